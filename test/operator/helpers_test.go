@@ -81,7 +81,7 @@ func startOperator(ctx context.Context) error {
 	options := &operator.Options{
 		Namespace: system, Service: "ktsn-operator", Secret: "ktsn-operator-certificate", Webhook: "kubernetsn", Port: port,
 		Health: "127.0.0.1:0", Metrics: "0", Linger: linger, CertificateName: "localhost",
-		AgentPatience: agentPatience, WaitImage: "none",
+		AgentTimeout: agentPatience, WaitImage: "none",
 	}
 	minimum := flag.NewFlagSet("minimum", flag.ContinueOnError)
 	options.Minimum.AddFlags(minimum)

@@ -295,7 +295,7 @@ func TestServicesAndNetworksWithOneRange(t *testing.T) {
 		t.Error(text)
 	}
 	text = condition(ctx, t, late, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonOverlaps)
-	if !strings.Contains(text, "spec.vni is 8388608, and those from 8388608 on are links'") {
+	if !strings.Contains(text, "spec.vni is 8388608, and numbers from 8388608 on are reserved for links") {
 		t.Error(text)
 	}
 }

@@ -204,7 +204,7 @@ func TestAnAgentsReportCountsByItsTSNNode(t *testing.T) {
 	say(metav1.ConditionTrue, v1alpha1.ReasonAsAsked, "", network.Status.Schedule.Hash)
 	// After a while without an agent that is ready nobody knows whether it still holds.
 	text = condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNodeSilent)
-	if !strings.Contains(text, "node counts-node: it has no agent that is ready") || network.Status.NodesReady != "0/1" {
+	if !strings.Contains(text, "node counts-node: it has no ready agent") || network.Status.NodesReady != "0/1" {
 		t.Errorf("it says %q of %s nodes", text, network.Status.NodesReady)
 	}
 	if err := makeAgent(ctx, "counts-node"); err != nil {

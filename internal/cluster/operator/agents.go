@@ -20,60 +20,59 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/podstatus"
 )
 
-// agentPatience is for how long what a node has reported counts without an agent that is ready. An upgrade ends the old agent before
-// the node pulls the image of the new one. It begins when Kubernetes says that the agent's pod is not ready: of a node that does not
-// answer this is node-monitor-grace-period later, 50 s from Kubernetes 1.32 on, 40 s before.
-const agentPatience = 2 * time.Minute
+// agentTimeout is how long a node's report stays valid without a ready agent. An upgrade ends the old agent before the node pulls the
+// new image. The time starts when Kubernetes marks the agent's pod as not ready; for an unreachable node this is
+// node-monitor-grace-period later: 50 s from Kubernetes 1.32 on, 40 s before.
+const agentTimeout = 2 * time.Minute
 
-// agentIndex is on which nodes an agent is ready. An agent that ends does not say so, and a node without power cannot; Kubernetes says
-// it of their pods, without a request by any node. Any goroutine may use it.
+// agentIndex knows on which nodes an agent is ready. It reads the readiness of the agents' pods: an agent that ends, or a node without
+// power, cannot report itself. It is safe for concurrent use.
 type agentIndex struct {
-	patience time.Duration
-	now      func() time.Time
-	mu       sync.Mutex
-	pods     map[types.NamespacedName]agentPod
-	// nodes are those with an agent's pod, or of which an agent was heard not long ago.
+	timeout time.Duration
+	now     func() time.Time
+	mu      sync.Mutex
+	pods    map[types.NamespacedName]agentPod
+	// nodes has the nodes with an agent's pod or a recent report.
 	nodes map[string]*agentNode
-	// began is when all pods were in it. What happened before is not known, so that it is a sign of every agent's life.
-	began time.Time
-	// synced is closed when all pods that there were at the beginning are in it.
+	// syncedAt is when the index was complete. Earlier events are unknown, so all agents count as seen then.
+	syncedAt time.Time
+	// synced is closed when the index has all pods of the initial list.
 	synced chan struct{}
 	once   sync.Once
 }
 
-// agentPod is what the index knows of an agent's pod.
+// agentPod is the state of an agent's pod.
 type agentPod struct {
 	node  string
 	ready bool
 }
 
-// agentNode counts a node's pods of agents, and those that are ready.
+// agentNode counts the agents' pods on a node, and the ready ones among them.
 type agentNode struct {
 	pods, ready int
-	// alive is when there was last a sign of an agent's life, where none is ready; zero if there was none since this operator began.
-	alive time.Time
-	// awaited is since when there should be an agent that reports: the node was given the label, or there is a new pod. Zero: there
-	// should be none.
-	awaited time.Time
+	// lastSeen is when an agent was last ready or reported; zero if never since this operator started.
+	lastSeen time.Time
+	// expectedSince is when the node got the label or a new pod of an agent; zero if no agent is expected.
+	expectedSince time.Time
 }
 
-// worth is what a node's report is worth.
-type worth int
+// reportValidity is how far a node's report can be trusted.
+type reportValidity int
 
 const (
-	// holds : an agent is there that would say otherwise, or was a moment ago.
-	holds worth = iota
-	// isOld : it is of an agent that has gone, and another one is starting, which reports anew.
-	isOld
-	// isSilent : there should be an agent, and nobody knows what holds on the node.
-	isSilent
+	// reportCurrent : an agent is ready that would report a change, or was until recently.
+	reportCurrent reportValidity = iota
+	// reportStale : the reporting agent is gone; a new one is starting and will report again.
+	reportStale
+	// agentMissing : an agent is expected and none is ready; the state of the node is unknown.
+	agentMissing
 )
 
-func newAgentIndex(patience time.Duration, now func() time.Time) *agentIndex {
-	return &agentIndex{patience: patience, now: now, pods: map[types.NamespacedName]agentPod{}, nodes: map[string]*agentNode{}, synced: make(chan struct{})}
+func newAgentIndex(timeout time.Duration, now func() time.Time) *agentIndex {
+	return &agentIndex{timeout: timeout, now: now, pods: map[types.NamespacedName]agentPod{}, nodes: map[string]*agentNode{}, synced: make(chan struct{})}
 }
 
-// set takes in an agent's pod as it is now, and tells the node for which it makes a difference, "" if it makes none.
+// set adds or updates an agent's pod. It returns the node whose state has changed, "" for none.
 func (a *agentIndex) set(pod *corev1.Pod) (node string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -92,12 +91,12 @@ func (a *agentIndex) set(pod *corev1.Pod) (node string) {
 		a.count(before, -1)
 	}
 	if !known || before.node != after.node {
-		a.at(after.node).awaited = a.now()
+		a.ensureNode(after.node).expectedSince = a.now()
 	}
 	return after.node
 }
 
-// remove takes out a pod that is gone.
+// remove removes a deleted pod and returns its node, "" if the pod was unknown.
 func (a *agentIndex) remove(key types.NamespacedName) (node string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -107,38 +106,38 @@ func (a *agentIndex) remove(key types.NamespacedName) (node string) {
 	}
 	delete(a.pods, key)
 	a.count(before, -1)
-	a.forget()
+	a.forgetIdle()
 	return before.node
 }
 
-// forget forgets nodes of which there is nothing to say. The caller has the lock.
-func (a *agentIndex) forget() {
+// forgetIdle forgets nodes without an agent. The caller holds the lock.
+func (a *agentIndex) forgetIdle() {
 	maps.DeleteFunc(a.nodes, func(_ string, agent *agentNode) bool {
-		return agent.pods == 0 && agent.awaited.IsZero() && a.left(agent.alive) == 0
+		return agent.pods == 0 && agent.expectedSince.IsZero() && a.remaining(agent.lastSeen) == 0
 	})
 }
 
-// expect says whether there shall be an agent on a node from now on. One that comes anew reports anew.
+// expect sets whether an agent should run on a node from now on.
 func (a *agentIndex) expect(node string, agent bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	state := a.at(node)
-	state.awaited, state.alive = time.Time{}, time.Time{}
+	state := a.ensureNode(node)
+	state.expectedSince, state.lastSeen = time.Time{}, time.Time{}
 	if agent {
-		state.awaited = a.now()
+		state.expectedSince = a.now()
 	}
-	a.forget()
+	a.forgetIdle()
 }
 
-// heard says that a node has just reported.
-func (a *agentIndex) heard(node string) {
+// recordReport records that a node has just reported.
+func (a *agentIndex) recordReport(node string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.at(node).alive = a.now()
+	a.ensureNode(node).lastSeen = a.now()
 }
 
-// at makes what there is not yet.
-func (a *agentIndex) at(node string) *agentNode {
+// ensureNode returns the entry of a node and creates it if necessary. The caller holds the lock.
+func (a *agentIndex) ensureNode(node string) *agentNode {
 	agent := a.nodes[node]
 	if agent == nil {
 		agent = &agentNode{}
@@ -148,23 +147,23 @@ func (a *agentIndex) at(node string) *agentNode {
 }
 
 func (a *agentIndex) count(pod agentPod, by int) {
-	agent := a.at(pod.node)
+	agent := a.ensureNode(pod.node)
 	agent.pods += by
 	if !pod.ready {
 		return
 	}
 	if agent.ready += by; agent.ready == 0 {
-		agent.alive = a.now()
+		agent.lastSeen = a.now()
 	}
 }
 
-// left is how much is left of the patience that began then.
-func (a *agentIndex) left(since time.Time) time.Duration {
-	return max(0, a.patience-a.now().Sub(since))
+// remaining returns the rest of the timeout that started at since.
+func (a *agentIndex) remaining(since time.Time) time.Duration {
+	return max(0, a.timeout-a.now().Sub(since))
 }
 
-// worth tells what a node's report is worth, and for how long if nothing happens, 0 for ever.
-func (a *agentIndex) worth(node string) (currentWorth worth, left time.Duration) {
+// validity returns the validity of a node's report, and how long it stays so without further events; 0 means indefinitely.
+func (a *agentIndex) validity(node string) (state reportValidity, remaining time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	agent := a.nodes[node]
@@ -172,56 +171,56 @@ func (a *agentIndex) worth(node string) (currentWorth worth, left time.Duration)
 		agent = &agentNode{}
 	}
 	if agent.ready > 0 {
-		return holds, 0
+		return reportCurrent, 0
 	}
-	if left = max(a.left(a.began), a.left(agent.alive)); left > 0 {
-		return holds, left
+	if remaining = max(a.remaining(a.syncedAt), a.remaining(agent.lastSeen)); remaining > 0 {
+		return reportCurrent, remaining
 	}
-	if left = a.left(agent.awaited); left > 0 || agent.awaited.IsZero() {
-		return isOld, left
+	if remaining = a.remaining(agent.expectedSince); remaining > 0 || agent.expectedSince.IsZero() {
+		return reportStale, remaining
 	}
-	return isSilent, 0
+	return agentMissing, 0
 }
 
-// has tells whether there is an agent on a node, ready or not, or was one a moment ago.
+// has reports whether a node has an agent, ready or not, or had one until recently.
 func (a *agentIndex) has(node string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	agent := a.nodes[node]
-	return agent != nil && (agent.pods > 0 || a.left(agent.alive) > 0)
+	return agent != nil && (agent.pods > 0 || a.remaining(agent.lastSeen) > 0)
 }
 
-// isSynced is called when all pods that there were at the beginning are in the index.
-func (a *agentIndex) isSynced() {
+// markSynced is called when the index has all pods of the initial list.
+func (a *agentIndex) markSynced() {
 	a.once.Do(func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.began = a.now()
+		a.syncedAt = a.now()
 		close(a.synced)
 	})
 }
 
-// agentSource keeps the index of agents up to date, and has the networks looked at that their nodes are on.
+// agentSource updates the index of agents and enqueues the networks of their nodes.
 func (s *shared) agentSource(pods cache.Cache) *podSource {
-	get := func(node string) differences {
+	toDifferences := func(node string) differences {
 		changes := differences{}
 		if node != "" {
 			s.clocks.add(node, 0)
 		}
-		for name := range s.parts.ofNode(node) {
+		for name := range s.subnets.forNode(node) {
 			changes[name] = false
 		}
 		return changes
 	}
 	return &podSource{
-		cache: pods, isSynced: s.agents.isSynced,
-		set:    func(pod *corev1.Pod) differences { return get(s.agents.set(pod)) },
-		remove: func(key types.NamespacedName) differences { return get(s.agents.remove(key)) },
+		cache: pods, markSynced: s.agents.markSynced,
+		set:    func(pod *corev1.Pod) differences { return toDifferences(s.agents.set(pod)) },
+		remove: func(key types.NamespacedName) differences { return toDifferences(s.agents.remove(key)) },
 	}
 }
 
-// expected keeps the index up to date with the label by which nodes have agents.
-func (s *shared) expected() handler.EventHandler {
+// agentLabelHandler updates the index from the label by which nodes have agents.
+func (s *shared) agentLabelHandler() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	expect := func(object client.Object) { s.agents.expect(object.GetName(), active(object.(*corev1.Node))) }
 	return handler.Funcs{
@@ -231,7 +230,7 @@ func (s *shared) expected() handler.EventHandler {
 	}
 }
 
-// heard takes a report for a sign of its agent's life.
-func (s *shared) heard(_ context.Context, e event.UpdateEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	s.agents.heard(e.ObjectNew.GetName())
+// observeReport records that a node's agent is alive, because it has reported.
+func (s *shared) observeReport(_ context.Context, e event.UpdateEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	s.agents.recordReport(e.ObjectNew.GetName())
 }

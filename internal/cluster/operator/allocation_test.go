@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-func TestASentenceNamesSomeOfManyNodes(t *testing.T) {
-	if names := some(slices.Repeat([]string{"a"}, 7)); fmt.Sprint(names) != "[a a a a a and 2 more]" {
+func TestAbbreviate(t *testing.T) {
+	if names := abbreviate(slices.Repeat([]string{"a"}, 7)); fmt.Sprint(names) != "[a a a a a and 2 more]" {
 		t.Errorf("seven are named %q", names)
 	}
 }

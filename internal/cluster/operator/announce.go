@@ -12,13 +12,13 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/clusterkey"
 )
 
-// announcements number what the cluster signs of its nodes, so that nobody can bring back an older statement. A number is the time in
-// microseconds since 1970 at which the statement changed, or one more than the last number where the clock is behind that.
+// announcements assigns sequence numbers to the signed statements about the cluster's nodes, so that an older statement cannot be
+// replayed. A number is the time of the change in microseconds since 1970, or the last number plus one if the clock is behind that.
 type announcements struct {
 	now func() time.Time
 
 	mu sync.Mutex
-	// last is the newest statement on each node of the cluster, by network, and floors the highest number of a node that is gone.
+	// last has the newest statement about each node, by network, and floors the highest number of a deleted node.
 	last   map[string]map[string]v1alpha1.PeerNode
 	floors map[string]int64
 }
@@ -27,7 +27,7 @@ func newAnnouncements(now func() time.Time) *announcements {
 	return &announcements{now: now, last: map[string]map[string]v1alpha1.PeerNode{}, floors: map[string]int64{}}
 }
 
-// sign numbers and signs what is said of a node of a network. A statement that has not changed keeps its number.
+// sign numbers and signs the statement about a node of a network. An unchanged statement keeps its number.
 func (a *announcements) sign(signer *clusterkey.Private, network string, node *v1alpha1.PeerNode) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -35,16 +35,17 @@ func (a *announcements) sign(signer *clusterkey.Private, network string, node *v
 	node.Sequence = last.Sequence
 	if !known || !sameStatement(&last, node) {
 		before := last.Sequence
-		if !known { // there may have been a node of the name
+		if !known { // a deleted node may have had this name
 			before = a.floors[network]
 		}
 		node.Sequence = max(a.now().UnixMicro(), before+1)
 	}
-	a.keep(network, node)
+	a.store(network, node)
 	signer.Sign(network, node)
 }
 
-// learn takes what this cluster has signed before, as an operator does that has just become the leader. What others have written is left out.
+// learn adds statements that this cluster signed before, for an operator that has just become the leader. Statements with another
+// signature are ignored.
 func (a *announcements) learn(signer *clusterkey.Private, network string, nodes ...v1alpha1.PeerNode) {
 	if signer == nil {
 		return
@@ -53,20 +54,20 @@ func (a *announcements) learn(signer *clusterkey.Private, network string, nodes 
 	defer a.mu.Unlock()
 	for i := range nodes {
 		if nodes[i].Sequence > a.last[network][nodes[i].Name].Sequence && signer.Public().Verify(network, &nodes[i]) == nil {
-			a.keep(network, &nodes[i])
+			a.store(network, &nodes[i])
 		}
 	}
 }
 
-// keep remembers a statement. The lock is held.
-func (a *announcements) keep(network string, node *v1alpha1.PeerNode) {
+// store stores a statement. The caller holds the lock.
+func (a *announcements) store(network string, node *v1alpha1.PeerNode) {
 	if a.last[network] == nil {
 		a.last[network] = map[string]v1alpha1.PeerNode{}
 	}
 	a.last[network][node.Name] = *node.DeepCopy()
 }
 
-// forget forgets a network that is gone.
+// forget forgets a deleted network.
 func (a *announcements) forget(network string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -74,7 +75,7 @@ func (a *announcements) forget(network string) {
 	delete(a.floors, network)
 }
 
-// forgetNodes forgets the nodes that the cluster no longer has. A later node of the same name gets a higher number than they had.
+// forgetNodes forgets deleted nodes. A later node of the same name gets a higher number.
 func (a *announcements) forgetNodes(network string, has func(node string) bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -86,7 +87,7 @@ func (a *announcements) forgetNodes(network string, has func(node string) bool) 
 	}
 }
 
-// sameStatement compares what is signed but for the number.
+// sameStatement compares the signed fields without the number.
 func sameStatement(a, b *v1alpha1.PeerNode) bool {
 	first, second := *a, *b
 	for _, peer := range []*v1alpha1.PeerNode{&first, &second} {

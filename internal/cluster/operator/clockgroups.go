@@ -14,88 +14,89 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// differPatience is for how long nodes may follow different clocks until it is said: when another grandmaster takes over they turn to
-// it one after another, and their reports come as late as a large cluster spreads them.
-const differPatience = 5 * time.Second
+// clockDifferenceGrace is how long nodes may follow different clocks before it is reported: nodes follow a new grandmaster one after
+// another, and the reports of a large cluster are spread over time.
+const clockDifferenceGrace = 5 * time.Second
 
-// clockGroups are nodes by what they have in common.
+// clockGroups are nodes by a property of their clocks.
 type clockGroups map[string][]string
 
-// texts are one for each group, the largest first, each with its nodes.
-func (g clockGroups) texts(name, several string) []string {
+// describe returns one text for each group with its nodes, the largest group first.
+func (g clockGroups) describe(singular, plural string) []string {
 	keys := slices.SortedFunc(maps.Keys(g), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(g[b]), len(g[a])), strings.Compare(a, b))
 	})
 	var texts []string
 	for _, key := range keys {
 		slices.Sort(g[key])
-		who, does := "node ", name
+		subject, verb := "node ", singular
 		if len(g[key]) > 1 {
-			who, does = "nodes ", several
+			subject, verb = "nodes ", plural
 		}
-		texts = append(texts, who+strings.Join(some(g[key]), ", ")+" "+does+" "+key)
+		texts = append(texts, subject+strings.Join(abbreviate(g[key]), ", ")+" "+verb+" "+key)
 	}
 	return texts
 }
 
-// differing says of nodes, each of which has a good clock by what it follows, why these clocks may be further apart than that; "" if
-// they may not.
-func differing(good map[string]*v1alpha1.NodeClock) string {
+// describeClockDifferences returns why good clocks may be further apart than their own error bounds: different sources or TAI offsets.
+// It returns "" if they do not differ.
+func describeClockDifferences(good map[string]*v1alpha1.NodeClock) string {
 	followed, offsets := clockGroups{}, clockGroups{}
 	for node, clock := range good {
 		if clock == nil {
 			continue
 		}
-		if what := tsnnetwork.FollowedBy(clock); what != "" {
-			followed[what] = append(followed[what], node)
+		if source := tsnnetwork.FollowedBy(clock); source != "" {
+			followed[source] = append(followed[source], node)
 		}
 		if clock.TAIOffset != nil {
 			key := fmt.Sprintf("%d s", *clock.TAIOffset)
 			offsets[key] = append(offsets[key], node)
 		}
 	}
-	var existing []string
+	var differences []string
 	if len(followed) > 1 {
-		existing = append(existing, "nobody knows how far these clocks are apart: "+strings.Join(some(followed.texts("follows", "follow")), ", but ")+
+		differences = append(differences, "the difference between these clocks is unknown: "+strings.Join(abbreviate(followed.describe("follows", "follow")), ", but ")+
 			"; have all nodes follow one")
 	}
 	if len(offsets) > 1 {
-		existing = append(existing, "the nodes' CLOCK_TAI are whole seconds apart, because their kernels have different offsets TAI - UTC: "+
-			strings.Join(some(offsets.texts("has", "have")), ", but ")+"; have who keeps the clock set it, such as chronyd by leapsectz")
+		differences = append(differences, "the nodes' CLOCK_TAI are whole seconds apart, because their kernels have different offsets TAI - UTC: "+
+			strings.Join(abbreviate(offsets.describe("has", "have")), ", but ")+"; have the clock daemon set it, for example chronyd by leapsectz")
 	}
-	return tsnnetwork.Shorten(strings.Join(existing, "; "), mostOfMessage)
+	return tsnnetwork.Shorten(strings.Join(differences, "; "), maxMessageBytes)
 }
 
-// differ says how the clocks of a network's nodes with pods differ, once they have for a while; again is when to look again until then.
-func (r *Networks) differ(network *v1alpha1.TSNNetwork, reports []report) (text string, again time.Duration) {
+// checkClockDifferences describes how the clocks of a network's nodes with pods differ, once they have for clockDifferenceGrace;
+// recheckAfter is when to check again until then.
+func (r *Networks) checkClockDifferences(network *v1alpha1.TSNNetwork, reports []report) (text string, recheckAfter time.Duration) {
 	if network.Spec.Clock != nil {
-		text = differing(goodClocks(reports))
+		text = describeClockDifferences(goodClocks(reports))
 	}
 	if text == "" {
-		delete(r.differSince, network.Name)
+		delete(r.clocksDifferSince, network.Name)
 		return "", 0
 	}
 	now := r.shared.agents.now()
-	since, known := r.differSince[network.Name]
+	since, known := r.clocksDifferSince[network.Name]
 	if !known {
 		since = now
-		if clockOf(network.Status.Conditions).Reason == v1alpha1.ReasonClocksDiffer { // as an operator before this one has said
-			since = now.Add(-differPatience)
+		if clockOf(network.Status.Conditions).Reason == v1alpha1.ReasonClocksDiffer { // a previous operator has reported it
+			since = now.Add(-clockDifferenceGrace)
 		}
-		r.differSince[network.Name] = since
+		r.clocksDifferSince[network.Name] = since
 	}
-	if left := differPatience - now.Sub(since); left > 0 {
+	if left := clockDifferenceGrace - now.Sub(since); left > 0 {
 		return "", left
 	}
 	return text, 0
 }
 
-// goodClocks are those of the nodes that say theirs are good enough.
+// goodClocks returns the clocks of the nodes that report them as good or in holdover.
 func goodClocks(reports []report) map[string]*v1alpha1.NodeClock {
 	good := map[string]*v1alpha1.NodeClock{}
 	for i := range reports {
 		condition := clockOf(reports[i].conditions)
-		if believed := beliefOf(&condition); reports[i].worth == holds && (believed == clockGood || believed == clockHeld) {
+		if trust := trustFromCondition(&condition); reports[i].validity == reportCurrent && (trust == clockGood || trust == clockHoldover) {
 			good[reports[i].node] = reports[i].clock
 		}
 	}

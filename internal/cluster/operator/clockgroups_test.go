@@ -21,7 +21,7 @@ func following(name, source, grandmaster string, offset int32) *v1alpha1.TSNNode
 	return state
 }
 
-func TestClocksDifferByWhatTheyFollowAndHowTheyCountTAI(t *testing.T) {
+func TestDescribeClockDifferences(t *testing.T) {
 	clock := func(source, grandmaster string, offset int32) *v1alpha1.NodeClock {
 		return following("", source, grandmaster, offset).Status.Clock
 	}
@@ -39,7 +39,7 @@ func TestClocksDifferByWhatTheyFollowAndHowTheyCountTAI(t *testing.T) {
 		"other clocks, other offsets": {map[string]*v1alpha1.NodeClock{"a": clock("NTP", "r", 37), "b": clock("PTP", "x", 0)}, []string{"node b follows the PTP", "node b has 0 s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := differing(test.good)
+			got := describeClockDifferences(test.good)
 			if (got == "") != (test.want == nil) {
 				t.Errorf("it says %q, want %q", got, test.want)
 			}
@@ -52,8 +52,8 @@ func TestClocksDifferByWhatTheyFollowAndHowTheyCountTAI(t *testing.T) {
 	}
 }
 
-// TestANetworkWhoseNodesFollowDifferentClocksSaysSoOnce has another grandmaster take over before, which is no news.
-func TestANetworkWhoseNodesFollowDifferentClocksSaysSoOnce(t *testing.T) {
+// TestClocksDifferEvent first lets another grandmaster take over, which must not create an Event.
+func TestClocksDifferEvent(t *testing.T) {
 	network := clocked()
 	network.Spec.Schedule = someSchedule()
 	r := clockWorld(t, network, following("a", "PTP", "x", 37), following("b", "PTP", "y", 37))
@@ -72,7 +72,7 @@ func TestANetworkWhoseNodesFollowDifferentClocksSaysSoOnce(t *testing.T) {
 	if event := <-events; !strings.Contains(event, v1alpha1.ReasonClockAwaited) {
 		t.Errorf("there is an Event %q", event)
 	}
-	now = now.Add(differPatience)
+	now = now.Add(clockDifferenceGrace)
 	r.lookAt(t)
 	now = now.Add(time.Minute)
 	status = r.lookAt(t).Status
@@ -101,27 +101,27 @@ func TestANetworkWhoseNodesFollowDifferentClocksSaysSoOnce(t *testing.T) {
 	}
 }
 
-func TestAClockIsBelievedForTheHoldoverOfEachNetworkAlone(t *testing.T) {
+func TestHoldoverPerNetwork(t *testing.T) {
 	network := clocked()
 	network.Spec.Clock.Holdover = "1m"
 	bound, lost := int64(5000), metav1.NewTime(time.Unix(1000, 0))
-	for after, want := range map[time.Duration]belief{time.Second: clockHeld, 59 * time.Second: clockHeld, time.Minute: clockLost, time.Hour: clockLost} {
+	for after, want := range map[time.Duration]clockTrust{time.Second: clockHoldover, 59 * time.Second: clockHoldover, time.Minute: clockLost, time.Hour: clockLost} {
 		for _, text := range []string{"Holdover", "Unsynchronized"} {
 			state := elsewhere(text, &bound)
 			state.Status.Clock.LostSince = &lost
-			if got := beliefIn(network, state, lost.Add(after)); got != want {
+			if got := clockTrustOf(network, state, lost.Add(after)); got != want {
 				t.Errorf("%s for %v: got %v, want %v", text, after, got, want)
 			}
 		}
 	}
-	if left := holdoverLeft(network, &v1alpha1.NodeClock{LostSince: &lost}, lost.Add(40*time.Second)); left != 20*time.Second {
+	if left := remainingHoldover(network, &v1alpha1.NodeClock{LostSince: &lost}, lost.Add(40*time.Second)); left != 20*time.Second {
 		t.Errorf("it is looked at again after %v", left)
 	}
 }
 
-// TestNodesThatCountTAIDifferentlyBeginNoSchedule has chronyd with leapsectz on one node, and without on another that has an offset from
+// TestScheduleAwaitsEqualTAIOffsets has chronyd with leapsectz on one node, and without on another that has an offset from
 // somewhere else. Each of the two is as good as it can see.
-func TestNodesThatCountTAIDifferentlyBeginNoSchedule(t *testing.T) {
+func TestScheduleAwaitsEqualTAIOffsets(t *testing.T) {
 	network := clocked()
 	network.Spec.Schedule = someSchedule()
 	r := clockWorld(t, network, following("a", "NTP", "192.0.2.1", 37), following("b", "NTP", "192.0.2.2", 36))
@@ -134,7 +134,7 @@ func TestNodesThatCountTAIDifferentlyBeginNoSchedule(t *testing.T) {
 	if status.Schedule != nil || accepted == nil || accepted.Reason != v1alpha1.ReasonClockAwaited || !strings.Contains(accepted.Message, named) {
 		t.Errorf("asked for is %+v, and it says %+v", status.Schedule, accepted)
 	}
-	now = now.Add(differPatience)
+	now = now.Add(clockDifferenceGrace)
 	status = r.lookAt(t).Status
 	if condition := clockOf(status.Conditions); condition.Reason != v1alpha1.ReasonClocksDiffer || !strings.Contains(condition.Message, named) || !strings.Contains(condition.Message, "leapsectz") {
 		t.Errorf("after a while it says %+v", condition)

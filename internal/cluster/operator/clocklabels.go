@@ -29,40 +29,40 @@ import (
 )
 
 // ClockLabels labels the nodes whose clock is not good enough for a network, so that the scheduler places no more pods of the network
-// there (the webhook gives these the affinity for it). A node without an agent has no such label: a clock that nobody looks at would
-// never be said to be good again, and tsn-cni keeps the pod waiting instead.
+// there (the webhook adds the affinity). A node without an agent gets no label, because nothing would report its clock as good
+// again; there tsn-cni keeps pods waiting instead.
 type ClockLabels struct {
 	Client client.Client
 	Now    func() time.Time
 	shared *shared
 }
 
-// labelWorkers is how many nodes are labelled at a time: a thousand may lose their clocks at once.
+// labelWorkers is the number of nodes that are labelled concurrently: a thousand may lose their clocks at once.
 const labelWorkers = 8
 
 func addClockLabels(m manager.Manager, shared *shared) error {
-	eventHandler := later(0, func(_ context.Context, object client.Object) []string { return []string{object.GetName()} })
+	enqueueSameName := enqueueAfter(0, func(_ context.Context, object client.Object) []string { return []string{object.GetName()} })
 	return ctrl.NewControllerManagedBy(m).Named("clock-labels").
 		For(&corev1.Node{}, builder.WithPredicates(clockNodeChanged)).
-		Watches(&v1alpha1.TSNNode{}, eventHandler, builder.WithPredicates(predicate.Or[client.Object](clockChanged, predicate.GenerationChangedPredicate{}))).
-		Watches(&v1alpha1.TSNNetwork{}, later(0, everyNode(m.GetClient())), builder.WithPredicates(requirementChanged)).
+		Watches(&v1alpha1.TSNNode{}, enqueueSameName, builder.WithPredicates(predicate.Or[client.Object](clockChanged, predicate.GenerationChangedPredicate{}))).
+		Watches(&v1alpha1.TSNNetwork{}, enqueueAfter(0, allNodes(m.GetClient())), builder.WithPredicates(requirementChanged)).
 		WatchesRawSource(source.Func(shared.clocks.start)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: labelWorkers}).
 		Complete(&ClockLabels{Client: m.GetClient(), Now: time.Now, shared: shared})
 }
 
-// clockNodeChanged leaves out changes of a node that say nothing of its labels or of who answers there.
+// clockNodeChanged ignores updates of a node that change neither its labels nor its conditions.
 var clockNodeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
 	return !maps.Equal(before.Labels, after.Labels) || !equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions)
 }}
 
-// clockChanged leaves out reports by which a node's clock is as good as it was, and follows what it did.
+// clockChanged ignores updates of a TSNNode that do not change the quality or the source of its clock.
 var clockChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return !equality.Semantic.DeepEqual(clockReport(e.ObjectOld), clockReport(e.ObjectNew))
 }}
 
-// clockReport is what a node says of its clock: for each network, and where it has no part of one, by the clock itself.
+// clockReport returns a node's report of its clock by network, and of the clock itself under "".
 func clockReport(object client.Object) map[string]string {
 	status := &object.(*v1alpha1.TSNNode).Status
 	reported := map[string]string{}
@@ -87,18 +87,18 @@ func clockReport(object client.Object) map[string]string {
 	return reported
 }
 
-// requirementChanged leaves out changes of a network after which it asks of clocks what it did.
+// requirementChanged ignores updates of a network that do not change spec.clock.
 var requirementChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*v1alpha1.TSNNetwork), e.ObjectNew.(*v1alpha1.TSNNetwork)
 	return !equality.Semantic.DeepEqual(before.Spec.Clock, after.Spec.Clock)
 }}
 
-// everyNode names the nodes of a cache.
-func everyNode(reader client.Reader) func(context.Context, client.Object) []string {
+// allNodes returns a function that lists the names of all nodes.
+func allNodes(reader client.Reader) func(context.Context, client.Object) []string {
 	return func(ctx context.Context, _ client.Object) []string {
 		var all corev1.NodeList
 		if err := reader.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-			return nil // of the cache, which has them
+			return nil // the cache is synced: this does not fail
 		}
 		var names []string
 		for i := range all.Items {
@@ -108,9 +108,9 @@ func everyNode(reader client.Reader) func(context.Context, client.Object) []stri
 	}
 }
 
-// Reconcile looks at one node.
+// Reconcile reconciles the clock labels of one node.
 func (l *ClockLabels) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	if err := l.shared.ready(ctx); err != nil {
+	if err := l.shared.waitReady(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
 	var node corev1.Node
@@ -127,63 +127,63 @@ func (l *ClockLabels) Reconcile(ctx context.Context, request reconcile.Request) 
 	case err == nil:
 		state = object
 	case client.IgnoreNotFound(err) != nil:
-		return reconcile.Result{}, fmt.Errorf("look at TSNNode %s: %w", node.Name, err)
+		return reconcile.Result{}, fmt.Errorf("get TSNNode %s: %w", node.Name, err)
 	}
-	wanted, again := l.wanted(&node, state, networks.Items)
-	return reconcile.Result{RequeueAfter: again}, relabel(ctx, l.Client, &node, wanted)
+	wanted, recheckAfter := l.desired(&node, state, networks.Items)
+	return reconcile.Result{RequeueAfter: recheckAfter}, applyClockLabels(ctx, l.Client, &node, wanted)
 }
 
-// wanted are the labels that a node shall have, and when to look again if nothing happens; 0: never.
-func (l *ClockLabels) wanted(node *corev1.Node, state *v1alpha1.TSNNode, networks []v1alpha1.TSNNetwork) (wanted map[string]bool, again time.Duration) {
+// desired returns the labels that a node should have, and when to check again without further events; 0 means never.
+func (l *ClockLabels) desired(node *corev1.Node, state *v1alpha1.TSNNode, networks []v1alpha1.TSNNetwork) (wanted map[string]bool, recheckAfter time.Duration) {
 	wanted = map[string]bool{}
-	asks := func(network v1alpha1.TSNNetwork) bool { return network.Spec.Clock != nil }
-	if !active(node) || !slices.ContainsFunc(networks, asks) {
+	requiresClock := func(network v1alpha1.TSNNetwork) bool { return network.Spec.Clock != nil }
+	if !active(node) || !slices.ContainsFunc(networks, requiresClock) {
 		return wanted, 0
 	}
-	silent, again := l.silent(node)
+	silent, recheckAfter := l.agentSilent(node)
 	for i := range networks {
-		if !asks(networks[i]) {
+		if !requiresClock(networks[i]) {
 			continue
 		}
 		label := v1alpha1.ClockLabelPrefix + networks[i].Name
-		believed := beliefIn(&networks[i], state, l.Now())
-		if silent || believed == clockLost {
+		trust := clockTrustOf(&networks[i], state, l.Now())
+		if silent || trust == clockLost {
 			wanted[label] = true
 		}
 		if state == nil {
 			continue
 		}
-		again = sooner(again, holdoverLeft(&networks[i], state.Status.Clock, l.Now()))
+		recheckAfter = earlier(recheckAfter, remainingHoldover(&networks[i], state.Status.Clock, l.Now()))
 	}
-	return wanted, again
+	return wanted, recheckAfter
 }
 
-// sooner is the sooner of two times to look again; 0 is never.
-func sooner(duration, other time.Duration) time.Duration {
+// earlier returns the shorter of two delays, where 0 means never.
+func earlier(duration, other time.Duration) time.Duration {
 	if duration == 0 || other > 0 && other < duration {
 		return other
 	}
 	return duration
 }
 
-// silent tells whether a node answers and its agent does not, for so long that nobody knows how good its clock is. Where the node does
-// not answer the scheduler places nothing anyway, and a label would harm: a kubelet that is back refuses pods that it finds running
-// where their affinity does not fit any more.
-func (l *ClockLabels) silent(node *corev1.Node) (ok bool, again time.Duration) {
-	worth, left := l.shared.agents.worth(node.Name)
-	if worth != isSilent {
-		return false, left
+// agentSilent reports whether a node's kubelet is ready and its agent has been missing for the timeout, so that its clock is unknown. If
+// the kubelet is not ready the scheduler places nothing there, and a label would harm: a kubelet that comes back rejects running pods
+// whose affinity does not match any more.
+func (l *ClockLabels) agentSilent(node *corev1.Node) (silent bool, recheckAfter time.Duration) {
+	validity, remaining := l.shared.agents.validity(node.Name)
+	if validity != agentMissing {
+		return false, remaining
 	}
-	answers := answersFor(node, l.Now())
-	if answers < 0 {
+	readyFor := kubeletReadyFor(node, l.Now())
+	if readyFor < 0 {
 		return false, 0
 	}
-	left = l.shared.agents.left(l.Now().Add(-answers))
-	return left == 0, left
+	remaining = l.shared.agents.remaining(l.Now().Add(-readyFor))
+	return remaining == 0, remaining
 }
 
-// relabel gives a node these labels of clocks and takes the others from it.
-func relabel(ctx context.Context, cluster client.Client, node *corev1.Node, wanted map[string]bool) error {
+// applyClockLabels sets the wanted clock labels of a node and removes the others.
+func applyClockLabels(ctx context.Context, cluster client.Client, node *corev1.Node, wanted map[string]bool) error {
 	changes := map[string]any{}
 	for label := range node.Labels {
 		if strings.HasPrefix(label, v1alpha1.ClockLabelPrefix) && !wanted[label] {
@@ -202,9 +202,9 @@ func relabel(ctx context.Context, cluster client.Client, node *corev1.Node, want
 	if err != nil {
 		return err
 	}
-	about := &corev1.Node{}
-	about.Name = node.Name
-	err = cluster.Patch(ctx, about, client.RawPatch(types.MergePatchType, patch))
+	target := &corev1.Node{}
+	target.Name = node.Name
+	err = cluster.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("label node %s: %w", node.Name, err)
 	}

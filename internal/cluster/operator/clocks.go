@@ -17,85 +17,84 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// belief is how far a node's clock is believed for a network.
-type belief int
+// clockTrust is whether a node's clock meets a network's requirement.
+type clockTrust int
 
 const (
-	// clockGood : it is good enough.
-	clockGood belief = iota
-	// clockHeld : nobody keeps it any more, and it is still good enough.
-	clockHeld
-	// clockUnsaid : the node has not said it yet.
-	clockUnsaid
-	// clockLost : it is not good enough, or nobody knows how good it is.
+	// clockGood : the clock meets the requirement.
+	clockGood clockTrust = iota
+	// clockHoldover : the clock has lost its source, and still meets the requirement.
+	clockHoldover
+	// clockUnreported : the node has not reported yet.
+	clockUnreported
+	// clockLost : the clock does not meet the requirement, or its error is unknown.
 	clockLost
 )
 
-// beliefIn is what a node says of its clock for a network. Of a network that the node has no part of its agent says nothing, and its
-// clock alone counts: a pod could be placed there, and the node may execute the network's schedule.
-func beliefIn(network *v1alpha1.TSNNetwork, state *v1alpha1.TSNNode, now time.Time) belief {
+// clockTrustOf returns the trust in a node's clock for a network. An agent does not report on networks of which the node has no subnet;
+// then the error bound of the clock counts, because a pod could be placed there and the node may execute the network's schedule.
+func clockTrustOf(network *v1alpha1.TSNNetwork, state *v1alpha1.TSNNode, now time.Time) clockTrust {
 	if state == nil {
-		return clockUnsaid
+		return clockUnreported
 	}
 	part, status := tsnnetwork.OnNode(state, network.Name)
 	if status != nil {
 		if condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionClockSynchronized); condition != nil {
-			return beliefOf(condition)
+			return trustFromCondition(condition)
 		}
 	}
 	if part != nil || state.Status.Clock == nil {
-		return clockUnsaid
+		return clockUnreported
 	}
-	return beliefByBound(network, state.Status.Clock, now)
+	return trustFromBound(network, state.Status.Clock, now)
 }
 
-// beliefOf reads a node's condition.
-func beliefOf(condition *metav1.Condition) belief {
+// trustFromCondition returns the trust from condition ClockSynchronized of a node.
+func trustFromCondition(condition *metav1.Condition) clockTrust {
 	switch {
 	case condition.Status == metav1.ConditionFalse:
 		return clockLost
 	case condition.Status != metav1.ConditionTrue:
-		return clockUnsaid
+		return clockUnreported
 	case condition.Reason == v1alpha1.ReasonClockHoldover:
-		return clockHeld
+		return clockHoldover
 	}
 	return clockGood
 }
 
-// beliefByBound compares the bound of a clock's error with what a network asks for. The bound is rounded up, and so is what it is
-// compared with: a clock that is good enough must not be lost by rounding. One that nobody keeps is believed for the network's holdover at
-// most, however small the bound still is.
-func beliefByBound(network *v1alpha1.TSNNetwork, clock *v1alpha1.NodeClock, now time.Time) belief {
-	asked, _, _ := tsnnetwork.ClockOf(network) // the API server takes none that cannot be read
+// trustFromBound compares the error bound of a clock with the network's requirement. Both are rounded up, so that rounding alone never
+// makes a clock lost. A clock that has lost its source is trusted no longer than the network's holdover, however small its bound is.
+func trustFromBound(network *v1alpha1.TSNNetwork, clock *v1alpha1.NodeClock, now time.Time) clockTrust {
+	requirement, _, _ := tsnnetwork.ClockOf(network) // the API server validates it
 	bound := clock.ErrorBoundNanoseconds
 	switch {
-	case clock.State == clockStateUnknown || bound == nil || *bound < 0 || *bound > rounded(asked.MaxError.Nanoseconds()):
+	case clock.State == clockStateUnknown || bound == nil || *bound < 0 || *bound > roundUp(requirement.MaxError.Nanoseconds()):
 		return clockLost
-	case clock.LostSince != nil && holdoverLeft(network, clock, now) == 0:
+	case clock.LostSince != nil && remainingHoldover(network, clock, now) == 0:
 		return clockLost
 	case clock.State == clockStateHoldover || clock.LostSince != nil:
-		return clockHeld
+		return clockHoldover
 	}
 	return clockGood
 }
 
-// holdoverLeft is for how long a network still believes a clock that nobody keeps; 0: not any more, or somebody keeps it.
-func holdoverLeft(network *v1alpha1.TSNNetwork, clock *v1alpha1.NodeClock, now time.Time) time.Duration {
+// remainingHoldover returns how long a network still trusts a clock that has lost its source; 0 if no longer, or if it has a source.
+func remainingHoldover(network *v1alpha1.TSNNetwork, clock *v1alpha1.NodeClock, now time.Time) time.Duration {
 	if clock == nil || clock.LostSince == nil {
 		return 0
 	}
-	asked, _, _ := tsnnetwork.ClockOf(network) // the API server takes none that cannot be read
-	return max(0, clock.LostSince.Add(asked.Holdover).Sub(now))
+	requirement, _, _ := tsnnetwork.ClockOf(network) // the API server validates it
+	return max(0, clock.LostSince.Add(requirement.Holdover).Sub(now))
 }
 
-// States of a node's clock, as agents write them.
+// States of a node's clock in its TSNNode.
 const (
 	clockStateUnknown  = "Unknown"
 	clockStateHoldover = "Holdover"
 )
 
-// rounded rounds up to 1, 2 or 5 times a power of ten, as agents do.
-func rounded(value int64) int64 {
+// roundUp rounds up to 1, 2 or 5 times a power of ten, as agents do.
+func roundUp(value int64) int64 {
 	for power := int64(1); ; power *= 10 {
 		for _, digit := range []int64{1, 2, 5} {
 			if digit*power >= value || power >= 1e18 {
@@ -105,79 +104,78 @@ func rounded(value int64) int64 {
 	}
 }
 
-// unready names the nodes that execute a network's schedule whose clocks are not good enough to begin with another one: those that are
-// lost, and those that have not said it of what the network asks for now. Of the others it has the clocks. A node without an agent that
-// answers is not told of a schedule, and not waited for.
-func unready(network *v1alpha1.TSNNetwork, nodes *nodeSet) (lost, unsaid []string, good map[string]*v1alpha1.NodeClock) {
+// classifyClocks divides the nodes that execute a network's schedule into those whose clocks are lost, those that have not reported on
+// the network's current requirement, and those with good clocks. Nodes without an agent get no schedule and are not waited for.
+func classifyClocks(network *v1alpha1.TSNNetwork, nodes *nodeSet) (lost, unreported []string, good map[string]*v1alpha1.NodeClock) {
 	good = map[string]*v1alpha1.NodeClock{}
 	for name, node := range nodes.all {
 		if !active(node) {
 			continue
 		}
-		worth, _ := nodes.agents.worth(name)
-		if worth == isSilent {
+		validity, _ := nodes.agents.validity(name)
+		if validity == agentMissing {
 			continue
 		}
 		report := reportOf(network.Name, name, nodes)
-		switch believed := beliefIn(network, nodes.states[name], nodes.agents.now()); {
-		case believed == clockLost:
+		switch trust := clockTrustOf(network, nodes.states[name], nodes.agents.now()); {
+		case trust == clockLost:
 			lost = append(lost, name)
-		case believed == clockUnsaid, worth == isOld, report.conditions != nil && report.observed != network.Generation:
-			unsaid = append(unsaid, name)
+		case trust == clockUnreported, validity == reportStale, report.conditions != nil && report.observed != network.Generation:
+			unreported = append(unreported, name)
 		default:
 			good[name] = report.clock
 		}
 	}
 	slices.Sort(lost)
-	slices.Sort(unsaid)
-	return lost, unsaid, good
+	slices.Sort(unreported)
+	return lost, unreported, good
 }
 
-// awaitsClocks says why a schedule does not begin yet, which is a fault only if a clock is bad.
-func awaitsClocks(network *v1alpha1.TSNNetwork, nodes *nodeSet) []finding {
-	lost, unsaid, good := unready(network, nodes)
-	differ := differing(good)
-	waits := finding{reason: v1alpha1.ReasonClockAwaited, once: v1alpha1.ReasonClockAwaited}
+// clockFindings reports why a schedule does not start yet. This is a fault only if a clock is lost or clocks differ.
+func clockFindings(network *v1alpha1.TSNNetwork, nodes *nodeSet) []finding {
+	lost, unreported, good := classifyClocks(network, nodes)
+	difference := describeClockDifferences(good)
+	awaited := finding{reason: v1alpha1.ReasonClockAwaited, once: v1alpha1.ReasonClockAwaited}
 	switch {
 	case len(lost) > 0:
-		waits.text = fmt.Sprintf("the schedule begins when the clocks of all nodes that execute it are good enough, and these are not: %s; "+
-			"`ktsn clock` says why", strings.Join(some(lost), ", "))
-	case differ != "":
-		waits.text = "the schedule begins when all nodes that execute it follow one clock, and they do not: " + differ
-	case len(unsaid) > 0:
-		waits.quiet = true
-		waits.text = "the schedule begins when these nodes have said how good their clocks are: " + strings.Join(some(unsaid), ", ")
+		awaited.text = fmt.Sprintf("the schedule starts when the clocks of all nodes that execute it are good enough, and these are not: %s; "+
+			"`ktsn clock` shows why", strings.Join(abbreviate(lost), ", "))
+	case difference != "":
+		awaited.text = "the schedule starts when all nodes that execute it follow one clock, and they do not: " + difference
+	case len(unreported) > 0:
+		awaited.quiet = true
+		awaited.text = "the schedule starts when these nodes have reported their clocks: " + strings.Join(abbreviate(unreported), ", ")
 	default:
 		return nil
 	}
-	return []finding{waits}
+	return []finding{awaited}
 }
 
-// clockCondition sums up what the nodes with pods say of their clocks, nil if the network does not ask. The worst are named.
-// differ says how those differ that are good by themselves.
-func clockCondition(network *v1alpha1.TSNNetwork, reports []report, differ string) *metav1.Condition {
+// clockCondition returns condition ClockSynchronized of a network from the reports of the nodes with pods, nil if the network has no
+// requirement. The message names the worst nodes. difference describes how clocks differ that are good by themselves.
+func clockCondition(network *v1alpha1.TSNNetwork, reports []report, difference string) *metav1.Condition {
 	if network.Spec.Clock == nil {
 		return nil
 	}
-	var lost, held, unsaid, silent []string
+	var lost, holdover, unreported, silent []string
 	reason := ""
 	for i := range reports {
 		node := reports[i].node
 		condition := meta.FindStatusCondition(reports[i].conditions, v1alpha1.ConditionClockSynchronized)
-		believed := clockUnsaid
+		trust := clockUnreported
 		if condition != nil {
-			believed = beliefOf(condition)
+			trust = trustFromCondition(condition)
 		}
 		switch {
-		case reports[i].worth == isSilent:
+		case reports[i].validity == agentMissing:
 			silent = append(silent, node)
-		case believed == clockUnsaid || reports[i].worth == isOld:
-			unsaid = append(unsaid, node)
-		case believed == clockLost:
+		case trust == clockUnreported || reports[i].validity == reportStale:
+			unreported = append(unreported, node)
+		case trust == clockLost:
 			reason = cmp.Or(reason, condition.Reason)
-			lost = append(lost, sentenceOf(node, condition))
-		case believed == clockHeld:
-			held = append(held, sentenceOf(node, condition))
+			lost = append(lost, describeClock(node, condition))
+		case trust == clockHoldover:
+			holdover = append(holdover, describeClock(node, condition))
 		}
 	}
 	newCondition := func(status metav1.ConditionStatus, reason, text string) *metav1.Condition {
@@ -185,31 +183,31 @@ func clockCondition(network *v1alpha1.TSNNetwork, reports []report, differ strin
 	}
 	switch {
 	case len(lost) > 0:
-		return newCondition(metav1.ConditionFalse, reason, strings.Join(some(lost), "; "))
-	case differ != "":
-		return newCondition(metav1.ConditionFalse, v1alpha1.ReasonClocksDiffer, differ)
+		return newCondition(metav1.ConditionFalse, reason, strings.Join(abbreviate(lost), "; "))
+	case difference != "":
+		return newCondition(metav1.ConditionFalse, v1alpha1.ReasonClocksDiffer, difference)
 	case len(silent) > 0:
-		return newCondition(metav1.ConditionUnknown, v1alpha1.ReasonNodeSilent, "these nodes have no agent that is ready: "+strings.Join(some(silent), ", "))
-	case len(unsaid) > 0:
+		return newCondition(metav1.ConditionUnknown, v1alpha1.ReasonNodeSilent, "these nodes have no ready agent: "+strings.Join(abbreviate(silent), ", "))
+	case len(unreported) > 0:
 		return newCondition(metav1.ConditionUnknown, v1alpha1.ReasonNodeWaited,
-			"these nodes have not said yet how good their clocks are: "+strings.Join(some(unsaid), ", "))
-	case len(held) > 0:
-		return newCondition(metav1.ConditionTrue, v1alpha1.ReasonClockHoldover, strings.Join(some(held), "; "))
+			"these nodes have not reported their clocks yet: "+strings.Join(abbreviate(unreported), ", "))
+	case len(holdover) > 0:
+		return newCondition(metav1.ConditionTrue, v1alpha1.ReasonClockHoldover, strings.Join(abbreviate(holdover), "; "))
 	}
 	return newCondition(metav1.ConditionTrue, v1alpha1.ReasonAsAsked, "the clocks of all nodes with pods are good enough")
 }
 
-func sentenceOf(node string, condition *metav1.Condition) string {
-	return fmt.Sprintf("node %s: %s", node, tsnnetwork.Shorten(condition.Message, mostOfMessage))
+func describeClock(node string, condition *metav1.Condition) string {
+	return fmt.Sprintf("node %s: %s", node, tsnnetwork.Shorten(condition.Message, maxMessageBytes))
 }
 
-// clockNews tells whether a status says something else of clocks than the one before: of the network's, or of other nodes.
-func clockNews(before, after *v1alpha1.TSNNetworkStatus) bool {
-	was, condition := clockOf(before.Conditions), clockOf(after.Conditions)
-	return was.Status != condition.Status || was.Reason != condition.Reason || !slices.Equal(clockProblems(before), clockProblems(after))
+// clockStatusChanged reports whether the condition or the problems of clocks have changed.
+func clockStatusChanged(before, after *v1alpha1.TSNNetworkStatus) bool {
+	previous, condition := clockOf(before.Conditions), clockOf(after.Conditions)
+	return previous.Status != condition.Status || previous.Reason != condition.Reason || !slices.Equal(clockProblems(before), clockProblems(after))
 }
 
-// clockOf is a network's condition, empty where it has none.
+// clockOf returns condition ClockSynchronized, empty if there is none.
 func clockOf(conditions []metav1.Condition) metav1.Condition {
 	if condition := meta.FindStatusCondition(conditions, v1alpha1.ConditionClockSynchronized); condition != nil {
 		return *condition
@@ -217,7 +215,7 @@ func clockOf(conditions []metav1.Condition) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// clockProblems are those of clocks, without their sentences.
+// clockProblems returns the keys of the nodes' problems with clocks.
 func clockProblems(status *v1alpha1.TSNNetworkStatus) []string {
 	var all []string
 	for _, p := range status.NodeProblems {
@@ -228,23 +226,24 @@ func clockProblems(status *v1alpha1.TSNNetworkStatus) []string {
 	return all
 }
 
-// problemKey tells problems of nodes apart whose sentences may change.
+// problemKey identifies a problem of a node, whose message may change.
 func problemKey(p *v1alpha1.NodeProblem) string { return p.Node + " " + p.Type + " " + p.Reason }
 
-// createClockEvents makes an Event of what a network's condition says of clocks from now on; of each node that is bad there is one anyway.
+// createClockEvents creates an Event when the network's clock condition changes to holdover or recovers; each lost node has its own
+// Event.
 func (r *Networks) createClockEvents(network *v1alpha1.TSNNetwork, status *v1alpha1.TSNNetworkStatus) {
-	was, condition := clockOf(network.Status.Conditions), clockOf(status.Conditions)
+	previous, condition := clockOf(network.Status.Conditions), clockOf(status.Conditions)
 	switch {
-	case was.Status == condition.Status && was.Reason == condition.Reason:
+	case previous.Status == condition.Status && previous.Reason == condition.Reason:
 	case condition.Reason == v1alpha1.ReasonClockHoldover:
 		r.Events.Event(network, corev1.EventTypeWarning, condition.Reason, condition.Message)
-	case condition.Status == metav1.ConditionTrue && (was.Status == metav1.ConditionFalse || was.Reason == v1alpha1.ReasonClockHoldover):
+	case condition.Status == metav1.ConditionTrue && (previous.Status == metav1.ConditionFalse || previous.Reason == v1alpha1.ReasonClockHoldover):
 		r.Events.Event(network, corev1.EventTypeNormal, v1alpha1.ReasonClockSynchronized, condition.Message)
 	}
 }
 
-// answersFor is for how long a node's kubelet has answered, below zero if it does not.
-func answersFor(node *corev1.Node, now time.Time) time.Duration {
+// kubeletReadyFor returns how long a node's kubelet has been ready, negative if it is not.
+func kubeletReadyFor(node *corev1.Node, now time.Time) time.Duration {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
 			return max(0, now.Sub(condition.LastTransitionTime.Time))

@@ -47,41 +47,41 @@ func elsewhere(state string, bound *int64) *v1alpha1.TSNNode {
 	return &v1alpha1.TSNNode{Status: v1alpha1.TSNNodeStatus{AgentVersion: "1", Clock: &v1alpha1.NodeClock{State: state, ErrorBoundNanoseconds: bound}}}
 }
 
-func TestANodeIsBelievedByWhatItSays(t *testing.T) {
+func TestClockTrustOf(t *testing.T) {
 	ns := func(value int64) *int64 { return &value }
 	odd := clocked()
 	odd.Spec.Clock.MaxError = "3us"
 	for name, test := range map[string]struct {
 		network *v1alpha1.TSNNetwork
 		state   *v1alpha1.TSNNode
-		want    belief
+		want    clockTrust
 	}{
 		"a good clock":               {clocked(), clockSaid("a", metav1.ConditionTrue, v1alpha1.ReasonAsAsked), clockGood},
-		"one that nobody keeps":      {clocked(), clockSaid("a", metav1.ConditionTrue, v1alpha1.ReasonClockHoldover), clockHeld},
+		"one that nobody keeps":      {clocked(), clockSaid("a", metav1.ConditionTrue, v1alpha1.ReasonClockHoldover), clockHoldover},
 		"a bad one":                  {clocked(), clockSaid("a", metav1.ConditionFalse, v1alpha1.ReasonClockUnsynchronized), clockLost},
-		"before the first estimate":  {clocked(), clockSaid("a", metav1.ConditionUnknown, v1alpha1.ReasonClockUnknown), clockUnsaid},
-		"a part, and nothing said":   {clocked(), clockSaid("a", "", ""), clockUnsaid},
-		"no TSNNode":                 {clocked(), nil, clockUnsaid},
-		"no part, and nothing said":  {clocked(), &v1alpha1.TSNNode{}, clockUnsaid},
+		"before the first estimate":  {clocked(), clockSaid("a", metav1.ConditionUnknown, v1alpha1.ReasonClockUnknown), clockUnreported},
+		"a part, and nothing said":   {clocked(), clockSaid("a", "", ""), clockUnreported},
+		"no TSNNode":                 {clocked(), nil, clockUnreported},
+		"no part, and nothing said":  {clocked(), &v1alpha1.TSNNode{}, clockUnreported},
 		"no part, a good clock":      {clocked(), elsewhere("Synchronized", ns(10000)), clockGood},
 		"no part, a bad clock":       {clocked(), elsewhere("Synchronized", ns(20000)), clockLost},
 		"no part, by a strict need":  {clocked(), elsewhere("Unsynchronized", ns(5000)), clockGood},
-		"no part, nobody keeps it":   {clocked(), elsewhere("Holdover", ns(5000)), clockHeld},
+		"no part, nobody keeps it":   {clocked(), elsewhere("Holdover", ns(5000)), clockHoldover},
 		"no part, nobody is known":   {clocked(), elsewhere("Unknown", ns(5000)), clockLost},
 		"no part, an unknown error":  {clocked(), elsewhere("Synchronized", nil), clockLost},
 		"a bound that is rounded up": {odd, elsewhere("Synchronized", ns(5000)), clockGood},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := beliefIn(test.network, test.state, time.Unix(1000, 0)); got != test.want {
+			if got := clockTrustOf(test.network, test.state, time.Unix(1000, 0)); got != test.want {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})
 	}
 }
 
-func TestBoundsAreRoundedUpAsAgentsDo(t *testing.T) {
+func TestRoundUp(t *testing.T) {
 	for value, want := range map[int64]int64{1: 1, 2: 2, 3: 5, 5: 5, 6: 10, 10: 10, 11: 20, 49999: 50000, 999999999e9: 1e18} {
-		if got := rounded(value); got != want {
+		if got := roundUp(value); got != want {
 			t.Errorf("%d is rounded to %d, want %d", value, got, want)
 		}
 	}
@@ -107,7 +107,7 @@ func clockWorld(t *testing.T, network *v1alpha1.TSNNetwork, states ...*v1alpha1.
 	return r
 }
 
-func TestANetworkSaysHowGoodItsClocksAre(t *testing.T) {
+func TestClockCondition(t *testing.T) {
 	good, held := clockSaid("a", metav1.ConditionTrue, v1alpha1.ReasonAsAsked), clockSaid("b", metav1.ConditionTrue, v1alpha1.ReasonClockHoldover)
 	lost, waits := clockSaid("c", metav1.ConditionFalse, v1alpha1.ReasonClockUnsynchronized), clockSaid("d", "", "")
 	for name, test := range map[string]struct {
@@ -118,7 +118,7 @@ func TestANetworkSaysHowGoodItsClocksAre(t *testing.T) {
 	}{
 		"all are good":         {[]*v1alpha1.TSNNode{good}, "True AsAsked: the clocks of all nodes with pods are good enough", metav1.ConditionFalse, 0},
 		"one nobody keeps":     {[]*v1alpha1.TSNNode{good, held}, "True ClockHoldover: node b: its clock is ClockHoldover", metav1.ConditionFalse, 0},
-		"one has said nothing": {[]*v1alpha1.TSNNode{good, held, waits}, "Unknown WaitingForNodes: these nodes have not said yet how good their clocks are: d", metav1.ConditionFalse, 0},
+		"one has said nothing": {[]*v1alpha1.TSNNode{good, held, waits}, "Unknown WaitingForNodes: these nodes have not reported their clocks yet: d", metav1.ConditionFalse, 0},
 		"one is bad":           {[]*v1alpha1.TSNNode{good, held, waits, lost}, "False ClockUnsynchronized: node c: its clock is ClockUnsynchronized", metav1.ConditionTrue, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -157,8 +157,8 @@ func clockIs(t *testing.T, r *Networks, status metav1.ConditionStatus, reason, t
 	}
 }
 
-// TestOfClocksThereIsOneEventEachTime has a sentence that changes each second.
-func TestOfClocksThereIsOneEventEachTime(t *testing.T) {
+// TestClockEvents uses messages that change each second.
+func TestClockEvents(t *testing.T) {
 	r := clockWorld(t, clocked(), clockSaid("a", metav1.ConditionTrue, v1alpha1.ReasonAsAsked))
 	now := time.Now()
 	r.pace.now = func() time.Time { return now }
@@ -190,7 +190,7 @@ func TestOfClocksThereIsOneEventEachTime(t *testing.T) {
 	}
 }
 
-func TestAnOperatorThatBeginsRepeatsNoEventOfClocks(t *testing.T) {
+func TestClockEventsAfterRestart(t *testing.T) {
 	network := clocked()
 	network.Status.NodeProblems = []v1alpha1.NodeProblem{{Node: "a", Type: v1alpha1.ConditionClockSynchronized, Reason: v1alpha1.ReasonClockUnsynchronized, Message: "9 us"}}
 	network.Status.Conditions = []metav1.Condition{
@@ -214,9 +214,9 @@ func someSchedule() *v1alpha1.GateParameterTable {
 	}
 }
 
-func TestAScheduleBeginsWhenAllClocksAreGood(t *testing.T) {
-	const lostText = "the schedule begins when the clocks of all nodes that execute it are good enough, and these are not: b; `ktsn clock` says why"
-	const unsaidText = "the schedule begins when these nodes have said how good their clocks are: b"
+func TestScheduleAwaitsClocks(t *testing.T) {
+	const lostText = "the schedule starts when the clocks of all nodes that execute it are good enough, and these are not: b; `ktsn clock` shows why"
+	const unsaidText = "the schedule starts when these nodes have reported their clocks: b"
 	good, held := clockSaid("a", metav1.ConditionTrue, v1alpha1.ReasonAsAsked), clockSaid("b", metav1.ConditionTrue, v1alpha1.ReasonClockHoldover)
 	lost, waits := clockSaid("b", metav1.ConditionFalse, v1alpha1.ReasonClockUnsynchronized), clockSaid("b", "", "")
 	past := clockSaid("b", metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
@@ -263,7 +263,7 @@ func TestAScheduleBeginsWhenAllClocksAreGood(t *testing.T) {
 	}
 }
 
-func TestAScheduleThatWaitsForClocksLeavesTheOneBeforeInForce(t *testing.T) {
+func TestAwaitedScheduleKeepsPrevious(t *testing.T) {
 	network := clocked()
 	network.Spec.Schedule = someSchedule()
 	r := clockWorld(t, network, clockSaid("a", metav1.ConditionTrue, v1alpha1.ReasonAsAsked))
@@ -288,13 +288,13 @@ func TestAScheduleThatWaitsForClocksLeavesTheOneBeforeInForce(t *testing.T) {
 	}
 }
 
-func TestNobodyWaitsForANodeThatIsSilent(t *testing.T) {
+func TestScheduleIgnoresSilentNodes(t *testing.T) {
 	network := clocked()
 	network.Spec.Schedule = someSchedule()
 	r := clockWorld(t, network, clockSaid("a", metav1.ConditionTrue, v1alpha1.ReasonAsAsked), clockSaid("b", metav1.ConditionFalse, v1alpha1.ReasonClockUnknown))
 	later := time.Now().Add(time.Hour)
 	r.shared.agents.now = func() time.Time { return later }
-	r.shared.agents.nodes["b"] = &agentNode{pods: 1, awaited: time.Unix(1, 0)}
+	r.shared.agents.nodes["b"] = &agentNode{pods: 1, expectedSince: time.Unix(1, 0)}
 	status := r.lookAt(t).Status
 	if status.Schedule == nil {
 		t.Errorf("no schedule begins: %+v", status.Conditions)
@@ -304,8 +304,8 @@ func TestNobodyWaitsForANodeThatIsSilent(t *testing.T) {
 	}
 }
 
-// TestWhatIsSaidOfClocksIsWrittenSoon has a thousand nodes, whose other reports wait for seconds.
-func TestWhatIsSaidOfClocksIsWrittenSoon(t *testing.T) {
+// TestClockStatusInterval uses a thousand nodes, whose other reports wait for seconds.
+func TestClockStatusInterval(t *testing.T) {
 	r := clockWorld(t, clocked(), clockSaid("a", metav1.ConditionTrue, v1alpha1.ReasonAsAsked))
 	now := time.Now()
 	r.pace.now = func() time.Time { return now }
@@ -316,8 +316,8 @@ func TestWhatIsSaidOfClocksIsWrittenSoon(t *testing.T) {
 	}
 	o := &outcome{network: network, used: used, reports: []report{{node: "a", conditions: clockSaid("a", metav1.ConditionFalse, v1alpha1.ReasonClockUnknown).Status.Networks[0].Conditions}}}
 	result, err := r.updateStatus(t.Context(), o)
-	if err != nil || result.RequeueAfter != writeClocksEvery {
-		t.Errorf("it is written after %v, %v; want %v", result.RequeueAfter, err, writeClocksEvery)
+	if err != nil || result.RequeueAfter != clockWriteInterval {
+		t.Errorf("it is written after %v, %v; want %v", result.RequeueAfter, err, clockWriteInterval)
 	}
 	o.reports[0].conditions = clockSaid("a", metav1.ConditionTrue, v1alpha1.ReasonAsAsked).Status.Networks[0].Conditions
 	result, err = r.updateStatus(t.Context(), o)
@@ -345,10 +345,10 @@ func clockLabelsOf(t *testing.T, r *Networks, l *ClockLabels) (labels string, ag
 	return strings.Join(all, " "), result.RequeueAfter
 }
 
-func TestANodeIsLabelledAsLongAsItsClockIsBad(t *testing.T) {
+func TestClockLabels(t *testing.T) {
 	const lost = "clock.kubernetsn.io/old=lost"
 	r := clockWorld(t, clocked(), clockSaid("a", "", ""))
-	r.shared.agents.began = time.Unix(1, 0)
+	r.shared.agents.syncedAt = time.Unix(1, 0)
 	l := &ClockLabels{Client: r.Client, Now: time.Now, shared: r.shared}
 	update := func(change func(*corev1.Node)) {
 		t.Helper()
@@ -393,12 +393,12 @@ func TestANodeIsLabelledAsLongAsItsClockIsBad(t *testing.T) {
 	}
 }
 
-// TestANodeThatAnswersWithoutAnAgentIsLost has a kubelet that is away for a while, too.
-func TestANodeThatAnswersWithoutAnAgentIsLost(t *testing.T) {
+// TestClockLabelsWithoutAgent also makes the kubelet unready for a while.
+func TestClockLabelsWithoutAgent(t *testing.T) {
 	r := clockWorld(t, clocked(), clockSaid("a", metav1.ConditionTrue, v1alpha1.ReasonAsAsked))
 	now := time.Now()
 	r.shared.agents.now = func() time.Time { return now }
-	r.shared.agents.began = time.Unix(1, 0)
+	r.shared.agents.syncedAt = time.Unix(1, 0)
 	l := &ClockLabels{Client: r.Client, Now: r.shared.agents.now, shared: r.shared}
 	answers := func(status corev1.ConditionStatus) {
 		t.Helper()
@@ -422,12 +422,12 @@ func TestANodeThatAnswersWithoutAnAgentIsLost(t *testing.T) {
 		again time.Duration
 	}{
 		{"its agent is ready", func() {}, time.Hour, "", 0},
-		{"its agent ends", func() { agent(corev1.ConditionFalse) }, 0, "", agentPatience},
-		{"nobody replaces it", func() {}, agentPatience, "clock.kubernetsn.io/old=lost", 0},
+		{"its agent ends", func() { agent(corev1.ConditionFalse) }, 0, "", agentTimeout},
+		{"nobody replaces it", func() {}, agentTimeout, "clock.kubernetsn.io/old=lost", 0},
 		{"its agent is back", func() { agent(corev1.ConditionTrue) }, 0, "", 0},
 		{"kubelet is away, and its agent not ready", func() { answers(corev1.ConditionFalse); agent(corev1.ConditionFalse) }, time.Hour, "", 0},
-		{"kubelet is back", func() { answers(corev1.ConditionTrue) }, time.Second, "", agentPatience - time.Second},
-		{"and no agent comes", func() {}, agentPatience, "clock.kubernetsn.io/old=lost", 0},
+		{"kubelet is back", func() { answers(corev1.ConditionTrue) }, time.Second, "", agentTimeout - time.Second},
+		{"and no agent comes", func() {}, agentTimeout, "clock.kubernetsn.io/old=lost", 0},
 	} {
 		step.do()
 		now = now.Add(step.after)
@@ -439,7 +439,7 @@ func TestANodeThatAnswersWithoutAnAgentIsLost(t *testing.T) {
 	}
 }
 
-func TestOfANodeIsKeptWhatSaysHowItsClockIs(t *testing.T) {
+func TestSlimNodeKeepsClockFields(t *testing.T) {
 	began := metav1.NewTime(time.Unix(77, 0))
 	kept, err := slimNode(nil)(&corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"own": "own", v1alpha1.NodeLabel: "true", v1alpha1.ClockLabelPrefix + "old": "lost"}},
@@ -462,10 +462,10 @@ func TestOfANodeIsKeptWhatSaysHowItsClockIs(t *testing.T) {
 	}
 }
 
-func TestAClockConcernsTheNetworkWhoseScheduleTheNodeExecutes(t *testing.T) {
+func TestNetworksOfNodeClock(t *testing.T) {
 	state := clockSaid("a", "", "")
 	state.Spec.Gates = "gates"
-	if names := networksOfClock(t.Context(), state); fmt.Sprint(names) != "[old gates]" {
+	if names := networksOfNodeClock(t.Context(), state); fmt.Sprint(names) != "[old gates]" {
 		t.Errorf("these are looked at: %v", names)
 	}
 }

@@ -21,12 +21,12 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
 )
 
-// clusterRanges knows the addresses of the cluster's own pods, nodes and Services, as far as its objects tell them: a link with one of them, or a route to
-// it, would take traffic of the primary network away. One goroutine uses it.
+// clusterRanges has the addresses of the cluster's own pods, nodes and Services, as far as its objects contain them: a link with one of
+// them, or a route to it, would take traffic away from the primary network. It is not safe for concurrent use.
 type clusterRanges struct {
-	// container are those that the operator's container knows.
+	// container are the ranges that the operator's container knows.
 	container []links.Reserved
-	// services are those of ServiceCIDRs, as listed last.
+	// services are the ranges of the ServiceCIDRs at the last listing.
 	services []links.Reserved
 	listed   time.Time
 }
@@ -37,14 +37,14 @@ type nodeClaim struct {
 	node string
 }
 
-// reserved returns all of them, and by node a message about the first claim that does not count for a service. ServiceCIDRs are not watched, because
-// Kubernetes has them since 1.33 only; they are listed every few minutes.
+// reserved returns all reserved ranges, and by node a message about the first claim that a service's accepted range overrides.
+// ServiceCIDRs are not watched, because Kubernetes has them only since 1.33; they are listed every few minutes.
 func (c *clusterRanges) reserved(ctx context.Context, live client.Reader, nodes *nodeSet, services []v1alpha1.TSNService,
 	now time.Time) (reserved []links.Reserved, refused map[string]string, err error) {
-	if c.listed.IsZero() || now.Sub(c.listed) >= repeatEvery {
+	if c.listed.IsZero() || now.Sub(c.listed) >= resyncPeriod {
 		var list networkingv1.ServiceCIDRList
 		err := live.List(ctx, &list)
-		// Forbidden: the cluster got them by an upgrade, and the chart was rendered before.
+		// Forbidden: the cluster got them by an upgrade after the chart was rendered.
 		if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 			return nil, nil, fmt.Errorf("list the ServiceCIDRs: %w", err)
 		}
@@ -58,17 +58,17 @@ func (c *clusterRanges) reserved(ctx context.Context, live client.Reader, nodes 
 	accepted := acceptedRanges(services)
 	reserved, refused = slices.Concat(c.container, c.services), map[string]string{}
 	for _, claim := range claimsOf(nodes) {
-		reserved = append(reserved, claim.Reserved) // also where it is refused: it counts for all other services
+		reserved = append(reserved, claim.Reserved) // also if it is refused: it counts for all other services
 		if i := slices.IndexFunc(accepted, func(r links.Reserved) bool { return r.Range.Overlaps(claim.Range) }); i >= 0 && refused[claim.node] == "" {
-			refused[claim.node] = fmt.Sprintf("the node has %s by its status.addresses, annotation or spec.podCIDRs, and %s had addresses of that before: %s; the service keeps "+
-				"them, and pods with its links do not reach the node there. See who reports %s; if it is right, delete the TSNService", claim.Range, accepted[i].What,
+			refused[claim.node] = fmt.Sprintf("the node has %s by its status.addresses, annotation or spec.podCIDRs, and %s had addresses of that range before: %s; the service keeps "+
+				"them, and pods with its links do not reach the node there. Check what reports %s; if it is right, delete the TSNService", claim.Range, accepted[i].What,
 				accepted[i].Range, claim.Range)
 		}
 	}
 	return reserved, refused, nil
 }
 
-// claimsOf returns what nodes report as their own, sorted, so that messages stay the same from plan to plan.
+// claimsOf returns the ranges that nodes report as their own, sorted, so that messages do not change from plan to plan.
 func claimsOf(nodes *nodeSet) []nodeClaim {
 	var claims []nodeClaim
 	add := func(node, text, what string) {
@@ -92,7 +92,7 @@ func claimsOf(nodes *nodeSet) []nodeClaim {
 	return claims
 }
 
-// acceptedRanges returns what services keep although nodes report it, sorted as claimsOf does.
+// acceptedRanges returns the ranges that services keep although nodes report them, sorted like those of claimsOf.
 func acceptedRanges(services []v1alpha1.TSNService) []links.Reserved {
 	var accepted []links.Reserved
 	for i := range services {
@@ -108,7 +108,7 @@ func compareReserved(a, b links.Reserved) int {
 	return cmp.Or(strings.Compare(a.What, b.What), a.Range.Compare(b.Range))
 }
 
-// appendReserved appends a range or an address. Text that is neither is left out.
+// appendReserved appends a range or an address. Invalid text is ignored.
 func appendReserved(all []links.Reserved, text, what string) []links.Reserved {
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil {
@@ -121,10 +121,10 @@ func appendReserved(all []links.Reserved, text, what string) []links.Reserved {
 	return append(all, links.Reserved{Range: prefix.Masked(), What: what})
 }
 
-// ownServices returns the addresses of Services that a container knows: the API server's, and the cluster DNS.
+// ownServices returns the addresses of Services that a container knows: the API server's and the cluster DNS's.
 func ownServices(apiServer, resolvConf string) []links.Reserved {
 	all := appendReserved(nil, apiServer, "the API server's Service")
-	text, _ := os.ReadFile(resolvConf) // without it the DNS is not known
+	text, _ := os.ReadFile(resolvConf) // without it the address of the DNS is unknown
 	for line := range strings.Lines(string(text)) {
 		if fields := strings.Fields(line); len(fields) == 2 && fields[0] == "nameserver" {
 			all = appendReserved(all, fields[1], "the cluster DNS")

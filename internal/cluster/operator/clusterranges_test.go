@@ -16,9 +16,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
 )
 
-// TestANodeTakesNoAddressesOfAService has a node report addresses of services as its own. It succeeds where the operator has not accepted them before,
+// TestNodeClaims has a node report addresses of services as its own. It succeeds where the operator has not accepted them before,
 // whatever conditions and links say, and always for other services.
-func TestANodeTakesNoAddressesOfAService(t *testing.T) {
+func TestNodeClaims(t *testing.T) {
 	for name, test := range map[string]struct {
 		address, podCIDR string
 		accepted         []string
@@ -64,7 +64,7 @@ func TestANodeTakesNoAddressesOfAService(t *testing.T) {
 			events := record.NewFakeRecorder(10)
 			r := newLinks(n.shared, n.Client, "kubernetsn", events, nil)
 			for range 2 { // the second time without an Event
-				in, err := r.input(t.Context())
+				in, err := r.collectInput(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -81,7 +81,7 @@ func TestANodeTakesNoAddressesOfAService(t *testing.T) {
 				t.Fatalf("the node has %d Events", got)
 			}
 			if test.blocked == "" {
-				if text := <-events.Events; !strings.Contains(text, "Warning Overlaps the node has 10.") || !strings.Contains(text, "TSNService default/plant had addresses of that before") {
+				if text := <-events.Events; !strings.Contains(text, "Warning Overlaps the node has 10.") || !strings.Contains(text, "TSNService default/plant had addresses of that range before") {
 					t.Errorf("the Event is %q", text)
 				}
 			}
@@ -100,8 +100,8 @@ func overlaps(plan *links.Result, namespace, name string) string {
 	return strings.Join(texts, "; ")
 }
 
-// TestRefusedClaimHasOneMessage: a cache lists services in any order, and each other message is another Event.
-func TestRefusedClaimHasOneMessage(t *testing.T) {
+// TestRefusedClaimMessageStable lists services in random order, like a cache: a changed message would be a new Event.
+func TestRefusedClaimMessageStable(t *testing.T) {
 	accepted := func(name string, ranges ...string) v1alpha1.TSNService {
 		return v1alpha1.TSNService{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Status: v1alpha1.TSNServiceStatus{Accepted: ranges}}
 	}
@@ -111,7 +111,7 @@ func TestRefusedClaimHasOneMessage(t *testing.T) {
 	c := clusterRanges{listed: time.Now()}
 	for range 2 {
 		_, refused, err := c.reserved(t.Context(), nil, nodes, services, c.listed)
-		if want := "TSNService default/a had addresses of that before: 10.42.7.0/25;"; err != nil || !strings.Contains(refused["n"], want) {
+		if want := "TSNService default/a had addresses of that range before: 10.42.7.0/25;"; err != nil || !strings.Contains(refused["n"], want) {
 			t.Errorf("the message is %q (%v), want %q", refused["n"], err, want)
 		}
 		slices.Reverse(services)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package operator does for a cluster what one TSNNetwork asks for: it gives nodes their parts of the network's
-// addresses, makes the attachments by which Multus knows the network, chooses the base time of schedules, labels the
-// nodes on which there are pods, and says in the network's status what has become of it all.
+// Package operator reconciles TSNNetworks, TSNServices and TSNWorkloads: it gives nodes their subnets of a network, creates the
+// attachments by which Multus knows the network, chooses the base time of schedules, labels the nodes that need ktsnd and its agent,
+// pairs the pods of services, and writes the status of all of them.
 //
-// Everything is level-based: what there is, is compared with what there shall be, whatever has happened. What must
-// outlast the operator stands in the network's status, and nowhere else.
+// Reconciliation is level-based: each run compares the cluster with the spec, whatever event caused it. State that must survive a
+// restart of the operator is kept in the status of API objects only.
 package operator

@@ -18,73 +18,73 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/clusterkey"
 )
 
-// keys are the key by which the cluster signs its nodes, and those of other clusters.
+// keys manages the key by which the cluster signs its nodes, and the pinned keys of other clusters.
 type keys struct {
 	client client.Client
 	// live reads past the cache.
 	live      client.Reader
 	namespace string
-	// manual: the administrator pins the keys of other clusters.
+	// manual is set if the administrator pins the keys of other clusters.
 	manual bool
 	now    func() time.Time
 
 	mu sync.Mutex
-	// own is nil until it is needed. It was read at readAt.
-	own    *clusterkey.Private
-	readAt time.Time
+	// private is nil until it is needed. It was read at readAt.
+	private *clusterkey.Private
+	readAt  time.Time
 	// rollError is the error of the last replacement, nil after a success.
 	rollError error
 }
 
 const (
-	// readKeyEvery is the shortest time between two reads of the Secret; networks and links check every lookForRollEvery whether the key is to be
-	// replaced.
-	readKeyEvery     = 5 * time.Second
-	lookForRollEvery = time.Minute
+	// keyReadInterval is the shortest time between two reads of the Secret; networks and links check every rollCheckInterval whether to
+	// replace the key.
+	keyReadInterval   = 5 * time.Second
+	rollCheckInterval = time.Minute
 )
 
-// signer is the cluster's own key, of networks that are encrypted; nil for others.
-func (k *keys) signer(ctx context.Context, network *v1alpha1.TSNNetwork) (*clusterkey.Private, error) {
+// signingKey returns the cluster's key for an encrypted network, nil for others.
+func (k *keys) signingKey(ctx context.Context, network *v1alpha1.TSNNetwork) (*clusterkey.Private, error) {
 	if !network.Spec.Encrypted() {
 		return nil, nil
 	}
-	return k.ownKey(ctx)
+	return k.clusterKey(ctx)
 }
 
-// ownKey returns the cluster's own key. It creates the key if there is none, and replaces it when the annotation kubernetsn.io/roll of the Secret
-// has changed. While the operator runs, a Secret that cannot be read, or is gone, has no effect.
-func (k *keys) ownKey(ctx context.Context) (*clusterkey.Private, error) {
+// clusterKey returns the cluster's own key. It creates the key if there is none, and replaces it when the annotation kubernetsn.io/roll
+// of the Secret has changed. If the Secret becomes unreadable or is deleted while the operator runs, the key stays in use.
+func (k *keys) clusterKey(ctx context.Context) (*clusterkey.Private, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.own != nil && k.now().Sub(k.readAt) < readKeyEvery {
-		return k.own, nil
+	if k.private != nil && k.now().Sub(k.readAt) < keyReadInterval {
+		return k.private, nil
 	}
 	at := types.NamespacedName{Namespace: k.namespace, Name: v1alpha1.ClusterKeySecret}
 	var secret corev1.Secret
 	err := k.live.Get(ctx, at, &secret)
 	switch {
-	case err != nil && k.own != nil:
-		return k.own, nil
+	case err != nil && k.private != nil:
+		return k.private, nil
 	case apierrors.IsNotFound(err):
-		return k.make(ctx, at)
+		return k.createKey(ctx, at)
 	case err != nil:
 		return nil, fmt.Errorf("read Secret %s: %w", at, err)
 	}
 	private, err := clusterkey.FromSeed(secret.Data[v1alpha1.ClusterKeyField])
 	if err != nil {
-		return nil, fmt.Errorf("secret %s, field %s: %w; restore the Secret, or remove it and have other clusters pin the new key",
+		return nil, fmt.Errorf("secret %s, field %s: %w; restore the Secret, or delete it and have other clusters pin the new key",
 			at, v1alpha1.ClusterKeyField, err)
 	}
 	private.Succession = string(secret.Data[v1alpha1.ClusterKeySuccessionField])
-	k.own, k.readAt, k.rollError = private, k.now(), nil
-	if asked := secret.Annotations[v1alpha1.RollAnnotation]; asked != string(secret.Data[v1alpha1.ClusterKeyRolledField]) && asked != "" {
-		k.roll(ctx, &secret, asked)
+	k.private, k.readAt, k.rollError = private, k.now(), nil
+	if requested := secret.Annotations[v1alpha1.RollAnnotation]; requested != string(secret.Data[v1alpha1.ClusterKeyRolledField]) && requested != "" {
+		k.roll(ctx, &secret, requested)
 	}
-	return k.own, nil
+	return k.private, nil
 }
 
-// make makes the cluster's key. It is applied, not created: the right to create a Secret of one name only covers no other request.
-func (k *keys) make(ctx context.Context, at types.NamespacedName) (*clusterkey.Private, error) {
+// createKey creates the cluster's key. It uses apply, not create: RBAC cannot restrict create to one name.
+func (k *keys) createKey(ctx context.Context, at types.NamespacedName) (*clusterkey.Private, error) {
 	private, err := clusterkey.New()
 	if err != nil {
 		return nil, err
@@ -92,19 +92,19 @@ func (k *keys) make(ctx context.Context, at types.NamespacedName) (*clusterkey.P
 	apply := corev1apply.Secret(at.Name, at.Namespace).WithLabels(map[string]string{"app.kubernetes.io/name": "kubernetsn"}).
 		WithData(map[string][]byte{v1alpha1.ClusterKeyField: private.Seed()})
 	if err := k.client.Apply(ctx, apply, fieldOwner); err != nil {
-		return nil, fmt.Errorf("make Secret %s: %w", at, err)
+		return nil, fmt.Errorf("create Secret %s: %w", at, err)
 	}
-	k.own, k.readAt = private, k.now()
+	k.private, k.readAt = private, k.now()
 	return private, nil
 }
 
-// roll replaces the cluster's key by a new one, which the old one signs. If that fails the old key stays, and troubles reports it.
-func (k *keys) roll(ctx context.Context, secret *corev1.Secret, asked string) {
-	next, err := k.own.Succeed()
+// roll replaces the cluster's key by a new one, which the old one signs. If that fails the old key stays, and findings reports it.
+func (k *keys) roll(ctx context.Context, secret *corev1.Secret, requested string) {
+	next, err := k.private.Succeed()
 	if err == nil {
 		apply := corev1apply.Secret(secret.Name, secret.Namespace).WithResourceVersion(secret.ResourceVersion).
 			WithLabels(map[string]string{"app.kubernetes.io/name": "kubernetsn"}).WithData(map[string][]byte{
-			v1alpha1.ClusterKeyField: next.Seed(), v1alpha1.ClusterKeySuccessionField: []byte(next.Succession), v1alpha1.ClusterKeyRolledField: []byte(asked),
+			v1alpha1.ClusterKeyField: next.Seed(), v1alpha1.ClusterKeySuccessionField: []byte(next.Succession), v1alpha1.ClusterKeyRolledField: []byte(requested),
 		})
 		err = k.client.Apply(ctx, apply, fieldOwner, client.ForceOwnership)
 	}
@@ -112,11 +112,11 @@ func (k *keys) roll(ctx context.Context, secret *corev1.Secret, asked string) {
 		k.rollError = fmt.Errorf("replace the key in Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 		return
 	}
-	k.own = next
+	k.private = next
 }
 
-// troubles returns the findings about the cluster's own key.
-func (k *keys) troubles() []finding {
+// findings returns the findings about the cluster's own key.
+func (k *keys) findings() []finding {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.rollError == nil {
@@ -137,12 +137,12 @@ func (k *keys) clusterKeys(ctx context.Context, network *v1alpha1.TSNNetwork, al
 			claimed.add(spec.Cluster, spec.ClusterKey, spec.ClusterKeySuccession, spec.Nodes)
 		}
 	}
-	private, err := k.ownKey(ctx)
+	private, err := k.clusterKey(ctx)
 	if err == nil {
 		var trusted []v1alpha1.ClusterKey
 		var findings []finding
 		if trusted, findings, err = k.trustedKeys(ctx, private, network, claimed); err == nil {
-			return fit(trusted, network.Status.ClusterKeys), append(findings, k.troubles()...), nil
+			return truncateKeys(trusted, network.Status.ClusterKeys), append(findings, k.findings()...), nil
 		}
 	}
 	if apierrors.IsConflict(err) {

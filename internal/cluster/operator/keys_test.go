@@ -57,7 +57,7 @@ func (r *Networks) pinned(t *testing.T) map[string]string {
 	return pins.Data
 }
 
-func TestTheClusterSignsItsNodes(t *testing.T) {
+func TestPeersAreSigned(t *testing.T) {
 	r := inCluster(t, encryptedNetwork()...)
 	status := r.lookAt(t).Status
 	if len(status.ClusterKeys) != 1 || status.ClusterKeys[0].Cluster != "" || len(status.Peers) != 1 {
@@ -71,7 +71,7 @@ func TestTheClusterSignsItsNodes(t *testing.T) {
 		t.Errorf("%v: %v", status.Peers[0], err)
 	}
 	writer := &Peers{Client: r.Client, shared: r.shared, pace: newPace(time.Now)}
-	if err := writer.look(t.Context(), "old"); err != nil {
+	if err := writer.reconcile(t.Context(), "old"); err != nil {
 		t.Fatal(err)
 	}
 	var peers v1alpha1.TSNPeers
@@ -83,13 +83,13 @@ func TestTheClusterSignsItsNodes(t *testing.T) {
 	}
 	// Another operator goes on with the key.
 	r.shared.keys = &keys{client: r.Client, live: r.Client, namespace: "kubernetsn", now: time.Now}
-	again, err := r.shared.keys.signer(t.Context(), get(t, r))
+	again, err := r.shared.keys.signingKey(t.Context(), get(t, r))
 	if err != nil || again.Public() != public {
 		t.Errorf("the next operator has another key: %v", err)
 	}
 }
 
-func TestANetworkThatIsNotEncryptedNeedsNoKey(t *testing.T) {
+func TestNoKeyWithoutEncryption(t *testing.T) {
 	network := stretchedNetwork()
 	status := inCluster(t, append(servingNode(1450), network, foreignPeers(newKey(t).String()))...).lookAt(t).Status
 	if status.ClusterKeys != nil || status.Peers[0].Signature != "" {
@@ -97,7 +97,7 @@ func TestANetworkThatIsNotEncryptedNeedsNoKey(t *testing.T) {
 	}
 }
 
-func TestTheFirstKeyOfAClusterIsPinned(t *testing.T) {
+func TestFirstKeyIsPinned(t *testing.T) {
 	first, second := newKey(t), newKey(t)
 	r := inCluster(t, encryptedNetwork(foreignPeers(first.String()))...)
 	status := r.lookAt(t).Status
@@ -136,7 +136,7 @@ func TestTheFirstKeyOfAClusterIsPinned(t *testing.T) {
 	}
 }
 
-func TestAKeyThatWasGivenIsNotReplacedByTheFirstOne(t *testing.T) {
+func TestPinnedKeyIsKept(t *testing.T) {
 	given, says := newKey(t), newKey(t)
 	pins := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kubernetsn", Name: v1alpha1.ClusterKeyPins}, Data: map[string]string{"south": given.String()}}
 	r := inCluster(t, encryptedNetwork(foreignPeers(says.String()), pins)...)
@@ -146,10 +146,10 @@ func TestAKeyThatWasGivenIsNotReplacedByTheFirstOne(t *testing.T) {
 	}
 }
 
-func TestADamagedKeyOfTheClusterIsNotReplaced(t *testing.T) {
+func TestDamagedKeyIsKept(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kubernetsn", Name: v1alpha1.ClusterKeySecret}, Data: map[string][]byte{v1alpha1.ClusterKeyField: []byte("short")}}
 	r := inCluster(t, encryptedNetwork(secret)...)
-	if _, err := r.shared.keys.signer(t.Context(), get(t, r)); err == nil || !strings.Contains(err.Error(), "field ed25519-seed: the cluster's key has 5 bytes") {
+	if _, err := r.shared.keys.signingKey(t.Context(), get(t, r)); err == nil || !strings.Contains(err.Error(), "field ed25519-seed: the cluster's key has 5 bytes") {
 		t.Error(err)
 	}
 }
@@ -165,7 +165,7 @@ func minimum(t *testing.T, arguments ...string) *tsnnetwork.EncryptionMinimum {
 	return minimum
 }
 
-// TestEncryptionMinimum has a hub turn the encryption of a network off, and bring a link in clear.
+// TestEncryptionMinimum uses a hub that turns off the encryption of a network and creates an unencrypted link.
 func TestEncryptionMinimum(t *testing.T) {
 	objects := encryptedNetwork(foreignPeers(newKey(t).String()))
 	r := inCluster(t, objects...)
@@ -185,7 +185,7 @@ func TestEncryptionMinimum(t *testing.T) {
 		t.Errorf("nodes are told of %v, before of %v; the spec has %s", network.Status.ClusterKeys, before.ClusterKeys, network.Spec.Encryption)
 	}
 	writer := &Peers{Client: r.Client, shared: r.shared, pace: newPace(time.Now)}
-	if err := writer.look(t.Context(), "old"); err != nil {
+	if err := writer.reconcile(t.Context(), "old"); err != nil {
 		t.Fatal(err)
 	}
 	var peers v1alpha1.TSNPeers
@@ -213,7 +213,7 @@ func (r *Networks) rolled(t *testing.T, asked string) *v1alpha1.TSNNetworkStatus
 	return &r.lookAt(t).Status
 }
 
-func TestTheClustersKeyIsRolled(t *testing.T) {
+func TestRollClusterKey(t *testing.T) {
 	r := inCluster(t, encryptedNetwork()...)
 	first := r.lookAt(t).Status.ClusterKeys[0]
 	second := r.rolled(t, "one").ClusterKeys[0]
@@ -233,7 +233,7 @@ func TestTheClustersKeyIsRolled(t *testing.T) {
 		t.Errorf("the last key's succession is %q", third.Succession)
 	}
 	next := &keys{client: r.Client, live: r.Client, namespace: "kubernetsn", now: time.Now}
-	if private, err := next.ownKey(t.Context()); err != nil || private.Public() != public[third.PublicKey] || private.Succession != third.Succession {
+	if private, err := next.clusterKey(t.Context()); err != nil || private.Public() != public[third.PublicKey] || private.Succession != third.Succession {
 		t.Errorf("the next operator has another key: %v", err)
 	}
 }

@@ -8,15 +8,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-func TestAnOperatorThatIsStartedAgainHasItsNameOfBefore(t *testing.T) {
+func TestLeaseIdentity(t *testing.T) {
 	nowhere := &rest.Config{Host: "https://192.0.2.1"}
 	for range 2 {
-		lease, err := leaseOf(&Options{Namespace: "system", Identity: "ktsn-operator-1"}, nowhere)
+		lease, err := newLease(&Options{Namespace: "system", Identity: "ktsn-operator-1"}, nowhere)
 		if err != nil || lease.Identity() != "ktsn-operator-1" || lease.Describe() != "system/"+leaseName {
 			t.Errorf("the lease is %+v, %v", lease, err)
 		}
 	}
-	if lease, err := leaseOf(&Options{Namespace: "system"}, nowhere); lease != nil || err != nil {
+	if lease, err := newLease(&Options{Namespace: "system"}, nowhere); lease != nil || err != nil {
 		t.Errorf("without a name it is %+v, %v, and controller-runtime's is wanted", lease, err)
 	}
 }

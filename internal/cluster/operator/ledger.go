@@ -14,36 +14,36 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// part is a node's part of a network. A network without IPv6 has none of it.
-type part struct{ ipv4, ipv6 netip.Prefix }
+// subnet is a node's subnet of a network. ipv6 is invalid if the network has no IPv6.
+type subnet struct{ ipv4, ipv6 netip.Prefix }
 
-func (p part) texts() (ipv4, ipv6 string) {
+func (p subnet) cidrs() (ipv4, ipv6 string) {
 	if p.ipv6.IsValid() {
 		ipv6 = p.ipv6.String()
 	}
 	return p.ipv4.String(), ipv6
 }
 
-// meets tells whether two parts have a range in common.
-func (p part) meets(other part) bool {
+// overlaps reports whether two subnets have a range in common.
+func (p subnet) overlaps(other subnet) bool {
 	return p.ipv4 == other.ipv4 || p.ipv6.IsValid() && p.ipv6 == other.ipv6
 }
 
-// ledger is which part of which network each node has. The TSNNodes have it too, and outlast the operator; a cache of them may not
-// know yet what was just given, and would have it given twice. Any goroutine may use it.
-type ledger struct {
+// subnetLedger has the subnets of each network's nodes. The TSNNodes have them too and survive the operator, but a cache of them may
+// not have a recent allocation yet, which could then be made twice. It is safe for concurrent use.
+type subnetLedger struct {
 	mu sync.Mutex
-	// parts are by network and node. An inner map is not changed any more once it is here.
-	parts map[string]map[string]part
-	// givers are the nodes whose part a node has been given, by network and node, as long as their TSNNodes may still have it.
-	givers map[string]map[string][]string
+	// subnets are by network and node. The inner maps are immutable.
+	subnets map[string]map[string]subnet
+	// previousOwners are the nodes whose TSNNodes may still have a node's subnet, by network and node.
+	previousOwners map[string]map[string][]string
 }
 
-// load reads once, past all caches, what nodes had when this operator began.
-func (l *ledger) load(ctx context.Context, live client.Reader) error {
+// load reads the subnets once, past the cache, when the operator starts.
+func (l *subnetLedger) load(ctx context.Context, live client.Reader) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.parts != nil {
+	if l.subnets != nil {
 		return nil
 	}
 	var networks v1alpha1.TSNNetworkList
@@ -54,102 +54,102 @@ func (l *ledger) load(ctx context.Context, live client.Reader) error {
 	if err := live.List(ctx, &nodes); err != nil {
 		return fmt.Errorf("list the TSNNodes: %w", err)
 	}
-	l.parts, l.givers = partsOf(networks.Items, nodes.Items), map[string]map[string][]string{}
+	l.subnets, l.previousOwners = subnetsOf(networks.Items, nodes.Items), map[string]map[string][]string{}
 	return nil
 }
 
 // partsOf reads the subnets of the given networks from the TSNNodes.
-func partsOf(networks []v1alpha1.TSNNetwork, nodes []v1alpha1.TSNNode) map[string]map[string]part {
-	parts := map[string]map[string]part{}
+func subnetsOf(networks []v1alpha1.TSNNetwork, nodes []v1alpha1.TSNNode) map[string]map[string]subnet {
+	subnets := map[string]map[string]subnet{}
 	for i := range networks {
-		parts[networks[i].Name] = map[string]part{}
+		subnets[networks[i].Name] = map[string]subnet{}
 	}
 	for i := range nodes {
 		for _, network := range nodes[i].Spec.Networks {
-			if parts[network.Name] != nil {
-				read(parts[network.Name], nodes[i].Name, network.IPv4, network.IPv6)
+			if subnets[network.Name] != nil {
+				addSubnet(subnets[network.Name], nodes[i].Name, network.IPv4, network.IPv6)
 			}
 		}
 	}
-	return parts
+	return subnets
 }
 
-// read leaves out what is no part; the node gets another.
-func read(parts map[string]part, node, ipv4, ipv6 string) {
-	if part, ok := parsePart(ipv4, ipv6); ok {
-		parts[node] = part
+// addSubnet ignores an invalid subnet; the node gets another one.
+func addSubnet(subnets map[string]subnet, node, ipv4, ipv6 string) {
+	if part, ok := parseSubnet(ipv4, ipv6); ok {
+		subnets[node] = part
 	}
 }
 
-func parsePart(ipv4, ipv6 string) (createdPart part, ok bool) {
-	first, err := netip.ParsePrefix(ipv4)
+func parseSubnet(ipv4, ipv6 string) (parsed subnet, ok bool) {
+	prefix4, err := netip.ParsePrefix(ipv4)
 	if err != nil {
-		return part{}, false
+		return subnet{}, false
 	}
-	second, _ := netip.ParsePrefix(ipv6) // stays invalid where there is none
-	return part{first, second}, true
+	prefix6, _ := netip.ParsePrefix(ipv6) // invalid if there is none
+	return subnet{prefix4, prefix6}, true
 }
 
-// of are the nodes' parts of a network.
-func (l *ledger) of(network string) map[string]part {
+// forNetwork returns the subnets of a network by node. The map is read only.
+func (l *subnetLedger) forNetwork(network string) map[string]subnet {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.parts[network]
+	return l.subnets[network]
 }
 
-// ofNode are a node's parts, by network.
-func (l *ledger) ofNode(node string) map[string]part {
+// forNode returns the subnets of a node by network.
+func (l *subnetLedger) forNode(node string) map[string]subnet {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	parts := map[string]part{}
-	for network, nodes := range l.parts {
-		if part, has := nodes[node]; has {
-			parts[network] = part
+	subnets := map[string]subnet{}
+	for network, nodes := range l.subnets {
+		if part, assigned := nodes[node]; assigned {
+			subnets[network] = part
 		}
 	}
-	return parts
+	return subnets
 }
 
-// set replaces the nodes' parts of a network.
-func (l *ledger) set(network string, parts map[string]part) {
+// set replaces the subnets of a network.
+func (l *subnetLedger) set(network string, subnets map[string]subnet) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	before, givers := l.parts[network], map[string][]string{}
-	for node, now := range parts {
-		if now == before[node] {
-			givers[node] = l.givers[network][node]
+	before, previousOwners := l.subnets[network], map[string][]string{}
+	for node, assigned := range subnets {
+		if assigned == before[node] {
+			previousOwners[node] = l.previousOwners[network][node]
 			continue
 		}
-		for other, had := range before {
-			if other != node && had.meets(now) { // which was perhaps not told of it, but who had it before
-				givers[node] = append(append(givers[node], other), l.givers[network][other]...)
+		for other, previous := range before {
+			if other != node && previous.overlaps(assigned) { // its TSNNode may not have it yet, but that of its previous owners may
+				previousOwners[node] = append(append(previousOwners[node], other), l.previousOwners[network][other]...)
 			}
 		}
 	}
-	maps.DeleteFunc(givers, func(_ string, owner []string) bool { return len(owner) == 0 })
-	l.parts[network], l.givers[network] = parts, givers
+	maps.DeleteFunc(previousOwners, func(_ string, owner []string) bool { return len(owner) == 0 })
+	l.subnets[network], l.previousOwners[network] = subnets, previousOwners
 }
 
-// giversOf are the nodes whose part of a network a node has been given and whose TSNNodes may still have it.
-func (l *ledger) giversOf(network, node string) []string {
+// previousOwnersOf returns the nodes whose TSNNodes may still have the node's subnet of a network.
+func (l *subnetLedger) previousOwnersOf(network, node string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.givers[network][node]
+	return l.previousOwners[network][node]
 }
 
-// given says of a node's part of a network that no other TSNNode has it any more.
-func (l *ledger) given(network, node string, now part) {
+// clearPreviousOwners records that no other TSNNode has the node's subnet any more.
+func (l *subnetLedger) clearPreviousOwners(network, node string, assigned subnet) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.parts[network][node] == now {
-		delete(l.givers[network], node)
+	if l.subnets[network][node] == assigned {
+		delete(l.previousOwners[network], node)
 	}
 }
 
-// drop forgets a network that is gone.
-func (l *ledger) drop(network string) {
+// drop forgets a deleted network.
+func (l *subnetLedger) drop(network string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.parts, network)
-	delete(l.givers, network)
+	delete(l.subnets, network)
+	delete(l.previousOwners, network)
 }

@@ -57,7 +57,7 @@ func (s *slowWriter) patch(_ context.Context, _ client.Client, _ string, object 
 
 func (s *slowWriter) open() { s.close.Do(func() { close(s.full) }) }
 
-func TestManyLinksOfAHubAreAdmittedAtATime(t *testing.T) {
+func TestAdmissionsConcurrent(t *testing.T) {
 	server := &slowWriter{full: make(chan struct{}), written: map[string]types.UID{}, refused: "link3"}
 	shared := inCluster(t).shared
 	cluster := interceptor.NewClient(shared.keys.client.(client.WithWatch), interceptor.Funcs{SubResourcePatch: server.patch})
@@ -68,9 +68,9 @@ func TestManyLinksOfAHubAreAdmittedAtATime(t *testing.T) {
 		all = append(all, links.Admission{Link: &v1alpha1.TSNLink{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid of " + name), Generation: 1}}})
 	}
 	known := *all[0].Link
-	known.Status.Conditions = []metav1.Condition{admitted(&all[0])}
+	known.Status.Conditions = []metav1.Condition{admittedCondition(&all[0])}
 	all[0].Link = &known // was said before
-	if err := r.admit(t.Context(), all); !isStale(err) {
+	if err := r.updateAdmissions(t.Context(), all); !isStale(err) {
 		t.Errorf("a link that is another one by now: %v", err)
 	}
 	if server.most != linkWorkers {

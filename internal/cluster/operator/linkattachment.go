@@ -16,26 +16,26 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// linksConfiguration is what Multus has the runtime do for pods with links: tsn-cni remembers the sandbox, and makes no interface. The
-// chart's policy on attachments of the operator has the same text.
+// linksConfiguration is the CNI configuration of pods with links: tsn-cni records the sandbox and creates no interface. The chart's policy
+// on the operator's attachments has the same text.
 const linksConfiguration = `{"cniVersion":"1.1.0","name":"` + v1alpha1.LinksAttachment + `","type":"tsn-cni","links":true}`
 
-// linksAttachment keeps the NetworkAttachmentDefinition of pods with links, in the operator's own namespace.
+// linksAttachment maintains the NetworkAttachmentDefinition of pods with links in the operator's namespace.
 type linksAttachment struct {
 	client    client.Client
 	namespace string
 	log       *slog.Logger
 }
 
-// Start looks at it now and then: clusters without Multus have no such kind to watch.
+// Start applies it periodically: clusters without Multus have no such kind to watch.
 func (l *linksAttachment) Start(ctx context.Context) error {
 	text := ""
 	for {
-		after := repeatEvery
+		after := resyncPeriod
 		if err := l.apply(ctx); err != nil {
-			after = retryAfter
+			after = retryPeriod
 			if !errors.Is(err, errMultus) {
-				after = againAfter * 10
+				after = conflictRetryDelay * 10
 			}
 			if text != err.Error() {
 				text = err.Error()
@@ -63,7 +63,7 @@ func (l *linksAttachment) apply(ctx context.Context) error {
 		return errMultus
 	}
 	if err != nil {
-		return fmt.Errorf("make NetworkAttachmentDefinition %s/%s: %w", l.namespace, v1alpha1.LinksAttachment, err)
+		return fmt.Errorf("create NetworkAttachmentDefinition %s/%s: %w", l.namespace, v1alpha1.LinksAttachment, err)
 	}
 	return nil
 }

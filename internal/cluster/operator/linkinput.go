@@ -16,8 +16,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/podstatus"
 )
 
-// input is what the cache has of all that links depend on. Its objects are the cache's own, and only read.
-func (r *Links) input(ctx context.Context) (*links.Input, error) {
+// collectInput reads everything that links depend on from the cache. Its objects are shared with the cache: read only.
+func (r *Links) collectInput(ctx context.Context) (*links.Input, error) {
 	in := &links.Input{Namespaces: map[string]map[string]string{}, Failed: r.failed, Now: r.now()}
 	var services v1alpha1.TSNServiceList
 	var all v1alpha1.TSNLinkList
@@ -26,12 +26,12 @@ func (r *Links) input(ctx context.Context) (*links.Input, error) {
 	var namespaces corev1.NamespaceList
 	for _, list := range []client.ObjectList{&services, &all, &networks, &pods, &namespaces} {
 		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("list what links depend on: %w", err)
+			return nil, fmt.Errorf("list the input of links: %w", err)
 		}
 	}
 	in.Networks = networks.Items
 	r.raised = map[links.Key]string{}
-	for _, service := range services.Items { // copies, as far as they are changed
+	for _, service := range services.Items { // copies: Raise changes their spec
 		key := links.Key{Namespace: service.Namespace, Name: service.Name}
 		if message := r.shared.minimum.Raise(&service.Spec.Encryption, key.Namespace+"/"+key.Name); message != "" {
 			r.raised[key] = message
@@ -50,18 +50,18 @@ func (r *Links) input(ctx context.Context) (*links.Input, error) {
 	if err != nil {
 		return nil, err
 	}
-	in.Nodes = r.nodes(set)
+	in.Nodes = r.nodeStates(set)
 	var refused map[string]string
 	if in.Reserved, refused, err = r.ranges.reserved(ctx, r.shared.live, set, in.Services, r.now()); err != nil {
 		return nil, err
 	}
-	r.reportClaims(set, refused)
-	r.sign(ctx, in, set.states)
+	r.reportAddressClaims(set, refused)
+	r.signNodes(ctx, in, set.states)
 	return in, nil
 }
 
-// reportClaims makes an Event of each node that reports addresses of a service, when its message is new.
-func (r *Links) reportClaims(set *nodeSet, refused map[string]string) {
+// reportAddressClaims creates an Event for each node that reports addresses of a service, if its message is new.
+func (r *Links) reportAddressClaims(set *nodeSet, refused map[string]string) {
 	for name, text := range refused {
 		if r.reportedClaims[name] != text {
 			r.Events.Event(set.all[name], corev1.EventTypeWarning, v1alpha1.ReasonOverlaps, text)
@@ -90,21 +90,21 @@ func linkPods(pods []corev1.Pod, all []v1alpha1.TSNLink) []links.Pod {
 	return selected
 }
 
-// ended returns whether the containers of a pod have ended for good.
+// ended reports whether the containers of a pod have ended for good.
 func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// nodes returns those of the cluster, with what keeps links from them.
-func (r *Links) nodes(set *nodeSet) map[string]links.Node {
+// nodeStates returns the cluster's nodes, with the reasons why links cannot end on them.
+func (r *Links) nodeStates(set *nodeSet) map[string]links.Node {
 	states := make(map[string]links.Node, len(set.all))
 	for name, node := range set.all {
-		state := links.Node{Address: set.addresses[name], Ready: nodeReady(node), MTU: leastOf(set.states[name])}
+		state := links.Node{Address: set.addresses[name], Ready: nodeReady(node), MTU: smallestMTU(set.states[name])}
 		switch {
 		case set.faults[name] != nil:
 			state.Unfit = set.faults[name].Error()
 		case r.Switched != nil && r.Switched.Matches(labels.Set(node.Labels)):
-			state.Unfit = fmt.Sprintf("its uplink is Open vSwitch's, where a link's number (%d and more) cannot be a VLAN (4094 at most); place the pod on another node",
+			state.Unfit = fmt.Sprintf("its uplink is an Open vSwitch bridge, where a link's VNI (%d and more) cannot be a VLAN ID (4094 at most); place the pod on another node",
 				v1alpha1.FirstLinkVNI)
 		}
 		if !state.Address.IsValid() {
@@ -115,7 +115,7 @@ func (r *Links) nodes(set *nodeSet) map[string]links.Node {
 	return states
 }
 
-// nodeReady returns whether a node's kubelet answers.
+// nodeReady reports whether a node's kubelet is ready.
 func nodeReady(node *corev1.Node) bool {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
@@ -125,16 +125,16 @@ func nodeReady(node *corev1.Node) bool {
 	return false
 }
 
-// leastOf returns the least MTU that a node's agent reports for interfaces of pods, 0 if it reports none.
-func leastOf(state *v1alpha1.TSNNode) int32 {
-	var least int32
+// smallestMTU returns the smallest MTU that a node's agent reports for interfaces of pods, 0 if it reports none.
+func smallestMTU(state *v1alpha1.TSNNode) int32 {
+	var smallest int32
 	if state == nil {
 		return 0
 	}
 	for i := range state.Status.Networks {
-		if mtu := state.Status.Networks[i].MTU; mtu > 0 && (least == 0 || mtu < least) {
-			least = mtu
+		if mtu := state.Status.Networks[i].MTU; mtu > 0 && (smallest == 0 || mtu < smallest) {
+			smallest = mtu
 		}
 	}
-	return least
+	return smallest
 }

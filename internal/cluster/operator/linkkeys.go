@@ -13,17 +13,17 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/clusterkey"
 )
 
-// linkKeys are the nodes with ends of encrypted links, and the keys of clusters by which they believe the other ends.
+// linkKeys has the nodes with ends of encrypted links, and the cluster keys that they trust at the other ends.
 type linkKeys struct {
 	mu sync.Mutex
-	// known tells whether the links have been looked at.
+	// known is set after the first plan of links.
 	known bool
 	nodes map[string]bool
 	keys  []v1alpha1.ClusterKey
 }
 
-// of are the keys that a node shall be told of. What it was told stays as long as nothing is known.
-func (l *linkKeys) of(node string, keys []v1alpha1.ClusterKey) []v1alpha1.ClusterKey {
+// forNode returns the keys for a node's TSNNode. Before the first plan the existing keys stay.
+func (l *linkKeys) forNode(node string, keys []v1alpha1.ClusterKey) []v1alpha1.ClusterKey {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -35,13 +35,13 @@ func (l *linkKeys) of(node string, keys []v1alpha1.ClusterKey) []v1alpha1.Cluste
 	return nil
 }
 
-// set takes what holds now, and returns the nodes that are to be told.
+// set stores nodes and keys, and returns the nodes whose TSNNode changes.
 func (l *linkKeys) set(nodes map[string]bool, keys []v1alpha1.ClusterKey) (changed []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	same := l.known && slices.Equal(l.keys, keys)
-	for _, some := range []map[string]bool{l.nodes, nodes} {
-		for name := range some {
+	for _, set := range []map[string]bool{l.nodes, nodes} {
+		for name := range set {
 			if !same || l.nodes[name] != nodes[name] {
 				changed = append(changed, name)
 			}
@@ -52,16 +52,16 @@ func (l *linkKeys) set(nodes map[string]bool, keys []v1alpha1.ClusterKey) (chang
 	return slices.Compact(changed)
 }
 
-// told are the keys that nodes have been told of.
-func (l *linkKeys) told() []v1alpha1.ClusterKey {
+// current returns the keys that nodes have.
+func (l *linkKeys) current() []v1alpha1.ClusterKey {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.keys
 }
 
-// fit are as many keys as a TSNNode takes: the cluster's own, those that nodes were told of before, and then others. With one more, no TSNNode
-// could be written.
-func fit(keys, before []v1alpha1.ClusterKey) []v1alpha1.ClusterKey {
+// truncateKeys limits keys to the maximum of a TSNNode: the cluster's own key first, then those that nodes already have, then others. A
+// TSNNode with more would be rejected.
+func truncateKeys(keys, before []v1alpha1.ClusterKey) []v1alpha1.ClusterKey {
 	if len(keys) <= v1alpha1.MostClusterKeys {
 		return keys
 	}
@@ -80,24 +80,24 @@ func fit(keys, before []v1alpha1.ClusterKey) []v1alpha1.ClusterKey {
 	return kept
 }
 
-// encrypts tells whether any service or link asks for encryption.
-func encrypts(in *links.Input) bool {
+// needsEncryption reports whether any service or link has encryption.
+func needsEncryption(in *links.Input) bool {
 	return slices.ContainsFunc(in.Services, func(service v1alpha1.TSNService) bool { return service.Spec.Encrypted() }) ||
 		slices.ContainsFunc(in.Links, func(link v1alpha1.TSNLink) bool { return link.Spec.Encrypted() })
 }
 
-// sign has the nodes' keys signed, where links ask for encryption. A node that has said nothing of keys has none. Without the cluster's key nodes
-// have what links say of them, so that all other links go on; tellKeys returns the error.
-func (r *Links) sign(ctx context.Context, in *links.Input, states map[string]*v1alpha1.TSNNode) {
-	if !encrypts(in) {
+// signNodes signs the nodes' keys if links need encryption. A node that has not reported keys gets none. Without the cluster's key, nodes
+// keep the keys in existing links, so that all other links keep working; updateNodeKeys returns the error.
+func (r *Links) signNodes(ctx context.Context, in *links.Input, states map[string]*v1alpha1.TSNNode) {
+	if !needsEncryption(in) {
 		return
 	}
-	private, err := r.shared.keys.ownKey(ctx)
+	private, err := r.shared.keys.clusterKey(ctx)
 	if err != nil {
 		keepKeys(in)
 		return
 	}
-	r.learn(private, in)
+	r.learnSigned(private, in)
 	r.shared.announced.forgetNodes(v1alpha1.LinkNetwork, func(node string) bool { _, has := in.Nodes[node]; return has })
 	for name, node := range in.Nodes {
 		state := states[name]
@@ -113,7 +113,7 @@ func (r *Links) sign(ctx context.Context, in *links.Input, states map[string]*v1
 	}
 }
 
-// keepKeys gives nodes of the cluster the newest keys that links have of them.
+// keepKeys gives nodes of the cluster the newest of their keys in existing links.
 func keepKeys(in *links.Input) {
 	for i := range in.Links {
 		for _, end := range []*v1alpha1.LinkEnd{&in.Links[i].Spec.Client, &in.Links[i].Spec.Endpoint} {
@@ -126,8 +126,8 @@ func keepKeys(in *links.Input) {
 	}
 }
 
-// learn takes from links what this cluster has signed of its nodes before.
-func (r *Links) learn(private *clusterkey.Private, in *links.Input) {
+// learnSigned learns from links the statements that this cluster signed about its nodes before.
+func (r *Links) learnSigned(private *clusterkey.Private, in *links.Input) {
 	for i := range in.Links {
 		for _, end := range []*v1alpha1.LinkEnd{&in.Links[i].Spec.Client, &in.Links[i].Spec.Endpoint} {
 			if end.NodeKeys != nil && end.NodeKeys.ClusterKey == private.Public().String() {
@@ -137,9 +137,9 @@ func (r *Links) learn(private *clusterkey.Private, in *links.Input) {
 	}
 }
 
-// tellKeys tells nodes with ends of encrypted links by which keys to believe the other ends. Links that are not admitted do not count: who makes
-// such, as a hub, would have any node make keys, and have any cluster pinned.
-func (r *Links) tellKeys(ctx context.Context, in *links.Input, plan *links.Result) error {
+// updateNodeKeys gives nodes with ends of encrypted links the cluster keys to trust at the other ends. Links that are not admitted do not
+// count: otherwise a hub could make any node create keys, and have any cluster pinned.
+func (r *Links) updateNodeKeys(ctx context.Context, in *links.Input, plan *links.Result) error {
 	admitted := map[*v1alpha1.TSNLink]bool{}
 	for i := range plan.Admitted {
 		admitted[plan.Admitted[i].Link] = plan.Admitted[i].Refusal == nil
@@ -171,7 +171,7 @@ func (r *Links) tellKeys(ctx context.Context, in *links.Input, plan *links.Resul
 	}
 	var keys []v1alpha1.ClusterKey
 	if len(nodes) > 0 {
-		key, err := r.shared.keys.ownKey(ctx)
+		key, err := r.shared.keys.clusterKey(ctx)
 		if err != nil {
 			return err
 		}
@@ -179,7 +179,7 @@ func (r *Links) tellKeys(ctx context.Context, in *links.Input, plan *links.Resul
 		if keys, _, err = r.shared.keys.trustedKeys(ctx, key, nil, reportedClaims); err != nil {
 			return err
 		}
-		keys = fit(keys, r.shared.links.told())
+		keys = truncateKeys(keys, r.shared.links.current())
 	}
 	for _, node := range r.shared.links.set(nodes, keys) {
 		r.shared.nodes.add(node, 0)

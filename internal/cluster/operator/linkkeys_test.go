@@ -35,15 +35,15 @@ func fromHub(t *testing.T, clusters ...string) (*links.Input, *links.Result) {
 	return in, plan
 }
 
-func TestALinkThatIsNotAdmittedHasNoClusterPinned(t *testing.T) {
+func TestRefusedLinkPinsNoCluster(t *testing.T) {
 	shared := inCluster(t).shared
 	r := newLinks(shared, shared.keys.client, "kubernetsn", nil, nil)
 	read := func(in *links.Input, plan *links.Result) []v1alpha1.ClusterKey {
 		t.Helper()
-		if err := r.tellKeys(t.Context(), in, plan); err != nil {
+		if err := r.updateNodeKeys(t.Context(), in, plan); err != nil {
 			t.Fatal(err)
 		}
-		return shared.links.of("near", nil)
+		return shared.links.forNode("near", nil)
 	}
 	in, plan := fromHub(t, "north")
 	plan.Admitted[0].Refusal = errors.New("nobody asks for it")
@@ -59,20 +59,20 @@ func TestALinkThatIsNotAdmittedHasNoClusterPinned(t *testing.T) {
 	}
 }
 
-func TestANodeIsToldOfAsManyClustersAsItsTSNNodeTakes(t *testing.T) {
+func TestTruncateKeys(t *testing.T) {
 	shared := inCluster(t).shared
 	r := newLinks(shared, shared.keys.client, "kubernetsn", nil, nil)
 	clusters := []string{"real"}
 	for range 2 {
 		in, plan := fromHub(t, clusters...)
-		if err := r.tellKeys(t.Context(), in, plan); err != nil {
+		if err := r.updateNodeKeys(t.Context(), in, plan); err != nil {
 			t.Fatal(err)
 		}
 		for i := range v1alpha1.MostClusterKeys {
 			clusters = append(clusters, fmt.Sprintf("invented%03d", i))
 		}
 	}
-	keys := shared.links.of("near", nil)
+	keys := shared.links.forNode("near", nil)
 	has := map[string]bool{}
 	for _, key := range keys {
 		has[key.Cluster] = true
@@ -82,14 +82,14 @@ func TestANodeIsToldOfAsManyClustersAsItsTSNNodeTakes(t *testing.T) {
 	}
 }
 
-// TestLinksHaveTheMinimumOfEncryption has a hub's TSNService ask for none.
-func TestLinksHaveTheMinimumOfEncryption(t *testing.T) {
+// TestLinksEncryptionMinimum uses a hub's TSNService without encryption.
+func TestLinksEncryptionMinimum(t *testing.T) {
 	service := &v1alpha1.TSNService{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "plant"},
 		Spec: v1alpha1.TSNServiceSpec{IPv4: &v1alpha1.LinkRange{LinkCIDR: "10.60.0.0/16"}, Encryption: v1alpha1.EncryptionNone}}
 	shared := inCluster(t, service).shared
 	shared.minimum = minimum(t, "--encryption-minimum-of=default/plant=Required")
 	r := newLinks(shared, shared.keys.client, "kubernetsn", nil, nil)
-	in, err := r.input(t.Context())
+	in, err := r.collectInput(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,8 +107,8 @@ func TestLinksHaveTheMinimumOfEncryption(t *testing.T) {
 	}
 }
 
-// TestLinksGoOnWithoutTheClustersKey has a Secret that is damaged.
-func TestLinksGoOnWithoutTheClustersKey(t *testing.T) {
+// TestLinksWithoutClusterKey uses a damaged Secret.
+func TestLinksWithoutClusterKey(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kubernetsn", Name: v1alpha1.ClusterKeySecret}, Data: map[string][]byte{v1alpha1.ClusterKeyField: []byte("short")}}
 	objects := append(servingNode(1413), secret)
 	for i, keys := range []*v1alpha1.LinkNodeKeys{{Sequence: 1}, {Sequence: 2}, nil} {
@@ -118,7 +118,7 @@ func TestLinksGoOnWithoutTheClustersKey(t *testing.T) {
 	}
 	shared := inCluster(t, objects...).shared
 	r := newLinks(shared, shared.keys.client, "kubernetsn", nil, nil)
-	in, err := r.input(t.Context())
+	in, err := r.collectInput(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

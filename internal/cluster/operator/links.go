@@ -18,12 +18,11 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
 )
 
-// Links has pods of the cluster linked as its TSNServices say. All services are looked at together: links share numbers, and a pod may
-// be in several.
+// Links reconciles the TSNLinks of all TSNServices together: links share VNIs, and a pod may be in several services.
 type Links struct {
 	Client client.Client
 	Events record.EventRecorder
-	// Switched selects the nodes whose uplink is Open vSwitch's, nil: there are none.
+	// Switched selects the nodes whose uplink is an Open vSwitch bridge; nil selects none.
 	Switched labels.Selector
 	shared   *shared
 
@@ -33,63 +32,63 @@ type Links struct {
 	ledger *linkledger.Ledger
 	ranges clusterRanges
 	failed links.Failures
-	// pace bounds how often a service's status is written.
+	// pace limits how often a service's status is written.
 	pace *pace
-	// said are the sentences of which there has been an Event, by the UIDs of pods and services.
-	said map[string]map[string]bool
+	// reported are the reasons for which there was an Event, by the UIDs of pods and services.
+	reported map[string]map[string]bool
 	// reportedClaims are, by node, the messages of the Events about addresses that a node reports and a service keeps.
 	reportedClaims map[string]string
-	// raised says of services that they ask for less encryption than the cluster's minimum.
+	// raised has the messages of services whose encryption was raised to the cluster's minimum.
 	raised map[links.Key]string
-	// rest is until when no plan is made, so that plans take a part of a processor only.
-	rest time.Time
+	// nextPlan is the earliest time of the next plan, so that plans take only a fraction of a processor.
+	nextPlan time.Time
 }
 
-// releasedName is that of the ConfigMap with the numbers that links had a moment ago.
+// releasedName is the ConfigMap with recently released VNIs and addresses of links.
 const releasedName = "kubernetsn-released-links"
 
 func newLinks(shared *shared, cluster client.Client, namespace string, events record.EventRecorder, switched labels.Selector) *Links {
 	released := &linkledger.Store{Client: cluster, Live: shared.live, At: types.NamespacedName{Namespace: namespace, Name: releasedName}, Owner: fieldOwner}
 	return &Links{Client: cluster, Events: events, Switched: switched, shared: shared, now: time.Now, ledger: linkledger.New(released, time.Now), failed: links.Failures{},
-		pace: newPace(time.Now), said: map[string]map[string]bool{}}
+		pace: newPace(time.Now), reported: map[string]map[string]bool{}}
 }
 
-// restFactor is how much longer than a plan took no other one is made.
-const restFactor = 4
+// planCostFactor is the pause after a plan, as a multiple of the time that the plan took.
+const planCostFactor = 4
 
-// Reconcile looks at all services.
+// Reconcile plans and writes the links of all services.
 func (r *Links) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	if wait := r.rest.Sub(r.now()); wait > 0 {
+	if wait := r.nextPlan.Sub(r.now()); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	began := r.now()
-	in, err := r.input(ctx)
+	start := r.now()
+	in, err := r.collectInput(ctx)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	plan := links.Plan(in)
-	r.rest = r.now().Add(restFactor * r.now().Sub(began))
+	r.nextPlan = r.now().Add(planCostFactor * r.now().Sub(start))
 	r.failed = plan.Failed
-	errLinks := errors.Join(r.carryOut(ctx, in, plan), r.admit(ctx, plan.Admitted))
-	again, errStatus := r.tell(ctx, in, plan)
-	err = errors.Join(errLinks, errStatus, r.tellKeys(ctx, in, plan))
+	linksErr := errors.Join(r.applyPlan(ctx, in, plan), r.updateAdmissions(ctx, plan.Admitted))
+	requeueAfter, statusErr := r.updateStatus(ctx, in, plan)
+	err = errors.Join(linksErr, statusErr, r.updateNodeKeys(ctx, in, plan))
 	if isStale(err) {
-		return reconcile.Result{RequeueAfter: againAfter}, nil
+		return reconcile.Result{RequeueAfter: conflictRetryDelay}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	again = sooner(again, plan.Again)
-	if encrypts(in) {
-		again = sooner(again, lookForRollEvery)
+	requeueAfter = earlier(requeueAfter, plan.Again)
+	if needsEncryption(in) {
+		requeueAfter = earlier(requeueAfter, rollCheckInterval)
 	}
 	if plan.UsedUp() {
-		again = sooner(again, r.ledger.Frees())
+		requeueAfter = earlier(requeueAfter, r.ledger.Frees())
 	}
-	return reconcile.Result{RequeueAfter: again}, nil
+	return reconcile.Result{RequeueAfter: requeueAfter}, nil
 }
 
-// isStale tells whether something was otherwise than the cache knew.
+// isStale reports whether err may be due to a stale cache.
 func isStale(err error) bool {
-	return err != nil && (apierrors.IsConflict(err) || apierrors.IsInvalid(err) || apierrors.IsAlreadyExists(err) || gone(err))
+	return err != nil && (apierrors.IsConflict(err) || apierrors.IsInvalid(err) || apierrors.IsAlreadyExists(err) || namespaceGone(err))
 }

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestNodesWhereNoLinkCanEnd(t *testing.T) {
+func TestUnfitNodes(t *testing.T) {
 	ready := []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	node := func(name, address string, labels map[string]string, conditions []corev1.NodeCondition) *corev1.Node {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Status: corev1.NodeStatus{Conditions: conditions}}
@@ -29,8 +29,8 @@ func TestNodesWhereNoLinkCanEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nodes := newLinks(r.shared, r.Client, "", nil, switched).nodes(set)
-	for name, want := range map[string]string{"usual": "", "away": "", "switched": "its uplink is Open vSwitch's", "lost": "it has no IPv4 InternalIP"} {
+	nodes := newLinks(r.shared, r.Client, "", nil, switched).nodeStates(set)
+	for name, want := range map[string]string{"usual": "", "away": "", "switched": "its uplink is an Open vSwitch bridge", "lost": "it has no IPv4 InternalIP"} {
 		if node := nodes[name]; !strings.HasPrefix(node.Unfit, want) || (node.Unfit == "") != (want == "") || node.Ready != (name != "away") {
 			t.Errorf("%s: %+v, want %q", name, node, want)
 		}

@@ -23,27 +23,27 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/podstatus"
 )
 
-// gatherLinks is for how long events wait for more of them. A client's containers wait for its link, so it is short; how often plans are made is
-// bounded by what they take.
-const gatherLinks = 10 * time.Millisecond
+// linkBatchDelay collects events before a plan. It is short because a client's containers wait for its link; the frequency of plans is
+// limited by their cost (planCostFactor).
+const linkBatchDelay = 10 * time.Millisecond
 
-// addLinks adds the controller. It has one request, for all services.
+// addLinks adds the controller. It has a single request for all services.
 func addLinks(m manager.Manager, shared *shared, namespace string, switched labels.Selector, reserved []links.Reserved) error {
-	look := later(gatherLinks, func(context.Context, client.Object) []string { return []string{"all"} })
+	enqueue := enqueueAfter(linkBatchDelay, func(context.Context, client.Object) []string { return []string{"all"} })
 	r := newLinks(shared, m.GetClient(), namespace, m.GetEventRecorderFor("ktsn-operator"), switched)
 	r.ranges.container = reserved
 	return ctrl.NewControllerManagedBy(m).Named("links").
-		Watches(&v1alpha1.TSNService{}, look, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&v1alpha1.TSNLink{}, look, builder.WithPredicates(linkledger.Matters)).
-		Watches(&corev1.Pod{}, look, builder.WithPredicates(podLinks)).
-		Watches(&corev1.Node{}, look, builder.WithPredicates(predicate.Or[client.Object](nodeMoves, nodeTurns))).
-		Watches(&v1alpha1.TSNNode{}, look, builder.WithPredicates(predicate.Or[client.Object](mtuChanged, keysChanged))).
-		Watches(&v1alpha1.TSNNetwork{}, look, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Namespace{}, look, builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		Watches(&v1alpha1.TSNService{}, enqueue, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.TSNLink{}, enqueue, builder.WithPredicates(linkledger.Matters)).
+		Watches(&corev1.Pod{}, enqueue, builder.WithPredicates(podLinks)).
+		Watches(&corev1.Node{}, enqueue, builder.WithPredicates(predicate.Or[client.Object](nodeAddressChanged, nodeReadinessChanged))).
+		Watches(&v1alpha1.TSNNode{}, enqueue, builder.WithPredicates(predicate.Or[client.Object](mtuChanged, keysChanged))).
+		Watches(&v1alpha1.TSNNetwork{}, enqueue, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Namespace{}, enqueue, builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Complete(r)
 }
 
-// switchedSelector reads which nodes have Open vSwitch.
+// switchedSelector parses option --switched-nodes; "" returns nil.
 func switchedSelector(text string) (labels.Selector, error) {
 	if text == "" {
 		return nil, nil
@@ -55,7 +55,7 @@ func switchedSelector(text string) (labels.Selector, error) {
 	return selector, nil
 }
 
-// selectedKeys are the labels that a selector looks at.
+// selectedKeys returns the label keys of a selector.
 func selectedKeys(selector labels.Selector) []string {
 	if selector == nil {
 		return nil
@@ -68,7 +68,7 @@ func selectedKeys(selector labels.Selector) []string {
 	return keys
 }
 
-// podLinks leaves out pods without labels of links, and changes of others that change no plan.
+// podLinks ignores pods without link labels, and updates that do not affect a plan.
 var podLinks = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return links.HasLinkLabel(e.Object.GetLabels()) },
 	DeleteFunc: func(event.DeleteEvent) bool { return true }, // a pod that has lost its labels may still be at the end of a link
@@ -83,13 +83,13 @@ var podLinks = predicate.Funcs{
 	},
 }
 
-// nodeTurns leaves out changes of a node after which its kubelet answers as before, and its labels are the same.
-var nodeTurns = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+// nodeReadinessChanged ignores updates of a node that change neither its readiness nor its labels.
+var nodeReadinessChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
 	return nodeReady(before) != nodeReady(after) || !maps.Equal(before.Labels, after.Labels)
 }}
 
-// mtuChanged leaves out changes of a TSNNode after which interfaces can have what they could.
+// mtuChanged ignores updates of a TSNNode that do not change the MTU of interfaces.
 var mtuChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return leastOf(e.ObjectOld.(*v1alpha1.TSNNode)) != leastOf(e.ObjectNew.(*v1alpha1.TSNNode))
+	return smallestMTU(e.ObjectOld.(*v1alpha1.TSNNode)) != smallestMTU(e.ObjectNew.(*v1alpha1.TSNNode))
 }}

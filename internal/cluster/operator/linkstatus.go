@@ -23,60 +23,61 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
 )
 
-// quietReasons are of what is about to be otherwise by itself.
-var quietReasons = []string{v1alpha1.ReasonNodeWaited, v1alpha1.ReasonChainWaited}
+// transientReasons are the reasons of findings that clear by themselves.
+var transientReasons = []string{v1alpha1.ReasonNodeWaited, v1alpha1.ReasonChainWaited}
 
-// tell writes the status of services, and an Event for each sentence that is new. Again is when to write what it is too early for.
-func (r *Links) tell(ctx context.Context, in *links.Input, plan *links.Result) (again time.Duration, err error) {
-	are := map[string]bool{}
+// updateStatus writes the status of services, and an Event for each new finding. requeueAfter is when to write a status that is limited
+// by its pace.
+func (r *Links) updateStatus(ctx context.Context, in *links.Input, plan *links.Result) (requeueAfter time.Duration, err error) {
+	existing := map[string]bool{}
 	for i := range in.Pods {
 		pod := &in.Pods[i]
-		are[pod.UID] = true
-		r.event(pod.UID, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}}, plan.Pods[pod.UID])
+		existing[pod.UID] = true
+		r.createEvents(pod.UID, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}}, plan.Pods[pod.UID])
 	}
-	var all []error
+	var errs []error
 	for i := range in.Services {
 		service := &in.Services[i]
 		servicePlan := plan.Services[links.Key{Namespace: service.Namespace, Name: service.Name}]
 		if servicePlan == nil {
-			continue // it is being deleted
+			continue // the service is being deleted
 		}
-		are[string(service.UID)] = true
+		existing[string(service.UID)] = true
 		findings := slices.Clip(servicePlan.Found)
 		if raised := r.raised[links.Key{Namespace: service.Namespace, Name: service.Name}]; raised != "" {
 			findings = append(findings, links.Finding{Reason: v1alpha1.ReasonEncryptionBelowMinimum, Text: raised})
 		}
-		r.event(string(service.UID), service, findings)
-		wait, err := r.status(ctx, service, servicePlan)
-		again = sooner(again, wait)
-		all = append(all, err)
+		r.createEvents(string(service.UID), service, findings)
+		wait, err := r.updateServiceStatus(ctx, service, servicePlan)
+		requeueAfter = earlier(requeueAfter, wait)
+		errs = append(errs, err)
 	}
-	r.forgetOthers(are)
-	return again, errors.Join(all...)
+	r.forgetDeleted(existing)
+	return requeueAfter, errors.Join(errs...)
 }
 
-// event makes one for each finding that is new, as long as it is found.
-func (r *Links) event(uid string, object runtime.Object, findings []links.Finding) {
-	before := r.said[uid]
+// createEvents creates an Event for each finding that was not there in the previous plan.
+func (r *Links) createEvents(uid string, object runtime.Object, findings []links.Finding) {
+	before := r.reported[uid]
 	if len(findings) == 0 {
-		delete(r.said, uid)
+		delete(r.reported, uid)
 		return
 	}
-	now := map[string]bool{}
+	reported := map[string]bool{}
 	for _, finding := range findings {
-		if slices.Contains(quietReasons, finding.Reason) {
+		if slices.Contains(transientReasons, finding.Reason) {
 			continue
 		}
 		if !before[finding.Reason] {
 			r.Events.Event(object, corev1.EventTypeWarning, finding.Reason, finding.Text)
 		}
-		now[finding.Reason] = true // by which alone it is new: numbers in the text change
+		reported[finding.Reason] = true // not the text, whose numbers change
 	}
-	r.said[uid] = now
+	r.reported[uid] = reported
 }
 
-// status writes that of a service, if it has changed.
-func (r *Links) status(ctx context.Context, service *v1alpha1.TSNService, plan *links.ServicePlan) (wait time.Duration, err error) {
+// updateServiceStatus writes the status of a service if it has changed.
+func (r *Links) updateServiceStatus(ctx context.Context, service *v1alpha1.TSNService, plan *links.ServicePlan) (wait time.Duration, err error) {
 	status := plan.Status
 	ready := serviceCondition(service, plan, r.raised[links.Key{Namespace: service.Namespace, Name: service.Name}])
 	status.Conditions = slices.Clone(service.Status.Conditions)
@@ -85,7 +86,7 @@ func (r *Links) status(ctx context.Context, service *v1alpha1.TSNService, plan *
 		return 0, nil
 	}
 	key := service.Namespace + "/" + service.Name
-	if wait := r.pace.wait(key, writeEvery); wait > 0 {
+	if wait := r.pace.wait(key, writeInterval); wait > 0 {
 		return wait, nil
 	}
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
@@ -105,7 +106,7 @@ func (r *Links) status(ctx context.Context, service *v1alpha1.TSNService, plan *
 	return 0, nil
 }
 
-// serviceCondition is Ready. raised says that the service asks for less encryption than it has, "" where it does not.
+// serviceCondition returns condition Ready of a service. raised is the message if the service's encryption was raised to the minimum.
 func serviceCondition(service *v1alpha1.TSNService, plan *links.ServicePlan, raised string) metav1.Condition {
 	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAsAsked,
 		Message: "clients get their links", ObservedGeneration: service.Generation}
@@ -119,11 +120,11 @@ func serviceCondition(service *v1alpha1.TSNService, plan *links.ServicePlan, rai
 	for _, finding := range plan.Found {
 		texts = append(texts, finding.Text)
 	}
-	ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, plan.Found[0].Reason, strings.Join(some(texts), "; ")
+	ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, plan.Found[0].Reason, strings.Join(abbreviate(texts), "; ")
 	if raised != "" {
 		ready.Message += "; " + raised
 	}
-	if slices.Contains(quietReasons, ready.Reason) {
+	if slices.Contains(transientReasons, ready.Reason) {
 		ready.Status = metav1.ConditionUnknown
 	}
 	return ready

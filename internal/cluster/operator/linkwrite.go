@@ -21,26 +21,26 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
 )
 
-// linkWorkers is how many links are written at a time.
+// linkWorkers is the number of links that are written concurrently.
 const linkWorkers = 8
 
-// carryOut deletes, makes and changes links. What fails is planned again.
-func (r *Links) carryOut(ctx context.Context, in *links.Input, plan *links.Result) error {
-	var leaving []*v1alpha1.TSNLink
+// applyPlan deletes, creates and updates links. Failures are planned again.
+func (r *Links) applyPlan(ctx context.Context, in *links.Input, plan *links.Result) error {
+	var deleted []*v1alpha1.TSNLink
 	for i := range plan.Delete {
-		leaving = append(leaving, plan.Delete[i].Link)
+		deleted = append(deleted, plan.Delete[i].Link)
 	}
-	if err := r.ledger.Release(ctx, leaving...); err != nil {
+	if err := r.ledger.Release(ctx, deleted...); err != nil {
 		return err
 	}
 	healed := map[string]string{}
-	var mu sync.Mutex // guards the ledger while links are written at a time
-	err := atOnce(plan.Delete, func(removal *links.Removal) error {
+	var mu sync.Mutex // guards the ledger and the maps while links are written concurrently
+	err := forEachParallel(plan.Delete, func(removal *links.Removal) error {
 		link := removal.Link
 		err := r.Client.Delete(ctx, &v1alpha1.TSNLink{ObjectMeta: metav1.ObjectMeta{Namespace: link.Namespace, Name: link.Name}},
 			client.Preconditions{UID: &link.UID})
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("remove link %s/%s: %w", link.Namespace, link.Name, err)
+			return fmt.Errorf("delete link %s/%s: %w", link.Namespace, link.Name, err)
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -56,7 +56,7 @@ func (r *Links) carryOut(ctx context.Context, in *links.Input, plan *links.Resul
 		owners[links.Key{Namespace: in.Services[i].Namespace, Name: in.Services[i].Name}] = in.Services[i].UID
 	}
 	created := map[string]bool{}
-	err = atOnce(slices.Concat(plan.Make, plan.Change), func(link *v1alpha1.TSNLink) error {
+	err = forEachParallel(slices.Concat(plan.Make, plan.Change), func(link *v1alpha1.TSNLink) error {
 		isNew := link.UID == ""
 		written, err := r.apply(ctx, link, owners[links.Key{Namespace: link.Namespace, Name: link.Spec.Service}])
 		if err != nil {
@@ -67,7 +67,7 @@ func (r *Links) carryOut(ctx context.Context, in *links.Input, plan *links.Resul
 		r.ledger.Wrote(written)
 		if isNew {
 			created[link.Name] = true
-			r.sayMade(&link.Spec, healed[link.Name])
+			r.createLinkEvent(&link.Spec, healed[link.Name])
 		}
 		return nil
 	})
@@ -80,11 +80,11 @@ func (r *Links) carryOut(ctx context.Context, in *links.Input, plan *links.Resul
 	return err
 }
 
-func (r *Links) sayMade(spec *v1alpha1.TSNLinkSpec, instead string) {
+func (r *Links) createLinkEvent(spec *v1alpha1.TSNLinkSpec, healed string) {
 	text := fmt.Sprintf("interface %s is linked to pod %s/%s for TSNService %s", spec.Client.Interface, spec.Endpoint.Namespace, spec.Endpoint.Pod, spec.Service)
 	reason := v1alpha1.ReasonLinked
-	if instead != "" {
-		reason, text = v1alpha1.ReasonHealed, text+": "+instead
+	if healed != "" {
+		reason, text = v1alpha1.ReasonHealed, text+": "+healed
 	}
 	r.Events.Event(podOf(&spec.Client), corev1.EventTypeNormal, reason, text)
 }
@@ -93,7 +93,7 @@ func podOf(end *v1alpha1.LinkEnd) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: end.Namespace, Name: end.Pod, UID: types.UID(end.UID)}}
 }
 
-// apply makes or changes a link, and returns it as the API server has it.
+// apply creates or updates a link, and returns it as the API server has it.
 func (r *Links) apply(ctx context.Context, link *v1alpha1.TSNLink, owner types.UID) (*v1alpha1.TSNLink, error) {
 	spec, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&link.Spec)
 	if err != nil {
@@ -103,7 +103,7 @@ func (r *Links) apply(ctx context.Context, link *v1alpha1.TSNLink, owner types.U
 	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TSNLink"))
 	object.SetNamespace(link.Namespace)
 	object.SetName(link.Name)
-	object.SetUID(link.UID) // so that one that has gone is not made again by what was to change it
+	object.SetUID(link.UID) // so that an update does not recreate a deleted link
 	object.SetLabels(map[string]string{v1alpha1.LinkMakerLabel: v1alpha1.MakerOperator, managedBy: string(fieldOwner)})
 	yes := true
 	object.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "TSNService", Name: link.Spec.Service, UID: owner,
@@ -115,8 +115,8 @@ func (r *Links) apply(ctx context.Context, link *v1alpha1.TSNLink, owner types.U
 	return written, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, written)
 }
 
-// atOnce does something with each of many, several at a time.
-func atOnce[One any](all []One, do func(*One) error) error {
+// forEachParallel calls do for each element, linkWorkers at a time, and joins the errors.
+func forEachParallel[T any](all []T, do func(*T) error) error {
 	results := make([]error, len(all))
 	next := make(chan int)
 	var workers sync.WaitGroup
@@ -137,7 +137,7 @@ func atOnce[One any](all []One, do func(*One) error) error {
 	return errors.Join(results...)
 }
 
-// forgetOthers forgets what was said to objects that are gone.
-func (r *Links) forgetOthers(are map[string]bool) {
-	maps.DeleteFunc(r.said, func(uid string, _ map[string]bool) bool { return !are[uid] })
+// forgetDeleted forgets the Events of deleted objects.
+func (r *Links) forgetDeleted(existing map[string]bool) {
+	maps.DeleteFunc(r.reported, func(uid string, _ map[string]bool) bool { return !existing[uid] })
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
-// Main does what the command line says and returns the exit status.
+// Main runs the command line and returns the exit status.
 func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int {
 	return commandline.Exit("ktsn-operator", run(ctx, arguments, stdout, stderr), stderr)
 }
@@ -36,9 +36,9 @@ func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) erro
 	return Run(ctx, options, config, clockTAI, slog.New(slog.NewTextHandler(stderr, nil)))
 }
 
-// clockTAI is the time in nanoseconds by this node's clock, which is that of the others.
+// clockTAI returns this node's CLOCK_TAI in nanoseconds. All nodes are synchronised to it.
 func clockTAI() int64 {
 	var now unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_TAI, &now) // which each Linux has
+	_ = unix.ClockGettime(unix.CLOCK_TAI, &now) // cannot fail on Linux
 	return now.Nano()
 }

@@ -29,13 +29,13 @@ import (
 
 const (
 	shutdownTimeout = 5 * time.Second
-	// queriesPerSecond bounds what the operator asks of the API server; a client's own 20 are too few when many namespaces come at
-	// once, or when a thousand nodes are to execute another network's schedule.
+	// queriesPerSecond limits requests to the API server. The default of 20 is too low when many namespaces are created at once, or
+	// when a thousand nodes switch to another network's schedule.
 	queriesPerSecond = 200
 	burst            = 400
 )
 
-// Run serves the cluster until ctx ends.
+// Run runs the operator until ctx is done.
 func Run(ctx context.Context, options *Options, config *rest.Config, nowTAI func() int64, log *slog.Logger) error {
 	logger := logr.FromSlogHandler(log.Handler())
 	ctrl.SetLogger(logger)
@@ -50,7 +50,7 @@ func Run(ctx context.Context, options *Options, config *rest.Config, nowTAI func
 	config.QPS, config.Burst = queriesPerSecond, burst
 	live, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
-		return fmt.Errorf("prepare the work with the API server: %w", err)
+		return fmt.Errorf("create the client: %w", err)
 	}
 	if err := waitForServer(ctx, live, log); err != nil {
 		return err
@@ -59,7 +59,7 @@ func Run(ctx context.Context, options *Options, config *rest.Config, nowTAI func
 	if err != nil {
 		return err
 	}
-	lease, err := leaseOf(options, config)
+	lease, err := newLease(options, config)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func Run(ctx context.Context, options *Options, config *rest.Config, nowTAI func
 	m, err := ctrl.NewManager(config, manager.Options{
 		Scheme: scheme, Logger: logger,
 		LeaderElection: true, LeaderElectionID: leaseName, LeaderElectionNamespace: options.Namespace, LeaderElectionResourceLockInterface: lease,
-		// It ends as soon as it is no leader any more.
+		// The process exits as soon as it is not the leader any more.
 		LeaderElectionReleaseOnCancel: true,
 		HealthProbeBindAddress:        options.Health,
 		Metrics:                       server.Options{BindAddress: options.Metrics},
@@ -80,7 +80,7 @@ func Run(ctx context.Context, options *Options, config *rest.Config, nowTAI func
 		}}}),
 	})
 	if err != nil {
-		return fmt.Errorf("prepare the work with the API server: %w", err)
+		return fmt.Errorf("create the client: %w", err)
 	}
 	if err := addAll(ctx, m, options, live, certificates, nowTAI, log); err != nil {
 		return err
@@ -88,11 +88,11 @@ func Run(ctx context.Context, options *Options, config *rest.Config, nowTAI func
 	return m.Start(ctx)
 }
 
-// askAgain is when to ask an API server again that does not answer.
-const askAgain = time.Second
+// serverRetryInterval is the interval between attempts to reach the API server at startup.
+const serverRetryInterval = time.Second
 
-// waitForServer waits for an API server that is away, as when a cluster starts. To end instead would have kubelet wait ever
-// longer before it starts the operator again.
+// waitForServer waits until the API server answers, for example while a cluster starts. Exiting instead would run into kubelet's
+// exponential restart back-off.
 func waitForServer(ctx context.Context, live client.Client, log *slog.Logger) error {
 	for {
 		_, err := live.RESTMapper().RESTMapping(schema.GroupKind{Kind: "Pod"}, "v1")
@@ -103,7 +103,7 @@ func waitForServer(ctx context.Context, live client.Client, log *slog.Logger) er
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("wait for the API server: %w", err)
-		case <-time.After(askAgain):
+		case <-time.After(serverRetryInterval):
 		}
 	}
 }

@@ -28,7 +28,7 @@ func isMirror(pod *corev1.Pod) bool {
 	return mirror
 }
 
-// networksAsked is a pod's annotation with the names of its networks, "" for a pod that can be on none.
+// networksAsked returns a pod's annotation with the names of its networks, "" for a pod that cannot be on any.
 func networksAsked(pod *corev1.Pod) string {
 	if isMirror(pod) {
 		return ""
@@ -41,9 +41,9 @@ type namespaceSet map[string]bool
 
 func (s namespaceSet) has(namespace string) bool { return s == nil || s[namespace] }
 
-// selected reads spec.namespaceSelector of a network. A selector that cannot be parsed selects all namespaces: the pods that are there
+// selectedNamespaces evaluates spec.namespaceSelector of a network. A selector that cannot be parsed selects all namespaces: the pods that are there
 // continue to count, and the webhook refuses further ones.
-func selected(ctx context.Context, reader client.Reader, network *v1alpha1.TSNNetwork) (namespaceSet, error) {
+func selectedNamespaces(ctx context.Context, reader client.Reader, network *v1alpha1.TSNNetwork) (namespaceSet, error) {
 	if network.Spec.NamespaceSelector == nil {
 		return nil, nil
 	}
@@ -51,7 +51,7 @@ func selected(ctx context.Context, reader client.Reader, network *v1alpha1.TSNNe
 	if err != nil {
 		return nil, nil
 	}
-	items, err := namespacesOf(ctx, reader, selector)
+	items, err := listNamespaces(ctx, reader, selector)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func selected(ctx context.Context, reader client.Reader, network *v1alpha1.TSNNe
 	return names, nil
 }
 
-func namespacesOf(ctx context.Context, reader client.Reader, selector labels.Selector) ([]corev1.Namespace, error) {
+func listNamespaces(ctx context.Context, reader client.Reader, selector labels.Selector) ([]corev1.Namespace, error) {
 	var namespaces corev1.NamespaceList
 	if err := reader.List(ctx, &namespaces, client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the namespaces: %w", err)
@@ -70,15 +70,15 @@ func namespacesOf(ctx context.Context, reader client.Reader, selector labels.Sel
 	return namespaces.Items, nil
 }
 
-// exclude reports pods that name the network and are in a namespace that it does not select, each pod once. The cache may not have a new
+// reportExcluded reports pods that name the network and are in a namespace that it does not select, each pod once. The cache may not have a new
 // namespace yet; its pods are not reported until it has.
-func (r *Networks) exclude(ctx context.Context, network *v1alpha1.TSNNetwork, used *usage) ([]finding, error) {
+func (r *Networks) reportExcluded(ctx context.Context, network *v1alpha1.TSNNetwork, used *usage) ([]finding, error) {
 	for namespace := range used.excluded {
 		err := r.Client.Get(ctx, types.NamespacedName{Name: namespace}, &corev1.Namespace{})
 		if apierrors.IsNotFound(err) {
 			delete(used.excluded, namespace)
 		} else if err != nil {
-			return nil, fmt.Errorf("look at namespace %s: %w", namespace, err)
+			return nil, fmt.Errorf("get namespace %s: %w", namespace, err)
 		}
 	}
 	if len(used.excluded) == 0 {
@@ -86,12 +86,12 @@ func (r *Networks) exclude(ctx context.Context, network *v1alpha1.TSNNetwork, us
 	}
 	why := fmt.Sprintf("spec.namespaceSelector of TSNNetwork %s (%s) does not select", network.Name, metav1.FormatLabelSelector(network.Spec.NamespaceSelector))
 	for _, pod := range r.shared.pods.excluded(network.Name, used.excluded) {
-		if r.shared.pods.tellOnce(pod, "namespace of "+network.Name) {
+		if r.shared.pods.markReported(pod, "namespace of "+network.Name) {
 			r.Events.Eventf(pod, corev1.EventTypeWarning, v1alpha1.ReasonNamespaceNotSelected,
-				"%s namespace %s, so the pod does not count as one of the network; delete the pod, or have the selector select its namespace", why, pod.Namespace)
+				"%s namespace %s, so the pod does not count as one of the network; delete the pod, or select its namespace", why, pod.Namespace)
 		}
 	}
 	names := slices.Sorted(maps.Keys(used.excluded))
 	return []finding{{reason: v1alpha1.ReasonNamespaceNotSelected, text: fmt.Sprintf(
-		"%s these namespaces, and their pods that name the network do not count: %s", why, strings.Join(some(names), ", "))}}, nil
+		"%s these namespaces, and their pods that name the network do not count: %s", why, strings.Join(abbreviate(names), ", "))}}, nil
 }

@@ -38,34 +38,34 @@ type Networks struct {
 
 	// pace limits how often a network's status is written.
 	pace *pace
-	// attached caches the result of the last look at a network's attachments.
-	attached map[string]attached
+	// attached caches the result of the last check of a network's attachments.
+	attached map[string]attachmentCheck
 	// reported has the findings for which there was an Event: by network, and by node.
 	reported     map[string]map[string]bool
 	reportedNode map[string]string
-	// differSince is since when the clocks of a network's nodes differ.
-	differSince map[string]time.Time
+	// clocksDifferSince is when the clocks of a network's nodes began to differ.
+	clocksDifferSince map[string]time.Time
 }
 
 func newNetworks(shared *shared, cluster client.Client, events record.EventRecorder, namespace string, nowTAI func() int64) *Networks {
 	shared.keys = &keys{client: cluster, live: shared.live, namespace: namespace, now: time.Now}
 	return &Networks{
 		Client: cluster, Live: shared.live, Events: events, Namespace: namespace, NowTAI: nowTAI, shared: shared, pace: newPace(time.Now),
-		attached: map[string]attached{}, reported: map[string]map[string]bool{}, reportedNode: map[string]string{}, differSince: map[string]time.Time{},
+		attached: map[string]attachmentCheck{}, reported: map[string]map[string]bool{}, reportedNode: map[string]string{}, clocksDifferSince: map[string]time.Time{},
 	}
 }
 
 const (
 	// scheduleLeadNs is how long before its base time nodes get a schedule.
 	scheduleLeadNs = int64(time.Second)
-	// repeatEvery is the interval between checks of attachments, which are not watched.
-	repeatEvery = 5 * time.Minute
-	// retryAfter is the interval between checks while there are findings.
-	retryAfter = 15 * time.Second
-	// againAfter is enough for the cache to see a change.
-	againAfter = 100 * time.Millisecond
-	// countsLater delays the update of a node's number of pods when it stays above zero.
-	countsLater = 5 * time.Second
+	// resyncPeriod is the interval between checks of attachments, which are not watched.
+	resyncPeriod = 5 * time.Minute
+	// retryPeriod is the interval between checks while there are findings.
+	retryPeriod = 15 * time.Second
+	// conflictRetryDelay is enough for the cache to see a change.
+	conflictRetryDelay = 100 * time.Millisecond
+	// countUpdateDelay delays the update of a node's number of pods when it stays above zero.
+	countUpdateDelay = 5 * time.Second
 )
 
 // finding is a difference between a network's spec and its state.
@@ -82,7 +82,7 @@ type finding struct {
 // key identifies the finding for Events.
 func (f *finding) key() string { return cmp.Or(f.once, f.text) }
 
-// isQuiet reports whether the finding is not a fault. Missing reports of nodes are none.
+// isQuiet reports whether the finding is not a fault. Missing reports of nodes are not faults.
 func (f *finding) isQuiet() bool { return f.quiet || f.reason == v1alpha1.ReasonNodeWaited }
 
 // outcome is the input and the result of one reconciliation of a network.
@@ -92,15 +92,15 @@ type outcome struct {
 	nodes   *nodeSet
 	used    *usage
 
-	parts    map[string]part
+	subnets  map[string]subnet
 	request  *v1alpha1.ScheduleRequest
 	findings []finding
 	reports  []report
 	problems []problem
-	// differ describes how the nodes' clocks differ, "" if they do not; again is when to check them again, 0 for never.
-	differ string
-	again  time.Duration
-	span   span
+	// clockDifference describes how the nodes' clocks differ, "" if they do not; recheckAfter is when to check them again, 0 for never.
+	clockDifference string
+	recheckAfter    time.Duration
+	span            span
 	// keys are the cluster keys that the network's nodes trust.
 	keys []v1alpha1.ClusterKey
 }
@@ -109,12 +109,12 @@ func (o *outcome) add(findings ...finding) { o.findings = append(o.findings, fin
 
 // Reconcile reconciles one network. After a conflict with another writer it is repeated.
 func (r *Networks) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	if err := r.shared.ready(ctx); err != nil {
+	if err := r.shared.waitReady(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
 	result, err := r.reconcile(ctx, request)
 	if apierrors.IsConflict(err) {
-		return reconcile.Result{RequeueAfter: againAfter}, nil
+		return reconcile.Result{RequeueAfter: conflictRetryDelay}, nil
 	}
 	return result, err
 }
@@ -128,12 +128,12 @@ func (r *Networks) reconcile(ctx context.Context, request reconcile.Request) (re
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	network := find(all.Items, request.Name)
+	network := findNetwork(all.Items, request.Name)
 	if network == nil {
 		r.forgetNetwork(request.Name, nodes)
 		return reconcile.Result{}, nil
 	}
-	namespaces, err := selected(ctx, r.Client, network)
+	namespaces, err := selectedNamespaces(ctx, r.Client, network)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -149,12 +149,12 @@ func (r *Networks) reconcile(ctx context.Context, request reconcile.Request) (re
 
 // forgetNetwork drops what is known of a deleted network and enqueues the nodes that still have it.
 func (r *Networks) forgetNetwork(name string, nodes *nodeSet) {
-	r.shared.parts.drop(name)
+	r.shared.subnets.drop(name)
 	r.shared.announced.forget(name)
 	r.pace.forget(name)
 	delete(r.attached, name)
 	delete(r.reported, name)
-	delete(r.differSince, name)
+	delete(r.clocksDifferSince, name)
 	for node, state := range nodes.states {
 		if networkOf(state, name) != nil || state.Spec.Gates == name {
 			r.shared.nodes.add(node, 0)
@@ -162,7 +162,7 @@ func (r *Networks) forgetNetwork(name string, nodes *nodeSet) {
 	}
 }
 
-func find(networks []v1alpha1.TSNNetwork, name string) *v1alpha1.TSNNetwork {
+func findNetwork(networks []v1alpha1.TSNNetwork, name string) *v1alpha1.TSNNetwork {
 	for i := range networks {
 		if networks[i].Name == name {
 			return networks[i].DeepCopy()
@@ -192,7 +192,7 @@ func (r *Networks) finalize(ctx context.Context, o *outcome, namespaces namespac
 	if o.used.total > 0 {
 		return r.keepUntilUnused(ctx, o, namespaces)
 	}
-	if err := r.attach(ctx, network, nil, nil); err != nil && !errors.Is(err, errMultus) {
+	if err := r.applyAttachments(ctx, network, nil, nil); err != nil && !errors.Is(err, errMultus) {
 		return reconcile.Result{}, err
 	}
 	before := network.DeepCopy()
@@ -207,8 +207,8 @@ func (r *Networks) finalize(ctx context.Context, o *outcome, namespaces namespac
 // keepUntilUnused keeps a deleted network unchanged while there are pods on it: agents follow the spec of their TSNNode, and would take
 // peers and schedule away from these pods.
 func (r *Networks) keepUntilUnused(ctx context.Context, o *outcome, namespaces namespaceSet) (reconcile.Result, error) {
-	names := strings.Join(some(r.shared.pods.names(o.network.Name, namespaces)), ", ")
-	o.add(finding{reason: v1alpha1.ReasonInUse, text: "it was deleted, and goes when these pods are gone: " + names, blocks: true})
+	names := strings.Join(abbreviate(r.shared.pods.names(o.network.Name, namespaces)), ", ")
+	o.add(finding{reason: v1alpha1.ReasonInUse, text: "it is being deleted, and is removed when these pods are gone: " + names, blocks: true})
 	if err := r.allocate(ctx, o); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -222,7 +222,7 @@ func (r *Networks) serve(ctx context.Context, o *outcome) (reconcile.Result, err
 	r.raiseEncryption(o)
 	if text := conflict(o.network, o.all); text != "" {
 		o.add(finding{reason: v1alpha1.ReasonOverlaps, blocks: true, text: text})
-		if len(r.shared.parts.of(o.network.Name)) == 0 {
+		if len(r.shared.subnets.forNetwork(o.network.Name)) == 0 {
 			return r.updateStatus(ctx, o)
 		}
 	}
@@ -247,26 +247,26 @@ func (r *Networks) raiseEncryption(o *outcome) {
 func (r *Networks) ensureAttachments(ctx context.Context, o *outcome) error {
 	withPods := maps.Clone(o.used.namespaces)
 	maps.Copy(withPods, o.used.excluded) // Multus may need the attachments of excluded pods until these are gone
-	findings, err := r.admit(ctx, o.network, withPods)
+	findings, err := r.checkAttachments(ctx, o.network, withPods)
 	o.add(findings...)
 	return err
 }
 
 // excludePods reports pods that may not be on the network.
 func (r *Networks) excludePods(ctx context.Context, o *outcome) error {
-	findings, err := r.exclude(ctx, o.network, o.used)
+	findings, err := r.reportExcluded(ctx, o.network, o.used)
 	o.add(findings...)
 	return err
 }
 
 // allocate gives each node with pods a subnet of the network's ranges.
 func (r *Networks) allocate(_ context.Context, o *outcome) error {
-	parts, without, err := allocateAll(o.network, r.shared.parts.of(o.network.Name), o.nodes, o.used)
+	parts, without, err := allocateSubnets(o.network, r.shared.subnets.forNetwork(o.network.Name), o.nodes, o.used)
 	if err != nil {
 		return err
 	}
-	o.parts = parts
-	r.shared.parts.set(o.network.Name, parts)
+	o.subnets = parts
+	r.shared.subnets.set(o.network.Name, parts)
 	if len(without) > 0 {
 		o.add(r.usedUp(o.network, without))
 	}
@@ -290,14 +290,14 @@ func (r *Networks) describeSpan(ctx context.Context, o *outcome) error {
 	span, findings, err := r.spanOf(ctx, o.network, o.nodes)
 	o.span = span
 	o.add(findings...)
-	o.add(tooLarge(o.network, o.nodes, o.used)...)
+	o.add(mtuFindings(o.network, o.nodes, o.used)...)
 	return err
 }
 
 // requestSchedule decides which schedule the nodes shall execute, and enqueues the nodes whose TSNNode changes.
 func (r *Networks) requestSchedule(_ context.Context, o *outcome) error {
 	r.enqueueNodes(o)
-	request, findings := schedule(o.network, owner(o.all), o.nodes, r.NowTAI())
+	request, findings := schedule(o.network, scheduleOwner(o.all), o.nodes, r.NowTAI())
 	o.request = request
 	o.add(findings...)
 	return nil
@@ -308,8 +308,8 @@ func (r *Networks) collectReports(_ context.Context, o *outcome) error {
 	o.reports = reportsOf(o)
 	o.problems = problemsOf(o.network, o.reports, r.leftOut(o.network, o.nodes, o.used))
 	o.add(findingsOf(o.problems)...)
-	if o.differ, o.again = r.differ(o.network, o.reports); o.differ != "" {
-		o.add(finding{reason: v1alpha1.ReasonClocksDiffer, text: o.differ, once: v1alpha1.ReasonClocksDiffer})
+	if o.clockDifference, o.recheckAfter = r.checkClockDifferences(o.network, o.reports); o.clockDifference != "" {
+		o.add(finding{reason: v1alpha1.ReasonClocksDiffer, text: o.clockDifference, once: v1alpha1.ReasonClocksDiffer})
 	}
 	return nil
 }
@@ -317,46 +317,46 @@ func (r *Networks) collectReports(_ context.Context, o *outcome) error {
 // conflict describes what another network already has, "" if nothing.
 func conflict(network *v1alpha1.TSNNetwork, all []v1alpha1.TSNNetwork) string {
 	if other, why := tsnnetwork.Conflict(network, all); other != "" {
-		return fmt.Sprintf("network %s has %s, and was there first; give this one others", other, why)
+		return fmt.Sprintf("network %s is older and has %s; change this network", other, why)
 	}
 	if network.Spec.VNI >= v1alpha1.FirstLinkVNI {
-		return fmt.Sprintf("spec.vni is %d, and those from %d on are links'; make the network anew with a smaller one", network.Spec.VNI, v1alpha1.FirstLinkVNI)
+		return fmt.Sprintf("spec.vni is %d, and numbers from %d on are reserved for links; recreate the network with a smaller one", network.Spec.VNI, v1alpha1.FirstLinkVNI)
 	}
 	return ""
 }
 
 // attachmentFinding converts errors that a person must correct into findings and returns all others.
 func attachmentFinding(err error) ([]finding, error) {
-	var foreign *foreignError
-	var wrong *selectorError
+	var foreignErr *foreignError
+	var selectorErr *selectorError
 	switch {
 	case err == nil:
 		return nil, nil
-	case errors.As(err, &wrong):
-		return []finding{{reason: v1alpha1.ReasonSelectorInvalid, text: wrong.Error(), blocks: true}}, nil
+	case errors.As(err, &selectorErr):
+		return []finding{{reason: v1alpha1.ReasonSelectorInvalid, text: selectorErr.Error(), blocks: true}}, nil
 	case errors.Is(err, errMultus):
 		return []finding{{reason: v1alpha1.ReasonMultusMissing, text: err.Error(), blocks: true}}, nil
-	case errors.As(err, &foreign):
-		return []finding{{reason: v1alpha1.ReasonForeignAttachment, text: foreign.Error()}}, nil
+	case errors.As(err, &foreignErr):
+		return []finding{{reason: v1alpha1.ReasonForeignAttachment, text: foreignErr.Error()}}, nil
 	}
 	return nil, err
 }
 
 // enqueueNodes enqueues the nodes whose TSNNode does not have the network's subnets, number of pods or gates yet.
 func (r *Networks) enqueueNodes(o *outcome) {
-	gates := owner(o.all)
-	for node, part := range o.parts {
-		have, pods := networkOf(o.nodes.states[node], o.network.Name), o.used.onNode[node]
-		ipv4, ipv6 := part.texts()
+	gates := scheduleOwner(o.all)
+	for node, part := range o.subnets {
+		existing, pods := networkOf(o.nodes.states[node], o.network.Name), o.used.onNode[node]
+		ipv4, ipv6 := part.cidrs()
 		switch {
-		case have == nil || have.IPv4 != ipv4 || have.IPv6 != ipv6 || (have.Pods > 0) != (pods > 0):
+		case existing == nil || existing.IPv4 != ipv4 || existing.IPv6 != ipv6 || (existing.Pods > 0) != (pods > 0):
 			r.shared.nodes.add(node, 0)
-		case have.Pods != pods:
-			r.shared.nodes.add(node, countsLater)
+		case existing.Pods != pods:
+			r.shared.nodes.add(node, countUpdateDelay)
 		}
 	}
 	for node, state := range o.nodes.states {
-		if _, has := o.parts[node]; state.Spec.Gates != gates || !has && networkOf(state, o.network.Name) != nil {
+		if _, allocated := o.subnets[node]; state.Spec.Gates != gates || !allocated && networkOf(state, o.network.Name) != nil {
 			r.shared.nodes.add(node, 0)
 		}
 	}
@@ -364,11 +364,11 @@ func (r *Networks) enqueueNodes(o *outcome) {
 
 // usedUp reports that no subnets are left for some nodes, also by an Event of each waiting pod there.
 func (r *Networks) usedUp(network *v1alpha1.TSNNetwork, without []string) finding {
-	text := fmt.Sprintf("no addresses of network %s are left for the nodes %s; all its parts of /%d are other nodes'. "+
+	text := fmt.Sprintf("no addresses of network %s are left for the nodes %s; all its /%d subnets are in use. "+
 		"Enlarge spec.ipv4.cidr (and spec.ipv6.cidr, if there is one), or place the pods on fewer nodes",
-		network.Name, strings.Join(some(without), ", "), network.Spec.IPv4.NodePrefixLength)
+		network.Name, strings.Join(abbreviate(without), ", "), network.Spec.IPv4.NodePrefixLength)
 	for _, pod := range r.shared.pods.waiting(network.Name, without) {
-		if r.shared.pods.tellOnce(pod, network.Name) {
+		if r.shared.pods.markReported(pod, network.Name) {
 			r.Events.Event(pod, corev1.EventTypeWarning, v1alpha1.ReasonRangeUsedUp, text)
 		}
 	}
@@ -377,19 +377,19 @@ func (r *Networks) usedUp(network *v1alpha1.TSNNetwork, without []string) findin
 
 // leftOut returns the reasons why nodes with pods on the network are no peers, and creates an Event for each of these nodes.
 func (r *Networks) leftOut(network *v1alpha1.TSNNetwork, nodes *nodeSet, used *usage) map[string]error {
-	out := map[string]error{}
+	reasons := map[string]error{}
 	for name, err := range nodes.faults {
 		if used.onNode[name] == 0 {
 			continue
 		}
-		out[name] = fmt.Errorf("it is not reached on network %s: %w", network.Name, err)
+		reasons[name] = fmt.Errorf("it is not reached on network %s: %w", network.Name, err)
 		if r.reportedNode[name] != err.Error() {
 			r.reportedNode[name] = err.Error()
-			r.Events.Event(nodes.all[name], corev1.EventTypeWarning, v1alpha1.ReasonTSNNodeLeftOut, out[name].Error())
+			r.Events.Event(nodes.all[name], corev1.EventTypeWarning, v1alpha1.ReasonTSNNodeLeftOut, reasons[name].Error())
 		}
 	}
 	maps.DeleteFunc(r.reportedNode, func(name, _ string) bool {
-		return nodes.all[name] == nil || used.onNode[name] > 0 && out[name] == nil
+		return nodes.all[name] == nil || used.onNode[name] > 0 && reasons[name] == nil
 	})
-	return out
+	return reasons
 }

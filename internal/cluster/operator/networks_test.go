@@ -37,14 +37,14 @@ func inCluster(t *testing.T, objects ...client.Object) *Networks {
 	scheme.AddKnownTypeWithName(attachmentKind, &unstructured.Unstructured{})
 	scheme.AddKnownTypeWithName(attachmentKind.GroupVersion().WithKind("NetworkAttachmentDefinitionList"), &unstructured.UnstructuredList{})
 	cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.TSNNetwork{}).Build()
-	shared := newShared(cluster, newAgentIndex(agentPatience, time.Now))
+	shared := newShared(cluster, newAgentIndex(agentTimeout, time.Now))
 	for _, object := range objects {
 		if pod, ok := object.(*corev1.Pod); ok {
 			shared.pods.set(pod)
 		}
 	}
-	shared.pods.isSynced()
-	shared.agents.isSynced()
+	shared.pods.markSynced()
+	shared.agents.markSynced()
 	return newNetworks(shared, cluster, record.NewFakeRecorder(100), "kubernetsn", func() int64 { return 0 })
 }
 
@@ -91,7 +91,7 @@ func subnetOf(node, ipv4 string) *v1alpha1.TSNNode {
 	return &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: v1alpha1.TSNNodeSpec{Networks: []v1alpha1.NodeNetwork{{Name: "old", IPv4: ipv4}}}}
 }
 
-func TestADeletedNetworkServesItsPodsToTheLast(t *testing.T) {
+func TestDeletedNetworkServesPods(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	r := inCluster(t, node, subnetOf("a", "10.42.7.0/24"), deleted(), aPod("default"))
 	network := r.lookAt(t)
@@ -134,15 +134,15 @@ func staleClient(t *testing.T, cluster client.Client) client.Client {
 // given are the parts of network old.
 func given(r *Networks) string {
 	parts := map[string]string{}
-	for node, part := range r.shared.parts.of("old") {
-		parts[node], _ = part.texts()
+	for node, part := range r.shared.subnets.forNetwork("old") {
+		parts[node], _ = part.cidrs()
 	}
 	return fmt.Sprint(parts)
 }
 
-// TestPartsStayThoughTheCacheDoesNotKnowThem has a network looked at twice as it was before any node had a part, with a pod more on a
+// TestSubnetsWithStaleCache has a network looked at twice as it was before any node had a part, with a pod more on a
 // node whose turn would have been first.
-func TestPartsStayThoughTheCacheDoesNotKnowThem(t *testing.T) {
+func TestSubnetsWithStaleCache(t *testing.T) {
 	network := deleted()
 	network.DeletionTimestamp, network.Status = nil, v1alpha1.TSNNetworkStatus{}
 	r := inCluster(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, network, aPod("default"))
@@ -164,8 +164,8 @@ func TestPartsStayThoughTheCacheDoesNotKnowThem(t *testing.T) {
 	}
 }
 
-// TestABaseTimeStaysThoughTheCacheDoesNotKnowIt has a network looked at twice as it was before it had a base time.
-func TestABaseTimeStaysThoughTheCacheDoesNotKnowIt(t *testing.T) {
+// TestBaseTimeWithStaleCache reconciles twice from the state before the network had a base time.
+func TestBaseTimeWithStaleCache(t *testing.T) {
 	network := deleted()
 	network.DeletionTimestamp, network.Status = nil, v1alpha1.TSNNetworkStatus{}
 	network.Spec.Schedule = &v1alpha1.GateParameterTable{
@@ -181,29 +181,29 @@ func TestABaseTimeStaysThoughTheCacheDoesNotKnowIt(t *testing.T) {
 	}
 	r.NowTAI = func() int64 { return 77e9 }
 	result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(network)})
-	if err != nil || result.RequeueAfter != againAfter {
-		t.Errorf("it is looked at again after %v, %v; want %v", result.RequeueAfter, err, againAfter)
+	if err != nil || result.RequeueAfter != conflictRetryDelay {
+		t.Errorf("it is looked at again after %v, %v; want %v", result.RequeueAfter, err, conflictRetryDelay)
 	}
 	if second := get(t, r).Status.Schedule; !reflect.DeepEqual(second, first) {
 		t.Errorf("asked for was %+v, and now is %+v", first, second)
 	}
 }
 
-func TestADeletedNetworkKeepsTheGatesFromOthers(t *testing.T) {
+func TestDeletedNetworkKeepsGates(t *testing.T) {
 	old, next := deleted(), deleted()
 	next.Name, next.DeletionTimestamp, next.CreationTimestamp = "next", nil, metav1.NewTime(time.Unix(2, 0))
-	if got := owner([]v1alpha1.TSNNetwork{*next, *old}); got != "old" {
+	if got := scheduleOwner([]v1alpha1.TSNNetwork{*next, *old}); got != "old" {
 		t.Errorf("%s has the gates, and agents are asked for two schedules", got)
 	}
 	old.Status.Schedule = nil // nobody executes it
-	if got := owner([]v1alpha1.TSNNetwork{*next, *old}); got != "next" {
+	if got := scheduleOwner([]v1alpha1.TSNNetwork{*next, *old}); got != "next" {
 		t.Errorf("%s has the gates", got)
 	}
 }
 
-// TestAPodMadeToLookAttachedOpensNoNamespace has pods where none may be on the network: one whose labels and annotations somebody
+// TestForgedPodOpensNoNamespace has pods where none may be on the network: one whose labels and annotations somebody
 // wrote by hand, past the webhook, and one that was there when the namespace still might.
-func TestAPodMadeToLookAttachedOpensNoNamespace(t *testing.T) {
+func TestForgedPodOpensNoNamespace(t *testing.T) {
 	network := deleted()
 	network.DeletionTimestamp = nil
 	network.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": "a"}}
@@ -221,8 +221,8 @@ func TestAPodMadeToLookAttachedOpensNoNamespace(t *testing.T) {
 	}
 }
 
-// TestOtherNamespacesDoNotCount has pods of namespaces that the network does not select, and a mirror pod.
-func TestOtherNamespacesDoNotCount(t *testing.T) {
+// TestExcludedNamespaces uses pods of namespaces that the network does not select, and a mirror pod.
+func TestExcludedNamespaces(t *testing.T) {
 	network := deleted()
 	network.DeletionTimestamp = nil
 	network.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": "a"}}
@@ -244,7 +244,7 @@ func TestOtherNamespacesDoNotCount(t *testing.T) {
 	if currentNetwork.Status.Pods != 1 || degraded == nil || !strings.Contains(degraded.Message, "do not count: other") {
 		t.Errorf("the network counts %d pods, and is %+v", currentNetwork.Status.Pods, degraded)
 	}
-	if parts := r.shared.parts.of("old"); parts["a"] == (part{}) || parts["b"] != (part{}) {
+	if parts := r.shared.subnets.forNetwork("old"); parts["a"] == (subnet{}) || parts["b"] != (subnet{}) {
 		t.Errorf("the subnets are %v, want one of node a only", parts)
 	}
 	count := 0
@@ -266,7 +266,7 @@ func TestOtherNamespacesDoNotCount(t *testing.T) {
 	}
 }
 
-func TestASelectorThatIsNoneIsSaidInTheStatus(t *testing.T) {
+func TestInvalidSelectorStatus(t *testing.T) {
 	network := deleted()
 	network.DeletionTimestamp = nil
 	network.Spec.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}}
@@ -278,16 +278,16 @@ func TestASelectorThatIsNoneIsSaidInTheStatus(t *testing.T) {
 	if ready == nil || ready.Reason != v1alpha1.ReasonSelectorInvalid || !strings.Contains(ready.Message, `spec.namespaceSelector: "Is" is not a valid`) {
 		t.Errorf("it says %+v", ready)
 	}
-	if !r.shared.parts.of("old")["a"].ipv4.IsValid() {
-		t.Errorf("the pods that are on it lose their part: %+v", r.shared.parts.of("old"))
+	if !r.shared.subnets.forNetwork("old")["a"].ipv4.IsValid() {
+		t.Errorf("the pods that are on it lose their part: %+v", r.shared.subnets.forNetwork("old"))
 	}
 	if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(have), newAttachment("old", "default")); err != nil {
 		t.Errorf("their attachment: %v", err)
 	}
 }
 
-// TestOfNodesThatAreGoneNothingIsKept has a node that other nodes do not reach, which the operator says once.
-func TestOfNodesThatAreGoneNothingIsKept(t *testing.T) {
+// TestDeletedNodesAreForgotten uses a node without a tunnel address, for which there is one Event.
+func TestDeletedNodesAreForgotten(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	network := deleted()
 	network.DeletionTimestamp = nil

@@ -18,24 +18,24 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// NodeLabels labels the nodes on which there are pods of networks, so that ktsnd and its agent run there. The label
-// goes when the last object of such a pod has been gone for a while: kubelet deletes it only after the pod's volumes
-// and networks are, and a pod that is replaced finds them there.
+// NodeLabels labels the nodes with pods on networks, so that ktsnd and its agent run there. It removes the label Linger after the
+// last such pod object is gone: kubelet deletes the object only after the pod's volumes and networks, and a replacement pod on the
+// same node finds ktsnd still there.
 type NodeLabels struct {
 	Client client.Client
-	// Linger is for how long a node keeps the label without a pod.
+	// Linger is how long a node keeps the label without a pod.
 	Linger time.Duration
 	Now    func() time.Time
 
-	// idle is since when nodes have had none. It is the controller's one worker's.
-	idle map[string]time.Time
+	// idleSince is when each node lost its last pod. Only the controller's single worker uses it.
+	idleSince map[string]time.Time
 }
 
-// Reconcile looks at one node.
+// Reconcile reconciles the label of one node.
 func (l *NodeLabels) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var node corev1.Node
 	if err := l.Client.Get(ctx, request.NamespacedName, &node); err != nil {
-		delete(l.idle, request.Name)
+		delete(l.idleSince, request.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	needed, err := l.needed(ctx, node.Name)
@@ -44,17 +44,17 @@ func (l *NodeLabels) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	labelled := node.Labels[v1alpha1.NodeLabel] == v1alpha1.LabelValue
 	if needed {
-		delete(l.idle, node.Name)
+		delete(l.idleSince, node.Name)
 		if labelled {
 			return reconcile.Result{}, nil
 		}
 		return reconcile.Result{}, l.label(ctx, &node, `"`+v1alpha1.LabelValue+`"`)
 	}
 	if !labelled {
-		delete(l.idle, node.Name)
+		delete(l.idleSince, node.Name)
 		return reconcile.Result{}, nil
 	}
-	if left := l.lingers(node.Name); left > 0 {
+	if left := l.remainingLinger(node.Name); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	return reconcile.Result{}, l.label(ctx, &node, "null")
@@ -82,7 +82,7 @@ func (l *NodeLabels) needed(ctx context.Context, node string) (bool, error) {
 		for _, name := range names {
 			namespaces, known := selections[name]
 			if !known {
-				if namespaces, err = l.selected(ctx, name); err != nil {
+				if namespaces, err = l.selectedNamespaces(ctx, name); err != nil {
 					return false, err
 				}
 				selections[name] = namespaces
@@ -95,28 +95,28 @@ func (l *NodeLabels) needed(ctx context.Context, node string) (bool, error) {
 	return false, nil
 }
 
-// selected has the namespaces that a network selects. A network that the cache does not have counts as one of all namespaces.
-func (l *NodeLabels) selected(ctx context.Context, name string) (namespaceSet, error) {
+// selectedNamespaces returns the namespaces that a network selects. A network that is not in the cache yet selects all.
+func (l *NodeLabels) selectedNamespaces(ctx context.Context, name string) (namespaceSet, error) {
 	network := &v1alpha1.TSNNetwork{}
 	err := l.Client.Get(ctx, types.NamespacedName{Name: name}, network, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look at network %s: %w", name, err)
+		return nil, fmt.Errorf("get network %s: %w", name, err)
 	}
-	return selected(ctx, l.Client, network)
+	return selectedNamespaces(ctx, l.Client, network)
 }
 
-// lingers is for how long a node without pods still keeps its label.
-func (l *NodeLabels) lingers(node string) time.Duration {
-	if l.idle == nil {
-		l.idle = map[string]time.Time{}
+// remainingLinger returns how long a node without pods still keeps its label.
+func (l *NodeLabels) remainingLinger(node string) time.Duration {
+	if l.idleSince == nil {
+		l.idleSince = map[string]time.Time{}
 	}
-	if _, known := l.idle[node]; !known {
-		l.idle[node] = l.Now()
+	if _, known := l.idleSince[node]; !known {
+		l.idleSince[node] = l.Now()
 	}
-	return l.Linger - l.Now().Sub(l.idle[node])
+	return l.Linger - l.Now().Sub(l.idleSince[node])
 }
 
 func (l *NodeLabels) label(ctx context.Context, node *corev1.Node, value string) error {
@@ -125,6 +125,6 @@ func (l *NodeLabels) label(ctx context.Context, node *corev1.Node, value string)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("label node %s: %w", node.Name, err)
 	}
-	delete(l.idle, node.Name)
+	delete(l.idleSince, node.Name)
 	return nil
 }

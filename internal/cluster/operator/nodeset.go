@@ -17,11 +17,11 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// nodeSet is what there is of the cluster's nodes. Its objects are the cache's own, and only read.
+// nodeSet has the cluster's nodes. Its objects are shared with the cache: read only.
 type nodeSet struct {
 	all    map[string]*corev1.Node
 	states map[string]*v1alpha1.TSNNode
-	// addresses are where the nodes' tunnels end, by name; faults has the reasons why the others have none.
+	// addresses are the tunnel addresses by node; faults has the reasons why the other nodes have none.
 	addresses map[string]netip.Addr
 	faults    map[string]error
 	agents    *agentIndex
@@ -53,14 +53,15 @@ func listNodes(ctx context.Context, reader client.Reader, agents *agentIndex, tu
 	return set, nil
 }
 
-// tunnels remembers which node has which tunnel address. A node keeps its address until it asks for another one or is gone, so that no other node takes
-// it by reporting or naming it. A new operator learns the addresses from the TSNPeers and TSNLinks that operators have written or admitted.
+// tunnels remembers the tunnel address of each node. A node keeps its address until it asks for another one or is deleted, so that no
+// other node can take it over by reporting it. A new operator learns the addresses from the TSNPeers and TSNLinks that operators have
+// written or admitted.
 type tunnels struct {
 	mu   sync.Mutex
 	held map[string]netip.Addr
 }
 
-// assign gives nodes their addresses; faults has the reasons why the others have none.
+// assign assigns the nodes' addresses; faults has the reasons why the other nodes have none.
 func (t *tunnels) assign(ctx context.Context, reader client.Reader, nodes []corev1.Node) (addresses map[string]netip.Addr, faults map[string]error, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -93,8 +94,8 @@ func learnFromPeers(ctx context.Context, reader client.Reader, held map[string]n
 	return nil
 }
 
-// learnFromLinks adds nodes at ends of links, the operator's own links first. Of a hub's links, those ends count whose pods are the cluster's: other
-// clusters may have nodes of the same names.
+// learnFromLinks adds nodes at ends of links, the operator's own links first. A hub's link counts only at ends with a pod of this
+// cluster, because other clusters may have nodes of the same names.
 func learnFromLinks(ctx context.Context, reader client.Reader, held map[string]netip.Addr) error {
 	var all v1alpha1.TSNLinkList
 	var pods corev1.PodList
@@ -123,17 +124,17 @@ func learnFromLinks(ctx context.Context, reader client.Reader, held map[string]n
 	return nil
 }
 
-// learnAddress notes the first valid address of a node.
+// learnAddress stores the first valid address of a node.
 func learnAddress(held map[string]netip.Addr, node, text string) {
 	if address, err := netip.ParseAddr(text); err == nil && !address.IsUnspecified() && !held[node].IsValid() {
 		held[node] = address
 	}
 }
 
-// active tells whether ktsnd and its agent run on a node.
+// active reports whether ktsnd and its agent run on a node.
 func active(node *corev1.Node) bool { return node.Labels[v1alpha1.NodeLabel] == v1alpha1.LabelValue }
 
-// networkOf is what a TSNNode says of a network, nil if nothing.
+// networkOf returns the network's entry in the spec of a TSNNode, nil for none.
 func networkOf(state *v1alpha1.TSNNode, network string) *v1alpha1.NodeNetwork {
 	if state == nil {
 		return nil

@@ -22,153 +22,153 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// NodeStates writes in each node's TSNNode what its agent shall do.
+// NodeStates writes the spec of each node's TSNNode, which its agent follows.
 type NodeStates struct {
 	Client client.Client
 	shared *shared
-	// again is when to look again at a node that waits: ever later, since each look reads past the cache.
-	again workqueue.TypedRateLimiter[string]
+	// backoff delays further attempts for a pending node, because each one reads past the cache.
+	backoff workqueue.TypedRateLimiter[string]
 }
 
-// mostWait is how long a node waits at most until it is looked at again.
-const mostWait = 5 * time.Second
+// maxBackoff is the longest delay between attempts for a pending node.
+const maxBackoff = 5 * time.Second
 
 func newNodeStates(shared *shared, cluster client.Client) *NodeStates {
 	return &NodeStates{
-		Client: cluster, shared: shared, again: workqueue.NewTypedItemExponentialFailureRateLimiter[string](againAfter, mostWait),
+		Client: cluster, shared: shared, backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](conflictRetryDelay, maxBackoff),
 	}
 }
 
-// Reconcile looks at one node. What the cache does not know yet is looked at again.
+// Reconcile reconciles the TSNNode of one node. It retries what the cache does not have yet.
 func (r *NodeStates) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	if err := r.shared.ready(ctx); err != nil {
+	if err := r.shared.waitReady(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
-	waits, err := r.look(ctx, request.Name)
-	if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || err == nil && waits {
-		return reconcile.Result{RequeueAfter: r.again.When(request.Name)}, nil
+	pending, err := r.reconcile(ctx, request.Name)
+	if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || err == nil && pending {
+		return reconcile.Result{RequeueAfter: r.backoff.When(request.Name)}, nil
 	}
-	r.again.Forget(request.Name)
+	r.backoff.Forget(request.Name)
 	return reconcile.Result{}, err
 }
 
-// look tells whether there is something of which the node cannot be told yet.
-func (r *NodeStates) look(ctx context.Context, name string) (waits bool, err error) {
-	var have *v1alpha1.TSNNode
+// reconcile reports whether something cannot be written to the TSNNode yet.
+func (r *NodeStates) reconcile(ctx context.Context, name string) (pending bool, err error) {
+	var existing *v1alpha1.TSNNode
 	object := &v1alpha1.TSNNode{}
 	err = r.Client.Get(ctx, types.NamespacedName{Name: name}, object)
 	switch {
 	case err == nil:
-		have = object
+		existing = object
 	case !apierrors.IsNotFound(err):
-		return false, fmt.Errorf("look at TSNNode %s: %w", name, err)
+		return false, fmt.Errorf("get TSNNode %s: %w", name, err)
 	}
 	var node corev1.Node
 	err = r.Client.Get(ctx, types.NamespacedName{Name: name}, &node)
 	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("look at node %s: %w", name, err)
+		return false, fmt.Errorf("get node %s: %w", name, err)
 	}
-	gone := err != nil
-	parts := r.shared.parts.ofNode(name)
-	if !gone {
-		if waits, err = r.withhold(ctx, name, parts); err != nil {
+	deleted := err != nil
+	subnets := r.shared.subnets.forNode(name)
+	if !deleted {
+		if pending, err = r.withholdOccupied(ctx, name, subnets); err != nil {
 			return false, err
 		}
 	}
-	if gone || len(parts) == 0 && !active(&node) {
-		return waits, r.remove(ctx, have)
+	if deleted || len(subnets) == 0 && !active(&node) {
+		return pending, r.remove(ctx, existing)
 	}
 	var keys []v1alpha1.ClusterKey
-	if have != nil {
-		keys = have.Spec.ClusterKeys
+	if existing != nil {
+		keys = existing.Spec.ClusterKeys
 	}
-	spec, err := r.spec(ctx, name, parts)
+	spec, err := r.spec(ctx, name, subnets)
 	if err != nil {
 		return false, err
 	}
-	spec.ClusterKeys = r.shared.links.of(name, keys)
-	return waits, r.write(ctx, have, &node, spec)
+	spec.ClusterKeys = r.shared.links.forNode(name, keys)
+	return pending, r.write(ctx, existing, &node, spec)
 }
 
-// withhold leaves out parts that another TSNNode still has: should this operator end in between, no two nodes have one.
-func (r *NodeStates) withhold(ctx context.Context, name string, parts map[string]part) (waits bool, err error) {
-	for network, part := range parts {
+// withholdOccupied removes subnets that another TSNNode still has, so that no two nodes have the same one even if this operator ends
+// in between.
+func (r *NodeStates) withholdOccupied(ctx context.Context, name string, subnets map[string]subnet) (pending bool, err error) {
+	for network, part := range subnets {
 		free := true
-		for _, giver := range r.shared.parts.giversOf(network, name) {
-			has, err := r.has(ctx, giver, network, part)
+		for _, previousOwner := range r.shared.subnets.previousOwnersOf(network, name) {
+			occupied, err := r.hasSubnet(ctx, previousOwner, network, part)
 			if err != nil {
 				return false, err
 			}
-			free = free && !has
+			free = free && !occupied
 		}
 		if free {
-			r.shared.parts.given(network, name, part)
+			r.shared.subnets.clearPreviousOwners(network, name, part)
 			continue
 		}
-		delete(parts, network)
-		waits = true
+		delete(subnets, network)
+		pending = true
 	}
-	return waits, nil
+	return pending, nil
 }
 
-// has tells whether a TSNNode has a part, or a range of it. The cache may not know yet that it was given.
-func (r *NodeStates) has(ctx context.Context, name, network string, wanted part) (bool, error) {
+// hasSubnet reports whether a TSNNode has a subnet, or one range of it. It reads past the cache, which may not have it yet.
+func (r *NodeStates) hasSubnet(ctx context.Context, name, network string, wanted subnet) (bool, error) {
 	state := &v1alpha1.TSNNode{}
 	err := r.shared.live.Get(ctx, types.NamespacedName{Name: name}, state)
 	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("look at TSNNode %s: %w", name, err)
+		return false, fmt.Errorf("get TSNNode %s: %w", name, err)
 	}
 	nodeNetwork := networkOf(state, network)
 	if err != nil || nodeNetwork == nil {
 		return false, nil
 	}
-	has, _ := parsePart(nodeNetwork.IPv4, nodeNetwork.IPv6) // what is no part is nobody's
-	return has.meets(wanted), nil
+	assigned, _ := parseSubnet(nodeNetwork.IPv4, nodeNetwork.IPv6) // an invalid subnet belongs to nobody
+	return assigned.overlaps(wanted), nil
 }
 
-// remove removes what is of no use any more: its node has gone, or has neither a part nor an agent.
-func (r *NodeStates) remove(ctx context.Context, have *v1alpha1.TSNNode) error {
-	if have == nil {
+// remove deletes the TSNNode of a node that is gone, or has neither a subnet nor an agent.
+func (r *NodeStates) remove(ctx context.Context, existing *v1alpha1.TSNNode) error {
+	if existing == nil {
 		return nil
 	}
-	if err := client.IgnoreNotFound(r.Client.Delete(ctx, have)); err != nil {
-		return fmt.Errorf("remove TSNNode %s: %w", have.Name, err)
+	if err := client.IgnoreNotFound(r.Client.Delete(ctx, existing)); err != nil {
+		return fmt.Errorf("delete TSNNode %s: %w", existing.Name, err)
 	}
 	return nil
 }
 
-func (r *NodeStates) spec(ctx context.Context, node string, parts map[string]part) (spec *v1alpha1.TSNNodeSpec, err error) {
+func (r *NodeStates) spec(ctx context.Context, node string, subnets map[string]subnet) (spec *v1alpha1.TSNNodeSpec, err error) {
 	var networks v1alpha1.TSNNetworkList
 	if err := r.Client.List(ctx, &networks, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the networks: %w", err)
 	}
-	spec = &v1alpha1.TSNNodeSpec{Gates: owner(networks.Items)}
-	for _, network := range slices.Sorted(maps.Keys(parts)) {
+	spec = &v1alpha1.TSNNodeSpec{Gates: scheduleOwner(networks.Items)}
+	for _, network := range slices.Sorted(maps.Keys(subnets)) {
 		var namespaces namespaceSet
-		if object := find(networks.Items, network); object != nil {
-			if namespaces, err = selected(ctx, r.Client, object); err != nil {
+		if object := findNetwork(networks.Items, network); object != nil {
+			if namespaces, err = selectedNamespaces(ctx, r.Client, object); err != nil {
 				return nil, err
 			}
 		}
 		nodeNetwork := v1alpha1.NodeNetwork{Name: network, Pods: r.shared.pods.onNode(network, node, namespaces)}
-		nodeNetwork.IPv4, nodeNetwork.IPv6 = parts[network].texts()
+		nodeNetwork.IPv4, nodeNetwork.IPv6 = subnets[network].cidrs()
 		spec.Networks = append(spec.Networks, nodeNetwork)
 	}
 	return spec, nil
 }
 
-// write makes or changes the TSNNode where it is not as it shall be. Nobody else writes its spec, so it is replaced whatever the
-// agent has reported meanwhile.
-func (r *NodeStates) write(ctx context.Context, have *v1alpha1.TSNNode, node *corev1.Node, spec *v1alpha1.TSNNodeSpec) error {
+// write creates or updates the TSNNode. Nobody else writes its spec, so it is replaced without a check for conflicts.
+func (r *NodeStates) write(ctx context.Context, existing *v1alpha1.TSNNode, node *corev1.Node, spec *v1alpha1.TSNNodeSpec) error {
 	owners := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
-	if have == nil {
-		createdNode := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: node.Name, OwnerReferences: owners}, Spec: *spec}
-		if err := r.Client.Create(ctx, createdNode, fieldOwner); err != nil {
-			return fmt.Errorf("make TSNNode %s: %w", node.Name, err)
+	if existing == nil {
+		created := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: node.Name, OwnerReferences: owners}, Spec: *spec}
+		if err := r.Client.Create(ctx, created, fieldOwner); err != nil {
+			return fmt.Errorf("create TSNNode %s: %w", node.Name, err)
 		}
 		return nil
 	}
-	if equality.Semantic.DeepEqual(&have.Spec, spec) && equality.Semantic.DeepEqual(have.OwnerReferences, owners) {
+	if equality.Semantic.DeepEqual(&existing.Spec, spec) && equality.Semantic.DeepEqual(existing.OwnerReferences, owners) {
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{
@@ -179,8 +179,8 @@ func (r *NodeStates) write(ctx context.Context, have *v1alpha1.TSNNode, node *co
 	if err != nil {
 		return err
 	}
-	if err := r.Client.Patch(ctx, have, client.RawPatch(types.MergePatchType, patch), fieldOwner); err != nil {
-		return fmt.Errorf("change TSNNode %s: %w", node.Name, err)
+	if err := r.Client.Patch(ctx, existing, client.RawPatch(types.MergePatchType, patch), fieldOwner); err != nil {
+		return fmt.Errorf("update TSNNode %s: %w", node.Name, err)
 	}
 	return nil
 }

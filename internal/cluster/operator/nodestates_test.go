@@ -16,9 +16,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// TestAPartIsInOneTSNNodeOnly has the only part of a network moved from a node whose last pod has gone to one with a pod. An operator
+// TestSubnetInOneTSNNode has the only part of a network moved from a node whose last pod has gone to one with a pod. An operator
 // that ends at any time leaves behind who has the part.
-func TestAPartIsInOneTSNNodeOnly(t *testing.T) {
+func TestSubnetInOneTSNNode(t *testing.T) {
 	network := deleted()
 	network.DeletionTimestamp, network.Status = nil, v1alpha1.TSNNetworkStatus{}
 	network.Spec.IPv4 = v1alpha1.Range4{CIDR: "10.42.0.0/24", NodePrefixLength: 24}
@@ -36,7 +36,7 @@ func TestAPartIsInOneTSNNodeOnly(t *testing.T) {
 		have  []string
 		waits time.Duration // ever longer
 	}{
-		{"a", []string{"idle"}, againAfter}, {"a", []string{"idle"}, 2 * againAfter}, {"idle", nil, 0}, {"a", []string{"a"}, 0}, {"a", []string{"a"}, 0},
+		{"a", []string{"idle"}, conflictRetryDelay}, {"a", []string{"idle"}, 2 * conflictRetryDelay}, {"idle", nil, 0}, {"a", []string{"a"}, 0}, {"a", []string{"a"}, 0},
 	} {
 		result, err := states.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: step.node}})
 		if err != nil || result.RequeueAfter != step.waits {
@@ -56,16 +56,16 @@ func TestAPartIsInOneTSNNodeOnly(t *testing.T) {
 			t.Fatalf("after a look at node %s, nodes %v have the part, want %v", step.node, have, step.have)
 		}
 	}
-	if again := states.again.When("a"); again != againAfter {
-		t.Errorf("when it waits the next time, it is looked at again after %v, want %v", again, againAfter)
+	if again := states.backoff.When("a"); again != conflictRetryDelay {
+		t.Errorf("when it waits the next time, it is looked at again after %v, want %v", again, conflictRetryDelay)
 	}
 	for range 10 {
-		states.again.When("a")
+		states.backoff.When("a")
 	}
-	if again := states.again.When("a"); again != mostWait {
-		t.Errorf("it is looked at again after %v at most, want %v", again, mostWait)
+	if again := states.backoff.When("a"); again != maxBackoff {
+		t.Errorf("it is looked at again after %v at most, want %v", again, maxBackoff)
 	}
-	if givers := fmt.Sprint(r.shared.parts.giversOf("old", "a")); givers != "[]" {
+	if givers := fmt.Sprint(r.shared.subnets.previousOwnersOf("old", "a")); givers != "[]" {
 		t.Errorf("it is still said to be of %s", givers)
 	}
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// owner names the network whose schedule and classes count, "" if none has any: the gates of a node's uplink are there
-// once. One that was deleted keeps them until its last pod has gone.
-func owner(networks []v1alpha1.TSNNetwork) string {
+// scheduleOwner returns the network whose schedule and classes apply, "" if none has any: a node's uplink has one set of gates. A deleted
+// network keeps them until its last pod is gone.
+func scheduleOwner(networks []v1alpha1.TSNNetwork) string {
 	for _, network := range tsnnetwork.ByAge(networks) {
-		going := network.DeletionTimestamp != nil
-		if tsnnetwork.HasGates(&network) && (!going || network.Status.Schedule != nil) {
+		deleted := network.DeletionTimestamp != nil
+		if tsnnetwork.HasGates(&network) && (!deleted || network.Status.Schedule != nil) {
 			return network.Name
 		}
 	}

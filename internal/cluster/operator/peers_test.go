@@ -20,7 +20,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-func TestOfANetworkThatIsGoneNothingIsKept(t *testing.T) {
+func TestDeletedNetworkIsForgotten(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -33,7 +33,7 @@ func TestOfANetworkThatIsGoneNothingIsKept(t *testing.T) {
 	}
 	r := &Peers{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(left).Build(), pace: newPace(time.Now)}
 	r.pace.done("gone")
-	if err := r.look(t.Context(), "gone"); err != nil {
+	if err := r.reconcile(t.Context(), "gone"); err != nil {
 		t.Fatal(err)
 	}
 	var list v1alpha1.TSNPeersList
@@ -42,8 +42,8 @@ func TestOfANetworkThatIsGoneNothingIsKept(t *testing.T) {
 	}
 }
 
-// TestPeersThatCouldNotBeWrittenDoNotWaitForTheirTime has the API server refuse them.
-func TestPeersThatCouldNotBeWrittenDoNotWaitForTheirTime(t *testing.T) {
+// TestFailedPeersWriteIsNotPaced lets the API server reject the write.
+func TestFailedPeersWriteIsNotPaced(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{v1alpha1.NodeLabel: v1alpha1.LabelValue}},
 		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}}}
 	state := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.TSNNodeSpec{Networks: []v1alpha1.NodeNetwork{{Name: "old", IPv4: "10.42.0.0/24"}}}}
@@ -66,8 +66,8 @@ func TestPeersThatCouldNotBeWrittenDoNotWaitForTheirTime(t *testing.T) {
 	}
 }
 
-// TestNamesThatAreTakenAreLeftAlone has TSNPeers of a name of the network's that are not among its own: somebody took the label off.
-func TestNamesThatAreTakenAreLeftAlone(t *testing.T) {
+// TestForeignShardNames uses TSNPeers with the name of a shard and without its label.
+func TestForeignShardNames(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{v1alpha1.NodeLabel: v1alpha1.LabelValue}},
 		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}}}
 	state := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.TSNNodeSpec{Networks: []v1alpha1.NodeNetwork{{Name: "old", IPv4: "10.42.0.0/24"}}}}
@@ -86,8 +86,8 @@ func TestNamesThatAreTakenAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestANewOperatorKeepsTunnelAddresses has TSNPeers of the operator before, of which an older node reports the address of a younger one.
-func TestANewOperatorKeepsTunnelAddresses(t *testing.T) {
+// TestTunnelAddressesAfterRestart uses TSNPeers of a previous operator, while an older node reports the address of a younger one.
+func TestTunnelAddressesAfterRestart(t *testing.T) {
 	node := func(name string, age time.Duration) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(1e6, 0).Add(-age))},
 			Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}}}
@@ -114,8 +114,8 @@ func TestANewOperatorKeepsTunnelAddresses(t *testing.T) {
 	}
 }
 
-// TestANewOperatorKeepsTunnelAddressesOfLinks has no networks: the nodes have ends of links only.
-func TestANewOperatorKeepsTunnelAddressesOfLinks(t *testing.T) {
+// TestTunnelAddressesOfLinksAfterRestart has no networks, only nodes with ends of links.
+func TestTunnelAddressesOfLinksAfterRestart(t *testing.T) {
 	node := func(name string, age time.Duration) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(1e6, 0).Add(-age))},
 			Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}}}
@@ -148,8 +148,8 @@ func TestANewOperatorKeepsTunnelAddressesOfLinks(t *testing.T) {
 	}
 }
 
-// TestOnlyTheOperatorsPeersStay has TSNPeers that were made while no policy kept others from it, and a shard without the label managedBy.
-func TestOnlyTheOperatorsPeersStay(t *testing.T) {
+// TestStrayPeersAreDeleted uses TSNPeers that others created, and a shard without the label managedBy.
+func TestStrayPeersAreDeleted(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{v1alpha1.NodeLabel: v1alpha1.LabelValue}},
 		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}}}
 	state := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.TSNNodeSpec{Networks: []v1alpha1.NodeNetwork{{Name: "old", IPv4: "10.42.0.0/24"}}}}
@@ -169,7 +169,7 @@ func TestOnlyTheOperatorsPeersStay(t *testing.T) {
 	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(network)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.look(t.Context(), ""); err != nil { // of TSNPeers without the label
+	if err := r.reconcile(t.Context(), ""); err != nil { // of TSNPeers without the label
 		t.Fatal(err)
 	}
 	var list v1alpha1.TSNPeersList

@@ -30,7 +30,7 @@ type claim struct {
 	nodes       []*v1alpha1.PeerNode
 }
 
-// claims are by the names of clusters.
+// claims are indexed by cluster.
 type claims map[string]*claim
 
 func (c claims) add(cluster, key, succession string, nodes []v1alpha1.PeerNode) {
@@ -51,8 +51,8 @@ func (c claims) add(cluster, key, succession string, nodes []v1alpha1.PeerNode) 
 	}
 }
 
-// trustedKeys are the cluster's own key and those pinned of the clusters in claims, with these clusters' parts of a network; network is nil for
-// links, which have none. It pins keys that are not pinned yet, unless the administrator does that. With an error the keys are unknown.
+// trustedKeys returns the cluster's own key and the pinned keys of the clusters in claims, with these clusters' parts of a network;
+// network is nil for links, which have no parts. It pins keys that are not pinned yet, unless the administrator does that.
 func (k *keys) trustedKeys(ctx context.Context, private *clusterkey.Private, network *v1alpha1.TSNNetwork, claimed claims) ([]v1alpha1.ClusterKey, []finding, error) {
 	trusted := []v1alpha1.ClusterKey{{PublicKey: private.Public().String(), Succession: private.Succession}}
 	if len(claimed) == 0 {
@@ -98,9 +98,9 @@ func (k *keys) writePins(ctx context.Context, at types.NamespacedName, config *c
 
 // pinSet has the pinned clusters, with their parts of a network.
 type pinSet struct {
-	own     clusterkey.Public
-	network *v1alpha1.TSNNetwork
-	pins    map[string]*clusterkey.Pin
+	localKey clusterkey.Public
+	network  *v1alpha1.TSNNetwork
+	pins     map[string]*clusterkey.Pin
 	// damaged are the entries that cannot be parsed.
 	damaged  map[string]error
 	changed  map[string]bool
@@ -108,7 +108,7 @@ type pinSet struct {
 }
 
 func parsePins(data map[string]string, public clusterkey.Public, network *v1alpha1.TSNNetwork) *pinSet {
-	set := &pinSet{own: public, network: network, pins: map[string]*clusterkey.Pin{}, damaged: map[string]error{}, changed: map[string]bool{}}
+	set := &pinSet{localKey: public, network: network, pins: map[string]*clusterkey.Pin{}, damaged: map[string]error{}, changed: map[string]bool{}}
 	for cluster, text := range data {
 		pin, err := clusterkey.ParsePin(text)
 		if err != nil {
@@ -148,11 +148,11 @@ func (s *pinSet) update(cluster string, claimed *claim, manual bool) {
 
 // firstKey returns the key to pin for a cluster without a pin.
 func (s *pinSet) firstKey(cluster string, claimed *claim, manual bool) (key clusterkey.Public, err error) {
-	if wrong := validation.IsDNS1123Label(cluster); len(wrong) > 0 {
-		return key, fmt.Errorf("no key of it can be pinned, because it is not the name of a cluster: %s", strings.Join(wrong, "; "))
+	if problems := validation.IsDNS1123Label(cluster); len(problems) > 0 {
+		return key, fmt.Errorf("no key of it can be pinned, because it is not the name of a cluster: %s", strings.Join(problems, "; "))
 	}
 	if len(claimed.keys) > 1 { // it is unknown which of them is the cluster's
-		return key, fmt.Errorf("it is said to sign by %d different keys; pin the right one in ConfigMap %s", len(claimed.keys), v1alpha1.ClusterKeyPins)
+		return key, fmt.Errorf("objects name %d different keys of it; pin the right one in ConfigMap %s", len(claimed.keys), v1alpha1.ClusterKeyPins)
 	}
 	if key, err = clusterkey.Parse(claimed.keys[0]); err != nil {
 		return key, err
@@ -192,7 +192,7 @@ func (s *pinSet) follow(cluster string, pin *clusterkey.Pin, claimed *claim) {
 
 // ownerOf returns the cluster that has the key, "" for none.
 func (s *pinSet) ownerOf(key clusterkey.Public) string {
-	if key == s.own {
+	if key == s.localKey {
 		return "this cluster"
 	}
 	for _, other := range slices.Sorted(maps.Keys(s.pins)) {

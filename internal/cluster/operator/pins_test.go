@@ -57,8 +57,8 @@ func degraded(status *v1alpha1.TSNNetworkStatus) string {
 	return condition.Reason + ": " + condition.Message
 }
 
-// TestPartsOfClusters has a cluster whose key is pinned sign nodes for parts of the network.
-func TestPartsOfClusters(t *testing.T) {
+// TestPinnedParts uses a cluster with a pinned key that signs nodes for parts of the network.
+func TestPinnedParts(t *testing.T) {
 	south, north, evil := privateKey(t), privateKey(t), privateKey(t)
 	key := func(private *clusterkey.Private) string { return private.Public().String() }
 	forged := nodeOf(south, "a", "10.42.16.0/20")
@@ -114,8 +114,8 @@ func TestPartsOfClusters(t *testing.T) {
 	}
 }
 
-// TestClustersThatAreNotPinned has clusters whose key is not pinned at the first sight of it.
-func TestClustersThatAreNotPinned(t *testing.T) {
+// TestUnpinnedClusters uses clusters whose first key is not pinned automatically.
+func TestUnpinnedClusters(t *testing.T) {
 	first, second := newKey(t), newKey(t)
 	full := map[string]string{}
 	for i := range v1alpha1.MostClusterKeys {
@@ -148,15 +148,15 @@ func TestClustersThatAreNotPinned(t *testing.T) {
 			if got := degraded(&status); !strings.Contains(got, test.says) {
 				t.Errorf("it says %q, want %q", got, test.says)
 			}
-			if r.shared.parts.of("old")["a"].ipv4.String() != "10.42.64.0/24" {
+			if r.shared.subnets.forNetwork("old")["a"].ipv4.String() != "10.42.64.0/24" {
 				t.Error("the node has no part of the network")
 			}
 		})
 	}
 }
 
-// TestKeysThatCannotBeReadOrWritten keep no node from being served.
-func TestKeysThatCannotBeReadOrWritten(t *testing.T) {
+// TestPinsUnavailable expects all nodes to be served although pins cannot be read or written.
+func TestPinsUnavailable(t *testing.T) {
 	refused := errors.New("refused by the test")
 	isPins := func(object any) bool {
 		switch object := object.(type) {
@@ -204,14 +204,14 @@ func TestKeysThatCannotBeReadOrWritten(t *testing.T) {
 			if got := degraded(&status); !strings.HasPrefix(got, v1alpha1.ReasonClusterKeysUnavailable) || !strings.Contains(got, refused.Error()) {
 				t.Errorf("it says %q", got)
 			}
-			if r.shared.parts.of("old")["a"].ipv4.String() != "10.42.64.0/24" {
+			if r.shared.subnets.forNetwork("old")["a"].ipv4.String() != "10.42.64.0/24" {
 				t.Error("the node has no part of the network")
 			}
 		})
 	}
 }
 
-func TestStatementsAreNumbered(t *testing.T) {
+func TestAnnouncementSequence(t *testing.T) {
 	key, now := privateKey(t), time.Unix(1e9, 0)
 	statement := func(a *announcements, generation int64) v1alpha1.PeerNode {
 		node := v1alpha1.PeerNode{Name: "a", IPv4: "10.42.1.0/24", Sender: &v1alpha1.SenderGenerations{Kernel: generation}, MTU: int32(generation)}
@@ -242,8 +242,8 @@ func TestStatementsAreNumbered(t *testing.T) {
 	}
 }
 
-// TestAKeyThatIsRolledIsFollowed has south sign by another key than the one that is pinned.
-func TestAKeyThatIsRolledIsFollowed(t *testing.T) {
+// TestFollowRolledKey lets cluster south sign by another key than the pinned one.
+func TestFollowRolledKey(t *testing.T) {
 	next := func(private *clusterkey.Private) *clusterkey.Private {
 		key, err := private.Succeed()
 		if err != nil {
@@ -298,8 +298,8 @@ func TestAKeyThatIsRolledIsFollowed(t *testing.T) {
 	}
 }
 
-// TestStatementsOnNodesThatAreGone has nodes come and go, and the clock fall back before one of the same name comes.
-func TestStatementsOnNodesThatAreGone(t *testing.T) {
+// TestAnnouncementsOfDeletedNodes deletes and recreates nodes, and sets the clock back in between.
+func TestAnnouncementsOfDeletedNodes(t *testing.T) {
 	key, now := privateKey(t), time.Unix(1e9, 0)
 	a := newAnnouncements(func() time.Time { return now })
 	highest := int64(0)

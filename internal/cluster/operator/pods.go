@@ -20,87 +20,87 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// usage is who is on a network.
+// usage counts the pods on a network.
 type usage struct {
 	// onNode counts the pods on each node, until their objects are gone.
 	onNode map[string]int32
-	// namespaces counts the pods of each.
+	// namespaces counts the pods of each namespace.
 	namespaces map[string]int32
 	total      int32
-	// excluded counts, by namespace, the pods that name the network and may not be on it; keeps has their nodes. They count in none of the
-	// fields above.
+	// excluded counts, by namespace, the pods that name the network and may not be on it; retained has their nodes. They are not counted in
+	// the fields above.
 	excluded map[string]int32
-	keeps    map[string]bool
+	retained map[string]bool
 }
 
 func newUsage() *usage {
-	return &usage{onNode: map[string]int32{}, namespaces: map[string]int32{}, excluded: map[string]int32{}, keeps: map[string]bool{}}
+	return &usage{onNode: map[string]int32{}, namespaces: map[string]int32{}, excluded: map[string]int32{}, retained: map[string]bool{}}
 }
 
-// place is where a pod is: node is "" as long as it has none.
+// place is a pod's namespace and node; node is "" until the pod is scheduled.
 type place struct{ namespace, node string }
 
-// podIndex counts the pods of each network as they come and go, so that nobody counts ten thousand because one was made. Any
-// goroutine may use it.
+// podIndex counts the pods of each network incrementally, so that one new pod does not cost a count of ten thousand. It is safe for
+// concurrent use.
 type podIndex struct {
 	mu   sync.Mutex
-	pods map[types.NamespacedName]*indexed
+	pods map[types.NamespacedName]*podEntry
 	used map[string]map[place]int32
-	// synced is closed when all pods that there were at the beginning are in it.
+	// synced is closed when the index has all pods of the initial list.
 	synced chan struct{}
 	once   sync.Once
 }
 
-// indexed is what the index knows of a pod.
-type indexed struct {
+// podEntry is the index's entry of a pod.
+type podEntry struct {
 	annotation string
 	networks   []string
 	node       string
 	uid        types.UID
-	// pod is the cache's own while its node has not attached it yet, else nil.
+	// pod is the cache's object until its node has attached it, then nil.
 	pod *corev1.Pod
-	// told are the networks of which it was told that they have no place for it.
-	told []string
+	// reported are the keys for which the pod has had an Event.
+	reported []string
 }
 
 func newPodIndex() *podIndex {
-	return &podIndex{pods: map[types.NamespacedName]*indexed{}, used: map[string]map[place]int32{}, synced: make(chan struct{})}
+	return &podIndex{pods: map[types.NamespacedName]*podEntry{}, used: map[string]map[place]int32{}, synced: make(chan struct{})}
 }
 
-// namedPods is how many pods a sentence names.
-const namedPods = 5
+// maxListed is how many names a message lists.
+const maxListed = 5
 
-// differences are the networks for which a pod makes one: true where there are now pods on a node or in a namespace that had none,
-// or none any more, and false where only the counts are others.
+// differences are the networks that a change of a pod affects: true if a node or a namespace has its first pod or lost its last one,
+// false if only counts change.
 type differences map[string]bool
 
-// set takes in a pod as it is now.
+// set adds or updates a pod.
 func (p *podIndex) set(pod *corev1.Pod) differences {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	before := p.pods[key]
-	now := &indexed{annotation: networksAsked(pod), node: pod.Spec.NodeName, uid: pod.UID}
+	current := &podEntry{annotation: networksAsked(pod), node: pod.Spec.NodeName, uid: pod.UID}
 	if pod.Spec.NodeName != "" && pod.Annotations[podstatus.MultusAnnotation] == "" && pod.DeletionTimestamp == nil {
-		now.pod = pod
+		current.pod = pod
 	}
-	if before != nil && before.annotation == now.annotation {
-		if before.node == now.node { // it counts as it did
-			before.pod, before.uid = now.pod, now.uid
+	if before != nil && before.annotation == current.annotation {
+		if before.node == current.node { // the counts do not change
+			before.pod, before.uid = current.pod, current.uid
 			return nil
 		}
-		now.networks = before.networks
+		current.networks = before.networks
 	} else {
-		now.networks, _ = tsnnetwork.NetworksOf(now.annotation) // none where somebody gave it the label by hand
+		current.networks, _ = tsnnetwork.NetworksOf(current.annotation) // none if the label was set by hand
 	}
-	p.pods[key] = now
+	p.pods[key] = current
 	changes := differences{}
 	p.count(pod.Namespace, before, -1, changes)
-	p.count(pod.Namespace, now, 1, changes)
+	p.count(pod.Namespace, current, 1, changes)
 	return changes
 }
 
-// remove takes out a pod that is gone.
+// remove removes a deleted pod.
 func (p *podIndex) remove(key types.NamespacedName) differences {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,7 +111,7 @@ func (p *podIndex) remove(key types.NamespacedName) differences {
 	return changes
 }
 
-func (p *podIndex) count(namespace string, entry *indexed, by int32, changes differences) {
+func (p *podIndex) count(namespace string, entry *podEntry, by int32, changes differences) {
 	if entry == nil {
 		return
 	}
@@ -139,7 +139,7 @@ func (p *podIndex) usage(network string, namespaces namespaceSet) *usage {
 	for at, count := range p.used[network] {
 		if !namespaces.has(at.namespace) {
 			used.excluded[at.namespace] += count
-			used.keeps[at.node] = true
+			used.retained[at.node] = true
 			continue
 		}
 		used.total += count
@@ -163,7 +163,7 @@ func (p *podIndex) onNode(network, node string, namespaces namespaceSet) (total 
 	return total
 }
 
-// excluded are the pods that name a network and are in one of these namespaces, by what an Event needs of them.
+// excluded returns the pods that name a network and are in one of the namespaces, with the fields that an Event needs.
 func (p *podIndex) excluded(network string, namespaces map[string]int32) (pods []*corev1.Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,7 +175,7 @@ func (p *podIndex) excluded(network string, namespaces map[string]int32) (pods [
 	return pods
 }
 
-// names are those of a network's pods in the selected namespaces.
+// names returns the sorted names of a network's pods in the selected namespaces.
 func (p *podIndex) names(network string, namespaces namespaceSet) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -189,7 +189,7 @@ func (p *podIndex) names(network string, namespaces namespaceSet) []string {
 	return names
 }
 
-// waiting are the pods of a network that these nodes have not attached yet. They are the cache's own.
+// waiting returns the pods of a network that the nodes have not attached yet. They are shared with the cache: read only.
 func (p *podIndex) waiting(network string, nodes []string) []*corev1.Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -202,62 +202,62 @@ func (p *podIndex) waiting(network string, nodes []string) []*corev1.Pod {
 	return waiting
 }
 
-// tellOnce tells whether a pod is to be told that a network has no place for it: it is told once, as long as it is on its node.
-func (p *podIndex) tellOnce(pod *corev1.Pod, network string) bool {
+// markReported returns true the first time it is called for a pod and a key, as long as the pod is on its node.
+func (p *podIndex) markReported(pod *corev1.Pod, network string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	entry := p.pods[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}]
-	if entry == nil || slices.Contains(entry.told, network) {
+	if entry == nil || slices.Contains(entry.reported, network) {
 		return false
 	}
-	entry.told = append(entry.told, network)
+	entry.reported = append(entry.reported, network)
 	return true
 }
 
-// isSynced is called when all pods that there were at the beginning are in the index.
-func (p *podIndex) isSynced() { p.once.Do(func() { close(p.synced) }) }
+// markSynced is called when the index has all pods of the initial list.
+func (p *podIndex) markSynced() { p.once.Do(func() { close(p.synced) }) }
 
-// some names a few of many.
-func some(names []string) []string {
-	if len(names) <= namedPods {
+// abbreviate returns the first names and how many more there are.
+func abbreviate(names []string) []string {
+	if len(names) <= maxListed {
 		return names
 	}
-	return append(slices.Clone(names[:namedPods]), fmt.Sprintf("and %d more", len(names)-namedPods))
+	return append(slices.Clone(names[:maxListed]), fmt.Sprintf("and %d more", len(names)-maxListed))
 }
 
-// podSource keeps an index up to date by the events of a cache, and has the networks looked at for which they make a
-// difference. Unlike controller-runtime's own source it is in step only when it has taken in each pod of the cache.
+// podSource updates an index from the events of a cache, and enqueues the networks that they affect. Unlike controller-runtime's
+// source.Kind it is synced only when the index has each pod of the cache.
 type podSource struct {
 	cache cache.Cache
-	// set and remove are the index's, isSynced tells it that it has all pods.
+	// set, remove and markSynced are methods of the index.
 	set          func(pod *corev1.Pod) differences
 	remove       func(key types.NamespacedName) differences
-	isSynced     func()
+	markSynced   func()
 	registration toolscache.ResourceEventHandlerRegistration
 }
 
-// Start is called by the controller.
+// Start registers the event handlers.
 func (s *podSource) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	informer, err := s.cache.GetInformer(ctx, &corev1.Pod{})
 	if err != nil {
 		return fmt.Errorf("watch the pods: %w", err)
 	}
-	look := func(changes differences) {
-		for name, another := range changes {
-			if another {
-				queue.AddAfter(named(name), gather)
+	enqueue := func(changes differences) {
+		for name, structural := range changes {
+			if structural {
+				queue.AddAfter(requestFor(name), batchDelay)
 			} else {
-				queue.AddAfter(named(name), gatherCounts)
+				queue.AddAfter(requestFor(name), countBatchDelay)
 			}
 		}
 	}
 	s.registration, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { look(s.set(object.(*corev1.Pod))) },
-		UpdateFunc: func(_, object any) { look(s.set(object.(*corev1.Pod))) },
+		AddFunc:    func(object any) { enqueue(s.set(object.(*corev1.Pod))) },
+		UpdateFunc: func(_, object any) { enqueue(s.set(object.(*corev1.Pod))) },
 		DeleteFunc: func(object any) {
 			key, err := toolscache.DeletionHandlingObjectToName(object)
 			if err == nil {
-				look(s.remove(key.AsNamespacedName()))
+				enqueue(s.remove(key.AsNamespacedName()))
 			}
 		},
 	})
@@ -267,11 +267,11 @@ func (s *podSource) Start(ctx context.Context, queue workqueue.TypedRateLimiting
 	return nil
 }
 
-// WaitForSync is called by the controller before it looks at the first network.
+// WaitForSync waits for all pods of the initial list, before the controller's first reconciliation.
 func (s *podSource) WaitForSync(ctx context.Context) error {
 	if !toolscache.WaitForCacheSync(ctx.Done(), s.registration.HasSynced) {
 		return fmt.Errorf("read the pods: %w", ctx.Err())
 	}
-	s.isSynced()
+	s.markSynced()
 	return nil
 }

@@ -25,7 +25,7 @@ func podOn(name, networks, node string) *corev1.Pod {
 	}
 }
 
-func TestPodsAreCountedAsTheyComeAndGo(t *testing.T) {
+func TestPodIndexCounts(t *testing.T) {
 	index := newPodIndex()
 	attached := podOn("a1", "x", "node-1")
 	attached.Annotations[podstatus.MultusAnnotation] = "known"
@@ -67,7 +67,7 @@ func TestPodsAreCountedAsTheyComeAndGo(t *testing.T) {
 			t.Errorf("%s: %d pods wait, want %d", step.what, len(waiting), step.waiting)
 		}
 	}
-	if index.tellOnce(attached, "x") {
+	if index.markReported(attached, "x") {
 		t.Error("a pod that is gone is told something")
 	}
 	if used := index.usage("x", nil); used.total != 0 || len(index.used) != 1 || !reflect.DeepEqual(index.names("y", nil), []string{"ns-b/b1"}) {
@@ -75,8 +75,8 @@ func TestPodsAreCountedAsTheyComeAndGo(t *testing.T) {
 	}
 }
 
-// TestAPodIsToldOnceThatThereIsNoPlaceForIt has a network looked at again and again that has no part for a pod's node.
-func TestAPodIsToldOnceThatThereIsNoPlaceForIt(t *testing.T) {
+// TestMarkReported reconciles a network repeatedly that has no subnet for a pod's node.
+func TestMarkReported(t *testing.T) {
 	network := deleted()
 	network.DeletionTimestamp, network.Status = nil, v1alpha1.TSNNetworkStatus{}
 	network.Spec.IPv4 = v1alpha1.Range4{CIDR: "10.42.0.0/24", NodePrefixLength: 24}

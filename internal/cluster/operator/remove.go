@@ -27,17 +27,17 @@ import (
 
 const aboutRemove = `Usage: ktsn-operator remove [OPTION]...
 
-Removes all TSNNetworks of the cluster, and waits until the operator has removed what belongs to them. Refuses while
-there are pods on them or with links, and changes nothing then. Runs in a pod, before helm uninstalls the chart.
+Deletes all TSNNetworks of the cluster, and waits until the operator has removed everything that belongs to them. Fails
+without a change while there are pods on networks or with links. Runs in a pod, before helm uninstalls the chart.
 
 Options:
 `
 
-// remove is the command of the chart's hook.
+// remove is the subcommand that the chart's hook runs.
 func remove(ctx context.Context, arguments []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("ktsn-operator remove", flag.ContinueOnError)
-	namespace := flags.String("namespace", "", "`NAME` of the operator's own namespace (required)")
-	timeout := flags.Duration("timeout", time.Minute, "how long all of it may take")
+	namespace := flags.String("namespace", "", "`NAME` of the operator's namespace (required)")
+	timeout := flags.Duration("timeout", time.Minute, "how long the command may take")
 	if err := commandline.Parse(flags, aboutRemove, arguments, stdout); err != nil {
 		return err
 	}
@@ -61,11 +61,11 @@ func remove(ctx context.Context, arguments []string, stdout io.Writer) error {
 	return Remove(ctx, cluster, *namespace)
 }
 
-// Remove removes all networks, unless there are pods on them, and takes the operator's labels off nodes that still have
-// them, and the attachment of pods with links. The agents go with theirs, when their kubelets do not need them any more.
+// Remove deletes all networks, the operator's labels of nodes, and the attachment of pods with links. It fails without a change if there
+// are pods on networks or with links. Agents are removed with their labels, when kubelet does not need them any more.
 func Remove(ctx context.Context, cluster client.Client, namespace string) error {
 	var names []string
-	err := retry.Until(ctx, askEvery, func() (err error) {
+	err := retry.Until(ctx, pollInterval, func() (err error) {
 		names, err = onNetworks(ctx, cluster)
 		return err
 	})
@@ -73,30 +73,30 @@ func Remove(ctx context.Context, cluster client.Client, namespace string) error 
 		return err
 	}
 	if len(names) > 0 {
-		return fmt.Errorf("%d pods are on networks or have links; remove them first, and what makes them: %s", len(names), strings.Join(some(names), ", "))
+		return fmt.Errorf("%d pods are on networks or have links; delete them and their controllers first: %s", len(names), strings.Join(abbreviate(names), ", "))
 	}
-	if err := retry.Until(ctx, askEvery, func() error { return deleteNetworks(ctx, cluster) }); err != nil {
+	if err := retry.Until(ctx, pollInterval, func() error { return deleteNetworks(ctx, cluster) }); err != nil {
 		return err
 	}
-	if err := retry.Until(ctx, askEvery, func() error { return areGone(ctx, cluster) }); err != nil {
+	if err := retry.Until(ctx, pollInterval, func() error { return checkDeleted(ctx, cluster) }); err != nil {
 		return err
 	}
-	if err := retry.Until(ctx, askEvery, func() error { return unlabel(ctx, cluster) }); err != nil {
+	if err := retry.Until(ctx, pollInterval, func() error { return removeLabels(ctx, cluster) }); err != nil {
 		return err
 	}
-	return retry.Until(ctx, askEvery, func() error {
+	return retry.Until(ctx, pollInterval, func() error {
 		err := cluster.Delete(ctx, newLinksAttachment(namespace))
 		if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("remove the NetworkAttachmentDefinition %s: %w", v1alpha1.LinksAttachment, err)
+			return fmt.Errorf("delete the NetworkAttachmentDefinition %s: %w", v1alpha1.LinksAttachment, err)
 		}
 		return nil
 	})
 }
 
-// askEvery is how often to look whether something has happened.
-const askEvery = 200 * time.Millisecond
+// pollInterval is the interval between attempts.
+const pollInterval = 200 * time.Millisecond
 
-// onNetworks names the pods on networks.
+// onNetworks lists the pods on networks.
 func onNetworks(ctx context.Context, cluster client.Client) ([]string, error) {
 	var pods corev1.PodList
 	if err := cluster.List(ctx, &pods, client.MatchingLabels{v1alpha1.PodLabel: v1alpha1.LabelValue}); err != nil {
@@ -114,8 +114,8 @@ func onNetworks(ctx context.Context, cluster client.Client) ([]string, error) {
 	return names, nil
 }
 
-// networksLeft are none where an earlier attempt has removed their kind.
-func networksLeft(ctx context.Context, cluster client.Client) ([]v1alpha1.TSNNetwork, error) {
+// remainingNetworks lists the networks. It returns none if their kind is already removed.
+func remainingNetworks(ctx context.Context, cluster client.Client) ([]v1alpha1.TSNNetwork, error) {
 	var networks v1alpha1.TSNNetworkList
 	if err := cluster.List(ctx, &networks); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("list the networks: %w", err)
@@ -124,34 +124,34 @@ func networksLeft(ctx context.Context, cluster client.Client) ([]v1alpha1.TSNNet
 }
 
 func deleteNetworks(ctx context.Context, cluster client.Client) error {
-	networks, err := networksLeft(ctx, cluster)
+	networks, err := remainingNetworks(ctx, cluster)
 	if err != nil {
 		return err
 	}
 	for i := range networks {
 		if err := client.IgnoreNotFound(cluster.Delete(ctx, &networks[i])); err != nil {
-			return fmt.Errorf("remove network %s: %w", networks[i].Name, err)
+			return fmt.Errorf("delete network %s: %w", networks[i].Name, err)
 		}
 	}
 	return nil
 }
 
-// areGone says why the operator has not let the networks go.
-func areGone(ctx context.Context, cluster client.Client) error {
-	networks, err := networksLeft(ctx, cluster)
+// checkDeleted returns an error while there are networks, with the reason.
+func checkDeleted(ctx context.Context, cluster client.Client) error {
+	networks, err := remainingNetworks(ctx, cluster)
 	if err != nil || len(networks) == 0 {
 		return err
 	}
 	first := &networks[0]
-	// A pod may have been let in that was on its way when the networks were deleted.
+	// A pod may have been admitted while the networks were deleted.
 	if condition := meta.FindStatusCondition(first.Status.Conditions, v1alpha1.ConditionReady); condition != nil && condition.Reason == v1alpha1.ReasonInUse {
 		return fmt.Errorf("network %s is still there: %s", first.Name, condition.Message)
 	}
-	return fmt.Errorf("network %s is still there; does ktsn-operator run? It removes what belongs to the network", first.Name)
+	return fmt.Errorf("network %s is still there; does ktsn-operator run? It removes the finalizer", first.Name)
 }
 
-// unlabel takes the operator's labels off nodes. Those of clocks went with the networks where an operator runs.
-func unlabel(ctx context.Context, cluster client.Client) error {
+// removeLabels removes the operator's labels from nodes. A running operator has already removed those of clocks with the networks.
+func removeLabels(ctx context.Context, cluster client.Client) error {
 	var nodes corev1.NodeList
 	if err := cluster.List(ctx, &nodes); err != nil {
 		return fmt.Errorf("list the nodes: %w", err)
@@ -172,7 +172,7 @@ func unlabel(ctx context.Context, cluster client.Client) error {
 		}
 		err = cluster.Patch(ctx, &nodes.Items[i], client.RawPatch(types.MergePatchType, patch))
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("take the labels off node %s: %w", nodes.Items[i].Name, err)
+			return fmt.Errorf("remove the labels of node %s: %w", nodes.Items[i].Name, err)
 		}
 	}
 	return nil

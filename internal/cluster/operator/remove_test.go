@@ -23,7 +23,7 @@ func labelledNode() *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{v1alpha1.NodeLabel: v1alpha1.LabelValue}}}
 }
 
-func TestNodesLoseTheLabelWithTheNetworks(t *testing.T) {
+func TestRemoveDeletesLabels(t *testing.T) {
 	node, other := labelledNode(), labelledNode()
 	other.Name, other.Labels = "b", map[string]string{v1alpha1.ClockLabelPrefix + "gone": v1alpha1.ClockLost, "own": "own"}
 	r := inCluster(t, node, other)
@@ -38,10 +38,10 @@ func TestNodesLoseTheLabelWithTheNetworks(t *testing.T) {
 	}
 }
 
-func TestNothingIsRemovedWhileThereArePods(t *testing.T) {
+func TestRemoveFailsWithPods(t *testing.T) {
 	r := inCluster(t, labelledNode(), aPod("default"))
 	err := Remove(t.Context(), r.Client, "kubernetsn-system")
-	if err == nil || !strings.Contains(err.Error(), "1 pods are on networks or have links; remove them first") || !strings.Contains(err.Error(), "default/pod") {
+	if err == nil || !strings.Contains(err.Error(), "1 pods are on networks or have links; delete them and their controllers first") || !strings.Contains(err.Error(), "default/pod") {
 		t.Fatal(err)
 	}
 	node := &corev1.Node{}
@@ -62,7 +62,7 @@ func listing(r *Networks, answer func(list client.ObjectList) error) client.Clie
 	})
 }
 
-func TestAnAPIServerThatIsAwayIsAskedAgain(t *testing.T) {
+func TestRemoveRetries(t *testing.T) {
 	r := inCluster(t, labelledNode())
 	asked := map[schema.GroupVersionKind]int{}
 	cluster := listing(r, func(list client.ObjectList) error {
@@ -87,7 +87,7 @@ func TestAnAPIServerThatIsAwayIsAskedAgain(t *testing.T) {
 	}
 }
 
-func TestNetworksWhoseKindIsGoneAreGone(t *testing.T) {
+func TestRemoveWithoutKind(t *testing.T) {
 	r := inCluster(t, labelledNode())
 	cluster := listing(r, func(list client.ObjectList) error {
 		if _, ok := list.(*v1alpha1.TSNNetworkList); ok {
@@ -100,15 +100,15 @@ func TestNetworksWhoseKindIsGoneAreGone(t *testing.T) {
 	}
 }
 
-func TestTheSentenceSaysWhatKeepsANetwork(t *testing.T) {
+func TestCheckDeleted(t *testing.T) {
 	inUse := deleted()
 	inUse.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInUse,
-		Message: "it was deleted, and goes when these pods are gone: default/late"}}
+		Message: "it is being deleted, and is removed when these pods are gone: default/late"}}
 	for name, test := range map[string]struct {
 		network *v1alpha1.TSNNetwork
 		want    string
 	}{
-		"a pod that came late":        {inUse, "network old is still there: it was deleted, and goes when these pods are gone: default/late"},
+		"a pod that came late":        {inUse, "network old is still there: it is being deleted, and is removed when these pods are gone: default/late"},
 		"an operator that is missing": {deleted(), "network old is still there; does ktsn-operator run?"},
 	} {
 		t.Run(name, func(t *testing.T) {

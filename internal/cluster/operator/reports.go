@@ -25,9 +25,9 @@ type report struct {
 	conditions   []metav1.Condition
 	// clock is the node's clock, nil if the agent has not reported it.
 	clock *v1alpha1.NodeClock
-	// worth is how reliable the report is, and left for how long that holds, 0 for ever.
-	worth worth
-	left  time.Duration
+	// validity is how reliable the report is, and validFor how long it stays so, 0 for indefinitely.
+	validity reportValidity
+	validFor time.Duration
 }
 
 // reportsOf returns the reports of the nodes with pods on the network, by name.
@@ -49,7 +49,7 @@ func reportOf(network, node string, nodes *nodeSet) report {
 	if state == nil || state.Status.AgentVersion == "" {
 		return result
 	}
-	result.worth, result.left = nodes.agents.worth(node)
+	result.validity, result.validFor = nodes.agents.validity(node)
 	result.clock = state.Status.Clock
 	if _, status := tsnnetwork.OnNode(state, network); status != nil {
 		result.observed, result.scheduleHash, result.conditions = status.ObservedGeneration, status.ScheduleHash, status.Conditions
@@ -74,9 +74,9 @@ type problem struct {
 	v1alpha1.NodeProblem
 }
 
-// mostOfMessage limits a node's message in the network's status, in bytes: the status has messages of many nodes, and one node must not
+// maxMessageBytes limits a node's message in the network's status, in bytes: the status has messages of many nodes, and one node must not
 // make it too large to be written.
-const mostOfMessage = 512
+const maxMessageBytes = 512
 
 // reportedConditions are the conditions of a node's report whose status False is a problem. Condition Ready is separate: it is also a
 // problem if it is missing.
@@ -100,7 +100,7 @@ func problemsOf(network *v1alpha1.TSNNetwork, reports []report, leftOut map[stri
 	for i := range reports {
 		report := &reports[i]
 		add := func(rank int, condition, reason, text string) {
-			text = tsnnetwork.Shorten(text, mostOfMessage)
+			text = tsnnetwork.Shorten(text, maxMessageBytes)
 			all = append(all, problem{rank, v1alpha1.NodeProblem{Node: report.node, Type: condition, Reason: reason, Message: text}})
 		}
 		if err := leftOut[report.node]; err != nil {
@@ -111,10 +111,10 @@ func problemsOf(network *v1alpha1.TSNNetwork, reports []report, leftOut map[stri
 		switch {
 		case current && ready.Status != metav1.ConditionTrue:
 			add(blocksPods, v1alpha1.ConditionReady, ready.Reason, ready.Message)
-		case report.worth == isSilent:
+		case report.validity == agentMissing:
 			add(isUnknown, v1alpha1.ConditionReady, v1alpha1.ReasonNodeSilent, fmt.Sprintf(noAgent, report.node))
-		case !current || report.worth == isOld:
-			add(isAwaited, v1alpha1.ConditionReady, v1alpha1.ReasonNodeWaited, "it has not said yet that it serves the network")
+		case !current || report.validity == reportStale:
+			add(isAwaited, v1alpha1.ConditionReady, v1alpha1.ReasonNodeWaited, "it has not reported yet that it serves the network")
 		}
 		for _, row := range reportedConditions {
 			condition := meta.FindStatusCondition(report.conditions, row.condition)
@@ -128,7 +128,7 @@ func problemsOf(network *v1alpha1.TSNNetwork, reports []report, leftOut map[stri
 }
 
 // noAgent is the message about a node without an agent that could confirm its last report.
-const noAgent = "it has no agent that is ready, so that nobody knows what holds there; look at its pods: " +
+const noAgent = "it has no ready agent, so its state is unknown; look at its pods: " +
 	"`kubectl get pods -A -o wide -l app.kubernetes.io/name=kubernetsn --field-selector spec.nodeName=%s`"
 
 // findingsOf converts the nodes' problems into findings of the network.
@@ -162,14 +162,14 @@ func worst(problems []problem) []v1alpha1.NodeProblem {
 
 // countNodes counts the nodes that have a subnet of the network and those that fulfil its spec.
 func countNodes(o *outcome) *v1alpha1.NodeCounts {
-	counts := &v1alpha1.NodeCounts{Allocated: int32(len(o.parts)), WithPods: int32(len(o.used.onNode))}
+	counts := &v1alpha1.NodeCounts{Allocated: int32(len(o.subnets)), WithPods: int32(len(o.used.onNode))}
 	leftOut := map[string]bool{}
 	for _, p := range o.problems {
 		leftOut[p.Node] = leftOut[p.Node] || p.Reason == v1alpha1.ReasonNodeLeftOut
 	}
 	for i := range o.reports {
 		report := &o.reports[i]
-		if report.worth != holds {
+		if report.validity != reportCurrent {
 			continue
 		}
 		if meta.IsStatusConditionTrue(report.conditions, v1alpha1.ConditionReady) && !leftOut[report.node] {

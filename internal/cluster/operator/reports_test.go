@@ -31,7 +31,7 @@ func says(ready, operational metav1.ConditionStatus, hash string) *v1alpha1.TSNN
 	return &v1alpha1.TSNNode{Status: v1alpha1.TSNNodeStatus{AgentVersion: "1", Networks: []v1alpha1.NodeNetworkStatus{status}}}
 }
 
-func TestTheWorstIsSaidFirst(t *testing.T) {
+func TestProblemsWorstFirst(t *testing.T) {
 	network := deleted()
 	network.Generation = 3
 	stale := says(metav1.ConditionTrue, metav1.ConditionTrue, "before")
@@ -43,7 +43,7 @@ func TestTheWorstIsSaidFirst(t *testing.T) {
 		"i": says(metav1.ConditionTrue, metav1.ConditionTrue, "hash"), "j": stale,
 	}, agents: agentsOn("a", "b", "c", "d", "e", "f", "idle")}
 	for _, name := range []string{"g", "h", "j"} { // their agents are expected for a while; i's is not yet
-		nodes.agents.at(name).awaited = time.Unix(1, 0)
+		nodes.agents.ensureNode(name).expectedSince = time.Unix(1, 0)
 	}
 	captured := &nodes.states["i"].Status.Networks[0].Conditions
 	*captured = append(*captured, metav1.Condition{Type: v1alpha1.ConditionCaptureOperational, Status: metav1.ConditionFalse, Reason: "C", Message: "no relay"})
@@ -54,7 +54,7 @@ func TestTheWorstIsSaidFirst(t *testing.T) {
 			used.onNode[name] = 1
 		}
 	}
-	o := &outcome{network: network, nodes: nodes, used: used, parts: map[string]part{"a": {}, "idle": {}}, request: &v1alpha1.ScheduleRequest{Hash: "hash"}}
+	o := &outcome{network: network, nodes: nodes, used: used, subnets: map[string]subnet{"a": {}, "idle": {}}, request: &v1alpha1.ScheduleRequest{Hash: "hash"}}
 	o.reports = reportsOf(o)
 	o.problems = problemsOf(network, o.reports, map[string]error{"f": errors.New("it has no address")})
 	var got []string
@@ -65,8 +65,8 @@ func TestTheWorstIsSaidFirst(t *testing.T) {
 		"d Ready R: ready is False", "f Ready NodeLeftOut: it has no address", "h Ready R: ready is False",
 		"b ScheduleOperational S: operational is False", "i CaptureOperational C: no relay",
 		"g Ready NodeSilent: " + fmt.Sprintf(noAgent, "g"), "j Ready NodeSilent: " + fmt.Sprintf(noAgent, "j"),
-		"a Ready WaitingForNodes: it has not said yet that it serves the network", "e Ready WaitingForNodes: it has not said yet that it serves the network",
-		"i Ready WaitingForNodes: it has not said yet that it serves the network",
+		"a Ready WaitingForNodes: it has not reported yet that it serves the network", "e Ready WaitingForNodes: it has not reported yet that it serves the network",
+		"i Ready WaitingForNodes: it has not reported yet that it serves the network",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("it says\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -76,7 +76,7 @@ func TestTheWorstIsSaidFirst(t *testing.T) {
 	}
 }
 
-func TestNoMoreThanFiftyNodesAreNamed(t *testing.T) {
+func TestNodeProblemsLimit(t *testing.T) {
 	network, used, nodes := deleted(), newUsage(), &nodeSet{all: map[string]*corev1.Node{}, agents: agentsOn()}
 	for name := range nodesNamed(0, 1000) {
 		nodes.all[name], used.onNode[name] = &corev1.Node{}, 1
@@ -88,7 +88,7 @@ func TestNoMoreThanFiftyNodesAreNamed(t *testing.T) {
 }
 
 // An agent may say as much as a condition of its TSNNode holds; the network's own hold no more.
-func TestWhatOneNodeSaysLeavesRoomForTheOthers(t *testing.T) {
+func TestNodeMessageIsShortened(t *testing.T) {
 	network, used, nodes := deleted(), newUsage(), &nodeSet{all: map[string]*corev1.Node{}, states: map[string]*v1alpha1.TSNNode{}, agents: agentsOn()}
 	network.Generation = 3
 	for name := range nodesNamed(0, 100) {
@@ -105,7 +105,7 @@ func TestWhatOneNodeSaysLeavesRoomForTheOthers(t *testing.T) {
 		}
 	}
 	for _, problem := range worst(problems) {
-		if want := strings.Repeat("é", mostOfMessage/2) + "..."; problem.Message != want {
+		if want := strings.Repeat("é", maxMessageBytes/2) + "..."; problem.Message != want {
 			t.Fatalf("of what node %s says %d bytes are named, want %d", problem.Node, len(problem.Message), len(want))
 		}
 	}
@@ -114,8 +114,8 @@ func TestWhatOneNodeSaysLeavesRoomForTheOthers(t *testing.T) {
 // mostOfCondition is what the API server takes of a condition's message, in bytes.
 const mostOfCondition = 32768
 
-// TestEachFindingIsSaidOnce has more of them than a condition's sentence names.
-func TestEachFindingIsSaidOnce(t *testing.T) {
+// TestJoinDeduplicates uses more findings than a condition's message lists.
+func TestJoinDeduplicates(t *testing.T) {
 	r := inCluster(t)
 	events := r.Events.(*record.FakeRecorder)
 	var findings []finding
@@ -137,15 +137,15 @@ func TestEachFindingIsSaidOnce(t *testing.T) {
 	}
 }
 
-func TestAStatusIsWrittenMoreRarelyTheMoreNodesReadIt(t *testing.T) {
+func TestStatusInterval(t *testing.T) {
 	for nodes, want := range map[int]time.Duration{0: time.Second, 3: time.Second, 200: time.Second, 201: 1005 * time.Millisecond, 1000: 5 * time.Second} {
-		if duration := statusEvery(nodes); duration != want {
+		if duration := statusInterval(nodes); duration != want {
 			t.Errorf("with %d nodes it is written every %v, want %v", nodes, duration, want)
 		}
 	}
 }
 
-func TestWhatIsPacedWaitsItsTime(t *testing.T) {
+func TestPace(t *testing.T) {
 	now := time.Unix(100, 0)
 	p := newPace(func() time.Time { return now })
 	if wait := p.wait("a", time.Second); wait != 0 {
@@ -165,8 +165,8 @@ func TestWhatIsPacedWaitsItsTime(t *testing.T) {
 	}
 }
 
-// TestAReportWithoutAnAgentIsUnknownAfterAWhile has an agent that ends and is not replaced.
-func TestAReportWithoutAnAgentIsUnknownAfterAWhile(t *testing.T) {
+// TestReportWithoutAgent ends an agent without a replacement.
+func TestReportWithoutAgent(t *testing.T) {
 	network := deleted()
 	network.DeletionTimestamp, network.Generation, network.Spec.TrafficClasses = nil, 3, nil
 	state := says(metav1.ConditionTrue, metav1.ConditionTrue, "")
@@ -178,7 +178,7 @@ func TestAReportWithoutAnAgentIsUnknownAfterAWhile(t *testing.T) {
 	r.shared.agents.now = func() time.Time { return now }
 	look := func() (ready int32, again time.Duration) {
 		t.Helper()
-		now = now.Add(writeEvery)
+		now = now.Add(writeInterval)
 		r.pace.now = func() time.Time { return now }
 		result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(network)})
 		if err != nil {
@@ -193,11 +193,11 @@ func TestAReportWithoutAnAgentIsUnknownAfterAWhile(t *testing.T) {
 		ready int32
 		again time.Duration
 	}{
-		{"it is ready", corev1.ConditionTrue, 0, 1, repeatEvery},
-		{"it ends", corev1.ConditionFalse, 0, 1, agentPatience - writeEvery},
-		{"it is back", corev1.ConditionTrue, 0, 1, repeatEvery},
-		{"it ends for good", corev1.ConditionFalse, 0, 1, agentPatience - writeEvery},
-		{"nobody replaces it", corev1.ConditionFalse, agentPatience, 0, retryAfter},
+		{"it is ready", corev1.ConditionTrue, 0, 1, resyncPeriod},
+		{"it ends", corev1.ConditionFalse, 0, 1, agentTimeout - writeInterval},
+		{"it is back", corev1.ConditionTrue, 0, 1, resyncPeriod},
+		{"it ends for good", corev1.ConditionFalse, 0, 1, agentTimeout - writeInterval},
+		{"nobody replaces it", corev1.ConditionFalse, agentTimeout, 0, retryPeriod},
 	} {
 		r.shared.agents.set(agentOn("agent", "a", step.is))
 		now = now.Add(step.after)
@@ -219,8 +219,8 @@ func TestAReportWithoutAnAgentIsUnknownAfterAWhile(t *testing.T) {
 	}
 }
 
-// TestAStatusThatCouldNotBeWrittenDoesNotWaitForItsTime has the API server refuse one, with many nodes.
-func TestAStatusThatCouldNotBeWrittenDoesNotWaitForItsTime(t *testing.T) {
+// TestFailedStatusWriteIsNotPaced lets the API server reject one write, with many nodes.
+func TestFailedStatusWriteIsNotPaced(t *testing.T) {
 	network := deleted()
 	network.DeletionTimestamp = nil
 	r := inCluster(t, network)
@@ -240,7 +240,7 @@ func TestAStatusThatCouldNotBeWrittenDoesNotWaitForItsTime(t *testing.T) {
 	}
 }
 
-func TestWhatNodesWaitForIsWrittenAtOnce(t *testing.T) {
+func TestUrgentStatus(t *testing.T) {
 	network := deleted()
 	network.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady}}
 	same := network.Status.DeepCopy
@@ -255,7 +255,7 @@ func TestWhatNodesWaitForIsWrittenAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			status := same()
 			test.change(status)
-			if ok := pressing(network, status); ok != test.pressing {
+			if ok := isUrgent(network, status); ok != test.pressing {
 				t.Errorf("it presses: %v, want %v", ok, test.pressing)
 			}
 		})

@@ -37,10 +37,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/podstatus"
 )
 
-// nodeField is the index of pods by their node.
+// nodeField is the index of pods by node.
 const nodeField = "spec.nodeName"
 
-// AddToScheme makes known all that the operator reads with types.
+// AddToScheme registers the typed objects that the operator reads.
 func AddToScheme(scheme *runtime.Scheme) error {
 	if err := corev1.AddToScheme(scheme); err != nil {
 		return err
@@ -54,9 +54,8 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	return v1alpha1.AddToScheme(scheme)
 }
 
-// Cache is what the operator keeps of a cluster: of pods only those on networks, of its namespace's ConfigMaps only the hub's heartbeat, and of all only
-// what it reads.
-// Node labels that the cache keeps in addition to the operator's own.
+// Cache returns the options of the operator's cache: pods on networks only, the hub's heartbeat as the only ConfigMap, and of pods and
+// nodes only the fields that the operator reads. nodeLabels are further node labels to keep.
 func Cache(namespace string, nodeLabels ...string) cache.Options {
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
@@ -73,7 +72,7 @@ func Cache(namespace string, nodeLabels ...string) cache.Options {
 	}
 }
 
-// slimPod keeps of a pod what the operator reads; clusters have many.
+// slimPod keeps only the fields of a pod that the operator reads; clusters have many pods.
 func slimPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -89,13 +88,13 @@ func slimPod(object any) (any, error) {
 	slim := &corev1.Pod{
 		TypeMeta: pod.TypeMeta, ObjectMeta: slimMeta(&pod.ObjectMeta, annotations, podLabel), Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName},
 	}
-	if links.HasLinkLabel(pod.Labels) { // services may select by any of its labels
+	if links.HasLinkLabel(pod.Labels) { // services may select by any label
 		slim.Labels, slim.Status.Phase, slim.Status.Conditions = pod.Labels, pod.Status.Phase, readiness(pod)
 	}
 	return slim, nil
 }
 
-// readiness is the condition by which a pod is ready.
+// readiness returns the Ready condition of a pod, without its message.
 func readiness(pod *corev1.Pod) []corev1.PodCondition {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodReady {
@@ -105,19 +104,18 @@ func readiness(pod *corev1.Pod) []corev1.PodCondition {
 	return nil
 }
 
-// slimNode keeps of a node what says where its tunnels end, whether it has an agent, of what networks its clock is too bad, and whether
-// its kubelet answers.
+// slimNode keeps only the fields of a node that the operator reads: addresses, the labels of agents and clocks, and readiness.
 func slimNode(labels []string) func(any) (any, error) {
 	keep := func(name string) bool { return nodeLabel(name) || slices.Contains(labels, name) }
 	return func(object any) (any, error) {
 		if node, ok := object.(*corev1.Node); ok {
-			return slimOf(node, keep), nil
+			return slimNodeObject(node, keep), nil
 		}
 		return object, nil
 	}
 }
 
-func slimOf(node *corev1.Node, keep func(label string) bool) *corev1.Node {
+func slimNodeObject(node *corev1.Node, keep func(label string) bool) *corev1.Node {
 	var annotations map[string]string
 	if given, has := node.Annotations[v1alpha1.TunnelAddressAnnotation]; has {
 		annotations = map[string]string{v1alpha1.TunnelAddressAnnotation: given}
@@ -137,10 +135,10 @@ func slimOf(node *corev1.Node, keep func(label string) bool) *corev1.Node {
 	return slim
 }
 
-// agentSelector selects the pods of agents.
+// agentSelector selects the agents' pods.
 const agentSelector = "app.kubernetes.io/name=kubernetsn,app.kubernetes.io/component=agent"
 
-// agentPods is a cache of the pods of agents. The manager's own cache has pods on networks, and no others.
+// agentPods returns a cache of the agents' pods; the manager's cache has only pods on networks.
 func agentPods(m manager.Manager, namespace string) (cache.Cache, error) {
 	selector, err := labels.Parse(agentSelector)
 	if err != nil {
@@ -157,7 +155,7 @@ func agentPods(m manager.Manager, namespace string) (cache.Cache, error) {
 	return pods, m.Add(pods)
 }
 
-// slimAgent keeps of an agent's pod where it is and whether it is ready.
+// slimAgent keeps only the node and the readiness of an agent's pod.
 func slimAgent(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -168,14 +166,14 @@ func slimAgent(object any) (any, error) {
 	return slim, nil
 }
 
-// podLabel and nodeLabel tell which labels are read.
+// podLabel and nodeLabel report whether the operator reads a label.
 func podLabel(name string) bool { return name == v1alpha1.PodLabel }
 
 func nodeLabel(name string) bool {
 	return name == v1alpha1.NodeLabel || strings.HasPrefix(name, v1alpha1.ClockLabelPrefix)
 }
 
-// slimMeta keeps some labels; nil: none.
+// slimMeta keeps the labels for which keep is true; nil keeps none.
 func slimMeta(meta *metav1.ObjectMeta, annotations map[string]string, keep func(label string) bool) metav1.ObjectMeta {
 	slim := metav1.ObjectMeta{
 		Name: meta.Name, Namespace: meta.Namespace, UID: meta.UID, ResourceVersion: meta.ResourceVersion, Annotations: annotations,
@@ -204,7 +202,7 @@ func Add(ctx context.Context, m manager.Manager, options *Options, nowTAI func()
 	if err != nil {
 		return fmt.Errorf("index pods by node: %w", err)
 	}
-	shared := newShared(m.GetAPIReader(), newAgentIndex(cmp.Or(options.AgentPatience, agentPatience), time.Now))
+	shared := newShared(m.GetAPIReader(), newAgentIndex(cmp.Or(options.AgentTimeout, agentTimeout), time.Now))
 	shared.minimum = &options.Minimum
 	agents, err := agentPods(m, options.Namespace)
 	if err != nil {
@@ -239,87 +237,87 @@ func Add(ctx context.Context, m manager.Manager, options *Options, nowTAI func()
 }
 
 const (
-	// gather is for how long events wait for more of them: a thousand pods that are made at once are looked at together, and do not
-	// take the processor from the webhook.
-	gather = 100 * time.Millisecond
-	// gatherReports is the same for what agents say.
-	gatherReports = 500 * time.Millisecond
-	// gatherCounts is the same for pods on nodes that have others, and for nodes, of which each may concern each network.
-	gatherCounts = time.Second
-	// nodeWorkers is how many TSNNodes are written at a time.
+	// batchDelay collects events before a reconciliation, so that a thousand pods that are created at once are reconciled together and
+	// leave the processor to the webhook.
+	batchDelay = 100 * time.Millisecond
+	// reportBatchDelay is the same for the agents' reports.
+	reportBatchDelay = 500 * time.Millisecond
+	// countBatchDelay is the same for pods on nodes that already have pods, and for nodes, because each node may affect all networks.
+	countBatchDelay = time.Second
+	// nodeWorkers is the number of TSNNodes that are written concurrently.
 	nodeWorkers = 8
 )
 
 func addNetworks(m manager.Manager, shared *shared, agents cache.Cache, options *Options, nowTAI func() int64) error {
-	every := later(gather, everyNetwork(m.GetClient()))
-	gathered := later(gatherCounts, everyNetwork(m.GetClient()))
+	enqueueAll := enqueueAfter(batchDelay, everyNetwork(m.GetClient()))
+	enqueueAllBatched := enqueueAfter(countBatchDelay, everyNetwork(m.GetClient()))
 	networks := newNetworks(shared, m.GetClient(), m.GetEventRecorderFor("ktsn-operator"), options.Namespace, nowTAI)
 	shared.keys.manual = options.PinManually
 	return ctrl.NewControllerManagedBy(m).Named("networks").
 		For(&v1alpha1.TSNNetwork{}).
 		// A new or deleted network may conflict with another one.
-		Watches(&v1alpha1.TSNNetwork{}, every, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(&podSource{cache: m.GetCache(), set: shared.pods.set, remove: shared.pods.remove, isSynced: shared.pods.isSynced}).
+		Watches(&v1alpha1.TSNNetwork{}, enqueueAll, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(&podSource{cache: m.GetCache(), set: shared.pods.set, remove: shared.pods.remove, markSynced: shared.pods.markSynced}).
 		WatchesRawSource(shared.agentSource(agents)).
-		Watches(&corev1.Node{}, gathered, builder.WithPredicates(nodeMoves)).
-		Watches(&corev1.Node{}, shared.expected(), builder.WithPredicates(activeChanged)).
-		Watches(&v1alpha1.TSNNode{}, handler.Funcs{UpdateFunc: shared.heard}, builder.WithPredicates(stateChanged)).
-		Watches(&v1alpha1.TSNNode{}, later(gatherReports, networksOfState), builder.WithPredicates(stateChanged)).
-		Watches(&v1alpha1.TSNNode{}, later(gather, networksOfClock), builder.WithPredicates(clockChanged)).
-		Watches(&v1alpha1.TSNPeers{}, later(gather, func(_ context.Context, object client.Object) []string {
+		Watches(&corev1.Node{}, enqueueAllBatched, builder.WithPredicates(nodeAddressChanged)).
+		Watches(&corev1.Node{}, shared.agentLabelHandler(), builder.WithPredicates(activeChanged)).
+		Watches(&v1alpha1.TSNNode{}, handler.Funcs{UpdateFunc: shared.observeReport}, builder.WithPredicates(stateChanged)).
+		Watches(&v1alpha1.TSNNode{}, enqueueAfter(reportBatchDelay, networksOfNodeState), builder.WithPredicates(stateChanged)).
+		Watches(&v1alpha1.TSNNode{}, enqueueAfter(batchDelay, networksOfNodeClock), builder.WithPredicates(clockChanged)).
+		Watches(&v1alpha1.TSNPeers{}, enqueueAfter(batchDelay, func(_ context.Context, object client.Object) []string {
 			return []string{object.GetLabels()[v1alpha1.NetworkLabel]}
-		}), builder.WithPredicates(ofOthers)).
-		Watches(&corev1.ConfigMap{}, later(gather, networksThat(m.GetClient(), stretched))).
-		Watches(&corev1.Namespace{}, every, builder.WithPredicates(predicate.Or[client.Object](predicate.LabelChangedPredicate{}, comesOrGoes))).
+		}), builder.WithPredicates(fromOtherClusters)).
+		Watches(&corev1.ConfigMap{}, enqueueAfter(batchDelay, networksMatching(m.GetClient(), spansClusters))).
+		Watches(&corev1.Namespace{}, enqueueAll, builder.WithPredicates(predicate.Or[client.Object](predicate.LabelChangedPredicate{}, createdOrDeleted))).
 		Complete(networks)
 }
 
 func addNodeStates(m manager.Manager, shared *shared) error {
-	eventHandler := later(0, func(_ context.Context, object client.Object) []string { return []string{object.GetName()} })
+	enqueueSameName := enqueueAfter(0, func(_ context.Context, object client.Object) []string { return []string{object.GetName()} })
 	return ctrl.NewControllerManagedBy(m).Named("node-states").
 		For(&v1alpha1.TSNNode{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Node{}, eventHandler, builder.WithPredicates(predicate.Or[client.Object](activeChanged, nodeMoves))).
+		Watches(&corev1.Node{}, enqueueSameName, builder.WithPredicates(predicate.Or[client.Object](activeChanged, nodeAddressChanged))).
 		WatchesRawSource(source.Func(shared.nodes.start)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: nodeWorkers}).
 		Complete(newNodeStates(shared, m.GetClient()))
 }
 
 func addPeers(m manager.Manager, shared *shared) error {
-	network := later(gather, func(_ context.Context, object client.Object) []string {
+	network := enqueueAfter(batchDelay, func(_ context.Context, object client.Object) []string {
 		return []string{object.GetLabels()[v1alpha1.NetworkLabel]}
 	})
 	return ctrl.NewControllerManagedBy(m).Named("peers").
-		For(&v1alpha1.TSNNetwork{}, builder.WithPredicates(predicate.Or[client.Object](comesOrGoes, encryptionChanged, ownKeyChanged))).
+		For(&v1alpha1.TSNNetwork{}, builder.WithPredicates(predicate.Or[client.Object](createdOrDeleted, encryptionChanged, clusterKeyChanged))).
 		Watches(&v1alpha1.TSNPeers{}, network, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
-		Watches(&v1alpha1.TSNNode{}, later(gather, networksOfState), builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, keysChanged))).
-		Watches(&corev1.Node{}, later(gatherCounts, everyNetwork(m.GetClient())), builder.WithPredicates(nodeMoves)).
-		Watches(&corev1.Node{}, later(gather, networksOfNode(shared)), builder.WithPredicates(activeChanged)).
+		Watches(&v1alpha1.TSNNode{}, enqueueAfter(batchDelay, networksOfNodeState), builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, keysChanged))).
+		Watches(&corev1.Node{}, enqueueAfter(countBatchDelay, everyNetwork(m.GetClient())), builder.WithPredicates(nodeAddressChanged)).
+		Watches(&corev1.Node{}, enqueueAfter(batchDelay, networksOfNode(shared)), builder.WithPredicates(activeChanged)).
 		Complete(&Peers{Client: m.GetClient(), shared: shared, pace: newPace(time.Now)})
 }
 
-// comesOrGoes leaves out changes.
-var comesOrGoes = predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
+// createdOrDeleted ignores updates.
+var createdOrDeleted = predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 
-// nodeMoves leaves out changes of a node after which its tunnels end where they did.
-var nodeMoves = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+// nodeAddressChanged ignores updates of a node that do not change its tunnel address.
+var nodeAddressChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
 	return before.UID != after.UID || !slices.Equal(before.Spec.PodCIDRs, after.Spec.PodCIDRs) ||
 		before.Annotations[v1alpha1.TunnelAddressAnnotation] != after.Annotations[v1alpha1.TunnelAddressAnnotation] ||
 		!slices.Equal(before.Status.Addresses, after.Status.Addresses)
 }}
 
-// encryptionChanged leaves out changes of a network after which it is as encrypted as before.
+// encryptionChanged ignores updates of a network that do not change spec.encryption.
 var encryptionChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return e.ObjectOld.(*v1alpha1.TSNNetwork).Spec.Encryption != e.ObjectNew.(*v1alpha1.TSNNetwork).Spec.Encryption
 }}
 
-// ownKeyChanged leaves out changes of a network after which this cluster's key is the same.
-var ownKeyChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return ownKeyOf(e.ObjectOld.(*v1alpha1.TSNNetwork)) != ownKeyOf(e.ObjectNew.(*v1alpha1.TSNNetwork))
+// clusterKeyChanged ignores updates of a network that do not change this cluster's key.
+var clusterKeyChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return clusterKeyOf(e.ObjectOld.(*v1alpha1.TSNNetwork)) != clusterKeyOf(e.ObjectNew.(*v1alpha1.TSNNetwork))
 }}
 
-// ownKeyOf is this cluster's key, as nodes of a network are told.
-func ownKeyOf(network *v1alpha1.TSNNetwork) string {
+// clusterKeyOf returns this cluster's key from the network's status, "" for none.
+func clusterKeyOf(network *v1alpha1.TSNNetwork) string {
 	for _, key := range network.Status.ClusterKeys {
 		if key.Cluster == "" {
 			return key.PublicKey
@@ -328,57 +326,57 @@ func ownKeyOf(network *v1alpha1.TSNNetwork) string {
 	return ""
 }
 
-// keysChanged leaves out changes of what a node says after which it encrypts as before.
+// keysChanged ignores updates of a TSNNode that do not change its encryption keys.
 var keysChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := &e.ObjectOld.(*v1alpha1.TSNNode).Status, &e.ObjectNew.(*v1alpha1.TSNNode).Status
 	return !equality.Semantic.DeepEqual(before.Keys, after.Keys) || !equality.Semantic.DeepEqual(before.Sender, after.Sender) ||
 		before.EncryptionUnavailable != after.EncryptionUnavailable
 }}
 
-// ofOthers leaves out this cluster's TSNPeers.
-var ofOthers = predicate.NewPredicateFuncs(func(object client.Object) bool { return object.(*v1alpha1.TSNPeers).Spec.Cluster != "" })
+// fromOtherClusters ignores this cluster's TSNPeers.
+var fromOtherClusters = predicate.NewPredicateFuncs(func(object client.Object) bool { return object.(*v1alpha1.TSNPeers).Spec.Cluster != "" })
 
-// activeChanged leaves out changes of a node after which there is an agent as before.
+// activeChanged ignores updates of a node that do not add or remove its agent.
 var activeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return active(e.ObjectOld.(*corev1.Node)) != active(e.ObjectNew.(*corev1.Node))
 }}
 
-// stateChanged leaves out what the operator itself has written.
+// stateChanged ignores updates of a TSNNode by the operator itself.
 var stateChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return !equality.Semantic.DeepEqual(e.ObjectOld.(*v1alpha1.TSNNode).Status, e.ObjectNew.(*v1alpha1.TSNNode).Status)
 }}
 
-// later has objects looked at by their names after a while, and once for all events until then.
-func later(delay time.Duration, names func(context.Context, client.Object) []string) handler.EventHandler {
+// enqueueAfter enqueues the named objects after a delay, once for all events until then.
+func enqueueAfter(delay time.Duration, names func(context.Context, client.Object) []string) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	ask := func(ctx context.Context, object client.Object, q queue) {
+	enqueue := func(ctx context.Context, object client.Object, q queue) {
 		for _, name := range names(ctx, object) {
 			if name != "" {
-				q.AddAfter(named(name), delay)
+				q.AddAfter(requestFor(name), delay)
 			}
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { ask(ctx, e.Object, q) },
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { enqueue(ctx, e.Object, q) },
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
-			ask(ctx, e.ObjectOld, q)
-			ask(ctx, e.ObjectNew, q)
+			enqueue(ctx, e.ObjectOld, q)
+			enqueue(ctx, e.ObjectNew, q)
 		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { ask(ctx, e.Object, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { enqueue(ctx, e.Object, q) },
 	}
 }
 
-// everyNetwork names the networks of a cache.
+// everyNetwork returns a function that lists the names of all networks.
 func everyNetwork(reader client.Reader) func(context.Context, client.Object) []string {
-	return networksThat(reader, func(*v1alpha1.TSNNetwork) bool { return true })
+	return networksMatching(reader, func(*v1alpha1.TSNNetwork) bool { return true })
 }
 
-// networksThat names those for which a function is true.
-func networksThat(reader client.Reader, matches func(*v1alpha1.TSNNetwork) bool) func(context.Context, client.Object) []string {
+// networksMatching returns a function that lists the names of the networks for which matches is true.
+func networksMatching(reader client.Reader, matches func(*v1alpha1.TSNNetwork) bool) func(context.Context, client.Object) []string {
 	return func(ctx context.Context, _ client.Object) []string {
 		var all v1alpha1.TSNNetworkList
 		if err := reader.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-			return nil // of the cache, which has them
+			return nil // the cache is synced: this does not fail
 		}
 		var names []string
 		for i := range all.Items {
@@ -390,15 +388,15 @@ func networksThat(reader client.Reader, matches func(*v1alpha1.TSNNetwork) bool)
 	}
 }
 
-// networksOfNode names the networks of which a node has a part.
+// networksOfNode returns a function that lists the networks of which a node has a subnet.
 func networksOfNode(shared *shared) func(context.Context, client.Object) []string {
 	return func(_ context.Context, node client.Object) []string {
-		return slices.Collect(maps.Keys(shared.parts.ofNode(node.GetName())))
+		return slices.Collect(maps.Keys(shared.subnets.forNode(node.GetName())))
 	}
 }
 
-// networksOfState names the networks of which a node has a part, or says something.
-func networksOfState(_ context.Context, object client.Object) []string {
+// networksOfNodeState lists the networks in the spec or the status of a TSNNode.
+func networksOfNodeState(_ context.Context, object client.Object) []string {
 	state := object.(*v1alpha1.TSNNode)
 	var names []string
 	for _, network := range state.Spec.Networks {
@@ -412,21 +410,21 @@ func networksOfState(_ context.Context, object client.Object) []string {
 	return names
 }
 
-// networksOfClock names those, and the one whose schedule the node executes.
-func networksOfClock(ctx context.Context, object client.Object) []string {
-	return append(networksOfState(ctx, object), object.(*v1alpha1.TSNNode).Spec.Gates)
+// networksOfNodeClock lists these networks and the one whose schedule the node executes.
+func networksOfNodeClock(ctx context.Context, object client.Object) []string {
+	return append(networksOfNodeState(ctx, object), object.(*v1alpha1.TSNNode).Spec.Gates)
 }
 
-// nodesOfPods names the nodes of the pods that an object, by its name, is about.
-func nodesOfPods(reader client.Reader, about func(pod *corev1.Pod, name string) bool) func(context.Context, client.Object) []string {
+// nodesOfPods returns a function that lists the nodes of the pods that match an object's name.
+func nodesOfPods(reader client.Reader, matches func(pod *corev1.Pod, name string) bool) func(context.Context, client.Object) []string {
 	return func(ctx context.Context, object client.Object) []string {
 		var pods corev1.PodList
 		if err := reader.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
-			return nil // of the cache, which has them
+			return nil // the cache is synced: this does not fail
 		}
 		nodes := map[string]bool{}
 		for i := range pods.Items {
-			if about(&pods.Items[i], object.GetName()) {
+			if matches(&pods.Items[i], object.GetName()) {
 				nodes[pods.Items[i].Spec.NodeName] = true
 			}
 		}
@@ -435,22 +433,22 @@ func nodesOfPods(reader client.Reader, about func(pod *corev1.Pod, name string) 
 }
 
 func addNodeLabels(m manager.Manager, linger time.Duration) error {
-	nodeOfPod := later(0, func(_ context.Context, object client.Object) []string {
+	nodeOfPod := enqueueAfter(0, func(_ context.Context, object client.Object) []string {
 		if name := object.(*corev1.Pod).Spec.NodeName; name != "" {
 			return []string{name}
 		}
 		return nil
 	})
-	moves := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	nodeAssigned := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.(*corev1.Pod).Spec.NodeName != e.ObjectNew.(*corev1.Pod).Spec.NodeName
 	}}
 	return ctrl.NewControllerManagedBy(m).Named("node-labels").
 		For(&corev1.Node{}, builder.WithPredicates(predicate.LabelChangedPredicate{})).
-		Watches(&corev1.Pod{}, nodeOfPod, builder.WithPredicates(moves)).
-		Watches(&corev1.Namespace{}, later(gather, nodesOfPods(m.GetClient(), func(pod *corev1.Pod, namespace string) bool {
+		Watches(&corev1.Pod{}, nodeOfPod, builder.WithPredicates(nodeAssigned)).
+		Watches(&corev1.Namespace{}, enqueueAfter(batchDelay, nodesOfPods(m.GetClient(), func(pod *corev1.Pod, namespace string) bool {
 			return pod.Namespace == namespace
 		})), builder.WithPredicates(predicate.LabelChangedPredicate{})).
-		Watches(&v1alpha1.TSNNetwork{}, later(gather, nodesOfPods(m.GetClient(), func(pod *corev1.Pod, network string) bool {
+		Watches(&v1alpha1.TSNNetwork{}, enqueueAfter(batchDelay, nodesOfPods(m.GetClient(), func(pod *corev1.Pod, network string) bool {
 			return strings.Contains(networksAsked(pod), network)
 		})), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Complete(&NodeLabels{Client: m.GetClient(), Linger: linger, Now: time.Now})

@@ -16,33 +16,33 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// shared is what the controllers have in common.
+// shared is the state that the controllers share.
 type shared struct {
 	// live reads past the cache.
-	live   client.Reader
-	pods   *podIndex
-	agents *agentIndex
-	parts  *ledger
-	keys   *keys
-	links  *linkKeys
-	// minimum is the least encryption of networks and links.
+	live    client.Reader
+	pods    *podIndex
+	agents  *agentIndex
+	subnets *subnetLedger
+	keys    *keys
+	links   *linkKeys
+	// minimum is the minimum encryption of networks and links.
 	minimum *tsnnetwork.EncryptionMinimum
-	// announced numbers what is signed of nodes.
+	// announced numbers the signed statements about nodes.
 	announced *announcements
 	// tunnels has the nodes' tunnel addresses.
 	tunnels *tunnels
-	// nodes asks for a TSNNode to be looked at.
-	nodes *requests
-	// clocks asks for a node's labels of its clock to be looked at.
-	clocks *requests
+	// nodes enqueues TSNNodes.
+	nodes *nodeQueue
+	// clocks enqueues nodes whose clock labels may change.
+	clocks *nodeQueue
 }
 
 func newShared(live client.Reader, agents *agentIndex) *shared {
-	return &shared{live: live, pods: newPodIndex(), agents: agents, parts: &ledger{}, links: &linkKeys{}, announced: newAnnouncements(time.Now), tunnels: &tunnels{}, nodes: newRequests(), clocks: newRequests()}
+	return &shared{live: live, pods: newPodIndex(), agents: agents, subnets: &subnetLedger{}, links: &linkKeys{}, announced: newAnnouncements(time.Now), tunnels: &tunnels{}, nodes: newNodeQueue(), clocks: newNodeQueue()}
 }
 
-// ready returns when pods, agents and parts are known.
-func (s *shared) ready(ctx context.Context) error {
+// waitReady waits until pods, agents and subnets are known.
+func (s *shared) waitReady(ctx context.Context) error {
 	for _, synced := range []chan struct{}{s.pods.synced, s.agents.synced} {
 		select {
 		case <-synced:
@@ -50,61 +50,61 @@ func (s *shared) ready(ctx context.Context) error {
 			return fmt.Errorf("wait for the pods: %w", ctx.Err())
 		}
 	}
-	return s.parts.load(ctx, s.live)
+	return s.subnets.load(ctx, s.live)
 }
 
-// requests is the queue of a controller, for others to ask it.
-type requests struct {
+// nodeQueue lets other controllers enqueue nodes of a controller.
+type nodeQueue struct {
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
-	// early were made before the controller began.
-	early map[string]bool
+	// pending are the nodes that were enqueued before the controller started; queue is nil until then.
+	pending map[string]bool
 }
 
-func newRequests() *requests { return &requests{early: map[string]bool{}} }
+func newNodeQueue() *nodeQueue { return &nodeQueue{pending: map[string]bool{}} }
 
-// start is a source of the controller.
-func (r *requests) start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+// start is a source.Func of the controller.
+func (r *nodeQueue) start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.queue = queue
-	for name := range r.early {
-		queue.Add(named(name))
+	for name := range r.pending {
+		queue.Add(requestFor(name))
 	}
-	r.early = nil
+	r.pending = nil
 	return nil
 }
 
-// add asks for an object to be looked at after a while.
-func (r *requests) add(name string, after time.Duration) {
+// add enqueues a node after a delay.
+func (r *nodeQueue) add(name string, after time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.queue == nil {
-		r.early[name] = true
+		r.pending[name] = true
 		return
 	}
-	r.queue.AddAfter(named(name), after)
+	r.queue.AddAfter(requestFor(name), after)
 }
 
-func named(name string) reconcile.Request {
+func requestFor(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 }
 
-// How often a network's status and its peers are written at most, however many nodes report, join or leave. All agents of the network
-// read them each time. Peers are waited for; a status is not, and the more nodes read it, the more rarely it is written.
+// Minimum intervals between writes of a network's status and of its peers, however many nodes report, join or leave: all agents of the
+// network read each write. Nodes wait for peers but not for the status, whose interval grows with the number of nodes.
 const (
-	writeEvery         = time.Second
-	writeStatusEachFor = 5 * time.Millisecond
-	// writeClocksEvery is for what is said of clocks, which is to be seen soon however many nodes there are.
-	writeClocksEvery = 500 * time.Millisecond
+	writeInterval        = time.Second
+	writeIntervalPerNode = 5 * time.Millisecond
+	// clockWriteInterval is for changes of clocks, which are reported soon however many nodes there are.
+	clockWriteInterval = 500 * time.Millisecond
 )
 
-// statusEvery is that of a network with pods on so many nodes.
-func statusEvery(nodes int) time.Duration {
-	return max(writeEvery, time.Duration(nodes)*writeStatusEachFor)
+// statusInterval returns the interval of a network with pods on this number of nodes.
+func statusInterval(nodes int) time.Duration {
+	return max(writeInterval, time.Duration(nodes)*writeIntervalPerNode)
 }
 
-// pace bounds how often something is written for an object. One goroutine uses it.
+// pace limits how often an object is written. It is not safe for concurrent use.
 type pace struct {
 	now  func() time.Time
 	last map[string]time.Time
@@ -114,7 +114,7 @@ func newPace(now func() time.Time) *pace {
 	return &pace{now: now, last: map[string]time.Time{}}
 }
 
-// wait is for how long it is too early for something that is done so often at most.
+// wait returns how long to wait until the object may be written again.
 func (p *pace) wait(name string, every time.Duration) time.Duration {
 	last, known := p.last[name]
 	if !known {
@@ -123,8 +123,8 @@ func (p *pace) wait(name string, every time.Duration) time.Duration {
 	return max(0, every-p.now().Sub(last))
 }
 
-// done says that it was done now.
+// done records that the object was written now.
 func (p *pace) done(name string) { p.last[name] = p.now() }
 
-// forget forgets an object that is gone.
+// forget forgets a deleted object.
 func (p *pace) forget(name string) { delete(p.last, name) }

@@ -43,19 +43,19 @@ func heartbeat(age time.Duration) *corev1.ConfigMap {
 		Data: map[string]string{v1alpha1.HubObservedAt: time.Now().Add(-age).UTC().Format(time.RFC3339)}}
 }
 
-func TestNodesHavePartsOfTheClustersPart(t *testing.T) {
+func TestAllocateFromClusterPart(t *testing.T) {
 	r := inCluster(t, append(servingNode(1450), stretchedNetwork())...)
 	status := r.lookAt(t).Status
 	want := v1alpha1.PeerNode{Name: "a", Address: "192.0.2.1", IPv4: "10.42.64.0/24", MTU: 1450}
 	if len(status.Peers) != 1 || !equality.Semantic.DeepEqual(status.Peers[0], want) || status.MTU != 1450 {
 		t.Errorf("the hub is told of %+v with an MTU of %d, want %+v", status.Peers, status.MTU, want)
 	}
-	if part := r.shared.parts.of("old")["a"]; part.ipv4.String() != "10.42.64.0/24" {
+	if part := r.shared.subnets.forNetwork("old")["a"]; part.ipv4.String() != "10.42.64.0/24" {
 		t.Errorf("node a has %s, want the first of the cluster's %s", part.ipv4, clusterPart)
 	}
 }
 
-func TestANetworkOfOneClusterSaysNothingToAHub(t *testing.T) {
+func TestNoSpanInSingleCluster(t *testing.T) {
 	network := stretchedNetwork()
 	network.Spec.IPv4.Part = ""
 	status := inCluster(t, append(servingNode(1450), network, heartbeat(0))...).lookAt(t).Status
@@ -64,14 +64,14 @@ func TestANetworkOfOneClusterSaysNothingToAHub(t *testing.T) {
 	}
 }
 
-func TestWhetherTheHubIsHeardOfIsSaid(t *testing.T) {
+func TestHubCondition(t *testing.T) {
 	for what, test := range map[string]struct {
 		heartbeat client.Object
 		want      metav1.ConditionStatus
 		text      string
 	}{
 		"renewed":     {heartbeat(10 * time.Second), metav1.ConditionTrue, "renews its heartbeat"},
-		"silent":      {heartbeat(70 * time.Second), metav1.ConditionFalse, "nothing was heard of the hub since"},
+		"silent":      {heartbeat(70 * time.Second), metav1.ConditionFalse, "the hub has not renewed its heartbeat since"},
 		"never there": {nil, metav1.ConditionUnknown, "has not given the cluster its heartbeat yet"},
 		"no time":     {&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kubernetsn", Name: v1alpha1.HubHeartbeat}}, metav1.ConditionUnknown, "not given"},
 	} {
@@ -88,15 +88,15 @@ func TestWhetherTheHubIsHeardOfIsSaid(t *testing.T) {
 	}
 }
 
-func TestAHubIsLookedAtWhenItIsNotBelievedAnyMore(t *testing.T) {
+func TestRequeueWhenHubExpires(t *testing.T) {
 	r := inCluster(t, stretchedNetwork(), heartbeat(50*time.Second))
-	result, err := r.Reconcile(t.Context(), named("old"))
+	result, err := r.Reconcile(t.Context(), requestFor("old"))
 	if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > 10*time.Second {
 		t.Errorf("looks again after %v, %v, want at most 10 s", result.RequeueAfter, err)
 	}
 }
 
-func TestASpanIsForAHub(t *testing.T) {
+func TestSpanOutsideHub(t *testing.T) {
 	network := stretchedNetwork()
 	network.Spec.IPv4.Part, network.Spec.Span = "", &v1alpha1.Span{ClusterPrefixLength: 20}
 	condition := meta.FindStatusCondition(inCluster(t, network).lookAt(t).Status.Conditions, v1alpha1.ConditionReady)
@@ -105,7 +105,7 @@ func TestASpanIsForAHub(t *testing.T) {
 	}
 }
 
-func TestAnMTUThatAnUplinkDoesNotCarryIsNamed(t *testing.T) {
+func TestMTUFindings(t *testing.T) {
 	network := stretchedNetwork()
 	network.Spec.MTU = 8950
 	condition := meta.FindStatusCondition(inCluster(t, append(servingNode(1450), network)...).lookAt(t).Status.Conditions, v1alpha1.ConditionReady)

@@ -43,8 +43,8 @@ func schedule(network *v1alpha1.TSNNetwork, owner string, nodes *nodeSet, nowTAI
 		return request, nil
 	}
 	if network.Spec.Clock != nil && gates.Table.GateEnabled {
-		if waits := awaitsClocks(network, nodes); len(waits) > 0 {
-			return before, waits
+		if findings := clockFindings(network, nodes); len(findings) > 0 {
+			return before, findings
 		}
 	}
 	request.BaseTime = gates.BaseTime(nowTAINs, scheduleLeadNs)
@@ -54,7 +54,7 @@ func schedule(network *v1alpha1.TSNNetwork, owner string, nodes *nodeSet, nowTAI
 // status returns the network's status.
 func (o *outcome) status() *v1alpha1.TSNNetworkStatus {
 	status := &v1alpha1.TSNNetworkStatus{
-		Conditions: conditions(o.network, o.request, o.findings, clockCondition(o.network, o.reports, o.differ), o.span.hub), Pods: o.used.total,
+		Conditions: conditions(o.network, o.request, o.findings, clockCondition(o.network, o.reports, o.clockDifference), o.span.hub), Pods: o.used.total,
 		Schedule: o.request, NodeCounts: countNodes(o), NodeProblems: worst(o.problems), Peers: o.span.peers, MTU: o.span.mtu, ClusterKeys: o.keys,
 	}
 	status.NodesReady = fmt.Sprintf("%d/%d", status.NodeCounts.Ready, status.NodeCounts.WithPods)
@@ -63,16 +63,16 @@ func (o *outcome) status() *v1alpha1.TSNNetworkStatus {
 
 // requeueAfter returns when to reconcile the network again if nothing happens.
 func (o *outcome) requeueAfter() time.Duration {
-	after := repeatEvery
+	after := resyncPeriod
 	if len(o.findings) > 0 {
-		after = retryAfter
+		after = retryPeriod
 	}
 	if len(o.keys) > 0 {
-		after = min(after, lookForRollEvery)
+		after = min(after, rollCheckInterval)
 	}
-	after = sooner(sooner(after, o.again), o.span.left)
+	after = earlier(earlier(after, o.recheckAfter), o.span.hubValidFor)
 	for i := range o.reports {
-		after = sooner(after, o.reports[i].left)
+		after = earlier(after, o.reports[i].validFor)
 	}
 	return after
 }
@@ -85,11 +85,11 @@ func (r *Networks) updateStatus(ctx context.Context, o *outcome) (reconcile.Resu
 	if sameStatus(&network.Status, status) {
 		return reconcile.Result{RequeueAfter: o.requeueAfter()}, nil
 	}
-	every := statusEvery(len(o.used.onNode))
-	if clockNews(&network.Status, status) {
-		every = min(every, writeClocksEvery)
+	every := statusInterval(len(o.used.onNode))
+	if clockStatusChanged(&network.Status, status) {
+		every = min(every, clockWriteInterval)
 	}
-	if wait := r.pace.wait(network.Name, every); wait > 0 && !pressing(network, status) {
+	if wait := r.pace.wait(network.Name, every); wait > 0 && !isUrgent(network, status) {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	if err := r.applyStatus(ctx, network, status); err != nil {
@@ -134,7 +134,7 @@ func (r *Networks) createEvents(network *v1alpha1.TSNNetwork, findings []finding
 }
 
 // pressing reports whether nodes or the network's author wait for the status: whether more than the counts of nodes change.
-func pressing(network *v1alpha1.TSNNetwork, status *v1alpha1.TSNNetworkStatus) bool {
+func isUrgent(network *v1alpha1.TSNNetwork, status *v1alpha1.TSNNetworkStatus) bool {
 	ready := meta.FindStatusCondition(network.Status.Conditions, v1alpha1.ConditionReady)
 	return ready == nil || ready.ObservedGeneration != network.Generation ||
 		!equality.Semantic.DeepEqual(network.Status.ClusterKeys, status.ClusterKeys) ||
@@ -142,24 +142,24 @@ func pressing(network *v1alpha1.TSNNetwork, status *v1alpha1.TSNNetworkStatus) b
 }
 
 // sameStatus reports whether there is nothing to write.
-func sameStatus(have, want *v1alpha1.TSNNetworkStatus) bool {
-	return have.MTU == want.MTU && equality.Semantic.DeepEqual(have.Peers, want.Peers) &&
-		equality.Semantic.DeepEqual(have.ClusterKeys, want.ClusterKeys) && have.Pods == want.Pods && have.NodesReady == want.NodesReady &&
-		equality.Semantic.DeepEqual(have.NodeCounts, want.NodeCounts) && equality.Semantic.DeepEqual(have.NodeProblems, want.NodeProblems) &&
-		equality.Semantic.DeepEqual(have.Schedule, want.Schedule) && equality.Semantic.DeepEqual(have.Conditions, want.Conditions)
+func sameStatus(existing, want *v1alpha1.TSNNetworkStatus) bool {
+	return existing.MTU == want.MTU && equality.Semantic.DeepEqual(existing.Peers, want.Peers) &&
+		equality.Semantic.DeepEqual(existing.ClusterKeys, want.ClusterKeys) && existing.Pods == want.Pods && existing.NodesReady == want.NodesReady &&
+		equality.Semantic.DeepEqual(existing.NodeCounts, want.NodeCounts) && equality.Semantic.DeepEqual(existing.NodeProblems, want.NodeProblems) &&
+		equality.Semantic.DeepEqual(existing.Schedule, want.Schedule) && equality.Semantic.DeepEqual(existing.Conditions, want.Conditions)
 }
 
 // conditions returns the network's conditions; unchanged ones keep their transition time. more has optional conditions, nil where the network
 // has none.
-func conditions(network *v1alpha1.TSNNetwork, request *v1alpha1.ScheduleRequest, findings []finding, more ...*metav1.Condition) []metav1.Condition {
+func conditions(network *v1alpha1.TSNNetwork, request *v1alpha1.ScheduleRequest, findings []finding, optional ...*metav1.Condition) []metav1.Condition {
 	all := conditionSet{generation: network.Generation}
-	more = slices.DeleteFunc(more, func(condition *metav1.Condition) bool { return condition == nil })
-	has := []string{v1alpha1.ConditionReady, v1alpha1.ConditionDegraded, v1alpha1.ConditionScheduleAccepted}
-	for _, condition := range more {
-		has = append(has, condition.Type)
+	optional = slices.DeleteFunc(optional, func(condition *metav1.Condition) bool { return condition == nil })
+	types := []string{v1alpha1.ConditionReady, v1alpha1.ConditionDegraded, v1alpha1.ConditionScheduleAccepted}
+	for _, condition := range optional {
+		types = append(types, condition.Type)
 	}
 	for _, condition := range network.Status.Conditions {
-		if slices.Contains(has, condition.Type) {
+		if slices.Contains(types, condition.Type) {
 			all.list = append(all.list, condition)
 		}
 	}
@@ -175,7 +175,7 @@ func conditions(network *v1alpha1.TSNNetwork, request *v1alpha1.ScheduleRequest,
 	} else {
 		all.set(v1alpha1.ConditionDegraded, metav1.ConditionFalse, v1alpha1.ReasonAsAsked, "nothing is missing")
 	}
-	for _, condition := range more {
+	for _, condition := range optional {
 		all.set(condition.Type, condition.Status, condition.Reason, condition.Message)
 	}
 	all.setSchedule(network, request, findings)
@@ -221,7 +221,7 @@ func join(findings []finding) string {
 			text = append(text, f.text)
 		}
 	}
-	return strings.Join(some(text), "; ")
+	return strings.Join(abbreviate(text), "; ")
 }
 
 // applyStatus writes the status. If the network has changed since it was read this is a conflict: base times have no other record, and a

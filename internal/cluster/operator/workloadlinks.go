@@ -18,15 +18,15 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// linksOf are the links of some pods, by the pods' UIDs: those that there are, and those that pods ask for.
+// linksOf returns the links of pods by the pods' UIDs: existing ones, and those that pods request and do not have.
 func (r *Workloads) linksOf(ctx context.Context, pods []corev1.Pod) (map[types.UID][]v1alpha1.WorkloadLink, error) {
-	asked := map[types.UID]*corev1.Pod{}
+	linkedPods := map[types.UID]*corev1.Pod{}
 	for i := range pods {
 		if asksForLinks(&pods[i]) {
-			asked[pods[i].UID] = &pods[i]
+			linkedPods[pods[i].UID] = &pods[i]
 		}
 	}
-	if len(asked) == 0 {
+	if len(linkedPods) == 0 {
 		return nil, nil
 	}
 	var list v1alpha1.TSNLinkList
@@ -37,13 +37,13 @@ func (r *Workloads) linksOf(ctx context.Context, pods []corev1.Pod) (map[types.U
 	for i := range list.Items {
 		link := &list.Items[i]
 		for _, end := range []*v1alpha1.LinkEnd{&link.Spec.Client, &link.Spec.Endpoint} {
-			if pod := asked[types.UID(end.UID)]; pod != nil {
-				links[pod.UID] = append(links[pod.UID], endIn(link, pod, end == &link.Spec.Client))
+			if pod := linkedPods[types.UID(end.UID)]; pod != nil {
+				links[pod.UID] = append(links[pod.UID], workloadLink(link, pod, end == &link.Spec.Client))
 			}
 		}
 	}
-	for uid, pod := range asked {
-		links[uid] = withMissing(links[uid], pod)
+	for uid, pod := range linkedPods {
+		links[uid] = addMissing(links[uid], pod)
 	}
 	return links, nil
 }
@@ -57,31 +57,31 @@ func asksForLinks(pod *corev1.Pod) bool {
 	return false
 }
 
-// endIn is the end of a link in a pod.
-func endIn(link *v1alpha1.TSNLink, pod *corev1.Pod, isClient bool) v1alpha1.WorkloadLink {
+// workloadLink returns the end of a link in a pod.
+func workloadLink(link *v1alpha1.TSNLink, pod *corev1.Pod, isClient bool) v1alpha1.WorkloadLink {
 	end, other := &link.Spec.Endpoint, &link.Spec.Client
 	if isClient {
 		end, other = other, end
 	}
-	currentLink := v1alpha1.WorkloadLink{
+	result := v1alpha1.WorkloadLink{
 		Service: link.Spec.Service, Client: isClient, Interface: end.Interface, Addresses: end.Addresses, Peer: other.Namespace + "/" + other.Pod,
 		Up: meta.IsStatusConditionTrue(link.Status.Conditions, v1alpha1.ConditionUp),
 	}
-	// The agent of the client's node says whether a link is up. Of a client in another cluster this one does not hear it.
+	// The agent of the client's node reports whether a link is up, but not into another cluster.
 	if !isClient && other.Cluster != end.Cluster {
-		currentLink.Up = meta.IsStatusConditionTrue(link.Status.Conditions, v1alpha1.ConditionEndpointPlugged)
+		result.Up = meta.IsStatusConditionTrue(link.Status.Conditions, v1alpha1.ConditionEndpointPlugged)
 	}
 	if link.Namespace != pod.Namespace {
-		currentLink.Service += "." + link.Namespace
+		result.Service += "." + link.Namespace
 	}
 	if other.Cluster != end.Cluster {
-		currentLink.Peer = other.Cluster + "/" + currentLink.Peer
+		result.Peer = other.Cluster + "/" + result.Peer
 	}
-	return currentLink
+	return result
 }
 
-// withMissing adds the links for which a pod asks in vain, and has them in the order of services and interfaces.
-func withMissing(links []v1alpha1.WorkloadLink, pod *corev1.Pod) []v1alpha1.WorkloadLink {
+// addMissing adds the links that a pod requests and does not have, and sorts all by service and interface.
+func addMissing(links []v1alpha1.WorkloadLink, pod *corev1.Pod) []v1alpha1.WorkloadLink {
 	for key, name := range pod.Labels {
 		service, ok := strings.CutPrefix(key, v1alpha1.ClientLabelPrefix)
 		if ok && !slices.ContainsFunc(links, func(link v1alpha1.WorkloadLink) bool { return link.Client && link.Interface == name }) {
@@ -94,8 +94,8 @@ func withMissing(links []v1alpha1.WorkloadLink, pod *corev1.Pod) []v1alpha1.Work
 	return links[:min(len(links), v1alpha1.MaxWorkloadLinks)]
 }
 
-// linked are the workloads to whose pods a link leads.
-func (r *Workloads) linked(ctx context.Context, object client.Object) []reconcile.Request {
+// workloadsOfLink returns requests for the workloads of the pods at the ends of a link.
+func (r *Workloads) workloadsOfLink(ctx context.Context, object client.Object) []reconcile.Request {
 	link, ok := object.(*v1alpha1.TSNLink)
 	if !ok {
 		return nil

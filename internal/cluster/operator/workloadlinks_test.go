@@ -25,7 +25,7 @@ func armLink(namespace, service, clientUID, endpointUID string, conditions ...st
 	return link
 }
 
-func TestAWorkloadSaysWhichLinksItsPodsHaveAndWant(t *testing.T) {
+func TestWorkloadLinks(t *testing.T) {
 	pod := armPod("ns", "arm-1", "arm")
 	pod.UID = "one"
 	pod.Labels[v1alpha1.ClientLabelPrefix+"bus"] = "bus0"
@@ -47,16 +47,16 @@ func TestAWorkloadSaysWhichLinksItsPodsHaveAndWant(t *testing.T) {
 	}
 }
 
-func TestALinkHasTheWorkloadsOfItsPodsLookedAt(t *testing.T) {
+func TestWorkloadsOfLink(t *testing.T) {
 	pod := armPod("ns", "arm-1", "arm")
 	pod.UID = "one"
 	r := controlled(t, pod)
-	got := r.linked(t.Context(), armLink("ns", "bus", "one", "far"))
+	got := r.workloadsOfLink(t.Context(), armLink("ns", "bus", "one", "far"))
 	if len(got) != 1 || got[0].NamespacedName != (types.NamespacedName{Namespace: "ns", Name: "arm"}) {
 		t.Errorf("got %v", got)
 	}
 	for _, stranger := range []client.Object{armLink("ns", "bus", "another", "far"), pod} {
-		if got := r.linked(t.Context(), stranger); len(got) > 0 {
+		if got := r.workloadsOfLink(t.Context(), stranger); len(got) > 0 {
 			t.Errorf("of %s got %v", stranger.GetName(), got)
 		}
 	}

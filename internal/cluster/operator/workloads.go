@@ -28,16 +28,16 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/podstatus"
 )
 
-// Workloads says in each TSNWorkload where its pods run, for a hub.
+// Workloads writes into the status of each TSNWorkload where its pods run, for a hub.
 type Workloads struct {
 	Client client.Client
-	// Pods has those of workloads.
+	// Pods reads the pods of workloads.
 	Pods client.Reader
-	// pace bounds how often one is written. It is the controller's one worker's.
+	// pace limits how often a status is written. Only the controller's single worker uses it.
 	pace *pace
 }
 
-// workloadPods is a cache of the pods that belong to workloads of a hub. The manager's own has pods on networks, and no others.
+// workloadPods returns a cache of the pods that belong to workloads of a hub; the manager's cache has only pods on networks.
 func workloadPods(m manager.Manager) (cache.Cache, error) {
 	has, err := labels.NewRequirement(v1alpha1.WorkloadLabel, selection.Exists, nil)
 	if err != nil {
@@ -58,18 +58,18 @@ func addWorkloads(m manager.Manager) error {
 	if err != nil {
 		return err
 	}
-	eventHandler := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, pod *corev1.Pod) []reconcile.Request {
+	enqueueWorkload := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, pod *corev1.Pod) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: pod.Namespace, Name: pod.Labels[v1alpha1.WorkloadLabel]}}}
 	})
 	workloads := &Workloads{Client: m.GetClient(), Pods: pods, pace: newPace(time.Now)}
 	return ctrl.NewControllerManagedBy(m).Named("workloads").
 		For(&v1alpha1.TSNWorkload{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(source.Kind(pods, &corev1.Pod{}, eventHandler)).
-		Watches(&v1alpha1.TSNLink{}, handler.EnqueueRequestsFromMapFunc(workloads.linked)).
+		WatchesRawSource(source.Kind(pods, &corev1.Pod{}, enqueueWorkload)).
+		Watches(&v1alpha1.TSNLink{}, handler.EnqueueRequestsFromMapFunc(workloads.workloadsOfLink)).
 		Complete(workloads)
 }
 
-// Reconcile looks at one workload.
+// Reconcile reconciles the status of one workload.
 func (r *Workloads) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	workload := &v1alpha1.TSNWorkload{}
 	err := r.Client.Get(ctx, request.NamespacedName, workload)
@@ -78,7 +78,7 @@ func (r *Workloads) Reconcile(ctx context.Context, request reconcile.Request) (r
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("look at workload %s: %w", request, err)
+		return reconcile.Result{}, fmt.Errorf("get workload %s: %w", request, err)
 	}
 	status, err := r.status(ctx, workload)
 	if err != nil {
@@ -87,20 +87,20 @@ func (r *Workloads) Reconcile(ctx context.Context, request reconcile.Request) (r
 	if equality.Semantic.DeepEqual(&workload.Status, status) {
 		return reconcile.Result{}, nil
 	}
-	if wait := r.pace.wait(request.String(), writeEvery); wait > 0 {
+	if wait := r.pace.wait(request.String(), writeInterval); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	before := workload.DeepCopy()
 	workload.Status = *status
 	err = r.Client.Status().Patch(ctx, workload, client.MergeFrom(before), fieldOwner)
 	if client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("say where workload %s runs: %w", request, err)
+		return reconcile.Result{}, fmt.Errorf("write the status of workload %s: %w", request, err)
 	}
 	r.pace.done(request.String())
 	return reconcile.Result{}, nil
 }
 
-// status is where the pods of a workload run.
+// status returns where the pods of a workload run.
 func (r *Workloads) status(ctx context.Context, workload *v1alpha1.TSNWorkload) (*v1alpha1.TSNWorkloadStatus, error) {
 	var pods corev1.PodList
 	err := r.Pods.List(ctx, &pods, client.InNamespace(workload.Namespace), client.MatchingLabels{v1alpha1.WorkloadLabel: workload.Name},
@@ -114,12 +114,12 @@ func (r *Workloads) status(ctx context.Context, workload *v1alpha1.TSNWorkload) 
 	}
 	status := &v1alpha1.TSNWorkloadStatus{Total: int32(len(pods.Items))}
 	for i := range pods.Items {
-		at := podstatus.Place(&pods.Items[i])
-		at.Links = links[pods.Items[i].UID]
-		if at.Ready {
+		place := podstatus.Place(&pods.Items[i])
+		place.Links = links[pods.Items[i].UID]
+		if place.Ready {
 			status.Ready++
 		}
-		status.Pods = append(status.Pods, at)
+		status.Pods = append(status.Pods, place)
 	}
 	slices.SortFunc(status.Pods, func(a, b v1alpha1.WorkloadPod) int { return strings.Compare(a.Name, b.Name) })
 	status.Pods = status.Pods[:min(len(status.Pods), v1alpha1.MaxWorkloadPods)]

@@ -57,7 +57,7 @@ func armPod(namespace, name, workload string) *corev1.Pod {
 	}
 }
 
-func TestAWorkloadSaysWhereItsPodsRun(t *testing.T) {
+func TestWorkloadStatus(t *testing.T) {
 	status, _ := controlled(t, armPod("ns", "arm-2", "arm"), armPod("ns", "arm-1", "arm"), armPod("ns", "leg", "leg"), armPod("other", "arm-3", "arm")).lookAt(t)
 	if status.Total != 2 || status.Ready != 2 || len(status.Pods) != 2 || status.Pods[0].Name != "arm-1" {
 		t.Fatalf("said %+v", status)
@@ -69,7 +69,7 @@ func TestAWorkloadSaysWhereItsPodsRun(t *testing.T) {
 	}
 }
 
-func TestALargeWorkloadNamesSomeOfItsPods(t *testing.T) {
+func TestWorkloadStatusLimit(t *testing.T) {
 	var pods []client.Object
 	for number := range v1alpha1.MaxWorkloadPods + 5 {
 		pods = append(pods, armPod("ns", fmt.Sprintf("arm-%03d", number), "arm"))
@@ -80,7 +80,7 @@ func TestALargeWorkloadNamesSomeOfItsPods(t *testing.T) {
 	}
 }
 
-func TestAWorkloadIsWrittenOnceASecondAtMost(t *testing.T) {
+func TestWorkloadPace(t *testing.T) {
 	r := controlled(t)
 	if status, result := r.lookAt(t); status.Total != 0 || result.RequeueAfter != 0 {
 		t.Fatalf("without pods: %+v, %v", status, result)
@@ -96,7 +96,7 @@ func TestAWorkloadIsWrittenOnceASecondAtMost(t *testing.T) {
 	}
 }
 
-func TestAWorkloadThatIsGoneIsNoFault(t *testing.T) {
+func TestDeletedWorkload(t *testing.T) {
 	r := controlled(t)
 	request := reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "leg"}}
 	if result, err := r.Reconcile(t.Context(), request); err != nil || result.RequeueAfter != 0 {

@@ -38,7 +38,7 @@ func BenchmarkReview(b *testing.B) {
 	network := &v1alpha1.TSNNetwork{ObjectMeta: metav1.ObjectMeta{Name: "tsn"}}
 	for i := range v1alpha1.MaxNodeProblems {
 		network.Status.NodeProblems = append(network.Status.NodeProblems, v1alpha1.NodeProblem{Node: fmt.Sprint("node-", i), Type: v1alpha1.ConditionReady,
-			Reason: v1alpha1.ReasonNodeWaited, Message: "it has not said yet that it serves the network"})
+			Reason: v1alpha1.ReasonNodeWaited, Message: "it has not reported yet that it serves the network"})
 	}
 	pod, err := json.Marshal(parsePod(b, annotated("", `
   containers: [{name: app, image: app, env: [{name: A, value: b}], volumeMounts: [{name: data, mountPath: /data}], resources: {limits: {cpu: "1"}},

@@ -230,7 +230,7 @@ func TestOneAnnotation(t *testing.T) {
 	t.Run("operators are killed while pods come and go", func(t *testing.T) { operatorsKilled(ctx, t, namespace) })
 	t.Run("uninstall refuses, then leaves nothing", func(t *testing.T) {
 		output, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "3m")
-		if err == nil || !strings.Contains(output, "pods are on networks or have links; remove them first") || !strings.Contains(output, namespace+"/"+talker.Name) {
+		if err == nil || !strings.Contains(output, "pods are on networks or have links; delete them and their controllers first") || !strings.Contains(output, namespace+"/"+talker.Name) {
 			t.Fatalf("got %v, %q", err, output)
 		}
 		deleteNamespace(t, namespace)
