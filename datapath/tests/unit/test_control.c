@@ -286,7 +286,7 @@ static void status_is_the_example(void **state)
 		.runtime_us = 950000, .period_us = 1000000, .source = "kernel.sched_rt_runtime_us"};
 	const struct keep_awake awake = {.by = KEEP_AWAKE_NONE};
 	const struct node_clocks clocks = {
-		.told = {.state = NODE_CLOCK_SYNCHRONIZED, .drift_ppb = 120},
+		.reported = {.state = NODE_CLOCK_SYNCHRONIZED, .drift_ppb = 120},
 		.steps = {.count = 2, .last_ns = -37000000000},
 	};
 	struct counters counters;
