@@ -349,7 +349,7 @@ static void what_waits_does_not_leave_in_clear_once_encryption_is_required(void 
 
 	network_set(bench, LOOP_CLEAR);
 	bench_send_number(bench, 0, txtime_tai_ns);
-	rig_wait_pending(&bench->rig, 1);
+	bench_wait_taken(bench, 1);
 	network_set(bench, LOOP_REQUIRED);
 	association_give(bench, association_make(SPI_FIRST, NODE_A));
 	bench_skip_if_due(txtime_tai_ns);
@@ -364,7 +364,7 @@ static void what_waits_stays_encrypted_when_encryption_is_asked_no_more(void **s
 
 	association_give(bench, association_make(SPI_FIRST, NODE_A));
 	bench_send_number(bench, 0, txtime_tai_ns);
-	rig_wait_pending(&bench->rig, 1);
+	bench_wait_taken(bench, 1);
 	network_set(bench, LOOP_CLEAR);
 	bench_send_number(bench, 1, txtime_tai_ns + 1000);
 	bench_skip_if_due(txtime_tai_ns);
