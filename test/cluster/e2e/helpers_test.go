@@ -273,8 +273,8 @@ func runTo(ctx context.Context, pod *corev1.Pod, container string, stdout, stder
 
 // herald keeps what is written to it, and tells when something was.
 type herald struct {
-	text bytes.Buffer // not embedded: its ReadFrom would go past Write
-	once sync.Once
+	text    bytes.Buffer // not embedded: its ReadFrom would go past Write
+	once    sync.Once
 	written chan struct{}
 }
 

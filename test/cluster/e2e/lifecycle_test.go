@@ -180,7 +180,7 @@ func TestAFailedStartSaysWhatWasWrong(t *testing.T) {
 	s, ctx := newSecond(t), t.Context()
 	// Long enough for the control plane, too short for pods.
 	output, err := s.command(ctx, "up", "--timeout", "3s").CombinedOutput()
-	for _, want := range []string{"not ready after 3s", "what was said last:\n---- ", "`ktsn-cluster --name " + s.plan.Name + " logs`"} {
+	for _, want := range []string{"not ready after 3s", "last complaints:\n---- ", "`ktsn-cluster --name " + s.plan.Name + " logs`"} {
 		if err == nil || !strings.Contains(string(output), want) {
 			t.Errorf("%v, it says %q, want %q", err, output, want)
 		}
@@ -250,7 +250,7 @@ func TestTwoAtOnceDoNotMeet(t *testing.T) {
 
 // ending is how a command that was to be killed ended, and its output until then.
 type ending struct {
-	killed    bool
+	killed      bool
 	how, output string
 }
 

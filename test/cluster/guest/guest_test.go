@@ -18,13 +18,13 @@ import (
 
 const (
 	repository = "../../.."
-	// patience is for the machine, which takes two minutes on an idle one.
+	// patience bounds the run of the machine, which takes two minutes on an idle host.
 	patience = 20 * time.Minute
 	// csiKubelet is the folder of the kubelet that the chart's agent serves in the machine.
 	csiKubelet = "/var/lib/csi-kubelet"
 )
 
-// One boot for all: what takes time is the emulation.
+// All tests share one boot: the emulation takes most of the time.
 func TestANodeWithCgroupsOfVersion2(t *testing.T) {
 	root := absolute(t, repository)
 	built := build(t, root)
@@ -49,7 +49,7 @@ func TestANodeWithCgroupsOfVersion2(t *testing.T) {
 	guestmachine.Report(t, &machine, status)
 }
 
-// newMachine is one that sees the repository and some other folders.
+// newMachine returns a machine that sees the repository and the shown folders.
 func newMachine(t *testing.T, root string, memoryMiB int, shown ...string) guestmachine.Machine {
 	t.Helper()
 	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
@@ -70,7 +70,7 @@ func absolute(t *testing.T, path string) string {
 	return absolute
 }
 
-// build finds, or makes, kubelet, the reference plugins and the image of pods' namespaces.
+// build builds kubelet, the reference plugins and the pause image, or takes them from the cache.
 func build(t *testing.T, root string) *components.Built {
 	t.Helper()
 	cache, err := os.UserCacheDir()
@@ -99,7 +99,7 @@ func pauseOf(t *testing.T, built *components.Built) string {
 	return ""
 }
 
-// outDir is where logs of the machine are kept.
+// outDir returns the folder for the machine's logs.
 func outDir(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv("KTSN_GUEST_OUT")

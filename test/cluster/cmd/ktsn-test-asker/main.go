@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command ktsn-test-asker asks a name of /etc/hosts all the time, and prints each message with when it was answered.
+// Command ktsn-test-asker sends requests to a name of /etc/hosts continuously, and prints each message with the time of
+// its answer.
 package main
 
 import (

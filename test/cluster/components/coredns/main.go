@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command coredns is CoreDNS, composed as its documentation says of external builds: its own main package
-// imports every plugin there is, and with them the clients of four clouds.
+// Command coredns is CoreDNS, built as its documentation describes for external builds: its own main package imports
+// every plugin, and with them the clients of four clouds.
 package main
 
 import (

@@ -93,7 +93,7 @@ func TestKtsnRealtimeSaysNothingWhereThereIsNothingToDo(t *testing.T) {
 	}
 }
 
-// No cgroup of version 2 has a budget of its own.
+// Cgroups of version 2 have no real-time budget.
 func TestTheBudgetIsThatOfTheWholeKernel(t *testing.T) {
 	if log := containerLog(t, "ktsnd"); !strings.Contains(log, "(kernel.sched_rt_runtime_us)") {
 		t.Errorf("the log does not name kernel.sched_rt_runtime_us:\n%s", log)
@@ -116,7 +116,7 @@ func TestKtsndHasRealTimeSchedulingAndItsProcessor(t *testing.T) {
 	}
 }
 
-// realTimeThreads are those of the ktsnd of a pod that have SCHED_FIFO.
+// realTimeThreads returns the threads of a pod's ktsnd that have SCHED_FIFO.
 func realTimeThreads(t *testing.T, pod string) []int {
 	t.Helper()
 	var threads []int
@@ -134,7 +134,7 @@ func realTimeThreads(t *testing.T, pod string) []int {
 	return threads
 }
 
-// ktsndProcesses are those of ktsnd in its container, in which probes run as well.
+// ktsndProcesses returns the processes of ktsnd in its container, in which probes run as well.
 func ktsndProcesses(t *testing.T, pod string) []int {
 	t.Helper()
 	var pids []int
@@ -165,7 +165,7 @@ func TestKtsndsMemoryIsLocked(t *testing.T) {
 	}
 }
 
-// ociSpec is what these tests look at of what the runtime was told.
+// ociSpec is the part of the OCI configuration that these tests check.
 type ociSpec struct {
 	Process struct {
 		Args            []string `json:"args"`
@@ -211,7 +211,7 @@ func sameWords(a, b []string) bool {
 	return true
 }
 
-// statusFile reads the kernel's description of a process.
+// statusFile returns the fields of /proc/PID/status.
 func statusFile(t *testing.T, pid int) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -256,7 +256,7 @@ func threadsOf(t *testing.T, pid int) []int {
 	return threads
 }
 
-// ktsndStatus is what these tests look at of what ktsnd says of itself.
+// ktsndStatus is the part of ktsnd's status that these tests check.
 type ktsndStatus struct {
 	Scheduler string            `json:"scheduler"`
 	Endpoints int               `json:"endpoints"`

@@ -20,8 +20,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
-// applicationPod is a pod with tsnperf that does nothing until a test runs it there. Its volume is what kubelet has the runtime
-// mount for one of CSI: the folder in which the agent has published it.
+// applicationPod returns a pod with tsnperf that idles until a test runs commands in it. Its volume is the folder in
+// which the agent has published the CSI volume, as kubelet would have the runtime mount it.
 func applicationPod(name, uid string) *corev1.Pod {
 	directory := corev1.HostPathDirectory
 	pod := &corev1.Pod{}
@@ -42,7 +42,7 @@ func applicationPod(name, uid string) *corev1.Pod {
 	return pod
 }
 
-// applicationPods are a listener and a talker.
+// applicationPods returns a listener and a talker.
 func applicationPods() []*corev1.Pod {
 	return []*corev1.Pod{
 		applicationPod("listener", "6c697374-656e-6572-0000-000000000001"),
@@ -50,7 +50,7 @@ func applicationPods() []*corev1.Pod {
 	}
 }
 
-// Kubernetes lets only a privileged container make mounts that others see.
+// Kubernetes allows only privileged containers to propagate mounts to the host.
 func TestTheAgentMountsVolumesThatTheNodeSees(t *testing.T) {
 	start(t, chartsAgent(t))
 	for _, pod := range applicationPods() {
@@ -61,7 +61,7 @@ func TestTheAgentMountsVolumesThatTheNodeSees(t *testing.T) {
 	}
 }
 
-// The runtime calls tsn-cni for both, which the agent has installed, and mounts their volumes.
+// For both pods the runtime calls tsn-cni, which the agent has installed, and mounts their volumes.
 func TestATimedMessageIsSentFromPodToPod(t *testing.T) {
 	pods := applicationPods()
 	start(t, pods...)
@@ -86,7 +86,7 @@ func TestATimedMessageIsSentFromPodToPod(t *testing.T) {
 	}
 	after := statusOf(t).Counters
 	increase := func(name string) int { return int(after[name] - before[name]) } //nolint:gosec // small
-	// The emulated processors stand still beside other load, and a frame that waited for --stale-after is given up.
+	// The emulated processors stop under other load, and ktsnd drops a frame that waited for longer than --stale-after.
 	failed := increase("delivery-failed")
 	if len(sent) != count || increase("sent") != count || len(received) == 0 || len(received)+failed != count || early > 0 {
 		t.Errorf("%d messages were sent, %d by ktsnd, %d arrived, %d of them before their times, %d failed; want %d, all in time",
@@ -94,7 +94,7 @@ func TestATimedMessageIsSentFromPodToPod(t *testing.T) {
 	}
 }
 
-// addressOf is the address that tsn-cni gave a pod.
+// addressOf returns the address that tsn-cni assigned to a pod.
 func addressOf(t *testing.T, pod string) string {
 	t.Helper()
 	text, err := output("nsenter", "--net", "--target", strconv.Itoa(processOf(t, pod)), "ip", "-json", "-4", "address", "show", "scope", "global")
@@ -112,7 +112,7 @@ func addressOf(t *testing.T, pod string) string {
 	return links[0].Addresses[0].Local
 }
 
-// exchange has the talker send to the listener, and returns what both noted.
+// exchange sends messages from the talker to the listener, and returns both sides' records.
 func exchange(t *testing.T, to string, count int) ([]tsnperf.Sent, []tsnperf.Received) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -151,14 +151,14 @@ func complaint(err error) string {
 	return ""
 }
 
-// inContainer runs tsnperf in the container of a pod, one of each of its commands.
+// inContainer returns a command that runs tsnperf in a pod's container.
 func inContainer(ctx context.Context, t *testing.T, pod string, arguments ...string) *exec.Cmd {
 	t.Helper()
 	return exec.CommandContext(ctx, "ctr", append([]string{"--namespace=k8s.io", "tasks", "exec", "--exec-id", arguments[0],
 		containerID(t, pod), "/usr/bin/tsnperf"}, arguments...)...)
 }
 
-// waitForPort returns when a program in a pod receives there, and complains of what that program says otherwise.
+// waitForPort returns once a program in a pod receives on the port.
 func waitForPort(t *testing.T, pod string, port int, says fmt.Stringer) {
 	t.Helper()
 	process := strconv.Itoa(processOf(t, pod))
@@ -174,7 +174,7 @@ func waitForPort(t *testing.T, pod string, port int, says fmt.Stringer) {
 	}
 }
 
-// The runtime calls tsn-cni to delete what it has added, and kubelet the agent. kubelet forgets pods before.
+// The runtime calls tsn-cni to delete what it has added, and kubelet the agent. kubelet forgets the pods before.
 func TestPodsThatGoLeaveNothing(t *testing.T) {
 	end(t, "listener", "talker")
 	agent := strconv.Itoa(processOf(t, "agent"))

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The static CPU manager gives it the processor, by the cpuset of version 2.
+// The static CPU manager assigns the processor through the cpuset controller of version 2.
 func TestKtsndHasAProcessorOfItsOwn(t *testing.T) {
 	end(t, "agent", "ktsnd") // kubelet has one processor for all pods, without the one that it reserves
 	pod := chartsPod(t, "exclusive.yaml", "ktsnd")

@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// patience is how long anything may take that takes seconds in the machine while its host is idle.
+// patience bounds everything that takes seconds in the machine while its host is idle.
 const patience = 10 * time.Minute
 
-// outDir is where the host finds what is kept.
+// outDir is the folder that the host keeps.
 var outDir = os.Getenv("KTSN_GUEST")
 
 func TestMain(m *testing.M) {
@@ -35,8 +35,9 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// setUp makes the node: an uplink, the runtime with its network and images, and kubelet, last: while images are imported it may take a
-// mount of theirs for the root of the file system, and ends. It says when what was done, in seconds since the machine began.
+// setUp creates the node: an uplink, the runtime with its network and images, and then kubelet. kubelet starts last:
+// while images are imported it may take one of their mounts for the root file system, and exits. setUp prints when each
+// step was done, in seconds since boot.
 func setUp() error {
 	for _, step := range []struct {
 		done string
@@ -60,7 +61,7 @@ func setUp() error {
 	return nil
 }
 
-// run is for commands that say nothing when all is well.
+// run runs a command that prints nothing on success.
 func run(arguments ...string) error {
 	_, err := output(arguments...)
 	return err
@@ -81,7 +82,7 @@ func output(arguments ...string) (string, error) {
 	return string(text), nil
 }
 
-// background runs a program until the machine ends, with a log that the host finds.
+// background runs a program until the machine ends, with a log that the host keeps.
 func background(name string, arguments ...string) error {
 	log, err := os.Create(filepath.Join(outDir, name+".log"))
 	if err != nil {
@@ -92,7 +93,7 @@ func background(name string, arguments ...string) error {
 	return command.Start()
 }
 
-// eventually repeats what fails until it does not.
+// eventually repeats try until it succeeds, for up to patience.
 func eventually(try func() error) error {
 	var err error
 	for began := time.Now(); time.Since(began) < patience; time.Sleep(200 * time.Millisecond) {

@@ -16,9 +16,9 @@ const (
 	manifestDir = "/etc/kubernetes/manifests"
 	networkDir  = "/etc/cni/net.d"
 	pluginDir   = "/opt/cni/bin"
-	// readOnlyPort is where kubelet says of its pods to everybody.
+	// readOnlyPort is kubelet's port without authentication.
 	readOnlyPort = 10255
-	// exclusiveProcessor is left for exclusive use; processor 0 is for everything else.
+	// exclusiveProcessor can be assigned exclusively; processor 0 is for everything else.
 	exclusiveProcessor = 1
 )
 
@@ -31,7 +31,7 @@ const runtimeConfig = `version = 2
     conf_dir = "` + networkDir + `"
 `
 
-// Containers get the runtime's seccomp profile: with seccompDefault kubelet is as strict as it can be.
+// With seccompDefault, containers get the runtime's seccomp profile: the strictest that kubelet can be.
 var kubeletConfig = fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 authentication: {anonymous: {enabled: false}, webhook: {enabled: false}}
@@ -47,7 +47,7 @@ reservedSystemCPUs: "0"
 evictionHard: {memory.available: 100Mi, nodefs.available: "0%%", nodefs.inodesFree: "0%%", imagefs.available: "0%%"}
 `, manifestDir, readOnlyPort)
 
-// podNetwork is the only network of the node's pods. As in a cluster, the agent has ktsnd make their sockets.
+// podNetwork is the only network of the node's pods. As in a cluster, the agent has ktsnd create their sockets.
 const podNetwork = `{
   "cniVersion": "1.0.0",
   "name": "tsn",
@@ -61,7 +61,7 @@ const podNetwork = `{
 }
 `
 
-// makeUplink makes an interface like the one that the chart names, with a cable that leads nowhere.
+// makeUplink creates an interface like the one that the chart names, whose cable leads nowhere.
 func makeUplink() error {
 	for _, arguments := range [][]string{
 		{"ip", "link", "add", "eth0", "type", "veth", "peer", "name", "wire"},
@@ -103,7 +103,7 @@ func startRuntime() error {
 	return eventually(func() error { return run("ctr", "--connect-timeout=2s", "version") })
 }
 
-// importImages uses both processors.
+// importImages imports on both processors at once.
 func importImages() error {
 	images := os.Getenv("KTSN_IMAGES")
 	var all errgroup.Group

@@ -23,8 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// chartsPod is one of the chart's containers as a rendered chart has it, in a pod of the container's name that kubelet can start
-// without a control plane: with what that container has of the pod, and nothing that only an API server could give.
+// chartsPod returns one container of the rendered chart as a pod named after it, which kubelet can start without a
+// control plane: without everything that needs an API server.
 func chartsPod(t *testing.T, rendered, container string) *corev1.Pod {
 	t.Helper()
 	file, err := os.Open(filepath.Join(outDir, rendered))
@@ -54,7 +54,8 @@ func only(set *appsv1.DaemonSet, name string) *corev1.Pod {
 	}
 	container := spec.Containers[at]
 	container.ImagePullPolicy = corev1.PullNever
-	// What takes milliseconds on a node may take a minute on an emulated processor beside others, and is no reason to kill it.
+	// Probes that take milliseconds on a node may take a minute on a busy emulated processor. They must not fail for
+	// that.
 	for _, probe := range []*corev1.Probe{container.StartupProbe, container.ReadinessProbe, container.LivenessProbe} {
 		if probe != nil {
 			probe.TimeoutSeconds, probe.FailureThreshold = int32(patience.Seconds()), int32(patience.Seconds())
@@ -71,7 +72,7 @@ func only(set *appsv1.DaemonSet, name string) *corev1.Pod {
 	return pod
 }
 
-// start has kubelet start pods, and waits until they are ready.
+// start starts pods through kubelet's manifest folder, and waits until they are ready.
 func start(t *testing.T, pods ...*corev1.Pod) {
 	t.Helper()
 	for _, pod := range pods {
@@ -99,7 +100,7 @@ func start(t *testing.T, pods ...*corev1.Pod) {
 
 func manifest(name string) string { return filepath.Join(manifestDir, name+".json") }
 
-// end has kubelet end a pod, and waits until it is gone.
+// end removes pods from kubelet's manifest folder, and waits until they are gone.
 func end(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -120,7 +121,7 @@ func end(t *testing.T, names ...string) {
 	}
 }
 
-// podNamed asks kubelet.
+// podNamed returns kubelet's status of a pod.
 func podNamed(name string) (*corev1.Pod, error) {
 	answer, err := http.Get("http://127.0.0.1:" + strconv.Itoa(readOnlyPort) + "/pods")
 	if err != nil {
@@ -149,7 +150,7 @@ func ready(pod *corev1.Pod) error {
 	return fmt.Errorf("pod %s is not ready: %s: %s: %s", pod.Name, pod.Status.Phase, pod.Status.Message, state)
 }
 
-// containerID is that of a pod's only container.
+// containerID returns the ID of a pod's only container.
 func containerID(t *testing.T, name string) string {
 	t.Helper()
 	pod, err := podNamed(name)
@@ -159,7 +160,7 @@ func containerID(t *testing.T, name string) string {
 	return strings.TrimPrefix(pod.Status.ContainerStatuses[0].ContainerID, "containerd://")
 }
 
-// processOf is the first process of a pod's container.
+// processOf returns the PID of the first process of a pod's container.
 func processOf(t *testing.T, name string) int {
 	t.Helper()
 	id := containerID(t, name)
@@ -174,7 +175,7 @@ func processOf(t *testing.T, name string) int {
 	return pid
 }
 
-// taskOf asks the runtime for the first process of a container. A slow runtime may not know it at once.
+// taskOf returns the PID of a container's first process. A slow runtime may not know it at once.
 func taskOf(id string) (int, error) {
 	text, err := output("ctr", "--namespace=k8s.io", "tasks", "list")
 	if err != nil {
@@ -192,7 +193,7 @@ func taskOf(id string) (int, error) {
 	return 0, fmt.Errorf("the runtime has no process of container %s: %s", id, text)
 }
 
-// saidBy is what a pod's container wrote.
+// containerLog returns what a pod's container wrote.
 func containerLog(t *testing.T, name string) string {
 	t.Helper()
 	files, err := filepath.Glob("/var/log/pods/*_" + name + "-" + hostname + "_*/*/*.log")

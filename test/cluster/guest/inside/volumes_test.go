@@ -19,11 +19,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// csiKubelet is the folder of the kubelet that the agent serves. These tests are that kubelet as far as volumes go: a real one
-// without a control plane mounts no volumes of CSI.
+// csiKubelet is the folder of the kubelet that the agent serves. These tests play kubelet's part for volumes: a real
+// kubelet mounts no CSI volumes without a control plane.
 var csiKubelet = os.Getenv("KTSN_CSI_KUBELET")
 
-// chartsAgent is the chart's agent with an API server that is away. What that would give it has folders in their place.
+// chartsAgent returns the chart's agent without an API server. Folders replace the volumes that the API server would
+// provide.
 func chartsAgent(t *testing.T) *corev1.Pod {
 	t.Helper()
 	pod := chartsPod(t, "chart.yaml", "agent")
@@ -40,7 +41,7 @@ func chartsAgent(t *testing.T) *corev1.Pod {
 	return pod
 }
 
-// makeFolder makes one in place of a volume of the API server's, with a token that nobody asks for.
+// makeFolder creates a folder in place of an API server's volume, with a token that nobody checks.
 func makeFolder(t *testing.T, name string) string {
 	t.Helper()
 	path := filepath.Join("/etc/agent", name)
@@ -53,12 +54,12 @@ func makeFolder(t *testing.T, name string) string {
 	return path
 }
 
-// volumeOf is where kubelet wants a pod's volume.
+// volumeOf returns the path at which kubelet expects a pod's volume.
 func volumeOf(pod *corev1.Pod) string {
 	return filepath.Join(csiKubelet, "pods", string(pod.UID), "volumes/kubernetes.io~csi/ktsn/mount")
 }
 
-// publish asks the agent for a pod's volume, as kubelet does before it starts the pod.
+// publish has the agent publish a pod's volume, as kubelet does before it starts the pod.
 func publish(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	askAgent(t, func(ctx context.Context, agent csi.NodeClient) error {
@@ -87,7 +88,7 @@ func unpublish(t *testing.T, pod *corev1.Pod) {
 	})
 }
 
-// askAgent repeats a request until the agent has done it, as kubelet does.
+// askAgent repeats a request until the agent has fulfilled it, as kubelet does.
 func askAgent(t *testing.T, ask func(context.Context, csi.NodeClient) error) {
 	t.Helper()
 	connection, err := grpc.NewClient("unix://"+filepath.Join(csiKubelet, "plugins/csi.kubernetsn.io/csi.sock"),
@@ -103,7 +104,7 @@ func askAgent(t *testing.T, ask func(context.Context, csi.NodeClient) error) {
 	}
 }
 
-// mountOptions are those of what a process has mounted last at a path; none where that is no mount.
+// mountOptions returns the options of the last mount at a path that a process sees, none if nothing is mounted there.
 func mountOptions(t *testing.T, process, path string) []string {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%s/mountinfo", process))
@@ -119,7 +120,7 @@ func mountOptions(t *testing.T, process, path string) []string {
 	return options
 }
 
-// isProtected tells whether a mount is as a volume's should be: read only, without set-user-id, and with programs allowed, since
+// isProtected reports whether a volume is mounted as required: read only, nosuid, and with programs allowed, since
 // libktsn.so is mapped from there.
 func isProtected(options []string) bool {
 	return slices.Contains(options, "ro") && slices.Contains(options, "nosuid") && !slices.Contains(options, "noexec")

@@ -15,22 +15,22 @@ import (
 	"time"
 )
 
-// Asker asks one message after the other, each with its number, whether those before were answered or not.
+// Asker sends one numbered request after the other, without waiting for answers.
 type Asker struct {
-	// Name is who is asked, as Hosts says before each message.
+	// Name is the server. Asker looks it up in the file Hosts before each request.
 	Name, Hosts string
 	Port        uint16
-	// IPv6 asks the name's address of that version.
+	// IPv6 selects the name's IPv6 address.
 	IPv6  bool
 	Cycle time.Duration
-	// Patience is how long an answer is waited for.
+	// Patience is how long Asker waits for an answer.
 	Patience time.Duration
 
 	mu      sync.Mutex
 	pending map[uint64]Row
 }
 
-// Run asks until ctx ends, and writes a row for each message once it is answered or lost.
+// Run sends requests until ctx ends. It writes a row for each once it is answered or lost.
 func (a *Asker) Run(ctx context.Context, out io.Writer) error {
 	network := "udp4"
 	if a.IPv6 {
@@ -61,7 +61,7 @@ func (a *Asker) Run(ctx context.Context, out io.Writer) error {
 	}
 }
 
-// ask sends a message. One that cannot be sent is lost.
+// ask sends a request. A request that cannot be sent is lost.
 func (a *Asker) ask(socket *net.UDPConn, number uint64) {
 	row := Row{Number: number, Sent: time.Now()}
 	to, known := lookUp(a.Hosts, a.Name, !a.IPv6)
@@ -70,7 +70,7 @@ func (a *Asker) ask(socket *net.UDPConn, number uint64) {
 	a.pending[number] = row
 	a.mu.Unlock()
 	if known {
-		// What the network says of messages before is found out by what is not answered.
+		// Ignore the error: it may be about an earlier request. Lost requests are found by their missing answers.
 		_, _ = socket.WriteToUDPAddrPort([]byte("echo "+strconv.FormatUint(number, 10)), netip.AddrPortFrom(to, a.Port))
 	}
 }
@@ -101,7 +101,7 @@ func (a *Asker) hear(socket *net.UDPConn, out io.Writer) {
 	}
 }
 
-// lose gives up what was sent before a time.
+// lose writes rows for unanswered requests that were sent before a time.
 func (a *Asker) lose(out io.Writer, before time.Time) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

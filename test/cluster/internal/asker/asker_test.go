@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// answers is a peer on a loopback address until the test ends, or it is closed.
+// answers starts a server on a loopback address. It runs until the test ends or the socket is closed.
 func answers(t *testing.T, address string) *net.UDPConn {
 	t.Helper()
 	at, err := net.ResolveUDPAddr("udp4", address)

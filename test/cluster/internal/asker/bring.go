@@ -13,15 +13,16 @@ import (
 )
 
 const (
-	// Folder is where nodes have the asker, which is in no image.
+	// Folder is the asker's folder on nodes; no image contains it.
 	Folder = "/var/lib/ktsn-test-asker"
-	// Program is the asker there.
+	// Program is the path of the asker on nodes.
 	Program = Folder + "/asker"
-	// Decided is how old a message is of which it is known whether it was answered: the asker's patience, and time to write it.
+	// Decided is the age at which a request is known to be answered or lost: the asker's patience, and time to write
+	// it.
 	Decided = 2500 * time.Millisecond
 )
 
-// Bring brings a program that asks to a node.
+// Bring copies a program to a node.
 func Bring(ctx context.Context, to node.Place, program string) error {
 	file, err := os.Open(program)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// lookUp finds a name in a file such as /etc/hosts. Go's own resolver believes for five seconds what it has read there.
+// lookUp finds a name in a file such as /etc/hosts. Go's own resolver caches the file for five seconds.
 func lookUp(file, name string, is4 bool) (address netip.Addr, ok bool) {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -11,31 +11,31 @@ import (
 	"time"
 )
 
-// Outcome is what became of a client's questions when something died.
+// Outcome is the effect of a failure on a client's requests.
 type Outcome struct {
 	Name string `json:"name"`
-	// Quiet is the longest gap of the seconds before, when nothing had died.
+	// Quiet is the longest gap in the seconds before the failure.
 	Quiet time.Duration `json:"quiet_ns"`
-	// Gap is the longest time without an answer from then on; of Sent messages Lost were not answered.
+	// Gap is the longest time without an answer after the failure. Lost of the Sent requests were not answered.
 	Gap  time.Duration `json:"gap_ns"`
 	Sent int           `json:"sent"`
 	Lost int           `json:"lost"`
-	// Kept tells that the client's pod is the same, and that none of its containers was started again.
+	// Kept reports whether the client's pod is the same, and none of its containers was restarted.
 	Kept bool `json:"kept"`
-	// To says who answers at the end.
+	// To is the server at the end.
 	To string `json:"to"`
-	// Timed is what became of timed messages meanwhile; nil: there were none.
+	// Timed is the effect on timed messages, nil if there were none.
 	Timed *Timed `json:"timed,omitempty"`
 }
 
-// Timed is what became of messages with a transmit time.
+// Timed is the effect of a failure on messages with a transmit time.
 type Timed struct {
 	Sent int           `json:"sent"`
 	Lost int           `json:"lost"`
 	Gap  time.Duration `json:"gap_ns"`
 }
 
-// Add is an outcome of what was found before something died and from then on.
+// Add fills the outcome in from the findings before and after the failure.
 func (o *Outcome) Add(quiet, died Findings) {
 	o.Quiet, o.Gap, o.Sent, o.Lost = quiet.Gap, died.Gap, died.Sent, died.Lost
 }
@@ -57,7 +57,7 @@ func (o *Outcome) row() []string {
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2f", d.Seconds()) }
 
-// Write writes outcomes into a folder, as NAME.json and, as a table of Markdown, NAME.md.
+// Write writes outcomes into a folder, as NAME.json and as the Markdown table NAME.md.
 func Write(folder, name string, all []Outcome) error {
 	text, err := json.MarshalIndent(all, "", " ")
 	if err != nil {

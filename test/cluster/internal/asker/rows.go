@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// Row is a message.
+// Row is a request.
 type Row struct {
 	Number uint64
 	Sent   time.Time
-	// Answered is zero of a message that nobody answered in time.
+	// Answered is zero if no answer came in time.
 	Answered time.Time
-	// Peer is who was asked, not valid where nobody had the name.
+	// Peer is the address of the server, invalid if the name was unknown.
 	Peer netip.Addr
 }
 
@@ -34,7 +34,7 @@ func (r *Row) write(out io.Writer) error {
 	return err
 }
 
-// Read reads what an asker has written. The last line may be half of one.
+// Read parses an asker's output. The last line may be incomplete.
 func Read(text string) ([]Row, error) {
 	var rows []Row
 	for line := range strings.Lines(text) {
@@ -62,7 +62,7 @@ func Read(text string) ([]Row, error) {
 	return rows, nil
 }
 
-// Findings are what rows say of a time.
+// Findings summarise the rows of a period.
 type Findings struct {
 	Sent, Lost int
 	// Gap is the longest time without an answer, which began at GapFrom.
@@ -70,8 +70,8 @@ type Findings struct {
 	GapFrom time.Time
 }
 
-// Judge looks at what was sent within a time, and at the answers that came. The time before the first answer and that after the last
-// one count.
+// Judge summarises the requests that were sent in a period and their answers. The times before the first and after the
+// last answer count as gaps.
 func Judge(rows []Row, from, to time.Time) Findings {
 	var findings Findings
 	at := []time.Time{from}
@@ -97,7 +97,7 @@ func Judge(rows []Row, from, to time.Time) Findings {
 	return findings
 }
 
-// Last is when the last answer came, zero where none did, and from whom.
+// Last returns the time and the server of the last answer, zero values without one.
 func Last(rows []Row) (at time.Time, from netip.Addr) {
 	for i := range rows {
 		if rows[i].Answered.After(at) {

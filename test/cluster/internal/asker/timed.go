@@ -9,7 +9,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
-// JudgeTimed looks at timed messages, and at those of them that arrived.
+// JudgeTimed compares sent with received timed messages.
 func JudgeTimed(sent []tsnperf.Sent, received []tsnperf.Received) *Timed {
 	numbers := map[uint32]bool{}
 	at := make([]int64, len(received))

@@ -22,11 +22,11 @@ type Hierarchy struct {
 	Path string
 	// Version is 1 or 2.
 	Version int
-	// Controllers are what the hierarchy controls. Of version 1 they are the options of the mount, with others among them.
+	// Controllers are the hierarchy's controllers. In version 1 they are the mount options, which include others.
 	Controllers []string
 }
 
-// Hierarchies reads a file like /proc/self/mountinfo.
+// Hierarchies parses a file like /proc/self/mountinfo.
 func Hierarchies(mountinfo string) ([]Hierarchy, error) {
 	file, err := os.Open(mountinfo)
 	if err != nil {
@@ -52,7 +52,7 @@ func Hierarchies(mountinfo string) ([]Hierarchy, error) {
 	return hierarchies, lines.Err()
 }
 
-// controllersOf reads what a cgroup of version 2 can control.
+// controllersOf returns the controllers of a cgroup of version 2.
 func controllersOf(folder string) []string {
 	text, err := os.ReadFile(filepath.Join(folder, "cgroup.controllers"))
 	if err != nil {
@@ -61,7 +61,7 @@ func controllersOf(folder string) []string {
 	return strings.Fields(string(text))
 }
 
-// OfController finds the hierarchy of a controller.
+// OfController returns the hierarchy of a controller.
 func OfController(all []Hierarchy, controller string) (Hierarchy, error) {
 	for _, hierarchy := range all {
 		if slices.Contains(hierarchy.Controllers, controller) {
@@ -71,15 +71,15 @@ func OfController(all []Hierarchy, controller string) (Hierarchy, error) {
 	return Hierarchy{}, fmt.Errorf("no cgroup hierarchy with the controller %q is mounted", controller)
 }
 
-// needed are the controllers without which there is no kubelet. Version 2 has no controllers for devices and for
-// freezing: programs of eBPF and each cgroup do these.
+// needed are the controllers that kubelet requires, by version. Version 2 has no controllers for devices and freezing:
+// eBPF programs and the cgroup core do their work.
 var needed = map[int][]string{
 	1: {"cpu", "cpuset", "memory", "devices", "freezer", "pids"},
 	2: {"cpu", "cpuset", "memory", "pids"},
 }
 
-// VersionOf is that of the hierarchies in which containers are: 2 where one hierarchy of version 2 has all controllers
-// (a unified host), else 1. It fails where controllers are missing.
+// VersionOf returns the version of the hierarchies for containers: 2 if one hierarchy of version 2 has all needed
+// controllers (a unified host), else 1. It fails if controllers are missing.
 func VersionOf(all []Hierarchy) (int, error) {
 	cpu, err := OfController(all, "cpu")
 	if err != nil {
@@ -98,7 +98,7 @@ func VersionOf(all []Hierarchy) (int, error) {
 	return cpu.Version, nil
 }
 
-// Version is VersionOf this machine.
+// Version is VersionOf for this machine.
 func Version() (int, error) {
 	all, err := Hierarchies(ownMounts)
 	if err != nil {
@@ -110,7 +110,7 @@ func Version() (int, error) {
 // ownMounts are the mounts that this process sees.
 const ownMounts = "/proc/self/mountinfo"
 
-// Find lists the folders of a cgroup in all hierarchies, those that are there.
+// Find returns the existing folders of a cgroup in all hierarchies.
 func Find(name string) ([]string, error) {
 	all, err := Hierarchies(ownMounts)
 	if err != nil {
@@ -126,7 +126,7 @@ func Find(name string) ([]string, error) {
 	return folders, nil
 }
 
-// Processes lists who is in a cgroup or below it.
+// Processes returns the processes in a cgroup and its descendants.
 func Processes(name string) ([]int, error) {
 	folders, err := Find(name)
 	if err != nil {
@@ -162,11 +162,12 @@ func ignoreGone(err error) error {
 
 const (
 	poll = 50 * time.Millisecond
-	// budgetPatience is how long a folder is kept because its real-time budget cannot be given back yet.
+	// budgetPatience is for how long a folder is kept because its real-time budget cannot be returned yet.
 	budgetPatience = 5 * time.Second
 )
 
-// Remove kills whoever is in a cgroup or below it, and removes the folders. That there are none is no error.
+// Remove kills all processes in a cgroup and its descendants, and removes the folders. It is not an error if there are
+// none.
 func Remove(ctx context.Context, name string) error {
 	began := time.Now()
 	for {
@@ -189,8 +190,8 @@ func Remove(ctx context.Context, name string) error {
 	}
 }
 
-// removeFolders removes what can be removed and returns what is left. Unless it insists, that includes folders whose
-// real-time budget cannot be given back yet.
+// removeFolders removes folders and returns those that remain. Without insist, folders whose real-time budget cannot be
+// returned yet remain.
 func removeFolders(name string, insist bool) ([]string, error) {
 	folders, err := Find(name)
 	if err != nil {
@@ -217,7 +218,7 @@ func removeFolders(name string, insist bool) ([]string, error) {
 	return Find(name)
 }
 
-// Enter moves this process into a cgroup, which it makes if need be. One hierarchy is enough for Remove to find it.
+// Enter moves this process into a cgroup, which it creates if needed. One hierarchy suffices for Remove to find it.
 func Enter(name string) error {
 	all, err := Hierarchies(ownMounts)
 	if err != nil {

@@ -36,7 +36,7 @@ func TestHierarchiesAreFoundAmongTheMounts(t *testing.T) {
 	}
 }
 
-// unified is a folder like the root of a cgroup hierarchy of version 2.
+// unified creates a folder like the root of a cgroup hierarchy of version 2.
 func unified(t *testing.T, controllers string) string {
 	t.Helper()
 	folder := t.TempDir()

@@ -15,8 +15,8 @@ import (
 
 const realtimeFile = "cpu.rt_runtime_us"
 
-// RealtimeDivided tells whether the kernel divides real-time processor time among cgroups of version 1: SCHED_FIFO is
-// then refused in a cgroup without a share. Cgroups of version 2 cannot be given one.
+// RealtimeDivided reports whether the kernel divides real-time processor time among cgroups of version 1: then
+// SCHED_FIFO is refused in a cgroup without a share. Cgroups of version 2 cannot have one.
 func RealtimeDivided() bool {
 	cpu, err := realtimeRoot()
 	if err != nil {
@@ -26,7 +26,7 @@ func RealtimeDivided() bool {
 	return err == nil
 }
 
-// realtimeRoot is the root of the hierarchy in which the budget is divided.
+// realtimeRoot returns the root of the hierarchy in which the budget is divided.
 func realtimeRoot() (string, error) {
 	all, err := Hierarchies(ownMounts)
 	if err != nil {
@@ -39,11 +39,11 @@ func realtimeRoot() (string, error) {
 	return cpu.Path, err
 }
 
-// lingering is how long the kernel may count the share of a cgroup that was removed.
+// lingering is how long the kernel may count the share of a removed cgroup.
 const lingering = 10 * time.Second
 
-// GiveRealtime makes a cgroup of the cpu controller, if need be, and gives it a share of the budget, in
-// microseconds of each second. What stands above must have one.
+// GiveRealtime gives a cgroup of the cpu controller, which it creates if needed, a share of the budget, in microseconds
+// per second. The parents must have a share.
 func GiveRealtime(ctx context.Context, name string, budget int) error {
 	cpu, err := realtimeRoot()
 	if err != nil {
@@ -66,9 +66,8 @@ func GiveRealtime(ctx context.Context, name string, budget int) error {
 	return nil
 }
 
-// returnRealtime gives a folder's share back, which succeeds when nobody who uses it is left. Of a folder that was
-// removed with its share the kernel counts that until the last process that was in there has been collected, and
-// refuses it to a successor.
+// returnRealtime returns a folder's share, which succeeds once no process uses it. If a folder is removed with its
+// share, the kernel counts the share until the folder's last process has been reaped, and refuses it to a successor.
 func returnRealtime(folder string) error {
 	file := filepath.Join(folder, realtimeFile)
 	if _, err := os.Stat(file); err != nil {
@@ -77,7 +76,7 @@ func returnRealtime(folder string) error {
 	return os.WriteFile(file, []byte("0"), 0)
 }
 
-// Realtime reads a cgroup's share.
+// Realtime returns a cgroup's share, in microseconds per second.
 func Realtime(name string) (int, error) {
 	cpu, err := realtimeRoot()
 	if err != nil {

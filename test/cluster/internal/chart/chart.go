@@ -9,7 +9,7 @@ import (
 	"os/exec"
 )
 
-// Helm runs helm with the rights of a cluster's administrator, and returns what it says.
+// Helm runs helm with the rights of a cluster's administrator, and returns its output.
 func Helm(ctx context.Context, program, kubeconfig string, arguments ...string) (string, error) {
 	dir, err := os.MkdirTemp("", "ktsn-helm-")
 	if err != nil {

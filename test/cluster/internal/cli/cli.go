@@ -25,14 +25,14 @@ const (
 	exitOK      = 0
 	exitFailure = 1
 	exitUsage   = 2
-	// exitMachine says that this machine cannot carry a cluster.
+	// exitMachine is the status if this machine cannot run a cluster.
 	exitMachine = 3
 )
 
-// usageError is a command line that was not understood.
+// usageError is an invalid command line.
 type usageError struct{ error }
 
-// shared are the options of all commands, and where output goes.
+// shared has the options of all commands, and the output streams.
 type shared struct {
 	name, dir      string
 	stdout, stderr io.Writer
@@ -65,7 +65,7 @@ func newRoot(s *shared) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "ktsn-cluster",
 		Short:         "A real Kubernetes cluster on this machine, for tests",
-		Long:          "ktsn-cluster makes a Kubernetes cluster whose nodes are containers of this machine. docs/cluster.md describes it.",
+		Long:          "ktsn-cluster runs a Kubernetes cluster whose nodes are containers of this machine. docs/cluster.md describes it.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       version.Line("ktsn-cluster"),
@@ -78,14 +78,14 @@ func newRoot(s *shared) *cobra.Command {
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.Flags().Bool("version", false, "print the version")
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.PersistentFlags().StringVar(&s.name, "name", "ktsn", "of the cluster; those of different names do not meet")
+	root.PersistentFlags().StringVar(&s.name, "name", "ktsn", "name of the cluster; clusters of different names do not conflict")
 	root.PersistentFlags().StringVar(&s.dir, "dir", cluster.DefaultDir, "folder for the files of all clusters")
 	root.AddCommand(newUp(s), newDown(s), newStatus(s), newLoad(s), newKubeconfig(s), newLogs(s), newNode(s), newUsage(s), newBuild(s),
 		newHub(s), newJoin(s), newUnjoin(s), newWAN(s))
 	return root
 }
 
-// onlySubcommands is what a command does that others stand below: it lists them.
+// onlySubcommands runs a command that has subcommands: it prints its help.
 func onlySubcommands(command *cobra.Command, arguments []string) error {
 	if len(arguments) > 0 {
 		return usageError{fmt.Errorf("%s has no command %q; `%s --help` lists them", command.CommandPath(), arguments[0], command.CommandPath())}
@@ -102,7 +102,7 @@ func exactly(count int, what string) cobra.PositionalArgs {
 	}
 }
 
-// buildOptions are where source and cache are.
+// buildOptions are the folders of the source and of the cache.
 type buildOptions struct{ repository, cache string }
 
 func (o *buildOptions) add(command *cobra.Command) {
@@ -137,7 +137,7 @@ func (o *buildOptions) builder(stderr io.Writer) (*components.Builder, error) {
 		Log: func(format string, arguments ...any) { fmt.Fprintf(stderr, format+"\n", arguments...) }}, nil
 }
 
-// findRepository looks above this program and above the working folder.
+// findRepository searches the parent folders of this program and of the working folder.
 func findRepository() (string, error) {
 	executable, err := os.Executable()
 	if err != nil {
@@ -166,7 +166,7 @@ func newUp(s *shared) *cobra.Command {
 	var subnet string
 	command := &cobra.Command{
 		Use:   "up",
-		Short: "Build what is missing, start a cluster and wait until it can be used",
+		Short: "Build what the cache lacks, start a cluster and wait until it is ready",
 		Args:  exactly(0, "no arguments"),
 		RunE: func(command *cobra.Command, _ []string) error {
 			if subnet != "" {
@@ -199,7 +199,7 @@ func newBuild(s *shared) *cobra.Command {
 	var build buildOptions
 	command := &cobra.Command{
 		Use:   "build",
-		Short: "Build what a cluster consists of, start nothing, and print in which folders programs are",
+		Short: "Build the parts of a cluster, start nothing, and print the folders of the programs",
 		Args:  exactly(0, "no arguments"),
 		RunE: func(command *cobra.Command, _ []string) error {
 			builder, err := build.builder(s.stderr)
@@ -223,7 +223,7 @@ func newBuild(s *shared) *cobra.Command {
 func newDown(s *shared) *cobra.Command {
 	return &cobra.Command{
 		Use:   "down",
-		Short: "Remove a cluster and all that an interrupted start left",
+		Short: "Remove a cluster, or the traces of an interrupted start",
 		Args:  exactly(0, "no arguments"),
 		RunE:  func(command *cobra.Command, _ []string) error { return cluster.Down(command.Context(), s.name, s.dir) },
 	}

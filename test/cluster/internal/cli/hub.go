@@ -27,7 +27,7 @@ func newHubUp(s *shared) *cobra.Command {
 	var build buildOptions
 	command := &cobra.Command{
 		Use:   "up",
-		Short: "Build what is missing, start a hub with a WAN and wait until clusters can join",
+		Short: "Build what the cache lacks, start a hub with a WAN and wait until clusters can join",
 		Args:  exactly(0, "no arguments"),
 		RunE: func(command *cobra.Command, _ []string) error {
 			builder, err := build.builder(s.stderr)
@@ -50,7 +50,7 @@ func newHubDown(s *shared) *cobra.Command {
 		Short: "Remove a hub and its WAN; members stay",
 		Args:  exactly(0, "no arguments"),
 		RunE: func(command *cobra.Command, _ []string) error {
-			// Of one whose start was killed there may be no plan.
+			// If the start of the hub was killed there may be no plan.
 			if _, err := cluster.OpenHub(s.name, s.dir); errors.Is(err, cluster.ErrNoHub) {
 				return err
 			}
@@ -73,7 +73,7 @@ func newHubStart(s *shared) *cobra.Command {
 		})
 }
 
-// onHub is a command for the only machine of a hub.
+// onHub returns a command for a hub's only machine.
 func onHub(s *shared, use, short string, f func(*cluster.Cluster, context.Context, string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: exactly(0, "no arguments"),
@@ -87,7 +87,7 @@ func onHub(s *shared, use, short string, f func(*cluster.Cluster, context.Contex
 	}
 }
 
-// membership are the options of who joins a hub or leaves it.
+// membership has the options of joining or leaving a hub.
 type membership struct {
 	hub string
 	cluster.JoinOptions
@@ -99,7 +99,7 @@ func (m *membership) add(command *cobra.Command) {
 	command.Flags().BoolVar(&m.Push, "push", false, "the hub reaches into the cluster, and no agent runs there")
 }
 
-// change has a hub do something with the cluster.
+// change runs f with the hub and the cluster.
 func (m *membership) change(ctx context.Context, s *shared,
 	f func(*cluster.Cluster, context.Context, *cluster.Cluster, cluster.JoinOptions) error,
 ) error {

@@ -53,7 +53,7 @@ func newUsage(s *shared) *cobra.Command {
 	var during time.Duration
 	command := &cobra.Command{
 		Use:   "usage",
-		Short: "Print what the programs of the cluster, or of the hub, use of memory and processors",
+		Short: "Print the memory and processor usage of the programs of the cluster or hub",
 		Args:  exactly(0, "no arguments"),
 		RunE: func(command *cobra.Command, _ []string) error {
 			c, err := s.open()
@@ -69,7 +69,7 @@ func newUsage(s *shared) *cobra.Command {
 
 func newNode(s *shared) *cobra.Command {
 	command := &cobra.Command{
-		Use: "node", Short: "Switch nodes on and off, cut them off, freeze them, look into them",
+		Use: "node", Short: "Switch nodes on and off, cut them off, freeze them, run commands on them",
 		Args: cobra.ArbitraryArgs, RunE: onlySubcommands,
 	}
 	on := func(use, short string, f func(context.Context, *cluster.Cluster, string) error) *cobra.Command {

@@ -13,7 +13,7 @@ import (
 
 func newWAN(s *shared) *cobra.Command {
 	command := &cobra.Command{
-		Use: "wan", Short: "Connect clusters to the WAN of the hub, cut them off, make the way longer",
+		Use: "wan", Short: "Connect clusters to the WAN of the hub, cut them off, delay packets",
 		Args: cobra.ArbitraryArgs, RunE: onlySubcommands,
 	}
 	on := func(use, short string, f func(context.Context, *cluster.Cluster, string) error) *cobra.Command {
@@ -51,7 +51,7 @@ func newWANSet(s *shared) *cobra.Command {
 	var mtu int
 	command := &cobra.Command{
 		Use:   "set CLUSTER",
-		Short: "Say how long packets take between a cluster, or the hub itself, and the WAN, and how large they may be",
+		Short: "Set the delay and the MTU between a cluster, or the hub itself, and the WAN",
 		Args:  exactly(1, "the name of a cluster"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			hub, err := cluster.OpenHub(s.name, s.dir)
@@ -74,7 +74,7 @@ func newWANSet(s *shared) *cobra.Command {
 	return command
 }
 
-// newWANCarry is what `wan set` runs.
+// newWANCarry returns the hidden command that `wan set` runs.
 func newWANCarry(s *shared) *cobra.Command {
 	var delay time.Duration
 	command := &cobra.Command{

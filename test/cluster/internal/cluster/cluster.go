@@ -22,10 +22,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-// DefaultDir is where clusters keep their files.
+// DefaultDir is the default folder of all clusters' files.
 const DefaultDir = "/var/lib/ktsn-cluster"
 
-// Options are what a caller chooses.
+// Options are the caller's choices.
 type Options struct {
 	Name string
 	// Dir holds the folders of all clusters.
@@ -34,23 +34,23 @@ type Options struct {
 	Hub    bool
 	Nodes  int
 	Subnet netip.Prefix
-	// Builder makes what a cluster consists of.
+	// Builder builds the parts of a cluster.
 	Builder *components.Builder
-	// RealtimeBudgets are what the nodes' cgroups may use for real-time threads, in microseconds of each second, the first node's
-	// first; nodes beyond them have the last. 0: nothing.
+	// RealtimeBudgets are the nodes' shares of real-time processor time, in microseconds per second, the first node's
+	// first. Further nodes get the last value. 0: none.
 	RealtimeBudgets []int
 	// Timeout bounds a start, without the building.
 	Timeout time.Duration
-	// Progress is told what happens.
+	// Progress receives a line for each step.
 	Progress io.Writer
 }
 
-// Cluster is an existing one.
+// Cluster is an existing cluster.
 type Cluster struct {
 	*plan.Plan
 }
 
-// Open finds a cluster by name.
+// Open opens a cluster by name.
 func Open(name, dir string) (*Cluster, error) {
 	p, err := plan.Open(name, dir)
 	if err != nil {
@@ -59,7 +59,7 @@ func Open(name, dir string) (*Cluster, error) {
 	return &Cluster{p}, nil
 }
 
-// Place says where a node stands.
+// Place returns the paths and cgroup of a node.
 func (c *Cluster) Place(host string) node.Place {
 	return node.Place{
 		Host:      host,
@@ -70,19 +70,19 @@ func (c *Cluster) Place(host string) node.Place {
 	}
 }
 
-// Config is how an administrator's client reaches the API server.
+// Config returns an administrator's client configuration.
 func (c *Cluster) Config() (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
 	if err != nil {
 		return nil, fmt.Errorf("reach cluster %s: %w", c.Name, err)
 	}
-	// A test machine's only client may ask as fast as it likes.
+	// Do not throttle a test machine's only client.
 	config.QPS, config.Burst = 200, 400
 	config.WarningHandler = rest.NoWarnings{}
 	return config, nil
 }
 
-// Client is an administrator's client.
+// Client returns an administrator's client.
 func (c *Cluster) Client() (kubernetes.Interface, error) {
 	config, err := c.Config()
 	if err != nil {
@@ -91,10 +91,10 @@ func (c *Cluster) Client() (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// readyFile says that the last start was completed.
+// readyFile exists if the last start was completed.
 const readyFile = "ready"
 
-// Ready tells whether the last start was completed.
+// Ready reports whether the last start was completed.
 func (c *Cluster) Ready() bool {
 	_, err := os.Stat(filepath.Join(c.Dir, readyFile))
 	return err == nil
@@ -123,5 +123,5 @@ func (c *Cluster) load(ctx context.Context, archive, host string) error {
 	return nil
 }
 
-// errBusy says that another program works on the cluster.
+// errBusy means that another program is changing the cluster.
 var errBusy = errors.New("another ktsn-cluster is at work on it; wait for that one or end it")

@@ -10,9 +10,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-// removeDead removes clusters of which no process is left: whoever would have taken them down was killed with them. Their
-// cgroups hold real-time budget, and their networks addresses, that others then miss. A cluster that is being made or removed is
-// locked, and left alone. None of it keeps another cluster from starting: what fails is said.
+// removeDead removes clusters without processes: the program that would have taken them down was killed with them.
+// Their cgroups hold real-time budget, and their networks addresses, that others need. A cluster that is being created
+// or removed is locked, and skipped. Failures are logged only; they do not keep another cluster from starting.
 func removeDead(ctx context.Context, except, dir string, say func(format string, arguments ...any)) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -33,7 +33,7 @@ func isDead(p *plan.Plan) bool {
 	return err == nil && len(pids) == 0
 }
 
-// removeIfDead looks again once it has the lock: a start may have ended meanwhile.
+// removeIfDead checks again once it has the lock: a start may have ended meanwhile.
 func removeIfDead(ctx context.Context, c *Cluster, say func(format string, arguments ...any)) {
 	unlock, err := lock(c.Name, c.Dir)
 	if err != nil {

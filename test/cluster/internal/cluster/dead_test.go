@@ -12,7 +12,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-// saved is a cluster of which there is no more than the plan.
+// saved saves the plan of a cluster that does not exist otherwise.
 func saved(t *testing.T, name, root string) *plan.Plan {
 	t.Helper()
 	p, err := plan.New(fmt.Sprintf("%s-%d", name, os.Getpid()), root, 1, netip.Prefix{})

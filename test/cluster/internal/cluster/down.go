@@ -19,10 +19,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-// downPatience bounds how long killed processes may need to go.
+// downPatience bounds how long killed processes may take to disappear.
 const downPatience = 60 * time.Second
 
-// Down removes all of a cluster. That there is none, or not all of it, is no error.
+// Down removes a cluster completely. It is not an error if the cluster, or part of it, does not exist.
 func Down(ctx context.Context, name, dir string) error {
 	c, err := find(name, dir)
 	if err != nil {
@@ -36,7 +36,7 @@ func Down(ctx context.Context, name, dir string) error {
 	return c.remove(ctx)
 }
 
-// find returns the plan on disk, or the one that the name gives if a start was killed before it was saved.
+// find returns the saved plan, or the one that follows from the name if a start was killed before it was saved.
 func find(name, dir string) (*Cluster, error) {
 	c, err := Open(name, dir)
 	if !errors.Is(err, plan.ErrNone) {
@@ -49,7 +49,7 @@ func find(name, dir string) (*Cluster, error) {
 	return &Cluster{p}, nil
 }
 
-// remove is Down under the lock.
+// remove is Down, with the lock held.
 func (c *Cluster) remove(ctx context.Context) error {
 	if err := c.removeThings(ctx); err != nil {
 		return err
@@ -61,15 +61,15 @@ func (c *Cluster) remove(ctx context.Context) error {
 	return nil
 }
 
-// removeThings removes all but files.
+// removeThings removes everything but files.
 func (c *Cluster) removeThings(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, downPatience)
 	defer cancel()
-	// From now on it is not what a completed start left.
+	// From now on the cluster is not completely started.
 	if err := os.Remove(filepath.Join(c.Dir, readyFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("take cluster %s down: %w", c.Name, err)
 	}
-	// Also what runc does not know, of a start that was killed.
+	// runc does not know cgroups of a start that was killed.
 	problems := cgroups.Remove(ctx, c.Cgroup())
 	for _, host := range c.Nodes {
 		problems = errors.Join(problems, node.Delete(ctx, c.Place(host.Name)))
@@ -81,8 +81,8 @@ func (c *Cluster) removeThings(ctx context.Context) error {
 	return nil
 }
 
-// removeAll removes a folder, but never what is mounted in it: runc mounts in mount namespaces of its own, so
-// there is nothing, and if there is, whatever it is must not be deleted.
+// removeAll removes a folder, but nothing that is mounted in it. runc mounts in its own mount namespaces, so nothing
+// should be; if something is, it must not be deleted.
 func removeAll(dir string) error {
 	mounts, err := mountsBelow(dir)
 	if err != nil {

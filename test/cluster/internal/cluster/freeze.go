@@ -12,13 +12,13 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-// Freeze stops all processes of a node, so that it is there and answers nothing. Its network goes on.
+// Freeze stops all processes of a node: it exists and answers nothing. Its network keeps working.
 func (c *Cluster) Freeze(host string) error { return c.signal(host, syscall.SIGSTOP) }
 
-// Thaw has a frozen node go on.
+// Thaw continues a frozen node.
 func (c *Cluster) Thaw(host string) error { return c.signal(host, syscall.SIGCONT) }
 
-// signal reaches all processes of a node, also those that are started meanwhile.
+// signal signals all processes of a node, including those that start meanwhile.
 func (c *Cluster) signal(host string, signal syscall.Signal) error {
 	return c.change(host, func(plan.Node) error {
 		var reached []int

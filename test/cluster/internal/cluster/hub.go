@@ -13,10 +13,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-// hubPatience is for how long a hub may take to answer again.
+// hubPatience bounds how long a hub may take to answer again.
 const hubPatience = 2 * time.Minute
 
-// setUpHub says what the machine of a hub is made of.
+// setUpHub returns the set-up of a hub's machine.
 func (s *start) setUpHub(credentials *kube.Credentials, _ plan.Node) (node.Setup, error) {
 	setup, err := kube.HubSetup(credentials)
 	setup.Programs = map[string]string{
@@ -26,7 +26,7 @@ func (s *start) setUpHub(credentials *kube.Credentials, _ plan.Node) (node.Setup
 	return setup, err
 }
 
-// startHub waits for the hub's control plane, gives it what Karmada needs, and puts it on a WAN of its own.
+// startHub waits for the hub's control plane, installs what Karmada needs, and creates the hub's WAN.
 func (s *start) startHub(ctx context.Context) error {
 	client, err := s.Client()
 	if err != nil {

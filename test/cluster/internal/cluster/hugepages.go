@@ -9,11 +9,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/hugepages"
 )
 
-// hugepagesNote says how many of this machine's hugepages were set aside for the cluster.
+// hugepagesNote is a file with the number of this machine's hugepages that are reserved for the cluster.
 func (c *Cluster) hugepagesNote() string { return filepath.Join(c.Dir, "hugepages") }
 
-// SetHugepagesAside takes so many hugepages of 2 MB for the nodes, which share those of this machine. Down gives them back,
-// too.
+// SetHugepagesAside reserves hugepages of 2 MB for the nodes, which share those of this machine. Down returns them too.
 func (c *Cluster) SetHugepagesAside(pages int) error {
 	if err := hugepages.SetAside(c.hugepagesNote(), pages); err != nil {
 		return fmt.Errorf("cluster %s: %w", c.Name, err)
@@ -21,7 +20,7 @@ func (c *Cluster) SetHugepagesAside(pages int) error {
 	return nil
 }
 
-// GiveHugepagesBack gives back what was set aside, if anything was.
+// GiveHugepagesBack returns reserved hugepages, if there are any.
 func (c *Cluster) GiveHugepagesBack() error {
 	if err := hugepages.GiveBack(c.hugepagesNote()); err != nil {
 		return fmt.Errorf("cluster %s: %w", c.Name, err)

@@ -14,19 +14,19 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 
-// JoinOptions are how a cluster becomes a member of a federation.
+// JoinOptions are the options of a membership.
 type JoinOptions struct {
-	// As is what the hub calls it.
+	// As is the member's name at the hub.
 	As string
-	// Push has the hub reach into the cluster, instead of an agent in the cluster ask the hub.
+	// Push has the hub reach into the cluster, instead of an agent in the cluster connecting to the hub.
 	Push bool
-	// Builder makes the agent.
+	// Builder builds the agent.
 	Builder *components.Builder
 }
 
 const agentImage = "kubernetsn.io/karmada-agent:" + components.Tag
 
-// Join puts a cluster on the hub's WAN, makes it a member with Karmada's own tool, and waits until the hub finds it ready.
+// Join connects a cluster to the hub's WAN, registers it with karmadactl, and waits until the hub reports it ready.
 func (c *Cluster) Join(ctx context.Context, member *Cluster, options JoinOptions) error {
 	if member.Hub {
 		return fmt.Errorf("%s is a hub, and hubs do not join", member.Name)
@@ -57,7 +57,7 @@ func (c *Cluster) registerPush(ctx context.Context, member *Cluster, options Joi
 	return c.karmadactl(ctx, member, "join "+options.As+` --kubeconfig="$hub" --cluster-kubeconfig="$member"`)
 }
 
-// registerPull has Karmada's tool put an agent into the member.
+// registerPull has karmadactl install an agent in the member.
 func (c *Cluster) registerPull(ctx context.Context, member *Cluster, options JoinOptions) error {
 	built, err := options.Builder.BuildHub(ctx)
 	if err != nil {
@@ -73,7 +73,7 @@ func (c *Cluster) registerPull(ctx context.Context, member *Cluster, options Joi
 	if err != nil {
 		return err
 	}
-	// What it prints is the command for whoever administers the member.
+	// karmadactl prints the command for the member's administrator.
 	_, arguments, _ := strings.Cut(strings.TrimSpace(registration), "register ")
 	return c.karmadactl(ctx, member, "register "+arguments+" --cluster-name="+options.As+
 		` --kubeconfig="$member" --karmada-agent-image=`+agentImage+" --karmada-agent-replicas=1")
@@ -95,8 +95,8 @@ func (c *Cluster) Unjoin(ctx context.Context, member *Cluster, options JoinOptio
 	return kube.Wait(ctx, kube.KarmadaGone(client))
 }
 
-// karmadactl runs Karmada's own tool on the hub. The shell's variables hub and member are the kubeconfigs of both; that of the member
-// is nowhere when the command has ended.
+// karmadactl runs karmadactl on the hub. The shell variables hub and member are the paths of both kubeconfigs; the
+// member's is removed when the command has ended.
 func (c *Cluster) karmadactl(ctx context.Context, member *Cluster, command string) error {
 	credentials, err := os.ReadFile(member.Kubeconfig())
 	if err != nil {
@@ -111,7 +111,7 @@ cat >"$member"
 	if err != nil {
 		return err
 	}
-	// It ends well, too, where it found something that should not be there.
+	// karmadactl also exits with 0 if it found something that should not exist.
 	if strings.Contains(output, "[ERROR]") {
 		return fmt.Errorf("karmadactl: %s", strings.TrimSpace(output))
 	}

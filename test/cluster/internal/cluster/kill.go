@@ -10,8 +10,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-// KillServices ends all services of a node at once, without warning, and none is started again. Files stay, also those in memory, and the
-// network goes on: so programs end that ran out of memory together.
+// KillServices kills all services of a node at once, and none is restarted. Files stay, including those in memory, and
+// so does the network: as when programs run out of memory together.
 func (c *Cluster) KillServices(ctx context.Context, host string) error {
 	return c.allServices(ctx, host, "once", "kill")
 }
@@ -21,7 +21,7 @@ func (c *Cluster) StartServices(ctx context.Context, host string) error {
 	return c.allServices(ctx, host, "up")
 }
 
-// allServices gives commands of runit to all services of a node.
+// allServices applies runit commands to all services of a node.
 func (c *Cluster) allServices(ctx context.Context, host string, commands ...string) error {
 	return c.change(host, func(plan.Node) error {
 		for _, command := range commands {

@@ -11,14 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockPatience is how long a lock may take to be free. A program that is killed while it starts another one leaves its descriptors, and
-// with them the lock, to the copy of itself that is about to become the other: on a busy machine for a tenth of a second.
+// lockPatience is how long lock waits for a lock. A program that is killed while it starts another leaves its
+// descriptors, and so the lock, to the forked child that is about to exec: on a busy machine for a tenth of a second.
 const (
 	lockPatience = 2 * time.Second
 	lockPoll     = 10 * time.Millisecond
 )
 
-// lock takes the cluster's folder for this program, making it if need be. It does not wait for others to finish their work.
+// lock takes the cluster's folder for this program, creating it if needed. It does not wait for others to finish their
+// work.
 func lock(name, dir string) (unlock func(), err error) {
 	for began := time.Now(); ; {
 		if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// held is a lock of somebody else, until it is closed.
+// held takes another program's lock, until it is closed.
 func held(t *testing.T, dir string) *os.File {
 	t.Helper()
 	folder, err := os.Open(dir)

@@ -22,7 +22,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 
-// Logs copies what a node's services wrote, at most the last tail bytes of each. service "" stands for all.
+// Logs copies the logs of a node's services, at most the last tail bytes of each. Service "" means all.
 func (c *Cluster) Logs(host, service string, tail int64, to io.Writer) error {
 	if _, err := c.Node(host); err != nil {
 		return err
@@ -69,20 +69,20 @@ const (
 	explainTime  = 10 * time.Second
 )
 
-// important are lines of klog, etcd, containerd and the Go runtime that say what went wrong.
+// important matches lines of klog, etcd, containerd and the Go runtime that report errors.
 var important = regexp.MustCompile(`^([EF][0-9]{4} |panic:|fatal error:|Error:|.*level=(error|fatal)|.*"level":"(error|fatal)"|.*\] (E|C) \|)`)
 
-// Explain collects what pods that do not run, and all services, complained of last, into an error.
+// Explain returns an error with the last complaints of pods that do not run, or else of all services.
 func (c *Cluster) Explain() error {
 	var text strings.Builder
 	if !c.explainPods(&text) {
-		// Pods that fail say why themselves; what services say of them would only hide it.
+		// Failing pods have the reason in their logs; the services' messages about them would only hide it.
 		for _, host := range c.Nodes {
 			c.explainServices(&text, host.Name)
 		}
 	}
 	fmt.Fprintf(&text, "`ktsn-cluster --name %s logs` shows everything, `down` removes what there is", c.Name)
-	return errors.New("what was said last:\n" + text.String())
+	return errors.New("last complaints:\n" + text.String())
 }
 
 func (c *Cluster) explainServices(text io.Writer, host string) {
@@ -94,7 +94,7 @@ func (c *Cluster) explainServices(text io.Writer, host string) {
 	}
 }
 
-// complaints are a log's last important lines, or its last lines.
+// complaints returns a log's last important lines, or its last lines.
 func complaints(file string) []string {
 	text, err := readTail(file, explainTail)
 	if err != nil {
@@ -113,7 +113,7 @@ func complaints(file string) []string {
 	return bad[max(0, len(bad)-explainLines):]
 }
 
-// explainPods says which pods do not run, and what they wrote last, and whether there were any that wrote.
+// explainPods prints which pods do not run, with their last output, and returns whether any had output.
 func (c *Cluster) explainPods(text io.Writer) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), explainTime)
 	defer cancel()
@@ -143,7 +143,7 @@ func (c *Cluster) explainPods(text io.Writer) bool {
 	return written
 }
 
-// explainContainers shows the ends of the last logs of a pod's containers.
+// explainContainers prints the ends of the last logs of a pod's containers.
 func (c *Cluster) explainContainers(text io.Writer, pod *corev1.Pod) bool {
 	folder := fmt.Sprintf("%s_%s_%s", pod.Namespace, pod.Name, pod.UID)
 	containers, _ := filepath.Glob(filepath.Join(c.Root(pod.Spec.NodeName), "var", "log", "pods", folder, "*")) // the pattern is valid
@@ -160,7 +160,7 @@ func (c *Cluster) explainContainers(text io.Writer, pod *corev1.Pod) bool {
 	return written
 }
 
-// newer compares logs of a container by their numbers, 0.log, 1.log, ...
+// newer orders a container's logs by their numbers: 0.log, 1.log, ...
 func newer(a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
 )
 
-// tools are the programs of this machine that a cluster needs, and their Debian packages.
+// tools are the programs that a cluster needs on this machine, and their Debian packages.
 var tools = []struct{ program, packages string }{
 	{"runc", "runc"}, {"containerd", "containerd"}, {"etcd", "etcd-server"}, {"nft", "nftables"}, {"ip", "iproute2"},
 	{"iptables", "iptables"}, {"tini", "tini"}, {"runsvdir", "runit"}, {"gcc", "gcc"}, {"sysctl", "procps"},
 }
 
-// ErrMachine says that this machine cannot carry a cluster.
+// ErrMachine means that this machine cannot run a cluster.
 var ErrMachine = errors.New("this machine cannot carry a cluster")
 
-// checkMachine refuses what would fail later, and says what is missing.
+// checkMachine returns an error for requirements that this machine does not meet.
 func checkMachine() error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("%w: namespaces, mounts and cgroups are made by root only; run it as root", ErrMachine)

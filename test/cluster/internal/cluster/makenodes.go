@@ -15,7 +15,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-// makeNodes makes the network and switches the nodes on.
+// makeNodes creates the network and starts the nodes.
 func (s *start) makeNodes(ctx context.Context) error {
 	credentials, err := kube.NewCredentials(s.Plan)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *start) makeNodes(ctx context.Context) error {
 	return nil
 }
 
-// perNode gives each of so many nodes its budget: those without one of their own have the last.
+// perNode returns each node's budget: nodes without one get the last.
 func perNode(budgets []int, nodes int) []int {
 	all := make([]int, nodes)
 	for i := range all {
@@ -90,7 +90,7 @@ func (s *start) makeNode(ctx context.Context, credentials *kube.Credentials, hos
 	return node.Start(ctx, place)
 }
 
-// setUpNode says what a node is made of.
+// setUpNode returns the set-up of a node.
 func (s *start) setUpNode(credentials *kube.Credentials, host plan.Node) (node.Setup, error) {
 	version, err := cgroups.Version()
 	if err != nil {

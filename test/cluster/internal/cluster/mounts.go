@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// mountsBelow lists what is mounted in a folder in this mount namespace, outermost first.
+// mountsBelow returns the mounts in a folder in this mount namespace, outermost first.
 func mountsBelow(dir string) ([]string, error) {
 	file, err := os.Open("/proc/self/mountinfo")
 	if err != nil {

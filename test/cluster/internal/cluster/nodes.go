@@ -19,7 +19,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-// change runs f under the cluster's lock, on a node that there is.
+// change runs f with an existing node and the cluster's lock held.
 func (c *Cluster) change(host string, f func(plan.Node) error) error {
 	which, err := c.Node(host)
 	if err != nil {
@@ -33,7 +33,7 @@ func (c *Cluster) change(host string, f func(plan.Node) error) error {
 	return f(which)
 }
 
-// StopNode switches a node off, as if its power failed: what is in /run and in memory is lost, files are not.
+// StopNode switches a node off, as if its power failed: /run and memory are lost, files are not.
 func (c *Cluster) StopNode(ctx context.Context, host string) error {
 	return c.change(host, func(which plan.Node) error {
 		if which == c.ControlPlane() {
@@ -43,8 +43,8 @@ func (c *Cluster) StopNode(ctx context.Context, host string) error {
 	})
 }
 
-// switchOff removes what there is of a node that runs, or of one whose start or stop was interrupted. The cgroup goes
-// first, with all who are in it: runc would not give the real-time budget back.
+// switchOff removes the traces of a running node, or of an interrupted start or stop. The cgroup goes first, with all
+// its processes: runc would not return the real-time budget.
 func (c *Cluster) switchOff(ctx context.Context, host string) error {
 	ctx, cancel := context.WithTimeout(ctx, downPatience)
 	defer cancel()
@@ -52,7 +52,7 @@ func (c *Cluster) switchOff(ctx context.Context, host string) error {
 	return errors.Join(cgroups.Remove(ctx, place.Cgroup), node.Delete(ctx, place), network.DeleteNode(ctx, c.Plan, host))
 }
 
-// StartNode switches a node on that is off, and connects one that was cut off.
+// StartNode switches on a node that is off, and reconnects one that was cut off.
 func (c *Cluster) StartNode(ctx context.Context, host string) error {
 	return c.change(host, func(which plan.Node) error {
 		place := c.Place(host)
@@ -69,12 +69,12 @@ func (c *Cluster) StartNode(ctx context.Context, host string) error {
 	})
 }
 
-// CutNode separates a node from the others and from this machine; it goes on running.
+// CutNode separates a node from the others and from this machine; it keeps running.
 func (c *Cluster) CutNode(ctx context.Context, host string) error {
 	return c.change(host, func(which plan.Node) error { return network.SetConnected(ctx, c.Plan, which, false) })
 }
 
-// AddService gives a node one more than it has from the beginning, and returns when it runs.
+// AddService adds a service to a node, and returns when it runs.
 func (c *Cluster) AddService(ctx context.Context, host string, service node.Service) error {
 	return c.change(host, func(plan.Node) error {
 		if err := service.Add(c.Root(host)); err != nil {
@@ -90,7 +90,7 @@ func (c *Cluster) AddService(ctx context.Context, host string, service node.Serv
 	})
 }
 
-// RemoveService ends a service of a node for good. That there is none is no error.
+// RemoveService removes a service of a node. It is not an error if it does not exist.
 func (c *Cluster) RemoveService(ctx context.Context, host, service string) error {
 	return c.change(host, func(plan.Node) error {
 		folder := filepath.Join(c.Root(host), "etc", "service", service)
@@ -98,7 +98,7 @@ func (c *Cluster) RemoveService(ctx context.Context, host, service string) error
 			return nil
 		}
 		wait := strconv.Itoa(int(serviceGrace.Seconds()))
-		// It fails where it had to kill, and where nothing was started yet: whether it runs is what counts.
+		// sv fails if it had to kill, or if nothing was started yet: check whether the service runs instead.
 		_, err := node.Output(ctx, c.Place(host), nil, "sv", "-w", wait, "force-stop", "/etc/service/"+service)
 		status, _ := node.Output(ctx, c.Place(host), nil, "sv", "status", "/etc/service/"+service)
 		if strings.HasPrefix(status, "run:") {
@@ -111,14 +111,14 @@ func (c *Cluster) RemoveService(ctx context.Context, host, service string) error
 // serviceGrace is how long a service may take to end before it is killed, and then to run again.
 const serviceGrace = 20 * time.Second
 
-// RestartService ends a service of a node and waits until it runs again.
+// RestartService restarts a service of a node, and waits until it runs.
 func (c *Cluster) RestartService(ctx context.Context, host, service string) error {
 	return c.change(host, func(plan.Node) error {
 		if _, err := os.Stat(c.Root(host) + "/etc/service/" + service); err != nil {
 			return fmt.Errorf("%s has no service %q", host, service)
 		}
 		wait := strconv.Itoa(int(serviceGrace.Seconds()))
-		// It fails where it had to kill, but whether the service runs is what counts.
+		// sv fails if it had to kill: check whether the service runs instead.
 		_, killed := node.Output(ctx, c.Place(host), nil, "sv", "-w", wait, "force-restart", "/etc/service/"+service)
 		if killed == nil {
 			return nil

@@ -19,7 +19,7 @@ import (
 
 const statusPatience = 5 * time.Second
 
-// Status prints how the cluster is.
+// Status prints the state of the cluster.
 func (c *Cluster) Status(ctx context.Context, to io.Writer) error {
 	state := "up"
 	if !c.Ready() {
@@ -33,7 +33,7 @@ func (c *Cluster) Status(ctx context.Context, to io.Writer) error {
 	return c.printPods(ctx, to)
 }
 
-// printServices shows what runsvdir says of each service.
+// printServices prints runsvdir's status of each service.
 func (c *Cluster) printServices(ctx context.Context, host string, to io.Writer) {
 	folders, _ := filepath.Glob(filepath.Join(c.Root(host), "etc", "service", "*")) // the pattern is valid
 	for _, folder := range folders {

@@ -22,7 +22,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-// progress prints lines with the time since the start. Any goroutine.
+// progress prints lines with the time since the start. It can be called from any goroutine.
 type progress struct {
 	mu    sync.Mutex
 	to    io.Writer
@@ -43,8 +43,8 @@ type start struct {
 	say     func(format string, arguments ...any)
 }
 
-// Up makes a cluster and waits until it can be used. One that is up already is left alone; what an interrupted
-// start left is removed first.
+// Up creates a cluster and waits until it is ready. A running cluster is left as it is; the traces of an interrupted
+// start are removed first.
 func Up(ctx context.Context, options Options) (*Cluster, error) {
 	p, err := newPlan(options)
 	if err != nil {
@@ -66,7 +66,7 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 	report := &progress{to: options.Progress, began: time.Now()}
 	removeDead(ctx, p.Name, options.Dir, report.say)
 	s := &start{Cluster: c, options: options, say: report.say}
-	// Twice, because building may take long: early to say so, and late to be sure.
+	// The subnet is checked twice, because building may take long: early to report a conflict, and late to be sure.
 	for _, prepare := range []func(context.Context) error{s.chooseSubnet, s.build, s.chooseSubnet} {
 		if err := prepare(ctx); err != nil {
 			_ = os.Remove(c.Dir)               // nothing is in it yet
@@ -89,13 +89,13 @@ func newPlan(options Options) (*plan.Plan, error) {
 	return plan.New(options.Name, options.Dir, options.Nodes, options.Subnet)
 }
 
-// existing returns the cluster if it is up, and removes what is left of one that is not.
+// existing returns the cluster if it is up, and removes the traces of one that is not.
 func (c *Cluster) existing(ctx context.Context, options Options) (*Cluster, error) {
 	opened, err := Open(c.Name, options.Dir)
 	if errors.Is(err, plan.ErrNone) {
-		// A start that was killed before its plan was saved has made nothing, but one with --dir elsewhere may have.
+		// A start that was killed before its plan was saved has created nothing, but one with another --dir may have.
 		if left := network.Left(c.Plan); len(left) > 0 {
-			return nil, fmt.Errorf("there is something of a cluster %s that does not belong to %s: %v; is it up with another --dir?",
+			return nil, fmt.Errorf("parts of a cluster %s exist that do not belong to %s: %v; is it up with another --dir?",
 				c.Name, options.Dir, left)
 		}
 		return nil, nil
@@ -118,7 +118,7 @@ func (c *Cluster) existing(ctx context.Context, options Options) (*Cluster, erro
 	return opened, nil
 }
 
-// removeKeepingLock removes all but the folder, on which the lock is.
+// removeKeepingLock removes everything but the folder, which carries the lock.
 func (c *Cluster) removeKeepingLock(ctx context.Context) error {
 	// The plan goes last, as the folder does otherwise.
 	if err := c.removeThings(ctx); err != nil {
@@ -168,17 +168,17 @@ func (s *start) bringUp(ctx context.Context) error {
 	case err == nil:
 		return os.WriteFile(filepath.Join(s.Dir, readyFile), nil, 0o600)
 	case errors.Is(ctx.Err(), context.Canceled):
-		return fmt.Errorf("interrupted; `ktsn-cluster --name %s down` removes what there is, and `up` begins anew", s.Name)
+		return fmt.Errorf("interrupted; `ktsn-cluster --name %s down` removes what there is, and `up` starts again", s.Name)
 	case ctx.Err() != nil:
 		return errors.Join(fmt.Errorf("not ready after %v", s.options.Timeout), err)
 	}
 	return err
 }
 
-// subnetTries are more than there are clusters on a machine.
+// subnetTries exceeds the number of clusters on a machine.
 const subnetTries = 16
 
-// chooseSubnet takes the next free one where the caller did not insist on one.
+// chooseSubnet takes the next free subnet, unless the caller chose one.
 func (s *start) chooseSubnet(context.Context) error {
 	for range subnetTries {
 		err := network.CheckFree(s.Plan)
@@ -190,7 +190,7 @@ func (s *start) chooseSubnet(context.Context) error {
 	return network.CheckFree(s.Plan)
 }
 
-// startKubernetes waits for the control plane and gives the cluster what it has from the beginning.
+// startKubernetes waits for the control plane and applies the system's manifests.
 func (s *start) startKubernetes(ctx context.Context) error {
 	client, err := s.Client()
 	if err != nil {
@@ -200,7 +200,7 @@ func (s *start) startKubernetes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Images first: a pod that comes before its image waits for a long time until it is tried again.
+	// Images first: a pod that is created before its image waits long for the next try.
 	group, groupCtx := errgroup.WithContext(ctx)
 	for _, host := range s.Nodes {
 		group.Go(func() error { return s.loadImages(groupCtx, host) })
@@ -235,8 +235,8 @@ func (s *start) startKubernetes(ctx context.Context) error {
 	return kube.Wait(ctx, kube.SystemReady(client, len(s.Nodes)))
 }
 
-// configurePodNetwork tells a node's container runtime of the first network of its pods, once the node has its range
-// of addresses.
+// configurePodNetwork configures the first pod network in a node's container runtime, once the node has its address
+// range.
 func (s *start) configurePodNetwork(ctx context.Context, client kubernetes.Interface, host plan.Node) error {
 	var text []byte
 	err := kube.Wait(ctx, func(ctx context.Context) error {

@@ -21,31 +21,31 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
 )
 
-// ticksPerSecond is the unit of processor time in /proc, the same on all Linux that Go runs on (USER_HZ).
+// ticksPerSecond is the unit of processor time in /proc, the same on every Linux that Go runs on (USER_HZ).
 const ticksPerSecond = 100
 
-// Usage is what the processes of one program use.
+// Usage is the memory and processor usage of one program's processes.
 type Usage struct {
 	Program   string
 	Processes int
-	// PSSBytes is memory, of which what processes share is divided among them.
+	// PSSBytes is the proportional set size: shared memory is divided among its users.
 	PSSBytes int64
 	// Cores is the processor time per time.
 	Cores float64
 }
 
-// process is one of a cluster at one time. A program's name and a number that was given again tell processes apart well enough.
+// process identifies a process of a cluster. The program's name and the PID, which may be reused, are distinct enough.
 type process struct {
 	pid     int
 	program string
 }
 
-// Usage looks for so long at all processes of a cluster that are there at the beginning and at the end.
+// Usage measures all processes of a cluster that exist for the whole time.
 func (c *Cluster) Usage(ctx context.Context, during time.Duration) ([]Usage, error) {
 	return usageOf(ctx, during, func() ([]int, error) { return cgroups.Processes(c.Cgroup()) })
 }
 
-// UsageOf looks for so long at a process that is none of a cluster's.
+// UsageOf measures a process that is not part of a cluster.
 func UsageOf(ctx context.Context, pid int, during time.Duration) ([]Usage, error) {
 	return usageOf(ctx, during, func() ([]int, error) { return []int{pid}, nil })
 }
@@ -98,7 +98,7 @@ func usageOf(ctx context.Context, during time.Duration, processes func() ([]int,
 func (c *Cluster) PrintUsage(ctx context.Context, during time.Duration, to io.Writer) error {
 	all, err := c.Usage(ctx, during)
 	if err != nil {
-		return fmt.Errorf("look what cluster %s uses: %w", c.Name, err)
+		return fmt.Errorf("measure the usage of cluster %s: %w", c.Name, err)
 	}
 	sum := Usage{Program: "sum"}
 	fmt.Fprintf(to, "%-28s %9s %9s %9s\n", c.Name, "processes", "PSS MiB", "core %")
@@ -116,7 +116,7 @@ func (u Usage) print(to io.Writer) {
 	fmt.Fprintf(to, "%-28s %9d %9.1f %9.2f\n", u.Program, u.Processes, float64(u.PSSBytes)/(1<<20), 100*u.Cores)
 }
 
-// processorTimes are in ticks.
+// processorTimes returns processor times in ticks.
 func processorTimes(processes func() ([]int, error)) (map[process]int64, error) {
 	pids, err := processes()
 	if err != nil {
@@ -136,7 +136,7 @@ func processorTimes(processes func() ([]int, error)) (map[process]int64, error) 
 	return all, nil
 }
 
-// readStat reads the name of a process's program and what the process has used of processors, in all its threads.
+// readStat returns the name of a process's program and its processor time in ticks, of all threads.
 func readStat(pid int) (program string, ticks int64, err error) {
 	file, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err != nil {
@@ -146,9 +146,9 @@ func readStat(pid int) (program string, ticks int64, err error) {
 	if err != nil {
 		return "", 0, err
 	}
-	// The second field is in parentheses and may have blanks.
+	// The second field is in parentheses and may contain spaces.
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	const user, system = 11, 12 // of the fields behind it
+	const user, system = 11, 12 // of the fields after it
 	if len(fields) <= system {
 		return "", 0, fmt.Errorf("/proc/%d/stat: %q is not what Linux writes", pid, text)
 	}
@@ -162,7 +162,7 @@ func readStat(pid int) (program string, ticks int64, err error) {
 	return filepath.Base(file), ticks, nil
 }
 
-// pss is 0 of a process that has ended meanwhile.
+// pss returns a process's proportional set size in bytes, 0 if it has ended.
 func pss(pid int) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if isGone(err) {

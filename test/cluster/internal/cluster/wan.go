@@ -14,10 +14,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/network"
 )
 
-// ErrNoHub says that a cluster is not the hub of a federation.
+// ErrNoHub means that a cluster is not the hub of a federation.
 var ErrNoHub = errors.New("it is no hub; `ktsn-cluster hub up` makes one")
 
-// OpenHub finds the hub of a federation by name.
+// OpenHub opens the hub of a federation by name.
 func OpenHub(name, dir string) (*Cluster, error) {
 	c, err := Open(name, dir)
 	if err == nil && !c.Hub {
@@ -26,10 +26,11 @@ func OpenHub(name, dir string) (*Cluster, error) {
 	return c, err
 }
 
-// sitesFile says who is on the WAN of a hub, in its folder.
+// sitesFile lists the sites on a hub's WAN.
 func (c *Cluster) sitesFile() string { return filepath.Join(c.Dir, "wan.json") }
 
-// Sites are the clusters on the hub's WAN, itself included. One that was taken down stays in the list, until another comes in its place.
+// Sites returns the sites on the hub's WAN, the hub included. A cluster that was taken down stays in the list until
+// another takes its place.
 func (c *Cluster) Sites() ([]network.Site, error) {
 	text, err := os.ReadFile(c.sitesFile())
 	if errors.Is(err, os.ErrNotExist) {
@@ -40,7 +41,7 @@ func (c *Cluster) Sites() ([]network.Site, error) {
 		err = json.Unmarshal(text, &sites)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read who is on the WAN of %s: %w", c.Name, err)
+		return nil, fmt.Errorf("read the sites on the WAN of %s: %w", c.Name, err)
 	}
 	return sites, nil
 }
@@ -54,12 +55,12 @@ func (c *Cluster) saveSites(sites []network.Site) error {
 		err = os.Rename(c.sitesFile()+".new", c.sitesFile())
 	}
 	if err != nil {
-		return fmt.Errorf("save who is on the WAN of %s: %w", c.Name, err)
+		return fmt.Errorf("save the sites on the WAN of %s: %w", c.Name, err)
 	}
 	return nil
 }
 
-// Site finds a cluster on the hub's WAN.
+// Site returns a cluster's place on the hub's WAN.
 func (c *Cluster) Site(name string) (network.Site, error) {
 	sites, err := c.Sites()
 	if err != nil {
@@ -76,7 +77,7 @@ func (c *Cluster) notConnected(name string) error {
 	return fmt.Errorf("cluster %s is not on the WAN of %s; `ktsn-cluster wan connect` puts it there", name, c.Name)
 }
 
-// Connect puts a cluster on the hub's WAN. One that is there is left alone.
+// Connect connects a cluster to the hub's WAN. It does nothing if the cluster is connected.
 func (c *Cluster) Connect(ctx context.Context, member *Cluster) error {
 	unlock, err := lock(c.Name, c.Dir)
 	if err != nil {
@@ -89,7 +90,7 @@ func (c *Cluster) Connect(ctx context.Context, member *Cluster) error {
 	return nil
 }
 
-// connect is Connect under the hub's lock. A cluster of that name keeps its place.
+// connect is Connect, with the hub's lock held. A cluster of that name keeps its place.
 func (c *Cluster) connect(ctx context.Context, member *Cluster) error {
 	sites, err := c.Sites()
 	if err != nil {
@@ -118,10 +119,10 @@ func (c *Cluster) connect(ctx context.Context, member *Cluster) error {
 	return network.Route(ctx, sites)
 }
 
-// CutSite pulls the cable between a cluster and the WAN; MendSite puts it back.
+// CutSite pulls the cable between a cluster and the WAN; MendSite plugs it in again.
 func (c *Cluster) CutSite(ctx context.Context, name string) error { return c.setSite(ctx, name, false) }
 
-// MendSite connects a cluster again that was cut off.
+// MendSite reconnects a cluster that was cut off.
 func (c *Cluster) MendSite(ctx context.Context, name string) error { return c.setSite(ctx, name, true) }
 
 func (c *Cluster) setSite(ctx context.Context, name string, connected bool) error {

@@ -21,13 +21,13 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/wanlink"
 )
 
-// The smallest MTU of IPv4's hosts, and that of the cables.
+// The minimum MTU of IPv4 hosts, and the MTU of the cables.
 const (
 	minMTU = 576
 	maxMTU = 1500
 )
 
-// SetMTU says how large packets may be on the WAN between a cluster and the others.
+// SetMTU sets the MTU of the WAN between a cluster and the others.
 func (c *Cluster) SetMTU(ctx context.Context, name string, mtu int) error {
 	if mtu < minMTU || mtu > maxMTU {
 		return fmt.Errorf("an MTU of %d is not possible; give one from %d to %d", mtu, minMTU, maxMTU)
@@ -52,7 +52,7 @@ func (c *Cluster) SetMTU(ctx context.Context, name string, mtu int) error {
 	return network.Route(ctx, sites)
 }
 
-// SetDelay has packets take so long between a cluster and the WAN, in each direction; 0 takes the delay away.
+// SetDelay delays packets between a cluster and the WAN, in each direction; 0 removes the delay.
 func (c *Cluster) SetDelay(ctx context.Context, name string, delay time.Duration) error {
 	if delay < 0 {
 		return fmt.Errorf("a delay of %v is not possible; give 0 or more", delay)
@@ -72,12 +72,12 @@ func (c *Cluster) SetDelay(ctx context.Context, name string, delay time.Duration
 	return nil
 }
 
-// delayCgroup is where the program is that delays a site's packets, so that it is found by whoever ends it.
+// delayCgroup holds the program that delays a site's packets, so that it can be found and ended.
 func (c *Cluster) delayCgroup(site network.Site) string {
 	return filepath.Join(c.Cgroup(), "delay-"+site.ID)
 }
 
-// setDelay is SetDelay under the hub's lock.
+// setDelay is SetDelay, with the hub's lock held.
 func (c *Cluster) setDelay(ctx context.Context, site network.Site, delay time.Duration) error {
 	if err := cgroups.Remove(ctx, c.delayCgroup(site)); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (c *Cluster) setDelay(ctx context.Context, site network.Site, delay time.Du
 	return c.startDelay(ctx, site, delay)
 }
 
-// startDelay starts this program anew as the one that runs CarryDelayed, and waits until it does.
+// startDelay starts another process of this program that runs CarryDelayed, and waits until it is ready.
 func (c *Cluster) startDelay(ctx context.Context, site network.Site, delay time.Duration) error {
 	self, err := delayProgram()
 	if err != nil {
@@ -122,7 +122,7 @@ func (c *Cluster) startDelay(ctx context.Context, site network.Site, delay time.
 	return fmt.Errorf("%s wan carry: %w: %s", self, err, strings.TrimSpace(string(why)))
 }
 
-// delayProgram is this one, or the one that tests name.
+// delayProgram returns the path of this program, or the one that tests set.
 func delayProgram() (string, error) {
 	if program := os.Getenv("KTSN_CLUSTER_PROGRAM"); program != "" {
 		return program, nil
@@ -132,7 +132,7 @@ func delayProgram() (string, error) {
 
 const carrying = "carrying"
 
-// CarryDelayed delays packets of a cluster until it is killed. It says so when it has begun.
+// CarryDelayed delays packets of a cluster until it is killed. It prints a line once it has begun.
 func (c *Cluster) CarryDelayed(name string, delay time.Duration, stdout io.Writer) error {
 	site, err := c.Site(name)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// KubernetesVersion is what the programs of Kubernetes say of themselves. The version that is built stands in
-// components/kubernetes/go.mod.
+// KubernetesVersion is the version that Kubernetes' programs report. components/kubernetes/go.mod has the version that
+// is built.
 const KubernetesVersion = "v1." + kubernetesMinor + ".2"
 
 const kubernetesMinor = "37"
@@ -26,13 +26,13 @@ type component struct {
 	tags string
 	// flags are for the linker.
 	flags string
-	// packages are what to build, all of the module's tools by default.
+	// packages are the packages to build, by default all of the module's tools.
 	packages string
 }
 
 const versionPackage = "k8s.io/component-base/version"
 
-// kubernetes is what hubs have, too.
+// kubernetes is also part of hubs.
 var kubernetes = component{
 	name: Kubernetes,
 	tags: "selinux,notest,grpcnotrace", // those of releases
@@ -41,7 +41,7 @@ var kubernetes = component{
 		" -X " + versionPackage + ".gitTreeState=clean",
 }
 
-// inventory is in the order in which it is best to start: the largest first.
+// inventory has the largest components first, the best order to start the builds.
 var inventory = []component{
 	kubernetes,
 	{name: "flannel", cgo: true}, // its UDP backend is C
@@ -50,22 +50,22 @@ var inventory = []component{
 	{name: "cniplugins"},
 }
 
-// parallelBuilds keeps a linker busy beside the compilers.
+// parallelBuilds keeps a linker busy next to the compilers.
 const parallelBuilds = 2
 
-// Builder builds and caches.
+// Builder builds components, and caches them.
 type Builder struct {
 	// Repository is the root of the project's source.
 	Repository string
-	// Cache is the folder for what was built.
+	// Cache is the folder for built components.
 	Cache string
-	// Log is told what takes long.
+	// Log reports slow steps.
 	Log func(format string, arguments ...any)
-	// Stderr gets what compilers say.
+	// Stderr receives the compilers' output.
 	Stderr io.Writer
 }
 
-// Built says where things are.
+// Built has the paths of what was built.
 type Built struct {
 	// Programs maps a component to the folder of its programs.
 	Programs map[string]string
@@ -73,7 +73,7 @@ type Built struct {
 	Images []string
 }
 
-// Build makes all that is not in the cache.
+// Build builds everything that the cache lacks.
 func (b *Builder) Build(ctx context.Context) (*Built, error) {
 	built := &Built{Programs: map[string]string{}}
 	results := make([]string, len(inventory))
@@ -139,7 +139,7 @@ func (b *Builder) goBuild(ctx context.Context, c component, module, to string) e
 
 func (b *Builder) goTool() string { return filepath.Join(b.Repository, "scripts", "go.sh") }
 
-// cached returns the folder for key, which fill fills when it is not there.
+// cached returns the cache's folder for key. fill fills a new one.
 func (b *Builder) cached(name, key string, fill func(to string) error) (string, error) {
 	folder := filepath.Join(b.Cache, name+"-"+key)
 	if _, err := os.Stat(folder); err == nil {

@@ -16,10 +16,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/images/builder"
 )
 
-// Tag is that of the images which the cluster itself needs.
+// Tag is the tag of the images that the cluster itself needs.
 const Tag = "cluster"
 
-// images makes the images of test/cluster/images.
+// images builds the images of test/cluster/images.
 func (b *Builder) images(ctx context.Context, programs map[string]string) ([]string, error) {
 	pause, err := b.pause(ctx)
 	if err != nil {
@@ -46,7 +46,7 @@ func (b *Builder) images(ctx context.Context, programs map[string]string) ([]str
 	return archives, group.Wait()
 }
 
-// image makes one image when it is not in the cache, and returns its archive.
+// image builds an image unless the cache has it, and returns its archive.
 func (b *Builder) image(file string, sources builder.Sources) (string, error) {
 	definition, err := builder.Load(file)
 	if err != nil {
@@ -67,7 +67,7 @@ func (b *Builder) image(file string, sources builder.Sources) (string, error) {
 	return filepath.Join(folder, name+".tar"), err
 }
 
-// pause builds the program that holds a pod's namespaces, whose source comes with that of Kubernetes.
+// pause builds the program that holds a pod's namespaces. Its source is part of Kubernetes'.
 func (b *Builder) pause(ctx context.Context) (string, error) {
 	return b.cached("pause", KubernetesVersion, func(to string) error {
 		module := filepath.Join(b.source(), "components", "kubernetes")

@@ -11,7 +11,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/images/builder"
 )
 
-// KarmadaVersion is what the programs of Karmada say of themselves. The version that is built stands in components/karmada/go.mod.
+// KarmadaVersion is the version that Karmada's programs report. components/karmada/go.mod has the version that is
+// built.
 const KarmadaVersion = "v1.18.2"
 
 const (
@@ -25,15 +26,15 @@ var karmada = component{
 	flags: "-X " + karmadaPackage + ".gitVersion=" + KarmadaVersion + " -X " + karmadaPackage + ".gitTreeState=clean",
 }
 
-// The keys of Built.Programs for what a hub is made of.
+// These are the keys of Built.Programs for the parts of a hub.
 const (
 	Kubernetes = "kubernetes"
 	Karmada    = "karmada"
-	// KarmadaManifests has the folders crds and deploy, as Karmada's source has them.
+	// KarmadaManifests has the folders crds and deploy of Karmada's source.
 	KarmadaManifests = "karmada-manifests"
 )
 
-// BuildHub makes what a hub is made of, and as its only image the agent of its members.
+// BuildHub builds the parts of a hub, and the image of its members' agent.
 func (b *Builder) BuildHub(ctx context.Context) (*Built, error) {
 	built := &Built{Programs: map[string]string{}}
 	for _, c := range []component{kubernetes, karmada} {
@@ -57,7 +58,7 @@ func (b *Builder) BuildHub(ctx context.Context) (*Built, error) {
 	return built, nil
 }
 
-// karmadaManifests copies those that come with Karmada's source.
+// karmadaManifests copies the manifests of Karmada's source.
 func (b *Builder) karmadaManifests(ctx context.Context) (string, error) {
 	return b.cached(KarmadaManifests, KarmadaVersion, func(to string) error {
 		module := filepath.Join(b.source(), "components", karmada.name)

@@ -11,11 +11,11 @@ import (
 	"path/filepath"
 )
 
-// keyBytes of a hash are enough to tell versions apart.
+// keyBytes of a hash distinguish versions well enough.
 const keyBytes = 8
 
-// key stands for all that the programs of a component depend on: its module with the versions in it (the
-// toolchain's, too), and how it is built.
+// key is a hash of everything that a component's programs depend on: its module, which has the versions including the
+// toolchain's, and the way it is built.
 func (c component) key(module string) (string, error) {
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%+v\n", c)

@@ -13,13 +13,13 @@ import (
 	"syscall"
 )
 
-// run runs a program. The kernel kills it when this one is killed.
+// run runs a program. The kernel kills it if this process is killed.
 func (b *Builder) run(ctx context.Context, dir string, environment []string, program string, arguments ...string) error {
 	_, err := b.output(ctx, dir, environment, program, arguments...)
 	return err
 }
 
-// output runs a program and returns what it printed.
+// output runs a program and returns its standard output.
 func (b *Builder) output(ctx context.Context, dir string, environment []string, program string, arguments ...string) (string, error) {
 	var stdout, stderr bytes.Buffer
 	command := exec.CommandContext(ctx, program, arguments...)

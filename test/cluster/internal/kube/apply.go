@@ -29,16 +29,16 @@ import (
 //go:embed manifests
 var manifests embed.FS
 
-// manager is who owns the fields that Apply sets.
+// manager is the owner of the fields that Apply sets.
 const manager = "ktsn-cluster"
 
-// Applier gives objects to the API server, as `kubectl apply --server-side` does.
+// Applier applies objects as `kubectl apply --server-side` does.
 type Applier struct {
 	client dynamic.Interface
 	mapper *restmapper.DeferredDiscoveryRESTMapper
 }
 
-// NewApplier makes an Applier for a cluster.
+// NewApplier returns an Applier for a cluster.
 func NewApplier(config *rest.Config) (*Applier, error) {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -51,7 +51,7 @@ func NewApplier(config *rest.Config) (*Applier, error) {
 	return &Applier{client: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoverer))}, nil
 }
 
-// ApplySystem applies what a cluster has from the beginning.
+// ApplySystem applies the manifests that every cluster has.
 func (a *Applier) ApplySystem(ctx context.Context, tag string) error {
 	entries, err := manifests.ReadDir("manifests")
 	if err != nil {
@@ -98,7 +98,7 @@ func (a *Applier) Apply(ctx context.Context, text io.Reader) error {
 	}
 }
 
-// applyPatience bounds how long a new API server, or a new kind of object, may need.
+// applyPatience bounds how long a new API server, or a new kind of object, may take.
 const applyPatience = 30 * time.Second
 
 func (a *Applier) applyOne(ctx context.Context, object *unstructured.Unstructured) error {
@@ -116,8 +116,8 @@ func (a *Applier) applyOne(ctx context.Context, object *unstructured.Unstructure
 	}
 }
 
-// passing tells errors of a cluster that is still starting: a kind that is not served yet, a namespace whose
-// defaults are not there yet.
+// passing reports whether an error may disappear while a cluster starts: a kind is not served yet, or a namespace lacks
+// its defaults.
 func passing(err error) bool {
 	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) ||
 		apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err)

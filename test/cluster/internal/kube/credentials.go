@@ -14,18 +14,18 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-// pkiDir is where nodes keep certificates and keys.
+// pkiDir is the nodes' folder for certificates and keys.
 const pkiDir = "/etc/kubernetes/pki/"
 
-// Credentials are the authorities of a cluster. They live as long as `up` needs them.
+// Credentials are the authorities of a cluster. They exist only during `up`.
 type Credentials struct {
 	plan *plan.Plan
-	// cluster signs what components show each other, front what the API server shows to extension API servers,
-	// etcd what etcd and its client show.
+	// cluster signs the components' certificates, front the API server's for extension API servers, etcd those of etcd
+	// and its client.
 	cluster, front, etcd *pki.Authority
 }
 
-// NewCredentials makes the authorities.
+// NewCredentials creates the authorities.
 func NewCredentials(p *plan.Plan) (*Credentials, error) {
 	c := &Credentials{plan: p}
 	for name, authority := range map[string]**pki.Authority{
@@ -40,7 +40,7 @@ func NewCredentials(p *plan.Plan) (*Credentials, error) {
 	return c, nil
 }
 
-// Kubeconfig is the text of one for a user of the cluster.
+// Kubeconfig returns a kubeconfig for a user of the cluster.
 func (c *Credentials) Kubeconfig(user string, groups ...string) ([]byte, error) {
 	pair, err := c.cluster.Issue(pki.Subject{User: user, Groups: groups})
 	if err != nil {
@@ -59,7 +59,7 @@ func (c *Credentials) Kubeconfig(user string, groups ...string) ([]byte, error) 
 	return text, nil
 }
 
-// files collects a node's.
+// files collects the files of a node.
 type files map[string]node.File
 
 func (f files) public(path string, content []byte) {
@@ -69,7 +69,7 @@ func (f files) private(path string, content []byte) {
 	f[path] = node.File{Content: content, Mode: 0o600}
 }
 
-// issue puts a certificate and its key into pkiDir, as NAME.crt and NAME.key.
+// issue adds a certificate and its key to pkiDir, as NAME.crt and NAME.key.
 func (f files) issue(name string, authority *pki.Authority, subject pki.Subject) error {
 	pair, err := authority.Issue(subject)
 	if err != nil {
@@ -80,7 +80,7 @@ func (f files) issue(name string, authority *pki.Authority, subject pki.Subject)
 	return nil
 }
 
-// kubeconfig puts one into /etc/kubernetes.
+// kubeconfig adds a kubeconfig to /etc/kubernetes.
 func (f files) kubeconfig(c *Credentials, name, user string, groups ...string) error {
 	text, err := c.Kubeconfig(user, groups...)
 	if err != nil {
@@ -90,7 +90,7 @@ func (f files) kubeconfig(c *Credentials, name, user string, groups ...string) e
 	return nil
 }
 
-// controlPlane puts what only the node of the control plane may have.
+// controlPlane adds the files that only the control plane's node may have.
 func (f files) controlPlane(c *Credentials) error {
 	host := c.plan.ControlPlane()
 	address := net.IP(host.Address.AsSlice())
@@ -132,10 +132,10 @@ func (f files) controlPlane(c *Credentials) error {
 	return nil
 }
 
-// kubeletClient is the API server as kubelets see it; manifests/rbac.yaml gives it the right to exec and logs.
+// kubeletClient is the user of the API server at kubelets; manifests/rbac.yaml allows it exec and logs.
 const kubeletClient = "kube-apiserver-kubelet-client"
 
-// worker puts what every node has.
+// worker adds the files that every node has.
 func (f files) worker(c *Credentials, host plan.Node) error {
 	f.public(pkiDir+"ca.crt", c.cluster.PEM.Certificate)
 	err := f.issue("kubelet", c.cluster, pki.Subject{

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 )
 
-// Container is where a command runs.
+// Container identifies a container of a pod.
 type Container struct{ Namespace, Pod, Name string }
 
 // Exec runs a command in a container of a pod.

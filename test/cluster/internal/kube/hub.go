@@ -11,17 +11,17 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-// KarmadaPrograms is where a hub sees the programs of Karmada.
+// KarmadaPrograms is the folder of Karmada's programs on a hub.
 const KarmadaPrograms = "/opt/karmada/bin"
 
-// karmadaNamespace is the one in which Karmada's own tools look for its parts.
+// karmadaNamespace is the namespace in which Karmada's tools look for its parts.
 const karmadaNamespace = "karmada-system"
 
-// KarmadaKubeconfig is where Karmada finds its own API server.
+// KarmadaKubeconfig is the kubeconfig for Karmada's own API server.
 const KarmadaKubeconfig = "/etc/karmada/karmada.config"
 
-// karmadaServer is a part of Karmada that others reach under the name of a Service. There is no DNS on a hub and no network of
-// Services, so that names and addresses stand in /etc/hosts. Karmada's manifests have port 443 for each: the addresses differ.
+// karmadaServer is a part of Karmada that others reach by the name of a Service. A hub has no DNS and no Service
+// network, so /etc/hosts has names and addresses. Karmada's manifests use port 443 for each, so the addresses differ.
 type karmadaServer struct{ name, address string }
 
 var (
@@ -36,7 +36,7 @@ func (s karmadaServer) names() []string {
 
 func (s karmadaServer) folder() string { return "/etc/karmada/" + s.name }
 
-// HubSetup says what a hub consists of, without programs: the part of a control plane that Karmada needs, and Karmada.
+// HubSetup returns the set-up of a hub, without programs: the part of a control plane that Karmada needs, and Karmada.
 func HubSetup(c *Credentials) (node.Setup, error) {
 	f := files{}
 	if err := f.controlPlane(c); err != nil {
@@ -62,7 +62,7 @@ func HubSetup(c *Credentials) (node.Setup, error) {
 	return node.Setup{ID: c.plan.ID, Files: f, Services: hubServices(c.plan.ControlPlane())}, nil
 }
 
-// hubControllers are those of Kubernetes that Karmada's own installation runs: no pods run on a hub.
+// hubControllers are the Kubernetes controllers that Karmada's own installation runs: no pods run on a hub.
 const hubControllers = "namespace-controller,garbage-collector-controller,serviceaccount-token-controller,ttl-after-finished-controller," +
 	"bootstrap-signer-controller,token-cleaner-controller,certificatesigningrequest-cleaner-controller," +
 	"certificatesigningrequest-signing-controller,clusterrole-aggregation-controller"
@@ -87,7 +87,7 @@ func hubServices(host plan.Node) []node.Service {
 	}
 }
 
-// karmadaService is a program of Karmada with the options of its own installation.
+// karmadaService returns a program of Karmada with the options of its own installation.
 func karmadaService(program string, options ...string) node.Service {
 	return node.Service{
 		Name:    "karmada-" + program,

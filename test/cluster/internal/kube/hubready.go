@@ -14,13 +14,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// members is where a hub has its members. Karmada's own API server serves it.
+// members is the path of a hub's members. Karmada's own API server serves it.
 const members = "/apis/cluster.karmada.io/v1alpha1/clusters"
 
-// answerPatience is how long one answer of a hub may take. A server that is only just starting may leave a request unanswered.
+// answerPatience bounds a request to a hub. A server that is just starting may leave one unanswered.
 const answerPatience = 5 * time.Second
 
-// HubServes asks whether clusters can join: Karmada's own API server has them.
+// HubServes returns a question for Wait: whether Karmada's own API server answers, so that clusters can join.
 func HubServes(client kubernetes.Interface) func(context.Context) error {
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, answerPatience)
@@ -33,11 +33,11 @@ func HubServes(client kubernetes.Interface) func(context.Context) error {
 	}
 }
 
-// harmless is a policy that is only ever asked for whether it would do.
+// harmless is a policy that is only ever applied as a dry run.
 const harmless = `{"apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy", "metadata": {"name": "ktsn-cluster"},
 	"spec": {"resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "ktsn-cluster"}]}}`
 
-// WebhookServes asks whether Karmada's webhook answers.
+// WebhookServes returns a question for Wait: whether Karmada's webhook answers.
 func WebhookServes(client kubernetes.Interface) func(context.Context) error {
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, answerPatience)
@@ -51,14 +51,14 @@ func WebhookServes(client kubernetes.Interface) func(context.Context) error {
 	}
 }
 
-// MemberReady asks whether a hub finds a member ready.
+// MemberReady returns a question for Wait: whether the hub reports a member ready.
 func MemberReady(client kubernetes.Interface, name string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, answerPatience)
 		defer cancel()
 		text, err := client.Discovery().RESTClient().Get().AbsPath(members, name).DoRaw(ctx)
 		if err != nil {
-			return fmt.Errorf("look at member %s: %w", name, err)
+			return fmt.Errorf("get member %s: %w", name, err)
 		}
 		var member struct {
 			Status struct {
@@ -66,7 +66,7 @@ func MemberReady(client kubernetes.Interface, name string) func(context.Context)
 			} `json:"status"`
 		}
 		if err := json.Unmarshal(text, &member); err != nil {
-			return fmt.Errorf("look at member %s: %w", name, err)
+			return fmt.Errorf("get member %s: %w", name, err)
 		}
 		condition := meta.FindStatusCondition(member.Status.Conditions, "Ready")
 		if condition == nil || condition.Status != metav1.ConditionTrue {
@@ -76,12 +76,12 @@ func MemberReady(client kubernetes.Interface, name string) func(context.Context)
 	}
 }
 
-// KarmadaGone asks a cluster that was a member whether what Karmada's tool has begun to delete is gone.
+// KarmadaGone returns a question for Wait, about a former member: whether the objects that karmadactl deletes are gone.
 func KarmadaGone(client kubernetes.Interface) func(context.Context) error {
 	return func(ctx context.Context) error {
 		namespaces, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 		if err != nil {
-			return fmt.Errorf("look for what Karmada leaves: %w", err)
+			return fmt.Errorf("look for objects of Karmada: %w", err)
 		}
 		for _, namespace := range namespaces.Items {
 			if strings.HasPrefix(namespace.Name, "karmada-") && namespace.DeletionTimestamp != nil {

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// deployed are those of Karmada's manifests that its own installation applies to its API server. The webhook's come when the webhook
-// answers: nothing could be written before.
+// deployed are the manifests that Karmada's own installation applies to its API server. The webhook's come once the
+// webhook answers: before, every write would fail.
 var deployed = []string{
 	"namespace.yaml", "admin-clusterrole-aggregation.yaml", "cluster-proxy-admin-rbac.yaml", "bootstrap-token-configuration.yaml",
 	"karmada-aggregated-apiserver-apiservice.yaml",
@@ -30,15 +30,15 @@ const webhookConfiguration = "webhook-configuration.yaml"
 
 // Karmada applies the manifests of Karmada to a hub.
 type Karmada struct {
-	// Manifests has the folders crds and deploy.
+	// Manifests is the folder with crds and deploy.
 	Manifests string
-	// Server is the URL of the hub's API server, Authority whom members trust for it, in PEM.
+	// Server is the URL of the hub's API server, Authority its certificate authority, in PEM.
 	Server    string
 	Authority []byte
 	Applier   *Applier
 }
 
-// replacer fills in what Karmada's own scripts would.
+// replacer fills in the placeholders, as Karmada's scripts do.
 func (k *Karmada) replacer() *strings.Replacer {
 	authority := base64.StdEncoding.EncodeToString(k.Authority)
 	return strings.NewReplacer(
@@ -47,7 +47,7 @@ func (k *Karmada) replacer() *strings.Replacer {
 	)
 }
 
-// Apply applies all but the webhook's.
+// Apply applies all manifests but the webhook's.
 func (k *Karmada) Apply(ctx context.Context) error {
 	if err := k.applyDefinitions(ctx); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (k *Karmada) Apply(ctx context.Context) error {
 	return nil
 }
 
-// ApplyWebhook has the API server ask the webhook.
+// ApplyWebhook registers the webhook at the API server.
 func (k *Karmada) ApplyWebhook(ctx context.Context) error {
 	return k.applyDeployed(ctx, webhookConfiguration)
 }
@@ -76,7 +76,7 @@ func (k *Karmada) applyDeployed(ctx context.Context, name string) error {
 	return nil
 }
 
-// applyDefinitions applies the CustomResourceDefinitions, with the conversion that patches give to some.
+// applyDefinitions applies the CustomResourceDefinitions, some with the conversion of a patch.
 func (k *Karmada) applyDefinitions(ctx context.Context) error {
 	conversions, err := k.conversions()
 	if err != nil {
@@ -107,7 +107,7 @@ func (k *Karmada) applyDefinitions(ctx context.Context) error {
 	return nil
 }
 
-// conversions are what patches say of versions, by the names of definitions.
+// conversions returns the patches' conversions, by the names of definitions.
 func (k *Karmada) conversions() (map[string]any, error) {
 	files, err := yamlFiles(filepath.Join(k.Manifests, "crds", "patches"))
 	if err != nil {

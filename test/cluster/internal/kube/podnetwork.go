@@ -13,12 +13,12 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-// PodNetworkFile is where the container runtime, and Multus, find the first network of pods.
+// PodNetworkFile is the first pod network's configuration for the container runtime and Multus.
 const PodNetworkFile = "/etc/cni/net.d/10-flannel.conf"
 
-// PodNetwork is the configuration of the first network of a node's pods: the one that Flannel's own plugin would pass
-// on. It is a single plugin and no list, because Multus 4.2.2 forgets most of a list until it has to delete, and
-// addresses are then never given back (k8snetworkplumbingwg/multus-cni issue 1449).
+// PodNetwork returns the configuration of the first network of a node's pods: the one that Flannel's own plugin would
+// delegate to. It is a single plugin and not a list, because Multus 4.2.2 forgets most of a list before it deletes, so
+// that addresses are never released (k8snetworkplumbingwg/multus-cni issue 1449).
 func PodNetwork(ctx context.Context, client kubernetes.Interface, host string) ([]byte, error) {
 	node, err := client.CoreV1().Nodes().Get(ctx, host, metav1.GetOptions{})
 	if err != nil {

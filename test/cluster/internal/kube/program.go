@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Program is one that runs in a pod.
+// Program is a program that runs in a pod.
 type Program struct {
 	started chan struct{}
 	once    sync.Once
@@ -23,7 +23,7 @@ type Program struct {
 	err     error
 }
 
-// Write takes what the program says on stderr, which is how it tells that it has begun.
+// Write receives the program's standard error; the first output shows that it has begun.
 func (p *Program) Write(text []byte) (int, error) {
 	defer p.once.Do(func() { close(p.started) })
 	return p.stderr.Write(text)
@@ -39,7 +39,7 @@ func Begin(ctx context.Context, config *rest.Config, client kubernetes.Interface
 	return program
 }
 
-// HasBegun waits until the program has said something on stderr.
+// HasBegun waits until the program has written to stderr.
 func (p *Program) HasBegun() error {
 	select {
 	case <-p.started:
@@ -49,7 +49,7 @@ func (p *Program) HasBegun() error {
 	}
 }
 
-// Said waits for the end, and returns what the program has printed.
+// Said waits for the end, and returns the program's standard output.
 func (p *Program) Said() (string, error) {
 	<-p.ended
 	if p.err != nil {

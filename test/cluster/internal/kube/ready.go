@@ -17,8 +17,8 @@ import (
 
 const pollEvery = 100 * time.Millisecond
 
-// Wait asks until a question is answered with nil or ctx ends, and then returns the last answer. A question that was
-// interrupted, or that a client did not ask because it would be, has no answer of its own.
+// Wait repeats a question until it returns nil or ctx ends, and then returns its last error. Errors of questions that
+// ctx interrupted, or that the client did not send for that reason, do not count.
 func Wait(ctx context.Context, question func(context.Context) error) error {
 	var last error
 	for {
@@ -38,7 +38,7 @@ func Wait(ctx context.Context, question func(context.Context) error) error {
 	}
 }
 
-// ControlPlaneReady asks the API server whether it is ready.
+// ControlPlaneReady returns a question for Wait: whether the API server is ready.
 func ControlPlaneReady(client kubernetes.Interface) func(context.Context) error {
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -51,7 +51,7 @@ func ControlPlaneReady(client kubernetes.Interface) func(context.Context) error 
 	}
 }
 
-// NodesReady asks whether all of so many nodes are ready.
+// NodesReady returns a question for Wait: whether that many nodes are ready.
 func NodesReady(client kubernetes.Interface, want int) func(context.Context) error {
 	return func(ctx context.Context) error {
 		nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
@@ -84,7 +84,7 @@ func readyCondition(node *corev1.Node) corev1.NodeCondition {
 	return corev1.NodeCondition{Message: "its kubelet has not reported yet"}
 }
 
-// SystemReady asks whether all of Flannel, Multus and CoreDNS run.
+// SystemReady returns a question for Wait: whether Flannel, Multus and CoreDNS run.
 func SystemReady(client kubernetes.Interface, nodes int) func(context.Context) error {
 	return func(ctx context.Context) error {
 		sets, err := client.AppsV1().DaemonSets("").List(ctx, metav1.ListOptions{})
@@ -114,7 +114,7 @@ func daemonSetReady(set *appsv1.DaemonSet, nodes int) bool {
 	return set.Status.ObservedGeneration >= set.Generation && int(set.Status.NumberReady) >= nodes
 }
 
-// Restarts counts how often containers of a pod were started again.
+// Restarts returns how often containers of a pod were restarted.
 func Restarts(pod *corev1.Pod) (count int32) {
 	for i := range pod.Status.ContainerStatuses {
 		count += pod.Status.ContainerStatuses[i].RestartCount

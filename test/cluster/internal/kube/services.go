@@ -12,32 +12,32 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-// Programs is where nodes see the programs of Kubernetes.
+// Programs is the folder of Kubernetes' programs on nodes.
 const Programs = "/opt/kubernetes/bin"
 
 //go:embed config
 var configs embed.FS
 
-// values are what the templates of config/ name.
+// values are the values of the templates in config/.
 type values struct {
 	Plan *plan.Plan
 	Node plan.Node
 	// The constants of package plan.
 	PodCIDR, ServiceCIDR, DNSService, Domain string
 	PauseImage                               string
-	// CgroupVersion is 1 or 2: kubelet takes version 1 only where it is told to.
+	// CgroupVersion is 1 or 2: kubelet accepts version 1 only if configured to.
 	CgroupVersion int
-	// KataHandlers are handlers of the container runtime, each with the name of its configuration.
+	// KataHandlers maps handlers of the container runtime to the names of their configurations.
 	KataHandlers map[string]string
 }
 
-// kataHandlers are of a runtime that takes the pod's network interfaces, one that reads which devices there are from files, and one of the
-// first kind of which nobody tells KuberneTSN.
+// kataHandlers are a runtime that takes the pod's network interfaces, one that reads its devices from files, and one of
+// the first kind that KuberneTSN is not configured for.
 var kataHandlers = map[string]string{
 	"kata-qemu": "configuration-qemu.toml", "kata-dan": "configuration-dan.toml", "kata-unnamed": "configuration-qemu.toml",
 }
 
-// Setup says what a node consists of, without programs and plugins, on a machine with cgroups of that version.
+// Setup returns the set-up of a node, without programs and plugins, on a machine with cgroups of that version.
 func Setup(c *Credentials, host plan.Node, pauseImage string, cgroupVersion int) (node.Setup, error) {
 	v := values{
 		Plan: c.plan, Node: host, PodCIDR: plan.PodCIDR, ServiceCIDR: plan.ServiceCIDR, DNSService: plan.DNSService,
@@ -111,7 +111,7 @@ func controlPlaneServices(host plan.Node) []node.Service {
 		{Name: "kube-controller-manager", Command: append(controllerManager(),
 			"--allocate-node-cidrs=true", "--cluster-cidr="+plan.PodCIDR,
 			"--flex-volume-plugin-dir=/var/lib/kubelet/volumeplugins",
-			// A node that is gone is noticed sooner than by default, so that tests need not wait for it.
+			// A lost node is noticed sooner than by default, so that tests need not wait for it.
 			"--node-monitor-grace-period=20s",
 		)},
 		{Name: "kube-scheduler", Command: []string{
@@ -140,7 +140,7 @@ func etcd() node.Service {
 	}}
 }
 
-// etcdClient are the options with which an API server reaches etcd.
+// etcdClient returns the options with which an API server reaches etcd.
 func etcdClient() []string {
 	return []string{
 		"--etcd-servers=https://127.0.0.1:2379",
@@ -150,7 +150,7 @@ func etcdClient() []string {
 	}
 }
 
-// apiServer is what those of clusters and of hubs have in common.
+// apiServer returns the options that clusters and hubs share.
 func apiServer(host plan.Node) []string {
 	return append([]string{
 		Programs + "/kube-apiserver",
@@ -178,7 +178,7 @@ func apiServer(host plan.Node) []string {
 	}, etcdClient()...)
 }
 
-// controllerManager is what those of clusters and of hubs have in common.
+// controllerManager returns the options that clusters and hubs share.
 func controllerManager() []string {
 	return []string{
 		Programs + "/kube-controller-manager",

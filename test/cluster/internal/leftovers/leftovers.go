@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package leftovers looks for what a cluster or hub that was taken down has left on this machine. It is for tests.
+// Package leftovers finds what a removed cluster or hub has left on this machine. It is for tests.
 package leftovers
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-// Of lists all that there is of a cluster on this machine.
+// Of lists everything that belongs to a cluster on this machine.
 func Of(p *plan.Plan) ([]string, error) {
 	left := network.Left(p)
 	folders, err := cgroups.Find(p.Cgroup())
@@ -40,8 +40,7 @@ func Of(p *plan.Plan) ([]string, error) {
 	return append(left, running...), err
 }
 
-// processes are those that are in the cluster's cgroups or name its folder. One that has ended and only waits for this
-// machine's first process to collect it is none.
+// processes returns the processes that are in the cluster's cgroups or name its folder. Zombies do not count.
 func processes(p *plan.Plan) ([]string, error) {
 	var names []string
 	folders, err := filepath.Glob("/proc/[0-9]*")
@@ -62,7 +61,7 @@ func processes(p *plan.Plan) ([]string, error) {
 	return names, nil
 }
 
-// ended tells of a folder in /proc whether the process in it is a zombie, or not there any more.
+// ended reports whether the process of a folder in /proc is a zombie or gone.
 func ended(folder string) bool {
 	status, err := os.ReadFile(filepath.Join(folder, "status"))
 	return err != nil || strings.Contains(string(status), "\nState:\tZ")

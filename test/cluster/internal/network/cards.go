@@ -19,18 +19,18 @@ const (
 	secondSuffix = "-second"
 )
 
-// secondSubnet joins the second cards. It is seen in the cluster's own network namespaces only (RFC 5737).
+// secondSubnet is the subnet of the second cards. It exists only in the cluster's own network namespaces (RFC 5737).
 var secondSubnet = netip.MustParsePrefix("198.51.100.0/24")
 
-// SecondAddress is that of a node's second card.
+// SecondAddress returns the address of a node's second card.
 func SecondAddress(node plan.Node) netip.Addr {
 	bytes := secondSubnet.Addr().As4()
 	bytes[3] = node.Address.As4()[3]
 	return netip.AddrFrom4(bytes)
 }
 
-// AddSecondCards gives each node another network card, and joins them by a switch of their own: a network beside the one of
-// Kubernetes. Like a card that computes no checksums they get frames with all of them in place.
+// AddSecondCards adds another network card to each node, and connects them by a separate switch: a network next to
+// Kubernetes'. As with a card without checksum offload, the frames carry all checksums.
 func AddSecondCards(ctx context.Context, p *plan.Plan) error {
 	if err := batch(ctx, p.Switch(), "link add "+secondBridge+" type bridge", "link set "+secondBridge+" up"); err != nil {
 		return err
@@ -56,7 +56,7 @@ func AddSecondCards(ctx context.Context, p *plan.Plan) error {
 	return nil
 }
 
-// RemoveSecondCards removes them. That there are none, or not all, is no error.
+// RemoveSecondCards removes the second cards. It is not an error if there are none, or not all.
 func RemoveSecondCards(ctx context.Context, p *plan.Plan) error {
 	var links []string
 	for _, node := range p.Nodes {

@@ -18,7 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-// namespaces is where `ip netns` keeps them.
+// namespaces is the folder of `ip netns`.
 const namespaces = "/run/netns"
 
 const (
@@ -26,10 +26,10 @@ const (
 	machinePort = "machine"
 )
 
-// Path is the file that stands for a network namespace.
+// Path returns the file of a network namespace.
 func Path(namespace string) string { return filepath.Join(namespaces, namespace) }
 
-// CheckFree refuses a subnet that this machine uses for something else.
+// CheckFree fails if this machine uses the subnet otherwise.
 func CheckFree(p *plan.Plan) error {
 	interfaces, err := net.Interfaces()
 	if err != nil {
@@ -51,7 +51,7 @@ func CheckFree(p *plan.Plan) error {
 	return nil
 }
 
-// addBridge makes a bridge in a network namespace of its own.
+// addBridge creates a bridge in a network namespace of its own.
 func addBridge(ctx context.Context, namespace string) error {
 	if err := addNamespace(ctx, namespace); err != nil {
 		return err
@@ -59,7 +59,7 @@ func addBridge(ctx context.Context, namespace string) error {
 	if err := batch(ctx, namespace, "link add "+bridge+" type bridge", "link set "+bridge+" up"); err != nil {
 		return err
 	}
-	// Frames that pass are nobody's business here, whatever the kernel's default is.
+	// Keep netfilter away from bridged frames, whatever the kernel's default is.
 	const filter = "/proc/sys/net/bridge/bridge-nf-call-iptables"
 	if _, err := os.Stat(filter); err != nil {
 		return nil // it has no filter of bridges
@@ -67,7 +67,7 @@ func addBridge(ctx context.Context, namespace string) error {
 	return inNamespace(ctx, namespace, "sh", "-c", "echo 0 >"+filter)
 }
 
-// CreateSwitch makes the bridge between the nodes, and this machine's link to it.
+// CreateSwitch creates the bridge between the nodes, and this machine's link to it.
 func CreateSwitch(ctx context.Context, p *plan.Plan) error {
 	if err := addBridge(ctx, p.Switch()); err != nil {
 		return err
@@ -86,8 +86,8 @@ func CreateSwitch(ctx context.Context, p *plan.Plan) error {
 		fmt.Sprintf("link set %s up", p.MachineLink()))
 }
 
-// CreateNode makes a node's network namespace and connects it. Services' addresses are routed to the uplink so
-// that the node's own programs reach them; there is no other way out but the router of a federation.
+// CreateNode creates a node's network namespace and connects it. Service addresses are routed to the uplink so that the
+// node's own programs reach them; the only other way out is the router of a federation.
 func CreateNode(ctx context.Context, p *plan.Plan, node plan.Node) error {
 	namespace := p.Namespace(node.Name)
 	if err := addNamespace(ctx, namespace); err != nil {
@@ -113,7 +113,7 @@ func CreateNode(ctx context.Context, p *plan.Plan, node plan.Node) error {
 	return routeNode(ctx, p, node)
 }
 
-// SetConnected cuts a node off the others, as if its cable were pulled at the switch, or connects it again.
+// SetConnected cuts a node off, as if its cable were pulled at the switch, or reconnects it.
 func SetConnected(ctx context.Context, p *plan.Plan, node plan.Node, connected bool) error {
 	state := "down"
 	if connected {
@@ -122,8 +122,8 @@ func SetConnected(ctx context.Context, p *plan.Plan, node plan.Node, connected b
 	return batch(ctx, p.Switch(), fmt.Sprintf("link set %s %s", node.Name, state))
 }
 
-// DeleteNode removes a node's network namespace, after its port of the switch: that goes with the namespace, but some
-// time later, and the node may be on again before.
+// DeleteNode removes a node's network namespace. It removes the node's switch port first: the port would go with the
+// namespace, but only later, when the node may be on again.
 func DeleteNode(ctx context.Context, p *plan.Plan, node string) error {
 	var err error
 	if portExists(ctx, p, node) {
@@ -144,7 +144,7 @@ func Delete(ctx context.Context, p *plan.Plan) error {
 	if err != nil {
 		return err
 	}
-	// First, because it goes with the switch, but some time later.
+	// Remove the link first: it would go with the switch, but only later.
 	if linkExists(p) {
 		if errDelete := batch(ctx, "", "link del "+p.MachineLink()); linkExists(p) {
 			err = errDelete
@@ -161,7 +161,7 @@ func linkExists(p *plan.Plan) bool {
 	return err == nil
 }
 
-// Left lists what is still there.
+// Left lists what still exists.
 func Left(p *plan.Plan) []string {
 	left, _ := filepath.Glob(filepath.Join(namespaces, p.Prefix()+"-*")) // the pattern is valid
 	if linkExists(p) {
@@ -193,7 +193,7 @@ func inNamespace(ctx context.Context, namespace string, command ...string) error
 	return run(exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", namespace}, command...)...))
 }
 
-// batch runs commands of ip, in a network namespace unless it is "".
+// batch runs ip commands, in a network namespace unless it is "".
 func batch(ctx context.Context, namespace string, commands ...string) error {
 	arguments := []string{"-batch", "-"}
 	if namespace != "" {

@@ -13,30 +13,30 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-// wanSubnet joins the routers of a federation. It is seen in network namespaces of the federation only (RFC 5737).
+// wanSubnet connects the routers of a federation. It exists only in network namespaces of the federation (RFC 5737).
 var wanSubnet = netip.MustParsePrefix("203.0.113.0/24")
 
 const (
 	// routerPort is the switch's port to the router.
 	routerPort = "router"
-	// wanUplink is the router's interface towards the WAN.
+	// wanUplink is the router's interface to the WAN.
 	wanUplink = "wan"
 )
 
 // Site is a cluster, or the hub itself, on the WAN of a federation.
 type Site struct {
-	// ID is that of the cluster.
+	// ID is the cluster's ID.
 	ID string `json:"id"`
-	// Name is the cluster's.
+	// Name is the cluster's name.
 	Name   string       `json:"name"`
 	Subnet netip.Prefix `json:"subnet"`
-	// Address is the router's on the WAN.
+	// Address is the router's address on the WAN.
 	Address netip.Addr `json:"address"`
-	// MTU is how large packets between the site and others may be.
+	// MTU is the MTU between the site and others.
 	MTU int `json:"mtu"`
 }
 
-// NewSite gives a cluster the number-th place on the WAN, from 1.
+// NewSite returns the place of a cluster on the WAN; numbers begin at 1.
 func NewSite(p *plan.Plan, number int) (Site, error) {
 	bytes := wanSubnet.Addr().As4()
 	bytes[3] = byte(number)
@@ -47,26 +47,26 @@ func NewSite(p *plan.Plan, number int) (Site, error) {
 	return Site{ID: p.ID, Name: p.Name, Subnet: p.Subnet, Address: address, MTU: plan.UplinkMTU}, nil
 }
 
-// sitePort is the WAN's port to the router of the cluster with that ID.
+// sitePort returns the WAN's port to the router of the cluster with that ID.
 func sitePort(id string) string { return "site-" + id }
 
-// CreateWAN makes the network between the routers of a federation.
+// CreateWAN creates the network between the routers of a federation.
 func CreateWAN(ctx context.Context, hub *plan.Plan) error {
 	return addBridge(ctx, hub.WAN())
 }
 
-// Connected tells whether a site's router is there, on the WAN of this hub.
+// Connected reports whether a site's router is on the WAN of this hub.
 func Connected(ctx context.Context, hub *plan.Plan, site Site) bool {
 	return linkExistsIn(ctx, hub.WAN(), sitePort(site.ID)) && linkExistsIn(ctx, plan.RouterOf(site.ID), wanUplink)
 }
 
-// routerMAC gives a router that is made anew the addresses that its neighbours know.
+// routerMAC returns a stable address, so that neighbours still know a router that was recreated.
 func routerMAC(id string, number int) string {
 	return fmt.Sprintf("02:%02x:%s:%s:%s:00", number, id[0:2], id[2:4], id[4:6])
 }
 
-// ConnectSite gives a cluster a router on the WAN, in place of one that it may have. The nodes reach through it whatever is not
-// theirs; where it leads is up to Route.
+// ConnectSite gives a cluster a router on the WAN, in place of a previous one. The nodes use it for all other
+// destinations; Route adds its routes.
 func ConnectSite(ctx context.Context, hub, p *plan.Plan, site Site) error {
 	if err := DisconnectSite(ctx, hub, p); err != nil {
 		return err
@@ -103,7 +103,7 @@ func ConnectSite(ctx context.Context, hub, p *plan.Plan, site Site) error {
 	return nil
 }
 
-// routeNode has a node send to the router, if there is one, what is not for its own subnet.
+// routeNode routes everything outside a node's own subnet to the router, if there is one.
 func routeNode(ctx context.Context, p *plan.Plan, node plan.Node) error {
 	if !exists(p.Router()) || !exists(p.Namespace(node.Name)) {
 		return nil
@@ -111,8 +111,8 @@ func routeNode(ctx context.Context, p *plan.Plan, node plan.Node) error {
 	return batch(ctx, p.Namespace(node.Name), fmt.Sprintf("route replace default via %s dev %s", p.RouterAddress(), plan.Uplink))
 }
 
-// Route tells the router of each site where the others are, and how large packets on the way may be. The router tells senders of larger
-// ones.
+// Route adds routes to the other sites to the router of each site, with the MTU of the way. The router reports the MTU
+// to senders of larger packets.
 func Route(ctx context.Context, sites []Site) error {
 	var problems error
 	for _, from := range sites {
@@ -122,7 +122,7 @@ func Route(ctx context.Context, sites []Site) error {
 				routes = append(routes, fmt.Sprintf("route replace %s via %s mtu lock %d", to.Subnet, to.Address, min(from.MTU, to.MTU)))
 			}
 		}
-		// Of a cluster that was taken down there is no router, and of one whose hub was not always this one no uplink.
+		// A cluster that was taken down has no router, and one that was connected to another hub has no uplink.
 		if router := plan.RouterOf(from.ID); len(routes) > 0 && linkExistsIn(ctx, router, wanUplink) {
 			problems = errors.Join(problems, batch(ctx, router, routes...))
 		}
@@ -130,15 +130,15 @@ func Route(ctx context.Context, sites []Site) error {
 	return problems
 }
 
-// linkExistsIn tells whether there is an interface of that name in a network namespace, which need not be there.
+// linkExistsIn reports whether a network namespace, which need not exist, has an interface of that name.
 func linkExistsIn(ctx context.Context, namespace, link string) bool {
 	return exists(namespace) && batch(ctx, namespace, "link show "+link) == nil
 }
 
-// DisconnectSite removes a cluster's router. That there is none is no error.
+// DisconnectSite removes a cluster's router. It is not an error if there is none.
 func DisconnectSite(ctx context.Context, hub, p *plan.Plan) error {
 	var problems error
-	// The ports go with the router, but some time later.
+	// The ports would go with the router, but only later.
 	for _, port := range []struct{ at, name string }{{p.Switch(), routerPort}, {hub.WAN(), sitePort(p.ID)}} {
 		if linkExistsIn(ctx, port.at, port.name) {
 			problems = errors.Join(problems, batch(ctx, port.at, "link del "+port.name))
@@ -147,13 +147,13 @@ func DisconnectSite(ctx context.Context, hub, p *plan.Plan) error {
 	return errors.Join(problems, deleteNamespace(ctx, p.Router()))
 }
 
-// exists tells whether there is a network namespace of that name.
+// exists reports whether a network namespace exists.
 func exists(namespace string) bool {
 	_, err := os.Stat(Path(namespace))
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// SetSiteConnected cuts a site off the WAN, or mends its link.
+// SetSiteConnected cuts a site off the WAN, or reconnects it.
 func SetSiteConnected(ctx context.Context, hub *plan.Plan, site Site, connected bool) error {
 	state := "down"
 	if connected {

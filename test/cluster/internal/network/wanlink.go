@@ -9,13 +9,13 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-// DelayEnds are the interfaces of the WAN between which frames of a site with a delay are carried by a program (package wanlink): the
-// port to the router, which then is in no bridge, and an end of a cable whose other end is in its place.
+// DelayEnds returns the WAN's interfaces between which a program (package wanlink) carries the frames of a delayed
+// site: the port to the router, which then is in no bridge, and the end of a cable whose other end takes its place.
 func DelayEnds(site Site) (port, cable string) { return sitePort(site.ID), "cable-" + site.ID }
 
 func cablePort(site Site) string { return "delay-" + site.ID }
 
-// offloads leave work to the receiver, and a program that reads frames gets what is half-done.
+// offloads leave work to the receiver: a program that reads frames would get incomplete ones.
 var offloads = []string{"tx", "sg", "tso", "gso", "tx-udp_tnl-segmentation", "tx-udp_tnl-csum-segmentation"}
 
 func setOffloads(ctx context.Context, namespace, link, state string) error {
@@ -26,8 +26,8 @@ func setOffloads(ctx context.Context, namespace, link, state string) error {
 	return inNamespace(ctx, namespace, command...)
 }
 
-// OpenSiteLink takes a site's port out of the WAN's bridge and puts the cable into its place. Nothing passes until a program carries
-// frames between DelayEnds.
+// OpenSiteLink takes a site's port out of the WAN's bridge and puts the cable in its place. Nothing passes until a
+// program carries frames between DelayEnds.
 func OpenSiteLink(ctx context.Context, hub *plan.Plan, site Site) error {
 	if err := CloseSiteLink(ctx, hub, site); err != nil {
 		return err

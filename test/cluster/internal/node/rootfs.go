@@ -15,17 +15,17 @@ import (
 	"strings"
 )
 
-// Setup is what a node is made of.
+// Setup has the parts of a node.
 type Setup struct {
-	// ID is the cluster's.
+	// ID is the cluster's ID.
 	ID string
-	// Files maps paths on the node to contents. Keys and scripts are told by their mode.
+	// Files maps paths on the node to contents. The mode marks keys and scripts.
 	Files map[string]File
 	// Services start in no particular order and wait for each other.
 	Services []Service
 	// Programs are folders of this machine that the node sees, read only.
 	Programs map[string]string
-	// Plugins are CNI plugins that the node has from the beginning; more may be installed beside them.
+	// Plugins are the CNI plugins of a new node; more may be installed later.
 	Plugins []string
 }
 
@@ -41,17 +41,17 @@ type Service struct {
 	Command []string
 }
 
-// LogFile is where a service of a node writes, below the node's root.
+// LogFile returns the log of a service, relative to the node's root.
 func LogFile(service string) string { return filepath.Join("var", "log", service+".log") }
 
-// serviceDir is what runsvdir reads.
+// serviceDir is the folder that runsvdir reads.
 const serviceDir = "/etc/service"
 
-// pluginDir is where Kubernetes' network plugins stand by convention.
+// pluginDir is the conventional folder of network plugins.
 const pluginDir = "/opt/cni/bin"
 
-// masked are settings of the whole machine that a kubelet insists on. It finds them as it wants them, in files
-// that are mounted over the real ones, and leaves the machine's alone.
+// masked are settings of the whole machine that kubelet requires. Files with the required values are mounted over the
+// real ones, so that the machine keeps its own.
 var masked = map[string]string{
 	"vm/overcommit_memory":      "1",
 	"vm/panic_on_oom":           "0",
@@ -125,15 +125,15 @@ func baseFiles(host, id string) map[string]File {
 	return files
 }
 
-// machineID tells nodes apart, those of other clusters, too.
+// machineID returns an ID that differs between nodes, also of different clusters.
 func machineID(host, cluster string) string {
 	sum := sha256.Sum256([]byte(cluster + "/" + host))
 	return hex.EncodeToString(sum[:16])
 }
 
-// delegate makes the node's own cgroup of version 2 one of which kubelet can give parts to pods: only a cgroup without
-// processes can have its controllers below it. What the node itself runs moves into a child; so does what runc executes
-// in the node later, because the node's first process is there.
+// delegate prepares the node's own cgroup of version 2 so that kubelet can create cgroups for pods: only a cgroup
+// without processes can have controllers below it. The node's own processes move into a child; runc later executes
+// commands there too, because the node's first process is there.
 const delegate = `if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
 	mkdir -p /sys/fs/cgroup/node
 	echo 0 >/sys/fs/cgroup/node/cgroup.procs
@@ -144,10 +144,10 @@ const delegate = `if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
 fi
 `
 
-// bpffs is what systemd mounts on real nodes.
+// bpffs is the mount that systemd makes on real nodes.
 const bpffs = "mount -t bpf -o nosuid,nodev,noexec,mode=700 bpf /sys/fs/bpf\n"
 
-// start is the first script of a node, which becomes runsvdir.
+// start returns the first script of a node, which becomes runsvdir.
 func start() string {
 	var script strings.Builder
 	script.WriteString("#!/bin/sh\nset -e\nmount --make-rshared /\n" + bpffs + delegate)
@@ -165,7 +165,7 @@ func start() string {
 
 func (s Service) file() string { return serviceDir + "/" + s.Name + "/run" }
 
-// Add gives a node a further service, which starts within five seconds where the node is on.
+// Add adds a service to a node. If the node is on, the service starts within five seconds.
 func (s Service) Add(root string) error {
 	if err := writeFile(filepath.Join(root, s.file()), File{Content: s.script(), Mode: 0o755}); err != nil {
 		return fmt.Errorf("add service %s: %w", s.Name, err)
@@ -181,9 +181,9 @@ func (s Service) script() []byte {
 	return fmt.Appendf(nil, "#!/bin/sh\nexec >>/%s 2>&1\nexec %s\n", LogFile(s.Name), strings.Join(quoted, " \\\n\t"))
 }
 
-// linkSystem makes /bin, /lib and so on what they are on this machine: links into /usr.
+// linkSystem creates /bin, /lib and so on as links into /usr, as they are on this machine.
 func linkSystem(root string) error {
-	// As on Debian, so that a path means the same whichever of the two names it begins with.
+	// As on Debian, so that both names of a path lead to the same file.
 	if err := symlink("/run", filepath.Join(root, "var", "run")); err != nil {
 		return err
 	}

@@ -15,9 +15,9 @@ import (
 	"syscall"
 )
 
-// Start switches the node on. Its files must be there (WriteRoot, WriteSpec).
+// Start switches the node on. WriteRoot and WriteSpec must have written its files.
 func Start(ctx context.Context, place Place) error {
-	// What runc says comes through its log: its standard error stays open in the node.
+	// Read runc's errors from its log: its standard error stays open in the node.
 	log := filepath.Join(place.Dir, "runc.log")
 	command := runc(ctx, place, "--log", log, "run", "--detach", "--bundle", place.Dir, place.Host)
 	output, err := os.OpenFile(filepath.Join(place.Dir, "console.log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
@@ -38,7 +38,7 @@ func lastLine(text []byte) string {
 	return lines[len(lines)-1]
 }
 
-// Delete switches the node off: its processes are killed. That there is none is no error.
+// Delete switches the node off by killing its processes. It is not an error if there are none.
 func Delete(ctx context.Context, place Place) error {
 	if _, err := os.Stat(filepath.Join(place.Runc, place.Host)); err != nil {
 		return nil //nolint:nilerr // runc does not know it; its cgroup shows whether anything runs
@@ -51,7 +51,7 @@ func Delete(ctx context.Context, place Place) error {
 	return nil
 }
 
-// Status is "running", or what runc says otherwise, or "off".
+// Status returns runc's status of the node, such as "running", or "off".
 func Status(ctx context.Context, place Place) string {
 	text, err := runc(ctx, place, "state", place.Host).Output()
 	var state struct {
@@ -70,7 +70,7 @@ func Exec(ctx context.Context, place Place, stdin io.Reader, stdout, stderr io.W
 	return c.Run()
 }
 
-// Output runs a command on the node and returns what it prints.
+// Output runs a command on the node and returns its standard output.
 func Output(ctx context.Context, place Place, stdin io.Reader, command ...string) (string, error) {
 	var stdout, stderr bytes.Buffer
 	err := Exec(ctx, place, stdin, &stdout, &stderr, command...)

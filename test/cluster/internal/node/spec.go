@@ -13,25 +13,25 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// specVersion is what runc 1.1 of Debian 12 knows.
+// specVersion is the version that Debian 12's runc 1.1 knows.
 const specVersion = "1.0.2"
 
-// Place is where a node stands on this machine.
+// Place has the paths of a node on this machine.
 type Place struct {
 	Host string
 	// Dir is the runc bundle: config.json and rootfs.
 	Dir string
-	// Runc is where runc keeps what it knows.
+	// Runc is runc's state folder.
 	Runc string
 	// Namespace is the file of the network namespace.
 	Namespace string
-	// Cgroup is the node's, in all hierarchies.
+	// Cgroup is the node's cgroup, in all hierarchies.
 	Cgroup string
-	// RealtimeBudget is in microseconds of each second, 0 where the kernel does not divide it.
+	// RealtimeBudget is in microseconds per second, 0 if the kernel does not divide it.
 	RealtimeBudget int
 }
 
-// WriteSpec writes the description of the node that runc reads.
+// WriteSpec writes the node's OCI configuration.
 func WriteSpec(place Place, setup Setup) error {
 	capabilities, err := ownCapabilities()
 	if err != nil {
@@ -67,7 +67,7 @@ func linux(place Place) *specs.Linux {
 			{Type: specs.PIDNamespace}, {Type: specs.MountNamespace}, {Type: specs.UTSNamespace}, {Type: specs.IPCNamespace},
 			{Type: specs.CgroupNamespace}, {Type: specs.NetworkNamespace, Path: place.Namespace},
 		},
-		// A kubelet reads the kernel's log for out-of-memory kills; pods may want tunnels.
+		// kubelet reads the kernel's log for out-of-memory kills; pods may want tunnels.
 		Devices:   []specs.LinuxDevice{device("/dev/kmsg", 1, 11), device("/dev/net/tun", 10, 200), device("/dev/fuse", 10, 229)},
 		Resources: &specs.LinuxResources{Devices: []specs.LinuxDeviceCgroup{{Allow: true, Access: "rwm"}}},
 	}
@@ -100,7 +100,7 @@ func mounts(setup Setup) []specs.Mount {
 		{Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup", Options: []string{"nosuid", "noexec", "nodev"}},
 		temporary("/run", "755"),
 		temporary("/tmp", "1777"),
-		// What is written there need not survive, and never waits for a disk.
+		// Data here need not survive, and must not wait for a disk.
 		temporary("/var/lib/etcd", "700"),
 		shown("/usr", "/usr"),
 		shown("/etc/alternatives", "/etc/alternatives"),
@@ -111,7 +111,7 @@ func mounts(setup Setup) []specs.Mount {
 	return all
 }
 
-// ownCapabilities are all that this process could have: runc cannot give more.
+// ownCapabilities returns all capabilities that this process can have: runc cannot grant more.
 func ownCapabilities() ([]string, error) {
 	current, err := capability.NewPid2(0)
 	if err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pki issues the certificates of a cluster. An Authority lives in memory: its key is written only where
-// a component needs it.
+// Package pki issues the certificates of a cluster. An Authority exists in memory: its key is written only if a
+// component needs it.
 package pki
 
 import (
@@ -17,10 +17,10 @@ import (
 	"time"
 )
 
-// validity is longer than any cluster of this kind lives.
+// validity exceeds the lifetime of such clusters.
 const validity = 365 * 24 * time.Hour
 
-// backdate spares components whose clock is read a moment before ours.
+// backdate tolerates components whose clock is read slightly before ours.
 const backdate = 5 * time.Minute
 
 // Authority signs certificates.
@@ -31,13 +31,13 @@ type Authority struct {
 	PEM Pair
 }
 
-// Pair is a certificate with its key, both in PEM.
+// Pair is a certificate and its key, both in PEM.
 type Pair struct {
 	Certificate []byte
 	Key         []byte
 }
 
-// Subject is whom a certificate is for. With Addresses or Names it serves as a server's, too.
+// Subject is the subject of a certificate. With Addresses or Names the certificate is also a server's.
 type Subject struct {
 	User      string
 	Groups    []string
@@ -45,7 +45,7 @@ type Subject struct {
 	Names     []string
 }
 
-// NewAuthority makes an authority that signed itself.
+// NewAuthority creates a self-signed authority.
 func NewAuthority(name string) (*Authority, error) {
 	template, err := newTemplate(pkix.Name{CommonName: name})
 	if err != nil {
@@ -72,7 +72,7 @@ func NewAuthority(name string) (*Authority, error) {
 	return &Authority{certificate: certificate, key: key, PEM: pair}, nil
 }
 
-// Issue makes a certificate for a client, and for a server where the subject has addresses or names.
+// Issue issues a certificate for a client, and for a server if the subject has addresses or names.
 func (a *Authority) Issue(subject Subject) (Pair, error) {
 	template, err := newTemplate(pkix.Name{CommonName: subject.User, Organization: subject.Groups})
 	if err != nil {
@@ -120,7 +120,7 @@ func encode(certificate []byte, key *ecdsa.PrivateKey) (Pair, error) {
 	}, nil
 }
 
-// NewSigningKey makes the key pair with which service accounts' tokens are signed and checked.
+// NewSigningKey creates the key pair that signs and verifies service account tokens.
 func NewSigningKey() (private, public []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"strconv"
 )
 
-// What every cluster has in common: it is seen inside the cluster's own network namespaces only.
+// All clusters share these; they exist only inside the cluster's own network namespaces.
 const (
 	PodCIDR     = "10.244.0.0/16"
 	ServiceCIDR = "10.96.0.0/16"
@@ -21,37 +21,37 @@ const (
 	DNSService = "10.96.0.10"
 	Domain     = "cluster.local"
 	APIPort    = 6443
-	// Uplink is the interface of a node towards the others.
+	// Uplink is a node's interface to the others.
 	Uplink = "eth0"
-	// UplinkMTU leaves pods behind Flannel's VXLAN 50 bytes less.
+	// UplinkMTU leaves pods 50 bytes less, because of Flannel's VXLAN.
 	UplinkMTU = 1500
 	PodMTU    = UplinkMTU - 50
 )
 
-// MaxNodes is what the machine's memory and the addresses of one subnet allow at most.
+// MaxNodes is the limit of the machine's memory and of the addresses of a subnet.
 const MaxNodes = 20
 
-// The addresses of a subnet that have a purpose; the rest are nodes'.
+// These addresses of a subnet have a purpose; the rest are for nodes.
 const (
 	machineHost   = 1
 	routerHost    = 2
 	firstNodeHost = 11
 )
 
-// addressPool is where subnets come from: the range for benchmarks (RFC 2544), which nobody routes.
+// addressPool is the pool of subnets: the range for benchmarks (RFC 2544), which is not routed.
 var addressPool = netip.MustParsePrefix("198.18.0.0/15")
 
-// Plan is what a cluster will be called on this machine, and where it will be.
+// Plan has the names and addresses of a cluster on this machine.
 type Plan struct {
 	Name  string `json:"name"`
 	Nodes []Node `json:"nodes"`
-	// Subnet joins the nodes; its first address is this machine's.
+	// Subnet connects the nodes; its first address is this machine's.
 	Subnet netip.Prefix `json:"subnet"`
 	// Dir holds all files of the cluster.
 	Dir string `json:"dir"`
-	// ID is in all names on this machine.
+	// ID is part of all names on this machine.
 	ID string `json:"id"`
-	// Hub says that this is no cluster with nodes but the hub of a federation, a machine alone.
+	// Hub marks the hub of a federation, a single machine without nodes.
 	Hub bool `json:"hub,omitempty"`
 }
 
@@ -63,11 +63,11 @@ type Node struct {
 
 var nameForm = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,28}[a-z0-9])?$`)
 
-// New plans a cluster under root, the folder of all clusters. An invalid subnet (the zero value) stands for the
-// one that follows from the name.
+// New plans a cluster under root, the folder of all clusters. The invalid subnet (the zero value) means the one that
+// follows from the name.
 func New(name, root string, nodes int, subnet netip.Prefix) (*Plan, error) {
 	if !nameForm.MatchString(name) {
-		return nil, fmt.Errorf("%q is no name for a cluster; give up to 30 lower-case letters, digits and dashes, a letter first", name)
+		return nil, fmt.Errorf("invalid cluster name %q; give up to 30 lower-case letters, digits and dashes, a letter first", name)
 	}
 	if nodes < 1 || nodes > MaxNodes {
 		return nil, fmt.Errorf("a cluster of %d nodes is not possible; give 1 to %d", nodes, MaxNodes)
@@ -89,10 +89,10 @@ func New(name, root string, nodes int, subnet netip.Prefix) (*Plan, error) {
 	return plan, nil
 }
 
-// HubHost is what the machine of a hub is called.
+// HubHost is the host name of a hub's machine.
 const HubHost = "hub"
 
-// NewHub plans the hub of a federation: what a control plane needs is on its only machine.
+// NewHub plans the hub of a federation: the control plane is on its only machine.
 func NewHub(name, root string, subnet netip.Prefix) (*Plan, error) {
 	plan, err := New(name, root, 1, subnet)
 	if err != nil {
@@ -102,7 +102,7 @@ func NewHub(name, root string, subnet netip.Prefix) (*Plan, error) {
 	return plan, nil
 }
 
-// NextSubnet moves the nodes to the subnet behind, for when this machine uses the one that followed from the name.
+// NextSubnet moves the nodes to the next subnet, if this machine uses the one that followed from the name.
 func (p *Plan) NextSubnet() {
 	bytes := p.Subnet.Addr().As4()
 	bytes[2]++
@@ -125,16 +125,16 @@ func host(subnet netip.Prefix, number int) netip.Addr {
 	return netip.AddrFrom4(bytes)
 }
 
-// Machine is this machine's address among the nodes.
+// Machine returns this machine's address among the nodes.
 func (p *Plan) Machine() netip.Addr { return host(p.Subnet, machineHost) }
 
-// RouterAddress is that of the cluster's router among the nodes, if it is part of a federation.
+// RouterAddress returns the address of the cluster's router among the nodes, if the cluster is part of a federation.
 func (p *Plan) RouterAddress() netip.Addr { return host(p.Subnet, routerHost) }
 
-// ControlPlane is the node that also runs the control plane.
+// ControlPlane returns the node that also runs the control plane.
 func (p *Plan) ControlPlane() Node { return p.Nodes[0] }
 
-// Node finds a node by name.
+// Node returns a node by name.
 func (p *Plan) Node(name string) (Node, error) {
 	for _, node := range p.Nodes {
 		if node.Name == name {
@@ -145,42 +145,42 @@ func (p *Plan) Node(name string) (Node, error) {
 		p.Nodes[0].Name, p.Nodes[len(p.Nodes)-1].Name)
 }
 
-// Prefix opens the name of each network namespace and the cgroup.
+// Prefix returns the prefix of the names of network namespaces and of the cgroup.
 func (p *Plan) Prefix() string { return prefix + p.ID }
 
 const prefix = "ktsnc-"
 
-// Namespace is the network namespace of a node.
+// Namespace returns the network namespace of a node.
 func (p *Plan) Namespace(node string) string { return p.Prefix() + "-" + node }
 
-// Switch is the network namespace with the bridge that joins the nodes.
+// Switch returns the network namespace of the bridge between the nodes.
 func (p *Plan) Switch() string { return p.Prefix() + "-switch" }
 
-// Router is the network namespace of the router between the nodes and the WAN of a federation.
+// Router returns the network namespace of the router between the nodes and the WAN of a federation.
 func (p *Plan) Router() string { return RouterOf(p.ID) }
 
-// RouterOf is the Router of the cluster with that ID.
+// RouterOf is Router for the cluster with that ID.
 func RouterOf(id string) string { return prefix + id + "-router" }
 
-// WAN is the network namespace of the network between the routers of a federation, of which this is the hub.
+// WAN returns the network namespace of the network between the routers of a federation, for its hub.
 func (p *Plan) WAN() string { return p.Prefix() + "-wan" }
 
-// MachineLink is this machine's interface towards the nodes.
+// MachineLink returns this machine's interface to the nodes.
 func (p *Plan) MachineLink() string { return "ktsnc" + p.ID }
 
-// Cgroup is above the nodes' in each hierarchy, relative to its root.
+// Cgroup returns the parent of the nodes' cgroups, relative to the root of each hierarchy.
 func (p *Plan) Cgroup() string { return p.Prefix() }
 
-// NodeDir holds the files of a node.
+// NodeDir returns the folder of a node's files.
 func (p *Plan) NodeDir(node string) string { return filepath.Join(p.Dir, "nodes", node) }
 
-// Root is the root of a node's file system.
+// Root returns the root of a node's file system.
 func (p *Plan) Root(node string) string { return filepath.Join(p.NodeDir(node), "rootfs") }
 
-// Kubeconfig is the administrator's.
+// Kubeconfig returns the path of the administrator's kubeconfig.
 func (p *Plan) Kubeconfig() string { return filepath.Join(p.Dir, "admin.kubeconfig") }
 
-// Server is where the API server is reached from this machine and from the nodes.
+// Server returns the URL of the API server for this machine and the nodes.
 func (p *Plan) Server() string {
 	return "https://" + netip.AddrPortFrom(p.ControlPlane().Address, APIPort).String()
 }

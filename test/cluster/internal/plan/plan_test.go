@@ -65,8 +65,8 @@ func TestWhatIsNoPlanIsRefused(t *testing.T) {
 		subnet  string
 		want    string
 	}{
-		"a name with a slash":      {"../x", 2, "", `"../x" is no name`},
-		"no name":                  {"", 2, "", `"" is no name`},
+		"a name with a slash":      {"../x", 2, "", `invalid cluster name "../x"`},
+		"no name":                  {"", 2, "", `invalid cluster name ""`},
 		"no nodes":                 {"e2e", 0, "", "0 nodes"},
 		"too many nodes":           {"e2e", 21, "", "21 nodes"},
 		"a subnet too small":       {"e2e", 2, "198.18.0.0/25", "198.18.0.0/25 is no subnet"},

@@ -12,7 +12,7 @@ import (
 
 const stateFile = "cluster.json"
 
-// Save writes the plan into its folder, before anything of it exists: whoever cleans up reads it.
+// Save writes the plan into its folder, before anything of the cluster exists: removal reads it.
 func (p *Plan) Save() error {
 	text, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {
@@ -25,7 +25,7 @@ func (p *Plan) Save() error {
 	return os.Rename(file+".new", file)
 }
 
-// ErrNone says that there is no cluster of that name.
+// ErrNone means that there is no cluster of that name.
 var ErrNone = errors.New("there is no such cluster")
 
 // Open reads the plan of an existing cluster.

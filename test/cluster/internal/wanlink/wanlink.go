@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wanlink delays frames between two interfaces of a network namespace, as a long line does: each leaves so long after it came,
-// in order. Kernels without sch_netem cannot. Frames that come while one of the interfaces is down are lost.
+// Package wanlink delays frames between two interfaces of a network namespace, as a long line does: each frame is sent
+// after the delay, in order. It replaces sch_netem, which not all kernels have. Frames that arrive while one of the
+// interfaces is down are lost.
 package wanlink
 
 import (
@@ -15,9 +16,10 @@ import (
 )
 
 const (
-	// maxFrame holds what a network card of Ethernet sends; no segments are joined here, as offloads are off.
+	// maxFrame is the largest Ethernet frame; no segments are joined, because offloads are off.
 	maxFrame = 9216
-	// inFlight is how many frames are on the line at once in a direction; more are lost. 20 ms of 1.2 Gbit/s in frames of 1500 bytes.
+	// inFlight is the number of frames on the line in each direction; more are lost. It is 20 ms of 1.2 Gbit/s in
+	// frames of 1500 bytes.
 	inFlight = 2000
 )
 
@@ -26,7 +28,8 @@ type frame struct {
 	bytes  []byte
 }
 
-// Run joins two interfaces of a network namespace until one of their sockets fails. It calls ready once frames are taken.
+// Run connects two interfaces of a network namespace until one of their sockets fails. It calls ready once frames are
+// taken.
 func Run(namespace, first, second string, delay time.Duration, ready func()) error {
 	var sockets [2]int
 	err := ns.WithNetNSPath(namespace, func(ns.NetNS) (err error) {
@@ -46,14 +49,14 @@ func Run(namespace, first, second string, delay time.Duration, ready func()) err
 	return fmt.Errorf("carry frames between %s and %s: %w", first, second, <-failed)
 }
 
-// open returns a socket for all frames that an interface receives, and none that it sends.
+// open returns a socket for all frames that an interface receives, but none that it sends.
 func open(name string) (int, error) {
 	link, err := net.InterfaceByName(name)
 	if err != nil {
 		return -1, fmt.Errorf("open %s: %w", name, err)
 	}
 	const protocol = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8 // in network byte order
-	// Without a protocol until it is bound: no frames of other interfaces.
+	// No protocol until the socket is bound, so that it gets no frames of other interfaces.
 	socket, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, fmt.Errorf("open %s: %w", name, err)
@@ -69,7 +72,7 @@ func open(name string) (int, error) {
 	return socket, nil
 }
 
-// carry takes what comes from one socket to the other.
+// carry sends the frames from one socket to the other, after the delay.
 func carry(from, to int, delay time.Duration) error {
 	line := make(chan frame, inFlight)
 	defer close(line)

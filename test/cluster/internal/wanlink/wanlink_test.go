@@ -17,7 +17,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
-// line is a network namespace with two cables, whose inner ends are joined by Run.
+// line returns a network namespace with two cables whose inner ends Run connects.
 func line(t *testing.T, delay time.Duration) (namespace string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -43,7 +43,8 @@ func line(t *testing.T, delay time.Duration) (namespace string) {
 	return namespace
 }
 
-// awaitCarriers waits until all four interfaces send: the kernel notices a carrier up to a second late, and drops frames until then.
+// awaitCarriers waits until all four interfaces send: the kernel notices a carrier up to a second late, and drops
+// frames until then.
 func awaitCarriers(t *testing.T, namespace string) {
 	t.Helper()
 	testlab.Eventually(t, 20*time.Second, 10*time.Millisecond, func() error {
@@ -62,7 +63,7 @@ func ip(t *testing.T, arguments ...string) {
 	}
 }
 
-// end opens a socket at the outer end of a cable, whose reads give up after 20 seconds.
+// end opens a socket at the outer end of a cable. Its reads time out after 20 seconds.
 func end(t *testing.T, namespace, name string) int {
 	t.Helper()
 	socket := -1
@@ -80,7 +81,7 @@ func end(t *testing.T, namespace, name string) int {
 	return socket
 }
 
-// numbered is a broadcast frame of an experimental protocol.
+// numbered returns a broadcast frame of an experimental protocol.
 func numbered(number byte) []byte {
 	frame := append(bytes.Repeat([]byte{0xff}, 6), 2, 0, 0, 0, 0, 1, 0x88, 0xb5, number)
 	return append(frame, make([]byte, 60-len(frame))...)

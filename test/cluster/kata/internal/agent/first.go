@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// modulesFile lists the modules of the initial file system, each behind what it needs.
+	// modulesFile lists the modules of the initial file system, each after its dependencies.
 	modulesFile = "/modules"
 	shared      = "/run/shared"
 )
 
-// Main makes the machine ready, serves the runtime, and turns the machine off when it cannot go on.
+// Main prepares the machine, serves the runtime, and powers the machine off when it ends.
 func Main() {
 	if err := first(); err != nil {
 		fmt.Fprintln(os.Stderr, "ktsn-test-kata-agent:", err)
@@ -42,7 +42,7 @@ func first() error {
 	return newServer(port).serve(port)
 }
 
-// mountSystem mounts what programs expect of the kernel, below a root.
+// mountSystem mounts the kernel's file systems below a root.
 func mountSystem(root string) error {
 	for _, system := range []struct{ kind, at string }{
 		{"proc", "proc"}, {"sysfs", "sys"}, {"bpf", "sys/fs/bpf"}, {"devtmpfs", "dev"}, {"tmpfs", "tmp"},
@@ -59,7 +59,7 @@ func mountSystem(root string) error {
 	return nil
 }
 
-// linkStreams makes what is in /dev of each container.
+// linkStreams creates the links in /dev of each container.
 func linkStreams() error {
 	for name, to := range map[string]string{"fd": "", "stdin": "/0", "stdout": "/1", "stderr": "/2"} {
 		if err := os.Symlink("/proc/self/fd"+to, "/dev/"+name); err != nil {

@@ -15,10 +15,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/kata/internal/protocol"
 )
 
-// cardPatience is how long the kernel may need to find a card whose driver was just loaded.
+// cardPatience is how long the kernel may take to find a card whose driver was just loaded.
 const cardPatience = 20 * time.Second
 
-// setUp gives a card its name and what the pod's interface has.
+// setUp gives a card the name, addresses, routes and neighbours of the pod's interface.
 func setUp(what *protocol.Interface) error {
 	link, err := findCard(what.Address)
 	if err != nil {
@@ -39,7 +39,7 @@ func setUp(what *protocol.Interface) error {
 	return nil
 }
 
-// findCard knows it by its hardware address, as Kata's agent does.
+// findCard finds a card by its hardware address, as Kata's agent does.
 func findCard(address string) (netlink.Link, error) {
 	wanted, err := net.ParseMAC(address)
 	if err != nil {
@@ -73,7 +73,7 @@ func addAddresses(link netlink.Link, all []string) error {
 	return nil
 }
 
-// addRoutes adds those of the link first, by which the kernel finds gateways.
+// addRoutes adds the routes of the link first: the kernel needs them to resolve gateways.
 func addRoutes(link netlink.Link, all []protocol.Route) error {
 	for _, gateways := range []bool{false, true} {
 		for _, requested := range all {

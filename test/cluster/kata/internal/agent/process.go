@@ -42,7 +42,7 @@ func (s *server) start(what *protocol.Process) error {
 	return nil
 }
 
-// findProgram looks in the container's PATH, as a shell would.
+// findProgram searches the container's PATH, as a shell would.
 func findProgram(root string, what *protocol.Process) (string, error) {
 	if len(what.Arguments) == 0 {
 		return "", errors.New("the container has no command")
@@ -74,7 +74,7 @@ func (s *server) await(id string, command *exec.Cmd) {
 	s.say(protocol.Reply{Process: id, Ended: true, Status: status})
 }
 
-// signal is no error for a process that has just ended.
+// signal does not fail for a process that has just ended.
 func (s *server) signal(what *protocol.Signal) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +88,7 @@ func (s *server) signal(what *protocol.Signal) error {
 	return nil
 }
 
-// stream sends what a process writes.
+// stream sends a process's output.
 type stream struct {
 	server  *server
 	process string

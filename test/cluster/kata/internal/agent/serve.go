@@ -16,7 +16,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/kata/internal/protocol"
 )
 
-// portPatience is how long the driver, which was just loaded, may need to find its ports.
+// portPatience is how long the driver, which was just loaded, may take to find its ports.
 const portPatience = 20 * time.Second
 
 // openPort opens a virtio port by its name.
@@ -39,7 +39,7 @@ func openPort(name string) (*os.File, error) {
 type server struct {
 	mu      sync.Mutex
 	replies *json.Encoder
-	// running are processes by their ID, and ready the containers whose roots have the kernel's file systems.
+	// running are the processes by ID, and ready the containers whose roots have the kernel's file systems.
 	running map[string]*os.Process
 	ready   map[string]bool
 }
@@ -48,7 +48,7 @@ func newServer(port io.Writer) *server {
 	return &server{replies: json.NewEncoder(port), running: map[string]*os.Process{}, ready: map[string]bool{}}
 }
 
-// serve does what it is asked, one request after another, until the port ends.
+// serve handles requests one after another, until the port ends.
 func (s *server) serve(port io.Reader) error {
 	s.say(protocol.Reply{})
 	for requests := json.NewDecoder(port); ; {

@@ -14,10 +14,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/kata/internal/protocol"
 )
 
-// ErrEnded is said of a machine that is no longer there.
+// ErrEnded means that the machine has ended.
 var ErrEnded = errors.New("the machine has ended")
 
-// Agent is the agent of a machine, seen from its node. Calls may be concurrent.
+// Agent is the client of a machine's agent. Calls may be concurrent.
 type Agent struct {
 	port net.Conn
 
@@ -25,17 +25,17 @@ type Agent struct {
 	ended   bool
 	number  int
 	waiting map[int]chan protocol.Reply
-	// processes are those that run, by their ID.
+	// processes are the running processes, by ID.
 	processes map[string]*Process
 }
 
-// Process is one that runs in the machine, or has run.
+// Process is a process of the machine, running or ended.
 type Process struct {
 	stdout, stderr io.Writer
 	ended          chan int
 }
 
-// Ended gives the exit status, once. It is closed without one if the machine ends before.
+// Ended receives the exit status, once. It is closed without one if the machine ends before.
 func (p *Process) Ended() <-chan int { return p.ended }
 
 func newAgent(port net.Conn) *Agent {
@@ -43,7 +43,7 @@ func newAgent(port net.Conn) *Agent {
 	return a
 }
 
-// await waits until the agent is there.
+// await waits until the agent answers.
 func (a *Agent) await(ctx context.Context) error {
 	there := a.waiting[0]
 	go a.listen()
@@ -51,7 +51,7 @@ func (a *Agent) await(ctx context.Context) error {
 	return err
 }
 
-// listen hands on what the agent says until the machine ends. A reader of a process's output that does not read holds all up.
+// listen dispatches the agent's replies until the machine ends. It blocks while a process's output is not read.
 func (a *Agent) listen() {
 	defer a.end()
 	for replies := json.NewDecoder(a.port); ; {
@@ -119,7 +119,7 @@ func receive(ctx context.Context, from <-chan protocol.Reply) (protocol.Reply, e
 	}
 }
 
-// ask returns when the agent has done it.
+// ask sends a request and waits until the agent has fulfilled it.
 func (a *Agent) ask(ctx context.Context, request protocol.Request) error {
 	answered, err := a.send(&request)
 	if err != nil {
@@ -158,7 +158,7 @@ func (a *Agent) Start(ctx context.Context, what *protocol.Process, stdout, stder
 		a.mu.Unlock()
 		return nil, ErrEnded
 	}
-	a.processes[what.ID] = process // before it can say anything
+	a.processes[what.ID] = process // output may come before the reply
 	a.mu.Unlock()
 	if err := a.ask(ctx, protocol.Request{Start: what}); err != nil {
 		a.mu.Lock()

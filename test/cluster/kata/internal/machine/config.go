@@ -8,18 +8,18 @@ import (
 	"github.com/pelletier/go-toml"
 )
 
-// Config is a part of Kata's configuration, by the names that are there; ClockCommand is not of Kata's.
+// Config is a part of Kata's configuration, with its names; ClockCommand is not Kata's.
 type Config struct {
 	Hypervisor struct {
 		QEMU QEMU `toml:"qemu"`
 	} `toml:"hypervisor"`
 	Runtime struct {
-		// DANConf is the folder of files with network devices; "": there are none.
+		// DANConf is the folder of files with network devices, "" for none.
 		DANConf string `toml:"dan_conf"`
 	} `toml:"runtime"`
 }
 
-// QEMU says what a machine is.
+// QEMU configures a machine.
 type QEMU struct {
 	Path       string `toml:"path"`
 	Kernel     string `toml:"kernel"`
@@ -30,7 +30,7 @@ type QEMU struct {
 	ClockCommand []string `toml:"clock_command"`
 }
 
-// ReadConfig reads a file.
+// ReadConfig reads a configuration file.
 func ReadConfig(path string) (*Config, error) {
 	tree, err := toml.LoadFile(path)
 	config := &Config{}

@@ -20,33 +20,33 @@ import (
 )
 
 const (
-	// bootPatience is for emulated processors on a busy node; kubelet waits as long.
+	// bootPatience allows for emulated processors on a busy node; kubelet waits as long.
 	bootPatience = 110 * time.Second
 	bootPoll     = 20 * time.Millisecond
 )
 
-// Machine is one that runs, or has run.
+// Machine is a virtual machine, running or ended.
 type Machine struct {
-	// Agent does what is asked in the machine.
+	// Agent is the client of the machine's agent.
 	Agent *Agent
-	// PID is QEMU's.
+	// PID is QEMU's PID.
 	PID int
 
 	kill  context.CancelFunc
 	ended chan struct{}
 }
 
-// Options are what a pod's machine is made of.
+// Options has the parts of a pod's machine.
 type Options struct {
 	QEMU
-	// Dir is a folder of its own, and Shared the one whose content the machine sees.
+	// Dir is the machine's own folder; the machine sees the content of Shared.
 	Dir, Shared string
-	// Netns is where the taps of its cards are.
+	// Netns has the taps of its cards.
 	Netns string
 	Cards []network.Card
 }
 
-// Start boots a machine and returns when its agent is there.
+// Start boots a machine and returns when its agent answers.
 func Start(ctx context.Context, options *Options) (*Machine, error) {
 	running, kill := context.WithCancel(context.Background())
 	m := &Machine{kill: kill, ended: make(chan struct{})}
@@ -74,12 +74,12 @@ func Start(ctx context.Context, options *Options) (*Machine, error) {
 	}
 	m.Stop()
 	console, _ := os.ReadFile(options.path(console)) // what there is
-	return nil, fmt.Errorf("boot the machine: %w; its console says: %s", err, console)
+	return nil, fmt.Errorf("boot the machine: %w; its console: %s", err, console)
 }
 
-// run runs a program until it ends or ctx does. The kernel kills it when this one is killed.
+// run runs a program until it ends or ctx does. The kernel kills it if this process is killed.
 func run(ctx context.Context, command *exec.Cmd, pid chan<- int) error {
-	// The death signal is sent when the thread ends that started the program.
+	// The kernel sends the death signal when the thread that started the program ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -116,7 +116,7 @@ func (m *Machine) connect(ctx context.Context, options *Options, failed <-chan e
 // Ended is closed when the machine has ended.
 func (m *Machine) Ended() <-chan struct{} { return m.ended }
 
-// Stop turns the machine off, and waits until it has ended.
+// Stop powers the machine off, and waits until it has ended.
 func (m *Machine) Stop() {
 	m.kill()
 	<-m.ended

@@ -18,8 +18,8 @@ const (
 	console     = "console.log"
 )
 
-// command runs QEMU in the pod's network namespace, where the taps are. One thread emulates all processors: with one each, machines have
-// stood still.
+// command returns the QEMU command, in the pod's network namespace with the taps. A single thread emulates all
+// processors: with a thread for each, machines have hung.
 func (o *Options) command() *exec.Cmd {
 	arguments := []string{"--net=" + o.Netns, o.Path, "-nodefaults", "-display", "none", "-no-reboot", "-machine", "pc", "-accel", "tcg,thread=single",
 		"-cpu", "max", "-smp", strconv.Itoa(o.Processors), "-m", strconv.Itoa(o.MemoryMiB), "-kernel", o.Kernel, "-initrd", o.Initrd,

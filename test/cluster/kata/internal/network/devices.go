@@ -10,8 +10,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/kata/internal/protocol"
 )
 
-// devices has what Kata reads of a file: structs DanConfig to ARPNeighbor of runtime-rs, crates/resource/src/network/dan.rs. These are no
-// types of whoever writes such files, so that both can be wrong independently.
+// devices is the part of a file that Kata reads: structs DanConfig to ARPNeighbor of runtime-rs,
+// crates/resource/src/network/dan.rs. The types are not shared with the writers of such files, so that an error in one
+// is not repeated in the other.
 type devices struct {
 	Netns   *string  `json:"netns"`
 	Devices []device `json:"devices"`
@@ -44,8 +45,8 @@ type device struct {
 	} `json:"network_info"`
 }
 
-// ReadDevices reads the devices of a file, and the network namespace in which the taps are ("" for this one). That there is no file is
-// fs.ErrNotExist: the machine then has the interfaces of the pod's network namespace.
+// ReadDevices reads the devices of a file, and the network namespace of the taps ("" for this one). It returns
+// fs.ErrNotExist if there is no file: the machine then has the interfaces of the pod's network namespace.
 func ReadDevices(path string) (netns string, cards []Card, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package network does with a pod's network what Kata Containers 3 (runtime-rs, crates/resource/src/network) does:
+// Package network sets up a pod's network as Kata Containers 3 (runtime-rs, crates/resource/src/network) does:
 //
-//   - Redirect looks into the pod's network namespace. For each interface it makes a tap, and has the kernel redirect between both
+//   - Redirect creates a tap for each interface of the pod's network namespace, and has the kernel redirect between both
 //     (internetworking_model tcfilter).
-//   - ReadDevices reads the file of the directly attachable network. The devices in it are all that there are.
+//   - ReadDevices reads the file of the directly attachable network. It lists all devices.
 //
-// Both say which taps QEMU opens, and how the machine sets up the interfaces behind them.
+// Both return the taps that QEMU opens, and the configuration of the machine's interfaces.
 package network

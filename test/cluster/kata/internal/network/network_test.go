@@ -17,7 +17,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/kata/internal/protocol"
 )
 
-// podNamespace makes a network namespace with an interface of a pod, until the test's end.
+// podNamespace creates a network namespace with a pod's interface, until the test ends.
 func podNamespace(t *testing.T) (name string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -45,7 +45,7 @@ func ip(t *testing.T, arguments ...string) string {
 	return string(output)
 }
 
-// disciplines are those at the ingress of interfaces.
+// disciplines returns the number of ingress queueing disciplines.
 func disciplines(t *testing.T, namespace string) int {
 	t.Helper()
 	return strings.Count(ip(t, "netns", "exec", namespace, "tc", "qdisc", "show"), "ingress ffff:")

@@ -11,7 +11,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/kata/internal/protocol"
 )
 
-// readInterface reads what the machine's own interface is to have.
+// readInterface returns the configuration that the machine's interface gets.
 func readInterface(link netlink.Link) (protocol.Interface, error) {
 	attributes := link.Attrs()
 	read := protocol.Interface{Name: attributes.Name, Address: attributes.HardwareAddr.String(), MTU: attributes.MTU}
@@ -47,7 +47,7 @@ func readInterface(link netlink.Link) (protocol.Interface, error) {
 	return read, err
 }
 
-// ofLink tells addresses that each kernel makes by itself.
+// ofLink reports whether the kernel adds the address by itself.
 func ofLink(ip net.IP) bool { return ip.To4() == nil && ip.IsLinkLocalUnicast() }
 
 func text(ip net.IP) string {

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tapSuffix is how Kata calls taps.
+// tapSuffix ends Kata's names of taps.
 const tapSuffix = "_kata"
 
-// Redirect makes a tap for each interface of a network namespace. Undo removes what it has made, also when it fails.
+// Redirect creates a tap for each interface of a network namespace. Undo removes them, also after a failure.
 func Redirect(netns string) (cards []Card, err error) {
 	err = ns.WithNetNSPath(netns, func(ns.NetNS) error {
 		links, err := netlink.LinkList()
@@ -73,7 +73,7 @@ func addIngress(link netlink.Link) error {
 	return nil
 }
 
-// addRedirection has all that comes in at one leave at the other.
+// addRedirection redirects everything that arrives at one interface to the other.
 func addRedirection(from, to netlink.Link) error {
 	action := netlink.NewMirredAction(to.Attrs().Index)
 	filter := &netlink.U32{
@@ -86,8 +86,8 @@ func addRedirection(from, to netlink.Link) error {
 	return nil
 }
 
-// Undo removes taps of Redirect, and the queueing disciplines ingress with their filters. That there are none, or no namespace any more, is
-// no error.
+// Undo removes the taps of Redirect, and the ingress queueing disciplines with their filters. It is not an error if
+// there are none, or no namespace any more.
 func Undo(netns string) error {
 	err := ns.WithNetNSPath(netns, func(ns.NetNS) error {
 		links, err := netlink.LinkList()
@@ -111,7 +111,7 @@ func Undo(netns string) error {
 	return err
 }
 
-// removeIngress leaves clsact, which has the same place, to whoever has added it.
+// removeIngress keeps clsact, which has the same place: somebody else has added it.
 func removeIngress(link netlink.Link) error {
 	disciplines, err := netlink.QdiscList(link)
 	if err != nil {

@@ -2,19 +2,19 @@
 
 package protocol
 
-// Names by which the machine finds what its host gives it.
+// The machine finds the host's devices by these names.
 const (
-	// AgentPort is the virtio port of these messages. ClockPort is the one that ktsn-guest opens.
+	// AgentPort is the virtio port of these messages. ktsn-guest opens ClockPort.
 	AgentPort = "org.kubernetsn.kata"
 	ClockPort = "org.kubernetsn.clock"
-	// SharedTag is the file system with the containers' roots.
+	// SharedTag is the tag of the file system with the containers' roots.
 	SharedTag = "kataShared"
 )
 
-// RootOf is where the root of a container is, in the file system that the machine shares.
+// RootOf returns the path of a container's root in the shared file system.
 func RootOf(container string) string { return container + "/rootfs" }
 
-// Request asks for one of the things in it.
+// Request asks for one of its fields.
 type Request struct {
 	Number    int
 	Interface *Interface `json:",omitempty"`
@@ -22,7 +22,8 @@ type Request struct {
 	Signal    *Signal    `json:",omitempty"`
 }
 
-// Reply answers the request of that number, or says something of a process. The first one, of number 0, says that the machine is there.
+// Reply answers the request of that number, or has news of a process. The first reply, with number 0, announces the
+// agent.
 type Reply struct {
 	Number int
 	Error  string `json:",omitempty"`
@@ -41,7 +42,7 @@ const (
 	Stderr = 2
 )
 
-// Process is one to start. ID is unique among those that run.
+// Process is a process to start. ID is unique among the running ones.
 type Process struct {
 	ID, Container string
 	Arguments     []string
@@ -51,17 +52,17 @@ type Process struct {
 	Groups        []uint32
 }
 
-// Signal goes to a process and to those that it has started.
+// Signal goes to a process and its children.
 type Signal struct {
 	Process string
 	Number  int
 }
 
-// Interface is a network card of the machine, and how it is set up.
+// Interface is a network card of the machine, and its configuration.
 type Interface struct {
 	Name, Address string
 	MTU           int
-	// IPs have the lengths of their prefixes.
+	// IPs include their prefix lengths.
 	IPs       []string
 	Routes    []Route
 	Neighbors []Neighbor
@@ -73,7 +74,7 @@ type Route struct {
 	Scope                        int
 }
 
-// Neighbor need not be looked for. State is ndm_state.
+// Neighbor is a permanent neighbour. State is ndm_state.
 type Neighbor struct {
 	IP, Address string
 	State       int

@@ -18,7 +18,8 @@ import (
 	"github.com/containerd/containerd/runtime/v2/shim"
 )
 
-// Main is the program: containerd calls it to start a process for a pod, to clean up behind one, and it starts itself to serve.
+// Main is the program: containerd calls it to start a process for a pod and to clean up after one, and it starts itself
+// to serve.
 func Main() {
 	plugin.Register(&plugin.Registration{
 		Type: plugin.TTRPCPlugin, ID: "task", Requires: []plugin.Type{plugin.InternalPlugin},
@@ -37,7 +38,8 @@ type manager struct{}
 
 func (manager) Name() string { return "io.containerd.ktsnkata.v2" }
 
-// Start starts the pod's process with the first container, the sandbox, and finds it for others. It returns the process's address.
+// Start starts the pod's process with the first container, the sandbox, and finds it for the others. It returns the
+// process's address.
 func (m manager) Start(ctx context.Context, id string, options shim.StartOpts) (_ string, err error) {
 	spec, err := readSpec(".")
 	if err != nil {
@@ -59,10 +61,12 @@ func (m manager) Start(ctx context.Context, id string, options shim.StartOpts) (
 	return address, shim.WriteAddress("address", address)
 }
 
-// answerPatience is how long the pod's process may take to answer a connection on a busy machine; one attempt of the library lasts 100 ms.
+// answerPatience is how long the pod's process may take to answer a connection on a busy machine; one attempt of the
+// library takes 100 ms.
 const answerPatience = 10 * time.Second
 
-// awaitProcess waits until the pod's process answers. A container never starts one of its own, which would have no machine.
+// awaitProcess waits until the pod's process answers. A container never starts one of its own, which would have no
+// machine.
 func awaitProcess(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
@@ -103,7 +107,7 @@ func serveAt(ctx context.Context, id, address string, options shim.StartOpts) er
 	return command.Start()
 }
 
-// Stop cleans up behind a process that was killed, and QEMU with it. It is called for each container of the pod.
+// Stop cleans up after a process that was killed, and QEMU with it. containerd calls it for each container of the pod.
 func (manager) Stop(_ context.Context, id string) (shim.StopStatus, error) {
 	here, err := os.Getwd()
 	if err != nil {
@@ -119,7 +123,7 @@ func (manager) Stop(_ context.Context, id string) (shim.StopStatus, error) {
 	return shim.StopStatus{ExitStatus: killed, ExitedAt: time.Now()}, err
 }
 
-// removeSocket removes that of a process that could not.
+// removeSocket removes the socket of a process that could not do so itself.
 func removeSocket(bundle string) error {
 	address, err := shim.ReadAddress(filepath.Join(bundle, "address"))
 	if err == nil {

@@ -17,28 +17,28 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/kata/internal/protocol"
 )
 
-// killed is the exit status of a process whose machine was turned off, as of one that SIGKILL ended.
+// killed is the exit status of a process whose machine was powered off, as after SIGKILL.
 const killed = 137
 
-// process is a container's, one that was executed in it, or the sandbox itself.
+// process is a container's process, one executed in it, or the sandbox itself.
 type process struct {
 	container, exec        string
 	bundle, stdout, stderr string
-	// what is to be run; none for the sandbox.
+	// what is the process to run, nil for the sandbox.
 	what *protocol.Process
 
 	started atomic.Bool
 	once    sync.Once
 	ended   chan struct{}
-	// status and at are there when it has ended.
+	// status and at are valid once it has ended.
 	status int
 	at     time.Time
 }
 
-// key is a process's among those of its pod.
+// key identifies a process among those of its pod.
 func key(container, exec string) string { return container + "/" + exec }
 
-// start has the agent run it.
+// start has the agent run the process.
 func (p *process) start(ctx context.Context, agent *machine.Agent) error {
 	stdout, err := openOutput(p.stdout)
 	if err != nil {
@@ -68,7 +68,7 @@ func (p *process) start(ctx context.Context, agent *machine.Agent) error {
 	return nil
 }
 
-// end says that it has ended. What is said first holds.
+// end records the exit status. Only the first call counts.
 func (p *process) end(status int) {
 	p.once.Do(func() {
 		p.status, p.at = status, time.Now()
@@ -95,7 +95,7 @@ func (p *process) state() task.Status {
 	return task.Status_CREATED
 }
 
-// openOutput opens a pipe of containerd's, also when nobody reads there at the moment.
+// openOutput opens a pipe of containerd's, also if nothing reads it at the moment.
 func openOutput(path string) (io.WriteCloser, error) {
 	if path == "" {
 		path = os.DevNull

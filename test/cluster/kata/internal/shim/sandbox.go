@@ -22,13 +22,13 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/kata/internal/protocol"
 )
 
-// Kata's own folders.
+// These are Kata's folders.
 const (
 	runFolder    = "/run/kata"
 	sharedFolder = "/run/kata-containers/shared/sandboxes"
 )
 
-// sandbox is a pod's machine, and what belongs to it.
+// sandbox is a pod's machine, with its folders and network.
 type sandbox struct {
 	id, netns string
 	machine   *machine.Machine
@@ -78,7 +78,7 @@ func (s *sandbox) boot(ctx context.Context, config *machine.Config, cards []netw
 	return err
 }
 
-// attach finds the machine's cards as Kata does: a file, where there is one, says it all.
+// attach finds the machine's cards as Kata does: if there is a file, it lists all of them.
 func (s *sandbox) attach(danConf string) ([]network.Card, error) {
 	if danConf != "" {
 		netns, cards, err := network.ReadDevices(filepath.Join(danConf, s.id+".json"))
@@ -94,7 +94,7 @@ func (s *sandbox) attach(danConf string) ([]network.Card, error) {
 
 func (s *sandbox) dir() string { return filepath.Join(runFolder, s.id) }
 
-// removeAll turns the machine off and removes all that was made for it. It can be repeated.
+// removeAll powers the machine off and removes everything that was created for it. It can be repeated.
 func (s *sandbox) removeAll() error {
 	if s.machine != nil {
 		s.machine.Stop()
@@ -106,7 +106,7 @@ func (s *sandbox) removeAll() error {
 	return err
 }
 
-// sharedOf is the folder whose content the machine of a sandbox sees.
+// sharedOf returns the folder whose content the machine of a sandbox sees.
 func sharedOf(sandbox string) string { return filepath.Join(sharedFolder, sandbox) }
 
 // mountRoot mounts a container's root where the machine sees it.
@@ -125,7 +125,7 @@ func mountRoot(sandbox, container string, root []*types.Mount) error {
 	return nil
 }
 
-// unmountRoot removes the place with it, but nothing that is still mounted there.
+// unmountRoot also removes the mount point, but nothing that is still mounted there.
 func unmountRoot(sandbox, container string) error {
 	at := filepath.Join(sharedOf(sandbox), protocol.RootOf(container))
 	if err := mount.UnmountAll(at, unix.MNT_DETACH); err != nil && !errors.Is(err, fs.ErrNotExist) {

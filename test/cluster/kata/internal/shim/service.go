@@ -21,7 +21,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/kata/internal/machine"
 )
 
-// service is a pod's. Its methods are those of the API of tasks; containerd calls them concurrently.
+// service serves a pod. Its methods implement the task API; containerd calls them concurrently.
 type service struct {
 	shutdown shutdown.Service
 
@@ -34,13 +34,13 @@ func newService(end shutdown.Service) *service {
 	return &service{shutdown: end, processes: map[string]*process{}}
 }
 
-// RegisterTTRPC makes it what containerd reaches.
+// RegisterTTRPC registers the service at containerd's server.
 func (s *service) RegisterTTRPC(server *ttrpc.Server) error {
 	taskapi.RegisterTaskService(server, s)
 	return nil
 }
 
-// add adds a process that is not there yet.
+// add adds a new process.
 func (s *service) add(p *process) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *service) theSandbox() (*sandbox, error) {
 	return s.sandbox, nil
 }
 
-// pid is QEMU's for all processes of the pod: their own numbers mean nothing on the node.
+// pid returns QEMU's PID for all processes of the pod: their own PIDs mean nothing on the node.
 func (s *service) pid() uint32 {
 	if sandbox, err := s.theSandbox(); err == nil {
 		return uint32(sandbox.machine.PID)
@@ -93,7 +93,7 @@ func (s *service) createSandbox(ctx context.Context, p *process, spec *specs.Spe
 	go func() {
 		<-started.machine.Ended()
 		if err := started.removeAll(); err != nil {
-			log.L.WithError(err).Error("clean up behind the machine")
+			log.L.WithError(err).Error("clean up after the machine")
 		}
 		p.end(killed)
 	}()
@@ -116,7 +116,7 @@ func configOf(options *anypb.Any) (*machine.Config, error) {
 	return machine.ReadConfig(named.ConfigPath)
 }
 
-// createContainer makes the root of a container be seen in the machine.
+// createContainer mounts the root of a container into the machine.
 func (s *service) createContainer(r *taskapi.CreateTaskRequest, p *process, spec *specs.Spec) error {
 	sandbox, err := s.theSandbox()
 	if err != nil {

@@ -14,13 +14,13 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/kata/internal/protocol"
 )
 
-// Annotations of containerd's CRI.
+// These are annotations of containerd's CRI.
 const (
 	kindAnnotation    = "io.kubernetes.cri.container-type"
 	sandboxAnnotation = "io.kubernetes.cri.sandbox-id"
 )
 
-// readSpec reads what a bundle says of its container.
+// readSpec reads the OCI configuration of a bundle.
 func readSpec(bundle string) (*specs.Spec, error) {
 	text, err := os.ReadFile(filepath.Join(bundle, "config.json"))
 	if err != nil {
@@ -35,12 +35,12 @@ func readSpec(bundle string) (*specs.Spec, error) {
 
 func isSandbox(spec *specs.Spec) bool { return spec.Annotations[kindAnnotation] == "sandbox" }
 
-// sandboxOf is the ID of the pod's sandbox.
+// sandboxOf returns the ID of the pod's sandbox.
 func sandboxOf(spec *specs.Spec, id string) string {
 	return cmp.Or(spec.Annotations[sandboxAnnotation], id)
 }
 
-// netnsOf is the pod's network namespace, or "": it is in its node's.
+// netnsOf returns the pod's network namespace, or "" for its node's.
 func netnsOf(spec *specs.Spec) string {
 	if spec.Linux == nil {
 		return ""
@@ -53,7 +53,7 @@ func netnsOf(spec *specs.Spec) string {
 	return ""
 }
 
-// processOf is what the agent is told of one.
+// processOf returns the request to start a process.
 func processOf(id, container string, process *specs.Process) *protocol.Process {
 	return &protocol.Process{
 		ID: id, Container: container, Arguments: process.Args, Environment: process.Env, Dir: process.Cwd,

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// Create makes the pod's machine, or a container in it.
+// Create creates the pod's machine, or a container in it.
 func (s *service) Create(ctx context.Context, r *taskapi.CreateTaskRequest) (*taskapi.CreateTaskResponse, error) {
 	spec, err := readSpec(r.Bundle)
 	if err != nil {
@@ -37,7 +37,7 @@ func (s *service) Create(ctx context.Context, r *taskapi.CreateTaskRequest) (*ta
 	return &taskapi.CreateTaskResponse{Pid: s.pid()}, errdefs.ToGRPC(err)
 }
 
-// Exec prepares one more process in a container.
+// Exec prepares another process in a container.
 func (s *service) Exec(_ context.Context, r *taskapi.ExecProcessRequest) (*emptypb.Empty, error) {
 	if r.Terminal {
 		return nil, errdefs.ToGRPCf(errdefs.ErrNotImplemented, "a terminal")
@@ -51,7 +51,7 @@ func (s *service) Exec(_ context.Context, r *taskapi.ExecProcessRequest) (*empty
 	return &emptypb.Empty{}, s.add(p)
 }
 
-// Start starts it; the machine runs already.
+// Start starts the process; the machine runs already.
 func (s *service) Start(ctx context.Context, r *taskapi.StartRequest) (*taskapi.StartResponse, error) {
 	p, err := s.find(r.ID, r.ExecID)
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *service) Start(ctx context.Context, r *taskapi.StartRequest) (*taskapi.
 	return &taskapi.StartResponse{Pid: s.pid()}, errdefs.ToGRPC(err)
 }
 
-// Kill signals a process. Of the sandbox any signal turns the machine off.
+// Kill signals a process. For the sandbox, any signal powers the machine off.
 func (s *service) Kill(ctx context.Context, r *taskapi.KillRequest) (*emptypb.Empty, error) {
 	p, err := s.find(r.ID, r.ExecID)
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *service) Wait(ctx context.Context, r *taskapi.WaitRequest) (*taskapi.Wa
 	}
 }
 
-// Delete removes what there is of a process that has ended, or was not started.
+// Delete removes a process that has ended or was not started.
 func (s *service) Delete(_ context.Context, r *taskapi.DeleteRequest) (*taskapi.DeleteResponse, error) {
 	p, err := s.find(r.ID, r.ExecID)
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *service) Delete(_ context.Context, r *taskapi.DeleteRequest) (*taskapi.
 	return &taskapi.DeleteResponse{Pid: s.pid(), ExitStatus: uint32(p.status), ExitedAt: protobuf.ToTimestamp(p.at)}, nil
 }
 
-// State says how a process is.
+// State returns the state of a process.
 func (s *service) State(_ context.Context, r *taskapi.StateRequest) (*taskapi.StateResponse, error) {
 	p, err := s.find(r.ID, r.ExecID)
 	if err != nil {
@@ -142,12 +142,12 @@ func (s *service) State(_ context.Context, r *taskapi.StateRequest) (*taskapi.St
 	return state, nil
 }
 
-// Connect says which processes serve.
+// Connect returns the PIDs of the serving processes.
 func (s *service) Connect(context.Context, *taskapi.ConnectRequest) (*taskapi.ConnectResponse, error) {
 	return &taskapi.ConnectResponse{ShimPid: uint32(os.Getpid()), TaskPid: s.pid(), Version: "v2"}, nil
 }
 
-// Shutdown ends this process when nothing of the pod is left.
+// Shutdown ends this process once nothing of the pod is left.
 func (s *service) Shutdown(context.Context, *taskapi.ShutdownRequest) (*emptypb.Empty, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,22 +157,22 @@ func (s *service) Shutdown(context.Context, *taskapi.ShutdownRequest) (*emptypb.
 	return &emptypb.Empty{}, nil
 }
 
-// Pids lists QEMU.
+// Pids returns QEMU's PID.
 func (s *service) Pids(context.Context, *taskapi.PidsRequest) (*taskapi.PidsResponse, error) {
 	return &taskapi.PidsResponse{Processes: []*task.ProcessInfo{{Pid: s.pid()}}}, nil
 }
 
-// Update leaves limits as they are: there are none.
+// Update does nothing: there are no limits.
 func (s *service) Update(context.Context, *taskapi.UpdateTaskRequest) (*emptypb.Empty, error) {
 	return &emptypb.Empty{}, nil
 }
 
-// CloseIO closes a standard input that nobody reads.
+// CloseIO does nothing: there is no standard input.
 func (s *service) CloseIO(context.Context, *taskapi.CloseIORequest) (*emptypb.Empty, error) {
 	return &emptypb.Empty{}, nil
 }
 
-// Stats has nothing to say: nobody measures the machine. containerd passes over what is not found.
+// Stats returns "not found", which containerd skips: the machine is not measured.
 func (s *service) Stats(context.Context, *taskapi.StatsRequest) (*taskapi.StatsResponse, error) {
 	return nil, errdefs.ToGRPCf(errdefs.ErrNotFound, "metrics")
 }
@@ -181,22 +181,22 @@ func notImplemented(what string) (*emptypb.Empty, error) {
 	return nil, errdefs.ToGRPCf(errdefs.ErrNotImplemented, "%s", what)
 }
 
-// Pause is not there.
+// Pause is not implemented.
 func (s *service) Pause(context.Context, *taskapi.PauseRequest) (*emptypb.Empty, error) {
 	return notImplemented("pause")
 }
 
-// Resume is not there.
+// Resume is not implemented.
 func (s *service) Resume(context.Context, *taskapi.ResumeRequest) (*emptypb.Empty, error) {
 	return notImplemented("resume")
 }
 
-// Checkpoint is not there.
+// Checkpoint is not implemented.
 func (s *service) Checkpoint(context.Context, *taskapi.CheckpointTaskRequest) (*emptypb.Empty, error) {
 	return notImplemented("checkpoint")
 }
 
-// ResizePty is not there.
+// ResizePty is not implemented.
 func (s *service) ResizePty(context.Context, *taskapi.ResizePtyRequest) (*emptypb.Empty, error) {
 	return notImplemented("terminals")
 }
