@@ -106,7 +106,7 @@ func TestCheckNamesEveryDifference(t *testing.T) {
 			})
 		}, "the uplink phys0 does not have the address 192.0.2.1; give one that it has"},
 		"ktsnd forgot the pod": {func(t *testing.T, p *pod) { must(t, p.node.client.EndpointDel(t.Context(), p.identity(), podIf)) },
-			"ktsnd does not know interface tsn0 of IDENTITY; if it was started anew, run `ktsn node restore`"},
+			"ktsnd does not know interface tsn0 of IDENTITY; if it was restarted, run `ktsn node restore`"},
 		"ktsnd has it in another network": {func(t *testing.T, p *pod) {
 			must(t, errors.Join(p.node.client.EndpointDel(t.Context(), p.identity(), podIf),
 				p.node.client.EndpointAdd(t.Context(), control.Endpoint{Identity: p.identity(), Interface: podIf, Netns: p.Path(), VNI: 7, Bridge: bridgeName})))
@@ -192,17 +192,17 @@ func TestStatusReportsLimitedConnectivity(t *testing.T) {
 		t.Errorf("of a node with a pod: %v", err)
 	}
 	on(t, lab.a.Namespace, uplinkName, netlink.LinkSetDown)
-	refused(t, status(), 51, "pods cannot be attached, and those that are suffer: the uplink phys0 is down")
+	refused(t, status(), 51, "pods cannot be attached, and attached pods suffer: the uplink phys0 is down")
 	on(t, lab.a.Namespace, uplinkName, netlink.LinkSetUp)
 	on(t, lab.a.Namespace, tunnelName, netlink.LinkDel)
-	refused(t, status(), 51, "pods cannot be attached, and those that are suffer: VXLAN device tsnvx42 is missing")
+	refused(t, status(), 51, "pods cannot be attached, and attached pods suffer: VXLAN device tsnvx42 is missing")
 	pod.del(t, config)
 	pod.add(t, config)
 
 	lab.a.stopDaemon(t)
-	refused(t, status(), 51, "pods cannot be attached, and those that are suffer: ktsnd does not answer on ")
+	refused(t, status(), 51, "pods cannot be attached, and attached pods suffer: ktsnd does not answer on ")
 	lab.a.startDaemon(t)
-	refused(t, status(), 51, "suffer: ktsnd was started anew and knows none of 1 attached interfaces; run `ktsn node restore`")
+	refused(t, status(), 51, "suffer: ktsnd was restarted and knows none of 1 attached interfaces; run `ktsn node restore`")
 	lab.a.ktsn(t, "node", "restore")
 	if err := status(); err != nil {
 		t.Errorf("after all is well again: %v", err)

@@ -34,13 +34,13 @@ func TestAddNeedsSynchronizedClock(t *testing.T) {
 		want     string
 	}{
 		{"nobody has said how it is", func() {}, 109,
-			"the network asks for a good clock, and nobody has said yet how good that of the node is for network 42; ktsn-agent does, or its log says why not"},
+			"the network requires a good clock, and ktsn-agent has not reported the node's clock for network 42 yet; see its log"},
 		{"the agent does not find it good", func() { lab.a.clock(t, false, "ptp4l has ended; start it", good) }, 109,
 			"the node's clock is not good enough for the network: ptp4l has ended; start it"},
 		{"it was good once, and has drifted since", func() {
 			lab.a.clock(t, true, "", control.ClockQuality{State: control.ClockSynchronized, ErrorBoundNs: 2e6, DriftPPB: 100})
-		}, 109, "the node's clock is not good enough for the network: nobody has said for so long how it is that its error may be larger than 1ms; " +
-			"see that ktsn-agent runs"},
+		}, 109, "the node's clock is not good enough for the network: ktsn-agent has not reported it for so long that its error may be larger than 1ms; " +
+			"check that ktsn-agent runs"},
 		{"the reason is as long as an agent's may be, and of any letters", func() { lab.a.clock(t, false, long, good) }, 109,
 			"the node's clock is not good enough for the network: " + long},
 		{"it is good", func() { lab.a.clock(t, true, "", good) }, 0, ""},
@@ -63,7 +63,7 @@ func TestAddNeedsSynchronizedClock(t *testing.T) {
 		_, err := lab.a.runtime.AddNetworkList(t.Context(), list(t, config), lab.a.newPod(t).attachment())
 		refused(t, err, 109, "ptp4l has ended; start it")
 		checkSentence(t, lab.a.runtime.GetStatusNetworkList(t.Context(), list(t, config)), 51,
-			"pods cannot be attached, and those that are suffer: the node's clock is not good enough for the network: ptp4l has ended; start it")
+			"pods cannot be attached, and attached pods suffer: the node's clock is not good enough for the network: ptp4l has ended; start it")
 		must(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), first.attachment()))
 		first.del(t, config)
 	})

@@ -13,7 +13,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control/controltest"
 )
 
-// fakeKtsnd answers every request as if it had done it, and tells which there were.
+// fakeKtsnd answers every request with success and records the requests.
 func fakeKtsnd(t *testing.T) (client *control.Client, asked func() []string) {
 	t.Helper()
 	commands := []string{}

@@ -119,7 +119,7 @@ func canTake(bus *passthrough.Bus, address string) (*passthrough.Device, error) 
 	case owner != "":
 		return nil, fmt.Errorf("it belongs to %s already", owner)
 	case card.Driver == passthrough.VFIO || card.Driver == "":
-		return nil, errors.New("the kernel does not have it, because somebody else was given it")
+		return nil, errors.New("the kernel does not have it, because it was given to another program")
 	case len(reasons) > 0:
 		return nil, errors.New(strings.Join(reasons, "; "))
 	case len(card.Interfaces) != 1:
@@ -231,9 +231,9 @@ func (r *Record) checkCard() error {
 	case err != nil:
 		return fmt.Errorf("the pod's card: %w", err)
 	case bus.Claimed(r.Device.Card) != r.owner():
-		return fmt.Errorf("the pod's card %s belongs to %q; make the pod anew", r.Device.Card, bus.Claimed(r.Device.Card))
+		return fmt.Errorf("the pod's card %s belongs to %q; recreate the pod", r.Device.Card, bus.Claimed(r.Device.Card))
 	case card.Driver != passthrough.VFIO:
-		return fmt.Errorf("the pod's card %s has the driver %q, not %s; make the pod anew", r.Device.Card, card.Driver, passthrough.VFIO)
+		return fmt.Errorf("the pod's card %s has the driver %q, not %s; recreate the pod", r.Device.Card, card.Driver, passthrough.VFIO)
 	}
 	return nil
 }

@@ -137,14 +137,14 @@ func TestClaimCardRace(t *testing.T) {
 	bus := busOfCards(t, together, "exit 1")
 	giveTo(t, bus, secondCard, "pci-stub")
 	a := addingCards(t)
-	found, err := canTake(bus, firstCard)
+	card, err := canTake(bus, firstCard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := bus.Claim(secondCard, "tsn:other:tsn0:uid"); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.claimCard(bus, found); err == nil || bus.Claimed(firstCard) != "" {
+	if err := a.claimCard(bus, card); err == nil || bus.Claimed(firstCard) != "" {
 		t.Errorf("it says %v, and the card is of %q", err, bus.Claimed(firstCard))
 	}
 }
@@ -268,7 +268,7 @@ func TestAttachCardUndo(t *testing.T) {
 
 func driverOf(t *testing.T, bus *passthrough.Bus, address string) string {
 	t.Helper()
-	found, err := bus.Read(address)
+	card, err := bus.Read(address)
 	must(t, err)
-	return found.Driver
+	return card.Driver
 }

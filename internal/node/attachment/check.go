@@ -177,7 +177,7 @@ func (r *Record) checkEndpoint(ctx context.Context, want *Expected) error {
 		return endpoint.Identity == r.Identity && endpoint.Interface == r.Interface
 	})
 	if at < 0 {
-		return fmt.Errorf("ktsnd does not know interface %s of %s; if it was started anew, run `ktsn node restore`", r.Interface, r.Identity)
+		return fmt.Errorf("ktsnd does not know interface %s of %s; if it was restarted, run `ktsn node restore`", r.Interface, r.Identity)
 	}
 	return r.compareEndpoint(&endpoints[at], want)
 }

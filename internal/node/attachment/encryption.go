@@ -22,7 +22,7 @@ func (s *Spec) checkEncryption() error {
 	return coded(CodeEncryption, fmt.Errorf("the network requires encryption, and the node cannot encrypt: %s", s.Unencryptable))
 }
 
-// encrypt tells ktsnd that the network is encrypted, before ktsnd knows the pod, so that nothing is sent in clear.
+// encrypt requires encryption of the network from ktsnd before ktsnd knows the pod, so that nothing is sent in clear.
 func (a *adding) encrypt(ctx context.Context) error {
 	if !a.Overlay.Encrypted {
 		return nil
@@ -31,12 +31,8 @@ func (a *adding) encrypt(ctx context.Context) error {
 }
 
 func requireEncryption(ctx context.Context, client *control.Client, vni uint32) error {
-	err := client.SetNetworkEncryption(ctx, vni, control.EncryptionRequired)
-	if refusal := (*control.Error)(nil); errors.As(err, &refusal) && refusal.Field == "request" {
-		return coded(CodeEncryption, fmt.Errorf("network %d is encrypted, and the node's ktsnd is of a release that cannot encrypt; upgrade ktsnd", vni))
-	}
-	if err != nil {
-		return fmt.Errorf("tell ktsnd that network %d is encrypted: %w", vni, err)
+	if err := client.SetNetworkEncryption(ctx, vni, control.EncryptionRequired); err != nil {
+		return fmt.Errorf("require encryption of network %d from ktsnd: %w", vni, err)
 	}
 	return nil
 }
@@ -47,19 +43,19 @@ func (d *daemon) Encrypt(ctx context.Context, vni uint32, required bool) error {
 		return requireEncryption(ctx, d.Client, vni)
 	}
 	if err := d.SetNetworkEncryption(ctx, vni, control.EncryptionNone); err != nil {
-		return fmt.Errorf("tell ktsnd that link %d is gone: %w", vni, err)
+		return fmt.Errorf("remove the encryption of link %d from ktsnd: %w", vni, err)
 	}
 	return nil
 }
 
-// restoreEncryption tells a restarted ktsnd which networks are encrypted, as their tunnels are. It must run before
+// restoreEncryption sets the encrypted networks, whose tunnels are encrypted, in a restarted ktsnd. It must run before
 // peers and pods are restored. ktsnd would send the refused networks in clear and must get neither their peers nor
 // their pods. A network is also refused when its state is unknown, because a process was killed before it had made the
 // tunnel. A tunnel with another name belongs to a user, whose networks are not encrypted.
 func restoreEncryption(ctx context.Context, node *overlay.Node, client *control.Client, records []*Record) (refused map[uint32]bool, all error) {
 	egresses, err := node.Egresses()
 	if err != nil {
-		return nil, fmt.Errorf("look which networks are encrypted, without which ktsnd is told of none: %w", err)
+		return nil, fmt.Errorf("list the encrypted networks, without which no network is restored: %w", err)
 	}
 	finished := map[string]bool{}
 	refused = map[uint32]bool{}
@@ -75,8 +71,8 @@ func restoreEncryption(ctx context.Context, node *overlay.Node, client *control.
 	for _, r := range records {
 		if r.Tunnel == overlay.TunnelName(r.VNI) && !finished[r.Tunnel] && !refused[r.VNI] && !isGone(r.Netns) {
 			refused[r.VNI] = true
-			all = errors.Join(all, fmt.Errorf("network %d: %s is not there or not finished, so that nobody knows whether the network is encrypted; "+
-				"ktsnd is told of its pods when it is", r.VNI, r.Tunnel))
+			all = errors.Join(all, fmt.Errorf("network %d: %s is missing or unfinished, so it is unknown whether the network is encrypted; "+
+				"its pods are restored afterwards", r.VNI, r.Tunnel))
 		}
 	}
 	return refused, all

@@ -129,7 +129,7 @@ type Guarded struct {
 	capture.Count
 	// Port has the counters at the node's end; all are zero where nothing is captured.
 	Port capture.PortCount
-	// Back: a program was missing, or that at the node's end was of another release, and has been attached.
+	// Back: a program was missing, or the one at the node's end was another release's, and it was attached again.
 	Back bool
 }
 
@@ -196,7 +196,7 @@ func (r *Record) guard(gates *knownGates) (Guarded, error) {
 	if !isGuarded(r.Unseen, r.Device) || (guarded.Attached && guarded.Mode == r.Capture) {
 		return guarded, nil
 	}
-	guarded.Back = guarded.Back || !guarded.Former
+	guarded.Back = true
 	guarded.Count = capture.Count{Attached: true, Mode: r.Capture}
 	return guarded, ns.WithNetNSPath(r.Netns, func(ns.NetNS) error { return capture.AttachPod(r.Interface, r.Capture) })
 }
@@ -206,7 +206,7 @@ func (r *Record) isWanted(port *capture.PortCount) bool {
 	return port.Attached && !port.Former && port.Mode == r.Capture && port.ClassBy == classBy(r.Device)
 }
 
-// guardPort checks the node's end. Without a relay, which would tell the program, it gets the gates that close from
+// guardPort checks the node's end. Without a relay, which would set the program's gates, it gets them from
 // ktsnd.
 func (r *Record) guardPort(guarded *Guarded, gates *knownGates) (err error) {
 	if !isDiverted(r.Capture, r.Device) {

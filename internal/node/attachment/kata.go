@@ -203,7 +203,7 @@ func (r *Record) checkKata() error {
 	}
 	path := kata.Path(r.Device.DAN, r.ContainerID)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s is gone, by which Kata's runtime attaches the pod's interfaces; make the pod anew", path)
+		return fmt.Errorf("%s is gone, by which Kata's runtime attaches the pod's interfaces; recreate the pod", path)
 	}
 	return nil
 }

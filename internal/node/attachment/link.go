@@ -240,7 +240,7 @@ func (s *Spec) setLinkSettings() error {
 		settings = append(settings, [3]string{"ipv6", "disable_ipv6", "1"})
 	}
 	if s.Link.forwards(ForwardIPv4) {
-		// What comes by one link may be answered by another.
+		// Replies may leave by another link.
 		settings = append(settings, [3]string{"ipv4", "rp_filter", "2"})
 	}
 	for _, setting := range settings {
@@ -263,7 +263,7 @@ func (l *Link) setNeighbours(link netlink.Link) error {
 			LinkIndex: link.Attrs().Index, Family: familyOf(peer), State: netlink.NUD_PERMANENT, IP: peer.AsSlice(), HardwareAddr: mac,
 		}
 		if err := netlink.NeighSet(entry); err != nil {
-			return fmt.Errorf("tell the pod the hardware address of %s: %w", peer, err)
+			return fmt.Errorf("set the hardware address of %s in the pod: %w", peer, err)
 		}
 	}
 	return nil

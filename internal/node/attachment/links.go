@@ -284,7 +284,7 @@ func CheckLinks(ctx context.Context, s *Spec) error {
 	}
 	defer node.Close()
 	if s.Sandbox && store.read(&s.Attachment) == nil {
-		return coded(CodeDiffers, fmt.Errorf("nothing is known of the sandbox of container %s; make the pod anew", s.ContainerID))
+		return coded(CodeDiffers, fmt.Errorf("nothing is known of the sandbox of container %s; recreate the pod", s.ContainerID))
 	}
 	links, err := store.linksOf(s.ContainerID)
 	if err != nil {

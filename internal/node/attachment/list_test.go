@@ -11,9 +11,9 @@ import (
 )
 
 // setModified sets the modification time of the folder of a network's records, if it is there.
-func setModified(t *testing.T, of recordStore, network string, modified time.Time) {
+func setModified(t *testing.T, store recordStore, network string, modified time.Time) {
 	t.Helper()
-	if err := os.Chtimes(of.folder(network), modified, modified); err != nil && !os.IsNotExist(err) {
+	if err := os.Chtimes(store.folder(network), modified, modified); err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
 	}
 }
@@ -23,8 +23,8 @@ func recordOf(network, containerID string) *Record {
 }
 
 func TestChanges(t *testing.T) {
-	of := recordStore{t.TempDir()}
-	changes := &Changes{StateDir: of.dir}
+	store := recordStore{t.TempDir()}
+	changes := &Changes{StateDir: store.dir}
 	first, second := recordOf("tsn", "a"), recordOf("tsn", "b")
 	settled := time.Now().Add(-time.Hour)
 	for i, step := range []struct {
@@ -34,18 +34,18 @@ func TestChanges(t *testing.T) {
 	}{
 		{"it was never asked", nil, true},
 		{"nothing has happened", nil, false},
-		{"the first record of a network is written", func() error { return of.write(first) }, true},
+		{"the first record of a network is written", func() error { return store.write(first) }, true},
 		{"nothing has happened since", nil, false},
-		{"another one is written", func() error { return of.write(second) }, true},
-		{"one is removed", func() error { return of.remove(&first.Attachment) }, true},
-		{"the last one is removed", func() error { return of.remove(&second.Attachment) }, true},
+		{"another one is written", func() error { return store.write(second) }, true},
+		{"one is removed", func() error { return store.remove(&first.Attachment) }, true},
+		{"the last one is removed", func() error { return store.remove(&second.Attachment) }, true},
 		{"nothing is left", nil, false},
 	} {
 		if step.do != nil {
 			if err := step.do(); err != nil {
 				t.Fatal(err)
 			}
-			setModified(t, of, "tsn", settled.Add(time.Duration(i)*time.Second))
+			setModified(t, store, "tsn", settled.Add(time.Duration(i)*time.Second))
 		}
 		if got := changes.Any(); got != step.want {
 			t.Errorf("%s: it says %v", step.sentence, got)
@@ -55,16 +55,16 @@ func TestChanges(t *testing.T) {
 
 // TestChangesSameTick: two records can be written while the kernel's clock for files stands still, the second after the look.
 func TestChangesSameTick(t *testing.T) {
-	of := recordStore{t.TempDir()}
-	changes, sandboxes := &Changes{StateDir: of.dir}, &SandboxList{StateDir: of.dir}
+	store := recordStore{t.TempDir()}
+	changes, sandboxes := &Changes{StateDir: store.dir}, &SandboxList{StateDir: store.dir}
 	tick := time.Now()
 	for _, containerID := range []string{"a", "b"} {
 		r := recordOf(SandboxNetwork, containerID)
 		r.Identity = containerID
-		if err := of.write(r); err != nil {
+		if err := store.write(r); err != nil {
 			t.Fatal(err)
 		}
-		setModified(t, of, SandboxNetwork, tick)
+		setModified(t, store, SandboxNetwork, tick)
 		if !changes.Any() {
 			t.Errorf("record %s is not noticed", containerID)
 		}

@@ -144,7 +144,7 @@ func (p *plugging) setPeer(ctx context.Context) error {
 		wanted = &control.Peer{VNI: p.Overlay.VNI, Address: node, Subnets: p.Link.behindPeer()}
 	}
 	if err := p.node.SetLinkPeer(ctx, &p.Overlay, wanted, p.daemon.timed()); err != nil {
-		return fmt.Errorf("tell of the peer's node %s: %w", p.Link.Peer.Node, err)
+		return fmt.Errorf("add the peer's node %s: %w", p.Link.Peer.Node, err)
 	}
 	return nil
 }

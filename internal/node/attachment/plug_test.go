@@ -16,8 +16,8 @@ func TestForgetLinkEncryption(t *testing.T) {
 		ktsnd := &listening{}
 		r := &Record{Attachment: overlay.Attachment{Network: LinkNetwork}, VNI: vni, Bridge: overlay.BridgeName(vni), Tunnel: overlay.TunnelName(vni), Encrypted: encrypted}
 		must(t, node.ForgetLink(t.Context(), r.network(), (&daemon{ktsnd.serve(t)}).timed()))
-		if !slices.Equal(ktsnd.heard, want) {
-			t.Errorf("encrypted %v: ktsnd was told %q", encrypted, ktsnd.heard)
+		if !slices.Equal(ktsnd.requests, want) {
+			t.Errorf("encrypted %v: ktsnd was told %q", encrypted, ktsnd.requests)
 		}
 	}
 }

@@ -167,7 +167,7 @@ func rebuild(ctx context.Context, node *overlay.Node, store recordStore, client 
 func rebuiltRecord(ctx context.Context, port *overlay.Found, client *control.Client, controlSocket string) (*Record, error) {
 	netns := netnsPath(port.NetnsID)
 	if netns == "" || port.VNI == 0 {
-		return nil, fmt.Errorf("its network namespace is in none of %v; attach it anew", netnsDirs)
+		return nil, fmt.Errorf("its network namespace is in none of %v; attach it again", netnsDirs)
 	}
 	// A port without the program counts nothing, in mode None.
 	captured, err := capture.ReadPort(port.PortName())

@@ -28,37 +28,37 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// listening is a ktsnd that takes everything but some requests, and writes down what it was asked, with the network.
+// listening is a ktsnd that accepts all requests but one kind and records them with their network.
 type listening struct {
-	mu      sync.Mutex
-	heard   []string
-	refuses string
+	mu       sync.Mutex
+	requests []string
+	refuses  string
 }
 
 func (l *listening) answer(request []byte) string {
-	var said struct {
+	var message struct {
 		Request    string             `json:"request"`
 		VNI        uint32             `json:"vni"`
 		Encryption control.Encryption `json:"encryption"`
 	}
-	_ = json.Unmarshal(request, &said)
+	_ = json.Unmarshal(request, &message)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if said.Request == l.refuses {
-		return `{"version":1,"error":{"field":"request","message":"unknown"}}`
+	if message.Request == l.refuses {
+		return `{"version":1,"error":{"field":"vni","message":"no"}}`
 	}
-	l.heard = append(l.heard, strings.TrimSpace(fmt.Sprint(said.Request, " ", said.VNI, " ", said.Encryption)))
-	if said.Request == "endpoints" {
+	l.requests = append(l.requests, strings.TrimSpace(fmt.Sprint(message.Request, " ", message.VNI, " ", message.Encryption)))
+	if message.Request == "endpoints" {
 		return `{"version":1,"reply":"endpoints","total":0,"endpoints":[]}`
 	}
 	return `{"version":1,"reply":"ok"}`
 }
 
-// at returns where the first request of this form stands, -1 if there was none.
+// at returns the index of the first such request, -1 if there was none.
 func (l *listening) at(request string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Index(l.heard, request)
+	return slices.Index(l.requests, request)
 }
 
 func (l *listening) serve(t *testing.T) *control.Client {
@@ -101,7 +101,7 @@ func must(t *testing.T, err error) {
 
 const secretVNI, clearVNI = 4242, 4343
 
-// attachedNode is a node with a pod and a peer on an encrypted network and on one that is not, as far as ktsnd is told of these.
+// attachedNode is a node with a pod and a peer on an encrypted network and on another one in clear.
 func attachedNode(t *testing.T) (node *overlay.Node, dir string) {
 	t.Helper()
 	testlab.Root(t)
@@ -129,60 +129,60 @@ func attachedNode(t *testing.T) (node *overlay.Node, dir string) {
 		}
 		must(t, netlink.LinkSetUp(tunnel))
 		must(t, node.PeerAdd(t.Context(), control.Peer{VNI: vni, Address: netip.MustParseAddr("192.0.2.2"), Subnets: []netip.Prefix{netip.MustParsePrefix("10.42.2.0/24")}}, nil))
-		made := &Record{Version: 1, Attachment: overlay.Attachment{Network: fmt.Sprint("n", vni), ContainerID: "c", Interface: "tsn0", Identity: "pod"},
+		r := &Record{Version: 1, Attachment: overlay.Attachment{Network: fmt.Sprint("n", vni), ContainerID: "c", Interface: "tsn0", Identity: "pod"},
 			Netns: namespace.Path(), VNI: vni, Bridge: overlay.BridgeName(vni), Tunnel: overlay.TunnelName(vni), Sources: &control.Sources{}}
-		must(t, recordStore{dir}.write(made))
+		must(t, recordStore{dir}.write(r))
 	}
 	return node, dir
 }
 
-// A ktsnd that has a network's peers and pods before it knows that the network is encrypted sends in clear.
+// A ktsnd that knows a network's peers and pods before its encryption sends in clear.
 func TestRestoreEncryptionFirst(t *testing.T) {
 	node, dir := attachedNode(t)
 	ktsnd := &listening{}
 	done, err := Restore(t.Context(), dir, node, ktsnd.serve(t), "")
 	if err != nil || done.Peers != 2 || done.Endpoints != 2 {
-		t.Fatalf("%+v, %v; it was told %q", done, err, ktsnd.heard)
+		t.Fatalf("%+v, %v; the requests were %q", done, err, ktsnd.requests)
 	}
 	encrypted := ktsnd.at("network-encryption-set 4242 required")
 	if encrypted < 0 || encrypted > ktsnd.at("peer-add 4242") || encrypted > ktsnd.at("endpoint-add 4242") || ktsnd.at("network-encryption-set 4343 required") >= 0 {
-		t.Errorf("it was told %q", ktsnd.heard)
+		t.Errorf("the requests were %q", ktsnd.requests)
 	}
 }
 
 func TestRestoreWithoutEncryption(t *testing.T) {
-	for what, test := range map[string]struct {
-		refuses  string
-		before   func(t *testing.T)
-		sentence string
+	for name, test := range map[string]struct {
+		refuses string
+		before  func(t *testing.T)
+		message string
 	}{
-		"it cannot encrypt": {refuses: "network-encryption-set", sentence: "the node's ktsnd is of a release that cannot encrypt"},
-		"the tunnel that says so is not there": {before: func(t *testing.T) {
+		"ktsnd refuses": {refuses: "network-encryption-set", message: "require encryption of network 4242 from ktsnd"},
+		"missing tunnel": {before: func(t *testing.T) {
 			t.Helper()
 			tunnel, err := netlink.LinkByName(overlay.TunnelName(secretVNI))
 			must(t, err)
 			must(t, netlink.LinkDel(tunnel))
-		}, sentence: "tsnvx4242 is not there or not finished"},
-		"the tunnel has not been marked yet": {before: func(t *testing.T) {
+		}, message: "tsnvx4242 is missing or unfinished"},
+		"unmarked tunnel": {before: func(t *testing.T) {
 			t.Helper()
 			tunnel, err := netlink.LinkByName(overlay.TunnelName(secretVNI))
 			must(t, err)
 			must(t, netlink.LinkSetAlias(tunnel, ""))
 			must(t, netlink.LinkSetDown(tunnel))
-		}, sentence: "tsnvx4242 is not there or not finished"},
+		}, message: "tsnvx4242 is missing or unfinished"},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			node, dir := attachedNode(t)
 			ktsnd := &listening{refuses: test.refuses}
 			if test.before != nil {
 				test.before(t)
 			}
 			done, err := Restore(t.Context(), dir, node, ktsnd.serve(t), "")
-			if err == nil || !strings.Contains(err.Error(), test.sentence) || done.Endpoints != 1 || done.Gone != 0 {
+			if err == nil || !strings.Contains(err.Error(), test.message) || done.Endpoints != 1 || done.Gone != 0 {
 				t.Errorf("%+v, %v", done, err)
 			}
 			if ktsnd.at("peer-add 4242") >= 0 || ktsnd.at("endpoint-add 4242") >= 0 || ktsnd.at("endpoint-add 4343") < 0 {
-				t.Errorf("it was told %q", ktsnd.heard)
+				t.Errorf("the requests were %q", ktsnd.requests)
 			}
 		})
 	}
@@ -190,9 +190,9 @@ func TestRestoreWithoutEncryption(t *testing.T) {
 
 func TestNoReceiveRingsWhenEncrypted(t *testing.T) {
 	_, dir := attachedNode(t)
-	made, err := recordStore{dir}.withPorts()
+	records, err := recordStore{dir}.withPorts()
 	must(t, err)
-	for _, r := range made {
+	for _, r := range records {
 		if _, _, err := r.endpointOfRings(); (err == errDecrypted) != (r.VNI == secretVNI) {
 			t.Errorf("of network %d: %v", r.VNI, err)
 		}
@@ -249,8 +249,8 @@ func TestRebuildEncryptedLink(t *testing.T) {
 		}
 		count, err := rebuild(t.Context(), lab.node, recordStore{lab.dir}, (&listening{}).serve(t), "")
 		must(t, err)
-		if made := (recordStore{lab.dir}).read(attachment); count != 1 || made == nil || made.Encrypted != (alias != "") || made.VNI != network.VNI {
-			t.Errorf("of a tunnel with the alias %q %d records are rebuilt: %+v", alias, count, made)
+		if rebuilt := (recordStore{lab.dir}).read(attachment); count != 1 || rebuilt == nil || rebuilt.Encrypted != (alias != "") || rebuilt.VNI != network.VNI {
+			t.Errorf("of a tunnel with the alias %q %d records are rebuilt: %+v", alias, count, rebuilt)
 		}
 	}
 }
@@ -269,15 +269,15 @@ func TestRebuildDevice(t *testing.T) {
 			must(t, ns.WithNetNSPath(lab.netns.Name(), func(ns.NetNS) error { return (&vm.Tap{Name: name, MTU: 1400, Queues: 1}).Make() }))
 		}
 		count, err := rebuild(t.Context(), lab.node, recordStore{lab.dir}, (&listening{}).serve(t), "")
-		made := (recordStore{lab.dir}).read(attachment)
+		rebuilt := (recordStore{lab.dir}).read(attachment)
 		if kind == device.Tap { // the pod has it
-			if count != 1 || made == nil || !made.Device.Is(device.Tap) {
-				t.Errorf("%d are rebuilt: %+v, %v", count, made, err)
+			if count != 1 || rebuilt == nil || !rebuilt.Device.Is(device.Tap) {
+				t.Errorf("%d are rebuilt: %+v, %v", count, rebuilt, err)
 			}
 			continue
 		}
-		if count != 0 || err == nil || !strings.Contains(err.Error(), "delete the pod") || made != nil {
-			t.Errorf("%d are rebuilt: %+v, %v", count, made, err)
+		if count != 0 || err == nil || !strings.Contains(err.Error(), "delete the pod") || rebuilt != nil {
+			t.Errorf("%d are rebuilt: %+v, %v", count, rebuilt, err)
 		}
 	}
 }

@@ -47,7 +47,7 @@ func Status(ctx context.Context, s *Spec) error {
 func unavailable(impaired bool, err error) error {
 	code, sentence := uint(CodeUnavailable), "pods cannot be attached: %s"
 	if impaired {
-		code, sentence = CodeImpaired, "pods cannot be attached, and those that are suffer: %s"
+		code, sentence = CodeImpaired, "pods cannot be attached, and attached pods suffer: %s"
 	}
 	return types.NewError(code, fmt.Sprintf(sentence, errortext.OneLine(err)), "")
 }
@@ -77,7 +77,7 @@ func (d *daemon) checkEndpoints(ctx context.Context, attached int) error {
 	}
 	status, err := d.Status(ctx)
 	if err == nil && status.Endpoints == 0 {
-		err = fmt.Errorf("ktsnd was started anew and knows none of %d attached interfaces; run `ktsn node restore`", attached)
+		err = fmt.Errorf("ktsnd was restarted and knows none of %d attached interfaces; run `ktsn node restore`", attached)
 	}
 	return err
 }
@@ -94,23 +94,20 @@ func (s *Spec) checkStateDir() error {
 	return os.Remove(path)
 }
 
-// checkClock fails if the network requires a good clock and the node's is not good enough. ktsn-agent tells ktsnd how
-// good it is, and ktsnd lets that age.
+// checkClock fails if the network requires a good clock and the node's is not good enough. ktsn-agent reports to ktsnd how
+// good it is; ktsnd increases the error bound with the age of the report.
 func (s *Spec) checkClock(ctx context.Context, daemon *daemon) error {
 	if !s.NeedsClock {
 		return nil
 	}
 	clocks, err := daemon.NetworkClocks(ctx)
-	if refusal := (*control.Error)(nil); errors.As(err, &refusal) && refusal.Field == "request" {
-		return coded(CodeClock, errors.New("the network asks for a good clock, and the node's ktsnd is of a release that knows nothing of clocks; upgrade ktsnd"))
-	}
 	if err != nil {
-		return fmt.Errorf("ask ktsnd for the node's clock: %w", err)
+		return fmt.Errorf("read the node's clock from ktsnd: %w", err)
 	}
 	index := slices.IndexFunc(clocks, func(clock control.NetworkClock) bool { return clock.VNI == s.Overlay.VNI })
 	if index < 0 {
-		return coded(CodeClock, fmt.Errorf("the network asks for a good clock, and nobody has said yet how good that of the node is for network %d; "+
-			"ktsn-agent does, or its log says why not", s.Overlay.VNI))
+		return coded(CodeClock, fmt.Errorf("the network requires a good clock, and ktsn-agent has not reported the node's clock for network %d yet; "+
+			"see its log", s.Overlay.VNI))
 	}
 	if sentence := lostSentence(&clocks[index]); sentence != "" {
 		return coded(CodeClock, fmt.Errorf("the node's clock is not good enough for the network: %s", sentence))
@@ -126,7 +123,7 @@ func lostSentence(clock *control.NetworkClock) string {
 	case clock.Reason != "":
 		return clock.Reason
 	case clock.Good:
-		return fmt.Sprintf("nobody has said for so long how it is that its error may be larger than %v; see that ktsn-agent runs",
+		return fmt.Sprintf("ktsn-agent has not reported it for so long that its error may be larger than %v; check that ktsn-agent runs",
 			time.Duration(clock.MaxErrorNs))
 	}
 	return fmt.Sprintf("its error may be larger than %v", time.Duration(clock.MaxErrorNs))

@@ -17,24 +17,24 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// What the programs do with packets is in test/netns, where there are programs that send some.
+// frames_test.go and test/netns test what the programs do with packets.
 
-// The two ends of a veth pair, which here are in one network namespace.
+// The two ends of a veth pair, here in one network namespace.
 const (
 	podEnd  = "tsn0"
 	nodeEnd = "port"
 )
 
-// namespace has both ends of an interface.
+// namespace creates a network namespace with both ends of an interface.
 func namespace(t *testing.T) *topology.Namespace {
 	t.Helper()
-	made := emptyNamespace(t)
-	do(t, made, func() error {
+	netns := emptyNamespace(t)
+	do(t, netns, func() error {
 		attributes := netlink.NewLinkAttrs()
 		attributes.Name = podEnd
 		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: nodeEnd})
 	})
-	return made
+	return netns
 }
 
 func emptyNamespace(t *testing.T) *topology.Namespace {
@@ -47,16 +47,16 @@ func emptyNamespace(t *testing.T) *topology.Namespace {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := topology.NewNamespace(id.String() + "-capture")
+	netns, err := topology.NewNamespace(id.String() + "-capture")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := made.Destroy(); err != nil {
+		if err := netns.Destroy(); err != nil {
 			t.Error(err)
 		}
 	})
-	return made
+	return netns
 }
 
 func do(t *testing.T, where *topology.Namespace, work func() error) {
@@ -66,7 +66,7 @@ func do(t *testing.T, where *topology.Namespace, work func() error) {
 	}
 }
 
-// filters counts those of one side of an interface.
+// filters counts the filters of one side of an interface.
 func filters(t *testing.T, interfaceName string, parent uint32) int {
 	t.Helper()
 	link, errLink := netlink.LinkByName(interfaceName)
@@ -77,12 +77,12 @@ func filters(t *testing.T, interfaceName string, parent uint32) int {
 	return len(all)
 }
 
-func TestAnInterfaceHasTheProgramOnceItWasAttached(t *testing.T) {
+func TestAttachAndRead(t *testing.T) {
 	where := namespace(t)
 	do(t, where, func() error {
 		before, errBefore := Read(podEnd)
 		if before.Attached {
-			t.Error("it is there before it was attached")
+			t.Error("the program is attached before AttachPod")
 		}
 		// The second replaces the first.
 		errAttach := errors.Join(AttachPod(podEnd, Timed), AttachPod(podEnd, All))
@@ -93,15 +93,15 @@ func TestAnInterfaceHasTheProgramOnceItWasAttached(t *testing.T) {
 	})
 	count, err := ReadIn(where.Path(), podEnd)
 	if err != nil || !count.Attached || count.Mode != All || count.Captured != 0 || len(count.Refused) != 0 || len(count.Programs) != 0 {
-		t.Errorf("it counted %+v, %v", count, err)
+		t.Errorf("the counters are %+v, %v", count, err)
 	}
 }
 
-func TestThePortKnowsItsRelay(t *testing.T) {
+func TestSetRelay(t *testing.T) {
 	where := namespace(t)
 	do(t, where, func() error {
 		if _, err := OpenState(nodeEnd); !errors.Is(err, ErrUnattached) {
-			t.Errorf("of a port without the program it said %v", err)
+			t.Errorf("of a port without the program OpenState returns %v", err)
 		}
 		if err := AttachPort(nodeEnd, All, ClassByRecord, 0); err != nil {
 			return err
@@ -113,19 +113,19 @@ func TestThePortKnowsItsRelay(t *testing.T) {
 		defer now.Close()
 		count, errRead := ReadPort(nodeEnd)
 		if !count.Attached || count.Mode != All || count.RelayIfindex != 0 || count.HeartbeatAge >= 0 {
-			t.Errorf("before there is a relay it says %+v", count)
+			t.Errorf("without a relay ReadPort returns %+v", count)
 		}
 		errSet := now.SetRelay(42)
 		relay, errRelay := now.Relay()
 		mode, errMode := ReadPort(nodeEnd)
 		if relay != 42 || mode.RelayIfindex != 42 || mode.Mode != All {
-			t.Errorf("of relay 42 it says %d, %+v", relay, mode)
+			t.Errorf("the relay is %d, %+v, want 42", relay, mode)
 		}
 		return errors.Join(errRead, errSet, errRelay, errMode)
 	})
 }
 
-func TestAHeartbeatHasAnAge(t *testing.T) {
+func TestHeartbeatAge(t *testing.T) {
 	where := namespace(t)
 	do(t, where, func() error {
 		if err := AttachPort(nodeEnd, All, ClassByRecord, 0); err != nil {
@@ -142,13 +142,13 @@ func TestAHeartbeatHasAnAge(t *testing.T) {
 		}
 		err = opened.heartbeat.Put(uint32(0), &heartbeat{AtNs: uint64(clock.Nano() - int64(time.Hour))})
 		if age, errAge := opened.Heartbeat(); errAge != nil || age < time.Hour || age > 2*time.Hour {
-			t.Errorf("its age is %v, %v", age, errAge)
+			t.Errorf("the heartbeat's age is %v, %v", age, errAge)
 		}
 		return err
 	})
 }
 
-func TestAProgramThatIsAttachedAnewKnowsNoRelay(t *testing.T) {
+func TestReattachResetsRelay(t *testing.T) {
 	do(t, namespace(t), func() error {
 		errFirst := AttachPort(nodeEnd, Timed, ClassByRecord, 0)
 		first, err := OpenState(nodeEnd)
@@ -161,13 +161,13 @@ func TestAProgramThatIsAttachedAnewKnowsNoRelay(t *testing.T) {
 		errAgain := AttachPort(nodeEnd, Timed, ClassByRecord, 0)
 		after, errAfter := ReadPort(nodeEnd)
 		if before.RelayIfindex != 42 || after.RelayIfindex != 0 {
-			t.Errorf("its relay is %d before, and %d after", before.RelayIfindex, after.RelayIfindex)
+			t.Errorf("the relay is %d before, %d after", before.RelayIfindex, after.RelayIfindex)
 		}
 		return errors.Join(errSet, errBefore, errAgain, errAfter)
 	})
 }
 
-func TestTheMapOfTheRelayHasNothingButTheHeartbeat(t *testing.T) {
+func TestHeartbeatMapIsolation(t *testing.T) {
 	do(t, namespace(t), func() error {
 		errAttach := AttachPort(nodeEnd, All, ClassByRecord, 0)
 		opened, err := OpenState(nodeEnd)
@@ -182,7 +182,7 @@ func TestTheMapOfTheRelayHasNothingButTheHeartbeat(t *testing.T) {
 		if opened.HeartbeatFD() != opened.heartbeat.FD() || given.Name != heartbeatMap || given.ValueSize != 16 || given.MaxEntries != 1 {
 			t.Errorf("the relay gets the map %+v", given)
 		}
-		if _, err := unix.Mmap(opened.of.FD(), 0, unix.Getpagesize(), unix.PROT_READ, unix.MAP_SHARED); err == nil {
+		if _, err := unix.Mmap(opened.state.FD(), 0, unix.Getpagesize(), unix.PROT_READ, unix.MAP_SHARED); err == nil {
 			t.Error("the state can be mapped")
 		}
 		return nil
@@ -203,7 +203,7 @@ func addForeign(interfaceName string, parent uint32) error {
 	})
 }
 
-func TestAFilterOfAnotherIsLeftAlone(t *testing.T) {
+func TestForeignFilterStays(t *testing.T) {
 	for name, test := range map[string]struct {
 		at     string
 		parent uint32
@@ -234,29 +234,7 @@ func TestAFilterOfAnotherIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestTheProgramOfAnEarlierReleaseIsReplaced(t *testing.T) {
-	do(t, namespace(t), func() error {
-		errAttach := AttachPod(podEnd, None) // for its queueing discipline
-		link, errLink := netlink.LinkByName(podEnd)
-		loaded, errLoad := load(captureProgram, None, ClassByRecord)
-		if err := errors.Join(errAttach, errLink, errLoad); err != nil {
-			return err
-		}
-		defer loaded.Close()
-		filter := podHook.filter(link)
-		filter.Name, filter.Fd = formerProgram, loaded.Programs[captureProgram].FD()
-		errReplace := netlink.FilterReplace(filter)
-		before, errBefore := Read(podEnd)
-		errAgain := AttachPod(podEnd, Timed)
-		after, errAfter := Read(podEnd)
-		if !before.Former || before.Attached || after.Former || !after.Attached || filters(t, podEnd, netlink.HANDLE_MIN_EGRESS) != 1 {
-			t.Errorf("before it is %+v, after %+v", before, after)
-		}
-		return errors.Join(errReplace, errBefore, errAgain, errAfter)
-	})
-}
-
-func TestAnInterfaceThatIsNotThereIsNamed(t *testing.T) {
+func TestAttachMissingInterface(t *testing.T) {
 	do(t, namespace(t), func() error {
 		if err := AttachPod("none", None); err == nil || !strings.Contains(err.Error(), "leaving none early") {
 			t.Errorf("it said %v", err)
@@ -271,7 +249,7 @@ func TestAnInterfaceThatIsNotThereIsNamed(t *testing.T) {
 	})
 }
 
-func TestAKernelThatDoesNotSayWhichClockIsNamed(t *testing.T) {
+func TestHasClock(t *testing.T) {
 	if err := hasClock(&btf.Struct{Name: "sock", Members: []btf.Member{{Name: "sk_priority"}}}); err == nil || !strings.Contains(err.Error(), "no sk_clockid") {
 		t.Errorf("of a kernel without it, it said %v", err)
 	}
@@ -280,7 +258,7 @@ func TestAKernelThatDoesNotSayWhichClockIsNamed(t *testing.T) {
 	}
 }
 
-func TestModesAreReadAsTheyAreWritten(t *testing.T) {
+func TestModeText(t *testing.T) {
 	for _, mode := range []Mode{None, Timed, All} {
 		if got, err := ParseMode(mode.String()); err != nil || got != mode {
 			t.Errorf("%v was read as %v, %v", mode, got, err)
@@ -291,7 +269,7 @@ func TestModesAreReadAsTheyAreWritten(t *testing.T) {
 	}
 }
 
-func TestTheProgramOfAnotherReleaseIsKnown(t *testing.T) {
+func TestReadPortOtherRelease(t *testing.T) {
 	do(t, namespace(t), func() error {
 		errAttach := AttachPort(nodeEnd, All, ClassByRecord, 0)
 		opened, err := OpenState(nodeEnd)
@@ -300,7 +278,7 @@ func TestTheProgramOfAnotherReleaseIsKnown(t *testing.T) {
 		}
 		defer opened.Close()
 		before, errBefore := ReadPort(nodeEnd)
-		errPut := opened.of.Put(uint32(0), &state{Mode: uint16(All), Version: version - 1})
+		errPut := opened.state.Put(uint32(0), &state{Mode: uint16(All), Version: version - 1})
 		after, errAfter := ReadPort(nodeEnd)
 		if before.Former || !after.Former {
 			t.Errorf("it is of another release before: %v, after: %v", before.Former, after.Former)
@@ -309,8 +287,8 @@ func TestTheProgramOfAnotherReleaseIsKnown(t *testing.T) {
 	})
 }
 
-// Maps of former releases have shorter entries.
-func TestShorterEntriesAreReadAndWritten(t *testing.T) {
+// Maps of other releases can have shorter entries.
+func TestShorterMapEntries(t *testing.T) {
 	testlab.Root(t)
 	former, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
-// ClassBy says where the class of a virtual machine's frame without a record comes from. The values are those of enum
+// ClassBy is the source of the class of a virtual machine's frame without a record. The values are those of enum
 // ktsn_capture_class in datapath/capture/record.h.
 type ClassBy uint16
 
-// What may say the class. A record always says it.
+// Sources of the class. A record always has it.
 const (
 	// ClassByRecord leaves frames without a record in class 0.
 	ClassByRecord ClassBy = iota
@@ -24,7 +24,7 @@ const (
 
 var classNames = []string{ClassByRecord: device.ClassRecord, ClassByPCP: device.ClassPCP, ClassByQueue: device.ClassQueue}
 
-// ParseClassBy reads what arguments and annotations name.
+// ParseClassBy parses the value of an argument or annotation.
 func ParseClassBy(text string) (ClassBy, error) {
 	for by, name := range classNames {
 		if text == name {
@@ -41,10 +41,10 @@ func (c ClassBy) String() string {
 	return fmt.Sprintf("class by %d", uint16(c))
 }
 
-// MarshalText writes it as ParseClassBy reads it.
+// MarshalText implements [encoding.TextMarshaler]; ParseClassBy parses the result.
 func (c ClassBy) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// UnmarshalText is the inverse of MarshalText.
+// UnmarshalText implements [encoding.TextUnmarshaler].
 func (c *ClassBy) UnmarshalText(text []byte) (err error) {
 	*c, err = ParseClassBy(string(text))
 	return err

@@ -21,11 +21,11 @@ import (
 const (
 	machineTap    = "machine"
 	machineQueues = 4
-	// untimed is what the record of a frame has that has a class and no time: KTSN_RECORD_UNTIMED.
+	// untimed is KTSN_RECORD_UNTIMED, which marks the record of a frame with a class and without a time.
 	untimed = 3 << 4
 )
 
-// machine is a tap with several queues, as QEMU has it open, whose frames come in at the node's end.
+// machine is a multi-queue tap, as opened by QEMU, whose frames are redirected to the ingress of the node's end.
 type machine struct {
 	*wire
 	queues []int
@@ -52,7 +52,7 @@ func newMachine(t *testing.T, by ClassBy) *machine {
 	return m
 }
 
-// redirectIn has what comes in at one device come in at another one.
+// redirectIn redirects incoming frames of one device to the ingress of another.
 func redirectIn(from, to string) error {
 	at, errAt := netlink.LinkByName(from)
 	target, errTarget := netlink.LinkByName(to)
@@ -71,17 +71,17 @@ func redirectIn(from, to string) error {
 	return errors.Join(netlink.QdiscAdd(classAct(at)), netlink.FilterAdd(filter))
 }
 
-// leave has a frame leave the machine by one of its queues, and returns how it comes to the relay.
+// leave sends a frame from a queue of the machine and returns the frame that the relay gets.
 func (m *machine) leave(t *testing.T, queue int, frame []byte) []byte {
 	t.Helper()
-	// Without a heartbeat it would be the bridge's; a busy machine can take longer than one holds.
+	// Without a recent heartbeat the bridge would get the frame; a busy machine can take longer than HeartbeatLimit.
 	return testlab.EventuallyValue(t, patience, 0, func() ([]byte, error) {
 		m.beat(t, -HeartbeatLimit/2)
 		if _, err := unix.Write(m.queues[queue], frame); err != nil {
 			t.Fatal(err)
 		}
 		for m.comes(HeartbeatLimit) {
-			// The pod's kernel says something itself now and then.
+			// The pod's kernel sends frames of its own.
 			if got := m.read(t); bytes.HasSuffix(got, frame[14:]) {
 				return got, nil
 			}
@@ -90,13 +90,13 @@ func (m *machine) leave(t *testing.T, queue int, frame []byte) []byte {
 	})
 }
 
-// comes tells whether something comes to the relay within a time.
+// comes reports whether a frame reaches the relay in time.
 func (m *machine) comes(within time.Duration) bool {
 	count, err := unix.Poll([]unix.PollFd{{Fd: int32(m.tap), Events: unix.POLLIN}}, int(within.Milliseconds()))
 	return err == nil && count > 0
 }
 
-func TestAFrameHasTheClassOfItsQueue(t *testing.T) {
+func TestClassByQueue(t *testing.T) {
 	m := newMachine(t, ClassByQueue)
 	if _, port := m.counts(t); port.ClassBy != ClassByQueue {
 		t.Errorf("the class is by %v", port.ClassBy)
@@ -113,12 +113,12 @@ func TestAFrameHasTheClassOfItsQueue(t *testing.T) {
 	}
 }
 
-// tagged is a datagram's beginning behind a tag.
+// tagged returns a frame's bytes from the tag on.
 func tagged(tag uint16) []byte {
 	return append(binary.BigEndian.AppendUint16(nil, tag), append([]byte{0x08, 0x00}, make([]byte, 46)...)...)
 }
 
-func TestAFrameHasTheClassOfItsTag(t *testing.T) {
+func TestClassByTag(t *testing.T) {
 	m := newMachine(t, ClassByPCP)
 	for _, test := range []struct {
 		name  string
@@ -139,20 +139,19 @@ func TestAFrameHasTheClassOfItsTag(t *testing.T) {
 	}
 }
 
-func TestClassesAreReadAsTheyAreWritten(t *testing.T) {
+func TestClassByText(t *testing.T) {
 	for _, by := range []ClassBy{ClassByRecord, ClassByPCP, ClassByQueue} {
 		if got, err := ParseClassBy(by.String()); err != nil || got != by {
 			t.Errorf("%v is read as %v, %v", by, got, err)
 		}
 	}
 	if _, err := ParseClassBy("vlan"); err == nil {
-		t.Error("vlan says a class")
+		t.Error("vlan is accepted")
 	}
 }
 
-// A machine chooses the tag: no frame passes the gates by one of a priority above those that close, nor by one that the record
-// cannot have.
-func TestNoPriorityPassesTheGatesOfLowerOnes(t *testing.T) {
+// A machine chooses the tag. A frame must not bypass the gates by a tag with a higher priority than those that are gated.
+func TestGatesOfLowerPriorities(t *testing.T) {
 	m := newMachine(t, ClassByPCP)
 	if err := m.state.SetRelay(0); err != nil {
 		t.Fatal(err)

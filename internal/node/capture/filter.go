@@ -18,10 +18,7 @@ const (
 	filterHandle   = 1
 )
 
-// formerProgram is what releases without capture attached in ktsn_capture's place.
-const formerProgram = "ktsn_unseen"
-
-// hook is one of the two places for a program.
+// hook is a place where a program can be attached.
 type hook struct {
 	program string
 	parent  uint32
@@ -32,7 +29,7 @@ var (
 	portHook = hook{divertProgram, netlink.HANDLE_MIN_INGRESS}
 )
 
-// AttachPod has the program look at all that leaves by a pod's interface. One that is there is replaced, and counts anew.
+// AttachPod attaches the program to the egress of a pod's interface. It replaces an existing program; counters restart at 0.
 func AttachPod(interfaceName string, mode Mode) error {
 	if err := attachPod(interfaceName, mode); err != nil {
 		return fmt.Errorf("keep datagrams that libktsn.so does not see from leaving %s early: %w", interfaceName, err)
@@ -50,19 +47,19 @@ func attachPod(interfaceName string, mode Mode) error {
 	return podHook.attach(interfaceName, mode, ClassByRecord, AllGated)
 }
 
-// divideSegments has the kernel divide a datagram of UDP_SEGMENT at the pod's interface, behind the program: each part has
-// the record then. Later nobody could.
+// divideSegments makes the kernel segment datagrams of UDP_SEGMENT at the pod's interface, after the program, so that each
+// segment has the record. No later place could add it.
 func divideSegments(interfaceName string) error {
 	err := ethtool.SetFeature(interfaceName, "tx-udp-segmentation", false)
 	if errors.Is(err, unix.ENODEV) {
-		return nil // attaching says it better
+		return nil // attaching the program fails next, with a better message
 	}
 	return err
 }
 
-// AttachPort has the program divert what comes in at the node's end of a pod's interface. One that is there is replaced,
-// counts from 0, and knows no relay. What else is at the interface stays. gated has a bit for each priority whose gate the node's
-// schedule closes at times, AllGated if nobody knows; the relay's heartbeats and SetGated replace it.
+// AttachPort attaches the program that diverts frames to the ingress of the node's end of a pod's interface. It replaces an
+// existing program; counters restart at 0 and the relay is unset. Other filters stay. gated has a bit for each priority whose
+// gate the node's schedule closes at times, AllGated if the schedule is unknown; the relay's heartbeats and SetGated replace it.
 func AttachPort(portName string, mode Mode, by ClassBy, gated uint64) error {
 	if err := portHook.attach(portName, mode, by, gated); err != nil {
 		return fmt.Errorf("divert frames that come in at %s to the pod's relay: %w", portName, err)
@@ -126,7 +123,7 @@ func (h hook) find(interfaceName string) (*netlink.BpfFilter, error) {
 	return findFilter(interfaceName, h.parent, h.program)
 }
 
-// HasFilter tells whether one side of an interface has a filter of that name.
+// HasFilter reports whether one side of an interface has a filter of that name.
 func HasFilter(interfaceName string, parent uint32, name string) (bool, error) {
 	filter, err := findFilter(interfaceName, parent, name)
 	return filter != nil, err

@@ -26,7 +26,7 @@ import (
 const (
 	podMTU = 1450
 	toPort = 5000
-	// patience is for a machine that has other things to do.
+	// patience is for a busy machine.
 	patience = 20 * time.Second
 	tapName  = "relay"
 	// deadlineMode is SOF_TXTIME_DEADLINE_MODE of linux/net_tstamp.h.
@@ -40,12 +40,12 @@ var (
 	localExperiments        uint16 = 0x88b5
 )
 
-// wire is a pod and its node, with a tap where the relay reads.
+// wire is a pod and its node, with a tap in place of the relay.
 type wire struct {
 	pod, node *topology.Namespace
 	tap       int
 	state     *State
-	// gated is what a heartbeat says of gates: a bit for each priority.
+	// gated has the gated priorities of heartbeats, a bit for each.
 	gated uint64
 }
 
@@ -73,7 +73,7 @@ func newWireWithClasses(t *testing.T, mode Mode, by ClassBy) *wire {
 	return w
 }
 
-// configurePod moves the far end to the node, and has the kernel know the peer.
+// configurePod moves the far end to the node and adds the peer as a neighbour.
 func (w *wire) configurePod() error {
 	far, errFar := netlink.LinkByName(nodeEnd)
 	node, errOpen := os.Open(w.node.Path())
@@ -98,7 +98,7 @@ func (w *wire) configurePod() error {
 }
 
 func setUp(name string) error {
-	// What IPv6 says by itself would come between the frames of the tests.
+	// Frames of IPv6 itself would mix with those of the tests.
 	errQuiet := os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6", []byte("1"), 0)
 	link, err := netlink.LinkByName(name)
 	if err != nil {
@@ -143,10 +143,10 @@ func (w *wire) read(t *testing.T) []byte {
 	}
 }
 
-// marker ends what a test sends.
+// marker is the payload of the last frame of a test.
 var marker = []byte("that was all")
 
-// sent returns what comes to the relay up to the marker, which it sends.
+// sent sends the marker and returns the frames that reach the relay before it.
 func (w *wire) sent(t *testing.T) (frames [][]byte) {
 	t.Helper()
 	w.send(t, &message{payload: marker, timeNs: 1})
@@ -159,7 +159,7 @@ func (w *wire) sent(t *testing.T) (frames [][]byte) {
 	}
 }
 
-// message is one that a program of the pod sends past libktsn.so.
+// message is a message that a program of the pod sends without libktsn.so.
 type message struct {
 	// domain is AF_INET unless it is given.
 	domain     int
@@ -214,7 +214,7 @@ func (m *message) askForTimes(fd int) error {
 	return nil
 }
 
-// control carries the time.
+// control returns the control message with the transmit time.
 func (m *message) control() []byte {
 	control := make([]byte, unix.CmsgSpace(8))
 	binary.NativeEndian.PutUint64(control, uint64(unix.CmsgLen(8)))
@@ -224,7 +224,7 @@ func (m *message) control() []byte {
 	return control
 }
 
-// socket makes it, and says to whom it sends.
+// socket opens the socket and returns the destination.
 func (m *message) socket() (int, unix.Sockaddr, error) {
 	switch m.domain {
 	case unix.AF_PACKET:
@@ -242,23 +242,23 @@ func (m *message) socket() (int, unix.Sockaddr, error) {
 	return fd, &unix.SockaddrInet4{Port: toPort, Addr: [4]byte(peerIPv4)}, err
 }
 
-// ethernet puts addresses in front, and EtherTypes or tags between.
+// ethernet returns a frame with the given EtherTypes or tags.
 func ethernet(payload []byte, types ...uint16) []byte {
 	frame := slices.Concat(peerAddress, podAddress)
-	for _, one := range types {
-		frame = binary.BigEndian.AppendUint16(frame, one)
+	for _, etherType := range types {
+		frame = binary.BigEndian.AppendUint16(frame, etherType)
 	}
 	return append(frame, payload...)
 }
 
 func bigEndian(value uint16) uint16 { return value<<8 | value>>8 }
 
-// raw is a frame of a packet socket.
+// raw returns the message of a packet socket.
 func raw(frame []byte, timeNs uint64) *message {
 	return &message{domain: unix.AF_PACKET, payload: frame, timeNs: timeNs, clock: unix.CLOCK_MONOTONIC, protocolBE: bigEndian(binary.BigEndian.Uint16(frame[12:]))}
 }
 
-func TestACapturedFrameHasItsRecordInFront(t *testing.T) {
+func TestCaptureRecord(t *testing.T) {
 	const at = 1_700_000_000_123_456_789
 	text := bytes.Repeat([]byte("timed "), 700)
 	udp := func(length int) *message {
@@ -266,7 +266,7 @@ func TestACapturedFrameHasItsRecordInFront(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		message *message
-		// what is the record's byte of that name; lengths are those of the frames behind the records.
+		// what is the record's byte of that name; lengths are the lengths of the frames without records.
 		what    byte
 		lengths []int
 	}{
@@ -303,7 +303,7 @@ func TestACapturedFrameHasItsRecordInFront(t *testing.T) {
 	}
 }
 
-// withoutRecord checks the record and returns what is behind.
+// withoutRecord checks the record and returns the frame after it.
 func withoutRecord(t *testing.T, frame []byte, what byte, timeNs uint64) []byte {
 	t.Helper()
 	want := binary.BigEndian.AppendUint16(slices.Concat(peerAddress, podAddress), localExperiments)
@@ -312,12 +312,12 @@ func withoutRecord(t *testing.T, frame []byte, what byte, timeNs uint64) []byte 
 		t.Fatalf("the record is %x, want %x", frame[:min(len(frame), RecordBytes)], want)
 	}
 	if inner := frame[RecordBytes:]; !bytes.Equal(inner[:12], want[:12]) {
-		t.Fatalf("behind the record stands %x", inner[:14])
+		t.Fatalf("the frame after the record begins with %x", inner[:14])
 	}
 	return frame[RecordBytes:]
 }
 
-// checkUDP checks the checksum of a datagram that is whole.
+// checkUDP checks the checksum of an unfragmented datagram.
 func checkUDP(t *testing.T, frame []byte) {
 	t.Helper()
 	if binary.BigEndian.Uint16(frame[12:]) != unix.ETH_P_IP || binary.BigEndian.Uint16(frame[20:])&0x3fff != 0 {
@@ -336,7 +336,7 @@ func checkUDP(t *testing.T, frame []byte) {
 	}
 }
 
-// tagBeside has the kernel carry a tag beside each packet of an interface, as a VLAN device does, before ours sees it.
+// tagBeside adds an offloaded tag to each packet of an interface, as a VLAN device does, before our program runs.
 func tagBeside(interfaceName string, tag int32) error {
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.SchedCLS, License: "GPL",
@@ -357,26 +357,26 @@ func tagBeside(interfaceName string, tag int32) error {
 		return err
 	}
 	filter := podHook.filter(link)
-	// The one that is added last is the first of its priority.
+	// The filter that was added last runs first within a priority.
 	filter.Handle, filter.Fd, filter.Name = filterHandle+1, program.FD(), "tag"
 	return netlink.FilterAdd(filter)
 }
 
-func TestATagBesideThePacketMovesBehindTheRecord(t *testing.T) {
+func TestCaptureOffloadedTag(t *testing.T) {
 	const at = 1_700_000_000_000_000_001
 	w := newWire(t, Timed)
 	do(t, w.pod, func() error { return tagBeside(podEnd, 0xa005) })
 	w.send(t, &message{payload: []byte("tagged"), timeNs: at, clock: unix.CLOCK_TAI})
 	inner := withoutRecord(t, w.read(t), 0, at)
 	if want := []byte{0x81, 0x00, 0xa0, 0x05, 0x08, 0x00, 0x45}; !bytes.Equal(inner[12:19], want) {
-		t.Errorf("behind the addresses stands %x, want %x", inner[12:19], want)
+		t.Errorf("the addresses are followed by %x, want %x", inner[12:19], want)
 	}
 	if !bytes.HasSuffix(inner, []byte("tagged")) {
 		t.Errorf("the frame is %x", inner)
 	}
 }
 
-func TestAFrameWithATagBesideAndAnotherInItIsRefused(t *testing.T) {
+func TestCaptureRefusesTwoTags(t *testing.T) {
 	for name, inner := range map[string]uint16{"of a customer": unix.ETH_P_8021Q, "of a provider": unix.ETH_P_8021AD} {
 		t.Run(name, func(t *testing.T) {
 			w := newWire(t, Timed)
@@ -384,22 +384,22 @@ func TestAFrameWithATagBesideAndAnotherInItIsRefused(t *testing.T) {
 			twice := raw(ethernet([]byte("tagged twice"), inner, 0x6007, 0x22f0), 1)
 			do(t, w.pod, func() error {
 				if err := twice.send(); !errors.Is(err, unix.ENOBUFS) {
-					t.Errorf("the sender hears %v of a frame that is dropped", err)
+					t.Errorf("sending a dropped frame returns %v", err)
 				}
 				return nil
 			})
 			if frames := w.sent(t); len(frames) > 0 {
 				t.Errorf("the relay got %x", frames)
 			}
-			// The other one is the marker.
+			// The captured frame is the marker.
 			if pod, port := w.counts(t); pod.Refused[ReasonTags] != 1 || pod.Captured != 1 || port.Timed != 1 {
-				t.Errorf("they counted %+v, %+v", pod, port)
+				t.Errorf("the counters are %+v, %+v", pod, port)
 			}
 		})
 	}
 }
 
-// sendBySocketPacket sends a frame by the oldest kind of packet socket, whose address is an interface's name.
+// sendBySocketPacket sends a frame by a socket of SOCK_PACKET, whose address is an interface's name.
 func sendBySocketPacket(m *message) error {
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_PACKET, 0)
 	if err != nil {
@@ -427,7 +427,7 @@ func sendBySocketPacket(m *message) error {
 	return nil
 }
 
-func TestAFrameOfTheOldestPacketSocketIsCaptured(t *testing.T) {
+func TestCapturePacketSocketSOCK_PACKET(t *testing.T) {
 	const at = 1_700_000_000_000_000_002
 	w := newWire(t, Timed)
 	do(t, w.pod, func() error { return sendBySocketPacket(raw(ethernet([]byte("oldest"), 0x22f0), at)) })
@@ -440,7 +440,7 @@ func TestAFrameOfTheOldestPacketSocketIsCaptured(t *testing.T) {
 	}
 }
 
-// counts reads both programs.
+// counts reads the counters of both programs.
 func (w *wire) counts(t *testing.T) (pod Count, port PortCount) {
 	t.Helper()
 	do(t, w.pod, func() (err error) { pod, err = Read(podEnd); return err })
@@ -448,18 +448,18 @@ func (w *wire) counts(t *testing.T) (pod Count, port PortCount) {
 	return pod, port
 }
 
-func TestWhatHasNoTimeIsNotCaptured(t *testing.T) {
+func TestUntimedFrameIsNotCaptured(t *testing.T) {
 	w := newWire(t, Timed)
 	w.send(t, &message{payload: []byte("untimed")})
 	if frames := w.sent(t); len(frames) > 0 {
 		t.Errorf("the relay got %x", frames)
 	}
 	if pod, port := w.counts(t); pod.Captured != 1 || port.Timed != 1 || port.Untimed+port.Passed+port.Control != 0 {
-		t.Errorf("beside the marker they counted %+v, %+v", pod, port)
+		t.Errorf("besides the marker the counters are %+v, %+v", pod, port)
 	}
 }
 
-func TestAPodThatWritesRecordsGainsNothingButTimes(t *testing.T) {
+func TestForgedRecord(t *testing.T) {
 	const at = 77
 	record := func(version byte) []byte {
 		forged := ethernet(nil, localExperiments)
@@ -468,7 +468,7 @@ func TestAPodThatWritesRecordsGainsNothingButTimes(t *testing.T) {
 	w := newWire(t, Timed)
 	w.send(t, raw(record(1), 0))
 	if frames := w.sent(t); len(frames) != 1 || !bytes.Equal(frames[0], record(1)) {
-		t.Errorf("of its own record the relay got %x", frames)
+		t.Errorf("of a forged record the relay got %x", frames)
 	}
 	for name, other := range map[string][]byte{
 		"of another version": record(2),
@@ -482,7 +482,7 @@ func TestAPodThatWritesRecordsGainsNothingButTimes(t *testing.T) {
 	}
 }
 
-func TestWithoutARelayTimedFramesAreDroppedAndCounted(t *testing.T) {
+func TestTimedFramesWithoutRelay(t *testing.T) {
 	w := newWire(t, Timed)
 	timed := &message{payload: []byte("timed"), timeNs: 1, clock: unix.CLOCK_TAI}
 	if err := w.state.SetRelay(0); err != nil {
@@ -490,37 +490,37 @@ func TestWithoutARelayTimedFramesAreDroppedAndCounted(t *testing.T) {
 	}
 	w.send(t, timed)
 	if _, port := w.counts(t); port.NoRelay != 1 || port.Timed != 0 {
-		t.Errorf("before there is one it counted %+v", port)
+		t.Errorf("without a relay the counters are %+v", port)
 	}
-	// The number of a device that is gone.
+	// The interface index of a device that is gone.
 	if err := w.state.SetRelay(4711); err != nil {
 		t.Fatal(err)
 	}
 	w.send(t, timed)
 	if _, port := w.counts(t); port.NoRelay != 2 || port.Timed != 0 {
-		t.Errorf("after it has gone it counted %+v", port)
+		t.Errorf("with a missing device the counters are %+v", port)
 	}
 }
 
-func TestFramesThatCannotBeCapturedAreRefusedWithAReason(t *testing.T) {
+func TestCaptureRefusals(t *testing.T) {
 	w := newWire(t, Timed)
 	do(t, w.pod, func() error { return ethtool.SetFeature(podEnd, "tx-udp-segmentation", true) })
 	w.send(t, &message{payload: make([]byte, 3000), segment: 1000, timeNs: 1, clock: unix.CLOCK_TAI})
 	if _, port := w.counts(t); port.Segments != 1 || port.Timed != 0 {
-		t.Errorf("of segments that the pod left together it counted %+v", port)
+		t.Errorf("of undivided segments the counters are %+v", port)
 	}
 	do(t, w.pod, func() error { return AttachPod(podEnd, None) })
 	w.send(t, &message{payload: []byte("timed"), timeNs: 1, clock: unix.CLOCK_TAI})
 	pod, _ := w.counts(t)
 	if pod.Mode != None || pod.Captured != 0 || pod.Refused[ReasonNotCaptured] != 1 || pod.RefusedSum() != 1 {
-		t.Errorf("where nothing is captured it counted %+v", pod)
+		t.Errorf("with mode None the counters are %+v", pod)
 	}
 	if len(pod.Programs) != 1 || pod.Programs[0].Refused != 1 || int(pod.Programs[0].PID) != os.Getpid() {
 		t.Errorf("the programs are %+v, want this one, %d", pod.Programs, os.Getpid())
 	}
 }
 
-func TestJumboFramesAreCapturedUpToWhatTheKernelLetsBeChanged(t *testing.T) {
+func TestCaptureJumboFrames(t *testing.T) {
 	const mtu = 20_000
 	w := newWire(t, Timed)
 	for name, where := range map[string]*topology.Namespace{podEnd: w.pod, nodeEnd: w.node} {
@@ -539,11 +539,11 @@ func TestJumboFramesAreCapturedUpToWhatTheKernelLetsBeChanged(t *testing.T) {
 		}
 	}
 	if pod, _ := w.counts(t); pod.Refused[ReasonNoRoom] != 1 {
-		t.Errorf("it counted %+v", pod)
+		t.Errorf("the counters are %+v", pod)
 	}
 }
 
-// beat has the port believe that the relay has just answered, or an hour ago.
+// beat writes a heartbeat of the given age.
 func (w *wire) beat(t *testing.T, ago time.Duration) {
 	t.Helper()
 	var clock unix.Timespec
@@ -555,7 +555,7 @@ func (w *wire) beat(t *testing.T, ago time.Duration) {
 	}
 }
 
-func TestAllFramesGoToARelayThatAnswers(t *testing.T) {
+func TestCaptureAllWithRelay(t *testing.T) {
 	w := newWire(t, All)
 	plain := &message{payload: []byte("untimed")}
 	for _, ago := range []time.Duration{time.Hour, -time.Hour} {
@@ -563,12 +563,12 @@ func TestAllFramesGoToARelayThatAnswers(t *testing.T) {
 		w.beat(t, ago)
 		w.send(t, plain)
 		if _, silent := w.counts(t); silent.Passed == before.Passed || silent.Untimed != 0 {
-			t.Errorf("of a relay that answered %v ago it counted %+v", ago, silent)
+			t.Errorf("with a heartbeat %v ago the counters are %+v", ago, silent)
 		}
 	}
-	// A busy machine can take longer than the heartbeat holds.
+	// A busy machine can take longer than HeartbeatLimit.
 	for deadline := time.Now().Add(patience); ; {
-		// A little in the future: the clock of the relay's processor may be ahead.
+		// In the future, because the clock of the relay's processor may be ahead.
 		w.beat(t, -HeartbeatLimit/2)
 		w.send(t, plain)
 		if _, now := w.counts(t); now.Untimed > 0 || time.Now().After(deadline) {
@@ -583,8 +583,8 @@ func TestAllFramesGoToARelayThatAnswers(t *testing.T) {
 	}
 }
 
-// Frames whose gate the schedule closes at times wait for a relay that does not answer, and are dropped without one.
-func TestFramesOfAGateThatClosesDoNotPassIt(t *testing.T) {
+// Gated frames are queued for a relay that does not answer, and are dropped without a relay.
+func TestGatedFramesDoNotBypass(t *testing.T) {
 	w := newWire(t, All)
 	w.gated = 1
 	w.beat(t, time.Hour)
@@ -597,19 +597,19 @@ func TestFramesOfAGateThatClosesDoNotPassIt(t *testing.T) {
 	}
 	w.send(t, &message{payload: []byte("gated")})
 	if _, port := w.counts(t); port.Gated == 0 || port.Passed != 0 {
-		t.Errorf("without a relay it counted %+v", port)
+		t.Errorf("without a relay the counters are %+v", port)
 	}
 	w.gated = 1 << 1 // another priority
 	w.beat(t, time.Hour)
 	_, before := w.counts(t)
 	w.send(t, &message{payload: []byte("free")})
 	if _, port := w.counts(t); port.Gated != before.Gated || port.Passed == 0 {
-		t.Errorf("of frames whose gate never closes it counted %+v, before %+v", port, before)
+		t.Errorf("of ungated frames the counters are %+v, before %+v", port, before)
 	}
 }
 
-// Until somebody knows the schedule no frame passes, and then those whose gate never closes.
-func TestGatesAreClosedUntilTheyAreKnown(t *testing.T) {
+// While the schedule is unknown all frames are gated.
+func TestGatesUnknown(t *testing.T) {
 	w := newWire(t, All)
 	if err := w.state.SetRelay(0); err != nil {
 		t.Fatal(err)
@@ -624,12 +624,12 @@ func TestGatesAreClosedUntilTheyAreKnown(t *testing.T) {
 	_, before := w.counts(t)
 	w.send(t, &message{payload: []byte("free")})
 	if _, port := w.counts(t); port.Gated != before.Gated || port.Passed == 0 || port.GatedPriorities != 1<<1 || port.HeartbeatAge >= 0 {
-		t.Errorf("once the gates are known it counted %+v, before %+v", port, before)
+		t.Errorf("with known gates the counters are %+v, before %+v", port, before)
 	}
 }
 
-// Frames with a transmit time find room in the queue of a relay that does not answer.
-func TestFewFramesWaitWithoutATime(t *testing.T) {
+// Untimed frames leave room for timed frames in the queue of a relay that does not answer.
+func TestUntimedQueueLimit(t *testing.T) {
 	const limit = 256 // MAX_QUEUED
 	w := newWire(t, All)
 	w.gated = 1
@@ -644,7 +644,7 @@ func TestFewFramesWaitWithoutATime(t *testing.T) {
 	if first.Untimed != limit || first.Gated < 50 {
 		t.Errorf("it counted %+v", first)
 	}
-	// A relay that answers has read them. A busy machine can take longer than its heartbeat holds.
+	// A relay that answers has read them. A busy machine can take longer than HeartbeatLimit.
 	for deadline := time.Now().Add(patience); ; {
 		w.beat(t, -HeartbeatLimit/2)
 		w.send(t, &message{payload: []byte("answered")})
@@ -656,11 +656,11 @@ func TestFewFramesWaitWithoutATime(t *testing.T) {
 	w.beat(t, time.Hour)
 	flood()
 	if _, again := w.counts(t); again.Untimed-answered.Untimed < limit/2 {
-		t.Errorf("after it answered it counted %+v, before %+v", again, answered)
+		t.Errorf("after an answer the counters are %+v, before %+v", again, answered)
 	}
 }
 
-func TestTheBridgeStillSeesWhatItLearnsFrom(t *testing.T) {
+func TestControlFramesReachBridge(t *testing.T) {
 	to := func(address string, types uint16, payload []byte) []byte {
 		frame := ethernet(payload, types)
 		parsed, _ := net.ParseMAC(address)
@@ -679,16 +679,16 @@ func TestTheBridgeStillSeesWhatItLearnsFrom(t *testing.T) {
 		frame   []byte
 		control bool
 	}{
-		"a report of IGMP":            {to("01:00:5e:00:00:16", unix.ETH_P_IP, igmp), true},
-		"a report of MLD":             {to("33:33:00:00:00:16", unix.ETH_P_IPV6, mld), true},
-		"a frame for bridges":         {to("01:80:c2:00:00:0e", 0x88cc, igmp), true},
-		"a datagram of a group":       {to("01:00:5e:01:02:03", unix.ETH_P_IP, udp), false},
-		"IGMP to one station":         {to("0a:58:0a:2a:01:03", unix.ETH_P_IP, igmp), false},
-		"a frame for stations beyond": {to("01:80:c2:00:00:10", 0x88cc, igmp), false},
+		"IGMP report":          {to("01:00:5e:00:00:16", unix.ETH_P_IP, igmp), true},
+		"MLD report":           {to("33:33:00:00:00:16", unix.ETH_P_IPV6, mld), true},
+		"frame for bridges":    {to("01:80:c2:00:00:0e", 0x88cc, igmp), true},
+		"multicast datagram":   {to("01:00:5e:01:02:03", unix.ETH_P_IP, udp), false},
+		"unicast IGMP":         {to("0a:58:0a:2a:01:03", unix.ETH_P_IP, igmp), false},
+		"frame beyond bridges": {to("01:80:c2:00:00:10", 0x88cc, igmp), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := !test.control
-			// A report of the kernel's own, or of the case before on a busy machine, may be counted meanwhile, but not each time.
+			// A report of the kernel or of the previous case may be counted meanwhile, but not each time.
 			for range 5 {
 				_, before := w.counts(t)
 				w.send(t, raw(test.frame, 0))
@@ -699,13 +699,13 @@ func TestTheBridgeStillSeesWhatItLearnsFrom(t *testing.T) {
 				time.Sleep(20 * time.Millisecond)
 			}
 			if got != test.control {
-				t.Errorf("it is the bridge's: %v, want %v", got, test.control)
+				t.Errorf("the bridge gets it: %v, want %v", got, test.control)
 			}
 		})
 	}
 }
 
-// report is one of IGMP to all routers, of so many bytes.
+// report returns an IGMP report to all routers with a length of bytes.
 func report(bytes int) []byte {
 	frame := ethernet(make([]byte, bytes-14), unix.ETH_P_IP)
 	copy(frame, net.HardwareAddr{0x01, 0x00, 0x5e, 0, 0, 0x16})
@@ -713,21 +713,21 @@ func report(bytes int) []byte {
 	return frame
 }
 
-func TestAFloodOfReportsDoesNotPassTheGates(t *testing.T) {
+func TestControlFrameRateLimit(t *testing.T) {
 	const flood, secondBytes = 3000, 102_400
 	for name, test := range map[string]struct{ bytes, counted int }{"short": {46, 512}, "long": {1400, 1400}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWire(t, All)
 			began := time.Now()
 			do(t, w.pod, func() error {
-				one := raw(report(test.bytes), 0)
-				fd, to, err := one.socket()
+				frame := raw(report(test.bytes), 0)
+				fd, to, err := frame.socket()
 				for range flood {
-					err = errors.Join(err, unix.Sendmsg(fd, one.payload, nil, to, 0))
+					err = errors.Join(err, unix.Sendmsg(fd, frame.payload, nil, to, 0))
 				}
 				return errors.Join(err, unix.Close(fd))
 			})
-			// A second begins with the first report after the last one, perhaps one of the pod's kernel before.
+			// A second begins with the first report after the previous second, which may be one of the pod's kernel.
 			seconds := int(time.Since(began)/time.Second) + 2
 			_, port := w.counts(t)
 			if most := uint64(seconds * secondBytes / test.counted); port.Control == 0 || port.Control > most {

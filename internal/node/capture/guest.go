@@ -11,16 +11,16 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// guestHook is the place of the program in a virtual machine: where that of a pod is.
+// guestHook is the place of the program in a virtual machine, the same as in a pod.
 var guestHook = hook{guestProgram, netlink.HANDLE_MIN_EGRESS}
 
-// GuestClock says what time the host has: struct ktsn_guest_clock of datapath/capture/record.h.
+// GuestClock relates the host's clock to the guest's clocks: struct ktsn_guest_clock of datapath/capture/record.h.
 type GuestClock struct {
-	// UntilNs is CLOCK_MONOTONIC of the guest until which the rest is good enough. Behind it frames with a time are dropped.
+	// UntilNs is the guest's CLOCK_MONOTONIC until which the values are good enough. After it, frames with a transmit time are dropped.
 	UntilNs uint64
 	// AheadNs are CLOCK_TAI of the host less the guest's CLOCK_TAI, CLOCK_MONOTONIC and CLOCK_REALTIME.
 	AheadNs [3]int64
-	// BoundNs is how far that may be from the truth at AtNs, CLOCK_MONOTONIC of the guest. It grows by DriftPPB billionths of the time
+	// BoundNs bounds the error of AheadNs at AtNs, the guest's CLOCK_MONOTONIC. It grows by DriftPPB billionths of the time
 	// that passes.
 	BoundNs, AtNs, DriftPPB uint64
 }
@@ -38,9 +38,9 @@ func (c *GuestClock) BoundAt(monotonicNs uint64) uint64 {
 	return c.BoundNs + grown + 1
 }
 
-// AttachGuest has the program look at all that leaves by an interface of this virtual machine. What has a transmit time gets a
-// record with the host's time, as long as one was given by Guest.Set, and is dropped otherwise. A program that is there is
-// replaced, and counts anew.
+// AttachGuest attaches the program to the egress of an interface of this virtual machine. Frames with a transmit time get a
+// record with the host's time while the clock given to Guest.Set is valid, and are dropped otherwise. It replaces an existing
+// program; counters restart at 0.
 func AttachGuest(interfaceName string) error {
 	err := divideSegments(interfaceName)
 	if err == nil {
@@ -52,7 +52,7 @@ func AttachGuest(interfaceName string) error {
 	return nil
 }
 
-// DetachGuest takes the program off. Where there is none, nothing is done.
+// DetachGuest removes the program. A missing program is not an error.
 func DetachGuest(interfaceName string) error {
 	filter, err := guestHook.find(interfaceName)
 	if err == nil && filter != nil {
@@ -64,10 +64,10 @@ func DetachGuest(interfaceName string) error {
 	return nil
 }
 
-// Guest is the program's knowledge of the host's time.
+// Guest gives the program the host's clock.
 type Guest struct{ clock *ebpf.Map }
 
-// OpenGuest opens it. An interface without the program is ErrUnattached.
+// OpenGuest opens the clock of the program at an interface. It fails with ErrUnattached if there is no program.
 func OpenGuest(interfaceName string) (*Guest, error) {
 	maps, err := guestHook.open(interfaceName)
 	if err != nil {
@@ -77,13 +77,13 @@ func OpenGuest(interfaceName string) (*Guest, error) {
 	return &Guest{maps.take(guestMap)}, nil
 }
 
-// Close forgets it. The program goes on with what it knows.
+// Close closes the map. The program keeps the last clock.
 func (g *Guest) Close() error { return g.clock.Close() }
 
-// Set tells the program.
+// Set replaces the program's clock.
 func (g *Guest) Set(clock GuestClock) error { return g.clock.Put(uint32(0), &clock) }
 
-// WidestBound returns the widest bound with which a transmit time left the interface since it was cleared, in nanoseconds; 0: none left.
+// WidestBound returns the largest error bound, in nanoseconds, of a transmit time that left the interface since the last clear; 0: none left.
 func WidestBound(interfaceName string, clearIt bool) (uint64, error) {
 	maps, err := guestHook.open(interfaceName)
 	if err != nil {
@@ -101,7 +101,7 @@ func WidestBound(interfaceName string, clearIt bool) (uint64, error) {
 	return widest, nil
 }
 
-// ReadGuest reads the count of a guest's interface, and what its program knows of the host's time.
+// ReadGuest reads the counters of a guest's interface and the host's clock that its program has.
 func ReadGuest(interfaceName string) (Count, GuestClock, error) {
 	var clock GuestClock
 	maps, err := guestHook.open(interfaceName)
@@ -114,7 +114,7 @@ func ReadGuest(interfaceName string) (Count, GuestClock, error) {
 		err = maps[guestMap].Lookup(uint32(0), &clock)
 	}
 	if err != nil {
-		return Count{}, clock, fmt.Errorf("read what %s let out: %w", interfaceName, err)
+		return Count{}, clock, fmt.Errorf("read the counters of %s: %w", interfaceName, err)
 	}
 	return count, clock, nil
 }

@@ -42,7 +42,7 @@ func monotonicIn(after time.Duration) uint64 {
 	return uint64(now.Nano() + after.Nanoseconds())
 }
 
-func TestRecordsOfAGuestHaveTheHostsTime(t *testing.T) {
+func TestGuestRecord(t *testing.T) {
 	const at = 1_700_000_000_123_456_789
 	w, guest := newGuest(t)
 	if err := guest.Set(GuestClock{UntilNs: monotonicIn(time.Minute), AheadNs: [3]int64{1000, -2000, 37_000_000_000}}); err != nil {
@@ -69,7 +69,7 @@ func TestRecordsOfAGuestHaveTheHostsTime(t *testing.T) {
 	}
 }
 
-func TestAGuestSendsNothingTimedWhileItDoesNotKnowTheHostsTime(t *testing.T) {
+func TestGuestWithoutHostClock(t *testing.T) {
 	w, guest := newGuest(t)
 	timed := &message{payload: bytes.Repeat([]byte("x"), 64), clock: unix.CLOCK_TAI, timeNs: 1}
 	for name, until := range map[string]uint64{"not yet": 0, "not any more": monotonicIn(-time.Millisecond)} {
@@ -93,7 +93,7 @@ func TestAGuestSendsNothingTimedWhileItDoesNotKnowTheHostsTime(t *testing.T) {
 	}
 }
 
-func TestAGuestsProgramGoesAsItCame(t *testing.T) {
+func TestDetachGuest(t *testing.T) {
 	w, _ := newGuest(t)
 	do(t, w.pod, func() error { return errors.Join(DetachGuest(podEnd), DetachGuest(podEnd)) })
 	do(t, w.pod, func() error {
@@ -104,7 +104,7 @@ func TestAGuestsProgramGoesAsItCame(t *testing.T) {
 	})
 }
 
-func TestTheWidestBoundOfAGuestIsKept(t *testing.T) {
+func TestWidestBound(t *testing.T) {
 	const boundNs, driftPPB = 5_000, 1_000_000
 	w, guest := newGuest(t)
 	at := monotonicIn(-time.Second)

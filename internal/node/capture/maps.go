@@ -9,10 +9,10 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// openMaps are maps of a program, by name.
+// openMaps has the open maps of a program by name.
 type openMaps map[string]*ebpf.Map
 
-// open opens the maps of the program at an interface. An interface without the program is ErrUnattached.
+// open opens the maps of the program at an interface. It fails with ErrUnattached if there is no program.
 func (h hook) open(interfaceName string) (openMaps, error) {
 	filter, err := h.find(interfaceName)
 	if err != nil {
@@ -52,7 +52,7 @@ func openMapsOf(id ebpf.ProgramID) (openMaps, error) {
 	for _, id := range ids {
 		m, err := ebpf.NewMapFromID(id)
 		if err != nil {
-			continue // what is missing, the caller finds
+			continue // the caller checks for missing maps
 		}
 		described, err := m.Info()
 		if err != nil || opened[described.Name] != nil {
@@ -64,7 +64,7 @@ func openMapsOf(id ebpf.ProgramID) (openMaps, error) {
 	return opened, nil
 }
 
-// take leaves a map to the caller.
+// take removes a map, which the caller then owns.
 func (m openMaps) take(name string) *ebpf.Map {
 	taken := m[name]
 	delete(m, name)
@@ -72,7 +72,7 @@ func (m openMaps) take(name string) *ebpf.Map {
 }
 
 func (m openMaps) close() {
-	for _, one := range m {
-		one.Close()
+	for _, opened := range m {
+		opened.Close()
 	}
 }

@@ -27,17 +27,17 @@ const (
 	widestMap      = "widest"
 )
 
-// RecordBytes is how much longer a captured frame is at the node's end: KTSN_RECORD_BYTES of datapath/capture/record.h.
+// RecordBytes is the length of the record in front of a captured frame: KTSN_RECORD_BYTES of datapath/capture/record.h.
 const RecordBytes = 24
 
-// mapsOf has the maps of each program.
+// mapsOf lists the maps of each program.
 var mapsOf = map[string][]string{
 	captureProgram: {countsMap, programsMap, stateMap},
 	divertProgram:  {countsMap, stateMap, controlMap, heartbeatMap},
 	guestProgram:   {countsMap, programsMap, stateMap, guestMap, widestMap},
 }
 
-// object has the compiled programs, once `make build` has put them there. The folder is embedded as a whole so that this
+// object has the compiled programs after `make build`. The whole folder is embedded so that this
 // package compiles without it.
 //
 //go:embed object
@@ -47,7 +47,7 @@ const objectFile = "object/capture.bpf.o"
 
 var errNotBuilt = errors.New("this program was built without datapath/capture; build it by `make build`")
 
-// load gives one of the programs to the kernel, with maps of its own.
+// load loads one of the programs into the kernel, with new maps.
 func load(name string, mode Mode, by ClassBy) (*ebpf.Collection, error) {
 	spec, err := readObject()
 	if err != nil {
@@ -59,8 +59,8 @@ func load(name string, mode Mode, by ClassBy) (*ebpf.Collection, error) {
 		Types:     spec.Types,
 		ByteOrder: spec.ByteOrder,
 	}
-	for _, of := range mapsOf[name] {
-		only.Maps[of] = spec.Maps[of]
+	for _, mapName := range mapsOf[name] {
+		only.Maps[mapName] = spec.Maps[mapName]
 	}
 	var options ebpf.CollectionOptions
 	if name != divertProgram {
@@ -101,8 +101,8 @@ func readObject() (*ebpf.CollectionSpec, error) {
 	return spec, nil
 }
 
-// checkClock tells whether the kernel says which clock a socket's transmit times are of. The programs refuse each frame
-// where it does not.
+// checkClock fails if the kernel's struct sock does not have the clock of transmit times. The programs would drop every
+// frame with a transmit time.
 func checkClock(kernel *btf.Spec) error {
 	var sock *btf.Struct
 	if err := kernel.TypeByName("sock", &sock); err != nil {
@@ -117,5 +117,5 @@ func hasClock(sock *btf.Struct) error {
 			return nil
 		}
 	}
-	return errors.New("the kernel's struct sock has no sk_clockid, so nobody can tell of which clock a transmit time is")
+	return errors.New("the kernel's struct sock has no sk_clockid, so the clock of transmit times is unknown")
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// ErrGone tells that there is no such interface, or network namespace.
+// ErrGone means that the interface or network namespace does not exist.
 var ErrGone = errors.New("it is gone")
 
-// ErrUnattached tells that an interface does not have the program.
+// ErrUnattached means that the interface does not have the program.
 var ErrUnattached = errors.New("the program is not attached")
 
 // Places in the map `counts`: enum count of datapath/capture/capture.bpf.c.
@@ -56,7 +56,7 @@ var refusals = map[int]string{
 	countUnsure: ReasonUnsure,
 }
 
-// Explain says in words why frames were dropped.
+// Explain describes a reason for which frames were dropped.
 func Explain(reason string) string {
 	switch reason {
 	case ReasonNotCaptured:
@@ -77,22 +77,20 @@ func Explain(reason string) string {
 	return reason
 }
 
-// Count is what the program of a pod's interface did.
+// Count has the counters of the program at a pod's interface.
 type Count struct {
-	// Attached tells that the program is there; all else is zero where it is not.
+	// Attached: the program is attached. Otherwise all other fields are zero.
 	Attached bool `json:"attached"`
-	// Former tells that it is not, and that the program of a release without capture is.
-	Former bool `json:"-"`
-	Mode   Mode `json:"mode"`
+	Mode     Mode `json:"mode"`
 	// Captured counts frames that got a record.
 	Captured uint64 `json:"captured"`
 	// Refused counts frames that were dropped, by reason.
 	Refused map[string]uint64 `json:"refused,omitempty"`
-	// Programs sent them; their sum can be less, because not every sender can be known.
+	// Programs are the senders. Their sums can be lower, because some senders are unknown.
 	Programs []Program `json:"programs,omitempty"`
 }
 
-// RefusedSum is the sum of what was refused.
+// RefusedSum returns the number of dropped frames.
 func (c *Count) RefusedSum() (sum uint64) {
 	for _, frames := range c.Refused {
 		sum += frames
@@ -100,52 +98,52 @@ func (c *Count) RefusedSum() (sum uint64) {
 	return sum
 }
 
-// Program is one that sent frames with a transmit time past libktsn.so.
+// Program is a program that sent frames with a transmit time without libktsn.so.
 type Program struct {
-	// Name is what the kernel calls the process, at most 15 bytes, which its author chose.
+	// Name is the kernel's name of the process, at most 15 bytes, which the process itself can set.
 	Name     string `json:"name"`
 	Captured uint64 `json:"captured"`
 	Refused  uint64 `json:"refused"`
-	// PID is of the process that sent last, as the node numbers it.
+	// PID is the process that sent last, in the node's PID namespace.
 	PID uint32 `json:"pid"`
 }
 
-// PortCount is what the program at the node's end did, in frames.
+// PortCount has the counters of the program at the node's end, in frames.
 type PortCount struct {
-	// Attached tells that the program is there; all else is zero where it is not.
+	// Attached: the program is attached. Otherwise all other fields are zero.
 	Attached bool `json:"attached"`
-	// Former tells that it is that of another release, whose frames may pass gates that the schedule closes.
+	// Former: the program is another release's. Its frames may pass gates that the schedule closes.
 	Former bool `json:"former,omitempty"`
 	Mode   Mode `json:"mode"`
-	// ClassBy is what says the class of a frame without a record.
+	// ClassBy is the source of the class of a frame without a record.
 	ClassBy ClassBy `json:"class-by"`
 	// Timed and Untimed went to the relay.
 	Timed   uint64 `json:"timed"`
 	Untimed uint64 `json:"untimed"`
-	// NoRelay counts timed frames that were dropped because there was no relay.
+	// NoRelay counts timed frames dropped because there was no relay.
 	NoRelay uint64 `json:"no-relay"`
-	// Segments counts timed frames that were dropped because the kernel had not divided them into segments before.
+	// Segments counts timed frames dropped because the kernel had not yet segmented them.
 	Segments uint64 `json:"segments"`
-	// NoRoom counts frames that were dropped because the kernel had no room for their class in front of them.
+	// NoRoom counts frames dropped because the kernel had no headroom for their class.
 	NoRoom uint64 `json:"no-room"`
-	// Passed counts frames without a time that were the bridge's because no relay answered. The schedule never closes their gate.
+	// Passed counts untimed frames that went to the bridge because no relay answered. The schedule never closes their gate.
 	Passed uint64 `json:"passed"`
-	// Gated counts frames without a time whose gate the schedule closes at times, and that were dropped because there was no relay, or
-	// because too many waited for it.
+	// Gated counts untimed frames whose gate the schedule closes at times, dropped because there was no relay or because too many
+	// were queued for it.
 	Gated uint64 `json:"gated"`
-	// Control counts those that are the bridge's in any case: reports of multicast groups, frames for bridges themselves.
+	// Control counts frames that always go to the bridge: multicast group reports and frames addressed to bridges.
 	Control uint64 `json:"control"`
-	// GatedPriorities has a bit for each priority whose gate the schedule closes at times; all while nobody knows the schedule.
+	// GatedPriorities has a bit for each priority whose gate the schedule closes at times; all bits while the schedule is unknown.
 	GatedPriorities uint64 `json:"gated-priorities"`
-	// RelayIfindex is the relay's device; 0: none.
+	// RelayIfindex is the interface index of the relay's device; 0: none.
 	RelayIfindex int `json:"relay-ifindex"`
-	// RelayGone tells that there is no such device any more: who runs relays has ended without taking it back.
+	// RelayGone: that device no longer exists. The process that runs relays ended without resetting RelayIfindex.
 	RelayGone bool `json:"relay-gone,omitempty"`
-	// HeartbeatAge is how long ago the relay said that ktsnd takes untimed frames; negative if it never did.
+	// HeartbeatAge is the age of the relay's last report that ktsnd takes untimed frames; negative if there was none.
 	HeartbeatAge time.Duration `json:"heartbeat-age-ns"`
 }
 
-// Dropped is what was dropped at the node's end, by reason.
+// Dropped returns the frames dropped at the node's end, by reason.
 func (c *PortCount) Dropped() map[string]uint64 {
 	all := map[string]uint64{}
 	for reason, frames := range map[string]uint64{ReasonNoRelay: c.NoRelay, ReasonSegments: c.Segments, ReasonNoRoom: c.NoRoom} {
@@ -156,20 +154,20 @@ func (c *PortCount) Dropped() map[string]uint64 {
 	return all
 }
 
-// At is the count of both ends of a pod's interface, as `ktsn node capture` shows it.
+// At has the counters of both ends of a pod's interface, as shown by `ktsn node capture`.
 type At struct {
 	Identity  string `json:"identity"`
 	Interface string `json:"interface"`
-	// Device is how a virtual machine has the interface: tap, veth or vhost-user, past which nothing is counted here; empty: none has it.
+	// Device connects the interface to a virtual machine: tap, veth or vhost-user, which bypasses these counters; empty: no machine.
 	Device string `json:"device,omitempty"`
 	Count
-	// Node is the count at the node's end.
+	// Node has the counters of the node's end.
 	Node PortCount `json:"node"`
-	// Failure says why it could not be read.
+	// Failure is why reading failed.
 	Failure string `json:"failure,omitempty"`
 }
 
-// Dropped is what was dropped at either end, by reason.
+// Dropped returns the frames dropped at either end, by reason.
 func (a *At) Dropped() map[string]uint64 {
 	all := a.Node.Dropped()
 	for reason, frames := range a.Refused {
@@ -178,7 +176,7 @@ func (a *At) Dropped() map[string]uint64 {
 	return all
 }
 
-// ReadBoth reads the count of a pod's interface in another network namespace and, in this one, that of the node's end.
+// ReadBoth reads the counters of a pod's interface in the network namespace netns, and of the node's end in the caller's.
 func ReadBoth(netns, interfaceName string) (At, error) {
 	at := At{Interface: interfaceName}
 	var err error
@@ -189,7 +187,7 @@ func ReadBoth(netns, interfaceName string) (At, error) {
 	return at, err
 }
 
-// ReadNodes reads the count of the node's end alone.
+// ReadNodes reads the counters of the node's end only.
 func ReadNodes(netns, interfaceName string) (At, error) {
 	at := At{Interface: interfaceName}
 	err := at.readNodes(netns)
@@ -207,7 +205,7 @@ func (a *At) readNodes(netns string) error {
 	return err
 }
 
-// isGone tells whether a relay's device that a program was told of is not there. It ends with the process that made it.
+// isGone reports whether a relay's device is missing. It disappears with the process that created it.
 func isGone(index int) (bool, error) {
 	if index == 0 {
 		return false, nil
@@ -219,15 +217,15 @@ func isGone(index int) (bool, error) {
 	return false, err
 }
 
-// HasRelay tells whether there is a device for the relay, where frames wait for it.
+// HasRelay reports whether there is a device that queues frames for the relay.
 func (c *PortCount) HasRelay() bool { return c.RelayIfindex != 0 && !c.RelayGone }
 
-// Answers tells whether the relay says that ktsnd takes frames without a time.
+// Answers reports whether the relay's last heartbeat is recent: ktsnd takes untimed frames.
 func (c *PortCount) Answers() bool {
 	return c.HasRelay() && c.HeartbeatAge >= 0 && c.HeartbeatAge <= HeartbeatLimit
 }
 
-// otherEnd finds the name of the node's end of a pod's interface.
+// otherEnd returns the name of the node's end of a pod's interface.
 func otherEnd(netns, interfaceName string) (string, error) {
 	var peer int
 	err := ns.WithNetNSPath(netns, func(ns.NetNS) error {
@@ -247,7 +245,7 @@ func otherEnd(netns, interfaceName string) (string, error) {
 	return port.Attrs().Name, nil
 }
 
-// ReadIn reads the count of a pod's interface in another network namespace, which is given by its path.
+// ReadIn reads the counters of a pod's interface in the network namespace at the path netns.
 func ReadIn(netns, interfaceName string) (count Count, err error) {
 	errEnter := ns.WithNetNSPath(netns, func(ns.NetNS) error {
 		count, err = Read(interfaceName)
@@ -262,12 +260,11 @@ func ReadIn(netns, interfaceName string) (count Count, err error) {
 	return count, err
 }
 
-// Read reads the count of a pod's interface.
+// Read reads the counters of a pod's interface. All are zero if the program is not attached.
 func Read(interfaceName string) (Count, error) {
 	maps, err := podHook.open(interfaceName)
 	if errors.Is(err, ErrUnattached) {
-		former, err := findFilter(interfaceName, podHook.parent, formerProgram)
-		return Count{Former: former != nil}, err
+		return Count{}, nil
 	}
 	if err != nil {
 		return Count{}, err
@@ -275,7 +272,7 @@ func Read(interfaceName string) (Count, error) {
 	defer maps.close()
 	count, err := maps.readPod()
 	if err != nil {
-		return Count{}, fmt.Errorf("read what %s let out: %w", interfaceName, err)
+		return Count{}, fmt.Errorf("read the counters of %s: %w", interfaceName, err)
 	}
 	return count, nil
 }
@@ -296,7 +293,7 @@ func (m openMaps) readPod() (Count, error) {
 	return count, err
 }
 
-// ReadPort reads the count of the node's end of a pod's interface.
+// ReadPort reads the counters of the node's end of a pod's interface. All are zero if the program is not attached.
 func ReadPort(portName string) (PortCount, error) {
 	maps, err := portHook.open(portName)
 	if errors.Is(err, ErrUnattached) {
@@ -308,7 +305,7 @@ func ReadPort(portName string) (PortCount, error) {
 	defer maps.close()
 	sums, now, err := maps.readCommon()
 	if err != nil {
-		return PortCount{}, fmt.Errorf("read what came in at %s: %w", portName, err)
+		return PortCount{}, fmt.Errorf("read the counters of %s: %w", portName, err)
 	}
 	last, errLast := readHeartbeat(maps[heartbeatMap])
 	age, err := heartbeatAge(maps[heartbeatMap])
@@ -320,9 +317,9 @@ func ReadPort(portName string) (PortCount, error) {
 	}, errors.Join(err, errLast)
 }
 
-// readCommon reads what both programs have.
+// readCommon reads the maps that all programs have.
 func (m openMaps) readCommon() (sums [countEnd]uint64, now state, err error) {
-	// That of a former release's program may have fewer places.
+	// Another release's program may have fewer counters.
 	for place := range min(uint32(len(sums)), m[countsMap].MaxEntries()) {
 		if err := m[countsMap].Lookup(place, &sums[place]); err != nil {
 			return sums, now, err
@@ -332,7 +329,7 @@ func (m openMaps) readCommon() (sums [countEnd]uint64, now state, err error) {
 	return sums, now, err
 }
 
-// readPrograms lists the programs, the one that sent most first.
+// readPrograms lists the sending programs, the largest count first.
 func readPrograms(from *ebpf.Map) ([]Program, error) {
 	var programs []Program
 	var name [16]byte

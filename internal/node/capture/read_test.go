@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestARelayWhoseDeviceIsGoneIsNone(t *testing.T) {
+func TestIsGone(t *testing.T) {
 	loopback, err := net.InterfaceByName("lo")
 	if err != nil {
 		t.Fatal(err)

@@ -25,18 +25,18 @@ const version = 1
 // heartbeat is struct ktsn_capture_heartbeat.
 type heartbeat struct{ AtNs, Gated uint64 }
 
-// AllGated is the set of gated priorities, a bit for each, while nobody knows the node's schedule.
+// AllGated has a bit for every priority. It is the set of gated priorities while the node's schedule is unknown.
 const AllGated = 0xffff
 
-// HeartbeatLimit is the age of a heartbeat from which on frames without a time are the bridge's, unless the schedule closes their gate
+// HeartbeatLimit is the heartbeat's age beyond which untimed frames go to the bridge, unless the schedule closes their gate
 // at times: KTSN_CAPTURE_HEARTBEAT_NS of datapath/capture/record.h.
 const HeartbeatLimit = 50 * time.Millisecond
 
-// State is the state of the program at a port: by it who runs the relay tells the program of the relay, and the relay that it
-// answers. A State stays valid after the port has gone, and then has no effect.
-type State struct{ of, heartbeat *ebpf.Map }
+// State is the state of the program at a port. Through it the supervisor sets the relay's device, and the relay writes its
+// heartbeat. A State stays valid after the port has gone, and then has no effect.
+type State struct{ state, heartbeat *ebpf.Map }
 
-// OpenState opens the state of the program at a port. It is another one when the program was attached anew.
+// OpenState opens the state of the program at a port. A program that is attached again has a new state.
 func OpenState(portName string) (*State, error) {
 	maps, err := portHook.open(portName)
 	if err != nil {
@@ -46,13 +46,13 @@ func OpenState(portName string) (*State, error) {
 	return &State{maps.take(stateMap), maps.take(heartbeatMap)}, nil
 }
 
-// HeartbeatFD is the descriptor of the only map that is for the relay, which maps it into its memory.
+// HeartbeatFD returns the descriptor of the heartbeat map, the only map that the relay gets; it maps it into its memory.
 func (s *State) HeartbeatFD() int { return s.heartbeat.FD() }
 
-// Close closes it.
-func (s *State) Close() error { return errors.Join(s.of.Close(), s.heartbeat.Close()) }
+// Close closes the maps.
+func (s *State) Close() error { return errors.Join(s.state.Close(), s.heartbeat.Close()) }
 
-// SetRelay tells the program which device the relay reads; 0: none, so that timed frames are dropped, and others are the bridge's
+// SetRelay sets the interface index of the device that the relay reads; 0: none. Timed frames are then dropped, others go to the bridge
 // unless the schedule closes their gate at times.
 func (s *State) SetRelay(ifindex int) error {
 	now, err := s.read()
@@ -60,22 +60,22 @@ func (s *State) SetRelay(ifindex int) error {
 		return err
 	}
 	now.RelayIfindex = uint32(ifindex)
-	if err := putValue(s.of, &now); err != nil {
+	if err := putValue(s.state, &now); err != nil {
 		return fmt.Errorf("write the program's state: %w", err)
 	}
 	return nil
 }
 
-// Relay is the device that the program was told of, 0 for none.
+// Relay returns the interface index given to SetRelay, 0 for none.
 func (s *State) Relay() (int, error) {
 	now, err := s.read()
 	return int(now.RelayIfindex), err
 }
 
-// Heartbeat is how long ago the relay said that ktsnd takes untimed frames; negative if it never did.
+// Heartbeat returns the age of the relay's last report that ktsnd takes untimed frames; negative if there was none.
 func (s *State) Heartbeat() (time.Duration, error) { return heartbeatAge(s.heartbeat) }
 
-func (s *State) read() (now state, err error) { return readState(s.of) }
+func (s *State) read() (now state, err error) { return readState(s.state) }
 
 func readState(from *ebpf.Map) (now state, err error) {
 	if err := readValue(from, &now); err != nil {
@@ -91,7 +91,7 @@ func readHeartbeat(from *ebpf.Map) (last heartbeat, err error) {
 	return last, nil
 }
 
-// readValue reads the only entry of a map into a struct. The entry of a former release's program can be shorter; the fields
+// readValue reads the only entry of a map into a struct. The entry of another release's program can be shorter; the fields
 // that it lacks become 0.
 func readValue(from *ebpf.Map, value any) error {
 	read := make([]byte, max(int(from.ValueSize()), binary.Size(value)))
@@ -112,7 +112,7 @@ func putValue(to *ebpf.Map, value any) error {
 	return to.Put(uint32(0), written[:to.ValueSize()])
 }
 
-// SetGated tells the program at a port whose relay does not answer which priorities have a gate that the schedule closes at
+// SetGated sets, for a port whose relay does not answer, which priorities have a gate that the schedule closes at
 // times, a bit for each.
 func (s *State) SetGated(gated uint64) error {
 	last, err := readHeartbeat(s.heartbeat)
