@@ -60,7 +60,7 @@ func (n *node) withoutRings(t *testing.T) {
 func (n *node) peerEntries(t *testing.T) (count int) {
 	t.Helper()
 	var name string
-	must(t, n.Do(func() (err error) { name, err = receive.OfNode(receive.DefaultDir); return err }))
+	must(t, n.Do(func() (err error) { name, err = receive.NodeDir(receive.DefaultDir); return err }))
 	peers, err := ebpf.LoadPinnedMap(filepath.Join(name, "peers"), nil)
 	must(t, err)
 	defer peers.Close()
@@ -217,7 +217,7 @@ func TestReplacedReceiveProgramKeepsPodsAndPeers(t *testing.T) {
 	pod := lab.a.newPod(t)
 	address := addressOf(pod.add(t, lab.a.config(fields{"receive": fields{"rings": true}, "args": fields{"cni": fields{"receive": "ring"}}})), true).String()
 	must(t, lab.a.Do(func() error {
-		dir, err := receive.OfNode(receive.DefaultDir)
+		dir, err := receive.NodeDir(receive.DefaultDir)
 		if err != nil {
 			return err
 		}

@@ -168,7 +168,7 @@ func TestReceiveFloodAffectsOnlyItsPod(t *testing.T) {
 func (s *receivingSide) entered(t *testing.T) (count int) {
 	t.Helper()
 	err := s.node.Do(func() error {
-		dir, err := rings.OfNode(rings.DefaultDir)
+		dir, err := rings.NodeDir(rings.DefaultDir)
 		if err != nil {
 			return err
 		}

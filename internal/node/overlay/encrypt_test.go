@@ -168,7 +168,7 @@ func TestRetuneDropsClear(t *testing.T) {
 		_, err := receive.Detach(node.receiveDir)
 		must(t, err)
 	}()
-	own, err := receive.OfNode(node.receiveDir)
+	own, err := receive.NodeDir(node.receiveDir)
 	must(t, err)
 	peers, err := ebpf.LoadPinnedMap(filepath.Join(own, "peers"), nil)
 	must(t, err)

@@ -21,7 +21,7 @@ import (
 
 func TestDetachLeavesNothing(t *testing.T) {
 	dir, node := folder(t), nodeWithUplink(t)
-	own := ofNode(t, node, dir)
+	nodeDir := ofNode(t, node, dir)
 	do(t, node, func() error {
 		if _, err := Open(dir); !errors.Is(err, ErrAbsent) {
 			t.Errorf("before, opening said %v", err)
@@ -29,8 +29,8 @@ func TestDetachLeavesNothing(t *testing.T) {
 		if _, err := Attach(dir, uplinkName); err != nil {
 			return err
 		}
-		if got, want := entriesOf(t, own), append(slices.Clone(mapNames), kernelProgram, "the note of clsact"); len(got) != len(want) {
-			t.Errorf("%v is pinned, want %v", got, want)
+		if got, want := entriesOf(t, nodeDir), append(slices.Clone(mapNames), kernelProgram, "the note of clsact"); len(got) != len(want) {
+			t.Errorf("the pins are %v, want %v", got, want)
 		}
 		uplinks, err := Detach(dir)
 		if err != nil {
@@ -40,7 +40,7 @@ func TestDetachLeavesNothing(t *testing.T) {
 			t.Errorf("it was taken from %+v", uplinks)
 		}
 		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("of the folder there is %v", err)
+			t.Errorf("stat of the folder returns %v", err)
 		}
 		if names := qdiscs(t); slices.Contains(names, "clsact") {
 			t.Errorf("the uplink still has %v", names)
@@ -53,12 +53,12 @@ func TestDetachLeavesNothing(t *testing.T) {
 	})
 }
 
-// TestABPFFilesystemIsMountedAndUnmounted has a thread of its own, with mounts and a network of its own, which ends with it.
-func TestABPFFilesystemIsMountedAndUnmounted(t *testing.T) {
-	nodeWithUplink(t) // skips where there can be none
+// TestMount runs in a thread with its own mount and network namespaces, which ends with the test.
+func TestMount(t *testing.T) {
+	nodeWithUplink(t) // skips the test where it cannot be created
 	failed := make(chan error)
 	go func() {
-		runtime.LockOSThread() // for ever
+		runtime.LockOSThread() // never unlocked: the thread ends
 		failed <- mountedAndUnmounted(t)
 	}()
 	if err := <-failed; err != nil {
@@ -101,7 +101,7 @@ func mountedAndUnmounted(t *testing.T) error {
 	return errors.Join(errFirst, errSecond, errDetach)
 }
 
-func TestAFilterOfSomebodyElseStaysAndIsAskedFirst(t *testing.T) {
+func TestForeignFilterStaysFirst(t *testing.T) {
 	dir, node := folder(t), nodeWithUplink(t)
 	do(t, node, func() error {
 		link, err := netlink.LinkByName(uplinkName)
@@ -136,14 +136,14 @@ func TestAFilterOfSomebodyElseStaysAndIsAskedFirst(t *testing.T) {
 	})
 }
 
-func TestAnEmptyQueueingDisciplineOfSomebodyElseStays(t *testing.T) {
+func TestForeignClsactStays(t *testing.T) {
 	dir, node := folder(t), nodeWithUplink(t)
 	do(t, node, func() error {
 		link, err := netlink.LinkByName(uplinkName)
 		if err != nil {
 			return err
 		}
-		// As between the two steps of another program that adds a filter.
+		// Another program is between its two steps of adding a filter.
 		if err := netlink.QdiscAdd(classAct(link)); err != nil {
 			return err
 		}
@@ -154,13 +154,13 @@ func TestAnEmptyQueueingDisciplineOfSomebodyElseStays(t *testing.T) {
 			return err
 		}
 		if names := qdiscs(t); !slices.Contains(names, "clsact") {
-			t.Errorf("what another program added has gone; there are %v", names)
+			t.Errorf("the clsact of another program is gone; there are %v", names)
 		}
 		return nil
 	})
 }
 
-func TestProgramsBeforeAllFiltersAreCounted(t *testing.T) {
+func TestUplinksCountTCX(t *testing.T) {
 	dir, node := folder(t), nodeWithUplink(t)
 	do(t, node, func() error {
 		link, err := netlink.LinkByName(uplinkName)
@@ -193,7 +193,7 @@ func TestProgramsBeforeAllFiltersAreCounted(t *testing.T) {
 	})
 }
 
-// foreign is a filter that leaves everything to others, at the first place that the kernel chooses.
+// foreign returns a filter that passes every frame on, with the first priority that the kernel assigns.
 func foreign(t *testing.T, link netlink.Link) netlink.Filter {
 	t.Helper()
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
@@ -218,7 +218,7 @@ func filterNames(filters []netlink.Filter) (names []string) {
 	return names
 }
 
-func TestASecondReleaseReplacesTheProgramAndKeepsTheMaps(t *testing.T) {
+func TestAttachReplaces(t *testing.T) {
 	w := newWorld(t)
 	w.openRing(t, 1<<16)
 	do(t, w.node, func() error {
@@ -227,7 +227,7 @@ func TestASecondReleaseReplacesTheProgramAndKeepsTheMaps(t *testing.T) {
 			return err
 		}
 		if !done.Replaced {
-			t.Error("it does not say that it replaced one")
+			t.Error("Replaced is false")
 		}
 		link, err := netlink.LinkByName(uplinkName)
 		if err != nil {
@@ -240,15 +240,15 @@ func TestASecondReleaseReplacesTheProgramAndKeepsTheMaps(t *testing.T) {
 		w.program, err = programAt(uplinkName)
 		return err
 	})
-	one := w.valid()
-	if verdict := w.run(t, one.bytes()); verdict != taken {
+	datagram := w.valid()
+	if verdict := w.run(t, datagram.bytes()); verdict != taken {
 		t.Errorf("afterwards the verdict was %d", verdict)
 	}
 }
 
-func TestEnsureLeavesThisReleasesProgramAlone(t *testing.T) {
+func TestEnsure(t *testing.T) {
 	dir, node := folder(t), nodeWithUplink(t)
-	own := ofNode(t, node, dir)
+	nodeDir := ofNode(t, node, dir)
 	do(t, node, func() error {
 		id := func() ebpf.ProgramID {
 			program, err := programAt(uplinkName)
@@ -273,28 +273,28 @@ func TestEnsureLeavesThisReleasesProgramAlone(t *testing.T) {
 		if second := id(); second != first {
 			t.Errorf("program %d was replaced by %d", first, second)
 		}
-		if err := os.Remove(filepath.Join(own, ringsMap)); err != nil {
+		if err := os.Remove(filepath.Join(nodeDir, ringsMap)); err != nil {
 			return err
 		}
 		if _, err := Ensure(dir, uplinkName); err != nil {
 			return err
 		}
 		if third := id(); third == first {
-			t.Error("a map was missing, and the program that has it was left alone")
+			t.Error("the program was not replaced although a map is missing")
 		}
 		_, err := Detach(dir)
 		return err
 	})
 }
 
-func TestMapsOfAnotherReleaseAreReplaced(t *testing.T) {
+func TestEnsureReplacesMaps(t *testing.T) {
 	dir, node := folder(t), nodeWithUplink(t)
-	own := ofNode(t, node, dir)
-	if err := os.MkdirAll(own, 0o700); err != nil {
+	nodeDir := ofNode(t, node, dir)
+	if err := os.MkdirAll(nodeDir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	other := newMap(t, &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 1, MaxEntries: 1})
-	if err := other.Pin(filepath.Join(own, peersMap)); err != nil {
+	if err := other.Pin(filepath.Join(nodeDir, peersMap)); err != nil {
 		t.Fatal(err)
 	}
 	do(t, node, func() error {
@@ -306,7 +306,7 @@ func TestMapsOfAnotherReleaseAreReplaced(t *testing.T) {
 			return err
 		}
 		if !done.Emptied {
-			t.Error("it does not say that the maps were replaced")
+			t.Error("Emptied is false")
 		}
 		maps, err := Open(dir)
 		if err != nil {
@@ -318,7 +318,7 @@ func TestMapsOfAnotherReleaseAreReplaced(t *testing.T) {
 	})
 }
 
-func TestNodesThatShareAFolderLeaveEachOtherAlone(t *testing.T) {
+func TestNodesShareFolder(t *testing.T) {
 	w, other := newWorld(t), nodeWithUplink(t)
 	knows := func(when string) {
 		t.Helper()
@@ -329,7 +329,7 @@ func TestNodesThatShareAFolderLeaveEachOtherAlone(t *testing.T) {
 			}
 			defer maps.Close()
 			if has, err := maps.Has(&w.endpoint); err != nil || !has {
-				t.Errorf("%s the node does not know its pod any more (%v)", when, err)
+				t.Errorf("%s the node's pod is missing: %v", when, err)
 			}
 			return nil
 		})
@@ -344,26 +344,26 @@ func TestNodesThatShareAFolderLeaveEachOtherAlone(t *testing.T) {
 		}
 		defer maps.Close()
 		if all, err := maps.Endpoints(); err != nil || len(all) != 0 {
-			t.Errorf("the other node knows pods that are not its own: %+v, %v", all, err)
+			t.Errorf("the other node has foreign pods: %+v, %v", all, err)
 		}
 		_, err = maps.Sweep()
 		return err
 	})
-	knows("when the other has forgotten what it has no interface of")
+	knows("after the other node's Sweep")
 	do(t, other, func() error { _, err := Detach(w.dir); return err })
-	knows("when the other has detached its program")
+	knows("after the other node's Detach")
 	if left := entriesOf(t, w.dir); len(left) != 1 {
 		t.Errorf("there are the folders %v, want one", left)
 	}
 }
 
-func TestWhatCannotBeAnUplinkIsRefused(t *testing.T) {
+func TestAttachErrors(t *testing.T) {
 	dir, node := folder(t), nodeWithUplink(t)
 	for _, c := range []struct{ name, dir, uplink, want string }{
-		{"an interface that is not there", dir, "eth7", "there is no such interface"},
+		{"missing interface", dir, "eth7", "there is no such interface"},
 		{"loopback", dir, "lo", "no Ethernet frames"},
-		{"a folder in another file system", t.TempDir(), uplinkName, "in no BPF filesystem"},
-		{"a relative folder", "receive", uplinkName, "absolute"},
+		{"other file system", t.TempDir(), uplinkName, "in no BPF filesystem"},
+		{"relative folder", "receive", uplinkName, "absolute"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			do(t, node, func() error {
@@ -396,7 +396,7 @@ func qdiscs(t *testing.T) []string {
 	return names
 }
 
-func TestEntriesGoWithTheirInterface(t *testing.T) {
+func TestSweep(t *testing.T) {
 	w := newWorld(t)
 	stays := w.endpoint
 	stays.Port, stays.MAC = 0, net.HardwareAddr{2, 0, 0, 0, 0, 1}

@@ -4,7 +4,7 @@ package receive
 
 import "fmt"
 
-// reasons are the places in the map `counts`: enum ktsn_receive_count of datapath/receive/receive_maps.h.
+// reasons are the entries of the map `counts`, in order: enum ktsn_receive_count of datapath/receive/receive_maps.h.
 var reasons = []struct{ name, text string }{
 	{"received", "put into a ring"},
 	{"full", "dropped, because the ring had no space"},
@@ -38,7 +38,7 @@ const (
 	countRedirect = 2
 )
 
-// Counts is what became of frames for tunnels since the program's maps were made.
+// Counts has the number of tunnel frames by outcome since the program's maps were created.
 type Counts struct {
 	// Received went into rings; Full were dropped because a ring had no space.
 	Received uint64 `json:"received"`
@@ -49,17 +49,17 @@ type Counts struct {
 	Left map[string]uint64 `json:"left"`
 }
 
-// Counts reads them.
+// Counts reads the counters.
 func (m *Maps) Counts() (*Counts, error) {
 	counts := &Counts{Left: map[string]uint64{}}
 	for place, reason := range reasons {
 		var each []uint64
 		if err := m.counts.Lookup(uint32(place), &each); err != nil {
-			return nil, fmt.Errorf("read what the program for receive rings counted: %w", err)
+			return nil, fmt.Errorf("read the counters of the program for receive rings: %w", err)
 		}
 		var sum uint64
-		for _, one := range each {
-			sum += one
+		for _, count := range each {
+			sum += count
 		}
 		switch {
 		case place == countReceived:
@@ -75,11 +75,11 @@ func (m *Maps) Counts() (*Counts, error) {
 	return counts, nil
 }
 
-// Explain says in words why frames were left to the kernel.
+// Explain describes a reason for which frames were left to the kernel.
 func Explain(reason string) string {
-	for _, one := range reasons {
-		if one.name == reason {
-			return one.text
+	for _, known := range reasons {
+		if known.name == reason {
+			return known.text
 		}
 	}
 	return reason

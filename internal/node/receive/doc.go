@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package receive loads the program that takes datagrams at the uplink into receive rings of applications
-// (datapath/receive), and tells it of peers and pods.
+// Package receive loads the BPF program that puts datagrams from the uplink into receive rings of applications
+// (datapath/receive), and maintains its peers and pods.
 //
-//	uplink, ingress:  filter ktsn_receive        what it may take stands in maps, pinned in a folder that the node has in the BPF filesystem:
-//	  peers      which sources are behind which node, level-based: all of them at once (SetPeers)
-//	  endpoints  the pods that asked, by network and hardware address (PutEndpoint)
-//	  sockets, rings, controls                   ktsnd's
-//	  counts     what became of frames, by reason
+// The program is the filter ktsn_receive at the uplink's ingress. Its maps are pinned in the node's folder in the BPF filesystem:
 //
-// The filter holds the program, and the folder the maps: both serve on when the program that loaded them has ended. Another
-// release replaces the program in one step and keeps the maps. Detach leaves nothing.
+//	peers      the sources behind each node; SetPeers replaces all of a network
+//	endpoints  the pods with receive rings, by network and hardware address (PutEndpoint)
+//	sockets, rings, controls   maintained by ktsnd
+//	counts     frames by outcome
 //
-// Threads: the functions work on the network namespace that the calling thread is in.
+// The filter holds the program and the folder holds the maps, so both outlive the process that loaded them. Another release
+// replaces the program atomically and keeps the maps. Detach removes everything.
+//
+// Threads: the functions work on the network namespace of the calling thread.
 package receive

@@ -19,7 +19,7 @@ type Endpoint struct {
 	MAC net.HardwareAddr
 	// Netns is the pod's network namespace.
 	Netns Netns
-	// Interface is the index of the pod's interface, in the pod; Port that of the node's end, 0 for none.
+	// Interface is the index of the pod's interface, in the pod; Port is the index of the node's end, 0 for none.
 	Interface, Port int
 	// Uplink is the index of the interface by which packets for the tunnel come; Tunnel is the tunnel's address and UDP port.
 	Uplink int
@@ -75,7 +75,7 @@ func endpointKeyOf(vni uint32, mac net.HardwareAddr) (endpointKey, error) {
 	return key, nil
 }
 
-// PutEndpoint has the program take datagrams for the pod, as far as its sockets have rings.
+// PutEndpoint makes the program take datagrams for the pod's sockets that have rings.
 func (m *Maps) PutEndpoint(endpoint *Endpoint) error {
 	key, err := endpointKeyOf(endpoint.VNI, endpoint.MAC)
 	if err != nil {
@@ -83,7 +83,7 @@ func (m *Maps) PutEndpoint(endpoint *Endpoint) error {
 	}
 	value := valueOf(endpoint)
 	if err := m.endpoints.Put(&key, &value); err != nil {
-		return fmt.Errorf("tell the program for receive rings of %s in network %d: %w", endpoint.MAC, endpoint.VNI, err)
+		return fmt.Errorf("add %s in network %d to the program for receive rings: %w", endpoint.MAC, endpoint.VNI, err)
 	}
 	return nil
 }
@@ -127,19 +127,19 @@ func endpointOf(key *endpointKey, value *endpointValue) Endpoint {
 	return endpoint
 }
 
-// DelEndpoint undoes PutEndpoint. An entry that is not there is no error.
+// DelEndpoint undoes PutEndpoint. A missing entry is not an error.
 func (m *Maps) DelEndpoint(vni uint32, mac net.HardwareAddr) error {
 	key, err := endpointKeyOf(vni, mac)
 	if err != nil {
 		return err
 	}
 	if err := m.endpoints.Delete(&key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return fmt.Errorf("have the program for receive rings forget %s in network %d: %w", mac, vni, err)
+		return fmt.Errorf("remove %s in network %d from the program for receive rings: %w", mac, vni, err)
 	}
 	return nil
 }
 
-// Has tells whether there is this entry.
+// Has reports whether the map has exactly this entry.
 func (m *Maps) Has(endpoint *Endpoint) (bool, error) {
 	key, err := endpointKeyOf(endpoint.VNI, endpoint.MAC)
 	if err != nil {
@@ -171,7 +171,7 @@ func (m *Maps) Endpoints() ([]Endpoint, error) {
 	return all, nil
 }
 
-// Sweep removes entries whose interface has gone, and says how many.
+// Sweep removes entries whose interface is gone, and returns their number.
 func (m *Maps) Sweep() (int, error) {
 	all, err := m.Endpoints()
 	if err != nil {
@@ -192,7 +192,7 @@ func (m *Maps) Sweep() (int, error) {
 	return count, failed
 }
 
-// forget removes an entry unless another has taken its place: a pod with the same address.
+// forget removes an entry unless a pod with the same address has replaced it.
 func (m *Maps) forget(endpoint *Endpoint) (bool, error) {
 	same, err := m.Has(endpoint)
 	if err != nil || !same {
@@ -201,7 +201,7 @@ func (m *Maps) forget(endpoint *Endpoint) (bool, error) {
 	return true, m.DelEndpoint(endpoint.VNI, endpoint.MAC)
 }
 
-// isGone tells whether the node's end of the interface is not there any more, or leads elsewhere.
+// isGone reports whether the node's end of the interface is missing or leads to another network namespace.
 func isGone(endpoint *Endpoint) (bool, error) {
 	if endpoint.Port == 0 {
 		return false, nil

@@ -17,30 +17,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The place of our filter among those of the uplink: behind those of others, so that what they drop stays dropped. The kernel
-// gives 49152 and less to filters that ask for no place.
+// The position of our filter at the uplink: after all others, so that frames that they drop stay dropped. The kernel assigns
+// 49152 and less to filters without a priority.
 const (
 	filterPriority = 64000
 	filterHandle   = 1
 )
 
-// Attached says what Attach did.
+// Attached is the result of Attach.
 type Attached struct {
-	// Replaced tells that another program of ours was there.
+	// Replaced: another program of ours was attached before.
 	Replaced bool
-	// Emptied tells that its maps were another release's and had to be replaced as well: peers and pods are to be told anew,
-	// and sockets have no rings any more.
+	// Emptied: its maps were another release's and were replaced too. The caller must add peers and pods again, and sockets
+	// have lost their rings.
 	Emptied bool
 }
 
-// Attach has the program look at all that comes in by an uplink. The maps are in a folder of the node in dir, which several nodes may
-// share: Ensure, Open and Detach take the same. A program that is there is replaced in one step; maps stay, as far
-// as both releases know them.
+// Attach attaches the program to the ingress of an uplink. The maps are in the node's folder in dir, which several nodes can
+// share; Ensure, Open and Detach take the same dir. An existing program is replaced atomically; maps that both releases have
+// are kept.
 func Attach(dir, uplink string) (Attached, error) {
 	return attach(dir, uplink, false)
 }
 
-// Ensure is Attach unless the uplink has the program of this release.
+// Ensure calls Attach unless the uplink has the program of this release.
 func Ensure(dir, uplink string) (Attached, error) {
 	return attach(dir, uplink, true)
 }
@@ -54,7 +54,7 @@ func attach(dir, uplink string, unlessThere bool) (done Attached, err error) {
 	if err != nil {
 		return done, err
 	}
-	if dir, err = OfNode(dir); err != nil {
+	if dir, err = NodeDir(dir); err != nil {
 		return done, err
 	}
 	unlock, err := makeAndLock(dir)
@@ -73,7 +73,7 @@ func attach(dir, uplink string, unlessThere bool) (done Attached, err error) {
 	err = attachLocked(text, dir, link, former)
 	if errors.Is(err, ErrOtherRelease) {
 		done.Emptied = true
-		err = startAnew(text, dir, link)
+		err = replaceMaps(text, dir, link)
 	}
 	if err != nil {
 		return done, fmt.Errorf("take datagrams at %s into receive rings: %w", uplink, err)
@@ -81,9 +81,9 @@ func attach(dir, uplink string, unlessThere bool) (done Attached, err error) {
 	return done, nil
 }
 
-// startAnew has new maps for all uplinks that have the program, and for this one. Where that fails no uplink has it: with maps that
-// nobody can reach any more it would go on to believe peers that have gone.
-func startAnew(text []byte, dir string, link netlink.Link) error {
+// replaceMaps creates new maps for this uplink and all uplinks that have the program. If that fails, it detaches the program
+// from all uplinks: with unreachable maps the program would keep trusting removed peers.
+func replaceMaps(text []byte, dir string, link netlink.Link) error {
 	uplinks, err := Uplinks()
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func startAnew(text []byte, dir string, link netlink.Link) error {
 	return err
 }
 
-// attachLocked leaves things as they were when it fails: pins that it made go again unless a program uses them.
+// attachLocked attaches the program; the folder is locked. When it fails, it removes the pins that it created unless a program uses them.
 func attachLocked(text []byte, dir string, link netlink.Link, former *netlink.BpfFilter) (err error) {
 	fresh := !complete(dir)
 	defer func() {
@@ -123,7 +123,7 @@ func attachLocked(text []byte, dir string, link netlink.Link, former *netlink.Bp
 	if err != nil {
 		return err
 	}
-	// The filter keeps the program, and the folder the maps.
+	// The filter holds the program, and the folder the maps.
 	defer loaded.Close()
 	if err := pin(loaded.Programs[kernelProgram], filepath.Join(dir, kernelProgram)); err != nil {
 		return err
@@ -137,7 +137,7 @@ func attachLocked(text []byte, dir string, link netlink.Link, former *netlink.Bp
 	return nil
 }
 
-// complete tells whether everything is pinned.
+// complete reports whether the program and all maps are pinned.
 func complete(dir string) bool {
 	for _, name := range append([]string{kernelProgram}, mapNames...) {
 		if !exists(filepath.Join(dir, name)) {
@@ -147,7 +147,7 @@ func complete(dir string) bool {
 	return true
 }
 
-// uplinkOf finds the interface, which has to carry Ethernet frames.
+// uplinkOf returns the interface, which must carry Ethernet frames.
 func uplinkOf(name string) (netlink.Link, error) {
 	link, err := netlink.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
@@ -212,7 +212,7 @@ func filtersOf(link netlink.Link, parent uint32) ([]netlink.Filter, error) {
 	return all, nil
 }
 
-// IsAttached tells whether an interface has the program, of whatever release.
+// IsAttached reports whether an interface has the program of any release.
 func IsAttached(uplink string) (bool, error) {
 	link, err := netlink.LinkByName(uplink)
 	if err != nil {
@@ -225,10 +225,10 @@ func IsAttached(uplink string) (bool, error) {
 // Uplink is an interface that has the program.
 type Uplink struct {
 	Name string `json:"name"`
-	// Current tells that the program is this release's.
+	// Current: the program is this release's.
 	Current bool `json:"current"`
-	// Others is how many filters and programs (tcx) of others the uplink has. They are asked first, and one that ends the matter leaves nothing
-	// for receive rings.
+	// Others is the number of other filters and tcx programs at the uplink. They run first; a frame that one of them consumes
+	// does not reach receive rings.
 	Others int `json:"otherFilters"`
 }
 
@@ -261,7 +261,7 @@ func Uplinks() ([]Uplink, error) {
 	return all, nil
 }
 
-// tcxOf counts the programs that see frames before any filter does: since Linux 6.6.
+// tcxOf counts the tcx programs, which run before all filters (Linux 6.6 and later).
 func tcxOf(link netlink.Link) (int, error) {
 	result, err := bpflink.QueryPrograms(bpflink.QueryOptions{Target: link.Attrs().Index, Attach: ebpf.AttachTCXIngress})
 	if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
@@ -273,10 +273,10 @@ func tcxOf(link netlink.Link) (int, error) {
 	return len(result.Programs), nil
 }
 
-// Detach takes the program from all uplinks of this network namespace, and everything that this node has pinned with it. Datagrams are
-// the kernel's from then on; what is in rings stays there. It returns the uplinks that had it.
+// Detach removes the program from all uplinks of this network namespace, and everything that this node has pinned. Afterwards
+// datagrams take the kernel's path; records in rings stay. It returns the uplinks that had the program.
 func Detach(dir string) ([]Uplink, error) {
-	dir, err := OfNode(dir)
+	dir, err := NodeDir(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -298,7 +298,7 @@ func Detach(dir string) ([]Uplink, error) {
 	if err != nil {
 		return uplinks, err
 	}
-	// What is mounted can only be unmounted when it is not locked.
+	// The lock holds a file open, which would keep the filesystem from being unmounted.
 	if err := removeFolder(dir); err != nil {
 		unlock()
 		return uplinks, err
@@ -325,7 +325,7 @@ func detach(dir, uplink string) error {
 	return removeQdisc(dir, link)
 }
 
-// addQdisc adds clsact unless it is there, and notes in the node's folder that it did.
+// addQdisc adds clsact if it is missing, and then notes in the node's folder that it is ours.
 func addQdisc(dir string, link netlink.Link) error {
 	err := netlink.QdiscAdd(classAct(link))
 	if errors.Is(err, unix.EEXIST) {
@@ -345,8 +345,8 @@ func qdiscNote(dir string, link netlink.Link) string {
 	return filepath.Join(dir, qdiscNotes+strconv.Itoa(link.Attrs().Index))
 }
 
-// removeQdisc removes a clsact that addQdisc added, when no filter is left at it. One of somebody else stays also when it is empty:
-// its owner may be about to add a filter.
+// removeQdisc removes a clsact that addQdisc added, if it has no filter left. Another program's clsact stays even when it is
+// empty: its owner may be about to add a filter.
 func removeQdisc(dir string, link netlink.Link) error {
 	note := qdiscNote(dir, link)
 	if !exists(note) {

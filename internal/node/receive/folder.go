@@ -17,35 +17,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultDir is where the nodes of this machine have their maps, each in a folder of its own (OfNode).
+// DefaultDir holds the maps of this machine's nodes, a folder for each (NodeDir).
 const DefaultDir = bpffs + "/ktsn/receive"
 
 const (
 	bpffs = "/sys/fs/bpf"
-	// mountSource is what the list of mounts has for a BPF filesystem that this package mounted.
+	// mountSource is the source, in the list of mounts, of a BPF filesystem that Mount mounted.
 	mountSource = "ktsn"
 	// unfinished ends the name of a pin that is not in place yet.
 	unfinished = "_new"
-	// qdiscNotes begins the names of the folders that tell at which interfaces, by index, clsact is ours.
+	// qdiscNotes begins the names of the folders that note, by interface index, where clsact is ours.
 	qdiscNotes = "clsact_"
 )
 
-// ErrAbsent tells that no program was loaded.
+// ErrAbsent means that no program is loaded.
 var ErrAbsent = errors.New("no program for receive rings is loaded; run `ktsn node receive attach UPLINK`")
 
-// OfNode is the folder, in that of all nodes, of the node whose network namespace the thread is in. Nodes of one machine may share a
-// BPF filesystem, and none may forget the pods of another, or unpin its maps. The name is the cookie of the namespace, which no
-// other gets as long as the machine runs.
-func OfNode(dir string) (string, error) {
-	own, err := cookie()
+// NodeDir returns the folder, inside dir, of the node whose network namespace the calling thread is in. Nodes of one machine
+// can share a BPF filesystem, and must not remove each other's pods or maps. The name is the cookie of the namespace, which is
+// unique until the machine restarts.
+func NodeDir(dir string) (string, error) {
+	netnsCookie, err := cookie()
 	if err != nil {
-		return "", fmt.Errorf("tell the network namespace of this node from others: %w", err)
+		return "", fmt.Errorf("identify the network namespace of this node: %w", err)
 	}
-	return filepath.Join(dir, strconv.FormatUint(own, 10)), nil
+	return filepath.Join(dir, strconv.FormatUint(netnsCookie, 10)), nil
 }
 
-// Mount mounts a BPF filesystem at /sys/fs/bpf, where the folder lies, if there is none, as an init system does. It tells whether
-// it did.
+// Mount mounts a BPF filesystem at /sys/fs/bpf, as an init system does, if there is none. It reports whether it mounted one.
 func Mount() (bool, error) {
 	if isBPF(bpffs) {
 		return false, nil
@@ -56,8 +55,8 @@ func Mount() (bool, error) {
 	return true, nil
 }
 
-// makeFolder makes the folder for pins. It mounts nothing: a plugin may run in a mount namespace of its own, where nobody else
-// would find what is pinned.
+// makeFolder creates the folder for pins. It does not mount: a plugin may run in its own mount namespace, where other
+// processes would not find the pins.
 func makeFolder(dir string) error {
 	if !filepath.IsAbs(dir) {
 		return fmt.Errorf("%s: give an absolute path in a BPF filesystem, such as %s", dir, DefaultDir)
@@ -87,7 +86,7 @@ func isBPF(path string) bool {
 	return unix.Statfs(path, &at) == nil && at.Type == unix.BPF_FS_MAGIC
 }
 
-// makeAndLock makes the folder of a node, and locks it. The folders around it may go meanwhile, with the last of another node.
+// makeAndLock creates a node's folder and locks it. It retries because another node may remove the parent folders meanwhile.
 func makeAndLock(dir string) (unlock func(), err error) {
 	for range 100 {
 		if err = makeFolder(dir); err == nil {
@@ -100,10 +99,10 @@ func makeAndLock(dir string) (unlock func(), err error) {
 	return nil, err
 }
 
-// lock has programs that load or remove take turns, those of other nodes as well; the kernel releases it when this one ends. It
-// fails with fs.ErrNotExist when the folder of all nodes has gone, or is another by now.
+// lock serialises processes that attach or detach, also of other nodes. The kernel releases it when the process ends. It fails
+// with fs.ErrNotExist if the folder of all nodes was removed or recreated meanwhile.
 func lock(dir string) (unlock func(), err error) {
-	// The node's folder itself goes when the last is removed.
+	// Not the node's own folder, which Detach removes.
 	file, err := os.Open(filepath.Dir(dir))
 	if err != nil {
 		return nil, fmt.Errorf("lock the folder for pinned maps: %w", err)
@@ -124,7 +123,7 @@ func lock(dir string) (unlock func(), err error) {
 	return func() { file.Close() }, nil
 }
 
-// checkThere tells whether an open folder is still the one of that name.
+// checkThere fails with fs.ErrNotExist if the path of an open folder leads to another folder or none.
 func checkThere(file *os.File) error {
 	locked, err := file.Stat()
 	if err != nil {
@@ -140,13 +139,13 @@ func checkThere(file *os.File) error {
 	return nil
 }
 
-// pin puts a program into the folder, in one step also where there is another release's.
+// pin pins a program in the folder. It replaces another release's atomically.
 func pin(program *ebpf.Program, path string) error {
 	fresh := path + unfinished
 	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("pin the program: %w", err)
 	}
-	// Not Pin, which would move what is pinned already.
+	// Pin at the final path would move an existing pin of this program.
 	if err := program.Pin(fresh); err != nil {
 		return fmt.Errorf("pin the program: %w", err)
 	}
@@ -156,7 +155,7 @@ func pin(program *ebpf.Program, path string) error {
 	return nil
 }
 
-// unpin takes our pins out of the folder.
+// unpin removes our pins from the folder.
 func unpin(dir string) (all error) {
 	for _, name := range append(slices.Clone(mapNames), kernelProgram, kernelProgram+unfinished) {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -166,7 +165,7 @@ func unpin(dir string) (all error) {
 	return all
 }
 
-// removeNotes removes those of interfaces that have gone, or whose clsact others use.
+// removeNotes removes the notes of interfaces that are gone or whose clsact other programs use.
 func removeNotes(dir string) error {
 	notes, err := filepath.Glob(filepath.Join(dir, qdiscNotes+"*"))
 	for _, note := range notes {
@@ -175,16 +174,16 @@ func removeNotes(dir string) error {
 	return err
 }
 
-// removeFolder unpins everything of this node. What others put beside it stays, with the folder.
+// removeFolder unpins everything of this node and removes empty folders. Other files stay, with their folder.
 func removeFolder(dir string) error {
 	if err := errors.Join(unpin(dir), removeNotes(dir)); err != nil {
 		return err
 	}
-	for _, one := range []string{dir, filepath.Dir(dir), filepath.Dir(filepath.Dir(dir))} {
-		if one == bpffs || isMountPoint(one) {
+	for _, folder := range []string{dir, filepath.Dir(dir), filepath.Dir(filepath.Dir(dir))} {
+		if folder == bpffs || isMountPoint(folder) {
 			break
 		}
-		if err := os.Remove(one); err != nil {
+		if err := os.Remove(folder); err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
@@ -194,22 +193,22 @@ func removeFolder(dir string) error {
 	return unmount(dir)
 }
 
-// kernelsOwn is what the kernel itself puts into a BPF filesystem.
-var kernelsOwn = []string{"maps.debug", "progs.debug"}
+// kernelEntries are the files that the kernel creates in a BPF filesystem.
+var kernelEntries = []string{"maps.debug", "progs.debug"}
 
-// unmount takes away the BPF filesystem that Mount mounted, when nothing is in it any more.
+// unmount unmounts an empty BPF filesystem that Mount mounted.
 func unmount(dir string) error {
 	if !inDefault(dir) || sourceOf(bpffs) != mountSource {
 		return nil
 	}
 	entries, err := os.ReadDir(bpffs)
 	if err != nil {
-		return fmt.Errorf("look for what else is pinned: %w", err)
+		return fmt.Errorf("look for other pins: %w", err)
 	}
-	if slices.ContainsFunc(entries, func(entry fs.DirEntry) bool { return !slices.Contains(kernelsOwn, entry.Name()) }) {
+	if slices.ContainsFunc(entries, func(entry fs.DirEntry) bool { return !slices.Contains(kernelEntries, entry.Name()) }) {
 		return nil
 	}
-	// Somebody uses it, or this is a container without that privilege: an empty one harms nobody.
+	// EBUSY, EPERM: it is in use, or this container lacks the privilege. An empty filesystem does no harm.
 	if err := unix.Unmount(bpffs, 0); err != nil && !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("unmount the BPF filesystem at %s: %w", bpffs, err)
 	}
@@ -218,7 +217,7 @@ func unmount(dir string) error {
 
 func isMountPoint(path string) bool { return sourceOf(path) != "" }
 
-// sourceOf is what is mounted at a path, "" for nothing.
+// sourceOf returns the source of the filesystem that is mounted at a path, "" for none.
 func sourceOf(path string) string {
 	file, err := os.Open("/proc/thread-self/mounts")
 	if err != nil {
@@ -228,7 +227,7 @@ func sourceOf(path string) string {
 	source := ""
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		if fields := strings.Fields(lines.Text()); len(fields) > 1 && fields[1] == path {
-			source = fields[0] // the last one covers those before it
+			source = fields[0] // the last mount covers earlier ones
 		}
 	}
 	return source

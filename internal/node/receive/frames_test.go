@@ -28,14 +28,14 @@ type frame struct {
 	protocol       byte
 	fragment       uint16
 	options        []byte
-	udpLess        int // what UDP's length leaves out
-	ipLess         int // what IP's leaves out
+	udpLess        int // bytes that UDP's length omits
+	ipLess         int // bytes that IP's length omits
 	noCheck        bool
 	wrongCheck     bool
 	wrongHeader    bool
 	payload        []byte
-	behind         []byte // what stands behind the datagram
-	cut            int    // bytes that are missing at the end
+	trailer        []byte // after the datagram
+	cut            int    // bytes missing at the end
 	outerLess      int
 	outerTag       bool
 	dontFragment   bool
@@ -43,7 +43,7 @@ type frame struct {
 	outerMark      byte // ECN
 }
 
-// Where things are in a frame without options.
+// Offsets in a frame without options.
 const (
 	atOuterIP  = 14
 	atOuterUDP = atOuterIP + 20
@@ -53,7 +53,7 @@ const (
 )
 
 func (f *frame) bytes() []byte {
-	inside := slices.Concat(f.inner(), f.behind)
+	inside := slices.Concat(f.inner(), f.trailer)
 	tunnel := binary.BigEndian.AppendUint32(nil, f.flags)
 	tunnel = binary.BigEndian.AppendUint32(tunnel, f.vni<<8|f.reserved)
 	datagram := udpHeader(49152, f.port, 8+len(tunnel)+len(inside)-f.outerLess, f.outerCheck)
@@ -153,9 +153,9 @@ func ones(data []byte) uint16 {
 	return uint16(sum)
 }
 
-// judged is what one may believe of a frame: written from the standards, not from the program, which it judges. It says
-// whether the frame is a datagram for the world's socket that the program has to take.
-func (w *world) judged(frame []byte) bool {
+// takes reports whether the program must take the frame: it is a datagram for the world's socket. It is written from the
+// standards, independently of the program.
+func (w *world) takes(frame []byte) bool {
 	if len(frame) < atInnerIP || !bytes.Equal(frame[:6], w.uplinkMAC[:]) || !isPlainIPv4(frame[atOuterIP:]) || frame[12] != 8 || frame[13] != 0 {
 		return false
 	}
@@ -171,10 +171,10 @@ func (w *world) judged(frame []byte) bool {
 	if total < atInnerIP-atOuterIP || outer[1]&1 != 0 {
 		return false
 	}
-	return w.judgedInside(be16(inner[12:]), frame[atInnerIP:atOuterIP+total], outer[12:16], be16(udp[6:]) != 0)
+	return w.takesInside(be16(inner[12:]), frame[atInnerIP:atOuterIP+total], outer[12:16], be16(udp[6:]) != 0)
 }
 
-func (w *world) judgedInside(etherType uint16, ip, peer []byte, needsCheck bool) bool {
+func (w *world) takesInside(etherType uint16, ip, peer []byte, needsCheck bool) bool {
 	var source, destination, udp []byte
 	switch {
 	case etherType == 0x0800 && isPlainIPv4(ip) && int(be16(ip[2:])) <= len(ip):
@@ -202,13 +202,13 @@ func (w *world) judgedInside(etherType uint16, ip, peer []byte, needsCheck bool)
 	return slices.ContainsFunc(testBehind, func(behind netip.Prefix) bool { return behind.Contains(from) }) && from != to
 }
 
-// isPlainIPv4 tells whether it is a whole packet of UDP without options.
+// isPlainIPv4 reports whether the packet is an unfragmented UDP packet without options.
 func isPlainIPv4(packet []byte) bool {
 	return len(packet) >= 20 && packet[0] == 0x45 && packet[9] == 17 && be16(packet[6:])&0x3fff == 0 && ones(packet[:20]) == 0xffff &&
 		be16(packet[2:]) >= 28
 }
 
-// repaired makes the sums of a frame right, as far as it has any, so that what they cover is looked at.
+// repaired corrects the checksums of a frame, so that the program reads the fields that they cover.
 func repaired(frame []byte) []byte {
 	frame = slices.Clone(frame)
 	repairIPv4(frame, atOuterIP)

@@ -17,15 +17,15 @@ const (
 	maxRun = 3000
 )
 
-// FuzzFrames gives frames to the program, and compares what it does with what the test's own reading of the standards says.
-// With repair the sums of the frame are made right first.
+// FuzzFrames compares the program's verdicts with those of takes, which is written from the standards. With repair the
+// checksums of the frame are corrected first.
 func FuzzFrames(f *testing.F) {
 	w := newWorld(f)
 	w.openRing(f, 1<<16)
 	positions := positionsOf(f, w.ring)
-	for _, one := range w.seeds() {
-		f.Add(one.bytes(), false)
-		f.Add(one.bytes(), true)
+	for _, seed := range w.seeds() {
+		f.Add(seed.bytes(), false)
+		f.Add(seed.bytes(), true)
 	}
 	f.Fuzz(func(t *testing.T, frame []byte, repair bool) {
 		if len(frame) < minRun || len(frame) > maxRun {
@@ -36,7 +36,7 @@ func FuzzFrames(f *testing.F) {
 		}
 		verdict := w.run(t, frame)
 		positions.drain()
-		if want := map[bool]int32{true: taken, false: left}[w.judged(frame)]; verdict != want {
+		if want := map[bool]int32{true: taken, false: left}[w.takes(frame)]; verdict != want {
 			t.Errorf("the verdict was %d, want %d", verdict, want)
 		}
 	})
@@ -61,7 +61,7 @@ func positionsOf(t testing.TB, ring *ebpf.Map) *positions {
 	return &positions{consumer, producer}
 }
 
-// drain has the ring be empty, as if everything had been read.
+// drain empties the ring as if everything had been read.
 func (p *positions) drain() { copy(p.consumer[:8], p.producer[:8]) }
 
 // seeds are frames of each kind.
@@ -75,12 +75,12 @@ func (w *world) seeds() []frame {
 		func(f *frame) { f.options = []byte{1, 1, 1, 0} },
 		func(f *frame) { f.udpLess = 1 },
 		func(f *frame) { f.ipLess = 1 },
-		func(f *frame) { f.behind = make([]byte, 18) },
+		func(f *frame) { f.trailer = make([]byte, 18) },
 		func(f *frame) { f.cut = 30 },
 	} {
-		for _, one := range []frame{w.valid(), w.valid6()} {
-			change(&one)
-			all = append(all, one)
+		for _, seed := range []frame{w.valid(), w.valid6()} {
+			change(&seed)
+			all = append(all, seed)
 		}
 	}
 	return all

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The test's own program is also another process that hands over a socket.
+// The test binary also serves as the other process, which hands over a socket.
 func TestMain(m *testing.M) {
 	if os.Getenv(handsSocket) == "" {
 		os.Exit(m.Run())

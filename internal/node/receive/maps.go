@@ -11,31 +11,31 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Maps are those that the loader fills and reads.
+// Maps are the program's maps that this package fills and reads.
 type Maps struct{ peers, endpoints, counts *ebpf.Map }
 
-// ErrOtherRelease tells that what is pinned is another release's. Attach replaces it.
+// ErrOtherRelease means that the pinned program or map is another release's. Attach replaces it.
 var ErrOtherRelease = errors.New("it is of another release; run `ktsn node receive attach UPLINK`")
 
-// Open opens the maps that the node has pinned in dir. ErrAbsent says that there are none.
+// Open opens the maps that the node has pinned in dir. It fails with ErrAbsent if there are none.
 func Open(dir string) (*Maps, error) {
-	dir, err := OfNode(dir)
+	dir, err := NodeDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	// Asked without bpf(), which not everybody may call.
+	// Stat needs no privilege, unlike bpf().
 	if !exists(filepath.Join(dir, peersMap)) {
 		return nil, ErrAbsent
 	}
 	opened := &Maps{}
-	for _, one := range []struct {
+	for _, entry := range []struct {
 		name string
 		into **ebpf.Map
 		want size
 	}{
 		{peersMap, &opened.peers, size{36, 1}}, {endpointsMap, &opened.endpoints, size{12, 56}}, {countsMap, &opened.counts, size{4, 8}},
 	} {
-		if *one.into, err = openMap(filepath.Join(dir, one.name), one.want); err != nil {
+		if *entry.into, err = openMap(filepath.Join(dir, entry.name), entry.want); err != nil {
 			opened.Close()
 			return nil, err
 		}
@@ -43,7 +43,7 @@ func Open(dir string) (*Maps, error) {
 	return opened, nil
 }
 
-// size is what an entry takes, in bytes.
+// size is the size of a map's entries in bytes.
 type size struct{ key, value uint32 }
 
 func openMap(path string, want size) (*ebpf.Map, error) {
@@ -61,11 +61,11 @@ func openMap(path string, want size) (*ebpf.Map, error) {
 	return opened, nil
 }
 
-// Close closes them; they stay where they are.
+// Close closes the maps. They stay pinned.
 func (m *Maps) Close() {
-	for _, one := range []*ebpf.Map{m.peers, m.endpoints, m.counts} {
-		if one != nil {
-			one.Close()
+	for _, opened := range []*ebpf.Map{m.peers, m.endpoints, m.counts} {
+		if opened != nil {
+			opened.Close()
 		}
 	}
 }

@@ -11,19 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NetnsOf finds out how the program knows a network namespace, and has the kernel number it here where it has no number yet.
-func NetnsOf(netns ns.NetNS) (found Netns, err error) {
-	if found.ID, err = numberOf(int(netns.Fd())); err != nil {
-		return found, fmt.Errorf("number the network namespace %s: %w", netns.Path(), err)
+// NetnsOf returns the identifiers of a network namespace. It makes the kernel assign a number if there is none yet.
+func NetnsOf(netns ns.NetNS) (id Netns, err error) {
+	if id.ID, err = numberOf(int(netns.Fd())); err != nil {
+		return id, fmt.Errorf("number the network namespace %s: %w", netns.Path(), err)
 	}
 	err = netns.Do(func(ns.NetNS) (err error) {
-		found.Cookie, err = cookie()
+		id.Cookie, err = cookie()
 		return err
 	})
 	if err != nil {
-		return found, fmt.Errorf("tell the network namespace %s from others: %w", netns.Path(), err)
+		return id, fmt.Errorf("identify the network namespace %s: %w", netns.Path(), err)
 	}
-	return found, nil
+	return id, nil
 }
 
 func numberOf(descriptor int) (int, error) {
@@ -31,17 +31,17 @@ func numberOf(descriptor int) (int, error) {
 	if err != nil || number >= 0 {
 		return number, err
 	}
-	// Another program may do the same: then the number is there.
+	// EEXIST: another program has just assigned a number.
 	if err := netlink.SetNetNsIdByFd(descriptor, -1); err != nil && !errors.Is(err, unix.EEXIST) {
 		return 0, err
 	}
 	if number, err = netlink.GetNetNsIdByFd(descriptor); err == nil && number < 0 {
-		err = errors.New("the kernel gave it none")
+		err = errors.New("the kernel assigned none")
 	}
 	return number, err
 }
 
-// cookie is that of the network namespace of the thread.
+// cookie returns the cookie of the calling thread's network namespace.
 func cookie() (uint64, error) {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

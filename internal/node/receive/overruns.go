@@ -12,26 +12,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errOverruns tells that a reader of a ring buffer could have the kernel write over what it trusts itself (CVE-2024-41009): Linux
-// before 6.1.97, 6.6.37, 6.9.8 and 6.10, unless the distribution has mended it.
+// errOverruns means that a reader of a ring buffer could make the kernel overwrite record headers that the kernel trusts
+// (CVE-2024-41009): Linux before 6.1.97, 6.6.37, 6.9.8 and 6.10, unless the distribution has fixed it.
 var errOverruns = errors.New("the kernel lets a reader of a ring buffer have records overlap (CVE-2024-41009), so no pod may have one; " +
 	"update it to Linux 6.1.97, 6.6.37, 6.9.8, 6.10 or later")
 
-// Sizes with which two records of one ring overlap where the kernel believes the reader's position alone.
+// Sizes with which two records of one ring overlap if the kernel trusts the reader's position.
 const (
 	probedRing   = 16 << 10
 	probedRecord = 12 << 10
 )
 
-// What the program of checkOverruns returns.
+// Return values of the program of checkOverruns.
 const (
 	probeRefused  = 0
 	probeOverlaps = 1
 	probeNoSpace  = 2
 )
 
-// checkOverruns tries it: the reader's position is forged, and a program asks for two records that have no space beside each
-// other. It writes into neither. Version numbers would not do: distributions mend older kernels.
+// checkOverruns probes the kernel: with a forged reader's position, a program reserves two records that do not both fit. It
+// writes into neither. Version numbers do not suffice, because distributions fix older kernels.
 func checkOverruns() error {
 	ring, err := ebpf.NewMap(&ebpf.MapSpec{Name: "ktsn_probe", Type: ebpf.RingBuf, MaxEntries: probedRing})
 	if err != nil {
@@ -61,7 +61,7 @@ func checkOverruns() error {
 	}
 }
 
-// forgePosition writes the reader's position, as a reader can: it is the first word of the first page.
+// forgePosition writes the reader's position, the first word of the first page, as a reader can.
 func forgePosition(ring *ebpf.Map, position uint64) error {
 	page, err := unix.Mmap(ring.FD(), 0, unix.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
@@ -74,7 +74,7 @@ func forgePosition(ring *ebpf.Map, position uint64) error {
 	return nil
 }
 
-// reserveTwice asks for two records, gives both back, and says whether there was a second.
+// reserveTwice reserves two records, discards both, and returns whether the second reservation succeeded.
 func reserveTwice(ring *ebpf.Map) asm.Instructions {
 	reserve := asm.Instructions{
 		asm.LoadMapPtr(asm.R1, ring.FD()), asm.Mov.Imm(asm.R2, probedRecord), asm.Mov.Imm(asm.R3, 0), asm.FnRingbufReserve.Call(),

@@ -14,8 +14,8 @@ func TestThisKernelKeepsRecordsOfARingApart(t *testing.T) {
 	}
 }
 
-// What the probe says where the kernel believes the reader is what it says of two records that have space, too.
-func TestTheProbeTellsARingThatTakesTwoRecords(t *testing.T) {
+// The probe returns the same value for a kernel that trusts the reader and for a ring in which two records fit.
+func TestOverrunProbe(t *testing.T) {
 	ring, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: 2 * probedRing})
 	if err != nil {
 		t.Skipf("needs root and a kernel with ring buffers: %v", err)
@@ -28,6 +28,6 @@ func TestTheProbeTellsARingThatTakesTwoRecords(t *testing.T) {
 	defer program.Close()
 	result, _, err := program.Test(make([]byte, 64))
 	if err != nil || result != probeOverlaps {
-		t.Fatalf("the probe says %d, %v; wanted %d", result, err, probeOverlaps)
+		t.Fatalf("the probe returns %d, %v; want %d", result, err, probeOverlaps)
 	}
 }

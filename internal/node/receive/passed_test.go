@@ -21,12 +21,12 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
-// verdicts gives the program one datagram of each family, and says what became of them.
+// verdicts runs the program on one datagram of each family and returns the reasons that were counted.
 func (w *world) verdicts(t *testing.T) (ipv4, ipv6 string) {
 	t.Helper()
-	one, other := w.valid(), w.valid6()
+	datagram, other := w.valid(), w.valid6()
 	before := w.counts(t)
-	w.run(t, one.bytes())
+	w.run(t, datagram.bytes())
 	between := w.counts(t)
 	w.run(t, other.bytes())
 	return difference(before, between), difference(between, w.counts(t))
@@ -37,7 +37,7 @@ func (w *world) expect(t *testing.T, when, ipv4, ipv6 string) {
 	if got4, got6 := w.verdicts(t); got4 != ipv4 || got6 != ipv6 {
 		t.Errorf("%s: %q and over IPv6 %q, want %q and %q", when, got4, got6, ipv4, ipv6)
 	}
-	// enum ktsn_receive_left of datapath/ring/receive_layout.h: what ktsnd's status says, of the last datagram.
+	// enum ktsn_receive_left of datapath/ring/receive_layout.h: the value of the last datagram, which ktsnd's status shows.
 	places := map[string]uint32{"received": 0, "packet-filter": 1, "policy": 2, "cgroup-program": 3, "reuseport-program": 4}
 	var control [32]uint32
 	if err := w.control.Lookup(uint32(0), &control); err != nil || control[2] != places[ipv6] {
@@ -45,7 +45,7 @@ func (w *world) expect(t *testing.T, when, ipv4, ipv6 string) {
 	}
 }
 
-func TestWhereThePodHasPacketFiltersTheKernelAsksThem(t *testing.T) {
+func TestPacketFiltersInPod(t *testing.T) {
 	w := newWorld(t)
 	w.openRing(t, 1<<16)
 	w.expect(t, "without rules", "received", "received")
@@ -70,13 +70,13 @@ func TestWhereThePodHasPacketFiltersTheKernelAsksThem(t *testing.T) {
 				rules.FlushRuleset()
 				return rules.Flush()
 			})
-			// The kernel takes hooks away when nothing looks at them any more.
+			// The kernel removes unused hooks later.
 			for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 				if ipv4, ipv6 := w.verdicts(t); ipv4 == "received" && ipv6 == "received" {
 					break
 				}
 			}
-			w.expect(t, "when the rules have gone", "received", "received")
+			w.expect(t, "after the rules", "received", "received")
 		})
 	}
 }
@@ -91,7 +91,7 @@ func addChain(family nftables.TableFamily, hook *nftables.ChainHook) error {
 	return rules.Flush()
 }
 
-func TestWhereThePodHasPoliciesOfIPsecTheKernelAsksThem(t *testing.T) {
+func TestIPsecPoliciesInPod(t *testing.T) {
 	w := newWorld(t)
 	w.openRing(t, 1<<16)
 	policy := &netlink.XfrmPolicy{
@@ -105,7 +105,7 @@ func TestWhereThePodHasPoliciesOfIPsecTheKernelAsksThem(t *testing.T) {
 	w.expect(t, "when it has gone", "received", "received")
 }
 
-func TestWhereACgroupHasProgramsTheKernelRunsThem(t *testing.T) {
+func TestCgroupPrograms(t *testing.T) {
 	w := newWorld(t)
 	cgroup := newCgroup(t)
 	w.enterRing(t, w.socketOf(t, cgroup), 1<<16)
@@ -115,11 +115,11 @@ func TestWhereACgroupHasProgramsTheKernelRunsThem(t *testing.T) {
 		at   ebpf.AttachType
 		want string
 	}{
-		"what comes in":                        {ebpf.CGroupSKB, ebpf.AttachCGroupInetIngress, "cgroup-program"},
-		"sources of what is received":          {ebpf.CGroupSockAddr, ebpf.AttachCGroupUDP6Recvmsg, "cgroup-program"},
-		"sources for sockets of another kind":  {ebpf.CGroupSockAddr, ebpf.AttachCGroupUDP4Recvmsg, "received"},
-		"what goes out":                        {ebpf.CGroupSKB, ebpf.AttachCGroupInetEgress, "received"},
-		"addresses of what is sent, as others": {ebpf.CGroupSockAddr, ebpf.AttachCGroupUDP4Sendmsg, "received"},
+		"ingress":                 {ebpf.CGroupSKB, ebpf.AttachCGroupInetIngress, "cgroup-program"},
+		"recvmsg of IPv6":         {ebpf.CGroupSockAddr, ebpf.AttachCGroupUDP6Recvmsg, "cgroup-program"},
+		"recvmsg of IPv4 sockets": {ebpf.CGroupSockAddr, ebpf.AttachCGroupUDP4Recvmsg, "received"},
+		"egress":                  {ebpf.CGroupSKB, ebpf.AttachCGroupInetEgress, "received"},
+		"sendmsg":                 {ebpf.CGroupSockAddr, ebpf.AttachCGroupUDP4Sendmsg, "received"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: c.kind, AttachType: c.at, License: "GPL",
@@ -139,7 +139,7 @@ func TestWhereACgroupHasProgramsTheKernelRunsThem(t *testing.T) {
 	}
 }
 
-func TestSocketsThatShareAPortHaveRingsUnlessAProgramChooses(t *testing.T) {
+func TestReuseport(t *testing.T) {
 	w := newWorld(t)
 	var sockets [2]int
 	var pages [2]*ebpf.Map
@@ -159,9 +159,9 @@ func TestSocketsThatShareAPortHaveRingsUnlessAProgramChooses(t *testing.T) {
 	const many = 64
 	before := w.counts(t).Received
 	for i := range many {
-		one := w.valid()
-		one.sourcePort += uint16(i)
-		w.run(t, one.bytes())
+		datagram := w.valid()
+		datagram.sourcePort += uint16(i)
+		w.run(t, datagram.bytes())
 	}
 	var got [2]uint64
 	for i, page := range pages {
@@ -191,7 +191,7 @@ func TestSocketsThatShareAPortHaveRingsUnlessAProgramChooses(t *testing.T) {
 	}
 }
 
-// newCgroup makes one of the second version, and returns its folder.
+// newCgroup creates a cgroup of version 2 and returns its folder.
 func newCgroup(t *testing.T) string {
 	t.Helper()
 	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
@@ -199,16 +199,16 @@ func newCgroup(t *testing.T) string {
 		if unix.Statfs(root, &at) != nil || at.Type != unix.CGROUP2_SUPER_MAGIC {
 			continue
 		}
-		made, err := os.MkdirTemp(root, "ktsn-test-")
+		folder, err := os.MkdirTemp(root, "ktsn-test-")
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if err := os.Remove(made); err != nil {
+			if err := os.Remove(folder); err != nil {
 				t.Error(err)
 			}
 		})
-		return made
+		return folder
 	}
 	testlab.Missing(t, "no cgroups of version 2")
 	return ""
@@ -216,7 +216,7 @@ func newCgroup(t *testing.T) string {
 
 const handsSocket = "KTSN_TEST_HANDS_SOCKET"
 
-// socketOf is a socket that a process of the cgroup has opened in the pod.
+// socketOf returns a socket that a process of the cgroup has opened in the pod.
 func (w *world) socketOf(t *testing.T, cgroup string) int {
 	t.Helper()
 	folder, err := os.Open(cgroup)

@@ -22,11 +22,11 @@ type peerKey struct {
 	Source          [16]byte
 }
 
-// peerBits is KTSN_RECEIVE_PEER_BITS: what is in front of the source.
+// peerBits is KTSN_RECEIVE_PEER_BITS: the number of bits in front of the source.
 const peerBits = 128
 
-// SetPeers has the program take datagrams of a network's peers, with sources behind them, and of no others. node is this node's
-// end of the network's tunnel; peers of other networks are not looked at.
+// SetPeers replaces the peers of a network: the program takes datagrams that come from these peers and have a source behind
+// them, and no others. node is this node's tunnel address. Peers of other networks in the list are ignored.
 func (m *Maps) SetPeers(vni uint32, node netip.Addr, peers []control.Peer) error {
 	wanted := keysOf(vni, node, peers)
 	var stale []peerKey
@@ -42,7 +42,7 @@ func (m *Maps) SetPeers(vni uint32, node netip.Addr, peers []control.Peer) error
 	if err := entries.Err(); err != nil {
 		return fmt.Errorf("list the peers of the program for receive rings: %w", err)
 	}
-	// Those that go, first: what may not be taken any more matters more than what may be.
+	// Remove before adding: taking a forbidden datagram is worse than missing one.
 	for i := range stale {
 		if err := m.peers.Delete(&stale[i]); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("remove a peer from the program for receive rings: %w", err)
@@ -51,18 +51,18 @@ func (m *Maps) SetPeers(vni uint32, node netip.Addr, peers []control.Peer) error
 	for key := range wanted {
 		err := m.peers.Put(&key, uint8(1))
 		if errors.Is(err, unix.ENOSPC) {
-			return fmt.Errorf("tell the program for receive rings of peers: there are more than %d subnets behind them; datagrams of the others take the kernel's path",
+			return fmt.Errorf("add peers to the program for receive rings: there are more than %d subnets behind them; datagrams of the others take the kernel's path",
 				m.peers.MaxEntries())
 		}
 		if err != nil {
-			return fmt.Errorf("tell the program for receive rings of a peer: %w", err)
+			return fmt.Errorf("add a peer to the program for receive rings: %w", err)
 		}
 	}
 	return nil
 }
 
-// keysOf are the entries for the peers. One without a subnet of a family may have any source of it, as in the filter of the
-// node's tunnels.
+// keysOf returns the entries for the peers. A peer without a subnet of a family may have any source of that family, as in the
+// filter of the node's tunnels.
 func keysOf(vni uint32, node netip.Addr, peers []control.Peer) map[peerKey]bool {
 	keys := map[peerKey]bool{}
 	for _, peer := range peers {
@@ -78,7 +78,7 @@ func keysOf(vni uint32, node netip.Addr, peers []control.Peer) map[peerKey]bool 
 	return keys
 }
 
-// missing is everything of the families of which there is no subnet.
+// missing returns the prefix of length 0 of each family without a subnet.
 func missing(subnets []netip.Prefix) (all []netip.Prefix) {
 	for _, everything := range []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")} {
 		if !hasFamily(subnets, everything.Addr().Is4()) {
@@ -98,7 +98,7 @@ func hasFamily(subnets []netip.Prefix, ipv4 bool) bool {
 }
 
 func keyOf(peer *control.Peer, subnet netip.Prefix) peerKey {
-	subnet = subnet.Masked() // as the kernel gives it back
+	subnet = subnet.Masked() // the form that the kernel returns
 	key := peerKey{PrefixBits: uint32(peerBits + subnet.Bits()), VNI: peer.VNI, Peer: peer.Address.As4(), Family: unix.AF_INET6}
 	if subnet.Addr().Is4() {
 		key.Family = unix.AF_INET

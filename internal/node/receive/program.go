@@ -29,7 +29,7 @@ const (
 
 var mapNames = []string{peersMap, endpointsMap, socketsMap, ringsMap, controlsMap, countsMap}
 
-// object has the compiled programs, once `make build` has put them there. The folder is embedded as a whole so that this
+// object has the compiled programs after `make build`. The whole folder is embedded so that this
 // package compiles without it.
 //
 //go:embed object
@@ -39,7 +39,7 @@ const objectFile = "object/receive.bpf.o"
 
 var errNotBuilt = errors.New("this program was built without datapath/receive; build it by `make build`")
 
-// compiled is the object file.
+// compiled returns the object file.
 func compiled() ([]byte, error) {
 	text, err := object.ReadFile(objectFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -48,13 +48,13 @@ func compiled() ([]byte, error) {
 	return text, err
 }
 
-// filterName is that of our filter: the program's, and which release's it is.
+// filterName returns the name of our filter: the program's name and a hash of the object file, which identifies the release.
 func filterName(compiled []byte) string {
 	sum := sha256.Sum256(compiled)
 	return receiveProgram + ":" + hex.EncodeToString(sum[:4])
 }
 
-// load gives the programs to the kernel, with the maps of the folder; those that are missing are made and pinned there.
+// load loads the programs into the kernel with the maps of the folder. Missing maps are created and pinned there.
 func load(compiled []byte, folder string) (*ebpf.Collection, error) {
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(compiled))
 	if err != nil {
@@ -62,11 +62,11 @@ func load(compiled []byte, folder string) (*ebpf.Collection, error) {
 	}
 	for _, name := range mapNames {
 		if spec.Maps[name] == nil {
-			return nil, fmt.Errorf("the program has no map %s; build it anew by `make build`", name)
+			return nil, fmt.Errorf("the program has no map %s; rebuild it by `make build`", name)
 		}
 		spec.Maps[name].Pinning = ebpf.PinByName
 	}
-	// It takes tens of milliseconds to read, therefore once.
+	// Reading the BTF takes tens of milliseconds.
 	kernel, err := btf.LoadKernelSpec()
 	if err != nil {
 		return nil, fmt.Errorf("read the kernel's BTF (CONFIG_DEBUG_INFO_BTF): %w", err)
@@ -88,8 +88,8 @@ func load(compiled []byte, folder string) (*ebpf.Collection, error) {
 	return loaded, nil
 }
 
-// checkCookie tells whether the kernel says which network namespace a socket is of. The program takes nothing where it does
-// not.
+// checkCookie fails if the kernel's struct net does not have the cookie that identifies the network namespace of a socket.
+// Without it the program takes no datagram.
 func checkCookie(kernel *btf.Spec) error {
 	var net *btf.Struct
 	if err := kernel.TypeByName("net", &net); err != nil {
@@ -100,5 +100,5 @@ func checkCookie(kernel *btf.Spec) error {
 			return nil
 		}
 	}
-	return errors.New("the kernel's struct net has no net_cookie, so nobody can tell whose a socket is")
+	return errors.New("the kernel's struct net has no net_cookie, so the network namespace of a socket is unknown")
 }

@@ -26,30 +26,30 @@ const (
 	taken   = 4  // TC_ACT_STOLEN
 )
 
-func TestDatagramsAreTakenOrLeftToTheKernelForAReason(t *testing.T) {
+func TestVerdicts(t *testing.T) {
 	w := newWorld(t)
 	w.openRing(t, 1<<20)
 	const received = "received"
 	cases := []struct {
 		name   string
-		of     func() frame
+		base   func() frame
 		change func(*frame)
-		want   string // "": not even looked at
+		want   string // "": not counted
 	}{
-		{"a datagram from a peer", w.valid, func(*frame) {}, received},
-		{"one over IPv6", w.valid6, func(*frame) {}, received},
-		{"one without a payload", w.valid, func(f *frame) { f.payload = nil }, received},
-		{"one of IPv6 without a payload", w.valid6, func(f *frame) { f.payload = nil }, received},
-		{"one of an odd length", w.valid, func(f *frame) { f.payload = []byte("odd") }, received},
-		{"one without a checksum", w.valid, func(f *frame) { f.noCheck = true }, received},
-		{"one in a tunnel with a checksum", w.valid, func(f *frame) { f.outerCheck = 1 }, received},
-		{"one in a tunnel's packet that may be marked", w.valid, func(f *frame) { f.outerMark = 2 }, received},
-		{"one that must not be fragmented", w.valid, func(f *frame) { f.dontFragment = true }, received},
-		{"one that was filled up to a frame's length", w.valid, func(f *frame) { f.behind = make([]byte, 18) }, received},
-		{"the longest one of a record of 256 bytes", w.valid, func(f *frame) { f.payload = filled(196) }, received},
-		{"the shortest one of a record of 2048 bytes", w.valid, func(f *frame) { f.payload = filled(197) }, received},
-		{"one of 1400 bytes over IPv6", w.valid6, func(f *frame) { f.payload = filled(1400) }, received},
-		{"one of 3000 bytes", w.valid, func(f *frame) { f.payload = filled(3000) }, received},
+		{"IPv4", w.valid, func(*frame) {}, received},
+		{"IPv6", w.valid6, func(*frame) {}, received},
+		{"no payload", w.valid, func(f *frame) { f.payload = nil }, received},
+		{"no payload over IPv6", w.valid6, func(f *frame) { f.payload = nil }, received},
+		{"odd length", w.valid, func(f *frame) { f.payload = []byte("odd") }, received},
+		{"no checksum", w.valid, func(f *frame) { f.noCheck = true }, received},
+		{"checksum of the tunnel", w.valid, func(f *frame) { f.outerCheck = 1 }, received},
+		{"tunnel packet with ECT(0)", w.valid, func(f *frame) { f.outerMark = 2 }, received},
+		{"don't fragment", w.valid, func(f *frame) { f.dontFragment = true }, received},
+		{"padded frame", w.valid, func(f *frame) { f.trailer = make([]byte, 18) }, received},
+		{"longest of a record of 256 bytes", w.valid, func(f *frame) { f.payload = filled(196) }, received},
+		{"shortest of a record of 2048 bytes", w.valid, func(f *frame) { f.payload = filled(197) }, received},
+		{"1400 bytes over IPv6", w.valid6, func(f *frame) { f.payload = filled(1400) }, received},
+		{"3000 bytes", w.valid, func(f *frame) { f.payload = filled(3000) }, received},
 
 		{"another protocol than IP", w.valid, func(f *frame) { f.outerTag = true }, ""},
 		{"a frame that is too short for a tunnel", w.valid, func(f *frame) { f.cut = len(f.bytes()) - 60 }, ""},
@@ -57,7 +57,7 @@ func TestDatagramsAreTakenOrLeftToTheKernelForAReason(t *testing.T) {
 		{"a fragment of a tunnel's packet", w.valid, func(f *frame) { f.outerFragment = 0x2000 }, ""},
 		{"other flags of VXLAN", w.valid, func(f *frame) { f.flags |= 1 << 31 }, ""},
 		{"no flags of VXLAN", w.valid, func(f *frame) { f.flags = 0 }, ""},
-		{"reserved bits beside the VNI", w.valid, func(f *frame) { f.reserved = 1 }, ""},
+		{"reserved bits after the VNI", w.valid, func(f *frame) { f.reserved = 1 }, ""},
 
 		{"a foreign network", w.valid, func(f *frame) { f.vni = 43 }, "no-endpoint"},
 		{"a foreign hardware address", w.valid, func(f *frame) { f.podMAC[5] ^= 1 }, "no-endpoint"},
@@ -108,9 +108,9 @@ func TestDatagramsAreTakenOrLeftToTheKernelForAReason(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			one := c.of()
-			c.change(&one)
-			sent := one.bytes()
+			datagram := c.base()
+			c.change(&datagram)
+			sent := datagram.bytes()
 			before := w.counts(t)
 			verdict := w.run(t, sent)
 			after := w.counts(t)
@@ -120,8 +120,8 @@ func TestDatagramsAreTakenOrLeftToTheKernelForAReason(t *testing.T) {
 			if got := difference(before, after); got != c.want {
 				t.Errorf("it was counted as %q, want %q", got, c.want)
 			}
-			if judged := w.judged(sent); judged != (c.want == received) {
-				t.Errorf("the test's own judgement is %v", judged)
+			if expected := w.takes(sent); expected != (c.want == received) {
+				t.Errorf("takes returns %v", expected)
 			}
 		})
 	}
@@ -135,7 +135,7 @@ func filled(bytes int) []byte {
 	return payload
 }
 
-// difference names the count that grew.
+// difference returns the names of the counters that grew.
 func difference(before, after *Counts) string {
 	var names []string
 	if after.Received != before.Received {
@@ -153,14 +153,14 @@ func difference(before, after *Counts) string {
 	return strings.Join(names, " and ")
 }
 
-// A run of the program without a wire takes no more than a page.
-func TestLongDatagramsComeByTheWire(t *testing.T) {
+// BPF_PROG_TEST_RUN takes at most a page.
+func TestVerdictsOfLongDatagrams(t *testing.T) {
 	w := newWorld(t)
 	w.openRing(t, 1<<20)
 	do(t, w.node, func() error { return w.raise(9600) })
 	for _, c := range []struct {
 		name   string
-		of     func() frame
+		base   func() frame
 		change func(*frame)
 		want   string
 	}{
@@ -171,10 +171,10 @@ func TestLongDatagramsComeByTheWire(t *testing.T) {
 		{"more than that", w.valid, func(f *frame) { f.payload = filled(9157) }, "too-long"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			one := c.of()
-			c.change(&one)
+			datagram := c.base()
+			c.change(&datagram)
 			before := w.counts(t)
-			do(t, w.node, func() error { return sendByWire(one.bytes()) })
+			do(t, w.node, func() error { return sendByWire(datagram.bytes()) })
 			got := ""
 			for end := time.Now().Add(5 * time.Second); got == "" && time.Now().Before(end); time.Sleep(time.Millisecond) {
 				got = difference(before, w.counts(t))
@@ -182,14 +182,14 @@ func TestLongDatagramsComeByTheWire(t *testing.T) {
 			if got != c.want {
 				t.Errorf("it was counted as %q, want %q", got, c.want)
 			}
-			if judged := w.judged(one.bytes()); judged != (c.want == "received") {
-				t.Errorf("the test's own judgement is %v", judged)
+			if expected := w.takes(datagram.bytes()); expected != (c.want == "received") {
+				t.Errorf("takes returns %v", expected)
 			}
 		})
 	}
 }
 
-// raise has both ends of the uplink carry long frames.
+// raise sets the MTU of both ends of the uplink and sets them up.
 func (w *world) raise(mtu int) error {
 	for _, name := range []string{uplinkName, "wire"} {
 		link, err := netlink.LinkByName(name)
@@ -203,7 +203,7 @@ func (w *world) raise(mtu int) error {
 	return nil
 }
 
-// sendByWire sends a frame, as it is, to the uplink.
+// sendByWire sends a raw frame to the uplink.
 func sendByWire(frame []byte) error {
 	link, err := netlink.LinkByName("wire")
 	if err != nil {
@@ -230,10 +230,10 @@ type record struct {
 	Destination  [16]byte
 }
 
-func TestTheRecordSaysWhatTheDatagramWas(t *testing.T) {
+func TestRecord(t *testing.T) {
 	w := newWorld(t)
 	w.openRing(t, 1<<20)
-	// Somebody sleeps: each record wakes.
+	// With a sleeping reader each record causes a wake-up.
 	w.tellControl(t, 1, 1)
 	reader, err := ringbuf.NewReader(w.ring)
 	if err != nil {
@@ -284,21 +284,21 @@ func TestTheRecordSaysWhatTheDatagramWas(t *testing.T) {
 			}
 			payload := raw.RawSample[binary.Size(got):][:c.bytes]
 			if !bytes.Equal(payload, c.sent.payload) {
-				t.Error("the payload is another one")
+				t.Error("the payload differs")
 			}
 		})
 	}
 }
 
-func TestAFullRingDropsAndSaysSo(t *testing.T) {
+func TestFullRing(t *testing.T) {
 	w := newWorld(t)
 	w.openRing(t, 4096)
-	one := w.valid()
+	datagram := w.valid()
 	verdicts := map[int32]int{}
 	for range 20 {
-		verdicts[w.run(t, one.bytes())]++
+		verdicts[w.run(t, datagram.bytes())]++
 	}
-	// 264 bytes each, and a ring is never full to the last byte.
+	// A record takes 264 bytes, and a ring is never full to the last byte.
 	if verdicts[taken] != 15 || verdicts[dropped] != 5 {
 		t.Errorf("the verdicts were %v", verdicts)
 	}
@@ -312,49 +312,49 @@ func TestAFullRingDropsAndSaysSo(t *testing.T) {
 	}
 }
 
-func TestARingThatNobodyReadsLeavesDatagramsToTheKernel(t *testing.T) {
+func TestRingWithoutReaders(t *testing.T) {
 	w := newWorld(t)
 	w.openRing(t, 1<<16)
-	one := w.valid()
+	datagram := w.valid()
 	w.tellControl(t, 0, 0)
-	if verdict := w.run(t, one.bytes()); verdict != left || w.counts(t).Left["no-ring"] != 1 {
+	if verdict := w.run(t, datagram.bytes()); verdict != left || w.counts(t).Left["no-ring"] != 1 {
 		t.Errorf("the verdict was %d, %+v", verdict, w.counts(t))
 	}
 	w.tellControl(t, 0, 2)
-	if verdict := w.run(t, one.bytes()); verdict != taken || w.counts(t).Received != 1 {
+	if verdict := w.run(t, datagram.bytes()); verdict != taken || w.counts(t).Received != 1 {
 		t.Errorf("with readers the verdict was %d, %+v", verdict, w.counts(t))
 	}
 }
 
-func TestASocketOfAnotherNamespaceGetsNothing(t *testing.T) {
+func TestSocketOfOtherNamespace(t *testing.T) {
 	w := newWorld(t)
 	w.openRing(t, 1<<16)
-	// As after the number of a namespace was used again.
+	// As if the number of a namespace had been reused.
 	w.endpoint.Netns.Cookie++
 	if err := w.maps.PutEndpoint(&w.endpoint); err != nil {
 		t.Fatal(err)
 	}
-	one := w.valid()
-	if verdict := w.run(t, one.bytes()); verdict != left || w.counts(t).Left["foreign"] != 1 {
+	datagram := w.valid()
+	if verdict := w.run(t, datagram.bytes()); verdict != left || w.counts(t).Left["foreign"] != 1 {
 		t.Errorf("the verdict was %d, %+v", verdict, w.counts(t))
 	}
 }
 
-func TestASocketThatIsBoundToADeviceIsTheKernels(t *testing.T) {
+func TestSocketBoundToDevice(t *testing.T) {
 	w := newWorld(t)
 	socket := w.openRing(t, 1<<16)
 	do(t, w.pod, func() error { return unix.SetsockoptString(socket, unix.SOL_SOCKET, unix.SO_BINDTODEVICE, "tsn0") })
-	one := w.valid()
-	if verdict := w.run(t, one.bytes()); verdict != left {
+	datagram := w.valid()
+	if verdict := w.run(t, datagram.bytes()); verdict != left {
 		t.Errorf("the verdict was %d", verdict)
 	}
 }
 
-func TestWhatChangesOfPeersAndPodsCountsAtOnce(t *testing.T) {
+func TestPeerAndEndpointChanges(t *testing.T) {
 	w := newWorld(t)
 	w.openRing(t, 1<<16)
-	one := w.valid()
-	sent := one.bytes()
+	datagram := w.valid()
+	sent := datagram.bytes()
 	verdictAfter := func(change error) int32 {
 		t.Helper()
 		if change != nil {
@@ -362,7 +362,7 @@ func TestWhatChangesOfPeersAndPodsCountsAtOnce(t *testing.T) {
 		}
 		return w.run(t, sent)
 	}
-	// Another network's, and another node's on this machine, change nothing.
+	// Peers of another network or of another node on this machine do not matter.
 	if verdict := verdictAfter(errors.Join(w.maps.SetPeers(43, testNode, nil), w.maps.SetPeers(testVNI, testPeer, nil))); verdict != taken {
 		t.Errorf("without others' peers the verdict was %d", verdict)
 	}
@@ -377,15 +377,15 @@ func TestWhatChangesOfPeersAndPodsCountsAtOnce(t *testing.T) {
 	}
 }
 
-// peersWithout4 are those of the world, of which nobody said where addresses of IPv4 are.
+// peersWithout4 returns the world's peers without their IPv4 subnets.
 func peersWithout4() []control.Peer {
 	return []control.Peer{{VNI: testVNI, Address: testPeer, Subnets: testBehind[1:]}}
 }
 
-func TestEachReasonHasAPlace(t *testing.T) {
+func TestReasonsAreComplete(t *testing.T) {
 	w := newWorld(t)
 	if places := int(w.maps.counts.MaxEntries()); places != len(reasons) {
-		t.Errorf("the program counts at %d places, of which %d have a name", places, len(reasons))
+		t.Errorf("the program has %d counters, %d have a name", places, len(reasons))
 	}
 	if Explain("peer") == "peer" || Explain("none") != "none" {
 		t.Error("reasons are not explained")

@@ -15,7 +15,7 @@ import (
 // plainPort is of a socket without a ring.
 const plainPort = testPodPort + 100
 
-// redirecting is a world whose pod's datagrams go straight to its interface, with an ordinary socket in the pod.
+// redirecting returns a world whose program redirects the pod's datagrams to its interface, with an ordinary socket in the pod.
 func redirecting(t *testing.T) (w *world, socket int) {
 	t.Helper()
 	w = newWorld(t)
@@ -37,22 +37,22 @@ func redirecting(t *testing.T) (w *world, socket int) {
 	return w, socket
 }
 
-func TestDatagramsForNoRingGoStraightToThePodsInterface(t *testing.T) {
+func TestRedirect(t *testing.T) {
 	w, socket := redirecting(t)
 	got := make([]byte, 2048)
 	for name, payload := range map[string][]byte{
-		"of no bytes": {}, "of an odd length": []byte("odd"), "of 64 bytes": filled(64), "of 1400 bytes": filled(1400),
+		"of 0 bytes": {}, "of odd length": []byte("odd"), "of 64 bytes": filled(64), "of 1400 bytes": filled(1400),
 	} {
 		for _, noCheck := range []bool{false, true} {
-			one := w.valid()
-			one.podPort, one.payload, one.noCheck = plainPort, payload, noCheck
+			datagram := w.valid()
+			datagram.podPort, datagram.payload, datagram.noCheck = plainPort, payload, noCheck
 			before := w.counts(t)
-			do(t, w.node, func() error { return sendByWire(one.bytes()) })
+			do(t, w.node, func() error { return sendByWire(datagram.bytes()) })
 			count, from, err := testlab.Receive(socket, got)
 			if err != nil || !bytes.Equal(got[:count], payload) {
-				t.Fatalf("of a datagram %s came %d bytes, %v", name, count, err)
+				t.Fatalf("datagram %s: received %d bytes, %v", name, count, err)
 			}
-			if source, ok := from.(*unix.SockaddrInet4); !ok || netip.AddrFrom4(source.Addr) != testOther4 || source.Port != int(one.sourcePort) {
+			if source, ok := from.(*unix.SockaddrInet4); !ok || netip.AddrFrom4(source.Addr) != testOther4 || source.Port != int(datagram.sourcePort) {
 				t.Errorf("a datagram %s came from %+v", name, from)
 			}
 			if after := w.counts(t); after.Redirected != before.Redirected+1 || difference(before, after) != "" {
@@ -62,13 +62,13 @@ func TestDatagramsForNoRingGoStraightToThePodsInterface(t *testing.T) {
 	}
 }
 
-func TestTheKernelStillChecksWhatIsRedirected(t *testing.T) {
+func TestRedirectKeepsChecksums(t *testing.T) {
 	w, socket := redirecting(t)
 	wrong, right := w.valid(), w.valid()
 	wrong.podPort, wrong.wrongCheck, wrong.payload = plainPort, true, []byte("wrong")
 	right.podPort, right.payload = plainPort, []byte("right")
-	for _, one := range []frame{wrong, right} {
-		do(t, w.node, func() error { return sendByWire(one.bytes()) })
+	for _, datagram := range []frame{wrong, right} {
+		do(t, w.node, func() error { return sendByWire(datagram.bytes()) })
 	}
 	got := make([]byte, 64)
 	if count, _, err := testlab.Receive(socket, got); err != nil || string(got[:count]) != "right" {
@@ -79,21 +79,21 @@ func TestTheKernelStillChecksWhatIsRedirected(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotRedirectedIsLeftAsItWas(t *testing.T) {
+func TestRedirectVerdicts(t *testing.T) {
 	const redirect = 7 // TC_ACT_REDIRECT
 	w, _ := redirecting(t)
 	w.openRing(t, 1<<16)
 	for _, c := range []struct {
 		name    string
-		of      func() frame
+		base    func() frame
 		change  func(*frame)
 		verdict int32
 		want    string
 	}{
-		{"a datagram for a ring", w.valid, func(*frame) {}, taken, "received"},
-		{"one for a socket without a ring", w.valid, func(f *frame) { f.podPort = plainPort }, redirect, ""},
-		{"one for no socket", w.valid, func(f *frame) { f.podPort = 1 }, redirect, ""},
-		{"one over IPv6 for no ring", w.valid6, func(f *frame) { f.podPort = plainPort }, left, "no-socket"},
+		{"for a ring", w.valid, func(*frame) {}, taken, "received"},
+		{"for a socket without a ring", w.valid, func(f *frame) { f.podPort = plainPort }, redirect, ""},
+		{"for no socket", w.valid, func(f *frame) { f.podPort = 1 }, redirect, ""},
+		{"over IPv6 for no ring", w.valid6, func(f *frame) { f.podPort = plainPort }, left, "no-socket"},
 		{"a fragment", w.valid, func(f *frame) { f.podPort, f.fragment = plainPort, 0x2000 }, left, "fragment"},
 		{"options of IPv4", w.valid, func(f *frame) { f.podPort, f.options = plainPort, []byte{1, 1, 1, 0} }, left, "options"},
 		{"TCP", w.valid, func(f *frame) { f.podPort, f.protocol = plainPort, 6 }, left, "protocol"},
@@ -103,10 +103,10 @@ func TestWhatIsNotRedirectedIsLeftAsItWas(t *testing.T) {
 		{"congestion experienced by the tunnel's packet", w.valid, func(f *frame) { f.podPort, f.outerMark = plainPort, 3 }, left, "tunnel"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			one := c.of()
-			c.change(&one)
+			datagram := c.base()
+			c.change(&datagram)
 			before := w.counts(t)
-			verdict := w.run(t, one.bytes())
+			verdict := w.run(t, datagram.bytes())
 			after := w.counts(t)
 			if verdict != c.verdict || difference(before, after) != c.want || (after.Redirected != before.Redirected) != (c.verdict == redirect) {
 				t.Errorf("the verdict was %d, want %d; it was counted as %q, want %q", verdict, c.verdict, difference(before, after), c.want)
@@ -115,11 +115,11 @@ func TestWhatIsNotRedirectedIsLeftAsItWas(t *testing.T) {
 	}
 }
 
-func TestAPodsFilterSeesWhatIsRedirected(t *testing.T) {
+func TestRedirectVisibleInPod(t *testing.T) {
 	w, socket := redirecting(t)
-	one := w.valid()
-	one.podPort = plainPort
-	// A socket that sees what comes in by the interface, as packet filters of the pod do.
+	datagram := w.valid()
+	datagram.podPort = plainPort
+	// The packet socket sees incoming frames of the interface, like packet filters of the pod.
 	var seen int
 	do(t, w.pod, func() (err error) {
 		seen, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(0x0008)) // ETH_P_IP in network byte order
@@ -129,7 +129,7 @@ func TestAPodsFilterSeesWhatIsRedirected(t *testing.T) {
 		return unix.SetsockoptTimeval(seen, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 5})
 	})
 	defer unix.Close(seen)
-	do(t, w.node, func() error { return sendByWire(one.bytes()) })
+	do(t, w.node, func() error { return sendByWire(datagram.bytes()) })
 	got := make([]byte, 2048)
 	_, from, err := testlab.Receive(seen, got)
 	at, ok := from.(*unix.SockaddrLinklayer)

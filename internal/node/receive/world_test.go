@@ -38,7 +38,7 @@ var (
 	testBehind = []netip.Prefix{netip.MustParsePrefix("10.42.2.0/24"), netip.MustParsePrefix("fd42:2::/64")}
 )
 
-// world is a node with the program at its uplink and one pod that asked.
+// world is a node with the program at its uplink and one pod with receive rings.
 type world struct {
 	dir       string
 	node, pod *topology.Namespace
@@ -52,7 +52,7 @@ type world struct {
 	control   *ebpf.Map
 }
 
-// folder is one in a BPF filesystem of the test's own.
+// folder returns a folder in a new BPF filesystem.
 func folder(t testing.TB) string {
 	t.Helper()
 	root := t.TempDir()
@@ -77,23 +77,23 @@ func namespace(t testing.TB, name string) *topology.Namespace {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := topology.NewNamespace(id.String() + "-" + name)
+	netns, err := topology.NewNamespace(id.String() + "-" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := made.Destroy(); err != nil {
+		if err := netns.Destroy(); err != nil {
 			t.Error(err)
 		}
 	})
-	return made
+	return netns
 }
 
-// ofNode is the node's folder in dir.
-func ofNode(t testing.TB, node *topology.Namespace, dir string) (own string) {
+// ofNode returns the node's folder in dir.
+func ofNode(t testing.TB, node *topology.Namespace, dir string) (nodeDir string) {
 	t.Helper()
-	do(t, node, func() (err error) { own, err = OfNode(dir); return err })
-	return own
+	do(t, node, func() (err error) { nodeDir, err = NodeDir(dir); return err })
+	return nodeDir
 }
 
 func do(t testing.TB, where *topology.Namespace, work func() error) {
@@ -103,7 +103,7 @@ func do(t testing.TB, where *topology.Namespace, work func() error) {
 	}
 }
 
-// nodeWithUplink is a network namespace with an Ethernet interface.
+// nodeWithUplink creates a network namespace with an Ethernet interface.
 func nodeWithUplink(t testing.TB) *topology.Namespace {
 	t.Helper()
 	node := namespace(t, "node")
@@ -153,12 +153,12 @@ func (w *world) plug() error {
 	if err != nil {
 		return err
 	}
-	made, err := netlink.LinkByName("port")
+	created, err := netlink.LinkByName("port")
 	if err != nil {
 		return err
 	}
 	w.endpoint = Endpoint{
-		VNI: testVNI, Netns: netns, Port: made.Attrs().Index, Uplink: w.uplink,
+		VNI: testVNI, Netns: netns, Port: created.Attrs().Index, Uplink: w.uplink,
 		Tunnel: netip.AddrPortFrom(testNode, testTunnelPort), IPv4: testPod4, IPv6: testPod6, Rings: true,
 	}
 	return nil
@@ -171,8 +171,8 @@ func (w *world) configurePod() error {
 	}
 	w.endpoint.Interface, w.endpoint.MAC = link.Attrs().Index, link.Attrs().HardwareAddr
 	copy(w.podMAC[:], link.Attrs().HardwareAddr)
-	for _, own := range []string{testPod4.String() + "/24", testPod6.String() + "/64"} {
-		address, err := netlink.ParseAddr(own)
+	for _, text := range []string{testPod4.String() + "/24", testPod6.String() + "/64"} {
+		address, err := netlink.ParseAddr(text)
 		if err != nil {
 			return err
 		}
@@ -222,7 +222,7 @@ func boundSocket() (int, error) {
 	return socket, unix.Bind(socket, &unix.SockaddrInet6{Port: testPodPort})
 }
 
-// openRing does what ktsnd does for a socket of the pod.
+// openRing opens a socket in the pod with a ring, as ktsnd does.
 func (w *world) openRing(t testing.TB, ringBytes int) int {
 	t.Helper()
 	var socket int
@@ -249,7 +249,7 @@ func (w *world) enterRing(t testing.TB, socket, ringBytes int) {
 	w.tellControl(t, 0, 1)
 }
 
-// tellControl writes what the application says in the control page: how many sleep, and how many read.
+// tellControl writes the application's fields of the control page: the numbers of sleeping and of all readers.
 func (w *world) tellControl(t testing.TB, sleeping, readers byte) {
 	t.Helper()
 	page := make([]byte, 128)
@@ -281,14 +281,14 @@ func (w *world) put(t testing.TB, name string, key, value any) {
 	}
 }
 
-// skb is struct __sk_buff, as far as a run of the program takes it.
+// skb is the part of struct __sk_buff that BPF_PROG_TEST_RUN takes.
 type skb struct {
 	Before  [10]uint32
 	Ifindex uint32
 	After   [37]uint32
 }
 
-// run gives a frame to the program as if it had come by the uplink.
+// run runs the program on a frame from the uplink.
 func (w *world) run(t testing.TB, frame []byte) int32 {
 	t.Helper()
 	var verdict uint32
@@ -299,7 +299,7 @@ func (w *world) run(t testing.TB, frame []byte) int32 {
 	return int32(verdict)
 }
 
-// valid is a frame that the program takes.
+// valid returns a frame that the program takes.
 func (w *world) valid() frame {
 	return frame{
 		uplink: w.uplinkMAC, peer: testPeer, node: testNode, port: testTunnelPort, flags: 1 << 27, vni: testVNI,
@@ -309,9 +309,9 @@ func (w *world) valid() frame {
 }
 
 func (w *world) valid6() frame {
-	one := w.valid()
-	one.etherType, one.source, one.pod = 0x86dd, testOther6, testPod6
-	return one
+	datagram := w.valid()
+	datagram.etherType, datagram.source, datagram.pod = 0x86dd, testOther6, testPod6
+	return datagram
 }
 
 func (w *world) counts(t testing.TB) *Counts {
