@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	// leastPause and mostPause are how long to wait before a relay is started again; each failure doubles it.
-	leastPause = 100 * time.Millisecond
-	mostPause  = 10 * time.Second
-	// patience is how long tsn-cni may take from an interface to the program at it.
+	// minPause and maxPause bound the pause before a relay is restarted; each failure doubles it.
+	minPause = 100 * time.Millisecond
+	maxPause = 10 * time.Second
+	// patience is how long tsn-cni may take between creating an interface and attaching its program.
 	patience = 2 * time.Second
-	// steady is how long a relay runs that did not fail at once.
+	// steady is the running time of a relay after which the pause starts at minPause again.
 	steady = 10 * time.Second
-	// compareEvery is how often to look whether the interface has another program now.
+	// compareEvery is the period of checks whether the interface has another program.
 	compareEvery = 5 * time.Second
 )
 
-// attachment is an interface and what there is for its relay. What is missing is made at the next look.
+// attachment is an interface with the resources of its relay. The next reconciliation creates missing ones.
 type attachment struct {
 	relayed attachments.RelayedAttachment
-	// portIndex tells the port from another one of its name.
+	// portIndex distinguishes the port from a later one with the same name.
 	portIndex int
 	source    source
 	packet    *os.File
@@ -38,42 +38,42 @@ type attachment struct {
 	log       *slog.Logger
 
 	started, comparedAt time.Time
-	// next is when to try again after a failure, pause how long to wait after the next one.
+	// next is the time of the next try after a failure, pause the length of the last pause.
 	next  time.Time
 	pause time.Duration
 	// failure is why there is no relay.
 	failure error
-	// starts counts the relays that were started.
+	// starts counts starts of the relay.
 	starts uint64
-	// heard is when ktsnd last took frames without a transmit time, left when the last relay ended.
-	heard, left time.Time
+	// answeredAt is when ktsnd last took untimed frames, endedAt when the last relay ended.
+	answeredAt, endedAt time.Time
 }
 
-// source is where an attachment's frames come from.
+// source is the source of an attachment's frames: the capturing program or a virtual machine.
 type source interface {
-	// begin makes what is missing, and adds to an order what a relay needs beside what all relays do.
+	// begin creates missing resources and adds the source's program, options and files to the order.
 	begin(s *Supervisor, a *attachment, with *order) error
-	// look looks at what changes without this program. It tells whether ktsnd takes frames without a transmit time.
-	look(s *Supervisor, a *attachment) (taken bool)
-	// isReady tells whether it can be reached once a relay runs.
+	// observe updates state that other programs change. It reports whether ktsnd takes untimed frames.
+	observe(s *Supervisor, a *attachment) (taken bool)
+	// isReady reports whether frames can reach a running relay.
 	isReady() bool
-	// holds tells whether the kernel has still what is held.
+	// holds reports whether the kernel's objects are still those that the source holds.
 	holds(s *Supervisor, a *attachment) bool
-	// frames adds what is counted of this source alone.
+	// frames adds the counters of this kind of source.
 	frames(a *attachment, counted map[string]uint64)
-	// stop has no more frames come, before the relay ends; release takes the rest apart.
+	// stop stops the flow of frames, before the relay ends. release frees the resources, after it ended.
 	stop() error
 	release() error
 }
 
 func newSource(relayedAttachment *attachments.RelayedAttachment) source {
 	if relayedAttachment.Device.Is(device.VhostUser) {
-		return &guestSource{at: relayedAttachment.VhostSocket()}
+		return &guestSource{path: relayedAttachment.VhostSocket()}
 	}
 	return &capturedSource{}
 }
 
-// settle makes what is missing and starts the relay, if it is time to.
+// settle starts the relay if it does not run and the pause is over.
 func (a *attachment) settle(s *Supervisor, now time.Time) {
 	if a.process != nil && !a.process.running() {
 		a.ended(now)
@@ -82,7 +82,7 @@ func (a *attachment) settle(s *Supervisor, now time.Time) {
 		return
 	}
 	err := a.begin(s)
-	if errors.Is(err, capture.ErrUnattached) && now.Sub(a.left) < patience {
+	if errors.Is(err, capture.ErrUnattached) && now.Sub(a.endedAt) < patience {
 		s.awaited = true
 		return
 	}
@@ -95,7 +95,7 @@ func (a *attachment) settle(s *Supervisor, now time.Time) {
 	a.log.Info("the relay has been started", "pid", a.process.command.Process.Pid)
 }
 
-// begin makes what a relay needs, and starts one. Frames go to it only where there is a socket for them.
+// begin creates missing resources and starts the relay. It fails if the pod has no application socket.
 func (a *attachment) begin(s *Supervisor) (err error) {
 	folder, err := socketFolder(a.relayed.Socket)
 	if err != nil {
@@ -109,7 +109,7 @@ func (a *attachment) begin(s *Supervisor) (err error) {
 	}
 	if a.counters == nil {
 		gated := uint64(capture.AllGated)
-		if a.relayed.Device.Is(device.VhostUser) { // only their relays have a way past ktsnd
+		if a.relayed.Device.Is(device.VhostUser) { // only these relays can bypass ktsnd
 			gated, _ = attachments.GatedPriorities(a.relayed.ControlSocket)
 		}
 		if a.counters, err = newCounters(gated); err != nil {
@@ -125,22 +125,22 @@ func (a *attachment) begin(s *Supervisor) (err error) {
 	return err
 }
 
-// ended says how a relay ended. What it had read and not handed on, the next one counts as lost.
+// ended records how the relay ended. The next relay counts frames that this one had read and not handed on as lost.
 func (a *attachment) ended(now time.Time) {
 	err := a.process.err
 	if err == nil {
 		err = errors.New("it ended by itself")
 	}
-	a.process, a.left = nil, now
+	a.process, a.endedAt = nil, now
 	if now.Sub(a.started) > steady {
 		a.pause = 0
 	}
 	a.fail(fmt.Errorf("the relay has ended: %w", err), now)
 }
 
-// fail puts the next try off, longer with each failure.
+// fail schedules the next try after a pause that doubles with each failure.
 func (a *attachment) fail(err error, now time.Time) {
-	a.pause = min(max(2*a.pause, leastPause), mostPause)
+	a.pause = min(max(2*a.pause, minPause), maxPause)
 	a.next = now.Add(a.pause)
 	if a.failure == nil || a.failure.Error() != err.Error() {
 		a.log.Warn("the relay is away", "error", err, "again", a.pause)
@@ -148,7 +148,7 @@ func (a *attachment) fail(err error, now time.Time) {
 	a.failure = err
 }
 
-// release takes it all apart. Frames that come from then on are dropped and counted by the filter, or the kernel forwards them.
+// release ends the relay and frees all resources. Afterwards the filter drops and counts frames, or the kernel forwards them.
 func (a *attachment) release() error {
 	all := a.source.stop()
 	if a.process != nil && !a.process.end() {

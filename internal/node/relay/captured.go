@@ -11,20 +11,20 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 )
 
-// State is that of the program at a port.
+// State is the state of the capturing program at a port; see [capture.State].
 type State interface {
-	// SetRelay says which device captured frames go to; 0: none.
+	// SetRelay sets the interface index of the device to which captured frames are redirected; 0: none.
 	SetRelay(index int) error
-	// Relay is the device that was said.
+	// Relay returns that index.
 	Relay() (int, error)
-	// Heartbeat is how long ago the relay said that ktsnd takes frames without a transmit time; negative if it never did.
+	// Heartbeat returns the age of the relay's last report that ktsnd takes untimed frames; negative if there was none.
 	Heartbeat() (time.Duration, error)
-	// HeartbeatFD is a descriptor of what the relay writes: its heartbeat, and nothing else.
+	// HeartbeatFD returns the descriptor of the only map that the relay writes.
 	HeartbeatFD() int
 	Close() error
 }
 
-// openState keeps a pointer that is nil out of the interface.
+// openState opens the state of the program at a port. It does not return a nil pointer in the interface.
 func openState(portName string) (State, error) {
 	state, err := capture.OpenState(portName)
 	if err != nil {
@@ -33,11 +33,11 @@ func openState(portName string) (State, error) {
 	return state, nil
 }
 
-// capturedSource is a device to which the program at the port redirects captured frames.
+// capturedSource is a tap to which the program at the port redirects captured frames.
 type capturedSource struct {
 	state State
 	tap   *overlay.Tap
-	// dropped frames found no room in the tap.
+	// dropped counts frames that the full tap dropped.
 	dropped uint64
 }
 
@@ -53,7 +53,7 @@ func (c *capturedSource) begin(s *Supervisor, a *attachment, with *order) (err e
 		}
 	}
 	if err := c.state.SetRelay(c.tap.Index); err != nil {
-		return fmt.Errorf("have captured frames go to %s: %w", c.tap.Name, err)
+		return fmt.Errorf("redirect captured frames to %s: %w", c.tap.Name, err)
 	}
 	with.program = &s.Programs.Captured
 	with.pass("--source-fd", c.tap.File)
@@ -70,7 +70,7 @@ func (c *capturedSource) begin(s *Supervisor, a *attachment, with *order) (err e
 	return nil
 }
 
-func (c *capturedSource) look(s *Supervisor, _ *attachment) (taken bool) {
+func (c *capturedSource) observe(s *Supervisor, _ *attachment) (taken bool) {
 	if c.tap != nil {
 		if dropped, err := s.Node.TapDropped(c.tap); err == nil {
 			c.dropped = dropped
@@ -91,15 +91,15 @@ func (c *capturedSource) holds(s *Supervisor, a *attachment) bool {
 	}
 	other, err := s.Open(a.relayed.PortName())
 	if err != nil {
-		return true // whoever removed it puts it back, and with it another one
+		return true // the program is being replaced; the next check finds the new one
 	}
 	defer other.Close()
-	// One that was attached anew has a state of its own, in which no relay is.
+	// A program that was attached again has a new state without a relay.
 	device, err := other.Relay()
 	return err != nil || device == c.tap.Index
 }
 
-// resultFull counts frames for which there was no room where they wait for the relay.
+// resultFull counts frames that were dropped because the tap was full.
 const resultFull = "drop-queue-full"
 
 func (c *capturedSource) frames(_ *attachment, counted map[string]uint64) {

@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// counters are memory that a relay counts in. Its size cannot be changed, so that a relay that was taken over by
-// somebody can write wrong numbers and no more.
+// counters is shared memory with the relay's counters. Its size is sealed, so that a compromised relay can do no more than
+// write wrong numbers.
 type counters struct {
 	file   *os.File
 	memory []byte
 }
 
-// newCounters makes them. gated has a bit for each priority whose gate the node's schedule closes at times: the first relay, which
-// writes it later, sends no frames of these past ktsnd before it knows ktsnd.
+// newCounters creates the memory. gated has a bit for each priority whose gate the node's schedule closes at times. It is the
+// initial value for the first relay, which must not send frames of these priorities past ktsnd; the relay updates it later.
 func newCounters(gated uint64) (*counters, error) {
 	descriptor, err := unix.MemfdCreate("ktsn-relay-counters", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -50,7 +50,7 @@ func sealed(file *os.File, gated uint64) ([]byte, error) {
 
 func (c *counters) close() error { return errors.Join(unix.Munmap(c.memory), c.file.Close()) }
 
-// Places in the memory, as datapath/relay/counters.h has them.
+// Offsets in the memory in bytes, as in datapath/relay/counters.h.
 const (
 	countersBytes = 512
 	atConnected   = 24
@@ -65,7 +65,7 @@ const (
 	wordBytes     = 8
 )
 
-// kinds are those of what is read and handed to ktsnd.
+// kinds are the kinds of frames that a relay reads and hands to ktsnd.
 var kinds = []string{"timed", "untimed"}
 
 // drops are the reasons for which a relay drops a frame: enum relay_drop.
@@ -88,16 +88,16 @@ func (c *counters) read() map[string]uint64 {
 	return frames
 }
 
-// takesUntimed is the bit of `connected` for a ktsnd that takes frames without a transmit time.
+// takesUntimed is the bit of `connected` for a ktsnd that takes untimed frames.
 const takesUntimed = 1 << 1
 
-// taken tells whether ktsnd takes frames without a transmit time.
+// taken reports whether ktsnd takes untimed frames.
 func (c *counters) taken() bool { return c.value(atConnected)&takesUntimed != 0 }
 
-// tooOld tells whether the ktsnd that answered last cannot serve a relay.
+// tooOld reports whether the ktsnd that answered last cannot serve relays.
 func (c *counters) tooOld() bool { return c.value(atTooOld) != 0 }
 
-// value reads a counter, which the relay writes meanwhile.
+// value reads a counter that the relay writes concurrently.
 func (c *counters) value(at int) uint64 {
 	return atomic.LoadUint64((*uint64)(unsafe.Pointer(&c.memory[at])))
 }

@@ -16,31 +16,31 @@ func TestReasonsAreThoseOfTheRelay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var there []string
-	for _, found := range regexp.MustCompile(`(?m)^\tRELAY_DROP_([A-Z_]+)\b.*/\*`).FindAllStringSubmatch(string(header), -1) {
-		there = append(there, strings.ToLower(strings.ReplaceAll(found[1], "_", "-")))
+	var names []string
+	for _, match := range regexp.MustCompile(`(?m)^\tRELAY_DROP_([A-Z_]+)\b.*/\*`).FindAllStringSubmatch(string(header), -1) {
+		names = append(names, strings.ToLower(strings.ReplaceAll(match[1], "_", "-")))
 	}
-	if got, want := strings.Join(drops, " "), strings.Join(there, " "); got != want {
+	if got, want := strings.Join(drops, " "), strings.Join(names, " "); got != want {
 		t.Errorf("the reasons are\n%s\nthe relay's are\n%s", got, want)
 	}
 }
 
-func TestTheMemoryOfCountersCannotBeMadeShorter(t *testing.T) {
-	made, err := newCounters(1 << 3)
+func TestCountersSeals(t *testing.T) {
+	memory, err := newCounters(1 << 3)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer made.close()
-	if err := made.file.Truncate(0); err == nil {
-		t.Error("it could: reading it would end this program")
+	defer memory.close()
+	if err := memory.file.Truncate(0); err == nil {
+		t.Error("the memory can be shortened; reading it would crash")
 	}
-	if gated := made.value(atGated); gated != 1<<3 {
-		t.Errorf("it begins with the gates %#x", gated)
+	if gated := memory.value(atGated); gated != 1<<3 {
+		t.Errorf("initial gates are %#x", gated)
 	}
-	if frames := made.read(); frames["read-timed"] != 0 || frames["drop-lost"] != 0 {
-		t.Errorf("it begins with %v", frames)
+	if frames := memory.read(); frames["read-timed"] != 0 || frames["drop-lost"] != 0 {
+		t.Errorf("initial counters are %v", frames)
 	}
-	if _, err := unix.FcntlInt(made.file.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE); err == nil {
-		t.Error("somebody could keep the relay from counting")
+	if _, err := unix.FcntlInt(memory.file.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE); err == nil {
+		t.Error("the memory can be sealed against the relay's writes")
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// packetSocket opens a packet socket in a pod's network namespace, bound to its interface. With
-// protocol 0 it takes no frames, because it is for none.
+// packetSocket opens a packet socket in a pod's network namespace, bound to its interface. With protocol 0 it receives no
+// frames.
 func packetSocket(netns, interfaceName string, protocol uint16) (*os.File, error) {
 	var descriptor int
 	err := ns.WithNetNSPath(netns, func(ns.NetNS) (err error) {
@@ -43,7 +43,7 @@ func boundSocket(index int, protocol uint16) (int, error) {
 	return descriptor, nil
 }
 
-// duplicate makes a file of a descriptor, which stays its owner's.
+// duplicate returns a file for a copy of the descriptor.
 func duplicate(descriptor int) (*os.File, error) {
 	other, err := unix.FcntlInt(uintptr(descriptor), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -52,11 +52,11 @@ func duplicate(descriptor int) (*os.File, error) {
 	return os.NewFile(uintptr(other), "state"), nil
 }
 
-// errNoVolume tells that a pod has no application socket.
+// errNoVolume means that the pod has no application socket.
 var errNoVolume = errors.New("the pod has no application socket; give it the volume of csi.kubernetsn.io")
 
-// socketFolder opens the folder of a pod's application socket. A relay without privileges reaches the socket by it
-// through folders that it may not enter.
+// socketFolder opens the folder of a pod's application socket. Through it an unprivileged relay reaches the socket although
+// it may not enter the parent folders.
 func socketFolder(socket string) (*os.File, error) {
 	if socket == "" {
 		return nil, errNoVolume

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package relay runs a ktsn-relay (datapath/relay) for each captured interface of the node's pods. It makes what the
-// relay works with and has no right to make itself, and holds it while the relay is away, so that a relay which is
-// started again finds the frames that came meanwhile:
+// Package relay runs a ktsn-relay (datapath/relay) for each captured interface of the node's pods. It creates the resources
+// that the unprivileged relay needs, and keeps them across restarts of the relay, so that no queued frame is lost:
 //
-//	tap             the device to which captured frames are redirected; they wait in it
-//	packet socket   of the pod's network namespace, by which ktsnd knows whose frames the relay sends
-//	counters        memory that outlives the relay
+//	tap             the device to which captured frames are redirected, and in which they are queued
+//	packet socket   in the pod's network namespace; identifies the pod to ktsnd
+//	counters        shared memory that outlives the relay
 //
-// All of it ends with this process, and so do the relays, whom the kernel kills with the thread that started them.
+// The resources end with this process. So do the relays: the kernel kills them with the thread that started them.
 //
-// Threads: Run does everything in its own goroutine, which must not change its network namespace; the other methods may
-// be called from any.
+// Threads: Run does everything in its own goroutine, which must not change its network namespace; the other methods are safe
+// for concurrent use.
 package relay

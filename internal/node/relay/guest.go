@@ -20,24 +20,24 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
-// Guest is a virtual machine that sends in the name of a pod.
+// Guest is a virtual machine that sends as a pod.
 type Guest struct {
-	// Netns and Interface are those of the pod's endpoint, whose hardware address the machine has.
+	// Netns and Interface identify the pod's endpoint; the machine has its hardware address.
 	Netns, Interface string
 	// Socket is the pod's application socket.
 	Socket string
-	// VhostSocket is the socket of vhost-user. RelayListens says that the relay is the one who listens, and not the machine.
+	// VhostSocket is the path of the vhost-user socket. RelayListens: the relay listens there, not the machine.
 	VhostSocket  string
 	RelayListens bool
-	// Queues are pairs, of Processors of the machine.
+	// Queues is the number of queue pairs, Processors that of the machine's processors.
 	Queues, Processors int
-	// Class is one of device.Classes.
+	// Class is the source of a frame's class, from device.Classes.
 	Class string
-	// Records says that frames may have a record with a transmit time in front.
+	// Records: frames may have a record with a transmit time in front.
 	Records bool
 }
 
-// Check says what is wrong with it.
+// Check returns an error if the description is invalid.
 func (g *Guest) Check() error {
 	switch {
 	case g.Queues < 1 || g.Queues > device.MaxQueues:
@@ -55,7 +55,7 @@ func (g *Guest) Check() error {
 	return nil
 }
 
-// HardwareAddress is that of the pod's interface.
+// HardwareAddress returns the address of the pod's interface.
 func (g *Guest) HardwareAddress() (address net.HardwareAddr, err error) {
 	err = ns.WithNetNSPath(g.Netns, func(ns.NetNS) error {
 		link, err := net.InterfaceByName(g.Interface)
@@ -68,19 +68,18 @@ func (g *Guest) HardwareAddress() (address net.HardwareAddr, err error) {
 	return address, err
 }
 
-// Run runs a ktsn-relay-vhost for the machine, starts it again when it ends, and goes on until ctx ends. Counters go on from one to
-// the next.
+// Run runs a ktsn-relay-vhost for the machine until ctx ends, and restarts it when it ends. The counters continue across restarts.
 func (g *Guest) Run(ctx context.Context, program *Program, log *slog.Logger) error {
-	given, err := g.open()
+	files, err := g.open()
 	if err != nil {
 		return err
 	}
-	defer given.close()
-	on := newStarter()
-	defer on.end()
+	defer files.close()
+	thread := newStarter()
+	defer thread.end()
 	for pause := time.Duration(0); ; {
-		begun := time.Now()
-		running, err := g.order(program, given).start(on, log, func() {})
+		started := time.Now()
+		running, err := g.order(program, files).start(thread, log, func() {})
 		if err != nil {
 			return err
 		}
@@ -91,10 +90,10 @@ func (g *Guest) Run(ctx context.Context, program *Program, log *slog.Logger) err
 			return nil
 		case <-running.ended:
 		}
-		if time.Since(begun) > steady {
+		if time.Since(started) > steady {
 			pause = 0
 		}
-		pause = min(max(2*pause, leastPause), mostPause)
+		pause = min(max(2*pause, minPause), maxPause)
 		log.Warn("the relay is away", "error", running.err, "again", pause)
 		select {
 		case <-ctx.Done():
@@ -104,30 +103,30 @@ func (g *Guest) Run(ctx context.Context, program *Program, log *slog.Logger) err
 	}
 }
 
-// guestFiles are what the relays of a guest are given.
+// guestFiles are the files that the relays of a guest inherit.
 type guestFiles struct {
 	packet, link, folder *os.File
 	counters             *counters
 }
 
-func (g *Guest) open() (made *guestFiles, err error) {
-	made = &guestFiles{}
+func (g *Guest) open() (files *guestFiles, err error) {
+	files = &guestFiles{}
 	defer func() {
 		if err != nil {
-			made.close()
+			files.close()
 		}
 	}()
-	if made.folder, err = socketFolder(g.Socket); err != nil {
+	if files.folder, err = socketFolder(g.Socket); err != nil {
 		return nil, err
 	}
-	if made.packet, err = packetSocket(g.Netns, g.Interface, 0); err != nil {
+	if files.packet, err = packetSocket(g.Netns, g.Interface, 0); err != nil {
 		return nil, err
 	}
-	if made.link, err = packetSocket(g.Netns, g.Interface, unix.ETH_P_ALL); err != nil {
+	if files.link, err = packetSocket(g.Netns, g.Interface, unix.ETH_P_ALL); err != nil {
 		return nil, err
 	}
-	made.counters, err = newCounters(capture.AllGated)
-	return made, err
+	files.counters, err = newCounters(capture.AllGated)
+	return files, err
 }
 
 func (f *guestFiles) close() {
@@ -137,20 +136,20 @@ func (f *guestFiles) close() {
 		}
 	}
 	if f.counters != nil {
-		_ = f.counters.close() // nothing was written by this process
+		_ = f.counters.close() // this process has written nothing
 	}
 }
 
-func (g *Guest) order(program *Program, given *guestFiles) *order {
-	made := newOrder(given.packet, given.folder, given.counters, g.Socket)
-	made.program = program
-	made.pass("--link-fd", given.link)
-	made.add("--vhost-socket", g.VhostSocket, "--class", g.Class)
+func (g *Guest) order(program *Program, files *guestFiles) *order {
+	o := newOrder(files.packet, files.folder, files.counters, g.Socket)
+	o.program = program
+	o.pass("--link-fd", files.link)
+	o.add("--vhost-socket", g.VhostSocket, "--class", g.Class)
 	if !g.RelayListens {
-		made.add("--connect")
+		o.add("--connect")
 	}
 	if g.Records {
-		made.add("--records")
+		o.add("--records")
 	}
-	return made
+	return o
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// QEMU are arguments of QEMU that fit the machine, a line each. Its memory is whatever the machine has, but shared.
+// QEMU returns the arguments of QEMU for the machine, a line each. The memory must be shared; SIZE stands for its size.
 func (g *Guest) QEMU(address net.HardwareAddr) []string {
 	listens := ",server=on"
 	if g.RelayListens {
@@ -16,7 +16,7 @@ func (g *Guest) QEMU(address net.HardwareAddr) []string {
 	}
 	device := "-device virtio-net-pci,netdev=tsn,mac=" + address.String()
 	if g.Queues > 1 {
-		// Two interrupts for each pair, one for the queue of commands, one for changes of the device.
+		// Two interrupts for each pair, one for the control queue, one for configuration changes.
 		device += fmt.Sprintf(",mq=on,vectors=%d", 2*g.Queues+2)
 	}
 	return []string{
@@ -27,7 +27,7 @@ func (g *Guest) QEMU(address net.HardwareAddr) []string {
 	}
 }
 
-// Libvirt are the elements of a domain that fit the machine.
+// Libvirt returns the elements of a libvirt domain for the machine.
 func (g *Guest) Libvirt(address net.HardwareAddr) string {
 	mode := "server"
 	if g.RelayListens {

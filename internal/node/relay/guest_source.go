@@ -17,32 +17,32 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
-// guestSource is a virtual machine in the pod, which connects to a socket of vhost-user.
+// guestSource is a virtual machine in the pod, which connects to a vhost-user socket.
 //
-// The relay has no right to make the socket where the machine looks for it. It makes it in a folder of its own beside, and when it
-// listens, the socket gets its owner and its name. So the socket of a relay that is started again takes the place of the last one's in
-// one step.
+// The relay may not create the socket at the path where the machine looks for it. It creates it in its own folder next to that
+// path. When it listens, publish sets the owner of the socket and renames it into place, so that the socket of a restarted
+// relay replaces the old one atomically.
 type guestSource struct {
-	// at is the path of the socket.
-	at string
-	// link is a packet socket by which frames come for the machine. By the tap frames leave past ktsnd.
+	// path is where the machine looks for the socket.
+	path string
+	// link is a packet socket that receives frames for the machine. Frames leave by the tap past ktsnd.
 	link *os.File
 	tap  *overlay.Tap
-	// listens tells that its socket has its name.
+	// listens: the socket is at path.
 	listens bool
 }
 
-// made is the name of the socket in the folder.
-const made = "s"
+// socketName is the name of the socket in the relay's folder.
+const socketName = "s"
 
-// maxSocketPath is that of sun_path less the final zero.
+// maxSocketPath is the length of sun_path in bytes without the terminating zero.
 const maxSocketPath = 107
 
-func (g *guestSource) folder() string { return device.SocketFolder(g.at) }
+func (g *guestSource) folder() string { return device.SocketFolder(g.path) }
 
 func (g *guestSource) begin(s *Supervisor, a *attachment, with *order) (err error) {
-	if len(g.at) > maxSocketPath {
-		return fmt.Errorf("%s is too long a path for a socket; choose a shorter folder of sockets (socketDir)", g.at)
+	if len(g.path) > maxSocketPath {
+		return fmt.Errorf("%s is too long a path for a socket; choose a shorter folder of sockets (socketDir)", g.path)
 	}
 	if g.link == nil {
 		if g.link, err = packetSocket(a.relayed.Netns, a.relayed.Interface, unix.ETH_P_ALL); err != nil {
@@ -60,9 +60,9 @@ func (g *guestSource) begin(s *Supervisor, a *attachment, with *order) (err erro
 	with.program = program
 	with.pass("--link-fd", g.link)
 	with.pass("--past-fd", g.tap.File)
-	// A path that leads there for who may not enter the folders above.
+	// The relay may not enter the parent folders.
 	with.own(folder)
-	inside := fmt.Sprintf("/proc/self/fd/%d/%s", with.give(folder), made)
+	inside := fmt.Sprintf("/proc/self/fd/%d/%s", with.give(folder), socketName)
 	with.add("--vhost-socket", inside, "--class", a.relayed.Device.Class)
 	if a.relayed.Mode != capture.None {
 		with.add("--records")
@@ -71,7 +71,7 @@ func (g *guestSource) begin(s *Supervisor, a *attachment, with *order) (err erro
 	return nil
 }
 
-// makeTap makes the tap. Nothing is sent to it.
+// makeTap creates the tap.
 func (g *guestSource) makeTap(s *Supervisor, a *attachment) error {
 	if g.tap != nil {
 		return nil
@@ -87,7 +87,7 @@ func (g *guestSource) makeTap(s *Supervisor, a *attachment) error {
 	return nil
 }
 
-// makeFolder makes the folder in which the relay makes its socket, and removes that of one that was killed.
+// makeFolder creates the folder in which the relay creates its socket. It first removes that of a killed relay.
 func (g *guestSource) makeFolder(user User) (*os.File, error) {
 	path := g.folder()
 	err := os.RemoveAll(path)
@@ -110,8 +110,8 @@ func (g *guestSource) makeFolder(user User) (*os.File, error) {
 	return os.NewFile(uintptr(descriptor), path), nil
 }
 
-// look gives the socket its name once the relay listens.
-func (g *guestSource) look(s *Supervisor, a *attachment) (taken bool) {
+// observe publishes the socket when the relay listens.
+func (g *guestSource) observe(s *Supervisor, a *attachment) (taken bool) {
 	if a.process == nil || !a.process.running() {
 		return false
 	}
@@ -124,25 +124,25 @@ func (g *guestSource) look(s *Supervisor, a *attachment) (taken bool) {
 func (g *guestSource) listen(s *Supervisor, a *attachment) {
 	err := g.publish(a.relayed.Device.Owner)
 	if errors.Is(err, fs.ErrNotExist) {
-		s.awaited = true // it does not listen yet
+		s.awaited = true // the relay does not listen yet
 		return
 	}
 	if err != nil {
-		a.log.Warn("the socket of vhost-user cannot be put where the virtual machine looks for it", "path", g.at, "error", err)
-		_ = a.process.command.Process.Kill() // another one is started when it has ended, for which nobody waits here
+		a.log.Warn("the socket of vhost-user cannot be put where the virtual machine looks for it", "path", g.path, "error", err)
+		_ = a.process.command.Process.Kill() // a later reconciliation starts another one
 		return
 	}
 	g.listens = true
 }
 
-// publish returns fs.ErrNotExist until the relay listens: its socket has no name before.
+// publish moves the socket to path. It fails with fs.ErrNotExist until the relay listens.
 func (g *guestSource) publish(owner int) error {
-	from := filepath.Join(g.folder(), made)
+	from := filepath.Join(g.folder(), socketName)
 	const sameGroup = -1
 	if err := os.Lchown(from, owner, sameGroup); err != nil {
 		return err
 	}
-	if err := os.Rename(from, g.at); err != nil {
+	if err := os.Rename(from, g.path); err != nil {
 		return err
 	}
 	return os.Remove(g.folder())
@@ -157,9 +157,9 @@ func (g *guestSource) frames(a *attachment, counted map[string]uint64) {
 	counted["back-handed"], counted["back-dropped"] = a.counters.value(atBackHanded), a.counters.value(atBackDropped)
 }
 
-// stop removes the socket, so that no machine finds one at which nobody listens.
+// stop removes the socket, so that no machine connects to a socket without a listener.
 func (g *guestSource) stop() error {
-	if err := os.Remove(g.at); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(g.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the socket of vhost-user: %w", err)
 	}
 	return nil

@@ -24,10 +24,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
-// machineUser is whose process a virtual machine is.
+// machineUser is the user of the virtual machine's process.
 const machineUser = 107
 
-// machine is a pod whose interface a virtual machine has by vhost-user. Nobody but root may enter the folders above its folder.
+// machine creates a pod whose interface a virtual machine has by vhost-user. Only root may enter the parents of its folder.
 func (c *captures) machine(t *testing.T, name string) attachments.RelayedAttachment {
 	t.Helper()
 	testlab.Program(t, "ktsn-relay-vhost")
@@ -36,7 +36,7 @@ func (c *captures) machine(t *testing.T, name string) attachments.RelayedAttachm
 	return pod
 }
 
-// listened tells whether the machine finds a socket of its own at which somebody listens.
+// listened reports whether the machine's socket exists, with the machine as owner, and has a listener.
 func listened(t *testing.T, pod *attachments.RelayedAttachment) bool {
 	t.Helper()
 	info, err := os.Lstat(pod.VhostSocket())
@@ -58,18 +58,18 @@ func listened(t *testing.T, pod *attachments.RelayedAttachment) bool {
 	return true
 }
 
-func TestAMachineFindsTheSocketOfItsRelay(t *testing.T) {
+func TestGuestSocket(t *testing.T) {
 	testlab.Root(t)
-	of := &captures{}
-	pod, captured := of.machine(t, "machine"), of.pod(t, "captured")
-	of.set(pod, captured)
-	s, end := supervised(t, of)
+	lab := &captures{}
+	pod, captured := lab.machine(t, "machine"), lab.pod(t, "captured")
+	lab.set(pod, captured)
+	s, end := supervised(t, lab)
 	first := processOf(t, s, &pod)
 	processOf(t, s, &captured)
 	if !listened(t, &pod) {
-		t.Error("the relay runs, and nobody listens")
+		t.Error("the relay runs and does not listen")
 	}
-	if relayOf(t, of.states[pod.PortName()]) != 0 || !isThere(pod.TapName()) {
+	if relayOf(t, lab.states[pod.PortName()]) != 0 || !isThere(pod.TapName()) {
 		t.Error("captured frames go to the relay's device, or frames past ktsnd have none")
 	}
 	if got := statusOf(s, &pod); got.Device != pod.Device || got.Frames["back-handed"] != 0 {
@@ -93,21 +93,21 @@ func TestAMachineFindsTheSocketOfItsRelay(t *testing.T) {
 	}
 }
 
-func TestTheSocketOfAMachineGoesWithIt(t *testing.T) {
+func TestGuestSocketRemoved(t *testing.T) {
 	testlab.Root(t)
-	of := &captures{}
-	pod := of.machine(t, "machine")
-	// What a killed relay has left.
+	lab := &captures{}
+	pod := lab.machine(t, "machine")
+	// Left by a killed relay.
 	if err := os.MkdirAll(device.SocketFolder(pod.VhostSocket()), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(device.SocketFolder(pod.VhostSocket()), made), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(device.SocketFolder(pod.VhostSocket()), socketName), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	of.set(pod)
-	s, _ := supervised(t, of)
+	lab.set(pod)
+	s, _ := supervised(t, lab)
 	processOf(t, s, &pod)
-	of.set()
+	lab.set()
 	s.Wake()
 	eventually(t, "the end of the socket", func() bool {
 		left, err := os.ReadDir(filepath.Dir(pod.Socket))
@@ -115,13 +115,13 @@ func TestTheSocketOfAMachineGoesWithIt(t *testing.T) {
 	})
 }
 
-func TestARelayOfAMachineHasRecordsWhereTheNetworkCapturesThem(t *testing.T) {
+func TestGuestRelayOptions(t *testing.T) {
 	testlab.Root(t)
-	of := &captures{}
-	with, without := of.machine(t, "with"), of.machine(t, "without")
+	lab := &captures{}
+	with, without := lab.machine(t, "with"), lab.machine(t, "without")
 	without.Mode, without.Device.Class, without.Device.Queues = capture.None, device.ClassQueue, 4
-	of.set(with, without)
-	s, _ := supervised(t, of)
+	lab.set(with, without)
+	s, _ := supervised(t, lab)
 	for _, test := range []struct {
 		pod     *attachments.RelayedAttachment
 		records bool
@@ -138,19 +138,19 @@ func TestARelayOfAMachineHasRecordsWhereTheNetworkCapturesThem(t *testing.T) {
 	}
 }
 
-func TestARelayOfAMachineThatIsMissingIsNamed(t *testing.T) {
+func TestMissingGuestRelayProgram(t *testing.T) {
 	testlab.Root(t)
-	of := &captures{}
-	pod := of.machine(t, "machine")
-	of.set(pod)
-	s, _ := supervisedWith(t, of, Programs{Guests: Program{Path: "/nowhere/ktsn-relay-vhost", User: User{65533, 65533}}})
-	eventually(t, "a sentence", func() bool { return statusOf(s, &pod).Failure != nil })
-	if said := statusOf(s, &pod).Failure.Error(); !strings.Contains(said, "there is no program /nowhere/ktsn-relay-vhost") {
-		t.Errorf("it said %q", said)
+	lab := &captures{}
+	pod := lab.machine(t, "machine")
+	lab.set(pod)
+	s, _ := supervisedWith(t, lab, Programs{Guests: Program{Path: "/nowhere/ktsn-relay-vhost", User: User{65533, 65533}}})
+	eventually(t, "a failure", func() bool { return statusOf(s, &pod).Failure != nil })
+	if message := statusOf(s, &pod).Failure.Error(); !strings.Contains(message, "there is no program /nowhere/ktsn-relay-vhost") {
+		t.Errorf("it said %q", message)
 	}
 }
 
-func TestMachinesLeavePlaceForOthersRelays(t *testing.T) {
+func TestGuestRelayLimit(t *testing.T) {
 	machine := func() *attachment {
 		return &attachment{relayed: attachments.RelayedAttachment{Device: device.Device{Kind: device.VhostUser}}}
 	}
@@ -169,7 +169,7 @@ func TestMachinesLeavePlaceForOthersRelays(t *testing.T) {
 	}
 }
 
-func TestMachinesOfANamespaceLeavePlaceForOthers(t *testing.T) {
+func TestGuestRelayLimitPerNamespace(t *testing.T) {
 	machine := func(namespace string, running bool) *attachment {
 		a := &attachment{relayed: attachments.RelayedAttachment{Namespace: namespace, Device: device.Device{Kind: device.VhostUser}}}
 		if running {
@@ -192,11 +192,11 @@ func TestMachinesOfANamespaceLeavePlaceForOthers(t *testing.T) {
 	}
 }
 
-// What a process has open of a file system that does not answer keeps it from ending, whatever kills it.
-func TestARelayThatCannotBeKilledHoldsUpNoOther(t *testing.T) {
+// A process with a file of a file system that does not answer cannot be killed.
+func TestUnkillableRelay(t *testing.T) {
 	testlab.Root(t)
 	silent := testlab.MountSilent(t)
-	// Not os.Open, which asks the file system whether the file can be polled, in a call in which Go's scheduler cannot stop for the
+	// os.Open would ask the file system whether the file can be polled, in a call that keeps Go's scheduler from running the
 	// goroutine that answers.
 	memory := filepath.Join(silent.Dir, "memory")
 	fd, err := unix.Open(memory, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -234,7 +234,7 @@ func TestARelayThatCannotBeKilledHoldsUpNoOther(t *testing.T) {
 	silent.End()
 	eventually(t, "its end", func() bool { return !running.running() })
 	s.List, s.Changed = (&captures{}).List, (&captures{}).changed
-	s.look(time.Now())
+	s.reconcile(time.Now())
 	if count := s.running((*attachment).isOfGuest); count != 0 {
 		t.Errorf("%d relays count after the end", count)
 	}

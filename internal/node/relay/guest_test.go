@@ -15,13 +15,13 @@ func TestAGuestThatCannotBeIsRefusedWithAReason(t *testing.T) {
 		change func(*Guest)
 		reason string
 	}{
-		"it fits":                    {func(*Guest) {}, ""},
-		"several queues, one for it": {func(g *Guest) { g.Processors = 1 }, "several need a virtual machine with two processors or more"},
-		"no queue":                   {func(g *Guest) { g.Queues = 0 }, "1 to 8"},
-		"too many queues":            {func(g *Guest) { g.Queues = 9 }, "1 to 8"},
-		"another class":              {func(g *Guest) { g.Class = "dscp" }, `class "dscp" is none of [record pcp queue]`},
-		"by queue, and there is one": {func(g *Guest) { g.Queues = 1 }, "all frames would be of one class"},
-		"a path from here":           {func(g *Guest) { g.VhostSocket = "v.sock" }, "no absolute path"},
+		"valid":                 {func(*Guest) {}, ""},
+		"one processor":         {func(g *Guest) { g.Processors = 1 }, "several need a virtual machine with two processors or more"},
+		"no queue":              {func(g *Guest) { g.Queues = 0 }, "1 to 8"},
+		"too many queues":       {func(g *Guest) { g.Queues = 9 }, "1 to 8"},
+		"unknown class":         {func(g *Guest) { g.Class = "dscp" }, `class "dscp" is none of [record pcp queue]`},
+		"class of single queue": {func(g *Guest) { g.Queues = 1 }, "all frames would be of one class"},
+		"relative path":         {func(g *Guest) { g.VhostSocket = "v.sock" }, "no absolute path"},
 	} {
 		guest := fits
 		test.change(&guest)
@@ -32,7 +32,7 @@ func TestAGuestThatCannotBeIsRefusedWithAReason(t *testing.T) {
 	}
 }
 
-func TestArgumentsOfAMachineAreThoseOfItsRelay(t *testing.T) {
+func TestGuestArguments(t *testing.T) {
 	guest := Guest{Socket: "/run/ktsn/pods/x/app.sock", VhostSocket: "/run/a&b.sock", Queues: 4, Processors: 4, Class: "pcp", Records: true}
 	address := net.HardwareAddr{2, 0, 0, 0, 0, 1}
 	qemu := strings.Join(guest.QEMU(address), "\n")

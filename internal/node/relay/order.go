@@ -9,10 +9,10 @@ import (
 	"strconv"
 )
 
-// firstDescriptor is the number of the first file that a program is given beside the standard ones.
+// firstDescriptor is the number of the first inherited file after the standard ones.
 const firstDescriptor = 3
 
-// order is how a relay is to be started.
+// order is the command line of a relay with the files that it inherits.
 type order struct {
 	program   *Program
 	arguments []string
@@ -21,7 +21,7 @@ type order struct {
 	owned []*os.File
 }
 
-// newOrder has what every relay is given.
+// newOrder returns an order with the options of all relays.
 func newOrder(packet, folder *os.File, counters *counters, socket string) *order {
 	o := &order{}
 	o.pass("--packet-fd", packet)
@@ -33,16 +33,16 @@ func newOrder(packet, folder *os.File, counters *counters, socket string) *order
 
 func (o *order) add(arguments ...string) { o.arguments = append(o.arguments, arguments...) }
 
-// pass gives a file by an option.
+// pass adds a file and the option with its number.
 func (o *order) pass(option string, file *os.File) { o.add(option, strconv.Itoa(o.give(file))) }
 
-// give gives a file, and returns the number that it has for the relay.
+// give adds a file and returns its number in the relay.
 func (o *order) give(file *os.File) (number int) {
 	o.files = append(o.files, file)
 	return firstDescriptor + len(o.files) - 1
 }
 
-// own has a file be closed with the order.
+// own closes a file with the order.
 func (o *order) own(file *os.File) { o.owned = append(o.owned, file) }
 
 func (o *order) close() {
@@ -51,7 +51,7 @@ func (o *order) close() {
 	}
 }
 
-// start starts the relay. changed is called when it has ended.
-func (o *order) start(on *starter, log *slog.Logger, changed func()) (*process, error) {
-	return o.program.run(on, o.arguments, o.files, log, changed)
+// start starts the relay and calls changed when it has ended.
+func (o *order) start(thread *starter, log *slog.Logger, changed func()) (*process, error) {
+	return o.program.run(thread, o.arguments, o.files, log, changed)
 }

@@ -22,22 +22,22 @@ import (
 )
 
 const (
-	// endPatience is how long a relay may take to end, and how long the kernel may take to end one that was killed.
+	// endPatience limits the wait for a relay after SIGTERM, and again after SIGKILL.
 	endPatience = time.Second
-	// maxLines bounds what a relay logs in linesEvery.
+	// maxLines is the number of lines that a relay may log in linesEvery.
 	maxLines   = 20
 	linesEvery = 10 * time.Second
-	// maxLineBytes is far more than a relay's sentences have.
+	// maxLineBytes is far more than a relay's longest message.
 	maxLineBytes = 1024
 )
 
-// User is who the relays run as.
+// User is the user and group that relays run as.
 type User struct{ UID, GID uint32 }
 
-// DefaultUser is who the relays run as unless told otherwise.
+// DefaultUser is the default user and group of relays.
 const DefaultUser = "65533"
 
-// ParseUser reads UID or UID:GID; without a group it has the user's number.
+// ParseUser parses UID or UID:GID. Without a group, GID is UID. Root is rejected.
 func ParseUser(text string) (User, error) {
 	uid, gid, both := strings.Cut(text, ":")
 	if !both {
@@ -51,17 +51,16 @@ func ParseUser(text string) (User, error) {
 	return User{uint32(user), uint32(group)}, nil
 }
 
-// Program is how ktsn-relay is started.
+// Program is a relay program and its limits.
 type Program struct {
-	// Path is where ktsn-relay is.
+	// Path is the path of the executable.
 	Path string
 	User User
-	// Most is how many of it may run on the node, MostOfNamespace how many of them for pods of one Kubernetes namespace; 0: as many
-	// as a node has relays at all.
+	// Most limits its processes on the node, MostOfNamespace those for pods of one Kubernetes namespace; 0: no limit but maxRelays.
 	Most, MostOfNamespace int
 }
 
-// Check says what keeps the program from being started.
+// Check returns an error if the program cannot be started.
 func (p *Program) Check() error {
 	file, err := os.Stat(p.Path)
 	if err != nil {
@@ -73,17 +72,17 @@ func (p *Program) Check() error {
 	return nil
 }
 
-// process is a relay that was started.
+// process is a relay process.
 type process struct {
 	command *exec.Cmd
-	// ended is closed when it has ended, and err says how.
+	// ended is closed when the process has ended. err is valid then.
 	ended chan struct{}
 	err   error
 }
 
-// run starts a program with files as its descriptors from firstDescriptor on, and itself as the last one. The user of relays may be
-// unable to enter the folders above the program, so the program is opened here and executed by its descriptor.
-func (p *Program) run(on *starter, arguments []string, files []*os.File, log *slog.Logger, changed func()) (*process, error) {
+// run starts the program. It inherits files from descriptor firstDescriptor on, followed by its own executable: the user of
+// relays may be unable to enter the executable's folders, so it is opened here and executed by its descriptor.
+func (p *Program) run(thread *starter, arguments []string, files []*os.File, log *slog.Logger, changed func()) (*process, error) {
 	descriptor, err := unix.Open(p.Path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, p.explain(err)
@@ -97,24 +96,24 @@ func (p *Program) run(on *starter, arguments []string, files []*os.File, log *sl
 	command.Env, command.Dir = []string{}, "/"
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Credential: &syscall.Credential{Uid: p.User.UID, Gid: p.User.GID}}
 	if os.Getuid() == int(p.User.UID) && os.Getgid() == int(p.User.GID) {
-		command.SysProcAttr.Credential = nil // there is nothing to change, and perhaps no right to
+		command.SysProcAttr.Credential = nil // changing to the same user needs a capability too
 	}
 	reader, err := command.StderrPipe()
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.Path, err)
 	}
-	on.do(func() { err = command.Start() })
+	thread.do(func() { err = command.Start() })
 	if err != nil {
 		return nil, p.explain(err)
 	}
-	made := &process{command: command, ended: make(chan struct{})}
+	started := &process{command: command, ended: make(chan struct{})}
 	go func() {
 		defer changed()
-		defer close(made.ended)
+		defer close(started.ended)
 		logLines(reader, log)
-		made.err = command.Wait()
+		started.err = command.Wait()
 	}()
-	return made, nil
+	return started, nil
 }
 
 func (p *Program) explain(err error) error {
@@ -127,7 +126,7 @@ func (p *Program) explain(err error) error {
 	return fmt.Errorf("start %s: %w", p.Path, err)
 }
 
-// logLines logs what a relay says until it says no more, a bounded number of lines.
+// logLines logs the relay's output, at most maxLines in linesEvery.
 func logLines(from io.Reader, log *slog.Logger) {
 	lines := bufio.NewScanner(from)
 	lines.Buffer(make([]byte, 0, maxLineBytes), maxLineBytes)
@@ -138,13 +137,13 @@ func logLines(from io.Reader, log *slog.Logger) {
 			since, count = now, 0
 		}
 		if count++; count <= maxLines {
-			log.Info("the relay says", "line", lines.Text())
+			log.Info("output of the relay", "line", lines.Text())
 		}
 	}
-	_, _ = io.Copy(io.Discard, from) // behind a line that is too long
+	_, _ = io.Copy(io.Discard, from) // the scanner stops at a line that is too long
 }
 
-// running tells whether it has not ended.
+// running reports whether the process has not ended.
 func (p *process) running() bool {
 	select {
 	case <-p.ended:
@@ -154,8 +153,8 @@ func (p *process) running() bool {
 	}
 }
 
-// end ends the relay, by SIGKILL if SIGTERM is not enough. It returns false after twice endPatience if the relay still runs: a relay
-// closes descriptors that a front end passed, and the kernel waits for the file system that they are of, however long that takes.
+// end ends the relay, by SIGKILL if SIGTERM is not enough. It returns false after twice endPatience if the relay still runs: a
+// relay closes descriptors that a front end passed, and the kernel may wait for their file system without limit.
 func (p *process) end() bool {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		_ = p.command.Process.Signal(signal) // it may have ended

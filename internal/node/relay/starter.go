@@ -4,8 +4,8 @@ package relay
 
 import "runtime"
 
-// starter has one thread start all relays: the kernel kills a process whose parent has ended when the thread ends that
-// started it (PR_SET_PDEATHSIG), and Go's threads come and go.
+// starter starts all relays from one thread: with PR_SET_PDEATHSIG the kernel kills a process when the thread that started it
+// ends, and Go ends threads at any time.
 type starter struct {
 	orders chan func()
 }
@@ -16,7 +16,7 @@ func newStarter() *starter {
 	return s
 }
 
-// run ends its thread, which it does not unlock.
+// run does not unlock its thread, so that the thread ends with it.
 func (s *starter) run() {
 	runtime.LockOSThread()
 	for order := range s.orders {
@@ -24,7 +24,7 @@ func (s *starter) run() {
 	}
 }
 
-// do runs f on the thread.
+// do calls f on the thread.
 func (s *starter) do(f func()) {
 	done := make(chan struct{})
 	s.orders <- func() {
@@ -34,5 +34,5 @@ func (s *starter) do(f func()) {
 	<-done
 }
 
-// end ends the thread, and with it what it started and is still there.
+// end ends the thread and thereby all processes that it started.
 func (s *starter) end() { close(s.orders) }

@@ -14,34 +14,34 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
-// Status is how the relay of an attachment is.
+// Status is the state of an attachment's relay.
 type Status struct {
 	overlay.Attachment
 	// Device is how a virtual machine in the pod is connected.
 	Device device.Device
-	// All tells that frames without a transmit time go through the relay, too.
+	// All: untimed frames go through the relay, too.
 	All bool
-	// Running tells that there is a relay, PID which process it is.
+	// Running: the relay runs, as process PID.
 	Running bool
 	PID     int
-	// Failure says why there is none, Away for how long there has been none.
+	// Failure is why the relay does not run, Away for how long it has not.
 	Failure error
 	Away    time.Duration
-	// KernelPath tells that frames without a transmit time are to be captured, and relay or ktsnd do not answer: they are dropped where
-	// the schedule closes their gate at times, and others go the kernel's way.
+	// KernelPath: untimed frames shall be captured, but relay or ktsnd do not answer. Frames whose gate the schedule closes at
+	// times are dropped; others take the kernel's path.
 	KernelPath bool
-	// TooOld tells that the node's ktsnd cannot serve a relay.
+	// TooOld: the node's ktsnd cannot serve relays.
 	TooOld bool
-	// Starts counts the relays that there were.
+	// Starts counts starts of the relay.
 	Starts uint64
-	// Frames counts what became of captured frames: read-, handed- with the kind of frame behind it, drop- with the reason.
+	// Frames counts captured frames by outcome: read- and handed- followed by the kind of frame, drop- followed by the reason.
 	Frames map[string]uint64
 }
 
-// silence is for how long there is no heartbeat before it is said: ktsnd is replaced in less time.
+// silence is the heartbeat's age beyond which KernelPath is set. Replacing ktsnd takes less time.
 const silence = 3 * time.Second
 
-// publish says what there is.
+// publish updates the state that Status returns.
 func (s *Supervisor) publish(now time.Time) {
 	var all []Status
 	for _, a := range s.attached {
@@ -55,8 +55,8 @@ func (s *Supervisor) publish(now time.Time) {
 
 // observe looks at what changes without this program.
 func (a *attachment) observe(s *Supervisor, now time.Time) {
-	if a.source.look(s, a) {
-		a.heard = now
+	if a.source.observe(s, a) {
+		a.answeredAt = now
 	}
 }
 
@@ -64,12 +64,12 @@ func (a *attachment) status(now time.Time) Status {
 	all := a.relayed.Mode == capture.All || a.relayed.Device.Is(device.VhostUser)
 	status := Status{
 		Attachment: a.relayed.Attachment, Device: a.relayed.Device, All: all, Starts: a.starts, Failure: a.failure,
-		KernelPath: all && now.Sub(a.heard) > silence,
+		KernelPath: all && now.Sub(a.answeredAt) > silence,
 	}
 	if a.process != nil && a.process.running() && a.source.isReady() {
 		status.Running, status.PID = true, a.process.command.Process.Pid
 	} else {
-		status.Away = now.Sub(a.left)
+		status.Away = now.Sub(a.endedAt)
 	}
 	if a.counters != nil {
 		status.Frames, status.TooOld = a.counters.read(), status.Running && a.counters.tooOld()
@@ -78,8 +78,8 @@ func (a *attachment) status(now time.Time) Status {
 	return status
 }
 
-// Trouble says what does not hold of a captured interface: the reason as Events and conditions name it, and a sentence;
-// both are empty if all is well. A relay that was just killed is no trouble, because another one is on its way.
+// Trouble returns the problem of a captured interface: the reason of Events and conditions, and a message; both are empty if
+// there is none. A relay that has just ended is not a problem, because it is restarted.
 func (s *Status) Trouble() (reason, sentence string) {
 	switch {
 	case !s.Running && errors.Is(s.Failure, errNoVolume):
@@ -97,8 +97,8 @@ func (s *Status) Trouble() (reason, sentence string) {
 	return "", ""
 }
 
-// withoutVolume says what does not hold of a pod without the volume, which many a pod does without: nothing, as long as it sends no
-// transmit times; those are dropped, counted and said by the program at its interface.
+// withoutVolume returns the problem of a pod without the volume. Many pods do not need it: it is a problem only if untimed
+// frames shall be captured. Timed frames are dropped and counted by the program at the interface, and reported from there.
 func (s *Status) withoutVolume() (reason, sentence string) {
 	if !s.KernelPath {
 		return "", ""

@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// lookEvery is how often to look at everything, peekEvery whether there is something new: a pod's programs start soon after
-	// its interface is there.
-	lookEvery = time.Second
-	peekEvery = 100 * time.Millisecond
-	// mostRelays bounds the processes of a node; kubelet allows 110 pods unless told otherwise.
-	mostRelays = 512
+	// reconcileEvery is the period of full reconciliations. pollEvery is the period of the check for changes: a pod's programs
+	// start soon after its interface exists.
+	reconcileEvery = time.Second
+	pollEvery      = 100 * time.Millisecond
+	// maxRelays limits the relay processes of a node; kubelet's default limit is 110 pods.
+	maxRelays = 512
 )
 
-// Programs are how relays are started.
+// Programs are the relay programs.
 type Programs struct {
 	// Captured is ktsn-relay, Guests ktsn-relay-vhost.
 	Captured, Guests Program
@@ -36,11 +36,11 @@ type Programs struct {
 // Supervisor runs the relays of a node.
 type Supervisor struct {
 	Programs Programs
-	// Node makes devices.
+	// Node creates devices.
 	Node *overlay.Node
-	// List returns whose frames go through a relay. An error comes beside what could be read nevertheless.
+	// List returns the attachments whose frames go through a relay. With an error it returns those that could be read.
 	List func() ([]attachments.RelayedAttachment, error)
-	// Changed tells whether there may be other interfaces than when it was last asked.
+	// Changed reports whether the interfaces may have changed since the last call.
 	Changed func() bool
 	// Open opens the state of the program at a port.
 	Open func(portName string) (State, error)
@@ -49,24 +49,24 @@ type Supervisor struct {
 	starter *starter
 	wake    chan struct{}
 	once    sync.Once
-	// compare asks for a look at the programs at ports, which costs more than one at the rest.
+	// compare requests that the next reconciliation also checks the programs at ports, which is more expensive.
 	compare  atomic.Bool
 	attached map[string]*attachment
-	// unended were released, and their relays were killed and still run.
+	// unended were released, but their relays still run although they were killed.
 	unended []*attachment
-	// looked is when it looked last, awaited tells that something was there in part.
-	looked  time.Time
-	awaited bool
-	// missing is since when ports are not there, by name.
+	// reconciled is the time of the last reconciliation; awaited: it found something incomplete.
+	reconciled time.Time
+	awaited    bool
+	// missing has the times since which ports are missing, by name.
 	missing map[string]time.Time
-	// failed is why it could not be looked, as it was logged last.
+	// failed is the last logged error of List.
 	failed string
 
 	mu       sync.Mutex
 	statuses []Status
 }
 
-// New makes the supervisor of a node whose tsn-cni has a state directory.
+// New returns the supervisor for the attachments in tsn-cni's state directory.
 func New(stateDir string, node *overlay.Node, programs Programs, log *slog.Logger) *Supervisor {
 	changes := &attachments.Changes{StateDir: stateDir}
 	return &Supervisor{
@@ -79,53 +79,53 @@ func New(stateDir string, node *overlay.Node, programs Programs, log *slog.Logge
 
 func (s *Supervisor) prepare() { s.once.Do(func() { s.wake = make(chan struct{}, 1) }) }
 
-// Wake has it look at once.
+// Wake triggers a reconciliation.
 func (s *Supervisor) Wake() {
 	s.prepare()
 	select {
 	case s.wake <- struct{}{}:
-	default: // it is to look anyway
+	default: // a reconciliation is pending already
 	}
 }
 
-// Compare has it look at once, also whether ports have other programs than it knows.
+// Compare triggers a reconciliation that also checks whether ports have other programs now.
 func (s *Supervisor) Compare() {
 	s.compare.Store(true)
 	s.Wake()
 }
 
-// Status returns what there was at the last look, by port.
+// Status returns the state at the last reconciliation.
 func (s *Supervisor) Status() []Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.statuses)
 }
 
-// Run runs the relays until ctx ends, and then ends them and removes their devices.
+// Run runs the relays until ctx ends, then ends them and removes their devices.
 func (s *Supervisor) Run(ctx context.Context) error {
 	s.prepare()
 	s.starter, s.attached, s.missing = newStarter(), map[string]*attachment{}, map[string]time.Time{}
 	defer s.starter.end()
-	ticks := time.NewTicker(peekEvery)
+	ticks := time.NewTicker(pollEvery)
 	defer ticks.Stop()
-	s.look(time.Now())
+	s.reconcile(time.Now())
 	for {
 		select {
 		case <-ctx.Done():
 			return s.releaseAll()
 		case <-s.wake:
-			s.look(time.Now())
+			s.reconcile(time.Now())
 		case now := <-ticks.C:
 			if s.due(now) {
-				s.look(now)
+				s.reconcile(now)
 			}
 		}
 	}
 }
 
-// due tells whether it is time to look.
+// due reports whether it is time to reconcile.
 func (s *Supervisor) due(now time.Time) bool {
-	if s.Changed() || s.awaited || now.Sub(s.looked) >= lookEvery {
+	if s.Changed() || s.awaited || now.Sub(s.reconciled) >= reconcileEvery {
 		return true
 	}
 	for _, a := range s.attached {
@@ -136,9 +136,9 @@ func (s *Supervisor) due(now time.Time) bool {
 	return false
 }
 
-// look makes what there is what there shall be.
-func (s *Supervisor) look(now time.Time) {
-	s.looked, s.awaited = now, false
+// reconcile releases attachments that are gone or have changed, and starts missing relays.
+func (s *Supervisor) reconcile(now time.Time) {
+	s.reconciled, s.awaited = now, false
 	if s.compare.Swap(false) {
 		for _, a := range s.attached {
 			a.comparedAt = time.Time{}
@@ -166,19 +166,19 @@ func (s *Supervisor) look(now time.Time) {
 	s.publish(now)
 }
 
-// complain logs what cannot be looked at, once as long as it is for the same reason.
+// complain logs an error of List when it differs from the last one.
 func (s *Supervisor) complain(err error) {
 	text := ""
 	if err != nil {
 		text = strings.ReplaceAll(err.Error(), "\n", "; ")
 	}
 	if text != "" && text != s.failed {
-		s.Log.Warn("cannot look at what is captured", "error", text)
+		s.Log.Warn("cannot read all captured interfaces", "error", text)
 	}
 	s.failed = text
 }
 
-// settle looks after one attachment. What fails of one is its own.
+// settle reconciles one attachment.
 func (s *Supervisor) settle(port string, wanted *attachments.RelayedAttachment, now time.Time) {
 	a := s.attached[port]
 	if a == nil {
@@ -189,7 +189,7 @@ func (s *Supervisor) settle(port string, wanted *attachments.RelayedAttachment, 
 		}
 		delete(s.missing, port)
 		a = &attachment{
-			relayed: *wanted, source: newSource(wanted), portIndex: index, comparedAt: now, heard: now, left: now,
+			relayed: *wanted, source: newSource(wanted), portIndex: index, comparedAt: now, answeredAt: now, endedAt: now,
 			log: s.Log.With("pod", wanted.Identity, "interface", wanted.Interface),
 		}
 		s.attached[port] = a
@@ -203,11 +203,11 @@ func (s *Supervisor) settle(port string, wanted *attachments.RelayedAttachment, 
 	a.settle(s, now)
 }
 
-// mayStart returns why another relay must not be started. Relays of virtual machines take so much memory that a node's pods could use
-// up all that relays have, and pods of one namespace could leave none to others.
+// mayStart returns an error if a limit forbids another relay. Relays of virtual machines need so much memory that pods could
+// exhaust the relays' share, and pods of one namespace could leave none for others.
 func (s *Supervisor) mayStart(a *attachment) error {
-	if s.running(anyKind) >= mostRelays {
-		return fmt.Errorf("the node runs %d relays already and starts no more", mostRelays)
+	if s.running(anyKind) >= maxRelays {
+		return fmt.Errorf("the node runs %d relays already and starts no more", maxRelays)
 	}
 	if !a.isOfGuest() {
 		return nil
@@ -230,8 +230,8 @@ func anyKind(*attachment) bool { return true }
 
 func (a *attachment) isOfGuest() bool { return a.relayed.Device.Is(device.VhostUser) }
 
-// await looks again soon for a port that the plugin is about to make, or has just removed; not as soon once it has been missing
-// for long: its pod may be gone without the plugin.
+// await makes the next poll look again for a port that the plugin is about to create or has just removed. After patience it
+// does not: the pod may be gone without a call of the plugin.
 func (s *Supervisor) await(port string, now time.Time) {
 	if _, known := s.missing[port]; !known {
 		s.missing[port] = now
@@ -241,23 +241,23 @@ func (s *Supervisor) await(port string, now time.Time) {
 	}
 }
 
-// running counts relays, with those that were killed and have not ended: these keep their memory.
-func (s *Supervisor) running(is func(*attachment) bool) int {
+// running counts the chosen relays, including killed ones that still run, because these keep their memory.
+func (s *Supervisor) running(chosen func(*attachment) bool) int {
 	count := 0
 	for _, a := range s.attached {
-		if a.process != nil && is(a) {
+		if a.process != nil && chosen(a) {
 			count++
 		}
 	}
 	for _, a := range s.unended {
-		if is(a) {
+		if chosen(a) {
 			count++
 		}
 	}
 	return count
 }
 
-// release ends several at once: each may take twice endPatience. It keeps those whose relays still run then.
+// release releases attachments concurrently, because each may take twice endPatience. It adds those whose relays still run to unended.
 func (s *Supervisor) release(all []*attachment) {
 	var ending sync.WaitGroup
 	for _, a := range all {
@@ -265,7 +265,7 @@ func (s *Supervisor) release(all []*attachment) {
 		go func() {
 			defer ending.Done()
 			if err := a.release(); err != nil {
-				a.log.Info("took the relay's things apart", "error", strings.ReplaceAll(err.Error(), "\n", "; "))
+				a.log.Info("cannot release all of the relay's resources", "error", strings.ReplaceAll(err.Error(), "\n", "; "))
 			}
 		}()
 	}
@@ -284,7 +284,7 @@ func (s *Supervisor) releaseAll() error {
 	return nil
 }
 
-// holds tells whether the attachment is still what is wanted, and the kernel has still what is held of it.
+// holds reports whether the attachment is unchanged and the kernel still has its port and program.
 func (a *attachment) holds(s *Supervisor, wanted *attachments.RelayedAttachment, now time.Time) bool {
 	if wanted == nil || *wanted != a.relayed {
 		return false

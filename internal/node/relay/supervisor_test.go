@@ -28,15 +28,15 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// The node is the network namespace that the tests run in.
+// The tests use their own network namespace as the node.
 
 const tapGroup = 0x74736e
 
-// captures are what the supervisor is told.
+// captures is the supervisor's list of attachments.
 type captures struct {
 	mu   sync.Mutex
 	list []attachments.RelayedAttachment
-	// states were opened before the supervisor began, by port.
+	// states has the states of the programs at ports, opened before the supervisor started.
 	states map[string]State
 }
 
@@ -54,7 +54,7 @@ func (c *captures) set(list ...attachments.RelayedAttachment) {
 
 func (c *captures) changed() bool { return false }
 
-// relayOf is the device that the program at a port was told last.
+// relayOf returns the relay's device in the state of the program at a port.
 func relayOf(t *testing.T, state State) int {
 	t.Helper()
 	index, err := state.Relay()
@@ -64,7 +64,7 @@ func relayOf(t *testing.T, state State) int {
 	return index
 }
 
-// pod is a pod of the node with a captured interface.
+// pod creates a pod with a captured interface.
 func (c *captures) pod(t *testing.T, name string) attachments.RelayedAttachment {
 	t.Helper()
 	testlab.Program(t, "ktsn-relay") // and with it the programs of the kernel
@@ -125,7 +125,7 @@ func plug(t *testing.T, pod *topology.Namespace, attachment *overlay.Attachment)
 	}
 }
 
-// capturing attaches the program anew.
+// capturing attaches the program and opens its new state.
 func capturing(t *testing.T, attachment *overlay.Attachment) State {
 	t.Helper()
 	if err := capture.AttachPort(attachment.PortName(), capture.Timed, capture.ClassByRecord, 0); err != nil {
@@ -145,7 +145,7 @@ func unplug(attachment *overlay.Attachment) {
 	}
 }
 
-// relays are those that were built.
+// relays returns the built relay programs.
 func relays(t *testing.T) Programs {
 	t.Helper()
 	user := User{65533, 65533}
@@ -154,13 +154,13 @@ func relays(t *testing.T) Programs {
 	}
 }
 
-// supervised runs a supervisor until the test ends, or end is called.
-func supervised(t *testing.T, of *captures) (s *Supervisor, end func()) {
+// supervised runs a supervisor until the test ends or end is called.
+func supervised(t *testing.T, lab *captures) (s *Supervisor, end func()) {
 	t.Helper()
-	return supervisedWith(t, of, relays(t))
+	return supervisedWith(t, lab, relays(t))
 }
 
-func supervisedWith(t *testing.T, of *captures, programs Programs) (s *Supervisor, end func()) {
+func supervisedWith(t *testing.T, lab *captures, programs Programs) (s *Supervisor, end func()) {
 	t.Helper()
 	node, err := overlay.Open(t.TempDir(), time.Second)
 	if err != nil {
@@ -168,7 +168,7 @@ func supervisedWith(t *testing.T, of *captures, programs Programs) (s *Superviso
 	}
 	s = &Supervisor{
 		Programs: programs,
-		Node:     node, List: of.List, Changed: of.changed, Open: openState, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Node:     node, List: lab.List, Changed: lab.changed, Open: openState, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -189,12 +189,12 @@ func supervisedWith(t *testing.T, of *captures, programs Programs) (s *Superviso
 	return s, end
 }
 
-// eventually waits for something that another goroutine does.
+// eventually waits until holds returns true.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	testlab.Eventually(t, 30*time.Second, 5*time.Millisecond, func() error {
 		if !holds() {
-			return errors.New("waited in vain: " + what)
+			return errors.New("timeout: " + what)
 		}
 		return nil
 	})
@@ -214,7 +214,7 @@ func isThere(name string) bool {
 	return err == nil
 }
 
-// process is the relay's number, by the tap that it reads.
+// processOf returns the PID of the attachment's relay, which it waits for.
 func processOf(t *testing.T, s *Supervisor, captured *attachments.RelayedAttachment) int {
 	t.Helper()
 	eventually(t, "a relay of "+captured.Identity, func() bool {
@@ -227,7 +227,7 @@ func processOf(t *testing.T, s *Supervisor, captured *attachments.RelayedAttachm
 	return statusOf(s, captured).PID
 }
 
-// mapsOf are what the kernel says of the BPF maps that a process has.
+// mapsOf returns the fdinfo of each BPF map that a process has open.
 func mapsOf(t *testing.T, pid int) (infos []string) {
 	t.Helper()
 	folder := fmt.Sprintf("/proc/%d/fd", pid)
@@ -236,7 +236,7 @@ func mapsOf(t *testing.T, pid int) (infos []string) {
 		t.Fatal(err)
 	}
 	for _, dirEntry := range open {
-		// One may be closed meanwhile, which is no map.
+		// A descriptor that was closed meanwhile is not a map's.
 		if to, _ := os.Readlink(filepath.Join(folder, dirEntry.Name())); to != "anon_inode:bpf-map" {
 			continue
 		}
@@ -249,13 +249,13 @@ func mapsOf(t *testing.T, pid int) (infos []string) {
 	return infos
 }
 
-func TestARelayHasTheMapOfTheHeartbeatWhereAllIsCapturedAndElseNone(t *testing.T) {
+func TestRelayInheritsHeartbeatMap(t *testing.T) {
 	testlab.Root(t)
-	of := &captures{}
-	timed, all := of.pod(t, "timed"), of.pod(t, "all")
+	lab := &captures{}
+	timed, all := lab.pod(t, "timed"), lab.pod(t, "all")
 	all.Mode = capture.All
-	of.set(timed, all)
-	s, _ := supervised(t, of)
+	lab.set(timed, all)
+	s, _ := supervised(t, lab)
 	if maps := mapsOf(t, processOf(t, s, &timed)); len(maps) > 0 {
 		t.Errorf("with Timed it has the maps %q", maps)
 	}
@@ -265,12 +265,12 @@ func TestARelayHasTheMapOfTheHeartbeatWhereAllIsCapturedAndElseNone(t *testing.T
 	}
 }
 
-func TestARelayHasNoPrivilegesAndOnlyItsDescriptors(t *testing.T) {
+func TestRelayPrivileges(t *testing.T) {
 	testlab.Root(t)
-	of := &captures{}
-	pod := of.pod(t, "first")
-	of.set(pod)
-	s, _ := supervised(t, of)
+	lab := &captures{}
+	pod := lab.pod(t, "first")
+	lab.set(pod)
+	s, _ := supervised(t, lab)
 	pid := processOf(t, s, &pod)
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -297,17 +297,17 @@ func TestARelayHasNoPrivilegesAndOnlyItsDescriptors(t *testing.T) {
 	if attrs := link.Attrs(); attrs.MTU != 1400+24 || attrs.Group != tapGroup || attrs.TxQLen != 1000 || attrs.Flags&1 == 0 || attrs.MasterIndex != 0 {
 		t.Errorf("the tap is %+v", attrs)
 	}
-	if got := relayOf(t, of.states[pod.PortName()]); got != link.Attrs().Index {
+	if got := relayOf(t, lab.states[pod.PortName()]); got != link.Attrs().Index {
 		t.Errorf("frames go to device %d, want %d", got, link.Attrs().Index)
 	}
 }
 
-// A folder of root's, as the home of a user or a build with umask 077 is.
-func TestRelaysStartFromAFolderThatTheirUserCannotEnter(t *testing.T) {
+// The folder is root's with mode 0700, like a home or a build with umask 077.
+func TestRelayExecutableInClosedFolder(t *testing.T) {
 	testlab.Root(t)
-	of := &captures{}
-	captured, machine := of.pod(t, "captured"), of.machine(t, "machine")
-	of.set(captured, machine)
+	lab := &captures{}
+	captured, machine := lab.pod(t, "captured"), lab.machine(t, "machine")
+	lab.set(captured, machine)
 	programs, closed := relays(t), t.TempDir()
 	if err := os.Chmod(closed, 0o700); err != nil {
 		t.Fatal(err)
@@ -316,17 +316,17 @@ func TestRelaysStartFromAFolderThatTheirUserCannotEnter(t *testing.T) {
 		copied := filepath.Join(closed, filepath.Base(program.Path))
 		text, err := os.ReadFile(program.Path)
 		if err == nil {
-			err = errors.Join(os.WriteFile(copied, text, 0o755), os.Chmod(copied, 0o755)) // whatever the umask is
+			err = errors.Join(os.WriteFile(copied, text, 0o755), os.Chmod(copied, 0o755)) // despite the umask
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		program.Path = copied
 	}
-	s, _ := supervisedWith(t, of, programs)
+	s, _ := supervisedWith(t, lab, programs)
 	for pod, want := range map[*attachments.RelayedAttachment]string{&captured: "ktsn-relay\n", &machine: "ktsn-relay-vhos\n"} {
 		comm := fmt.Sprintf("/proc/%d/comm", processOf(t, s, pod))
-		// Until it gives itself a name it has that of a descriptor.
+		// Its name is that of a descriptor until it sets one.
 		eventually(t, "the relay is called "+want, func() bool {
 			name, err := os.ReadFile(comm)
 			return err == nil && string(name) == want
@@ -334,14 +334,14 @@ func TestRelaysStartFromAFolderThatTheirUserCannotEnter(t *testing.T) {
 	}
 }
 
-func TestARelayThatIsKilledIsStartedAgainAndOthersAreLeftAlone(t *testing.T) {
+func TestKilledRelayRestarts(t *testing.T) {
 	testlab.Root(t)
-	of := &captures{}
-	first, second := of.pod(t, "first"), of.pod(t, "second")
-	of.set(first, second)
-	s, _ := supervised(t, of)
+	lab := &captures{}
+	first, second := lab.pod(t, "first"), lab.pod(t, "second")
+	lab.set(first, second)
+	s, _ := supervised(t, lab)
 	killed, other := processOf(t, s, &first), processOf(t, s, &second)
-	waits := relayOf(t, of.states[first.PortName()])
+	waits := relayOf(t, lab.states[first.PortName()])
 	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -349,29 +349,29 @@ func TestARelayThatIsKilledIsStartedAgainAndOthersAreLeftAlone(t *testing.T) {
 		status := statusOf(s, &first)
 		return status.Running && status.PID != killed && status.Starts == 2
 	})
-	if got := relayOf(t, of.states[first.PortName()]); got != waits {
+	if got := relayOf(t, lab.states[first.PortName()]); got != waits {
 		t.Errorf("frames go to device %d, and waited in %d", got, waits)
 	}
-	if is := statusOf(s, &second); is.PID != other || is.Starts != 1 {
-		t.Errorf("the relay of the other pod is %+v", is)
+	if status := statusOf(s, &second); status.PID != other || status.Starts != 1 {
+		t.Errorf("the relay of the other pod is %+v", status)
 	}
 }
 
-func TestWhatIsWrongWithOnePodIsSaidAndMended(t *testing.T) {
+func TestMissingSocketFolder(t *testing.T) {
 	testlab.Root(t)
-	of := &captures{}
-	whole, broken := of.pod(t, "whole"), of.pod(t, "broken")
+	lab := &captures{}
+	whole, broken := lab.pod(t, "whole"), lab.pod(t, "broken")
 	folder := filepath.Join(t.TempDir(), "later")
 	broken.Socket = filepath.Join(folder, "app.sock")
-	of.set(broken, whole)
-	s, _ := supervised(t, of)
+	lab.set(broken, whole)
+	s, _ := supervised(t, lab)
 	processOf(t, s, &whole)
-	eventually(t, "a sentence", func() bool { return statusOf(s, &broken).Failure != nil })
-	if said := statusOf(s, &broken).Failure.Error(); !strings.Contains(said, "there is no folder "+folder) {
-		t.Errorf("it said %q", said)
+	eventually(t, "a failure", func() bool { return statusOf(s, &broken).Failure != nil })
+	if message := statusOf(s, &broken).Failure.Error(); !strings.Contains(message, "there is no folder "+folder) {
+		t.Errorf("it said %q", message)
 	}
-	if isThere(broken.TapName()) || relayOf(t, of.states[broken.PortName()]) != 0 {
-		t.Error("frames go to a device that nobody reads")
+	if isThere(broken.TapName()) || relayOf(t, lab.states[broken.PortName()]) != 0 {
+		t.Error("frames go to a device without a reader")
 	}
 	if err := os.Mkdir(folder, 0o755); err != nil {
 		t.Fatal(err)
@@ -382,14 +382,14 @@ func TestWhatIsWrongWithOnePodIsSaidAndMended(t *testing.T) {
 	}
 }
 
-func TestAPodWithoutTheVolumeIsInTroubleOnlyWhereAllOfItIsCaptured(t *testing.T) {
+func TestTroubleWithoutVolume(t *testing.T) {
 	for name, test := range map[string]struct {
 		status Status
 		reason string
 	}{
-		"what has a time is captured": {Status{Failure: errNoVolume, Away: time.Hour}, ""},
-		"all is captured":             {Status{Failure: errNoVolume, Away: time.Hour, All: true, KernelPath: true}, "KernelPath"},
-		"something else is wrong":     {Status{Failure: os.ErrPermission, Away: time.Hour}, "RelayAway"},
+		"timed":       {Status{Failure: errNoVolume, Away: time.Hour}, ""},
+		"all":         {Status{Failure: errNoVolume, Away: time.Hour, All: true, KernelPath: true}, "KernelPath"},
+		"other cause": {Status{Failure: os.ErrPermission, Away: time.Hour}, "RelayAway"},
 	} {
 		reason, sentence := test.status.Trouble()
 		if reason != test.reason || (sentence == "") != (reason == "") {
@@ -398,34 +398,34 @@ func TestAPodWithoutTheVolumeIsInTroubleOnlyWhereAllOfItIsCaptured(t *testing.T)
 	}
 }
 
-func TestNothingIsLeftOfAnAttachmentThatIsGone(t *testing.T) {
+func TestReleaseRemovesDevices(t *testing.T) {
 	testlab.Root(t)
-	of := &captures{}
-	stays, goes := of.pod(t, "stays"), of.pod(t, "goes")
-	of.set(stays, goes)
-	s, end := supervised(t, of)
+	lab := &captures{}
+	stays, goes := lab.pod(t, "stays"), lab.pod(t, "goes")
+	lab.set(stays, goes)
+	s, end := supervised(t, lab)
 	processOf(t, s, &stays)
 	processOf(t, s, &goes)
-	of.set(stays)
+	lab.set(stays)
 	eventually(t, "the end of the tap", func() bool { return !isThere(goes.TapName()) })
-	if got := relayOf(t, of.states[goes.PortName()]); got != 0 {
+	if got := relayOf(t, lab.states[goes.PortName()]); got != 0 {
 		t.Errorf("frames still go to device %d", got)
 	}
 	if !isThere(stays.TapName()) {
 		t.Error("the other tap is gone")
 	}
 	end()
-	if isThere(stays.TapName()) || relayOf(t, of.states[stays.PortName()]) != 0 {
+	if isThere(stays.TapName()) || relayOf(t, lab.states[stays.PortName()]) != 0 {
 		t.Error("something is left at the end")
 	}
 }
 
-func TestAProgramThatAttachedAnewIsToldOfTheRelay(t *testing.T) {
+func TestReattachedProgramGetsRelay(t *testing.T) {
 	testlab.Root(t)
-	of := &captures{}
-	pod := of.pod(t, "pod")
-	of.set(pod)
-	s, _ := supervised(t, of)
+	lab := &captures{}
+	pod := lab.pod(t, "pod")
+	lab.set(pod)
+	s, _ := supervised(t, lab)
 	first := processOf(t, s, &pod)
 	state := capturing(t, &pod.Attachment)
 	eventually(t, "another relay", func() bool {
@@ -434,49 +434,49 @@ func TestAProgramThatAttachedAnewIsToldOfTheRelay(t *testing.T) {
 	})
 }
 
-func TestAPortThatDoesNotComeIsLookedForLessOften(t *testing.T) {
+func TestMissingPortBackoff(t *testing.T) {
 	node, err := overlay.Open(t.TempDir(), time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer node.Close()
-	of := &captures{}
+	lab := &captures{}
 	gone := attachments.RelayedAttachment{Attachment: overlay.Attachment{Network: "tsn", ContainerID: "gone", Interface: "tsn0"}}
-	of.set(gone)
+	lab.set(gone)
 	s := &Supervisor{
-		Node: node, List: of.List, Changed: of.changed, Log: slog.New(slog.DiscardHandler),
+		Node: node, List: lab.List, Changed: lab.changed, Log: slog.New(slog.DiscardHandler),
 		attached: map[string]*attachment{}, missing: map[string]time.Time{},
 	}
 	begin := time.Now()
 	for _, step := range []struct {
-		sentence string
-		at       time.Duration
-		list     []attachments.RelayedAttachment
-		soon     bool
+		name string
+		at   time.Duration
+		list []attachments.RelayedAttachment
+		soon bool
 	}{
-		{"the plugin may be about to make it", 0, of.list, true},
-		{"it is not there yet", patience - 1, of.list, true},
-		{"it does not come", patience, of.list, false},
-		{"the plugin has removed it", 2 * patience, nil, false},
-		{"the plugin makes it again", 3 * patience, of.list, true},
+		{"new", 0, lab.list, true},
+		{"missing", patience - 1, lab.list, true},
+		{"missing for long", patience, lab.list, false},
+		{"removed", 2 * patience, nil, false},
+		{"added again", 3 * patience, lab.list, true},
 	} {
-		of.set(step.list...)
+		lab.set(step.list...)
 		now := begin.Add(step.at)
-		s.look(now)
-		if got := s.due(now.Add(peekEvery)); got != step.soon {
-			t.Errorf("%s: it looks again soon: %v", step.sentence, got)
+		s.reconcile(now)
+		if got := s.due(now.Add(pollEvery)); got != step.soon {
+			t.Errorf("%s: due after pollEvery: %v", step.name, got)
 		}
-		if !s.due(now.Add(lookEvery)) {
-			t.Errorf("%s: it does not look again", step.sentence)
+		if !s.due(now.Add(reconcileEvery)) {
+			t.Errorf("%s: not due after reconcileEvery", step.name)
 		}
 	}
 }
 
-func TestAProgramThatWasPutBackIsToldOfTheRelayAtOnce(t *testing.T) {
+func TestCompare(t *testing.T) {
 	testlab.Root(t)
-	of := &captures{}
-	pod := of.pod(t, "pod")
-	of.set(pod)
+	lab := &captures{}
+	pod := lab.pod(t, "pod")
+	lab.set(pod)
 	node, err := overlay.Open(t.TempDir(), time.Second)
 	if err != nil {
 		t.Fatal(err)
@@ -484,7 +484,7 @@ func TestAProgramThatWasPutBackIsToldOfTheRelayAtOnce(t *testing.T) {
 	defer node.Close()
 	s := &Supervisor{
 		Programs: relays(t),
-		Node:     node, List: of.List, Changed: of.changed, Open: openState, Log: slog.New(slog.DiscardHandler),
+		Node:     node, List: lab.List, Changed: lab.changed, Open: openState, Log: slog.New(slog.DiscardHandler),
 		starter: newStarter(), attached: map[string]*attachment{}, missing: map[string]time.Time{},
 	}
 	defer s.starter.end()
@@ -494,36 +494,36 @@ func TestAProgramThatWasPutBackIsToldOfTheRelayAtOnce(t *testing.T) {
 		}
 	}()
 	now := time.Now()
-	s.look(now)
+	s.reconcile(now)
 	state := capturing(t, &pod.Attachment)
-	s.look(now)
+	s.reconcile(now)
 	if relayOf(t, state) != 0 {
-		t.Fatal("programs are compared at each look")
+		t.Fatal("programs are compared at each reconciliation")
 	}
 	s.Compare()
-	s.look(now)
+	s.reconcile(now)
 	if relayOf(t, state) == 0 {
-		t.Error("the program was not told")
+		t.Error("the new program has no relay")
 	}
 }
 
-func TestAProgramThatIsMissingIsNamed(t *testing.T) {
+func TestMissingRelayProgram(t *testing.T) {
 	testlab.Root(t)
-	of := &captures{}
-	pod := of.pod(t, "pod")
-	of.set(pod)
+	lab := &captures{}
+	pod := lab.pod(t, "pod")
+	lab.set(pod)
 	node, err := overlay.Open(t.TempDir(), time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer node.Close()
-	s := &Supervisor{Programs: Programs{Captured: Program{Path: "/nowhere/ktsn-relay"}}, Node: node, List: of.List, Changed: of.changed, Open: openState, Log: slog.New(slog.DiscardHandler)}
+	s := &Supervisor{Programs: Programs{Captured: Program{Path: "/nowhere/ktsn-relay"}}, Node: node, List: lab.List, Changed: lab.changed, Open: openState, Log: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
-	eventually(t, "a sentence", func() bool { return statusOf(s, &pod).Failure != nil })
-	if said := statusOf(s, &pod).Failure.Error(); !strings.Contains(said, "there is no program /nowhere/ktsn-relay") {
-		t.Errorf("it said %q", said)
+	eventually(t, "a failure", func() bool { return statusOf(s, &pod).Failure != nil })
+	if message := statusOf(s, &pod).Failure.Error(); !strings.Contains(message, "there is no program /nowhere/ktsn-relay") {
+		t.Errorf("it said %q", message)
 	}
 	cancel()
 	if err := <-done; err != nil || isThere(pod.TapName()) {
@@ -531,7 +531,7 @@ func TestAProgramThatIsMissingIsNamed(t *testing.T) {
 	}
 }
 
-// sendRecord has a frame with a record leave the pod.
+// sendRecord sends a frame with a record from the pod.
 func sendRecord(t *testing.T, pod *attachments.RelayedAttachment) {
 	t.Helper()
 	frame := append([]byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2}, 0x88, 0xb5, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1)
@@ -552,11 +552,11 @@ func sendRecord(t *testing.T, pod *attachments.RelayedAttachment) {
 	}
 }
 
-func TestCapturedFramesWaitForTheRelayAndAreCounted(t *testing.T) {
-	of := &captures{}
-	pod := of.pod(t, "pod")
-	of.set(pod)
-	s, _ := supervised(t, of)
+func TestQueuedFramesSurviveRestart(t *testing.T) {
+	lab := &captures{}
+	pod := lab.pod(t, "pod")
+	lab.set(pod)
+	s, _ := supervised(t, lab)
 	first := processOf(t, s, &pod)
 	sendRecord(t, &pod)
 	eventually(t, "the first frame", func() bool { return statusOf(s, &pod).Frames["read-timed"] == 1 })
@@ -569,17 +569,17 @@ func TestCapturedFramesWaitForTheRelayAndAreCounted(t *testing.T) {
 	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	// There is no ktsnd: a relay takes one frame and leaves the others where they are.
-	eventually(t, "a frame that waited", func() bool {
+	// Without ktsnd a relay reads one frame and leaves the others in the tap.
+	eventually(t, "a queued frame", func() bool {
 		frames := statusOf(s, &pod).Frames
 		return frames["read-timed"] == 2 && frames["drop-lost"] == 1
 	})
 }
 
-func TestTheLargestPortHasARelayToo(t *testing.T) {
+func TestRelayOfLargestMTU(t *testing.T) {
 	testlab.Root(t)
-	of := &captures{}
-	pod := of.pod(t, "large")
+	lab := &captures{}
+	pod := lab.pod(t, "large")
 	port, err := netlink.LinkByName(pod.PortName())
 	if err == nil {
 		err = netlink.LinkSetMTU(port, 65535)
@@ -587,8 +587,8 @@ func TestTheLargestPortHasARelayToo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	of.set(pod)
-	s, _ := supervised(t, of)
+	lab.set(pod)
+	s, _ := supervised(t, lab)
 	processOf(t, s, &pod)
 	tap, err := netlink.LinkByName(pod.TapName())
 	if err != nil || tap.Attrs().MTU != 65521 {
