@@ -345,7 +345,7 @@ func TestKilledOpenVSwitchReconnects(t *testing.T) {
 			t.Errorf("message %d came %s late: it waited for Open vSwitch", message.Sequence, late)
 		}
 	}
-	awaitLog(t, keeper, "was started anew and is set up again")
+	awaitLog(t, keeper, "was restarted and is set up again")
 }
 
 // As Open vSwitch does when it is set up anew while a busy machine keeps ktsnd from looking.

@@ -11,7 +11,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 )
 
-func TestAddressIsAnnouncedToAll(t *testing.T) {
+func TestAnnouncement(t *testing.T) {
 	hardware := net.HardwareAddr{2, 0, 0, 0, 0, 7}
 	address := netip.MustParseAddr("192.0.2.1")
 	packet := gopacket.NewPacket(announcement(hardware, address), layers.LayerTypeEthernet, gopacket.Default)

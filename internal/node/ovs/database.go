@@ -13,20 +13,20 @@ import (
 const (
 	// madeBy marks bridges and ports of this package.
 	madeBy = "kubernetsn"
-	// madeSettings lists the settings of Open vSwitch that this package made.
+	// madeSettings lists the settings of Open vSwitch that this package wrote.
 	madeSettings = "kubernetsn-settings"
-	// addressFrom is the interface whose address br-phy has.
+	// addressFrom names the interface from which br-phy got its address.
 	addressFrom = "kubernetsn-address-from"
-	// arpIgnored is the interface that answered ARP for all addresses of the node.
+	// arpIgnored names the interface whose arp_ignore keepQuiet changed.
 	arpIgnored = "kubernetsn-arp-ignore"
-	// probe is there for a moment, to see whether ovs-vswitchd follows.
+	// probe exists for a moment while checkAlive tests whether ovs-vswitchd follows the database.
 	probe = "kubernetsn-probe"
 )
 
 // row is an entry of a table.
 type row map[string]any
 
-// text is a column's string or number; "" when it is empty.
+// text returns a column's string or number, "" if it is empty.
 func (r row) text(column string) string {
 	switch value := r[column].(type) {
 	case []any: // an empty set
@@ -38,23 +38,23 @@ func (r row) text(column string) string {
 	}
 }
 
-// pairs is a column that is a map.
+// pairs returns a column that is a map.
 func (r row) pairs(column string) map[string]string {
-	found := map[string]string{}
+	entriesByKey := map[string]string{}
 	value, ok := r[column].([]any)
 	if !ok || len(value) != 2 || value[0] != "map" {
-		return found
+		return entriesByKey
 	}
 	entries, _ := value[1].([]any)
 	for _, entry := range entries {
 		if pair, ok := entry.([]any); ok && len(pair) == 2 {
-			found[fmt.Sprint(pair[0])] = fmt.Sprint(pair[1])
+			entriesByKey[fmt.Sprint(pair[0])] = fmt.Sprint(pair[1])
 		}
 	}
-	return found
+	return entriesByKey
 }
 
-// references lists the rows that a column refers to.
+// references returns the UUIDs of the rows that a column refers to.
 func (r row) references(column string) []string {
 	value, ok := r[column].([]any)
 	if !ok || len(value) != 2 {
@@ -75,33 +75,33 @@ func (r row) references(column string) []string {
 
 func (r row) ours() bool { return r.pairs("external_ids")[madeBy] != "" }
 
-// database is what the database says, by name.
+// database is a copy of the database, with rows by name.
 type database struct {
 	root              row
 	bridges           map[string]row
 	ports, interfaces map[string]row
-	// bridgeOf is the bridge of a port.
+	// bridgeOf has the bridge of each port.
 	bridgeOf map[string]string
 }
 
-// parseTable reads what ovs-vsctl --format=json lists.
+// parseTable parses the output of ovs-vsctl --format=json list.
 func parseTable(text []byte) ([]row, error) {
 	var table struct {
 		Headings []string `json:"headings"`
 		Data     [][]any  `json:"data"`
 	}
 	if err := json.Unmarshal(text, &table); err != nil {
-		return nil, fmt.Errorf("read what ovs-vsctl lists: %w", err)
+		return nil, fmt.Errorf("parse the output of ovs-vsctl: %w", err)
 	}
 	rows := make([]row, 0, len(table.Data))
 	for _, values := range table.Data {
-		one := row{}
+		parsed := row{}
 		for i, value := range values {
 			if i < len(table.Headings) {
-				one[table.Headings[i]] = value
+				parsed[table.Headings[i]] = value
 			}
 		}
-		rows = append(rows, one)
+		rows = append(rows, parsed)
 	}
 	return rows, nil
 }
@@ -116,8 +116,8 @@ func (s *Switch) list(ctx context.Context, table string) ([]row, error) {
 
 func byName(rows []row) map[string]row {
 	named := map[string]row{}
-	for _, one := range rows {
-		named[one.text("name")] = one
+	for _, entry := range rows {
+		named[entry.text("name")] = entry
 	}
 	return named
 }
@@ -135,18 +135,18 @@ func (s *Switch) read(ctx context.Context) (*database, error) {
 	if len(tables["Open_vSwitch"]) == 0 {
 		return nil, fmt.Errorf("the database at %s is empty; initialise it with `ovs-vsctl init`", s.Database)
 	}
-	found := &database{root: tables["Open_vSwitch"][0], bridges: byName(tables["Bridge"]), ports: byName(tables["Port"]),
+	have := &database{root: tables["Open_vSwitch"][0], bridges: byName(tables["Bridge"]), ports: byName(tables["Port"]),
 		interfaces: byName(tables["Interface"]), bridgeOf: map[string]string{}}
 	names := map[string]string{}
-	for name, port := range found.ports {
+	for name, port := range have.ports {
 		for _, id := range port.references("_uuid") {
 			names[id] = name
 		}
 	}
-	for name, bridge := range found.bridges {
+	for name, bridge := range have.bridges {
 		for _, id := range bridge.references("ports") {
-			found.bridgeOf[names[id]] = name
+			have.bridgeOf[names[id]] = name
 		}
 	}
-	return found, nil
+	return have, nil
 }

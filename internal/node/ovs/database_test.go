@@ -13,7 +13,7 @@ const listedPorts = `{"headings":["_uuid","name","tag","trunks","external_ids","
 [["uuid","1"],"ktsnd",["set",[]],["set",[42,43]],["map",[["kubernetsn","1"]]],["map",[["vhost-server-path","/run/v"]]],1],
 [["uuid","2"],"tsnov42",42,["set",[]],["map",[]],["map",[]],-1]]}`
 
-func TestTablesAreRead(t *testing.T) {
+func TestParseTable(t *testing.T) {
 	rows, err := parseTable([]byte(listedPorts))
 	if err != nil {
 		t.Fatal(err)
@@ -21,7 +21,7 @@ func TestTablesAreRead(t *testing.T) {
 	ports := byName(rows)
 	ktsnd, veth := ports["ktsnd"], ports["tsnov42"]
 	if !ktsnd.ours() || veth.ours() {
-		t.Error("whose port it is, is not read")
+		t.Error("the owner of a port is wrong")
 	}
 	if ktsnd.pairs("options")["vhost-server-path"] != "/run/v" || ktsnd.text("ofport") != "1" || veth.text("ofport") != "-1" {
 		t.Errorf("got %v and %v", ktsnd, veth)
@@ -33,34 +33,34 @@ func TestTablesAreRead(t *testing.T) {
 		t.Errorf("it is row %v", ids)
 	}
 	if _, err := parseTable([]byte("ovs-vsctl: no")); err == nil {
-		t.Error("what is no table is read as one")
+		t.Error("invalid output is accepted")
 	}
 }
 
-// made is the database after changes, as far as the tests look.
-func made(plan *Plan) *database {
+// databaseAfter returns the database after the plan was applied, as far as the tests read it.
+func databaseAfter(plan *Plan) *database {
 	d := &database{root: row{"dpdk_version": "DPDK 22.11", "other_config": pairs("dpdk-init", "try"), "external_ids": pairs(madeSettings, "dpdk-init")},
 		bridges: map[string]row{}, ports: map[string]row{}, interfaces: map[string]row{}, bridgeOf: map[string]string{}}
 	for _, name := range []string{BridgeInternal, BridgePhysical} {
 		d.bridges[name] = row{"datapath_type": "netdev", "external_ids": pairs(madeBy, "1")}
 		d.ports[name], d.bridgeOf[name] = row{}, name
 	}
-	for number, port := range plan.ports() {
-		one := row{"external_ids": pairs(madeBy, "1")}
-		for _, setting := range port.settings {
+	for number, wanted := range plan.ports() {
+		port := row{"external_ids": pairs(madeBy, "1")}
+		for _, setting := range wanted.settings {
 			column, value, _ := strings.Cut(setting, "=")
 			if column == "trunks" {
-				one[column] = []any{"set", []any{42.0, 43.0}}
+				port[column] = []any{"set", []any{42.0, 43.0}}
 			} else {
-				one[column] = value
+				port[column] = value
 			}
 		}
 		var options []string
-		for key, value := range port.options {
+		for key, value := range wanted.options {
 			options = append(options, key, value)
 		}
-		d.ports[port.name], d.bridgeOf[port.name] = one, port.bridge
-		d.interfaces[port.name] = row{"type": port.interfaceType, "options": pairs(options...), "ofport": float64(number + 9)}
+		d.ports[wanted.name], d.bridgeOf[wanted.name] = port, wanted.bridge
+		d.interfaces[wanted.name] = row{"type": wanted.interfaceType, "options": pairs(options...), "ofport": float64(number + 9)}
 	}
 	return d
 }
@@ -73,13 +73,13 @@ func pairs(texts ...string) any {
 	return []any{"map", entries}
 }
 
-func TestWhatIsThereIsNotMadeAgain(t *testing.T) {
+func TestChangesAreMinimal(t *testing.T) {
 	plan := validPlan()
-	have := made(&plan)
+	have := databaseAfter(&plan)
 	if changes := have.changes(&plan); len(changes) != 0 {
 		t.Errorf("it would do %v", changes)
 	}
-	t.Run("but what differs, and what is not wanted any more, is", func(t *testing.T) {
+	t.Run("changed plan", func(t *testing.T) {
 		other := plan
 		other.Port, other.Networks = 8472, []uint32{42}
 		text := strings.Join(have.changes(&other), " ")
@@ -91,29 +91,29 @@ func TestWhatIsThereIsNotMadeAgain(t *testing.T) {
 	})
 }
 
-func TestMTUOfTheBridgeIsFixedOnceAndOnlyIfItIsOurs(t *testing.T) {
+func TestMTUChanges(t *testing.T) {
 	plan := validPlan()
 	empty := &database{}
 	if text := strings.Join(empty.mtuChanges(1450), " "); text != "-- set Interface br-int mtu_request=1450" {
-		t.Errorf("of a bridge that is made now: %q", text)
+		t.Errorf("of a new bridge: %q", text)
 	}
-	have := made(&plan)
+	have := databaseAfter(&plan)
 	if changes := have.mtuChanges(1450); len(changes) == 0 {
-		t.Error("a bridge of ours without one is left as it is")
+		t.Error("a bridge of ours without a fixed MTU is not changed")
 	}
 	have.interfaces[BridgeInternal] = row{"mtu_request": 1450.0}
 	if changes := have.mtuChanges(1450); len(changes) != 0 {
-		t.Errorf("it would do %v again", changes)
+		t.Errorf("repeated changes: %v", changes)
 	}
 	have.bridges[BridgeInternal] = row{"datapath_type": "netdev"}
 	if changes := have.mtuChanges(1400); len(changes) != 0 {
-		t.Errorf("to somebody else's bridge it would do %v", changes)
+		t.Errorf("a foreign bridge would be changed: %v", changes)
 	}
 }
 
-func TestPortOfSomebodyElseIsNeitherChangedNorRemoved(t *testing.T) {
+func TestForeignPortStays(t *testing.T) {
 	plan := validPlan()
-	have := made(&plan)
+	have := databaseAfter(&plan)
 	have.ports["eth7"], have.bridgeOf["eth7"] = row{}, BridgeInternal
 	text := strings.Join(have.removals(), " ")
 	if strings.Contains(text, "eth7") || strings.Contains(text, "del-br br-int") {
@@ -126,11 +126,11 @@ func TestPortOfSomebodyElseIsNeitherChangedNorRemoved(t *testing.T) {
 	}
 }
 
-func TestSettingsOfSomebodyElseStay(t *testing.T) {
+func TestForeignSettingsStay(t *testing.T) {
 	plan := validPlan()
-	have := made(&plan)
+	have := databaseAfter(&plan)
 	have.root["other_config"] = pairs("dpdk-init", "true", "pmd-cpu-mask", "0x4", "per-port-memory", "false")
-	if _, err := have.settings(&plan, 256); err == nil || !strings.Contains(err.Error(), "pmd-cpu-mask of Open vSwitch is 0x4 already") {
+	if _, err := have.settings(&plan, 256); err == nil || !strings.Contains(err.Error(), "set pmd-cpu-mask of Open vSwitch to 0x4") {
 		t.Errorf("it says %v", err)
 	}
 	plan.PMDCPUs = nil
@@ -141,7 +141,7 @@ func TestSettingsOfSomebodyElseStay(t *testing.T) {
 	}
 }
 
-func TestOpenVSwitchThatCannotIsRefused(t *testing.T) {
+func TestCheckDatabase(t *testing.T) {
 	plan := validPlan()
 	for name, test := range map[string]struct {
 		change func(*database)
@@ -152,7 +152,7 @@ func TestOpenVSwitchThatCannotIsRefused(t *testing.T) {
 			"bridge br-int is there already and of the kernel's datapath"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			have := made(&plan)
+			have := databaseAfter(&plan)
 			test.change(have)
 			if err := have.check(); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("it says %v", err)
@@ -161,9 +161,9 @@ func TestOpenVSwitchThatCannotIsRefused(t *testing.T) {
 	}
 }
 
-func TestFlowsAreReadAsTheyAreWritten(t *testing.T) {
+func TestParseFlows(t *testing.T) {
 	plan := validPlan()
-	have := made(&plan)
+	have := databaseAfter(&plan)
 	wanted := have.wantedFlows(&plan)
 	printed := "NXST_FLOW reply (xid=0x4):\n cookie=0x1, priority=0 actions=NORMAL\n cookie=0x6b74736e, " +
 		strings.Join(wanted, "\n cookie=0x6b74736e, ") + "\n"

@@ -15,22 +15,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machine is where it is found out what the machine has.
+// machine gives access to the machine's hardware; tests replace it.
 type machine struct {
 	sysfs string
-	// xdpSocket tells whether the kernel makes XDP sockets.
+	// xdpSocket fails if the kernel has no XDP sockets.
 	xdpSocket func() error
 }
 
 var thisMachine = machine{sysfs: "/sys", xdpSocket: tryXDPSocket}
 
-// pciAddress is one with or without its domain, maybe with arguments for the driver.
+// pciAddress matches a PCI address with or without its domain, and optional arguments for the driver.
 var pciAddress = regexp.MustCompile(`^([0-9a-fA-F]{4}:)?([0-9a-fA-F]{2}:[01][0-9a-fA-F]\.[0-7])(,.*)?$`)
 
-// bifurcated drivers of the kernel share a card with DPDK.
+// bifurcated are kernel drivers that share a card with DPDK.
 var bifurcated = []string{"mlx4_core", "mlx5_core"}
 
-// passing drivers give a card to DPDK.
+// passing are drivers that give a card to DPDK.
 var passing = []string{"vfio-pci", "uio_pci_generic", "igb_uio"}
 
 func checkDeviceForm(device string) error {
@@ -40,7 +40,7 @@ func checkDeviceForm(device string) error {
 	return fmt.Errorf("--device %s: give a PCI address such as 0000:01:00.0, or a device of DPDK's such as net_af_xdp0,iface=eno1", device)
 }
 
-// checkDevice finds a card that DPDK cannot have, before it is tried.
+// checkDevice fails if DPDK cannot use the card.
 func (m *machine) checkDevice(device string) error {
 	var err error
 	switch parts := pciAddress.FindStringSubmatch(device); {
@@ -69,7 +69,7 @@ func tryXDPSocket() error {
 func (m *machine) checkXDP(device string) error {
 	name := ""
 	for _, argument := range strings.Split(device, ",")[1:] {
-		if value, found := strings.CutPrefix(argument, "iface="); found {
+		if value, ok := strings.CutPrefix(argument, "iface="); ok {
 			name = value
 		}
 	}
@@ -80,7 +80,7 @@ func (m *machine) checkXDP(device string) error {
 		return errors.Join(err, fmt.Errorf("there is no interface %s; see `ip link`", name))
 	}
 	if err := m.xdpSocket(); err != nil {
-		return fmt.Errorf("this kernel makes no XDP sockets (%w; it needs CONFIG_XDP_SOCKETS); say --interface %s instead", err, name)
+		return fmt.Errorf("this kernel has no XDP sockets (%w; it needs CONFIG_XDP_SOCKETS); use --interface %s instead", err, name)
 	}
 	return nil
 }
@@ -124,6 +124,6 @@ func (m *machine) checkIOMMU(dir string) error {
 	if mode, err := os.ReadFile(filepath.Join(m.sysfs, unsafe)); err == nil && strings.TrimSpace(string(mode)) == "Y" {
 		return nil
 	}
-	return errors.New("the card is in no IOMMU group, without which vfio-pci cannot give it away; switch the IOMMU on " +
+	return errors.New("the card is in no IOMMU group, which vfio-pci needs; switch the IOMMU on " +
 		"(in the firmware, and intel_iommu=on for the kernel), or do without its protection: echo Y > /sys/" + unsafe)
 }

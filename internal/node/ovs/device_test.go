@@ -17,22 +17,22 @@ type card struct {
 	group         bool
 }
 
-// machineWith has those cards, by their addresses.
+// machineWith returns a machine with cards, by their PCI addresses.
 func machineWith(t *testing.T, cards map[string]card) *machine {
 	t.Helper()
-	made := &machine{sysfs: t.TempDir(), xdpSocket: func() error { return nil }}
+	m := &machine{sysfs: t.TempDir(), xdpSocket: func() error { return nil }}
 	for address, card := range cards {
-		dir := filepath.Join(made.sysfs, "bus/pci/devices", address)
-		made.write(t, filepath.Join("bus/pci/devices", address, "class"), card.class)
+		dir := filepath.Join(m.sysfs, "bus/pci/devices", address)
+		m.write(t, filepath.Join("bus/pci/devices", address, "class"), card.class)
 		if card.driver != "" {
 			link(t, "../../../../bus/pci/drivers/"+card.driver, filepath.Join(dir, "driver"))
 		}
 		if card.group {
-			made.write(t, "kernel/iommu_groups/7/type", "DMA")
+			m.write(t, "kernel/iommu_groups/7/type", "DMA")
 			link(t, "../../../../kernel/iommu_groups/7", filepath.Join(dir, "iommu_group"))
 		}
 	}
-	return made
+	return m
 }
 
 func (m *machine) write(t *testing.T, path, text string) {
@@ -53,9 +53,9 @@ func link(t *testing.T, target, path string) {
 	}
 }
 
-func TestCardIsCheckedInSentences(t *testing.T) {
+func TestCheckDevice(t *testing.T) {
 	const ethernet = "0x020000"
-	made := machineWith(t, map[string]card{
+	m := machineWith(t, map[string]card{
 		"0000:01:00.0": {ethernet, "vfio-pci", true},
 		"0000:01:00.1": {ethernet, "vfio-pci", false},
 		"0000:02:00.0": {ethernet, "e1000e", true},
@@ -84,33 +84,33 @@ func TestCardIsCheckedInSentences(t *testing.T) {
 			if err := checkDeviceForm(device); err != nil {
 				t.Fatal(err)
 			}
-			err := made.checkDevice(device)
+			err := m.checkDevice(device)
 			if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "--device "+device+": ")) {
 				t.Errorf("it says %v, want %q", err, want)
 			}
 		})
 	}
-	t.Run("and without an IOMMU, if that is wanted", func(t *testing.T) {
-		made.write(t, "module/vfio/parameters/enable_unsafe_noiommu_mode", "Y")
-		if err := made.checkDevice("0000:01:00.1"); err != nil {
+	t.Run("noiommu mode", func(t *testing.T) {
+		m.write(t, "module/vfio/parameters/enable_unsafe_noiommu_mode", "Y")
+		if err := m.checkDevice("0000:01:00.1"); err != nil {
 			t.Error(err)
 		}
 	})
-	t.Run("a kernel without XDP sockets", func(t *testing.T) {
-		made.xdpSocket = func() error { return unix.EAFNOSUPPORT }
-		err := made.checkDevice("net_af_xdp0,iface=lo")
-		if want := "needs CONFIG_XDP_SOCKETS); say --interface lo instead"; err == nil || !strings.Contains(err.Error(), want) {
+	t.Run("kernel without XDP sockets", func(t *testing.T) {
+		m.xdpSocket = func() error { return unix.EAFNOSUPPORT }
+		err := m.checkDevice("net_af_xdp0,iface=lo")
+		if want := "needs CONFIG_XDP_SOCKETS); use --interface lo instead"; err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("it says %v, want %q", err, want)
 		}
 	})
 }
 
-func TestDeviceThatIsNoneIsRefused(t *testing.T) {
+func TestCheckDeviceForm(t *testing.T) {
 	for _, device := range []string{"eno1", "0000:01:00", "0000:01:00.8", "01:20.0", "af_xdp0,iface=eno1"} {
 		plan := validPlan()
 		plan.Device, plan.Interface = device, ""
 		if err := plan.Check(); err == nil || !strings.Contains(err.Error(), "--device "+device+": give a PCI address such as") {
-			t.Errorf("of %s it says %v", device, err)
+			t.Errorf("%s: Check returns %v", device, err)
 		}
 	}
 }

@@ -12,13 +12,12 @@
 //	          | ktsn-phys
 //	     the network card
 //
-// On br-int networks are kept apart by VLANs of the same number. ktsnd tags its frames with it; flows take the tag off
-// and let the frame go on as if it had come from the network's veth, where the pod is: were it learnt at ktsnd's port,
-// answers would end there.
+// On br-int each network is the VLAN with the network's number. ktsnd tags its frames with it. Flows remove the tag and let
+// the frame continue as if it had come from the network's veth, where the pod is: if br-int learnt the pod's address at ktsnd's
+// port, replies would end there.
 //
-// All is done with Open vSwitch's own tools. What this package made is marked in the database, and only that is changed
-// or removed. Flows and the address of br-phy are not in the database: they end with ovs-vswitchd, and Keep brings them
-// back.
+// The package uses Open vSwitch's own tools. It marks everything that it creates in the database, and changes or removes only
+// that. Flows and the address of br-phy are not in the database: they end with ovs-vswitchd, and Keep restores them.
 //
 // Threads: a Switch works in the network namespace of the thread that uses it, which must be the one of ovs-vswitchd.
 package ovs

@@ -12,33 +12,33 @@ import (
 	"strings"
 )
 
-// What Open vSwitch 3 takes of memory when each port has its own (per-port-memory).
+// Memory that Open vSwitch 3 needs with per-port-memory.
 const (
-	// portBuffers is for the queues of a port, 2048 each way, and 16384 besides.
+	// portBuffers is the number of buffers of a port: 2048 for each direction's queue, and 16384.
 	portBuffers = 2048 + 2048 + 16384
-	// bufferOverhead is what a buffer has beside the packet: headers of DPDK and Open vSwitch, and headroom.
+	// bufferOverhead is the size in bytes of a buffer's headers of DPDK and Open vSwitch and its headroom.
 	bufferOverhead = 704
-	// ownMB is for DPDK itself, and vhostMB for the copies that it makes for vhost-user.
+	// ownMB is for DPDK itself.
 	ownMB = 128
-	// portsWithBuffers is how many ports have buffers: the network card and ktsnd's two.
+	// portsWithBuffers is the number of ports with buffers: the network card and ktsnd's two.
 	portsWithBuffers = 3
 )
 
-// memoryMB is what the ports need for packets of a link with that MTU, a multiple of 64.
+// memoryMB returns the memory for packets of a link with that MTU, rounded up to a multiple of 64 MB.
 func memoryMB(mtu int) int {
 	bufferBytes := (mtu+26+1023)/1024*1024 + bufferOverhead
 	need := ownMB + portsWithBuffers*portBuffers*bufferBytes>>20
 	return (need + 63) / 64 * 64
 }
 
-// Hugepages are the memory pages of one size that are set aside.
+// Hugepages counts the reserved huge pages of one size.
 type Hugepages struct {
 	SizeKB int `json:"size-kb"`
 	Total  int `json:"total"`
 	Free   int `json:"free"`
 }
 
-// readHugepages lists the sizes that the kernel has, in the folder of sysfs that describes them.
+// readHugepages reads the sizes from their folder in sysfs.
 func readHugepages(dir string) ([]Hugepages, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "hugepages-*kB"))
 	if err != nil {
@@ -74,13 +74,13 @@ func readNumber(path string) (int, error) {
 
 const hugepagesDir = "/sys/kernel/mm/hugepages"
 
-// checkHugepages tells whether so much memory is there in huge pages, where ovs-vswitchd finds it.
+// checkHugepages fails if less memory is free in huge pages or hugetlbfs is not mounted.
 func checkHugepages(needMB int) error {
 	all, err := readHugepages(hugepagesDir)
 	if err != nil {
 		return err
 	}
-	if err := enough(all, needMB); err != nil {
+	if err := checkFree(all, needMB); err != nil {
 		return err
 	}
 	if !hugetlbfsMounted("/proc/mounts") {
@@ -89,7 +89,7 @@ func checkHugepages(needMB int) error {
 	return nil
 }
 
-func enough(all []Hugepages, needMB int) error {
+func checkFree(all []Hugepages, needMB int) error {
 	freeMB, pageKB, total, free := 0, 2048, 0, 0
 	for _, pages := range all {
 		freeMB += pages.Free * pages.SizeKB / 1024

@@ -18,7 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
-// usualMTU is Ethernet's, of a network card that the kernel does not have.
+// usualMTU is the assumed MTU in bytes of a network card without a kernel interface.
 const usualMTU = 1500
 
 func findLink(name string) (netlink.Link, error) {
@@ -48,7 +48,7 @@ func linkMTU(name string) (int, error) {
 	return link.Attrs().MTU, nil
 }
 
-// makeVeth makes sure of the pair between a network's bridge and br-int.
+// makeVeth ensures the veth pair between a network's bridge and br-int.
 func makeVeth(vni uint32, mtu int) error {
 	name := vethName(vni)
 	link, err := findLink(name)
@@ -63,7 +63,7 @@ func makeVeth(vni uint32, mtu int) error {
 		return fmt.Errorf("%s is there already and a device of type %s: network %d goes through the kernel; remove its pods first", name, link.Type(), vni)
 	}
 	for _, end := range []string{name, switchName(vni)} {
-		// Open vSwitch takes a checksum that is left to the card for a wrong one.
+		// Open vSwitch takes an offloaded checksum for a wrong one.
 		if err := LeaveNoChecksum(end); err != nil {
 			return err
 		}
@@ -84,15 +84,15 @@ func addVeth(name, peer string, mtu int) error {
 	return nil
 }
 
-// LeaveNoChecksum switches the offload of transmit checksums off, and with it that of segmentation.
+// LeaveNoChecksum disables the offload of transmit checksums, and thereby of segmentation.
 func LeaveNoChecksum(name string) error {
 	if err := ethtool.Do(name, []uint32{unix.ETHTOOL_STXCSUM, 0}); err != nil {
-		return fmt.Errorf("switch offloads of %s off: %w", name, err)
+		return fmt.Errorf("disable offloads of %s: %w", name, err)
 	}
 	return nil
 }
 
-// hasAddress tells whether br-phy is there, up and has the tunnel's address.
+// hasAddress reports whether br-phy exists, is up and has the tunnel's address.
 func hasAddress(plan *Plan) bool {
 	link, err := findLink(BridgePhysical)
 	return err == nil && link != nil && link.Attrs().RawFlags&unix.IFF_UP != 0 && carries(link, plan.Address.Addr())
@@ -104,15 +104,15 @@ func carries(link netlink.Link, address netip.Addr) bool {
 		return false
 	}
 	for _, entry := range entries {
-		if found, ok := netip.AddrFromSlice(entry.IP.To4()); ok && found == address {
+		if ip, ok := netip.AddrFromSlice(entry.IP.To4()); ok && ip == address {
 			return true
 		}
 	}
 	return false
 }
 
-// address gives br-phy the tunnel's address, if it has not got it. Whoever has it now, gives it up if it is the interface
-// that Open vSwitch shares with the kernel, which else would answer for it as well.
+// address moves the tunnel's address to br-phy and reports whether it did. It takes the address from the interface that Open
+// vSwitch shares with the kernel, which would otherwise answer for it as well.
 func (s *Switch) address(ctx context.Context, plan *Plan) (moved bool, err error) {
 	if err := s.keepQuiet(ctx, plan); err != nil {
 		return false, err
@@ -138,14 +138,14 @@ func (s *Switch) address(ctx context.Context, plan *Plan) (moved bool, err error
 	return true, nil
 }
 
-// PrefixOf is an address of this node with the length of its network's prefix; false when no interface has it.
+// PrefixOf returns an address of this node with its prefix length, false if no interface has it.
 func PrefixOf(address netip.Addr) (netip.Prefix, bool) {
 	entries, err := netlink.AddrList(nil, netlink.FAMILY_V4)
 	if err != nil {
 		return netip.Prefix{}, false
 	}
 	for _, entry := range entries {
-		if found, ok := netip.AddrFromSlice(entry.IP.To4()); ok && found == address {
+		if ip, ok := netip.AddrFromSlice(entry.IP.To4()); ok && ip == address {
 			bits, _ := entry.Mask.Size()
 			return netip.PrefixFrom(address, bits), true
 		}
@@ -164,7 +164,7 @@ func (s *Switch) awaitLink(ctx context.Context, name string) (netlink.Link, erro
 			return link, err
 		}
 		if time.Now().After(deadline) {
-			return nil, fmt.Errorf("ovs-vswitchd has not made %s in this network namespace; is ovs-vswitchd in another one?", name)
+			return nil, fmt.Errorf("ovs-vswitchd has not created %s in this network namespace; is ovs-vswitchd in another one?", name)
 		}
 		if err := retry.Pause(ctx, 50*time.Millisecond); err != nil {
 			return nil, err
@@ -172,7 +172,7 @@ func (s *Switch) awaitLink(ctx context.Context, name string) (netlink.Link, erro
 	}
 }
 
-// takeAddress takes the tunnel's address from who has it.
+// takeAddress removes the tunnel's address from the plan's interface. It fails if another interface has it.
 func (s *Switch) takeAddress(ctx context.Context, plan *Plan) error {
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -184,23 +184,23 @@ func (s *Switch) takeAddress(ctx context.Context, plan *Plan) error {
 			continue
 		}
 		if name != plan.Interface {
-			return fmt.Errorf("%s has the address %s, which is to be %s's; remove it there first", name, plan.Address.Addr(), BridgePhysical)
+			return fmt.Errorf("%s has the address %s, which %s needs; remove it there first", name, plan.Address.Addr(), BridgePhysical)
 		}
 		if err := checkRoutes(link); err != nil {
 			return err
 		}
-		// First the mark, so that Teardown gives it back, whatever happens in between.
+		// Write the mark first, so that Teardown gives the address back after a crash.
 		if err := s.write(ctx, []string{"--", "set", "Open_vSwitch", ".", "external_ids:" + addressFrom + "=" + quoted(name+" "+plan.Address.String())}); err != nil {
 			return err
 		}
 		if err := netlink.AddrDel(link, entryOf(plan.Address)); err != nil {
-			return fmt.Errorf("take the address %s from %s, which must have it with this prefix: %w", plan.Address, name, err)
+			return fmt.Errorf("remove the address %s from %s, which must have it with this prefix: %w", plan.Address, name, err)
 		}
 	}
 	return nil
 }
 
-// checkRoutes finds routes that would end with the interface's address.
+// checkRoutes fails if the interface has routes that would disappear with its address.
 func checkRoutes(link netlink.Link) error {
 	routes, err := netlink.RouteList(link, netlink.FAMILY_V4)
 	if err != nil {
@@ -208,14 +208,14 @@ func checkRoutes(link netlink.Link) error {
 	}
 	for _, route := range routes {
 		if route.Gw != nil {
-			return fmt.Errorf("%s leads to the gateway %s, and would not without its address; name an interface that has no such routes, "+
-				"or make them those of %s afterwards (ip route del ... dev %s first)", link.Attrs().Name, route.Gw, BridgePhysical, link.Attrs().Name)
+			return fmt.Errorf("%s has a route through the gateway %s, which would disappear with its address; name an interface without such routes, "+
+				"or add them to %s afterwards (ip route del ... dev %s first)", link.Attrs().Name, route.Gw, BridgePhysical, link.Attrs().Name)
 		}
 	}
 	return nil
 }
 
-// forgetNeighbors makes the kernel ask anew for the peers' hardware addresses.
+// forgetNeighbors makes the kernel resolve the peers' hardware addresses again.
 func forgetNeighbors(plan *Plan) {
 	link, err := findLink(BridgePhysical)
 	if err != nil || link == nil {

@@ -14,20 +14,20 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 )
 
-// Names of what Setup makes.
+// Names of bridges and ports that Setup creates.
 const (
 	BridgeInternal = "br-int"
 	BridgePhysical = "br-phy"
 	physicalPort   = "ktsn-phys"
 	ktsndPort      = "ktsnd"
-	// successorPort is for every other ktsnd of a row that take over from each other.
+	// successorPort is for every second ktsnd in a series of hand-overs.
 	successorPort = "ktsnd2"
 )
 
-// ktsndPorts are where a ktsnd may be, by the name of its port.
+// ktsndPorts are the ports that a ktsnd can use.
 var ktsndPorts = []string{ktsndPort, successorPort}
 
-// vhostSocket is where the ktsnd of that port listens, as ktsnd itself has it.
+// vhostSocket returns the path where the ktsnd of a port listens; ktsnd derives the same path.
 func (p *Plan) vhostSocket(port string) string {
 	if port == successorPort {
 		return p.VhostSocket + ".2"
@@ -35,41 +35,41 @@ func (p *Plan) vhostSocket(port string) string {
 	return p.VhostSocket
 }
 
-// MaxNetwork is the largest number of a network on br-int, where it is a VLAN.
+// MaxNetwork is the largest number of a network on br-int, where it is a VLAN ID.
 const MaxNetwork = overlay.MaxSwitchedVNI
 
-// DefaultVhostSocket is where ktsnd listens for Open vSwitch unless told otherwise.
+// DefaultVhostSocket is the default path where ktsnd listens for Open vSwitch.
 const DefaultVhostSocket = "/run/ktsn/vhost.sock"
 
-// maxSocketPath is what fits into a socket's address, also with ".2" behind it.
+// maxSocketPath is the length in bytes that fits into a socket's address with ".2" appended.
 const maxSocketPath = 105
 
-// Plan is what shall be set up.
+// Plan describes the desired set-up.
 type Plan struct {
 	// Device is the network card as DPDK knows it: a PCI address, or net_NAME,arguments.
 	Device string
-	// Interface is instead a network interface of the kernel, which Open vSwitch then shares with it.
+	// Interface is a kernel interface to use instead of Device; Open vSwitch shares it with the kernel.
 	Interface string
-	// Address is the tunnel's, with the length of its network's prefix.
+	// Address is the tunnel's address with its prefix length.
 	Address netip.Prefix
 	// Networks are VXLAN network identifiers, Peers the other nodes' addresses.
 	Networks []uint32
 	Peers    []netip.Addr
 	// Port is the UDP port of the tunnel.
 	Port uint16
-	// VhostSocket is where ktsnd listens.
+	// VhostSocket is the path where ktsnd listens.
 	VhostSocket string
-	// PMDCPUs are where packets are polled for; empty: left as it is.
+	// PMDCPUs are the processors that poll for packets; empty: unchanged.
 	PMDCPUs []int
-	// PMDMaxSleep is how long the polling may pause when there is nothing; 0: left as it is.
+	// PMDMaxSleep is the longest pause of polling without packets; 0: unchanged.
 	PMDMaxSleep time.Duration
-	// MemoryMB is the memory for packets; 0: what the ports need.
+	// MemoryMB is the memory for packets; 0: as much as the ports need.
 	MemoryMB int
 	// DPDKExtra are further arguments of DPDK.
 	DPDKExtra string
 }
 
-// Check finds what cannot be, in a sentence.
+// Check returns an error if the plan is invalid.
 func (p *Plan) Check() error {
 	switch {
 	case (p.Device == "") == (p.Interface == ""):
@@ -123,7 +123,7 @@ func (p *Plan) checkCPUs() error {
 	return nil
 }
 
-// device is the network card in DPDK's words.
+// device returns DPDK's name of the network card.
 func (p *Plan) device() string {
 	if p.Interface != "" {
 		return "net_af_packet_" + p.Interface + ",iface=" + p.Interface
@@ -131,7 +131,7 @@ func (p *Plan) device() string {
 	return p.Device
 }
 
-// cpuMask is the set of processors as Open vSwitch reads it.
+// cpuMask returns the set of processors in Open vSwitch's format.
 func cpuMask(cpus []int) string {
 	var digits []byte
 	for _, cpu := range cpus {
@@ -152,7 +152,7 @@ func cpuMask(cpus []int) string {
 func vethName(vni uint32) string   { return overlay.TunnelName(vni) }
 func switchName(vni uint32) string { return fmt.Sprintf("tsnov%d", vni) }
 
-// tunnelName is the port of a network towards a peer.
+// tunnelName returns the name of a network's port towards a peer.
 func tunnelName(vni uint32, peer netip.Addr) string {
 	return fmt.Sprintf("vx%d-%x", vni, peer.AsSlice())
 }

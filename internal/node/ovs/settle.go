@@ -20,9 +20,9 @@ import (
 // flowCookie marks our flows: "ktsn".
 const flowCookie = 0x6b74736e
 
-// settle does what is not in the database, once its ports are there: the address, flows, and who the peers are.
-// Repeating it changes nothing. Peers are greeted when there may be new ones, or the address is new.
-func (s *Switch) settle(ctx context.Context, plan *Plan, anew bool) error {
+// settle applies the state that is not in the database, after its ports exist: the address and the flows. It is idempotent.
+// It greets the peers if restarted is set or the address is new.
+func (s *Switch) settle(ctx context.Context, plan *Plan, restarted bool) error {
 	moved, err := s.address(ctx, plan)
 	if err != nil {
 		return err
@@ -37,20 +37,20 @@ func (s *Switch) settle(ctx context.Context, plan *Plan, anew bool) error {
 	if err := s.flows(ctx, plan, have); err != nil {
 		return err
 	}
-	if moved || anew {
+	if moved || restarted {
 		greet(ctx, plan)
 	}
 	return nil
 }
 
-// portErrors is what Open vSwitch says of ports that it cannot open.
+// portErrors returns Open vSwitch's errors of ports that it cannot open.
 func (d *database) portErrors(plan *Plan) error {
 	var all error
 	for _, port := range plan.ports() {
-		one := d.interfaces[port.name]
-		if said := one.text("error"); said != "" {
-			all = errors.Join(all, fmt.Errorf("ovs-vswitchd cannot open %s (%s): %s", port.name, port.describe(), said))
-		} else if number := one.text("ofport"); number == "" || number == "-1" {
+		entry := d.interfaces[port.name]
+		if message := entry.text("error"); message != "" {
+			all = errors.Join(all, fmt.Errorf("ovs-vswitchd cannot open %s (%s): %s", port.name, port.describe(), message))
+		} else if number := entry.text("ofport"); number == "" || number == "-1" {
 			all = errors.Join(all, fmt.Errorf("%s (%s) has no number in Open vSwitch yet", port.name, port.describe()))
 		}
 	}
@@ -66,7 +66,7 @@ func (p *port) describe() string {
 	return "a veth"
 }
 
-// wantedFlows are flows as ovs-ofctl prints them.
+// wantedFlows returns our flows in ovs-ofctl's output format, sorted.
 func (d *database) wantedFlows(plan *Plan) []string {
 	var flows []string
 	for _, name := range ktsndPorts {
@@ -84,11 +84,12 @@ func (d *database) wantedFlows(plan *Plan) []string {
 
 func hexadecimal(number string) string {
 	var value uint32
-	_, _ = fmt.Sscan(number, &value) // portErrors has seen it
+	_, _ = fmt.Sscan(number, &value) // portErrors has checked it
 	return strconv.FormatUint(uint64(value), 16)
 }
 
-// flows makes ours those that are wanted, all at once, and keeps what is for everybody from ktsnd, who reads nothing.
+// flows replaces our flows in one transaction if they differ. It excludes ktsnd's ports, where nothing reads frames, from
+// flooding.
 func (s *Switch) flows(ctx context.Context, plan *Plan, have *database) error {
 	wanted := have.wantedFlows(plan)
 	printed, err := s.ofctl(ctx, "dump-flows", "", fmt.Sprintf("cookie=%#x/-1", flowCookie))
@@ -114,12 +115,12 @@ func (s *Switch) flows(ctx context.Context, plan *Plan, have *database) error {
 	return nil
 }
 
-// parseFlows reads what ovs-ofctl prints, without the cookie.
+// parseFlows parses our flows, without the cookie, from the output of ovs-ofctl.
 func parseFlows(printed string) []string {
 	var flows []string
 	for line := range strings.Lines(printed) {
 		line = strings.TrimSpace(line)
-		if rest, found := strings.CutPrefix(line, fmt.Sprintf("cookie=%#x, ", flowCookie)); found {
+		if rest, ok := strings.CutPrefix(line, fmt.Sprintf("cookie=%#x, ", flowCookie)); ok {
 			flows = append(flows, rest)
 		}
 	}
@@ -127,30 +128,30 @@ func parseFlows(printed string) []string {
 	return flows
 }
 
-// greet tells everybody where the tunnel's address is, and has the kernel find the peers' hardware addresses, by way of Open vSwitch, which learns them from the answers.
-// Else the first frame to each would be lost for it. Nobody need listen.
+// greet announces the tunnel's address and makes the kernel resolve the peers' hardware addresses through Open vSwitch, which
+// learns them from the replies. Otherwise the first frame to each peer would be lost. The peers need not listen.
 func greet(ctx context.Context, plan *Plan) {
-	_ = announce(BridgePhysical, plan.Address.Addr()) // else they find out when they ask again
-	forgetNeighbors(plan)                             // or nobody would be asked
+	_ = announce(BridgePhysical, plan.Address.Addr()) // without it, peers resolve the address again later
+	forgetNeighbors(plan)                             // known neighbours would not be resolved
 	dialer := net.Dialer{LocalAddr: &net.UDPAddr{IP: plan.Address.Addr().AsSlice()}, Timeout: time.Second}
 	for _, peer := range plan.Peers {
 		const discard = "9"
 		connection, err := dialer.DialContext(ctx, "udp4", net.JoinHostPort(peer.String(), discard))
 		if err != nil {
-			continue // there is no way to it, which whoever sends to it hears
+			continue // no route: senders to this peer get the error
 		}
 		_, _ = connection.Write([]byte{0})
 		connection.Close()
 	}
 }
 
-// keepInterval is how soon a restart of Open vSwitch is seen; what somebody else removes is looked for less often.
+// keepInterval is the period of the check for a restart of Open vSwitch, keepLook that of the check for removed state.
 const (
 	keepInterval = 250 * time.Millisecond
 	keepLook     = 10 * time.Second
 )
 
-// Renew brings back what ends with ovs-vswitchd, which is another one since Setup.
+// Renew restores the state that ended with ovs-vswitchd, after a restart.
 func (s *Switch) Renew(ctx context.Context, plan *Plan) error {
 	if err := s.Setup(ctx, plan); err != nil {
 		return err
@@ -159,7 +160,7 @@ func (s *Switch) Renew(ctx context.Context, plan *Plan) error {
 	return nil
 }
 
-// Incarnation tells one ovs-vswitchd from the next, which makes its sockets anew; "" when there is none.
+// Incarnation identifies a run of ovs-vswitchd by its socket, which each run creates; "" if there is none.
 func (s *Switch) Incarnation() string {
 	socket, err := os.Stat(s.managementSocket())
 	if err != nil {
@@ -168,24 +169,24 @@ func (s *Switch) Incarnation() string {
 	return socket.ModTime().String()
 }
 
-// Keep goes on setting up what ends with ovs-vswitchd, until ctx does, and says what it did and what it cannot.
-func (s *Switch) Keep(ctx context.Context, plan *Plan, say io.Writer) error {
+// Keep restores the state that ends with ovs-vswitchd until ctx ends. It writes a line to log for each restoration and error.
+func (s *Switch) Keep(ctx context.Context, plan *Plan, log io.Writer) error {
 	known, looked, last := s.Incarnation(), time.Now(), ""
 	for retry.Pause(ctx, keepInterval) == nil {
 		now := s.Incarnation()
-		anew := now != known || !hasAddress(plan)
-		if now == "" || (!anew && last == "" && time.Since(looked) < keepLook) {
+		restarted := now != known || !hasAddress(plan)
+		if now == "" || (!restarted && last == "" && time.Since(looked) < keepLook) {
 			continue
 		}
-		err := s.settle(ctx, plan, anew)
+		err := s.settle(ctx, plan, restarted)
 		looked = time.Now()
 		switch {
 		case ctx.Err() != nil:
 		case err != nil && err.Error() != last:
-			fmt.Fprintf(say, "Open vSwitch is not as it was set up: %v\n", err)
+			fmt.Fprintf(log, "Open vSwitch is not as it was set up: %v\n", err)
 			last = err.Error()
-		case err == nil && anew:
-			fmt.Fprintln(say, "Open vSwitch was started anew and is set up again")
+		case err == nil && restarted:
+			fmt.Fprintln(log, "Open vSwitch was restarted and is set up again")
 			known, last = now, ""
 		case err == nil:
 			last = ""

@@ -16,7 +16,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
-// Setup makes what the plan says and is not there yet. When nothing was there before and it fails, nothing is left.
+// Setup applies the plan. If nothing of this package existed before and it fails, it removes what it created.
 func (s *Switch) Setup(ctx context.Context, plan *Plan) error {
 	if err := plan.Check(); err != nil {
 		return err
@@ -43,7 +43,7 @@ func (s *Switch) Setup(ctx context.Context, plan *Plan) error {
 	return nil
 }
 
-// readRunning reads the database once ovs-vswitchd has said there what it is.
+// readRunning waits until ovs-vswitchd has written its version into the database, and reads it.
 func (s *Switch) readRunning(ctx context.Context) (*database, error) {
 	for deadline := time.Now().Add(startTimeout); ; {
 		have, err := s.read(ctx)
@@ -61,8 +61,8 @@ func (s *Switch) readRunning(ctx context.Context) (*database, error) {
 
 func (d *database) anyOurs() bool {
 	for _, rows := range []map[string]row{d.bridges, d.ports} {
-		for _, one := range rows {
-			if one.ours() {
+		for _, entry := range rows {
+			if entry.ours() {
 				return true
 			}
 		}
@@ -91,7 +91,7 @@ func (s *Switch) setup(ctx context.Context, plan *Plan, have *database) error {
 	return s.settle(ctx, plan, len(changes) > 0)
 }
 
-// check finds an Open vSwitch that cannot do it.
+// check fails if this Open vSwitch cannot be set up.
 func (d *database) check() error {
 	if version := d.root.text("dpdk_version"); version == "none" {
 		return fmt.Errorf("this Open vSwitch (%s) runs without DPDK; install its build with DPDK and start that "+
@@ -109,7 +109,7 @@ func (d *database) check() error {
 
 func (d *database) initialized() bool { return d.root.text("dpdk_initialized") == "true" }
 
-// startDPDK makes the settings, and has Open vSwitch start DPDK if it has not yet.
+// startDPDK writes the settings and waits until Open vSwitch has started DPDK.
 func (s *Switch) startDPDK(ctx context.Context, plan *Plan, have *database, mtu int) error {
 	memory := plan.MemoryMB
 	if memory == 0 {
@@ -145,13 +145,14 @@ func (s *Switch) awaitDPDK(ctx context.Context) error {
 	}
 }
 
-// settings are the changes of Open vSwitch's own settings: those that nobody has made, and ours that differ.
+// settings returns the changes of Open vSwitch's global settings: missing ones, and ours that differ. It fails if the plan
+// requests a value and another program has set a different one.
 func (d *database) settings(plan *Plan, memory int) ([]string, error) {
 	current := d.root.pairs("other_config")
 	ours := strings.Fields(d.root.pairs("external_ids")[madeSettings])
 	wanted := map[string]string{"dpdk-socket-mem": strconv.Itoa(memory), "per-port-memory": "true"}
 	if current["dpdk-init"] != "true" {
-		wanted["dpdk-init"] = "try" // "true" would end an Open vSwitch in which DPDK cannot start
+		wanted["dpdk-init"] = "try" // with "true", ovs-vswitchd ends if DPDK cannot start
 	}
 	asked := map[string]bool{"dpdk-socket-mem": plan.MemoryMB != 0}
 	if len(plan.PMDCPUs) > 0 {
@@ -170,7 +171,7 @@ func (d *database) settings(plan *Plan, memory int) ([]string, error) {
 		case there && value == wanted[key]:
 		case there && !slices.Contains(ours, key):
 			if asked[key] {
-				return nil, fmt.Errorf("the setting %s of Open vSwitch is %s already, by somebody else; leave the option for it out, or remove it: "+
+				return nil, fmt.Errorf("another program has set %s of Open vSwitch to %s; omit the option for it, or remove it: "+
 					"ovs-vsctl remove Open_vSwitch . other_config %s", key, value, key)
 			}
 		default:
@@ -188,13 +189,13 @@ func (d *database) settings(plan *Plan, memory int) ([]string, error) {
 	return append([]string{"--", "set", "Open_vSwitch", "."}, changes...), nil
 }
 
-// quoted is a string as ovs-vsctl reads it.
+// quoted quotes a string for ovs-vsctl.
 func quoted(text string) string { return strconv.Quote(text) }
 
-// port is one that Setup wants.
+// port is a port of the plan.
 type port struct {
 	bridge, name string
-	// settings are of the port, of its interface the type and options.
+	// settings are the port's columns; interfaceType and options belong to its interface.
 	settings      []string
 	interfaceType string
 	options       map[string]string
@@ -209,7 +210,7 @@ func (p *Plan) ports() []port {
 		{bridge: BridgePhysical, name: physicalPort, interfaceType: "dpdk", options: map[string]string{"dpdk-devargs": p.device()}},
 	}
 	for _, name := range ktsndPorts {
-		// Nobody reads what is sent to ktsnd: not worth a second attempt.
+		// ktsnd does not read frames from the port, so do not retry.
 		all = append(all, port{bridge: BridgeInternal, name: name, settings: []string{"trunks=" + strings.Join(vlans, ",")},
 			interfaceType: "dpdkvhostuserclient", options: map[string]string{"vhost-server-path": p.vhostSocket(name), "tx-retries-max": "0"}})
 	}
@@ -225,7 +226,8 @@ func (p *Plan) ports() []port {
 	return all
 }
 
-// changes are what the plan adds to the database, what it changes of ours, and which of our ports it has not any more.
+// changes returns the changes of the database: it adds missing bridges and ports, recreates ports of ours that differ, and
+// removes ports of ours that the plan does not have.
 func (d *database) changes(plan *Plan) []string {
 	var changes []string
 	for _, name := range []string{BridgeInternal, BridgePhysical} {
@@ -247,9 +249,9 @@ func (d *database) changes(plan *Plan) []string {
 	return changes
 }
 
-// mtuChanges fixes the MTU of br-int itself where it is ours. Open vSwitch would else change it when it is first connected to the
-// ktsnd of the second port: a change of a link, for each of which it forgets its routes for a moment, and flows that it looks at
-// in that moment lose their tunnel for 5 ms.
+// mtuChanges sets a fixed MTU of the interface br-int if the bridge is ours. Otherwise Open vSwitch changes it when the ktsnd of
+// the second port first connects. With each change of a link Open vSwitch flushes its routes for a moment, and flows that it
+// revalidates in that moment lose their tunnel for 5 ms.
 func (d *database) mtuChanges(mtu int) []string {
 	bridge, there := d.bridges[BridgeInternal]
 	wanted := strconv.Itoa(mtu)
@@ -281,7 +283,7 @@ func (d *database) portChanges(wanted *port) []string {
 	return changes
 }
 
-// has tells whether a port has settings such as tag=42.
+// has reports whether a port has all settings, each such as tag=42.
 func (r row) has(settings []string) bool {
 	for _, setting := range settings {
 		column, value, _ := strings.Cut(setting, "=")
@@ -292,7 +294,7 @@ func (r row) has(settings []string) bool {
 	return true
 }
 
-// numbers is a column that is a number or a set of them.
+// numbers returns a column that is a number or a set of numbers.
 func (r row) numbers(column string) []string {
 	value, ok := r[column].([]any)
 	if !ok {

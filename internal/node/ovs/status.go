@@ -9,37 +9,37 @@ import (
 	"slices"
 )
 
-// Status is how Open vSwitch is.
+// Status is the state of Open vSwitch.
 type Status struct {
 	Version     string `json:"version"`
 	DPDK        string `json:"dpdk"`
 	Initialized bool   `json:"dpdk-initialized"`
-	// Settings are Open vSwitch's own that concern DPDK.
+	// Settings are Open vSwitch's settings for DPDK.
 	Settings  map[string]string `json:"settings"`
 	Hugepages []Hugepages       `json:"hugepages"`
 	Ports     []PortStatus      `json:"ports"`
-	// Flows is how many flows of ours there are: for each of ktsnd's ports one of each network, and one besides.
+	// Flows counts our flows: for each of ktsnd's ports one for each network, and one more.
 	Flows int `json:"flows"`
-	// Networks are those that have a way into br-int.
+	// Networks are the networks with a veth into br-int.
 	Networks []string `json:"networks"`
-	// Connected tells that Open vSwitch is connected to ktsnd.
+	// Connected: Open vSwitch is connected to ktsnd.
 	Connected bool `json:"ktsnd-connected"`
 }
 
-// PortStatus is a port of Setup's.
+// PortStatus is the state of a port that Setup created.
 type PortStatus struct {
 	Bridge string `json:"bridge"`
 	Name   string `json:"name"`
 	Type   string `json:"type"`
 	Link   string `json:"link"`
 	Error  string `json:"error,omitempty"`
-	// Received and Sent count packets, Dropped those that a port would not take.
+	// Received and Sent count packets, Dropped those that the port did not accept.
 	Received string `json:"received"`
 	Sent     string `json:"sent"`
 	Dropped  string `json:"dropped"`
 }
 
-// Status reads it. Where the database says that ktsnd is not connected, ovs-vswitchd is asked anew.
+// Status reads the state. If the database has ktsnd as disconnected, ovs-vswitchd refreshes it first.
 func (s *Switch) Status(ctx context.Context) (*Status, error) {
 	status, err := s.readStatus(ctx)
 	if err != nil || status.Connected || len(status.Ports) == 0 {
@@ -51,13 +51,13 @@ func (s *Switch) Status(ctx context.Context) (*Status, error) {
 	return s.readStatus(ctx)
 }
 
-// refresh has ovs-vswitchd write the state of its interfaces, as it does after each change of the database.
+// refresh makes ovs-vswitchd write the state of its interfaces, which it does after each change of the database.
 //
-// ovs-vswitchd may have lost a state: it does not write what its copy of the database holds already, and the copy lacks what
-// is still on its way there. Started anew it writes "disconnected" over what its predecessor left. When ktsnd is connected
-// before that is in the database, its copy holds the predecessor's "connected", and "disconnected" stays, for good.
+// The database can keep a wrong state: ovs-vswitchd skips values that its copy of the database has already, and the copy lags
+// behind its own writes. After a restart it writes "disconnected" over its predecessor's "connected". If ktsnd connects before
+// that write is in the copy, the copy still has "connected", so ovs-vswitchd skips it and "disconnected" stays for good.
 //
-// The second change is followed when what the first one brought about is in the database.
+// The second change is processed after the writes that the first one caused are in the database.
 func (s *Switch) refresh(ctx context.Context) error {
 	if err := s.checkAlive(ctx); err != nil {
 		return err
@@ -65,7 +65,7 @@ func (s *Switch) refresh(ctx context.Context) error {
 	return s.checkAlive(ctx)
 }
 
-// readStatus is Status as the database has it.
+// readStatus reads the state from the database without refreshing it.
 func (s *Switch) readStatus(ctx context.Context) (*Status, error) {
 	have, err := s.read(ctx)
 	if err != nil {
@@ -77,14 +77,14 @@ func (s *Switch) readStatus(ctx context.Context) (*Status, error) {
 		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(have.ports)) {
-		one := have.interfaces[name]
+		entry := have.interfaces[name]
 		if !have.ports[name].ours() || name == have.bridgeOf[name] {
 			continue
 		}
-		counters := one.pairs("statistics")
-		status.Ports = append(status.Ports, PortStatus{Bridge: have.bridgeOf[name], Name: name, Type: one.text("type"), Link: one.text("link_state"),
-			Error: one.text("error"), Received: counters["rx_packets"], Sent: counters["tx_packets"], Dropped: counters["tx_dropped"]})
-		if one.text("type") == "" {
+		counters := entry.pairs("statistics")
+		status.Ports = append(status.Ports, PortStatus{Bridge: have.bridgeOf[name], Name: name, Type: entry.text("type"), Link: entry.text("link_state"),
+			Error: entry.text("error"), Received: counters["rx_packets"], Sent: counters["tx_packets"], Dropped: counters["tx_dropped"]})
+		if entry.text("type") == "" {
 			status.Networks = append(status.Networks, have.ports[name].text("tag"))
 		}
 	}
@@ -104,7 +104,7 @@ func (s *Switch) readStatus(ctx context.Context) (*Status, error) {
 	return status, nil
 }
 
-// Problems are what keeps messages from being sent, in sentences.
+// Problems returns messages about everything that keeps frames from being sent.
 func (s *Status) Problems() []string {
 	var all []string
 	switch {
@@ -118,7 +118,7 @@ func (s *Status) Problems() []string {
 		}
 		for _, name := range ktsndPorts {
 			if !slices.ContainsFunc(s.Ports, func(port PortStatus) bool { return port.Name == name }) {
-				all = append(all, fmt.Sprintf("there is no port %s on %s, as an older version leaves it; repeat `ktsn ovs setup`", name, BridgeInternal))
+				all = append(all, fmt.Sprintf("there is no port %s on %s; repeat `ktsn ovs setup`", name, BridgeInternal))
 			}
 		}
 		if s.Flows != len(ktsndPorts)*(len(s.Networks)+1) {

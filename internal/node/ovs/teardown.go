@@ -17,9 +17,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 )
 
-// Teardown removes what Setup made, and nothing else; that it is not there is no error, nor that ovs-vswitchd does not run,
-// which then follows the database when it is started. DPDK itself runs on until Open vSwitch is restarted. What failed
-// half-way can be repeated.
+// Teardown removes everything that Setup created and nothing else. Removing something that is already gone is not an error. If
+// ovs-vswitchd does not run, it follows the database when it starts. DPDK itself runs until Open vSwitch is restarted. Teardown
+// can be repeated after a failure.
 func (s *Switch) Teardown(ctx context.Context) error {
 	have, err := s.read(ctx)
 	if err != nil {
@@ -37,11 +37,11 @@ func (s *Switch) Teardown(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// What tells what there is to give back goes last.
+	// Remove the marks last: giveBack and answerAgain read them.
 	return s.writeAhead(ctx, have.forgottenMarks())
 }
 
-// removeFlows removes ours from a bridge that is not ours, and stays.
+// removeFlows removes our flows from a bridge that is not ours and therefore stays.
 func (s *Switch) removeFlows(ctx context.Context, have *database) error {
 	bridge, there := have.bridges[BridgeInternal]
 	if _, err := os.Stat(s.managementSocket()); err != nil || !there || bridge.ours() { // they end with ovs-vswitchd
@@ -70,10 +70,10 @@ func (d *database) removals() []string {
 	return append(changes, d.without(madeSettings, probe)...)
 }
 
-// forgottenMarks removes the marks of what giveBack and answerAgain have done.
+// forgottenMarks returns the removal of the marks that giveBack and answerAgain read.
 func (d *database) forgottenMarks() []string { return d.without(addressFrom, arpIgnored) }
 
-// without removes marks that there are.
+// without returns the removal of those marks that exist.
 func (d *database) without(marks ...string) []string {
 	var changes []string
 	for _, mark := range marks {
@@ -84,7 +84,7 @@ func (d *database) without(marks ...string) []string {
 	return changes
 }
 
-// removeBridgeLinks removes the interfaces of bridges that are ours and go: an ovs-vswitchd that was killed left them.
+// removeBridgeLinks removes the interfaces of our bridges, which a killed ovs-vswitchd leaves behind.
 func (d *database) removeBridgeLinks() error {
 	var all error
 	for _, name := range []string{BridgeInternal, BridgePhysical} {
@@ -103,7 +103,7 @@ func (d *database) removeBridgeLinks() error {
 	return all
 }
 
-// foreignPorts tells whether somebody else uses the bridge.
+// foreignPorts reports whether the bridge has ports of other programs.
 func (d *database) foreignPorts(bridge string) bool {
 	for name, on := range d.bridgeOf {
 		if on == bridge && name != bridge && !d.ports[name].ours() {
@@ -130,10 +130,10 @@ func removeVeths() error {
 	return all
 }
 
-// giveBack gives the tunnel's address back to the interface that had it.
+// giveBack moves the tunnel's address back to the interface that had it.
 func giveBack(have *database) error {
-	name, text, found := strings.Cut(have.root.pairs("external_ids")[addressFrom], " ")
-	if !found {
+	name, text, ok := strings.Cut(have.root.pairs("external_ids")[addressFrom], " ")
+	if !ok {
 		return nil
 	}
 	prefix, err := netip.ParsePrefix(text)
@@ -150,6 +150,6 @@ func giveBack(have *database) error {
 	if err := netlink.AddrAdd(link, entryOf(prefix)); err != nil {
 		return fmt.Errorf("give %s its address %s back: %w", name, prefix, err)
 	}
-	_ = announce(name, prefix.Addr()) // else others find out when they ask again
+	_ = announce(name, prefix.Addr()) // without it, peers resolve the address again later
 	return nil
 }

@@ -17,27 +17,27 @@ import (
 )
 
 const (
-	// DefaultDatabase is where packages of Open vSwitch have its database's socket.
+	// DefaultDatabase is the database's socket in distributions' packages of Open vSwitch.
 	DefaultDatabase = "unix:/run/openvswitch/db.sock"
-	// DefaultRunDir is where they have ovs-vswitchd's.
+	// DefaultRunDir is the folder of ovs-vswitchd's sockets in these packages.
 	DefaultRunDir = "/run/openvswitch"
-	// toolTimeout is for ovs-vswitchd to have done what the database says, DPDK's start included.
+	// toolTimeout limits the wait until ovs-vswitchd has applied the database, including the start of DPDK.
 	toolTimeout = 30 * time.Second
-	// startTimeout is for it to have begun to follow the database, and to say that it does.
+	// startTimeout limits the wait until ovs-vswitchd follows the database.
 	startTimeout = 5 * time.Second
 )
 
 // Switch is the Open vSwitch of this node.
 type Switch struct {
-	// Database is where ovsdb-server answers, RunDir where ovs-vswitchd has its sockets.
+	// Database is the socket of ovsdb-server, RunDir the folder of ovs-vswitchd's sockets.
 	Database, RunDir string
 }
 
-// errNotRunning is that ovs-vswitchd does not follow its database.
+// errNotRunning means that ovs-vswitchd does not follow its database.
 var errNotRunning = errors.New("ovs-vswitchd does not run, or does not follow this database; start it and see its log")
 
-// vsctl runs ovs-vsctl and returns what it prints. Unless told otherwise it waits for ovs-vswitchd for so long; what it
-// changes is in the database even when that does not come.
+// vsctl runs ovs-vsctl and returns its output. Without --no-wait it waits for ovs-vswitchd at most for patience; its changes are
+// in the database even if that fails.
 func (s *Switch) vsctl(ctx context.Context, patience time.Duration, arguments ...string) ([]byte, error) {
 	out, err := run(ctx, "ovs-vsctl", append([]string{"--db=" + s.Database, "--timeout=" + seconds(patience)}, arguments...))
 	var ended *exec.ExitError
@@ -53,7 +53,7 @@ func (s *Switch) vsctl(ctx context.Context, patience time.Duration, arguments ..
 	return out, err
 }
 
-// write runs ovs-vsctl with changes, if there are any, and returns when ovs-vswitchd has made them.
+// write runs ovs-vsctl with changes, if there are any, and waits until ovs-vswitchd has applied them.
 func (s *Switch) write(ctx context.Context, changes []string) error {
 	if len(changes) == 0 {
 		return nil
@@ -62,7 +62,7 @@ func (s *Switch) write(ctx context.Context, changes []string) error {
 	return err
 }
 
-// writeAhead is write without waiting for ovs-vswitchd.
+// writeAhead writes changes without waiting for ovs-vswitchd.
 func (s *Switch) writeAhead(ctx context.Context, changes []string) error {
 	if len(changes) == 0 {
 		return nil
@@ -71,14 +71,14 @@ func (s *Switch) writeAhead(ctx context.Context, changes []string) error {
 	return err
 }
 
-// checkAlive tells whether ovs-vswitchd follows the database: what it wrote there stays when it has ended.
+// checkAlive fails if ovs-vswitchd does not follow the database. Its entries there do not show it: they stay when it ends.
 func (s *Switch) checkAlive(ctx context.Context) error {
 	_, err := s.vsctl(ctx, startTimeout, "set", "Open_vSwitch", ".", "external_ids:"+probe+"=1")
 	_, errRemove := s.vsctl(context.WithoutCancel(ctx), startTimeout, "--no-wait", "remove", "Open_vSwitch", ".", "external_ids", probe)
 	return errors.Join(err, errRemove)
 }
 
-// managementSocket is where br-int is told flows.
+// managementSocket returns the path of br-int's OpenFlow socket.
 func (s *Switch) managementSocket() string { return filepath.Join(s.RunDir, BridgeInternal+".mgmt") }
 
 // ofctl runs ovs-ofctl on br-int.
@@ -90,7 +90,7 @@ func (s *Switch) ofctl(ctx context.Context, command, input string, arguments ...
 	}
 	all := append([]string{"--timeout=10", "--no-names", "--no-stats"}, command, "unix:"+socket)
 	out, err := runWith(ctx, input, "ovs-ofctl", append(all, arguments...))
-	if err != nil && strings.Contains(err.Error(), "Connection refused") { // of a socket that somebody left who was killed
+	if err != nil && strings.Contains(err.Error(), "Connection refused") { // a killed ovs-vswitchd leaves its socket
 		return nil, errNotRunning
 	}
 	return out, err
@@ -113,8 +113,8 @@ func runWith(ctx context.Context, input, name string, arguments []string) ([]byt
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("%s: %w", name, ctx.Err())
 	case err != nil:
-		said := strings.TrimSpace(stderr.String())
-		return nil, fmt.Errorf("%s: %w: %s", name, err, said)
+		output := strings.TrimSpace(stderr.String())
+		return nil, fmt.Errorf("%s: %w: %s", name, err, output)
 	}
 	return stdout.Bytes(), nil
 }
