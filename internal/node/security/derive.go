@@ -12,7 +12,7 @@ import (
 	"net/netip"
 )
 
-// Sender is a program that encrypts: each counts its packets itself.
+// Sender is a program that encrypts. Each sender has its own packet counter.
 type Sender byte
 
 // Senders of a node.
@@ -21,26 +21,26 @@ const (
 	Ktsnd  Sender = 2
 )
 
-// KeyBytes are those of AES-128, and the four of the salt (RFC 4106).
+// KeyBytes is the length of an AES-128 key with the 4 bytes of the salt (RFC 4106).
 const KeyBytes = 16 + 4
 
-// leastSPI is the first that is not reserved (RFC 4303).
-const leastSPI = 256
+// minSPI is the first SPI that is not reserved (RFC 4303).
+const minSPI = 256
 
-// salt is that of HKDF. Another form of keys needs another one.
+// salt is the salt of HKDF. A change of the derivation needs a new one.
 const salt = "kubernetsn esp rfc4106 aes128 v1"
 
-// Association is a key for one direction, of one sender in one of its lives.
+// Association is the key for one direction and one generation of a sender.
 type Association struct {
 	SPI        uint32
 	Key        [KeyBytes]byte
 	Generation uint32
 }
 
-// Public is the public half of a node's key.
+// Public is the public half of a node's X25519 key.
 type Public [32]byte
 
-// ParsePublic reads a public key in base64.
+// ParsePublic parses a public key in base64.
 func ParsePublic(text string) (Public, error) {
 	var public Public
 	raw, err := base64.StdEncoding.DecodeString(text)
@@ -51,16 +51,16 @@ func ParsePublic(text string) (Public, error) {
 	return public, nil
 }
 
-// String is the key as ParsePublic reads it.
+// String returns the key in base64, as ParsePublic parses it.
 func (p Public) String() string { return base64.StdEncoding.EncodeToString(p[:]) }
 
-// End is a node as the other one sees it.
+// End is one end of an association: the address and public key of a node.
 type End struct {
 	Address netip.Addr
 	Key     Public
 }
 
-// secret is what only the nodes with two keys know.
+// secret is the secret that the owners of two keys share.
 type secret []byte
 
 func newSecret(ownPrivateKey *ecdh.PrivateKey, other Public) (secret, error) {
@@ -75,7 +75,7 @@ func newSecret(ownPrivateKey *ecdh.PrivateKey, other Public) (secret, error) {
 	return hkdf.Extract(sha256.New, shared, []byte(salt))
 }
 
-// derive is the association by which one end sends to the other.
+// derive returns the association with which one end sends to the other.
 func (s secret) derive(from, to End, sender Sender, generation uint32) (Association, error) {
 	var info []byte
 	for _, end := range []End{from, to} {
@@ -89,6 +89,6 @@ func (s secret) derive(from, to End, sender Sender, generation uint32) (Associat
 		return association, fmt.Errorf("derive a key: %w", err)
 	}
 	copy(association.Key[:], raw)
-	association.SPI = leastSPI + uint32(uint64(binary.BigEndian.Uint32(raw[KeyBytes:]))*(1<<32-leastSPI)>>32)
+	association.SPI = minSPI + uint32(uint64(binary.BigEndian.Uint32(raw[KeyBytes:]))*(1<<32-minSPI)>>32)
 	return association, nil
 }

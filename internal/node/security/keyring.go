@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// Times are how long keys last.
+// Times are the lifetimes of keys.
 type Times struct {
-	// Period is how often the node gets another key.
+	// Period is the time between the creation of two keys.
 	Period time.Duration
-	// Lead is for how long the next key is announced before it is used, and the last one accepted afterwards.
+	// Lead is how long the next key is announced before it is used, and how long the previous one is accepted afterwards.
 	Lead time.Duration
 }
 
-// DefaultTimes have a key used for an hour.
+// DefaultTimes use each key for about an hour.
 var DefaultTimes = Times{Period: time.Hour, Lead: 10 * time.Minute}
 
 // Key is one of a node's keys.
@@ -30,17 +30,17 @@ type Key struct {
 	Public  Public
 	Made    time.Time
 	private *ecdh.PrivateKey
-	// secrets are those with other keys.
+	// secrets has the secrets shared with other keys.
 	secrets map[Public]secret
 }
 
-// idBytes are those of a public key that tell the keys of a node apart.
+// idBytes is the length of the prefix of a public key that identifies it among the keys of a node.
 const idBytes = 8
 
-// ID tells the keys of a node apart.
+// ID returns the identifier of a key among the keys of a node.
 func (p Public) ID() string { return hex.EncodeToString(p[:idBytes]) }
 
-// Keyring is the node's keys.
+// Keyring has the node's keys.
 type Keyring struct {
 	times Times
 	store store
@@ -51,14 +51,14 @@ type Keyring struct {
 	// next and previous may be nil.
 	current, next, previous *Key
 	promoted                time.Time
-	// hastened has the next key made before it is time.
+	// hastened requests the next key before its time.
 	hastened bool
-	// last are the generations that were handed out last.
+	// last has the last generation handed out to each sender.
 	last map[Sender]uint32
 }
 
-// Open opens the node's keyring in a folder; witnessDir is one that ends with the boot. why says why all begins anew, "" where it
-// does not.
+// Open opens the node's keyring in a folder; witnessDir is a folder that does not survive a reboot. why is the reason for a new
+// keyring, "" for an existing one.
 func Open(dir, witnessDir string, times Times, now func() time.Time) (ring *Keyring, why string, err error) {
 	k := &Keyring{times: times, store: store{dir, witnessDir}, now: now}
 	have, why, err := k.store.load()
@@ -90,13 +90,13 @@ func Remove(dir, witnessDir string) error { return store{dir, witnessDir}.remove
 func (k *Keyring) newKey() (*Key, error) {
 	private, err := ecdh.X25519().GenerateKey(rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("make a key for the node: %w", err)
+		return nil, fmt.Errorf("create a key for the node: %w", err)
 	}
 	return keyOf(private, k.now()), nil
 }
 
-func keyOf(private *ecdh.PrivateKey, made time.Time) *Key {
-	key := &Key{Made: made, private: private, secrets: map[Public]secret{}}
+func keyOf(private *ecdh.PrivateKey, created time.Time) *Key {
+	key := &Key{Made: created, private: private, secrets: map[Public]secret{}}
 	copy(key.Public[:], private.PublicKey().Bytes())
 	return key
 }
@@ -137,11 +137,11 @@ func (k *Keyring) save() error {
 	})
 }
 
-// Current is the key that is in use.
+// Current returns the key in use.
 func (k *Keyring) Current() *Key { return k.current }
 
-// Announced are the keys that others take packets by, and may use, the current one first: beside it the next one, or the last one as long
-// as it is not forgotten. There are never both.
+// Announced returns the keys that other nodes accept and may use: the current one first, followed by the next one or the previous
+// one. There are never both.
 func (k *Keyring) Announced() []*Key {
 	all := []*Key{k.current}
 	for _, key := range []*Key{k.next, k.previous} {
@@ -152,23 +152,23 @@ func (k *Keyring) Announced() []*Key {
 	return all
 }
 
-// Roll brings the keys up to date: it makes the next one, has that take the place of the current one, and forgets the last one. told
-// tells whether others have been told of a key, first whether they have been told that it is the one to send to, used whether this node
-// still sends by it. A node of which others cannot hear keeps what it has, and so does one whose ktsnd goes on with the last key.
-func (k *Keyring) Roll(told, first, used func(Public) bool) (changed bool, err error) {
+// Roll rotates the keys when they are due: it creates the next key, makes it the current one, and forgets the previous one.
+// announced reports whether other nodes know a key, preferred whether they know it as the key to send to, used whether this node
+// still sends with it. Roll keeps the keys while announcements do not reach other nodes or ktsnd still uses the previous key.
+func (k *Keyring) Roll(announced, preferred, used func(Public) bool) (changed bool, err error) {
 	now := k.now()
 	before := *k
-	if k.previous != nil && !first(k.current.Public) {
-		k.promoted = now // for others
+	if k.previous != nil && !preferred(k.current.Public) {
+		k.promoted = now // other nodes do not send to it yet
 	}
 	if k.previous != nil && now.Sub(k.promoted) >= k.times.Lead && !used(k.previous.Public) {
 		k.previous = nil
 	}
 	switch {
 	case k.previous != nil: // one change at a time
-	case k.next != nil && now.Sub(k.next.Made) >= k.times.Lead && told(k.next.Public):
+	case k.next != nil && now.Sub(k.next.Made) >= k.times.Lead && announced(k.next.Public):
 		k.previous, k.current, k.next, k.promoted = k.current, k.next, nil, now
-	case k.next == nil && (k.hastened || now.Sub(k.current.Made) >= k.times.Period) && told(k.current.Public):
+	case k.next == nil && (k.hastened || now.Sub(k.current.Made) >= k.times.Period) && announced(k.current.Public):
 		if k.next, err = k.newKey(); err != nil {
 			return false, err
 		}
@@ -184,10 +184,10 @@ func (k *Keyring) Roll(told, first, used func(Public) bool) (changed bool, err e
 	return true, nil
 }
 
-// Hasten has the next key made at once.
+// Hasten makes the next Roll create the next key without waiting for Period.
 func (k *Keyring) Hasten() { k.hastened = true }
 
-// Due is when Roll has something to do, whatever others are told.
+// Due returns the time of the next change by Roll, apart from announcements.
 func (k *Keyring) Due() time.Time {
 	due := k.current.Made.Add(k.times.Period)
 	if k.next != nil {
@@ -199,8 +199,8 @@ func (k *Keyring) Due() time.Time {
 	return due
 }
 
-// reserve hands out generations of a sender above a given one, which nobody has had, and returns the first. They are written down when it
-// returns.
+// reserve reserves count unused generations of a sender, all above the given one, and returns the first. When it returns they
+// are on the disk.
 func (k *Keyring) reserve(sender Sender, above, count uint32) (first uint32, err error) {
 	last := max(above, k.last[sender])
 	if last > math.MaxUint32-count {
@@ -208,12 +208,12 @@ func (k *Keyring) reserve(sender Sender, above, count uint32) (first uint32, err
 	}
 	k.last[sender] = last + count
 	if err := k.save(); err != nil {
-		return 0, err // what may be on the disk already is not handed out
+		return 0, err // they may be on the disk: do not hand them out again
 	}
 	return last + 1, nil
 }
 
-// Incoming is the association by which another node sends to one of this node's keys.
+// Incoming returns the association with which another node sends to this key.
 func (k *Key) Incoming(from End, to netip.Addr, sender Sender, generation uint32) (Association, error) {
 	shared, err := k.secret(from.Key)
 	if err != nil {
@@ -222,7 +222,7 @@ func (k *Key) Incoming(from End, to netip.Addr, sender Sender, generation uint32
 	return shared.derive(from, End{to, k.Public}, sender, generation)
 }
 
-// outgoing is the association by which this node sends to another one's key.
+// outgoing returns the association with which this node sends to another node's key.
 func (k *Key) outgoing(from netip.Addr, to End, sender Sender, generation uint32) (Association, error) {
 	shared, err := k.secret(to.Key)
 	if err != nil {
@@ -235,14 +235,14 @@ func (k *Key) secret(other Public) (secret, error) {
 	if have := k.secrets[other]; have != nil {
 		return have, nil
 	}
-	made, err := newSecret(k.private, other)
+	shared, err := newSecret(k.private, other)
 	if err == nil {
-		k.secrets[other] = made
+		k.secrets[other] = shared
 	}
-	return made, err
+	return shared, err
 }
 
-// Forget forgets the secrets with keys that are none of these.
+// Forget removes the secrets with all keys but the given ones.
 func (k *Keyring) Forget(but map[Public]bool) {
 	for _, key := range k.Announced() {
 		maps.DeleteFunc(key.secrets, func(other Public, _ secret) bool { return !but[other] })

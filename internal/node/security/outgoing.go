@@ -4,24 +4,24 @@ package security
 
 import "net/netip"
 
-// Outgoing hands out the associations by which one sender of the node sends.
+// Outgoing hands out the associations of one sender of the node.
 type Outgoing struct {
 	ring   *Keyring
 	sender Sender
-	// width is how many associations a life of the sender gets for each node.
+	// width is the number of associations for each node in one life of the sender.
 	width uint32
-	// first is the generation of this life, 0 before the first one.
+	// first is the first generation of this life, 0 before the first life.
 	first uint32
 	used  map[pairing]bool
 }
 
-// pairing is what associations of one generation differ in.
+// pairing identifies the associations of one generation.
 type pairing struct {
-	own Public
-	to  End
+	local Public
+	to    End
 }
 
-// NewOutgoing begins with a generation that nobody has used, whatever was handed out before.
+// NewOutgoing starts a life of the sender with unused generations.
 func NewOutgoing(ring *Keyring, sender Sender, width uint32) (*Outgoing, error) {
 	o := &Outgoing{ring: ring, sender: sender, width: width}
 	if err := o.Renew(); err != nil {
@@ -30,8 +30,8 @@ func NewOutgoing(ring *Keyring, sender Sender, width uint32) (*Outgoing, error) 
 	return o, nil
 }
 
-// Renew goes on with generations that nobody has used: for a sender that begins to count anew. Where none has been handed out yet, these are
-// what there is.
+// Renew starts a new life of the sender, whose packet counters restart, with unused generations. Generations of which no
+// association was handed out are kept.
 func (o *Outgoing) Renew() error {
 	if o.first != 0 && len(o.used) == 0 {
 		return nil
@@ -39,7 +39,7 @@ func (o *Outgoing) Renew() error {
 	return o.renewAbove(0)
 }
 
-// RenewAbove goes on with generations above one that the sender has used, though it is not known here.
+// RenewAbove starts a new life with generations above one that the sender has used without this Outgoing's knowledge.
 func (o *Outgoing) RenewAbove(used uint32) error {
 	if o.first > used {
 		return o.Renew()
@@ -56,13 +56,13 @@ func (o *Outgoing) renewAbove(used uint32) error {
 	return nil
 }
 
-// Generation is the first one of what Take hands out.
+// Generation returns the first generation that Take hands out.
 func (o *Outgoing) Generation() uint32 { return o.first }
 
-// Taken tells whether Take has handed out those to a node already, by the key that the node uses now.
+// Taken reports whether Take has handed out the associations from the current key to a node.
 func (o *Outgoing) Taken(to End) bool { return o.used[pairing{o.ring.current.Public, to}] }
 
-// Take hands out the associations to a node, none if it has done so already: then Renew first.
+// Take hands out the associations to a node. It returns none if it has done so already; call Renew first then.
 func (o *Outgoing) Take(from netip.Addr, to End) ([]Association, error) {
 	at := pairing{o.ring.current.Public, to}
 	if o.used[at] {

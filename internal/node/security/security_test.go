@@ -52,7 +52,7 @@ func (l *lab) end() End { return End{l.address, l.ring.Current().Public} }
 
 func (l *lab) file() string { return filepath.Join(l.dir, fileName) }
 
-// reserve hands out some generations.
+// reserve reserves some generations.
 func (l *lab) reserve(sender Sender) {
 	l.t.Helper()
 	_, err := l.ring.reserve(sender, 0, 7)
@@ -76,8 +76,8 @@ func read(t *testing.T, path string) []byte {
 func yes(Public) bool { return true }
 func no(Public) bool  { return false }
 
-// TestNoKeyIsHandedOutTwice does at random what happens to nodes.
-func TestNoKeyIsHandedOutTwice(t *testing.T) {
+// TestKeysAreUnique applies random events to a node: restarts, reboots, lost and restored files, rotations.
+func TestKeysAreUnique(t *testing.T) {
 	for seed := range uint64(5) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 28))
@@ -135,7 +135,7 @@ func TestNoKeyIsHandedOutTwice(t *testing.T) {
 						if err != nil || received != association {
 							t.Fatalf("%s: the other end has %v, %v", at, received, err)
 						}
-						if association.SPI < leastSPI {
+						if association.SPI < minSPI {
 							t.Fatalf("%s: SPI %d", at, association.SPI)
 						}
 					}
@@ -148,16 +148,16 @@ func TestNoKeyIsHandedOutTwice(t *testing.T) {
 	}
 }
 
-func TestDirectionsAndSendersHaveKeysOfTheirOwn(t *testing.T) {
+func TestKeysPerDirectionAndSender(t *testing.T) {
 	a, b := newLab(t, 1), newLab(t, 2)
 	seen := map[[KeyBytes]byte]string{}
 	spis := map[uint32]bool{}
-	for _, one := range []struct{ from, to *lab }{{a, b}, {b, a}} {
+	for _, direction := range []struct{ from, to *lab }{{a, b}, {b, a}} {
 		for _, sender := range []Sender{Kernel, Ktsnd} {
 			for generation := range uint32(3) {
-				association, err := one.to.ring.Current().Incoming(one.from.end(), one.to.address, sender, generation)
+				association, err := direction.to.ring.Current().Incoming(direction.from.end(), direction.to.address, sender, generation)
 				must(t, err)
-				name := fmt.Sprint(one.from.address, sender, generation)
+				name := fmt.Sprint(direction.from.address, sender, generation)
 				if seen[association.Key] != "" {
 					t.Errorf("%s and %s have one key", name, seen[association.Key])
 				}
@@ -170,20 +170,20 @@ func TestDirectionsAndSendersHaveKeysOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestAnAgentThatStartsAgainKeepsItsKeysAndOnlyThen(t *testing.T) {
+func TestOpenAfterRestart(t *testing.T) {
 	for what, test := range map[string]struct {
 		do   func(*lab)
 		keep bool
 		why  string
 	}{
-		"and nothing else":                      {func(*lab) {}, true, ""},
-		"without its file":                      {func(l *lab) { must(t, os.Remove(l.file())) }, false, "does not exist"},
-		"after a boot":                          {func(l *lab) { must(t, os.Remove(filepath.Join(l.witness, witnessName))) }, false, "witness.json does not exist"},
-		"with a damaged file":                   {func(l *lab) { must(t, os.WriteFile(l.file(), []byte("{"), 0o600)) }, false, "is damaged"},
-		"with a file without a key":             {func(l *lab) { l.ring.current = nil; must(t, l.ring.save()) }, false, "cannot be read"},
-		"killed between file and witness":       {func(l *lab) { l.ring.store.witnessDir = t.TempDir(); l.reserve(Ktsnd) }, true, ""},
-		"with a file that was restored":         {func(l *lab) { old := read(t, l.file()); l.reserve(Kernel); must(t, os.WriteFile(l.file(), old, 0o600)) }, false, "is older than what was used"},
-		"with the file of another installation": {func(l *lab) { must(t, os.WriteFile(l.file(), read(t, newLab(t, 9).file()), 0o600)) }, false, "is older"},
+		"unchanged":                    {func(*lab) {}, true, ""},
+		"missing file":                 {func(l *lab) { must(t, os.Remove(l.file())) }, false, "does not exist"},
+		"reboot":                       {func(l *lab) { must(t, os.Remove(filepath.Join(l.witness, witnessName))) }, false, "witness.json does not exist"},
+		"damaged file":                 {func(l *lab) { must(t, os.WriteFile(l.file(), []byte("{"), 0o600)) }, false, "is damaged"},
+		"file without a key":           {func(l *lab) { l.ring.current = nil; must(t, l.ring.save()) }, false, "cannot be read"},
+		"killed before witness":        {func(l *lab) { l.ring.store.witnessDir = t.TempDir(); l.reserve(Ktsnd) }, true, ""},
+		"restored file":                {func(l *lab) { old := read(t, l.file()); l.reserve(Kernel); must(t, os.WriteFile(l.file(), old, 0o600)) }, false, "is older than what was used"},
+		"file of another installation": {func(l *lab) { must(t, os.WriteFile(l.file(), read(t, newLab(t, 9).file()), 0o600)) }, false, "is older"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			l := newLab(t, 1)
@@ -197,7 +197,7 @@ func TestAnAgentThatStartsAgainKeepsItsKeysAndOnlyThen(t *testing.T) {
 	}
 }
 
-func TestTheKeysAreRootsAlone(t *testing.T) {
+func TestFileModes(t *testing.T) {
 	l := newLab(t, 1)
 	for _, path := range []string{l.file(), filepath.Join(l.witness, witnessName)} {
 		info, err := os.Stat(path)
@@ -213,19 +213,19 @@ func TestTheKeysAreRootsAlone(t *testing.T) {
 	}
 }
 
-func TestAKeyIsAnnouncedBeforeItIsUsedAndAcceptedAfterwards(t *testing.T) {
+func TestRoll(t *testing.T) {
 	l := newLab(t, 1)
 	first := l.ring.Current().Public
-	roll := func(after time.Duration, told func(Public) bool, want bool) {
+	roll := func(after time.Duration, announced func(Public) bool, want bool) {
 		t.Helper()
 		l.now = l.now.Add(after)
-		changed, err := l.ring.Roll(told, told, no)
+		changed, err := l.ring.Roll(announced, announced, no)
 		if err != nil || changed != want {
 			t.Fatalf("changed %v, %v", changed, err)
 		}
 	}
 	roll(59*time.Minute, yes, false)
-	roll(time.Minute, func(Public) bool { return false }, false) // nobody hears of this node
+	roll(time.Minute, no, false) // no other node gets announcements
 	roll(0, yes, true)
 	if l.ring.Current().Public != first || len(l.ring.Announced()) != 2 {
 		t.Fatalf("in use is %v of %d", l.ring.Current().Public, len(l.ring.Announced()))
@@ -241,7 +241,7 @@ func TestAKeyIsAnnouncedBeforeItIsUsedAndAcceptedAfterwards(t *testing.T) {
 	if changed, err := l.ring.Roll(no, yes, func(key Public) bool { return key == first }); changed || err != nil {
 		t.Errorf("changed %v, %v", changed, err)
 	}
-	roll(time.Hour, func(Public) bool { return false }, false) // others may still send to the last one
+	roll(time.Hour, no, false) // others may still send to the previous key
 	for _, step := range []struct {
 		after time.Duration
 		want  bool
@@ -256,14 +256,14 @@ func TestAKeyIsAnnouncedBeforeItIsUsedAndAcceptedAfterwards(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeWrittenIsNotUsed(t *testing.T) {
+func TestWriteErrors(t *testing.T) {
 	l := newLab(t, 1)
 	if _, err := l.senders[Ktsnd].Take(l.address, End{netip.MustParseAddr("192.0.2.2"), l.ring.Current().Public}); err != nil {
 		t.Fatal(err)
 	}
 	l.ring.store.dir = filepath.Join(l.file(), "no folder")
 	if err := l.senders[Ktsnd].Renew(); err == nil {
-		t.Error("generations were handed out that are nowhere written")
+		t.Error("generations were handed out without a write")
 	}
 	l.now = l.now.Add(time.Hour)
 	if _, err := l.ring.Roll(yes, yes, no); err == nil || len(l.ring.Announced()) != 1 {
@@ -271,14 +271,14 @@ func TestWhatCannotBeWrittenIsNotUsed(t *testing.T) {
 	}
 }
 
-func TestAKeyThatGivesNoSecretIsRefused(t *testing.T) {
+func TestTakeRejectsZeroKey(t *testing.T) {
 	l := newLab(t, 1)
 	if _, err := l.senders[Kernel].Take(l.address, End{netip.MustParseAddr("192.0.2.2"), Public{}}); err == nil {
 		t.Error("a key of zeros was used")
 	}
 }
 
-func TestAReceiverTakesGenerationsAroundTheAnnouncedOne(t *testing.T) {
+func TestWindow(t *testing.T) {
 	for sender, tests := range map[Sender]map[int64]string{
 		Kernel: {-1: "[]", 0: "[]", 1: "[1 2 3 4]", 7: "[6 7 8 9 10]", 1 << 40: "[]"},
 		Ktsnd:  {0: "[]", 1: "[1 2 3 4 5 6]", 7: "[6 7 8 9 10 11 12]", math.MaxUint32 - 4: "[]"},
@@ -291,17 +291,17 @@ func TestAReceiverTakesGenerationsAroundTheAnnouncedOne(t *testing.T) {
 		taken := Window(sender, 7)
 		last := taken[len(taken)-1]
 		if !Reaches(sender, 7, last) || Reaches(sender, 7, last+1) || Before(sender, last) != 7 {
-			t.Error("what reaches is not what the window has")
+			t.Error("Reaches does not agree with Window")
 		}
 	}
 }
 
-// A life that follows the announced one is taken as a whole: no part of it is ahead of the window.
-func TestAReceiverTakesTheNextLifeOfKtsnd(t *testing.T) {
+// The whole life after the announced one is accepted.
+func TestWindowCoversNextLifeOfKtsnd(t *testing.T) {
 	const announced = 7
 	for generation := uint32(announced); generation < announced+2*KtsndLife; generation++ {
 		if !Reaches(Ktsnd, announced, generation) {
-			t.Errorf("those that were told %d do not take %d", announced, generation)
+			t.Errorf("receivers of announcement %d reject %d", announced, generation)
 		}
 	}
 }

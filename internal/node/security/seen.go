@@ -20,7 +20,7 @@ type Seen struct {
 	Sequence   int64  `json:"sequence"`
 }
 
-// LoadSeen reads what SaveSeen wrote to a folder. damaged says why the file cannot be used, "" if it can or there is none.
+// LoadSeen reads the file of SaveSeen in a folder. damaged is why the file cannot be used, "" if it can or there is none.
 func LoadSeen(dir string) (seen map[string]Seen, damaged string, err error) {
 	path := filepath.Join(dir, seenName)
 	text, err := os.ReadFile(path)

@@ -12,58 +12,58 @@ import (
 )
 
 const (
-	// fileName is that of the keyring, and witnessName that of what says how far it got.
+	// fileName is the file of the keyring, witnessName the file with its last revision.
 	fileName    = "node-keys.json"
 	witnessName = "node-keys.witness.json"
 )
 
-// stored is a keyring as it is written.
+// stored is the file of a keyring.
 type stored struct {
-	// Ring tells keyrings apart. Revision counts what was written of one.
+	// Ring identifies the keyring. Revision counts its writes.
 	Ring     string `json:"ring"`
 	Revision uint64 `json:"revision"`
 	// Next and Previous may be nil.
 	Current  *storedKey `json:"current"`
 	Next     *storedKey `json:"next,omitempty"`
 	Previous *storedKey `json:"previous,omitempty"`
-	// PromotedUnix is since when Current is in use.
+	// PromotedUnix is the time since which Current is in use.
 	PromotedUnix int64 `json:"promotedUnix"`
-	// Kernel and Ktsnd are the last generations that were handed out.
+	// Kernel and Ktsnd are the last generations handed out.
 	Kernel uint32 `json:"kernel"`
 	Ktsnd  uint32 `json:"ktsnd"`
 }
 
-// storedKey is a node's key.
+// storedKey is a key in the file.
 type storedKey struct {
 	Private  []byte `json:"private"`
 	MadeUnix int64  `json:"madeUnix"`
 }
 
-// witness says how far a keyring got, without its secrets.
+// witness has the last written revision of a keyring, without secrets.
 type witness struct {
 	Ring     string `json:"ring"`
 	Revision uint64 `json:"revision"`
 }
 
-// store is where a keyring is kept.
+// store has the folders of a keyring and its witness.
 type store struct{ dir, witnessDir string }
 
-// load reads a keyring; why says why there is none that can be used.
+// load reads a keyring; why is the reason if there is no usable one.
 func (s store) load() (have *stored, why string, err error) {
 	have, seen := &stored{}, &witness{}
-	for _, one := range []struct {
+	for _, file := range []struct {
 		path string
 		into any
 	}{{filepath.Join(s.dir, fileName), have}, {filepath.Join(s.witnessDir, witnessName), seen}} {
-		text, err := os.ReadFile(one.path)
+		text, err := os.ReadFile(file.path)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, one.path + " does not exist", nil
+			return nil, file.path + " does not exist", nil
 		}
 		if err != nil {
 			return nil, "", fmt.Errorf("read the node's keys: %w", err)
 		}
-		if json.Unmarshal(text, one.into) != nil {
-			return nil, one.path + " is damaged", nil
+		if json.Unmarshal(text, file.into) != nil {
+			return nil, file.path + " is damaged", nil
 		}
 	}
 	if have.Ring != seen.Ring || have.Revision < seen.Revision {
@@ -72,7 +72,7 @@ func (s store) load() (have *stored, why string, err error) {
 	return have, "", nil
 }
 
-// save writes a keyring, first of all where it survives, then the witness of it. A crash in between leaves a file that is ahead.
+// save writes the keyring, then the witness. After a crash in between, the file is ahead of the witness, which load accepts.
 func (s store) save(what *stored) error {
 	if err := write(s.dir, fileName, what); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (s store) remove() error {
 	return all
 }
 
-// write replaces a file, which only root reads, in one step, and returns when it is on the disk.
+// write replaces a file atomically, with mode 0600, and returns when it is on the disk.
 func write(dir, name string, what any) (err error) {
 	defer func() {
 		if err != nil {
