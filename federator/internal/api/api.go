@@ -19,34 +19,34 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// Version of the API: that of the paths /api/v1.
+// Version is the version of the API, which is served at the paths /api/v1.
 const Version = "1.0.0"
 
-// API answers requests.
+// API serves requests.
 type API struct {
 	Hub *hub.Hub
-	// Memory is what is kept of the hub.
+	// Memory is the cache of objects of the hub.
 	Memory *hub.Memory
-	// Server and CA are how agents of clusters reach the hub.
+	// Server and CA are the address and the authority by which agents of clusters reach the hub.
 	Server string
 	CA     []byte
 	Now    func() time.Time
-	// Audit has a line for each request.
+	// Audit gets a line for each request.
 	Audit *slog.Logger
-	// Audiences are those of the tokens that are accepted.
+	// Audiences are the accepted audiences of tokens.
 	Audiences []string
-	// Reviewer tells whose a token is; nil: the hub does.
+	// Reviewer returns the user of a token. If it is nil, the hub is asked.
 	Reviewer Reviewer
 
 	busy workloads.Busy
 }
 
-// Handler is all of it.
+// Handler returns the handler of the API and of the probes.
 func (a *API) Handler() (http.Handler, error) {
 	mux := http.NewServeMux()
 	a.register(humago.New(mux, config()))
-	mux.HandleFunc("GET /healthz", func(writer http.ResponseWriter, _ *http.Request) { probed(writer, nil) })
-	mux.HandleFunc("GET /readyz", func(writer http.ResponseWriter, _ *http.Request) { probed(writer, a.Memory.Ready()) })
+	mux.HandleFunc("GET /healthz", func(writer http.ResponseWriter, _ *http.Request) { answerProbe(writer, nil) })
+	mux.HandleFunc("GET /readyz", func(writer http.ResponseWriter, _ *http.Request) { answerProbe(writer, a.Memory.Ready()) })
 	reviewer := a.Reviewer
 	if reviewer == nil {
 		asks, err := a.Hub.Reviewer(reviewsPerSecond, reviewBurst)
@@ -55,26 +55,25 @@ func (a *API) Handler() (http.Handler, error) {
 		}
 		reviewer = hubReviewer{asks, a.Audiences}
 	}
-	return &front{reviews: newReviews(reviewer, a.Now), behind: mux, audit: a.Audit, now: a.Now}, nil
+	return &front{reviews: newReviews(reviewer, a.Now), next: mux, audit: a.Audit, now: a.Now}, nil
 }
 
-// probed answers a probe.
-func probed(writer http.ResponseWriter, err error) {
+func answerProbe(writer http.ResponseWriter, err error) {
 	if err != nil {
-		refuse(writer, err)
+		writeError(writer, err)
 		return
 	}
-	_, _ = writer.Write([]byte("ok\n")) // to who may be gone
+	_, _ = writer.Write([]byte("ok\n")) // the client may be gone
 }
 
 func config() huma.Config {
-	// A list without members is [], in requests and answers.
+	// An empty list is encoded as [] in requests and responses.
 	huma.DefaultArrayNullable = false
 	huma.NewError = newError
 	config := huma.DefaultConfig("ktsn-federator", Version)
 	config.Info.Description = "Clusters that act together: who is a member, what runs where, and how it moves. All is done at the hub as whoever sends the request, and " +
 		"the hub's RBAC decides."
-	// The pages that show the document would come from elsewhere, and answers shall not name this server's address.
+	// The documentation pages would load files from other servers, and responses must not name this server's address.
 	config.DocsPath, config.SchemasPath, config.CreateHooks = "", "", nil
 	config.RejectUnknownQueryParameters = true
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
@@ -84,15 +83,15 @@ func config() huma.Config {
 	return config
 }
 
-// register makes all operations.
-func (a *API) register(to huma.API) {
-	a.registerClusters(to)
-	a.registerWorkloads(to)
-	a.registerViews(to)
-	a.registerLinks(to)
+// register adds all operations.
+func (a *API) register(registry huma.API) {
+	a.registerClusters(registry)
+	a.registerWorkloads(registry)
+	a.registerViews(registry)
+	a.registerLinks(registry)
 }
 
-// Document is the OpenAPI document, which depends on nothing but the types.
+// Document returns the OpenAPI document, which depends only on the types.
 func Document() ([]byte, error) {
 	mux := http.NewServeMux()
 	api := humago.New(mux, config())
@@ -100,10 +99,10 @@ func Document() ([]byte, error) {
 	return api.OpenAPI().MarshalJSON()
 }
 
-// session is what is needed to serve one caller.
+// session has the clients and services for one caller.
 type session struct {
 	client    client.WithWatch
-	kept      hub.Lister
+	lister    hub.Lister
 	clusters  *clusters.Service
 	workloads *workloads.Service
 	pods      *pods.Finder
@@ -119,25 +118,25 @@ func (a *API) open(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	kept := &hub.Kept{Memory: a.Memory, Caller: acting, User: user.Username}
-	w := &workloads.Service{Client: acting, Kept: kept, Own: a.Hub.Own, Busy: &a.busy, User: user.Username, Now: a.Now}
+	lister := &hub.CachedLister{Memory: a.Memory, Caller: acting, User: user.Username}
+	workloadService := &workloads.Service{Client: acting, Lister: lister, FederatorClient: a.Hub.Client, Busy: &a.busy, User: user.Username, Now: a.Now}
 	return &session{
-		client: acting, kept: kept, workloads: w, clusters: &clusters.Service{Client: acting, Own: a.Hub.Own, User: user, Server: a.Server, CA: a.CA, Now: a.Now},
-		pods: &pods.Finder{Kept: kept, Config: config, Workloads: w},
+		client: acting, lister: lister, workloads: workloadService, clusters: &clusters.Service{Client: acting, FederatorClient: a.Hub.Client, User: user, Server: a.Server, CA: a.CA, Now: a.Now},
+		pods: &pods.Finder{Lister: lister, Config: config, Workloads: workloadService},
 	}, nil
 }
 
-// answer is the body of an answer.
+// answer is the body of a response.
 type answer[T any] struct{ Body *T }
 
-// serve makes an operation of a function that serves a caller.
-func serve[I, O any](a *API, to huma.API, operation huma.Operation, do func(ctx context.Context, s *session, input *I) (*O, error)) {
-	huma.Register(to, bounded(operation), func(ctx context.Context, input *I) (*answer[O], error) {
+// serve registers an operation that calls handle for a caller.
+func serve[I, O any](a *API, registry huma.API, operation huma.Operation, handle func(ctx context.Context, s *session, input *I) (*O, error)) {
+	huma.Register(registry, withLimits(operation), func(ctx context.Context, input *I) (*answer[O], error) {
 		s, err := a.open(ctx)
 		if err != nil {
 			return nil, problem(err)
 		}
-		body, err := do(ctx, s, input)
+		body, err := handle(ctx, s, input)
 		if err != nil {
 			return nil, problem(err)
 		}
@@ -145,9 +144,9 @@ func serve[I, O any](a *API, to huma.API, operation huma.Operation, do func(ctx 
 	})
 }
 
-// bounded is an operation with what all have.
-func bounded(operation huma.Operation) huma.Operation {
-	// The front has read the body; a deadline would end what is watched.
+// withLimits adds to an operation the limits and errors that all operations have.
+func withLimits(operation huma.Operation) huma.Operation {
+	// The front has read the body already; a deadline would end watches.
 	operation.MaxBodyBytes, operation.BodyReadTimeout = federation.MaxBody, -1
 	operation.Errors = append(operation.Errors, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable)
 	return operation

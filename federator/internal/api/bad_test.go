@@ -23,16 +23,16 @@ import (
 )
 
 // anybody believes every token.
-type anybody struct{}
+type acceptAll struct{}
 
-func (anybody) Review(context.Context, string) (*authenticationv1.UserInfo, error) {
+func (acceptAll) Review(context.Context, string) (*authenticationv1.UserInfo, error) {
 	return &authenticationv1.UserInfo{Username: "anybody"}, nil
 }
 
 // asked counts requests to a hub, which refuses all.
-type asked struct{ count int }
+type requestCounter struct{ count int }
 
-func (a *asked) RoundTrip(*http.Request) (*http.Response, error) {
+func (a *requestCounter) RoundTrip(*http.Request) (*http.Response, error) {
 	a.count++
 	return nil, context.DeadlineExceeded
 }
@@ -40,19 +40,19 @@ func (a *asked) RoundTrip(*http.Request) (*http.Response, error) {
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // hubless is the API of a federator whose hub must not be asked.
-func hubless(t *testing.T) (http.Handler, *asked) {
+func newHandlerWithoutHub(t *testing.T) (http.Handler, *requestCounter) {
 	t.Helper()
-	count := &asked{}
-	opened, err := hub.Open(&rest.Config{Host: "https://hub.example.org", Transport: count})
+	counter := &requestCounter{}
+	hubClient, err := hub.Open(&rest.Config{Host: "https://hub.example.org", Transport: counter})
 	if err != nil {
 		t.Fatal(err)
 	}
-	api := &API{Hub: opened, Now: time.Now, Audit: discard(), Reviewer: anybody{}}
+	api := &API{Hub: hubClient, Now: time.Now, Audit: discard(), Reviewer: acceptAll{}}
 	handler, err := api.Handler()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return handler, count
+	return handler, counter
 }
 
 func send(handler http.Handler, method, path, body string) (status int, text string) {
@@ -114,7 +114,7 @@ func TestARequestThatCannotBeIsRefusedBeforeTheHubIsAsked(t *testing.T) {
 		"a body that is too large":       {"POST", "/api/v1/workloads", strings.Repeat("x", federation.MaxBody+1), 413, "divide the manifest"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			handler, hub := hubless(t)
+			handler, hub := newHandlerWithoutHub(t)
 			status, text := send(handler, test.method, test.path, test.body)
 			t.Logf("%d %s", status, text)
 			if status != test.status || !strings.Contains(text, test.says) {
@@ -131,7 +131,7 @@ func TestARequestThatCannotBeIsRefusedBeforeTheHubIsAsked(t *testing.T) {
 func TestPolicyOutlivesTheAccount(t *testing.T) {
 	kinds := regexp.MustCompile("`kubectl delete ([a-z,]+) -")
 	for _, mode := range []v1alpha1.ClusterSyncMode{v1alpha1.Push, v1alpha1.Pull} {
-		text := rightsRemoval(mode)
+		text := rightsRemovalHint(mode)
 		var removed []string
 		for _, command := range kinds.FindAllStringSubmatch(text, -1) {
 			removed = append(removed, strings.Split(command[1], ",")...)

@@ -30,31 +30,32 @@ type certificateInput struct {
 	Body federation.CertificateRequest
 }
 
-func (a *API) registerClusters(to huma.API) {
+func (a *API) registerClusters(registry huma.API) {
 	tags := []string{"clusters"}
-	serve(a, to, huma.Operation{OperationID: "list-clusters", Method: http.MethodGet, Path: "/api/v1/clusters", Tags: tags, Summary: "The members"},
+	serve(a, registry, huma.Operation{OperationID: "list-clusters", Method: http.MethodGet, Path: "/api/v1/clusters", Tags: tags, Summary: "The members"},
 		func(ctx context.Context, s *session, _ *struct{}) (*federation.Clusters, error) {
 			return s.clusters.List(ctx)
 		})
-	serve(a, to, huma.Operation{
+	serve(a, registry, huma.Operation{
 		OperationID: "join-cluster", Method: http.MethodPost, Path: "/api/v1/clusters", Tags: tags, Summary: "Make a cluster a member",
 		DefaultStatus: http.StatusCreated, Errors: []int{http.StatusConflict},
 	}, func(ctx context.Context, s *session, input *joinInput) (*federation.Joined, error) {
 		return s.clusters.Join(ctx, &input.Body)
 	})
-	serve(a, to, huma.Operation{
+	serve(a, registry, huma.Operation{
 		OperationID: "certify-agent", Method: http.MethodPost, Path: "/api/v1/clusters/{name}/certificate", Tags: tags,
 		Summary: "Have the certificate of a member's agent signed", Errors: []int{http.StatusGatewayTimeout},
 	}, func(ctx context.Context, s *session, input *certificateInput) (*federation.Certificate, error) {
 		return s.clusters.Certificate(ctx, input.Name, &input.Body)
 	})
-	serve(a, to, huma.Operation{
+	serve(a, registry, huma.Operation{
 		OperationID: "unjoin-cluster", Method: http.MethodDelete, Path: "/api/v1/clusters/{name}", Tags: tags, Summary: "Drain and remove a member",
 		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusGatewayTimeout},
 	}, unjoin)
 }
 
-// unjoin drains a member and removes it. Of one that is being removed already it tells what goes on, and waits along: it is too late to drain it.
+// unjoin drains a member and removes it. If the member is being removed already, unjoin does not drain it, but waits
+// for the removal and reports its progress.
 func unjoin(ctx context.Context, s *session, input *unjoinInput) (*federation.Unjoined, error) {
 	cluster, err := s.clusters.Get(ctx, input.Name)
 	if err != nil {
@@ -64,12 +65,12 @@ func unjoin(ctx context.Context, s *session, input *unjoinInput) (*federation.Un
 	if err != nil {
 		return nil, err
 	}
-	goes := cluster.DeletionTimestamp != nil
-	if len(alone) > 0 && !input.Force && !goes {
+	leaving := cluster.DeletionTimestamp != nil
+	if len(alone) > 0 && !input.Force && !leaving {
 		return nil, hub.Faultf(http.StatusConflict, "workloads are on cluster %s alone: %s; move or delete them, or leave them there with force", input.Name, spread.Names(alone))
 	}
 	unjoined := &federation.Unjoined{Cluster: input.Name, Drained: []string{}, Left: []string{}}
-	if input.Force || goes {
+	if input.Force || leaving {
 		unjoined.Left = append(append(unjoined.Left, alone...), shared...)
 	} else {
 		unjoined.Drained = append(unjoined.Drained, shared...)
@@ -81,12 +82,12 @@ func unjoin(ctx context.Context, s *session, input *unjoinInput) (*federation.Un
 	if err != nil {
 		return nil, err
 	}
-	unjoined.Message = sayRemoval(cluster, removal)
+	unjoined.Message = removalMessage(cluster, removal)
 	return unjoined, nil
 }
 
-// sayRemoval says what has become of the removal of a member.
-func sayRemoval(cluster *v1alpha1.Cluster, removal *clusters.Removal) string {
+// removalMessage describes the result of the removal of a member.
+func removalMessage(cluster *v1alpha1.Cluster, removal *clusters.Removal) string {
 	text := "cluster " + cluster.Name + " has left"
 	if !removal.Left {
 		text = fmt.Sprintf("Karmada still removes cluster %s, which has %d of the objects that the hub gave it; the same command waits for it again", cluster.Name, removal.Given)
@@ -96,7 +97,7 @@ func sayRemoval(cluster *v1alpha1.Cluster, removal *clusters.Removal) string {
 	}
 	text += "; what was left on it stays there, and belongs to it alone"
 	if removal.Left {
-		text += "; " + rightsRemoval(cluster.Spec.SyncMode)
+		text += "; " + rightsRemovalHint(cluster.Spec.SyncMode)
 	}
 	if len(removal.Kept) > 0 {
 		text += fmt.Sprintf("; it has not removed its ends of links over clusters: remove there, if it has them, the TSNLinks %s; "+
@@ -105,9 +106,10 @@ func sayRemoval(cluster *v1alpha1.Cluster, removal *clusters.Removal) string {
 	return text
 }
 
-// rightsRemoval returns how to remove the rights that the hub had in a cluster, which the hub itself may not do. The account is removed before its policy,
-// without which the hub could write any ConfigMap in the namespace of KuberneTSN.
-func rightsRemoval(mode v1alpha1.ClusterSyncMode) string {
+// rightsRemovalHint returns how to remove the rights that the hub had in a cluster, which the hub itself may not do.
+// The account is removed before its policy: without the policy the hub could write any ConfigMap in the namespace of
+// KuberneTSN.
+func rightsRemovalHint(mode v1alpha1.ClusterSyncMode) string {
 	const inNamespaces, everywhere = "serviceaccount,rolebinding,role", "clusterrolebinding,clusterrole,validatingadmissionpolicybinding,validatingadmissionpolicy"
 	remove, rights := "remove there", "NAMESPACE.NAME of the account whose token the hub had"
 	if mode == v1alpha1.Pull {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package api is the federator's REST API. Who asks is known by a bearer token, which the hub reviews; all is then done at the hub as
-// that user, so that the hub's RBAC decides. The OpenAPI document follows from the types of requests and answers, and requests
-// are checked by it before anything else is done with them.
+// Package api is the federator's REST API. The hub reviews the bearer token of each request, and the request is carried
+// out at the hub as that user, so that the hub's RBAC decides. The OpenAPI document follows from the types of requests
+// and responses; requests are validated against it first.
 package api

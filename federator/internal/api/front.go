@@ -21,31 +21,30 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// front stands before the API: it bounds requests, finds out who asks, and writes a line for each request.
+// front limits requests, authenticates their callers and logs each request before it passes them to the API.
 type front struct {
 	reviews *reviews
-	behind  *http.ServeMux
+	next    *http.ServeMux
 	audit   *slog.Logger
 	now     func() time.Time
 }
 
-// open are paths that tell nothing of the hub.
+// open are paths that are served without authentication and tell nothing of the hub.
 var open = map[string]bool{"/openapi.json": true, "/openapi.yaml": true, "/healthz": true, "/readyz": true}
 
-// ServeHTTP answers a request.
 func (f *front) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 	if open[request.URL.Path] {
-		f.behind.ServeHTTP(writer, request)
+		f.next.ServeHTTP(writer, request)
 		return
 	}
-	seen := &observed{ResponseWriter: writer}
-	// Also of a request that ends in a panic there is a line.
-	defer f.note(seen, request, f.now())
+	seen := &responseRecorder{ResponseWriter: writer}
+	// A request that ends in a panic is logged as well.
+	defer f.logRequest(seen, request, f.now())
 	f.serve(seen, request)
 }
 
-// note writes a line of what was asked for and what became of it. The query has names and no secrets.
-func (f *front) note(seen *observed, request *http.Request, began time.Time) {
+// logRequest logs a request and its result. The query contains names and no secrets.
+func (f *front) logRequest(seen *responseRecorder, request *http.Request, began time.Time) {
 	fields := []any{"user", seen.user, "method", spread.Quoted(request.Method), "path", spread.Quoted(request.URL.Path), "status", seen.status, "from", request.RemoteAddr,
 		"milliseconds", f.now().Sub(began).Milliseconds()}
 	if request.URL.RawQuery != "" {
@@ -54,29 +53,29 @@ func (f *front) note(seen *observed, request *http.Request, began time.Time) {
 	f.audit.Info("request", append(fields, seen.subject.fields()...)...)
 }
 
-func (f *front) serve(writer *observed, request *http.Request) {
+func (f *front) serve(writer *responseRecorder, request *http.Request) {
 	user, err := identify(request, f.reviews)
 	if err != nil {
-		refuse(writer, err)
+		writeError(writer, err)
 		return
 	}
 	writer.user = user.Username
-	body, err := bound(request)
+	body, err := readBody(request)
 	if err != nil {
-		refuse(writer, err)
+		writeError(writer, err)
 		return
 	}
 	writer.subject = subjectOf(body)
-	if err := nothingAt(writer, f.behind, request); err != nil {
-		refuse(writer, err)
+	if err := checkPath(writer, f.next, request); err != nil {
+		writeError(writer, err)
 		return
 	}
-	// The request has been read; what is watched may take as long as it likes.
+	// The request has been read; a watch has no deadline.
 	_ = http.NewResponseController(writer).SetReadDeadline(time.Time{})
-	f.behind.ServeHTTP(writer, request.WithContext(context.WithValue(request.Context(), userKey{}, *user)))
+	f.next.ServeHTTP(writer, request.WithContext(context.WithValue(request.Context(), userKey{}, *user)))
 }
 
-// subject is what a request says that it is about, where its path does not.
+// subject is the object that a request is about, if the path does not name it.
 type subject struct {
 	Name      string   `json:"name"`
 	Namespace string   `json:"namespace"`
@@ -84,13 +83,13 @@ type subject struct {
 	To        []string `json:"to"`
 }
 
-// subjectOf reads it, if the body can be read.
+// subjectOf reads the subject from a body, if the body is valid.
 func subjectOf(body []byte) (result subject) {
 	_ = json.Unmarshal(body, &result) // the API says what is wrong
 	return result
 }
 
-// fields are those for a line, without what is empty.
+// fields returns the fields for the log, without empty ones.
 func (s *subject) fields() []any {
 	var all []any
 	for _, row := range []struct{ key, value string }{
@@ -103,8 +102,8 @@ func (s *subject) fields() []any {
 	return all
 }
 
-// bound reads the body of a request, unless it is too large.
-func bound(request *http.Request) ([]byte, error) {
+// readBody reads the body of a request. It fails if the body is too large.
+func readBody(request *http.Request) ([]byte, error) {
 	if request.ContentLength > federation.MaxBody {
 		return nil, tooLarge()
 	}
@@ -123,8 +122,8 @@ func tooLarge() error {
 	return hub.Faultf(http.StatusRequestEntityTooLarge, "the request is larger than %d bytes; divide the manifest among several workloads", federation.MaxBody)
 }
 
-// refuse answers a request that does not reach the API.
-func refuse(writer http.ResponseWriter, err error) {
+// writeError responds to a request that does not reach the API.
+func writeError(writer http.ResponseWriter, err error) {
 	var answer *huma.ErrorModel
 	if !errors.As(problem(err), &answer) {
 		answer = &huma.ErrorModel{Status: http.StatusInternalServerError, Detail: err.Error()}
@@ -137,11 +136,11 @@ func refuse(writer http.ResponseWriter, err error) {
 	}
 	writer.Header().Set("Content-Type", "application/problem+json")
 	writer.WriteHeader(answer.Status)
-	_ = json.NewEncoder(writer).Encode(answer) // to a client that may be gone
+	_ = json.NewEncoder(writer).Encode(answer) // the client may be gone
 }
 
-// observed remembers who asked for what, and the status of the answer.
-type observed struct {
+// responseRecorder records the caller and the status of the response.
+type responseRecorder struct {
 	http.ResponseWriter
 
 	user    string
@@ -149,21 +148,21 @@ type observed struct {
 	status  int
 }
 
-// WriteHeader remembers the status.
-func (o *observed) WriteHeader(status int) {
+// WriteHeader records the status.
+func (o *responseRecorder) WriteHeader(status int) {
 	if o.status == 0 {
 		o.status = status
 	}
 	o.ResponseWriter.WriteHeader(status)
 }
 
-// Write answers with 200 if no status was written.
-func (o *observed) Write(data []byte) (int, error) {
+// Write records status 200 if no status was written.
+func (o *responseRecorder) Write(data []byte) (int, error) {
 	if o.status == 0 {
 		o.status = http.StatusOK
 	}
 	return o.ResponseWriter.Write(data)
 }
 
-// Unwrap is for http.ResponseController.
-func (o *observed) Unwrap() http.ResponseWriter { return o.ResponseWriter }
+// Unwrap serves http.ResponseController.
+func (o *responseRecorder) Unwrap() http.ResponseWriter { return o.ResponseWriter }

@@ -17,7 +17,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/federator/internal/hub"
 )
 
-// Reviewer tells whose a bearer token is.
+// Reviewer returns the user of a bearer token.
 type Reviewer interface {
 	Review(ctx context.Context, token string) (*authenticationv1.UserInfo, error)
 }
@@ -28,10 +28,12 @@ type hubReviewer struct {
 	audiences []string
 }
 
-// bootstrapToken is the form of Kubernetes' bootstrap tokens, which have no audience. Those of the federator have no rights at the hub.
+// bootstrapToken matches Kubernetes' bootstrap tokens, which have no audience. The federator's bootstrap tokens have no
+// rights at the hub.
 var bootstrapToken = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
 
-// Review asks the hub whose a token is. A token that is wrong, has expired or is for another audience is a fault of who asked.
+// Review asks the hub for the user of a token. A token that is wrong, has expired or is for another audience returns a
+// Fault.
 func (r hubReviewer) Review(ctx context.Context, token string) (*authenticationv1.UserInfo, error) {
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 	enrolls := bootstrapToken.MatchString(token)
@@ -45,7 +47,7 @@ func (r hubReviewer) Review(ctx context.Context, token string) (*authenticationv
 	if enrolls {
 		known = known && strings.HasPrefix(review.Status.User.Username, "system:bootstrap:")
 	} else {
-		// An authenticator that ignores audiences accepts tokens for others, and returns none.
+		// An authenticator that ignores audiences accepts tokens for other audiences, and returns no audience.
 		known = known && slices.ContainsFunc(review.Status.Audiences, func(audience string) bool { return slices.Contains(r.audiences, audience) })
 	}
 	if !known {
@@ -55,19 +57,19 @@ func (r hubReviewer) Review(ctx context.Context, token string) (*authenticationv
 	return &review.Status.User, nil
 }
 
-// userKey is that of the caller in a context.
+// userKey is the context key of the caller.
 type userKey struct{}
 
-// caller is who asks.
+// caller returns the user that sent the request.
 func caller(ctx context.Context) authenticationv1.UserInfo {
 	user, _ := ctx.Value(userKey{}).(authenticationv1.UserInfo)
 	return user
 }
 
-// errNoToken answers requests without a token.
+// errNoToken is the response to requests without a token.
 var errNoToken = hub.Faultf(http.StatusUnauthorized, "the request has no bearer token; send one of the hub as \"Authorization: Bearer TOKEN\"")
 
-// identify finds out who asks.
+// identify authenticates the caller of a request.
 func identify(request *http.Request, reviews *reviews) (*authenticationv1.UserInfo, error) {
 	scheme, token, _ := strings.Cut(request.Header.Get("Authorization"), " ")
 	token = strings.TrimSpace(token)
@@ -77,7 +79,7 @@ func identify(request *http.Request, reviews *reviews) (*authenticationv1.UserIn
 	user, err := reviews.review(request.Context(), token, request.RemoteAddr)
 	var fault *hub.Fault
 	if err != nil && !errors.As(err, &fault) {
-		return nil, &hub.Fault{Status: http.StatusServiceUnavailable, Sentence: sentence(err)}
+		return nil, &hub.Fault{Status: http.StatusServiceUnavailable, Message: errorMessage(err)}
 	}
 	return user, err
 }

@@ -17,11 +17,11 @@ type linksInput struct {
 	Service   string `query:"service" maxLength:"30" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" patternDescription:"small letters, digits and hyphens" doc:"Only the service with this name and its links."`
 }
 
-func (a *API) registerLinks(to huma.API) {
-	serve(a, to, huma.Operation{
+func (a *API) registerLinks(registry huma.API) {
+	serve(a, registry, huma.Operation{
 		OperationID: "list-links", Method: http.MethodGet, Path: "/api/v1/links", Tags: []string{"views"},
 		Summary: "Services over clusters, and the links that no cluster makes alone",
 	}, func(ctx context.Context, s *session, input *linksInput) (*federation.Links, error) {
-		return services.List(ctx, s.kept, input.Namespace, input.Service)
+		return services.List(ctx, s.lister, input.Namespace, input.Service)
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/federator/internal/hub"
 )
 
-// problem is an error as an answer: what is wrong with the request, what the hub refuses, or why the hub cannot be asked.
+// problem converts an error to a response: an invalid request, a refusal by the hub, or a hub that does not answer.
 func problem(err error) error {
 	status := statusOf(err)
 	var details []error
@@ -26,18 +26,18 @@ func problem(err error) error {
 			details = append(details, errors.New(detail))
 		}
 	}
-	return huma.NewError(status, sentence(err), details...)
+	return huma.NewError(status, errorMessage(err), details...)
 }
 
-// sentence is what is said of an error. A hub that ends in the midst of a request may have done part of it.
-func sentence(err error) string {
+// errorMessage returns the message for an error. A hub that stops during a request may have done part of it.
+func errorMessage(err error) string {
 	if isUnreachable(err) {
 		return "the hub does not answer; ask again when it does, which completes what was begun: " + err.Error()
 	}
 	return err.Error()
 }
 
-// isUnreachable tells whether there is no answer of the hub, or half of one.
+// isUnreachable reports whether the hub did not answer, or answered in part.
 func isUnreachable(err error) bool {
 	var fault *hub.Fault
 	var unreachable net.Error
@@ -55,20 +55,20 @@ func statusOf(err error) int {
 			return code
 		}
 	}
-	// A hub that lacks a kind that the federator works with is no hub.
+	// A hub without a kind that the federator needs counts as unavailable.
 	if meta.IsNoMatchError(err) || isUnreachable(err) {
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusInternalServerError
 }
 
-// ofHuma makes an error as huma does by itself.
-var ofHuma = huma.NewError
+// defaultError is huma's own constructor of errors.
+var defaultError = huma.NewError
 
-// newError says of a request that does not fit the document what to do; what is wrong is in the details.
+// newError explains how to correct a request that does not fit the document. The details name the errors.
 func newError(status int, message string, details ...error) huma.StatusError {
 	if message == "validation failed" {
 		message = "the request does not fit /openapi.json; correct what is named"
 	}
-	return ofHuma(status, message, details...)
+	return defaultError(status, message, details...)
 }

@@ -18,48 +18,49 @@ import (
 	"github.com/kubernetsn/kubernetsn/federator/internal/hub"
 )
 
-// Whoever reaches the federator can send any token, and only the hub knows whether it is good. These limits keep such requests from making the hub busy.
+// Anybody who reaches the federator can send any token, and only the hub can review it. These limits keep such requests
+// from overloading the hub.
 const (
-	// maxToken is the longest token in bytes.
+	// maxToken is the longest accepted token in bytes.
 	maxToken = 16 << 10
-	// goodFor and badFor are for how long an answer of the hub counts. The API server itself remembers good tokens for 10 s.
-	goodFor = 5 * time.Second
-	badFor  = 5 * time.Second
-	// maxTokens is how many good and how many bad tokens are remembered, and maxSources how many addresses.
+	// goodTTL and badTTL are how long a review is cached. The API server itself caches good tokens for 10 s.
+	goodTTL = 5 * time.Second
+	badTTL  = 5 * time.Second
+	// maxTokens limits the cached good tokens and the cached bad tokens, maxSources the cached addresses.
 	maxTokens  = 4096
 	maxSources = 4096
-	// Reviews of tokens that have not been good before: of one source address, and in all.
+	// Limits for reviews of tokens that have not been good before: per source address, and in total.
 	sourceReviewsPerSecond = 10
 	sourceReviewBurst      = 50
 	reviewsPerSecond       = 50
 	reviewBurst            = 100
-	// How many reviews may wait for the hub at once: of tokens that have been good before, and of others.
-	knownAtOnce   = 16
-	unknownAtOnce = 4
-	// slotPatience is for how long a request waits to be one of these, and reviewTimeout bounds the answer of the hub.
-	slotPatience  = time.Second
+	// Limits for concurrent reviews at the hub: of tokens that have been good before, and of others.
+	maxKnownReviews   = 16
+	maxUnknownReviews = 4
+	// slotTimeout limits how long a request waits for a slot, reviewTimeout how long the hub may take to answer.
+	slotTimeout   = time.Second
 	reviewTimeout = 10 * time.Second
-	// retryAfter is what who asks too often is told to wait.
+	// retryAfter is sent to clients that exceed a limit.
 	retryAfter = time.Second
-	// sourceBits is the length of the prefix that one client has of IPv6.
+	// sourceBits is the length of the IPv6 prefix that counts as one client.
 	sourceBits = 64
 )
 
-// tokenForm is the form of bearer tokens (RFC 6750, section 2.1).
+// tokenForm matches bearer tokens (RFC 6750, section 2.1).
 var tokenForm = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
 
-// tokenSum is the SHA-256 of a token. Tokens themselves are not kept.
+// tokenSum is the SHA-256 of a token. Tokens themselves are not stored.
 type tokenSum [sha256.Size]byte
 
-// verdict is what the hub said of a token.
+// verdict is the hub's review of a token.
 type verdict struct {
 	user  *authenticationv1.UserInfo
 	err   error
 	until time.Time
 }
 
-// reviews finds out whose tokens are, asks the hub as seldom as it can, and limits how often strangers have it asked. A client whose token was good before
-// shares neither limit nor turn with them. It may be used by many requests at once.
+// reviews authenticates tokens. It caches the hub's reviews and limits how often unknown clients can cause one. Clients
+// whose token was good before share neither rate limit nor slots with unknown clients. It is safe for concurrent use.
 type reviews struct {
 	reviewer       Reviewer
 	now            func() time.Time
@@ -72,11 +73,11 @@ type reviews struct {
 func newReviews(reviewer Reviewer, now func() time.Time) *reviews {
 	return &reviews{
 		reviewer: reviewer, now: now, good: lru.New(maxTokens), bad: lru.New(maxTokens), sources: lru.New(maxSources),
-		all: rate.NewLimiter(reviewsPerSecond, reviewBurst), known: make(chan struct{}, knownAtOnce), unknown: make(chan struct{}, unknownAtOnce),
+		all: rate.NewLimiter(reviewsPerSecond, reviewBurst), known: make(chan struct{}, maxKnownReviews), unknown: make(chan struct{}, maxUnknownReviews),
 	}
 }
 
-// review returns whose a token is. The source is an address with a port.
+// review returns the user of a token. source is an address with a port.
 func (r *reviews) review(ctx context.Context, token, source string) (*authenticationv1.UserInfo, error) {
 	if len(token) > maxToken || !tokenForm.MatchString(token) {
 		return nil, hub.Faultf(http.StatusUnauthorized, "what the request has is not the form of a bearer token")
@@ -96,12 +97,12 @@ func (r *reviews) review(ctx context.Context, token, source string) (*authentica
 		}
 		turns = r.unknown
 	}
-	release, err := take(ctx, turns)
+	release, err := acquire(ctx, turns)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	return r.ask(ctx, token, sum)
+	return r.query(ctx, token, sum)
 }
 
 func (r *reviews) remembered(from *lru.Cache, sum tokenSum) (verdict, bool) {
@@ -112,9 +113,9 @@ func (r *reviews) remembered(from *lru.Cache, sum tokenSum) (verdict, bool) {
 	return value.(verdict), true
 }
 
-// admit limits reviews of tokens that have not been good before.
+// admit applies the rate limits to tokens that have not been good before.
 func (r *reviews) admit(source string, now time.Time) error {
-	if !r.ofSource(source).AllowN(now, 1) {
+	if !r.limiterOf(source).AllowN(now, 1) {
 		return hub.Faultf(http.StatusTooManyRequests, "too many tokens that the federator does not know come from this address; ask again in %v", retryAfter)
 	}
 	if !r.all.AllowN(now, 1) {
@@ -125,13 +126,14 @@ func (r *reviews) admit(source string, now time.Time) error {
 
 var errBusy = hub.Faultf(http.StatusTooManyRequests, "the federator reviews too many tokens at the moment; ask again in %v", retryAfter)
 
-// ofSource returns the limit of an address. Two requests that come first at once may get one each, which does no harm.
-func (r *reviews) ofSource(source string) *rate.Limiter {
-	key := netip.Addr{} // of addresses that cannot be parsed, together
+// limiterOf returns the rate limiter of an address. Two concurrent first requests may each get their own, which does no
+// harm.
+func (r *reviews) limiterOf(source string) *rate.Limiter {
+	key := netip.Addr{} // shared by all addresses that cannot be parsed
 	if parsed, err := netip.ParseAddrPort(source); err == nil {
 		key = parsed.Addr().Unmap().WithZone("")
 		if key.Is6() {
-			prefix, _ := key.Prefix(sourceBits) // which is in range
+			prefix, _ := key.Prefix(sourceBits) // sourceBits is in range
 			key = prefix.Addr()
 		}
 	}
@@ -143,34 +145,34 @@ func (r *reviews) ofSource(source string) *rate.Limiter {
 	return limit
 }
 
-// take waits for a turn. The caller gives it back.
-func take(ctx context.Context, turns chan struct{}) (release func(), err error) {
-	patience := time.NewTimer(slotPatience)
-	defer patience.Stop()
+// acquire waits for a slot. The caller must call release.
+func acquire(ctx context.Context, turns chan struct{}) (release func(), err error) {
+	timer := time.NewTimer(slotTimeout)
+	defer timer.Stop()
 	select {
 	case turns <- struct{}{}:
 		return func() { <-turns }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case <-patience.C:
+	case <-timer.C:
 		return nil, errBusy
 	}
 }
 
-// ask asks the hub and remembers what it says. That it does not answer is not remembered.
-func (r *reviews) ask(ctx context.Context, token string, sum tokenSum) (*authenticationv1.UserInfo, error) {
+// query asks the hub to review a token and caches the result. Errors of the connection are not cached.
+func (r *reviews) query(ctx context.Context, token string, sum tokenSum) (*authenticationv1.UserInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
 	user, err := r.reviewer.Review(ctx, token)
 	var fault *hub.Fault
 	switch {
 	case err == nil:
-		r.good.Add(sum, verdict{user: user, until: r.now().Add(goodFor)})
+		r.good.Add(sum, verdict{user: user, until: r.now().Add(goodTTL)})
 	case errors.As(err, &fault) && fault.Status == http.StatusUnauthorized:
 		r.good.Remove(sum)
-		// The hub learns of new bootstrap tokens a moment later.
+		// The hub may learn of a new bootstrap token later.
 		if !bootstrapToken.MatchString(token) {
-			r.bad.Add(sum, verdict{err: err, until: r.now().Add(badFor)})
+			r.bad.Add(sum, verdict{err: err, until: r.now().Add(badTTL)})
 		}
 	}
 	return user, err

@@ -19,7 +19,7 @@ import (
 )
 
 // reviewing is a hub that knows the tokens whose names begin with "good", and counts how often it is asked.
-type reviewing struct {
+type fakeReviewer struct {
 	mu      sync.Mutex
 	asked   map[string]int
 	revoked map[string]bool
@@ -28,7 +28,7 @@ type reviewing struct {
 	away error
 }
 
-func (r *reviewing) Review(ctx context.Context, token string) (*authenticationv1.UserInfo, error) {
+func (r *fakeReviewer) Review(ctx context.Context, token string) (*authenticationv1.UserInfo, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if held := r.held; held != nil {
@@ -50,22 +50,22 @@ func (r *reviewing) Review(ctx context.Context, token string) (*authenticationv1
 }
 
 // reviewed is what a test asks by.
-type reviewed struct {
+type reviewsTest struct {
 	*reviews
 
 	t   *testing.T
-	hub *reviewing
+	hub *fakeReviewer
 	now time.Time
 }
 
-func newReviewed(t *testing.T) *reviewed {
-	r := &reviewed{t: t, hub: &reviewing{asked: map[string]int{}, revoked: map[string]bool{}}, now: time.Unix(1000, 0)}
+func newReviewsTest(t *testing.T) *reviewsTest {
+	r := &reviewsTest{t: t, hub: &fakeReviewer{asked: map[string]int{}, revoked: map[string]bool{}}, now: time.Unix(1000, 0)}
 	r.reviews = newReviews(r.hub, func() time.Time { return r.now })
 	return r
 }
 
 // status asks, and returns 200 or the status of the refusal.
-func (r *reviewed) status(token, source string) int {
+func (r *reviewsTest) status(token, source string) int {
 	user, err := r.review(r.t.Context(), token, source)
 	var fault *hub.Fault
 	switch {
@@ -77,7 +77,7 @@ func (r *reviewed) status(token, source string) int {
 	return http.StatusServiceUnavailable
 }
 
-func (r *reviewed) want(status int, token, source string) {
+func (r *reviewsTest) want(status int, token, source string) {
 	r.t.Helper()
 	if got := r.status(token, source); got != status {
 		r.t.Errorf("token %.20s from %s: %d, want %d", token, source, got, status)
@@ -87,7 +87,7 @@ func (r *reviewed) want(status int, token, source string) {
 const anna, mallory = "192.0.2.1:1000", "198.51.100.1:2000"
 
 func TestTokensAreAskedForOnce(t *testing.T) {
-	r := newReviewed(t)
+	r := newReviewsTest(t)
 	for range 10 {
 		r.want(200, "good", anna)
 		r.want(401, "bad", anna)
@@ -95,7 +95,7 @@ func TestTokensAreAskedForOnce(t *testing.T) {
 	if r.hub.asked["good"] != 1 || r.hub.asked["bad"] != 1 {
 		t.Errorf("the hub was asked %v", r.hub.asked)
 	}
-	r.now = r.now.Add(max(goodFor, badFor))
+	r.now = r.now.Add(max(goodTTL, badTTL))
 	r.hub.revoked["good"] = true
 	r.want(401, "good", anna)
 	r.want(401, "bad", anna)
@@ -105,7 +105,7 @@ func TestTokensAreAskedForOnce(t *testing.T) {
 }
 
 func TestMalformedTokensAreNotAskedFor(t *testing.T) {
-	r := newReviewed(t)
+	r := newReviewsTest(t)
 	for _, token := range []string{"a b", "a\x00", "é", "=", "a=b", strings.Repeat("a", maxToken+1)} {
 		r.want(401, token, anna)
 	}
@@ -115,7 +115,7 @@ func TestMalformedTokensAreNotAskedFor(t *testing.T) {
 }
 
 func TestNewBootstrapTokensAreAskedForAgain(t *testing.T) {
-	r := newReviewed(t)
+	r := newReviewsTest(t)
 	const token = "goodab.0123456789abcdef"
 	r.hub.revoked[token] = true
 	r.want(401, token, anna)
@@ -124,7 +124,7 @@ func TestNewBootstrapTokensAreAskedForAgain(t *testing.T) {
 }
 
 func TestAnAbsentHubIsNotRemembered(t *testing.T) {
-	r := newReviewed(t)
+	r := newReviewsTest(t)
 	r.hub.away = errors.New("away")
 	r.want(503, "good", anna)
 	r.hub.away = nil
@@ -132,7 +132,7 @@ func TestAnAbsentHubIsNotRemembered(t *testing.T) {
 }
 
 func TestAFloodLeavesOthersAnswered(t *testing.T) {
-	r := newReviewed(t)
+	r := newReviewsTest(t)
 	r.want(200, "good-behind-the-same-address", mallory)
 	refused := 0
 	for i := range 2000 {
@@ -144,28 +144,28 @@ func TestAFloodLeavesOthersAnswered(t *testing.T) {
 		t.Errorf("the hub was asked for %d bad tokens, and %d were refused", asked, refused)
 	}
 	r.want(200, "good", anna)
-	r.now = r.now.Add(goodFor)
+	r.now = r.now.Add(goodTTL)
 	r.want(200, "good-behind-the-same-address", mallory)
 	for i := range 2000 {
 		r.status(fmt.Sprintf("bad%d", i), fmt.Sprintf("[2001:db8:0:1::%x]:1", i))
 	}
-	if asked := len(r.hub.asked) - 2; asked > 2*(sourceReviewBurst+sourceReviewsPerSecond*int(goodFor/time.Second)) {
+	if asked := len(r.hub.asked) - 2; asked > 2*(sourceReviewBurst+sourceReviewsPerSecond*int(goodTTL/time.Second)) {
 		t.Errorf("from addresses of one client the hub was asked for %d bad tokens", asked)
 	}
 }
 
 func TestManySourcesDoNotTakeTheTurnsOfKnownClients(t *testing.T) {
-	r := newReviewed(t)
+	r := newReviewsTest(t)
 	r.want(200, "good", anna)
-	r.now = r.now.Add(goodFor)
+	r.now = r.now.Add(goodTTL)
 	// The hub answers nobody: all turns of strangers are taken.
 	r.hub.held = make(chan struct{})
 	var waiting sync.WaitGroup
-	statuses := make(chan int, 2*unknownAtOnce)
-	for i := range 2 * unknownAtOnce {
+	statuses := make(chan int, 2*maxUnknownReviews)
+	for i := range 2 * maxUnknownReviews {
 		waiting.Go(func() { statuses <- r.status(fmt.Sprintf("bad%d", i), fmt.Sprintf("203.0.113.%d:1", i)) })
 	}
-	for range unknownAtOnce {
+	for range maxUnknownReviews {
 		if status := <-statuses; status != http.StatusTooManyRequests {
 			t.Errorf("a stranger that has no turn gets %d", status)
 		}
@@ -183,7 +183,7 @@ func TestManySourcesDoNotTakeTheTurnsOfKnownClients(t *testing.T) {
 }
 
 func TestTooManyTokensAreToldWhenToAskAgain(t *testing.T) {
-	handler := &front{reviews: newReviewed(t).reviews, behind: http.NewServeMux(), audit: discard(), now: time.Now}
+	handler := &front{reviews: newReviewsTest(t).reviews, next: http.NewServeMux(), audit: discard(), now: time.Now}
 	var last *httptest.ResponseRecorder
 	for i := range sourceReviewBurst + 1 {
 		request := httptest.NewRequest(http.MethodGet, "/api/v1/clusters", http.NoBody)

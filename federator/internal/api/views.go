@@ -19,25 +19,25 @@ type podsInput struct {
 	Workload  string `query:"workload" maxLength:"63" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" patternDescription:"small letters, digits and hyphens" doc:"Only the pods of the workload with this name."`
 }
 
-func (a *API) registerViews(to huma.API) {
+func (a *API) registerViews(registry huma.API) {
 	tags := []string{"views"}
-	serve(a, to, huma.Operation{OperationID: "list-pods", Method: http.MethodGet, Path: "/api/v1/pods", Tags: tags, Summary: "Where containers run"},
+	serve(a, registry, huma.Operation{OperationID: "list-pods", Method: http.MethodGet, Path: "/api/v1/pods", Tags: tags, Summary: "Where containers run"},
 		func(ctx context.Context, s *session, input *podsInput) (*federation.Pods, error) {
 			return s.pods.Where(ctx, input.Namespace, input.Workload)
 		})
-	serve(a, to, huma.Operation{OperationID: "list-networks", Method: http.MethodGet, Path: "/api/v1/networks", Tags: tags, Summary: "Networks, and the parts that clusters have of them"},
+	serve(a, registry, huma.Operation{OperationID: "list-networks", Method: http.MethodGet, Path: "/api/v1/networks", Tags: tags, Summary: "Networks, and the parts that clusters have of them"},
 		func(ctx context.Context, s *session, _ *struct{}) (*federation.Networks, error) {
-			return networks.List(ctx, s.kept)
+			return networks.List(ctx, s.lister)
 		})
-	serve(a, to, huma.Operation{OperationID: "list-events", Method: http.MethodGet, Path: "/api/v1/events", Tags: tags, Summary: "What happened at the hub, the youngest first"},
+	serve(a, registry, huma.Operation{OperationID: "list-events", Method: http.MethodGet, Path: "/api/v1/events", Tags: tags, Summary: "What happened at the hub, the youngest first"},
 		func(ctx context.Context, s *session, input *namespaceInput) (*federation.Events, error) {
 			return journal.Events(ctx, s.client, input.Namespace)
 		})
-	sse.Register(to, bounded(huma.Operation{OperationID: "watch", Method: http.MethodGet, Path: "/api/v1/watch", Tags: tags, Summary: "What there is, and what changes, as server-sent events"}),
+	sse.Register(registry, withLimits(huma.Operation{OperationID: "watch", Method: http.MethodGet, Path: "/api/v1/watch", Tags: tags, Summary: "What there is, and what changes, as server-sent events"}),
 		map[string]any{"change": federation.Change{}, "problem": federation.Problem{}}, a.watch)
 }
 
-// watch tells of changes until the caller has enough, or the hub ends the watch. What went wrong is told as the last event.
+// watch sends changes until the caller disconnects or the hub ends the watch. An error is sent as the last event.
 func (a *API) watch(ctx context.Context, input *namespaceInput, send sse.Sender) {
 	s, err := a.open(ctx)
 	if err == nil {
@@ -45,6 +45,6 @@ func (a *API) watch(ctx context.Context, input *namespaceInput, send sse.Sender)
 	}
 	if err != nil && ctx.Err() == nil {
 		status := statusOf(err)
-		_ = send.Data(federation.Problem{Title: http.StatusText(status), Status: status, Detail: err.Error()}) // to a caller that may be gone
+		_ = send.Data(federation.Problem{Title: http.StatusText(status), Status: status, Detail: err.Error()}) // the caller may be gone
 	}
 }

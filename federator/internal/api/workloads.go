@@ -28,29 +28,29 @@ type moveInput struct {
 	Body      federation.MoveRequest
 }
 
-func (a *API) registerWorkloads(to huma.API) {
+func (a *API) registerWorkloads(registry huma.API) {
 	tags := []string{"workloads"}
-	serve(a, to, huma.Operation{OperationID: "list-workloads", Method: http.MethodGet, Path: "/api/v1/workloads", Tags: tags, Summary: "What shall run where, and what became of it"},
+	serve(a, registry, huma.Operation{OperationID: "list-workloads", Method: http.MethodGet, Path: "/api/v1/workloads", Tags: tags, Summary: "What shall run where, and what became of it"},
 		func(ctx context.Context, s *session, input *namespaceInput) (*federation.Workloads, error) {
 			return s.workloads.List(ctx, input.Namespace)
 		})
-	serve(a, to, huma.Operation{
+	serve(a, registry, huma.Operation{
 		OperationID: "deploy-workload", Method: http.MethodPost, Path: "/api/v1/workloads", Tags: tags, Summary: "Put the objects of a manifest on clusters",
 		Errors: []int{http.StatusConflict, http.StatusRequestEntityTooLarge},
 	}, func(ctx context.Context, s *session, input *deployInput) (*federation.Workload, error) {
 		return s.workloads.Deploy(ctx, &input.Body)
 	})
-	serve(a, to, huma.Operation{
+	serve(a, registry, huma.Operation{
 		OperationID: "get-workload", Method: http.MethodGet, Path: "/api/v1/workloads/{namespace}/{name}", Tags: tags, Summary: "One workload",
 		Errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, func(ctx context.Context, s *session, input *workloadInput) (*federation.Workload, error) {
 		return s.workloads.Get(ctx, input.Namespace, input.Name)
 	})
-	huma.Register(to, bounded(huma.Operation{
+	huma.Register(registry, withLimits(huma.Operation{
 		OperationID: "delete-workload", Method: http.MethodDelete, Path: "/api/v1/workloads/{namespace}/{name}", Tags: tags,
 		Summary: "Remove a workload from its clusters", Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusGatewayTimeout},
 	}), a.deleteWorkload)
-	serve(a, to, huma.Operation{
+	serve(a, registry, huma.Operation{
 		OperationID: "move-workload", Method: http.MethodPost, Path: "/api/v1/workloads/{namespace}/{name}/move", Tags: tags, DefaultStatus: http.StatusAccepted,
 		Summary: "Have a workload be on other clusters, and on the old ones until it is ready there", Errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, func(ctx context.Context, s *session, input *moveInput) (*federation.Workload, error) {

@@ -26,51 +26,52 @@ import (
 )
 
 const (
-	// certificatePatience is for how long a certificate is waited for.
-	certificatePatience = 20 * time.Second
-	certificatePoll     = 200 * time.Millisecond
+	// certificateTimeout limits the wait for a certificate.
+	certificateTimeout = 20 * time.Second
+	certificatePoll    = 200 * time.Millisecond
 )
 
-// Certificate has the hub sign the certificate of a cluster's agent, whose key the hub never sees. Who has a token for that agent gets one, and the
-// token goes. Of others the hub decides: they ask as themselves, and approve it if they may. The same request gets the same certificate again.
+// Certificate gets the certificate of a cluster's agent signed by the hub. The hub never sees the key. A caller with a
+// bootstrap token for that agent gets one certificate, and the token is removed. For other callers the hub decides:
+// they make the request as themselves, and approve it if they may. The same request gets the same certificate again.
 func (s *Service) Certificate(ctx context.Context, cluster string, request *federation.CertificateRequest) (*federation.Certificate, error) {
 	if err := checkRequest(cluster, request.Request); err != nil {
 		return nil, err
 	}
 	as := s.Client
-	meant, enrolls := s.enrolling()
+	meant, enrolls := s.enrollingCluster()
 	if enrolls {
 		if meant != cluster {
 			return nil, hub.Faultf(http.StatusForbidden, "the token is for the agent of cluster %s, and not of %s", meant, cluster)
 		}
-		if err := Require(ctx, s.Own, []string{cluster}); err != nil {
+		if err := Require(ctx, s.FederatorClient, []string{cluster}); err != nil {
 			return nil, err
 		}
-		as = s.Own
+		as = s.FederatorClient
 	}
-	object, err := ask(ctx, as, cluster, request.Request)
+	object, err := ensureRequest(ctx, as, cluster, request.Request)
 	if err == nil && enrolls {
-		// First: the hub knows a token that is gone for some seconds more.
-		err = s.spend(ctx)
+		// First: the hub accepts a removed token for some seconds more.
+		err = s.consumeToken(ctx)
 	}
 	if err == nil {
 		err = approve(ctx, as, object)
 	}
 	if !enrolls && (apierrors.IsForbidden(err) || apierrors.IsConflict(err)) {
-		err = nil // somebody else approves it, or has
+		err = nil // somebody else has approved it, or will
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ask for the certificate of cluster %s: %w", cluster, err)
 	}
-	signed, err := signed(ctx, as, object)
+	signed, err := waitForCertificate(ctx, as, object)
 	if err != nil {
 		return nil, err
 	}
 	return &federation.Certificate{Server: s.Server, CA: string(s.CA), Certificate: string(signed)}, nil
 }
 
-// ask makes a request for a certificate, or finds the same.
-func ask(ctx context.Context, as client.Client, cluster, text string) (*certificatesv1.CertificateSigningRequest, error) {
+// ensureRequest creates a CertificateSigningRequest, or returns the existing one.
+func ensureRequest(ctx context.Context, as client.Client, cluster, text string) (*certificatesv1.CertificateSigningRequest, error) {
 	sum := sha256.Sum256([]byte(text))
 	wanted := certificatesv1.CertificateSigningRequestSpec{
 		Request: []byte(text), SignerName: certificatesv1.KubeAPIServerClientSignerName,
@@ -86,15 +87,15 @@ func ask(ctx context.Context, as client.Client, cluster, text string) (*certific
 	if err := as.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 		return nil, err
 	}
-	// It is approved by its name. Somebody may have made another of that name.
-	have := object.Spec
-	if !bytes.Equal(have.Request, wanted.Request) || have.SignerName != wanted.SignerName || !slices.Equal(have.Usages, wanted.Usages) {
+	// Approval goes by the name. Somebody may have created another request with that name.
+	existing := object.Spec
+	if !bytes.Equal(existing.Request, wanted.Request) || existing.SignerName != wanted.SignerName || !slices.Equal(existing.Usages, wanted.Usages) {
 		return nil, hub.Faultf(http.StatusConflict, "request %s is another at the hub; remove it", object.Name)
 	}
 	return object, nil
 }
 
-// approve approves a request of who has a token for the agent, or may approve.
+// approve approves the request of a caller who has a token for the agent, or who may approve.
 func approve(ctx context.Context, as client.Client, object *certificatesv1.CertificateSigningRequest) error {
 	for _, condition := range object.Status.Conditions {
 		if condition.Type == certificatesv1.CertificateApproved {
@@ -108,7 +109,7 @@ func approve(ctx context.Context, as client.Client, object *certificatesv1.Certi
 	return as.SubResource("approval").Update(ctx, object, client.FieldOwner(federation.Manager))
 }
 
-// checkRequest refuses requests that are not of the agent of a cluster.
+// checkRequest rejects requests that are not for the agent of the cluster.
 func checkRequest(cluster, text string) error {
 	block, _ := pem.Decode([]byte(text))
 	if block == nil {
@@ -129,9 +130,9 @@ func checkRequest(cluster, text string) error {
 	return nil
 }
 
-// signed waits for a certificate.
-func signed(ctx context.Context, as client.Client, object *certificatesv1.CertificateSigningRequest) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, certificatePatience)
+// waitForCertificate waits until the request is signed.
+func waitForCertificate(ctx context.Context, as client.Client, object *certificatesv1.CertificateSigningRequest) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, certificateTimeout)
 	defer cancel()
 	for {
 		err := as.Get(ctx, client.ObjectKeyFromObject(object), object)
@@ -149,7 +150,7 @@ func signed(ctx context.Context, as client.Client, object *certificatesv1.Certif
 		select {
 		case <-ctx.Done():
 			return nil, hub.Faultf(http.StatusGatewayTimeout, "request %s was not signed within %v; have it approved (`kubectl certificate approve %s`), and ask again with the same request",
-				object.Name, certificatePatience, object.Name)
+				object.Name, certificateTimeout, object.Name)
 		case <-time.After(certificatePoll):
 		}
 	}

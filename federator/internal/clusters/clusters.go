@@ -23,19 +23,18 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// Service answers for one caller.
+// Service serves one caller.
 type Service struct {
 	// Client acts as the caller.
 	Client client.Client
-	// Own acts as the federator. It is used for agents that ask for their first certificate, who may do nothing at the hub.
-	Own client.Client
-	// User is the caller.
-	User authenticationv1.UserInfo
-	// Server and CA are how agents reach the hub.
+	// FederatorClient acts as the federator. It serves agents that request their first certificate, which have no
+	// rights at the hub.
+	FederatorClient client.Client
+	User            authenticationv1.UserInfo
+	// Server and CA are the address and the authority by which agents reach the hub.
 	Server string
 	CA     []byte
-	// Now is the time.
-	Now func() time.Time
+	Now    func() time.Time
 }
 
 // List returns all clusters.
@@ -51,8 +50,8 @@ func (s *Service) List(ctx context.Context) (*federation.Clusters, error) {
 	return all, nil
 }
 
-// pin tells whether what the hub knows of a cluster is of the authority that was given. Who may not read the cluster's credentials does
-// not learn it.
+// pin compares the authority in a cluster's credentials with the fingerprint given at the join. It returns "" if the
+// caller may not read the credentials.
 func (s *Service) pin(ctx context.Context, cluster *v1alpha1.Cluster) string {
 	pinned, reference := cluster.Annotations[federation.FingerprintAnnotation], cluster.Spec.SecretRef
 	if pinned == "" || reference == nil {
@@ -65,7 +64,7 @@ func (s *Service) pin(ctx context.Context, cluster *v1alpha1.Cluster) string {
 	return comparePin(pinned, secret.Data[v1alpha1.SecretCADataKey])
 }
 
-// Describe is a cluster as it is told. Of its status the cluster's agent can write what it likes.
+// Describe returns a cluster as the API shows it. The cluster's agent writes the status and is not trusted.
 func Describe(cluster *v1alpha1.Cluster, pin string) federation.Cluster {
 	currentCluster := federation.Cluster{
 		Name: cluster.Name, Mode: string(cluster.Spec.SyncMode), Ready: string(metav1.ConditionUnknown), Message: "the cluster has not reported yet",
@@ -84,7 +83,7 @@ func Describe(cluster *v1alpha1.Cluster, pin string) federation.Cluster {
 	return currentCluster
 }
 
-// Require reads clusters that must be there and stay.
+// Require fails unless all named clusters exist and are not being removed.
 func Require(ctx context.Context, c client.Client, names []string) error {
 	for _, name := range names {
 		if len(validation.IsDNS1123Label(name)) > 0 {

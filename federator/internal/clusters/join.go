@@ -19,11 +19,11 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// Join makes a cluster a member. Asked again it completes what was begun, and gives a cluster in pull mode another bootstrap token; it
-// changes neither mode nor authority of a member.
+// Join makes a cluster a member. It can be repeated after a failure; then a cluster in pull mode gets a new bootstrap
+// token. Join does not change the mode or the authority of a member.
 func (s *Service) Join(ctx context.Context, request *federation.JoinRequest) (*federation.Joined, error) {
 	request.Mode = cmp.Or(request.Mode, federation.Pull)
-	if err := check(request); err != nil {
+	if err := validate(request); err != nil {
 		return nil, err
 	}
 	cluster, err := s.member(ctx, request)
@@ -34,7 +34,7 @@ func (s *Service) Join(ctx context.Context, request *federation.JoinRequest) (*f
 		return nil, err
 	}
 	if request.Mode == federation.Push {
-		if err := s.keepCredentials(ctx, request, cluster); err != nil {
+		if err := s.storeCredentials(ctx, request, cluster); err != nil {
 			return nil, err
 		}
 	}
@@ -50,18 +50,18 @@ func (s *Service) Join(ctx context.Context, request *federation.JoinRequest) (*f
 	return joined, err
 }
 
-// create makes the Cluster. Karmada wants the credentials to be there before, and only then there is what they go with.
+// create creates the Cluster. Karmada wants the credentials first; their owner is set after the Cluster exists.
 func (s *Service) create(ctx context.Context, request *federation.JoinRequest, cluster *v1alpha1.Cluster) error {
 	if err := s.Client.Create(ctx, cluster); err != nil {
 		return fmt.Errorf("make cluster %s: %w", request.Name, err)
 	}
 	if request.Mode == federation.Push {
-		return s.keepCredentials(ctx, request, cluster)
+		return s.storeCredentials(ctx, request, cluster)
 	}
 	return nil
 }
 
-// ownedBy has an object go with a Cluster, if that is there yet.
+// ownedBy returns an owner reference to a Cluster, if that exists already.
 func ownedBy(cluster *v1alpha1.Cluster) []metav1.OwnerReference {
 	if cluster.UID == "" {
 		return nil
@@ -69,7 +69,7 @@ func ownedBy(cluster *v1alpha1.Cluster) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.ResourceKindCluster, Name: cluster.Name, UID: cluster.UID}}
 }
 
-// prepareAgent gives the agent of a cluster its rights, and a token for its first certificate.
+// prepareAgent gives the agent of a cluster its rights and a token for its first certificate.
 func (s *Service) prepareAgent(ctx context.Context, cluster *v1alpha1.Cluster) (*federation.Bootstrap, error) {
 	if err := s.ensureRoles(ctx, cluster); err != nil {
 		return nil, err
@@ -77,8 +77,8 @@ func (s *Service) prepareAgent(ctx context.Context, cluster *v1alpha1.Cluster) (
 	return s.bootstrap(ctx, cluster)
 }
 
-// check refuses what does not go together.
-func check(request *federation.JoinRequest) error {
+// validate rejects combinations of fields that do not fit the mode.
+func validate(request *federation.JoinRequest) error {
 	if request.Mode == federation.Pull {
 		if request.Token != "" || request.CA != "" || request.Endpoint != "" || request.Proxy {
 			return hub.Faultf(http.StatusUnprocessableEntity, "endpoint, ca, token and proxy are for mode Push; the hub does not reach a cluster in mode Pull, "+
@@ -109,12 +109,12 @@ func check(request *federation.JoinRequest) error {
 	return nil
 }
 
-// member is the Cluster that there is, or the one to make, without a UID.
+// member returns the existing Cluster, or a new one without a UID.
 func (s *Service) member(ctx context.Context, request *federation.JoinRequest) (*v1alpha1.Cluster, error) {
 	cluster := &v1alpha1.Cluster{}
 	err := s.Client.Get(ctx, types.NamespacedName{Name: request.Name}, cluster)
 	if apierrors.IsNotFound(err) {
-		return newCluster(request), s.unknown(ctx, request)
+		return newCluster(request), s.checkNotMember(ctx, request)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look at cluster %s: %w", request.Name, err)
@@ -136,8 +136,8 @@ func (s *Service) member(ctx context.Context, request *federation.JoinRequest) (
 	return cluster, nil
 }
 
-// unknown refuses a cluster that is a member under another name: its agent would not start.
-func (s *Service) unknown(ctx context.Context, request *federation.JoinRequest) error {
+// checkNotMember rejects a cluster that is a member under another name: its agent would not start.
+func (s *Service) checkNotMember(ctx context.Context, request *federation.JoinRequest) error {
 	var list v1alpha1.ClusterList
 	if err := s.Client.List(ctx, &list); err != nil {
 		return fmt.Errorf("list the clusters: %w", err)
@@ -168,7 +168,7 @@ func newCluster(request *federation.JoinRequest) *v1alpha1.Cluster {
 	return cluster
 }
 
-// ensureNamespaces makes those in which the roles of an agent are.
+// ensureNamespaces creates the namespaces of an agent's roles.
 func (s *Service) ensureNamespaces(ctx context.Context, cluster string) error {
 	for _, name := range []string{hub.ClusterNamespace, hub.ExecutionNamespace(cluster)} {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{hub.SystemLabel: hub.SystemValue}}}
@@ -179,9 +179,9 @@ func (s *Service) ensureNamespaces(ctx context.Context, cluster string) error {
 	return nil
 }
 
-// keepCredentials puts those of a cluster in push mode where Karmada looks for them. Of a member they are replaced: so they rotate.
-// They go with the Cluster.
-func (s *Service) keepCredentials(ctx context.Context, request *federation.JoinRequest, cluster *v1alpha1.Cluster) error {
+// storeCredentials writes the credentials of a cluster in push mode where Karmada expects them. A member's credentials
+// are replaced, so that they can be rotated. The Cluster owns them.
+func (s *Service) storeCredentials(ctx context.Context, request *federation.JoinRequest, cluster *v1alpha1.Cluster) error {
 	full := map[string][]byte{v1alpha1.SecretTokenKey: []byte(request.Token), v1alpha1.SecretCADataKey: []byte(request.CA)}
 	secrets := map[string]map[string][]byte{request.Name: full}
 	if cluster.Spec.ImpersonatorSecretRef != nil {

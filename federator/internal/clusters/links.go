@@ -21,16 +21,18 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// linksPatience is for how long the federator that leads may take to end links. It may have just been killed: another leads 12 s later at most.
-const linksPatience = 20 * time.Second
+// linksTimeout is how long the leading federator may take to remove links. If it was just killed, another one leads
+// after 12 s at most.
+const linksTimeout = 20 * time.Second
 
-// undoPatience is for how long it is tried to take back that a cluster shall leave, also where whoever asked is gone.
-const undoPatience = 10 * time.Second
+// undoTimeout limits the removal of the leaving mark, which continues after the caller has disconnected.
+const undoTimeout = 10 * time.Second
 
-// endLinks waits until the federator's links have ended that have an end in a cluster that shall leave, while the cluster is still a member: as such it
-// removes what the hub removes. It tells which of them the cluster has kept, as where its agent is away.
-func (s *Service) endLinks(ctx context.Context, cluster string) (kept []string, err error) {
-	for end := s.Now().Add(linksPatience); ; {
+// waitForLinks waits until the federator's links with an end in a leaving cluster have been removed. The cluster must
+// still be a member: only a member removes what the hub removes. It returns the links that the cluster has kept, for
+// example because its agent is away.
+func (s *Service) waitForLinks(ctx context.Context, cluster string) (kept []string, err error) {
+	for end := s.Now().Add(linksTimeout); ; {
 		if kept, err = s.linksOf(ctx, cluster); err != nil || len(kept) == 0 || !s.Now().Before(end) {
 			return kept, err
 		}
@@ -42,12 +44,13 @@ func (s *Service) endLinks(ctx context.Context, cluster string) (kept []string, 
 	}
 }
 
-// mark has the controllers see that a cluster shall leave. Who may not do all that removes it changes nothing.
-func (s *Service) mark(ctx context.Context, cluster *v1alpha1.Cluster) error {
+// markLeaving marks a cluster as leaving for the controllers. It changes nothing if the caller lacks a right that the
+// removal needs.
+func (s *Service) markLeaving(ctx context.Context, cluster *v1alpha1.Cluster) error {
 	if err := s.Client.Delete(ctx, cluster.DeepCopy(), client.DryRunAll, client.Preconditions{UID: ptr.To(cluster.UID)}); err != nil {
 		return fmt.Errorf("remove cluster %s: %w", cluster.Name, err)
 	}
-	if err := s.tryKeep(ctx, cluster.Name); err != nil {
+	if err := s.checkPreserve(ctx, cluster.Name); err != nil {
 		return fmt.Errorf("have cluster %s keep what is on it: %w", cluster.Name, err)
 	}
 	marked := cluster.DeepCopy()
@@ -55,18 +58,18 @@ func (s *Service) mark(ctx context.Context, cluster *v1alpha1.Cluster) error {
 	if err := s.Client.Patch(ctx, marked, client.MergeFrom(cluster)); err != nil {
 		err = fmt.Errorf("have the links of cluster %s end: %w", cluster.Name, err)
 		if ctx.Err() != nil {
-			return s.unmark(ctx, cluster, err) // nobody has heard whether it was written
+			return s.unmarkLeaving(ctx, cluster, err) // it is unknown whether the mark was written
 		}
 		return err
 	}
 	return nil
 }
 
-// unmark takes back that a cluster shall leave, for it has not begun to, and returns why it does not leave.
-func (s *Service) unmark(ctx context.Context, cluster *v1alpha1.Cluster, why error) error {
-	ctx, end := context.WithTimeout(context.WithoutCancel(ctx), undoPatience)
+// unmarkLeaving removes the mark from a cluster whose removal has not begun, and returns why it does not leave.
+func (s *Service) unmarkLeaving(ctx context.Context, cluster *v1alpha1.Cluster, why error) error {
+	ctx, end := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer end()
-	// Of this Cluster, not of a later one of the same name.
+	// Only of this Cluster, not of a later one with the same name.
 	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"annotations":{%q:null}}}`, cluster.UID, federation.LeavingAnnotation)
 	err := s.Client.Patch(ctx, cluster.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
 	if client.IgnoreNotFound(err) != nil {
@@ -75,10 +78,11 @@ func (s *Service) unmark(ctx context.Context, cluster *v1alpha1.Cluster, why err
 	return why
 }
 
-// linksOf are the federator's links with an end in a cluster: those that the hub has, and those that the cluster has not removed yet.
+// linksOf returns the federator's links with an end in a cluster: links that exist at the hub, and links that the
+// cluster has not removed yet.
 func (s *Service) linksOf(ctx context.Context, cluster string) (names []string, err error) {
 	var list tsn.TSNLinkList
-	if err := s.Own.List(ctx, &list, client.MatchingLabels{tsn.LinkMakerLabel: tsn.MakerFederator, federation.ManagedBy: federation.Manager}); err != nil {
+	if err := s.FederatorClient.List(ctx, &list, client.MatchingLabels{tsn.LinkMakerLabel: tsn.MakerFederator, federation.ManagedBy: federation.Manager}); err != nil {
 		return nil, fmt.Errorf("list the links of cluster %s: %w", cluster, err)
 	}
 	for i := range list.Items {
@@ -94,10 +98,10 @@ func (s *Service) linksOf(ctx context.Context, cluster string) (names []string, 
 		names = append(names, linksIn(&works[i])...)
 	}
 	slices.Sort(names)
-	return slices.Compact(names), nil // of one that the hub has there is a Work as well
+	return slices.Compact(names), nil // a link at the hub has a Work as well
 }
 
-// linksIn are the links that a Work gives a cluster.
+// linksIn returns the links that a Work gives a cluster.
 func linksIn(work *workv1alpha1.Work) (names []string) {
 	for i := range work.Spec.Workload.Manifests {
 		var object metav1.PartialObjectMetadata

@@ -12,7 +12,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// fingerprints are those of the certificates in PEM.
+// fingerprints returns the fingerprints of the certificates in PEM.
 func fingerprints(text []byte) ([]string, error) {
 	var all []string
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
@@ -31,8 +31,8 @@ func fingerprints(text []byte) ([]string, error) {
 	return all, nil
 }
 
-// comparePin tells whether an authority is the one with a fingerprint. With several certificates each could vouch for the cluster, so all
-// but one would be strangers: only a single one matches.
+// comparePin reports whether an authority has a fingerprint. It accepts a single certificate only: each of several
+// could vouch for the cluster.
 func comparePin(pinned string, ca []byte) string {
 	if len(ca) == 0 {
 		return federation.PinUnknown

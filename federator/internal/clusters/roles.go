@@ -19,9 +19,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// agentRoles are the rights of a cluster's agent at the hub, under the names that `karmadactl register` gives them. They are of
-// less extent: the agent makes and changes no Cluster, since its own is there before it as it wants it, and gives the hub no Secrets. Karmada's API server
-// takes changes of all of a Cluster with its status, so that this keeps an agent from mistakes, and not from lies.
+// agentRoles returns the rights of a cluster's agent at the hub, under the names that `karmadactl register` gives them.
+// They are narrower: the agent does not create or change Clusters, because the hub creates its Cluster, and writes no
+// Secrets. Karmada's API server accepts changes of the whole Cluster together with its status, so this protects against
+// mistakes of an agent, not against malice.
 func agentRoles(cluster string) []client.Object {
 	name := fmt.Sprintf("system:karmada:%s:agent", cluster)
 	local := []string{cluster}
@@ -44,8 +45,9 @@ func agentRoles(cluster string) []client.Object {
 		}},
 		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: hub.ExecutionNamespace(cluster), Name: name + "-work"},
 			RoleRef: reference("Role", name+"-work"), Subjects: agent(cluster)},
-		// Its sign of life, and the lease of its replicas. In the namespaces of others it could take those of the hub's own programs. RBAC cannot
-		// limit `create` to names: an agent with that verb could take the leases of clusters that have not joined yet.
+		// The heartbeat and the leader election of the agent. In shared namespaces it could take the leases of the
+		// hub's own programs. RBAC cannot limit `create` to names: with that verb an agent could take the leases of
+		// clusters that have not joined yet.
 		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: hub.ClusterNamespace, Name: name + "-lease"}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: agentLeases(cluster), Verbs: []string{"get", "update"}},
 		}},
@@ -54,7 +56,8 @@ func agentRoles(cluster string) []client.Object {
 	}
 }
 
-// agentLeases names the Leases of a cluster's agent: its heartbeat, and the leader election of its replicas.
+// agentLeases returns the names of the Leases of a cluster's agent: the heartbeat, and the leader election of its
+// replicas.
 func agentLeases(cluster string) []string { return []string{cluster, "karmada-agent-" + cluster} }
 
 func reference(kind, name string) rbacv1.RoleRef {
@@ -65,7 +68,7 @@ func agent(cluster string) []rbacv1.Subject {
 	return []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: federation.AgentUser + cluster}}
 }
 
-// ensureRoles makes them. They go with the Cluster, when its agent has cleaned up.
+// ensureRoles creates the roles. The Cluster owns them; they are removed after its agent has cleaned up.
 func (s *Service) ensureRoles(ctx context.Context, cluster *v1alpha1.Cluster) error {
 	for _, object := range agentRoles(cluster.Name) {
 		object.SetLabels(map[string]string{hub.SystemLabel: hub.SystemValue, federation.ManagedBy: federation.Manager})
@@ -81,11 +84,12 @@ func (s *Service) ensureRoles(ctx context.Context, cluster *v1alpha1.Cluster) er
 	return s.ensureLeases(ctx, cluster)
 }
 
-// ensureLeases creates the Leases that the agent may only read and update. A Lease of the same name that does not belong to this Cluster is replaced: the
-// agent would wait for its holder. It must not be called for a member whose agent runs.
+// ensureLeases creates the Leases that the agent may only read and update. A Lease of the same name that does not
+// belong to this Cluster is replaced, because the agent would wait for its holder. It must not be called for a member
+// whose agent runs.
 func (s *Service) ensureLeases(ctx context.Context, cluster *v1alpha1.Cluster) error {
 	for _, name := range agentLeases(cluster.Name) {
-		// Karmada compares the times of two renewals, and never counts one that follows on a Lease without a time.
+		// Karmada compares the times of two renewals, and never counts one that follows a Lease without a time.
 		wanted := &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: hub.ClusterNamespace, Name: name, OwnerReferences: ownedBy(cluster),
 				Labels: map[string]string{hub.SystemLabel: hub.SystemValue, federation.ManagedBy: federation.Manager}},

@@ -20,32 +20,34 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// Bootstrap tokens are Kubernetes' own: Secrets of this type in kube-system, which its controllers remove when they have expired.
+// Bootstrap tokens are Kubernetes' own: Secrets of this type in kube-system, which its controllers remove after they
+// expire.
 const (
 	tokenNamespace = "kube-system"
 	tokenType      = corev1.SecretType("bootstrap.kubernetes.io/token")
-	// tokenGroup, with the name of a cluster behind it, is that of who has a token for the cluster's agent. The group has no rights at the hub. That
-	// of Karmada's own tokens may ask for the certificates of all agents, and Karmada approves them.
+	// tokenGroup, followed by the name of a cluster, is the group of a token for the cluster's agent. The group has no
+	// rights at the hub. The group of Karmada's own tokens may request the certificates of all agents, and Karmada
+	// approves them.
 	tokenGroup = "system:bootstrappers:kubernetsn:"
-	// tokenUser, with the token's id behind it, is what Kubernetes calls who has one.
+	// tokenUser, followed by the token's id, is the user name of a token.
 	tokenUser = "system:bootstrap:"
-	// tokenName, with the token's id behind it, is the Secret of one.
+	// tokenName, followed by the token's id, is the name of the token's Secret.
 	tokenName = "bootstrap-token-"
-	// tokenLife is for how long an agent can get its first certificate.
-	tokenLife = time.Hour
-	// knownTries and knownPoll are how often, and in which distance, the hub is asked whether it knows a new token.
+	// tokenTTL is how long an agent can request its first certificate.
+	tokenTTL = time.Hour
+	// knownTries and knownPoll are how often, and at which interval, the hub is asked whether it knows a new token.
 	knownTries = 40
 	knownPoll  = 50 * time.Millisecond
-	// clusterLabel of a token names the cluster for which it was made.
+	// clusterLabel of a token names the cluster for which it was created.
 	clusterLabel = "federation.kubernetsn.io/cluster"
 )
 
-// bootstrap makes a token by which the agent of a cluster gets its first certificate. It goes with the Cluster.
+// bootstrap creates a token with which the agent of a cluster gets its first certificate. The Cluster owns it.
 func (s *Service) bootstrap(ctx context.Context, member *v1alpha1.Cluster) (*federation.Bootstrap, error) {
-	// Its form is [a-z0-9]{6}.[a-z0-9]{16}. The text has 26 letters of 32 kinds, 128 bits.
+	// The form is [a-z0-9]{6}.[a-z0-9]{16}. The text has 26 letters of an alphabet of 32, that is 128 bits.
 	text := strings.ToLower(rand.Text())
 	cluster, id, secret := member.Name, text[:6], text[6:22]
-	expires := s.Now().Add(tokenLife).UTC().Truncate(time.Second)
+	expires := s.Now().Add(tokenTTL).UTC().Truncate(time.Second)
 	object := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: tokenNamespace, Name: tokenName + id, OwnerReferences: ownedBy(member),
@@ -62,15 +64,15 @@ func (s *Service) bootstrap(ctx context.Context, member *v1alpha1.Cluster) (*fed
 		return nil, fmt.Errorf("make a token for the agent of cluster %s: %w", cluster, err)
 	}
 	token := id + "." + secret
-	s.awaitKnown(ctx, token)
+	s.waitForToken(ctx, token)
 	return &federation.Bootstrap{Server: s.Server, CA: string(s.CA), Token: token, ExpiresAt: expires}, nil
 }
 
-// awaitKnown waits until the hub knows a new token, which takes it a moment. If it takes longer, the agent has to ask again.
-func (s *Service) awaitKnown(ctx context.Context, token string) {
+// waitForToken waits until the hub knows a new token. If it takes longer, the agent has to retry.
+func (s *Service) waitForToken(ctx context.Context, token string) {
 	for range knownTries {
 		review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
-		if err := s.Own.Create(ctx, review); err != nil || review.Status.Authenticated {
+		if err := s.FederatorClient.Create(ctx, review); err != nil || review.Status.Authenticated {
 			return
 		}
 		select {
@@ -81,8 +83,8 @@ func (s *Service) awaitKnown(ctx context.Context, token string) {
 	}
 }
 
-// enrolling tells for which cluster's agent the caller has a token, and whether the caller has one.
-func (s *Service) enrolling() (cluster string, ok bool) {
+// enrollingCluster returns the cluster for whose agent the caller has a token, and whether the caller has one.
+func (s *Service) enrollingCluster() (cluster string, ok bool) {
 	for _, group := range s.User.Groups {
 		if cluster, ok = strings.CutPrefix(group, tokenGroup); ok && strings.HasPrefix(s.User.Username, tokenUser) {
 			return cluster, true
@@ -91,10 +93,10 @@ func (s *Service) enrolling() (cluster string, ok bool) {
 	return "", false
 }
 
-// spend removes the caller's token, which nobody else has used then.
-func (s *Service) spend(ctx context.Context) error {
+// consumeToken removes the caller's token. It fails if the token has been used already.
+func (s *Service) consumeToken(ctx context.Context) error {
 	id := strings.TrimPrefix(s.User.Username, tokenUser)
-	err := s.Own.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tokenNamespace, Name: tokenName + id}})
+	err := s.FederatorClient.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tokenNamespace, Name: tokenName + id}})
 	if apierrors.IsNotFound(err) {
 		return hub.Faultf(http.StatusForbidden, "the token was used already, and is good for one certificate; `ktsn fed join` gives another")
 	}

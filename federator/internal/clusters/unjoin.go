@@ -21,7 +21,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/federator/internal/hub"
 )
 
-// Get reads a member.
+// Get returns a member.
 func (s *Service) Get(ctx context.Context, name string) (*v1alpha1.Cluster, error) {
 	cluster := &v1alpha1.Cluster{}
 	err := s.Client.Get(ctx, types.NamespacedName{Name: name}, cluster)
@@ -35,29 +35,29 @@ func (s *Service) Get(ctx context.Context, name string) (*v1alpha1.Cluster, erro
 }
 
 const (
-	// leavePatience is for how long a cluster is watched as it leaves.
-	leavePatience = 30 * time.Second
-	leavePoll     = 500 * time.Millisecond
-	// agentPatience is for how long its agent, or Karmada in push mode, may take to let go of what it was given.
-	agentPatience = 10 * time.Second
-	// workFinalizer is Karmada's, on Works, until it has let go of them.
+	// leaveTimeout limits the wait for a cluster to leave.
+	leaveTimeout = 30 * time.Second
+	leavePoll    = 500 * time.Millisecond
+	// agentTimeout is how long the agent, or Karmada in push mode, may take to release the cluster's Works.
+	agentTimeout = 10 * time.Second
+	// workFinalizer is Karmada's finalizer of Works.
 	workFinalizer = "karmada.io/execution-controller"
 )
 
-// Removal is what has become of the removal of a member.
+// Removal is the progress of the removal of a member.
 type Removal struct {
-	// Since is when somebody has had Karmada remove it before, nil if nobody has.
+	// Since is when the removal began, nil if it began with this request.
 	Since *metav1.Time
-	// Left : it is no member any more. Otherwise the hub still has Given of what it was given.
+	// Left: the cluster is no longer a member. Otherwise the hub still has Given Works of it.
 	Left  bool
 	Given int
-	// Kept are links over clusters that the cluster may have kept.
+	// Kept are links between clusters that the cluster may have kept.
 	Kept []string
 }
 
-// Remove has Karmada remove a member, and waits a while for it. What is on it stays there, and belongs to it alone from then on, but for its ends of links
-// over clusters: these end first, and it tells which of them the cluster has nevertheless kept. Asked again, it completes what was begun; asked by two at
-// once, both are told the same.
+// Remove makes Karmada remove a member, and waits a while. The cluster keeps its objects, which are its own from then
+// on, except its ends of links between clusters: these are removed first, and Removal names those that the cluster has
+// kept. Remove can be repeated after a failure; concurrent callers get the same result.
 func (s *Service) Remove(ctx context.Context, cluster *v1alpha1.Cluster) (*Removal, error) {
 	removal := &Removal{Since: cluster.DeletionTimestamp}
 	var err error
@@ -68,43 +68,44 @@ func (s *Service) Remove(ctx context.Context, cluster *v1alpha1.Cluster) (*Remov
 	if err != nil {
 		return nil, err
 	}
-	if err := s.awaitLeft(ctx, cluster, removal); err != nil {
+	if err := s.waitForRemoval(ctx, cluster, removal); err != nil {
 		return nil, fmt.Errorf("see cluster %s leave: %w", cluster.Name, err)
 	}
 	return removal, nil
 }
 
-// beginLeaving has a cluster be deleted, or changes nothing that stays: one that shall leave and does not gets no workloads and no links.
+// beginLeaving deletes the Cluster. If it fails, it undoes its changes, because a cluster that is marked as leaving
+// gets no workloads and no links.
 func (s *Service) beginLeaving(ctx context.Context, cluster *v1alpha1.Cluster) (kept []string, err error) {
 	if cluster.DeletionTimestamp != nil {
-		kept, err = s.linksOf(ctx, cluster.Name) // it is too late to wait for them, and not to name them
-		return kept, errors.Join(err, s.keepAll(ctx, cluster.Name))
+		kept, err = s.linksOf(ctx, cluster.Name) // it is too late to wait for them, but they are named
+		return kept, errors.Join(err, s.preserveAll(ctx, cluster.Name))
 	}
-	if err := s.mark(ctx, cluster); err != nil {
+	if err := s.markLeaving(ctx, cluster); err != nil {
 		return nil, err
 	}
-	if kept, err = s.endLinks(ctx, cluster.Name); err != nil {
-		return nil, s.unmark(ctx, cluster, err)
+	if kept, err = s.waitForLinks(ctx, cluster.Name); err != nil {
+		return nil, s.unmarkLeaving(ctx, cluster, err)
 	}
-	if err := s.keepAll(ctx, cluster.Name); err != nil {
-		return nil, s.unmark(ctx, cluster, err)
+	if err := s.preserveAll(ctx, cluster.Name); err != nil {
+		return nil, s.unmarkLeaving(ctx, cluster, err)
 	}
 	if err := client.IgnoreNotFound(s.Client.Delete(ctx, cluster, client.Preconditions{UID: ptr.To(cluster.UID)})); err != nil {
-		return nil, s.unmark(ctx, cluster, fmt.Errorf("remove cluster %s: %w", cluster.Name, err))
+		return nil, s.unmarkLeaving(ctx, cluster, fmt.Errorf("remove cluster %s: %w", cluster.Name, err))
 	}
 	return kept, nil
 }
 
-// worksOf are what a cluster was given.
+// worksOf returns the Works of a cluster.
 func (s *Service) worksOf(ctx context.Context, cluster string) ([]workv1alpha1.Work, error) {
 	var list workv1alpha1.WorkList
 	err := s.Client.List(ctx, &list, client.InNamespace(hub.ExecutionNamespace(cluster)))
 	return list.Items, err
 }
 
-// keepAll has a cluster keep what the hub forgets. Of workloads that is so already. Of namespaces, which Karmada itself gives to all clusters, it is not:
-// with them would go what is in them.
-func (s *Service) keepAll(ctx context.Context, cluster string) error {
+// preserveAll makes a cluster keep its objects when the hub removes its Works. Workloads are kept already. Namespaces,
+// which Karmada itself propagates to all clusters, are not; their contents would be deleted with them.
+func (s *Service) preserveAll(ctx context.Context, cluster string) error {
 	works, err := s.worksOf(ctx, cluster)
 	if err != nil {
 		return fmt.Errorf("have cluster %s keep what is on it: %w", cluster, err)
@@ -121,8 +122,8 @@ func (s *Service) keepAll(ctx context.Context, cluster string) error {
 	return nil
 }
 
-// tryKeep finds out whether the caller may do what keepAll does. One Work tells for all: they are in one namespace.
-func (s *Service) tryKeep(ctx context.Context, cluster string) error {
+// checkPreserve checks whether the caller may do what preserveAll does. One Work is enough: all are in one namespace.
+func (s *Service) checkPreserve(ctx context.Context, cluster string) error {
 	works, err := s.worksOf(ctx, cluster)
 	if err != nil || len(works) == 0 {
 		return err
@@ -132,10 +133,11 @@ func (s *Service) tryKeep(ctx context.Context, cluster string) error {
 	return client.IgnoreNotFound(s.Client.Patch(ctx, kept, client.MergeFrom(&works[0]), client.DryRunAll))
 }
 
-// awaitLeft lets go of what a cluster was given where nobody else does, so that the cluster does not leave for ever. Karmada removes the namespace of the
-// Works, in which the agent's rights are as well: they may be gone before the agent has used them. And a cluster in push mode may not be reached.
-func (s *Service) awaitLeft(ctx context.Context, cluster *v1alpha1.Cluster, removal *Removal) error {
-	for end := s.Now().Add(leavePatience); ; {
+// waitForRemoval waits until a cluster has left, and releases its Works if nobody else does, so that it does not leave
+// forever. Karmada removes the namespace of the Works together with the agent's rights in it, possibly before the agent
+// has used them. And a cluster in push mode may be unreachable.
+func (s *Service) waitForRemoval(ctx context.Context, cluster *v1alpha1.Cluster, removal *Removal) error {
+	for end := s.Now().Add(leaveTimeout); ; {
 		currentCluster := &v1alpha1.Cluster{}
 		err := s.Client.Get(ctx, client.ObjectKeyFromObject(cluster), currentCluster)
 		if removal.Left = apierrors.IsNotFound(err) || err == nil && currentCluster.UID != cluster.UID; removal.Left {
@@ -144,7 +146,7 @@ func (s *Service) awaitLeft(ctx context.Context, cluster *v1alpha1.Cluster, remo
 		if err != nil {
 			return err
 		}
-		if removal.Given, err = s.letGo(ctx, cluster.Name); err != nil || !s.Now().Before(end) {
+		if removal.Given, err = s.releaseWorks(ctx, cluster.Name); err != nil || !s.Now().Before(end) {
 			return err
 		}
 		select {
@@ -155,15 +157,15 @@ func (s *Service) awaitLeft(ctx context.Context, cluster *v1alpha1.Cluster, remo
 	}
 }
 
-// letGo returns how much a cluster has of what it was given.
-func (s *Service) letGo(ctx context.Context, cluster string) (given int, err error) {
+// releaseWorks removes the finalizers of a cluster's Works and returns how many Works are left.
+func (s *Service) releaseWorks(ctx context.Context, cluster string) (given int, err error) {
 	works, err := s.worksOf(ctx, cluster)
 	if err != nil {
 		return 0, err
 	}
 	for i := range works {
 		work := &works[i]
-		if work.DeletionTimestamp == nil || s.Now().Before(work.DeletionTimestamp.Add(agentPatience)) {
+		if work.DeletionTimestamp == nil || s.Now().Before(work.DeletionTimestamp.Add(agentTimeout)) {
 			continue
 		}
 		free := work.DeepCopy()

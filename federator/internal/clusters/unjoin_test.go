@@ -27,7 +27,7 @@ func newRemover(t *testing.T, have ...client.Object) *Service {
 	}
 	hub := fake.NewClientBuilder().WithScheme(types).WithObjects(have...).Build()
 	now := time.Unix(1000, 0)
-	return &Service{Client: hub, Own: hub, Now: func() time.Time { now = now.Add(10 * time.Second); return now }}
+	return &Service{Client: hub, FederatorClient: hub, Now: func() time.Time { now = now.Add(10 * time.Second); return now }}
 }
 
 func aMember(finalizers ...string) *v1alpha1.Cluster {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package heartbeat lets clusters know that the hub is there: a ConfigMap with the time, which is renewed at the hub and which Karmada brings to
-// all clusters. It would be a Lease, had Karmada not excepted Leases from what it propagates.
+// Package heartbeat shows clusters that the hub is alive: it renews a ConfigMap with the time at the hub, which Karmada
+// propagates to all clusters. A Lease would fit better, but Karmada does not propagate Leases.
 package heartbeat
 
 import (
@@ -21,24 +21,24 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// Every is how often it is renewed. A cluster believes it for three times as long.
-const Every = 20 * time.Second
+// Interval is the time between two renewals. A cluster considers the hub alive for three intervals.
+const Interval = 20 * time.Second
 
-// Heart renews it. One federator does.
-type Heart struct {
+// Beater renews the ConfigMap. Only the leading federator runs it.
+type Beater struct {
 	Client client.Client
-	// Namespace is KuberneTSN's in the clusters, too.
+	// Namespace is the namespace of KuberneTSN, in the clusters as well.
 	Namespace string
 	Now       func() time.Time
 	Log       *slog.Logger
 }
 
-// NeedLeaderElection says that one federator does it.
-func (h *Heart) NeedLeaderElection() bool { return true }
+// NeedLeaderElection returns true: one federator renews the ConfigMap.
+func (h *Beater) NeedLeaderElection() bool { return true }
 
-// Start renews it until ctx ends.
-func (h *Heart) Start(ctx context.Context) error {
-	ticker := time.NewTicker(Every)
+// Start renews the ConfigMap until ctx ends.
+func (h *Beater) Start(ctx context.Context) error {
+	ticker := time.NewTicker(Interval)
 	defer ticker.Stop()
 	for {
 		if err := h.beat(ctx); err != nil && ctx.Err() == nil {
@@ -52,7 +52,7 @@ func (h *Heart) Start(ctx context.Context) error {
 	}
 }
 
-func (h *Heart) beat(ctx context.Context) error {
+func (h *Beater) beat(ctx context.Context) error {
 	labels := map[string]string{federation.ManagedBy: federation.Manager}
 	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: tsn.HubHeartbeat}}
 	if _, err := controllerutil.CreateOrUpdate(ctx, h.Client, configMap, func() error {
@@ -75,13 +75,13 @@ func (h *Heart) beat(ctx context.Context) error {
 	return nil
 }
 
-// mergeLabels keeps those that Karmada has added.
-func mergeLabels(have, more map[string]string) map[string]string {
-	if have == nil {
-		have = map[string]string{}
+// mergeLabels keeps the labels that Karmada has added.
+func mergeLabels(existing, more map[string]string) map[string]string {
+	if existing == nil {
+		existing = map[string]string{}
 	}
 	for key, value := range more {
-		have[key] = value
+		existing[key] = value
 	}
-	return have
+	return existing
 }

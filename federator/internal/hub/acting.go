@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Names that Kubernetes gives to users and groups.
+// Prefixes and names of Kubernetes' own users and groups.
 const (
 	reserved       = "system:"
 	accountUser    = "system:serviceaccount:"
@@ -23,8 +23,9 @@ const (
 	authenticated  = "system:authenticated"
 )
 
-// Impersonated returns how the hub is reached as a user. It fails for users that the federator does not act as: without a name the request would be the
-// federator's own, and users and groups of Kubernetes itself, such as system:masters, have rights that RBAC does not limit.
+// Impersonated returns the configuration to reach the hub as a user. It fails for users that the federator does not act
+// as: a request without a user name would be the federator's own, and users and groups of Kubernetes itself, such as
+// system:masters, have rights that RBAC does not limit.
 func (h *Hub) Impersonated(user authenticationv1.UserInfo) (*rest.Config, error) {
 	if err := checkUser(&user); err != nil {
 		return nil, err
@@ -35,14 +36,15 @@ func (h *Hub) Impersonated(user authenticationv1.UserInfo) (*rest.Config, error)
 		extra[key] = values
 	}
 	config.Impersonate = rest.ImpersonationConfig{UserName: user.Username, UID: user.UID, Extra: extra}
-	// The API server adds system:authenticated and the groups of a ServiceAccount itself, so that the federator needs no right to impersonate those.
+	// The API server adds system:authenticated and the groups of a ServiceAccount itself, so that the federator needs
+	// no right to impersonate those.
 	if !strings.HasPrefix(user.Username, accountUser) {
 		config.Impersonate.Groups = slices.DeleteFunc(slices.Clone(user.Groups), func(group string) bool { return group == authenticated })
 	}
 	return config, nil
 }
 
-// checkUser refuses users that the federator does not act as.
+// checkUser rejects users that the federator does not act as.
 func checkUser(user *authenticationv1.UserInfo) error {
 	if user.Username == "" {
 		return Faultf(http.StatusUnauthorized, "the hub names no user for the token")
@@ -63,7 +65,7 @@ func checkUser(user *authenticationv1.UserInfo) error {
 	return nil
 }
 
-// As acts as a user.
+// As returns a client that acts as a user.
 func (h *Hub) As(user authenticationv1.UserInfo) (client.WithWatch, error) {
 	config, err := h.Impersonated(user)
 	if err != nil {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hub reaches the hub of the federation, Karmada's API server: as the federator itself for its controllers, and as whoever
-// asked for what a request wants. The hub's RBAC decides in both cases.
+// Package hub connects to the hub of the federation, Karmada's API server: as the federator for its controllers, and as
+// the caller for requests. The hub's RBAC decides in both cases.
 package hub

@@ -4,20 +4,20 @@ package hub
 
 import "fmt"
 
-// Fault is why something that was asked for is not done, for the answer to who asked.
+// Fault is a rejected request: the reason, and the status for the response.
 type Fault struct {
-	// Status is that of HTTP.
+	// Status is the HTTP status.
 	Status int
-	// Sentence says what was wrong, and what to do.
-	Sentence string
-	// Details are single things that are wrong.
+	// Message says what is wrong and what to do.
+	Message string
+	// Details are the separate errors, if there are several.
 	Details []string
 }
 
-// Error returns the sentence.
-func (f *Fault) Error() string { return f.Sentence }
+// Error returns the message.
+func (f *Fault) Error() string { return f.Message }
 
-// Faultf makes one.
+// Faultf returns a Fault with a formatted message.
 func Faultf(status int, format string, arguments ...any) *Fault {
-	return &Fault{Status: status, Sentence: fmt.Sprintf(format, arguments...)}
+	return &Fault{Status: status, Message: fmt.Sprintf(format, arguments...)}
 }

@@ -24,10 +24,10 @@ import (
 	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// dialTimeout bounds a connection to the hub.
+// dialTimeout limits how long connecting to the hub may take.
 const dialTimeout = 10 * time.Second
 
-// Scheme has the types of all that is read and written at the hub.
+// Scheme returns the types of all objects that are read and written at the hub.
 func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -43,22 +43,22 @@ func Scheme() (*runtime.Scheme, error) {
 
 // Hub is the hub's API server.
 type Hub struct {
-	// Own acts as the federator.
-	Own client.WithWatch
+	// Client acts as the federator.
+	Client client.WithWatch
 
 	config *rest.Config
 	scheme *runtime.Scheme
 	mapper meta.RESTMapper
 }
 
-// Open prepares the work with an API server. It asks nothing yet.
+// Open prepares clients for an API server. It sends no request.
 func Open(config *rest.Config) (*Hub, error) {
 	scheme, err := Scheme()
 	if err != nil {
 		return nil, err
 	}
 	config = rest.CopyConfig(config)
-	// The API server shares its work out among users itself.
+	// The API server itself divides its capacity among users.
 	config.QPS = -1
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -69,19 +69,19 @@ func Open(config *rest.Config) (*Hub, error) {
 		return nil, fmt.Errorf("prepare the work with the hub: %w", err)
 	}
 	h := &Hub{config: config, scheme: scheme, mapper: mapper}
-	h.Own, err = client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper, HTTPClient: httpClient})
+	h.Client, err = client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper, HTTPClient: httpClient})
 	if err != nil {
 		return nil, fmt.Errorf("prepare the work with the hub: %w", err)
 	}
 	return h, nil
 }
 
-// Reviewer returns a client for TokenReviews. It has a connection and a rate limit of its own, so that requests of strangers delay neither the
-// controllers nor the lease.
+// Reviewer returns a client for TokenReviews. It has its own connection and rate limit, so that requests of unknown
+// clients delay neither the controllers nor the lease.
 func (h *Hub) Reviewer(queriesPerSecond float32, burst int) (client.Client, error) {
 	config := h.Config()
 	config.QPS, config.Burst = queriesPerSecond, burst
-	// Transports are shared by equal configurations; one with its own dialer has its own connections.
+	// Equal configurations share transports; a configuration with its own dialer has its own connections.
 	if config.Transport == nil {
 		config.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	}
@@ -92,10 +92,10 @@ func (h *Hub) Reviewer(queriesPerSecond float32, burst int) (client.Client, erro
 	return reviewer, nil
 }
 
-// Config is how the federator itself reaches the hub.
+// Config returns the configuration to reach the hub as the federator.
 func (h *Hub) Config() *rest.Config { return rest.CopyConfig(h.config) }
 
-// Answers is why the hub does not answer, as long as it never has.
+// Answers returns an error until the hub has answered once.
 func (h *Hub) Answers() error {
 	if _, err := h.mapper.RESTMapping(corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(), corev1.SchemeGroupVersion.Version); err != nil {
 		return fmt.Errorf("ask the hub: %w", err)
@@ -103,7 +103,7 @@ func (h *Hub) Answers() error {
 	return nil
 }
 
-// Knows tells whether the hub has a kind.
+// Knows reports whether the hub has a kind.
 func (h *Hub) Knows(kind schema.GroupVersionKind) bool {
 	_, err := h.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	return err == nil

@@ -8,22 +8,22 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// Names of Karmada's, as its own programs give them.
+// Names that Karmada's own programs use.
 const (
-	// ClusterNamespace is where credentials of clusters are.
+	// ClusterNamespace is the namespace of the credentials of clusters.
 	ClusterNamespace = "karmada-cluster"
-	// SystemLabel is on what Karmada made, and SystemValue its value.
+	// SystemLabel marks objects that Karmada has created; SystemValue is its value.
 	SystemLabel = "karmada.io/system"
 	SystemValue = "true"
 )
 
-// ExecutionNamespace is where the Works of a cluster are.
+// ExecutionNamespace returns the namespace of the Works of a cluster.
 func ExecutionNamespace(cluster string) string { return "karmada-es-" + cluster }
 
-// Impersonator names the Secret by which Karmada reaches a cluster as whoever asks for one of its objects.
+// Impersonator returns the name of the Secret with which Karmada reaches a cluster on behalf of a user.
 func Impersonator(cluster string) string { return cluster + "-impersonator" }
 
-// Leaving tells whether a cluster shall not be a member for long: Karmada removes it, or will when its links have ended.
+// Leaving reports whether a cluster is being removed, or will be when its links have been removed.
 func Leaving(cluster *v1alpha1.Cluster) bool {
 	return cluster.DeletionTimestamp != nil || cluster.Annotations[federation.LeavingAnnotation] != ""
 }

@@ -17,10 +17,10 @@ import (
 	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// Memory is what the federator keeps of the hub, for its controllers and for lists.
+// Memory is the federator's cache of the hub, for its controllers and for lists.
 type Memory struct {
 	kept atomic.Pointer[kept]
-	// away is whether the hub did not answer when it was asked last before anything was kept of it.
+	// away is set while the hub does not answer and the cache has not been filled yet.
 	away atomic.Bool
 }
 
@@ -31,8 +31,8 @@ type kept struct {
 	kinds []cache.Informer
 }
 
-// Keep has a cache be it, with all kinds that requests list.
-func (m *Memory) Keep(ctx context.Context, from cache.Cache) error {
+// SetCache sets the cache and reads all kinds that requests list.
+func (m *Memory) SetCache(ctx context.Context, from cache.Cache) error {
 	all := &kept{Cache: from}
 	for _, object := range []client.Object{
 		&clusterv1alpha1.Cluster{}, &policyv1alpha1.PropagationPolicy{}, &policyv1alpha1.ClusterOverridePolicy{}, &workv1alpha2.ResourceBinding{},
@@ -48,11 +48,11 @@ func (m *Memory) Keep(ctx context.Context, from cache.Cache) error {
 	return nil
 }
 
-// Away notes whether the hub did not answer.
-func (m *Memory) Away(ok bool) { m.away.Store(ok) }
+// SetAway records whether the hub does not answer.
+func (m *Memory) SetAway(ok bool) { m.away.Store(ok) }
 
-// Ready is nil when lists can be answered. It is nil as well while there is nothing to read from, because the hub does not answer: who asks
-// is told so then, which is more than that nobody listens.
+// Ready returns nil when lists can be answered. It also returns nil while the hub does not answer: the federator's
+// responses then say so, which is more useful than a refused connection.
 func (m *Memory) Ready() error {
 	all := m.kept.Load()
 	if all == nil {

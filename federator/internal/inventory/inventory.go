@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inventory publishes each member as a ClusterProfile, by which programs that know nothing of Karmada find the clusters of a fleet
-// (SIG Multicluster, KEP-4322).
+// Package inventory publishes each member as a ClusterProfile, so that programs that do not know Karmada find the
+// clusters of a fleet (SIG Multicluster, KEP-4322).
 package inventory
 
 import (
@@ -28,19 +28,19 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// clusterManager is the value by which profiles say who manages the clusters.
+// clusterManager is the name of the cluster manager in profiles.
 const clusterManager = "karmada"
 
 // Publisher writes the profiles.
 type Publisher struct {
 	Client client.Client
-	// Namespace is that of the profiles.
+	// Namespace is the namespace of the profiles.
 	Namespace string
 	Now       func() time.Time
 	Log       *slog.Logger
 }
 
-// Add has a manager run it. A hub need not know the kind: then there is nothing to publish.
+// Add adds the controller to a manager. If the hub does not have the kind, nothing is published.
 func (p *Publisher) Add(to manager.Manager) error {
 	kind := inventory.GroupVersion.WithKind("ClusterProfile")
 	if _, err := to.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version); err != nil {
@@ -60,7 +60,7 @@ func (p *Publisher) Add(to manager.Manager) error {
 	return nil
 }
 
-// Reconcile looks at one cluster.
+// Reconcile publishes one cluster.
 func (p *Publisher) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	profile := &inventory.ClusterProfile{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: request.Name}}
 	errProfile := p.Client.Get(ctx, client.ObjectKeyFromObject(profile), profile)
@@ -68,7 +68,7 @@ func (p *Publisher) Reconcile(ctx context.Context, request reconcile.Request) (r
 		return reconcile.Result{}, fmt.Errorf("look at profile %s: %w", request.Name, errProfile)
 	}
 	if errProfile == nil && profile.Labels[federation.ManagedBy] != federation.Manager {
-		return reconcile.Result{}, nil // somebody else's
+		return reconcile.Result{}, nil // somebody else's profile
 	}
 	cluster := &v1alpha1.Cluster{}
 	err := p.Client.Get(ctx, types.NamespacedName{Name: request.Name}, cluster)
@@ -80,7 +80,7 @@ func (p *Publisher) Reconcile(ctx context.Context, request reconcile.Request) (r
 	}
 	err = p.publish(ctx, cluster, profile, apierrors.IsNotFound(errProfile))
 	if spread.IsStale(err) {
-		return reconcile.Result{RequeueAfter: spread.AgainAfter}, nil // the cache does not know it yet
+		return reconcile.Result{RequeueAfter: spread.RetryAfter}, nil // the cache does not have it yet
 	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("publish cluster %s: %w", request.Name, err)
@@ -114,13 +114,13 @@ func (p *Publisher) publish(ctx context.Context, cluster *v1alpha1.Cluster, prof
 	return p.Client.Status().Update(ctx, profile)
 }
 
-// describe says how a cluster is.
+// describe fills the status of a profile.
 func (p *Publisher) describe(cluster *v1alpha1.Cluster, status *inventory.ClusterProfileStatus) {
 	status.Version.Kubernetes = cluster.Status.KubernetesVersion
 	healthy := metav1.Condition{Type: inventory.ClusterConditionControlPlaneHealthy, Status: metav1.ConditionUnknown, Reason: "NotReported",
 		Message: "the cluster has not reported yet"}
 	if condition := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterConditionReady); condition != nil {
-		reportedCondition := spread.Said(*condition)
+		reportedCondition := spread.SanitizeCondition(*condition)
 		healthy.Status, healthy.Reason, healthy.Message = reportedCondition.Status, reportedCondition.Reason, reportedCondition.Message
 	}
 	meta.SetStatusCondition(&status.Conditions, healthy)

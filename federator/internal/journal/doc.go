@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package journal tells what happened at the hub, and what changes there, with the rights of whoever asks.
+// Package journal lists events of the hub and watches its objects, with the caller's rights.
 package journal

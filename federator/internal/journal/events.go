@@ -17,10 +17,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// MaxEvents is how many are told at once.
+// MaxEvents limits the events of one response.
 const MaxEvents = 500
 
-// Events returns the youngest of a namespace, or of all, equal ones once.
+// Events returns the newest events of a namespace, or of all namespaces. Equal events are merged.
 func Events(ctx context.Context, c client.Reader, namespace string) (*federation.Events, error) {
 	var list corev1.EventList
 	if err := c.List(ctx, &list, client.InNamespace(namespace)); err != nil {
@@ -37,7 +37,8 @@ func youngest(all []federation.Event) []federation.Event {
 	return all[:min(len(all), MaxEvents)]
 }
 
-// fold counts events of which the same is told. The hub has several of those that were written by several programs, or after a while.
+// fold merges events with equal contents. The hub has several of an event that several programs, or one program after a
+// while, have written.
 func fold(all []corev1.Event) []federation.Event {
 	events := []federation.Event{}
 	at := map[federation.Event]int{}
@@ -62,22 +63,22 @@ func fold(all []corev1.Event) []federation.Event {
 	return events
 }
 
-// describeEvent is an event as it is told. The two ways to write events keep in different fields how often and when it was seen.
+// describeEvent returns an event as the API shows it. The two event APIs store count and time in different fields.
 func describeEvent(event *corev1.Event) federation.Event {
-	currentEvent := federation.Event{
+	described := federation.Event{
 		Type: event.Type, Namespace: event.InvolvedObject.Namespace, Reason: event.Reason, Message: event.Message,
 		Object: event.InvolvedObject.Kind + "/" + event.InvolvedObject.Name, Count: max(event.Count, 1),
 		At:    firstOf(event.LastTimestamp.Time, event.EventTime.Time, event.FirstTimestamp.Time, event.CreationTimestamp.Time),
 		First: firstOf(event.FirstTimestamp.Time, event.EventTime.Time, event.LastTimestamp.Time, event.CreationTimestamp.Time),
 	}
 	if series := event.Series; series != nil {
-		currentEvent.Count = max(currentEvent.Count, series.Count)
-		currentEvent.At = firstOf(series.LastObservedTime.Time, currentEvent.At)
+		described.Count = max(described.Count, series.Count)
+		described.At = firstOf(series.LastObservedTime.Time, described.At)
 	}
-	return currentEvent
+	return described
 }
 
-// firstOf times is the first that is given.
+// firstOf returns the first time that is set.
 func firstOf(times ...time.Time) time.Time {
 	for _, at := range times {
 		if !at.IsZero() {

@@ -23,9 +23,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// Watch has tell called for each cluster, workload, network and link over clusters that there is, and for each change of one, until the hub
-// ends one of the watches or ctx ends. It fails at once if the caller may not watch all four.
-func Watch(ctx context.Context, c client.WithWatch, namespace string, tell func(*federation.Change) error) error {
+// Watch calls report for each existing cluster, workload, network and link between clusters, and for each change of
+// one, until the hub ends one of the watches or ctx ends. It fails at once if the caller may not watch all four kinds.
+func Watch(ctx context.Context, c client.WithWatch, namespace string, report func(*federation.Change) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var watches []watch.Interface
@@ -42,7 +42,7 @@ func Watch(ctx context.Context, c client.WithWatch, namespace string, tell func(
 		case *tsn.TSNLinkList:
 			options = []client.ListOption{client.InNamespace(namespace)}
 		}
-		watching, err := begin(ctx, c, list, options, tell)
+		watching, err := startWatch(ctx, c, list, options, report)
 		if err != nil {
 			return err
 		}
@@ -59,20 +59,22 @@ func Watch(ctx context.Context, c client.WithWatch, namespace string, tell func(
 		case <-ended:
 			return nil
 		case event := <-events:
-			if err := pass(event, tell); err != nil {
+			if err := deliver(event, report); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// begin tells what there is of a kind, and watches it from there on. A watch that begins without a version would have an API server with an
-// etcd before 3.5 wait for news of the kind.
-func begin(ctx context.Context, c client.WithWatch, list client.ObjectList, options []client.ListOption, tell func(*federation.Change) error) (watch.Interface, error) {
+// startWatch reports the existing objects of a kind and starts a watch from their version. A watch without a version
+// would wait for the next change of the kind on an API server with an etcd before 3.5.
+func startWatch(ctx context.Context, c client.WithWatch, list client.ObjectList, options []client.ListOption, report func(*federation.Change) error) (watch.Interface, error) {
 	if err := c.List(ctx, list, options...); err != nil {
 		return nil, fmt.Errorf("look at the hub: %w", err)
 	}
-	err := meta.EachListItem(list, func(object runtime.Object) error { return pass(watch.Event{Type: watch.Added, Object: object}, tell) })
+	err := meta.EachListItem(list, func(object runtime.Object) error {
+		return deliver(watch.Event{Type: watch.Added, Object: object}, report)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +86,7 @@ func begin(ctx context.Context, c client.WithWatch, list client.ObjectList, opti
 	return watching, nil
 }
 
-// forward passes on what one watch says, and says when it has ended.
+// forward passes on the events of one watch, and signals its end.
 func forward(ctx context.Context, watching watch.Interface, events chan<- watch.Event, ended chan<- struct{}) {
 	for event := range watching.ResultChan() {
 		select {
@@ -96,18 +98,18 @@ func forward(ctx context.Context, watching watch.Interface, events chan<- watch.
 	ended <- struct{}{}
 }
 
-// pass tells a change, or returns why there will be none any more.
-func pass(event watch.Event, tell func(*federation.Change) error) error {
+// deliver reports a change. It fails if the watch has failed.
+func deliver(event watch.Event, send func(*federation.Change) error) error {
 	if event.Type == watch.Error {
 		return fmt.Errorf("watch the hub: %w", apierrors.FromObject(event.Object))
 	}
 	if change := describe(event); change != nil {
-		return tell(change)
+		return send(change)
 	}
 	return nil
 }
 
-// describe is nil for what is no change.
+// describe returns the change of an event, nil if there is none.
 func describe(event watch.Event) *federation.Change {
 	change := &federation.Change{}
 	switch event.Type {

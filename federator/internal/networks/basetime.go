@@ -12,11 +12,12 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// scheduleLead is how far ahead clusters begin with a schedule. They hear of it within seconds.
+// scheduleLead is how far ahead the base time of a new schedule lies. Clusters receive it within seconds.
 const scheduleLead = 15 * time.Second
 
-// baseTime is when all clusters begin with a network's schedule: once chosen it stays as long as the schedule does. It is nil if there is no
-// schedule, the network says it itself, or the schedule is wrong, which each cluster reports.
+// baseTime returns the common base time of a network's schedule in all clusters. It stays as long as the schedule does.
+// It is nil if there is no schedule, if the network sets the base time, or if the schedule is invalid, which each
+// cluster reports.
 func baseTime(network *tsn.TSNNetwork, override *policyv1alpha1.ClusterOverridePolicy, nowTAINs int64) (base *tsn.PTPTime, schedule string) {
 	if network.Spec.Schedule == nil || network.Spec.Schedule.AdminBaseTime != nil {
 		return nil, ""
@@ -33,7 +34,7 @@ func baseTime(network *tsn.TSNNetwork, override *policyv1alpha1.ClusterOverrideP
 	return &at, schedule
 }
 
-// chosenBase is the base time that clusters were told, nil if none.
+// chosenBase returns the base time in the override policy, nil if there is none.
 func chosenBase(override *policyv1alpha1.ClusterOverridePolicy) *tsn.PTPTime {
 	for i := range override.Spec.OverrideRules {
 		var base tsn.PTPTime

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package networks stretches TSNNetworks over clusters: it divides a network's ranges among the clusters that shall be on it, gives each
-// its part, and tells each where the nodes of the others are. Which part is whose stands in Karmada's ClusterOverridePolicy of the
-// network, and nowhere else.
+// Package networks spans TSNNetworks over clusters: it divides a network's ranges among the selected clusters, gives
+// each cluster its subnet, and publishes to each cluster the nodes of the others. The only record of the subnets is
+// Karmada's ClusterOverridePolicy of the network.
 package networks

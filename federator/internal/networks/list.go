@@ -20,7 +20,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// Name is that of a network's policies.
+// Name returns the name of a network's policies.
 func Name(network string) string { return "kubernetsn-network-" + network }
 
 // List returns the networks of the hub.
@@ -51,7 +51,7 @@ func List(ctx context.Context, kept hub.Lister) (*federation.Networks, error) {
 	return all, nil
 }
 
-// reportsIn are what clusters say of a network.
+// reportsIn returns the reports of clusters about a network.
 func reportsIn(bindings []workv1alpha2.ClusterResourceBinding, network string) map[string]report {
 	at := slices.IndexFunc(bindings, func(binding workv1alpha2.ClusterResourceBinding) bool {
 		return binding.Name == spread.BindingName("TSNNetwork", network)
@@ -62,7 +62,7 @@ func reportsIn(bindings []workv1alpha2.ClusterResourceBinding, network string) m
 	return spread.Reports[reportedStatus](&bindings[at].Status)
 }
 
-// addParts tells the parts of a network. One that is not stretched has none.
+// addParts adds the subnets of a network. A network that does not span clusters has none.
 func addParts(network *federation.Network, override *policyv1alpha1.ClusterOverridePolicy, reports map[string]report) {
 	for cluster, share := range sharesOf(override) {
 		report := reports[cluster]
@@ -73,7 +73,7 @@ func addParts(network *federation.Network, override *policyv1alpha1.ClusterOverr
 	slices.SortFunc(network.Clusters, func(a, b federation.NetworkOnCluster) int { return cmp.Compare(a.Cluster, b.Cluster) })
 }
 
-// Describe is a network as it is told, without its parts.
+// Describe returns a network as the API shows it, without its subnets.
 func Describe(network *tsn.TSNNetwork) *federation.Network {
 	currentNetwork := &federation.Network{
 		Name: network.Name, VNI: network.Spec.VNI, IPv4: network.Spec.IPv4.CIDR, Clusters: []federation.NetworkOnCluster{}, Conditions: []federation.Condition{},
@@ -89,19 +89,19 @@ func Describe(network *tsn.TSNNetwork) *federation.Network {
 	return currentNetwork
 }
 
-// report is what a cluster says of its part of a network.
+// report is the report of a cluster about a network.
 type report = spread.Report[reportedStatus]
 
-// reportedStatus is what is read of a member's status: it is another's word.
+// reportedStatus is the part of a member's status that is read. It is not trusted.
 type reportedStatus struct {
 	Peers      []tsn.PeerNode     `json:"peers"`
 	MTU        int32              `json:"mtu"`
 	Conditions []metav1.Condition `json:"conditions"`
-	// ClusterKeys are the keys that the cluster's nodes believe, of which the one without a name is its own.
+	// ClusterKeys are the cluster keys that the cluster's nodes trust; the key without a name is its own.
 	ClusterKeys []tsn.ClusterKey `json:"clusterKeys"`
 }
 
-// readReports reads what Karmada has brought up from the clusters.
+// readReports reads the reports that Karmada has collected from the clusters.
 func readReports(ctx context.Context, c client.Reader, network string) (map[string]report, error) {
 	var binding workv1alpha2.ClusterResourceBinding
 	err := c.Get(ctx, types.NamespacedName{Name: spread.BindingName("TSNNetwork", network)}, &binding)

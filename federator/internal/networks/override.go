@@ -8,7 +8,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
 )
 
-// Paths in a TSNNetwork that clusters have otherwise than the hub.
+// Paths of a TSNNetwork that differ between clusters and the hub.
 const (
 	spanPath     = "/spec/span"
 	ipv4PartPath = "/spec/ipv4/part"
@@ -17,10 +17,10 @@ const (
 	baseTimePath = "/spec/schedule/admin-base-time"
 )
 
-// share is what a cluster has of a network.
+// share is a cluster's subnet of a network.
 type share struct{ ipv4, ipv6 string }
 
-// sharesOf reads back what clusters have of a network.
+// sharesOf reads the clusters' subnets from an override policy.
 func sharesOf(override *policyv1alpha1.ClusterOverridePolicy) map[string]share {
 	shares := map[string]share{}
 	for i := range override.Spec.OverrideRules {
@@ -35,7 +35,7 @@ func sharesOf(override *policyv1alpha1.ClusterOverridePolicy) map[string]share {
 	return shares
 }
 
-// mtuOf is the MTU that clusters have, 0 if none is set.
+// mtuOf returns the MTU in an override policy, 0 if none is set.
 func mtuOf(override *policyv1alpha1.ClusterOverridePolicy) int32 {
 	for i := range override.Spec.OverrideRules {
 		var mtu int32

@@ -20,13 +20,13 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// peersName is that of what says where the nodes of a cluster are, before the number.
+// peersName returns the name, without the shard's number, of the TSNPeers with the nodes of a cluster.
 func peersName(network, cluster string) string { return network + "." + cluster }
 
 // shardsOf are the TSNPeers of a network, by cluster and number.
 type shardsOf map[string]map[int]*tsn.TSNPeers
 
-// nodes are those of a cluster of which the others are told already, in the order of their names.
+// nodes returns the published nodes of a cluster, sorted by name.
 func (s shardsOf) nodes(cluster string) []tsn.PeerNode {
 	var all []tsn.PeerNode
 	for _, peers := range s[cluster] {
@@ -36,7 +36,7 @@ func (s shardsOf) nodes(cluster string) []tsn.PeerNode {
 	return all
 }
 
-func (s *Stretcher) readShards(ctx context.Context, network string) (shardsOf, error) {
+func (s *Reconciler) readShards(ctx context.Context, network string) (shardsOf, error) {
 	var list tsn.TSNPeersList
 	if err := s.Live.List(ctx, &list, client.MatchingLabels{tsn.NetworkLabel: network, federation.ManagedBy: federation.Manager}); err != nil {
 		return nil, fmt.Errorf("list the peers: %w", err)
@@ -56,10 +56,10 @@ func (s *Stretcher) readShards(ctx context.Context, network string) (shardsOf, e
 	return have, nil
 }
 
-// writePeers tells all clusters where the nodes of the others are. TSNPeers that have become empty stay: clusters would
-// keep what the hub merely forgets, with its nodes.
-func (s *Stretcher) writePeers(ctx context.Context, network *tsn.TSNNetwork, p *plan, v *view, wanted map[string]map[string]tsn.PeerNode) error {
-	have := v.told
+// writePeers publishes the nodes of each cluster to the others. Empty TSNPeers are kept: clusters keep objects that the
+// hub deletes, and so would keep the nodes.
+func (s *Reconciler) writePeers(ctx context.Context, network *tsn.TSNNetwork, p *plan, v *view, wanted map[string]map[string]tsn.PeerNode) error {
+	have := v.published
 	clusters := map[string]bool{}
 	for cluster := range have {
 		clusters[cluster] = true
@@ -71,7 +71,7 @@ func (s *Stretcher) writePeers(ctx context.Context, network *tsn.TSNNetwork, p *
 	for _, cluster := range slices.Sorted(maps.Keys(clusters)) {
 		err := s.writePeersOf(ctx, network, p, v, cluster, wanted[cluster])
 		if apierrors.IsInvalid(err) {
-			p.found = append(p.found, spread.Finding{Reason: spread.ReasonUntrusted,
+			p.findings = append(p.findings, spread.Finding{Reason: spread.ReasonUntrusted,
 				Text: fmt.Sprintf("of cluster %s other clusters are not told anything new: what it says of its nodes cannot be: %s", cluster, spread.Quoted(err.Error()))})
 			continue
 		}
@@ -80,11 +80,11 @@ func (s *Stretcher) writePeers(ctx context.Context, network *tsn.TSNNetwork, p *
 	return all
 }
 
-// clusterKey is the key by which a cluster says that it signs its nodes, or said when it last said something. Nodes and signatures are
-// carried as they are: who has the hub can withhold them, and make up none.
+// clusterKey returns the key with which a cluster signs its nodes, by its current or its last report. Nodes and
+// signatures are passed on unchanged: the hub can withhold them, but cannot forge them.
 func (v *view) clusterKey(cluster string) tsn.ClusterKey {
-	if !v.reports[cluster].Told {
-		for _, peers := range v.told[cluster] {
+	if !v.reports[cluster].HasStatus {
+		for _, peers := range v.published[cluster] {
 			return tsn.ClusterKey{PublicKey: peers.Spec.ClusterKey, Succession: peers.Spec.ClusterKeySuccession}
 		}
 		return tsn.ClusterKey{}
@@ -97,8 +97,8 @@ func (v *view) clusterKey(cluster string) tsn.ClusterKey {
 	return tsn.ClusterKey{}
 }
 
-func (s *Stretcher) writePeersOf(ctx context.Context, network *tsn.TSNNetwork, p *plan, v *view, cluster string, wanted map[string]tsn.PeerNode) error {
-	have := v.told[cluster]
+func (s *Reconciler) writePeersOf(ctx context.Context, network *tsn.TSNNetwork, p *plan, v *view, cluster string, wanted map[string]tsn.PeerNode) error {
+	have := v.published[cluster]
 	var shards []tsnnetwork.Shard
 	for number, peers := range have {
 		shards = append(shards, tsnnetwork.Shard{Number: number, Nodes: peers.Spec.Nodes})
@@ -113,16 +113,16 @@ func (s *Stretcher) writePeersOf(ctx context.Context, network *tsn.TSNNetwork, p
 	}
 	slices.SortFunc(selectors, func(a, b policyv1alpha1.ResourceSelector) int { return strings.Compare(a.Name, b.Name) })
 	others := slices.DeleteFunc(slices.Clone(p.selected), func(other string) bool { return other == cluster })
-	// They are the hub's alone, also those that a cluster kept when it left.
+	// These objects are the hub's alone, also those that a cluster kept when it left.
 	return s.writePropagation(ctx, network, v, "kubernetsn-peers-"+peersName(network.Name, cluster), selectors, others, policyv1alpha1.ConflictOverwrite)
 }
 
-func (s *Stretcher) writeShard(ctx context.Context, network *tsn.TSNNetwork, cluster string, clusterKey tsn.ClusterKey, name string, have *tsn.TSNPeers, shard tsnnetwork.Shard) error {
+func (s *Reconciler) writeShard(ctx context.Context, network *tsn.TSNNetwork, cluster string, clusterKey tsn.ClusterKey, name string, existing *tsn.TSNPeers, shard tsnnetwork.Shard) error {
 	object := &tsn.TSNPeers{ObjectMeta: owned(network, name), Spec: tsn.TSNPeersSpec{Network: network.Name, Cluster: cluster}}
-	if have != nil {
-		object = have.DeepCopy()
+	if existing != nil {
+		object = existing.DeepCopy()
 		object.OwnerReferences = owned(network, "").OwnerReferences
 	}
 	object.Spec.Nodes, object.Spec.ClusterKey, object.Spec.ClusterKeySuccession = shard.Nodes, clusterKey.PublicKey, clusterKey.Succession
-	return spread.Save(ctx, s.Client, have, object)
+	return spread.Save(ctx, s.Client, existing, object)
 }

@@ -18,19 +18,20 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// reasonSpanInvalid : the ranges cannot be divided as spec.span says.
+// reasonSpanInvalid: the ranges cannot be divided as spec.span requires.
 const reasonSpanInvalid = "SpanInvalid"
 
-// plan is what shall become of a network.
+// plan is the desired state of a network.
 type plan struct {
-	// selected are the clusters that shall be on it and have a part, and shares the parts, also of others that had one.
+	// selected are the clusters that get the network and have a subnet; shares are the subnets, also of clusters that
+	// had one before.
 	selected []string
 	shares   map[string]share
 	mtu      int32
-	found    []spread.Finding
+	findings []spread.Finding
 }
 
-// newPlan divides a network among clusters. Clusters keep the parts that they have as long as they are members.
+// newPlan divides a network among clusters. Clusters keep their subnets as long as they are members.
 func newPlan(network *tsn.TSNNetwork, v *view) *plan {
 	if other, why := tsnnetwork.Conflict(network, v.networks); other != "" {
 		return blocked(tsn.ReasonOverlaps, "network %s is older and has %s; this one is not stretched", other, why)
@@ -45,26 +46,26 @@ func newPlan(network *tsn.TSNNetwork, v *view) *plan {
 	}
 	p := &plan{}
 	var without []string
-	have := sharesOf(v.override)
-	p.shares, without = ranges.allocate(have, spread.Oldest(v.clusters), wanted)
-	if changed := p.moves(have); len(changed) > 0 {
+	existing := sharesOf(v.override)
+	p.shares, without = ranges.allocate(existing, spread.Oldest(v.clusters), wanted)
+	if changed := p.changedShares(existing); len(changed) > 0 {
 		return blocked(reasonSpanInvalid, "pods have addresses of the parts of %s, which would become others; take the change of spec.ipv4.cidr or spec.span back, or let "+
 			"spec.ipv6.cidr grow by as many bits as spec.ipv4.cidr", spread.Names(changed))
 	}
 	p.selected = slices.DeleteFunc(wanted, func(cluster string) bool { return slices.Contains(without, cluster) })
 	if len(without) > 0 {
-		p.found = append(p.found, spread.Finding{Reason: tsn.ReasonRangeUsedUp, Text: fmt.Sprintf("no part of %s is left for %s; enlarge it", network.Spec.IPv4.CIDR,
+		p.findings = append(p.findings, spread.Finding{Reason: tsn.ReasonRangeUsedUp, Text: fmt.Sprintf("no part of %s is left for %s; enlarge it", network.Spec.IPv4.CIDR,
 			strings.Join(without, ", "))})
 	}
 	p.chooseMTU(network, v)
 	return p
 }
 
-// moves are the clusters that would get another part than they have.
-func (p *plan) moves(have map[string]share) []string {
+// changedShares returns the clusters whose subnet would change.
+func (p *plan) changedShares(existing map[string]share) []string {
 	var changed []string
 	for _, cluster := range slices.Sorted(maps.Keys(p.shares)) {
-		if share, has := have[cluster]; has && share != p.shares[cluster] {
+		if share, has := existing[cluster]; has && share != p.shares[cluster] {
 			changed = append(changed, cluster)
 		}
 	}
@@ -72,10 +73,10 @@ func (p *plan) moves(have map[string]share) []string {
 }
 
 func blocked(reason, format string, arguments ...any) *plan {
-	return &plan{found: []spread.Finding{{Reason: reason, Text: fmt.Sprintf(format, arguments...), Blocks: true}}}
+	return &plan{findings: []spread.Finding{{Reason: reason, Text: fmt.Sprintf(format, arguments...), Blocks: true}}}
 }
 
-// selectedBy are the clusters that stay and that a selector chooses; nil chooses all.
+// selectedBy returns the clusters that a selector chooses and that are not leaving; nil chooses all.
 func selectedBy(selector *metav1.LabelSelector, clusters []v1alpha1.Cluster) ([]string, error) {
 	chooses := labels.Everything()
 	if selector != nil {
@@ -94,14 +95,14 @@ func selectedBy(selector *metav1.LabelSelector, clusters []v1alpha1.Cluster) ([]
 	return chosen, nil
 }
 
-// ranges are those that a network divides among clusters.
+// ranges are the ranges that a network divides among clusters.
 type ranges struct {
 	ipv4 tsnnetwork.Whole
-	// ipv6 is nil without.
+	// ipv6 is nil if the network has no IPv6.
 	ipv6 *tsnnetwork.Whole
 }
 
-// newRanges divides both ranges into as many parts.
+// newRanges divides both ranges into the same number of subnets.
 func newRanges(network *tsn.TSNNetwork) (*ranges, error) {
 	spec, bits := network.Spec, network.Spec.Span.ClusterPrefixLength
 	if bits > spec.IPv4.NodePrefixLength {
@@ -127,25 +128,25 @@ func newRanges(network *tsn.TSNNetwork) (*ranges, error) {
 	return &ranges{ipv4: ipv4, ipv6: &ipv6}, err
 }
 
-// allocate gives clusters their parts. All that exist and have parts keep them.
-func (r *ranges) allocate(have map[string]share, exist, wanted []string) (shares map[string]share, without []string) {
-	have4, have6 := map[string]netip.Prefix{}, map[string]netip.Prefix{}
+// allocate gives clusters their subnets. Existing clusters keep theirs.
+func (r *ranges) allocate(existing map[string]share, exist, wanted []string) (shares map[string]share, without []string) {
+	existing4, existing6 := map[string]netip.Prefix{}, map[string]netip.Prefix{}
 	entitled := slices.Clone(wanted)
 	for _, cluster := range exist {
-		share, has := have[cluster]
+		share, has := existing[cluster]
 		if !has {
 			continue
 		}
-		have4[cluster], _ = netip.ParsePrefix(share.ipv4) // what is none is not one of the parts
-		have6[cluster], _ = netip.ParsePrefix(share.ipv6)
+		existing4[cluster], _ = netip.ParsePrefix(share.ipv4) // an invalid prefix equals no subnet
+		existing6[cluster], _ = netip.ParsePrefix(share.ipv6)
 		if !slices.Contains(entitled, cluster) {
 			entitled = append(entitled, cluster)
 		}
 	}
-	parts4, without := r.ipv4.Allocate(have4, exist, entitled)
+	parts4, without := r.ipv4.Allocate(existing4, exist, entitled)
 	parts6 := map[string]netip.Prefix{}
 	if r.ipv6 != nil {
-		parts6, _ = r.ipv6.Allocate(have6, exist, entitled) // there are as many
+		parts6, _ = r.ipv6.Allocate(existing6, exist, entitled) // there are as many as of IPv4
 	}
 	shares = map[string]share{}
 	for cluster, part := range parts4 {
@@ -158,20 +159,20 @@ func (r *ranges) allocate(have map[string]share, exist, wanted []string) (shares
 	return shares, without
 }
 
-// leastMTU is the smallest that a network can have.
-const leastMTU = 1280
+// minMTU is the smallest MTU of a network.
+const minMTU = 1280
 
-// chooseMTU takes the smallest MTU that a cluster reports, or the declared one if that is smaller; 0 while nothing is known. While a cluster
-// reports none, the MTU that clusters have does not grow: it may be that cluster's.
+// chooseMTU takes the smallest MTU that a cluster reports, or the declared one if that is smaller; 0 while nothing is
+// known. While a cluster reports none, the MTU does not grow, because it may be limited by that cluster.
 func (p *plan) chooseMTU(network *tsn.TSNNetwork, v *view) {
 	p.mtu = network.Spec.MTU
 	for _, cluster := range p.selected {
 		reported := v.reports[cluster].Status.MTU
 		switch {
-		case !v.reports[cluster].Told:
+		case !v.reports[cluster].HasStatus:
 			reported = mtuOf(v.override)
-		case reported != 0 && reported < leastMTU:
-			p.found = append(p.found, spread.Finding{Reason: spread.ReasonUntrusted, Text: fmt.Sprintf("cluster %s reports an MTU of %d, and networks have at least %d", cluster, reported, leastMTU)})
+		case reported != 0 && reported < minMTU:
+			p.findings = append(p.findings, spread.Finding{Reason: spread.ReasonUntrusted, Text: fmt.Sprintf("cluster %s reports an MTU of %d, and networks have at least %d", cluster, reported, minMTU)})
 			continue
 		}
 		if reported != 0 && (p.mtu == 0 || reported < p.mtu) {
@@ -179,6 +180,6 @@ func (p *plan) chooseMTU(network *tsn.TSNNetwork, v *view) {
 		}
 	}
 	if network.Spec.MTU > p.mtu {
-		p.found = append(p.found, spread.Finding{Reason: tsn.ReasonMTUTooLarge, Text: fmt.Sprintf("spec.mtu is %d, and the clusters' uplinks leave %d, which is used", network.Spec.MTU, p.mtu)})
+		p.findings = append(p.findings, spread.Finding{Reason: tsn.ReasonMTUTooLarge, Text: fmt.Sprintf("spec.mtu is %d, and the clusters' uplinks leave %d, which is used", network.Spec.MTU, p.mtu)})
 	}
 }

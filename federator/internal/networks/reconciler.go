@@ -18,18 +18,18 @@ import (
 	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
 )
 
-// Stretcher stretches networks over clusters.
-type Stretcher struct {
+// Reconciler spans networks over clusters.
+type Reconciler struct {
 	Client client.Client
-	// Live reads what must not be old: which part is whose.
+	// Live reads without the cache, because a stale read of the subnets could allocate one twice.
 	Live client.Reader
-	// NowTAI is the time in nanoseconds.
+	// NowTAI returns the time in nanoseconds.
 	NowTAI func() int64
 	Log    *slog.Logger
 }
 
-// Reconcile looks at one network.
-func (s *Stretcher) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+// Reconcile reconciles one network.
+func (s *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	network := &tsn.TSNNetwork{}
 	if err := s.Client.Get(ctx, request.NamespacedName, network); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -37,9 +37,9 @@ func (s *Stretcher) Reconcile(ctx context.Context, request reconcile.Request) (r
 	if network.Spec.Span == nil || network.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
 	}
-	err := s.stretch(ctx, network)
+	err := s.reconcile(ctx, network)
 	if spread.IsStale(err) {
-		return reconcile.Result{RequeueAfter: spread.AgainAfter}, nil
+		return reconcile.Result{RequeueAfter: spread.RetryAfter}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("stretch network %s: %w", network.Name, err)
@@ -47,17 +47,17 @@ func (s *Stretcher) Reconcile(ctx context.Context, request reconcile.Request) (r
 	return reconcile.Result{}, nil
 }
 
-// view is what is known when a network is looked at.
+// view is the observed state for one reconciliation.
 type view struct {
 	networks []tsn.TSNNetwork
 	clusters []v1alpha1.Cluster
 	override *policyv1alpha1.ClusterOverridePolicy
 	reports  map[string]report
-	// told are the nodes of which clusters are told already.
-	told shardsOf
+	// published are the nodes that are published already.
+	published shardsOf
 }
 
-func (s *Stretcher) look(ctx context.Context, name string) (*view, error) {
+func (s *Reconciler) readView(ctx context.Context, name string) (*view, error) {
 	var networks tsn.TSNNetworkList
 	if err := s.Client.List(ctx, &networks); err != nil {
 		return nil, fmt.Errorf("list the networks: %w", err)
@@ -75,45 +75,45 @@ func (s *Stretcher) look(ctx context.Context, name string) (*view, error) {
 		return nil, err
 	}
 	shardsOf, err := s.readShards(ctx, name)
-	return &view{networks: networks.Items, clusters: clusters.Items, override: override, reports: reports, told: shardsOf}, err
+	return &view{networks: networks.Items, clusters: clusters.Items, override: override, reports: reports, published: shardsOf}, err
 }
 
-func (s *Stretcher) stretch(ctx context.Context, network *tsn.TSNNetwork) error {
-	v, err := s.look(ctx, network.Name)
+func (s *Reconciler) reconcile(ctx context.Context, network *tsn.TSNNetwork) error {
+	v, err := s.readView(ctx, network.Name)
 	if err != nil {
 		return err
 	}
 	p := newPlan(network, v)
-	if !spread.Blocked(p.found) {
-		peers, findings := trusted(network, p, v)
-		p.found = append(p.found, findings...)
+	if !spread.Blocked(p.findings) {
+		peers, findings := trustedNodes(network, p, v)
+		p.findings = append(p.findings, findings...)
 		err = s.write(ctx, network, p, v, peers)
 	}
 	var foreign spread.ForeignError
 	if errors.As(err, &foreign) {
-		p.found, err = append(p.found, spread.Finding{Reason: spread.ReasonForeign, Text: foreign.Error(), Blocks: true}), nil
+		p.findings, err = append(p.findings, spread.Finding{Reason: spread.ReasonForeign, Text: foreign.Error(), Blocks: true}), nil
 	}
 	if err != nil {
 		return err
 	}
-	return s.tell(ctx, network, p, v)
+	return s.updateStatus(ctx, network, p, v)
 }
 
-// write makes all objects: first who has which part, then on which clusters the network is, so that no cluster gets it without a part.
-func (s *Stretcher) write(ctx context.Context, network *tsn.TSNNetwork, p *plan, v *view, peers map[string]map[string]tsn.PeerNode) error {
+// write writes all objects: the subnets before the placement, so that no cluster gets the network without a subnet.
+func (s *Reconciler) write(ctx context.Context, network *tsn.TSNNetwork, p *plan, v *view, peers map[string]map[string]tsn.PeerNode) error {
 	if err := s.writeOverride(ctx, network, p, v.override); err != nil {
 		return err
 	}
 	selectors := []policyv1alpha1.ResourceSelector{selector("TSNNetwork", network.Name)}
-	// A network of that name that a cluster made itself is its own.
+	// A network of that name that a cluster has created itself is left alone.
 	if err := s.writePropagation(ctx, network, v, Name(network.Name), selectors, p.selected, policyv1alpha1.ConflictAbort); err != nil {
 		return err
 	}
 	return s.writePeers(ctx, network, p, v, peers)
 }
 
-func (s *Stretcher) writeOverride(ctx context.Context, network *tsn.TSNNetwork, p *plan, override *policyv1alpha1.ClusterOverridePolicy) error {
-	if !spread.Ours(override, tsn.NetworkLabel, network.Name) {
+func (s *Reconciler) writeOverride(ctx context.Context, network *tsn.TSNNetwork, p *plan, override *policyv1alpha1.ClusterOverridePolicy) error {
+	if !spread.IsOurs(override, tsn.NetworkLabel, network.Name) {
 		return spread.ForeignError{Object: "ClusterOverridePolicy " + override.Name, For: "network"}
 	}
 	base, schedule := baseTime(network, override, s.NowTAI())
@@ -134,14 +134,14 @@ func (s *Stretcher) writeOverride(ctx context.Context, network *tsn.TSNNetwork, 
 	return spread.Save(ctx, s.Client, before, override)
 }
 
-// writePropagation has objects be on clusters. Without any the policy goes.
-func (s *Stretcher) writePropagation(ctx context.Context, network *tsn.TSNNetwork, v *view, name string, selectors []policyv1alpha1.ResourceSelector, clusters []string,
+// writePropagation places objects on clusters. Without clusters the policy is deleted.
+func (s *Reconciler) writePropagation(ctx context.Context, network *tsn.TSNNetwork, v *view, name string, selectors []policyv1alpha1.ResourceSelector, clusters []string,
 	conflict policyv1alpha1.ConflictResolution) error {
 	policy := &policyv1alpha1.ClusterPropagationPolicy{}
 	if err := client.IgnoreNotFound(s.Live.Get(ctx, types.NamespacedName{Name: name}, policy)); err != nil {
 		return fmt.Errorf("look at policy %s: %w", name, err)
 	}
-	if !spread.Ours(policy, tsn.NetworkLabel, network.Name) {
+	if !spread.IsOurs(policy, tsn.NetworkLabel, network.Name) {
 		return spread.ForeignError{Object: "ClusterPropagationPolicy " + name, For: "network"}
 	}
 	if len(selectors) > 0 {

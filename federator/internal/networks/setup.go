@@ -22,23 +22,23 @@ import (
 	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
 )
 
-// Add has a manager run it. One network is looked at after the other: two could want the same.
-func (s *Stretcher) Add(to manager.Manager) error {
+// Add adds the controller to a manager. Networks are reconciled one at a time, because two could want the same range.
+func (s *Reconciler) Add(to manager.Manager) error {
 	labelled := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
-		return named(object.GetLabels()[tsn.NetworkLabel])
+		return requestFor(object.GetLabels()[tsn.NetworkLabel])
 	})
 	bound := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 		if binding, ok := object.(*workv1alpha2.ClusterResourceBinding); ok && binding.Spec.Resource.Kind == "TSNNetwork" {
-			return named(binding.Spec.Resource.Name)
+			return requestFor(binding.Spec.Resource.Name)
 		}
 		return nil
 	})
-	every := handler.EnqueueRequestsFromMapFunc(s.every)
+	every := handler.EnqueueRequestsFromMapFunc(s.allNetworks)
 	changed := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, spread.Leaving))
 	err := ctrl.NewControllerManagedBy(to).Named("networks").For(&tsn.TSNNetwork{}).
-		// A network that is gone or has become another no longer stands in the way of others.
+		// A network that was deleted or changed may no longer conflict with others.
 		Watches(&tsn.TSNNetwork{}, every, changed).
-		// Clusters report each few seconds.
+		// Clusters report every few seconds.
 		Watches(&v1alpha1.Cluster{}, every, builder.WithPredicates(predicate.Or(predicate.LabelChangedPredicate{}, spread.Leaving, spread.KindsReported))).
 		Watches(&workv1alpha2.ClusterResourceBinding{}, bound, builder.WithPredicates(spread.Reported)).
 		Watches(&policyv1alpha1.ClusterOverridePolicy{}, labelled).
@@ -51,15 +51,15 @@ func (s *Stretcher) Add(to manager.Manager) error {
 	return nil
 }
 
-func named(network string) []reconcile.Request {
+func requestFor(network string) []reconcile.Request {
 	if network == "" {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: network}}}
 }
 
-// every are all networks.
-func (s *Stretcher) every(ctx context.Context, _ client.Object) []reconcile.Request {
+// allNetworks returns a request for each network.
+func (s *Reconciler) allNetworks(ctx context.Context, _ client.Object) []reconcile.Request {
 	var list tsn.TSNNetworkList
 	if err := s.Client.List(ctx, &list); err != nil {
 		s.Log.Error("the networks cannot be listed", "error", err)
@@ -67,7 +67,7 @@ func (s *Stretcher) every(ctx context.Context, _ client.Object) []reconcile.Requ
 	}
 	var all []reconcile.Request
 	for i := range list.Items {
-		all = append(all, named(list.Items[i].Name)...)
+		all = append(all, requestFor(list.Items[i].Name)...)
 	}
 	return all
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
 )
 
-// trusted are the nodes of which other clusters are told: by cluster and name. A cluster's word is taken for nodes whose
-// addresses lie in the cluster's own part, and that are where no node of another cluster is. Of a cluster that reports nothing others go
-// on to be told what they are told already.
-func trusted(network *tsn.TSNNetwork, p *plan, v *view) (map[string]map[string]tsn.PeerNode, []spread.Finding) {
+// trustedNodes returns the nodes to publish, by cluster and name. A cluster's report is accepted for nodes whose
+// addresses lie in the cluster's own subnet and are not used by another cluster. The nodes of a cluster that reports
+// nothing stay published.
+func trustedNodes(network *tsn.TSNNetwork, p *plan, v *view) (map[string]map[string]tsn.PeerNode, []spread.Finding) {
 	order := slices.DeleteFunc(spread.Oldest(v.clusters), func(cluster string) bool { return !slices.Contains(p.selected, cluster) })
 	peers, refused := map[string]map[string]tsn.PeerNode{}, map[string][]string{}
 	for _, cluster := range order {
-		peers[cluster], refused[cluster] = believed(network, p.shares[cluster], v.claimed(cluster))
+		peers[cluster], refused[cluster] = acceptNodes(network, p.shares[cluster], v.reportedNodes(cluster))
 	}
-	owner := owners(order, peers, v.told)
+	owner := owners(order, peers, v.published)
 	var findings []spread.Finding
 	for _, cluster := range order {
 		for _, name := range slices.Sorted(maps.Keys(peers[cluster])) {
@@ -37,20 +37,20 @@ func trusted(network *tsn.TSNNetwork, p *plan, v *view) (map[string]map[string]t
 	return peers, findings
 }
 
-// claimed are the nodes that a cluster says it has, or had when it last said something.
-func (v *view) claimed(cluster string) []tsn.PeerNode {
+// reportedNodes returns the nodes in a cluster's current or last report.
+func (v *view) reportedNodes(cluster string) []tsn.PeerNode {
 	nodes := v.reports[cluster].Status.Peers
-	if !v.reports[cluster].Told {
-		nodes = v.told.nodes(cluster)
+	if !v.reports[cluster].HasStatus {
+		nodes = v.published.nodes(cluster)
 	}
 	return nodes[:min(len(nodes), tsn.MaxSpanPeers)]
 }
 
-// believed are the nodes of a cluster that can be, by name, and why others cannot.
-func believed(network *tsn.TSNNetwork, source share, claimed []tsn.PeerNode) (nodes map[string]tsn.PeerNode, refused []string) {
+// acceptNodes returns the valid nodes of a cluster by name, and why others are rejected.
+func acceptNodes(network *tsn.TSNNetwork, source share, claimed []tsn.PeerNode) (nodes map[string]tsn.PeerNode, refused []string) {
 	nodes = map[string]tsn.PeerNode{}
 	for _, node := range claimed {
-		if why := refuses(network, source, &node, nodes); why != "" {
+		if why := rejectReason(network, source, &node, nodes); why != "" {
 			refused = append(refused, fmt.Sprintf("node %q %s", node.Name, why))
 			continue
 		}
@@ -59,9 +59,9 @@ func believed(network *tsn.TSNNetwork, source share, claimed []tsn.PeerNode) (no
 	return nodes, refused
 }
 
-// owners are the clusters whose nodes have addresses. Of several that want one it is the cluster of which others were told first: no cluster takes
-// the tunnels of another's node, however old it is.
-func owners(order []string, peers map[string]map[string]tsn.PeerNode, currentShardsOf shardsOf) map[string]string {
+// owners returns the cluster that owns each node address. If several clusters claim an address, the cluster whose node
+// was published first keeps it, so that no cluster, however old, takes over the tunnels of another one's node.
+func owners(order []string, peers map[string]map[string]tsn.PeerNode, published shardsOf) map[string]string {
 	owner := map[string]string{}
 	claim := func(cluster, address string) {
 		if owner[address] == "" {
@@ -69,7 +69,7 @@ func owners(order []string, peers map[string]map[string]tsn.PeerNode, currentSha
 		}
 	}
 	for _, cluster := range order {
-		for _, node := range currentShardsOf.nodes(cluster) {
+		for _, node := range published.nodes(cluster) {
 			if peers[cluster][node.Name].Address == node.Address {
 				claim(cluster, node.Address)
 			}
@@ -83,8 +83,8 @@ func owners(order []string, peers map[string]map[string]tsn.PeerNode, currentSha
 	return owner
 }
 
-// refuses says why a node is not believed, "" if it is.
-func refuses(network *tsn.TSNNetwork, source share, node *tsn.PeerNode, others map[string]tsn.PeerNode) string {
+// rejectReason returns why a node is rejected, "" if it is accepted.
+func rejectReason(network *tsn.TSNNetwork, source share, node *tsn.PeerNode, others map[string]tsn.PeerNode) string {
 	if node.Name == "" || len(node.Name) > 253 {
 		return "has no name that a node can have"
 	}
@@ -123,7 +123,7 @@ func refuses(network *tsn.TSNNetwork, source share, node *tsn.PeerNode, others m
 	return ""
 }
 
-// outside says why a range is no part of another.
+// outside returns why a range is not part of another, "" if it is.
 func outside(text, whole string) string {
 	part, err := netip.ParsePrefix(text)
 	in, errIn := netip.ParsePrefix(whole)

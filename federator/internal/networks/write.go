@@ -14,10 +14,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// scheduleAnnotation of a network's override policy tells the schedules apart for which it has a base time.
+// scheduleAnnotation of a network's override policy identifies the schedule for which it has a base time.
 const scheduleAnnotation = "federation.kubernetsn.io/schedule"
 
-// owned is the metadata of what is made for a network, and goes with it.
+// owned returns the metadata of an object that the network owns.
 func owned(network *tsn.TSNNetwork, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: name, Labels: map[string]string{tsn.NetworkLabel: network.Name, federation.ManagedBy: federation.Manager},
@@ -25,7 +25,7 @@ func owned(network *tsn.TSNNetwork, name string) metav1.ObjectMeta {
 	}
 }
 
-// overrides are the rules by which each cluster has its part.
+// overrides returns the rules that give each cluster its subnet.
 func (p *plan) overrides(base *tsn.PTPTime, ipv6 bool) []policyv1alpha1.RuleWithCluster {
 	var rules []policyv1alpha1.RuleWithCluster
 	for _, cluster := range slices.Sorted(maps.Keys(p.shares)) {
@@ -46,7 +46,7 @@ func (p *plan) overrides(base *tsn.PTPTime, ipv6 bool) []policyv1alpha1.RuleWith
 	return rules
 }
 
-// selector selects one of our objects.
+// selector selects an object of the federator.
 func selector(kind, name string) policyv1alpha1.ResourceSelector {
 	return policyv1alpha1.ResourceSelector{APIVersion: tsn.GroupVersion.String(), Kind: kind, Name: name}
 }

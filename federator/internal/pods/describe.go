@@ -8,10 +8,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// listedAtMost is how many addresses, networks, links and containers of a pod are told.
-const listedAtMost = 64
+// maxListed limits the addresses, networks, links and containers of a pod in a response.
+const maxListed = 64
 
-// describe is a pod as it is told: by what its cluster says, of which texts and lists are bounded.
+// describe returns a pod as the API shows it, from the cluster's report. Texts and lists are bounded.
 func describe(pod *tsn.WorkloadPod, cluster, workload string) federation.Pod {
 	currentPod := federation.Pod{
 		Workload: workload, Cluster: cluster, Name: spread.Quoted(pod.Name), Node: spread.Quoted(pod.Node), Phase: spread.Quoted(pod.Phase), Ready: pod.Ready,
@@ -33,10 +33,10 @@ func describe(pod *tsn.WorkloadPod, cluster, workload string) federation.Pod {
 	return currentPod
 }
 
-// first are as many as are told.
-func first[T any](all []T) []T { return all[:min(len(all), listedAtMost)] }
+// first returns at most maxListed elements.
+func first[T any](all []T) []T { return all[:min(len(all), maxListed)] }
 
-// list is one that is told as [] without members.
+// list returns an empty list instead of nil, which is encoded as [].
 func list(texts []string) []string {
 	current := []string{}
 	for _, text := range first(texts) {

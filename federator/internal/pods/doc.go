@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pods says where containers of workloads run. Pods are objects of their own cluster and not of the hub. KuberneTSN's operator in a
-// cluster writes into a TSNWorkload where the pods of a workload run, and Karmada brings its status up; so the hub need not reach the
-// cluster. Of a cluster without KuberneTSN, Karmada's proxy asks for the pods, with the rights of whoever asks there, if the
-// hub reaches the cluster. Of others the hub knows how many pods there are and are ready.
+// Package pods lists where containers of workloads run. Pods are objects of their own cluster and not of the hub.
+// KuberneTSN's operator in a cluster reports the pods of a workload in a TSNWorkload, whose status Karmada collects, so
+// the hub does not have to reach the cluster. Clusters without KuberneTSN are asked by Karmada's proxy with the
+// caller's rights there, if the hub reaches the cluster. For other clusters the hub only knows how many pods exist and
+// are ready.
 package pods

@@ -27,15 +27,15 @@ import (
 )
 
 const (
-	// askedAtOnce is how many clusters are asked at a time, and patience for how long one is waited for.
-	askedAtOnce = 8
-	patience    = 5 * time.Second
+	// maxConcurrentQueries limits the clusters that are asked at a time, queryTimeout how long each may take.
+	maxConcurrentQueries = 8
+	queryTimeout         = 5 * time.Second
 )
 
-// Finder answers for one caller.
+// Finder serves one caller.
 type Finder struct {
-	// Kept lists for the caller, and Config acts as the caller.
-	Kept      hub.Lister
+	// Lister lists for the caller, and Config acts as the caller.
+	Lister    hub.Lister
 	Config    *rest.Config
 	Workloads *workloads.Service
 }
@@ -43,18 +43,18 @@ type Finder struct {
 // place is a cluster that has workloads of a namespace.
 type place struct{ cluster, namespace string }
 
-// Where tells where the pods of workloads run: of all, of a namespace's or of one.
+// Where returns where the pods of workloads run: of all, of a namespace or of one workload.
 func (f *Finder) Where(ctx context.Context, namespace, workload string) (*federation.Pods, error) {
 	list, reports, err := f.Workloads.Reported(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
-	reached, err := f.reachable(ctx)
+	reached, err := f.unreachableReasons(ctx)
 	if err != nil {
 		return nil, err
 	}
 	chosen := slices.DeleteFunc(list.Items, func(w federation.Workload) bool { return workload != "" && w.Name != workload })
-	answers := f.askAll(ctx, unreported(chosen, reports), reached)
+	answers := f.queryAll(ctx, unreported(chosen, reports), reached)
 	all := &federation.Pods{Items: []federation.Pod{}, Unseen: []federation.Unseen{}}
 	for i := range chosen {
 		for _, cluster := range chosen[i].Clusters {
@@ -75,7 +75,7 @@ func nameOf(workload *federation.Workload) types.NamespacedName {
 	return types.NamespacedName{Namespace: workload.Namespace, Name: workload.Name}
 }
 
-// unreported are where workloads are of which a cluster says nothing itself.
+// unreported returns the places for which the cluster itself reports nothing.
 func unreported(chosen []federation.Workload, reports workloads.Reports) []place {
 	var all []place
 	for i := range chosen {
@@ -89,7 +89,7 @@ func unreported(chosen []federation.Workload, reports workloads.Reports) []place
 	return all
 }
 
-// addReported adds what a cluster says itself. Karmada brings it up as it is: no API server has looked at it.
+// addReported adds the pods that a cluster reports. Karmada copies the report; no API server has validated it.
 func addReported(all *federation.Pods, workload *federation.Workload, cluster string, status *tsn.TSNWorkloadStatus) {
 	named := status.Pods[:min(len(status.Pods), tsn.MaxWorkloadPods)]
 	for i := range named {
@@ -102,24 +102,24 @@ func addReported(all *federation.Pods, workload *federation.Workload, cluster st
 	}
 }
 
-// addAnswered adds what a cluster answered, or why it did not.
-func addAnswered(all *federation.Pods, workload *federation.Workload, cluster string, reportedAnswer answer) {
-	if reportedAnswer.reason != "" {
-		all.Unseen = append(all.Unseen, unseen(workload, cluster, reportedAnswer.reason))
+// addAnswered adds the pods in a cluster's answer, or the reason why there is none.
+func addAnswered(all *federation.Pods, workload *federation.Workload, cluster string, reply answer) {
+	if reply.reason != "" {
+		all.Unseen = append(all.Unseen, unseen(workload, cluster, reply.reason))
 		return
 	}
-	for i := range reportedAnswer.pods {
-		if reportedAnswer.pods[i].Labels[tsn.WorkloadLabel] == workload.Name {
-			pod := podstatus.Place(&reportedAnswer.pods[i])
+	for i := range reply.pods {
+		if reply.pods[i].Labels[tsn.WorkloadLabel] == workload.Name {
+			pod := podstatus.Place(&reply.pods[i])
 			all.Items = append(all.Items, describe(&pod, cluster, nameOf(workload).String()))
 		}
 	}
 }
 
-// reachable says of each cluster why the hub does not reach it, "" if it does.
-func (f *Finder) reachable(ctx context.Context) (map[string]string, error) {
+// unreachableReasons returns by cluster why the hub does not reach it, "" if it does.
+func (f *Finder) unreachableReasons(ctx context.Context) (map[string]string, error) {
 	var list v1alpha1.ClusterList
-	if err := f.Kept.List(ctx, &list); err != nil {
+	if err := f.Lister.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("list the clusters: %w", err)
 	}
 	reasons := map[string]string{}
@@ -133,7 +133,8 @@ func (f *Finder) reachable(ctx context.Context) (map[string]string, error) {
 		case cluster.Spec.ImpersonatorSecretRef == nil || cluster.Spec.APIEndpoint == "":
 			reasons[cluster.Name] = "the hub does not reach the cluster, whose agent gave it no credentials (mode Pull)"
 		case cluster.Spec.ImpersonatorSecretRef.Namespace != hub.ClusterNamespace || cluster.Spec.ImpersonatorSecretRef.Name != hub.Impersonator(cluster.Name):
-			// Its agent can write what it likes; Karmada would send the credentials of another member to the address it names.
+			// The agent can write anything; Karmada would send the credentials of another member to the address in the
+			// Cluster.
 			reasons[cluster.Name] = "the cluster names credentials that are not its own"
 		default:
 			reasons[cluster.Name] = ""
@@ -142,18 +143,18 @@ func (f *Finder) reachable(ctx context.Context) (map[string]string, error) {
 	return reasons, nil
 }
 
-// answer is what a cluster says of a namespace.
+// answer has the pods of a namespace in a cluster, or the reason why they are unknown.
 type answer struct {
 	pods   []corev1.Pod
 	reason string
 }
 
-// askAll asks clusters, some at a time.
-func (f *Finder) askAll(ctx context.Context, asked []place, reached map[string]string) map[place]answer {
+// queryAll asks clusters, some at a time.
+func (f *Finder) queryAll(ctx context.Context, asked []place, reached map[string]string) map[place]answer {
 	var (
 		mu      sync.Mutex
 		waiting sync.WaitGroup
-		turns   = make(chan struct{}, askedAtOnce)
+		turns   = make(chan struct{}, maxConcurrentQueries)
 		answers = map[place]answer{}
 	)
 	for _, at := range asked {
@@ -170,7 +171,7 @@ func (f *Finder) askAll(ctx context.Context, asked []place, reached map[string]s
 		turns <- struct{}{}
 		waiting.Go(func() {
 			defer func() { <-turns }()
-			answer := f.ask(ctx, at)
+			answer := f.query(ctx, at)
 			mu.Lock()
 			defer mu.Unlock()
 			answers[at] = answer
@@ -180,9 +181,9 @@ func (f *Finder) askAll(ctx context.Context, asked []place, reached map[string]s
 	return answers
 }
 
-// ask asks a cluster by Karmada's proxy.
-func (f *Finder) ask(ctx context.Context, at place) answer {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// query asks a cluster through Karmada's proxy.
+func (f *Finder) query(ctx context.Context, at place) answer {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	config := rest.CopyConfig(f.Config)
 	config.Host = strings.TrimSuffix(config.Host, "/") + "/apis/cluster.karmada.io/v1alpha1/clusters/" + at.cluster + "/proxy"
@@ -200,7 +201,7 @@ func (f *Finder) ask(ctx context.Context, at place) answer {
 	return answer{pods: list.Items}
 }
 
-// unseen is what the hub knows of a workload in a cluster that it does not reach.
+// unseen returns the counts that the hub knows of a workload in a cluster that it does not reach.
 func unseen(workload *federation.Workload, cluster, reason string) federation.Unseen {
 	unseen := federation.Unseen{Workload: workload.Namespace + "/" + workload.Name, Cluster: cluster, Reason: reason}
 	for _, object := range workload.Objects {

@@ -14,7 +14,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
-// Main does what the command line says and returns the exit status.
+// Main runs the program and returns the exit status.
 func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int {
 	return commandline.Exit("ktsn-federator", run(ctx, arguments, stdout, stderr), stderr)
 }
@@ -31,7 +31,7 @@ func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) erro
 	return Run(ctx, options, config, slog.New(slog.NewTextHandler(stderr, nil)))
 }
 
-// connection is how the hub is reached.
+// connection returns the configuration to reach the hub.
 func connection(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig == "" {
 		config, err := rest.InClusterConfig()

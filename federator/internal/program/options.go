@@ -16,22 +16,22 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// Options are those of the command line.
+// Options are the options of the command line.
 type Options struct {
-	// Kubeconfig is how the hub is reached, "" as a pod of it.
+	// Kubeconfig is the file to reach the hub with, "" in a pod of the hub.
 	Kubeconfig string
-	// Listen is the address of the API, with the files of its certificate.
+	// Listen is the address of the API. Certificate and Key are the files of its certificate.
 	Listen, Certificate, Key string
-	// HubAddress is how agents of clusters reach the hub, "" as the federator does.
+	// HubAddress is the address at which agents of clusters reach the hub, "" for the federator's own.
 	HubAddress string
-	// Namespace is the federator's at the hub, and that of KuberneTSN in the clusters.
+	// Namespace is the federator's namespace at the hub, and the namespace of KuberneTSN in the clusters.
 	Namespace string
-	// Audiences are those of the bearer tokens that requests may have.
+	// Audiences are the accepted audiences of bearer tokens.
 	Audiences []string
 	// Health and Metrics are addresses to listen on; Metrics may be "0".
 	Health, Metrics string
-	// Listening is for tests: it is told the address of the API.
-	Listening func(net.Addr)
+	// OnListen is for tests: it is called with the address of the API.
+	OnListen func(net.Addr)
 }
 
 const help = `Usage: ktsn-federator [OPTION]...
@@ -82,7 +82,7 @@ func (o *Options) check() error {
 	return nil
 }
 
-// loopback tells whether only this machine reaches an address.
+// loopback reports whether only this machine reaches an address.
 func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

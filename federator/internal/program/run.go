@@ -39,21 +39,21 @@ import (
 	"github.com/kubernetsn/kubernetsn/federator/internal/workloads"
 )
 
-// shutdownTimeout is for how long controllers may finish what they are at.
+// shutdownTimeout is how long controllers may take to stop.
 const shutdownTimeout = 5 * time.Second
 
-// A federator that was killed holds its lease until leaseDuration is over, and another asks each leaseRetry. One that cannot renew it for
-// leaseRenewal ends: a hub that starts anew answers sooner.
+// The lease of a federator that was killed expires after leaseDuration; another replica tries to take it every
+// leaseRetry. A federator that cannot renew its lease for leaseRenewal exits: a hub that restarts answers sooner.
 const (
 	leaseDuration = 10 * time.Second
 	leaseRenewal  = 8 * time.Second
 	leaseRetry    = 2 * time.Second
 )
 
-// hubRetry is how often a hub is asked that did not answer when the federator started.
+// hubRetry is the interval at which the hub is asked until it answers for the first time.
 const hubRetry = 2 * time.Second
 
-// Run serves the API and runs the controllers until ctx ends, or until one of them cannot go on.
+// Run serves the API and runs the controllers until ctx ends, or until one of them fails.
 func Run(ctx context.Context, options *Options, config *rest.Config, log *slog.Logger) error {
 	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
 	reached, err := hub.Open(config)
@@ -67,14 +67,14 @@ func Run(ctx context.Context, options *Options, config *rest.Config, log *slog.L
 	}
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() error { return (&server{options: options, handler: handler}).Start(ctx) })
-	both.Go(func() error { return control(ctx, options, reached, memory, log) })
+	both.Go(func() error { return runControllers(ctx, options, reached, memory, log) })
 	return both.Wait()
 }
 
-// control runs the controllers, which cannot be prepared before the hub answers.
-func control(ctx context.Context, options *Options, reached *hub.Hub, memory *hub.Memory, log *slog.Logger) error {
+// runControllers waits until the hub answers, and runs the controllers.
+func runControllers(ctx context.Context, options *Options, reached *hub.Hub, memory *hub.Memory, log *slog.Logger) error {
 	for err := reached.Answers(); err != nil; err = reached.Answers() {
-		memory.Away(true)
+		memory.SetAway(true)
 		log.Error("the controllers wait for the hub", "error", err)
 		select {
 		case <-ctx.Done():
@@ -82,18 +82,18 @@ func control(ctx context.Context, options *Options, reached *hub.Hub, memory *hu
 		case <-time.After(hubRetry):
 		}
 	}
-	memory.Away(false)
+	memory.SetAway(false)
 	m, err := newManager(options, reached, memory, log)
 	if err != nil {
 		return err
 	}
-	if err := memory.Keep(ctx, m.GetCache()); err != nil {
+	if err := memory.SetCache(ctx, m.GetCache()); err != nil {
 		return fmt.Errorf("prepare what is kept of the hub: %w", err)
 	}
 	return m.Start(ctx)
 }
 
-// newManager is one with all controllers.
+// newManager returns a manager with all controllers.
 func newManager(options *Options, reached *hub.Hub, memory *hub.Memory, log *slog.Logger) (manager.Manager, error) {
 	scheme, err := hub.Scheme()
 	if err != nil {
@@ -105,7 +105,7 @@ func newManager(options *Options, reached *hub.Hub, memory *hub.Memory, log *slo
 		LeaderElection: true, LeaderElectionID: "ktsn-federator", LeaderElectionNamespace: options.Namespace, LeaderElectionReleaseOnCancel: true,
 		LeaseDuration: ptr.To(leaseDuration), RenewDeadline: ptr.To(leaseRenewal), RetryPeriod: ptr.To(leaseRetry),
 		HealthProbeBindAddress: options.Health, Metrics: metrics.Options{BindAddress: options.Metrics},
-		Cache:                   cacheOf(options, reached),
+		Cache:                   cacheOptions(options, reached),
 		GracefulShutdownTimeout: &timeout,
 		// Tests run several federators in one process.
 		Controller: controllers.Controller{SkipNameValidation: ptr.To(true)},
@@ -120,8 +120,8 @@ func newManager(options *Options, reached *hub.Hub, memory *hub.Memory, log *slo
 	return m, nil
 }
 
-// cacheOf is what is kept of the hub: of ConfigMaps and profiles only our own.
-func cacheOf(options *Options, reached *hub.Hub) cache.Options {
+// cacheOptions limits the cache: of ConfigMaps and profiles it has only the federator's own.
+func cacheOptions(options *Options, reached *hub.Hub) cache.Options {
 	kept := cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
@@ -130,7 +130,7 @@ func cacheOf(options *Options, reached *hub.Hub) cache.Options {
 			}},
 		},
 	}
-	// A kind that the hub does not know cannot be kept.
+	// A kind that the hub does not have cannot be cached.
 	if reached.Knows(profiles.GroupVersion.WithKind("ClusterProfile")) {
 		kept.ByObject[&profiles.ClusterProfile{}] = cache.ByObject{Namespaces: map[string]cache.Config{options.Namespace: {}}}
 	}
@@ -153,8 +153,8 @@ func handler(options *Options, reached *hub.Hub, memory *hub.Memory, log *slog.L
 
 func addControllers(m manager.Manager, options *Options, log *slog.Logger) error {
 	mover := &workloads.Mover{Client: m.GetClient(), Now: time.Now, Log: log}
-	stretcher := &networks.Stretcher{Client: m.GetClient(), Live: m.GetAPIReader(), NowTAI: clockTAI, Log: log}
-	spreader := &services.Spreader{
+	stretcher := &networks.Reconciler{Client: m.GetClient(), Live: m.GetAPIReader(), NowTAI: nowTAI, Log: log}
+	spreader := &services.Reconciler{
 		Client: m.GetClient(), Live: m.GetAPIReader(), Namespace: options.Namespace, Now: time.Now, Events: m.GetEventRecorder("ktsn-federator"), Log: log,
 	}
 	reflector := &services.Reflector{Client: m.GetClient()}
@@ -164,12 +164,12 @@ func addControllers(m manager.Manager, options *Options, log *slog.Logger) error
 			return err
 		}
 	}
-	return m.Add(&heartbeat.Heart{Client: m.GetClient(), Namespace: options.Namespace, Now: time.Now, Log: log})
+	return m.Add(&heartbeat.Beater{Client: m.GetClient(), Namespace: options.Namespace, Now: time.Now, Log: log})
 }
 
-// clockTAI is the time in nanoseconds by this machine's clock.
-func clockTAI() int64 {
+// nowTAI returns CLOCK_TAI in nanoseconds.
+func nowTAI() int64 {
 	var now unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_TAI, &now) // which each Linux has
+	_ = unix.ClockGettime(unix.CLOCK_TAI, &now) // every Linux has this clock
 	return now.Nano()
 }

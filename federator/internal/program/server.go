@@ -18,18 +18,18 @@ const (
 	headerTimeout = 10 * time.Second
 	readTimeout   = 30 * time.Second
 	idleTimeout   = 2 * time.Minute
-	// closeTimeout is for how long requests that are being answered may go on.
+	// closeTimeout is how long running requests may take at the end.
 	closeTimeout = 5 * time.Second
 	maxHeader    = 64 << 10
 )
 
-// server answers the API's requests until its context ends. Each replica has one, and it answers also while the hub does not.
+// server serves the API until its context ends. Each replica has one, which also answers while the hub does not.
 type server struct {
 	options *Options
 	handler http.Handler
 }
 
-// Start answers requests.
+// Start serves requests.
 func (s *server) Start(ctx context.Context) error {
 	listener, err := net.Listen("tcp", s.options.Listen)
 	if err != nil {
@@ -38,10 +38,10 @@ func (s *server) Start(ctx context.Context) error {
 	if listener, err = s.encrypt(ctx, listener); err != nil {
 		return err
 	}
-	if s.options.Listening != nil {
-		s.options.Listening(listener.Addr())
+	if s.options.OnListen != nil {
+		s.options.OnListen(listener.Addr())
 	}
-	// Requests end with the program, those that watch, too.
+	// All requests end with the program, watches as well.
 	serving := &http.Server{
 		Handler: s.handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		BaseContext: func(net.Listener) context.Context { return ctx },
@@ -61,7 +61,7 @@ func (s *server) Start(ctx context.Context) error {
 	return nil
 }
 
-// encrypt has the listener speak TLS, if there is a certificate.
+// encrypt adds TLS to the listener, if there is a certificate.
 func (s *server) encrypt(ctx context.Context, listener net.Listener) (net.Listener, error) {
 	if s.options.Certificate == "" {
 		return listener, nil
@@ -71,6 +71,6 @@ func (s *server) encrypt(ctx context.Context, listener net.Listener) (net.Listen
 		_ = listener.Close() // nobody has connected
 		return nil, fmt.Errorf("read the API's certificate: %w", err)
 	}
-	go func() { _ = watcher.Start(ctx) }() // it ends with ctx only; what it cannot read it logs, and keeps what it has
+	go func() { _ = watcher.Start(ctx) }() // it ends with ctx; it logs a certificate that it cannot read, and keeps the old one
 	return tls.NewListener(listener, &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: watcher.GetCertificate, NextProtos: []string{"h2", "http/1.1"}}), nil
 }

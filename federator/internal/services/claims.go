@@ -16,7 +16,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
 )
 
-// claim is a pod that a cluster says it has: one that it offers to others, or a client that it cannot link.
+// claim is a pod in a cluster's report: an offered endpoint, or a client that the cluster cannot link.
 type claim struct {
 	tsn.ServicePod
 
@@ -24,24 +24,27 @@ type claim struct {
 	offer   bool
 }
 
-// called names it for people.
-func (c *claim) called() string { return fmt.Sprintf("pod %q", c.Namespace+"/"+c.Pod) }
+// describe names the pod in messages.
+func (c *claim) describe() string { return fmt.Sprintf("pod %q", c.Namespace+"/"+c.Pod) }
 
-// claims of clusters that are believed, and who has which pods and nodes.
+// claims are the accepted claims, and the owners of pods and nodes.
 type claims struct {
 	service *tsn.TSNService
 	all     []claim
-	// pods and addresses are the clusters that have them, by UID and by the address of the node's tunnels; names are the pods' by UID.
+	// pods and addresses map the UIDs of pods, and the tunnel addresses of nodes, to their clusters; names maps UIDs to
+	// the pods' names.
 	pods, addresses map[string]string
-	// entered are the UIDs of pods, so that none is there twice, and nodes the addresses of nodes by cluster and name.
+	// entered has the UIDs of added pods, so that none is added twice; nodes has the addresses of nodes by cluster and
+	// name.
 	entered map[string]bool
 	nodes   map[[2]string]string
 }
 
-// believe takes each selected cluster's word for what can be: for pods that no other cluster has, on nodes where no node of another
-// cluster is. Of two that want one pod or address it is the cluster's that was believed first: of networks, then of links, then the older
-// cluster's. So a cluster that lies takes nothing from another.
-func believe(service *tsn.TSNService, p *plan, v *view, links []tsn.TSNLink) (*claims, []spread.Finding) {
+// acceptClaims accepts the plausible claims of each selected cluster: pods that no other cluster has, on nodes whose
+// address no node of another cluster has. If two clusters claim the same pod or address, the one that was accepted
+// first keeps it: in networks, then in links, then the older cluster. So a cluster cannot take anything from another by
+// a false report.
+func acceptClaims(service *tsn.TSNService, p *plan, v *view, links []tsn.TSNLink) (*claims, []spread.Finding) {
 	c := &claims{service: service, pods: map[string]string{}, addresses: map[string]string{}, entered: map[string]bool{}, nodes: map[[2]string]string{}}
 	for address, cluster := range v.nodes {
 		c.addresses[address] = cluster
@@ -62,8 +65,8 @@ func believe(service *tsn.TSNService, p *plan, v *view, links []tsn.TSNLink) (*c
 	for _, cluster := range order {
 		var refused []string
 		for i := range reported[cluster] {
-			if why := c.enter(&reported[cluster][i]); why != "" {
-				refused = append(refused, reported[cluster][i].called()+" "+why)
+			if why := c.add(&reported[cluster][i]); why != "" {
+				refused = append(refused, reported[cluster][i].describe()+" "+why)
 			}
 		}
 		if len(refused) > 0 {
@@ -83,9 +86,9 @@ func (c *claims) take(cluster, uid, address string) {
 	}
 }
 
-// enter takes one claim, or says why it is none.
-func (c *claims) enter(entry *claim) string {
-	if why := impossible(entry, c.service); why != "" {
+// add adds a claim, or returns why it is rejected.
+func (c *claims) add(entry *claim) string {
+	if why := rejectReason(entry, c.service); why != "" {
 		return why
 	}
 	node := [2]string{entry.cluster, entry.Node}
@@ -107,9 +110,9 @@ func (c *claims) enter(entry *claim) string {
 	return ""
 }
 
-// claimedBy is what a cluster says it has. What it does not say at all is what it said before, as far as links have it: of a cluster whose last
-// change failed Karmada has no status, and of more pods than a status can have it names the first; of clients that are linked and not named it
-// says when they have left.
+// claimedBy returns the claims of a cluster. What its report leaves out is taken from existing links: Karmada has no
+// status of a cluster whose last change failed, and a status names only the first pods of too many. For clients that
+// are linked and not named the cluster reports when they have left.
 func claimedBy(cluster string, v *view, links []tsn.TSNLink, chain []tsn.ChainElement) []claim {
 	report := v.reports[cluster]
 	offers, wants := report.Status.Offers, report.Status.Wants
@@ -124,10 +127,10 @@ func claimedBy(cluster string, v *view, links []tsn.TSNLink, chain []tsn.ChainEl
 	add(false, wants...)
 	for i := range links {
 		client, endpoint := &links[i].Spec.Client, &links[i].Spec.Endpoint
-		if endpoint.Cluster == cluster && unsaid(offers, report.Told, endpoint) && !known(all, endpoint.UID, true) {
+		if endpoint.Cluster == cluster && isUnreported(offers, report.HasStatus, endpoint) && !known(all, endpoint.UID, true) {
 			add(true, rememberedOffer(endpoint, links, chain))
 		}
-		stays := !report.Told || len(wants) == tsn.MaxServicePods && !slices.Contains(report.Status.Left, client.UID)
+		stays := !report.HasStatus || len(wants) == tsn.MaxServicePods && !slices.Contains(report.Status.Left, client.UID)
 		if links[i].Spec.Hop == 0 && client.Cluster == cluster && stays && !known(all, client.UID, false) {
 			add(false, remembered(client))
 		}
@@ -139,8 +142,9 @@ func known(all []claim, uid string, offer bool) bool {
 	return slices.ContainsFunc(all, func(entry claim) bool { return entry.UID == uid && entry.offer == offer })
 }
 
-// unsaid tells whether a cluster says nothing of an endpoint because it says nothing at all, or because the pod is behind those that it names.
-func unsaid(pods []tsn.ServicePod, sent bool, end *tsn.LinkEnd) bool {
+// isUnreported reports whether a cluster's report leaves out an endpoint because there is no report, or because the
+// report names only the first pods.
+func isUnreported(pods []tsn.ServicePod, sent bool, end *tsn.LinkEnd) bool {
 	if !sent {
 		return true
 	}
@@ -150,18 +154,18 @@ func unsaid(pods []tsn.ServicePod, sent bool, end *tsn.LinkEnd) bool {
 	return compare(&pods[len(pods)-1], &tsn.ServicePod{Namespace: end.Namespace, Pod: end.Pod}) < 0
 }
 
-// remembered is what a link knows of the pod at an end.
+// remembered returns what a link records about the pod at an end.
 func remembered(end *tsn.LinkEnd) tsn.ServicePod {
 	return tsn.ServicePod{Namespace: end.Namespace, Pod: end.Pod, UID: end.UID, Node: end.Node, NodeAddress: end.NodeAddress, Interface: end.Interface}
 }
 
-// rememberedOffer is what links know of a pod to which one leads.
+// rememberedOffer returns what links record about an endpoint.
 func rememberedOffer(end *tsn.LinkEnd, links []tsn.TSNLink, chain []tsn.ChainElement) tsn.ServicePod {
 	pod := remembered(end)
 	pod.Interface = strings.TrimRight(end.Interface, "0123456789")
 	for i := range links {
 		spec := &links[i].Spec
-		if hop := int(spec.Hop); spec.Client.UID == end.UID && hop > 0 && hop <= len(chain) { // it is in the middle of the chain
+		if hop := int(spec.Hop); spec.Client.UID == end.UID && hop > 0 && hop <= len(chain) { // a middle element of the chain
 			pod.Onward, pod.Element = spec.Client.Interface, chain[hop-1].Name
 		}
 	}
@@ -172,8 +176,8 @@ func compare(a, b *tsn.ServicePod) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Pod, b.Pod))
 }
 
-// impossible says why a pod cannot be as its cluster says, "" if it can.
-func impossible(entry *claim, service *tsn.TSNService) string {
+// rejectReason returns why a pod in a report is invalid, "" if it is valid.
+func rejectReason(entry *claim, service *tsn.TSNService) string {
 	if problems := validation.IsDNS1123Label(entry.Namespace); len(problems) > 0 {
 		return fmt.Sprintf("has %q as its namespace, which is none", entry.Namespace)
 	}
@@ -211,5 +215,5 @@ func impossible(entry *claim, service *tsn.TSNService) string {
 	return ""
 }
 
-// isMTU tells whether a link can have an MTU.
+// isMTU reports whether a link can have an MTU.
 func isMTU(mtu int32) bool { return mtu >= 1280 && mtu <= 65535 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package services has TSNServices be on clusters, and makes the links that no cluster can make alone. Each cluster gets a part of a service's
-// addresses and of the numbers of links, by which its operator links its own pods, hub or not. Of clients that it cannot link, and of pods
-// to which others may be linked, it tells by the service's status. From these the federator makes TSNLinks, of the hub's own
-// part, and has each be on the clusters of its two ends. Which part is whose stands in Karmada's OverridePolicy of the service,
-// and who is linked to whom in the TSNLinks; there is no other state.
+// Package services places TSNServices on clusters, and creates the links that a single cluster cannot create. Each
+// cluster gets a part of a service's addresses and link numbers, with which its operator links its own pods, with or
+// without the hub. In the service's status it reports clients that it cannot link, and pods that it offers to clients
+// of other clusters. From these reports the federator creates TSNLinks, with addresses of the hub's own part, and
+// places each on the clusters of its two ends. The parts are recorded in Karmada's OverridePolicy of the service, and
+// the links in the TSNLinks; there is no other state.
 package services

@@ -4,13 +4,14 @@ package services
 
 import "sort"
 
-// reserveOf the room are kept free for clusters that ask for less now: a cluster that comes later, or lies less, finds some.
+// One part in reserveOf of the room is reserved for clusters that ask for less now, so that clusters that join later
+// find some.
 const reserveOf = 8
 
-// ask is what a cluster has of a room, and what it wants, which is no less.
+// ask is what a cluster has of a room, and what it wants, which is at least as much.
 type ask struct{ has, wants int }
 
-// reserve is what each of some clusters can have of a room at any time.
+// reserve returns what each of some clusters can get of a room at any time.
 func reserve(room, clusters int) int {
 	if clusters == 0 {
 		return 0
@@ -18,8 +19,9 @@ func reserve(room, clusters int) int {
 	return min(max(room/reserveOf/clusters, 1), room/clusters)
 }
 
-// fairly divides a room: max-min fair, with nothing taken from who has it, and a reserve for each that wants less. All have the same level but
-// those that want less, and those that have more. Of what is left, one each goes to the first that want more, in the order of the clusters.
+// fairly divides a room: max-min fair, without taking anything from its owner, and with a reserve for each that wants
+// less. All get the same level, except those that want less or already have more. The remainder goes, one each, to the
+// first clusters that want more.
 func fairly(room int, asks []ask) []int {
 	kept := reserve(room, len(asks))
 	most := 0

@@ -15,15 +15,16 @@ const (
 	keysAtMost = 2
 )
 
-// keysOf are the keys of a pod's node, as its cluster has signed them, or as links have them while the cluster says nothing of the node, or what
-// cannot be, which why tells. They are carried as they are: who has the hub can withhold them, and make up none.
+// keysOf returns the keys of a pod's node as its cluster has signed them, or as links have them while the cluster
+// reports nothing about the node. If they are invalid, why is the reason. They are passed on unchanged: the hub can
+// withhold them, but cannot forge them.
 func (v *view) keysOf(entry *claim, links []tsn.TSNLink) (keys *tsn.LinkNodeKeys, why string) {
 	nodes := v.reports[entry.cluster].Status.Nodes
 	for i := range nodes {
 		if nodes[i].Name != entry.Node {
 			continue
 		}
-		if why = impossibleKeys(&nodes[i].NodeKeys); why == "" {
+		if why = keyRejectReason(&nodes[i].NodeKeys); why == "" {
 			return &nodes[i].NodeKeys, ""
 		}
 		break
@@ -38,8 +39,8 @@ func (v *view) keysOf(entry *claim, links []tsn.TSNLink) (keys *tsn.LinkNodeKeys
 	return nil, why
 }
 
-// impossibleKeys says why keys are none that a link can have, "" if they are.
-func impossibleKeys(keys *tsn.LinkNodeKeys) string {
+// keyRejectReason returns why a link cannot have the keys, "" if it can.
+func keyRejectReason(keys *tsn.LinkNodeKeys) string {
 	switch {
 	case len(keys.ClusterKey) > clusterKeyAtMost:
 		return fmt.Sprintf("clusterKey has %d characters, and %d at most can be", len(keys.ClusterKey), clusterKeyAtMost)

@@ -92,14 +92,14 @@ func TestKeysThatALinkCannotHaveAreNotCarried(t *testing.T) {
 		report.Status.Nodes = []tsn.ServiceNode{{Name: "node", NodeKeys: *keys}}
 		f.reports["c1"] = report
 		pairing := f.round()
-		if len(pairing.make) != 1 {
-			t.Fatalf("%q: %d links were made", words, len(pairing.make))
+		if len(pairing.create) != 1 {
+			t.Fatalf("%q: %d links were made", words, len(pairing.create))
 		}
-		isFound := slices.ContainsFunc(pairing.found, func(finding spread.Finding) bool {
+		reported := slices.ContainsFunc(pairing.findings, func(finding spread.Finding) bool {
 			return finding.Reason == spread.ReasonUntrusted && strings.Contains(finding.Text, `keys of node "node" of cluster c1 are not used: `+words)
 		})
-		if carried := pairing.make[0].Spec.Endpoint.NodeKeys != nil; carried != (words == "") || isFound == carried {
-			t.Errorf("%q: carried %t, found %+v", words, carried, pairing.found)
+		if carried := pairing.create[0].Spec.Endpoint.NodeKeys != nil; carried != (words == "") || reported == carried {
+			t.Errorf("%q: carried %t, found %+v", words, carried, pairing.findings)
 		}
 	}
 }

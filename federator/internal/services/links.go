@@ -26,37 +26,38 @@ import (
 )
 
 const (
-	// releasing is how often to look whether a link that goes may go.
-	releasing = 100 * time.Millisecond
-	// foreignPatience is how often to look whether somebody else's link of a name that is needed has gone.
-	foreignPatience = 10 * time.Second
+	// releaseRetry is how often to check whether a link may be deleted.
+	releaseRetry = 100 * time.Millisecond
+	// foreignRetry is how often to check whether a foreign link with a needed name is gone.
+	foreignRetry = 10 * time.Second
 )
 
-// ReleasedName is that of the ConfigMap with the numbers that the hub's links had a moment ago.
+// ReleasedName is the name of the ConfigMap with the numbers of links that were deleted recently.
 const ReleasedName = "kubernetsn-released-hub-links"
 
-// linkPolicyName is that of the policy by which a link is on the clusters of its ends.
+// linkPolicyName returns the name of the policy that places a link on the clusters of its ends.
 func linkPolicyName(link string) string { return "kubernetsn-link-" + link }
 
-// allLinks are those that the federator has made, with what it has just written, and those that have gone lately. They belong to the cache.
-func (s *Spreader) allLinks(ctx context.Context) (are, released []tsn.TSNLink, err error) {
+// allLinks returns the federator's links, including ones just written, and links that were deleted recently. They
+// belong to the cache.
+func (s *Reconciler) allLinks(ctx context.Context) (current, released []tsn.TSNLink, err error) {
 	var list tsn.TSNLinkList
 	labels := client.MatchingLabels{tsn.LinkMakerLabel: tsn.MakerFederator, federation.ManagedBy: federation.Manager}
 	if err := s.Client.List(ctx, &list, labels, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, fmt.Errorf("list the links: %w", err)
 	}
-	if are, released, err = s.ledger.Look(ctx, list.Items); err != nil {
+	if current, released, err = s.ledger.Look(ctx, list.Items); err != nil {
 		return nil, nil, err
 	}
-	slices.SortFunc(are, func(a, b tsn.TSNLink) int {
+	slices.SortFunc(current, func(a, b tsn.TSNLink) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
-	return are, released, nil
+	return current, released, nil
 }
 
-// join carries out what was decided of a service's links. Links that go come first: they may have the names of those that come.
-func (s *Spreader) join(ctx context.Context, service *tsn.TSNService, v *view, decided *pairing) error {
-	if err := s.leave(ctx, service, decided); err != nil {
+// applyLinks creates, changes and deletes the links of a service. Deletions come first: new links may need their names.
+func (s *Reconciler) applyLinks(ctx context.Context, service *tsn.TSNService, v *view, decided *pairing) error {
+	if err := s.removeLinks(ctx, service, decided); err != nil {
 		return err
 	}
 	goes := map[string]bool{}
@@ -74,7 +75,7 @@ func (s *Spreader) join(ctx context.Context, service *tsn.TSNService, v *view, d
 		link := &decided.change[i]
 		err := s.Client.Update(ctx, link, spread.FieldOwner)
 		if apierrors.IsInvalid(err) {
-			decided.found = append(decided.found, spread.Finding{Reason: spread.ReasonUntrusted, Text: fmt.Sprintf("link %s of %s to %s stays as it is: what is said of them "+
+			decided.findings = append(decided.findings, spread.Finding{Reason: spread.ReasonUntrusted, Text: fmt.Sprintf("link %s of %s to %s stays as it is: what is said of them "+
 				"cannot be: %s", link.Name, endOf(&link.Spec.Client), endOf(&link.Spec.Endpoint), spread.Quoted(err.Error()))})
 			continue
 		}
@@ -83,52 +84,53 @@ func (s *Spreader) join(ctx context.Context, service *tsn.TSNService, v *view, d
 		}
 		s.ledger.Wrote(link)
 	}
-	for i := range decided.make {
-		if err := s.begin(ctx, service, &decided.make[i], decided); err != nil {
+	for i := range decided.create {
+		if err := s.createLink(ctx, service, &decided.create[i], decided); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// leave removes the links of a service that shall go and may, and looks again for the others.
-func (s *Spreader) leave(ctx context.Context, service *tsn.TSNService, decided *pairing) error {
+// removeLinks deletes those links of a service that may be deleted, and retries for the others.
+func (s *Reconciler) removeLinks(ctx context.Context, service *tsn.TSNService, decided *pairing) error {
 	var leave []*tsn.TSNLink
 	for _, removal := range decided.remove {
 		leave = append(leave, removal.Link)
 	}
-	gone, err := s.end(ctx, leave)
+	gone, err := s.deleteLinks(ctx, leave)
 	if err != nil {
 		return err
 	}
 	for _, removal := range decided.remove {
 		if !slices.Contains(gone, removal.Link) {
-			decided.wait(releasing)
+			decided.retryIn(releaseRetry)
 			continue
 		}
-		s.say(service, tsn.ReasonUnlinked, "link %s of %s to %s was removed: %s", removal.Link.Name, endOf(&removal.Link.Spec.Client), endOf(&removal.Link.Spec.Endpoint), removal.Why)
+		s.recordEvent(service, tsn.ReasonUnlinked, "link %s of %s to %s was removed: %s", removal.Link.Name, endOf(&removal.Link.Spec.Client), endOf(&removal.Link.Spec.Endpoint), removal.Why)
 	}
 	return nil
 }
 
-// endLeaving removes the links of a service of which nothing else is changed, as long as something blocks it, that have an end in a cluster that leaves: once
-// the cluster has left, nobody can remove its end.
-func (s *Spreader) endLeaving(ctx context.Context, service *tsn.TSNService, v *view) (again time.Duration, err error) {
+// deleteLeaving deletes a service's links with an end in a leaving cluster while the service is blocked and nothing
+// else changes: once the cluster has left, nobody can remove its end.
+func (s *Reconciler) deleteLeaving(ctx context.Context, service *tsn.TSNService, v *view) (again time.Duration, err error) {
 	links, _ := split(v.links, service)
 	decided := &pairing{remove: v.leaving(links, nil)}
-	err = s.leave(ctx, service, decided)
-	return decided.again, err
+	err = s.removeLinks(ctx, service, decided)
+	return decided.retryAfter, err
 }
 
-// begin makes a link, once Karmada has forgotten one of its name: it makes nothing of a new object as long as it has the old one's binding.
-func (s *Spreader) begin(ctx context.Context, service *tsn.TSNService, link *tsn.TSNLink, decided *pairing) error {
+// createLink creates a link, after Karmada has forgotten an older one with that name: while the old binding exists,
+// Karmada ignores the new object.
+func (s *Reconciler) createLink(ctx context.Context, service *tsn.TSNService, link *tsn.TSNLink, decided *pairing) error {
 	if taken, err := s.isTaken(ctx, link, decided); err != nil || taken {
 		return err
 	}
 	var old workv1alpha2.ResourceBinding
 	err := s.Client.Get(ctx, types.NamespacedName{Namespace: link.Namespace, Name: spread.BindingName("TSNLink", link.Name)}, &old)
 	if err == nil {
-		decided.wait(releasing)
+		decided.retryIn(releaseRetry)
 		return nil
 	}
 	if !apierrors.IsNotFound(err) {
@@ -137,7 +139,7 @@ func (s *Spreader) begin(ctx context.Context, service *tsn.TSNService, link *tsn
 	link.Labels[tsn.ServiceLabel], link.Labels[federation.ManagedBy] = service.Name, federation.Manager
 	err = s.Client.Create(ctx, link, spread.FieldOwner)
 	if apierrors.IsInvalid(err) {
-		decided.found = append(decided.found, spread.Finding{Reason: spread.ReasonUntrusted, Text: fmt.Sprintf("%s is not linked to %s: what is said of them cannot be: %s",
+		decided.findings = append(decided.findings, spread.Finding{Reason: spread.ReasonUntrusted, Text: fmt.Sprintf("%s is not linked to %s: what is said of them cannot be: %s",
 			endOf(&link.Spec.Client), endOf(&link.Spec.Endpoint), spread.Quoted(err.Error()))})
 		decided.fail(link, s.Now())
 		return nil
@@ -146,22 +148,22 @@ func (s *Spreader) begin(ctx context.Context, service *tsn.TSNService, link *tsn
 		return fmt.Errorf("make link %s: %w", link.Name, err)
 	}
 	s.ledger.Wrote(link)
-	s.say(service, tsn.ReasonLinked, "%s is linked to %s", endOf(&link.Spec.Client), endOf(&link.Spec.Endpoint))
+	s.recordEvent(service, tsn.ReasonLinked, "%s is linked to %s", endOf(&link.Spec.Client), endOf(&link.Spec.Endpoint))
 	return s.place(ctx, link)
 }
 
-// fail has another endpoint be preferred for a while to the one to which a link cannot be made, from now on.
+// fail records that a link cannot be created, so that another endpoint is preferred for a while.
 func (p *pairing) fail(link *tsn.TSNLink, now time.Time) {
 	between := links.Pair{Client: link.Spec.Client.UID, Endpoint: link.Spec.Endpoint.UID}
 	if _, again := p.failed[between]; !again {
-		p.wait(releasing)
+		p.retryIn(releaseRetry)
 	}
 	p.failed[between] = now.Add(links.FailureCounts)
 }
 
-// isTaken tells whether there is a link of the name that is needed: one of our own of which the cache does not know yet that it has gone, or
-// somebody else's, which is said.
-func (s *Spreader) isTaken(ctx context.Context, link *tsn.TSNLink, decided *pairing) (bool, error) {
+// isTaken reports whether a link with the needed name exists: one of the federator's whose deletion the cache has not
+// seen, or a foreign one, which becomes a finding.
+func (s *Reconciler) isTaken(ctx context.Context, link *tsn.TSNLink, decided *pairing) (bool, error) {
 	have := &tsn.TSNLink{}
 	err := s.Client.Get(ctx, client.ObjectKeyFromObject(link), have)
 	if apierrors.IsNotFound(err) {
@@ -174,12 +176,12 @@ func (s *Spreader) isTaken(ctx context.Context, link *tsn.TSNLink, decided *pair
 	switch {
 	case have.DeletionTimestamp != nil:
 		why = "is being deleted, and somebody's finalizer keeps it"
-	case spread.Ours(have, tsn.ServiceLabel, link.Spec.Service) && have.Labels[tsn.LinkMakerLabel] == tsn.MakerFederator:
-		decided.wait(releasing)
+	case spread.IsOurs(have, tsn.ServiceLabel, link.Spec.Service) && have.Labels[tsn.LinkMakerLabel] == tsn.MakerFederator:
+		decided.retryIn(releaseRetry)
 		return true, nil
 	}
-	decided.wait(foreignPatience)
-	decided.found = append(decided.found, spread.Finding{Reason: spread.ReasonForeign,
+	decided.retryIn(foreignRetry)
+	decided.findings = append(decided.findings, spread.Finding{Reason: spread.ReasonForeign,
 		Text: fmt.Sprintf("%s is not linked: TSNLink %s/%s %s; remove it", endOf(&link.Spec.Client), link.Namespace, link.Name, why)})
 	return true, nil
 }
@@ -188,21 +190,21 @@ func endOf(end *tsn.LinkEnd) string {
 	return fmt.Sprintf("pod %s/%s of cluster %s", end.Namespace, end.Pod, end.Cluster)
 }
 
-// clustersOf are those of a link's ends.
+// clustersOf returns the clusters of a link's ends.
 func clustersOf(link *tsn.TSNLink) []string {
 	clusters := []string{link.Spec.Client.Cluster, link.Spec.Endpoint.Cluster}
 	slices.Sort(clusters)
 	return slices.Compact(clusters)
 }
 
-// place has a link be on the clusters of its ends, and on no others. What is there under its name is the hub's, too.
-func (s *Spreader) place(ctx context.Context, link *tsn.TSNLink) error {
+// place places a link on the clusters of its ends only. Objects with its name there are the hub's as well.
+func (s *Reconciler) place(ctx context.Context, link *tsn.TSNLink) error {
 	policy := &policyv1alpha1.PropagationPolicy{}
 	name := types.NamespacedName{Namespace: link.Namespace, Name: linkPolicyName(link.Name)}
 	if err := client.IgnoreNotFound(s.Client.Get(ctx, name, policy)); err != nil {
 		return fmt.Errorf("look at policy %s: %w", name, err)
 	}
-	if !spread.Ours(policy, tsn.ServiceLabel, link.Spec.Service) {
+	if !spread.IsOurs(policy, tsn.ServiceLabel, link.Spec.Service) {
 		return spread.ForeignError{Object: "PropagationPolicy " + name.String(), For: "service"}
 	}
 	before := policy.DeepCopy()
@@ -215,8 +217,9 @@ func (s *Spreader) place(ctx context.Context, link *tsn.TSNLink) error {
 	return spread.Save(ctx, s.Client, before, policy)
 }
 
-// end removes links that may go, and returns those: of each it has to be known everywhere first that clusters shall remove it, too.
-func (s *Spreader) end(ctx context.Context, leave []*tsn.TSNLink) (gone []*tsn.TSNLink, err error) {
+// deleteLinks deletes links that may be deleted, and returns them. All of Karmada's objects must first say that
+// clusters delete the link as well.
+func (s *Reconciler) deleteLinks(ctx context.Context, leave []*tsn.TSNLink) (gone []*tsn.TSNLink, err error) {
 	for _, link := range leave {
 		may, err := s.withdraw(ctx, link)
 		if err != nil {
@@ -238,9 +241,9 @@ func (s *Spreader) end(ctx context.Context, leave []*tsn.TSNLink) (gone []*tsn.T
 	return gone, nil
 }
 
-// withdraw has clusters remove a link when the hub does: without, what the hub forgets stays where it is. It tells whether that is known
-// everywhere.
-func (s *Spreader) withdraw(ctx context.Context, link *tsn.TSNLink) (known bool, err error) {
+// withdraw makes clusters delete a link when the hub does; otherwise they keep it. It reports whether all of Karmada's
+// objects say so.
+func (s *Reconciler) withdraw(ctx context.Context, link *tsn.TSNLink) (known bool, err error) {
 	policy := &policyv1alpha1.PropagationPolicy{}
 	err = s.Live.Get(ctx, types.NamespacedName{Namespace: link.Namespace, Name: linkPolicyName(link.Name)}, policy)
 	switch {
@@ -263,8 +266,8 @@ func (s *Spreader) withdraw(ctx context.Context, link *tsn.TSNLink) (known bool,
 	return spread.Released(ctx, s.Client, binding, clustersOf(link))
 }
 
-// endAll removes the links of a service that is gone.
-func (s *Spreader) endAll(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
+// deleteAllLinks deletes the links of a service that no longer exists.
+func (s *Reconciler) deleteAllLinks(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
 	all, _, err := s.allLinks(ctx)
 	if err != nil {
 		return 0, err
@@ -275,17 +278,17 @@ func (s *Spreader) endAll(ctx context.Context, key types.NamespacedName) (again 
 			leave = append(leave, &all[i])
 		}
 	}
-	gone, err := s.end(ctx, leave)
+	gone, err := s.deleteLinks(ctx, leave)
 	if err != nil {
 		return 0, err
 	}
 	if len(gone) < len(leave) {
-		again = releasing
+		again = releaseRetry
 	}
 	return again, nil
 }
 
-// say leaves an event.
-func (s *Spreader) say(service *tsn.TSNService, reason, format string, arguments ...any) {
+// recordEvent records an event of the service.
+func (s *Reconciler) recordEvent(service *tsn.TSNService, reason, format string, arguments ...any) {
 	s.Events.Eventf(service, nil, corev1.EventTypeNormal, reason, "Link", "%s", spread.Quoted(fmt.Sprintf(format, arguments...)))
 }

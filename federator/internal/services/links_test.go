@@ -34,7 +34,7 @@ import (
 )
 
 // newJoiner carries out what is decided of a fleet's links at a hub of its own.
-func newJoiner(t *testing.T, f *fleet, funcs interceptor.Funcs, have ...client.Object) *Spreader {
+func newJoiner(t *testing.T, f *fleet, funcs interceptor.Funcs, have ...client.Object) *Reconciler {
 	t.Helper()
 	types := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, clusterv1alpha1.Install, policyv1alpha1.Install, workv1alpha2.Install, tsn.AddToScheme} {
@@ -43,7 +43,7 @@ func newJoiner(t *testing.T, f *fleet, funcs interceptor.Funcs, have ...client.O
 		}
 	}
 	hub := fake.NewClientBuilder().WithScheme(types).WithInterceptorFuncs(funcs).WithObjects(have...).WithStatusSubresource(&tsn.TSNService{}).Build()
-	s := &Spreader{Client: hub, Live: hub, Namespace: "kubernetsn-system", Now: func() time.Time { return f.now }, Events: &events.FakeRecorder{}, Log: slog.New(slog.DiscardHandler)}
+	s := &Reconciler{Client: hub, Live: hub, Namespace: "kubernetsn-system", Now: func() time.Time { return f.now }, Events: &events.FakeRecorder{}, Log: slog.New(slog.DiscardHandler)}
 	s.failed = map[client.ObjectKey]links.Failures{}
 	s.ledger = linkledger.New(&linkledger.Store{Client: hub, Live: hub, At: client.ObjectKey{Namespace: s.Namespace, Name: "released"}, Owner: spread.FieldOwner}, s.Now)
 	return s
@@ -62,17 +62,17 @@ func TestAnEndpointToWhichALinkCannotBeMadeLetsOthersServe(t *testing.T) {
 		return c.Create(ctx, object, options...)
 	}})
 	first := pair(f.service, newPlan(f.service, &f.view), &f.view, nil, f.now)
-	if err := s.join(t.Context(), f.service, &f.view, first); err != nil {
+	if err := s.applyLinks(t.Context(), f.service, &f.view, first); err != nil {
 		t.Fatal(err)
 	}
-	if first.again != releasing || !slices.ContainsFunc(first.found, func(finding spread.Finding) bool { return finding.Reason == spread.ReasonUntrusted }) {
-		t.Errorf("looks again after %v, and found %+v", first.again, first.found)
+	if first.retryAfter != releaseRetry || !slices.ContainsFunc(first.findings, func(finding spread.Finding) bool { return finding.Reason == spread.ReasonUntrusted }) {
+		t.Errorf("looks again after %v, and found %+v", first.retryAfter, first.findings)
 	}
 	second := pair(f.service, newPlan(f.service, &f.view), &f.view, first.failed, f.now)
-	if len(second.make) != 1 || second.make[0].Spec.Endpoint.Pod != "good" {
-		t.Fatalf("makes %+v", second.make)
+	if len(second.create) != 1 || second.create[0].Spec.Endpoint.Pod != "good" {
+		t.Fatalf("makes %+v", second.create)
 	}
-	if err := s.join(t.Context(), f.service, &f.view, second); err != nil {
+	if err := s.applyLinks(t.Context(), f.service, &f.view, second); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -88,12 +88,12 @@ func TestWhereAllLinksAreRefusedItIsNotTriedAllTheTime(t *testing.T) {
 	decided := &pairing{}
 	for range 2 {
 		decided = pair(f.service, newPlan(f.service, &f.view), &f.view, decided.failed, f.now)
-		if err := s.join(t.Context(), f.service, &f.view, decided); err != nil {
+		if err := s.applyLinks(t.Context(), f.service, &f.view, decided); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if decided.again != 0 {
-		t.Errorf("looks again after %v", decided.again)
+	if decided.retryAfter != 0 {
+		t.Errorf("looks again after %v", decided.retryAfter)
 	}
 }
 
@@ -115,13 +115,13 @@ func TestALinkThatCannotBeChangedStaysAndOthersAreMade(t *testing.T) {
 			return c.Create(ctx, object, options...)
 		},
 	})
-	wanted := len(decided.make)
-	decided.change = append(decided.change, *decided.make[0].DeepCopy())
-	if err := s.join(t.Context(), f.service, &f.view, decided); err != nil {
+	wanted := len(decided.create)
+	decided.change = append(decided.change, *decided.create[0].DeepCopy())
+	if err := s.applyLinks(t.Context(), f.service, &f.view, decided); err != nil {
 		t.Fatal(err)
 	}
-	if count != wanted || wanted == 0 || !slices.ContainsFunc(decided.found, func(finding spread.Finding) bool { return finding.Reason == spread.ReasonUntrusted }) {
-		t.Errorf("%d of %d were made, and found %+v", count, wanted, decided.found)
+	if count != wanted || wanted == 0 || !slices.ContainsFunc(decided.findings, func(finding spread.Finding) bool { return finding.Reason == spread.ReasonUntrusted }) {
+		t.Errorf("%d of %d were made, and found %+v", count, wanted, decided.findings)
 	}
 }
 
@@ -131,14 +131,14 @@ func TestALinkThatHasLostTheLabelOfItsMakerIsSaidToBeInTheWay(t *testing.T) {
 	f.report("c0", false, "arm")
 	f.report("c1", true, "plc")
 	decided := pair(f.service, newPlan(f.service, &f.view), &f.view, nil, f.now)
-	lost := decided.make[0].DeepCopy()
+	lost := decided.create[0].DeepCopy()
 	lost.Labels = map[string]string{tsn.ServiceLabel: f.service.Name, federation.ManagedBy: federation.Manager}
 	s := newJoiner(t, f, interceptor.Funcs{}, lost)
-	if err := s.join(t.Context(), f.service, &f.view, decided); err != nil {
+	if err := s.applyLinks(t.Context(), f.service, &f.view, decided); err != nil {
 		t.Fatal(err)
 	}
-	if decided.again != foreignPatience || !slices.ContainsFunc(decided.found, func(finding spread.Finding) bool { return finding.Reason == spread.ReasonForeign }) {
-		t.Errorf("looks again after %v, and found %+v", decided.again, decided.found)
+	if decided.retryAfter != foreignRetry || !slices.ContainsFunc(decided.findings, func(finding spread.Finding) bool { return finding.Reason == spread.ReasonForeign }) {
+		t.Errorf("looks again after %v, and found %+v", decided.retryAfter, decided.findings)
 	}
 }
 
@@ -157,7 +157,7 @@ func TestLinksToAClusterThatLeavesEndWhereTheirServiceIsBlocked(t *testing.T) {
 			f.service.UID = "plant"
 			for len(f.clusters) < 3 {
 				f.clusters = append(f.clusters, clusterv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c2"}})
-				f.reports["c2"] = report{Applied: true, Told: true}
+				f.reports["c2"] = report{Applied: true, HasStatus: true}
 			}
 			f.clusters = f.clusters[:3]
 			f.service.Spec.Limits = &tsn.LinkLimits{LinksPerEndpoint: 1}

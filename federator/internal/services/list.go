@@ -19,7 +19,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// List tells of the services and links of a namespace, or of all, of one service or of all.
+// List returns the services and links of a namespace, or of all namespaces; of one service, or of all.
 func List(ctx context.Context, c hub.Lister, namespace, service string) (*federation.Links, error) {
 	var services tsn.TSNServiceList
 	if err := c.List(ctx, &services, client.InNamespace(namespace)); err != nil {
@@ -52,7 +52,7 @@ func List(ctx context.Context, c hub.Lister, namespace, service string) (*federa
 	return all, nil
 }
 
-// Describe is a link as it is told.
+// Describe returns a link as the API shows it.
 func Describe(link *tsn.TSNLink) federation.Link {
 	currentLink := federation.Link{
 		Namespace: link.Namespace, Name: link.Name, Service: link.Spec.Service, Hop: link.Spec.Hop, VNI: link.Spec.VNI,

@@ -31,7 +31,7 @@ func newFull(t *testing.T, count int, linkCIDR string) *full {
 			NodeAddress: "192.0.2.1", Interface: "bus0"})
 	}
 	offer := tsn.ServicePod{Namespace: "ns", Pod: "plc", UID: "plc", Node: "n0", NodeAddress: "192.0.3.1", Interface: "line"}
-	c.reports["c1"] = report{Applied: true, Told: true, Status: tsn.TSNServiceStatus{Offers: []tsn.ServicePod{offer}}}
+	c.reports["c1"] = report{Applied: true, HasStatus: true, Status: tsn.TSNServiceStatus{Offers: []tsn.ServicePod{offer}}}
 	return c
 }
 
@@ -53,14 +53,14 @@ func (c *full) say() {
 			}
 		}
 	}
-	c.reports["c0"] = report{Applied: true, Told: true, Status: status}
+	c.reports["c0"] = report{Applied: true, HasStatus: true, Status: status}
 }
 
 // rounds lets both sides go on.
 func (c *full) rounds() (findings []spread.Finding) {
 	for range 6 {
 		c.say()
-		findings = c.round().found
+		findings = c.round().findings
 	}
 	return findings
 }
@@ -248,7 +248,7 @@ func (c *full) change(source *rand.Rand, step int) {
 				wants = slices.Delete(wants, at, at+1)
 			}
 		}
-		report.Told, report.Applied, report.Status.Wants = true, true, wants
+		report.HasStatus, report.Applied, report.Status.Wants = true, true, wants
 		c.reports[cluster] = report
 	}
 	c.now = c.now.Add(time.Duration(source.IntN(20)) * time.Second)

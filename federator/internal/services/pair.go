@@ -21,37 +21,37 @@ import (
 )
 
 const (
-	// elementLabel of a pod says, in what is told to the pairing, which element of the chain it is: the hub does not have its labels.
+	// elementLabel tells the planner the chain element of a pod: the hub does not know the pod's own labels.
 	elementLabel = "federation.kubernetsn.io/element"
-	// firstInterface is the first number of interfaces in endpoints to which the federator's links lead. Operators begin with 0, so that neither
-	// need know of the other's.
+	// firstInterface is the lowest interface number in endpoints of the federator's links. Operators begin with 0, so
+	// that neither has to know the other's.
 	firstInterface = 5000
-	// unheard is for how long a cluster may be silent before its endpoints are replaced by others.
-	unheard = time.Minute
+	// silenceTimeout is how long a cluster may be silent before its endpoints are replaced.
+	silenceTimeout = time.Minute
 )
 
-// pairing is what becomes of the links of a service.
+// pairing is the planned change of a service's links.
 type pairing struct {
-	make, change []tsn.TSNLink
-	remove       []links.Removal
-	found        []spread.Finding
+	create, change []tsn.TSNLink
+	remove         []links.Removal
+	findings       []spread.Finding
 	// failed are pairs of pods between which a link did not come up.
 	failed links.Failures
-	// again is when time alone changes it, 0 for never.
-	again time.Duration
+	// retryAfter is when to plan again although nothing changes, 0 for never.
+	retryAfter time.Duration
 }
 
-// pair decides who is linked to whom. Clients and endpoints are what clusters say, and the rules are those by which each operator links the pods
-// of its own cluster.
+// pair decides which pods are linked. Clients and endpoints come from the clusters' reports, and the rules are those by
+// which each operator links the pods of its own cluster.
 func pair(service *tsn.TSNService, p *plan, v *view, failed links.Failures, now time.Time) *pairing {
 	localLinks, others := split(v.links, service)
-	believed, findings := believe(service, p, v, localLinks)
+	believed, findings := acceptClaims(service, p, v, localLinks)
 	findings = append(findings, believed.share(p, localLinks, v.replaced)...)
 	in := &links.Input{
 		Services: []tsn.TSNService{*atHub(service, p)}, Pods: believed.asPods(localLinks), Nodes: map[string]links.Node{}, Links: localLinks,
 		Networks: v.networks, Released: slices.Concat(others, v.released), Failed: failed, Now: now, Maker: tsn.MakerFederator, FirstInterface: firstInterface,
 	}
-	created := &pairing{found: findings}
+	created := &pairing{findings: findings}
 	for i := range believed.all {
 		claim := &believed.all[i]
 		created.node(in.Nodes, claim, v, localLinks, now)
@@ -59,9 +59,9 @@ func pair(service *tsn.TSNService, p *plan, v *view, failed links.Failures, now 
 	out := links.Plan(in)
 	out.Delete = append(out.Delete, v.leaving(localLinks, out.Delete)...)
 	created.failed, created.remove = out.Failed, out.Delete
-	created.wait(out.Again)
+	created.retryIn(out.Again)
 	for i := range out.Make {
-		created.make = append(created.make, *finish(&out.Make[i], service, in.Nodes))
+		created.create = append(created.create, *finish(&out.Make[i], service, in.Nodes))
 	}
 	for i := range localLinks {
 		if link := finish(changed(out.Change, &localLinks[i]), service, in.Nodes); !leaves(out.Delete, &localLinks[i]) && !equality.Semantic.DeepEqual(link.Spec, localLinks[i].Spec) {
@@ -70,13 +70,13 @@ func pair(service *tsn.TSNService, p *plan, v *view, failed links.Failures, now 
 	}
 	if plan := out.Services[links.Key{Namespace: service.Namespace, Name: service.Name}]; plan != nil {
 		for _, finding := range plan.Found {
-			created.found = append(created.found, spread.Finding{Reason: finding.Reason, Text: finding.Text})
+			created.findings = append(created.findings, spread.Finding{Reason: finding.Reason, Text: finding.Text})
 		}
 	}
 	return created
 }
 
-// split are the federator's links of a service, and those of all others, whose numbers are taken.
+// split returns the federator's links of a service, and all other links, whose numbers are taken.
 func split(all []tsn.TSNLink, service *tsn.TSNService) (links, others []tsn.TSNLink) {
 	for i := range all {
 		if all[i].Namespace == service.Namespace && all[i].Spec.Service == service.Name {
@@ -88,7 +88,8 @@ func split(all []tsn.TSNLink, service *tsn.TSNService) (links, others []tsn.TSNL
 	return links, others
 }
 
-// atHub is a service as its links are planned at the hub: of the hub's own part, and with selectors that are known to choose what clusters say.
+// atHub returns a service as the planner gets it: with the hub's own part, and with selectors for the labels that the
+// federator sets.
 func atHub(service *tsn.TSNService, p *plan) *tsn.TSNService {
 	createdService := service.DeepCopy()
 	createdService.Spec.VNIs = &p.hub.vnis
@@ -106,8 +107,8 @@ func atHub(service *tsn.TSNService, p *plan) *tsn.TSNService {
 	return createdService
 }
 
-// asPods are the pods of all clusters as the pairing knows pods. An element of a chain to which an operator has made links has its one link onward
-// in its own cluster.
+// asPods returns the pods of all clusters for the planner. A chain element to which an operator has created links has
+// its link to the next element in its own cluster.
 func (c *claims) asPods(localLinks []tsn.TSNLink) []links.Pod {
 	var pods []links.Pod
 	for i := range c.all {
@@ -127,7 +128,7 @@ func isLinked(uid string, links []tsn.TSNLink) bool {
 	return slices.ContainsFunc(links, func(link tsn.TSNLink) bool { return link.Spec.Endpoint.UID == uid })
 }
 
-// labels are those by which the pairing knows what the pod is.
+// labels returns the labels by which the planner recognises the pod.
 func (c *claim) labels(service *tsn.TSNService) map[string]string {
 	name := service.Name
 	if c.Namespace != service.Namespace {
@@ -142,39 +143,39 @@ func (c *claim) labels(service *tsn.TSNService) map[string]string {
 	return map[string]string{tsn.EndpointLabelPrefix + name: c.Interface}
 }
 
-// nodeKey tells nodes of all clusters apart. No name of either has a slash.
+// nodeKey identifies a node among those of all clusters. Names of nodes and clusters contain no slash.
 func nodeKey(entry *claim) string { return entry.cluster + "/" + entry.Node }
 
-// node says how the node of a pod is. One of a cluster of which the hub hears nothing serves for a while, and as long as a link there is up: the
-// way between clusters does not lead over the hub.
+// node adds the state of a pod's node. A node of a silent cluster is used for a while, and as long as one of its links
+// is up, because traffic between clusters does not pass through the hub.
 func (p *pairing) node(nodes map[string]links.Node, entry *claim, v *view, localLinks []tsn.TSNLink, now time.Time) {
 	address, err := netip.ParseAddr(entry.NodeAddress)
 	if _, has := nodes[nodeKey(entry)]; err != nil || has {
 		return
 	}
 	silent := v.silence(entry.cluster, now)
-	ready := silent < unheard || slices.ContainsFunc(localLinks, func(link tsn.TSNLink) bool {
+	ready := silent < silenceTimeout || slices.ContainsFunc(localLinks, func(link tsn.TSNLink) bool {
 		return link.Spec.Endpoint.Cluster == entry.cluster && link.Spec.Endpoint.Node == entry.Node && meta.IsStatusConditionTrue(link.Status.Conditions, tsn.ConditionUp)
 	})
-	if silent > 0 && silent < unheard {
-		p.wait(unheard - silent)
+	if silent > 0 && silent < silenceTimeout {
+		p.retryIn(silenceTimeout - silent)
 	}
 	keys, why := v.keysOf(entry, localLinks)
 	if why != "" {
-		p.found = append(p.found, spread.Finding{Reason: spread.ReasonUntrusted,
+		p.findings = append(p.findings, spread.Finding{Reason: spread.ReasonUntrusted,
 			Text: fmt.Sprintf("the keys of node %q of cluster %s are not used: %s", entry.Node, entry.cluster, why)})
 	}
 	nodes[nodeKey(entry)] = links.Node{Address: address, Ready: ready, MTU: entry.MTU, Keys: keys}
 }
 
-// wait has the service be looked at again after a while.
-func (p *pairing) wait(after time.Duration) {
-	if after > 0 && (p.again == 0 || after < p.again) {
-		p.again = after
+// retryIn plans the next reconciliation.
+func (p *pairing) retryIn(after time.Duration) {
+	if after > 0 && (p.retryAfter == 0 || after < p.retryAfter) {
+		p.retryAfter = after
 	}
 }
 
-// changed is a link as a plan changes it, or as it is.
+// changed returns a link as the plan changes it, or unchanged.
 func changed(all []tsn.TSNLink, link *tsn.TSNLink) *tsn.TSNLink {
 	for i := range all {
 		if all[i].Name == link.Name {
@@ -188,8 +189,9 @@ func leaves(all []links.Removal, link *tsn.TSNLink) bool {
 	return slices.ContainsFunc(all, func(removal links.Removal) bool { return removal.Link.Name == link.Name })
 }
 
-// leaving are the links with an end in a cluster that leaves or has left, but for some. Such an end would stay there for ever: as a member only the
-// cluster removes what the hub removes. So they go where no other endpoint takes over, too.
+// leaving returns the links, except those in but, with an end in a cluster that is leaving or has left. Only a member
+// removes what the hub removes, so such an end would stay forever. These links are deleted even if no other endpoint
+// takes over.
 func (v *view) leaving(localLinks []tsn.TSNLink, but []links.Removal) (gone []links.Removal) {
 	members := map[string]bool{}
 	for i := range v.clusters {
@@ -206,7 +208,8 @@ func (v *view) leaving(localLinks []tsn.TSNLink, but []links.Removal) (gone []li
 	return gone
 }
 
-// finish gives a link what the pairing knows nothing of: the clusters of its ends, and the MTU, which is that of the narrower node.
+// finish sets the fields of a link that the planner does not know: the clusters of its ends, and the smaller of the two
+// nodes' MTUs.
 func finish(link *tsn.TSNLink, service *tsn.TSNService, nodes map[string]links.Node) *tsn.TSNLink {
 	createdLink := link.DeepCopy()
 	createdLink.Spec.MTU = service.Spec.MTU

@@ -27,11 +27,11 @@ type fleet struct {
 	*rand.Rand
 	view
 
-	service *tsn.TSNService
-	now     time.Time
-	failed  links.Failures
-	made    int
-	has     map[string]string
+	service  *tsn.TSNService
+	now      time.Time
+	failed   links.Failures
+	podCount int
+	has      map[string]string
 	// gone says when links went, by their numbers, their addresses and whose they were.
 	gone map[string]time.Time
 }
@@ -47,7 +47,7 @@ func newFleet(t *testing.T, source *rand.Rand) *fleet {
 		cluster := v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%d", number)}}
 		f.clusters = append(f.clusters, cluster)
 		f.hear(number, true)
-		f.reports[cluster.Name] = report{Applied: true, Told: true}
+		f.reports[cluster.Name] = report{Applied: true, HasStatus: true}
 	}
 	return f
 }
@@ -67,8 +67,8 @@ func (f *fleet) change() {
 	number := f.IntN(len(f.clusters))
 	name := f.clusters[number].Name
 	report := f.reports[name]
-	f.made++
-	pod := tsn.ServicePod{Namespace: "ns", Pod: fmt.Sprintf("pod%d", f.made), UID: fmt.Sprintf("uid%d", f.made), Node: fmt.Sprintf("n%d", f.IntN(2)), Interface: "bus0"}
+	f.podCount++
+	pod := tsn.ServicePod{Namespace: "ns", Pod: fmt.Sprintf("pod%d", f.podCount), UID: fmt.Sprintf("uid%d", f.podCount), Node: fmt.Sprintf("n%d", f.IntN(2)), Interface: "bus0"}
 	pod.NodeAddress = fmt.Sprintf("192.0.%d.%s", number, pod.Node[1:]+"1")
 	switch f.IntN(8) {
 	case 0, 1:
@@ -78,7 +78,7 @@ func (f *fleet) change() {
 		f.has[pod.UID], pod.Interface = name, "line"
 		report.Status.Offers = append(report.Status.Offers, pod)
 	case 4:
-		report.Told = !report.Told
+		report.HasStatus = !report.HasStatus
 	case 5:
 		f.hear(number, f.silence(name, f.now) > 0)
 	case 6:
@@ -144,8 +144,8 @@ func (f *fleet) round() *pairing {
 			}
 		}
 	}
-	for i := range created.make {
-		link := created.make[i]
+	for i := range created.create {
+		link := created.create[i]
 		f.makes(&link)
 		for _, kind := range []string{tsn.ConditionClientPlugged, tsn.ConditionUp} {
 			link.Status.Conditions = append(link.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(f.now)})
@@ -175,7 +175,7 @@ func (f *fleet) settle(t *testing.T) {
 	for range 8 {
 		pairing := f.round()
 		f.holds(t)
-		if len(pairing.make)+len(pairing.change)+len(pairing.remove) == 0 {
+		if len(pairing.create)+len(pairing.change)+len(pairing.remove) == 0 {
 			return
 		}
 	}
@@ -242,7 +242,7 @@ func TestSilenceAndLiesRemoveNoLinkThatIsUp(t *testing.T) {
 			}
 			for number := range f.clusters {
 				report := f.reports[f.clusters[number].Name]
-				report.Told = f.IntN(2) == 0 && report.Told
+				report.HasStatus = f.IntN(2) == 0 && report.HasStatus
 				f.reports[f.clusters[number].Name] = report
 				if f.IntN(2) == 0 {
 					f.hear(number, false)
@@ -272,8 +272,8 @@ func TestALinkToTheOnlyEndpointEndsWhenItsClusterLeaves(t *testing.T) {
 				t.Fatalf("there are %d links", len(f.links))
 			}
 			leave(f)
-			if pairing := f.round(); len(pairing.remove) != 1 || len(pairing.make) > 0 || len(f.links) > 0 {
-				t.Errorf("%d were removed and %d made", len(pairing.remove), len(pairing.make))
+			if pairing := f.round(); len(pairing.remove) != 1 || len(pairing.create) > 0 || len(f.links) > 0 {
+				t.Errorf("%d were removed and %d made", len(pairing.remove), len(pairing.create))
 			}
 		})
 	}

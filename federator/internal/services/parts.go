@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// mostBits bounds into how many parts ranges are divided: 128 are enough for the clusters that a service can name, and for the hub.
-	mostBits = 7
-	// hubPart is the number of the hub's own part, of which links have addresses that the federator makes.
+	// maxBits limits the parts of a range: 128 are enough for the clusters that a service can name and the hub.
+	maxBits = 7
+	// hubPart is the number of the hub's own part, which has the addresses of the federator's links.
 	hubPart = 0
 )
 
-// Paths in a TSNService that clusters have otherwise than the hub.
+// Paths of a TSNService that differ between clusters and the hub.
 const (
 	clustersPath = "/spec/clusters"
 	ipv4PartPath = "/spec/ipv4/part"
@@ -28,23 +28,23 @@ const (
 	vnisPath     = "/spec/vnis"
 )
 
-// share is what a cluster, or the hub, has of a service.
+// share is the part of a cluster, or of the hub, of a service.
 type share struct {
 	ipv4, ipv6 string
 	vnis       tsn.VNIRange
 }
 
-// allocation is how a service's ranges are divided: all into as many parts.
+// allocation divides a service's ranges, all into the same number of parts.
 type allocation struct {
 	count int
-	// ipv4 and ipv6 are nil without.
+	// ipv4 and ipv6 are nil if the service does not have that family.
 	ipv4, ipv6 *tsnnetwork.Whole
 }
 
-// newAllocation has as many parts as half of the bits by which a range's links are numbered can tell apart, so that links and clusters
-// have as much room to grow.
+// newAllocation uses half of the bits that number a range's links for the parts, so that links and clusters have equal
+// room to grow.
 func newAllocation(service *tsn.TSNService) (*allocation, error) {
-	bits := mostBits
+	bits := maxBits
 	for _, linkRange := range []*tsn.LinkRange{service.Spec.IPv4, service.Spec.IPv6} {
 		if linkRange == nil {
 			continue
@@ -76,7 +76,7 @@ func divide(whole *tsn.LinkRange, bits int) (*tsnnetwork.Whole, error) {
 	return &createdWhole, err
 }
 
-// share is that of a part.
+// share returns the share with a part's number.
 func (d *allocation) share(number int) share {
 	source := share{vnis: vnisOf(number)}
 	if d.ipv4 != nil {
@@ -88,18 +88,19 @@ func (d *allocation) share(number int) share {
 	return source
 }
 
-// vnisOf are the numbers of links of a part. The hub has the last ones: a service that a cluster made itself takes the first ones that are free.
+// vnisOf returns the link numbers of a part. The hub has the last ones, because a service that a cluster created itself
+// takes the first free ones.
 func vnisOf(number int) tsn.VNIRange {
-	const each = (tsn.LastLinkVNI - tsn.FirstLinkVNI + 1) >> mostBits
+	const each = (tsn.LastLinkVNI - tsn.FirstLinkVNI + 1) >> maxBits
 	place := int32(number) - 1
 	if number == hubPart {
-		place = 1<<mostBits - 1
+		place = 1<<maxBits - 1
 	}
 	first := tsn.FirstLinkVNI + place*each
 	return tsn.VNIRange{First: first, Last: first + each - 1}
 }
 
-// numberOf is the part whose numbers of links a share has, -1 if it is none.
+// numberOf returns the part with a share's link numbers, -1 if there is none.
 func (d *allocation) numberOf(source share) int {
 	for number := range d.count {
 		if source.vnis == vnisOf(number) {
@@ -110,10 +111,10 @@ func (d *allocation) numberOf(source share) int {
 }
 
 // allocate gives clusters their parts, which they keep as long as they are members.
-func (d *allocation) allocate(have map[string]share, exist, wanted []string) (shares map[string]share, without []string) {
+func (d *allocation) allocate(existing map[string]share, exist, wanted []string) (shares map[string]share, without []string) {
 	const first = hubPart + 1
 	numbered := map[string]int{}
-	for cluster, share := range have {
+	for cluster, share := range existing {
 		numbered[cluster] = d.numberOf(share) - first
 	}
 	numbers, without := tsnnetwork.AllocateNumbers(d.count-first, numbered, exist, wanted)
@@ -124,7 +125,7 @@ func (d *allocation) allocate(have map[string]share, exist, wanted []string) (sh
 	return shares, without
 }
 
-// sharesOf reads back what clusters have of a service.
+// sharesOf reads the clusters' parts from an override policy.
 func sharesOf(override *policyv1alpha1.OverridePolicy) map[string]share {
 	shares := map[string]share{}
 	for i := range override.Spec.OverrideRules {
@@ -139,7 +140,7 @@ func sharesOf(override *policyv1alpha1.OverridePolicy) map[string]share {
 	return shares
 }
 
-// fields are what a cluster has otherwise than the hub.
+// fields returns the fields that differ between a cluster and the hub.
 func (s share) fields(service *tsn.TSNService) spread.Fields {
 	var fields spread.Fields
 	if len(service.Spec.Clusters) > 0 {

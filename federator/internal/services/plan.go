@@ -17,24 +17,24 @@ import (
 )
 
 const (
-	// reasonPartsInvalid : the ranges cannot be divided, or no longer as they were.
+	// reasonPartsInvalid: the ranges cannot be divided, or would be divided differently than before.
 	reasonPartsInvalid = "PartsInvalid"
-	// reasonClusterUnknown : spec.clusters names a cluster that is no member.
+	// reasonClusterUnknown: spec.clusters names a cluster that is not a member.
 	reasonClusterUnknown = "ClusterUnknown"
 )
 
-// plan is what shall become of a service.
+// plan is the desired state of a service.
 type plan struct {
-	// selected are the clusters that shall have it, and shares the parts, also of others that had one.
+	// selected are the clusters that get the service; shares are the parts, also of clusters that had one before.
 	selected []string
 	shares   map[string]share
-	// hub is what links have that the federator makes.
-	hub   share
-	found []spread.Finding
+	// hub is the part for the federator's own links.
+	hub      share
+	findings []spread.Finding
 }
 
 func blocked(reason, format string, arguments ...any) *plan {
-	return &plan{found: []spread.Finding{{Reason: reason, Text: fmt.Sprintf(format, arguments...), Blocks: true}}}
+	return &plan{findings: []spread.Finding{{Reason: reason, Text: fmt.Sprintf(format, arguments...), Blocks: true}}}
 }
 
 // newPlan divides a service among clusters.
@@ -49,29 +49,29 @@ func newPlan(service *tsn.TSNService, v *view) *plan {
 	wanted, unknown := selectedBy(service.Spec.Clusters, v.clusters)
 	p := &plan{hub: divided.share(hubPart)}
 	if len(unknown) > 0 {
-		p.found = append(p.found, spread.Finding{Reason: reasonClusterUnknown,
+		p.findings = append(p.findings, spread.Finding{Reason: reasonClusterUnknown,
 			Text: "spec.clusters names what is no member: " + spread.Some(unknown) + "; correct it, or make them members"})
 	}
-	have := sharesOf(v.override)
+	existing := sharesOf(v.override)
 	var without []string
-	p.shares, without = divided.allocate(have, spread.Oldest(v.clusters), wanted)
-	if changed := p.moves(have); len(changed) > 0 {
+	p.shares, without = divided.allocate(existing, spread.Oldest(v.clusters), wanted)
+	if changed := p.changedShares(existing); len(changed) > 0 {
 		return blocked(reasonPartsInvalid, "links have addresses of the parts of %s, which would become others; take the change of spec.ipv4 or spec.ipv6 back, or make "+
 			"another TSNService", spread.Names(changed))
 	}
 	p.selected = slices.DeleteFunc(wanted, func(cluster string) bool { return slices.Contains(without, cluster) })
 	if len(without) > 0 {
-		p.found = append(p.found, spread.Finding{Reason: tsn.ReasonRangeUsedUp, Text: fmt.Sprintf("%s has parts for %d clusters beside the hub's own, and none is left for %s; "+
+		p.findings = append(p.findings, spread.Finding{Reason: tsn.ReasonRangeUsedUp, Text: fmt.Sprintf("%s has parts for %d clusters beside the hub's own, and none is left for %s; "+
 			"make another TSNService with a larger range", rangesIn(service), divided.count-1, spread.Some(without))})
 	}
 	return p
 }
 
-// moves are the clusters that would get other parts than they have.
-func (p *plan) moves(have map[string]share) []string {
+// changedShares returns the clusters whose part would change.
+func (p *plan) changedShares(existing map[string]share) []string {
 	var changed []string
 	for _, cluster := range slices.Sorted(maps.Keys(p.shares)) {
-		share, has := have[cluster]
+		share, has := existing[cluster]
 		now := p.shares[cluster]
 		if has && (share.ipv4 != "" && share.ipv4 != now.ipv4 || share.ipv6 != "" && share.ipv6 != now.ipv6 || share.vnis != now.vnis) {
 			changed = append(changed, cluster)
@@ -80,7 +80,7 @@ func (p *plan) moves(have map[string]share) []string {
 	return changed
 }
 
-// selectedBy are the members among some clusters, all without a name, and the names of others.
+// selectedBy returns the members among the named clusters, or all members without names, and the unknown names.
 func selectedBy(names []string, clusters []v1alpha1.Cluster) (selected, unknown []string) {
 	for i := range clusters {
 		if !hub.Leaving(&clusters[i]) && (len(names) == 0 || slices.Contains(names, clusters[i].Name)) {
@@ -96,7 +96,7 @@ func selectedBy(names []string, clusters []v1alpha1.Cluster) (selected, unknown 
 	return selected, unknown
 }
 
-// rangesIn are those of a service's links, for a sentence.
+// rangesIn returns the ranges of a service's links for a message.
 func rangesIn(service *tsn.TSNService) string {
 	var texts []string
 	for _, prefix := range links.Ranges(service) {

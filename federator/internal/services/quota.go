@@ -14,34 +14,36 @@ import (
 )
 
 const (
-	// reasonShareUsedUp : a cluster has as many clients linked by the hub as its share of the hub's part allows, which depends on what others ask for.
+	// reasonShareUsedUp: the hub has linked as many clients of a cluster as its share of the hub's part allows, which
+	// depends on what other clusters ask for.
 	reasonShareUsedUp = "ShareUsedUp"
-	// quotaAtMost bounds a cluster's share where the part is large: all services' links have numbers of one part.
-	quotaAtMost = 4096
+	// maxQuota limits a cluster's share of a large part, because the links of all services use numbers of one part.
+	maxQuota = 4096
 )
 
-// room is how many clients the hub can link: what its part has addresses and numbers for.
+// room returns how many clients the hub can link with the addresses and numbers of its part.
 func room(service *tsn.TSNService, p *plan) int {
 	most := int(p.hub.vnis.Last-p.hub.vnis.First) + 1
 	for _, text := range []string{p.hub.ipv4, p.hub.ipv6} {
 		part, err := netip.ParsePrefix(text)
 		if err != nil {
-			continue // without this family
+			continue // the service does not have this family
 		}
 		pairs := 1 << min(part.Addr().BitLen()-1-part.Bits(), 16)
 		if part.Addr().Is6() {
-			pairs-- // the first address is that of the subnet's routers
+			pairs-- // the first address is the subnet's router
 		}
 		most = min(most, pairs)
 	}
 	return most / (1 + len(service.Spec.Chain))
 }
 
-// asking are the clients that have a place in the hub's part, by UID, and by clusters how many have one, and how many want one.
+// asking has the clients with a place in the hub's part, by UID, and by cluster the numbers of clients that have a
+// place and that want one.
 type asking struct {
 	placed        map[string]bool
 	have, waiting map[string]int
-	// all have a place.
+	// all is the number of clients with a place.
 	all int
 }
 
@@ -51,8 +53,9 @@ func (a *asking) place(entry *claim) {
 	a.all++
 }
 
-// ask looks which clients have a place: those that have a link, and those whose link has gone a moment ago, or goes, as where another endpoint or another
-// pod of the name takes its place. A place is one client's.
+// ask returns the clients that have a place: clients with a link, and clients whose link was just deleted or is being
+// deleted, for example because another endpoint, or another pod with the same name, replaces it. A place belongs to one
+// client.
 func (c *claims) ask(links []tsn.TSNLink, released map[string]bool, most int) *asking {
 	a := &asking{placed: map[string]bool{}, have: map[string]int{}, waiting: map[string]int{}}
 	linked := map[string]bool{}
@@ -87,7 +90,7 @@ func (c *claims) nameOf(entry *claim) string {
 	return linkledger.ClientOf(c.service.Namespace, c.service.Name, entry.cluster, entry.Namespace, entry.Pod)
 }
 
-// places are those of clients whose links have gone or go, and that have no other one.
+// places returns the places of clients whose links were or are being deleted, and that have no other link.
 func (c *claims) places(links []tsn.TSNLink, released map[string]bool, a *asking) map[string]bool {
 	places := map[string]bool{}
 	maps.Copy(places, released)
@@ -104,15 +107,16 @@ func (c *claims) places(links []tsn.TSNLink, released map[string]bool, a *asking
 	return places
 }
 
-// share leaves out the clients for which there is no room, and says so. The room is divided by what the clusters ask for, so that one that names clients
-// that there are not takes nothing from those that ask as well.
+// share drops the clients for which there is no room, and returns findings about them. The room is divided by what
+// clusters ask for, so that a cluster that reports clients that do not exist takes nothing from clusters that ask as
+// well.
 func (c *claims) share(p *plan, links []tsn.TSNLink, released map[string]bool) []spread.Finding {
 	most := room(c.service, p)
 	a := c.ask(links, released, most)
 	asks := make([]ask, len(p.selected))
 	for i, cluster := range p.selected {
 		have := a.have[cluster]
-		asks[i] = ask{has: have, wants: max(have, min(have+a.waiting[cluster], quotaAtMost))}
+		asks[i] = ask{has: have, wants: max(have, min(have+a.waiting[cluster], maxQuota))}
 	}
 	left := map[string]int{}
 	for i, given := range fairly(most, asks) {

@@ -27,15 +27,15 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// Spreader has services be on clusters.
-type Spreader struct {
+// Reconciler places services on clusters and links their pods.
+type Reconciler struct {
 	Client client.Client
-	// Live reads what must not be old: which part is whose.
+	// Live reads without the cache, because a stale read of the parts could allocate one twice.
 	Live client.Reader
-	// Namespace is where what links had is kept.
+	// Namespace is the namespace of the record of released links.
 	Namespace string
 	Now       func() time.Time
-	// Events tell whoever watches a service of its links.
+	// Events records events about links at their service.
 	Events events.EventRecorder
 	Log    *slog.Logger
 
@@ -46,8 +46,8 @@ type Spreader struct {
 	ledger *linkledger.Ledger
 }
 
-// Reconcile looks at one service.
-func (s *Spreader) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+// Reconcile reconciles one service.
+func (s *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	service := &tsn.TSNService{}
 	err := s.Client.Get(ctx, request.NamespacedName, service)
 	if client.IgnoreNotFound(err) != nil {
@@ -56,12 +56,12 @@ func (s *Spreader) Reconcile(ctx context.Context, request reconcile.Request) (re
 	var again time.Duration
 	if err != nil || service.DeletionTimestamp != nil {
 		delete(s.failed, request.NamespacedName)
-		again, err = s.endAll(ctx, request.NamespacedName)
+		again, err = s.deleteAllLinks(ctx, request.NamespacedName)
 	} else {
-		again, err = s.spread(ctx, service)
+		again, err = s.reconcile(ctx, service)
 	}
 	if spread.IsStale(err) {
-		return reconcile.Result{RequeueAfter: spread.AgainAfter}, nil
+		return reconcile.Result{RequeueAfter: spread.RetryAfter}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("have service %s be on clusters: %w", request, err)
@@ -69,22 +69,22 @@ func (s *Spreader) Reconcile(ctx context.Context, request reconcile.Request) (re
 	return reconcile.Result{RequeueAfter: again}, nil
 }
 
-// view is what is known when a service is looked at.
+// view is the observed state for one reconciliation.
 type view struct {
 	services []tsn.TSNService
 	networks []tsn.TSNNetwork
 	clusters []v1alpha1.Cluster
 	override *policyv1alpha1.OverridePolicy
 	reports  map[string]report
-	// links are all that the federator has made, and nodes the clusters that have addresses of nodes, by what networks tell.
+	// links are all links of the federator; nodes are the clusters of node addresses according to the networks.
 	links []tsn.TSNLink
 	nodes map[string]string
-	// released have what links had that have gone lately, and replaced tells whose links they were.
+	// released are links that were deleted recently; replaced maps their names to their clients.
 	released []tsn.TSNLink
 	replaced map[string]bool
 }
 
-// silence is for how long the hub has not heard of a cluster, 0 if it hears of it.
+// silence returns how long the hub has not received reports of a cluster, 0 if it receives them.
 func (v *view) silence(cluster string, now time.Time) time.Duration {
 	for i := range v.clusters {
 		if candidate := &v.clusters[i]; candidate.Name == cluster {
@@ -98,13 +98,13 @@ func (v *view) silence(cluster string, now time.Time) time.Duration {
 			return max(now.Sub(since), 1)
 		}
 	}
-	return unheard
+	return silenceTimeout
 }
 
-// report is what a cluster says of its part of a service.
+// report is the report of a cluster about a service.
 type report = spread.Report[tsn.TSNServiceStatus]
 
-func (s *Spreader) look(ctx context.Context, service *tsn.TSNService) (*view, error) {
+func (s *Reconciler) readView(ctx context.Context, service *tsn.TSNService) (*view, error) {
 	var services tsn.TSNServiceList
 	if err := s.Client.List(ctx, &services); err != nil {
 		return nil, fmt.Errorf("list the services: %w", err)
@@ -141,7 +141,7 @@ func (s *Spreader) look(ctx context.Context, service *tsn.TSNService) (*view, er
 	}, nil
 }
 
-// nodesOf are the clusters of nodes' addresses. One that is no member any more keeps no address from others.
+// nodesOf returns the clusters of node addresses. Clusters that are no longer members do not reserve addresses.
 func nodesOf(all []tsn.TSNPeers, members []v1alpha1.Cluster) map[string]string {
 	clusters := map[string]string{}
 	for i := range all {
@@ -156,40 +156,40 @@ func nodesOf(all []tsn.TSNPeers, members []v1alpha1.Cluster) map[string]string {
 	return clusters
 }
 
-func (s *Spreader) spread(ctx context.Context, service *tsn.TSNService) (again time.Duration, err error) {
-	v, err := s.look(ctx, service)
+func (s *Reconciler) reconcile(ctx context.Context, service *tsn.TSNService) (again time.Duration, err error) {
+	v, err := s.readView(ctx, service)
 	if err != nil {
 		return 0, err
 	}
 	p := newPlan(service, v)
-	if !spread.Blocked(p.found) {
-		again, err = s.serve(ctx, service, p, v)
+	if !spread.Blocked(p.findings) {
+		again, err = s.apply(ctx, service, p, v)
 	}
 	var foreign spread.ForeignError
 	if errors.As(err, &foreign) {
-		p.found, err = append(p.found, spread.Finding{Reason: spread.ReasonForeign, Text: foreign.Error(), Blocks: true}), nil
+		p.findings, err = append(p.findings, spread.Finding{Reason: spread.ReasonForeign, Text: foreign.Error(), Blocks: true}), nil
 	}
-	if err == nil && spread.Blocked(p.found) {
-		again, err = s.endLeaving(ctx, service, v)
+	if err == nil && spread.Blocked(p.findings) {
+		again, err = s.deleteLeaving(ctx, service, v)
 	}
 	if err != nil {
 		return 0, err
 	}
-	return again, s.tell(ctx, service, p, v)
+	return again, s.updateStatus(ctx, service, p, v)
 }
 
-// serve has the service be on its clusters, and links be as they shall.
-func (s *Spreader) serve(ctx context.Context, service *tsn.TSNService, p *plan, v *view) (again time.Duration, err error) {
+// apply writes the service's policies and links.
+func (s *Reconciler) apply(ctx context.Context, service *tsn.TSNService, p *plan, v *view) (again time.Duration, err error) {
 	if err := s.write(ctx, service, p, v); err != nil {
 		return 0, err
 	}
 	key := client.ObjectKeyFromObject(service)
 	decided := pair(service, p, v, s.failed[key], s.Now())
 	s.failed[key] = decided.failed
-	err = s.join(ctx, service, v, decided)
-	if slices.ContainsFunc(decided.found, func(finding spread.Finding) bool { return finding.Reason == tsn.ReasonRangeUsedUp }) {
-		decided.wait(s.ledger.Frees())
+	err = s.applyLinks(ctx, service, v, decided)
+	if slices.ContainsFunc(decided.findings, func(finding spread.Finding) bool { return finding.Reason == tsn.ReasonRangeUsedUp }) {
+		decided.retryIn(s.ledger.Frees())
 	}
-	p.found = append(p.found, decided.found...)
-	return decided.again, err
+	p.findings = append(p.findings, decided.findings...)
+	return decided.retryAfter, err
 }

@@ -25,15 +25,16 @@ import (
 	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
 )
 
-// Reflector writes into each link of the hub what the clusters of its ends say: each has a copy, in which its agents write of their own end.
-// Karmada brings both up, and joins those of kinds that it does not know in no way.
+// Reflector copies into each link of the hub the status that the clusters of its ends report. Each cluster has a copy
+// of the link, in which its agents write about their own end. Karmada collects both copies, but does not merge kinds
+// that it does not know.
 type Reflector struct{ Client client.Client }
 
-// Add has a manager run it.
+// Add adds the controller to a manager.
 func (r *Reflector) Add(to manager.Manager) error {
 	bound := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 		if binding, ok := object.(*workv1alpha2.ResourceBinding); ok && binding.Spec.Resource.Kind == "TSNLink" {
-			return named(binding.Namespace, binding.Spec.Resource.Name)
+			return requestFor(binding.Namespace, binding.Spec.Resource.Name)
 		}
 		return nil
 	})
@@ -45,7 +46,7 @@ func (r *Reflector) Add(to manager.Manager) error {
 	return nil
 }
 
-// Reconcile looks at one link.
+// Reconcile updates the status of one link.
 func (r *Reflector) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	link := &tsn.TSNLink{}
 	if err := r.Client.Get(ctx, request.NamespacedName, link); err != nil {
@@ -63,7 +64,7 @@ func (r *Reflector) Reconcile(ctx context.Context, request reconcile.Request) (r
 	}
 	err := r.Client.Status().Update(ctx, link, spread.FieldOwner)
 	if spread.IsStale(err) {
-		return reconcile.Result{RequeueAfter: spread.AgainAfter}, nil
+		return reconcile.Result{RequeueAfter: spread.RetryAfter}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("say how link %s is: %w", request, err)
@@ -71,36 +72,37 @@ func (r *Reflector) Reconcile(ctx context.Context, request reconcile.Request) (r
 	return reconcile.Result{}, nil
 }
 
-// reflect takes of each end's cluster what is of that end. What a cluster does not say stays as it was.
+// reflect takes the status of each end from the end's cluster. What a cluster does not report stays unchanged.
 func reflect(link *tsn.TSNLink, reports map[string]spread.Report[tsn.TSNLinkStatus]) {
 	client, endpoint := reports[link.Spec.Client.Cluster], reports[link.Spec.Endpoint.Cluster]
-	if client.Told {
+	if client.HasStatus {
 		link.Status.MeasuredMTU, link.Status.Since = 0, client.Status.Since
 		if mtu := client.Status.MeasuredMTU; isMTU(mtu) {
 			link.Status.MeasuredMTU = mtu
 		}
-		take(link, &client.Status, tsn.ConditionClientPlugged, tsn.ConditionUp)
+		copyConditions(link, &client.Status, tsn.ConditionClientPlugged, tsn.ConditionUp)
 	}
-	if endpoint.Told {
-		take(link, &endpoint.Status, tsn.ConditionEndpointPlugged)
+	if endpoint.HasStatus {
+		copyConditions(link, &endpoint.Status, tsn.ConditionEndpointPlugged)
 	}
-	refused(link, tsn.ConditionClientPlugged, link.Spec.Client.Cluster, &client)
-	refused(link, tsn.ConditionEndpointPlugged, link.Spec.Endpoint.Cluster, &endpoint)
+	noteRefusal(link, tsn.ConditionClientPlugged, link.Spec.Client.Cluster, &client)
+	noteRefusal(link, tsn.ConditionEndpointPlugged, link.Spec.Endpoint.Cluster, &endpoint)
 }
 
-// take has conditions be as a cluster says.
-func take(link *tsn.TSNLink, status *tsn.TSNLinkStatus, kinds ...string) {
+// copyConditions sets conditions to those that a cluster reports.
+func copyConditions(link *tsn.TSNLink, status *tsn.TSNLinkStatus, kinds ...string) {
 	for _, kind := range kinds {
 		link.Status.Conditions = slices.DeleteFunc(link.Status.Conditions, func(condition metav1.Condition) bool { return condition.Type == kind })
 		if condition := meta.FindStatusCondition(status.Conditions, kind); condition != nil {
-			link.Status.Conditions = append(link.Status.Conditions, spread.Said(*condition))
+			link.Status.Conditions = append(link.Status.Conditions, spread.SanitizeCondition(*condition))
 		}
 	}
 	slices.SortFunc(link.Status.Conditions, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
 }
 
-// refused says of an end of which nothing was heard yet why its cluster does not take the link, if it says so.
-func refused(link *tsn.TSNLink, kind, cluster string, report *spread.Report[tsn.TSNLinkStatus]) {
+// noteRefusal records why the cluster of an end does not take the link, if the cluster says so and has not reported the
+// end yet.
+func noteRefusal(link *tsn.TSNLink, kind, cluster string, report *spread.Report[tsn.TSNLinkStatus]) {
 	have := meta.FindStatusCondition(link.Status.Conditions, kind)
 	if report.Applied || report.Message == "" || have != nil && have.Reason != spread.ReasonWaiting {
 		return

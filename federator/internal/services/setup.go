@@ -27,24 +27,24 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
 )
 
-// Add has a manager run it. One service is looked at after the other: two could want the same.
-func (s *Spreader) Add(to manager.Manager) error {
+// Add adds the controller to a manager. Services are reconciled one at a time, because two could want the same range.
+func (s *Reconciler) Add(to manager.Manager) error {
 	s.failed = map[types.NamespacedName]links.Failures{}
 	released := &linkledger.Store{Client: s.Client, Live: s.Live, At: types.NamespacedName{Namespace: s.Namespace, Name: ReleasedName}, Owner: spread.FieldOwner}
 	s.ledger = linkledger.New(released, s.Now)
 	labelled := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
-		return named(object.GetNamespace(), object.GetLabels()[tsn.ServiceLabel])
+		return requestFor(object.GetNamespace(), object.GetLabels()[tsn.ServiceLabel])
 	})
 	bound := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 		if binding, ok := object.(*workv1alpha2.ResourceBinding); ok && binding.Spec.Resource.Kind == "TSNService" {
-			return named(binding.Namespace, binding.Spec.Resource.Name)
+			return requestFor(binding.Namespace, binding.Spec.Resource.Name)
 		}
 		return nil
 	})
-	every := handler.EnqueueRequestsFromMapFunc(s.every)
+	every := handler.EnqueueRequestsFromMapFunc(s.allServices)
 	changed := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, spread.Leaving))
 	err := ctrl.NewControllerManagedBy(to).Named("services").For(&tsn.TSNService{}, changed).
-		// A service or network that is gone or has become another no longer stands in the way of others.
+		// A service or network that was deleted or changed may no longer conflict with others.
 		Watches(&tsn.TSNService{}, every, changed).
 		Watches(&tsn.TSNNetwork{}, every, changed).
 		Watches(&v1alpha1.Cluster{}, every, builder.WithPredicates(predicate.Or(clusterChanged, spread.KindsReported))).
@@ -59,7 +59,8 @@ func (s *Spreader) Add(to manager.Manager) error {
 	return nil
 }
 
-// clusterChanged are updates by which a cluster becomes ready or unready, or begins to leave. Clusters report each few seconds.
+// clusterChanged selects updates by which a cluster becomes ready or unready, or begins to leave. Clusters report every
+// few seconds.
 var clusterChanged = predicate.Funcs{UpdateFunc: func(changed event.UpdateEvent) bool {
 	before, ok := changed.ObjectOld.(*v1alpha1.Cluster)
 	now, are := changed.ObjectNew.(*v1alpha1.Cluster)
@@ -70,15 +71,15 @@ func isReady(cluster *v1alpha1.Cluster) bool {
 	return meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterConditionReady)
 }
 
-func named(namespace, service string) []reconcile.Request {
+func requestFor(namespace, service string) []reconcile.Request {
 	if service == "" {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: service}}}
 }
 
-// every are all services.
-func (s *Spreader) every(ctx context.Context, _ client.Object) []reconcile.Request {
+// allServices returns a request for each service.
+func (s *Reconciler) allServices(ctx context.Context, _ client.Object) []reconcile.Request {
 	var list tsn.TSNServiceList
 	if err := s.Client.List(ctx, &list); err != nil {
 		s.Log.Error("the services cannot be listed", "error", err)
@@ -86,7 +87,7 @@ func (s *Spreader) every(ctx context.Context, _ client.Object) []reconcile.Reque
 	}
 	var all []reconcile.Request
 	for i := range list.Items {
-		all = append(all, named(list.Items[i].Namespace, list.Items[i].Name)...)
+		all = append(all, requestFor(list.Items[i].Namespace, list.Items[i].Name)...)
 	}
 	return all
 }

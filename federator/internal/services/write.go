@@ -18,10 +18,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// policyName is that of a service's policies.
+// policyName returns the name of a service's policies.
 func policyName(service string) string { return "kubernetsn-service-" + service }
 
-// owned is the metadata of what is made for a service, and goes with it.
+// owned returns the metadata of an object that the service owns.
 func owned(service *tsn.TSNService, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: service.Namespace, Name: name, Labels: labelsOf(service.Name),
@@ -33,21 +33,21 @@ func labelsOf(service string) map[string]string {
 	return map[string]string{tsn.ServiceLabel: service, federation.ManagedBy: federation.Manager}
 }
 
-// selector selects one of our objects.
+// selector selects an object of the federator.
 func selector(kind string, name types.NamespacedName) policyv1alpha1.ResourceSelector {
 	return policyv1alpha1.ResourceSelector{APIVersion: tsn.GroupVersion.String(), Kind: kind, Namespace: name.Namespace, Name: name.Name}
 }
 
-// write makes the policies: first who has which part, then on which clusters the service is, so that no cluster gets it without a part.
-func (s *Spreader) write(ctx context.Context, service *tsn.TSNService, p *plan, v *view) error {
+// write writes the policies: the parts before the placement, so that no cluster gets the service without a part.
+func (s *Reconciler) write(ctx context.Context, service *tsn.TSNService, p *plan, v *view) error {
 	if err := s.writeOverride(ctx, service, p, v.override); err != nil {
 		return err
 	}
 	return s.writePropagation(ctx, service, p, v)
 }
 
-func (s *Spreader) writeOverride(ctx context.Context, service *tsn.TSNService, p *plan, override *policyv1alpha1.OverridePolicy) error {
-	if !spread.Ours(override, tsn.ServiceLabel, service.Name) {
+func (s *Reconciler) writeOverride(ctx context.Context, service *tsn.TSNService, p *plan, override *policyv1alpha1.OverridePolicy) error {
+	if !spread.IsOurs(override, tsn.ServiceLabel, service.Name) {
 		return spread.ForeignError{Object: "OverridePolicy " + service.Namespace + "/" + override.Name, For: "service"}
 	}
 	before := override.DeepCopy()
@@ -63,14 +63,14 @@ func (s *Spreader) writeOverride(ctx context.Context, service *tsn.TSNService, p
 	return spread.Save(ctx, s.Client, before, override)
 }
 
-// writePropagation has a service be on its clusters. Without any the policy goes.
-func (s *Spreader) writePropagation(ctx context.Context, service *tsn.TSNService, p *plan, v *view) error {
+// writePropagation places a service on its clusters. Without clusters the policy is deleted.
+func (s *Reconciler) writePropagation(ctx context.Context, service *tsn.TSNService, p *plan, v *view) error {
 	policy := &policyv1alpha1.PropagationPolicy{}
 	name := types.NamespacedName{Namespace: service.Namespace, Name: policyName(service.Name)}
 	if err := client.IgnoreNotFound(s.Live.Get(ctx, name, policy)); err != nil {
 		return fmt.Errorf("look at policy %s: %w", name, err)
 	}
-	if !spread.Ours(policy, tsn.ServiceLabel, service.Name) {
+	if !spread.IsOurs(policy, tsn.ServiceLabel, service.Name) {
 		return spread.ForeignError{Object: "PropagationPolicy " + name.String(), For: "service"}
 	}
 	clusters := spread.Placeable(v.clusters, "TSNService", p.selected, &policy.Spec)
@@ -86,7 +86,7 @@ func (s *Spreader) writePropagation(ctx context.Context, service *tsn.TSNService
 	}
 	policy.OwnerReferences = owned(service, "").OwnerReferences
 	selectors := []policyv1alpha1.ResourceSelector{selector("TSNService", client.ObjectKeyFromObject(service))}
-	// A service of that name that a cluster made itself is its own.
+	// A service of that name that a cluster has created itself is left alone.
 	spread.Propagate(&policy.Spec, selectors, clusters, policyv1alpha1.ConflictAbort)
 	return spread.Save(ctx, s.Client, before, policy)
 }

@@ -17,7 +17,7 @@ import (
 	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// Oldest are the names of clusters, the oldest first.
+// Oldest returns the names of clusters, oldest first.
 func Oldest(clusters []v1alpha1.Cluster) []string {
 	sorted := slices.SortedFunc(slices.Values(clusters), func(a, b v1alpha1.Cluster) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
@@ -29,12 +29,12 @@ func Oldest(clusters []v1alpha1.Cluster) []string {
 	return names
 }
 
-// Leaving are updates by which an object begins to go.
+// Leaving selects updates by which the deletion of an object begins.
 var Leaving = predicate.Funcs{UpdateFunc: func(changed event.UpdateEvent) bool {
 	return (changed.ObjectOld.GetDeletionTimestamp() == nil) != (changed.ObjectNew.GetDeletionTimestamp() == nil)
 }}
 
-// Reported are updates by which clusters say something else.
+// Reported selects updates by which the reports of clusters change.
 var Reported = predicate.Funcs{UpdateFunc: func(changed event.UpdateEvent) bool {
 	before, ok := statusOf(changed.ObjectOld)
 	now, are := statusOf(changed.ObjectNew)
@@ -51,14 +51,14 @@ func statusOf(binding any) (*workv1alpha2.ResourceBindingStatus, bool) {
 	return nil, false
 }
 
-// KindsReported are updates by which a cluster reports other kinds of KuberneTSN than before.
+// KindsReported selects updates by which a cluster reports other kinds of KuberneTSN than before.
 var KindsReported = predicate.Funcs{UpdateFunc: func(changed event.UpdateEvent) bool {
 	before, ok := changed.ObjectOld.(*v1alpha1.Cluster)
 	now, are := changed.ObjectNew.(*v1alpha1.Cluster)
 	return !ok || !are || !slices.Equal(kindsOf(before), kindsOf(now))
 }}
 
-// kindsOf are the kinds of KuberneTSN that a cluster reports.
+// kindsOf returns the kinds of KuberneTSN that a cluster reports.
 func kindsOf(cluster *v1alpha1.Cluster) []v1alpha1.APIResource {
 	for _, reported := range cluster.Status.APIEnablements {
 		if reported.GroupVersion == tsn.GroupVersion.String() {
@@ -68,7 +68,7 @@ func kindsOf(cluster *v1alpha1.Cluster) []v1alpha1.APIResource {
 	return nil
 }
 
-// Lack says why a cluster cannot be given objects of a kind of KuberneTSN, "" if it can.
+// Lack returns why a cluster cannot get objects of a kind of KuberneTSN, "" if it can.
 func Lack(clusters []v1alpha1.Cluster, name, kind string) string {
 	at := slices.IndexFunc(clusters, func(cluster v1alpha1.Cluster) bool { return cluster.Name == name })
 	if at >= 0 && slices.ContainsFunc(kindsOf(&clusters[at]), func(reported v1alpha1.APIResource) bool { return reported.Kind == kind }) {
@@ -77,9 +77,9 @@ func Lack(clusters []v1alpha1.Cluster, name, kind string) string {
 	return "it does not report the kind " + kind + ", which the chart kubernetsn installs"
 }
 
-// Placeable are those of the wanted clusters that report a kind, and those that a policy names already. Karmada's scheduler passes over a cluster that does
-// not report the kind of an object, and looks again only when a policy, an object, or the labels of a cluster change: a policy that named the cluster before it
-// reports the kind would never bring the object there.
+// Placeable returns the wanted clusters that report a kind or that a policy names already. Karmada's scheduler skips a
+// cluster that does not report the kind, and tries again only when a policy, an object, or the labels of a cluster
+// change: if a policy named the cluster too early, the object would never get there.
 func Placeable(clusters []v1alpha1.Cluster, kind string, wanted []string, policy *policyv1alpha1.PropagationSpec) []string {
 	var named []string
 	if affinity := policy.Placement.ClusterAffinity; affinity != nil {

@@ -12,26 +12,26 @@ import (
 	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// Reasons of conditions of what a hub spreads, beside those that clusters have as well.
+// Reasons of conditions that only a hub sets.
 const (
-	// ReasonWaiting : clusters have not taken the object yet.
+	// ReasonWaiting: clusters have not taken the object yet.
 	ReasonWaiting = "WaitingForClusters"
-	// ReasonUnready : clusters have taken the object, and do not find it ready.
+	// ReasonUnready: clusters have taken the object, and it is not ready there.
 	ReasonUnready = "ClustersNotReady"
-	// ReasonUntrusted : a cluster says something of itself that cannot be, and that other clusters are not told.
+	// ReasonUntrusted: a cluster's report is invalid and is not passed on to other clusters.
 	ReasonUntrusted = "ReportRefused"
-	// ReasonForeign : an object of the name that the federator needs is somebody else's.
+	// ReasonForeign: an object with the needed name was created by somebody else.
 	ReasonForeign = "ForeignObject"
 )
 
-// Finding is something that does not hold.
+// Finding is a problem with an object.
 type Finding struct {
 	Reason, Text string
-	// Blocks : nothing is changed at the clusters because of it.
+	// Blocks: nothing is changed in the clusters as long as the problem exists.
 	Blocks bool
 }
 
-// Blocked tells whether something stands in the way of any change.
+// Blocked reports whether a finding blocks all changes.
 func Blocked(findings []Finding) bool {
 	for _, finding := range findings {
 		if finding.Blocks {
@@ -41,25 +41,26 @@ func Blocked(findings []Finding) bool {
 	return false
 }
 
-// On is how an object is on a cluster.
-type On struct {
+// Placement is the state of an object on a cluster.
+type Placement struct {
 	Cluster string
-	// Applied : the cluster has taken it. Message says why not.
+	// Applied: the cluster has taken the object. Message says why not.
 	Applied bool
 	Message string
-	// Conditions are those that the cluster has given it.
+	// Conditions are those that the cluster reports.
 	Conditions []metav1.Condition
 }
 
-// Ready says whether all clusters that shall have an object have it, and find it ready themselves. kind is what it is called.
-func Ready(kind string, findings []Finding, on []On) metav1.Condition {
+// Ready returns the condition Ready: all selected clusters have the object and report it as ready. kind is the word for
+// the object in messages.
+func Ready(kind string, findings []Finding, placements []Placement) metav1.Condition {
 	for _, finding := range findings {
 		if finding.Blocks {
 			return metav1.Condition{Type: tsn.ConditionReady, Status: metav1.ConditionFalse, Reason: finding.Reason, Message: Message([]string{finding.Text})}
 		}
 	}
 	var missing, unready []string
-	for _, placement := range on {
+	for _, placement := range placements {
 		switch condition := meta.FindStatusCondition(placement.Conditions, tsn.ConditionReady); {
 		case !placement.Applied:
 			missing = append(missing, because(placement.Cluster, placement.Message))
@@ -81,10 +82,10 @@ func Ready(kind string, findings []Finding, on []On) metav1.Condition {
 		return metav1.Condition{Type: tsn.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: Message(texts)}
 	}
 	return metav1.Condition{Type: tsn.ConditionReady, Status: metav1.ConditionTrue, Reason: tsn.ReasonAsAsked,
-		Message: fmt.Sprintf("%d clusters have their parts of the %s", len(on), kind)}
+		Message: fmt.Sprintf("%d clusters have their parts of the %s", len(placements), kind)}
 }
 
-// because is a cluster and what is said of it.
+// because returns a cluster with a reason.
 func because(cluster, why string) string {
 	if why == "" {
 		return cluster
@@ -92,7 +93,7 @@ func because(cluster, why string) string {
 	return cluster + " (" + why + ")"
 }
 
-// Degraded names what does not hold although the object is served.
+// Degraded returns the condition Degraded, which names the problems of an object that is served.
 func Degraded(findings []Finding) metav1.Condition {
 	var texts []string
 	reason := ""

@@ -10,10 +10,10 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// Fields are what a cluster has otherwise than the hub.
+// Fields are the fields that differ between a cluster and the hub.
 type Fields []policyv1alpha1.PlaintextOverrider
 
-// Set has a field be a value, which must be one that JSON can write. The operation of JSON Patch that adds also replaces.
+// Set sets a field to a value that JSON can encode. JSON Patch's operation add also replaces.
 func (f *Fields) Set(path string, value any) {
 	raw, err := json.Marshal(value)
 	if err != nil {
@@ -22,26 +22,26 @@ func (f *Fields) Set(path string, value any) {
 	*f = append(*f, policyv1alpha1.PlaintextOverrider{Path: path, Operator: policyv1alpha1.OverriderOpAdd, Value: apiextensionsv1.JSON{Raw: raw}})
 }
 
-// Remove has a field not be there.
+// Remove removes a field.
 func (f *Fields) Remove(path string) {
 	*f = append(*f, policyv1alpha1.PlaintextOverrider{Path: path, Operator: policyv1alpha1.OverriderOpRemove})
 }
 
-// Rule has a cluster have these fields.
+// Rule returns the rule that gives a cluster these fields.
 func (f Fields) Rule(cluster string) policyv1alpha1.RuleWithCluster {
 	return policyv1alpha1.RuleWithCluster{
 		TargetCluster: &policyv1alpha1.ClusterAffinity{ClusterNames: []string{cluster}}, Overriders: policyv1alpha1.Overriders{Plaintext: f},
 	}
 }
 
-// Read reads a value that a rule sets, and tells whether there is one.
+// Read reads a value that a rule sets, and reports whether there is one.
 func Read(rule *policyv1alpha1.RuleWithCluster, path string, into any) bool {
 	all := rule.Overriders.Plaintext
 	at := slices.IndexFunc(all, func(override policyv1alpha1.PlaintextOverrider) bool { return override.Path == path })
 	return at >= 0 && json.Unmarshal(all[at].Value.Raw, into) == nil
 }
 
-// ClusterOf is the cluster of a rule, "" if it has not exactly one.
+// ClusterOf returns the cluster of a rule, "" if it does not have exactly one.
 func ClusterOf(rule *policyv1alpha1.RuleWithCluster) string {
 	if rule.TargetCluster == nil || len(rule.TargetCluster.ClusterNames) != 1 {
 		return ""

@@ -14,12 +14,12 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// FieldOwner is who the hub says has written a field.
+// FieldOwner is the field manager of the federator's writes.
 const FieldOwner = client.FieldOwner(federation.Manager)
 
-// ForeignError is an object of the name that is needed, which is somebody else's.
+// ForeignError is returned if an object with the needed name was created by somebody else.
 type ForeignError struct {
-	// Object is what it is called, and For what it was to be made for.
+	// Object names the existing object, For the object that needs the name.
 	Object, For string
 }
 
@@ -27,12 +27,13 @@ func (e ForeignError) Error() string {
 	return e.Object + " was made by somebody else, and stays as it is; remove it, or take another name for the " + e.For
 }
 
-// Ours tells whether an object was made by the federator for what a label names. One that is not there yet will be.
-func Ours(object client.Object, label, value string) bool {
+// IsOurs reports whether the federator created an object for the value of a label. A new object counts as the
+// federator's.
+func IsOurs(object client.Object, label, value string) bool {
 	return object.GetResourceVersion() == "" || object.GetLabels()[federation.ManagedBy] == federation.Manager && object.GetLabels()[label] == value
 }
 
-// Save makes an object, or writes it if it is another than before.
+// Save creates an object, or updates it if it has changed.
 func Save(ctx context.Context, c client.Client, before, object client.Object) error {
 	var err error
 	switch {
@@ -47,8 +48,8 @@ func Save(ctx context.Context, c client.Client, before, object client.Object) er
 	return nil
 }
 
-// Propagate has Karmada put objects on clusters, of which there must be one: without, Karmada would take all. What is there stays there when
-// the hub forgets it.
+// Propagate sets the clusters of a policy. At least one is required: without any, Karmada would take all. Clusters keep
+// the objects when the hub deletes them.
 func Propagate(policy *policyv1alpha1.PropagationSpec, selectors []policyv1alpha1.ResourceSelector, clusters []string, conflict policyv1alpha1.ConflictResolution) {
 	policy.ResourceSelectors = selectors
 	policy.ConflictResolution = conflict

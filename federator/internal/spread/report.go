@@ -9,16 +9,17 @@ import (
 	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
 )
 
-// Report is what a cluster says of an object, as Karmada has brought it up. Status is another's word.
+// Report is a cluster's report about an object, as Karmada has collected it. Status is not trusted.
 type Report[S any] struct {
 	Applied bool
 	Message string
-	// Told : there is a status. Karmada has none of a cluster where its last change failed, although the object is there.
-	Told   bool
-	Status S
+	// HasStatus: there is a status. Karmada has none of a cluster where its last change failed, although the object
+	// exists there.
+	HasStatus bool
+	Status    S
 }
 
-// Reports are those of all clusters, by name.
+// Reports returns the reports of all clusters by name.
 func Reports[S any](status *workv1alpha2.ResourceBindingStatus) map[string]Report[S] {
 	reports := map[string]Report[S]{}
 	for i := range status.AggregatedStatus {
@@ -38,11 +39,11 @@ func newReport[S any](item *workv1alpha2.AggregatedStatusItem) Report[S] {
 		report.Message = "its status cannot be read"
 		return report
 	}
-	report.Told, report.Status = true, status
+	report.HasStatus, report.Status = true, status
 	return report
 }
 
-// BindingName is that of what Karmada makes of an object.
+// BindingName returns the name of Karmada's binding for an object.
 func BindingName(kind, name string) string {
 	return strings.ToLower(strings.ReplaceAll(name, ":", ".") + "-" + kind)
 }

@@ -8,10 +8,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// AgainAfter is when to look again at what the cache did not know yet.
-const AgainAfter = 200 * time.Millisecond
+// RetryAfter is when to reconcile again if the cache was stale.
+const RetryAfter = 200 * time.Millisecond
 
-// IsStale tells whether something was otherwise than the cache knew.
+// IsStale reports whether an error is due to a stale cache.
 func IsStale(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
 }

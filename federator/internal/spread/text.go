@@ -13,19 +13,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Texts of other programs are shortened before they are written: the API server would reject an object with longer ones.
+// Texts of other programs are shortened before they are written, because the API server rejects objects with longer
+// ones.
 const (
-	// quotedAtMost is how many characters of another's text stand in a sentence.
-	quotedAtMost = 500
-	// saidAtMost is how many things a sentence names with what is said of them, and namedAtMost how many by their names alone.
-	saidAtMost, namedAtMost = 3, 10
-	// messageAtMost is how many bytes the message of a condition has, and reasonAtMost its reason.
-	messageAtMost, reasonAtMost = 32 << 10, 1024
-	// moreAtMost has room for how many more there are.
-	moreAtMost = 32
+	// maxQuotedChars limits a foreign text within a message.
+	maxQuotedChars = 500
+	// maxQuotedItems limits the listed items with explanations, maxNames the listed names.
+	maxQuotedItems, maxNames = 3, 10
+	// maxMessageBytes and maxReasonBytes are the limits of a condition's message and reason.
+	maxMessageBytes, maxReasonBytes = 32 << 10, 1024
+	// suffixBytes is the room for "and N more".
+	suffixBytes = 32
 )
 
-// Quoted is another's text, as much of it as may stand in a sentence: on one line, and without what a terminal obeys.
+// Quoted returns a foreign text for a message: shortened, on one line, and without control characters.
 func Quoted(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -35,34 +36,34 @@ func Quoted(text string) string {
 	}, strings.ToValidUTF8(text, string(utf8.RuneError)))
 	count := 0
 	for at := range text {
-		if count++; count > quotedAtMost {
+		if count++; count > maxQuotedChars {
 			return fmt.Sprintf("%s... and %d more characters", text[:at], utf8.RuneCountInString(text[at:]))
 		}
 	}
 	return text
 }
 
-// Some are the first of some texts, for a sentence.
+// Some returns the first texts of a list for a message.
 func Some(texts []string) string {
 	var quoted []string
-	for _, text := range texts[:min(len(texts), saidAtMost)] {
+	for _, text := range texts[:min(len(texts), maxQuotedItems)] {
 		quoted = append(quoted, Quoted(text))
 	}
-	if len(texts) > saidAtMost {
-		quoted = append(quoted, fmt.Sprintf("and %d more", len(texts)-saidAtMost))
+	if len(texts) > maxQuotedItems {
+		quoted = append(quoted, fmt.Sprintf("and %d more", len(texts)-maxQuotedItems))
 	}
 	return strings.Join(quoted, "; ")
 }
 
-// Names are the first of some names, for a sentence.
+// Names returns the first names of a list for a message.
 func Names(names []string) string {
-	if len(names) > namedAtMost {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:namedAtMost], ", "), len(names)-namedAtMost)
+	if len(names) > maxNames {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), len(names)-maxNames)
 	}
 	return strings.Join(names, ", ")
 }
 
-// Message has as many texts as the message of a condition has room for.
+// Message joins as many texts as the message of a condition has room for.
 func Message(texts []string) string {
 	var message strings.Builder
 	for i, text := range texts {
@@ -70,7 +71,7 @@ func Message(texts []string) string {
 			text = "; " + text
 		}
 		text = strings.ToValidUTF8(text, string(utf8.RuneError))
-		room := messageAtMost - message.Len() - moreAtMost
+		room := maxMessageBytes - message.Len() - suffixBytes
 		switch {
 		case len(text) <= room:
 			message.WriteString(text)
@@ -83,27 +84,28 @@ func Message(texts []string) string {
 	return message.String()
 }
 
-// cut has no more bytes of a text than that, and no half character.
-func cut(text string, most int) string {
-	for most > 0 && most < len(text) && !utf8.RuneStart(text[most]) {
-		most--
+// cut shortens a text to a number of bytes without splitting a character.
+func cut(text string, limit int) string {
+	for limit > 0 && limit < len(text) && !utf8.RuneStart(text[limit]) {
+		limit--
 	}
-	return text[:min(most, len(text))]
+	return text[:min(limit, len(text))]
 }
 
-// unreadable is the reason of a condition of another's whose own is none.
+// unreadable replaces a foreign condition's invalid reason.
 const unreadable = "Unreadable"
 
 var reasonForm = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
 
-// Said is a condition that another has written, as an API server takes it: who has it may have an older one, or none that looks.
-func Said(condition metav1.Condition) metav1.Condition {
+// SanitizeCondition makes a foreign condition acceptable to the API server: its writer may have an older validation, or
+// none.
+func SanitizeCondition(condition metav1.Condition) metav1.Condition {
 	switch condition.Status {
 	case metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown:
 	default:
 		condition.Status = metav1.ConditionUnknown
 	}
-	if len(condition.Reason) > reasonAtMost || !reasonForm.MatchString(condition.Reason) {
+	if len(condition.Reason) > maxReasonBytes || !reasonForm.MatchString(condition.Reason) {
 		condition.Reason = unreadable
 	}
 	if condition.LastTransitionTime.IsZero() {

@@ -37,10 +37,10 @@ func (l *liar) condition() metav1.Condition {
 		Reason: []string{"AsAsked", "", "a b", l.text()}[l.IntN(4)], Message: l.text(), ObservedGeneration: l.Int64() - 1<<62}
 }
 
-func (l *liar) on() []On {
-	var all []On
+func (l *liar) on() []Placement {
+	var all []Placement
 	for number := range l.IntN(150) {
-		all = append(all, On{Cluster: fmt.Sprintf("c%d", number), Applied: l.IntN(2) == 0, Message: l.text(), Conditions: []metav1.Condition{l.condition()}})
+		all = append(all, Placement{Cluster: fmt.Sprintf("c%d", number), Applied: l.IntN(2) == 0, Message: l.text(), Conditions: []metav1.Condition{l.condition()}})
 	}
 	return all
 }
@@ -53,7 +53,7 @@ func TestWhateverClustersSayAConditionIsOneThatAnAPIServerTakes(t *testing.T) {
 			findings = append(findings, Finding{Reason: ReasonUntrusted, Text: "of a cluster: " + Some(l.texts()), Blocks: l.IntN(200) == 0})
 		}
 		findings = append(findings, Finding{Reason: ReasonUntrusted, Text: l.text()})
-		conditions := []metav1.Condition{Ready("service", findings, l.on()), Ready("service", nil, l.on()), Degraded(findings), Said(l.condition())}
+		conditions := []metav1.Condition{Ready("service", findings, l.on()), Ready("service", nil, l.on()), Degraded(findings), SanitizeCondition(l.condition())}
 		for i, condition := range conditions {
 			if condition.LastTransitionTime.IsZero() {
 				condition.LastTransitionTime = metav1.Now() // as whoever sets it does
@@ -70,7 +70,7 @@ func TestWhateverClustersSayAConditionIsOneThatAnAPIServerTakes(t *testing.T) {
 }
 
 func TestSentencesSayHowMuchTheyLeaveOut(t *testing.T) {
-	long := strings.Repeat("é", quotedAtMost)
+	long := strings.Repeat("é", maxQuotedChars)
 	for have, want := range map[string]string{
 		Quoted(long):                                     long,
 		Quoted(long + "xyz"):                             long + "... and 3 more characters",

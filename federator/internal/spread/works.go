@@ -36,8 +36,8 @@ func Works(ctx context.Context, c client.Reader, clusters, ids []string) ([]work
 	return all, nil
 }
 
-// Released tells whether clusters would remove an object, would the hub remove it now: that they need not keep it has reached all that
-// Karmada has made of it.
+// Released reports whether clusters would delete an object if the hub deleted it now, that is, whether all of Karmada's
+// objects say that it is not preserved.
 func Released(ctx context.Context, c client.Reader, binding *workv1alpha2.ResourceBinding, clusters []string) (bool, error) {
 	if ptr.Deref(binding.Spec.PreserveResourcesOnDeletion, false) {
 		return false, nil

@@ -68,7 +68,7 @@ func TestWhoeverDeploysMeanwhileIsRefused(t *testing.T) {
 	s := newService(t, interceptor.Funcs{})
 	end, _ := s.Busy.begin("ns/web")
 	defer end()
-	if err := s.carryOut(t.Context(), nil, newPolicy("ns", "web", nil, []string{"c0"}), nil); !conflicts(err) {
+	if err := s.applyAll(t.Context(), nil, newPolicy("ns", "web", nil, []string{"c0"}), nil); !conflicts(err) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -98,10 +98,10 @@ func TestADeploymentIntoWhichAnotherReplicaDeployedIsNotSaidToBeAsAsked(t *testi
 						return err
 					}
 					replica := &Service{Client: s.Client, Busy: &Busy{}}
-					return replica.carryOut(ctx, have, newPolicy("ns", "web", build(), []string{"c0"}), build())
+					return replica.applyAll(ctx, have, newPolicy("ns", "web", build(), []string{"c0"}), build())
 				}
 			}
-			if err := s.carryOut(t.Context(), nil, newPolicy("ns", "web", build(), []string{"c0"}), build()); conflicts(err) != meanwhile || !meanwhile && err != nil {
+			if err := s.applyAll(t.Context(), nil, newPolicy("ns", "web", build(), []string{"c0"}), build()); conflicts(err) != meanwhile || !meanwhile && err != nil {
 				t.Errorf("got %v", err)
 			}
 		})

@@ -61,7 +61,7 @@ func TestAMoveThatCannotBeIsRefusedAndChangesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := s.Move(t.Context(), "ns", "web", &federation.MoveRequest{To: test.to})
 			var fault *hub.Fault
-			if !errors.As(err, &fault) || fault.Status != test.status || !strings.Contains(fault.Sentence, test.says) {
+			if !errors.As(err, &fault) || fault.Status != test.status || !strings.Contains(fault.Message, test.says) {
 				t.Errorf("got %v", err)
 			}
 			if read := now(t, s, policy); read.ResourceVersion != policy.ResourceVersion {

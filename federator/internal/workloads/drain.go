@@ -24,7 +24,8 @@ const (
 	drainPoll     = 500 * time.Millisecond
 )
 
-// On are the workloads of a cluster: those that are on others as well, and those that are there alone.
+// On returns the workloads of a cluster: those that are on other clusters as well, and those that are on this cluster
+// alone.
 func (s *Service) On(ctx context.Context, cluster string) (shared, alone []string, err error) {
 	var policies policyv1alpha1.PropagationPolicyList
 	if err := s.Client.List(ctx, &policies, client.HasLabels{tsn.WorkloadLabel}); err != nil {
@@ -44,11 +45,12 @@ func (s *Service) On(ctx context.Context, cluster string) (shared, alone []strin
 	return shared, alone, nil
 }
 
-// Drain takes workloads from a cluster that are on others as well: as a move to those, so that they are ready there first.
+// Drain removes workloads from a cluster that are on other clusters as well. It is a move to the others, so that they
+// are ready there first.
 func (s *Service) Drain(ctx context.Context, cluster string, names []string) error {
 	for _, name := range names {
 		namespace, workload, _ := strings.Cut(name, "/")
-		policy, err := mustFind(ctx, s.Client, namespace, workload)
+		policy, err := get(ctx, s.Client, namespace, workload)
 		if err != nil {
 			return err
 		}
@@ -69,7 +71,7 @@ func (s *Service) awaitDrained(ctx context.Context, cluster string, names []stri
 			if err != nil {
 				return err
 			}
-			if policy == nil || !moving(policy) && !slices.Contains(placedOn(policy), cluster) {
+			if policy == nil || !isMoving(policy) && !slices.Contains(placedOn(policy), cluster) {
 				break
 			}
 			move, _ := readMove(policy)

@@ -20,7 +20,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// askedLabels are the labels of pods that were asked for.
+// askedLabels returns the pod labels that a request asks for.
 func askedLabels(request *federation.DeployRequest) map[string]string {
 	asked := map[string]string{}
 	for service, name := range request.Clients {
@@ -32,7 +32,7 @@ func askedLabels(request *federation.DeployRequest) map[string]string {
 	return asked
 }
 
-// labelAll gives the pods of a workload's objects the labels that were asked for.
+// labelAll adds the requested labels to the pods of the objects.
 func labelAll(request *federation.DeployRequest, objects []*unstructured.Unstructured) error {
 	asked := askedLabels(request)
 	withPods := false
@@ -51,8 +51,8 @@ func labelAll(request *federation.DeployRequest, objects []*unstructured.Unstruc
 	return nil
 }
 
-// reachServices refuses what the labels of the objects' pods cannot be on clusters.
-func (s *Service) reachServices(ctx context.Context, request *federation.DeployRequest, objects []*unstructured.Unstructured) error {
+// checkServices rejects objects whose pods have labels of services that are not on the clusters.
+func (s *Service) checkServices(ctx context.Context, request *federation.DeployRequest, objects []*unstructured.Unstructured) error {
 	asked := askedLabels(request)
 	var things []func() error
 	for _, object := range objects {
@@ -62,7 +62,7 @@ func (s *Service) reachServices(ctx context.Context, request *federation.DeployR
 		}
 		for _, role := range roles {
 			things = append(things, func() error {
-				known, err := s.serves(ctx, &role, request.Clusters)
+				known, err := s.checkService(ctx, &role, request.Clusters)
 				if _, must := asked[role.Label]; err == nil && must && !known {
 					err = invalid("there is no TSNService %s in namespace %s at the hub", role.Service, role.Namespace)
 				}
@@ -70,10 +70,10 @@ func (s *Service) reachServices(ctx context.Context, request *federation.DeployR
 			})
 		}
 	}
-	return firstOf(things...)
+	return firstError(things...)
 }
 
-// labelPods labels the pods of an object. What the manifest says otherwise is not replaced.
+// labelPods labels the pods of an object. A label with a different value in the manifest is an error.
 func labelPods(object *unstructured.Unstructured, asked map[string]string) error {
 	path := podMetadata(object)
 	if path == nil || len(asked) == 0 {
@@ -81,22 +81,22 @@ func labelPods(object *unstructured.Unstructured, asked map[string]string) error
 	}
 	have, _, err := unstructured.NestedStringMap(object.Object, append(slices.Clone(path), "labels")...)
 	if err != nil {
-		return invalid("%s has labels of its pods that cannot be read: %v", called(object), err)
+		return invalid("%s has labels of its pods that cannot be read: %v", describeObject(object), err)
 	}
 	for _, key := range slices.Sorted(maps.Keys(asked)) {
 		if other, has := have[key]; has && other != asked[key] {
-			return invalid("the pods of %s have label %s with %q in the manifest, and %q was asked for", called(object), key, other, asked[key])
+			return invalid("the pods of %s have label %s with %q in the manifest, and %q was asked for", describeObject(object), key, other, asked[key])
 		}
 	}
 	labels := maps.Clone(asked)
 	maps.Copy(labels, have)
 	if err := unstructured.SetNestedStringMap(object.Object, labels, append(slices.Clone(path), "labels")...); err != nil {
-		return fmt.Errorf("label the pods of %s: %w", called(object), err)
+		return fmt.Errorf("label the pods of %s: %w", describeObject(object), err)
 	}
 	return nil
 }
 
-// rolesOf are what the labels of an object's pods make of them.
+// rolesOf returns the roles that the labels of an object's pods define.
 func rolesOf(object *unstructured.Unstructured) ([]links.Role, error) {
 	path := podMetadata(object)
 	if path == nil {
@@ -104,20 +104,21 @@ func rolesOf(object *unstructured.Unstructured) ([]links.Role, error) {
 	}
 	labels, _, err := unstructured.NestedStringMap(object.Object, append(slices.Clone(path), "labels")...)
 	if err != nil {
-		return nil, invalid("%s has labels of its pods that cannot be read: %v", called(object), err)
+		return nil, invalid("%s has labels of its pods that cannot be read: %v", describeObject(object), err)
 	}
 	roles, wrong := links.RolesOf(labels, object.GetNamespace())
 	for _, labelError := range wrong {
-		return nil, invalid("pods of %s: %v", called(object), labelError)
+		return nil, invalid("pods of %s: %v", describeObject(object), labelError)
 	}
 	if err := links.Clashes(roles, nil); err != nil {
-		return nil, invalid("pods of %s: %v", called(object), err)
+		return nil, invalid("pods of %s: %v", describeObject(object), err)
 	}
 	return roles, nil
 }
 
-// serves refuses clusters on which a service is not, and tells whether the hub knows the service. Others are clusters' own.
-func (s *Service) serves(ctx context.Context, role *links.Role, clusters []string) (known bool, err error) {
+// checkService rejects clusters on which a service is not, and reports whether the hub has the service. Other services
+// are the clusters' own.
+func (s *Service) checkService(ctx context.Context, role *links.Role, clusters []string) (known bool, err error) {
 	var service tsn.TSNService
 	err = s.Client.Get(ctx, types.NamespacedName{Namespace: role.Namespace, Name: role.Service}, &service)
 	if apierrors.IsNotFound(err) {
@@ -134,8 +135,8 @@ func (s *Service) serves(ctx context.Context, role *links.Role, clusters []strin
 	return true, nil
 }
 
-// servicesReach refuses clusters on which the services of a workload's pods are not.
-func (s *Service) servicesReach(ctx context.Context, policy *policyv1alpha1.PropagationPolicy, clusters []string) error {
+// checkPolicyServices rejects clusters on which the services of a workload's pods are not.
+func (s *Service) checkPolicyServices(ctx context.Context, policy *policyv1alpha1.PropagationPolicy, clusters []string) error {
 	for _, selector := range policy.Spec.ResourceSelectors {
 		object := &unstructured.Unstructured{}
 		object.SetAPIVersion(selector.APIVersion)
@@ -152,7 +153,7 @@ func (s *Service) servicesReach(ctx context.Context, policy *policyv1alpha1.Prop
 			return err
 		}
 		for i := range roles {
-			if _, err := s.serves(ctx, &roles[i], clusters); err != nil {
+			if _, err := s.checkService(ctx, &roles[i], clusters); err != nil {
 				return err
 			}
 		}
@@ -160,18 +161,18 @@ func (s *Service) servicesReach(ctx context.Context, policy *policyv1alpha1.Prop
 	return nil
 }
 
-// clients names the objects of a workload whose pods want links.
+// clients returns the objects of a workload whose pods want links.
 func (p *progress) clients() []string {
 	var names []string
 	for i := range p.works {
 		for _, manifest := range p.works[i].Spec.Workload.Manifests {
 			object := &unstructured.Unstructured{}
-			if object.UnmarshalJSON(manifest.Raw) != nil || rests(object) {
+			if object.UnmarshalJSON(manifest.Raw) != nil || isScaledToZero(object) {
 				continue
 			}
 			roles, err := rolesOf(object)
 			wants := slices.ContainsFunc(roles, func(role links.Role) bool { return role.Client })
-			if name := called(object); err == nil && wants && !slices.Contains(names, name) {
+			if name := describeObject(object); err == nil && wants && !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}
@@ -179,7 +180,7 @@ func (p *progress) clients() []string {
 	return names
 }
 
-// awaitedLinks says which link of a pod in a cluster is awaited, by what its operator reports; "" if none is.
+// awaitedLinks returns which link of a pod in a cluster is missing according to its operator, "" if none is.
 func (p *progress) awaitedLinks(names []string, cluster string) string {
 	status, has := p.reported(cluster)
 	if !has {

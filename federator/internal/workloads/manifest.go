@@ -23,7 +23,7 @@ func invalid(format string, arguments ...any) error {
 	return hub.Faultf(http.StatusUnprocessableEntity, format, arguments...)
 }
 
-// parse reads the objects of a manifest, which shall be in a namespace.
+// parse reads the objects of a manifest for a namespace.
 func parse(manifest, namespace string) ([]*unstructured.Unstructured, error) {
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(manifest)))
 	var objects []*unstructured.Unstructured
@@ -36,7 +36,7 @@ func parse(manifest, namespace string) ([]*unstructured.Unstructured, error) {
 		if err != nil {
 			return nil, invalid("document %d of the manifest cannot be read: %v", number, err)
 		}
-		object, err := parseOne(document, number)
+		object, err := parseDocument(document, number)
 		if err != nil {
 			return nil, err
 		}
@@ -49,7 +49,7 @@ func parse(manifest, namespace string) ([]*unstructured.Unstructured, error) {
 		kind := object.GroupVersionKind().GroupKind()
 		name := kind.String() + " " + object.GetName()
 		if seen[name] {
-			return nil, invalid("%s is twice in the manifest", called(object))
+			return nil, invalid("%s is twice in the manifest", describeObject(object))
 		}
 		seen[name] = true
 		objects = append(objects, object)
@@ -63,13 +63,13 @@ func parse(manifest, namespace string) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// called names an object for people.
-func called(object *unstructured.Unstructured) string {
+// describeObject names an object in messages.
+func describeObject(object *unstructured.Unstructured) string {
 	return spread.Quoted(object.GetKind() + " " + object.GetName())
 }
 
-// parseOne is nil for a document without content.
-func parseOne(document []byte, number int) (*unstructured.Unstructured, error) {
+// parseDocument returns nil for an empty document.
+func parseDocument(document []byte, number int) (*unstructured.Unstructured, error) {
 	var content any
 	if err := yaml.UnmarshalStrict(document, &content); err != nil {
 		return nil, invalid("document %d of the manifest is no YAML: %s", number, strings.TrimPrefix(err.Error(), "error converting YAML to JSON: yaml: "))
@@ -95,20 +95,20 @@ func parseOne(document []byte, number int) (*unstructured.Unstructured, error) {
 	return object, checkMetadata(object, number)
 }
 
-// maxName is how long names of objects are at most.
-const maxName = 253
+// maxNameLength is the limit of the API server.
+const maxNameLength = 253
 
-// checkMetadata refuses what would be no name in a path, or would be replaced unread.
+// checkMetadata rejects names that are invalid in a path, and metadata that would be lost.
 func checkMetadata(object *unstructured.Unstructured, number int) error {
-	if length := len(object.GetName()); length > maxName {
-		return invalid("%s in document %d of the manifest has a metadata.name of %d characters; names have at most %d", object.GetKind(), number, length, maxName)
+	if length := len(object.GetName()); length > maxNameLength {
+		return invalid("%s in document %d of the manifest has a metadata.name of %d characters; names have at most %d", object.GetKind(), number, length, maxNameLength)
 	}
 	if wrong := path.IsValidPathSegmentName(object.GetName()); len(wrong) > 0 {
 		return invalid("%s in document %d of the manifest has the metadata.name %q, which %s", object.GetKind(), number, object.GetName(), strings.Join(wrong, " and "))
 	}
 	for _, field := range []string{"labels", "annotations"} {
 		if _, _, err := unstructured.NestedStringMap(object.Object, "metadata", field); err != nil {
-			return invalid("%s in document %d of the manifest has metadata.%s that are no texts by names: %v", called(object), number, field, err)
+			return invalid("%s in document %d of the manifest has metadata.%s that are no texts by names: %v", describeObject(object), number, field, err)
 		}
 	}
 	return nil
@@ -119,12 +119,12 @@ func place(object *unstructured.Unstructured, namespace string, number int) erro
 	switch group, _, _ := strings.Cut(object.GetAPIVersion(), "/"); {
 	case object.GetNamespace() != "" && object.GetNamespace() != namespace:
 		return invalid("%s in document %d of the manifest is in namespace %s, and the workload in %s; make a workload for each namespace",
-			called(object), number, object.GetNamespace(), namespace)
+			describeObject(object), number, object.GetNamespace(), namespace)
 	case strings.HasSuffix(group, ".karmada.io"):
-		return invalid("%s in document %d of the manifest is Karmada's own; policies are made from the clusters that are named", called(object), number)
+		return invalid("%s in document %d of the manifest is Karmada's own; policies are made from the clusters that are named", describeObject(object), number)
 	}
 	object.SetNamespace(namespace)
-	// Fields that the API server of another cluster has set.
+	// The API server of another cluster has set these fields.
 	object.SetResourceVersion("")
 	object.SetUID("")
 	object.SetManagedFields(nil)

@@ -19,30 +19,30 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// defaultTimeout of a move, in seconds.
+// defaultTimeout is the default timeout of a move in seconds.
 const defaultTimeout = 300
 
-// Move has a workload be on other clusters. It places the workload on both, and writes down what shall become of it, in one change of
-// the policy. The controller carries it on. The same move asked for again is the one under way.
+// Move moves a workload to other clusters. In one change of the policy it places the workload on the old and the new
+// clusters, and records the move. The controller carries it out. A repeated request returns the move in progress.
 func (s *Service) Move(ctx context.Context, namespace, name string, request *federation.MoveRequest) (*federation.Workload, error) {
-	policy, err := mustFind(ctx, s.Client, namespace, name)
+	policy, err := get(ctx, s.Client, namespace, name)
 	if err != nil {
 		return nil, err
 	}
-	if deleting(policy) {
+	if isDeleting(policy) {
 		return nil, hub.Faultf(http.StatusConflict, "workload %s/%s is being removed", namespace, name)
 	}
 	to := slices.Compact(slices.Sorted(slices.Values(request.To)))
-	have, err := readMove(policy)
+	current, err := readMove(policy)
 	switch {
 	case err != nil:
 		return nil, err
-	case have != nil && !have.Ended() && slices.Equal(have.To, to):
+	case current != nil && !current.Ended() && slices.Equal(current.To, to):
 		return s.Get(ctx, namespace, name)
-	case have != nil && !have.Ended():
-		return nil, hub.Faultf(http.StatusConflict, "workload %s/%s is moving to %s already; wait until it has moved", namespace, name, strings.Join(have.To, ", "))
-	case slices.Equal(placedOn(policy), to) && have != nil && slices.Equal(have.To, to):
-		return s.Get(ctx, namespace, name) // whoever asks may have lost the answer
+	case current != nil && !current.Ended():
+		return nil, hub.Faultf(http.StatusConflict, "workload %s/%s is moving to %s already; wait until it has moved", namespace, name, strings.Join(current.To, ", "))
+	case slices.Equal(placedOn(policy), to) && current != nil && slices.Equal(current.To, to):
+		return s.Get(ctx, namespace, name) // the caller may have lost the response
 	case slices.Equal(placedOn(policy), to):
 		return nil, hub.Faultf(http.StatusConflict, "workload %s/%s is on %s already, and nowhere else; name the clusters that shall have it instead",
 			namespace, name, strings.Join(to, ", "))
@@ -50,13 +50,13 @@ func (s *Service) Move(ctx context.Context, namespace, name string, request *fed
 	if err := clusters.Require(ctx, s.Client, to); err != nil {
 		return nil, err
 	}
-	if err := s.networksReach(ctx, policy, to); err != nil {
+	if err := s.checkPolicyNetworks(ctx, policy, to); err != nil {
 		return nil, err
 	}
-	if err := s.servicesReach(ctx, policy, to); err != nil {
+	if err := s.checkPolicyServices(ctx, policy, to); err != nil {
 		return nil, err
 	}
-	if err := s.begin(policy, to, request.TimeoutSeconds); err != nil {
+	if err := s.beginMove(policy, to, request.TimeoutSeconds); err != nil {
 		return nil, err
 	}
 	if err := s.Client.Update(ctx, policy, fieldOwner); err != nil {
@@ -65,7 +65,7 @@ func (s *Service) Move(ctx context.Context, namespace, name string, request *fed
 	return s.Get(ctx, namespace, name)
 }
 
-func (s *Service) begin(policy *policyv1alpha1.PropagationPolicy, to []string, seconds int32) error {
+func (s *Service) beginMove(policy *policyv1alpha1.PropagationPolicy, to []string, seconds int32) error {
 	from, now := placedOn(policy), s.Now().UTC().Truncate(time.Second)
 	placeOn(policy, slices.Concat(from, to))
 	return writeMove(policy, &federation.Move{
@@ -74,29 +74,30 @@ func (s *Service) begin(policy *policyv1alpha1.PropagationPolicy, to []string, s
 	})
 }
 
-// advance takes a move one step further, if what Karmada has made of the workload allows it, and tells whether the policy is another now.
+// advance carries a move one step further if Karmada's state of the workload allows it, and reports whether the policy
+// changed.
 func advance(policy *policyv1alpha1.PropagationPolicy, move *federation.Move, p *progress, now time.Time) (changed bool) {
 	before := *move
 	switch move.Phase {
 	case federation.MovePlacing:
-		placing(policy, move, p, now)
+		checkPlaced(policy, move, p, now)
 	case federation.MoveNarrowing:
-		narrow(policy, move, p, now)
+		removeFromOld(policy, move, p, now)
 	case federation.MoveReverting:
 		if p.released(without(move.To, move.From)) {
 			placeOn(policy, move.From)
 			move.Phase = federation.MoveSettling
 		}
 	case federation.MoveSettling:
-		settle(policy, move, p)
+		finish(policy, move, p)
 	}
 	return move.Phase != before.Phase || move.Message != before.Message
 }
 
-// placing waits for the workload on the new clusters.
-func placing(policy *policyv1alpha1.PropagationPolicy, move *federation.Move, p *progress, now time.Time) {
+// checkPlaced waits until the workload is ready on the new clusters.
+func checkPlaced(policy *policyv1alpha1.PropagationPolicy, move *federation.Move, p *progress, now time.Time) {
 	ready, awaited := p.ready(move.To)
-	awaited = spread.Quoted(awaited) // by what clusters say
+	awaited = spread.Quoted(awaited) // the text comes from clusters
 	switch {
 	case ready:
 		*policy.Spec.PreserveResourcesOnDeletion = false
@@ -108,7 +109,7 @@ func placing(policy *policyv1alpha1.PropagationPolicy, move *federation.Move, p 
 	}
 }
 
-// revert has the workload be where it was.
+// revert places the workload where it was.
 func revert(policy *policyv1alpha1.PropagationPolicy, move *federation.Move, awaited string) {
 	*policy.Spec.PreserveResourcesOnDeletion = false
 	move.Phase = federation.MoveReverting
@@ -116,10 +117,10 @@ func revert(policy *policyv1alpha1.PropagationPolicy, move *federation.Move, awa
 		strings.Join(move.From, ", "))
 }
 
-// narrow takes the workload from the old clusters, as long as it is ready on the new ones.
-func narrow(policy *policyv1alpha1.PropagationPolicy, move *federation.Move, p *progress, now time.Time) {
+// removeFromOld removes the workload from the old clusters once it is ready on the new ones.
+func removeFromOld(policy *policyv1alpha1.PropagationPolicy, move *federation.Move, p *progress, now time.Time) {
 	ready, awaited := p.ready(move.To)
-	awaited = spread.Quoted(awaited) // by what clusters say
+	awaited = spread.Quoted(awaited) // the text comes from clusters
 	switch {
 	case ready && p.released(without(move.From, move.To)):
 		placeOn(policy, move.To)
@@ -131,11 +132,11 @@ func narrow(policy *policyv1alpha1.PropagationPolicy, move *federation.Move, p *
 	}
 }
 
-// settle ends the move when what was on clusters that have the workload no longer is being removed there. What is
-// on the others stays there from now on when the hub forgets it.
-func settle(policy *policyv1alpha1.PropagationPolicy, move *federation.Move, p *progress) {
+// finish ends the move when the workload is being removed from the old clusters. From then on the other clusters keep
+// its objects if the hub deletes them.
+func finish(policy *policyv1alpha1.PropagationPolicy, move *federation.Move, p *progress) {
 	leaving := without(slices.Concat(move.From, move.To), placedOn(policy))
-	if !p.gone(leaving) {
+	if !p.isGone(leaving) {
 		return
 	}
 	*policy.Spec.PreserveResourcesOnDeletion = true

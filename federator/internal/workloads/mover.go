@@ -22,41 +22,41 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// lookAgain is how often a move under way is looked at.
-const lookAgain = 500 * time.Millisecond
+// moveInterval is how often a move in progress is checked.
+const moveInterval = 500 * time.Millisecond
 
-// movesAtOnce is how many are looked at at a time: a cluster with hundreds of workloads may be drained.
-const movesAtOnce = 8
+// maxConcurrentMoves allows for a cluster with hundreds of workloads being drained.
+const maxConcurrentMoves = 8
 
-// Mover carries moves on, whoever asked for them, and after whatever interruption: who could write the policy asked for what
-// is written there.
+// Mover carries out moves, also after an interruption and for all callers: whoever could write the policy could ask for
+// the move that it records.
 type Mover struct {
-	// Client reads from a cache. What is old there only delays a move: a policy that has changed since is not written, and a cluster to which
-	// a workload comes anew has reported nothing.
+	// Client reads from a cache. A stale read only delays a move: a write of a policy that has changed since fails, and
+	// a cluster to which a workload has just come has reported nothing.
 	Client client.Client
 	Now    func() time.Time
 	Log    *slog.Logger
 }
 
-// Add has a manager run it.
+// Add adds the controller to a manager.
 func (m *Mover) Add(to manager.Manager) error {
 	ofWorkloads := predicate.NewPredicateFuncs(func(object client.Object) bool { return object.GetAnnotations()[federation.MoveAnnotation] != "" })
 	err := ctrl.NewControllerManagedBy(to).Named("moves").For(&policyv1alpha1.PropagationPolicy{}, builder.WithPredicates(ofWorkloads)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: movesAtOnce}).Complete(m)
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrentMoves}).Complete(m)
 	if err != nil {
 		return fmt.Errorf("prepare moves: %w", err)
 	}
 	return nil
 }
 
-// Reconcile looks at one policy.
+// Reconcile carries out the move of one policy.
 func (m *Mover) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	policy := &policyv1alpha1.PropagationPolicy{}
 	if err := m.Client.Get(ctx, request.NamespacedName, policy); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	move, err := readMove(policy)
-	if err != nil || move == nil || move.Ended() || deleting(policy) {
+	if err != nil || move == nil || move.Ended() || isDeleting(policy) {
 		return reconcile.Result{}, err
 	}
 	if policy.Spec.PreserveResourcesOnDeletion == nil {
@@ -68,7 +68,7 @@ func (m *Mover) Reconcile(ctx context.Context, request reconcile.Request) (recon
 	}
 	from := move.Phase
 	if !advance(policy, move, p, m.Now()) {
-		return reconcile.Result{RequeueAfter: lookAgain}, nil
+		return reconcile.Result{RequeueAfter: moveInterval}, nil
 	}
 	if err := writeMove(policy, move); err != nil {
 		return reconcile.Result{}, err
@@ -76,12 +76,12 @@ func (m *Mover) Reconcile(ctx context.Context, request reconcile.Request) (recon
 	err = m.Client.Update(ctx, policy, fieldOwner)
 	switch {
 	case apierrors.IsConflict(err):
-		return reconcile.Result{RequeueAfter: lookAgain}, nil
+		return reconcile.Result{RequeueAfter: moveInterval}, nil
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("move workload %s: %w", request, err)
 	}
 	if from != move.Phase {
 		m.Log.Info("a workload moves", "workload", request.String(), "phase", move.Phase, "to", move.To, "message", move.Message)
 	}
-	return reconcile.Result{RequeueAfter: lookAgain}, nil
+	return reconcile.Result{RequeueAfter: moveInterval}, nil
 }

@@ -21,9 +21,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
 )
 
-// reaches refuses clusters over which a network is not stretched, and tells whether the hub knows the network. One that is not stretched may be
-// anywhere.
-func (s *Service) reaches(ctx context.Context, name string, clusters []string) (known bool, err error) {
+// checkNetwork rejects clusters that a network does not span, and reports whether the hub has the network. A network
+// that does not span clusters may be anywhere.
+func (s *Service) checkNetwork(ctx context.Context, name string, clusters []string) (known bool, err error) {
 	if len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return false, invalid("%q is no name of a TSNNetwork; `ktsn fed networks` lists them", spread.Quoted(name))
 	}
@@ -54,8 +54,8 @@ func (s *Service) reaches(ctx context.Context, name string, clusters []string) (
 	return true, nil
 }
 
-// networksReach refuses clusters over which the networks of a workload's pods are not stretched.
-func (s *Service) networksReach(ctx context.Context, policy *policyv1alpha1.PropagationPolicy, clusters []string) error {
+// checkPolicyNetworks rejects clusters that the networks of a workload's pods do not span.
+func (s *Service) checkPolicyNetworks(ctx context.Context, policy *policyv1alpha1.PropagationPolicy, clusters []string) error {
 	var objects []*unstructured.Unstructured
 	for _, selector := range policy.Spec.ResourceSelectors {
 		object := &unstructured.Unstructured{}
@@ -67,20 +67,21 @@ func (s *Service) networksReach(ctx context.Context, policy *policyv1alpha1.Prop
 		}
 		objects = append(objects, object)
 	}
-	return s.allReach(ctx, networksOf(objects), clusters)
+	return s.checkNetworks(ctx, networksOf(objects), clusters)
 }
 
-// allReach refuses clusters over which one of the networks is not stretched. Of networks that the hub does not know, clusters may have their own.
-func (s *Service) allReach(ctx context.Context, networks, clusters []string) error {
+// checkNetworks rejects clusters that one of the networks does not span. Networks that the hub does not have may be the
+// clusters' own.
+func (s *Service) checkNetworks(ctx context.Context, networks, clusters []string) error {
 	for _, name := range networks {
-		if _, err := s.reaches(ctx, name, clusters); err != nil {
+		if _, err := s.checkNetwork(ctx, name, clusters); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// networksOf are those that pods of objects are on.
+// networksOf returns the networks of the objects' pods.
 func networksOf(objects []*unstructured.Unstructured) []string {
 	var all []string
 	for _, object := range objects {

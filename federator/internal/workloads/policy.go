@@ -23,13 +23,14 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// manifestAnnotation of a policy is another with each deployment, so that of two deployments at once of one workload the second one's change of the
-// policy is refused, and the first one sees what came between. It is random: who may read policies learns nothing of what is in manifests.
+// manifestAnnotation of a policy changes with each deployment. If a workload is deployed twice at the same time, the
+// second change of the policy fails, and the first caller sees that the policy changed. It is random, so that readers
+// of policies learn nothing about manifests.
 const manifestAnnotation = "federation.kubernetsn.io/manifest"
 
-// newPolicy is the policy of a workload. What is on a cluster stays there when the hub forgets it, except where the federator has
-// taken this back before: so nothing is removed that nobody asked to be removed, as by an agent that comes back after
-// long (Karmada's issue 5406). Objects that a cluster has already are not taken over.
+// newPolicy returns the policy of a workload. Clusters keep the objects when the hub deletes them, unless the federator
+// has withdrawn that before. So nothing is deleted that nobody asked to delete, for example by an agent that comes back
+// after a long time (Karmada's issue 5406). Objects that a cluster has already are not taken over.
 func newPolicy(namespace, name string, objects []*unstructured.Unstructured, clusters []string) *policyv1alpha1.PropagationPolicy {
 	policy := &policyv1alpha1.PropagationPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{
@@ -53,7 +54,7 @@ func selectors(objects []*unstructured.Unstructured) []policyv1alpha1.ResourceSe
 	return all
 }
 
-// placedOn are the clusters of a policy.
+// placedOn returns the clusters of a policy.
 func placedOn(policy *policyv1alpha1.PropagationPolicy) []string {
 	if affinity := policy.Spec.Placement.ClusterAffinity; affinity != nil {
 		return slices.Clone(affinity.ClusterNames)
@@ -69,17 +70,17 @@ func placeOn(policy *policyv1alpha1.PropagationPolicy, clusters []string) {
 	policy.Spec.Placement.ClusterAffinity.ClusterNames = sorted
 }
 
-// without are the clusters that are not among others.
+// without returns the clusters that are not among others.
 func without(clusters, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(clusters), func(cluster string) bool { return slices.Contains(others, cluster) })
 }
 
-// keeps tells whether what is on clusters stays there when the hub forgets it.
-func keeps(policy *policyv1alpha1.PropagationPolicy) bool {
+// preserves reports whether clusters keep the objects when the hub deletes them.
+func preserves(policy *policyv1alpha1.PropagationPolicy) bool {
 	return ptr.Deref(policy.Spec.PreserveResourcesOnDeletion, false)
 }
 
-// readMove is nil for a workload that never moved.
+// readMove returns nil for a workload that never moved.
 func readMove(policy *policyv1alpha1.PropagationPolicy) (*federation.Move, error) {
 	text := policy.Annotations[federation.MoveAnnotation]
 	if text == "" {
@@ -104,17 +105,17 @@ func writeMove(policy *policyv1alpha1.PropagationPolicy, move *federation.Move) 
 	return nil
 }
 
-// moving tells whether a move is under way.
-func moving(policy *policyv1alpha1.PropagationPolicy) bool {
+// isMoving reports whether a move is in progress.
+func isMoving(policy *policyv1alpha1.PropagationPolicy) bool {
 	move, err := readMove(policy)
 	return err == nil && move != nil && !move.Ended()
 }
 
-func deleting(policy *policyv1alpha1.PropagationPolicy) bool {
+func isDeleting(policy *policyv1alpha1.PropagationPolicy) bool {
 	return policy.DeletionTimestamp != nil || policy.Annotations[federation.DeletingAnnotation] != ""
 }
 
-// find reads the policy of a workload; nil if there is none.
+// find returns the policy of a workload, nil if there is none.
 func find(ctx context.Context, c client.Client, namespace, name string) (*policyv1alpha1.PropagationPolicy, error) {
 	policy := &policyv1alpha1.PropagationPolicy{}
 	err := c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, policy)
@@ -130,15 +131,15 @@ func find(ctx context.Context, c client.Client, namespace, name string) (*policy
 	return policy, nil
 }
 
-// mustFind is find for a workload that must be there.
-func mustFind(ctx context.Context, c client.Client, namespace, name string) (*policyv1alpha1.PropagationPolicy, error) {
+// get returns the policy of a workload. It fails if there is none.
+func get(ctx context.Context, c client.Client, namespace, name string) (*policyv1alpha1.PropagationPolicy, error) {
 	policy, err := find(ctx, c, namespace, name)
 	if err == nil && policy == nil {
-		err = absent(namespace, name)
+		err = notFound(namespace, name)
 	}
 	return policy, err
 }
 
-func absent(namespace, name string) error {
+func notFound(namespace, name string) error {
 	return hub.Faultf(http.StatusNotFound, "there is no workload %s/%s; `ktsn fed where` lists them", namespace, name)
 }

@@ -23,19 +23,20 @@ import (
 )
 
 const (
-	// releasePatience is for how long Karmada may take to hear that clusters shall remove a workload, and releasePerObject how much longer for
+	// releaseTimeout is how long Karmada may take to tell clusters to remove a workload; releasePerObject is added for
 	// each of its objects.
-	releasePatience  = 15 * time.Second
+	releaseTimeout   = 15 * time.Second
 	releasePerObject = 300 * time.Millisecond
 	releasePoll      = 100 * time.Millisecond
-	// withdrawPatience is for how long it is tried to take a deletion back.
-	withdrawPatience = 5 * time.Second
+	// withdrawTimeout limits the attempts to undo a deletion.
+	withdrawTimeout = 5 * time.Second
 )
 
-// Delete removes a workload from its clusters and from the hub. Clusters keep what the hub merely forgets, so that Karmada is told first
-// that this is meant. What the caller may not delete is found before. Asked again, it completes what was begun.
+// Delete removes a workload from its clusters and from the hub. Clusters keep objects that the hub deletes, so Karmada
+// is first told to remove them. Missing rights of the caller are found before anything changes. Delete can be repeated
+// after a failure.
 func (s *Service) Delete(ctx context.Context, namespace, name string) error {
-	policy, err := mustFind(ctx, s.Client, namespace, name)
+	policy, err := get(ctx, s.Client, namespace, name)
 	if err != nil {
 		return err
 	}
@@ -44,8 +45,8 @@ func (s *Service) Delete(ctx context.Context, namespace, name string) error {
 	}
 	err = s.announce(ctx, policy)
 	switch {
-	case apierrors.IsNotFound(err): // it went a moment ago
-		return absent(namespace, name)
+	case apierrors.IsNotFound(err): // it was deleted a moment ago
+		return notFound(namespace, name)
 	case err != nil:
 		return fmt.Errorf("announce that workload %s/%s goes: %w", namespace, name, err)
 	}
@@ -55,7 +56,7 @@ func (s *Service) Delete(ctx context.Context, namespace, name string) error {
 	return s.deleteAll(ctx, policy)
 }
 
-// deleteAll removes the objects of a workload, and then its policy.
+// deleteAll deletes the objects of a workload, and then its policy.
 func (s *Service) deleteAll(ctx context.Context, policy *policyv1alpha1.PropagationPolicy, options ...client.DeleteOption) error {
 	for _, selector := range policy.Spec.ResourceSelectors {
 		if err := s.deleteObject(ctx, policy, &selector, options...); err != nil {
@@ -68,14 +69,14 @@ func (s *Service) deleteAll(ctx context.Context, policy *policyv1alpha1.Propagat
 	return nil
 }
 
-// withdraw takes back that a workload goes, of which nothing was removed yet. It is done also when the caller no longer waits.
+// withdraw undoes the announcement of a deletion before anything was deleted. It continues if the caller disconnects.
 func (s *Service) withdraw(ctx context.Context, policy *policyv1alpha1.PropagationPolicy) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
 	defer cancel()
-	err := s.change(ctx, policy, func() {
+	err := s.updatePolicy(ctx, policy, func() {
 		delete(policy.Annotations, federation.DeletingAnnotation)
-		// A move that goes on says itself what clusters keep.
-		policy.Spec.PreserveResourcesOnDeletion = ptr.To(!moving(policy))
+		// A move in progress decides itself what clusters keep.
+		policy.Spec.PreserveResourcesOnDeletion = ptr.To(!isMoving(policy))
 	})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("take back that workload %s/%s goes: %w", policy.Namespace, policy.Name, err)
@@ -83,20 +84,20 @@ func (s *Service) withdraw(ctx context.Context, policy *policyv1alpha1.Propagati
 	return nil
 }
 
-// change changes a policy as it is now.
-func (s *Service) change(ctx context.Context, policy *policyv1alpha1.PropagationPolicy, how func()) error {
+// updatePolicy changes the current version of a policy.
+func (s *Service) updatePolicy(ctx context.Context, policy *policyv1alpha1.PropagationPolicy, mutate func()) error {
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		if err := s.Client.Get(ctx, client.ObjectKeyFromObject(policy), policy); err != nil {
 			return err
 		}
-		how()
+		mutate()
 		return s.Client.Update(ctx, policy, fieldOwner)
 	})
 }
 
-// announce writes down that a workload goes.
+// announce records that a workload is being deleted.
 func (s *Service) announce(ctx context.Context, policy *policyv1alpha1.PropagationPolicy) error {
-	return s.change(ctx, policy, func() {
+	return s.updatePolicy(ctx, policy, func() {
 		if policy.Annotations == nil {
 			policy.Annotations = map[string]string{}
 		}
@@ -108,10 +109,10 @@ func (s *Service) announce(ctx context.Context, policy *policyv1alpha1.Propagati
 }
 
 func (s *Service) awaitRelease(ctx context.Context, policy *policyv1alpha1.PropagationPolicy) error {
-	patience := releasePatience + time.Duration(len(policy.Spec.ResourceSelectors))*releasePerObject
+	patience := releaseTimeout + time.Duration(len(policy.Spec.ResourceSelectors))*releasePerObject
 	end := time.After(patience)
 	for {
-		p, err := readProgress(ctx, s.Own, policy)
+		p, err := readProgress(ctx, s.FederatorClient, policy)
 		if err != nil {
 			return err
 		}
@@ -129,7 +130,7 @@ func (s *Service) awaitRelease(ctx context.Context, policy *policyv1alpha1.Propa
 	}
 }
 
-// deleteObject removes an object of a workload, unless it is another's by now.
+// deleteObject deletes an object of a workload, unless it belongs to another one by now.
 func (s *Service) deleteObject(ctx context.Context, policy *policyv1alpha1.PropagationPolicy, selector *policyv1alpha1.ResourceSelector, options ...client.DeleteOption) error {
 	object := &unstructured.Unstructured{}
 	object.SetAPIVersion(selector.APIVersion)

@@ -15,16 +15,15 @@ import (
 	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// reportKind is that of the object in which each cluster's operator says where the pods of a workload run.
+// reportKind is the kind of the object in which each cluster's operator reports the pods of a workload.
 const reportKind = "TSNWorkload"
 
-// reportKey is that of a workload's report.
+// reportKey returns the key of a workload's report.
 func reportKey(workload types.NamespacedName) objectKey {
 	return objectKey{workload.Namespace, tsn.GroupVersion.String(), reportKind, workload.Name}
 }
 
-// withReport adds the object in which clusters say where the pods run to a workload that has some. A hub that does not know the kind does
-// without, and knows how many pods there are.
+// withReport adds the report object to a workload with pods. A hub without the kind only knows how many pods there are.
 func (s *Service) withReport(workload string, objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	hasPods := slices.ContainsFunc(objects, func(object *unstructured.Unstructured) bool { return podMetadata(object) != nil })
 	if !hasPods || slices.ContainsFunc(objects, func(object *unstructured.Unstructured) bool { return object.GetKind() == reportKind }) {
@@ -45,10 +44,10 @@ func (s *Service) withReport(workload string, objects []*unstructured.Unstructur
 	return append(objects, report), nil
 }
 
-// Reports are what clusters say of the pods of workloads: by workload and cluster.
+// Reports are the clusters' reports about the pods of workloads, by workload and cluster.
 type Reports map[types.NamespacedName]map[string]tsn.TSNWorkloadStatus
 
-// reportsIn reads them from what Karmada has made of objects.
+// reportsIn reads the reports from Karmada's bindings.
 func reportsIn(bindings map[objectKey]*workv1alpha2.ResourceBinding) Reports {
 	reports := Reports{}
 	for _, binding := range bindings {

@@ -24,7 +24,7 @@ import (
 
 // Get returns one workload.
 func (s *Service) Get(ctx context.Context, namespace, name string) (*federation.Workload, error) {
-	policy, err := mustFind(ctx, s.Client, namespace, name)
+	policy, err := get(ctx, s.Client, namespace, name)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (s *Service) List(ctx context.Context, namespace string) (*federation.Workl
 	return all, err
 }
 
-// Reported returns the workloads of a namespace, or of all, and what clusters say of their pods.
+// Reported returns the workloads of a namespace, or of all, and the clusters' reports about their pods.
 func (s *Service) Reported(ctx context.Context, namespace string) (*federation.Workloads, Reports, error) {
 	all, bindings, err := s.listed(ctx, namespace)
 	if err != nil {
@@ -50,19 +50,19 @@ func (s *Service) Reported(ctx context.Context, namespace string) (*federation.W
 	return all, reportsIn(bindings), nil
 }
 
-// listed reads the workloads, and what Karmada has made of objects.
+// listed reads the workloads and Karmada's bindings of their objects.
 func (s *Service) listed(ctx context.Context, namespace string) (*federation.Workloads, map[objectKey]*workv1alpha2.ResourceBinding, error) {
 	var policies policyv1alpha1.PropagationPolicyList
 	var bindings map[objectKey]*workv1alpha2.ResourceBinding
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() error {
-		if err := s.Kept.List(ctx, &policies, client.InNamespace(namespace), client.HasLabels{tsn.WorkloadLabel}); err != nil {
+		if err := s.Lister.List(ctx, &policies, client.InNamespace(namespace), client.HasLabels{tsn.WorkloadLabel}); err != nil {
 			return fmt.Errorf("list the workloads: %w", err)
 		}
 		return nil
 	})
 	both.Go(func() (err error) {
-		bindings, err = listBindings(ctx, s.Kept, namespace)
+		bindings, err = listBindings(ctx, s.Lister, namespace)
 		return err
 	})
 	if err := both.Wait(); err != nil {
@@ -78,10 +78,10 @@ func (s *Service) listed(ctx context.Context, namespace string) (*federation.Wor
 	return all, bindings, nil
 }
 
-// objectKey is how objects and their bindings are matched.
+// objectKey matches objects and their bindings.
 type objectKey struct{ namespace, apiVersion, kind, name string }
 
-// listBindings reads what Karmada has made of objects, of one namespace or of all.
+// listBindings reads Karmada's bindings of a namespace, or of all.
 func listBindings(ctx context.Context, c hub.Lister, namespace string) (map[objectKey]*workv1alpha2.ResourceBinding, error) {
 	var list workv1alpha2.ResourceBindingList
 	if err := c.List(ctx, &list, client.InNamespace(namespace)); err != nil {
@@ -95,10 +95,10 @@ func listBindings(ctx context.Context, c hub.Lister, namespace string) (map[obje
 	return bindings, nil
 }
 
-// readSingly is how many bindings are read one by one, before all of the namespace are.
+// readSingly is up to how many bindings are read one by one; above, all of the namespace are read.
 const readSingly = 10
 
-// bindingsOf reads what Karmada has made of the objects of one workload.
+// bindingsOf reads Karmada's bindings of the objects of one workload.
 func bindingsOf(ctx context.Context, c client.Reader, policy *policyv1alpha1.PropagationPolicy) (map[objectKey]*workv1alpha2.ResourceBinding, error) {
 	if len(policy.Spec.ResourceSelectors) > readSingly {
 		return listBindings(ctx, c, policy.Namespace)
@@ -118,14 +118,14 @@ func bindingsOf(ctx context.Context, c client.Reader, policy *policyv1alpha1.Pro
 	return bindings, nil
 }
 
-// Describe is a workload as it is told, without what became of its objects.
+// Describe returns a workload as the API shows it, without the state of its objects.
 func Describe(policy *policyv1alpha1.PropagationPolicy) *federation.Workload {
 	return describe(policy, nil)
 }
 
 func describe(policy *policyv1alpha1.PropagationPolicy, bindings map[objectKey]*workv1alpha2.ResourceBinding) *federation.Workload {
 	workload := &federation.Workload{
-		Namespace: policy.Namespace, Name: policy.Name, Clusters: placedOn(policy), Objects: []federation.Object{}, Deleting: deleting(policy),
+		Namespace: policy.Namespace, Name: policy.Name, Clusters: placedOn(policy), Objects: []federation.Object{}, Deleting: isDeleting(policy),
 	}
 	if workload.Clusters == nil {
 		workload.Clusters = []string{}
@@ -148,7 +148,7 @@ func describe(policy *policyv1alpha1.PropagationPolicy, bindings map[objectKey]*
 	return workload
 }
 
-// onClusters is what Karmada knows of an object in each cluster that has it or shall have it.
+// onClusters returns the state of an object in each cluster that has it or is to have it.
 func onClusters(binding *workv1alpha2.ResourceBinding) []federation.OnCluster {
 	known := []federation.OnCluster{}
 	for _, item := range binding.Status.AggregatedStatus {
@@ -163,7 +163,7 @@ func onClusters(binding *workv1alpha2.ResourceBinding) []federation.OnCluster {
 	return known
 }
 
-// replicas are the fields of those kinds' status that have pods. DaemonSets count otherwise.
+// replicas are the status fields of kinds with pods. DaemonSets use other fields.
 type replicas struct {
 	Replicas               *int32 `json:"replicas"`
 	ReadyReplicas          int32  `json:"readyReplicas"`
@@ -188,7 +188,7 @@ func onCluster(item *workv1alpha2.AggregatedStatusItem) federation.OnCluster {
 	return on
 }
 
-// counts are numbers of pods as a cluster says them, which are not below zero.
+// counts returns numbers of pods that a cluster reports, and replaces negative ones.
 func counts(replicas, ready int32) (*int32, *int32) {
 	replicas, ready = max(replicas, 0), max(ready, 0)
 	return &replicas, &ready

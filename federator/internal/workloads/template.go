@@ -12,7 +12,8 @@ import (
 	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// podMetadata is where the metadata of an object's pods is: its own of a pod, else that of the template which it has; nil if it has no pods.
+// podMetadata returns the path of the metadata of an object's pods: a pod's own, or that of the pod template; nil if
+// the object has no pods.
 func podMetadata(object *unstructured.Unstructured) []string {
 	if object.GetKind() == "Pod" && object.GetAPIVersion() == "v1" {
 		return []string{"metadata"}
@@ -25,8 +26,8 @@ func podMetadata(object *unstructured.Unstructured) []string {
 	return nil
 }
 
-// mark labels an object and its pods with their workload, and puts the pods on networks: those that were asked for, and those of the
-// object's own annotation.
+// mark labels an object and its pods with their workload, and adds the pods to networks: the requested ones, and those
+// in the object's own annotation.
 func mark(object *unstructured.Unstructured, workload string, networks []string) error {
 	labels := object.GetLabels()
 	if labels == nil {
@@ -39,24 +40,24 @@ func mark(object *unstructured.Unstructured, workload string, networks []string)
 		return nil
 	}
 	if err := unstructured.SetNestedField(object.Object, workload, append(slices.Clone(path), "labels", tsn.WorkloadLabel)...); err != nil {
-		return invalid("%s has labels of its pods that cannot be read: %v", called(object), err)
+		return invalid("%s has labels of its pods that cannot be read: %v", describeObject(object), err)
 	}
 	at := append(slices.Clone(path), "annotations", tsn.NetworkAnnotation)
 	owner, _, err := unstructured.NestedString(object.Object, at...)
 	if err != nil {
-		return invalid("%s has annotations of its pods that cannot be read: %v", called(object), err)
+		return invalid("%s has annotations of its pods that cannot be read: %v", describeObject(object), err)
 	}
 	all := join(owner, object.GetAnnotations()[tsn.NetworkAnnotation], strings.Join(networks, ","))
 	if all == "" {
 		return nil
 	}
 	if err := unstructured.SetNestedField(object.Object, all, at...); err != nil {
-		return fmt.Errorf("put %s on networks: %w", called(object), err)
+		return fmt.Errorf("put %s on networks: %w", describeObject(object), err)
 	}
 	return nil
 }
 
-// join is lists with commas as one, each word once.
+// join merges comma-separated lists without duplicates.
 func join(lists ...string) string {
 	var words []string
 	for _, list := range lists {
@@ -69,7 +70,7 @@ func join(lists ...string) string {
 	return strings.Join(words, ",")
 }
 
-// hasPods tells kinds whose health Karmada judges by their pods, and which are waited for so.
+// hasPods reports whether Karmada judges the health of a kind by its pods.
 func hasPods(kind string) bool {
 	return slices.Contains([]string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Pod"}, kind)
 }

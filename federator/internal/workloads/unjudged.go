@@ -16,16 +16,17 @@ import (
 	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// unjudged names the objects of a workload that have pods, and of which Karmada does not say whether these are ready, such as virtual machines.
-func (p *progress) unjudged() []string {
+// withoutHealth returns the objects of a workload whose pods' readiness Karmada does not report, such as virtual
+// machines.
+func (p *progress) withoutHealth() []string {
 	var names []string
 	for i := range p.works {
 		for _, manifest := range p.works[i].Spec.Workload.Manifests {
 			object := &unstructured.Unstructured{}
-			if object.UnmarshalJSON(manifest.Raw) != nil || hasPods(object.GetKind()) || podMetadata(object) == nil || rests(object) {
+			if object.UnmarshalJSON(manifest.Raw) != nil || hasPods(object.GetKind()) || podMetadata(object) == nil || isScaledToZero(object) {
 				continue
 			}
-			if name := called(object); !slices.Contains(names, name) {
+			if name := describeObject(object); !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}
@@ -33,13 +34,13 @@ func (p *progress) unjudged() []string {
 	return names
 }
 
-// rests tells whether an object shall have no pods for now.
-func rests(object *unstructured.Unstructured) bool {
+// isScaledToZero reports whether an object has no pods at present, on purpose.
+func isScaledToZero(object *unstructured.Unstructured) bool {
 	spec, _, _ := unstructured.NestedMap(object.Object, "spec")
 	return object.GetKind() == "CronJob" || spec["suspend"] == true || spec["running"] == false || spec["runStrategy"] == "Halted" || spec["replicas"] == int64(0)
 }
 
-// awaitedPods says what is awaited of the pods in a cluster, by what its operator reports; "" if nothing is.
+// awaitedPods returns which pods in a cluster are not ready according to its operator, "" if all are.
 func (p *progress) awaitedPods(names []string, cluster string) string {
 	status, has := p.reported(cluster)
 	switch {
@@ -60,11 +61,11 @@ func (p *progress) awaitedPods(names []string, cluster string) string {
 	return ""
 }
 
-// reported is what a cluster's operator says of the pods of the workload.
+// reported returns the operator's report about the pods of the workload in a cluster.
 func (p *progress) reported(cluster string) (status tsn.TSNWorkloadStatus, has bool) {
 	binding := p.bindings[reportKey(types.NamespacedName{Namespace: p.policy.Namespace, Name: p.policy.Name})]
-	if binding == nil || p.leaves(binding, cluster) || !isGiven(binding, cluster) {
-		return status, false // what the cluster says is of pods that it had before
+	if binding == nil || p.isLeaving(binding, cluster) || !isGiven(binding, cluster) {
+		return status, false // the report is about pods of an earlier deployment
 	}
 	at := slices.IndexFunc(binding.Status.AggregatedStatus, func(item workv1alpha2.AggregatedStatusItem) bool { return item.ClusterName == cluster })
 	if at < 0 || !binding.Status.AggregatedStatus[at].Applied || binding.Status.AggregatedStatus[at].Status == nil {

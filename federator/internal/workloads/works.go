@@ -18,14 +18,14 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// progress is what Karmada has made of a workload: what is read of its objects before a policy is changed.
+// progress is Karmada's state of a workload, which is read before a policy is changed.
 type progress struct {
 	policy   *policyv1alpha1.PropagationPolicy
 	bindings map[objectKey]*workv1alpha2.ResourceBinding
 	works    []workv1alpha1.Work
 }
 
-// readProgress reads it.
+// readProgress reads Karmada's state of a workload.
 func readProgress(ctx context.Context, c client.Reader, policy *policyv1alpha1.PropagationPolicy) (*progress, error) {
 	bindings, err := bindingsOf(ctx, c, policy)
 	if err != nil {
@@ -36,7 +36,7 @@ func readProgress(ctx context.Context, c client.Reader, policy *policyv1alpha1.P
 	return p, err
 }
 
-// affected are the clusters on which a workload is, shall be or was.
+// affected returns the clusters on which a workload is, will be or was.
 func affected(policy *policyv1alpha1.PropagationPolicy) []string {
 	all := placedOn(policy)
 	if move, err := readMove(policy); err == nil && move != nil {
@@ -45,7 +45,7 @@ func affected(policy *policyv1alpha1.PropagationPolicy) []string {
 	return slices.Compact(slices.Sorted(slices.Values(all)))
 }
 
-// ids are by what Karmada knows the bindings of a workload.
+// ids returns Karmada's ids of the bindings of a workload.
 func (p *progress) ids() []string {
 	var ids []string
 	for _, selector := range p.policy.Spec.ResourceSelectors {
@@ -62,23 +62,23 @@ func (p *progress) bindingOf(selector *policyv1alpha1.ResourceSelector) *workv1a
 	return p.bindings[objectKey{p.policy.Namespace, selector.APIVersion, selector.Kind, selector.Name}]
 }
 
-// ready tells whether a workload is ready on clusters, and its pods linked, and what is awaited if it is not.
+// ready reports whether a workload is ready on clusters and its pods are linked, and otherwise what is missing.
 func (p *progress) ready(clusters []string) (ok bool, awaited string) {
 	for _, selector := range p.policy.Spec.ResourceSelectors {
 		if selector.Kind == reportKind {
-			continue // a workload runs where nobody says so, too
+			continue // a workload also runs in a cluster that does not report
 		}
 		binding := p.bindingOf(&selector)
 		for _, cluster := range clusters {
 			if why := awaitedOf(&selector, binding, cluster); why != "" {
 				return false, why
 			}
-			if p.leaves(binding, cluster) {
+			if p.isLeaving(binding, cluster) {
 				return false, fmt.Sprintf("cluster %s has not removed the former %s %s yet", cluster, selector.Kind, selector.Name)
 			}
 		}
 	}
-	if names := p.unjudged(); len(names) > 0 {
+	if names := p.withoutHealth(); len(names) > 0 {
 		for _, cluster := range clusters {
 			if why := p.awaitedPods(names, cluster); why != "" {
 				return false, why
@@ -95,9 +95,9 @@ func (p *progress) ready(clusters []string) (ok bool, awaited string) {
 	return true, ""
 }
 
-// leaves tells whether a cluster is still to remove what it had of a binding before. What it says is about that then: its agent may be away, and come
-// back to remove it.
-func (p *progress) leaves(binding *workv1alpha2.ResourceBinding, cluster string) bool {
+// isLeaving reports whether a cluster has still to remove an earlier object of a binding. Its report is then about that
+// object: its agent may be away, and remove the object when it comes back.
+func (p *progress) isLeaving(binding *workv1alpha2.ResourceBinding, cluster string) bool {
 	id := binding.Labels[workv1alpha2.ResourceBindingPermanentIDLabel]
 	return slices.ContainsFunc(p.works, func(work workv1alpha1.Work) bool {
 		return work.DeletionTimestamp != nil && work.Namespace == hub.ExecutionNamespace(cluster) && id != "" &&
@@ -105,7 +105,7 @@ func (p *progress) leaves(binding *workv1alpha2.ResourceBinding, cluster string)
 	})
 }
 
-// isGiven tells whether Karmada has given an object to a cluster.
+// isGiven reports whether Karmada has given an object to a cluster.
 func isGiven(binding *workv1alpha2.ResourceBinding, cluster string) bool {
 	return slices.ContainsFunc(binding.Spec.Clusters, func(target workv1alpha2.TargetCluster) bool { return target.Name == cluster })
 }
@@ -136,10 +136,10 @@ func awaitedOf(selector *policyv1alpha1.ResourceSelector, binding *workv1alpha2.
 	return fmt.Sprintf("%s is not healthy in cluster %s", name, cluster)
 }
 
-// released tells whether clusters would remove the workload, would Karmada take it from them now: what it keeps of the policy has reached
-// all that it made.
+// released reports whether clusters would remove the workload if Karmada took it from them now: all of Karmada's
+// objects must have the policy's current setting.
 func (p *progress) released(clusters []string) bool {
-	if keeps(p.policy) {
+	if preserves(p.policy) {
 		return false
 	}
 	for _, selector := range p.policy.Spec.ResourceSelectors {
@@ -147,11 +147,11 @@ func (p *progress) released(clusters []string) bool {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(p.in(clusters), func(work workv1alpha1.Work) bool { return ptr.Deref(work.Spec.PreserveResourcesOnDeletion, false) })
+	return !slices.ContainsFunc(p.worksIn(clusters), func(work workv1alpha1.Work) bool { return ptr.Deref(work.Spec.PreserveResourcesOnDeletion, false) })
 }
 
-// in are the Works in clusters that are not being removed.
-func (p *progress) in(clusters []string) []workv1alpha1.Work {
+// worksIn returns the Works in clusters that are not being deleted.
+func (p *progress) worksIn(clusters []string) []workv1alpha1.Work {
 	var namespaces []string
 	for _, cluster := range clusters {
 		namespaces = append(namespaces, hub.ExecutionNamespace(cluster))
@@ -165,5 +165,5 @@ func (p *progress) in(clusters []string) []workv1alpha1.Work {
 	return all
 }
 
-// gone tells whether Karmada has taken the workload from clusters.
-func (p *progress) gone(clusters []string) bool { return len(p.in(clusters)) == 0 }
+// isGone reports whether Karmada has removed the workload from clusters.
+func (p *progress) isGone(clusters []string) bool { return len(p.worksIn(clusters)) == 0 }

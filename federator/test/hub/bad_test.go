@@ -62,9 +62,9 @@ func configMaps(count int) string {
 
 func TestAMoveToWhereItIsIsRefused(t *testing.T) {
 	m := newMoved(t)
-	m.f.refused(m.token, "POST", m.path()+"/move", federation.MoveRequest{To: []string{m.one}}, http.StatusConflict,
-		"workload "+m.namespace+"/web is on "+m.one+" already, and nowhere else; name the clusters that shall have it instead")
-	if workload := m.state(); workload.Move != nil || !slices.Equal(workload.Clusters, []string{m.one}) {
+	m.f.refused(m.token, "POST", m.path()+"/move", federation.MoveRequest{To: []string{m.workload}}, http.StatusConflict,
+		"workload "+m.namespace+"/web is on "+m.workload+" already, and nowhere else; name the clusters that shall have it instead")
+	if workload := m.state(); workload.Move != nil || !slices.Equal(workload.Clusters, []string{m.workload}) {
 		t.Errorf("it is on %v, %+v", workload.Clusters, workload.Move)
 	}
 	m.begin(60)
@@ -197,7 +197,7 @@ func TestAHubThatDiesInAMoveHasTheSameAgainCompleteIt(t *testing.T) {
 	m := newMoved(t)
 	m.f.stop() // another one carries the move on
 	m.k.heal(m.two)
-	to, from := m.two, m.one
+	to, from := m.two, m.workload
 	dies(t, func(f *running) (func() (int, string), func()) {
 		m.f = f
 		request := federation.MoveRequest{To: []string{to}}

@@ -74,7 +74,7 @@ func TestAWorkloadForWhichFailoverWasAskedKeepsIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.f.must(m.token, "POST", "/api/v1/workloads", federation.DeployRequest{
-		Name: "web", Namespace: m.namespace, Manifest: deployment("web"), Clusters: []string{m.one},
+		Name: "web", Namespace: m.namespace, Manifest: deployment("web"), Clusters: []string{m.workload},
 	}, nil)
 	m.begin(60)
 	m.await(federation.MoveDone)

@@ -71,7 +71,7 @@ func startFederatorOf(t *testing.T, config *rest.Config) *running {
 	ended := make(chan error, 1)
 	r := &running{t: t, log: &lines{}}
 	options := &program.Options{
-		Listen: "127.0.0.1:0", Namespace: system, Audiences: []string{federation.Audience}, Health: "0", Metrics: "0", Listening: func(address net.Addr) { addresses <- address },
+		Listen: "127.0.0.1:0", Namespace: system, Audiences: []string{federation.Audience}, Health: "0", Metrics: "0", OnListen: func(address net.Addr) { addresses <- address },
 	}
 	go func() {
 		defer close(ended)

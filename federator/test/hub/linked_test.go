@@ -99,7 +99,7 @@ func TestAMoveOfWhichLinksDoNotComeUpLeavesTheOldOneRunning(t *testing.T) {
 	m.k.say(m.two, `{"total":1,"ready":1,"pods":[{"name":"web-1","phase":"Running","ready":true,"links":[{"service":"bus","client":true,"interface":"bus0","up":false}]}]}`)
 	m.begin(5)
 	workload := m.await(federation.MoveFailed)
-	if len(workload.Clusters) != 1 || workload.Clusters[0] != m.one || !strings.Contains(workload.Move.Message, "has no link to service bus yet; it stays on "+m.one) {
+	if len(workload.Clusters) != 1 || workload.Clusters[0] != m.workload || !strings.Contains(workload.Move.Message, "has no link to service bus yet; it stays on "+m.workload) {
 		t.Errorf("it is on %v: %q", workload.Clusters, workload.Move.Message)
 	}
 }

@@ -15,10 +15,10 @@ import (
 
 // moved is a workload that is on one cluster, and shall be on another.
 type moved struct {
-	t                          *testing.T
-	f                          *running
-	k                          *karmada
-	token, one, two, namespace string
+	t                               *testing.T
+	f                               *running
+	k                               *karmada
+	token, workload, two, namespace string
 }
 
 func newMoved(t *testing.T) *moved {
@@ -28,10 +28,10 @@ func newMoved(t *testing.T) *moved {
 
 func newMovedOf(t *testing.T, manifest string) *moved {
 	t.Helper()
-	m := &moved{t: t, f: startFederator(t), token: newAdmin(t), one: newCluster(t, "Push"), two: newCluster(t, "Push"), namespace: newNamespace(t)}
-	m.k = startKarmada(t, m.namespace, m.one)
+	m := &moved{t: t, f: startFederator(t), token: newAdmin(t), workload: newCluster(t, "Push"), two: newCluster(t, "Push"), namespace: newNamespace(t)}
+	m.k = startKarmada(t, m.namespace, m.workload)
 	m.f.must(m.token, "POST", "/api/v1/workloads",
-		federation.DeployRequest{Name: "web", Namespace: m.namespace, Manifest: manifest, Clusters: []string{m.one}}, nil)
+		federation.DeployRequest{Name: "web", Namespace: m.namespace, Manifest: manifest, Clusters: []string{m.workload}}, nil)
 	eventually(t, "it is on the first cluster", func() bool { return len(m.k.seen()) > 0 && m.state().Objects[0].Clusters != nil })
 	return m
 }
@@ -76,22 +76,22 @@ func TestAMoveMakesBeforeItBreaks(t *testing.T) {
 		workload := m.state()
 		return workload.Move.Phase == federation.MovePlacing && strings.Contains(workload.Move.Message, "0 of 2 pods ready in cluster "+m.two)
 	})
-	if workload := m.state(); !slices.Equal(workload.Clusters, []string{m.one, m.two}) {
+	if workload := m.state(); !slices.Equal(workload.Clusters, []string{m.workload, m.two}) {
 		t.Errorf("it is on %v while the new one is awaited", workload.Clusters)
 	}
-	m.f.refused(m.token, "POST", m.path()+"/move", federation.MoveRequest{To: []string{m.one}}, http.StatusConflict, "is moving to "+m.two)
+	m.f.refused(m.token, "POST", m.path()+"/move", federation.MoveRequest{To: []string{m.workload}}, http.StatusConflict, "is moving to "+m.two)
 	m.f.refused(m.token, "POST", "/api/v1/workloads",
-		federation.DeployRequest{Name: "web", Namespace: m.namespace, Manifest: deployment("web"), Clusters: []string{m.one, m.two}}, http.StatusConflict, "is moving")
+		federation.DeployRequest{Name: "web", Namespace: m.namespace, Manifest: deployment("web"), Clusters: []string{m.workload, m.two}}, http.StatusConflict, "is moving")
 	m.begin(60) // the same move goes on
 	m.k.heal(m.two)
 	currentWorkload := m.await(federation.MoveDone)
 	if !slices.Equal(currentWorkload.Clusters, []string{m.two}) || !strings.Contains(currentWorkload.Move.By, "user-") {
 		t.Errorf("it is on %v, moved by %q", currentWorkload.Clusters, currentWorkload.Move.By)
 	}
-	if removed, kept := m.k.became(); !slices.Equal(removed, []string{m.one}) || len(kept) > 0 {
+	if removed, kept := m.k.became(); !slices.Equal(removed, []string{m.workload}) || len(kept) > 0 {
 		t.Errorf("clusters %v removed it, %v kept it", removed, kept)
 	}
-	if want := []string{"web: " + m.one, "web: " + m.one + "," + m.two, "web: " + m.two}; !slices.Equal(m.k.seen(), want) {
+	if want := []string{"web: " + m.workload, "web: " + m.workload + "," + m.two, "web: " + m.two}; !slices.Equal(m.k.seen(), want) {
 		t.Errorf("placed on %v, want %v", m.k.seen(), want)
 	}
 	if !m.keepsAgain() {
@@ -103,8 +103,8 @@ func TestAMoveThatFailsLeavesTheWorkloadWhereItWas(t *testing.T) {
 	m := newMoved(t)
 	m.begin(5)
 	workload := m.await(federation.MoveFailed)
-	if !slices.Equal(workload.Clusters, []string{m.one}) || !strings.Contains(workload.Move.Message, "not ready on "+m.two+" within 5s") ||
-		!strings.Contains(workload.Move.Message, "it stays on "+m.one) {
+	if !slices.Equal(workload.Clusters, []string{m.workload}) || !strings.Contains(workload.Move.Message, "not ready on "+m.two+" within 5s") ||
+		!strings.Contains(workload.Move.Message, "it stays on "+m.workload) {
 		t.Errorf("it is on %v: %q", workload.Clusters, workload.Move.Message)
 	}
 	if removed, kept := m.k.became(); !slices.Equal(removed, []string{m.two}) || len(kept) > 0 {
@@ -154,11 +154,11 @@ func TestAMoveGoesOnAfterTheFederatorWasAway(t *testing.T) {
 	m.k.heal(m.two)
 	eventually(t, "it is on both without a federator", func() bool {
 		seen := m.k.seen()
-		return seen[len(seen)-1] == "web: "+m.one+","+m.two
+		return seen[len(seen)-1] == "web: "+m.workload+","+m.two
 	})
 	m.f = startFederator(t)
 	m.await(federation.MoveDone)
-	if removed, kept := m.k.became(); !slices.Equal(removed, []string{m.one}) || len(kept) > 0 {
+	if removed, kept := m.k.became(); !slices.Equal(removed, []string{m.workload}) || len(kept) > 0 {
 		t.Errorf("clusters %v removed it, %v kept it", removed, kept)
 	}
 }
@@ -167,7 +167,7 @@ func TestAMoveToWhereNothingIsIsRefused(t *testing.T) {
 	m := newMoved(t)
 	m.f.refused(m.token, "POST", m.path()+"/move", federation.MoveRequest{To: []string{"nowhere"}}, http.StatusUnprocessableEntity, "there is no cluster nowhere")
 	m.f.refused(m.token, "POST", m.path()+"x/move", federation.MoveRequest{To: []string{m.two}}, http.StatusNotFound, "there is no workload")
-	if workload := m.state(); workload.Move != nil || !slices.Equal(workload.Clusters, []string{m.one}) {
+	if workload := m.state(); workload.Move != nil || !slices.Equal(workload.Clusters, []string{m.workload}) {
 		t.Errorf("it is on %v, %+v", workload.Clusters, workload.Move)
 	}
 }

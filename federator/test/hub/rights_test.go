@@ -66,7 +66,7 @@ func TestTheRightsThatTheChartGivesAreEnough(t *testing.T) {
 	admins := config
 	config = chartRights(t)
 	s := newStretched(t, nil)
-	m := &moved{t: t, f: s.f, token: s.token, one: s.member(), two: s.member(), namespace: newNamespace(t)}
+	m := &moved{t: t, f: s.f, token: s.token, workload: s.member(), two: s.member(), namespace: newNamespace(t)}
 	config = admins
 	var joined federation.Joined
 	agent := unique("agent")
@@ -75,10 +75,10 @@ func TestTheRightsThatTheChartGivesAreEnough(t *testing.T) {
 	s.f.must(joined.Bootstrap.Token, "POST", "/api/v1/clusters/"+agent+"/certificate",
 		federation.CertificateRequest{Request: request(t, "system:karmada:agent:"+agent, federation.AgentGroup)}, nil)
 	<-signed
-	m.k = startKarmada(t, m.namespace, m.one, m.two)
+	m.k = startKarmada(t, m.namespace, m.workload, m.two)
 	s.parts(2)
 	m.f.must(m.token, "POST", "/api/v1/workloads",
-		federation.DeployRequest{Name: "web", Namespace: m.namespace, Manifest: deployment("web"), Clusters: []string{m.one}}, nil)
+		federation.DeployRequest{Name: "web", Namespace: m.namespace, Manifest: deployment("web"), Clusters: []string{m.workload}}, nil)
 	m.begin(60)
 	if workload := m.await(federation.MoveDone); !slices.Equal(workload.Clusters, []string{m.two}) {
 		t.Errorf("it is on %v", workload.Clusters)
@@ -88,7 +88,7 @@ func TestTheRightsThatTheChartGivesAreEnough(t *testing.T) {
 		var profile unstructured.Unstructured
 		profile.SetAPIVersion("multicluster.x-k8s.io/v1alpha1")
 		profile.SetKind("ClusterProfile")
-		return admin.Get(t.Context(), types.NamespacedName{Namespace: system, Name: m.one}, &profile) == nil
+		return admin.Get(t.Context(), types.NamespacedName{Namespace: system, Name: m.workload}, &profile) == nil
 	})
 	linkOnce(t, s.f, s.token)
 	for _, words := range []string{"forbidden", "level=ERROR"} {

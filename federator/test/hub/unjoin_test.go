@@ -85,7 +85,7 @@ func held(t *testing.T, name string) (letGo func()) {
 type unjoined struct {
 	status  int
 	problem string
-	told    federation.Unjoined
+	answer  federation.Unjoined
 }
 
 // unjoin asks for it, and does not wait for the answer.
@@ -93,7 +93,7 @@ func unjoin(f *running, token, cluster, query string) <-chan *unjoined {
 	answer := make(chan *unjoined, 1)
 	go func() {
 		result := &unjoined{}
-		result.status, result.problem = f.call(token, "DELETE", "/api/v1/clusters/"+cluster+query, nil, &result.told)
+		result.status, result.problem = f.call(token, "DELETE", "/api/v1/clusters/"+cluster+query, nil, &result.answer)
 		answer <- result
 	}()
 	return answer
@@ -124,14 +124,14 @@ func TestWhoUnjoinsAClusterThatIsBeingRemovedIsToldSoAndWaitsAlong(t *testing.T)
 	case <-time.After(4 * time.Second): // in which both have been asked
 	}
 	letGo()
-	if unjoined := <-first; unjoined.status != http.StatusOK || !strings.HasPrefix(unjoined.told.Message, "cluster "+name+" has left") ||
-		!strings.Contains(unjoined.told.Message, federation.RightsLabel+"=RIGHTS") {
+	if unjoined := <-first; unjoined.status != http.StatusOK || !strings.HasPrefix(unjoined.answer.Message, "cluster "+name+" has left") ||
+		!strings.Contains(unjoined.answer.Message, federation.RightsLabel+"=RIGHTS") {
 		t.Errorf("the first one is told %+v", unjoined)
 	}
 	for _, answer := range []<-chan *unjoined{second, third} {
 		unjoined := <-answer
-		if unjoined.status != http.StatusOK || !strings.Contains(unjoined.told.Message, "cluster "+name+" was being removed already, since ") ||
-			!strings.Contains(unjoined.told.Message, "has left") || !slices.Equal(unjoined.told.Left, []string{namespace + "/web"}) {
+		if unjoined.status != http.StatusOK || !strings.Contains(unjoined.answer.Message, "cluster "+name+" was being removed already, since ") ||
+			!strings.Contains(unjoined.answer.Message, "has left") || !slices.Equal(unjoined.answer.Left, []string{namespace + "/web"}) {
 			t.Errorf("told %+v", unjoined)
 		}
 	}
@@ -149,11 +149,11 @@ func TestAClusterThatIsBeingDrainedLeavesAtOnceByForce(t *testing.T) {
 		return workload.Move != nil && workload.Move.Phase == federation.MovePlacing
 	})
 	by := <-unjoin(f, token, name, "?force=true")
-	if by.status != http.StatusOK || !slices.Equal(by.told.Left, []string{namespace + "/web"}) || !strings.HasPrefix(by.told.Message, "cluster "+name+" has left") {
+	if by.status != http.StatusOK || !slices.Equal(by.answer.Left, []string{namespace + "/web"}) || !strings.HasPrefix(by.answer.Message, "cluster "+name+" has left") {
 		t.Fatalf("by force told %+v", by)
 	}
 	k.heal(two)
-	if unjoined := <-first; unjoined.status != http.StatusOK || !strings.Contains(unjoined.told.Message, "has left") {
+	if unjoined := <-first; unjoined.status != http.StatusOK || !strings.Contains(unjoined.answer.Message, "has left") {
 		t.Errorf("whoever drained it is told %+v", unjoined)
 	}
 	eventually(t, "it is on the other one alone", func() bool {

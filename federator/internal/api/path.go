@@ -10,9 +10,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
 )
 
-// nothingAt says why a request has no operation, nil if it has one. The mux says it in plain text, and sends whoever leaves a name out to
-// another path. Which methods a path takes goes into the answer's header. No operation is begun to find out: nobody has said yet for whom.
-func nothingAt(writer http.ResponseWriter, mux *http.ServeMux, request *http.Request) error {
+// checkPath returns an error if no operation serves the request. The mux itself would respond in plain text, and
+// redirect a request with an empty name to another path. The allowed methods are written to the response's header. No
+// operation is called, because the caller is not authenticated yet.
+func checkPath(writer http.ResponseWriter, mux *http.ServeMux, request *http.Request) error {
 	handler, pattern := mux.Handler(request)
 	if pattern != "" && path.Clean(request.URL.Path) == request.URL.Path {
 		return nil
@@ -23,24 +24,24 @@ func nothingAt(writer http.ResponseWriter, mux *http.ServeMux, request *http.Req
 	}
 	if answer.status == http.StatusMethodNotAllowed {
 		allowed := answer.header.Get("Allow")
-		writer.Header().Set("Allow", allowed) // which RFC 9110 demands of this status
+		writer.Header().Set("Allow", allowed) // required by RFC 9110, section 15.5.6
 		return hub.Faultf(answer.status, "there is no %s of %s; it takes %s", spread.Quoted(request.Method), spread.Quoted(request.URL.Path), allowed)
 	}
 	return hub.Faultf(http.StatusNotFound, "there is nothing at %s; names in a path are not empty, and /openapi.json says which paths there are",
 		spread.Quoted(request.URL.Path))
 }
 
-// headerOnly takes an answer of which nothing but the header counts.
+// headerOnly records the header and the status of a response and discards the body.
 type headerOnly struct {
 	header http.Header
 	status int
 }
 
-// Header is that of the answer.
+// Header returns the header of the response.
 func (h *headerOnly) Header() http.Header { return h.header }
 
-// WriteHeader remembers the status.
+// WriteHeader records the status.
 func (h *headerOnly) WriteHeader(status int) { h.status = status }
 
-// Write forgets the body.
+// Write discards the body.
 func (h *headerOnly) Write(data []byte) (int, error) { return len(data), nil }

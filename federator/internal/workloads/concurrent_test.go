@@ -20,8 +20,8 @@ func TestOfManyThingsSideBySideAllThatIsWrongIsFoundInItsOrder(t *testing.T) {
 	}{
 		"the hub refuses":         {false, refused, 100},
 		"the federator refuses":   {false, invalid("refused"), 100},
-		"all hangs on each":       {true, refused, 2 * atATime},
-		"the hub does not answer": {false, errors.New("connection refused"), 2 * atATime},
+		"all hangs on each":       {true, refused, 2 * maxConcurrent},
+		"the hub does not answer": {false, errors.New("connection refused"), 2 * maxConcurrent},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var begun atomic.Int32
@@ -32,7 +32,7 @@ func TestOfManyThingsSideBySideAllThatIsWrongIsFoundInItsOrder(t *testing.T) {
 					return fmt.Errorf("thing %d: %w", number, test.wrong)
 				})
 			}
-			wrong := sideBySide(test.all, things...)
+			wrong := runConcurrently(test.all, things...)
 			if begun.Load() > test.most || int(begun.Load()) != len(wrong) {
 				t.Errorf("%d were begun, %d at most, and %d went wrong", begun.Load(), test.most, len(wrong))
 			}

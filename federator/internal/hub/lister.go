@@ -20,27 +20,29 @@ type Lister interface {
 	List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error
 }
 
-// Kept lists for one caller what the federator keeps of the hub in memory, and so may be a moment old. The hub would send all objects of
-// a kind as JSON for each request, of which most of the time of an answer went into reading. What it is asked for each list instead
-// is whether the caller may have it.
-type Kept struct {
+// CachedLister lists objects from the federator's cache for one caller, so the result can be slightly old. Reading all
+// objects of a kind from the hub as JSON for each request took most of the time of a response. Instead, the hub is
+// asked for each list whether the caller may read it.
+type CachedLister struct {
 	Memory Lister
 	// Caller acts as the caller, and User is the caller's name.
 	Caller client.Client
 	User   string
 }
 
-// List fills a list, or returns the hub's refusal. Objects belong to the memory: nobody may change them. They have no order.
-func (k *Kept) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	if err := k.may(ctx, list, (&client.ListOptions{}).ApplyOptions(options).Namespace); err != nil {
+// List fills a list, or returns the hub's refusal. The objects belong to the cache and must not be changed. They have
+// no order.
+func (k *CachedLister) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if err := k.checkAccess(ctx, list, (&client.ListOptions{}).ApplyOptions(options).Namespace); err != nil {
 		return err
 	}
 	return k.Memory.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...)
 }
 
-// may asks the hub, as the caller, whether the caller may list a kind in a namespace, or in all. The answer is not kept.
-func (k *Kept) may(ctx context.Context, list client.ObjectList, namespace string) error {
-	resource, err := k.resource(list)
+// checkAccess asks the hub whether the caller may list a kind in a namespace, or in all namespaces. The answer is not
+// cached.
+func (k *CachedLister) checkAccess(ctx context.Context, list client.ObjectList, namespace string) error {
+	resource, err := k.resourceOf(list)
 	if err != nil {
 		return err
 	}
@@ -58,8 +60,8 @@ func (k *Kept) may(ctx context.Context, list client.ObjectList, namespace string
 	return refusal(k.User, resource.GroupResource(), namespace, review.Status.Reason)
 }
 
-// resource is what a list is of.
-func (k *Kept) resource(list client.ObjectList) (schema.GroupVersionResource, error) {
+// resourceOf returns the resource of a list.
+func (k *CachedLister) resourceOf(list client.ObjectList) (schema.GroupVersionResource, error) {
 	kind, err := apiutil.GVKForObject(list, k.Caller.Scheme())
 	if err != nil {
 		return schema.GroupVersionResource{}, fmt.Errorf("list objects of the hub: %w", err)
@@ -72,7 +74,7 @@ func (k *Kept) resource(list client.ObjectList) (schema.GroupVersionResource, er
 	return mapping.Resource, nil
 }
 
-// refusal is in the words in which an API server refuses a list.
+// refusal returns the error with which an API server refuses a list.
 func refusal(user string, resource schema.GroupResource, namespace, reason string) error {
 	where := "at the cluster scope"
 	if namespace != "" {

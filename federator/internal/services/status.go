@@ -16,26 +16,26 @@ import (
 	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
 )
 
-// count adds what a cluster says that it has, which may be anything.
+// count adds a number that a cluster reports, which can be any.
 func count(sum *int32, reported int32) {
 	*sum += min(max(reported, 0), math.MaxInt32-*sum)
 }
 
-// tell writes into a service's status what has become of it.
-func (s *Spreader) tell(ctx context.Context, service *tsn.TSNService, p *plan, v *view) error {
+// updateStatus writes the conditions and counts of a service.
+func (s *Reconciler) updateStatus(ctx context.Context, service *tsn.TSNService, p *plan, v *view) error {
 	changed := service.DeepCopy()
 	changed.Status.Endpoints, changed.Status.Clients, changed.Status.Linked = 0, 0, 0
-	var on []spread.On
+	var on []spread.Placement
 	for _, cluster := range p.selected {
 		report := v.reports[cluster]
-		on = append(on, spread.On{Cluster: cluster, Applied: report.Applied, Message: cmp.Or(report.Message, spread.Lack(v.clusters, cluster, "TSNService")), Conditions: report.Status.Conditions})
+		on = append(on, spread.Placement{Cluster: cluster, Applied: report.Applied, Message: cmp.Or(report.Message, spread.Lack(v.clusters, cluster, "TSNService")), Conditions: report.Status.Conditions})
 	}
 	for _, report := range v.reports {
 		count(&changed.Status.Endpoints, report.Status.Endpoints)
 		count(&changed.Status.Clients, report.Status.Clients)
 		count(&changed.Status.Linked, report.Status.Linked)
 	}
-	for _, condition := range []metav1.Condition{spread.Ready("service", p.found, on), spread.Degraded(p.found)} {
+	for _, condition := range []metav1.Condition{spread.Ready("service", p.findings, on), spread.Degraded(p.findings)} {
 		condition.ObservedGeneration = service.Generation
 		meta.SetStatusCondition(&changed.Status.Conditions, condition)
 	}

@@ -15,10 +15,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
 )
 
-// tell writes into a network's status what has become of it.
-func (s *Stretcher) tell(ctx context.Context, network *tsn.TSNNetwork, p *plan, v *view) error {
+// updateStatus writes the conditions of a network.
+func (s *Reconciler) updateStatus(ctx context.Context, network *tsn.TSNNetwork, p *plan, v *view) error {
 	changed := network.DeepCopy()
-	for _, condition := range []metav1.Condition{spread.Ready("network", p.found, p.on(v)), spread.Degraded(p.found)} {
+	for _, condition := range []metav1.Condition{spread.Ready("network", p.findings, p.placements(v)), spread.Degraded(p.findings)} {
 		condition.ObservedGeneration = network.Generation
 		meta.SetStatusCondition(&changed.Status.Conditions, condition)
 	}
@@ -31,12 +31,12 @@ func (s *Stretcher) tell(ctx context.Context, network *tsn.TSNNetwork, p *plan, 
 	return nil
 }
 
-// on is how the network is on the clusters that shall have it.
-func (p *plan) on(v *view) []spread.On {
-	var on []spread.On
+// placements returns the state of the network on the clusters that should have it.
+func (p *plan) placements(v *view) []spread.Placement {
+	var on []spread.Placement
 	for _, cluster := range p.selected {
 		report := v.reports[cluster]
-		on = append(on, spread.On{Cluster: cluster, Applied: report.Applied, Message: cmp.Or(report.Message, spread.Lack(v.clusters, cluster, "TSNNetwork")), Conditions: report.Status.Conditions})
+		on = append(on, spread.Placement{Cluster: cluster, Applied: report.Applied, Message: cmp.Or(report.Message, spread.Lack(v.clusters, cluster, "TSNNetwork")), Conditions: report.Status.Conditions})
 	}
 	return on
 }
