@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command ktsn-federator has clusters act together; see `ktsn-federator --help`.
+// Command ktsn-federator federates clusters; see `ktsn-federator --help`.
 package main
 
 import (

@@ -22,14 +22,14 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// anybody believes every token.
+// acceptAll accepts every token.
 type acceptAll struct{}
 
 func (acceptAll) Review(context.Context, string) (*authenticationv1.UserInfo, error) {
 	return &authenticationv1.UserInfo{Username: "anybody"}, nil
 }
 
-// asked counts requests to a hub, which refuses all.
+// requestCounter counts requests to a hub, and fails all.
 type requestCounter struct{ count int }
 
 func (a *requestCounter) RoundTrip(*http.Request) (*http.Response, error) {
@@ -39,7 +39,7 @@ func (a *requestCounter) RoundTrip(*http.Request) (*http.Response, error) {
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// hubless is the API of a federator whose hub must not be asked.
+// newHandlerWithoutHub returns the API of a federator whose hub must not get requests.
 func newHandlerWithoutHub(t *testing.T) (http.Handler, *requestCounter) {
 	t.Helper()
 	counter := &requestCounter{}
@@ -76,7 +76,7 @@ func send(handler http.Handler, method, path, body string) (status int, text str
 	return answer.Code, problem.Detail
 }
 
-func TestARequestThatCannotBeIsRefusedBeforeTheHubIsAsked(t *testing.T) {
+func TestInvalidRequestsDoNotReachHub(t *testing.T) {
 	long := strings.Repeat("a", 70)
 	const web = "/api/v1/workloads/default/web"
 	for name, test := range map[string]struct {
@@ -127,8 +127,8 @@ func TestARequestThatCannotBeIsRefusedBeforeTheHubIsAsked(t *testing.T) {
 	}
 }
 
-// TestPolicyOutlivesTheAccount is about the kinds of `kubectl delete`, which removes them in their order.
-func TestPolicyOutlivesTheAccount(t *testing.T) {
+// TestPolicyIsRemovedLast checks the kinds of `kubectl delete`, which removes them in the given order.
+func TestPolicyIsRemovedLast(t *testing.T) {
 	kinds := regexp.MustCompile("`kubectl delete ([a-z,]+) -")
 	for _, mode := range []v1alpha1.ClusterSyncMode{v1alpha1.Push, v1alpha1.Pull} {
 		text := rightsRemovalHint(mode)

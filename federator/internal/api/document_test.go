@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestTheDocumentIsTheOneThatIsKept(t *testing.T) {
+func TestDocumentIsUpToDate(t *testing.T) {
 	data, err := Document()
 	if err != nil {
 		t.Fatal(err)

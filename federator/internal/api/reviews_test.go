@@ -18,12 +18,12 @@ import (
 	"github.com/kubernetsn/kubernetsn/federator/internal/hub"
 )
 
-// reviewing is a hub that knows the tokens whose names begin with "good", and counts how often it is asked.
+// fakeReviewer accepts tokens whose names begin with "good", and counts the reviews.
 type fakeReviewer struct {
 	mu      sync.Mutex
 	asked   map[string]int
 	revoked map[string]bool
-	// held: an answer waits until it is closed.
+	// held delays answers until it is closed.
 	held chan struct{}
 	away error
 }
@@ -49,7 +49,7 @@ func (r *fakeReviewer) Review(ctx context.Context, token string) (*authenticatio
 	return nil, hub.Faultf(http.StatusUnauthorized, "not known")
 }
 
-// reviewed is what a test asks by.
+// reviewsTest has reviews, their fake reviewer and clock.
 type reviewsTest struct {
 	*reviews
 
@@ -64,7 +64,7 @@ func newReviewsTest(t *testing.T) *reviewsTest {
 	return r
 }
 
-// status asks, and returns 200 or the status of the refusal.
+// status returns 200 or the status of the rejection.
 func (r *reviewsTest) status(token, source string) int {
 	user, err := r.review(r.t.Context(), token, source)
 	var fault *hub.Fault
@@ -86,7 +86,7 @@ func (r *reviewsTest) want(status int, token, source string) {
 
 const anna, mallory = "192.0.2.1:1000", "198.51.100.1:2000"
 
-func TestTokensAreAskedForOnce(t *testing.T) {
+func TestReviewsAreCached(t *testing.T) {
 	r := newReviewsTest(t)
 	for range 10 {
 		r.want(200, "good", anna)
@@ -104,7 +104,7 @@ func TestTokensAreAskedForOnce(t *testing.T) {
 	}
 }
 
-func TestMalformedTokensAreNotAskedFor(t *testing.T) {
+func TestMalformedTokensAreNotReviewed(t *testing.T) {
 	r := newReviewsTest(t)
 	for _, token := range []string{"a b", "a\x00", "é", "=", "a=b", strings.Repeat("a", maxToken+1)} {
 		r.want(401, token, anna)
@@ -114,7 +114,7 @@ func TestMalformedTokensAreNotAskedFor(t *testing.T) {
 	}
 }
 
-func TestNewBootstrapTokensAreAskedForAgain(t *testing.T) {
+func TestRejectedBootstrapTokensAreNotCached(t *testing.T) {
 	r := newReviewsTest(t)
 	const token = "goodab.0123456789abcdef"
 	r.hub.revoked[token] = true
@@ -123,7 +123,7 @@ func TestNewBootstrapTokensAreAskedForAgain(t *testing.T) {
 	r.want(200, token, anna)
 }
 
-func TestAnAbsentHubIsNotRemembered(t *testing.T) {
+func TestConnectionErrorsAreNotCached(t *testing.T) {
 	r := newReviewsTest(t)
 	r.hub.away = errors.New("away")
 	r.want(503, "good", anna)
@@ -131,7 +131,7 @@ func TestAnAbsentHubIsNotRemembered(t *testing.T) {
 	r.want(200, "good", anna)
 }
 
-func TestAFloodLeavesOthersAnswered(t *testing.T) {
+func TestFloodBlocksNoOthers(t *testing.T) {
 	r := newReviewsTest(t)
 	r.want(200, "good-behind-the-same-address", mallory)
 	refused := 0
@@ -154,11 +154,11 @@ func TestAFloodLeavesOthersAnswered(t *testing.T) {
 	}
 }
 
-func TestManySourcesDoNotTakeTheTurnsOfKnownClients(t *testing.T) {
+func TestUnknownClientsTakeNoSlotsOfKnown(t *testing.T) {
 	r := newReviewsTest(t)
 	r.want(200, "good", anna)
 	r.now = r.now.Add(goodTTL)
-	// The hub answers nobody: all turns of strangers are taken.
+	// The hub does not answer: all slots of unknown clients are taken.
 	r.hub.held = make(chan struct{})
 	var waiting sync.WaitGroup
 	statuses := make(chan int, 2*maxUnknownReviews)
@@ -171,7 +171,7 @@ func TestManySourcesDoNotTakeTheTurnsOfKnownClients(t *testing.T) {
 		}
 	}
 	waiting.Go(func() { r.want(200, "good", mallory) })
-	// Only a known client waits for the hub now, by a turn of its own.
+	// Only a known client waits for the hub now, in a slot of its own.
 	for deadline := time.Now().Add(10 * time.Second); len(r.known) == 0 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
@@ -182,7 +182,7 @@ func TestManySourcesDoNotTakeTheTurnsOfKnownClients(t *testing.T) {
 	}
 }
 
-func TestTooManyTokensAreToldWhenToAskAgain(t *testing.T) {
+func TestLimitSendsRetryAfter(t *testing.T) {
 	handler := &front{reviews: newReviewsTest(t).reviews, next: http.NewServeMux(), audit: discard(), now: time.Now}
 	var last *httptest.ResponseRecorder
 	for i := range sourceReviewBurst + 1 {

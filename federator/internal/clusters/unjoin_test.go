@@ -16,7 +16,7 @@ import (
 	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// newRemover removes clusters of a hub with some objects. Each look at its clock takes ten seconds.
+// newRemover returns a Service for a hub with some objects. Each reading of its clock takes ten seconds.
 func newRemover(t *testing.T, have ...client.Object) *Service {
 	t.Helper()
 	types := runtime.NewScheme()
@@ -30,13 +30,13 @@ func newRemover(t *testing.T, have ...client.Object) *Service {
 	return &Service{Client: hub, FederatorClient: hub, Now: func() time.Time { now = now.Add(10 * time.Second); return now }}
 }
 
-func aMember(finalizers ...string) *v1alpha1.Cluster {
+func newMember(finalizers ...string) *v1alpha1.Cluster {
 	return &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "north", UID: "1", Finalizers: finalizers}}
 }
 
-func TestOfAClusterThatIsRemovedForLongItIsToldHowFarItIs(t *testing.T) {
+func TestRemoveReportsProgress(t *testing.T) {
 	since := metav1.NewTime(time.Unix(500, 0))
-	leaving := aMember("karmada.io/cluster-controller")
+	leaving := newMember("karmada.io/cluster-controller")
 	leaving.DeletionTimestamp = &since
 	given := &workv1alpha1.Work{ObjectMeta: metav1.ObjectMeta{Namespace: "karmada-es-north", Name: "web"}}
 	s := newRemover(t, leaving, given)
@@ -50,11 +50,11 @@ func TestOfAClusterThatIsRemovedForLongItIsToldHowFarItIs(t *testing.T) {
 	}
 }
 
-func TestAClusterThatSomebodyElseHasRemovedMeanwhileHasLeft(t *testing.T) {
+func TestRemoveOfRemovedCluster(t *testing.T) {
 	for name, cluster := range map[string]*v1alpha1.Cluster{
-		"before it was asked": aMember(),
+		"before it was asked": newMember(),
 		"while it was being removed": func() *v1alpha1.Cluster {
-			leaving := aMember()
+			leaving := newMember()
 			leaving.DeletionTimestamp = &metav1.Time{Time: time.Unix(500, 0)}
 			return leaving
 		}(),

@@ -12,7 +12,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-func TestWhatAClusterSaysOfPodsIsBounded(t *testing.T) {
+func TestReportedPodsAreBounded(t *testing.T) {
 	huge := strings.Repeat("x", 1<<16)
 	pod := tsn.WorkloadPod{Name: huge, Node: "a\x1b[2Jb", Phase: huge, Addresses: make([]string, 10000)}
 	for range 1000 {

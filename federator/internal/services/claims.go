@@ -110,8 +110,8 @@ func (c *claims) add(entry *claim) string {
 	return ""
 }
 
-// claimedBy returns the claims of a cluster. What its report leaves out is taken from existing links: Karmada has no
-// status of a cluster whose last change failed, and a status names only the first pods of too many. For clients that
+// claimedBy returns the claims of a cluster. Pods that its report leaves out are taken from existing links: Karmada has
+// no status of a cluster whose last change failed, and a status names only the first pods of too many. For clients that
 // are linked and not named the cluster reports when they have left.
 func claimedBy(cluster string, v *view, links []tsn.TSNLink, chain []tsn.ChainElement) []claim {
 	report := v.reports[cluster]

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// someAsks are clusters that have something of a room, mostly no more than there is, and want more.
+// someAsks returns clusters that have something of a room, mostly no more than its size, and want more.
 func someAsks(source *rand.Rand) (room int, asks []ask) {
 	room = source.IntN(200)
 	left := room
@@ -34,7 +34,7 @@ func sumOf(given []int) (sum int) {
 	return sum
 }
 
-func TestWhateverClustersAskForTheRoomIsDividedFairly(t *testing.T) {
+func TestDivisionIsFair(t *testing.T) {
 	for seed := range uint64(20000) {
 		room, asks := someAsks(rand.New(rand.NewPCG(seed, 30)))
 		given := fairly(room, asks)
@@ -47,7 +47,7 @@ func TestWhateverClustersAskForTheRoomIsDividedFairly(t *testing.T) {
 	}
 }
 
-// unfair says which rule does not hold.
+// unfair returns the rule that is violated, "" if none is.
 func unfair(room int, asks []ask, given []int) string {
 	kept, had, unasked := reserve(room, len(asks)), 0, 0
 	above := false
@@ -87,7 +87,7 @@ func unfair(room int, asks []ask, given []int) string {
 	return ""
 }
 
-func TestOfARoomThatNobodyElseAsksForAClusterGetsAllButAReserve(t *testing.T) {
+func TestDivisionKeepsReserve(t *testing.T) {
 	for name, test := range map[string]struct {
 		room int
 		asks []ask

@@ -12,8 +12,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
 )
 
-// TestKeysOfNodesAreCarriedAsTheyAre has a client in one cluster, an endpoint in another, and a service with encryption.
-func TestKeysOfNodesAreCarriedAsTheyAre(t *testing.T) {
+// TestNodeKeysArePassedOnUnchanged has a client in one cluster, an endpoint in another, and a service with encryption.
+func TestNodeKeysArePassedOnUnchanged(t *testing.T) {
 	f := newFleet(t, rand.New(rand.NewPCG(1, 28)))
 	f.service.Spec.Encryption = tsn.EncryptionRequired
 	say := func(cluster string, pods *[]tsn.ServicePod, pod tsn.ServicePod, status *tsn.TSNServiceStatus, signature string) {
@@ -38,7 +38,7 @@ func TestKeysOfNodesAreCarriedAsTheyAre(t *testing.T) {
 	}
 	for _, step := range []struct{ client, endpoint, wantClient, wantEndpoint string }{
 		{"", "", "", ""}, {"one", "", "one", ""}, {"one", "two", "one", "two"}, {"three", "two", "three", "two"},
-		{"three", "", "three", "two"}, // the cluster says nothing of the node: what the link has stays
+		{"three", "", "three", "two"}, // the cluster reports nothing about the node: the link's keys stay
 	} {
 		tell(step.client, step.endpoint)
 		f.settle(t)
@@ -63,7 +63,7 @@ func signatureOf(end *tsn.LinkEnd) string {
 	return end.NodeKeys.Signature
 }
 
-func TestKeysThatALinkCannotHaveAreNotCarried(t *testing.T) {
+func TestInvalidKeysAreRejected(t *testing.T) {
 	key := tsn.NodeKey{ID: "one", Algorithm: tsn.KeyAlgorithm, PublicKey: strings.Repeat("k", 44)}
 	other := key
 	other.ID = "two"

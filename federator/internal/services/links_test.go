@@ -33,7 +33,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// newJoiner carries out what is decided of a fleet's links at a hub of its own.
+// newJoiner returns a Reconciler for the links of a fleet, with a hub of its own.
 func newJoiner(t *testing.T, f *fleet, funcs interceptor.Funcs, have ...client.Object) *Reconciler {
 	t.Helper()
 	types := runtime.NewScheme()
@@ -49,8 +49,8 @@ func newJoiner(t *testing.T, f *fleet, funcs interceptor.Funcs, have ...client.O
 	return s
 }
 
-// TestAnEndpointToWhichALinkCannotBeMadeLetsOthersServe has the hub refuse all links to the endpoint that is chosen first.
-func TestAnEndpointToWhichALinkCannotBeMadeLetsOthersServe(t *testing.T) {
+// TestFailedLinkUsesOtherEndpoint rejects all links to the endpoint that is chosen first.
+func TestFailedLinkUsesOtherEndpoint(t *testing.T) {
 	f := newFleet(t, rand.New(rand.NewPCG(1, 28)))
 	f.clusters = f.clusters[:2]
 	f.report("c0", false, "arm")
@@ -77,7 +77,7 @@ func TestAnEndpointToWhichALinkCannotBeMadeLetsOthersServe(t *testing.T) {
 	}
 }
 
-func TestWhereAllLinksAreRefusedItIsNotTriedAllTheTime(t *testing.T) {
+func TestFailedLinksAreRetriedSlowly(t *testing.T) {
 	f := newFleet(t, rand.New(rand.NewPCG(1, 28)))
 	f.clusters = f.clusters[:2]
 	f.report("c0", false, "arm")
@@ -97,7 +97,7 @@ func TestWhereAllLinksAreRefusedItIsNotTriedAllTheTime(t *testing.T) {
 	}
 }
 
-func TestALinkThatCannotBeChangedStaysAndOthersAreMade(t *testing.T) {
+func TestFailedChangeBlocksNoOthers(t *testing.T) {
 	f := newFleet(t, rand.New(rand.NewPCG(1, 28)))
 	f.clusters = f.clusters[:2]
 	f.report("c0", false, "arm", "leg")
@@ -125,7 +125,7 @@ func TestALinkThatCannotBeChangedStaysAndOthersAreMade(t *testing.T) {
 	}
 }
 
-func TestALinkThatHasLostTheLabelOfItsMakerIsSaidToBeInTheWay(t *testing.T) {
+func TestLinkWithoutLabelIsForeign(t *testing.T) {
 	f := newFleet(t, rand.New(rand.NewPCG(1, 28)))
 	f.clusters = f.clusters[:2]
 	f.report("c0", false, "arm")
@@ -142,8 +142,8 @@ func TestALinkThatHasLostTheLabelOfItsMakerIsSaidToBeInTheWay(t *testing.T) {
 	}
 }
 
-// TestLinksToAClusterThatLeavesEndWhereTheirServiceIsBlocked has an older network come to have addresses of the service.
-func TestLinksToAClusterThatLeavesEndWhereTheirServiceIsBlocked(t *testing.T) {
+// TestLinksOfLeavingClusterAreRemovedWhileBlocked adds an older network with addresses of the service.
+func TestLinksOfLeavingClusterAreRemovedWhileBlocked(t *testing.T) {
 	for name, block := range map[string]func(f *fleet) client.Object{
 		"by a range": func(*fleet) client.Object {
 			return &tsn.TSNNetwork{ObjectMeta: metav1.ObjectMeta{Name: "line"}, Spec: tsn.TSNNetworkSpec{IPv4: tsn.Range4{CIDR: "10.60.0.0/16"}}}

@@ -15,7 +15,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/cluster/linkledger"
 )
 
-// full is one cluster with many clients and another one with an endpoint.
+// full has one cluster with many clients and another one with an endpoint.
 type full struct {
 	*fleet
 	clients []tsn.ServicePod
@@ -35,7 +35,7 @@ func newFull(t *testing.T, count int, linkCIDR string) *full {
 	return c
 }
 
-// say has the cluster say what its operator does: clients without a link first.
+// say sets the cluster's report as its operator would: clients without a link first.
 func (c *full) say() {
 	linked := map[string]bool{}
 	var status tsn.TSNServiceStatus
@@ -56,7 +56,7 @@ func (c *full) say() {
 	c.reports["c0"] = report{Applied: true, HasStatus: true, Status: status}
 }
 
-// rounds lets both sides go on.
+// rounds lets both sides continue until nothing changes.
 func (c *full) rounds() (findings []spread.Finding) {
 	for range 6 {
 		c.say()
@@ -69,7 +69,7 @@ func (c *full) isLinked(pod *tsn.ServicePod) bool {
 	return slices.ContainsFunc(c.links, func(link tsn.TSNLink) bool { return link.Spec.Client.UID == pod.UID })
 }
 
-func TestMoreClientsAreLinkedThanAStatusNames(t *testing.T) {
+func TestMoreClientsThanStatusNames(t *testing.T) {
 	const many = tsn.MaxServicePods + 50
 	c := newFull(t, many, "10.60.0.0/12")
 	c.rounds()
@@ -84,15 +84,15 @@ func TestMoreClientsAreLinkedThanAStatusNames(t *testing.T) {
 			t.Errorf("%s has gone, and %d of %d clients are linked", gone.Pod, len(c.links), len(c.clients))
 		}
 	}
-	// Silence and a list that is full remove nothing.
+	// Silence and a truncated list remove nothing.
 	c.reports["c0"] = report{Applied: true}
 	if pairing := c.round(); len(pairing.remove) > 0 {
 		t.Errorf("removed %s: %s", pairing.remove[0].Link.Name, pairing.remove[0].Why)
 	}
 }
 
-func TestAClusterThatNamesClientsThatThereAreNotLeavesRoomForOthers(t *testing.T) {
-	c := newFull(t, 150, "10.60.0.0/20") // of which the hub has 32 links
+func TestFalseClientsLeaveRoom(t *testing.T) {
+	c := newFull(t, 150, "10.60.0.0/20") // the hub has 32 links of it
 	findings := c.rounds()
 	if len(c.links) != 30 {
 		t.Errorf("the cluster has %d links, and its share is all but what is kept for the other one", len(c.links))
@@ -114,7 +114,7 @@ func TestAClusterThatNamesClientsThatThereAreNotLeavesRoomForOthers(t *testing.T
 	}
 }
 
-// others has the cluster with the endpoint have clients as well, to which that endpoint gives links.
+// others adds clients to the cluster with the endpoint.
 func (c *full) others(count int) (pods []tsn.ServicePod) {
 	for number := range count {
 		name := fmt.Sprintf("arm%d", number)
@@ -126,13 +126,14 @@ func (c *full) others(count int) (pods []tsn.ServicePod) {
 	return pods
 }
 
-// later is when what has gone is free.
+// later advances the clock until released numbers are free.
 func (c *full) later() {
 	c.now = c.now.Add(linkledger.ReleasedFor)
 	c.rounds()
 }
 
-// newAboveShare has a cluster have more than a fair share of a room that is used up, which another one asks for.
+// newAboveShare returns a cluster that has more than its fair share of a room that is used up, while another cluster
+// asks for some.
 func newAboveShare(t *testing.T) *full {
 	t.Helper()
 	c := newFull(t, 30, "10.60.0.0/20")
@@ -153,7 +154,7 @@ func (c *full) linksBy() map[string]int {
 	return owner
 }
 
-func TestLinksOfAClusterAboveItsShareAreReplaced(t *testing.T) {
+func TestLinksAboveShareAreReplaced(t *testing.T) {
 	c := newAboveShare(t)
 	report := c.reports["c1"]
 	report.Status.Offers = []tsn.ServicePod{{Namespace: "ns", Pod: "next", UID: "next", Node: "n0", NodeAddress: "192.0.3.1", Interface: "line"}}
@@ -170,7 +171,7 @@ func TestLinksOfAClusterAboveItsShareAreReplaced(t *testing.T) {
 	}
 }
 
-func TestAPodTakesTheLinkOfTheOneOfItsNameAboveTheShareToo(t *testing.T) {
+func TestPodWithSameNameInheritsPlace(t *testing.T) {
 	for name, gap := range map[string]bool{"at once": false, "a while after it": true} {
 		t.Run(name, func(t *testing.T) {
 			c := newAboveShare(t)
@@ -193,7 +194,7 @@ func TestAPodTakesTheLinkOfTheOneOfItsNameAboveTheShareToo(t *testing.T) {
 	}
 }
 
-func TestAPodOfAnotherNameWaitsBehindThoseWhoHaveLess(t *testing.T) {
+func TestNewPodWaitsAboveShare(t *testing.T) {
 	c := newAboveShare(t)
 	next := c.clients[5]
 	next.UID, next.Pod = "next", "zzz"
@@ -205,10 +206,10 @@ func TestAPodOfAnotherNameWaitsBehindThoseWhoHaveLess(t *testing.T) {
 	}
 }
 
-func TestNoClientLosesItsLinkForOthers(t *testing.T) {
+func TestClientsKeepTheirLinks(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			c := newFull(t, 0, "10.60.0.0/24") // of which the hub has 8 links
+			c := newFull(t, 0, "10.60.0.0/24") // the hub has 8 links of it
 			source := rand.New(rand.NewPCG(seed, 31))
 			for step := range 60 {
 				had := map[string]bool{}
@@ -231,7 +232,7 @@ func TestNoClientLosesItsLinkForOthers(t *testing.T) {
 	}
 }
 
-// change has clients come and go in both clusters.
+// change adds and removes clients in both clusters.
 func (c *full) change(source *rand.Rand, step int) {
 	for number, cluster := range []string{"c0", "c1"} {
 		report := c.reports[cluster]

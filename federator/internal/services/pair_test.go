@@ -21,7 +21,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// fleet is a service over clusters that have pods, say so or not, and lie.
+// fleet is a service over clusters with pods; the clusters may be silent or report falsely.
 type fleet struct {
 	*testing.T
 	*rand.Rand
@@ -32,7 +32,7 @@ type fleet struct {
 	failed   links.Failures
 	podCount int
 	has      map[string]string
-	// gone says when links went, by their numbers, their addresses and whose they were.
+	// gone is when links were deleted, by their numbers, addresses and clients.
 	gone map[string]time.Time
 }
 
@@ -52,7 +52,7 @@ func newFleet(t *testing.T, source *rand.Rand) *fleet {
 	return f
 }
 
-// hear has the hub hear of a cluster, or not any more.
+// hear sets whether the hub receives reports of a cluster.
 func (f *fleet) hear(number int, seen bool) {
 	ready := metav1.Condition{Type: v1alpha1.ClusterConditionReady, Status: metav1.ConditionUnknown, LastTransitionTime: metav1.NewTime(f.now)}
 	if seen {
@@ -61,7 +61,7 @@ func (f *fleet) hear(number int, seen bool) {
 	f.clusters[number].Status.Conditions = []metav1.Condition{ready}
 }
 
-// change is one thing that happens. The last cluster lies.
+// change makes one random change. The last cluster reports falsely.
 func (f *fleet) change() {
 	f.now = f.now.Add(time.Duration(f.IntN(40)) * time.Second)
 	number := f.IntN(len(f.clusters))
@@ -100,7 +100,7 @@ func less(f *fleet, pods []tsn.ServicePod) []tsn.ServicePod {
 	return slices.Delete(slices.Clone(pods), at, at+1)
 }
 
-// lie has the last cluster say that it has what another has, as far as links tell of it.
+// lie makes the last cluster report pods and nodes of another one, as far as links name them.
 func (f *fleet) lie() {
 	if len(f.links) == 0 {
 		return
@@ -120,7 +120,7 @@ func (f *fleet) lie() {
 	f.reports[liar] = report
 }
 
-// round decides and carries it out; links are up at once.
+// round plans and applies the plan; links are up at once.
 func (f *fleet) round() *pairing {
 	p := newPlan(f.service, &f.view)
 	created := pair(f.service, p, &f.view, f.failed, f.now)
@@ -155,12 +155,12 @@ func (f *fleet) round() *pairing {
 	return created
 }
 
-// given are the number and the addresses of a link.
+// given returns the number and the addresses of a link.
 func given(link *tsn.TSNLink) []string {
 	return append([]string{strconv.Itoa(int(link.Spec.VNI))}, link.Spec.Client.Addresses...)
 }
 
-// makes looks whether nodes can still have what a new link has.
+// makes checks that a new link's numbers are free at its nodes.
 func (f *fleet) makes(link *tsn.TSNLink) {
 	for _, what := range given(link) {
 		if at, was := f.gone[what]; was && f.now.Sub(at) < linkledger.ReleasedFor {
@@ -169,7 +169,7 @@ func (f *fleet) makes(link *tsn.TSNLink) {
 	}
 }
 
-// settle goes on until nothing more changes: what a link that goes leaves free is given in the next round.
+// settle repeats rounds until nothing changes: what a deleted link releases is used in the next round.
 func (f *fleet) settle(t *testing.T) {
 	t.Helper()
 	for range 8 {
@@ -182,7 +182,7 @@ func (f *fleet) settle(t *testing.T) {
 	t.Fatal("it does not come to an end")
 }
 
-// holds are the rules.
+// holds checks the rules.
 func (f *fleet) holds(t *testing.T) {
 	t.Helper()
 	vnis, addresses, interfaces, clients := map[int32]bool{}, map[string]bool{}, map[[2]string]bool{}, map[string]bool{}
@@ -213,14 +213,14 @@ func (f *fleet) holds(t *testing.T) {
 	}
 }
 
-// owned tells whether another cluster has a link at an address.
+// owned reports whether another cluster has a link at an address.
 func (f *fleet) owned(address, but string) bool {
 	return slices.ContainsFunc(f.links, func(link tsn.TSNLink) bool {
 		return link.Spec.Client.NodeAddress == address && link.Spec.Client.Cluster != but || link.Spec.Endpoint.NodeAddress == address && link.Spec.Endpoint.Cluster != but
 	})
 }
 
-func TestWhateverClustersSayTheRulesHold(t *testing.T) {
+func TestRulesHoldForAnyReports(t *testing.T) {
 	for seed := range uint64(50) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			f := newFleet(t, rand.New(rand.NewPCG(seed, 28)))
@@ -232,7 +232,7 @@ func TestWhateverClustersSayTheRulesHold(t *testing.T) {
 	}
 }
 
-func TestSilenceAndLiesRemoveNoLinkThatIsUp(t *testing.T) {
+func TestSilenceAndFalseReportsKeepLinks(t *testing.T) {
 	for seed := range uint64(50) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			f := newFleet(t, rand.New(rand.NewPCG(seed, 29)))
@@ -257,7 +257,7 @@ func TestSilenceAndLiesRemoveNoLinkThatIsUp(t *testing.T) {
 	}
 }
 
-func TestALinkToTheOnlyEndpointEndsWhenItsClusterLeaves(t *testing.T) {
+func TestLinkIsRemovedWhenClusterLeaves(t *testing.T) {
 	for name, leave := range map[string]func(f *fleet){
 		"it shall leave": func(f *fleet) { f.clusters[1].Annotations = map[string]string{federation.LeavingAnnotation: "true"} },
 		"it has left":    func(f *fleet) { f.clusters = f.clusters[:1] },
@@ -279,7 +279,7 @@ func TestALinkToTheOnlyEndpointEndsWhenItsClusterLeaves(t *testing.T) {
 	}
 }
 
-// report has a cluster say that it has some pods, and no others: it offers them, or wants links for them.
+// report sets the pods that a cluster reports: as endpoints, or as clients that want links.
 func (f *fleet) report(cluster string, offer bool, names ...string) {
 	report := f.reports[cluster]
 	var pods []tsn.ServicePod

@@ -72,7 +72,7 @@ func (r *Reflector) Reconcile(ctx context.Context, request reconcile.Request) (r
 	return reconcile.Result{}, nil
 }
 
-// reflect takes the status of each end from the end's cluster. What a cluster does not report stays unchanged.
+// reflect takes the status of each end from the end's cluster. Conditions that a cluster does not report stay unchanged.
 func reflect(link *tsn.TSNLink, reports map[string]spread.Report[tsn.TSNLinkStatus]) {
 	client, endpoint := reports[link.Spec.Client.Cluster], reports[link.Spec.Endpoint.Cluster]
 	if client.HasStatus {

@@ -16,7 +16,7 @@ import (
 	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// liar says anything, and much of it.
+// liar returns random texts, some of them long.
 type liar struct{ *rand.Rand }
 
 func (l *liar) text() string {
@@ -45,7 +45,7 @@ func (l *liar) on() []Placement {
 	return all
 }
 
-func TestWhateverClustersSayAConditionIsOneThatAnAPIServerTakes(t *testing.T) {
+func TestConditionsAreValidForAnyReports(t *testing.T) {
 	for seed := range uint64(30) {
 		l := &liar{rand.New(rand.NewPCG(seed, 2))}
 		var findings []Finding
@@ -56,7 +56,7 @@ func TestWhateverClustersSayAConditionIsOneThatAnAPIServerTakes(t *testing.T) {
 		conditions := []metav1.Condition{Ready("service", findings, l.on()), Ready("service", nil, l.on()), Degraded(findings), SanitizeCondition(l.condition())}
 		for i, condition := range conditions {
 			if condition.LastTransitionTime.IsZero() {
-				condition.LastTransitionTime = metav1.Now() // as whoever sets it does
+				condition.LastTransitionTime = metav1.Now() // as the API server's clients do
 			}
 			condition.Type = fmt.Sprintf("Type%d", i)
 			if wrong := validation.ValidateConditions([]metav1.Condition{condition}, field.NewPath("conditions")); len(wrong) > 0 {
@@ -69,7 +69,7 @@ func TestWhateverClustersSayAConditionIsOneThatAnAPIServerTakes(t *testing.T) {
 	}
 }
 
-func TestSentencesSayHowMuchTheyLeaveOut(t *testing.T) {
+func TestMessagesCountOmittedItems(t *testing.T) {
 	long := strings.Repeat("é", maxQuotedChars)
 	for have, want := range map[string]string{
 		Quoted(long):                                     long,

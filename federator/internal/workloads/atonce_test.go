@@ -26,7 +26,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// newService answers for a caller whose requests are intercepted.
+// newService returns a Service whose requests are intercepted.
 func newService(t *testing.T, funcs interceptor.Funcs) *Service {
 	t.Helper()
 	types := runtime.NewScheme()
@@ -42,13 +42,13 @@ func newService(t *testing.T, funcs interceptor.Funcs) *Service {
 
 const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web, namespace: ns}\n"
 
-// conflicts tells whether an error is one of two who deploy at once.
+// conflicts reports whether an error is about concurrent deployments.
 func conflicts(err error) bool {
 	var fault *hub.Fault
 	return errors.As(err, &fault) && fault.Status == http.StatusConflict
 }
 
-func TestWhoMayNotDeployAWorkloadKeepsNobodyFromIt(t *testing.T) {
+func TestDeployWithoutRightsBlocksNobody(t *testing.T) {
 	var s *Service
 	var free atomic.Int32
 	s = newService(t, interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
@@ -64,7 +64,7 @@ func TestWhoMayNotDeployAWorkloadKeepsNobodyFromIt(t *testing.T) {
 	}
 }
 
-func TestWhoeverDeploysMeanwhileIsRefused(t *testing.T) {
+func TestConcurrentDeployIsRejected(t *testing.T) {
 	s := newService(t, interceptor.Funcs{})
 	end, _ := s.Busy.begin("ns/web")
 	defer end()
@@ -73,7 +73,7 @@ func TestWhoeverDeploysMeanwhileIsRefused(t *testing.T) {
 	}
 }
 
-func TestADeploymentIntoWhichAnotherReplicaDeployedIsNotSaidToBeAsAsked(t *testing.T) {
+func TestDeployDetectsOtherReplica(t *testing.T) {
 	for name, meanwhile := range map[string]bool{"alone": false, "another at the same time": true} {
 		t.Run(name, func(t *testing.T) {
 			objects, err := parse(configMap, "ns")
@@ -108,7 +108,7 @@ func TestADeploymentIntoWhichAnotherReplicaDeployedIsNotSaidToBeAsAsked(t *testi
 	}
 }
 
-func TestThePolicyOfAWorkloadTellsNothingOfItsManifest(t *testing.T) {
+func TestPolicyRevealsNoManifest(t *testing.T) {
 	policy, two := newPolicy("ns", "web", nil, nil), newPolicy("ns", "web", nil, nil)
 	if policy.Annotations[manifestAnnotation] == two.Annotations[manifestAnnotation] {
 		t.Errorf("twice %v", policy.Annotations)

@@ -21,7 +21,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// placed is a hub with a workload without objects on the first of two clusters.
+// placed returns a hub with a workload without objects on the first of two clusters.
 func placed(t *testing.T, funcs interceptor.Funcs) (s *Service, policy *policyv1alpha1.PropagationPolicy) {
 	t.Helper()
 	s = newService(t, funcs)
@@ -35,8 +35,8 @@ func placed(t *testing.T, funcs interceptor.Funcs) (s *Service, policy *policyv1
 	return s, policy
 }
 
-// now reads a policy again.
-func now(t *testing.T, s *Service, policy *policyv1alpha1.PropagationPolicy) *policyv1alpha1.PropagationPolicy {
+// readPolicy reads a policy again.
+func readPolicy(t *testing.T, s *Service, policy *policyv1alpha1.PropagationPolicy) *policyv1alpha1.PropagationPolicy {
 	t.Helper()
 	read := &policyv1alpha1.PropagationPolicy{}
 	if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(policy), read); err != nil {
@@ -45,7 +45,7 @@ func now(t *testing.T, s *Service, policy *policyv1alpha1.PropagationPolicy) *po
 	return read
 }
 
-func TestAMoveThatCannotBeIsRefusedAndChangesNothing(t *testing.T) {
+func TestInvalidMoveIsRejected(t *testing.T) {
 	s, policy := placed(t, interceptor.Funcs{})
 	for name, test := range map[string]struct {
 		to     []string
@@ -64,14 +64,14 @@ func TestAMoveThatCannotBeIsRefusedAndChangesNothing(t *testing.T) {
 			if !errors.As(err, &fault) || fault.Status != test.status || !strings.Contains(fault.Message, test.says) {
 				t.Errorf("got %v", err)
 			}
-			if read := now(t, s, policy); read.ResourceVersion != policy.ResourceVersion {
+			if read := readPolicy(t, s, policy); read.ResourceVersion != policy.ResourceVersion {
 				t.Errorf("the policy is now %+v", read)
 			}
 		})
 	}
 }
 
-func TestAMoveThatIsOverIsNotBegunAgain(t *testing.T) {
+func TestFinishedMoveIsNotRepeated(t *testing.T) {
 	s, policy := placed(t, interceptor.Funcs{})
 	placeOn(policy, []string{"c1"})
 	if err := writeMove(policy, &federation.Move{From: []string{"c0"}, To: []string{"c1"}, Phase: federation.MoveDone}); err != nil {
@@ -81,13 +81,13 @@ func TestAMoveThatIsOverIsNotBegunAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	workload, err := s.Move(t.Context(), "ns", "web", &federation.MoveRequest{To: []string{"c1"}})
-	if err != nil || workload.Move.Phase != federation.MoveDone || now(t, s, policy).ResourceVersion != policy.ResourceVersion {
+	if err != nil || workload.Move.Phase != federation.MoveDone || readPolicy(t, s, policy).ResourceVersion != policy.ResourceVersion {
 		t.Errorf("got %+v, %v", workload, err)
 	}
 }
 
-// TestAMoveWhoseAnswerIsLostGoesOnWhenItIsAskedForAgain has the hub die with the one change that begins a move, made or not.
-func TestAMoveWhoseAnswerIsLostGoesOnWhenItIsAskedForAgain(t *testing.T) {
+// TestRepeatedMoveContinues stops the hub during the change that begins a move, before or after it is made.
+func TestRepeatedMoveContinues(t *testing.T) {
 	for name, created := range map[string]bool{"before it was made": false, "after it was made": true} {
 		t.Run(name, func(t *testing.T) {
 			dead := true
@@ -108,7 +108,7 @@ func TestAMoveWhoseAnswerIsLostGoesOnWhenItIsAskedForAgain(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			workload, err := s.Move(t.Context(), "ns", "web", request)
-			if err != nil || workload.Move == nil || workload.Move.Phase != federation.MovePlacing || strings.Join(placedOn(now(t, s, policy)), ",") != "c0,c1" {
+			if err != nil || workload.Move == nil || workload.Move.Phase != federation.MovePlacing || strings.Join(placedOn(readPolicy(t, s, policy)), ",") != "c0,c1" {
 				t.Errorf("got %+v, %v", workload, err)
 			}
 		})

@@ -11,7 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-func TestOfManyThingsSideBySideAllThatIsWrongIsFoundInItsOrder(t *testing.T) {
+func TestRunConcurrentlyReturnsErrorsInOrder(t *testing.T) {
 	refused := apierrors.NewBadRequest("refused")
 	for name, test := range map[string]struct {
 		all   bool
@@ -43,7 +43,7 @@ func TestOfManyThingsSideBySideAllThatIsWrongIsFoundInItsOrder(t *testing.T) {
 	}
 }
 
-func TestAWorkloadIsDeployedByOneAtATime(t *testing.T) {
+func TestBusy(t *testing.T) {
 	var busy Busy
 	end, free := busy.begin("ns/web")
 	if !free {

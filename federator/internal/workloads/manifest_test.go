@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestObjectsOfOneNameInTwoGroupsAreTwo(t *testing.T) {
+func TestSameNameInTwoGroups(t *testing.T) {
 	const object, other = "apiVersion: a.example.org/v1\nkind: Gizmo\nmetadata: {name: g}\n", "apiVersion: b.example.org/v1\nkind: Gizmo\nmetadata: {name: g}\n"
 	objects, err := parse(object+"---\n"+other, "default")
 	if err != nil || len(objects) != 2 {
@@ -19,7 +19,7 @@ func TestObjectsOfOneNameInTwoGroupsAreTwo(t *testing.T) {
 	}
 }
 
-func TestAnObjectWhoseNameOrMetadataCannotBeIsNamed(t *testing.T) {
+func TestInvalidNamesAndMetadataAreRejected(t *testing.T) {
 	const map7 = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: "
 	for manifest, words := range map[string]string{
 		map7 + "a/b}\n":                         `ConfigMap in document 2 of the manifest has the metadata.name "a/b", which may not contain '/'`,

@@ -28,18 +28,18 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-func TestWithoutATokenOfTheHubNothingIsAnswered(t *testing.T) {
+func TestRequestsNeedToken(t *testing.T) {
 	f := startFederator(t)
 	f.refused("", "GET", "/api/v1/clusters", nil, http.StatusUnauthorized, "has no bearer token")
 	f.refused("wrong", "GET", "/api/v1/clusters", nil, http.StatusUnauthorized, "does not know the bearer token")
 	f.refused(signed(t, -time.Hour), "GET", "/api/v1/clusters", nil, http.StatusUnauthorized, "has expired")
-	// Of one that is good the hub knows whose it is.
+	// The hub knows the user of a good token.
 	f.refused(signed(t, time.Hour), "GET", "/api/v1/clusters", nil, http.StatusForbidden, ":early")
 	f.refused("wrong", "POST", "/api/v1/workloads", strings.Repeat("x", federation.MaxBody+1), http.StatusUnauthorized)
 	eventually(t, "there is a line of it", func() bool { return strings.Contains(f.log.String(), `path=/api/v1/clusters status=401`) })
 }
 
-// signed is a token of the hub's own key, made two hours ago, that is good for a while yet.
+// signed returns a token that the hub's own key signed two hours ago, and that is still valid for some time.
 func signed(t *testing.T, yet time.Duration) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(server.ControlPlane.APIServer.CertDir, "sa-signer.key"))
@@ -90,7 +90,7 @@ func signed(t *testing.T, yet time.Duration) string {
 	return reported + "." + base64.RawURLEncoding.EncodeToString(append(r.FillBytes(make([]byte, half)), s.FillBytes(make([]byte, half))...))
 }
 
-func TestATokenThatWasWithdrawnIsRefused(t *testing.T) {
+func TestRevokedTokenIsRejected(t *testing.T) {
 	f := startFederator(t)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: newNamespace(t), Name: "leaver"}}
 	create(t, account)
@@ -105,7 +105,7 @@ func TestATokenThatWasWithdrawnIsRefused(t *testing.T) {
 	})
 }
 
-func TestTwoUsersMayWhatTheHubLetsThem(t *testing.T) {
+func TestRightsOfTwoUsers(t *testing.T) {
 	f := startFederator(t)
 	cluster := newCluster(t, "Push")
 	ours, theirs := newNamespace(t), newNamespace(t)
@@ -130,7 +130,7 @@ func TestTwoUsersMayWhatTheHubLetsThem(t *testing.T) {
 	})
 }
 
-func TestWhoMayDeployButNotAKindChangesNothing(t *testing.T) {
+func TestDeployWithoutRightForKindChangesNothing(t *testing.T) {
 	f := startFederator(t)
 	cluster, namespace := newCluster(t, "Push"), newNamespace(t)
 	user := newUser(t, namespace, ofWorkload, seesClusters)
@@ -144,7 +144,7 @@ func TestWhoMayDeployButNotAKindChangesNothing(t *testing.T) {
 	}
 }
 
-func TestTokensAreForTheFederatorOnly(t *testing.T) {
+func TestTokensNeedAudience(t *testing.T) {
 	f := startFederator(t)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: newNamespace(t), Name: "anna"}}
 	create(t, account)
@@ -163,7 +163,7 @@ func TestTokensAreForTheFederatorOnly(t *testing.T) {
 	}
 }
 
-// allowedAs tells whether the federator, with the rights that the chart gives it, may act as a user.
+// allowedAs checks whether the federator, with the rights that the chart gives it, may act as a user.
 func allowedAs(t *testing.T, federator *rest.Config, user string, groups ...string) error {
 	t.Helper()
 	as := rest.CopyConfig(federator)
@@ -175,7 +175,7 @@ func allowedAs(t *testing.T, federator *rest.Config, user string, groups ...stri
 	return createdClient.Create(t.Context(), &authenticationv1.SelfSubjectReview{})
 }
 
-func TestHubLetsTheFederatorBeOrdinaryAccountsOnly(t *testing.T) {
+func TestImpersonationIsLimited(t *testing.T) {
 	needHub(t)
 	federator := chartRights(t)
 	if err := allowedAs(t, federator, "system:serviceaccount:team:anna"); err != nil {

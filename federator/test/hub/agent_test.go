@@ -19,7 +19,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// asAgent reaches the hub as the agent of a cluster, whose certificate says who it is.
+// asAgent returns a client with the certificate of a cluster's agent.
 func asAgent(t *testing.T, cluster string) *kubernetes.Clientset {
 	t.Helper()
 	as := rest.CopyConfig(config)
@@ -31,7 +31,7 @@ func asAgent(t *testing.T, cluster string) *kubernetes.Clientset {
 	return clientset
 }
 
-// leads tells whether an agent becomes the leader of its replicas in time.
+// leads reports whether an agent becomes the leader of its replicas in time.
 func leads(t *testing.T, agent *kubernetes.Clientset, cluster string) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -46,7 +46,7 @@ func leads(t *testing.T, agent *kubernetes.Clientset, cluster string) bool {
 	return led
 }
 
-func TestAgentLeadsAndBeatsAndCreatesNoLease(t *testing.T) {
+func TestAgentRenewsLeasesButCreatesNone(t *testing.T) {
 	f, token, name, later := startFederator(t), newAdmin(t), unique("agent"), unique("later")
 	f.must(token, "POST", "/api/v1/clusters", federation.JoinRequest{Name: name, ID: name}, nil)
 	agent := asAgent(t, name)
@@ -64,7 +64,7 @@ func TestAgentLeadsAndBeatsAndCreatesNoLease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Karmada counts a renewal if its time is later than the one before.
+	// Karmada counts a renewal if its time is later than the previous one.
 	now := metav1.NewMicroTime(time.Now())
 	if !beat.Spec.RenewTime.Before(&now) || len(beat.OwnerReferences) != 1 || beat.OwnerReferences[0].Name != name {
 		t.Errorf("the Lease of the heartbeat is %+v", beat)
@@ -73,16 +73,16 @@ func TestAgentLeadsAndBeatsAndCreatesNoLease(t *testing.T) {
 	if _, err := leases.Update(t.Context(), beat, metav1.UpdateOptions{}); err != nil {
 		t.Errorf("the agent renews its heartbeat: %v", err)
 	}
-	// The same join again leaves the Leases of a member as they are.
+	// Repeating the join leaves the Leases of a member unchanged.
 	f.must(token, "POST", "/api/v1/clusters", federation.JoinRequest{Name: name, ID: name}, nil)
 	if again, err := leases.Get(t.Context(), name, metav1.GetOptions{}); err != nil || again.UID != beat.UID {
 		t.Errorf("after another join the Lease is %+v: %v", again, err)
 	}
 }
 
-func TestJoinReplacesLeasesOfOthers(t *testing.T) {
+func TestJoinReplacesForeignLeases(t *testing.T) {
 	f, token, name := startFederator(t), newAdmin(t), unique("agent")
-	f.must(token, "POST", "/api/v1/clusters", federation.JoinRequest{Name: unique("first"), ID: name + "-first"}, nil) // which makes the namespace
+	f.must(token, "POST", "/api/v1/clusters", federation.JoinRequest{Name: unique("first"), ID: name + "-first"}, nil) // creates the namespace
 	taken := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "karmada-cluster", Name: "karmada-agent-" + name}, Spec: coordinationv1.LeaseSpec{
 		HolderIdentity: ptr.To("stranger"), LeaseDurationSeconds: ptr.To[int32](2147483647), RenewTime: ptr.To(metav1.NewMicroTime(time.Now()))}}
 	create(t, taken)

@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-func TestAFederatorThatStartsWithoutAHubSaysSo(t *testing.T) {
-	// A port at which nobody listens any more.
+func TestStartWithoutHub(t *testing.T) {
+	// A port without a listener.
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -26,14 +26,14 @@ func TestAFederatorThatStartsWithoutAHubSaysSo(t *testing.T) {
 	if status, _ := f.call("", "GET", "/openapi.json", nil, nil); status != http.StatusOK {
 		t.Errorf("the document has status %d", status)
 	}
-	// There is nobody else who could say so.
+	// Nobody else could report it.
 	if status, text := f.probe("/readyz"); status != http.StatusOK {
 		t.Errorf("it is not ready: %d %s", status, text)
 	}
 	eventually(t, "the log says what the controllers wait for", func() bool { return strings.Contains(f.log.String(), "the controllers wait for the hub") })
 }
 
-// probe asks as kubelet does.
+// probe sends a request like kubelet.
 func (r *running) probe(path string) (status int, reported string) {
 	r.t.Helper()
 	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.address+path, http.NoBody)
@@ -52,7 +52,7 @@ func (r *running) probe(path string) (status int, reported string) {
 	return answer.StatusCode, string(text)
 }
 
-// slow is a hub that sends nothing of one kind before it is released.
+// slow is a hub that sends nothing of one kind until it is released.
 type slow struct {
 	http.RoundTripper
 
@@ -61,7 +61,7 @@ type slow struct {
 	released chan struct{}
 }
 
-// RoundTrip sends a request, when it may be.
+// RoundTrip sends a request, possibly delayed.
 func (s slow) RoundTrip(request *http.Request) (*http.Response, error) {
 	if strings.HasSuffix(request.URL.Path, "/"+s.kind) {
 		s.asked()
@@ -74,7 +74,7 @@ func (s slow) RoundTrip(request *http.Request) (*http.Response, error) {
 	return s.RoundTripper.RoundTrip(request)
 }
 
-func TestAFederatorIsReadyWhenItHasReadTheHub(t *testing.T) {
+func TestReadyAfterHubWasRead(t *testing.T) {
 	needHub(t)
 	asked, released := make(chan struct{}), make(chan struct{})
 	ask, release := sync.OnceFunc(func() { close(asked) }), sync.OnceFunc(func() { close(released) })

@@ -22,7 +22,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-func TestNamesThatCannotBeAreRefusedAndNothingIsChanged(t *testing.T) {
+func TestInvalidNamesAreRejected(t *testing.T) {
 	f := startFederator(t)
 	token, cluster, namespace := newAdmin(t), newCluster(t, "Push"), newNamespace(t)
 	good := federation.DeployRequest{Name: "web", Namespace: namespace, Manifest: configMap("a"), Clusters: []string{cluster}}
@@ -51,7 +51,7 @@ func TestNamesThatCannotBeAreRefusedAndNothingIsChanged(t *testing.T) {
 
 const clusterRole = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: a}\n"
 
-// configMaps is a manifest with so many objects.
+// configMaps returns a manifest with a number of objects.
 func configMaps(count int) string {
 	var all strings.Builder
 	for range count {
@@ -60,7 +60,7 @@ func configMaps(count int) string {
 	return all.String()
 }
 
-func TestAMoveToWhereItIsIsRefused(t *testing.T) {
+func TestMoveToSameClusterIsRejected(t *testing.T) {
 	m := newMoved(t)
 	m.f.refused(m.token, "POST", m.path()+"/move", federation.MoveRequest{To: []string{m.workload}}, http.StatusConflict,
 		"workload "+m.namespace+"/web is on "+m.workload+" already, and nowhere else; name the clusters that shall have it instead")
@@ -70,13 +70,13 @@ func TestAMoveToWhereItIsIsRefused(t *testing.T) {
 	m.begin(60)
 	m.k.heal(m.two)
 	done := m.await(federation.MoveDone)
-	m.begin(60) // whoever lost the answer may ask again
+	m.begin(60) // a caller that lost the response may repeat the request
 	if again := m.state(); again.Move.Phase != federation.MoveDone || !again.Move.StartedAt.Equal(done.Move.StartedAt) {
 		t.Errorf("a move that is over began again: %+v", again.Move)
 	}
 }
 
-func TestAClusterThatAServiceIsNotOnGetsNoLinks(t *testing.T) {
+func TestClusterOutsideServiceGetsNoLinks(t *testing.T) {
 	s := newServed(t, 2, nil)
 	stranger, on := newCluster(t, v1alpha1.Pull), s.clusters
 	s.clusters = append(slices.Clone(on), stranger)
@@ -93,15 +93,17 @@ func TestAClusterThatAServiceIsNotOnGetsNoLinks(t *testing.T) {
 		"TSNService "+s.namespace+"/"+s.service+" is not on cluster "+stranger+": its spec.clusters names "+strings.Join(on, ", "))
 }
 
-// mortal is a way to a hub that dies when users have written some objects. What the federator does for itself is not touched.
+// mortal is a connection to a hub that stops after users have written some objects. The federator's own requests are
+// not counted.
 type mortal struct {
 	to http.RoundTripper
-	// left is how many objects users can write; afterwards the hub dies, with the last one written and not answered, or not written.
+	// left is how many objects users can still write; then the hub stops, with the last one written and not answered,
+	// or not written.
 	left     *atomic.Int64
 	answered bool
 }
 
-// RoundTrip asks the hub, as long as it lives.
+// RoundTrip forwards requests until the hub stops.
 func (m *mortal) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.Header.Get("Impersonate-User") == "" {
 		return m.to.RoundTrip(request)
@@ -128,10 +130,11 @@ func (m *mortal) RoundTrip(request *http.Request) (*http.Response, error) {
 	return nil, refused
 }
 
-// forever is more than anybody writes.
+// forever is more than any test writes.
 const forever = 1 << 40
 
-// dies has a request be sent to a hub that dies after each of the objects that it writes, and then to one that lives. begin is what to send.
+// dies sends a request to a hub that stops after each of the objects that it writes, and then to one that works. begin
+// prepares the request.
 func dies(t *testing.T, begin func(f *running) (do func() (int, string), matches func())) {
 	t.Helper()
 	for _, answered := range []bool{false, true} {
@@ -161,7 +164,7 @@ func dies(t *testing.T, begin func(f *running) (do func() (int, string), matches
 	}
 }
 
-func TestAHubThatDiesInADeploymentHasTheSameAgainCompleteIt(t *testing.T) {
+func TestDeployCompletesAfterHubFailure(t *testing.T) {
 	needHub(t)
 	token, cluster, namespace := newAdmin(t), newCluster(t, "Push"), newNamespace(t)
 	dies(t, func(f *running) (func() (int, string), func()) {
@@ -176,7 +179,7 @@ func TestAHubThatDiesInADeploymentHasTheSameAgainCompleteIt(t *testing.T) {
 	})
 }
 
-func TestAHubThatDiesInAJoinHasTheSameAgainCompleteIt(t *testing.T) {
+func TestJoinCompletesAfterHubFailure(t *testing.T) {
 	needHub(t)
 	token := newAdmin(t)
 	dies(t, func(f *running) (func() (int, string), func()) {
@@ -193,9 +196,9 @@ func TestAHubThatDiesInAJoinHasTheSameAgainCompleteIt(t *testing.T) {
 	})
 }
 
-func TestAHubThatDiesInAMoveHasTheSameAgainCompleteIt(t *testing.T) {
+func TestMoveCompletesAfterHubFailure(t *testing.T) {
 	m := newMoved(t)
-	m.f.stop() // another one carries the move on
+	m.f.stop() // another federator carries out the move
 	m.k.heal(m.two)
 	to, from := m.two, m.workload
 	dies(t, func(f *running) (func() (int, string), func()) {

@@ -27,7 +27,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// authority is that of a cluster, in PEM, and its fingerprint.
+// authority returns the certificate of a cluster's authority in PEM, and its fingerprint.
 func authority(t *testing.T) (text, fingerprint string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -43,7 +43,7 @@ func authority(t *testing.T) (text, fingerprint string) {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// request is a certificate signing request.
+// request returns a certificate signing request.
 func request(t *testing.T, name string, groups ...string) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -57,7 +57,7 @@ func request(t *testing.T, name string, groups ...string) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
 }
 
-func TestAClusterJoinsByPull(t *testing.T) {
+func TestJoinInPullMode(t *testing.T) {
 	f, token, name := startFederator(t), newAdmin(t), unique("joiner")
 	_, pinned := authority(t)
 	_, another := authority(t)
@@ -111,7 +111,7 @@ func TestAClusterJoinsByPull(t *testing.T) {
 	f.refused(token, "POST", "/api/v1/clusters", want, http.StatusConflict, "is a member already, by the name "+name)
 }
 
-// roleOf are the rights of a cluster's agent at the whole hub.
+// roleOf returns the rights of a cluster's agent at the whole hub.
 func roleOf(t *testing.T, cluster string) *rbacv1.ClusterRole {
 	t.Helper()
 	var role rbacv1.ClusterRole
@@ -121,7 +121,7 @@ func roleOf(t *testing.T, cluster string) *rbacv1.ClusterRole {
 
 func first(text, _ string) string { return text }
 
-func TestAJoinThatIsWrongChangesNothing(t *testing.T) {
+func TestInvalidJoinIsRejected(t *testing.T) {
 	f, token := startFederator(t), newAdmin(t)
 	ca, _ := authority(t)
 	other, fingerprint := authority(t)
@@ -157,7 +157,7 @@ func TestAJoinThatIsWrongChangesNothing(t *testing.T) {
 	}
 }
 
-func TestWhoseAuthorityAClusterHasIsTold(t *testing.T) {
+func TestAuthorityIsCompared(t *testing.T) {
 	f, token, name := startFederator(t), newAdmin(t), unique("pusher")
 	ca, pinned := authority(t)
 	f.must(token, "POST", "/api/v1/clusters", federation.JoinRequest{Name: name, Mode: "Push", Endpoint: "https://192.0.2.1:6443", CA: ca, Token: "secret"}, nil)
@@ -182,7 +182,7 @@ func TestWhoseAuthorityAClusterHasIsTold(t *testing.T) {
 	if got := read(token); got.Pin != federation.PinDiffers {
 		t.Errorf("with another authority told %q", got.Pin)
 	}
-	// Credentials rotate by joining again.
+	// Credentials are rotated by joining again.
 	f.must(token, "POST", "/api/v1/clusters", federation.JoinRequest{Name: name, Mode: "Push", Endpoint: "https://192.0.2.1:6443", CA: ca, Token: "newer"}, nil)
 	get(t, "karmada-cluster", name, &kept)
 	if string(kept.Data["token"]) != "newer" || read(token).Pin != federation.PinMatches {
@@ -193,7 +193,7 @@ func TestWhoseAuthorityAClusterHasIsTold(t *testing.T) {
 	}
 }
 
-func TestProxyIsForUsersOnlyWhenAskedFor(t *testing.T) {
+func TestProxyIsOptional(t *testing.T) {
 	f, token, ca := startFederator(t), newAdmin(t), first(authority(t))
 	for name, proxy := range map[string]bool{unique("direct"): false, unique("proxied"): true} {
 		request := federation.JoinRequest{Name: name, Mode: "Push", Endpoint: "https://192.0.2.1:6443", CA: ca, Token: "first", Proxy: proxy}
@@ -214,7 +214,7 @@ func TestProxyIsForUsersOnlyWhenAskedFor(t *testing.T) {
 	}
 }
 
-func TestAClusterWithWorkloadsOfItsOwnLeavesByForceOnly(t *testing.T) {
+func TestUnjoinWithLocalWorkloadsNeedsForce(t *testing.T) {
 	f, token, item, two, namespace := startFederator(t), newAdmin(t), newCluster(t, "Push"), newCluster(t, "Push"), newNamespace(t)
 	k := startKarmada(t, namespace, item, two)
 	deploy := func(name string, clusters ...string) {

@@ -19,8 +19,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// sign does once what the hub's controllers do with a request for the certificate of a cluster's agent, and what an administrator does before if
-// it shall be approved, too. A request that is not approved is not signed.
+// sign does once what the hub's controllers do with a request for the certificate of a cluster's agent, and what an
+// administrator does before if the request is to be approved. A request that is not approved is not signed.
 func sign(t *testing.T, cluster string, approve bool) <-chan []byte {
 	t.Helper()
 	signed := make(chan []byte, 1)
@@ -54,7 +54,7 @@ func sign(t *testing.T, cluster string, approve bool) <-chan []byte {
 	return signed
 }
 
-func TestTheCertificateOfAnAgentIsSignedByTheHub(t *testing.T) {
+func TestHubSignsAgentCertificate(t *testing.T) {
 	f, token, name := startFederator(t), newAdmin(t), unique("agent")
 	path := "/api/v1/clusters/" + name + "/certificate"
 	f.refused(token, "POST", path, federation.CertificateRequest{Request: "none"}, http.StatusUnprocessableEntity, "no certificate signing request in PEM")
@@ -74,7 +74,7 @@ func TestTheCertificateOfAnAgentIsSignedByTheHub(t *testing.T) {
 	}
 }
 
-// isSigned has the certificate of an agent be signed, which the user approves, or an administrator.
+// isSigned gets the certificate of an agent signed; the user or an administrator approves it.
 func isSigned(t *testing.T, f *running, token, name string, approve bool) {
 	t.Helper()
 	path := "/api/v1/clusters/" + name + "/certificate"
@@ -86,7 +86,7 @@ func isSigned(t *testing.T, f *running, token, name string, approve bool) {
 	}
 }
 
-func TestATokenIsGoodForOneCertificateOfTheAgentItWasMadeFor(t *testing.T) {
+func TestBootstrapTokenIsForOneCertificate(t *testing.T) {
 	f, token, name, other := startFederator(t), newAdmin(t), unique("enrolled"), newCluster(t, "Pull")
 	var joined federation.Joined
 	f.must(token, "POST", "/api/v1/clusters", federation.JoinRequest{Name: name, ID: name}, &joined)
@@ -111,7 +111,7 @@ func TestATokenIsGoodForOneCertificateOfTheAgentItWasMadeFor(t *testing.T) {
 	if err := admin.Get(t.Context(), types.NamespacedName{Namespace: "kube-system", Name: kept.Name}, &kept); !apierrors.IsNotFound(err) {
 		t.Errorf("the token is there: %v", err)
 	}
-	// The hub may know it for some seconds more.
+	// The hub may accept the token for some seconds more.
 	if status, problem := f.call(bootstrap, "POST", "/api/v1/clusters/"+name+"/certificate", ask(name), nil); status != http.StatusForbidden && status != http.StatusUnauthorized {
 		t.Errorf("with the token again: %d %s", status, problem)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// specs are those of all policies that the federator has made, by name.
+// specs returns the federator's policies by name.
 func specs(t *testing.T) map[string]*policyv1alpha1.PropagationSpec {
 	t.Helper()
 	ours := client.MatchingLabels{federation.ManagedBy: federation.Manager}
@@ -61,7 +61,7 @@ func TestNoPolicyAsksForFailover(t *testing.T) {
 	}
 }
 
-func TestAWorkloadForWhichFailoverWasAskedKeepsIt(t *testing.T) {
+func TestRequestedFailoverIsKept(t *testing.T) {
 	m := newMoved(t)
 	m.k.heal(m.two)
 	var policy policyv1alpha1.PropagationPolicy

@@ -15,14 +15,14 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// floodFor is how long strangers send tokens, and maxReviews how many of these the hub may be asked for: a burst, 10 in each second, and some for tokens that are
-// good.
+// floodFor is how long unknown clients send tokens, and maxReviews the limit of reviews during that time: a burst, 10
+// per second, and some for good tokens.
 const (
 	floodFor   = 3 * time.Second
 	maxReviews = 50 + 10*int(floodFor/time.Second) + 40
 )
 
-// clientFrom reaches the federator from an address.
+// clientFrom returns a client that connects from an address.
 func clientFrom(address string) *http.Client {
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
 	return &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, MaxIdleConnsPerHost: 16}, Timeout: 10 * time.Second}
@@ -44,7 +44,7 @@ func (r *running) ask(by *http.Client, token string) int {
 	return answer.StatusCode
 }
 
-// flood sends bad tokens from an address until it is told to stop, and returns how many of each status were answered.
+// flood sends bad tokens from an address until stop is closed, and returns the number of responses by status.
 func (r *running) flood(address string, stop <-chan struct{}) map[int]int {
 	var (
 		mu       sync.Mutex
@@ -71,7 +71,7 @@ func (r *running) flood(address string, stop <-chan struct{}) map[int]int {
 	return statuses
 }
 
-func TestFloodOfBadTokensLeavesOthersAnswered(t *testing.T) {
+func TestFloodOfBadTokensBlocksNoOthers(t *testing.T) {
 	f, counting := startCounted(t)
 	known := newUser(t, newNamespace(t), nil, seesClusters)
 	var others []string

@@ -15,7 +15,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-func TestAWorkloadDoesNotTakeObjectsOfOthers(t *testing.T) {
+func TestWorkloadTakesNoForeignObjects(t *testing.T) {
 	f, token, cluster, namespace := startFederator(t), newAdmin(t), newCluster(t, "Push"), newNamespace(t)
 	deploy := func(name, manifest string) federation.DeployRequest {
 		return federation.DeployRequest{Name: name, Namespace: namespace, Manifest: manifest, Clusters: []string{cluster}}
@@ -35,7 +35,7 @@ func TestAWorkloadDoesNotTakeObjectsOfOthers(t *testing.T) {
 	f.must(token, "POST", "/api/v1/workloads", deploy("first", deployment("web")), nil)
 }
 
-func TestAWorkloadIsNotPutWhereItsNetworkIsNot(t *testing.T) {
+func TestWorkloadNeedsItsNetwork(t *testing.T) {
 	s := newStretched(t, nil)
 	chosen, other, namespace := s.member(), newCluster(t, "Pull"), newNamespace(t)
 	deploy := federation.DeployRequest{Name: "web", Namespace: namespace, Manifest: deployment("web"), Networks: []string{s.network}, Clusters: []string{chosen, other}}

@@ -12,7 +12,7 @@ import (
 	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-func TestWhatALinkHadIsHeldBackAlsoByTheNextFederator(t *testing.T) {
+func TestReleasedNumbersSurviveRestart(t *testing.T) {
 	s := newServed(t, 2, func(service *tsn.TSNService) { service.Spec.IPv4.LinkCIDR = "10.90.0.0/16" })
 	endpoint := offers(s.offer("plc", "192.0.2.2"))
 	report := func(clients ...tsn.ServicePod) {
@@ -42,7 +42,7 @@ func TestWhatALinkHadIsHeldBackAlsoByTheNextFederator(t *testing.T) {
 	held("four")
 }
 
-func TestALinkOfSomebodyElseOfTheNameThatIsNeededIsTold(t *testing.T) {
+func TestForeignLinkIsReported(t *testing.T) {
 	s := newServed(t, 2, nil)
 	all := map[string]tsn.TSNServiceStatus{s.clusters[0]: wants(s.want("arm", "192.0.2.1")), s.clusters[1]: offers(s.offer("plc", "192.0.2.2"))}
 	s.report(all)
@@ -64,7 +64,7 @@ func TestALinkOfSomebodyElseOfTheNameThatIsNeededIsTold(t *testing.T) {
 	s.linked("arm", "plc")
 }
 
-func TestWhoWatchesSeesLinks(t *testing.T) {
+func TestWatchSendsLinks(t *testing.T) {
 	s := newServed(t, 2, nil)
 	reported := watching(t, s.f, s.token, "?namespace="+s.namespace)
 	s.report(map[string]tsn.TSNServiceStatus{s.clusters[0]: wants(s.want("arm", "192.0.2.1")), s.clusters[1]: offers(s.offer("plc", "192.0.2.2"))})

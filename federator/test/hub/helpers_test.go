@@ -30,7 +30,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// running is a federator.
+// running is a running federator.
 type running struct {
 	t       *testing.T
 	address string
@@ -56,14 +56,14 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// startFederator runs one until the test ends.
+// startFederator runs a federator until the test ends.
 func startFederator(t *testing.T) *running {
 	t.Helper()
 	needHub(t)
 	return startFederatorOf(t, config)
 }
 
-// startFederatorOf runs one for a hub, which may be away.
+// startFederatorOf runs a federator for a hub, which may be unreachable.
 func startFederatorOf(t *testing.T, config *rest.Config) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -98,7 +98,7 @@ func startFederatorOf(t *testing.T, config *rest.Config) *running {
 	return r
 }
 
-// call sends a request and returns the status; into is filled with the answer, or problem with why there is none.
+// call sends a request and returns the status. into is filled with the response; problem is the error message.
 func (r *running) call(token, method, path string, body, into any) (status int, problem string) {
 	r.t.Helper()
 	var text io.Reader
@@ -148,7 +148,7 @@ func (r *running) call(token, method, path string, body, into any) (status int, 
 	return answer.StatusCode, ""
 }
 
-// must is call for what must succeed.
+// must is call for a request that must succeed.
 func (r *running) must(token, method, path string, body, into any) {
 	r.t.Helper()
 	if status, problem := r.call(token, method, path, body, into); problem != "" {
@@ -156,7 +156,7 @@ func (r *running) must(token, method, path string, body, into any) {
 	}
 }
 
-// refused is call for what must be refused, with a status and words.
+// refused is call for a request that must be rejected with a status and a message.
 func (r *running) refused(token, method, path string, body any, want int, words ...string) {
 	r.t.Helper()
 	status, problem := r.call(token, method, path, body, nil)
@@ -170,7 +170,7 @@ func (r *running) refused(token, method, path string, body any, want int, words 
 	}
 }
 
-// counter makes names that no other test has.
+// counter numbers names, so that they are unique.
 var counter = make(chan int)
 
 func init() {
@@ -183,7 +183,7 @@ func init() {
 
 func unique(word string) string { return fmt.Sprintf("%s-%d", word, <-counter) }
 
-// newNamespace makes one, which goes with the API server.
+// newNamespace creates a namespace.
 func newNamespace(t *testing.T) string {
 	t.Helper()
 	name := unique("space")
@@ -198,7 +198,7 @@ func create(t *testing.T, object client.Object) {
 	}
 }
 
-// newCluster makes a member that reports, also the kinds of the chart, which is removed with the test.
+// newCluster creates a ready member that reports the kinds of the chart. It is removed with the test.
 func newCluster(t *testing.T, mode v1alpha1.ClusterSyncMode) string {
 	t.Helper()
 	name := unique("member")
@@ -214,7 +214,7 @@ func newCluster(t *testing.T, mode v1alpha1.ClusterSyncMode) string {
 	return name
 }
 
-// reportedKinds are kinds of KuberneTSN as a cluster reports them.
+// reportedKinds returns kinds of KuberneTSN as a cluster reports them.
 func reportedKinds(kinds ...string) []v1alpha1.APIEnablement {
 	reported := v1alpha1.APIEnablement{GroupVersion: tsn.GroupVersion.String(), Resources: []v1alpha1.APIResource{}}
 	for _, kind := range kinds {
@@ -223,7 +223,7 @@ func reportedKinds(kinds ...string) []v1alpha1.APIEnablement {
 	return []v1alpha1.APIEnablement{reported}
 }
 
-// newUser makes a user with rules in a namespace, and others in the whole hub, and returns a token.
+// newUser creates a user with rules in a namespace and in the whole hub, and returns a token.
 func newUser(t *testing.T, namespace string, inNamespace, everywhere []rbacv1.PolicyRule) string {
 	t.Helper()
 	name := unique("user")
@@ -243,13 +243,13 @@ func newUser(t *testing.T, namespace string, inNamespace, everywhere []rbacv1.Po
 	return tokenOf(t, account)
 }
 
-// tokenOf is one of an account for the federator.
+// tokenOf returns a token of an account for the federator.
 func tokenOf(t *testing.T, account *corev1.ServiceAccount) string {
 	t.Helper()
 	return tokenFor(t, account, federation.Audience)
 }
 
-// tokenFor is one of an account for audiences, without any for the API server of the hub.
+// tokenFor returns a token of an account for audiences; without any, for the API server of the hub.
 func tokenFor(t *testing.T, account *corev1.ServiceAccount, audiences ...string) string {
 	t.Helper()
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](3600), Audiences: audiences}}
@@ -259,7 +259,7 @@ func tokenFor(t *testing.T, account *corev1.ServiceAccount, audiences ...string)
 	return request.Status.Token
 }
 
-// Rights that tests give.
+// Rights of users in tests.
 var (
 	all        = []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
 	ofWorkload = []rbacv1.PolicyRule{
@@ -270,13 +270,13 @@ var (
 	seesClusters = []rbacv1.PolicyRule{{APIGroups: []string{"cluster.karmada.io"}, Resources: []string{"clusters"}, Verbs: []string{"get", "list", "watch"}}}
 )
 
-// newAdmin makes a user that may do all.
+// newAdmin creates a user with all rights.
 func newAdmin(t *testing.T) string {
 	t.Helper()
 	return newUser(t, newNamespace(t), nil, all)
 }
 
-// eventually waits for something.
+// eventually waits until a condition holds.
 func eventually(t *testing.T, what string, matches func() bool) {
 	t.Helper()
 	end := time.Now().Add(20 * time.Second)
@@ -288,7 +288,7 @@ func eventually(t *testing.T, what string, matches func() bool) {
 	}
 }
 
-// deployment is a manifest.
+// deployment returns a manifest of a Deployment.
 func deployment(name string) string {
 	return `apiVersion: apps/v1
 kind: Deployment
@@ -302,7 +302,7 @@ spec:
 `
 }
 
-// configMap is another.
+// configMap returns a manifest of a ConfigMap.
 func configMap(name string) string {
 	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\ndata: {a: b}\n"
 }

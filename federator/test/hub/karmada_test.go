@@ -25,8 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// karmada does in one namespace what Karmada's programs and the members would do: it makes a binding for each object that a policy selects,
-// a Work for each cluster, and reports what the test says of each.
+// karmada does in one namespace what Karmada's programs and the members would do: it creates a binding for each object
+// that a policy selects, a Work for each cluster, and reports the state that the test sets.
 type karmada struct {
 	t         *testing.T
 	namespace string
@@ -34,15 +34,15 @@ type karmada struct {
 	mu sync.Mutex
 	// healthy are clusters that report objects as healthy.
 	healthy map[string]bool
-	// removed and kept are clusters from which a Work was taken, and that then removed the object or kept it.
+	// removed and kept are clusters whose Work was deleted, and that then removed or kept the object.
 	removed, kept map[string]bool
-	// linksRemoved and linksKept are the same of TSNLinks alone.
+	// linksRemoved and linksKept are the same for TSNLinks alone.
 	linksRemoved, linksKept map[string]bool
-	// pods are what clusters say of their pods, as the status of a TSNWorkload.
+	// pods are the clusters' reports about pods, as the status of a TSNWorkload.
 	pods map[string][]byte
-	// statuses are what clusters say of objects, by kind, name and cluster.
+	// statuses are the clusters' reports about objects, by kind, name and cluster.
 	statuses map[[3]string][]byte
-	// placements are all that were seen, in order.
+	// placements are all observed placements, in order.
 	placements []string
 }
 
@@ -66,21 +66,21 @@ func startKarmada(t *testing.T, namespace string, healthy ...string) *karmada {
 	return k
 }
 
-// heal has a cluster report objects as healthy.
+// heal makes a cluster report objects as healthy.
 func (k *karmada) heal(cluster string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.healthy[cluster] = true
 }
 
-// say has a cluster say where its pods run.
+// say sets a cluster's report about pods.
 func (k *karmada) say(cluster, status string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.pods[cluster] = []byte(status)
 }
 
-// sayOf has a cluster say how an object is; nil: nothing any more.
+// sayOf sets a cluster's report about an object; nil removes it.
 func (k *karmada) sayOf(kind, name, cluster string, status any) {
 	raw, err := json.Marshal(status)
 	if err != nil {
@@ -94,21 +94,21 @@ func (k *karmada) sayOf(kind, name, cluster string, status any) {
 	k.statuses[[3]string{kind, name, cluster}] = raw
 }
 
-// became tells from which clusters objects were removed, and where they were kept.
+// became returns the clusters that removed objects, and those that kept them.
 func (k *karmada) became() (removed, kept []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Sorted(maps.Keys(k.removed)), slices.Sorted(maps.Keys(k.kept))
 }
 
-// becameOfLinks tells it of links.
+// becameOfLinks returns the same for links.
 func (k *karmada) becameOfLinks() (removed, kept []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Sorted(maps.Keys(k.linksRemoved)), slices.Sorted(maps.Keys(k.linksKept))
 }
 
-// seen are the placements so far.
+// seen returns the placements so far.
 func (k *karmada) seen() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -142,7 +142,7 @@ func bindingName(selector *policyv1alpha1.ResourceSelector) string {
 	return strings.ToLower(selector.Name + "-" + selector.Kind)
 }
 
-// bind makes or changes the binding of an object, and its Works. It is false if there is no such object.
+// bind creates or updates the binding of an object, and its Works. It returns false if the object does not exist.
 func (k *karmada) bind(ctx context.Context, policy *policyv1alpha1.PropagationPolicy, selector *policyv1alpha1.ResourceSelector) bool {
 	object := &unstructured.Unstructured{}
 	object.SetAPIVersion(selector.APIVersion)
@@ -172,7 +172,7 @@ func (k *karmada) bind(ctx context.Context, policy *policyv1alpha1.PropagationPo
 	return true
 }
 
-// report has each cluster say how the object is.
+// report writes the reports of all clusters about an object.
 func (k *karmada) report(ctx context.Context, binding *workv1alpha2.ResourceBinding) {
 	before := binding.DeepCopy()
 	binding.Status.AggregatedStatus = nil
@@ -201,7 +201,7 @@ func (k *karmada) report(ctx context.Context, binding *workv1alpha2.ResourceBind
 	}
 }
 
-// work makes the Works of a binding, and removes those of other clusters.
+// work creates the Works of a binding, and deletes those of other clusters.
 func (k *karmada) work(ctx context.Context, binding *workv1alpha2.ResourceBinding, object *unstructured.Unstructured) {
 	raw, _ := object.MarshalJSON()
 	var clusters []string
@@ -215,7 +215,7 @@ func (k *karmada) work(ctx context.Context, binding *workv1alpha2.ResourceBindin
 		work.Spec.Workload.Manifests = []workv1alpha1.Manifest{{RawExtension: runtime.RawExtension{Raw: raw}}}
 		switch {
 		case apierrors.IsNotFound(err):
-			_ = admin.Create(ctx, work) // or in the next round, when the namespace is there
+			_ = admin.Create(ctx, work) // or in the next round, when the namespace exists
 		case err == nil && !equality.Semantic.DeepEqual(before.Spec.PreserveResourcesOnDeletion, work.Spec.PreserveResourcesOnDeletion):
 			_ = admin.Update(ctx, work)
 		}
@@ -223,7 +223,7 @@ func (k *karmada) work(ctx context.Context, binding *workv1alpha2.ResourceBindin
 	k.take(ctx, binding.Labels[workv1alpha2.ResourceBindingPermanentIDLabel], clusters)
 }
 
-// take removes the Works of a binding in other clusters than these.
+// take deletes the Works of a binding in all clusters except these.
 func (k *karmada) take(ctx context.Context, id string, but []string) {
 	var works workv1alpha1.WorkList
 	if admin.List(ctx, &works, client.MatchingLabels{workv1alpha2.ResourceBindingPermanentIDLabel: id}) != nil {
@@ -247,7 +247,7 @@ func (k *karmada) take(ctx context.Context, id string, but []string) {
 	}
 }
 
-// sweep removes bindings whose objects are gone.
+// sweep deletes bindings whose objects are gone.
 func (k *karmada) sweep(ctx context.Context, wanted map[string]bool) {
 	var list workv1alpha2.ResourceBindingList
 	if admin.List(ctx, &list, client.InNamespace(k.namespace)) != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-func TestPodsGetTheLabelsOfLinks(t *testing.T) {
+func TestPodsGetLinkLabels(t *testing.T) {
 	s := newServed(t, 1, nil)
 	request := federation.DeployRequest{Name: "w", Namespace: s.namespace, Manifest: deployment("web"), Clusters: s.clusters,
 		Clients: map[string]string{s.service: "bus0"}}
@@ -34,7 +34,7 @@ func TestPodsGetTheLabelsOfLinks(t *testing.T) {
 	}
 }
 
-func TestLinksThatCannotBeAreRefusedAndNothingIsChanged(t *testing.T) {
+func TestInvalidLinksAreRejected(t *testing.T) {
 	s := newServed(t, 1, nil)
 	stranger := newCluster(t, "Push")
 	labelled := func(key, value string) string {
@@ -71,7 +71,7 @@ func TestLinksThatCannotBeAreRefusedAndNothingIsChanged(t *testing.T) {
 	}
 }
 
-func TestAMoveWaitsForLinks(t *testing.T) {
+func TestMoveWaitsForLinks(t *testing.T) {
 	manifest := strings.Replace(deployment("web"), "metadata: {labels: {app: web}}", "metadata: {labels: {app: web, client.kubernetsn.io/bus: bus0}}", 1)
 	m := newMovedOf(t, manifest)
 	m.begin(60)
@@ -92,7 +92,7 @@ func TestAMoveWaitsForLinks(t *testing.T) {
 	m.await(federation.MoveDone)
 }
 
-func TestAMoveOfWhichLinksDoNotComeUpLeavesTheOldOneRunning(t *testing.T) {
+func TestMoveWithoutLinksIsReverted(t *testing.T) {
 	manifest := strings.Replace(deployment("web"), "metadata: {labels: {app: web}}", "metadata: {labels: {app: web, client.kubernetsn.io/bus: bus0}}", 1)
 	m := newMovedOf(t, manifest)
 	m.k.heal(m.two)
@@ -104,7 +104,7 @@ func TestAMoveOfWhichLinksDoNotComeUpLeavesTheOldOneRunning(t *testing.T) {
 	}
 }
 
-func TestLinksAreToldToWhoMaySeeThem(t *testing.T) {
+func TestLinksAreListedWithRights(t *testing.T) {
 	s := newServed(t, 2, nil)
 	s.report(map[string]tsn.TSNServiceStatus{s.clusters[0]: wants(s.want("arm", "192.0.2.1")), s.clusters[1]: offers(s.offer("plc", "192.0.2.2"))})
 	link := s.linked("arm", "plc")

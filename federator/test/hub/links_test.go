@@ -20,7 +20,7 @@ import (
 	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// want is a client of the service's namespace that its cluster cannot link, and offer an endpoint.
+// want returns a client of the service's namespace that its cluster cannot link; offer returns an endpoint.
 func (s *served) want(pod, address string) tsn.ServicePod {
 	return tsn.ServicePod{Namespace: s.namespace, Pod: pod, UID: "uid-" + pod, Node: "node", NodeAddress: address, Interface: "bus0", MTU: 1450}
 }
@@ -34,7 +34,7 @@ func (s *served) offer(pod, address string) tsn.ServicePod {
 func wants(pods ...tsn.ServicePod) tsn.TSNServiceStatus  { return tsn.TSNServiceStatus{Wants: pods} }
 func offers(pods ...tsn.ServicePod) tsn.TSNServiceStatus { return tsn.TSNServiceStatus{Offers: pods} }
 
-// links are those of the service, by the client's pod and the hop.
+// links returns the links of the service by the client's pod and the hop.
 func (s *served) links() map[string]tsn.TSNLink {
 	s.t.Helper()
 	var list tsn.TSNLinkList
@@ -50,7 +50,7 @@ func (s *served) links() map[string]tsn.TSNLink {
 	return links
 }
 
-// linked waits until a client has a link to an endpoint, and returns it.
+// linked waits until a client is linked to an endpoint, and returns the link.
 func (s *served) linked(pod, endpoint string) tsn.TSNLink {
 	s.t.Helper()
 	defer func() {
@@ -64,7 +64,7 @@ func (s *served) linked(pod, endpoint string) tsn.TSNLink {
 	return s.links()[pod]
 }
 
-// stays looks for a while whether a client's link stays the same.
+// stays checks for a while that a client's link does not change.
 func (s *served) stays(link *tsn.TSNLink) {
 	s.t.Helper()
 	for range 10 {
@@ -75,7 +75,7 @@ func (s *served) stays(link *tsn.TSNLink) {
 	}
 }
 
-// plugged is what the cluster of an end says of a link.
+// plugged returns the status of a link that the cluster of an end reports.
 func plugged(kinds ...string) tsn.TSNLinkStatus {
 	var status tsn.TSNLinkStatus
 	for _, kind := range kinds {
@@ -84,7 +84,7 @@ func plugged(kinds ...string) tsn.TSNLinkStatus {
 	return status
 }
 
-// silence has the hub not hear of a cluster, since a while.
+// silence makes a cluster silent since some time ago.
 func silence(t *testing.T, cluster string, since time.Duration) {
 	t.Helper()
 	var member v1alpha1.Cluster
@@ -96,7 +96,7 @@ func silence(t *testing.T, cluster string, since time.Duration) {
 	}
 }
 
-func TestAClientIsLinkedToAnEndpointOfAnotherCluster(t *testing.T) {
+func TestClientIsLinkedToOtherCluster(t *testing.T) {
 	s := newServed(t, 3, func(service *tsn.TSNService) {
 		service.Spec.IPv4.LinkCIDR = "10.94.0.0/16"
 		service.Spec.Encryption = tsn.EncryptionPreferred
@@ -115,7 +115,7 @@ func TestAClientIsLinkedToAnEndpointOfAnotherCluster(t *testing.T) {
 	}
 	eventually(t, "it is on the two clusters and on no other", func() bool { return slices.Equal(s.placedBy("kubernetsn-link-"+link.Name), []string{east, west}) })
 
-	// Each cluster says of its end, and of the other end what it likes.
+	// Each cluster reports its own end, and may write anything about the other.
 	s.k.sayOf("TSNLink", link.Name, west, plugged(tsn.ConditionEndpointPlugged, tsn.ConditionUp))
 	eventually(t, "the endpoint is plugged", func() bool { return s.isTrue(tsn.ConditionEndpointPlugged) })
 	if s.isTrue(tsn.ConditionUp) {
@@ -128,13 +128,13 @@ func TestAClientIsLinkedToAnEndpointOfAnotherCluster(t *testing.T) {
 	now := s.links()["arm"]
 	s.stays(&now)
 
-	// When the client is gone, so is the link, from both clusters.
+	// When the client is gone, the link is deleted in both clusters.
 	s.report(map[string]tsn.TSNServiceStatus{east: {}, west: offers(s.offer("plc", "192.0.2.2")), s.clusters[2]: {}})
 	eventually(t, "the link is gone", func() bool { return len(s.links()) == 0 })
 	s.removed(east, west)
 }
 
-// isTrue tells it of a condition of the link of pod arm.
+// isTrue reports whether a condition of pod arm's link is true.
 func (s *served) isTrue(kind string) bool {
 	s.t.Helper()
 	return meta.IsStatusConditionTrue(s.links()["arm"].Status.Conditions, kind)
@@ -152,13 +152,13 @@ func (s *served) removed(clusters ...string) {
 	})
 }
 
-func TestAClientGetsAnotherEndpointWhenItsOwnIsGone(t *testing.T) {
+func TestLostEndpointIsReplaced(t *testing.T) {
 	s := newServed(t, 3, nil)
 	east, west, south := s.clusters[0], s.clusters[1], s.clusters[2]
 	client := wants(s.want("arm", "192.0.2.1"))
 	s.report(map[string]tsn.TSNServiceStatus{east: client, west: offers(s.offer("plc", "192.0.2.2")), south: {}})
 	link := s.linked("arm", "plc")
-	// Without another it stays.
+	// Without another endpoint it stays.
 	s.report(map[string]tsn.TSNServiceStatus{east: client, west: {}, south: {}})
 	s.stays(&link)
 	s.report(map[string]tsn.TSNServiceStatus{east: client, west: {}, south: offers(s.offer("spare", "192.0.2.3"))})
@@ -168,12 +168,12 @@ func TestAClientGetsAnotherEndpointWhenItsOwnIsGone(t *testing.T) {
 	}
 	eventually(t, "it is on the clusters of its ends", func() bool { return slices.Equal(s.placedBy("kubernetsn-link-"+next.Name), []string{east, south}) })
 	s.removed(east, west)
-	// The first one back does not take the client again.
+	// The returning endpoint does not take the client back.
 	s.report(map[string]tsn.TSNServiceStatus{east: client, west: offers(s.offer("plc", "192.0.2.2")), south: offers(s.offer("spare", "192.0.2.3"))})
 	s.stays(&next)
 }
 
-func TestOfSilenceAloneNothingIsTornDown(t *testing.T) {
+func TestSilenceRemovesNoLinks(t *testing.T) {
 	s := newServed(t, 3, nil)
 	east, west, south := s.clusters[0], s.clusters[1], s.clusters[2]
 	all := map[string]tsn.TSNServiceStatus{east: wants(s.want("arm", "192.0.2.1")), west: offers(s.offer("plc", "192.0.2.2")), south: {}}
@@ -222,8 +222,8 @@ func TestOfSilenceAloneNothingIsTornDown(t *testing.T) {
 	s.linked("arm", "spare")
 }
 
-func TestAClusterThatLiesTakesNothingFromAnother(t *testing.T) {
-	// The hub's part of the usual range has 8 links, and what one had is held back.
+func TestFalseReportsTakeNothing(t *testing.T) {
+	// The hub's part of the usual range has 8 links, and released ones are held back.
 	s := newServed(t, 3, func(service *tsn.TSNService) { service.Spec.IPv4.LinkCIDR = "10.89.0.0/16" })
 	east, west, liar := s.clusters[0], s.clusters[1], s.clusters[2]
 	honest := map[string]tsn.TSNServiceStatus{east: wants(s.want("arm", "192.0.2.1")), west: offers(s.offer("plc", "192.0.2.2")), liar: {}}
@@ -250,7 +250,7 @@ func TestAClusterThatLiesTakesNothingFromAnother(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s.t = t
 			all := maps.Clone(honest)
-			// The liar's own good pod is linked all the same.
+			// The liar's own valid pod is linked all the same.
 			all[liar] = tsn.TSNServiceStatus{Offers: []tsn.ServicePod{lie}, Wants: []tsn.ServicePod{s.want("own", "192.0.2.66")}}
 			s.report(all)
 			eventually(t, "the condition names the pod", func() bool {
@@ -267,7 +267,7 @@ func TestAClusterThatLiesTakesNothingFromAnother(t *testing.T) {
 	}
 }
 
-func TestOfTwoClustersTheOlderHasAnAddressOfWhichNoLinkTells(t *testing.T) {
+func TestOlderClusterGetsUnlinkedAddress(t *testing.T) {
 	s := newServed(t, 2, nil)
 	thief := s.clusters[1]
 	s.report(map[string]tsn.TSNServiceStatus{
@@ -279,7 +279,7 @@ func TestOfTwoClustersTheOlderHasAnAddressOfWhichNoLinkTells(t *testing.T) {
 	})
 }
 
-func TestAChainLeadsThroughClusters(t *testing.T) {
+func TestChainAcrossClusters(t *testing.T) {
 	s := newServed(t, 3, func(service *tsn.TSNService) {
 		service.Spec.IPv4.LinkCIDR = "10.93.0.0/16"
 		service.Spec.Chain = []tsn.ChainElement{{Name: "filter", Selector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "filter"}}, Forward: []string{"IPv4"}}}
@@ -310,7 +310,7 @@ func TestAChainLeadsThroughClusters(t *testing.T) {
 	}
 }
 
-func TestLinksEndWithTheirService(t *testing.T) {
+func TestLinksAreRemovedWithService(t *testing.T) {
 	s := newServed(t, 2, nil)
 	s.report(map[string]tsn.TSNServiceStatus{s.clusters[0]: wants(s.want("arm", "192.0.2.1")), s.clusters[1]: offers(s.offer("plc", "192.0.2.2"))})
 	link := s.linked("arm", "plc")
@@ -327,7 +327,7 @@ func TestLinksEndWithTheirService(t *testing.T) {
 	s.removed(s.clusters...)
 }
 
-func TestTwoServicesNeverShareANumberOfALink(t *testing.T) {
+func TestLinkNumbersAreUnique(t *testing.T) {
 	s := newServed(t, 2, nil)
 	first := s.service
 	status := map[string]tsn.TSNServiceStatus{s.clusters[0]: wants(s.want("arm", "192.0.2.1")), s.clusters[1]: offers(s.offer("plc", "192.0.2.2"))}

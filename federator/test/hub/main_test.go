@@ -23,7 +23,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/apiserver"
 )
 
-// The hub of all tests, or why there is none.
+// The hub of all tests, or the reason why there is none.
 var (
 	server   *envtest.Environment
 	config   *rest.Config
@@ -79,7 +79,7 @@ func startHub() error {
 	return admin.Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})
 }
 
-// needHub skips a test where there is no API server, and bounds what it does.
+// needHub skips a test without an API server, and limits its duration.
 func needHub(t *testing.T) context.Context {
 	t.Helper()
 	if whyNoHub != nil {

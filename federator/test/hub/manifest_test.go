@@ -16,7 +16,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-func TestAManifestThatIsWrongChangesNothingAndASentenceSaysWhy(t *testing.T) {
+func TestInvalidManifestIsRejected(t *testing.T) {
 	f := startFederator(t)
 	token, cluster, namespace := newAdmin(t), newCluster(t, "Push"), newNamespace(t)
 	post := func(manifest string) federation.DeployRequest {
@@ -75,7 +75,7 @@ func TestAManifestThatIsWrongChangesNothingAndASentenceSaysWhy(t *testing.T) {
 	}
 }
 
-func TestABodyWithoutALengthIsBoundedAsWell(t *testing.T) {
+func TestChunkedBodyIsLimited(t *testing.T) {
 	f := startFederator(t)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.address+"/api/v1/workloads", strings.NewReader(strings.Repeat("x", federation.MaxBody+1)))
 	if err != nil {

@@ -26,10 +26,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// many is how many workloads the API's figures are of.
+// many is the number of workloads for which the API's figures are measured.
 const many = 200
 
-// newWorkloads makes what Karmada and two members would have made of so many Deployments, without them.
+// newWorkloads creates what Karmada and two members would have created for many Deployments.
 func newWorkloads(t *testing.T, count int) (namespace string) {
 	t.Helper()
 	namespace = newNamespace(t)
@@ -79,7 +79,7 @@ func newBinding(t *testing.T, selector *policyv1alpha1.ResourceSelector, cluster
 	}
 }
 
-// counted are requests to the hub, while they are counted.
+// counted counts requests to the hub.
 type counted struct {
 	http.RoundTripper
 
@@ -87,7 +87,7 @@ type counted struct {
 	seen []string
 }
 
-// RoundTrip notes requests that callers cause: those of controllers are watches, leases and heartbeats.
+// RoundTrip counts requests that callers cause; those of controllers are watches, leases and heartbeats.
 func (c *counted) RoundTrip(request *http.Request) (*http.Response, error) {
 	path := request.URL.Path
 	if request.Header.Get("Impersonate-User") != "" || strings.Contains(path, "tokenreviews") {
@@ -98,7 +98,7 @@ func (c *counted) RoundTrip(request *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(request)
 }
 
-// during are the requests to the hub while something is done.
+// during returns the requests to the hub during a call.
 func (c *counted) during(do func()) []string {
 	c.mu.Lock()
 	c.seen = nil
@@ -124,10 +124,10 @@ func startCounted(t *testing.T) (*running, *counted) {
 	return f, counting
 }
 
-// asksFor are what a request may ask the hub for: whose the token is, and rights.
+// asksFor are the requests that a list may cause: reviews of tokens and of rights.
 var asksFor = []string{"POST /apis/authentication.k8s.io/v1/tokenreviews", "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews"}
 
-func TestListsAskTheHubForRightsAndNothingElse(t *testing.T) {
+func TestListsAskHubForRightsOnly(t *testing.T) {
 	f, counting := startCounted(t)
 	token, namespace := newAdmin(t), newWorkloads(t, many)
 	newNetwork(t, unique("many"), nil)
@@ -145,7 +145,7 @@ func TestListsAskTheHubForRightsAndNothingElse(t *testing.T) {
 					t.Errorf("%s asks the hub for %s", path, name)
 				}
 			}
-			// The token was reviewed a moment ago, or is again.
+			// The review of the token may or may not be cached.
 			if rights := slices.DeleteFunc(slices.Clone(seen), func(name string) bool { return name == asksFor[0] }); len(rights) != reviews || len(seen) > reviews+1 {
 				t.Errorf("%s asks the hub %v, want one token at most and %d rights", path, seen, reviews)
 			}
@@ -155,7 +155,7 @@ func TestListsAskTheHubForRightsAndNothingElse(t *testing.T) {
 	}
 }
 
-// listed are the names of a namespace's workloads, or of all.
+// listed returns the names of the workloads in a namespace, or in all.
 func (r *running) listed(token, namespace string) []string {
 	r.t.Helper()
 	var list federation.Workloads
@@ -167,7 +167,7 @@ func (r *running) listed(token, namespace string) []string {
 	return names
 }
 
-func TestWhoMayListOneNamespaceIsToldOfNoOther(t *testing.T) {
+func TestListIsLimitedToNamespaceRights(t *testing.T) {
 	f := startFederator(t)
 	ours, theirs := newWorkloads(t, 3), newWorkloads(t, 2)
 	user := newUser(t, ours, ofWorkload, seesClusters)
@@ -185,7 +185,7 @@ func TestWhoMayListOneNamespaceIsToldOfNoOther(t *testing.T) {
 	f.refused(user, "GET", "/api/v1/networks", nil, http.StatusForbidden, "cannot list resource")
 }
 
-func TestARightThatIsTakenAwayIsGoneForTheNextList(t *testing.T) {
+func TestRevokedRightAppliesToNextList(t *testing.T) {
 	f := startFederator(t)
 	namespace := newWorkloads(t, 1)
 	user := newUser(t, namespace, ofWorkload, nil)
@@ -193,14 +193,14 @@ func TestARightThatIsTakenAwayIsGoneForTheNextList(t *testing.T) {
 	if err := admin.DeleteAllOf(context.Background(), &rbacv1.RoleBinding{}, client.InNamespace(namespace)); err != nil {
 		t.Fatal(err)
 	}
-	// The hub's own authoriser hears of it a moment later.
+	// The hub's own authoriser sees the change a moment later.
 	eventually(t, "the list is refused", func() bool {
 		status, _ := f.call(user, "GET", "/api/v1/workloads?namespace="+namespace, nil, nil)
 		return status == http.StatusForbidden
 	})
 }
 
-func TestWhoMayListPoliciesAloneIsRefusedAList(t *testing.T) {
+func TestListNeedsAllRights(t *testing.T) {
 	f := startFederator(t)
 	namespace := newWorkloads(t, 1)
 	user := newUser(t, namespace, ofWorkload[:1], nil)

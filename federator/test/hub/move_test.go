@@ -13,7 +13,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// moved is a workload that is on one cluster, and shall be on another.
+// moved is a workload that is on one cluster, and is to move to another.
 type moved struct {
 	t                               *testing.T
 	f                               *running
@@ -38,7 +38,7 @@ func newMovedOf(t *testing.T, manifest string) *moved {
 
 func (m *moved) path() string { return "/api/v1/workloads/" + m.namespace + "/web" }
 
-// begin asks for the move.
+// begin requests the move.
 func (m *moved) begin(seconds int32) {
 	m.t.Helper()
 	m.f.must(m.token, "POST", m.path()+"/move", federation.MoveRequest{To: []string{m.two}, TimeoutSeconds: seconds}, nil)
@@ -61,7 +61,7 @@ func (m *moved) await(phase string) *federation.Workload {
 	return workload
 }
 
-// keepsAgain tells whether the policy says that clusters keep what the hub forgets.
+// keepsAgain reports whether the policy says that clusters keep objects that the hub deletes.
 func (m *moved) keepsAgain() bool {
 	m.t.Helper()
 	var policy policyv1alpha1.PropagationPolicy
@@ -69,7 +69,7 @@ func (m *moved) keepsAgain() bool {
 	return *policy.Spec.PreserveResourcesOnDeletion
 }
 
-func TestAMoveMakesBeforeItBreaks(t *testing.T) {
+func TestMovePlacesBeforeItRemoves(t *testing.T) {
 	m := newMoved(t)
 	m.begin(60)
 	eventually(t, "the new cluster is awaited", func() bool {
@@ -82,7 +82,7 @@ func TestAMoveMakesBeforeItBreaks(t *testing.T) {
 	m.f.refused(m.token, "POST", m.path()+"/move", federation.MoveRequest{To: []string{m.workload}}, http.StatusConflict, "is moving to "+m.two)
 	m.f.refused(m.token, "POST", "/api/v1/workloads",
 		federation.DeployRequest{Name: "web", Namespace: m.namespace, Manifest: deployment("web"), Clusters: []string{m.workload, m.two}}, http.StatusConflict, "is moving")
-	m.begin(60) // the same move goes on
+	m.begin(60) // the same move continues
 	m.k.heal(m.two)
 	currentWorkload := m.await(federation.MoveDone)
 	if !slices.Equal(currentWorkload.Clusters, []string{m.two}) || !strings.Contains(currentWorkload.Move.By, "user-") {
@@ -99,7 +99,7 @@ func TestAMoveMakesBeforeItBreaks(t *testing.T) {
 	}
 }
 
-func TestAMoveThatFailsLeavesTheWorkloadWhereItWas(t *testing.T) {
+func TestFailedMoveIsReverted(t *testing.T) {
 	m := newMoved(t)
 	m.begin(5)
 	workload := m.await(federation.MoveFailed)
@@ -118,7 +118,7 @@ func TestAMoveThatFailsLeavesTheWorkloadWhereItWas(t *testing.T) {
 	m.await(federation.MoveDone)
 }
 
-// job is a manifest of a kind whose pods Karmada does not judge.
+// job returns a manifest of a kind whose pods Karmada does not judge.
 const job = `apiVersion: batch/v1
 kind: Job
 metadata: {name: web}
@@ -127,7 +127,7 @@ spec:
     spec: {restartPolicy: Never, containers: [{name: main, image: registry.example.org/main}]}
 `
 
-func TestAMoveWaitsForPodsOfAnyKind(t *testing.T) {
+func TestMoveWaitsForPodsOfAnyKind(t *testing.T) {
 	m := newMovedOf(t, job)
 	m.begin(60)
 	awaited := func(words string) {
@@ -146,7 +146,7 @@ func TestAMoveWaitsForPodsOfAnyKind(t *testing.T) {
 	m.await(federation.MoveDone)
 }
 
-func TestAMoveGoesOnAfterTheFederatorWasAway(t *testing.T) {
+func TestMoveContinuesAfterRestart(t *testing.T) {
 	m := newMoved(t)
 	m.begin(60)
 	m.await(federation.MovePlacing)
@@ -163,7 +163,7 @@ func TestAMoveGoesOnAfterTheFederatorWasAway(t *testing.T) {
 	}
 }
 
-func TestAMoveToWhereNothingIsIsRefused(t *testing.T) {
+func TestMoveToUnknownClusterIsRejected(t *testing.T) {
 	m := newMoved(t)
 	m.f.refused(m.token, "POST", m.path()+"/move", federation.MoveRequest{To: []string{"nowhere"}}, http.StatusUnprocessableEntity, "there is no cluster nowhere")
 	m.f.refused(m.token, "POST", m.path()+"x/move", federation.MoveRequest{To: []string{m.two}}, http.StatusNotFound, "there is no workload")

@@ -28,7 +28,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// newNetwork makes one, which goes with the test. change may be nil.
+// newNetwork creates a network, which is deleted with the test. change may be nil.
 func newNetwork(t *testing.T, word string, change func(*tsn.TSNNetwork)) string {
 	t.Helper()
 	network := &tsn.TSNNetwork{ObjectMeta: metav1.ObjectMeta{Name: unique(word)}}
@@ -64,7 +64,7 @@ func newStretched(t *testing.T, change func(*tsn.TSNNetwork)) *stretched {
 	return s
 }
 
-// member is a new cluster that the network chooses.
+// member creates a cluster that the network selects.
 func (s *stretched) member() string {
 	s.t.Helper()
 	name := newCluster(s.t, v1alpha1.Pull)
@@ -72,7 +72,7 @@ func (s *stretched) member() string {
 	return name
 }
 
-// choose has the network be on a cluster.
+// choose makes the network select a cluster.
 func (s *stretched) choose(name string) {
 	s.t.Helper()
 	var cluster v1alpha1.Cluster
@@ -83,8 +83,8 @@ func (s *stretched) choose(name string) {
 	}
 }
 
-// told is the network as the API tells it.
-func (s *stretched) told() federation.Network {
+// listed returns the network as the API shows it.
+func (s *stretched) listed() federation.Network {
 	s.t.Helper()
 	var all federation.Networks
 	s.f.must(s.token, "GET", "/api/v1/networks", nil, &all)
@@ -95,13 +95,13 @@ func (s *stretched) told() federation.Network {
 	return all.Items[at]
 }
 
-// parts waits until so many clusters have one.
+// parts waits until a number of clusters have a subnet.
 func (s *stretched) parts(count int) map[string]federation.NetworkOnCluster {
 	s.t.Helper()
 	var parts map[string]federation.NetworkOnCluster
 	eventually(s.t, "clusters have parts", func() bool {
 		parts = map[string]federation.NetworkOnCluster{}
-		for _, on := range s.told().Clusters {
+		for _, on := range s.listed().Clusters {
 			parts[on.Cluster] = on
 		}
 		return len(parts) == count
@@ -109,7 +109,7 @@ func (s *stretched) parts(count int) map[string]federation.NetworkOnCluster {
 	return parts
 }
 
-// report has clusters say how their part is, as Karmada brings it up.
+// report sets the clusters' reports about their subnets, as Karmada collects them.
 func (s *stretched) report(statuses map[string]tsn.TSNNetworkStatus) {
 	s.t.Helper()
 	binding := &workv1alpha2.ClusterResourceBinding{ObjectMeta: metav1.ObjectMeta{Name: s.network + "-tsnnetwork"}}
@@ -137,7 +137,7 @@ func (s *stretched) report(statuses map[string]tsn.TSNNetworkStatus) {
 	s.t.Cleanup(func() { _ = client.IgnoreNotFound(admin.Delete(context.Background(), binding)) })
 }
 
-// peersOf are the nodes of a cluster of which the others are told, by name.
+// peersOf returns the published nodes of a cluster by name.
 func (s *stretched) peersOf(cluster string) map[string]tsn.PeerNode {
 	s.t.Helper()
 	var list tsn.TSNPeersList
@@ -165,7 +165,7 @@ func (s *stretched) condition(kind string) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// rule is what a cluster has otherwise, by the path.
+// rule returns the override of a path for a cluster.
 func (s *stretched) rule(cluster string) map[string]string {
 	s.t.Helper()
 	var override policyv1alpha1.ClusterOverridePolicy
@@ -190,14 +190,14 @@ func (s *stretched) placed(policy string) []string {
 	return placed.Spec.Placement.ClusterAffinity.ClusterNames
 }
 
-// node is one of a cluster's, with the first range of its part.
+// node returns a node of a cluster with the first range of its subnet.
 func node(name, address string, networkOnCluster federation.NetworkOnCluster) tsn.PeerNode {
 	ipv4, _, _ := strings.Cut(networkOnCluster.IPv4, "/")
 	ipv6, _, _ := strings.Cut(networkOnCluster.IPv6, "/")
 	return tsn.PeerNode{Name: name, Address: address, IPv4: ipv4 + "/24", IPv6: ipv6 + "/64", MTU: 1450}
 }
 
-func TestANetworkIsDividedAmongClustersAndEachHearsOfTheNodesOfTheOthers(t *testing.T) {
+func TestNetworkSpansClusters(t *testing.T) {
 	s := newStretched(t, nil)
 	name, two := s.member(), s.member()
 	parts := s.parts(2)
@@ -233,7 +233,7 @@ func TestANetworkIsDividedAmongClustersAndEachHearsOfTheNodesOfTheOthers(t *test
 	}
 }
 
-func TestAClusterThatTheNetworkNoLongerChoosesKeepsItsPartAndItsNodesAreForgotten(t *testing.T) {
+func TestDeselectedClusterKeepsSubnet(t *testing.T) {
 	s := newStretched(t, nil)
 	name, two := s.member(), s.member()
 	parts := s.parts(2)
@@ -254,14 +254,14 @@ func TestAClusterThatTheNetworkNoLongerChoosesKeepsItsPartAndItsNodesAreForgotte
 	if now := s.parts(3); now[third].IPv4 == parts[two].IPv4 {
 		t.Error("another cluster got its part")
 	}
-	// A member that has left has none.
+	// A member that has left has no subnet.
 	if err := admin.Delete(t.Context(), &cluster); err != nil {
 		t.Fatal(err)
 	}
 	s.parts(2)
 }
 
-func TestOfWhatAMemberSaysWronglyOthersAreNotTold(t *testing.T) {
+func TestInvalidReportsAreNotPublished(t *testing.T) {
 	s := newStretched(t, nil)
 	item, two := s.member(), s.member()
 	parts := s.parts(2)
@@ -306,8 +306,8 @@ func TestOfWhatAMemberSaysWronglyOthersAreNotTold(t *testing.T) {
 	}
 }
 
-func TestANetworkThatWantsWhatAnOlderOneHasIsNotStretched(t *testing.T) {
-	// Made in the same second, the first by name is the older.
+func TestConflictingNetworkIsBlocked(t *testing.T) {
+	// Created in the same second, so the name decides.
 	older := newNetwork(t, "a", func(network *tsn.TSNNetwork) { network.Spec.IPv4.CIDR = "10.42.128.0/17" })
 	s := newStretched(t, nil)
 	s.member()
@@ -324,7 +324,7 @@ func TestANetworkThatWantsWhatAnOlderOneHasIsNotStretched(t *testing.T) {
 	s.parts(1)
 }
 
-func TestThereAreNoMorePartsThanTheRangeHas(t *testing.T) {
+func TestNetworkRangeIsUsedUp(t *testing.T) {
 	s := newStretched(t, func(network *tsn.TSNNetwork) {
 		network.Spec.IPv4.CIDR, network.Spec.IPv6, network.Spec.Span.ClusterPrefixLength = "10.42.0.0/20", nil, 21
 	})
@@ -341,7 +341,7 @@ func TestThereAreNoMorePartsThanTheRangeHas(t *testing.T) {
 	}
 }
 
-func TestAllClustersBeginWithAScheduleAtOneTime(t *testing.T) {
+func TestBaseTimeIsCommon(t *testing.T) {
 	s := newStretched(t, func(network *tsn.TSNNetwork) {
 		network.Spec.Schedule = &tsn.GateParameterTable{GateEnabled: true, AdminCycleTime: &tsn.CycleTime{Numerator: 1, Denominator: 1000},
 			AdminControlList: &tsn.GateControlList{Entries: []tsn.GateControlEntry{{OperationName: "set-gate-states", TimeIntervalValue: 1000000, GateStatesValue: 255}}}}
@@ -359,7 +359,7 @@ func TestAllClustersBeginWithAScheduleAtOneTime(t *testing.T) {
 	}
 }
 
-func TestPoliciesOfSomebodyElseStayAsTheyAre(t *testing.T) {
+func TestForeignPoliciesAreKept(t *testing.T) {
 	f, token := startFederator(t), newAdmin(t)
 	name := unique("foreign")
 	foreign := &policyv1alpha1.ClusterOverridePolicy{ObjectMeta: metav1.ObjectMeta{Name: "kubernetsn-network-" + name}}
@@ -377,7 +377,7 @@ func TestPoliciesOfSomebodyElseStayAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestClustersAreToldThatTheHubIsThereAndAreInTheInventory(t *testing.T) {
+func TestHeartbeatAndInventory(t *testing.T) {
 	startFederator(t)
 	cluster := newCluster(t, v1alpha1.Pull)
 	eventually(t, "the time is told", func() bool {
@@ -404,13 +404,14 @@ func TestClustersAreToldThatTheHubIsThereAndAreInTheInventory(t *testing.T) {
 	eventually(t, "the profile goes with the cluster", func() bool { return apierrors.IsNotFound(admin.Get(t.Context(), at, &profile)) })
 }
 
-func TestNetworksAreToldToWhoMaySeeThem(t *testing.T) {
+func TestNetworksAreListedWithRights(t *testing.T) {
 	s := newStretched(t, nil)
 	s.f.refused(newUser(t, newNamespace(t), nil, seesClusters), "GET", "/api/v1/networks", nil, http.StatusForbidden, "tsnnetworks")
 }
 
-// TestAClusterIsPlacedWhenItReportsTheKind is about a chart that is installed after the cluster joined: Karmada's scheduler would pass over the cluster for good.
-func TestAClusterIsPlacedWhenItReportsTheKind(t *testing.T) {
+// TestClusterIsPlacedWhenItReportsTheKind installs the chart after the cluster joined: Karmada's scheduler would skip
+// the cluster forever.
+func TestClusterIsPlacedWhenItReportsTheKind(t *testing.T) {
 	s := newStretched(t, nil)
 	early, late := s.member(), newCluster(t, v1alpha1.Pull)
 	reports := func(kinds ...string) {
@@ -442,7 +443,7 @@ func TestAClusterIsPlacedWhenItReportsTheKind(t *testing.T) {
 	}
 	reports("TSNPeers", "TSNNetwork", "TSNService")
 	eventually(t, "both have network and service", read(both...))
-	// A report that lacks kinds, as where the cluster's API server did not answer for all, takes nothing from it.
+	// A report without kinds, as when the cluster's API server did not answer for all, takes nothing from it.
 	reports()
 	reports("TSNLink")
 	s.member()

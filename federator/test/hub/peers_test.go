@@ -15,7 +15,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/clusterkey"
 )
 
-// unapplied has a cluster not take the last change, as Karmada brings that up: with or without a status.
+// unapplied makes a cluster not take the last change, as Karmada reports it: with or without a status.
 func (s *stretched) unapplied(cluster string, status *runtime.RawExtension) {
 	s.t.Helper()
 	var binding workv1alpha2.ClusterResourceBinding
@@ -31,7 +31,7 @@ func (s *stretched) unapplied(cluster string, status *runtime.RawExtension) {
 	}
 }
 
-func TestNodesOfAClusterThatReportsNothingGoOnBeingTold(t *testing.T) {
+func TestNodesOfSilentClusterStayPublished(t *testing.T) {
 	s := newStretched(t, nil)
 	item, two := s.member(), s.member()
 	parts := s.parts(2)
@@ -65,7 +65,7 @@ func TestNodesOfAClusterThatReportsNothingGoOnBeingTold(t *testing.T) {
 	eventually(t, "a cluster that says that it has no nodes is believed", func() bool { return len(s.peersOf(item)) == 0 })
 }
 
-func TestAClusterDoesNotTakeTheTunnelsOfANodeThatWasToldFirst(t *testing.T) {
+func TestNodeAddressStaysWithFirstCluster(t *testing.T) {
 	s := newStretched(t, nil)
 	older, younger := s.member(), s.member()
 	parts := s.parts(2)
@@ -85,7 +85,7 @@ func TestAClusterDoesNotTakeTheTunnelsOfANodeThatWasToldFirst(t *testing.T) {
 	eventually(t, "the other has it", func() bool { return len(s.peersOf(older)) == 1 && len(s.peersOf(younger)) == 0 })
 }
 
-func TestANetworkIsReadyOnlyIfItsClustersSaySo(t *testing.T) {
+func TestNetworkIsReadyIfClustersAre(t *testing.T) {
 	s := newStretched(t, nil)
 	name := s.member()
 	s.parts(1)
@@ -104,7 +104,7 @@ func TestANetworkIsReadyOnlyIfItsClustersSaySo(t *testing.T) {
 	eventually(t, "the network is ready", func() bool { return s.condition(tsn.ConditionReady).Status == metav1.ConditionTrue })
 }
 
-func TestPartsThatClustersHaveStayThoughTheRangeGrows(t *testing.T) {
+func TestSubnetsStayWhenRangeGrows(t *testing.T) {
 	s := newStretched(t, func(network *tsn.TSNNetwork) { network.Spec.IPv6.NodePrefixLength = 60 })
 	name := s.member()
 	before := s.parts(1)[name]
@@ -134,7 +134,7 @@ func (s *stretched) change(how func(*tsn.TSNNetwork)) {
 	})
 }
 
-func TestKeysOfNodesAreCarriedAsTheirClusterSignedThem(t *testing.T) {
+func TestSignedNodeKeysArePublishedUnchanged(t *testing.T) {
 	s := newStretched(t, nil)
 	name, two := s.member(), s.member()
 	parts := s.parts(2)

@@ -16,7 +16,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-func TestADeletionThatFailsLeavesTheWorkloadAsItWas(t *testing.T) {
+func TestFailedDeletionChangesNothing(t *testing.T) {
 	f, token, cluster, namespace := startFederator(t), newAdmin(t), newCluster(t, "Push"), newNamespace(t)
 	request := federation.DeployRequest{Name: "web", Namespace: namespace, Manifest: deployment("web"), Clusters: []string{cluster}}
 	f.must(token, "POST", "/api/v1/workloads", request, nil)
@@ -30,14 +30,14 @@ func TestADeletionThatFailsLeavesTheWorkloadAsItWas(t *testing.T) {
 		}
 		f.must(token, "POST", "/api/v1/workloads", request, nil)
 	}
-	// Who may delete policies, and not Deployments.
+	// The user may delete policies, but not Deployments.
 	user := newUser(t, namespace, []rbacv1.PolicyRule{
 		{APIGroups: []string{"policy.karmada.io"}, Resources: []string{"propagationpolicies"}, Verbs: []string{"*"}},
 		{APIGroups: []string{"apps", "kubernetsn.io", "work.karmada.io"}, Resources: []string{"*"}, Verbs: []string{"get"}},
 	}, nil)
 	f.refused(user, "DELETE", "/api/v1/workloads/"+namespace+"/web", nil, http.StatusForbidden, "deployments")
 	asItWas()
-	// Karmada does not hear that the workload goes.
+	// Karmada does not react to the deletion.
 	deaf := &workv1alpha2.ResourceBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web-deployment", Labels: map[string]string{
 		workv1alpha2.ResourceBindingPermanentIDLabel: namespace}}}
 	deaf.Spec.Resource = workv1alpha2.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: namespace, Name: "web"}

@@ -26,7 +26,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
-// chartObjects are those of a template of the chart.
+// chartObjects returns the objects of a template of the chart.
 func chartObjects(t *testing.T, template string, options ...string) (all []*unstructured.Unstructured) {
 	t.Helper()
 	const helm = "../../../bin/helm"
@@ -48,7 +48,7 @@ func chartObjects(t *testing.T, template string, options ...string) (all []*unst
 	return all
 }
 
-// chartRights makes what the chart gives the federator at the hub, and returns how it reaches the hub with that.
+// chartRights creates the federator's rights of the chart at the hub, and returns a configuration with them.
 func chartRights(t *testing.T) *rest.Config {
 	t.Helper()
 	for _, object := range chartObjects(t, "hub-rights.yaml") {
@@ -61,7 +61,7 @@ func chartRights(t *testing.T) *rest.Config {
 	return createdConfig
 }
 
-func TestTheRightsThatTheChartGivesAreEnough(t *testing.T) {
+func TestChartRightsSuffice(t *testing.T) {
 	needHub(t)
 	admins := config
 	config = chartRights(t)
@@ -98,14 +98,14 @@ func TestTheRightsThatTheChartGivesAreEnough(t *testing.T) {
 	}
 }
 
-// linkOnce has two clusters be linked, and the link end again.
+// linkOnce links pods of two clusters, and removes the link again.
 func linkOnce(t *testing.T, f *running, token string) {
 	t.Helper()
 	l := &served{t: t, f: f, token: token, namespace: newNamespace(t), service: unique("plant")}
 	l.clusters = []string{newCluster(t, v1alpha1.Pull), newCluster(t, v1alpha1.Pull)}
 	l.k = startKarmada(t, l.namespace)
 	l.make(l.service, nil)
-	// Other tests have nodes with the usual addresses, and an address is one cluster's.
+	// Other tests have nodes with the usual addresses, and an address belongs to one cluster.
 	endpoint := offers(l.offer("plc", "198.51.100.2"))
 	l.report(map[string]tsn.TSNServiceStatus{l.clusters[0]: wants(l.want("arm", "198.51.100.1")), l.clusters[1]: endpoint})
 	link := l.linked("arm", "plc")
@@ -115,10 +115,11 @@ func linkOnce(t *testing.T, f *running, token string) {
 	eventually(t, "the link is gone", func() bool { return len(l.links()) == 0 })
 }
 
-// TestServicesOfTheHubStayInTheirRanges is what who may make TSNServices in a namespace of the hub cannot do: the federator gives them to all clusters.
-func TestServicesOfTheHubStayInTheirRanges(t *testing.T) {
+// TestServiceRangesAreLimited checks the limits for users who may create TSNServices in a namespace of the hub: the
+// federator gives these to all clusters.
+func TestServiceRangesAreLimited(t *testing.T) {
 	needHub(t)
-	// No other test has services there: a deleted policy still holds for a moment.
+	// No other test has services there: a deleted policy still applies for a moment.
 	for _, object := range chartObjects(t, "hub-services.yaml", "--set", "links.reservedRanges={10.64.0.0/12}") {
 		create(t, object)
 		t.Cleanup(func() {

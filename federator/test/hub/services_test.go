@@ -29,7 +29,7 @@ type served struct {
 	clusters                  []string
 }
 
-// newServed has a service be on some new clusters. change may be nil.
+// newServed creates a service on some new clusters. change may be nil.
 func newServed(t *testing.T, clusters int, change func(*tsn.TSNService)) *served {
 	t.Helper()
 	needHub(t)
@@ -42,7 +42,7 @@ func newServed(t *testing.T, clusters int, change func(*tsn.TSNService)) *served
 	return s
 }
 
-// make makes a service on the clusters, which goes with the test.
+// make creates a service on the clusters, which is deleted with the test.
 func (s *served) make(name string, change func(*tsn.TSNService)) {
 	s.t.Helper()
 	service := &tsn.TSNService{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}
@@ -56,7 +56,7 @@ func (s *served) make(name string, change func(*tsn.TSNService)) {
 	s.t.Cleanup(func() { _ = client.IgnoreNotFound(admin.Delete(context.Background(), service)) })
 }
 
-// rules are what clusters have otherwise, by cluster and path.
+// rules returns the overrides by cluster and path.
 func (s *served) rules() map[string]map[string]string {
 	s.t.Helper()
 	all := map[string]map[string]string{}
@@ -74,7 +74,7 @@ func (s *served) rules() map[string]map[string]string {
 	return all
 }
 
-// parts waits until so many clusters have one.
+// parts waits until a number of clusters have a part.
 func (s *served) parts(count int) map[string]map[string]string {
 	s.t.Helper()
 	var rules map[string]map[string]string
@@ -92,7 +92,7 @@ func (s *served) condition(kind string) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// placedBy are the clusters of a policy.
+// placedBy returns the clusters of a policy.
 func (s *served) placedBy(policy string) []string {
 	s.t.Helper()
 	var placed policyv1alpha1.PropagationPolicy
@@ -102,7 +102,8 @@ func (s *served) placedBy(policy string) []string {
 	return placed.Spec.Placement.ClusterAffinity.ClusterNames
 }
 
-// report has clusters say how the service is there, as Karmada brings it up. Of those without a status nothing is said.
+// report sets the clusters' reports about the service, as Karmada collects them. Clusters without a status report
+// nothing.
 func (s *served) report(statuses map[string]tsn.TSNServiceStatus) {
 	s.t.Helper()
 	for _, cluster := range s.clusters {
@@ -116,7 +117,7 @@ func (s *served) report(statuses map[string]tsn.TSNServiceStatus) {
 	}
 }
 
-func TestAServiceIsOnItsClustersEachWithItsPart(t *testing.T) {
+func TestServiceIsDividedAmongClusters(t *testing.T) {
 	s := newServed(t, 2, func(service *tsn.TSNService) {
 		service.Spec.IPv4.LinkCIDR, service.Spec.IPv6 = "10.98.0.0/16", &tsn.LinkRange{LinkCIDR: "fd98::/64"}
 	})
@@ -146,7 +147,7 @@ func TestAServiceIsOnItsClustersEachWithItsPart(t *testing.T) {
 	})
 }
 
-func TestAClusterKeepsItsPartOfAServiceAsLongAsItIsAMember(t *testing.T) {
+func TestMemberKeepsPartOfService(t *testing.T) {
 	s := newServed(t, 3, nil)
 	before := s.parts(3)
 	var service tsn.TSNService
@@ -167,7 +168,7 @@ func TestAClusterKeepsItsPartOfAServiceAsLongAsItIsAMember(t *testing.T) {
 	s.parts(2)
 }
 
-func TestThereAreNoMorePartsOfAServiceThanItsRangeHas(t *testing.T) {
+func TestServiceRangeIsUsedUp(t *testing.T) {
 	s := newServed(t, 4, func(service *tsn.TSNService) { service.Spec.IPv4.LinkCIDR = "10.97.0.0/28" })
 	s.parts(3)
 	eventually(t, "the condition names the cluster and says what to do", func() bool {
@@ -178,7 +179,7 @@ func TestThereAreNoMorePartsOfAServiceThanItsRangeHas(t *testing.T) {
 	eventually(t, "it is on the others", func() bool { return slices.Equal(s.placedBy("kubernetsn-service-"+s.service), s.clusters[:3]) })
 }
 
-func TestAServiceThatWantsAddressesOfAnotherIsOnNoCluster(t *testing.T) {
+func TestConflictingServiceIsBlocked(t *testing.T) {
 	s := newServed(t, 1, func(service *tsn.TSNService) { service.Spec.IPv4.LinkCIDR = "10.96.0.0/16" })
 	s.parts(1)
 	older := s.service
@@ -187,7 +188,7 @@ func TestAServiceThatWantsAddressesOfAnotherIsOnNoCluster(t *testing.T) {
 		"10.96.3.0/24": "TSNService " + s.namespace + "/" + older + " has addresses of the same range, 10.96.0.0/16, and goes before this service",
 		"10.95.3.0/24": "has addresses of the same range, 10.95.0.0/16, and goes before this service",
 	} {
-		// By name it is younger, made in the same second.
+		// Created in the same second; by name it is younger.
 		s.service = unique("younger")
 		s.make(s.service, func(service *tsn.TSNService) { service.Spec.IPv4.LinkCIDR = cidr })
 		eventually(t, "the condition says so", func() bool {
@@ -200,8 +201,8 @@ func TestAServiceThatWantsAddressesOfAnotherIsOnNoCluster(t *testing.T) {
 	}
 }
 
-// A tenant can make a service, and an administrator makes networks: the older service does not keep the network from its addresses.
-func TestNetworksGoBeforeServices(t *testing.T) {
+// A tenant can create a service, and an administrator creates networks: the older service does not block the network.
+func TestNetworksTakePrecedenceOverServices(t *testing.T) {
 	s := newServed(t, 1, func(service *tsn.TSNService) { service.Spec.IPv4.LinkCIDR = "10.92.0.0/16" })
 	s.parts(1)
 	n := &stretched{t: t, f: s.f, token: s.token, fleet: unique("fleet")}
@@ -218,7 +219,7 @@ func TestNetworksGoBeforeServices(t *testing.T) {
 	})
 }
 
-func TestAServiceNamesClustersThatAreNone(t *testing.T) {
+func TestServiceNamesUnknownClusters(t *testing.T) {
 	s := newServed(t, 1, func(service *tsn.TSNService) { service.Spec.Clusters = append(service.Spec.Clusters, "nowhere") })
 	s.parts(1)
 	eventually(t, "the condition names it", func() bool {
@@ -227,7 +228,7 @@ func TestAServiceNamesClustersThatAreNone(t *testing.T) {
 	})
 }
 
-func TestPoliciesOfSomebodyElseKeepAServiceFromClusters(t *testing.T) {
+func TestForeignPoliciesBlockService(t *testing.T) {
 	s := newServed(t, 0, nil)
 	foreign := &policyv1alpha1.OverridePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "kubernetsn-service-foreign"}}
 	foreign.Spec.OverrideRules = []policyv1alpha1.RuleWithCluster{}

@@ -21,9 +21,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// TestAClusterLeavesWhoseAgentMayNothingAnyMore is about Karmada's order: the agent's rights go with the namespace of the Works, and these wait
-// for the agent.
-func TestAClusterLeavesWhoseAgentMayNothingAnyMore(t *testing.T) {
+// TestUnjoinWithoutAgentRights reproduces Karmada's order: the agent's rights are removed with the namespace of the
+// Works, which wait for the agent.
+func TestUnjoinWithoutAgentRights(t *testing.T) {
 	f, token, name := startFederator(t), newAdmin(t), newCluster(t, "Pull")
 	var cluster v1alpha1.Cluster
 	get(t, "", name, &cluster)
@@ -31,7 +31,7 @@ func TestAClusterLeavesWhoseAgentMayNothingAnyMore(t *testing.T) {
 	if err := admin.Update(t.Context(), &cluster); err != nil {
 		t.Fatal(err)
 	}
-	// A namespace that Karmada has made in the cluster, with all that is in it.
+	// A namespace that Karmada has created in the cluster, with its contents.
 	given := &workv1alpha1.Work{ObjectMeta: metav1.ObjectMeta{Namespace: "karmada-es-" + name, Name: "namespace", Finalizers: []string{"karmada.io/execution-controller"}}}
 	given.Spec.Workload.Manifests = []workv1alpha1.Manifest{{RawExtension: runtime.RawExtension{Raw: []byte(`{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}}`)}}}
 	create(t, given)
@@ -41,7 +41,7 @@ func TestAClusterLeavesWhoseAgentMayNothingAnyMore(t *testing.T) {
 		f.call(token, "DELETE", "/api/v1/clusters/"+name, nil, &unjoined)
 		left <- unjoined
 	}()
-	// What Karmada does when a Cluster goes.
+	// Karmada does this when a Cluster is deleted.
 	eventually(t, "the cluster leaves", func() bool {
 		return admin.Get(t.Context(), types.NamespacedName{Name: name}, &cluster) == nil && cluster.DeletionTimestamp != nil
 	})
@@ -65,7 +65,7 @@ func TestAClusterLeavesWhoseAgentMayNothingAnyMore(t *testing.T) {
 	}
 }
 
-// held has a cluster be there until it is let go of.
+// held keeps a cluster until the returned function is called.
 func held(t *testing.T, name string) (letGo func()) {
 	t.Helper()
 	change := func(finalizers ...string) {
@@ -81,19 +81,19 @@ func held(t *testing.T, name string) (letGo func()) {
 	return func() { t.Helper(); change() }
 }
 
-// unjoined is what is said of one that was asked for.
+// unjoined is the response to the removal of a cluster.
 type unjoined struct {
-	status  int
-	problem string
-	answer  federation.Unjoined
+	status   int
+	problem  string
+	response federation.Unjoined
 }
 
-// unjoin asks for it, and does not wait for the answer.
+// unjoin sends the request and does not wait for the response.
 func unjoin(f *running, token, cluster, query string) <-chan *unjoined {
 	answer := make(chan *unjoined, 1)
 	go func() {
 		result := &unjoined{}
-		result.status, result.problem = f.call(token, "DELETE", "/api/v1/clusters/"+cluster+query, nil, &result.answer)
+		result.status, result.problem = f.call(token, "DELETE", "/api/v1/clusters/"+cluster+query, nil, &result.response)
 		answer <- result
 	}()
 	return answer
@@ -108,7 +108,7 @@ func leaves(t *testing.T, name string) {
 	})
 }
 
-func TestWhoUnjoinsAClusterThatIsBeingRemovedIsToldSoAndWaitsAlong(t *testing.T) {
+func TestConcurrentUnjoinsWaitTogether(t *testing.T) {
 	f, token, name, namespace := startFederator(t), newAdmin(t), newCluster(t, "Push"), newNamespace(t)
 	startKarmada(t, namespace, name)
 	f.must(token, "POST", "/api/v1/workloads", federation.DeployRequest{Name: "web", Namespace: namespace, Manifest: deployment("web"), Clusters: []string{name}}, nil)
@@ -124,23 +124,23 @@ func TestWhoUnjoinsAClusterThatIsBeingRemovedIsToldSoAndWaitsAlong(t *testing.T)
 	case <-time.After(4 * time.Second): // in which both have been asked
 	}
 	letGo()
-	if unjoined := <-first; unjoined.status != http.StatusOK || !strings.HasPrefix(unjoined.answer.Message, "cluster "+name+" has left") ||
-		!strings.Contains(unjoined.answer.Message, federation.RightsLabel+"=RIGHTS") {
+	if unjoined := <-first; unjoined.status != http.StatusOK || !strings.HasPrefix(unjoined.response.Message, "cluster "+name+" has left") ||
+		!strings.Contains(unjoined.response.Message, federation.RightsLabel+"=RIGHTS") {
 		t.Errorf("the first one is told %+v", unjoined)
 	}
 	for _, answer := range []<-chan *unjoined{second, third} {
 		unjoined := <-answer
-		if unjoined.status != http.StatusOK || !strings.Contains(unjoined.answer.Message, "cluster "+name+" was being removed already, since ") ||
-			!strings.Contains(unjoined.answer.Message, "has left") || !slices.Equal(unjoined.answer.Left, []string{namespace + "/web"}) {
+		if unjoined.status != http.StatusOK || !strings.Contains(unjoined.response.Message, "cluster "+name+" was being removed already, since ") ||
+			!strings.Contains(unjoined.response.Message, "has left") || !slices.Equal(unjoined.response.Left, []string{namespace + "/web"}) {
 			t.Errorf("told %+v", unjoined)
 		}
 	}
 	f.refused(token, "DELETE", "/api/v1/clusters/"+name, nil, http.StatusNotFound, "there is no cluster "+name)
 }
 
-func TestAClusterThatIsBeingDrainedLeavesAtOnceByForce(t *testing.T) {
+func TestForcedUnjoinDuringDrain(t *testing.T) {
 	f, token, name, two, namespace := startFederator(t), newAdmin(t), newCluster(t, "Push"), newCluster(t, "Push"), newNamespace(t)
-	k := startKarmada(t, namespace, name) // so that draining waits for the other one
+	k := startKarmada(t, namespace, name) // so that draining waits for the other cluster
 	f.must(token, "POST", "/api/v1/workloads", federation.DeployRequest{Name: "web", Namespace: namespace, Manifest: deployment("web"), Clusters: []string{name, two}}, nil)
 	first := unjoin(f, token, name, "")
 	var workload federation.Workload
@@ -149,11 +149,11 @@ func TestAClusterThatIsBeingDrainedLeavesAtOnceByForce(t *testing.T) {
 		return workload.Move != nil && workload.Move.Phase == federation.MovePlacing
 	})
 	by := <-unjoin(f, token, name, "?force=true")
-	if by.status != http.StatusOK || !slices.Equal(by.answer.Left, []string{namespace + "/web"}) || !strings.HasPrefix(by.answer.Message, "cluster "+name+" has left") {
+	if by.status != http.StatusOK || !slices.Equal(by.response.Left, []string{namespace + "/web"}) || !strings.HasPrefix(by.response.Message, "cluster "+name+" has left") {
 		t.Fatalf("by force told %+v", by)
 	}
 	k.heal(two)
-	if unjoined := <-first; unjoined.status != http.StatusOK || !strings.Contains(unjoined.answer.Message, "has left") {
+	if unjoined := <-first; unjoined.status != http.StatusOK || !strings.Contains(unjoined.response.Message, "has left") {
 		t.Errorf("whoever drained it is told %+v", unjoined)
 	}
 	eventually(t, "it is on the other one alone", func() bool {

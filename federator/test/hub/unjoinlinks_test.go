@@ -18,7 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// newLinked has pod arm of the first cluster be linked to pod plc of the second, while the third has an endpoint, too.
+// newLinked links pod arm of the first cluster to pod plc of the second; the third has an endpoint, too.
 func newLinked(t *testing.T) (s *served, link tsn.TSNLink) {
 	t.Helper()
 	s, statuses, link := newSolelyLinked(t)
@@ -27,7 +27,7 @@ func newLinked(t *testing.T) (s *served, link tsn.TSNLink) {
 	return s, link
 }
 
-// newSolelyLinked has pod arm of the first cluster be linked to pod plc of the second, which is the only endpoint.
+// newSolelyLinked links pod arm of the first cluster to pod plc of the second, which is the only endpoint.
 func newSolelyLinked(t *testing.T) (s *served, statuses map[string]tsn.TSNServiceStatus, link tsn.TSNLink) {
 	t.Helper()
 	return newSolelyLinkedOf(t, nil)
@@ -46,7 +46,7 @@ func newSolelyLinkedOf(t *testing.T, change func(*tsn.TSNService)) (s *served, s
 	return s, statuses, link
 }
 
-// given waits until a cluster was given a link, and returns what gives it.
+// given waits until a cluster was given a link, and returns its Work.
 func (s *served) given(link *tsn.TSNLink, cluster string) *workv1alpha1.Work {
 	s.t.Helper()
 	work := &workv1alpha1.Work{}
@@ -55,7 +55,7 @@ func (s *served) given(link *tsn.TSNLink, cluster string) *workv1alpha1.Work {
 	return work
 }
 
-// leave has a cluster leave, and returns what is said of it.
+// leave removes a cluster and returns the response.
 func (s *served) leave(cluster string) string {
 	s.t.Helper()
 	var unjoined federation.Unjoined
@@ -63,19 +63,19 @@ func (s *served) leave(cluster string) string {
 	return unjoined.Message
 }
 
-func TestWhenAClusterLeavesItsEndpointsAreReplacedFirst(t *testing.T) {
+func TestUnjoinReplacesEndpointsFirst(t *testing.T) {
 	s, _ := newLinked(t)
 	if text := s.leave(s.clusters[1]); strings.Contains(text, "TSNLinks") {
 		t.Errorf("says %s", text)
 	}
-	// By the time the cluster has left, and not after.
+	// Before the cluster has left, not after.
 	if removed, kept := s.k.becameOfLinks(); !slices.Contains(removed, s.clusters[1]) || len(kept) > 0 {
 		t.Errorf("%v removed the link, and %v kept it", removed, kept)
 	}
 	s.linked("arm", "spare")
 }
 
-func TestWhenTheClusterOfTheOnlyEndpointLeavesTheLinkEnds(t *testing.T) {
+func TestUnjoinRemovesLinkOfOnlyEndpoint(t *testing.T) {
 	s, _, _ := newSolelyLinked(t)
 	if text := s.leave(s.clusters[1]); strings.Contains(text, "TSNLinks") {
 		t.Errorf("says %s", text)
@@ -88,8 +88,8 @@ func TestWhenTheClusterOfTheOnlyEndpointLeavesTheLinkEnds(t *testing.T) {
 	}
 }
 
-// TestWhenAClusterLeavesTheLinksOfABlockedServiceEndAsWell has an older network grow into the range of the service.
-func TestWhenAClusterLeavesTheLinksOfABlockedServiceEndAsWell(t *testing.T) {
+// TestUnjoinRemovesLinksOfBlockedService lets an older network grow into the range of the service.
+func TestUnjoinRemovesLinksOfBlockedService(t *testing.T) {
 	needHub(t)
 	line := newNetwork(t, "line", func(network *tsn.TSNNetwork) { network.Spec.IPv4.CIDR = "10.88.0.0/17" })
 	s, _, link := newSolelyLinkedOf(t, func(service *tsn.TSNService) { service.Spec.IPv4.LinkCIDR = "10.88.128.0/24" })
@@ -112,7 +112,7 @@ func TestWhenAClusterLeavesTheLinksOfABlockedServiceEndAsWell(t *testing.T) {
 	}
 }
 
-func TestWhenAClusterLeavesTheLinksOfItsClientsEnd(t *testing.T) {
+func TestUnjoinRemovesLinksOfClients(t *testing.T) {
 	s, _ := newLinked(t)
 	s.leave(s.clusters[0])
 	if removed, kept := s.k.becameOfLinks(); !slices.Contains(removed, s.clusters[0]) || len(kept) > 0 {
@@ -124,7 +124,7 @@ func TestWhenAClusterLeavesTheLinksOfItsClientsEnd(t *testing.T) {
 	}
 }
 
-func TestAClusterThatLeavesWithoutAnAnswerIsSaidToKeepItsLinks(t *testing.T) {
+func TestUnjoinReportsKeptLinks(t *testing.T) {
 	s, link := newLinked(t)
 	work := s.given(&link, s.clusters[1])
 	work.Finalizers = []string{"karmada.io/execution-controller"}
@@ -140,7 +140,7 @@ func TestAClusterThatLeavesWithoutAnAnswerIsSaidToKeepItsLinks(t *testing.T) {
 	s.linked("arm", "spare")
 }
 
-func TestWhoMayNotRemoveAClusterEndsNoLink(t *testing.T) {
+func TestUnjoinWithoutRightsRemovesNoLink(t *testing.T) {
 	s, link := newLinked(t)
 	user := func(verbs ...string) string {
 		return newUser(t, s.namespace, nil, []rbacv1.PolicyRule{
@@ -167,10 +167,10 @@ func TestWhoMayNotRemoveAClusterEndsNoLink(t *testing.T) {
 	}
 }
 
-func TestAClusterStaysAMemberWhenWhoeverRemovesItIsGone(t *testing.T) {
+func TestInterruptedUnjoinIsUndone(t *testing.T) {
 	s, link := newLinked(t)
 	work := s.given(&link, s.clusters[1])
-	work.Finalizers = []string{"karmada.io/execution-controller"} // so that the link does not end
+	work.Finalizers = []string{"karmada.io/execution-controller"} // so that the link is not removed
 	if err := admin.Update(t.Context(), work); err != nil {
 		t.Fatal(err)
 	}
@@ -204,11 +204,11 @@ func TestAClusterStaysAMemberWhenWhoeverRemovesItIsGone(t *testing.T) {
 	}
 }
 
-func TestAClusterThatShallLeaveGetsNothingMore(t *testing.T) {
+func TestLeavingClusterGetsNothingNew(t *testing.T) {
 	f, token, name, namespace := startFederator(t), newAdmin(t), newCluster(t, "Push"), newNamespace(t)
 	var cluster v1alpha1.Cluster
 	get(t, "", name, &cluster)
-	// As where the federator was killed in between.
+	// As if the federator was killed in between.
 	cluster.Annotations = map[string]string{federation.LeavingAnnotation: "true"}
 	if err := admin.Update(t.Context(), &cluster); err != nil {
 		t.Fatal(err)

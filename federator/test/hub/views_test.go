@@ -18,7 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-func TestOfClustersThatTheHubDoesNotReachThePodsAreCountedAndItIsSaid(t *testing.T) {
+func TestPodsOfUnreachableClustersAreCounted(t *testing.T) {
 	f, token, cluster, namespace := startFederator(t), newAdmin(t), newCluster(t, "Pull"), newNamespace(t)
 	startKarmada(t, namespace, cluster)
 	f.must(token, "POST", "/api/v1/workloads", federation.DeployRequest{Name: "web", Namespace: namespace, Manifest: deployment("web"), Clusters: []string{cluster}}, nil)
@@ -37,7 +37,7 @@ func TestOfClustersThatTheHubDoesNotReachThePodsAreCountedAndItIsSaid(t *testing
 	f.refused(token, "GET", "/api/v1/pods?nmaespace=a", nil, http.StatusUnprocessableEntity, "nmaespace")
 }
 
-func TestWhereContainersRunIsToldAsTheirClustersSay(t *testing.T) {
+func TestPodsAreListedFromReports(t *testing.T) {
 	f, token, cluster, namespace := startFederator(t), newAdmin(t), newCluster(t, "Pull"), newNamespace(t)
 	k := startKarmada(t, namespace, cluster)
 	k.say(cluster, `{"total":201,"ready":1,"pods":[{"name":"web-1","node":"n1","phase":"Running","ready":true,"addresses":["10.0.0.7"],
@@ -61,7 +61,7 @@ func TestWhereContainersRunIsToldAsTheirClustersSay(t *testing.T) {
 	}
 }
 
-func TestEventsAreToldTheYoungestFirst(t *testing.T) {
+func TestEventsAreListedNewestFirst(t *testing.T) {
 	f, token, namespace := startFederator(t), newAdmin(t), newNamespace(t)
 	for i, reason := range []string{"Second", "Third", "First"} {
 		at := metav1.NewTime(time.Now().Add(-time.Duration([]int{2, 1, 3}[i]) * time.Minute))
@@ -111,7 +111,7 @@ func watching(t *testing.T, f *running, token, query string) <-chan string {
 	return reported
 }
 
-// await reads what is said until something is.
+// await reads changes until one matches.
 func await(t *testing.T, reported <-chan string, what string, matches func(*federation.Change) bool) {
 	t.Helper()
 	end := time.After(20 * time.Second)
@@ -137,7 +137,7 @@ func await(t *testing.T, reported <-chan string, what string, matches func(*fede
 	}
 }
 
-func TestWhoWatchesHearsOfWhatThereIsAndOfChanges(t *testing.T) {
+func TestWatchSendsObjectsAndChanges(t *testing.T) {
 	f, token, cluster, namespace := startFederator(t), newAdmin(t), newCluster(t, "Push"), newNamespace(t)
 	reported := watching(t, f, token, "?namespace="+namespace)
 	await(t, reported, "the cluster", func(c *federation.Change) bool {
@@ -152,12 +152,12 @@ func TestWhoWatchesHearsOfWhatThereIsAndOfChanges(t *testing.T) {
 		return c.Kind == "Workload" && c.Name == "web" && c.Change == "Deleted"
 	})
 	f.stop()
-	for range reported { // until the federator's end ends it
+	for range reported { // until the federator ends the watch
 		continue
 	}
 }
 
-func TestWhoMayNotWatchIsToldSo(t *testing.T) {
+func TestWatchNeedsRights(t *testing.T) {
 	f := startFederator(t)
 	reported := watching(t, f, newUser(t, newNamespace(t), nil, seesClusters), "")
 	last := ""

@@ -31,7 +31,7 @@ func get(t *testing.T, namespace, name string, object client.Object) {
 	}
 }
 
-func TestAWorkloadIsPlacedAndToldAndRemoved(t *testing.T) {
+func TestWorkloadLifecycle(t *testing.T) {
 	f := startFederator(t)
 	token, item, two, namespace := newAdmin(t), newCluster(t, "Pull"), newCluster(t, "Push"), newNamespace(t)
 	k := startKarmada(t, namespace, item)
@@ -59,7 +59,7 @@ func TestAWorkloadIsPlacedAndToldAndRemoved(t *testing.T) {
 		f.must(token, "GET", "/api/v1/workloads/"+namespace+"/web", nil, &workload)
 		return len(list.Items) == 1 && reflect.DeepEqual(list.Items[0], workload)
 	})
-	// The same again changes nothing, but for the policy's mark of the deployment.
+	// Repeating it changes nothing except the policy's mark of the deployment.
 	var createdDeployment appsv1.Deployment
 	get(t, namespace, "web", &createdDeployment)
 	before, madeBefore := policy.Generation, createdDeployment.Generation
@@ -86,7 +86,7 @@ func TestAWorkloadIsPlacedAndToldAndRemoved(t *testing.T) {
 	})
 }
 
-func TestPodsAreLabelledAndPutOnNetworks(t *testing.T) {
+func TestPodsGetLabelsAndNetworks(t *testing.T) {
 	f := startFederator(t)
 	token, cluster, namespace := newAdmin(t), newCluster(t, "Push"), newNamespace(t)
 	network := newNetwork(t, "line", nil)
@@ -104,7 +104,7 @@ func TestPodsAreLabelledAndPutOnNetworks(t *testing.T) {
 	}
 }
 
-func TestADryRunChangesNothing(t *testing.T) {
+func TestDryRunChangesNothing(t *testing.T) {
 	f := startFederator(t)
 	token, cluster, namespace := newAdmin(t), newCluster(t, "Push"), newNamespace(t)
 	var workload federation.Workload
@@ -119,7 +119,7 @@ func TestADryRunChangesNothing(t *testing.T) {
 	}
 }
 
-func TestAWorkloadIsNotReplacedByWhatWouldTakeSomethingAway(t *testing.T) {
+func TestReplacementMustNotRemoveObjects(t *testing.T) {
 	f := startFederator(t)
 	token, name, two, namespace := newAdmin(t), newCluster(t, "Push"), newCluster(t, "Push"), newNamespace(t)
 	post := func(manifest string, clusters ...string) federation.DeployRequest {
@@ -135,7 +135,7 @@ func TestAWorkloadIsNotReplacedByWhatWouldTakeSomethingAway(t *testing.T) {
 	f.refused(token, "DELETE", "/api/v1/workloads/"+namespace+"/x", nil, http.StatusConflict, "made by somebody else")
 }
 
-func TestFiveHundredObjectsAreToldOf(t *testing.T) {
+func TestListWithFiveHundredObjects(t *testing.T) {
 	f := startFederator(t)
 	token, cluster, namespace := newAdmin(t), newCluster(t, "Push"), newNamespace(t)
 	const each = 50
