@@ -33,7 +33,6 @@ static struct loop_destination destination = {.flow = &flow,
 
 static int set_up(void **state)
 {
-	(void)state;
 	sources = own;
 	memcpy(sources.subnets[0].network.bytes + 12, (const uint8_t[]){10, 42, 1, 2}, 4);
 	memcpy(sources.subnets[1].network.bytes + 12, (const uint8_t[]){10, 43, 2, 0}, 4);
@@ -67,7 +66,6 @@ static void assert_ipv6(const char *source, bool allowed)
 
 static void addresses_of_the_endpoint_are_allowed(void **state)
 {
-	(void)state;
 	assert_ipv4("10.42.1.2", true);
 	assert_ipv4("10.43.2.1", true);
 	assert_ipv4("10.43.3.255", true);
@@ -82,7 +80,6 @@ static void addresses_of_the_endpoint_are_allowed(void **state)
 
 static void foreign_addresses_are_not(void **state)
 {
-	(void)state;
 	assert_ipv4("10.42.1.3", false);
 	assert_ipv4("10.43.4.0", false);
 	assert_ipv4("10.43.1.255", false);
@@ -100,7 +97,6 @@ static void arp_speaks_for_the_endpoints_hardware_addresses_only(void **state)
 {
 	uint8_t frame[FRAMES_BYTES_MAX];
 
-	(void)state;
 	assert_true(allows(ARP, 0, frame, arp_make(frame, own.macs[1], "10.42.1.2")));
 	assert_false(allows(ARP, 0, frame, arp_make(frame, foreign_mac, "10.42.1.2")));
 }
@@ -109,7 +105,6 @@ static void what_cannot_be_read_is_not_allowed_and_other_protocols_are(void **st
 {
 	uint8_t frame[FRAMES_BYTES_MAX] = {0};
 
-	(void)state;
 	assert_false(allows(IPV4, 0, frame, 10));
 	assert_true(allows(0x88f7, 0, frame, 10));
 }
@@ -118,7 +113,6 @@ static void endpoint_of_which_nothing_was_said_may_send_from_any_address(void **
 {
 	uint8_t frame[FRAMES_BYTES_MAX] = {0};
 
-	(void)state;
 	sources.any_address = true;
 	assert_ipv4("10.42.1.3", true);
 	assert_true(allows(IPV4, 0, frame, 10));
@@ -132,7 +126,6 @@ static void priority_is_bounded_for_flows_of_frames(void **state)
 {
 	uint8_t frame[FRAMES_BYTES_MAX];
 
-	(void)state;
 	assert_true(allows(IPV4, 6, frame, ipv4_make(frame, "10.42.1.2")));
 	assert_false(allows(IPV4, 7, frame, ipv4_make(frame, "10.42.1.2")));
 	/* For other sockets the kernel has checked the priority. */
@@ -151,7 +144,6 @@ static void tag_says_the_priority_where_that_was_granted(void **state)
 	uint8_t frame[FRAMES_BYTES_MAX];
 	size_t bytes = tag_push(frame, ipv4_make(frame, "10.42.1.2"), IPV4, 5);
 
-	(void)state;
 	assert_int_equal(priority_of(C_TAG, frame, bytes), 2);
 	destination.admission.pcp_is_priority = true;
 	assert_int_equal(priority_of(C_TAG, frame, bytes), 5);

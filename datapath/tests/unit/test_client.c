@@ -27,7 +27,6 @@ static int pair_create(void **state)
 	int ends[2];
 	int err = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends);
 
-	(void)state;
 	client_fd = ends[0];
 	daemon_fd = ends[1];
 	return err;
@@ -35,7 +34,6 @@ static int pair_create(void **state)
 
 static int pair_close(void **state)
 {
-	(void)state;
 	close(client_fd);
 	close(daemon_fd);
 	return 0;
@@ -68,7 +66,6 @@ static void versions_of_releases_are_negotiated(void **state)
 		{"an unknown version", PREVIOUS, THIS, THIS, 0, NEXT, -EPROTONOSUPPORT, THIS},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct ktsn_client_version version = {
 			.oldest = cases[i].oldest, .newest = cases[i].newest, .current = cases[i].current};
@@ -86,7 +83,6 @@ static void requests_have_the_current_version(void **state)
 	const struct ktsn_app_request request = ktsn_client_request(KTSN_APP_RESUME);
 	struct ktsn_app_request received;
 
-	(void)state;
 	assert_int_equal(ktsn_client_send(client_fd, &version, &request, -1), 0);
 	assert_int_equal(recv(daemon_fd, &received, sizeof(received), 0), sizeof(received));
 	assert_int_equal(received.version, PREVIOUS);
@@ -134,7 +130,6 @@ static void replies_bring_descriptors(void **state)
 	struct ktsn_app_reply reply;
 	int fds[KTSN_CLIENT_FDS], free_fd = lowest_free_fd();
 
-	(void)state;
 	assert_int_equal(ktsn_client_receive(client_fd, &reply, fds), -EAGAIN);
 	for (size_t count = 0; count <= KTSN_CLIENT_FDS; count++) {
 		reply_send(whole, KTSN_APP_MAGIC, count);
@@ -155,7 +150,6 @@ static void other_messages_are_no_replies(void **state)
 {
 	struct ktsn_app_reply reply;
 
-	(void)state;
 	reply_send(sizeof(reply) - 1, KTSN_APP_MAGIC, 0);
 	assert_int_equal(ktsn_client_receive(client_fd, &reply, NULL), -EPROTO);
 	reply_send(sizeof(reply), KTSN_APP_MAGIC + 1, 0);
@@ -173,7 +167,6 @@ static void rings_of_impossible_sizes_are_refused(void **state)
 	size_t bytes = 0;
 	int fd = eventfd(0, EFD_CLOEXEC);
 
-	(void)state;
 	assert_int_equal(ktsn_client_ring_map(fd, 1, &ring, &bytes), -EPROTO);
 	assert_int_equal(ktsn_client_ring_map(fd, KTSN_RING_BYTES_MAX + UINT64_C(1), &ring, &bytes), -EPROTO);
 	/* An eventfd cannot be mapped. */

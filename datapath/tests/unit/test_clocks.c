@@ -51,7 +51,6 @@ static struct bed {
 
 static int set_up(void **state)
 {
-	(void)state;
 	memset(&bed, 0, sizeof(bed));
 	atomic_store(&monotonic_ns, BEGAN_NS);
 	rig_create(&bed.rig, &(struct rig_config){64, 64, 10000, 10000});
@@ -73,7 +72,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	endpoint_remove(&bed.node.routing, &bed.pod.endpoints, &bed.red);
 	endpoint_remove(&bed.node.routing, &bed.pod.endpoints, &bed.blue);
 	assert_null(bed.node.routing.attachments);
@@ -154,7 +152,6 @@ static void the_bound_grows_with_the_drift(void **state)
 	const struct node_clock never = {NODE_CLOCK_UNKNOWN, 0, 0, 0},
 				unknown = {NODE_CLOCK_UNKNOWN, -1, 120, BEGAN_NS};
 
-	(void)state;
 	assert_int_equal(node_clock_bound_ns(&told, BEGAN_NS), 850);
 	/* Rounded up, never down. */
 	assert_int_equal(node_clock_bound_ns(&told, BEGAN_NS + 1), 851);
@@ -167,7 +164,6 @@ static void the_bound_grows_with_the_drift(void **state)
 
 static void a_clock_of_which_nothing_was_said_is_lost(void **state)
 {
-	(void)state;
 	ask(RED, ON_LOSS_HOLD, true);
 	assert_true(is_lost(RED));
 	assert_attachment_told(&bed.red, LOOP_CLOCK_HOLD);
@@ -186,7 +182,6 @@ static void an_agent_that_is_away_is_believed_for_as_long_as_the_bound_allows(vo
 {
 	int ms;
 
-	(void)state;
 	assert_int_equal(clocks_tick(&bed.node), -1);
 	tell(1000, 900);
 	assert_int_equal(clocks_tick(&bed.node), -1);
@@ -219,7 +214,6 @@ static void a_timer_is_set_for_whatever_is_asked(void **state)
 	const struct clock_need hour = {3600 * NS_PER_SECOND, ON_LOSS_HOLD, true, ""};
 	struct refusal refusal;
 
-	(void)state;
 	tell(0, NS_PER_SECOND);
 	assert_int_equal(node_network_clock_set(&bed.node, RED, &hour, &refusal), 0);
 	assert_in_range(clocks_tick(&bed.node), 3600 * SECOND_MS, 3600 * SECOND_MS + 2);
@@ -238,7 +232,6 @@ static void a_timer_is_set_for_whatever_is_asked(void **state)
 /* The agent's verdict includes hysteresis and holdover. */
 static void the_agents_verdict_counts_beside_the_bound(void **state)
 {
-	(void)state;
 	tell(1000, 0);
 	ask(RED, ON_LOSS_CONTINUE, false);
 	assert_true(is_lost(RED));
@@ -251,7 +244,6 @@ static void the_agents_verdict_counts_beside_the_bound(void **state)
 
 static void only_pods_of_the_network_are_told(void **state)
 {
-	(void)state;
 	tell(1000, 0);
 	ask(RED, ON_LOSS_HOLD, false);
 	ask(BLUE + 1, ON_LOSS_REFUSE, false);
@@ -271,7 +263,6 @@ static void rings_and_loop_are_told_of_refusal_in_order(void **state)
 {
 	uint64_t red = attachment_bit(bed.red.attachment), blue = attachment_bit(bed.blue.attachment);
 
-	(void)state;
 	assert_true(red && blue && red != blue);
 	tell(1000, 0);
 	ask(RED, ON_LOSS_REFUSE, false);
@@ -293,7 +284,6 @@ static void rings_that_are_opened_later_say_what_is_refused(void **state)
 {
 	struct ktsn_ring_header *header = bed.ring.memory.address;
 
-	(void)state;
 	tell(1000, 0);
 	bed.process->resuming = true; /* the loop does not have it yet */
 	ask(RED, ON_LOSS_REFUSE, false);
@@ -312,7 +302,6 @@ static void a_pod_that_comes_later_has_what_holds(void **state)
 {
 	struct endpoint green = {.vni = BLUE + 7};
 
-	(void)state;
 	ask(BLUE + 7, ON_LOSS_REFUSE, false);
 	assert_nothing_told();
 	assert_int_equal(endpoint_insert(&bed.node.routing, &bed.pod.endpoints, &green, 0), 0);
@@ -331,7 +320,6 @@ static void what_is_left_of_a_pod_is_told_as_well(void **state)
 {
 	struct attachment *red = bed.red.attachment;
 
-	(void)state;
 	attachment_use(red); /* a destination still uses it */
 	endpoint_remove(&bed.node.routing, &bed.pod.endpoints, &bed.red);
 	tell(1000, 0);
@@ -351,7 +339,6 @@ static void attachments_have_bits_of_their_own_in_a_pod(void **state)
 	struct endpoint_set set = {0};
 	uint64_t seen = 0;
 
-	(void)state;
 	for (uint32_t i = 0; i < MANY; i++) {
 		uint64_t bit;
 
@@ -382,7 +369,6 @@ static void the_bit_of_a_network_that_is_gone_is_free_when_no_destination_has_it
 	struct endpoint green = {.vni = BLUE + 7};
 	uint32_t number = red->number;
 
-	(void)state;
 	attachment_use(red);
 	endpoint_remove(&bed.node.routing, &bed.pod.endpoints, &bed.red);
 	for (uint32_t wanted = 0; wanted <= number; wanted += number) {
@@ -399,7 +385,6 @@ static void a_network_that_had_no_bit_gets_none_from_a_successor(void **state)
 {
 	struct endpoint green = {.vni = BLUE + 7};
 
-	(void)state;
 	assert_int_equal(endpoint_insert(&bed.node.routing, &bed.pod.endpoints, &green, NETWORK_NUMBER_NONE),
 			 0);
 	assert_int_equal(attachment_bit(green.attachment), 0);
@@ -411,7 +396,6 @@ static void networks_that_ask_are_bounded(void **state)
 	const struct clock_need need = {10000, ON_LOSS_HOLD, true, ""};
 	struct refusal refusal;
 
-	(void)state;
 	for (uint32_t i = 0; i < NETWORKS_WITH_CLOCKS_MAX; i++)
 		assert_int_equal(node_network_clock_set(&bed.node, 1000 + i, &need, &refusal), 0);
 	assert_int_equal(node_network_clock_set(&bed.node, 7, &need, &refusal), -EINVAL);
@@ -426,7 +410,6 @@ static void steps_are_counted_with_their_size_and_direction(void **state)
 {
 	struct clock_steps steps = {0};
 
-	(void)state;
 	clock_steps_take(&steps, 37 * NS_PER_SECOND);
 	assert_int_equal(steps.count, 0);
 	/* The step that the first measurement finds is not counted. */

@@ -208,7 +208,6 @@ static void request_compare(const struct control_request *request, const struct 
 
 static void example_requests_are_understood(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < LENGTH(examples); i++) {
 		char text[FILE_BYTES_MAX];
 		size_t bytes = example_read(examples[i].file, text);
@@ -228,7 +227,6 @@ static void every_example_request_is_tested(void **state)
 	struct dirent *entry;
 	size_t found = 0;
 
-	(void)state;
 	assert_non_null(folder);
 	while ((entry = readdir(folder)))
 		found += strstr(entry->d_name, ".request.json") != NULL;
@@ -241,7 +239,6 @@ static void ok_and_error_are_the_examples(void **state)
 	const struct refusal refusal = {"netns", "/run/netns/pod-a: No such file or directory; give the path "
 						 "of the pod's network namespace"};
 
-	(void)state;
 	reply_compare("ok.reply.json", control_reply_ok());
 	reply_compare("error.reply.json", control_reply_error(&refusal));
 }
@@ -329,7 +326,6 @@ static void status_is_the_example(void **state)
 		.clock_bound_ns = 850,
 	};
 
-	(void)state;
 	counters_fill(&counters);
 	reply_compare("status.reply.json", control_reply_status(&status));
 }
@@ -339,7 +335,6 @@ static void instance_is_the_example(void **state)
 	const struct instance instance = {"ktsnd-9wq4d", BOOT_ID, 90000000000000};
 	const char *const standing_by[] = {"ktsnd-x7k2p"};
 
-	(void)state;
 	reply_compare("instance.reply.json",
 		      control_reply_instance(&instance, standing_by, LENGTH(standing_by)));
 }
@@ -348,7 +343,6 @@ static void instance_is_the_example(void **state)
 /* NOLINTNEXTLINE(readability-function-size): one loop for each counter, by a macro */
 static void counters_are_called_by_their_names(void **state)
 {
-	(void)state;
 #define X(name, text)                                                                                        \
 	for (size_t i = 0; i <= strlen(#name); i++)                                                          \
 		assert_int_equal((text)[i], #name[i] == '_' ? '-' : #name[i]);
@@ -369,7 +363,6 @@ static void endpoints_are_the_example(void **state)
 	struct pod pod = {.identity = IDENTITY, .endpoints.first = &endpoint};
 	struct node node = {.pods = &pod};
 
-	(void)state;
 	reply_compare("endpoints.reply.json", control_reply_endpoints(&node, 0, 100));
 }
 
@@ -398,7 +391,6 @@ static void pods_are_the_example(void **state)
 			  .socket_path = "/run/ktsn/pods/5b1f9c1e/ktsn.sock"};
 	struct node node = {.pods = &pod};
 
-	(void)state;
 	reply_compare("pods.reply.json", control_reply_pods(&node, 0, 100));
 }
 
@@ -407,7 +399,6 @@ static void network_limits_are_the_example(void **state)
 	struct network_limits network = {.vni = 42, .limits = {{4, -1, -1, -1, 2000, -1, 1000000000}}};
 	struct node node = {.network_limits = &network};
 
-	(void)state;
 	reply_compare("network-limits.reply.json", control_reply_network_limits(&node, 0, 100));
 }
 
@@ -425,7 +416,6 @@ static void encryption_is_the_example(void **state)
 		.networks = networks, .peers = &peer, .generations = {.used = &used_generation}};
 	struct node node = {.routing.encryption = &encryption};
 
-	(void)state;
 	reply_compare("network-encryptions.reply.json", control_reply_network_encryptions(&node, 0, 100));
 	reply_compare("security-associations.reply.json", control_reply_security_associations(&node, 0, 100));
 }
@@ -441,7 +431,6 @@ static void network_clocks_are_the_example(void **state)
 	};
 	struct node node = {.clocks.networks = networks};
 
-	(void)state;
 	reply_compare("network-clocks.reply.json", control_reply_network_clocks(&node, 0, 100));
 }
 
@@ -456,7 +445,6 @@ static void flows_are_the_example(void **state)
 	struct process process = {.pod = &pod, .pid = 4712};
 	struct node node = {.pods = &pod, .shaping = {.classes = {.of_priority = {1, 0, 2, 5}}}};
 
-	(void)state;
 	pod.processes = &process;
 	flows[0].process = flows[1].process = &process;
 	flows[0].attributes.local =
@@ -482,7 +470,6 @@ static void peers_are_the_example(void **state)
 	struct peer peer = {.vni = 42, .subnets = subnets, .subnet_count = 2};
 	struct node node = {.routing.peers = &peer};
 
-	(void)state;
 	peer.address_be = htonl(0xc0000202);
 	reply_compare("peers.reply.json", control_reply_peers(&node, 0, 100));
 }
@@ -503,7 +490,6 @@ static void groups_are_the_example(void **state)
 	struct peer_index index = {.first_network = &network};
 	struct node node = {.routing = {.peers = &peer, .peer_index = &index}};
 
-	(void)state;
 	peer.address_be = htonl(0xc0000202);
 	node.routing.uplink.local_address_be = htonl(0xc0000201);
 	reply_compare("groups.reply.json", control_reply_groups(&node, 0, 100));
@@ -516,7 +502,6 @@ static void departures_are_the_example(void **state)
 		{2, 7, 1700000000001000000, 1700000000001000064, true},
 	};
 
-	(void)state;
 	reply_compare("departures.reply.json", control_reply_departures(records, 2, 0));
 }
 
@@ -536,7 +521,6 @@ static void trace_is_the_example(void **state)
 		 outcome(&counters.drop_closed, &counters)},
 	};
 
-	(void)state;
 	reply_compare("trace.reply.json", control_reply_trace(records, 2, 42, 0));
 }
 
@@ -561,7 +545,6 @@ static void lists_come_in_pages(void **state)
 			      {.endpoints.first = &endpoints[1]}};
 	struct node node = {.routing.peers = peers, .pods = pods};
 
-	(void)state;
 	page_check(control_reply_peers(&node, 0, 1000), "peers", 3, 3);
 	page_check(control_reply_peers(&node, 1, 1), "peers", 1, 3);
 	page_check(control_reply_peers(&node, 2, 5), "peers", 1, 3);
@@ -617,7 +600,6 @@ static void longest_pages_of_peers_and_groups_fit_into_a_message(void **state)
 	static struct peer peers[MANY];
 	struct node node = {.routing.peers = peers};
 
-	(void)state;
 	for (int i = 0; i < GROUPS; i++)
 		groups[i] = long_address(0xff, (uint8_t)i);
 	for (int i = 0; i < PEER_SUBNETS_MAX; i++)
@@ -641,7 +623,6 @@ static void longest_pages_of_endpoints_fit_into_a_message(void **state)
 	struct pod pod = {.endpoints.first = endpoints};
 	struct node node = {.pods = &pod};
 
-	(void)state;
 	for (int i = 0; i < MANY; i++) {
 		memset(endpoints[i].netns, 'n', sizeof(endpoints[i].netns) - 1);
 		endpoints[i].next = i + 1 < MANY ? &endpoints[i + 1] : NULL;
@@ -657,7 +638,6 @@ static void refusal_that_is_not_utf8_is_still_a_reply(void **state)
 	json_error_t error;
 	json_t *root;
 
-	(void)state;
 	assert_non_null(reply);
 	root = json_loads(reply, 0, &error);
 	assert_non_null(root);
@@ -878,7 +858,6 @@ static const struct bad_request {
 
 static void bad_requests_are_refused_with_a_reason(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < LENGTH(bad_requests); i++)
 		refused(bad_requests[i].text, bad_requests[i].field, bad_requests[i].words);
 }
@@ -887,7 +866,6 @@ static void long_strings_and_lists_are_refused(void **state)
 {
 	static char text[PATH_MAX + 2000], path[PATH_MAX + 1], names[200];
 
-	(void)state;
 	memset(path, '/', PATH_MAX);
 	snprintf(text, sizeof(text), "{" V "\"request\":\"socket-add\",\"identity\":\"a\",\"path\":\"%s\"}",
 		 path);
@@ -928,7 +906,6 @@ static void limits_are_inclusive(void **state)
 		" \n{\"request\" : \"status\" , \"version\" : 1 }\n",
 	};
 
-	(void)state;
 	for (size_t i = 0; i < LENGTH(good); i++) {
 		struct control_request request;
 		struct refusal refusal;
@@ -945,7 +922,6 @@ static void only_the_bytes_of_the_message_are_read(void **state)
 	struct control_request request;
 	struct refusal refusal;
 
-	(void)state;
 	assert_int_equal(control_request_parse(text, sizeof(text) - sizeof("garbage"), &request, &refusal),
 			 0);
 	assert_int_equal(control_request_parse(text, sizeof(text) - 1, &request, &refusal), -EINVAL);
@@ -959,7 +935,6 @@ static void an_endpoint_of_which_nothing_is_said_has_defaults(void **state)
 	struct control_request request;
 	struct refusal refusal;
 
-	(void)state;
 	assert_int_equal(control_request_parse(text, strlen(text), &request, &refusal), 0);
 	admission_compare(&request.admission, &expected);
 }
@@ -980,7 +955,6 @@ static void refused_changes_change_nothing(void **state)
 	struct events *events;
 	struct refusal refusal;
 
-	(void)state;
 	assert_int_equal(events_create(&events), 0);
 	assert_int_equal(pod_threads_create(&node.threads, events), 0);
 	assert_int_equal(routing_peer_add(&node.routing, 42, htonl(0xc0000202), subnets, 2, &refusal), 0);
@@ -1032,7 +1006,6 @@ static void peers_are_found_by_the_longest_prefix(void **state)
 	struct node node = {0};
 	struct refusal refusal;
 
-	(void)state;
 	assert_int_equal(routing_peer_add(&node.routing, 42, 1, wide, 2, &refusal), 0);
 	assert_int_equal(routing_peer_add(&node.routing, 42, 2, narrow, 3, &refusal), 0);
 	assert_int_equal(peer_of(&node, 42, "10.42.2.7"), 2);

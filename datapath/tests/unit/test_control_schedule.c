@@ -101,7 +101,6 @@ static const struct {
 
 static void bad_schedules_are_refused(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < LENGTH(bad_schedules); i++) {
 		char *text =
 			changed("schedule-set.request.json", bad_schedules[i].place, bad_schedules[i].text);
@@ -128,7 +127,6 @@ static void unsafe_schedules_are_refused(void **state)
 		 "is 45; must be from 46 to 65535"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < LENGTH(cases); i++) {
 		char *text = changed("schedule-set.request.json", cases[i].place, cases[i].text);
 		struct ktsn_schedule schedule;
@@ -148,7 +146,6 @@ static void unsafe_schedules_are_refused(void **state)
 
 static void duplicate_names_are_refused(void **state)
 {
-	(void)state;
 	refused("{\"version\":1,\"request\":\"schedule-set\",\"schedule\":"
 		"{\"gate-enabled\":true,\"gate-enabled\":false}}",
 		"", "duplicate object key");
@@ -175,7 +172,6 @@ static const struct {
 
 static void bad_strategies_and_maps_are_refused(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < LENGTH(bad_others); i++) {
 		char *text = changed(bad_others[i].file, bad_others[i].place, bad_others[i].text);
 
@@ -198,7 +194,6 @@ static void limits_are_inclusive(void **state)
 		{"schedule/queue-max-sdu-bytes", "[46,0,0,0,0,0,0,65535]"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < LENGTH(good); i++) {
 		char *text = changed("schedule-set.request.json", good[i].place, good[i].text);
 		struct ktsn_schedule schedule;
@@ -233,7 +228,6 @@ static void longest_list(void **state)
 	char *text = long_request(KTSN_SCHEDULE_ENTRIES_MAX);
 	struct ktsn_schedule schedule;
 
-	(void)state;
 	assert_true(strlen(text) < REQUEST_BYTES_MAX);
 	schedule_parse(text, &schedule);
 	free(text);
@@ -281,7 +275,6 @@ static void reply_matches_the_example(void **state)
 		.guard_band_ns = 20000,
 	};
 
-	(void)state;
 	reply_compare("schedule.reply.json", control_reply_schedule(&schedule));
 }
 
@@ -299,7 +292,6 @@ static void reply_without_a_schedule(void **state)
 	char *text;
 	json_t *root, *table, *list;
 
-	(void)state;
 	text = control_reply_schedule(&schedule);
 	root = json_loads(text, 0, NULL);
 	table = json_object_get(root, TABLE);
@@ -329,7 +321,6 @@ static void cycle_times_are_fractions(void **state)
 		{1000000007, 1000000007, 1000000000},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < LENGTH(cases); i++) {
 		struct ktsn_schedule given = {.cycle_time_ns = cases[i].ns};
 		struct control_schedule schedule = {.admin = &given, .oper = &given};

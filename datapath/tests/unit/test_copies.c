@@ -126,7 +126,6 @@ static void a_message_leaves_once_to_each_at_its_time(void **state)
 	int64_t txtime_tai_ns = clock_tai_ns() + 20 * MS;
 	struct group group = {0};
 
-	(void)state;
 	group_init(&group, PACKETS, DESTINATION_RESOLVED, copies_make(PEERS, true));
 	send_at(&group, txtime_tai_ns, "first");
 	rig_wait_counter(&group.rig, &group.counters->sent, 1);
@@ -156,7 +155,6 @@ static void copies_of_a_message_that_may_be_fragmented_have_one_id(void **state)
 	struct loop_replication *copies = copies_make(PEERS, true);
 	struct group group = {0};
 
-	(void)state;
 	copies->common.path.fragmentable = true;
 	group_init(&group, PACKETS, DESTINATION_RESOLVED, copies);
 	group.destination->route.path.fragmentable = true;
@@ -175,7 +173,6 @@ static void a_slot_is_free_when_the_copies_have_left(void **state)
 {
 	struct group group = {0};
 
-	(void)state;
 	group_init(&group, PACKETS, DESTINATION_RESOLVED, copies_make(PEERS, false));
 	ktsn_port_fake_limit_next(group.rig.port, UINT32_MAX, 0);
 	send_at(&group, 0, "held up");
@@ -191,7 +188,6 @@ static void one_copy_at_a_time_is_not_sent_again(void **state)
 {
 	struct group group = {0};
 
-	(void)state;
 	group_init(&group, PACKETS, DESTINATION_RESOLVED, copies_make(PEERS, true));
 	ktsn_port_fake_limit_next(group.rig.port, 100, 1);
 	send_at(&group, 0, "one by one");
@@ -205,7 +201,6 @@ static void a_message_counts_as_dropped_when_no_copy_left(void **state)
 {
 	struct group group = {0};
 
-	(void)state;
 	group_init(&group, PACKETS, DESTINATION_RESOLVED, copies_make(PEERS, false));
 	ktsn_port_fake_fail_next(group.rig.port, PEERS);
 	send_at(&group, 0, "none");
@@ -224,7 +219,6 @@ static void to_nobody_a_message_is_dropped_once(void **state)
 {
 	struct group group = {0};
 
-	(void)state;
 	group_init(&group, PACKETS, DESTINATION_RESOLVED, copies_make(0, false));
 	send_at(&group, clock_tai_ns() + 1000 * MS, "nobody");
 	rig_wait_counter(&group.rig, &group.counters->drop_unresolved, 1);
@@ -238,7 +232,6 @@ static void pending_messages_go_to_those_who_are_there_then(void **state)
 	struct group group = {0};
 	struct loop_route route = rig_route(DESTINATION_RESOLVED);
 
-	(void)state;
 	group_init(&group, PACKETS, DESTINATION_RESOLVING, copies_make(0, false));
 	send_at(&group, 0, "pending");
 	rig_wait_counter(&group.rig, &group.counters->taken, 1);
@@ -267,7 +260,6 @@ static struct loop_replication *single_make(bool port)
 /* A list is shortened after its receiver was found: the message is then an ordinary message. */
 static void to_a_known_place_a_message_is_no_copy(void **state)
 {
-	(void)state;
 	for (int port = 0; port <= 1; port++) {
 		struct group group = {0};
 
@@ -283,7 +275,6 @@ static void to_a_known_place_a_message_is_no_copy(void **state)
 
 static void pending_messages_go_to_the_place_that_is_known_then(void **state)
 {
-	(void)state;
 	for (int port = 0; port <= 1; port++) {
 		struct loop_route route = rig_route(DESTINATION_RESOLVED);
 		struct group group = {0};
@@ -308,7 +299,6 @@ static void all_copies_are_made_or_the_message_waits(void **state)
 	struct group group = {0};
 	int64_t soon_tai_ns = clock_tai_ns() + 50 * MS;
 
-	(void)state;
 	group_init(&group, PACKETS, DESTINATION_RESOLVED, copies_make(PEERS, false));
 	/* Memory for one and a half messages. */
 	group.ring.quota.pending_max = 2 * PEERS - 1;
@@ -328,7 +318,6 @@ static void pending_messages_wait_for_room_for_their_copies(void **state)
 	enum { MESSAGES = 4 };
 	struct group group = {0};
 
-	(void)state;
 	group_init(&group, PACKETS, DESTINATION_RESOLVING, copies_make(0, false));
 	group.ring.quota.pending_max = MESSAGES + PEERS - 1;
 	for (int i = 0; i < MESSAGES; i++)
@@ -375,14 +364,12 @@ static void pending_messages_of_a_pod_do_not_wait_for_each_other(void **state)
 {
 	enum { MESSAGES = 4 };
 
-	(void)state;
 	pending_messages_leave(MESSAGES, MESSAGES, PEERS);
 }
 
 /* or all packets of the pool, and there are fewer packets than it needs. */
 static void pending_messages_do_not_wait_for_each_others_packets(void **state)
 {
-	(void)state;
 	pending_messages_leave(UINT32_MAX, 2, PACKETS - 1);
 }
 
@@ -391,7 +378,6 @@ static void copies_beyond_what_a_pod_may_have_are_dropped(void **state)
 {
 	struct group group = {0};
 
-	(void)state;
 	group_init(&group, PACKETS, DESTINATION_RESOLVED, copies_make(PEERS, false));
 	group.ring.quota.pending_max = PEERS - 1;
 	send_at(&group, 0, "too many");
@@ -405,7 +391,6 @@ static void closing_waits_for_every_copy(void **state)
 {
 	struct group group = {0};
 
-	(void)state;
 	group_init(&group, PACKETS, DESTINATION_RESOLVED, copies_make(PEERS, true));
 	send_at(&group, clock_tai_ns() + 30 * MS, "last words");
 	rig_destination_close(&group.rig, &group.ring, 0);
@@ -427,7 +412,6 @@ static void a_loop_that_is_to_stand_sends_the_other_copies_first(void **state)
 	struct group group = {0};
 	int64_t asked_ns;
 
-	(void)state;
 	group_init(&group, PACKETS, DESTINATION_RESOLVED, copies_make(MANY, false));
 	/* One at a time, with pauses between them. */
 	ktsn_port_fake_limit_next(group.rig.port, UINT32_MAX, 1);
@@ -449,7 +433,6 @@ static void copies_may_be_withdrawn(void **state)
 {
 	struct group group;
 
-	(void)state;
 	group_init(&group, PACKETS, DESTINATION_RESOLVED, copies_make(1, true));
 	send_at(&group, clock_tai_ns() - 5 * MS, "both");
 	rig_wait_counter(&group.rig, &group.counters->sent, 1);

@@ -56,22 +56,14 @@ struct session *__wrap_session_existing(void)
 
 void __wrap_session_check(struct session *session, enum ktsn_clock clock, bool thoroughly)
 {
-	(void)session;
-	(void)clock;
-	(void)thoroughly;
 }
 
 void __wrap_session_doorbell_ring(struct session *session)
 {
-	(void)session;
 }
 
 long route_find(struct flow *flow, int fd, const struct ktsn_app_key *key, int flags, struct route *route)
 {
-	(void)flow;
-	(void)fd;
-	(void)key;
-	(void)flags;
 	route->session = &process.session;
 	route->destination = (struct destination){.route = KTSN_APP_ROUTE_TSN,
 						  .payload_max_bytes = process.payload_max_bytes};
@@ -80,9 +72,6 @@ long route_find(struct flow *flow, int fd, const struct ktsn_app_key *key, int f
 
 ssize_t next_sendmsg(int fd, const struct msghdr *message, int flags)
 {
-	(void)fd;
-	(void)message;
-	(void)flags;
 	process.kernel_calls++;
 	if (process.kernel_says >= 0)
 		return process.kernel_says;
@@ -94,7 +83,6 @@ static int set_up(void **state)
 {
 	struct sockaddr_in nobody = {.sin_family = AF_INET, .sin_port = htons(9)};
 
-	(void)state;
 	nobody.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	memset(&process, 0, sizeof(process));
 	process.kernel_says = -ENOTSUP;
@@ -125,7 +113,6 @@ static void socket_close(void)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	if (process.fd >= 0)
 		socket_close();
 	ring_pair_fini(&process.pair);
@@ -198,7 +185,6 @@ static void assert_nothing_left(void)
 /* ktsnd would drop a message that is too long for the lowered MTU. */
 static void a_message_that_is_longer_than_an_mtu_lowered_meanwhile_is_refused(void **state)
 {
-	(void)state;
 	assert_int_equal(send_part("too long", 8, MSG_MORE), 8);
 	process.payload_max_bytes = 9;
 	assert_int_equal(send_untimed("now", 3, 0), -EMSGSIZE);
@@ -220,7 +206,6 @@ static void parts_leave_as_one_with_the_last(void **state)
 {
 	uint8_t payload[PAYLOAD];
 
-	(void)state;
 	assert_int_equal(send_part("one", 3, MSG_MORE), 3);
 	assert_int_equal(send_part("two", 3, MSG_MORE), 3);
 	assert_int_equal(datagram_take(payload), -1);
@@ -272,7 +257,6 @@ static void threads_join_on_one_socket_and_no_part_is_lost_or_torn(void **state)
 	bool over = false;
 	int bytes;
 
-	(void)state;
 	atomic_store(&ended, 0);
 	pthread_barrier_init(&start, NULL, THREADS);
 	for (uintptr_t i = 0; i < THREADS; i++)
@@ -307,7 +291,6 @@ static void child_has_nothing_of_what_its_parent_began(void **state)
 	int status;
 	pid_t child;
 
-	(void)state;
 	assert_int_equal(send_part("parent", 6, MSG_MORE), 6);
 	child = fork();
 	if (child == 0)
@@ -323,7 +306,6 @@ static void child_has_nothing_of_what_its_parent_began(void **state)
 
 static void close_gives_up_what_was_begun(void **state)
 {
-	(void)state;
 	assert_int_equal(send_part("never sent", 10, MSG_MORE), 10);
 	assert_false(ktsn_ring_has_space(&process.session.ring, SLOTS));
 	socket_close();
@@ -336,7 +318,6 @@ static void what_was_begun_in_a_lost_ring_is_netdown_and_nothing_leaves(void **s
 	static const int flags[] = {0, MSG_MORE};
 	uint8_t payload[PAYLOAD];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
 		process.session_lost = false;
 		assert_int_equal(send_part("one", 3, MSG_MORE), 3);
@@ -362,7 +343,6 @@ static bool kernel_has_a_beginning_after(size_t bytes, long kernel_says)
 /* Otherwise a following timed message would not be joined with it. */
 static void kernel_keeps_the_beginning_when_it_refuses_a_part_unseen(void **state)
 {
-	(void)state;
 	assert_true(kernel_has_a_beginning_after(UINT16_MAX + 1, -EMSGSIZE));
 	assert_true(kernel_has_a_beginning_after(1, -EOPNOTSUPP));
 	assert_false(kernel_has_a_beginning_after(UINT16_MAX, -EMSGSIZE));
@@ -373,7 +353,6 @@ static void socket_with_ip_options_sends_and_begins_nothing(void **state)
 {
 	static const uint8_t no_operation[4] = {1, 1, 1, 1};
 
-	(void)state;
 	assert_int_equal(setsockopt(process.fd, IPPROTO_IP, IP_OPTIONS, no_operation, sizeof(no_operation)),
 			 0);
 	datagram_options_read(&process.flow->options, process.fd);
@@ -398,7 +377,6 @@ static void segments_without_space_for_all_are_eagain_and_take_none(void **state
 {
 	uint8_t payload[PAYLOAD];
 
-	(void)state;
 	fill_ring(SLOTS - 2);
 	assert_int_equal(send_three(MSG_DONTWAIT), -EAGAIN);
 	assert_int_equal(datagram_take(payload), -1);
@@ -418,7 +396,6 @@ static void segments_wait_for_the_send_timeout(void **state)
 	const struct timeval timeout = {.tv_usec = 30000};
 	int64_t began_ms = now_ms();
 
-	(void)state;
 	assert_int_equal(setsockopt(process.fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)), 0);
 	fill_ring(SLOTS - 2);
 	assert_int_equal(send_three(0), -EAGAIN);
@@ -439,7 +416,6 @@ static void segments_wait_until_there_is_space_for_all(void **state)
 	uint32_t slot;
 	pthread_t thread;
 
-	(void)state;
 	fill_ring(SLOTS - 3);
 	assert_int_equal(ktsn_ring_claim(&process.session.ring, &slot), 0);
 	assert_int_equal(pthread_create(&thread, NULL, slot_free_soon, (void *)(uintptr_t)slot), 0);

@@ -282,7 +282,6 @@ static void share_gets_smaller_the_longer_a_frame_takes(void **state)
 		{900000000, 200000000000} /* counts as 100 ms */
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct ktsn_receiver_quota quota;
 		int64_t at_ns = 0;

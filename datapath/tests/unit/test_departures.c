@@ -118,7 +118,6 @@ static void as_many_are_kept_as_was_asked_for(void **state)
 {
 	struct departures more;
 
-	(void)state;
 	/* One more than a power of two is rounded up to the next. */
 	assert_int_equal(departures_init(&more, 2 * DEPARTURES_KEPT_DEFAULT + 1), 0);
 	atomic_init(&more.last, 0);

@@ -33,7 +33,6 @@ int __wrap_epoll_ctl(int set_fd, int operation, int fd, struct epoll_event *even
 
 static int set_up(void **state)
 {
-	(void)state;
 	shutdown_amid_fd = -1;
 	loop_fd = epoll_create1(EPOLL_CLOEXEC);
 	return doorbells_create(&doorbells, loop_fd, 1);
@@ -41,7 +40,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	doorbells_destroy(doorbells);
 	close(loop_fd);
 	return 0;
@@ -72,7 +70,6 @@ static void each_ring_is_heard_once_though_nobody_reads(void **state)
 {
 	int fd = doorbell_make(), set_fd = doorbell_join(doorbells, fd);
 
-	(void)state;
 	assert_true(set_fd >= 0);
 	ring(fd);
 	assert_int_equal(heard(), -1);
@@ -95,7 +92,6 @@ static void one_that_has_left_is_not_heard_in_the_next_one_s_place(void **state)
 	int fd = doorbell_make(), kept_fd = dup(fd), set_fd = doorbell_join(doorbells, fd);
 	int next_fd, next_set_fd;
 
-	(void)state;
 	arm(set_fd, EPOLLIN | EPOLLET);
 	arm(set_fd, 0);
 	doorbell_leave(doorbells, set_fd, fd);
@@ -134,7 +130,6 @@ static void the_loop_s_own_set_never_has_an_eventfd_of_an_application(void **sta
 	enum { MANY = 8 };
 	int fds[MANY], set_fds[MANY];
 
-	(void)state;
 	for (int i = 0; i < MANY; i++) {
 		fds[i] = doorbell_make();
 		set_fds[i] = doorbell_join(doorbells, fds[i]);
@@ -154,7 +149,6 @@ static void sets_stay_while_one_is_just_being_joined(void **state)
 {
 	int fd = doorbell_make(), set_fd;
 
-	(void)state;
 	shutdown_amid_fd = fd;
 	set_fd = doorbell_join(doorbells, fd);
 	assert_true(set_fd >= 0);

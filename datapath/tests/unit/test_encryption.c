@@ -31,7 +31,6 @@ static int set_up(void **state)
 {
 	int fd = mkstemp(strcpy(path, "/tmp/ktsn-test-generations-XXXXXX"));
 
-	(void)state;
 	if (fd < 0)
 		return -1;
 	close(fd);
@@ -40,7 +39,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	return unlink(path) && errno != ENOENT ? -1 : 0;
 }
 
@@ -116,7 +114,6 @@ static void first_is_used(void **state)
 	struct ktsnd *ktsnd = ktsnd_start();
 	struct refusal refusal;
 
-	(void)state;
 	assert_int_equal(give(ktsnd, PEER, 7, 3, &refusal), 0);
 	assert_uses(ktsnd, PEER, 7, 2);
 	/* Another node has another key for the same generation. */
@@ -133,7 +130,6 @@ static void newer_keys_are_used_at_once(void **state)
 	struct ktsnd *ktsnd = ktsnd_start();
 	struct refusal refusal;
 
-	(void)state;
 	assert_int_equal(give(ktsnd, PEER, 7, 3, &refusal), 0);
 	assert_int_equal(give(ktsnd, PEER, 8, 3, &refusal), 0);
 	assert_uses(ktsnd, PEER, 8, 2);
@@ -146,7 +142,6 @@ static void none_that_another_ktsnd_has_used_is_used_again(void **state)
 {
 	struct refusal refusal;
 
-	(void)state;
 	for (uint32_t life = 0; life < 3; life++) {
 		struct ktsnd *ktsnd = ktsnd_start();
 
@@ -178,7 +173,6 @@ static void one_that_goes_on_keeps_its_own_and_goes_past_anothers(void **state)
 	struct ktsnd *ktsnd = ktsnd_start(), *successor = ktsnd_start();
 	struct refusal refusal;
 
-	(void)state;
 	assert_int_equal(give(ktsnd, PEER, 7, 4, &refusal), 0);
 	assert_int_equal(give(successor, PEER, 7, 4, &refusal), 0);
 	assert_uses(successor, PEER, 8, 2);
@@ -195,7 +189,6 @@ static void bad_lists_change_nothing(void **state)
 	struct ktsnd *ktsnd = ktsnd_start();
 	struct refusal refusal;
 
-	(void)state;
 	assert_int_equal(give(ktsnd, LOCAL, 7, 1, &refusal), -EINVAL);
 	assert_string_equal(refusal.field, "peer");
 	assert_int_equal(give(ktsnd, PEER, 7, 3, &refusal), 0);
@@ -220,7 +213,6 @@ static void without_the_file_nothing_is_used(void **state)
 	struct ktsnd *ktsnd = ktsnd_start();
 	struct refusal refusal;
 
-	(void)state;
 	associations_generations_path_set(&ktsnd->routing, "/proc/no-such-folder/generations");
 	assert_int_equal(give(ktsnd, PEER, 7, 1, &refusal), -EINVAL);
 	assert_non_null(strstr(refusal.message, "without that file an association could be used twice"));
@@ -233,7 +225,6 @@ static void node_is_forgotten_with_an_empty_list(void **state)
 	struct ktsnd *ktsnd = ktsnd_start();
 	struct refusal refusal;
 
-	(void)state;
 	assert_int_equal(give(ktsnd, PEER, 7, 0, &refusal), 0);
 	assert_int_equal(give(ktsnd, PEER, 7, 1, &refusal), 0);
 	assert_int_equal(give(ktsnd, OTHER, 7, 1, &refusal), 0);
@@ -249,7 +240,6 @@ static void next_one_takes_its_place_before_numbers_end(void **state)
 	struct loop_association *used;
 	struct refusal refusal;
 
-	(void)state;
 	assert_int_equal(associations_tick(&ktsnd->routing), -1);
 	assert_int_equal(give(ktsnd, PEER, 7, 2, &refusal), 0);
 	used = (struct loop_association *)peer_of(ktsnd, PEER)->used;
@@ -273,7 +263,6 @@ static void networks_are_kept_until_they_ask_no_more(void **state)
 	struct ktsnd *ktsnd = ktsnd_start();
 	struct refusal refusal;
 
-	(void)state;
 	ktsnd->routing.uplink.vxlan_port = 4789;
 	assert_false(encryption_required(&ktsnd->routing));
 	assert_int_equal(encryption_network_set(&ktsnd->routing, 42, LOOP_PREFERRED, &refusal), 0);

@@ -66,7 +66,6 @@ static void families_have_their_own_control_messages(void **state)
 	struct reader reader;
 	struct error_report report;
 
-	(void)state;
 	reader_init(&reader, ROOM, ROOM);
 	report = report_of(AF_INET, "frame");
 	assert_int_equal(error_report_write(&report, &reader.message, 0), 5);
@@ -96,7 +95,6 @@ static void IPv6_sockets_are_told_their_own_address(void **state)
 		{frame4, sizeof(frame4), mapped, 0},
 	};
 
-	(void)state;
 	memcpy(link, frame6, sizeof(link));
 	link[22] = 0xfe;
 	link[23] = 0x80;
@@ -133,7 +131,6 @@ static void a_short_frame_gives_no_address(void **state)
 	const struct cmsghdr *header;
 	struct reader reader;
 
-	(void)state;
 	header = (const struct cmsghdr *)reader.control;
 	for (size_t bytes = 0; bytes < sizeof(frame); bytes++) {
 		struct error_report report = report_of(AF_INET6, "");
@@ -155,7 +152,6 @@ static void invalid_messages_say_EINVAL(void **state)
 	struct sock_extended_err error;
 	struct reader reader;
 
-	(void)state;
 	report.code = SO_EE_CODE_TXTIME_INVALID_PARAM;
 	report.txtime_ns = -1;
 	reader_init(&reader, ROOM, ROOM);
@@ -172,7 +168,6 @@ static void frame_is_spread_over_the_iovec_and_cut(void **state)
 	struct error_report report = report_of(AF_INET, "0123456789");
 	struct reader reader;
 
-	(void)state;
 	reader_init(&reader, 4, ROOM);
 	reader.iov[1] = (struct iovec){reader.data + 64, 3};
 	reader.message.msg_iovlen = 2;
@@ -193,7 +188,6 @@ static void control_that_does_not_fit_is_cut(void **state)
 	};
 	struct error_report report = report_of(AF_INET, "x");
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct reader reader;
 
@@ -212,7 +206,6 @@ static void no_address_is_given(void **state)
 	struct error_report report = report_of(AF_INET, "x");
 	struct reader reader;
 
-	(void)state;
 	reader_init(&reader, ROOM, ROOM);
 	reader.message.msg_name = &from;
 	reader.message.msg_namelen = sizeof(from);

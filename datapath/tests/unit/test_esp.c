@@ -70,7 +70,6 @@ static const struct vector {
 
 static void published_vectors_come_out(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++) {
 		uint8_t key_bytes[KTSN_GCM_KEY_BYTES], nonce[KTSN_GCM_NONCE_BYTES], aad[32];
 		uint8_t text[TEXT_BYTES_MAX], plain[TEXT_BYTES_MAX], sealed[TEXT_BYTES_MAX];
@@ -96,7 +95,6 @@ static void what_was_changed_does_not_open(void **state)
 	const uint8_t key_bytes[KTSN_GCM_KEY_BYTES] = {1}, nonce[KTSN_GCM_NONCE_BYTES] = {2};
 	struct ktsn_gcm_key *key = key_make(key_bytes);
 
-	(void)state;
 	for (size_t bit = 0; bit < (8 + 20 + KTSN_GCM_TAG_BYTES) * 8; bit++) {
 		uint8_t bytes[8 + 20 + KTSN_GCM_TAG_BYTES] = {7};
 
@@ -154,7 +152,6 @@ static void esp_stands_around_the_datagram(void **state)
 {
 	const struct ktsn_frame_tunnel tunnel = tunnel_make(true, 0);
 
-	(void)state;
 	for (size_t payload = 0; payload <= 1400; payload++) {
 		uint8_t frame[FRAME_BYTES_MAX] = {0};
 		size_t bytes = frame_make(frame, &tunnel, payload), udp_bytes = 8 + 8 + INNER_BYTES + payload;
@@ -182,7 +179,6 @@ static void esp_stands_around_the_datagram(void **state)
 /* With and without a VLAN tag. */
 static void without_esp_the_frame_is_as_if_never_meant_for_it(void **state)
 {
-	(void)state;
 	for (uint16_t vlan_id = 0; vlan_id <= 7; vlan_id += 7) {
 		const struct ktsn_frame_tunnel with = tunnel_make(true, vlan_id),
 					       without = tunnel_make(false, vlan_id);
@@ -204,7 +200,6 @@ static void what_does_not_fit_with_esp_is_refused(void **state)
 	uint8_t frame[FRAME_BYTES_MAX];
 	size_t bytes = frame_make(frame, &tunnel, 100);
 
-	(void)state;
 	assert_int_equal(ktsn_frame_build(frame, bytes, &inner, &tunnel, 100),
 			 ktsn_frame_header_bytes(&inner, &tunnel));
 	assert_true(ktsn_frame_build(frame, bytes - 1, &inner, &tunnel, 100) < 0);
@@ -221,7 +216,6 @@ static void sealed_frame_is_the_golden_one(void **state)
 	const struct ktsn_esp esp = ktsn_esp_find(frame, bytes);
 	struct ktsn_gcm_key *key;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(key_bytes); i++)
 		key_bytes[i] = (uint8_t)i;
 	key = key_make(key_bytes);

@@ -47,7 +47,6 @@ static uint32_t users_of(struct flow *flow)
 
 static void descriptor_that_never_asked_has_no_flow(void **state)
 {
-	(void)state;
 	assert_null(flow_acquire(0));
 	assert_null(flow_acquire(1023));
 	assert_null(flow_acquire(1024));
@@ -58,7 +57,6 @@ static void descriptors_beyond_the_table_have_no_flow(void **state)
 {
 	static const int descriptors[] = {-1, INT32_MIN, DESCRIPTORS_MAX, INT32_MAX};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(descriptors) / sizeof(descriptors[0]); i++) {
 		assert_null(enter(descriptors[i]));
 		assert_null(flow_acquire(descriptors[i]));
@@ -70,7 +68,6 @@ static void entered_flow_is_found_until_removed(void **state)
 {
 	struct flow *flow = enter(10);
 
-	(void)state;
 	assert_non_null(flow);
 	assert_int_equal(users_of(flow), 2);
 	release(flow);
@@ -90,7 +87,6 @@ static void last_descriptor_has_its_place(void **state)
 {
 	struct flow *flow = enter(DESCRIPTORS_MAX - 1);
 
-	(void)state;
 	assert_non_null(flow);
 	release(flow);
 	assert_ptr_equal(flow_remove(DESCRIPTORS_MAX - 1), flow);
@@ -102,7 +98,6 @@ static void removed_flow_lives_until_its_last_user(void **state)
 {
 	struct flow *sending, *next;
 
-	(void)state;
 	release(enter(20));
 	sending = flow_acquire(20);
 	release(flow_remove(20));
@@ -120,7 +115,6 @@ static void shared_flow_has_two_descriptors(void **state)
 {
 	struct flow *flow = enter(30);
 
-	(void)state;
 	assert_int_equal(flow_share(flow, 31), 0);
 	assert_int_equal(flow_share(flow, DESCRIPTORS_MAX), -ENOMEM);
 	assert_int_equal(flow_share(flow, -1), -ENOMEM);
@@ -166,7 +160,6 @@ static void only_one_thread_enters_a_flow(void **state)
 	struct adopters adopters = {0};
 	pthread_t threads[ADOPTERS];
 
-	(void)state;
 	pthread_barrier_init(&adopters.start, NULL, ADOPTERS);
 	for (int i = 0; i < ADOPTERS; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, adopt, &adopters), 0);
@@ -206,7 +199,6 @@ static void each_flow_is_visited_once(void **state)
 	struct visits visits = {0};
 	int fd_sum = 0;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(descriptors) / sizeof(descriptors[0]); i++) {
 		struct flow *flow = enter(descriptors[i]);
 
@@ -226,7 +218,6 @@ static void locks_are_open_after_fork(void **state)
 {
 	struct flow *flow = enter(60);
 
-	(void)state;
 	lock_take(&flow->lock);
 	flows_forked();
 	lock_take(&flow->lock);
@@ -239,7 +230,6 @@ static void reused_flow_remembers_nothing(void **state)
 {
 	struct flow *flow = enter(40), *again;
 
-	(void)state;
 	lock_take(&flow->lock);
 	atomic_store(&flow->session, 9);
 	memset(&flow->destinations.connected, 0xff, sizeof(flow->destinations.connected));
@@ -263,7 +253,6 @@ static void many_flows_are_kept_apart(void **state)
 {
 	static struct flow *flows[MANY];
 
-	(void)state;
 	for (int i = 0; i < MANY; i++) {
 		flows[i] = enter(100000 + i);
 		assert_non_null(flows[i]);
@@ -358,7 +347,6 @@ static void race_run(struct race *race, void *(*reader)(void *), void (*swap)(in
 static void stay(int round)
 {
 	/* Others come and go and reuse the pool's memory. */
-	(void)round;
 	flow_set_up(SHARED_FD + 1);
 	release(flow_remove(SHARED_FD + 1));
 }
@@ -367,7 +355,6 @@ static void sender_keeps_its_flow_while_others_come_and_go(void **state)
 {
 	struct race race = {0};
 
-	(void)state;
 	flow_set_up(SHARED_FD);
 	race_run(&race, acquire_many, stay);
 	release(flow_remove(SHARED_FD));
@@ -375,7 +362,6 @@ static void sender_keeps_its_flow_while_others_come_and_go(void **state)
 
 static void come_and_go(int round)
 {
-	(void)round;
 	flow_set_up(SHARED_FD);
 	release(flow_remove(SHARED_FD));
 	/* The free memory is reused for another socket at once. */
@@ -387,7 +373,6 @@ static void threads_send_while_another_closes_and_opens(void **state)
 {
 	struct race race = {0};
 
-	(void)state;
 	race_run(&race, acquire_counting_users, come_and_go);
 }
 

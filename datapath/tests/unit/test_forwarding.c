@@ -32,7 +32,6 @@ int __wrap_rtnl_forwarding_get(struct rtnl *rtnl, enum rtnl_forwarding_device de
 int __wrap_rtnl_forwarding_get(struct rtnl *rtnl, enum rtnl_forwarding_device device, int device_link_index,
 			       const uint8_t wanted[6], struct rtnl_forwarding *entry)
 {
-	(void)rtnl;
 	assert_int_equal(device, device_link_index == TUNNEL ? FORWARDING_TUNNEL : FORWARDING_BRIDGE);
 	assert_memory_equal(wanted, mac, sizeof(mac));
 	asked++;
@@ -50,7 +49,6 @@ static struct bench bench;
 
 static int set_up(void **state)
 {
-	(void)state;
 	memset(&bench, 0, sizeof(bench));
 	memset(kernel, 0, sizeof(kernel));
 	bench.routing.own_ns = &bench.own_ns;
@@ -61,7 +59,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	forwarding_watch_set(&bench.routing, &bench.watch, 0, 0, nobody);
 	assert_int_equal(bench.routing.forwarding.entries ? bench.routing.forwarding.entries->count : 0, 0);
 	forwarding_fini(&bench.routing);
@@ -167,7 +164,6 @@ static void an_address_is_followed(void **state)
 {
 	struct rtnl_forwarding gone = behind(OTHER_REMOTE);
 
-	(void)state;
 	watch();
 	assert_place(0, 0);
 	told(behind(REMOTE));
@@ -195,7 +191,6 @@ static void an_address_is_asked_for_once_for_all_that_watch_it(void **state)
 {
 	struct forwarding_watch another = {.bridge_link_index = 0};
 
-	(void)state;
 	kernel[FORWARDING_TUNNEL] = behind(REMOTE);
 	watch();
 	assert_place(0, REMOTE);
@@ -212,7 +207,6 @@ static void addresses_that_nobody_watches_take_no_memory(void **state)
 {
 	enum { LEARNT = 100000 };
 
-	(void)state;
 	watch();
 	assert_place(0, 0);
 	for (uint32_t i = 0; i < LEARNT; i++) {
@@ -229,7 +223,6 @@ static void addresses_that_nobody_watches_take_no_memory(void **state)
 
 static void lost_notifications_are_asked_for(void **state)
 {
-	(void)state;
 	watch();
 	assert_place(0, 0);
 	kernel[FORWARDING_TUNNEL] = behind(REMOTE);
@@ -242,7 +235,6 @@ static void lost_notifications_are_asked_for(void **state)
 
 static void what_the_kernel_does_not_answer_is_unknown(void **state)
 {
-	(void)state;
 	kernel_err = -ETIMEDOUT;
 	kernel[FORWARDING_TUNNEL] = behind(REMOTE);
 	watch();
@@ -282,7 +274,6 @@ static void entries_that_are_none_of_another_pod_are_not_known(void **state)
 {
 	struct rtnl_forwarding entry;
 
-	(void)state;
 	assert_true(parsed(AT(PORT, NUD_REACHABLE, 0), BRIDGE, 0, 0, 0, &entry));
 	assert_true(entry.known && !entry.configured && entry.port_link_index == PORT);
 	assert_int_equal(entry.device_link_index, BRIDGE);

@@ -163,7 +163,6 @@ static void check_golden(const uint8_t *golden, size_t golden_bytes, const struc
 
 static void golden_frames(void **state)
 {
-	(void)state;
 	check_golden(golden_even, sizeof(golden_even), NULL, 4);
 	check_golden(golden_odd, sizeof(golden_odd), NULL, 3);
 	check_golden(golden_empty, sizeof(golden_empty), NULL, 0);
@@ -174,7 +173,6 @@ static void golden_frame_of_a_vlan(void **state)
 {
 	const struct ktsn_frame_tunnel tagged = tagged_tunnel(100, 5);
 
-	(void)state;
 	check_golden(golden_vlan, sizeof(golden_vlan), &tagged, 3);
 }
 
@@ -182,7 +180,6 @@ static void golden_frame_for_a_switch(void **state)
 {
 	struct ktsn_frame_tunnel switched = tagged_tunnel(42, 5);
 
-	(void)state;
 	switched.switched = true;
 	check_golden(golden_switched, sizeof(golden_switched), &switched, 3);
 	/* On the link it equals the frame that ktsnd would have built. */
@@ -195,7 +192,6 @@ static void golden_frame_for_a_switch(void **state)
 /* All ones give TCI 0xeffe: the last VLAN; the bit between the fields (DEI) stays 0. */
 static void tag_carries_every_vlan_and_priority(void **state)
 {
-	(void)state;
 	for (unsigned int pcp = 0; pcp < 8; pcp++) {
 		for (unsigned int vlan_id = 1; vlan_id <= 4094; vlan_id++) {
 			const struct ktsn_frame_tunnel tagged =
@@ -216,7 +212,6 @@ static void priority_without_vlan_changes_nothing(void **state)
 {
 	const struct ktsn_frame_tunnel untagged = tagged_tunnel(0, 7);
 
-	(void)state;
 	check_golden(golden_vxlan, sizeof(golden_vxlan), &untagged, 3);
 }
 
@@ -224,7 +219,6 @@ static void sdu_is_what_is_behind_addresses_tag_and_ethertype(void **state)
 {
 	const struct ktsn_frame_tunnel tagged = tagged_tunnel(100, 5);
 
-	(void)state;
 	assert_int_equal(ktsn_frame_sdu_bytes(sizeof(golden_odd), NULL), 31);
 	assert_int_equal(ktsn_frame_sdu_bytes(sizeof(golden_vxlan), tunnel()), 81);
 	assert_int_equal(ktsn_frame_sdu_bytes(sizeof(golden_vlan), &tagged), 81);
@@ -232,7 +226,6 @@ static void sdu_is_what_is_behind_addresses_tag_and_ethertype(void **state)
 
 static void zero_udp_checksum_is_sent_as_ones(void **state)
 {
-	(void)state;
 	check_golden(golden_zero_checksum, sizeof(golden_zero_checksum), NULL, 2);
 }
 
@@ -250,7 +243,6 @@ static void frame_beyond_capacity_is_refused_untouched(void **state)
 {
 	const struct ktsn_frame_tunnel tagged = tagged_tunnel(1, 0);
 
-	(void)state;
 	expect_refused(&tagged, KTSN_INNER_HEADER_BYTES + KTSN_TUNNEL_HEADER_BYTES + 64, 64);
 	expect_refused(NULL, 0, 0);
 	expect_refused(NULL, KTSN_INNER_HEADER_BYTES - 1, 0);
@@ -263,7 +255,6 @@ static void payload_beyond_sixteen_bit_lengths_is_refused(void **state)
 {
 	const struct ktsn_frame_tunnel tagged = tagged_tunnel(1, 0);
 
-	(void)state;
 	expect_refused(&tagged, BUFFER_BYTES, TUNNEL_PAYLOAD_BYTES_MAX + 1);
 	expect_refused(&tagged, SIZE_MAX, SIZE_MAX);
 	expect_refused(NULL, BUFFER_BYTES, PLAIN_PAYLOAD_BYTES_MAX + 1);
@@ -283,7 +274,6 @@ static void longest_payloads_fill_the_length_fields(void **state)
 	const uint8_t *outer_ip = buffer + KTSN_ETHER_HEADER_BYTES;
 	const uint8_t *inner_ip = outer_ip + KTSN_TUNNEL_HEADER_BYTES;
 
-	(void)state;
 	assert_int_equal(ktsn_frame_build(buffer, KTSN_INNER_HEADER_BYTES + PLAIN_PAYLOAD_BYTES_MAX,
 					  inner_path(), NULL, PLAIN_PAYLOAD_BYTES_MAX),
 			 KTSN_INNER_HEADER_BYTES);
@@ -304,7 +294,6 @@ static void longest_payload_is_the_same_with_a_tag(void **state)
 {
 	const struct ktsn_frame_tunnel tagged = tagged_tunnel(4094, 7);
 
-	(void)state;
 	assert_int_equal(
 		ktsn_frame_build(buffer, BUFFER_BYTES, inner_path(), &tagged, TUNNEL_PAYLOAD_BYTES_MAX),
 		KTSN_INNER_HEADER_BYTES + KTSN_TUNNEL_HEADER_BYTES + KTSN_VLAN_TAG_BYTES);
@@ -328,7 +317,6 @@ static void checksum_matches_the_naive_one(void **state)
 {
 	struct test_random random = test_random_seeded("checksum");
 
-	(void)state;
 	for (int round = 0; round < 20000; round++) {
 		size_t bytes = test_random_below(&random, round % 100 == 0 ? 65536 : 2048);
 		uint8_t *data = buffer + test_random_below(&random, 64);
@@ -350,7 +338,6 @@ static void checksum_carries_out_of_any_running_sum(void **state)
 	static const uint8_t data[] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
 				       0xff, 0xff, 0xff, 0xff, 0x00, 0x01};
 
-	(void)state;
 	/* All ones is zero in one's complement at any width: the 1 remains. */
 	assert_int_equal(be16toh(ktsn_checksum_fold_be(ktsn_checksum_add(UINT64_MAX, data, sizeof(data)))),
 			 0xfffe);
@@ -373,7 +360,6 @@ static void tunnel_source_port_is_ephemeral(void **state)
 {
 	struct test_random random = test_random_seeded("tunnel source port");
 
-	(void)state;
 	for (int round = 0; round < 100000; round++) {
 		struct ktsn_frame_path path = random_path(&random);
 
@@ -385,7 +371,6 @@ static void tunnel_source_port_is_one_per_flow(void **state)
 {
 	struct test_random random = test_random_seeded("flows");
 
-	(void)state;
 	for (int round = 0; round < 1000; round++) {
 		struct ktsn_frame_path path = random_path(&random);
 		uint16_t port_be = ktsn_frame_tunnel_source_port_be(&path);
@@ -404,7 +389,6 @@ static void tunnel_source_ports_spread_flows(void **state)
 	struct ktsn_frame_path path = *inner_path();
 	int distinct = 0;
 
-	(void)state;
 	for (uint16_t flow = 0; flow < 4096; flow++) {
 		bool *port_seen;
 
@@ -418,7 +402,6 @@ static void tunnel_source_ports_spread_flows(void **state)
 
 static void short_frames_take_the_minimum_of_the_wire(void **state)
 {
-	(void)state;
 	assert_int_equal(ktsn_frame_wire_bytes(0), 84);
 	assert_int_equal(ktsn_frame_wire_bytes(59), 84);
 	assert_int_equal(ktsn_frame_wire_bytes(60), 84);

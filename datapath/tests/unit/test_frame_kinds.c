@@ -177,7 +177,6 @@ static void golden_frames(void **state)
 	const struct ktsn_frame_path ipv6 = ipv6_path(), ethernet = ethernet_path();
 	const struct ktsn_frame_tunnel through = tunnel();
 
-	(void)state;
 	check_golden(&ipv6, NULL, golden_ipv6_even, sizeof(golden_ipv6_even), 4);
 	check_golden(&ipv6, NULL, golden_ipv6_odd, sizeof(golden_ipv6_odd), 3);
 	check_golden(&ipv6, NULL, golden_ipv6_empty, sizeof(golden_ipv6_empty), 0);
@@ -194,7 +193,6 @@ static void golden_frames_that_may_be_fragmented_or_have_no_checksum(void **stat
 	const struct ktsn_frame_tunnel through = tunnel();
 	struct ktsn_frame_path ipv6 = ipv6_path();
 
-	(void)state;
 	ipv6.unchecked = ipv6.fragmentable = true;
 	ipv6.id = 0xbeef;
 	check_golden(&fragmentable, NULL, golden_ipv4_fragmentable, sizeof(golden_ipv4_fragmentable), 3);
@@ -209,7 +207,6 @@ static void longest_payloads_fit_and_no_longer_ones(void **state)
 	const struct ktsn_frame_path ipv6 = ipv6_path(), ethernet = ethernet_path();
 	const struct ktsn_frame_tunnel through = tunnel();
 
-	(void)state;
 	assert_int_equal(ktsn_frame_build(buffer, BUFFER_BYTES, &ipv6, &through, 65535 - 50 - 48), 112);
 	assert_int_equal(ktsn_frame_build(buffer, BUFFER_BYTES, &ipv6, &through, 65535 - 50 - 47), -EMSGSIZE);
 	assert_int_equal(ktsn_frame_build(buffer, BUFFER_BYTES, &ethernet, &through, 65535 - 50), 64);
@@ -224,7 +221,6 @@ static void flows_are_told_apart_and_kept_together(void **state)
 	struct test_random random = test_random_seeded("IPv6 flows");
 	uint32_t labels = 0;
 
-	(void)state;
 	for (int round = 0; round < 1000; round++) {
 		struct ktsn_frame_path path = ipv6_path(), swapped;
 		uint32_t label;

@@ -46,7 +46,6 @@ static void sources_of_each_protocol_are_found(void **state)
 	struct ktsn_frame_source sources[KTSN_FRAME_SOURCES_MAX];
 	uint8_t frame[FRAMES_BYTES_MAX];
 
-	(void)state;
 	assert_int_equal(sources_of(IPV4, frame, ipv4_make(frame, "10.42.1.2"), sources), 1);
 	assert_source(&sources[0], AF_INET, "10.42.1.2");
 	assert_int_equal(sources_of(IPV6, frame, ipv6_make(frame, "fd00::2", 17), sources), 1);
@@ -67,7 +66,6 @@ static void advertised_neighbour_is_a_source_behind_any_headers(void **state)
 	struct ktsn_frame_source sources[KTSN_FRAME_SOURCES_MAX];
 	uint8_t frame[FRAMES_BYTES_MAX];
 
-	(void)state;
 	assert_int_equal(sources_of(IPV6, frame, advertisement_make(frame, "fd00::2", "fd00::9"), sources),
 			 2);
 	assert_source(&sources[1], AF_INET6, "fd00::9");
@@ -92,7 +90,6 @@ static void tags_hide_nothing(void **state)
 	uint8_t frame[FRAMES_BYTES_MAX];
 	size_t bytes = tag_push(frame, ipv4_make(frame, "10.42.1.2"), IPV4, 0);
 
-	(void)state;
 	assert_int_equal(sources_of(C_TAG, frame, bytes, sources), 1);
 	assert_source(&sources[0], AF_INET, "10.42.1.2");
 	bytes = tag_push(frame, bytes, C_TAG, 0);
@@ -108,7 +105,6 @@ static void frame_that_is_cut_short_is_refused_wherever_it_is(void **state)
 	uint8_t frame[FRAMES_BYTES_MAX];
 	size_t whole;
 
-	(void)state;
 	whole = tag_push(frame, ipv4_make(frame, "10.42.1.2"), IPV4, 0);
 	for (size_t bytes = 0; bytes < whole; bytes++)
 		assert_int_equal(sources_of(C_TAG, frame, bytes, sources), -EBADMSG);
@@ -128,7 +124,6 @@ static void what_is_not_what_its_ethertype_says_is_refused(void **state)
 	struct ktsn_frame_source sources[KTSN_FRAME_SOURCES_MAX];
 	uint8_t frame[FRAMES_BYTES_MAX];
 
-	(void)state;
 	assert_int_equal(sources_of(IPV6, frame, ipv4_make(frame, "10.42.1.2") + 40, sources), -EBADMSG);
 	assert_int_equal(sources_of(IPV4, frame, ipv6_make(frame, "fd00::2", 17), sources), -EBADMSG);
 	arp_make(frame, mac, "10.42.1.2");

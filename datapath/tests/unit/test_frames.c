@@ -113,7 +113,6 @@ static int set_up(void **state)
 					    .pending = PACKETS,
 					    .horizon_ns = INT64_C(1000000000)};
 
-	(void)state;
 	memset(&bed, 0, sizeof(bed));
 	strcpy(bed.folder, "/tmp/ktsn-test-XXXXXX");
 	assert_non_null(mkdtemp(bed.folder));
@@ -136,7 +135,6 @@ static void daemon_work(void)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	close(bed.fd);
 	close(bed.packet_fd);
 	for (int ms = 0; bed.node.process_count || bed.node.closing || bed.node.deferred; ms++) {
@@ -257,7 +255,6 @@ static void flow_of_frames_is_a_packet_sockets(void **state)
 	const struct sockaddr_in any = {.sin_family = AF_INET};
 	struct ktsn_app_reply reply;
 
-	(void)state;
 	assert_int_equal(bind(udp, (const struct sockaddr *)&any, sizeof(any)), 0);
 	hello(0);
 	assert_int_equal(flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_TAI, udp).status, -EINVAL);
@@ -286,7 +283,6 @@ static void flow_of_frames_is_a_packet_sockets(void **state)
 
 static void untimed_ring_has_flows_of_frames_without_deadlines_only(void **state)
 {
-	(void)state;
 	hello(KTSN_APP_UNTIMED);
 	assert_int_equal(flow_ask(0, KTSN_CLOCK_TAI, bed.packet_fd).status, -EINVAL);
 	assert_int_equal(flow_ask(KTSN_APP_FRAMES | KTSN_APP_DEADLINE, KTSN_CLOCK_TAI, bed.packet_fd).status,
@@ -299,7 +295,6 @@ static void destinations_of_frames_stay_until_they_are_closed(void **state)
 {
 	uint32_t flow, numbers[MANY];
 
-	(void)state;
 	hello(KTSN_APP_UNTIMED);
 	flow = flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_TAI, bed.packet_fd).flow;
 	for (int i = 0; i < MANY; i++) {
@@ -328,7 +323,6 @@ static void destination_is_closed_by_its_own_flow_of_frames(void **state)
 {
 	uint32_t frames, other, other_kind, of_frames, of_other_kind;
 
-	(void)state;
 	hello(0);
 	frames = flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_TAI, bed.packet_fd).flow;
 	other = flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_REALTIME, bed.packet_fd).flow;
@@ -348,7 +342,6 @@ static void frames_come_from_the_endpoints_hardware_addresses(void **state)
 	struct ktsn_app_request announcement;
 	uint32_t flow;
 
-	(void)state;
 	hello(0);
 	flow = flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_TAI, bed.packet_fd).flow;
 	assert_int_equal(ask(destination_of(flow, others_mac), -1).status, -EPERM);
@@ -373,7 +366,6 @@ static void loop_knows_what_the_endpoint_may_send(void **state)
 	const struct loop_admission *known;
 	uint32_t flow, number;
 
-	(void)state;
 	assert_int_equal(node_endpoint_del(&bed.node, "pod", "frames0"), 0);
 	endpoint_begin(&admission);
 	hello(0);
@@ -412,7 +404,6 @@ static void destinations_follow_what_their_endpoint_may_send(void **state)
 	const struct loop_admission *known;
 	uint32_t flow, number;
 
-	(void)state;
 	hello(0);
 	flow = flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_TAI, bed.packet_fd).flow;
 	number = ask(destination_of(flow, own_mac), -1).destination;

@@ -182,7 +182,6 @@ static void a_cycle_is_as_drawn_wherever_its_base_time_is(void **state)
 	static const int64_t bases[] = {0, 1, 1750000000123456789, KTSN_BASE_TIME_MAX_NS};
 	struct ktsn_gates gates;
 
-	(void)state;
 	for (size_t p = 0; p < sizeof(pictures) / sizeof(pictures[0]); p++) {
 		const struct picture *picture = &pictures[p];
 
@@ -215,7 +214,6 @@ static void before_its_base_time_gates_are_as_admin_gate_states_say(void **state
 	struct ktsn_gates gates;
 	int64_t start_tai_ns;
 
-	(void)state;
 	schedule.gate_states = 0x06;
 	gates_of(&gates, &schedule, 0);
 	assert_int_equal(ktsn_gates_states(&gates, 0), 0x06);
@@ -243,7 +241,6 @@ static void a_window_goes_on_across_a_change_that_leaves_its_gate_open(void **st
 	struct ktsn_window window;
 	int64_t start_tai_ns;
 
-	(void)state;
 	gates_of(&before, &old_schedule, 0);
 	ktsn_gates_change(&before, &new_schedule, 12, &gates);
 	assert_int_equal(gates.config_change_error, 0);
@@ -263,7 +260,6 @@ static void gates_that_are_not_enabled_stay_as_they_are_at_once(void **state)
 	struct ktsn_gates before, gates;
 	int64_t start_tai_ns;
 
-	(void)state;
 	ktsn_schedule_init(&disabled);
 	disabled.gate_states = 0x80;
 	gates_of(&before, &running, 0);
@@ -285,7 +281,6 @@ static void classes_whose_gate_closes_are_those_of_what_is_in_effect_and_pending
 	struct ktsn_schedule new_schedule = schedule_of(50, 10, new_entries, 1), disabled;
 	struct ktsn_gates none, before, gates;
 
-	(void)state;
 	ktsn_gates_init(&none);
 	assert_int_equal(ktsn_gates_closing(&none, 0), 0);
 	gates_of(&before, &old_schedule, 0);
@@ -381,7 +376,6 @@ static void a_change_asked_for_at_any_moment_happens_as_in_the_standards_machine
 {
 	static const int64_t new_cycles_ns[] = {4, 5, 7};
 
-	(void)state;
 	for (uint32_t extension_ns = 0; extension_ns < 15; extension_ns++)
 		for (size_t c = 0; c < 3; c++)
 			for (int64_t after_ns = 0; after_ns < 13; after_ns++)
@@ -396,7 +390,6 @@ static void only_a_running_schedule_counts_a_base_time_that_is_past(void **state
 	struct ktsn_schedule disabled, schedule = schedule_of(999, 10, entries, 2);
 	struct ktsn_gates a, b;
 
-	(void)state;
 	gates_of(&a, &schedule, 1000);
 	assert_int_equal(a.config_change_error, 0);
 	assert_true(a.config_change_tai_ns == 1009);
@@ -422,7 +415,6 @@ static void random_requests_happen_as_in_the_standards_machines(void **state)
 	struct test_random random = test_random_seeded(__func__);
 	uint64_t rounds = test_random_rounds(5000);
 
-	(void)state;
 	for (uint64_t i = 0; i < rounds; i++) {
 		int64_t now_tai_ns = (int64_t)test_random_below(
 			&random, test_random_below(&random, 3) ? KTSN_BASE_TIME_MAX_NS : 1000);

@@ -134,7 +134,6 @@ static void an_announcement_is_read_as_it_was_built(void **state)
 	struct frame frame = announcement(&list, LIFETIME_S);
 	const struct group_packet *packet = parse(&frame);
 
-	(void)state;
 	assert_int_equal(packet->message, GROUP_ANNOUNCEMENT);
 	assert_int_equal(packet->vni, VNI);
 	assert_int_equal(packet->node_be, inet_addr("192.0.2.2"));
@@ -148,7 +147,6 @@ static void a_list_that_does_not_fit_is_announced_as_everything(void **state)
 	struct group_list list = {.count = GROUP_LIST_MAX};
 	struct frame frame;
 
-	(void)state;
 	for (uint32_t i = 0; i < GROUP_LIST_MAX; i++)
 		list.groups[i] = ktsn_address_of_ipv4(htonl(0xef010000 + i));
 	frame = announcement(&list, LIFETIME_S);
@@ -179,7 +177,6 @@ static void reports_of_igmp_say_who_joins(void **state)
 			     query[] = {0x11, 10, 0, 0, 0, 0, 0, 0, 2, 125, 0, 0};
 	struct frame frame = igmp(version3, sizeof(version3));
 
-	(void)state;
 	assert_int_equal(parse(&frame)->message, GROUP_REPORT);
 	ASSERT_GROUPS(&parse(&frame)->list, "239.1.2.3", "239.1.2.4", "239.1.2.6");
 	frame = igmp(version2, sizeof(version2));
@@ -200,7 +197,6 @@ static void reports_of_mld_say_who_joins(void **state)
 	static const uint8_t version1[] = {131, 0, 0, 0, 0, 0, 0, 0, GROUP6(9)};
 	struct frame frame = mld(version2, sizeof(version2));
 
-	(void)state;
 	assert_int_equal(parse(&frame)->message, GROUP_REPORT);
 	ASSERT_GROUPS(&parse(&frame)->list, "ff15::7");
 	frame = mld(version1, sizeof(version1));
@@ -215,7 +211,6 @@ static void frames_that_end_too_early_are_read_to_their_end_only(void **state)
 	struct frame frames[] = {igmp(report, sizeof(report)), announcement(&list, LIFETIME_S),
 				 mld(report, sizeof(report))};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(frames) / sizeof(frames[0]); i++) {
 		struct frame cut = frames[i];
 
@@ -232,7 +227,6 @@ static void what_does_not_come_by_the_tunnel_says_nothing(void **state)
 	} changes[] = {{13, 0x06}, {14, 0x44}, {20, 0x20}, {23, 6}, {37, 0}, {42, 0}};
 	static const uint8_t report[] = {0x16, 0, 0, 0, 239, 1, 2, 3};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
 		struct frame frame = igmp(report, sizeof(report));
 
@@ -247,7 +241,6 @@ static void an_announcement_that_a_pod_could_send_is_none(void **state)
 	struct group_list list = {.count = 0};
 	struct frame frame = announcement(&list, LIFETIME_S);
 
-	(void)state;
 	frame.bytes[50 + 5] = 0x10;
 	assert_int_equal(parse(&frame)->message, GROUP_NOTHING);
 }
@@ -265,7 +258,6 @@ static void queries_have_right_checksums(void **state)
 {
 	uint8_t frame[GROUP_QUERY_BYTES_MAX];
 
-	(void)state;
 	assert_int_equal(group_query_build(frame, true, mac, 1000), 50);
 	assert_int_equal(frame[39], 10);
 	assert_int_equal(sum_of(frame + 14, 24, 0), 0xffff);
@@ -285,7 +277,6 @@ static void groups_of_the_link_go_to_all(void **state)
 		      {"ff05::1:3", true},  {"ff15::1", true},          {"ff0e::1", true},
 		      {"fe80::1", false}};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
 		struct ktsn_address group = address_of(groups[i].address);
 
@@ -320,7 +311,6 @@ static void a_peer_gets_everything_until_it_announces_something_and_when_that_ex
 {
 	struct known known = {.packet = {.vni = 0}};
 
-	(void)state;
 	assert_true(wants(&known, "239.1.2.3", 0));
 	assert_true(takes(&known, GROUP_ANNOUNCEMENT, LIFETIME_S, "239.1.2.4", 1 * S));
 	assert_false(wants(&known, "239.1.2.3", 1 * S));
@@ -342,7 +332,6 @@ static void who_reports_is_served_until_a_younger_announcement_decides(void **st
 {
 	struct known known = {.packet = {.vni = 0}};
 
-	(void)state;
 	(void)takes(&known, GROUP_ANNOUNCEMENT, LIFETIME_S, NULL, 1 * S);
 	assert_true(takes(&known, GROUP_REPORT, 0, "239.1.2.3", 10 * S));
 	assert_false(takes(&known, GROUP_REPORT, 0, "239.1.2.3", 11 * S));
@@ -360,7 +349,6 @@ static void who_reports_too_much_gets_everything_for_a_while(void **state)
 	struct known known = {.packet = {.vni = 0}};
 	char group[16];
 
-	(void)state;
 	(void)takes(&known, GROUP_ANNOUNCEMENT, LIFETIME_S, NULL, 1 * S);
 	for (int i = 0; i <= PEER_REPORTED_MAX; i++) {
 		assert_false(wants(&known, "239.9.9.9", 2 * S));

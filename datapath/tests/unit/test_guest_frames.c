@@ -43,7 +43,6 @@ static void the_class_is_by_what_is_configured(void **state)
 	const uint8_t tag_5_7[] = {0xa0, 7, 0x08, 0};
 	struct captured_frame tagged = frame_of(UNICAST, ETHERTYPE_VLAN, tag_5_7, sizeof(tag_5_7));
 
-	(void)state;
 	tagged.priority = 3;
 	assert_int_equal(class_priority(CLASS_BY_RECORD, &tagged, 2), 3);
 	assert_int_equal(class_priority(CLASS_BY_PCP, &tagged, 2), 5);
@@ -56,7 +55,6 @@ static void a_frame_without_a_tag_has_no_pcp(void **state)
 	struct captured_frame plain = frame_of(UNICAST, ETHERTYPE_IP, payload, sizeof(payload));
 	struct captured_frame cut = frame_of(UNICAST, ETHERTYPE_VLAN, payload, 0);
 
-	(void)state;
 	assert_int_equal(class_priority(CLASS_BY_PCP, &plain, 0), 0);
 	assert_int_equal(class_priority(CLASS_BY_PCP, &cut, 0), 0);
 }
@@ -76,7 +74,6 @@ static void what_the_bridge_learns_from_is_control(void **state)
 	const uint8_t igmp[20] = {[0] = 0x45, [9] = 2}, udp[20] = {[0] = 0x45, [9] = 17};
 	uint8_t mld[49] = {[0] = 0x60, [6] = 0, [40] = 58, [48] = 143};
 
-	(void)state;
 	assert_true(is_control("\x01\x80\xc2\0\0\0", 0x0027, udp, sizeof(udp)));
 	assert_false(is_control("\x01\x80\xc2\0\0\x10", 0x0027, udp, sizeof(udp)));
 	assert_true(is_control(group, ETHERTYPE_IP, igmp, sizeof(igmp)));
@@ -98,7 +95,6 @@ static void control_is_little(void **state)
 	struct bypass bypass = {.fd = 0}, none = {.fd = -1};
 	int passed = 0;
 
-	(void)state;
 	for (int i = 0; i < 1000; i++)
 		passed += bypass_is_for(&bypass, &frame, 5000000000);
 	assert_int_equal(passed, 200);
@@ -116,7 +112,6 @@ static void what_goes_past_ktsnd_is_whole(void **state)
 	int ends[2];
 	ssize_t count;
 
-	(void)state;
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
 	assert_true(bypass_send(&(struct bypass){.fd = ends[0]}, &frame));
 	count = read(ends[1], sent, sizeof(sent));

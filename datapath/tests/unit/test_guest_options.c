@@ -46,7 +46,6 @@ static int parse(const char *line)
 
 static void options_are_stored(void **state)
 {
-	(void)state;
 	assert_int_equal(parse(REQUIRED), 0);
 	assert_string_equal(options.vhost_socket, "/run/v.sock");
 	assert_int_equal(options.link_fd, 1);
@@ -80,7 +79,6 @@ static void what_is_wrong_is_message(void **state)
 		{REQUIRED " more", "ktsn-relay-vhost: more: not an option; see ktsn-relay-vhost --help\n"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		assert_true(parse(wrong[i].line) < 0);
 		assert_non_null(strstr(message, wrong[i].wanted));

@@ -30,7 +30,6 @@ static bool (*to_hold)(void);
 
 static void *hold(void *unused)
 {
-	(void)unused;
 	pthread_barrier_wait(&entered); /* it has begun */
 	pthread_barrier_wait(&entered);
 	return to_hold() ? &entered : NULL;
@@ -116,7 +115,6 @@ static bool connecting_is_allowed(void)
 
 static void what_the_relay_does_not_need_is_refused(void **state)
 {
-	(void)state;
 	assert_true(sandboxed(files_are_refused));
 	assert_true(sandboxed(programs_are_refused));
 	assert_true(sandboxed(foreign_sockets_are_refused));
@@ -132,7 +130,6 @@ static bool listening_is_refused_and_accepting_is_not(void)
 
 static void what_it_needs_is_left(void **state)
 {
-	(void)state;
 	assert_true(sandboxed(connecting_is_allowed));
 	assert_true(sandboxed(listening_is_refused_and_accepting_is_not));
 }

@@ -23,13 +23,11 @@ static int ends[2];
 
 static int pair_make(void **state)
 {
-	(void)state;
 	return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends);
 }
 
 static int pair_close(void **state)
 {
-	(void)state;
 	close(ends[0]);
 	close(ends[1]);
 	return 0;
@@ -54,7 +52,6 @@ static int received(struct handover_record *record)
 
 static void records_of_all_types_arrive(void **state)
 {
-	(void)state;
 	for (uint32_t type = 1; type <= TYPES; type++) {
 		struct handover_record sent = filled(), got;
 		size_t length;
@@ -95,7 +92,6 @@ static void longer_shorter_and_unknown_records_are_taken(void **state)
 		offsetof(struct handover_record, peer) + offsetof(struct handover_peer, subnet_count);
 	struct handover_record got;
 
-	(void)state;
 	send_so(HANDOVER_VERSION, whole + 64, (uint32_t)whole + 64, HANDOVER_SHAPING);
 	assert_int_equal(received(&got), 0);
 	assert_int_equal(got.type, HANDOVER_SHAPING);
@@ -122,7 +118,6 @@ static void what_is_no_record_is_refused(void **state)
 	};
 	struct handover_record got;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		send_so(bad[i].version, bad[i].length, bad[i].says, HANDOVER_PEER);
 		assert_int_equal(received(&got), -EPROTONOSUPPORT);
@@ -152,7 +147,6 @@ static void descriptors_beyond_what_a_record_has_are_refused_and_closed(void **s
 {
 	const int before = lowest_free();
 
-	(void)state;
 	for (size_t count = 0; count <= UNIX_FDS_MAX; count++) {
 		/* Bytes of the stack after them must stay unchanged. */
 		struct {

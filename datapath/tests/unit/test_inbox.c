@@ -269,19 +269,16 @@ static void family_compare(int family, int wire)
 
 static void is_as_the_kernel_ipv4(void **state)
 {
-	(void)state;
 	family_compare(AF_INET, AF_INET);
 }
 
 static void is_as_the_kernel_ipv6(void **state)
 {
-	(void)state;
 	family_compare(AF_INET6, AF_INET6);
 }
 
 static void is_as_the_kernel_ipv4_through_ipv6(void **state)
 {
-	(void)state;
 	family_compare(AF_INET6, AF_INET);
 }
 
@@ -314,7 +311,6 @@ static void peeks_and_then_takes(void **state)
 {
 	struct rig rig;
 
-	(void)state;
 	rig_begin(&rig, AF_INET, AF_INET);
 	expect_error(&rig, EAGAIN, MSG_DONTWAIT);
 	ring_put(&rig, "once");
@@ -333,7 +329,6 @@ static void reads_both_queues_in_turns(void **state)
 	char text[ROOM + 1];
 	int ring = 0, kernel = 0;
 
-	(void)state;
 	rig_begin(&rig, AF_INET, AF_INET);
 	for (int i = 0; i < 10; i++) {
 		ring_put(&rig, "ring");
@@ -385,7 +380,6 @@ static void orders_both_queues_by_time_stamps(void **state)
 	const char *const order[] = {"kernel", "ring", "ring", "kernel", "ring", "kernel", "kernel"};
 	struct rig rig;
 
-	(void)state;
 	rig_begin(&rig, AF_INET, AF_INET);
 	options_set(rig.fd, SOL_SOCKET, stamps, 1);
 	assert_true(inbox_options_read(rig.fd, AF_INET, (uint32_t *)&rig.inbox.wants));
@@ -409,7 +403,6 @@ static void looks_at_the_kernel_without_a_count(void **state)
 	const struct timespec pause = {.tv_nsec = 30000000};
 	struct rig rig;
 
-	(void)state;
 	rig_begin(&rig, AF_INET, AF_INET);
 	expect_error(&rig, EAGAIN, MSG_DONTWAIT);
 	nanosleep(&pause, NULL);
@@ -436,7 +429,6 @@ static void returns_the_error_of_the_socket(void **state)
 {
 	struct rig rig;
 
-	(void)state;
 	rig_begin(&rig, AF_INET, AF_INET);
 	refused_cause(&rig);
 	ring_put(&rig, "behind");
@@ -449,7 +441,6 @@ static void returns_the_error_of_the_socket_as_soon_as_it_was_reported(void **st
 {
 	struct rig rig;
 
-	(void)state;
 	rig_begin(&rig, AF_INET, AF_INET);
 	refused_cause(&rig);
 	/* Makes the next call look at the socket. */
@@ -464,7 +455,6 @@ static void returns_an_error_that_was_kept_before_what_is_there(void **state)
 {
 	struct rig rig;
 
-	(void)state;
 	rig_begin(&rig, AF_INET, AF_INET);
 	ring_put(&rig, "behind");
 	inbox_error_keep(&rig.inbox, ECONNREFUSED);
@@ -477,7 +467,6 @@ static void receives_from_what_the_descriptor_is_now(void **state)
 {
 	struct rig former, now;
 
-	(void)state;
 	rig_begin(&former, AF_INET, AF_INET);
 	rig_begin(&now, AF_INET, AF_INET);
 	expect_error(&former, EAGAIN, MSG_DONTWAIT);
@@ -494,7 +483,6 @@ static void waits_as_long_as_it_may(void **state)
 	struct timespec began, ended;
 	struct rig rig;
 
-	(void)state;
 	rig_begin(&rig, AF_INET, AF_INET);
 	assert_int_equal(setsockopt(rig.fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)), 0);
 	clock_gettime(CLOCK_MONOTONIC, &began);
@@ -510,7 +498,6 @@ static void ends_when_shut_down(void **state)
 {
 	struct rig rig;
 
-	(void)state;
 	rig_begin(&rig, AF_INET, AF_INET);
 	ring_put(&rig, "before");
 	(void)shutdown(rig.fd, SHUT_RD);
@@ -524,7 +511,6 @@ static void ends_when_shut_down(void **state)
 
 static void nothing(int signal)
 {
-	(void)signal;
 }
 
 static void interrupted(int flags, int error)
@@ -546,14 +532,12 @@ static void interrupted(int flags, int error)
 
 static void is_interrupted_by_a_signal(void **state)
 {
-	(void)state;
 	interrupted(0, EINTR);
 }
 
 /* As in the kernel, a call with a time-out is not restarted. */
 static void is_interrupted_with_a_time_out_even_if_to_be_restarted(void **state)
 {
-	(void)state;
 	interrupted(SA_RESTART, EAGAIN);
 }
 
@@ -563,7 +547,6 @@ static void refuses_what_the_kernel_refuses(void **state)
 	struct iovec iov = {&rig, SIZE_MAX};
 	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
 
-	(void)state;
 	rig_begin(&rig, AF_INET, AF_INET);
 	ring_put(&rig, "stays");
 	assert_int_equal(inbox_receive(&rig.inbox, rig.fd, &message, 0), -EINVAL);
@@ -583,7 +566,6 @@ static void leaves_what_only_the_kernel_has(void **state)
 	const int value = 1 << 4; /* SOF_TIMESTAMPING_SOFTWARE; the others are always on */
 	uint32_t wants;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++) {
 		struct rig rig;
 

@@ -46,7 +46,6 @@ static void the_last_descriptor_is_known_though_a_call_still_reads(void **state)
 {
 	struct inbox *reading = inbox_make();
 
-	(void)state;
 	assert_true(inbox_enter(reading, FD));
 	assert_true(inbox_enter(reading, COPY));
 	assert_false(remove_is_last(FD));
@@ -58,7 +57,6 @@ static void a_descriptor_that_has_one_is_not_counted_twice(void **state)
 {
 	struct inbox *first = inbox_make(), *second = inbox_make();
 
-	(void)state;
 	assert_true(inbox_enter(first, FD));
 	assert_false(inbox_enter(second, FD));
 	inbox_put(second);
@@ -70,7 +68,6 @@ static void a_process_counts_once_as_a_reader(void **state)
 {
 	struct inbox *inbox = inbox_make();
 
-	(void)state;
 	assert_int_equal(control.readers, 0);
 	inbox_start(inbox);
 	inbox_start(inbox);
@@ -91,7 +88,6 @@ static void a_child_is_not_the_reader_that_was_counted(void **state)
 	pid_t child;
 	int status;
 
-	(void)state;
 	assert_true(inbox_enter(inbox, FD));
 	inbox_start(inbox);
 	child = fork();

@@ -23,7 +23,6 @@ static char said[512];
 
 static void line_keep(enum log_level level, const char *line)
 {
-	(void)level;
 	snprintf(said, sizeof(said), "%s", line);
 }
 
@@ -39,7 +38,6 @@ static int folder_make(void **state)
 {
 	static const struct log_output output = {.write = line_keep, .now_ns = now_ns};
 
-	(void)state;
 	log_output_set(&output);
 	if (!mkdtemp(folder))
 		return -1;
@@ -49,7 +47,6 @@ static int folder_make(void **state)
 
 static int folder_remove(void **state)
 {
-	(void)state;
 	unlink(born);
 	return rmdir(folder);
 }
@@ -67,7 +64,6 @@ static void instance_is_as_old_as_its_folder(void **state)
 {
 	struct instance first = {.name = ""}, second = {.name = ""};
 
-	(void)state;
 	assert_int_equal(instance_born(&first, folder), 0);
 	assert_true(first.born_ns > 0);
 	assert_true(instance_boot_id_valid(first.boot_id));
@@ -88,7 +84,6 @@ static void file_without_content_is_none(void **state)
 {
 	struct instance first = {.name = ""}, second = {.name = ""};
 
-	(void)state;
 	born_write("");
 	assert_int_equal(instance_born(&first, folder), 0);
 	assert_true(first.born_ns > 0);
@@ -110,7 +105,6 @@ static void file_that_is_not_ktsnds_is_refused(void **state)
 	};
 	struct instance instance = {.name = ""};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		born_write(texts[i]);
 		said[0] = '\0';
@@ -126,7 +120,6 @@ static void younger_is_who_was_born_later(void **state)
 	struct instance now = {.name = ""};
 	struct instance before, earlier, unknown = {.name = ""};
 
-	(void)state;
 	unlink(born);
 	assert_int_equal(instance_born(&now, folder), 0);
 	before = now;

@@ -30,7 +30,6 @@ static void file_make(const char *path, const char *text)
 
 static int begin(void **state)
 {
-	(void)state;
 	if (!mkdtemp(root))
 		return -1;
 	snprintf(device, sizeof(device), "%s/cpu_dma_latency", root);
@@ -41,7 +40,6 @@ static int end(void **state)
 {
 	char command[PATH_MAX];
 
-	(void)state;
 	snprintf(command, sizeof(command), "rm -rf %s", root);
 	return system(command); /* NOLINT(cert-env33-c): a folder of the test */
 }
@@ -52,7 +50,6 @@ static void a_limit_of_nothing_is_held_where_the_cpu_polls(void **state)
 	int32_t limit_us = -1;
 	int fd;
 
-	(void)state;
 	file_make("/sys/devices/system/cpu/cpu0/cpuidle/state0/name", "POLL\n");
 	file_make("/cpu_dma_latency", "");
 	assert_int_equal(keep_awake_start(&awake, 0, device, root), 0);
@@ -82,7 +79,6 @@ static void a_thread_spins_where_a_limit_would_not_count(void **state)
 	};
 	char path[PATH_MAX];
 
-	(void)state;
 	file_make("/cpu_dma_latency", "");
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct keep_awake awake;
@@ -103,7 +99,6 @@ static void the_machines_own_device_takes_the_limit(void **state)
 	int32_t limit_us = -1;
 	int fd = open("/dev/cpu_dma_latency", O_RDWR | O_CLOEXEC);
 
-	(void)state;
 	if (fd < 0) {
 		print_message(
 			"/dev/cpu_dma_latency cannot be opened: this needs root, and a kernel that has it\n");

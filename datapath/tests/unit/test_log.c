@@ -43,7 +43,6 @@ static int set_up(void **state)
 {
 	static const struct log_output output = {line_keep, now_read};
 
-	(void)state;
 	log_output_set(&output);
 	/* Waits until all buckets are full and no summary is pending. */
 	now_ns += 1000 * S;
@@ -54,7 +53,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	log_output_set(NULL);
 	return 0;
 }
@@ -67,7 +65,6 @@ static void complain_often(int count)
 
 static void first_twenty_are_written(void **state)
 {
-	(void)state;
 	complain_often(LOG_LIMIT_BURST);
 	assert_int_equal(line_count, LOG_LIMIT_BURST);
 	assert_string_equal(lines[0], "complaint 0");
@@ -77,7 +74,6 @@ static void first_twenty_are_written(void **state)
 
 static void more_are_counted_and_said_before_the_next(void **state)
 {
-	(void)state;
 	complain_often(LOG_LIMIT_BURST + 5);
 	assert_int_equal(line_count, LOG_LIMIT_BURST);
 	now_ns += 99 * MS;
@@ -96,7 +92,6 @@ static void ten_a_second_are_written_in_the_long_run(void **state)
 {
 	int complaints = 0;
 
-	(void)state;
 	complain_often(LOG_LIMIT_BURST);
 	line_count = 0;
 	for (int i = 0; i < 3000; i++) {
@@ -110,7 +105,6 @@ static void ten_a_second_are_written_in_the_long_run(void **state)
 
 static void what_nobody_follows_up_is_said_by_the_tick(void **state)
 {
-	(void)state;
 	complain_often(LOG_LIMIT_BURST + 3);
 	assert_true(log_tick() > 0);
 	now_ns += 2 * S - 1;
@@ -127,7 +121,6 @@ static void what_nobody_follows_up_is_said_by_the_tick(void **state)
 
 static void places_do_not_limit_each_other(void **state)
 {
-	(void)state;
 	complain_often(LOG_LIMIT_BURST + 1);
 	log_warning("something else");
 	assert_int_equal(line_count, LOG_LIMIT_BURST + 1);
@@ -136,7 +129,6 @@ static void places_do_not_limit_each_other(void **state)
 
 static void levels_that_are_not_written_use_nothing_up(void **state)
 {
-	(void)state;
 	log_level_set(LOG_LEVEL_ERROR);
 	complain_often(1000);
 	log_level_set(LOG_LEVEL_INFO);

@@ -202,7 +202,6 @@ static void check_absurd_times(enum ktsn_clock clock)
 
 static void absurd_times_harm_nobody(void **state)
 {
-	(void)state;
 	for (int clock = 0; clock < KTSN_CLOCKS; clock++)
 		check_absurd_times((enum ktsn_clock)clock);
 }
@@ -282,7 +281,6 @@ static void message_beyond_the_horizon_is_dropped(void **state)
 {
 	struct bench bench = {0};
 
-	(void)state;
 	bench_init(&bench, 1024, 1024, KTSN_CLOCK_TAI);
 	bench.ring.quota.horizon_ns = NS_PER_SECOND;
 	bench_send_number(&bench, 0, clock_tai_ns() + 2 * NS_PER_SECOND);
@@ -356,7 +354,6 @@ static void stopped_loop_sends_no_more(void **state)
 {
 	struct bench bench = {0};
 
-	(void)state;
 	bench_init(&bench, BENCH_PACKETS, BENCH_PACKETS, KTSN_CLOCK_TAI);
 	bench_send_number(&bench, 0, clock_tai_ns() + 3600 * NS_PER_SECOND);
 	rig_wait_pending(&bench.rig, 1);
@@ -375,7 +372,6 @@ static void what_comes_to_a_stopped_loop_is_its_successors(void **state)
 	enum { MESSAGES = 3 };
 	struct bench bench = {0};
 
-	(void)state;
 	bench_init(&bench, BENCH_PACKETS, BENCH_PACKETS, KTSN_CLOCK_TAI);
 	loop_pause(bench.rig.loop);
 	for (unsigned int i = 0; i < COMMANDS_CAPACITY; i++)

@@ -25,7 +25,6 @@ static struct ktsn_ring_header headers[RINGS];
 
 static int set_up(void **state)
 {
-	(void)state;
 	loop = (struct loop){.round.began_tai_ns = BEGAN_NS};
 	for (int i = 0; i < RINGS; i++) {
 		rings[i] = (struct loop_ring){.untimed = true, .opened = true};
@@ -54,7 +53,6 @@ static void a_round_tells_a_few_and_some_rounds_all(void **state)
 	bool told[RINGS] = {false};
 	int rounds = 0, sum = 0;
 
-	(void)state;
 	assert_true(alive_sleep_max(&loop, SLEEP_NS) < RELAY_AGE_NS);
 	for (; sum < RINGS; rounds++) {
 		int count = round_tells(0);
@@ -79,7 +77,6 @@ static void rings_that_end_meanwhile_are_not_told(void **state)
 {
 	enum { LAST = 3 };
 
-	(void)state;
 	assert_true(round_tells(0) > 0);
 	for (int i = 0; i < RINGS - LAST; i++)
 		alive_end(&loop, &rings[i]);
@@ -95,7 +92,6 @@ static void rings_are_told_which_priorities_have_a_gate_that_closes(void **state
 	static struct loop_gates gates;
 	struct ktsn_schedule schedule;
 
-	(void)state;
 	assert_int_equal(atomic_load(&headers[0].gated), 0);
 	/* Without a schedule, a new ring keeps the mark of another ktsnd. */
 	ktsn_gates_init(&gates.gates);

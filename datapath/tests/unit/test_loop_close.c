@@ -35,7 +35,6 @@ static void closed_ring_ends_when_its_messages_have_left(void **state)
 {
 	struct bench bench = {0};
 
-	(void)state;
 	bench_init(&bench, BENCH_PACKETS, BENCH_PACKETS, KTSN_CLOCK_TAI);
 	send_many(&bench);
 	rig_application_close(&bench.rig, &bench.ring);
@@ -55,7 +54,6 @@ static void ring_whose_messages_vanish_ends_when_it_is_closed(void **state)
 	struct bench bench = {0};
 	struct ktsn_ring_header *header;
 
-	(void)state;
 	bench_init(&bench, 1024, 1024, KTSN_CLOCK_TAI);
 	bench.ring.quota.pending_max = 1;
 	/* Far enough in the future not to leave before the other one is gone, even if the machine stops. */
@@ -81,7 +79,6 @@ static void closed_ring_that_waited_for_memory_loses_nothing(void **state)
 {
 	struct bench bench = {0};
 
-	(void)state;
 	bench_init(&bench, 16, BENCH_PACKETS, KTSN_CLOCK_TAI);
 	send_many(&bench);
 	rig_ring_close(&bench.rig, &bench.ring);
@@ -98,7 +95,6 @@ static void ring_closed_while_unresolved_ends_with_the_answer(void **state)
 {
 	struct bench bench = {0};
 
-	(void)state;
 	bench_init(&bench, BENCH_PACKETS, BENCH_PACKETS, KTSN_CLOCK_TAI);
 	rig_destination_update(&bench.rig, bench.destination, DESTINATION_RESOLVING);
 	for (unsigned int i = 0; i < 10; i++)
@@ -173,7 +169,6 @@ static void what_ends_with_a_backlog_ends_a_few_at_a_time(void **state)
 	struct quota quota = {0};
 	uint32_t ended = 0;
 
-	(void)state;
 	assert_true(loop && ring && destinations);
 	loop->retired.fd = -1;
 	ring->quota = &quota;
@@ -203,7 +198,6 @@ static void what_is_closed_behind_a_backlog_ends_when_that_has_left(void **state
 	enum { OBJECTS = 100 };
 	struct bench bench = {0};
 
-	(void)state;
 	bench_init(&bench, BENCH_PACKETS, BENCH_PACKETS, KTSN_CLOCK_TAI);
 	for (uint32_t i = 1; i <= OBJECTS; i++)
 		rig_destination_open(&bench.rig, &bench.ring, i, bench.flow, DESTINATION_RESOLVED);
@@ -231,7 +225,6 @@ static void socket_opened_again_is_not_closed_with_the_first(void **state)
 	struct bench bench = {0};
 	struct rig *rig = &bench.rig;
 
-	(void)state;
 	rig_create(rig, &(struct rig_config){BENCH_PACKETS, BENCH_PACKETS, 10000, 10000});
 	bench.counters = loop_counters(rig->loop);
 	rig_ring_open(rig, &bench.ring, BENCH_SLOTS);

@@ -97,7 +97,6 @@ static void what_the_loop_is_late_for_by_less_than_delta_leaves_and_counts_as_la
 {
 	struct bench bench;
 
-	(void)state;
 	bench_with_delta(&bench, FAR);
 	message_with_a_late_loop(&bench, MS);
 	bench_wait_sent(&bench, 1);
@@ -112,7 +111,6 @@ static void what_the_loop_is_late_for_by_more_than_delta_is_missed(void **state)
 {
 	struct bench bench;
 
-	(void)state;
 	bench_with_delta(&bench, MS / 2);
 	message_with_a_late_loop(&bench, MS);
 	rig_wait_counter(&bench.rig, &bench.counters->drop_missed, 1);

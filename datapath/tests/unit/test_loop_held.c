@@ -509,7 +509,6 @@ static void who_waits_while_others_are_released_is_who_is_later(void **state)
 	struct ktsn_shaper_packet first = {.txtime_tai_ns = 1000, .order = 5};
 	struct packet packet = {.message = &message, .shaper = {.txtime_tai_ns = 2000}};
 
-	(void)state;
 	assert_false(held_concerns(&packet));
 	releasing.held = &first;
 	assert_true(held_concerns(&packet));
@@ -549,7 +548,6 @@ static void one_that_ends_meanwhile_has_its_messages_sent(void **state)
 {
 	struct bench bench;
 
-	(void)state;
 	atomic_store(&ahead_ns, 37 * NS_PER_SECOND);
 	bench_init(&bench, BENCH_PACKETS, BENCH_PACKETS, KTSN_CLOCK_TAI);
 	attachment = (struct loop_attachment){.clock = LOOP_CLOCK_GOOD};
@@ -575,7 +573,6 @@ static void what_a_stopped_loop_held_is_its_successors(void **state)
 	struct bench bench;
 	struct ktsn_ring_taken taken;
 
-	(void)state;
 	atomic_store(&ahead_ns, 37 * NS_PER_SECOND);
 	bench_init(&bench, BENCH_PACKETS, BENCH_PACKETS, KTSN_CLOCK_TAI);
 	attachment = (struct loop_attachment){.clock = LOOP_CLOCK_GOOD};

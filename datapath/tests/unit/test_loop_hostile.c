@@ -50,7 +50,6 @@ static void message_longer_than_a_frame_is_no_others_end(void **state)
 	char text[RIG_PAYLOAD_BYTES];
 	int64_t at_tai_ns;
 
-	(void)state;
 	memset(longer, 'x', sizeof(longer) - 1);
 	rig_create(&rig, &(struct rig_config){PACKETS, PACKETS, 10000, 10000});
 	counters = loop_counters(rig.loop);
@@ -96,7 +95,6 @@ static void nothing_is_woken_in_the_memory_that_a_pod_can_sleep_on(void **state)
 	struct rig rig = {0};
 	struct pod pod = {0};
 
-	(void)state;
 	rig_create(&rig, &(struct rig_config){PACKETS, PACKETS, 10000, 10000});
 	pod_open(&rig, &pod, 1, RIG_PAYLOAD_BYTES, DESTINATION_RESOLVED);
 	rig_start(&rig);

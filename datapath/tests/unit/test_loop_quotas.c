@@ -66,7 +66,6 @@ static void every_pod_finds_its_reserve(void **state)
 	struct pods pods = {0};
 	int64_t far_tai_ns = clock_tai_ns() + 400 * MS;
 
-	(void)state;
 	rig_create(&pods.rig, &(struct rig_config){PACKETS, PACKETS, 10000, 10000});
 	pods.counters = loop_counters(pods.rig.loop);
 	for (int i = 0; i < GREEDY; i++)
@@ -122,7 +121,6 @@ static void a_ring_that_was_never_opened_ends_no_other_rings_reserve(void **stat
 	struct pods pods = {0};
 	struct rig_ring unresumed = {0};
 
-	(void)state;
 	rig_create(&pods.rig, &(struct rig_config){PACKETS, PACKETS, 10000, 10000});
 	pod_open(&pods, &pods.modest, 1);
 	rig_start(&pods.rig);
@@ -146,7 +144,6 @@ static void quota_that_grows_takes_what_it_held_back(void **state)
 	struct loop_flow *flow;
 	struct pods pods = {0};
 
-	(void)state;
 	rig_create(&pods.rig, &(struct rig_config){PACKETS, PACKETS, 10000, 10000});
 	rig_ring_open(&pods.rig, &pods.modest, SLOTS);
 	flow = rig_flow_open(&pods.rig, &pods.modest, 0, 1, KTSN_CLOCK_TAI);
@@ -180,7 +177,6 @@ static void rate_counts_from_when_it_is_given(void **state)
 	struct quota quota = {0};
 	int64_t now_tai_ns = 5000 * MS;
 
-	(void)state;
 	quota.messages.burst_ns = 10 * MS;
 	for (int i = 0; i < 1000; i++)
 		assert_true(quota_rate_take(&quota.messages, now_tai_ns));
@@ -205,7 +201,6 @@ static void messages_above_the_rate_wait(void **state)
 	struct pods pods = {0};
 	int64_t began_tai_ns;
 
-	(void)state;
 	rig_init(&pods.rig, &(struct rig_config){PACKETS, PACKETS, 10000, 10000});
 	pods.counters = loop_counters(pods.rig.loop);
 	pod_open(&pods, &pods.modest, 1);

@@ -150,9 +150,6 @@ static void world_sleep(int64_t asked_ns)
 
 int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *asked, struct timespec *left)
 {
-	(void)clock;
-	(void)flags;
-	(void)left;
 	if (world.granted_all)
 		loop_budget_set(world.granted_all, 0, 0);
 	world.granted_all = NULL;
@@ -180,8 +177,6 @@ int __wrap_epoll_pwait2(int fd, struct epoll_event *events, int most, const stru
 /* The value in schedstat, the only one that the loop reads. */
 ssize_t __wrap_pread64(int fd, void *buffer, size_t bytes, off_t offset)
 {
-	(void)fd;
-	(void)offset;
 	return snprintf(buffer, bytes, "%lld %lld 1\n", (long long)awake_ns(), (long long)world.waited_ns);
 }
 
@@ -277,7 +272,6 @@ static void bench_destroy(struct bench *bench)
 /* The rig's lead is 60 us: gaps of 70 us are too short for an ordinary sleep. */
 static void loop_rests_between_departures(void **state)
 {
-	(void)state;
 	for (int64_t phase_ns = 0; phase_ns < 50 * MS; phase_ns += 20 * MS) {
 		struct bench *bench = bench_create(70000);
 		struct loop_budget_use use;
@@ -302,7 +296,6 @@ static void loop_on_a_punctual_machine_sleeps_in_short_gaps(void **state)
 	struct bench *bench = bench_create(70000);
 	int64_t most_ns;
 
-	(void)state;
 	world.punctual = true;
 	(void)bench_run_granted(bench, 950 * MS, 1000 * MS, 0);
 	/* Only those before the loop had learnt the lead of its rests. */
@@ -316,7 +309,6 @@ static void loop_on_a_punctual_machine_sleeps_in_short_gaps(void **state)
 /* No rest of that length fits into a gap of 12 us, of which a frame takes 4. */
 static void loop_rests_though_no_gap_is_long_enough(void **state)
 {
-	(void)state;
 	for (int64_t phase_ns = 0; phase_ns < 10 * MS; phase_ns += 4 * MS) {
 		struct bench *bench = bench_create(12000);
 		struct loop_budget_use use;
@@ -338,7 +330,6 @@ static void rests_are_short_while_something_is_due(void **state)
 	struct bench *bench = bench_create(3000);
 	struct loop_budget_use use;
 
-	(void)state;
 	use = bench_run_granted(bench, 475 * MS / 10, 50 * MS, 0);
 	bench_destroy(bench);
 	assert_int_equal(atomic_load(&world.stops), 0);
@@ -352,7 +343,6 @@ static void loop_with_a_small_budget_sleeps_for_longer(void **state)
 	struct bench *bench = bench_create(200000);
 	struct loop_budget_use use;
 
-	(void)state;
 	use = bench_run_granted(bench, 20 * MS, 100 * MS, 0);
 	assert_int_equal(atomic_load(&world.stops), 0);
 	assert_true(use.most_used_ns <= 20 * MS);
@@ -365,7 +355,6 @@ static void budget_may_end_at_any_time(void **state)
 {
 	struct bench *bench = bench_create(12000);
 
-	(void)state;
 	kernel_grants(95 * MS / 10, 10 * MS, 0);
 	loop_is_told(bench);
 	world.period_ns = 0;
@@ -383,7 +372,6 @@ static void doorbells_are_heard_between_dense_departures(void **state)
 	struct bench *bench = bench_create(15000);
 	int64_t most_ns;
 
-	(void)state;
 	bench_run(bench);
 	assert_int_equal(late_count(bench, 1000, &most_ns), 0);
 	bench_destroy(bench);
@@ -397,7 +385,6 @@ static void loop_that_does_not_know_its_budget_is_stopped(void **state)
 	struct bench *bench = bench_create(70000);
 	int64_t most_ns;
 
-	(void)state;
 	kernel_grants(475 * MS / 10, 50 * MS, 0);
 	bench_run(bench);
 	assert_true(atomic_load(&world.stops) > 0);
@@ -407,7 +394,6 @@ static void loop_that_does_not_know_its_budget_is_stopped(void **state)
 
 static void stops_are_told_from_pauses_of_the_machine(void **state)
 {
-	(void)state;
 	for (int by_kernel = 0; by_kernel < 2; by_kernel++) {
 		struct bench *bench = bench_create(70000);
 		struct loop_budget_use use;
@@ -430,7 +416,6 @@ static void pause_soon_after_a_stop_is_a_pause(void **state)
 	struct bench *bench = bench_create(70000);
 	struct loop_budget_use use;
 
-	(void)state;
 	world.gone_at_ns = BEGAN_NS + 100 * MS;
 	world.gone_ns = 45 * MS;
 	world.gone_by_kernel = true;
@@ -447,7 +432,6 @@ static void use_is_of_the_budget_in_force(void **state)
 	struct bench *bench = bench_create(12000);
 	struct loop_budget_use use;
 
-	(void)state;
 	use = bench_run_granted(bench, 40 * MS, 50 * MS, 0);
 	assert_true(use.most_used_ns > 5 * MS);
 	loop_budget_set(bench->rig.loop, 5000, 10000);

@@ -47,7 +47,6 @@ static void ring_that_its_share_held_back_is_taken_when_the_share_is_free(void *
 	struct bench bench = {0};
 	int64_t txtime_tai_ns;
 
-	(void)state;
 	bench_init(&bench, 1024, 1024, KTSN_CLOCK_TAI);
 	bench.ring.quota.pending_max = 16;
 	txtime_tai_ns = clock_tai_ns() + 50 * MS;
@@ -60,13 +59,11 @@ static void ring_that_its_share_held_back_is_taken_when_the_share_is_free(void *
 
 static void pool_of_packets_that_is_too_small_loses_nothing(void **state)
 {
-	(void)state;
 	check_short_memory(16, 1024);
 }
 
 static void pool_of_frames_that_is_too_small_loses_nothing(void **state)
 {
-	(void)state;
 	check_short_memory(1024, 16);
 }
 
@@ -78,7 +75,6 @@ static void ring_that_its_share_held_is_taken_from_again(void **state)
 	struct rig_ring ring;
 	struct loop_flow *flow;
 
-	(void)state;
 	rig_create(&rig, &(struct rig_config){BENCH_PACKETS, BENCH_PACKETS, 10000, 10000});
 	rig_ring_open(&rig, &ring, MESSAGES);
 	ring.quota.pending_max = PENDING_MAX;
@@ -105,7 +101,6 @@ static void flood_of_late_messages_lets_others_through(void **state)
 	char text[RIG_PAYLOAD_BYTES] = "";
 	size_t index = 0;
 
-	(void)state;
 	rig_create(&rig, &(struct rig_config){2 * FLOOD, 2 * FLOOD, 10000, 10000});
 	rig_ring_open(&rig, &flood, FLOOD);
 	flow = rig_flow_open(&rig, &flood, 0, 1, KTSN_CLOCK_TAI);

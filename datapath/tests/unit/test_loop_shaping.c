@@ -139,7 +139,6 @@ static void messages_belong_to_the_class_of_their_priority(void **state)
 	struct loop_classes reversed = {.pcp = {0}};
 	struct bench bench;
 
-	(void)state;
 	bench_init(&bench);
 	priorities_are_counted_in(&bench, standard);
 	for (unsigned int priority = 0; priority < PRIORITIES; priority++)
@@ -174,7 +173,6 @@ static void frames_of_a_vlan_carry_the_code_point_of_their_class(void **state)
 	struct loop_route route = rig_route(DESTINATION_RESOLVED);
 	struct bench bench;
 
-	(void)state;
 	bench_init(&bench);
 	route.tunnel.vlan_id = 100;
 	for (uint32_t i = 0; i < PRIORITIES; i++)
@@ -232,7 +230,6 @@ static void frames_leave_in_their_windows_only(void **state)
 	struct bench bench;
 	int64_t from_tai_ns;
 
-	(void)state;
 	bench_init(&bench);
 	gates_give(&bench, &schedule);
 	rig_wait_commands(&bench.rig);
@@ -255,7 +252,6 @@ static void message_longer_than_its_window_or_its_limit_is_dropped_and_counted(v
 					 .queue_max_sdu_bytes = {[3] = 46}};
 	struct bench bench;
 
-	(void)state;
 	bench_init(&bench);
 	gates_give(&bench, &schedule);
 	rig_wait_commands(&bench.rig);
@@ -284,7 +280,6 @@ static void every_overrun_that_is_counted_is_one_departures(void **state)
 	struct bench bench;
 	uint64_t overwritten, counted = 0, recorded = 0;
 
-	(void)state;
 	bench_init(&bench);
 	gates_give(&bench, &schedule);
 	rig_wait_commands(&bench.rig);
@@ -309,7 +304,6 @@ static void gates_that_were_replaced_come_back(void **state)
 	const struct ktsn_schedule schedule = halves();
 	struct bench bench;
 
-	(void)state;
 	bench_init(&bench);
 	for (uint32_t i = 0; i < 10; i++)
 		gates_give(&bench, &schedule);
@@ -328,7 +322,6 @@ static void gates_that_are_disabled_let_those_who_wait_go(void **state)
 	struct ktsn_schedule disabled;
 	struct bench bench;
 
-	(void)state;
 	bench_init(&bench);
 	/* Shut until the cycle begins, and for four more seconds. */
 	shut.base_time_tai_ns = clock_tai_ns() + MS;
@@ -421,7 +414,6 @@ static void changes_under_load_lose_nothing(void **state)
 	struct load load = {.bench = &bench};
 	pthread_t thread;
 
-	(void)state;
 	bench_init(&bench);
 	assert_int_equal(pthread_create(&thread, NULL, load_run, &load), 0);
 	for (int i = 0; i < 300; i++) {
@@ -464,7 +456,6 @@ static void flood_in_one_ring_does_not_keep_the_messages_of_another_waiting(void
 	struct loop_flow *flow;
 	pthread_t thread;
 
-	(void)state;
 	bench_create(&bench);
 	rig_ring_open(&bench.rig, &other, SLOTS);
 	flow = rig_flow_open(&bench.rig, &other, 0, 8, KTSN_CLOCK_TAI);
@@ -519,7 +510,6 @@ static void etf_judges_by_when_a_message_was_handed_over(void **state)
 	uint64_t became[REFUSED + 1] = {0};
 	struct bench bench;
 
-	(void)state;
 	bench_create(&bench);
 	rig_start(&bench.rig);
 	strategy_give(&bench, KTSN_STRATEGY_ETF);

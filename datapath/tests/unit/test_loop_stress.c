@@ -199,7 +199,6 @@ static void everything_at_once(void **state)
 	static struct stress stress;
 	const struct counters *counters;
 
-	(void)state;
 	stress.random = test_random_seeded("the loop under stress");
 	all_open(&stress);
 	counters = loop_counters(stress.rig.loop);

@@ -38,7 +38,6 @@ static void listen_to(int i)
 /* One ring per second is allowed. */
 static int set_up(void **state)
 {
-	(void)state;
 	loop = (struct loop){.throttle.until_tai_ns = KTSN_SHAPER_NEVER};
 	quota = (struct quota){0};
 	atomic_store(&quota.doorbells.interval_ns, INT64_C(1000000000));
@@ -55,7 +54,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	for (int i = 0; i < RINGS; i++)
 		doorbell_leave(doorbells, rings[i].doorbell_set_fd, doorbell_fds[i]);
 	doorbells_destroy(doorbells);
@@ -94,7 +92,6 @@ static void few_are_listened_to_again_in_a_round(void **state)
 {
 	int rounds = 0;
 
-	(void)state;
 	throttle(0, RINGS, BEGAN_NS);
 	assert_int_equal(throttled_count(0, RINGS), RINGS);
 	throttle_release(&loop, BEGAN_NS + THROTTLED_NS - 1);
@@ -119,7 +116,6 @@ static void what_rang_meanwhile_is_heard_then(void **state)
 {
 	uint64_t one = 1;
 
-	(void)state;
 	throttle(0, 1, BEGAN_NS);
 	assert_int_equal(write(doorbell_fds[0], &one, sizeof(one)), sizeof(one));
 	assert_false(is_heard(&rings[0]));
@@ -131,7 +127,6 @@ static void one_that_rings_again_meanwhile_waits_for_the_next_time(void **state)
 {
 	int64_t now_tai_ns = BEGAN_NS + THROTTLED_NS;
 
-	(void)state;
 	throttle(0, RINGS, BEGAN_NS);
 	throttle_release(&loop, now_tai_ns);
 	assert_false(rings[0].throttled);
@@ -147,7 +142,6 @@ static void one_that_rings_again_meanwhile_waits_for_the_next_time(void **state)
 
 static void rings_that_end_meanwhile_are_forgotten(void **state)
 {
-	(void)state;
 	throttle(0, RINGS, BEGAN_NS);
 	throttle_release(&loop, BEGAN_NS + THROTTLED_NS);
 	for (int i = 0; i < RINGS; i++)
@@ -167,7 +161,6 @@ static void one_that_closes_is_not_listened_to_again(void **state)
 {
 	uint64_t one = 1;
 
-	(void)state;
 	throttle(0, 2, BEGAN_NS);
 	rings[0].closing = true;
 	throttle_release(&loop, BEGAN_NS + THROTTLED_NS);
@@ -180,7 +173,6 @@ static void one_that_closes_is_not_listened_to_again(void **state)
 
 static void a_clock_that_is_set_back_leaves_none_throttled(void **state)
 {
-	(void)state;
 	throttle(0, RINGS, BEGAN_NS);
 	throttle_clock_set_back(&loop);
 	for (int i = 0; i < RINGS && throttled_count(0, RINGS); i++)

@@ -145,7 +145,6 @@ static void message_in_time_waits_for_no_frame_that_is_late(void **state)
 {
 	const uint8_t priorities[] = {0, 6};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(priorities); i++) {
 		struct bench *bench = bench_create(priorities[i], 1, false);
 		int good = 0;
@@ -187,7 +186,6 @@ static void good_leaves_before_the_untimed(uint8_t good_priority, int flood_pods
  * takes longer: one may have begun. */
 static void message_in_time_waits_for_no_frame_without_a_time(void **state)
 {
-	(void)state;
 	good_leaves_before_the_untimed(0, 1, FRAME_NS / 10);
 	good_leaves_before_the_untimed(6, 1, FRAME_NS / 10);
 	good_leaves_before_the_untimed(0, FLOOD_PODS_MAX, 2 * FRAME_NS);
@@ -200,7 +198,6 @@ static void what_is_late_gets_its_part_beside_a_pod_that_always_has_something_du
 	struct bench *bench = bench_create(6, 1, false);
 	int late = 0, good = 0;
 
-	(void)state;
 	good_send(bench, DENSE, FRAME_NS * 3 / 2);
 	bench_run(bench, FLOOD + DENSE);
 	for (int d = 0; good < DENSE; d++) {

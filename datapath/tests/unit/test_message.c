@@ -253,7 +253,6 @@ static void payload_is_the_sum_of_its_pieces(void **state)
 	struct msghdr message = message_of(pieces, 5);
 	uint8_t to[32];
 
-	(void)state;
 	assert_int_equal(message_payload_bytes(&message), 19);
 	assert_int_equal(message_payload_copy(&message, to, sizeof(to)), 19);
 	assert_memory_equal(to, text, 19);
@@ -268,7 +267,6 @@ static void copy_stops_at_the_capacity(void **state)
 	struct iovec pieces[] = {{text, 4}, {text + 4, 6}, {text + 10, 9}};
 	struct msghdr message = message_of(pieces, 3);
 
-	(void)state;
 	for (size_t capacity = 0; capacity < 25; capacity++) {
 		size_t expected = capacity < 19 ? capacity : 19;
 		uint8_t *to = malloc(capacity ? capacity : 1);
@@ -286,7 +284,6 @@ static void too_much_payload_is_refused(void **state)
 	struct iovec pieces[2] = {{bytes, PAYLOAD_BYTES_MAX}, {bytes, 1}};
 	struct msghdr one = message_of(pieces, 1), two = message_of(pieces, 2);
 
-	(void)state;
 	assert_int_equal(message_payload_bytes(&one), PAYLOAD_BYTES_MAX);
 	assert_int_equal(message_payload_bytes(&two), -EMSGSIZE);
 	pieces[0].iov_len = PAYLOAD_BYTES_MAX + 1;
@@ -303,7 +300,6 @@ static void too_many_pieces_are_refused(void **state)
 	struct msghdr message;
 	char byte = 'x';
 
-	(void)state;
 	for (int i = 0; i <= PIECES_MAX; i++)
 		pieces[i] = (struct iovec){&byte, 1};
 	message = message_of(pieces, PIECES_MAX);

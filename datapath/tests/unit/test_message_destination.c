@@ -91,7 +91,6 @@ static void what_says_nothing_is_left_to_the_socket(void **state)
 	static const struct ktsn_app_key nothing;
 	struct letter letter;
 
-	(void)state;
 	letter_init(&letter);
 	assert_int_equal(read_as(&letter, ipv4), 0);
 	assert_memory_equal(&letter.key, &nothing, sizeof(nothing));
@@ -109,7 +108,6 @@ static void addresses_of_one_host_have_one_key(void **state)
 {
 	struct letter letter, mapped;
 
-	(void)state;
 	letter_init(&letter);
 	address_to(&letter, "10.42.2.2", 0);
 	assert_int_equal(read_as(&letter, ipv4), 1);
@@ -131,7 +129,6 @@ static void scopes_count_where_they_mean_something(void **state)
 	} cases[] = {{"fe80::1", 7}, {"ff02::1", 7}, {"ff01::1", 7}, {"fd00::1", 0}, {"ff15::1", 0}};
 	struct letter letter;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		letter_init(&letter);
 		address_to(&letter, cases[i].address, 7);
@@ -150,7 +147,6 @@ static void addresses_that_are_none_are_refused(void **state)
 {
 	struct letter letter;
 
-	(void)state;
 	letter_init(&letter);
 	address_to(&letter, "fd00::1", 0);
 	assert_int_equal(read_as(&letter, ipv4), -EAFNOSUPPORT);
@@ -172,7 +168,6 @@ static void control_messages_of_ipv4_are_read(void **state)
 	uint8_t tos = 0x10;
 	struct letter letter;
 
-	(void)state;
 	inet_pton(AF_INET, "10.42.1.9", &info.ipi_spec_dst);
 	letter_init(&letter);
 	add(&letter, IPPROTO_IP, IP_TOS, CMSG_LEN(1), &tos, 1);
@@ -196,7 +191,6 @@ static void control_messages_of_ipv6_are_read(void **state)
 	struct in6_pktinfo info = {.ipi6_ifindex = 3};
 	struct letter letter;
 
-	(void)state;
 	inet_pton(AF_INET6, "fd00:42:1::9", &info.ipi6_addr);
 	letter_init(&letter);
 	address_to(&letter, "fd00:42:2::2", 0);
@@ -220,7 +214,6 @@ static void ipv6_defaults_can_be_asked_for(void **state)
 {
 	struct letter letter;
 
-	(void)state;
 	letter_init(&letter);
 	add_int(&letter, IPPROTO_IPV6, IPV6_HOPLIMIT, -1);
 	assert_int_equal(read_as(&letter, ipv6), 0);
@@ -234,7 +227,6 @@ static void ipv6_defaults_come_back(void **state)
 {
 	struct letter letter;
 
-	(void)state;
 	letter_init(&letter);
 	add_int(&letter, IPPROTO_IPV6, IPV6_TCLASS, 0x2e);
 	add_int(&letter, IPPROTO_IPV6, IPV6_TCLASS, -1);
@@ -247,7 +239,6 @@ static void a_mark_is_refused(void **state)
 	struct letter letter;
 	int err;
 
-	(void)state;
 	letter_init(&letter);
 	add_int(&letter, SOL_SOCKET, SO_MARK, 1);
 	err = read_as(&letter, ipv4);
@@ -286,7 +277,6 @@ static void bad_control_messages_are_refused(void **state)
 	};
 	uint8_t frame[60] = {0};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct letter letter;
 
@@ -309,7 +299,6 @@ static void lengths_that_lie_are_refused(void **state)
 	int value = 1;
 	struct letter letter;
 
-	(void)state;
 	letter_init(&letter);
 	add(&letter, IPPROTO_IP, IP_TTL, CMSG_LEN(2), &value, sizeof(value));
 	assert_int_equal(read_as(&letter, ipv4), -EINVAL);
@@ -326,7 +315,6 @@ static void interfaces_must_agree(void **state)
 	struct in6_pktinfo info = {.ipi6_ifindex = 8};
 	struct letter letter;
 
-	(void)state;
 	letter_init(&letter);
 	address_to(&letter, "fe80::1", 7);
 	add(&letter, IPPROTO_IPV6, IPV6_PKTINFO, CMSG_LEN(sizeof(info)), &info, sizeof(info));
@@ -341,7 +329,6 @@ static void frames_say_where_they_go(void **state)
 	struct iovec pieces[] = {{frame, 3}, {frame + 3, sizeof(frame) - 3}};
 	struct letter letter;
 
-	(void)state;
 	letter_init(&letter);
 	letter.message.msg_iov = pieces;
 	letter.message.msg_iovlen = 2;
@@ -362,7 +349,6 @@ static void link_addresses_say_where_datagrams_go(void **state)
 {
 	struct letter letter;
 
-	(void)state;
 	letter_init(&letter);
 	letter.to_link = (struct sockaddr_ll){.sll_family = AF_PACKET,
 					      .sll_protocol = htons(0x88b5),
@@ -390,7 +376,6 @@ static void what_says_nothing_of_a_frame_is_taken(void **state)
 	int flags = SOF_TIMESTAMPING_OPT_ID;
 	struct letter letter;
 
-	(void)state;
 	letter_init(&letter);
 	add_int(&letter, IPPROTO_IP, IP_PROTOCOL_CONTROL, IPPROTO_UDP);
 	assert_int_equal(read_as(&letter, ipv4), 0);

@@ -84,7 +84,6 @@ static void defaults(void **state)
 {
 	struct options options = parse_good("--interface eno1");
 
-	(void)state;
 	assert_string_equal(options.interface, "eno1");
 	assert_null(options.device);
 	assert_string_equal(options.control_path, "/run/ktsn/control.sock");
@@ -108,7 +107,6 @@ static void texts_and_flags(void **state)
 	struct options options = parse_good("--interface=fifteen-letters --device net_tap0,iface=x "
 					    "--control /tmp/c --local-address 192.0.2.1 --cpu 0");
 
-	(void)state;
 	assert_string_equal(options.interface, "fifteen-letters");
 	assert_string_equal(options.device, "net_tap0,iface=x");
 	assert_string_equal(options.control_path, "/tmp/c");
@@ -125,7 +123,6 @@ static void only_cpu(void **state)
 	struct options given = parse_good("--interface a --cpu 0");
 	struct options idle = parse_good("--interface a");
 
-	(void)state;
 	assert_int_equal(options_cpu_complete(&given, 3), 0);
 	assert_int_equal(given.cpu, 0);
 	assert_int_equal(options_cpu_complete(&idle, -1), 0);
@@ -142,7 +139,6 @@ static void uplink(void **state)
 {
 	struct options options = parse_good("--interface a");
 
-	(void)state;
 	assert_int_equal(options.uplink, UPLINK_DIRECT);
 	assert_null(options.vhost_path);
 	assert_string_equal(parse_good("--interface a --device net_af_xdp0,iface=a,start_queue=1").device,
@@ -164,7 +160,6 @@ static void number_limits(void **state)
 		parse_good("--interface a --vxlan-port 65535 --fifo 99 --slots 4096 --packets 1048576 "
 			   "--departures 16777216");
 
-	(void)state;
 	assert_int_equal(least.vxlan_port, 1);
 	assert_int_equal(least.fifo_priority, 0);
 	assert_int_equal(least.ring_slots, 64);
@@ -179,7 +174,6 @@ static void number_limits(void **state)
 
 static void duration_units(void **state)
 {
-	(void)state;
 	assert_int_equal(parse_good("--interface a --spin 0ns").spin_ns, 0);
 	assert_int_equal(parse_good("--interface a --spin 1500ns").spin_ns, 1500);
 	assert_int_equal(parse_good("--interface a --spin 70us").spin_ns, 70000);
@@ -193,7 +187,6 @@ static void duration_units(void **state)
 
 static void log_levels(void **state)
 {
-	(void)state;
 	assert_int_equal(parse_good("--interface a --log-level error").log_level, LOG_LEVEL_ERROR);
 	assert_int_equal(parse_good("--interface a --log-level warning").log_level, LOG_LEVEL_WARNING);
 	assert_int_equal(parse_good("--interface a --log-level info").log_level, LOG_LEVEL_INFO);
@@ -262,7 +255,6 @@ static const struct bad_line {
 
 static void bad_lines_get_a_message(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad_lines) / sizeof(bad_lines[0]); i++) {
 		const struct bad_line *bad = &bad_lines[i];
 		struct options options;
@@ -282,7 +274,6 @@ static void help_and_version(void **state)
 	struct options options;
 	char text[TEXT_BYTES];
 
-	(void)state;
 	assert_int_equal(parse("--help", &options, STDOUT_FILENO, text), 1);
 	assert_non_null(strstr(text, "Usage: ktsnd --interface NAME"));
 	assert_int_equal(parse("--version", &options, STDOUT_FILENO, text), 1);
@@ -332,7 +323,6 @@ static void help_lists_options_and_defaults(void **state)
 	struct options options;
 	char text[TEXT_BYTES];
 
-	(void)state;
 	parse("--help", &options, STDOUT_FILENO, text);
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
 		if (!strstr(text, words[i]))

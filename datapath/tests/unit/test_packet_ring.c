@@ -41,7 +41,6 @@ static void put(const struct packet_ring *ring, uint32_t at, uint32_t count)
 /* Every start position, number of frames, and number of departed frames. */
 static void last_frames_that_did_not_leave_are_withdrawn(void **state)
 {
-	(void)state;
 	for (uint32_t begin = 0; begin < 2 * SLOTS; begin++)
 		for (uint32_t count = 1; count <= SLOTS; count++)
 			for (uint32_t sent = 0; sent <= count; sent++) {
@@ -105,7 +104,6 @@ static void ring_is_found_by_its_interface(void **state)
 	struct packet_ring ring = {.slots = NULL};
 	int fd;
 
-	(void)state;
 	fd = socket_make(false);
 	/* DPDK would not skip a withdrawn frame. */
 	assert_int_equal(packet_ring_open(&ring, "lo", SLOT_BYTES, SLOTS), -ENOTSUP);
@@ -134,7 +132,6 @@ static void kernel_skips_what_is_withdrawn(void **state)
 	uint8_t frame[SLOT_BYTES];
 	int fd, receiver;
 
-	(void)state;
 	fd = socket_make(true);
 	receiver = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
 	assert_return_code(

@@ -37,7 +37,6 @@ static void a_message_survives_the_round_trip(void **state)
 	uint8_t payload[64];
 	struct message_header header;
 
-	(void)state;
 	message_encode(payload, &example);
 	assert_int_equal(message_decode(payload, sizeof(payload), &header), 0);
 	assert_int_equal(header.version, example.version);
@@ -57,7 +56,6 @@ static void the_header_is_in_network_byte_order(void **state)
 	};
 	uint8_t payload[64];
 
-	(void)state;
 	message_encode(payload, &example);
 	assert_memory_equal(payload, golden, sizeof(golden));
 }
@@ -67,7 +65,6 @@ static void a_negative_transmit_time_survives(void **state)
 	struct message_header sent = example, received;
 	uint8_t payload[64];
 
-	(void)state;
 	sent.txtime_ns = INT64_MIN;
 	message_encode(payload, &sent);
 	assert_int_equal(message_decode(payload, sizeof(payload), &received), 0);
@@ -86,7 +83,6 @@ static void every_changed_bit_of_the_pattern_is_detected(void **state)
 {
 	uint8_t payload[64];
 
-	(void)state;
 	message_encode(payload, &example);
 	for (size_t bit = 8 * MESSAGE_HEADER_BYTES; bit < 8 * sizeof(payload); bit++) {
 		payload[bit / 8] ^= (uint8_t)(1u << bit % 8);
@@ -100,7 +96,6 @@ static void the_pattern_belongs_to_run_and_sequence(void **state)
 {
 	uint8_t payload[64];
 
-	(void)state;
 	message_encode(payload, &example);
 	payload[11]++;
 	assert_int_equal(receive(payload, sizeof(payload)), -EILSEQ);
@@ -115,7 +110,6 @@ static void swapped_parts_of_the_pattern_are_detected(void **state)
 	struct message_header header = example;
 	uint8_t part[256];
 
-	(void)state;
 	header.payload_bytes = sizeof(payload);
 	message_encode(payload, &header);
 	memcpy(part, payload + 1024, sizeof(part));
@@ -128,7 +122,6 @@ static void a_wrong_header_is_told_apart(void **state)
 {
 	uint8_t payload[64];
 
-	(void)state;
 	message_encode(payload, &example);
 	payload[0] ^= 1;
 	assert_int_equal(receive(payload, sizeof(payload)), -EBADMSG);
@@ -144,7 +137,6 @@ static void a_wrong_length_is_detected(void **state)
 {
 	uint8_t payload[65] = {0};
 
-	(void)state;
 	message_encode(payload, &example);
 	assert_int_equal(receive(payload, 63), -EMSGSIZE);
 	assert_int_equal(receive(payload, 65), -EMSGSIZE);
@@ -157,7 +149,6 @@ static void short_messages_survive_the_round_trip(void **state)
 {
 	static const uint8_t clocks[] = {CLOCK_TAI, CLOCK_REALTIME, CLOCK_MONOTONIC};
 
-	(void)state;
 	for (uint32_t bytes = MESSAGE_MIN_BYTES; bytes < MESSAGE_LONG_BYTES; bytes++) {
 		uint8_t payload[MESSAGE_LONG_BYTES];
 		struct message_header sent = example, header;
@@ -185,7 +176,6 @@ static void each_changed_byte_of_a_short_message_is_noticed(void **state)
 	struct message_header sent = example;
 	int passed = 0;
 
-	(void)state;
 	sent.payload_bytes = BYTES;
 	sent.run_id &= MESSAGE_SHORT_RUN_ID_MAX;
 	sent.sequence &= MESSAGE_SHORT_SEQUENCE_MAX;
@@ -209,7 +199,6 @@ static void what_is_no_message_gives_an_empty_header(void **state)
 	struct message_header header;
 	uint8_t payload[64];
 
-	(void)state;
 	memset(payload, 0xff, sizeof(payload));
 	memset(&header, 0xff, sizeof(header));
 	assert_int_equal(message_decode(payload, sizeof(payload), &header), -EBADMSG);
@@ -221,7 +210,6 @@ static void the_largest_message_survives(void **state)
 	static uint8_t payload[MESSAGE_MAX_BYTES];
 	struct message_header header = example;
 
-	(void)state;
 	header.payload_bytes = sizeof(payload);
 	message_encode(payload, &header);
 	assert_int_equal(receive(payload, sizeof(payload)), 0);
@@ -236,7 +224,6 @@ static void numbers_are_digits_and_nothing_else(void **state)
 	static const char *const refused[] = {"", "-1", "+1", " 1", "1 ", "0x10", "ten", "1.5"};
 	int64_t number = 42;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
 		assert_int_equal(parse_number(refused[i], &number), -EINVAL);
 	assert_int_equal(parse_number("9223372036854775808", &number), -ERANGE);
@@ -263,7 +250,6 @@ static void durations_have_units(void **state)
 	};
 	int64_t duration_ns;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(accepted) / sizeof(accepted[0]); i++) {
 		assert_int_equal(parse_duration(accepted[i].text, &duration_ns), 0);
 		assert_true(duration_ns == accepted[i].duration_ns);
@@ -275,7 +261,6 @@ static void durations_of_other_shapes_are_refused(void **state)
 	static const char *const refused[] = {"", "ms", "-1ms", "1 ms", "1m", "1sec", "1.5ms", "1MS"};
 	int64_t duration_ns = 42;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
 		assert_int_equal(parse_duration(refused[i], &duration_ns), -EINVAL);
 	assert_int_equal(parse_duration("9223372037s", &duration_ns), -ERANGE);
@@ -286,7 +271,6 @@ static void endpoints_are_an_address_and_a_port(void **state)
 {
 	union parse_endpoint endpoint;
 
-	(void)state;
 	assert_int_equal(parse_endpoint("10.1.2.3:7000", true, &endpoint), 0);
 	assert_int_equal(endpoint.ipv4.sin_family, AF_INET);
 	assert_int_equal(ntohl(endpoint.ipv4.sin_addr.s_addr), 0x0a010203);
@@ -322,7 +306,6 @@ static void other_endpoints_are_refused(void **state)
 	};
 	union parse_endpoint endpoint;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
 		assert_int_equal(parse_endpoint(refused[i], true, &endpoint), -EINVAL);
 	assert_int_equal(parse_endpoint("10.1.2.3:65536", true, &endpoint), -ERANGE);
@@ -339,7 +322,6 @@ static void a_start_is_absolute_or_from_now(void **state)
 {
 	struct parse_start start;
 
-	(void)state;
 	assert_int_equal(parse_start("1700000000000000000", &start), 0);
 	assert_true(start.offset_ns == INT64_C(1700000000000000000));
 	assert_false(start.from_now);
@@ -393,7 +375,6 @@ static void options_store_their_values(void **state)
 {
 	struct values values = {0};
 
-	(void)state;
 	assert_int_equal(
 		PARSE(&values, "--size", "40", "--cycle=2us", "--quiet", "--csv", "a.csv", "--clock", "tai"),
 		0);
@@ -411,7 +392,6 @@ static void bad_command_lines_are_refused(void **state)
 {
 	struct values values = {.size_bytes = 7};
 
-	(void)state;
 	assert_int_equal(PARSE(&values, "--quiet"), -EINVAL);
 	assert_int_equal(PARSE(&values, "--size", "39"), -EINVAL);
 	assert_int_equal(PARSE(&values, "--size", "101"), -EINVAL);
@@ -434,7 +414,6 @@ static void times_round_up_to_whole_steps(void **state)
 {
 	int64_t rounded_ns;
 
-	(void)state;
 	assert_int_equal(timing_round_up(1, 1000, &rounded_ns), 0);
 	assert_int_equal(rounded_ns, 1000);
 	assert_int_equal(timing_round_up(1000, 1000, &rounded_ns), 0);
@@ -461,7 +440,6 @@ static void spinning_ends_at_its_time(void **state)
 {
 	int64_t until_ns = timing_now_ns(CLOCK_MONOTONIC) + 200000;
 
-	(void)state;
 	looks = 0;
 	assert_int_equal(timing_spin_until(CLOCK_MONOTONIC, until_ns, never_stopped), 0);
 	assert_true(timing_now_ns(CLOCK_MONOTONIC) >= until_ns);
@@ -473,7 +451,6 @@ static void spinning_ends_at_its_time(void **state)
 
 static void spinning_ends_when_it_is_told(void **state)
 {
-	(void)state;
 	looks = 0;
 	assert_int_equal(timing_spin_until(CLOCK_MONOTONIC, INT64_MAX, stopped_at_the_third_look), -EINTR);
 	assert_int_equal(looks, 3);
@@ -483,7 +460,6 @@ static void percentiles_are_of_the_nearest_rank(void **state)
 {
 	int64_t samples[1000];
 
-	(void)state;
 	for (int i = 0; i < 1000; i++)
 		samples[i] = 1000 - i;
 	samples_sort(samples, 1000);

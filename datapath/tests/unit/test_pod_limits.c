@@ -86,7 +86,6 @@ static void limits_of_a_network_count_for_its_pods_only(void **state)
 {
 	struct bed bed;
 
-	(void)state;
 	bed_init(&bed);
 	set(&bed, RED, (struct pod_limits){{4, 5, 1 << 20, 64, 2000, 300, 0}});
 	expect(&bed, own);
@@ -103,7 +102,6 @@ static void limits_change_while_pods_are_there(void **state)
 {
 	struct bed bed;
 
-	(void)state;
 	bed_init(&bed);
 	bed.pod.endpoints.first = &bed.red;
 	set(&bed, RED, (struct pod_limits){{4, -1, -1, -1, -1, -1, -1}});
@@ -125,7 +123,6 @@ static void pod_on_several_networks_has_the_lowest_of_each(void **state)
 {
 	struct bed bed;
 
-	(void)state;
 	bed_init(&bed);
 	bed.red.next = &bed.blue;
 	bed.pod.endpoints.first = &bed.red;
@@ -146,7 +143,6 @@ static void networks_with_limits_are_bounded(void **state)
 	struct refusal refusal;
 	struct bed bed;
 
-	(void)state;
 	bed_init(&bed);
 	limits.values[POD_LIMIT_SOCKETS] = 1;
 	for (uint32_t vni = 1; vni <= NETWORKS_WITH_LIMITS_MAX; vni++)

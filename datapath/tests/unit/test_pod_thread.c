@@ -396,7 +396,6 @@ static void socket_that_loses_its_queue_when_raised_leaves_the_rest_to_another_t
 
 static void serve_nothing(struct process *process)
 {
-	(void)process;
 }
 
 /* More descriptors arrived than a request may have. */

@@ -110,13 +110,11 @@ static void assert_as_expected(int (*act)(void))
 
 static void what_is_never_used_is_given_up_at_the_start(void **state)
 {
-	(void)state;
 	assert_as_expected(limit);
 }
 
 static void what_only_starting_takes_is_given_up_by_all_threads(void **state)
 {
-	(void)state;
 	assert_as_expected(drop);
 }
 

@@ -79,7 +79,6 @@ int __wrap_socket_netns_cookie(int fd, uint64_t *cookie)
 
 static bool lives(uint32_t id)
 {
-	(void)id;
 	return bed.lives;
 }
 
@@ -119,7 +118,6 @@ static int set_up(void **state)
 		.processes = 16, .sockets = 16, .pending = PACKETS, .horizon_ns = INT64_C(1000000000)};
 	size_t mapped_bytes = ktsn_ring_memory_bytes(ktsn_ring_geometry_make(SLOTS, uplink.mtu_bytes));
 
-	(void)state;
 	memset(&bed, 0, sizeof(bed));
 	strcpy(bed.folder, "/tmp/ktsn-test-XXXXXX");
 	assert_non_null(mkdtemp(bed.folder));
@@ -138,7 +136,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	bed.in_pod = false;
 	/* In ktsnd's order: a loop that ends does not execute its last commands. */
 	loop_stop(bed.loop);
@@ -320,7 +317,6 @@ static void applications_of_two_releases_are_served(void **state)
 		{KTSN_APP_VERSION, 16, 0, KTSN_APP_VERSION},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct application one = application_connect(0);
 		struct ktsn_app_reply reply = greeted(&one, cases[i].version, cases[i].more_bytes);
@@ -377,7 +373,6 @@ static void applications_of_releases_are_answered_as_then(void **state)
 {
 	static struct recorded recorded;
 
-	(void)state;
 	for (size_t i = 0; i < RECORDED_RELEASES; i++) {
 		struct application one = application_connect(0);
 		struct recorded_message message;
@@ -403,7 +398,6 @@ static void no_doorbell_is_made_for_who_has_a_ring(void **state)
 {
 	struct application one = begun(0);
 
-	(void)state;
 	assert_int_equal(bed.doorbells, 1);
 	assert_int_equal(ask(&one, KTSN_APP_HELLO, -1), -EALREADY);
 	assert_int_equal(ask(&one, KTSN_APP_HAND_BACK, one.ring_fd), -EALREADY);
@@ -417,7 +411,6 @@ static void a_ring_that_is_held_is_not_taken_again(void **state)
 {
 	struct application one = begun(0), other = application_connect(0), foreign = application_connect(1);
 
-	(void)state;
 	assert_int_equal(ask(&other, KTSN_APP_HAND_BACK, one.ring_fd), -EBUSY);
 	assert_int_equal(ask(&foreign, KTSN_APP_HAND_BACK, one.ring_fd), -EBUSY);
 	assert_int_equal(charged(), bed.ring_bytes);
@@ -431,7 +424,6 @@ static void a_ring_is_taken_back_when_it_is_held_no_more(void **state)
 {
 	struct application one = begun(0), other;
 
-	(void)state;
 	bed.lives = true;
 	hang_up(&one);
 	other = application_connect(0);
@@ -450,7 +442,6 @@ static void what_ktsnd_would_not_make_is_not_taken(void **state)
 	struct ktsn_ring_memory other;
 	struct application application = application_connect(0);
 
-	(void)state;
 	assert_int_equal(ktsn_ring_memory_create(&other, ktsn_ring_geometry_make(2 * SLOTS, 1500)), 0);
 	assert_int_equal(ask(&application, KTSN_APP_HAND_BACK, other.fd), -EPERM);
 	assert_int_equal(ask(&application, KTSN_APP_HAND_BACK, application.fd), -EPERM);
@@ -465,7 +456,6 @@ static void kept_rings_count_for_the_pod_until_they_are_gone(void **state)
 	int kept[RINGS_OF_POD];
 	struct application one;
 
-	(void)state;
 	bed.lives = true;
 	for (int i = 0; i < RINGS_OF_POD; i++) {
 		one = begun(0);
@@ -489,7 +479,6 @@ static void rings_of_all_pods_count_for_the_node(void **state)
 {
 	struct application all[RINGS_OF_NODE], one;
 
-	(void)state;
 	for (int i = 0; i < RINGS_OF_NODE; i++)
 		all[i] = begun(i < RINGS_OF_POD ? 0 : 1);
 	one = application_connect(1);
@@ -508,7 +497,6 @@ static void untimed_ring_has_a_quota_of_its_own_with_the_limits_of_the_pod(void 
 	struct application timed = begun(0), untimed;
 	const struct pod *pod = pod_at(0);
 
-	(void)state;
 	assert_null(pod->relay_quota);
 	untimed = relay_connect(0);
 	assert_int_equal(ask_with(&untimed, KTSN_APP_HELLO, KTSN_APP_UNTIMED, -1), 0);
@@ -536,7 +524,6 @@ static void pod_gets_no_untimed_ring(void **state)
 {
 	struct application one = application_connect(0);
 
-	(void)state;
 	assert_int_equal(ask_with(&one, KTSN_APP_HELLO, KTSN_APP_UNTIMED, -1), -EPERM);
 	assert_int_equal(ask(&one, KTSN_APP_HELLO, -1), 0);
 	hang_up(&one);
@@ -548,7 +535,6 @@ static void timed_ring_of_a_relay_is_taken_from_by_the_quota_of_the_pod(void **s
 	struct application relay = relay_connect(0);
 	const struct pod *pod = pod_at(0);
 
-	(void)state;
 	assert_int_equal(ask(&relay, KTSN_APP_HELLO, -1), 0);
 	assert_ptr_equal(pod->processes->ring->quota, pod->quota);
 	assert_int_equal(pod->quota->processes, 0);
@@ -561,7 +547,6 @@ static void pod_that_used_up_its_memory_keeps_its_relay(void **state)
 {
 	struct application all[RINGS_OF_POD], relay, one;
 
-	(void)state;
 	for (int i = 0; i < RINGS_OF_POD; i++)
 		all[i] = begun(0);
 	one = application_connect(0);
@@ -581,7 +566,6 @@ static void relay_quota_outlives_its_pod_with_the_ring(void **state)
 {
 	struct application one = relay_connect(0);
 
-	(void)state;
 	assert_int_equal(ask_with(&one, KTSN_APP_HELLO, KTSN_APP_UNTIMED, -1), 0);
 	assert_int_equal(node_socket_del(&bed.node, "pod0"), 0);
 	assert_int_equal(bed.node.relay_quota_count, 1);
@@ -594,7 +578,6 @@ static void untimed_ring_comes_back_as_one(void **state)
 {
 	struct application one = relay_connect(0), again;
 
-	(void)state;
 	bed.lives = true;
 	assert_int_equal(ask_with(&one, KTSN_APP_HELLO, KTSN_APP_UNTIMED, -1), 0);
 	hang_up(&one);
@@ -611,7 +594,6 @@ static void flags_of_a_ring_that_are_not_known_are_refused(void **state)
 {
 	struct application one = relay_connect(0);
 
-	(void)state;
 	assert_int_equal(ask_with(&one, KTSN_APP_HELLO, 2, -1), -EINVAL);
 	assert_int_equal(ask_with(&one, KTSN_APP_HELLO, KTSN_APP_UNTIMED | 128, -1), -EINVAL);
 	assert_int_equal(ask_with(&one, KTSN_APP_HELLO, KTSN_APP_UNTIMED, -1), 0);
@@ -635,7 +617,6 @@ static void rings_of_a_pod_that_is_gone_count_apart(void **state)
 	struct ring_charges *charges = &bed.node.ring_charges;
 	struct application one = begun(0), two;
 
-	(void)state;
 	bed.lives = true;
 	hang_up(&one);
 	two = begun(0);
@@ -688,7 +669,6 @@ static void a_connection_ends_whose_doorbell_cannot_be_heard_after_a_take_over(v
 	struct application application;
 	int pair[2];
 
-	(void)state;
 	assert_int_equal(ktsn_ring_memory_create(&ring, bed.node.ring_geometry), 0);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
 	/* No epoll set accepts a regular file. */

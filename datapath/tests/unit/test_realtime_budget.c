@@ -220,7 +220,6 @@ static void example_check(const struct example *example, bool ordinary_too)
 
 static void the_tightest_budget_counts(void **state)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof(examples) / sizeof(examples[0]); i++)
 		example_check(&examples[i], false);
 }
@@ -234,19 +233,16 @@ static void a_thread_that_keeps_the_processor_awake_is_served_as_well(void **sta
 					 1000000,
 					 "fair server"};
 
-	(void)state;
 	example_check(&isolated, true);
 }
 
 static int set_up(void **state)
 {
-	(void)state;
 	return mkdtemp(root) ? 0 : -1;
 }
 
 static int tear_down(void **state)
 {
-	(void)state;
 	return rmdir(root);
 }
 

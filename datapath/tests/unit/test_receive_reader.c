@@ -38,7 +38,6 @@ static void expect_nothing(void)
 
 static void takes_datagrams_in_order(void **state)
 {
-	(void)state;
 	receive_ring_init(&ring, 0);
 	expect_nothing();
 	assert_false(ktsn_receive_any(&ring.reader));
@@ -54,7 +53,6 @@ static void takes_datagrams_in_order(void **state)
 
 static void reads_across_the_end(void **state)
 {
-	(void)state;
 	for (uint64_t position = 0; position < 2 * RECEIVE_RING_BYTES; position += 8) {
 		receive_ring_init(&ring, position);
 		put("a datagram that may lie on the seam");
@@ -67,7 +65,6 @@ static void reads_across_the_end(void **state)
 
 static void reads_when_positions_wrap(void **state)
 {
-	(void)state;
 	receive_ring_init(&ring, UINT64_MAX - 63);
 	put("first");
 	put("second");
@@ -80,7 +77,6 @@ static void waits_for_what_is_being_written(void **state)
 {
 	uint64_t at;
 
-	(void)state;
 	receive_ring_init(&ring, 0);
 	at = receive_ring_reserve(&ring, 64);
 	put("later");
@@ -93,7 +89,6 @@ static void waits_for_what_is_being_written(void **state)
 
 static void skips_what_was_discarded(void **state)
 {
-	(void)state;
 	receive_ring_init(&ring, 0);
 	for (int i = 0; i < 3; i++)
 		receive_ring_length_put(&ring, receive_ring_reserve(&ring, 100),
@@ -106,7 +101,6 @@ static void peeks_without_taking(void **state)
 {
 	struct ktsn_receive_record record;
 
-	(void)state;
 	receive_ring_init(&ring, 0);
 	put("stays");
 	for (int i = 0; i < 2; i++) {
@@ -121,7 +115,6 @@ static void gives_a_datagram_to_one_reader(void **state)
 {
 	struct ktsn_receive_record first, second;
 
-	(void)state;
 	receive_ring_init(&ring, 0);
 	put("once");
 	put("next");
@@ -138,7 +131,6 @@ static void refuses_what_no_program_wrote(void **state)
 	struct ktsn_receive_header header = {.payload_bytes = 200};
 	uint64_t at;
 
-	(void)state;
 	receive_ring_init(&ring, 0);
 	at = receive_ring_reserve(&ring, 16);
 	receive_ring_length_put(&ring, at, 16);
@@ -161,7 +153,6 @@ static void refuses_sizes_that_no_ring_has(void **state)
 	static const uint64_t sizes[] = {0, 1, 2048, 4095, 4097, 12288, UINT64_C(1) << 32, UINT64_MAX};
 	struct ktsn_receive_reader reader;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
 		assert_int_equal(ktsn_receive_reader_init(&reader, &ring.consumer, &ring.producer,
 							  ring.records, sizes[i]),

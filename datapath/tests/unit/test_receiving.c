@@ -127,7 +127,6 @@ static void node_start(size_t memory_bytes)
 
 static int set_up(void **state)
 {
-	(void)state;
 	memset(&bed, 0, sizeof(bed));
 	strcpy(bed.folder, "/tmp/ktsn-test-XXXXXX");
 	assert_non_null(mkdtemp(bed.folder));
@@ -149,7 +148,6 @@ static void node_stop(void)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	node_stop();
 	rmdir(bed.folder);
 	return 0;
@@ -337,7 +335,6 @@ static void a_socket_gets_a_ring_and_gives_it_back(void **state)
 	const struct ktsn_receive_control *control;
 	struct answer answer;
 
-	(void)state;
 	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)), 0);
 	answer = ask(application, KTSN_APP_RECEIVE_OPEN, fd);
 	assert_int_equal(answer.status, 0);
@@ -371,7 +368,6 @@ static void the_kernels_queue_is_counted(void **state)
 	socklen_t bytes = sizeof(address);
 	char received[8];
 
-	(void)state;
 	assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &bytes), 0);
 	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	assert_int_equal(sendto(fd, "hello", 5, 0, (struct sockaddr *)&address, sizeof(address)), 5);
@@ -393,7 +389,6 @@ static void a_socket_of_two_processes_has_one_ring_until_both_have_gone(void **s
 	struct answer again = ask(one, KTSN_APP_RECEIVE_OPEN, fd);
 	struct answer second = ask(other, KTSN_APP_RECEIVE_OPEN, fd);
 
-	(void)state;
 	assert_int_equal(first.status | again.status | second.status, 0);
 	assert_int_not_equal(ring, 0);
 	assert_int_equal(entered(cookie_of(fd)), ring);
@@ -466,7 +461,6 @@ static void what_cannot_be_served_stays_with_the_kernel(void **state)
 	};
 	int application = application_connect(), stream;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		int fd = socket_bound(SOCK_DGRAM);
 
@@ -493,7 +487,6 @@ static void nothing_is_done_where_nobody_asked(void **state)
 	int application = application_connect(), fd = socket_bound(SOCK_DGRAM);
 	const char *folder = bed.node.receive.folder;
 
-	(void)state;
 	endpoint_set(false);
 	assert_int_equal(ask(application, KTSN_APP_RECEIVE_OPEN, fd).status, -ENOTSUP);
 	assert_false(has_filter(fd));
@@ -513,7 +506,6 @@ static void an_encrypted_network_gets_no_rings(void **state)
 	int application = application_connect(), fd = socket_bound(SOCK_DGRAM);
 	struct refusal refusal;
 
-	(void)state;
 	assert_int_equal(encryption_network_set(&bed.node.routing, the_pod()->endpoints.first->vni,
 						LOOP_PREFERRED, &refusal),
 			 0);
@@ -531,7 +523,6 @@ static void a_pod_has_no_more_rings_than_it_may(void **state)
 	int application = application_connect(), fds[SOCKETS + 1];
 	struct answer answers[SOCKETS + 1];
 
-	(void)state;
 	for (int i = 0; i <= SOCKETS; i++) {
 		fds[i] = socket_bound(SOCK_DGRAM);
 		answers[i] = ask(application, KTSN_APP_RECEIVE_OPEN, fds[i]);
@@ -554,7 +545,6 @@ static void a_closed_socket_is_named_by_its_cookie(void **state)
 	int one = application_connect(), other = application_connect(), fd = socket_bound(SOCK_DGRAM);
 	struct answer answer = ask(one, KTSN_APP_RECEIVE_OPEN, fd);
 
-	(void)state;
 	assert_int_equal(answer.status, 0);
 	/* Another process does not have it. */
 	assert_int_equal(close_by_cookie(other, cookie_of(fd)), 0);
@@ -580,7 +570,6 @@ static void a_socket_that_was_passed_on_is_the_kernels_for_ever(void **state)
 	struct answer second = ask(other, KTSN_APP_RECEIVE_OPEN, fd);
 	const struct ktsn_receive_control *control = control_map(&first);
 
-	(void)state;
 	assert_int_equal(close_for(one, KTSN_APP_RECEIVE_CLOSE_SHARED, fd), 0);
 	assert_int_equal(control->ended, 1);
 	assert_int_equal(entered(cookie_of(fd)), 0);
@@ -600,7 +589,6 @@ static void a_socket_that_was_passed_on_before_it_had_a_ring_gets_none(void **st
 {
 	int application = application_connect(), fd = socket_bound(SOCK_DGRAM);
 
-	(void)state;
 	assert_int_equal(close_for(application, KTSN_APP_RECEIVE_CLOSE_SHARED, fd), 0);
 	assert_int_equal(ask(application, KTSN_APP_RECEIVE_OPEN, fd).status, -ENOTSUP);
 	assert_int_equal(the_pod()->receive.why, RECEIVE_SHARED);
@@ -613,7 +601,6 @@ static void the_status_tells_why_libktsn_leaves_a_socket_to_the_kernel(void **st
 	int application = application_connect(), fd = socket_bound(SOCK_DGRAM);
 	struct answer answer;
 
-	(void)state;
 	assert_int_equal(close_for(application, KTSN_APP_RECEIVE_CLOSE_OPTION, fd), 0);
 	assert_int_equal(close_for(application, KTSN_APP_RECEIVE_CLOSE_FILTER, fd), 0);
 	assert_int_equal(close_for(application, 200, fd), 0); /* of a later library */
@@ -635,7 +622,6 @@ static void a_pod_has_no_more_than_its_share_of_the_maps(void **state)
 	struct quota_limits limits = the_pod()->quota->limits;
 	struct answer answer;
 
-	(void)state;
 	limits.sockets = 2 * RECEIVE_POD_SOCKETS_MAX;
 	quota_limits_set(the_pod()->quota, &limits);
 	bed.node.pods->receive.socket_count = RECEIVE_POD_SOCKETS_MAX;
@@ -656,7 +642,6 @@ static void kept_memory_counts(void **state)
 	struct answer answer = ask(application, KTSN_APP_RECEIVE_OPEN, fd);
 	struct quota_limits limits = the_pod()->quota->limits;
 
-	(void)state;
 	limits.memory_bytes = receive_ring_cost(answer.ring_bytes);
 	quota_limits_set(the_pod()->quota, &limits);
 	assert_int_equal(ask(application, KTSN_APP_RECEIVE_CLOSE, fd).status, 0);
@@ -687,7 +672,6 @@ static void what_cannot_be_entered_leaves_nothing(void **state)
 	const char *folder = bed.node.receive.folder;
 	struct answer answer;
 
-	(void)state;
 	bed.node.receive.folder = broken;
 	for (int i = 0; i < 2 * SOCKETS; i++) {
 		answer = ask(application, KTSN_APP_RECEIVE_OPEN, fd);
@@ -727,7 +711,6 @@ static void what_a_former_one_left_is_taken_up_or_removed(void **state)
 	struct answer answer;
 	const struct ktsn_receive_control *control;
 
-	(void)state;
 	node_stop();
 	assert_int_not_equal(left_make(unwanted, &other), ring);
 	node_start(1 << 24);
@@ -762,7 +745,6 @@ static void a_socket_is_entered_again_where_the_maps_are_new(void **state)
 	struct answer first = ask(application, KTSN_APP_RECEIVE_OPEN, fd), second;
 	struct receive_maps maps;
 
-	(void)state;
 	assert_int_equal(first.status, 0);
 	assert_int_equal(receive_maps_open(anew, &maps), 0);
 	assert_false(receive_socket_entered(&maps, fd, cookie_of(fd)));
@@ -781,7 +763,6 @@ static void a_socket_is_entered_again_where_the_maps_are_new(void **state)
 
 static void rings_hold_what_the_sockets_queue_would(void **state)
 {
-	(void)state;
 	assert_int_equal(receive_ring_bytes(0), 64 << 10);
 	assert_int_equal(receive_ring_bytes(-1), 64 << 10);
 	assert_int_equal(receive_ring_bytes(32 << 10), 64 << 10);

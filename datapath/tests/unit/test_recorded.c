@@ -30,13 +30,11 @@ static int ends[2];
 
 static int pair_make(void **state)
 {
-	(void)state;
 	return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends);
 }
 
 static int pair_close(void **state)
 {
-	(void)state;
 	close(ends[0]);
 	close(ends[1]);
 	return 0;
@@ -172,7 +170,6 @@ static void recorded_hand_overs_are_understood(void **state)
 		HANDOVER_READY,   HANDOVER_STANDS,  HANDOVER_TAKEN,
 	};
 
-	(void)state;
 	for (size_t i = 0; i < RECORDED_RELEASES; i++) {
 		struct recorded_message message;
 		uint32_t seen[TYPES] = {0};
@@ -199,7 +196,6 @@ static void messages_in_recorded_rings_are_taken(void **state)
 {
 	static struct ktsn_ring_consumer consumer;
 
-	(void)state;
 	for (size_t i = 0; i < RECORDED_RELEASES; i++) {
 		struct ktsn_ring_memory made, memory;
 		struct ktsn_ring_taken taken;

@@ -62,13 +62,11 @@ static struct outside {
 
 static int folder_enter(void **state)
 {
-	(void)state;
 	return mkdtemp(folder) ? chdir(folder) : -1;
 }
 
 static int folder_remove(void **state)
 {
-	(void)state;
 	unlink(address.sun_path);
 	return chdir("/") || rmdir(folder);
 }
@@ -83,7 +81,6 @@ static void listen_again(void)
 
 static void *run(void *unused)
 {
-	(void)unused;
 	(void)relay_run(&relay);
 	return NULL;
 }
@@ -442,7 +439,6 @@ static void a_timed_frame_reaches_the_ring_as_it_was_sent(void **state)
 {
 	struct ktsn_ring_taken taken;
 
-	(void)state;
 	relay_prepare(false);
 	relay_begin();
 	timed_put(0xa1);
@@ -468,7 +464,6 @@ static void a_timed_frame_reaches_the_ring_as_it_was_sent(void **state)
 
 static void each_clock_and_deadlines_have_a_flow(void **state)
 {
-	(void)state;
 	relay_prepare(false);
 	relay_begin();
 	timed_put(1);
@@ -487,7 +482,6 @@ static void untimed_frames_have_a_ring_of_their_own(void **state)
 {
 	struct ktsn_ring_taken taken;
 
-	(void)state;
 	relay_prepare(true);
 	relay_begin();
 	hello_serve(RELAY_TIMED);
@@ -520,7 +514,6 @@ static void the_heartbeat_follows_ktsnd(void **state)
 {
 	struct ktsn_ring_header *header;
 
-	(void)state;
 	relay_prepare(true);
 	relay_begin();
 	hello_serve(RELAY_TIMED);
@@ -545,7 +538,6 @@ static void the_heartbeat_waits_for_the_flow(void **state)
 	struct ktsn_app_request request;
 	struct ktsn_ring_header *header;
 
-	(void)state;
 	relay_prepare(true);
 	relay_begin();
 	hello_serve(RELAY_TIMED);
@@ -575,7 +567,6 @@ static void a_gated_frame_does_not_pass_a_ktsnd_that_is_away(void **state)
 	int bridge[2];
 	char frame[64];
 
-	(void)state;
 	relay_prepare(true);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, bridge), 0);
 	relay.bypass.fd = bridge[0];
@@ -618,7 +609,6 @@ static void what_waited_for_the_relay_without_a_time_is_stale(void **state)
 {
 	enum { WAITED = 100 };
 
-	(void)state;
 	relay_prepare(true);
 	for (int i = 0; i < WAITED; i++)
 		untimed_put(0);
@@ -642,7 +632,6 @@ static void what_waited_for_the_relay_without_a_time_is_stale(void **state)
 
 static void a_frame_without_record_is_dropped_where_only_timed_ones_are_captured(void **state)
 {
-	(void)state;
 	relay_prepare(false);
 	relay_begin();
 	hello_serve(RELAY_TIMED);
@@ -657,7 +646,6 @@ static void an_old_ktsnd_is_named_and_awaited(void **state)
 	struct ktsn_app_reply reply;
 	int fd;
 
-	(void)state;
 	relay_prepare(false);
 	relay_begin();
 	timed_put(0xc1);
@@ -713,7 +701,6 @@ static void hello_serve_older(void)
 
 static void a_relay_comes_down_to_an_older_ktsnd(void **state)
 {
-	(void)state;
 	relay_begin_newer();
 	timed_put(0xc1);
 	hello_serve_older();
@@ -727,7 +714,6 @@ static void a_relay_comes_down_to_an_older_ktsnd(void **state)
 /* A connection is handed over to an older ktsnd. */
 static void a_relay_repeats_any_request_for_an_older_ktsnd(void **state)
 {
-	(void)state;
 	relay_begin_newer();
 	timed_put(0xc1);
 	hello_serve(RELAY_TIMED);
@@ -787,7 +773,6 @@ static void ring_returns(void)
 
 static void a_ring_is_handed_to_the_next_ktsnd(void **state)
 {
-	(void)state;
 	relay_prepare(false);
 	relay_begin();
 	ktsnd_ends_with_a_ring();
@@ -796,7 +781,6 @@ static void a_ring_is_handed_to_the_next_ktsnd(void **state)
 
 static void a_ring_is_handed_to_an_older_ktsnd(void **state)
 {
-	(void)state;
 	relay_begin_newer();
 	ktsnd_ends_with_a_ring();
 	version_refuse(RELAY_TIMED, KTSN_APP_HAND_BACK, KTSN_APP_VERSION + 1, KTSN_APP_VERSION);
@@ -806,7 +790,6 @@ static void a_ring_is_handed_to_an_older_ktsnd(void **state)
 /* A ktsnd that is too new for the relay is followed by a compatible one. */
 static void a_ring_waits_for_a_ktsnd_that_understands(void **state)
 {
-	(void)state;
 	relay_prepare(false);
 	relay_begin();
 	ktsnd_ends_with_a_ring();
@@ -822,7 +805,6 @@ static void what_is_refused_for_good_does_not_hold_up_a_ring(void **state)
 	struct ktsn_app_reply reply;
 	int doorbell = eventfd(0, EFD_CLOEXEC);
 
-	(void)state;
 	relay_prepare(false);
 	relay_begin();
 	timed_put(1);
@@ -851,7 +833,6 @@ static void a_ring_that_is_refused_is_replaced(void **state)
 	struct ktsn_app_request request;
 	int fd;
 
-	(void)state;
 	relay_prepare(false);
 	relay_begin();
 	timed_put(1);
@@ -876,7 +857,6 @@ static void a_foreign_source_is_refused_and_not_asked_for_again_at_once(void **s
 {
 	struct ktsn_app_request request;
 
-	(void)state;
 	relay_prepare(false);
 	relay_begin();
 	timed_put(1);
@@ -895,7 +875,6 @@ static void a_reply_counts_when_it_comes_late(void **state)
 {
 	struct ktsn_app_request request;
 
-	(void)state;
 	relay_prepare(false);
 	relay_begin();
 	timed_put(0xe1);
@@ -914,7 +893,6 @@ static void a_refused_flow_does_not_hold_up_an_open_one(void **state)
 {
 	struct ktsn_app_request request;
 
-	(void)state;
 	relay_prepare(false);
 	relay_begin();
 	timed_put(1);
@@ -982,7 +960,6 @@ static void timed_frames_pass_a_request_of_untimed_ones(void **state)
 {
 	struct ktsn_app_request request;
 
-	(void)state;
 	relay_prepare(true);
 	timed_session_serve_by_rounds();
 	route_add(RELAY_TIMED);
@@ -1011,7 +988,6 @@ static void timed_frames_pass_an_untimed_session_that_joins(void **state)
 	struct ktsn_app_reply reply;
 	int doorbell = eventfd(0, EFD_CLOEXEC);
 
-	(void)state;
 	relay_prepare(true);
 	timed_session_serve_by_rounds();
 	route_add(RELAY_TIMED);
@@ -1081,7 +1057,6 @@ static void timed_frames_wait_for_room(void **state)
 {
 	int space_fd;
 
-	(void)state;
 	relay_prepare(false);
 	relay_begin();
 	hello_serve(RELAY_TIMED);
@@ -1098,7 +1073,6 @@ static void timed_frames_wait_for_room(void **state)
 
 static void untimed_frames_never_wait(void **state)
 {
-	(void)state;
 	relay_prepare(true);
 	relay_begin();
 	hello_serve(RELAY_TIMED);
@@ -1115,7 +1089,6 @@ static void untimed_frames_never_wait(void **state)
 
 static void untimed_frames_pass_timed_ones_that_wait(void **state)
 {
-	(void)state;
 	relay_prepare(true);
 	relay_begin();
 	hello_serve(RELAY_TIMED);
@@ -1160,7 +1133,6 @@ static void long_frame_serve(uint32_t before, uint32_t number, uint32_t mtu_byte
 
 static void a_frame_longer_than_its_way_is_dropped(void **state)
 {
-	(void)state;
 	relay_prepare(false);
 	relay_begin();
 	timed_put_as(PRIORITY, 1, MTU_BYTES);
@@ -1176,7 +1148,6 @@ static void the_destination_not_used_for_longest_makes_room(void **state)
 {
 	struct destinations *table = &relay.sessions[RELAY_TIMED].destinations;
 
-	(void)state;
 	relay_prepare(false);
 	for (uint32_t i = 0; i < DESTINATIONS_MAX; i++) {
 		const struct destination_key key = {.addresses = {(uint8_t)i, (uint8_t)(i >> 8), 9},
@@ -1200,7 +1171,6 @@ static void what_a_killed_relay_had_is_counted_by_the_next(void **state)
 	struct relay_counters *counters;
 	int fd = memfd_create("counters", MFD_CLOEXEC);
 
-	(void)state;
 	assert_int_equal(relay_counters_open(fd, &counters), 0);
 	relay_count(&counters->read[RELAY_TIMED], 10);
 	relay_count(&counters->handed[RELAY_TIMED], 6);

@@ -37,7 +37,6 @@ static void the_record_is_taken_off(void **state)
 {
 	struct captured_frame frame;
 
-	(void)state;
 	assert_int_equal(captured_frame_parse(recorded, sizeof(recorded), &frame), CAPTURED);
 	assert_true(frame.timed);
 	assert_int_equal(frame.priority, 5);
@@ -54,7 +53,6 @@ static void the_record_names_clock_and_deadline(void **state)
 {
 	struct captured_frame frame;
 
-	(void)state;
 	assert_int_equal(parse_changed(WHAT_AT, 0x10, &frame), CAPTURED);
 	assert_int_equal(frame.clock, KTSN_CLOCK_MONOTONIC);
 	assert_int_equal(parse_changed(WHAT_AT, 0x6f, &frame), CAPTURED);
@@ -67,7 +65,6 @@ static void a_record_can_have_a_class_alone(void **state)
 {
 	struct captured_frame frame;
 
-	(void)state;
 	assert_int_equal(parse_changed(WHAT_AT, 0x36, &frame), CAPTURED);
 	assert_false(frame.timed);
 	assert_int_equal(frame.priority, 6);
@@ -79,7 +76,6 @@ static void a_frame_without_record_is_as_it_is(void **state)
 	static const uint8_t plain[] = {ADDRESSES, 0x08, 0x06, 1, 2, 3};
 	struct captured_frame frame;
 
-	(void)state;
 	assert_int_equal(captured_frame_parse(plain, sizeof(plain), &frame), CAPTURED);
 	assert_false(frame.timed);
 	assert_memory_equal(frame.addresses, plain, FRAME_ADDRESSES_BYTES);
@@ -92,7 +88,6 @@ static void another_version_is_an_ordinary_frame(void **state)
 {
 	struct captured_frame frame;
 
-	(void)state;
 	assert_int_equal(parse_changed(14, 2, &frame), CAPTURED);
 	assert_false(frame.timed);
 	assert_memory_equal(&frame.ethertype_be, "\x88\xb5", 2);
@@ -106,7 +101,6 @@ static void forged_records_are_found(void **state)
 {
 	struct captured_frame frame;
 
-	(void)state;
 	assert_int_equal(parse_changed(WHAT_AT, 0x85, &frame), CAPTURED_RECORD_BITS);
 	assert_int_equal(parse_changed(WHAT_AT, 0x75, &frame), CAPTURED_RECORD_BITS);
 	for (size_t i = 0; i < FRAME_ADDRESSES_BYTES; i++)
@@ -123,7 +117,6 @@ static void a_tag_behind_the_addresses_is_payload(void **state)
 					 ADDRESSES, TAG,  0x86, 0xdd, 0x60};
 	struct captured_frame frame;
 
-	(void)state;
 	assert_int_equal(captured_frame_parse(tagged, sizeof(tagged), &frame), CAPTURED);
 	assert_true(frame.timed);
 	assert_true(captured_frame_is_tagged(&frame));
@@ -137,7 +130,6 @@ static void behind_a_tag_there_is_no_record(void **state)
 					 TIME,      ADDRESSES, 0x86, 0xdd, 0x60, 0x61};
 	struct captured_frame frame;
 
-	(void)state;
 	assert_int_equal(captured_frame_parse(tagged, sizeof(tagged), &frame), CAPTURED);
 	assert_false(frame.timed);
 	assert_true(captured_frame_is_tagged(&frame));
@@ -165,7 +157,6 @@ static void a_checksum_is_completed(void **state)
 	uint8_t frame[DATAGRAM_AT + sizeof(datagram)] = {ADDRESSES, 0x08, 0x00};
 	uint16_t pseudo = pseudo_sum_be();
 
-	(void)state;
 	memcpy(frame + DATAGRAM_AT, datagram, sizeof(datagram));
 	memcpy(frame + DATAGRAM_AT + 6, &pseudo, sizeof(pseudo));
 	assert_int_equal(offload_complete(&wanted, frame, sizeof(frame)), 0);
@@ -177,7 +168,6 @@ static void a_checksum_is_never_zero(void **state)
 {
 	uint8_t frame[DATAGRAM_AT + 8] = {0};
 
-	(void)state;
 	frame[DATAGRAM_AT] = frame[DATAGRAM_AT + 1] = 0xff;
 	assert_int_equal(offload_complete(&wanted, frame, sizeof(frame)), 0);
 	assert_memory_equal(frame + DATAGRAM_AT + 6, "\xff\xff", 2);
@@ -188,7 +178,6 @@ static void a_checksum_outside_the_frame_is_refused(void **state)
 	uint8_t frame[DATAGRAM_AT + 8] = {0};
 	struct virtio_net_hdr header = wanted;
 
-	(void)state;
 	assert_int_equal(offload_complete(&header, frame, sizeof(frame) - 1), -EINVAL);
 	header.csum_start = header.csum_offset = UINT16_MAX;
 	assert_int_equal(offload_complete(&header, frame, sizeof(frame)), -EINVAL);
@@ -199,7 +188,6 @@ static void a_frame_to_be_segmented_is_refused(void **state)
 	const struct virtio_net_hdr header = {.gso_type = VIRTIO_NET_HDR_GSO_UDP};
 	uint8_t frame[64] = {0};
 
-	(void)state;
 	assert_int_equal(offload_complete(&header, frame, sizeof(frame)), -EOPNOTSUPP);
 }
 

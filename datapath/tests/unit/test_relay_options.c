@@ -45,7 +45,6 @@ static int parse(const char *line)
 
 static void options_are_stored(void **state)
 {
-	(void)state;
 	assert_int_equal(parse(REQUIRED), 0);
 	assert_int_equal(options.source_fd, 0);
 	assert_int_equal(options.packet_fd, 1);
@@ -80,7 +79,6 @@ static void bad_lines_get_a_message(void **state)
 		{REQUIRED " more", "ktsn-relay: more: not an option; see ktsn-relay --help\n"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		assert_int_equal(parse(cases[i].line), -EINVAL);
 		assert_string_equal(message, cases[i].wanted);

@@ -85,7 +85,6 @@ static bool connecting_is_allowed(void)
 
 static void what_the_relay_does_not_need_is_refused(void **state)
 {
-	(void)state;
 	assert_true(sandboxed(files_are_refused));
 	assert_true(sandboxed(programs_are_refused));
 	assert_true(sandboxed(foreign_sockets_are_refused));
@@ -95,7 +94,6 @@ static void what_the_relay_does_not_need_is_refused(void **state)
 
 static void what_it_needs_is_left(void **state)
 {
-	(void)state;
 	assert_true(sandboxed(connecting_is_allowed));
 }
 

@@ -47,7 +47,6 @@ static void what_is_added_is_found(void **state)
 {
 	struct destination_key of_another_flow = key_of(7);
 
-	(void)state;
 	destinations_init(&table, 1);
 	assert_null(find(7));
 	assert_non_null(add(7));
@@ -62,7 +61,6 @@ static void what_is_added_is_found(void **state)
 
 static void a_full_table_takes_no_more(void **state)
 {
-	(void)state;
 	destinations_init(&table, 2);
 	for (uint32_t i = 0; i < DESTINATIONS_MAX; i++)
 		assert_non_null(add(i));
@@ -76,7 +74,6 @@ static void the_one_not_used_for_longest_is_first(void **state)
 {
 	struct destination *at;
 
-	(void)state;
 	destinations_init(&table, 3);
 	for (uint32_t i = 0; i < 4; i++)
 		add(i);
@@ -101,7 +98,6 @@ static void any_order_of_use_is_kept(void **state)
 	static uint32_t used[NUMBERS];
 	struct test_random random = test_random_seeded("relay_tables");
 
-	(void)state;
 	destinations_init(&table, 4);
 	memset(used, 0, sizeof(used));
 	for (uint32_t step = 1; step <= STEPS; step++) {
@@ -127,7 +123,6 @@ static void a_refusal_is_remembered_for_a_while(void **state)
 	const struct destination_key refused = key_of(1), other = key_of(2);
 	const int64_t now_ns = INT64_C(1000000000000);
 
-	(void)state;
 	assert_int_equal(refusals_find(&refusals, &refused, now_ns), 0);
 	refusals_add(&refusals, &refused, -EPERM, now_ns);
 	assert_int_equal(refusals_find(&refusals, &refused, now_ns), -EPERM);
@@ -152,7 +147,6 @@ static void requests_are_limited(void **state)
 	static struct refusals refusals;
 	int64_t now_ns = INT64_C(1000000000000);
 
-	(void)state;
 	assert_int_equal(requests_at(&refusals, now_ns), NEW_DESTINATIONS_BURST);
 	assert_int_equal(requests_at(&refusals, now_ns + NEW_DESTINATION_INTERVAL_NS - 1), 0);
 	assert_int_equal(requests_at(&refusals, now_ns + 10 * NEW_DESTINATION_INTERVAL_NS), 10);
@@ -178,7 +172,6 @@ static void frames_wait_in_their_order(void **state)
 {
 	uint32_t pushed = 0, popped = 0;
 
-	(void)state;
 	assert_null(backlog_first(&backlog));
 	for (int round = 0; round < 5; round++) {
 		while (push(pushed))
@@ -201,7 +194,6 @@ static void frames_keep_their_bytes(void **state)
 	struct captured_frame frame = {.addresses = bytes, .payload = bytes + FRAME_HEADER_BYTES};
 	uint32_t pushed = 0, popped = 0;
 
-	(void)state;
 	memset(&backlog, 0, sizeof(backlog));
 	while (popped < 5000) {
 		memset(bytes, (uint8_t)pushed, sizeof(bytes));
@@ -238,7 +230,6 @@ static void fewer_long_frames_can_wait(void **state)
 	struct captured_frame frame = {
 		.addresses = bytes, .payload = bytes + FRAME_HEADER_BYTES, .payload_bytes = 1500};
 
-	(void)state;
 	assert_int_equal(until_full(&frame), BACKLOG_MAX);
 	frame.payload_bytes = 9000;
 	assert_int_equal(until_full(&frame), BACKLOG_BYTES / (9000 + FRAME_ADDRESSES_BYTES));
@@ -251,7 +242,6 @@ static void the_longest_frame_can_wait(void **state)
 				       .payload = bytes + FRAME_HEADER_BYTES,
 				       .payload_bytes = FRAME_BYTES_MAX - FRAME_HEADER_BYTES};
 
-	(void)state;
 	memset(&backlog, 0, sizeof(backlog));
 	assert_true(backlog_push(&backlog, &frame));
 }

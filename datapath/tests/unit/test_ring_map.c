@@ -193,7 +193,6 @@ static void a_map_lives_as_long_as_its_last_mapping(void **state)
 {
 	struct map map;
 
-	(void)state;
 	assert_int_equal(made(&map), 0);
 	close(map.fd);
 	usleep(10000);
@@ -206,7 +205,6 @@ static void a_map_lives_as_long_as_its_last_descriptor(void **state)
 {
 	struct map map;
 
-	(void)state;
 	assert_int_equal(made(&map), 0);
 	munmap(map.address, map.bytes);
 	usleep(10000);

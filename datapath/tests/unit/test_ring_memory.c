@@ -84,7 +84,6 @@ static void what_is_no_memory_of_rings_is_refused(void **state)
 {
 	int memory = memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING), pipe_fds[2];
 
-	(void)state;
 	assert_int_equal(ftruncate(memory, (off_t)ktsn_ring_memory_bytes(usual())), 0);
 	assert_int_equal(pipe(pipe_fds), 0);
 	assert_int_equal(offered(memory, usual()), -EPERM);

@@ -98,7 +98,6 @@ static void smallest_sequence_comes_out_first(void **state)
 	struct test_random random = test_random_seeded("order of slots");
 	struct ktsn_ring_order *order = malloc(sizeof(*order));
 
-	(void)state;
 	assert_non_null(order);
 	for (uint32_t slot_count = 64; slot_count <= SLOTS; slot_count *= 2) {
 		ktsn_ring_order_init(order, slot_count);
@@ -115,7 +114,6 @@ static void slots_added_in_order_come_out_so(void **state)
 	uint64_t sequence = 0, expected = 0, taken;
 	uint32_t slot;
 
-	(void)state;
 	assert_non_null(order);
 	ktsn_ring_order_init(order, KTSN_RING_SLOTS_MAX);
 	for (; sequence < KTSN_RING_SLOTS_MAX; sequence++)

@@ -222,7 +222,6 @@ static void only_reports_that_were_made_are_freed(void **state)
  * test/conformance/txtime/kernel.txt. */
 static void messages_are_charged_as_by_the_kernel(void **state)
 {
-	(void)state;
 	assert_int_equal(ktsn_ring_charge_bytes(0), 768);
 	assert_int_equal(ktsn_ring_charge_bytes(64), 768);
 	assert_int_equal(ktsn_ring_charge_bytes(1024), 2304);

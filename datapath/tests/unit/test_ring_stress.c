@@ -298,19 +298,16 @@ static void run(uint32_t slot_count, bool doorbell_only_early)
 
 static void small_ring_that_is_always_full(void **state)
 {
-	(void)state;
 	run(64, false);
 }
 
 static void large_ring(void **state)
 {
-	(void)state;
 	run(1024, false);
 }
 
 static void half_of_the_messages_do_not_ring(void **state)
 {
-	(void)state;
 	run(256, true);
 }
 

@@ -45,9 +45,6 @@ int __wrap_session_get(struct session **session)
 int __wrap_session_request(struct session *session, const struct ktsn_app_request *request, int fd_to_pass,
 			   struct ktsn_app_reply *reply)
 {
-	(void)session;
-	(void)request;
-	(void)fd_to_pass;
 	process.asked++;
 	*reply = process.answers;
 	return process.silent ? -ETIMEDOUT : 0;
@@ -55,8 +52,6 @@ int __wrap_session_request(struct session *session, const struct ktsn_app_reques
 
 void epoll_members_catch_up(struct flow *flow, int fd)
 {
-	(void)flow;
-	(void)fd;
 }
 
 static const struct ktsn_app_reply nothing_there = {
@@ -66,7 +61,6 @@ static const struct ktsn_app_reply endpoint_there = {
 
 static int set_up(void **state)
 {
-	(void)state;
 	memset(&process, 0, sizeof(process));
 	process.fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	process.flow = flow_create();
@@ -81,7 +75,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	flow_put(process.flow);
 	close(process.fd);
 	ring_pair_fini(&process.pair);
@@ -119,7 +112,6 @@ static void send_until_asked(int times, uint32_t expected)
 
 static void endpoint_that_is_added_later_gets_the_messages(void **state)
 {
-	(void)state;
 	send_until_asked(3, KTSN_APP_ROUTE_KERNEL);
 	process.answers = endpoint_there;
 	for (int64_t began_ms = now_ms(); route() == KTSN_APP_ROUTE_KERNEL; usleep(100))
@@ -136,7 +128,6 @@ static void ktsnd_is_asked_now_and_then_only(void **state)
 {
 	int64_t began_ms = now_ms();
 
-	(void)state;
 	/* With the first message, with the first after the reply, and then every 100 ms of a clock that
 	 * ticks at least every 10 ms. */
 	send_until_asked(4, KTSN_APP_ROUTE_KERNEL);
@@ -145,7 +136,6 @@ static void ktsnd_is_asked_now_and_then_only(void **state)
 
 static void messages_stay_the_kernel_s_while_ktsnd_does_not_answer(void **state)
 {
-	(void)state;
 	assert_int_equal(route(), KTSN_APP_ROUTE_KERNEL);
 	process.silent = true;
 	send_until_asked(3, KTSN_APP_ROUTE_KERNEL);

@@ -38,7 +38,6 @@ static int thread_make(long unused)
 {
 	pthread_t thread;
 
-	(void)unused;
 	return pthread_create(&thread, NULL, nothing, NULL) || pthread_join(thread, NULL) ? REFUSED : MADE;
 }
 
@@ -70,7 +69,6 @@ static void threads_can_be_made(void **state)
 {
 	int status = sandboxed(thread_make, 0);
 
-	(void)state;
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), MADE);
 }
@@ -85,7 +83,6 @@ static void processes_cannot(void **state)
 #endif
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
 		assert_refused(calls[i]);
 }
@@ -107,7 +104,6 @@ static void programs_of_the_kernel_cannot_be_loaded(void **state)
 				       BPF_MAP_UPDATE_ELEM, BPF_MAP_DELETE_ELEM,    BPF_MAP_GET_NEXT_KEY,
 				       BPF_MAP_DELETE_BATCH};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
 		assert_int_equal(WEXITSTATUS(sandboxed(bpf_call, refused[i])), REFUSED);
 	/* Without privileges the kernel refuses them itself. */
@@ -124,7 +120,6 @@ static void what_only_sanitizers_need_is_refused(void **state)
 #endif
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
 		assert_refused(calls[i]);
 }
@@ -133,7 +128,6 @@ static void who_wants_to_look_into_others_is_killed(void **state)
 {
 	static const long calls[] = {SYS_ptrace, SYS_process_vm_readv, SYS_execve, SYS_mount};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
 		int status = sandboxed(call, calls[i]);
 

@@ -59,7 +59,6 @@ static void cycle_time_range(void **state)
 	struct ktsn_schedule_fault fault = {
 		.field = "cycle-time-ns", .minimum = FRAME_MIN_NS, .maximum = KTSN_CYCLE_TIME_MAX_NS};
 
-	(void)state;
 	schedule.cycle_time_ns = FRAME_MIN_NS;
 	accepted(&schedule);
 	schedule.cycle_time_ns = KTSN_CYCLE_TIME_MAX_NS;
@@ -77,7 +76,6 @@ static void base_time_range(void **state)
 	struct ktsn_schedule schedule = good_schedule();
 	struct ktsn_schedule_fault fault = {.field = "base-time-tai-ns", .maximum = KTSN_BASE_TIME_MAX_NS};
 
-	(void)state;
 	schedule.base_time_tai_ns = KTSN_BASE_TIME_MAX_NS;
 	accepted(&schedule);
 	fault.value = schedule.base_time_tai_ns = KTSN_BASE_TIME_MAX_NS + 1;
@@ -92,7 +90,6 @@ static void entry_count_range(void **state)
 	struct ktsn_schedule_fault fault = {
 		.field = "entries", .minimum = 1, .maximum = KTSN_SCHEDULE_ENTRIES_MAX};
 
-	(void)state;
 	schedule.entry_count = KTSN_SCHEDULE_ENTRIES_MAX;
 	for (uint32_t i = 0; i < KTSN_SCHEDULE_ENTRIES_MAX; i++)
 		schedule.entries[i].interval_ns = FRAME_MIN_NS;
@@ -112,7 +109,6 @@ static void interval_range(void **state)
 					    .minimum = FRAME_MIN_NS,
 					    .maximum = UINT32_MAX};
 
-	(void)state;
 	schedule.entries[1].interval_ns = FRAME_MIN_NS;
 	accepted(&schedule);
 	schedule.entries[1].interval_ns = UINT32_MAX;
@@ -131,7 +127,6 @@ static void queue_max_sdu_range(void **state)
 					    .minimum = KTSN_QUEUE_MAX_SDU_MIN,
 					    .maximum = KTSN_QUEUE_MAX_SDU_MAX};
 
-	(void)state;
 	schedule.queue_max_sdu_bytes[5] = KTSN_QUEUE_MAX_SDU_MIN;
 	schedule.queue_max_sdu_bytes[7] = KTSN_QUEUE_MAX_SDU_MAX;
 	accepted(&schedule);
@@ -145,7 +140,6 @@ static void disabled_gates_need_no_list(void **state)
 {
 	struct ktsn_schedule schedule;
 
-	(void)state;
 	ktsn_schedule_init(&schedule);
 	assert_false(schedule.gate_enabled);
 	assert_int_equal(schedule.gate_states, 0xff);

@@ -51,7 +51,6 @@ static void what_says_nothing_leaves_it_to_the_socket(void **state)
 	struct letter letter = {.message = {.msg_name = NULL}};
 	int ttl = 3;
 
-	(void)state;
 	assert_segment(&letter, NOT_SAID);
 	add(&letter, 0, SEGMENT, &ttl, sizeof(ttl));
 	assert_segment(&letter, NOT_SAID);
@@ -61,7 +60,6 @@ static void last_of_several_counts(void **state)
 {
 	struct letter letter = {.message = {.msg_name = NULL}};
 
-	(void)state;
 	add_segment(&letter, 500);
 	assert_segment(&letter, 500);
 	add_segment(&letter, UINT16_MAX);
@@ -77,7 +75,6 @@ static void other_lengths_and_kinds_are_refused(void **state)
 		size_t bytes;
 	} rows[] = {{SEGMENT, 0}, {SEGMENT, 1}, {SEGMENT, 4}, {SEGMENT, 8}, {CORK, 4}, {0, 2}, {-1, 2}};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct letter letter = {.message = {.msg_name = NULL}};
 		uint64_t data = 500;
@@ -93,7 +90,6 @@ static void truncated_control_is_refused(void **state)
 	struct letter letter = {.message = {.msg_name = NULL}};
 	uint32_t found;
 
-	(void)state;
 	add_segment(&letter, 500);
 	letter.message.msg_controllen = CMSG_LEN(1);
 	assert_int_equal(segment_read(&letter.message, &found), -EINVAL);
@@ -128,7 +124,6 @@ static void messages_are_cut_as_by_the_kernel(void **state)
 		{SIZE_MAX, 1, -EMSGSIZE},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		uint32_t count = 0;
 		int err = segment_count(rows[i].bytes, rows[i].segment_bytes, MOST, &count);
@@ -143,7 +138,6 @@ static void pieces_are_the_whole(void **state)
 	struct test_random random = test_random_seeded("segment");
 	uint64_t rounds = test_random_rounds(100000);
 
-	(void)state;
 	for (uint64_t i = 0; i < rounds; i++) {
 		size_t bytes = test_random_below(&random, 70000);
 		uint32_t segment_bytes = (uint32_t)test_random_below(&random, 2000);

@@ -36,7 +36,6 @@ static struct sockaddr_un address = {.sun_family = AF_UNIX};
 
 static int folder_make(void **state)
 {
-	(void)state;
 	if (!mkdtemp(folder))
 		return -1;
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s/app.sock", folder);
@@ -45,7 +44,6 @@ static int folder_make(void **state)
 
 static int folder_remove(void **state)
 {
-	(void)state;
 	unlink(address.sun_path);
 	return rmdir(folder);
 }
@@ -184,7 +182,6 @@ static void where_nothing_is_of_ktsnd_is_no_network(void **state)
 {
 	char elsewhere[sizeof(folder) + 32];
 
-	(void)state;
 	snprintf(elsewhere, sizeof(elsewhere), "%s/none/app.sock", folder);
 	first_answers(address.sun_path, -ENOTCONN, -ENOTCONN);
 	first_answers(elsewhere, -ENOTCONN, -ENOTCONN);
@@ -193,7 +190,6 @@ static void where_nothing_is_of_ktsnd_is_no_network(void **state)
 
 static void a_killed_one_is_away(void **state)
 {
-	(void)state;
 	close(listen_here()); /* the traces that it leaves */
 	first_answers(address.sun_path, -ETIMEDOUT, -ETIMEDOUT);
 	unlink(address.sun_path);
@@ -203,7 +199,6 @@ static void one_that_begins_to_listen_is_away(void **state)
 {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
-	(void)state;
 	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
 	first_answers(address.sun_path, -ETIMEDOUT, -ETIMEDOUT);
 	close(fd);
@@ -215,7 +210,6 @@ static void one_that_ended_in_a_pods_folder_is_away(void **state)
 	char library[sizeof(folder) + 32];
 	int fd;
 
-	(void)state;
 	snprintf(library, sizeof(library), "%s/libktsn.so", folder);
 	fd = open(library, O_CREAT | O_WRONLY | O_CLOEXEC, 0444);
 	assert_true(fd >= 0);
@@ -234,7 +228,6 @@ static void one_that_is_slow_is_greeted_once_and_its_late_answer_counts(void **s
 	struct ktsn_ring_memory memory;
 	struct session *session;
 
-	(void)state;
 	for (int i = 0; i < 5; i++)
 		assert_int_equal(session_get(&session), -ETIMEDOUT);
 	session_unanswered_count();
@@ -257,7 +250,6 @@ static void who_met_one_does_not_go_without(void **state)
 {
 	struct session *session;
 
-	(void)state;
 	unlink(address.sun_path);
 	assert_int_equal(session_get(&session), -ETIMEDOUT);
 }
@@ -267,7 +259,6 @@ static void one_that_says_no_gives_its_reason(void **state)
 	int listener = listen_here(), connection;
 	struct session *session;
 
-	(void)state;
 	assert_int_equal(session_get(&session), -ETIMEDOUT);
 	connection = greeted_accept(listener);
 	reply_send(connection, &hello, -ENOMEM, KTSN_APP_NONE);
@@ -289,7 +280,6 @@ static void one_that_takes_no_connections_is_there(void **state)
 	int listener = listen_here(), others[16], count = 0;
 	struct session *session;
 
-	(void)state;
 	assert_int_equal(listen(listener, 0), 0);
 	for (; count < 16; count++) {
 		others[count] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -326,7 +316,6 @@ static void what_is_not_answered_is_not_asked_twice(void **state)
 	struct ktsn_app_request request;
 	struct ktsn_app_reply reply;
 
-	(void)state;
 	client_serve(&client);
 
 	for (int i = 0; i < 3; i++)
@@ -387,7 +376,6 @@ static void an_older_ktsnd_is_greeted_in_its_version(void **state)
 	struct ktsn_app_request again;
 	struct ktsn_app_reply reply;
 
-	(void)state;
 	version_refuse(client.connection, KTSN_APP_HELLO, 0);
 	assert_int_equal(session_get(&client.session), -ETIMEDOUT);
 	again = received(client.connection);
@@ -406,7 +394,6 @@ static void an_older_ktsnd_that_took_over_is_asked_in_its_version(void **state)
 	struct ktsn_app_request request;
 	struct ktsn_app_reply reply;
 
-	(void)state;
 	client_serve(&client);
 	version_refuse(client.connection, KTSN_APP_FLOW_OPEN, 1);
 	request = (struct ktsn_app_request){.type = KTSN_APP_FLOW_OPEN, .number = 2};
@@ -427,7 +414,6 @@ static void a_ktsnd_without_a_common_version_is_refused(void **state)
 	struct client client = client_of_next_release();
 	struct ktsn_app_request request;
 
-	(void)state;
 	handshake_version.oldest = KTSN_APP_VERSION + 1;
 	handshake_version.newest = KTSN_APP_VERSION + 1;
 	version_refuse(client.connection, KTSN_APP_HELLO, 0);
@@ -485,7 +471,6 @@ static void replies_of_releases_are_understood(void **state)
 {
 	static struct recorded recorded;
 
-	(void)state;
 	for (size_t i = 0; i < RECORDED_RELEASES; i++) {
 		struct client client = client_greeted();
 		struct ktsn_app_reply reply;

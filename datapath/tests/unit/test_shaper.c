@@ -113,7 +113,6 @@ static void each_class_leaves_in_its_window(void **state)
 	struct ktsn_shaper_packet middle = packet_of(5 * MS + 100 * US, 6, 125);
 	struct ktsn_shaper_packet low = packet_of(5 * MS, 0, 125);
 
-	(void)state;
 	three_windows_set(rig, 0);
 	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &high, 0), 0);
 	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &middle, 0), 0);
@@ -134,7 +133,6 @@ static void frame_leaves_only_if_all_of_it_fits_before_its_gate_shuts(void **sta
 	struct ktsn_shaper_packet fits = packet_of(5 * MS + 299 * US, 7, 125);
 	struct ktsn_shaper_packet late = packet_of(6 * MS + 299 * US + 1, 7, 125);
 
-	(void)state;
 	three_windows_set(rig, 0);
 	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &fits, 0), 0);
 	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &late, 0), 0);
@@ -152,7 +150,6 @@ static void guard_band_is_kept_to_the_nanosecond(void **state)
 	struct ktsn_shaper_packet fits = packet_of(5 * MS + 279 * US, 7, 125);
 	struct ktsn_shaper_packet late = packet_of(6 * MS + 279 * US + 1, 7, 125);
 
-	(void)state;
 	three_windows_set(rig, 0);
 	takes(rig, &fits, 0);
 	takes(rig, &late, 0);
@@ -174,7 +171,6 @@ static void frame_may_leave_across_entries_that_keep_its_gate_open(void **state)
 	struct ktsn_shaper_packet wrapped = packet_of(5 * MS - 1500, 7, 250);
 	struct ktsn_shaper_packet across = packet_of(6 * MS + 500, 0, 125);
 
-	(void)state;
 	gates_ask(rig, &schedule, 0);
 	takes(rig, &wrapped, 0);
 	takes(rig, &across, 0);
@@ -193,7 +189,6 @@ static void frame_too_long_for_any_window_is_dropped_when_its_time_has_come(void
 	struct ktsn_shaper_packet too_long = packet_of(5 * MS + 1, 7, 37501);
 	struct ktsn_shaper_packet other = packet_of(5 * MS + 1, 6, 125);
 
-	(void)state;
 	three_windows_set(rig, 0);
 	takes(rig, &longest, 0);
 	takes(rig, &too_long, 0);
@@ -213,7 +208,6 @@ static void with_all_gates_shut_nothing_leaves_and_a_change_to_come_is_waited_fo
 	struct ktsn_schedule open = three_windows();
 	struct ktsn_shaper_packet first = packet_of(2 * MS, 7, 125), second = packet_of(2 * MS + 1, 7, 125);
 
-	(void)state;
 	gates_ask(rig, &shut, 0);
 	takes(rig, &first, 0);
 	takes(rig, &second, 0);
@@ -230,7 +224,6 @@ static void gates_that_are_disabled_let_what_waited_go(void **state)
 	struct ktsn_schedule disabled;
 	struct ktsn_shaper_packet packet = packet_of(5 * MS + 400 * US, 7, 125);
 
-	(void)state;
 	three_windows_set(rig, 0);
 	takes(rig, &packet, 0);
 	assert_true(ktsn_shaper_next(rig->shaper, 0) == 6 * MS);
@@ -246,7 +239,6 @@ static void queue_max_sdu_is_the_tas_own_and_of_its_class(void **state)
 	struct ktsn_schedule schedule = three_windows();
 	struct ktsn_shaper_packet packet = packet_of(5 * MS, 7, 125);
 
-	(void)state;
 	schedule.queue_max_sdu_bytes[7] = 100;
 	gates_ask(rig, &schedule, 0);
 	packet.sdu_bytes = 101;
@@ -270,7 +262,6 @@ static void queue_max_sdu_changes_with_the_schedule(void **state)
 	struct ktsn_schedule schedule = three_windows();
 	struct ktsn_shaper_packet packets[3];
 
-	(void)state;
 	schedule.queue_max_sdu_bytes[7] = 100;
 	schedule.base_time_tai_ns = 10 * MS;
 	gates_ask(rig, &schedule, 0);
@@ -290,7 +281,6 @@ static void frame_overruns_when_it_is_on_the_link_as_its_gate_shuts(void **state
 	struct ktsn_shaper_packet packet = packet_of(5 * MS, 7, 125);
 	enum ktsn_verdict verdict;
 
-	(void)state;
 	three_windows_set(rig, 0);
 	takes(rig, &packet, 0);
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 5 * MS, &verdict), &packet);
@@ -314,7 +304,6 @@ static void frame_that_the_link_kept_past_its_window_waits_for_the_next(void **s
 						packet_of(5 * MS + 275 * US, 7, 1250),
 						packet_of(5 * MS + 275 * US, 7, 1250)};
 
-	(void)state;
 	three_windows_set(rig, 0);
 	for (uint64_t i = 0; i < 3; i++) {
 		packets[i].order = i;
@@ -334,7 +323,6 @@ static void frames_of_one_time_leave_one_after_the_other_highest_class_first(voi
 	struct ktsn_shaper_packet packets[3] = {packet_of(MS, 1, 1250), packet_of(MS, 3, 1250),
 						packet_of(MS + 5 * US, 7, 1250)};
 
-	(void)state;
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &packets[i], 0), 0);
 	leaves(rig, MS, &packets[1]);
@@ -351,7 +339,6 @@ static void etf_takes_the_earliest_of_all_classes(void **state)
 	struct ktsn_shaper_packet first = packet_of(200 * US, 5, 125);
 	struct ktsn_shaper_packet middle = packet_of(300 * US, 1, 125);
 
-	(void)state;
 	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &last, 0), 0);
 	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &first, 0), 0);
 	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &middle, 0), 0);
@@ -368,7 +355,6 @@ static void etf_drops_what_is_late_when_taken_and_when_due(void **state)
 	struct ktsn_shaper_packet deadline = packet_of(4 * MS, 0, 84);
 	enum ktsn_verdict verdict;
 
-	(void)state;
 	deadline.deadline = true;
 	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &past, 2 * MS), -ETIME);
 	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &deadline, 2 * MS), -EINVAL);
@@ -385,7 +371,6 @@ static void etf_judges_by_when_a_packet_was_handed_over(void **state)
 	struct ktsn_shaper_packet near = packet_of(3 * MS, 0, 84);
 	enum ktsn_verdict verdict;
 
-	(void)state;
 	assert_int_equal(ktsn_shaper_enqueue_handed(rig->shaper, NULL, &past, MS + 1, 3 * MS), -ETIME);
 	assert_int_equal(ktsn_shaper_enqueue_handed(rig->shaper, NULL, &missed, MS, 3 * MS + US), 0);
 	assert_int_equal(ktsn_shaper_enqueue_handed(rig->shaper, NULL, &near, 3 * MS, 3 * MS + US), 0);
@@ -403,7 +388,6 @@ static void etf_sends_what_is_late_by_no_more_than_delta(void **state)
 	struct ktsn_shaper_packet in_time = packet_of(3 * MS, 0, 84), last = packet_of(4 * MS, 0, 84);
 	enum ktsn_verdict verdict;
 
-	(void)state;
 	takes(rig, &in_time, 3 * MS);
 	takes(rig, &last, 2 * MS);
 	leaves(rig, 3 * MS, &in_time);
@@ -423,7 +407,6 @@ static void etf_takes_the_earliest_of_all_classes_and_drops_what_the_link_made_l
 		packet_of(3 * MS, 5, 12500), packet_of(3 * MS + 90 * US, 1, 84),
 		packet_of(3 * MS + 89 * US, 3, 84), packet_of(3 * MS + 95 * US, 7, 84)};
 
-	(void)state;
 	for (int i = 0; i < 4; i++)
 		takes(rig, &packets[i], 0);
 	leaves(rig, 3 * MS, &packets[0]);
@@ -448,7 +431,6 @@ static void etf_deadline_sends_as_soon_as_it_can_the_nearest_deadline_first(void
 	struct ktsn_shaper_packet far = deadline_of(9 * MS, 7), near = deadline_of(5 * MS, 0);
 	struct ktsn_shaper_packet no_deadline = packet_of(9 * MS, 0, 125);
 
-	(void)state;
 	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &no_deadline, 0), -EINVAL);
 	takes(rig, &far, MS);
 	takes(rig, &near, MS);
@@ -467,7 +449,6 @@ static void etf_deadline_has_a_tolerance_of_its_own(void **state)
 	struct ktsn_shaper_packet met = deadline_of(5 * MS, 0), missed = deadline_of(6 * MS, 0);
 	enum ktsn_verdict verdict;
 
-	(void)state;
 	assert_int_equal(ktsn_shaper_enqueue_handed(rig->shaper, NULL, &met, 0, 5 * MS + 20 * US), 0);
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 5 * MS + 20 * US, &verdict), &met);
 	assert_int_equal(verdict, KTSN_SEND);
@@ -482,7 +463,6 @@ static void deadlines_that_are_held_become_transmit_times_under_another_strategy
 	struct rig *rig = rig_create(KTSN_STRATEGY_ETF_DEADLINE);
 	struct ktsn_shaper_packet packet = deadline_of(9 * MS, 7);
 
-	(void)state;
 	takes(rig, &packet, MS);
 	assert_true(ktsn_shaper_next(rig->shaper, MS) == MS);
 	ktsn_shaper_strategy_set(rig->shaper, KTSN_STRATEGY_TAS);
@@ -498,7 +478,6 @@ static void strategy_changes_lose_nothing_that_is_held(void **state)
 	bool left[HELD] = {false};
 	int64_t now_tai_ns = 5 * MS;
 
-	(void)state;
 	three_windows_set(rig, 0);
 	for (uint64_t i = 0; i < HELD; i++) {
 		packets[i] = packet_of(5 * MS + (int64_t)i * 20 * US, (uint8_t)(i % KTSN_CLASSES), 125);
@@ -532,7 +511,6 @@ static void frames_that_are_due_may_be_given_behind_one_another(void **state)
 				  third = packet_of(MS, 0, 125), later = packet_of(MS + 2500, 7, 125);
 	enum ktsn_verdict verdict;
 
-	(void)state;
 	takes(rig, &low, 0);
 	takes(rig, &high, 0);
 	takes(rig, &third, 0);
@@ -560,7 +538,6 @@ static void next_is_shown_ahead_of_its_time(void **state)
 	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
 	struct ktsn_shaper_packet first = packet_of(2 * MS, 1, 125), earlier = packet_of(MS, 0, 125);
 
-	(void)state;
 	assert_null(ktsn_shaper_peek_next(rig->shaper, 0, 9 * MS));
 	takes(rig, &first, 0);
 	assert_null(ktsn_shaper_peek_next(rig->shaper, 0, 2 * MS - 1));
@@ -580,7 +557,6 @@ static void nothing_is_given_behind_others_before_its_gate_opens_or_past_its_end
 				  other = packet_of(0, 6, 125);
 	enum ktsn_verdict verdict;
 
-	(void)state;
 	three_windows_set(rig, 0);
 	second.order = 1;
 	takes(rig, &first, 0);
@@ -599,7 +575,6 @@ static void frame_behind_another_overruns_by_what_is_before_it_too(void **state)
 	struct ktsn_shaper_packet first = packet_of(290 * US, 7, 125), second = packet_of(290 * US, 7, 125);
 	enum ktsn_verdict verdict;
 
-	(void)state;
 	three_windows_set(rig, 0);
 	second.order = 1;
 	takes(rig, &first, 0);
@@ -620,7 +595,6 @@ static void packet_that_the_port_refused_keeps_its_place(void **state)
 	struct ktsn_shaper_packet first = packet_of(MS, 3, 125), second = packet_of(MS, 3, 125);
 	enum ktsn_verdict verdict;
 
-	(void)state;
 	second.order = 1;
 	takes(rig, &first, 0);
 	takes(rig, &second, 0);
@@ -645,7 +619,6 @@ static void sender_waits_for_one_frame_of_another_and_not_for_all(void **state)
 {
 	enum { FLOOD = 100 };
 
-	(void)state;
 	for (int strategy = 0; strategy < KTSN_STRATEGIES; strategy++) {
 		struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){
 			.strategy = (enum ktsn_strategy)strategy, .delta_ns = MS, .tolerance_ns = MS});
@@ -684,7 +657,6 @@ static void senders_that_are_not_late_leave_in_the_order_of_time(void **state)
 	struct ktsn_shaper_packet packets[PACKETS];
 	struct ktsn_shaper_lane *lanes[SENDERS] = {lane_create(), lane_create(), lane_create()};
 
-	(void)state;
 	for (int i = PACKETS; i-- > 0;) {
 		packets[i] = packet_of(MS + i * 2 * US, 5, 125);
 		assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[i * i % SENDERS], &packets[i], 0), 0);
@@ -705,7 +677,6 @@ static void sender_whose_packet_came_back_has_its_turn_again(void **state)
 	struct ktsn_shaper_packet other = packet_of(MS + 2, 3, 125);
 	enum ktsn_verdict verdict;
 
-	(void)state;
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[0], &flood[i], 0), 0);
 	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[1], &other, 0), 0);
@@ -733,7 +704,6 @@ static void packet_that_came_back_takes_no_turn_back_that_another_was(void **sta
 	struct ktsn_shaper_packet *rest[] = {&others[0], &flood[1], &others[1], &flood[2]};
 	enum ktsn_verdict verdict;
 
-	(void)state;
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[0], &flood[i], 0), 0);
 	for (int i = 0; i < 2; i++)
@@ -760,7 +730,6 @@ static void overdue_that_yields_to_what_comes_due_leaves_after_it(void **state)
 	struct ktsn_shaper_packet *order[] = {&next, &first, &second, &lower};
 	enum ktsn_verdict verdict;
 
-	(void)state;
 	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[0], &first, 0), 0);
 	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[1], &second, 0), 0);
 	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[2], &next, 0), 0);
@@ -785,7 +754,6 @@ static void nothing_yields_to_a_gate_that_is_shut_nor_at_the_cost_of_its_window(
 	struct ktsn_shaper_packet seven = packet_of(10 * US, 7, 125), six = packet_of(0, 6, 125);
 	int64_t base_tai_ns = 10 * MS;
 
-	(void)state;
 	gates_ask(rig, &schedule, 0);
 	seven.txtime_tai_ns += base_tai_ns + 400 * US;
 	six.txtime_tai_ns += base_tai_ns;
@@ -838,7 +806,6 @@ static void untimed_destroy(struct untimed *untimed)
 /* Every packet of a burst, as long as it is not late; and under every strategy. */
 static void packets_in_time_go_before_all_that_are_untimed(void **state)
 {
-	(void)state;
 	for (int strategy = 0; strategy < KTSN_STRATEGIES; strategy++) {
 		struct rig *rig = rig_create((enum ktsn_strategy)strategy);
 		struct untimed *untimed = untimed_enqueue(rig, 2 * MS);
@@ -874,7 +841,6 @@ static void late_flood_takes_turns_with_what_is_untimed(void **state)
 	enum ktsn_verdict verdict;
 	int64_t now_tai_ns = 2 * MS;
 
-	(void)state;
 	for (int i = 0; i < 4; i++) {
 		flood[i] = packet_of(i, 3, 125);
 		assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lane, &flood[i], 0), 0);
@@ -898,7 +864,6 @@ static void packet_that_comes_due_behind_a_shut_gate_goes_before_the_untimed(voi
 	struct ktsn_shaper_lane *lane = lane_create();
 	struct untimed *untimed;
 
-	(void)state;
 	three_windows_set(rig, 0);
 	/* Class 3 has its window from 600 us on, for earlier packets. */
 	untimed = untimed_enqueue(rig, 10 * MS);
@@ -918,7 +883,6 @@ static void untimed_packets_hide_nothing_that_comes_due(void **state)
 	struct ktsn_shaper_packet timed = packet_of(3 * MS, 3, 125);
 	struct ktsn_shaper_lane *lane = lane_create();
 
-	(void)state;
 	assert_true(ktsn_shaper_due_excluding(rig->shaper, NULL) == KTSN_SHAPER_NEVER);
 	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lane, &timed, 2 * MS), 0);
 	assert_true(ktsn_shaper_due_after(rig->shaper, 3, 2 * MS) == 3 * MS);
@@ -938,7 +902,6 @@ static void untimed_packets_move_when_classes_count_no_more(void **state)
 	struct untimed *untimed = untimed_enqueue(rig, 2 * MS);
 	struct ktsn_shaper_packet timed = packet_of(2 * MS, 3, 125);
 
-	(void)state;
 	takes(rig, &timed, 0);
 	ktsn_shaper_strategy_set(rig->shaper, KTSN_STRATEGY_ETF);
 	leaves(rig, 2 * MS, &timed);
@@ -959,7 +922,6 @@ static void clock_set_back_takes_no_turn_away(void **state)
 	struct ktsn_shaper_packet other = packet_of(20, 3, 125);
 	enum ktsn_verdict verdict;
 
-	(void)state;
 	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[0], &served, 0), 0);
 	leaves(rig, MS, &served);
 	ktsn_shaper_clock_set_back(rig->shaper);
@@ -993,7 +955,6 @@ static void a_clock_that_is_set_finds_the_gates_of_its_new_time(void **state)
 	struct ktsn_shaper_packet six = packet_of(350 * US, 6, 125), seven = packet_of(350 * US, 7, 125),
 				  back = packet_of(350 * US, 6, 125);
 
-	(void)state;
 	three_windows_set(rig, 0);
 	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &six, 0), 0);
 	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &seven, 0), 0);
@@ -1018,7 +979,6 @@ static void a_step_over_a_change_makes_it_and_one_back_takes_it_back(void **stat
 	struct ktsn_shaper_packet six = packet_of(0, 6, 125), seven = packet_of(0, 7, 125);
 	struct ktsn_schedule next = three_windows();
 
-	(void)state;
 	three_windows_set(rig, 0);
 	next.base_time_tai_ns = 20 * MS + 100 * US;
 	next.entry_count = 2;
@@ -1050,7 +1010,6 @@ static void what_is_withdrawn_leaves_no_trace_and_is_restored_at_its_time(void *
 	struct ktsn_shaper_packet first = packet_of(10 * US, 3, 1250), second = packet_of(20 * US, 3, 125),
 				  other = packet_of(15 * US, 3, 125);
 
-	(void)state;
 	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[0], &first, 0), 0);
 	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[0], &second, 0), 0);
 	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[1], &other, 0), 0);
@@ -1073,7 +1032,6 @@ static void strategies_that_drop_what_is_late_say_how_late_it_may_be(void **stat
 	struct rig *rig = rig_create(KTSN_STRATEGY_ETF);
 	struct ktsn_shaper_packet packet = packet_of(10 * US, 3, 125), deadline = packet_of(10 * US, 3, 125);
 
-	(void)state;
 	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &packet, 0), 0);
 	assert_true(ktsn_shaper_lateness_max(rig->shaper, &packet) == 10 * US);
 	assert_ptr_equal(ktsn_shaper_withdraw(rig->shaper, 10 * US, 10 * US), &packet);
@@ -1091,7 +1049,6 @@ static void strategies_have_names(void **state)
 	static const char *const names[KTSN_STRATEGIES] = {"tas", "strict-priority", "etf", "etf-deadline"};
 	enum ktsn_strategy strategy;
 
-	(void)state;
 	for (unsigned int i = 0; i < KTSN_STRATEGIES; i++) {
 		assert_string_equal(ktsn_strategy_name((enum ktsn_strategy)i), names[i]);
 		assert_int_equal(ktsn_strategy_parse(names[i], &strategy), 0);
@@ -1103,7 +1060,6 @@ static void strategies_have_names(void **state)
 
 static void time_on_the_link_is_rounded_up(void **state)
 {
-	(void)state;
 	assert_true(ktsn_link_ns(GBIT, 84) == 672);
 	assert_true(ktsn_link_ns(100000000, 84) == 6720);
 	assert_true(ktsn_link_ns(2500000000, 84) == 269);

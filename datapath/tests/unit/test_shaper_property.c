@@ -633,7 +633,6 @@ static void random_worlds_go_as_a_naive_shaper_says(void **state)
 	uint64_t worlds = test_random_rounds(20000);
 	struct totals totals = {0};
 
-	(void)state;
 	assert_non_null(world);
 	world->shaper = malloc(ktsn_shaper_bytes());
 	for (uint32_t i = 1; i < SENDERS_MAX; i++)

@@ -36,7 +36,6 @@ static struct {
 
 static int set_up(void **state)
 {
-	(void)state;
 	memset(&process, 0, sizeof(process));
 	process.flow = flow_create();
 	process.space_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -54,7 +53,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	space_found(&process.flow->poll_state);
 	close(process.space_fd);
 	flow_dispose(process.flow);
@@ -89,7 +87,6 @@ static void many_threads_get_the_slots_that_come_one_after_the_other(void **stat
 {
 	struct sleepers sleepers = {.wait = wait_for_a_slot, .call = SYS_ppoll};
 
-	(void)state;
 	sleepers_start(&sleepers, THREADS);
 	sleepers_await_asleep(&sleepers);
 	for (uint32_t given = 1; given <= THREADS; given++) {
@@ -103,7 +100,6 @@ static void many_threads_get_the_slots_that_come_one_after_the_other(void **stat
 
 static void slot_that_came_before_it_was_waited_for_is_seen(void **state)
 {
-	(void)state;
 	ktsn_ring_report_done(&process.session.ring, process.slots[0]);
 	assert_int_equal(space_wait(&process.session, process.flow, MINUTE_NS), 0);
 }
@@ -121,7 +117,6 @@ static void slot_that_the_process_itself_gives_back_wakes(void **state)
 {
 	pthread_t thread;
 
-	(void)state;
 	assert_int_equal(flow_share(process.flow, OWN_FD), 0);
 	assert_int_equal(pthread_create(&thread, NULL, slot_free_soon, NULL), 0);
 	assert_int_equal(space_wait(&process.session, process.flow, MINUTE_NS), 0);
@@ -162,7 +157,6 @@ static void socket_that_is_closed_meanwhile_waits_no_more(void **state)
 	_Atomic bool stop = false;
 	pthread_t thread;
 
-	(void)state;
 	/* Sockets are looked for, and woken, all the time. */
 	ktsn_ring_report_done(&process.session.ring, process.slots[0]);
 	space_await(&process.session, process.flow);
@@ -192,7 +186,6 @@ static void shutdown_ends_the_wait_before_and_after_it_began(void **state)
 {
 	pthread_t thread;
 
-	(void)state;
 	assert_int_equal(pthread_create(&thread, NULL, shut_down_soon, NULL), 0);
 	assert_int_equal(space_wait(&process.session, process.flow, MINUTE_NS), 0);
 	pthread_join(thread, NULL);
@@ -201,7 +194,6 @@ static void shutdown_ends_the_wait_before_and_after_it_began(void **state)
 
 static void nothing_to_be_done(int signal)
 {
-	(void)signal;
 }
 
 static void *signal_soon(void *thread)
@@ -216,7 +208,6 @@ static void signals_and_time_end_the_wait(void **state)
 	struct sigaction action = {.sa_handler = nothing_to_be_done, .sa_flags = SA_RESTART};
 	pthread_t self = pthread_self(), thread;
 
-	(void)state;
 	assert_int_equal(sigaction(SIGUSR1, &action, NULL), 0);
 	assert_int_equal(pthread_create(&thread, NULL, signal_soon, &self), 0);
 	assert_int_equal(space_wait(&process.session, process.flow, MINUTE_NS), -EINTR);
@@ -227,7 +218,6 @@ static void signals_and_time_end_the_wait(void **state)
 /* A program that closes unknown descriptors, or has none left. */
 static void without_its_descriptor_it_looks_now_and_then(void **state)
 {
-	(void)state;
 	atomic_store(&process.flow->poll_state.space_fd, 9999);
 	assert_int_equal(space_wait(&process.session, process.flow, MINUTE_NS), -ETIMEDOUT);
 }
@@ -236,7 +226,6 @@ static void slots_come_all_or_none(void **state)
 {
 	struct slots slots = {.count = 0};
 
-	(void)state;
 	ktsn_ring_unclaim(&process.session.ring, process.slots[0]);
 	ktsn_ring_unclaim(&process.session.ring, process.slots[1]);
 	assert_int_equal(slots_claim(&process.session, process.flow, 3, &slots), -EAGAIN);
@@ -259,7 +248,6 @@ static void more_slots_than_there_are_are_refused(void **state)
 {
 	struct slots slots = {.count = 0};
 
-	(void)state;
 	assert_int_equal(slots_claim(&process.session, process.flow, SLOTS + 1, &slots), -ENOBUFS);
 }
 
@@ -268,7 +256,6 @@ static void full_send_buffer_gives_no_slots(void **state)
 {
 	struct slots slots = {.count = 0};
 
-	(void)state;
 	ktsn_ring_unclaim(&process.session.ring, process.slots[0]);
 	atomic_store(&process.flow->send_buffer_bytes, 1000);
 	atomic_store(&process.flow->sent_bytes, 1000);

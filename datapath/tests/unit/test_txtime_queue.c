@@ -111,13 +111,11 @@ static void random_operations(const char *test, uint64_t order_noise)
 
 static void random_operations_match_a_search(void **state)
 {
-	(void)state;
 	random_operations(__func__, 1);
 }
 
 static void orders_that_come_mixed_up_match_a_search(void **state)
 {
-	(void)state;
 	random_operations(__func__, 100000);
 }
 
@@ -125,7 +123,6 @@ static void equal_times_leave_in_their_order_whatever_order_they_came_in(void **
 {
 	struct model *model = model_create();
 
-	(void)state;
 	for (uint64_t i = 0; i < PACKETS; i++)
 		push(model, 1000000, i * 7 % PACKETS);
 	while (model->count)
@@ -139,7 +136,6 @@ static void times_within_one_slot_leave_in_their_order(void **state)
 	struct test_random random = test_random_seeded(__func__);
 	struct model *model = model_create();
 
-	(void)state;
 	model->now_tai_ns = 1750000000000000000;
 	for (uint64_t i = 0; i < PACKETS; i++) {
 		push(model, model->now_tai_ns + 1000000 + (int64_t)test_random_below(&random, 64), i);
@@ -157,7 +153,6 @@ static void late_packets_leave_before_all_others(void **state)
 	struct model *model = model_create();
 	int64_t now_tai_ns = 1750000000000000000;
 
-	(void)state;
 	model->now_tai_ns = now_tai_ns;
 	for (unsigned int bits = 0; bits < 40; bits++)
 		push(model, now_tai_ns + (INT64_C(1) << bits), bits);
@@ -175,7 +170,6 @@ static void distant_packet_stays_while_others_pass(void **state)
 	struct model *model = model_create();
 	int64_t now_tai_ns = 1750000000000000000, hour_ns = INT64_C(3600000000000);
 
-	(void)state;
 	model->now_tai_ns = now_tai_ns;
 	push(model, now_tai_ns + hour_ns, 0);
 	for (uint64_t i = 1; i < 4000; i++) {

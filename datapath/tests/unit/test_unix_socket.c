@@ -32,7 +32,6 @@ static char path[sizeof(folder) + 16];
 
 static int folder_make(void **state)
 {
-	(void)state;
 	if (!mkdtemp(folder))
 		return -1;
 	snprintf(path, sizeof(path), "%s/socket", folder);
@@ -41,14 +40,12 @@ static int folder_make(void **state)
 
 static int folder_remove(void **state)
 {
-	(void)state;
 	unlink(path);
 	return rmdir(folder);
 }
 
 static void *stay(void *argument)
 {
-	(void)argument;
 	/* Kills the processes of a failed test. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	for (;;)
@@ -111,7 +108,6 @@ static void socket_of_a_dying_process_is_replaced(void **state)
 	int old_fd = unix_connect(path, PATIENCE_S), fd = -1, client_fd;
 	bool refused;
 
-	(void)state;
 	assert_true(old_fd >= 0);
 	assert_true(unix_peer_is_dying(old_fd));
 	assert_false(unix_is_listened_at(path));
@@ -136,7 +132,6 @@ static void dying_process_is_not_asked_to_hand_over(void **state)
 	pid_t dying = dying_start(-1);
 	int control_fd = -1;
 
-	(void)state;
 	assert_int_equal(handover_take(NULL, path, &instance, &control_fd), -ENOENT);
 	dying_end(dying);
 	unlink(path);
@@ -146,7 +141,6 @@ static void socket_of_a_process_that_lives_stays(void **state)
 {
 	int fd = -1, other_fd = -1;
 
-	(void)state;
 	assert_int_equal(unix_listen(path, 0600, &fd), 0);
 	assert_int_equal(unix_listen(path, 0600, &other_fd), -EADDRINUSE);
 	assert_int_equal(unix_left_over_remove(path), -EADDRINUSE);
@@ -160,7 +154,6 @@ static void socket_that_a_dying_process_gave_away_stays(void **state)
 	int fd = -1, other_fd = -1;
 	pid_t dying;
 
-	(void)state;
 	assert_int_equal(unix_listen(path, 0600, &fd), 0);
 	dying = dying_start(fd);
 	unix_listener_take(fd);
@@ -177,7 +170,6 @@ static void socket_that_a_dead_process_gave_away_stays(void **state)
 	siginfo_t info;
 	pid_t dead;
 
-	(void)state;
 	assert_int_equal(unix_listen(path, 0600, &fd), 0);
 	dead = fork();
 	assert_true(dead >= 0);
@@ -199,7 +191,6 @@ static void who_must_not_block_is_told_that_nobody_is_accepted(void **state)
 {
 	int fd = -1, waiting_fd, none_fd;
 
-	(void)state;
 	assert_int_equal(unix_connect_at_once(path), -ENOENT);
 	assert_int_equal(unix_listen(path, 0600, &fd), 0);
 	/* A client that finds room. */
@@ -226,7 +217,6 @@ static void descriptors_are_kept_beside_a_hole(void **state)
 	enum { LIMIT = 400, KEPT = LIMIT / 8 };
 	struct rlimit before, limit;
 
-	(void)state;
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
 	limit = (struct rlimit){.rlim_cur = LIMIT, .rlim_max = before.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);

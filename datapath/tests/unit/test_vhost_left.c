@@ -21,7 +21,6 @@ static uint32_t made, fetched; /* frames since the beginning */
 
 static int set_up(void **state)
 {
-	(void)state;
 	memset(ring, 0, sizeof(ring));
 	made = fetched = 0;
 	return 0;
@@ -56,13 +55,11 @@ static void fetch(uint32_t frames)
 
 static void nothing_is_left_of_nothing(void **state)
 {
-	(void)state;
 	assert_int_equal(vhost_left(ring, COUNT), 0);
 }
 
 static void what_nobody_fetched_is_left(void **state)
 {
-	(void)state;
 	for (uint32_t frames = 1; frames <= COUNT; frames++) {
 		make(1);
 		assert_int_equal(vhost_left(ring, COUNT), frames);
@@ -71,7 +68,6 @@ static void what_nobody_fetched_is_left(void **state)
 
 static void one_at_a_time_over_many_laps(void **state)
 {
-	(void)state;
 	for (uint32_t i = 0; i < 5 * COUNT; i++) {
 		make(1);
 		assert_int_equal(vhost_left(ring, COUNT), 1);
@@ -84,7 +80,6 @@ static void one_at_a_time_over_many_laps(void **state)
 /* Every number of waiting frames, fetched in every number at once, from every position. */
 static void several_at_once_from_every_place(void **state)
 {
-	(void)state;
 	for (uint32_t begin = 0; begin < 3 * COUNT; begin++)
 		for (uint32_t waiting = 1; waiting <= COUNT; waiting++)
 			for (uint32_t at_once = 1; at_once <= waiting; at_once++) {

@@ -23,7 +23,6 @@ static char folder[64], first[sizeof(folder) + 8], second[sizeof(first) + 2];
 
 static int folder_make(void **state)
 {
-	(void)state;
 	strcpy(folder, "/tmp/ktsn-vhost-socket-XXXXXX");
 	if (!mkdtemp(folder))
 		return -1;
@@ -34,7 +33,6 @@ static int folder_make(void **state)
 
 static int folder_remove(void **state)
 {
-	(void)state;
 	unlink(first);
 	unlink(second);
 	return rmdir(folder);
@@ -61,7 +59,6 @@ static void test_first_name_is_taken_where_nobody_listens(void **state)
 {
 	struct vhost_socket vhost;
 
-	(void)state;
 	close(listen_at(first));
 	close(listen_at(second));
 	assert_return_code(vhost_socket_choose(&vhost, first, false), 0);
@@ -75,7 +72,6 @@ static void test_who_takes_over_listens_at_the_other(void **state)
 	struct vhost_socket vhost;
 	int fd = listen_at(first);
 
-	(void)state;
 	assert_int_equal(vhost_socket_choose(&vhost, first, false), -EADDRINUSE);
 	assert_return_code(vhost_socket_choose(&vhost, first, true), 0);
 	assert_string_equal(vhost.path, second);
@@ -93,7 +89,6 @@ static void test_one_that_does_not_end_loses_its_name(void **state)
 	struct vhost_socket vhost;
 	int old, new;
 
-	(void)state;
 	old = listen_at(second);
 	usleep(20000); /* a name that file systems reject */
 	new = listen_at(first);
@@ -111,7 +106,6 @@ static void test_who_is_not_found_moves_to_the_other(void **state)
 	struct vhost_socket vhost;
 	int old = listen_at(first), new;
 
-	(void)state;
 	assert_return_code(vhost_socket_choose(&vhost, first, true), 0);
 	new = listen_at(vhost.path);
 	assert_return_code(vhost_socket_move(&vhost), 0);
@@ -128,7 +122,6 @@ static void test_what_is_no_socket_is_left(void **state)
 	int fd = listen_at(first);
 	FILE *file = fopen(second, "w");
 
-	(void)state;
 	assert_non_null(file);
 	fclose(file);
 	assert_int_equal(vhost_socket_choose(&vhost, first, true), -EEXIST);

@@ -157,7 +157,6 @@ static void frame_is_overwritten_before_it_is_stale(void **state)
 {
 	static const int64_t stale_after_ns[] = {10 * MS, 100 * MS, 150 * MS, 10000 * MS};
 
-	(void)state;
 	for (unsigned int i = 0; i < sizeof(stale_after_ns) / sizeof(stale_after_ns[0]); i++)
 		for (int64_t queued_ns = 0; queued_ns < 20 * MS; queued_ns += MS) {
 			begin(stale_after_ns[i]);
@@ -180,7 +179,6 @@ static void standstill_is_noticed_within_40_ms(void **state)
 {
 	static const int64_t stale_after_ns[] = {100 * MS, 1000 * MS, 10000 * MS};
 
-	(void)state;
 	for (unsigned int i = 0; i < sizeof(stale_after_ns) / sizeof(stale_after_ns[0]); i++) {
 		begin(stale_after_ns[i]);
 		look();
@@ -194,7 +192,6 @@ static void standstill_is_noticed_within_40_ms(void **state)
 
 static void queue_that_is_fetched_is_left_alone(void **state)
 {
-	(void)state;
 	begin(100 * MS);
 	for (int i = 0; i < 100; i++) {
 		queue();
@@ -210,7 +207,6 @@ static void queue_that_is_fetched_is_left_alone(void **state)
 
 static void port_takes_frames_again_when_one_is_fetched(void **state)
 {
-	(void)state;
 	begin(100 * MS);
 	for (int i = 0; i < BUFFERS; i++)
 		queue();
@@ -236,7 +232,6 @@ static void port_takes_frames_again_when_one_is_fetched(void **state)
 
 static void frame_is_withdrawn_once(void **state)
 {
-	(void)state;
 	begin(100 * MS);
 	for (int i = 0; i < 4; i++)
 		queue();
@@ -288,7 +283,6 @@ static void descriptor_that_points_elsewhere_is_left_alone(void **state)
 		{UINT64_MAX, 40},
 	};
 
-	(void)state;
 	for (unsigned int i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		begin(100 * MS);
 		queue_at(bad[i].address, bad[i].bytes);
@@ -316,7 +310,6 @@ static void descriptor_that_points_elsewhere_is_left_alone(void **state)
 
 static void nothing_is_looked_at_without_a_connection(void **state)
 {
-	(void)state;
 	begin(100 * MS);
 	queue();
 	look_until(begin_ns + 50 * MS);
