@@ -3,13 +3,11 @@
 
 #include "clock.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 void bench_create_for(struct bench *bench, const struct rig_config *config, enum ktsn_clock clock)
 {

@@ -9,14 +9,12 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 /* Frames that take longer are lost. Sanitizers on a busy machine are slow. */
 enum { TIMEOUT_S = 30, POLL_US = 100, STALE_AFTER_NS = 1000000000 };

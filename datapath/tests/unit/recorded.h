@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads the recorded bytes of releases (tests/recorded/). Include after <cmocka.h>.
+ * Reads the recorded bytes of releases (tests/recorded/). Include after unit_test.h.
  */
 #ifndef KTSN_TESTS_RECORDED_H
 #define KTSN_TESTS_RECORDED_H

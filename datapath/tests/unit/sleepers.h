@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads that sleep until a ring has space. Include before <cmocka.h>.
+ * Threads that sleep until a ring has space. Include before unit_test.h.
  */
 #ifndef KTSN_TEST_SLEEPERS_H
 #define KTSN_TEST_SLEEPERS_H

@@ -7,10 +7,8 @@
 #include "loop_objects.h"
 
 #include <endian.h>
-#include <setjmp.h>
-#include <stdarg.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum { IPV4 = 0x0800, ARP = 0x0806, IPV6 = 0x86dd, C_TAG = 0x8100, S_TAG = 0x88a8 };
 

@@ -7,16 +7,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum { PREVIOUS = KTSN_APP_VERSION - 1, THIS = KTSN_APP_VERSION, NEXT = KTSN_APP_VERSION + 1 };
 

@@ -11,13 +11,10 @@
 #include "loop_state.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum { RED = 42, BLUE = 43, SECOND_MS = 1000 };
 

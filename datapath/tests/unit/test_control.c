@@ -5,12 +5,6 @@
  */
 #include <arpa/inet.h>
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #define IPV4_SUBNET(a, b, c, d, bits)                                                                        \
 	{                                                                                                    \
@@ -39,6 +33,8 @@
 #include "protocol.h"
 #include "receiving.h"
 #include "routing.h"
+
+#include "unit_test.h"
 
 #define IDENTITY      "5b1f9c1e-4a0e-4d0c-9f53-0a3f1c7b6d10"
 #define BOOT_ID       "3f1c7b6d-4a0e-4d0c-9f53-5b1f9c1e0a3f"

@@ -2,12 +2,8 @@
 /*
  * Schedules on the control socket: refused requests, and the reply to schedule-get.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 #include "control_reply_schedule.h"
 #include "control_schedule.h"

@@ -9,12 +9,10 @@
 
 #include <endian.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 #define MS INT64_C(1000000)
 

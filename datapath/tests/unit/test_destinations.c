@@ -7,11 +7,9 @@
 #include "loop_rig.h"
 #include "loop_state.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum { WAITING = 3, ALL = WAITING + 1 };
 

@@ -9,14 +9,12 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum { PEER = 0xc0000202, OTHER = 0xc0000203, LOCAL = 0xc0000201 };
 

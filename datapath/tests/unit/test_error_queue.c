@@ -7,12 +7,10 @@
 #include <errno.h>
 #include <linux/errqueue.h>
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum { ROOM = 128 };
 

@@ -8,12 +8,10 @@
 
 #include <arpa/inet.h>
 #include <ctype.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum { TEXT_BYTES_MAX = 128, FRAME_BYTES_MAX = 2048, KEY_ALIGN = 64, INNER_BYTES = 42 };
 

@@ -9,12 +9,10 @@
 #include <libmnl/libmnl.h>
 #include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum { BRIDGE = 7, TUNNEL = 8, PORT = 9, OTHER_PORT = 10, ENTRIES = 2 };
 enum { REMOTE = 0x0200c000, OTHER_REMOTE = 0x0300c000 };

@@ -9,12 +9,10 @@
 
 #include <endian.h>
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum {
 	BUFFER_BYTES = 70000,

@@ -8,11 +8,9 @@
 
 #include <endian.h>
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum { IPV4 = 0x0800, ARP = 0x0806, RARP = 0x8035, IPV6 = 0x86dd, C_TAG = 0x8100, S_TAG = 0x88a8 };
 

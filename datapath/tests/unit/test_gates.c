@@ -5,18 +5,15 @@
  *
  * In the pictures each character is a nanosecond of the gate of class 0: # open, . shut.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "gate_machines.h"
 #include "gates.h"
 #include "test_random.h"
+
+#include "unit_test.h"
 
 /* So far the future is looked at tick by tick. */
 enum { TICKS = 512 };

@@ -7,14 +7,11 @@
 #include "group_peers.h"
 
 #include <arpa/inet.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum { PORT = 4789, VNI = 0x01022a, FRAME_BYTES_MAX = 2048, S = 1000, LIFETIME_S = 100 };
 

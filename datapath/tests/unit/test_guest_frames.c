@@ -8,13 +8,11 @@
 #include <arpa/inet.h>
 #include <linux/virtio_net.h>
 #include <net/ethernet.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum { BYTES_MAX = 256 };
 

@@ -6,16 +6,12 @@
 #include "unix_socket.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum { HEADER_BYTES = 16, TYPES = HANDOVER_NETWORK_CLOCK };
 

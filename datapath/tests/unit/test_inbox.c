@@ -16,14 +16,12 @@
 #include <fcntl.h>
 #include <net/if.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <sys/eventfd.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum { ROOM = 256, HOPS = 64, TOS = 0x28 };
 

@@ -7,14 +7,12 @@
 
 #include "receive_layout.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum { FD = 1000, COPY = 1001 };
 

@@ -6,16 +6,12 @@
 #include "log.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 static char folder[] = "/tmp/ktsn-instance-XXXXXX";
 static char born[sizeof(folder) + 8];

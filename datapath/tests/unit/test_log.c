@@ -4,13 +4,11 @@
  */
 #include "log.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 #define MS INT64_C(1000000)
 #define S  (1000 * MS)

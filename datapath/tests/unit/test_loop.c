@@ -7,14 +7,12 @@
 #include "commands.h"
 #include "loop_bench.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 static void frame_carries_payload_and_addresses(void **state)
 {

@@ -6,12 +6,10 @@
 #include "clock.h"
 #include "loop_bench.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 static void unresolved_messages_wait_and_leave_when_resolved(void **state)
 {

@@ -6,11 +6,7 @@
 #include "loop_state.h"
 #include "watch.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "unit_test.h"
 
 #define BEGAN_NS     INT64_C(1000000000000)
 #define MS           INT64_C(1000000)

@@ -7,11 +7,9 @@
 
 #include "clock.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum { SLOTS = 64, PACKETS = 256, MS = 1000000, TAI_OFFSET_S = 37, FAR_S = 1000 };
 

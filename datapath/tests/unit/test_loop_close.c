@@ -8,13 +8,11 @@
 #include "loop_state.h"
 #include "take.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 static void send_many(struct bench *bench)
 {

@@ -7,12 +7,10 @@
 #include "commands.h"
 #include "loop_bench.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 /* Later than any test waits. */
 #define FAR    (1000 * INT64_C(1000000000))

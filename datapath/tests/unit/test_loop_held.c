@@ -9,14 +9,12 @@
 #include "loop_bench.h"
 
 #include <linux/errqueue.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 #define HORIZON (60 * NS_PER_SECOND)
 

@@ -10,12 +10,10 @@
 #include "loop_state.h"
 
 #include <endian.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 #define BEGAN_NS INT64_C(1000000000000)
 #define FAR_NS   INT64_C(10000000000)

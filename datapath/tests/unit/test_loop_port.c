@@ -5,11 +5,9 @@
 #include "clock.h"
 #include "loop_bench.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 static void port_without_room_is_asked_again(void **state)
 {

@@ -6,13 +6,10 @@
 #include "commands.h"
 #include "loop_rig.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 #define MS INT64_C(1000000)
 

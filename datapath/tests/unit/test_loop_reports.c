@@ -9,12 +9,10 @@
 
 #include <linux/errqueue.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum { SLOTS = 64, PACKETS = 256, HEADERS = 42 };
 

@@ -10,15 +10,13 @@
 #include "clock.h"
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 #define BEGAN_NS INT64_C(1000000000000)
 #define MS       INT64_C(1000000)

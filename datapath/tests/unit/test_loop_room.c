@@ -6,13 +6,11 @@
 #include "clock.h"
 #include "loop_bench.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 /* With room for fewer messages than are sent, the rest waits in the ring. */
 static void check_short_memory(uint32_t packets, uint32_t buffers)

@@ -12,14 +12,12 @@
 #include <endian.h>
 #include <errno.h>
 #include <linux/errqueue.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum {
 	KEY_ALIGN = 64,

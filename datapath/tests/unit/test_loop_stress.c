@@ -10,11 +10,9 @@
 
 #include <inttypes.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum {
 	RUN_MS = 1500,

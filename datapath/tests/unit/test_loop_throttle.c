@@ -7,12 +7,10 @@
 #include "loop_state.h"
 #include "watch.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 #define BEGAN_NS     INT64_C(1000000000000)
 #define THROTTLED_NS INT64_C(1000000)

@@ -5,11 +5,9 @@
 #include "clock.h"
 #include "loop_bench.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 static void a_socket_counts_what_is_its_own(void **state)
 {

@@ -8,15 +8,13 @@
 #include "loop_rig.h"
 
 #include <endian.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 #define MS INT64_C(1000000)
 

@@ -7,13 +7,11 @@
 
 #include "clock.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 #define BEGAN_NS   INT64_C(1000000000000)
 #define LOOK_NS    20

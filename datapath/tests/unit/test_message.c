@@ -10,13 +10,11 @@
 #include <errno.h>
 #include <linux/net_tstamp.h>
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 #ifndef SCM_TXTIME
 #define SCM_TXTIME 61

@@ -9,13 +9,11 @@
 #include <linux/if_packet.h>
 #include <linux/net_tstamp.h>
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 #ifndef SCM_TXTIME
 #define SCM_TXTIME 61

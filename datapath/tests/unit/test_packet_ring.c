@@ -11,8 +11,6 @@
 #include <linux/if_packet.h>
 #include <net/if.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +18,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum { SLOTS = 8, SLOT_BYTES = 2048, FRAME_BYTES = 60 };
 

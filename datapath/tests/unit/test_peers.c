@@ -7,12 +7,9 @@
 #include "routing.h"
 
 #include <arpa/inet.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum {
 	NODES = 1000,

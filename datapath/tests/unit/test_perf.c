@@ -6,20 +6,17 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <net/if.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
 /* Uses macros from the headers above. */
-#include <cmocka.h>
 
 #include "message.h"
 #include "option_table.h"
 #include "parse.h"
 #include "samples.h"
 #include "timing.h"
+
+#include "unit_test.h"
 
 static const struct message_header example = {
 	.version = MESSAGE_VERSION,

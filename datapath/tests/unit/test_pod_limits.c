@@ -6,12 +6,9 @@
 #include "pod_limits.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 #define NONE                                                                                                 \
 	{                                                                                                    \

@@ -8,17 +8,13 @@
 #include "test_skip.h"
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/capability.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum { AS_EXPECTED = 10, NOT_GIVEN_UP, TOO_MUCH, TOO_LITTLE, FAILED };
 

@@ -12,16 +12,13 @@
 
 #include <poll.h>
 #include <semaphore.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum { ALLOWED = 3, PATIENCE_MS = 5000, QUIET_MS = 200 };
 

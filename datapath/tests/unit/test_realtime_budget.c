@@ -7,17 +7,14 @@
 #include "test_files.h"
 
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 static char root[] = "/tmp/ktsn-budget-XXXXXX";
 

@@ -5,11 +5,8 @@
 #include "receive_ring.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 static struct receive_ring ring;
 

@@ -21,8 +21,6 @@
 #include <net/if.h>
 #include <poll.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +33,8 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include <cmocka.h>
+
+#include "unit_test.h"
 
 enum {
 	PACKETS = 64,

@@ -7,11 +7,9 @@
 #include "checksum.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 #define ADDRESSES  2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1
 #define TIME       0x17, 0x8a, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06

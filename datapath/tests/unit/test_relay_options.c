@@ -5,16 +5,12 @@
 #include "options.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum { ARGUMENTS_MAX = 24, TEXT_BYTES = 512 };
 

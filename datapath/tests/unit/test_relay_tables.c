@@ -7,14 +7,12 @@
 #include "refusals.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "test_random.h"
+
+#include "unit_test.h"
 
 static struct destinations table;
 

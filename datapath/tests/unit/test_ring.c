@@ -6,12 +6,10 @@
 #include "ring_pair.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum { SLOTS = 128, PAYLOAD_BYTES = 100, PAYLOAD_CAPACITY_BYTES = 128 };
 

@@ -6,11 +6,9 @@
 #include "ring_pair.h"
 #include "test_random.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum { SLOTS = 128, PAYLOAD_CAPACITY_BYTES = 128, ROUNDS = 20000 };
 

@@ -5,14 +5,10 @@
 #include "ring_pair.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum { SLOTS = 64, PAYLOAD_BYTES = 128 };
 

@@ -6,12 +6,10 @@
 #include "ring_pair.h"
 #include "test_random.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum { SLOTS = 512, ROUNDS = 200, PAYLOAD_BYTES = 8 };
 

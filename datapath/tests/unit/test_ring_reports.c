@@ -4,11 +4,9 @@
  */
 #include "ring_pair.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum { SLOTS = 128, PAYLOAD_BYTES = 100, FLOW = 3, HEADERS = 42, CODE = 2 };
 

@@ -11,15 +11,13 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum {
 	THREADS = 4,

@@ -10,14 +10,11 @@
 #include "ring_pair.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum { SLOTS = 4, PAYLOAD = 64, NUMBER = 5, PATIENCE_MS = 5000 };
 

@@ -2,15 +2,12 @@
 /*
  * The ranges of the values of a schedule, at each limit, and the fault that names a value out of range.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <errno.h>
 
 #include "schedule.h"
+
+#include "unit_test.h"
 
 enum { FRAME_MIN_NS = 672, CYCLE_NS = 1000000 };
 

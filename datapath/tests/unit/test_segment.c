@@ -7,13 +7,10 @@
 #include "test_random.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum { SOL_UDP_LEVEL = 17, SEGMENT = 103, CORK = 1, NOT_SAID = 777, MOST = 1400 };
 

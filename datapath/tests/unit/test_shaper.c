@@ -2,17 +2,14 @@
 /*
  * The shaper and its strategies in virtual time.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "shaper.h"
+
+#include "unit_test.h"
 
 enum { US = 1000, MS = 1000000, GBIT = 1000000000 };
 

@@ -7,12 +7,7 @@
  * the model are checked for each departure: among them, that no sender is served twice while a packet of
  * another waits.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +15,8 @@
 #include "gate_machines.h"
 #include "shaper.h"
 #include "test_random.h"
+
+#include "unit_test.h"
 
 enum {
 	TICKS = 600,    /* the ticks in which events happen */

@@ -13,13 +13,10 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <sys/eventfd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 #define MINUTE_NS (60 * INT64_C(1000000000))
 

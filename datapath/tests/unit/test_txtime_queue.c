@@ -2,16 +2,13 @@
 /*
  * The queue of transmit times compared with a simple search through an array.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <stdlib.h>
 
 #include "test_random.h"
 #include "txtime_queue.h"
+
+#include "unit_test.h"
 
 enum { PACKETS = 300, OPERATIONS = 400000 };
 

@@ -5,14 +5,11 @@
  */
 #include "vhost_left.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 enum { COUNT = 8 };
 

@@ -6,10 +6,6 @@
 #include "vhost_socket.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 static char folder[64], first[sizeof(folder) + 8], second[sizeof(first) + 2];
 

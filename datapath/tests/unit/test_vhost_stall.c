@@ -5,14 +5,11 @@
  */
 #include "vhost_stall.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
+#include "unit_test.h"
 
 #define MS INT64_C(1000000)
 
