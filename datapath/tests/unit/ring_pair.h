@@ -45,6 +45,20 @@ static inline void ring_pair_fini(struct ring_pair *pair)
 	ktsn_ring_memory_destroy(&pair->memory);
 }
 
+/* ring_pair_set_up and ring_pair_tear_down are fixtures of cmocka. */
+static inline int ring_pair_set_up(void **state, uint32_t slot_count, uint32_t payload_bytes)
+{
+	*state = malloc(sizeof(struct ring_pair));
+	return *state ? ring_pair_init(*state, slot_count, payload_bytes) : -1;
+}
+
+static inline int ring_pair_tear_down(void **state)
+{
+	ring_pair_fini(*state);
+	free(*state);
+	return 0;
+}
+
 /* Returns the slot as the application sees it, without checks. */
 static inline struct ktsn_ring_slot *ring_pair_slot(struct ring_pair *pair, uint32_t slot)
 {

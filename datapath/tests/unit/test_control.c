@@ -30,11 +30,12 @@
 #include "node.h"
 #include "pod_thread.h"
 #include "pods.h"
-#include "protocol.h"
 #include "receiving.h"
 #include "routing.h"
 
 #include "unit_test.h"
+
+#include "protocol.h"
 
 #define IDENTITY      "5b1f9c1e-4a0e-4d0c-9f53-0a3f1c7b6d10"
 #define BOOT_ID       "3f1c7b6d-4a0e-4d0c-9f53-5b1f9c1e0a3f"

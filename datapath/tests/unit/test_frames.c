@@ -5,33 +5,20 @@
  */
 #include "commands.h"
 #include "group_frames.h"
-#include "node.h"
-#include "pods.h"
-#include "port_fake.h"
 #include "process.h"
 #include "test_skip.h"
-#include "unix_socket.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/if_packet.h>
 #include <net/if.h>
-#include <poll.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include "unit_test.h"
 
+#include "node_bench.h"
+
 enum {
-	PACKETS = 64,
-	BUFFER_BYTES = 2048,
-	SLOTS = 64,
-	PATIENCE_MS = 5000,
 	VNI = 42,
 	MTU = 1400,
 	MANY = 100, /* destinations, far more than another flow keeps */
@@ -39,30 +26,7 @@ enum {
 
 static const uint8_t own_mac[6] = {2, 0, 0, 0, 0, 1}, others_mac[6] = {2, 0, 0, 0, 0, 2};
 
-static struct bed {
-	struct events *events;
-	struct ktsn_port *port;
-	struct loop *loop;
-	struct node node;
-	char folder[32], path[64];
-	int fd, packet_fd;
-} bed;
-
-static void loop_begin(void)
-{
-	struct loop_scheduling scheduling;
-	struct loop_config config = {.packets = PACKETS,
-				     .spin_ns = 20000,
-				     .late_after_ns = 10000,
-				     .stale_after_ns = 100000000,
-				     .cpu = -1};
-
-	bed.port = ktsn_port_fake_create(PACKETS, BUFFER_BYTES);
-	assert_non_null(bed.port);
-	config.port = config.bridge_port = bed.port;
-	assert_int_equal(loop_create(&bed.loop, &config), 0);
-	assert_int_equal(loop_start(bed.loop, &scheduling), 0);
-}
+static int application_fd, packet_fd;
 
 static int packet_socket(int type)
 {
@@ -73,15 +37,6 @@ static int packet_socket(int type)
 	assert_true(fd >= 0);
 	assert_int_equal(bind(fd, (const struct sockaddr *)&link, sizeof(link)), 0);
 	return fd;
-}
-
-static void connection_begin(void)
-{
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-
-	strcpy(address.sun_path, bed.path);
-	bed.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	assert_int_equal(connect(bed.fd, (struct sockaddr *)&address, sizeof(address)), 0);
 }
 
 static void endpoint_begin(const struct endpoint_admission *admission)
@@ -104,90 +59,34 @@ static int set_up(void **state)
 {
 	const struct uplink uplink = {
 		.interface = "frames1", .link_index = (int)if_nametoindex("frames1"), .mtu_bytes = 1500};
-	const struct node_shaping shaping = {.classes = loop_classes_default()};
 	const struct quota_limits limits = {.processes = 16,
 					    .sockets = 16,
 					    .memory_bytes = 1 << 24,
 					    .pending = PACKETS,
 					    .horizon_ns = INT64_C(1000000000)};
 
-	memset(&bed, 0, sizeof(bed));
-	strcpy(bed.folder, "/tmp/ktsn-test-XXXXXX");
-	assert_non_null(mkdtemp(bed.folder));
-	snprintf(bed.path, sizeof(bed.path), "%s/app.sock", bed.folder);
-	assert_int_equal(events_create(&bed.events), 0);
-	loop_begin();
-	assert_int_equal(
-		node_init(&bed.node, bed.events, bed.loop, &uplink, &shaping, &limits, SLOTS, 1 << 26), 0);
+	node_bench_init();
+	node_bench_start(&uplink, &limits, 1 << 26);
 	endpoint_begin(NULL);
-	connection_begin();
-	bed.packet_fd = packet_socket(SOCK_RAW);
+	application_fd = connect_to(bed.path);
+	packet_fd = packet_socket(SOCK_RAW);
 	return 0;
-}
-
-static void daemon_work(void)
-{
-	assert_int_equal(events_run_once(bed.events, 1), 0);
-	(void)node_tick(&bed.node);
 }
 
 static int tear_down(void **state)
 {
-	close(bed.fd);
-	close(bed.packet_fd);
-	for (int ms = 0; bed.node.process_count || bed.node.closing || bed.node.deferred; ms++) {
-		assert_true(ms < PATIENCE_MS);
-		daemon_work();
-	}
-	/* In ktsnd's order: a loop that ends does not execute its last commands. */
-	loop_stop(bed.loop);
-	node_close(&bed.node);
-	node_fini(&bed.node);
-	loop_destroy(bed.loop);
-	events_destroy(bed.events);
-	ktsn_port_destroy(bed.port);
+	close(application_fd);
+	close(packet_fd);
+	processes_end();
+	node_bench_stop();
 	rmdir(bed.folder);
 	return 0;
 }
 
-/* Closes descriptors of replies: nothing is sent here. */
-static struct ktsn_app_reply reply_receive(void)
-{
-	union {
-		char bytes[CMSG_SPACE(2 * sizeof(int))];
-		struct cmsghdr align;
-	} control;
-	struct ktsn_app_reply reply;
-	struct iovec iov = {&reply, sizeof(reply)};
-	struct msghdr message = {.msg_iov = &iov,
-				 .msg_iovlen = 1,
-				 .msg_control = control.bytes,
-				 .msg_controllen = sizeof(control.bytes)};
-	const struct cmsghdr *fds;
-
-	assert_int_equal(recvmsg(bed.fd, &message, 0), sizeof(reply));
-	fds = CMSG_FIRSTHDR(&message);
-	for (size_t i = 0; fds && i < (fds->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
-		int fd;
-
-		memcpy(&fd, CMSG_DATA(fds) + i * sizeof(int), sizeof(fd));
-		close(fd);
-	}
-	return reply;
-}
-
 static struct ktsn_app_reply ask(struct ktsn_app_request request, int passed_fd)
 {
-	struct pollfd answered = {.fd = bed.fd, .events = POLLIN};
-
 	request.magic = KTSN_APP_MAGIC;
-	request.version = KTSN_APP_VERSION;
-	assert_int_equal(unix_send(bed.fd, &request, sizeof(request), &passed_fd, passed_fd >= 0, 0), 0);
-	for (int ms = 0; poll(&answered, 1, 0) == 0; ms++) {
-		assert_true(ms < PATIENCE_MS);
-		daemon_work();
-	}
-	return reply_receive();
+	return request_answer(application_fd, &request, passed_fd, NULL);
 }
 
 static void hello(uint8_t flags)
@@ -257,24 +156,23 @@ static void flow_of_frames_is_a_packet_sockets(void **state)
 	hello(0);
 	assert_int_equal(flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_TAI, udp).status, -EINVAL);
 	assert_int_equal(flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_TAI, cooked).status, -EINVAL);
-	assert_int_equal(
-		flow_ask(KTSN_APP_FRAMES | KTSN_APP_REPORT_ERRORS, KTSN_CLOCK_TAI, bed.packet_fd).status,
-		-EINVAL);
-	assert_int_equal(flow_ask(8, KTSN_CLOCK_TAI, bed.packet_fd).status, -EINVAL);
-	reply = flow_ask(KTSN_APP_FRAMES | KTSN_APP_DEADLINE, KTSN_CLOCK_MONOTONIC, bed.packet_fd);
+	assert_int_equal(flow_ask(KTSN_APP_FRAMES | KTSN_APP_REPORT_ERRORS, KTSN_CLOCK_TAI, packet_fd).status,
+			 -EINVAL);
+	assert_int_equal(flow_ask(8, KTSN_CLOCK_TAI, packet_fd).status, -EINVAL);
+	reply = flow_ask(KTSN_APP_FRAMES | KTSN_APP_DEADLINE, KTSN_CLOCK_MONOTONIC, packet_fd);
 	assert_int_equal(reply.status, 0);
 	assert_int_equal(reply.flags, KTSN_APP_FRAMES | KTSN_APP_DEADLINE);
 	/* It keeps its number when it is registered again, and no other socket gets the number. */
 	assert_int_equal(ask((struct ktsn_app_request){.type = KTSN_APP_FLOW_OPEN,
 						       .flow = reply.flow,
 						       .clock = KTSN_CLOCK_MONOTONIC},
-			     bed.packet_fd)
+			     packet_fd)
 				 .status,
 			 -EINVAL);
-	assert_int_equal(ask((struct ktsn_app_request){.type = KTSN_APP_FLOW_ADOPT, .flow = KTSN_APP_NONE},
-			     bed.packet_fd)
-				 .status,
-			 -ENOENT);
+	assert_int_equal(
+		ask((struct ktsn_app_request){.type = KTSN_APP_FLOW_ADOPT, .flow = KTSN_APP_NONE}, packet_fd)
+			.status,
+		-ENOENT);
 	close(udp);
 	close(cooked);
 }
@@ -282,11 +180,11 @@ static void flow_of_frames_is_a_packet_sockets(void **state)
 static void untimed_ring_has_flows_of_frames_without_deadlines_only(void **state)
 {
 	hello(KTSN_APP_UNTIMED);
-	assert_int_equal(flow_ask(0, KTSN_CLOCK_TAI, bed.packet_fd).status, -EINVAL);
-	assert_int_equal(flow_ask(KTSN_APP_FRAMES | KTSN_APP_DEADLINE, KTSN_CLOCK_TAI, bed.packet_fd).status,
+	assert_int_equal(flow_ask(0, KTSN_CLOCK_TAI, packet_fd).status, -EINVAL);
+	assert_int_equal(flow_ask(KTSN_APP_FRAMES | KTSN_APP_DEADLINE, KTSN_CLOCK_TAI, packet_fd).status,
 			 -EINVAL);
-	assert_int_equal(flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_MONOTONIC, bed.packet_fd).status, -EINVAL);
-	assert_int_equal(flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_TAI, bed.packet_fd).status, 0);
+	assert_int_equal(flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_MONOTONIC, packet_fd).status, -EINVAL);
+	assert_int_equal(flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_TAI, packet_fd).status, 0);
 }
 
 static void destinations_of_frames_stay_until_they_are_closed(void **state)
@@ -294,7 +192,7 @@ static void destinations_of_frames_stay_until_they_are_closed(void **state)
 	uint32_t flow, numbers[MANY];
 
 	hello(KTSN_APP_UNTIMED);
-	flow = flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_TAI, bed.packet_fd).flow;
+	flow = flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_TAI, packet_fd).flow;
 	for (int i = 0; i < MANY; i++) {
 		struct ktsn_app_request request = destination_of(flow, own_mac);
 		struct ktsn_app_reply reply;
@@ -322,9 +220,9 @@ static void destination_is_closed_by_its_own_flow_of_frames(void **state)
 	uint32_t frames, other, other_kind, of_frames, of_other_kind;
 
 	hello(0);
-	frames = flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_TAI, bed.packet_fd).flow;
-	other = flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_REALTIME, bed.packet_fd).flow;
-	other_kind = flow_ask(0, KTSN_CLOCK_TAI, bed.packet_fd).flow;
+	frames = flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_TAI, packet_fd).flow;
+	other = flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_REALTIME, packet_fd).flow;
+	other_kind = flow_ask(0, KTSN_CLOCK_TAI, packet_fd).flow;
 	of_frames = ask(destination_of(frames, own_mac), -1).destination;
 	of_other_kind = ask(destination_of(other_kind, own_mac), -1).destination;
 	assert_int_equal(destination_close_ask(other, of_frames), -EINVAL);
@@ -341,7 +239,7 @@ static void frames_come_from_the_endpoints_hardware_addresses(void **state)
 	uint32_t flow;
 
 	hello(0);
-	flow = flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_TAI, bed.packet_fd).flow;
+	flow = flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_TAI, packet_fd).flow;
 	assert_int_equal(ask(destination_of(flow, others_mac), -1).status, -EPERM);
 	assert_int_equal(ask(destination_of(flow, own_mac), -1).status, 0);
 	/* Protocols that only the node may send, whatever the EtherType. */
@@ -367,7 +265,7 @@ static void loop_knows_what_the_endpoint_may_send(void **state)
 	assert_int_equal(node_endpoint_del(&bed.node, "pod", "frames0"), 0);
 	endpoint_begin(&admission);
 	hello(0);
-	flow = flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_TAI, bed.packet_fd).flow;
+	flow = flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_TAI, packet_fd).flow;
 	number = ask(destination_of(flow, others_mac), -1).destination;
 	known = &bed.node.pods->processes->destinations.entries[number]->loop->admission;
 	assert_int_equal(known->priority_max, 9);
@@ -403,7 +301,7 @@ static void destinations_follow_what_their_endpoint_may_send(void **state)
 	uint32_t flow, number;
 
 	hello(0);
-	flow = flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_TAI, bed.packet_fd).flow;
+	flow = flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_TAI, packet_fd).flow;
 	number = ask(destination_of(flow, own_mac), -1).destination;
 	known = &bed.node.pods->processes->destinations.entries[number]->loop->admission;
 	assert_true(known->sources->any_address);

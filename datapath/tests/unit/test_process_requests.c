@@ -3,49 +3,25 @@
  * Rings that processes request, hand back and keep: the whole control thread with a running loop, and a fake
  * of the kernel's maps. Needs no privilege.
  */
-#include "node.h"
-#include "pods.h"
-#include "port_fake.h"
 #include "processes_taken.h"
 #include "ring_map_plain.h"
 #include "unix_socket.h"
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "unit_test.h"
 
+#include "node_bench.h"
 #include "recorded.h"
 
-enum {
-	PACKETS = 64,
-	BUFFER_BYTES = 2048,
-	SLOTS = 64,
-	PODS = 2,
-	RINGS_OF_POD = 3,
-	RINGS_OF_NODE = 5,
-	PATIENCE_MS = 5000,
-};
+enum { PODS = 2, RINGS_OF_POD = 3, RINGS_OF_NODE = 5 };
 
-static struct bed {
-	struct events *events;
-	struct ktsn_port *port;
-	struct loop *loop;
-	struct node node;
-	char folder[32];
-	char paths[PODS][64];
-	size_t ring_bytes; /* the charge for one ring */
-	int doorbells;     /* rings created so far */
-	bool in_pod;       /* the client that connects */
-	bool lives;        /* whether somebody else holds rings that ktsnd has released */
-} bed;
+static char paths[PODS][64];
+static size_t ring_bytes; /* the charge for one ring */
+static int doorbells;     /* rings created so far */
+static bool ring_lives;   /* whether somebody else holds rings that ktsnd has released */
 
 /* An application's connection; -1: none. */
 struct application {
@@ -58,41 +34,13 @@ int __wrap_doorbell_make(void);
 /* Runs in the pod's thread; the test waits for its answer. */
 int __wrap_doorbell_make(void)
 {
-	bed.doorbells++;
+	doorbells++;
 	return __real_doorbell_make();
-}
-
-int __real_socket_netns_cookie(int fd, uint64_t *cookie);
-int __wrap_socket_netns_cookie(int fd, uint64_t *cookie);
-
-/* All clients are in ktsnd's namespace, like the node's relays but unlike applications of a pod. */
-int __wrap_socket_netns_cookie(int fd, uint64_t *cookie)
-{
-	int err = __real_socket_netns_cookie(fd, cookie);
-
-	*cookie += bed.in_pod;
-	return err;
 }
 
 static bool lives(uint32_t id)
 {
-	return bed.lives;
-}
-
-static void loop_begin(void)
-{
-	struct loop_scheduling scheduling;
-	struct loop_config config = {.packets = PACKETS,
-				     .spin_ns = 20000,
-				     .late_after_ns = 10000,
-				     .stale_after_ns = 100000000,
-				     .cpu = -1};
-
-	bed.port = ktsn_port_fake_create(PACKETS, BUFFER_BYTES);
-	assert_non_null(bed.port);
-	config.port = bed.port;
-	assert_int_equal(loop_create(&bed.loop, &config), 0);
-	assert_int_equal(loop_start(bed.loop, &scheduling), 0);
+	return ring_lives;
 }
 
 static void pods_begin(void)
@@ -102,29 +50,23 @@ static void pods_begin(void)
 		char identity[8];
 
 		snprintf(identity, sizeof(identity), "pod%d", i);
-		snprintf(bed.paths[i], sizeof(bed.paths[i]), "%s/%d.sock", bed.folder, i);
-		assert_int_equal(node_socket_add(&bed.node, identity, bed.paths[i], &refusal), 0);
+		snprintf(paths[i], sizeof(paths[i]), "%s/%d.sock", bed.folder, i);
+		assert_int_equal(node_socket_add(&bed.node, identity, paths[i], &refusal), 0);
 	}
 }
 
 static int set_up(void **state)
 {
 	const struct uplink uplink = {.interface = "lo", .link_index = 1, .mtu_bytes = 1500};
-	const struct node_shaping shaping = {.classes = loop_classes_default()};
 	struct quota_limits limits = {
 		.processes = 16, .sockets = 16, .pending = PACKETS, .horizon_ns = INT64_C(1000000000)};
-	size_t mapped_bytes = ktsn_ring_memory_bytes(ktsn_ring_geometry_make(SLOTS, uplink.mtu_bytes));
 
-	memset(&bed, 0, sizeof(bed));
-	strcpy(bed.folder, "/tmp/ktsn-test-XXXXXX");
-	assert_non_null(mkdtemp(bed.folder));
-	bed.ring_bytes = mapped_bytes + 4096;
-	limits.memory_bytes = RINGS_OF_POD * bed.ring_bytes;
-	assert_int_equal(events_create(&bed.events), 0);
-	loop_begin();
-	assert_int_equal(node_init(&bed.node, bed.events, bed.loop, &uplink, &shaping, &limits, SLOTS,
-				   RINGS_OF_NODE * bed.ring_bytes),
-			 0);
+	node_bench_init();
+	doorbells = 0;
+	ring_lives = false;
+	ring_bytes = ktsn_ring_memory_bytes(ktsn_ring_geometry_make(SLOTS, uplink.mtu_bytes)) + 4096;
+	limits.memory_bytes = RINGS_OF_POD * ring_bytes;
+	node_bench_start(&uplink, &limits, RINGS_OF_NODE * ring_bytes);
 	ring_map_plain_lives = lives;
 	pods_begin();
 	bed.in_pod = true;
@@ -133,23 +75,10 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	bed.in_pod = false;
-	/* In ktsnd's order: a loop that ends does not execute its last commands. */
-	loop_stop(bed.loop);
-	node_close(&bed.node);
-	node_fini(&bed.node);
-	loop_destroy(bed.loop);
-	events_destroy(bed.events);
-	ktsn_port_destroy(bed.port);
+	node_bench_stop();
 	rmdir(bed.folder);
 	ring_map_plain_lives = NULL;
 	return 0;
-}
-
-static void daemon_work(void)
-{
-	assert_int_equal(events_run_once(bed.events, 1), 0);
-	(void)node_tick(&bed.node);
 }
 
 static const struct pod *pod_at(int number)
@@ -162,13 +91,7 @@ static const struct pod *pod_at(int number)
 
 static struct application application_connect(int pod)
 {
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	struct application application = {.ring_fd = -1};
-
-	strcpy(address.sun_path, bed.paths[pod]);
-	application.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	assert_int_equal(connect(application.fd, (struct sockaddr *)&address, sizeof(address)), 0);
-	return application;
+	return (struct application){.fd = connect_to(paths[pod]), .ring_fd = -1};
 }
 
 static struct application relay_connect(int pod)
@@ -187,74 +110,29 @@ static struct application relay_connect(int pod)
 static void hang_up(struct application *application)
 {
 	close(application->fd);
-	for (int ms = 0; bed.node.process_count || bed.node.closing || bed.node.deferred; ms++) {
-		assert_true(ms < PATIENCE_MS);
-		daemon_work();
-	}
+	processes_end();
 }
 
-static void request_send(int fd, enum ktsn_app_type type, uint8_t flags, int passed_fd)
+/* Returns the status of the reply. The application gets the ring of a reply to HELLO. */
+static int ask_with(struct application *application, enum ktsn_app_type type, uint8_t flags, int passed_fd)
 {
-	union {
-		char bytes[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} control = {0};
-	struct ktsn_app_request request = {
-		.magic = KTSN_APP_MAGIC, .version = KTSN_APP_VERSION, .type = (uint16_t)type, .flags = flags};
-	struct iovec iov = {&request, sizeof(request)};
-	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
-
-	if (passed_fd >= 0) {
-		message.msg_control = control.bytes;
-		message.msg_controllen = sizeof(control.bytes);
-		control.align = (struct cmsghdr){
-			.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
-		memcpy(CMSG_DATA(&control.align), &passed_fd, sizeof(int));
-	}
-	assert_int_equal(sendmsg(fd, &message, MSG_NOSIGNAL), sizeof(request));
-}
-
-/* ktsnd's reply, and the ring that comes with it, if any. */
-static int answer_receive(struct application *application, enum ktsn_app_type type)
-{
-	union {
-		char bytes[CMSG_SPACE(2 * sizeof(int))];
-		struct cmsghdr align;
-	} control;
+	struct ktsn_app_request request = ktsn_client_request(type);
 	struct ktsn_app_reply reply;
-	struct iovec iov = {&reply, sizeof(reply)};
-	struct msghdr message = {.msg_iov = &iov,
-				 .msg_iovlen = 1,
-				 .msg_control = control.bytes,
-				 .msg_controllen = sizeof(control.bytes)};
-	int fds[2];
+	int fds[KTSN_CLIENT_FDS];
 
-	assert_int_equal(recvmsg(application->fd, &message, MSG_DONTWAIT), sizeof(reply));
-	if (reply.status)
+	request.flags = flags;
+	reply = request_answer(application->fd, &request, passed_fd, fds);
+	if (reply.status || type == KTSN_APP_RESUME)
 		return reply.status;
-	if (type == KTSN_APP_RESUME)
-		return 0;
-	memcpy(fds, CMSG_DATA(CMSG_FIRSTHDR(&message)), CMSG_FIRSTHDR(&message)->cmsg_len - CMSG_LEN(0));
+	assert_true(fds[0] >= 0);
 	if (type == KTSN_APP_HELLO) {
-		assert_int_equal(reply.ring_bytes + 4096, bed.ring_bytes);
+		assert_int_equal(reply.ring_bytes + 4096, ring_bytes);
 		application->ring_fd = fds[0];
 		close(fds[1]);
 	} else {
 		close(fds[0]);
 	}
 	return 0;
-}
-
-static int ask_with(struct application *application, enum ktsn_app_type type, uint8_t flags, int passed_fd)
-{
-	struct pollfd answered = {.fd = application->fd, .events = POLLIN};
-
-	request_send(application->fd, type, flags, passed_fd);
-	for (int ms = 0; poll(&answered, 1, 0) == 0; ms++) {
-		assert_true(ms < PATIENCE_MS);
-		daemon_work();
-	}
-	return answer_receive(application, type);
 }
 
 static int ask(struct application *application, enum ktsn_app_type type, int passed_fd)
@@ -279,7 +157,6 @@ static uint64_t charged(void)
 /* ktsnd's reply to a HELLO of another version, which may be longer. */
 static struct ktsn_app_reply greeted(struct application *application, uint16_t version, size_t more_bytes)
 {
-	struct pollfd answered = {.fd = application->fd, .events = POLLIN};
 	struct {
 		struct ktsn_app_request request;
 		uint8_t more[16];
@@ -288,10 +165,7 @@ static struct ktsn_app_reply greeted(struct application *application, uint16_t v
 	struct ktsn_app_reply reply;
 
 	assert_int_equal(send(application->fd, &hello, bytes, MSG_NOSIGNAL), bytes);
-	for (int ms = 0; poll(&answered, 1, 0) == 0; ms++) {
-		assert_true(ms < PATIENCE_MS);
-		daemon_work();
-	}
+	reply_wait(application->fd);
 	if (recv(application->fd, &reply, sizeof(reply), MSG_DONTWAIT) != sizeof(reply))
 		reply = (struct ktsn_app_reply){.status = -ECONNRESET};
 	return reply;
@@ -345,14 +219,10 @@ static void recorded_send(int fd, const struct recorded_message *request, int pa
 /* As the ktsnd of that release answered, except that the pod has no endpoint here, so no flow is opened. */
 static void answer_compare(struct application *application, const struct recorded_message *recorded)
 {
-	struct pollfd answered = {.fd = application->fd, .events = POLLIN};
 	struct ktsn_app_reply then, now;
 
 	memcpy(&then, recorded->bytes, sizeof(then));
-	for (int ms = 0; poll(&answered, 1, 0) == 0; ms++) {
-		assert_true(ms < PATIENCE_MS);
-		daemon_work();
-	}
+	reply_wait(application->fd);
 	assert_int_equal(recv(application->fd, &now, sizeof(now), MSG_DONTWAIT | MSG_TRUNC), recorded->count);
 	assert_int_equal(now.magic, then.magic);
 	assert_int_equal(now.version, then.version);
@@ -395,10 +265,10 @@ static void no_doorbell_is_made_for_who_has_a_ring(void **state)
 {
 	struct application one = begun(0);
 
-	assert_int_equal(bed.doorbells, 1);
+	assert_int_equal(doorbells, 1);
 	assert_int_equal(ask(&one, KTSN_APP_HELLO, -1), -EALREADY);
 	assert_int_equal(ask(&one, KTSN_APP_HAND_BACK, one.ring_fd), -EALREADY);
-	assert_int_equal(bed.doorbells, 1);
+	assert_int_equal(doorbells, 1);
 	hang_up(&one);
 	close(one.ring_fd);
 }
@@ -410,7 +280,7 @@ static void a_ring_that_is_held_is_not_taken_again(void **state)
 
 	assert_int_equal(ask(&other, KTSN_APP_HAND_BACK, one.ring_fd), -EBUSY);
 	assert_int_equal(ask(&foreign, KTSN_APP_HAND_BACK, one.ring_fd), -EBUSY);
-	assert_int_equal(charged(), bed.ring_bytes);
+	assert_int_equal(charged(), ring_bytes);
 	close(other.fd);
 	close(foreign.fd);
 	hang_up(&one);
@@ -421,14 +291,14 @@ static void a_ring_is_taken_back_when_it_is_held_no_more(void **state)
 {
 	struct application one = begun(0), other;
 
-	bed.lives = true;
+	ring_lives = true;
 	hang_up(&one);
 	other = application_connect(0);
 	assert_int_equal(ask(&other, KTSN_APP_HAND_BACK, one.ring_fd), 0);
 	assert_int_equal(ask(&other, KTSN_APP_RESUME, -1), 0);
 	/* It counts once. */
-	assert_int_equal(charged(), bed.ring_bytes);
-	bed.lives = false;
+	assert_int_equal(charged(), ring_bytes);
+	ring_lives = false;
 	hang_up(&other);
 	assert_int_equal(charged(), 0);
 	close(one.ring_fd);
@@ -453,7 +323,7 @@ static void kept_rings_count_for_the_pod_until_they_are_gone(void **state)
 	int kept[RINGS_OF_POD];
 	struct application one;
 
-	bed.lives = true;
+	ring_lives = true;
 	for (int i = 0; i < RINGS_OF_POD; i++) {
 		one = begun(0);
 		kept[i] = one.ring_fd;
@@ -463,9 +333,9 @@ static void kept_rings_count_for_the_pod_until_they_are_gone(void **state)
 	assert_int_equal(ask(&one, KTSN_APP_HELLO, -1), -ENOMEM);
 	assert_int_equal(bed.node.limit_refusals, 1);
 	/* Only at the next check, unless its place is needed. */
-	bed.lives = false;
+	ring_lives = false;
 	assert_int_equal(ask(&one, KTSN_APP_HELLO, -1), 0);
-	assert_int_equal(charged(), bed.ring_bytes);
+	assert_int_equal(charged(), ring_bytes);
 	close(one.ring_fd);
 	hang_up(&one);
 	for (int i = 0; i < RINGS_OF_POD; i++)
@@ -504,8 +374,8 @@ static void untimed_ring_has_a_quota_of_its_own_with_the_limits_of_the_pod(void 
 	assert_ptr_equal(pod->processes->next->ring->quota, pod->quota);
 	assert_int_equal(pod->quota->processes, 1);
 	assert_int_equal(pod->relay_quota->processes, 1);
-	assert_int_equal(pod->quota->ring_bytes, bed.ring_bytes);
-	assert_int_equal(pod->relay_quota->ring_bytes, bed.ring_bytes);
+	assert_int_equal(pod->quota->ring_bytes, ring_bytes);
+	assert_int_equal(pod->relay_quota->ring_bytes, ring_bytes);
 	close(timed.fd);
 	hang_up(&untimed);
 	/* The pod keeps the ring, which ends with the pod. */
@@ -575,7 +445,7 @@ static void untimed_ring_comes_back_as_one(void **state)
 {
 	struct application one = relay_connect(0), again;
 
-	bed.lives = true;
+	ring_lives = true;
 	assert_int_equal(ask_with(&one, KTSN_APP_HELLO, KTSN_APP_UNTIMED, -1), 0);
 	hang_up(&one);
 	again = relay_connect(0);
@@ -584,7 +454,7 @@ static void untimed_ring_comes_back_as_one(void **state)
 	assert_int_equal(ask(&again, KTSN_APP_RESUME, -1), 0);
 	close(one.ring_fd);
 	hang_up(&again);
-	bed.lives = false;
+	ring_lives = false;
 }
 
 static void flags_of_a_ring_that_are_not_known_are_refused(void **state)
@@ -603,8 +473,7 @@ static uint64_t rings_allowed(void)
 {
 	uint64_t count = 0;
 
-	while (ring_charges_allow(&bed.node.ring_charges, bed.node.pods->quota, 0,
-				  (count + 1) * bed.ring_bytes))
+	while (ring_charges_allow(&bed.node.ring_charges, bed.node.pods->quota, 0, (count + 1) * ring_bytes))
 		count++;
 	return count;
 }
@@ -614,7 +483,7 @@ static void rings_of_a_pod_that_is_gone_count_apart(void **state)
 	struct ring_charges *charges = &bed.node.ring_charges;
 	struct application one = begun(0), two;
 
-	bed.lives = true;
+	ring_lives = true;
 	hang_up(&one);
 	two = begun(0);
 	assert_int_equal(node_socket_del(&bed.node, "pod0"), 0);
@@ -622,14 +491,14 @@ static void rings_of_a_pod_that_is_gone_count_apart(void **state)
 	hang_up(&two);
 	assert_int_equal(bed.node.quota_count, PODS - 1);
 	assert_int_equal(charged(), 0);
-	assert_int_equal(charges->removed_bytes, 2 * bed.ring_bytes);
+	assert_int_equal(charges->removed_bytes, 2 * ring_bytes);
 	bed.node.pods->quota->limits.memory_bytes = UINT64_MAX;
-	charges->bytes_max = 8 * bed.ring_bytes;
+	charges->bytes_max = 8 * ring_bytes;
 	assert_int_equal(rings_allowed(), 8);
 	/* A quarter of the limit belongs to it. */
-	charges->bytes_max = 4 * bed.ring_bytes;
+	charges->bytes_max = 4 * ring_bytes;
 	assert_int_equal(rings_allowed(), 3);
-	bed.lives = false;
+	ring_lives = false;
 	for (int ms = 0; charges->removed_bytes && ms < PATIENCE_MS; ms++)
 		daemon_work();
 	assert_int_equal(charges->removed_bytes, 0);

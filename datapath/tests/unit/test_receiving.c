@@ -5,55 +5,30 @@
  * are skipped without them.
  */
 #include "encryption.h"
-#include "node.h"
-#include "pods.h"
-#include "port_fake.h"
 #include "receive_layout.h"
 #include "receive_socket.h"
 #include "receiving.h"
 #include "test_skip.h"
-#include "unix_socket.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/filter.h>
 #include <net/if.h>
-#include <poll.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
 #include "unit_test.h"
 
-enum {
-	PACKETS = 64,
-	BUFFER_BYTES = 2048,
-	SLOTS = 64,
-	PATIENCE_MS = 5000,
-	SOCKETS = 4,
-	ENCAP = 100,
-	GRO = 104
-};
+#include "node_bench.h"
 
-static struct bed {
-	struct events *events;
-	struct ktsn_port *port;
-	struct loop *loop;
-	struct node node;
-	char folder[32], path[64];
-	bool in_pod; /* the client that connects */
-} bed;
+enum { SOCKETS = 4, ENCAP = 100, GRO = 104 };
+
 /* The folder of all nodes, and that of this one. */
 static char all_pins[] = "/tmp/ktsn-bpf-XXXXXX", pins[48], broken[64], anew[64];
 
@@ -63,18 +38,6 @@ struct answer {
 	uint64_t ring_bytes;
 	int ring, control;
 };
-
-int __real_socket_netns_cookie(int fd, uint64_t *cookie);
-int __wrap_socket_netns_cookie(int fd, uint64_t *cookie);
-
-/* All clients are in ktsnd's namespace, like the node's relays but unlike applications of a pod. */
-int __wrap_socket_netns_cookie(int fd, uint64_t *cookie)
-{
-	int err = __real_socket_netns_cookie(fd, cookie);
-
-	*cookie += bed.in_pod;
-	return err;
-}
 
 static void endpoint_set(bool receive)
 {
@@ -95,28 +58,14 @@ static void node_start(size_t memory_bytes)
 {
 	const struct uplink uplink = {
 		.interface = "pod1", .link_index = (int)if_nametoindex("pod1"), .mtu_bytes = 1500};
-	const struct node_shaping shaping = {.classes = loop_classes_default()};
 	const struct quota_limits limits = {.processes = 16,
 					    .sockets = SOCKETS,
 					    .memory_bytes = memory_bytes,
 					    .pending = PACKETS,
 					    .horizon_ns = INT64_C(1000000000)};
-	struct loop_config config = {.packets = PACKETS,
-				     .spin_ns = 20000,
-				     .late_after_ns = 10000,
-				     .stale_after_ns = 100000000,
-				     .cpu = -1};
-	struct loop_scheduling scheduling;
 	struct refusal refusal;
 
-	bed.in_pod = false;
-	assert_int_equal(events_create(&bed.events), 0);
-	bed.port = ktsn_port_fake_create(PACKETS, BUFFER_BYTES);
-	config.port = bed.port;
-	assert_int_equal(loop_create(&bed.loop, &config), 0);
-	assert_int_equal(loop_start(bed.loop, &scheduling), 0);
-	assert_int_equal(
-		node_init(&bed.node, bed.events, bed.loop, &uplink, &shaping, &limits, SLOTS, 1 << 26), 0);
+	node_bench_start(&uplink, &limits, 1 << 26);
 	receiving_fini(&bed.node);
 	receiving_begin(&bed.node, all_pins);
 	assert_string_equal(bed.node.receive.folder, pins);
@@ -126,46 +75,21 @@ static void node_start(size_t memory_bytes)
 
 static int set_up(void **state)
 {
-	memset(&bed, 0, sizeof(bed));
-	strcpy(bed.folder, "/tmp/ktsn-test-XXXXXX");
-	assert_non_null(mkdtemp(bed.folder));
-	snprintf(bed.path, sizeof(bed.path), "%s/app.sock", bed.folder);
+	node_bench_init();
 	node_start(1 << 24);
 	return 0;
 }
 
-static void node_stop(void)
-{
-	bed.in_pod = false;
-	loop_stop(bed.loop);
-	node_close(&bed.node);
-	node_fini(&bed.node);
-	loop_destroy(bed.loop);
-	events_destroy(bed.events);
-	ktsn_port_destroy(bed.port);
-}
-
 static int tear_down(void **state)
 {
-	node_stop();
+	node_bench_stop();
 	rmdir(bed.folder);
 	return 0;
 }
 
-static void daemon_work(void)
-{
-	assert_int_equal(events_run_once(bed.events, 1), 0);
-	(void)node_tick(&bed.node);
-}
-
 static int application_connect(void)
 {
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-
-	strcpy(address.sun_path, bed.path);
-	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-	return fd;
+	return connect_to(bed.path);
 }
 
 static void hang_up(int fd)
@@ -182,51 +106,15 @@ static void hang_up(int fd)
 	}
 }
 
-static void request_send(int fd, enum ktsn_app_type type, uint8_t flags, int passed_fd)
-{
-	union {
-		char bytes[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} control = {.align = {.cmsg_level = SOL_SOCKET,
-			       .cmsg_type = SCM_RIGHTS,
-			       .cmsg_len = CMSG_LEN(sizeof(int))}};
-	struct ktsn_app_request request = {
-		.magic = KTSN_APP_MAGIC, .version = KTSN_APP_VERSION, .type = (uint16_t)type, .flags = flags};
-	struct iovec iov = {&request, sizeof(request)};
-	struct msghdr message = {.msg_iov = &iov,
-				 .msg_iovlen = 1,
-				 .msg_control = control.bytes,
-				 .msg_controllen = sizeof(control.bytes)};
-
-	memcpy(CMSG_DATA(&control.align), &passed_fd, sizeof(int));
-	assert_int_equal(sendmsg(fd, &message, MSG_NOSIGNAL), sizeof(request));
-}
-
 static struct answer ask_with(int fd, enum ktsn_app_type type, uint8_t flags, int passed_fd)
 {
-	union {
-		char bytes[CMSG_SPACE(2 * sizeof(int))];
-		struct cmsghdr align;
-	} control;
+	struct ktsn_app_request request = ktsn_client_request(type);
 	struct ktsn_app_reply reply;
-	struct iovec iov = {&reply, sizeof(reply)};
-	struct msghdr message = {.msg_iov = &iov,
-				 .msg_iovlen = 1,
-				 .msg_control = control.bytes,
-				 .msg_controllen = sizeof(control.bytes)};
-	struct pollfd answered = {.fd = fd, .events = POLLIN};
-	int fds[2] = {-1, -1};
+	int fds[KTSN_CLIENT_FDS];
 
-	request_send(fd, type, flags, passed_fd);
-	for (int ms = 0; poll(&answered, 1, 0) == 0; ms++) {
-		assert_true(ms < PATIENCE_MS);
-		daemon_work();
-	}
-	assert_int_equal(recvmsg(fd, &message, MSG_DONTWAIT), sizeof(reply));
-	if (CMSG_FIRSTHDR(&message)) {
-		assert_int_equal(CMSG_FIRSTHDR(&message)->cmsg_len, CMSG_LEN(sizeof(fds)));
-		memcpy(fds, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fds));
-	}
+	request.flags = flags;
+	reply = request_answer(fd, &request, passed_fd, fds);
+	assert_true(fds[0] < 0 || fds[1] >= 0);
 	return (struct answer){reply.status, reply.ring_bytes, fds[0], fds[1]};
 }
 
@@ -238,19 +126,10 @@ static struct answer ask(int fd, enum ktsn_app_type type, int passed_fd)
 /* As libktsn does when the last descriptor is closed. */
 static int close_by_cookie(int fd, uint64_t cookie)
 {
-	struct ktsn_app_request request = {
-		.magic = KTSN_APP_MAGIC, .version = KTSN_APP_VERSION, .type = KTSN_APP_RECEIVE_CLOSE};
-	struct pollfd answered = {.fd = fd, .events = POLLIN};
-	struct ktsn_app_reply reply;
+	struct ktsn_app_request request = ktsn_client_request(KTSN_APP_RECEIVE_CLOSE);
 
 	ktsn_app_cookie_put(&request, cookie);
-	assert_int_equal(send(fd, &request, sizeof(request), MSG_NOSIGNAL), sizeof(request));
-	for (int ms = 0; poll(&answered, 1, 0) == 0; ms++) {
-		assert_true(ms < PATIENCE_MS);
-		daemon_work();
-	}
-	assert_int_equal(recv(fd, &reply, sizeof(reply), MSG_DONTWAIT), sizeof(reply));
-	return reply.status;
+	return request_answer(fd, &request, -1, NULL).status;
 }
 
 static int close_for(int fd, enum ktsn_app_receive_close why, int passed_fd)
@@ -710,7 +589,7 @@ static void what_a_former_one_left_is_taken_up_or_removed(void **state)
 	struct answer answer;
 	const struct ktsn_receive_control *control;
 
-	node_stop();
+	node_bench_stop();
 	assert_int_not_equal(left_make(unwanted, &other), ring);
 	node_start(1 << 24);
 	answer.control = other.control;

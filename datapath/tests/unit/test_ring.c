@@ -15,17 +15,7 @@ enum { SLOTS = 128, PAYLOAD_BYTES = 100, PAYLOAD_CAPACITY_BYTES = 128 };
 
 static int set_up(void **state)
 {
-	struct ring_pair *pair = malloc(sizeof(*pair));
-
-	*state = pair;
-	return pair ? ring_pair_init(pair, SLOTS, PAYLOAD_BYTES) : -1;
-}
-
-static int tear_down(void **state)
-{
-	ring_pair_fini(*state);
-	free(*state);
-	return 0;
+	return ring_pair_set_up(state, SLOTS, PAYLOAD_BYTES);
 }
 
 static uint32_t send_text(struct ring_pair *pair, const char *text, int64_t txtime_ns)
@@ -451,7 +441,7 @@ static void message_of_a_flow_of_frames_says_what_it_is(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, ring_pair_tear_down)
 	const struct CMUnitTest tests[] = {
 		TEST(slots_and_payload_are_rounded_up),
 		TEST(networks_are_refused_by_their_bits),

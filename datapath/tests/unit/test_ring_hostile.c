@@ -14,17 +14,7 @@ enum { SLOTS = 128, PAYLOAD_CAPACITY_BYTES = 128, ROUNDS = 20000 };
 
 static int set_up(void **state)
 {
-	struct ring_pair *pair = malloc(sizeof(*pair));
-
-	*state = pair;
-	return pair ? ring_pair_init(pair, SLOTS, PAYLOAD_CAPACITY_BYTES) : -1;
-}
-
-static int tear_down(void **state)
-{
-	ring_pair_fini(*state);
-	free(*state);
-	return 0;
+	return ring_pair_set_up(state, SLOTS, PAYLOAD_CAPACITY_BYTES);
 }
 
 static uint32_t send_empty(struct ring_pair *pair)
@@ -313,7 +303,7 @@ static void free_bits_beyond_the_ring_are_not_claimed(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, ring_pair_tear_down)
 	const struct CMUnitTest tests[] = {
 		TEST(slot_that_was_never_published_is_ignored),
 		TEST(any_state_but_ready_is_ignored),

@@ -15,17 +15,7 @@ enum { SLOTS = 512, ROUNDS = 200, PAYLOAD_BYTES = 8 };
 
 static int set_up(void **state)
 {
-	struct ring_pair *pair = malloc(sizeof(*pair));
-
-	*state = pair;
-	return pair ? ring_pair_init(pair, SLOTS, PAYLOAD_BYTES) : -1;
-}
-
-static int tear_down(void **state)
-{
-	ring_pair_fini(*state);
-	free(*state);
-	return 0;
+	return ring_pair_set_up(state, SLOTS, PAYLOAD_BYTES);
 }
 
 /* ---- the order alone ---- */
@@ -479,7 +469,7 @@ static void successor_takes_what_was_being_written_in_its_turn(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, ring_pair_tear_down)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(smallest_sequence_comes_out_first),
 		cmocka_unit_test(slots_added_in_order_come_out_so),

@@ -12,17 +12,7 @@ enum { SLOTS = 128, PAYLOAD_BYTES = 100, FLOW = 3, HEADERS = 42, CODE = 2 };
 
 static int set_up(void **state)
 {
-	struct ring_pair *pair = malloc(sizeof(*pair));
-
-	*state = pair;
-	return pair ? ring_pair_init(pair, SLOTS, PAYLOAD_BYTES) : -1;
-}
-
-static int tear_down(void **state)
-{
-	ring_pair_fini(*state);
-	free(*state);
-	return 0;
+	return ring_pair_set_up(state, SLOTS, PAYLOAD_BYTES);
 }
 
 static void send_text(struct ring_pair *pair, uint32_t flow, const char *text)
@@ -261,7 +251,7 @@ static void sockets_that_poll_for_space_are_told_once(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, ring_pair_tear_down)
 	const struct CMUnitTest tests[] = {
 		TEST(report_is_the_frame_and_frees_its_slot_when_read),
 		TEST(reports_are_read_in_the_order_of_dropping),
