@@ -62,7 +62,7 @@ static void assert_ipv6(const char *source, bool allowed)
 	assert_int_equal(allows(IPV6, 0, frame, advertisement_make(frame, "fd00::1", source)), allowed);
 }
 
-static void addresses_of_the_endpoint_are_allowed(void **state)
+static void endpoint_addresses_are_allowed(void **state)
 {
 	assert_ipv4("10.42.1.2", true);
 	assert_ipv4("10.43.2.1", true);
@@ -76,7 +76,7 @@ static void addresses_of_the_endpoint_are_allowed(void **state)
 	assert_ipv6("fe80::ff:fe00:2", true);
 }
 
-static void foreign_addresses_are_not(void **state)
+static void foreign_addresses_are_refused(void **state)
 {
 	assert_ipv4("10.42.1.3", false);
 	assert_ipv4("10.43.4.0", false);
@@ -91,7 +91,7 @@ static void foreign_addresses_are_not(void **state)
 	assert_ipv6("::ffff:0.0.0.0", false);
 }
 
-static void arp_speaks_for_the_endpoints_hardware_addresses_only(void **state)
+static void arp_is_limited_to_the_endpoints_macs(void **state)
 {
 	uint8_t frame[FRAMES_BYTES_MAX];
 
@@ -99,7 +99,7 @@ static void arp_speaks_for_the_endpoints_hardware_addresses_only(void **state)
 	assert_false(allows(ARP, 0, frame, arp_make(frame, foreign_mac, "10.42.1.2")));
 }
 
-static void what_cannot_be_read_is_not_allowed_and_other_protocols_are(void **state)
+static void malformed_frames_are_refused(void **state)
 {
 	uint8_t frame[FRAMES_BYTES_MAX] = {0};
 
@@ -107,7 +107,7 @@ static void what_cannot_be_read_is_not_allowed_and_other_protocols_are(void **st
 	assert_true(allows(0x88f7, 0, frame, 10));
 }
 
-static void endpoint_of_which_nothing_was_said_may_send_from_any_address(void **state)
+static void endpoint_without_addresses_may_use_any(void **state)
 {
 	uint8_t frame[FRAMES_BYTES_MAX] = {0};
 
@@ -120,7 +120,7 @@ static void endpoint_of_which_nothing_was_said_may_send_from_any_address(void **
 	sources.any_address = false;
 }
 
-static void priority_is_bounded_for_flows_of_frames(void **state)
+static void priority_of_frames_is_bounded(void **state)
 {
 	uint8_t frame[FRAMES_BYTES_MAX];
 
@@ -137,7 +137,7 @@ static uint8_t priority_of(uint16_t ethertype, const uint8_t *frame, size_t byte
 	return admission_priority(&destination, htobe16(ethertype), 2, frame, bytes);
 }
 
-static void tag_says_the_priority_where_that_was_granted(void **state)
+static void granted_tag_sets_the_priority(void **state)
 {
 	uint8_t frame[FRAMES_BYTES_MAX];
 	size_t bytes = tag_push(frame, ipv4_make(frame, "10.42.1.2"), IPV4, 5);
@@ -154,13 +154,13 @@ static void tag_says_the_priority_where_that_was_granted(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(addresses_of_the_endpoint_are_allowed),
-		cmocka_unit_test(foreign_addresses_are_not),
-		cmocka_unit_test(arp_speaks_for_the_endpoints_hardware_addresses_only),
-		cmocka_unit_test(what_cannot_be_read_is_not_allowed_and_other_protocols_are),
-		cmocka_unit_test(endpoint_of_which_nothing_was_said_may_send_from_any_address),
-		cmocka_unit_test(priority_is_bounded_for_flows_of_frames),
-		cmocka_unit_test(tag_says_the_priority_where_that_was_granted),
+		cmocka_unit_test(endpoint_addresses_are_allowed),
+		cmocka_unit_test(foreign_addresses_are_refused),
+		cmocka_unit_test(arp_is_limited_to_the_endpoints_macs),
+		cmocka_unit_test(malformed_frames_are_refused),
+		cmocka_unit_test(endpoint_without_addresses_may_use_any),
+		cmocka_unit_test(priority_of_frames_is_bounded),
+		cmocka_unit_test(granted_tag_sets_the_priority),
 	};
 
 	return cmocka_run_group_tests_name("admission", tests, set_up, NULL);

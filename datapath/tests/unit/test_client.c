@@ -35,7 +35,7 @@ static int pair_close(void **state)
 	return 0;
 }
 
-static void versions_of_releases_are_negotiated(void **state)
+static void versions_are_negotiated(void **state)
 {
 	static const struct {
 		const char *name;
@@ -120,7 +120,7 @@ static int lowest_free_fd(void)
 	return fd;
 }
 
-static void replies_bring_descriptors(void **state)
+static void replies_have_descriptors(void **state)
 {
 	const size_t whole = sizeof(struct ktsn_app_reply);
 	struct ktsn_app_reply reply;
@@ -142,7 +142,7 @@ static void replies_bring_descriptors(void **state)
 	}
 }
 
-static void other_messages_are_no_replies(void **state)
+static void other_messages_are_rejected(void **state)
 {
 	struct ktsn_app_reply reply;
 
@@ -157,7 +157,7 @@ static void other_messages_are_no_replies(void **state)
 	assert_int_equal(errno, EDOM);
 }
 
-static void rings_of_impossible_sizes_are_refused(void **state)
+static void invalid_ring_sizes_are_refused(void **state)
 {
 	struct ktsn_ring_producer ring;
 	size_t bytes = 0;
@@ -177,11 +177,11 @@ static void rings_of_impossible_sizes_are_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(versions_of_releases_are_negotiated),
+		cmocka_unit_test(versions_are_negotiated),
 		TEST(requests_have_the_current_version),
-		TEST(replies_bring_descriptors),
-		TEST(other_messages_are_no_replies),
-		cmocka_unit_test(rings_of_impossible_sizes_are_refused),
+		TEST(replies_have_descriptors),
+		TEST(other_messages_are_rejected),
+		cmocka_unit_test(invalid_ring_sizes_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -142,7 +142,7 @@ static void assert_nothing_told(void)
 	assert_null(commands_peek(&bed.rig.loop->commands, bed.commands));
 }
 
-static void the_bound_grows_with_the_drift(void **state)
+static void bound_grows_with_drift(void **state)
 {
 	const struct node_clock told = {NODE_CLOCK_HOLDOVER, 850, 120, BEGAN_NS};
 	const struct node_clock fast = {NODE_CLOCK_HOLDOVER, 1, 1000000000, BEGAN_NS};
@@ -159,7 +159,7 @@ static void the_bound_grows_with_the_drift(void **state)
 	assert_int_equal(node_clock_bound_ns(&unknown, BEGAN_NS), -1);
 }
 
-static void a_clock_of_which_nothing_was_said_is_lost(void **state)
+static void unreported_clock_is_lost(void **state)
 {
 	ask(RED, ON_LOSS_HOLD, true);
 	assert_true(is_lost(RED));
@@ -175,7 +175,7 @@ static void a_clock_of_which_nothing_was_said_is_lost(void **state)
 	assert_true(is_lost(RED));
 }
 
-static void an_agent_that_is_away_is_believed_for_as_long_as_the_bound_allows(void **state)
+static void last_report_is_valid_until_the_bound(void **state)
 {
 	int ms;
 
@@ -206,7 +206,7 @@ static void an_agent_that_is_away_is_believed_for_as_long_as_the_bound_allows(vo
 }
 
 /* No overflow: the room may be an hour, and the drift a second per second. */
-static void a_timer_is_set_for_whatever_is_asked(void **state)
+static void timer_is_set_for_any_request(void **state)
 {
 	const struct clock_need hour = {3600 * NS_PER_SECOND, ON_LOSS_HOLD, true, ""};
 	struct refusal refusal;
@@ -227,7 +227,7 @@ static void a_timer_is_set_for_whatever_is_asked(void **state)
 }
 
 /* The agent's verdict includes hysteresis and holdover. */
-static void the_agents_verdict_counts_beside_the_bound(void **state)
+static void agent_verdict_counts_besides_the_bound(void **state)
 {
 	tell(1000, 0);
 	ask(RED, ON_LOSS_CONTINUE, false);
@@ -239,7 +239,7 @@ static void the_agents_verdict_counts_beside_the_bound(void **state)
 	assert_nothing_told();
 }
 
-static void only_pods_of_the_network_are_told(void **state)
+static void only_pods_of_the_network_are_notified(void **state)
 {
 	tell(1000, 0);
 	ask(RED, ON_LOSS_HOLD, false);
@@ -256,7 +256,7 @@ static void only_pods_of_the_network_are_told(void **state)
 
 /* Rings are marked before the loop refuses and cleared after it accepts again, so that the loop never
  * drops a message that the library accepted. */
-static void rings_and_loop_are_told_of_refusal_in_order(void **state)
+static void rings_refuse_before_the_loop(void **state)
 {
 	uint64_t red = attachment_bit(bed.red.attachment), blue = attachment_bit(bed.blue.attachment);
 
@@ -277,7 +277,7 @@ static void rings_and_loop_are_told_of_refusal_in_order(void **state)
 	assert_nothing_told();
 }
 
-static void rings_that_are_opened_later_say_what_is_refused(void **state)
+static void later_rings_show_refusals(void **state)
 {
 	struct ktsn_ring_header *header = bed.ring.memory.address;
 
@@ -295,7 +295,7 @@ static void rings_that_are_opened_later_say_what_is_refused(void **state)
 	assert_int_equal(atomic_load(&header->refused), 0);
 }
 
-static void a_pod_that_comes_later_has_what_holds(void **state)
+static void later_pod_gets_the_current_state(void **state)
 {
 	struct endpoint green = {.vni = BLUE + 7};
 
@@ -313,7 +313,7 @@ static void a_pod_that_comes_later_has_what_holds(void **state)
 	assert_nothing_told();
 }
 
-static void what_is_left_of_a_pod_is_told_as_well(void **state)
+static void remaining_rings_of_a_pod_are_marked(void **state)
 {
 	struct attachment *red = bed.red.attachment;
 
@@ -328,7 +328,7 @@ static void what_is_left_of_a_pod_is_told_as_well(void **state)
 	assert_int_equal(endpoint_insert(&bed.node.routing, &bed.pod.endpoints, &bed.red, 0), 0);
 }
 
-static void attachments_have_bits_of_their_own_in_a_pod(void **state)
+static void attachments_of_a_pod_have_their_own_bits(void **state)
 {
 	enum { MANY = ATTACHMENT_NUMBERS + 2 };
 	static struct endpoint many[MANY];
@@ -360,7 +360,7 @@ static void attachments_have_bits_of_their_own_in_a_pod(void **state)
 }
 
 /* Libraries know the bit until then. */
-static void the_bit_of_a_network_that_is_gone_is_free_when_no_destination_has_it(void **state)
+static void bit_is_free_after_its_last_destination(void **state)
 {
 	struct attachment *red = bed.red.attachment;
 	struct endpoint green = {.vni = BLUE + 7};
@@ -378,7 +378,7 @@ static void the_bit_of_a_network_that_is_gone_is_free_when_no_destination_has_it
 	assert_int_equal(bed.red.attachment->number, number);
 }
 
-static void a_network_that_had_no_bit_gets_none_from_a_successor(void **state)
+static void successor_assigns_no_missing_bit(void **state)
 {
 	struct endpoint green = {.vni = BLUE + 7};
 
@@ -388,7 +388,7 @@ static void a_network_that_had_no_bit_gets_none_from_a_successor(void **state)
 	endpoint_remove(&bed.node.routing, &bed.pod.endpoints, &green);
 }
 
-static void networks_that_ask_are_bounded(void **state)
+static void networks_with_limits_are_bounded(void **state)
 {
 	const struct clock_need need = {10000, ON_LOSS_HOLD, true, ""};
 	struct refusal refusal;
@@ -403,7 +403,7 @@ static void networks_that_ask_are_bounded(void **state)
 	assert_int_equal(node_network_clock_set(&bed.node, 7, &need, &refusal), 0);
 }
 
-static void steps_are_counted_with_their_size_and_direction(void **state)
+static void steps_are_counted_by_size_and_direction(void **state)
 {
 	struct clock_steps steps = {0};
 
@@ -427,21 +427,21 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_bound_grows_with_the_drift),
-		TEST(a_clock_of_which_nothing_was_said_is_lost),
-		TEST(an_agent_that_is_away_is_believed_for_as_long_as_the_bound_allows),
-		TEST(a_timer_is_set_for_whatever_is_asked),
-		TEST(the_agents_verdict_counts_beside_the_bound),
-		TEST(only_pods_of_the_network_are_told),
-		TEST(rings_and_loop_are_told_of_refusal_in_order),
-		TEST(rings_that_are_opened_later_say_what_is_refused),
-		TEST(a_pod_that_comes_later_has_what_holds),
-		TEST(what_is_left_of_a_pod_is_told_as_well),
-		TEST(attachments_have_bits_of_their_own_in_a_pod),
-		TEST(the_bit_of_a_network_that_is_gone_is_free_when_no_destination_has_it),
-		TEST(a_network_that_had_no_bit_gets_none_from_a_successor),
-		TEST(networks_that_ask_are_bounded),
-		cmocka_unit_test(steps_are_counted_with_their_size_and_direction),
+		cmocka_unit_test(bound_grows_with_drift),
+		TEST(unreported_clock_is_lost),
+		TEST(last_report_is_valid_until_the_bound),
+		TEST(timer_is_set_for_any_request),
+		TEST(agent_verdict_counts_besides_the_bound),
+		TEST(only_pods_of_the_network_are_notified),
+		TEST(rings_refuse_before_the_loop),
+		TEST(later_rings_show_refusals),
+		TEST(later_pod_gets_the_current_state),
+		TEST(remaining_rings_of_a_pod_are_marked),
+		TEST(attachments_of_a_pod_have_their_own_bits),
+		TEST(bit_is_free_after_its_last_destination),
+		TEST(successor_assigns_no_missing_bit),
+		TEST(networks_with_limits_are_bounded),
+		cmocka_unit_test(steps_are_counted_by_size_and_direction),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

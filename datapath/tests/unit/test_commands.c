@@ -62,7 +62,7 @@ static void commands_come_out_in_order(void **state)
 	assert_false(pop(*state, &number));
 }
 
-static void full_queue_refuses_and_keeps_what_it_has(void **state)
+static void full_queue_refuses(void **state)
 {
 	uint32_t number;
 
@@ -82,7 +82,7 @@ static void full_queue_refuses_and_keeps_what_it_has(void **state)
 	assert_false(pop(*state, &number));
 }
 
-static void commands_are_seen_ahead(void **state)
+static void commands_can_be_peeked(void **state)
 {
 	uint32_t number;
 
@@ -100,7 +100,7 @@ static void commands_are_seen_ahead(void **state)
 }
 
 /* A popped command is not executed yet: a mark is passed only after the reader has reported completion. */
-static void mark_is_passed_when_all_before_it_is_executed(void **state)
+static void mark_is_passed_after_all_before_it(void **state)
 {
 	uint32_t empty = commands_mark(*state), first, second, number;
 
@@ -123,7 +123,7 @@ static void mark_is_passed_when_all_before_it_is_executed(void **state)
 	assert_true(commands_passed(*state, empty));
 }
 
-static void numbers_may_wrap_around(void **state)
+static void numbers_wrap_around(void **state)
 {
 	struct commands *commands = *state;
 	uint32_t before, number, mark;
@@ -153,7 +153,7 @@ static void *push_many(void *commands)
 	return NULL;
 }
 
-static void threads_see_each_command_once(void **state)
+static void each_command_is_popped_once(void **state)
 {
 	uint32_t number;
 	pthread_t writer;
@@ -174,9 +174,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		TEST(commands_come_out_in_order), TEST(full_queue_refuses_and_keeps_what_it_has),
-		TEST(commands_are_seen_ahead),    TEST(mark_is_passed_when_all_before_it_is_executed),
-		TEST(numbers_may_wrap_around),    TEST(threads_see_each_command_once),
+		TEST(commands_come_out_in_order), TEST(full_queue_refuses),
+		TEST(commands_can_be_peeked),     TEST(mark_is_passed_after_all_before_it),
+		TEST(numbers_wrap_around),        TEST(each_command_is_popped_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -203,7 +203,7 @@ static void request_compare(const struct control_request *request, const struct 
 	assert_memory_equal(request->priority_code_points, expected->priority_code_points, KTSN_CLASSES);
 }
 
-static void example_requests_are_understood(void **state)
+static void example_requests_are_parsed(void **state)
 {
 	for (size_t i = 0; i < LENGTH(examples); i++) {
 		char text[FILE_BYTES_MAX];
@@ -231,7 +231,7 @@ static void every_example_request_is_tested(void **state)
 	assert_int_equal(found, LENGTH(examples));
 }
 
-static void ok_and_error_are_the_examples(void **state)
+static void ok_and_error_match_the_examples(void **state)
 {
 	const struct refusal refusal = {"netns", "/run/netns/pod-a: No such file or directory; give the path "
 						 "of the pod's network namespace"};
@@ -274,7 +274,7 @@ static void counters_fill(struct counters *counters)
 		counter_add(values[i].counter, values[i].value);
 }
 
-static void status_is_the_example(void **state)
+static void status_matches_the_example(void **state)
 {
 	const struct realtime_budget budget = {
 		.runtime_us = 950000, .period_us = 1000000, .source = "kernel.sched_rt_runtime_us"};
@@ -327,7 +327,7 @@ static void status_is_the_example(void **state)
 	reply_compare("status.reply.json", control_reply_status(&status));
 }
 
-static void instance_is_the_example(void **state)
+static void instance_matches_the_example(void **state)
 {
 	const struct instance instance = {"ktsnd-9wq4d", BOOT_ID, 90000000000000};
 	const char *const standing_by[] = {"ktsnd-x7k2p"};
@@ -338,7 +338,7 @@ static void instance_is_the_example(void **state)
 
 /* Some counters of the example are equal, so the example alone would not reveal swapped names. */
 /* NOLINTNEXTLINE(readability-function-size): one loop for each counter, by a macro */
-static void counters_are_called_by_their_names(void **state)
+static void counters_have_their_names(void **state)
 {
 #define X(name, text)                                                                                        \
 	for (size_t i = 0; i <= strlen(#name); i++)                                                          \
@@ -347,7 +347,7 @@ static void counters_are_called_by_their_names(void **state)
 #undef X
 }
 
-static void endpoints_are_the_example(void **state)
+static void endpoints_match_the_example(void **state)
 {
 	struct endpoint endpoint = {.interface = "tsn0",
 				    .netns = "/run/netns/pod-a",
@@ -363,7 +363,7 @@ static void endpoints_are_the_example(void **state)
 	reply_compare("endpoints.reply.json", control_reply_endpoints(&node, 0, 100));
 }
 
-static void pods_are_the_example(void **state)
+static void pods_match_the_example(void **state)
 {
 	struct quota quota = {
 		.limits = {64, 1024, 67108864, 4096, 100000, 10000, 60000000000},
@@ -391,7 +391,7 @@ static void pods_are_the_example(void **state)
 	reply_compare("pods.reply.json", control_reply_pods(&node, 0, 100));
 }
 
-static void network_limits_are_the_example(void **state)
+static void network_limits_match_the_example(void **state)
 {
 	struct network_limits network = {.vni = 42, .limits = {{4, -1, -1, -1, 2000, -1, 1000000000}}};
 	struct node node = {.network_limits = &network};
@@ -399,7 +399,7 @@ static void network_limits_are_the_example(void **state)
 	reply_compare("network-limits.reply.json", control_reply_network_limits(&node, 0, 100));
 }
 
-static void encryption_is_the_example(void **state)
+static void encryption_matches_the_example(void **state)
 {
 	struct network_encryption networks[2] = {{42, LOOP_REQUIRED, &networks[1]},
 						 {43, LOOP_PREFERRED, NULL}};
@@ -417,7 +417,7 @@ static void encryption_is_the_example(void **state)
 	reply_compare("security-associations.reply.json", control_reply_security_associations(&node, 0, 100));
 }
 
-static void network_clocks_are_the_example(void **state)
+static void network_clocks_match_the_example(void **state)
 {
 	struct network_clock networks[2] = {
 		{.vni = 42, .need = {10000, ON_LOSS_HOLD, true, ""}, .next = &networks[1]},
@@ -431,7 +431,7 @@ static void network_clocks_are_the_example(void **state)
 	reply_compare("network-clocks.reply.json", control_reply_network_clocks(&node, 0, 100));
 }
 
-static void flows_are_the_example(void **state)
+static void flows_match_the_example(void **state)
 {
 	struct loop_flow loops[2] = {{.number = 7}, {.number = 8}};
 	struct flow flows[2] = {
@@ -460,7 +460,7 @@ static void flows_are_the_example(void **state)
 	reply_compare("flows.reply.json", control_reply_flows(&node, 0, 100));
 }
 
-static void peers_are_the_example(void **state)
+static void peers_match_the_example(void **state)
 {
 	static const struct subnet known[] = {IPV4_SUBNET(10, 42, 2, 0, 24), IPV6_SUBNET};
 	struct peer_subnet subnets[] = {{.subnet = known[0]}, {.subnet = known[1]}};
@@ -471,7 +471,7 @@ static void peers_are_the_example(void **state)
 	reply_compare("peers.reply.json", control_reply_peers(&node, 0, 100));
 }
 
-static void groups_are_the_example(void **state)
+static void groups_match_the_example(void **state)
 {
 	static struct ktsn_address announced[] = {{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 1, 2, 3}},
 						  {{0xff, 0x15, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2}}};
@@ -492,7 +492,7 @@ static void groups_are_the_example(void **state)
 	reply_compare("groups.reply.json", control_reply_groups(&node, 0, 100));
 }
 
-static void departures_are_the_example(void **state)
+static void departures_match_the_example(void **state)
 {
 	static const struct departure records[] = {
 		{1, 7, 1700000000000000000, 1700000000000000071, false},
@@ -508,7 +508,7 @@ static uint8_t outcome(const _Atomic uint64_t *counter, const struct counters *c
 	return (uint8_t)(counter - (const _Atomic uint64_t *)counters);
 }
 
-static void trace_is_the_example(void **state)
+static void trace_matches_the_example(void **state)
 {
 	struct counters counters;
 	const struct trace_record records[] = {
@@ -534,7 +534,7 @@ static void page_check(char *reply, const char *name, size_t entries, json_int_t
 	free(reply);
 }
 
-static void lists_come_in_pages(void **state)
+static void lists_have_pages(void **state)
 {
 	struct peer peers[3] = {{.vni = 1, .next = &peers[1]}, {.vni = 2, .next = &peers[2]}, {.vni = 3}};
 	struct endpoint endpoints[2] = {{.vni = 1, .next = &endpoints[1]}, {.vni = 2}};
@@ -589,7 +589,7 @@ static struct ktsn_address long_address(uint8_t first, uint8_t last)
 	return address;
 }
 
-static void longest_pages_of_peers_and_groups_fit_into_a_message(void **state)
+static void longest_peer_and_group_pages_fit(void **state)
 {
 	enum { GROUPS = 256 };
 	static struct ktsn_address groups[GROUPS];
@@ -614,7 +614,7 @@ static void longest_pages_of_peers_and_groups_fit_into_a_message(void **state)
 	assert_in_range(pages_read(control_reply_groups, &node, "groups"), 2, 10);
 }
 
-static void longest_pages_of_endpoints_fit_into_a_message(void **state)
+static void longest_endpoint_pages_fit(void **state)
 {
 	static struct endpoint endpoints[MANY];
 	struct pod pod = {.endpoints.first = endpoints};
@@ -628,7 +628,7 @@ static void longest_pages_of_endpoints_fit_into_a_message(void **state)
 }
 
 /* An error message that is cut within a character is still a valid reply. */
-static void refusal_that_is_not_utf8_is_still_a_reply(void **state)
+static void refusal_without_valid_utf8_is_a_reply(void **state)
 {
 	const struct refusal refusal = {"netns", "/run/netns/\xc3: no such file \xe2\x82"};
 	char *reply = control_reply_error(&refusal);
@@ -853,7 +853,7 @@ static const struct bad_request {
 	{"{" V "\"request\":\"departures\",\"after\":9223372036854775808,\"limit\":1}", "", "not JSON"},
 };
 
-static void bad_requests_are_refused_with_a_reason(void **state)
+static void bad_requests_are_refused(void **state)
 {
 	for (size_t i = 0; i < LENGTH(bad_requests); i++)
 		refused(bad_requests[i].text, bad_requests[i].field, bad_requests[i].words);
@@ -913,7 +913,7 @@ static void limits_are_inclusive(void **state)
 }
 
 /* The message has exactly this many bytes; the bytes after them are not read. */
-static void only_the_bytes_of_the_message_are_read(void **state)
+static void bytes_after_the_message_are_not_read(void **state)
 {
 	static const char text[] = "{" V "\"request\":\"status\"}garbage";
 	struct control_request request;
@@ -925,7 +925,7 @@ static void only_the_bytes_of_the_message_are_read(void **state)
 }
 
 /* In the format of older programs. */
-static void an_endpoint_of_which_nothing_is_said_has_defaults(void **state)
+static void omitted_endpoint_fields_have_defaults(void **state)
 {
 	static const char text[] = ADD_ENDPOINT("\"a\"", "\"tsn0\"", "\"/n\"", "42");
 	const struct endpoint_admission expected = endpoint_admission_default();
@@ -944,7 +944,7 @@ static int endpoint_add(struct node *node, const char *netns, struct refusal *re
 	return node_endpoint_add(node, "a", &description, refusal);
 }
 
-static void refused_changes_change_nothing(void **state)
+static void refused_changes_have_no_effect(void **state)
 {
 	static const struct subnet subnets[] = {IPV4_SUBNET(10, 42, 2, 0, 24), IPV6_SUBNET},
 				   other = IPV4_SUBNET(10, 42, 3, 0, 24);
@@ -1023,32 +1023,32 @@ static void peers_are_found_by_the_longest_prefix(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(example_requests_are_understood),
+		cmocka_unit_test(example_requests_are_parsed),
 		cmocka_unit_test(every_example_request_is_tested),
-		cmocka_unit_test(ok_and_error_are_the_examples),
-		cmocka_unit_test(status_is_the_example),
-		cmocka_unit_test(instance_is_the_example),
-		cmocka_unit_test(counters_are_called_by_their_names),
-		cmocka_unit_test(an_endpoint_of_which_nothing_is_said_has_defaults),
-		cmocka_unit_test(endpoints_are_the_example),
-		cmocka_unit_test(pods_are_the_example),
-		cmocka_unit_test(network_limits_are_the_example),
-		cmocka_unit_test(network_clocks_are_the_example),
-		cmocka_unit_test(encryption_is_the_example),
-		cmocka_unit_test(flows_are_the_example),
-		cmocka_unit_test(peers_are_the_example),
-		cmocka_unit_test(groups_are_the_example),
-		cmocka_unit_test(longest_pages_of_peers_and_groups_fit_into_a_message),
-		cmocka_unit_test(longest_pages_of_endpoints_fit_into_a_message),
-		cmocka_unit_test(departures_are_the_example),
-		cmocka_unit_test(trace_is_the_example),
-		cmocka_unit_test(lists_come_in_pages),
-		cmocka_unit_test(refusal_that_is_not_utf8_is_still_a_reply),
-		cmocka_unit_test(bad_requests_are_refused_with_a_reason),
+		cmocka_unit_test(ok_and_error_match_the_examples),
+		cmocka_unit_test(status_matches_the_example),
+		cmocka_unit_test(instance_matches_the_example),
+		cmocka_unit_test(counters_have_their_names),
+		cmocka_unit_test(omitted_endpoint_fields_have_defaults),
+		cmocka_unit_test(endpoints_match_the_example),
+		cmocka_unit_test(pods_match_the_example),
+		cmocka_unit_test(network_limits_match_the_example),
+		cmocka_unit_test(network_clocks_match_the_example),
+		cmocka_unit_test(encryption_matches_the_example),
+		cmocka_unit_test(flows_match_the_example),
+		cmocka_unit_test(peers_match_the_example),
+		cmocka_unit_test(groups_match_the_example),
+		cmocka_unit_test(longest_peer_and_group_pages_fit),
+		cmocka_unit_test(longest_endpoint_pages_fit),
+		cmocka_unit_test(departures_match_the_example),
+		cmocka_unit_test(trace_matches_the_example),
+		cmocka_unit_test(lists_have_pages),
+		cmocka_unit_test(refusal_without_valid_utf8_is_a_reply),
+		cmocka_unit_test(bad_requests_are_refused),
 		cmocka_unit_test(long_strings_and_lists_are_refused),
 		cmocka_unit_test(limits_are_inclusive),
-		cmocka_unit_test(only_the_bytes_of_the_message_are_read),
-		cmocka_unit_test(refused_changes_change_nothing),
+		cmocka_unit_test(bytes_after_the_message_are_not_read),
+		cmocka_unit_test(refused_changes_have_no_effect),
 		cmocka_unit_test(peers_are_found_by_the_longest_prefix),
 	};
 

@@ -180,7 +180,7 @@ static void assert_nothing_left(void)
 }
 
 /* ktsnd would drop a message that is too long for the lowered MTU. */
-static void a_message_that_is_longer_than_an_mtu_lowered_meanwhile_is_refused(void **state)
+static void message_beyond_a_lowered_mtu_is_refused(void **state)
 {
 	assert_int_equal(send_part("too long", 8, MSG_MORE), 8);
 	process.payload_max_bytes = 9;
@@ -199,7 +199,7 @@ static void fill_ring(uint32_t slots)
 		assert_int_equal(ktsn_ring_claim(&process.session.ring, &slot), 0);
 }
 
-static void parts_leave_as_one_with_the_last(void **state)
+static void parts_leave_together_with_the_last(void **state)
 {
 	uint8_t payload[PAYLOAD];
 
@@ -246,7 +246,7 @@ static void parts_check(const uint8_t *payload, int bytes, uint32_t came[THREADS
 	}
 }
 
-static void threads_join_on_one_socket_and_no_part_is_lost_or_torn(void **state)
+static void threads_join_whole_parts(void **state)
 {
 	pthread_t threads[THREADS];
 	uint32_t came[THREADS] = {0};
@@ -283,7 +283,7 @@ static int child_after_fork(void)
 	return begun;
 }
 
-static void child_has_nothing_of_what_its_parent_began(void **state)
+static void child_has_no_corked_message_of_its_parent(void **state)
 {
 	int status;
 	pid_t child;
@@ -301,7 +301,7 @@ static void child_has_nothing_of_what_its_parent_began(void **state)
 	assert_nothing_left();
 }
 
-static void close_gives_up_what_was_begun(void **state)
+static void close_drops_a_corked_message(void **state)
 {
 	assert_int_equal(send_part("never sent", 10, MSG_MORE), 10);
 	assert_false(ktsn_ring_has_space(&process.session.ring, SLOTS));
@@ -310,7 +310,7 @@ static void close_gives_up_what_was_begun(void **state)
 }
 
 /* Otherwise the last part would leave early as a separate datagram. */
-static void what_was_begun_in_a_lost_ring_is_netdown_and_nothing_leaves(void **state)
+static void corked_message_in_a_lost_ring_is_netdown(void **state)
 {
 	static const int flags[] = {0, MSG_MORE};
 	uint8_t payload[PAYLOAD];
@@ -338,7 +338,7 @@ static bool kernel_has_a_beginning_after(size_t bytes, long kernel_says)
 }
 
 /* Otherwise a following timed message would not be joined with it. */
-static void kernel_keeps_the_beginning_when_it_refuses_a_part_unseen(void **state)
+static void kernel_keeps_parts_when_it_refuses_one(void **state)
 {
 	assert_true(kernel_has_a_beginning_after(UINT16_MAX + 1, -EMSGSIZE));
 	assert_true(kernel_has_a_beginning_after(1, -EOPNOTSUPP));
@@ -346,7 +346,7 @@ static void kernel_keeps_the_beginning_when_it_refuses_a_part_unseen(void **stat
 	assert_false(kernel_has_a_beginning_after(1, -ENOBUFS));
 }
 
-static void socket_with_ip_options_sends_and_begins_nothing(void **state)
+static void socket_with_ip_options_is_refused(void **state)
 {
 	static const uint8_t no_operation[4] = {1, 1, 1, 1};
 
@@ -370,7 +370,7 @@ static long send_three(int flags)
 	return send_part("0123456789abcdefghijABCDEFGHIJ", 30, flags);
 }
 
-static void segments_without_space_for_all_are_eagain_and_take_none(void **state)
+static void segments_without_space_are_eagain(void **state)
 {
 	uint8_t payload[PAYLOAD];
 
@@ -408,7 +408,7 @@ static void *slot_free_soon(void *slot)
 	return NULL;
 }
 
-static void segments_wait_until_there_is_space_for_all(void **state)
+static void segments_wait_for_space_for_all(void **state)
 {
 	uint32_t slot;
 	pthread_t thread;
@@ -429,17 +429,17 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		TEST(a_message_that_is_longer_than_an_mtu_lowered_meanwhile_is_refused),
-		TEST(parts_leave_as_one_with_the_last),
-		TEST(threads_join_on_one_socket_and_no_part_is_lost_or_torn),
-		TEST(child_has_nothing_of_what_its_parent_began),
-		TEST(close_gives_up_what_was_begun),
-		TEST(what_was_begun_in_a_lost_ring_is_netdown_and_nothing_leaves),
-		TEST(kernel_keeps_the_beginning_when_it_refuses_a_part_unseen),
-		TEST(socket_with_ip_options_sends_and_begins_nothing),
-		TEST(segments_without_space_for_all_are_eagain_and_take_none),
+		TEST(message_beyond_a_lowered_mtu_is_refused),
+		TEST(parts_leave_together_with_the_last),
+		TEST(threads_join_whole_parts),
+		TEST(child_has_no_corked_message_of_its_parent),
+		TEST(close_drops_a_corked_message),
+		TEST(corked_message_in_a_lost_ring_is_netdown),
+		TEST(kernel_keeps_parts_when_it_refuses_one),
+		TEST(socket_with_ip_options_is_refused),
+		TEST(segments_without_space_are_eagain),
 		TEST(segments_wait_for_the_send_timeout),
-		TEST(segments_wait_until_there_is_space_for_all),
+		TEST(segments_wait_for_space_for_all),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

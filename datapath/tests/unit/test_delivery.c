@@ -157,7 +157,7 @@ static long page_faults(void)
 }
 
 /* The loop writes into it between two departures. */
-static void queue_has_its_pages_from_the_beginning(void **state)
+static void queue_memory_is_resident(void **state)
 {
 	struct bed *bed = *state;
 	long before;
@@ -181,7 +181,7 @@ static void queue_has_its_pages_from_the_beginning(void **state)
 
 /* After a frame of 20 ms the next one starts 8 s later at the earliest: 400 times 10 ms of the receiver's
  * share, of which it gets 50 %, less its burst allowance. */
-static void expensive_receiver_waits_and_others_do_not(void **state)
+static void expensive_receiver_delays_no_other(void **state)
 {
 	enum { FRAMES = 100 };
 	struct bed *bed = *state;
@@ -206,7 +206,7 @@ static void expensive_receiver_waits_and_others_do_not(void **state)
 	assert_int_equal(counts(bed).delivered, FRAMES + 1);
 }
 
-static void frames_that_waited_for_long_are_given_up(void **state)
+static void stale_frames_are_dropped(void **state)
 {
 	enum { FRAMES = 100 };
 	struct bed *bed = *state;
@@ -222,7 +222,7 @@ static void frames_that_waited_for_long_are_given_up(void **state)
 	assert_int_equal(counts(bed).failed, FRAMES - 1);
 }
 
-static void cheap_frames_are_sent_before_the_receiver_ends(void **state)
+static void cheap_frames_are_sent_at_the_end(void **state)
 {
 	enum { FRAMES = 1000 };
 	struct bed *bed = *state;
@@ -234,7 +234,7 @@ static void cheap_frames_are_sent_before_the_receiver_ends(void **state)
 	assert_int_equal(counts(bed).failed, 0);
 }
 
-static void frames_that_the_link_refuses_are_counted(void **state)
+static void frames_refused_by_the_link_are_counted(void **state)
 {
 	struct bed *bed = *state;
 
@@ -247,7 +247,7 @@ static void frames_that_the_link_refuses_are_counted(void **state)
 }
 
 /* As when another ktsnd takes over: earlier frames have arrived or wait until this one continues. */
-static void hold_waits_for_what_is_queued(void **state)
+static void hold_waits_for_the_queue(void **state)
 {
 	struct bed *bed = *state;
 
@@ -267,7 +267,7 @@ static void hold_waits_for_what_is_queued(void **state)
 	ktsn_deliveries_go_on(bed->deliveries);
 }
 
-static void share_gets_smaller_the_longer_a_frame_takes(void **state)
+static void share_shrinks_with_the_cost_of_frames(void **state)
 {
 	static const struct {
 		int64_t cost_ns, every_ns;
@@ -302,13 +302,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(frames_arrive_in_their_order),
 		TEST(frame_is_refused_when_the_queue_is_full),
-		TEST(queue_has_its_pages_from_the_beginning),
-		TEST(expensive_receiver_waits_and_others_do_not),
-		TEST(frames_that_waited_for_long_are_given_up),
-		TEST(cheap_frames_are_sent_before_the_receiver_ends),
-		TEST(frames_that_the_link_refuses_are_counted),
-		TEST(hold_waits_for_what_is_queued),
-		cmocka_unit_test(share_gets_smaller_the_longer_a_frame_takes),
+		TEST(queue_memory_is_resident),
+		TEST(expensive_receiver_delays_no_other),
+		TEST(stale_frames_are_dropped),
+		TEST(cheap_frames_are_sent_at_the_end),
+		TEST(frames_refused_by_the_link_are_counted),
+		TEST(hold_waits_for_the_queue),
+		cmocka_unit_test(share_shrinks_with_the_cost_of_frames),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -63,7 +63,7 @@ static uint32_t read_page(struct departures *departures, uint64_t after, uint32_
 	return count;
 }
 
-static void nothing_departed_reads_as_nothing(void **state)
+static void empty_journal_has_no_records(void **state)
 {
 	assert_int_equal(read_page(*state, 0, PAGE, 0, 0), 0);
 	assert_int_equal(read_page(*state, 1000, PAGE, 0, 0), 0);
@@ -76,7 +76,7 @@ static void first_departure_has_number_one(void **state)
 	assert_int_equal(read_page(*state, 1, PAGE, 0, 0), 0);
 }
 
-static void pages_join_without_gap_or_overlap(void **state)
+static void pages_are_contiguous(void **state)
 {
 	uint64_t after = 0;
 	uint32_t count;
@@ -92,7 +92,7 @@ static void pages_join_without_gap_or_overlap(void **state)
 	assert_int_equal(read_page(*state, 10, 0, 11, 0), 0);
 }
 
-static void numbers_to_come_read_as_nothing(void **state)
+static void future_numbers_have_no_records(void **state)
 {
 	add_many(*state, 1, 10);
 	assert_int_equal(read_page(*state, 11, PAGE, 0, 0), 0);
@@ -112,7 +112,7 @@ static void overwritten_departures_are_counted(void **state)
 	assert_int_equal(read_page(*state, 3 * READABLE - 1, PAGE, 3 * READABLE, 0), 1);
 }
 
-static void as_many_are_kept_as_was_asked_for(void **state)
+static void capacity_is_as_requested(void **state)
 {
 	struct departures more;
 
@@ -134,7 +134,7 @@ static void *write_many(void *departures)
 
 /* With concurrent overwriting, every record is whole, and is either read or counted as overwritten exactly
  * once. */
-static void reader_and_writer_at_once(void **state)
+static void concurrent_reader_and_writer(void **state)
 {
 	static struct departure records[PAGE];
 	uint64_t after = 0, read = 0, lost = 0;
@@ -163,10 +163,13 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		TEST(nothing_departed_reads_as_nothing),  TEST(first_departure_has_number_one),
-		TEST(pages_join_without_gap_or_overlap),  TEST(numbers_to_come_read_as_nothing),
-		TEST(overwritten_departures_are_counted), TEST(as_many_are_kept_as_was_asked_for),
-		TEST(reader_and_writer_at_once),
+		TEST(empty_journal_has_no_records),
+		TEST(first_departure_has_number_one),
+		TEST(pages_are_contiguous),
+		TEST(future_numbers_have_no_records),
+		TEST(overwritten_departures_are_counted),
+		TEST(capacity_is_as_requested),
+		TEST(concurrent_reader_and_writer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

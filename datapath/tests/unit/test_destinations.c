@@ -119,7 +119,7 @@ static void assert_told_no_more(const struct bench *bench)
 	assert_int_equal(commands_count(bench), bench->commands);
 }
 
-static void those_that_wait_for_a_neighbor_are_told_of_it(void **state)
+static void waiting_destinations_get_the_neighbor(void **state)
 {
 	struct bench *bench = *state;
 
@@ -134,7 +134,7 @@ static void those_that_wait_for_a_neighbor_are_told_of_it(void **state)
 }
 
 /* There may be thousands of other pods' destinations, and the kernel reports neighbors all the time. */
-static void those_that_do_not_are_not_looked_at(void **state)
+static void other_destinations_are_not_visited(void **state)
 {
 	struct bench *bench = *state;
 	struct destination *all = bench->routing.destinations;
@@ -146,7 +146,7 @@ static void those_that_do_not_are_not_looked_at(void **state)
 	bench->routing.destinations = all;
 }
 
-static void one_that_is_gone_is_told_nothing(void **state)
+static void freed_destination_gets_no_command(void **state)
 {
 	struct bench *bench = *state;
 
@@ -160,7 +160,7 @@ static void one_that_is_gone_is_told_nothing(void **state)
 }
 
 /* Its address was removed: the neighbor does not bring it back. */
-static void one_that_is_closed_stays_closed(void **state)
+static void closed_destination_stays_closed(void **state)
 {
 	struct bench *bench = *state;
 
@@ -173,10 +173,10 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		TEST(those_that_wait_for_a_neighbor_are_told_of_it),
-		TEST(those_that_do_not_are_not_looked_at),
-		TEST(one_that_is_gone_is_told_nothing),
-		TEST(one_that_is_closed_stays_closed),
+		TEST(waiting_destinations_get_the_neighbor),
+		TEST(other_destinations_are_not_visited),
+		TEST(freed_destination_gets_no_command),
+		TEST(closed_destination_stays_closed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -62,7 +62,7 @@ static void ring(int event_fd)
 	assert_int_equal(write(event_fd, &one, sizeof(one)), sizeof(one));
 }
 
-static void each_ring_is_heard_once_though_nobody_reads(void **state)
+static void each_ring_is_heard_once(void **state)
 {
 	int fd = doorbell_make(), set_fd = doorbell_join(doorbells, fd);
 
@@ -83,7 +83,7 @@ static void each_ring_is_heard_once_though_nobody_reads(void **state)
 }
 
 /* The application still has the eventfd and rings it. */
-static void one_that_has_left_is_not_heard_in_the_next_one_s_place(void **state)
+static void removed_doorbell_is_not_heard(void **state)
 {
 	int fd = doorbell_make(), kept_fd = dup(fd), set_fd = doorbell_join(doorbells, fd);
 	int next_fd, next_set_fd;
@@ -121,7 +121,7 @@ static int is_in(int set_fd, int fd)
 }
 
 /* Otherwise the loop would wait while an application lengthens the eventfd's wait queue. */
-static void the_loop_s_own_set_never_has_an_eventfd_of_an_application(void **state)
+static void loop_set_has_no_application_eventfd(void **state)
 {
 	enum { MANY = 8 };
 	int fds[MANY], set_fds[MANY];
@@ -141,7 +141,7 @@ static void the_loop_s_own_set_never_has_an_eventfd_of_an_application(void **sta
 }
 
 /* An application lengthens the eventfd's wait queue and holds up its pod's thread while ktsnd ends. */
-static void sets_stay_while_one_is_just_being_joined(void **state)
+static void sets_stay_during_a_join(void **state)
 {
 	int fd = doorbell_make(), set_fd;
 
@@ -157,10 +157,10 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		TEST(each_ring_is_heard_once_though_nobody_reads),
-		TEST(one_that_has_left_is_not_heard_in_the_next_one_s_place),
-		TEST(the_loop_s_own_set_never_has_an_eventfd_of_an_application),
-		TEST(sets_stay_while_one_is_just_being_joined),
+		TEST(each_ring_is_heard_once),
+		TEST(removed_doorbell_is_not_heard),
+		TEST(loop_set_has_no_application_eventfd),
+		TEST(sets_stay_during_a_join),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

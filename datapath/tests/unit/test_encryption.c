@@ -107,7 +107,7 @@ static void assert_uses(const struct ktsnd *ktsnd, uint32_t address, uint32_t ge
 	assert_int_equal(state.left, left);
 }
 
-static void first_is_used(void **state)
+static void first_association_is_used(void **state)
 {
 	struct ktsnd *ktsnd = ktsnd_start();
 	struct refusal refusal;
@@ -136,7 +136,7 @@ static void newer_keys_are_used_at_once(void **state)
 	ktsnd_end(ktsnd);
 }
 
-static void none_that_another_ktsnd_has_used_is_used_again(void **state)
+static void used_associations_are_not_reused(void **state)
 {
 	struct refusal refusal;
 
@@ -166,7 +166,7 @@ static void none_that_another_ktsnd_has_used_is_used_again(void **state)
 }
 
 /* A successor that never served has claimed some: the running ktsnd keeps its association. */
-static void one_that_goes_on_keeps_its_own_and_goes_past_anothers(void **state)
+static void running_ktsnd_keeps_its_association(void **state)
 {
 	struct ktsnd *ktsnd = ktsnd_start(), *successor = ktsnd_start();
 	struct refusal refusal;
@@ -206,7 +206,7 @@ static void bad_lists_change_nothing(void **state)
 	ktsnd_end(ktsnd);
 }
 
-static void without_the_file_nothing_is_used(void **state)
+static void without_the_file_no_association_is_used(void **state)
 {
 	struct ktsnd *ktsnd = ktsnd_start();
 	struct refusal refusal;
@@ -218,7 +218,7 @@ static void without_the_file_nothing_is_used(void **state)
 	ktsnd_end(ktsnd);
 }
 
-static void node_is_forgotten_with_an_empty_list(void **state)
+static void empty_list_removes_the_node(void **state)
 {
 	struct ktsnd *ktsnd = ktsnd_start();
 	struct refusal refusal;
@@ -232,7 +232,7 @@ static void node_is_forgotten_with_an_empty_list(void **state)
 	ktsnd_end(ktsnd);
 }
 
-static void next_one_takes_its_place_before_numbers_end(void **state)
+static void next_association_before_numbers_end(void **state)
 {
 	struct ktsnd *ktsnd = ktsnd_start();
 	struct loop_association *used;
@@ -255,7 +255,7 @@ static void next_one_takes_its_place_before_numbers_end(void **state)
 	ktsnd_end(ktsnd);
 }
 
-static void networks_are_kept_until_they_ask_no_more(void **state)
+static void networks_are_kept_until_removed(void **state)
 {
 	struct loop_route frames = {.encryption = LOOP_CLEAR};
 	struct ktsnd *ktsnd = ktsnd_start();
@@ -288,15 +288,15 @@ static void networks_are_kept_until_they_ask_no_more(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		ENCRYPTION_TEST(first_is_used),
+		ENCRYPTION_TEST(first_association_is_used),
 		ENCRYPTION_TEST(newer_keys_are_used_at_once),
-		ENCRYPTION_TEST(none_that_another_ktsnd_has_used_is_used_again),
-		ENCRYPTION_TEST(one_that_goes_on_keeps_its_own_and_goes_past_anothers),
+		ENCRYPTION_TEST(used_associations_are_not_reused),
+		ENCRYPTION_TEST(running_ktsnd_keeps_its_association),
 		ENCRYPTION_TEST(bad_lists_change_nothing),
-		ENCRYPTION_TEST(without_the_file_nothing_is_used),
-		ENCRYPTION_TEST(node_is_forgotten_with_an_empty_list),
-		ENCRYPTION_TEST(next_one_takes_its_place_before_numbers_end),
-		ENCRYPTION_TEST(networks_are_kept_until_they_ask_no_more),
+		ENCRYPTION_TEST(without_the_file_no_association_is_used),
+		ENCRYPTION_TEST(empty_list_removes_the_node),
+		ENCRYPTION_TEST(next_association_before_numbers_end),
+		ENCRYPTION_TEST(networks_are_kept_until_removed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

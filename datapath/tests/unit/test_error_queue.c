@@ -59,7 +59,7 @@ static void assert_control(const struct reader *reader, int level, int type, siz
 	assert_memory_equal(CMSG_DATA(header) + sizeof(missed), zeros, data_bytes - sizeof(missed));
 }
 
-static void families_have_their_own_control_messages(void **state)
+static void control_messages_of_each_family(void **state)
 {
 	struct reader reader;
 	struct error_report report;
@@ -123,7 +123,7 @@ static void IPv6_sockets_are_told_their_own_address(void **state)
 }
 
 /* The available bytes, and nothing after them. */
-static void a_short_frame_gives_no_address(void **state)
+static void short_frame_has_no_address(void **state)
 {
 	uint8_t frame[54] = {[12] = 0x86, [13] = 0xdd, [22] = 0xfd};
 	const struct cmsghdr *header;
@@ -161,7 +161,7 @@ static void invalid_messages_say_EINVAL(void **state)
 	assert_int_equal(error.ee_data, UINT32_MAX);
 }
 
-static void frame_is_spread_over_the_iovec_and_cut(void **state)
+static void frame_fills_the_iovec(void **state)
 {
 	struct error_report report = report_of(AF_INET, "0123456789");
 	struct reader reader;
@@ -175,7 +175,7 @@ static void frame_is_spread_over_the_iovec_and_cut(void **state)
 	assert_int_equal(reader.message.msg_flags, MSG_ERRQUEUE | MSG_TRUNC | (int)MSG_CMSG_CLOEXEC);
 }
 
-static void control_that_does_not_fit_is_cut(void **state)
+static void control_is_truncated(void **state)
 {
 	static const struct {
 		size_t room, used;
@@ -198,7 +198,7 @@ static void control_that_does_not_fit_is_cut(void **state)
 	}
 }
 
-static void no_address_is_given(void **state)
+static void no_address_without_a_name(void **state)
 {
 	struct sockaddr_in from = {.sin_port = 7}, untouched = from;
 	struct error_report report = report_of(AF_INET, "x");
@@ -215,13 +215,13 @@ static void no_address_is_given(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(families_have_their_own_control_messages),
+		cmocka_unit_test(control_messages_of_each_family),
 		cmocka_unit_test(IPv6_sockets_are_told_their_own_address),
-		cmocka_unit_test(a_short_frame_gives_no_address),
+		cmocka_unit_test(short_frame_has_no_address),
 		cmocka_unit_test(invalid_messages_say_EINVAL),
-		cmocka_unit_test(frame_is_spread_over_the_iovec_and_cut),
-		cmocka_unit_test(control_that_does_not_fit_is_cut),
-		cmocka_unit_test(no_address_is_given),
+		cmocka_unit_test(frame_fills_the_iovec),
+		cmocka_unit_test(control_is_truncated),
+		cmocka_unit_test(no_address_without_a_name),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

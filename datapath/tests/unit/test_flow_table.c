@@ -43,7 +43,7 @@ static uint32_t users_of(struct flow *flow)
 	return atomic_load(&flow->users);
 }
 
-static void descriptor_that_never_asked_has_no_flow(void **state)
+static void descriptor_without_txtime_has_no_flow(void **state)
 {
 	assert_null(flow_acquire(0));
 	assert_null(flow_acquire(1023));
@@ -81,7 +81,7 @@ static void entered_flow_is_found_until_removed(void **state)
 	release(flow);
 }
 
-static void last_descriptor_has_its_place(void **state)
+static void last_descriptor_can_be_entered(void **state)
 {
 	struct flow *flow = enter(DESCRIPTORS_MAX - 1);
 
@@ -153,7 +153,7 @@ static void *adopt(void *context)
 	return NULL;
 }
 
-static void only_one_thread_enters_a_flow(void **state)
+static void one_thread_enters_a_flow(void **state)
 {
 	struct adopters adopters = {0};
 	pthread_t threads[ADOPTERS];
@@ -224,7 +224,7 @@ static void locks_are_open_after_fork(void **state)
 	release(flow_remove(60));
 }
 
-static void reused_flow_remembers_nothing(void **state)
+static void reused_flow_is_empty(void **state)
 {
 	struct flow *flow = enter(40), *again;
 
@@ -349,7 +349,7 @@ static void stay(int round)
 	release(flow_remove(SHARED_FD + 1));
 }
 
-static void sender_keeps_its_flow_while_others_come_and_go(void **state)
+static void sender_keeps_its_flow(void **state)
 {
 	struct race race = {0};
 
@@ -367,7 +367,7 @@ static void come_and_go(int round)
 	release(flow_remove(SHARED_FD + 1));
 }
 
-static void threads_send_while_another_closes_and_opens(void **state)
+static void threads_send_during_close_and_open(void **state)
 {
 	struct race race = {0};
 
@@ -377,19 +377,19 @@ static void threads_send_while_another_closes_and_opens(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(descriptor_that_never_asked_has_no_flow),
+		cmocka_unit_test(descriptor_without_txtime_has_no_flow),
 		cmocka_unit_test(descriptors_beyond_the_table_have_no_flow),
 		cmocka_unit_test(entered_flow_is_found_until_removed),
-		cmocka_unit_test(last_descriptor_has_its_place),
+		cmocka_unit_test(last_descriptor_can_be_entered),
 		cmocka_unit_test(removed_flow_lives_until_its_last_user),
 		cmocka_unit_test(shared_flow_has_two_descriptors),
-		cmocka_unit_test(only_one_thread_enters_a_flow),
+		cmocka_unit_test(one_thread_enters_a_flow),
 		cmocka_unit_test(each_flow_is_visited_once),
 		cmocka_unit_test(locks_are_open_after_fork),
-		cmocka_unit_test(reused_flow_remembers_nothing),
+		cmocka_unit_test(reused_flow_is_empty),
 		cmocka_unit_test(many_flows_are_kept_apart),
-		cmocka_unit_test(sender_keeps_its_flow_while_others_come_and_go),
-		cmocka_unit_test(threads_send_while_another_closes_and_opens),
+		cmocka_unit_test(sender_keeps_its_flow),
+		cmocka_unit_test(threads_send_during_close_and_open),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

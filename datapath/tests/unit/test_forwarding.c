@@ -105,7 +105,7 @@ static void told(struct rtnl_forwarding entry)
 	forwarding_entry_changed(&bench.routing, &entry);
 }
 
-static void an_address_is_where_the_kernel_says(void **state)
+static void address_is_read_from_the_kernel(void **state)
 {
 	static const struct {
 		const char *what;
@@ -158,7 +158,7 @@ static void an_address_is_where_the_kernel_says(void **state)
 	}
 }
 
-static void an_address_is_followed(void **state)
+static void address_changes_are_followed(void **state)
 {
 	struct rtnl_forwarding gone = behind(OTHER_REMOTE);
 
@@ -185,7 +185,7 @@ static void an_address_is_followed(void **state)
 	assert_int_equal(asked, ENTRIES);
 }
 
-static void an_address_is_asked_for_once_for_all_that_watch_it(void **state)
+static void address_is_requested_once_for_all_watchers(void **state)
 {
 	struct forwarding_watch another = {.bridge_link_index = 0};
 
@@ -201,7 +201,7 @@ static void an_address_is_asked_for_once_for_all_that_watch_it(void **state)
 	assert_place(0, OTHER_REMOTE);
 }
 
-static void addresses_that_nobody_watches_take_no_memory(void **state)
+static void unwatched_addresses_take_no_memory(void **state)
 {
 	enum { LEARNT = 100000 };
 
@@ -219,7 +219,7 @@ static void addresses_that_nobody_watches_take_no_memory(void **state)
 	assert_place(0, 0);
 }
 
-static void lost_notifications_are_asked_for(void **state)
+static void lost_notifications_cause_a_query(void **state)
 {
 	watch();
 	assert_place(0, 0);
@@ -231,7 +231,7 @@ static void lost_notifications_are_asked_for(void **state)
 	assert_int_equal(asked, 2 * ENTRIES);
 }
 
-static void what_the_kernel_does_not_answer_is_unknown(void **state)
+static void address_is_unknown_without_an_answer(void **state)
 {
 	kernel_err = -ETIMEDOUT;
 	kernel[FORWARDING_TUNNEL] = behind(REMOTE);
@@ -268,7 +268,7 @@ static bool parsed(struct ndmsg info, uint32_t master, uint32_t remote_be, uint1
 		AF_BRIDGE, 0, 0, index, state, flags, 0                                                      \
 	}
 
-static void entries_that_are_none_of_another_pod_are_not_known(void **state)
+static void irrelevant_entries_are_ignored(void **state)
 {
 	struct rtnl_forwarding entry;
 
@@ -294,16 +294,14 @@ static void entries_that_are_none_of_another_pod_are_not_known(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_address_is_where_the_kernel_says),
-		cmocka_unit_test_setup_teardown(an_address_is_followed, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(an_address_is_asked_for_once_for_all_that_watch_it, set_up,
+		cmocka_unit_test(address_is_read_from_the_kernel),
+		cmocka_unit_test_setup_teardown(address_changes_are_followed, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(address_is_requested_once_for_all_watchers, set_up,
 						tear_down),
-		cmocka_unit_test_setup_teardown(addresses_that_nobody_watches_take_no_memory, set_up,
-						tear_down),
-		cmocka_unit_test_setup_teardown(lost_notifications_are_asked_for, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(what_the_kernel_does_not_answer_is_unknown, set_up,
-						tear_down),
-		cmocka_unit_test(entries_that_are_none_of_another_pod_are_not_known),
+		cmocka_unit_test_setup_teardown(unwatched_addresses_take_no_memory, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(lost_notifications_cause_a_query, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(address_is_unknown_without_an_answer, set_up, tear_down),
+		cmocka_unit_test(irrelevant_entries_are_ignored),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -188,7 +188,7 @@ static void golden_frame_for_a_switch(void **state)
 }
 
 /* All ones give TCI 0xeffe: the last VLAN; the bit between the fields (DEI) stays 0. */
-static void tag_carries_every_vlan_and_priority(void **state)
+static void tag_has_vlan_and_priority(void **state)
 {
 	for (unsigned int pcp = 0; pcp < 8; pcp++) {
 		for (unsigned int vlan_id = 1; vlan_id <= 4094; vlan_id++) {
@@ -206,14 +206,14 @@ static void tag_carries_every_vlan_and_priority(void **state)
 }
 
 /* Without a VLAN there is no field for the priority. */
-static void priority_without_vlan_changes_nothing(void **state)
+static void priority_without_vlan_has_no_effect(void **state)
 {
 	const struct ktsn_frame_tunnel untagged = tagged_tunnel(0, 7);
 
 	check_golden(golden_vxlan, sizeof(golden_vxlan), &untagged, 3);
 }
 
-static void sdu_is_what_is_behind_addresses_tag_and_ethertype(void **state)
+static void sdu_starts_after_the_ethertype(void **state)
 {
 	const struct ktsn_frame_tunnel tagged = tagged_tunnel(100, 5);
 
@@ -222,7 +222,7 @@ static void sdu_is_what_is_behind_addresses_tag_and_ethertype(void **state)
 	assert_int_equal(ktsn_frame_sdu_bytes(sizeof(golden_vlan), &tagged), 81);
 }
 
-static void zero_udp_checksum_is_sent_as_ones(void **state)
+static void zero_udp_checksum_becomes_ones(void **state)
 {
 	check_golden(golden_zero_checksum, sizeof(golden_zero_checksum), NULL, 2);
 }
@@ -237,7 +237,7 @@ static void expect_refused(const struct ktsn_frame_tunnel *through, size_t capac
 		assert_int_equal(buffer[i], UNTOUCHED);
 }
 
-static void frame_beyond_capacity_is_refused_untouched(void **state)
+static void frame_beyond_capacity_is_refused(void **state)
 {
 	const struct ktsn_frame_tunnel tagged = tagged_tunnel(1, 0);
 
@@ -249,7 +249,7 @@ static void frame_beyond_capacity_is_refused_untouched(void **state)
 	expect_refused(tunnel(), KTSN_INNER_HEADER_BYTES + KTSN_TUNNEL_HEADER_BYTES + 63, 64);
 }
 
-static void payload_beyond_sixteen_bit_lengths_is_refused(void **state)
+static void payload_beyond_length_fields_is_refused(void **state)
 {
 	const struct ktsn_frame_tunnel tagged = tagged_tunnel(1, 0);
 
@@ -288,7 +288,7 @@ static void longest_payloads_fill_the_length_fields(void **state)
 }
 
 /* A tag is not part of the datagram and does not count in its length. */
-static void longest_payload_is_the_same_with_a_tag(void **state)
+static void tag_does_not_shorten_the_payload(void **state)
 {
 	const struct ktsn_frame_tunnel tagged = tagged_tunnel(4094, 7);
 
@@ -311,7 +311,7 @@ static uint16_t naive_checksum(const uint8_t *data, size_t bytes)
 }
 
 /* In one piece and in two; sometimes all ones, for the carries. */
-static void checksum_matches_the_naive_one(void **state)
+static void checksum_matches_simple_sum(void **state)
 {
 	struct test_random random = test_random_seeded("checksum");
 
@@ -331,7 +331,7 @@ static void checksum_matches_the_naive_one(void **state)
 	}
 }
 
-static void checksum_carries_out_of_any_running_sum(void **state)
+static void checksum_carries_from_any_running_sum(void **state)
 {
 	static const uint8_t data[] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
 				       0xff, 0xff, 0xff, 0xff, 0x00, 0x01};
@@ -365,7 +365,7 @@ static void tunnel_source_port_is_ephemeral(void **state)
 	}
 }
 
-static void tunnel_source_port_is_one_per_flow(void **state)
+static void tunnel_source_port_is_constant_per_flow(void **state)
 {
 	struct test_random random = test_random_seeded("flows");
 
@@ -398,7 +398,7 @@ static void tunnel_source_ports_spread_flows(void **state)
 	assert_true(distinct > 3400);
 }
 
-static void short_frames_take_the_minimum_of_the_wire(void **state)
+static void short_frames_take_the_minimum_length(void **state)
 {
 	assert_int_equal(ktsn_frame_wire_bytes(0), 84);
 	assert_int_equal(ktsn_frame_wire_bytes(59), 84);
@@ -413,20 +413,20 @@ int main(void)
 		cmocka_unit_test(golden_frames),
 		cmocka_unit_test(golden_frame_of_a_vlan),
 		cmocka_unit_test(golden_frame_for_a_switch),
-		cmocka_unit_test(tag_carries_every_vlan_and_priority),
-		cmocka_unit_test(priority_without_vlan_changes_nothing),
-		cmocka_unit_test(sdu_is_what_is_behind_addresses_tag_and_ethertype),
-		cmocka_unit_test(zero_udp_checksum_is_sent_as_ones),
-		cmocka_unit_test(frame_beyond_capacity_is_refused_untouched),
-		cmocka_unit_test(payload_beyond_sixteen_bit_lengths_is_refused),
+		cmocka_unit_test(tag_has_vlan_and_priority),
+		cmocka_unit_test(priority_without_vlan_has_no_effect),
+		cmocka_unit_test(sdu_starts_after_the_ethertype),
+		cmocka_unit_test(zero_udp_checksum_becomes_ones),
+		cmocka_unit_test(frame_beyond_capacity_is_refused),
+		cmocka_unit_test(payload_beyond_length_fields_is_refused),
 		cmocka_unit_test(longest_payloads_fill_the_length_fields),
-		cmocka_unit_test(longest_payload_is_the_same_with_a_tag),
-		cmocka_unit_test(checksum_matches_the_naive_one),
-		cmocka_unit_test(checksum_carries_out_of_any_running_sum),
+		cmocka_unit_test(tag_does_not_shorten_the_payload),
+		cmocka_unit_test(checksum_matches_simple_sum),
+		cmocka_unit_test(checksum_carries_from_any_running_sum),
 		cmocka_unit_test(tunnel_source_port_is_ephemeral),
-		cmocka_unit_test(tunnel_source_port_is_one_per_flow),
+		cmocka_unit_test(tunnel_source_port_is_constant_per_flow),
 		cmocka_unit_test(tunnel_source_ports_spread_flows),
-		cmocka_unit_test(short_frames_take_the_minimum_of_the_wire),
+		cmocka_unit_test(short_frames_take_the_minimum_length),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -183,7 +183,7 @@ static void golden_frames(void **state)
 	check_golden(&ethernet, NULL, golden_ethernet, sizeof(golden_ethernet), 7);
 }
 
-static void golden_frames_that_may_be_fragmented_or_have_no_checksum(void **state)
+static void golden_frames_with_options(void **state)
 {
 	const struct ktsn_frame_path fragmentable = ipv4_path(0xbeef, true, false);
 	const struct ktsn_frame_path unchecked = ipv4_path(0xbeef, false, true); /* the id is ignored */
@@ -200,7 +200,7 @@ static void golden_frames_that_may_be_fragmented_or_have_no_checksum(void **stat
 	check_golden(&ipv6, NULL, golden_ipv6_unchecked, sizeof(golden_ipv6_unchecked), 3);
 }
 
-static void longest_payloads_fit_and_no_longer_ones(void **state)
+static void longest_payloads_fit(void **state)
 {
 	const struct ktsn_frame_path ipv6 = ipv6_path(), ethernet = ethernet_path();
 	const struct ktsn_frame_tunnel through = tunnel();
@@ -214,7 +214,7 @@ static void longest_payloads_fit_and_no_longer_ones(void **state)
 }
 
 /* Every field that is constant within a flow decides the flow label and the port. */
-static void flows_are_told_apart_and_kept_together(void **state)
+static void flows_are_distinguished(void **state)
 {
 	struct test_random random = test_random_seeded("IPv6 flows");
 	uint32_t labels = 0;
@@ -243,9 +243,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(golden_frames),
-		cmocka_unit_test(golden_frames_that_may_be_fragmented_or_have_no_checksum),
-		cmocka_unit_test(longest_payloads_fit_and_no_longer_ones),
-		cmocka_unit_test(flows_are_told_apart_and_kept_together),
+		cmocka_unit_test(golden_frames_with_options),
+		cmocka_unit_test(longest_payloads_fit),
+		cmocka_unit_test(flows_are_distinguished),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,7 +39,7 @@ static void assert_source(const struct ktsn_frame_source *source, int family, co
 	assert_memory_equal(source->bytes, bytes, sizeof(bytes));
 }
 
-static void sources_of_each_protocol_are_found(void **state)
+static void sources_of_each_protocol(void **state)
 {
 	struct ktsn_frame_source sources[KTSN_FRAME_SOURCES_MAX];
 	uint8_t frame[FRAMES_BYTES_MAX];
@@ -59,7 +59,7 @@ static void sources_of_each_protocol_are_found(void **state)
 	assert_int_equal(sources_of(0x05dc, frame, 0, sources), 0);
 }
 
-static void advertised_neighbour_is_a_source_behind_any_headers(void **state)
+static void advertised_neighbor_after_extension_headers(void **state)
 {
 	struct ktsn_frame_source sources[KTSN_FRAME_SOURCES_MAX];
 	uint8_t frame[FRAMES_BYTES_MAX];
@@ -82,7 +82,7 @@ static void advertised_neighbour_is_a_source_behind_any_headers(void **state)
 	assert_int_equal(sources_of(IPV6, frame, 64, sources), 1);
 }
 
-static void tags_hide_nothing(void **state)
+static void sources_after_tags(void **state)
 {
 	struct ktsn_frame_source sources[KTSN_FRAME_SOURCES_MAX];
 	uint8_t frame[FRAMES_BYTES_MAX];
@@ -97,7 +97,7 @@ static void tags_hide_nothing(void **state)
 	assert_int_equal(sources_of(S_TAG, frame, bytes, sources), -EBADMSG);
 }
 
-static void frame_that_is_cut_short_is_refused_wherever_it_is(void **state)
+static void truncated_frames_are_refused(void **state)
 {
 	struct ktsn_frame_source sources[KTSN_FRAME_SOURCES_MAX];
 	uint8_t frame[FRAMES_BYTES_MAX];
@@ -117,7 +117,7 @@ static void frame_that_is_cut_short_is_refused_wherever_it_is(void **state)
 	assert_int_equal(sources_of(IPV6, frame, whole, sources), -EBADMSG);
 }
 
-static void what_is_not_what_its_ethertype_says_is_refused(void **state)
+static void mismatched_ethertype_is_refused(void **state)
 {
 	struct ktsn_frame_source sources[KTSN_FRAME_SOURCES_MAX];
 	uint8_t frame[FRAMES_BYTES_MAX];
@@ -132,11 +132,11 @@ static void what_is_not_what_its_ethertype_says_is_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sources_of_each_protocol_are_found),
-		cmocka_unit_test(advertised_neighbour_is_a_source_behind_any_headers),
-		cmocka_unit_test(tags_hide_nothing),
-		cmocka_unit_test(frame_that_is_cut_short_is_refused_wherever_it_is),
-		cmocka_unit_test(what_is_not_what_its_ethertype_says_is_refused),
+		cmocka_unit_test(sources_of_each_protocol),
+		cmocka_unit_test(advertised_neighbor_after_extension_headers),
+		cmocka_unit_test(sources_after_tags),
+		cmocka_unit_test(truncated_frames_are_refused),
+		cmocka_unit_test(mismatched_ethertype_is_refused),
 	};
 
 	return cmocka_run_group_tests_name("frame_sources", tests, NULL, NULL);

@@ -146,7 +146,7 @@ static void destinations_wait(uint32_t count)
 	}
 }
 
-static void flow_of_frames_is_a_packet_sockets(void **state)
+static void flow_of_frames_needs_a_packet_socket(void **state)
 {
 	int udp = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), cooked = packet_socket(SOCK_DGRAM);
 	const struct sockaddr_in any = {.sin_family = AF_INET};
@@ -177,7 +177,7 @@ static void flow_of_frames_is_a_packet_sockets(void **state)
 	close(cooked);
 }
 
-static void untimed_ring_has_flows_of_frames_without_deadlines_only(void **state)
+static void untimed_ring_allows_plain_frame_flows_only(void **state)
 {
 	hello(KTSN_APP_UNTIMED);
 	assert_int_equal(flow_ask(0, KTSN_CLOCK_TAI, packet_fd).status, -EINVAL);
@@ -187,7 +187,7 @@ static void untimed_ring_has_flows_of_frames_without_deadlines_only(void **state
 	assert_int_equal(flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_TAI, packet_fd).status, 0);
 }
 
-static void destinations_of_frames_stay_until_they_are_closed(void **state)
+static void frame_destinations_stay_until_closed(void **state)
 {
 	uint32_t flow, numbers[MANY];
 
@@ -215,7 +215,7 @@ static void destinations_of_frames_stay_until_they_are_closed(void **state)
 	destinations_wait(0);
 }
 
-static void destination_is_closed_by_its_own_flow_of_frames(void **state)
+static void only_its_flow_closes_a_destination(void **state)
 {
 	uint32_t frames, other, other_kind, of_frames, of_other_kind;
 
@@ -233,7 +233,7 @@ static void destination_is_closed_by_its_own_flow_of_frames(void **state)
 	assert_int_equal(destination_close_ask(frames, of_frames), 0);
 }
 
-static void frames_come_from_the_endpoints_hardware_addresses(void **state)
+static void frames_use_the_endpoints_macs(void **state)
 {
 	struct ktsn_app_request announcement;
 	uint32_t flow;
@@ -249,7 +249,7 @@ static void frames_come_from_the_endpoints_hardware_addresses(void **state)
 }
 
 /* The grants that the loop has for an endpoint. */
-static void loop_knows_what_the_endpoint_may_send(void **state)
+static void loop_gets_the_endpoints_grants(void **state)
 {
 	struct endpoint_admission admission = {
 		.mac_count = 1,
@@ -291,7 +291,7 @@ static void endpoint_again(const struct endpoint_admission *admission, bool keep
 }
 
 /* Removing addresses and grants takes effect, too. */
-static void destinations_follow_what_their_endpoint_may_send(void **state)
+static void destinations_follow_endpoint_grants(void **state)
 {
 	const struct endpoint_admission one = {.address_count = 1,
 					       .addresses = {{ktsn_address_of_ipv4(htonl(0x0a2a0102)), 128}},
@@ -339,13 +339,10 @@ static bool network_begin(void)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(flow_of_frames_is_a_packet_sockets),
-		TEST(untimed_ring_has_flows_of_frames_without_deadlines_only),
-		TEST(destinations_of_frames_stay_until_they_are_closed),
-		TEST(destination_is_closed_by_its_own_flow_of_frames),
-		TEST(frames_come_from_the_endpoints_hardware_addresses),
-		TEST(loop_knows_what_the_endpoint_may_send),
-		TEST(destinations_follow_what_their_endpoint_may_send),
+		TEST(flow_of_frames_needs_a_packet_socket), TEST(untimed_ring_allows_plain_frame_flows_only),
+		TEST(frame_destinations_stay_until_closed), TEST(only_its_flow_closes_a_destination),
+		TEST(frames_use_the_endpoints_macs),        TEST(loop_gets_the_endpoints_grants),
+		TEST(destinations_follow_endpoint_grants),
 	};
 
 	if (!network_begin())

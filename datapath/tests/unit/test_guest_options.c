@@ -60,7 +60,7 @@ static void options_are_stored(void **state)
 	assert_int_equal(options.class_by, CLASS_BY_RECORD);
 }
 
-static void what_is_wrong_is_message(void **state)
+static void bad_lines_get_a_message(void **state)
 {
 	static const struct {
 		const char *line, *wanted;
@@ -85,7 +85,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(options_are_stored),
-		cmocka_unit_test(what_is_wrong_is_message),
+		cmocka_unit_test(bad_lines_get_a_message),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

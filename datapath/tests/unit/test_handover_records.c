@@ -81,7 +81,7 @@ static void send_so(uint32_t version, size_t length, uint32_t says, uint32_t typ
 	assert_int_equal(send(ends[0], &sent, length, MSG_NOSIGNAL), length);
 }
 
-static void longer_shorter_and_unknown_records_are_taken(void **state)
+static void records_of_other_releases_are_accepted(void **state)
 {
 	const size_t whole = sizeof(struct handover_record);
 	const size_t peer =
@@ -100,7 +100,7 @@ static void longer_shorter_and_unknown_records_are_taken(void **state)
 	assert_int_equal(got.type, 99);
 }
 
-static void what_is_no_record_is_refused(void **state)
+static void invalid_records_are_refused(void **state)
 {
 	static const struct {
 		uint32_t version;
@@ -139,7 +139,7 @@ static int lowest_free(void)
 	return fd;
 }
 
-static void descriptors_beyond_what_a_record_has_are_refused_and_closed(void **state)
+static void surplus_descriptors_are_refused(void **state)
 {
 	const int before = lowest_free();
 
@@ -168,9 +168,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(records_of_all_types_arrive),
-		cmocka_unit_test(longer_shorter_and_unknown_records_are_taken),
-		cmocka_unit_test(what_is_no_record_is_refused),
-		cmocka_unit_test(descriptors_beyond_what_a_record_has_are_refused_and_closed),
+		cmocka_unit_test(records_of_other_releases_are_accepted),
+		cmocka_unit_test(invalid_records_are_refused),
+		cmocka_unit_test(surplus_descriptors_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, pair_make, pair_close);

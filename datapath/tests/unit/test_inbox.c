@@ -265,17 +265,17 @@ static void family_compare(int family, int wire)
 		}
 }
 
-static void is_as_the_kernel_ipv4(void **state)
+static void ipv4_matches_the_kernel(void **state)
 {
 	family_compare(AF_INET, AF_INET);
 }
 
-static void is_as_the_kernel_ipv6(void **state)
+static void ipv6_matches_the_kernel(void **state)
 {
 	family_compare(AF_INET6, AF_INET6);
 }
 
-static void is_as_the_kernel_ipv4_through_ipv6(void **state)
+static void ipv4_on_ipv6_matches_the_kernel(void **state)
 {
 	family_compare(AF_INET6, AF_INET);
 }
@@ -396,7 +396,7 @@ static void orders_both_queues_by_time_stamps(void **state)
 	rig_end(&rig);
 }
 
-static void looks_at_the_kernel_without_a_count(void **state)
+static void reads_the_kernel_queue_without_a_count(void **state)
 {
 	const struct timespec pause = {.tv_nsec = 30000000};
 	struct rig rig;
@@ -423,7 +423,7 @@ static void refused_cause(const struct rig *rig)
 	assert_int_equal(poll(&refused, 1, 5000), 1);
 }
 
-static void returns_the_error_of_the_socket(void **state)
+static void returns_the_socket_error(void **state)
 {
 	struct rig rig;
 
@@ -435,7 +435,7 @@ static void returns_the_error_of_the_socket(void **state)
 	rig_end(&rig);
 }
 
-static void returns_the_error_of_the_socket_as_soon_as_it_was_reported(void **state)
+static void returns_a_reported_socket_error(void **state)
 {
 	struct rig rig;
 
@@ -449,7 +449,7 @@ static void returns_the_error_of_the_socket_as_soon_as_it_was_reported(void **st
 	rig_end(&rig);
 }
 
-static void returns_an_error_that_was_kept_before_what_is_there(void **state)
+static void returns_a_kept_error_first(void **state)
 {
 	struct rig rig;
 
@@ -461,7 +461,7 @@ static void returns_an_error_that_was_kept_before_what_is_there(void **state)
 	rig_end(&rig);
 }
 
-static void receives_from_what_the_descriptor_is_now(void **state)
+static void receives_from_the_current_descriptor(void **state)
 {
 	struct rig former, now;
 
@@ -475,7 +475,7 @@ static void receives_from_what_the_descriptor_is_now(void **state)
 	rig_end(&now);
 }
 
-static void waits_as_long_as_it_may(void **state)
+static void waits_until_the_timeout(void **state)
 {
 	const struct timeval limit = {.tv_usec = 50000};
 	struct timespec began, ended;
@@ -534,7 +534,7 @@ static void is_interrupted_by_a_signal(void **state)
 }
 
 /* As in the kernel, a call with a time-out is not restarted. */
-static void is_interrupted_with_a_time_out_even_if_to_be_restarted(void **state)
+static void timed_wait_is_not_restarted(void **state)
 {
 	interrupted(SA_RESTART, EAGAIN);
 }
@@ -554,7 +554,7 @@ static void refuses_what_the_kernel_refuses(void **state)
 	rig_end(&rig);
 }
 
-static void leaves_what_only_the_kernel_has(void **state)
+static void leaves_kernel_only_options(void **state)
 {
 	static const int options[][2] = {
 		{SOL_SOCKET, ABI_SO_TIMESTAMPING_OLD}, {IPPROTO_IP, ABI_IP_RECVOPTS},
@@ -579,23 +579,23 @@ static void leaves_what_only_the_kernel_has(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(is_as_the_kernel_ipv4),
-		cmocka_unit_test(is_as_the_kernel_ipv6),
-		cmocka_unit_test(is_as_the_kernel_ipv4_through_ipv6),
+		cmocka_unit_test(ipv4_matches_the_kernel),
+		cmocka_unit_test(ipv6_matches_the_kernel),
+		cmocka_unit_test(ipv4_on_ipv6_matches_the_kernel),
 		cmocka_unit_test(peeks_and_then_takes),
 		cmocka_unit_test(reads_both_queues_in_turns),
 		cmocka_unit_test(orders_both_queues_by_time_stamps),
-		cmocka_unit_test(looks_at_the_kernel_without_a_count),
-		cmocka_unit_test(returns_the_error_of_the_socket),
-		cmocka_unit_test(returns_the_error_of_the_socket_as_soon_as_it_was_reported),
-		cmocka_unit_test(returns_an_error_that_was_kept_before_what_is_there),
-		cmocka_unit_test(receives_from_what_the_descriptor_is_now),
-		cmocka_unit_test(waits_as_long_as_it_may),
+		cmocka_unit_test(reads_the_kernel_queue_without_a_count),
+		cmocka_unit_test(returns_the_socket_error),
+		cmocka_unit_test(returns_a_reported_socket_error),
+		cmocka_unit_test(returns_a_kept_error_first),
+		cmocka_unit_test(receives_from_the_current_descriptor),
+		cmocka_unit_test(waits_until_the_timeout),
 		cmocka_unit_test(ends_when_shut_down),
 		cmocka_unit_test(is_interrupted_by_a_signal),
-		cmocka_unit_test(is_interrupted_with_a_time_out_even_if_to_be_restarted),
+		cmocka_unit_test(timed_wait_is_not_restarted),
 		cmocka_unit_test(refuses_what_the_kernel_refuses),
-		cmocka_unit_test(leaves_what_only_the_kernel_has),
+		cmocka_unit_test(leaves_kernel_only_options),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -40,7 +40,7 @@ static bool remove_is_last(int fd)
 	return last;
 }
 
-static void the_last_descriptor_is_known_though_a_call_still_reads(void **state)
+static void last_close_during_a_read(void **state)
 {
 	struct inbox *reading = inbox_make();
 
@@ -51,7 +51,7 @@ static void the_last_descriptor_is_known_though_a_call_still_reads(void **state)
 	inbox_put(reading);
 }
 
-static void a_descriptor_that_has_one_is_not_counted_twice(void **state)
+static void descriptor_is_counted_once(void **state)
 {
 	struct inbox *first = inbox_make(), *second = inbox_make();
 
@@ -62,7 +62,7 @@ static void a_descriptor_that_has_one_is_not_counted_twice(void **state)
 	inbox_put(first);
 }
 
-static void a_process_counts_once_as_a_reader(void **state)
+static void process_is_counted_once_as_a_reader(void **state)
 {
 	struct inbox *inbox = inbox_make();
 
@@ -80,7 +80,7 @@ static void a_process_counts_once_as_a_reader(void **state)
 }
 
 /* The child's memory, except for rings, is a copy: it reports through its exit status. */
-static void a_child_is_not_the_reader_that_was_counted(void **state)
+static void child_is_not_the_counted_reader(void **state)
 {
 	struct inbox *inbox = inbox_make();
 	pid_t child;
@@ -106,10 +106,10 @@ static void a_child_is_not_the_reader_that_was_counted(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_last_descriptor_is_known_though_a_call_still_reads),
-		cmocka_unit_test(a_descriptor_that_has_one_is_not_counted_twice),
-		cmocka_unit_test(a_process_counts_once_as_a_reader),
-		cmocka_unit_test(a_child_is_not_the_reader_that_was_counted),
+		cmocka_unit_test(last_close_during_a_read),
+		cmocka_unit_test(descriptor_is_counted_once),
+		cmocka_unit_test(process_is_counted_once_as_a_reader),
+		cmocka_unit_test(child_is_not_the_counted_reader),
 	};
 
 	setenv("KTSN_RECEIVE", "ring", 1);

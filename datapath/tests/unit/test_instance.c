@@ -56,7 +56,7 @@ static void born_write(const char *text)
 	fclose(file);
 }
 
-static void instance_is_as_old_as_its_folder(void **state)
+static void instance_age_is_that_of_its_folder(void **state)
 {
 	struct instance first = {.name = ""}, second = {.name = ""};
 
@@ -76,7 +76,7 @@ static void instance_is_as_old_as_its_folder(void **state)
 }
 
 /* As a file system may leave it after a power failure. */
-static void file_without_content_is_none(void **state)
+static void empty_file_is_no_instance(void **state)
 {
 	struct instance first = {.name = ""}, second = {.name = ""};
 
@@ -87,7 +87,7 @@ static void file_without_content_is_none(void **state)
 	assert_int_equal(second.born_ns, first.born_ns);
 }
 
-static void file_that_is_not_ktsnds_is_refused(void **state)
+static void foreign_file_is_refused(void **state)
 {
 	static const char *const texts[] = {
 		"\n",
@@ -111,7 +111,7 @@ static void file_that_is_not_ktsnds_is_refused(void **state)
 	assert_non_null(strstr(said, "the folder does not exist"));
 }
 
-static void younger_is_who_was_born_later(void **state)
+static void later_instance_is_younger(void **state)
 {
 	struct instance now = {.name = ""};
 	struct instance before, earlier, unknown = {.name = ""};
@@ -136,10 +136,10 @@ static void younger_is_who_was_born_later(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(instance_is_as_old_as_its_folder),
-		cmocka_unit_test(file_without_content_is_none),
-		cmocka_unit_test(file_that_is_not_ktsnds_is_refused),
-		cmocka_unit_test(younger_is_who_was_born_later),
+		cmocka_unit_test(instance_age_is_that_of_its_folder),
+		cmocka_unit_test(empty_file_is_no_instance),
+		cmocka_unit_test(foreign_file_is_refused),
+		cmocka_unit_test(later_instance_is_younger),
 	};
 
 	return cmocka_run_group_tests(tests, folder_make, folder_remove);

@@ -40,7 +40,7 @@ static int end(void **state)
 	return system(command); /* NOLINT(cert-env33-c): a folder of the test */
 }
 
-static void a_limit_of_nothing_is_held_where_the_cpu_polls(void **state)
+static void polling_cpu_holds_a_zero_limit(void **state)
 {
 	struct keep_awake awake;
 	int32_t limit_us = -1;
@@ -63,7 +63,7 @@ static void a_limit_of_nothing_is_held_where_the_cpu_polls(void **state)
 	assert_int_equal(awake.by, KEEP_AWAKE_NONE);
 }
 
-static void a_thread_spins_where_a_limit_would_not_count(void **state)
+static void thread_spins_without_an_effective_limit(void **state)
 {
 	static const struct {
 		const char *what, *state0, *device;
@@ -89,7 +89,7 @@ static void a_thread_spins_where_a_limit_would_not_count(void **state)
 }
 
 /* The device shows the limit that is in force for the machine. */
-static void the_machines_own_device_takes_the_limit(void **state)
+static void real_device_accepts_the_limit(void **state)
 {
 	struct keep_awake awake;
 	int32_t limit_us = -1;
@@ -112,9 +112,9 @@ static void the_machines_own_device_takes_the_limit(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_limit_of_nothing_is_held_where_the_cpu_polls),
-		cmocka_unit_test(a_thread_spins_where_a_limit_would_not_count),
-		cmocka_unit_test(the_machines_own_device_takes_the_limit),
+		cmocka_unit_test(polling_cpu_holds_a_zero_limit),
+		cmocka_unit_test(thread_spins_without_an_effective_limit),
+		cmocka_unit_test(real_device_accepts_the_limit),
 	};
 
 	return cmocka_run_group_tests(tests, begin, end);

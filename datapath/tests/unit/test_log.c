@@ -70,7 +70,7 @@ static void first_twenty_are_written(void **state)
 	assert_int_equal(log_tick(), -1);
 }
 
-static void more_are_counted_and_said_before_the_next(void **state)
+static void suppressed_lines_are_counted(void **state)
 {
 	complain_often(LOG_LIMIT_BURST + 5);
 	assert_int_equal(line_count, LOG_LIMIT_BURST);
@@ -86,7 +86,7 @@ static void more_are_counted_and_said_before_the_next(void **state)
 	assert_int_equal(line_count, LOG_LIMIT_BURST + 2);
 }
 
-static void ten_a_second_are_written_in_the_long_run(void **state)
+static void rate_is_ten_per_second(void **state)
 {
 	int complaints = 0;
 
@@ -101,7 +101,7 @@ static void ten_a_second_are_written_in_the_long_run(void **state)
 	assert_int_equal(complaints, 30);
 }
 
-static void what_nobody_follows_up_is_said_by_the_tick(void **state)
+static void tick_reports_suppressed_lines(void **state)
 {
 	complain_often(LOG_LIMIT_BURST + 3);
 	assert_true(log_tick() > 0);
@@ -117,7 +117,7 @@ static void what_nobody_follows_up_is_said_by_the_tick(void **state)
 	assert_int_equal(line_count, LOG_LIMIT_BURST + 1);
 }
 
-static void places_do_not_limit_each_other(void **state)
+static void sites_have_separate_limits(void **state)
 {
 	complain_often(LOG_LIMIT_BURST + 1);
 	log_warning("something else");
@@ -125,7 +125,7 @@ static void places_do_not_limit_each_other(void **state)
 	assert_string_equal(lines[LOG_LIMIT_BURST], "something else");
 }
 
-static void levels_that_are_not_written_use_nothing_up(void **state)
+static void disabled_levels_use_no_tokens(void **state)
 {
 	log_level_set(LOG_LEVEL_ERROR);
 	complain_often(1000);
@@ -139,12 +139,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		TEST(first_twenty_are_written),
-		TEST(more_are_counted_and_said_before_the_next),
-		TEST(ten_a_second_are_written_in_the_long_run),
-		TEST(what_nobody_follows_up_is_said_by_the_tick),
-		TEST(places_do_not_limit_each_other),
-		TEST(levels_that_are_not_written_use_nothing_up),
+		TEST(first_twenty_are_written),   TEST(suppressed_lines_are_counted),
+		TEST(rate_is_ten_per_second),     TEST(tick_reports_suppressed_lines),
+		TEST(sites_have_separate_limits), TEST(disabled_levels_use_no_tokens),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -47,7 +47,7 @@ static void empty_and_largest_message_leave(void **state)
 	bench_assert_sent(bench, 1, largest);
 }
 
-static void frames_leave_in_the_order_of_time_and_never_early(void **state)
+static void frames_leave_by_time_never_early(void **state)
 {
 	struct bench *bench = *state;
 	int64_t first_tai_ns = clock_tai_ns() + 300 * MS;
@@ -65,7 +65,7 @@ static void frames_leave_in_the_order_of_time_and_never_early(void **state)
 	bench_check_departures(bench, first_tai_ns, MS, BENCH_MANY);
 }
 
-static void equal_times_leave_in_the_order_of_sending(void **state)
+static void equal_times_keep_the_sending_order(void **state)
 {
 	struct bench *bench = *state;
 	int64_t txtime_tai_ns = clock_tai_ns() + 300 * MS;
@@ -86,7 +86,7 @@ static void equal_times_leave_in_the_order_of_sending(void **state)
 
 /* As when ktsnd did not run for a while: all are overdue, and only a few are taken before the first
  * leaves. A message that was handed over later is in a lower slot. */
-static void overdue_messages_leave_in_the_order_of_sending(void **state)
+static void overdue_messages_keep_the_sending_order(void **state)
 {
 	struct bench *bench = *state;
 	const int64_t first_tai_ns = clock_tai_ns() - 1000 * MS;
@@ -198,7 +198,7 @@ static void check_absurd_times(enum ktsn_clock clock)
 	bench_stop(&bench);
 }
 
-static void absurd_times_harm_nobody(void **state)
+static void absurd_times_are_harmless(void **state)
 {
 	for (int clock = 0; clock < KTSN_CLOCKS; clock++)
 		check_absurd_times((enum ktsn_clock)clock);
@@ -237,7 +237,7 @@ static void clocks_are_converted(void **state)
 }
 
 /* Invalid flows, destinations and lengths that an application may write. */
-static void messages_without_sense_are_dropped(void **state)
+static void invalid_messages_are_dropped(void **state)
 {
 	static const struct ktsn_ring_message bad[] = {
 		{.flow = 1},
@@ -287,7 +287,7 @@ static void message_beyond_the_horizon_is_dropped(void **state)
 }
 
 /* The loop expects a periodic sender, which rings less and less. */
-static void periodic_flow_is_looked_for(void **state)
+static void periodic_flow_is_expected(void **state)
 {
 	struct bench *bench = *state;
 	int64_t first_tai_ns = clock_tai_ns() + 20 * MS;
@@ -308,7 +308,7 @@ static void periodic_flow_is_looked_for(void **state)
 
 /* Rings of periodic flows that are expected much later do not make a message of another flow more
  * expensive. */
-static void rings_that_are_not_expected_cost_nothing(void **state)
+static void unexpected_rings_cost_nothing(void **state)
 {
 	enum { IDLE = 100, MESSAGES = 50, EACH_MAX = 8 };
 	struct bench *bench = *state;
@@ -365,7 +365,7 @@ static void stopped_loop_sends_no_more(void **state)
 
 /* As when ktsnd ends: removing the endpoint closes the route of later messages. The loop also executes
  * commands that it had not reached, even if no later command fits into the queue. */
-static void what_comes_to_a_stopped_loop_is_its_successors(void **state)
+static void stopped_loop_leaves_messages_to_its_successor(void **state)
 {
 	enum { MESSAGES = 3 };
 	struct bench bench = {0};
@@ -391,19 +391,19 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		BENCH_TEST(frame_carries_payload_and_addresses),
 		BENCH_TEST(empty_and_largest_message_leave),
-		BENCH_TEST(frames_leave_in_the_order_of_time_and_never_early),
-		BENCH_TEST(equal_times_leave_in_the_order_of_sending),
-		BENCH_TEST(overdue_messages_leave_in_the_order_of_sending),
+		BENCH_TEST(frames_leave_by_time_never_early),
+		BENCH_TEST(equal_times_keep_the_sending_order),
+		BENCH_TEST(overdue_messages_keep_the_sending_order),
 		BENCH_TEST(messages_of_a_flow_leave_one_at_a_time),
 		BENCH_TEST(late_messages_leave_and_are_counted),
-		BENCH_TEST(absurd_times_harm_nobody),
+		BENCH_TEST(absurd_times_are_harmless),
 		BENCH_TEST(clocks_are_converted),
-		BENCH_TEST(messages_without_sense_are_dropped),
+		BENCH_TEST(invalid_messages_are_dropped),
 		cmocka_unit_test(message_beyond_the_horizon_is_dropped),
-		BENCH_TEST(periodic_flow_is_looked_for),
-		BENCH_TEST(rings_that_are_not_expected_cost_nothing),
+		BENCH_TEST(periodic_flow_is_expected),
+		BENCH_TEST(unexpected_rings_cost_nothing),
 		cmocka_unit_test(stopped_loop_sends_no_more),
-		cmocka_unit_test(what_comes_to_a_stopped_loop_is_its_successors),
+		cmocka_unit_test(stopped_loop_leaves_messages_to_its_successor),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,7 +11,7 @@
 
 #include "unit_test.h"
 
-static void unresolved_messages_wait_and_leave_when_resolved(void **state)
+static void unresolved_messages_wait(void **state)
 {
 	struct bench *bench = *state;
 	int64_t now_tai_ns = clock_tai_ns();
@@ -30,7 +30,7 @@ static void unresolved_messages_wait_and_leave_when_resolved(void **state)
 	assert_int_equal(counter_read(&bench->counters->late_unresolved), 10);
 }
 
-static void resolved_in_time_is_sent_in_time(void **state)
+static void message_resolved_in_time_is_on_time(void **state)
 {
 	struct bench *bench = *state;
 	int64_t txtime_tai_ns = clock_tai_ns() + 100 * MS;
@@ -43,7 +43,7 @@ static void resolved_in_time_is_sent_in_time(void **state)
 	bench_check_departures(bench, txtime_tai_ns, 0, 1);
 }
 
-static void unreachable_destination_drops(void **state)
+static void unreachable_destination_drops_messages(void **state)
 {
 	struct bench *bench = *state;
 
@@ -61,7 +61,7 @@ static void unreachable_destination_drops(void **state)
 	assert_int_equal(bench_sent_number(bench, 0), 6);
 }
 
-static void closed_destination_drops(void **state)
+static void closed_destination_drops_messages(void **state)
 {
 	struct bench *bench = *state;
 
@@ -79,10 +79,10 @@ static void closed_destination_drops(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		BENCH_TEST(unresolved_messages_wait_and_leave_when_resolved),
-		BENCH_TEST(resolved_in_time_is_sent_in_time),
-		BENCH_TEST(unreachable_destination_drops),
-		BENCH_TEST(closed_destination_drops),
+		BENCH_TEST(unresolved_messages_wait),
+		BENCH_TEST(message_resolved_in_time_is_on_time),
+		BENCH_TEST(unreachable_destination_drops_messages),
+		BENCH_TEST(closed_destination_drops_messages),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -44,7 +44,7 @@ static int round_tells(int first)
 	return told;
 }
 
-static void a_round_tells_a_few_and_some_rounds_all(void **state)
+static void each_round_marks_a_few_rings(void **state)
 {
 	bool told[RINGS] = {false};
 	int rounds = 0, sum = 0;
@@ -69,7 +69,7 @@ static void a_round_tells_a_few_and_some_rounds_all(void **state)
 	assert_true(round_tells(0) > 0);
 }
 
-static void rings_that_end_meanwhile_are_not_told(void **state)
+static void ended_rings_are_not_marked(void **state)
 {
 	enum { LAST = 3 };
 
@@ -83,7 +83,7 @@ static void rings_that_end_meanwhile_are_not_told(void **state)
 	assert_true(alive_sleep_max(&loop, SLEEP_NS) == SLEEP_NS);
 }
 
-static void rings_are_told_which_priorities_have_a_gate_that_closes(void **state)
+static void rings_show_gated_priorities(void **state)
 {
 	static struct loop_gates gates;
 	struct ktsn_schedule schedule;
@@ -123,9 +123,9 @@ static void rings_are_told_which_priorities_have_a_gate_that_closes(void **state
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(a_round_tells_a_few_and_some_rounds_all, set_up),
-		cmocka_unit_test_setup(rings_that_end_meanwhile_are_not_told, set_up),
-		cmocka_unit_test_setup(rings_are_told_which_priorities_have_a_gate_that_closes, set_up),
+		cmocka_unit_test_setup(each_round_marks_a_few_rings, set_up),
+		cmocka_unit_test_setup(ended_rings_are_not_marked, set_up),
+		cmocka_unit_test_setup(rings_show_gated_priorities, set_up),
 	};
 
 	return cmocka_run_group_tests_name("loop_alive", tests, NULL, NULL);

@@ -165,7 +165,7 @@ static void messages_on_TAI_follow_it(void **state)
 }
 
 /* A message that waits for an address is moved, too. */
-static void pending_messages_are_moved_as_well(void **state)
+static void pending_messages_follow_steps(void **state)
 {
 	struct bench *bench = *state;
 	struct loop_destination *destination = bench->destinations[KTSN_CLOCK_MONOTONIC];
@@ -191,7 +191,7 @@ int main(void)
 		TEST(messages_on_other_clocks_are_not_early_when_TAI_is_set_ahead),
 		TEST(messages_on_other_clocks_are_not_late_when_TAI_is_set_back),
 		TEST(messages_on_TAI_follow_it),
-		TEST(pending_messages_are_moved_as_well),
+		TEST(pending_messages_follow_steps),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,7 +29,7 @@ static void check_many_left(struct bench *bench)
 		assert_int_equal(bench_sent_number(bench, i), i);
 }
 
-static void closed_ring_ends_when_its_messages_have_left(void **state)
+static void closed_ring_ends_after_its_messages(void **state)
 {
 	struct bench bench = {0};
 
@@ -47,7 +47,7 @@ static void closed_ring_ends_when_its_messages_have_left(void **state)
 }
 
 /* An application may write anything into its ring and remove it again: the ring must end all the same. */
-static void ring_whose_messages_vanish_ends_when_it_is_closed(void **state)
+static void closed_ring_with_removed_messages_ends(void **state)
 {
 	struct bench bench = {0};
 	struct ktsn_ring_header *header;
@@ -73,7 +73,7 @@ static void ring_whose_messages_vanish_ends_when_it_is_closed(void **state)
 
 /* As when a process ends: its flows and destinations are closed with the ring, without commands of their
  * own. */
-static void closed_ring_that_waited_for_memory_loses_nothing(void **state)
+static void closed_ring_without_memory_loses_nothing(void **state)
 {
 	struct bench bench = {0};
 
@@ -89,7 +89,7 @@ static void closed_ring_that_waited_for_memory_loses_nothing(void **state)
 	rig_ring_fini(&bench.ring);
 }
 
-static void ring_closed_while_unresolved_ends_with_the_answer(void **state)
+static void closed_unresolved_ring_ends_with_the_answer(void **state)
 {
 	struct bench bench = {0};
 
@@ -109,7 +109,7 @@ static void ring_closed_while_unresolved_ends_with_the_answer(void **state)
 	rig_ring_fini(&bench.ring);
 }
 
-static void closed_flow_ends_when_its_messages_have_left(void **state)
+static void closed_flow_ends_after_its_messages(void **state)
 {
 	struct bench *bench = *state;
 	struct departure records[2];
@@ -135,7 +135,7 @@ static void closed_flow_ends_when_its_messages_have_left(void **state)
 }
 
 /* One system call for each would take the loop longer than everything else that it does for them. */
-static void objects_that_end_together_are_announced_once(void **state)
+static void ended_objects_are_announced_once(void **state)
 {
 	enum { OBJECTS = 100 };
 	struct bench *bench = *state;
@@ -158,7 +158,7 @@ static void objects_that_end_together_are_announced_once(void **state)
 }
 
 /* The test takes the place of the loop. */
-static void what_ends_with_a_backlog_ends_a_few_at_a_time(void **state)
+static void backlog_ends_a_few_at_a_time(void **state)
 {
 	enum { OBJECTS = 100, AT_ONCE_MAX = 32 };
 	struct loop *loop = calloc(1, sizeof(*loop));
@@ -191,7 +191,7 @@ static void what_ends_with_a_backlog_ends_a_few_at_a_time(void **state)
 	free(loop);
 }
 
-static void what_is_closed_behind_a_backlog_ends_when_that_has_left(void **state)
+static void closed_objects_end_after_the_backlog(void **state)
 {
 	enum { OBJECTS = 100 };
 	struct bench bench = {0};
@@ -218,7 +218,7 @@ static void what_is_closed_behind_a_backlog_ends_when_that_has_left(void **state
  * close() and socket() in a row, found by the loop at the same time: an invalid message that is looked up
  * while the first socket is being closed must not open the second one before that.
  */
-static void socket_opened_again_is_not_closed_with_the_first(void **state)
+static void reopened_socket_stays_open(void **state)
 {
 	struct bench bench = {0};
 	struct rig *rig = &bench.rig;
@@ -250,15 +250,15 @@ static void socket_opened_again_is_not_closed_with_the_first(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ring_whose_messages_vanish_ends_when_it_is_closed),
-		cmocka_unit_test(what_ends_with_a_backlog_ends_a_few_at_a_time),
-		cmocka_unit_test(what_is_closed_behind_a_backlog_ends_when_that_has_left),
-		cmocka_unit_test(closed_ring_ends_when_its_messages_have_left),
-		cmocka_unit_test(closed_ring_that_waited_for_memory_loses_nothing),
-		cmocka_unit_test(ring_closed_while_unresolved_ends_with_the_answer),
-		BENCH_TEST(closed_flow_ends_when_its_messages_have_left),
-		BENCH_TEST(objects_that_end_together_are_announced_once),
-		cmocka_unit_test(socket_opened_again_is_not_closed_with_the_first),
+		cmocka_unit_test(closed_ring_with_removed_messages_ends),
+		cmocka_unit_test(backlog_ends_a_few_at_a_time),
+		cmocka_unit_test(closed_objects_end_after_the_backlog),
+		cmocka_unit_test(closed_ring_ends_after_its_messages),
+		cmocka_unit_test(closed_ring_without_memory_loses_nothing),
+		cmocka_unit_test(closed_unresolved_ring_ends_with_the_answer),
+		BENCH_TEST(closed_flow_ends_after_its_messages),
+		BENCH_TEST(ended_objects_are_announced_once),
+		cmocka_unit_test(reopened_socket_stays_open),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -173,7 +173,7 @@ static void good_send(struct bench *bench)
 
 /* They are due at the same moment as the first of the other pod, and all are handed over before its others
  * have left. */
-static void copies_that_are_due_make_nobody_else_late(void **state)
+static void due_copies_delay_no_other_pod(void **state)
 {
 	struct bench *bench = *state;
 
@@ -184,7 +184,7 @@ static void copies_that_are_due_make_nobody_else_late(void **state)
 }
 
 /* They are made when those of the other pod are due. */
-static void copies_that_are_made_make_nobody_else_late(void **state)
+static void making_copies_delays_no_other_pod(void **state)
 {
 	struct bench *bench = *state;
 
@@ -194,7 +194,7 @@ static void copies_that_are_made_make_nobody_else_late(void **state)
 	assert_in_range(good_worst(bench), 0, BOUND_NS);
 }
 
-static void copies_that_are_overdue_make_nobody_else_late(void **state)
+static void overdue_copies_delay_no_other_pod(void **state)
 {
 	struct bench *bench = *state;
 
@@ -216,7 +216,7 @@ static uint32_t frame_address(const struct bench *bench, size_t index)
 }
 
 /* The command belongs to the second round; in the first one no message can be made as a whole. */
-static void a_message_that_was_begun_goes_where_it_went(void **state)
+static void begun_message_keeps_its_receivers(void **state)
 {
 	struct bench *bench = *state;
 	struct loop_replication *others = copies_make(0xc0000310);
@@ -242,13 +242,10 @@ static void a_message_that_was_begun_goes_where_it_went(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(copies_that_are_due_make_nobody_else_late, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(copies_that_are_made_make_nobody_else_late, set_up,
-						tear_down),
-		cmocka_unit_test_setup_teardown(copies_that_are_overdue_make_nobody_else_late, set_up,
-						tear_down),
-		cmocka_unit_test_setup_teardown(a_message_that_was_begun_goes_where_it_went, set_up,
-						tear_down),
+		cmocka_unit_test_setup_teardown(due_copies_delay_no_other_pod, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(making_copies_delays_no_other_pod, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(overdue_copies_delay_no_other_pod, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(begun_message_keeps_its_receivers, set_up, tear_down),
 	};
 
 	return cmocka_run_group_tests_name("loop_copies", tests, NULL, NULL);

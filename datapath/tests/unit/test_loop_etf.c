@@ -22,7 +22,7 @@ static void strategy_give(struct bench *bench, enum ktsn_strategy strategy)
 	rig_wait_commands(&bench->rig);
 }
 
-static void deadlines_of_a_periodic_sender_leave_when_they_are_handed_over(void **state)
+static void periodic_deadlines_leave_immediately(void **state)
 {
 	struct bench *bench = *state;
 	int64_t first_tai_ns = clock_tai_ns() + FAR;
@@ -36,7 +36,7 @@ static void deadlines_of_a_periodic_sender_leave_when_they_are_handed_over(void 
 	assert_int_equal(counter_read(&bench->counters->on_time), 5);
 }
 
-static void deadlines_that_lie_in_the_ring_leave_when_the_strategy_wants_them_to(void **state)
+static void strategy_change_sends_waiting_deadlines(void **state)
 {
 	struct bench *bench = *state;
 	int64_t first_tai_ns = clock_tai_ns() + FAR;
@@ -55,7 +55,7 @@ static void deadlines_that_lie_in_the_ring_leave_when_the_strategy_wants_them_to
 	bench_wait_sent(bench, 3);
 }
 
-static void transmit_times_are_refused_at_once_where_deadlines_are_wanted(void **state)
+static void transmit_times_are_refused_with_deadlines(void **state)
 {
 	struct bench *bench = *state;
 	int64_t first_tai_ns = clock_tai_ns() + FAR;
@@ -91,7 +91,7 @@ static void bench_with_delta(struct bench *bench, int64_t delta_ns)
 	strategy_give(bench, KTSN_STRATEGY_ETF);
 }
 
-static void what_the_loop_is_late_for_by_less_than_delta_leaves_and_counts_as_late(void **state)
+static void loop_lateness_within_delta_is_sent(void **state)
 {
 	struct bench bench;
 
@@ -105,7 +105,7 @@ static void what_the_loop_is_late_for_by_less_than_delta_leaves_and_counts_as_la
 	bench_fini(&bench);
 }
 
-static void what_the_loop_is_late_for_by_more_than_delta_is_missed(void **state)
+static void loop_lateness_beyond_delta_is_missed(void **state)
 {
 	struct bench bench;
 
@@ -118,11 +118,11 @@ static void what_the_loop_is_late_for_by_more_than_delta_is_missed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		BENCH_TEST(deadlines_of_a_periodic_sender_leave_when_they_are_handed_over),
-		BENCH_TEST(deadlines_that_lie_in_the_ring_leave_when_the_strategy_wants_them_to),
-		BENCH_TEST(transmit_times_are_refused_at_once_where_deadlines_are_wanted),
-		cmocka_unit_test(what_the_loop_is_late_for_by_less_than_delta_leaves_and_counts_as_late),
-		cmocka_unit_test(what_the_loop_is_late_for_by_more_than_delta_is_missed),
+		BENCH_TEST(periodic_deadlines_leave_immediately),
+		BENCH_TEST(strategy_change_sends_waiting_deadlines),
+		BENCH_TEST(transmit_times_are_refused_with_deadlines),
+		cmocka_unit_test(loop_lateness_within_delta_is_sent),
+		cmocka_unit_test(loop_lateness_beyond_delta_is_missed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

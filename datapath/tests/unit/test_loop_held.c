@@ -125,7 +125,7 @@ static void assert_released(struct bench *bench, unsigned int count)
 		assert_int_equal(bench_sent_number(bench, i), i);
 }
 
-static void messages_wait_and_leave_in_the_order_of_their_times(void **state)
+static void held_messages_leave_by_time(void **state)
 {
 	struct bench *bench = *state;
 	int64_t first_tai_ns = clock_tai_ns() + 20 * MS;
@@ -142,7 +142,7 @@ static void messages_wait_and_leave_in_the_order_of_their_times(void **state)
 }
 
 /* More than continue in one round; messages that arrive meanwhile are sorted in between. */
-static void hundreds_leave_in_the_order_of_their_times(void **state)
+static void hundreds_leave_by_time(void **state)
 {
 	struct bench *bench = *state;
 	int64_t first_tai_ns = clock_tai_ns() - 10 * MS;
@@ -157,7 +157,7 @@ static void hundreds_leave_in_the_order_of_their_times(void **state)
 	assert_released(bench, 2 * BENCH_MANY);
 }
 
-static void none_is_early_when_the_clock_is_good_again(void **state)
+static void released_messages_are_not_early(void **state)
 {
 	struct bench *bench = *state;
 	int64_t txtime_tai_ns = clock_tai_ns() + 60 * MS;
@@ -172,7 +172,7 @@ static void none_is_early_when_the_clock_is_good_again(void **state)
 	assert_int_equal(counter_read(&bench->counters->late_clock), 0);
 }
 
-static void what_waits_is_not_early_when_the_clock_was_set_back(void **state)
+static void clock_set_back_releases_none_early(void **state)
 {
 	struct bench *bench = *state;
 	int64_t txtime_tai_ns = clock_tai_ns();
@@ -187,7 +187,7 @@ static void what_waits_is_not_early_when_the_clock_was_set_back(void **state)
 	assert_true(clock_tai_ns() >= txtime_tai_ns);
 }
 
-static void other_networks_of_the_pod_go_on(void **state)
+static void other_networks_continue(void **state)
 {
 	struct bench *bench = *state;
 	int64_t now_tai_ns = clock_tai_ns();
@@ -212,7 +212,7 @@ static void other_networks_of_the_pod_go_on(void **state)
 	assert_true(counter_read(&bench->counters->late_clock) >= BENCH_MANY);
 }
 
-static void what_waits_for_longer_than_its_horizon_is_dropped_and_reported(void **state)
+static void messages_beyond_the_horizon_are_reported(void **state)
 {
 	struct bench *bench = *state;
 	int64_t now_tai_ns = clock_tai_ns();
@@ -240,7 +240,7 @@ static void what_waits_for_longer_than_its_horizon_is_dropped_and_reported(void 
 	ktsn_ring_report_done(&bench->ring.producer, report.slot);
 }
 
-static void hundreds_are_dropped_when_their_horizon_is_over(void **state)
+static void hundreds_are_dropped_at_their_horizon(void **state)
 {
 	struct bench *bench = *state;
 
@@ -254,7 +254,7 @@ static void hundreds_are_dropped_when_their_horizon_is_over(void **state)
 
 /* However many messages of one network have expired, the others get their turns: all of these have expired
  * when the loop first looks. */
-static void networks_have_their_turns_when_horizons_are_over(void **state)
+static void networks_take_turns_at_horizons(void **state)
 {
 	enum { FEW = 8 };
 	struct bench *bench = *state;
@@ -287,7 +287,7 @@ static void networks_have_their_turns_when_horizons_are_over(void **state)
 							     .clock = LOOP_CLOCK_GOOD});
 }
 
-static void a_shorter_horizon_counts_at_once(void **state)
+static void shorter_horizon_applies_immediately(void **state)
 {
 	struct bench *bench = *state;
 
@@ -300,7 +300,7 @@ static void a_shorter_horizon_counts_at_once(void **state)
 	rig_wait_counter(&bench->rig, &bench->counters->drop_clock, 1);
 }
 
-static void what_is_released_waits_again_when_the_clock_is_lost_again(void **state)
+static void released_messages_are_held_again(void **state)
 {
 	struct bench *bench = *state;
 	int64_t now_tai_ns = clock_tai_ns();
@@ -321,7 +321,7 @@ static void what_is_released_waits_again_when_the_clock_is_lost_again(void **sta
 
 /* As with messages that leave at their times, the loop drops messages that the strategy does not send late
  * instead of holding them. */
-static void strategies_that_drop_what_is_late_drop_what_is_held_as_soon(void **state)
+static void strict_strategies_drop_held_messages(void **state)
 {
 	struct bench *bench = *state;
 
@@ -346,7 +346,7 @@ static void strategies_that_drop_what_is_late_drop_what_is_held_as_soon(void **s
 	bench->flow->deadline = false;
 }
 
-static void what_waited_under_another_strategy_stays(void **state)
+static void strategy_change_keeps_held_messages(void **state)
 {
 	struct bench *bench = *state;
 
@@ -389,7 +389,7 @@ static void to_many_no_more(struct bench *bench, struct loop_replication *copies
 }
 
 /* Each on its own port, as one message. */
-static void copies_wait_as_their_message_does(void **state)
+static void copies_are_held_with_their_message(void **state)
 {
 	struct bench *bench = *state;
 	struct loop_replication *copies = to_many(bench);
@@ -407,7 +407,7 @@ static void copies_wait_as_their_message_does(void **state)
 }
 
 /* The port takes one at a time, and then none until the clock is lost. */
-static void a_message_that_has_left_in_part_leaves(void **state)
+static void partly_sent_message_leaves(void **state)
 {
 	struct bench *bench = *state;
 	struct loop_replication *copies = to_many(bench);
@@ -425,7 +425,7 @@ static void a_message_that_has_left_in_part_leaves(void **state)
 	to_many_no_more(bench, copies);
 }
 
-static void messages_to_pods_of_the_node_wait_as_well(void **state)
+static void local_messages_are_held(void **state)
 {
 	struct bench *bench = *state;
 	struct loop_route route = rig_route(DESTINATION_RESOLVED);
@@ -446,7 +446,7 @@ static void messages_to_pods_of_the_node_wait_as_well(void **state)
 }
 
 /* Covers an address that is found meanwhile, and a socket that is closed. */
-static void what_waited_for_an_address_waits_for_the_clock_then(void **state)
+static void resolved_messages_are_held(void **state)
 {
 	struct bench *bench = *state;
 	int64_t now_tai_ns = clock_tai_ns();
@@ -465,7 +465,7 @@ static void what_waited_for_an_address_waits_for_the_clock_then(void **state)
 }
 
 /* Held messages keep their times on their own clocks, so their order changes. */
-static void what_waits_follows_its_own_clock(void **state)
+static void held_messages_follow_their_clock(void **state)
 {
 	struct bench *bench = *state;
 	struct loop_flow *flow = rig_flow_open(&bench->rig, &bench->ring, 2, 2, KTSN_CLOCK_MONOTONIC);
@@ -499,7 +499,7 @@ static void what_waits_follows_its_own_clock(void **state)
 }
 
 /* Until all released messages are back in the shaper, later ones that come due are sorted after them. */
-static void who_waits_while_others_are_released_is_who_is_later(void **state)
+static void release_keeps_the_order(void **state)
 {
 	struct loop_attachment releasing = {.clock = LOOP_CLOCK_GOOD};
 	struct loop_destination destination = {.attachment = &releasing};
@@ -527,7 +527,7 @@ static void who_waits_while_others_are_released_is_who_is_later(void **state)
 	assert_false(held_concerns(&packet));
 }
 
-static void a_pod_that_fills_what_it_may_have_pending_waits(void **state)
+static void full_pending_quota_waits(void **state)
 {
 	struct bench *bench = *state;
 
@@ -542,7 +542,7 @@ static void a_pod_that_fills_what_it_may_have_pending_waits(void **state)
 	bench_wait_sent(bench, 2 * BENCH_MANY);
 }
 
-static void one_that_ends_meanwhile_has_its_messages_sent(void **state)
+static void ended_process_has_its_messages_sent(void **state)
 {
 	struct bench bench;
 
@@ -566,7 +566,7 @@ static void one_that_ends_meanwhile_has_its_messages_sent(void **state)
 }
 
 /* They are READY in its ring, as if they had just arrived. */
-static void what_a_stopped_loop_held_is_its_successors(void **state)
+static void stopped_loop_leaves_held_messages(void **state)
 {
 	struct bench bench;
 	struct ktsn_ring_taken taken;
@@ -588,7 +588,7 @@ static void what_a_stopped_loop_held_is_its_successors(void **state)
 
 /* ---- Refuse ---- */
 
-static void what_was_sent_before_leaves_and_the_rest_is_dropped(void **state)
+static void refused_network_sends_earlier_messages_only(void **state)
 {
 	struct bench *bench = *state;
 	struct ktsn_ring_header *header = bench->ring.memory.address;
@@ -626,7 +626,7 @@ static void what_was_sent_before_leaves_and_the_rest_is_dropped(void **state)
 }
 
 /* The application writes these numbers: it never has more sent messages than its ring held. */
-static void lies_about_numbers_end(void **state)
+static void false_counts_have_no_lasting_effect(void **state)
 {
 	struct bench *bench = *state;
 	struct ktsn_ring_header *header = bench->ring.memory.address;
@@ -650,7 +650,7 @@ static void lies_about_numbers_end(void **state)
 
 /* ---- Continue ---- */
 
-static void what_leaves_by_a_clock_that_is_lost_is_counted(void **state)
+static void departures_by_a_lost_clock_are_counted(void **state)
 {
 	struct bench *bench = *state;
 	int64_t now_tai_ns = clock_tai_ns();
@@ -668,7 +668,7 @@ static void what_leaves_by_a_clock_that_is_lost_is_counted(void **state)
 }
 
 /* The policy changes while messages wait. */
-static void what_is_to_become_of_messages_may_change(void **state)
+static void policy_changes_with_waiting_messages(void **state)
 {
 	struct bench *bench = *state;
 
@@ -696,31 +696,31 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		TEST(messages_wait_and_leave_in_the_order_of_their_times),
-		TEST(hundreds_leave_in_the_order_of_their_times),
-		TEST(none_is_early_when_the_clock_is_good_again),
-		TEST(what_waits_is_not_early_when_the_clock_was_set_back),
-		TEST(other_networks_of_the_pod_go_on),
-		TEST(what_waits_for_longer_than_its_horizon_is_dropped_and_reported),
-		TEST(hundreds_are_dropped_when_their_horizon_is_over),
-		TEST(networks_have_their_turns_when_horizons_are_over),
-		TEST(a_shorter_horizon_counts_at_once),
-		TEST(what_is_released_waits_again_when_the_clock_is_lost_again),
-		TEST(strategies_that_drop_what_is_late_drop_what_is_held_as_soon),
-		TEST(what_waited_under_another_strategy_stays),
-		TEST(copies_wait_as_their_message_does),
-		TEST(a_message_that_has_left_in_part_leaves),
-		TEST(messages_to_pods_of_the_node_wait_as_well),
-		TEST(what_waited_for_an_address_waits_for_the_clock_then),
-		TEST(what_waits_follows_its_own_clock),
-		cmocka_unit_test(who_waits_while_others_are_released_is_who_is_later),
-		TEST(a_pod_that_fills_what_it_may_have_pending_waits),
-		cmocka_unit_test(one_that_ends_meanwhile_has_its_messages_sent),
-		cmocka_unit_test(what_a_stopped_loop_held_is_its_successors),
-		TEST(what_was_sent_before_leaves_and_the_rest_is_dropped),
-		TEST(lies_about_numbers_end),
-		TEST(what_leaves_by_a_clock_that_is_lost_is_counted),
-		TEST(what_is_to_become_of_messages_may_change),
+		TEST(held_messages_leave_by_time),
+		TEST(hundreds_leave_by_time),
+		TEST(released_messages_are_not_early),
+		TEST(clock_set_back_releases_none_early),
+		TEST(other_networks_continue),
+		TEST(messages_beyond_the_horizon_are_reported),
+		TEST(hundreds_are_dropped_at_their_horizon),
+		TEST(networks_take_turns_at_horizons),
+		TEST(shorter_horizon_applies_immediately),
+		TEST(released_messages_are_held_again),
+		TEST(strict_strategies_drop_held_messages),
+		TEST(strategy_change_keeps_held_messages),
+		TEST(copies_are_held_with_their_message),
+		TEST(partly_sent_message_leaves),
+		TEST(local_messages_are_held),
+		TEST(resolved_messages_are_held),
+		TEST(held_messages_follow_their_clock),
+		cmocka_unit_test(release_keeps_the_order),
+		TEST(full_pending_quota_waits),
+		cmocka_unit_test(ended_process_has_its_messages_sent),
+		cmocka_unit_test(stopped_loop_leaves_held_messages),
+		TEST(refused_network_sends_earlier_messages_only),
+		TEST(false_counts_have_no_lasting_effect),
+		TEST(departures_by_a_lost_clock_are_counted),
+		TEST(policy_changes_with_waiting_messages),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

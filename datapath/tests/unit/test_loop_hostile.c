@@ -38,7 +38,7 @@ static void send_text(struct pod *pod, const char *text, int64_t txtime_tai_ns)
 
 /* Slots and links may both be longer than the port's frames: a ring that was handed back, or pods of one
  * node. */
-static void message_longer_than_a_frame_is_no_others_end(void **state)
+static void overlong_message_harms_no_other(void **state)
 {
 	static char longer[2 * RIG_BUFFER_BYTES];
 	struct rig rig = {0};
@@ -85,7 +85,7 @@ static void wait_for_nothing(struct sleepers *sleepers)
 }
 
 /* Waking a sender walks past everything that the pod has put there, between departures of others. */
-static void nothing_is_woken_in_the_memory_that_a_pod_can_sleep_on(void **state)
+static void loop_wakes_nothing_in_shared_memory(void **state)
 {
 	enum { THREADS = 8, MESSAGES = 3 };
 	struct sleepers sleepers = {.wait = wait_for_nothing, .call = SYS_futex};
@@ -119,8 +119,8 @@ static void nothing_is_woken_in_the_memory_that_a_pod_can_sleep_on(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(message_longer_than_a_frame_is_no_others_end),
-		cmocka_unit_test(nothing_is_woken_in_the_memory_that_a_pod_can_sleep_on),
+		cmocka_unit_test(overlong_message_harms_no_other),
+		cmocka_unit_test(loop_wakes_nothing_in_shared_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

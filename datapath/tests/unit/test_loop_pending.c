@@ -263,7 +263,7 @@ static void sent_text_is(const struct bench *bench, size_t index, const char *ex
 	assert_string_equal(text, expected);
 }
 
-static void an_address_that_is_found_delays_no_other_pod(void **state)
+static void found_address_delays_no_other_pod(void **state)
 {
 	struct bench *bench = *state;
 
@@ -288,7 +288,7 @@ static uint32_t reports_read(struct pod *pod)
 	return count;
 }
 
-static void an_address_that_nobody_answers_for_delays_no_other_pod(void **state)
+static void failed_address_delays_no_other_pod(void **state)
 {
 	struct bench *bench = *state;
 
@@ -306,7 +306,7 @@ static void an_address_that_nobody_answers_for_delays_no_other_pod(void **state)
 }
 
 /* Each has its own command, as when a gateway is found. */
-static void an_address_that_many_wait_for_delays_no_other_pod(void **state)
+static void shared_address_delays_no_other_pod(void **state)
 {
 	struct bench *bench = *state;
 	struct loop_destination *destinations[ADDRESSES];
@@ -351,19 +351,19 @@ static void messages_to_nowhere_delay_no_other_pod(struct bench *bench, uint32_t
 }
 
 /* They are not searched for among the waiting commands, */
-static void addresses_that_never_were_delay_no_other_pod(void **state)
+static void unknown_addresses_delay_no_other_pod(void **state)
 {
 	messages_to_nowhere_delay_no_other_pod(*state, 0);
 }
 
 /* or each of them could be the one. */
-static void addresses_that_may_still_come_delay_no_other_pod(void **state)
+static void queued_addresses_delay_no_other_pod(void **state)
 {
 	messages_to_nowhere_delay_no_other_pod(*state, 1);
 }
 
 /* A few commands are executed per round, and a pod that sends a lot makes rounds long. */
-static void messages_that_are_taken_hold_up_no_commands(void **state)
+static void taking_messages_delays_no_commands(void **state)
 {
 	enum { LONGEST_NS = 200000 };
 	struct bench *bench = *state;
@@ -385,7 +385,7 @@ static void messages_that_are_taken_hold_up_no_commands(void **state)
 }
 
 /* They are dropped in the order of their turns. */
-static void pods_whose_messages_waited_have_turns(void **state)
+static void released_pods_take_turns(void **state)
 {
 	struct bench *bench = *state;
 
@@ -431,7 +431,7 @@ static void assert_in_order(const int64_t *due_tai_ns, uint32_t count)
 
 /* The later its time, the earlier it was handed over. The frames that a round releases have left before
  * the next round. */
-static void those_that_waited_leave_in_the_order_of_their_times(void **state)
+static void released_messages_leave_by_time(void **state)
 {
 	struct bench *bench = *state;
 	int64_t due_tai_ns[PENDING];
@@ -447,7 +447,7 @@ static void those_that_waited_leave_in_the_order_of_their_times(void **state)
 
 /* New messages are handed over while the others are being released: some with times between theirs, and
  * one with the earliest of all. Only messages that had their turn before it was taken leave before it. */
-static void those_that_come_later_take_their_places_among_those_that_wait(void **state)
+static void later_messages_are_sorted_in(void **state)
 {
 	enum { LATER = 100, ALL = PENDING + LATER + 1, EARLIEST = 1 };
 	struct bench *bench = *state;
@@ -472,7 +472,7 @@ static void those_that_come_later_take_their_places_among_those_that_wait(void *
 }
 
 /* Like the other pod's below. */
-static void destinations_whose_messages_waited_have_turns(void **state)
+static void released_destinations_take_turns(void **state)
 {
 	struct bench *bench = *state;
 	struct loop_destination *another = rig_destination_open(&bench->rig, &bench->load.ring, 1,
@@ -496,7 +496,7 @@ static void destinations_whose_messages_waited_have_turns(void **state)
 
 /* A message that is sent when the address is found, for the same time, leaves after those that waited for
  * it. */
-static void none_overtakes_those_that_waited(void **state)
+static void no_message_overtakes_waiting_ones(void **state)
 {
 	enum { LATER = 100 };
 	struct bench *bench = *state;
@@ -514,7 +514,7 @@ static void none_overtakes_those_that_waited(void **state)
 		sent_text_is(bench, i, i < PENDING ? "first" : "later");
 }
 
-static void an_address_that_is_lost_again_is_waited_for_again(void **state)
+static void lost_address_is_waited_for_again(void **state)
 {
 	struct bench *bench = *state;
 
@@ -531,7 +531,7 @@ static void an_address_that_is_lost_again_is_waited_for_again(void **state)
 }
 
 /* Its pod may have a few under way: they wait, and the others wait behind them in the ring. */
-static void a_pod_that_waits_has_no_more_than_its_limit(void **state)
+static void waiting_pod_keeps_its_limit(void **state)
 {
 	enum { LIMIT = 64 };
 	struct bench *bench = *state;
@@ -549,7 +549,7 @@ static void a_pod_that_waits_has_no_more_than_its_limit(void **state)
 }
 
 /* As when its process ends: nobody closes the objects in the ring. */
-static void a_closed_ring_ends_when_those_that_waited_have_ended(void **state)
+static void closed_ring_ends_after_waiting_messages(void **state)
 {
 	struct bench *bench = *state;
 
@@ -569,7 +569,7 @@ static void a_closed_ring_ends_when_those_that_waited_have_ended(void **state)
 }
 
 /* The destination first: it ends with the last of its messages, in the middle of its turns. */
-static void closed_objects_end_with_the_last_that_waited(void **state)
+static void closed_objects_end_after_waiting_messages(void **state)
 {
 	struct bench *bench = *state;
 
@@ -591,21 +591,21 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		TEST(an_address_that_is_found_delays_no_other_pod),
-		TEST(an_address_that_nobody_answers_for_delays_no_other_pod),
-		TEST(an_address_that_many_wait_for_delays_no_other_pod),
-		TEST(addresses_that_never_were_delay_no_other_pod),
-		TEST(addresses_that_may_still_come_delay_no_other_pod),
-		TEST(messages_that_are_taken_hold_up_no_commands),
-		TEST(pods_whose_messages_waited_have_turns),
-		TEST(those_that_waited_leave_in_the_order_of_their_times),
-		TEST(those_that_come_later_take_their_places_among_those_that_wait),
-		TEST(destinations_whose_messages_waited_have_turns),
-		TEST(none_overtakes_those_that_waited),
-		TEST(an_address_that_is_lost_again_is_waited_for_again),
-		TEST(a_pod_that_waits_has_no_more_than_its_limit),
-		cmocka_unit_test_setup(a_closed_ring_ends_when_those_that_waited_have_ended, set_up),
-		cmocka_unit_test_setup(closed_objects_end_with_the_last_that_waited, set_up),
+		TEST(found_address_delays_no_other_pod),
+		TEST(failed_address_delays_no_other_pod),
+		TEST(shared_address_delays_no_other_pod),
+		TEST(unknown_addresses_delay_no_other_pod),
+		TEST(queued_addresses_delay_no_other_pod),
+		TEST(taking_messages_delays_no_commands),
+		TEST(released_pods_take_turns),
+		TEST(released_messages_leave_by_time),
+		TEST(later_messages_are_sorted_in),
+		TEST(released_destinations_take_turns),
+		TEST(no_message_overtakes_waiting_ones),
+		TEST(lost_address_is_waited_for_again),
+		TEST(waiting_pod_keeps_its_limit),
+		cmocka_unit_test_setup(closed_ring_ends_after_waiting_messages, set_up),
+		cmocka_unit_test_setup(closed_objects_end_after_waiting_messages, set_up),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

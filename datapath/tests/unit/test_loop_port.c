@@ -9,7 +9,7 @@
 
 #include "unit_test.h"
 
-static void port_without_room_is_asked_again(void **state)
+static void full_port_is_retried(void **state)
 {
 	struct bench *bench = *state;
 
@@ -23,7 +23,7 @@ static void port_without_room_is_asked_again(void **state)
 		assert_int_equal(bench_sent_number(bench, i), i);
 }
 
-static void port_with_room_for_one_is_given_one_after_the_other(void **state)
+static void port_with_room_for_one(void **state)
 {
 	struct bench *bench = *state;
 	int64_t txtime_tai_ns = clock_tai_ns() + 20 * MS;
@@ -37,7 +37,7 @@ static void port_with_room_for_one_is_given_one_after_the_other(void **state)
 }
 
 /* The message that was sent later for an earlier time stays the first. */
-static void refusal_by_the_port_does_not_change_the_order(void **state)
+static void port_refusal_keeps_the_order(void **state)
 {
 	struct bench *bench = *state;
 	int64_t txtime_tai_ns = clock_tai_ns() + 100 * MS;
@@ -54,7 +54,7 @@ static void refusal_by_the_port_does_not_change_the_order(void **state)
 		assert_int_equal(bench_sent_number(bench, i), i);
 }
 
-static void frames_that_the_port_fails_are_dropped(void **state)
+static void failed_frames_are_dropped(void **state)
 {
 	struct bench *bench = *state;
 	int64_t txtime_tai_ns = clock_tai_ns() + 20 * MS;
@@ -68,7 +68,7 @@ static void frames_that_the_port_fails_are_dropped(void **state)
 }
 
 /* A port may stop at a frame that failed: the frames after it were not refused and belong to others. */
-static void frame_that_fails_holds_up_no_other(void **state)
+static void failed_frame_delays_no_other(void **state)
 {
 	enum { FLOWS = 4, FAIL = 2 };
 	static const char *const texts[FLOWS] = {"0", "1", "2", "3"};
@@ -100,7 +100,7 @@ static void frame_that_fails_holds_up_no_other(void **state)
 	rig_wait_retired(&bench->rig, 2 * (FLOWS - 1));
 }
 
-static void message_that_the_port_does_not_take_becomes_stale(void **state)
+static void refused_message_becomes_stale(void **state)
 {
 	struct bench *bench = *state;
 
@@ -115,7 +115,7 @@ static void message_that_the_port_does_not_take_becomes_stale(void **state)
 }
 
 /* Lateness is no reason to give up sooner. */
-static void late_message_is_offered_to_the_port_as_often(void **state)
+static void late_message_is_retried_equally(void **state)
 {
 	struct bench *bench = *state;
 
@@ -126,7 +126,7 @@ static void late_message_is_offered_to_the_port_as_often(void **state)
 }
 
 /* A device would keep the frames and send them all when the link is back. */
-static void what_is_due_while_the_link_is_down_is_dropped(void **state)
+static void due_messages_are_dropped_without_link(void **state)
 {
 	struct bench *bench = *state;
 
@@ -142,7 +142,7 @@ static void what_is_due_while_the_link_is_down_is_dropped(void **state)
 }
 
 /* The last ones that it took, and no more than it may withdraw. */
-static void frames_that_the_port_withdraws_become_stale(void **state)
+static void withdrawn_frames_become_stale(void **state)
 {
 	struct bench *bench = *state;
 	const struct class_counters *class = &bench->counters->classes[1];
@@ -173,7 +173,7 @@ static void frames_that_the_port_withdraws_become_stale(void **state)
 	bench->rig.withdrawn = 2 + RIG_WITHDRAWN_MAX;
 }
 
-static void frame_may_be_withdrawn_after_its_socket_has_gone(void **state)
+static void withdrawal_after_socket_close(void **state)
 {
 	struct bench *bench = *state;
 	struct loop_flow *flow = rig_flow_open(&bench->rig, &bench->ring, 1, 8, KTSN_CLOCK_TAI);
@@ -196,16 +196,16 @@ static void frame_may_be_withdrawn_after_its_socket_has_gone(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		BENCH_TEST(port_without_room_is_asked_again),
-		BENCH_TEST(port_with_room_for_one_is_given_one_after_the_other),
-		BENCH_TEST(refusal_by_the_port_does_not_change_the_order),
-		BENCH_TEST(frames_that_the_port_fails_are_dropped),
-		BENCH_TEST(frame_that_fails_holds_up_no_other),
-		BENCH_TEST(message_that_the_port_does_not_take_becomes_stale),
-		BENCH_TEST(late_message_is_offered_to_the_port_as_often),
-		BENCH_TEST(what_is_due_while_the_link_is_down_is_dropped),
-		BENCH_TEST(frames_that_the_port_withdraws_become_stale),
-		BENCH_TEST(frame_may_be_withdrawn_after_its_socket_has_gone),
+		BENCH_TEST(full_port_is_retried),
+		BENCH_TEST(port_with_room_for_one),
+		BENCH_TEST(port_refusal_keeps_the_order),
+		BENCH_TEST(failed_frames_are_dropped),
+		BENCH_TEST(failed_frame_delays_no_other),
+		BENCH_TEST(refused_message_becomes_stale),
+		BENCH_TEST(late_message_is_retried_equally),
+		BENCH_TEST(due_messages_are_dropped_without_link),
+		BENCH_TEST(withdrawn_frames_become_stale),
+		BENCH_TEST(withdrawal_after_socket_close),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

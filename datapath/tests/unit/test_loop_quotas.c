@@ -56,7 +56,7 @@ static uint32_t greedy_pending(const struct pods *pods)
 
 /* All of them take as many packets as they can. The reserve of each other pod is left, including one for a
  * pod that arrives then. */
-static void every_pod_finds_its_reserve(void **state)
+static void every_pod_has_its_reserve(void **state)
 {
 	/* Six pods and two more: 16 reserves of half the pool. */
 	enum { RESERVE = PACKETS / 2 / 16, OF_LATE = RESERVE / 2 };
@@ -113,7 +113,7 @@ static void ring_never_opened_close(struct pods *pods, struct rig_ring *ring, st
 }
 
 /* Otherwise it could take the rest that is left for others, and be one of these as well. */
-static void a_ring_that_was_never_opened_ends_no_other_rings_reserve(void **state)
+static void unopened_ring_keeps_other_reserves(void **state)
 {
 	struct pods pods = {0};
 	struct rig_ring unresumed = {0};
@@ -133,7 +133,7 @@ static void a_ring_that_was_never_opened_ends_no_other_rings_reserve(void **stat
 }
 
 /* No message leaves and returns quota: all wait for an address. */
-static void quota_that_grows_takes_what_it_held_back(void **state)
+static void larger_quota_takes_waiting_messages(void **state)
 {
 	enum { BEFORE = 4, AFTER = 9 };
 	struct quota_limits limits = {.pending = BEFORE, .horizon_ns = INT64_MAX};
@@ -169,7 +169,7 @@ static void quota_that_grows_takes_what_it_held_back(void **state)
 	rig_ring_fini(&pods.modest);
 }
 
-static void rate_counts_from_when_it_is_given(void **state)
+static void rate_applies_immediately(void **state)
 {
 	struct quota quota = {0};
 	int64_t now_tai_ns = 5000 * MS;
@@ -220,10 +220,10 @@ static void messages_above_the_rate_wait(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_pod_finds_its_reserve),
-		cmocka_unit_test(a_ring_that_was_never_opened_ends_no_other_rings_reserve),
-		cmocka_unit_test(quota_that_grows_takes_what_it_held_back),
-		cmocka_unit_test(rate_counts_from_when_it_is_given),
+		cmocka_unit_test(every_pod_has_its_reserve),
+		cmocka_unit_test(unopened_ring_keeps_other_reserves),
+		cmocka_unit_test(larger_quota_takes_waiting_messages),
+		cmocka_unit_test(rate_applies_immediately),
 		cmocka_unit_test(messages_above_the_rate_wait),
 	};
 

@@ -84,7 +84,7 @@ static void assert_to_be_woken(struct bench *bench, uint32_t why)
 	assert_int_equal(poll(&notified, 1, 0), 0);
 }
 
-static void message_that_cannot_be_is_reported_with_its_headers(void **state)
+static void invalid_message_is_reported_with_headers(void **state)
 {
 	struct bench *bench = *state;
 
@@ -94,7 +94,7 @@ static void message_that_cannot_be_is_reported_with_its_headers(void **state)
 	rig_wait_counter(&bench->rig, &bench->counters->reports, 1);
 }
 
-static void message_that_waited_in_vain_is_reported_as_missed(void **state)
+static void unresolved_message_is_reported_as_missed(void **state)
 {
 	struct bench *bench = *state;
 
@@ -111,7 +111,7 @@ static void message_that_waited_in_vain_is_reported_as_missed(void **state)
 }
 
 /* A pod of this node whose queue is full. */
-static void message_without_room_at_its_receiver_is_reported_as_missed(void **state)
+static void message_to_a_full_receiver_is_reported(void **state)
 {
 	struct bench *bench = *state;
 	struct loop_route route = rig_route(DESTINATION_RESOLVED);
@@ -130,7 +130,7 @@ static void message_without_room_at_its_receiver_is_reported_as_missed(void **st
 	assert_int_equal(counter_read(&bench->counters->drop_port), 0);
 }
 
-static void socket_that_did_not_ask_is_not_told(void **state)
+static void reports_need_a_request(void **state)
 {
 	struct bench *bench = *state;
 
@@ -141,7 +141,7 @@ static void socket_that_did_not_ask_is_not_told(void **state)
 	assert_int_equal(counter_read(&bench->counters->reports_lost), 0);
 }
 
-static void message_of_nobody_is_reported_to_nobody(void **state)
+static void message_without_flow_is_not_reported(void **state)
 {
 	struct bench *bench = *state;
 
@@ -153,7 +153,7 @@ static void message_of_nobody_is_reported_to_nobody(void **state)
 	assert_false(ktsn_ring_report_waits(&bench->ring.producer, 0));
 }
 
-static void application_that_reads_nothing_can_go_on_sending(void **state)
+static void unread_reports_do_not_block_sending(void **state)
 {
 	struct bench *bench = *state;
 
@@ -167,7 +167,7 @@ static void application_that_reads_nothing_can_go_on_sending(void **state)
 	assert_to_be_woken(bench, NOTIFY_REPORT);
 }
 
-static void socket_that_polls_for_space_is_told_when_there_is(void **state)
+static void polling_socket_is_notified_of_space(void **state)
 {
 	struct bench *bench = *state;
 
@@ -183,13 +183,13 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		TEST(message_that_cannot_be_is_reported_with_its_headers),
-		TEST(message_that_waited_in_vain_is_reported_as_missed),
-		TEST(message_without_room_at_its_receiver_is_reported_as_missed),
-		TEST(socket_that_did_not_ask_is_not_told),
-		TEST(message_of_nobody_is_reported_to_nobody),
-		TEST(application_that_reads_nothing_can_go_on_sending),
-		TEST(socket_that_polls_for_space_is_told_when_there_is),
+		TEST(invalid_message_is_reported_with_headers),
+		TEST(unresolved_message_is_reported_as_missed),
+		TEST(message_to_a_full_receiver_is_reported),
+		TEST(reports_need_a_request),
+		TEST(message_without_flow_is_not_reported),
+		TEST(unread_reports_do_not_block_sending),
+		TEST(polling_socket_is_notified_of_space),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

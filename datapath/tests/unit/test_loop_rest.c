@@ -289,7 +289,7 @@ static void loop_rests_between_departures(void **state)
 }
 
 /* The loop learns from rests: at first no gap is long enough for its initial lead. */
-static void loop_on_a_punctual_machine_sleeps_in_short_gaps(void **state)
+static void punctual_machine_sleeps_in_short_gaps(void **state)
 {
 	struct bench *bench = bench_create(70000);
 	int64_t most_ns;
@@ -305,7 +305,7 @@ static void loop_on_a_punctual_machine_sleeps_in_short_gaps(void **state)
 }
 
 /* No rest of that length fits into a gap of 12 us, of which a frame takes 4. */
-static void loop_rests_though_no_gap_is_long_enough(void **state)
+static void loop_rests_without_long_gaps(void **state)
 {
 	for (int64_t phase_ns = 0; phase_ns < 10 * MS; phase_ns += 4 * MS) {
 		struct bench *bench = bench_create(12000);
@@ -323,7 +323,7 @@ static void loop_rests_though_no_gap_is_long_enough(void **state)
 }
 
 /* With a backlog there is no gap. Many short rests delay each message less than a long one. */
-static void rests_are_short_while_something_is_due(void **state)
+static void rests_are_short_with_a_backlog(void **state)
 {
 	struct bench *bench = bench_create(3000);
 	struct loop_budget_use use;
@@ -336,7 +336,7 @@ static void rests_are_short_while_something_is_due(void **state)
 }
 
 /* A container may have a fifth of a processor: a loop that is awake for 75 of 200 us would use more. */
-static void loop_with_a_small_budget_sleeps_for_longer(void **state)
+static void small_budget_sleeps_longer(void **state)
 {
 	struct bench *bench = bench_create(200000);
 	struct loop_budget_use use;
@@ -349,7 +349,7 @@ static void loop_with_a_small_budget_sleeps_for_longer(void **state)
 }
 
 /* While the loop rests. */
-static void budget_may_end_at_any_time(void **state)
+static void budget_may_end_anytime(void **state)
 {
 	struct bench *bench = bench_create(12000);
 
@@ -365,7 +365,7 @@ static void budget_may_end_at_any_time(void **state)
 }
 
 /* A doorbell must not wait for a gap that never comes while a departure is always near. */
-static void doorbells_are_heard_between_dense_departures(void **state)
+static void doorbells_between_dense_departures(void **state)
 {
 	struct bench *bench = bench_create(15000);
 	int64_t most_ns;
@@ -378,7 +378,7 @@ static void doorbells_are_heard_between_dense_departures(void **state)
 }
 
 /* A loop that does not rest is stopped; otherwise the tests above would show nothing. */
-static void loop_that_does_not_know_its_budget_is_stopped(void **state)
+static void loop_without_known_budget_is_stopped(void **state)
 {
 	struct bench *bench = bench_create(70000);
 	int64_t most_ns;
@@ -390,7 +390,7 @@ static void loop_that_does_not_know_its_budget_is_stopped(void **state)
 	bench_destroy(bench);
 }
 
-static void stops_are_told_from_pauses_of_the_machine(void **state)
+static void stops_differ_from_machine_pauses(void **state)
 {
 	for (int by_kernel = 0; by_kernel < 2; by_kernel++) {
 		struct bench *bench = bench_create(70000);
@@ -425,7 +425,7 @@ static void pause_soon_after_a_stop_is_a_pause(void **state)
 }
 
 /* A status with the old budget's use and the new budget would be inconsistent. */
-static void use_is_of_the_budget_in_force(void **state)
+static void use_belongs_to_the_current_budget(void **state)
 {
 	struct bench *bench = bench_create(12000);
 	struct loop_budget_use use;
@@ -445,16 +445,16 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(loop_rests_between_departures),
-		cmocka_unit_test(loop_on_a_punctual_machine_sleeps_in_short_gaps),
-		cmocka_unit_test(loop_rests_though_no_gap_is_long_enough),
-		cmocka_unit_test(rests_are_short_while_something_is_due),
-		cmocka_unit_test(loop_with_a_small_budget_sleeps_for_longer),
-		cmocka_unit_test(budget_may_end_at_any_time),
-		cmocka_unit_test(doorbells_are_heard_between_dense_departures),
-		cmocka_unit_test(loop_that_does_not_know_its_budget_is_stopped),
-		cmocka_unit_test(stops_are_told_from_pauses_of_the_machine),
+		cmocka_unit_test(punctual_machine_sleeps_in_short_gaps),
+		cmocka_unit_test(loop_rests_without_long_gaps),
+		cmocka_unit_test(rests_are_short_with_a_backlog),
+		cmocka_unit_test(small_budget_sleeps_longer),
+		cmocka_unit_test(budget_may_end_anytime),
+		cmocka_unit_test(doorbells_between_dense_departures),
+		cmocka_unit_test(loop_without_known_budget_is_stopped),
+		cmocka_unit_test(stops_differ_from_machine_pauses),
 		cmocka_unit_test(pause_soon_after_a_stop_is_a_pause),
-		cmocka_unit_test(use_is_of_the_budget_in_force),
+		cmocka_unit_test(use_belongs_to_the_current_budget),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -40,7 +40,7 @@ static void check_short_memory(uint32_t packets, uint32_t buffers)
 }
 
 /* Its whole quota leaves at once, and nothing rings for the messages that still wait. */
-static void ring_that_its_share_held_back_is_taken_when_the_share_is_free(void **state)
+static void freed_quota_resumes_a_held_ring(void **state)
 {
 	struct bench bench = {0};
 	int64_t txtime_tai_ns;
@@ -55,18 +55,18 @@ static void ring_that_its_share_held_back_is_taken_when_the_share_is_free(void *
 	bench_fini(&bench);
 }
 
-static void pool_of_packets_that_is_too_small_loses_nothing(void **state)
+static void small_packet_pool_loses_nothing(void **state)
 {
 	check_short_memory(16, 1024);
 }
 
-static void pool_of_frames_that_is_too_small_loses_nothing(void **state)
+static void small_frame_pool_loses_nothing(void **state)
 {
 	check_short_memory(1024, 16);
 }
 
 /* All messages under way leave at once, and then nothing else would wake the loop. */
-static void ring_that_its_share_held_is_taken_from_again(void **state)
+static void held_ring_is_taken_again(void **state)
 {
 	enum { MESSAGES = 64, PENDING_MAX = 2 };
 	struct rig rig;
@@ -90,7 +90,7 @@ static void ring_that_its_share_held_is_taken_from_again(void **state)
 }
 
 /* The messages of both pods are due, and the flood's earlier: the flood leaves first, but not all of it. */
-static void flood_of_late_messages_lets_others_through(void **state)
+static void late_flood_lets_others_through(void **state)
 {
 	enum { FLOOD = 256, BEFORE_IT_MAX = 64 };
 	struct rig rig;
@@ -126,11 +126,11 @@ static void flood_of_late_messages_lets_others_through(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ring_that_its_share_held_back_is_taken_when_the_share_is_free),
-		cmocka_unit_test(pool_of_packets_that_is_too_small_loses_nothing),
-		cmocka_unit_test(pool_of_frames_that_is_too_small_loses_nothing),
-		cmocka_unit_test(ring_that_its_share_held_is_taken_from_again),
-		cmocka_unit_test(flood_of_late_messages_lets_others_through),
+		cmocka_unit_test(freed_quota_resumes_a_held_ring),
+		cmocka_unit_test(small_packet_pool_loses_nothing),
+		cmocka_unit_test(small_frame_pool_loses_nothing),
+		cmocka_unit_test(held_ring_is_taken_again),
+		cmocka_unit_test(late_flood_lets_others_through),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -179,7 +179,7 @@ static void assert_carries(const struct bench *bench, size_t index, unsigned int
 
 /* ---- tests ---- */
 
-static void frames_are_numbered_in_the_order_of_departures(void **state)
+static void numbers_follow_departures(void **state)
 {
 	struct bench *bench = *state;
 	int64_t first_tai_ns = clock_tai_ns() + 30 * MS;
@@ -196,7 +196,7 @@ static void frames_are_numbered_in_the_order_of_departures(void **state)
 }
 
 /* It is sealed when the other arrives, which leaves first. */
-static void what_is_overtaken_gets_a_new_number(void **state)
+static void overtaken_frame_gets_a_new_number(void **state)
 {
 	enum { ROUNDS = 100 };
 	struct bench *bench = *state;
@@ -218,7 +218,7 @@ static void what_is_overtaken_gets_a_new_number(void **state)
 	assert_int_equal(frames_look(bench).sequence[0], counter_read(&bench->counters->sealed));
 }
 
-static void what_the_port_refuses_leaves_with_its_number(void **state)
+static void refused_frame_keeps_its_number(void **state)
 {
 	struct bench *bench = *state;
 
@@ -231,7 +231,7 @@ static void what_the_port_refuses_leaves_with_its_number(void **state)
 	assert_int_equal(frames_look(bench).sequence[0], 10);
 }
 
-static void numbers_of_frames_that_fail_are_not_given_again(void **state)
+static void failed_numbers_are_not_reused(void **state)
 {
 	struct bench *bench = *state;
 
@@ -244,7 +244,7 @@ static void numbers_of_frames_that_fail_are_not_given_again(void **state)
 	assert_int_equal(frames_look(bench).sequence[0], 10);
 }
 
-static void without_a_key_nothing_leaves_where_encryption_is_required(void **state)
+static void required_encryption_needs_a_key(void **state)
 {
 	struct bench *bench = *state;
 
@@ -260,7 +260,7 @@ static void without_a_key_nothing_leaves_where_encryption_is_required(void **sta
 	assert_int_equal(ktsn_port_fake_sent_count(bench->rig.port), 1);
 }
 
-static void application_that_asks_is_told_that_there_is_no_key(void **state)
+static void missing_key_is_reported(void **state)
 {
 	struct bench *bench = *state;
 	struct ktsn_ring_report report;
@@ -274,7 +274,7 @@ static void application_that_asks_is_told_that_there_is_no_key(void **state)
 	ktsn_ring_report_done(&bench->ring.producer, report.slot);
 }
 
-static void without_a_key_frames_leave_in_clear_where_encryption_is_preferred(void **state)
+static void preferred_encryption_works_without_a_key(void **state)
 {
 	struct loop_route route = route_make(LOOP_PREFERRED, NODE_A);
 	struct bench *bench = *state;
@@ -293,7 +293,7 @@ static void without_a_key_frames_leave_in_clear_where_encryption_is_preferred(vo
 }
 
 /* A frame that is sealed already leaves with the key that is valid when it leaves. */
-static void other_keys_hold_for_all_that_leaves_from_then_on(void **state)
+static void new_keys_apply_to_later_departures(void **state)
 {
 	struct bench *bench = *state;
 	struct seen seen;
@@ -313,7 +313,7 @@ static void other_keys_hold_for_all_that_leaves_from_then_on(void **state)
 }
 
 /* The highest number is assigned once. */
-static void after_the_last_number_nothing_leaves(void **state)
+static void last_number_ends_the_association(void **state)
 {
 	struct loop_association *association = association_make(SPI_FIRST, NODE_A);
 	struct bench *bench = *state;
@@ -340,7 +340,7 @@ static void network_set(struct bench *bench, enum loop_encryption encryption)
 	rig_wait_commands(&bench->rig);
 }
 
-static void what_waits_does_not_leave_in_clear_once_encryption_is_required(void **state)
+static void requirement_applies_to_waiting_frames(void **state)
 {
 	struct bench *bench = *state;
 	int64_t txtime_tai_ns = clock_tai_ns() + 100 * MS;
@@ -355,7 +355,7 @@ static void what_waits_does_not_leave_in_clear_once_encryption_is_required(void 
 	assert_int_equal(ktsn_port_fake_sent_count(bench->rig.port), 0);
 }
 
-static void what_waits_stays_encrypted_when_encryption_is_asked_no_more(void **state)
+static void waiting_frames_stay_encrypted(void **state)
 {
 	struct bench *bench = *state;
 	int64_t txtime_tai_ns = clock_tai_ns() + 100 * MS;
@@ -372,7 +372,7 @@ static void what_waits_stays_encrypted_when_encryption_is_asked_no_more(void **s
 }
 
 /* Its headers changed between taking and leaving. */
-static void what_waits_for_an_address_follows_its_network(void **state)
+static void unresolved_frames_follow_their_network(void **state)
 {
 	struct loop_route route = route_make(LOOP_CLEAR, NODE_A);
 	struct bench *bench = *state;
@@ -404,7 +404,7 @@ static struct loop_replication *copies_make(void)
 }
 
 /* The copy for a bridge of this node stays unencrypted. */
-static void copies_are_sealed_for_the_node_that_each_goes_to(void **state)
+static void copies_are_sealed_per_node(void **state)
 {
 	struct loop_replication *copies = copies_make();
 	struct bench *bench = *state;
@@ -438,7 +438,7 @@ static void copies_are_sealed_for_the_node_that_each_goes_to(void **state)
 }
 
 /* Frames to two nodes, with keys that change, a port that refuses and fails, and times in any order. */
-static void no_number_comes_twice_whatever_happens(void **state)
+static void no_number_is_used_twice(void **state)
 {
 	struct test_random random = test_random_seeded("loop_seal");
 	struct loop_route route = route_make(LOOP_REQUIRED, NODE_B);
@@ -490,20 +490,20 @@ static void no_number_comes_twice_whatever_happens(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		SEAL_TEST(frames_are_numbered_in_the_order_of_departures),
-		SEAL_TEST(what_is_overtaken_gets_a_new_number),
-		SEAL_TEST(what_the_port_refuses_leaves_with_its_number),
-		SEAL_TEST(numbers_of_frames_that_fail_are_not_given_again),
-		SEAL_TEST(without_a_key_nothing_leaves_where_encryption_is_required),
-		SEAL_TEST(application_that_asks_is_told_that_there_is_no_key),
-		SEAL_TEST(without_a_key_frames_leave_in_clear_where_encryption_is_preferred),
-		SEAL_TEST(other_keys_hold_for_all_that_leaves_from_then_on),
-		SEAL_TEST(after_the_last_number_nothing_leaves),
-		SEAL_TEST(what_waits_does_not_leave_in_clear_once_encryption_is_required),
-		SEAL_TEST(what_waits_stays_encrypted_when_encryption_is_asked_no_more),
-		SEAL_TEST(what_waits_for_an_address_follows_its_network),
-		SEAL_TEST(copies_are_sealed_for_the_node_that_each_goes_to),
-		SEAL_TEST(no_number_comes_twice_whatever_happens),
+		SEAL_TEST(numbers_follow_departures),
+		SEAL_TEST(overtaken_frame_gets_a_new_number),
+		SEAL_TEST(refused_frame_keeps_its_number),
+		SEAL_TEST(failed_numbers_are_not_reused),
+		SEAL_TEST(required_encryption_needs_a_key),
+		SEAL_TEST(missing_key_is_reported),
+		SEAL_TEST(preferred_encryption_works_without_a_key),
+		SEAL_TEST(new_keys_apply_to_later_departures),
+		SEAL_TEST(last_number_ends_the_association),
+		SEAL_TEST(requirement_applies_to_waiting_frames),
+		SEAL_TEST(waiting_frames_stay_encrypted),
+		SEAL_TEST(unresolved_frames_follow_their_network),
+		SEAL_TEST(copies_are_sealed_per_node),
+		SEAL_TEST(no_number_is_used_twice),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -130,7 +130,7 @@ static void priorities_are_counted_in(struct bench *bench, const uint8_t classes
 		rig_wait_counter(&bench->rig, &bench->counters->classes[class].sent, expected[class]);
 }
 
-static void messages_belong_to_the_class_of_their_priority(void **state)
+static void priorities_select_classes(void **state)
 {
 	/* IEEE Std 802.1Q-2022 table 8-5, eight classes; twice. */
 	static const uint8_t standard[PRIORITIES] = {1, 0, 2, 3, 4, 5, 6, 7, 1, 0, 2, 3, 4, 5, 6, 7};
@@ -163,7 +163,7 @@ static void tagged_frames_are_expected(struct bench *bench, size_t first, uint16
 	}
 }
 
-static void frames_of_a_vlan_carry_the_code_point_of_their_class(void **state)
+static void vlan_frames_have_their_code_point(void **state)
 {
 	static const uint8_t standard[PRIORITIES] = {0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7};
 	static const uint8_t all_six[PRIORITIES] = {6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6};
@@ -222,7 +222,7 @@ static void departures_check(struct bench *bench, const struct ktsn_schedule *sc
 	}
 }
 
-static void frames_leave_in_their_windows_only(void **state)
+static void frames_leave_in_their_windows(void **state)
 {
 	const struct ktsn_schedule schedule = halves();
 	struct bench bench;
@@ -241,7 +241,7 @@ static void frames_leave_in_their_windows_only(void **state)
 	bench_fini(&bench);
 }
 
-static void message_longer_than_its_window_or_its_limit_is_dropped_and_counted(void **state)
+static void overlong_messages_are_dropped(void **state)
 {
 	struct ktsn_schedule schedule = {.gate_enabled = true,
 					 .cycle_time_ns = MS,
@@ -266,7 +266,7 @@ static void message_longer_than_its_window_or_its_limit_is_dropped_and_counted(v
 	bench_fini(&bench);
 }
 
-static void every_overrun_that_is_counted_is_one_departures(void **state)
+static void each_overrun_is_a_departure(void **state)
 {
 	enum { MESSAGES = 4 * PRIORITIES };
 	/* Shorter than the send: most frames are on the link when their gate shuts, and some may not be. */
@@ -297,7 +297,7 @@ static void every_overrun_that_is_counted_is_one_departures(void **state)
 	bench_fini(&bench);
 }
 
-static void gates_that_were_replaced_come_back(void **state)
+static void replaced_gates_come_back(void **state)
 {
 	const struct ktsn_schedule schedule = halves();
 	struct bench bench;
@@ -311,7 +311,7 @@ static void gates_that_were_replaced_come_back(void **state)
 	bench_fini(&bench);
 }
 
-static void gates_that_are_disabled_let_those_who_wait_go(void **state)
+static void disabled_gates_release_messages(void **state)
 {
 	struct ktsn_schedule shut = {.gate_enabled = true,
 				     .cycle_time_ns = 3600000 * MS,
@@ -445,7 +445,7 @@ static void *flood_run(void *argument)
 	return NULL;
 }
 
-static void flood_in_one_ring_does_not_keep_the_messages_of_another_waiting(void **state)
+static void flood_delays_no_other_ring(void **state)
 {
 	enum { MESSAGES = 100 };
 	struct bench bench;
@@ -482,7 +482,7 @@ static void flood_in_one_ring_does_not_keep_the_messages_of_another_waiting(void
 }
 
 /* The application's time of its call decides, unless a false time would be to its advantage. */
-static void etf_judges_by_when_a_message_was_handed_over(void **state)
+static void etf_uses_the_hand_over_time(void **state)
 {
 	const struct {
 		int64_t called_ns; /* from now */
@@ -541,16 +541,16 @@ static void etf_judges_by_when_a_message_was_handed_over(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(messages_belong_to_the_class_of_their_priority),
-		cmocka_unit_test(frames_of_a_vlan_carry_the_code_point_of_their_class),
-		cmocka_unit_test(frames_leave_in_their_windows_only),
-		cmocka_unit_test(message_longer_than_its_window_or_its_limit_is_dropped_and_counted),
-		cmocka_unit_test(every_overrun_that_is_counted_is_one_departures),
-		cmocka_unit_test(gates_that_were_replaced_come_back),
-		cmocka_unit_test(gates_that_are_disabled_let_those_who_wait_go),
+		cmocka_unit_test(priorities_select_classes),
+		cmocka_unit_test(vlan_frames_have_their_code_point),
+		cmocka_unit_test(frames_leave_in_their_windows),
+		cmocka_unit_test(overlong_messages_are_dropped),
+		cmocka_unit_test(each_overrun_is_a_departure),
+		cmocka_unit_test(replaced_gates_come_back),
+		cmocka_unit_test(disabled_gates_release_messages),
 		cmocka_unit_test(changes_under_load_lose_nothing),
-		cmocka_unit_test(etf_judges_by_when_a_message_was_handed_over),
-		cmocka_unit_test(flood_in_one_ring_does_not_keep_the_messages_of_another_waiting),
+		cmocka_unit_test(etf_uses_the_hand_over_time),
+		cmocka_unit_test(flood_delays_no_other_ring),
 	};
 
 	return cmocka_run_group_tests_name("loop_shaping", tests, NULL, NULL);

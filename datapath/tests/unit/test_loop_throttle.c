@@ -86,7 +86,7 @@ static bool is_heard(struct loop_ring *ring)
 	return false;
 }
 
-static void few_are_listened_to_again_in_a_round(void **state)
+static void each_round_hears_a_few_again(void **state)
 {
 	int rounds = 0;
 
@@ -110,7 +110,7 @@ static void few_are_listened_to_again_in_a_round(void **state)
 	assert_int_equal(throttle_next(&loop), KTSN_SHAPER_NEVER);
 }
 
-static void what_rang_meanwhile_is_heard_then(void **state)
+static void earlier_rings_are_heard(void **state)
 {
 	uint64_t one = 1;
 
@@ -121,7 +121,7 @@ static void what_rang_meanwhile_is_heard_then(void **state)
 	assert_true(is_heard(&rings[0]));
 }
 
-static void one_that_rings_again_meanwhile_waits_for_the_next_time(void **state)
+static void second_ring_waits_for_the_next_turn(void **state)
 {
 	int64_t now_tai_ns = BEGAN_NS + THROTTLED_NS;
 
@@ -138,7 +138,7 @@ static void one_that_rings_again_meanwhile_waits_for_the_next_time(void **state)
 	assert_false(rings[0].throttled);
 }
 
-static void rings_that_end_meanwhile_are_forgotten(void **state)
+static void ended_rings_are_removed(void **state)
 {
 	throttle(0, RINGS, BEGAN_NS);
 	throttle_release(&loop, BEGAN_NS + THROTTLED_NS);
@@ -155,7 +155,7 @@ static void rings_that_end_meanwhile_are_forgotten(void **state)
 }
 
 /* The application keeps its eventfd after it hung up, and the ring is freed: the set must not contain it. */
-static void one_that_closes_is_not_listened_to_again(void **state)
+static void closed_doorbell_is_not_heard(void **state)
 {
 	uint64_t one = 1;
 
@@ -169,7 +169,7 @@ static void one_that_closes_is_not_listened_to_again(void **state)
 	assert_true(is_heard(&rings[1]));
 }
 
-static void a_clock_that_is_set_back_leaves_none_throttled(void **state)
+static void clock_set_back_unblocks_throttled(void **state)
 {
 	throttle(0, RINGS, BEGAN_NS);
 	throttle_clock_set_back(&loop);
@@ -183,12 +183,9 @@ static void a_clock_that_is_set_back_leaves_none_throttled(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(few_are_listened_to_again_in_a_round),
-		TEST(what_rang_meanwhile_is_heard_then),
-		TEST(one_that_rings_again_meanwhile_waits_for_the_next_time),
-		TEST(rings_that_end_meanwhile_are_forgotten),
-		TEST(one_that_closes_is_not_listened_to_again),
-		TEST(a_clock_that_is_set_back_leaves_none_throttled),
+		TEST(each_round_hears_a_few_again),        TEST(earlier_rings_are_heard),
+		TEST(second_ring_waits_for_the_next_turn), TEST(ended_rings_are_removed),
+		TEST(closed_doorbell_is_not_heard),        TEST(clock_set_back_unblocks_throttled),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,7 @@
 
 #include "unit_test.h"
 
-static void a_socket_counts_what_is_its_own(void **state)
+static void sockets_count_their_messages(void **state)
 {
 	struct bench *bench = *state;
 	struct loop_flow *other = rig_flow_open(&bench->rig, &bench->ring, 2, 8, KTSN_CLOCK_TAI);
@@ -61,7 +61,7 @@ static void assert_outcome(const struct bench *bench, const struct trace_record 
 	assert_ptr_equal(&((const _Atomic uint64_t *)bench->counters)[record->outcome], counter);
 }
 
-static void traced_messages_are_followed_from_call_to_end(void **state)
+static void traces_cover_call_to_end(void **state)
 {
 	struct bench *bench = *state;
 	int64_t due_tai_ns = clock_tai_ns() - 10 * MS, before_tai_ns = clock_tai_ns();
@@ -100,7 +100,7 @@ static void traced_messages_are_followed_from_call_to_end(void **state)
 }
 
 /* Messages that are not traced, or were taken under an earlier trace, are not recorded. */
-static void only_the_trace_that_runs_is_written(void **state)
+static void only_the_current_trace_is_written(void **state)
 {
 	struct bench *bench = *state;
 	struct trace_record got[8];
@@ -128,9 +128,9 @@ static void only_the_trace_that_runs_is_written(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		BENCH_TEST(a_socket_counts_what_is_its_own),
-		BENCH_TEST(traced_messages_are_followed_from_call_to_end),
-		BENCH_TEST(only_the_trace_that_runs_is_written),
+		BENCH_TEST(sockets_count_their_messages),
+		BENCH_TEST(traces_cover_call_to_end),
+		BENCH_TEST(only_the_current_trace_is_written),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

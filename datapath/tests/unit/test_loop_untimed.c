@@ -143,7 +143,7 @@ static void frame_check(const struct relay *relay, size_t index, const char *tex
 	assert_memory_equal(payload, text, bytes);
 }
 
-static void untimed_frame_leaves_and_is_not_late(void **state)
+static void untimed_frame_is_never_late(void **state)
 {
 	struct relay *relay = *state;
 	struct departure departure;
@@ -163,7 +163,7 @@ static void untimed_frame_leaves_and_is_not_late(void **state)
 			 0);
 }
 
-static void frame_has_the_ethertype_and_the_class_that_it_says(void **state)
+static void frame_sets_ethertype_and_class(void **state)
 {
 	static const uint16_t ethertypes[] = {0x0806, 0x86dd, 0x88b5};
 	struct relay *relay = *state;
@@ -181,7 +181,7 @@ static void frame_has_the_ethertype_and_the_class_that_it_says(void **state)
 	}
 }
 
-static void tag_comes_on_top_of_the_longest_payload(void **state)
+static void tag_adds_to_the_longest_payload(void **state)
 {
 	char text[PAYLOAD_MAX + 5];
 	struct relay *relay = *state;
@@ -196,7 +196,7 @@ static void tag_comes_on_top_of_the_longest_payload(void **state)
 }
 
 /* A few are taken at a time. */
-static void frames_leave_in_the_order_in_which_they_were_handed_over(void **state)
+static void untimed_frames_keep_their_order(void **state)
 {
 	struct relay *relay = *state;
 	char text[16];
@@ -217,7 +217,7 @@ static void strategy_give(struct relay *relay, enum ktsn_strategy strategy)
 	rig_wait_commands(&relay->rig);
 }
 
-static void untimed_frames_leave_under_every_strategy(void **state)
+static void untimed_frames_leave_with_every_strategy(void **state)
 {
 	struct relay *relay = *state;
 
@@ -272,7 +272,7 @@ static void gates_open(struct relay *relay, const struct loop_gates *before)
 }
 
 /* It does not delay a timed frame of another class either. */
-static void untimed_frame_waits_for_the_gate_of_its_class_and_is_not_late_for_it(void **state)
+static void untimed_frame_waits_for_its_gate(void **state)
 {
 	struct relay *relay = *state;
 	const struct loop_gates *shut = gates_shut(relay);
@@ -292,7 +292,7 @@ static void untimed_frame_waits_for_the_gate_of_its_class_and_is_not_late_for_it
 }
 
 /* A pod's whole quota waits for its gate, and more frames wait in the ring. */
-static void full_untimed_quota_takes_nothing_from_the_timed_one(void **state)
+static void untimed_quota_is_separate(void **state)
 {
 	enum { PENDING_MAX = 10 };
 	struct relay *relay = *state;
@@ -320,7 +320,7 @@ static void full_untimed_quota_takes_nothing_from_the_timed_one(void **state)
 	rig_wait_retired(&relay->rig, 1);
 }
 
-static void frame_that_its_pod_may_not_send_is_dropped(void **state)
+static void forbidden_frame_is_dropped(void **state)
 {
 	struct relay *relay = *state;
 
@@ -339,7 +339,7 @@ static int64_t alive_at(const struct relay *relay)
 	return atomic_load(&header->alive_ns);
 }
 
-static void loop_that_has_nothing_to_do_says_that_it_goes_round(void **state)
+static void idle_loop_marks_rings(void **state)
 {
 	struct relay *relay = *state;
 	int64_t first_ns = alive_at(relay);
@@ -358,7 +358,7 @@ static void loop_that_has_nothing_to_do_says_that_it_goes_round(void **state)
 }
 
 /* They do not depend on clocks. */
-static void frames_go_on_while_the_clock_is_lost_to_their_network(void **state)
+static void untimed_frames_continue_without_clock(void **state)
 {
 	struct loop_attachment attachment = {.clock = LOOP_CLOCK_GOOD};
 	struct relay *relay = *state;
@@ -379,7 +379,7 @@ static void frames_go_on_while_the_clock_is_lost_to_their_network(void **state)
 	rig_wait_commands(&relay->rig);
 }
 
-static void what_waited_for_long_when_a_ring_was_taken_over_is_stale(void **state)
+static void old_frames_are_stale_after_take_over(void **state)
 {
 	struct relay *relay = relay_create();
 	int64_t now_tai_ns = clock_tai_ns();
@@ -402,7 +402,7 @@ static void what_waited_for_long_when_a_ring_was_taken_over_is_stale(void **stat
 	assert_int_equal(counter_read(&relay->counters->taken), 4);
 }
 
-static void timed_frames_of_a_relay_leave_at_their_time(void **state)
+static void timed_relay_frames_leave_at_their_time(void **state)
 {
 	struct relay *relay = *state;
 	int64_t txtime_tai_ns = clock_tai_ns() + 20 * MS;
@@ -425,20 +425,18 @@ static void timed_frames_of_a_relay_leave_at_their_time(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		RELAY_TEST(untimed_frame_leaves_and_is_not_late),
-		RELAY_TEST(frame_has_the_ethertype_and_the_class_that_it_says),
-		RELAY_TEST(tag_comes_on_top_of_the_longest_payload),
-		RELAY_TEST(frames_leave_in_the_order_in_which_they_were_handed_over),
-		RELAY_TEST(untimed_frames_leave_under_every_strategy),
-		RELAY_TEST(untimed_frame_waits_for_the_gate_of_its_class_and_is_not_late_for_it),
-		RELAY_TEST(full_untimed_quota_takes_nothing_from_the_timed_one),
-		RELAY_TEST(frame_that_its_pod_may_not_send_is_dropped),
-		RELAY_TEST(loop_that_has_nothing_to_do_says_that_it_goes_round),
-		cmocka_unit_test_setup_teardown(frames_go_on_while_the_clock_is_lost_to_their_network, set_up,
-						tear_down),
-		cmocka_unit_test_teardown(what_waited_for_long_when_a_ring_was_taken_over_is_stale,
-					  tear_down),
-		RELAY_TEST(timed_frames_of_a_relay_leave_at_their_time),
+		RELAY_TEST(untimed_frame_is_never_late),
+		RELAY_TEST(frame_sets_ethertype_and_class),
+		RELAY_TEST(tag_adds_to_the_longest_payload),
+		RELAY_TEST(untimed_frames_keep_their_order),
+		RELAY_TEST(untimed_frames_leave_with_every_strategy),
+		RELAY_TEST(untimed_frame_waits_for_its_gate),
+		RELAY_TEST(untimed_quota_is_separate),
+		RELAY_TEST(forbidden_frame_is_dropped),
+		RELAY_TEST(idle_loop_marks_rings),
+		cmocka_unit_test_setup_teardown(untimed_frames_continue_without_clock, set_up, tear_down),
+		cmocka_unit_test_teardown(old_frames_are_stale_after_take_over, tear_down),
+		RELAY_TEST(timed_relay_frames_leave_at_their_time),
 	};
 
 	return cmocka_run_group_tests_name("loop_untimed", tests, NULL, NULL);

@@ -139,7 +139,7 @@ static void bench_destroy(struct bench *bench)
 }
 
 /* The frame that is at the port when the message comes due finishes up to FRAME_NS later. */
-static void message_in_time_waits_for_no_frame_that_is_late(void **state)
+static void punctual_message_waits_for_no_late_frame(void **state)
 {
 	const uint8_t priorities[] = {0, 6};
 
@@ -182,7 +182,7 @@ static void good_leaves_before_the_untimed(uint8_t good_priority, int flood_pods
 
 /* This holds for any number of pods. With many, a burst is longer, and learning the length of a frame
  * takes longer: one may have begun. */
-static void message_in_time_waits_for_no_frame_without_a_time(void **state)
+static void punctual_message_waits_for_no_untimed_frame(void **state)
 {
 	good_leaves_before_the_untimed(0, 1, FRAME_NS / 10);
 	good_leaves_before_the_untimed(6, 1, FRAME_NS / 10);
@@ -191,7 +191,7 @@ static void message_in_time_waits_for_no_frame_without_a_time(void **state)
 }
 
 /* There is always a due frame before another could finish. */
-static void what_is_late_gets_its_part_beside_a_pod_that_always_has_something_due(void **state)
+static void late_messages_get_their_share(void **state)
 {
 	struct bench *bench = bench_create(6, 1, false);
 	int late = 0, good = 0;
@@ -211,9 +211,9 @@ static void what_is_late_gets_its_part_beside_a_pod_that_always_has_something_du
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(message_in_time_waits_for_no_frame_that_is_late),
-		cmocka_unit_test(message_in_time_waits_for_no_frame_without_a_time),
-		cmocka_unit_test(what_is_late_gets_its_part_beside_a_pod_that_always_has_something_due),
+		cmocka_unit_test(punctual_message_waits_for_no_late_frame),
+		cmocka_unit_test(punctual_message_waits_for_no_untimed_frame),
+		cmocka_unit_test(late_messages_get_their_share),
 	};
 
 	return cmocka_run_group_tests_name("loop_yield", tests, NULL, NULL);

@@ -99,7 +99,7 @@ static void assert_result(const struct controls *control, int expected)
 	assert_int_equal(message_txtime(&control->message, &found), expected);
 }
 
-static void no_control_is_no_txtime(void **state)
+static void no_control_has_no_txtime(void **state)
 {
 	struct controls *control = *state;
 
@@ -132,7 +132,7 @@ static void txtime_is_found_among_others(void **state)
 	assert_txtime(*state, txtime);
 }
 
-static void others_are_not_txtime(void **state)
+static void other_messages_are_not_txtime(void **state)
 {
 	append_ttl(*state, 3);
 	/* The same number on another level, and another number on this level. */
@@ -207,7 +207,7 @@ static void malformed_lengths_are_invalid(void **state)
 }
 
 /* Too short for a header: the kernel sees no message there. */
-static void rest_that_holds_no_header_is_ignored(void **state)
+static void short_rest_is_ignored(void **state)
 {
 	struct controls *control = *state;
 
@@ -220,7 +220,7 @@ static void rest_that_holds_no_header_is_ignored(void **state)
 	}
 }
 
-static void padding_of_musl_is_not_read(void **state)
+static void musl_padding_is_not_read(void **state)
 {
 	struct controls *control = *state;
 	struct iovec piece = {(void *)(uintptr_t) "hello", 5};
@@ -331,7 +331,7 @@ static void control_is_copied_without_txtime(void **state)
 	assert_null(CMSG_NXTHDR(&left, header));
 }
 
-static void control_of_txtime_alone_leaves_nothing(void **state)
+static void txtime_alone_leaves_no_control(void **state)
 {
 	uint8_t without[1];
 
@@ -356,7 +356,7 @@ static void control_that_does_not_fit_is_refused(void **state)
 }
 
 /* Random bytes as control messages: the sanitizers detect invalid accesses. */
-static void random_control_is_survived(void **state)
+static void random_control(void **state)
 {
 	struct test_random random = test_random_seeded("random control messages");
 	struct controls *control = *state;
@@ -386,26 +386,26 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		TEST(no_control_is_no_txtime),
+		TEST(no_control_has_no_txtime),
 		TEST(txtime_is_found),
 		TEST(negative_txtime_is_found),
 		TEST(txtime_is_found_among_others),
-		TEST(others_are_not_txtime),
+		TEST(other_messages_are_not_txtime),
 		TEST(last_of_several_counts),
 		TEST(unaligned_control_is_read),
 		TEST(txtime_without_trailing_padding_is_found),
 		TEST(txtime_of_another_length_is_invalid),
 		TEST(malformed_lengths_are_invalid),
-		TEST(rest_that_holds_no_header_is_ignored),
-		TEST(padding_of_musl_is_not_read),
+		TEST(short_rest_is_ignored),
+		TEST(musl_padding_is_not_read),
 		TEST(payload_is_the_sum_of_its_pieces),
 		TEST(copy_stops_at_the_capacity),
 		TEST(too_much_payload_is_refused),
 		TEST(too_many_pieces_are_refused),
 		TEST(control_is_copied_without_txtime),
-		TEST(control_of_txtime_alone_leaves_nothing),
+		TEST(txtime_alone_leaves_no_control),
 		TEST(control_that_does_not_fit_is_refused),
-		TEST(random_control_is_survived),
+		TEST(random_control),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -84,7 +84,7 @@ static int read_as(struct letter *letter, struct socket_kind kind)
 	return message_destination_read(&letter->message, kind, letter->fd, &letter->key);
 }
 
-static void what_says_nothing_is_left_to_the_socket(void **state)
+static void empty_message_uses_the_socket(void **state)
 {
 	static const struct ktsn_app_key nothing;
 	struct letter letter;
@@ -102,7 +102,7 @@ static void what_says_nothing_is_left_to_the_socket(void **state)
 	assert_int_equal(read_as(&letter, ipv6), 0);
 }
 
-static void addresses_of_one_host_have_one_key(void **state)
+static void equal_addresses_share_a_key(void **state)
 {
 	struct letter letter, mapped;
 
@@ -119,7 +119,7 @@ static void addresses_of_one_host_have_one_key(void **state)
 	assert_memory_equal(&mapped.key, &letter.key, sizeof(letter.key));
 }
 
-static void scopes_count_where_they_mean_something(void **state)
+static void scopes_of_link_local_addresses_count(void **state)
 {
 	static const struct {
 		const char *address;
@@ -141,7 +141,7 @@ static void scopes_count_where_they_mean_something(void **state)
 	assert_int_equal(read_as(&letter, ipv6), -EINVAL);
 }
 
-static void addresses_that_are_none_are_refused(void **state)
+static void invalid_addresses_are_refused(void **state)
 {
 	struct letter letter;
 
@@ -208,7 +208,7 @@ static void control_messages_of_ipv6_are_read(void **state)
 }
 
 /* -1 selects the socket's value. */
-static void ipv6_defaults_can_be_asked_for(void **state)
+static void ipv6_defaults_can_be_requested(void **state)
 {
 	struct letter letter;
 
@@ -292,7 +292,7 @@ static void bad_control_messages_are_refused(void **state)
 	}
 }
 
-static void lengths_that_lie_are_refused(void **state)
+static void invalid_lengths_are_refused(void **state)
 {
 	int value = 1;
 	struct letter letter;
@@ -321,7 +321,7 @@ static void interfaces_must_agree(void **state)
 	assert_int_equal(read_as(&letter, ipv6), 1);
 }
 
-static void frames_say_where_they_go(void **state)
+static void frames_have_their_destination(void **state)
 {
 	static uint8_t frame[] = {2, 0, 0, 0, 0, 0xb, 2, 0, 0, 0, 0, 0xa, 0x88, 0xb5, 'x'};
 	struct iovec pieces[] = {{frame, 3}, {frame + 3, sizeof(frame) - 3}};
@@ -343,7 +343,7 @@ static void frames_say_where_they_go(void **state)
 	assert_int_equal(read_as(&letter, packet_raw), 1);
 }
 
-static void link_addresses_say_where_datagrams_go(void **state)
+static void link_addresses_select_the_destination(void **state)
 {
 	struct letter letter;
 
@@ -369,7 +369,7 @@ static void link_addresses_say_where_datagrams_go(void **state)
 	assert_int_equal(read_as(&letter, packet_dgram), -EINVAL);
 }
 
-static void what_says_nothing_of_a_frame_is_taken(void **state)
+static void irrelevant_fields_of_frames_are_accepted(void **state)
 {
 	int flags = SOF_TIMESTAMPING_OPT_ID;
 	struct letter letter;
@@ -391,21 +391,21 @@ static void what_says_nothing_of_a_frame_is_taken(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_says_nothing_is_left_to_the_socket),
-		cmocka_unit_test(addresses_of_one_host_have_one_key),
-		cmocka_unit_test(scopes_count_where_they_mean_something),
-		cmocka_unit_test(addresses_that_are_none_are_refused),
+		cmocka_unit_test(empty_message_uses_the_socket),
+		cmocka_unit_test(equal_addresses_share_a_key),
+		cmocka_unit_test(scopes_of_link_local_addresses_count),
+		cmocka_unit_test(invalid_addresses_are_refused),
 		cmocka_unit_test(control_messages_of_ipv4_are_read),
 		cmocka_unit_test(control_messages_of_ipv6_are_read),
-		cmocka_unit_test(ipv6_defaults_can_be_asked_for),
+		cmocka_unit_test(ipv6_defaults_can_be_requested),
 		cmocka_unit_test(ipv6_defaults_come_back),
 		cmocka_unit_test(a_mark_is_refused),
-		cmocka_unit_test(what_says_nothing_of_a_frame_is_taken),
+		cmocka_unit_test(irrelevant_fields_of_frames_are_accepted),
 		cmocka_unit_test(bad_control_messages_are_refused),
-		cmocka_unit_test(lengths_that_lie_are_refused),
+		cmocka_unit_test(invalid_lengths_are_refused),
 		cmocka_unit_test(interfaces_must_agree),
-		cmocka_unit_test(frames_say_where_they_go),
-		cmocka_unit_test(link_addresses_say_where_datagrams_go),
+		cmocka_unit_test(frames_have_their_destination),
+		cmocka_unit_test(link_addresses_select_the_destination),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -108,7 +108,7 @@ static void error_end(const struct pair *pair)
 	assert_int_equal(error, ECONNRESET);
 }
 
-static void error_is_raised_as_often_as_wanted(void **state)
+static void error_can_be_raised_repeatedly(void **state)
 {
 	struct pair *pair = *state;
 	struct epoll_event event = {.events = EPOLLET};
@@ -131,7 +131,7 @@ static void error_is_raised_as_often_as_wanted(void **state)
 }
 
 /* An application that fills the socket's queue, reads from it, or closes its end does not block ktsnd. */
-static void application_cannot_hold_up_its_error_notification(void **state)
+static void application_cannot_block_error_notification(void **state)
 {
 	struct pair *pair = *state;
 	char byte;
@@ -148,7 +148,7 @@ static void application_cannot_hold_up_its_error_notification(void **state)
 	pair->error_fd = dup(pair->far_fd);
 }
 
-static void sockets_that_could_lead_elsewhere_are_refused(void **state)
+static void sockets_with_other_peers_are_refused(void **state)
 {
 	struct pair *pair = *state;
 	struct sockaddr_un path = {.sun_family = AF_UNIX};
@@ -172,7 +172,7 @@ static void sockets_that_could_lead_elsewhere_are_refused(void **state)
 	close(unbound);
 }
 
-static void space_is_announced_by_emptying_an_eventfd(void **state)
+static void space_empties_an_eventfd(void **state)
 {
 	struct pair *pair = *state;
 	uint64_t full = UINT64_MAX - 1;
@@ -212,7 +212,7 @@ static int resting_count(const struct loop_flow *loop_flows, int count)
 
 enum { SOCKETS = 250, AT_ONCE_MAX = 100 };
 
-static void sockets_are_notified_no_more_often_than_their_pod_may(void **state)
+static void notifications_are_limited_per_pod(void **state)
 {
 	struct pair *pair = *state;
 	struct ktsn_port *port = ktsn_port_fake_create(64, 2048);
@@ -253,11 +253,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		TEST(error_is_raised_as_often_as_wanted),
-		TEST(application_cannot_hold_up_its_error_notification),
-		TEST(sockets_that_could_lead_elsewhere_are_refused),
-		TEST(space_is_announced_by_emptying_an_eventfd),
-		TEST(sockets_are_notified_no_more_often_than_their_pod_may),
+		TEST(error_can_be_raised_repeatedly),       TEST(application_cannot_block_error_notification),
+		TEST(sockets_with_other_peers_are_refused), TEST(space_empties_an_eventfd),
+		TEST(notifications_are_limited_per_pod),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,7 +37,7 @@ static void put(const struct packet_ring *ring, uint32_t at, uint32_t count)
 }
 
 /* Every start position, number of frames, and number of departed frames. */
-static void last_frames_that_did_not_leave_are_withdrawn(void **state)
+static void unsent_frames_are_withdrawn(void **state)
 {
 	for (uint32_t begin = 0; begin < 2 * SLOTS; begin++)
 		for (uint32_t count = 1; count <= SLOTS; count++)
@@ -123,7 +123,7 @@ static void frame_put(const struct packet_ring *ring, uint32_t at, uint8_t numbe
 	put(ring, at, 1);
 }
 
-static void kernel_skips_what_is_withdrawn(void **state)
+static void kernel_skips_withdrawn_frames(void **state)
 {
 	const struct timeval wait = {.tv_sec = 5};
 	struct packet_ring ring = {.slots = NULL};
@@ -160,9 +160,9 @@ static void kernel_skips_what_is_withdrawn(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(last_frames_that_did_not_leave_are_withdrawn),
+		cmocka_unit_test(unsent_frames_are_withdrawn),
 		cmocka_unit_test(ring_is_found_by_its_interface),
-		cmocka_unit_test(kernel_skips_what_is_withdrawn),
+		cmocka_unit_test(kernel_skips_withdrawn_frames),
 	};
 	/* Without a namespace, run only the tests that need none; run all of them where nothing may be
 	 * skipped. */

@@ -88,7 +88,7 @@ static struct ktsn_address address_behind(uint32_t network, uint32_t node, bool 
 	return subnets[!ipv4].network;
 }
 
-static void an_address_is_found_in_as_many_steps_as_there_are_lengths_of_prefixes(void **state)
+static void lookup_takes_one_step_per_prefix_length(void **state)
 {
 	const struct routing *routing = *state;
 	uint64_t before = compared(routing);
@@ -107,7 +107,7 @@ static void an_address_is_found_in_as_many_steps_as_there_are_lengths_of_prefixe
 		    (uint64_t)NETWORKS * 2 * NODES * LOOK_UPS_OF_ADDRESS * COMPARED_ON_AVERAGE);
 }
 
-static void an_address_that_nobody_has_is_found_to_be_nobodys_as_fast(void **state)
+static void failed_lookup_is_as_fast(void **state)
 {
 	const struct routing *routing = *state;
 	uint64_t before = compared(routing);
@@ -122,7 +122,7 @@ static void an_address_that_nobody_has_is_found_to_be_nobodys_as_fast(void **sta
 		    (uint64_t)NODES * (LOOK_UPS_OF_ADDRESS + 1) * COMPARED_ON_AVERAGE);
 }
 
-static void a_node_is_found_added_and_removed_in_a_few_steps(void **state)
+static void nodes_change_in_a_few_steps(void **state)
 {
 	struct routing *routing = *state;
 	uint64_t before = compared(routing);
@@ -141,7 +141,7 @@ static void a_node_is_found_added_and_removed_in_a_few_steps(void **state)
 	assert_true(compared(routing) - before <= (uint64_t)NODES * 6 * COMPARED_ON_AVERAGE);
 }
 
-static void other_subnets_take_the_place_of_those_before(void **state)
+static void new_subnets_replace_old_ones(void **state)
 {
 	struct routing *routing = *state;
 	struct ktsn_address address = address_behind(0, 17, true);
@@ -157,7 +157,7 @@ static void other_subnets_take_the_place_of_those_before(void **state)
 }
 
 /* While nodes swap their subnets, two nodes have the same one. */
-static void of_two_nodes_with_one_subnet_the_one_that_was_told_last_counts(void **state)
+static void last_node_of_a_shared_subnet_counts(void **state)
 {
 	struct routing *routing = *state;
 	struct ktsn_address address = address_behind(0, 5, true);
@@ -171,7 +171,7 @@ static void of_two_nodes_with_one_subnet_the_one_that_was_told_last_counts(void 
 	assert_int_equal(peer_of_address(routing, 1, &address)->address_be, node_address(5));
 }
 
-static void the_peers_of_a_network_are_those_of_its_list(void **state)
+static void network_lists_its_peers(void **state)
 {
 	const struct routing *routing = *state;
 	const struct peer_network *network = peer_network_find(routing, 3);
@@ -189,12 +189,12 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		TEST(an_address_is_found_in_as_many_steps_as_there_are_lengths_of_prefixes),
-		TEST(an_address_that_nobody_has_is_found_to_be_nobodys_as_fast),
-		TEST(a_node_is_found_added_and_removed_in_a_few_steps),
-		TEST(other_subnets_take_the_place_of_those_before),
-		TEST(of_two_nodes_with_one_subnet_the_one_that_was_told_last_counts),
-		TEST(the_peers_of_a_network_are_those_of_its_list),
+		TEST(lookup_takes_one_step_per_prefix_length),
+		TEST(failed_lookup_is_as_fast),
+		TEST(nodes_change_in_a_few_steps),
+		TEST(new_subnets_replace_old_ones),
+		TEST(last_node_of_a_shared_subnet_counts),
+		TEST(network_lists_its_peers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

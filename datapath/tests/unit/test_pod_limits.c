@@ -79,7 +79,7 @@ static void expect(const struct bed *bed, struct quota_limits expected)
 			 expected.doorbell_rate ? 1000000000 / expected.doorbell_rate : 0);
 }
 
-static void limits_of_a_network_count_for_its_pods_only(void **state)
+static void limits_apply_to_pods_of_the_network(void **state)
 {
 	struct bed bed;
 
@@ -95,7 +95,7 @@ static void limits_of_a_network_count_for_its_pods_only(void **state)
 	bed_fini(&bed);
 }
 
-static void limits_change_while_pods_are_there(void **state)
+static void limits_change_for_existing_pods(void **state)
 {
 	struct bed bed;
 
@@ -116,7 +116,7 @@ static void limits_change_while_pods_are_there(void **state)
 	bed_fini(&bed);
 }
 
-static void pod_on_several_networks_has_the_lowest_of_each(void **state)
+static void lowest_limits_of_several_networks(void **state)
 {
 	struct bed bed;
 
@@ -155,9 +155,9 @@ static void networks_with_limits_are_bounded(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(limits_of_a_network_count_for_its_pods_only),
-		cmocka_unit_test(limits_change_while_pods_are_there),
-		cmocka_unit_test(pod_on_several_networks_has_the_lowest_of_each),
+		cmocka_unit_test(limits_apply_to_pods_of_the_network),
+		cmocka_unit_test(limits_change_for_existing_pods),
+		cmocka_unit_test(lowest_limits_of_several_networks),
 		cmocka_unit_test(networks_with_limits_are_bounded),
 	};
 

@@ -115,7 +115,7 @@ static void done_await(const struct fixture *fixture, int count)
 	}
 }
 
-static void works_are_done_in_order(void **state)
+static void work_is_done_in_order(void **state)
 {
 	struct fixture *fixture = *state;
 	struct test_work works[WORKS];
@@ -128,7 +128,7 @@ static void works_are_done_in_order(void **state)
 	assert_int_equal(pod_thread_backlog(fixture->thread), 0);
 }
 
-static void thread_that_is_held_up_holds_up_no_other(void **state)
+static void blocked_thread_blocks_no_other(void **state)
 {
 	struct fixture *fixture = *state;
 	struct test_work held = {{run_held_up, done_in_order, NULL}, fixture, 1, false, false};
@@ -146,7 +146,7 @@ static void thread_that_is_held_up_holds_up_no_other(void **state)
 	pod_thread_put(other);
 }
 
-static void what_is_left_is_done_when_a_thread_ends(void **state)
+static void remaining_work_is_done_at_the_end(void **state)
 {
 	struct fixture *fixture = *state;
 	int pair[2];
@@ -207,7 +207,7 @@ static int64_t works_await(const struct fixture *fixture)
 	return now_ms() - began_ms;
 }
 
-static void close_that_waits_for_a_later_one_ends(void **state)
+static void close_waiting_for_a_later_one_ends(void **state)
 {
 	struct fixture *fixture = *state;
 	int fds[PAIRS][2];
@@ -222,7 +222,7 @@ static void close_that_waits_for_a_later_one_ends(void **state)
 	assert_true(works_await(fixture) < REMOVAL_MS);
 }
 
-static void close_of_a_pod_that_lives_is_interrupted_too(void **state)
+static void close_of_a_living_pod_is_interrupted(void **state)
 {
 	struct fixture *fixture = *state;
 	int fds[2];
@@ -280,7 +280,7 @@ static void run_unstick(struct pod_work *work)
 	unstuck = true;
 }
 
-static void close_that_cannot_be_interrupted_leaves_the_rest_to_another_thread(void **state)
+static void uninterruptible_close_gets_a_replacement(void **state)
 {
 	struct fixture *fixture = *state;
 	struct test_work rest = {{run_unstick, done_in_order, NULL}, fixture, 0, false, false};
@@ -305,7 +305,7 @@ static void close_that_cannot_be_interrupted_leaves_the_rest_to_another_thread(v
 }
 
 /* Closing a notifier closes the files that the application queued on it, and may block. */
-static void notifier_that_is_stuck_leaves_the_rest_to_another_thread(void **state)
+static void blocked_notifier_gets_a_replacement(void **state)
 {
 	struct fixture *fixture = *state;
 	struct test_work rest = {{run_unstick, done_in_order, NULL}, fixture, 0, false, false};
@@ -352,7 +352,7 @@ static void run_create(struct pod_work *work)
 }
 
 /* The application queued a file on it, and it has a peer. */
-static void socket_that_loses_its_queue_when_passed_leaves_the_rest_to_another_thread(void **state)
+static void blocked_passing_gets_a_replacement(void **state)
 {
 	struct fixture *fixture = *state;
 	struct test_work rest = {{run_unstick, NULL, NULL}, fixture, 0, false, false};
@@ -372,7 +372,7 @@ static void socket_that_loses_its_queue_when_passed_leaves_the_rest_to_another_t
 }
 
 /* The same when it is notified. Its number may belong to another descriptor by then. */
-static void socket_that_loses_its_queue_when_raised_leaves_the_rest_to_another_thread(void **state)
+static void blocked_notification_gets_a_replacement(void **state)
 {
 	struct fixture *fixture = *state;
 	struct test_work rest = {{run_unstick, NULL, NULL}, fixture, 0, false, false};
@@ -395,7 +395,7 @@ static void serve_nothing(struct process *process)
 }
 
 /* More descriptors arrived than a request may have. */
-static void request_whose_surplus_is_closed_leaves_the_rest_to_another_thread(void **state)
+static void blocked_surplus_close_gets_a_replacement(void **state)
 {
 	struct fixture *fixture = *state;
 	struct test_work rest = {{run_unstick, NULL, NULL}, fixture, 0, false, false};
@@ -436,7 +436,7 @@ static void ticks(const struct fixture *fixture, int ms)
 }
 
 /* The replacement ends when the pod is gone and no work is left; the blocked thread is then alone again. */
-static void stuck_thread_is_replaced_once(void **state)
+static void blocked_thread_is_replaced_once(void **state)
 {
 	struct fixture *fixture = *state;
 
@@ -471,18 +471,18 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		TEST(works_are_done_in_order),
-		TEST(thread_that_is_held_up_holds_up_no_other),
-		TEST(what_is_left_is_done_when_a_thread_ends),
+		TEST(work_is_done_in_order),
+		TEST(blocked_thread_blocks_no_other),
+		TEST(remaining_work_is_done_at_the_end),
 		TEST(threads_have_no_privileges),
-		TEST(close_that_waits_for_a_later_one_ends),
-		TEST(close_of_a_pod_that_lives_is_interrupted_too),
-		TEST(close_that_cannot_be_interrupted_leaves_the_rest_to_another_thread),
-		TEST(notifier_that_is_stuck_leaves_the_rest_to_another_thread),
-		TEST(socket_that_loses_its_queue_when_passed_leaves_the_rest_to_another_thread),
-		TEST(socket_that_loses_its_queue_when_raised_leaves_the_rest_to_another_thread),
-		TEST(request_whose_surplus_is_closed_leaves_the_rest_to_another_thread),
-		TEST(stuck_thread_is_replaced_once),
+		TEST(close_waiting_for_a_later_one_ends),
+		TEST(close_of_a_living_pod_is_interrupted),
+		TEST(uninterruptible_close_gets_a_replacement),
+		TEST(blocked_notifier_gets_a_replacement),
+		TEST(blocked_passing_gets_a_replacement),
+		TEST(blocked_notification_gets_a_replacement),
+		TEST(blocked_surplus_close_gets_a_replacement),
+		TEST(blocked_thread_is_replaced_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -104,12 +104,12 @@ static void assert_as_expected(int (*act)(void))
 	assert_int_equal(WEXITSTATUS(status), AS_EXPECTED);
 }
 
-static void what_is_never_used_is_given_up_at_the_start(void **state)
+static void unused_privileges_are_dropped_at_start(void **state)
 {
 	assert_as_expected(limit);
 }
 
-static void what_only_starting_takes_is_given_up_by_all_threads(void **state)
+static void start_privileges_are_dropped_by_all_threads(void **state)
 {
 	assert_as_expected(drop);
 }
@@ -117,8 +117,8 @@ static void what_only_starting_takes_is_given_up_by_all_threads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_never_used_is_given_up_at_the_start),
-		cmocka_unit_test(what_only_starting_takes_is_given_up_by_all_threads),
+		cmocka_unit_test(unused_privileges_are_dropped_at_start),
+		cmocka_unit_test(start_privileges_are_dropped_by_all_threads),
 	};
 
 	if (geteuid())

@@ -236,7 +236,7 @@ static void answer_compare(struct application *application, const struct recorde
 	}
 }
 
-static void applications_of_releases_are_answered_as_then(void **state)
+static void recorded_requests_get_recorded_replies(void **state)
 {
 	static struct recorded recorded;
 
@@ -261,7 +261,7 @@ static void applications_of_releases_are_answered_as_then(void **state)
 }
 
 /* The requests of a process with a ring are not bounded. */
-static void no_doorbell_is_made_for_who_has_a_ring(void **state)
+static void process_with_a_ring_gets_no_doorbell(void **state)
 {
 	struct application one = begun(0);
 
@@ -274,7 +274,7 @@ static void no_doorbell_is_made_for_who_has_a_ring(void **state)
 }
 
 /* Its messages would be sent twice. */
-static void a_ring_that_is_held_is_not_taken_again(void **state)
+static void held_ring_is_not_taken_back(void **state)
 {
 	struct application one = begun(0), other = application_connect(0), foreign = application_connect(1);
 
@@ -287,7 +287,7 @@ static void a_ring_that_is_held_is_not_taken_again(void **state)
 	close(one.ring_fd);
 }
 
-static void a_ring_is_taken_back_when_it_is_held_no_more(void **state)
+static void released_ring_is_taken_back(void **state)
 {
 	struct application one = begun(0), other;
 
@@ -304,7 +304,7 @@ static void a_ring_is_taken_back_when_it_is_held_no_more(void **state)
 	close(one.ring_fd);
 }
 
-static void what_ktsnd_would_not_make_is_not_taken(void **state)
+static void foreign_memory_is_not_taken(void **state)
 {
 	struct ktsn_ring_memory other;
 	struct application application = application_connect(0);
@@ -318,7 +318,7 @@ static void what_ktsnd_would_not_make_is_not_taken(void **state)
 	hang_up(&application);
 }
 
-static void kept_rings_count_for_the_pod_until_they_are_gone(void **state)
+static void kept_rings_count_for_the_pod(void **state)
 {
 	int kept[RINGS_OF_POD];
 	struct application one;
@@ -359,7 +359,7 @@ static void rings_of_all_pods_count_for_the_node(void **state)
 	assert_int_equal(charged(), 0);
 }
 
-static void untimed_ring_has_a_quota_of_its_own_with_the_limits_of_the_pod(void **state)
+static void untimed_ring_has_its_own_quota(void **state)
 {
 	struct application timed = begun(0), untimed;
 	const struct pod *pod = pod_at(0);
@@ -397,7 +397,7 @@ static void pod_gets_no_untimed_ring(void **state)
 	close(one.ring_fd);
 }
 
-static void timed_ring_of_a_relay_is_taken_from_by_the_quota_of_the_pod(void **state)
+static void timed_relay_ring_uses_the_pods_quota(void **state)
 {
 	struct application relay = relay_connect(0);
 	const struct pod *pod = pod_at(0);
@@ -410,7 +410,7 @@ static void timed_ring_of_a_relay_is_taken_from_by_the_quota_of_the_pod(void **s
 	close(relay.ring_fd);
 }
 
-static void pod_that_used_up_its_memory_keeps_its_relay(void **state)
+static void exhausted_pod_keeps_its_relay(void **state)
 {
 	struct application all[RINGS_OF_POD], relay, one;
 
@@ -429,7 +429,7 @@ static void pod_that_used_up_its_memory_keeps_its_relay(void **state)
 	close(relay.ring_fd);
 }
 
-static void relay_quota_outlives_its_pod_with_the_ring(void **state)
+static void relay_quota_lives_as_long_as_its_ring(void **state)
 {
 	struct application one = relay_connect(0);
 
@@ -441,7 +441,7 @@ static void relay_quota_outlives_its_pod_with_the_ring(void **state)
 	close(one.ring_fd);
 }
 
-static void untimed_ring_comes_back_as_one(void **state)
+static void untimed_ring_stays_untimed(void **state)
 {
 	struct application one = relay_connect(0), again;
 
@@ -457,7 +457,7 @@ static void untimed_ring_comes_back_as_one(void **state)
 	ring_lives = false;
 }
 
-static void flags_of_a_ring_that_are_not_known_are_refused(void **state)
+static void unknown_ring_flags_are_refused(void **state)
 {
 	struct application one = relay_connect(0);
 
@@ -478,7 +478,7 @@ static uint64_t rings_allowed(void)
 	return count;
 }
 
-static void rings_of_a_pod_that_is_gone_count_apart(void **state)
+static void rings_of_removed_pods_count_separately(void **state)
 {
 	struct ring_charges *charges = &bed.node.ring_charges;
 	struct application one = begun(0), two;
@@ -529,7 +529,7 @@ static void take_over(int ring_fd, int doorbell_fd, int connection_fd)
 	processes_taken_open(&bed.node);
 }
 
-static void a_connection_ends_whose_doorbell_cannot_be_heard_after_a_take_over(void **state)
+static void invalid_doorbell_ends_the_connection(void **state)
 {
 	struct ktsn_ring_memory ring;
 	struct application application;
@@ -553,22 +553,22 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		TEST(applications_of_two_releases_are_served),
-		TEST(applications_of_releases_are_answered_as_then),
-		TEST(no_doorbell_is_made_for_who_has_a_ring),
-		TEST(a_ring_that_is_held_is_not_taken_again),
-		TEST(a_ring_is_taken_back_when_it_is_held_no_more),
-		TEST(what_ktsnd_would_not_make_is_not_taken),
-		TEST(kept_rings_count_for_the_pod_until_they_are_gone),
+		TEST(recorded_requests_get_recorded_replies),
+		TEST(process_with_a_ring_gets_no_doorbell),
+		TEST(held_ring_is_not_taken_back),
+		TEST(released_ring_is_taken_back),
+		TEST(foreign_memory_is_not_taken),
+		TEST(kept_rings_count_for_the_pod),
 		TEST(rings_of_all_pods_count_for_the_node),
-		TEST(untimed_ring_has_a_quota_of_its_own_with_the_limits_of_the_pod),
+		TEST(untimed_ring_has_its_own_quota),
 		TEST(pod_gets_no_untimed_ring),
-		TEST(timed_ring_of_a_relay_is_taken_from_by_the_quota_of_the_pod),
-		TEST(pod_that_used_up_its_memory_keeps_its_relay),
-		TEST(relay_quota_outlives_its_pod_with_the_ring),
-		TEST(untimed_ring_comes_back_as_one),
-		TEST(flags_of_a_ring_that_are_not_known_are_refused),
-		TEST(rings_of_a_pod_that_is_gone_count_apart),
-		TEST(a_connection_ends_whose_doorbell_cannot_be_heard_after_a_take_over),
+		TEST(timed_relay_ring_uses_the_pods_quota),
+		TEST(exhausted_pod_keeps_its_relay),
+		TEST(relay_quota_lives_as_long_as_its_ring),
+		TEST(untimed_ring_stays_untimed),
+		TEST(unknown_ring_flags_are_refused),
+		TEST(rings_of_removed_pods_count_separately),
+		TEST(invalid_doorbell_ends_the_connection),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -103,7 +103,7 @@ static bool is_closed(int fd, int within_ms)
 	return poll(&wanted, 1, within_ms) == 1 && recv(fd, &byte, 1, MSG_DONTWAIT) <= 0;
 }
 
-static void no_more_than_allowed_are_served(void **state)
+static void connections_are_limited(void **state)
 {
 	struct bed *bed = *state;
 	int fds[ALLOWED + 1];
@@ -130,7 +130,7 @@ static void connect_all(struct bed *bed, int *fds, int count)
 	serve(bed);
 }
 
-static void pod_that_has_all_its_connections_keeps_its_relay(void **state)
+static void full_pod_keeps_its_relay(void **state)
 {
 	struct bed *bed = *state;
 	int fds[ALLOWED + POD_RELAYS_MAX + 1];
@@ -171,7 +171,7 @@ static void joining_run(struct pod_work *work)
 }
 
 /* As in a successor whose predecessor ended in the middle of the hand-over. */
-static void threads_of_pods_outlive_their_node(void **state)
+static void pod_threads_outlive_their_node(void **state)
 {
 	struct bed *bed = *state;
 	struct joining joining = {
@@ -196,10 +196,9 @@ static void threads_of_pods_outlive_their_node(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(no_more_than_allowed_are_served, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(pod_that_has_all_its_connections_keeps_its_relay, set_up,
-						tear_down),
-		cmocka_unit_test_setup_teardown(threads_of_pods_outlive_their_node, set_up, rest_remove),
+		cmocka_unit_test_setup_teardown(connections_are_limited, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(full_pod_keeps_its_relay, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(pod_threads_outlive_their_node, set_up, rest_remove),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

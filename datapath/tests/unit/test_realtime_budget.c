@@ -221,7 +221,7 @@ static void the_tightest_budget_counts(void **state)
 		example_check(&examples[i], false);
 }
 
-static void a_thread_that_keeps_the_processor_awake_is_served_as_well(void **state)
+static void keep_awake_thread_is_included(void **state)
 {
 	const struct example isolated = {"an isolated processor",
 					 "6.18.44",
@@ -247,7 +247,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_tightest_budget_counts),
-		cmocka_unit_test(a_thread_that_keeps_the_processor_awake_is_served_as_well),
+		cmocka_unit_test(keep_awake_thread_is_included),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

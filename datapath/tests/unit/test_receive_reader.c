@@ -70,7 +70,7 @@ static void reads_when_positions_wrap(void **state)
 	expect_nothing();
 }
 
-static void waits_for_what_is_being_written(void **state)
+static void waits_for_unfinished_records(void **state)
 {
 	uint64_t at;
 
@@ -84,7 +84,7 @@ static void waits_for_what_is_being_written(void **state)
 	expect_nothing();
 }
 
-static void skips_what_was_discarded(void **state)
+static void skips_discarded_records(void **state)
 {
 	receive_ring_init(&ring, 0);
 	for (int i = 0; i < 3; i++)
@@ -122,7 +122,7 @@ static void gives_a_datagram_to_one_reader(void **state)
 	expect("next");
 }
 
-static void refuses_what_no_program_wrote(void **state)
+static void refuses_invalid_records(void **state)
 {
 	struct ktsn_receive_record record;
 	struct ktsn_receive_header header = {.payload_bytes = 200};
@@ -145,7 +145,7 @@ static void refuses_what_no_program_wrote(void **state)
 	assert_int_equal(ktsn_receive_look(&ring.reader, &record), -EPROTO);
 }
 
-static void refuses_sizes_that_no_ring_has(void **state)
+static void refuses_invalid_ring_sizes(void **state)
 {
 	static const uint64_t sizes[] = {0, 1, 2048, 4095, 4097, 12288, UINT64_C(1) << 32, UINT64_MAX};
 	struct ktsn_receive_reader reader;
@@ -162,12 +162,12 @@ int main(void)
 		cmocka_unit_test(takes_datagrams_in_order),
 		cmocka_unit_test(reads_across_the_end),
 		cmocka_unit_test(reads_when_positions_wrap),
-		cmocka_unit_test(waits_for_what_is_being_written),
-		cmocka_unit_test(skips_what_was_discarded),
+		cmocka_unit_test(waits_for_unfinished_records),
+		cmocka_unit_test(skips_discarded_records),
 		cmocka_unit_test(peeks_without_taking),
 		cmocka_unit_test(gives_a_datagram_to_one_reader),
-		cmocka_unit_test(refuses_what_no_program_wrote),
-		cmocka_unit_test(refuses_sizes_that_no_ring_has),
+		cmocka_unit_test(refuses_invalid_records),
+		cmocka_unit_test(refuses_invalid_ring_sizes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

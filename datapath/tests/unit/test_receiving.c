@@ -207,7 +207,7 @@ static const struct pod *the_pod(void)
 	return pod_find(&bed.node, "pod");
 }
 
-static void a_socket_gets_a_ring_and_gives_it_back(void **state)
+static void socket_gets_and_returns_a_ring(void **state)
 {
 	int application = application_connect(), fd = socket_bound(SOCK_DGRAM), size = 100000;
 	const struct ktsn_receive_control *control;
@@ -237,7 +237,7 @@ static void a_socket_gets_a_ring_and_gives_it_back(void **state)
 	hang_up(application);
 }
 
-static void the_kernels_queue_is_counted(void **state)
+static void kernel_queue_is_counted(void **state)
 {
 	int application = application_connect(), fd = socket_bound(SOCK_DGRAM);
 	struct answer answer = ask(application, KTSN_APP_RECEIVE_OPEN, fd);
@@ -259,7 +259,7 @@ static void the_kernels_queue_is_counted(void **state)
 	close(fd);
 }
 
-static void a_socket_of_two_processes_has_one_ring_until_both_have_gone(void **state)
+static void shared_socket_has_one_ring(void **state)
 {
 	int one = application_connect(), other = application_connect(), fd = socket_bound(SOCK_DGRAM);
 	struct answer first = ask(one, KTSN_APP_RECEIVE_OPEN, fd);
@@ -327,7 +327,7 @@ static void foreign_program(int fd)
 	close(program);
 }
 
-static void what_cannot_be_served_stays_with_the_kernel(void **state)
+static void unsupported_sockets_stay_with_the_kernel(void **state)
 {
 	static const struct {
 		void (*prepare)(int fd);
@@ -360,7 +360,7 @@ static void what_cannot_be_served_stays_with_the_kernel(void **state)
 	hang_up(application);
 }
 
-static void nothing_is_done_where_nobody_asked(void **state)
+static void endpoint_without_receive_gets_no_ring(void **state)
 {
 	int application = application_connect(), fd = socket_bound(SOCK_DGRAM);
 	const char *folder = bed.node.receive.folder;
@@ -379,7 +379,7 @@ static void nothing_is_done_where_nobody_asked(void **state)
 }
 
 /* Nothing that anybody sends in clear to the tunnel's port may reach a ring. */
-static void an_encrypted_network_gets_no_rings(void **state)
+static void encrypted_network_gets_no_rings(void **state)
 {
 	int application = application_connect(), fd = socket_bound(SOCK_DGRAM);
 	struct refusal refusal;
@@ -396,7 +396,7 @@ static void an_encrypted_network_gets_no_rings(void **state)
 	hang_up(application);
 }
 
-static void a_pod_has_no_more_rings_than_it_may(void **state)
+static void rings_per_pod_are_limited(void **state)
 {
 	int application = application_connect(), fds[SOCKETS + 1];
 	struct answer answers[SOCKETS + 1];
@@ -418,7 +418,7 @@ static void a_pod_has_no_more_rings_than_it_may(void **state)
 	}
 }
 
-static void a_closed_socket_is_named_by_its_cookie(void **state)
+static void closed_socket_is_found_by_cookie(void **state)
 {
 	int one = application_connect(), other = application_connect(), fd = socket_bound(SOCK_DGRAM);
 	struct answer answer = ask(one, KTSN_APP_RECEIVE_OPEN, fd);
@@ -441,7 +441,7 @@ static void a_closed_socket_is_named_by_its_cookie(void **state)
 	close(fd);
 }
 
-static void a_socket_that_was_passed_on_is_the_kernels_for_ever(void **state)
+static void passed_socket_stays_with_the_kernel(void **state)
 {
 	int one = application_connect(), other = application_connect(), fd = socket_bound(SOCK_DGRAM);
 	struct answer first = ask(one, KTSN_APP_RECEIVE_OPEN, fd);
@@ -463,7 +463,7 @@ static void a_socket_that_was_passed_on_is_the_kernels_for_ever(void **state)
 	close(fd);
 }
 
-static void a_socket_that_was_passed_on_before_it_had_a_ring_gets_none(void **state)
+static void passed_socket_gets_no_ring(void **state)
 {
 	int application = application_connect(), fd = socket_bound(SOCK_DGRAM);
 
@@ -474,7 +474,7 @@ static void a_socket_that_was_passed_on_before_it_had_a_ring_gets_none(void **st
 	close(fd);
 }
 
-static void the_status_tells_why_libktsn_leaves_a_socket_to_the_kernel(void **state)
+static void status_has_the_reasons_for_no_ring(void **state)
 {
 	int application = application_connect(), fd = socket_bound(SOCK_DGRAM);
 	struct answer answer;
@@ -494,7 +494,7 @@ static void the_status_tells_why_libktsn_leaves_a_socket_to_the_kernel(void **st
 }
 
 /* The program's maps are shared by all pods, independent of a pod's limits. */
-static void a_pod_has_no_more_than_its_share_of_the_maps(void **state)
+static void maps_are_shared_among_pods(void **state)
 {
 	int application = application_connect(), fd = socket_bound(SOCK_DGRAM);
 	struct quota_limits limits = the_pod()->quota->limits;
@@ -544,7 +544,7 @@ static int socket_bound_beyond_descriptors(void)
 }
 
 /* Rings cannot be entered there. */
-static void what_cannot_be_entered_leaves_nothing(void **state)
+static void failed_entry_leaves_nothing(void **state)
 {
 	int application = application_connect(), fd = socket_bound_beyond_descriptors();
 	const char *folder = bed.node.receive.folder;
@@ -581,7 +581,7 @@ static uint32_t left_make(int fd, struct receive_descriptors *fds)
 	return ring.ring_id;
 }
 
-static void what_a_former_one_left_is_taken_up_or_removed(void **state)
+static void old_rings_are_taken_over_or_removed(void **state)
 {
 	int wanted = socket_bound(SOCK_DGRAM), unwanted = socket_bound(SOCK_DGRAM), application;
 	struct receive_descriptors one, other;
@@ -616,7 +616,7 @@ static void what_a_former_one_left_is_taken_up_or_removed(void **state)
 	close(unwanted);
 }
 
-static void a_socket_is_entered_again_where_the_maps_are_new(void **state)
+static void socket_is_entered_in_new_maps(void **state)
 {
 	int application = application_connect(), fd = socket_bound(SOCK_DGRAM);
 	const char *folder = bed.node.receive.folder;
@@ -639,7 +639,7 @@ static void a_socket_is_entered_again_where_the_maps_are_new(void **state)
 	bed.node.receive.folder = folder;
 }
 
-static void rings_hold_what_the_sockets_queue_would(void **state)
+static void ring_size_follows_the_socket_buffer(void **state)
 {
 	assert_int_equal(receive_ring_bytes(0), 64 << 10);
 	assert_int_equal(receive_ring_bytes(-1), 64 << 10);
@@ -733,31 +733,23 @@ static bool begin(void)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(rings_hold_what_the_sockets_queue_would),
-		cmocka_unit_test_setup_teardown(a_socket_gets_a_ring_and_gives_it_back, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(the_kernels_queue_is_counted, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(a_socket_of_two_processes_has_one_ring_until_both_have_gone,
-						set_up, tear_down),
-		cmocka_unit_test_setup_teardown(a_closed_socket_is_named_by_its_cookie, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(a_socket_that_was_passed_on_is_the_kernels_for_ever, set_up,
-						tear_down),
-		cmocka_unit_test_setup_teardown(a_socket_that_was_passed_on_before_it_had_a_ring_gets_none,
-						set_up, tear_down),
-		cmocka_unit_test_setup_teardown(the_status_tells_why_libktsn_leaves_a_socket_to_the_kernel,
-						set_up, tear_down),
-		cmocka_unit_test_setup_teardown(what_cannot_be_served_stays_with_the_kernel, set_up,
-						tear_down),
-		cmocka_unit_test_setup_teardown(nothing_is_done_where_nobody_asked, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(an_encrypted_network_gets_no_rings, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(a_pod_has_no_more_rings_than_it_may, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(a_pod_has_no_more_than_its_share_of_the_maps, set_up,
-						tear_down),
-		cmocka_unit_test_setup_teardown(what_cannot_be_entered_leaves_nothing, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(a_socket_is_entered_again_where_the_maps_are_new, set_up,
-						tear_down),
+		cmocka_unit_test(ring_size_follows_the_socket_buffer),
+		cmocka_unit_test_setup_teardown(socket_gets_and_returns_a_ring, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(kernel_queue_is_counted, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(shared_socket_has_one_ring, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(closed_socket_is_found_by_cookie, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(passed_socket_stays_with_the_kernel, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(passed_socket_gets_no_ring, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(status_has_the_reasons_for_no_ring, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(unsupported_sockets_stay_with_the_kernel, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(endpoint_without_receive_gets_no_ring, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(encrypted_network_gets_no_rings, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(rings_per_pod_are_limited, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(maps_are_shared_among_pods, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(failed_entry_leaves_nothing, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(socket_is_entered_in_new_maps, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(kept_memory_counts, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(what_a_former_one_left_is_taken_up_or_removed, set_up,
-						tear_down),
+		cmocka_unit_test_setup_teardown(old_rings_are_taken_over_or_removed, set_up, tear_down),
 	};
 	int failed;
 

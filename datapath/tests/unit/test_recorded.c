@@ -158,7 +158,7 @@ static uint32_t record_replay(const struct recorded_message *message)
 	return record.type;
 }
 
-static void recorded_hand_overs_are_understood(void **state)
+static void recorded_hand_overs_are_read(void **state)
 {
 	static const uint32_t once[] = {
 		HANDOVER_CONTROL, HANDOVER_SHAPING, HANDOVER_SOCKET, HANDOVER_ENDPOINT,    HANDOVER_POD_NAME,
@@ -220,7 +220,7 @@ static void messages_in_recorded_rings_are_taken(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(recorded_hand_overs_are_understood),
+		cmocka_unit_test(recorded_hand_overs_are_read),
 		cmocka_unit_test(messages_in_recorded_rings_are_taken),
 	};
 

@@ -433,7 +433,7 @@ static void untimed_put(uint8_t first)
 
 /* ---- tests ---- */
 
-static void a_timed_frame_reaches_the_ring_as_it_was_sent(void **state)
+static void timed_frame_reaches_the_ring(void **state)
 {
 	struct ktsn_ring_taken taken;
 
@@ -460,7 +460,7 @@ static void a_timed_frame_reaches_the_ring_as_it_was_sent(void **state)
 	relay_end();
 }
 
-static void each_clock_and_deadlines_have_a_flow(void **state)
+static void each_clock_and_deadline_has_a_flow(void **state)
 {
 	relay_prepare(false);
 	relay_begin();
@@ -476,7 +476,7 @@ static void each_clock_and_deadlines_have_a_flow(void **state)
 	relay_end();
 }
 
-static void untimed_frames_have_a_ring_of_their_own(void **state)
+static void untimed_frames_have_their_ring(void **state)
 {
 	struct ktsn_ring_taken taken;
 
@@ -508,7 +508,7 @@ static unsigned long long heartbeat(void)
 	return atomic_load((_Atomic unsigned long long *)&heartbeat_map.at_ns);
 }
 
-static void the_heartbeat_follows_ktsnd(void **state)
+static void heartbeat_follows_ktsnd(void **state)
 {
 	struct ktsn_ring_header *header;
 
@@ -531,7 +531,7 @@ static void the_heartbeat_follows_ktsnd(void **state)
 }
 
 /* ktsnd runs without the pod's endpoint: it would drop the frames that are diverted. */
-static void the_heartbeat_waits_for_the_flow(void **state)
+static void heartbeat_waits_for_the_flow(void **state)
 {
 	struct ktsn_app_request request;
 	struct ktsn_ring_header *header;
@@ -559,7 +559,7 @@ static void the_heartbeat_waits_for_the_flow(void **state)
 
 /* The gates that ktsnd reported apply while it is away: a frame whose gate closes at times does not leave
  * by the bridge. */
-static void a_gated_frame_does_not_pass_a_ktsnd_that_is_away(void **state)
+static void gated_frame_does_not_bypass(void **state)
 {
 	struct ktsn_ring_header *header;
 	int bridge[2];
@@ -603,7 +603,7 @@ static void a_gated_frame_does_not_pass_a_ktsnd_that_is_away(void **state)
 	close(bridge[1]);
 }
 
-static void what_waited_for_the_relay_without_a_time_is_stale(void **state)
+static void old_untimed_frames_are_stale(void **state)
 {
 	enum { WAITED = 100 };
 
@@ -628,7 +628,7 @@ static void what_waited_for_the_relay_without_a_time_is_stale(void **state)
 	relay_end();
 }
 
-static void a_frame_without_record_is_dropped_where_only_timed_ones_are_captured(void **state)
+static void frame_without_record_is_dropped(void **state)
 {
 	relay_prepare(false);
 	relay_begin();
@@ -638,7 +638,7 @@ static void a_frame_without_record_is_dropped_where_only_timed_ones_are_captured
 	relay_end();
 }
 
-static void an_old_ktsnd_is_named_and_awaited(void **state)
+static void old_ktsnd_is_logged_and_awaited(void **state)
 {
 	struct ktsn_app_request hello;
 	struct ktsn_app_reply reply;
@@ -697,7 +697,7 @@ static void hello_serve_older(void)
 	ring_give(RELAY_TIMED, &hello);
 }
 
-static void a_relay_comes_down_to_an_older_ktsnd(void **state)
+static void relay_negotiates_an_older_version(void **state)
 {
 	relay_begin_newer();
 	timed_put(0xc1);
@@ -710,7 +710,7 @@ static void a_relay_comes_down_to_an_older_ktsnd(void **state)
 }
 
 /* A connection is handed over to an older ktsnd. */
-static void a_relay_repeats_any_request_for_an_older_ktsnd(void **state)
+static void requests_are_repeated_for_an_older_ktsnd(void **state)
 {
 	relay_begin_newer();
 	timed_put(0xc1);
@@ -769,7 +769,7 @@ static void ring_returns(void)
 	relay_end();
 }
 
-static void a_ring_is_handed_to_the_next_ktsnd(void **state)
+static void ring_is_handed_to_the_next_ktsnd(void **state)
 {
 	relay_prepare(false);
 	relay_begin();
@@ -777,7 +777,7 @@ static void a_ring_is_handed_to_the_next_ktsnd(void **state)
 	ring_returns();
 }
 
-static void a_ring_is_handed_to_an_older_ktsnd(void **state)
+static void ring_is_handed_to_an_older_ktsnd(void **state)
 {
 	relay_begin_newer();
 	ktsnd_ends_with_a_ring();
@@ -786,7 +786,7 @@ static void a_ring_is_handed_to_an_older_ktsnd(void **state)
 }
 
 /* A ktsnd that is too new for the relay is followed by a compatible one. */
-static void a_ring_waits_for_a_ktsnd_that_understands(void **state)
+static void ring_waits_for_a_compatible_ktsnd(void **state)
 {
 	relay_prepare(false);
 	relay_begin();
@@ -797,7 +797,7 @@ static void a_ring_waits_for_a_ktsnd_that_understands(void **state)
 	ring_returns();
 }
 
-static void what_is_refused_for_good_does_not_hold_up_a_ring(void **state)
+static void permanent_refusal_delays_no_ring(void **state)
 {
 	struct ktsn_app_request request;
 	struct ktsn_app_reply reply;
@@ -826,7 +826,7 @@ static void what_is_refused_for_good_does_not_hold_up_a_ring(void **state)
 	relay_end();
 }
 
-static void a_ring_that_is_refused_is_replaced(void **state)
+static void refused_ring_is_replaced(void **state)
 {
 	struct ktsn_app_request request;
 	int fd;
@@ -851,7 +851,7 @@ static void a_ring_that_is_refused_is_replaced(void **state)
 	relay_end();
 }
 
-static void a_foreign_source_is_refused_and_not_asked_for_again_at_once(void **state)
+static void foreign_source_is_remembered(void **state)
 {
 	struct ktsn_app_request request;
 
@@ -869,7 +869,7 @@ static void a_foreign_source_is_refused_and_not_asked_for_again_at_once(void **s
 	relay_end();
 }
 
-static void a_reply_counts_when_it_comes_late(void **state)
+static void late_reply_counts(void **state)
 {
 	struct ktsn_app_request request;
 
@@ -887,7 +887,7 @@ static void a_reply_counts_when_it_comes_late(void **state)
 	relay_end();
 }
 
-static void a_refused_flow_does_not_hold_up_an_open_one(void **state)
+static void refused_flow_delays_no_open_one(void **state)
 {
 	struct ktsn_app_request request;
 
@@ -954,7 +954,7 @@ static void route_add(int kind)
 	destination->payload_max_bytes = MTU_BYTES;
 }
 
-static void timed_frames_pass_a_request_of_untimed_ones(void **state)
+static void timed_frames_pass_an_untimed_request(void **state)
 {
 	struct ktsn_app_request request;
 
@@ -980,7 +980,7 @@ static void timed_frames_pass_a_request_of_untimed_ones(void **state)
 }
 
 /* The request for the ring, and those after a restart, are answered at any later time. */
-static void timed_frames_pass_an_untimed_session_that_joins(void **state)
+static void timed_frames_pass_a_joining_untimed_session(void **state)
 {
 	struct ktsn_app_request request;
 	struct ktsn_app_reply reply;
@@ -1085,7 +1085,7 @@ static void untimed_frames_never_wait(void **state)
 	relay_end();
 }
 
-static void untimed_frames_pass_timed_ones_that_wait(void **state)
+static void untimed_frames_pass_waiting_timed_frames(void **state)
 {
 	relay_prepare(true);
 	relay_begin();
@@ -1129,7 +1129,7 @@ static void long_frame_serve(uint32_t before, uint32_t number, uint32_t mtu_byte
 	destination_reply_for(RELAY_TIMED, &request, number, mtu_bytes);
 }
 
-static void a_frame_longer_than_its_way_is_dropped(void **state)
+static void frame_longer_than_its_path_is_dropped(void **state)
 {
 	relay_prepare(false);
 	relay_begin();
@@ -1142,7 +1142,7 @@ static void a_frame_longer_than_its_way_is_dropped(void **state)
 	relay_end();
 }
 
-static void the_destination_not_used_for_longest_makes_room(void **state)
+static void least_recently_used_destination_is_removed(void **state)
 {
 	struct destinations *table = &relay.sessions[RELAY_TIMED].destinations;
 
@@ -1164,7 +1164,7 @@ static void the_destination_not_used_for_longest_makes_room(void **state)
 	relay_end();
 }
 
-static void what_a_killed_relay_had_is_counted_by_the_next(void **state)
+static void next_relay_counts_lost_frames(void **state)
 {
 	struct relay_counters *counters;
 	int fd = memfd_create("counters", MFD_CLOEXEC);
@@ -1186,33 +1186,33 @@ static void what_a_killed_relay_had_is_counted_by_the_next(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_timed_frame_reaches_the_ring_as_it_was_sent),
-		cmocka_unit_test(each_clock_and_deadlines_have_a_flow),
-		cmocka_unit_test(untimed_frames_have_a_ring_of_their_own),
-		cmocka_unit_test(the_heartbeat_follows_ktsnd),
-		cmocka_unit_test(the_heartbeat_waits_for_the_flow),
-		cmocka_unit_test(a_gated_frame_does_not_pass_a_ktsnd_that_is_away),
-		cmocka_unit_test(what_waited_for_the_relay_without_a_time_is_stale),
-		cmocka_unit_test(a_frame_without_record_is_dropped_where_only_timed_ones_are_captured),
-		cmocka_unit_test(an_old_ktsnd_is_named_and_awaited),
-		cmocka_unit_test(a_relay_comes_down_to_an_older_ktsnd),
-		cmocka_unit_test(a_relay_repeats_any_request_for_an_older_ktsnd),
-		cmocka_unit_test(a_ring_is_handed_to_an_older_ktsnd),
-		cmocka_unit_test(a_ring_waits_for_a_ktsnd_that_understands),
-		cmocka_unit_test(a_ring_is_handed_to_the_next_ktsnd),
-		cmocka_unit_test(what_is_refused_for_good_does_not_hold_up_a_ring),
-		cmocka_unit_test(a_ring_that_is_refused_is_replaced),
-		cmocka_unit_test(a_foreign_source_is_refused_and_not_asked_for_again_at_once),
-		cmocka_unit_test(a_reply_counts_when_it_comes_late),
-		cmocka_unit_test(a_refused_flow_does_not_hold_up_an_open_one),
-		cmocka_unit_test(timed_frames_pass_a_request_of_untimed_ones),
-		cmocka_unit_test(timed_frames_pass_an_untimed_session_that_joins),
+		cmocka_unit_test(timed_frame_reaches_the_ring),
+		cmocka_unit_test(each_clock_and_deadline_has_a_flow),
+		cmocka_unit_test(untimed_frames_have_their_ring),
+		cmocka_unit_test(heartbeat_follows_ktsnd),
+		cmocka_unit_test(heartbeat_waits_for_the_flow),
+		cmocka_unit_test(gated_frame_does_not_bypass),
+		cmocka_unit_test(old_untimed_frames_are_stale),
+		cmocka_unit_test(frame_without_record_is_dropped),
+		cmocka_unit_test(old_ktsnd_is_logged_and_awaited),
+		cmocka_unit_test(relay_negotiates_an_older_version),
+		cmocka_unit_test(requests_are_repeated_for_an_older_ktsnd),
+		cmocka_unit_test(ring_is_handed_to_an_older_ktsnd),
+		cmocka_unit_test(ring_waits_for_a_compatible_ktsnd),
+		cmocka_unit_test(ring_is_handed_to_the_next_ktsnd),
+		cmocka_unit_test(permanent_refusal_delays_no_ring),
+		cmocka_unit_test(refused_ring_is_replaced),
+		cmocka_unit_test(foreign_source_is_remembered),
+		cmocka_unit_test(late_reply_counts),
+		cmocka_unit_test(refused_flow_delays_no_open_one),
+		cmocka_unit_test(timed_frames_pass_an_untimed_request),
+		cmocka_unit_test(timed_frames_pass_a_joining_untimed_session),
 		cmocka_unit_test(timed_frames_wait_for_room),
 		cmocka_unit_test(untimed_frames_never_wait),
-		cmocka_unit_test(untimed_frames_pass_timed_ones_that_wait),
-		cmocka_unit_test(a_frame_longer_than_its_way_is_dropped),
-		cmocka_unit_test(the_destination_not_used_for_longest_makes_room),
-		cmocka_unit_test(what_a_killed_relay_had_is_counted_by_the_next),
+		cmocka_unit_test(untimed_frames_pass_waiting_timed_frames),
+		cmocka_unit_test(frame_longer_than_its_path_is_dropped),
+		cmocka_unit_test(least_recently_used_destination_is_removed),
+		cmocka_unit_test(next_relay_counts_lost_frames),
 	};
 
 	return cmocka_run_group_tests(tests, folder_enter, folder_remove);

@@ -41,7 +41,7 @@ static struct destination *find(uint32_t number)
 	return destinations_find(&table, &key);
 }
 
-static void what_is_added_is_found(void **state)
+static void added_destination_is_found(void **state)
 {
 	struct destination_key of_another_flow = key_of(7);
 
@@ -57,7 +57,7 @@ static void what_is_added_is_found(void **state)
 	assert_null(destinations_next_used(&table, NULL));
 }
 
-static void a_full_table_takes_no_more(void **state)
+static void full_table_refuses(void **state)
 {
 	destinations_init(&table, 2);
 	for (uint32_t i = 0; i < DESTINATIONS_MAX; i++)
@@ -68,7 +68,7 @@ static void a_full_table_takes_no_more(void **state)
 		assert_int_equal(find(i)->number, i);
 }
 
-static void the_one_not_used_for_longest_is_first(void **state)
+static void least_recently_used_is_first(void **state)
 {
 	struct destination *at;
 
@@ -90,7 +90,7 @@ static void the_one_not_used_for_longest_is_first(void **state)
 }
 
 /* Compared with the simplest table: the time of each number's last use. */
-static void any_order_of_use_is_kept(void **state)
+static void order_of_use_is_kept(void **state)
 {
 	enum { NUMBERS = 2000, STEPS = 200000 };
 	static uint32_t used[NUMBERS];
@@ -115,7 +115,7 @@ static void any_order_of_use_is_kept(void **state)
 	}
 }
 
-static void a_refusal_is_remembered_for_a_while(void **state)
+static void refusal_expires(void **state)
 {
 	static struct refusals refusals = {.seed = 5};
 	const struct destination_key refused = key_of(1), other = key_of(2);
@@ -166,7 +166,7 @@ static bool push(uint32_t number)
 	return backlog_push(&backlog, &frame);
 }
 
-static void frames_wait_in_their_order(void **state)
+static void frames_keep_their_order(void **state)
 {
 	uint32_t pushed = 0, popped = 0;
 
@@ -222,7 +222,7 @@ static uint32_t until_full(const struct captured_frame *frame)
 	return count;
 }
 
-static void fewer_long_frames_can_wait(void **state)
+static void fewer_long_frames_fit(void **state)
 {
 	static uint8_t bytes[FRAME_BYTES_MAX];
 	struct captured_frame frame = {
@@ -233,7 +233,7 @@ static void fewer_long_frames_can_wait(void **state)
 	assert_int_equal(until_full(&frame), BACKLOG_BYTES / (9000 + FRAME_ADDRESSES_BYTES));
 }
 
-static void the_longest_frame_can_wait(void **state)
+static void longest_frame_fits(void **state)
 {
 	static uint8_t bytes[FRAME_BYTES_MAX];
 	struct captured_frame frame = {.addresses = bytes,
@@ -247,16 +247,16 @@ static void the_longest_frame_can_wait(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_added_is_found),
-		cmocka_unit_test(a_full_table_takes_no_more),
-		cmocka_unit_test(the_one_not_used_for_longest_is_first),
-		cmocka_unit_test(any_order_of_use_is_kept),
-		cmocka_unit_test(a_refusal_is_remembered_for_a_while),
+		cmocka_unit_test(added_destination_is_found),
+		cmocka_unit_test(full_table_refuses),
+		cmocka_unit_test(least_recently_used_is_first),
+		cmocka_unit_test(order_of_use_is_kept),
+		cmocka_unit_test(refusal_expires),
 		cmocka_unit_test(requests_are_limited),
-		cmocka_unit_test(frames_wait_in_their_order),
-		cmocka_unit_test(the_longest_frame_can_wait),
+		cmocka_unit_test(frames_keep_their_order),
+		cmocka_unit_test(longest_frame_fits),
 		cmocka_unit_test(frames_keep_their_bytes),
-		cmocka_unit_test(fewer_long_frames_can_wait),
+		cmocka_unit_test(fewer_long_frames_fit),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -50,7 +50,7 @@ static void fill(struct ring_pair *pair)
 }
 
 /* A network beyond the bits has no bit and is not refused here. */
-static void networks_are_refused_by_their_bits(void **state)
+static void networks_are_refused_by_bits(void **state)
 {
 	const uint64_t first = 1, last = UINT64_C(1) << 63;
 	struct ring_pair *pair = *state;
@@ -73,7 +73,7 @@ static void networks_are_refused_by_their_bits(void **state)
 }
 
 /* The previous content of the slot is not taken for the time of another call. */
-static void time_of_the_call_is_passed_while_traced(void **state)
+static void call_time_is_passed_while_tracing(void **state)
 {
 	struct ring_pair *pair = *state;
 	struct ktsn_ring_message message = {.payload_bytes = 1, .called_tai_ns = 4711};
@@ -163,7 +163,7 @@ static void bad_headers_are_refused(void **state)
 	assert_int_equal(ktsn_ring_producer_init(&producer, pair->application, pair->memory.bytes), 0);
 }
 
-static void memory_that_is_too_small_is_refused(void **state)
+static void small_memory_is_refused(void **state)
 {
 	struct ring_pair *pair = *state;
 	struct ktsn_ring_producer producer;
@@ -194,7 +194,7 @@ static void message_arrives_as_it_was_sent(void **state)
 	assert_nothing_to_take(pair);
 }
 
-static void messages_are_numbered_in_the_order_of_publication(void **state)
+static void messages_are_numbered_by_publication(void **state)
 {
 	struct ring_pair *pair = *state;
 
@@ -227,7 +227,7 @@ static void smallest_and_largest_payload_fit(void **state)
 	assert_int_equal(take_one(pair).payload_bytes, 0);
 }
 
-static void slot_goes_through_its_states(void **state)
+static void slot_states(void **state)
 {
 	struct ring_pair *pair = *state;
 	const struct ktsn_ring_message message = {0};
@@ -253,7 +253,7 @@ static void slot_goes_through_its_states(void **state)
 	assert_int_equal(pair->consumer.held, 0);
 }
 
-static void full_ring_refuses_until_a_slot_is_released(void **state)
+static void full_ring_refuses(void **state)
 {
 	struct ring_pair *pair = *state;
 	struct ktsn_ring_taken taken;
@@ -313,7 +313,7 @@ static void untaken_message_is_taken_again(void **state)
 	assert_nothing_to_take(pair);
 }
 
-static void doorbell_follows_the_consumers_word(void **state)
+static void doorbell_follows_the_threshold(void **state)
 {
 	struct ring_pair *pair = *state;
 	struct ktsn_ring_producer *producer = &pair->producer;
@@ -332,7 +332,7 @@ static void doorbell_follows_the_consumers_word(void **state)
 	assert_false(ktsn_ring_doorbell_due(producer, KTSN_CLOCK_TAI, INT64_MAX));
 }
 
-static void sockets_that_wait_for_space_are_announced_and_told_once(void **state)
+static void waiting_sockets_are_notified_once(void **state)
 {
 	struct ring_pair *pair = *state;
 	uint32_t slot;
@@ -354,7 +354,7 @@ static void sockets_that_wait_for_space_are_announced_and_told_once(void **state
 }
 
 /* A ktsnd that was killed, and its successor. */
-static void successor_finds_what_was_ready_and_gives_back_the_rest(void **state)
+static void successor_finds_ready_messages(void **state)
 {
 	struct ring_pair *pair = *state;
 	struct ktsn_ring_header *header = pair->application;
@@ -393,7 +393,7 @@ static void successor_finds_what_was_ready_and_gives_back_the_rest(void **state)
 }
 
 /* Between the two steps of a publication: the slot is READY, but its bit is not set yet. */
-static void message_published_while_the_successor_looks_is_taken_once(void **state)
+static void concurrent_publication_is_taken_once(void **state)
 {
 	struct ring_pair *pair = *state;
 	uint32_t slot = send_text(pair, "once", 1);
@@ -408,7 +408,7 @@ static void message_published_while_the_successor_looks_is_taken_once(void **sta
 }
 
 /* All claimed slots can be given back, and space is reported when the requested number is free. */
-static void slots_are_given_back_unused(void **state)
+static void unused_slots_are_returned(void **state)
 {
 	struct ring_pair *pair = *state;
 	uint32_t slots[KTSN_RING_WORD_BITS], count = pair->producer.slot_count;
@@ -427,7 +427,7 @@ static void slots_are_given_back_unused(void **state)
 	assert_false(ktsn_ring_has_space(&pair->producer, 1));
 }
 
-static void message_of_a_flow_of_frames_says_what_it_is(void **state)
+static void message_of_frames_has_its_attributes(void **state)
 {
 	struct ring_pair *pair = *state;
 	const struct ktsn_ring_message message = {.ethertype_be = 0x1234, .priority = 0xf6};
@@ -444,23 +444,23 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, ring_pair_tear_down)
 	const struct CMUnitTest tests[] = {
 		TEST(slots_and_payload_are_rounded_up),
-		TEST(networks_are_refused_by_their_bits),
-		TEST(time_of_the_call_is_passed_while_traced),
+		TEST(networks_are_refused_by_bits),
+		TEST(call_time_is_passed_while_tracing),
 		TEST(bad_headers_are_refused),
-		TEST(memory_that_is_too_small_is_refused),
+		TEST(small_memory_is_refused),
 		TEST(message_arrives_as_it_was_sent),
-		TEST(messages_are_numbered_in_the_order_of_publication),
+		TEST(messages_are_numbered_by_publication),
 		TEST(smallest_and_largest_payload_fit),
-		TEST(slot_goes_through_its_states),
-		TEST(slots_are_given_back_unused),
-		TEST(message_of_a_flow_of_frames_says_what_it_is),
-		TEST(full_ring_refuses_until_a_slot_is_released),
+		TEST(slot_states),
+		TEST(unused_slots_are_returned),
+		TEST(message_of_frames_has_its_attributes),
+		TEST(full_ring_refuses),
 		TEST(slots_become_free_in_any_order),
 		TEST(untaken_message_is_taken_again),
-		TEST(doorbell_follows_the_consumers_word),
-		TEST(sockets_that_wait_for_space_are_announced_and_told_once),
-		TEST(successor_finds_what_was_ready_and_gives_back_the_rest),
-		TEST(message_published_while_the_successor_looks_is_taken_once),
+		TEST(doorbell_follows_the_threshold),
+		TEST(waiting_sockets_are_notified_once),
+		TEST(successor_finds_ready_messages),
+		TEST(concurrent_publication_is_taken_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

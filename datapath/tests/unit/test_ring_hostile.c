@@ -49,7 +49,7 @@ static void assert_nothing_to_take(struct ring_pair *pair)
 }
 
 /* The bits only show where to look; the state decides. */
-static void slot_that_was_never_published_is_ignored(void **state)
+static void unpublished_slot_is_ignored(void **state)
 {
 	struct ring_pair *pair = *state;
 	uint32_t slot;
@@ -85,7 +85,7 @@ static void any_state_but_ready_is_ignored(void **state)
 	}
 }
 
-static void payload_larger_than_its_slot_is_bad(void **state)
+static void overlong_payload_is_bad(void **state)
 {
 	static const uint32_t sizes[] = {PAYLOAD_CAPACITY_BYTES + 1, 65536, INT32_MAX, UINT32_MAX};
 	struct ring_pair *pair = *state;
@@ -140,7 +140,7 @@ static void held_slot_is_not_taken_again(void **state)
 	assert_nothing_to_take(pair);
 }
 
-static void message_put_back_and_published_again_is_one_message(void **state)
+static void republished_message_is_one_message(void **state)
 {
 	struct ring_pair *pair = *state;
 	uint32_t slot = send_empty(pair);
@@ -174,7 +174,7 @@ static void overwritten_header_moves_no_slot(void **state)
 	ktsn_ring_release(&pair->consumer, slot);
 }
 
-static void free_bits_of_held_slots_do_not_matter(void **state)
+static void free_bits_of_held_slots_are_ignored(void **state)
 {
 	struct ring_pair *pair = *state;
 	uint32_t slot = send_empty(pair), other;
@@ -191,7 +191,7 @@ static void free_bits_of_held_slots_do_not_matter(void **state)
 }
 
 /* Bits without messages are set again and again: each look into the ring ends all the same. */
-static void look_into_the_ring_ends(void **state)
+static void each_look_ends(void **state)
 {
 	struct ring_pair *pair = *state;
 	struct ktsn_ring_taken taken;
@@ -205,7 +205,7 @@ static void look_into_the_ring_ends(void **state)
 }
 
 /* Each costs a read of uncached memory: the caller has to look at the clock in between. */
-static void bits_without_messages_are_looked_at_a_few_at_a_time(void **state)
+static void false_bits_are_read_in_batches(void **state)
 {
 	struct ring_pair *pair = *state;
 	struct ktsn_ring_taken taken;
@@ -273,7 +273,7 @@ static void give_back(struct ring_pair *pair, struct book *book, struct test_ran
 		ktsn_ring_untake(&pair->consumer, &taken);
 }
 
-static void random_writes_never_break_the_book(void **state)
+static void random_writes_keep_the_accounting(void **state)
 {
 	struct test_random random = test_random_seeded("consumer against random writes");
 	struct ring_pair *pair = *state;
@@ -291,7 +291,7 @@ static void random_writes_never_break_the_book(void **state)
 }
 
 /* The application may overwrite the word that shows how full the ring is: the producer harms only itself. */
-static void free_bits_beyond_the_ring_are_not_claimed(void **state)
+static void slots_beyond_the_ring_are_not_claimed(void **state)
 {
 	struct ring_pair *pair = *state;
 	uint32_t slot;
@@ -305,19 +305,19 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, ring_pair_tear_down)
 	const struct CMUnitTest tests[] = {
-		TEST(slot_that_was_never_published_is_ignored),
+		TEST(unpublished_slot_is_ignored),
 		TEST(any_state_but_ready_is_ignored),
-		TEST(payload_larger_than_its_slot_is_bad),
+		TEST(overlong_payload_is_bad),
 		TEST(bits_beyond_the_ring_are_ignored),
 		TEST(summary_without_bits_is_harmless),
 		TEST(held_slot_is_not_taken_again),
-		TEST(message_put_back_and_published_again_is_one_message),
+		TEST(republished_message_is_one_message),
 		TEST(overwritten_header_moves_no_slot),
-		TEST(free_bits_of_held_slots_do_not_matter),
-		TEST(look_into_the_ring_ends),
-		TEST(bits_without_messages_are_looked_at_a_few_at_a_time),
-		TEST(random_writes_never_break_the_book),
-		TEST(free_bits_beyond_the_ring_are_not_claimed),
+		TEST(free_bits_of_held_slots_are_ignored),
+		TEST(each_look_ends),
+		TEST(false_bits_are_read_in_batches),
+		TEST(random_writes_keep_the_accounting),
+		TEST(slots_beyond_the_ring_are_not_claimed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -104,7 +104,7 @@ static void marks_check(const struct map *map)
 	assert_true(faults() - before < 4);
 }
 
-static void nobody_takes_a_page_away(void **state)
+static void pages_cannot_be_removed(void **state)
 {
 	const struct map *map = *state;
 	static const int advices[] = {MADV_REMOVE,  MADV_COLLAPSE, MADV_DONTNEED,
@@ -125,7 +125,7 @@ static void nobody_takes_a_page_away(void **state)
 	marks_check(map);
 }
 
-static void no_more_is_mapped_than_there_is(void **state)
+static void mapping_is_bounded(void **state)
 {
 	const struct map *map = *state;
 	void *address;
@@ -133,7 +133,7 @@ static void no_more_is_mapped_than_there_is(void **state)
 	assert_int_equal(ktsn_ring_map_mmap(map->fd, map->bytes + 4096, &address), -EINVAL);
 }
 
-static void a_map_of_another_size_is_none_of_ours(void **state)
+static void map_of_another_size_is_refused(void **state)
 {
 	const struct map *map = *state;
 	uint32_t id;
@@ -156,7 +156,7 @@ static int other_map(enum bpf_map_type type, uint32_t value_bytes, uint32_t entr
 	return (int)syscall(SYS_bpf, BPF_MAP_CREATE, &attributes, sizeof(attributes));
 }
 
-static void what_was_made_otherwise_is_none_of_ours(void **state)
+static void map_with_other_flags_is_refused(void **state)
 {
 	const struct map *map = *state;
 	int memory = memfd_create("sparse", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -186,7 +186,7 @@ static bool ends_within_patience(uint32_t id)
 	return !ktsn_ring_map_lives(id);
 }
 
-static void a_map_lives_as_long_as_its_last_mapping(void **state)
+static void map_lives_until_its_last_mapping(void **state)
 {
 	struct map map;
 
@@ -198,7 +198,7 @@ static void a_map_lives_as_long_as_its_last_mapping(void **state)
 	assert_true(ends_within_patience(map.id));
 }
 
-static void a_map_lives_as_long_as_its_last_descriptor(void **state)
+static void map_lives_until_its_last_descriptor(void **state)
 {
 	struct map map;
 
@@ -211,7 +211,7 @@ static void a_map_lives_as_long_as_its_last_descriptor(void **state)
 }
 
 /* Processes that may not create maps use those of ktsnd. */
-static void whoever_has_the_descriptor_maps_it(void **state)
+static void descriptor_suffices_to_map(void **state)
 {
 	const struct map *map = *state;
 	int status;
@@ -235,13 +235,13 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		TEST(no_access_faults),
-		TEST(nobody_takes_a_page_away),
-		TEST(no_more_is_mapped_than_there_is),
-		TEST(a_map_of_another_size_is_none_of_ours),
-		TEST(what_was_made_otherwise_is_none_of_ours),
-		TEST(a_map_lives_as_long_as_its_last_mapping),
-		TEST(a_map_lives_as_long_as_its_last_descriptor),
-		TEST(whoever_has_the_descriptor_maps_it),
+		TEST(pages_cannot_be_removed),
+		TEST(mapping_is_bounded),
+		TEST(map_of_another_size_is_refused),
+		TEST(map_with_other_flags_is_refused),
+		TEST(map_lives_until_its_last_mapping),
+		TEST(map_lives_until_its_last_descriptor),
+		TEST(descriptor_suffices_to_map),
 	};
 	struct map probe;
 	int err = made(&probe);

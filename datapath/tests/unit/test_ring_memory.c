@@ -42,7 +42,7 @@ static int offered(int fd, struct ktsn_ring_geometry geometry)
 	return err;
 }
 
-static void what_ktsnd_made_is_taken(void **state)
+static void own_memory_is_taken(void **state)
 {
 	const struct ring_pair *pair = *state;
 	struct ktsn_ring_memory memory;
@@ -56,7 +56,7 @@ static void what_ktsnd_made_is_taken(void **state)
 	ktsn_ring_memory_destroy(&memory);
 }
 
-static void what_is_larger_or_smaller_is_refused(void **state)
+static void other_sizes_are_refused(void **state)
 {
 	const struct ring_pair *pair = *state;
 	static const struct {
@@ -76,7 +76,7 @@ static void what_is_larger_or_smaller_is_refused(void **state)
 			fail_msg("%s: taken", others[i].what);
 }
 
-static void what_is_no_memory_of_rings_is_refused(void **state)
+static void other_memory_is_refused(void **state)
 {
 	int memory = memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING), pipe_fds[2];
 
@@ -91,7 +91,7 @@ static void what_is_no_memory_of_rings_is_refused(void **state)
 }
 
 /* One field of a valid header replaced. */
-static void what_says_that_it_is_otherwise_is_refused(void **state)
+static void other_headers_are_refused(void **state)
 {
 	struct ring_pair *pair = *state;
 	static const struct {
@@ -130,10 +130,10 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		TEST(what_ktsnd_made_is_taken),
-		TEST(what_is_larger_or_smaller_is_refused),
-		TEST(what_is_no_memory_of_rings_is_refused),
-		TEST(what_says_that_it_is_otherwise_is_refused),
+		TEST(own_memory_is_taken),
+		TEST(other_sizes_are_refused),
+		TEST(other_memory_is_refused),
+		TEST(other_headers_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -96,7 +96,7 @@ static void smallest_sequence_comes_out_first(void **state)
 }
 
 /* The largest ring, and around the end of its positions. */
-static void slots_added_in_order_come_out_so(void **state)
+static void ordered_slots_stay_ordered(void **state)
 {
 	struct ktsn_ring_order *order = malloc(sizeof(*order));
 	uint64_t sequence = 0, expected = 0, taken;
@@ -163,7 +163,7 @@ static void assert_nothing_to_take(struct ring_pair *pair)
 }
 
 /* A new message gets the lowest free slot, below older ones: as many arrive as leave. */
-static void messages_are_taken_a_few_at_a_time_in_the_order_of_publication(void **state)
+static void batches_keep_the_publication_order(void **state)
 {
 	struct test_random random = test_random_seeded("messages a few at a time");
 	struct ring_pair *pair = *state;
@@ -183,7 +183,7 @@ static void messages_are_taken_a_few_at_a_time_in_the_order_of_publication(void 
 }
 
 /* The caller looks at the clock in between. */
-static void full_ring_is_put_in_order_a_few_slots_at_a_time(void **state)
+static void full_ring_is_sorted_in_batches(void **state)
 {
 	struct test_random random = test_random_seeded("full ring");
 	struct ring_pair *pair = *state;
@@ -206,7 +206,7 @@ static void full_ring_is_put_in_order_a_few_slots_at_a_time(void **state)
 }
 
 /* Independent of other ready messages. */
-static void next_in_line_is_found_at_once(void **state)
+static void next_message_is_found_in_one_call(void **state)
 {
 	struct ring_pair *pair = *state;
 	struct ktsn_ring_taken taken;
@@ -223,7 +223,7 @@ static void next_in_line_is_found_at_once(void **state)
 
 /* A thread has a number and has not published its message yet: others are not delayed. Once it has, no
  * later message is taken before it. */
-static void message_that_was_handed_over_late_is_the_next(void **state)
+static void late_publication_is_next(void **state)
 {
 	struct test_random random = test_random_seeded("late message");
 	struct ring_pair *pair = *state;
@@ -248,7 +248,7 @@ static void message_that_was_handed_over_late_is_the_next(void **state)
 }
 
 /* A single message is found by one call. */
-static void single_message_is_found_at_once(void **state)
+static void single_message_is_found_in_one_call(void **state)
 {
 	struct ring_pair *pair = *state;
 	struct ktsn_ring_taken taken;
@@ -263,7 +263,7 @@ static void single_message_is_found_at_once(void **state)
 }
 
 /* Also the last message, and together with others that arrived meanwhile. */
-static void untaken_message_is_taken_before_later_ones(void **state)
+static void untaken_message_precedes_later_ones(void **state)
 {
 	struct test_random random = test_random_seeded("messages put back");
 	struct ring_pair *pair = *state;
@@ -296,7 +296,7 @@ static void bits_set(struct ring_pair *pair)
 	atomic_store(&pair->application->ready_summary, UINT64_MAX);
 }
 
-static void bits_without_messages_change_nothing_about_the_order(void **state)
+static void false_bits_keep_the_order(void **state)
 {
 	struct test_random random = test_random_seeded("lies");
 	struct ring_pair *pair = *state;
@@ -325,7 +325,7 @@ static void bits_without_messages_change_nothing_about_the_order(void **state)
 }
 
 /* The application takes them back after they were put in order. */
-static void slots_that_are_ready_no_more_are_passed_over(void **state)
+static void withdrawn_slots_are_skipped(void **state)
 {
 	struct test_random random = test_random_seeded("slots taken back");
 	struct ring_pair *pair = *state;
@@ -349,7 +349,7 @@ static void slots_that_are_ready_no_more_are_passed_over(void **state)
 }
 
 /* All sequences equal, or random. */
-static void sequences_of_any_value_lose_no_message(void **state)
+static void any_sequence_loses_no_message(void **state)
 {
 	struct test_random random = test_random_seeded("sequences of any value");
 	struct ring_pair *pair = *state;
@@ -367,7 +367,7 @@ static void sequences_of_any_value_lose_no_message(void **state)
 	}
 }
 
-static void successor_goes_on_in_the_order_of_publication(void **state)
+static void successor_keeps_the_order(void **state)
 {
 	struct test_random random = test_random_seeded("successor");
 	struct ring_pair *pair = *state;
@@ -416,7 +416,7 @@ static void assert_next_found_at_once(struct ring_pair *pair, uint64_t first)
 }
 
 /* Messages that its predecessor took are not waited for. */
-static void successor_finds_the_next_in_line_when_it_has_taken_what_was_there(void **state)
+static void successor_finds_the_next_message(void **state)
 {
 	struct test_random random = test_random_seeded("successor");
 	struct ring_pair *pair = *state;
@@ -439,7 +439,7 @@ static void successor_finds_the_next_in_line_when_it_has_taken_what_was_there(vo
 
 /* A thread has a number when the ring is handed over, and publishes its message later, before another one
  * of its own in a lower slot. A second thread has no number yet. */
-static void successor_takes_what_was_being_written_in_its_turn(void **state)
+static void successor_orders_unfinished_messages(void **state)
 {
 	struct ring_pair *pair = *state;
 	uint32_t low, late, numberless;
@@ -472,19 +472,19 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, ring_pair_tear_down)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(smallest_sequence_comes_out_first),
-		cmocka_unit_test(slots_added_in_order_come_out_so),
-		TEST(messages_are_taken_a_few_at_a_time_in_the_order_of_publication),
-		TEST(full_ring_is_put_in_order_a_few_slots_at_a_time),
-		TEST(next_in_line_is_found_at_once),
-		TEST(message_that_was_handed_over_late_is_the_next),
-		TEST(single_message_is_found_at_once),
-		TEST(untaken_message_is_taken_before_later_ones),
-		TEST(bits_without_messages_change_nothing_about_the_order),
-		TEST(slots_that_are_ready_no_more_are_passed_over),
-		TEST(sequences_of_any_value_lose_no_message),
-		TEST(successor_goes_on_in_the_order_of_publication),
-		TEST(successor_finds_the_next_in_line_when_it_has_taken_what_was_there),
-		TEST(successor_takes_what_was_being_written_in_its_turn),
+		cmocka_unit_test(ordered_slots_stay_ordered),
+		TEST(batches_keep_the_publication_order),
+		TEST(full_ring_is_sorted_in_batches),
+		TEST(next_message_is_found_in_one_call),
+		TEST(late_publication_is_next),
+		TEST(single_message_is_found_in_one_call),
+		TEST(untaken_message_precedes_later_ones),
+		TEST(false_bits_keep_the_order),
+		TEST(withdrawn_slots_are_skipped),
+		TEST(any_sequence_loses_no_message),
+		TEST(successor_keeps_the_order),
+		TEST(successor_finds_the_next_message),
+		TEST(successor_orders_unfinished_messages),
 	};
 
 	return cmocka_run_group_tests_name("ring_order", tests, NULL, NULL);

@@ -75,7 +75,7 @@ static uint32_t free_slots(const struct ring_pair *pair)
 	return (uint32_t)count;
 }
 
-static void report_is_the_frame_and_frees_its_slot_when_read(void **state)
+static void reading_a_report_frees_its_slot(void **state)
 {
 	struct ring_pair *pair = *state;
 	uint32_t slot = report_text(pair, FLOW, "dropped");
@@ -89,7 +89,7 @@ static void report_is_the_frame_and_frees_its_slot_when_read(void **state)
 	assert_no_report(pair, FLOW);
 }
 
-static void reports_are_read_in_the_order_of_dropping(void **state)
+static void reports_keep_the_drop_order(void **state)
 {
 	struct ring_pair *pair = *state;
 	uint32_t slots[3];
@@ -107,7 +107,7 @@ static void reports_are_read_in_the_order_of_dropping(void **state)
 	assert_report(pair, FLOW, "a");
 }
 
-static void each_socket_has_its_own(void **state)
+static void sockets_have_separate_reports(void **state)
 {
 	struct ring_pair *pair = *state;
 
@@ -119,7 +119,7 @@ static void each_socket_has_its_own(void **state)
 	assert_report(pair, 1, "one");
 }
 
-static void unread_reports_take_half_of_the_ring_at_most(void **state)
+static void unread_reports_take_half_the_ring(void **state)
 {
 	struct ring_pair *pair = *state;
 
@@ -130,7 +130,7 @@ static void unread_reports_take_half_of_the_ring_at_most(void **state)
 	assert_true(ktsn_ring_report_room(&pair->consumer));
 }
 
-static void reports_of_a_socket_that_ended_are_freed(void **state)
+static void reports_of_ended_sockets_are_freed(void **state)
 {
 	struct ring_pair *pair = *state;
 
@@ -149,7 +149,7 @@ static void reports_of_a_socket_that_ended_are_freed(void **state)
 	assert_false(ktsn_ring_report_room(&pair->consumer));
 }
 
-static void successor_leaves_reports_to_be_read(void **state)
+static void successor_keeps_reports(void **state)
 {
 	struct ring_pair *pair = *state;
 
@@ -166,7 +166,7 @@ static void successor_leaves_reports_to_be_read(void **state)
 	assert_int_equal(free_slots(pair), SLOTS);
 }
 
-static void lies_about_reports_harm_only_who_tells_them(void **state)
+static void false_reports_harm_only_their_writer(void **state)
 {
 	struct ring_pair *pair = *state;
 	struct ktsn_ring_report report;
@@ -188,7 +188,7 @@ static void lies_about_reports_harm_only_who_tells_them(void **state)
 }
 
 /* Otherwise each socket that ends would cost a look into every slot. */
-static void only_reports_that_were_made_are_freed(void **state)
+static void only_existing_reports_are_freed(void **state)
 {
 	struct ring_pair *pair = *state;
 	uint32_t made = report_text(pair, FLOW, "made");
@@ -208,7 +208,7 @@ static void only_reports_that_were_made_are_freed(void **state)
 
 /* As many as the kernel holds in the same buffer, recorded from Linux 6.1 in
  * test/conformance/txtime/kernel.txt. */
-static void messages_are_charged_as_by_the_kernel(void **state)
+static void messages_are_charged_like_the_kernel(void **state)
 {
 	assert_int_equal(ktsn_ring_charge_bytes(0), 768);
 	assert_int_equal(ktsn_ring_charge_bytes(64), 768);
@@ -218,7 +218,7 @@ static void messages_are_charged_as_by_the_kernel(void **state)
 	assert_true(ktsn_ring_charge_bytes(UINT32_MAX) > 0);
 }
 
-static void what_is_no_longer_pending_is_counted_for_its_socket(void **state)
+static void ended_messages_are_counted_per_socket(void **state)
 {
 	struct ring_pair *pair = *state;
 
@@ -234,7 +234,7 @@ static void what_is_no_longer_pending_is_counted_for_its_socket(void **state)
 	assert_int_equal(ktsn_ring_released_bytes(&pair->producer, KTSN_RING_FLOWS), 0);
 }
 
-static void sockets_that_poll_for_space_are_told_once(void **state)
+static void polling_sockets_are_notified_once(void **state)
 {
 	struct ring_pair *pair = *state;
 
@@ -253,17 +253,12 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, ring_pair_tear_down)
 	const struct CMUnitTest tests[] = {
-		TEST(report_is_the_frame_and_frees_its_slot_when_read),
-		TEST(reports_are_read_in_the_order_of_dropping),
-		TEST(each_socket_has_its_own),
-		TEST(unread_reports_take_half_of_the_ring_at_most),
-		TEST(reports_of_a_socket_that_ended_are_freed),
-		TEST(successor_leaves_reports_to_be_read),
-		TEST(lies_about_reports_harm_only_who_tells_them),
-		TEST(only_reports_that_were_made_are_freed),
-		TEST(messages_are_charged_as_by_the_kernel),
-		TEST(what_is_no_longer_pending_is_counted_for_its_socket),
-		TEST(sockets_that_poll_for_space_are_told_once),
+		TEST(reading_a_report_frees_its_slot),      TEST(reports_keep_the_drop_order),
+		TEST(sockets_have_separate_reports),        TEST(unread_reports_take_half_the_ring),
+		TEST(reports_of_ended_sockets_are_freed),   TEST(successor_keeps_reports),
+		TEST(false_reports_harm_only_their_writer), TEST(only_existing_reports_are_freed),
+		TEST(messages_are_charged_like_the_kernel), TEST(ended_messages_are_counted_per_socket),
+		TEST(polling_sockets_are_notified_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

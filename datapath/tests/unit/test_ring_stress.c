@@ -294,7 +294,7 @@ static void run(uint32_t slot_count, bool doorbell_only_early)
 	free(stress);
 }
 
-static void small_ring_that_is_always_full(void **state)
+static void small_full_ring(void **state)
 {
 	run(64, false);
 }
@@ -312,7 +312,7 @@ static void half_of_the_messages_do_not_ring(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(small_ring_that_is_always_full),
+		cmocka_unit_test(small_full_ring),
 		cmocka_unit_test(large_ring),
 		cmocka_unit_test(half_of_the_messages_do_not_ring),
 	};

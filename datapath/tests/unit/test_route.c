@@ -107,7 +107,7 @@ static void send_until_asked(int times, uint32_t expected)
 	}
 }
 
-static void endpoint_that_is_added_later_gets_the_messages(void **state)
+static void later_endpoint_gets_the_messages(void **state)
 {
 	send_until_asked(3, KTSN_APP_ROUTE_KERNEL);
 	process.answers = endpoint_there;
@@ -121,7 +121,7 @@ static void endpoint_that_is_added_later_gets_the_messages(void **state)
 	assert_int_equal(process.asked, 0);
 }
 
-static void ktsnd_is_asked_now_and_then_only(void **state)
+static void requests_are_limited(void **state)
 {
 	int64_t began_ms = now_ms();
 
@@ -131,7 +131,7 @@ static void ktsnd_is_asked_now_and_then_only(void **state)
 	assert_true(now_ms() - began_ms >= 180);
 }
 
-static void messages_stay_the_kernel_s_while_ktsnd_does_not_answer(void **state)
+static void kernel_sends_without_an_answer(void **state)
 {
 	assert_int_equal(route(), KTSN_APP_ROUTE_KERNEL);
 	process.silent = true;
@@ -145,9 +145,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		TEST(endpoint_that_is_added_later_gets_the_messages),
-		TEST(ktsnd_is_asked_now_and_then_only),
-		TEST(messages_stay_the_kernel_s_while_ktsnd_does_not_answer),
+		TEST(later_endpoint_gets_the_messages),
+		TEST(requests_are_limited),
+		TEST(kernel_sends_without_an_answer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

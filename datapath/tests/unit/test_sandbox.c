@@ -69,7 +69,7 @@ static void threads_can_be_made(void **state)
 	assert_int_equal(WEXITSTATUS(status), MADE);
 }
 
-static void processes_cannot(void **state)
+static void processes_cannot_be_made(void **state)
 {
 	static const long calls[] = {
 		SYS_clone,
@@ -90,7 +90,7 @@ static int bpf_call(long command)
 
 /* Memory of rings can be created and entered into maps; everything else of bpf() is refused. It does not
  * kill because DPDK calls bpf() when it closes an XDP socket. */
-static void programs_of_the_kernel_cannot_be_loaded(void **state)
+static void bpf_programs_cannot_be_loaded(void **state)
 {
 	static const long refused[] = {BPF_PROG_LOAD,   BPF_PROG_ATTACH, BPF_PROG_DETACH,
 				       BPF_OBJ_PIN,     BPF_MAP_FREEZE,  BPF_PROG_GET_FD_BY_ID,
@@ -107,7 +107,7 @@ static void programs_of_the_kernel_cannot_be_loaded(void **state)
 		assert_int_equal(WEXITSTATUS(sandboxed(bpf_call, allowed[i])), MADE);
 }
 
-static void what_only_sanitizers_need_is_refused(void **state)
+static void sanitizer_calls_are_refused(void **state)
 {
 	static const long calls[] = {
 		SYS_sigaltstack, SYS_pipe2, SYS_kill, SYS_prctl,  SYS_wait4, SYS_getppid, SYS_getcwd,
@@ -120,7 +120,7 @@ static void what_only_sanitizers_need_is_refused(void **state)
 		assert_refused(calls[i]);
 }
 
-static void who_wants_to_look_into_others_is_killed(void **state)
+static void spying_calls_kill(void **state)
 {
 	static const long calls[] = {SYS_ptrace, SYS_process_vm_readv, SYS_execve, SYS_mount};
 
@@ -136,10 +136,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(threads_can_be_made),
-		cmocka_unit_test(processes_cannot),
-		cmocka_unit_test(programs_of_the_kernel_cannot_be_loaded),
-		cmocka_unit_test(what_only_sanitizers_need_is_refused),
-		cmocka_unit_test(who_wants_to_look_into_others_is_killed),
+		cmocka_unit_test(processes_cannot_be_made),
+		cmocka_unit_test(bpf_programs_cannot_be_loaded),
+		cmocka_unit_test(sanitizer_calls_are_refused),
+		cmocka_unit_test(spying_calls_kill),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -43,7 +43,7 @@ static void assert_segment(const struct letter *letter, uint32_t expected)
 	assert_int_equal(found, expected);
 }
 
-static void what_says_nothing_leaves_it_to_the_socket(void **state)
+static void empty_message_uses_the_socket(void **state)
 {
 	struct letter letter = {.message = {.msg_name = NULL}};
 	int ttl = 3;
@@ -92,7 +92,7 @@ static void truncated_control_is_refused(void **state)
 	assert_int_equal(segment_read(&letter.message, &found), -EINVAL);
 }
 
-static void messages_are_cut_as_by_the_kernel(void **state)
+static void messages_are_cut_like_the_kernel(void **state)
 {
 	static const struct {
 		size_t bytes;
@@ -130,7 +130,7 @@ static void messages_are_cut_as_by_the_kernel(void **state)
 }
 
 /* For any request, the pieces add up to the whole, and none is longer than allowed. */
-static void pieces_are_the_whole(void **state)
+static void pieces_add_up(void **state)
 {
 	struct test_random random = test_random_seeded("segment");
 	uint64_t rounds = test_random_rounds(100000);
@@ -152,12 +152,12 @@ static void pieces_are_the_whole(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_says_nothing_leaves_it_to_the_socket),
+		cmocka_unit_test(empty_message_uses_the_socket),
 		cmocka_unit_test(last_of_several_counts),
 		cmocka_unit_test(other_lengths_and_kinds_are_refused),
 		cmocka_unit_test(truncated_control_is_refused),
-		cmocka_unit_test(messages_are_cut_as_by_the_kernel),
-		cmocka_unit_test(pieces_are_the_whole),
+		cmocka_unit_test(messages_are_cut_like_the_kernel),
+		cmocka_unit_test(pieces_add_up),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

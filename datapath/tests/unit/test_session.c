@@ -175,7 +175,7 @@ static void first_answers(const char *socket_path, int first, int then)
 	assert_int_equal(status, 0);
 }
 
-static void where_nothing_is_of_ktsnd_is_no_network(void **state)
+static void no_trace_of_ktsnd_is_notconn(void **state)
 {
 	char elsewhere[sizeof(folder) + 32];
 
@@ -185,14 +185,14 @@ static void where_nothing_is_of_ktsnd_is_no_network(void **state)
 	first_answers("app.sock", -ENOTCONN, -ENOTCONN);
 }
 
-static void a_killed_one_is_away(void **state)
+static void killed_ktsnd_is_away(void **state)
 {
 	close(listen_here()); /* the traces that it leaves */
 	first_answers(address.sun_path, -ETIMEDOUT, -ETIMEDOUT);
 	unlink(address.sun_path);
 }
 
-static void one_that_begins_to_listen_is_away(void **state)
+static void starting_ktsnd_is_away(void **state)
 {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
@@ -202,7 +202,7 @@ static void one_that_begins_to_listen_is_away(void **state)
 	unlink(address.sun_path);
 }
 
-static void one_that_ended_in_a_pods_folder_is_away(void **state)
+static void ended_ktsnd_with_folder_is_away(void **state)
 {
 	char library[sizeof(folder) + 32];
 	int fd;
@@ -219,7 +219,7 @@ static void one_that_ended_in_a_pods_folder_is_away(void **state)
 	first_answers(address.sun_path, -ENOTCONN, -ENOTCONN);
 }
 
-static void one_that_is_slow_is_greeted_once_and_its_late_answer_counts(void **state)
+static void slow_ktsnd_gets_one_hello(void **state)
 {
 	int listener = listen_here(), connection;
 	struct ktsn_ring_memory memory;
@@ -243,7 +243,7 @@ static void one_that_is_slow_is_greeted_once_and_its_late_answer_counts(void **s
 	close(listener);
 }
 
-static void who_met_one_does_not_go_without(void **state)
+static void known_ktsnd_is_not_forgotten(void **state)
 {
 	struct session *session;
 
@@ -251,7 +251,7 @@ static void who_met_one_does_not_go_without(void **state)
 	assert_int_equal(session_get(&session), -ETIMEDOUT);
 }
 
-static void one_that_says_no_gives_its_reason(void **state)
+static void refusal_has_its_reason(void **state)
 {
 	int listener = listen_here(), connection;
 	struct session *session;
@@ -272,7 +272,7 @@ static void one_that_says_no_gives_its_reason(void **state)
 	session_forked();
 }
 
-static void one_that_takes_no_connections_is_there(void **state)
+static void full_backlog_means_ktsnd_is_there(void **state)
 {
 	int listener = listen_here(), others[16], count = 0;
 	struct session *session;
@@ -306,7 +306,7 @@ static void nothing_more_received(int connection)
 	assert_int_equal(recv(connection, &request, sizeof(request), MSG_DONTWAIT), -1);
 }
 
-static void what_is_not_answered_is_not_asked_twice(void **state)
+static void unanswered_request_is_not_repeated(void **state)
 {
 	const struct ktsn_app_request end = {.magic = KTSN_APP_MAGIC, .type = KTSN_APP_FLOW_CLOSE, .flow = 3};
 	struct client client = client_greeted();
@@ -367,7 +367,7 @@ static struct client client_of_next_release(void)
 	return client;
 }
 
-static void an_older_ktsnd_is_greeted_in_its_version(void **state)
+static void older_ktsnd_gets_its_version(void **state)
 {
 	struct client client = client_of_next_release();
 	struct ktsn_app_request again;
@@ -385,7 +385,7 @@ static void an_older_ktsnd_is_greeted_in_its_version(void **state)
 }
 
 /* An older ktsnd took over a connection that began with a newer one. */
-static void an_older_ktsnd_that_took_over_is_asked_in_its_version(void **state)
+static void older_successor_gets_its_version(void **state)
 {
 	struct client client = client_of_next_release();
 	struct ktsn_app_request request;
@@ -406,7 +406,7 @@ static void an_older_ktsnd_that_took_over_is_asked_in_its_version(void **state)
 }
 
 /* The ktsnd supports only the version of the previous release, which this library does not. */
-static void a_ktsnd_without_a_common_version_is_refused(void **state)
+static void incompatible_ktsnd_is_refused(void **state)
 {
 	struct client client = client_of_next_release();
 	struct ktsn_app_request request;
@@ -464,7 +464,7 @@ static struct ktsn_app_reply request_replay(struct session *session, int connect
 	return now;
 }
 
-static void replies_of_releases_are_understood(void **state)
+static void recorded_replies_are_read(void **state)
 {
 	static struct recorded recorded;
 
@@ -496,19 +496,19 @@ static void replies_of_releases_are_understood(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(where_nothing_is_of_ktsnd_is_no_network),
-		cmocka_unit_test(a_killed_one_is_away),
-		cmocka_unit_test(one_that_begins_to_listen_is_away),
-		cmocka_unit_test(one_that_ended_in_a_pods_folder_is_away),
-		cmocka_unit_test(one_that_is_slow_is_greeted_once_and_its_late_answer_counts),
-		cmocka_unit_test(who_met_one_does_not_go_without),
-		cmocka_unit_test(one_that_says_no_gives_its_reason),
-		cmocka_unit_test(one_that_takes_no_connections_is_there),
-		cmocka_unit_test(what_is_not_answered_is_not_asked_twice),
-		cmocka_unit_test(replies_of_releases_are_understood),
-		cmocka_unit_test(an_older_ktsnd_is_greeted_in_its_version),
-		cmocka_unit_test(a_ktsnd_without_a_common_version_is_refused),
-		cmocka_unit_test(an_older_ktsnd_that_took_over_is_asked_in_its_version),
+		cmocka_unit_test(no_trace_of_ktsnd_is_notconn),
+		cmocka_unit_test(killed_ktsnd_is_away),
+		cmocka_unit_test(starting_ktsnd_is_away),
+		cmocka_unit_test(ended_ktsnd_with_folder_is_away),
+		cmocka_unit_test(slow_ktsnd_gets_one_hello),
+		cmocka_unit_test(known_ktsnd_is_not_forgotten),
+		cmocka_unit_test(refusal_has_its_reason),
+		cmocka_unit_test(full_backlog_means_ktsnd_is_there),
+		cmocka_unit_test(unanswered_request_is_not_repeated),
+		cmocka_unit_test(recorded_replies_are_read),
+		cmocka_unit_test(older_ktsnd_gets_its_version),
+		cmocka_unit_test(incompatible_ktsnd_is_refused),
+		cmocka_unit_test(older_successor_gets_its_version),
 	};
 
 	return cmocka_run_group_tests(tests, folder_make, folder_remove);

@@ -623,7 +623,7 @@ static void world_run(struct world *world, struct totals *totals)
 	drain(world, totals);
 }
 
-static void random_worlds_go_as_a_naive_shaper_says(void **state)
+static void random_worlds_match_the_simple_shaper(void **state)
 {
 	struct test_random random = test_random_seeded(__func__);
 	struct world *world = calloc(1, sizeof(*world));
@@ -662,7 +662,7 @@ static void random_worlds_go_as_a_naive_shaper_says(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(random_worlds_go_as_a_naive_shaper_says),
+		cmocka_unit_test(random_worlds_match_the_simple_shaper),
 	};
 
 	return cmocka_run_group_tests_name("shaper_property", tests, NULL, NULL);

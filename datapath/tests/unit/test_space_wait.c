@@ -80,7 +80,7 @@ static void wait_for_a_slot(struct sleepers *sleepers)
 }
 
 /* A thread that finds no slot sleeps again and is notified of the next one. */
-static void many_threads_get_the_slots_that_come_one_after_the_other(void **state)
+static void threads_get_slots_one_by_one(void **state)
 {
 	struct sleepers sleepers = {.wait = wait_for_a_slot, .call = SYS_ppoll};
 
@@ -95,7 +95,7 @@ static void many_threads_get_the_slots_that_come_one_after_the_other(void **stat
 	sleepers_join(&sleepers);
 }
 
-static void slot_that_came_before_it_was_waited_for_is_seen(void **state)
+static void earlier_slot_is_seen(void **state)
 {
 	ktsn_ring_report_done(&process.session.ring, process.slots[0]);
 	assert_int_equal(space_wait(&process.session, process.flow, MINUTE_NS), 0);
@@ -110,7 +110,7 @@ static void *slot_free_soon(void *unused)
 }
 
 /* Reading the error queue frees slots without ktsnd. */
-static void slot_that_the_process_itself_gives_back_wakes(void **state)
+static void own_freed_slot_wakes(void **state)
 {
 	pthread_t thread;
 
@@ -148,7 +148,7 @@ static struct flow *waiting_flow(int fd)
 
 /* The last user of the socket ends its wait, even if that is the thread that only looks for sockets to
  * wake. */
-static void socket_that_is_closed_meanwhile_waits_no_more(void **state)
+static void closed_socket_ends_the_wait(void **state)
 {
 	enum { FD = 701, CLOSES = 40000 };
 	_Atomic bool stop = false;
@@ -179,7 +179,7 @@ static void *shut_down_soon(void *unused)
 	return unused;
 }
 
-static void shutdown_ends_the_wait_before_and_after_it_began(void **state)
+static void shutdown_ends_the_wait(void **state)
 {
 	pthread_t thread;
 
@@ -213,7 +213,7 @@ static void signals_and_time_end_the_wait(void **state)
 }
 
 /* A program that closes unknown descriptors, or has none left. */
-static void without_its_descriptor_it_looks_now_and_then(void **state)
+static void wait_polls_without_a_notifier(void **state)
 {
 	atomic_store(&process.flow->poll_state.space_fd, 9999);
 	assert_int_equal(space_wait(&process.session, process.flow, MINUTE_NS), -ETIMEDOUT);
@@ -241,7 +241,7 @@ static void slots_come_all_or_none(void **state)
 	assert_true(ktsn_ring_has_space(&process.session.ring, 3));
 }
 
-static void more_slots_than_there_are_are_refused(void **state)
+static void too_many_slots_are_refused(void **state)
 {
 	struct slots slots = {.count = 0};
 
@@ -249,7 +249,7 @@ static void more_slots_than_there_are_are_refused(void **state)
 }
 
 /* As in the kernel, the last send may exceed the send buffer, and none begins after that. */
-static void full_send_buffer_gives_no_slots(void **state)
+static void full_send_buffer_refuses(void **state)
 {
 	struct slots slots = {.count = 0};
 
@@ -266,16 +266,11 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		TEST(many_threads_get_the_slots_that_come_one_after_the_other),
-		TEST(slot_that_came_before_it_was_waited_for_is_seen),
-		TEST(slot_that_the_process_itself_gives_back_wakes),
-		TEST(socket_that_is_closed_meanwhile_waits_no_more),
-		TEST(shutdown_ends_the_wait_before_and_after_it_began),
-		TEST(signals_and_time_end_the_wait),
-		TEST(slots_come_all_or_none),
-		TEST(more_slots_than_there_are_are_refused),
-		TEST(full_send_buffer_gives_no_slots),
-		TEST(without_its_descriptor_it_looks_now_and_then),
+		TEST(threads_get_slots_one_by_one), TEST(earlier_slot_is_seen),
+		TEST(own_freed_slot_wakes),         TEST(closed_socket_ends_the_wait),
+		TEST(shutdown_ends_the_wait),       TEST(signals_and_time_end_the_wait),
+		TEST(slots_come_all_or_none),       TEST(too_many_slots_are_refused),
+		TEST(full_send_buffer_refuses),     TEST(wait_polls_without_a_notifier),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -111,12 +111,12 @@ static void random_operations_match_a_search(void **state)
 	random_operations(__func__, 1);
 }
 
-static void orders_that_come_mixed_up_match_a_search(void **state)
+static void mixed_orders_match_a_search(void **state)
 {
 	random_operations(__func__, 100000);
 }
 
-static void equal_times_leave_in_their_order_whatever_order_they_came_in(void **state)
+static void equal_times_leave_by_order(void **state)
 {
 	struct model *model = model_create();
 
@@ -128,7 +128,7 @@ static void equal_times_leave_in_their_order_whatever_order_they_came_in(void **
 }
 
 /* In the middle of a list they form a heap; every fourth leaves in between. */
-static void times_within_one_slot_leave_in_their_order(void **state)
+static void times_within_a_slot_leave_by_order(void **state)
 {
 	struct test_random random = test_random_seeded(__func__);
 	struct model *model = model_create();
@@ -162,7 +162,7 @@ static void late_packets_leave_before_all_others(void **state)
 }
 
 /* A packet that is due in an hour must not make the queue coarse for the others. */
-static void distant_packet_stays_while_others_pass(void **state)
+static void distant_packet_stays(void **state)
 {
 	struct model *model = model_create();
 	int64_t now_tai_ns = 1750000000000000000, hour_ns = INT64_C(3600000000000);
@@ -189,11 +189,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(random_operations_match_a_search),
-		cmocka_unit_test(orders_that_come_mixed_up_match_a_search),
-		cmocka_unit_test(equal_times_leave_in_their_order_whatever_order_they_came_in),
-		cmocka_unit_test(times_within_one_slot_leave_in_their_order),
+		cmocka_unit_test(mixed_orders_match_a_search),
+		cmocka_unit_test(equal_times_leave_by_order),
+		cmocka_unit_test(times_within_a_slot_leave_by_order),
 		cmocka_unit_test(late_packets_leave_before_all_others),
-		cmocka_unit_test(distant_packet_stays_while_others_pass),
+		cmocka_unit_test(distant_packet_stays),
 	};
 
 	return cmocka_run_group_tests_name("txtime_queue", tests, NULL, NULL);

@@ -98,7 +98,7 @@ static void dying_end(pid_t pid)
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
-static void socket_of_a_dying_process_is_replaced(void **state)
+static void dying_process_loses_its_socket(void **state)
 {
 	pid_t dying = dying_start(-1);
 	int old_fd = unix_connect(path, PATIENCE_S), fd = -1, client_fd;
@@ -122,7 +122,7 @@ static void socket_of_a_dying_process_is_replaced(void **state)
 }
 
 /* It would not answer; the path is free. */
-static void dying_process_is_not_asked_to_hand_over(void **state)
+static void dying_process_is_not_contacted(void **state)
 {
 	const struct instance instance = {.name = ""};
 	pid_t dying = dying_start(-1);
@@ -133,7 +133,7 @@ static void dying_process_is_not_asked_to_hand_over(void **state)
 	unlink(path);
 }
 
-static void socket_of_a_process_that_lives_stays(void **state)
+static void living_process_keeps_its_socket(void **state)
 {
 	int fd = -1, other_fd = -1;
 
@@ -145,7 +145,7 @@ static void socket_of_a_process_that_lives_stays(void **state)
 }
 
 /* A successor has the sockets of a ktsnd that was replaced and cannot end. */
-static void socket_that_a_dying_process_gave_away_stays(void **state)
+static void passed_socket_of_a_dying_process_stays(void **state)
 {
 	int fd = -1, other_fd = -1;
 	pid_t dying;
@@ -160,7 +160,7 @@ static void socket_that_a_dying_process_gave_away_stays(void **state)
 }
 
 /* Sockets that it passed on stay when only its process id is left, whatever process the kernel names. */
-static void socket_that_a_dead_process_gave_away_stays(void **state)
+static void passed_socket_of_a_dead_process_stays(void **state)
 {
 	int fd = -1, other_fd = -1;
 	siginfo_t info;
@@ -183,7 +183,7 @@ static void socket_that_a_dead_process_gave_away_stays(void **state)
 }
 
 /* A process that has stopped, and whose backlog is full. */
-static void who_must_not_block_is_told_that_nobody_is_accepted(void **state)
+static void nonblocking_connect_reports_full_backlog(void **state)
 {
 	int fd = -1, waiting_fd, none_fd;
 
@@ -208,7 +208,7 @@ static void who_must_not_block_is_told_that_nobody_is_accepted(void **state)
 }
 
 /* A free low number does not let pods use the reserved descriptors. */
-static void descriptors_are_kept_beside_a_hole(void **state)
+static void descriptor_reserve_survives_holes(void **state)
 {
 	enum { LIMIT = 400, KEPT = LIMIT / 8 };
 	struct rlimit before, limit;
@@ -230,13 +230,13 @@ static void descriptors_are_kept_beside_a_hole(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(socket_of_a_dying_process_is_replaced),
-		cmocka_unit_test(dying_process_is_not_asked_to_hand_over),
-		cmocka_unit_test(socket_of_a_process_that_lives_stays),
-		cmocka_unit_test(who_must_not_block_is_told_that_nobody_is_accepted),
-		cmocka_unit_test(socket_that_a_dying_process_gave_away_stays),
-		cmocka_unit_test(socket_that_a_dead_process_gave_away_stays),
-		cmocka_unit_test(descriptors_are_kept_beside_a_hole),
+		cmocka_unit_test(dying_process_loses_its_socket),
+		cmocka_unit_test(dying_process_is_not_contacted),
+		cmocka_unit_test(living_process_keeps_its_socket),
+		cmocka_unit_test(nonblocking_connect_reports_full_backlog),
+		cmocka_unit_test(passed_socket_of_a_dying_process_stays),
+		cmocka_unit_test(passed_socket_of_a_dead_process_stays),
+		cmocka_unit_test(descriptor_reserve_survives_holes),
 	};
 
 	return cmocka_run_group_tests(tests, folder_make, folder_remove);

@@ -50,12 +50,12 @@ static void fetch(uint32_t frames)
 	fetched += frames;
 }
 
-static void nothing_is_left_of_nothing(void **state)
+static void empty_queue_has_nothing_left(void **state)
 {
 	assert_int_equal(vhost_left(ring, COUNT), 0);
 }
 
-static void what_nobody_fetched_is_left(void **state)
+static void unfetched_frames_are_left(void **state)
 {
 	for (uint32_t frames = 1; frames <= COUNT; frames++) {
 		make(1);
@@ -63,7 +63,7 @@ static void what_nobody_fetched_is_left(void **state)
 	}
 }
 
-static void one_at_a_time_over_many_laps(void **state)
+static void single_frames_over_many_laps(void **state)
 {
 	for (uint32_t i = 0; i < 5 * COUNT; i++) {
 		make(1);
@@ -75,7 +75,7 @@ static void one_at_a_time_over_many_laps(void **state)
 }
 
 /* Every number of waiting frames, fetched in every number at once, from every position. */
-static void several_at_once_from_every_place(void **state)
+static void batches_from_every_position(void **state)
 {
 	for (uint32_t begin = 0; begin < 3 * COUNT; begin++)
 		for (uint32_t waiting = 1; waiting <= COUNT; waiting++)
@@ -99,10 +99,10 @@ static void several_at_once_from_every_place(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(nothing_is_left_of_nothing),
-		TEST(what_nobody_fetched_is_left),
-		TEST(one_at_a_time_over_many_laps),
-		TEST(several_at_once_from_every_place),
+		TEST(empty_queue_has_nothing_left),
+		TEST(unfetched_frames_are_left),
+		TEST(single_frames_over_many_laps),
+		TEST(batches_from_every_position),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

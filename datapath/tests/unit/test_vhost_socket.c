@@ -51,7 +51,7 @@ static bool is_there(const char *path)
 	return access(path, F_OK) == 0;
 }
 
-static void test_first_name_is_taken_where_nobody_listens(void **state)
+static void first_path_is_used_if_free(void **state)
 {
 	struct vhost_socket vhost;
 
@@ -63,7 +63,7 @@ static void test_first_name_is_taken_where_nobody_listens(void **state)
 	assert_false(is_there(second));
 }
 
-static void test_who_takes_over_listens_at_the_other(void **state)
+static void successor_uses_the_other_path(void **state)
 {
 	struct vhost_socket vhost;
 	int fd = listen_at(first);
@@ -80,7 +80,7 @@ static void test_who_takes_over_listens_at_the_other(void **state)
 	close(fd);
 }
 
-static void test_one_that_does_not_end_loses_its_name(void **state)
+static void surviving_predecessor_loses_its_path(void **state)
 {
 	struct vhost_socket vhost;
 	int old, new;
@@ -97,7 +97,7 @@ static void test_one_that_does_not_end_loses_its_name(void **state)
 	close(new);
 }
 
-static void test_who_is_not_found_moves_to_the_other(void **state)
+static void unreachable_ktsnd_moves_to_the_other_path(void **state)
 {
 	struct vhost_socket vhost;
 	int old = listen_at(first), new;
@@ -112,7 +112,7 @@ static void test_who_is_not_found_moves_to_the_other(void **state)
 	close(new);
 }
 
-static void test_what_is_no_socket_is_left(void **state)
+static void other_files_are_left(void **state)
 {
 	struct vhost_socket vhost;
 	int fd = listen_at(first);
@@ -128,15 +128,13 @@ static void test_what_is_no_socket_is_left(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_first_name_is_taken_where_nobody_listens, folder_make,
+		cmocka_unit_test_setup_teardown(first_path_is_used_if_free, folder_make, folder_remove),
+		cmocka_unit_test_setup_teardown(successor_uses_the_other_path, folder_make, folder_remove),
+		cmocka_unit_test_setup_teardown(surviving_predecessor_loses_its_path, folder_make,
 						folder_remove),
-		cmocka_unit_test_setup_teardown(test_who_takes_over_listens_at_the_other, folder_make,
+		cmocka_unit_test_setup_teardown(unreachable_ktsnd_moves_to_the_other_path, folder_make,
 						folder_remove),
-		cmocka_unit_test_setup_teardown(test_one_that_does_not_end_loses_its_name, folder_make,
-						folder_remove),
-		cmocka_unit_test_setup_teardown(test_who_is_not_found_moves_to_the_other, folder_make,
-						folder_remove),
-		cmocka_unit_test_setup_teardown(test_what_is_no_socket_is_left, folder_make, folder_remove),
+		cmocka_unit_test_setup_teardown(other_files_are_left, folder_make, folder_remove),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -150,7 +150,7 @@ static bool is_untouched(void)
 }
 
 /* At any time between two checks, and with any --stale-after. */
-static void frame_is_overwritten_before_it_is_stale(void **state)
+static void frames_are_overwritten_before_stale(void **state)
 {
 	static const int64_t stale_after_ns[] = {10 * MS, 100 * MS, 150 * MS, 10000 * MS};
 
@@ -172,7 +172,7 @@ static void frame_is_overwritten_before_it_is_stale(void **state)
 }
 
 /* However long --stale-after is. */
-static void standstill_is_noticed_within_40_ms(void **state)
+static void stall_is_noticed_within_40_ms(void **state)
 {
 	static const int64_t stale_after_ns[] = {100 * MS, 1000 * MS, 10000 * MS};
 
@@ -187,7 +187,7 @@ static void standstill_is_noticed_within_40_ms(void **state)
 	}
 }
 
-static void queue_that_is_fetched_is_left_alone(void **state)
+static void fetched_queue_is_untouched(void **state)
 {
 	begin(100 * MS);
 	for (int i = 0; i < 100; i++) {
@@ -202,7 +202,7 @@ static void queue_that_is_fetched_is_left_alone(void **state)
 	assert_true(is_untouched());
 }
 
-static void port_takes_frames_again_when_one_is_fetched(void **state)
+static void port_resumes_after_a_fetch(void **state)
 {
 	begin(100 * MS);
 	for (int i = 0; i < BUFFERS; i++)
@@ -258,7 +258,7 @@ static void frame_is_withdrawn_once(void **state)
 }
 
 /* Open vSwitch can write to the queue's memory. */
-static void descriptor_that_points_elsewhere_is_left_alone(void **state)
+static void foreign_descriptor_is_untouched(void **state)
 {
 	static uint8_t other[BUFFER_BYTES];
 	const uint64_t inside = (uintptr_t)memory;
@@ -305,7 +305,7 @@ static void descriptor_that_points_elsewhere_is_left_alone(void **state)
 	assert_int_equal(astray, 1);
 }
 
-static void nothing_is_looked_at_without_a_connection(void **state)
+static void no_check_without_a_connection(void **state)
 {
 	begin(100 * MS);
 	queue();
@@ -323,13 +323,13 @@ static void nothing_is_looked_at_without_a_connection(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(frame_is_overwritten_before_it_is_stale),
-		cmocka_unit_test(standstill_is_noticed_within_40_ms),
-		cmocka_unit_test(queue_that_is_fetched_is_left_alone),
-		cmocka_unit_test(port_takes_frames_again_when_one_is_fetched),
+		cmocka_unit_test(frames_are_overwritten_before_stale),
+		cmocka_unit_test(stall_is_noticed_within_40_ms),
+		cmocka_unit_test(fetched_queue_is_untouched),
+		cmocka_unit_test(port_resumes_after_a_fetch),
 		cmocka_unit_test(frame_is_withdrawn_once),
-		cmocka_unit_test(descriptor_that_points_elsewhere_is_left_alone),
-		cmocka_unit_test(nothing_is_looked_at_without_a_connection),
+		cmocka_unit_test(foreign_descriptor_is_untouched),
+		cmocka_unit_test(no_check_without_a_connection),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
