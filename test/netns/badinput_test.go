@@ -105,21 +105,6 @@ func TestSocketOfLiveDaemonIsKept(t *testing.T) {
 	}
 }
 
-func TestSocketOfDeadDaemonIsReplaced(t *testing.T) {
-	content(t)
-	lab := newLab(t)
-	first, _ := lab.startDaemon(t)
-	kill(t, first)
-	if _, err := os.Lstat(lab.control); err != nil {
-		t.Fatalf("a killed daemon left no socket, so this test has no meaning: %v", err)
-	}
-	_, client := lab.startDaemon(t)
-	checkAllArrived(t, lab.run(t, traffic{count: 10, payloadBytes: 64, environment: lab.preloaded(t)}), 10)
-	if taken := awaitSettled(t, client).Taken; taken != 10 {
-		t.Errorf("the second daemon took %d messages, want 10", taken)
-	}
-}
-
 func TestDaemonRemovesItsSocketsAtExit(t *testing.T) {
 	content(t)
 	lab := newLab(t)

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
-	"os/exec"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -216,28 +214,4 @@ func (c *captured) awaitQuiet(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// After a removal nothing is left of a capture.
-func TestDetachRemovesCapture(t *testing.T) {
-	timing(t)
-	for _, mode := range []capture.Mode{capture.Timed, capture.All} {
-		t.Run(mode.String(), func(t *testing.T) {
-			t.Parallel()
-			c := newCaptured(t, mode)
-			c.checkDevices(t, 1)
-			relays := c.relayPIDs(t)
-			if err := c.wiring.A.Detach(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			c.checkDevices(t, 0)
-			awaitEnd(t, relays)
-			for _, where := range []*topology.Namespace{c.NodeA, c.PodA} {
-				shown, err := exec.Command("tc", "-n", where.Name(), "qdisc", "show").CombinedOutput()
-				if err != nil || strings.Contains(string(shown), "clsact") {
-					t.Errorf("%v: %s", err, shown)
-				}
-			}
-		})
-	}
 }

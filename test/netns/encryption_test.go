@@ -312,41 +312,6 @@ func TestRequiredEncryptionWithoutKeySendsNothing(t *testing.T) {
 	}
 }
 
-func TestTakeOverByOlderRecordsIsRefused(t *testing.T) {
-	content(t)
-	lab := newLab(t)
-	_, client := lab.startEncrypting(t, associations(1, 2))
-	reply := lab.askRaw(t, `{"version":1,"request":"take-over","records":5,"boot-id":"","born-ns":0}`)
-	if !strings.Contains(reply, "must be at least 6; stop this ktsnd first") {
-		t.Error(reply)
-	}
-	if _, err := client.Status(t.Context()); err != nil {
-		t.Error(err)
-	}
-}
-
-// askRaw sends a request as it is to ktsnd.
-func (l *lab) askRaw(t *testing.T, request string) string {
-	t.Helper()
-	conn, err := net.Dial("unixpacket", l.control)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Write([]byte(request)); err != nil {
-		t.Fatal(err)
-	}
-	reply := make([]byte, 64<<10)
-	n, err := conn.Read(reply)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(reply[:n])
-}
-
 // TestInvalidEncryptionRequestsChangeNothing is about what only a running ktsnd can refuse.
 func TestInvalidEncryptionRequestsChangeNothing(t *testing.T) {
 	content(t)

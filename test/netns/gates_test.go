@@ -130,14 +130,6 @@ func TestEtfDropsLateFrames(t *testing.T) {
 	lab.receive(t, 1, func() { lab.sendAt(t, nil, -time.Millisecond, "late") })
 }
 
-func TestDeadlinesLeaveAtOnce(t *testing.T) {
-	timing(t)
-	lab := newLab(t)
-	lab.startDaemon(t, "--strategy", "etf-deadline")
-	const deadline = 30 * time.Second // longer than anything here is waited for
-	lab.receive(t, 1, func() { lab.sendAt(t, []string{"--deadline"}, deadline, "early") })
-}
-
 func TestFramesCarryTheirClassInTheVLANTag(t *testing.T) {
 	content(t)
 	lab := newLab(t)

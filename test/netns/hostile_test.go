@@ -380,11 +380,7 @@ func TestStalledKtsndIsReplacedAndEnds(t *testing.T) {
 	const held = patience / 2
 	running := enemy.start(t, "locked", held)
 	time.Sleep(500 * time.Millisecond)
-	successor := start(t, lab.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), append(lab.daemonArguments(), "--take-over")...))
-	if err := finish(t, daemon); err != nil {
-		t.Fatal(err)
-	}
-	connect(t, successor, lab.control)
+	successor, _ := lab.takeOver(t, daemon)
 	kill(t, running.Process)
 	running = enemy.start(t, "locked", held)
 	lab.goodTraffic(t, 50, func() {})

@@ -70,8 +70,11 @@ func TestFlowsAndPodsMatchKernel(t *testing.T) {
 		t.Errorf("the pod is %+v", pod)
 	}
 	text := lab.ask(t, "status")
-	if !strings.Contains(text, strconv.Itoa(talker.PID())+" ") || !strings.Contains(text, flow.LocalAddress) {
-		t.Errorf("ktsn status does not show the flow:\n%s", text)
+	for _, want := range []string{"direct on phys0", "local address 192.0.2.1", identity + " tsn0, VNI 42",
+		"192.0.2.2, VNI 42, [10.42.2.0/24]", strconv.Itoa(talker.PID()) + " ", flow.LocalAddress} {
+		if !strings.Contains(text, want) {
+			t.Errorf("ktsn status does not show %q:\n%s", want, text)
+		}
 	}
 	checkTop(t, lab.ask(t, "top", "--once", "--interval", "1s", "-o", "json"), flow.Number)
 	interrupt(t, talker)

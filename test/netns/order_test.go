@@ -93,28 +93,3 @@ func TestMessagesLeaveInTimeOrder(t *testing.T) {
 		})
 	}
 }
-
-func TestBoundPortIsTheSourcePort(t *testing.T) {
-	content(t)
-	lab := newLab(t)
-	sender := program(t, "ktsn-test-send")
-	lab.startDaemon(t)
-	for name, options := range map[string][]string{
-		"connected":   {"--bind", "6200"},
-		"unconnected": {"--bind", "6200", "--unconnected"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			arguments := append(slices.Clone(options), topology.PodAddressB.String(), "7788", "20000:text")
-			command := exec.Command(sender, arguments...)
-			command.Env = lab.preloaded(t)
-			arrivals := lab.receive(t, 1, func() {
-				if err := finish(t, start(t, lab.PodA, "ktsn-test-send", command)); err != nil {
-					t.Fatal(err)
-				}
-			})
-			if want := netip.AddrPortFrom(topology.PodAddressA, 6200); arrivals[0].source != want {
-				t.Errorf("came from %s, want %s", arrivals[0].source, want)
-			}
-		})
-	}
-}

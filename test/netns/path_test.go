@@ -87,20 +87,6 @@ func checkFrames(t *testing.T, lab *lab, seen *observed, source netip.AddrPort, 
 	}
 }
 
-func TestSourcePortIsTheSocketPort(t *testing.T) {
-	content(t)
-	lab := newLab(t)
-	lab.startDaemon(t)
-	seen := lab.run(t, traffic{count: 20, payloadBytes: 64, environment: lab.preloaded(t)})
-	checkAllArrived(t, seen, 20)
-	first := seen.received[0].Source.Port()
-	for _, received := range seen.received {
-		if received.Source.Port() != first || first == 0 {
-			t.Errorf("message %d comes from port %d, the first from %d", received.Sequence, received.Source.Port(), first)
-		}
-	}
-}
-
 func TestNoMessageLeavesEarly(t *testing.T) {
 	content(t)
 	lab := newLab(t)
@@ -168,16 +154,4 @@ func TestPermanentNeighborsStay(t *testing.T) {
 		}()
 	}
 	checkAllArrived(t, lab.run(t, traffic{count: 5, payloadBytes: 64, environment: lab.preloaded(t)}), 5)
-}
-
-func TestUntimedDatagramsUseKernel(t *testing.T) {
-	content(t)
-	lab := newLab(t)
-	_, client := lab.startDaemon(t)
-	seen := lab.run(t, traffic{count: 50, payloadBytes: 64, talkerOptions: []string{"--no-txtime"},
-		environment: lab.preloaded(t)})
-	checkAllArrived(t, seen, 50)
-	if taken := counters(t, client).Taken; taken != 0 {
-		t.Errorf("ktsnd took %d messages that carry no time", taken)
-	}
 }

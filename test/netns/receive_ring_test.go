@@ -3,7 +3,6 @@
 package netns_test
 
 import (
-	"errors"
 	"net"
 	"net/netip"
 	"os"
@@ -18,10 +17,8 @@ import (
 
 	rings "github.com/kubernetsn/kubernetsn/internal/node/receive"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
-	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
-	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
 // atPodA is where pod a listens.
@@ -189,20 +186,6 @@ func TestReceiveRingSurvivesKtsnd(t *testing.T) {
 			_, client := l.takeOver(t, daemon)
 			return client
 		},
-		"killed, and started again": func(t *testing.T, l *lab, daemon *process.Process, _ *control.Client) *control.Client {
-			kill(t, daemon)
-			after := start(t, l.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), l.daemonArguments()...))
-			client := connect(t, after, l.control)
-			l.receiving(t, client)
-			l.attach(t, client, after)
-			testlab.Eventually(t, 20*time.Second, 50*time.Millisecond, func() error {
-				if receivedOf(t, client).Sockets == 0 {
-					return errors.New("the listener does not ask the new ktsnd for a ring")
-				}
-				return nil
-			})
-			return client
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lab := newLab(t)
@@ -218,17 +201,7 @@ func TestReceiveRingSurvivesKtsnd(t *testing.T) {
 			interrupt(t, talker)
 			got := receivedOf(t, client)
 			drain(t, listener)
-			count := len(read(t, sent, tsnperf.ReadTalker))
-			seen := map[uint32]bool{}
-			for _, message := range read(t, came, tsnperf.ReadListener) {
-				if seen[message.Sequence] || !message.Valid {
-					t.Errorf("message %d came twice, or not as it was sent", message.Sequence)
-				}
-				seen[message.Sequence] = true
-			}
-			if len(seen) != count {
-				t.Errorf("%d of %d messages came", len(seen), count)
-			}
+			count := onlyOnce(t, sent, came)
 			if got.Sockets != 1 || got.Dropped != 0 || got.Received == 0 || lab.sideA().counts(t).Received < uint64(count)*9/10 {
 				t.Errorf("ktsnd says %+v, the program %+v", got, lab.sideA().counts(t))
 			}
@@ -247,14 +220,8 @@ func TestRedirectedDatagramsReachKernelListeners(t *testing.T) {
 		t.Fatal(err)
 	}
 	drain(t, listener)
-	seen := map[uint32]bool{}
-	for _, message := range read(t, came, tsnperf.ReadListener) {
-		if seen[message.Sequence] || !message.Valid {
-			t.Errorf("message %d came twice, or not as it was sent", message.Sequence)
-		}
-		seen[message.Sequence] = true
-	}
-	if counts := lab.sideA().counts(t); len(seen) != messages || counts.Redirected != messages {
-		t.Errorf("%d of %d messages came; the program says %+v", len(seen), messages, counts)
+	count := onlyOnce(t, sent, came)
+	if counts := lab.sideA().counts(t); count != messages || counts.Redirected != messages {
+		t.Errorf("%d of %d messages came; the program says %+v", count, messages, counts)
 	}
 }

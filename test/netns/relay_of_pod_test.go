@@ -5,7 +5,6 @@ package netns_test
 import (
 	"encoding/binary"
 	"errors"
-	"os/exec"
 	"syscall"
 	"testing"
 
@@ -91,7 +90,7 @@ func TestOnlyRelayGetsUntimedRing(t *testing.T) {
 
 func TestRelayConnectionIsReserved(t *testing.T) {
 	content(t)
-	rig := newCaptureRig(t, true)
+	rig := newCaptureRig(t)
 	daemon, _ := rig.startDaemon(t, "--pod-processes", "8")
 	if used := rig.connectionsUse(t); used != 8 {
 		t.Fatalf("it gets %d connections", used)
@@ -108,12 +107,7 @@ func TestRelayConnectionIsReserved(t *testing.T) {
 		if when != "at first" {
 			return
 		}
-		successor := start(t, rig.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"),
-			append(rig.daemonArguments(), "--pod-processes", "8", "--take-over")...))
-		if err := finish(t, daemon); err != nil {
-			t.Fatal(err)
-		}
-		connect(t, successor, rig.control)
+		rig.takeOver(t, daemon, "--pod-processes", "8")
 		if used := rig.connectionsUse(t); used != 0 {
 			t.Errorf("it gets %d connections more", used)
 		}

@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
@@ -33,8 +32,6 @@ const (
 	recordVersion   = 1
 	// carriedEtherType is what the frames of these tests have: of local experiments, as the record's, but another.
 	carriedEtherType = 0x88b6
-	// lastEtherType is that of a frame that is looked for among many: extended local experiments.
-	lastEtherType = 0x88b7
 )
 
 // relayed are the counters of datapath/relay/counters.h.
@@ -48,7 +45,6 @@ type relayed struct {
 
 // Indices of Dropped.
 const (
-	dropLost   = 0
 	dropSource = 8
 	connected  = 1 << 0
 	connectedU = 1 << 1
@@ -65,7 +61,6 @@ func (r relayed) drops() (all uint64) {
 type captureRig struct {
 	*lab
 	program  string
-	all      bool
 	tap      *os.File
 	inject   int
 	packet   *os.File
@@ -79,9 +74,9 @@ type captureRig struct {
 	relay      *process.Process
 }
 
-func newCaptureRig(t *testing.T, all bool) *captureRig {
+func newCaptureRig(t *testing.T) *captureRig {
 	t.Helper()
-	rig := &captureRig{lab: newLab(t), all: all, program: publicCopy(t, "ktsn-relay")}
+	rig := &captureRig{lab: newLab(t), program: publicCopy(t, "ktsn-relay")}
 	rig.podA, rig.podB = interfaceMAC(t, rig.PodA), interfaceMAC(t, rig.PodB)
 	rig.openTap(t)
 	rig.openPacket(t)
@@ -169,7 +164,7 @@ func (r *captureRig) openPacket(t *testing.T) {
 	r.packet = owned(t, boundTo(t, r.PodA, topology.PodInterface), "packet socket")
 }
 
-// startRelay starts one that has no privileges.
+// startRelay starts a relay of all frames, without privileges.
 func (r *captureRig) startRelay(t *testing.T) {
 	t.Helper()
 	files := []*os.File{r.tap, r.packet, r.folder, r.counters, r.heartbeatFD}
@@ -177,10 +172,7 @@ func (r *captureRig) startRelay(t *testing.T) {
 	for i, name := range []string{"source", "packet", "socket-dir", "counters", "heartbeat"} {
 		arguments = append(arguments, "--"+name+"-fd", strconv.Itoa(3+i))
 	}
-	arguments = append(arguments, "--socket-name", filepath.Base(r.socket))
-	if r.all {
-		arguments = append(arguments, "--all")
-	}
+	arguments = append(arguments, "--socket-name", filepath.Base(r.socket), "--all")
 	command := asNobody(exec.Command(r.program, arguments...))
 	command.ExtraFiles = files
 	r.relay = start(t, r.NodeA, "ktsn-relay", command)
@@ -252,142 +244,6 @@ func arrivedText(t *testing.T, fd int) string {
 	return string(bytes.TrimRight(frame[14:], " \x00"))
 }
 
-func TestRelayFramesLeaveOnTime(t *testing.T) {
-	timing(t)
-	rig := newCaptureRig(t, false)
-	_, client := rig.startDaemon(t)
-	rig.startRelay(t)
-	there := listenFrames(t, rig.PodB, carriedEtherType)
-	base := nowTAI(t) + int64(200*time.Millisecond)
-	const frames = 20
-	for i := range frames {
-		// The last leaves first.
-		at := base + int64((frames-i)*int(5*time.Millisecond))
-		rig.capture(t, recorded(rig.frame(rig.podA, strconv.FormatInt(at, 10)), at))
-	}
-	var last int64
-	for range frames {
-		text := arrivedText(t, there)
-		at, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || at < last {
-			t.Fatalf("%q arrives after %d", text, last)
-		}
-		if now := nowTAI(t); now < at {
-			t.Errorf("a frame arrives %d ns before its time", at-now)
-		}
-		last = at
-	}
-	awaitSent(t, client, frames)
-	if counted := counters(t, client); counted.Sent != frames {
-		t.Errorf("ktsnd counted %+v", counted)
-	}
-	if counted := rig.count(t); counted.HandedTimed != frames || counted.drops() != 0 || counted.Connected != connected {
-		t.Errorf("the relay counted %+v", counted)
-	}
-}
-
-func TestRelayForeignSourceIsRejected(t *testing.T) {
-	content(t)
-	rig := newCaptureRig(t, false)
-	_, client := rig.startDaemon(t)
-	rig.startRelay(t)
-	there := listenFrames(t, rig.PodB, carriedEtherType)
-	rig.capture(t, recorded(rig.frame([]byte{2, 9, 9, 9, 9, 9}, "forged"), nowTAI(t)))
-	rig.capture(t, recorded(rig.frame(rig.podA, "own"), nowTAI(t)))
-	if text := arrivedText(t, there); text != "own" {
-		t.Errorf("%q arrives", text)
-	}
-	rig.awaitCount(t, "the source is refused", func(c relayed) bool { return c.Dropped[dropSource] == 1 })
-	awaitSent(t, client, 1)
-	if counted := counters(t, client); counted.Sent != 1 {
-		t.Errorf("ktsnd counted %+v", counted)
-	}
-}
-
-func TestRelayFramesSurviveKtsnd(t *testing.T) {
-	content(t)
-	rig := newCaptureRig(t, false)
-	daemon, _ := rig.startDaemon(t)
-	rig.startRelay(t)
-	there := listenFrames(t, rig.PodB, carriedEtherType)
-	rig.capture(t, recorded(rig.frame(rig.podA, "before"), nowTAI(t)))
-	if text := arrivedText(t, there); text != "before" {
-		t.Fatalf("%q arrives", text)
-	}
-	at := nowTAI(t) + int64(time.Second)
-	rig.capture(t, recorded(rig.frame(rig.podA, "in the ring"), at))
-	rig.awaitCount(t, "both are handed over", func(c relayed) bool { return c.HandedTimed == 2 })
-	kill(t, daemon)
-	rig.awaitCount(t, "the end is noticed", func(c relayed) bool { return c.Connected == 0 })
-	rig.capture(t, recorded(rig.frame(rig.podA, "while it is away"), at+int64(50*time.Millisecond)))
-	_, client := rig.startDaemon(t)
-	for _, expected := range []string{"in the ring", "while it is away"} {
-		if text := arrivedText(t, there); text != expected {
-			t.Errorf("%q arrives", text)
-		}
-		if now := nowTAI(t); now < at {
-			t.Errorf("it arrives %d ns before its time", at-now)
-		}
-	}
-	counted := rig.awaitCount(t, "the ring is handed back", func(c relayed) bool { return c.HandedBack == 1 })
-	if counted.HandedTimed != 3 || counted.drops() != 0 {
-		t.Errorf("the relay counted %+v", counted)
-	}
-	awaitSent(t, client, 2)
-	if counted := counters(t, client); counted.Sent != 2 {
-		t.Errorf("ktsnd counted %+v", counted)
-	}
-}
-
-func TestKilledRelayFramesAreAccountedFor(t *testing.T) {
-	timing(t)
-	rig := newCaptureRig(t, false)
-	_, client := rig.startDaemon(t)
-	rig.startRelay(t)
-	const kills, each = 5, 400
-	for range kills {
-		before := rig.count(t)
-		for i := range each {
-			rig.capture(t, recorded(rig.frame(rig.podA, strconv.Itoa(i)), nowTAI(t)+int64(20*time.Millisecond)))
-			if i == each/2 {
-				rig.awaitCount(t, "frames flow", func(c relayed) bool { return c.HandedTimed > before.HandedTimed })
-				rig.endRelay(t, syscall.SIGKILL)
-				rig.startRelay(t)
-			}
-		}
-	}
-	// It comes behind all others, and the listener gets nothing else.
-	there := listenFrames(t, rig.PodB, lastEtherType)
-	last := rig.frame(rig.podA, "the last")
-	binary.BigEndian.PutUint16(last[12:], lastEtherType)
-	rig.capture(t, recorded(last, nowTAI(t)))
-	if text := arrivedText(t, there); text != "the last" {
-		t.Fatalf("%q arrives", text)
-	}
-	counted := rig.awaitCount(t, "all are accounted for", func(c relayed) bool { return c.ReadTimed == c.HandedTimed+c.drops() })
-	// Killed before it counted, a relay has read one more than it counted.
-	if read := counted.ReadTimed; read > kills*each+1 || read < kills*each+1-kills {
-		t.Errorf("%d of %d frames are counted", read, kills*each+1)
-	}
-	if lost := counted.Dropped[dropLost]; lost != counted.drops() || lost > kills || counted.Relays != kills+1 {
-		t.Errorf("the relay counted %+v", counted)
-	}
-	// Likewise it has handed one more over.
-	awaitSent(t, client, counted.HandedTimed)
-	if taken := counters(t, client).Taken; taken > counted.HandedTimed+kills {
-		t.Errorf("ktsnd took %d, the relays handed over %d", taken, counted.HandedTimed)
-	}
-}
-
-// endRelay ends it and waits for its end.
-func (r *captureRig) endRelay(t *testing.T, by syscall.Signal) {
-	t.Helper()
-	if err := syscall.Kill(r.relay.PID(), by); err != nil {
-		t.Fatal(err)
-	}
-	<-r.relay.Done()
-}
-
 // heartbeatEntry is struct ktsn_capture_heartbeat.
 type heartbeatEntry struct{ AtNs, Gated uint64 }
 
@@ -417,7 +273,7 @@ func (r *captureRig) awaitHeartbeat(t *testing.T, than uint64) uint64 {
 
 func TestRelayOfAllFramesRenewsHeartbeat(t *testing.T) {
 	content(t)
-	rig := newCaptureRig(t, true)
+	rig := newCaptureRig(t)
 	daemon, client := rig.startDaemon(t)
 	rig.startRelay(t)
 	there := listenFrames(t, rig.PodB, carriedEtherType)

@@ -3,7 +3,6 @@
 package netns_test
 
 import (
-	"os/exec"
 	"testing"
 	"time"
 
@@ -12,7 +11,7 @@ import (
 
 func TestRelayFramesContinueDuringReplace(t *testing.T) {
 	content(t)
-	rig := newCaptureRig(t, true)
+	rig := newCaptureRig(t)
 	before, client := rig.startDaemon(t)
 	rig.startRelay(t)
 	there := listenFrames(t, rig.PodB, carriedEtherType)
@@ -25,11 +24,7 @@ func TestRelayFramesContinueDuringReplace(t *testing.T) {
 	at := nowTAI(t) + int64(5*time.Second)
 	rig.capture(t, recorded(rig.frame(rig.podA, "timed"), at))
 	awaitCounters(t, client, "both are taken", func(c control.Counters) bool { return c.Taken == 2 })
-	successor := start(t, rig.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), append(rig.daemonArguments(), "--take-over")...))
-	if err := finish(t, before); err != nil {
-		t.Fatal(err)
-	}
-	client = connect(t, successor, rig.control)
+	successor, client := rig.takeOver(t, before)
 	rig.capture(t, rig.frame(rig.podA, "untimed, after"))
 	for _, expected := range []string{"untimed, after", "timed"} {
 		if text := arrivedText(t, there); text != expected {

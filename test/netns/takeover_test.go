@@ -205,23 +205,6 @@ func TestSocketsBelongToSuccessor(t *testing.T) {
 	}
 }
 
-func TestTakeOverWithoutPredecessorStarts(t *testing.T) {
-	content(t)
-	lab := newLab(t)
-	lab.startDaemon(t, "--take-over")
-	lab.receive(t, 1, func() { lab.sendAt(t, nil, 10*time.Millisecond, "text") })
-}
-
-func TestMessagesOfEndedApplicationSurviveTakeOver(t *testing.T) {
-	content(t)
-	lab := newLab(t)
-	daemon, _ := lab.startDaemon(t)
-	lab.receive(t, 1, func() {
-		lab.sendAt(t, nil, 1500*time.Millisecond, "last words")
-		lab.takeOver(t, daemon)
-	})
-}
-
 // A ring whose header its application has written over cannot be taken over, and that is that application's loss only.
 func TestTakeOverDropsOnlyCorruptRing(t *testing.T) {
 	content(t)

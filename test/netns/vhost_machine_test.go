@@ -7,7 +7,6 @@ package netns_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
-	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // bootPatience is for a machine whose processors are emulated, on a busy host.
@@ -98,36 +96,6 @@ func copyTo(t *testing.T, from, to string) {
 	}
 }
 
-// startMachine boots a virtual machine with two pairs of queues, whose front end listens.
-func (r *guestRig) startMachine(t *testing.T) {
-	t.Helper()
-	kernel, initial := machineFiles(t)
-	// Without interrupt vectors: QEMU of Debian 12 ends when a guest that has them looks for its device.
-	command := exec.Command("qemu-system-x86_64", "-nodefaults", "-display", "none", "-no-reboot", "-machine", "q35,accel=tcg",
-		"-cpu", "max", "-smp", "2", "-m", "256", "-kernel", kernel, "-initrd", initial,
-		"-append", "console=ttyS0 quiet panic=-1 nokaslr", "-serial", "stdio",
-		"-object", "memory-backend-memfd,id=mem,size=256M,share=on", "-numa", "node,memdev=mem",
-		"-chardev", "socket,id=tsn,server=on,path="+r.path,
-		"-netdev", fmt.Sprintf("vhost-user,id=tsn,chardev=tsn,queues=%d", r.pairs),
-		"-device", "virtio-net-pci,netdev=tsn,mq=on,vectors=0,mac="+net.HardwareAddr(r.podA).String())
-	machine := startDialogue(t, r.NodeA, "qemu", asNobody(command))
-	ready := make(chan bool, 1)
-	go func() {
-		for machine.stdout.Scan() {
-			if strings.Contains(machine.stdout.Text(), "machine: ready") {
-				ready <- true
-			}
-		}
-	}()
-	select {
-	case <-ready:
-	case <-machine.Done():
-		t.Fatalf("the machine ends: %s", machine.Stderr())
-	case <-time.After(bootPatience):
-		t.Fatalf("the machine does not come up: %s\nthe relay says: %s", machine.Stderr(), r.relay.Stderr())
-	}
-}
-
 // toMachine is a frame of pod b's with a text.
 func (r *guestRig) toMachine(text string) []byte {
 	frame := r.frame(r.podB, text)
@@ -149,41 +117,4 @@ func (r *guestRig) echoed(t *testing.T, send, there int, text string) {
 		}
 		return fmt.Errorf("%q does not come back; the relay says: %s, and counted %+v", text, r.relay.Stderr(), r.count(t))
 	})
-}
-
-func TestGuestsVhostUserFramesLeaveOnTime(t *testing.T) {
-	rig := newGuestRig(t, 2, true, "--records")
-	_, client := rig.startDaemon(t)
-	rig.startRelay(t)
-	rig.startMachine(t)
-	there := listenFrames(t, rig.PodB, carriedEtherType)
-	send := boundTo(t, rig.PodB, topology.PodInterface)
-	rig.echoed(t, send, there, "and back")
-	base := nowTAI(t) + int64(2*time.Second)
-	const frames = 20
-	for i := range frames {
-		// The last leaves first.
-		if _, err := unix.Write(send, rig.toMachine(fmt.Sprintf("at %d", base+int64((frames-i)*int(5*time.Millisecond))))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var last int64
-	for range frames {
-		var at int64
-		text := arrivedText(t, there)
-		if _, err := fmt.Sscanf(text, "at %d", &at); err != nil || at < last {
-			t.Fatalf("%q arrives after %d", text, last)
-		}
-		if now := nowTAI(t); now < at {
-			t.Errorf("a frame arrives %d ns before its time", at-now)
-		}
-		last = at
-	}
-	awaitSent(t, client, frames)
-	if counted := rig.count(t); counted.HandedTimed != frames || counted.drops() != 0 {
-		t.Errorf("the relay counted %+v", counted)
-	}
-	kill(t, rig.relay)
-	rig.startRelay(t)
-	rig.echoed(t, send, there, "with another relay")
 }
