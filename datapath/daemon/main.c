@@ -602,12 +602,12 @@ static enum served served_as(const struct program *program, bool handed_over, in
 	if (handed_over)
 		return SERVED_HANDED_OVER;
 	if (!err)
-		return SERVED_TOLD;
+		return SERVED_TERMINATED;
 	if (err == -EALREADY)
 		return SERVED_REFUSED;
 	return program->options.take_over && (err == -ECONNRESET || err == -EPIPE || err == -ETIMEDOUT ||
 					      err == -EADDRINUSE)
-		       ? SERVED_AGAIN
+		       ? SERVED_RETRY
 		       : SERVED_FAILED;
 }
 

@@ -25,7 +25,7 @@ static const char *state_name(enum probe_state state)
 	return "";
 }
 
-/* Names and reasons have no character that JSON would write otherwise. */
+/* Names and reasons contain no characters that JSON would escape. */
 static void answer(struct event_source *listener)
 {
 	const struct probe *probe = listener->owner;
@@ -42,7 +42,7 @@ static void answer(struct event_source *listener)
 	close(fd);
 }
 
-static void path_of(const char *folder, char path[PATH_MAX])
+static void probe_path(const char *folder, char path[PATH_MAX])
 {
 	snprintf(path, PATH_MAX, "%s/probe.sock", folder);
 }
@@ -52,7 +52,7 @@ int probe_listen(struct probe *probe, const char *folder, const struct instance 
 	char path[PATH_MAX];
 	int err;
 
-	path_of(folder, path);
+	probe_path(folder, path);
 	probe->instance = instance;
 	probe->listener = (struct event_source){.fd = -1, .readable = answer, .owner = probe};
 	err = unix_listen(path, 0600, &probe->listener.fd);
@@ -65,7 +65,7 @@ void probe_end(const struct probe *probe, const char *folder)
 {
 	char path[PATH_MAX];
 
-	path_of(folder, path);
+	probe_path(folder, path);
 	unlink(path);
 	close(probe->listener.fd);
 }

@@ -25,7 +25,7 @@ static int text_send(const struct serving *serving, const char *text)
 	return send(serving->connection.fd, text, strlen(text), MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-int serving_ask(struct serving *serving, struct events *events)
+int serving_connect(struct serving *serving, struct events *events)
 {
 	int fd = unix_connect_at_once(serving->control_path);
 	int err;
@@ -37,13 +37,13 @@ int serving_ask(struct serving *serving, struct events *events)
 		return -ECONNREFUSED;
 	}
 	memset(&serving->instance, 0, sizeof(serving->instance));
-	serving->said = false;
+	serving->identified = false;
 	serving->connection.fd = fd;
 	err = text_send(serving, "{\"version\":1,\"request\":\"instance\"}");
 	if (!err)
 		err = events_add(events, &serving->connection);
 	if (err)
-		serving_leave(serving, events);
+		serving_disconnect(serving, events);
 	return err;
 }
 
@@ -54,7 +54,7 @@ static void string_take(const json_t *from, const char *name, char *to, size_t b
 	snprintf(to, bytes, "%s", text ? text : "");
 }
 
-/* A refusal has none of it. */
+/* Takes the instance from a reply. The reply to a rejected request has none. */
 static void instance_take(struct instance *instance, const char *text, size_t bytes)
 {
 	json_t *root = json_loadb(text, bytes, 0, NULL);
@@ -75,16 +75,16 @@ int serving_read(struct serving *serving, struct events *events)
 	if (bytes < 0 && (err == -EAGAIN || err == -EINTR))
 		return 0;
 	if (bytes <= 0) {
-		serving_leave(serving, events);
+		serving_disconnect(serving, events);
 		return err;
 	}
-	if (!serving->said)
+	if (!serving->identified)
 		instance_take(&serving->instance, text, (size_t)bytes);
-	serving->said = true;
+	serving->identified = true;
 	return 0;
 }
 
-void serving_tell(const struct serving *serving, const char *name)
+void serving_announce(const struct serving *serving, const char *name)
 {
 	char request[INSTANCE_NAME_MAX + 64];
 
@@ -94,12 +94,12 @@ void serving_tell(const struct serving *serving, const char *name)
 	(void)text_send(serving, request);
 }
 
-void serving_leave(struct serving *serving, struct events *events)
+void serving_disconnect(struct serving *serving, struct events *events)
 {
 	if (serving->connection.fd < 0)
 		return;
 	events_remove(events, &serving->connection);
 	close(serving->connection.fd);
 	serving->connection.fd = -1;
-	serving->said = false;
+	serving->identified = false;
 }

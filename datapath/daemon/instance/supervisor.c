@@ -17,17 +17,18 @@
 #include <unistd.h>
 
 enum {
-	LOOK_AGAIN_MS = 100,
-	/* Nobody has served for so long: whoever ended does not come back at once. */
+	RETRY_MS = 100,
+	/* How long no ktsnd must have served before an instance that stands by starts: another may be
+	   restarting. */
 	ALONE_MS = 1000,
-	/* It has stood by for so long, and nobody told it to end: it is not the one that was replaced. */
+	/* How long an instance stands by until it concludes that it is not the one being replaced. */
 	OUTLIVED_MS = 30000,
-	/* Serving processes in a row whose predecessor had ended, or did not answer. */
+	/* The most serving processes in a row whose predecessor had ended or did not answer. */
 	TRIES = 20,
-	EXIT_SIGNALLED = 128, /* and the signal's number, as a shell has it */
+	EXIT_SIGNALLED = 128, /* plus the signal's number, as in a shell */
 };
 
-/* What a serving process says to its supervisor, a byte each. */
+/* Reports of a serving process to its supervisor, one byte each. */
 enum report { REPORT_SERVING = 'S', REPORT_HANDED_OVER = 'H' };
 
 struct supervisor {
@@ -36,23 +37,23 @@ struct supervisor {
 	struct event_source signals;
 	struct probe probe;
 	struct serving serving;     /* the instance that serves, while this one does not */
-	pid_t child;                /* 0: there is none */
-	struct event_source ending; /* of the child: a pidfd */
+	pid_t child;                /* 0: none */
+	struct event_source ending; /* pidfd of the child */
 	struct event_source reports;
 	bool standing_by;
-	bool renewed; /* once: or two would take turns for ever */
-	bool told_to_end;
+	bool renewed; /* at most once, or two instances would replace each other for ever */
+	bool terminated;
 	bool ended;
 	int exit_status;
 	int tries;
-	int64_t look_ms;  /* when to connect; 0: not */
-	int64_t since_ms; /* when nobody was found first; 0: somebody was */
-	int64_t renew_ms; /* when to be the youngest; 0: not */
+	int64_t check_ms; /* when to connect next; 0: not */
+	int64_t since_ms; /* since when no ktsnd has served; 0: one serves */
+	int64_t renew_ms; /* when to become the youngest; 0: not */
 };
 
-/* Of the serving process itself; -1 where there is no supervisor. */
+/* State of the serving process; report_fd is -1 without a supervisor. */
 static int report_fd = -1;
-static struct probe *own_probe;
+static struct probe *process_probe;
 
 static void report(enum report what)
 {
@@ -67,7 +68,7 @@ void supervised_serving(struct events *events)
 	if (report_fd < 0)
 		return;
 	report(REPORT_SERVING);
-	if (probe_answer(own_probe, events, PROBE_SERVING, ""))
+	if (probe_answer(process_probe, events, PROBE_SERVING, ""))
 		log_warning("cannot answer probes");
 }
 
@@ -75,7 +76,7 @@ void supervised_handed_over(struct events *events)
 {
 	if (report_fd < 0)
 		return;
-	events_remove(events, &own_probe->listener);
+	events_remove(events, &process_probe->listener);
 	report(REPORT_HANDED_OVER);
 }
 
@@ -85,10 +86,10 @@ static void end(struct supervisor *supervisor, int exit_status)
 	supervisor->exit_status = exit_status;
 }
 
-/* At once, or ms from now. */
-static void look(struct supervisor *supervisor, int in_ms)
+/* Schedules the next check. */
+static void check_after(struct supervisor *supervisor, int in_ms)
 {
-	supervisor->look_ms = clock_monotonic_ms() + in_ms;
+	supervisor->check_ms = clock_monotonic_ms() + in_ms;
 }
 
 static void answer_as(struct supervisor *supervisor, enum probe_state state, const char *why)
@@ -108,7 +109,7 @@ static void stand_by(struct supervisor *supervisor, const char *why)
 	answer_as(supervisor, PROBE_STANDING_BY, why);
 }
 
-/* Its descriptors of the supervisor are closed; what they are of is not changed, because both share it. */
+/* Closes the supervisor's descriptors, without changing the files that both processes share. */
 static void child_become(struct supervisor *supervisor, pid_t parent, int to_supervisor)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -117,7 +118,7 @@ static void child_become(struct supervisor *supervisor, pid_t parent, int to_sup
 	close(supervisor->signals.fd);
 	events_destroy(supervisor->events);
 	supervisor->probe.listener.watched = 0;
-	own_probe = &supervisor->probe;
+	process_probe = &supervisor->probe;
 	report_fd = to_supervisor;
 	supervisor->config->serve(supervisor->config->context);
 }
@@ -164,7 +165,7 @@ static void child_start(struct supervisor *supervisor)
 	supervisor->standing_by = false;
 	supervisor->since_ms = 0;
 	supervisor->renew_ms = 0;
-	serving_leave(&supervisor->serving, supervisor->events);
+	serving_disconnect(&supervisor->serving, supervisor->events);
 	answer_as(supervisor, PROBE_STARTING, "");
 	err = child_fork(supervisor);
 	if (!err)
@@ -178,26 +179,26 @@ static int exit_status_of(int wait_status)
 	return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : EXIT_SIGNALLED + WTERMSIG(wait_status);
 }
 
-static void again(struct supervisor *supervisor)
+static void retry(struct supervisor *supervisor)
 {
 	if (++supervisor->tries > TRIES)
 		end(supervisor, SERVED_FAILED);
 	else
-		look(supervisor, LOOK_AGAIN_MS);
+		check_after(supervisor, RETRY_MS);
 }
 
 static void child_ended(struct supervisor *supervisor, int exit_status)
 {
-	if (supervisor->told_to_end && exit_status >= SERVED_HANDED_OVER && exit_status < EXIT_SIGNALLED) {
-		end(supervisor, SERVED_TOLD);
+	if (supervisor->terminated && exit_status >= SERVED_HANDED_OVER && exit_status < EXIT_SIGNALLED) {
+		end(supervisor, SERVED_TERMINATED);
 	} else if (exit_status == SERVED_HANDED_OVER) {
 		stand_by(supervisor, "a younger ktsnd has taken over");
-		look(supervisor, 0);
+		check_after(supervisor, 0);
 	} else if (exit_status == SERVED_REFUSED) {
 		stand_by(supervisor, "a younger ktsnd serves");
-		look(supervisor, 0);
-	} else if (exit_status == SERVED_AGAIN) {
-		again(supervisor);
+		check_after(supervisor, 0);
+	} else if (exit_status == SERVED_RETRY) {
+		retry(supervisor);
 	} else {
 		end(supervisor, exit_status);
 	}
@@ -225,7 +226,7 @@ static void report_readable(struct event_source *reports)
 	char byte;
 
 	if (read(reports->fd, &byte, 1) != 1) {
-		/* It ends, which shows elsewhere. */
+		/* The child ends, which its pidfd reports. */
 		events_remove(supervisor->events, reports);
 		return;
 	}
@@ -236,34 +237,35 @@ static void report_readable(struct event_source *reports)
 		stand_by(supervisor, "a younger ktsnd has taken over");
 }
 
-/* The one that serves has said who it is. */
-static void serving_judge(struct supervisor *supervisor)
+/* Starts, or stands by, after the serving instance has identified itself. */
+static void serving_compare(struct supervisor *supervisor)
 {
 	const struct instance *other = &supervisor->serving.instance;
-	const struct instance *own = supervisor->config->instance;
+	const struct instance *this_instance = supervisor->config->instance;
 
-	if (supervisor->standing_by ? instance_is_older(other, own) : !instance_is_older(own, other)) {
+	if (supervisor->standing_by ? instance_is_older(other, this_instance)
+				    : !instance_is_older(this_instance, other)) {
 		child_start(supervisor);
 		return;
 	}
 	supervisor->since_ms = 0;
 	stand_by(supervisor, "a younger ktsnd serves");
-	serving_tell(&supervisor->serving, own->name);
+	serving_announce(&supervisor->serving, this_instance->name);
 }
 
 static void serving_readable(struct event_source *connection)
 {
 	struct supervisor *supervisor = connection->owner;
-	bool said = supervisor->serving.said;
+	bool identified = supervisor->serving.identified;
 
-	/* One that ends it without a word may do so again and again. */
+	/* Retry later if it closes connections without a reply. */
 	if (serving_read(&supervisor->serving, supervisor->events))
-		look(supervisor, said ? 0 : LOOK_AGAIN_MS);
-	else if (!said && supervisor->serving.said)
-		serving_judge(supervisor);
+		check_after(supervisor, identified ? 0 : RETRY_MS);
+	else if (!identified && supervisor->serving.identified)
+		serving_compare(supervisor);
 }
 
-/* Who stands by gives another the time to come. */
+/* Starts at once, or after ALONE_MS when standing by. */
 static void nobody_serves(struct supervisor *supervisor)
 {
 	int64_t now_ms = clock_monotonic_ms();
@@ -273,13 +275,14 @@ static void nobody_serves(struct supervisor *supervisor)
 	if (!supervisor->standing_by || now_ms - supervisor->since_ms >= ALONE_MS)
 		child_start(supervisor);
 	else
-		look(supervisor, LOOK_AGAIN_MS);
+		check_after(supervisor, RETRY_MS);
 }
 
-/* To be waited for is one that is there and accepts nobody, or sends all away: whoever started it ends it. */
-static void other_ask(struct supervisor *supervisor)
+/* Connects to the serving instance. Waits for one that does not accept connections or closes them: whoever
+ * started it ends it. */
+static void other_connect(struct supervisor *supervisor)
 {
-	int err = serving_ask(&supervisor->serving, supervisor->events);
+	int err = serving_connect(&supervisor->serving, supervisor->events);
 
 	if (err && err != -EAGAIN && err != -EPIPE && err != -ECONNRESET) {
 		nobody_serves(supervisor);
@@ -287,22 +290,22 @@ static void other_ask(struct supervisor *supervisor)
 	}
 	supervisor->since_ms = 0;
 	if (err)
-		look(supervisor, LOOK_AGAIN_MS);
+		check_after(supervisor, RETRY_MS);
 }
 
-static void look_now(struct supervisor *supervisor)
+static void check_now(struct supervisor *supervisor)
 {
-	supervisor->look_ms = 0;
+	supervisor->check_ms = 0;
 	if (!supervisor->config->take_over && !supervisor->standing_by)
 		child_start(supervisor);
 	else
-		other_ask(supervisor);
+		other_connect(supervisor);
 }
 
 /*
- * Whoever replaces pods ends the older one when the younger one serves. One that stays all the same is
- * wanted, as after a rollback in the middle of an upgrade: the younger one will be ended, as soon as this one
- * serves.
+ * Becomes the youngest instance and takes over. In an upgrade the older pod is ended when the younger one
+ * serves. An older one that stays is wanted, as after a rollback during the upgrade: the younger one will be
+ * ended as soon as this one serves.
  */
 static void renew_now(struct supervisor *supervisor)
 {
@@ -313,17 +316,17 @@ static void renew_now(struct supervisor *supervisor)
 		child_start(supervisor);
 }
 
-/* When to be the youngest; 0: not, or not before somebody serves who says so: if nobody does, this one serves
- * next anyway. */
+/* Returns when to become the youngest. 0: not, or not until a serving instance has identified itself; without
+ * one, this instance serves next anyway. */
 static int64_t renew_at_ms(const struct supervisor *supervisor)
 {
-	return supervisor->serving.said ? supervisor->renew_ms : 0;
+	return supervisor->serving.identified ? supervisor->renew_ms : 0;
 }
 
-/* For how long to wait at most; -1: for ever. */
+/* Returns the ms to wait for events, or -1 for no limit. */
 static int timeout_ms(const struct supervisor *supervisor)
 {
-	int64_t until_ms = supervisor->look_ms, renew_ms = renew_at_ms(supervisor);
+	int64_t until_ms = supervisor->check_ms, renew_ms = renew_at_ms(supervisor);
 
 	if (renew_ms && (!until_ms || renew_ms < until_ms))
 		until_ms = renew_ms;
@@ -333,7 +336,7 @@ static int timeout_ms(const struct supervisor *supervisor)
 	return until_ms < 0 ? 0 : (int)until_ms;
 }
 
-static bool due(int64_t when_ms)
+static bool is_due(int64_t when_ms)
 {
 	return when_ms && when_ms <= clock_monotonic_ms();
 }
@@ -345,11 +348,11 @@ static void signal_readable(struct event_source *signals)
 
 	if (read(signals->fd, &info, sizeof(info)) != sizeof(info))
 		return;
-	supervisor->told_to_end = true;
+	supervisor->terminated = true;
 	if (supervisor->child)
 		(void)kill(supervisor->child, SIGTERM);
 	else
-		end(supervisor, SERVED_TOLD);
+		end(supervisor, SERVED_TERMINATED);
 }
 
 static int begin(struct supervisor *supervisor)
@@ -358,7 +361,7 @@ static int begin(struct supervisor *supervisor)
 
 	if (err)
 		return err;
-	/* If whoever started ktsnd ignores it, nobody is told how a child ended. */
+	/* If SIGCHLD was ignored by the parent, waitpid() could not return the status. */
 	signal(SIGCHLD, SIG_DFL);
 	fd = signalfd(-1, supervisor->config->signals, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (fd < 0)
@@ -373,13 +376,13 @@ static int begin(struct supervisor *supervisor)
 
 static int watch(struct supervisor *supervisor)
 {
-	look(supervisor, 0);
+	check_after(supervisor, 0);
 	while (!supervisor->ended) {
 		int err = 0;
 
-		if (due(supervisor->look_ms))
-			look_now(supervisor);
-		else if (due(renew_at_ms(supervisor)))
+		if (is_due(supervisor->check_ms))
+			check_now(supervisor);
+		else if (is_due(renew_at_ms(supervisor)))
 			renew_now(supervisor);
 		else
 			err = events_run_once(supervisor->events, timeout_ms(supervisor));
@@ -391,7 +394,7 @@ static int watch(struct supervisor *supervisor)
 
 int supervisor_run(const struct supervisor_config *config)
 {
-	static struct supervisor supervisor; /* the child has it as well */
+	static struct supervisor supervisor; /* used by the child as well */
 	int err;
 
 	supervisor.config = config;

@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A request brings one descriptor at most. */
+/* A request carries at most one descriptor. */
 union request_control {
 	char bytes[CMSG_SPACE(sizeof(int))];
 	struct cmsghdr align;
@@ -22,13 +22,12 @@ union request_control {
 /* Descriptors that a request may have open at once: its own, its doorbell and set, a ring or the maps. */
 enum { REQUEST_FDS = 8 };
 
-/* The control thread's: requests that were given to the threads of pods and have not come back, whether they
- * have begun or wait there. */
+/* Requests that the threads of pods have not finished. Control thread. */
 static uint32_t outstanding;
 
 /* ---- the pod's thread ---- */
 
-/* -1: none. */
+/* Returns the descriptor of the message, or -1. */
 static int passed_fd_of(struct msghdr *message)
 {
 	const struct cmsghdr *cmsg = CMSG_FIRSTHDR(message);
@@ -40,7 +39,7 @@ static int passed_fd_of(struct msghdr *message)
 	return fd;
 }
 
-/* 1 with a request; 0 when there is none to serve; -errno when the connection is to be closed. */
+/* Receives a request. 1; 0: there is none to serve; or -errno when the connection must be closed. */
 static int request_receive(struct app_request *request, int *passed_fd)
 {
 	union request_control control;
@@ -49,7 +48,7 @@ static int request_receive(struct app_request *request, int *passed_fd)
 		.msg_iov = &iov,
 		.msg_iovlen = 1,
 		.msg_control = control.bytes,
-		/* The kernel closes excess descriptors, so that they never are in ktsnd's table. */
+		/* The kernel closes excess descriptors before they get into ktsnd's table. */
 		.msg_controllen = CMSG_LEN(sizeof(int)),
 	};
 	bool replaced;
@@ -66,11 +65,12 @@ static int request_receive(struct app_request *request, int *passed_fd)
 	*passed_fd = passed_fd_of(&message);
 	if (replaced)
 		return -ECONNABORTED;
-	/* A longer request is one of a newer release: MSG_TRUNC is allowed. */
+	/* Newer releases send longer requests: MSG_TRUNC is allowed. */
 	return bytes == sizeof(request->message) && !(message.msg_flags & MSG_CTRUNC) ? 1 : -EPROTO;
 }
 
-/* For a socket that is given back only the name counts, bound or not. */
+/* Reads a socket with a receive ring. To close the ring only the cookies are needed, even of an unbound
+ * socket. */
 static int receive_socket_read(struct app_request *request, int fd)
 {
 	struct socket_identity *identity = &request->identity;
@@ -88,7 +88,7 @@ static int receive_socket_read(struct app_request *request, int fd)
 	return err;
 }
 
-/* The descriptor, unless something keeps it, is the caller's. */
+/* Reads the descriptor of a request. Sets *fd to -1 if the request keeps it. */
 static int passed_read(struct app_request *request, int *fd)
 {
 	int err = 0;
@@ -118,7 +118,8 @@ static int passed_read(struct app_request *request, int *fd)
 	return err;
 }
 
-/* Only a socket that is closed may be named by its cookie, which then counts among the process's own. */
+/* Serves a request without a descriptor. Only a closed socket may be named by its cookie, among those of the
+ * process. */
 static int nothing_passed(struct app_request *request)
 {
 	const struct ktsn_app_request *message = &request->message;
@@ -129,15 +130,15 @@ static int nothing_passed(struct app_request *request)
 	return 0;
 }
 
-/* A process gets only one ring: its requests are not limited, and adding a set to the loop's takes a lock of
- * the whole machine. */
+/* Whether the request creates a ring. A process gets only one: the rate of its requests is not limited, and
+ * adding a doorbell set to the loop takes a lock of the whole machine. */
 static bool makes_ring(const struct app_request *request)
 {
 	return !request->has_ring &&
 	       (request->message.type == KTSN_APP_HELLO || request->message.type == KTSN_APP_HAND_BACK);
 }
 
-/* Only if a ring may be created. */
+/* Creates and joins a doorbell. On failure doorbell_fd is -errno. */
 static void doorbell_prepare(struct app_request *request)
 {
 	request->doorbell_fd = doorbell_make();
@@ -150,7 +151,7 @@ static void doorbell_prepare(struct app_request *request)
 	request->doorbell_fd = request->doorbell_set_fd;
 }
 
-/* The filter of a ring that is not entered counts nothing. */
+/* Enters the ring into the program's maps. After a failure its filter is detached. */
 static void ring_enter(struct app_request *request)
 {
 	const struct receive_descriptors fds = {request->reply_fds[0], request->reply_fds[1]};
@@ -172,8 +173,8 @@ static void socket_finish(struct app_request *request)
 	request->socket_fd = -1;
 }
 
-/* The other end may have any number of watchers, and all of them are woken. An application that does not read
- * its replies loses its connection. */
+/* Sends the reply, in the pod's thread because the kernel wakes any number of watchers of the other end. An
+ * application that does not read its replies loses its connection. */
 static void reply_send(struct app_request *request)
 {
 	size_t count = 0;
@@ -202,7 +203,7 @@ static void request_run(struct pod_work *work)
 		request->passed_err = fd < 0 ? nothing_passed(request) : passed_read(request, &fd);
 	if (request->got > 0 && makes_ring(request))
 		doorbell_prepare(request);
-	/* Before the reply: a copy of a socket that stays open here would keep its port bound. */
+	/* Before the reply: a copy that stays open in ktsnd would keep the socket's port bound. */
 	pod_thread_close_now(fd);
 }
 
@@ -219,7 +220,7 @@ void app_request_clear(struct app_request *request)
 {
 	notifier_close(request->thread, request->notifier);
 	pod_thread_close(request->thread, request->socket_fd);
-	/* A program: this call does not wait. */
+	/* Closing a BPF program does not block. */
 	fd_close(&request->filter_fd);
 	/* Closing the last copy of a doorbell wakes its watchers. */
 	pod_thread_close(request->thread, request->reply_fds[0]);
@@ -247,7 +248,7 @@ bool app_requests_descriptors_suffice(void)
 	return unix_descriptors_suffice((outstanding + 1) * REQUEST_FDS);
 }
 
-/* Each time that it is given to the pod's thread. */
+/* Gives the request to the pod's thread, for one of its steps. */
 static void request_do(struct app_request *request)
 {
 	request->busy = true;

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 
 enum {
-	LOOK_EVERY_MS = 100,
+	POLL_EVERY_MS = 100,
 	/* Checking a ring takes about a microsecond. */
-	LOOKS_MAX = 64,
+	POLLS_MAX = 64,
 	/* Rings of removed pods may have this fraction of the limit, on top of it. */
 	REMOVED_FRACTION = 4,
 };
@@ -21,7 +21,7 @@ void ring_charges_init(struct ring_charges *charges, uint64_t bytes_max)
 	charges->kept_end = &charges->kept;
 }
 
-/* The sum that includes charges of this quota. */
+/* Returns the sum that includes charges of this quota. */
 static uint64_t *sum_of(struct ring_charges *charges, const struct quota *quota)
 {
 	return !quota || quota->pod_gone ? &charges->removed_bytes : &charges->bytes;
@@ -36,7 +36,7 @@ static void charge_free(struct ring_charges *charges, struct ring_charge *charge
 	free(charge);
 }
 
-static void keep(struct ring_charges *charges, struct ring_charge *charge)
+static void kept_append(struct ring_charges *charges, struct ring_charge *charge)
 {
 	charge->next = NULL;
 	*charges->kept_end = charge;
@@ -44,12 +44,12 @@ static void keep(struct ring_charges *charges, struct ring_charge *charge)
 	charges->kept_count++;
 }
 
-/* `at` is where it hangs. */
-static struct ring_charge *unkeep(struct ring_charges *charges, struct ring_charge **at)
+/* Removes the charge at `at` from the list of kept ones. */
+static struct ring_charge *kept_remove(struct ring_charges *charges, struct ring_charge **at)
 {
 	struct ring_charge *charge = *at;
 
-	/* NOLINTNEXTLINE(clang-analyzer-core.*): the caller looked that there is one */
+	/* NOLINTNEXTLINE(clang-analyzer-core.*): the caller checks that there is one */
 	*at = charge->next;
 	if (!*at)
 		charges->kept_end = at;
@@ -60,27 +60,27 @@ static struct ring_charge *unkeep(struct ring_charges *charges, struct ring_char
 void ring_charges_fini(struct ring_charges *charges)
 {
 	while (charges->kept)
-		charge_free(charges, unkeep(charges, &charges->kept));
+		charge_free(charges, kept_remove(charges, &charges->kept));
 }
 
-/* Frees what nobody has any more, of the quota or (NULL) of all. Those that somebody still has go to the
- * end. */
-static void look(struct ring_charges *charges, const struct quota *quota)
+/* Polls kept charges, of the quota or (NULL) of all: frees those whose map is gone, and moves the others to
+ * the end. */
+static void kept_poll(struct ring_charges *charges, const struct quota *quota)
 {
 	struct ring_charge **at = &charges->kept;
-	uint32_t looks = 0;
+	uint32_t polls = 0;
 
-	for (uint32_t left = charges->kept_count; left && looks < LOOKS_MAX; left--) {
+	for (uint32_t left = charges->kept_count; left && polls < POLLS_MAX; left--) {
 		struct ring_charge *charge = *at;
 
 		if (quota && charge->quota != quota) {
 			at = &charge->next;
 			continue;
 		}
-		looks++;
-		unkeep(charges, at);
+		polls++;
+		kept_remove(charges, at);
 		if (ktsn_ring_map_lives(charge->map_id))
-			keep(charges, charge);
+			kept_append(charges, charge);
 		else
 			charge_free(charges, charge);
 	}
@@ -93,8 +93,8 @@ static bool pod_has_room(const struct quota *quota, size_t bytes)
 
 static bool node_has_room(const struct ring_charges *charges, size_t bytes)
 {
-	const uint64_t apart = charges->bytes_max / REMOVED_FRACTION;
-	uint64_t beyond = charges->removed_bytes > apart ? charges->removed_bytes - apart : 0;
+	const uint64_t allowance = charges->bytes_max / REMOVED_FRACTION;
+	uint64_t beyond = charges->removed_bytes > allowance ? charges->removed_bytes - allowance : 0;
 
 	return charges->bytes + beyond + bytes <= charges->bytes_max;
 }
@@ -115,9 +115,9 @@ bool ring_charges_allow(struct ring_charges *charges, struct quota *quota, uint3
 	if (kept && (*kept)->quota == quota)
 		return true;
 	if (!pod_has_room(quota, bytes))
-		look(charges, quota);
+		kept_poll(charges, quota);
 	if (!node_has_room(charges, bytes))
-		look(charges, NULL);
+		kept_poll(charges, NULL);
 	return pod_has_room(quota, bytes) && node_has_room(charges, bytes);
 }
 
@@ -148,10 +148,10 @@ struct ring_charge *ring_charge_make(struct ring_charges *charges, struct quota 
 
 	if (!charge)
 		return NULL;
-	/* Of a ring that is new it can only be one that has ended unseen. */
+	/* A kept charge of a new ring's number is that of a map that is gone. */
 	kept = kept_find(charges, map_id);
 	if (kept)
-		charge_free(charges, unkeep(charges, kept));
+		charge_free(charges, kept_remove(charges, kept));
 	charge_begin(charges, charge, quota);
 	return charge;
 }
@@ -171,7 +171,7 @@ void ring_charge_end(struct ring_charges *charges, struct ring_charge *charge)
 	}
 	if (charge->quota->pod_gone)
 		pod_forget(charge);
-	keep(charges, charge);
+	kept_append(charges, charge);
 }
 
 void ring_charges_keep(struct ring_charges *charges, struct quota *quota, uint32_t map_id, size_t bytes)
@@ -179,9 +179,9 @@ void ring_charges_keep(struct ring_charges *charges, struct quota *quota, uint32
 	struct ring_charge *charge = charge_create(map_id, bytes);
 
 	if (!charge)
-		return; /* uncounted is the lesser evil */
+		return; /* the ring is not charged */
 	charge_begin(charges, charge, quota);
-	keep(charges, charge);
+	kept_append(charges, charge);
 }
 
 void ring_charges_pod_gone(struct ring_charges *charges, struct quota *quota)
@@ -200,9 +200,9 @@ int ring_charges_tick(struct ring_charges *charges)
 
 	if (!charges->kept)
 		return -1;
-	if (charges->look_ms <= now) {
-		look(charges, NULL);
-		charges->look_ms = now + LOOK_EVERY_MS;
+	if (charges->poll_ms <= now) {
+		kept_poll(charges, NULL);
+		charges->poll_ms = now + POLL_EVERY_MS;
 	}
-	return charges->kept ? (int)(charges->look_ms - now) : -1;
+	return charges->kept ? (int)(charges->poll_ms - now) : -1;
 }

@@ -22,7 +22,7 @@ struct loop_gates *gates_blank(void)
 	return gates;
 }
 
-/* A class whose windows are all too short for any frame loses every message, by intention or not. */
+/* Warns of a class whose windows are too short for any frame: it loses every message. */
 static void short_windows_warn(const struct node *node, const struct ktsn_gates *gates)
 {
 	const struct ktsn_windows *windows = gates->config_change_tai_ns == KTSN_WINDOW_NEVER
@@ -82,7 +82,7 @@ void node_strategy_set(struct node *node, enum ktsn_strategy strategy)
 {
 	node->shaping.strategy = strategy;
 	loop_command(node->loop, &(struct loop_command){.type = COMMAND_STRATEGY, .strategy = strategy});
-	/* It may judge by what only some of them ask for. */
+	/* Some strategies need times that libraries give only on request. */
 	processes_trace(node);
 }
 

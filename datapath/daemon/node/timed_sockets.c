@@ -5,7 +5,7 @@
 
 void timed_socket_remember(struct pod *pod, const struct flow *flow)
 {
-	/* Of a relay's socket nobody else knows. */
+	/* Sockets of a relay are never passed on. */
 	if (flow->frames)
 		return;
 	pod->recent[pod->recent_next++ % POD_RECENT_MAX] =

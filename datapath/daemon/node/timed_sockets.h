@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A socket may outlive the process that asked for SO_TXTIME on it, or be used by another: over exec, after
- * fork, passed by SCM_RIGHTS. The kernel's cookie tells that it is the same.
+ * Sockets with SO_TXTIME that may outlive the process that set it, or be used by another: over exec, after
+ * fork, passed by SCM_RIGHTS. They are identified by the kernel's cookie.
  *
  * Control thread.
  */
@@ -10,11 +10,11 @@
 
 #include "flow.h"
 
-/* A flow of the pod ends: another process may still have its socket. */
+/* Remembers the socket of a flow that ends, because another process may still have it. */
 void timed_socket_remember(struct pod *pod, const struct flow *flow);
-/* One that another ktsnd remembered. */
+/* Takes over a socket that another ktsnd remembered. */
 void timed_socket_take_over(struct pod *pod, const struct timed_socket *socket);
-/* 0 with *mode, or -ENOENT when no process of the pod ever registered the socket. */
+/* Finds the mode of a socket. 0 with *mode, or -ENOENT when no process of the pod has registered it. */
 int timed_socket_find(const struct pod *pod, uint64_t cookie, struct txtime_mode *mode);
 
 #endif

@@ -42,7 +42,7 @@ static bool process_has(const struct process *process, uint64_t number)
 	return false;
 }
 
-/* The pod that the flow is of, or NULL. */
+/* Returns the pod of the flow, or NULL. */
 static const struct pod *pod_of_flow(const struct node *node, uint64_t number)
 {
 	for (const struct pod *pod = node->pods; pod; pod = pod->next)

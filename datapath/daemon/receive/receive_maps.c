@@ -12,9 +12,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* More datagrams than one socket will ever get; billions of sockets may claim it. */
+/* More datagrams than a socket ever gets; the sum over billions of sockets still fits. */
 enum { COUNT_MAX = INT32_MAX };
-/* Of the stack of a pod's thread they take little. */
+/* Few enough for the stack of a pod's thread. */
 enum { REMOVED_AT_ONCE = 256 };
 
 static int pinned_open(const char *folder, const char *name)
@@ -67,8 +67,8 @@ static size_t page_bytes(void)
 	return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* The kernel puts its description and the two positions in front of the records, and its description in front
- * of the control page. */
+/* The kernel adds three pages to the records, for its structures and the two positions, and one to the
+ * control page. */
 size_t receive_ring_cost(size_t bytes)
 {
 	enum { PAGES = 3 + 2 };
@@ -96,22 +96,22 @@ static int control_create(void)
 	return bpf_map_make(&shape, "ktsn_receive");
 }
 
-/* Whether both are what is made here. */
+/* Checks that both maps have the shape that receive_ring_make() gives them, and reads their IDs. */
 static int identify(const struct receive_descriptors *fds, struct receive_ring *ring)
 {
-	struct bpf_map_shape of_ring, of_control;
-	int err = bpf_map_describe(fds->ring, &of_ring, &ring->ring_id);
+	struct bpf_map_shape ring_shape, control_shape;
+	int err = bpf_map_describe(fds->ring, &ring_shape, &ring->ring_id);
 
 	if (!err)
-		err = bpf_map_describe(fds->control, &of_control, &ring->control_id);
+		err = bpf_map_describe(fds->control, &control_shape, &ring->control_id);
 	if (err)
 		return err;
-	if (of_ring.type != BPF_MAP_TYPE_RINGBUF || of_ring.entries < RECEIVE_RING_MIN_BYTES ||
-	    of_ring.entries > RECEIVE_RING_MAX_BYTES || of_control.type != BPF_MAP_TYPE_ARRAY ||
-	    of_control.value_bytes != sizeof(struct ktsn_receive_control) || of_control.entries != 1 ||
-	    !(of_control.flags & BPF_F_MMAPABLE))
+	if (ring_shape.type != BPF_MAP_TYPE_RINGBUF || ring_shape.entries < RECEIVE_RING_MIN_BYTES ||
+	    ring_shape.entries > RECEIVE_RING_MAX_BYTES || control_shape.type != BPF_MAP_TYPE_ARRAY ||
+	    control_shape.value_bytes != sizeof(struct ktsn_receive_control) || control_shape.entries != 1 ||
+	    !(control_shape.flags & BPF_F_MMAPABLE))
 		return -EINVAL;
-	ring->bytes = of_ring.entries;
+	ring->bytes = ring_shape.entries;
 	return 0;
 }
 
@@ -121,7 +121,7 @@ void receive_descriptors_close(struct receive_descriptors *fds)
 	fd_close(&fds->control);
 }
 
-/* Of descriptors that may be errors. */
+/* Checks two descriptors, each of which may be -errno. */
 static int both_check(struct receive_descriptors *fds)
 {
 	int err = fds->ring < 0 ? fds->ring : fds->control < 0 ? fds->control : 0;
@@ -182,19 +182,19 @@ void receive_control_unmap(struct ktsn_receive_control *control)
 		munmap(control, page_bytes());
 }
 
-/* Whether a map of maps has this map there. */
-static bool is_entered(int outer, uint64_t cookie, int map)
+/* Whether a map of maps has this map at the cookie. */
+static bool is_entered(int map_of_maps, uint64_t cookie, int map)
 {
 	struct bpf_map_shape shape;
 	uint32_t id, entered;
 
-	return bpf_map_get(outer, &cookie, &entered) == 0 && bpf_map_describe(map, &shape, &id) == 0 &&
+	return bpf_map_get(map_of_maps, &cookie, &entered) == 0 && bpf_map_describe(map, &shape, &id) == 0 &&
 	       entered == id;
 }
 
-static int map_enter(int outer, uint64_t cookie, int map)
+static int map_enter(int map_of_maps, uint64_t cookie, int map)
 {
-	return is_entered(outer, cookie, map) ? 0 : bpf_map_put(outer, &cookie, &map);
+	return is_entered(map_of_maps, cookie, map) ? 0 : bpf_map_put(map_of_maps, &cookie, &map);
 }
 
 bool receive_socket_entered(const struct receive_maps *maps, int socket_fd, uint64_t cookie)
@@ -204,7 +204,7 @@ bool receive_socket_entered(const struct receive_maps *maps, int socket_fd, uint
 	return bpf_map_get(maps->sockets, &socket_fd, &entered) == 0 && entered == cookie;
 }
 
-/* Sockets have cookies from 1 on. */
+/* No socket has the cookie 0. */
 static const uint64_t no_cookie;
 
 void receive_socket_exclude(const struct receive_maps *maps, int socket_fd)
@@ -217,7 +217,7 @@ bool receive_socket_excluded(const struct receive_maps *maps, int socket_fd)
 	return receive_socket_entered(maps, socket_fd, no_cookie);
 }
 
-/* Another thread may exclude it at any moment, and then it stays excluded. */
+/* Enters a socket, unless it is excluded: another thread may exclude it at any time, for good. */
 static int socket_enter(const struct receive_maps *maps, int socket_fd, uint64_t cookie)
 {
 	int err = bpf_map_add(maps->sockets, &socket_fd, &cookie);
@@ -227,7 +227,7 @@ static int socket_enter(const struct receive_maps *maps, int socket_fd, uint64_t
 	return receive_socket_entered(maps, socket_fd, cookie) ? 0 : -EPERM;
 }
 
-/* The ring comes last: with it datagrams come. */
+/* Enters the ring last: then datagrams arrive in it. */
 int receive_ring_enter(const struct receive_maps *maps, int socket_fd, uint64_t cookie,
 		       const struct receive_descriptors *fds, struct ktsn_receive_control *control)
 {
@@ -235,7 +235,7 @@ int receive_ring_enter(const struct receive_maps *maps, int socket_fd, uint64_t 
 
 	if (err)
 		return err;
-	/* Its removal may have been under way when it was asked for again. */
+	/* An earlier removal may have set this. */
 	if (control)
 		__atomic_store_n(&control->ended, 0, __ATOMIC_SEQ_CST);
 	err = map_enter(maps->controls, cookie, fds->control);
@@ -268,8 +268,8 @@ static struct ktsn_receive_control *control_find(const struct receive_maps *maps
 	return control;
 }
 
-/* After it readers look into the kernel's queue whatever is counted, and find what came before. */
-static void ended_say(const struct receive_maps *maps, const struct receive_entry *entry)
+/* Marks the ring as ended: after this readers read the kernel's queue regardless of its counter. */
+static void ended_set(const struct receive_maps *maps, const struct receive_entry *entry)
 {
 	struct ktsn_receive_control *control =
 		entry->control ? entry->control : control_find(maps, entry->cookie);
@@ -280,24 +280,25 @@ static void ended_say(const struct receive_maps *maps, const struct receive_entr
 	receive_control_unmap(control);
 }
 
-static void some_remove(const struct receive_maps *maps, const struct receive_entry *entries, uint32_t count)
+static void batch_remove(const struct receive_maps *maps, const struct receive_entry *entries, uint32_t count)
 {
 	uint64_t cookies[REMOVED_AT_ONCE];
 
 	for (uint32_t i = 0; i < count; i++)
 		cookies[i] = entries[i].cookie;
-	/* In this order a datagram is in the ring, counted, or comes to readers that know they must look. */
+	/* In this order a datagram is in the ring, or is counted, or arrives after readers know that the ring
+	 * has ended. */
 	(void)bpf_map_remove_all(maps->rings, cookies, sizeof(cookies[0]), count);
 	for (uint32_t i = 0; i < count; i++)
-		ended_say(maps, &entries[i]);
+		ended_set(maps, &entries[i]);
 	(void)bpf_map_remove_all(maps->controls, cookies, sizeof(cookies[0]), count);
 }
 
 void receive_rings_remove(const struct receive_maps *maps, const struct receive_entry *entries, size_t count)
 {
 	for (size_t i = 0; i < count; i += REMOVED_AT_ONCE)
-		some_remove(maps, entries + i,
-			    (uint32_t)(count - i < REMOVED_AT_ONCE ? count - i : REMOVED_AT_ONCE));
+		batch_remove(maps, entries + i,
+			     (uint32_t)(count - i < REMOVED_AT_ONCE ? count - i : REMOVED_AT_ONCE));
 }
 
 void receive_socket_leave(const struct receive_maps *maps, int socket_fd)
@@ -305,25 +306,25 @@ void receive_socket_leave(const struct receive_maps *maps, int socket_fd)
 	(void)bpf_map_remove(maps->sockets, &socket_fd);
 }
 
-/* A map that changes meanwhile may show one twice, or not at all. */
-static size_t keys_add(int map, uint64_t *cookies, size_t count, size_t most)
+/* If the map changes during the iteration, a key may appear twice or not at all. */
+static size_t keys_add(int map, uint64_t *cookies, size_t count, size_t max_count)
 {
 	uint64_t key;
 	int err = bpf_map_next_key(map, NULL, &key);
 
-	while (!err && count < most) {
+	while (!err && count < max_count) {
 		cookies[count++] = key;
 		err = bpf_map_next_key(map, &cookies[count - 1], &key);
 	}
 	return count;
 }
 
-size_t receive_cookies(const struct receive_maps *maps, uint64_t *cookies, size_t most)
+size_t receive_cookies(const struct receive_maps *maps, uint64_t *cookies, size_t max_count)
 {
-	return keys_add(maps->controls, cookies, keys_add(maps->rings, cookies, 0, most), most);
+	return keys_add(maps->controls, cookies, keys_add(maps->rings, cookies, 0, max_count), max_count);
 }
 
-static uint64_t counted(uint64_t count)
+static uint64_t count_limit(uint64_t count)
 {
 	return count < COUNT_MAX ? count : COUNT_MAX;
 }
@@ -332,9 +333,9 @@ void receive_counts_add(const struct ktsn_receive_control *control, struct recei
 {
 	if (!control)
 		return;
-	sum->received += counted(__atomic_load_n(&control->received, __ATOMIC_RELAXED));
-	sum->dropped += counted(__atomic_load_n(&control->dropped, __ATOMIC_RELAXED));
-	sum->kernel += counted(__atomic_load_n(&control->kernel, __ATOMIC_RELAXED));
+	sum->received += count_limit(__atomic_load_n(&control->received, __ATOMIC_RELAXED));
+	sum->dropped += count_limit(__atomic_load_n(&control->dropped, __ATOMIC_RELAXED));
+	sum->kernel += count_limit(__atomic_load_n(&control->kernel, __ATOMIC_RELAXED));
 }
 
 uint32_t receive_left(const struct ktsn_receive_control *control)

@@ -60,7 +60,8 @@ const char *receive_left_text(uint32_t left)
 /* <linux/udp.h> */
 enum { ENCAPSULATION = 100, GRO = 104 };
 
-/* Twice the queue's: a datagram of some hundred bytes takes a record of 2 KiB (receive/receive.bpf.c). */
+/* At least twice the queue's size: a datagram of some hundred bytes takes a record of 2 KiB
+ * (receive/receive.bpf.c). */
 size_t receive_ring_bytes(int buffer_bytes)
 {
 	size_t bytes = RECEIVE_RING_MIN_BYTES;
@@ -70,7 +71,7 @@ size_t receive_ring_bytes(int buffer_bytes)
 	return bytes;
 }
 
-/* An option that a kernel does not know is not set. */
+/* Returns false for an option that the kernel does not know. */
 static bool is_set(int fd, int level, int option)
 {
 	int value = 0;
@@ -79,7 +80,8 @@ static bool is_set(int fd, int level, int option)
 	return getsockopt(fd, level, option, &value, &bytes) == 0 && value != 0;
 }
 
-/* Of the old kind; *has_filter: there is one of the new kind, which the kernel does not show. */
+/* Whether the socket has a classic BPF filter. *has_filter: it has an eBPF filter, which the kernel does not
+ * show. */
 static bool has_classic_filter(int fd, bool *has_filter)
 {
 	socklen_t instructions = 0;
@@ -89,7 +91,7 @@ static bool has_classic_filter(int fd, bool *has_filter)
 	return err ? err != EACCES : instructions > 0;
 }
 
-static enum receive_refusal options_judge(int fd, struct receive_state *state)
+static enum receive_refusal options_check(int fd, struct receive_state *state)
 {
 	if (is_set(fd, SOL_UDP, GRO))
 		return RECEIVE_GRO;
@@ -108,7 +110,7 @@ void receive_socket_attach(int fd, int filter, struct receive_state *state)
 	*state = (struct receive_state){.refusal = RECEIVE_NO_PROGRAM};
 	if (filter < 0)
 		return;
-	state->refusal = options_judge(fd, state);
+	state->refusal = options_check(fd, state);
 	if (state->refusal)
 		return;
 	(void)getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &buffer_bytes, &bytes);

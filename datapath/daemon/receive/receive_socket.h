@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the kernel says of a socket that an application wants to receive with through a ring, and the filter
- * on it, which counts what comes into its queue in the kernel.
+ * Checks whether a socket of an application can have a receive ring, and attaches the filter that counts the
+ * datagrams in its queue in the kernel.
  *
- * The thread of the pod that handed the socket over (pod_thread.h); system calls on that descriptor and
- * nothing else.
+ * Runs in the thread of the application's pod (pod_thread.h); makes only system calls on that descriptor.
  */
 #ifndef KTSN_DAEMON_RECEIVE_SOCKET_H
 #define KTSN_DAEMON_RECEIVE_SOCKET_H
@@ -16,7 +15,7 @@
 /* ---- why a socket stays with the kernel ---- */
 
 enum receive_refusal {
-	RECEIVE_SERVED, /* it does not */
+	RECEIVE_SERVED, /* it does not stay with the kernel */
 	RECEIVE_NOT_ASKED,
 	RECEIVE_NO_PROGRAM,
 	RECEIVE_KIND,
@@ -34,9 +33,9 @@ enum receive_refusal {
 	RECEIVE_REFUSALS,
 };
 
-/* The end of a sentence. */
+/* Returns the reason as a clause for a message. */
 const char *receive_refusal_text(enum receive_refusal refusal);
-/* The same of a socket with a ring that stays empty: enum ktsn_receive_left (ring/receive_layout.h). */
+/* Returns why the ring of a socket stays empty: enum ktsn_receive_left (ring/receive_layout.h). */
 const char *receive_left_text(uint32_t left);
 
 /* ---- sockets ---- */
@@ -45,18 +44,18 @@ enum { RECEIVE_RING_MIN_BYTES = 64 << 10, RECEIVE_RING_MAX_BYTES = 4 << 20 };
 
 struct receive_state {
 	enum receive_refusal refusal;
-	/* The filter was attached just now. */
+	/* receive_socket_attach() has attached the filter. */
 	bool attached;
-	/* An eBPF filter was there before: ktsnd's own, if the socket is entered (receive_maps.h). */
+	/* The socket already had an eBPF filter: ktsnd's own, if the socket is entered (receive_maps.h). */
 	bool has_filter;
-	size_t ring_bytes; /* of a ring for it */
+	size_t ring_bytes; /* size of a ring for it */
 };
 
-/* A power of two that holds what the socket's queue would. */
+/* Returns the size of a ring that holds as much as the socket's queue, a power of two. */
 size_t receive_ring_bytes(int buffer_bytes);
-/* Reads a UDP socket, and attaches the program `filter` if nothing speaks against it. -1: there is none. */
+/* Checks a UDP socket, and attaches the program `filter` (-1: none) unless the socket is refused. */
 void receive_socket_attach(int fd, int filter, struct receive_state *state);
-/* Takes an eBPF filter off, as far as that is allowed. */
+/* Detaches an eBPF filter, unless the filter is locked. */
 void receive_socket_detach(int fd);
 
 #endif
