@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: what LeakSanitizer is not to report. A ktsnd that ends leaves DPDK's device for Open
- * vSwitch as it is (main.c). The device refers to memory of the heap from memory that DPDK has mapped,
- * through which the search does not look.
+ * For tests only: suppressions of LeakSanitizer. ktsnd does not close DPDK's device for Open vSwitch at its
+ * end (main.c). The device refers to heap memory from memory that DPDK has mapped, which LeakSanitizer does
+ * not search.
  */
 
 /* NOLINTBEGIN(bugprone-reserved-identifier): the names are LeakSanitizer's */
@@ -14,7 +14,7 @@ const char *__lsan_default_suppressions(void)
 	return "leak:librte_net_virtio\n";
 }
 
-/* A report of what was left out would be taken for a finding. */
+/* The tests would take the list of suppressions for a finding. */
 const char *__lsan_default_options(void)
 {
 	return "print_suppressions=0";

@@ -3,9 +3,9 @@
  * ktsnd: sends the timed datagrams of a node's pods, each at its transmit time. With --instance-dir a
  * supervisor (instance/supervisor.c) starts the process that serves, and starts it again if it ends.
  *
- * Two threads, and one for each pod. The loop thread (loop/loop.c) is the path of a packet. The main thread,
- * the control thread, does everything that may take time: sockets, addresses, the control socket. A pod's
- * thread (node/pod_thread.c) does what the pod could draw out.
+ * There are two threads, and one for each pod. The loop thread (loop/loop.c) is the path of a packet. The
+ * main thread, called the control thread, does everything that may take time: sockets, addresses, the control
+ * socket. A pod's thread (node/pod_thread.c) makes the system calls that the pod could block.
  */
 #include "associations.h"
 #include "clock.h"
@@ -43,7 +43,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/* ---- serving: a row of steps, each undone in reverse order when a later one fails ---- */
+/* ---- serving: a list of steps, undone in reverse order when a later one fails ---- */
 
 struct daemon {
 	struct options options;
@@ -65,13 +65,13 @@ struct daemon {
 	char generations_path[PATH_MAX];
 	bool handed_over;
 	struct event_source signals;
-	struct switch_link switch_link; /* of uplink ovs */
-	struct vhost_socket vhost;      /* likewise */
+	struct switch_link switch_link; /* for uplink ovs */
+	struct vhost_socket vhost;      /* for uplink ovs */
 	bool stop;
 	bool confined;
 };
 
-static void port_complain(const struct ktsn_port_dpdk_config *config, const char *reason, int err)
+static void port_error_log(const struct ktsn_port_dpdk_config *config, const char *reason, int err)
 {
 	if (config->vhost_path && err == -ETIMEDOUT)
 		log_error("Open vSwitch connects to %s and does not answer: check that ovs-vswitchd runs "
@@ -88,7 +88,7 @@ static void port_complain(const struct ktsn_port_dpdk_config *config, const char
 		log_error("DPDK cannot open %s: %s; check --interface", config->interface, reason);
 }
 
-/* The socket is for Open vSwitch only: who connects to it shares memory with ktsnd. */
+/* Opens the port. Only Open vSwitch may connect to its socket: the peer shares memory with ktsnd. */
 static int port_open(struct daemon *daemon, const struct ktsn_port_dpdk_config *config)
 {
 	char reason[256] = "";
@@ -97,7 +97,7 @@ static int port_open(struct daemon *daemon, const struct ktsn_port_dpdk_config *
 
 	umask(mask);
 	if (err)
-		port_complain(config, reason, err);
+		port_error_log(config, reason, err);
 	return err;
 }
 
@@ -127,8 +127,8 @@ static int port_start(struct daemon *daemon)
 	return err ? err : port_open(daemon, &config);
 }
 
-/* A thread that the worker is to start. */
-struct thread_wanted {
+/* Arguments of pthread_create() in the worker. */
+struct thread_request {
 	pthread_t *thread;
 	const pthread_attr_t *attributes;
 	void *(*run)(void *argument);
@@ -136,22 +136,22 @@ struct thread_wanted {
 	int err;
 };
 
-static void thread_make(void *argument)
+static void thread_create(void *argument)
 {
-	struct thread_wanted *wanted = argument;
+	struct thread_request *request = argument;
 
-	wanted->err = -pthread_create(wanted->thread, wanted->attributes, wanted->run, wanted->argument);
+	request->err = -pthread_create(request->thread, request->attributes, request->run, request->argument);
 }
 
-/* It has the worker's priority, and its processors. */
+/* Starts a delivery thread, which inherits the worker's priority and processors. */
 static int delivery_thread_start(void *starter, pthread_t *thread, const pthread_attr_t *attributes,
 				 void *(*run)(void *argument), void *argument)
 {
-	struct thread_wanted wanted = {.attributes = attributes, .run = run, .argument = argument};
+	struct thread_request request = {.attributes = attributes, .run = run, .argument = argument};
 
-	wanted.thread = thread;
-	realtime_worker_run(starter, thread_make, &wanted);
-	return wanted.err;
+	request.thread = thread;
+	realtime_worker_run(starter, thread_create, &request);
+	return request.err;
 }
 
 static int bridge_port_start(struct daemon *daemon)
@@ -172,7 +172,7 @@ static int bridge_port_start(struct daemon *daemon)
 	return err;
 }
 
-/* Ordinary threads are never stopped. */
+/* Reads the budget of real-time threads. Ordinary threads have none. */
 static void budget_read(struct daemon *daemon)
 {
 	struct utsname kernel;
@@ -203,7 +203,8 @@ static void budget_log(const struct daemon *daemon)
 		log_info("the kernel never stops real-time threads here: the sending thread needs no rest");
 }
 
-/* Somebody may have changed it. Returns ms until it is read again. */
+/* Reads the budget again when due, because an administrator may have changed it. Returns ms until the next
+ * time, or -1. */
 static int budget_tick(struct daemon *daemon)
 {
 	enum { EVERY_MS = 10000 };
@@ -328,7 +329,7 @@ static int node_begin(struct daemon *daemon)
 
 	if (err)
 		return err;
-	/* Beside the control socket, which is one ktsnd's after the other. */
+	/* Next to the control socket, whose path all ktsnd of the node share. */
 	snprintf(daemon->generations_path, sizeof(daemon->generations_path), "%s.generations",
 		 daemon->options.control_path);
 	associations_generations_path_set(&daemon->node.routing, daemon->generations_path);
@@ -343,8 +344,8 @@ static void awake_start(struct daemon *daemon)
 		log_warning("--keep-awake has no effect: %s", strerror(-err));
 }
 
-/* All threads run: what only starting took is given up. */
-static int confine(struct daemon *daemon)
+/* Gives up the privileges that only starting needs, once all threads run. */
+static int privileges_confine(struct daemon *daemon)
 {
 	int err;
 
@@ -352,47 +353,47 @@ static int confine(struct daemon *daemon)
 		return 0;
 	daemon->confined = true;
 	realtime_lock_memory();
-	/* Before the privileges go, which the device may want. */
+	/* Before dropping privileges: opening the device may need them. */
 	if (daemon->options.keep_awake)
 		awake_start(daemon);
-	/* This thread, and those of pods, which it starts. What a pod has the kernel do there with interrupts
-	 * off takes the loop's processor, whatever its priority. */
+	/* This thread, and those of pods, which it starts. Work that a pod makes the kernel do there with
+	 * interrupts off takes the loop's processor, whatever its priority. */
 	if (daemon->scheduling.pinned)
 		realtime_stay_off(daemon->options.cpu);
 	err = privileges_drop(daemon->uplink.switched);
-	/* Without it ktsnd works as well; that was warned about. */
+	/* Without the filter ktsnd works too, after a warning. */
 	if (!err)
 		(void)sandbox_enter();
 	return err;
 }
 
-/* In place of the ktsnd that runs; -ENOENT when none does. This one gives up its privileges first, so that it
- * is ready for everything when the other stops sending. */
-static int predecessor_follow(struct daemon *daemon)
+/* Takes over from the running ktsnd; -ENOENT when there is none. This ktsnd gives up its privileges first, so
+ * that it is ready when the other stops sending. */
+static int predecessor_take_over(struct daemon *daemon)
 {
 	int err = 0;
 
 	if (!unix_is_listened_at(daemon->options.control_path))
 		return -ENOENT;
-	/* Open vSwitch is connected to this ktsnd before the other stops sending; or will be when that has
-	 * gone. */
+	/* Wait until Open vSwitch is connected to this ktsnd. If it is not, it will be after the other has
+	 * ended. */
 	if (daemon->uplink.switched && !switch_link_await(&daemon->switch_link))
 		err = vhost_socket_move(&daemon->vhost);
 	if (!err)
-		err = confine(daemon);
+		err = privileges_confine(daemon);
 	return err ? err
 		   : handover_take(&daemon->node, daemon->options.control_path, &daemon->instance,
 				   &daemon->control_fd);
 }
 
-/* A second daemon fails here, unless it is to take the place of the first. */
+/* Listens on the control socket, or takes it over. Fails when another ktsnd listens there. */
 static int control_listen(struct daemon *daemon)
 {
 	const char *path = daemon->options.control_path;
 	int err = -ENOENT;
 
 	if (daemon->options.take_over)
-		err = predecessor_follow(daemon);
+		err = predecessor_take_over(daemon);
 	if (err != -ENOENT)
 		return err;
 	err = unix_listen(path, 0600, &daemon->control_fd);
@@ -401,9 +402,9 @@ static int control_listen(struct daemon *daemon)
 	return err;
 }
 
-static int serve(struct daemon *daemon)
+static int events_serve(struct daemon *daemon)
 {
-	budget_log(daemon); /* not before: a ktsnd that cannot begin says in one line why */
+	budget_log(daemon); /* only now: a ktsnd that fails to start logs one line */
 	log_info("ready: sending on %s, control socket %s", daemon->uplink.interface,
 		 daemon->options.control_path);
 	supervised_serving(daemon->events);
@@ -421,8 +422,8 @@ static int serve(struct daemon *daemon)
 	return 0;
 }
 
-/* What has left the loop for pods of this node, and has not reached them. The successor's loop was not kept
- * waiting for that (handover_give.c): what was left goes beside the successor's frames. */
+/* Delivers frames that have left the loop for pods of this node. The successor does not wait for them
+ * (handover_give.c): they are delivered while it sends. */
 static void deliveries_finish(const struct daemon *daemon)
 {
 	enum { GO_ON = -1, TIMEOUT_NS = 100000000 };
@@ -438,7 +439,7 @@ static void deliveries_finish(const struct daemon *daemon)
 			    queued, TIMEOUT_NS / 1000000);
 }
 
-/* Its sockets and rings are this ktsnd's to end, unless another one has them now. */
+/* Serves, and closes sockets and rings at the end unless another ktsnd has taken them over. */
 static int control_run(struct daemon *daemon)
 {
 	struct control_status fixed = status_fixed(daemon);
@@ -450,19 +451,20 @@ static int control_run(struct daemon *daemon)
 		close(daemon->control_fd);
 		return err;
 	}
-	err = confine(daemon);
+	err = privileges_confine(daemon);
 	if (!err)
-		err = serve(daemon);
+		err = events_serve(daemon);
 	daemon->handed_over = control_server_handed_over(daemon->control);
-	/* Before endpoints go: messages that come meanwhile are the next ktsnd's, and not without a way. One
-	 * that has left to some of its receivers first leaves to the others. */
+	/* Stop the loop before endpoints are removed, so that new messages are left to the next ktsnd instead
+	 * of being dropped. A message that has left to some of its receivers leaves to the others first. */
 	loop_pause(daemon->loop);
 	loop_stop(daemon->loop);
 	deliveries_finish(daemon);
 	if (daemon->handed_over)
 		supervised_handed_over(daemon->events);
 	else
-		/* While it still listens: then nobody else has bound the name, who would lose it. */
+		/* Unlink while the socket still listens: afterwards another ktsnd could have bound the name.
+		 */
 		unlink(daemon->options.control_path);
 	control_server_destroy(daemon->control);
 	if (!daemon->handed_over)
@@ -470,7 +472,7 @@ static int control_run(struct daemon *daemon)
 	return err;
 }
 
-/* From the events on. */
+/* Serves pods after all threads have been started. */
 static int node_run(struct daemon *daemon)
 {
 	int err = node_begin(daemon);
@@ -489,20 +491,20 @@ static int node_run(struct daemon *daemon)
 	return err;
 }
 
-/* It ends with the process, which Open vSwitch sees by the end of the connection. DPDK would stop it by
- * asking Open vSwitch where it is in the queues, and wait for the answer for ever. */
+/* Leaves the port to the end of the process, which Open vSwitch notices by the end of the connection. To stop
+ * the port, DPDK would ask Open vSwitch for its positions in the queues and wait for the answer for ever. */
 static void switched_port_leave(struct daemon *daemon)
 {
 	if (!daemon->port)
 		return;
 	switch_link_drain(&daemon->switch_link, ktsn_port_dpdk_unfetched, daemon->port);
-	/* A name that is taken over may be the successor's by now. */
+	/* After a hand-over the successor may use the name. */
 	if (!daemon->handed_over)
 		(void)unlink(daemon->vhost.path);
 }
 
-/* From the port on; what was started is ended in reverse order, whatever happened. */
-static int daemon_run(struct daemon *daemon, const sigset_t *told_to_end)
+/* Starts everything from the port on, serves, and stops it in reverse order. */
+static int daemon_run(struct daemon *daemon, const sigset_t *termination_signals)
 {
 	int err = port_start(daemon);
 
@@ -511,7 +513,7 @@ static int daemon_run(struct daemon *daemon, const sigset_t *told_to_end)
 	if (!err)
 		err = loop_begin(daemon);
 	if (!err)
-		err = events_begin(daemon, told_to_end);
+		err = events_begin(daemon, termination_signals);
 	if (!err)
 		err = switch_link_begin(daemon);
 	if (!err)
@@ -534,13 +536,13 @@ static int daemon_run(struct daemon *daemon, const sigset_t *told_to_end)
 }
 
 /*
- * Serves until one of the signals, which are blocked, tells it to end, or another ktsnd has taken over; once
- * a process. 0; or -errno, and what is wrong has been said: -EALREADY when the ktsnd that it was to follow is
- * younger, -ECONNRESET or -EPIPE when that one ended meanwhile, -ETIMEDOUT when it did not answer,
- * -EADDRINUSE when yet another began meanwhile. *handed_over is whether sockets and rings are another's now.
+ * Serves until one of the signals, which are blocked, or until another ktsnd has taken over. May be called
+ * once in a process. 0, or -errno after an error message: -EALREADY when the predecessor is younger,
+ * -ECONNRESET or -EPIPE when it ended during the take-over, -ETIMEDOUT when it did not answer, -EADDRINUSE
+ * when a third ktsnd has started. *handed_over: sockets and rings belong to another ktsnd now.
  */
 static int daemon_serve(const struct options *options, const struct instance *instance,
-			const sigset_t *told_to_end, bool *handed_over)
+			const sigset_t *termination_signals, bool *handed_over)
 {
 	static struct daemon daemon;
 	int err;
@@ -550,7 +552,7 @@ static int daemon_serve(const struct options *options, const struct instance *in
 	err = uplink_find(&daemon.options, &daemon.uplink);
 	if (!err) {
 		link_speed_find(&daemon.options);
-		err = daemon_run(&daemon, told_to_end);
+		err = daemon_run(&daemon, termination_signals);
 	}
 	*handed_over = daemon.handed_over;
 	return err;
@@ -561,7 +563,7 @@ static int daemon_serve(const struct options *options, const struct instance *in
 struct program {
 	struct options options;
 	struct instance instance;
-	sigset_t told_to_end; /* blocked */
+	sigset_t termination_signals; /* blocked */
 };
 
 /* Each application needs three descriptors. */
@@ -575,7 +577,7 @@ static void descriptors_allow(void)
 	(void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* Block the signals before any thread is created: threads inherit the mask. */
+/* Blocks the signals before any thread is created, because threads inherit the mask. */
 static void signals_block(sigset_t *signals)
 {
 	sigemptyset(signals);
@@ -597,7 +599,7 @@ static int control_check(const struct options *options)
 
 /* A take-over starts again when the predecessor ended or did not answer, and when another ktsnd bound the
  * control socket meanwhile. */
-static enum served served_as(const struct program *program, bool handed_over, int err)
+static enum served exit_status_of(const struct program *program, bool handed_over, int err)
 {
 	if (handed_over)
 		return SERVED_HANDED_OVER;
@@ -615,9 +617,10 @@ static void __attribute__((noreturn)) serve_supervised(void *context)
 {
 	const struct program *program = context;
 	bool handed_over;
-	int err = daemon_serve(&program->options, &program->instance, &program->told_to_end, &handed_over);
+	int err = daemon_serve(&program->options, &program->instance, &program->termination_signals,
+			       &handed_over);
 
-	exit((int)served_as(program, handed_over, err));
+	exit((int)exit_status_of(program, handed_over, err));
 }
 
 static int supervise(struct program *program)
@@ -627,7 +630,7 @@ static int supervise(struct program *program)
 		.control_path = program->options.control_path,
 		.instance = &program->instance,
 		.take_over = program->options.take_over,
-		.signals = &program->told_to_end,
+		.signals = &program->termination_signals,
 		.serve = serve_supervised,
 		.context = program,
 	};
@@ -647,7 +650,8 @@ static int run(struct program *program)
 			 program->options.instance_name);
 	if (program->options.instance_dir)
 		return supervise(program);
-	err = daemon_serve(&program->options, &program->instance, &program->told_to_end, &handed_over);
+	err = daemon_serve(&program->options, &program->instance, &program->termination_signals,
+			   &handed_over);
 	return err ? 1 : 0;
 }
 
@@ -662,12 +666,12 @@ int main(int argc, char **argv)
 	if (options_cpu_complete(&program.options, realtime_only_cpu()))
 		return 2;
 	log_level_set(program.options.log_level);
-	/* Pod threads allocate little: save the 64 MiB of address space that each arena takes. */
+	/* Pod threads allocate little: save the 64 MiB of address space of each arena. */
 	(void)mallopt(M_ARENA_MAX, 1);
 	if (privileges_check() || privileges_limit() || ring_support_check() ||
 	    control_check(&program.options))
 		return 1;
 	descriptors_allow();
-	signals_block(&program.told_to_end);
+	signals_block(&program.termination_signals);
 	return run(&program);
 }

@@ -22,7 +22,7 @@
 #define MS_NS INT64_C(1000000)
 #define S_NS  INT64_C(1000000000)
 
-/* The length of a socket's path, 107 bytes, less that of the socket's name in the folder. */
+/* The longest path of a socket, 107 bytes, without the name of the socket in the folder. */
 enum { INSTANCE_DIR_BYTES_MAX = 90 };
 
 static int address_parse(const char *text, void *field)
@@ -32,7 +32,7 @@ static int address_parse(const char *text, void *field)
 	return inet_pton(AF_INET, text, address_be) == 1 && *address_be ? 0 : -EINVAL;
 }
 
-/* DPDK takes the path among other arguments, separated by commas. */
+/* The path must not contain a comma, which separates DPDK's arguments. */
 static int vhost_path_parse(const char *text, void *field)
 {
 	if (*text != '/' || strlen(text) > VHOST_PATH_BYTES_MAX || strchr(text, ','))

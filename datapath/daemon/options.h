@@ -19,7 +19,7 @@ enum uplink_kind {
 
 struct options {
 	const char *interface;
-	const char *device; /* DPDK device instead of af_packet on the interface; NULL: none */
+	const char *device; /* DPDK device instead of a packet socket on the interface; NULL: none */
 	enum uplink_kind uplink;
 	const char *vhost_path; /* only with UPLINK_OVS */
 	const char *control_path;

@@ -10,13 +10,12 @@
 #include <unistd.h>
 
 enum {
-	/* Open vSwitch tries once a second, and takes as long to know of a new device as its processors are
-	 * busy. */
+	/* Open vSwitch connects once a second, and on busy processors takes longer to set the device up. */
 	AWAIT_MS = 4000,
-	/* It is connected before it fetches: all its threads have to hear of the device. */
+	/* From the connection until all threads of Open vSwitch poll the device. */
 	FETCHES_MS = 300,
-	LOOK_MS = 10,
-	/* A poller that was interrupted, or that takes a device in, goes on within. */
+	POLL_MS = 10,
+	/* A polling thread that was interrupted, or that adds a device, continues within this time. */
 	DRAIN_MS = 1000,
 };
 
@@ -32,8 +31,8 @@ int switch_link_init(struct switch_link *link, const char *path)
 	return 0;
 }
 
-/* Fails only when as many changes wait as there are numbers, and after switch_link_fini(). */
-static void changes_tell(const struct switch_link *link)
+/* Wakes the control thread. Fails only when the counter is full, and after switch_link_fini(). */
+static void changes_notify(const struct switch_link *link)
 {
 	if (eventfd_write(link->changes.fd, 1))
 		return;
@@ -47,7 +46,7 @@ void switch_link_changed(bool connected, void *context)
 	atomic_store(&link->connected, connected);
 	if (link->loop)
 		loop_link_set(link->loop, connected);
-	changes_tell(link);
+	changes_notify(link);
 	pthread_mutex_unlock(&link->lock);
 }
 
@@ -60,7 +59,7 @@ void switch_link_withdrawn(uint32_t frames, uint32_t astray, void *context)
 		loop_frames_withdrawn(link->loop, frames);
 	atomic_fetch_add(&link->withdrawn, frames);
 	atomic_fetch_add(&link->astray, astray);
-	changes_tell(link);
+	changes_notify(link);
 	pthread_mutex_unlock(&link->lock);
 }
 
@@ -68,11 +67,11 @@ bool switch_link_await(const struct switch_link *link)
 {
 	int connected_ms = 0;
 
-	for (int waited_ms = 0; connected_ms < FETCHES_MS; waited_ms += LOOK_MS) {
+	for (int waited_ms = 0; connected_ms < FETCHES_MS; waited_ms += POLL_MS) {
 		if (waited_ms >= AWAIT_MS)
 			return false;
-		usleep(LOOK_MS * 1000);
-		connected_ms = atomic_load(&link->connected) ? connected_ms + LOOK_MS : 0;
+		usleep(POLL_MS * 1000);
+		connected_ms = atomic_load(&link->connected) ? connected_ms + POLL_MS : 0;
 	}
 	return true;
 }
@@ -84,14 +83,14 @@ void switch_link_drain(struct switch_link *link, uint32_t (*unfetched)(const str
 	uint32_t left = unfetched(port), withdrawn;
 
 	while (left > 0 && clock_monotonic_ms() < end_ms) {
-		usleep(LOOK_MS * 1000);
+		usleep(POLL_MS * 1000);
 		left = unfetched(port);
 	}
 	if (left > 0)
 		log_warning("Open vSwitch has not fetched the last %u frames: they may be lost, and count "
 			    "as sent unless they were withdrawn; see `ktsn ovs status`",
 			    left);
-	/* The loop has ended: nobody counts these any more. */
+	/* The loop has ended and does not count these. */
 	withdrawn = atomic_exchange(&link->withdrawn, 0);
 	if (withdrawn > 0)
 		log_warning(
@@ -100,7 +99,7 @@ void switch_link_drain(struct switch_link *link, uint32_t (*unfetched)(const str
 			withdrawn);
 }
 
-static void say(struct switch_link *link)
+static void changes_log(struct switch_link *link)
 {
 	bool connected = atomic_load(&link->connected);
 	uint32_t withdrawn = atomic_exchange(&link->withdrawn, 0);
@@ -133,7 +132,7 @@ static void changes_readable(struct event_source *source)
 	eventfd_t count;
 
 	if (eventfd_read(source->fd, &count) == 0)
-		say(link);
+		changes_log(link);
 }
 
 int switch_link_watch(struct switch_link *link, struct loop *loop, struct events *events, bool connected)
@@ -143,7 +142,7 @@ int switch_link_watch(struct switch_link *link, struct loop *loop, struct events
 	pthread_mutex_lock(&link->lock);
 	link->loop = loop;
 	pthread_mutex_unlock(&link->lock);
-	/* A change meanwhile comes after this, and is right. */
+	/* A later change is reported after this one. */
 	switch_link_changed(connected, link);
 	return events_add(events, &link->changes);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether Open vSwitch fetches what ktsnd sends (uplink ovs). It comes and goes as it likes; while it is not
- * there, what is due is dropped, as on a link that is down.
+ * Whether Open vSwitch fetches the frames of ktsnd (uplink ovs). It may disconnect at any time; meanwhile
+ * frames that are due are dropped, as on a link that is down.
  */
 #ifndef KTSN_DAEMON_SWITCH_LINK_H
 #define KTSN_DAEMON_SWITCH_LINK_H
@@ -16,32 +16,31 @@
 struct switch_link {
 	const char *path; /* of the socket */
 	struct event_source changes;
-	pthread_mutex_t lock; /* of the next one, and of changes.fd: DPDK's thread goes on after _fini() */
-	struct loop *loop;    /* NULL: there is none yet, or none any more */
+	pthread_mutex_t lock; /* protects `loop` and changes.fd: DPDK's thread runs on after _fini() */
+	struct loop *loop;    /* NULL: none */
 	_Atomic bool connected;
-	bool logged;                /* what was logged last */
-	_Atomic uint32_t withdrawn; /* frames that it did not fetch in time, and that were not logged */
-	_Atomic uint32_t astray;    /* that were not overwritten because they are not in a buffer, ever */
+	bool logged;                /* the last logged state */
+	_Atomic uint32_t withdrawn; /* frames not fetched in time, and not logged yet */
+	_Atomic uint32_t astray;    /* frames outside the port's buffers, which were not overwritten; total */
 	bool astray_logged;
 };
 
-/* Before the port is opened. 0 or -errno. */
+/* Must be called before the port is opened. 0 or -errno. */
 int switch_link_init(struct switch_link *link, const char *path);
-/* For the port, on any thread: `link` is a struct switch_link. */
+/* Callback of the port, in any thread: `link` is a struct switch_link. */
 void switch_link_changed(bool connected, void *link);
-/* The same: it fetched nothing for --stale-after, and the last `frames` are withdrawn; `astray` of them are
- * in no buffer of the port and were not overwritten. */
+/* Callback of the port, in any thread: Open vSwitch fetched nothing for --stale-after, and the last `frames`
+ * are withdrawn; `astray` of them are in no buffer of the port and were not overwritten. */
 void switch_link_withdrawn(uint32_t frames, uint32_t astray, void *link);
-/* From now on the loop is told; main thread. 0 or -errno. */
+/* Notifies the loop from now on. Main thread. 0 or -errno. */
 int switch_link_watch(struct switch_link *link, struct loop *loop, struct events *events, bool connected);
-/* Waits until Open vSwitch has been connected for a while: what is sent is fetched. False when it does not
- * come. */
+/* Waits until Open vSwitch has been connected long enough to fetch frames. Returns false after a timeout. */
 bool switch_link_await(const struct switch_link *link);
-/* Waits until Open vSwitch has fetched what was handed to it last, or does not in a second, which is logged:
- * what is left is lost. `unfetched` counts it. Nobody need wait for this ktsnd any more. */
+/* Waits until Open vSwitch has fetched all frames, which `unfetched` counts, for a second at most; logs those
+ * that are lost. */
 void switch_link_drain(struct switch_link *link, uint32_t (*unfetched)(const struct ktsn_port *port),
 		       const struct ktsn_port *port);
-/* Before the loop is destroyed. Harmless if it was never initialised. */
+/* Must be called before the loop is destroyed. Harmless if the link was never initialised. */
 void switch_link_fini(struct switch_link *link);
 
 #endif

@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 enum {
-	/* What every IPv4 link must carry (RFC 791), and the tunnel's headers. */
+	/* The datagram size that every IPv4 host must accept (RFC 791), plus the tunnel's headers. */
 	UPLINK_MTU_MIN_BYTES = 576 + KTSN_TUNNEL_HEADER_BYTES,
-	/* Of Ethernet, where the interface is not there to tell. */
+	/* The MTU of Ethernet, assumed while the interface does not exist. */
 	MTU_USUAL_BYTES = 1500,
 };
 
@@ -61,7 +61,7 @@ static int local_address_check(struct rtnl *rtnl, uint32_t address_be)
 	return -EADDRNOTAVAIL;
 }
 
-/* The first IPv4 address of the uplink. */
+/* Takes the first IPv4 address of the uplink. */
 static int local_address_find(struct rtnl *rtnl, struct uplink *uplink)
 {
 	struct ktsn_address addresses[ENDPOINT_ADDRESSES_MAX];
@@ -76,7 +76,7 @@ static int local_address_find(struct rtnl *rtnl, struct uplink *uplink)
 	return count < 0 ? count : -EADDRNOTAVAIL;
 }
 
-static int address_of_interface(const struct options *options, struct rtnl *rtnl, struct uplink *uplink)
+static int interface_address_find(const struct options *options, struct rtnl *rtnl, struct uplink *uplink)
 {
 	int err = local_address_find(rtnl, uplink);
 
@@ -93,11 +93,11 @@ static int direct_check(const struct options *options, struct rtnl *rtnl, struct
 	if (err)
 		return err;
 	return uplink->local_address_be ? local_address_check(rtnl, uplink->local_address_be)
-					: address_of_interface(options, rtnl, uplink);
+					: interface_address_find(options, rtnl, uplink);
 }
 
-/* The interface is Open vSwitch's: it goes and comes with it, and while it is not there its address must be
- * given. */
+/* Checks an interface of Open vSwitch, which exists only while that runs. Without the interface, its address
+ * must be an option. */
 static int switched_check(const struct options *options, struct rtnl *rtnl, struct uplink *uplink)
 {
 	struct rtnl_link link;
@@ -115,7 +115,7 @@ static int switched_check(const struct options *options, struct rtnl *rtnl, stru
 			  options->interface);
 	if (err || !uplink->local_address_be) {
 		err = err ? err : link_check(options, rtnl, uplink);
-		return err ? err : address_of_interface(options, rtnl, uplink);
+		return err ? err : interface_address_find(options, rtnl, uplink);
 	}
 	uplink->link_index = link.index;
 	uplink->mtu_bytes = link.mtu_bytes;
@@ -158,7 +158,6 @@ static uint64_t link_speed_bps(const char *interface)
 	return speed_mbps == (uint32_t)SPEED_UNKNOWN ? 0 : (uint64_t)speed_mbps * 1000000;
 }
 
-/* Windows and frames are reckoned at this speed. */
 void link_speed_find(struct options *options)
 {
 	const uint64_t fallback_bps = 1000000000;

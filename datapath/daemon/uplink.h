@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ktsnd has to know of the way to the other nodes before it opens its port: once, on the main thread,
- * when it starts.
+ * Reads the interface towards the other nodes before the port is opened: once, in the main thread.
  */
 #ifndef KTSN_DAEMON_UPLINK_H
 #define KTSN_DAEMON_UPLINK_H
@@ -9,10 +8,10 @@
 #include "options.h"
 #include "routing_state.h"
 
-/* Asks the kernel about the interface of the options. 0; or -errno, and what is wrong has been said. */
+/* Reads the interface of the options from the kernel. 0, or -errno after an error message. */
 int uplink_find(const struct options *options, struct uplink *uplink);
 
-/* Fills in the speed of the link, at which windows and frames are reckoned, unless the options have it. */
+/* Fills in the speed of the link, from which the duration of frames is computed, unless it is an option. */
 void link_speed_find(struct options *options);
 
 #endif

@@ -10,37 +10,37 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int complain(const char *path, int err)
+static int socket_error_log(const char *path, int err)
 {
 	log_error("--vhost-socket %s: %s", path, unix_listen_advice(err));
 	return err;
 }
 
-static void use(struct vhost_socket *vhost, const char *path, const char *other)
+static void paths_set(struct vhost_socket *vhost, const char *path, const char *other)
 {
 	snprintf(vhost->path, sizeof(vhost->path), "%s", path);
 	snprintf(vhost->other, sizeof(vhost->other), "%s", other);
 }
 
-static bool older(const char *path, const char *than)
+static bool is_older(const char *path, const char *other)
 {
-	struct stat one, another;
+	struct stat status, other_status;
 
-	if (stat(path, &one) || stat(than, &another))
+	if (stat(path, &status) || stat(other, &other_status))
 		return false;
-	if (one.st_mtim.tv_sec != another.st_mtim.tv_sec)
-		return one.st_mtim.tv_sec < another.st_mtim.tv_sec;
-	return one.st_mtim.tv_nsec < another.st_mtim.tv_nsec;
+	if (status.st_mtim.tv_sec != other_status.st_mtim.tv_sec)
+		return status.st_mtim.tv_sec < other_status.st_mtim.tv_sec;
+	return status.st_mtim.tv_nsec < other_status.st_mtim.tv_nsec;
 }
 
-/* The one that was replaced before has not ended yet; nobody needs its name. */
+/* Takes the name of the older socket: its ktsnd was replaced before and does not need it any more. */
 static int oldest_take(struct vhost_socket *vhost, const char *first, const char *second)
 {
-	if (older(first, second))
-		use(vhost, first, second);
+	if (is_older(first, second))
+		paths_set(vhost, first, second);
 	else
-		use(vhost, second, first);
-	return unlink(vhost->path) && errno != ENOENT ? complain(vhost->path, -errno) : 0;
+		paths_set(vhost, second, first);
+	return unlink(vhost->path) && errno != ENOENT ? socket_error_log(vhost->path, -errno) : 0;
 }
 
 int vhost_socket_choose(struct vhost_socket *vhost, const char *path, bool take_over)
@@ -50,23 +50,23 @@ int vhost_socket_choose(struct vhost_socket *vhost, const char *path, bool take_
 
 	snprintf(second, sizeof(second), "%s.2", path);
 	second_err = unix_left_over_remove(second);
-	use(vhost, path, second);
+	paths_set(vhost, path, second);
 	if (!err)
 		return 0;
 	if (err != -EADDRINUSE || !take_over)
-		return complain(path, err);
+		return socket_error_log(path, err);
 	if (second_err == -EADDRINUSE)
 		return oldest_take(vhost, path, second);
-	use(vhost, second, path);
-	return second_err ? complain(second, second_err) : 0;
+	paths_set(vhost, second, path);
+	return second_err ? socket_error_log(second, second_err) : 0;
 }
 
 int vhost_socket_move(struct vhost_socket *vhost)
 {
-	const struct vhost_socket before = *vhost;
+	const struct vhost_socket previous = *vhost;
 
-	if (rename(before.path, before.other))
-		return complain(before.other, -errno);
-	use(vhost, before.other, before.path);
+	if (rename(previous.path, previous.other))
+		return socket_error_log(previous.other, -errno);
+	paths_set(vhost, previous.other, previous.path);
 	return 0;
 }

@@ -340,7 +340,7 @@ static int kept_ring_give(struct giving *giving, const struct ring_charge *kept)
 	return give(giving, HANDOVER_KEPT_RING, NULL, 0);
 }
 
-static int surroundings_give(struct giving *giving, int control_fd)
+static int node_state_give(struct giving *giving, int control_fd)
 {
 	int err;
 
@@ -377,9 +377,9 @@ static int answer_wait(struct giving *giving, enum handover_type type)
 	return giving->record.type == type ? 0 : -EPROTO;
 }
 
-/* Looks for an answer that arrived after the time-out. It counts, because the successor goes on after sending
- * it; the shutdown keeps any later one from being sent. */
-static bool taken_after_all(struct giving *giving)
+/* Looks for an answer that arrived after the time-out. It counts, because the successor continues after
+ * sending it; the shutdown prevents a later one. */
+static bool taken_late(struct giving *giving)
 {
 	(void)shutdown(giving->fd, SHUT_RDWR);
 	(void)fcntl(giving->fd, F_SETFL, fcntl(giving->fd, F_GETFL) | O_NONBLOCK);
@@ -396,13 +396,13 @@ static void timeout_set(int fd, int seconds)
 	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
 }
 
-/* Sends all records that take time, while the loop runs. */
-static int everything_give(struct giving *giving, int control_fd)
+/* Sends all records that do not need a paused loop. */
+static int state_give(struct giving *giving, int control_fd)
 {
 	int err;
 
 	timeout_set(giving->fd, READY_TIMEOUT_S);
-	err = surroundings_give(giving, control_fd);
+	err = node_state_give(giving, control_fd);
 	if (!err)
 		err = processes_give(giving);
 	return err ? err : answer_wait(giving, HANDOVER_READY);
@@ -422,7 +422,7 @@ static void rings_give(void *argument)
 	err = give(giving, HANDOVER_STANDS, NULL, 0);
 	if (!err)
 		err = answer_wait(giving, HANDOVER_TAKEN);
-	giving->err = err && taken_after_all(giving) ? 0 : err;
+	giving->err = err && taken_late(giving) ? 0 : err;
 	if (!giving->err)
 		return;
 	loop_receivers_hold(giving->node->loop, DELIVERY_GO_ON);
@@ -438,15 +438,15 @@ int handover_give(struct node *node, int client_fd, int control_fd, uint32_t rec
 	};
 	int err;
 
-	/* Neither ktsnd would serve a request that is half done. */
+	/* Neither ktsnd would complete a request that is being served. */
 	processes_quiesce(node);
-	err = everything_give(&giving, control_fd);
+	err = state_give(&giving, control_fd);
 	if (!err) {
 		realtime_worker_run(node->realtime_worker, rings_give, &giving);
 		err = giving.err;
 	}
 	if (err) {
-		log_warning("a ktsnd that wanted to take over did not: %s; this one goes on",
+		log_warning("another ktsnd failed to take over: %s; this one continues",
 			    handover_error_text(err));
 		return err;
 	}

@@ -161,7 +161,7 @@ struct handover_destination {
 	uint32_t index;
 	uint32_t flow;
 	bool closed;
-	bool connected; /* the flow's own, not one of an unconnected send */
+	bool connected; /* destination of a connected socket */
 	struct ktsn_app_key key;
 };
 
@@ -193,7 +193,7 @@ struct handover_record {
 		struct handover_flow flow;
 		struct handover_destination destination;
 		struct handover_receive receive;
-		int64_t paused_tai_ns; /* HANDOVER_STANDS: when the loop was told to pause */
+		int64_t paused_tai_ns; /* HANDOVER_STANDS: when the loop was paused */
 	};
 };
 

@@ -94,7 +94,7 @@ struct taking {
 	int fds[HANDOVER_FDS_MAX];
 };
 
-/* Logs what cannot be taken over. The hand-over continues. */
+/* Logs an object that cannot be taken over. The hand-over continues. */
 static void refusal_log(const char *what, const char *identity, const struct refusal *refusal)
 {
 	log_warning("take-over: %s of %s: %s", what, identity, refusal->message);
@@ -193,7 +193,7 @@ static void network_encryption_take(struct taking *taking)
 	const struct handover_encryption *from = &taking->record.encryption;
 	struct refusal refusal;
 
-	/* A value that this release does not know asks for more: require encryption. */
+	/* Values of newer releases may be stricter: require encryption. */
 	if (routing_encryption_set(&taking->node->routing, from->vni,
 				   from->encryption < LOOP_ENCRYPTIONS ? from->encryption : LOOP_REQUIRED,
 				   &refusal))
@@ -416,8 +416,8 @@ static int answer(struct taking *taking, enum handover_type type)
 	return handover_send(taking->fd, &taking->record, type, taking->version, NULL, 0);
 }
 
-/* Takes all records that take time, while the predecessor's loop runs. */
-static int everything_take(struct taking *taking)
+/* Takes all records that are sent while the predecessor's loop runs. */
+static int state_take(struct taking *taking)
 {
 	int err = handover_request(taking->fd, taking->instance);
 
@@ -479,7 +479,7 @@ static const char *reason(int err)
 	case EPIPE:
 		return "it ended";
 	case ETIMEDOUT:
-		return "it did not answer in time, and may have stopped; if it stays so, end it";
+		return "it did not answer in time, and may be stopped; if it does not recover, end it";
 	default:
 		return handover_error_text(err);
 	}
@@ -488,7 +488,7 @@ static const char *reason(int err)
 /* Takes everything from the ktsnd at the other end of the connection. */
 static int all_take(struct taking *taking)
 {
-	int err = unix_peer_is_dying(taking->fd) ? -ENOENT : everything_take(taking);
+	int err = unix_peer_is_dying(taking->fd) ? -ENOENT : state_take(taking);
 
 	if (!err) {
 		realtime_worker_run(taking->node->realtime_worker, rings_take, taking);

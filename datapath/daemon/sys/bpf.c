@@ -15,8 +15,8 @@ static int bpf(enum bpf_cmd command, union bpf_attr *attributes)
 	return result < 0 ? -errno : (int)result;
 }
 
-/* All of it: the kernel refuses bytes that it does not know and that are not 0. */
-static union bpf_attr blank(void)
+/* Returns a union whose bytes are all 0: the kernel rejects unknown bytes that are not. */
+static union bpf_attr attributes_zero(void)
 {
 	union bpf_attr attributes;
 
@@ -26,7 +26,7 @@ static union bpf_attr blank(void)
 
 int bpf_pinned_open(const char *path)
 {
-	union bpf_attr attributes = blank();
+	union bpf_attr attributes = attributes_zero();
 
 	attributes.pathname = (uintptr_t)path;
 	return bpf(BPF_OBJ_GET, &attributes);
@@ -34,7 +34,7 @@ int bpf_pinned_open(const char *path)
 
 int bpf_map_make(const struct bpf_map_shape *shape, const char *name)
 {
-	union bpf_attr attributes = blank();
+	union bpf_attr attributes = attributes_zero();
 
 	attributes.map_type = shape->type;
 	attributes.key_size = shape->key_bytes;
@@ -47,7 +47,7 @@ int bpf_map_make(const struct bpf_map_shape *shape, const char *name)
 
 int bpf_map_open_id(uint32_t id)
 {
-	union bpf_attr attributes = blank();
+	union bpf_attr attributes = attributes_zero();
 
 	attributes.map_id = id;
 	return bpf(BPF_MAP_GET_FD_BY_ID, &attributes);
@@ -56,7 +56,7 @@ int bpf_map_open_id(uint32_t id)
 int bpf_map_describe(int map, struct bpf_map_shape *shape, uint32_t *id)
 {
 	struct bpf_map_info info;
-	union bpf_attr attributes = blank();
+	union bpf_attr attributes = attributes_zero();
 	int err;
 
 	memset(&info, 0, sizeof(info));
@@ -74,7 +74,7 @@ int bpf_map_describe(int map, struct bpf_map_shape *shape, uint32_t *id)
 
 static union bpf_attr element(int map, const void *key, const void *value)
 {
-	union bpf_attr attributes = blank();
+	union bpf_attr attributes = attributes_zero();
 
 	attributes.map_fd = (uint32_t)map;
 	attributes.key = (uintptr_t)key;
@@ -111,10 +111,10 @@ int bpf_map_remove(int map, const void *key)
 	return bpf(BPF_MAP_DELETE_ELEM, &attributes);
 }
 
-/* Removes the first ones. *count: how many they were. */
+/* Removes keys up to the first missing one. *count becomes their number. */
 static int batch_remove(int map, const void *keys, uint32_t *count)
 {
-	union bpf_attr attributes = blank();
+	union bpf_attr attributes = attributes_zero();
 	int err;
 
 	attributes.batch.map_fd = (uint32_t)map;
@@ -135,7 +135,7 @@ int bpf_map_remove_all(int map, const void *keys, uint32_t key_bytes, uint32_t c
 
 		if (err && err != -ENOENT)
 			return err;
-		/* Behind those that were there is one that was not. */
+		/* The kernel stops at the first missing key; skip it and continue. */
 		removed += err == -ENOENT;
 		at += (size_t)removed * key_bytes;
 		count -= removed;

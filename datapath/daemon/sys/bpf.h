@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel's BPF maps, by bpf(2): those that somebody else has pinned, and those that ktsnd makes. It loads
- * no program.
+ * BPF maps, by bpf(2): maps that the agent has pinned, and maps that ktsnd creates. ktsnd loads no program.
  *
  * Any thread; CAP_SYS_ADMIN. Part of sys: below all other modules.
  */
@@ -13,31 +12,31 @@
 struct bpf_map_shape {
 	uint32_t type; /* enum bpf_map_type */
 	uint32_t key_bytes, value_bytes;
-	uint32_t entries; /* of a ring buffer: bytes of its records, a power of two in whole pages */
+	uint32_t entries; /* for a ring buffer the bytes of its records, a power of two in whole pages */
 	uint32_t flags;
 };
 
-/* A map or a program, by the path at which it is pinned: its descriptor, or -errno. */
+/* Opens a pinned map or program. Returns its descriptor, or -errno. */
 int bpf_pinned_open(const char *path);
-/* A map that is new, all 0; `name` is what bpftool(8) shows, 15 characters at most. Its descriptor, or
- * -errno. */
+/* Creates a map whose values are 0; bpftool(8) shows `name`, 15 characters at most. Returns its descriptor,
+ * or -errno. */
 int bpf_map_make(const struct bpf_map_shape *shape, const char *name);
-/* The map of that number, as maps of maps give it: its descriptor, or -errno. */
+/* Opens the map with that ID, as in maps of maps. Returns its descriptor, or -errno. */
 int bpf_map_open_id(uint32_t id);
-/* What a map is; 0 or -errno. */
+/* Reads the shape and the ID of a map. 0 or -errno. */
 int bpf_map_describe(int map, struct bpf_map_shape *shape, uint32_t *id);
 
-/* 0 or -errno: -ENOENT when there is no such key. The value of a map of maps is a map: its descriptor to put,
- * its number to get. */
+/* Write, read and remove the value of a key. 0 or -errno: -ENOENT when there is no such key. In a map of maps
+ * the value is a descriptor to write, and an ID to read. */
 int bpf_map_put(int map, const void *key, const void *value);
-/* Also -EEXIST: what is there stays. */
+/* Writes the value of a new key. -EEXIST when the key exists. */
 int bpf_map_add(int map, const void *key, const void *value);
 int bpf_map_get(int map, const void *key, void *value);
 int bpf_map_remove(int map, const void *key);
-/* Keys of `key_bytes` each, one behind the other; those that are not there are passed over. A map of maps
- * makes the caller wait for what looks at it (RCU), once for all of them; before Linux 6.8 once for each. */
+/* Removes an array of keys of `key_bytes` each; missing keys are skipped. For a map of maps the call waits
+ * for its readers (RCU), once for all keys; before Linux 6.8 once for each. */
 int bpf_map_remove_all(int map, const void *keys, uint32_t key_bytes, uint32_t count);
-/* The key behind `key` (NULL: the first). */
+/* Reads the key after `key` (NULL: the first key). */
 int bpf_map_next_key(int map, const void *key, void *next);
 
 #endif

@@ -26,13 +26,13 @@ static inline int64_t clock_tai_ns(void)
 	return clock_ns(CLOCK_TAI);
 }
 
-/* Since some time or other; for deadlines and intervals. */
+/* Returns CLOCK_MONOTONIC, for deadlines and intervals. */
 static inline int64_t clock_monotonic_ms(void)
 {
 	return clock_ns(CLOCK_MONOTONIC) / 1000000;
 }
 
-/* Stays on the clock until then, unless it is set back meanwhile. Returns the time. */
+/* Polls CLOCK_TAI until that time, or until the clock is set back. Returns the time. */
 static inline int64_t clock_tai_spin(int64_t now_tai_ns, int64_t until_tai_ns)
 {
 	for (int64_t before_tai_ns = now_tai_ns; now_tai_ns < until_tai_ns && now_tai_ns >= before_tai_ns;) {
@@ -42,17 +42,17 @@ static inline int64_t clock_tai_spin(int64_t now_tai_ns, int64_t until_tai_ns)
 	return now_tai_ns;
 }
 
-/* What the kernel says of its clock (adjtimex(2)); all that it knows was told by whoever disciplines it. */
+/* The state of the kernel's clock (adjtimex(2)), as set by the program that disciplines it. */
 struct clock_state {
 	int tai_offset_s;  /* TAI - UTC */
 	bool synchronized; /* not STA_UNSYNC */
 	int64_t maximum_error_ns;
 	int64_t estimated_error_ns;
 	int64_t frequency_ppb; /* correction of the clock's own frequency */
-	int64_t tick_ns;       /* by which it goes on USER_HZ times a second */
+	int64_t tick_ns;       /* added to the clock USER_HZ times a second */
 };
 
-/* All zero, so not synchronized, when the kernel does not say. */
+/* Reads the state. All fields are zero, so not synchronized, after an error. */
 void clock_state_read(struct clock_state *state);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From a member to the structure that it is embedded in. Pure; any thread.
+ * Returns the structure in which a member is embedded. Pure; any thread.
  */
 #ifndef KTSN_SYS_CONTAINER_OF_H
 #define KTSN_SYS_CONTAINER_OF_H

@@ -10,7 +10,7 @@ enum { EVENTS_AT_ONCE = 32 };
 
 struct events {
 	int epoll_fd;
-	/* Of the round that is being handled: a source that is removed meanwhile is struck out here. */
+	/* The events being handled. A source that is removed meanwhile is set to NULL here. */
 	struct epoll_event round[EVENTS_AT_ONCE];
 	int round_count;
 };

@@ -9,12 +9,12 @@
 
 struct events;
 
-/* Embedded in whoever owns the descriptor; must live until events_remove(). */
+/* Embedded in the object that owns the descriptor; must exist until events_remove(). */
 struct event_source {
 	int fd;
 	void (*readable)(struct event_source *source);
 	void *owner;
-	int watched; /* events.c's own */
+	int watched; /* for events.c only */
 };
 
 int events_create(struct events **events);
@@ -26,13 +26,13 @@ int events_add(struct events *events, struct event_source *source);
 /* Does not close the descriptor. Harmless for a source that was never added. */
 void events_remove(struct events *events, struct event_source *source);
 
-/* For a handler: whatever else came in this round is somebody else's to serve. */
+/* Discards the other events of this round; for a handler that hands the sources over. */
 void events_forget_round(struct events *events);
 
 /* Waits at most timeout_ms (-1: for ever) and calls the handlers. 0 or -errno. */
 int events_run_once(struct events *events, int timeout_ms);
 
-/* Of two timeouts the one that ends first; -1 is never. */
+/* Returns the shorter of two timeouts; -1 is none. */
 static inline int events_earlier(int a_ms, int b_ms)
 {
 	if (a_ms < 0 || b_ms < 0)

@@ -34,8 +34,8 @@ static struct hash_entry **bucket_of(const struct hash_table *table, uint32_t ha
 	return &table->buckets[hash & (table->bucket_count - 1)];
 }
 
-/* Parts a bucket into the two that it becomes, each in the order in which it was. */
-static void bucket_part(const struct hash_table *table, struct hash_entry *entry)
+/* Splits a bucket into two, and keeps the order in each. */
+static void bucket_split(const struct hash_table *table, struct hash_entry *entry)
 {
 	struct hash_entry **low = NULL, **high = NULL;
 	const uint32_t bit = table->bucket_count / 2;
@@ -52,10 +52,10 @@ static void bucket_part(const struct hash_table *table, struct hash_entry *entry
 	}
 }
 
-/* Without memory the chains are longer. */
+/* Doubles the buckets. Without memory the chains become longer. */
 static void grow(struct hash_table *table)
 {
-	struct hash_entry **before = table->buckets;
+	struct hash_entry **previous = table->buckets;
 	uint32_t count = table->bucket_count;
 	struct hash_entry **buckets = calloc((size_t)2 * count, sizeof(struct hash_entry *));
 
@@ -64,8 +64,8 @@ static void grow(struct hash_table *table)
 	table->buckets = buckets;
 	table->bucket_count = 2 * count;
 	for (uint32_t i = 0; i < count; i++)
-		bucket_part(table, before[i]);
-	free(before);
+		bucket_split(table, previous[i]);
+	free(previous);
 }
 
 void hash_table_insert(struct hash_table *table, struct hash_entry *entry, uint32_t hash)
@@ -90,8 +90,8 @@ void hash_table_remove(struct hash_table *table, struct hash_entry *entry)
 	table->count--;
 }
 
-/* From an entry on, the first of that hash. */
-static struct hash_entry *find(struct hash_table *table, struct hash_entry *entry, uint32_t hash)
+/* Returns the first entry with that hash, from an entry on. */
+static struct hash_entry *find_from(struct hash_table *table, struct hash_entry *entry, uint32_t hash)
 {
 	while (entry) {
 		table->compared++;
@@ -104,15 +104,15 @@ static struct hash_entry *find(struct hash_table *table, struct hash_entry *entr
 
 struct hash_entry *hash_table_first(struct hash_table *table, uint32_t hash)
 {
-	return find(table, *bucket_of(table, hash), hash);
+	return find_from(table, *bucket_of(table, hash), hash);
 }
 
 struct hash_entry *hash_table_next(struct hash_table *table, const struct hash_entry *entry)
 {
-	return find(table, entry->next, entry->hash);
+	return find_from(table, entry->next, entry->hash);
 }
 
-/* FNV-1a, and a last round that brings the high bits down: buckets are chosen by the low ones. */
+/* FNV-1a, with a last step that mixes the high bits into the low ones, which select the bucket. */
 uint32_t hash_of(const void *bytes, size_t count, uint32_t hash)
 {
 	const uint8_t *byte = bytes;

@@ -16,7 +16,7 @@
 
 enum { LINE_BYTES = 96 };
 
-/* A short file, as a string. */
+/* Reads a short file as a string. */
 static int file_read(const char *path, char *text, size_t bytes)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -55,25 +55,25 @@ static int line_parse(const char *line, struct instance *instance)
 	return 0;
 }
 
-/* Whole or not at all, whenever ktsnd is killed or the power fails. */
+/* Writes a file atomically, in case ktsnd is killed or the power fails. */
 static int line_write(const char *path, const char *line)
 {
-	char made[PATH_MAX + 8];
+	char new_path[PATH_MAX + 8];
 	int fd, err = 0;
 
-	snprintf(made, sizeof(made), "%s.new", path);
-	fd = open(made, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	snprintf(new_path, sizeof(new_path), "%s.new", path);
+	fd = open(new_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 	if (fd < 0)
 		return -errno;
 	if (write(fd, line, strlen(line)) != (ssize_t)strlen(line) || fsync(fd))
 		err = -EIO;
 	close(fd);
-	if (!err && rename(made, path))
+	if (!err && rename(new_path, path))
 		err = -errno;
 	return err;
 }
 
-static int make(struct instance *instance, const char *path)
+static int birth_write(struct instance *instance, const char *path)
 {
 	char line[LINE_BYTES];
 	int err = boot_id_read(instance->boot_id);
@@ -87,9 +87,9 @@ static const char *advice(int err)
 {
 	switch (-err) {
 	case EINVAL:
-		return "has something else in it than ktsnd writes there; remove it";
+		return "does not contain what ktsnd writes there; remove it";
 	case ENOENT:
-		return "the folder does not exist; make it first";
+		return "the folder does not exist; create it first";
 	default:
 		return strerror(-err);
 	}
@@ -102,9 +102,9 @@ int instance_born(struct instance *instance, const char *folder)
 
 	snprintf(path, sizeof(path), "%s/born", folder);
 	err = file_read(path, line, sizeof(line));
-	/* An empty one is what a file system may leave when the power fails. */
+	/* A file system may leave an empty file when the power fails. */
 	if (err == -ENOENT || (!err && !line[0]))
-		err = make(instance, path);
+		err = birth_write(instance, path);
 	else if (!err)
 		err = line_parse(line, instance);
 	if (err)
@@ -118,14 +118,14 @@ int instance_renew(struct instance *instance, const char *folder)
 	int err;
 
 	snprintf(path, sizeof(path), "%s/born", folder);
-	err = make(instance, path);
+	err = birth_write(instance, path);
 	if (err)
 		log_error("--instance-dir: %s: %s", path, advice(err));
 	return err;
 }
 
-/* Whether a was born in this start of the kernel and b in an earlier one. */
-static bool of_this_start_only(const struct instance *a, const struct instance *b)
+/* Whether a was born since the last boot and b before it. */
+static bool born_later(const struct instance *a, const struct instance *b)
 {
 	char boot_id[BOOT_ID_CHARACTERS + 1];
 
@@ -133,11 +133,11 @@ static bool of_this_start_only(const struct instance *a, const struct instance *
 	       strcmp(b->boot_id, boot_id) != 0;
 }
 
-bool instance_is_older(const struct instance *one, const struct instance *other)
+bool instance_is_older(const struct instance *a, const struct instance *b)
 {
-	if (!one->born_ns || !other->born_ns)
+	if (!a->born_ns || !b->born_ns)
 		return false;
-	if (strcmp(one->boot_id, other->boot_id) == 0)
-		return one->born_ns < other->born_ns;
-	return of_this_start_only(other, one);
+	if (strcmp(a->boot_id, b->boot_id) == 0)
+		return a->born_ns < b->born_ns;
+	return born_later(b, a);
 }

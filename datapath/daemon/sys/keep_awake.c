@@ -14,9 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Whether the CPU's driver has a power state in which it polls; the deepest of all that a limit of 0 allows.
- */
-static bool polls(const char *root, int cpu)
+/* Whether the CPU's driver has a polling power state, the only one that a limit of 0 allows. */
+static bool has_poll_state(const char *root, int cpu)
 {
 	char path[PATH_MAX], name[32] = "";
 	FILE *file;
@@ -30,7 +29,7 @@ static bool polls(const char *root, int cpu)
 	return strcmp(name, "POLL\n") == 0;
 }
 
-/* The descriptor that holds the limit, or -errno. */
+/* Returns a descriptor that holds the limit while it is open, or -errno. */
 static int limit_hold(const char *device)
 {
 	const int32_t limit_us = 0;
@@ -56,7 +55,7 @@ static void *spin(void *argument)
 	return NULL;
 }
 
-/* An idle-class thread on every CPU would be of no use: without a CPU there is nothing to keep awake. */
+/* Starts a thread of SCHED_IDLE that spins on the CPU. */
 static int thread_start(struct keep_awake *awake, int cpu)
 {
 	struct sched_param param = {0};
@@ -80,7 +79,7 @@ int keep_awake_start(struct keep_awake *awake, int cpu, const char *device, cons
 
 	awake->by = KEEP_AWAKE_NONE;
 	atomic_store(&awake->stop, false);
-	if (*device && polls(root, cpu))
+	if (*device && has_poll_state(root, cpu))
 		fd = limit_hold(device);
 	if (fd < 0 && fd != -ENOENT)
 		log_info("--keep-awake by a thread: cannot hold %s: %s", device, strerror(-fd));

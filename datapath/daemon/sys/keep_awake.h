@@ -4,11 +4,11 @@
  *
  *   latency limit  /dev/cpu_dma_latency holds the limit of 0 us as long as it is open (the kernel's
  *                  Documentation/power/pm_qos_interface.rst). Each idle CPU of the machine polls then, in the
- *                  kernel's idle thread. That needs a driver of power states (cpuidle) with a state to poll
- * in: without one the kernel halts an idle CPU whatever the limit is, as in most virtual machines. thread of
- * the lowest priority (SCHED_IDLE), which only spins. It yields to everything else.
+ *                  kernel's idle thread. That needs a driver of power states (cpuidle) with a polling state:
+ *                  without one the kernel halts an idle CPU whatever the limit is, as in most virtual
+ * machines. thread         A thread of the lowest priority (SCHED_IDLE) spins. It yields to everything else.
  *
- * Power, and on a virtual machine a whole core, are the price of both. Main thread.
+ * Both cost power, and in a virtual machine a whole core. Main thread.
  */
 #ifndef KTSN_SYS_KEEP_AWAKE_H
 #define KTSN_SYS_KEEP_AWAKE_H
@@ -25,12 +25,12 @@ struct keep_awake {
 	atomic_bool stop;
 };
 
-/* By a limit where the device can be opened and counts for that CPU, else by a thread there. `root` stands
- * before the paths of /sys, "" but in tests; an empty device: by a thread. 0 or -errno; ended by _stop. */
+/* Uses the limit if the device can be opened and has an effect on the CPU, otherwise, or with an empty
+ * device, a thread. `root` is a prefix of paths in /sys for tests, otherwise "". 0 or -errno. */
 int keep_awake_start(struct keep_awake *awake, int cpu, const char *device, const char *root);
 void keep_awake_stop(struct keep_awake *awake);
 
-/* As the control socket says it. */
+/* Returns the name on the control socket. */
 const char *keep_awake_name(enum keep_awake_by by);
 
 #endif

@@ -27,7 +27,7 @@ static int64_t monotonic_ns(void)
 static const struct log_output standard_error = {standard_error_write, monotonic_ns};
 static const struct log_output *output = &standard_error;
 static enum log_level highest = LOG_LEVEL_INFO;
-static struct log_site *suppressing; /* places that left something out since they last said so */
+static struct log_site *suppressing; /* sites with suppressed messages that were not reported yet */
 
 void log_output_set(const struct log_output *other)
 {
@@ -39,7 +39,7 @@ void log_level_set(enum log_level level)
 	highest = level;
 }
 
-static void suppressed_say(struct log_site *site)
+static void suppressed_log(struct log_site *site)
 {
 	char line[256];
 
@@ -68,7 +68,7 @@ void log_at(struct log_site *site, enum log_level level, const char *format, ...
 		site->listed = 1;
 		return;
 	}
-	suppressed_say(site);
+	suppressed_log(site);
 	va_start(arguments, format);
 	vsnprintf(line, sizeof(line), format, arguments);
 	va_end(arguments);
@@ -87,7 +87,7 @@ int log_tick(void)
 			at = &site->next;
 			continue;
 		}
-		suppressed_say(site);
+		suppressed_log(site);
 		site->listed = 0;
 		*at = site->next;
 	}

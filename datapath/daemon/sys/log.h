@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Messages to the operator, on standard error, each with its level as systemd reads it (sd-daemon(3)) when
- * standard error is not a terminal. Never called on the loop thread's path of a packet: that counts.
+ * standard error is not a terminal. The path of a packet in the loop thread never logs: it counts.
  *
- * Each place in the code that logs may do so ten times a second, and twenty times at once (log_limit.h): what
- * applications or clients can bring about must not fill the log. What was left out is counted and said later.
+ * Each place in the code may log ten messages a second, and twenty at once (log_limit.h), so that
+ * applications and clients cannot fill the log. Suppressed messages are counted and reported later.
  *
- * The control thread's, and that of whoever starts before there are others. Part of sys: below all other
- * modules.
+ * Control thread, or before there are others. Part of sys: below all other modules.
  */
 #ifndef KTSN_SYS_LOG_H
 #define KTSN_SYS_LOG_H
@@ -20,12 +19,12 @@ enum log_level { LOG_LEVEL_ERROR = 3, LOG_LEVEL_WARNING = 4, LOG_LEVEL_INFO = 6,
 struct log_site {
 	struct log_limit limit;
 	enum log_level level;
-	const char *format; /* stands for its messages when they are left out */
+	const char *format; /* describes suppressed messages */
 	struct log_site *next;
-	int listed; /* among those that left something out */
+	int listed; /* in the list of sites with suppressed messages */
 };
 
-/* Where lines go and what time it is; tests have others. NULL: standard error and CLOCK_MONOTONIC. */
+/* The destination of lines and the clock, replaced by tests. NULL: standard error and CLOCK_MONOTONIC. */
 struct log_output {
 	void (*write)(enum log_level level, const char *line);
 	int64_t (*now_ns)(void);
@@ -35,8 +34,8 @@ void log_output_set(const struct log_output *output);
 /* Messages of a higher number than `level` are not written. */
 void log_level_set(enum log_level level);
 
-/* Says what was left out at places that have been quiet since. Returns ms until it is to be called again, -1:
- * nothing was left out. */
+/* Reports suppressed messages of places that have been quiet since. Returns ms until it must be called again,
+ * or -1. */
 int log_tick(void);
 
 __attribute__((format(printf, 3, 4))) void log_at(struct log_site *site, enum log_level level,
@@ -58,11 +57,11 @@ __attribute__((format(printf, 3, 4))) void log_at(struct log_site *site, enum lo
 enum { REFUSAL_FIELD_CHARACTERS = 127 };
 
 struct refusal {
-	char field[REFUSAL_FIELD_CHARACTERS + 1]; /* its path; "" when no single field is at fault */
+	char field[REFUSAL_FIELD_CHARACTERS + 1]; /* path of the field; "" when no single field is at fault */
 	char message[384];
 };
 
-/* Fills it in and returns -EINVAL. */
+/* Fills in the refusal and returns -EINVAL. */
 __attribute__((format(printf, 3, 4))) int refuse(struct refusal *refusal, const char *field,
 						 const char *format, ...);
 

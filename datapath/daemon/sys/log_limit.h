@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A bucket of tokens: one is needed for each message, ten come back a second, twenty fit in. Pure.
+ * A token bucket: each message takes one token, ten are added a second, and it holds twenty. Pure.
  */
 #ifndef KTSN_SYS_LOG_LIMIT_H
 #define KTSN_SYS_LOG_LIMIT_H

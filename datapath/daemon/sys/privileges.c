@@ -21,7 +21,7 @@
 
 /* ---- capabilities ---- */
 
-/* Every capability that ktsnd ever uses. What is not needed once it runs is given up then. */
+/* The capabilities that ktsnd uses. Those without `kept` are given up once it runs. */
 static const struct {
 	cap_value_t capability;
 	const char *name;
@@ -32,10 +32,10 @@ static const struct {
 	{CAP_NET_RAW, "CAP_NET_RAW", "to send on the interface", true, false},
 	{CAP_NET_ADMIN, "CAP_NET_ADMIN", "to have the kernel resolve neighbours", true, true},
 	{CAP_SYS_ADMIN, "CAP_SYS_ADMIN", "to look into the pods' network namespaces", true, true},
-	/* Memory that is mapped later is locked as well. */
+	/* Kept because memory that is mapped later is locked as well. */
 	{CAP_IPC_LOCK, "CAP_IPC_LOCK", "to lock its memory", false, true},
 	{CAP_SYS_NICE, "CAP_SYS_NICE", "to use real-time scheduling", false, false},
-	/* Of devices that are bound to a user space driver. */
+	/* For devices that are bound to a user space driver. */
 	{CAP_SYS_RAWIO, "CAP_SYS_RAWIO", "to use a PCI device", false, false},
 };
 
@@ -45,12 +45,12 @@ int privileges_check(void)
 {
 	for (size_t i = 0; i < USED; i++) {
 		cap_flag_value_t held = CAP_CLEAR;
-		cap_t own = cap_get_proc();
+		cap_t process_capabilities = cap_get_proc();
 
-		if (!own)
+		if (!process_capabilities)
 			return -errno;
-		cap_get_flag(own, used[i].capability, CAP_EFFECTIVE, &held);
-		cap_free(own);
+		cap_get_flag(process_capabilities, used[i].capability, CAP_EFFECTIVE, &held);
+		cap_free(process_capabilities);
 		if (held == CAP_SET || !used[i].required)
 			continue;
 		log_error("needs %s %s; run it as root or give it that capability", used[i].name,
@@ -60,16 +60,16 @@ int privileges_check(void)
 	return 0;
 }
 
-/* The chosen ones of those that are held, in the calling thread. */
+/* Keeps the used, or only the `kept`, capabilities of the calling thread that it has. */
 static int capabilities_keep(bool all_used)
 {
-	cap_t own = cap_get_proc(), kept = cap_init();
-	int err = own && kept ? 0 : -ENOMEM;
+	cap_t process_capabilities = cap_get_proc(), kept = cap_init();
+	int err = process_capabilities && kept ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < USED && !err; i++) {
 		cap_flag_value_t held = CAP_CLEAR;
 
-		cap_get_flag(own, used[i].capability, CAP_PERMITTED, &held);
+		cap_get_flag(process_capabilities, used[i].capability, CAP_PERMITTED, &held);
 		if (held == CAP_CLEAR || !(all_used || used[i].kept))
 			continue;
 		if (cap_set_flag(kept, CAP_PERMITTED, 1, &used[i].capability, CAP_SET) ||
@@ -78,12 +78,13 @@ static int capabilities_keep(bool all_used)
 	}
 	if (!err && cap_set_proc(kept))
 		err = -errno;
-	cap_free(own);
+	cap_free(process_capabilities);
 	cap_free(kept);
 	return err;
 }
 
-/* While CAP_SETPCAP is still there: what is not in the bounding set cannot come back by execve. */
+/* Empties the bounding set, while the process has CAP_SETPCAP: execve cannot return capabilities outside it.
+ */
 static void bounding_set_empty(void)
 {
 	for (cap_value_t capability = 0; capability <= CAP_LAST_CAP; capability++)
@@ -106,18 +107,18 @@ int privileges_limit(void)
 static bool capability_held(cap_value_t capability)
 {
 	cap_flag_value_t held = CAP_CLEAR;
-	cap_t own = cap_get_proc();
+	cap_t process_capabilities = cap_get_proc();
 
-	if (own)
-		cap_get_flag(own, capability, CAP_PERMITTED, &held);
-	cap_free(own);
+	if (process_capabilities)
+		cap_get_flag(process_capabilities, capability, CAP_PERMITTED, &held);
+	cap_free(process_capabilities);
 	return held == CAP_SET;
 }
 
 static _Atomic unsigned int threads_dropped;
-static _Atomic bool threads_lock; /* they go on allocating memory, which is locked as well */
+static _Atomic bool threads_lock; /* threads allocate memory later, which is locked as well */
 
-/* A signal's handler, because a thread can only change its own. */
+/* Signal handler, because a thread can only change its own capabilities. */
 static void thread_drop(int signal)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -130,8 +131,8 @@ static void thread_drop(int signal)
 		atomic_fetch_add(&threads_dropped, 1);
 }
 
-/* Tells each of the other threads to. Returns how many there are. */
-static unsigned int threads_tell(DIR *tasks, int signal)
+/* Sends the signal to each of the other threads. Returns their number. */
+static unsigned int threads_signal(DIR *tasks, int signal)
 {
 	struct dirent *entry;
 	unsigned int count = 0;
@@ -145,26 +146,26 @@ static unsigned int threads_tell(DIR *tasks, int signal)
 	return count;
 }
 
-/* All other threads need none: they only use what is open. But DPDK's allocates whenever Open vSwitch goes or
- * comes, and a ktsnd that may lock its memory locks that too, or it is not had. */
+/* Drops the capabilities of all other threads, which use open descriptors only. DPDK's thread allocates
+ * memory when Open vSwitch connects and disconnects. If ktsnd may lock its memory, that is locked too, or the
+ * allocation would fail: with `allocating`, threads keep CAP_IPC_LOCK. */
 static int threads_drop(bool allocating)
 {
-	/* Ten seconds: the thread of --keep-awake has the lowest priority, and a busy machine lets it wait.
-	 */
+	/* Ten seconds: on a busy machine, the thread of --keep-awake with its lowest priority has to wait. */
 	enum { STEP_US = 100, STEPS = 100000 };
-	struct sigaction action = {.sa_handler = thread_drop, .sa_flags = SA_RESTART}, before;
+	struct sigaction action = {.sa_handler = thread_drop, .sa_flags = SA_RESTART}, previous;
 	DIR *tasks = opendir("/proc/self/task");
 	unsigned int count;
 
 	if (!tasks)
 		return -errno;
 	atomic_store(&threads_lock, allocating && capability_held(CAP_IPC_LOCK));
-	sigaction(SIGRTMIN, &action, &before);
-	count = threads_tell(tasks, SIGRTMIN);
+	sigaction(SIGRTMIN, &action, &previous);
+	count = threads_signal(tasks, SIGRTMIN);
 	closedir(tasks);
 	for (int step = 0; step < STEPS && atomic_load(&threads_dropped) < count; step++)
 		usleep(STEP_US);
-	sigaction(SIGRTMIN, &before, NULL);
+	sigaction(SIGRTMIN, &previous, NULL);
 	return atomic_load(&threads_dropped) == count ? 0 : -ETIME;
 }
 
@@ -184,9 +185,9 @@ int privileges_drop(bool threads_allocate)
 /* System calls of the sanitizers' runtime. The filter of a shipped build has none of them. */
 static const char *const sandbox_runtime[] = {
 #ifdef KTSN_SANITIZERS
-	/* each thread, when it begins and ends */
+	/* start and end of threads */
 	"sigaltstack",
-	/* a report: its file, and where in the source it was */
+	/* a report: its file, and locations in the source */
 	"open",
 	"stat",
 	"lstat",
@@ -195,7 +196,7 @@ static const char *const sandbox_runtime[] = {
 	"kill",
 	"getcwd",
 	"access",
-	/* the search for leaks, when ktsnd ends: a process that has the same memory looks at all threads */
+	/* the search for leaks when ktsnd ends: a process with the same memory examines all threads */
 	"clone",
 	"prctl",
 	"getdents",
@@ -206,7 +207,7 @@ static const char *const sandbox_runtime[] = {
 	NULL,
 };
 
-/* By what they are for. */
+/* Allowed system calls by purpose. */
 static const char *const allowed[] = {
 	/* the loop: waiting, waking, sending */
 	"epoll_wait",
@@ -220,14 +221,14 @@ static const char *const allowed[] = {
 	"poll",
 	"ppoll",
 	"read",
-	"preadv2", /* an eventfd that may be another's */
+	"preadv2", /* an eventfd shared with an application */
 	"write",
 	"writev",
 	"clock_gettime",
 	"clock_nanosleep",
 	"nanosleep",
 	"sched_yield",
-	/* of DPDK, when Open vSwitch goes and comes */
+	/* DPDK, when Open vSwitch connects and disconnects */
 	"timerfd_settime",
 	"epoll_create",
 	"epoll_create1",
@@ -277,7 +278,7 @@ static const char *const allowed[] = {
 	"brk",
 	"mlock",
 	"munlock",
-	/* signals, ending, and what libc does on its own */
+	/* signals, exit, and calls of libc */
 	"rt_sigaction",
 	"rt_sigprocmask",
 	"rt_sigreturn",
@@ -309,25 +310,25 @@ static const char *const allowed[] = {
 	"geteuid",
 	"munlockall",
 	"capget",
-	"capset", /* a new thread has no need for any */
+	"capset", /* new threads drop all capabilities */
 	"madvise",
 };
 
-/* What pthread_create() asks for: a thread of this process, with no namespace of its own. */
+/* Flags of pthread_create(): a thread of this process, without a namespace of its own. */
 #define THREAD_FLAGS                                                                                         \
 	(CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_SETTLS |   \
 	 CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID)
 
-/* Of bpf(): to make the memory of rings, tell what a descriptor is, and see when it is gone (ring_map.h); to
- * enter receive rings into the maps that are pinned (sys/bpf.h). No program is loaded. The rest is refused
- * and not fatal, because DPDK asks for it when it closes an XDP socket. */
+/* Allowed commands of bpf(): they create the memory of rings, identify descriptors, and see when maps are
+ * gone (ring_map.h); and enter receive rings into pinned maps (sys/bpf.h). No program is loaded. Other
+ * commands fail and do not kill, because DPDK uses one when it closes an XDP socket. */
 static const uint64_t bpf_allowed[] = {
 	BPF_MAP_CREATE,       BPF_OBJ_GET_INFO_BY_FD, BPF_MAP_GET_NEXT_ID, BPF_OBJ_GET,
 	BPF_MAP_GET_FD_BY_ID, BPF_MAP_LOOKUP_ELEM,    BPF_MAP_UPDATE_ELEM, BPF_MAP_DELETE_ELEM,
 	BPF_MAP_GET_NEXT_KEY, BPF_MAP_DELETE_BATCH,
 };
 
-/* Nothing but an intruder calls them. */
+/* Only an intruder makes these calls. */
 static const char *const fatal[] = {
 	"execve",
 	"execveat",
@@ -353,7 +354,7 @@ static int rule_add(scmp_filter_ctx filter, uint32_t action, const char *name)
 	int number = seccomp_syscall_resolve_name(name);
 	int err = number == __NR_SCMP_ERROR ? 0 : seccomp_rule_add(filter, action, number, 0);
 
-	/* Not every architecture has every call. */
+	/* Some architectures lack some calls. */
 	return err == -EDOM ? 0 : err;
 }
 
@@ -386,8 +387,8 @@ static int fatal_add(scmp_filter_ctx filter)
 	return err;
 }
 
-/* Threads yes, processes no. The flags of clone3() are in memory, which a filter cannot read: without it the
- * C library takes clone(). */
+/* Allows threads but no processes. A filter cannot read the flags of clone3(), which are in memory; without
+ * it the C library uses clone(). */
 static int thread_rules_add(scmp_filter_ctx filter)
 {
 	const struct scmp_arg_cmp flags = {.arg = 0, .op = SCMP_CMP_EQ, .datum_a = THREAD_FLAGS};

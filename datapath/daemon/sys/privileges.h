@@ -1,28 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ktsnd must be allowed to do, and giving up the rest.
+ * Checks the privileges of ktsnd and gives up those that it does not need.
  */
 #ifndef KTSN_SYS_PRIVILEGES_H
 #define KTSN_SYS_PRIVILEGES_H
 
 #include <stdbool.h>
 
-/* 0, or -EPERM after an error message that names what is missing. */
+/* Checks the required capabilities. 0, or -EPERM after an error message that names the missing one. */
 int privileges_check(void);
 
-/* At the start: keeps what is used at some time, and no program that is executed can have more. 0, or -errno
+/* Gives up capabilities that ktsnd never uses, at the start; executed programs cannot get more. 0, or -errno
  * after an error message. */
 int privileges_limit(void);
 
-/* Once it runs: the calling thread keeps what serving pods takes, all others keep nothing, or what locking
- * memory takes if they go on allocating it. 0, or -errno after an error message. */
+/* Gives up capabilities once ktsnd runs: the calling thread keeps those for serving pods, the others none, or
+ * CAP_IPC_LOCK with `threads_allocate`. 0, or -errno after an error message. */
 int privileges_drop(bool threads_allocate);
 
 /*
- * From now on no thread of the process makes other system calls than those that ktsnd needs to serve pods and
- * to end (seccomp(2)): no new process or thread, no program, no other file system. Others fail with EPERM,
- * and those that nothing here could ever want kill the process. 0, or -errno; what the kernel lacks is warned
- * about.
+ * Restricts all threads to the system calls that ktsnd needs to serve pods and to end (seccomp(2)): no new
+ * process, no program, no mount. Other calls fail with EPERM, and those that only an intruder makes kill the
+ * process. 0, or -errno after a warning.
  */
 int sandbox_enter(void);
 

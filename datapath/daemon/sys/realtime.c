@@ -97,17 +97,17 @@ void realtime_lock_memory(void)
 /* ---- the budget ---- */
 
 enum {
-	/* Nothing that is read here is a longer path. */
+	/* Enough for all paths and lines that are read here. */
 	PATH_BYTES = PATH_MAX + 64,
-	/* A longer period is taken for one of this length with the same share: less in one go, never more. */
-	PERIOD_MOST_US = 1000000,
-	/* What the kernel begins with. */
+	/* A longer period is scaled to this length: the thread runs less at a time, never more. */
+	PERIOD_MAX_US = 1000000,
+	/* The kernel's defaults. */
 	RUNTIME_US = 950000,
 	PERIOD_US = 1000000,
 	NS_PER_US = 1000,
 };
 
-/* NULL: there is no such file. */
+/* Returns NULL when there is no such file. */
 static FILE *file_open(const char *root, const char *path)
 {
 	char name[PATH_BYTES];
@@ -117,7 +117,7 @@ static FILE *file_open(const char *root, const char *path)
 	return fopen(name, "re");
 }
 
-/* False: there is no such file, or no number in it. */
+/* Returns false when there is no such file, or no number in it. */
 static bool number_read(const char *root, const char *path, long long *number)
 {
 	FILE *file = file_open(root, path);
@@ -130,32 +130,32 @@ static bool number_read(const char *root, const char *path, long long *number)
 	return read;
 }
 
-/* The rest of the first line that begins so. */
+/* Reads the rest of the first line with that beginning. */
 static bool line_find(const char *root, const char *path, const char *begins, char *rest, size_t bytes)
 {
 	FILE *file = file_open(root, path);
-	bool found = false;
+	bool is_found = false;
 
 	if (!file)
 		return false;
-	while (!found && fgets(rest, (int)bytes, file))
-		found = strncmp(rest, begins, strlen(begins)) == 0;
+	while (!is_found && fgets(rest, (int)bytes, file))
+		is_found = strncmp(rest, begins, strlen(begins)) == 0;
 	(void)fclose(file);
-	if (found)
+	if (is_found)
 		memmove(rest, rest + strlen(begins), strlen(rest + strlen(begins)) + 1);
-	return found;
+	return is_found;
 }
 
-/* What is tighter than what was known counts. */
-static void limit(struct realtime_budget *budget, long long runtime_us, long long period_us,
-		  const char *source)
+/* Takes a limit if it is tighter than the present budget. */
+static void budget_limit(struct realtime_budget *budget, long long runtime_us, long long period_us,
+			 const char *source)
 {
-	/* Of 0 nobody is real-time. */
+	/* With a runtime of 0 no thread could be real-time. */
 	if (runtime_us <= 0 || period_us <= 0 || runtime_us >= period_us)
 		return;
-	if (period_us > PERIOD_MOST_US) {
-		runtime_us = (long long)((double)runtime_us * PERIOD_MOST_US / (double)period_us);
-		period_us = PERIOD_MOST_US;
+	if (period_us > PERIOD_MAX_US) {
+		runtime_us = (long long)((double)runtime_us * PERIOD_MAX_US / (double)period_us);
+		period_us = PERIOD_MAX_US;
 	}
 	if (budget->period_us && runtime_us * budget->period_us >= (long long)budget->runtime_us * period_us)
 		return;
@@ -174,30 +174,31 @@ static bool has_controller(const char *list)
 	return false;
 }
 
-/* The cgroup of the cpu controller of version 1, from lines such as "2:cpu,cpuacct:/kubepods/pod1". */
-static bool cgroup_find(const char *root, char own[PATH_MAX])
+/* Finds the cgroup of the cpu controller of version 1, in lines such as "2:cpu,cpuacct:/kubepods/pod1". */
+static bool cgroup_find(const char *root, char cgroup[PATH_MAX])
 {
 	char line[PATH_BYTES];
 	FILE *file = file_open(root, "/proc/self/cgroup");
-	bool found = false;
+	bool is_found = false;
 
 	if (!file)
 		return false;
-	while (!found && fgets(line, sizeof(line), file)) {
+	while (!is_found && fgets(line, sizeof(line), file)) {
 		char *controllers = strchr(line, ':');
 		char *path = controllers ? strchr(++controllers, ':') : NULL;
 
 		if (!path || !has_controller(controllers))
 			continue;
 		path[strcspn(path, "\n")] = '\0';
-		(void)snprintf(own, PATH_MAX, "%.*s", PATH_MAX - 1, path + 1);
-		found = true;
+		(void)snprintf(cgroup, PATH_MAX, "%.*s", PATH_MAX - 1, path + 1);
+		is_found = true;
 	}
 	(void)fclose(file);
-	return found;
+	return is_found;
 }
 
-/* The options of a mount of cgroup v1, the last field of its line: "rw,cpu,cpuacct". */
+/* Whether a line of mountinfo is a mount of cgroup v1 with the cpu controller, by the options in its last
+ * field, such as "rw,cpu,cpuacct". */
 static bool is_cpu_mount(const char *line)
 {
 	const char *after = strstr(line, " - cgroup ");
@@ -211,19 +212,20 @@ static bool is_cpu_mount(const char *line)
 	return false;
 }
 
-/* Where the folder of a cgroup is, by one line of mountinfo; `top` is how long the mount's own path is. A
+/* Finds the folder of a cgroup by a line of mountinfo; *top becomes the length of the mount's path. A
  * container has its own cgroup mounted, or all of them, or sees its own as the root. */
-static bool folder_of(const char *root, const char *line, const char *own, char folder[PATH_MAX], size_t *top)
+static bool folder_parse(const char *root, const char *line, const char *cgroup, char folder[PATH_MAX],
+			 size_t *top)
 {
 	char within[PATH_MAX], mount[PATH_MAX], name[PATH_BYTES];
-	const char *rest = own;
+	const char *rest = cgroup;
 	size_t bytes;
 
 	/* NOLINTNEXTLINE(cert-err34-c): text only */
 	if (!is_cpu_mount(line) || sscanf(line, "%*s %*s %*s %4095s %4095s", within, mount) != 2)
 		return false;
 	bytes = strcmp(within, "/") == 0 ? 0 : strlen(within);
-	if (strncmp(own, within, bytes) != 0 || (own[bytes] && own[bytes] != '/'))
+	if (strncmp(cgroup, within, bytes) != 0 || (cgroup[bytes] && cgroup[bytes] != '/'))
 		return false;
 	rest += bytes;
 	if (strcmp(rest, "/") == 0)
@@ -235,18 +237,18 @@ static bool folder_of(const char *root, const char *line, const char *own, char 
 	return access(name, F_OK) == 0;
 }
 
-static bool folder_find(const char *root, const char *own, char folder[PATH_MAX], size_t *top)
+static bool folder_find(const char *root, const char *cgroup, char folder[PATH_MAX], size_t *top)
 {
 	char line[PATH_BYTES];
 	FILE *file = file_open(root, "/proc/self/mountinfo");
-	bool found = false;
+	bool is_found = false;
 
 	if (!file)
 		return false;
-	while (!found && fgets(line, sizeof(line), file))
-		found = folder_of(root, line, own, folder, top);
+	while (!is_found && fgets(line, sizeof(line), file))
+		is_found = folder_parse(root, line, cgroup, folder, top);
 	(void)fclose(file);
-	return found;
+	return is_found;
 }
 
 static void level_limit(struct realtime_budget *budget, const char *root, const char *folder)
@@ -257,16 +259,17 @@ static void level_limit(struct realtime_budget *budget, const char *root, const 
 	(void)snprintf(runtime, sizeof(runtime), "%s/cpu.rt_runtime_us", folder);
 	(void)snprintf(period, sizeof(period), "%s/cpu.rt_period_us", folder);
 	if (number_read(root, runtime, &runtime_us) && number_read(root, period, &period_us))
-		limit(budget, runtime_us, period_us, runtime);
+		budget_limit(budget, runtime_us, period_us, runtime);
 }
 
-/* Its own cgroup, and those above that can be seen. A cgroup's share is part of that of the one above. */
+/* Applies the limits of the process's cgroup and its visible ancestors, each of which contains the runtime of
+ * those below. */
 static void cgroups_limit(struct realtime_budget *budget, const char *root)
 {
-	char own[PATH_MAX], folder[PATH_MAX];
+	char cgroup[PATH_MAX], folder[PATH_MAX];
 	size_t top;
 
-	if (!cgroup_find(root, own) || !folder_find(root, own, folder, &top))
+	if (!cgroup_find(root, cgroup) || !folder_find(root, cgroup, folder, &top))
 		return;
 	for (;;) {
 		char *end;
@@ -279,8 +282,8 @@ static void cgroups_limit(struct realtime_budget *budget, const char *root)
 	}
 }
 
-/* In a list such as "1,4-7". */
-static bool listed(const char *list, int cpu)
+/* Whether a list such as "1,4-7" contains the CPU. */
+static bool list_contains(const char *list, int cpu)
 {
 	while (*list >= '0' && *list <= '9') {
 		char *end;
@@ -294,22 +297,22 @@ static bool listed(const char *list, int cpu)
 	return false;
 }
 
-/* Whether the scheduler puts no ordinary thread onto the processor that is not bound to it: by isolcpus, or
- * by an isolated partition of cpusets, which only the root cgroup of version 2 tells. */
-static bool isolated(const char *root, int cpu)
+/* Whether the scheduler runs only threads on the processor that are bound to it: because of isolcpus, or of
+ * an isolated partition of cpusets, which only the root cgroup of version 2 shows. */
+static bool is_isolated(const char *root, int cpu)
 {
 	static const char *const lists[] = {"/sys/devices/system/cpu/isolated",
 					    "/sys/fs/cgroup/cpuset.cpus.isolated"};
 	char text[PATH_BYTES];
-	bool found = false;
+	bool is_found = false;
 
-	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]) && !found && cpu >= 0; i++)
-		found = line_find(root, lists[i], "", text, sizeof(text)) && listed(text, cpu);
-	return found;
+	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]) && !is_found && cpu >= 0; i++)
+		is_found = line_find(root, lists[i], "", text, sizeof(text)) && list_contains(text, cpu);
+	return is_found;
 }
 
-/* Whether all threads of this process have that one processor. */
-static bool only_processor(const char *root, int cpu)
+/* Whether all threads of this process may run on that processor only. */
+static bool has_only_processor(const char *root, int cpu)
 {
 	char text[PATH_BYTES], *end;
 	long only;
@@ -329,7 +332,7 @@ static bool has_fair_server(const char *release)
 	return major > 6 || (major == 6 && minor >= 12);
 }
 
-/* Where nobody says, it is what the kernel begins with. */
+/* Applies the limit of the fair server, the kernel's default if its files cannot be read. */
 static void fair_server_limit(struct realtime_budget *budget, const char *root, int cpu)
 {
 	long long runtime_ns = (long long)(PERIOD_US - RUNTIME_US) * NS_PER_US;
@@ -342,28 +345,29 @@ static void fair_server_limit(struct realtime_budget *budget, const char *root, 
 	(void)snprintf(name, sizeof(name), "/sys/kernel/debug/sched/fair_server/cpu%d/period",
 		       cpu < 0 ? 0 : cpu);
 	(void)number_read(root, name, &period_ns);
-	limit(budget, (period_ns - runtime_ns) / NS_PER_US, period_ns / NS_PER_US, "fair server");
+	budget_limit(budget, (period_ns - runtime_ns) / NS_PER_US, period_ns / NS_PER_US, "fair server");
 }
 
 void realtime_budget_read(struct realtime_budget *budget, const char *root, const char *release, int cpu,
 			  bool ordinary_too)
 {
-	/* What cannot be read is no permission. */
+	/* If the files cannot be read, the defaults apply. */
 	long long runtime_us = RUNTIME_US, period_us = PERIOD_US;
 
 	*budget = (struct realtime_budget){0};
 	(void)number_read(root, "/proc/sys/kernel/sched_rt_runtime_us", &runtime_us);
 	(void)number_read(root, "/proc/sys/kernel/sched_rt_period_us", &period_us);
-	/* Before the sysctl, which is as tight by default and stops no thread there without groups. */
-	if (has_fair_server(release) && (ordinary_too || !isolated(root, cpu)))
+	/* Before the sysctl: its default is equally tight, and with a fair server it has an effect only on
+	 * groups. */
+	if (has_fair_server(release) && (ordinary_too || !is_isolated(root, cpu)))
 		fair_server_limit(budget, root, cpu);
-	/* -1 there ends the accounting of all groups as well. */
+	/* -1 ends the accounting of all groups as well. */
 	if (runtime_us >= 0) {
-		limit(budget, runtime_us, period_us, "kernel.sched_rt_runtime_us");
+		budget_limit(budget, runtime_us, period_us, "kernel.sched_rt_runtime_us");
 		cgroups_limit(budget, root);
 	}
-	/* The kernel would let them starve. */
-	budget->one_processor = !budget->period_us && only_processor(root, cpu);
+	/* The kernel would let the other threads starve. */
+	budget->one_processor = !budget->period_us && has_only_processor(root, cpu);
 	if (budget->one_processor)
-		limit(budget, RUNTIME_US, PERIOD_US, "one processor for all threads");
+		budget_limit(budget, RUNTIME_US, PERIOD_US, "one processor for all threads");
 }

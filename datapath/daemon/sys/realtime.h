@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What makes a thread punctual. The machine may refuse each: a refusal is a warning that says what to do, and
- * ktsnd continues. Main thread, at start.
+ * Real-time settings of threads and memory. If the machine refuses one, ktsnd logs a warning that says what
+ * to do, and continues. Main thread, at start.
  */
 #ifndef KTSN_SYS_REALTIME_H
 #define KTSN_SYS_REALTIME_H
@@ -11,41 +11,41 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Binds the thread to a CPU; -1 is "any" and succeeds. 0 or -errno, warned about. */
+/* Binds the thread to a CPU; -1: any. 0, or -errno after a warning. */
 int realtime_pin(pthread_t thread, int cpu);
 
-/* The CPU that is the only one this process may run on, as by a cpuset; -1: there are several. */
+/* Returns the only CPU that this process may run on, for example in a cpuset; -1: there are several. */
 int realtime_only_cpu(void);
 
-/* Has the calling thread run on any CPU but this one, if it may run on others: beside a thread of SCHED_FIFO
- * that is busy it would wait until the kernel moves it. -1 is harmless. */
+/* Excludes a CPU from those of the calling thread, if it may run on others: next to a busy thread of
+ * SCHED_FIFO it would wait until the kernel moves it. -1 is harmless. */
 void realtime_stay_off(int cpu);
 
-/* SCHED_FIFO with that priority; 0 is "ordinary scheduling". 0 when the thread has it, else -errno,
- * warned about (-EINVAL, silently, for priority 0). */
+/* Sets SCHED_FIFO with that priority. 0, or -errno after a warning; -EINVAL without one for priority 0, which
+ * means ordinary scheduling. */
 int realtime_fifo(pthread_t thread, int priority);
 
 /*
- * Zeroed memory for what the loop thread works with; free() it. NULL when there is none. It is touched here,
- * so that no page is first looked for between two departures, and lies in huge pages where the kernel gives
- * them for the asking: with many packets the look-ups of small ones are a good part of a packet's cost.
+ * Allocates zeroed memory for the loop thread, to be released by free(). NULL when out of memory. The memory
+ * is touched here, so that no page fault occurs between two departures, and is in huge pages if the kernel
+ * allows: with many packets, TLB misses of small pages are a good part of a packet's cost.
  */
 void *realtime_alloc(size_t bytes);
 
-/* Keeps pages that have been touched in memory. Warned about when not allowed. */
+/* Locks pages that have been touched in memory. Logs a warning when not allowed. */
 void realtime_lock_memory(void);
 
 /* ---- the budget ---- */
 
 /*
- * The processor time that the kernel lets a real-time thread have before it stops the thread.
+ * The processor time that the kernel allows a real-time thread before it stops the thread.
  *
  * Three mechanisms do that, by the kernel's version and build (kernel/sched/rt.c, kernel/sched/deadline.c,
  * Documentation/scheduler/sched-rt-group.rst, Documentation/scheduler/sched-deadline.rst):
  *
  *   run queue   Before 6.12. What real-time threads use of a processor adds up in its run queue, and all of
  *               them stop at sched_rt_runtime_us. Each sched_rt_period_us a timer takes off one runtime. The
- *               timer's phase is nobody's choice, so at most one runtime may be used in any period.
+ *               timer's phase is unknown, so at most one runtime may be used in any period.
  *   cgroup      With CONFIG_RT_GROUP_SCHED, of any version. The same for each group on each processor, and
  *               what a thread uses adds up in its group and in all above. The root has the sysctl's values.
  *               cgroup v2 has no files for it: all real-time threads are the root's.
@@ -55,22 +55,23 @@ void realtime_lock_memory(void);
  *               An isolated processor has none but those that are bound to it, such as the kernel's own: they
  *               run for microseconds.
  *
- * The first two stop the thread also while nothing else wants to run, on an isolated processor as well; -1 in
- * sched_rt_runtime_us ends both, for all groups. Less than the tightest of all is used, spread evenly: that
- * satisfies each. Where nothing stops the thread but all threads of the process have one processor, it leaves
- * the others what the kernel would by default.
+ * The first two stop the thread even while no other thread is runnable, also on an isolated processor; -1 in
+ * sched_rt_runtime_us disables both, for all groups. The loop uses less than the tightest limit, spread
+ * evenly, which satisfies all of them. If there is no limit but all threads of the process have one
+ * processor, the loop leaves the others as much as the kernel would by default.
  *
- * Pure but for the files it reads. Any thread.
+ * Pure except for the files that it reads. Any thread.
  */
 
 struct realtime_budget {
-	uint32_t runtime_us, period_us; /* 0: the kernel stops nobody */
-	bool one_processor;             /* nobody stops it, but the other threads would starve */
-	char source[512];               /* what says so: a setting, a file, or why it is so */
+	uint32_t runtime_us, period_us; /* 0: no limit */
+	bool one_processor;             /* the kernel sets no limit, but the other threads would starve */
+	char source[512];               /* setting or file of the limit, or its reason */
 };
 
-/* Of this process, on that processor; -1: any. `root` stands before all paths, "" but in tests; `release` is
- * the kernel's; `ordinary_too`: this process has an ordinary thread there that always runs. */
+/* Reads the budget of this process on a processor; -1: any. `root` is a prefix of all paths for tests,
+ * otherwise ""; `release` is the kernel's; `ordinary_too`: an ordinary thread of this process always runs
+ * there. */
 void realtime_budget_read(struct realtime_budget *budget, const char *root, const char *release, int cpu,
 			  bool ordinary_too);
 

@@ -28,7 +28,7 @@ static void *worker_run(void *argument)
 	const struct sched_param param = {.sched_priority = worker->config.fifo_priority};
 
 	realtime_stay_off(worker->config.off_cpu);
-	/* Without it the thread is as good as the one that waits for it. */
+	/* Without real-time scheduling the worker is no better than its caller. */
 	if (worker->config.fifo_priority > 0)
 		(void)pthread_setschedparam(pthread_self(), SCHED_FIFO, &param);
 	if (worker->config.nice)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A circular list of those who take turns. The head points to the entry whose turn it is; NULL is an empty
- * list. Nothing is allocated: entries are members of those who take turns. One thread at a time.
+ * A circular list of objects that take turns. The head points to the entry whose turn it is; NULL is an empty
+ * list. Entries are embedded in the objects. One thread at a time.
  */
 #ifndef KTSN_SYS_RING_LIST_H
 #define KTSN_SYS_RING_LIST_H
@@ -13,7 +13,7 @@ struct ring_list_link {
 	struct ring_list_link *next, *previous;
 };
 
-/* Its turn comes last. */
+/* Adds an entry whose turn comes last. */
 static inline void ring_list_add(struct ring_list_link **turn, struct ring_list_link *link)
 {
 	if (!*turn)

@@ -17,13 +17,13 @@
 
 enum {
 	BACKLOG = 128,
-	/* Whoever else starts is quick. A pod that sees its folder can lock it for as long as it likes. */
+	/* Another ktsnd that starts releases the lock soon. A pod can lock its folder for any time. */
 	LOCK_TRIES = 20,
 	LOCK_RETRY_US = 1000,
-	/* Descriptors that pods do not get: that part of what the limit allows, and at most so many. */
+	/* Descriptors that pods do not get: this fraction of the limit, and at most this many. */
 	KEPT_FRACTION = 8,
 	KEPT_MAX = 256,
-	/* Of /proc/PID/status: what is looked for is in its first half. */
+	/* Enough of /proc/PID/status for the lines that are needed. */
 	STATUS_BYTES = 4096,
 };
 
@@ -39,7 +39,7 @@ static int address_make(const char *path, struct sockaddr_un *address)
 	return 0;
 }
 
-/* As a string. */
+/* Reads /proc/PID/status as a string. */
 static bool status_read(pid_t pid, char status[STATUS_BYTES])
 {
 	char path[64];
@@ -56,8 +56,8 @@ static bool status_read(pid_t pid, char status[STATUS_BYTES])
 	return bytes > 0;
 }
 
-/* The main thread has ended, and others have not. One of which nothing is left but its number has no sockets:
- * who listens got them from it. */
+/* Whether the main thread has ended and others have not. A zombie without threads has no sockets: if one
+ * listens, another process has got it from it. */
 static bool is_dying(pid_t pid)
 {
 	char status[STATUS_BYTES];
@@ -74,7 +74,7 @@ bool unix_peer_is_dying(int fd)
 	struct ucred peer = {.pid = 0};
 	socklen_t bytes = sizeof(peer);
 
-	/* 0: in a namespace of processes that cannot be seen from here. */
+	/* The PID is 0 if the peer is in a PID namespace that is not visible. */
 	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.pid > 0 &&
 	       is_dying(peer.pid);
 }
@@ -91,7 +91,8 @@ static int left_over_remove(const struct sockaddr_un *address)
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
-	/* Anything but "nobody listens" (a full backlog, another type) means that somebody does. */
+	/* Any error except ECONNREFUSED, such as a full backlog or another type, means that a process
+	 * listens. */
 	if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0)
 		err = unix_peer_is_dying(fd) ? 0 : -EADDRINUSE;
 	else if (errno != ECONNREFUSED)
@@ -110,7 +111,7 @@ int unix_left_over_remove(const char *path)
 	return err ? err : left_over_remove(&address);
 }
 
-static int listen_at(int fd, const struct sockaddr_un *address, mode_t mode)
+static int socket_bind(int fd, const struct sockaddr_un *address, mode_t mode)
 {
 	if (bind(fd, (const struct sockaddr *)address, sizeof(*address)))
 		return -errno;
@@ -123,8 +124,8 @@ static int listen_at(int fd, const struct sockaddr_un *address, mode_t mode)
 	return 0;
 }
 
-/* Two that start at the same time must not each take the other's new socket for a left-over: one after the
- * other, by a lock on the folder. The descriptor to close, or -errno. */
+/* Locks the folder, so that of two processes that start at the same time neither removes the other's new
+ * socket. Returns a descriptor, which must be closed to unlock, or -errno. */
 static int folder_lock(const struct sockaddr_un *address)
 {
 	char path[sizeof(address->sun_path)];
@@ -157,7 +158,7 @@ static int socket_replace(const struct sockaddr_un *address, mode_t mode, int *r
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
-	err = listen_at(fd, address, mode);
+	err = socket_bind(fd, address, mode);
 	if (err) {
 		close(fd);
 		return err;
@@ -184,11 +185,11 @@ int unix_listen(const char *path, mode_t mode, int *result)
 
 void unix_listener_take(int fd)
 {
-	/* Who listened last is who the kernel names. */
+	/* The kernel reports the process that called listen() last as the peer. */
 	(void)listen(fd, BACKLOG);
 }
 
-static int connect_with(const char *path, int flags, int timeout_s)
+static int socket_connect(const char *path, int flags, int timeout_s)
 {
 	const struct timeval timeout = {.tv_sec = timeout_s};
 	struct sockaddr_un address;
@@ -200,7 +201,7 @@ static int connect_with(const char *path, int flags, int timeout_s)
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0);
 	if (fd < 0)
 		return -errno;
-	/* connect() waits for room in the backlog no longer either. */
+	/* The timeout also limits how long connect() waits for room in the backlog. */
 	if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) == 0 &&
 	    connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
 		return fd;
@@ -211,12 +212,12 @@ static int connect_with(const char *path, int flags, int timeout_s)
 
 int unix_connect(const char *path, int timeout_s)
 {
-	return connect_with(path, 0, timeout_s);
+	return socket_connect(path, 0, timeout_s);
 }
 
 int unix_connect_at_once(const char *path)
 {
-	return connect_with(path, SOCK_NONBLOCK, 0);
+	return socket_connect(path, SOCK_NONBLOCK, 0);
 }
 
 bool unix_is_listened_at(const char *path)
@@ -231,7 +232,7 @@ bool unix_is_listened_at(const char *path)
 	return !dying;
 }
 
-/* A descriptor in reserve: given up to accept a connection that is then refused. */
+/* A reserved descriptor, which is closed to accept a connection that is then closed. */
 static int spare_fd = -1;
 
 static void spare_open(void)
@@ -240,7 +241,7 @@ static void spare_open(void)
 		spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* How many of the numbers that are kept are in use. */
+/* Returns how many of the reserved descriptor numbers are in use. */
 static unsigned int kept_used(rlim_t first, rlim_t limit)
 {
 	unsigned int used = 0;
@@ -250,8 +251,8 @@ static unsigned int kept_used(rlim_t first, rlim_t limit)
 	return used;
 }
 
-/* The kernel gives the lowest number that is free. Where one has become free below numbers that are all in
- * use, what is taken next with it comes from those that are kept: so a half of these stays free. */
+/* The kernel assigns the lowest free number. If one is free below numbers that are all in use, the following
+ * ones come from the reserved numbers, so half of these must be free. */
 bool unix_descriptors_suffice(unsigned int wanted)
 {
 	struct rlimit limit;
@@ -322,7 +323,7 @@ const char *unix_listen_advice(int err)
 	case ETXTBSY:
 		return "another process holds a lock on its folder; end that one or choose another folder";
 	case ENOENT:
-		return "the folder does not exist; make it first";
+		return "the folder does not exist; create it first";
 	default:
 		return strerror(-err);
 	}

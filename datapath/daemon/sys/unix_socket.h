@@ -10,38 +10,41 @@
 #include <sys/types.h>
 
 /*
- * Listens at an absolute path. A socket that a dead process left there is replaced, and that of a dying one.
+ * Listens at an absolute path. Replaces the socket of a dead or dying process.
  * 0 with *fd; or -errno: -EADDRINUSE when a live process listens there, -EEXIST when something else than a
  * socket is there, -ETXTBSY when its folder is locked.
  */
 int unix_listen(const char *path, mode_t mode, int *fd);
 
-/* Removes a socket at which nobody listens. 0 when the path is free, or -errno as unix_listen(); a stream
- * socket's is seen as well. */
+/* Removes a socket without a listener, also a stream socket. 0 when the path is free, or -errno as
+ * unix_listen(). */
 int unix_left_over_remove(const char *path);
 
-/* A listening socket that another process made is this one's: when that dies, this one lives. */
+/* Makes this process the peer of connections to a listening socket that another process has created, so that
+ * unix_peer_is_dying() is about this process. */
 void unix_listener_take(int fd);
 
-/* Whether the process that listens at the other end of a connection was ended, and is still there for a
- * thread that the kernel cannot end yet: nobody will answer. False if that cannot be seen. */
+/* Whether the listening process at the other end of a connection was killed, but still exists because the
+ * kernel cannot end one of its threads yet: it will not answer. Returns false if this cannot be determined.
+ */
 bool unix_peer_is_dying(int fd);
 
-/* Connects to one, which takes so long at most, as does each message that is sent. The descriptor, or -errno:
- * -EAGAIN when one listens that accepted nobody. */
+/* Connects with a timeout, which also applies to each message that is sent. Returns the descriptor, or
+ * -errno: -EAGAIN when the listener has not accepted the connection in time. */
 int unix_connect(const char *path, int timeout_s);
-/* The same, and blocks neither here nor later. */
+/* Connects with a non-blocking socket. */
 int unix_connect_at_once(const char *path);
 
-/* Whether somebody listens at a path, who is not dying. Does not block. */
+/* Whether a process listens at a path and is not dying. Does not block. */
 bool unix_is_listened_at(const char *path);
 
-/* Accepts a connection, non-blocking. Its descriptor or -errno. When descriptors run out it is accepted all
- * the same, or it would be offered again without end, and *refused says that the caller is to close it. */
+/* Accepts a connection, non-blocking. Returns its descriptor or -errno. Without free descriptors the
+ * connection is accepted by the reserved one, or it would stay readable, and *refused: the caller must close
+ * it. */
 int unix_accept(int listen_fd, bool *refused);
 
-/* Whether there are descriptors for pods: so many, and those that are kept for the control socket, what is
- * asked for on it, and works that are under way. */
+/* Whether pods may use this many more descriptors. Others are reserved for the control socket, its requests,
+ * and unfinished works. */
 bool unix_descriptors_suffice(unsigned int wanted);
 
 /* Sends a message with descriptors, UNIX_FDS_MAX at most; `flags` as of sendmsg(), without SIGPIPE in any
@@ -49,7 +52,7 @@ bool unix_descriptors_suffice(unsigned int wanted);
 enum { UNIX_FDS_MAX = 4 };
 int unix_send(int fd, const void *bytes, size_t count, const int *fds, size_t fd_count, int flags);
 
-/* A sentence for an error of unix_listen(). */
+/* Returns a text for an error of unix_listen(), with what to do. */
 const char *unix_listen_advice(int err);
 
 #endif
