@@ -4,14 +4,34 @@ package cni_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/containernetworking/cni/libcni"
+	"github.com/vishvananda/netlink"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/linkprobe"
+	agentlinks "github.com/kubernetsn/kubernetsn/internal/node/agent/links"
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // linkVNI is one that no network through Open vSwitch could have.
@@ -139,3 +159,266 @@ func addressesOf(texts []string) (all []netip.Addr) {
 
 // quiet logs nothing.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// tsnLinks stands for the API server: it has TSNLinks, and takes what is said of them.
+type tsnLinks struct {
+	client.SubResourceWriter
+	mu      sync.Mutex
+	objects map[types.NamespacedName]*v1alpha1.TSNLink
+	// patches counts what was written.
+	patches int
+}
+
+func (l *tsnLinks) Get(name types.NamespacedName) *v1alpha1.TSNLink {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.objects[name].DeepCopy()
+}
+
+func (l *tsnLinks) All() ([]types.NamespacedName, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.objects)), true
+}
+
+func (l *tsnLinks) set(link *v1alpha1.TSNLink) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.objects == nil {
+		l.objects = map[types.NamespacedName]*v1alpha1.TSNLink{}
+	}
+	l.objects[client.ObjectKeyFromObject(link)] = link
+}
+
+func (l *tsnLinks) remove(name types.NamespacedName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.objects, name)
+}
+
+// Patch takes an end's part of the status, as the API server would.
+func (l *tsnLinks) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var patch v1alpha1.TSNLink
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.(*unstructured.Unstructured).Object, &patch); err != nil {
+		return err
+	}
+	link := l.objects[client.ObjectKeyFromObject(object)]
+	if link == nil {
+		return nil
+	}
+	l.patches++
+	for _, condition := range patch.Status.Conditions {
+		meta.SetStatusCondition(&link.Status.Conditions, condition)
+	}
+	if patch.Status.MeasuredMTU > 0 {
+		link.Status.MeasuredMTU = patch.Status.MeasuredMTU
+	}
+	if patch.Status.Since != nil {
+		link.Status.Since = patch.Status.Since
+	}
+	return nil
+}
+
+// linkAgent is what a node's agent does of links.
+type linkAgent struct {
+	*node
+	links      *tsnLinks
+	sandboxes  *attachment.SandboxList
+	prober     *linkprobe.Prober
+	reconciler *agentlinks.Reconciler
+	stop       context.CancelFunc
+	done       sync.WaitGroup
+}
+
+// startLinkAgent starts it; the test's end stops it.
+func (n *node) startLinkAgent(t testing.TB, name string, all *tsnLinks) *linkAgent {
+	t.Helper()
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	a := &linkAgent{node: n, links: all, sandboxes: &attachment.SandboxList{StateDir: filepath.Join(n.dir, "state")}}
+	a.prober = &linkprobe.Prober{Changed: func(string) {}, Log: log}
+	a.reconciler = &agentlinks.Reconciler{
+		Node: name, Objects: all, Sandboxes: a.sandboxes, Plugin: a, Prober: a.prober, Status: all, Now: time.Now, Log: log,
+		Files: &agentlinks.Files{PodDir: a.podDir}, Hosts: &agentlinks.Hosts{Dir: filepath.Join(n.dir, "kubelet")},
+		Carried: a.carried, HasPod: func(context.Context, string) bool { return true },
+	}
+	a.reconciler.Encryption = func(encryption.LinkMode, *v1alpha1.LinkEnd, *v1alpha1.LinkEnd) encryption.LinkState {
+		return encryption.LinkState{Refused: "node " + name + " cannot encrypt"}
+	}
+	a.start(t)
+	return a
+}
+
+// podDir is the folder that the pod has as /run/ktsn.
+func (n *node) podDir(uid string) string { return filepath.Join(n.dir, "podfolders", uid) }
+
+func (a *linkAgent) start(t testing.TB) {
+	ctx, stop := context.WithCancel(context.Background())
+	a.stop = stop
+	a.done.Go(func() { _ = a.prober.Run(ctx) })
+	a.done.Go(func() { a.loop(ctx) })
+	t.Cleanup(a.end)
+}
+
+// end stops it, as a killed agent would be: nothing is cleared away.
+func (a *linkAgent) end() {
+	a.stop()
+	a.done.Wait()
+}
+
+// loop reconciles all links, in the node's network namespace.
+func (a *linkAgent) loop(ctx context.Context) {
+	before := map[types.NamespacedName]bool{}
+	for ctx.Err() == nil {
+		_, _ = a.sandboxes.Refresh()
+		now := map[types.NamespacedName]bool{}
+		names, _ := a.links.All()
+		for _, name := range names {
+			now[name] = true
+		}
+		for name := range before {
+			now[name] = true
+		}
+		_ = a.Do(func() error {
+			for name := range now {
+				_, _ = a.reconciler.Reconcile(ctx, reconcile.Request{NamespacedName: name})
+			}
+			_ = a.reconciler.Hosts.Look()
+			return nil
+		})
+		before = map[types.NamespacedName]bool{}
+		for _, name := range names {
+			before[name] = true
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// sweepOnce looks for what is left of links that there are no more.
+func (a *linkAgent) sweepOnce() error {
+	return a.Do(func() error {
+		_, err := a.reconciler.Reconcile(context.Background(), reconcile.Request{})
+		return err
+	})
+}
+
+func (a *linkAgent) options() *attachment.LinkOptions {
+	return &attachment.LinkOptions{StateDir: filepath.Join(a.dir, "state"), ControlSocket: a.control(), Patience: patience}
+}
+
+func (a *linkAgent) Plug(ctx context.Context, plan *attachment.LinkPlan) error {
+	return attachment.PlugLink(ctx, a.options(), plan)
+}
+
+func (a *linkAgent) Unplug(ctx context.Context, plugged *attachment.Plugged) error {
+	return attachment.UnplugLink(ctx, a.options(), plugged)
+}
+
+func (a *linkAgent) Close(plugged *attachment.Plugged) error { return attachment.CloseLink(plugged) }
+
+func (a *linkAgent) Plugged(name string) ([]attachment.Plugged, error) {
+	return attachment.PluggedLinks(filepath.Join(a.dir, "state"), name)
+}
+
+func (a *linkAgent) Ports() (map[string]bool, error) {
+	links, err := netlink.LinkList()
+	all := map[string]bool{}
+	for _, link := range links {
+		all[link.Attrs().Name] = true
+	}
+	return all, err
+}
+
+func (a *linkAgent) carried(context.Context, netip.Addr, bool) (agentlinks.Carried, error) {
+	link, err := netlink.LinkByName(uplinkName)
+	if err != nil {
+		return agentlinks.Carried{}, err
+	}
+	return agentlinks.Carried{Uplink: link.Attrs().MTU - 50, Own: a.address}, nil
+}
+
+// linkLab is two nodes with agents.
+type linkLab struct {
+	*lab
+	links *tsnLinks
+	agent map[*node]*linkAgent
+}
+
+func newAgentsLab(t testing.TB) *linkLab {
+	t.Helper()
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	lab.b.startDaemon(t)
+	l := &linkLab{lab: lab, links: &tsnLinks{}, agent: map[*node]*linkAgent{}}
+	l.agent[lab.a] = lab.a.startLinkAgent(t, "a", l.links)
+	l.agent[lab.b] = lab.b.startLinkAgent(t, "b", l.links)
+	return l
+}
+
+func (l *linkLab) nameOf(n *node) string {
+	if n == l.a {
+		return "a"
+	}
+	return "b"
+}
+
+// sandbox has a runtime make a pod's sandbox, with the folders that kubelet and the agent make.
+func (l *linkLab) sandbox(t testing.TB, n *node) *pod {
+	t.Helper()
+	p := n.newPod(t)
+	must(t, os.MkdirAll(n.podDir(p.uid), 0o755))
+	must(t, os.MkdirAll(filepath.Join(n.dir, "kubelet", p.uid), 0o755))
+	must(t, os.WriteFile(p.hosts(), []byte("127.0.0.1\tlocalhost\n"), 0o644))
+	_, err := n.runtime.AddNetworkList(context.Background(), n.sandboxes(t), p.attachment())
+	must(t, err)
+	t.Cleanup(func() { _ = n.runtime.DelNetworkList(context.Background(), n.sandboxes(t), p.attachment()) })
+	return p
+}
+
+// hosts is what the pod has as /etc/hosts.
+func (p *pod) hosts() string { return filepath.Join(p.node.dir, "kubelet", p.uid, "etc-hosts") }
+
+// link has there be a TSNLink between two pods.
+func (l *linkLab) link(name string, pair *linked, change func(*v1alpha1.TSNLinkSpec)) types.NamespacedName {
+	object := l.object(name, pair)
+	if change != nil {
+		change(&object.Spec)
+	}
+	l.links.set(object)
+	return client.ObjectKeyFromObject(object)
+}
+
+// object is a TSNLink of the operator's.
+func (l *linkLab) object(name string, pair *linked) *v1alpha1.TSNLink {
+	end := func(pair *end) v1alpha1.LinkEnd {
+		return v1alpha1.LinkEnd{
+			Namespace: "default", Pod: pair.id, UID: pair.uid, Node: l.nameOf(pair.node), NodeAddress: pair.node.address.String(),
+			Interface: pair.name, Addresses: pair.addresses, Routes: pair.routes, Forward: pair.forward,
+		}
+	}
+	object := &v1alpha1.TSNLink{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, CreationTimestamp: metav1.Now(),
+			Labels: map[string]string{v1alpha1.LinkMakerLabel: v1alpha1.MakerOperator}},
+		Spec: v1alpha1.TSNLinkSpec{Service: "shop", VNI: int32(pair.vni), Client: end(pair.client), Endpoint: end(pair.endpoint)},
+	}
+	object.Spec.Client.Names = []string{"shop", "shop.default"}
+	object.Spec.Endpoint.Names = []string{pair.client.id}
+	return object
+}
+
+// await waits until a condition of a link has a status, and returns it.
+func (l *linkLab) await(t testing.TB, name types.NamespacedName, condition string, status metav1.ConditionStatus) metav1.Condition {
+	t.Helper()
+	return testlab.EventuallyValue(t, patience, 5*time.Millisecond, func() (metav1.Condition, error) {
+		link := l.links.Get(name)
+		if link == nil {
+			return metav1.Condition{}, fmt.Errorf("there is no link %s", name.Name)
+		}
+		if reported := meta.FindStatusCondition(link.Status.Conditions, condition); reported != nil && reported.Status == status {
+			return *reported, nil
+		}
+		text, _ := json.Marshal(link.Status)
+		return metav1.Condition{}, fmt.Errorf("%s of link %s does not become %s: %s", condition, name.Name, status, text)
+	})
+}

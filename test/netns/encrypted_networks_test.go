@@ -6,19 +6,34 @@ package netns_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/node/security"
 	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
+	"github.com/kubernetsn/kubernetsn/internal/shared/clusterkey"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 const (
@@ -354,3 +369,364 @@ func lookOnce(t *testing.T, n *secretNode) error {
 	_, err := n.agent.Reconcile(t.Context(), requestOfAll)
 	return err
 }
+
+const (
+	secretVNI, clearVNI = 42, 43
+	keysLinger          = 10 * time.Second
+)
+
+// secretLab is two nodes on a wire that somebody listens to, with a pod each on an encrypted network and on another one.
+type secretLab struct {
+	t     *testing.T
+	wire  *topology.Namespace
+	nodes []*secretNode
+	key   *clusterkey.Private
+	mu    sync.Mutex
+	// now is the agents' time, in which hours pass as they look.
+	now time.Time
+	// announced are the nodes of which the operator tells.
+	announced map[string]bool
+}
+
+// secretNode is a node with the part of its agent that this is about.
+type secretNode struct {
+	*topology.Namespace
+	lab     *secretLab
+	name    string
+	address netip.Addr
+	part    netip.Prefix
+	// pods are by VNI.
+	pods map[uint32]*topology.Namespace
+	// dir is tsn-cni's.
+	dir   string
+	agent *encryption.Reconciler
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newSecretLab(t *testing.T) *secretLab {
+	t.Helper()
+	id, err := topology.NewID()
+	check(t, err)
+	key, err := clusterkey.New()
+	check(t, err)
+	l := &secretLab{t: t, key: key, announced: map[string]bool{"a": true, "b": true}, now: time.Now()}
+	l.wire = l.namespace(id.String() + "-wire")
+	check(t, l.wire.Do(func() error { return addBridge("wire") }))
+	for i, name := range []string{"a", "b"} {
+		n := &secretNode{Namespace: l.namespace(id.String() + "-" + name), lab: l, name: name, address: netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)}),
+			part: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 42, byte(i + 1), 0}), 24), pods: map[uint32]*topology.Namespace{}, dir: t.TempDir()}
+		check(t, l.wire.Do(func() error { return plugNode(name, n.Path()) }))
+		check(t, n.Do(func() error { return giveAddress("phys0", n.address.String()+"/24", 1500) }))
+		for _, vni := range []uint32{secretVNI, clearVNI} {
+			n.pods[vni] = l.namespace(fmt.Sprint(id, "-", name, vni))
+		}
+		l.nodes = append(l.nodes, n)
+	}
+	for _, n := range l.nodes {
+		n.start()
+		for vni := range n.pods {
+			n.plug(vni)
+		}
+	}
+	return l
+}
+
+func (l *secretLab) namespace(name string) *topology.Namespace {
+	l.t.Helper()
+	namespace, err := topology.NewNamespace(name)
+	check(l.t, err)
+	l.t.Cleanup(func() {
+		if err := namespace.Destroy(); err != nil {
+			l.t.Error(err)
+		}
+	})
+	check(l.t, namespace.Do(func() error {
+		if err := os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		return nil
+	}))
+	return namespace
+}
+
+func addBridge(name string) error {
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name = name
+	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attributes}); err != nil {
+		return err
+	}
+	return up(name)
+}
+
+func up(name string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	return netlink.LinkSetUp(link)
+}
+
+// plugNode gives a node its interface at the wire.
+func plugNode(name, path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name = name
+	pair := &netlink.Veth{LinkAttrs: attributes, PeerName: "phys0", PeerNamespace: netlink.NsFd(int(file.Fd()))}
+	if err := netlink.LinkAdd(pair); err != nil {
+		return err
+	}
+	wire, err := netlink.LinkByName("wire")
+	if err != nil {
+		return err
+	}
+	return errors.Join(netlink.LinkSetMaster(pair, wire), up(name))
+}
+
+func giveAddress(name, address string, mtu int) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	parsed, err := netlink.ParseAddr(address)
+	if err != nil {
+		return err
+	}
+	return errors.Join(netlink.LinkSetMTU(link, mtu), netlink.LinkSetUp(link), netlink.AddrAdd(link, parsed))
+}
+
+// pod is the address of the node's pod.
+func (n *secretNode) pod(vni uint32) netip.Addr {
+	raw := n.part.Addr().As4()
+	raw[1], raw[3] = byte(vni), 2
+	return netip.AddrFrom4(raw)
+}
+
+// plug attaches the pod as tsn-cni does.
+func (n *secretNode) plug(vni uint32) {
+	n.lab.t.Helper()
+	file, err := os.Open(n.pods[vni].Path())
+	check(n.lab.t, err)
+	defer file.Close()
+	joined := &overlay.Network{VNI: vni, Bridge: overlay.BridgeName(vni), Tunnel: overlay.TunnelName(vni), Port: network.DefaultPort, Uplink: "phys0", LocalAddress: n.address}
+	if vni == secretVNI {
+		joined.Port, joined.Encrypted, joined.Overhead = overlay.EncryptedPort, true, xfrm.OverheadBytes
+	}
+	port := &overlay.Port{Attachment: overlay.Attachment{Network: fmt.Sprint("n", vni), ContainerID: n.name, Interface: "tsn0", Identity: fmt.Sprint(vni)},
+		HardwareAddress: overlay.HardwareAddress(n.pod(vni)), Netns: int(file.Fd())}
+	check(n.lab.t, n.Do(func() error {
+		node, err := overlay.Open(n.dir, time.Second)
+		if err != nil {
+			return err
+		}
+		defer node.Close()
+		for _, other := range n.lab.nodes {
+			raw := other.part.Addr().As4()
+			raw[1] = byte(vni)
+			peer := control.Peer{VNI: vni, Address: other.address, Subnets: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4(raw), 24)}}
+			if other != n {
+				err = errors.Join(err, node.PeerAdd(n.lab.t.Context(), peer, nil))
+			}
+		}
+		_, errPlug := node.Plug(n.lab.t.Context(), joined, port, nil)
+		return errors.Join(err, errPlug)
+	}))
+	check(n.lab.t, n.pods[vni].Do(func() error {
+		link, err := netlink.LinkByName("tsn0")
+		if err != nil {
+			return err
+		}
+		return errors.Join(up("lo"), giveAddress("tsn0", n.pod(vni).String()+"/16", link.Attrs().MTU))
+	}))
+}
+
+// start starts the agent's part.
+func (n *secretNode) start() {
+	dir, witness := n.lab.t.TempDir(), n.lab.t.TempDir()
+	n.agent = encryption.New(encryption.Config{
+		Judge: &encryption.Judge{Node: n.name}, State: n.state, Now: n.lab.time, Linger: keysLinger, Settle: time.Second, Changed: func() {},
+		Own: func(context.Context) (netip.Addr, error) { return n.address, nil }, Try: xfrm.Try,
+		OpenKernel: func() (encryption.Kernel, error) { return xfrm.Open(overlay.EncryptedPort) },
+		OpenKeys: func() (*security.Keyring, string, error) {
+			return security.Open(dir, witness, security.DefaultTimes, n.lab.time)
+		},
+		RemoveKeys: func() error { return security.Remove(dir, witness) },
+		Do: func(ctx context.Context, ask func(context.Context, encryption.Ktsnd) error) error {
+			return ask(ctx, noKtsnd{})
+		},
+		Retune: func(context.Context, []encryption.Tunnel) error { return nil },
+		MTU:    func(*network.Joined) int { return 1413 }, Log: slog.New(slog.DiscardHandler),
+	})
+}
+
+// noKtsnd takes what it is told: what ktsnd sends is another test's.
+type noKtsnd struct{}
+
+func (noKtsnd) NetworkEncryptions(context.Context) ([]control.NetworkEncryption, error) {
+	return nil, nil
+}
+func (noKtsnd) SetNetworkEncryption(context.Context, uint32, control.Encryption) error { return nil }
+func (noKtsnd) UsedGeneration(context.Context) (uint32, error)                         { return 0, nil }
+func (noKtsnd) SetSecurityAssociations(context.Context, netip.Addr, []control.SecurityAssociation) error {
+	return nil
+}
+
+// state is what operator and API server tell the node.
+func (n *secretNode) state() network.Cluster {
+	n.lab.mu.Lock()
+	defer n.lab.mu.Unlock()
+	public := n.lab.key.Public().String()
+	object := &v1alpha1.TSNNetwork{ObjectMeta: metav1.ObjectMeta{Name: "secret"}, Spec: v1alpha1.TSNNetworkSpec{
+		VNI: secretVNI, Encryption: v1alpha1.EncryptionRequired, IPv4: v1alpha1.Range4{CIDR: "10.42.0.0/16", NodePrefixLength: 24},
+	}, Status: v1alpha1.TSNNetworkStatus{ClusterKeys: []v1alpha1.ClusterKey{{PublicKey: public}}}}
+	peers := &v1alpha1.TSNPeers{Spec: v1alpha1.TSNPeersSpec{Network: "secret", ClusterKey: public}}
+	for _, other := range n.lab.nodes {
+		announced := other.agent.Judge.Announced()
+		if !n.lab.announced[other.name] {
+			continue
+		}
+		entry := v1alpha1.PeerNode{Name: other.name, Address: other.address.String(), IPv4: other.part.String(), Keys: announced.Keys, Sender: announced.Sender}
+		n.lab.key.Sign("secret", &entry)
+		peers.Spec.Nodes = append(peers.Spec.Nodes, entry)
+	}
+	members, _ := network.MembersOf(peers)
+	return network.Cluster{Node: &v1alpha1.TSNNode{}, Networks: []network.Joined{{
+		Part: v1alpha1.NodeNetwork{Name: "secret"}, Object: object, Shards: [][]network.Member{members},
+	}}}
+}
+
+// time is the agents' time.
+func (l *secretLab) time() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.now
+}
+
+// pass has time pass for the agents.
+func (l *secretLab) pass(time time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.now = l.now.Add(time)
+}
+
+// look has the agents look, each in its node, when some time has passed.
+func (l *secretLab) look(after time.Duration) {
+	l.t.Helper()
+	l.pass(after)
+	for _, n := range l.nodes {
+		check(l.t, n.Do(func() error {
+			_, err := n.agent.Reconcile(l.t.Context(), requestOfAll)
+			return err
+		}))
+	}
+}
+
+func (l *secretLab) condition(n *secretNode) string {
+	state := n.state()
+	condition, _ := n.agent.Judge.Condition(&state.Networks[0])
+	return fmt.Sprint(condition.Status, " ", condition.Reason, " ", condition.Message)
+}
+
+// until has the agents look until something holds.
+func (l *secretLab) until(what string, holds func() bool) {
+	l.t.Helper()
+	for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(50 * time.Millisecond) {
+		if l.look(time.Second); time.Now().After(end) {
+			l.t.Fatalf("%s: node a says %s, node b %s", what, l.condition(l.nodes[0]), l.condition(l.nodes[1]))
+		}
+	}
+}
+
+// listen takes datagrams in a pod.
+func (n *secretNode) listen(vni uint32) *net.UDPConn {
+	n.lab.t.Helper()
+	var conn *net.UDPConn
+	check(n.lab.t, n.pods[vni].Do(func() (err error) {
+		conn, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(n.pod(vni), talkPort)))
+		return err
+	}))
+	n.lab.t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+const talkPort = 7000
+
+// talk makes a socket from a pod to the pod of another node.
+func (n *secretNode) talk(vni uint32, to *secretNode) *net.UDPConn {
+	n.lab.t.Helper()
+	var conn *net.UDPConn
+	check(n.lab.t, n.pods[vni].Do(func() (err error) {
+		conn, err = net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(to.pod(vni), talkPort)))
+		return err
+	}))
+	n.lab.t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// hears reads datagrams until none has come for a while.
+func hears(conn *net.UDPConn, patience time.Duration) (all []string) {
+	buffer := make([]byte, 65536)
+	for {
+		_ = conn.SetReadDeadline(time.Now().Add(patience))
+		count, err := conn.Read(buffer)
+		if err != nil {
+			return all
+		}
+		all = append(all, string(buffer[:count]))
+	}
+}
+
+// wireEnd is a packet socket at the wire's end of a node's interface.
+type wireEnd struct {
+	socket int
+	index  int
+}
+
+func (l *secretLab) tap(name string) *wireEnd {
+	l.t.Helper()
+	end := &wireEnd{}
+	check(l.t, l.wire.Do(func() error {
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		end.index = link.Attrs().Index
+		protocol := uint16(unix.ETH_P_ALL)<<8 | uint16(unix.ETH_P_ALL)>>8
+		if end.socket, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, int(protocol)); err != nil {
+			return err
+		}
+		return unix.Bind(end.socket, &unix.SockaddrLinklayer{Protocol: protocol, Ifindex: end.index})
+	}))
+	l.t.Cleanup(func() { unix.Close(end.socket) })
+	return end
+}
+
+// frames are those that have passed since the last call.
+func (p *wireEnd) frames() (all [][]byte) {
+	for {
+		buffer := make([]byte, 65536)
+		count, _, err := unix.Recvfrom(p.socket, buffer, 0)
+		if err != nil {
+			return all
+		}
+		all = append(all, buffer[:count])
+	}
+}
+
+// send puts a frame onto the wire towards the node.
+func (p *wireEnd) send(t *testing.T, frame []byte) {
+	t.Helper()
+	check(t, unix.Sendto(p.socket, frame, 0, &unix.SockaddrLinklayer{Ifindex: p.index}))
+}
+
+// requestOfAll is what the agent's part is called with: it looks at everything.
+var requestOfAll reconcile.Request

@@ -5,13 +5,25 @@
 package netns_test
 
 import (
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestmachine"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // reported are the frames of the machine of node a that were dropped or lost by everybody's own account.
@@ -164,4 +176,333 @@ func (m *machines) handedOverThen(t *testing.T, begin func()) {
 			m.heldOnce(t, way, sendInside)
 		})
 	}
+}
+
+// followHost starts ktsn-guest for an interface of the machine of node a, until the test's end, and returns when the host's time is
+// known there.
+func (m *machines) followHost(t *testing.T, way guestPath) {
+	t.Helper()
+	m.one.run(t, `%[1]sktsn-guest run --interface %[2]s >>/out/ktsn-guest.%[2]s 2>&1 &
+echo $! >/tmp/ktsn-guest.pid
+for _ in $(seq 100); do
+	! %[1]sktsn-guest status --interface %[2]s 2>/dev/null | grep -q 'is known' || exit 0
+	sleep 0.1
+done
+cat /out/ktsn-guest.%[2]s
+exit 1`, way.in, way.device)
+	t.Cleanup(func() { m.one.run(t, "kill $(cat /tmp/ktsn-guest.pid)") })
+}
+
+// believes is what ktsn-guest says.
+func (m *machines) believes(t *testing.T, way guestPath) guestStatus {
+	t.Helper()
+	output := m.one.run(t, "%sktsn-guest status --interface %s -o json", way.in, way.device)
+	var all []guestStatus
+	if err := json.Unmarshal([]byte(output), &all); err != nil || len(all) != 1 {
+		t.Fatalf("ktsn-guest says %q: %v", output, err)
+	}
+	return all[0]
+}
+
+// timed are the messages with a transmit time.
+func timed(traced []control.TracedMessage) []control.TracedMessage {
+	return slices.DeleteFunc(traced, func(message control.TracedMessage) bool { return message.Outcome == "untimed" })
+}
+
+// held has programs in the machine send datagrams of each kind: one of this repository, and a static one of C that knows nothing of
+// all this.
+func (m *machines) held(t *testing.T) {
+	const program = "sender"
+	p := &plan{to: atPodB, count: heldCount, clock: unix.CLOCK_TAI, leadNs: 150_000_000, cycle: 10_000_000}
+	sender := cProgram(t, muslCompiler(t), "sendmsg", p)
+	copyTo(t, sender.Path, filepath.Join(m.one.machine.Out, program))
+	for name, way := range m.bothPaths() {
+		t.Run(name, func(t *testing.T) {
+			m.followHost(t, way)
+			for kind, command := range map[string]string{
+				"a static program's": filepath.Join(guestmachine.OutDir, program) + " " + strings.Join(sender.Args[1:], " "),
+				"by CLOCK_MONOTONIC": sendInside + "--clock monotonic",
+				"by CLOCK_REALTIME":  sendInside + "--clock realtime",
+				"the largest":        sendInside + fmt.Sprintf("--bytes %d", way.mtu-bytesBefore(ofPodB.ipv4)),
+			} {
+				t.Run(kind, func(t *testing.T) { m.heldOnce(t, way, command) })
+			}
+		})
+	}
+	t.Run("a pod's, for comparison", func(t *testing.T) {
+		listener := listen(t, m.a.PodB, "udp", atPodB)
+		following := m.a.followPodA(t)
+		m.a.send(t, exec.Command(sender.Path, sender.Args[1:]...))
+		checkMarksReceived(t, texts(t, listener), heldCount)
+		t.Logf("departure errors: %s", departures(timed(following.stop())))
+	})
+}
+
+const heldCount = 30
+
+// sendInside sends heldCount datagrams, by CLOCK_TAI without an option.
+var sendInside = fmt.Sprintf("$inside send --to %s --count %d --cycle 10ms --lead 150ms ", atPodB, heldCount)
+
+func (m *machines) heldOnce(t *testing.T, way guestPath, command string) {
+	t.Helper()
+	listener := listen(t, m.a.PodB, "udp", atPodB)
+	tap := m.a.openTap(t, 4*heldCount)
+	following := m.a.follow(t, way.identity)
+	before := m.believes(t, way)
+	m.one.run(t, "%s%s", way.in, command)
+	after := m.believes(t, way)
+	seen := awaitMarks(t, tap, heldCount)
+	traced := timed(following.stop())
+	if after.Sent-before.Sent != heldCount || len(after.Refused) > 0 {
+		t.Errorf("ktsn-guest says %+v before and %+v after", before, after)
+	}
+	if strings.Contains(command, "--clock") {
+		checkNoneEarly(t, traced, seen, heldCount)
+	} else {
+		checkHeld(t, traced, seen, heldCount, before, after)
+	}
+	checkMarksReceived(t, texts(t, listener), heldCount)
+	t.Logf("departure errors: %s; the host's time is known within %v", departures(traced), time.Duration(after.BoundNs))
+}
+
+// checkNoneEarly is checkHeld without the machine's clock: what ktsnd was told is not compared with what the program asked for.
+func checkNoneEarly(t *testing.T, traced []control.TracedMessage, seen []onWire, count int) {
+	t.Helper()
+	if len(traced) != count || len(seen) != count {
+		t.Fatalf("ktsnd saw %d of %d messages, and %d were on the wire", len(traced), count, len(seen))
+	}
+	for i, message := range seen {
+		if int(message.number) != i {
+			t.Fatalf("message %d is in place %d", message.number, i)
+		}
+		if early := traced[i].DueTAI - min(message.wireTAI, traced[i].EndedTAI); early > 0 {
+			t.Errorf("message %d left %d ns early", i, early)
+		}
+		if i > 0 {
+			// The program's times are a cycle apart on any clock, within what clocks drift in it.
+			apart, asked := traced[i].DueTAI-traced[i-1].DueTAI, message.txtime-seen[i-1].txtime
+			if wrong := apart - asked; wrong > int64(1e6) || wrong < -int64(1e6) {
+				t.Errorf("messages %d and %d are %d ns apart, and should be %d", i-1, i, apart, asked)
+			}
+		}
+	}
+}
+
+const (
+	// flooding is what messages of a flood have for a number, and more; those of the pod have less.
+	flooding = 1 << 20
+	// podPriority leads to the class of the second of threeWindows, that of a flood to the third.
+	podPriority, podWindow, floodWindow = 6, 1, 2
+)
+
+// writeFlood writes frames that the machine sends again and again: without a time, and with one that has passed.
+func (m *machines) writeFlood(t *testing.T, way guestPath) {
+	t.Helper()
+	f := &framing{source: parseMAC(t, way.mac), destination: interfaceMAC(t, m.a.PodB), from: way.addresses.ipv4, to: topology.PodAddressB,
+		port: listenPort + 1, inside: marked(flooding, 0, 64)}
+	var text strings.Builder
+	for _, record := range []*ownRecord{nil, {version: 1}} {
+		f.record = record
+		fmt.Fprintln(&text, hex.EncodeToString(f.frame(t, 0)))
+	}
+	if err := os.WriteFile(filepath.Join(m.one.machine.Out, "flood."+way.device), []byte(text.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// beginFlood has both processors of the machine fill its queues at both paths.
+func (m *machines) beginFlood(t *testing.T, span time.Duration) (finish func(*testing.T) (string, error)) {
+	t.Helper()
+	var script strings.Builder
+	for _, way := range m.bothPaths() {
+		m.writeFlood(t, way)
+		for processor := range 2 {
+			fmt.Fprintf(&script, "%staskset -c %d $inside frames --device %s --file /out/flood.%s --flood %v &\n", way.in, processor, way.device, way.device, span)
+		}
+	}
+	return m.one.begin(t, script.String()+"wait")
+}
+
+// podSends has pod a send a message in the middle of each of its windows, and returns its trace.
+func (m *machines) podSends(t *testing.T, count int) []control.TracedMessage {
+	t.Helper()
+	following := m.a.followPodA(t)
+	sending := start(t, m.a.PodA, "send", exec.Command(program(t, "ktsn-test-inside"), "send", "--to", atPodB.String(), "--count", fmt.Sprint(count),
+		"--cycle", (3*window).String(), "--offset", (3*window/2).String(), "--lead", "50ms", "--priority", fmt.Sprint(podPriority)))
+	select {
+	case <-sending.Done():
+		if err := sending.Wait(); err != nil {
+			t.Fatalf("%v: %s", err, sending.Stderr())
+		}
+	case <-time.After(time.Duration(count)*3*window + patience):
+		t.Fatal("the pod goes on to send")
+	}
+	time.Sleep(2 * 50 * time.Millisecond)
+	return timed(following.stop())
+}
+
+// flood has the machine flood while a pod sends: both keep to their windows, and the pod's messages arrive, in order and not early.
+func (m *machines) flood(t *testing.T) {
+	if err := m.a.client.ScheduleSet(t.Context(), threeWindows()); err != nil {
+		t.Fatal(err)
+	}
+	waitForSchedule(t, m.a.client)
+	const count = 6
+	passed, tap := m.passed(t), m.a.openTap(t, 300_000)
+	finish := m.beginFlood(t, 3*time.Second)
+	time.Sleep(300 * time.Millisecond)
+	traced := m.podSends(t, count)
+	output, err := finish(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(3 * window)
+	seen := awaitMarks(t, tap, 0)
+	m.checkFlooded(t, seen, traced, count, m.passed(t)-passed)
+	t.Logf("the machine sent %q frames", strings.Fields(output))
+	if longGuests {
+		m.floodFigures(t)
+	}
+	m.one.run(t, "ping -n -q -c 5 -i 0.05 -w 15 %s", ofPodB.ipv4)
+}
+
+// passed are the frames of the machine that the bridge forwarded because ktsnd or a relay did not answer.
+func (m *machines) passed(t *testing.T) uint64 {
+	t.Helper()
+	sum := m.a.port(t, machineIdentity).Passed
+	for _, counted := range relayCounters(t, m.relays) {
+		sum += counted.Bypassed
+	}
+	return sum
+}
+
+func (m *machines) checkFlooded(t *testing.T, seen []onWire, traced []control.TracedMessage, count int, passed uint64) {
+	t.Helper()
+	var ofPod []onWire
+	var flooded, outside uint64
+	for _, message := range seen {
+		at := message.wireTAI % (3 * window.Nanoseconds()) / window.Nanoseconds()
+		if message.number < flooding {
+			if ofPod = append(ofPod, message); at != podWindow {
+				t.Errorf("message %d of the pod was on the wire in window %d", message.number, at)
+			}
+			continue
+		}
+		flooded++
+		if at != floodWindow {
+			outside++
+		}
+	}
+	if len(traced) != count {
+		t.Errorf("ktsnd saw %d of %d messages of the pod", len(traced), count)
+	}
+	for i, message := range traced {
+		if late := message.EndedTAI - message.DueTAI; late > int64(time.Millisecond) {
+			t.Logf("message %d of the pod left %v late (%s): it was taken %v before its time", i, time.Duration(late), message.Outcome,
+				time.Duration(message.DueTAI-message.TakenTAI))
+		}
+	}
+	for i, message := range ofPod {
+		if int(message.number) != i || message.wireTAI < message.txtime {
+			t.Errorf("in place %d is message %d of the pod, %v late", i, message.number, time.Duration(message.wireTAI-message.txtime))
+		}
+	}
+	if len(ofPod) != count {
+		t.Errorf("%d of %d messages of the pod were on the wire", len(ofPod), count)
+	}
+	if outside > flooded/10_000 || passed > 0 {
+		t.Errorf("%d of %d frames of the flood were outside their windows, and the bridge forwarded %d", outside, flooded, passed)
+	}
+	if flooded < 1000 {
+		t.Errorf("the flood was of %d frames", flooded)
+	}
+	t.Logf("%d frames of the flood on the wire, %d outside their windows, %d by the bridge; departure errors of the pod: %s", flooded, outside, passed,
+		departures(traced))
+}
+
+// floodFigures compares departures of a pod with and without the flood.
+func (m *machines) floodFigures(t *testing.T) {
+	const count = 100
+	p99 := func() float64 {
+		var errors []int64
+		for _, message := range m.podSends(t, count) {
+			errors = append(errors, message.EndedTAI-message.DueTAI)
+		}
+		slices.Sort(errors)
+		return float64(stats.Percentile(errors, stats.P99))
+	}
+	quiet := p99()
+	finish := m.beginFlood(t, time.Duration(count)*3*window+time.Second)
+	beside := p99()
+	if _, err := finish(t); err != nil {
+		t.Error(err)
+	}
+	record(t, reported("departure error of a pod, p99, beside a machine that does nothing", quiet/1e3, "µs"),
+		reported("departure error of a pod, p99, beside a machine that floods all queues", beside/1e3, "µs"),
+		limited("the second in parts of the first", beside/quiet, "", 1.5))
+}
+
+// releasedCount is of the messages that are held, and of those that the machine releases.
+const releasedCount = 100
+
+// released compares messages that the host holds until their times with the same ones that the machine's own etf releases, one of
+// two queues below mqprio, and that the host forwards at once.
+func (m *machines) released(t *testing.T) {
+	way := m.bothPaths()["tap"]
+	const send = "%s$inside send --to %s --count %d --cycle 10ms --lead 100ms --priority 3"
+	var before guestStatus
+	var held, released []int64
+	t.Run("held", func(t *testing.T) {
+		m.followHost(t, way)
+		before = m.believes(t, way)
+		tap := m.a.openTap(t, 4*releasedCount)
+		m.one.run(t, send, way.in, atPodB, releasedCount)
+		held = behindTimes(awaitMarks(t, tap, releasedCount), before)
+	})
+	t.Run("released", func(t *testing.T) {
+		m.one.run(t, `ktsn-guest detach --interface %[1]s
+tc qdisc replace dev %[1]s root handle 100: mqprio num_tc 2 map 0 0 0 1 0 0 0 0 0 0 0 0 0 0 0 0 queues 1@0 1@1 hw 0
+tc qdisc replace dev %[1]s parent 100:2 etf clockid CLOCK_TAI delta 500000`, way.device)
+		t.Cleanup(func() { m.one.run(t, "tc qdisc del dev %s root", way.device) })
+		tap := m.a.openTap(t, 4*releasedCount)
+		m.one.run(t, send, way.in, atPodB, releasedCount)
+		time.Sleep(500 * time.Millisecond)
+		seen := awaitMarks(t, tap, 0)
+		for i := 1; i < len(seen); i++ {
+			if seen[i].number <= seen[i-1].number {
+				t.Errorf("message %d is behind message %d", seen[i].number, seen[i-1].number)
+			}
+		}
+		released = behindTimes(seen, before)
+	})
+	if len(held) != releasedCount || len(released) == 0 {
+		t.Fatalf("%d of %d messages that are held left, and %d that the machine released", len(held), releasedCount, len(released))
+	}
+	if early := -held[0]; early > before.BoundNs+int64(time.Millisecond) {
+		t.Errorf("a message that was held left %v early", time.Duration(early))
+	}
+	record(t, reported("messages that left, held by the host", float64(len(held)), ""),
+		reported("messages that left, released by the machine's etf", float64(len(released)), ""),
+		reported("wire less transmit time, p50, held", spread(held, stats.P50), "µs"), reported("the same, p99", spread(held, stats.P99), "µs"),
+		reported("wire less transmit time, p50, released", spread(released, stats.P50), "µs"), reported("the same, p99", spread(released, stats.P99), "µs"),
+		limited("p99 held in parts of that released", spread(held, stats.P99)/spread(released, stats.P99), "", 0.2))
+}
+
+// behindTimes is how far behind their times messages were on the wire, as far as the machine knows the host's clock, in order.
+func behindTimes(seen []onWire, known guestStatus) (all []int64) {
+	for _, message := range seen {
+		all = append(all, message.wireTAI-message.txtime-known.AheadNs)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// spread is a percentile of what is sorted, of its distance from 0, in microseconds.
+func spread(all []int64, parts int) float64 {
+	distances := make([]int64, len(all))
+	for i, value := range all {
+		distances[i] = max(value, -value)
+	}
+	slices.Sort(distances)
+	return float64(stats.Percentile(distances, parts)) / 1e3
 }

@@ -1,5 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package netns_test tests the whole path of a packet in network namespaces: the built programs and the real kernel, with one
+// namespace for each node and pod. It needs root and the programs of `make build` (in KTSN_BIN_DIR, default bin/). Without them
+// tests are skipped; with KTSN_REQUIRE=1 or CI=true they fail.
+//
+// The tests check that no message is lost, changed, early or out of order, and that nothing remains afterwards. None of this
+// depends on the speed of the machine: `ktsn demo` measures latency, and bench/test tests it.
+//
+// A test that mostly waits calls t.Parallel (`make test` runs four at a time): its namespaces and folders are its own. A test
+// that floods, measures or kills under load runs alone, or in parallel with its own subtests only.
 package netns_test
 
 import (
@@ -554,3 +563,5 @@ func python(t *testing.T) string {
 	}
 	return path
 }
+
+func TestMain(m *testing.M) { os.Exit(cniruntime.TestMain(m)) }

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // oldestGlibc is that of Debian 9.
@@ -162,5 +163,24 @@ func TestKtsnRunWithBothCLibraries(t *testing.T) {
 			checkServed(t, plain, receiver.take(t, 3, patience))
 			checkCounted(t, plain, before, awaitSettled(t, client))
 		})
+	}
+}
+
+// CPython is a program of others that makes its system calls through the C library, and knows nothing of us: its
+// sockets, its poll, its epoll and its select.
+func TestPythonSocketsBehaveAsWithKernel(t *testing.T) {
+	content(t)
+	python := python(t)
+	lab := newLab(t)
+	_, client := lab.startDaemon(t, "--strategy", "etf")
+	listener := lab.listenForTexts(t)
+	command := exec.Command(python, "testdata/txtime.py", topology.PodAddressB.String(), strconv.Itoa(listenPort))
+	command.Env = lab.preloaded(t)
+	if err := finish(t, start(t, lab.PodA, "python3", command)); err != nil {
+		t.Fatal(err)
+	}
+	awaitSettled(t, client)
+	if got, want := texts(t, listener), []string{"python-sooner", "python-later"}; !slices.Equal(got, want) {
+		t.Errorf("arrived: %q, want %q", got, want)
 	}
 }

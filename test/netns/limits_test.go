@@ -6,13 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strconv"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
@@ -124,4 +130,211 @@ func TestNetworkLimitsApplyToItsPods(t *testing.T) {
 	if got := otherLimits(t, client); got != before {
 		t.Errorf("without limits of the network the pod's are %+v instead of %+v", got, before)
 	}
+}
+
+// memoryGroup is a control group whose memory is counted and can be limited, of either version.
+type memoryGroup struct {
+	path         string
+	usage, limit string
+}
+
+// newMemoryGroup makes one, removed when the test ends: to be made before what goes into it, which then ends first.
+func newMemoryGroup(t *testing.T) *memoryGroup {
+	t.Helper()
+	name := fmt.Sprintf("ktsn-test-%d-%d", os.Getpid(), time.Now().UnixNano())
+	for _, kind := range []memoryGroup{
+		{"/sys/fs/cgroup/memory", "memory.usage_in_bytes", "memory.limit_in_bytes"},
+		{"/sys/fs/cgroup", "memory.current", "memory.max"},
+	} {
+		group := &memoryGroup{filepath.Join(kind.path, name), kind.usage, kind.limit}
+		_ = os.WriteFile(filepath.Join(kind.path, "cgroup.subtree_control"), []byte("+memory"), 0)
+		if os.Mkdir(group.path, 0o755) != nil {
+			continue
+		}
+		t.Cleanup(func() { _ = os.Remove(group.path) })
+		if _, err := os.Stat(filepath.Join(group.path, group.usage)); err == nil {
+			return group
+		}
+	}
+	testlab.Missing(t, "no control group with a memory controller can be made below /sys/fs/cgroup; mount one")
+	return nil
+}
+
+// take moves a process there. It leaves when it ends.
+func (g *memoryGroup) take(t *testing.T, running *process.Process) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(g.path, "cgroup.procs"), []byte(strconv.Itoa(running.PID())), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (g *memoryGroup) limitTo(t *testing.T, bytes int) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(g.path, g.limit), []byte(strconv.Itoa(bytes)), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (g *memoryGroup) bytes(t *testing.T) int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(g.path, g.usage))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bytes, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes
+}
+
+// ringBytes is what ktsnd says that all rings take.
+func ringBytes(t *testing.T, client *control.Client) int {
+	t.Helper()
+	return int(statusOf(t, client).RingMemoryBytes)
+}
+
+// awaitRingBytes waits until ktsnd says that they take so much.
+func awaitRingBytes(t *testing.T, client *control.Client, want int) {
+	t.Helper()
+	awaitStatus(t, client, fmt.Sprintf("rings take %d bytes", want), func(status *control.Status) bool {
+		return int(status.RingMemoryBytes) == want
+	})
+}
+
+// A pod that hangs up and keeps its rings goes on having them: the next one is refused when its quota, or what there is for
+// all, is used up, and given when it has let one go.
+func TestKeptRingsCountUntilReleased(t *testing.T) {
+	timing(t)
+	const slack = 64 << 20
+	for name, test := range map[string]struct {
+		options []string
+		allowed int
+	}{
+		"for the pod":  {[]string{"--pod-memory", "16"}, 16 << 20},
+		"for the node": {[]string{"--ring-memory", "16"}, 16 << 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			group := newMemoryGroup(t)
+			lab := newLab(t)
+			daemon, client := lab.startDaemon(t, test.options...)
+			group.take(t, daemon)
+			enemy := lab.addHostile(t, client)
+			before := group.bytes(t)
+			keeping := enemy.start(t, "keep", time.Second)
+			time.Sleep(700 * time.Millisecond)
+			took, counted := group.bytes(t)-before, ringBytes(t, client)
+			results := keeping.achieved(t)
+			if counted < results["kept-bytes"] || counted > test.allowed {
+				t.Errorf("the pod has rings of %d bytes, ktsnd counts %d and may %d", results["kept-bytes"], counted, test.allowed)
+			}
+			// The kernel counts in batches, and ktsnd gives back a little meanwhile.
+			if took > test.allowed+slack || took < results["kept-bytes"]-1<<20 {
+				t.Errorf("rings of %d bytes took %d of ktsnd's memory", results["kept-bytes"], took)
+			}
+			if results["kept"] == 0 || syscall.Errno(results["answer-errno"]) != syscall.ENOMEM || counters(t, client).LimitRefusals == 0 {
+				t.Errorf("%v", results)
+			}
+			awaitRingBytes(t, client, 0)
+			lab.goodTraffic(t, 50, func() {})
+		})
+	}
+}
+
+// removedRingBytes is what rings of removed pods take.
+func removedRingBytes(t *testing.T, client *control.Client) int {
+	t.Helper()
+	return int(statusOf(t, client).RingMemoryRemovedBytes)
+}
+
+// A pod that is gone cannot be held to its quota any more. What it kept counts apart: other pods have what they had.
+func TestRingsOfRemovedPodCountSeparately(t *testing.T) {
+	content(t)
+	lab := newLab(t)
+	daemon, client := lab.startDaemon(t, "--pod-memory", "8", "--ring-memory", "16")
+	enemy := lab.addHostile(t, client)
+	keeping := enemy.start(t, "keep", patience)
+	time.Sleep(500 * time.Millisecond)
+	if err := enemy.remove(t.Context(), client); err != nil {
+		t.Fatal(err)
+	}
+	counted := removedRingBytes(t, client)
+	if living := ringBytes(t, client); counted < 6<<20 || living != 0 {
+		t.Errorf("%d bytes are counted of a pod that kept its rings, %d of others", counted, living)
+	}
+	// It goes on with the next ktsnd.
+	_, client = lab.takeOver(t, daemon)
+	if after := removedRingBytes(t, client); after != counted {
+		t.Errorf("%d bytes are counted after ktsnd was replaced, %d before", after, counted)
+	}
+	kill(t, keeping.Process)
+	awaitStatus(t, client, "rings of the removed pod are freed", func(status *control.Status) bool {
+		return status.RingMemoryRemovedBytes == 0
+	})
+}
+
+// With a memory limit that the rings fit into, as the chart sets it, ktsnd refuses more of them and is not killed.
+func TestMemoryLimitRejectsRings(t *testing.T) {
+	content(t)
+	group := newMemoryGroup(t)
+	lab := newLab(t)
+	daemon, client := lab.startDaemon(t, "--pod-memory", "1024", "--ring-memory", "32")
+	group.take(t, daemon)
+	enemy := lab.addHostile(t, client)
+	lab.goodTraffic(t, 50, func() {})
+	group.limitTo(t, group.bytes(t)+48<<20)
+	keeping := enemy.start(t, "keep", 2*time.Second)
+	time.Sleep(500 * time.Millisecond)
+	if _, err := client.Status(t.Context()); err != nil {
+		t.Errorf("ktsnd does not answer: %v", err)
+	}
+	if results := keeping.achieved(t); results["kept"] == 0 || syscall.Errno(results["answer-errno"]) != syscall.ENOMEM {
+		t.Errorf("%v", results)
+	}
+	lab.goodTraffic(t, 50, func() {})
+}
+
+// Memory that a pod made is none of ktsnd's, however it is laid out and sealed.
+func TestForeignMemoryCostsKtsndNothing(t *testing.T) {
+	content(t)
+	group := newMemoryGroup(t)
+	lab := newLab(t)
+	daemon, client := lab.startDaemon(t)
+	group.take(t, daemon)
+	enemy := lab.addHostile(t, client)
+	before := group.bytes(t)
+	results := enemy.start(t, "sparse", 500*time.Millisecond).achieved(t)
+	if results["handed"] == 0 || results["accepted"] != 0 || syscall.Errno(results["answer-errno"]) != syscall.EPERM {
+		t.Errorf("%v", results)
+	}
+	if took := group.bytes(t) - before; took > 16<<20 {
+		t.Errorf("%d bytes of ktsnd's memory went for it", took)
+	}
+}
+
+// To make a ring, to take one back and to close it is what costs ktsnd most of all that a pod can ask for. A pod has 16 and then
+// 500 a second (daemon/loop/quota.c).
+func TestRingCreationRateIsBounded(t *testing.T) {
+	content(t)
+	const (
+		atOnce, perSecond = 16, 500
+		length            = 2 * time.Second
+	)
+	lab := newLab(t)
+	_, client := lab.startDaemon(t)
+	enemy := lab.addHostile(t, client)
+	began := time.Now()
+	running := enemy.start(t, "handback", length)
+	asking := startAsking(t, lab.PodA, lab.socket, length/2)
+	results := running.achieved(t)
+	most := atOnce + int(float64(perSecond)*time.Since(began).Seconds())
+	if results["handed"] == 0 || results["handed"] > most {
+		t.Errorf("handed back: %v; want at most %d", results, most)
+	}
+	// Others wait for none of them.
+	if asked := asking.achieved(t); asked["asked"] == 0 || asked["longest-us"] > int(time.Second/time.Microsecond) {
+		t.Errorf("another pod's requests: %v", asked)
+	}
+	forgotten(t, client)
 }

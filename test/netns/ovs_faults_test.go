@@ -3,12 +3,19 @@
 package netns_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"math"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,7 +27,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/ovsnode"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
 // kernelDaemon is where packages have an ovs-vswitchd that was built without DPDK.
@@ -408,4 +417,281 @@ func TestInvalidOpenVSwitchSocketIsNamed(t *testing.T) {
 			t.Errorf("the socket is %v, %v", info, err)
 		}
 	})
+}
+
+// endsWithin is how long ktsnd may take to end, whatever Open vSwitch does.
+const endsWithin = 5 * time.Second
+
+// answerTimeout is how long ktsnd waits for an answer of Open vSwitch while it starts.
+const answerTimeout = 2 * time.Second
+
+func interruptedWithin(t *testing.T, running *process.Process, most time.Duration) {
+	t.Helper()
+	begun := time.Now()
+	interrupt(t, running)
+	if took := time.Since(begun); took > most {
+		t.Errorf("%s took %v to end", running.Name(), took)
+	}
+}
+
+// stopAnswering stops ovs-vswitchd: its connections stay, and nobody reads them or answers until the test ends.
+func (l *ovsLab) stopAnswering(t *testing.T) {
+	t.Helper()
+	if err := l.node.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.node.Signal(syscall.SIGCONT); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// DPDK would ask Open vSwitch where it is in the queues, and wait for the answer for ever.
+func TestKtsndEndsWithStalledOpenVSwitch(t *testing.T) {
+	timing(t)
+	lab := newOVSLab(t)
+	daemon, client := lab.startOVSDaemon(t)
+	lab.awaitConnected(t)
+	talker := lab.startTalker(t, filepath.Join(lab.Dir, "talker.csv"), "--cycle", "20ms", "--lead", "40ms")
+	awaitTaken(t, client, 5)
+	lab.stopAnswering(t)
+	// Those that are handed over from now on stay in the queue.
+	awaitTaken(t, client, counters(t, client).Taken+20)
+	interruptedWithin(t, daemon, endsWithin)
+	if notFetched.FindString(daemon.Stderr()) == "" {
+		t.Errorf("it does not say that frames were left but: %s", daemon.Stderr())
+	}
+	if _, err := os.Stat(lab.node.VhostSocket()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its socket is still there: %v", err)
+	}
+	interrupt(t, talker)
+}
+
+// connectSilently connects to a vhost-user socket as soon as it is there, and answers nothing. It connects `times` times.
+func connectSilently(t *testing.T, path string, times int) {
+	t.Helper()
+	ctx, done := t.Context(), make(chan struct{})
+	t.Cleanup(func() { <-done })
+	go func() {
+		defer close(done)
+		for range times {
+			connection := dialUntil(ctx, path)
+			if connection == nil {
+				return
+			}
+			stop := context.AfterFunc(ctx, func() { _ = connection.Close() })
+			_, _ = io.Copy(io.Discard, connection) // until ktsnd ends it
+			stop()
+			_ = connection.Close()
+			time.Sleep(20 * time.Millisecond) // not to the socket that ktsnd is about to remove
+		}
+	}()
+}
+
+// dialUntil returns nil when ctx is done.
+func dialUntil(ctx context.Context, path string) net.Conn {
+	for ctx.Err() == nil {
+		if connection, err := net.Dial("unix", path); err == nil {
+			return connection
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
+// startSilenced starts a ktsnd to whose vhost-user socket a client connects that answers nothing.
+func startSilenced(t *testing.T, times int) *process.Process {
+	t.Helper()
+	lab := newLab(t)
+	vhost := filepath.Join(lab.dir, "vhost.sock")
+	connectSilently(t, vhost, times)
+	return start(t, lab.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), "--uplink", "ovs", "--interface", topology.PhysicalInterface,
+		"--control", lab.control, "--vhost-socket", vhost))
+}
+
+// A silent client is not the first where ktsnd's own connection is quicker by chance: then it is tried again.
+const silentTries = 3
+
+// DPDK would wait for the answers of whoever connected first, for ever, and no signal would be read.
+func TestKtsndStartsWithStalledOpenVSwitch(t *testing.T) {
+	content(t)
+	var took time.Duration
+	for range silentTries {
+		began := time.Now()
+		daemon := startSilenced(t, 1)
+		awaitLog(t, daemon, "ready: sending")
+		took = time.Since(began)
+		interruptedWithin(t, daemon, endsWithin)
+		if took >= answerTimeout {
+			return
+		}
+	}
+	t.Errorf("ktsnd waited only %v for an answer", took)
+}
+
+func TestKtsndFailsWithoutOpenVSwitchAnswer(t *testing.T) {
+	timing(t)
+	t.Parallel()
+	for range silentTries {
+		began := time.Now()
+		daemon := startSilenced(t, math.MaxInt)
+		for !strings.Contains(daemon.Stderr(), "ready: sending") {
+			select {
+			case <-daemon.Done():
+				checkUnanswered(t, daemon, time.Since(began))
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+			if time.Since(began) > patience {
+				t.Fatalf("ktsnd neither starts nor ends but says: %s", daemon.Stderr())
+			}
+		}
+		interruptedWithin(t, daemon, endsWithin)
+	}
+	t.Error("ktsnd started each time")
+}
+
+func checkUnanswered(t *testing.T, daemon *process.Process, took time.Duration) {
+	t.Helper()
+	const attempts = 3
+	var exit *exec.ExitError
+	if err := daemon.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Errorf("ktsnd ends with %v, want status 1", err)
+	}
+	if took < attempts*answerTimeout {
+		t.Errorf("ktsnd ends after %v, want %d attempts of %v each", took, attempts, answerTimeout)
+	}
+	if !strings.Contains(daemon.Stderr(), "does not answer") {
+		t.Errorf("ktsnd says %s", daemon.Stderr())
+	}
+}
+
+// replacements are what came of a flow's messages while ktsnd was replaced several times.
+type replacements struct {
+	*flow
+	counted sum
+	// pauses are how long no message left, as the successors say; gaps how long none arrived.
+	pauses, gaps []time.Duration
+	// log is what all ktsnds logged.
+	log string
+}
+
+// gapsIn are the longest times between arrivals in each of the periods.
+func gapsIn(received []tsnperf.Received, periods [][2]int64) []time.Duration {
+	gaps := make([]time.Duration, len(periods))
+	for i := 1; i < len(received); i++ {
+		from, to := received[i-1].Arrival, received[i].Arrival
+		for n, period := range periods {
+			if to > period[0] && from < period[1] {
+				gaps[n] = max(gaps[n], time.Duration(to-from))
+			}
+		}
+	}
+	return gaps
+}
+
+// replaceUnderLoad has a talker send a message a millisecond while ktsnd is replaced so many times, by one that says that.
+func (l *lab) replaceUnderLoad(t *testing.T, daemon *process.Process, client *control.Client, times int, says string, options ...string) *replacements {
+	t.Helper()
+	result := &replacements{flow: l.startFlow(t, "--cycle", "1ms", "--lead", "20ms")}
+	var periods [][2]int64
+	for range times {
+		awaitTaken(t, client, 200)
+		begin, before := clockTAI(), daemon
+		daemon, client = l.takeOver(t, daemon, options...)
+		result.pauses = append(result.pauses, paused(t, daemon))
+		awaitLog(t, daemon, says)
+		result.log += before.Stderr()
+		periods = append(periods, [2]int64{begin, clockTAI()})
+	}
+	awaitTaken(t, client, 200)
+	result.counted.add(result.end(t, client))
+	result.log += daemon.Stderr()
+	result.gaps = gapsIn(result.received, periods)
+	return result
+}
+
+func (r *replacements) record(t *testing.T, port string) {
+	t.Helper()
+	name := "replaced in place over " + port + ": "
+	record(t,
+		reported(name+"pause in departures, p50", milliseconds(quantile(r.pauses, 0.5)), "ms"),
+		reported(name+"pause in departures, max", milliseconds(quantile(r.pauses, 1)), "ms"),
+		reported(name+"gap between arrivals, p50", milliseconds(quantile(r.gaps, 0.5)), "ms"),
+		reported(name+"gap between arrivals, max", milliseconds(quantile(r.gaps, 1)), "ms"),
+		reported(name+"messages lost", float64(len(r.lost(t))), ""))
+}
+
+// Open vSwitch is connected to the successor before its predecessor lets go, and its predecessor ends when Open vSwitch has fetched
+// all: nothing is lost.
+func TestReplaceUnderLoadKeepsOpenVSwitch(t *testing.T) {
+	timing(t)
+	lab := newOVSLab(t)
+	daemon, client := lab.startOVSDaemon(t)
+	lab.awaitConnected(t)
+	result := lab.replaceUnderLoad(t, daemon, client, shortOrLong(3, 25), "Open vSwitch is connected", lab.uplink()...)
+	if counted := result.counted; counted.uncertain != 0 || counted.dropped != 0 || counted.astray != 0 {
+		t.Errorf("%d messages are uncertain, %d dropped, %d went the kernel's way", counted.uncertain, counted.dropped, counted.astray)
+	}
+	// Where Open vSwitch stands still for --stale-after, as on a busy machine, frames are withdrawn, and the next message, which the
+	// port refused first, is dropped.
+	frames, times := withdrawnIn(t, result.log)
+	if lost := result.lost(t); len(lost) > frames+times {
+		t.Errorf("of %d messages %d were lost, %d frames of them withdrawn in %d standstills: %d", len(result.sent), len(lost), frames, times, lost)
+	}
+	if strings.Contains(result.log, "has not fetched") {
+		t.Errorf("a ktsnd that was replaced did not wait until Open vSwitch had fetched all; they say: %s", result.log)
+	}
+	if strings.Contains(result.log, "is not connected") {
+		t.Errorf("Open vSwitch was not connected when a ktsnd took over; they say: %s", result.log)
+	}
+	lab.awaitConnected(t)
+	result.record(t, "OVS")
+}
+
+// notFetched is what a ktsnd says of the frames that Open vSwitch had not fetched when it ended.
+var notFetched = regexp.MustCompile(`Open vSwitch has not fetched the last (\d+) frames`)
+
+func TestReplacedKtsndReportsFramesNotFetched(t *testing.T) {
+	timing(t)
+	lab := newOVSLab(t)
+	daemon, client := lab.startOVSDaemon(t)
+	lab.awaitConnected(t)
+	talker := lab.startTalker(t, filepath.Join(lab.Dir, "talker.csv"), "--cycle", "20ms", "--lead", "40ms")
+	awaitCounters(t, client, "messages are sent", func(c control.Counters) bool { return c.Sent >= 5 })
+	lab.stopAnswering(t)
+	// It waits for Open vSwitch, in vain, and goes on.
+	lab.takeOver(t, daemon, lab.uplink()...)
+	interrupt(t, talker)
+	match := notFetched.FindStringSubmatch(daemon.Stderr())
+	if match == nil {
+		t.Fatalf("it does not say so but: %s", daemon.Stderr())
+	}
+	// It notices within --stale-after that nothing is fetched, and puts no more frames into the queue.
+	const queue = 512
+	if count, err := strconv.Atoi(match[1]); err != nil || count < 1 || count > queue {
+		t.Errorf("with a message each 20 ms, it is %s frames", match[1])
+	}
+}
+
+// As an older version of `ktsn ovs setup` left it: Open vSwitch knows one name of a socket only, and connects to the successor when
+// it has lost the predecessor.
+func TestTakeOverWithSingleOpenVSwitchSocket(t *testing.T) {
+	timing(t)
+	lab := newOVSLab(t)
+	lab.vsctl(t, "del-port", ovs.BridgeInternal, "ktsnd2")
+	daemon, client := lab.startOVSDaemon(t)
+	awaitLog(t, daemon, "Open vSwitch is connected")
+	result := lab.replaceUnderLoad(t, daemon, client, 1, "Open vSwitch is connected to "+lab.node.VhostSocket()+"\n", lab.uplink()...)
+	output, err := lab.ktsn(t, "status")
+	if err == nil || !strings.Contains(output, "there is no port ktsnd2 on br-int") {
+		t.Errorf("status does not say what is missing but %v: %s", err, output)
+	}
+	t.Logf("%d sent, %d lost", len(result.sent), len(result.lost(t)))
+	result.checkWentOn(t, 20)
+	if output, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
+		t.Errorf("it cannot be set up again: %v: %s", err, output)
+	}
+	lab.awaitConnected(t)
 }

@@ -4,6 +4,8 @@ package netns_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -17,6 +19,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/openvswitch"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/ovs"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
@@ -495,5 +501,210 @@ func TestKilledKtsndReconnectsToOpenVSwitch(t *testing.T) {
 	running.checkWentOn(t, 50)
 	if total.astray != 0 {
 		t.Errorf("%d messages took the kernel's path", total.astray)
+	}
+}
+
+// followIn has the agent's part of a node follow, as it does in the node's network.
+func (l *ovsLab) followIn(t *testing.T, follower *openvswitch.Follower, wanted *openvswitch.Wanted) error {
+	t.Helper()
+	return l.NodeA.Do(func() error { return follower.Follow(t.Context(), wanted) })
+}
+
+// The agent of a node of a cluster does what `ktsn ovs setup` does for one without.
+func TestAgentMaintainsOpenVSwitch(t *testing.T) {
+	timing(t)
+	lab := newOVSNode(t)
+	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
+	fresh := lab.state(t)
+	plan := ovs.Plan{Interface: topology.PhysicalInterface, VhostSocket: lab.node.VhostSocket(), DPDKExtra: lab.node.DPDKExtra()}
+	follower := &openvswitch.Follower{Switch: &lab.node.Switch, Plan: plan, PrefixBits: 24, PrefixOf: ovs.PrefixOf, Now: time.Now}
+	wanted := &openvswitch.Wanted{Own: topology.NodeAddressA, Networks: []uint32{topology.VNI}, Peers: []netip.Addr{topology.NodeAddressB}, Port: topology.VXLANPort}
+	if err := lab.followIn(t, follower, wanted); err != nil {
+		t.Fatal(err)
+	}
+	lab.prepareFarEnd(t)
+	lab.wiring.A.Through(ovs.BridgePhysical, overlay.TunnelName(topology.VNI))
+	if err := lab.wiring.AttachBoth(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, client := lab.startOVSDaemon(t)
+	lab.awaitConnected(t)
+	checkAllArrived(t, lab.run(t, traffic{count: 50, payloadBytes: 64, environment: lab.preloaded(t)}), 50)
+
+	restarted := make(chan bool, 10)
+	watching, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- openvswitch.Watch(watching, &lab.node.Switch, func() { restarted <- true }) }()
+	if err := lab.node.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := lab.node.StartDaemon(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-restarted:
+	case <-time.After(patience):
+		t.Fatal("nobody saw that Open vSwitch was started anew")
+	}
+	if err := lab.followIn(t, follower, wanted); err != nil {
+		t.Fatal(err)
+	}
+	lab.awaitConnected(t)
+	before := counters(t, client)
+	checkAllArrived(t, lab.run(t, traffic{count: 50, payloadBytes: 64, environment: lab.preloaded(t)}), 50)
+	if after := awaitSettled(t, client); after.Sent-before.Sent != 50 {
+		t.Errorf("ktsnd sent %d", after.Sent-before.Sent)
+	}
+	lab.checkAnswers(t)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+
+	if err := lab.wiring.A.Detach(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wanted.Networks = nil
+	if err := lab.followIn(t, follower, wanted); err != nil {
+		t.Fatal(err)
+	}
+	if after := lab.state(t); after != fresh {
+		t.Errorf("when there is no network any more, of\n%s\nis left\n%s", fresh, after)
+	}
+}
+
+// startDirectFarEnd starts a ktsnd on node b that sends by itself, and returns what pod b's programs need for it.
+func (l *ovsLab) startDirectFarEnd(t *testing.T) (*control.Client, []string) {
+	t.Helper()
+	controlSocket, socket := filepath.Join(l.dir, "control-b.sock"), filepath.Join(l.dir, "app-b.sock")
+	daemon := start(t, l.NodeB, "ktsnd of node b", exec.Command(program(t, "ktsnd"), "--interface", topology.PhysicalInterface,
+		"--local-address", topology.NodeAddressB.String(), "--control", controlSocket))
+	client := connect(t, daemon, controlSocket)
+	err := errors.Join(
+		client.SocketAdd(t.Context(), "pod-b", socket),
+		client.EndpointAdd(t.Context(), control.Endpoint{Identity: "pod-b", Interface: topology.PodInterface, Netns: l.PodB.Path(), VNI: topology.VNI}),
+		client.PeerAdd(t.Context(), control.Peer{VNI: topology.VNI, Address: topology.NodeAddressA, Subnets: []netip.Prefix{topology.PodSubnetA}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client, append(os.Environ(), "LD_PRELOAD="+program(t, "libktsn.so"), "KTSN_SOCKET="+socket)
+}
+
+// stream is messages from one pod to the other.
+type stream struct {
+	from, to       *topology.Namespace
+	source, target netip.AddrPort
+	timed          bool
+	environment    []string
+	*flow
+}
+
+func (s *stream) start(t *testing.T, count int) {
+	t.Helper()
+	s.flow = listenFor(t, s.to, s.target, count)
+	arguments := []string{"talker", "--quiet", "--clock", "tai", "--csv", s.talkerFile, "--bind", s.source.String(), "--to", s.target.String(),
+		"--count", strconv.Itoa(count), "--cycle", "2ms"}
+	if !s.timed {
+		arguments = append(arguments, "--no-txtime")
+	}
+	command := exec.Command(program(t, "tsnperf"), arguments...)
+	command.Env = s.environment
+	s.talker = start(t, s.from, "talker", command)
+}
+
+// check waits for the end, and expects each message once, unchanged, from the talker's own address, and no timed one early.
+func (s *stream) check(t *testing.T, count int) {
+	t.Helper()
+	s.finish(t)
+	if len(s.sent) != count {
+		t.Errorf("%d messages were sent", len(s.sent))
+	}
+	came := map[uint32]bool{}
+	for _, message := range s.received {
+		if !message.Valid || message.Source != s.source || came[message.Sequence] {
+			t.Errorf("from %s came %+v", s.source, message)
+		}
+		if s.timed && message.Arrival < message.Txtime {
+			t.Errorf("message %d came %d ns before its time", message.Sequence, message.Txtime-message.Arrival)
+		}
+		came[message.Sequence] = true
+	}
+	if len(came) != count {
+		t.Errorf("%d of %d messages came from %s", len(came), count, s.source)
+	}
+}
+
+// Node a is behind Open vSwitch, node b is not; timed and other messages go both ways at once.
+func TestNodesWithAndWithoutOpenVSwitch(t *testing.T) {
+	timing(t)
+	lab := newOVSLab(t)
+	_, switched := lab.startOVSDaemon(t)
+	lab.awaitConnected(t)
+	direct, farEnvironment := lab.startDirectFarEnd(t)
+	a, b := topology.PodAddressA, topology.PodAddressB
+	const count = 300
+	streams := map[string]*stream{
+		"timed, into the tunnel of Open vSwitch": {from: lab.PodA, to: lab.PodB, source: netip.AddrPortFrom(a, 6001),
+			target: netip.AddrPortFrom(b, 7001), timed: true, environment: lab.preloaded(t)},
+		"timed, out of it": {from: lab.PodB, to: lab.PodA, source: netip.AddrPortFrom(b, 6002),
+			target: netip.AddrPortFrom(a, 7002), timed: true, environment: farEnvironment},
+		"ordinary, into it":   {from: lab.PodA, to: lab.PodB, source: netip.AddrPortFrom(a, 6003), target: netip.AddrPortFrom(b, 7003)},
+		"ordinary, out of it": {from: lab.PodB, to: lab.PodA, source: netip.AddrPortFrom(b, 6004), target: netip.AddrPortFrom(a, 7004)},
+	}
+	for _, s := range streams {
+		s.start(t, count)
+	}
+	for name, s := range streams {
+		t.Run(name, func(t *testing.T) { s.check(t, count) })
+	}
+	for name, client := range map[string]*control.Client{"ovs": switched, "direct": direct} {
+		if seen := awaitSettled(t, client); seen.Sent != count || seen.Dropped() != 0 {
+			t.Errorf("the ktsnd with uplink %s sent %d and dropped %d", name, seen.Sent, seen.Dropped())
+		}
+	}
+}
+
+// The card is DPDK's by an XDP socket: what the kernel has of it is only the name.
+func TestMessagesGoThroughOpenVSwitchByAFXDP(t *testing.T) {
+	timing(t)
+	if fd, err := unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
+		testlab.Missing(t, "this kernel makes no XDP sockets: "+err.Error())
+	} else if err := unix.Close(fd); err != nil {
+		t.Fatal(err)
+	}
+	lab := newOVSNode(t)
+	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
+	ip(t, lab.NodeA, "address", "del", topology.NodeAddressA.String()+"/24", "dev", topology.PhysicalInterface)
+	options := append(lab.setup(), "--interface", "", "--device", "net_af_xdp0,iface="+topology.PhysicalInterface)
+	if output, err := lab.ktsn(t, "setup", options...); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	lab.prepareFarEnd(t)
+	lab.wiring.A.Through(ovs.BridgePhysical, overlay.TunnelName(topology.VNI))
+	if err := lab.wiring.AttachBoth(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, client := lab.startOVSDaemon(t)
+	lab.awaitConnected(t)
+	const count = 200
+	seen := lab.run(t, traffic{count: count, payloadBytes: 64, environment: lab.preloaded(t)})
+	checkAllArrived(t, seen, count)
+	if counted := counters(t, client); counted.Sent != count || counted.Dropped() != 0 {
+		t.Errorf("ktsnd sent %d and dropped %d", counted.Sent, counted.Dropped())
+	}
+	lab.checkAnswers(t)
+	if output, err := lab.ktsn(t, "teardown"); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	err := lab.NodeA.Do(func() error {
+		card, err := netlink.LinkByName(topology.PhysicalInterface)
+		if err == nil && card.Attrs().Xdp != nil && card.Attrs().Xdp.Attached {
+			t.Error("a program of XDP stays at the interface")
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -276,3 +276,18 @@ func carries(t *testing.T, bus *passthrough.Bus, address string, wire *passthrou
 		return errors.New("no frame passes by the card that was given back")
 	})
 }
+
+// guestKernel is the variable with the folder of scripts/guest-kernel.sh.
+const guestKernel = "KTSN_GUEST_KERNEL"
+
+func TestGuestKernelConfiguration(t *testing.T) {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(os.Getenv(guestKernel), "kernel", "boot", "config-"+unix.ByteSliceToString(name.Release[:]))
+	output, err := exec.Command(program(t, "ktsn-guest"), "kernel", "check", "--for", "held,released,clock,card", "--config", config).CombinedOutput()
+	if err != nil || !strings.Contains(string(output), "the kernel has all options for held, released, clock, card") {
+		t.Errorf("%v: %s", err, output)
+	}
+}

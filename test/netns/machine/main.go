@@ -2,9 +2,8 @@
 
 //go:build linux
 
-// Machine is the first process of a virtual machine with one network device. It answers each frame of the tests' EtherType: a text
-// "at N" with the same text behind a record of the transmit time N, any other one with itself. See guest_machine_test.go for who
-// starts it.
+// Machine is the first process of a virtual machine with one network device. It echoes each frame of the tests' EtherType. It puts
+// a record with the transmit time N in front of a frame with the text "at N".
 package main
 
 import (
