@@ -53,7 +53,7 @@ func TestAServiceAccountMayNothingUntilItIsGivenARole(t *testing.T) {
 	}
 }
 
-// kubeletOf is a client with the rights of a node's kubelet.
+// kubeletOf returns a client with the rights of a node's kubelet.
 func kubeletOf(t *testing.T, node string) kubernetes.Interface {
 	t.Helper()
 	kubeconfig, err := clientcmd.BuildConfigFromFlags("", filepath.Join(under.Root(node), "etc", "kubernetes", "kubelet.kubeconfig"))

@@ -22,11 +22,11 @@ import (
 
 const (
 	askerName = "asker"
-	// asksBefore is for how long a client asks before something dies, and answered for how long it was answered in the end.
+	// A client sends requests for asksBefore before a failure, and must be answered for answered at the end.
 	asksBefore, answered = 3 * time.Second, 3 * time.Second
 )
 
-// watchedService is the one whose clients ask all the time.
+// watchedService is the service whose clients send requests continuously.
 const watchedService = `
 apiVersion: kubernetsn.io/v1alpha1
 kind: TSNService
@@ -37,16 +37,17 @@ spec:
   prefer: SameCluster
 `
 
-// watched is a client that asks its endpoint all the time, in a namespace that may mount the asker from its node.
+// watched is a client that sends requests to its endpoint continuously, in a namespace that may mount the asker from
+// its node.
 type watched struct {
 	namespace               string
 	client, endpoint, spare *corev1.Pod
-	// began is when the client was answered, died when something did.
+	// began is when the client was first answered, died the time of the failure.
 	began, died time.Time
 	restarts    int32
 }
 
-// newWatched makes a namespace with the service, and brings the asker to the nodes.
+// newWatched creates a namespace with the service, and copies the asker to the nodes.
 func newWatched(ctx context.Context, t *testing.T) *watched {
 	t.Helper()
 	for _, host := range under.Nodes {
@@ -64,7 +65,7 @@ func newWatched(ctx context.Context, t *testing.T) *watched {
 	return w
 }
 
-// asking is a client that asks, and in which timed messages can be sent.
+// asking returns a client that sends requests, and from which timed messages can be sent.
 func asking(name, host string) *corev1.Pod {
 	pod := labelled(waiting(name, host), "client.kubernetsn.io/watched=cam")
 	asks := *pod.Spec.Containers[0].DeepCopy()
@@ -78,14 +79,15 @@ func asking(name, host string) *corev1.Pod {
 	return pod
 }
 
-// answering is an endpoint, to which timed messages can be sent as well.
+// answering returns an endpoint, to which timed messages can be sent as well.
 func answering(name, host string) *corev1.Pod {
 	pod := labelled(agnhost(name, host), "endpoint.kubernetsn.io/watched=view")
 	pod.Spec.Containers = append(pod.Spec.Containers, waiting(name, host).Spec.Containers...)
 	return pod
 }
 
-// begins makes the pods: the client on the first node, its endpoint on the second, and where it is wanted another one on a node.
+// begins creates the pods: the client on the first node, its endpoint on the second, and a spare endpoint on spareOn
+// unless it is "".
 func (w *watched) begins(ctx context.Context, t *testing.T, spareOn string) {
 	t.Helper()
 	w.endpoint = start(ctx, t, w.namespace, answering("endpoint", under.Nodes[1].Name))[0]
@@ -119,7 +121,7 @@ func (w *watched) ends(ctx context.Context, t *testing.T) {
 	}
 }
 
-// rows are the client's own.
+// rows returns the client's records.
 func (w *watched) rows(ctx context.Context) ([]asker.Row, error) {
 	text, err := logs(ctx, w.client, askerName)
 	if err != nil {
@@ -128,7 +130,7 @@ func (w *watched) rows(ctx context.Context) ([]asker.Row, error) {
 	return asker.Read(text)
 }
 
-// isAnswered waits until the client is answered, by one of these pods, and by its present link.
+// isAnswered waits until one of these pods answers the client, and the client's link leads to it.
 func (w *watched) isAnswered(ctx context.Context, t *testing.T, by ...*corev1.Pod) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -155,7 +157,7 @@ func (w *watched) isAnswered(ctx context.Context, t *testing.T, by ...*corev1.Po
 	}
 }
 
-// judged is what became of the client's questions since something died, and of the client.
+// judged returns the failure's effect on the client and its requests.
 func (w *watched) judged(ctx context.Context, t *testing.T, name string) asker.Outcome {
 	t.Helper()
 	time.Sleep(asker.Decided)
@@ -179,7 +181,7 @@ func (w *watched) judged(ctx context.Context, t *testing.T, name string) asker.O
 	return outcome
 }
 
-// killEverywhere kills a program on all nodes.
+// killEverywhere kills programs on all nodes.
 func killEverywhere(ctx context.Context, t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {

@@ -25,7 +25,7 @@ import (
 
 const benchNamespace = "e2e-bench"
 
-// benchProfile is a bench of seconds.
+// benchProfile is a bench of a few seconds.
 const benchProfile = `name: short
 paths: [tsn, primary-spin, primary, host-spin, host]
 workloads: [plain, {name: saturated, paths: [tsn]}, {name: talkers, paths: [primary]}]
@@ -59,7 +59,7 @@ func startBenchIn(t *testing.T, out string, more ...string) (*exec.Cmd, *bytes.B
 	return command, output
 }
 
-// awaitBenchRuns waits for so many runs of a bench.
+// awaitBenchRuns waits until a bench has completed that many runs.
 func awaitBenchRuns(t *testing.T, out string, count int, output *bytes.Buffer) {
 	t.Helper()
 	testlab.Eventually(t, patience, 100*time.Millisecond, func() error {
@@ -74,7 +74,7 @@ func awaitBenchRuns(t *testing.T, out string, count int, output *bytes.Buffer) {
 	})
 }
 
-// noBenchNamespace fails the test when a bench has left its namespace.
+// noBenchNamespace fails the test if a bench has left its namespace.
 func noBenchNamespace(ctx context.Context, t *testing.T) {
 	t.Helper()
 	if _, err := client.CoreV1().Namespaces().Get(ctx, benchNamespace, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -111,7 +111,7 @@ func TestABenchInPodsIsInterruptedAndGoesOn(t *testing.T) {
 	}
 }
 
-// benchOnATSNNetwork measures where no pod has been on a network, so that the bench's own make the operator start ktsnd.
+// benchOnATSNNetwork measures on a network without pods, so that the bench's own pods make the operator start ktsnd.
 func benchOnATSNNetwork(ctx context.Context, t *testing.T) {
 	t.Cleanup(func() { deleteNamespace(t, benchNamespace) })
 	refused, complaint := startBenchIn(t, t.TempDir(), "--network", "nowhere")
@@ -128,7 +128,7 @@ func benchOnATSNNetwork(ctx context.Context, t *testing.T) {
 	checkBenchSummary(t, out)
 }
 
-// checkBenchSummary judges what does not depend on the machine.
+// checkBenchSummary checks everything that does not depend on the machine.
 func checkBenchSummary(t *testing.T, out string) {
 	t.Helper()
 	summary := results.ReadSummary(t, out)
@@ -148,7 +148,7 @@ func checkBenchSummary(t *testing.T, out string) {
 		t.Errorf("measured %q, want %q", measured, want)
 	}
 	checkSpins(t, summary)
-	// The nodes are namespaces of one kernel, and the bench has to find that out.
+	// The nodes are namespaces of one kernel, which the bench must detect.
 	for _, run := range summary.Runs {
 		if clockError := run.ClockError; clockError == nil || !clockError.SameClock || clockError.DoubtOf() != "" {
 			t.Errorf("%s: the error of the clocks is %+v", run.Key(), clockError)
@@ -159,8 +159,8 @@ func checkBenchSummary(t *testing.T, out string) {
 	}
 }
 
-// checkSpins proves by the processor time that talkers that spin were awake before they sent, and that they were scheduled as ktsnd
-// was, unless the report says that they were not.
+// checkSpins checks by their processor time that spinning talkers were awake before they sent, and that they had
+// ktsnd's scheduling policy, unless the report says that they had not.
 func checkSpins(t *testing.T, summary *results.Summary) {
 	t.Helper()
 	sending := map[string]float64{}
@@ -190,7 +190,7 @@ func checkSpins(t *testing.T, summary *results.Summary) {
 	}
 }
 
-// withoutFIFO is why talkers that spin did not have SCHED_FIFO; empty when they did.
+// withoutFIFO returns why spinning talkers did not have SCHED_FIFO, "" if they had.
 func withoutFIFO(summary *results.Summary) string {
 	for _, gap := range summary.NotMeasured {
 		if strings.Contains(gap.What, "SCHED_FIFO") {
@@ -200,8 +200,8 @@ func withoutFIFO(summary *results.Summary) string {
 	return ""
 }
 
-// TestABenchSaysWhenATalkerHasNoRealTimeScheduling: without path tsn the bench does not learn what ktsnd needs on these nodes. Where
-// the kernel does not divide the budget, its talker needs no share, and nothing is said.
+// TestABenchSaysWhenATalkerHasNoRealTimeScheduling: without path tsn the bench does not learn what ktsnd needs on these
+// nodes. If the kernel does not divide the budget, its talker needs no share, and nothing is reported.
 func TestABenchSaysWhenATalkerHasNoRealTimeScheduling(t *testing.T) {
 	ctx := needCluster(t)
 	t.Cleanup(func() { deleteNamespace(t, benchNamespace) })

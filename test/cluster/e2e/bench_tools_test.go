@@ -15,7 +15,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
-// toolsProfiles are experiments with other people's programs, in seconds. Flannel stands for the network that each pod has.
+// toolsProfiles are experiments of a few seconds with third-party programs. Flannel stands for the primary network.
 var toolsProfiles = map[string]string{
 	"throughput": `name: throughput
 paths: [host, flannel, tsn]
@@ -64,7 +64,7 @@ func TestProgramsOfOthersAreMeasuredInPods(t *testing.T) {
 	}
 }
 
-// checkSections compares the first cells of tables' rows; keys are a section and one of its tables.
+// checkSections compares the first cells of the tables' rows. The keys are a section and one of its tables.
 func checkSections(t *testing.T, out string, want map[string][]string) {
 	t.Helper()
 	summary := results.ReadSummary(t, out)

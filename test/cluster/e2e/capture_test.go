@@ -18,7 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 
-// outside is a pod on a network whose container tsnperf has no libktsn.so: another one is the only container that gets it.
+// outside returns a pod on a network whose tsnperf container has no libktsn.so: only another container gets it.
 func outside(name, host, networks string) *corev1.Pod {
 	pod := annotated(waiting(name, host), networks)
 	inside := *pod.Spec.Containers[0].DeepCopy()
@@ -28,7 +28,7 @@ func outside(name, host, networks string) *corev1.Pod {
 	return pod
 }
 
-// captures waits until a node says that the frames of a network's pods go through its ktsnd.
+// captures waits until a node reports that ktsnd sends the frames of the network's pods.
 func captures(ctx context.Context, t *testing.T, name, host string) {
 	t.Helper()
 	err := kube.Wait(ctx, func(ctx context.Context) error {
@@ -46,7 +46,7 @@ func captures(ctx context.Context, t *testing.T, name, host string) {
 	}
 }
 
-// forNow starts pods that end with the test: their relays are programs of ktsnd's.
+// forNow starts pods that are deleted when the test ends, because their relays are processes of ktsnd.
 func forNow(ctx context.Context, t *testing.T, namespace string, pods ...*corev1.Pod) []*corev1.Pod {
 	t.Helper()
 	for _, pod := range pods {
@@ -59,8 +59,9 @@ func forNow(ctx context.Context, t *testing.T, namespace string, pods ...*corev1
 	return start(ctx, t, namespace, pods...)
 }
 
-// captured has a program without libktsn.so send timed messages to the other node, without a privilege: the kernel lets it have
-// CLOCK_MONOTONIC. None arrives early, which the kernel would send at once, and all go through ktsnd. Then its relay is killed.
+// captured sends timed messages to the other node from a program without libktsn.so and without privileges: the kernel
+// allows it CLOCK_MONOTONIC. None arrives early, as those that the kernel sends would, and all go through ktsnd. Then
+// captured kills the relay.
 func captured(ctx context.Context, t *testing.T, namespace string, listener *corev1.Pod) {
 	host := under.Nodes[0].Name
 	talker := forNow(ctx, t, namespace, outside("outside", host, "tsn"))[0]
@@ -80,8 +81,8 @@ func captured(ctx context.Context, t *testing.T, namespace string, listener *cor
 	}
 }
 
-// killRelays kills the relays of a node, and waits until others run in their place. No condition tells that: a relay that was just
-// killed is no trouble.
+// killRelays kills the relays of a node, and waits until others run. No condition shows that: a relay that was just
+// killed is not reported.
 func killRelays(ctx context.Context, t *testing.T, host string) {
 	t.Helper()
 	relays := func(ctx context.Context) ([]string, error) {
@@ -108,7 +109,7 @@ func killRelays(ctx context.Context, t *testing.T, host string) {
 	}
 }
 
-// capturedWholly has pods of a network of which all is captured reach each other as those of other networks do, and ktsnd send it.
+// capturedWholly checks that pods of a fully captured network reach each other, and that ktsnd sends their frames.
 func capturedWholly(ctx context.Context, t *testing.T, namespace string) {
 	pods := forNow(ctx, t, namespace, annotated(agnhost("one-whole", under.Nodes[0].Name), "whole"), annotated(agnhost("other-whole", under.Nodes[1].Name), "whole"))
 	pod, other := pods[0], pods[1]

@@ -17,7 +17,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 
-// What a real pod sees while its node's ktsnd is replaced: the socket gone, the library left.
+// While its node's ktsnd is replaced, a real pod sees no socket, but still the library.
 func TestProgramThatStartsWhileKtsndIsReplacedSendsNothingEarly(t *testing.T) {
 	ctx := needChart(t)
 	namespace := newNamespace(ctx, t, restricted)
@@ -42,7 +42,7 @@ func TestProgramThatStartsWhileKtsndIsReplacedSendsNothingEarly(t *testing.T) {
 		refused := withoutRefused(&got)
 		t.Logf("%d messages were refused while no ktsnd was there", refused)
 		accounted(t, got, count-refused, func() uint64 { return uncertain })
-		// In whole seconds.
+		// Start times are in whole seconds.
 		if started := states[host].started; started.Before(began.Truncate(time.Second)) {
 			return fmt.Sprintf("the next ktsnd was there at %v, and the program began at %v", started, began)
 		}
@@ -50,8 +50,8 @@ func TestProgramThatStartsWhileKtsndIsReplacedSendsNothingEarly(t *testing.T) {
 	})
 }
 
-// endKtsnd deletes the pod of ktsnd on a node and waits until its ktsnd has taken the talker's socket along; false when the next one
-// was quicker.
+// endKtsnd deletes the pod of ktsnd on a node and waits until ktsnd has removed the talker's socket. It returns false
+// if the next ktsnd was quicker.
 func endKtsnd(ctx context.Context, t *testing.T, host string, talker *corev1.Pod) (away bool) {
 	t.Helper()
 	pod, err := chartPodOn(ctx, ktsndPods, host)
@@ -79,7 +79,7 @@ func endKtsnd(ctx context.Context, t *testing.T, host string, talker *corev1.Pod
 	return away
 }
 
-// withoutRefused takes out what the application was told was not sent, and returns how many these were.
+// withoutRefused removes the messages that the application knows were not sent, and returns their number.
 func withoutRefused(got *exchange) int {
 	kept := got.sent[:0]
 	for _, message := range got.sent {

@@ -20,14 +20,14 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 
-// staticPolicy has a kubelet give containers processors of their own, all but the one that it reserves: a reserved part of a
-// processor is a whole one there, and the rest of it remains to be asked for.
+// staticPolicy makes kubelet assign processors exclusively, except the one that it reserves: reserving a part reserves
+// the whole processor, and pods can request the rest of it.
 const staticPolicy = "cpuManagerPolicy: static\nkubeReserved: {cpu: 100m}\n"
 
-// allocatableCPU is what a node then has of two processors.
+// allocatableCPU is what a node with two processors can then allocate.
 const allocatableCPU = "1900m"
 
-// giveProcessors puts the kubelet of a node under the static policy, until the test ends.
+// giveProcessors sets the static policy on the kubelet of a node, until the test ends.
 func giveProcessors(ctx context.Context, t *testing.T, host string) {
 	t.Helper()
 	path := filepath.Join(under.Root(host), "etc/kubernetes/kubelet.yaml")
@@ -45,14 +45,14 @@ func giveProcessors(ctx context.Context, t *testing.T, host string) {
 	restartKubelet(ctx, t, host, append(slices.Clone(before), staticPolicy...), allocatableCPU)
 }
 
-// restartKubelet gives a kubelet another configuration and waits until it says how many processors pods may ask for. The state of
-// another policy it would refuse.
+// restartKubelet gives kubelet another configuration and waits until it reports the allocatable processors. It removes
+// the state of the previous policy, which kubelet would refuse.
 func restartKubelet(ctx context.Context, t *testing.T, host string, configuration []byte, allocatable string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(under.Root(host), "etc/kubernetes/kubelet.yaml"), configuration, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	// One that runs can write the state again.
+	// Stop kubelet first: while it runs it can write the state again.
 	onNode(ctx, t, host, "sh", "-c", "sv -w 60 force-stop /etc/service/kubelet; rm -f /var/lib/kubelet/cpu_manager_state")
 	if err := under.RestartService(ctx, host, "kubelet"); err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func restartKubelet(ctx context.Context, t *testing.T, host string, configuratio
 	}
 }
 
-// processorsOf lists on which processors the threads of a node's program may run, without repetition.
+// processorsOf returns the processors on which threads of a node's program may run, without duplicates.
 func processorsOf(ctx context.Context, host, name string) ([]string, error) {
 	output, err := node.Output(ctx, under.Place(host), nil, "sh", "-c", "grep -h Cpus_allowed_list /proc/$(pgrep -o -x "+name+")/task/*/status")
 	if err != nil {
@@ -98,7 +98,7 @@ func TestAnExclusiveCoreIsKtsndsOwn(t *testing.T) {
 		}
 		waitForChart(context.WithoutCancel(ctx), t)
 	})
-	// Which processor it gets, kubelet decides.
+	// kubelet decides which processor it gets.
 	arguments := slices.Concat([]string{"upgrade", release, chartFolder(t), "--wait", "--timeout", "3m"}, chartValues,
 		[]string{"--set", "ktsnd.exclusiveCore=true", "--set-json", `ktsnd.extraArgs=[]`})
 	if output, err := helm(ctx, t, arguments...); err != nil {
@@ -130,8 +130,8 @@ func TestAnExclusiveCoreIsKtsndsOwn(t *testing.T) {
 	})
 }
 
-// ownsProcessor checks that ktsnd has processor 1, that its sending thread is bound to it, and that the agent has the other one: the
-// kubelet takes processors from containers that share them within seconds.
+// ownsProcessor checks that ktsnd has processor 1, that its sending thread is bound to it, and that the agent has the
+// other: kubelet takes processors from containers that share them within seconds.
 func ownsProcessor(ctx context.Context, t *testing.T, host string) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -19,7 +19,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 
-// company are two pods of one namespace on one node, and a listener on the other.
+// company has two pods of one namespace on one node, and a listener on the other.
 type company struct {
 	namespace, host     string
 	good, bad, listener *corev1.Pod
@@ -32,7 +32,7 @@ func newCompany(ctx context.Context, t *testing.T) company {
 	return company{namespace, host, pods[0], pods[1], pods[2]}
 }
 
-// arrives fails the test unless the good pod's messages do, whatever the bad one has tried.
+// arrives fails the test unless the good pod's messages arrive, whatever the bad one has tried.
 func (c company) arrives(ctx context.Context, t *testing.T) {
 	t.Helper()
 	got := talk(ctx, t, c.good, c.listener, addressOn(t, c.listener).String(), 7, []string{"--count", "100"}, []string{"--count", "100", "--block"}, nil)
@@ -61,7 +61,7 @@ func TestAPodHasItsOwnSocketAndNoOther(t *testing.T) {
 		}
 	})
 	t.Run("no other is mounted into it", func(t *testing.T) {
-		// As the kernel says of the pod's own process: the folder of the node that the mount is of.
+		// The pod's mountinfo shows the node's folder that is mounted.
 		mounts := onNode(ctx, t, c.host, "sh", "-c", `
 			pid=$(grep -l `+string(c.bad.UID)+` $(grep -lx tsnperf /proc/[0-9]*/comm | sed s/comm/cgroup/) | head -1 | cut -d/ -f3)
 			awk '$4 ~ "^/ktsn(/|$)" || $5 ~ "^/run" { print $4, $5, $6 }' /proc/$pid/mountinfo`)
@@ -89,7 +89,7 @@ func TestAPodHasItsOwnSocketAndNoOther(t *testing.T) {
 	c.arrives(ctx, t)
 }
 
-// stolenSocket has a pod of a privileged namespace, which may mount what it likes, use the good one's socket.
+// stolenSocket uses the good pod's socket from a pod of a privileged namespace, which may mount anything.
 func stolenSocket(ctx context.Context, t *testing.T, c company) {
 	t.Helper()
 	namespace := newNamespace(ctx, t, privileged)
@@ -112,7 +112,7 @@ func stolenSocket(ctx context.Context, t *testing.T, c company) {
 		if err != nil || len(sent) != 10 {
 			t.Fatalf("tried %d times, %v", len(sent), err)
 		}
-		// Its own network, which is none of ktsnd's, has them: from its own address, if they get anywhere.
+		// They go to its own network, which ktsnd does not serve, and from its own address, if anywhere.
 		if after := chartStatus(ctx, t, c.host); after.Counters["kernel-path"] == before.Counters["kernel-path"] {
 			t.Error("none of its messages went the kernel's way")
 		}
@@ -177,7 +177,7 @@ func TestAPodCannotTakeAnothersHardwareAddress(t *testing.T) {
 	c.arrives(ctx, t)
 }
 
-// macOn is a pod's hardware address on the chart's network, as Multus reports it.
+// macOn returns a pod's hardware address on the chart's network, from Multus' annotation.
 func macOn(t *testing.T, pod *corev1.Pod) string {
 	t.Helper()
 	all, err := networkStatuses(pod)
@@ -193,7 +193,7 @@ func macOn(t *testing.T, pod *corev1.Pod) string {
 	return ""
 }
 
-// isRefused fails the test unless a pod is made and never gets its network, for a reason that names what it asked for.
+// isRefused fails the test unless a created pod never gets its network, for a reason that names its request.
 func isRefused(ctx context.Context, t *testing.T, namespace string, pod *corev1.Pod, reason string) {
 	t.Helper()
 	if _, err := client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
@@ -250,7 +250,7 @@ func TestTheTwoHalvesOfAnEndpointComeInEitherOrder(t *testing.T) {
 		folder := "/run/ktsn/pods/" + string(c.good.UID)
 		before := onNode(ctx, t, c.host, "stat", "-c", "%i %Z", folder+"/app.sock")
 		had := interfaceOf(ctx, t, c)
-		// Its sandbox ends, and kubelet makes another.
+		// When its sandbox ends, kubelet creates another.
 		onNode(ctx, t, c.host, "sh", "-c", `kill -KILL $(grep -l `+string(c.good.UID)+` $(grep -lx pause /proc/[0-9]*/comm | sed s/comm/cgroup/) | cut -d/ -f3)`)
 		err := kube.Wait(ctx, func(ctx context.Context) error {
 			c.good = waitReady(ctx, t, c.namespace, "good")
@@ -269,7 +269,7 @@ func TestTheTwoHalvesOfAnEndpointComeInEitherOrder(t *testing.T) {
 	})
 }
 
-// interfaceOf names the container whose interface the good pod has, by the plugin's record.
+// interfaceOf returns the container that the plugin's record of the good pod's interface names.
 func interfaceOf(ctx context.Context, t *testing.T, c company) string {
 	t.Helper()
 	return onNode(ctx, t, c.host, "sh", "-c", "grep -l "+string(c.good.UID)+" /var/lib/cni/tsn-cni/attachments/tsn/* || true")
@@ -280,10 +280,10 @@ func TestAnEventSaysWhatDoesNotHold(t *testing.T) {
 	namespace, host := newNamespace(ctx, t, restricted), under.Nodes[0].Name
 	preloads := onChart(waiting("no-volume", host))
 	preloads.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "LD_PRELOAD", Value: "/usr/lib/ktsn/libktsn.so"}}
-	// agnhost is a static program of Go, which is a fault where nothing is captured.
+	// agnhost is a static Go program, which is reported unless everything is captured.
 	static := timed(agnhost("static", host))
 	static.Annotations["k8s.v1.cni.cncf.io/networks"] = `[{"name": "tsn", "namespace": "` + chartSystem + `", "interface": "` + tsnInterface + `", "cni-args": {"capture": "None"}}]`
-	// The agent looks every ten seconds, and at pods that have been there for as long.
+	// The agent checks every ten seconds, and only pods that have existed for that long.
 	looks := map[string]func(*testing.T){}
 	for reason, pod := range map[string]*corev1.Pod{
 		"TSNInterfaceMissing": withVolume(waiting("no-network", host)),
@@ -298,7 +298,7 @@ func TestAnEventSaysWhatDoesNotHold(t *testing.T) {
 	looks["TSNLimitReached"] = func(t *testing.T) {
 		pods := start(ctx, t, namespace, timed(waiting("greedy", host)), onChart(waiting("other", under.Nodes[1].Name)))
 		pod := pods[0]
-		// As many programs as may be connected, for so long that somebody looks, and one more, which is refused.
+		// Connect as many programs as allowed, for long enough to be noticed, and one more, which is refused.
 		var talkers sync.WaitGroup
 		defer talkers.Wait()
 		for range podProcesses + 1 {

@@ -22,18 +22,18 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 
-// The experiment of the paper: a message each millisecond, of three sizes, by each path in turns, as the demo does it: what
-// disturbs the machine disturbs all, another size and another path begins each time, and each path sends a few messages first
-// that do not count. The lead is longer than a cycle by half of one, so that the talker's timer expires in the middle between
-// two departures.
+// The experiment of the paper: a message each millisecond, of three sizes, over each path in turn, as in the demo.
+// Disturbances of the machine affect all paths, another size and another path begins each time, and each path first
+// sends a few messages that do not count. The lead is one and a half cycles, so that the talker's timer expires in the
+// middle between two departures.
 const (
 	experimentWarmUp = 50
 	experimentCycle  = time.Millisecond
 	experimentLead   = 2500 * time.Microsecond
 )
 
-// experimentMessages are sent in each of experimentAlternations: the short form shows that all is there, with E2E_LONG=1 there are
-// enough for figures.
+// experimentMessages are sent in each of experimentAlternations. The short form proves that everything works;
+// E2E_LONG=1 sends enough for figures.
 var experimentMessages, experimentAlternations = func() (messages, alternations int) {
 	if os.Getenv("E2E_LONG") == "1" {
 		return 1000, 5
@@ -43,20 +43,20 @@ var experimentMessages, experimentAlternations = func() (messages, alternations 
 
 var experimentPayloads = []int{64, 256, 1024}
 
-// experimentPath is a way from pod to pod.
+// experimentPath is a path from pod to pod.
 type experimentPath struct {
 	name string
-	// talker is where it begins; listener, at address, where it ends.
+	// talker sends, listener receives at address.
 	talker, listener *corev1.Pod
 	address          string
 	timed            bool
-	// spinNs is how long before each send the talker is awake, 0: it sleeps; fifo are the options of its priority.
+	// spinNs is how long the talker spins before each send, 0 if it sleeps; fifo are the options of its priority.
 	spinNs int64
 	fifo   []string
 }
 
-// TestTheExperimentOfThePaperInPods measures, and judges only what does not depend on the machine: that nothing of the tsn
-// network is lost or early. The figures are in out/e2e/summary.json.
+// TestTheExperimentOfThePaperInPods measures, but only checks what does not depend on the machine: that nothing on the
+// tsn network is lost or early. The figures are in out/e2e/summary.json.
 func TestTheExperimentOfThePaperInPods(t *testing.T) {
 	ctx := needChart(t)
 	namespace := newNamespace(ctx, t, restricted)
@@ -71,7 +71,7 @@ func TestTheExperimentOfThePaperInPods(t *testing.T) {
 	writeSummary(t, summary, "summary.json")
 }
 
-// experiment measures the way from talker to listener on their network, beside that over Flannel and others.
+// experiment compares the path from talker to listener on their network with Flannel's and with others.
 func experiment(ctx context.Context, t *testing.T, namespace string, talker, listener *corev1.Pod, others ...experimentPath) *results.Summary {
 	t.Helper()
 	host := talker.Spec.NodeName
@@ -133,8 +133,8 @@ func experiment(ctx context.Context, t *testing.T, namespace string, talker, lis
 	return summary
 }
 
-// experimentProblem says what of a run does not hold on whatever machine; "" if all does. Of a path that sleeps until it sends it is
-// only that it was measured at all: what it loses is its own affair.
+// experimentProblem returns the violation of an expectation that holds on every machine, "" if there is none. A path
+// whose talker sleeps need only have been measured; its losses do not matter.
 func experimentProblem(path experimentPath, run *results.Run) string {
 	want := experimentMessages * experimentAlternations
 	if run.Sent != want || run.SendErrors > 0 || run.Received == 0 {
@@ -146,7 +146,7 @@ func experimentProblem(path experimentPath, run *results.Run) string {
 	return ""
 }
 
-// measure is one run.
+// measure performs one run.
 func measure(ctx context.Context, t *testing.T, path experimentPath, payload, count, id int, host string) (results.Alternation, *experimentSamples) {
 	t.Helper()
 	talker := []string{"--count", strconv.Itoa(count), "--cycle", experimentCycle.String(), "--size", strconv.Itoa(payload), "--cpu", "0"}
@@ -209,7 +209,8 @@ func measure(ctx context.Context, t *testing.T, path experimentPath, payload, co
 	if problem := spinProblem(path, got.sent); problem != "" {
 		t.Error(problem)
 	}
-	// What says whether a tail is the path's: how late the talker itself was, and how many ktsnd counted as late.
+	// These show whether a tail is the path's: how late the talker itself was, and how many messages ktsnd counted as
+	// late.
 	t.Logf("%-12s %4d B: latency p50 %7d  p99 %8d ns; the talker woke p50 %6d  p99 %8d ns late; late %s", path.name, payload,
 		alternation.Latency.P50, alternation.Latency.P99, woke(got.sent, path).P50, woke(got.sent, path).P99, lateText(alternation.Late))
 	return alternation, samples
@@ -222,7 +223,7 @@ func lateText(late *uint64) string {
 	return strconv.FormatUint(*late, 10)
 }
 
-// woke is how late the talker itself was, which has nothing to do with the path.
+// woke returns how late the talker itself was, which is independent of the path.
 func woke(sent []tsnperf.Sent, path experimentPath) *stats.Summary {
 	lead := int64(0)
 	if path.timed {
@@ -235,7 +236,7 @@ func woke(sent []tsnperf.Sent, path experimentPath) *stats.Summary {
 	return stats.Summarize(late)
 }
 
-// late are the messages that left after their time.
+// late returns the number of messages that left late.
 func (s ktsndStatus) late() (count uint64) {
 	for name, value := range s.Counters {
 		if strings.HasPrefix(name, "late-") {
@@ -259,7 +260,7 @@ func (s *experimentSamples) distributions() results.Distributions {
 	}
 }
 
-// experimentFigures compare the tsn network with Flannel, and with the strongest that a program can do over Flannel where that was
+// experimentFigures compares the tsn network with Flannel, and with the strongest program over Flannel if it was
 // measured.
 func experimentFigures(runs map[string]*results.Run) []results.Figure {
 	figures := []results.Figure{
@@ -271,8 +272,8 @@ func experimentFigures(runs map[string]*results.Run) []results.Figure {
 	return slices.DeleteFunc(figures, func(figure results.Figure) bool { return len(figure.Values) == 0 })
 }
 
-// ratioFigure is a percentile of the latency on the tsn network divided by that on another path; without values where that was not
-// measured.
+// ratioFigure returns a percentile of the latency on the tsn network divided by that on another path, without values if
+// the other was not measured.
 func ratioFigure(runs map[string]*results.Run, percentile, path string, limit float64) results.Figure {
 	percentiles := map[string]func(*stats.Summary) int64{
 		"p50": func(s *stats.Summary) int64 { return s.P50 }, "p99": func(s *stats.Summary) int64 { return s.P99 },
@@ -291,7 +292,7 @@ func ratioFigure(runs map[string]*results.Run, percentile, path string, limit fl
 	return figure
 }
 
-// countFigure counts messages of the tsn network, of which there should be none.
+// countFigure counts messages of the tsn network. All counts should be 0.
 func countFigure(runs map[string]*results.Run, name string, count func(*results.Run) int) results.Figure {
 	figure := results.Figure{Name: name, Unit: results.UnitMessages, Values: map[string]float64{}, Reached: true}
 	for _, payload := range experimentPayloads {
@@ -302,7 +303,7 @@ func countFigure(runs map[string]*results.Run, name string, count func(*results.
 	return figure
 }
 
-// restFigures are what the agent uses when nothing happens.
+// restFigures returns the agent's usage at rest.
 func restFigures(ctx context.Context, t *testing.T, host string) []results.Figure {
 	t.Helper()
 	const seconds = 10
@@ -325,7 +326,7 @@ func restFigures(ctx context.Context, t *testing.T, host string) []results.Figur
 	}
 }
 
-// readyFigure compares how long pods take to be ready with and without network and volume.
+// readyFigure compares the time until pods are ready with and without network and volume.
 func readyFigure(ctx context.Context, t *testing.T, namespace string, onNetwork func(*corev1.Pod) *corev1.Pod) results.Figure {
 	t.Helper()
 	const pods = 5
@@ -359,7 +360,7 @@ func writeSummary(t *testing.T, summary *results.Summary, name string) {
 	}
 }
 
-// writeFigures keeps them as JSON with what the run leaves.
+// writeFigures writes figures as JSON into the run's output.
 func writeFigures(t *testing.T, figures any, name string) {
 	t.Helper()
 	dir, err := filepath.Abs("../../../out/e2e")

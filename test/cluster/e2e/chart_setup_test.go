@@ -26,27 +26,27 @@ const (
 	// chartSystem is the chart's namespace.
 	chartSystem = "kubernetsn-system"
 	release     = "kubernetsn"
-	// chartNetwork is what pods name to be on the chart's network.
+	// chartNetwork is the network annotation of pods on the chart's network.
 	chartNetwork = chartSystem + "/tsn@" + tsnInterface
 	csiDriver    = "csi.kubernetsn.io"
 )
 
-// chart is installed when a test needs it, and removed when another one needs the network without it.
+// chart is installed when a test needs it, and removed when another needs the network without it.
 var chart struct {
 	installed, failed bool
-	// before is what there was on the nodes and in the cluster when it was installed, inventory what pods could leave.
+	// nodesBefore and objectsBefore are the state before the installation, inventory everything that pods could leave.
 	nodesBefore map[string]string
 	before      map[string]bool
 	inventory   map[string]map[string]bool
 }
 
-// needChart makes sure that the chart is installed, and nothing else that listens in its place.
+// needChart makes sure that the chart is installed, and no other ktsnd.
 func needChart(t *testing.T) context.Context {
 	t.Helper()
 	return withChart(needTwoNodes(t), t)
 }
 
-// withChart is needChart in a cluster that may have one node.
+// withChart is needChart for clusters that may have a single node.
 func withChart(ctx context.Context, t *testing.T) context.Context {
 	t.Helper()
 	testlab.Program(t, "helm")
@@ -65,7 +65,8 @@ func withChart(ctx context.Context, t *testing.T) context.Context {
 	return ctx
 }
 
-// noRelease removes what a run of the tests has left that was killed: pods in namespaces of tests, without which the chart can go.
+// noRelease removes the traces of a killed test run: first pods in the tests' namespaces, which block the
+// uninstallation.
 func noRelease(ctx context.Context, t *testing.T) {
 	t.Helper()
 	namespaces, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
@@ -82,17 +83,19 @@ func noRelease(ctx context.Context, t *testing.T) {
 	}
 }
 
-// chartValues differ from the defaults in what a test cluster needs.
+// chartValues differ from the defaults as a test cluster requires.
 var chartValues = []string{
-	// The images, by digest, as `make images` has made them.
+	// The images by digest, from `make images`.
 	"--values", "../../../out/images/values.yaml",
-	// Its networks are those of values, but where a test asks for the operator.
+	// Networks are configured by values, unless a test uses the operator.
 	"--set", "operator.enabled=false",
 	"--set", "image.pullPolicy=Never",
 	"--set", "agent.sweepEvery=3s",
-	// The nodes share the machine's cgroups, and its real-time budget where that is divided: in an upgrade it is for two ktsnd on a node.
+	// The nodes share the machine's cgroups, and its real-time budget if the kernel divides it: during an upgrade two
+	// ktsnd on a node need it.
 	"--set", fmt.Sprintf("ktsnd.cgroupV1=%v,ktsnd.realtimeShare=18", cgroups.RealtimeDivided()),
-	// Talkers that are measured run there, too, and listeners on the other one. A limit that a test can reach.
+	// Measured talkers run there, too, and listeners on the other processor. The limit is low enough for a test to
+	// reach.
 	"--set-json", fmt.Sprintf(`ktsnd.extraArgs=["--cpu","0","--pod-processes","%d"]`, podProcesses),
 }
 
@@ -122,7 +125,7 @@ func helm(ctx context.Context, t *testing.T, arguments ...string) (string, error
 	return helmchart.Helm(ctx, testlab.Program(t, "helm"), under.Kubeconfig(), arguments...)
 }
 
-// removeTSN removes what needTSN made, because there is one ktsnd on a node.
+// removeTSN removes what needTSN created, because a node can have only one ktsnd.
 func removeTSN(ctx context.Context, t *testing.T) {
 	t.Helper()
 	err := client.CoreV1().Namespaces().Delete(ctx, system, metav1.DeleteOptions{})
@@ -150,7 +153,7 @@ func removeTSN(ctx context.Context, t *testing.T) {
 	tsnOnce, tsnReady = sync.Once{}, false
 }
 
-// removeChart makes room for needTSN.
+// removeChart removes the chart, for needTSN.
 func removeChart(ctx context.Context, t *testing.T) {
 	t.Helper()
 	if !chart.installed {
@@ -162,13 +165,13 @@ func removeChart(ctx context.Context, t *testing.T) {
 	chart.installed = false
 }
 
-// The components of the chart that are on each node, as its labels have them.
+// These components of the chart run on each node; the values are those of their labels.
 const (
 	ktsndPods = "ktsnd"
 	agentPods = "agent"
 )
 
-// chartPodOn finds the pod of a component on a node that is ready. Of two ktsnd it is the one that serves.
+// chartPodOn returns the ready pod of a component on a node. Of two ktsnd it returns the one that serves.
 func chartPodOn(ctx context.Context, component, host string) (*corev1.Pod, error) {
 	pods, err := client.CoreV1().Pods(chartSystem).List(ctx, metav1.ListOptions{
 		LabelSelector: "app.kubernetes.io/component=" + component, FieldSelector: "spec.nodeName=" + host,
@@ -184,7 +187,7 @@ func chartPodOn(ctx context.Context, component, host string) (*corev1.Pod, error
 	return nil, fmt.Errorf("%s is not ready on %s: %s", component, host, whyNotReady(pods.Items))
 }
 
-// chartPodsOn finds those of both components on a node.
+// chartPodsOn returns the pods of both components on a node.
 func chartPodsOn(ctx context.Context, host string) ([]*corev1.Pod, error) {
 	var all []*corev1.Pod
 	for _, component := range []string{ktsndPods, agentPods} {
@@ -222,7 +225,7 @@ func waitForChart(ctx context.Context, t *testing.T) {
 	}
 }
 
-// chartStatus is what the chart's ktsnd on a node says.
+// chartStatus returns the status of the chart's ktsnd on a node.
 func chartStatus(ctx context.Context, t *testing.T, host string) ktsndStatus {
 	t.Helper()
 	var text string
@@ -244,7 +247,8 @@ func chartStatus(ctx context.Context, t *testing.T, host string) ktsndStatus {
 	return parseStatus(t, text)
 }
 
-// timed gives a pod all that a user writes by hand: the network, and for each container the library and the socket.
+// timed adds everything that a user would write by hand to a pod: the network, and for each container the library and
+// the socket.
 func timed(pod *corev1.Pod) *corev1.Pod {
 	pod = withVolume(pod)
 	pod.Annotations = map[string]string{"k8s.v1.cni.cncf.io/networks": chartNetwork}
@@ -263,7 +267,7 @@ func withVolume(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// waiting is a pod with tsnperf that does nothing until a test runs it there.
+// waiting returns a pod with tsnperf that idles until a test runs commands in it.
 func waiting(name, host string) *corev1.Pod {
 	pod := agnhost(name, host)
 	container := &pod.Spec.Containers[0]
@@ -272,7 +276,7 @@ func waiting(name, host string) *corev1.Pod {
 	return pod
 }
 
-// addressOn is a pod's address on the chart's network.
+// addressOn returns a pod's address on the chart's network.
 func addressOn(t *testing.T, pod *corev1.Pod) netip.Addr {
 	t.Helper()
 	all, err := networkStatuses(pod)

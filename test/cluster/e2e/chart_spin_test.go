@@ -16,18 +16,19 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
 )
 
-// The paths of the kernel: over Flannel with a talker that sleeps until it sends, and with one that is awake before, as ktsnd is;
-// likewise by the nodes' own network.
+// These paths use the kernel: over Flannel, with a talker that sleeps until it sends and with one that spins before, as
+// ktsnd does; likewise over the nodes' own network.
 const (
 	flannel     = "flannel"
 	flannelSpin = "flannel-spin"
 	hostSpin    = results.PathHostSpin
 )
 
-// spinShare is the percent of a processor's time that such a talker may have with real-time priority: more than it is awake.
+// spinShare is the percentage of a processor's time that such a talker may use with real-time priority: more than it
+// spins.
 const spinShare = 17
 
-// spinningPaths are those two, with pods of their own beside a listener. What their talkers could not have is among the gaps.
+// spinningPaths returns these two, with their own pods. The gaps say what their talkers could not have.
 func spinningPaths(ctx context.Context, t *testing.T, listener *corev1.Pod) (paths []experimentPath, gaps []results.Gap) {
 	t.Helper()
 	namespace := newNamespace(ctx, t, privileged)
@@ -61,7 +62,7 @@ func onHostNetwork(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// mayUseFIFO gives a pod what SCHED_FIFO needs, as the chart does for ktsnd.
+// mayUseFIFO gives a pod the rights that SCHED_FIFO needs, as the chart does for ktsnd.
 func mayUseFIFO(pod *corev1.Pod) *corev1.Pod {
 	pod.Spec.SecurityContext.RunAsNonRoot, pod.Spec.SecurityContext.RunAsUser = nil, pointer(int64(0))
 	only := &pod.Spec.Containers[0]
@@ -74,8 +75,8 @@ func mayUseFIFO(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// refusedFIFO is why the kernel refuses SCHED_FIFO to a pod's programs, after the pod has asked for its share of the budget; empty
-// when it does not. That the try fails otherwise ends the test.
+// refusedFIFO returns why the kernel refuses SCHED_FIFO to a pod's programs after the pod has requested its share of
+// the budget, "" if it does not. Any other failure ends the test.
 func refusedFIFO(ctx context.Context, t *testing.T, pod *corev1.Pod, fifo []string) string {
 	t.Helper()
 	_, output, err := run(ctx, pod, "tsnperf", append([]string{"/usr/bin/ktsn-realtime", "--share", strconv.Itoa(spinShare), "--", "/usr/bin/tsnperf",
@@ -90,8 +91,8 @@ func refusedFIFO(ctx context.Context, t *testing.T, pod *corev1.Pod, fifo []stri
 	return why
 }
 
-// spinProblem says whether a talker was not awake before most of its sends, or sent before their times; "" when all is well. One
-// that sleeps until the time never is, however fast the machine.
+// spinProblem reports a talker that was not awake before most of its sends, or sent before their times; "" if there is
+// none. A talker that sleeps until the time is never awake before it, however fast the machine.
 func spinProblem(path experimentPath, sent []tsnperf.Sent) string {
 	ahead, early := 0, 0
 	for _, message := range sent {

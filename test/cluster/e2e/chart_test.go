@@ -26,7 +26,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-// deploy makes a Deployment of one pod and returns that when it is ready.
+// deploy creates a Deployment of one pod and returns the pod once it is ready.
 func deploy(ctx context.Context, t *testing.T, namespace string, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	deployMany(ctx, t, namespace, pod, 1)
@@ -38,7 +38,7 @@ func deploy(ctx context.Context, t *testing.T, namespace string, pod *corev1.Pod
 	return waitReady(ctx, t, namespace, pods.Items[0].Name)
 }
 
-// exchange has a talker send to a listener, and returns what both noted.
+// exchange has the records of a talker and its listener.
 type exchange struct {
 	sent     []tsnperf.Sent
 	received []tsnperf.Received
@@ -46,10 +46,10 @@ type exchange struct {
 	busy time.Duration
 }
 
-// refusedTime is what a talker says that ktsnd does not serve, or has no ring for.
+// refusedTime is the talker's error if ktsnd does not serve it, or has no ring for it.
 const refusedTime = "the kernel refused SO_TXTIME"
 
-// talk runs talker and listener in their pods; during is done meanwhile.
+// talk runs talker and listener in their pods, and calls during meanwhile.
 func talk(ctx context.Context, t *testing.T, from, to *corev1.Pod, address string, id int, talker, listener []string, during func()) exchange {
 	t.Helper()
 	got, err := talkOnce(ctx, from, to, address, id, talker, listener, during)
@@ -95,10 +95,10 @@ func talkOnce(ctx context.Context, from, to *corev1.Pod, address string, id int,
 	return exchange{sent, received, busy}, err
 }
 
-// chartDisturbances are what happens on the talker's node while it sends.
+// chartDisturbances happen on the talker's node while it sends.
 var chartDisturbances = []struct {
 	name string
-	// replaces tells that other pods are there afterwards.
+	// replaces reports whether other pods exist afterwards.
 	replaces bool
 	do       func(ctx context.Context, t *testing.T, host string)
 }{
@@ -117,7 +117,7 @@ var chartDisturbances = []struct {
 	}},
 }
 
-// killOn kills a program in the process namespace of a node.
+// killOn kills a program in the PID namespace of a node.
 func killOn(ctx context.Context, t *testing.T, host, name string) {
 	t.Helper()
 	if _, err := node.Output(ctx, under.Place(host), nil, "pkill", "-KILL", "-x", name); err != nil {
@@ -140,7 +140,8 @@ func TestEveryMessageIsAccountedForWhateverHappensToTheChartsPods(t *testing.T) 
 				if err != nil {
 					t.Fatal(err)
 				}
-				// So many that there are some before, during and after it: kubelet may wait for 10 s to start a container again.
+				// Enough messages to have some before, during and after it: kubelet may wait for 10 s before it
+				// restarts a container.
 				const count = 10000
 				got := talk(ctx, t, talker, listener, addressOn(t, listener).String(), 100+10*attempt+i,
 					[]string{"--count", strconv.Itoa(count), "--cycle", strconv.Itoa(2*times) + "ms", "--lead", "5ms"},
@@ -156,7 +157,7 @@ func TestEveryMessageIsAccountedForWhateverHappensToTheChartsPods(t *testing.T) 
 					}
 					return counters["uncertain"] - uncertain
 				})
-				// The nodes' CLOCK_TAI is UTC, and when containers began is known in whole seconds.
+				// The nodes' CLOCK_TAI is UTC, and containers' start times are in whole seconds.
 				end := time.Unix(0, got.sent[len(got.sent)-1].Txtime)
 				return disturbed(ctx, t, host, before, disturbance.replaces, false, end)
 			})
@@ -164,15 +165,15 @@ func TestEveryMessageIsAccountedForWhateverHappensToTheChartsPods(t *testing.T) 
 	}
 }
 
-// chartState is what tells the chart's pods on a node, and their containers' processes, from others.
+// chartState identifies the chart's pods on a node, and their containers' processes.
 type chartState struct {
 	uids     map[types.UID]bool
 	restarts map[string]int32
-	// started is when the last of their containers was.
+	// started is the start of the youngest container.
 	started time.Time
 }
 
-// replaces tells that none of the pods was there before.
+// replaces reports whether none of the pods existed before.
 func (s *chartState) replaces(before *chartState) bool {
 	for uid := range s.uids {
 		if before.uids[uid] {
@@ -182,7 +183,7 @@ func (s *chartState) replaces(before *chartState) bool {
 	return true
 }
 
-// chartStates is that on all nodes.
+// chartStates returns the state of all nodes.
 func chartStates(ctx context.Context) (map[string]*chartState, error) {
 	all := map[string]*chartState{}
 	for _, host := range under.Nodes {
@@ -205,8 +206,8 @@ func chartStates(ctx context.Context) (map[string]*chartState, error) {
 	return all, nil
 }
 
-// disturbed fails the test unless what was to happen to the pods happens, and says why if it did not while messages were sent, the
-// last one at end: those that nothing disturbed prove nothing.
+// disturbed fails the test unless the expected happens to the pods, and returns why it did not happen while messages
+// were sent, the last one at end: an undisturbed run proves nothing.
 func disturbed(ctx context.Context, t *testing.T, host string, before map[string]*chartState, replaced, everywhere bool, end time.Time) (late string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -236,8 +237,8 @@ func disturbed(ctx context.Context, t *testing.T, host string, before map[string
 	return late
 }
 
-// accounted fails the test unless so many messages were sent and each arrived once, or ktsnd says that it does not know
-// whether it left.
+// accounted fails the test unless count messages were sent and each arrived once, or ktsnd reports that it does not
+// know whether it left.
 func accounted(t *testing.T, got exchange, count int, uncertain func() uint64) {
 	t.Helper()
 	if len(got.sent) != count {
@@ -324,7 +325,8 @@ func TestFiftyPodsComeAndGoWithTheirVolumesAndLeaveNothing(t *testing.T) {
 	leavesNothing(ctx, t, before)
 }
 
-// hasSocketsAndEndpoints waits until ktsnd on the nodes has so many of each: pods that were removed a moment ago may still be taken down.
+// hasSocketsAndEndpoints waits until ktsnd on the nodes has that many of each: pods that were just removed may not be
+// gone yet.
 func hasSocketsAndEndpoints(ctx context.Context, t *testing.T, count int, hosts ...plan.Node) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -364,7 +366,7 @@ func TestWhatNoPodHasAnyMoreIsSwept(t *testing.T) {
 	ctx := needChart(t)
 	host := under.Nodes[0].Name
 	const uid = "00000000-dead-4000-8000-000000000000"
-	// What an agent and a runtime leave that were killed on the way, with a pod that was removed by force.
+	// These are the traces of an agent and a runtime that were killed half-way, with a pod that was removed by force.
 	_, err := node.Output(ctx, under.Place(host), nil, "sh", "-c", `
 		mkdir -p /run/ktsn/pods/`+uid+` /var/lib/cni/tsn-cni/attachments/tsn
 		echo '{"version":1,"network":"tsn","containerID":"dead","interface":"tsn0","identity":"`+uid+`","netns":"/run/netns/gone","vni":42,

@@ -21,8 +21,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 
-// nodeListing lists, with what they contain, the files of a node that a network or a CSI driver could have left, and its
-// interfaces and filters; not those of Flannel, whose IPAM makes the folder of all networks with the node's first pod.
+// nodeListing lists, with contents, the files of a node that a network or a CSI driver could leave, and its interfaces
+// and filters. It skips Flannel's, whose IPAM creates the folder of all networks with the node's first pod.
 const nodeListing = `
 for dir in /opt/cni/bin /etc/cni /var/lib/cni /run/ktsn /var/lib/kubelet/plugins /var/lib/kubelet/plugins_registry; do
 	find $dir ! -path '/var/lib/cni/flannel*' ! -path /var/lib/cni/networks ! -path '/var/lib/cni/networks/cbr0*' ! -path '/var/lib/cni/results*' ! -path '/var/lib/cni/multus*' \
@@ -35,7 +35,7 @@ for at in /sys/class/net/*; do tc filter show dev ${at##*/} ingress 2>/dev/null 
 true
 `
 
-// nodeFiles is that of all nodes.
+// nodeFiles returns the listing of all nodes.
 func nodeFiles(ctx context.Context, t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -52,7 +52,7 @@ func nodeFiles(ctx context.Context, t *testing.T) map[string]string {
 // passing are kinds of objects that come and go by themselves.
 var passing = []string{"events", "leases", "endpoints", "endpointslices", "pods", "controllerrevisions", "componentstatuses"}
 
-// objects are all that the cluster has.
+// objects returns all objects of the cluster.
 func objects(ctx context.Context, t *testing.T) map[string]bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -68,7 +68,7 @@ func objects(ctx context.Context, t *testing.T) map[string]bool {
 	return all
 }
 
-// objectsNow fails as long as the API server still offers a kind that has just been removed.
+// objectsNow fails while the API server still offers a kind that has just been removed.
 func objectsNow(ctx context.Context) (map[string]bool, error) {
 	discoverer, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -97,7 +97,7 @@ func objectsNow(ctx context.Context) (map[string]bool, error) {
 				return nil, fmt.Errorf("list the %s: %w", kind.Name, err)
 			}
 			for _, item := range items.Items {
-				// Namespaces of tests before may still be on their way out.
+				// Namespaces of earlier tests may still be terminating.
 				if !strings.HasPrefix(item.GetNamespace()+item.GetName(), "e2e-") {
 					all[fmt.Sprintf("%s.%s %s/%s", kind.Name, group.Group, item.GetNamespace(), item.GetName())] = true
 				}
@@ -121,16 +121,16 @@ func TestUninstallRefusesWhilePodsUseTheNetworkThenLeavesNothing(t *testing.T) {
 		t.Fatalf("got %v, %q; want %q in it", err, output, want)
 	}
 	waitForChart(ctx, t)
-	// Also a hook that has failed takes its rights with it.
+	// A hook also removes its rights if it fails.
 	for object := range objects(ctx, t) {
 		if strings.Contains(object, "ktsn-removal") && !strings.HasPrefix(object, "jobs.") {
 			t.Errorf("after the refusal there is still %s", object)
 		}
 	}
 	recovers(ctx, t)
-	// Without grace, so that their objects are gone long before kubelets have unmounted so many volumes.
+	// Without grace, so that the pods are gone long before kubelets have unmounted so many volumes.
 	deleteNamespace(t, namespace)
-	// What an attempt has left that was killed half-way.
+	// The pod of an earlier attempt that was killed half-way.
 	stale := waiting("ktsn-clean-"+under.Nodes[0].Name, under.Nodes[0].Name)
 	if _, err := client.CoreV1().Pods(chartSystem).Create(ctx, stale, createOptions); err != nil {
 		t.Fatal(err)
@@ -161,8 +161,8 @@ func TestUninstallRefusesWhilePodsUseTheNetworkThenLeavesNothing(t *testing.T) {
 	}
 }
 
-// recovers does what docs/install.md says of an uninstallation that was refused: helm takes no upgrade of a release that it has begun
-// to remove, until that is rolled back.
+// recovers follows docs/install.md for a refused uninstallation: helm upgrades no release that it has begun to remove,
+// until it is rolled back.
 func recovers(ctx context.Context, t *testing.T) {
 	t.Helper()
 	output, err := helm(ctx, t, "list", "--all", "--filter", "^"+release+"$", "--output", "json")
@@ -176,7 +176,7 @@ func recovers(ctx context.Context, t *testing.T) {
 	if releases[0].Status != "uninstalling" {
 		t.Errorf("the release is %s", releases[0].Status)
 	}
-	// What an attempt has removed that failed later on.
+	// An attempt that fails later may have removed this.
 	if err := client.AppsV1().DaemonSets(chartSystem).Delete(ctx, "ktsnd", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -190,12 +190,12 @@ func recovers(ctx context.Context, t *testing.T) {
 	waitForChart(ctx, t)
 }
 
-// without are the members of one set that another has not.
+// without returns the members of set that other lacks.
 func without(set, other map[string]bool) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(set)), func(name string) bool { return other[name] })
 }
 
-// difference are the lines that only one of two texts has.
+// difference returns the lines that only one of two texts has.
 func difference(before, after string) string {
 	had, has := map[string]bool{}, map[string]bool{}
 	for line := range strings.Lines(before) {

@@ -23,20 +23,20 @@ import (
 const (
 	// upgradeMessages is how many messages each node sends during an upgrade.
 	upgradeMessages = 10000
-	// upgradeCycle is the time between two of them, longer in further attempts.
+	// upgradeCycle is the time between two messages, longer in further attempts.
 	upgradeCycle = 2 * time.Millisecond
-	// upgradeLead is how long before its time a message is handed over: longer than a talker has to wait for a processor while pods are
-	// replaced, and its gaps are those of ktsnd.
+	// upgradeLead is how long before its time a message is handed over: longer than a talker waits for a processor
+	// while pods are replaced, so that gaps are ktsnd's.
 	upgradeLead = 100 * time.Millisecond
 	// upgradeBefore is how many have left on each node when the upgrade begins.
 	upgradeBefore = 500
-	// manyUpgrades are as many as say how long departures pause.
+	// manyUpgrades are enough to judge how long departures pause.
 	manyUpgrades = 20
-	// pauseLimit is for the median of these.
+	// pauseLimit is the limit of the pauses' median.
 	pauseLimit = 2 * time.Millisecond
 )
 
-// upgrades is how many upgrades are made; one, unless a longer run was asked for (`make upgrades`).
+// upgrades returns how many upgrades to make: one, unless a longer run was requested (`make upgrades`).
 func upgrades(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("E2E_UPGRADES")
@@ -50,7 +50,7 @@ func upgrades(t *testing.T) int {
 	return count
 }
 
-// pair are pods of two nodes that send to each other.
+// pair has pods of two nodes that send to each other.
 type pair struct {
 	namespace string
 	pods      [2]*corev1.Pod
@@ -65,8 +65,8 @@ func newPair(ctx context.Context, t *testing.T) pair {
 	return p
 }
 
-// send has both send at once, and returns what left and arrived, and when it was on the wire; during is done when messages of both
-// have left.
+// send sends from both at once, and returns what left and arrived, and when it was on the wire. It calls during once
+// messages of both have left.
 func (p pair) send(ctx context.Context, t *testing.T, id int, cycle time.Duration, during func()) (got [2]exchange, wire [2][]int64) {
 	t.Helper()
 	taps, err := tapSwitch()
@@ -105,7 +105,7 @@ func (p pair) send(ctx context.Context, t *testing.T, id int, cycle time.Duratio
 	return got, wire
 }
 
-// allArrived fails the test unless each message of both arrived, and once.
+// allArrived fails the test unless each message of both arrived exactly once.
 func allArrived(t *testing.T, got [2]exchange) {
 	t.Helper()
 	for _, exchanged := range got {
@@ -113,7 +113,7 @@ func allArrived(t *testing.T, got [2]exchange) {
 	}
 }
 
-// upgradedTo are arguments of helm by which all pods are replaced.
+// upgradedTo returns helm arguments that replace all pods.
 func upgradedTo(t *testing.T, mark string, more ...string) []string {
 	t.Helper()
 	return slices.Concat([]string{"upgrade", release, chartFolder(t), "--set-string", "podAnnotations.upgraded=" + mark}, chartValues, more)
@@ -127,7 +127,7 @@ type takeover struct {
 	pause time.Duration
 }
 
-// takeoverOn is that of the ktsnd that serves a node.
+// takeoverOn returns the takeover of the ktsnd that serves a node.
 func takeoverOn(ctx context.Context, t *testing.T, host string) takeover {
 	t.Helper()
 	pod, err := chartPodOn(ctx, ktsndPods, host)
@@ -155,17 +155,17 @@ func takeoverOn(ctx context.Context, t *testing.T, host string) takeover {
 	return takeover{}
 }
 
-// Its log has the time at which containerd read the line.
+// ktsnd's log has the time at which containerd read the line.
 const (
 	logLate  = 250 * time.Millisecond
 	logEarly = 10 * time.Millisecond
 )
 
-// beforeTakeover is how long before it the same is looked at, for what the machine's other load does.
+// beforeTakeover is how long before a takeover the gap is measured for comparison, to show the machine's other load.
 const beforeTakeover = time.Second
 
-// gapAt is the longest time without a frame on the wire around a takeover, less the cycle: what is left of the pause there, beside
-// stops of the machine. CLOCK_TAI of the nodes is UTC.
+// gapAt returns the longest time without a frame on the wire around a takeover, minus the cycle: the pause, unless the
+// machine stopped. CLOCK_TAI of the nodes is UTC.
 func gapAt(at time.Time, wire []int64, cycle time.Duration) time.Duration {
 	var longest time.Duration
 	from, to := at.Add(-logLate).UnixNano(), at.Add(logEarly).UnixNano()
@@ -177,18 +177,18 @@ func gapAt(at time.Time, wire []int64, cycle time.Duration) time.Duration {
 	return longest
 }
 
-// upgradeFigures are what upgrades cost.
+// upgradeFigures are the pauses of upgrades.
 type upgradeFigures struct {
 	Upgrades int `json:"upgrades"`
 	Messages int `json:"messages"`
-	// PausesNs are those of ktsnd's loop, GapsNs those on the wire, and GapsBeforeNs what there was a second before.
+	// PausesNs are of ktsnd's loop, GapsNs on the wire, and GapsBeforeNs on the wire a second before.
 	PausesNs     []time.Duration `json:"pauses_ns"`
 	GapsNs       []time.Duration `json:"gaps_ns"`
 	GapsBeforeNs []time.Duration `json:"gaps_before_ns"`
 	TookNs       []time.Duration `json:"took_ns"`
 }
 
-// median is the lower one of two.
+// median returns the lower one of two middle values.
 func median(durations []time.Duration) time.Duration {
 	return slices.Sorted(slices.Values(durations))[(len(durations)-1)/2]
 }
@@ -234,7 +234,7 @@ func TestUpgradesUnderLoadLoseNoMessage(t *testing.T) {
 	figures.judge(t)
 }
 
-// upgradedMeanwhile fails the test unless all pods are others, and says so where that was after the last message of a node.
+// upgradedMeanwhile fails the test unless all pods are new, and reports if that was after the last message of a node.
 func upgradedMeanwhile(ctx context.Context, t *testing.T, before map[string]*chartState, got [2]exchange) (late string) {
 	t.Helper()
 	for i, exchanged := range got {
@@ -246,7 +246,7 @@ func upgradedMeanwhile(ctx context.Context, t *testing.T, before map[string]*cha
 	return ""
 }
 
-// judge says what the upgrades cost, and holds them against the limit where there are enough of them.
+// judge logs the pauses, and checks them against the limit if there are enough.
 func (f *upgradeFigures) judge(t *testing.T) {
 	t.Helper()
 	if len(f.PausesNs) == 0 {
@@ -293,7 +293,7 @@ func TestARollbackInTheMiddleOfAnUpgradeLosesNoMessage(t *testing.T) {
 	})
 }
 
-// waitHalfUpgraded waits until the first node has a ktsnd of the upgrade that serves.
+// waitHalfUpgraded waits until the first node has a serving ktsnd of the upgrade.
 func waitHalfUpgraded(ctx context.Context, t *testing.T, mark string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)

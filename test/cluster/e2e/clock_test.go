@@ -32,8 +32,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 
-// clockNetworks differ in what becomes of messages while the clock is lost. Stamps of software on a busy machine are wrong by
-// milliseconds, and what counts here is whether somebody keeps the clock.
+// clockNetworks differ in the treatment of messages while the clock is lost. Software timestamps on a busy machine are
+// wrong by milliseconds; the test only needs to detect whether the clock is synchronised.
 const clockNetworks = `
 apiVersion: kubernetsn.io/v1alpha1
 kind: TSNNetwork
@@ -56,8 +56,9 @@ var clockNetworkNames = []string{"held", "refused", "carried"}
 // allClockNetworks is the annotation of pods on all of them.
 const allClockNetworks = "held,refused,carried"
 
-// freeRunning has the chart run ptp4l between the nodes, of which one serves and one follows. They share this machine's clock, so
-// nobody may set it: ptp4l only measures, and announces no offset of TAI, which the kernel would have to be given.
+// freeRunning makes the chart run ptp4l between the nodes, one as master and one as slave. They share this machine's
+// clock, which must not be set: ptp4l only measures, and announces no TAI offset, which would have to be set in the
+// kernel.
 func freeRunning() []string {
 	return []string{"--set", "clock.mode=ptp,clock.ptp.freeRunning=true,clock.ptp.timeStamping=software,clock.ptp.utcOffset=0", "--set-json", fmt.Sprintf(
 		`clock.ptp.interfaces=[{"name":"serves","nodeSelector":{%[1]q:%[2]q},"interface":"eth0","role":"grandmaster"},`+
@@ -65,7 +66,7 @@ func freeRunning() []string {
 		corev1.LabelHostname, under.Nodes[0].Name, under.Nodes[1].Name)}
 }
 
-// kernelClock is what must stay as it was: whether somebody keeps the clock of this machine, and at which frequency.
+// kernelClock returns what must not change: whether this machine's clock is synchronised, and its frequency.
 func kernelClock(t *testing.T) (kept bool, frequency int64) {
 	t.Helper()
 	var now unix.Timex // without modes it is only read
@@ -75,8 +76,8 @@ func kernelClock(t *testing.T) (kept bool, frequency int64) {
 	return now.Status&unix.STA_UNSYNC == 0, now.Freq
 }
 
-// TestClocksAreBelievedOnlyWhileTheyAreGood is one test, because the chart is in the cluster once, and there is an order: nobody
-// keeps the clocks, ptp4l does, one node loses its master and finds it again, and the end.
+// TestClocksAreBelievedOnlyWhileTheyAreGood is one test, because the chart is installed once, and the order matters:
+// nothing synchronises the clocks, ptp4l does, one node loses its master and finds it again, uninstallation.
 func TestClocksAreBelievedOnlyWhileTheyAreGood(t *testing.T) {
 	needTwoNodes(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
@@ -134,7 +135,7 @@ func TestClocksAreBelievedOnlyWhileTheyAreGood(t *testing.T) {
 	})
 }
 
-// nobodyKeepsClocks has pods wait, unless somebody keeps the clock of this machine.
+// nobodyKeepsClocks expects pods to wait, unless this machine's clock is synchronised.
 func nobodyKeepsClocks(ctx context.Context, t *testing.T, namespace string) {
 	if kept, _ := kernelClock(t); kept {
 		t.Skip("somebody keeps the clock of this machine, and the agents see that")
@@ -146,7 +147,7 @@ func nobodyKeepsClocks(ctx context.Context, t *testing.T, namespace string) {
 	for _, host := range under.Nodes {
 		awaitLost(ctx, t, host.Name, clockNetworkNames)
 	}
-	// Both pods were placed before anybody had looked at the clocks; one that comes later is not placed.
+	// Both pods were scheduled before the clocks were checked; a later one is not.
 	if _, err := client.CoreV1().Pods(namespace).Create(ctx, annotated(waiting("later", ""), "held"), createOptions); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +188,7 @@ func clocksBecomeGood(ctx context.Context, t *testing.T, namespace string) (talk
 	return talker, listener
 }
 
-// benchBetweenTwoClocks has one node seem to be another machine, until its kubelet says again that it is this one.
+// benchBetweenTwoClocks makes one node look like another machine, until its kubelet reports the machine again.
 func benchBetweenTwoClocks(ctx context.Context, t *testing.T) {
 	t.Cleanup(func() { deleteNamespace(t, benchNamespace) })
 	profile, out := filepath.Join(t.TempDir(), "bench.yaml"), filepath.Join(t.TempDir(), "bench")
@@ -199,7 +200,7 @@ func benchBetweenTwoClocks(ctx context.Context, t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Stamps of software are as wrong as messages take, on such a machine.
+	// On such a machine, the error of software timestamps is as large as the latency.
 	output, err := ktsn(ctx, t, "bench", "run", profile, "--namespace", benchNamespace, "--network", "carried", "--out", out, "--quiet", "--any-clock")
 	if err != nil {
 		t.Fatalf("%v: %s", err, output)
@@ -215,11 +216,11 @@ func benchBetweenTwoClocks(ctx context.Context, t *testing.T) {
 	t.Logf("a latency of %d ns by clocks that may be wrong by %d ns", summary.Runs[0].Latency.P50, *clockError.Combined)
 }
 
-// ptp4lIsKilled has it come again within the time for which a clock without it is believed, or soon after.
+// ptp4lIsKilled expects ptp4l to restart within the time for which a clock without it is trusted, or soon after.
 func ptp4lIsKilled(ctx context.Context, t *testing.T) {
 	host := under.Nodes[1].Name
 	killOn(ctx, t, host, "ptp4l")
-	// An agent that has not seen the master for so long says so.
+	// An agent that has not seen the master for that long reports it.
 	const seen = 6 * time.Second
 	err := kube.Wait(ctx, func(ctx context.Context) error {
 		pod, err := chartPodOn(ctx, "clock", host)
@@ -239,7 +240,7 @@ func ptp4lIsKilled(ctx context.Context, t *testing.T) {
 	awaitLost(ctx, t, host, nil)
 }
 
-// lossOfAClock cuts one node from its master.
+// lossOfAClock cuts one node off its master.
 func lossOfAClock(ctx context.Context, t *testing.T, namespace string, talker, listener *corev1.Pod) {
 	host := under.Nodes[1].Name
 	began := time.Now()
@@ -291,7 +292,7 @@ func lossOfAClock(ctx context.Context, t *testing.T, namespace string, talker, l
 	})
 }
 
-// refusedWhileLost has each timed send fail.
+// refusedWhileLost expects each timed send to fail.
 func refusedWhileLost(ctx context.Context, t *testing.T, talker, listener *corev1.Pod) {
 	sent, complaint, err := talkRefused(ctx, talker, clockAddress(t, listener, 1))
 	if count := errnos(sent)[syscall.ENETDOWN]; count != 20 {
@@ -299,7 +300,7 @@ func refusedWhileLost(ctx context.Context, t *testing.T, talker, listener *corev
 	}
 }
 
-// talkRefused sends messages that nobody waits for.
+// talkRefused sends messages without a listener.
 func talkRefused(ctx context.Context, talker *corev1.Pod, address string) (sent []tsnperf.Sent, complaint string, err error) {
 	output, complaint, err := run(ctx, talker, "tsnperf", "/usr/bin/tsnperf", "talker", "--to", netip.AddrPortFrom(netip.MustParseAddr(address), 7799).String(),
 		"--count", "20", "--cycle", "10ms", "--lead", "5ms", "--csv", "/dev/stdout", "--quiet")
@@ -310,7 +311,7 @@ func talkRefused(ctx context.Context, talker *corev1.Pod, address string) (sent 
 	return sent, complaint, errors.Join(err, errRead)
 }
 
-// errnos counts how sends ended.
+// errnos counts the results of sends.
 func errnos(sent []tsnperf.Sent) map[syscall.Errno]int {
 	counts := map[syscall.Errno]int{}
 	for _, message := range sent {
@@ -319,7 +320,7 @@ func errnos(sent []tsnperf.Sent) map[syscall.Errno]int {
 	return counts
 }
 
-// carriedWhileLost has messages leave, and be counted.
+// carriedWhileLost expects messages to leave, and to be counted.
 func carriedWhileLost(ctx context.Context, t *testing.T, talker, listener *corev1.Pod) {
 	before := chartStatus(ctx, t, talker.Spec.NodeName).Counters["clock-lost"]
 	got := talk(ctx, t, talker, listener, clockAddress(t, listener, 2), 1210, []string{"--count", "100", "--lead", "5ms"},
@@ -330,7 +331,7 @@ func carriedWhileLost(ctx context.Context, t *testing.T, talker, listener *corev
 	}
 }
 
-// heldWhileLost has messages wait, and leave once the node has its master again.
+// heldWhileLost expects messages to wait, and to leave once the node has its master again.
 func heldWhileLost(ctx context.Context, t *testing.T, host string, talker, listener *corev1.Pod) {
 	const count = 150 // in 15 s, so that the talker is still there when they leave
 	before := chartStatus(ctx, t, host).Counters
@@ -371,7 +372,7 @@ func now(t *testing.T, clock int32) int64 {
 	return read.Nano()
 }
 
-// ktsnShowsTheLoss has ktsn look at a cluster of which one node has lost its clock.
+// ktsnShowsTheLoss runs ktsn on a cluster in which one node has lost its clock.
 func ktsnShowsTheLoss(ctx context.Context, t *testing.T, host string) {
 	for _, look := range []struct {
 		line string
@@ -397,7 +398,7 @@ func ktsnShowsTheLoss(ctx context.Context, t *testing.T, host string) {
 	}
 }
 
-// cut keeps a node from all messages of PTP.
+// cut drops all PTP messages of a node.
 func cut(ctx context.Context, t *testing.T, host string) {
 	t.Helper()
 	t.Cleanup(func() { mend(context.WithoutCancel(ctx), t, host) })
@@ -405,7 +406,7 @@ func cut(ctx context.Context, t *testing.T, host string) {
 		`add rule inet e2e_clock in udp dport { 319, 320 } drop`)
 }
 
-// mend undoes that.
+// mend undoes cut.
 func mend(ctx context.Context, t *testing.T, host string) {
 	t.Helper()
 	if _, err := node.Output(ctx, under.Place(host), nil, "sh", "-c", "! nft list table inet e2e_clock >/dev/null 2>&1 || nft delete table inet e2e_clock"); err != nil {
@@ -413,7 +414,7 @@ func mend(ctx context.Context, t *testing.T, host string) {
 	}
 }
 
-// clockAddress is a pod's address on one of its networks, in the order of its annotation.
+// clockAddress returns a pod's address on one of its networks, in the order of its annotation.
 func clockAddress(t *testing.T, pod *corev1.Pod, network int) string {
 	t.Helper()
 	all, err := networkStatuses(pod)
@@ -442,7 +443,7 @@ func nodeState(ctx context.Context, host string) (*v1alpha1.TSNNode, error) {
 	return state, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, state)
 }
 
-// clockNow is what a node says of its clock.
+// clockNow returns a node's clock status.
 func clockNow(ctx context.Context, t *testing.T, host string) v1alpha1.NodeClock {
 	t.Helper()
 	state, err := nodeState(ctx, host)
@@ -455,7 +456,7 @@ func clockNow(ctx context.Context, t *testing.T, host string) v1alpha1.NodeClock
 	return *state.Status.Clock
 }
 
-// awaitClock waits for a node's clock to be in a state, for the node and for each network.
+// awaitClock waits until a node reports a state of its clock, for itself and for each network.
 func awaitClock(ctx context.Context, t *testing.T, host, want string) v1alpha1.NodeClock {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -490,7 +491,7 @@ func awaitClock(ctx context.Context, t *testing.T, host, want string) v1alpha1.N
 	return clock
 }
 
-// lostTo are the networks for which a node is labelled as lost.
+// lostTo returns the networks for which a node is labelled as lost.
 func lostTo(ctx context.Context, t *testing.T, host string) []string {
 	t.Helper()
 	node, err := client.CoreV1().Nodes().Get(ctx, host, metav1.GetOptions{})
@@ -507,7 +508,7 @@ func lostTo(ctx context.Context, t *testing.T, host string) []string {
 	return lost
 }
 
-// awaitLost waits for a node to be labelled as lost to these networks, and no others.
+// awaitLost waits until a node is labelled as lost for exactly these networks.
 func awaitLost(ctx context.Context, t *testing.T, host string, networks []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -524,13 +525,13 @@ func awaitLost(ctx context.Context, t *testing.T, host string, networks []string
 	}
 }
 
-// waitsForAClock waits for kubelet to say that tsn-cni keeps a pod waiting for its node's clock.
+// waitsForAClock waits for kubelet's Event that tsn-cni keeps a pod waiting for its node's clock.
 func waitsForAClock(ctx context.Context, t *testing.T, namespace, name string) {
 	t.Helper()
 	awaitEvent(ctx, t, namespace, name, "FailedCreatePodSandBox", "the node's clock is not good enough for the network")
 }
 
-// hasUnplaced waits for the scheduler to say that it has no node for a pod.
+// hasUnplaced waits for the scheduler's Event that no node fits a pod.
 func hasUnplaced(ctx context.Context, t *testing.T, namespace, name string) {
 	t.Helper()
 	awaitEvent(ctx, t, namespace, name, "FailedScheduling", "node affinity")

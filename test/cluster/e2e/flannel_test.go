@@ -35,7 +35,7 @@ func TestPodsReachEachOtherOverFlannel(t *testing.T) {
 	}
 }
 
-// makeService makes a service for pods with the label app, for TCP and UDP.
+// makeService returns a service for pods with the label app, for TCP and UDP.
 func makeService(app string) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: app},
@@ -86,7 +86,7 @@ func TestServicesAndTheirNames(t *testing.T) {
 			t.Run("from "+where.Name+" "+name, func(t *testing.T) {
 				for protocol, port := range map[string]int{"http": test.http, "udp": test.udp} {
 					served(ctx, t, asker, protocol, test.host, port)
-					// One question resolves the name once, so several are asked.
+					// A request resolves the name only once, so send several.
 					given, err := dial(ctx, asker, protocol, test.host, port, "hostname", 8)
 					if err != nil {
 						t.Fatal(err)
@@ -111,7 +111,7 @@ func TestServicesAndTheirNames(t *testing.T) {
 	}
 }
 
-// bothAnswer waits until a node's kube-proxy knows of both pods of a service.
+// bothAnswer waits until a node's kube-proxy knows both pods of a service.
 func bothAnswer(ctx context.Context, t *testing.T, asker *corev1.Pod, address string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -128,7 +128,7 @@ func bothAnswer(ctx context.Context, t *testing.T, asker *corev1.Pod, address st
 	}
 }
 
-// served waits until a service that was just made is known where it is asked for: to kube-proxy, and to CoreDNS by its name.
+// served waits until kube-proxy and CoreDNS on the pod's node know a new service.
 func served(ctx context.Context, t *testing.T, asker *corev1.Pod, protocol, host string, port int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)

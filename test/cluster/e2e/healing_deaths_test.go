@@ -18,7 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
 
-// kills has programs be killed on all nodes.
+// kills returns a failure that kills programs on all nodes.
 func kills(names ...string) func(*watched, context.Context, *testing.T) {
 	return func(_ *watched, ctx context.Context, t *testing.T) {
 		t.Helper()
@@ -27,7 +27,7 @@ func kills(names ...string) func(*watched, context.Context, *testing.T) {
 	}
 }
 
-// killsAtOnce is kills, and what follows does so before anybody notices.
+// killsAtOnce is kills without waiting, so that what follows happens before anything reacts.
 func killsAtOnce(name string) func(*watched, context.Context, *testing.T) {
 	return func(_ *watched, ctx context.Context, t *testing.T) {
 		t.Helper()
@@ -35,7 +35,7 @@ func killsAtOnce(name string) func(*watched, context.Context, *testing.T) {
 	}
 }
 
-// then has the second follow the first soon.
+// then returns a failure that causes second soon after first.
 func then(first, second func(*watched, context.Context, *testing.T)) func(*watched, context.Context, *testing.T) {
 	return func(w *watched, ctx context.Context, t *testing.T) {
 		t.Helper()
@@ -44,7 +44,7 @@ func then(first, second func(*watched, context.Context, *testing.T)) func(*watch
 	}
 }
 
-// deaths are all that is tried.
+// deaths returns all failures of the test.
 func deaths() []death {
 	const first, second = 0, 1
 	all := []death{
@@ -88,7 +88,7 @@ func (w *watched) deleteEndpoint(ctx context.Context, t *testing.T) {
 	}
 }
 
-// remakeEndpoint has another pod of that name come as soon as the first has gone, as a Deployment would.
+// remakeEndpoint replaces the pod by another of that name once it is gone, as a Deployment would.
 func (w *watched) remakeEndpoint(ctx context.Context, t *testing.T) {
 	t.Helper()
 	w.deleteEndpoint(ctx, t)
@@ -96,7 +96,8 @@ func (w *watched) remakeEndpoint(ctx context.Context, t *testing.T) {
 	w.spare = start(ctx, t, w.namespace, answering("endpoint", under.Nodes[1].Name))[0]
 }
 
-// remakeClient has another client of that name come, which its endpoint does not notice. What is counted is the new one's.
+// remakeClient replaces the client by another of that name, which its endpoint does not notice. The new client's
+// requests are counted.
 func (w *watched) remakeClient(ctx context.Context, t *testing.T) {
 	t.Helper()
 	before := w.client.UID
@@ -126,14 +127,14 @@ func waitGone(ctx context.Context, t *testing.T, namespace, name string) {
 	}
 }
 
-// killEndpoint kills the program that answers, and not its pod.
+// killEndpoint kills the program that answers, but not its pod.
 func (w *watched) killEndpoint(ctx context.Context, t *testing.T) {
 	t.Helper()
 	onNode(ctx, t, w.endpoint.Spec.NodeName, "sh", "-c",
 		`kill -KILL $(grep -l `+string(w.endpoint.UID)+` $(grep -lx agnhost /proc/[0-9]*/comm | sed s/comm/cgroup/) | cut -d/ -f3)`)
 }
 
-// withoutOperator has something die while nobody pairs.
+// withoutOperator returns a failure that happens while no operator pairs clients.
 func withoutOperator(die func(*watched, context.Context, *testing.T)) func(*watched, context.Context, *testing.T) {
 	return func(w *watched, ctx context.Context, t *testing.T) {
 		t.Helper()
@@ -145,7 +146,7 @@ func withoutOperator(die func(*watched, context.Context, *testing.T)) func(*watc
 	}
 }
 
-// scaleOperator has there be so many, and waits until it is so.
+// scaleOperator scales the operator, and waits until it has that many replicas.
 func scaleOperator(ctx context.Context, t *testing.T, replicas int32) {
 	t.Helper()
 	deployments := client.AppsV1().Deployments(chartSystem)
@@ -173,7 +174,7 @@ func scaleOperator(ctx context.Context, t *testing.T, replicas int32) {
 
 const operatorPods = "app.kubernetes.io/component=operator"
 
-// deleteWithoutAgent has nobody at the client's node plug anything meanwhile.
+// deleteWithoutAgent deletes the endpoint while no agent runs at the client's node.
 func (w *watched) deleteWithoutAgent(ctx context.Context, t *testing.T) {
 	t.Helper()
 	host := w.client.Spec.NodeName
@@ -183,7 +184,7 @@ func (w *watched) deleteWithoutAgent(ctx context.Context, t *testing.T) {
 	killOn(ctx, t, host, "ktsn-agent")
 }
 
-// killServer kills the API server, which is started again.
+// killServer kills the API server, which is restarted.
 func (w *watched) killServer(ctx context.Context, t *testing.T) {
 	t.Helper()
 	killOn(ctx, t, under.ControlPlane().Name, "kube-apiserver")
@@ -192,7 +193,7 @@ func (w *watched) killServer(ctx context.Context, t *testing.T) {
 	}
 }
 
-// killsNearby has a program be killed on the client's node.
+// killsNearby returns a failure that kills a program on the client's node.
 func killsNearby(name string) func(*watched, context.Context, *testing.T) {
 	return func(w *watched, ctx context.Context, t *testing.T) {
 		t.Helper()
@@ -200,7 +201,8 @@ func killsNearby(name string) func(*watched, context.Context, *testing.T) {
 	}
 }
 
-// nodeIsOff has the endpoint's node lose its power, which comes back when the test has ended, and something follow soon; nil: nothing.
+// nodeIsOff returns a failure that switches the endpoint's node off until the test has ended, followed by next unless
+// it is nil.
 func nodeIsOff(next func(*watched, context.Context, *testing.T)) func(*watched, context.Context, *testing.T) {
 	return func(w *watched, ctx context.Context, t *testing.T) {
 		t.Helper()
@@ -249,7 +251,7 @@ func nodeIsReady(node *corev1.Node) bool {
 	return false
 }
 
-// leader is the operator that works.
+// leader returns the leading operator.
 func leader(ctx context.Context) (*corev1.Pod, error) {
 	lease, err := client.CoordinationV1().Leases(chartSystem).Get(ctx, "ktsn-operator", metav1.GetOptions{})
 	if err != nil {
@@ -262,7 +264,7 @@ func leader(ctx context.Context) (*corev1.Pod, error) {
 	return client.CoreV1().Pods(chartSystem).Get(ctx, name, metav1.GetOptions{})
 }
 
-// operatorOn has one of the operators be on a node: the scheduler only prefers that they are on different ones.
+// operatorOn makes one of the operators run on a node: the scheduler only prefers different nodes.
 func operatorOn(ctx context.Context, t *testing.T, host string) {
 	t.Helper()
 	if err := kube.Wait(ctx, func(ctx context.Context) error {
@@ -290,7 +292,7 @@ func operatorOn(ctx context.Context, t *testing.T, host string) {
 	}
 }
 
-// leadsThere has the operator that leads be one on the endpoint's node.
+// leadsThere makes an operator on the endpoint's node the leader.
 func (w *watched) leadsThere(ctx context.Context, t *testing.T) {
 	t.Helper()
 	if err := kube.Wait(ctx, func(ctx context.Context) error {

@@ -21,37 +21,38 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
 
-// death is something that dies under a client that is answered all the time.
+// death is a failure while a client is answered continuously.
 type death struct {
 	name string
-	// spare tells where there is another endpoint: on the client's node, 0, or that of the first endpoint, 1; -1: nowhere.
+	// spare is the node of another endpoint: 0 is the client's node, 1 that of the first endpoint, -1 none.
 	spare int
-	// die has it die, and returns once whatever shall come back can do so.
+	// die causes the failure, and returns once recovery is possible.
 	die func(w *watched, ctx context.Context, t *testing.T)
-	// stays tells that the client keeps its endpoint, and unnoticed that nothing may be lost.
+	// stays means that the client keeps its endpoint, unnoticed that nothing may be lost.
 	stays, unnoticed bool
-	// anew tells that it is the client itself that dies, and another one that is answered.
+	// anew means that the client itself dies, and another one is answered.
 	anew bool
-	// nodeAway tells that the endpoint's node is away until the end.
+	// nodeAway means that the endpoint's node is off until the end.
 	nodeAway bool
-	// timed is for how long timed messages are sent as well; only where the endpoint stays.
+	// timed is for how long timed messages are sent as well, only if the endpoint stays.
 	timed time.Duration
 }
 
 const (
 	nowhere = -1
-	// away is for how long something is away that is not only started again.
+	// away is for how long something is off that is not only restarted.
 	away = 5 * time.Second
 )
 
-// TestHealing measures how long a client is not answered when what its link needs dies. `make bench-healing` runs it.
+// TestHealing measures for how long a client is not answered when something that its link needs fails. `make
+// bench-healing` runs it.
 func TestHealing(t *testing.T) {
 	ctx := needTwoNodes(t)
 	budget, err := cgroups.Realtime(under.Cgroup())
 	if err != nil && cgroups.RealtimeDivided() {
 		t.Fatal(err)
 	}
-	// Where nodes have no real-time budget, each start of ktsnd would wait for some first.
+	// On nodes without real-time budget, each start of ktsnd would first wait for some.
 	withOperator(ctx, t, func() {}, "--set", "operator.linger=1h", "--set", fmt.Sprintf("ktsnd.cgroupV1=%v", cgroups.RealtimeDivided() && budget > 0))
 	w := newWatched(ctx, t)
 	var all []asker.Outcome
@@ -60,7 +61,7 @@ func TestHealing(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			all = append(all, w.dies(ctx, t, &victim, 100*i))
-			// Each time, so that a run that is interrupted leaves what it has found.
+			// Write after each failure, so that an interrupted run keeps its results.
 			if folder := os.Getenv("KTSN_HEALING_OUT"); folder != "" {
 				if err := asker.Write(folder, "cluster", all); err != nil {
 					t.Error(err)
@@ -70,7 +71,7 @@ func TestHealing(t *testing.T) {
 	}
 }
 
-// dies has something die, and tells what became of the client.
+// dies causes a failure, and returns its effect on the client.
 func (w *watched) dies(ctx context.Context, t *testing.T, victim *death, id int) asker.Outcome {
 	t.Helper()
 	renewChart(ctx, t)
@@ -118,7 +119,7 @@ func (w *watched) dies(ctx context.Context, t *testing.T, victim *death, id int)
 	return outcome
 }
 
-// timedOver sends timed messages over the client's link for so long, from now on.
+// timedOver sends timed messages over the client's link for a time, from now on.
 func (w *watched) timedOver(ctx context.Context, t *testing.T, id int, lasts time.Duration) (wait func() *asker.Timed) {
 	t.Helper()
 	const cycle = 10 * time.Millisecond
@@ -138,7 +139,7 @@ func (w *watched) timedOver(ctx context.Context, t *testing.T, id int, lasts tim
 	return func() *asker.Timed { return <-done }
 }
 
-// renewChart replaces pods of the chart with a container that was started again: kubelet waits ever longer before it does that.
+// renewChart replaces pods of the chart whose container was restarted: kubelet's back-off grows with each restart.
 func renewChart(ctx context.Context, t *testing.T) {
 	t.Helper()
 	pods, err := client.CoreV1().Pods(chartSystem).List(ctx, metav1.ListOptions{})

@@ -36,7 +36,7 @@ const (
 
 const agnhostImage = "kubernetsn.io/agnhost:" + components.Tag
 
-// newNamespace makes a namespace for a test, in which Pod Security enforces a level ("" for the cluster's own).
+// newNamespace creates a namespace for a test, in which Pod Security enforces a level ("" for the cluster's default).
 func newNamespace(ctx context.Context, t *testing.T, level string) string {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-"}}
@@ -51,7 +51,7 @@ func newNamespace(ctx context.Context, t *testing.T, level string) string {
 	return created.Name
 }
 
-// deleteNamespace waits until its pods are gone, so that what a test leaves does not disturb the next one.
+// deleteNamespace deletes a namespace and waits until its pods are gone, so that they do not disturb the next test.
 func deleteNamespace(t *testing.T, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
@@ -78,8 +78,8 @@ func deleteNamespace(t *testing.T, name string) {
 
 func pointer[T any](value T) *T { return &value }
 
-// agnhost is a pod that answers on httpPort and udpPort, and asks others when it is asked to. It conforms to the
-// strictest level of Pod Security.
+// agnhost returns a pod that answers on httpPort and udpPort, and sends requests to others on request. It conforms to
+// the strictest level of Pod Security.
 func agnhost(name, node string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}},
@@ -110,7 +110,7 @@ func agnhost(name, node string) *corev1.Pod {
 	return pod
 }
 
-// start makes pods and waits until they are ready.
+// start creates pods and waits until they are ready.
 func start(ctx context.Context, t *testing.T, namespace string, pods ...*corev1.Pod) []*corev1.Pod {
 	t.Helper()
 	for _, pod := range pods {
@@ -123,7 +123,8 @@ func start(ctx context.Context, t *testing.T, namespace string, pods ...*corev1.
 	return ready
 }
 
-// create makes a pod. A webhook that is ready can be reached once kube-proxy has heard of it as well, which helm does not wait for.
+// create creates a pod. It retries because a ready webhook is reachable only once kube-proxy knows it, which helm does
+// not wait for.
 func create(ctx context.Context, t *testing.T, namespace string, pod *corev1.Pod) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -187,7 +188,7 @@ func lastEvents(ctx context.Context, namespace, name string) string {
 	return strings.Join(text, "; ")
 }
 
-// brief keeps the ends of long messages, in which network plugins say what was wrong.
+// brief keeps the ends of long messages, where network plugins report the cause.
 func brief(text string) string {
 	const most = 300
 	if len(text) <= 2*most {
@@ -196,13 +197,13 @@ func brief(text string) string {
 	return text[:most] + " ... " + text[len(text)-most:]
 }
 
-// answers are what agnhost's /dial gives.
+// answers is the result of agnhost's /dial.
 type answers struct {
 	Responses []string `json:"responses"`
 	Errors    []string `json:"errors"`
 }
 
-// dial has a pod ask host, once or more often. protocol is "http" or "udp".
+// dial sends requests from a pod to a host. protocol is "http" or "udp".
 func dial(ctx context.Context, from *corev1.Pod, protocol, host string, port int, request string, tries int) ([]string, error) {
 	text, err := client.CoreV1().RESTClient().Get().Namespace(from.Namespace).Resource("pods").
 		Name(from.Name+":"+strconv.Itoa(httpPort)).SubResource("proxy").Suffix("dial").
@@ -221,7 +222,7 @@ func dial(ctx context.Context, from *corev1.Pod, protocol, host string, port int
 	return given.Responses, nil
 }
 
-// portOf is agnhost's port for a protocol of dial.
+// portOf returns agnhost's port for a protocol of dial.
 func portOf(protocol string) int {
 	if protocol == "udp" {
 		return udpPort
@@ -244,7 +245,7 @@ func reaches(ctx context.Context, t *testing.T, from, to *corev1.Pod, address st
 	}
 }
 
-// seenFrom returns the address from which a pod's TCP connections come to another.
+// seenFrom returns the source address of a pod's TCP connections as the other pod sees it.
 func seenFrom(ctx context.Context, t *testing.T, from *corev1.Pod, address string) netip.Addr {
 	t.Helper()
 	given, err := dial(ctx, from, "http", address, httpPort, "clientip", 1)
@@ -258,20 +259,20 @@ func seenFrom(ctx context.Context, t *testing.T, from *corev1.Pod, address strin
 	return source.Addr().Unmap()
 }
 
-// run runs a command in a container of a pod and returns what it prints.
+// run runs a command in a container of a pod and returns its output.
 func run(ctx context.Context, pod *corev1.Pod, container string, command ...string) (stdout, stderr string, err error) {
 	var out, errors bytes.Buffer
 	err = runTo(ctx, pod, container, &out, &errors, command...)
 	return out.String(), errors.String(), err
 }
 
-// runTo is run for who looks at what the command prints while it runs.
+// runTo is run with output streams that can be read while the command runs.
 func runTo(ctx context.Context, pod *corev1.Pod, container string, stdout, stderr io.Writer, command ...string) error {
 	in := kube.Container{Namespace: pod.Namespace, Pod: pod.Name, Name: container}
 	return kube.Exec(ctx, config, client, in, stdout, stderr, command...)
 }
 
-// herald keeps what is written to it, and tells when something was.
+// herald is a buffer that signals the first write.
 type herald struct {
 	text    bytes.Buffer // not embedded: its ReadFrom would go past Write
 	once    sync.Once
@@ -289,7 +290,7 @@ func (h *herald) String() string { return h.text.String() }
 
 func (h *herald) tell() { h.once.Do(func() { close(h.written) }) }
 
-// logs returns what a container of a pod wrote.
+// logs returns the log of a pod's container.
 func logs(ctx context.Context, pod *corev1.Pod, container string) (string, error) {
 	text, err := client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container}).DoRaw(ctx)
 	return string(text), err
@@ -297,7 +298,7 @@ func logs(ctx context.Context, pod *corev1.Pod, container string) (string, error
 
 var createOptions = metav1.CreateOptions{}
 
-// waitEnded waits until a pod has ended, in whatever way.
+// waitEnded waits until a pod has succeeded or failed.
 func waitEnded(ctx context.Context, t *testing.T, namespace, name string) *corev1.Pod {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -337,8 +338,8 @@ func hasEvent(ctx context.Context, t *testing.T, namespace, name, reason string)
 	}
 }
 
-// patiently repeats what shows nothing where the machine was too slow for it, each time with twice as much time. The last attempt
-// has to show it.
+// patiently repeats a try that shows nothing because the machine was too slow, each time with twice as much time. The
+// last attempt must show it.
 func patiently(t *testing.T, try func(attempt, times int) (why string)) {
 	t.Helper()
 	const attempts = 3

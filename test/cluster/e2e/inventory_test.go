@@ -16,9 +16,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 
-// listing prints, on a node, all that pods leave when something goes wrong: interfaces, network namespaces, addresses
-// that were given away, what the plugins remember, cgroups, mounts, folders, the runtime's processes, and files and processes of machines
-// of Kata's. Not Flannel's bridge, which comes with a node's first pod and stays.
+// listing prints everything on a node that failing pods could leave: interfaces, network namespaces, assigned
+// addresses, the plugins' records, cgroups, mounts, folders, the runtime's processes, and files and processes of Kata's
+// machines. It skips Flannel's bridge, which comes with a node's first pod and stays.
 const listing = `
 ip -o link | awk -F': ' '{ sub(/@.*/, "", $2); if ($2 != "cni0") print "interface " $2 }'
 ls /run/netns | sed 's/^/network namespace /'
@@ -32,8 +32,8 @@ pgrep qemu-system | sed 's/^/machine /'
 pgrep -f '[k]tsn vm clock' | sed 's/^/clock of machine /'
 `
 
-// inventory is what there is on a node, but for what is named after the system's own pods: those may be replaced
-// by others meanwhile, and have other names then.
+// inventory returns the listing of a node, without names of the system's own pods: those may be replaced meanwhile,
+// under other names.
 func inventory(ctx context.Context, host string) (map[string]bool, error) {
 	text, err := node.Output(ctx, under.Place(host), nil, "sh", "-c", listing)
 	if err != nil {
@@ -53,7 +53,7 @@ func inventory(ctx context.Context, host string) (map[string]bool, error) {
 	return all, nil
 }
 
-// systemPods lists the identities of the system's pods on a node, and those of their containers.
+// systemPods returns the UIDs of the system's pods on a node, and the IDs of their containers.
 func systemPods(ctx context.Context, host string) ([]string, error) {
 	containers := []string{"ctr", "--namespace=k8s.io", "containers", "list", "--quiet"}
 	var owners []string
@@ -71,7 +71,7 @@ func systemPods(ctx context.Context, host string) ([]string, error) {
 	return append(owners, strings.Fields(text)...), err
 }
 
-// inventories is what there is on all nodes.
+// inventories returns the inventory of all nodes.
 func inventories(ctx context.Context, t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	all := map[string]map[string]bool{}
@@ -85,8 +85,8 @@ func inventories(ctx context.Context, t *testing.T) map[string]map[string]bool {
 	return all
 }
 
-// isSeen fails the test unless so many pods more than before show in the inventory, each with what a pod has: one that sees
-// nothing would find nothing left.
+// isSeen fails the test unless the inventory shows that many pods more than before, each with everything that a pod
+// has: a listing that misses them would miss leftovers, too.
 func isSeen(ctx context.Context, t *testing.T, before map[string]map[string]bool, pods int) {
 	t.Helper()
 	for _, kind := range []string{"interface ", "network namespace ", "shim ", "mount ", "/var/lib/kubelet/pods/", "/var/lib/cni/"} {
@@ -129,7 +129,7 @@ func leavesNothing(ctx context.Context, t *testing.T, before map[string]map[stri
 	}
 }
 
-// isTSNLeftover tells things of the TSN network, of which there are none when no pod is on it.
+// isTSNLeftover reports whether a thing belongs to the TSN network: without pods on it there are none.
 func isTSNLeftover(thing string) bool {
 	for _, prefix := range []string{"interface tsn", "/var/lib/cni/networks/tsn/", "/var/lib/cni/tsn-cni/attachments/", "/run/ktsn/pods/"} {
 		if strings.HasPrefix(thing, prefix) {

@@ -19,7 +19,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 
-// machinesLeaveNothing removes pods, after a look whether what they could leave would be seen.
+// machinesLeaveNothing removes pods, after a check that their leftovers would be seen.
 func machinesLeaveNothing(ctx context.Context, t *testing.T, machines []*corev1.Pod, before map[string]map[string]bool) {
 	isSeen(ctx, t, before, len(machines))
 	host := machines[0].Spec.NodeName
@@ -35,8 +35,8 @@ func machinesLeaveNothing(ctx context.Context, t *testing.T, machines []*corev1.
 			t.Errorf("of %d machines, %d things are seen that begin with %q, want %d", len(machines), seen, thing, most)
 		}
 	}
-	// That with a file, which is called as its sandbox, loses its runtime before: what kills that has its machine end as well. The other
-	// one ends in order.
+	// First kill the runtime of the pod with a device file, named after its sandbox: then its machine ends as well. The
+	// other one ends in order.
 	killed := onNode(ctx, t, host, "sh", "-c", "id=$(basename "+danFolder+"/*.json .json) && pid=$(pgrep -o -f \"containerd-shim-ktsnkat[a].* -id $id\") && "+
 		"kill -KILL $pid && echo $pid of $id")
 	t.Logf("killed is the runtime %s, of handler %s", strings.TrimSpace(killed), kataDAN)
@@ -48,10 +48,10 @@ func machinesLeaveNothing(ctx context.Context, t *testing.T, machines []*corev1.
 	leavesNothing(ctx, t, before)
 }
 
-// machineStart is how long the start of a pod with a machine took, and the boot as a part of it, which varies most.
+// machineStart is the time until a pod with a machine runs, and its part that is the boot, which varies most.
 type machineStart struct{ whole, boot time.Duration }
 
-// medianStart has the medians of the whole and of what the boot leaves of it.
+// medianStart returns the medians of the whole time and of the time without the boot.
 func medianStart(starts []machineStart) machineStart {
 	var whole, noBoot []time.Duration
 	for _, start := range starts {
@@ -60,13 +60,13 @@ func medianStart(starts []machineStart) machineStart {
 	return machineStart{whole: median(whole), boot: median(whole) - median(noBoot)}
 }
 
-// minus is how much longer a start took than another one, and how much without the boots.
+// minus returns how much longer a start took than another, with and without the boots.
 func (s machineStart) minus(other machineStart) (whole, noBoot time.Duration) {
 	return s.whole - other.whole, (s.whole - s.boot) - (other.whole - other.boot)
 }
 
-// kataStarts compares how long pods with a machine take to start with and without the network, one of each at a time, on one node each.
-// Those with the network are of one handler and then of the other, so that of each the lower of two counts.
+// kataStarts compares how long pods with a machine take to start with and without the network, one of each at a time,
+// on one node each. The pods with the network alternate between the handlers, so the lower of two counts.
 func kataStarts(ctx context.Context, t *testing.T, namespace string) {
 	const rounds, limit = 4, 5 * time.Second // generous: the processors are shared, and the machine is emulated
 	handlers := []string{kataVeth, kataDAN}
@@ -89,8 +89,8 @@ func kataStarts(ctx context.Context, t *testing.T, namespace string) {
 	}
 }
 
-// startsOf makes pods, and says for each how long the API server took to admit it, and the node from there on until its container ran, by
-// the runtime's log: kubelet says it once a second. The pods are removed.
+// startsOf creates pods, and returns for each how long the API server took to admit it, and how long the node took from
+// there until its container ran, by the runtime's log: kubelet only reports once a second. It removes the pods.
 func startsOf(ctx context.Context, t *testing.T, namespace string, pods ...*corev1.Pod) (took []machineStart) {
 	t.Helper()
 	var admitted []time.Duration
@@ -121,7 +121,7 @@ func startsOf(ctx context.Context, t *testing.T, namespace string, pods ...*core
 	return took
 }
 
-// logged is the first line of containerd's log on a node that has such parts, and when it was written.
+// logged returns the first line of containerd's log on a node that contains all parts, and its time.
 func logged(t *testing.T, host string, parts ...string) (time.Time, string) {
 	t.Helper()
 	file, err := os.Open(filepath.Join(under.Root(host), node.LogFile("containerd")))

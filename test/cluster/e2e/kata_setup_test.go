@@ -20,8 +20,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/guestmachine"
 )
 
-// Handlers that nodes' containerd has (test/cluster/internal/kube/config), of the runtime that stands in for Kata's
-// (test/cluster/kata). The chart is told of the first two. Of kataAbsent there is a RuntimeClass alone.
+// These are handlers of the nodes' containerd (test/cluster/internal/kube/config), of the runtime that replaces Kata's
+// (test/cluster/kata). The chart knows the first two. kataAbsent has only a RuntimeClass.
 const (
 	kataVeth    = "kata-qemu"
 	kataDAN     = "kata-dan"
@@ -38,14 +38,14 @@ metadata: {name: %s}
 handler: %[1]s
 `
 
-// kataValues tell the chart of them.
+// kataValues configure the handlers in the chart.
 var kataValues = []string{"--set", "kata.handlers." + kataVeth + "=veth,kata.handlers." + kataDAN + "=" + danFolder}
 
-// kataFolder is Kata's own on nodes.
+// kataFolder is Kata's folder on nodes.
 const kataFolder = "/opt/kata"
 
-// kataConfigs are Kata's configuration for each handler. The machine's port by which ktsn-guest asks for the time, and what answers there,
-// are no part of Kata.
+// kataConfigs are Kata's configurations of the handlers. The machine's port by which ktsn-guest asks for the time, and
+// the program that answers, are not part of Kata.
 var kataConfigs = map[string]string{
 	"configuration-qemu.toml": kataConfig,
 	"configuration-dan.toml":  kataConfig + "[runtime]\ndan_conf = \"" + danFolder + "\"\n",
@@ -60,7 +60,8 @@ default_memory = 256
 clock_command = ["/opt/kata/bin/ktsn", "vm", "clock", "--socket"]
 `
 
-// installKata gives all nodes the runtime and what its machines boot, and the cluster its classes, until the test's end.
+// installKata installs the runtime and its machines' boot files on all nodes, and the classes in the cluster, until the
+// test ends.
 func installKata(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for _, handler := range []string{kataVeth, kataDAN, kataUnnamed, kataAbsent} {
@@ -100,7 +101,7 @@ func installKata(ctx context.Context, t *testing.T) {
 	}
 }
 
-// writeProgram makes the folder, too.
+// writeProgram also creates the folder.
 func writeProgram(t *testing.T, path string, content []byte) {
 	t.Helper()
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, content, 0o755)); err != nil {
@@ -108,7 +109,7 @@ func writeProgram(t *testing.T, path string, content []byte) {
 	}
 }
 
-// unpackKernel unpacks it as Kata's is unpacked: by an emulated processor that takes half of the boot.
+// unpackKernel unpacks the kernel, as Kata's is: an emulated processor would need half of the boot for it.
 func unpackKernel(t *testing.T, base string) string {
 	t.Helper()
 	packed, err := os.ReadFile(filepath.Join(base, "vmlinuz"))
@@ -130,10 +131,11 @@ func unpackKernel(t *testing.T, base string) string {
 	return path
 }
 
-// guestModules are those without which a machine has no containers and no network, and those of ktsn-guest.
+// guestModules are the modules that a machine needs for containers, for the network, and for ktsn-guest.
 var guestModules = []string{"virtio_pci", "9pnet_virtio", "9p", "virtio_net", "virtio_console", "sch_ingress", "cls_bpf"}
 
-// packInitrd packs the agent, as the first process, and modules of the kernel with a list of them, each behind what it needs.
+// packInitrd packs the agent, as the first process, and the kernel's modules with a list of them, each after its
+// dependencies.
 func packInitrd(t *testing.T, base, agent string) string {
 	t.Helper()
 	root := t.TempDir()

@@ -24,7 +24,7 @@ import (
 // kataNetwork has addresses of both families.
 const kataNetwork = "second"
 
-// inKata is a pod whose runtime stands in for Kata's: tsnperf, which waits, and ktsn-guest beside it.
+// inKata returns a pod of the runtime that replaces Kata's, with an idling tsnperf and ktsn-guest.
 func inKata(name, host, class string) *corev1.Pod {
 	pod := annotated(plainKata(name, host, class), kataNetwork)
 	pod.Spec.InitContainers = []corev1.Container{{
@@ -39,7 +39,7 @@ func inKata(name, host, class string) *corev1.Pod {
 
 const toolsImage = "localhost/kubernetsn/tsn-tools:dev"
 
-// plainKata is on no network.
+// plainKata returns a pod without the network.
 func plainKata(name, host, class string) *corev1.Pod {
 	pod := waiting(name, host)
 	pod.Spec.RuntimeClassName, pod.Spec.SecurityContext = &class, nil
@@ -48,7 +48,7 @@ func plainKata(name, host, class string) *corev1.Pod {
 	return pod
 }
 
-// kataPods has pods with a machine each, of both handlers, send, be reached and end.
+// kataPods tests pods with a machine, of both handlers: they send, are reached and end.
 func kataPods(ctx context.Context, t *testing.T) {
 	installKata(ctx, t)
 	namespace := newNamespace(ctx, t, privileged)
@@ -71,7 +71,7 @@ func kataPods(ctx context.Context, t *testing.T) {
 	t.Run("start as soon as those without the network", func(t *testing.T) { kataStarts(ctx, t, namespace) })
 }
 
-// addressesOn are a pod's on the network.
+// addressesOn returns a pod's addresses on the network.
 func addressesOn(t *testing.T, pod *corev1.Pod) []netip.Addr {
 	t.Helper()
 	all, err := networkStatuses(pod)
@@ -87,7 +87,8 @@ func addressesOn(t *testing.T, pod *corev1.Pod) []netip.Addr {
 	return nil
 }
 
-// machineIsReached has the kernel of a machine answer pings. That of the node has the pod's addresses, too, and must not answer for it.
+// machineIsReached checks that a machine's kernel answers pings. The node's kernel has the pod's addresses, too, but
+// must not answer.
 func machineIsReached(ctx context.Context, t *testing.T, machine, listener *corev1.Pod) {
 	quiet := []string{"nsenter", "--net=" + networkNamespace(ctx, t, machine), "sh", "-c",
 		"echo 1 > /proc/sys/net/ipv4/icmp_echo_ignore_all && echo 1 > /proc/sys/net/ipv6/icmp/echo_ignore_all"}
@@ -102,7 +103,7 @@ func machineIsReached(ctx context.Context, t *testing.T, machine, listener *core
 	}
 }
 
-// guestClock is what ktsn-guest knows of the host's time.
+// guestClock is ktsn-guest's estimate of the host's time.
 type guestClock struct {
 	Known   bool              `json:"known"`
 	BoundNs int64             `json:"bound_ns"`
@@ -132,7 +133,7 @@ func guestClockOf(ctx context.Context, t *testing.T, machine *corev1.Pod) (clock
 	return clock
 }
 
-// machineSends has a machine send timed messages by IPv4 and IPv6, with its own clock, and compares with the host's.
+// machineSends sends timed messages from a machine by IPv4 and IPv6, with its own clock, and compares with the host's.
 func machineSends(ctx context.Context, t *testing.T, machine, listener *corev1.Pod, id int) {
 	const count = 100
 	for i, address := range addressesOn(t, listener) {
@@ -155,8 +156,8 @@ func machineSends(ctx context.Context, t *testing.T, machine, listener *corev1.P
 	}
 }
 
-// arrivedInTime fails the test unless all have arrived once, and none before its time. What the machine's clock is behind the host's is
-// known within a bound.
+// arrivedInTime fails the test unless all messages have arrived once, and none before its time. The offset of the
+// machine's clock from the host's is known within a bound.
 func arrivedInTime(t *testing.T, got exchange, count int, before, after guestClock) {
 	t.Helper()
 	ahead := min(before.AheadNs, after.AheadNs) - max(before.BoundNs, after.BoundNs)
@@ -175,7 +176,7 @@ func arrivedInTime(t *testing.T, got exchange, count int, before, after guestClo
 	t.Logf("%d arrived, %v behind their time (median); the host's clock is known within %v", count, median(late), time.Duration(after.BoundNs))
 }
 
-// machineIsSaid has ktsn say how the machine is connected, and find nothing wrong with it.
+// machineIsSaid checks that ktsn shows how the machine is connected, and finds no problem.
 func machineIsSaid(ctx context.Context, t *testing.T, machine *corev1.Pod) {
 	device, means := "veth", "the interface itself, which Kata has taken by tap1_kata"
 	if machine.Name == kataDAN {
@@ -199,7 +200,7 @@ func machineIsSaid(ctx context.Context, t *testing.T, machine *corev1.Pod) {
 	}
 }
 
-// kataRefusals are what a person reads.
+// kataRefusals checks the messages for users.
 func kataRefusals(ctx context.Context, t *testing.T, namespace string) {
 	byVhostUser := deviceOf(inKata("refused", "", kataVeth), v1alpha1.DeviceVhostUser)
 	tooManyQueues := inKata("refused", "", kataDAN)

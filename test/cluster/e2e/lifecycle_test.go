@@ -23,14 +23,14 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-// second is another cluster on this machine, of one node, which the tests of starting and ending work on. Most of them run
-// beside a test that waits for the first cluster's nodes, and one after the other.
+// second is another cluster on this machine, of one node, for the tests of start and removal. Most of them run in
+// parallel with a test that waits for the first cluster's nodes, and one after the other.
 type second struct {
 	program, dir string
 	plan         *plan.Plan
 }
 
-// oneSecond is held by the test that has it.
+// oneSecond is held by the test that uses it.
 var oneSecond sync.Mutex
 
 func newSecond(t *testing.T) *second {
@@ -38,7 +38,7 @@ func newSecond(t *testing.T) *second {
 	haveCluster(t)
 	oneSecond.Lock()
 	t.Cleanup(oneSecond.Unlock)
-	// Its name is that of the first and this process's, so that two runs of the tests do not meet.
+	// The name combines the first cluster's and this process's, so that two test runs do not conflict.
 	p, err := plan.New(fmt.Sprintf("%.20s-%d", under.Name, os.Getpid()), clusterDir(), 1, netip.Prefix{})
 	if err != nil {
 		t.Fatal(err)
@@ -52,11 +52,11 @@ func newSecond(t *testing.T) *second {
 	return s
 }
 
-// command is a call of ktsn-cluster for the second cluster.
+// command returns a call of ktsn-cluster for the second cluster.
 func (s *second) command(ctx context.Context, name string, arguments ...string) *exec.Cmd {
 	all := append([]string{name, "--name", s.plan.Name, "--dir", s.dir}, arguments...)
 	if name == "up" {
-		// Real-time budget is scarce, and nobody uses it here.
+		// Real-time budget is scarce, and not used here.
 		all = append(all, "--nodes", "1", "--realtime", "10000")
 		if cache := os.Getenv("KTSN_CLUSTER_CACHE"); cache != "" {
 			all = append(all, "--cache", cache)
@@ -67,7 +67,7 @@ func (s *second) command(ctx context.Context, name string, arguments ...string) 
 	return command
 }
 
-// run calls ktsn-cluster and expects that it succeeds.
+// run calls ktsn-cluster and expects success.
 func (s *second) run(ctx context.Context, t *testing.T, name string, arguments ...string) string {
 	t.Helper()
 	output, err := s.command(ctx, name, arguments...).CombinedOutput()
@@ -133,7 +133,7 @@ func TestASecondClusterStandsBesideTheFirst(t *testing.T) {
 	}
 }
 
-// awaitBegun waits until a start is under way that has just been called: its plan is on disk, and it holds the lock for long.
+// awaitBegun waits until a start is under way: its plan is saved, and it holds the lock for long.
 func (s *second) awaitBegun(ctx context.Context, t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -147,7 +147,7 @@ func (s *second) awaitBegun(ctx context.Context, t *testing.T) {
 	}
 }
 
-// refuses expects that a command fails with a sentence, and in a sentence.
+// refuses expects that a command fails with a one-line message that contains sentence.
 func refuses(ctx context.Context, t *testing.T, s *second, sentence, name string, arguments ...string) {
 	t.Helper()
 	output, err := s.command(ctx, name, arguments...).CombinedOutput()
@@ -156,8 +156,8 @@ func refuses(ctx context.Context, t *testing.T, s *second, sentence, name string
 	}
 }
 
-// TestAKilledStartIsRemoved kills a start at many moments: while the network is made, while nodes start, while the
-// control plane comes up, while images are loaded, while pods start.
+// TestAKilledStartIsRemoved kills a start at many moments: while it creates the network, starts nodes, starts the
+// control plane, loads images, and starts pods.
 func TestAKilledStartIsRemoved(t *testing.T) {
 	t.Parallel()
 	s, ctx := newSecond(t), t.Context()
@@ -166,7 +166,7 @@ func TestAKilledStartIsRemoved(t *testing.T) {
 		t.Run("after "+after.String(), func(t *testing.T) {
 			s.killAfter(ctx, t, after, "up").isKilled(t)
 			if after == 400*time.Millisecond {
-				// The next one starts from what is there.
+				// The next start finds these traces.
 				s.killAfter(ctx, t, 600*time.Millisecond, "up").isKilled(t)
 			}
 			s.run(ctx, t, "down")
@@ -185,7 +185,7 @@ func TestAFailedStartSaysWhatWasWrong(t *testing.T) {
 			t.Errorf("%v, it says %q, want %q", err, output, want)
 		}
 	}
-	// It left the cluster for a look.
+	// The failed start kept the cluster for inspection.
 	if text := s.run(ctx, t, "logs", "node1"); !strings.Contains(text, "==== node1 kube-apiserver\n") {
 		t.Errorf("the logs are %.200q", text)
 	}
@@ -221,7 +221,7 @@ func TestAKilledEndIsRepeated(t *testing.T) {
 		after *= time.Millisecond
 		t.Run("after "+after.String(), func(t *testing.T) {
 			s.killAfter(ctx, t, 3*time.Second, "up").isKilled(t)
-			// The last may be over before.
+			// The last one may be over before the kill.
 			if s.killAfter(ctx, t, after, "down").killed {
 				killed++
 			}
@@ -254,7 +254,7 @@ type ending struct {
 	how, output string
 }
 
-// isKilled fails the test if the command ended by itself: then nothing was cut short.
+// isKilled fails the test if the command ended by itself: then nothing was interrupted.
 func (e ending) isKilled(t *testing.T) {
 	t.Helper()
 	if !e.killed {
@@ -262,7 +262,7 @@ func (e ending) isKilled(t *testing.T) {
 	}
 }
 
-// killAfter starts a command and kills it, unless it has ended before.
+// killAfter starts a command and kills it after a time, unless it has ended before.
 func (s *second) killAfter(ctx context.Context, t *testing.T, after time.Duration, name string) ending {
 	t.Helper()
 	command := s.command(ctx, name)

@@ -33,23 +33,24 @@ spec:
   encryption: Required
 `
 
-// What the conditions of both ends say.
+// The messages of both ends' conditions.
 const (
 	saysEncrypted = "frames to the other node are encrypted"
 	saysClear     = "frames to the other node leave in clear, as the service's encryption allows: "
 	saysRefused   = "the service requires encryption, and "
 )
 
-// secret is a link of a service that is asked for encryption in all ways, one after the other.
+// secret is a link of a service whose encryption setting takes all values, one after the other.
 type secret struct {
 	namespace    string
 	client, view *corev1.Pod
-	// lacks is what the machine's kernel lacks, nil where it can encrypt.
+	// lacks is what the machine's kernel lacks, nil if it can encrypt.
 	lacks error
 }
 
-// encrypts has a service change what it asks of encryption while pods run. Where the kernel has no ESP there is no link as long as encryption is
-// required, and conditions and ktsn-wait say what which node lacks; no message leaves another way either. Where it has ESP, the link is up always.
+// encrypts changes a service's encryption setting while pods run. If the kernel has no ESP, there is no link while
+// encryption is required, conditions and ktsn-wait name what each node lacks, and no message leaves another way. If it
+// has ESP, the link is always up.
 func (l *linked) encrypts(ctx context.Context, t *testing.T) {
 	s := &secret{namespace: l.namespace, lacks: xfrm.Try()}
 	t.Logf("what the kernel lacks: %v", s.lacks)
@@ -89,7 +90,7 @@ func (s *secret) find(ctx context.Context, t *testing.T) {
 	}
 }
 
-// ask has the service ask for something else.
+// ask changes the service's setting.
 func (s *secret) ask(ctx context.Context, t *testing.T, encryption string) {
 	t.Helper()
 	objects, err := dynamic.NewForConfig(config)
@@ -103,7 +104,7 @@ func (s *secret) ask(ctx context.Context, t *testing.T, encryption string) {
 	}
 }
 
-// required waits until both ends say what a link that requires encryption is.
+// required waits until both ends report the state of a link that requires encryption.
 func (s *secret) required(ctx context.Context, t *testing.T) {
 	t.Helper()
 	if s.lacks == nil {
@@ -129,7 +130,7 @@ func (s *secret) required(ctx context.Context, t *testing.T) {
 	}
 }
 
-// preferred waits until both ends say what a link that prefers encryption is.
+// preferred waits until both ends report the state of a link that prefers encryption.
 func (s *secret) preferred(ctx context.Context, t *testing.T) {
 	t.Helper()
 	s.says(ctx, t, metav1.ConditionTrue, func(end int) []string {
@@ -142,7 +143,8 @@ func (s *secret) preferred(ctx context.Context, t *testing.T) {
 	s.sends(ctx, t, true)
 }
 
-// says waits until both ends have a status and say texts; "" is that there is nothing to say. The client's node is the first.
+// says waits until both ends' conditions have a status and contain the texts; "" means no condition. The client's node
+// is the first end.
 func (s *secret) says(ctx context.Context, t *testing.T, status metav1.ConditionStatus, texts func(end int) []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -169,7 +171,7 @@ func (s *secret) says(ctx context.Context, t *testing.T, status metav1.Condition
 	}
 }
 
-// signed looks at what the cluster has signed of both nodes, where the link is encrypted: their keys, or that they cannot.
+// signed checks what the cluster has signed for both nodes: their keys, or that they cannot encrypt.
 func (s *secret) signed(link *v1alpha1.TSNLink) error {
 	for _, end := range []*v1alpha1.LinkEnd{&link.Spec.Client, &link.Spec.Endpoint} {
 		switch keys := end.NodeKeys; {
@@ -183,7 +185,7 @@ func (s *secret) signed(link *v1alpha1.TSNLink) error {
 	return nil
 }
 
-// clientWaits looks at what the client's people read.
+// clientWaits checks the messages for the client's users.
 func (s *secret) clientWaits(ctx context.Context, t *testing.T) {
 	t.Helper()
 	within, cancel := context.WithTimeout(ctx, patience)
@@ -205,14 +207,15 @@ func (s *secret) clientWaits(ctx context.Context, t *testing.T) {
 	}
 }
 
-// marked is what the datagrams have that are looked for on the wire.
+// marked marks the datagrams that are searched for on the wire.
 const marked = "kubernetsn secret"
 
-// datagrams sends some to an address, whether or not there is a way.
+// datagrams sends some to an address, whether or not there is a route.
 const datagrams = `use Socket; socket(my $s, PF_INET, SOCK_DGRAM, 0) or die $!; my $to = sockaddr_in(7788, inet_aton($ARGV[0]));
 for (1 .. 50) { send($s, $ARGV[1], 0, $to); select(undef, undef, undef, 0.01) }`
 
-// sends has both pods send to each other, by whatever way their kernels know, and looks whether the wire carries that in clear.
+// sends sends between both pods, by any route that their kernels know, and checks whether the wire carries that in
+// clear.
 func (s *secret) sends(ctx context.Context, t *testing.T, linkUp bool) {
 	t.Helper()
 	link, err := linkOf(ctx, s.client)

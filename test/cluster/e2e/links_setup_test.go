@@ -22,8 +22,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 
-// withOperator installs the chart with its operator, after a look at what there is, and removes it at the end of the test, unless the test
-// says that it did.
+// withOperator installs the chart with its operator, after calling look, and removes it at the end of the test, unless
+// the test calls uninstalled.
 func withOperator(ctx context.Context, t *testing.T, look func(), more ...string) (uninstalled func()) {
 	t.Helper()
 	testlab.Program(t, "helm")
@@ -46,7 +46,7 @@ func withOperator(ctx context.Context, t *testing.T, look func(), more ...string
 	return func() { done = true }
 }
 
-// services are those of the tests, in a namespace.
+// theServices are the tests' services in a namespace.
 const theServices = `
 apiVersion: kubernetsn.io/v1alpha1
 kind: TSNService
@@ -91,7 +91,7 @@ func objectsOf[Object any](ctx context.Context, resource, namespace string) ([]O
 	return all, nil
 }
 
-// linkOf is a pod's, nil if it has none.
+// linkOf returns a pod's link, nil if it has none.
 func linkOf(ctx context.Context, pod *corev1.Pod) (*v1alpha1.TSNLink, error) {
 	all, err := objectsOf[v1alpha1.TSNLink](ctx, "tsnlinks", pod.Namespace)
 	if err != nil {
@@ -130,7 +130,7 @@ func waitLink(ctx context.Context, t *testing.T, from *corev1.Pod, to ...*corev1
 	return link
 }
 
-// addressOf is an end's address of a version of IP.
+// addressOf returns an end's IPv4 or IPv6 address.
 func addressOf(t *testing.T, end *v1alpha1.LinkEnd, is4 bool) netip.Addr {
 	t.Helper()
 	for _, text := range end.Addresses {

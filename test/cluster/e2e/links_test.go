@@ -18,7 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
 
-// TestLinks is one test, because the chart is in the cluster once, and pods of one part are used by the next.
+// TestLinks is one test, because the chart is installed once, and later parts use the pods of earlier ones.
 func TestLinks(t *testing.T) {
 	ctx := needTwoNodes(t)
 	var nodesBefore map[string]string
@@ -50,13 +50,14 @@ func TestLinks(t *testing.T) {
 	})
 }
 
-// linked is what the parts of the test have in common.
+// linked is the state that the parts of the test share.
 type linked struct {
 	namespace                string
 	client, endpoint, joined *corev1.Pod
 }
 
-// starts makes a client before its service, then the service, then the endpoint. The client's containers wait all the time.
+// starts creates a client before its service, then the service, then the endpoint. The client's containers wait
+// meanwhile.
 func (l *linked) starts(ctx context.Context, t *testing.T) {
 	l.client = labelled(waiting("client", under.Nodes[0].Name), "client.kubernetsn.io/camera=cam")
 	create(ctx, t, l.namespace, l.client)
@@ -82,7 +83,7 @@ func (l *linked) starts(ctx context.Context, t *testing.T) {
 	waitLink(ctx, t, l.client, l.endpoint)
 }
 
-// carries has timed messages and others go over the link.
+// carries sends timed and other messages over the link.
 func (l *linked) carries(ctx context.Context, t *testing.T) {
 	link := waitLink(ctx, t, l.client, l.endpoint)
 	for number, is4 := range []bool{true, false} {
@@ -121,7 +122,7 @@ func (l *linked) restarts(ctx context.Context, t *testing.T, pod *corev1.Pod) in
 	return now.Status.ContainerStatuses[0].RestartCount
 }
 
-// heals removes the endpoint under its clients. One of them knows the new one by the service's name.
+// heals removes the endpoint under its clients. A client reaches the new one by the service's name.
 func (l *linked) heals(ctx context.Context, t *testing.T) {
 	other := start(ctx, t, l.namespace, labelled(agnhost("other", under.Nodes[0].Name), "endpoint.kubernetsn.io/camera=view"))[0]
 	before := []int32{l.restarts(ctx, t, l.client), l.restarts(ctx, t, l.joined)}
@@ -151,7 +152,7 @@ func (l *linked) heals(ctx context.Context, t *testing.T) {
 	l.endpoint = other
 }
 
-// goesOn kills agents and operators under a client that asks all the time, and then has its endpoint deleted.
+// goesOn kills agents and operators while a client sends requests continuously, and then deletes its endpoint.
 func goesOn(ctx context.Context, t *testing.T) {
 	w := newWatched(ctx, t)
 	w.begins(ctx, t, under.Nodes[0].Name)
@@ -198,7 +199,8 @@ func (l *linked) leaves(ctx context.Context, t *testing.T) {
 	pings(ctx, t, l.client, "cam", addressOf(t, &link.Spec.Endpoint, true))
 }
 
-// chain has a client reach its endpoint through a pod in the middle, and the endpoint see who asks.
+// chain expects a client to reach its endpoint through a pod in the middle, and the endpoint to see the client's
+// address.
 func (l *linked) chain(ctx context.Context, t *testing.T) {
 	pods := start(ctx, t, l.namespace,
 		labelled(agnhost("last", under.Nodes[0].Name), "endpoint.kubernetsn.io/filtered=src"),
@@ -211,7 +213,7 @@ func (l *linked) chain(ctx context.Context, t *testing.T) {
 	if source := seenFrom(ctx, t, first, to.String()); source != want {
 		t.Errorf("the endpoint sees %s, and the client is %s", source, want)
 	}
-	// kubelet writes the file of names when a container starts, and the agent puts the names back within a second.
+	// kubelet rewrites /etc/hosts when a container starts, and the agent restores the names within a second.
 	patient, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := kube.Wait(patient, func(ctx context.Context) error {
@@ -250,7 +252,7 @@ func (l *linked) refuses(ctx context.Context, t *testing.T) {
 	}
 }
 
-// measures makes clients one after the other, and notes when each has a link that is up after its sandbox is there.
+// measures creates clients one after the other, and measures the time from the sandbox until the link is up.
 func (l *linked) measures(ctx context.Context, t *testing.T) {
 	const clients = 15
 	var took []time.Duration
@@ -269,7 +271,7 @@ func (l *linked) measures(ctx context.Context, t *testing.T) {
 	}
 }
 
-// upAfterSandbox is how long the link of a pod takes from when its networks are there.
+// upAfterSandbox returns how long a pod's link takes from when its networks exist.
 func (l *linked) upAfterSandbox(ctx context.Context, t *testing.T, name string) time.Duration {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -294,7 +296,7 @@ func (l *linked) upAfterSandbox(ctx context.Context, t *testing.T, name string) 
 	}
 }
 
-// waitEvent waits until a pod was told something.
+// waitEvent waits until a pod has an Event.
 func waitEvent(ctx context.Context, t *testing.T, namespace, pod, reason, text string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)

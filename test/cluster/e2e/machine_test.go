@@ -26,17 +26,17 @@ import (
 
 const (
 	machineTap = "taptsn0"
-	// frameType is of frames that no kernel answers.
+	// frameType is an EtherType that no kernel answers.
 	frameType = 0x88b6
 )
 
 // Programs for /usr/bin/perl, which nodes have, and pods' network namespaces see.
 const (
-	// throughTap opens a tap as QEMU does, and sends frames behind the header of virtio.
+	// throughTap opens a tap as QEMU does, and sends frames after the virtio header.
 	throughTap = `open(T, "+<", "/dev/net/tun") or die "tun: $!";
 ioctl(T, 0x400454ca, pack("Z16 S x22", shift, 0x5002)) or die "TUNSETIFF: $!";
 for (@ARGV) { defined(syswrite(T, "\0" x 10 . pack("H*", $_))) or die "write: $!" }`
-	// fromWire says that it listens, and then of each frame when it came, by CLOCK_TAI, and what it is.
+	// fromWire prints when it listens, and then for each frame its arrival by CLOCK_TAI and its content.
 	fromWire = `$| = 1; my ($type, $frames) = @ARGV;
 socket(S, 17, 3, unpack("n", pack("S", $type))) or die "socket: $!";
 print "listens\n";
@@ -49,7 +49,7 @@ while ($frames--) {
 }`
 )
 
-// networkNamespace finds that of a pod among those of its node.
+// networkNamespace finds the network namespace of a pod among those of its node.
 func networkNamespace(ctx context.Context, t *testing.T, pod *corev1.Pod) string {
 	t.Helper()
 	name, err := node.Output(ctx, under.Place(pod.Spec.NodeName), nil, "sh", "-c",
@@ -60,12 +60,12 @@ func networkNamespace(ctx context.Context, t *testing.T, pod *corev1.Pod) string
 	return "/run/netns/" + strings.TrimSpace(name)
 }
 
-// inside is a program for perl in a pod's network namespace.
+// inside returns a command that runs a perl program in a pod's network namespace.
 func inside(namespace, program string, arguments ...string) []string {
 	return append([]string{"nsenter", "--net=" + namespace, "perl", "-e", program}, arguments...)
 }
 
-// hardwareAddressOn is a pod's on the chart's network.
+// hardwareAddressOn returns a pod's hardware address on the chart's network.
 func hardwareAddressOn(t *testing.T, pod *corev1.Pod) net.HardwareAddr {
 	t.Helper()
 	all, err := networkStatuses(pod)
@@ -83,7 +83,7 @@ func hardwareAddressOn(t *testing.T, pod *corev1.Pod) net.HardwareAddr {
 	return address
 }
 
-// timedFrame is a frame of a virtual machine with a record in front that has it leave at a time of CLOCK_TAI.
+// timedFrame returns a frame of a virtual machine, with a record in front that sets its transmit time in CLOCK_TAI.
 func timedFrame(to, from net.HardwareAddr, text string, atTAI int64) []byte {
 	frame := slices.Concat(to, from, binary.BigEndian.AppendUint16(nil, frameType), fmt.Appendf(nil, "%-46s", text))
 	const recordType, version, priority = 0x88b5, 1, 3
@@ -100,14 +100,14 @@ func nowTAI(t *testing.T) int64 {
 	return now.Nano()
 }
 
-// deviceOf has a virtual machine have a pod's interface.
+// deviceOf attaches a virtual machine to a pod's interface.
 func deviceOf(pod *corev1.Pod, device string) *corev1.Pod {
 	pod.Annotations[v1alpha1.DeviceAnnotation] = device
 	return pod
 }
 
-// machines has a virtual machine's place in a pod send through its tap: frames with a record arrive at the other node's pod, in the
-// order of their times and none early. That of another pod, by vhost-user, finds its socket.
+// machines sends through the tap of a pod's virtual machine: frames with a record arrive at the other node's pod, in
+// the order of their times and none early. The machine of another pod, by vhost-user, finds its socket.
 func machines(ctx context.Context, t *testing.T, namespace string, listener *corev1.Pod) {
 	host := under.Nodes[0].Name
 	byTap := deviceOf(annotated(waiting("by-tap", host), "tsn"), v1alpha1.DeviceTap)
@@ -138,10 +138,10 @@ func machines(ctx context.Context, t *testing.T, namespace string, listener *cor
 	}
 }
 
-// arrival is a frame: for when it was, and when it came.
+// arrival is the requested and the actual time of a frame.
 type arrival struct{ asked, came int64 }
 
-// arrivals has some frames sent, the last of which is to leave first.
+// arrivals sends some frames, the last of which is to leave first.
 func arrivals(ctx context.Context, t *testing.T, machine, listener *corev1.Pod) (all []arrival, err error) {
 	const count = 10
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
@@ -186,7 +186,7 @@ func arrivals(ctx context.Context, t *testing.T, machine, listener *corev1.Pod) 
 	return all, nil
 }
 
-// moving is the pod into which KubeVirt would have a running machine migrate.
+// moving labels the pod as the target of a KubeVirt migration.
 func moving(pod *corev1.Pod) *corev1.Pod {
 	pod.Labels = map[string]string{"kubevirt.io": "virt-launcher", "kubevirt.io/migrationJobUID": "8b1c"}
 	return pod

@@ -18,7 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
 
-// The cluster under test, nil without one.
+// The cluster under test, nil if there is none.
 var (
 	under    *cluster.Cluster
 	config   *rest.Config
@@ -27,7 +27,7 @@ var (
 	firstFew = 10 * time.Second
 )
 
-// patience is how long anything may take that takes seconds on an idle machine.
+// patience bounds everything that takes seconds on an idle machine.
 const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) {
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 }
 
 func connect() error {
-	// Whoever tried to start one knows best why there is none.
+	// The script that tried to start a cluster knows best why there is none.
 	if reason := os.Getenv("KTSN_NO_CLUSTER"); reason != "" {
 		return errors.New(reason)
 	}
@@ -74,7 +74,7 @@ func clusterDir() string {
 	return cluster.DefaultDir
 }
 
-// haveCluster skips a test where there is none.
+// haveCluster skips a test without a cluster.
 func haveCluster(t *testing.T) {
 	t.Helper()
 	if under == nil {
@@ -82,8 +82,8 @@ func haveCluster(t *testing.T) {
 	}
 }
 
-// needCluster has one whose nodes and what runs on them are as they should be, which the test before may have disturbed, and
-// bounds what a test does.
+// needCluster waits until the nodes and the system's pods have recovered from earlier tests, and returns a context that
+// bounds the test.
 func needCluster(t *testing.T) context.Context {
 	t.Helper()
 	haveCluster(t)
@@ -94,7 +94,7 @@ func needCluster(t *testing.T) context.Context {
 	return ctx
 }
 
-// needTwoNodes skips a test that has nothing to test in a smaller cluster.
+// needTwoNodes is needCluster for tests that need two nodes.
 func needTwoNodes(t *testing.T) context.Context {
 	t.Helper()
 	ctx := needCluster(t)

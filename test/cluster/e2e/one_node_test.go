@@ -11,7 +11,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
 
-// A cluster of one node has no more than this, and shows that kubelet, the runtime and Multus do their parts for the chart.
+// This is all that a cluster of one node can show: kubelet, the runtime and Multus do their parts for the chart.
 func TestPodsOfOneNodeSendEachOtherTimedMessages(t *testing.T) {
 	ctx := withChart(needCluster(t), t)
 	host := under.ControlPlane().Name

@@ -27,7 +27,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
 
-// theNetworks are what the tests of the operator have: one for all, one for a namespace, one with room for one node.
+// theNetworks are the networks of the operator's tests: one for all, one for a namespace, one with room for one node.
 const theNetworks = `
 apiVersion: kubernetsn.io/v1alpha1
 kind: TSNNetwork
@@ -60,8 +60,8 @@ metadata: {name: short}
 spec: {vni: 47, ipv4: {cidr: 10.47.0.0/16}, receive: {path: Redirect, rings: Allowed}}
 `
 
-// withSchedule is the first of them with a schedule of so many cycles a second: the gates in the first half of the cycle, and
-// in the second.
+// withSchedule returns the first network with a schedule: the cycles per second, and the gates in the first and in the
+// second half of the cycle.
 func withSchedule(frequency, first, second int) string {
 	half := int(time.Second/time.Nanosecond) / frequency / 2
 	return fmt.Sprintf(`
@@ -105,7 +105,7 @@ func networkNow(ctx context.Context, name string) (*v1alpha1.TSNNetwork, error) 
 	return network, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, network)
 }
 
-// waitNetwork waits until a network is as it should be.
+// waitNetwork waits until look returns nil for a network.
 func waitNetwork(ctx context.Context, t *testing.T, name string, look func(*v1alpha1.TSNNetwork) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -122,7 +122,7 @@ func waitNetwork(ctx context.Context, t *testing.T, name string, look func(*v1al
 	}
 }
 
-// onNodes is what the agents of a network's nodes say of it, by the nodes' names.
+// onNodes returns the agents' statuses of a network, by the nodes' names.
 func onNodes(ctx context.Context, name string) (map[string]v1alpha1.NodeNetworkStatus, error) {
 	dynamicClient, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -152,7 +152,7 @@ func onNodes(ctx context.Context, name string) (map[string]v1alpha1.NodeNetworkS
 	return all, nil
 }
 
-// executed says which node does not execute the network's schedule.
+// executed returns an error that names a node which does not execute the network's schedule.
 func executed(ctx context.Context, network *v1alpha1.TSNNetwork) error {
 	nodes, err := onNodes(ctx, network.Name)
 	if err != nil {
@@ -169,7 +169,7 @@ func executed(ctx context.Context, network *v1alpha1.TSNNetwork) error {
 	return nil
 }
 
-// says waits until a network's condition has a reason, and checks its sentence.
+// says waits until a network's condition has a reason and a message.
 func says(ctx context.Context, t *testing.T, name, kind, reason, sentence string) {
 	t.Helper()
 	waitNetwork(ctx, t, name, func(network *v1alpha1.TSNNetwork) error {
@@ -181,14 +181,14 @@ func says(ctx context.Context, t *testing.T, name, kind, reason, sentence string
 	})
 }
 
-// annotated is all that a user does.
+// annotated adds the annotation, all that a user does.
 func annotated(pod *corev1.Pod, networks string) *corev1.Pod {
 	pod.Annotations = map[string]string{v1alpha1.NetworkAnnotation: networks}
 	return pod
 }
 
-// TestOneAnnotation is one test, because the chart is in the cluster once, and there is an order: the networks, pods on
-// them, what is refused, and the end.
+// TestOneAnnotation is one test, because the chart is installed once, and the order matters: the networks, pods on
+// them, refusals, and uninstallation.
 func TestOneAnnotation(t *testing.T) {
 	needTwoNodes(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // more than others have
@@ -243,7 +243,7 @@ func TestOneAnnotation(t *testing.T) {
 	})
 }
 
-// twoNetworks has a pod reach one of the second network there as well.
+// twoNetworks checks that a pod also reaches one on the second network.
 func twoNetworks(ctx context.Context, t *testing.T, namespace string, talker *corev1.Pod) {
 	other := deploy(ctx, t, namespace, annotated(waiting("other", under.Nodes[1].Name), "second"))
 	says(ctx, t, "second", v1alpha1.ConditionReady, v1alpha1.ReasonAsAsked, "")
@@ -267,7 +267,7 @@ func twoNetworks(ctx context.Context, t *testing.T, namespace string, talker *co
 	accounted(t, got, 200, func() uint64 { return 0 })
 }
 
-// schedules changes a schedule twice, and has both nodes say the same base time.
+// schedules changes a schedule twice, and checks that both nodes have the same base time.
 func schedules(ctx context.Context, t *testing.T) {
 	var last v1alpha1.PTPTime
 	for _, classes := range []int{128, 15} {
@@ -313,7 +313,7 @@ spec:
   ipv4: {cidr: 10.42.0.0/16}
 %s`
 
-// limits lets a pod have one timed socket, so that a second program of it gets the errno on each message, and then more
+// limits allows a pod one timed socket, so that the pod's second program gets the errno for each message, and then more
 // again.
 func limits(ctx context.Context, t *testing.T, talker, listener *corev1.Pod) {
 	address := addressOn(t, listener).String()
@@ -333,8 +333,8 @@ func limits(ctx context.Context, t *testing.T, talker, listener *corev1.Pod) {
 	}
 }
 
-// secondProgram starts one program of a pod while another one sends, which has the pod's first socket. Both send so many messages; it
-// says why if the first had ended before the second.
+// secondProgram starts a program of a pod while another one sends, which has the pod's first socket. Both send count
+// messages. It returns a reason if the first had ended before the second.
 func secondProgram(ctx context.Context, t *testing.T, talker, listener *corev1.Pod, address string, id, count int, want syscall.Errno) (late string) {
 	t.Helper()
 	flows := func(wanted bool) {
@@ -360,7 +360,7 @@ func secondProgram(ctx context.Context, t *testing.T, talker, listener *corev1.P
 				t.Fatalf("the second program: %d messages, %v, %v, %s", len(sent), errRead, err, complaint)
 			}
 		})
-	// What the other one gets does not touch the first.
+	// The second program's errors do not affect the first.
 	accounted(t, got, count, func() uint64 { return 0 })
 	if end := got.sent[len(got.sent)-1].Txtime; sent[49].Txtime > end {
 		return fmt.Sprintf("the second program sent until %d, and the first until %d", sent[49].Txtime, end)
@@ -373,7 +373,8 @@ func secondProgram(ctx context.Context, t *testing.T, talker, listener *corev1.P
 	return ""
 }
 
-// limitsOnNodes waits until ktsnd on both nodes has the limits of network tsn, or none, and has ktsn show them.
+// limitsOnNodes waits until ktsnd on both nodes has the limits of network tsn, or none, and checks that ktsn shows
+// them.
 func limitsOnNodes(ctx context.Context, t *testing.T, some bool, shown string) {
 	t.Helper()
 	began := time.Now()
@@ -395,8 +396,8 @@ func limitsOnNodes(ctx context.Context, t *testing.T, some bool, shown string) {
 	}
 }
 
-// upgraded has helm replace operators, agents and ktsnd under pods that send. They stay, each message is accounted for, and
-// there is always an operator that answers for new ones.
+// upgraded replaces operators, agents and ktsnd by helm under pods that send. The pods stay, each message is accounted
+// for, and there is always an operator that admits new pods.
 func upgraded(ctx context.Context, t *testing.T, namespace string, talker, listener *corev1.Pod) {
 	patiently(t, func(attempt, times int) string {
 		return upgradedUnderMessages(ctx, t, namespace, talker, listener, 990+attempt, 3*times)
@@ -458,7 +459,7 @@ func upgradedUnderMessages(ctx context.Context, t *testing.T, namespace string, 
 	return disturbed(ctx, t, talker.Spec.NodeName, before, true, true, time.Unix(0, got.sent[len(got.sent)-1].Txtime))
 }
 
-// ktsn runs the command line as a person does who has a kubeconfig.
+// ktsn runs a command line as a user with a kubeconfig does.
 func ktsn(ctx context.Context, t *testing.T, arguments ...string) (string, error) {
 	t.Helper()
 	command := exec.CommandContext(ctx, testlab.Program(t, "ktsn"), append(arguments, "--kubeconfig", under.Kubeconfig())...)
@@ -466,7 +467,7 @@ func ktsn(ctx context.Context, t *testing.T, arguments ...string) (string, error
 	return string(output), err
 }
 
-// ktsnShows has ktsn look at a cluster in which all is well, but for what a test machine lacks.
+// ktsnShows runs ktsn on a healthy cluster, except for what a test machine lacks.
 func ktsnShows(ctx context.Context, t *testing.T, talker *corev1.Pod) {
 	first, called := under.Nodes[0].Name, talker.Namespace+"/"+talker.Name
 	for _, look := range []struct {
@@ -503,7 +504,7 @@ func ktsnShows(ctx context.Context, t *testing.T, talker *corev1.Pod) {
 	}
 }
 
-// refusals are what a person reads.
+// refusals checks the messages for users.
 func refusals(ctx context.Context, t *testing.T, namespace string) {
 	for name, test := range map[string]struct {
 		pod      *corev1.Pod
@@ -560,8 +561,8 @@ func refusals(ctx context.Context, t *testing.T, namespace string) {
 	})
 }
 
-// operatorsKilled has pods come and go while both operators are killed, once as processes and once with their pods. Those
-// that are annotated may have to wait, the others must not.
+// operatorsKilled creates and deletes pods while both operators are killed, once as processes and once with their pods.
+// Annotated pods may have to wait, others must not.
 func operatorsKilled(ctx context.Context, t *testing.T, namespace string) {
 	now := int64(0)
 	for round, kill := range []func(){
@@ -600,7 +601,7 @@ func operatorsKilled(ctx context.Context, t *testing.T, namespace string) {
 	says(ctx, t, "tsn", v1alpha1.ConditionReady, v1alpha1.ReasonAsAsked, "")
 }
 
-// leftNothing compares with what there was.
+// leftNothing compares with the state before.
 func leftNothing(ctx context.Context, t *testing.T, nodesBefore map[string]string, before map[string]bool) {
 	t.Helper()
 	for host, after := range nodeFiles(ctx, t) {

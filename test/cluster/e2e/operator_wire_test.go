@@ -23,15 +23,15 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/network"
 )
 
-// A cycle of the schedules that are seen on the wire: the class of the messages may send in one half of it, and in the other
-// one after the change. Their transmit times lie at wireOffset of each cycle. Halves are long, because the machine stops for
+// This is a cycle of the schedules for the wire: the class of the messages may send in one half of it, and in the other
+// half after the change. Transmit times are at wireOffset of each cycle. Halves are long, because the machine stops for
 // milliseconds.
 const (
 	wireCycle    = 40 * time.Millisecond
 	wireOffset   = 2 * time.Millisecond
 	wireMessages = 250 // of each node, which take ten seconds; more in further attempts
 	wireBefore   = 25  // of them before the change is asked for
-	// wireStop is a stop of the machine that can bring a frame from its half to the next, another one beside it.
+	// wireStop is the longest stop of the machine that cannot bring a frame from its half to the next.
 	wireStop = (wireCycle/2 - wireOffset) / 2
 )
 
@@ -41,7 +41,8 @@ const (
 	allButClass1 = 253
 )
 
-// scheduleTold applies a schedule and waits until all nodes say that they execute it; it returns the cycle in which that begins.
+// scheduleTold applies a schedule and waits until all nodes report that they execute it. It returns the cycle in which
+// that begins.
 func scheduleTold(ctx context.Context, t *testing.T, first, second int) int64 {
 	t.Helper()
 	applyText(ctx, t, withSchedule(int(time.Second/wireCycle), first, second))
@@ -57,7 +58,7 @@ func scheduleTold(ctx context.Context, t *testing.T, first, second int) int64 {
 	return (base.Seconds*int64(time.Second) + int64(base.Nanoseconds)) / int64(wireCycle)
 }
 
-// tapSwitch opens taps where the nodes' uplinks end.
+// tapSwitch opens taps at the switch's ends of the nodes' uplinks.
 func tapSwitch() (taps map[string]*wiretap.Tap, err error) {
 	taps = map[string]*wiretap.Tap{}
 	done := make(chan error)
@@ -83,7 +84,7 @@ func tapSwitch() (taps map[string]*wiretap.Tap, err error) {
 	return taps, <-done
 }
 
-// seen is when each message of a run was on the wire, in TAI.
+// seen returns when each message of a run was on the wire, in TAI.
 func seen(capture *wiretap.Capture, id int) ([]int64, error) {
 	if capture.Drops > 0 {
 		return nil, fmt.Errorf("the tap dropped %d frames", capture.Drops)
@@ -101,8 +102,9 @@ func seen(capture *wiretap.Capture, id int) ([]int64, error) {
 	return all, nil
 }
 
-// changeSeen says in which cycle a node's frames began to keep to the new schedule: before the base time's cycle their gate is
-// open in the first half only, so that they leave there, however late they are, and from it on in the second.
+// changeSeen returns the cycle in which a node's frames began to follow the new schedule: before the base time's cycle
+// their gate is open in the first half only, so that they leave there, however late they are, and from it on in the
+// second.
 func changeSeen(frames []int64, base int64) (first int64, err error) {
 	before := 0
 	for _, tai := range frames {
@@ -124,8 +126,8 @@ func changeSeen(frames []int64, base int64) (first int64, err error) {
 	return first, err
 }
 
-// seenOnTheWire changes the schedule while pods of both nodes send, and looks at both uplinks: the first frame that keeps to the
-// new windows is in the same cycle on both, that of the base time.
+// seenOnTheWire changes the schedule while pods of both nodes send, and checks both uplinks: the first frame in the new
+// windows is in the same cycle on both, that of the base time.
 func seenOnTheWire(ctx context.Context, t *testing.T, from, other *corev1.Pod) {
 	attempt := 0
 	for _, complaint := range testlab.Undisturbed(t, wireStop, func() []string {
@@ -139,7 +141,7 @@ func seenOnTheWire(ctx context.Context, t *testing.T, from, other *corev1.Pod) {
 	}
 }
 
-// waitSent waits until a node's ktsnd has sent so many messages.
+// waitSent waits until a node's ktsnd has sent that many messages.
 func waitSent(ctx context.Context, t *testing.T, host string, count uint64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)

@@ -21,11 +21,11 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-// uplinkLabel is by which the tests tell the chart's nodes with Open vSwitch.
+// uplinkLabel selects the nodes with Open vSwitch.
 const uplinkLabel = "kubernetsn.io/uplink"
 
-// ovsServices are Open vSwitch with DPDK as a node has it that was prepared for it: running, and with nothing set up. Its
-// database is gone when the node was off, as everything in /run.
+// ovsServices are the services of Open vSwitch with DPDK on a prepared node: running, without any configuration. Its
+// database is in /run, so it is lost when the node is off.
 func ovsServices(daemon string) []node.Service {
 	const run = "/run/openvswitch"
 	return []node.Service{
@@ -36,15 +36,14 @@ func ovsServices(daemon string) []node.Service {
 	}
 }
 
-// needOpenVSwitch prepares one node for the chart, with Open vSwitch and hugepages, and all nodes with a network card beside
-// the one by which they reach Kubernetes.
+// needOpenVSwitch prepares one node with Open vSwitch and hugepages, and gives all nodes a second network card.
 func needOpenVSwitch(ctx context.Context, t *testing.T, host plan.Node) {
 	t.Helper()
 	daemon, err := ovsnode.Program()
 	if err != nil {
 		testlab.Missing(t, err.Error())
 	}
-	// Also what a run has left that was killed.
+	// This also removes the traces of a killed run.
 	if err := removeOpenVSwitch(ctx, host); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +75,7 @@ func needOpenVSwitch(ctx context.Context, t *testing.T, host plan.Node) {
 	}
 }
 
-// tunnelAnnotation names the end of a node's tunnels.
+// tunnelAnnotation names the address of a node's tunnels.
 const tunnelAnnotation = "kubernetsn.io/tunnel-address"
 
 func patchNode(ctx context.Context, host plan.Node, patch string) error {
@@ -100,8 +99,8 @@ func removeOpenVSwitch(ctx context.Context, host plan.Node) error {
 	return errors.Join(all, err, network.RemoveSecondCards(ctx, under.Plan), under.GiveHugepagesBack())
 }
 
-// ovsListing is, on a node, all of Open vSwitch and of the node's network that setting it up changes. ovs-netdev is Open
-// vSwitch's own, interfaces of pods come and go, and Flannel's cni0 comes with a node's first pod.
+// ovsListing lists everything on a node that setting up Open vSwitch changes. ovs-netdev is Open vSwitch's own, pods'
+// interfaces come and go, and Flannel's cni0 comes with a node's first pod.
 const ovsListing = `
 ovs-vsctl --columns=name,ports list Bridge
 ovs-vsctl --columns=other_config,external_ids list Open_vSwitch
@@ -110,7 +109,7 @@ ip -o link | awk -F': ' '{ sub(/@.*/, "", $2); print $2 }' | grep -v -e ^veth -e
 cat /proc/sys/net/ipv4/conf/` + network.SecondCard + `/arp_ignore
 `
 
-// tunnelsThrough waits until a node's Open vSwitch makes the tunnels of a network, or none.
+// tunnelsThrough waits until a node's Open vSwitch has the tunnels of a network, or none.
 func tunnelsThrough(ctx context.Context, t *testing.T, host plan.Node, vni int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)

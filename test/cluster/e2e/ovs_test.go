@@ -31,8 +31,8 @@ metadata: {name: tsn}
 spec: {vni: 42, ipv4: {cidr: 10.42.0.0/16}}
 `
 
-// ovsValues are of nodes that share a card with Open vSwitch, which polls where ktsnd is not, and not all the time: the
-// cluster is on that processor as well.
+// ovsValues configure nodes that share a card with Open vSwitch, which polls on the processor that ktsnd does not use,
+// but not all the time: the cluster runs on that processor as well.
 var ovsValues = []string{
 	"--set", "operator.enabled=true",
 	"--set", "operator.linger=2s",
@@ -44,7 +44,7 @@ var ovsValues = []string{
 	"--set", "uplink.ovs.dpdkExtra=--no-pci",
 }
 
-// mixed are a node with Open vSwitch and one without, each with a pod on the network.
+// mixed has a node with Open vSwitch and one without, each with a pod on the network.
 type mixed struct {
 	switched, direct     plan.Node
 	namespace            string
@@ -55,7 +55,7 @@ type mixed struct {
 	runs                 int
 }
 
-// One test, because the chart is in the cluster once: it is installed, used, and taken down.
+// This is one test, because the chart is installed once: it is installed, used, and removed.
 func TestANodeSendsThroughOpenVSwitchAndAnotherByItself(t *testing.T) {
 	ctx := needTwoNodes(t)
 	testlab.Program(t, "helm")
@@ -108,14 +108,14 @@ func installMixed(ctx context.Context, t *testing.T) (uninstalled *bool) {
 	return uninstalled
 }
 
-// both is a pod on the network, with tsnperf for what has a time and agnhost for what has none.
+// both returns a pod on the network, with tsnperf for timed and agnhost for other traffic.
 func both(name, host string) *corev1.Pod {
 	pod := waiting(name, host)
 	pod.Spec.Containers = append(pod.Spec.Containers, agnhost(name, host).Spec.Containers...)
 	return annotated(pod, "tsn")
 }
 
-// begin makes the pods, of which one waits until somebody starts ovs-vswitchd.
+// begin creates the pods, of which one waits until ovs-vswitchd is started.
 func (m *mixed) begin(ctx context.Context, t *testing.T) {
 	for _, pod := range []*corev1.Pod{both("switched", m.switched.Name), both("direct", m.direct.Name)} {
 		if _, err := client.CoreV1().Pods(m.namespace).Create(ctx, pod, createOptions); err != nil {
@@ -173,12 +173,12 @@ func (m *mixed) uplinks(ctx context.Context, t *testing.T) {
 	})
 }
 
-// ways are from each pod to the other.
+// ways returns the two directions.
 func (m *mixed) ways() [][2]*corev1.Pod {
 	return [][2]*corev1.Pod{{m.onSwitched, m.onDirect}, {m.onDirect, m.onSwitched}}
 }
 
-// ordinary is HTTP and UDP, small and of more than a frame.
+// ordinary sends HTTP and UDP, small and larger than a frame.
 func (m *mixed) ordinary(ctx context.Context, t *testing.T) {
 	const more = 5000
 	text := strings.Repeat("x", more)
@@ -195,7 +195,7 @@ func (m *mixed) ordinary(ctx context.Context, t *testing.T) {
 	}
 }
 
-// timed sends so many messages each way at once.
+// timed sends messages both ways at once.
 func (m *mixed) timed(ctx context.Context, t *testing.T) {
 	const count = 1000
 	before := map[string]map[string]uint64{}
@@ -231,8 +231,8 @@ func (m *mixed) timed(ctx context.Context, t *testing.T) {
 	}
 }
 
-// countsSent waits until a ktsnd counts so many messages that were sent: it counts a message when the device has it, and by
-// then it may have arrived.
+// countsSent waits until a ktsnd has counted that many sent messages: it counts a message once the device has it, when
+// it may already have arrived.
 func countsSent(ctx context.Context, t *testing.T, host string, want uint64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -248,7 +248,7 @@ func countsSent(ctx context.Context, t *testing.T, host string, want uint64) {
 	}
 }
 
-// renewed waits until Open vSwitch does again what it did, and ktsnd has not been started anew for it.
+// renewed waits until Open vSwitch works as before, without a restart of ktsnd.
 func (m *mixed) renewed(ctx context.Context, t *testing.T) {
 	pod, err := chartPodOn(ctx, ktsndPods, m.switched.Name)
 	if err != nil {
@@ -280,9 +280,9 @@ func (m *mixed) renewed(ctx context.Context, t *testing.T) {
 	}
 }
 
-// asBefore fails the test unless nodes and cluster are as they were, and the node with Open vSwitch is reached as before.
+// asBefore fails the test unless nodes and cluster are as before, and the node with Open vSwitch is reachable.
 func (m *mixed) asBefore(ctx context.Context, t *testing.T) {
-	// At once: nobody has to forget first where the address was meanwhile.
+	// At once: no cached address may have to expire first.
 	address := network.SecondAddress(m.switched).String()
 	if output := onNode(ctx, t, m.direct.Name, "sh", "-c", "ping -c 1 -W 5 "+address+" || true"); !strings.Contains(output, "1 received") {
 		t.Errorf("%s is not reached: %s", address, output)

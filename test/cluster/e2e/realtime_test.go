@@ -23,7 +23,7 @@ func TestKtsndMayUseRealTimeSchedulingInItsPod(t *testing.T) {
 	}
 }
 
-// saidByKtsnd returns the log of a node's ktsnd, or why there is none.
+// ktsndLog returns the log of a node's ktsnd, or why there is none.
 func ktsndLog(ctx context.Context, t *testing.T, host string) string {
 	t.Helper()
 	pod, err := ktsndOn(ctx, host)
@@ -37,8 +37,8 @@ func ktsndLog(ctx context.Context, t *testing.T, host string) string {
 	return text
 }
 
-// TestKtsndSaysWhenItMayNotUseRealTimeScheduling in a pod without the cgroups of its node, by which it could get a share of the
-// budget: where the kernel divides none, nothing is said.
+// TestKtsndSaysWhenItMayNotUseRealTimeScheduling runs ktsnd in a pod without the cgroups of its node, by which it could
+// get a share of the budget. If the kernel does not divide the budget, nothing is logged.
 func TestKtsndSaysWhenItMayNotUseRealTimeScheduling(t *testing.T) {
 	ctx := needTSN(t)
 	namespace := newNamespace(ctx, t, privileged)
@@ -71,7 +71,7 @@ func TestKtsndSaysWhenItMayNotUseRealTimeScheduling(t *testing.T) {
 	}
 }
 
-// realtimeProblem compares what ktsnd has got with what its pod's log says. divided tells that the kernel divides the budget among
+// realtimeProblem compares ktsnd's scheduler with the pod's log. divided means that the kernel divides the budget among
 // cgroups of version 1, so that a pod without its node's cgroups has none. With version 2 only the kernel knows.
 func realtimeProblem(scheduler, log string, divided bool) string {
 	const without, byVersion2 = "ktsn-realtime: no real-time budget", "of cgroups of version 2 only the root has a budget"

@@ -11,7 +11,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// receiveCounts are what `ktsn node receive list` says of frames.
+// receiveCounts are the counts of `ktsn node receive list`.
 type receiveCounts struct {
 	Counts struct {
 		Received   uint64 `json:"received"`
@@ -20,7 +20,7 @@ type receiveCounts struct {
 	} `json:"counts"`
 }
 
-// receiveOn asks a node.
+// receiveOn returns the counts of a node.
 func receiveOn(ctx context.Context, t *testing.T, host string) receiveCounts {
 	t.Helper()
 	pod, err := chartPodOn(ctx, ktsndPods, host)
@@ -38,7 +38,8 @@ func receiveOn(ctx context.Context, t *testing.T, host string) receiveCounts {
 	return counts
 }
 
-// receivedShort has datagrams of the other node come into rings of a pod that asks, and straight to the interface of one that does not.
+// receivedShort checks that datagrams of the other node arrive in the rings of a pod that asks for them, and directly
+// at the interface of one that does not.
 func receivedShort(ctx context.Context, t *testing.T, namespace string) {
 	const messages = 500
 	host := under.Nodes[0].Name

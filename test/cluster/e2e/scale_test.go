@@ -15,7 +15,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
 
-// disturbances are what happens to the nodes while the pods of a round are there.
+// disturbances happen to the nodes while the pods of a round exist.
 var disturbances = []struct {
 	name string
 	do   func(context.Context, *testing.T)
@@ -85,7 +85,7 @@ func scale(ctx context.Context, t *testing.T, namespace, name string, replicas i
 	}
 }
 
-// waitForReplicas waits until so many pods are ready and no others are there.
+// waitForReplicas waits until that many pods are ready and there are no others.
 func waitForReplicas(ctx context.Context, t *testing.T, namespace, name string, replicas int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
@@ -113,7 +113,7 @@ func waitForReplicas(ctx context.Context, t *testing.T, namespace, name string, 
 	}
 }
 
-// oneReachesAnother has a pod on the first node ask one on the second.
+// oneReachesAnother sends a request from a pod on the first node to one on the second.
 func oneReachesAnother(ctx context.Context, t *testing.T, namespace string) {
 	t.Helper()
 	var pods []*corev1.Pod
@@ -148,7 +148,7 @@ func waitForNodes(ctx context.Context, t *testing.T) {
 	}
 }
 
-// restartMultus has Multus' pods replaced.
+// restartMultus replaces Multus' pods.
 func restartMultus(ctx context.Context, t *testing.T) {
 	t.Helper()
 	err := client.CoreV1().Pods(metav1.NamespaceSystem).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "app=multus"})

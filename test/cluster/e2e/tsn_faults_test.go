@@ -14,7 +14,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-// TestANodeThatWasCutOffComesBack mostly waits, and does so beside the tests of another cluster.
+// TestANodeThatWasCutOffComesBack mostly waits, in parallel with the tests of another cluster.
 func TestANodeThatWasCutOffComesBack(t *testing.T) {
 	t.Parallel()
 	ctx := needTSN(t)
@@ -51,7 +51,7 @@ func TestANodeThatLostItsPowerComesBack(t *testing.T) {
 	pods := start(ctx, t, namespace, onTSN(agnhost("a", under.Nodes[0].Name)), onTSN(agnhost("b", off.Name)))
 
 	t.Cleanup(func() { comeBack(context.WithoutCancel(ctx), t, off) })
-	// Also on again at once: what a node held is free as soon as it is off.
+	// Switching on again at once must work, too: everything that a node held is free as soon as it is off.
 	for _, change := range []func(context.Context, string) error{under.StopNode, under.StartNode, under.StopNode} {
 		if err := change(ctx, off.Name); err != nil {
 			t.Fatal(err)
@@ -68,7 +68,7 @@ func TestANodeThatLostItsPowerComesBack(t *testing.T) {
 		eventuallyReaches(ctx, t, pods[0], b, address)
 	}
 	deleteNamespace(t, namespace)
-	// Its system pods have new names for their things.
+	// The node's system pods have new names.
 	leavesNothing(ctx, t, map[string]map[string]bool{under.Nodes[0].Name: before[under.Nodes[0].Name]})
 	leavesNoAddresses(ctx, t, off.Name)
 }
@@ -130,7 +130,7 @@ func eventuallyReaches(ctx context.Context, t *testing.T, from, to *corev1.Pod, 
 	reaches(ctx, t, from, to, address)
 }
 
-// restoreKtsnd tells a ktsnd that was started anew what tsn-cni remembers, as an agent will.
+// restoreKtsnd passes tsn-cni's records to a restarted ktsnd, as an agent does.
 func restoreKtsnd(ctx context.Context, t *testing.T, host string) {
 	t.Helper()
 	pod, err := ktsndOn(ctx, host)
@@ -140,7 +140,7 @@ func restoreKtsnd(ctx context.Context, t *testing.T, host string) {
 	inKtsnd(ctx, t, pod, "node", "restore")
 }
 
-// waitRestarted waits until a pod's container was started again and Multus has reported its new addresses.
+// waitRestarted waits until a pod's container was restarted and Multus has reported its new addresses.
 func waitRestarted(ctx context.Context, t *testing.T, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -158,7 +158,7 @@ func waitRestarted(ctx context.Context, t *testing.T, pod *corev1.Pod) *corev1.P
 	return waitReady(ctx, t, pod.Namespace, pod.Name)
 }
 
-// leavesNoAddresses looks at what IPAM and tsn-cni remember of pods that are not there any more.
+// leavesNoAddresses checks for records of IPAM and tsn-cni about pods that are gone.
 func leavesNoAddresses(ctx context.Context, t *testing.T, host string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)

@@ -23,14 +23,14 @@ import (
 
 const (
 	system = "ktsn-system"
-	// tsnVNI and the subnets are those of the network that the tests attach pods to.
+	// tsnVNI and the subnets belong to the network of the tests' pods.
 	tsnVNI       = 42
 	tsnInterface = "tsn0"
-	// configs is where Multus looks for the configuration of a network that has none in the cluster.
+	// configs is Multus' folder for network configurations that the cluster does not have.
 	configs = "/etc/cni/multus/net.d"
 )
 
-// Each node has its own part of the network.
+// Each node has its own subnet of the network.
 func tsnSubnet(node int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 42, byte(node), 0}), 24)
 }
@@ -40,14 +40,14 @@ func tsnSubnet6(node int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom16(address), 64)
 }
 
-// tsnSetup is done once; when it fails, so do all tests that need it, at once.
+// tsnSetup runs once. If it fails, all tests that need it fail at once.
 var (
 	tsnOnce  sync.Once
 	tsnReady bool
 )
 
-// needTSN makes sure that ktsnd runs on each node and knows the others, and that the network's configuration is
-// there. What it makes stays until the cluster goes.
+// needTSN makes sure that ktsnd runs on each node and knows the others, and that the network is configured. Its set-up
+// stays until the cluster is removed.
 func needTSN(t *testing.T) context.Context {
 	t.Helper()
 	ctx := needTwoNodes(t)
@@ -63,13 +63,13 @@ func needTSN(t *testing.T) context.Context {
 	if !tsnReady {
 		t.Fatal("ktsnd could not be set up, see above")
 	}
-	// Also one that was started anew since.
+	// ktsnd may have been restarted since.
 	waitForKtsnd(ctx, t)
 	tellPeers(ctx, t)
 	return ctx
 }
 
-// writeTSNConfig writes a node's configuration of the network. Only its IPAM part differs from the other nodes'.
+// writeTSNConfig writes a node's configuration of the network. Only the IPAM part differs between nodes.
 func writeTSNConfig(t *testing.T, host plan.Node, number int) {
 	t.Helper()
 	text, err := json.MarshalIndent(map[string]any{
@@ -112,7 +112,7 @@ func applyFile(ctx context.Context, t *testing.T, name string) {
 	}
 }
 
-// ktsndOn finds the pod of ktsnd on a node.
+// ktsndOn returns the pod of ktsnd on a node.
 func ktsndOn(ctx context.Context, node string) (*corev1.Pod, error) {
 	pods, err := client.CoreV1().Pods(system).List(ctx, metav1.ListOptions{
 		LabelSelector: "app=ktsnd", FieldSelector: "spec.nodeName=" + node,
@@ -147,7 +147,7 @@ func waitForKtsnd(ctx context.Context, t *testing.T) {
 	}
 }
 
-// tellPeers tells each node of the others, as an agent will.
+// tellPeers configures the other nodes in each ktsnd, as an agent does.
 func tellPeers(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for i, node := range under.Nodes {
@@ -173,7 +173,7 @@ func inKtsnd(ctx context.Context, t *testing.T, pod *corev1.Pod, arguments ...st
 	return stdout
 }
 
-// ktsndStatus is what the tests look at.
+// ktsndStatus is the part of ktsnd's status that the tests use.
 type ktsndStatus struct {
 	Uplink            string            `json:"uplink"`
 	Interface         string            `json:"interface"`
@@ -210,8 +210,8 @@ func parseStatus(t *testing.T, text string) ktsndStatus {
 	return state.Status
 }
 
-// attachment is the resource of which Multus learns of a network. Without a configuration it means the one of that
-// name on the node.
+// attachment is Multus' resource for a network. Without a configuration it refers to the node's configuration of that
+// name.
 const attachment = `
 apiVersion: k8s.cni.cncf.io/v1
 kind: NetworkAttachmentDefinition
@@ -257,7 +257,7 @@ func networkStatuses(pod *corev1.Pod) ([]networkStatus, error) {
 	return all, nil
 }
 
-// tsnAddresses are a pod's addresses on the network, as Multus reports them.
+// tsnAddresses returns a pod's addresses on the network, from Multus' annotation.
 func tsnAddresses(t *testing.T, pod *corev1.Pod) (v4, v6 netip.Addr) {
 	t.Helper()
 	all, err := networkStatuses(pod)

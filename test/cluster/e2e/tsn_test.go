@@ -33,7 +33,7 @@ func TestPodsReachEachOtherOverTheTSNNetwork(t *testing.T) {
 			to4, to6 := tsnAddresses(t, test.to)
 			for want, address := range map[netip.Addr]netip.Addr{own4: to4, own6: to6} {
 				reaches(ctx, t, test.from, test.to, address.String())
-				// That it went there by this network and no other.
+				// It went there by this network and no other.
 				if source := seenFrom(ctx, t, test.from, address.String()); source != want {
 					t.Errorf("%s is seen as %s, want %s", test.from.Name, source, want)
 				}
@@ -77,7 +77,7 @@ func TestMultusReportsWhatThePodHas(t *testing.T) {
 	}
 }
 
-// device is what `ip -j addr` says of an interface.
+// device is the output of `ip -j addr` for an interface.
 type device struct {
 	Name      string `json:"ifname"`
 	MAC       string `json:"address"`
@@ -87,7 +87,7 @@ type device struct {
 	} `json:"addr_info"`
 }
 
-// compareInterface compares what Multus reports with the interface itself.
+// compareInterface compares Multus' report with the interface itself.
 func compareInterface(ctx context.Context, t *testing.T, host string, pod *corev1.Pod, status networkStatus) {
 	t.Helper()
 	devices, err := devicesOf(ctx, host, pod)
@@ -114,7 +114,7 @@ func compareInterface(ctx context.Context, t *testing.T, host string, pod *corev
 	t.Errorf("the pod has no interface %s", status.Interface)
 }
 
-// devicesOf looks into the network namespaces of a node for that of a pod.
+// devicesOf finds the pod's network namespace on a node and returns its interfaces.
 func devicesOf(ctx context.Context, host string, pod *corev1.Pod) ([]device, error) {
 	place := under.Place(host)
 	list, err := node.Output(ctx, place, nil, "ls", "/run/netns")
@@ -137,7 +137,7 @@ func devicesOf(ctx context.Context, host string, pod *corev1.Pod) ([]device, err
 	return nil, fmt.Errorf("%s is in no network namespace of %s", pod.Name, host)
 }
 
-// tsnperf is a pod with an ordinary application of timed messages, which finds libktsn and its socket.
+// tsnperfPod returns a pod with an ordinary application of timed messages, which finds libktsn and its socket.
 func tsnperfPod(name, host string, arguments ...string) *corev1.Pod {
 	pod := onTSN(agnhost(name, host))
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -156,8 +156,8 @@ func tsnperfPod(name, host string, arguments ...string) *corev1.Pod {
 
 func TestTimedMessagesGoFromPodToPodThroughKtsnd(t *testing.T) {
 	ctx := needTSN(t)
-	// The socket comes by a hostPath, because this setup has ktsnd without the chart's CSI driver; only privileged
-	// namespaces allow that.
+	// The socket is mounted by a hostPath, because this set-up has ktsnd without the chart's CSI driver. Only
+	// privileged namespaces allow that.
 	namespace := tsnNamespace(ctx, t, privileged)
 	const count = "300"
 	listener := start(ctx, t, namespace, tsnperfPod("listener", under.Nodes[1].Name,
