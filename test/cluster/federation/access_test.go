@@ -17,13 +17,13 @@ import (
 	wire "github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// user is one of the hub, who may deploy in one namespace, or nothing.
+// user is a user of the hub, who may deploy in one namespace, or nowhere.
 type user struct {
 	f               *federator
 	namespace, name string
 }
 
-// newUser makes one, who goes with the namespace.
+// newUser creates a user, who is deleted with the namespace.
 func newUser(ctx context.Context, t *testing.T, f *federator, namespace, name string) *user {
 	t.Helper()
 	hub.apply(ctx, t, fmt.Sprintf("apiVersion: v1\nkind: ServiceAccount\nmetadata: {namespace: %s, name: %s}\n", namespace, name))
@@ -32,7 +32,7 @@ func newUser(ctx context.Context, t *testing.T, f *federator, namespace, name st
 	return u
 }
 
-// mayDeploy gives the rights that the documentation names.
+// mayDeploy grants the rights that the documentation names.
 func (u *user) mayDeploy(ctx context.Context, t *testing.T) *user {
 	t.Helper()
 	everywhere := u.namespace + "-" + u.name
@@ -91,7 +91,7 @@ func (u *user) run(ctx context.Context, t *testing.T, arguments ...string) strin
 	return output
 }
 
-// refused runs a command that is not to be done, and wants words of why.
+// refused runs a command that must fail with a message that contains words.
 func (u *user) refused(ctx context.Context, t *testing.T, words string, arguments ...string) {
 	t.Helper()
 	if output, err := u.try(ctx, arguments...); err == nil || !strings.Contains(output, words) {
@@ -99,15 +99,15 @@ func (u *user) refused(ctx context.Context, t *testing.T, words string, argument
 	}
 }
 
-// What a hub has of Karmada's.
+// Resources of Karmada at a hub.
 var (
 	policies = schema.GroupVersionResource{Group: "policy.karmada.io", Version: "v1alpha1", Resource: "propagationpolicies"}
 	clusters = schema.GroupVersionResource{Group: "cluster.karmada.io", Version: "v1alpha1", Resource: "clusters"}
 	works    = schema.GroupVersionResource{Group: "work.karmada.io", Version: "v1alpha1", Resource: "works"}
 )
 
-// written are the policies and members that a hub has, as they are written: what a refused request must not change. The heartbeat's policy
-// is the federator's, which makes it when it begins.
+// written returns the policies and members of a hub, which a refused request must not change. It skips the heartbeat's
+// policy, which the federator creates at its start.
 func written(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
@@ -141,7 +141,7 @@ func TestWhoMayNotReadsTheHubsSentenceAndChangesNothing(t *testing.T) {
 		{"clusters"}, {"where", namespace + "/web"}, {"deploy", namespace + "/other", "-f", filepath.Join(f.folder, "other.yaml"), "--clusters", members[0].as},
 		{"move", namespace + "/web", "--to", members[1].as}, {"delete", namespace + "/web"}, {"join", "stranger", "--id", "0"}, {"unjoin", members[0].as, "--force"},
 	} {
-		// In the hub's own words.
+		// The message is the hub's.
 		nobody.refused(ctx, t, `User "system:serviceaccount:`+namespace+`:nobody" cannot `, arguments...)
 		gone.refused(ctx, t, "the hub does not know the bearer token", arguments...)
 		wrong.refused(ctx, t, "the hub does not know the bearer token", arguments...)
@@ -195,7 +195,7 @@ func TestTwoUsersHaveEachTheirNamespace(t *testing.T) {
 	}
 }
 
-// refusedWithin is how long a refusal may take, which asks the hub for little.
+// refusedWithin bounds a refusal, which asks little of the hub.
 const refusedWithin = 5 * time.Second
 
 func TestManifestsThatAreWrongGetASentenceAndChangeNothing(t *testing.T) {

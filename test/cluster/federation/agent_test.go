@@ -19,8 +19,8 @@ import (
 // agentSystem is the namespace of karmada-agent in a member.
 const agentSystem = "karmada-system"
 
-// restartAgent has a member's agent start anew, with more options. An agent whose hub ended several times in a few minutes asks for what has changed
-// after a minute only, and one that was started a moment ago does not.
+// restartAgent restarts a member's agent with more options. An agent whose hub ended several times in a few minutes
+// lists changes only after a minute; a restarted one does so at once.
 func (p *place) restartAgent(ctx context.Context, t *testing.T, options ...string) {
 	t.Helper()
 	deployment, err := p.now(ctx, agentSystem, "karmada-agent")
@@ -36,11 +36,11 @@ func (p *place) restartAgent(ctx context.Context, t *testing.T, options ...strin
 	await(ctx, t, p.runs(agentSystem, "karmada-agent", 1))
 }
 
-// clustersPath is where the hub has its members.
+// clustersPath is the path of the hub's members.
 const clustersPath = "/apis/cluster.karmada.io/v1alpha1/clusters"
 
-// agentReads asks whether who has the file of a member's agent reads that member at the hub, and cannot read what is no business of an
-// agent.
+// agentReads returns a question for await: whether the kubeconfig of a member's agent can read that member at the hub,
+// and cannot read Secrets.
 func agentReads(file, name string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		config, err := clientcmd.BuildConfigFromFlags("", file)
@@ -61,7 +61,8 @@ func agentReads(file, name string) func(context.Context) error {
 	}
 }
 
-// leftNothing asks whether a member is gone from the hub with all that was made for its agent.
+// leftNothing returns a question for await: whether a member is gone from the hub, with everything that was created for
+// its agent.
 func leftNothing(name string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := hub.client.Discovery().RESTClient().Get().AbsPath(clustersPath, name).DoRaw(ctx)
@@ -78,7 +79,7 @@ func leftNothing(name string) func(context.Context) error {
 	}
 }
 
-// tokenless finds the bootstrap token of a member's agent.
+// tokenless fails while the bootstrap token of a member's agent exists.
 func tokenless(ctx context.Context, name string) error {
 	secrets, err := hub.client.CoreV1().Secrets("kube-system").List(ctx, metav1.ListOptions{FieldSelector: "type=bootstrap.kubernetes.io/token"})
 	if err != nil {

@@ -33,7 +33,7 @@ type joiner struct {
 	f *federator
 }
 
-// newJoiner ends the membership of the last member, which joins again as it was when the test ends.
+// newJoiner ends the membership of the last member, which joins again as before when the test ends.
 func newJoiner(ctx context.Context, t *testing.T, f *federator) *joiner {
 	t.Helper()
 	needCharts(t) // rights of an agent are in the namespace of KuberneTSN, too
@@ -47,7 +47,8 @@ func newJoiner(ctx context.Context, t *testing.T, f *federator) *joiner {
 	return j
 }
 
-// leave ends the membership, by whatever tool it was begun. Karmada's own waits for ever while the federator has something propagated to all.
+// leave ends the membership, by whatever tool it was begun. Karmada's own tool waits for ever while the federator
+// propagates something to all members.
 func (j *joiner) leave(ctx context.Context, t *testing.T) {
 	t.Helper()
 	if _, err := j.f.try(ctx, "unjoin", j.as, "--force"); err != nil && !strings.Contains(err.Error(), "there is no cluster") {
@@ -58,8 +59,8 @@ func (j *joiner) leave(ctx context.Context, t *testing.T) {
 	j.removeAgent(ctx, t)
 }
 
-// removeToolRoles removes those that Karmada's tool has made for a member's agent, and which stay when the member leaves by another. Those that
-// the federator makes go by themselves.
+// removeToolRoles removes the roles that Karmada's tool has created for a member's agent. They stay if the member
+// leaves by another tool; the federator's roles are removed automatically.
 func removeToolRoles(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	rbac := hub.client.RbacV1()
@@ -78,7 +79,7 @@ func removeToolRoles(ctx context.Context, t *testing.T, name string) {
 	}
 }
 
-// removeAgent removes what an agent's manifest has made.
+// removeAgent removes the objects of an agent's manifest.
 func (j *joiner) removeAgent(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for _, namespace := range []string{agentSystem, "karmada-cluster"} {
@@ -90,7 +91,8 @@ func (j *joiner) removeAgent(ctx context.Context, t *testing.T) {
 	await(ctx, t, kube.KarmadaGone(j.client))
 }
 
-// removeRights removes those of an account in the member, as `ktsn fed unjoin` says. The policy would bind the next agent.
+// removeRights removes an account's rights in the member, as `ktsn fed unjoin` says. The policy would bind the next
+// agent.
 func (j *joiner) removeRights(ctx context.Context, t *testing.T, rights string) {
 	t.Helper()
 	all := metav1.ListOptions{LabelSelector: federation.RightsLabel + "=" + rights}
@@ -124,10 +126,11 @@ func (j *joiner) applyFile(ctx context.Context, t *testing.T, file string) {
 	j.apply(ctx, t, string(text))
 }
 
-// agentAccount is the account of an agent by the manifest that join writes.
+// agentAccount is the agent's account in the manifest that join writes.
 const agentAccount = agentSystem + "/karmada-agent-sa"
 
-// worksFor deploys to the member, moves from it and back, and deletes, in a namespace in which the hub may run workloads by an account.
+// worksFor deploys to the member, moves from it and back, and deletes, in a namespace in which an account allows the
+// hub to run workloads.
 func (j *joiner) worksFor(ctx context.Context, t *testing.T, account string) {
 	t.Helper()
 	await(ctx, t, kube.MemberReady(hub.client, j.as))
@@ -142,7 +145,7 @@ func (j *joiner) worksFor(ctx context.Context, t *testing.T, account string) {
 	await(ctx, t, j.gone(namespace))
 }
 
-// agentIsForbiddenNothing looks into the log of the agent for rights that it misses.
+// agentIsForbiddenNothing checks the agent's log for missing rights.
 func (j *joiner) agentIsForbiddenNothing(ctx context.Context, t *testing.T) {
 	t.Helper()
 	pods, err := j.client.CoreV1().Pods(agentSystem).List(ctx, metav1.ListOptions{LabelSelector: "app=karmada-agent"})
@@ -162,7 +165,7 @@ func (j *joiner) agentIsForbiddenNothing(ctx context.Context, t *testing.T) {
 	}
 }
 
-// certificate is that of the agent, in the member's Secret.
+// certificate returns the agent's certificate, from the member's Secret.
 func (j *joiner) certificate(ctx context.Context) (string, error) {
 	secret, err := j.client.CoreV1().Secrets(agentSystem).Get(ctx, "karmada-kubeconfig", metav1.GetOptions{})
 	if err != nil {
@@ -218,7 +221,7 @@ func TestAnAgentJoinsByTheManifestThatJoinWrites(t *testing.T) {
 
 var (
 	printedToken = regexp.MustCompile(`(?m)^ +([a-z0-9]{6}\.[a-z0-9]{16})$`)
-	// printedRights are the options of rights in the command that join prints: its second line.
+	// printedRights matches the options of rights in the command that join prints, on its second line.
 	printedRights = regexp.MustCompile(`(?m)^ +ktsn fed enroll .* \\\n +(--.+)$`)
 )
 
@@ -251,7 +254,7 @@ func TestAnAgentJoinsByATokenThatIsGoodForOnce(t *testing.T) {
 	t.Run("and leaves with what was left there", func(t *testing.T) { j.leaves(ctx, t) })
 }
 
-// leaves has the cluster leave with a workload that is on it alone, in a namespace that Karmada has made there.
+// leaves unjoins the cluster with a workload that runs only there, in a namespace that Karmada has created.
 func (j *joiner) leaves(ctx context.Context, t *testing.T) {
 	t.Helper()
 	namespace := newNamespace(ctx, t)
@@ -273,7 +276,7 @@ func (j *joiner) leaves(ctx context.Context, t *testing.T) {
 	}
 }
 
-// pushKubeconfig is a file by which the hub reaches a member as a ServiceAccount of its own, with limited rights.
+// pushKubeconfig returns a file by which the hub reaches a member as a separate ServiceAccount with limited rights.
 func (j *joiner) pushKubeconfig(ctx context.Context, t *testing.T, name string) string {
 	t.Helper()
 	j.apply(ctx, t, j.f.run(ctx, "rights", "--account", "default/"+name))
@@ -283,7 +286,7 @@ func (j *joiner) pushKubeconfig(ctx context.Context, t *testing.T, name string) 
 	return filepath.Join(j.f.folder, file)
 }
 
-// withdraw ends a token: its ServiceAccount goes.
+// withdraw invalidates a token by deleting its ServiceAccount.
 func (j *joiner) withdraw(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	if err := j.client.CoreV1().ServiceAccounts("default").Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {

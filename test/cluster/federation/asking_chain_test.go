@@ -26,8 +26,8 @@ spec:
   chain: [{name: filter, selector: {matchLabels: {app: between}}, forward: [IPv4]}]
 `
 
-// chain has a client reach an endpoint of its own cluster through a pod of the other one, and that pod be deleted when there is another one
-// nearby.
+// chain connects a client to an endpoint of its own cluster through a pod of the other one, and deletes that pod when
+// there is another nearby.
 func (w *watched) chain(ctx context.Context, t *testing.T) asker.Outcome {
 	t.Helper()
 	const element = "app: between, client.kubernetsn.io/filtered: next, endpoint.kubernetsn.io/filtered: before"
@@ -60,7 +60,7 @@ func (w *watched) chain(ctx context.Context, t *testing.T) asker.Outcome {
 	return w.judged(ctx, t, "a chain's pod in the other cluster is deleted, there is one nearby", w.east)
 }
 
-// hasAnswers waits until the client was answered just now.
+// hasAnswers waits until the client has just been answered.
 func (w *watched) hasAnswers(ctx context.Context, t *testing.T) {
 	t.Helper()
 	await(ctx, t, func(ctx context.Context) error {

@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	// asksBefore is for how long a client asks before something dies, and answered for how long it was answered in the end.
+	// A client sends requests for asksBefore before a failure, and must be answered for answered at the end.
 	asksBefore, answered = 5 * time.Second, 3 * time.Second
 )
 
@@ -51,7 +51,7 @@ func mayMount(ctx context.Context, t *testing.T, namespace string) {
 	}
 }
 
-// bringAsker brings the asker, which is in no image, to a member's nodes.
+// bringAsker copies the asker, which no image contains, to a member's nodes.
 func (p *place) bringAsker(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for _, host := range p.Nodes {
@@ -61,13 +61,13 @@ func (p *place) bringAsker(ctx context.Context, t *testing.T) {
 	}
 }
 
-// waitingContainer is one in which timed messages are sent and received.
+// waitingContainer is the container that sends and receives timed messages.
 const waitingContainer = `
     - {name: tsnperf, image: "localhost/kubernetsn/tsnperf:dev", imagePullPolicy: Never,
        args: [listener, --bind, "127.0.0.1:0", --block, --first-timeout, "0", --quiet]}
 `
 
-// askingPod is a client of a service, which asks by both versions of IP.
+// askingPod returns a client of a service that sends requests by both versions of IP.
 func askingPod(namespace, name, service string) string {
 	return fmt.Sprintf(`
 apiVersion: v1
@@ -85,7 +85,7 @@ spec:
 %[5]s`, namespace, asker.Folder, name, service, waitingContainer)
 }
 
-// answeringPod is one that answers, with labels.
+// answeringPod returns an endpoint with labels.
 func answeringPod(namespace, name, labels string) string {
 	return fmt.Sprintf(`
 apiVersion: v1
@@ -103,18 +103,18 @@ spec:
 %[5]s`, namespace, name, labels, components.Tag, waitingContainer)
 }
 
-// watched is a client in east that asks its endpoint in west all the time.
+// watched is a client in east that sends requests to its endpoint in west continuously.
 type watched struct {
 	namespace   string
 	east, west  *place
 	client      *corev1.Pod
 	began, died time.Time
 	restarts    int32
-	// lost6 is how many messages of IPv6 were lost, since something died.
+	// lost6 is how many IPv6 requests were lost since the failure.
 	lost6 int
 }
 
-// pod waits until one is ready.
+// pod waits until a pod is ready.
 func (p *place) pod(ctx context.Context, t *testing.T, namespace, name string) *corev1.Pod {
 	t.Helper()
 	var pod *corev1.Pod
@@ -133,7 +133,8 @@ func (p *place) pod(ctx context.Context, t *testing.T, namespace, name string) *
 	return pod
 }
 
-// begins makes the pods, and where it is wanted another endpoint in the client's cluster, which does not take it.
+// begins creates the pods, and with spare another endpoint in the client's cluster, which the client does not use at
+// first.
 func (w *watched) begins(ctx context.Context, t *testing.T, spare bool) {
 	t.Helper()
 	w.west.apply(ctx, t, answeringPod(w.namespace, "endpoint", "endpoint.kubernetsn.io/watched: view"))
@@ -149,7 +150,7 @@ func (w *watched) begins(ctx context.Context, t *testing.T, spare bool) {
 	time.Sleep(asksBefore) // in which the hub hears of the spare one
 }
 
-// timedOver sends timed messages over the client's link for so long, from now on.
+// timedOver sends timed messages over the client's link for a time, from now on.
 func (w *watched) timedOver(ctx context.Context, t *testing.T, lasts time.Duration) (wait func() *asker.Timed) {
 	t.Helper()
 	const cycle, port = 10 * time.Millisecond, "7788"
@@ -212,7 +213,7 @@ func (w *watched) ends(ctx context.Context, t *testing.T) {
 	}
 }
 
-// rows are those of an asker of the client.
+// rows returns the records of one of the client's askers.
 func (w *watched) rows(ctx context.Context, container string) ([]asker.Row, error) {
 	text, err := w.east.client.CoreV1().Pods(w.namespace).GetLogs(w.client.Name, &corev1.PodLogOptions{Container: container}).DoRaw(ctx)
 	if err != nil {
@@ -221,7 +222,8 @@ func (w *watched) rows(ctx context.Context, container string) ([]asker.Row, erro
 	return asker.Read(string(text))
 }
 
-// isAnswered waits until the client is answered over its present link, which leads to that cluster, by both versions of IP.
+// isAnswered waits until the client is answered by both versions of IP over its present link, which leads to that
+// cluster.
 func (w *watched) isAnswered(ctx context.Context, t *testing.T, by *place) {
 	t.Helper()
 	await(ctx, t, func(ctx context.Context) error {
@@ -246,7 +248,7 @@ func (w *watched) isAnswered(ctx context.Context, t *testing.T, by *place) {
 	})
 }
 
-// judged is what became of the client's questions since something died, and of the client.
+// judged returns the failure's effect on the client and its requests.
 func (w *watched) judged(ctx context.Context, t *testing.T, name string, to *place) asker.Outcome {
 	t.Helper()
 	time.Sleep(answered + asker.Decided)
@@ -272,7 +274,7 @@ func (w *watched) judged(ctx context.Context, t *testing.T, name string, to *pla
 	return outcome
 }
 
-// killAll kills programs of a member, of which some may not run.
+// killAll kills programs of a member. Some may not run.
 func (p *place) killAll(ctx context.Context, t *testing.T, names ...string) {
 	t.Helper()
 	for _, host := range p.Nodes {
@@ -284,7 +286,7 @@ func (p *place) killAll(ctx context.Context, t *testing.T, names ...string) {
 	}
 }
 
-// renewChart replaces pods of the chart with a container that was started again: kubelet waits ever longer before it does that.
+// renewChart replaces pods of the chart whose container was restarted: kubelet's back-off grows with each restart.
 func (p *place) renewChart(ctx context.Context, t *testing.T) {
 	t.Helper()
 	const namespace = "kubernetsn-system"

@@ -19,7 +19,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-// uids tell whether a Deployment is still the same object in each member.
+// uids returns the UIDs of a Deployment in all members.
 func uids(ctx context.Context, t *testing.T, namespace, name string) []types.UID {
 	t.Helper()
 	var all []types.UID
@@ -33,7 +33,7 @@ func uids(ctx context.Context, t *testing.T, namespace, name string) []types.UID
 	return all
 }
 
-// same fails the test where a member's Deployment was deleted and made again.
+// same fails the test if a member's Deployment was recreated.
 func same(ctx context.Context, t *testing.T, namespace, name string, before []types.UID) {
 	t.Helper()
 	for i, uid := range uids(ctx, t, namespace, name) {
@@ -43,7 +43,7 @@ func same(ctx context.Context, t *testing.T, namespace, name string, before []ty
 	}
 }
 
-// frozenFor is longer than the hub's patience with leases of members.
+// frozenFor exceeds the hub's tolerance of expired member leases.
 const frozenFor = 50 * time.Second
 
 func TestMembersGoOnWhileTheHubIsFrozen(t *testing.T) {
@@ -89,7 +89,7 @@ func TestMembersGoOnWhileTheHubIsFrozen(t *testing.T) {
 	same(ctx, t, namespace, "before", before)
 }
 
-// stillPlacedOn fails the test where Karmada has evicted a Deployment from a member.
+// stillPlacedOn fails the test if Karmada has evicted a Deployment from a member.
 func stillPlacedOn(ctx context.Context, t *testing.T, namespace, name string, member *place) {
 	t.Helper()
 	bindings := schema.GroupVersionResource{Group: "work.karmada.io", Version: "v1alpha2", Resource: "resourcebindings"}

@@ -18,7 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
 
-// scaleAgent ends a member's agent, or starts it.
+// scaleAgent stops or starts a member's agent.
 func (p *place) scaleAgent(ctx context.Context, t *testing.T, replicas int32) {
 	t.Helper()
 	agents := p.client.AppsV1().Deployments(agentSystem)
@@ -33,14 +33,14 @@ func (p *place) scaleAgent(ctx context.Context, t *testing.T, replicas int32) {
 	await(ctx, t, p.runs(agentSystem, "karmada-agent", replicas))
 }
 
-// place puts a Deployment on clusters by `ktsn fed`.
+// place deploys to clusters by `ktsn fed`.
 func (f *federator) place(ctx context.Context, namespace, name string, replicas int, clusters string) {
 	f.t.Helper()
 	f.write(name+".yaml", deployment(namespace, name, replicas))
 	f.run(ctx, "deploy", namespace+"/"+name, "-f", filepath.Join(f.folder, name+".yaml"), "--clusters", clusters)
 }
 
-// TestAnAgentThatWasAwayForLongRemovesNothingThatIsRight is about Karmada's issue 5406.
+// TestAnAgentThatWasAwayForLongRemovesNothingThatIsRight tests for Karmada's issue 5406.
 func TestAnAgentThatWasAwayForLongRemovesNothingThatIsRight(t *testing.T) {
 	ctx, f := needFederator(t)
 	namespace, near, far := newNamespace(ctx, t), members[0], members[1]
@@ -56,7 +56,7 @@ func TestAnAgentThatWasAwayForLongRemovesNothingThatIsRight(t *testing.T) {
 	}
 	far.scaleAgent(ctx, t, 0)
 	t.Cleanup(func() { far.scaleAgent(context.WithoutCancel(ctx), t, 1) })
-	// Away, and back before the hub has noticed: what the cluster last said is still there.
+	// The agent is away, and back before the hub notices: the hub still has the cluster's last status.
 	f.run(ctx, "move", namespace+"/returns", "--to", near.as)
 	if output, err := f.try(ctx, "move", namespace+"/returns", "--to", far.as, "--timeout", "10s"); err == nil {
 		t.Errorf("it has moved back to a cluster whose agent is away: %s", output)
@@ -72,7 +72,7 @@ func TestAnAgentThatWasAwayForLongRemovesNothingThatIsRight(t *testing.T) {
 	f.place(ctx, namespace, "changes", 2, far.as)
 	f.run(ctx, "move", namespace+"/moves", "--to", near.as)
 	f.run(ctx, "delete", namespace+"/goes")
-	// Somebody deletes the hub's policy and objects, as if the hub had lost them.
+	// Delete the hub's policy and objects, as if the hub had lost them.
 	f.forget(ctx, namespace, "forgotten")
 	if output, err := f.try(ctx, "move", namespace+"/moves", "--to", far.as, "--timeout", "10s"); err == nil {
 		t.Errorf("it has moved to a cluster whose agent is away: %s", output)
@@ -106,7 +106,7 @@ func TestAnAgentThatWasAwayForLongRemovesNothingThatIsRight(t *testing.T) {
 	}
 }
 
-// uid is that of a member's Deployment.
+// uid returns the UID of a member's Deployment.
 func (p *place) uid(ctx context.Context, t *testing.T, namespace, name string) string {
 	t.Helper()
 	deployment, err := p.now(ctx, namespace, name)
@@ -117,7 +117,7 @@ func (p *place) uid(ctx context.Context, t *testing.T, namespace, name string) s
 	return string(deployment.UID)
 }
 
-// forget removes a workload from the hub with Karmada's own objects, and by no command of the federator.
+// forget removes a workload from the hub by deleting Karmada's objects, without the federator.
 func (f *federator) forget(ctx context.Context, namespace, name string) {
 	f.t.Helper()
 	errPolicy := hub.dynamic.Resource(policies).Namespace(namespace).Delete(ctx, name, metav1.DeleteOptions{})

@@ -20,13 +20,13 @@ import (
 
 const chartRelease = "kubernetsn"
 
-// charts is for whoever comes first; others find the chart installed.
+// charts installs the chart only once.
 var charts struct {
 	sync.Once
 	complete bool
 }
 
-// needCharts has the project's chart, with the operator, in all members.
+// needCharts makes sure that the project's chart, with the operator, is installed in all members.
 func needCharts(t *testing.T) context.Context {
 	t.Helper()
 	ctx := needFederation(t)
@@ -42,7 +42,7 @@ func needCharts(t *testing.T) context.Context {
 	return ctx
 }
 
-// installChart brings the chart of this working copy and the images that `make images` has made, in place of what there may be.
+// installChart installs this working copy's chart and the images of `make images`, in place of any release.
 func (p *place) installChart(ctx context.Context, t *testing.T, values ...string) {
 	t.Helper()
 	images := folder(t, "out/images")
@@ -66,7 +66,7 @@ func (p *place) installChart(ctx context.Context, t *testing.T, values ...string
 	}
 }
 
-// hasRealtime tells whether threads of the cluster have to take real-time priority from a budget.
+// hasRealtime reports whether threads of the cluster need a budget for real-time priority.
 func (p *place) hasRealtime(t *testing.T) bool {
 	t.Helper()
 	if !cgroups.RealtimeDivided() {
@@ -79,7 +79,7 @@ func (p *place) hasRealtime(t *testing.T) bool {
 	return budget > 0
 }
 
-// folder is one of the working copy.
+// folder returns the path of a folder of the working copy.
 func folder(t *testing.T, name string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("../../..", name))

@@ -17,13 +17,14 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/clusterkey"
 )
 
-// secretService is a TSNService of the hub whose links require encryption.
+// secretService returns a TSNService of the hub whose links require encryption.
 func secretService(namespace string) string {
 	return strings.Replace(service(namespace, "secret", "10.62.0.0/16"), "spec: {", "spec: {encryption: Required, ", 1)
 }
 
-// encrypts has a link between clusters that requires encryption. Where the machine's kernel has no ESP nothing is plugged, and the hub says of both
-// ends which node lacks what; where it has ESP the client starts. What each cluster has signed of its node comes to the other either way, unchanged.
+// encrypts tests a link between clusters that requires encryption. If the machine's kernel has no ESP, nothing is
+// plugged, and the hub reports for both ends which node lacks what; if it has ESP, the client starts. Each cluster's
+// signatures for its node reach the other unchanged either way.
 func (l *acrossClusters) encrypts(ctx context.Context, t *testing.T) {
 	lacks := xfrm.Try()
 	t.Logf("what the kernel lacks: %v", lacks)
@@ -51,7 +52,7 @@ func (l *acrossClusters) encrypts(ctx context.Context, t *testing.T) {
 	l.f.run(ctx, "delete", l.namespace+"/vault")
 }
 
-// secretAt is the link that requires encryption, as a place has it.
+// secretAt returns the link that requires encryption, as a place has it.
 func (l *acrossClusters) secretAt(ctx context.Context, at *place) (v1alpha1.TSNLink, error) {
 	links, err := at.links(ctx, l.namespace, "secret")
 	if err != nil || len(links) != 1 {
@@ -60,7 +61,7 @@ func (l *acrossClusters) secretAt(ctx context.Context, at *place) (v1alpha1.TSNL
 	return links[0], nil
 }
 
-// saysEncryption looks at what both ends say.
+// saysEncryption checks the conditions of both ends.
 func saysEncryption(link *v1alpha1.TSNLink, lacks error) error {
 	for kind, end := range map[string]*v1alpha1.LinkEnd{v1alpha1.ConditionClientPlugged: &link.Spec.Client, v1alpha1.ConditionEndpointPlugged: &link.Spec.Endpoint} {
 		status, text := metav1.ConditionTrue, "frames to the other node are encrypted"
@@ -74,7 +75,8 @@ func saysEncryption(link *v1alpha1.TSNLink, lacks error) error {
 	return nil
 }
 
-// verifies looks whether a member believes both ends: by its own key, and by the one of the other cluster that its operator has pinned.
+// verifies checks that a member trusts both ends: by its own key, and by the other cluster's key, which its operator
+// has pinned.
 func (l *acrossClusters) verifies(ctx context.Context, at *place, link *v1alpha1.TSNLink, haveKeys bool) error {
 	pins, err := at.client.CoreV1().ConfigMaps("kubernetsn-system").Get(ctx, v1alpha1.ClusterKeyPins, metav1.GetOptions{})
 	if err != nil {
@@ -98,7 +100,7 @@ func (l *acrossClusters) verifies(ctx context.Context, at *place, link *v1alpha1
 	return nil
 }
 
-// saysAtHub looks at what people are told at the hub, where nodes cannot encrypt.
+// saysAtHub checks the messages for users of the hub, if nodes cannot encrypt.
 func (l *acrossClusters) saysAtHub(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for command, want := range map[string][]string{

@@ -28,17 +28,17 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/chart"
 )
 
-// federator is ktsn-federator beside the hub, with the rights that its chart gives it and no others.
+// federator is ktsn-federator running next to the hub, with exactly the rights that its chart grants.
 type federator struct {
 	t       *testing.T
 	folder  string
 	address string
 	process *exec.Cmd
-	// ended is closed when the process has.
+	// ended is closed when the process has ended.
 	ended chan struct{}
 }
 
-// needFederator has one that answers, which ends with the test.
+// needFederator returns a running federator, which ends with the test.
 func needFederator(t *testing.T) (context.Context, *federator) {
 	t.Helper()
 	ctx := needFederation(t)
@@ -78,7 +78,7 @@ func (f *federator) write(name, text string) {
 	}
 }
 
-// start starts it, also again.
+// start starts the federator; it can be called again.
 func (f *federator) start() {
 	f.t.Helper()
 	f.process = exec.Command(testlab.Program(f.t, "ktsn-federator"), "--kubeconfig", filepath.Join(f.folder, "hub.conf"), "--listen", f.address,
@@ -103,7 +103,7 @@ func (f *federator) start() {
 
 func (f *federator) logFile() string { return filepath.Join(f.folder, "log") }
 
-// log is what it has said so far.
+// log returns the output so far.
 func (f *federator) log() string {
 	f.t.Helper()
 	text, err := os.ReadFile(f.logFile())
@@ -113,13 +113,13 @@ func (f *federator) log() string {
 	return string(text)
 }
 
-// kill ends it as a lack of memory would.
+// kill kills the federator, as the OOM killer would.
 func (f *federator) kill() {
 	_ = f.process.Process.Kill() // it may have ended
 	<-f.ended
 }
 
-// stop has it end by itself, so that the next need not wait for its lease.
+// stop terminates the federator, so that the next need not wait for its lease.
 func (f *federator) stop() {
 	_ = f.process.Process.Signal(syscall.SIGTERM) // it may have ended
 	select {
@@ -130,7 +130,7 @@ func (f *federator) stop() {
 	}
 }
 
-// startIfEnded starts it again if it has ended by itself, as kubelet does.
+// startIfEnded restarts the federator if it has ended by itself, as kubelet does.
 func (f *federator) startIfEnded() {
 	f.t.Helper()
 	select {
@@ -160,7 +160,7 @@ func (f *federator) run(ctx context.Context, arguments ...string) string {
 	return output
 }
 
-// tokenOf is one of a ServiceAccount for audiences, without any for the API server.
+// tokenOf returns a ServiceAccount's token for audiences, without any for the API server.
 func (p *place) tokenOf(ctx context.Context, t *testing.T, namespace, name string, audiences ...string) string {
 	t.Helper()
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
@@ -171,7 +171,7 @@ func (p *place) tokenOf(ctx context.Context, t *testing.T, namespace, name strin
 	return token.Status.Token
 }
 
-// operatorToken is that of a user who may do all at the hub.
+// operatorToken returns the token of a user with all rights at the hub.
 func operatorToken(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	const namespace, name = "default", "federation-operator"
@@ -188,7 +188,7 @@ func operatorToken(ctx context.Context, t *testing.T) string {
 	return hub.tokenOf(ctx, t, namespace, name, wire.Audience)
 }
 
-// kubeconfigOf reaches the hub or a member with a token.
+// kubeconfigOf returns a kubeconfig for the hub or a member with a token.
 func kubeconfigOf(p *place, token string) string {
 	return fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "it",
 "clusters": [{"name": "it", "cluster": {"server": %q, "certificate-authority-data": %q}}],
@@ -197,7 +197,7 @@ func kubeconfigOf(p *place, token string) string {
 `, p.config.Host, base64.StdEncoding.EncodeToString(p.config.CAData), token)
 }
 
-// deploy puts a Deployment on a member and waits until it runs there.
+// deploy deploys to a member and waits until the Deployment runs there.
 func (f *federator) deploy(ctx context.Context, namespace string, on *place) {
 	f.t.Helper()
 	f.write("web.yaml", deployment(namespace, "web", 1))
@@ -213,19 +213,19 @@ func (f *federator) deploy(ctx context.Context, namespace string, on *place) {
 	})
 }
 
-// gone asks whether a member does not have the workload's Deployment any more.
+// gone returns a question for await: whether a member no longer has the workload's Deployment.
 func (p *place) gone(namespace string) func(context.Context) error {
 	return p.without(namespace, "web")
 }
 
-// neverNone counts, until it is stopped, how often none of the members has a pod that is ready.
+// neverNone counts, until it is stopped, how often no member has a ready pod.
 func neverNone(ctx context.Context, namespace string) (stop func() (looks, none int)) {
 	ctx, cancel := context.WithCancel(ctx)
 	var looks, none int
 	var ended sync.WaitGroup
 	ended.Go(func() {
 		for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
-			// One that is asked later may have lost in between what the first got: so both are asked once more.
+			// The member that is asked later may have lost its pod in between, so both are asked once more.
 			ready := false
 			for _, member := range append(members[:2:2], members[:2]...) {
 				deployment, err := member.now(ctx, namespace, "web")

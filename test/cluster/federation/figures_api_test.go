@@ -25,10 +25,10 @@ import (
 )
 
 const (
-	// manyWorkloads are there when the API is asked, each a Deployment for both clusters. Each podsIn-th has a pod in each of them: a node
-	// has room for some hundred.
+	// manyWorkloads exist while the API is measured, each a Deployment for both clusters. Each podsIn-th has a pod in
+	// each of them: a node has room for about a hundred.
 	manyWorkloads, podsIn = 200, 10
-	// askedOften is how often each question is asked: a 99th percentile wants ten answers beyond it.
+	// askedOften is how often each request is sent: a 99th percentile needs ten answers beyond it.
 	askedOften = 1000
 	madeAtOnce = 8
 )
@@ -61,7 +61,7 @@ func (f *federator) call(ctx context.Context, method, path string, body any) ([]
 	return content, err
 }
 
-// eachWorkload does something to all of the many workloads, some at a time.
+// eachWorkload calls do for each of the many workloads, some in parallel.
 func eachWorkload(ctx context.Context, do func(ctx context.Context, number int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(madeAtOnce)
@@ -73,7 +73,7 @@ func eachWorkload(ctx context.Context, do func(ctx context.Context, number int) 
 
 func workloadName(number int) string { return fmt.Sprintf("many-%03d", number) }
 
-// makeMany makes the workloads and waits until both clusters have reported all.
+// makeMany creates the workloads and waits until both clusters have reported all.
 func (b *bench) makeMany(ctx context.Context, t *testing.T) (count int) {
 	t.Helper()
 	err := eachWorkload(ctx, func(ctx context.Context, number int) error {
@@ -107,7 +107,7 @@ func (b *bench) makeMany(ctx context.Context, t *testing.T) (count int) {
 	return count
 }
 
-// reported tells whether all clusters have said that they have all of a workload.
+// reported reports whether all clusters report all objects of a workload as healthy.
 func reported(workload *wire.Workload) bool {
 	for _, object := range workload.Objects {
 		if len(object.Clusters) < len(workload.Clusters) || slices.ContainsFunc(object.Clusters, func(on wire.OnCluster) bool { return on.Health != wire.Healthy }) {

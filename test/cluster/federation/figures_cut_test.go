@@ -20,13 +20,13 @@ import (
 const (
 	cutLasts = 60 * time.Second
 	cutCycle = 2 * time.Millisecond
-	// Traffic runs so long before the cut and after it.
+	// Traffic runs for these times before and after the cut.
 	cutBefore, cutAfter = 5 * time.Second, 20 * time.Second
-	// backWithin is how long after the cut messages across may still be lost.
+	// backWithin is for how long after the cut messages across may still be lost.
 	backWithin = time.Second
 )
 
-// tai is the time of the messages.
+// tai returns the time of the messages' clock.
 func tai(t *testing.T) int64 {
 	t.Helper()
 	var now unix.Timespec
@@ -36,7 +36,7 @@ func tai(t *testing.T) int64 {
 	return now.Nano()
 }
 
-// severed has the hub hang and cuts all members off from the WAN for some time. It returns when that began and when it was over.
+// severed freezes the hub and cuts all members off the WAN for some time. It returns the begin and the end.
 func severed(ctx context.Context, t *testing.T, lasts time.Duration) (began, ended int64) {
 	t.Helper()
 	mend := func() {
@@ -64,7 +64,7 @@ func severed(ctx context.Context, t *testing.T, lasts time.Duration) (began, end
 	return began, tai(t)
 }
 
-// missing are transmit times of messages that did not arrive.
+// missing returns the transmit times of messages that did not arrive.
 func missing(sent []tsnperf.Sent, received []tsnperf.Received) (lost []int64) {
 	arrived := map[uint32]bool{}
 	for _, message := range received {
@@ -78,7 +78,7 @@ func missing(sent []tsnperf.Sent, received []tsnperf.Received) (lost []int64) {
 	return lost
 }
 
-// cut sends timed messages within a cluster and across while there is no hub and no way between the clusters.
+// cut sends timed messages within a cluster and across while there is no hub and no route between the clusters.
 func (s *stations) cut(ctx context.Context, t *testing.T) {
 	lasts := cutLasts
 	if trial() {
@@ -93,7 +93,7 @@ func (s *stations) cut(ctx context.Context, t *testing.T) {
 	sentFar, gotFar := records(t, toFar, far)
 	s.judge(t, began, ended, [2]int{len(sentNear), len(sentFar)}, missing(sentNear, gotNear), missing(sentFar, gotFar))
 	await(ctx, t, kube.ControlPlaneReady(hub.client))
-	// It ends when it cannot renew its lease; a kubelet would start it again.
+	// The federator ends when it cannot renew its lease; a kubelet would restart it.
 	s.f.kill()
 	s.f.start()
 	await(ctx, t, func(ctx context.Context) error {
@@ -105,7 +105,7 @@ func (s *stations) cut(ctx context.Context, t *testing.T) {
 	}
 }
 
-// judge says what was lost.
+// judge reports the lost messages.
 func (s *stations) judge(t *testing.T, began, ended int64, sent [2]int, near, far []int64) {
 	t.Helper()
 	gap := time.Duration(ended - began)

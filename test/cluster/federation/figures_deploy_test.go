@@ -19,7 +19,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
 
-// hasSettled asks whether all pods of a member run and none is being removed.
+// hasSettled fails while a pod of a member does not run or is being removed.
 func (p *place) hasSettled(ctx context.Context) error {
 	list, err := p.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -34,11 +34,11 @@ func (p *place) hasSettled(ctx context.Context) error {
 	return nil
 }
 
-// arrival is when a Deployment was there, and when it had a ready pod.
+// arrival is when a Deployment was created, and when it had its ready pods.
 type arrival struct{ came, ready time.Time }
 
-// arrives tells when a Deployment comes and has so many ready pods, by a watch that begins now. One without a version would have an API server with an etcd
-// before 3.5 wait for news of the kind.
+// arrives reports when a Deployment is created and has its ready pods, by a watch that begins now. The watch has a
+// version: without one, an API server with an etcd before 3.5 would wait for a change of the kind.
 func (p *place) arrives(ctx context.Context, t *testing.T, namespace, name string, replicas int32) <-chan arrival {
 	t.Helper()
 	only := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
@@ -69,10 +69,11 @@ func (p *place) arrives(ctx context.Context, t *testing.T, namespace, name strin
 	return at
 }
 
-// stages are until when a deployment had come how far.
+// stages are the times from the command until the hub had the deployment, and until it was created and ready.
 type stages struct{ hub, came, ready time.Duration }
 
-// everywhereWithin is how long it takes from do until a Deployment runs in both members; of one that is given to the hub also until that has it.
+// everywhereWithin measures the time from do until a Deployment runs in both members, and through the hub also until
+// the hub has it.
 func (b *bench) everywhereWithin(ctx context.Context, t *testing.T, name string, throughHub bool, do func() error) (took stages) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -108,7 +109,7 @@ func (b *bench) everywhereWithin(ctx context.Context, t *testing.T, name string,
 	return took
 }
 
-// applied is how `kubectl apply --server-side` gives a manifest to a member, the look at what kinds there are included.
+// applied applies a manifest to a member like `kubectl apply --server-side`, including the discovery of kinds.
 func (p *place) applied(ctx context.Context, text string) error {
 	applier, err := kube.NewApplier(p.config)
 	if err != nil {
@@ -117,7 +118,7 @@ func (p *place) applied(ctx context.Context, text string) error {
 	return applier.Apply(ctx, strings.NewReader(text))
 }
 
-// applyBoth applies a manifest in both members side by side.
+// applyBoth applies a manifest in both members in parallel.
 func (b *bench) applyBoth(ctx context.Context, text string) error {
 	failed := make(chan error, 1)
 	go func() { failed <- b.west.applied(ctx, text) }()
@@ -130,7 +131,7 @@ func (b *bench) applyBoth(ctx context.Context, text string) error {
 // deploys is how often each way is measured.
 const deploys = 10
 
-// deploy compares a deployment by command to both members with what it replaces.
+// deploy compares a deployment by command to both members with direct ones.
 func (b *bench) deploy(ctx context.Context, t *testing.T) {
 	var direct, through []stages
 	for turn := range times(deploys) {
@@ -174,7 +175,7 @@ func (b *bench) deploy(ctx context.Context, t *testing.T) {
 		"its agents, the third the clusters' own. \"Apply in both\" has no hub: its first part is 0, its second the API servers of the clusters.", len(direct)), rows)
 }
 
-// staged are durations of deployments, in seconds.
+// staged returns durations of deployments, in seconds.
 func staged(all []stages, stage func(stages) time.Duration) []float64 {
 	var values []float64
 	for _, deployment := range all {

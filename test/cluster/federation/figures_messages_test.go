@@ -22,19 +22,20 @@ import (
 
 const (
 	messageTurns = 6
-	// messagesATurn leave each messageCycle, and are handed over so far ahead.
+	// messagesATurn messages leave, one each messageCycle, and are handed over with this lead.
 	messagesATurn = 2000
 	messageCycle  = time.Millisecond
 	messageLead   = "2500us"
 	messagePort   = "7788"
-	// traceBegins is how long ktsnd may take to begin to follow messages.
+	// traceBegins is how long ktsnd may take to begin to trace messages.
 	traceBegins = 500 * time.Millisecond
 )
 
-// timed is what became of the messages of a turn, or of several.
+// timed has the results of the messages of one or more turns.
 type timed struct {
 	sent, arrived, early, late int
-	// Departures are from the transmit time until ktsnd released the message, latencies until it arrived, in nanoseconds.
+	// Departures are from the transmit time until ktsnd released the message, latencies until it arrived, in
+	// nanoseconds.
 	departures, latencies []int64
 }
 
@@ -43,7 +44,7 @@ func (m *timed) add(more timed) {
 	m.departures, m.latencies = append(m.departures, more.departures...), append(m.latencies, more.latencies...)
 }
 
-// listen has a station listen for so many messages, and end when none came for so long.
+// listen starts a listener for count messages, which ends when none came for idle.
 func (s *station) listen(ctx context.Context, t *testing.T, count int, idle time.Duration) *kube.Program {
 	t.Helper()
 	listening := s.start(ctx, perf, "/usr/bin/tsnperf", "listener", "--bind", "0.0.0.0:"+messagePort, "--count", strconv.Itoa(count), "--block",
@@ -54,13 +55,13 @@ func (s *station) listen(ctx context.Context, t *testing.T, count int, idle time
 	return listening
 }
 
-// talk has the sender send so many messages to a station.
+// talk sends count messages to a station.
 func (s *stations) talk(ctx context.Context, to *station, count int, cycle time.Duration) *kube.Program {
 	return s.from.start(ctx, perf, "/usr/bin/tsnperf", "talker", "--to", to.address.String()+":"+messagePort, "--count", strconv.Itoa(count),
 		"--cycle", cycle.String(), "--lead", messageLead, "--start", "+200ms", "--csv", "/dev/stdout", "--quiet")
 }
 
-// records are what both ends have written.
+// records returns the records of both ends.
 func records(t *testing.T, talking, listening *kube.Program) (sent []tsnperf.Sent, received []tsnperf.Received) {
 	t.Helper()
 	text, err := talking.Said()
@@ -80,7 +81,7 @@ func records(t *testing.T, talking, listening *kube.Program) (sent []tsnperf.Sen
 	return sent, received
 }
 
-// turn sends the messages of a turn to a station, and follows them in ktsnd.
+// turn sends the messages of a turn to a station, and traces them in ktsnd.
 func (s *stations) turn(ctx context.Context, t *testing.T, to *station) timed {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -120,7 +121,7 @@ func (s *stations) turn(ctx context.Context, t *testing.T, to *station) timed {
 	return seen
 }
 
-// accepted counts messages that the send call took.
+// accepted counts messages that the send call accepted.
 func accepted(sent []tsnperf.Sent) (count int) {
 	for _, message := range sent {
 		if message.Errno == 0 {

@@ -19,14 +19,14 @@ import (
 const (
 	// moves is how often a workload is moved there, and as often back.
 	moves = 3
-	// webPort is that of the workload on each node.
+	// webPort is the workload's port on each node.
 	webPort = 30080
-	// asksEach is how often the client asks, and answersWithin how long it waits for one.
+	// asksEach is the interval of the client's requests, and answersWithin their timeout.
 	asksEach      = 20 * time.Millisecond
 	answersWithin = time.Second
 )
 
-// web is a Deployment that answers by HTTP, and a Service at the same port of each node.
+// web returns a Deployment that answers by HTTP, and a Service at the same port of each node.
 func web(namespace string) string {
 	text := strings.Replace(deployment(namespace, "web", 1), "args: [pause]}",
 		"args: [netexec, --http-port=8080, --udp-port=8081], readinessProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 1}}", 1)
@@ -38,16 +38,17 @@ spec: {type: NodePort, selector: {app: web}, ports: [{port: 80, targetPort: 8080
 `, namespace, webPort)
 }
 
-// silence is when a client heard nothing of any cluster.
+// silence is when no cluster answered a client.
 type silence struct {
 	asked, unanswered int
 	longest           time.Duration
 }
 
-// client asks both clusters at once, one round after the other, until it is stopped. A round without an answer of either is a silence.
+// client asks both clusters at once, one round after the other, until it is stopped. A round without an answer from
+// either is a silence.
 func (b *bench) client(ctx context.Context) (stop func() silence) {
 	ctx, cancel := context.WithCancel(ctx)
-	// Each request is a connection of its own: a pod that goes takes its connections with it.
+	// Each request has its own connection: a pod that ends takes its connections with it.
 	asking := &http.Client{Timeout: answersWithin, Transport: &http.Transport{DisableKeepAlives: true}}
 	var seen silence
 	var ended sync.WaitGroup
@@ -99,7 +100,7 @@ func (p *place) answers(ctx context.Context, asking *http.Client) bool {
 	return err == nil && answer.StatusCode == http.StatusOK
 }
 
-// move moves a workload there and back, with a client that always wants an answer of one of the clusters.
+// move moves a workload there and back, while a client sends requests to both clusters.
 func (b *bench) move(ctx context.Context, t *testing.T) {
 	b.f.write("web.yaml", web(b.namespace))
 	b.f.run(ctx, "deploy", b.namespace+"/web", "-f", filepath.Join(b.f.folder, "web.yaml"), "--clusters", b.east.as)

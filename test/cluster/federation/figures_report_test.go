@@ -20,22 +20,22 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 )
 
-// figure is the median of what repetitions gave. Whether a limit was reached is no verdict of a test: this machine may have been busy.
+// figure is the median of repetitions. Missing a limit does not fail the test: this machine may have been busy.
 type figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit,omitempty"`
-	// Least and Most are those of the repetitions.
+	// Least and Most are the extremes of the repetitions.
 	Least       float64 `json:"least"`
 	Most        float64 `json:"most"`
 	Repetitions int     `json:"repetitions"`
-	// Limit is the most that is wanted, or with AtLeast the least; none: the figure is only reported.
+	// Limit is the wanted maximum, or with AtLeast minimum; without one the figure is only reported.
 	Limit   *float64 `json:"limit,omitempty"`
 	AtLeast bool     `json:"at_least,omitempty"`
 	Reached *bool    `json:"reached,omitempty"`
 }
 
-// over makes a figure of repetitions.
+// over returns the figure of repetitions.
 func over(name, unit string, values ...float64) figure {
 	f := figure{Name: name, Unit: unit, Value: stats.Median(values), Repetitions: len(values)}
 	for i, value := range values {
@@ -49,7 +49,7 @@ func over(name, unit string, values ...float64) figure {
 	return f
 }
 
-// most is the figure with a limit that it must not exceed, and least with one that it must reach.
+// most returns the figure with a limit that it must not exceed, and least with one that it must reach.
 func (f figure) most(limit float64) figure { return f.within(limit, f.Value <= limit) }
 
 func (f figure) least(limit float64) figure {
@@ -62,7 +62,7 @@ func (f figure) within(limit float64, reached bool) figure {
 	return f
 }
 
-// report is what a run comes to: summary.json, and tables.md for a page of results.
+// report is the result of a run: summary.json, and tables.md for a page of results.
 type report struct {
 	Schema  int       `json:"schema"`
 	Began   time.Time `json:"began"`
@@ -79,7 +79,7 @@ func newReport() *report {
 	return &report{Schema: 1, Began: time.Now().UTC(), Machine: machine(), Loads: [2]string{load()}}
 }
 
-// add takes figures, and says them.
+// add adds figures, and logs them.
 func (r *report) add(t *testing.T, figures ...figure) {
 	t.Helper()
 	for _, figure := range figures {
@@ -96,7 +96,7 @@ func (r *report) section(title, text string, rows [][]string) {
 	}
 }
 
-// table is one of Markdown, of which the first row is the head.
+// table returns a Markdown table; the first row is the head.
 func table(rows [][]string) string {
 	var text strings.Builder
 	for i, row := range rows {
@@ -135,7 +135,7 @@ func suffix(unit string) string {
 	return " " + unit
 }
 
-// number has three digits, or as many as a whole number has.
+// number returns three significant digits, or all of a larger whole number.
 func number(value float64) string {
 	if value >= 100 || value == float64(int64(value)) {
 		return fmt.Sprintf("%.0f", value)
@@ -143,7 +143,7 @@ func number(value float64) string {
 	return fmt.Sprintf("%.3g", value)
 }
 
-// write writes both files into the folder that KTSN_FEDERATION_OUT names.
+// write writes both files into the folder KTSN_FEDERATION_OUT.
 func (r *report) write(t *testing.T) {
 	t.Helper()
 	r.Ended, r.Loads[1] = time.Now().UTC(), load()
@@ -171,7 +171,7 @@ func (r *report) write(t *testing.T) {
 
 var modelName = regexp.MustCompile(`(?m)^model name\s*: (.*)$`)
 
-// machine describes this one.
+// machine describes this machine.
 func machine() string {
 	model := "an unknown processor"
 	text, _ := os.ReadFile("/proc/cpuinfo") // it says what it is, or not
@@ -183,7 +183,7 @@ func machine() string {
 	return fmt.Sprintf("%d cores of %s, Linux %s", runtime.NumCPU(), model, unix.ByteSliceToString(name.Release[:]))
 }
 
-// load is the load average of the last minute.
+// load returns the load average of the last minute.
 func load() string {
 	text, _ := os.ReadFile("/proc/loadavg") // which each Linux has
 	first, _, _ := strings.Cut(string(text), " ")

@@ -15,13 +15,13 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cluster"
 )
 
-// restFor is how long what rests is looked at, restTurns times.
+// restFor is the time of a measurement at rest, restTurns their number.
 const (
 	restFor   = 20 * time.Second
 	restTurns = 3
 )
 
-// used is what programs take of processors and memory.
+// used is the processor and memory usage of programs.
 type used struct{ cores, mebibytes float64 }
 
 func (u *used) take(more cluster.Usage) {
@@ -29,10 +29,10 @@ func (u *used) take(more cluster.Usage) {
 	u.mebibytes += float64(more.PSSBytes) / (1 << 20)
 }
 
-// looked is what was seen in one turn.
+// looked is the result of one turn.
 type looked struct{ hub, federator, agent used }
 
-// look looks at the hub, the federator and the members' agents in the same seconds.
+// look measures the hub, the federator and the members' agents in the same seconds.
 func (b *bench) look(ctx context.Context, t *testing.T) (seen looked) {
 	t.Helper()
 	type view struct {
@@ -61,7 +61,7 @@ func (b *bench) look(ctx context.Context, t *testing.T) (seen looked) {
 			case i == 1:
 				seen.federator.take(usage)
 			case usage.Program == "karmada-agent":
-				// The mean of both members.
+				// Use the mean of both members.
 				seen.agent.cores += usage.Cores / 2
 				seen.agent.mebibytes += float64(usage.PSSBytes) / (1 << 20) / 2
 			}
@@ -70,7 +70,7 @@ func (b *bench) look(ctx context.Context, t *testing.T) (seen looked) {
 	return seen
 }
 
-// rest looks some times.
+// rest measures restTurns times.
 func (b *bench) rest(ctx context.Context, t *testing.T) (cores, mebibytes, agent, agentCores []float64, rows [][]string) {
 	t.Helper()
 	rows = [][]string{{"turn", "hub", "federator", "agent of a member, mean"}}
@@ -86,7 +86,7 @@ func (b *bench) rest(ctx context.Context, t *testing.T) (cores, mebibytes, agent
 
 func (u used) String() string { return fmt.Sprintf("%.4f cores, %.0f MiB", u.cores, u.mebibytes) }
 
-// atRest measures what the hub, the federator and a member's agent take while nothing happens.
+// atRest measures the usage of the hub, the federator and a member's agent while nothing happens.
 func (b *bench) atRest(ctx context.Context, t *testing.T) {
 	time.Sleep(restFor) // until caches are filled
 	cores, mebibytes, agent, agentCores, rows := b.rest(ctx, t)

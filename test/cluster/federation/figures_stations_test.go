@@ -31,15 +31,15 @@ type station struct {
 	address         netip.Addr
 }
 
-// stations are a pod that sends, one on another node of its cluster, and one in another cluster.
+// stations are a sending pod, one on another node of its cluster, and one in another cluster.
 type stations struct {
 	*bench
 	from, near, far *station
-	// ktsnd is that of from's node.
+	// ktsnd is the container of ktsnd on from's node.
 	ktsnd kube.Container
 }
 
-// stationPod is a pod on a node that waits until a program is started in it.
+// stationPod returns a pod on a node that idles until a program is started in it.
 func stationPod(namespace, name, node string) string {
 	return fmt.Sprintf(`
 apiVersion: v1
@@ -59,7 +59,7 @@ spec:
 `, namespace, name, node, perf, tools)
 }
 
-// station makes the network and the pods, and waits until the clusters know of each other's nodes.
+// station creates the network and the pods, and waits until the clusters know each other's nodes.
 func (b *bench) station(ctx context.Context, t *testing.T) *stations {
 	t.Helper()
 	hub.apply(ctx, t, stretchedNetwork)
@@ -97,7 +97,7 @@ func (b *bench) newStation(ctx context.Context, t *testing.T, at *place, node in
 	return s
 }
 
-// daemon finds ktsnd of a station's node.
+// daemon returns the container of ktsnd on a station's node.
 func (s *station) daemon(ctx context.Context, t *testing.T) kube.Container {
 	t.Helper()
 	list, err := s.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + s.node.Name})

@@ -24,9 +24,10 @@ type bench struct {
 	east, west *place
 }
 
-// TestFederationFigures measures what acting together costs, and what it withstands. `make bench-federation` runs it.
+// TestFederationFigures measures the cost of a federation, and the failures that it tolerates. `make bench-federation`
+// runs it.
 func TestFederationFigures(t *testing.T) {
-	// As the chart sets it for the federator.
+	// The chart sets it for the federator.
 	t.Setenv("GOGC", "50")
 	t.Setenv("GOMEMLIMIT", "200MiB")
 	needCharts(t)
@@ -59,16 +60,16 @@ func TestFederationFigures(t *testing.T) {
 	}
 }
 
-// rests waits until no pod of a member is being made or removed.
+// rests waits until no pod of a member is being created or removed.
 func (p *place) rests(ctx context.Context, t *testing.T) {
 	t.Helper()
 	await(ctx, t, p.hasSettled)
 }
 
-// trial is a run that tries the bench itself.
+// trial reports whether the run only tests the bench itself.
 func trial() bool { return os.Getenv("KTSN_FEDERATION_TRIAL") == "1" }
 
-// times is how often something is measured, or is there.
+// times returns the number of repetitions or objects: fewer in a trial.
 func times(count int) int {
 	if trial() {
 		return max(count/10, 2)
@@ -76,7 +77,7 @@ func times(count int) int {
 	return count
 }
 
-// ratios are those of what was measured one after the other.
+// ratios divides the results of each turn.
 func ratios(above, below []float64) []float64 {
 	var all []float64
 	for i := range above {
@@ -85,14 +86,14 @@ func ratios(above, below []float64) []float64 {
 	return all
 }
 
-// ratioOfMedians is the ratio of two medians, with the range of the ratios of each turn.
+// ratioOfMedians returns the ratio of two medians, with the range of the turns' ratios.
 func ratioOfMedians(name string, above, below []float64) figure {
 	f := over(name, "", ratios(above, below)...)
 	f.Value = stats.Median(above) / stats.Median(below)
 	return f
 }
 
-// percentile of durations, in hundredths of a percent.
+// percentile returns a percentile of durations; hundredths is in hundredths of a percent.
 func percentile(all []time.Duration, hundredths int) time.Duration {
 	var values []int64
 	for _, duration := range all {

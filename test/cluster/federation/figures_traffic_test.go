@@ -27,7 +27,7 @@ const (
 	pingsEach    = 10 * time.Millisecond
 )
 
-// way is between two machines or pods: what runs a program at each end, and where the far end is.
+// way connects two machines or pods: functions that run a program at each end, and the address of the far end.
 type way struct {
 	from, to func(ctx context.Context, command ...string) (string, error)
 	at       netip.Addr
@@ -38,12 +38,12 @@ func (s *station) inside(ctx context.Context, command ...string) (string, error)
 	return s.start(ctx, tools, command...).Said()
 }
 
-// beside runs programs on the node of a station, past all overlays.
+// beside runs programs on the node of a station, without any overlay.
 func (s *station) beside(ctx context.Context, command ...string) (string, error) {
 	return node.Output(ctx, s.Place(s.node.Name), nil, command...)
 }
 
-// transfer measures TCP, in bit/s.
+// transfer measures TCP throughput, in bit/s.
 func (w *way) transfer(ctx context.Context, t *testing.T) float64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -70,7 +70,7 @@ func (w *way) transfer(ctx context.Context, t *testing.T) float64 {
 	}
 }
 
-// ping measures round trips, in µs in the median.
+// ping returns the median of round trips, in µs.
 func (w *way) ping(ctx context.Context, t *testing.T) float64 {
 	t.Helper()
 	test := ping.Test{To: w.at, Count: pings, Interval: pingsEach, PayloadBytes: 56}
@@ -85,8 +85,8 @@ func (w *way) ping(ctx context.Context, t *testing.T) float64 {
 	return microseconds(result.Percentile(50))
 }
 
-// throughput compares TCP and ping to another node of the cluster with those to another cluster: between pods, and between the nodes
-// themselves.
+// throughput compares TCP and ping to another node of the cluster with those to another cluster: between pods, and
+// between the nodes themselves.
 func (s *stations) throughput(ctx context.Context, t *testing.T) {
 	ways := []way{
 		{s.from.inside, s.near.inside, s.near.address}, {s.from.inside, s.far.inside, s.far.address},
@@ -119,7 +119,7 @@ func (s *stations) throughput(ctx context.Context, t *testing.T) {
 		"which are this machine's kernel, too, without a delay. The nodes themselves have the same ways, without overlay.", len(transfers[0])), rows)
 }
 
-// ranged is a median with the least and the most.
+// ranged returns a median with the minimum and the maximum.
 func ranged(values []float64) string {
 	f := over("", "", values...)
 	return fmt.Sprintf("%s (%s to %s)", number(f.Value), number(f.Least), number(f.Most))

@@ -17,30 +17,30 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
 
-// death is something that dies while a link across is used.
+// death is a failure while a link between clusters is used.
 type death struct {
 	name string
-	// spare tells that there is another endpoint, in the client's cluster, and moves that the client gets it.
+	// spare means that there is another endpoint, in the client's cluster, and moves that the client gets it.
 	spare, moves bool
-	// unnoticed tells that nothing may be lost.
+	// unnoticed means that nothing may be lost.
 	unnoticed bool
-	// timed is for how long timed messages are sent as well; only where the endpoint stays.
+	// timed is for how long timed messages are sent as well, only if the endpoint stays.
 	timed time.Duration
 	die   func(d *dying, ctx context.Context, t *testing.T)
-	// mend makes good what stays dead, after the client was answered again; nil: nothing does.
+	// mend repairs what does not recover by itself, after the client was answered again; nil if nothing needs repair.
 	mend func(d *dying, ctx context.Context, t *testing.T)
 }
 
-// dying is what deaths have at hand.
+// dying is the state that failures use.
 type dying struct {
 	*watched
 	f *federator
 }
 
 const (
-	// away is for how long something is away that comes back.
+	// away is for how long something is off that comes back.
 	away = 10 * time.Second
-	// noticed is how long it takes until what was killed is there again.
+	// noticed is how long killed programs take to run again.
 	noticed = 5 * time.Second
 )
 
@@ -51,7 +51,7 @@ metadata: {namespace: %s, name: watched}
 spec: {ipv4: {linkCIDR: 10.62.0.0/16}, ipv6: {linkCIDR: "fd00:62::/64"}, clusters: [%s, %s]}
 `
 
-// killsIn has programs be killed in both clusters.
+// killsIn returns a failure that kills programs in both clusters.
 func killsIn(names ...string) func(*dying, context.Context, *testing.T) {
 	return func(d *dying, ctx context.Context, t *testing.T) {
 		t.Helper()
@@ -61,7 +61,7 @@ func killsIn(names ...string) func(*dying, context.Context, *testing.T) {
 	}
 }
 
-// killsAt has ktsnd be killed at one end.
+// killsAt returns a failure that kills ktsnd at one end.
 func killsAt(end func(*dying) *place) func(*dying, context.Context, *testing.T) {
 	return func(d *dying, ctx context.Context, t *testing.T) {
 		t.Helper()
@@ -69,7 +69,7 @@ func killsAt(end func(*dying) *place) func(*dying, context.Context, *testing.T) 
 	}
 }
 
-// then has the second follow the first soon.
+// then returns a failure that causes second soon after first.
 func then(first, second func(*dying, context.Context, *testing.T)) func(*dying, context.Context, *testing.T) {
 	return func(d *dying, ctx context.Context, t *testing.T) {
 		t.Helper()
@@ -78,7 +78,7 @@ func then(first, second func(*dying, context.Context, *testing.T)) func(*dying, 
 	}
 }
 
-// andIsBack waits until what was killed is there again.
+// andIsBack returns a failure that waits until killed programs run again.
 func andIsBack(die func(*dying, context.Context, *testing.T)) func(*dying, context.Context, *testing.T) {
 	return then(die, func(*dying, context.Context, *testing.T) { time.Sleep(noticed) })
 }
@@ -108,8 +108,8 @@ func deathsAcross() []death {
 	}
 }
 
-// TestHealing measures how long a client is not answered by an endpoint in another cluster when something dies. `make bench-healing`
-// runs it.
+// TestHealing measures for how long a client is not answered by an endpoint in another cluster when something fails.
+// `make bench-healing` runs it.
 func TestHealing(t *testing.T) {
 	needCharts(t)
 	ctx, f := needFederator(t)
@@ -133,7 +133,7 @@ func TestHealing(t *testing.T) {
 		member.bringAsker(ctx, t)
 	}
 	var all []asker.Outcome
-	// Each time, so that a run that is interrupted leaves what it has found.
+	// Write after each failure, so that an interrupted run keeps its results.
 	record := func(outcome asker.Outcome) {
 		all = append(all, outcome)
 		if folder := os.Getenv("KTSN_HEALING_OUT"); folder != "" {
@@ -159,7 +159,7 @@ func TestHealing(t *testing.T) {
 	}
 }
 
-// dies has something die, and tells what became of the client.
+// dies causes a failure, and returns its effect on the client.
 func (d *dying) dies(ctx context.Context, t *testing.T, victim *death) asker.Outcome {
 	t.Helper()
 	d.f.startIfEnded()
@@ -224,7 +224,7 @@ func (d *dying) deleteWithoutHub(ctx context.Context, t *testing.T) {
 	d.f.startHub(ctx)
 }
 
-// cutWAN cuts the endpoint's cluster off from the WAN for some time.
+// cutWAN cuts the endpoint's cluster off the WAN for some time.
 func (d *dying) cutWAN(ctx context.Context, t *testing.T) {
 	t.Helper()
 	d.died = time.Now()
@@ -247,7 +247,7 @@ func (d *dying) killHubAndWAN(ctx context.Context, t *testing.T) {
 	d.f.startHub(ctx)
 }
 
-// cutAll has the hub and the WAN be away until they are mended.
+// cutAll kills the hub and cuts the WAN until they are mended.
 func (d *dying) cutAll(ctx context.Context, t *testing.T) {
 	t.Helper()
 	killHub(ctx, t)
@@ -266,7 +266,7 @@ func (d *dying) mendAll(ctx context.Context, t *testing.T) {
 	d.f.startHub(ctx)
 }
 
-// offFor has the endpoint's cluster be off for some time.
+// offFor switches the endpoint's cluster off for some time.
 func offFor(off, on func(*dying, context.Context, *testing.T)) func(*dying, context.Context, *testing.T) {
 	return func(d *dying, ctx context.Context, t *testing.T) {
 		t.Helper()
@@ -276,7 +276,7 @@ func offFor(off, on func(*dying, context.Context, *testing.T)) func(*dying, cont
 	}
 }
 
-// freezeCluster stops all programs of the endpoint's cluster; its kernel goes on.
+// freezeCluster stops all programs of the endpoint's cluster; its kernel keeps running.
 func (d *dying) freezeCluster(_ context.Context, t *testing.T) {
 	t.Helper()
 	if err := d.west.Freeze(d.west.ControlPlane().Name); err != nil {
@@ -293,7 +293,7 @@ func (d *dying) thawCluster(ctx context.Context, t *testing.T) {
 	await(ctx, t, kube.MemberReady(hub.client, d.west.as))
 }
 
-// cutCluster pulls the cable of the endpoint's node, which is all of its cluster.
+// cutCluster pulls the cable of the endpoint's node, the only one of its cluster.
 func (d *dying) cutCluster(ctx context.Context, t *testing.T) {
 	t.Helper()
 	d.died = time.Now()

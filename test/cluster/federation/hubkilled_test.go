@@ -18,7 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-// killHub kills all programs of the hub, and has them run again when the test ends, if nobody did before.
+// killHub kills all programs of the hub, and starts them when the test ends, unless that was done before.
 func killHub(ctx context.Context, t *testing.T) {
 	t.Helper()
 	if err := hub.KillServices(ctx, plan.HubHost); err != nil {
@@ -31,7 +31,7 @@ func killHub(ctx context.Context, t *testing.T) {
 	})
 }
 
-// startHub has a killed hub run again, and the federator, and waits until members are ready.
+// startHub starts a killed hub and the federator, and waits until members are ready.
 func (f *federator) startHub(ctx context.Context) {
 	f.t.Helper()
 	took(f.t, "the hub answers again after", func() {
@@ -45,7 +45,8 @@ func (f *federator) startHub(ctx context.Context) {
 	}
 }
 
-// killedDuring kills the hub some time after commands of `ktsn fed` have begun together. Those that fail must say why.
+// killedDuring kills the hub a while after commands of `ktsn fed` have begun in parallel. Commands that fail must
+// report why.
 func (f *federator) killedDuring(ctx context.Context, after time.Duration, commands ...[]string) {
 	f.t.Helper()
 	var all sync.WaitGroup
@@ -66,12 +67,12 @@ func (f *federator) killedDuring(ctx context.Context, after time.Duration, comma
 
 const configMapsOfMany = 20
 
-// many is a manifest of a Deployment and of so many ConfigMaps that it takes a moment.
+// many returns a manifest of a Deployment and enough ConfigMaps that applying it takes a moment.
 func many(namespace, name string) string {
 	return deployment(namespace, name, 1) + configMaps(name, configMapsOfMany)
 }
 
-// hasMany asks whether all objects of such a manifest are there, or none.
+// hasMany returns a question for await: whether want objects of such a manifest exist.
 func (p *place) hasMany(namespace, name string, want int) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := p.hasConfigMaps(namespace, name+"-", want)(ctx); err != nil {
@@ -84,7 +85,7 @@ func (p *place) hasMany(namespace, name string, want int) func(context.Context) 
 	}
 }
 
-// momentsOfDeath are those at which the hub is killed: one in the short form.
+// momentsOfDeath returns when the hub is killed: only one moment in the short form.
 func momentsOfDeath() []time.Duration {
 	if short() {
 		return []time.Duration{150 * time.Millisecond}
@@ -101,7 +102,7 @@ func TestAHubThatIsKilledInTheMidstLosesNothing(t *testing.T) {
 	f.deploy(ctx, namespace, from)
 	for i, after := range momentsOfDeath() {
 		goes, comes := fmt.Sprintf("many-%d", i), fmt.Sprintf("many-%d", i+1)
-		// No cluster stands behind this member: only its agent is missed.
+		// This member has no cluster: only its agent is missing.
 		member := fmt.Sprintf("killed-%d", i)
 		commands := [][]string{
 			f.deploymentOfMany(namespace, comes),
@@ -140,14 +141,14 @@ func TestAHubThatIsKilledInTheMidstLosesNothing(t *testing.T) {
 	}
 }
 
-// deploymentOfMany is the command that puts such a workload on both members.
+// deploymentOfMany returns the command that deploys such a workload to both members.
 func (f *federator) deploymentOfMany(namespace, name string) []string {
 	f.t.Helper()
 	f.write(name+".yaml", many(namespace, name))
 	return []string{"deploy", namespace + "/" + name, "-f", filepath.Join(f.folder, name+".yaml"), "--clusters", members[0].as + "," + members[1].as}
 }
 
-// deployMany puts a workload of many objects on both members, which goes with the test.
+// deployMany deploys many objects to both members until the test ends.
 func (f *federator) deployMany(ctx context.Context, namespace, name string) {
 	f.t.Helper()
 	f.run(ctx, f.deploymentOfMany(namespace, name)...)
@@ -157,7 +158,7 @@ func (f *federator) deployMany(ctx context.Context, namespace, name string) {
 	}
 }
 
-// remove removes a workload that may be gone.
+// remove removes a workload, which may be gone.
 func (f *federator) remove(ctx context.Context, namespace, name string) {
 	f.t.Helper()
 	if output, err := f.try(ctx, "delete", namespace+"/"+name); err != nil && !strings.Contains(output, "there is no workload") {

@@ -20,7 +20,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// asAgent acts at the hub with the credentials of a member's agent, which whoever has the member can read.
+// asAgent returns a client of the hub with the credentials of a member's agent, which anybody with access to the member
+// can read.
 func (p *place) asAgent(ctx context.Context, t *testing.T) dynamic.Interface {
 	t.Helper()
 	secret, err := p.client.CoreV1().Secrets(agentSystem).Get(ctx, "karmada-kubeconfig", metav1.GetOptions{})
@@ -38,7 +39,7 @@ func (p *place) asAgent(ctx context.Context, t *testing.T) dynamic.Interface {
 	return client
 }
 
-// lie writes into what a member reports of network line that these are its nodes.
+// lie sets the nodes in a member's report about network line.
 func (p *place) lie(ctx context.Context, agent dynamic.Interface, nodes ...v1alpha1.PeerNode) error {
 	client := agent.Resource(works).Namespace("karmada-es-" + p.as)
 	list, err := client.List(ctx, metav1.ListOptions{})
@@ -78,7 +79,7 @@ func (p *place) lie(ctx context.Context, agent dynamic.Interface, nodes ...v1alp
 	return fmt.Errorf("%s has not reported network line", p.as)
 }
 
-// whileItLies has a member lie until the hub says so, since its agent goes on telling the truth.
+// whileItLies repeats a member's lie until the hub reports it, because the agent keeps reporting the truth.
 func (p *place) whileItLies(ctx context.Context, t *testing.T, says []string, nodes ...v1alpha1.PeerNode) {
 	t.Helper()
 	agent := p.asAgent(ctx, t)
@@ -101,7 +102,7 @@ func (p *place) whileItLies(ctx context.Context, t *testing.T, says []string, no
 	})
 }
 
-// liesAreNotTold is for a network line that both members are on, and of whose nodes both know.
+// liesAreNotTold expects both members on network line, and to know both nodes.
 func liesAreNotTold(ctx context.Context, t *testing.T) {
 	honest, liar := members[0], members[1]
 	theirs, err := honest.network(ctx, "line")
@@ -131,18 +132,18 @@ func liesAreNotTold(ctx context.Context, t *testing.T) {
 			t.Errorf("%s was told %s", honest.as, text)
 		}
 	}
-	// Others go on being told the truth when the cluster tells it again: its agent reports what changes there.
+	// Other members get the truth again once the agent reports it: it reports changes in its cluster.
 	liar.changeStatus(ctx, t)
 	await(ctx, t, honest.knowsNodesOf(liar))
 }
 
-// inside is the first range of so many bits in another.
+// inside returns the first subnet of a prefix with that many bits.
 func inside(part string, bits int) string {
 	address, _, _ := strings.Cut(part, "/")
 	return fmt.Sprintf("%s/%d", address, bits)
 }
 
-// changeStatus has the agent report network line anew.
+// changeStatus makes the agent report network line again.
 func (p *place) changeStatus(ctx context.Context, t *testing.T) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"metadata": {"annotations": {"looked-at": %q}}}`, time.Now())
@@ -151,7 +152,7 @@ func (p *place) changeStatus(ctx context.Context, t *testing.T) {
 	}
 }
 
-// ofAnotherHub is a network as the agent of another hub would make it in a member: by another name, with what network line has.
+// ofAnotherHub is a network as another hub's agent would create it in a member: like network line, with another name.
 const ofAnotherHub = `
 ---
 apiVersion: kubernetsn.io/v1alpha1
@@ -160,7 +161,8 @@ metadata: {name: %s, labels: {karmada.io/managed: "true"}, annotations: {work.ka
 spec: {vni: %d, ipv4: {cidr: %s, part: %s}}
 `
 
-// anotherHubGivesWay has networks of a second hub come to a member that is on line. There is no second hub: what its agent would apply is applied.
+// anotherHubGivesWay applies networks of a second hub to a member that is on line. There is no second hub: the test
+// applies what its agent would.
 func anotherHubGivesWay(ctx context.Context, t *testing.T) {
 	member := members[0]
 	before, err := member.network(ctx, "line")

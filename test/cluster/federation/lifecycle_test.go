@@ -18,7 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-// secondHub is a hub without members beside that of the tests.
+// secondHub is another hub, without members.
 type secondHub struct {
 	*plan.Plan
 	program string
@@ -41,7 +41,7 @@ func (s *secondHub) command(ctx context.Context, arguments ...string) *exec.Cmd 
 	return command
 }
 
-// run calls ktsn-cluster. What it says has the time at which something began to last.
+// run calls ktsn-cluster, and logs its output with the time of each line.
 func (s *secondHub) run(ctx context.Context, t *testing.T, arguments ...string) {
 	t.Helper()
 	line := strings.Join(arguments, " ")

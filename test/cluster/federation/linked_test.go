@@ -26,7 +26,7 @@ var (
 	linkCount = 300
 )
 
-// service is a TSNService of the hub on the first two members.
+// service returns a TSNService of the hub on the first two members.
 func service(namespace, name, linkCIDR string) string {
 	return fmt.Sprintf(`
 ---
@@ -37,7 +37,7 @@ spec: {ipv4: {linkCIDR: %s}, clusters: [%s, %s]}
 `, namespace, name, linkCIDR, members[0].as, members[1].as)
 }
 
-// linkedPod is a pod with a label of links that runs a program of the image.
+// linkedPod returns a pod with a link label that runs a program of the image.
 func linkedPod(namespace, name, label, value string, arguments ...string) string {
 	encoded, _ := json.Marshal(arguments) // texts
 	return fmt.Sprintf(`
@@ -54,7 +54,7 @@ spec:
 `, namespace, name, label, value, encoded)
 }
 
-// links are those of a service in a place.
+// links returns the links of a service in a place.
 func (p *place) links(ctx context.Context, namespace, service string) ([]v1alpha1.TSNLink, error) {
 	list, err := p.dynamic.Resource(tsnlinks).Namespace(namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.service=" + service})
 	if err != nil {
@@ -69,7 +69,8 @@ func (p *place) links(ctx context.Context, namespace, service string) ([]v1alpha
 	return links, nil
 }
 
-// linkedTo asks whether the one client of a service has a link that is up to an endpoint in a cluster, as its own cluster sees it.
+// linkedTo returns a question for await: whether the only client of a service has a link that is up to an endpoint in a
+// cluster, as its own cluster sees it.
 func (p *place) linkedTo(namespace, service string, other *place, link *v1alpha1.TSNLink) func(context.Context) error {
 	return func(ctx context.Context) error {
 		links, err := p.links(ctx, namespace, service)
@@ -89,7 +90,7 @@ func (p *place) linkedTo(namespace, service string, other *place, link *v1alpha1
 	}
 }
 
-// hasPart asks whether a member has a service with a part of its range.
+// hasPart returns a question for await: whether a member has a service with a part of its range.
 func (p *place) hasPart(namespace, service string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		object, err := p.dynamic.Resource(services).Namespace(namespace).Get(ctx, service, metav1.GetOptions{})
@@ -137,7 +138,7 @@ func TestPodsOfTwoClustersAreLinked(t *testing.T) {
 	t.Run("nothing is left of links", func(t *testing.T) { l.ends(ctx, t) })
 }
 
-// acrossClusters is what the parts of the test have in common.
+// acrossClusters is the state that the parts of the test share.
 type acrossClusters struct {
 	f          *federator
 	namespace  string
@@ -145,7 +146,7 @@ type acrossClusters struct {
 	link       v1alpha1.TSNLink
 }
 
-// deploy puts pods that do nothing on a cluster, with an option of links.
+// deploy deploys idling pods to a cluster, with a link option.
 func (l *acrossClusters) deploy(ctx context.Context, name string, on *place, option, value string) {
 	l.f.write(name+".yaml", deployment(l.namespace, name, 1))
 	l.f.run(ctx, "deploy", l.namespace+"/"+name, "-f", filepath.Join(l.f.folder, name+".yaml"), "--clusters", on.as, option, value)
@@ -191,7 +192,7 @@ func (l *acrossClusters) carries(ctx context.Context, t *testing.T) {
 	t.Logf("%d of %d messages arrived, %d of them early", arrived, linkCount, early)
 }
 
-// client is the one pod that is a client of plant.
+// client returns the only client pod of plant.
 func (l *acrossClusters) client(ctx context.Context, t *testing.T) *corev1.Pod {
 	t.Helper()
 	pods := l.east.pods(ctx, t, l.namespace, "arm")

@@ -24,14 +24,14 @@ import (
 // place is the hub or a member.
 type place struct {
 	*cluster.Cluster
-	// as is what the hub calls a member.
+	// as is the member's name at the hub.
 	as      string
 	config  *rest.Config
 	client  kubernetes.Interface
 	dynamic dynamic.Interface
 }
 
-// The federation under test, hub nil without one.
+// The federation under test, hub nil if there is none.
 var (
 	hub     *place
 	members []*place
@@ -40,7 +40,7 @@ var (
 
 const (
 	firstFew = 10 * time.Second
-	// patience is how long anything may take that takes seconds on an idle machine.
+	// patience bounds everything that takes seconds on an idle machine.
 	patience = 2 * time.Minute
 )
 
@@ -88,7 +88,7 @@ func reach(c *cluster.Cluster) (*place, error) {
 	return &place{Cluster: c, config: config, client: client, dynamic: objects}, err
 }
 
-// findMembers tells by their API servers which members are which clusters on the hub's WAN, in the order in which they came.
+// findMembers maps the hub's members to clusters on its WAN by their API servers, in the order of the sites.
 func findMembers(ctx context.Context) error {
 	text, err := hub.client.Discovery().RESTClient().Get().AbsPath("/apis/cluster.karmada.io/v1alpha1/clusters").DoRaw(ctx)
 	if err != nil {
@@ -143,7 +143,8 @@ func clusterDir() string {
 	return cluster.DefaultDir
 }
 
-// needFederation has a hub that finds all members ready, which the test before may have disturbed, and bounds what a test does.
+// needFederation waits until the hub reports all members ready after earlier tests, and returns a context that bounds
+// the test.
 func needFederation(t *testing.T) context.Context {
 	t.Helper()
 	if hub == nil {
@@ -158,7 +159,7 @@ func needFederation(t *testing.T) context.Context {
 	return ctx
 }
 
-// await asks until a question is answered with nil.
+// await repeats a question until it returns nil.
 func await(ctx context.Context, t *testing.T, question func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)

@@ -31,7 +31,7 @@ func (p *place) membership(ctx context.Context, t *testing.T, command string, op
 	})
 }
 
-// syncMode is how work comes to a member.
+// syncMode returns a member's mode, Push or Pull.
 func (p *place) syncMode(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	text, err := hub.client.Discovery().RESTClient().Get().AbsPath("/apis/cluster.karmada.io/v1alpha1/clusters", p.as).DoRaw(ctx)
@@ -49,8 +49,8 @@ func (p *place) syncMode(ctx context.Context, t *testing.T) string {
 	return member.Spec.SyncMode
 }
 
-// forgetHeartbeat removes the federator's, which the next federator makes again: while something is propagated to a member Karmada's own tool waits
-// for ever for the member to leave.
+// forgetHeartbeat removes the federator's heartbeat, which the next federator recreates: while something is propagated
+// to a member, Karmada's own tool waits for ever for the member to leave.
 func (p *place) forgetHeartbeat(ctx context.Context, t *testing.T) {
 	t.Helper()
 	err := hub.client.CoreV1().ConfigMaps(federatorNamespace).Delete(ctx, v1alpha1.HubHeartbeat, metav1.DeleteOptions{})

@@ -27,13 +27,13 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/chart"
 )
 
-// federatorNamespace is the federator's at the hub, and KuberneTSN's in members.
+// federatorNamespace is the federator's namespace at the hub, and KuberneTSN's in members.
 const federatorNamespace = "kubernetsn-system"
 
 // ofProgram selects the program's pods.
 var ofProgram = metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=federator"}
 
-// selfSigned is a certificate of an address, and its key.
+// selfSigned returns a certificate for an address, and its key.
 func selfSigned(t *testing.T, address net.IP) (certificate, key []byte) {
 	t.Helper()
 	pair, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -55,7 +55,7 @@ func selfSigned(t *testing.T, address net.IP) (certificate, key []byte) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
 }
 
-// ensureSecret makes one in a namespace, or has it be so.
+// ensureSecret creates or updates a Secret.
 func (p *place) ensureSecret(ctx context.Context, t *testing.T, secret *corev1.Secret) {
 	t.Helper()
 	secrets := p.client.CoreV1().Secrets(secret.Namespace)
@@ -73,7 +73,7 @@ func (p *place) ensureSecret(ctx context.Context, t *testing.T, secret *corev1.S
 	})
 }
 
-// installProgram installs the program's part of the chart, and returns at which port of the nodes it is. All goes with the test.
+// installProgram installs the program's part of the chart until the test ends, and returns its port on the nodes.
 func (p *place) installProgram(ctx context.Context, t *testing.T, certificate, key []byte) (port int32) {
 	t.Helper()
 	archive := filepath.Join(folder(t, "out/images"), "ktsn-federator.tar")
@@ -116,7 +116,7 @@ func (p *place) installProgram(ctx context.Context, t *testing.T, certificate, k
 	return service.Spec.Ports[0].NodePort
 }
 
-// programSaid is the log of its pods, or why there is none.
+// programSaid returns the log of its pods, or why there is none.
 func (p *place) programSaid(ctx context.Context) string {
 	pods := p.client.CoreV1().Pods(federatorNamespace)
 	list, err := pods.List(ctx, ofProgram)
@@ -131,7 +131,8 @@ func (p *place) programSaid(ctx context.Context) string {
 	return all.String()
 }
 
-// endedProgram asks whether no pod of the program is left. One that goes answers until the last moment, with its own certificate.
+// endedProgram fails while a pod of the program exists. A terminating pod answers until the end, with its own
+// certificate.
 func (p *place) endedProgram(ctx context.Context) error {
 	pods, err := p.client.CoreV1().Pods(federatorNamespace).List(ctx, ofProgram)
 	if err == nil && len(pods.Items) > 0 {
@@ -140,7 +141,8 @@ func (p *place) endedProgram(ctx context.Context) error {
 	return err
 }
 
-// forwarded asks whether connections to a port of a node get to a pod. Kube-proxy has it so a moment after the pod is ready.
+// forwarded returns a question for await: whether connections to a node's port reach a pod. kube-proxy forwards them
+// shortly after the pod is ready.
 func forwarded(address string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
@@ -151,7 +153,8 @@ func forwarded(address string) func(context.Context) error {
 	}
 }
 
-// TestTheFederatorRunsInPods has it run in a member. Mostly it is where Karmada's programs run, for which there is no cluster here.
+// TestTheFederatorRunsInPods runs it in a member. Usually it runs in the cluster of Karmada's programs, which does not
+// exist here.
 func TestTheFederatorRunsInPods(t *testing.T) {
 	needCharts(t)
 	ctx, f := needFederator(t)

@@ -48,7 +48,7 @@ func (p *place) network(ctx context.Context, name string) (*v1alpha1.TSNNetwork,
 	return network, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, network)
 }
 
-// removeNetwork removes one that is at the hub and in the members.
+// removeNetwork removes a network from the hub and the members.
 func removeNetwork(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	for _, at := range append([]*place{hub}, members...) {
@@ -58,7 +58,7 @@ func removeNetwork(ctx context.Context, t *testing.T, name string) {
 	}
 }
 
-// onNetwork is a pod on network line that runs a program of the image.
+// onNetwork returns a pod on network line that runs a program of the image.
 func onNetwork(namespace, name string, arguments ...string) string {
 	encoded, _ := json.Marshal(arguments) // texts
 	return fmt.Sprintf(`
@@ -75,7 +75,7 @@ spec:
 `, namespace, name, encoded)
 }
 
-// addressesOf are those that a pod has on network line, IPv4 and IPv6, once it is attached.
+// addressesOf returns a pod's IPv4 and IPv6 addresses on network line, once it is attached.
 func (p *place) addressesOf(ctx context.Context, namespace, name string) (all []netip.Addr, err error) {
 	pod, err := p.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -97,7 +97,7 @@ func (p *place) addressesOf(ctx context.Context, namespace, name string) (all []
 	return all, nil
 }
 
-// ended waits for the end of a pod, and returns what it has said.
+// ended waits for the end of a pod, and returns its log.
 func (p *place) ended(ctx context.Context, t *testing.T, namespace, name string) string {
 	t.Helper()
 	var phase corev1.PodPhase
@@ -118,7 +118,8 @@ func (p *place) ended(ctx context.Context, t *testing.T, namespace, name string)
 	return string(log)
 }
 
-// arrivals counts messages in what a listener has written, and those that came before their time. All nodes have one clock here.
+// arrivals counts messages in a listener's records, and those that came before their time. All nodes share one clock
+// here.
 func arrivals(text string) (count, early int, err error) {
 	rows := csv.NewReader(bytes.NewReader([]byte(text)))
 	rows.FieldsPerRecord = -1
@@ -145,7 +146,7 @@ func arrivals(text string) (count, early int, err error) {
 	return count, early, nil
 }
 
-// knowsNodesOf asks whether a member has been told of another one's nodes on network line.
+// knowsNodesOf returns a question for await: whether a member knows another one's nodes on network line.
 func (p *place) knowsNodesOf(other *place) func(context.Context) error {
 	return func(ctx context.Context) error {
 		list, err := p.dynamic.Resource(peers).List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.NetworkLabel + "=line"})
@@ -191,7 +192,7 @@ func TestTimedMessagesGoFromClusterToCluster(t *testing.T) {
 		t.Errorf("the clusters have the parts %v", parts)
 	}
 	namespace := newNamespace(ctx, t)
-	// A pod in each cluster that stays, so that its node is on the network, and others are told of it.
+	// A pod in each cluster that stays keeps its node on the network, so that the others learn of it.
 	f.write("anchor.yaml", deployment(namespace, "anchor", 1))
 	f.run(ctx, "deploy", namespace+"/anchor", "-f", filepath.Join(f.folder, "anchor.yaml"), "--clusters", east.as+","+west.as, "--network", "line")
 	t.Cleanup(func() { f.run(context.WithoutCancel(ctx), "delete", namespace+"/anchor") })

@@ -17,7 +17,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 
-// short leaves out what only waiting shows.
+// short reports whether to skip what takes long waits.
 func short() bool { return os.Getenv("KTSN_FEDERATION_SHORT") == "1" }
 
 func (p *place) node(ctx context.Context, name string) (*corev1.Node, error) {
@@ -29,7 +29,7 @@ func (p *place) onFirst(ctx context.Context, command ...string) (string, error) 
 	return node.Output(ctx, p.Place(p.ControlPlane().Name), nil, command...)
 }
 
-// ping asks the first machine of another place for an answer, once.
+// ping pings the first machine of another place once.
 func (p *place) ping(ctx context.Context, other *place, options ...string) error {
 	arguments := append([]string{"ping", "-c", "1", "-W", "1"}, options...)
 	_, err := p.onFirst(ctx, append(arguments, other.ControlPlane().Address.String())...)
@@ -38,7 +38,7 @@ func (p *place) ping(ctx context.Context, other *place, options ...string) error
 
 var pingTime = regexp.MustCompile(`time=([0-9.]+) ms`)
 
-// fastest is the shortest time there and back of a few.
+// fastest returns the shortest of a few round-trip times.
 func (p *place) fastest(ctx context.Context, t *testing.T, other *place) time.Duration {
 	t.Helper()
 	output, err := p.onFirst(ctx, "ping", "-c", "5", "-i", "0.2", other.ControlPlane().Address.String())
@@ -91,7 +91,7 @@ func TestAWANIsAsSlowAndAsNarrowAsItIsSet(t *testing.T) {
 		if err := hub.SetMTU(ctx, far.Name, 1500); err != nil {
 			t.Error(err)
 		}
-		// Nodes remember for ten minutes how much is too much.
+		// Nodes cache a path MTU for ten minutes.
 		for _, member := range members {
 			if _, err := member.onFirst(ctx, "ip", "route", "flush", "cache"); err != nil {
 				t.Error(err)

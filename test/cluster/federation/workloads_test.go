@@ -32,8 +32,8 @@ func (p *place) apply(ctx context.Context, t *testing.T, text string) {
 	}
 }
 
-// newNamespace makes a namespace at the hub, which Karmada makes in all members. When the test ends, Karmada removes it there, too, which
-// nobody waits for.
+// newNamespace creates a namespace at the hub, which Karmada creates in all members. When the test ends, Karmada
+// removes it there too, without anybody waiting.
 func newNamespace(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	name := "federation-" + rand.String(5)
@@ -56,7 +56,7 @@ func newNamespace(ctx context.Context, t *testing.T) string {
 	return name
 }
 
-// deployment is one of pods that do nothing.
+// deployment returns a Deployment of idling pods.
 func deployment(namespace, name string, replicas int) string {
 	return fmt.Sprintf(`
 apiVersion: apps/v1
@@ -75,7 +75,7 @@ spec:
 `, namespace, name, replicas, components.Tag)
 }
 
-// everywhere has Karmada put as many replicas of a Deployment into each member as it says.
+// everywhere returns a policy that puts all replicas of a Deployment into each member.
 func everywhere(namespace, name string) string {
 	return fmt.Sprintf(`
 ---
@@ -93,7 +93,7 @@ func (p *place) now(ctx context.Context, namespace, name string) (*appsv1.Deploy
 	return p.client.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// without asks whether a Deployment is not there any more.
+// without returns a question for await: whether a Deployment is gone.
 func (p *place) without(namespace, name string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := p.now(ctx, namespace, name)
@@ -104,7 +104,7 @@ func (p *place) without(namespace, name string) func(context.Context) error {
 	}
 }
 
-// configMaps is a manifest of so many.
+// configMaps returns a manifest of count ConfigMaps.
 func configMaps(name string, count int) string {
 	var text strings.Builder
 	for i := range count {
@@ -113,7 +113,7 @@ func configMaps(name string, count int) string {
 	return text.String()
 }
 
-// hasConfigMaps asks whether so many are there whose names begin so.
+// hasConfigMaps returns a question for await: whether that many ConfigMaps with the prefix exist.
 func (p *place) hasConfigMaps(namespace, prefix string, want int) func(context.Context) error {
 	return func(ctx context.Context) error {
 		list, err := p.client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
@@ -133,7 +133,7 @@ func (p *place) hasConfigMaps(namespace, prefix string, want int) func(context.C
 	}
 }
 
-// runs asks whether so many pods of a Deployment are ready, and no others are there.
+// runs returns a question for await: whether that many pods of a Deployment are ready, and no others exist.
 func (p *place) runs(namespace, name string, replicas int32) func(context.Context) error {
 	return func(ctx context.Context) error {
 		deployment, err := p.now(ctx, namespace, name)
@@ -148,7 +148,7 @@ func (p *place) runs(namespace, name string, replicas int32) func(context.Contex
 	}
 }
 
-// pods are those of a Deployment.
+// pods returns the pods of a Deployment.
 func (p *place) pods(ctx context.Context, t *testing.T, namespace, name string) []corev1.Pod {
 	t.Helper()
 	list, err := p.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + name})
@@ -158,7 +158,7 @@ func (p *place) pods(ctx context.Context, t *testing.T, namespace, name string) 
 	return list.Items
 }
 
-// heals deletes a Deployment's pods and waits until others have taken their place.
+// heals deletes a Deployment's pods and waits until others have replaced them.
 func (p *place) heals(ctx context.Context, t *testing.T, namespace, name string, replicas int32) {
 	t.Helper()
 	old := map[string]bool{}
@@ -178,7 +178,7 @@ func (p *place) heals(ctx context.Context, t *testing.T, namespace, name string,
 	})
 }
 
-// took runs something and logs how long it took.
+// took logs how long do takes.
 func took(t *testing.T, what string, do func()) time.Duration {
 	t.Helper()
 	began := time.Now()
