@@ -18,8 +18,8 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cluster"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/clustertest"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
-	"github.com/kubernetsn/kubernetsn/test/cluster/internal/leftovers"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
@@ -39,11 +39,11 @@ func newSecond(t *testing.T) *second {
 	oneSecond.Lock()
 	t.Cleanup(oneSecond.Unlock)
 	// The name combines the first cluster's and this process's, so that two test runs do not conflict.
-	p, err := plan.New(fmt.Sprintf("%.20s-%d", under.Name, os.Getpid()), clusterDir(), 1, netip.Prefix{})
+	p, err := plan.New(fmt.Sprintf("%.20s-%d", under.Name, os.Getpid()), clustertest.Dir(), 1, netip.Prefix{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &second{program: testlab.Program(t, "ktsn-cluster"), dir: clusterDir(), plan: p}
+	s := &second{program: testlab.Program(t, "ktsn-cluster"), dir: clustertest.Dir(), plan: p}
 	t.Cleanup(func() {
 		if output, err := s.command(context.WithoutCancel(t.Context()), "down").CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, output)
@@ -80,7 +80,7 @@ func (s *second) run(ctx context.Context, t *testing.T, name string, arguments .
 // isGone fails the test unless nothing is left of the cluster.
 func (s *second) isGone(t *testing.T) {
 	t.Helper()
-	left, err := leftovers.Of(s.plan)
+	left, err := clustertest.Leftovers(s.plan)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,8 +4,6 @@ package e2e
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cluster"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/clustertest"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
 
@@ -38,15 +37,11 @@ func TestMain(m *testing.M) {
 }
 
 func connect() error {
-	// The script that tried to start a cluster knows best why there is none.
-	if reason := os.Getenv("KTSN_NO_CLUSTER"); reason != "" {
-		return errors.New(reason)
+	name, err := clustertest.Name("KTSN_CLUSTER", "`make e2e` makes one")
+	if err != nil {
+		return err
 	}
-	name := os.Getenv("KTSN_CLUSTER")
-	if name == "" {
-		return fmt.Errorf("KTSN_CLUSTER names no cluster; `make e2e` makes one")
-	}
-	opened, err := cluster.Open(name, clusterDir())
+	opened, err := cluster.Open(name, clustertest.Dir())
 	if err != nil {
 		return err
 	}
@@ -65,13 +60,6 @@ func connect() error {
 	}
 	under = opened
 	return nil
-}
-
-func clusterDir() string {
-	if dir := os.Getenv("KTSN_CLUSTER_DIR"); dir != "" {
-		return dir
-	}
-	return cluster.DefaultDir
 }
 
 // haveCluster skips a test without a cluster.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
-	"github.com/kubernetsn/kubernetsn/test/cluster/internal/leftovers"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/clustertest"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
@@ -26,7 +26,7 @@ type secondHub struct {
 
 func newSecondHub(t *testing.T) *secondHub {
 	t.Helper()
-	p, err := plan.NewHub(fmt.Sprintf("%.20s-%d", hub.Name, os.Getpid()), clusterDir(), netip.Prefix{})
+	p, err := plan.NewHub(fmt.Sprintf("%.20s-%d", hub.Name, os.Getpid()), clustertest.Dir(), netip.Prefix{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func newSecondHub(t *testing.T) *secondHub {
 }
 
 func (s *secondHub) command(ctx context.Context, arguments ...string) *exec.Cmd {
-	command := exec.CommandContext(ctx, s.program, append([]string{"--name", s.Name, "--dir", clusterDir()}, arguments...)...)
+	command := exec.CommandContext(ctx, s.program, append([]string{"--name", s.Name, "--dir", clustertest.Dir()}, arguments...)...)
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return command
 }
@@ -58,7 +58,7 @@ func (s *secondHub) run(ctx context.Context, t *testing.T, arguments ...string) 
 
 func (s *secondHub) isGone(t *testing.T) {
 	t.Helper()
-	left, err := leftovers.Of(s.Plan)
+	left, err := clustertest.Leftovers(s.Plan)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cluster"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/clustertest"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
@@ -54,15 +55,11 @@ func TestMain(m *testing.M) {
 }
 
 func connect(ctx context.Context) error {
-	// Whoever tried to start one knows best why there is none.
-	if reason := os.Getenv("KTSN_NO_CLUSTER"); reason != "" {
-		return errors.New(reason)
+	name, err := clustertest.Name("KTSN_FEDERATION", "`make federation` makes one")
+	if err != nil {
+		return err
 	}
-	name := os.Getenv("KTSN_FEDERATION")
-	if name == "" {
-		return errors.New("KTSN_FEDERATION names no hub; `make federation` makes one")
-	}
-	opened, err := cluster.OpenHub(name, clusterDir())
+	opened, err := cluster.OpenHub(name, clustertest.Dir())
 	if err != nil {
 		return err
 	}
@@ -114,7 +111,7 @@ func findMembers(ctx context.Context) error {
 		return err
 	}
 	for _, site := range sites {
-		c, err := cluster.Open(site.Name, clusterDir())
+		c, err := cluster.Open(site.Name, clustertest.Dir())
 		if errors.Is(err, plan.ErrNone) {
 			continue // it was taken down
 		}
@@ -134,13 +131,6 @@ func findMembers(ctx context.Context) error {
 		return fmt.Errorf("hub %s has %d members, and the tests need two; `ktsn-cluster join` makes a cluster one", hub.Name, len(members))
 	}
 	return nil
-}
-
-func clusterDir() string {
-	if dir := os.Getenv("KTSN_CLUSTER_DIR"); dir != "" {
-		return dir
-	}
-	return cluster.DefaultDir
 }
 
 // needFederation waits until the hub reports all members ready after earlier tests, and returns a context that bounds

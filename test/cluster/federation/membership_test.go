@@ -17,13 +17,14 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/clustertest"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
 
 // membership runs `ktsn-cluster join` or `unjoin` for a member.
 func (p *place) membership(ctx context.Context, t *testing.T, command string, options ...string) {
 	t.Helper()
-	arguments := append([]string{"--name", p.Name, "--dir", clusterDir(), command, "--hub", hub.Name, "--as", p.as}, options...)
+	arguments := append([]string{"--name", p.Name, "--dir", clustertest.Dir(), command, "--hub", hub.Name, "--as", p.as}, options...)
 	took(t, p.as+" "+command, func() {
 		if output, err := exec.CommandContext(ctx, testlab.Program(t, "ktsn-cluster"), arguments...).CombinedOutput(); err != nil {
 			t.Errorf("%q: %v: %s", arguments, err, output)

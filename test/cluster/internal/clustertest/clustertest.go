@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package leftovers finds what a removed cluster or hub has left on this machine. It is for tests.
-package leftovers
+// Package clustertest has what the tests of clusters and of federations share: the cluster that the environment names, and the traces of
+// a removed cluster.
+package clustertest
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -12,12 +14,29 @@ import (
 	"strings"
 
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cluster"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/network"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-// Of lists everything that belongs to a cluster on this machine.
-func Of(p *plan.Plan) ([]string, error) {
+// Name returns the name of the cluster under test from an environment variable. hint says how to start one.
+func Name(variable, hint string) (string, error) {
+	// The script that tried to start a cluster knows best why there is none.
+	if reason := os.Getenv("KTSN_NO_CLUSTER"); reason != "" {
+		return "", errors.New(reason)
+	}
+	name := os.Getenv(variable)
+	if name == "" {
+		return "", fmt.Errorf("%s is not set; %s", variable, hint)
+	}
+	return name, nil
+}
+
+// Dir returns the folder of all clusters.
+func Dir() string { return cmp.Or(os.Getenv("KTSN_CLUSTER_DIR"), cluster.DefaultDir) }
+
+// Leftovers lists everything that belongs to a cluster on this machine.
+func Leftovers(p *plan.Plan) ([]string, error) {
 	left := network.Left(p)
 	folders, err := cgroups.Find(p.Cgroup())
 	if err != nil {
