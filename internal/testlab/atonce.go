@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// AtOnce runs subtests beside each other, all of them, however few processors there are. It is for those that do hardly
-// anything but wait, and share nothing that one of them changes.
+// AtOnce runs subtests concurrently, however few processors there are. It is for subtests that mostly wait, and that
+// share nothing that one of them changes.
 func AtOnce(t *testing.T, tests map[string]func(t *testing.T)) {
 	t.Helper()
 	var all sync.WaitGroup

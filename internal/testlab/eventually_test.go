@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// failing is a testing.TB that records Fatalf in place of ending the test.
+// failing is a testing.TB that records Fatalf instead of ending the test.
 type failing struct {
 	testing.TB
 	message string

@@ -13,32 +13,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Requests of the FUSE protocol (linux/fuse.h) that a test can leave unanswered: to open a file, to read it, which mapping it takes,
-// and to flush it, which each close of a descriptor sends.
+// Requests of the FUSE protocol (linux/fuse.h) that a test can leave unanswered: opening a file, reading it, which
+// mapping it needs as well, and flushing it, which each close of a descriptor sends.
 const (
 	FuseOpen  = 14
 	FuseRead  = 15
 	FuseFlush = 25
 )
 
-// Others that opening, mapping and closing a file takes.
+// Other requests of opening, mapping and closing a file.
 const (
 	fuseLookup, fuseGetattr, fuseInit          = 1, 3, 26
 	fuseForget, fuseInterrupt, fuseBatchForget = 2, 36, 42
 	fuseHeaderBytes                            = 40
 )
 
-// SilentFS is a file system of which every name is a file.
+// SilentFS is a file system in which every name is a file.
 type SilentFS struct {
 	Dir string
-	// Unanswered is the kind of request that gets no answer, FuseOpen, FuseRead or FuseFlush; 0: all are answered.
+	// Unanswered is the kind of request that gets no answer: FuseOpen, FuseRead or FuseFlush; 0 for none.
 	Unanswered atomic.Uint32
-	// End unmounts it, and wakes processes that wait for it.
+	// End unmounts the file system, and wakes processes that wait for it.
 	End func()
 }
 
-// MountSilent mounts such a file system until the test ends. While FuseFlush is unanswered the test's own process must not have a file
-// of it open: a program that it starts meanwhile waits for the flush before it is executed, and the test's process with it.
+// MountSilent mounts a SilentFS until the test ends. While FuseFlush is unanswered the test's process must not have a
+// file of it open: a program that it starts would wait for the flush before it is executed, and the test's process with
+// it.
 func MountSilent(t *testing.T) *SilentFS {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -55,7 +56,7 @@ func MountSilent(t *testing.T) *SilentFS {
 	}
 	served := make(chan struct{})
 	fs.End = sync.OnceFunc(func() {
-		// What waits for the file system is woken by the unmount with MNT_FORCE, and the server's read as well.
+		// The unmount with MNT_FORCE wakes processes that wait for the file system, and the server's read.
 		if err := unix.Unmount(fs.Dir, unix.MNT_FORCE|unix.MNT_DETACH); err != nil {
 			t.Errorf("unmount: %v", err)
 		}
@@ -87,7 +88,7 @@ func (fs *SilentFS) serve(fd int) {
 	}
 }
 
-// answerOf is what the kernel gets, nil where it gets nothing.
+// answerOf returns the answer to a request, nil for none.
 func answerOf(request []byte, unanswered uint32) []byte {
 	order := binary.LittleEndian
 	node := order.Uint64(request[16:])
@@ -120,7 +121,7 @@ func answerOf(request []byte, unanswered uint32) []byte {
 	return append(answer, body...)
 }
 
-// attributes of the folder, which is node 1, and of a file.
+// attributes returns the attributes of the folder, which is node 1, or of a file.
 func attributes(node uint64) []byte {
 	mode := uint32(unix.S_IFREG | 0o555)
 	if node == 1 {

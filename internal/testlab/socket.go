@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Read reads from a socket as unix.Read does, and again after a signal. Go interrupts threads by signals, and the kernel does not begin a
-// read from a socket with SO_RCVTIMEO again.
+// Read is unix.Read for a socket, repeated after a signal. Go interrupts threads by signals, and the kernel does not
+// restart reads from a socket with SO_RCVTIMEO.
 func Read(socket int, buffer []byte) (int, error) {
 	for {
 		count, err := unix.Read(socket, buffer)
@@ -19,7 +19,7 @@ func Read(socket int, buffer []byte) (int, error) {
 	}
 }
 
-// Receive is as Read, and says from whom the packet came.
+// Receive is Read that also returns the sender.
 func Receive(socket int, buffer []byte) (int, unix.Sockaddr, error) {
 	for {
 		count, from, err := unix.Recvfrom(socket, buffer, 0)

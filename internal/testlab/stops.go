@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stopped is for how long a processor must not have run what was due on it for what is about milliseconds to prove nothing.
+// Stopped is the longest interruption of a processor at which a check in milliseconds still proves something.
 const Stopped = time.Millisecond
 
-// attempts are how often what failed while the machine was stopped is tried.
+// attempts limits the attempts of a check that failed while the machine was stopped.
 const attempts = 3
 
-// stops watches the processors while something is done, and returns the longest time for which one of them did not run a
-// thread that was due: what others on the machine, or its host, took. What is late then proves nothing.
+// stops returns the longest time for which a processor did not run a thread that was due during a call, because of
+// other programs or the host. Delays of that length prove nothing.
 func stops(t testing.TB, do func()) time.Duration {
 	t.Helper()
 	var all unix.CPUSet
@@ -42,8 +42,9 @@ func stops(t testing.TB, do func()) time.Duration {
 	return time.Duration(longest.Load())
 }
 
-// Undisturbed runs what a stop of the machine can spoil, and again when it complains and the machine was seen to be stopped for so
-// long meanwhile, three times at most. What it complains of while the machine ran, or each time, is wrong.
+// Undisturbed repeats a check that the machine's interruptions can spoil. It repeats the check, at most three times, if
+// it returns complaints and the machine was stopped for at least stopped meanwhile. It returns the complaints of the
+// last attempt.
 func Undisturbed(t testing.TB, stopped time.Duration, run func() []string) []string {
 	t.Helper()
 	for attempt := 1; ; attempt++ {
@@ -61,10 +62,10 @@ func Undisturbed(t testing.TB, stopped time.Duration, run func() []string) []str
 
 func watchProcessor(cpu int, end <-chan struct{}, longest *atomic.Int64) {
 	const nap = 500 * time.Microsecond
-	runtime.LockOSThread() // and never unlocked: the thread ends with its affinity
-	var own unix.CPUSet
-	own.Set(cpu)
-	if unix.SchedSetaffinity(0, &own) != nil {
+	runtime.LockOSThread() // never unlocked: the thread ends with its affinity
+	var affinity unix.CPUSet
+	affinity.Set(cpu)
+	if unix.SchedSetaffinity(0, &affinity) != nil {
 		return
 	}
 	for {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestOnlyWhatAStopCanExplainIsTriedAgain(t *testing.T) {
+func TestUndisturbed(t *testing.T) {
 	for name, test := range map[string]struct {
 		stopped time.Duration
 		failing int // runs that complain, from the first on

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testlab and the packages below it are shared by the tests and by the laboratory ktsn-bench.
+// Package testlab and its subpackages are shared by the tests and by the laboratory ktsn-bench.
 //
-// testlab itself has requirements that not every machine meets: root, and programs that were built. A test whose requirement is
-// missing is skipped with the reason; it fails where CI=true or KTSN_REQUIRE=1 is set. The packages below it make network
-// namespaces (topology), run programs in them (process) and read what they print (tsnperf, ping, iperf3), attach pods by the network
-// plugin (cniruntime), record frames (wiretap), and run Open vSwitch (ovsnode) and virtual machines (guestmachine, guestclock).
+// testlab itself checks requirements that not every machine meets: root, and built programs. A test whose requirement
+// is missing is skipped with the reason; it fails if CI=true or KTSN_REQUIRE=1 is set. The subpackages create network
+// namespaces (topology), run programs in them (process) and parse their output (tsnperf, ping, iperf3), attach pods by
+// the network plugin (cniruntime), record frames (wiretap), and run Open vSwitch (ovsnode) and virtual machines
+// (guestmachine, guestclock).
 package testlab
 
 import (
@@ -15,18 +16,18 @@ import (
 	"testing"
 )
 
-// Required tells that no test may be skipped.
+// Required reports whether tests must not be skipped.
 func Required() bool {
 	return os.Getenv("CI") == "true" || os.Getenv("KTSN_REQUIRE") == "1"
 }
 
-// Sanitized tells that the programs were built with sanitizers (scripts/sanitize.sh): they are slow, and what they have freed
-// they keep for a while.
+// Sanitized reports whether the programs were built with sanitizers (scripts/sanitize.sh): they are slow, and keep
+// freed memory for a while.
 func Sanitized() bool {
 	return os.Getenv("KTSN_SANITIZED") == "1"
 }
 
-// Missing ends a test that cannot run, with the reason and what to do about it.
+// Missing skips or fails a test with the reason why it cannot run and what to do about it.
 func Missing(t testing.TB, reason string) {
 	t.Helper()
 	if Required() {
@@ -35,7 +36,7 @@ func Missing(t testing.TB, reason string) {
 	t.Skip(reason)
 }
 
-// Root ends a test that makes network namespaces and may not.
+// Root skips or fails a test that needs root to create network namespaces.
 func Root(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -43,7 +44,7 @@ func Root(t testing.TB) {
 	}
 }
 
-// BinDir is the absolute path of the folder of what `make build` makes: KTSN_BIN_DIR, else the source tree's.
+// BinDir returns the absolute path of the output folder of `make build`: KTSN_BIN_DIR, or bin in the source tree.
 func BinDir(t testing.TB) string {
 	t.Helper()
 	dir := os.Getenv("KTSN_BIN_DIR")
@@ -57,7 +58,7 @@ func BinDir(t testing.TB) string {
 	return dir
 }
 
-// Program is the path of a program or library that was built. That of a library can be an entry of LD_PRELOAD.
+// Program returns the path of a built program or library. The path of a library can be an entry of LD_PRELOAD.
 func Program(t testing.TB, name string) string {
 	t.Helper()
 	path := filepath.Join(BinDir(t), name)
@@ -74,8 +75,8 @@ func Program(t testing.TB, name string) string {
 	return link
 }
 
-// sourceTree is the repository's root, by its meson.build: tests run in their package's folder, whose module may be one within the
-// repository.
+// sourceTree returns the repository's root, recognised by its meson.build. Tests run in their package's folder, whose
+// module may be a nested one.
 func sourceTree(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()

@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// EnableTxtime sets SO_TXTIME on a socket for a clock, by the clock's Linux number. It makes bare system calls, which a preloaded
-// library does not see; so do TxtimeMessage's users.
+// EnableTxtime sets SO_TXTIME on a socket for a clock, by the clock's Linux number. It makes direct system calls, which
+// a preloaded library does not see; so do the users of TxtimeMessage.
 func EnableTxtime(fd int, clock int32) error {
 	option := make([]byte, 8) // struct sock_txtime: clock, flags
 	binary.NativeEndian.PutUint32(option, uint32(clock))
 	return unix.SetsockoptString(fd, unix.SOL_SOCKET, unix.SO_TXTIME, string(option))
 }
 
-// TxtimeMessage returns the control message (SCM_TXTIME) of a datagram with a transmit time, in nanoseconds of the socket's clock.
+// TxtimeMessage returns the control message (SCM_TXTIME) for a transmit time in nanoseconds of the socket's clock.
 func TxtimeMessage(nanoseconds int64) []byte {
 	message := make([]byte, unix.CmsgSpace(8))
 	binary.NativeEndian.PutUint64(message, uint64(unix.CmsgLen(8)))

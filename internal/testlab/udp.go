@@ -9,12 +9,13 @@ import (
 	"time"
 )
 
-// Namespace is a network namespace in which something is done.
+// Namespace is a network namespace in which functions can run.
 type Namespace interface {
 	Do(action func() error) error
 }
 
-// UDP4 are two sockets: the listener is on an address of one namespace, and the talker in another is connected to it.
+// UDP4 returns two sockets: the listener on an address in one namespace, and the talker in another one, connected to
+// it.
 func UDP4(t testing.TB, from, to Namespace, at netip.AddrPort) (talker, listener *net.UDPConn) {
 	t.Helper()
 	err := to.Do(func() (err error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// plugins is the folder of what was built; without it, or root, the test is skipped.
+// plugins returns the folder of built plugins. The test is skipped without it, or without root.
 func plugins(t *testing.T) string {
 	t.Helper()
 	testlab.Root(t)
@@ -36,7 +36,7 @@ func create(t *testing.T) *topology.Topology {
 	return nodes
 }
 
-func TestPodsThatAreAttachedReachEachOther(t *testing.T) {
+func TestAttachedPodsReachEachOther(t *testing.T) {
 	dir := plugins(t)
 	nodes := create(t)
 	wiring := Wire(nodes, dir, "pod")

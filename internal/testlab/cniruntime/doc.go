@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cniruntime calls network plugins as a container runtime on a node does whose network namespace is not this
-// program's own: through libcni, with the plugins running inside that namespace. Wiring attaches the pods of a
-// topology with it:
+// Package cniruntime calls network plugins like the container runtime of a node, through libcni, with the plugins
+// running in the network namespace of the node. Wiring attaches the pods of a topology with it:
 //
 //	pod a                    pod b
 //	 tsn0 10.42.1.2           tsn0 10.42.2.2      MTU 1450

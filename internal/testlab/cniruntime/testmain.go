@@ -21,13 +21,13 @@ const (
 	ownBPFFS = "KTSN_TEST_BPFFS"
 )
 
-// TestMain is TestMain of the packages whose tests make network namespaces. It runs the tests and returns the exit
+// TestMain is TestMain for packages whose tests create network namespaces. It runs the tests and returns the exit
 // status.
 //
-// It gives the tests a BPF filesystem of their own, so that two runs on one machine do not meet in /sys/fs/bpf, and a killed one
-// leaves nothing there: the program is executed again in a mount namespace that has the filesystem; the programs that it starts
-// inherit it. A user without the right to make namespaces runs the tests without: they skip. It fails the tests if one of them puts
-// the filter of tunnels into the machine's own network namespace.
+// The tests get a BPF filesystem of their own, so that two runs on one machine do not share /sys/fs/bpf, and a killed
+// run leaves nothing there: the program is executed again in a mount namespace with that filesystem, which its child
+// processes inherit. Without the right to create namespaces the tests run without it, and skip. TestMain fails if a
+// test leaves the filter of tunnels in the machine's own network namespace.
 func TestMain(m *testing.M) int {
 	if os.Getenv(ownBPFFS) == "" {
 		if err := executeAgain(); !errors.Is(err, unix.EPERM) {
@@ -45,20 +45,20 @@ func TestMain(m *testing.M) int {
 	return status
 }
 
-// hasFilter returns false also where filters cannot be listed: there none can be made.
+// hasFilter also returns false if filters cannot be listed: then none can be created either.
 func hasFilter() bool {
 	counters, err := filter.Counters()
 	return err == nil && len(counters) > 0
 }
 
-// executeAgain returns only when it failed. A thread that has a mount namespace of its own becomes the whole process by exec, under
-// the same number, so signals and `go test` find it.
+// executeAgain returns only if it fails. A thread with its own mount namespace becomes the whole process by exec, with
+// the same PID, so signals and `go test` reach it.
 func executeAgain() error {
-	runtime.LockOSThread() // for ever
+	runtime.LockOSThread() // forever
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("make a mount namespace: %w", err)
 	}
-	// What others unmount goes here as well; what is mounted here is nobody else's.
+	// Unmounts propagate into this namespace; mounts do not propagate out of it.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("keep mounts here: %w", err)
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// Plugins are the programs that attaching needs in the folder of plugins.
+// Plugins are the plugins that attaching needs.
 var Plugins = []string{"tsn-cni", "static"}
 
 const (
@@ -37,26 +37,26 @@ type Wiring struct {
 
 // Side is one node with its pod.
 type Side struct {
-	// ContainerID is the pod's, and its identity for ktsnd.
+	// ContainerID identifies the pod, also for ktsnd.
 	ContainerID string
 
 	node, pod *topology.Namespace
 	runtime   *libcni.CNIConfig
-	// dir holds what the node's plugins remember, and the pod's socket.
+	// dir has the state of the node's plugins, and the pod's socket.
 	dir   string
 	local netip.Addr
-	// addresses are those of the pod.
+	// addresses are the pod's addresses.
 	addresses []netip.Prefix
 	peer      control.Peer
-	// uplink and tunnel are the node's devices towards the other.
+	// uplink and tunnel are the node's devices towards the other node.
 	uplink, tunnel string
 	// unseen and capture are the plugin's fields of these names, "" for their defaults.
 	unseen, capture string
-	// attached is the configuration with which the pod is attached, nil when it is not.
+	// attached is the configuration with which the pod is attached, nil if it is not.
 	attached *libcni.NetworkConfigList
 }
 
-// Wire prepares to attach the pods; the plugins are in pluginDir. containerA is how pod a is called.
+// Wire prepares to attach the pods with the plugins in pluginDir. containerA is the container ID of pod a.
 func Wire(nodes *topology.Topology, pluginDir, containerA string) *Wiring {
 	return &Wiring{
 		A: newSide(nodes, pluginDir, "a", containerA, nodes.NodeA, nodes.PodA, topology.NodeAddressA, topology.PodAddressA,
@@ -89,24 +89,24 @@ func (w *Wiring) AttachBoth(ctx context.Context) error {
 	return errors.Join(errs[:]...)
 }
 
-// Socket is where the pod's applications reach ktsnd, if it is attached with one.
+// Socket is the path of the pod's socket to ktsnd, if it is attached with one.
 func (s *Side) Socket() string {
 	return filepath.Join(s.dir, "pods", s.ContainerID, "app.sock")
 }
 
-// Through makes further attachments go through other devices than a tunnel of the plugin's on the physical interface.
-// Empty names are what they are by default.
+// Through makes further attachments use other devices than the plugin's tunnel over the physical interface. Empty names
+// are the defaults.
 func (s *Side) Through(uplink, tunnel string) {
 	s.uplink, s.tunnel = cmp.Or(uplink, topology.PhysicalInterface), cmp.Or(tunnel, topology.TunnelName)
 }
 
-// LetPass makes further attachments let datagrams with a transmit time out that do not come through libktsn.so.
+// LetPass makes further attachments pass timed datagrams that bypass libktsn.so.
 func (s *Side) LetPass() { s.unseen = "pass" }
 
-// Capture makes further attachments capture what a mode says.
+// Capture makes further attachments capture frames in a mode.
 func (s *Side) Capture(mode capture.Mode) { s.capture = mode.String() }
 
-// Another is a further pod of the side's node, for which as much holds.
+// Another returns a second pod on the side's node with the same settings.
 func (s *Side) Another(container string, pod *topology.Namespace, address netip.Addr) *Side {
 	other := *s
 	other.ContainerID, other.pod, other.attached = container, pod, nil
@@ -114,16 +114,16 @@ func (s *Side) Another(container string, pod *topology.Namespace, address netip.
 	return &other
 }
 
-// Also gives further attachments of the pod another address, and tells the node of the other pods behind its peer.
+// Also gives further attachments of the pod another address, and announces remote as a subnet of the node's peer.
 func (s *Side) Also(address, remote netip.Prefix) {
 	s.addresses = append(s.addresses, address)
 	s.peer.Subnets = append(s.peer.Subnets, remote)
 }
 
-// StateDir is where the node's plugins remember what they attached.
+// StateDir is where the node's plugins keep the state of attachments.
 func (s *Side) StateDir() string { return filepath.Join(s.dir, "state") }
 
-// Attach tells the node of the other one and attaches its pod, with ktsnd unless client is nil.
+// Attach adds the other node as a peer and attaches the pod, with ktsnd unless client is nil.
 func (s *Side) Attach(ctx context.Context, client *control.Client, controlSocket string) error {
 	configs, err := s.configs(controlSocket)
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *Side) Attach(ctx context.Context, client *control.Client, controlSocket
 	return nil
 }
 
-// Detach undoes Attach, but for the peer, which does no harm. Repeating it does nothing.
+// Detach undoes Attach, except for the peer, which does no harm. It can be repeated.
 func (s *Side) Detach(ctx context.Context) error {
 	if s.attached == nil {
 		return nil
@@ -171,7 +171,7 @@ func (s *Side) configs(controlSocket string) (*libcni.NetworkConfigList, error) 
 		"stateDir":      s.StateDir(),
 		"controlSocket": controlSocket,
 		"ipam":          map[string]any{"type": "static", "addresses": addresses},
-		// Those who use the wiring give pods of both nodes such addresses themselves.
+		// Users of the wiring give pods of both nodes these addresses themselves.
 		"sourceAddresses": []string{"10.42.1.9/32", "10.42.2.3/32", "fd00:42:1::/124", "fd00:42:2::/124"},
 	}
 	if s.unseen != "" {
@@ -186,7 +186,7 @@ func (s *Side) configs(controlSocket string) (*libcni.NetworkConfigList, error) 
 	return List(cniVersion, networkName, config)
 }
 
-// Configuration is the network's configuration list with which the side's pod is attached, for a runtime of its own.
+// Configuration returns the network's configuration list for the side's pod, for another runtime.
 func (s *Side) Configuration(controlSocket string) (name string, text []byte, err error) {
 	list, err := s.configs(controlSocket)
 	if err != nil {
@@ -195,7 +195,7 @@ func (s *Side) Configuration(controlSocket string) (name string, text []byte, er
 	return list.Name, list.Bytes, nil
 }
 
-// addPeer works on the node's thread: package overlay asks the kernel about the namespace that it is in.
+// addPeer runs on the node's thread, because package overlay uses the calling thread's namespace.
 func (s *Side) addPeer(ctx context.Context, client *control.Client) error {
 	var timed overlay.Timed
 	if client != nil {

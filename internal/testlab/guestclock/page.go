@@ -13,16 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PageBytes is the size of the memory, a power of two as the device asks for.
+// PageBytes is the size of the memory. The device needs a power of two.
 const PageBytes = 8 << 20
 
-// mostSamples are those that the memory has room for: an hour and a half.
-const mostSamples = (PageBytes - 4096) / int(unsafe.Sizeof(Sample{}))
+// maxSamples is the room in the memory: an hour and a half.
+const maxSamples = (PageBytes - 4096) / int(unsafe.Sizeof(Sample{}))
 
-// SampleEvery is how often a guest reads its clock.
+// SampleEvery is the interval between two readings of a guest's clock.
 const SampleEvery = 40 * time.Millisecond
 
-// Sample is what a guest's clocks said, each between two reads of its counter.
+// Sample is a reading of a guest's clocks, each between two reads of its counter.
 type Sample struct {
 	Before, Between, After uint64
 	// TAI was read from Before to Between, Monotonic from Between to After, in nanoseconds.
@@ -30,19 +30,19 @@ type Sample struct {
 	_              [24]byte
 }
 
-// Page is the memory. One writer for each field.
+// Page is the shared memory. Each field has one writer.
 type Page struct {
-	// ask is the number of the host's last question. A cache line for each, for they are polled.
+	// ask is the number of the host's last question. Polled fields have a cache line each.
 	ask atomic.Uint64
 	_   [56]byte
-	// answered is the number of the last question that the guest answered, counter what its counter was.
+	// answered is the number of the last question that the guest answered, counter its counter then.
 	answered atomic.Uint64
 	counter  atomic.Uint64
 	_        [48]byte
-	// written counts the samples: it is stored after a sample is complete.
+	// written counts the samples. It is stored after a sample is complete.
 	written atomic.Uint64
 	_       [4096 - 136]byte
-	samples [mostSamples]Sample
+	samples [maxSamples]Sample
 }
 
 // Map maps the file, which has PageBytes.
@@ -59,7 +59,7 @@ func Map(path string) (*Page, error) {
 	return (*Page)(unsafe.Pointer(unsafe.SliceData(memory))), nil
 }
 
-// ErrFull is said of a page without room for another sample.
+// ErrFull is returned if a page has no room for another sample.
 var ErrFull = errors.New("no room for another sample")
 
 // Write adds a sample.
@@ -73,12 +73,12 @@ func (p *Page) Write(sample Sample) error {
 	return nil
 }
 
-// Samples are those that have been written, from that one on. The memory stays the page's.
+// Samples returns the written samples from an index on. The memory belongs to the page.
 func (p *Page) Samples(from int) []Sample {
 	return p.samples[from:p.written.Load()]
 }
 
-// Answer answers so many questions, the guest's part of exchanges. It spins.
+// Answer answers a number of questions, the guest's part of exchanges. It spins.
 func (p *Page) Answer(questions int, patience time.Duration) error {
 	last := p.answered.Load()
 	for until := time.Now().Add(patience); questions > 0; {
@@ -97,25 +97,25 @@ func (p *Page) Answer(questions int, patience time.Duration) error {
 	return nil
 }
 
-// Exchange is what the host's counter was before it asked and after the answer was there, and the guest's between the two.
+// Exchange has the host's counter before the question and after the answer, and the guest's in between.
 type Exchange struct{ Before, Guest, After uint64 }
 
-// Ask asks so many questions, the host's part. It spins.
+// Ask asks a number of questions, the host's part of exchanges. It spins.
 func (p *Page) Ask(questions int, patience time.Duration) ([]Exchange, error) {
 	all := make([]Exchange, 0, questions)
 	until := time.Now().Add(patience)
 	for range questions {
 		number := p.ask.Load() + 1
-		one := Exchange{Before: TSC()}
+		exchange := Exchange{Before: TSC()}
 		p.ask.Store(number)
 		for p.answered.Load() != number {
 			if time.Now().After(until) {
 				return nil, fmt.Errorf("%d of %d questions were answered within %v", len(all), questions, patience)
 			}
 		}
-		one.After = TSC()
-		one.Guest = p.counter.Load()
-		all = append(all, one)
+		exchange.After = TSC()
+		exchange.Guest = p.counter.Load()
+		all = append(all, exchange)
 	}
 	return all, nil
 }

@@ -12,16 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pageDevices are the memory of devices that have some, one of which is the page.
+// pageDevices are the memory regions of PCI devices, one of which is the page.
 const pageDevices = "/sys/bus/pci/devices/*/resource2"
 
-// FindPage maps, in a guest, the memory behind the device of the type ivshmem, which needs no driver for it.
+// FindPage maps, in a guest, the memory of the device of the type ivshmem, which needs no driver.
 func FindPage() (*Page, error) {
-	found, err := filepath.Glob(pageDevices)
+	devices, err := filepath.Glob(pageDevices)
 	if err != nil {
 		return nil, err
 	}
-	for _, path := range found {
+	for _, path := range devices {
 		info, err := os.Stat(path)
 		if err != nil {
 			return nil, err
@@ -33,12 +33,12 @@ func FindPage() (*Page, error) {
 	return nil, fmt.Errorf("no device has %d bytes of it", PageBytes)
 }
 
-// Sampling writes what the clock says until there is no more room, or the clock cannot be read.
+// Sampling writes samples of the clock until there is no more room, or the clock cannot be read.
 func Sampling(page *Page) error {
 	for {
-		one, err := readClocks()
+		sample, err := readClocks()
 		if err == nil {
-			err = page.Write(one)
+			err = page.Write(sample)
 		}
 		if err != nil {
 			return fmt.Errorf("sample the clock: %w", err)
@@ -47,15 +47,15 @@ func Sampling(page *Page) error {
 	}
 }
 
-// readClocks reads a few times and returns what took least, for an interruption makes it imprecise.
+// readClocks returns the shortest of several readings, because an interruption makes a reading imprecise.
 func readClocks() (best Sample, err error) {
 	for range 4 {
-		one, err := readClocksOnce()
+		sample, err := readClocksOnce()
 		if err != nil {
 			return best, err
 		}
-		if best.After == 0 || one.After-one.Before < best.After-best.Before {
-			best = one
+		if best.After == 0 || sample.After-sample.Before < best.After-best.Before {
+			best = sample
 		}
 	}
 	return best, nil

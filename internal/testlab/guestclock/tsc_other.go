@@ -4,8 +4,8 @@
 
 package guestclock
 
-// Supported tells whether guests of this machine have its counter.
+// Supported reports whether guests of this machine have its counter.
 const Supported = false
 
-// TSC is of amd64 only.
+// TSC exists on amd64 only.
 func TSC() uint64 { panic("guestclock: no counter of this architecture is read") }

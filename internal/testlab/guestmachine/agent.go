@@ -21,10 +21,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/guestclock"
 )
 
-// answerPatience is for exchanges of counters, which spin.
-const answerPatience = time.Minute
+// answerTimeout limits exchanges of counters, which spin.
+const answerTimeout = time.Minute
 
-// agent does what a session asks for, in the virtual machine.
+// agent carries out the requests of a session, in the virtual machine.
 type agent struct {
 	page *guestclock.Page
 
@@ -33,7 +33,7 @@ type agent struct {
 	running map[int]*os.Process
 }
 
-// Agent serves the session until the machine ends. It is a command of the machine (Command).
+// Agent serves the session until the machine ends. It runs as a command of the machine (Command).
 func Agent() error {
 	if err := exec.Command("modprobe", "virtio_console").Run(); err != nil {
 		return fmt.Errorf("load the module of virtio ports: %w", err)
@@ -49,11 +49,11 @@ func Agent() error {
 	}
 	go func() { fmt.Fprintln(os.Stderr, "agent:", guestclock.Sampling(page)) }()
 	a := &agent{page: page, replies: json.NewEncoder(port), running: map[int]*os.Process{}}
-	a.say(reply{})
+	a.send(reply{})
 	return a.serve(port)
 }
 
-// openPort finds a virtio port by the name that it has for QEMU.
+// openPort opens a virtio port by its QEMU name.
 func openPort(name string) (*os.File, error) {
 	files, err := filepath.Glob("/sys/class/virtio-ports/*/name")
 	if err != nil {
@@ -69,27 +69,27 @@ func openPort(name string) (*os.File, error) {
 
 func (a *agent) serve(port io.Reader) error {
 	for requests := json.NewDecoder(port); ; {
-		var one request
-		if err := requests.Decode(&one); err != nil {
+		var message request
+		if err := requests.Decode(&message); err != nil {
 			return fmt.Errorf("read a request: %w", err)
 		}
 		switch {
-		case one.Stop:
-			a.stop(one.ID)
-		case one.Answer > 0:
-			a.end(one.ID, a.page.Answer(one.Answer, answerPatience))
-		case one.Step != 0:
-			a.end(one.ID, step(one.Step))
+		case message.Stop:
+			a.stop(message.ID)
+		case message.Answer > 0:
+			a.end(message.ID, a.page.Answer(message.Answer, answerTimeout))
+		case message.Step != 0:
+			a.end(message.ID, step(message.Step))
 		default:
-			a.start(one)
+			a.start(message)
 		}
 	}
 }
 
-func (a *agent) say(what reply) {
+func (a *agent) send(message reply) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	_ = a.replies.Encode(&what) // without its host the machine has nothing to do
+	_ = a.replies.Encode(&message) // without its host the machine has nothing to do
 }
 
 func (a *agent) end(id int, err error) {
@@ -97,10 +97,11 @@ func (a *agent) end(id int, err error) {
 	if err != nil {
 		last.Error = err.Error()
 	}
-	a.say(last)
+	a.send(last)
 }
 
-// step sets the clock by a difference, and takes no time that would be missing then.
+// step adds a difference to the clock, with as little delay as possible, because a delay would be missing in the new
+// time.
 func step(by int64) error {
 	seconds := by / 1e9
 	if by%1e9 < 0 {
@@ -114,50 +115,50 @@ func step(by int64) error {
 	return nil
 }
 
-// start runs a program, and does not wait for it.
-func (a *agent) start(one request) {
-	if len(one.Run) == 0 {
-		a.end(one.ID, errors.New("the request asks for nothing"))
+// start starts a program, and does not wait for it.
+func (a *agent) start(message request) {
+	if len(message.Run) == 0 {
+		a.end(message.ID, errors.New("the request asks for nothing"))
 		return
 	}
-	program := exec.Command(one.Run[0], one.Run[1:]...)
+	program := exec.Command(message.Run[0], message.Run[1:]...)
 	program.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	lines, writer := io.Pipe()
 	program.Stdout, program.Stderr = writer, writer
 	if err := program.Start(); err != nil {
-		a.end(one.ID, err)
+		a.end(message.ID, err)
 		return
 	}
 	a.mu.Lock()
-	a.running[one.ID] = program.Process
+	a.running[message.ID] = program.Process
 	a.mu.Unlock()
-	said := make(chan struct{})
+	forwarded := make(chan struct{})
 	go func() {
-		defer close(said)
-		a.forward(one.ID, lines)
+		defer close(forwarded)
+		a.forward(message.ID, lines)
 	}()
-	go a.await(one.ID, program, writer, said)
+	go a.await(message.ID, program, writer, forwarded)
 }
 
 func (a *agent) forward(id int, lines io.Reader) {
 	scanner := bufio.NewScanner(lines)
 	for scanner.Scan() {
-		a.say(reply{ID: id, Line: scanner.Text()})
+		a.send(reply{ID: id, Line: scanner.Text()})
 	}
-	_, _ = io.Copy(io.Discard, lines) // behind a line that is too long
+	_, _ = io.Copy(io.Discard, lines) // after a line that is too long
 }
 
-func (a *agent) await(id int, program *exec.Cmd, writer *io.PipeWriter, said <-chan struct{}) {
+func (a *agent) await(id int, program *exec.Cmd, writer *io.PipeWriter, forwarded <-chan struct{}) {
 	err := program.Wait()
 	a.mu.Lock()
 	delete(a.running, id)
 	a.mu.Unlock()
 	writer.Close()
-	<-said
+	<-forwarded
 	a.end(id, err)
 }
 
-// stop asks a program, and what it has started, to end. That it has just ended is no error.
+// stop asks a program and its children to end. A program that has just ended is no error.
 func (a *agent) stop(id int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

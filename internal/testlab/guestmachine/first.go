@@ -15,8 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Main is the first process: it makes the machine a node-like one, runs the command that it was given, and turns the
-// machine off.
+// Main is the first process: it sets the machine up like a node, runs its command, and turns the machine off.
 func Main() {
 	if err := first(); err != nil {
 		fmt.Fprintln(os.Stderr, "ktsn-test-first:", err)
@@ -59,7 +58,7 @@ func mountSystem() error {
 	return nil
 }
 
-// mount makes the folder, too.
+// mount creates the folder as well.
 func mount(source, at, kind string, flags uintptr, options string) error {
 	if err := os.MkdirAll(at, 0o755); err != nil {
 		return err
@@ -70,7 +69,7 @@ func mount(source, at, kind string, flags uintptr, options string) error {
 	return nil
 }
 
-// loadModules loads what modulesFile lists, each after what it needs.
+// loadModules loads the modules in modulesFile, each after its dependencies.
 func loadModules() error {
 	list, err := os.ReadFile(modulesFile)
 	if err != nil {
@@ -90,7 +89,7 @@ func loadModules() error {
 	return nil
 }
 
-// newRoot becomes the root: a container's runtime cannot leave the initial file system.
+// newRoot becomes the root, because a container runtime cannot leave the initial file system.
 const newRoot = "/new"
 
 const shareOptions = "trans=virtio,version=9p2000.L,msize=512000,"
@@ -107,7 +106,7 @@ func makeRoot(what *order) error {
 		return err
 	}
 	for _, path := range append([]string{"/usr", "/etc/alternatives"}, what.Shown...) {
-		if err := show(host, path); err != nil {
+		if err := bindFromHost(host, path); err != nil {
 			return err
 		}
 	}
@@ -119,11 +118,11 @@ func makeRoot(what *order) error {
 			return err
 		}
 	}
-	return enter()
+	return changeRoot()
 }
 
-// show gives a file or folder of the host the same place below the new root.
-func show(host, path string) error {
+// bindFromHost makes a file or folder of the host visible at the same path below the new root.
+func bindFromHost(host, path string) error {
 	from, to := filepath.Join(host, path), filepath.Join(newRoot, path)
 	info, err := os.Stat(from)
 	if err != nil {
@@ -141,7 +140,7 @@ func show(host, path string) error {
 	return mount(from, to, "", unix.MS_BIND, "")
 }
 
-// linkSystem makes /bin, /lib and so on what they are on the host: links into /usr.
+// linkSystem makes /bin, /lib and so on links into /usr, as on the host.
 func linkSystem(host string) error {
 	for _, name := range []string{"bin", "sbin", "lib", "lib64"} {
 		to, err := os.Readlink(filepath.Join(host, name))
@@ -155,8 +154,8 @@ func linkSystem(host string) error {
 	return os.MkdirAll(filepath.Join(newRoot, "var"), 0o755)
 }
 
-// enter makes the new root the root.
-func enter() error {
+// changeRoot makes the new root the root.
+func changeRoot() error {
 	if err := unix.Chdir(newRoot); err != nil {
 		return err
 	}
@@ -171,7 +170,7 @@ func enter() error {
 
 const modprobe = "/etc/modprobe"
 
-// files are those that programs look for.
+// files are files that programs expect.
 var files = map[string]string{
 	"/etc/hostname":      "guest\n",
 	"/etc/machine-id":    "0123456789abcdef0123456789abcdef\n",
@@ -182,7 +181,7 @@ var files = map[string]string{
 	"/etc/group":         "root:x:0:\n",
 }
 
-// setUp does what the services of a node's system have done when containers begin.
+// setUp does what system services have done before containers start.
 func setUp(what *order) error {
 	for _, dir := range []string{"/root", "/tmp", "/run/netns", "/run/lock", "/var/lib", "/var/log", "/dev/shm", "/dev/pts", "/opt/cni/bin"} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -197,7 +196,7 @@ func setUp(what *order) error {
 			return err
 		}
 	}
-	// The kernel asks for modules as programs need them.
+	// The kernel calls modprobe when programs need a module.
 	script := fmt.Sprintf("#!/bin/sh\nexec /usr/sbin/modprobe -d %s \"$@\"\n", what.Modules)
 	if err := os.WriteFile(modprobe, []byte(script), 0o755); err != nil {
 		return err
@@ -224,12 +223,12 @@ func setUp(what *order) error {
 func command(dir string, arguments ...string) *exec.Cmd {
 	path := "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	_ = os.Setenv("PATH", path) // no error for such a name
-	made := exec.Command(arguments[0], arguments[1:]...)
-	made.Dir, made.Env = dir, []string{"PATH=" + path, "HOME=/root"}
-	return made
+	created := exec.Command(arguments[0], arguments[1:]...)
+	created.Dir, created.Env = dir, []string{"PATH=" + path, "HOME=/root"}
+	return created
 }
 
-// serve runs the command and collects whoever else has ended meanwhile, as a first process has to.
+// serve runs the command and reaps all ended processes, as a first process must.
 func serve(what *order) error {
 	log, err := os.Create(filepath.Join(OutDir, LogFile))
 	if err != nil {

@@ -19,35 +19,35 @@ import (
 	"syscall"
 )
 
-// Machine is what a virtual machine consists of.
+// Machine describes a virtual machine.
 type Machine struct {
 	// Base is the folder that scripts/guest-kernel.sh prints.
 	Base string
 	// First is the program ktsn-test-first.
 	First string
-	// Out is a folder of this machine that the virtual one may write, as OutDir.
+	// Out is a folder of this machine that the virtual machine can write, as OutDir.
 	Out string
-	// Processors and MemoryMiB are how large it is.
+	// Processors and MemoryMiB are its size.
 	Processors, MemoryMiB int
-	// Shown are folders and files of this machine that have the same place in the virtual one, read only.
+	// Shown are folders and files of this machine that are visible at the same path in the virtual machine, read-only.
 	Shown []string
-	// QEMU is the program with its first arguments; none: the one of this machine.
+	// QEMU is the program with its first arguments; empty for this machine's QEMU.
 	QEMU []string
-	// Chipset is what QEMU calls a machine; empty: pc.
+	// Chipset is QEMU's machine type; empty for pc.
 	Chipset string
 	// Devices are more arguments of QEMU, KernelOptions of the kernel.
 	Devices, KernelOptions []string
 }
 
-// Command is what the machine is for.
+// Command is the command that the machine runs.
 type Command struct {
 	Dir         string
 	Arguments   []string
 	Environment []string
 }
 
-// Run boots the machine, runs a command there as root, and returns the command's exit status when the machine has
-// turned itself off. What the command says is in Out, in LogFile, as it says it.
+// Run boots the machine, runs a command there as root, and returns the command's exit status after the machine has
+// turned itself off. LogFile in Out has the command's output.
 func (m *Machine) Run(ctx context.Context, command Command) (int, error) {
 	initial, err := m.pack(ctx, command)
 	if err != nil {
@@ -68,7 +68,7 @@ func (m *Machine) Run(ctx context.Context, command Command) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
-// pack writes the initial file system: archives behind each other are one.
+// pack writes the initial file system: concatenated archives are one.
 func (m *Machine) pack(ctx context.Context, command Command) (string, error) {
 	modules := filepath.Join(m.Base, "kernel")
 	text, err := json.Marshal(order{
@@ -121,9 +121,9 @@ func concatenate(to, base string, archive []byte) (err error) {
 	return err
 }
 
-// boot runs the machine until it turns itself off, and returns what its console said.
+// boot runs the machine until it turns itself off, and returns the output of its console.
 func (m *Machine) boot(ctx context.Context, initial string) (string, error) {
-	// The death signal is sent when the thread ends that started the machine.
+	// The death signal is sent when the thread that started the machine ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	command := m.qemu(initial)
@@ -142,14 +142,14 @@ func (m *Machine) boot(ctx context.Context, initial string) (string, error) {
 	return console.String(), err
 }
 
-// qemu is the command that runs the machine, with more arguments.
+// qemu returns the command that runs the machine, with more arguments.
 func (m *Machine) qemu(initial string, more ...string) *exec.Cmd {
 	share := func(tag, path, more string) []string {
 		return []string{"-fsdev", "local,id=" + tag + ",path=" + path + ",security_model=none,multidevs=remap" + more,
 			"-device", "virtio-9p-pci,fsdev=" + tag + ",mount_tag=" + tag}
 	}
-	// One thread emulates all processors in turn. With one each the machine once stood still while both were busy: nothing in it went on
-	// after kubelet had started, until it was ended.
+	// One thread emulates all processors in turn. With a thread for each, the machine once hung while both were busy:
+	// nothing in it continued after kubelet had started.
 	qemu, chipset := m.QEMU, m.Chipset
 	if len(qemu) == 0 {
 		qemu = []string{"qemu-system-x86_64"}
@@ -167,10 +167,10 @@ func (m *Machine) qemu(initial string, more ...string) *exec.Cmd {
 	return exec.Command(qemu[0], append(append(arguments, more...), m.Devices...)...)
 }
 
-// QEMUOf is Machine.QEMU with the program that is in the folder which scripts/guest-qemu.sh prints.
+// QEMUOf returns Machine.QEMU for the folder that scripts/guest-qemu.sh prints.
 func QEMUOf(folder string) []string {
 	usr := filepath.Join(folder, "qemu", "usr")
-	// The last one is where Debian 12's QEMU has the programs of network cards.
+	// The last one is the path of Debian 12's ROMs for network cards.
 	return []string{
 		filepath.Join(usr, "bin", "qemu-system-x86_64"), "-L", filepath.Join(usr, "share", "qemu"), "-L", filepath.Join(usr, "share", "seabios"),
 		"-L", "/usr/share/qemu",

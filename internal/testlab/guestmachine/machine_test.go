@@ -16,8 +16,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
-// The kernel reads archives behind each other; cpio reads the first, so the base is empty here.
-func TestTheInitialFileSystemHasTheFirstProgramAndItsOrder(t *testing.T) {
+// The kernel reads concatenated archives; cpio reads only the first, so the base is empty here.
+func TestInitialFileSystem(t *testing.T) {
 	if _, err := exec.LookPath("cpio"); err != nil {
 		testlab.Missing(t, "cpio is missing; run scripts/install-deps.sh conformance")
 	}
@@ -54,7 +54,7 @@ func TestTheInitialFileSystemHasTheFirstProgramAndItsOrder(t *testing.T) {
 	}
 }
 
-func TestACommandsStatusIsThatOfAShell(t *testing.T) {
+func TestExitStatus(t *testing.T) {
 	for status, want := range map[unix.WaitStatus]int{0: 0, 3 << 8: 3, unix.WaitStatus(unix.SIGKILL): 137} {
 		if got := exitStatus(status); got != want {
 			t.Errorf("%#x: got %d, want %d", uint32(status), got, want)

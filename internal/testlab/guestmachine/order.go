@@ -2,13 +2,13 @@
 
 package guestmachine
 
-// order is what the first process is told, in orderFile of the initial file system.
+// order configures the first process, in orderFile of the initial file system.
 type order struct {
-	// Shown are folders and files of this machine that have the same place in the virtual one, read only.
+	// Shown are folders and files of this machine that are visible at the same path in the virtual machine, read-only.
 	Shown []string
-	// Modules is the folder below which the kernel's modules are, one of Shown.
+	// Modules is the folder of the kernel's modules, one of Shown.
 	Modules string
-	// Dir is where Command is run, with Environment beside what every command has.
+	// Dir is the working directory of Command, Environment is added to the environment of all commands.
 	Dir                  string
 	Command, Environment []string
 }
@@ -20,7 +20,7 @@ const (
 	hostTag, outTag = "host", "out"
 	// OutDir is where the command finds Machine.Out.
 	OutDir = "/out"
-	// LogFile and statusFile are in Machine.Out: what the command said, and its exit status.
+	// LogFile and statusFile in Machine.Out are the command's output and its exit status.
 	LogFile    = "log"
 	statusFile = "status"
 )

@@ -8,23 +8,24 @@ const agentPort = "org.kubernetsn.agent"
 // AgentArguments make the first program the agent.
 var AgentArguments = []string{"agent"}
 
-// request is what a session asks of the agent: one JSON object a line. ID is of the session's choice; one of the others is set.
+// request is a request of a session to the agent, one JSON object per line. The session chooses ID; one of the other
+// fields is set.
 type request struct {
 	ID int `json:"id"`
-	// Run runs a program to its end. Its lines are sent as it says them, and last its status.
+	// Run runs a program to its end. Its lines are sent as they are written, and last its status.
 	Run []string `json:"run,omitempty"`
 	// Stop asks the program of an earlier request to end.
 	Stop bool `json:"stop,omitempty"`
-	// Answer answers so many exchanges of counters (guestclock.Page.Answer).
+	// Answer answers a number of exchanges of counters (guestclock.Page.Answer).
 	Answer int `json:"answer,omitempty"`
-	// Step sets the machine's clock forward, or back below 0, by so many nanoseconds.
+	// Step adds nanoseconds, which can be negative, to the machine's clock.
 	Step int64 `json:"step,omitempty"`
 }
 
 // reply belongs to the request with its ID. The first message of an agent has none.
 type reply struct {
 	ID int `json:"id"`
-	// Line is what a program said.
+	// Line is a line of a program's output.
 	Line string `json:"line,omitempty"`
 	// Ended is the last reply to a request; Error says why it failed.
 	Ended bool   `json:"ended,omitempty"`

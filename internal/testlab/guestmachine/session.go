@@ -23,33 +23,34 @@ import (
 )
 
 const (
-	// bootPatience is for a machine whose processors are emulated, on a busy host.
-	bootPatience = 3 * time.Minute
-	// bootPoll is how often QEMU's socket is looked for, stopGrace how long QEMU may take to end.
+	// bootTimeout allows for emulated processors on a busy host.
+	bootTimeout = 3 * time.Minute
+	// bootPoll is how often QEMU's socket is tried, stopGrace how long QEMU may take to end.
 	bootPoll  = 50 * time.Millisecond
 	stopGrace = 5 * time.Second
-	// endedGrace is how long after its last sign of life a machine that fails has ended for certain.
+	// endedGrace is how long after its last output a failing machine has ended for certain.
 	endedGrace = 500 * time.Millisecond
-	// exchanges of counters bound the guest's; each takes some microseconds.
+	// exchanges is the number of exchanges that determine the guest's counter; each takes some microseconds.
 	exchanges = 2000
 )
 
-// ErrEnded is said of a machine that is no longer there.
+// ErrEnded is returned if the machine has ended.
 var ErrEnded = errors.New("the virtual machine has ended")
 
-// Session is a virtual machine that runs until Close, and whose agent runs programs in it. Calls may be concurrent.
+// Session is a virtual machine that runs until Close, and whose agent runs programs in it. It is safe for concurrent
+// use.
 type Session struct {
-	// memory is that of Page, which QEMU opens by the number of its descriptor.
+	// memory is the memory of Page, which QEMU opens by the number of its descriptor.
 	memory *os.File
 	// Process is QEMU.
 	Process *process.Process
-	// Page is what the machine's clock says, Counter how its counter goes with this machine's.
+	// Page has the samples of the machine's clock, Counter the relation of its counter to this machine's.
 	Page    *guestclock.Page
 	Counter guestclock.Counter
 
 	name    string
 	log     string
-	console bytes.Buffer // once QEMU has ended
+	console bytes.Buffer // complete once QEMU has ended
 	port    net.Conn
 
 	mu      sync.Mutex
@@ -58,13 +59,14 @@ type Session struct {
 	ended   error
 }
 
-// Open boots the machine somewhere and returns when its agent is there. name is what errors call it.
+// Open boots the machine and returns when its agent answers. name is used in errors.
 func (m *Machine) Open(ctx context.Context, where process.Starter, name string) (_ *Session, err error) {
 	if !guestclock.Supported {
 		return nil, errors.New("virtual machines with a known clock are of amd64, and this machine is not")
 	}
 	socket := filepath.Join(m.Out, "agent.sock")
-	// Not a file of a disk: a relay of vhost-user, which gets all shared memory of the machine, takes files in memory only.
+	// Not a file on a disk: a vhost-user relay, which gets all shared memory of the machine, accepts files in memory
+	// only.
 	fd, err := unix.MemfdCreate("ktsn-page", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("make the shared page: %w", err)
@@ -95,9 +97,9 @@ func (m *Machine) Open(ctx context.Context, where process.Starter, name string) 
 	return s, nil
 }
 
-// connect waits for the agent, and for what its exchanges say of the counter.
+// connect waits for the agent, and exchanges counters.
 func (s *Session) connect(ctx context.Context, socket string) error {
-	ctx, cancel := context.WithTimeout(ctx, bootPatience)
+	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
 	defer cancel()
 	for {
 		var err error
@@ -121,23 +123,23 @@ func (s *Session) connect(ctx context.Context, socket string) error {
 	return s.Exchange(ctx)
 }
 
-// listen distributes what the agent says until the machine ends.
+// listen distributes the agent's replies until the machine ends.
 func (s *Session) listen() {
 	lines := bufio.NewScanner(s.port)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		var one reply
-		if json.Unmarshal(lines.Bytes(), &one) != nil {
-			continue // what the port had left of an earlier reader
+		var message reply
+		if json.Unmarshal(lines.Bytes(), &message) != nil {
+			continue // left in the port from an earlier reader
 		}
 		s.mu.Lock()
-		to := s.waiting[one.ID]
-		if one.Ended || one.ID == 0 {
-			delete(s.waiting, one.ID)
+		to := s.waiting[message.ID]
+		if message.Ended || message.ID == 0 {
+			delete(s.waiting, message.ID)
 		}
 		s.mu.Unlock()
 		if to != nil {
-			to <- one
+			to <- message
 		}
 	}
 	s.mu.Lock()
@@ -149,49 +151,49 @@ func (s *Session) listen() {
 	}
 }
 
-// await waits for one reply; false: the machine has ended.
+// await waits for one reply. It fails if the machine ends.
 func (s *Session) await(ctx context.Context, from <-chan reply) (reply, error) {
 	select {
-	case one, there := <-from:
+	case message, there := <-from:
 		if !there {
-			return one, ErrEnded
+			return message, ErrEnded
 		}
-		return one, nil
+		return message, nil
 	case <-ctx.Done():
 		return reply{}, ctx.Err()
 	}
 }
 
-// mostLines of a program wait to be taken.
-const mostLines = 4096
+// maxPendingLines limits the lines of a program that wait to be read.
+const maxPendingLines = 4096
 
-// ask sends a request whose replies come by the channel.
-func (s *Session) ask(one request) (int, <-chan reply, error) {
+// ask sends a request. The channel gets its replies.
+func (s *Session) ask(message request) (int, <-chan reply, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended != nil {
 		return 0, nil, s.ended
 	}
 	s.asked++
-	one.ID = s.asked
-	replies := make(chan reply, mostLines)
-	s.waiting[one.ID] = replies
-	return one.ID, replies, json.NewEncoder(s.port).Encode(&one)
+	message.ID = s.asked
+	replies := make(chan reply, maxPendingLines)
+	s.waiting[message.ID] = replies
+	return message.ID, replies, json.NewEncoder(s.port).Encode(&message)
 }
 
-// Exchange exchanges counters, and narrows what is known of the machine's.
+// Exchange exchanges counters, and narrows the range of the machine's.
 func (s *Session) Exchange(ctx context.Context) error {
 	_, replies, err := s.ask(request{Answer: exchanges})
 	if err != nil {
 		return err
 	}
-	all, errAsk := s.Page.Ask(exchanges, answerPatience)
+	all, errAsk := s.Page.Ask(exchanges, answerTimeout)
 	last, err := s.await(ctx, replies)
 	if err := errors.Join(errAsk, err, last.failure()); err != nil {
 		return fmt.Errorf("exchange counters with %s: %w", s.name, err)
 	}
-	for _, one := range all {
-		s.Counter.Narrow(one)
+	for _, exchange := range all {
+		s.Counter.Narrow(exchange)
 	}
 	if s.Counter.Width() < 0 {
 		return fmt.Errorf("the counter of %s is not this machine's plus a constant: it differs by %d to %d", s.name, s.Counter.Most, s.Counter.Least)
@@ -199,7 +201,7 @@ func (s *Session) Exchange(ctx context.Context) error {
 	return nil
 }
 
-// Step sets the machine's clock forward by a duration, or back.
+// Step adds a duration, which can be negative, to the machine's clock.
 func (s *Session) Step(ctx context.Context, by time.Duration) error {
 	if by == 0 {
 		return nil
@@ -222,13 +224,13 @@ func (r *reply) failure() error {
 	return errors.New(r.Error)
 }
 
-// Program is one that runs in the machine.
+// Program is a program that runs in the machine.
 type Program struct {
 	session *Session
 	name    string
 	id      int
 	replies <-chan reply
-	said    []string
+	lines   []string
 }
 
 // Start starts a program.
@@ -243,7 +245,7 @@ func (s *Session) Start(arguments ...string) (*Program, error) {
 	return &Program{session: s, name: filepath.Base(arguments[0]), id: id, replies: replies}, nil
 }
 
-// Run runs a program to its end and returns what it said.
+// Run runs a program to its end and returns its output.
 func (s *Session) Run(ctx context.Context, arguments ...string) (string, error) {
 	program, err := s.Start(arguments...)
 	if err != nil {
@@ -252,34 +254,34 @@ func (s *Session) Run(ctx context.Context, arguments ...string) (string, error) 
 	return program.Wait(ctx)
 }
 
-// Await waits until the program says a line with such a beginning.
+// Await waits until the program prints a line with a prefix.
 func (p *Program) Await(ctx context.Context, beginning string) error {
 	for {
-		one, err := p.next(ctx)
+		message, err := p.next(ctx)
 		if err != nil {
 			return err
 		}
-		if one.Ended {
-			return fmt.Errorf("%s in %s ended before it said %q: %s %s", p.name, p.session.name, beginning, one.Error, strings.Join(p.said, "\n"))
+		if message.Ended {
+			return fmt.Errorf("%s in %s ended before it said %q: %s %s", p.name, p.session.name, beginning, message.Error, strings.Join(p.lines, "\n"))
 		}
-		if strings.HasPrefix(one.Line, beginning) {
+		if strings.HasPrefix(message.Line, beginning) {
 			return nil
 		}
 	}
 }
 
-// Wait waits for its end and returns what it said since Await.
+// Wait waits for the program's end and returns its output since Await.
 func (p *Program) Wait(ctx context.Context) (string, error) {
 	for {
-		one, err := p.next(ctx)
-		text := strings.Join(p.said, "\n")
+		message, err := p.next(ctx)
+		text := strings.Join(p.lines, "\n")
 		if err != nil {
 			return text, errors.Join(err, p.Stop())
 		}
-		if !one.Ended {
+		if !message.Ended {
 			continue
 		}
-		if err := one.failure(); err != nil {
+		if err := message.failure(); err != nil {
 			return text, fmt.Errorf("%s in %s: %w: %s", p.name, p.session.name, err, text)
 		}
 		return text, nil
@@ -287,17 +289,17 @@ func (p *Program) Wait(ctx context.Context) (string, error) {
 }
 
 func (p *Program) next(ctx context.Context) (reply, error) {
-	one, err := p.session.await(ctx, p.replies)
+	message, err := p.session.await(ctx, p.replies)
 	if err != nil {
-		return one, fmt.Errorf("wait for %s in %s: %w", p.name, p.session.name, err)
+		return message, fmt.Errorf("wait for %s in %s: %w", p.name, p.session.name, err)
 	}
-	if !one.Ended {
-		p.said = append(p.said, one.Line)
+	if !message.Ended {
+		p.lines = append(p.lines, message.Line)
 	}
-	return one, nil
+	return message, nil
 }
 
-// Stop asks it to end; Wait waits until it has.
+// Stop asks the program to end. Wait waits until it has.
 func (p *Program) Stop() error {
 	p.session.mu.Lock()
 	defer p.session.mu.Unlock()
@@ -307,12 +309,12 @@ func (p *Program) Stop() error {
 	return json.NewEncoder(p.session.port).Encode(&request{ID: p.id, Stop: true})
 }
 
-// explain adds what the console said to an error about a machine that has ended.
+// explain adds the console's output to an error about a machine that has ended.
 func (s *Session) explain(err error) error {
 	select {
 	case <-s.Process.Done():
-		said, _ := os.ReadFile(s.log) // what there is
-		return fmt.Errorf("%w: %w; its console says:\n%sand its agent:\n%s", err, s.Process.Ended(), s.console.String(), said)
+		log, _ := os.ReadFile(s.log) // as much as exists
+		return fmt.Errorf("%w: %w; its console says:\n%sand its agent:\n%s", err, s.Process.Ended(), s.console.String(), log)
 	case <-time.After(endedGrace):
 		return err
 	}

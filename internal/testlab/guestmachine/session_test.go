@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// openSession is one with an agent of this machine's.
+// openSession opens a session with an agent that runs on this machine.
 func openSession(t *testing.T) *Session {
 	t.Helper()
 	here, there := net.Pipe()
@@ -45,7 +45,7 @@ func patient(t *testing.T) context.Context {
 	return ctx
 }
 
-func TestProgramsOfASessionRunBesideEachOther(t *testing.T) {
+func TestSessionRunsProgramsConcurrently(t *testing.T) {
 	s := openSession(t)
 	waits, err := s.Start("sh", "-c", "echo ready; sleep 60")
 	if err != nil {
@@ -54,8 +54,8 @@ func TestProgramsOfASessionRunBesideEachOther(t *testing.T) {
 	if err := waits.Await(patient(t), "rea"); err != nil {
 		t.Fatal(err)
 	}
-	if said, err := s.Run(patient(t), "sh", "-c", "echo one; echo two >&2"); said != "one\ntwo" || err != nil {
-		t.Errorf("got %q, %v", said, err)
+	if output, err := s.Run(patient(t), "sh", "-c", "echo one; echo two >&2"); output != "one\ntwo" || err != nil {
+		t.Errorf("got %q, %v", output, err)
 	}
 	if err := waits.Stop(); err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestProgramsOfASessionRunBesideEachOther(t *testing.T) {
 	}
 }
 
-func TestWhatFailsInASessionIsSaid(t *testing.T) {
+func TestSessionErrors(t *testing.T) {
 	s := openSession(t)
 	for name, arguments := range map[string][]string{
 		"exit status 3: because": {"sh", "-c", "echo because; exit 3"},
@@ -85,7 +85,7 @@ func TestWhatFailsInASessionIsSaid(t *testing.T) {
 	}
 }
 
-func TestASessionWhoseMachineEndsSaysSo(t *testing.T) {
+func TestSessionReportsEndOfMachine(t *testing.T) {
 	s := openSession(t)
 	waits, err := s.Start("sleep", "60")
 	if err != nil {

@@ -15,16 +15,16 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
-// fetchPatience is for the packages that a machine is made of.
-const fetchPatience = 5 * time.Minute
+// fetchTimeout limits the download of the packages of a machine.
+const fetchTimeout = 5 * time.Minute
 
-// Kernel prepares what a machine boots, by the repository's script, and returns Machine.Base.
+// Kernel prepares the kernel of a machine by the repository's script, and returns Machine.Base.
 func Kernel(t *testing.T, repository string) string {
 	t.Helper()
 	return prepared(t, filepath.Join(repository, "scripts", "guest-kernel.sh"))
 }
 
-// QEMU prepares the QEMU of bookworm-backports, by the repository's script, and returns Machine.QEMU.
+// QEMU prepares the QEMU of bookworm-backports by the repository's script, and returns Machine.QEMU.
 func QEMU(t *testing.T, repository string) []string {
 	t.Helper()
 	return QEMUOf(prepared(t, filepath.Join(repository, "scripts", "guest-qemu.sh")))
@@ -33,7 +33,7 @@ func QEMU(t *testing.T, repository string) []string {
 // prepared returns the folder that a script prints.
 func prepared(t *testing.T, script string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), fetchPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), fetchTimeout)
 	defer cancel()
 	command := exec.CommandContext(ctx, script)
 	command.Stderr = os.Stderr
@@ -44,11 +44,11 @@ func prepared(t *testing.T, script string) string {
 	return strings.TrimSpace(string(folder))
 }
 
-// result is the last line that a test has in the log of the machine.
+// result matches the last line of a test in the log of the machine.
 var result = regexp.MustCompile(`(?m)^( *)--- (PASS|FAIL|SKIP): (\S+) \(.*\)$`)
 
-// Report makes a subtest of each test that was run in the machine, which ended with that status. What failed is shown with all
-// that was said.
+// Report creates a subtest for each test that ran in the machine. status is the exit status of the tests. A failure
+// shows the whole log.
 func Report(t *testing.T, m *Machine, status int) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(m.Out, LogFile))
@@ -56,10 +56,10 @@ func Report(t *testing.T, m *Machine, status int) {
 		t.Fatal(err)
 	}
 	results := result.FindAllStringSubmatch(string(text), -1)
-	for _, one := range results {
-		t.Run(strings.TrimPrefix(one[3], "Test"), func(t *testing.T) {
-			if one[2] != "PASS" {
-				t.Errorf("%s in the machine", one[2])
+	for _, match := range results {
+		t.Run(strings.TrimPrefix(match[3], "Test"), func(t *testing.T) {
+			if match[2] != "PASS" {
+				t.Errorf("%s in the machine", match[2])
 			}
 		})
 	}

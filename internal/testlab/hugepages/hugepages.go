@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// machine is where the kernel says what pages there are, and where those who change their number take turns.
+// machine has the paths of the kernel's page counts, and of the lock.
 type machine struct {
 	count, meminfo, lock string
-	// between is called between two steps, for tests.
+	// between is called between two steps, in tests.
 	between func(step string)
 }
 
@@ -24,13 +24,13 @@ var this = machine{
 	between: func(string) {},
 }
 
-// defaultSize is that of the pages, as the kernel's default must be.
+// defaultSize is the required default page size of the kernel.
 const defaultSize = "Hugepagesize:       2048 kB"
 
-// SetAside takes so many pages more and notes that. The error is one sentence where the machine has none, or too few.
+// SetAside reserves more pages and writes the note. It fails if the machine has no such pages, or too few.
 func SetAside(note string, pages int) error { return this.setAside(note, pages) }
 
-// GiveBack gives back what a note says, and removes it. That there is none is no error.
+// GiveBack releases the pages in a note, and removes it. A missing note is no error.
 func GiveBack(note string) error { return this.giveBack(note) }
 
 func (m *machine) setAside(note string, pages int) error {
@@ -41,7 +41,7 @@ func (m *machine) setAside(note string, pages int) error {
 	if err != nil {
 		return fmt.Errorf("reserve hugepages: %w", err)
 	}
-	turn, err := m.take()
+	turn, err := m.acquire()
 	if err != nil {
 		return fmt.Errorf("reserve hugepages: %w", err)
 	}
@@ -56,13 +56,13 @@ func (m *machine) setAside(note string, pages int) error {
 	return nil
 }
 
-// reserve has a death in between leave neither pages nor note. It returns how many there were.
+// reserve leaves neither pages nor note if the process dies. It returns the previous number of pages.
 func (t *turn) reserve(note string, pages int) (int, error) {
 	before, err := t.read()
 	if err != nil {
 		return 0, err
 	}
-	if err := t.intend(intention{Note: note, Count: before}); err != nil {
+	if err := t.writeIntention(intention{Note: note, Count: before}); err != nil {
 		return 0, err
 	}
 	got, err := t.add(before, pages)
@@ -71,9 +71,9 @@ func (t *turn) reserve(note string, pages int) (int, error) {
 		t.between("noted")
 	}
 	if err != nil {
-		return 0, errors.Join(err, t.fulfil())
+		return 0, errors.Join(err, t.recover())
 	}
-	return got, t.done()
+	return got, t.clearIntention()
 }
 
 func (t *turn) add(before, pages int) (int, error) {
@@ -89,10 +89,10 @@ func (m *machine) giveBack(note string) error {
 	if err != nil {
 		return fmt.Errorf("release hugepages: %w", err)
 	}
-	if !exists(note) && !m.intended() {
+	if !exists(note) && !m.hasIntention() {
 		return nil
 	}
-	turn, err := m.take()
+	turn, err := m.acquire()
 	if err != nil {
 		return fmt.Errorf("release hugepages: %w", err)
 	}
@@ -103,7 +103,7 @@ func (m *machine) giveBack(note string) error {
 	return nil
 }
 
-// release has a death in between be finished by whoever comes next, before anything else.
+// release is completed by the next holder of the lock if the process dies.
 func (t *turn) release(note string) error {
 	text, err := os.ReadFile(note)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -120,10 +120,10 @@ func (t *turn) release(note string) error {
 	if err != nil {
 		return err
 	}
-	if err := t.intend(intention{Note: note, Count: max(now-pages, 0)}); err != nil {
+	if err := t.writeIntention(intention{Note: note, Count: max(now-pages, 0)}); err != nil {
 		return err
 	}
-	return t.fulfil()
+	return t.recover()
 }
 
 func exists(path string) bool {

@@ -12,10 +12,10 @@ import (
 	"testing"
 )
 
-// others is how many pages the machine has for others.
+// others is the number of pages that others have reserved.
 const others = 7
 
-// fake is a machine with files for the kernel's.
+// fake returns a machine with files in place of the kernel's.
 func fake(t *testing.T) (*machine, func() int) {
 	t.Helper()
 	dir := t.TempDir()
@@ -36,8 +36,8 @@ func fake(t *testing.T) (*machine, func() int) {
 	}
 }
 
-// dies does something and ends it at the step of a number as a kill would: what was to follow does not, and the kernel takes
-// the lock away. Where there are not so many steps it is done to its end.
+// dies calls a function and ends it at a step like a kill: the rest is not done, and the kernel releases the lock. With
+// fewer steps the function completes.
 func dies(m *machine, at int, do func() error) {
 	step := 0
 	m.between = func(string) {
@@ -59,7 +59,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func TestPagesAreSetAsideBesideOthersAndGivenBack(t *testing.T) {
+func TestSetAsideAndGiveBack(t *testing.T) {
 	m, count := fake(t)
 	a, b := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
 	must(t, m.setAside(a, 10))
@@ -67,7 +67,7 @@ func TestPagesAreSetAsideBesideOthersAndGivenBack(t *testing.T) {
 	if count() != 37 {
 		t.Errorf("there are %d pages", count())
 	}
-	for range 2 { // a second time there is nothing to give back
+	for range 2 { // the second time there is nothing to release
 		must(t, m.giveBack(a))
 	}
 	if count() != 27 {
@@ -79,9 +79,9 @@ func TestPagesAreSetAsideBesideOthersAndGivenBack(t *testing.T) {
 	}
 }
 
-// Whoever is killed at whichever step, and then whoever cleans up, at whichever step: once the work is done to its end nothing is
-// left, and others' pages are not touched.
-func TestKilledAnywhereNothingIsLeftOrGivenBackTwice(t *testing.T) {
+// A process is killed at any step, and then its cleaner at any step: after a complete run nothing is left, and pages of
+// others are untouched.
+func TestKillAtAnyStep(t *testing.T) {
 	for name, next := range map[string]func(m *machine, note, other string) error{
 		"who cleans up":  func(m *machine, note, _ string) error { return m.giveBack(note) },
 		"somebody else":  func(m *machine, _, other string) error { return m.setAside(other, 5) },
@@ -112,11 +112,11 @@ func TestKilledAnywhereNothingIsLeftOrGivenBackTwice(t *testing.T) {
 	}
 }
 
-func TestTooFewPagesAreSaidAndNotKept(t *testing.T) {
+func TestTooFewPages(t *testing.T) {
 	m, count := fake(t)
 	note := filepath.Join(t.TempDir(), "note")
 	m.between = func(step string) {
-		if step == "counted" && count() == 17 { // the kernel finds memory for three
+		if step == "counted" && count() == 17 { // the kernel has memory for three
 			must(t, os.WriteFile(m.count, []byte("10\n"), 0o600))
 		}
 	}
@@ -129,7 +129,7 @@ func TestTooFewPagesAreSaidAndNotKept(t *testing.T) {
 	}
 }
 
-func TestALockThatSomebodyElseLaidOutIsRefused(t *testing.T) {
+func TestForeignLockIsRejected(t *testing.T) {
 	m, count := fake(t)
 	victim, note := filepath.Join(t.TempDir(), "victim"), filepath.Join(t.TempDir(), "note")
 	must(t, os.WriteFile(victim, nil, 0o600))
@@ -155,7 +155,7 @@ func TestALockThatSomebodyElseLaidOutIsRefused(t *testing.T) {
 	}
 }
 
-func TestManyAtOnceTakeTurns(t *testing.T) {
+func TestConcurrentUse(t *testing.T) {
 	m, count := fake(t)
 	var wait sync.WaitGroup
 	for i := range 20 {

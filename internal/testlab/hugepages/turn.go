@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// intention is what shall be when whoever wrote it has died: so many pages, and no note. It stands in the file of the lock
-// while their number and the note are not of one mind. Only who holds the lock changes either, and does first what is written
-// there, so that nothing is left and nothing is given back twice.
+// intention is the state to establish if its writer died: this number of pages, and no note. It is in the lock's file
+// while the number of pages and the note contradict each other. Only the holder of the lock changes either, and
+// establishes an existing intention first, so that nothing is left and nothing is released twice.
 type intention struct {
 	Note  string `json:"note"`
 	Count int    `json:"count"`
@@ -29,9 +29,9 @@ type turn struct {
 	file *os.File
 }
 
-// take waits until it is this one's turn, and finishes what one that died had begun.
-func (m *machine) take() (*turn, error) {
-	// In a folder into which others may write.
+// acquire waits for the lock, and completes what a process that died had begun.
+func (m *machine) acquire() (*turn, error) {
+	// In a folder that others can write.
 	file, err := os.OpenFile(m.lock, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
@@ -42,21 +42,21 @@ func (m *machine) take() (*turn, error) {
 			t.end()
 		}
 	}()
-	if err := t.own(); err != nil {
+	if err := t.checkOwner(); err != nil {
 		return nil, err
 	}
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != nil {
 		return nil, err
 	}
-	if err := t.fulfil(); err != nil {
+	if err := t.recover(); err != nil {
 		return nil, err
 	}
 	success = true
 	return t, nil
 }
 
-// own refuses a lock that somebody else has laid out, who could have written anything into it.
-func (t *turn) own() error {
+// checkOwner rejects a lock file that somebody else has created: its content could be anything.
+func (t *turn) checkOwner() error {
 	info, err := t.file.Stat()
 	if err != nil {
 		return err
@@ -73,14 +73,15 @@ func (t *turn) own() error {
 
 func (t *turn) end() { t.file.Close() }
 
-// intended tells whether there may be an intention; without the lock, so it may be that of somebody at work.
-func (m *machine) intended() bool {
+// hasIntention reports whether there may be an intention. It takes no lock, so the intention may belong to a process at
+// work.
+func (m *machine) hasIntention() bool {
 	info, err := os.Lstat(m.lock)
 	return err == nil && info.Size() > 0
 }
 
-// intend writes an intention down, in one piece. There is none before it.
-func (t *turn) intend(what intention) error {
+// writeIntention writes an intention with a single write. There must be none.
+func (t *turn) writeIntention(what intention) error {
 	text, err := json.Marshal(what)
 	if err == nil {
 		_, err = t.file.WriteAt(append(text, '\n'), 0)
@@ -89,11 +90,11 @@ func (t *turn) intend(what intention) error {
 	return err
 }
 
-// fulfil does what an intention says, if there is one. Doing it again changes nothing.
-func (t *turn) fulfil() error {
+// recover establishes an existing intention. It can be repeated.
+func (t *turn) recover() error {
 	text, err := io.ReadAll(io.NewSectionReader(t.file, 0, 1<<16))
 	if err != nil || !strings.HasSuffix(string(text), "\n") {
-		return errors.Join(err, t.done()) // not written to its end: nothing had been done yet
+		return errors.Join(err, t.clearIntention()) // not written completely: nothing has been done yet
 	}
 	var what intention
 	if err := json.Unmarshal(text, &what); err != nil {
@@ -110,11 +111,11 @@ func (t *turn) fulfil() error {
 		return err
 	}
 	t.between("removed")
-	return t.done()
+	return t.clearIntention()
 }
 
-// done takes the intention away: pages and note are of one mind.
-func (t *turn) done() error { return t.file.Truncate(0) }
+// clearIntention removes the intention, after pages and note agree.
+func (t *turn) clearIntention() error { return t.file.Truncate(0) }
 
 func (t *turn) read() (int, error) {
 	text, err := os.ReadFile(t.count)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package iperf3 is how iperf3 (3.12 and later) is called for a measurement of throughput, and what its JSON says. It starts
-// nothing itself.
+// Package iperf3 builds the command lines of iperf3 (3.12 and later) for measurements of throughput, and parses its
+// JSON. It starts no program.
 package iperf3

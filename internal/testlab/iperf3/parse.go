@@ -10,20 +10,20 @@ import (
 	"strings"
 )
 
-// Result is what a transfer came to.
+// Result is the result of a transfer.
 type Result struct {
 	// ReceivedBps is the throughput that the server counted, in bit/s of payload.
 	ReceivedBps float64 `json:"received_bps"`
 	// Retransmits are TCP's, 0 for UDP.
 	Retransmits int `json:"retransmits"`
-	// LostShare is what part of the bytes sent did not arrive; 0 for TCP.
+	// LostShare is the share of the sent bytes that did not arrive; 0 for TCP.
 	LostShare float64 `json:"lost_share"`
-	// The processor time of the two ends of iperf3, in cores.
+	// The processor time of iperf3's two ends, in cores.
 	ClientCores float64 `json:"client_cores"`
 	ServerCores float64 `json:"server_cores"`
 }
 
-// output is as much of iperf3's JSON as is used.
+// output is the part of iperf3's JSON that is used.
 type output struct {
 	Error string `json:"error"`
 	Start struct {
@@ -47,7 +47,7 @@ type sum struct {
 	Retransmits   int     `json:"retransmits"`
 }
 
-// Parse reads what the client printed.
+// Parse reads the client's output.
 func Parse(from io.Reader) (*Result, error) {
 	var out output
 	if err := json.NewDecoder(from).Decode(&out); err != nil {
@@ -74,10 +74,10 @@ func Parse(from io.Reader) (*Result, error) {
 	return result, nil
 }
 
-// refused is what a client says when nobody listens.
+// refused is the client's error when no server listens.
 const refused = "Connection refused"
 
-// NotListening tells whether an error of Parse is only that the server does not listen yet.
+// NotListening reports whether an error of Parse means that the server does not listen yet.
 func NotListening(err error) bool {
 	return strings.Contains(err.Error(), refused)
 }

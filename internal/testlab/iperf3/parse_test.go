@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-func TestWhatIperf3PrintedIsRead(t *testing.T) {
+func TestParse(t *testing.T) {
 	for name, want := range map[string]Result{
 		"tcp.json":       {ReceivedBps: 5817234133, Retransmits: 663, ClientCores: 0.2567, ServerCores: 0.2590},
 		"udp-60000.json": {ReceivedBps: 2584366150, LostShare: 1 - 647040000.0/933000000.0, ClientCores: 0.5111, ServerCores: 0.1335},
@@ -37,7 +37,7 @@ func TestWhatIperf3PrintedIsRead(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoResultIsASentence(t *testing.T) {
+func TestParseErrors(t *testing.T) {
 	refused, err := os.ReadFile("testdata/refused.json")
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestWhatIsNoResultIsASentence(t *testing.T) {
 	}
 }
 
-func TestATestIsPutIntoArguments(t *testing.T) {
+func TestArguments(t *testing.T) {
 	test := Test{Server: netip.MustParseAddr("10.42.2.2"), Port: 5201, UDP: true, BufferBytes: 60000, Duration: 3 * time.Second, Omit: time.Second}
 	want := strings.Fields("--client 10.42.2.2 --port 5201 --json --time 3 --omit 1 --udp --bitrate 0 --length 60000")
 	if got := test.ClientArguments(); !slices.Equal(got, want) {

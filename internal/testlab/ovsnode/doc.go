@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ovsnode runs an Open vSwitch with DPDK of one's own on a node of a topology, beside whichever the machine has:
-// its database, sockets, log and hugepages are the topology's and go away with it.
+// Package ovsnode runs a private Open vSwitch with DPDK on a node of a topology, next to the machine's own: its
+// database, sockets, log and hugepages belong to the topology and are removed with it.
 package ovsnode

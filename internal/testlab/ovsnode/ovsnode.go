@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// Pages of 2 MB are what ports of Ethernet's usual size need, and some that DPDK may take on its way.
+	// Pages is the number of 2 MB pages for ports with Ethernet's usual MTU, with some spare for DPDK.
 	Pages        = 192
 	readyTimeout = 10 * time.Second
 	readyPoll    = 20 * time.Millisecond
@@ -28,7 +28,7 @@ const (
 	schema       = "/usr/share/openvswitch/vswitch.ovsschema"
 )
 
-// daemons are where packages have ovs-vswitchd with DPDK.
+// daemons are the paths at which packages install ovs-vswitchd with DPDK.
 var daemons = []string{"/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"}
 
 // Node is an Open vSwitch on node a.
@@ -42,10 +42,10 @@ type Node struct {
 	daemon           *process.Process
 }
 
-// ErrMissing is that the machine cannot have an Open vSwitch with DPDK.
+// ErrMissing means that the machine cannot run an Open vSwitch with DPDK.
 var ErrMissing = errors.New("no Open vSwitch with DPDK")
 
-// Start starts one with hugepages of its own.
+// Start starts an Open vSwitch with its own hugepages.
 func Start(ctx context.Context, nodes *topology.Topology) (*Node, error) {
 	program, err := findDaemon()
 	if err != nil {
@@ -63,7 +63,7 @@ func StartProgram(ctx context.Context, nodes *topology.Topology, program string)
 	return start(ctx, nodes, program, "")
 }
 
-// Program is where ovs-vswitchd with DPDK is.
+// Program returns the path of ovs-vswitchd with DPDK.
 func Program() (string, error) { return findDaemon() }
 
 func findDaemon() (string, error) {
@@ -117,7 +117,7 @@ func (n *Node) startDatabase(ctx context.Context) (err error) {
 	}
 }
 
-// StartDaemon starts ovs-vswitchd, which follows the database in its own time.
+// StartDaemon starts ovs-vswitchd, which applies the database asynchronously.
 func (n *Node) StartDaemon() (err error) {
 	command := exec.Command(n.program, n.Database, "--unixctl="+filepath.Join(n.RunDir, "switch.ctl"), "--log-file="+n.Log(),
 		"--pidfile="+filepath.Join(n.RunDir, "ovs-vswitchd.pid"), "-vconsole:emer")
@@ -126,7 +126,7 @@ func (n *Node) StartDaemon() (err error) {
 	return err
 }
 
-// Kill kills ovs-vswitchd without giving it a chance, and waits for its end.
+// Kill kills ovs-vswitchd by SIGKILL, and waits for its end.
 func (n *Node) Kill() error {
 	if err := n.Signal(os.Kill); err != nil {
 		return err
@@ -135,7 +135,7 @@ func (n *Node) Kill() error {
 	return nil
 }
 
-// Signal sends one to ovs-vswitchd.
+// Signal sends a signal to ovs-vswitchd.
 func (n *Node) Signal(signal os.Signal) error {
 	daemon, err := os.FindProcess(n.daemon.PID())
 	if err != nil {
@@ -144,23 +144,23 @@ func (n *Node) Signal(signal os.Signal) error {
 	return daemon.Signal(signal)
 }
 
-// PID is that of ovs-vswitchd.
+// PID is the process ID of ovs-vswitchd.
 func (n *Node) PID() int { return n.daemon.PID() }
 
-// Log is where ovs-vswitchd says what it does.
+// Log is the path of ovs-vswitchd's log.
 func (n *Node) Log() string { return filepath.Join(n.RunDir, "switch.log") }
 
-// VhostSocket is one for ktsnd.
+// VhostSocket is the path of a vhost-user socket for ktsnd.
 func (n *Node) VhostSocket() string { return filepath.Join(n.nodes.Dir, "vhost.sock") }
 
-// Plan is for the topology's network, over the link between its nodes. The receiving end must not leave checksums to a
-// card that is none.
+// Plan returns the plan for the topology's network over the link between its nodes. The receiving end must not leave
+// checksums to a virtual card.
 func (n *Node) Plan() *ovs.Plan {
 	return &ovs.Plan{Interface: topology.PhysicalInterface, Address: netip.PrefixFrom(topology.NodeAddressA, 24), Networks: []uint32{topology.VNI},
 		Peers: []netip.Addr{topology.NodeAddressB}, Port: topology.VXLANPort, VhostSocket: n.VhostSocket(), DPDKExtra: n.DPDKExtra()}
 }
 
-// DPDKExtra are arguments of DPDK by which it is nobody else's.
+// DPDKExtra returns arguments that keep DPDK's files separate from other instances.
 func (n *Node) DPDKExtra() string {
 	extra := "--no-pci --single-file-segments --file-prefix=" + n.nodes.ID.String()
 	if n.hugeDir != "" {
@@ -169,21 +169,21 @@ func (n *Node) DPDKExtra() string {
 	return extra
 }
 
-// Setup sets it up on node a, and prepares node b's end of the link.
+// Setup applies the plan on node a, and prepares node b's end of the link.
 func (n *Node) Setup(ctx context.Context, plan *ovs.Plan) error {
 	err := n.nodes.NodeB.Do(func() error { return ovs.LeaveNoChecksum(topology.PhysicalInterface) })
 	if err != nil {
 		return err
 	}
 	err = n.nodes.NodeA.Do(func() error { return n.Switch.Setup(ctx, plan) })
-	if said := complaint(n.Log()); err != nil && said != "" && ctx.Err() == nil {
-		return fmt.Errorf("%w (it said: %s)", err, said)
+	if lastError := lastLoggedError(n.Log()); err != nil && lastError != "" && ctx.Err() == nil {
+		return fmt.Errorf("%w (it said: %s)", err, lastError)
 	}
 	return err
 }
 
-// complaint is the last error in a log of ovs-vswitchd, which goes away with the Node; "" when there is none.
-func complaint(log string) string {
+// lastLoggedError returns the last error in a log of ovs-vswitchd, which is removed with the Node; "" if there is none.
+func lastLoggedError(log string) string {
 	text, err := os.ReadFile(log)
 	if err != nil {
 		return ""
@@ -197,17 +197,18 @@ func complaint(log string) string {
 	return ""
 }
 
-// Teardown takes down on node a what Setup made.
+// Teardown undoes Setup on node a.
 func (n *Node) Teardown(ctx context.Context) error {
 	return n.nodes.NodeA.Do(func() error { return n.Switch.Teardown(ctx) })
 }
 
-// Forget gives the hugepages back and removes all files, so that another can be started. Both daemons must have ended.
+// Forget releases the hugepages and removes all files, so that another Node can be started. Both daemons must have
+// ended.
 func (n *Node) Forget() error {
 	return errors.Join(n.nodes.ReleaseHugepages(), os.RemoveAll(n.RunDir))
 }
 
-// Stop ends both daemons. Repeating it does nothing.
+// Stop ends both daemons. It can be repeated.
 func (n *Node) Stop() error {
 	var err error
 	for _, running := range []*process.Process{n.daemon, n.database} {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ping is how the ping of iputils is called for a measurement of latency, and what it prints. It starts nothing
-// itself.
+// Package ping builds the command lines of iputils' ping for measurements of latency, and parses its output. It starts
+// no program.
 package ping

@@ -23,7 +23,7 @@ func read(t *testing.T, name string) (*Result, error) {
 	return Parse(file)
 }
 
-func TestWhatPingPrintedIsRead(t *testing.T) {
+func TestParse(t *testing.T) {
 	got, err := read(t, "answered.txt")
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +31,7 @@ func TestWhatPingPrintedIsRead(t *testing.T) {
 	if got.Sent != 10 || got.Received != 10 || len(got.RoundTripsNs) != 10 || got.RoundTripsNs[7] != 167000 {
 		t.Errorf("%+v", got)
 	}
-	if mean := got.MeanNs(); math.Abs(mean-59100) > 1 { // as ping itself says, but for its rounding
+	if mean := got.MeanNs(); math.Abs(mean-59100) > 1 { // ping's own figure, except for rounding
 		t.Errorf("mean %v", mean)
 	}
 	if got.Percentile(50) != 46000 || got.Percentile(90) != 56000 || got.Percentile(100) != 167000 {
@@ -39,7 +39,7 @@ func TestWhatPingPrintedIsRead(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoResultIsASentence(t *testing.T) {
+func TestParseErrors(t *testing.T) {
 	for name, want := range map[string]string{
 		"unanswered.txt": "none of 3 echo requests was answered",
 		"too-large.txt":  "ping: local error: message too long, mtu=1500",
@@ -57,7 +57,7 @@ func TestWhatIsNoResultIsASentence(t *testing.T) {
 	}
 }
 
-func TestATestIsPutIntoArguments(t *testing.T) {
+func TestArguments(t *testing.T) {
 	test := Test{To: netip.MustParseAddr("10.42.2.2"), Count: 100, Interval: 5 * time.Millisecond, PayloadBytes: 56}
 	if want := strings.Fields("-n -M do -W 1 -c 100 -s 56 -i 0.005 10.42.2.2"); !slices.Equal(test.Arguments(), want) {
 		t.Errorf("%v", test.Arguments())

@@ -15,9 +15,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// routed is a network of Flannel's kind: each node has a subnet behind a bridge, and a route into that of the other.
+// routed is a network of Flannel's kind: each node has a subnet with a bridge, and a route to the subnet of the other
+// node.
 type routed struct {
-	// device is the network's in pods, bridge on nodes, where the ports' names begin with port.
+	// device is the network's interface in pods, bridge on nodes, whose ports' names begin with port.
 	device, bridge, port string
 	// second is the second byte of the network's addresses, 10.second.node.pod.
 	second byte
@@ -31,7 +32,7 @@ var routedBy = map[string]*routed{
 }
 
 const (
-	// Flannel's own for its VXLAN.
+	// Flannel's own values for its VXLAN.
 	flannelVNI  = 1
 	flannelPort = 8472
 	subnetBits  = 24
@@ -71,14 +72,14 @@ func (n *Networks) makeRouted(by *routed) error {
 	}
 	for _, side := range []int{sideA, sideB} {
 		other := sideA + sideB - side
-		if err := n.node(side).Do(func() error { return by.lead(other, n.nodeAddress(other), hardware[other]) }); err != nil {
+		if err := n.node(side).Do(func() error { return by.addPeer(other, n.nodeAddress(other), hardware[other]) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// makeSide makes what a node has by itself, and returns the hardware address of its tunnel, if any.
+// makeSide creates the devices of a node, and returns the hardware address of its tunnel, if any.
 func (n *Networks) makeSide(by *routed, side int) (net.HardwareAddr, error) {
 	mtu := by.mtu(n.wanted.LinkMTU)
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0); err != nil {
@@ -126,7 +127,7 @@ func (r *routed) makeTunnel(local netip.Addr, side, mtu int) (net.HardwareAddr, 
 	return link.Attrs().HardwareAddr, nil
 }
 
-// preparePod gives a pod its address and the way to the others.
+// preparePod gives a pod its address and routes.
 func (r *routed) preparePod(side, number int) error {
 	if err := addAddress(r.device, netip.PrefixFrom(r.podAddress(side, number), subnetBits)); err != nil {
 		return err
@@ -137,8 +138,8 @@ func (r *routed) preparePod(side, number int) error {
 	return route(netip.PrefixFrom(r.address(0, 0), networkBits), r.address(side, 1), r.device, false)
 }
 
-// lead tells a node of the other one.
-func (r *routed) lead(other int, node netip.Addr, hardware net.HardwareAddr) error {
+// addPeer adds the other node's subnet to a node.
+func (r *routed) addPeer(other int, node netip.Addr, hardware net.HardwareAddr) error {
 	subnet := netip.PrefixFrom(r.address(other, 0), subnetBits)
 	if r.tunnel == "" {
 		return route(subnet, node, topology.PhysicalInterface, false)

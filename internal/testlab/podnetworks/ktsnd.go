@@ -27,7 +27,7 @@ type ktsnd struct {
 	socket  string
 }
 
-// startKtsnd returns once it answers.
+// startKtsnd returns once the daemon answers.
 func startKtsnd(ctx context.Context, node *topology.Namespace, program, local, socket string) (_ *ktsnd, err error) {
 	started, err := process.Start(node, "ktsnd", exec.Command(program, "--interface", topology.PhysicalInterface, "--local-address", local,
 		"--control", socket, "--log-level", "warning", "--fifo", "50"))

@@ -14,7 +14,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// The functions without a namespace run on the thread of the one that they are about.
+// The functions without a namespace act on the namespace of the calling thread.
 
 func setUp(name string) error {
 	return onLink(name, "set up", netlink.LinkSetUp)
@@ -41,12 +41,12 @@ func addAddress(name string, address netip.Prefix) error {
 	})
 }
 
-// network is a prefix whose address stays that of the host.
+// network returns a prefix that keeps the host's address.
 func network(prefix netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: net.IP(prefix.Addr().AsSlice()), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}
 }
 
-// route sends what is for a network through a device to a gateway.
+// route adds a route to a network through a gateway and a device.
 func route(to netip.Prefix, gateway netip.Addr, device string, onLinkGateway bool) error {
 	return onLink(device, "add a route through", func(link netlink.Link) error {
 		added := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: network(to.Masked()), Gw: net.IP(gateway.AsSlice())}
@@ -66,7 +66,7 @@ func makeBridge(name string, mtuBytes int) error {
 	return setUp(name)
 }
 
-// plug makes a veth from a pod to a bridge of the node on whose thread it runs.
+// plug creates a veth from a pod to a bridge in the calling thread's node.
 func plug(pod *topology.Namespace, device, bridge, nodeDevice string, mtuBytes int) (err error) {
 	handle, err := os.Open(pod.Path())
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// The networks.
+// The names of the networks.
 const (
 	Host          = "host"
 	Flannel       = "flannel"
@@ -24,60 +24,60 @@ const (
 	Link          = "link"
 )
 
-// All are the networks there are.
+// All has all networks.
 var All = []string{Host, Flannel, FlannelHostGW, TSN, Link}
 
-// The MTU of the link between the nodes, and how many pods node b can have.
+// The range of the MTU of the link between the nodes, and the largest number of pods on node b.
 const (
 	MinMTU  = 1500
 	MaxMTU  = 9000
 	MaxPods = 31
 )
 
-// EncapsulationBytes is what VXLAN takes of the link's MTU.
+// EncapsulationBytes is VXLAN's overhead.
 const EncapsulationBytes = 50
 
-// Wanted is what to make.
+// Wanted describes the networks to create.
 type Wanted struct {
 	Networks []string
-	// LinkMTU is that of the link between the nodes.
+	// LinkMTU is the MTU of the link between the nodes.
 	LinkMTU int
-	// Routed puts a router between the nodes, which are in two subnets then, as those of two clusters.
+	// Routed puts a router between the nodes, which are then in two subnets like nodes of two clusters.
 	Routed bool
-	// Pods are on node b.
+	// Pods is the number of pods on node b.
 	Pods int
 	// Programs is the folder of ktsnd, libktsn.so, tsn-cni and static, for networks tsn and link.
 	Programs string
 }
 
-// End is where a program runs in order to be at one end of a network.
+// End is one end of a network, where a program can run.
 type End struct {
 	Address netip.Addr
-	// Interface is the network's there, and MTU its.
+	// Interface is the network's interface there, and MTU its MTU.
 	Interface string
 	MTU       int
-	// Environment is what programs there have besides.
+	// Environment is added to the environment of programs there.
 	Environment []string
 	where       *topology.Namespace
 }
 
-// Do calls a function on a thread that is in the end's namespace.
+// Do calls a function on a thread in the end's namespace.
 func (e *End) Do(call func() error) error { return e.where.Do(call) }
 
-// Namespace is what programs are started in.
+// Namespace starts programs at the end.
 func (e *End) Namespace() process.Starter { return e.where }
 
-// Networks are made, and removed by Close.
+// Networks are created networks; Close removes them.
 type Networks struct {
 	wanted Wanted
 	nodes  *topology.Topology
-	// more are the pods of node b but its first.
+	// more are the pods of node b except its first.
 	more []*topology.Namespace
-	// managed is nil where no network needs it.
+	// managed is nil if no network needs it.
 	managed *managed
 }
 
-// Create makes the networks, or leaves nothing behind.
+// Create creates the networks, or leaves nothing behind.
 func Create(ctx context.Context, wanted Wanted) (_ *Networks, err error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("network namespaces are made by root only; try it with sudo")
@@ -109,7 +109,7 @@ func Create(ctx context.Context, wanted Wanted) (_ *Networks, err error) {
 	return n, err
 }
 
-// setMTU sets that of the link between the nodes.
+// setMTU sets the MTU of the link between the nodes.
 func (n *Networks) setMTU() error {
 	for _, node := range []*topology.Namespace{n.nodes.NodeA, n.nodes.NodeB} {
 		if err := node.Do(func() error { return setMTU(topology.PhysicalInterface, n.wanted.LinkMTU) }); err != nil {
@@ -169,7 +169,7 @@ func (n *Networks) makeNetworks(ctx context.Context) error {
 	return nil
 }
 
-// pods are those of a side, from 1.
+// pods returns the pods of a side, numbered from 1.
 func (n *Networks) pods(side int) []*topology.Namespace {
 	if side == sideA {
 		return []*topology.Namespace{n.nodes.PodA}
@@ -197,10 +197,10 @@ func (n *Networks) nodeAddress(side int) netip.Addr {
 	return n.nodes.AddressB
 }
 
-// Near is the end on node a.
+// Near returns the end on node a.
 func (n *Networks) Near(network string) *End { return n.end(network, sideA, 0) }
 
-// Far are the ends on node b: one for each pod, of which those of network host are all the node itself.
+// Far returns the ends on node b, one for each pod. For network host all are the node itself.
 func (n *Networks) Far(network string, count int) []*End {
 	ends := make([]*End, count)
 	for i := range ends {
@@ -229,10 +229,10 @@ func (n *Networks) end(network string, side, number int) *End {
 	return end
 }
 
-// Dir is a folder for files of programs, which goes away with the networks.
+// Dir is a folder for files of programs, which is removed with the networks.
 func (n *Networks) Dir() string { return n.nodes.Dir }
 
-// Daemons are the ktsnd of both nodes by what to call them; none where no network needs them.
+// Daemons returns the ktsnd of both nodes by name; none if no network needs them.
 func (n *Networks) Daemons() map[string]*process.Process {
 	if n.managed == nil {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// managed are the two nodes with a ktsnd each, for networks that are this project's.
+// managed are the two nodes with a ktsnd each, for networks of KuberneTSN.
 type managed struct {
 	programs, library string
 	sides             map[int]*managedSide
@@ -25,16 +25,16 @@ type managed struct {
 type managedSide struct {
 	ktsnd *ktsnd
 	dir   string
-	// attached are the pods that are to be detached from network tsn.
+	// attached are the pods that are attached to network tsn.
 	attached []attachment
 	// plugged are the ends of links.
 	plugged []attachments.Plugged
 }
 
-// Programs that network tsn and links need.
+// managedPrograms are the programs that network tsn and links need.
 var managedPrograms = append([]string{"ktsnd", "libktsn.so"}, cniruntime.Plugins...)
 
-// CheckPrograms says how to make what network tsn and links need and is missing.
+// CheckPrograms fails if a program that network tsn and links need is missing.
 func CheckPrograms(dir string) error {
 	for _, name := range managedPrograms {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
@@ -85,14 +85,14 @@ func (n *Networks) startSide(ctx context.Context, side int) error {
 
 func (s *managedSide) state() string { return filepath.Join(s.dir, "state") }
 
-// socket is where the applications of a pod reach ktsnd.
+// socket returns the path at which the applications of a pod reach ktsnd.
 func (s *managedSide) socket(pod string) string { return filepath.Join(s.dir, "pods", pod, "app.sock") }
 
 func podID(side, number int) string {
 	return fmt.Sprintf("pod-%d-%d", side, number+1)
 }
 
-// environment has libktsn preloaded, and its pod's socket.
+// environment preloads libktsn with the pod's socket.
 func (m *managed) environment(side, number int) []string {
 	return []string{"LD_PRELOAD=" + m.library, "KTSN_SOCKET=" + m.sides[side].socket(podID(side, number))}
 }

@@ -18,25 +18,25 @@ import (
 )
 
 const (
-	// firstLinkVNI is that of link 0, and linkSecond the second byte of the addresses of links.
+	// firstLinkVNI is the VNI of link 0, and linkSecond the second byte of the addresses of links.
 	firstLinkVNI = 0x800000
 	linkSecond   = 46
-	// MaxLinks are as many as there are addresses for.
+	// MaxLinks is the number of links that have addresses.
 	MaxLinks = 1 << 15
 )
 
-// linkAddress is that of an end of a link: a /31 each.
+// linkAddress returns the address of an end of a link: a /31 each.
 func linkAddress(number, side int) netip.Addr {
 	first := number * 2
 	return netip.AddrFrom4([4]byte{10, linkSecond, byte(first >> 8), byte(first + side - sideA)})
 }
 
-// linkInterface is what a link is called in the pod of a side.
+// linkInterface returns the name of a link's interface in the pod of a side.
 func linkInterface(number, side int) string {
 	return map[int]string{sideA: "up", sideB: "down"}[side] + strconv.Itoa(number)
 }
 
-// makeLink plugs the link by which path link goes.
+// makeLink plugs the link of network link.
 func (n *Networks) makeLink(ctx context.Context) error {
 	if n.wanted.Pods > 1 {
 		return errors.New("a link has two ends; there cannot be more than one pod on node b")
@@ -52,7 +52,7 @@ func (n *Networks) makeLink(ctx context.Context) error {
 	return n.PlugLink(ctx, 0)
 }
 
-// openSocket lets the applications of a side's pod reach ktsnd; where the pod is on network tsn, the plugin has done so.
+// openSocket lets the applications of a side's pod reach ktsnd; if the pod is on network tsn, the plugin has done so.
 func (n *Networks) openSocket(ctx context.Context, number int) error {
 	if slices.Contains(n.wanted.Networks, TSN) {
 		return nil
@@ -64,7 +64,7 @@ func (n *Networks) openSocket(ctx context.Context, number int) error {
 	return side.ktsnd.client.SocketAdd(ctx, pod, side.socket(pod))
 }
 
-// PlugLink plugs both ends of a link between the first pods, as the agents of both nodes do. Network link is number 0.
+// PlugLink plugs both ends of a link between the first pods, like the agents of both nodes. Network link is number 0.
 func (n *Networks) PlugLink(ctx context.Context, number int) error {
 	for _, side := range []int{sideA, sideB} {
 		if err := n.plugEnd(ctx, number, side); err != nil {
@@ -81,7 +81,7 @@ func (n *Networks) plugEnd(ctx context.Context, number, side int) error {
 	return n.node(side).Do(func() error { return attachments.PlugLink(ctx, at.linkOptions(), plan) })
 }
 
-// UnplugLinks takes links 1 to number out of both pods, of a side together, as ktsn-agent does.
+// UnplugLinks removes links 1 to number from both pods, like ktsn-agent all of a side together.
 func (n *Networks) UnplugLinks(ctx context.Context, number int) error {
 	var err error
 	for _, side := range []int{sideA, sideB} {
@@ -99,10 +99,11 @@ func (n *Networks) UnplugLinks(ctx context.Context, number int) error {
 	return err
 }
 
-// LinkAddress is that of the far end of a link.
+// LinkAddress returns the address of the far end of a link.
 func LinkAddress(number int) netip.Addr { return linkAddress(number, sideB) }
 
-// Departures are those of the ktsnd on node a, of the near ends, behind a sequence number; all that it still knows.
+// Departures returns the departures of the ktsnd on node a after a sequence number. It fails if ktsnd has overwritten
+// some.
 func (n *Networks) Departures(ctx context.Context, after uint64) ([]control.Departure, error) {
 	all, overwritten, err := n.managed.sides[sideA].ktsnd.client.Departures(ctx, after)
 	if err == nil && overwritten > 0 && after > 0 {
@@ -111,7 +112,7 @@ func (n *Networks) Departures(ctx context.Context, after uint64) ([]control.Depa
 	return all, err
 }
 
-// linkPlan is what the end of a link on a side shall be.
+// linkPlan returns the plan of a link's end on a side.
 func (n *Networks) linkPlan(number, side int) *attachments.LinkPlan {
 	other := sideA + sideB - side
 	vni := uint32(firstLinkVNI + number)
@@ -132,7 +133,7 @@ func (s *managedSide) linkOptions() *attachments.LinkOptions {
 	return &attachments.LinkOptions{StateDir: s.state(), ControlSocket: s.ktsnd.socket, Uplink: topology.PhysicalInterface, Patience: lockTime}
 }
 
-// unplug takes all links out of a side's pod.
+// unplug removes all links from a side's pod.
 func (s *managedSide) unplug(ctx context.Context, node *topology.Namespace) error {
 	return node.Do(func() error {
 		var err error

@@ -28,7 +28,7 @@ func programs(t *testing.T) string {
 	return dir
 }
 
-// send sends one datagram of so many bytes and tells whether it arrived, and from where.
+// send sends a datagram and returns whether it arrived, and from where.
 func send(t *testing.T, from, to *End, bytes int) (source netip.Addr, arrived bool) {
 	t.Helper()
 	var listener, talker *net.UDPConn
@@ -56,7 +56,7 @@ func send(t *testing.T, from, to *End, bytes int) (source netip.Addr, arrived bo
 	return address.Addr().Unmap(), err == nil && count == bytes
 }
 
-func TestEachPodOfEachNetworkIsReached(t *testing.T) {
+func TestAllPodsAreReachable(t *testing.T) {
 	withHostGW, without := []string{Host, Flannel, FlannelHostGW, TSN}, []string{Host, Flannel, TSN, Link}
 	for name, wanted := range map[string]Wanted{
 		"with a link of 1500":                   {Networks: withHostGW, LinkMTU: 1500, Pods: 2},
@@ -121,7 +121,7 @@ func mtuOf(t *testing.T, end *End) (bytes int) {
 	return bytes
 }
 
-func TestFlannelsPacketsAreInItsTunnel(t *testing.T) {
+func TestFlannelUsesItsTunnel(t *testing.T) {
 	n, err := Create(t.Context(), Wanted{Networks: []string{Flannel, FlannelHostGW}, LinkMTU: 1500, Pods: 1, Programs: programs(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +153,7 @@ func sent(t *testing.T, n *Networks, device string) (frames uint64) {
 	return frames
 }
 
-func TestWhatCannotBeMadeIsRefusedAndNothingIsLeft(t *testing.T) {
+func TestInvalidNetworksLeaveNothing(t *testing.T) {
 	dir := programs(t)
 	empty := t.TempDir()
 	for name, test := range map[string]struct {
@@ -179,12 +179,12 @@ func TestWhatCannotBeMadeIsRefusedAndNothingIsLeft(t *testing.T) {
 	}
 }
 
-// namespaces counts those of this process.
+// namespaces counts the namespaces of this process.
 func namespaces(t *testing.T) int {
 	t.Helper()
-	found, err := filepath.Glob("/run/netns/ktsn-" + strconv.FormatInt(int64(os.Getpid()), 16) + "-*")
+	names, err := filepath.Glob("/run/netns/ktsn-" + strconv.FormatInt(int64(os.Getpid()), 16) + "-*")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return len(found)
+	return len(names)
 }

@@ -24,7 +24,7 @@ const (
 	lockTime   = 10 * time.Second
 )
 
-// attachment is one of a pod to network tsn.
+// attachment is the attachment of a pod to network tsn.
 type attachment struct {
 	runtime *libcni.CNIConfig
 	list    *libcni.NetworkConfigList
@@ -39,13 +39,13 @@ func tsnAddress(side, number int) netip.Addr {
 	return netip.AddrFrom4(bytes)
 }
 
-// makeTSN attaches all pods to the network of tsn-cni.
+// makeTSN attaches all pods by tsn-cni.
 func (n *Networks) makeTSN(ctx context.Context) error {
 	if err := n.manage(ctx); err != nil {
 		return err
 	}
 	for number, side := range n.managed.sides {
-		if err := n.tellTSN(ctx, number, side); err != nil {
+		if err := n.addTSNPeer(ctx, number, side); err != nil {
 			return err
 		}
 		for i, pod := range n.pods(number) {
@@ -57,8 +57,8 @@ func (n *Networks) makeTSN(ctx context.Context) error {
 	return nil
 }
 
-// tellTSN tells a node of the other one's pods.
-func (n *Networks) tellTSN(ctx context.Context, number int, side *managedSide) error {
+// addTSNPeer adds the other node's pods to a node.
+func (n *Networks) addTSNPeer(ctx context.Context, number int, side *managedSide) error {
 	other := sideA + sideB - number
 	peer := control.Peer{VNI: topology.VNI, Address: n.nodeAddress(other), Subnets: []netip.Prefix{tsnSubnet[other]}}
 	err := n.node(number).Do(func() error {
@@ -87,22 +87,22 @@ func (n *Networks) attach(ctx context.Context, pod *topology.Namespace, number, 
 	if err != nil {
 		return err
 	}
-	one := attachment{
+	attached := attachment{
 		runtime: cniruntime.New(n.node(number).Path(), []string{n.managed.programs}, filepath.Join(side.dir, "cache"), io.Discard),
 		list:    list,
 		pod:     &libcni.RuntimeConf{ContainerID: podID(number, podNumber), NetNS: pod.Path(), IfName: topology.PodInterface},
 	}
-	if _, err := one.runtime.AddNetworkList(ctx, one.list, one.pod); err != nil {
-		return fmt.Errorf("attach %s: %w", one.pod.ContainerID, err)
+	if _, err := attached.runtime.AddNetworkList(ctx, attached.list, attached.pod); err != nil {
+		return fmt.Errorf("attach %s: %w", attached.pod.ContainerID, err)
 	}
-	side.attached = append(side.attached, one)
+	side.attached = append(side.attached, attached)
 	return nil
 }
 
 func (s *managedSide) detach(ctx context.Context) error {
 	var err error
-	for _, one := range s.attached {
-		err = errors.Join(err, one.runtime.DelNetworkList(ctx, one.list, one.pod))
+	for _, attached := range s.attached {
+		err = errors.Join(err, attached.runtime.DelNetworkList(ctx, attached.list, attached.pod))
 	}
 	return err
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Children are the processes that a process has started and that still run.
+// Children returns the running child processes of a process.
 func Children(pid int) ([]int, error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	if err != nil {
@@ -21,7 +21,7 @@ func Children(pid int) ([]int, error) {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if errors.Is(err, os.ErrNotExist) {
-			continue // its thread has just ended
+			continue // the thread has just ended
 		}
 		if err != nil {
 			return nil, err

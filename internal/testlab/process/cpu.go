@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// CPUTime is the processor time that all threads of a process have taken so far, to the nanosecond (the
-// times that wait4 and /proc/PID/stat give are in ticks). Threads that have ended do not count.
+// CPUTime returns the processor time of all running threads of a process in nanoseconds. (wait4 and /proc/PID/stat
+// count in ticks.)
 func CPUTime(pid int) (time.Duration, error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil || len(files) == 0 {

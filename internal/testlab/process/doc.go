@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package process runs the programs that a measurement is made of: it keeps what they say, ends them in
-// order, and reads how much processor time they took.
+// Package process runs the programs of a measurement: it keeps their error output, ends them in order, and reads their
+// processor time.
 package process

@@ -15,7 +15,7 @@ type Starter interface {
 	Start(*exec.Cmd) error
 }
 
-// Process is a started program. Its methods may be called from any goroutine.
+// Process is a started program. It is safe for concurrent use.
 type Process struct {
 	command *exec.Cmd
 	name    string
@@ -27,13 +27,13 @@ type Process struct {
 	begin, end time.Time
 }
 
-// Start starts a program whose standard error is kept. name is what errors call it.
+// Start starts a program and keeps its standard error. name is used in errors.
 func Start(where Starter, name string, command *exec.Cmd) (*Process, error) {
 	p := &Process{command: command, name: name, done: make(chan struct{})}
 	command.Stderr = &p.stderr
-	// A grandchild that keeps the pipe open must not keep us.
+	// A grandchild that keeps the pipe open must not block Wait.
 	command.WaitDelay = time.Second
-	// Not after: the machine may do something else between the start and the look at the clock.
+	// Before the start: the process may be interrupted between the start and the reading of the clock.
 	p.begin = time.Now()
 	if err := where.Start(command); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
@@ -46,22 +46,22 @@ func Start(where Starter, name string, command *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// explain adds what the program said last.
+// explain adds the program's last output to an error.
 func (p *Process) explain(err error) error {
 	if err == nil {
 		return nil
 	}
-	said := strings.Join(p.Said(), "\n")
-	if said == "" {
+	output := strings.Join(p.Said(), "\n")
+	if output == "" {
 		return fmt.Errorf("%s ended with %w and said nothing", p.name, err)
 	}
-	return fmt.Errorf("%s ended with %w: %s", p.name, err, said)
+	return fmt.Errorf("%s ended with %w: %s", p.name, err, output)
 }
 
-// Name is what errors call the program.
+// Name is the program's name in errors.
 func (p *Process) Name() string { return p.name }
 
-// PID is the program's process number, valid until it has ended.
+// PID is the program's process ID, valid until it has ended.
 func (p *Process) PID() int { return p.command.Process.Pid }
 
 // Done is closed once the program has ended.
@@ -73,7 +73,7 @@ func (p *Process) Wait() error {
 	return p.err
 }
 
-// Used waits for the end and returns the processor time that the program took.
+// Used waits for the end and returns the program's processor time.
 func (p *Process) Used() time.Duration {
 	<-p.done
 	return p.command.ProcessState.UserTime() + p.command.ProcessState.SystemTime()
@@ -85,7 +85,7 @@ func (p *Process) Lifetime() time.Duration {
 	return p.end.Sub(p.begin)
 }
 
-// Ended is Wait for a program that was not supposed to end: an end with exit status 0 is an error, too.
+// Ended waits for a program that must not end: exit status 0 is an error as well.
 func (p *Process) Ended() error {
 	if err := p.Wait(); err != nil {
 		return err
@@ -93,11 +93,10 @@ func (p *Process) Ended() error {
 	return fmt.Errorf("%s ended by itself: %s", p.name, strings.Join(p.Said(), "\n"))
 }
 
-// Stderr returns the end of what the program has written to its standard error so far.
+// Stderr returns the last part of the program's standard error.
 func (p *Process) Stderr() string { return p.stderr.String() }
 
-// Said returns the lines of Stderr, without the level that daemons put before a line for the journal, as in
-// "<4>".
+// Said returns the lines of Stderr, without the journal level that daemons put before a line, such as "<4>".
 func (p *Process) Said() []string {
 	var lines []string
 	for line := range strings.Lines(p.stderr.String()) {
@@ -112,15 +111,15 @@ func (p *Process) Said() []string {
 	return lines
 }
 
-// Stop asks the program to end and kills it when it has not after grace. A program that had ended before,
-// or ends by our signal, is no error; one that had to be killed is.
+// Stop asks the program to end, and kills it after grace. A kill is an error; a program that had ended before, or ends
+// by the signal, is not.
 func (p *Process) Stop(grace time.Duration) error {
 	select {
 	case <-p.done:
 		return nil
 	default:
 	}
-	_ = p.command.Process.Signal(syscall.SIGTERM) // fails only when it has just ended
+	_ = p.command.Process.Signal(syscall.SIGTERM) // fails only if it has just ended
 	select {
 	case <-p.done:
 		return nil

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// here starts a program in no particular place.
+// here starts a program in the test's own environment.
 type here struct{}
 
 func (here) Start(command *exec.Cmd) error { return command.Start() }
@@ -24,7 +24,7 @@ func start(t *testing.T, script string) *Process {
 	return started
 }
 
-func TestEndOfAProgramIsExplained(t *testing.T) {
+func TestErrorQuotesOutput(t *testing.T) {
 	for name, test := range map[string]struct {
 		script string
 		want   string
@@ -83,13 +83,13 @@ func TestStop(t *testing.T) {
 	})
 }
 
-func TestStartOfNothingFails(t *testing.T) {
+func TestStartFails(t *testing.T) {
 	if _, err := Start(here{}, "nothing", exec.Command("/nowhere/nothing")); err == nil {
 		t.Error("it started")
 	}
 }
 
-func TestCPUTimeGrowsWithWorkAndOnlyThen(t *testing.T) {
+func TestCPUTime(t *testing.T) {
 	before, err := CPUTime(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestCPUTimeGrowsWithWorkAndOnlyThen(t *testing.T) {
 	}
 	defer func() { _ = sleeper.Wait() }()
 	defer func() { _ = sleeper.Process.Kill() }()
-	// It has to be started before it sleeps, which takes a busy machine its time.
+	// It has to be started before it sleeps, which takes time on a busy machine.
 	var first, second time.Duration
 	for patience := 50; patience > 0; patience-- {
 		first = second
@@ -124,7 +124,7 @@ func TestCPUTimeGrowsWithWorkAndOnlyThen(t *testing.T) {
 	t.Errorf("a sleeper took %v in 100 ms, and more before", second-first)
 }
 
-func TestAProgramThatHasEndedTellsWhatItTook(t *testing.T) {
+func TestUsedAndLifetime(t *testing.T) {
 	worker, sleeper := start(t, "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"), start(t, "sleep 0.2")
 	if used := worker.Used(); used < 10*time.Millisecond || used > worker.Lifetime()+20*time.Millisecond {
 		t.Errorf("100,000 turns took %v of %v", used, worker.Lifetime())
@@ -134,7 +134,7 @@ func TestAProgramThatHasEndedTellsWhatItTook(t *testing.T) {
 	}
 }
 
-func TestCPUTimeOfNobodyFails(t *testing.T) {
+func TestCPUTimeFails(t *testing.T) {
 	if _, err := CPUTime(1 << 30); err == nil {
 		t.Error("it has a processor time")
 	}

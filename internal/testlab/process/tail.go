@@ -4,10 +4,10 @@ package process
 
 import "sync"
 
-// tailBytes is more than any program of ours says before it fails.
+// tailBytes is more than any of our programs writes before it fails.
 const tailBytes = 16 << 10
 
-// tail keeps the last bytes written to it. Any goroutine.
+// tail keeps the last bytes written to it. It is safe for concurrent use.
 type tail struct {
 	mu   sync.Mutex
 	kept []byte

@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// Threads says what each thread of the program does, a line each: of one that does not end, where the kernel holds it
-// up. A single thread of state Z is a program that has ended and that nobody has waited for. "" once it has been.
+// Threads returns the state of each thread of the program, a line each, with the kernel stack of threads that do not
+// end. A single thread in state Z is a program that has ended and was not waited for. It returns "" for a program that
+// was waited for.
 func (p *Process) Threads() string {
 	select {
 	case <-p.done:
@@ -24,14 +25,14 @@ func threads(pid int) string {
 	folders, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid)) // fails only for a bad pattern
 	var all strings.Builder
 	for _, folder := range folders {
-		fmt.Fprintf(&all, "%s %s, state %s, in %s: %s\n", filepath.Base(folder), shown(folder, "comm"), state(shown(folder, "stat")),
-			shown(folder, "wchan"), strings.Join(strings.Split(shown(folder, "stack"), "\n"), " "))
+		fmt.Fprintf(&all, "%s %s, state %s, in %s: %s\n", filepath.Base(folder), readField(folder, "comm"), state(readField(folder, "stat")),
+			readField(folder, "wchan"), strings.Join(strings.Split(readField(folder, "stack"), "\n"), " "))
 	}
 	return all.String()
 }
 
-// shown is what a file of a thread says. It may have ended meanwhile, and a stack is for root.
-func shown(folder, name string) string {
+// readField returns the content of a file of a thread. The thread may have ended, and a stack is readable by root only.
+func readField(folder, name string) string {
 	text, err := os.ReadFile(filepath.Join(folder, name))
 	if err != nil {
 		return "?"
@@ -39,7 +40,7 @@ func shown(folder, name string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// state is the first field behind the name, which is in brackets and may have any characters.
+// state returns the first field after the name, which is in parentheses and can contain any characters.
 func state(stat string) string {
 	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])
 	if len(fields) == 0 {

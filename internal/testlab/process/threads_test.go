@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestThreadsOfAProgramThatWaitsAreShown(t *testing.T) {
+func TestThreads(t *testing.T) {
 	sleeping := start(t, "exec sleep 60")
 	for deadline := time.Now().Add(5 * time.Second); !strings.Contains(sleeping.Threads(), " sleep, state S, in "); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -18,12 +18,12 @@ func TestThreadsOfAProgramThatWaitsAreShown(t *testing.T) {
 	if err := sleeping.Stop(5 * time.Second); err != nil {
 		t.Error(err)
 	}
-	if said := sleeping.Threads(); said != "" {
-		t.Errorf("when it has ended they are %q", said)
+	if states := sleeping.Threads(); states != "" {
+		t.Errorf("when it has ended they are %q", states)
 	}
 }
 
-func TestStateOfAThreadIsFoundBehindAnyName(t *testing.T) {
+func TestThreadState(t *testing.T) {
 	for stat, want := range map[string]string{
 		"12 (ktsnd) D 1 12":    "D",
 		"12 (a) S (b)) Z 1 12": "Z",

@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inTunnel is what a datagram of the tunnel carries, up to the protocol of an IPv4 packet in it.
+// inTunnel returns the payload of a tunnel's datagram, up to the protocol field of the inner IPv4 packet.
 func inTunnel(etherType uint16, protocol byte) []byte {
 	vxlan, addresses := []byte{8, 0, 0, 0, 0, 0, VNI, 0}, make([]byte, 12)
 	return slices.Concat(vxlan, addresses, []byte{byte(etherType >> 8), byte(etherType), 0x45, 0, 0, 32, 0, 0, 0, 0, 64, protocol, 0, 0})
 }
 
-func TestMessagesAreDiscardedAndNothingElse(t *testing.T) {
+func TestDiscardMessages(t *testing.T) {
 	for name, test := range map[string]struct {
 		port      int
 		payload   []byte
@@ -62,7 +62,7 @@ func framesReceived(t *testing.T, nodes *Topology) uint64 {
 	return frames
 }
 
-// receives sends a datagram from node a to node b until it is there, or for a while.
+// receives sends a datagram from node a to node b until it arrives, or for a while.
 func receives(t *testing.T, nodes *Topology, port int, payload []byte) bool {
 	t.Helper()
 	var listener, sender *net.UDPConn

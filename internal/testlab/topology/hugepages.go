@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// reservedName is the note of how many pages a topology has set aside, mountName its hugetlbfs.
+	// reservedName is the note with the number of reserved pages, mountName the hugetlbfs.
 	reservedName = "hugepages"
 	mountName    = "huge"
 )
 
-// ReserveHugepages sets so many hugepages of 2 MB aside, beside those that are there, and mounts a hugetlbfs, whose
-// folder it returns. Destroy, or SweepStale, gives them back. The error is one sentence where the machine has none.
+// ReserveHugepages reserves hugepages of 2 MB in addition to existing ones, and mounts a hugetlbfs, whose folder it
+// returns. Destroy, or SweepStale, releases them.
 func (t *Topology) ReserveHugepages(pages int) (dir string, err error) {
 	dir = filepath.Join(t.Dir, mountName)
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -32,12 +32,12 @@ func (t *Topology) ReserveHugepages(pages int) (dir string, err error) {
 	return dir, hugepages.SetAside(filepath.Join(t.Dir, reservedName), pages)
 }
 
-// ReleaseHugepages gives them back before the topology goes.
+// ReleaseHugepages releases the pages before the topology is destroyed.
 func (t *Topology) ReleaseHugepages() error {
 	return errors.Join(releaseHugepages(t.Dir), os.RemoveAll(filepath.Join(t.Dir, mountName)))
 }
 
-// releaseHugepages gives back what the topology of that folder has reserved. Repeating it does nothing.
+// releaseHugepages releases the pages of the topology with that folder. It can be repeated.
 func releaseHugepages(dir string) error {
 	mounted := filepath.Join(dir, mountName)
 	err := unix.Unmount(mounted, unix.MNT_DETACH)

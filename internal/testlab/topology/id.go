@@ -11,11 +11,11 @@ import (
 	"sync/atomic"
 )
 
-// prefix opens the name of every namespace and directory this package makes.
+// prefix begins the name of every namespace and directory of this package.
 const prefix = "ktsn-"
 
-// ID names one topology after the process that made it. The start time tells that process from a later one
-// that got the same number; the serial tells its topologies apart.
+// ID identifies a topology by its process. The start time distinguishes processes with the same PID; the serial
+// distinguishes topologies of one process.
 type ID struct {
 	PID int
 	// StartTicks is when the process started, in clock ticks since boot.
@@ -35,26 +35,26 @@ func NewID() (ID, error) {
 	return ID{PID: pid, StartTicks: ticks, Serial: lastSerial.Add(1)}, nil
 }
 
-// String is how the ID appears in names.
+// String returns the ID as it appears in names.
 func (id ID) String() string {
 	return fmt.Sprintf("%s%x-%x-%x", prefix, id.PID, id.StartTicks, id.Serial)
 }
 
-// namespace is the name of the namespace that plays role in this topology.
+// namespace returns the name of the namespace with a role.
 func (id ID) namespace(role string) string {
 	return id.String() + "-" + role
 }
 
-// alive tells whether the process that the ID names still runs.
+// alive reports whether the process of the ID still runs.
 func (id ID) alive() bool {
 	ticks, err := startTicks(id.PID)
 	return err == nil && ticks == id.StartTicks
 }
 
-// parseID reads the ID at the start of a name; what follows it must be nothing or a role.
+// parseID reads the ID at the start of a name, which a role may follow.
 func parseID(name string) (ID, bool) {
-	rest, found := strings.CutPrefix(name, prefix)
-	if !found {
+	rest, hasPrefix := strings.CutPrefix(name, prefix)
+	if !hasPrefix {
 		return ID{}, false
 	}
 	parts := strings.SplitN(rest, "-", 4)
@@ -71,8 +71,8 @@ func parseID(name string) (ID, bool) {
 	return id, true
 }
 
-// startTicks reads when a process started: field 22 of /proc/PID/stat, counted behind the command name,
-// which may itself contain anything.
+// startTicks reads when a process started: field 22 of /proc/PID/stat, counted after the command name, which can
+// contain any characters.
 func startTicks(pid int) (uint64, error) {
 	path := fmt.Sprintf("/proc/%d/stat", pid)
 	stat, err := os.ReadFile(path)
@@ -80,7 +80,7 @@ func startTicks(pid int) (uint64, error) {
 		return 0, err
 	}
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	const startTime = 22 - 3 // the first field behind the name is number 3
+	const startTime = 22 - 3 // the first field after the name is number 3
 	if len(fields) <= startTime {
 		return 0, fmt.Errorf("%s: no start time in %q", path, stat)
 	}

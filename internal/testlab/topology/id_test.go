@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestNamesAreReadBack(t *testing.T) {
+func TestParseID(t *testing.T) {
 	id := ID{PID: 0x1a2b, StartTicks: 0xdeadbeef, Serial: 3}
 	for name, test := range map[string]struct {
 		text  string
@@ -34,7 +34,7 @@ func TestNamesAreReadBack(t *testing.T) {
 	}
 }
 
-func TestIDsDifferAndTheirProcessLives(t *testing.T) {
+func TestNewID(t *testing.T) {
 	first, err := NewID()
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func TestIDsDifferAndTheirProcessLives(t *testing.T) {
 	if reused.alive() {
 		t.Error("an earlier process with this process's number counts as alive")
 	}
-	gone := ID{PID: 1<<22 + os.Getpid(), StartTicks: 1} // above the largest pid there can be
+	gone := ID{PID: 1<<22 + os.Getpid(), StartTicks: 1} // above the largest possible PID
 	if gone.alive() {
 		t.Error("a process that cannot exist counts as alive")
 	}

@@ -11,20 +11,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a program for the ingress of an interface decides: TC_ACT_OK and TC_ACT_SHOT.
+// Verdicts of a program for the ingress of an interface: TC_ACT_OK and TC_ACT_SHOT.
 const (
 	passes = 0
 	drops  = 2
 )
 
-// instruction is one of eBPF.
+// instruction is an eBPF instruction.
 type instruction struct {
 	code, registers uint8
 	offset          int16
 	immediate       int32
 }
 
-// filterIngress has a program look at all frames as they come off the link at the receiving node, behind whoever taps it.
+// filterIngress attaches a program to all frames that the receiving node gets from the link, after taps.
 func (t *Topology) filterIngress(name string, code []instruction) error {
 	program, err := loadForIngress(code)
 	if err != nil {
@@ -48,7 +48,7 @@ func (t *Topology) filterIngress(name string, code []instruction) error {
 	})
 }
 
-// loadForIngress returns the descriptor of a program that a filter can use.
+// loadForIngress returns the descriptor of a program for a filter.
 func loadForIngress(program []instruction) (int, error) {
 	license := []byte("Apache-2.0\x00")
 	attributes := struct {

@@ -11,15 +11,15 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// The functions without a *Namespace run on the thread of the namespace they are about.
+// The functions without a *Namespace act on the namespace of the calling thread.
 
-// prepareNamespace switches IPv6 off, whose own packets would only be noise, and the loopback on.
+// prepareNamespace disables IPv6, whose own packets would only be noise, and enables the loopback.
 func prepareNamespace() error {
-	// What /proc/sys/net shows is the network namespace of the thread that opens it.
+	// /proc/sys/net shows the network namespace of the thread that opens it.
 	for _, scope := range []string{"all", "default"} {
 		path := "/proc/sys/net/ipv6/conf/" + scope + "/disable_ipv6"
 		err := os.WriteFile(path, []byte("1"), 0)
-		if err != nil && !os.IsNotExist(err) { // a kernel without IPv6 has nothing to switch off
+		if err != nil && !os.IsNotExist(err) { // a kernel without IPv6
 			return fmt.Errorf("switch IPv6 off: %w", err)
 		}
 	}
@@ -37,7 +37,7 @@ func setUp(name string) error {
 	return nil
 }
 
-// makeVeth makes a veth pair with one end in each namespace and sets both up.
+// makeVeth creates a veth pair with one end in each namespace and sets both up.
 func makeVeth(near *Namespace, nearName string, far *Namespace, farName string, mtuBytes int) error {
 	err := near.Do(func() error {
 		attributes := netlink.NewLinkAttrs()
@@ -73,7 +73,7 @@ func addAddress(namespace *Namespace, name string, address netip.Addr, prefixBit
 	})
 }
 
-// FramesReceived counts what an interface of the namespace has received so far.
+// FramesReceived returns the number of frames that an interface has received.
 func (n *Namespace) FramesReceived(name string) (frames uint64, err error) {
 	err = n.Do(func() error {
 		link, err := netlink.LinkByName(name)

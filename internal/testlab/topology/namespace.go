@@ -35,7 +35,7 @@ type Namespace struct {
 	once sync.Once
 }
 
-// NewNamespace makes a network namespace that `ip netns` knows under name.
+// NewNamespace creates a network namespace with a name for `ip netns`.
 func NewNamespace(name string) (*Namespace, error) {
 	unlock, err := lockNetnsDir()
 	if err != nil {
@@ -52,8 +52,8 @@ func NewNamespace(name string) (*Namespace, error) {
 	return n, nil
 }
 
-// live is the thread inside the namespace. It never unlocks: a goroutine that ends while locked takes its
-// thread, which is in a foreign namespace, with it.
+// live is the thread inside the namespace. It never unlocks: when a locked goroutine ends, its thread, which is in a
+// foreign namespace, ends as well.
 func (n *Namespace) live(ready chan<- error) {
 	runtime.LockOSThread()
 	defer close(n.gone)
@@ -73,10 +73,10 @@ func (n *Namespace) live(ready chan<- error) {
 	}
 }
 
-// Name is what `ip netns` calls the namespace.
+// Name is the namespace's name for `ip netns`.
 func (n *Namespace) Name() string { return n.name }
 
-// Path is the file that stands for the namespace.
+// Path is the namespace's file.
 func (n *Namespace) Path() string { return filepath.Join(netnsDir, n.name) }
 
 // Do runs f on the namespace's thread and waits for it. Calls take turns; after Destroy they fail.
@@ -90,9 +90,9 @@ func (n *Namespace) Do(f func() error) error {
 	}
 }
 
-// Start starts a program inside the namespace, in a process group of its own so that a Ctrl-C on the
-// terminal reaches only its parent, which then ends it in order. The kernel kills the program when the
-// namespace's thread ends, hence also when this process is killed.
+// Start starts a program inside the namespace, in its own process group, so that Ctrl-C reaches only its parent, which
+// then ends it in order. The kernel kills the program when the namespace's thread ends, so also when this process is
+// killed.
 func (n *Namespace) Start(command *exec.Cmd) error {
 	if command.SysProcAttr == nil {
 		command.SysProcAttr = &syscall.SysProcAttr{}
@@ -102,8 +102,8 @@ func (n *Namespace) Start(command *exec.Cmd) error {
 	return n.Do(command.Start)
 }
 
-// Destroy ends the thread and removes the namespace. Programs in it must have ended; whatever is left is
-// killed by the end of the thread that started it. Repeating it does nothing.
+// Destroy ends the thread and removes the namespace. Programs in it should have ended; the end of their thread kills
+// them. It can be repeated.
 func (n *Namespace) Destroy() error {
 	var err error
 	n.once.Do(func() {
@@ -114,7 +114,7 @@ func (n *Namespace) Destroy() error {
 	return err
 }
 
-// removeName unmounts and removes a namespace's file; that it is not there is no error.
+// removeName unmounts and removes a namespace's file. A missing file is no error.
 func removeName(name string) error {
 	path := filepath.Join(netnsDir, name)
 	for {
@@ -133,8 +133,8 @@ func removeName(name string) error {
 	return nil
 }
 
-// lockNetnsDir makes /run/netns the shared mount that `ip netns` would make of it, under the lock that
-// `ip netns` takes: a namespace mounted before that happens would stay mounted underneath for good.
+// lockNetnsDir makes /run/netns a shared mount like `ip netns`, under the lock that `ip netns` uses. A namespace that
+// is mounted before that would stay mounted underneath forever.
 func lockNetnsDir() (unlock func(), err error) {
 	if err := os.MkdirAll(netnsDir, 0o755); err != nil {
 		return nil, err

@@ -12,8 +12,7 @@ import (
 
 const podMTU = 1450
 
-// AddPod makes a further pod on node a, at the bridge of its pods, which must be there. Who destroys the topology destroys
-// the pod before.
+// AddPod adds a pod to node a, at the existing bridge of its pods. The caller destroys the pod before the topology.
 func (t *Topology) AddPod(name string, address netip.Addr) (_ *Namespace, err error) {
 	pod, err := NewNamespace(t.ID.namespace(name))
 	if err != nil {

@@ -12,17 +12,18 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// What a topology with a router has: node b in another subnet, and the router's two interfaces.
+// Addresses of a topology with a router: node b in another subnet, and the router's two interfaces.
 var (
 	RoutedAddressB = netip.MustParseAddr("198.51.100.2")
 	routerAddressA = netip.MustParseAddr("192.0.2.254")
 	routerAddressB = netip.MustParseAddr("198.51.100.254")
 )
 
-// RouterInterfaces are the router's, towards node a and b.
+// RouterInterfaces are the router's interfaces to node a and b.
 var RouterInterfaces = []string{"to-a", "to-b"}
 
-// CreateRouted makes a topology whose nodes are in two subnets with a router between, as nodes of two clusters are, or leaves nothing behind.
+// CreateRouted creates a topology whose nodes are in two subnets with a router between, like nodes of two clusters, or
+// leaves nothing behind.
 func CreateRouted(ctx context.Context) (*Topology, error) {
 	return createJoined(ctx, RoutedAddressB, (*Topology).routeNodes)
 }

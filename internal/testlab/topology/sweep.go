@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// SweepStale removes what topologies have left whose process does not run any more, and returns the names.
-// Their programs are dead already (Namespace.Start). Several processes may sweep at once.
+// SweepStale removes what topologies of ended processes have left, and returns the names. Their programs are dead
+// already (Namespace.Start). Concurrent sweeps are safe.
 func SweepStale() (removed []string, err error) {
 	namespaces, errList := staleNames(netnsDir)
 	err = errors.Join(err, errList)
@@ -35,7 +35,7 @@ func SweepStale() (removed []string, err error) {
 	return removed, err
 }
 
-// staleNames lists the entries of dir that carry the ID of a process that has ended.
+// staleNames returns the entries of dir with the ID of a process that has ended.
 func staleNames(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -53,7 +53,7 @@ func staleNames(dir string) ([]string, error) {
 	return stale, nil
 }
 
-// Sweep does the same before a measurement, and says so.
+// Sweep calls SweepStale before a measurement, and reports what it removed.
 func Sweep(progress io.Writer) error {
 	removed, err := SweepStale()
 	if err != nil {

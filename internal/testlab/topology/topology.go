@@ -11,69 +11,69 @@ import (
 	"path/filepath"
 )
 
-// What every topology is made of. Interfaces can have the same names in all of them because each is made
-// inside its namespace.
+// Names of the parts of every topology. Interfaces of different topologies can have the same names, because they are
+// created inside namespaces.
 const (
 	// PhysicalInterface is a node's end of the link between the nodes.
 	PhysicalInterface = "phys0"
-	// PodInterface is the interface a pod has.
+	// PodInterface is the interface of a pod.
 	PodInterface = "tsn0"
 	// VNI is the VXLAN network of the pods, VXLANPort its UDP port.
 	VNI       = 42
 	VXLANPort = 4789
 
-	// BridgeName and TunnelName are what a node's bridge and VXLAN device shall be called.
+	// BridgeName and TunnelName are the names of a node's bridge and VXLAN device.
 	BridgeName = "br0"
 	TunnelName = "vxlan42"
 
 	physicalMTU = 1500
 )
 
-// runDir holds a directory for each topology, named by its ID.
+// runDir has a directory for each topology, named by its ID.
 const runDir = "/run"
 
-// The addresses, of documentation and private ranges.
+// Addresses, from documentation and private ranges.
 var (
 	NodeAddressA = netip.MustParseAddr("192.0.2.1")
 	NodeAddressB = netip.MustParseAddr("192.0.2.2")
 	PodAddressA  = netip.MustParseAddr("10.42.1.2")
 	PodAddressB  = netip.MustParseAddr("10.42.2.2")
-	// PodSubnetA and PodSubnetB are what the nodes serve of the pods' network. Node a's has room for BackgroundAddresses and hundreds more:
-	// the other node takes from it only what comes from there.
+	// PodSubnetA and PodSubnetB are the nodes' subnets of the pods' network. Node a's has room for BackgroundAddresses
+	// and hundreds more: the other node accepts only these sources from it.
 	PodSubnetA = netip.MustParsePrefix("10.42.0.0/23")
 	PodSubnetB = netip.MustParsePrefix("10.42.2.0/24")
-	// BackgroundAddresses is the first of those of many pods on node a.
+	// BackgroundAddresses is the first address of many pods on node a.
 	BackgroundAddresses = netip.MustParseAddr("10.42.0.1")
 )
 
 const (
 	nodePrefixBits = 24
-	// PodPrefixBits spans both nodes' subnets: the pods are on one overlay.
+	// PodPrefixBits covers both nodes' subnets: the pods are on one overlay.
 	PodPrefixBits = 16
 )
 
-// Topology is two nodes and the pod on each.
+// Topology is two nodes with a pod each.
 type Topology struct {
 	ID ID
-	// Dir is a directory for the sockets and files of programs that run in this topology; Destroy removes
-	// it. Only root can enter it.
+	// Dir is a directory for sockets and files of programs in this topology, which only root can enter. Destroy removes
+	// it.
 	Dir   string
 	NodeA *Namespace
 	NodeB *Namespace
 	PodA  *Namespace
 	PodB  *Namespace
-	// Router is between the nodes; nil where one link joins them.
+	// Router is between the nodes; nil if one link joins them.
 	Router *Namespace
-	// AddressA and AddressB are the nodes' on their physical interfaces.
+	// AddressA and AddressB are the nodes' addresses on their physical interfaces.
 	AddressA, AddressB netip.Addr
 }
 
-// Create makes a topology whose nodes are on one link and whose pods have no network yet, or leaves nothing behind.
+// Create creates a topology whose nodes are on one link and whose pods have no network yet, or leaves nothing behind.
 func Create(ctx context.Context) (*Topology, error) {
 	return createJoined(ctx, NodeAddressB, (*Topology).linkNodes)
 }
 
-// createJoined joins the nodes, of which b has the given address, by a function.
+// createJoined creates a topology whose nodes a function joins. addressB is the address of node b.
 func createJoined(ctx context.Context, addressB netip.Addr, join func(*Topology) error) (_ *Topology, err error) {
 	id, err := NewID()
 	if err != nil {
@@ -101,7 +101,7 @@ func createJoined(ctx context.Context, addressB netip.Addr, join func(*Topology)
 	return t, nil
 }
 
-// Preloadable returns another path of a library, for LD_PRELOAD, whose entries spaces and colons separate.
+// Preloadable returns another path of a library for LD_PRELOAD, whose entries spaces and colons separate.
 func (t *Topology) Preloadable(library string) (string, error) {
 	link := filepath.Join(t.Dir, filepath.Base(library))
 	if err := os.Symlink(library, link); err != nil {
@@ -111,19 +111,19 @@ func (t *Topology) Preloadable(library string) (string, error) {
 }
 
 func (t *Topology) makeNamespaces() error {
-	for _, made := range []struct {
+	for _, created := range []struct {
 		role string
 		into **Namespace
 	}{
 		{"node-a", &t.NodeA}, {"node-b", &t.NodeB}, {"pod-a", &t.PodA}, {"pod-b", &t.PodB},
 	} {
-		namespace, err := NewNamespace(t.ID.namespace(made.role))
+		namespace, err := NewNamespace(t.ID.namespace(created.role))
 		if err != nil {
 			return err
 		}
-		*made.into = namespace
+		*created.into = namespace
 		if err := namespace.Do(prepareNamespace); err != nil {
-			return fmt.Errorf("prepare %s: %w", made.role, err)
+			return fmt.Errorf("prepare %s: %w", created.role, err)
 		}
 	}
 	return nil
@@ -142,8 +142,7 @@ func (t *Topology) linkNodes() error {
 	return nil
 }
 
-// Destroy removes everything Create made and the directory with all that programs left in it. Repeating it
-// does nothing.
+// Destroy removes everything that Create made, and the directory. It can be repeated.
 func (t *Topology) Destroy() error {
 	var all error
 	for _, namespace := range []*Namespace{t.PodA, t.PodB, t.NodeA, t.NodeB, t.Router} {

@@ -22,7 +22,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
-// helperVariable makes the test binary play a program that creates a topology and is then killed.
+// helperVariable makes the test binary run as a program that creates a topology and is then killed.
 const helperVariable = "KTSN_TOPOLOGY_HELPER"
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// playVictim creates a topology with a program in it, says its names and waits to be killed.
+// playVictim creates a topology with a program in it, prints its names and waits to be killed.
 func playVictim() {
 	topology, err := Create(context.Background())
 	if err != nil {
@@ -63,7 +63,7 @@ func create(t *testing.T) *Topology {
 	return topology
 }
 
-// leftovers lists what is there under the name of a topology.
+// leftovers lists what exists under the name of a topology.
 func leftovers(t *testing.T, id string) []string {
 	t.Helper()
 	var all []string
@@ -98,7 +98,7 @@ func TestDatagramsTravel(t *testing.T) {
 	}
 }
 
-func TestNamespacesKnowNoIPv6(t *testing.T) {
+func TestIPv6IsDisabled(t *testing.T) {
 	topology := create(t)
 	for _, namespace := range []*Namespace{topology.NodeA, topology.NodeB, topology.PodA, topology.PodB} {
 		err := namespace.Do(func() error {
@@ -114,7 +114,7 @@ func TestNamespacesKnowNoIPv6(t *testing.T) {
 	}
 }
 
-func TestTwoTopologiesDoNotMeet(t *testing.T) {
+func TestTopologiesAreSeparate(t *testing.T) {
 	first, second := create(t), create(t)
 	if got, _ := testlab.SendUDP4(t, first.NodeA, first.NodeB, NodeAddressB, "first"); got != "first" {
 		t.Errorf("the first received %q", got)
@@ -124,7 +124,7 @@ func TestTwoTopologiesDoNotMeet(t *testing.T) {
 	}
 }
 
-func TestNothingIsLeft(t *testing.T) {
+func TestDestroyLeavesNothing(t *testing.T) {
 	t.Run("after Destroy, which may be repeated", func(t *testing.T) {
 		topology := create(t)
 		if got := len(leftovers(t, topology.ID.String())); got != 5 {
@@ -157,7 +157,7 @@ func TestNothingIsLeft(t *testing.T) {
 	})
 }
 
-func TestLeftoversOfAKilledProcessAreSweptAndThoseOfALiveOneStay(t *testing.T) {
+func TestSweepStale(t *testing.T) {
 	live := create(t)
 	victim := exec.Command(os.Args[0])
 	victim.Env = append(os.Environ(), helperVariable+"=1")
@@ -209,7 +209,7 @@ func waitGone(t *testing.T, pid int) {
 	t.Errorf("process %d outlives the one that started it", pid)
 }
 
-func TestProgramsRunInTheirNamespace(t *testing.T) {
+func TestStartRunsInNamespace(t *testing.T) {
 	topology := create(t)
 	var output strings.Builder
 	command := exec.CommandContext(t.Context(), "ip", "-br", "address", "show", PhysicalInterface)
@@ -225,7 +225,7 @@ func TestProgramsRunInTheirNamespace(t *testing.T) {
 	}
 }
 
-func TestFramesWithATagAreReceivedOnceTheirTagsAreTaken(t *testing.T) {
+func TestTakeTags(t *testing.T) {
 	nodes := create(t)
 	if got := receivedTagged(t, nodes); got {
 		t.Error("a frame with a tag was received; this test has no meaning here")

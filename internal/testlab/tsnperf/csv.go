@@ -18,32 +18,32 @@ const (
 	listenerColumns = "sequence,txtime_ns,arrival_ns,payload_bytes,source,source_port,valid"
 )
 
-// Sent is a talker's record of one message; times are nanoseconds of the clock it was told to use.
+// Sent is a talker's record of one message. Times are nanoseconds of the talker's clock.
 type Sent struct {
 	Sequence uint32
 	Txtime   int64
-	// Wakeup is when the talker had slept, and where it spins begun to.
+	// Wakeup is when the talker woke up, or began to spin.
 	Wakeup    int64
 	SendStart int64
 	SendEnd   int64
-	// Errno is what the send call returned, 0 for success.
+	// Errno is the result of the send call, 0 for success.
 	Errno int
-	// Asked is what Txtime was before it became ktsnd's, in a virtual machine; 0: Txtime.
+	// Asked is Txtime before the conversion to ktsnd's clock, in a virtual machine; 0: Txtime.
 	Asked int64
 }
 
-// Received is a listener's record of one message; times are nanoseconds of the talker's clock.
+// Received is a listener's record of one message. Times are nanoseconds of the talker's clock.
 type Received struct {
 	Sequence     uint32
 	Txtime       int64
 	Arrival      int64
 	PayloadBytes uint32
 	Source       netip.AddrPort
-	// Valid tells that every byte was the one sent.
+	// Valid reports whether all bytes are as sent.
 	Valid bool
 }
 
-// ReadTalker reads what `tsnperf talker --csv` wrote.
+// ReadTalker reads the output of `tsnperf talker --csv`.
 func ReadTalker(from io.Reader) ([]Sent, error) {
 	var all []Sent
 	err := readTable(from, talkerColumns, func(row *row) {
@@ -62,18 +62,18 @@ func ReadTalker(from io.Reader) ([]Sent, error) {
 	return all, nil
 }
 
-// WriteTalker writes what ReadTalker reads.
+// WriteTalker writes the format that ReadTalker reads.
 func WriteTalker(to io.Writer, all []Sent) error {
 	text := bufio.NewWriter(to)
 	fmt.Fprintln(text, talkerColumns)
 	for i := range all {
-		one := &all[i]
-		fmt.Fprintf(text, "%d,%d,%d,%d,%d,%d\n", one.Sequence, one.Txtime, one.Wakeup, one.SendStart, one.SendEnd, one.Errno)
+		record := &all[i]
+		fmt.Fprintf(text, "%d,%d,%d,%d,%d,%d\n", record.Sequence, record.Txtime, record.Wakeup, record.SendStart, record.SendEnd, record.Errno)
 	}
 	return text.Flush()
 }
 
-// ReadCPUTime reads what `tsnperf talker --cpu-time` wrote.
+// ReadCPUTime reads the output of `tsnperf talker --cpu-time`.
 func ReadCPUTime(from io.Reader) (time.Duration, error) {
 	var all []time.Duration
 	err := readTable(from, cpuTimeColumns, func(row *row) { all = append(all, time.Duration(row.signed(0))) })
@@ -86,7 +86,7 @@ func ReadCPUTime(from io.Reader) (time.Duration, error) {
 	return all[0], nil
 }
 
-// ReadListener reads what `tsnperf listener --csv` wrote.
+// ReadListener reads the output of `tsnperf listener --csv`.
 func ReadListener(from io.Reader) ([]Received, error) {
 	var all []Received
 	err := readTable(from, listenerColumns, func(row *row) {
@@ -105,7 +105,7 @@ func ReadListener(from io.Reader) ([]Received, error) {
 	return all, nil
 }
 
-// readTable calls take for each line behind the header, which must name exactly the columns.
+// readTable calls take for each line after the header, which must have exactly the columns.
 func readTable(from io.Reader, columns string, take func(*row)) error {
 	lines := bufio.NewScanner(from)
 	if !lines.Scan() {

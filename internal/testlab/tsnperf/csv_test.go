@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestTalkerRecordsAreRead(t *testing.T) {
+func TestReadTalker(t *testing.T) {
 	got, err := ReadTalker(strings.NewReader(talkerColumns + "\n0,1000,700,710,720,0\n1,2000,1700,1710,1720,105\n"))
 	want := []Sent{{0, 1000, 700, 710, 720, 0, 0}, {1, 2000, 1700, 1710, 1720, 105, 0}}
 	if err != nil || !reflect.DeepEqual(got, want) {
@@ -17,7 +17,7 @@ func TestTalkerRecordsAreRead(t *testing.T) {
 	}
 }
 
-func TestTalkerRecordsAreReadAsTheyWereWritten(t *testing.T) {
+func TestWriteTalker(t *testing.T) {
 	want := []Sent{{0, 1000, 700, 710, 720, 0, 0}, {1, 2000, 1700, 1710, 1720, 105, 0}}
 	var text strings.Builder
 	if err := WriteTalker(&text, want); err != nil {
@@ -28,7 +28,7 @@ func TestTalkerRecordsAreReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-func TestListenerRecordsAreRead(t *testing.T) {
+func TestReadListener(t *testing.T) {
 	got, err := ReadListener(strings.NewReader(listenerColumns + "\n3,1000,1009,64,10.42.1.2,7000,1\n4,2000,2008,64,10.42.1.2,7000,0\n"))
 	source := netip.MustParseAddrPort("10.42.1.2:7000")
 	want := []Received{{3, 1000, 1009, 64, source, true}, {4, 2000, 2008, 64, source, false}}
@@ -37,7 +37,7 @@ func TestListenerRecordsAreRead(t *testing.T) {
 	}
 }
 
-func TestBrokenRecordsAreRefused(t *testing.T) {
+func TestInvalidRecordsAreRejected(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
 		"an empty file":        {"", "empty"},
 		"other columns":        {"sequence,when\n", "columns"},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tsnperf knows tsnperf from outside: its command lines, the files it writes and the message it puts
-// into a datagram. datapath/perf/ is where each of them is defined.
+// Package tsnperf knows tsnperf's command lines, its files and the message that it writes into datagrams.
+// datapath/perf/ defines them.
 package tsnperf

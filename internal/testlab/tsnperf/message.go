@@ -11,7 +11,7 @@ import (
 const (
 	messageMagic   = 0x54534e50 // "TSNP"
 	messageVersion = 1
-	// messageHeaderBytes is the length of the header that opens the payload.
+	// messageHeaderBytes is the length of the header at the start of the payload.
 	messageHeaderBytes = 28
 	// MinPayload is the shortest message, in bytes of UDP payload: a short header.
 	MinPayload = 16
@@ -24,7 +24,7 @@ const (
 // shortClocks are the clocks by their number in a short header: CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_TAI.
 var shortClocks = [...]uint8{0, 1, 11}
 
-// ErrNotAMessage is returned for a payload that no tsnperf sent.
+// ErrNotAMessage is returned for a payload that tsnperf did not send.
 var ErrNotAMessage = errors.New("not a message of tsnperf")
 
 // Message is the header of a message, as in datapath/perf/message.h.
@@ -35,11 +35,11 @@ type Message struct {
 	Sequence uint32
 	// Txtime is the requested transmit time in nanoseconds of Clock.
 	Txtime int64
-	// PayloadBytes is the length of the whole message; 0 of one with a short header, which does not have it.
+	// PayloadBytes is the length of the whole message; 0 for a short header, which does not contain it.
 	PayloadBytes uint32
 }
 
-// DecodeMessage reads the header at the start of a payload, of which the rest may have been cut off.
+// DecodeMessage reads the header at the start of a payload, which may be truncated after the header.
 func DecodeMessage(payload []byte) (Message, error) {
 	order := binary.BigEndian
 	if len(payload) >= MinPayload && order.Uint16(payload) == shortMagic {
@@ -60,7 +60,7 @@ func DecodeMessage(payload []byte) (Message, error) {
 	}, nil
 }
 
-// decodeShort reads a short header. Whether it was changed says the listener.
+// decodeShort reads a short header. The listener checks its content.
 func decodeShort(payload []byte) (Message, error) {
 	order := binary.BigEndian
 	timed := order.Uint64(payload[8:])
@@ -72,7 +72,7 @@ func decodeShort(payload []byte) (Message, error) {
 		Txtime: int64(timed & (1<<shortTimeBits - 1))}, nil
 }
 
-// EncodeMessage writes the long header and the pattern behind it into a payload of PayloadBytes, 40 at least.
+// EncodeMessage writes the long header and the pattern after it into a payload of PayloadBytes, at least 40.
 func EncodeMessage(payload []byte, m *Message) {
 	order := binary.BigEndian
 	order.PutUint32(payload, messageMagic)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestMessageHeaderIsRead(t *testing.T) {
+func TestDecodeMessage(t *testing.T) {
 	const header = "54534e50" + "01" + "0b" + "0000" + "00000007" + "00000102" + "17979cfe362a0000" + "00000040"
 	for name, test := range map[string]struct {
 		payload string

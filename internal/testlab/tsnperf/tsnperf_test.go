@@ -17,14 +17,14 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
-// talk starts a talker without transmit times that sends to a socket which nobody reads, and returns how to get its
-// records once it has ended.
+// talk starts a talker without transmit times that sends to a socket that nobody reads. The returned function reads its
+// records after its end.
 func talk(t *testing.T, arguments ...string) (talker *exec.Cmd, records func() []Sent) {
 	t.Helper()
 	return talkTimed(t, append(arguments, "--no-txtime")...)
 }
 
-// talkTimed starts a talker with transmit times, likewise.
+// talkTimed is talk with transmit times.
 func talkTimed(t *testing.T, arguments ...string) (talker *exec.Cmd, records func() []Sent) {
 	t.Helper()
 	nobody, err := net.ListenPacket("udp4", "127.0.0.1:0")
@@ -56,7 +56,7 @@ func talkTimed(t *testing.T, arguments ...string) (talker *exec.Cmd, records fun
 	}
 }
 
-func TestTransmitTimesLieAtTheOffsetOfEachCycle(t *testing.T) {
+func TestTransmitTimesFollowCycle(t *testing.T) {
 	_, records := talk(t, "--cycle", "1ms", "--offset", "150us", "--count", "20")
 	sent := records()
 	if len(sent) != 20 {
@@ -69,9 +69,9 @@ func TestTransmitTimesLieAtTheOffsetOfEachCycle(t *testing.T) {
 	}
 }
 
-// TestASpinningTalkerIsAwakeBeforeItSends: no message is sent before its time, and a talker that sleeps until then has no
-// wake-up that lies before it.
-func TestASpinningTalkerIsAwakeBeforeItSends(t *testing.T) {
+// TestSpinningTalkerWakesBeforeSending: no message is sent before its time, and a talker that only sleeps has no
+// wake-up before it.
+func TestSpinningTalkerWakesBeforeSending(t *testing.T) {
 	const spin = 500_000
 	for name, c := range map[string]struct {
 		talk      func(*testing.T, ...string) (*exec.Cmd, func() []Sent)
@@ -100,7 +100,7 @@ func TestASpinningTalkerIsAwakeBeforeItSends(t *testing.T) {
 	}
 }
 
-func TestTheProcessorTimeOfARunIsWritten(t *testing.T) {
+func TestCPUTime(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cpu.csv")
 	talker, records := talk(t, "--cycle", "2ms", "--count", "100", "--spin", "1ms", "--cpu-time", file)
 	if sent := records(); len(sent) != 100 {
@@ -118,10 +118,10 @@ func TestTheProcessorTimeOfARunIsWritten(t *testing.T) {
 	}
 }
 
-func TestASpinOfAFloodIsRefused(t *testing.T) {
-	said, err := exec.Command(testlab.Program(t, "tsnperf"), "talker", "--to", "127.0.0.1:9", "--flood", "--spin", "1us").CombinedOutput()
-	if err == nil || !strings.Contains(string(said), "--spin with --flood") || strings.Count(string(said), "\n") != 1 {
-		t.Errorf("it ended with %v and said %q", err, said)
+func TestFloodWithSpinIsRejected(t *testing.T) {
+	output, err := exec.Command(testlab.Program(t, "tsnperf"), "talker", "--to", "127.0.0.1:9", "--flood", "--spin", "1us").CombinedOutput()
+	if err == nil || !strings.Contains(string(output), "--spin with --flood") || strings.Count(string(output), "\n") != 1 {
+		t.Errorf("it ended with %v and said %q", err, output)
 	}
 }
 
@@ -162,9 +162,9 @@ func TestSocketsTakeTurns(t *testing.T) {
 	}
 }
 
-// TestPauseOfTheTalkerIsInEveryMessageThatWasDue: latency counts from the plan, so nothing that a pause delayed is left out
+// TestPauseDelaysDueMessages: latency counts from the planned time, so the delay of a pause is in every due message
 // (coordinated omission).
-func TestPauseOfTheTalkerIsInEveryMessageThatWasDue(t *testing.T) {
+func TestPauseDelaysDueMessages(t *testing.T) {
 	const pause = 300 * time.Millisecond
 	talker, records := talk(t, "--cycle", "1ms", "--count", "2500", "--start", "+100ms")
 	time.Sleep(400 * time.Millisecond)
@@ -193,7 +193,7 @@ func TestPauseOfTheTalkerIsInEveryMessageThatWasDue(t *testing.T) {
 	}
 }
 
-// checkFlood checks that messages follow each other, each with a present that did not go back.
+// checkFlood checks that messages follow each other, each with a time that did not go back.
 func checkFlood(t *testing.T, sent []Sent) {
 	t.Helper()
 	for i, message := range sent {
@@ -222,7 +222,7 @@ func TestFloodEndsAfterItsTime(t *testing.T) {
 	}
 }
 
-func TestFloodEndsWhenItIsTold(t *testing.T) {
+func TestFloodEndsAtSignal(t *testing.T) {
 	const most = 100_000_000
 	talker, records := talk(t, "--flood", "--count", "100000000")
 	time.Sleep(600 * time.Millisecond)
@@ -236,14 +236,14 @@ func TestFloodEndsWhenItIsTold(t *testing.T) {
 	checkFlood(t, sent)
 }
 
-func TestAnOffsetOutsideTheCycleIsRefused(t *testing.T) {
-	said, err := exec.Command(testlab.Program(t, "tsnperf"), "talker", "--to", "127.0.0.1:9", "--cycle", "1ms", "--offset", "1ms").CombinedOutput()
-	if err == nil || !strings.Contains(string(said), "--offset of 1000000 ns") || strings.Count(string(said), "\n") != 1 {
-		t.Errorf("it ended with %v and said %q", err, said)
+func TestOffsetOutsideCycleIsRejected(t *testing.T) {
+	output, err := exec.Command(testlab.Program(t, "tsnperf"), "talker", "--to", "127.0.0.1:9", "--cycle", "1ms", "--offset", "1ms").CombinedOutput()
+	if err == nil || !strings.Contains(string(output), "--offset of 1000000 ns") || strings.Count(string(output), "\n") != 1 {
+		t.Errorf("it ended with %v and said %q", err, output)
 	}
 }
 
-func TestRepliesOfAnEchoingListenerAreRecordedOnceEach(t *testing.T) {
+func TestEchoRepliesAreRecordedOnce(t *testing.T) {
 	const count = 50
 	free, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	if err != nil {
@@ -289,7 +289,7 @@ func TestRepliesOfAnEchoingListenerAreRecordedOnceEach(t *testing.T) {
 	}
 }
 
-func TestRepliesAreRefusedWhereNoTalkerCouldTellThem(t *testing.T) {
+func TestUnrecordableRepliesAreRejected(t *testing.T) {
 	for _, other := range [][]string{{"--flood"}, {"--sockets", "2"}} {
 		arguments := append([]string{"talker", "--to", "127.0.0.1:9", "--replies", filepath.Join(t.TempDir(), "replies.csv")}, other...)
 		out, err := exec.Command(testlab.Program(t, "tsnperf"), arguments...).CombinedOutput()

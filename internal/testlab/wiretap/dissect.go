@@ -17,38 +17,39 @@ var ErrOther = errors.New("not UDP over IPv4")
 
 // Datagram is the innermost UDP datagram of a frame.
 type Datagram struct {
-	// VNI is the VXLAN network it travelled in, 0 for none; OuterSource and OuterDestination are the
-	// tunnel's ends, invalid for none.
+	// VNI is the VXLAN network of the datagram, 0 for none. OuterSource and OuterDestination are the ends of the
+	// tunnel, invalid for none.
 	VNI                           uint32
 	OuterSource, OuterDestination netip.Addr
-	// SourceMAC and DestinationMAC are those of the frame the datagram is directly in.
+	// SourceMAC and DestinationMAC are those of the innermost frame.
 	SourceMAC, DestinationMAC net.HardwareAddr
-	// VLAN is the tag of that frame; nil without one, and of a frame directly on the link, whose tag the kernel keeps apart.
+	// VLAN is the tag of that frame. It is nil without a tag, and for a frame directly on the link, whose tag the
+	// kernel stores separately.
 	VLAN                *VLANTag
 	Source, Destination netip.AddrPort
-	// Payload may be cut off: a tap keeps only the beginning of a frame.
+	// Payload may be truncated: a tap keeps only the beginning of a frame.
 	Payload []byte
 }
 
-// vxlanPort is the UDP port by which VXLAN is known.
+// vxlanPort is VXLAN's UDP port.
 const vxlanPort = 4789
 
-// Dissect finds the innermost UDP datagram of an Ethernet frame.
+// Dissect returns the innermost UDP datagram of an Ethernet frame.
 func Dissect(frame []byte) (*Datagram, error) {
-	found := &Datagram{}
+	datagram := &Datagram{}
 	for {
-		if err := found.take(frame); err != nil {
+		if err := datagram.take(frame); err != nil {
 			return nil, fmt.Errorf("dissect frame: %w", err)
 		}
-		if found.Destination.Port() != vxlanPort {
-			return found, nil
+		if datagram.Destination.Port() != vxlanPort {
+			return datagram, nil
 		}
 		var vxlan layers.VXLAN
-		if err := vxlan.DecodeFromBytes(found.Payload, gopacket.NilDecodeFeedback); err != nil {
+		if err := vxlan.DecodeFromBytes(datagram.Payload, gopacket.NilDecodeFeedback); err != nil {
 			return nil, fmt.Errorf("dissect frame: %w", err)
 		}
-		found.VNI = vxlan.VNI
-		found.OuterSource, found.OuterDestination = found.Source.Addr(), found.Destination.Addr()
+		datagram.VNI = vxlan.VNI
+		datagram.OuterSource, datagram.OuterDestination = datagram.Source.Addr(), datagram.Destination.Addr()
 		frame = vxlan.Payload
 	}
 }

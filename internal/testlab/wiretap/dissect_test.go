@@ -12,7 +12,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 )
 
-// build serializes a frame, checksums and lengths included.
+// build serializes a frame with checksums and lengths.
 func build(t *testing.T, all ...gopacket.SerializableLayer) []byte {
 	t.Helper()
 	buffer := gopacket.NewSerializeBuffer()
@@ -23,7 +23,7 @@ func build(t *testing.T, all ...gopacket.SerializableLayer) []byte {
 	return buffer.Bytes()
 }
 
-// datagram is Ethernet, IPv4 and UDP from 10.42.n.1 port n to 10.42.n.2 on toPort.
+// datagram returns Ethernet, IPv4 and UDP headers from 10.42.n.1 port n to 10.42.n.2 port toPort.
 func datagram(n byte, toPort uint16) []gopacket.SerializableLayer {
 	return []gopacket.SerializableLayer{
 		&layers.Ethernet{SrcMAC: net.HardwareAddr{2, 0, 0, 0, n, 1}, DstMAC: net.HardwareAddr{2, 0, 0, 0, n, 2},
@@ -34,7 +34,7 @@ func datagram(n byte, toPort uint16) []gopacket.SerializableLayer {
 	}
 }
 
-func TestInnermostDatagramIsFound(t *testing.T) {
+func TestDissect(t *testing.T) {
 	payload := gopacket.Payload("the payload, and so on")
 	plain := build(t, append(datagram(1, 7000), payload)...)
 	tunnelled := build(t, append(append(append(datagram(2, 4789), &layers.VXLAN{ValidIDFlag: true, VNI: 42}),
@@ -80,7 +80,7 @@ func TestInnermostDatagramIsFound(t *testing.T) {
 	}
 }
 
-func TestFramesWithoutDatagramAreRefused(t *testing.T) {
+func TestDissectErrors(t *testing.T) {
 	whole := build(t, append(append(append(datagram(2, 4789), &layers.VXLAN{ValidIDFlag: true, VNI: 42}),
 		datagram(1, 7000)...), gopacket.Payload("x"))...)
 	for name, frame := range map[string][]byte{

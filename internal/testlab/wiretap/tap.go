@@ -15,62 +15,61 @@ import (
 )
 
 const (
-	// snapBytes of each frame are kept: headers, VXLAN and inner headers and a message's own header take
-	// 14+20+8+8 + 14+20+8 + 28 = 120 bytes. Few, because writing them delays the frame.
+	// snapBytes of each frame are kept: headers, VXLAN, inner headers and the message's header take 14+20+8+8 + 14+20+8
+	// + 28 = 120 bytes. No more, because copying delays the frame.
 	snapBytes = 128
-	// frameBytes is one slot of the ring: TPACKET2_HDRLEN, the padding before the frame, and the snap.
+	// frameBytes is a slot of the ring: TPACKET2_HDRLEN, the padding before the frame, and the snap.
 	frameBytes = 256
-	// blockBytes is what the kernel allocates at a time.
+	// blockBytes is the kernel's unit of allocation.
 	blockBytes = 1 << 18
-	// stampingDelay is what the kernel may take to begin to stamp frames as they come off the link: the first who wants
-	// it has a work queue switch it on.
+	// stampingDelay is how long the kernel may take to begin to stamp arriving frames: a work queue enables it for the
+	// first socket that wants it.
 	stampingDelay = 50 * time.Millisecond
-	// MaxFrames bounds a ring to 256 MiB.
+	// MaxFrames limits a ring to 256 MiB.
 	MaxFrames = 1 << 20
 )
 
-// Packet is one frame that came off the link.
+// Packet is a frame that arrived from the link.
 type Packet struct {
 	// TAI is the kernel's receive stamp, in nanoseconds of CLOCK_TAI.
 	TAI int64
-	// AtTap tells that the stamp was taken when the frame reached the tap, behind the receiver's backlog:
-	// a frame that carries a transmit time (SO_TXTIME on a link without etf) gets no stamp from the link.
+	// AtTap reports that the stamp was taken when the frame reached the tap, after the receiver's backlog: a frame that
+	// carries a transmit time (SO_TXTIME on a link without etf) gets no stamp from the link.
 	AtTap bool
-	// VLAN is the tag of the frame, as it was on the link; nil without one.
+	// VLAN is the tag of the frame on the link; nil without a tag.
 	VLAN *VLANTag
 	// WireBytes is the frame's length on the link; Head is its beginning.
 	WireBytes int
 	Head      []byte
 }
 
-// VLANTag is what an 802.1Q tag says.
+// VLANTag is the content of an 802.1Q tag.
 type VLANTag struct {
 	ID  uint16
 	PCP uint8
 }
 
-// Capture is what a tap has seen. One that dropped frames proves nothing and must be thrown away.
+// Capture has the frames that a tap recorded. A capture with dropped frames must not be used.
 type Capture struct {
 	Packets []Packet
 	Drops   uint32
 }
 
-// Tap is an open tap. One goroutine.
+// Tap is an open tap. It is not safe for concurrent use.
 type Tap struct {
 	fd   int
 	ring []byte
-	// taiOffset was valid when the tap was opened: CLOCK_TAI - CLOCK_REALTIME.
+	// taiOffset is CLOCK_TAI - CLOCK_REALTIME when the tap was opened.
 	taiOffset time.Duration
 }
 
-// Open starts a tap for up to frames frames on an interface of the calling thread's network namespace.
-// The tap itself can be used and stopped from any thread.
+// Open starts a tap for up to frames frames on an interface of the calling thread's network namespace. The tap can be
+// used from any thread.
 func Open(interfaceName string, frames int) (*Tap, error) {
 	return open(interfaceName, frames, udpFilter())
 }
 
-// OpenWithout starts a tap that leaves out what is sent to a UDP port within VXLAN: what is not copied takes no room and no
-// time.
+// OpenWithout starts a tap that leaves out datagrams to a UDP port within VXLAN, which then need neither room nor time.
 func OpenWithout(interfaceName string, frames int, port uint16) (*Tap, error) {
 	return open(interfaceName, frames, udpFilterWithout(port))
 }
@@ -87,7 +86,7 @@ func open(interfaceName string, frames int, filter []unix.SockFilter) (_ *Tap, e
 	if err != nil {
 		return nil, err
 	}
-	// Protocol 0: nothing arrives before the filter and the ring are there and bind names a protocol.
+	// Protocol 0: nothing arrives before filter and ring exist and bind sets a protocol.
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open AF_PACKET socket: %w", err)
@@ -118,8 +117,7 @@ func (t *Tap) configure(frames int, filter []unix.SockFilter) error {
 	}{
 		{"use TPACKET_V2", unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V2},
 		{"ignore outgoing frames", unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1},
-		// Without it the ring gets the time at which the frame reaches this socket, behind the receiver's
-		// backlog.
+		// Otherwise the ring gets the time at which the frame reaches this socket, after the receiver's backlog.
 		{"stamp on reception", unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1},
 	} {
 		if err := unix.SetsockoptInt(t.fd, option.level, option.option, option.value); err != nil {
@@ -149,7 +147,7 @@ func (t *Tap) configure(frames int, filter []unix.SockFilter) error {
 	return nil
 }
 
-// udpFilter takes IPv4 UDP over Ethernet and nothing else.
+// udpFilter accepts UDP over IPv4 over Ethernet and nothing else.
 func udpFilter() []unix.SockFilter {
 	const (
 		etherTypeAt = 12
@@ -165,8 +163,8 @@ func udpFilter() []unix.SockFilter {
 	}
 }
 
-// udpFilterWithout leaves out what has the port as its destination in the innermost header. Shorter frames have no such, and nobody
-// looks behind an inner tag.
+// udpFilterWithout leaves out frames whose innermost destination port is port. Shorter frames have none, and inner tags
+// are not skipped.
 func udpFilterWithout(port uint16) []unix.SockFilter {
 	const (
 		etherTypeAt     = 12
@@ -195,7 +193,7 @@ func udpFilterWithout(port uint16) []unix.SockFilter {
 	}
 }
 
-// Stop ends the tap and returns what it has seen, in the order of arrival.
+// Stop ends the tap and returns its frames in order of arrival.
 func (t *Tap) Stop() (*Capture, error) {
 	capture, err := t.read()
 	if err := errors.Join(err, t.close()); err != nil {
@@ -224,8 +222,7 @@ func (t *Tap) read() (*Capture, error) {
 	return &Capture{Packets: packets, Drops: statistics.Drops}, nil
 }
 
-// Seen returns what the tap has seen so far, in the order of arrival: for who waits until a frame was on the link. Whether it
-// dropped any, Stop says.
+// Seen returns the frames so far in order of arrival, to wait until a frame was on the link. Stop reports drops.
 func (t *Tap) Seen() ([]Packet, error) {
 	var packets []Packet
 	for at := 0; at < len(t.ring); at += frameBytes {
@@ -238,10 +235,10 @@ func (t *Tap) Seen() ([]Packet, error) {
 	return packets, nil
 }
 
-// packet copies one slot of the ring; false when the kernel has not filled it.
+// packet copies a slot of the ring. It returns false if the kernel has not filled the slot.
 func (t *Tap) packet(slot []byte) (Packet, bool, error) {
 	header := (*unix.Tpacket2Hdr)(unsafe.Pointer(&slot[0]))
-	// The kernel writes it last, perhaps just now.
+	// The kernel writes the status last, possibly just now.
 	if atomic.LoadUint32(&header.Status)&unix.TP_STATUS_USER == 0 {
 		return Packet{}, false, nil
 	}
@@ -259,7 +256,7 @@ func (t *Tap) packet(slot []byte) (Packet, bool, error) {
 	}, true, nil
 }
 
-// vlanTag returns what the kernel took out of the frame before the tap saw it.
+// vlanTag returns the tag, which the kernel removed from the frame before the tap saw it.
 func vlanTag(header *unix.Tpacket2Hdr) *VLANTag {
 	if header.Status&unix.TP_STATUS_VLAN_VALID == 0 {
 		return nil
@@ -276,7 +273,7 @@ func (t *Tap) close() error {
 	return errors.Join(err, unix.Close(t.fd))
 }
 
-// taiOffset asks the kernel by how much CLOCK_TAI is ahead of CLOCK_REALTIME.
+// taiOffset returns how far CLOCK_TAI is ahead of CLOCK_REALTIME.
 func taiOffset() (time.Duration, error) {
 	var state unix.Timex // modes 0: only read
 	if _, err := unix.Adjtimex(&state); err != nil {
@@ -285,7 +282,7 @@ func taiOffset() (time.Duration, error) {
 	return time.Duration(state.Tai) * time.Second, nil
 }
 
-// networkOrder returns the number whose bytes in memory are those of value on the wire.
+// networkOrder returns the number whose bytes in memory are those of value in network order.
 func networkOrder(value uint16) uint16 {
 	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, value))
 }

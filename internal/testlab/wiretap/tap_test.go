@@ -35,7 +35,7 @@ func createTopology(t *testing.T) *topology.Topology {
 	return created
 }
 
-// pluginDir is where the network plugins were built; without them the test is skipped.
+// pluginDir is the folder of built plugins. The test is skipped without it.
 func pluginDir(t *testing.T) string {
 	t.Helper()
 	for _, name := range cniruntime.Plugins {
@@ -44,7 +44,7 @@ func pluginDir(t *testing.T) string {
 	return testlab.BinDir(t)
 }
 
-// opened is a tap by one of the functions that open some.
+// opened opens a tap with one of the functions that open taps.
 func opened(t *testing.T, namespace *topology.Namespace, open func() (*Tap, error)) *Tap {
 	t.Helper()
 	var tap *Tap
@@ -54,7 +54,7 @@ func opened(t *testing.T, namespace *topology.Namespace, open func() (*Tap, erro
 	return tap
 }
 
-func TestTapLeavesOutAPortWithinTheTunnel(t *testing.T) {
+func TestTapWithoutPort(t *testing.T) {
 	nodes := createTopology(t)
 	for name, test := range map[string]struct {
 		port uint16
@@ -67,14 +67,14 @@ func TestTapLeavesOutAPortWithinTheTunnel(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			found := 0
+			count := 0
 			for _, packet := range capture.Packets {
 				if datagram, err := Dissect(packet.Head); err == nil && datagram.Destination.Port() == 7000 {
-					found++
+					count++
 				}
 			}
-			if found != test.want {
-				t.Errorf("%d of 3 datagrams seen, want %d", found, test.want)
+			if count != test.want {
+				t.Errorf("%d of 3 datagrams seen, want %d", count, test.want)
 			}
 		})
 	}
@@ -100,12 +100,12 @@ func openTap(t *testing.T, namespace *topology.Namespace, frames int) *Tap {
 	return tap
 }
 
-// send sends count datagrams with numbered payloads of the given length and waits for each to arrive, so
-// that the link never has to queue.
+// send sends datagrams with numbered payloads of a length and waits for each to arrive, so that the link never has to
+// queue.
 func send(t *testing.T, from, to *topology.Namespace, address netip.Addr, count, payloadBytes int) {
 	t.Helper()
 	talker, listener := testlab.UDP4(t, from, to, netip.AddrPortFrom(address, 7000))
-	defer listener.Close() // there are others on that port
+	defer listener.Close() // others use that port
 	defer talker.Close()
 	buffer := make([]byte, 2000)
 	for i := range count {
@@ -120,7 +120,7 @@ func send(t *testing.T, from, to *topology.Namespace, address netip.Addr, count,
 	}
 }
 
-// sent picks what send has sent: ARP and the bridges' IGMP are there, too, inside the tunnel.
+// sent returns the datagrams of send: ARP and the bridges' IGMP are in the tunnel as well.
 func sent(t *testing.T, capture *Capture) (packets []Packet, datagrams []*Datagram) {
 	t.Helper()
 	for _, packet := range capture.Packets {
@@ -145,7 +145,7 @@ func nowTAI(t *testing.T) int64 {
 	return now.Nano()
 }
 
-func TestTapSeesEveryIncomingDatagramWithItsTime(t *testing.T) {
+func TestTapRecordsDatagramsWithTime(t *testing.T) {
 	nodes := createTopology(t)
 	for name, test := range map[string]struct {
 		from, to     *topology.Namespace
@@ -183,8 +183,8 @@ func TestTapSeesEveryIncomingDatagramWithItsTime(t *testing.T) {
 					t.Errorf("frame %d was stamped at the tap and not by the link", i)
 				}
 				want := fmt.Appendf(nil, "message %d ", i)
-				if found := datagrams[i]; !bytes.HasPrefix(found.Payload, want) || found.VNI != test.vni {
-					t.Errorf("frame %d carries %.20q in VNI %d", i, found.Payload, found.VNI)
+				if datagram := datagrams[i]; !bytes.HasPrefix(datagram.Payload, want) || datagram.VNI != test.vni {
+					t.Errorf("frame %d carries %.20q in VNI %d", i, datagram.Payload, datagram.VNI)
 				}
 				if packet.WireBytes < test.payloadBytes {
 					t.Errorf("frame %d was %d bytes on the wire", i, packet.WireBytes)
@@ -194,7 +194,7 @@ func TestTapSeesEveryIncomingDatagramWithItsTime(t *testing.T) {
 	}
 }
 
-func TestTapIgnoresWhatItsOwnSideSends(t *testing.T) {
+func TestTapIgnoresOutgoingFrames(t *testing.T) {
 	nodes := createTopology(t)
 	send(t, nodes.PodB, nodes.PodA, topology.PodAddressA, 1, 1)
 	tap := openTap(t, nodes.NodeB, 100)
@@ -208,22 +208,22 @@ func TestTapIgnoresWhatItsOwnSideSends(t *testing.T) {
 	}
 }
 
-func TestTapCountsWhatDidNotFit(t *testing.T) {
+func TestTapCountsDrops(t *testing.T) {
 	nodes := createTopology(t)
-	const ringFrames, extra = blockBytes / frameBytes, 20 // a ring is at least one block
+	const ringFrames, extra = blockBytes / frameBytes, 20 // a ring has at least one block
 	tap := openTap(t, nodes.NodeB, 1)
 	send(t, nodes.NodeA, nodes.NodeB, topology.NodeAddressB, ringFrames+extra, 10)
 	capture, err := tap.Stop()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A bridge may have said something in between.
+	// A bridge may have sent something in between.
 	if len(capture.Packets) != ringFrames || capture.Drops < extra || capture.Drops > extra+5 {
 		t.Errorf("%d kept and %d dropped, want %d and %d", len(capture.Packets), capture.Drops, ringFrames, extra)
 	}
 }
 
-func TestTapRefusesWhatItCannotDo(t *testing.T) {
+func TestOpenErrors(t *testing.T) {
 	nodes := createTopology(t)
 	for name, test := range map[string]struct {
 		interfaceName string

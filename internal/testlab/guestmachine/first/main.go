@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command first is the first process of a virtual machine, and, with the argument agent, what does there what its host asks; see
-// package guestmachine.
+// Command first is the first process of a virtual machine and, with the argument agent, the agent that carries out the
+// host's requests; see package guestmachine.
 package main
 
 import (

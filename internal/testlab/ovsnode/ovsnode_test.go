@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-func TestLastErrorInALogIsQuoted(t *testing.T) {
+func TestLastLoggedError(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "switch.log")
-	if got := complaint(log); got != "" {
+	if got := lastLoggedError(log); got != "" {
 		t.Errorf("of no log: %q", got)
 	}
 	text := "2026-11-21T19:35:04.293Z|00007|dpdk|ERR|EAL: Cannot get hugepage information.\n" +
@@ -19,7 +19,7 @@ func TestLastErrorInALogIsQuoted(t *testing.T) {
 	if err := os.WriteFile(log, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := complaint(log); got != "Unable to initialize DPDK: Permission denied" {
+	if got := lastLoggedError(log); got != "Unable to initialize DPDK: Permission denied" {
 		t.Errorf("quoted %q", got)
 	}
 }
