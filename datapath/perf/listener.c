@@ -37,11 +37,11 @@ struct listener {
 	uint8_t payload[PAYLOAD_CAPACITY_BYTES];
 };
 
-static int fail(const char *what)
+static int fail(const char *operation)
 {
 	int error = -errno;
 
-	fprintf(stderr, "tsnperf listener: cannot %s: %s.\n", what, strerror(-error));
+	fprintf(stderr, "tsnperf listener: cannot %s: %s.\n", operation, strerror(-error));
 	return error;
 }
 

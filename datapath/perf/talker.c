@@ -49,11 +49,11 @@ struct talker {
 	uint8_t reply[MESSAGE_MAX_BYTES];
 };
 
-static int fail(const char *what)
+static int fail(const char *operation)
 {
 	int error = -errno;
 
-	fprintf(stderr, "tsnperf talker: cannot %s: %s.\n", what, strerror(-error));
+	fprintf(stderr, "tsnperf talker: cannot %s: %s.\n", operation, strerror(-error));
 	return error;
 }
 

@@ -38,15 +38,15 @@ static bool is_record(const uint8_t *record, size_t count)
 	       record[KTSN_RECORD_AT_VERSION] == KTSN_RECORD_VERSION;
 }
 
-static unsigned int clock_of(uint8_t what)
+static unsigned int clock_of(uint8_t bits)
 {
-	return (what >> KTSN_RECORD_CLOCK_SHIFT) & KTSN_RECORD_CLOCK_MASK;
+	return (bits >> KTSN_RECORD_CLOCK_SHIFT) & KTSN_RECORD_CLOCK_MASK;
 }
 
-static bool bits_are_valid(uint8_t what)
+static bool bits_are_valid(uint8_t bits)
 {
-	return !(what & KTSN_RECORD_UNUSED) &&
-	       !(clock_of(what) == KTSN_RECORD_UNTIMED && (what & KTSN_RECORD_DEADLINE));
+	return !(bits & KTSN_RECORD_UNUSED) &&
+	       !(clock_of(bits) == KTSN_RECORD_UNTIMED && (bits & KTSN_RECORD_DEADLINE));
 }
 
 static int64_t time_at(const uint8_t *time)
@@ -59,14 +59,14 @@ static int64_t time_at(const uint8_t *time)
 
 static void record_take(const uint8_t *record, struct captured_frame *frame)
 {
-	uint8_t what = record[KTSN_RECORD_AT_WHAT];
+	uint8_t bits = record[KTSN_RECORD_AT_WHAT];
 
-	frame->priority = what & KTSN_RECORD_PRIORITY_MASK;
-	frame->timed = clock_of(what) != KTSN_RECORD_UNTIMED;
+	frame->priority = bits & KTSN_RECORD_PRIORITY_MASK;
+	frame->timed = clock_of(bits) != KTSN_RECORD_UNTIMED;
 	if (!frame->timed)
 		return;
-	frame->deadline = what & KTSN_RECORD_DEADLINE;
-	frame->clock = clocks[clock_of(what)];
+	frame->deadline = bits & KTSN_RECORD_DEADLINE;
+	frame->clock = clocks[clock_of(bits)];
 	frame->txtime_ns = time_at(record + KTSN_RECORD_AT_TIME);
 }
 

@@ -19,9 +19,9 @@
 static struct relay relay;
 static struct source_tap tap;
 
-static int failed(const char *what, int err, const char *advice)
+static int failed(const char *operation, int err, const char *advice)
 {
-	fprintf(stderr, "ktsn-relay: %s: %s; %s\n", what, strerror(-err), advice);
+	fprintf(stderr, "ktsn-relay: %s: %s; %s\n", operation, strerror(-err), advice);
 	return err;
 }
 

@@ -36,9 +36,9 @@
 static struct relay relay;
 static struct source_vhost source;
 
-static int failed(const char *what, int err, const char *advice)
+static int failed(const char *operation, int err, const char *advice)
 {
-	fprintf(stderr, "ktsn-relay-vhost: %s: %s; %s\n", what, strerror(-err), advice);
+	fprintf(stderr, "ktsn-relay-vhost: %s: %s; %s\n", operation, strerror(-err), advice);
 	return err;
 }
 

@@ -93,22 +93,22 @@ static struct loop_route route(bool encrypted)
 		.destination_port_be = htobe16(5001),
 		.ttl = 64,
 	};
-	struct loop_route made = {.state = DESTINATION_RESOLVED,
-				  .path = inner,
-				  .tunnel = {.outer = inner, .vni = 42},
-				  .payload_max_bytes = PAYLOAD_BYTES};
+	struct loop_route route = {.state = DESTINATION_RESOLVED,
+				   .path = inner,
+				   .tunnel = {.outer = inner, .vni = 42},
+				   .payload_max_bytes = PAYLOAD_BYTES};
 
-	made.tunnel.outer.destination_port_be = htobe16(4789);
-	made.tunnel.esp = encrypted;
-	made.encryption = encrypted ? LOOP_REQUIRED : LOOP_CLEAR;
-	return made;
+	route.tunnel.outer.destination_port_be = htobe16(4789);
+	route.tunnel.esp = encrypted;
+	route.encryption = encrypted ? LOOP_REQUIRED : LOOP_CLEAR;
+	return route;
 }
 
-static void must(int result, const char *what)
+static void must(int result, const char *label)
 {
 	if (result == 0)
 		return;
-	fprintf(stderr, "ktsn-datapath-bench: cannot %s: %s\n", what, strerror(-result));
+	fprintf(stderr, "ktsn-datapath-bench: cannot %s: %s\n", label, strerror(-result));
 	exit(EXIT_FAILURE);
 }
 
@@ -168,7 +168,7 @@ static bool send_one(struct bed *bed, struct application *application, uint32_t 
 	struct ktsn_ring_message message = {.payload_bytes = PAYLOAD_BYTES,
 					    .called_tai_ns = bed->begin_tai_ns,
 					    .txtime_ns = bed->begin_tai_ns + (int64_t)number * OFFERED_NS};
-	uint64_t one = 1;
+	uint64_t increment = 1;
 	uint32_t slot;
 
 	if (ktsn_ring_claim(&application->producer, &slot))
@@ -183,7 +183,7 @@ static bool send_one(struct bed *bed, struct application *application, uint32_t 
 	ktsn_ring_publish(&application->producer, slot, &message);
 	if (bed->mode->producer &&
 	    ktsn_ring_doorbell_due(&application->producer, KTSN_CLOCK_TAI, message.txtime_ns))
-		(void)!write(application->doorbell_fd, &one, sizeof(one));
+		(void)!write(application->doorbell_fd, &increment, sizeof(increment));
 	return true;
 }
 

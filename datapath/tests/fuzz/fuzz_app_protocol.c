@@ -406,7 +406,7 @@ static size_t request_read(struct input *input, struct ktsn_app_request *request
 /* Writes a message into its ring, valid or not, and rings the doorbell. */
 static void publish(const struct application *application, struct input *input)
 {
-	uint64_t one = 1;
+	uint64_t increment = 1;
 	uint8_t raw[KTSN_RING_SLOT_HEADER_BYTES] = {KTSN_SLOT_READY};
 	uint64_t bits = UINT64_MAX;
 
@@ -420,7 +420,7 @@ static void publish(const struct application *application, struct input *input)
 	(void)!pwrite(application->ring_fd, &bits, sizeof(bits),
 		      offsetof(struct ktsn_ring_header, ready_summary));
 	(void)fcntl(application->bell_fd, F_SETFL, O_NONBLOCK);
-	(void)!write(application->bell_fd, &one, sizeof(one));
+	(void)!write(application->bell_fd, &increment, sizeof(increment));
 }
 
 static void request_play(struct application *application, struct input *input)

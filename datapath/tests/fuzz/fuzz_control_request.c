@@ -87,17 +87,18 @@ static void gates_check(const struct ktsn_gates *gates, int64_t tai_ns)
 		class_check(gates, class, tai_ns, ktsn_link_ns(LINK_SPEED_BPS, 200) + 20000);
 }
 
-static void same_check(const struct ktsn_schedule *one, const struct ktsn_schedule *other)
+static void same_check(const struct ktsn_schedule *schedule, const struct ktsn_schedule *other)
 {
-	must(one->gate_enabled == other->gate_enabled && one->gate_states == other->gate_states);
-	must(one->base_time_tai_ns == other->base_time_tai_ns && one->cycle_time_ns == other->cycle_time_ns);
-	must(one->cycle_time_extension_ns == other->cycle_time_extension_ns);
-	must(one->entry_count == other->entry_count);
-	for (uint32_t i = 0; i < one->entry_count; i++)
-		must(one->entries[i].interval_ns == other->entries[i].interval_ns &&
-		     one->entries[i].gate_states == other->entries[i].gate_states);
-	must(memcmp(one->queue_max_sdu_bytes, other->queue_max_sdu_bytes, sizeof(one->queue_max_sdu_bytes)) ==
-	     0);
+	must(schedule->gate_enabled == other->gate_enabled && schedule->gate_states == other->gate_states);
+	must(schedule->base_time_tai_ns == other->base_time_tai_ns &&
+	     schedule->cycle_time_ns == other->cycle_time_ns);
+	must(schedule->cycle_time_extension_ns == other->cycle_time_extension_ns);
+	must(schedule->entry_count == other->entry_count);
+	for (uint32_t i = 0; i < schedule->entry_count; i++)
+		must(schedule->entries[i].interval_ns == other->entries[i].interval_ns &&
+		     schedule->entries[i].gate_states == other->entries[i].gate_states);
+	must(memcmp(schedule->queue_max_sdu_bytes, other->queue_max_sdu_bytes,
+		    sizeof(schedule->queue_max_sdu_bytes)) == 0);
 }
 
 static int64_t number_at(const json_t *object, const char *name)

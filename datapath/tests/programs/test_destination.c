@@ -126,11 +126,11 @@ static const struct option long_options[] = {
 /* The values of the command line; NULL: not given. */
 static const char *given[OPTIONS];
 
-static void must(bool holds, const char *what)
+static void must(bool holds, const char *label)
 {
 	if (holds)
 		return;
-	fprintf(stderr, "ktsn-test-destination: cannot %s: %s\n", what, strerror(errno));
+	fprintf(stderr, "ktsn-test-destination: cannot %s: %s\n", label, strerror(errno));
 	exit(1);
 }
 

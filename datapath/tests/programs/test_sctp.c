@@ -34,19 +34,19 @@ static int64_t now_ns(void)
 	return (int64_t)now.tv_sec * NS_PER_S + now.tv_nsec;
 }
 
-static void fail(const char *what)
+static void fail(const char *label)
 {
-	fprintf(stderr, "ktsn-test-sctp: %s: %s\n", what, strerror(errno));
+	fprintf(stderr, "ktsn-test-sctp: %s: %s\n", label, strerror(errno));
 	exit(1);
 }
 
-static long number(const char *text, long least, long most)
+static long number(const char *text, long minimum, long maximum)
 {
 	char *end;
 	long value = strtol(text, &end, 10);
 
-	if (*text == '\0' || *end != '\0' || value < least || value > most) {
-		fprintf(stderr, "ktsn-test-sctp: %s is no number from %ld to %ld\n", text, least, most);
+	if (*text == '\0' || *end != '\0' || value < minimum || value > maximum) {
+		fprintf(stderr, "ktsn-test-sctp: %s is no number from %ld to %ld\n", text, minimum, maximum);
 		exit(2);
 	}
 	return value;
@@ -67,32 +67,32 @@ static struct sockaddr_in address_of(const char *text, const char *port)
 /* A socket of one association, bound to an address. */
 static struct socket *bound(const struct sockaddr_in *at)
 {
-	struct sockaddr_in own = *at;
+	struct sockaddr_in local = *at;
 	int bytes = SOCKET_BYTES;
-	struct socket *made = usrsctp_socket(AF_INET, SOCK_STREAM, IPPROTO_SCTP, NULL, NULL, 0, NULL);
+	struct socket *association = usrsctp_socket(AF_INET, SOCK_STREAM, IPPROTO_SCTP, NULL, NULL, 0, NULL);
 
-	if (!made)
+	if (!association)
 		fail("make a socket");
-	if (usrsctp_setsockopt(made, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)) ||
-	    usrsctp_setsockopt(made, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)))
+	if (usrsctp_setsockopt(association, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)) ||
+	    usrsctp_setsockopt(association, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)))
 		fail("set its buffers");
-	if (usrsctp_bind(made, (struct sockaddr *)&own, sizeof(own)))
+	if (usrsctp_bind(association, (struct sockaddr *)&local, sizeof(local)))
 		fail("bind it");
-	return made;
+	return association;
 }
 
 /* Connects an association, retrying while the server's stack does not listen yet. */
-static struct socket *connected(const struct sockaddr_in *own, struct sockaddr_in to)
+static struct socket *connected(const struct sockaddr_in *local, struct sockaddr_in to)
 {
 	enum { TRIES = 100, PAUSE_US = 100000 };
 
 	for (int i = 0; i < TRIES; i++) {
-		struct socket *made = bound(own);
-		if (!usrsctp_connect(made, (struct sockaddr *)&to, sizeof(to)))
-			return made;
+		struct socket *association = bound(local);
+		if (!usrsctp_connect(association, (struct sockaddr *)&to, sizeof(to)))
+			return association;
 		if (errno != ECONNREFUSED)
 			break;
-		usrsctp_close(made);
+		usrsctp_close(association);
 		usleep(PAUSE_US);
 	}
 	fail("connect");
@@ -165,8 +165,8 @@ static void finish(struct socket *last)
 
 static int server(char **arguments)
 {
-	struct sockaddr_in own = address_of(arguments[0], arguments[1]);
-	struct socket *listener = bound(&own);
+	struct sockaddr_in local = address_of(arguments[0], arguments[1]);
+	struct socket *listener = bound(&local);
 	int status = serve(listener, number(arguments[2], 0, 60));
 
 	finish(listener);
@@ -175,11 +175,11 @@ static int server(char **arguments)
 
 static int client(char **arguments)
 {
-	struct sockaddr_in own = address_of(arguments[0], "0");
+	struct sockaddr_in local = address_of(arguments[0], "0");
 	struct sockaddr_in to = address_of(arguments[1], arguments[2]);
 	long seconds = number(arguments[3], 1, 3600);
 	size_t bytes = (size_t)number(arguments[4], 1, BUFFER_BYTES);
-	struct socket *association = connected(&own, to);
+	struct socket *association = connected(&local, to);
 	int status = send_all(association, seconds, bytes);
 
 	finish(association);

@@ -75,9 +75,9 @@ static const char usage[] =
 	"\n"
 	"Prints a line per message: transmit time in ns (\"-\": none), result of the send, errno.\n";
 
-static int fail(const char *what)
+static int fail(const char *label)
 {
-	fprintf(stderr, "ktsn-test-send: cannot %s: %s\n", what, strerror(errno));
+	fprintf(stderr, "ktsn-test-send: cannot %s: %s\n", label, strerror(errno));
 	return -1;
 }
 

@@ -312,7 +312,7 @@ void rig_send(struct rig_ring *ring, const struct rig_message *message)
 		.ethertype_be = message->ethertype_be,
 		.priority = message->priority,
 	};
-	uint64_t one = 1;
+	uint64_t increment = 1;
 	uint32_t slot;
 
 	while (ktsn_ring_claim(&ring->producer, &slot))
@@ -320,25 +320,25 @@ void rig_send(struct rig_ring *ring, const struct rig_message *message)
 	memcpy(ktsn_ring_payload(&ring->producer, slot), message->text, shared.payload_bytes);
 	ktsn_ring_publish(&ring->producer, slot, &shared);
 	if (ktsn_ring_doorbell_due(&ring->producer, message->clock, message->txtime_ns))
-		(void)!write(ring->doorbell_fd, &one, sizeof(one));
+		(void)!write(ring->doorbell_fd, &increment, sizeof(increment));
 }
 
-static void a_moment(struct rig *rig, int64_t since_ns, const char *what)
+static void a_moment(struct rig *rig, int64_t since_ns, const char *label)
 {
 	rig_collect(rig);
 	if (clock_ns(CLOCK_MONOTONIC) - since_ns > TIMEOUT_S * NS_PER_SECOND)
-		fail_msg("%s did not happen", what);
+		fail_msg("%s did not happen", label);
 	usleep(POLL_US);
 }
 
 void rig_wait_counter(struct rig *rig, const _Atomic uint64_t *counter, uint64_t value)
 {
 	int64_t since_ns = clock_ns(CLOCK_MONOTONIC);
-	char what[80];
+	char label[80];
 
-	snprintf(what, sizeof(what), "counter at %" PRIu64, value);
+	snprintf(label, sizeof(label), "counter at %" PRIu64, value);
 	while (counter_read(counter) < value)
-		a_moment(rig, since_ns, what);
+		a_moment(rig, since_ns, label);
 	assert_int_equal(counter_read(counter), value);
 }
 

@@ -50,9 +50,9 @@ static inline void *sleeper_run(void *argument)
 	return NULL;
 }
 
-static inline void sleepers_fail(const char *what)
+static inline void sleepers_fail(const char *label)
 {
-	fprintf(stderr, "threads that wait for space: %s\n", what);
+	fprintf(stderr, "threads that wait for space: %s\n", label);
 	abort();
 }
 

@@ -15,7 +15,7 @@ enum { IPV4 = 0x0800, ARP = 0x0806, IPV6 = 0x86dd, C_TAG = 0x8100, S_TAG = 0x88a
 static const uint8_t foreign_mac[6] = {2, 0, 0, 0, 0, 9};
 
 /* An endpoint with two hardware addresses, one IPv4 address, and a subnet of each family. */
-static const struct loop_sources own = {
+static const struct loop_sources endpoint_sources = {
 	.mac_count = 2,
 	.macs = {{2, 0, 0, 0, 0, 1}, {2, 0, 0, 0, 0, 2}},
 	.subnet_count = 3,
@@ -31,7 +31,7 @@ static struct loop_destination destination = {.flow = &flow,
 
 static int set_up(void **state)
 {
-	sources = own;
+	sources = endpoint_sources;
 	memcpy(sources.subnets[0].network.bytes + 12, (const uint8_t[]){10, 42, 1, 2}, 4);
 	memcpy(sources.subnets[1].network.bytes + 12, (const uint8_t[]){10, 43, 2, 0}, 4);
 	return 0;
@@ -47,7 +47,7 @@ static void assert_ipv4(const char *source, bool allowed)
 	uint8_t frame[FRAMES_BYTES_MAX];
 
 	assert_int_equal(allows(IPV4, 0, frame, ipv4_make(frame, source)), allowed);
-	assert_int_equal(allows(ARP, 0, frame, arp_make(frame, own.macs[0], source)), allowed);
+	assert_int_equal(allows(ARP, 0, frame, arp_make(frame, endpoint_sources.macs[0], source)), allowed);
 	assert_int_equal(
 		allows(S_TAG, 0, frame,
 		       tag_push(frame, tag_push(frame, ipv4_make(frame, source), IPV4, 0), C_TAG, 0)),
@@ -95,7 +95,7 @@ static void arp_is_limited_to_the_endpoints_macs(void **state)
 {
 	uint8_t frame[FRAMES_BYTES_MAX];
 
-	assert_true(allows(ARP, 0, frame, arp_make(frame, own.macs[1], "10.42.1.2")));
+	assert_true(allows(ARP, 0, frame, arp_make(frame, endpoint_sources.macs[1], "10.42.1.2")));
 	assert_false(allows(ARP, 0, frame, arp_make(frame, foreign_mac, "10.42.1.2")));
 }
 
@@ -114,7 +114,7 @@ static void endpoint_without_addresses_may_use_any(void **state)
 	sources.any_address = true;
 	assert_ipv4("10.42.1.3", true);
 	assert_true(allows(IPV4, 0, frame, 10));
-	assert_true(allows(ARP, 0, frame, arp_make(frame, own.macs[0], "10.42.1.3")));
+	assert_true(allows(ARP, 0, frame, arp_make(frame, endpoint_sources.macs[0], "10.42.1.3")));
 	/* ARP is still limited to the endpoint's hardware addresses. */
 	assert_false(allows(ARP, 0, frame, arp_make(frame, foreign_mac, "10.42.1.3")));
 	sources.any_address = false;

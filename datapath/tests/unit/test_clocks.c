@@ -144,16 +144,16 @@ static void assert_nothing_told(void)
 
 static void bound_grows_with_drift(void **state)
 {
-	const struct node_clock told = {NODE_CLOCK_HOLDOVER, 850, 120, BEGAN_NS};
+	const struct node_clock reported = {NODE_CLOCK_HOLDOVER, 850, 120, BEGAN_NS};
 	const struct node_clock fast = {NODE_CLOCK_HOLDOVER, 1, 1000000000, BEGAN_NS};
 	const struct node_clock never = {NODE_CLOCK_UNKNOWN, 0, 0, 0},
 				unknown = {NODE_CLOCK_UNKNOWN, -1, 120, BEGAN_NS};
 
-	assert_int_equal(node_clock_bound_ns(&told, BEGAN_NS), 850);
+	assert_int_equal(node_clock_bound_ns(&reported, BEGAN_NS), 850);
 	/* Rounded up, never down. */
-	assert_int_equal(node_clock_bound_ns(&told, BEGAN_NS + 1), 851);
-	assert_int_equal(node_clock_bound_ns(&told, BEGAN_NS + 10 * NS_PER_SECOND), 850 + 1200);
-	assert_int_equal(node_clock_bound_ns(&told, BEGAN_NS - 1), 850);
+	assert_int_equal(node_clock_bound_ns(&reported, BEGAN_NS + 1), 851);
+	assert_int_equal(node_clock_bound_ns(&reported, BEGAN_NS + 10 * NS_PER_SECOND), 850 + 1200);
+	assert_int_equal(node_clock_bound_ns(&reported, BEGAN_NS - 1), 850);
 	assert_int_equal(node_clock_bound_ns(&fast, INT64_MAX), INT64_MAX - BEGAN_NS + 1);
 	assert_int_equal(node_clock_bound_ns(&never, BEGAN_NS), -1);
 	assert_int_equal(node_clock_bound_ns(&unknown, BEGAN_NS), -1);

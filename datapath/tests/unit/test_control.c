@@ -222,13 +222,13 @@ static void every_example_request_is_tested(void **state)
 {
 	DIR *folder = opendir(PROTOCOL_DIR);
 	struct dirent *entry;
-	size_t found = 0;
+	size_t count = 0;
 
 	assert_non_null(folder);
 	while ((entry = readdir(folder)))
-		found += strstr(entry->d_name, ".request.json") != NULL;
+		count += strstr(entry->d_name, ".request.json") != NULL;
 	closedir(folder);
-	assert_int_equal(found, LENGTH(examples));
+	assert_int_equal(count, LENGTH(examples));
 }
 
 static void ok_and_error_match_the_examples(void **state)
@@ -482,8 +482,8 @@ static void groups_match_the_example(void **state)
 				       .announced_count = 2,
 				       .reported = &reported,
 				       .reported_count = 1}};
-	struct group_list own = {.everything = true};
-	struct peer_network network = {.vni = 42, .announced = &own};
+	struct group_list everything = {.everything = true};
+	struct peer_network network = {.vni = 42, .announced = &everything};
 	struct peer_index index = {.first_network = &network};
 	struct node node = {.routing = {.peers = &peer, .peer_index = &index}};
 

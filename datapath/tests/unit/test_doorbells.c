@@ -57,9 +57,9 @@ static int heard(void)
 
 static void ring(int event_fd)
 {
-	const uint64_t one = 1;
+	const uint64_t increment = 1;
 
-	assert_int_equal(write(event_fd, &one, sizeof(one)), sizeof(one));
+	assert_int_equal(write(event_fd, &increment, sizeof(increment)), sizeof(increment));
 }
 
 static void each_ring_is_heard_once(void **state)

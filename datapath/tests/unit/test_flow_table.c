@@ -270,7 +270,7 @@ static void many_flows_are_kept_apart(void **state)
 struct race {
 	_Atomic bool over;
 	_Atomic uint64_t wrong;
-	_Atomic uint64_t found;
+	_Atomic uint64_t hits;
 };
 
 /* Uses the flow of the descriptor: it must belong to that descriptor and stay so. */
@@ -288,7 +288,7 @@ static void *acquire_many(void *argument)
 			atomic_fetch_add(&race->wrong, 1);
 		flow->destinations.others_next++;
 		lock_give(&flow->lock);
-		atomic_fetch_add(&race->found, 1);
+		atomic_fetch_add(&race->hits, 1);
 		release(flow);
 	}
 	return NULL;
@@ -322,7 +322,7 @@ static void *acquire_counting_users(void *argument)
 		lock_take(&flow->lock);
 		flow->destinations.others_next++;
 		lock_give(&flow->lock);
-		atomic_fetch_add(&race->found, 1);
+		atomic_fetch_add(&race->hits, 1);
 		release(flow);
 	}
 	return NULL;
@@ -334,7 +334,7 @@ static void race_run(struct race *race, void *(*reader)(void *), void (*swap)(in
 
 	for (int i = 0; i < READERS; i++)
 		assert_int_equal(pthread_create(&readers[i], NULL, reader, race), 0);
-	for (int i = 0; i < SWAPS || atomic_load(&race->found) < SWAPS / 10; i++)
+	for (int i = 0; i < SWAPS || atomic_load(&race->hits) < SWAPS / 10; i++)
 		swap(i);
 	atomic_store(&race->over, true);
 	for (int i = 0; i < READERS; i++)

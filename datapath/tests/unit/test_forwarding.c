@@ -22,7 +22,7 @@ static const uint8_t mac[6] = {2, 0, 0, 0, 0, 1}, nobody[6];
 /* The kernel's two entries of the address; kernel_err != 0: no answer. */
 static struct rtnl_forwarding kernel[ENTRIES];
 static int kernel_err;
-static uint32_t asked;
+static uint32_t queries;
 
 int __wrap_rtnl_forwarding_get(struct rtnl *rtnl, enum rtnl_forwarding_device device, int device_link_index,
 			       const uint8_t wanted[6], struct rtnl_forwarding *entry);
@@ -32,7 +32,7 @@ int __wrap_rtnl_forwarding_get(struct rtnl *rtnl, enum rtnl_forwarding_device de
 {
 	assert_int_equal(device, device_link_index == TUNNEL ? FORWARDING_TUNNEL : FORWARDING_BRIDGE);
 	assert_memory_equal(wanted, mac, sizeof(mac));
-	asked++;
+	queries++;
 	*entry = kernel[device];
 	return kernel_err;
 }
@@ -51,7 +51,7 @@ static int set_up(void **state)
 	memset(kernel, 0, sizeof(kernel));
 	bench.routing.own_ns = &bench.own_ns;
 	kernel_err = 0;
-	asked = 0;
+	queries = 0;
 	return 0;
 }
 
@@ -72,7 +72,7 @@ static struct rtnl_forwarding at_port(int port_link_index)
 	return entry;
 }
 
-static struct rtnl_forwarding behind(uint32_t remote_be)
+static struct rtnl_forwarding at_node(uint32_t remote_be)
 {
 	struct rtnl_forwarding entry = {.device_link_index = TUNNEL, .known = true, .remote_be = remote_be};
 
@@ -100,7 +100,7 @@ static void assert_place(int port_link_index, uint32_t remote_be)
 	assert_false(forwarding_watch_changed(&bench.routing, &bench.watch));
 }
 
-static void told(struct rtnl_forwarding entry)
+static void notify(struct rtnl_forwarding entry)
 {
 	forwarding_entry_changed(&bench.routing, &entry);
 }
@@ -108,7 +108,7 @@ static void told(struct rtnl_forwarding entry)
 static void address_is_read_from_the_kernel(void **state)
 {
 	static const struct {
-		const char *what;
+		const char *label;
 		struct rtnl_forwarding bridge, tunnel;
 		int port_link_index;
 		uint32_t remote_be;
@@ -151,7 +151,7 @@ static void address_is_read_from_the_kernel(void **state)
 		(void)set_up(state);
 		kernel[FORWARDING_BRIDGE] = cases[i].bridge;
 		kernel[FORWARDING_TUNNEL] = cases[i].tunnel;
-		print_message("# %s\n", cases[i].what);
+		print_message("# %s\n", cases[i].label);
 		watch();
 		assert_place(cases[i].port_link_index, cases[i].remote_be);
 		(void)tear_down(state);
@@ -160,44 +160,44 @@ static void address_is_read_from_the_kernel(void **state)
 
 static void address_changes_are_followed(void **state)
 {
-	struct rtnl_forwarding gone = behind(OTHER_REMOTE);
+	struct rtnl_forwarding unknown = at_node(OTHER_REMOTE);
 
 	watch();
 	assert_place(0, 0);
-	told(behind(REMOTE));
+	notify(at_node(REMOTE));
 	assert_true(bench.routing.forwarding.changed);
 	assert_true(forwarding_watch_changed(&bench.routing, &bench.watch));
 	assert_place(0, REMOTE);
-	told(behind(OTHER_REMOTE));
+	notify(at_node(OTHER_REMOTE));
 	assert_place(0, OTHER_REMOTE);
-	told(at_port(PORT));
+	notify(at_port(PORT));
 	assert_place(PORT, 0);
-	told(at_port(OTHER_PORT));
+	notify(at_port(OTHER_PORT));
 	assert_place(OTHER_PORT, 0);
-	told(for_good(behind(REMOTE)));
+	notify(for_good(at_node(REMOTE)));
 	assert_place(0, REMOTE);
-	told(at_port(TUNNEL));
-	gone.known = false;
-	gone.remote_be = 0;
-	told(gone);
+	notify(at_port(TUNNEL));
+	unknown.known = false;
+	unknown.remote_be = 0;
+	notify(unknown);
 	assert_place(0, 0);
-	/* Nothing asked the kernel again. */
-	assert_int_equal(asked, ENTRIES);
+	/* Nothing queries the kernel again. */
+	assert_int_equal(queries, ENTRIES);
 }
 
 static void address_is_requested_once_for_all_watchers(void **state)
 {
 	struct forwarding_watch another = {.bridge_link_index = 0};
 
-	kernel[FORWARDING_TUNNEL] = behind(REMOTE);
+	kernel[FORWARDING_TUNNEL] = at_node(REMOTE);
 	watch();
 	assert_place(0, REMOTE);
 	forwarding_watch_set(&bench.routing, &another, BRIDGE, TUNNEL, mac);
 	assert_int_equal(forwarding_find(&bench.routing, &another).remote_be, REMOTE);
-	assert_int_equal(asked, ENTRIES);
+	assert_int_equal(queries, ENTRIES);
 	assert_int_equal(bench.routing.forwarding.entries->count, ENTRIES);
 	forwarding_watch_set(&bench.routing, &another, 0, 0, nobody);
-	told(behind(OTHER_REMOTE));
+	notify(at_node(OTHER_REMOTE));
 	assert_place(0, OTHER_REMOTE);
 }
 
@@ -212,7 +212,7 @@ static void unwatched_addresses_take_no_memory(void **state)
 
 		memcpy(entry.mac + 2, &i, sizeof(i));
 		if (memcmp(entry.mac, mac, sizeof(mac)) != 0)
-			told(entry);
+			notify(entry);
 	}
 	assert_int_equal(bench.routing.forwarding.entries->count, ENTRIES);
 	assert_false(bench.routing.forwarding.changed);
@@ -223,21 +223,21 @@ static void lost_notifications_cause_a_query(void **state)
 {
 	watch();
 	assert_place(0, 0);
-	kernel[FORWARDING_TUNNEL] = behind(REMOTE);
+	kernel[FORWARDING_TUNNEL] = at_node(REMOTE);
 	forwarding_reread(&bench.routing);
 	assert_true(bench.routing.forwarding.changed);
 	assert_true(forwarding_watch_changed(&bench.routing, &bench.watch));
 	assert_place(0, REMOTE);
-	assert_int_equal(asked, 2 * ENTRIES);
+	assert_int_equal(queries, 2 * ENTRIES);
 }
 
 static void address_is_unknown_without_an_answer(void **state)
 {
 	kernel_err = -ETIMEDOUT;
-	kernel[FORWARDING_TUNNEL] = behind(REMOTE);
+	kernel[FORWARDING_TUNNEL] = at_node(REMOTE);
 	watch();
 	assert_place(0, 0);
-	told(behind(OTHER_REMOTE));
+	notify(at_node(OTHER_REMOTE));
 	assert_place(0, OTHER_REMOTE);
 }
 

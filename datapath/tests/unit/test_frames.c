@@ -293,9 +293,11 @@ static void endpoint_again(const struct endpoint_admission *admission, bool keep
 /* Removing addresses and grants takes effect, too. */
 static void destinations_follow_endpoint_grants(void **state)
 {
-	const struct endpoint_admission one = {.address_count = 1,
-					       .addresses = {{ktsn_address_of_ipv4(htonl(0x0a2a0102)), 128}},
-					       .priority_max = 9},
+	const struct endpoint_admission single_address = {.address_count = 1,
+							  .addresses = {{ktsn_address_of_ipv4(
+										 htonl(0x0a2a0102)),
+									 128}},
+							  .priority_max = 9},
 					other = {.any_address = true, .priority_max = 6};
 	const struct loop_admission *known;
 	uint32_t flow, number;
@@ -306,7 +308,7 @@ static void destinations_follow_endpoint_grants(void **state)
 	known = &bed.node.pods->processes->destinations.entries[number]->loop->admission;
 	assert_true(known->sources->any_address);
 	assert_memory_equal(known->sources->macs[0], own_mac, 6);
-	endpoint_again(&one, false);
+	endpoint_again(&single_address, false);
 	assert_false(known->sources->any_address);
 	assert_int_equal(known->sources->subnet_count, 1);
 	assert_int_equal(known->priority_max, 9);

@@ -132,7 +132,7 @@ static void windows_check(const struct ktsn_gates *gates, const struct gate_simu
 /* ---- pictures ---- */
 
 struct picture {
-	const char *what;
+	const char *label;
 	int64_t cycle_ns;
 	uint32_t entry_count;
 	struct ktsn_gate_entry entries[4];
@@ -182,7 +182,7 @@ static void cycles_match_their_pictures(void **state)
 	for (size_t p = 0; p < sizeof(pictures) / sizeof(pictures[0]); p++) {
 		const struct picture *picture = &pictures[p];
 
-		print_message("# %s\n", picture->what);
+		print_message("# %s\n", picture->label);
 		for (size_t b = 0; b < sizeof(bases) / sizeof(bases[0]); b++) {
 			int64_t base_tai_ns = bases[b];
 			int64_t later_tai_ns = base_tai_ns + picture->cycle_ns * 12345678901;

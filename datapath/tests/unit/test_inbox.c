@@ -33,7 +33,7 @@ struct rig {
 	struct sockaddr_storage from;
 };
 
-static void address_make(struct sockaddr_storage *address, socklen_t *bytes, int family, int of)
+static void address_make(struct sockaddr_storage *address, socklen_t *bytes, int family, int datagram_family)
 {
 	memset(address, 0, sizeof(*address));
 	if (family == AF_INET) {
@@ -45,7 +45,7 @@ static void address_make(struct sockaddr_storage *address, socklen_t *bytes, int
 		return;
 	}
 	((struct sockaddr_in6 *)address)->sin6_family = AF_INET6;
-	if (of == AF_INET6)
+	if (datagram_family == AF_INET6)
 		((struct sockaddr_in6 *)address)->sin6_addr = in6addr_loopback;
 	*bytes = sizeof(struct sockaddr_in6);
 }
@@ -61,10 +61,10 @@ static in_port_t port_of(int fd)
 
 static void options_set(int fd, int level, const int *options, size_t count)
 {
-	const int one = 1;
+	const int on = 1;
 
 	for (size_t i = 0; i < count; i++)
-		assert_int_equal(setsockopt(fd, level, options[i], &one, sizeof(one)), 0);
+		assert_int_equal(setsockopt(fd, level, options[i], &on, sizeof(on)), 0);
 }
 
 /* The socket on which the kernel receives; the ring belongs to it. */
@@ -132,7 +132,7 @@ static void ring_put(struct rig *rig, const char *text)
 		.ttl = HOPS,
 		.interface = if_nametoindex("lo"),
 	};
-	const uint64_t one = 1;
+	const uint64_t increment = 1;
 
 	clock_gettime(CLOCK_TAI, &now);
 	header.time_tai_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
@@ -145,7 +145,7 @@ static void ring_put(struct rig *rig, const char *text)
 		header.source[15] = header.destination[15] = 1;
 	}
 	receive_ring_put(&rig->ring, header, text, (uint16_t)strlen(text), 5);
-	assert_int_equal(write(rig->inbox.ring_fd, &one, sizeof(one)), sizeof(one));
+	assert_int_equal(write(rig->inbox.ring_fd, &increment, sizeof(increment)), sizeof(increment));
 }
 
 struct call {

@@ -15,11 +15,11 @@
 
 static char folder[] = "/tmp/ktsn-instance-XXXXXX";
 static char born[sizeof(folder) + 8];
-static char said[512];
+static char last_line[512];
 
 static void line_keep(enum log_level level, const char *line)
 {
-	snprintf(said, sizeof(said), "%s", line);
+	snprintf(last_line, sizeof(last_line), "%s", line);
 }
 
 /* Disables the rate limit of the log. */
@@ -103,12 +103,12 @@ static void foreign_file_is_refused(void **state)
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		born_write(texts[i]);
-		said[0] = '\0';
+		last_line[0] = '\0';
 		assert_int_equal(instance_born(&instance, folder), -EINVAL);
-		assert_non_null(strstr(said, "/born: has something else in it"));
+		assert_non_null(strstr(last_line, "/born: has something else in it"));
 	}
 	assert_int_equal(instance_born(&instance, "/nowhere"), -ENOENT);
-	assert_non_null(strstr(said, "the folder does not exist"));
+	assert_non_null(strstr(last_line, "the folder does not exist"));
 }
 
 static void later_instance_is_younger(void **state)

@@ -66,7 +66,7 @@ static void polling_cpu_holds_a_zero_limit(void **state)
 static void thread_spins_without_an_effective_limit(void **state)
 {
 	static const struct {
-		const char *what, *state0, *device;
+		const char *label, *state0, *device;
 	} cases[] = {
 		{"a CPU that halts whatever the limit", "C1\n", "cpu_dma_latency"},
 		{"no device", "POLL\n", "nothing"},
@@ -83,7 +83,7 @@ static void thread_spins_without_an_effective_limit(void **state)
 		snprintf(path, sizeof(path), "%s/%s", root, cases[i].device ? cases[i].device : "");
 		assert_int_equal(keep_awake_start(&awake, 0, cases[i].device ? path : "", root), 0);
 		if (awake.by != KEEP_AWAKE_THREAD)
-			fail_msg("%s: by %s", cases[i].what, keep_awake_name(awake.by));
+			fail_msg("%s: by %s", cases[i].label, keep_awake_name(awake.by));
 		keep_awake_stop(&awake);
 	}
 }

@@ -92,7 +92,7 @@ static void overdue_messages_keep_the_sending_order(void **state)
 	const int64_t first_tai_ns = clock_tai_ns() - 1000 * MS;
 	struct ktsn_ring_producer *producer = &bench->ring.producer;
 	uint32_t slots[BENCH_MANY];
-	uint64_t one = 1;
+	uint64_t increment = 1;
 
 	atomic_store(&bench->ring.quota.pending_max, 3);
 	loop_pause(bench->rig.loop);
@@ -107,7 +107,7 @@ static void overdue_messages_keep_the_sending_order(void **state)
 
 		ktsn_ring_publish(producer, slot, &message);
 	}
-	(void)!write(bench->ring.doorbell_fd, &one, sizeof(one));
+	(void)!write(bench->ring.doorbell_fd, &increment, sizeof(increment));
 	loop_resume(bench->rig.loop);
 	bench_wait_sent(bench, BENCH_MANY);
 	for (unsigned int i = 0; i < BENCH_MANY; i++)
@@ -258,12 +258,13 @@ static void invalid_messages_are_dropped(void **state)
 
 	rig_flow_open(&bench->rig, &bench->ring, 2, 8, KTSN_CLOCK_TAI);
 	for (uint32_t i = 0; i < count; i++) {
-		uint64_t one = 1;
+		uint64_t increment = 1;
 		uint32_t slot;
 
 		assert_int_equal(ktsn_ring_claim(&bench->ring.producer, &slot), 0);
 		ktsn_ring_publish(&bench->ring.producer, slot, &bad[i]);
-		assert_int_equal(write(bench->ring.doorbell_fd, &one, sizeof(one)), sizeof(one));
+		assert_int_equal(write(bench->ring.doorbell_fd, &increment, sizeof(increment)),
+				 sizeof(increment));
 		rig_wait_counter(&bench->rig, &bench->counters->drop_invalid, i + 1);
 	}
 	assert_int_equal(counter_read(&bench->counters->taken), count);

@@ -34,19 +34,19 @@ static int set_up(void **state)
 /* The number of remaining rings that this round marks. */
 static int round_tells(int first)
 {
-	int told = 0;
+	int marked = 0;
 
 	for (int i = first; i < RINGS; i++)
 		atomic_store(&headers[i].alive_ns, 0);
 	alive_update(&loop);
 	for (int i = first; i < RINGS; i++)
-		told += atomic_load(&headers[i].alive_ns) > 0;
-	return told;
+		marked += atomic_load(&headers[i].alive_ns) > 0;
+	return marked;
 }
 
 static void each_round_marks_a_few_rings(void **state)
 {
-	bool told[RINGS] = {false};
+	bool marked[RINGS] = {false};
 	int rounds = 0, sum = 0;
 
 	assert_true(alive_sleep_max(&loop, SLEEP_NS) < RELAY_AGE_NS);
@@ -56,13 +56,13 @@ static void each_round_marks_a_few_rings(void **state)
 		assert_in_range(count, 1, AT_ONCE_MAX);
 		sum += count;
 		for (int i = 0; i < RINGS; i++)
-			told[i] |= atomic_load(&headers[i].alive_ns) > 0;
+			marked[i] |= atomic_load(&headers[i].alive_ns) > 0;
 		/* The rest follows soon. */
 		if (sum < RINGS)
 			assert_true(alive_sleep_max(&loop, SLEEP_NS) < RELAY_AGE_NS / RINGS);
 	}
 	for (int i = 0; i < RINGS; i++)
-		assert_true(told[i]);
+		assert_true(marked[i]);
 	/* Again after a while. */
 	assert_int_equal(round_tells(0), 0);
 	loop.round.began_tai_ns += 2 * MS;

@@ -77,11 +77,11 @@ static int throttled_count(int first, int behind)
 /* Reports whether the loop hears it, edge-triggered; includes rings while it was throttled. */
 static bool is_heard(struct loop_ring *ring)
 {
-	struct epoll_event heard[RINGS];
-	int count = epoll_wait(loop.wait.epoll_fd, heard, RINGS, 0);
+	struct epoll_event events[RINGS];
+	int count = epoll_wait(loop.wait.epoll_fd, events, RINGS, 0);
 
 	for (int i = 0; i < count; i++)
-		if (heard[i].data.ptr == ring)
+		if (events[i].data.ptr == ring)
 			return true;
 	return false;
 }
@@ -112,10 +112,10 @@ static void each_round_hears_a_few_again(void **state)
 
 static void earlier_rings_are_heard(void **state)
 {
-	uint64_t one = 1;
+	uint64_t increment = 1;
 
 	throttle(0, 1, BEGAN_NS);
-	assert_int_equal(write(doorbell_fds[0], &one, sizeof(one)), sizeof(one));
+	assert_int_equal(write(doorbell_fds[0], &increment, sizeof(increment)), sizeof(increment));
 	assert_false(is_heard(&rings[0]));
 	throttle_release(&loop, BEGAN_NS + THROTTLED_NS);
 	assert_true(is_heard(&rings[0]));
@@ -157,15 +157,15 @@ static void ended_rings_are_removed(void **state)
 /* The application keeps its eventfd after it hung up, and the ring is freed: the set must not contain it. */
 static void closed_doorbell_is_not_heard(void **state)
 {
-	uint64_t one = 1;
+	uint64_t increment = 1;
 
 	throttle(0, 2, BEGAN_NS);
 	rings[0].closing = true;
 	throttle_release(&loop, BEGAN_NS + THROTTLED_NS);
 	assert_int_equal(throttled_count(0, 2), 0);
-	assert_int_equal(write(doorbell_fds[0], &one, sizeof(one)), sizeof(one));
+	assert_int_equal(write(doorbell_fds[0], &increment, sizeof(increment)), sizeof(increment));
 	assert_false(is_heard(&rings[0]));
-	assert_int_equal(write(doorbell_fds[1], &one, sizeof(one)), sizeof(one));
+	assert_int_equal(write(doorbell_fds[1], &increment, sizeof(increment)), sizeof(increment));
 	assert_true(is_heard(&rings[1]));
 }
 

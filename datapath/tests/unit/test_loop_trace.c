@@ -13,7 +13,7 @@ static void sockets_count_their_messages(void **state)
 {
 	struct bench *bench = *state;
 	struct loop_flow *other = rig_flow_open(&bench->rig, &bench->ring, 2, 8, KTSN_CLOCK_TAI);
-	const struct flow_counters *mine = &bench->flow->counters;
+	const struct flow_counters *counters = &bench->flow->counters;
 
 	rig_wait_commands(&bench->rig);
 	bench_send_number(bench, 0, clock_tai_ns() - 1000 * MS);
@@ -28,11 +28,11 @@ static void sockets_count_their_messages(void **state)
 	rig_destination_update(&bench->rig, bench->destination, DESTINATION_UNREACHABLE);
 	bench_send_number(bench, 2, clock_tai_ns());
 	rig_wait_counter(&bench->rig, &bench->counters->drop_unresolved, 1);
-	assert_int_equal(counter_read(&mine->taken), 3);
-	assert_int_equal(counter_read(&mine->sent), 2);
-	assert_int_equal(counter_read(&mine->late), 2);
-	assert_int_equal(counter_read(&mine->dropped), 1);
-	assert_true(atomic_load(&mine->departure_error_ns) >= 1000 * MS);
+	assert_int_equal(counter_read(&counters->taken), 3);
+	assert_int_equal(counter_read(&counters->sent), 2);
+	assert_int_equal(counter_read(&counters->late), 2);
+	assert_int_equal(counter_read(&counters->dropped), 1);
+	assert_true(atomic_load(&counters->departure_error_ns) >= 1000 * MS);
 	assert_int_equal(counter_read(&other->counters.taken), 1);
 	assert_int_equal(counter_read(&other->counters.sent), 0);
 	assert_int_equal(counter_read(&other->counters.dropped), 1);

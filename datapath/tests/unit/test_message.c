@@ -86,17 +86,17 @@ static void append_ttl(struct controls *control, int ttl)
 
 static void assert_txtime(const struct controls *control, int64_t expected)
 {
-	int64_t found = 0;
+	int64_t txtime_ns = 0;
 
-	assert_int_equal(message_txtime(&control->message, &found), 1);
-	assert_true(found == expected);
+	assert_int_equal(message_txtime(&control->message, &txtime_ns), 1);
+	assert_true(txtime_ns == expected);
 }
 
 static void assert_result(const struct controls *control, int expected)
 {
-	int64_t found;
+	int64_t txtime_ns;
 
-	assert_int_equal(message_txtime(&control->message, &found), expected);
+	assert_int_equal(message_txtime(&control->message, &txtime_ns), expected);
 }
 
 static void no_control_has_no_txtime(void **state)
@@ -280,16 +280,16 @@ static void too_much_payload_is_refused(void **state)
 {
 	static char bytes[PAYLOAD_BYTES_MAX];
 	struct iovec pieces[2] = {{bytes, PAYLOAD_BYTES_MAX}, {bytes, 1}};
-	struct msghdr one = message_of(pieces, 1), two = message_of(pieces, 2);
+	struct msghdr single = message_of(pieces, 1), both = message_of(pieces, 2);
 
-	assert_int_equal(message_payload_bytes(&one), PAYLOAD_BYTES_MAX);
-	assert_int_equal(message_payload_bytes(&two), -EMSGSIZE);
+	assert_int_equal(message_payload_bytes(&single), PAYLOAD_BYTES_MAX);
+	assert_int_equal(message_payload_bytes(&both), -EMSGSIZE);
 	pieces[0].iov_len = PAYLOAD_BYTES_MAX + 1;
-	assert_int_equal(message_payload_bytes(&one), -EMSGSIZE);
+	assert_int_equal(message_payload_bytes(&single), -EMSGSIZE);
 	/* Sums that would overflow. */
 	pieces[0].iov_len = 10;
 	pieces[1].iov_len = SIZE_MAX - 5;
-	assert_int_equal(message_payload_bytes(&two), -EMSGSIZE);
+	assert_int_equal(message_payload_bytes(&both), -EMSGSIZE);
 }
 
 static void too_many_pieces_are_refused(void **state)
@@ -364,7 +364,7 @@ static void random_control(void **state)
 	for (int round = 0; round < 20000; round++) {
 		size_t capacity = test_random_below(&random, 200);
 		uint8_t *without = malloc(capacity + 1);
-		int64_t found;
+		int64_t txtime_ns;
 		int result;
 
 		control->length = 0;
@@ -373,7 +373,7 @@ static void random_control(void **state)
 			       test_random_below(&random, 48) | (test_random_next(&random) & PADDING),
 			       &txtime, 8);
 		length_set(control, control->length + test_random_below(&random, 20));
-		result = message_txtime(&control->message, &found);
+		result = message_txtime(&control->message, &txtime_ns);
 		assert_true(result == 0 || result == 1 || result == -EINVAL);
 		assert_non_null(without);
 		result = message_control_without_txtime(&control->message, without, capacity);

@@ -19,7 +19,7 @@
 
 enum { RED = 42, BLUE = 43 };
 
-static const struct quota_limits own = {64, 1024, 128 << 20, 1024, 100000, 0, 60000000000};
+static const struct quota_limits defaults = {64, 1024, 128 << 20, 1024, 100000, 0, 60000000000};
 
 struct bed {
 	struct rig rig;
@@ -34,7 +34,7 @@ static void bed_init(struct bed *bed)
 	memset(bed, 0, sizeof(*bed));
 	rig_init(&bed->rig, &(struct rig_config){64, 64, 10000, 10000});
 	bed->node.loop = bed->rig.loop;
-	bed->node.limits = own;
+	bed->node.limits = defaults;
 	bed->red.vni = RED;
 	bed->blue.vni = BLUE;
 	bed->pod.node = &bed->node;
@@ -85,10 +85,10 @@ static void limits_apply_to_pods_of_the_network(void **state)
 
 	bed_init(&bed);
 	set(&bed, RED, (struct pod_limits){{4, 5, 1 << 20, 64, 2000, 300, 0}});
-	expect(&bed, own);
+	expect(&bed, defaults);
 	bed.pod.endpoints.first = &bed.blue;
 	pod_limits_apply(&bed.pod);
-	expect(&bed, own);
+	expect(&bed, defaults);
 	bed.pod.endpoints.first = &bed.red;
 	pod_limits_apply(&bed.pod);
 	expect(&bed, (struct quota_limits){4, 5, 1 << 20, 64, 2000, 300, 0});
@@ -111,7 +111,7 @@ static void limits_change_for_existing_pods(void **state)
 	assert_int_equal(bed.node.network_limits_count, 2);
 	set(&bed, RED, (struct pod_limits)NONE);
 	set(&bed, RED, (struct pod_limits)NONE);
-	expect(&bed, own);
+	expect(&bed, defaults);
 	assert_int_equal(bed.node.network_limits_count, 1);
 	bed_fini(&bed);
 }

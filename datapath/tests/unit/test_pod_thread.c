@@ -89,10 +89,10 @@ static void run_held_up(struct pod_work *work)
 static void run_privileges(struct pod_work *work)
 {
 	struct test_work *test = (struct test_work *)work;
-	cap_t own = cap_get_proc(), none = cap_init();
+	cap_t current = cap_get_proc(), none = cap_init();
 
-	test->privileged = cap_compare(own, none) != 0;
-	cap_free(own);
+	test->privileged = cap_compare(current, none) != 0;
+	cap_free(current);
 	cap_free(none);
 	test->ran = true;
 }

@@ -28,17 +28,17 @@ static const uint64_t kept = BIT(CAP_NET_ADMIN) | BIT(CAP_SYS_ADMIN) | BIT(CAP_I
 static uint64_t held(void)
 {
 	uint64_t all = 0;
-	cap_t own = cap_get_proc();
+	cap_t current = cap_get_proc();
 
-	for (cap_value_t capability = 0; own && capability <= CAP_LAST_CAP; capability++) {
+	for (cap_value_t capability = 0; current && capability <= CAP_LAST_CAP; capability++) {
 		cap_flag_value_t permitted = CAP_CLEAR, effective = CAP_CLEAR;
 
-		cap_get_flag(own, capability, CAP_PERMITTED, &permitted);
-		cap_get_flag(own, capability, CAP_EFFECTIVE, &effective);
+		cap_get_flag(current, capability, CAP_PERMITTED, &permitted);
+		cap_get_flag(current, capability, CAP_EFFECTIVE, &effective);
 		if (permitted == CAP_SET || effective == CAP_SET)
 			all |= BIT(capability);
 	}
-	cap_free(own);
+	cap_free(current);
 	return all;
 }
 
@@ -64,30 +64,30 @@ static int limit(void)
 static int others_pipe[2];
 
 /* A thread like the loop's: it keeps its privileges until the signal arrives. */
-static void *other_run(void *found)
+static void *other_run(void *privileges)
 {
 	char go;
 
 	/* The handler of the signal may or may not interrupt it. */
 	while (read(others_pipe[0], &go, 1) != 1)
 		;
-	*(uint64_t *)found = held();
+	*(uint64_t *)privileges = held();
 	return NULL;
 }
 
 static int drop(void)
 {
 	const uint64_t before = held();
-	uint64_t found = UINT64_MAX;
+	uint64_t privileges = UINT64_MAX;
 	pthread_t other;
 
-	if (pipe(others_pipe) || pthread_create(&other, NULL, other_run, &found))
+	if (pipe(others_pipe) || pthread_create(&other, NULL, other_run, &privileges))
 		return FAILED;
 	if (privileges_limit() || privileges_drop(false))
 		return FAILED;
 	if (write(others_pipe[1], "g", 1) != 1 || pthread_join(other, NULL))
 		return FAILED;
-	return found ? TOO_MUCH : compare(before & kept);
+	return privileges ? TOO_MUCH : compare(before & kept);
 }
 
 static void assert_as_expected(int (*act)(void))

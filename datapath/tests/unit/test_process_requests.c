@@ -189,12 +189,12 @@ static void applications_of_two_releases_are_served(void **state)
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct application one = application_connect(0);
-		struct ktsn_app_reply reply = greeted(&one, cases[i].version, cases[i].more_bytes);
+		struct application client = application_connect(0);
+		struct ktsn_app_reply reply = greeted(&client, cases[i].version, cases[i].more_bytes);
 
 		assert_int_equal(reply.status, cases[i].status);
 		assert_int_equal(reply.version, cases[i].answered);
-		hang_up(&one);
+		hang_up(&client);
 	}
 }
 
@@ -241,7 +241,7 @@ static void recorded_requests_get_recorded_replies(void **state)
 	static struct recorded recorded;
 
 	for (size_t i = 0; i < RECORDED_RELEASES; i++) {
-		struct application one = application_connect(0);
+		struct application client = application_connect(0);
 		struct recorded_message message;
 		int passed_fd;
 
@@ -249,59 +249,60 @@ static void recorded_requests_get_recorded_replies(void **state)
 		while (recorded_next(&recorded, &message)) {
 			assert_true(message.asked);
 			passed_fd = socket_of(&message);
-			recorded_send(one.fd, &message, passed_fd);
+			recorded_send(client.fd, &message, passed_fd);
 			if (passed_fd >= 0)
 				close(passed_fd);
 			assert_true(recorded_next(&recorded, &message));
 			assert_false(message.asked);
-			answer_compare(&one, &message);
+			answer_compare(&client, &message);
 		}
-		hang_up(&one);
+		hang_up(&client);
 	}
 }
 
 /* The requests of a process with a ring are not bounded. */
 static void process_with_a_ring_gets_no_doorbell(void **state)
 {
-	struct application one = begun(0);
+	struct application client = begun(0);
 
 	assert_int_equal(doorbells, 1);
-	assert_int_equal(ask(&one, KTSN_APP_HELLO, -1), -EALREADY);
-	assert_int_equal(ask(&one, KTSN_APP_HAND_BACK, one.ring_fd), -EALREADY);
+	assert_int_equal(ask(&client, KTSN_APP_HELLO, -1), -EALREADY);
+	assert_int_equal(ask(&client, KTSN_APP_HAND_BACK, client.ring_fd), -EALREADY);
 	assert_int_equal(doorbells, 1);
-	hang_up(&one);
-	close(one.ring_fd);
+	hang_up(&client);
+	close(client.ring_fd);
 }
 
 /* Its messages would be sent twice. */
 static void held_ring_is_not_taken_back(void **state)
 {
-	struct application one = begun(0), other = application_connect(0), foreign = application_connect(1);
+	struct application client = begun(0), other = application_connect(0),
+			   foreign = application_connect(1);
 
-	assert_int_equal(ask(&other, KTSN_APP_HAND_BACK, one.ring_fd), -EBUSY);
-	assert_int_equal(ask(&foreign, KTSN_APP_HAND_BACK, one.ring_fd), -EBUSY);
+	assert_int_equal(ask(&other, KTSN_APP_HAND_BACK, client.ring_fd), -EBUSY);
+	assert_int_equal(ask(&foreign, KTSN_APP_HAND_BACK, client.ring_fd), -EBUSY);
 	assert_int_equal(charged(), ring_bytes);
 	close(other.fd);
 	close(foreign.fd);
-	hang_up(&one);
-	close(one.ring_fd);
+	hang_up(&client);
+	close(client.ring_fd);
 }
 
 static void released_ring_is_taken_back(void **state)
 {
-	struct application one = begun(0), other;
+	struct application client = begun(0), other;
 
 	ring_lives = true;
-	hang_up(&one);
+	hang_up(&client);
 	other = application_connect(0);
-	assert_int_equal(ask(&other, KTSN_APP_HAND_BACK, one.ring_fd), 0);
+	assert_int_equal(ask(&other, KTSN_APP_HAND_BACK, client.ring_fd), 0);
 	assert_int_equal(ask(&other, KTSN_APP_RESUME, -1), 0);
 	/* It counts once. */
 	assert_int_equal(charged(), ring_bytes);
 	ring_lives = false;
 	hang_up(&other);
 	assert_int_equal(charged(), 0);
-	close(one.ring_fd);
+	close(client.ring_fd);
 }
 
 static void foreign_memory_is_not_taken(void **state)
@@ -321,36 +322,36 @@ static void foreign_memory_is_not_taken(void **state)
 static void kept_rings_count_for_the_pod(void **state)
 {
 	int kept[RINGS_OF_POD];
-	struct application one;
+	struct application client;
 
 	ring_lives = true;
 	for (int i = 0; i < RINGS_OF_POD; i++) {
-		one = begun(0);
-		kept[i] = one.ring_fd;
-		hang_up(&one);
+		client = begun(0);
+		kept[i] = client.ring_fd;
+		hang_up(&client);
 	}
-	one = application_connect(0);
-	assert_int_equal(ask(&one, KTSN_APP_HELLO, -1), -ENOMEM);
+	client = application_connect(0);
+	assert_int_equal(ask(&client, KTSN_APP_HELLO, -1), -ENOMEM);
 	assert_int_equal(bed.node.limit_refusals, 1);
 	/* Only at the next check, unless its place is needed. */
 	ring_lives = false;
-	assert_int_equal(ask(&one, KTSN_APP_HELLO, -1), 0);
+	assert_int_equal(ask(&client, KTSN_APP_HELLO, -1), 0);
 	assert_int_equal(charged(), ring_bytes);
-	close(one.ring_fd);
-	hang_up(&one);
+	close(client.ring_fd);
+	hang_up(&client);
 	for (int i = 0; i < RINGS_OF_POD; i++)
 		close(kept[i]);
 }
 
 static void rings_of_all_pods_count_for_the_node(void **state)
 {
-	struct application all[RINGS_OF_NODE], one;
+	struct application all[RINGS_OF_NODE], client;
 
 	for (int i = 0; i < RINGS_OF_NODE; i++)
 		all[i] = begun(i < RINGS_OF_POD ? 0 : 1);
-	one = application_connect(1);
-	assert_int_equal(ask(&one, KTSN_APP_HELLO, -1), -ENOMEM);
-	close(one.fd);
+	client = application_connect(1);
+	assert_int_equal(ask(&client, KTSN_APP_HELLO, -1), -ENOMEM);
+	close(client.fd);
 	for (int i = 0; i < RINGS_OF_NODE; i++) {
 		close(all[i].ring_fd);
 		close(all[i].fd);
@@ -389,12 +390,12 @@ static void untimed_ring_has_its_own_quota(void **state)
 /* It would have a second quota. */
 static void pod_gets_no_untimed_ring(void **state)
 {
-	struct application one = application_connect(0);
+	struct application client = application_connect(0);
 
-	assert_int_equal(ask_with(&one, KTSN_APP_HELLO, KTSN_APP_UNTIMED, -1), -EPERM);
-	assert_int_equal(ask(&one, KTSN_APP_HELLO, -1), 0);
-	hang_up(&one);
-	close(one.ring_fd);
+	assert_int_equal(ask_with(&client, KTSN_APP_HELLO, KTSN_APP_UNTIMED, -1), -EPERM);
+	assert_int_equal(ask(&client, KTSN_APP_HELLO, -1), 0);
+	hang_up(&client);
+	close(client.ring_fd);
 }
 
 static void timed_relay_ring_uses_the_pods_quota(void **state)
@@ -412,60 +413,60 @@ static void timed_relay_ring_uses_the_pods_quota(void **state)
 
 static void exhausted_pod_keeps_its_relay(void **state)
 {
-	struct application all[RINGS_OF_POD], relay, one;
+	struct application all[RINGS_OF_POD], relay, client;
 
 	for (int i = 0; i < RINGS_OF_POD; i++)
 		all[i] = begun(0);
-	one = application_connect(0);
-	assert_int_equal(ask(&one, KTSN_APP_HELLO, -1), -ENOMEM);
+	client = application_connect(0);
+	assert_int_equal(ask(&client, KTSN_APP_HELLO, -1), -ENOMEM);
 	relay = relay_connect(0);
 	assert_int_equal(ask_with(&relay, KTSN_APP_HELLO, KTSN_APP_UNTIMED, -1), 0);
 	for (int i = 0; i < RINGS_OF_POD; i++) {
 		close(all[i].ring_fd);
 		close(all[i].fd);
 	}
-	close(one.fd);
+	close(client.fd);
 	hang_up(&relay);
 	close(relay.ring_fd);
 }
 
 static void relay_quota_lives_as_long_as_its_ring(void **state)
 {
-	struct application one = relay_connect(0);
+	struct application client = relay_connect(0);
 
-	assert_int_equal(ask_with(&one, KTSN_APP_HELLO, KTSN_APP_UNTIMED, -1), 0);
+	assert_int_equal(ask_with(&client, KTSN_APP_HELLO, KTSN_APP_UNTIMED, -1), 0);
 	assert_int_equal(node_socket_del(&bed.node, "pod0"), 0);
 	assert_int_equal(bed.node.relay_quota_count, 1);
-	hang_up(&one);
+	hang_up(&client);
 	assert_int_equal(bed.node.relay_quota_count, 0);
-	close(one.ring_fd);
+	close(client.ring_fd);
 }
 
 static void untimed_ring_stays_untimed(void **state)
 {
-	struct application one = relay_connect(0), again;
+	struct application client = relay_connect(0), again;
 
 	ring_lives = true;
-	assert_int_equal(ask_with(&one, KTSN_APP_HELLO, KTSN_APP_UNTIMED, -1), 0);
-	hang_up(&one);
+	assert_int_equal(ask_with(&client, KTSN_APP_HELLO, KTSN_APP_UNTIMED, -1), 0);
+	hang_up(&client);
 	again = relay_connect(0);
-	assert_int_equal(ask_with(&again, KTSN_APP_HAND_BACK, KTSN_APP_UNTIMED, one.ring_fd), 0);
+	assert_int_equal(ask_with(&again, KTSN_APP_HAND_BACK, KTSN_APP_UNTIMED, client.ring_fd), 0);
 	assert_true(pod_at(0)->processes->ring->untimed);
 	assert_int_equal(ask(&again, KTSN_APP_RESUME, -1), 0);
-	close(one.ring_fd);
+	close(client.ring_fd);
 	hang_up(&again);
 	ring_lives = false;
 }
 
 static void unknown_ring_flags_are_refused(void **state)
 {
-	struct application one = relay_connect(0);
+	struct application client = relay_connect(0);
 
-	assert_int_equal(ask_with(&one, KTSN_APP_HELLO, 2, -1), -EINVAL);
-	assert_int_equal(ask_with(&one, KTSN_APP_HELLO, KTSN_APP_UNTIMED | 128, -1), -EINVAL);
-	assert_int_equal(ask_with(&one, KTSN_APP_HELLO, KTSN_APP_UNTIMED, -1), 0);
-	close(one.ring_fd);
-	hang_up(&one);
+	assert_int_equal(ask_with(&client, KTSN_APP_HELLO, 2, -1), -EINVAL);
+	assert_int_equal(ask_with(&client, KTSN_APP_HELLO, KTSN_APP_UNTIMED | 128, -1), -EINVAL);
+	assert_int_equal(ask_with(&client, KTSN_APP_HELLO, KTSN_APP_UNTIMED, -1), 0);
+	close(client.ring_fd);
+	hang_up(&client);
 }
 
 /* The number of rings for which the node still has room. */
@@ -481,14 +482,14 @@ static uint64_t rings_allowed(void)
 static void rings_of_removed_pods_count_separately(void **state)
 {
 	struct ring_charges *charges = &bed.node.ring_charges;
-	struct application one = begun(0), two;
+	struct application client = begun(0), other_client;
 
 	ring_lives = true;
-	hang_up(&one);
-	two = begun(0);
+	hang_up(&client);
+	other_client = begun(0);
 	assert_int_equal(node_socket_del(&bed.node, "pod0"), 0);
 	assert_null(pod_find(&bed.node, "pod0"));
-	hang_up(&two);
+	hang_up(&other_client);
 	assert_int_equal(bed.node.quota_count, PODS - 1);
 	assert_int_equal(charged(), 0);
 	assert_int_equal(charges->removed_bytes, 2 * ring_bytes);
@@ -503,8 +504,8 @@ static void rings_of_removed_pods_count_separately(void **state)
 		daemon_work();
 	assert_int_equal(charges->removed_bytes, 0);
 	assert_int_equal(rings_allowed(), 4);
-	close(one.ring_fd);
-	close(two.ring_fd);
+	close(client.ring_fd);
+	close(other_client.ring_fd);
 }
 
 static bool hung_up(int fd)

@@ -31,7 +31,7 @@ struct made {
 enum { FILES_MAX = 8 };
 
 struct example {
-	const char *what, *release;
+	const char *label, *release;
 	struct made files[FILES_MAX];
 	uint32_t runtime_us, period_us;
 	const char *source;
@@ -210,7 +210,7 @@ static void example_check(const struct example *example, bool ordinary_too)
 	realtime_budget_read(&budget, root, example->release, 3, ordinary_too);
 	if (budget.runtime_us != example->runtime_us || budget.period_us != example->period_us ||
 	    strcmp(budget.source, example->source) != 0)
-		fail_msg("%s: %u of %u us, %s", example->what, budget.runtime_us, budget.period_us,
+		fail_msg("%s: %u of %u us, %s", example->label, budget.runtime_us, budget.period_us,
 			 budget.source);
 	files_remove(example);
 }

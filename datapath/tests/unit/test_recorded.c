@@ -38,14 +38,14 @@ static int pair_close(void **state)
 
 static void process_check(const struct handover_process *process)
 {
-	const struct ktsn_ring_geometry own = ktsn_ring_geometry_make(SLOTS, PAYLOAD_BYTES);
+	const struct ktsn_ring_geometry expected = ktsn_ring_geometry_make(SLOTS, PAYLOAD_BYTES);
 
 	assert_string_equal(process->identity, IDENTITY);
 	assert_true(process->connected);
 	assert_true(process->has_ring);
 	assert_false(process->resuming);
-	assert_int_equal(process->geometry.slot_count, own.slot_count);
-	assert_int_equal(process->geometry.slot_bytes, own.slot_bytes);
+	assert_int_equal(process->geometry.slot_count, expected.slot_count);
+	assert_int_equal(process->geometry.slot_bytes, expected.slot_bytes);
 }
 
 static void flow_check(const struct handover_flow *flow)
@@ -193,15 +193,15 @@ static void messages_in_recorded_rings_are_taken(void **state)
 	static struct ktsn_ring_consumer consumer;
 
 	for (size_t i = 0; i < RECORDED_RELEASES; i++) {
-		struct ktsn_ring_memory made, memory;
+		struct ktsn_ring_memory created, memory;
 		struct ktsn_ring_taken taken;
 		int fd;
 
 		recorded_read(&recorded, recorded_releases[i], "ring");
-		fd = ring_fill(&made);
-		assert_int_equal(ktsn_ring_memory_adopt(&memory, fd, made.geometry), 0);
-		ktsn_ring_consumer_init(&consumer, memory.address, made.geometry.slot_count,
-					made.geometry.slot_bytes);
+		fd = ring_fill(&created);
+		assert_int_equal(ktsn_ring_memory_adopt(&memory, fd, created.geometry), 0);
+		ktsn_ring_consumer_init(&consumer, memory.address, created.geometry.slot_count,
+					created.geometry.slot_bytes);
 		assert_int_equal(ktsn_ring_recover(&consumer), 0);
 		assert_int_equal(ktsn_ring_take(&consumer, &taken), 1);
 		assert_int_equal(taken.flow, 0);
@@ -213,7 +213,7 @@ static void messages_in_recorded_rings_are_taken(void **state)
 		ktsn_ring_release(&consumer, taken.slot);
 		assert_int_equal(ktsn_ring_take(&consumer, &taken), 0);
 		ktsn_ring_memory_unmap(&memory);
-		ktsn_ring_memory_destroy(&made);
+		ktsn_ring_memory_destroy(&created);
 	}
 }
 

@@ -408,7 +408,7 @@ static void frame_put(const void *in_front, size_t in_front_bytes, uint8_t first
 	assert_true(send(outside.tap, bytes, (size_t)(at + payload_bytes - bytes), MSG_NOSIGNAL) > 0);
 }
 
-static void timed_put_as(uint8_t what, uint8_t first, size_t payload_bytes)
+static void timed_put_as(uint8_t label, uint8_t first, size_t payload_bytes)
 {
 	uint8_t record[KTSN_RECORD_BYTES] = {0};
 	static const uint8_t behind_addresses[] = {0x88, 0xb5, KTSN_RECORD_VERSION};
@@ -416,7 +416,7 @@ static void timed_put_as(uint8_t what, uint8_t first, size_t payload_bytes)
 
 	memcpy(record, macs, sizeof(macs));
 	memcpy(record + KTSN_RECORD_AT_ETHERTYPE, behind_addresses, sizeof(behind_addresses));
-	record[KTSN_RECORD_AT_WHAT] = what;
+	record[KTSN_RECORD_AT_WHAT] = label;
 	memcpy(record + KTSN_RECORD_AT_TIME, time, sizeof(time));
 	frame_put(record, sizeof(record), first, payload_bytes);
 }

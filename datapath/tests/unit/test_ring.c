@@ -119,7 +119,7 @@ static void slots_and_payload_are_rounded_up(void **state)
 
 /* One field of a valid header replaced, and the producer's error. */
 static const struct bad_header {
-	const char *what;
+	const char *label;
 	size_t offset, bytes;
 	uint64_t value;
 	int result;
@@ -157,7 +157,7 @@ static void bad_headers_are_refused(void **state)
 		memcpy(field, &bad->value, bad->bytes);
 		result = ktsn_ring_producer_init(&producer, pair->application, pair->memory.bytes);
 		if (result != bad->result)
-			fail_msg("%s: %d, not %d", bad->what, result, bad->result);
+			fail_msg("%s: %d, not %d", bad->label, result, bad->result);
 		memcpy(field, &good, bad->bytes);
 	}
 	assert_int_equal(ktsn_ring_producer_init(&producer, pair->application, pair->memory.bytes), 0);

@@ -34,7 +34,7 @@ struct map {
 	uint8_t *address;
 };
 
-static int made(struct map *map)
+static int map_create(struct map *map)
 {
 	void *address;
 
@@ -53,7 +53,7 @@ static int set_up(void **state)
 	static struct map map;
 
 	*state = &map;
-	return made(&map);
+	return map_create(&map);
 }
 
 static int tear_down(void **state)
@@ -190,7 +190,7 @@ static void map_lives_until_its_last_mapping(void **state)
 {
 	struct map map;
 
-	assert_int_equal(made(&map), 0);
+	assert_int_equal(map_create(&map), 0);
 	close(map.fd);
 	usleep(10000);
 	assert_true(ktsn_ring_map_lives(map.id));
@@ -202,7 +202,7 @@ static void map_lives_until_its_last_descriptor(void **state)
 {
 	struct map map;
 
-	assert_int_equal(made(&map), 0);
+	assert_int_equal(map_create(&map), 0);
 	munmap(map.address, map.bytes);
 	usleep(10000);
 	assert_true(ktsn_ring_map_lives(map.id));
@@ -244,7 +244,7 @@ int main(void)
 		TEST(descriptor_suffices_to_map),
 	};
 	struct map probe;
-	int err = made(&probe);
+	int err = map_create(&probe);
 	char reason[128];
 
 	if (err) {

@@ -60,9 +60,9 @@ static void other_sizes_are_refused(void **state)
 {
 	const struct ring_pair *pair = *state;
 	static const struct {
-		const char *what;
+		const char *label;
 		uint32_t slots, payload_bytes;
-	} others[] = {
+	} cases[] = {
 		{"twice the slots", 2 * SLOTS, PAYLOAD_BYTES},
 		{"larger slots", SLOTS, 4 * PAYLOAD_BYTES},
 		{"smaller slots", SLOTS, 1},
@@ -70,10 +70,10 @@ static void other_sizes_are_refused(void **state)
 		{"more than there can be", KTSN_RING_SLOTS_MAX + 1, PAYLOAD_BYTES},
 	};
 
-	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		if (!offered(pair->memory.fd,
-			     ktsn_ring_geometry_make(others[i].slots, others[i].payload_bytes)))
-			fail_msg("%s: taken", others[i].what);
+			     ktsn_ring_geometry_make(cases[i].slots, cases[i].payload_bytes)))
+			fail_msg("%s: taken", cases[i].label);
 }
 
 static void other_memory_is_refused(void **state)
@@ -95,11 +95,11 @@ static void other_headers_are_refused(void **state)
 {
 	struct ring_pair *pair = *state;
 	static const struct {
-		const char *what;
+		const char *label;
 		size_t offset, bytes;
 		uint64_t value;
 		int result;
-	} others[] = {
+	} cases[] = {
 #define FIELD(name) offsetof(struct ktsn_ring_header, name), sizeof(((struct ktsn_ring_header *)0)->name)
 		{"no magic", FIELD(magic), 0, -EPROTO},
 		{"older version", FIELD(version), KTSN_RING_VERSION - 1, -EPROTONOSUPPORT},
@@ -111,17 +111,17 @@ static void other_headers_are_refused(void **state)
 #undef FIELD
 	};
 
-	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
-		uint8_t *field = (uint8_t *)pair->application + others[i].offset;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint8_t *field = (uint8_t *)pair->application + cases[i].offset;
 		uint64_t good;
 		int result;
 
-		memcpy(&good, field, others[i].bytes);
-		memcpy(field, &others[i].value, others[i].bytes);
+		memcpy(&good, field, cases[i].bytes);
+		memcpy(field, &cases[i].value, cases[i].bytes);
 		result = offered(pair->memory.fd, usual());
-		if (result != others[i].result)
-			fail_msg("%s: %d, not %d", others[i].what, result, others[i].result);
-		memcpy(field, &good, others[i].bytes);
+		if (result != cases[i].result)
+			fail_msg("%s: %d, not %d", cases[i].label, result, cases[i].result);
+		memcpy(field, &good, cases[i].bytes);
 	}
 	assert_int_equal(offered(pair->memory.fd, usual()), 0);
 }

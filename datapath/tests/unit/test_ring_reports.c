@@ -191,7 +191,7 @@ static void false_reports_harm_only_their_writer(void **state)
 static void only_existing_reports_are_freed(void **state)
 {
 	struct ring_pair *pair = *state;
-	uint32_t made = report_text(pair, FLOW, "made");
+	uint32_t reported_slot = report_text(pair, FLOW, "made");
 
 	for (uint32_t slot = 0; slot < SLOTS; slot++) {
 		ring_pair_slot(pair, slot)->flow = FLOW;
@@ -202,7 +202,7 @@ static void only_existing_reports_are_freed(void **state)
 		ktsn_ring_reports_discard(&pair->consumer, FLOW);
 		for (uint32_t slot = 0; slot < SLOTS; slot++)
 			assert_int_equal(ring_pair_state(pair, slot),
-					 slot == made ? KTSN_SLOT_FREE : KTSN_SLOT_REPORTED);
+					 slot == reported_slot ? KTSN_SLOT_FREE : KTSN_SLOT_REPORTED);
 	}
 }
 

@@ -111,10 +111,10 @@ static void space_tell(struct stress *stress)
 
 static void doorbell_ring(struct stress *stress)
 {
-	uint64_t one = 1;
+	uint64_t increment = 1;
 
 	atomic_fetch_add(&stress->doorbells, 1);
-	(void)!write(stress->doorbell_fd, &one, sizeof(one));
+	(void)!write(stress->doorbell_fd, &increment, sizeof(increment));
 }
 
 static void send_one(const struct sender *sender, uint64_t number)

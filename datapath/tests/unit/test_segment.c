@@ -37,10 +37,10 @@ static void add_segment(struct letter *letter, uint16_t bytes)
 
 static void assert_segment(const struct letter *letter, uint32_t expected)
 {
-	uint32_t found = NOT_SAID;
+	uint32_t segment_bytes = NOT_SAID;
 
-	assert_int_equal(segment_read(&letter->message, &found), 0);
-	assert_int_equal(found, expected);
+	assert_int_equal(segment_read(&letter->message, &segment_bytes), 0);
+	assert_int_equal(segment_bytes, expected);
 }
 
 static void empty_message_uses_the_socket(void **state)
@@ -75,21 +75,21 @@ static void other_lengths_and_kinds_are_refused(void **state)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct letter letter = {.message = {.msg_name = NULL}};
 		uint64_t data = 500;
-		uint32_t found;
+		uint32_t segment_bytes;
 
 		add(&letter, SOL_UDP_LEVEL, rows[i].type, &data, rows[i].bytes);
-		assert_int_equal(segment_read(&letter.message, &found), -EINVAL);
+		assert_int_equal(segment_read(&letter.message, &segment_bytes), -EINVAL);
 	}
 }
 
 static void truncated_control_is_refused(void **state)
 {
 	struct letter letter = {.message = {.msg_name = NULL}};
-	uint32_t found;
+	uint32_t segment_bytes;
 
 	add_segment(&letter, 500);
 	letter.message.msg_controllen = CMSG_LEN(1);
-	assert_int_equal(segment_read(&letter.message, &found), -EINVAL);
+	assert_int_equal(segment_read(&letter.message, &segment_bytes), -EINVAL);
 }
 
 static void messages_are_cut_like_the_kernel(void **state)

@@ -14,12 +14,12 @@
 enum { COUNT = 8 };
 
 static struct vhost_descriptor ring[COUNT];
-static uint32_t made, fetched; /* frames since the beginning */
+static uint32_t available, fetched; /* frames since the beginning */
 
 static int set_up(void **state)
 {
 	memset(ring, 0, sizeof(ring));
-	made = fetched = 0;
+	available = fetched = 0;
 	return 0;
 }
 
@@ -31,12 +31,12 @@ static bool lap_bit(uint32_t frame)
 
 static void make(uint32_t frames)
 {
-	for (uint32_t i = 0; i < frames; i++, made++) {
-		struct vhost_descriptor *at = &ring[made % COUNT];
+	for (uint32_t i = 0; i < frames; i++, available++) {
+		struct vhost_descriptor *at = &ring[available % COUNT];
 
 		at->address = 0x1000;
-		at->id = (uint16_t)(made % COUNT);
-		atomic_store(&at->flags, lap_bit(made) ? VHOST_AVAILABLE : VHOST_USED);
+		at->id = (uint16_t)(available % COUNT);
+		atomic_store(&at->flags, lap_bit(available) ? VHOST_AVAILABLE : VHOST_USED);
 	}
 }
 
@@ -88,8 +88,8 @@ static void batches_from_every_position(void **state)
 				make(waiting);
 				fetch(at_once);
 				assert_int_equal(vhost_left(ring, COUNT), waiting - at_once);
-				for (; fetched < made; fetch(1))
-					assert_int_equal(vhost_left(ring, COUNT), made - fetched);
+				for (; fetched < available; fetch(1))
+					assert_int_equal(vhost_left(ring, COUNT), available - fetched);
 				assert_int_equal(vhost_left(ring, COUNT), 0);
 			}
 }

@@ -28,7 +28,7 @@ static struct vhost_descriptor ring[COUNT];
 static uint8_t memory[BUFFERS * (BUFFER_BYTES + GAP_BYTES)];
 static uintptr_t first[BUFFERS];
 static struct vhost_stall stall;
-static uint32_t made, fetched, withdrawn, astray, reports;
+static uint32_t available, fetched, withdrawn, astray, reports;
 static int64_t now_ns, due_ns;
 static void (*due_run)(void *);
 
@@ -77,7 +77,7 @@ static void begin(int64_t stale_after_ns)
 	memset(memory, 0xee, sizeof(memory));
 	for (uint32_t i = 0; i < BUFFERS; i++)
 		first[i] = (uintptr_t)memory + i * (BUFFER_BYTES + GAP_BYTES);
-	made = 0;
+	available = 0;
 	fetched = 0;
 	withdrawn = 0;
 	astray = 0;
@@ -95,18 +95,18 @@ static void begin(int64_t stale_after_ns)
 /* The first lap has the bit set. */
 static void queue_at(uint64_t address, uint32_t bytes)
 {
-	struct vhost_descriptor *at = &ring[made % COUNT];
+	struct vhost_descriptor *at = &ring[available % COUNT];
 
 	at->address = address;
 	at->bytes = bytes;
-	at->id = (uint16_t)(made % COUNT);
-	atomic_store(&at->flags, made / COUNT % 2 == 0 ? VHOST_AVAILABLE : VHOST_USED);
-	made++;
+	at->id = (uint16_t)(available % COUNT);
+	atomic_store(&at->flags, available / COUNT % 2 == 0 ? VHOST_AVAILABLE : VHOST_USED);
+	available++;
 }
 
 static void queue(void)
 {
-	queue_at(first[made % BUFFERS] + GAP_BYTES, VIRTIO_HEADER_BYTES + FRAME_BYTES);
+	queue_at(first[available % BUFFERS] + GAP_BYTES, VIRTIO_HEADER_BYTES + FRAME_BYTES);
 }
 
 static void fetch(void)
@@ -216,7 +216,7 @@ static void port_resumes_after_a_fetch(void **state)
 	fetch();
 	look();
 	assert_false(vhost_stalled(&stall));
-	while (fetched < made)
+	while (fetched < available)
 		fetch();
 	look();
 	/* The next stall. */

@@ -20,14 +20,14 @@ static struct {
 	struct io_uring_sqe *requests;
 } ring;
 
-static _Atomic uint32_t *word(uint8_t *of, uint32_t offset)
+static _Atomic uint32_t *word(uint8_t *operation, uint32_t offset)
 {
-	return (_Atomic uint32_t *)(void *)(of + offset);
+	return (_Atomic uint32_t *)(void *)(operation + offset);
 }
 
-static void *map(size_t bytes, off_t what)
+static void *map(size_t bytes, off_t label)
 {
-	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, ring.fd, what);
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, ring.fd, label);
 
 	return at == MAP_FAILED ? NULL : at;
 }

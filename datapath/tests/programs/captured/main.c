@@ -43,9 +43,9 @@ static const char usage[] =
 	"\n"
 	"Exit status 77: the kernel lacks that method to send.\n";
 
-static int fail(const char *what, int error)
+static int fail(const char *label, int error)
 {
-	fprintf(stderr, "ktsn-test-captured: cannot %s: %s\n", what, strerror(error));
+	fprintf(stderr, "ktsn-test-captured: cannot %s: %s\n", label, strerror(error));
 	return EXIT_FAILURE;
 }
 

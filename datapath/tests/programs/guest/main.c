@@ -25,10 +25,10 @@ static int pairs;
 static uint16_t hex_parse(const char *text, uint8_t *bytes)
 {
 	uint16_t count = 0;
-	unsigned int one;
+	unsigned int byte;
 
-	while (count < FRONT_END_FRAME_BYTES && sscanf(text + 2 * (size_t)count, "%2x", &one) == 1)
-		bytes[count++] = (uint8_t)one;
+	while (count < FRONT_END_FRAME_BYTES && sscanf(text + 2 * (size_t)count, "%2x", &byte) == 1)
+		bytes[count++] = (uint8_t)byte;
 	return count;
 }
 

@@ -204,11 +204,11 @@ void client_close(struct client *client)
 
 int socket_to(const struct target *target)
 {
-	int one = 1, fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int on = 1, fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
 	/* The target may be a broadcast address. */
 	if (fd >= 0)
-		(void)setsockopt(fd, SOL_SOCKET, SO_BROADCAST, &one, sizeof(one));
+		(void)setsockopt(fd, SOL_SOCKET, SO_BROADCAST, &on, sizeof(on));
 	if (fd >= 0 && connect(fd, (const struct sockaddr *)&target->to, sizeof(target->to))) {
 		int err = -errno;
 
@@ -254,8 +254,8 @@ void client_all_ready(const struct client *client)
 
 void client_ring(const struct client *client)
 {
-	uint64_t one = 1;
+	uint64_t increment = 1;
 
 	(void)fcntl(client->bell_fd, F_SETFL, O_NONBLOCK);
-	(void)!write(client->bell_fd, &one, sizeof(one));
+	(void)!write(client->bell_fd, &increment, sizeof(increment));
 }

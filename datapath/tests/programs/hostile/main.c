@@ -78,9 +78,9 @@ void say(const char *name, long number)
 	fflush(stdout);
 }
 
-int complain(const char *what, int err)
+int complain(const char *label, int err)
 {
-	fprintf(stderr, "ktsn-test-hostile: cannot %s: %s\n", what, strerror(-err));
+	fprintf(stderr, "ktsn-test-hostile: cannot %s: %s\n", label, strerror(-err));
 	return -1;
 }
 

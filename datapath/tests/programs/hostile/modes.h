@@ -91,6 +91,6 @@ int lingering_open(struct lingering *lingering, int linger_s);
 long ring_fill(const struct client *client, int64_t txtime_ns);
 
 void say(const char *name, long number);
-int complain(const char *what, int err);
+int complain(const char *label, int err);
 
 #endif

@@ -67,7 +67,7 @@ int mode_netlink(const struct target *target)
 	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
 	const uint32_t groups = RTMGRP_LINK | RTMGRP_NEIGH | RTMGRP_IPV4_IFADDR;
 	uint32_t own = own_port(fd), ports[PORTS_MAX], number = 0;
-	long told = 0, taken = 0, sockets = 0;
+	long listed = 0, taken = 0, sockets = 0;
 
 	while (time_left(target)) {
 		int count = ports_find(own, ports);
@@ -76,11 +76,11 @@ int mode_netlink(const struct target *target)
 		for (int round = 0; round < 256; round++)
 			for (int i = 0; i < count; i++)
 				taken += forge(fd, ports[i], 0, number++) == 0;
-		told += forge(fd, 0, groups, number++) == 0;
+		listed += forge(fd, 0, groups, number++) == 0;
 	}
 	say("sockets", sockets);
 	say("tried", (long)number);
 	say("taken", taken);
-	say("told", told);
+	say("told", listed);
 	return 0;
 }

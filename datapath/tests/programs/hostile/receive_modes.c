@@ -102,14 +102,14 @@ static void ring_forget(struct client *client)
 int mode_receive_churn(const struct target *target)
 {
 	int fd = receiver(target->to.sin_port), err;
-	long asked = 0, opened = 0;
+	long requested = 0, opened = 0;
 	struct client client;
 
 	err = fd < 0 ? fd : client_connect(&client, target);
 	if (err)
 		return complain("connect", err);
-	for (; time_left(target) && err != -ECONNRESET; asked++) {
-		int other = asked % 2 ? receiver(0) : fd;
+	for (; time_left(target) && err != -ECONNRESET; requested++) {
+		int other = requested % 2 ? receiver(0) : fd;
 
 		err = ring_ask(&client, KTSN_APP_RECEIVE_OPEN, other);
 		opened += !err;
@@ -119,7 +119,7 @@ int mode_receive_churn(const struct target *target)
 		(void)ring_ask(&client, KTSN_APP_RECEIVE_CLOSE, other);
 		close(other);
 	}
-	say("asked", asked);
+	say("asked", requested);
 	say("opened", opened);
 	client_close(&client);
 	close(fd);

@@ -41,11 +41,11 @@ static int receiver_open(const struct target *target, bool filtered)
 {
 	const struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = target->to.sin_port};
 	const struct ip_mreq group = {.imr_multiaddr = target->to.sin_addr};
-	int one = 1, fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), err;
+	int on = 1, fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), err;
 
 	if (fd < 0)
 		return -errno;
-	(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	err = bind(fd, (const struct sockaddr *)&any, sizeof(any)) ? -errno : 0;
 	if (!err && IN_MULTICAST(ntohl(target->to.sin_addr.s_addr)) &&
 	    setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &group, sizeof(group)))

@@ -110,7 +110,7 @@ int mode_many(const struct target *target)
 /* The open file is shared: its flags apply to ktsnd as well. */
 int mode_bell(const struct target *target)
 {
-	const uint64_t one = 1, full = UINT64_MAX - 1;
+	const uint64_t increment = 1, full = UINT64_MAX - 1;
 	struct client client;
 	uint64_t count;
 	long rings = 0;
@@ -122,7 +122,7 @@ int mode_bell(const struct target *target)
 		bool block = rings & 64;
 
 		(void)fcntl(client.bell_fd, F_SETFL, block ? 0 : O_NONBLOCK);
-		(void)!write(client.bell_fd, &one, sizeof(one));
+		(void)!write(client.bell_fd, &increment, sizeof(increment));
 		/* Never more than fits, or this end would block. */
 		if (rings % 4 == 0)
 			(void)!read(client.bell_fd, &count, sizeof(count));

@@ -96,11 +96,11 @@ static struct in_addr pod_address(const struct wire *wire)
 	return (struct in_addr){htonl(network | number(SUBNETS) << 8 | (1 + number(PODS_A_SUBNET)))};
 }
 
-static void pod_mac(struct in_addr of, uint8_t mac[ETH_ALEN])
+static void pod_mac(struct in_addr address, uint8_t mac[ETH_ALEN])
 {
 	mac[0] = 0x0a;
 	mac[1] = 0x58;
-	memcpy(mac + 2, &of, sizeof(of));
+	memcpy(mac + 2, &address, sizeof(address));
 }
 
 static void put_ethernet(struct frame *frame, const uint8_t *to, const uint8_t *from, uint16_t ethertype)
@@ -365,18 +365,18 @@ static void build_bridge(const struct wire *wire, struct frame *frame)
 }
 
 /* The address of its own interface on the network; unspecified without IPv6. */
-static void own_address6(const char *interface, struct in6_addr *own)
+static void own_address6(const char *interface, struct in6_addr *address)
 {
 	FILE *file = fopen("/proc/self/net/if_inet6", "re");
 	char text[33], name[IF_NAMESIZE + 1], line[128];
 
-	memset(own, 0, sizeof(*own));
+	memset(address, 0, sizeof(*address));
 	while (file && fgets(line, sizeof(line), file)) {
 		if (sscanf(line, "%32s %*x %*x %*x %*x %16s", text, name) != 2 ||
 		    strcmp(name, interface) != 0 || strncmp(text, "fe80", 4) == 0)
 			continue;
 		for (int i = 0; i < 16; i++)
-			(void)sscanf(text + 2 * i, "%2hhx", &own->s6_addr[i]);
+			(void)sscanf(text + 2 * i, "%2hhx", &address->s6_addr[i]);
 	}
 	if (file)
 		fclose(file);

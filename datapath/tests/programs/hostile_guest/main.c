@@ -142,10 +142,10 @@ static void noise(struct wire *wire)
 
 static void kicks(struct wire *wire)
 {
-	const uint64_t one = 1;
+	const uint64_t increment = 1;
 
 	for (int i = 0; i < KICKS; i++)
-		(void)!write(wire->kick_fd, &one, sizeof(one));
+		(void)!write(wire->kick_fd, &increment, sizeof(increment));
 	good_frame(wire, 0);
 }
 

@@ -25,10 +25,10 @@ struct header {
 	uint32_t request, flags, size;
 };
 
-static void must(int holds, const char *what)
+static void must(int holds, const char *operation)
 {
 	if (!holds) {
-		perror(what);
+		perror(operation);
 		exit(1);
 	}
 }
@@ -180,11 +180,11 @@ struct vring_avail *wire_available(const struct wire *wire)
 void wire_offer(const struct wire *wire, uint16_t first, uint16_t count)
 {
 	struct vring_avail *available = wire_available(wire);
-	const uint64_t one = 1;
+	const uint64_t increment = 1;
 
 	for (uint16_t i = 0; i < count; i++)
 		available->ring[(available->idx + i) % RING_SIZE] = (uint16_t)(first + i);
 	atomic_thread_fence(memory_order_release);
 	available->idx = (uint16_t)(available->idx + count);
-	must(write(wire->kick_fd, &one, sizeof(one)) == sizeof(one), "kick");
+	must(write(wire->kick_fd, &increment, sizeof(increment)) == sizeof(increment), "kick");
 }

@@ -49,14 +49,14 @@ static void wants_no_bytes(void)
 {
 	int fd = looked_socket();
 	char data[ROOM];
-	struct iovec none[2] = {{data, 0}, {data, 0}};
+	struct iovec second[2] = {{data, 0}, {data, 0}};
 	struct msghdr message = {.msg_iov = NULL};
 
 	say("read of nothing from nothing: %s", result_name(read(fd, data, 0)));
 	sent(fd, "abc", 4);
 	say("read: %s", result_name(read(fd, data, 0)));
-	say("readv of none: %s", result_name(readv(fd, none, 0)));
-	say("readv of nothing: %s", result_name(readv(fd, none, 2)));
+	say("readv of none: %s", result_name(readv(fd, second, 0)));
+	say("readv of nothing: %s", result_name(readv(fd, second, 2)));
 	say("recv: %s", result_name(recv(fd, data, 0, 0)));
 	say("recv with MSG_TRUNC: %s", result_name(recv(fd, data, 0, MSG_TRUNC)));
 	say("recvmsg: %s", result_name(recvmsg(fd, &message, 0)));
@@ -94,8 +94,8 @@ static void has_little_room_for_the_address(void)
 static void gets_pieces(void)
 {
 	int fd = looked_socket();
-	char one[2], none[1], other[3], last[ROOM];
-	struct iovec pieces[4] = {{one, 2}, {none, 0}, {other, 3}, {last, sizeof(last)}};
+	char first[2], second[1], third[3], fourth[ROOM];
+	struct iovec pieces[4] = {{first, 2}, {second, 0}, {third, 3}, {fourth, sizeof(fourth)}};
 	union socket_address from;
 
 	for (size_t count = 1; count <= 4; count++) {
@@ -105,13 +105,13 @@ static void gets_pieces(void)
 					 .msg_namelen = sizeof(from)};
 		long received;
 
-		memset(one, '-', sizeof(one));
-		memset(other, '-', sizeof(other));
-		memset(last, '-', 4);
+		memset(first, '-', sizeof(first));
+		memset(third, '-', sizeof(third));
+		memset(fourth, '-', 4);
 		sent(fd, "pieces", 1);
 		received = recvmsg(fd, &message, 0);
-		say("%zu: %s %s %s %s, flags %x, from %s", count, result_name(received), text_of(one, 2),
-		    text_of(other, 3), text_of(last, 4), (unsigned int)message.msg_flags,
+		say("%zu: %s %s %s %s, flags %x, from %s", count, result_name(received), text_of(first, 2),
+		    text_of(third, 3), text_of(fourth, 4), (unsigned int)message.msg_flags,
 		    whose(&from, message.msg_namelen));
 	}
 }

@@ -29,20 +29,20 @@ static void by_recv(void)
 static void by_read(void)
 {
 	int fd = looked_socket();
-	char one[3], other[ROOM];
-	struct iovec pieces[2] = {{one, sizeof(one)}, {other, sizeof(other)}};
+	char first[3], second[ROOM];
+	struct iovec pieces[2] = {{first, sizeof(first)}, {second, sizeof(second)}};
 	static struct iovec many[TOO_MANY];
 	long received;
 
 	sent(fd, "label", 3);
-	received = read(fd, other, sizeof(other));
-	say("read: %s %s", result_name(received), text_of(other, received));
+	received = read(fd, second, sizeof(second));
+	say("read: %s %s", result_name(received), text_of(second, received));
 	received = readv(fd, pieces, 2);
-	say("readv: %s %s %s", result_name(received), text_of(one, 3), text_of(other, received - 3));
-	received = read(fd, other, 2);
-	say("read of less: %s %s", result_name(received), text_of(other, received));
+	say("readv: %s %s %s", result_name(received), text_of(first, 3), text_of(second, received - 3));
+	received = read(fd, second, 2);
+	say("read of less: %s %s", result_name(received), text_of(second, received));
 	fcntl(fd, F_SETFL, O_NONBLOCK);
-	say("read: %s", result_name(read(fd, other, sizeof(other))));
+	say("read: %s", result_name(read(fd, second, sizeof(second))));
 	say("readv: %s", result_name(readv(fd, pieces, 2)));
 	say("readv of too many: %s", result_name(readv(fd, many, TOO_MANY)));
 }
@@ -74,7 +74,7 @@ static void blocks_until_one_comes(void)
 
 static void does_not_block(void)
 {
-	int fd = looked_socket(), one = 1, none = 0;
+	int fd = looked_socket(), on = 1, none = 0;
 
 	say_received("MSG_DONTWAIT", fd, MSG_DONTWAIT);
 	fcntl(fd, F_SETFL, O_NONBLOCK);
@@ -86,7 +86,7 @@ static void does_not_block(void)
 	require(ioctl(fd, FIONBIO, &none) == 0, "block again");
 	sent_soon(fd, "b", 1);
 	say_received("FIONBIO of 0", fd, 0);
-	require(ioctl(fd, FIONBIO, &one) == 0, "not block");
+	require(ioctl(fd, FIONBIO, &on) == 0, "not block");
 	say_received("FIONBIO of 1", fd, 0);
 	fcntl(fd, F_SETFL, 0);
 	sent_soon(fd, "c", 1);
@@ -138,7 +138,7 @@ static void has_flags(void)
 	say_received("MSG_ERRQUEUE", fd, MSG_ERRQUEUE | MSG_DONTWAIT);
 }
 
-static int say_batch(const char *what, int fd, unsigned int count, int flags, struct timespec *timeout)
+static int say_batch(const char *label, int fd, unsigned int count, int flags, struct timespec *timeout)
 {
 	char data[BATCH][PIECE];
 	union socket_address from[BATCH];
@@ -155,9 +155,9 @@ static int say_batch(const char *what, int fd, unsigned int count, int flags, st
 						      .msg_iovlen = 1};
 	}
 	received = recvmmsg(fd, messages, count, flags, timeout);
-	say("%s: %s", what, result_name(received));
+	say("%s: %s", label, result_name(received));
 	for (int i = 0; i < received; i++)
-		say("%s %d: %u %s from %s, flags %x", what, i, messages[i].msg_len,
+		say("%s %d: %u %s from %s, flags %x", label, i, messages[i].msg_len,
 		    text_of(data[i], messages[i].msg_len), whose(&from[i], messages[i].msg_hdr.msg_namelen),
 		    (unsigned int)messages[i].msg_hdr.msg_flags);
 	return received;

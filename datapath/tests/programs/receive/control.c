@@ -78,15 +78,15 @@ void say_message(const char *what, int fd, size_t room)
 	received = recvmsg(fd, &message, MSG_DONTWAIT);
 	say("%s: %s %s, flags %x, control %zu", what, result_name(received), text_of(data, received),
 	    (unsigned int)message.msg_flags, (size_t)message.msg_controllen);
-	for (struct cmsghdr *one = CMSG_FIRSTHDR(&message); received >= 0 && one;
-	     one = CMSG_NXTHDR(&message, one)) {
+	for (struct cmsghdr *cmsg = CMSG_FIRSTHDR(&message); received >= 0 && cmsg;
+	     cmsg = CMSG_NXTHDR(&message, cmsg)) {
 		/* Truncated, it has no value. */
-		if ((char *)one + one->cmsg_len > control + message.msg_controllen ||
+		if ((char *)cmsg + cmsg->cmsg_len > control + message.msg_controllen ||
 		    message.msg_flags & MSG_CTRUNC) {
-			say("  %d/%d: %zu bytes", one->cmsg_level, one->cmsg_type, (size_t)one->cmsg_len);
+			say("  %d/%d: %zu bytes", cmsg->cmsg_level, cmsg->cmsg_type, (size_t)cmsg->cmsg_len);
 			break;
 		}
-		say_control(one);
+		say_control(cmsg);
 	}
 }
 
@@ -115,10 +115,10 @@ static const struct wanted all_wanted[] = {
 
 enum { WANTED = sizeof(all_wanted) / sizeof(all_wanted[0]) };
 
-static void set_wanted(int fd, const struct wanted *one, int value)
+static void set_wanted(int fd, const struct wanted *wanted, int value)
 {
-	if (!one->of_ipv6 || arguments.family != FAMILY_IPV4)
-		set_int(fd, one->level, one->option, value);
+	if (!wanted->of_ipv6 || arguments.family != FAMILY_IPV4)
+		set_int(fd, wanted->level, wanted->option, value);
 }
 
 static void all_set(int fd, int value)

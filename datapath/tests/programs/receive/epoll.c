@@ -31,19 +31,19 @@ static void add(int set, int fd, uint32_t events, uint32_t name)
 	require(put(set, EPOLL_CTL_ADD, fd, events, name) == 0, "put a socket into a set");
 }
 
-static void say_waited(const char *what, int set, int timeout_ms)
+static void say_waited(const char *label, int set, int timeout_ms)
 {
 	struct epoll_event events[EVENTS];
 	uint32_t of_name[EVENTS] = {0};
 	int ready = epoll_wait(set, events, EVENTS, timeout_ms);
 
 	if (ready <= 0)
-		say("%s: %s", what, result_name(ready));
+		say("%s: %s", label, result_name(ready));
 	for (int i = 0; i < ready; i++)
 		of_name[events[i].data.u32 % EVENTS] |= events[i].events;
 	for (int i = 0; i < EVENTS; i++)
 		if (of_name[i])
-			say("%s: %d has %x", what, i, (unsigned int)of_name[i]);
+			say("%s: %d has %x", label, i, (unsigned int)of_name[i]);
 }
 
 static void waits_for_a_level(void)
@@ -214,26 +214,26 @@ static void is_closed_and_its_copy_is_in_the_set(void)
 
 static void is_in_several_sets(void)
 {
-	int one = set_make(), other = set_make(), outer = set_make(), fd = looked_socket();
-	struct pollfd polled = {.fd = one, .events = POLLIN};
+	int first = set_make(), second = set_make(), outer = set_make(), fd = looked_socket();
+	struct pollfd polled = {.fd = first, .events = POLLIN};
 
-	add(one, fd, EPOLLIN, 1);
-	add(other, fd, EPOLLIN | EPOLLET, 2);
-	add(outer, one, EPOLLIN, 3);
+	add(first, fd, EPOLLIN, 1);
+	add(second, fd, EPOLLIN | EPOLLET, 2);
+	add(outer, first, EPOLLIN, 3);
 	sent(fd, "a", 1);
-	say_waited("one", one, 0);
-	say_waited("the other", other, 0);
+	say_waited("one", first, 0);
+	say_waited("the other", second, 0);
 	say_waited("the outer", outer, 0);
 	say("poll of a set: %s", result_name(poll(&polled, 1, 0)));
 	say_rest("receive", fd);
-	say_waited("one", one, 0);
+	say_waited("one", first, 0);
 	say_waited("the outer", outer, 0);
 	say("poll of a set: %s", result_name(poll(&polled, 1, 0)));
 	sent_soon(fd, "b", 1);
 	say_waited("the outer", outer, 5000);
-	say_waited("the other", other, 5000);
-	close(other);
-	say_waited("one", one, 0);
+	say_waited("the other", second, 5000);
+	close(second);
+	say_waited("one", first, 0);
 	say_rest("receive", fd);
 }
 

@@ -36,12 +36,12 @@ static int refusable_socket(void)
 
 static void be_refused(int fd)
 {
-	struct pollfd one = {.fd = fd};
+	struct pollfd polled = {.fd = fd};
 
 	/* The next send gets an error that nobody has read. */
 	if (send(fd, "x", 1, 0) != 1)
 		say("send: %s", result_name(-1));
-	require(poll(&one, 1, 5000) == 1 && one.revents & POLLERR, "be refused");
+	require(poll(&polled, 1, 5000) == 1 && polled.revents & POLLERR, "be refused");
 }
 
 /* Earlier datagrams stay when the socket is connected to another peer. */
@@ -55,13 +55,13 @@ static int refusable_socket_with_datagrams(int count)
 	return fd;
 }
 
-static void say_error(const char *what, int fd)
+static void say_error(const char *label, int fd)
 {
 	int error = -1;
 	socklen_t bytes = sizeof(error);
 
 	require(getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0, "read an option");
-	say("%s: SO_ERROR is %s", what, error ? error_name(error) : "none");
+	say("%s: SO_ERROR is %s", label, error ? error_name(error) : "none");
 }
 
 /* Blocking calls get it immediately. */
@@ -99,16 +99,16 @@ static void waiting_recv_is_told(void)
 static void unblocking_recv_is_told_after_poll(void)
 {
 	int fd = refusable_socket();
-	struct pollfd one = {.fd = fd, .events = POLLIN};
+	struct pollfd polled = {.fd = fd, .events = POLLIN};
 
 	fcntl(fd, F_SETFL, O_NONBLOCK);
 	for (int i = 0; i < 3; i++) {
 		require(send(fd, "x", 1, 0) == 1, "send");
-		say("poll: %s", result_name(poll(&one, 1, 5000)));
-		say("%x", (unsigned int)one.revents);
+		say("poll: %s", result_name(poll(&polled, 1, 5000)));
+		say("%x", (unsigned int)polled.revents);
 		say_received("receive", fd, 0);
 		say_received("then", fd, 0);
-		say("poll: %s", result_name(poll(&one, 1, 0)));
+		say("poll: %s", result_name(poll(&polled, 1, 0)));
 	}
 }
 
@@ -155,7 +155,7 @@ static void error_comes_first(void)
 	say_rest("rest", fd);
 }
 
-static void say_batch(const char *what, int fd, int flags)
+static void say_batch(const char *label, int fd, int flags)
 {
 	char data[BATCH][16];
 	struct iovec pieces[BATCH];
@@ -168,9 +168,9 @@ static void say_batch(const char *what, int fd, int flags)
 		messages[i].msg_hdr = (struct msghdr){.msg_iov = &pieces[i], .msg_iovlen = 1};
 	}
 	received = recvmmsg(fd, messages, BATCH, flags, NULL);
-	say("%s: %s", what, result_name(received));
+	say("%s: %s", label, result_name(received));
 	for (int i = 0; i < received; i++)
-		say("%s %d: %s", what, i, text_of(data[i], messages[i].msg_len));
+		say("%s %d: %s", label, i, text_of(data[i], messages[i].msg_len));
 }
 
 static void recvmmsg_is_told(void)

@@ -103,13 +103,13 @@ static void is_ignored(void)
 static void ends_waiting(void)
 {
 	int fd = looked_socket(), set = epoll_create1(0);
-	struct pollfd one = {.fd = fd, .events = POLLIN};
+	struct pollfd polled = {.fd = fd, .events = POLLIN};
 	struct epoll_event event = {.events = EPOLLIN};
 	fd_set in;
 
 	require(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event) == 0, "put a socket into a set");
 	signal_soon(SA_RESTART);
-	say("poll: %s", result_name(poll(&one, 1, -1)));
+	say("poll: %s", result_name(poll(&polled, 1, -1)));
 	signal_soon(SA_RESTART);
 	FD_ZERO(&in);
 	FD_SET(fd, &in);
@@ -123,7 +123,7 @@ static void ends_waiting(void)
 static void is_let_in_while_it_waits(void)
 {
 	int fd = looked_socket();
-	struct pollfd one = {.fd = fd, .events = POLLIN};
+	struct pollfd polled = {.fd = fd, .events = POLLIN};
 	sigset_t blocked, before;
 	fd_set in;
 
@@ -133,7 +133,7 @@ static void is_let_in_while_it_waits(void)
 	signal_soon(0);
 	sleep_ms(2 * SIGNAL_MS);
 	say("signals: %d", (int)signals);
-	say("ppoll: %s", result_name(ppoll(&one, 1, NULL, &before)));
+	say("ppoll: %s", result_name(ppoll(&polled, 1, NULL, &before)));
 	say("signals: %d", (int)signals);
 	signal_soon(0);
 	sleep_ms(2 * SIGNAL_MS);

@@ -28,18 +28,18 @@ static const struct receive_case *find_in(const struct receive_case *table, cons
 
 static const struct receive_case *find(const char *name)
 {
-	const struct receive_case *found = find_in(started_cases, name);
+	const struct receive_case *entry = find_in(started_cases, name);
 
-	for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]) && !found; i++)
-		found = find_in(tables[i], name);
-	return found;
+	for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]) && !entry; i++)
+		entry = find_in(tables[i], name);
+	return entry;
 }
 
 static void list(void)
 {
 	for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
-		for (const struct receive_case *one = tables[i]; one->name; one++)
-			puts(one->name);
+		for (const struct receive_case *entry = tables[i]; entry->name; entry++)
+			puts(entry->name);
 }
 
 /* FAMILY CASE [FD], the last from started_as(). */
@@ -61,17 +61,17 @@ static bool arguments_read(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	const struct receive_case *one;
+	const struct receive_case *entry;
 
 	if (argc == 2 && strcmp(argv[1], "--list") == 0) {
 		list();
 		return 0;
 	}
-	one = argc >= 3 ? find(argv[2]) : NULL;
-	if (!one || !arguments_read(argc, argv)) {
+	entry = argc >= 3 ? find(argv[2]) : NULL;
+	if (!entry || !arguments_read(argc, argv)) {
 		fputs(usage, stderr);
 		return 2;
 	}
-	one->run();
+	entry->run();
 	return 0;
 }

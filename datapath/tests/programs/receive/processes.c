@@ -37,10 +37,10 @@ static void child_waits(void)
 	pid_t child = fork();
 
 	if (child == 0) {
-		struct pollfd one = {.fd = fd, .events = POLLIN};
+		struct pollfd polled = {.fd = fd, .events = POLLIN};
 
 		sent_soon(fd, "a", 1);
-		say("child: %s", result_name(poll(&one, 1, 5000)));
+		say("child: %s", result_name(poll(&polled, 1, 5000)));
 		say_rest("child", fd);
 		sent_soon(fd, "b", 1);
 		say_received("child", fd, 0);

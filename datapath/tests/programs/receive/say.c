@@ -27,11 +27,11 @@ void say(const char *format, ...)
 		_exit(1);
 }
 
-void require(bool ok, const char *what)
+void require(bool ok, const char *label)
 {
 	if (ok)
 		return;
-	fprintf(stderr, "ktsn-test-receive: cannot %s: %s\n", what, strerror(errno));
+	fprintf(stderr, "ktsn-test-receive: cannot %s: %s\n", label, strerror(errno));
 	exit(1);
 }
 
@@ -106,13 +106,13 @@ static bool wide_of(const void *address, socklen_t bytes, struct sockaddr_in6 *w
 	return given.any.sa_family == AF_INET && bytes >= sizeof(given.in);
 }
 
-static bool same(const struct sockaddr_in6 *one, union socket_address of, bool with_port)
+static bool same(const struct sockaddr_in6 *wanted, union socket_address address, bool with_port)
 {
-	struct sockaddr_in6 other;
+	struct sockaddr_in6 wide;
 
-	return wide_of(&of, address_bytes(), &other) &&
-	       memcmp(&one->sin6_addr, &other.sin6_addr, sizeof(other.sin6_addr)) == 0 &&
-	       (!with_port || one->sin6_port == other.sin6_port);
+	return wide_of(&address, address_bytes(), &wide) &&
+	       memcmp(&wanted->sin6_addr, &wide.sin6_addr, sizeof(wide.sin6_addr)) == 0 &&
+	       (!with_port || wanted->sin6_port == wide.sin6_port);
 }
 
 const char *whose(const void *address, socklen_t bytes)
@@ -128,7 +128,7 @@ const char *whose(const void *address, socklen_t bytes)
 	return same(&wide, own_address(0), false) ? "own" : "unknown";
 }
 
-long say_received(const char *what, int fd, int flags)
+long say_received(const char *label, int fd, int flags)
 {
 	char data[ROOM];
 	union socket_address from;
@@ -136,24 +136,24 @@ long say_received(const char *what, int fd, int flags)
 	long received = recvfrom(fd, data, sizeof(data), flags, &from.any, &bytes);
 
 	if (received < 0)
-		say("%s: %s", what, result_name(received));
+		say("%s: %s", label, result_name(received));
 	else
-		say("%s: %ld %s from %s", what, received, text_of(data, received), whose(&from, bytes));
+		say("%s: %ld %s from %s", label, received, text_of(data, received), whose(&from, bytes));
 	return received;
 }
 
-void say_rest(const char *what, int fd)
+void say_rest(const char *label, int fd)
 {
-	while (say_received(what, fd, MSG_DONTWAIT) >= 0)
+	while (say_received(label, fd, MSG_DONTWAIT) >= 0)
 		;
 }
 
-static int compare(const void *one, const void *other)
+static int compare(const void *a, const void *b)
 {
-	return strcmp(one, other);
+	return strcmp(a, b);
 }
 
-void say_sorted(const char *what, int fd, int count)
+void say_sorted(const char *label, int fd, int count)
 {
 	char(*texts)[TEXT] = calloc((size_t)count, TEXT);
 	char data[ROOM];
@@ -171,8 +171,8 @@ void say_sorted(const char *what, int fd, int count)
 	}
 	qsort(texts, (size_t)came, TEXT, compare);
 	for (int i = 0; i < came; i++)
-		say("%s: %s", what, texts[i]);
+		say("%s: %s", label, texts[i]);
 	if (came < count)
-		say("%s: %d of %d, then %s", what, came, count, error_name(errno));
+		say("%s: %d of %d, then %s", label, came, count, error_name(errno));
 	free(texts);
 }

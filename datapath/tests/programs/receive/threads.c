@@ -22,14 +22,14 @@ struct readers {
 static void *reader_run(void *argument)
 {
 	struct readers *readers = argument;
-	struct pollfd one = {.fd = readers->fd, .events = POLLIN};
+	struct pollfd polled = {.fd = readers->fd, .events = POLLIN};
 	char data[ROOM];
 
 	for (;;) {
 		long received;
 		int number;
 
-		if (readers->polls && poll(&one, 1, 300) <= 0)
+		if (readers->polls && poll(&polled, 1, 300) <= 0)
 			return NULL;
 		received = recv(readers->fd, data, sizeof(data) - 1, readers->polls ? MSG_DONTWAIT : 0);
 		if (received < 0 && !readers->polls)

@@ -11,12 +11,12 @@
 #include <time.h>
 #include <unistd.h>
 
-static void say_poll(const char *what, int fd, short events, int timeout_ms)
+static void say_poll(const char *label, int fd, short events, int timeout_ms)
 {
-	struct pollfd one = {.fd = fd, .events = events, .revents = 0x7f};
-	int ready = poll(&one, 1, timeout_ms);
+	struct pollfd polled = {.fd = fd, .events = events, .revents = 0x7f};
+	int ready = poll(&polled, 1, timeout_ms);
 
-	say("%s: %s, %x", what, result_name(ready), (unsigned int)one.revents);
+	say("%s: %s, %x", label, result_name(ready), (unsigned int)polled.revents);
 }
 
 static void polls(void)
@@ -94,20 +94,20 @@ static void polls_with_a_timespec(void)
 {
 	struct timespec short_time = {.tv_nsec = 20 * 1000 * 1000}, wrong = {.tv_nsec = -1};
 	int fd = looked_socket();
-	struct pollfd one = {.fd = fd, .events = POLLIN};
+	struct pollfd polled = {.fd = fd, .events = POLLIN};
 	int64_t began = now_ms();
 
-	say("20 ms: %s", result_name(ppoll(&one, 1, &short_time, NULL)));
+	say("20 ms: %s", result_name(ppoll(&polled, 1, &short_time, NULL)));
 	say("after at least 19 ms: %d", now_ms() - began >= 19);
 	say("the time that was given: %d", short_time.tv_nsec == 20 * 1000 * 1000);
-	say("less than no time: %s", result_name(ppoll(&one, 1, &wrong, NULL)));
+	say("less than no time: %s", result_name(ppoll(&polled, 1, &wrong, NULL)));
 	sent_soon(fd, "a", 1);
-	say("until it comes: %s", result_name(ppoll(&one, 1, NULL, NULL)));
-	say("%x", (unsigned int)one.revents);
+	say("until it comes: %s", result_name(ppoll(&polled, 1, NULL, NULL)));
+	say("%x", (unsigned int)polled.revents);
 	say_rest("receive", fd);
 }
 
-static void say_select(const char *what, int first, int second, bool writable, struct timeval *timeout)
+static void say_select(const char *label, int first, int second, bool writable, struct timeval *timeout)
 {
 	int count = (first > second ? first : second) + 1, ready;
 	fd_set in, out, except;
@@ -122,10 +122,10 @@ static void say_select(const char *what, int first, int second, bool writable, s
 		FD_SET(first, &out);
 	ready = select(count, &in, &out, &except, timeout);
 	if (ready < 0) {
-		say("%s: %s", what, result_name(ready));
+		say("%s: %s", label, result_name(ready));
 		return;
 	}
-	say("%s: %d, in %d %d, out %d %d, except %d", what, ready, !!FD_ISSET(first, &in),
+	say("%s: %d, in %d %d, out %d %d, except %d", label, ready, !!FD_ISSET(first, &in),
 	    !!FD_ISSET(second, &in), !!FD_ISSET(first, &out), !!FD_ISSET(second, &out),
 	    !!FD_ISSET(second, &except));
 }

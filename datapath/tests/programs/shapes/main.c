@@ -30,11 +30,11 @@ static const struct shape *find_in(const struct shape *table, const char *name)
 
 static const struct shape *find(const char *name)
 {
-	const struct shape *found = find_in(started_programs, name);
+	const struct shape *entry = find_in(started_programs, name);
 
-	for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]) && !found; i++)
-		found = find_in(tables[i], name);
-	return found;
+	for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]) && !entry; i++)
+		entry = find_in(tables[i], name);
+	return entry;
 }
 
 static void list(void)

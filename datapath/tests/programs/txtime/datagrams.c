@@ -113,10 +113,10 @@ static void segment_option(void)
 	socklen_t bytes = sizeof(value);
 
 	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
-		char what[32];
+		char label[32];
 
-		snprintf(what, sizeof(what), "set %d", values[i]);
-		say_result(what, number_set(fd, SOL_UDP, SEGMENT, values[i]));
+		snprintf(label, sizeof(label), "set %d", values[i]);
+		say_result(label, number_set(fd, SOL_UDP, SEGMENT, values[i]));
 	}
 	say_result("set a byte", setsockopt(fd, SOL_UDP, SEGMENT, content, 1));
 	say_result("get", getsockopt(fd, SOL_UDP, SEGMENT, &value, &bytes));
@@ -131,10 +131,10 @@ static void segment_set(void)
 
 	say_result("set", number_set(fd, SOL_UDP, SEGMENT, 500));
 	for (size_t i = 0; i < sizeof(bytes) / sizeof(bytes[0]); i++) {
-		char what[32];
+		char label[32];
 
-		snprintf(what, sizeof(what), "%zu bytes", bytes[i]);
-		say_result(what, send_part(fd, 0, bytes[i], 0));
+		snprintf(label, sizeof(label), "%zu bytes", bytes[i]);
+		say_result(label, send_part(fd, 0, bytes[i], 0));
 		sleep_ms(SETTLE_MS);
 	}
 	say_result("set none", number_set(fd, SOL_UDP, SEGMENT, 0));
@@ -183,10 +183,10 @@ static void segment_limits(void)
 	int fd = datagram_socket();
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		char what[32];
+		char label[32];
 
-		snprintf(what, sizeof(what), "%zu bytes by %u", rows[i].bytes, rows[i].segment);
-		say_result(what, send_segmented(fd, rows[i].bytes, rows[i].segment));
+		snprintf(label, sizeof(label), "%zu bytes by %u", rows[i].bytes, rows[i].segment);
+		say_result(label, send_segmented(fd, rows[i].bytes, rows[i].segment));
 		sleep_ms(SETTLE_MS);
 	}
 	done(fd);

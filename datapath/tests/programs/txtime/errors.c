@@ -18,13 +18,13 @@ static const char *yes_if(bool yes)
 	return yes ? "yes" : "no";
 }
 
-static void say_hex(const char *what, const uint8_t *bytes, size_t count)
+static void say_hex(const char *label, const uint8_t *bytes, size_t count)
 {
 	char text[512];
 
 	for (size_t i = 0; i < count && i < sizeof(text) / 2 - 1; i++)
 		snprintf(text + 2 * i, 3, "%02x", bytes[i]);
-	say(what, "%s", count ? text : "");
+	say(label, "%s", count ? text : "");
 }
 
 /* Masks values in a frame's headers that the kernel chose: hardware addresses, identification, flow label,
@@ -139,7 +139,7 @@ static void wait_for_report(void)
 	sleep_ms(150);
 }
 
-static void read_narrow(int fd, const char *what, size_t data_bytes, size_t control_bytes, bool name)
+static void read_narrow(int fd, const char *label, size_t data_bytes, size_t control_bytes, bool name)
 {
 	uint8_t data[128], control[128];
 	struct sockaddr_in from = {.sin_port = 0x1234};
@@ -157,10 +157,10 @@ static void read_narrow(int fd, const char *what, size_t data_bytes, size_t cont
 	wait_for_report();
 	result = recvmsg(fd, &message, MSG_ERRQUEUE);
 	if (result < 0) {
-		say(what, "%s", error_name(errno));
+		say(label, "%s", error_name(errno));
 		return;
 	}
-	say(what, "%ld bytes, flags %#x, control %zu, name %u, port kept %s", result,
+	say(label, "%ld bytes, flags %#x, control %zu, name %u, port kept %s", result,
 	    (unsigned int)message.msg_flags, (size_t)message.msg_controllen,
 	    name ? (unsigned int)message.msg_namelen : 0, yes_if(from.sin_port == 0x1234));
 }
@@ -271,20 +271,20 @@ static void asked_again(void)
 
 static void two_sockets(void)
 {
-	int one = reporting_socket(), other = reporting_socket();
+	int first = reporting_socket(), second = reporting_socket();
 	struct report report;
 
-	send_invalid(one, "two-sockets-1");
+	send_invalid(first, "two-sockets-1");
 	wait_for_report();
-	say_result("the other", report_take(other, &report));
-	say("the one", "%s", yes_if(report_take(one, &report) > 0));
-	close(one);
-	send_invalid(other, "two-sockets-2");
+	say_result("the other", report_take(second, &report));
+	say("the one", "%s", yes_if(report_take(first, &report) > 0));
+	close(first);
+	send_invalid(second, "two-sockets-2");
 	wait_for_report();
-	close(other);
-	one = reporting_socket();
-	say_result("a third, after the others were closed", report_take(one, &report));
-	close(one);
+	close(second);
+	first = reporting_socket();
+	say_result("a third, after the others were closed", report_take(first, &report));
+	close(first);
 }
 
 /* Both are due at the same time, and the link takes one long enough for the other to miss it. */

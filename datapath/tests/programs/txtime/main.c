@@ -32,20 +32,20 @@ static const char usage[] =
 static const struct txtime_case *find(const char *name)
 {
 	for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
-		for (const struct txtime_case *one = tables[i]; one->name; one++)
-			if (strcmp(one->name, name) == 0)
-				return one;
+		for (const struct txtime_case *entry = tables[i]; entry->name; entry++)
+			if (strcmp(entry->name, name) == 0)
+				return entry;
 	return NULL;
 }
 
 static void list(void)
 {
 	for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
-		for (const struct txtime_case *one = tables[i]; one->name; one++)
-			puts(one->name);
+		for (const struct txtime_case *entry = tables[i]; entry->name; entry++)
+			puts(entry->name);
 }
 
-void say(const char *what, const char *format, ...)
+void say(const char *label, const char *format, ...)
 {
 	char text[4096];
 	va_list arguments;
@@ -53,7 +53,7 @@ void say(const char *what, const char *format, ...)
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	printf("%s: %s = %s\n", current, what, text);
+	printf("%s: %s = %s\n", current, label, text);
 	fflush(stdout);
 }
 
@@ -90,12 +90,12 @@ const char *error_name(int error)
 	return number;
 }
 
-void say_result(const char *what, long result)
+void say_result(const char *label, long result)
 {
 	if (result < 0)
-		say(what, "%s", error_name(errno));
+		say(label, "%s", error_name(errno));
 	else
-		say(what, "%ld", result);
+		say(label, "%ld", result);
 }
 
 static void to_ip(const char *address, const char *port)
@@ -182,15 +182,15 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	for (; at < argc; at++) {
-		const struct txtime_case *one = find(argv[at]);
+		const struct txtime_case *entry = find(argv[at]);
 
-		if (!one) {
+		if (!entry) {
 			fprintf(stderr, "ktsn-test-txtime: %s: there is no such case; see --list\n",
 				argv[at]);
 			return 2;
 		}
-		current = one->name;
-		one->run();
+		current = entry->name;
+		entry->run();
 	}
 	return 0;
 }

@@ -22,7 +22,7 @@ static long option_set(int fd, int clockid, uint32_t flags, socklen_t bytes)
 static void set_options(void)
 {
 	static const struct {
-		const char *what;
+		const char *label;
 		int clockid;
 		uint32_t flags;
 		socklen_t bytes;
@@ -45,13 +45,13 @@ static void set_options(void)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		int fd = plain_socket();
 
-		say_result(rows[i].what, option_set(fd, rows[i].clockid, rows[i].flags, rows[i].bytes));
+		say_result(rows[i].label, option_set(fd, rows[i].clockid, rows[i].flags, rows[i].bytes));
 		close(fd);
 	}
 	say_result("no descriptor", option_set(-1, CLOCK_TAI, 0, 8));
 }
 
-static void option_get(int fd, const char *what, socklen_t bytes)
+static void option_get(int fd, const char *label, socklen_t bytes)
 {
 	struct {
 		struct txtime_option option;
@@ -62,9 +62,9 @@ static void option_get(int fd, const char *what, socklen_t bytes)
 	memset(&value, 0xa5, sizeof(value));
 	result = getsockopt(fd, SOL_SOCKET, SO_TXTIME, &value, &bytes);
 	if (result < 0)
-		say(what, "%s", error_name(errno));
+		say(label, "%s", error_name(errno));
 	else
-		say(what, "%u bytes, clock %#x, flags %#x", bytes, (unsigned int)value.option.clockid,
+		say(label, "%u bytes, clock %#x, flags %#x", bytes, (unsigned int)value.option.clockid,
 		    value.option.flags);
 }
 

@@ -16,11 +16,11 @@
 #define PACKET_TX_TIMESTAMP 16
 #endif
 
-static void require(bool ok, const char *what)
+static void require(bool ok, const char *label)
 {
 	if (ok)
 		return;
-	fprintf(stderr, "ktsn-test-txtime: cannot %s: %s\n", what, strerror(errno));
+	fprintf(stderr, "ktsn-test-txtime: cannot %s: %s\n", label, strerror(errno));
 	exit(1);
 }
 

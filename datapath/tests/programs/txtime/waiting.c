@@ -40,12 +40,12 @@ static pthread_t send_later(int *fd)
 	return thread;
 }
 
-static void say_poll(int fd, const char *what, short events, int timeout_ms)
+static void say_poll(int fd, const char *label, short events, int timeout_ms)
 {
 	struct pollfd poll_fd = {.fd = fd, .events = events};
 	int ready = poll(&poll_fd, 1, timeout_ms);
 
-	say(what, "%d, %#x", ready, (unsigned short)poll_fd.revents);
+	say(label, "%d, %#x", ready, (unsigned short)poll_fd.revents);
 }
 
 static void with_poll(void)
@@ -109,7 +109,7 @@ static void with_ppoll(void)
 	close(fd);
 }
 
-static void say_select(int fd, const char *what, int timeout_ms)
+static void say_select(int fd, const char *label, int timeout_ms)
 {
 	struct timeval timeout = {.tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000};
 	fd_set in, out, except;
@@ -121,7 +121,7 @@ static void say_select(int fd, const char *what, int timeout_ms)
 	FD_SET(fd, &in);
 	FD_SET(fd, &except);
 	ready = select(fd + 1, &in, NULL, &except, timeout_ms < 0 ? NULL : &timeout);
-	say(what, "%d, in %d, except %d", ready, !!FD_ISSET(fd, &in), !!FD_ISSET(fd, &except));
+	say(label, "%d, in %d, except %d", ready, !!FD_ISSET(fd, &in), !!FD_ISSET(fd, &except));
 }
 
 static void with_select(void)
@@ -172,16 +172,16 @@ static int epoll_of(int fd, uint32_t events)
 	return epoll_fd;
 }
 
-static void say_epoll(int epoll_fd, const char *what, int timeout_ms)
+static void say_epoll(int epoll_fd, const char *label, int timeout_ms)
 {
 	struct epoll_event events[4] = {0};
 	int ready = epoll_wait(epoll_fd, events, 4, timeout_ms);
 
 	if (ready > 0)
-		say(what, "%d, %#x, data %s", ready, events[0].events,
+		say(label, "%d, %#x, data %s", ready, events[0].events,
 		    events[0].data.u64 == 0x0123456789abcdef ? "as given" : "another");
 	else
-		say(what, "%d", ready);
+		say(label, "%d", ready);
 }
 
 static void with_epoll(void)
@@ -306,9 +306,9 @@ static void with_epoll_before(void)
 
 static void with_exceptions(void)
 {
-	int fd = reporting_socket(), epoll_fd, one = 1;
+	int fd = reporting_socket(), epoll_fd, on = 1;
 
-	say_result("SO_SELECT_ERR_QUEUE", setsockopt(fd, SOL_SOCKET, SO_SELECT_ERR_QUEUE, &one, sizeof(one)));
+	say_result("SO_SELECT_ERR_QUEUE", setsockopt(fd, SOL_SOCKET, SO_SELECT_ERR_QUEUE, &on, sizeof(on)));
 	epoll_fd = epoll_of(fd, EPOLLPRI);
 	send_invalid(fd, "one");
 	say_epoll(epoll_fd, "epoll", LONG_MS);

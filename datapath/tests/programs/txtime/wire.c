@@ -38,10 +38,10 @@ static void send_twice(int fd, const char *text)
 	}
 }
 
-static void no_checksum_set(int fd, const char *what, int level, int option, int value)
+static void no_checksum_set(int fd, const char *label, int level, int option, int value)
 {
-	say_result(what, number_set(fd, level, option, value));
-	send_twice(fd, what);
+	say_result(label, number_set(fd, level, option, value));
+	send_twice(fd, label);
 }
 
 /* Each option belongs to one family and does not affect the other. */
