@@ -103,14 +103,6 @@ const struct network_encryption *encryption_networks(const struct routing *routi
 	return routing->encryption->networks;
 }
 
-bool encryption_required(const struct routing *routing)
-{
-	for (const struct network_encryption *n = routing->encryption->networks; n; n = n->next)
-		if (n->encryption == LOOP_REQUIRED)
-			return true;
-	return false;
-}
-
 int encryption_init(struct routing *routing)
 {
 	routing->encryption = calloc(1, sizeof(*routing->encryption));

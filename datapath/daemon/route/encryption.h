@@ -65,7 +65,6 @@ void encryption_route_fill(const struct routing *routing, uint32_t vni, struct l
 
 /* Returns the list of networks with encryption. */
 const struct network_encryption *encryption_networks(const struct routing *routing);
-bool encryption_required(const struct routing *routing);
 
 /* Rejects encryption where a switch makes the tunnels: ktsnd cannot encrypt its frames. 0, or -EINVAL with
  * *refusal filled in. */

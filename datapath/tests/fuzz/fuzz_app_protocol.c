@@ -7,6 +7,7 @@
  * Runs in a network namespace of its own where that is allowed, with an interface, a peer and a neighbor, so
  * that requests reach destinations. Elsewhere flows are refused, and the rest is fuzzed.
  */
+#include "../fd_message.h"
 #include "app_protocol.h"
 #include "node.h"
 #include "pod_thread.h"
@@ -280,22 +281,7 @@ static int descriptor_make(struct input *input, const struct application *applic
 /* Sends with descriptors; returns false when the connection refuses. */
 static bool message_send(int fd, const void *data, size_t bytes, const int *fds, size_t count)
 {
-	union {
-		char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
-		struct cmsghdr align;
-	} control = {0};
-	struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = bytes};
-	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
-
-	if (count) {
-		message.msg_control = control.bytes;
-		message.msg_controllen = CMSG_SPACE(count * sizeof(int));
-		control.align = (struct cmsghdr){.cmsg_level = SOL_SOCKET,
-						 .cmsg_type = SCM_RIGHTS,
-						 .cmsg_len = CMSG_LEN(count * sizeof(int))};
-		memcpy(CMSG_DATA(&control.align), fds, count * sizeof(int));
-	}
-	return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;
+	return fd_message_send(fd, data, bytes, fds, count, MSG_DONTWAIT) == (ssize_t)bytes;
 }
 
 static void keep(int *place, int fd)
@@ -307,19 +293,13 @@ static void keep(int *place, int fd)
 
 /* Checks that a reply brought as many descriptors as it must. */
 static void descriptors_keep(struct application *application, const struct ktsn_app_reply *reply,
-			     struct msghdr *message)
+			     const int *fds, size_t count)
 {
-	struct cmsghdr *control = CMSG_FIRSTHDR(message);
-	size_t count = control ? (control->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0;
-	size_t wanted = reply->status                   ? 0
-			: reply->type == KTSN_APP_HELLO ? 2
-							: reply->type == KTSN_APP_HAND_BACK;
-	int fds[2];
-
-	must(count == wanted);
+	must(count == (reply->status                   ? 0
+		       : reply->type == KTSN_APP_HELLO ? 2
+						       : reply->type == KTSN_APP_HAND_BACK));
 	if (!count)
 		return;
-	memcpy(fds, CMSG_DATA(control), count * sizeof(int));
 	keep(&application->bell_fd, fds[count - 1]);
 	if (count == 2)
 		keep(&application->ring_fd, fds[0]);
@@ -328,23 +308,18 @@ static void descriptors_keep(struct application *application, const struct ktsn_
 /* Returns 1 with a reply, 0 while there is none, -1 when the connection has ended. */
 static int reply_receive(struct application *application, struct ktsn_app_reply *reply)
 {
-	union {
-		char bytes[CMSG_SPACE(2 * sizeof(int))];
-		struct cmsghdr align;
-	} control;
-	struct iovec iov = {.iov_base = reply, .iov_len = sizeof(*reply)};
-	struct msghdr message = {.msg_iov = &iov,
-				 .msg_iovlen = 1,
-				 .msg_control = control.bytes,
-				 .msg_controllen = sizeof(control.bytes)};
-	ssize_t bytes = recvmsg(application->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	size_t count;
+	int fds[3];
+	ssize_t bytes =
+		fd_message_receive(application->fd, reply, sizeof(*reply), fds, 3, &count, MSG_DONTWAIT);
 
+	must(bytes >= 0 || errno != EMSGSIZE);
 	if (bytes < 0 && errno == EAGAIN)
 		return 0;
 	if (bytes <= 0)
 		return -1;
-	must(bytes == sizeof(*reply) && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)));
-	descriptors_keep(application, reply, &message);
+	must(bytes == sizeof(*reply));
+	descriptors_keep(application, reply, fds, count);
 	return 1;
 }
 

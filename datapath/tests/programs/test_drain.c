@@ -5,6 +5,7 @@
  * A ktsnd that accepts everything and discards frames, to measure senders. It listens at SOCKET, prints
  * "ready", and at the end of its standard input prints how many messages it took.
  */
+#include "../fd_message.h"
 #include "app_protocol.h"
 #include "ring_consumer.h"
 #include "ring_memory.h"
@@ -41,47 +42,6 @@ static struct client clients[CLIENTS_MAX];
 static int client_count;
 static uint64_t taken_count;
 
-union control {
-	char bytes[CMSG_SPACE(2 * sizeof(int))];
-	struct cmsghdr align;
-};
-
-static void reply_send(int fd, const struct ktsn_app_reply *reply, const int *fds)
-{
-	union control control = {.bytes = {0}};
-	struct iovec iov = {.iov_base = (void *)reply, .iov_len = sizeof(*reply)};
-	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
-
-	if (fds) {
-		struct cmsghdr *cmsg;
-
-		message.msg_control = control.bytes;
-		message.msg_controllen = sizeof(control.bytes);
-		cmsg = CMSG_FIRSTHDR(&message);
-		cmsg->cmsg_level = SOL_SOCKET;
-		cmsg->cmsg_type = SCM_RIGHTS;
-		cmsg->cmsg_len = CMSG_LEN(2 * sizeof(int));
-		memcpy(CMSG_DATA(cmsg), fds, 2 * sizeof(int));
-	}
-	(void)sendmsg(fd, &message, MSG_NOSIGNAL);
-}
-
-static int request_receive(int fd, struct ktsn_app_request *request)
-{
-	union control control;
-	struct iovec iov = {.iov_base = request, .iov_len = sizeof(*request)};
-	struct msghdr message = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
-	ssize_t bytes = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	int passed;
-
-	if (bytes == (ssize_t)sizeof(*request) && CMSG_FIRSTHDR(&message)) {
-		memcpy(&passed, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(passed));
-		close(passed);
-	}
-	return bytes == (ssize_t)sizeof(*request) ? 0 : -1;
-}
-
 static int ring_make(struct client *client)
 {
 	if (ktsn_ring_memory_create(&client->memory, ktsn_ring_geometry_make(SLOTS, PAYLOAD_BYTES)))
@@ -96,9 +56,14 @@ static void request_serve(struct client *client)
 {
 	struct ktsn_app_request request;
 	struct ktsn_app_reply reply;
+	int passed_fd;
+	size_t count;
 
-	if (request_receive(client->fd, &request))
+	if (fd_message_receive(client->fd, &request, sizeof(request), &passed_fd, 1, &count, MSG_DONTWAIT) !=
+	    (ssize_t)sizeof(request))
 		return;
+	if (count)
+		close(passed_fd);
 	reply = (struct ktsn_app_reply){
 		.magic = KTSN_APP_MAGIC,
 		.version = KTSN_APP_VERSION,
@@ -113,10 +78,10 @@ static void request_serve(struct client *client)
 		const int fds[2] = {client->memory.fd, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
 
 		reply.ring_bytes = client->memory.bytes;
-		reply_send(client->fd, &reply, fds);
+		(void)fd_message_send(client->fd, &reply, sizeof(reply), fds, 2, 0);
 		close(fds[1]);
 	} else {
-		reply_send(client->fd, &reply, NULL);
+		(void)fd_message_send(client->fd, &reply, sizeof(reply), NULL, 0, 0);
 	}
 }
 

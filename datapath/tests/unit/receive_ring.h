@@ -56,13 +56,6 @@ static inline uint64_t receive_ring_reserve(struct receive_ring *ring, uint32_t 
 	return at;
 }
 
-/* Reports whether there is space, by the kernel's rules. */
-static inline bool receive_ring_has_space(struct receive_ring *ring, uint32_t length)
-{
-	return atomic_load(&ring->producer) + ((length + 8 + 7) & ~7U) - atomic_load(&ring->consumer) <=
-	       RECEIVE_RING_BYTES - 1;
-}
-
 /* Writes a datagram into a record that is `spare` bytes longer. */
 static inline void receive_ring_put(struct receive_ring *ring, struct ktsn_receive_header header,
 				    const void *payload, uint16_t payload_bytes, uint32_t spare)

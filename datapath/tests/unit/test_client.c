@@ -14,6 +14,8 @@
 
 #include "unit_test.h"
 
+#include "../fd_message.h"
+
 enum { PREVIOUS = KTSN_APP_VERSION - 1, THIS = KTSN_APP_VERSION, NEXT = KTSN_APP_VERSION + 1 };
 
 static int client_fd, daemon_fd;
@@ -93,23 +95,9 @@ static void requests_have_the_current_version(void **state)
 static void reply_send(size_t bytes, uint32_t magic, size_t count)
 {
 	struct ktsn_app_reply reply = {.magic = magic, .version = THIS};
-	union {
-		char bytes[CMSG_SPACE(KTSN_CLIENT_FDS * sizeof(int))];
-		struct cmsghdr align;
-	} control = {.bytes = {0}};
-	struct iovec iov = {.iov_base = &reply, .iov_len = bytes};
-	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
-	int fds[KTSN_CLIENT_FDS] = {daemon_fd, daemon_fd};
+	const int fds[KTSN_CLIENT_FDS] = {daemon_fd, daemon_fd};
 
-	if (count) {
-		message.msg_control = control.bytes;
-		message.msg_controllen = CMSG_SPACE(count * sizeof(int));
-		CMSG_FIRSTHDR(&message)->cmsg_level = SOL_SOCKET;
-		CMSG_FIRSTHDR(&message)->cmsg_type = SCM_RIGHTS;
-		CMSG_FIRSTHDR(&message)->cmsg_len = CMSG_LEN(count * sizeof(int));
-		memcpy(CMSG_DATA(CMSG_FIRSTHDR(&message)), fds, count * sizeof(int));
-	}
-	assert_int_equal(sendmsg(daemon_fd, &message, MSG_NOSIGNAL), bytes);
+	assert_int_equal(fd_message_send(daemon_fd, &reply, bytes, fds, count, 0), bytes);
 }
 
 static int lowest_free_fd(void)

@@ -14,14 +14,12 @@
 
 #include "unit_test.h"
 
+#include "golden.h"
+
 enum {
-	BUFFER_BYTES = 70000,
-	UNTOUCHED = 0xa5, /* fills a buffer, to see what was written */
 	PLAIN_PAYLOAD_BYTES_MAX = 65507,
 	TUNNEL_PAYLOAD_BYTES_MAX = 65457,
 };
-
-static uint8_t buffer[BUFFER_BYTES];
 
 static const struct ktsn_frame_path *inner_path(void)
 {
@@ -37,26 +35,6 @@ static const struct ktsn_frame_path *inner_path(void)
 	path.source_port_be = htobe16(40000);
 	path.destination_port_be = htobe16(5001);
 	return &path;
-}
-
-static const struct ktsn_frame_tunnel *tunnel(void)
-{
-	static struct ktsn_frame_tunnel tunnel = {
-		.outer =
-			{
-				.source_mac = {0x02, 0, 0, 0, 0x01, 0x01},
-				.destination_mac = {0x02, 0, 0, 0, 0x01, 0x02},
-				.ttl = 63,
-				.tos = 0x88,
-			},
-		.vni = 0x123456,
-	};
-
-	tunnel.outer.source_ipv4_be = htobe32(0xc0000201);      /* 192.0.2.1 */
-	tunnel.outer.destination_ipv4_be = htobe32(0xc0000202); /* 192.0.2.2 */
-	tunnel.outer.source_port_be = htobe16(51234);
-	tunnel.outer.destination_port_be = htobe16(4789);
-	return &tunnel;
 }
 
 static const uint8_t golden_even[] = {
@@ -138,40 +116,19 @@ static struct ktsn_frame_tunnel tagged_tunnel(uint16_t vlan_id, uint8_t pcp)
 	return tagged;
 }
 
-/* Builds the frame whose payload is the last payload_bytes of `golden` in a buffer of exactly its size, at
- * every alignment. Expects its bytes and untouched memory around them. */
-static void check_golden(const uint8_t *golden, size_t golden_bytes, const struct ktsn_frame_tunnel *through,
-			 size_t payload_bytes)
-{
-	size_t header_bytes = golden_bytes - payload_bytes;
-
-	assert_int_equal(ktsn_frame_header_bytes(inner_path(), through), header_bytes);
-	for (size_t offset = 1; offset <= 8; offset++) {
-		uint8_t *frame = buffer + offset;
-
-		memset(buffer, UNTOUCHED, golden_bytes + offset + 1);
-		memcpy(frame + header_bytes, golden + header_bytes, payload_bytes);
-		assert_int_equal(ktsn_frame_build(frame, golden_bytes, inner_path(), through, payload_bytes),
-				 header_bytes);
-		assert_memory_equal(frame, golden, golden_bytes);
-		assert_int_equal(frame[-1], UNTOUCHED);
-		assert_int_equal(frame[golden_bytes], UNTOUCHED);
-	}
-}
-
 static void golden_frames(void **state)
 {
-	check_golden(golden_even, sizeof(golden_even), NULL, 4);
-	check_golden(golden_odd, sizeof(golden_odd), NULL, 3);
-	check_golden(golden_empty, sizeof(golden_empty), NULL, 0);
-	check_golden(golden_vxlan, sizeof(golden_vxlan), tunnel(), 3);
+	check_golden(inner_path(), NULL, golden_even, sizeof(golden_even), 4);
+	check_golden(inner_path(), NULL, golden_odd, sizeof(golden_odd), 3);
+	check_golden(inner_path(), NULL, golden_empty, sizeof(golden_empty), 0);
+	check_golden(inner_path(), tunnel(), golden_vxlan, sizeof(golden_vxlan), 3);
 }
 
 static void golden_frame_of_a_vlan(void **state)
 {
 	const struct ktsn_frame_tunnel tagged = tagged_tunnel(100, 5);
 
-	check_golden(golden_vlan, sizeof(golden_vlan), &tagged, 3);
+	check_golden(inner_path(), &tagged, golden_vlan, sizeof(golden_vlan), 3);
 }
 
 static void golden_frame_for_a_switch(void **state)
@@ -179,7 +136,7 @@ static void golden_frame_for_a_switch(void **state)
 	struct ktsn_frame_tunnel switched = tagged_tunnel(42, 5);
 
 	switched.switched = true;
-	check_golden(golden_switched, sizeof(golden_switched), &switched, 3);
+	check_golden(inner_path(), &switched, golden_switched, sizeof(golden_switched), 3);
 	/* On the link it equals the frame that ktsnd would have built. */
 	assert_int_equal(ktsn_frame_link_bytes(sizeof(golden_switched), &switched), sizeof(golden_vxlan));
 	assert_int_equal(ktsn_frame_sdu_bytes(sizeof(golden_switched), &switched), 81);
@@ -210,7 +167,7 @@ static void priority_without_vlan_has_no_effect(void **state)
 {
 	const struct ktsn_frame_tunnel untagged = tagged_tunnel(0, 7);
 
-	check_golden(golden_vxlan, sizeof(golden_vxlan), &untagged, 3);
+	check_golden(inner_path(), &untagged, golden_vxlan, sizeof(golden_vxlan), 3);
 }
 
 static void sdu_starts_after_the_ethertype(void **state)
@@ -224,7 +181,7 @@ static void sdu_starts_after_the_ethertype(void **state)
 
 static void zero_udp_checksum_becomes_ones(void **state)
 {
-	check_golden(golden_zero_checksum, sizeof(golden_zero_checksum), NULL, 2);
+	check_golden(inner_path(), NULL, golden_zero_checksum, sizeof(golden_zero_checksum), 2);
 }
 
 static void expect_refused(const struct ktsn_frame_tunnel *through, size_t capacity_bytes,

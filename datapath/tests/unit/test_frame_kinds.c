@@ -15,9 +15,7 @@
 
 #include "unit_test.h"
 
-enum { BUFFER_BYTES = 70000, UNTOUCHED = 0xa5 };
-
-static uint8_t buffer[BUFFER_BYTES];
+#include "golden.h"
 
 static struct ktsn_frame_path ipv6_path(void)
 {
@@ -55,24 +53,6 @@ static struct ktsn_frame_path ethernet_path(void)
 	path.kind = KTSN_FRAME_ETHERNET;
 	path.ethertype_be = htobe16(0x88b5);
 	return path;
-}
-
-static struct ktsn_frame_tunnel tunnel(void)
-{
-	return (struct ktsn_frame_tunnel){
-		.outer =
-			{
-				.source_mac = {0x02, 0, 0, 0, 0x01, 0x01},
-				.destination_mac = {0x02, 0, 0, 0, 0x01, 0x02},
-				.source_ipv4_be = htobe32(0xc0000201),
-				.destination_ipv4_be = htobe32(0xc0000202),
-				.source_port_be = htobe16(51234),
-				.destination_port_be = htobe16(4789),
-				.ttl = 63,
-				.tos = 0x88,
-			},
-		.vni = 0x123456,
-	};
 }
 
 static const uint8_t golden_ipv6_even[] = {
@@ -149,31 +129,10 @@ static const uint8_t golden_ipv6_unchecked[] = {
 	0x00, 0x00, 0x02, 0x9c, 0x40, 0x13, 0x89, 0x00, 0x0b, 0x00, 0x00, 0x54, 0x53, 0x4e,
 };
 
-/* Builds the frame whose payload is the last payload_bytes of `golden`, at every alignment, in a buffer of
- * exactly its size. */
-static void check_golden(const struct ktsn_frame_path *path, const struct ktsn_frame_tunnel *through,
-			 const uint8_t *golden, size_t golden_bytes, size_t payload_bytes)
-{
-	size_t header_bytes = golden_bytes - payload_bytes;
-
-	assert_int_equal(ktsn_frame_header_bytes(path, through), header_bytes);
-	for (size_t offset = 1; offset <= 8; offset++) {
-		uint8_t *frame = buffer + offset;
-
-		memset(buffer, UNTOUCHED, golden_bytes + offset + 1);
-		memcpy(frame + header_bytes, golden + header_bytes, payload_bytes);
-		assert_int_equal(ktsn_frame_build(frame, golden_bytes, path, through, payload_bytes),
-				 header_bytes);
-		assert_memory_equal(frame, golden, golden_bytes);
-		assert_int_equal(frame[-1], UNTOUCHED);
-		assert_int_equal(frame[golden_bytes], UNTOUCHED);
-	}
-}
-
 static void golden_frames(void **state)
 {
 	const struct ktsn_frame_path ipv6 = ipv6_path(), ethernet = ethernet_path();
-	const struct ktsn_frame_tunnel through = tunnel();
+	const struct ktsn_frame_tunnel through = *tunnel();
 
 	check_golden(&ipv6, NULL, golden_ipv6_even, sizeof(golden_ipv6_even), 4);
 	check_golden(&ipv6, NULL, golden_ipv6_odd, sizeof(golden_ipv6_odd), 3);
@@ -188,7 +147,7 @@ static void golden_frames_with_options(void **state)
 	const struct ktsn_frame_path fragmentable = ipv4_path(0xbeef, true, false);
 	const struct ktsn_frame_path unchecked = ipv4_path(0xbeef, false, true); /* the id is ignored */
 	const struct ktsn_frame_path both = ipv4_path(1, true, true);
-	const struct ktsn_frame_tunnel through = tunnel();
+	const struct ktsn_frame_tunnel through = *tunnel();
 	struct ktsn_frame_path ipv6 = ipv6_path();
 
 	ipv6.unchecked = ipv6.fragmentable = true;
@@ -203,7 +162,7 @@ static void golden_frames_with_options(void **state)
 static void longest_payloads_fit(void **state)
 {
 	const struct ktsn_frame_path ipv6 = ipv6_path(), ethernet = ethernet_path();
-	const struct ktsn_frame_tunnel through = tunnel();
+	const struct ktsn_frame_tunnel through = *tunnel();
 
 	assert_int_equal(ktsn_frame_build(buffer, BUFFER_BYTES, &ipv6, &through, 65535 - 50 - 48), 112);
 	assert_int_equal(ktsn_frame_build(buffer, BUFFER_BYTES, &ipv6, &through, 65535 - 50 - 47), -EMSGSIZE);

@@ -8,61 +8,20 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "unit_test.h"
 
-enum { ARGUMENTS_MAX = 16, TEXT_BYTES = 8192 };
-
-/* Standard output or error, redirected to a file while the command line is parsed. */
-struct capture {
-	int fd;
-	int saved;
-	int file;
-};
-
-static void capture_begin(struct capture *capture, int fd)
-{
-	fflush(NULL);
-	capture->fd = fd;
-	capture->saved = dup(fd);
-	capture->file = memfd_create("captured", 0);
-	assert_true(capture->saved >= 0 && capture->file >= 0);
-	assert_int_equal(dup2(capture->file, fd), fd);
-}
-
-static void capture_end(struct capture *capture, char text[TEXT_BYTES])
-{
-	ssize_t bytes;
-
-	fflush(NULL);
-	dup2(capture->saved, capture->fd);
-	close(capture->saved);
-	bytes = pread(capture->file, text, TEXT_BYTES - 1, 0);
-	assert_true(bytes >= 0);
-	text[bytes] = '\0';
-	close(capture->file);
-}
+#include "command_line.h"
 
 /* Parses a line of words separated by blanks; `text` receives the output to `fd`. */
 static int parse(const char *line, struct options *options, int fd, char text[TEXT_BYTES])
 {
-	static char words[1024];
-	char *arguments[ARGUMENTS_MAX + 1] = {(char *)(uintptr_t) "ktsnd"};
+	char *argv[ARGUMENTS_MAX + 1];
 	struct capture capture;
-	int count = 1, result;
-	char *rest;
+	int argc = command_line_split("ktsnd", line, argv), result;
 
-	snprintf(words, sizeof(words), "%s", line);
-	for (char *word = strtok_r(words, " ", &rest); word && count < ARGUMENTS_MAX;
-	     word = strtok_r(NULL, " ", &rest))
-		arguments[count++] = word;
 	capture_begin(&capture, fd);
-	result = options_parse(count, arguments, options);
+	result = options_parse(argc, argv, options);
 	capture_end(&capture, text);
 	return result;
 }

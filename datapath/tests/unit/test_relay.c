@@ -25,6 +25,8 @@
 
 #include "unit_test.h"
 
+#include "../fd_message.h"
+
 enum {
 	SLOTS = 64,
 	MTU_BYTES = 1500,
@@ -180,28 +182,17 @@ static int connection_accept(void)
 	return fd;
 }
 
-union control {
-	char bytes[CMSG_SPACE(2 * sizeof(int))];
-	struct cmsghdr align;
-};
-
 /* Returns the descriptor that came with it, or -1. */
 static int request_receive(int connection, enum ktsn_app_type type, struct ktsn_app_request *request)
 {
-	union control control;
-	struct iovec iov = {.iov_base = request, .iov_len = sizeof(*request)};
-	struct msghdr message = {.msg_iov = &iov,
-				 .msg_iovlen = 1,
-				 .msg_control = control.bytes,
-				 .msg_controllen = sizeof(control.bytes)};
+	size_t count;
 	int fd = -1;
 
 	readable_await(connection);
-	assert_int_equal(recvmsg(connection, &message, MSG_CMSG_CLOEXEC), sizeof(*request));
+	assert_int_equal(fd_message_receive(connection, request, sizeof(*request), &fd, 1, &count, 0),
+			 sizeof(*request));
 	assert_int_equal(request->magic, KTSN_APP_MAGIC);
 	assert_int_equal(request->type, type);
-	if (CMSG_FIRSTHDR(&message))
-		memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
 	return fd;
 }
 
@@ -219,22 +210,7 @@ static struct ktsn_app_reply reply_to(const struct ktsn_app_request *request)
 
 static void reply_send(int connection, const struct ktsn_app_reply *reply, const int *fds, size_t count)
 {
-	union control control = {.bytes = {0}};
-	struct iovec iov = {.iov_base = (void *)reply, .iov_len = sizeof(*reply)};
-	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
-
-	if (count) {
-		struct cmsghdr *cmsg;
-
-		message.msg_control = control.bytes;
-		message.msg_controllen = CMSG_SPACE(count * sizeof(int));
-		cmsg = CMSG_FIRSTHDR(&message);
-		cmsg->cmsg_level = SOL_SOCKET;
-		cmsg->cmsg_type = SCM_RIGHTS;
-		cmsg->cmsg_len = CMSG_LEN(count * sizeof(int));
-		memcpy(CMSG_DATA(cmsg), fds, count * sizeof(int));
-	}
-	assert_int_equal(sendmsg(connection, &message, MSG_NOSIGNAL), sizeof(*reply));
+	assert_int_equal(fd_message_send(connection, reply, sizeof(*reply), fds, count, 0), sizeof(*reply));
 }
 
 static void status_send(int connection, const struct ktsn_app_request *request, int status)

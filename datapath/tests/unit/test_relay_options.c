@@ -5,35 +5,23 @@
 #include "options.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "unit_test.h"
 
-enum { ARGUMENTS_MAX = 24, TEXT_BYTES = 512 };
+#include "command_line.h"
 
 static struct relay_options options;
 static char message[TEXT_BYTES]; /* on standard error */
 
-/* Parses words separated by single spaces. */
 static int parse(const char *line)
 {
-	static char copy[TEXT_BYTES]; /* the options point into this buffer */
-	char name[] = "ktsn-relay", *argv[ARGUMENTS_MAX] = {name};
-	int argc = 1, kept = dup(STDERR_FILENO), file = memfd_create("stderr", MFD_CLOEXEC), err;
+	char *argv[ARGUMENTS_MAX + 1];
+	struct capture capture;
+	int argc = command_line_split("ktsn-relay", line, argv), err;
 
-	snprintf(copy, sizeof(copy), "%s", line);
-	for (char *word = strtok(copy, " "); word; word = strtok(NULL, " "))
-		argv[argc++] = word;
-	dup2(file, STDERR_FILENO);
+	capture_begin(&capture, STDERR_FILENO);
 	err = relay_options_parse(argc, argv, &options);
-	dup2(kept, STDERR_FILENO);
-	memset(message, 0, sizeof(message));
-	assert_true(pread(file, message, sizeof(message) - 1, 0) >= 0);
-	close(file);
-	close(kept);
+	capture_end(&capture, message);
 	return err;
 }
 

@@ -24,6 +24,7 @@
 
 #include "unit_test.h"
 
+#include "../fd_message.h"
 #include "recorded.h"
 
 enum { SLOTS = 64, MTU_BYTES = 1500 };
@@ -88,29 +89,15 @@ static const struct ktsn_app_request hello = {.type = KTSN_APP_HELLO};
 /* Answers HELLO with a ring whose memory the test keeps. */
 static void ring_give(int fd, struct ktsn_ring_memory *memory)
 {
-	union {
-		char bytes[CMSG_SPACE(2 * sizeof(int))];
-		struct cmsghdr align;
-	} control = {.bytes = {0}};
 	struct ktsn_app_reply reply = {
 		.magic = KTSN_APP_MAGIC, .version = KTSN_APP_VERSION, .type = KTSN_APP_HELLO};
-	struct iovec iov = {.iov_base = &reply, .iov_len = sizeof(reply)};
-	struct msghdr message = {.msg_iov = &iov,
-				 .msg_iovlen = 1,
-				 .msg_control = control.bytes,
-				 .msg_controllen = sizeof(control.bytes)};
-	struct cmsghdr *cmsg = CMSG_FIRSTHDR(&message);
 	int fds[2];
 
 	assert_int_equal(ktsn_ring_memory_create(memory, ktsn_ring_geometry_make(SLOTS, MTU_BYTES)), 0);
 	reply.ring_bytes = memory->bytes;
 	fds[0] = memory->fd;
 	fds[1] = eventfd(0, EFD_CLOEXEC);
-	cmsg->cmsg_level = SOL_SOCKET;
-	cmsg->cmsg_type = SCM_RIGHTS;
-	cmsg->cmsg_len = CMSG_LEN(sizeof(fds));
-	memcpy(CMSG_DATA(cmsg), fds, sizeof(fds));
-	assert_int_equal(sendmsg(fd, &message, MSG_NOSIGNAL), sizeof(reply));
+	assert_int_equal(fd_message_send(fd, &reply, sizeof(reply), fds, 2, 0), sizeof(reply));
 	close(fds[1]);
 }
 

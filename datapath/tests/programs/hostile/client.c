@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client.h"
 
+#include "../../fd_message.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -69,59 +71,37 @@ struct ktsn_app_request client_request(enum ktsn_app_type type)
 
 int client_send(struct client *client, const void *request, size_t bytes, int passed_fd)
 {
-	union {
-		char bytes[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr header;
-	} control = {0};
-	struct iovec iov = {(void *)(uintptr_t)request, bytes};
-	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+	ssize_t sent = fd_message_send(client->fd, request, bytes, &passed_fd, passed_fd >= 0, MSG_DONTWAIT);
 
-	if (passed_fd >= 0) {
-		message.msg_control = &control;
-		message.msg_controllen = sizeof(control);
-		control.header.cmsg_level = SOL_SOCKET;
-		control.header.cmsg_type = SCM_RIGHTS;
-		control.header.cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(&control.header), &passed_fd, sizeof(int));
-	}
-	return sendmsg(client->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
+	return sent < 0 ? -errno : 0;
 }
 
-static void descriptors_keep(struct client *client, const struct ktsn_app_reply *reply,
-			     struct msghdr *message)
+static void descriptors_keep(struct client *client, const struct ktsn_app_reply *reply, const int *fds,
+			     size_t count)
 {
-	struct cmsghdr *control = CMSG_FIRSTHDR(message);
-
-	if (!control || control->cmsg_type != SCM_RIGHTS)
-		return;
-	if (reply->type == KTSN_APP_HELLO) {
-		memcpy(&client->ring_fd, CMSG_DATA(control), sizeof(int));
-		memcpy(&client->bell_fd, CMSG_DATA(control) + sizeof(int), sizeof(int));
-	} else if (reply->type == KTSN_APP_RECEIVE_OPEN) {
-		memcpy(client->receive_fds, CMSG_DATA(control), sizeof(client->receive_fds));
-	} else {
-		memcpy(&client->bell_fd, CMSG_DATA(control), sizeof(int));
+	if (reply->type == KTSN_APP_HELLO && count == 2) {
+		client->ring_fd = fds[0];
+		client->bell_fd = fds[1];
+	} else if (reply->type == KTSN_APP_RECEIVE_OPEN && count == 2) {
+		memcpy(client->receive_fds, fds, sizeof(client->receive_fds));
+	} else if (count) {
+		client->bell_fd = fds[0];
 	}
 }
 
 int client_receive(struct client *client, struct ktsn_app_reply *reply)
 {
-	union {
-		char bytes[CMSG_SPACE(2 * sizeof(int))];
-		struct cmsghdr header;
-	} control;
-	struct iovec iov = {reply, sizeof(*reply)};
-	struct msghdr message = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
 	struct pollfd readable = {.fd = client->fd, .events = POLLIN};
+	size_t count;
+	int fds[2];
 	ssize_t bytes;
 
 	if (poll(&readable, 1, CALL_TIMEOUT_MS) <= 0)
 		return -ETIMEDOUT;
-	bytes = recvmsg(client->fd, &message, MSG_CMSG_CLOEXEC);
+	bytes = fd_message_receive(client->fd, reply, sizeof(*reply), fds, 2, &count, 0);
 	if (bytes <= 0)
 		return bytes < 0 ? -errno : -ECONNRESET;
-	descriptors_keep(client, reply, &message);
+	descriptors_keep(client, reply, fds, count);
 	return bytes == sizeof(*reply) ? 0 : -EPROTO;
 }
 

@@ -5,6 +5,8 @@
  */
 #include "modes.h"
 
+#include "../../fd_message.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -68,21 +70,7 @@ static int pair_leave(struct client *client)
 /* In one message. */
 static int fds_send(const struct client *client, const int *fds, size_t count)
 {
-	union {
-		char bytes[CMSG_SPACE(FDS_OF_A_MESSAGE * sizeof(int))];
-		struct cmsghdr header;
-	} control = {.header = {.cmsg_level = SOL_SOCKET,
-				.cmsg_type = SCM_RIGHTS,
-				.cmsg_len = CMSG_LEN(count * sizeof(int))}};
-	char byte = 0;
-	struct iovec iov = {&byte, 1};
-	const struct msghdr message = {.msg_iov = &iov,
-				       .msg_iovlen = 1,
-				       .msg_control = &control,
-				       .msg_controllen = CMSG_SPACE(count * sizeof(int))};
-
-	memcpy(CMSG_DATA(&control.header), fds, count * sizeof(int));
-	return sendmsg(client->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
+	return fd_message_send(client->fd, "", 1, fds, count, MSG_DONTWAIT) < 0 ? -errno : 0;
 }
 
 int mode_immortal(const struct target *target)
