@@ -33,8 +33,8 @@ func (d durations) report(b *testing.B, command, base, compared string) {
 	b.ReportMetric(float64(d.p50(compared))/float64(max(d.p50(base), 1)), command+"-ratio")
 }
 
-// measured adds and deletes an attachment and notes how long each takes.
-func measured(b *testing.B, runtime *libcni.CNIConfig, configs *libcni.NetworkConfigList, at *libcni.RuntimeConf,
+// measure adds and deletes an attachment and notes how long each takes.
+func measure(b *testing.B, runtime *libcni.CNIConfig, configs *libcni.NetworkConfigList, at *libcni.RuntimeConf,
 	name string, adds, dels durations) {
 	b.Helper()
 	ctx := context.Background()
@@ -71,7 +71,7 @@ func BenchmarkAgainstBridgePlugin(b *testing.B) {
 	adds, dels := durations{}, durations{}
 	for b.Loop() {
 		for name, configs := range plugins {
-			measured(b, lab.a.runtime, configs, visitor.attachment(), name, adds, dels)
+			measure(b, lab.a.runtime, configs, visitor.attachment(), name, adds, dels)
 		}
 	}
 	adds.report(b, "add", "bridge", "tsn-cni")
@@ -118,7 +118,7 @@ func benchmarkCrowd(b *testing.B, ipam string) {
 	adds, dels := durations{}, durations{}
 	for b.Loop() {
 		for name, n := range nodes {
-			measured(b, n.runtime, configs[name], visitors[name].attachment(), name, adds, dels)
+			measure(b, n.runtime, configs[name], visitors[name].attachment(), name, adds, dels)
 		}
 	}
 	adds.report(b, "add", "1", strconv.Itoa(manyPods))

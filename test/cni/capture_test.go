@@ -69,8 +69,8 @@ func mapsOf(id ebpf.ProgramID) ([]ebpf.MapID, error) {
 	return maps, nil
 }
 
-// awaitGone waits until the kernel does not know something any more: it frees a program when nobody can be in it.
-func awaitGone[T interface{ Close() error }](t *testing.T, what string, open func() (T, error)) {
+// awaitRemoval waits until the kernel does not know something any more: it frees a program when nobody can be in it.
+func awaitRemoval[T interface{ Close() error }](t *testing.T, what string, open func() (T, error)) {
 	t.Helper()
 	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
 		there, err := open()
@@ -100,10 +100,10 @@ func TestCaptureProgramsGoWithInterface(t *testing.T) {
 	}
 	must(t, lab.a.runtime.DelNetworkList(t.Context(), list(t, config), pod.attachment()))
 	for _, id := range slices.Concat(inPod, atPort) {
-		awaitGone(t, fmt.Sprintf("program %d", id), func() (*ebpf.Program, error) { return ebpf.NewProgramFromID(id) })
+		awaitRemoval(t, fmt.Sprintf("program %d", id), func() (*ebpf.Program, error) { return ebpf.NewProgramFromID(id) })
 	}
 	for _, id := range slices.Concat(mapsInPod, mapsAtPort) {
-		awaitGone(t, fmt.Sprintf("map %d", id), func() (*ebpf.Map, error) { return ebpf.NewMapFromID(id) })
+		awaitRemoval(t, fmt.Sprintf("map %d", id), func() (*ebpf.Map, error) { return ebpf.NewMapFromID(id) })
 	}
 }
 

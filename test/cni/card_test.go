@@ -23,8 +23,8 @@ func cardOf(t *testing.T) string {
 	return fmt.Sprintf("fff%x:%02x:%02x.7", os.Getpid()>>13&0xf, os.Getpid()>>5&0xff, os.Getpid()&0x1f)
 }
 
-// claimed has a card belong to a pod's attachment to a network, until the test's end.
-func claimed(t *testing.T, network string, p *pod) string {
+// claimedCard has a card belong to a pod's attachment to a network, until the test's end.
+func claimedCard(t *testing.T, network string, p *pod) string {
 	t.Helper()
 	bus, card := passthrough.NewBus(), cardOf(t)
 	owner := network + ":" + p.id + ":" + podIf + ":" + p.uid
@@ -39,8 +39,8 @@ func claimed(t *testing.T, network string, p *pod) string {
 	return card
 }
 
-// stays keeps a card from being given back, as one does that a machine has open, until the function that it returns is called.
-func stays(t *testing.T, card string) (end func()) {
+// keepCard keeps a card from being given back, as one does that a machine has open, until the function that it returns is called.
+func keepCard(t *testing.T, card string) (end func()) {
 	t.Helper()
 	inTheWay := filepath.Join(passthrough.NewBus().StateDir, card)
 	must(t, os.MkdirAll(filepath.Join(inTheWay, "x"), 0o755))
@@ -88,14 +88,14 @@ func TestAddressIsKeptUntilCardIsReturned(t *testing.T) {
 			if _, err := lab.a.runtime.AddNetworkList(t.Context(), configs, pod.attachment()); err != nil {
 				t.Fatal(err)
 			}
-			card := claimed(t, network, pod)
+			card := claimedCard(t, network, pod)
 			record := hasCardInstead(t, pod, network, folder, card)
 			addresses := glob(t, filepath.Join(lab.a.dir, "ipam", network, "10.*"))
 			if len(addresses) != 1 {
 				t.Fatalf("given away are %q", addresses)
 			}
 			things := []string{addresses[0], record, kata.Path(folder, pod.id)}
-			end := stays(t, card)
+			end := keepCard(t, card)
 			if err := remove(pod, configs); err == nil {
 				t.Error("it did not fail")
 			}
@@ -123,7 +123,7 @@ func TestCardWithoutRecordIsReturned(t *testing.T) {
 	lab := newLab(t)
 	network, configs := networkOfCards(t, lab.a)
 	pod, bus := lab.a.newPod(t), passthrough.NewBus()
-	card := claimed(t, network, pod)
+	card := claimedCard(t, network, pod)
 	runtime := lab.a.forgetful(t, shipped(t))
 	valid := []types.GCAttachment{{ContainerID: pod.id, IfName: podIf}}
 	must(t, runtime.GCNetworkList(t.Context(), configs, &libcni.GCArgs{ValidAttachments: valid}))
@@ -138,7 +138,7 @@ func TestCardWithoutRecordIsReturned(t *testing.T) {
 	if owner := bus.Claimed(card); owner != "" {
 		t.Errorf("it is of %q", owner)
 	}
-	if again := claimed(t, network, pod); again != card {
+	if again := claimedCard(t, network, pod); again != card {
 		t.Fatal(again)
 	}
 	must(t, runtime.DelNetworkList(t.Context(), rename(t, network, lab.a.config(fields{"device": "vfio", "device-dan": danFolder(t), "cards": []string{card}})), pod.attachment()))

@@ -164,7 +164,7 @@ func TestCheckWithoutKtsndAsksToRetry(t *testing.T) {
 	config := lab.a.config(nil)
 	pod.add(t, config)
 	lab.a.stopDaemon(t)
-	refused(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), pod.attachment()), 11, "ktsnd does not answer on ")
+	checkRefused(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), pod.attachment()), 11, "ktsnd does not answer on ")
 }
 
 func TestStatusReportsLimitedConnectivity(t *testing.T) {
@@ -178,13 +178,13 @@ func TestStatusReportsLimitedConnectivity(t *testing.T) {
 	if err := status(); err != nil {
 		t.Errorf("of an empty node: %v", err)
 	}
-	refused(t, lab.a.runtime.GetStatusNetworkList(t.Context(), list(t, lab.a.config(fields{"controlSocket": "/nowhere"}))), 50,
+	checkRefused(t, lab.a.runtime.GetStatusNetworkList(t.Context(), list(t, lab.a.config(fields{"controlSocket": "/nowhere"}))), 50,
 		"pods cannot be attached: ktsnd does not answer on /nowhere (no such file or directory)")
-	refused(t, lab.a.runtime.GetStatusNetworkList(t.Context(), list(t, lab.a.config(fields{"uplink": "eno9"}))), 50,
+	checkRefused(t, lab.a.runtime.GetStatusNetworkList(t.Context(), list(t, lab.a.config(fields{"uplink": "eno9"}))), 50,
 		"pods cannot be attached: the uplink eno9 is not the one that ktsnd sends on")
-	refused(t, lab.a.runtime.GetStatusNetworkList(t.Context(), list(t, lab.a.config(fields{"ipam": fields{"type": "whereabouts"}}))), 50,
+	checkRefused(t, lab.a.runtime.GetStatusNetworkList(t.Context(), list(t, lab.a.config(fields{"ipam": fields{"type": "whereabouts"}}))), 50,
 		"pods cannot be attached: ipam: plugin whereabouts is not in CNI_PATH")
-	refused(t, lab.a.runtime.GetStatusNetworkList(t.Context(), list(t, lab.a.config(fields{"stateDir": "/proc/nowhere"}))), 50,
+	checkRefused(t, lab.a.runtime.GetStatusNetworkList(t.Context(), list(t, lab.a.config(fields{"stateDir": "/proc/nowhere"}))), 50,
 		"pods cannot be attached: make the state directory: ")
 
 	pod.add(t, config)
@@ -192,17 +192,17 @@ func TestStatusReportsLimitedConnectivity(t *testing.T) {
 		t.Errorf("of a node with a pod: %v", err)
 	}
 	on(t, lab.a.Namespace, uplinkName, netlink.LinkSetDown)
-	refused(t, status(), 51, "pods cannot be attached, and attached pods suffer: the uplink phys0 is down")
+	checkRefused(t, status(), 51, "pods cannot be attached, and attached pods suffer: the uplink phys0 is down")
 	on(t, lab.a.Namespace, uplinkName, netlink.LinkSetUp)
 	on(t, lab.a.Namespace, tunnelName, netlink.LinkDel)
-	refused(t, status(), 51, "pods cannot be attached, and attached pods suffer: VXLAN device tsnvx42 is missing")
+	checkRefused(t, status(), 51, "pods cannot be attached, and attached pods suffer: VXLAN device tsnvx42 is missing")
 	pod.del(t, config)
 	pod.add(t, config)
 
 	lab.a.stopDaemon(t)
-	refused(t, status(), 51, "pods cannot be attached, and attached pods suffer: ktsnd does not answer on ")
+	checkRefused(t, status(), 51, "pods cannot be attached, and attached pods suffer: ktsnd does not answer on ")
 	lab.a.startDaemon(t)
-	refused(t, status(), 51, "suffer: ktsnd was restarted and knows none of 1 attached interfaces; run `ktsn node restore`")
+	checkRefused(t, status(), 51, "suffer: ktsnd was restarted and knows none of 1 attached interfaces; run `ktsn node restore`")
 	lab.a.ktsn(t, "node", "restore")
 	if err := status(); err != nil {
 		t.Errorf("after all is well again: %v", err)

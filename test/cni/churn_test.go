@@ -16,8 +16,8 @@ import (
 	"github.com/containernetworking/plugins/pkg/testutils"
 )
 
-// numbered is the attachment of one of many containers.
-func numbered(i int, netns string) *libcni.RuntimeConf {
+// runtimeConf is the attachment of one of many containers.
+func runtimeConf(i int, netns string) *libcni.RuntimeConf {
 	return &libcni.RuntimeConf{ContainerID: fmt.Sprintf("many-%d", i), NetNS: netns, IfName: podIf}
 }
 
@@ -30,7 +30,7 @@ func TestFiftyConcurrentAddsAndDels(t *testing.T) {
 	configs := list(t, lab.a.config(nil))
 	addresses := make([]string, count)
 	inParallel(t, count, func(i int) error {
-		answer, err := lab.a.runtime.AddNetworkList(context.Background(), configs, numbered(i, spaces[i].Path()))
+		answer, err := lab.a.runtime.AddNetworkList(context.Background(), configs, runtimeConf(i, spaces[i].Path()))
 		if err != nil {
 			return fmt.Errorf("ADD: %w", err)
 		}
@@ -51,11 +51,11 @@ func TestFiftyConcurrentAddsAndDels(t *testing.T) {
 		t.Errorf("ktsnd has %d endpoints, %v", len(endpoints), err)
 	}
 	inParallel(t, count, func(i int) error {
-		return lab.a.runtime.CheckNetworkList(context.Background(), configs, numbered(i, spaces[i].Path()))
+		return lab.a.runtime.CheckNetworkList(context.Background(), configs, runtimeConf(i, spaces[i].Path()))
 	})
 	// Half of them go while the others come once more, so that the last port leaves while the first one comes.
 	inParallel(t, count, func(i int) error {
-		at := numbered(i, spaces[i].Path())
+		at := runtimeConf(i, spaces[i].Path())
 		if err := lab.a.runtime.DelNetworkList(context.Background(), configs, at); err != nil || i%2 == 0 {
 			return err
 		}
@@ -75,7 +75,7 @@ func TestConcurrentFirstAddAndLastDel(t *testing.T) {
 	// Four containers that come and go by themselves: bridge and tunnel are made and removed all the time.
 	inParallel(t, len(spaces), func(i int) error {
 		for range 12 {
-			at := numbered(i, spaces[i].Path())
+			at := runtimeConf(i, spaces[i].Path())
 			if _, err := lab.a.runtime.AddNetworkList(context.Background(), configs, at); err != nil {
 				return fmt.Errorf("ADD: %w", err)
 			}
@@ -105,7 +105,7 @@ func TestManyAddsAndDelsLeaveNothing(t *testing.T) {
 	open := openFiles(t, lab.a)
 	configs := list(t, lab.a.config(nil))
 	for i := range count {
-		at := numbered(i, pod.Path())
+		at := runtimeConf(i, pod.Path())
 		if _, err := lab.a.runtime.AddNetworkList(t.Context(), configs, at); err != nil {
 			t.Fatalf("ADD %d: %v", i, err)
 		}

@@ -154,7 +154,7 @@ func TestExistingDevicesAreUsedAndKept(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
-	attributes := named("br-mine")
+	attributes := linkAttrs("br-mine")
 	attributes.HardwareAddr = net.HardwareAddr{2, 0, 0, 0, 0, 9}
 	lab.a.addDevice(t, &netlink.Bridge{LinkAttrs: attributes})
 	on(t, lab.a.Namespace, "br-mine", netlink.LinkSetUp)
@@ -168,7 +168,7 @@ func TestExistingDevicesAreUsedAndKept(t *testing.T) {
 	})
 	t.Run("a bridge with its tunnel", func(t *testing.T) {
 		on(t, lab.a.Namespace, "br-mine", func(bridge netlink.Link) error {
-			tunnel := &netlink.Vxlan{LinkAttrs: named("vx-mine"), VxlanId: 77, Port: 4789, Learning: true}
+			tunnel := &netlink.Vxlan{LinkAttrs: linkAttrs("vx-mine"), VxlanId: 77, Port: 4789, Learning: true}
 			tunnel.MTU, tunnel.MasterIndex, tunnel.Flags = 1400, bridge.Attrs().Index, net.FlagUp
 			return netlink.LinkAdd(tunnel)
 		})
@@ -189,7 +189,7 @@ func TestBridgeStaysWhileUsed(t *testing.T) {
 	config := lab.a.config(nil)
 	pod.add(t, config)
 	on(t, lab.a.Namespace, bridgeName, func(bridge netlink.Link) error {
-		port := &netlink.Veth{LinkAttrs: named("theirs"), PeerName: "theirs-too"}
+		port := &netlink.Veth{LinkAttrs: linkAttrs("theirs"), PeerName: "theirs-too"}
 		port.MasterIndex = bridge.Attrs().Index
 		return netlink.LinkAdd(port)
 	})

@@ -60,8 +60,8 @@ func openTapAs(t *testing.T, p *pod, name string, more uint16) *os.File {
 	return file
 }
 
-// packets is a packet socket of one EtherType at a pod's interface.
-func packets(t *testing.T, p *pod, etherType uint16) (fd int) {
+// packetSocket is a packet socket of one EtherType at a pod's interface.
+func packetSocket(t *testing.T, p *pod, etherType uint16) (fd int) {
 	t.Helper()
 	must(t, p.Do(func() (err error) {
 		fd, err = packetsAt(podIf, etherType)
@@ -88,8 +88,8 @@ func packetsAt(name string, etherType uint16) (int, error) {
 	return fd, unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: etherType<<8 | etherType>>8, Ifindex: link.Attrs().Index})
 }
 
-// awaitAt waits for a frame with a text at a tap.
-func awaitAt(t *testing.T, tap *os.File, text string) {
+// awaitFrame waits for a frame with a text at a tap.
+func awaitFrame(t *testing.T, tap *os.File, text string) {
 	t.Helper()
 	must(t, tap.SetReadDeadline(time.Now().Add(patience)))
 	for frame := make([]byte, 2048); ; {
@@ -101,8 +101,8 @@ func awaitAt(t *testing.T, tap *os.File, text string) {
 	}
 }
 
-// arrives waits for a frame with a text, and says when it came.
-func arrives(t *testing.T, at int, text string) time.Time {
+// arrivalTime waits for a frame with a text, and says when it came.
+func arrivalTime(t *testing.T, at int, text string) time.Time {
 	t.Helper()
 	frame := make([]byte, 2048)
 	for {
@@ -147,10 +147,10 @@ func taiAhead() int64 {
 // machines are a pod with a virtual machine on node a and an ordinary one on node b.
 type machines struct {
 	*lab
-	guest, other *pod
-	config       fields
-	result       *current.Result
-	otherResult  *current.Result
+	guest, otherMachine *pod
+	config              fields
+	result              *current.Result
+	otherResult         *current.Result
 }
 
 func newMachines(t *testing.T, changes fields) *machines {
@@ -160,10 +160,10 @@ func newMachines(t *testing.T, changes fields) *machines {
 	m.b.startDaemon(t)
 	m.a.ktsn(t, "node", "peers", "add", "--vni", "42", "192.0.2.2", "10.42.2.0/24")
 	m.b.ktsn(t, "node", "peers", "add", "--vni", "42", "192.0.2.1", "10.42.1.0/24")
-	m.guest, m.other = m.a.newPod(t), m.b.newPod(t)
+	m.guest, m.otherMachine = m.a.newPod(t), m.b.newPod(t)
 	m.config = m.a.config(changes)
 	m.result = m.guest.add(t, m.config)
-	m.otherResult = m.other.add(t, m.b.config(nil))
+	m.otherResult = m.otherMachine.add(t, m.b.config(nil))
 	return m
 }
 
@@ -180,28 +180,28 @@ func TestMachineSendsByTap(t *testing.T) {
 		}
 		return nil
 	})
-	tap, there := openTap(t, m.guest), packets(t, m.other, machineEtherType)
+	tap, there := openTap(t, m.guest), packetSocket(t, m.otherMachine, machineEtherType)
 	m.sendsBy(t, tap, there)
 }
 
 // sendsBy has the machine send by its tap: at once, at a time, and as much as the interface allows, behind a record.
 func (m *machines) sendsBy(t *testing.T, tap *os.File, there int) {
 	t.Helper()
-	source, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.other)
+	source, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.otherMachine)
 	send := func(frame []byte) {
 		if _, err := tap.Write(slices.Concat(vnetHeader, frame)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	send(machineFrame(to, source, machineEtherType, []byte("at once")))
-	arrives(t, there, "at once")
+	arrivalTime(t, there, "at once")
 	at := time.Now().Add(300 * time.Millisecond)
 	send(behindRecord(machineFrame(to, source, machineEtherType, []byte("at its time")), at))
-	if came := arrives(t, there, "at its time"); came.Before(at) {
+	if came := arrivalTime(t, there, "at its time"); came.Before(at) {
 		t.Errorf("a frame arrives %v before its time", at.Sub(came))
 	}
 	send(behindRecord(machineFrame(to, source, machineEtherType, append([]byte("the largest"), make([]byte, 1450-11)...)), time.Now()))
-	arrives(t, there, "the largest")
+	arrivalTime(t, there, "the largest")
 }
 
 // arpRequest asks who has an address.
@@ -209,8 +209,8 @@ func arpRequest(from net.HardwareAddr, sender, whose netip.Addr) []byte {
 	return slices.Concat([]byte{0, 1, 8, 0, 6, 4, 0, 1}, from, sender.AsSlice(), make([]byte, 6), whose.AsSlice())
 }
 
-// answers counts the ARP replies that come from an address within a while.
-func answers(t *testing.T, at int, from net.HardwareAddr) (count int) {
+// countAnswers counts the ARP replies that come from an address within a while.
+func countAnswers(t *testing.T, at int, from net.HardwareAddr) (count int) {
 	t.Helper()
 	frame := make([]byte, 2048)
 	for deadline := time.Now().Add(500 * time.Millisecond); ; {
@@ -243,17 +243,17 @@ func TestPodKernelDoesNotAnswerForMachine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachines(t, test.changes)
-			source, whose := hardwareAddress(t, m.other), addressOf(m.result, true)
-			socket := packets(t, m.other, unix.ETH_P_ARP)
-			captured := packets(t, m.guest, unix.ETH_P_ALL)
+			source, whose := hardwareAddress(t, m.otherMachine), addressOf(m.result, true)
+			socket := packetSocket(t, m.otherMachine, unix.ETH_P_ARP)
+			captured := packetSocket(t, m.guest, unix.ETH_P_ALL)
 			asked := addressOf(m.otherResult, true)
 			broadcast := net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 			if _, err := unix.Write(socket, machineFrame(broadcast, source, unix.ETH_P_ARP, arpRequest(source, asked, whose))); err != nil {
 				t.Fatal(err)
 			}
 			// It is there, whoever answers.
-			arrives(t, captured, string(asked.AsSlice()))
-			if got := answers(t, socket, hardwareAddress(t, m.guest)); got != test.answers {
+			arrivalTime(t, captured, string(asked.AsSlice()))
+			if got := countAnswers(t, socket, hardwareAddress(t, m.guest)); got != test.answers {
 				t.Errorf("it is answered %d times, want %d", got, test.answers)
 			}
 		})
@@ -270,8 +270,8 @@ func TestMachineReceivesByTap(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newMachines(t, changes)
 			tap := openTap(t, m.guest)
-			sendDatagram(t, m.other, addressOf(m.result, true), hardwareAddress(t, m.guest), "for the machine")
-			awaitAt(t, tap, "for the machine")
+			sendDatagram(t, m.otherMachine, addressOf(m.result, true), hardwareAddress(t, m.guest), "for the machine")
+			awaitFrame(t, tap, "for the machine")
 		})
 	}
 }
@@ -323,10 +323,10 @@ func TestMachineDevicesGoWithPod(t *testing.T) {
 	}
 	t.Run("an ADD that fails", func(t *testing.T) {
 		// There is one of the tap's name, so that it cannot be made.
-		must(t, pod.Do(func() error { return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: named(podTap)}) }))
+		must(t, pod.Do(func() error { return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: linkAttrs(podTap)}) }))
 		occupied := lab.a.inventory(t, pod)
 		_, err := lab.a.runtime.AddNetworkList(t.Context(), list(t, lab.a.config(fields{"device": "tap"})), pod.attachment())
-		refused(t, err, 999, "make the tap taptsn0")
+		checkRefused(t, err, 999, "make the tap taptsn0")
 		checkSame(t, "after ADD", occupied, lab.a.inventory(t, pod))
 	})
 }
@@ -344,7 +344,7 @@ func TestCheckReportsMissingMachineDevices(t *testing.T) {
 			"the pod has no tap taptsn0, so that its virtual machine is cut off"},
 		"it is another device": {"tap", func(t *testing.T, p *pod) {
 			on(t, p.Namespace, podTap, netlink.LinkDel)
-			must(t, p.Do(func() error { return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: named(podTap)}) }))
+			must(t, p.Do(func() error { return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: linkAttrs(podTap)}) }))
 		}, "taptsn0 in the pod is a device of type bridge, not a tap"},
 		"the tap has another MTU": {"tap", func(t *testing.T, p *pod) {
 			on(t, p.Namespace, podTap, func(link netlink.Link) error { return netlink.LinkSetMTU(link, 1400) })
@@ -365,7 +365,7 @@ func TestCheckReportsMissingMachineDevices(t *testing.T) {
 			}
 			must(t, check())
 			test.breaks(t, pod)
-			refused(t, check(), 106, test.want)
+			checkRefused(t, check(), 106, test.want)
 			if strings.HasSuffix(test.want, "it is back") {
 				must(t, check())
 			}

@@ -22,8 +22,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay/filter"
 )
 
-// dropped is how many packets the node's filter has dropped, by reason.
-func (n *node) dropped(t *testing.T) map[string]uint64 {
+// dropCounters is how many packets the node's filter has dropped, by reason.
+func (n *node) dropCounters(t *testing.T) map[string]uint64 {
 	t.Helper()
 	all := map[string]uint64{}
 	must(t, n.Do(func() error {
@@ -116,20 +116,20 @@ func TestTunnelRejectsForgedPodSource(t *testing.T) {
 			}
 			ear := listen(t, attack.victim)
 			attack.by.unguard(t)
-			attack.send(forged("forged before").encapsulated())
-			r.talk(t, attack.victim, "first end")
-			if !ear.hears(t, "forged before", "first end") {
+			attack.send(forged("forged before").encapsulate())
+			r.exchange(t, attack.victim, "first end")
+			if !ear.receives(t, "forged before", "first end") {
 				t.Error("without the filter it does not arrive; this test has no meaning")
 			}
 			attack.victim.node.unlearn(t, attack.as)
 			attack.by.ktsnFilter(t)
-			before := attack.by.dropped(t)
-			attack.send(forged("forged after").encapsulated())
-			r.talk(t, attack.victim, "second end")
-			if ear.hears(t, "forged after", "second end") {
+			before := attack.by.dropCounters(t)
+			attack.send(forged("forged after").encapsulate())
+			r.exchange(t, attack.victim, "second end")
+			if ear.receives(t, "forged after", "second end") {
 				t.Error("it arrives")
 			}
-			if after := attack.by.dropped(t); after[attack.reason] != before[attack.reason]+1 {
+			if after := attack.by.dropCounters(t); after[attack.reason] != before[attack.reason]+1 {
 				t.Errorf("it was not dropped as %s: %v", attack.reason, after)
 			}
 		})
@@ -158,8 +158,8 @@ func (n *node) unlearn(t *testing.T, p *pod) {
 	})
 }
 
-// talk has the other node's pod send a datagram to the pod, as it may.
-func (r *reachable) talk(t *testing.T, to *pod, text string) {
+// exchange has the other node's pod send a datagram to the pod, as it may.
+func (r *reachable) exchange(t *testing.T, to *pod, text string) {
 	t.Helper()
 	from := r.b1
 	if to == r.b1 {
@@ -203,13 +203,13 @@ func TestTunnelAcceptsOnlyPeersAndTheirSubnets(t *testing.T) {
 		t.Helper()
 		count++
 		mark, end := fmt.Sprintf("forged %d.", count), fmt.Sprintf("end %d.", count)
-		before := r.b.dropped(t)
-		r.onWire(t, netip.MustParseAddr(source), forge(mark).encapsulated())
-		r.onWire(t, r.a.address, udp(ipv4, target)(end).encapsulated())
-		if arrives := ear.hears(t, mark, end); arrives != (reason == "") {
+		before := r.b.dropCounters(t)
+		r.onWire(t, netip.MustParseAddr(source), forge(mark).encapsulate())
+		r.onWire(t, r.a.address, udp(ipv4, target)(end).encapsulate())
+		if arrives := ear.receives(t, mark, end); arrives != (reason == "") {
 			t.Errorf("%s: it arrives: %v", name, arrives)
 		}
-		if after := r.b.dropped(t); reason != "" && after[reason] != before[reason]+1 {
+		if after := r.b.dropCounters(t); reason != "" && after[reason] != before[reason]+1 {
 			t.Errorf("%s: it was not dropped as %s: %v", name, reason, after)
 		}
 	}
@@ -258,9 +258,9 @@ func TestTunnelAcceptsOnlyPeersAndTheirSubnets(t *testing.T) {
 	})
 	t.Run("a hardware address of this node's pods stays at its port", func(t *testing.T) {
 		podMAC := macOf(t, r.b1.Namespace, podIf)
-		r.onWire(t, r.a.address, inFrame(t, podMAC, ipv4, r.b1, target, "stolen").encapsulated())
-		r.onWire(t, r.a.address, udp(ipv4, target)("not stolen").encapsulated())
-		ear.hears(t, "", "not stolen")
+		r.onWire(t, r.a.address, inFrame(t, podMAC, ipv4, r.b1, target, "stolen").encapsulate())
+		r.onWire(t, r.a.address, udp(ipv4, target)("not stolen").encapsulate())
+		ear.receives(t, "", "not stolen")
 		on(t, r.b.Namespace, tunnelName, func(link netlink.Link) error {
 			entries, err := netlink.NeighList(link.Attrs().Index, unix.AF_BRIDGE)
 			if slices.ContainsFunc(entries, func(entry netlink.Neigh) bool {
@@ -306,7 +306,7 @@ func TestFilterIsRestored(t *testing.T) {
 			must(t, lab.a.runtime.CheckNetworkList(t.Context(), configs, first.attachment()))
 			lab.a.unguard(t)
 			err := lab.a.runtime.CheckNetworkList(t.Context(), configs, first.attachment())
-			refused(t, err, 106, "the filter of tunnels: it is missing; the filter of tunnels: pods can reach the node by bridge tsnbr42")
+			checkRefused(t, err, 106, "the filter of tunnels: it is missing; the filter of tunnels: pods can reach the node by bridge tsnbr42")
 			repair()
 			must(t, lab.a.runtime.CheckNetworkList(t.Context(), configs, first.attachment()))
 		})
@@ -329,7 +329,7 @@ func TestBridgeDoesNotReachNode(t *testing.T) {
 		must(t, lab.a.Do(func() error {
 			return sendText(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), service.port()), "end "+when)
 		}))
-		if got := service.hears(t, when, "end "+when); got != want {
+		if got := service.receives(t, when, "end "+when); got != want {
 			t.Errorf("%s: the pod's datagram reaches the node: %v", when, got)
 		}
 		if knows := pod.knowsNeighbor(t, lab.a.address); knows != want {
@@ -353,7 +353,7 @@ func TestBridgeDoesNotReachNode(t *testing.T) {
 		t.Errorf("ktsn node filter prints %s", out)
 	}
 	must(t, pod.Do(func() error { return sendBy(podIf, lab.a.address, service.port(), "once more") }))
-	if dropped := lab.a.dropped(t); dropped[filter.ReasonToNode] == 0 {
+	if dropped := lab.a.dropCounters(t); dropped[filter.ReasonToNode] == 0 {
 		t.Errorf("it was not dropped at the bridge: %v", dropped)
 	}
 	if err := lab.a.Do(func() error { return sendBy(bridgeName, netip.MustParseAddr("10.42.1.2"), 7788, "to a pod") }); err == nil ||
@@ -375,7 +375,7 @@ func TestNodeWithAccessReachesPods(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			service, target := to.serve(t), r.address(to, true)
 			must(t, r.a.Do(func() error { return sendText(netip.AddrPortFrom(target, service.port()), "from the node") }))
-			service.hears(t, "", "from the node")
+			service.receives(t, "", "from the node")
 		})
 	}
 }

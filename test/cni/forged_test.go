@@ -77,8 +77,8 @@ func serialize(t *testing.T, all ...gopacket.SerializableLayer) []byte {
 	return slices.Clone(buffer.Bytes())
 }
 
-// encapsulated is the frame as it stands in a packet of the tunnel.
-func (f frame) encapsulated() []byte {
+// encapsulate is the frame as it stands in a packet of the tunnel.
+func (f frame) encapsulate() []byte {
 	return append([]byte{8, 0, 0, 0, 0, 0, vni, 0}, f...)
 }
 
@@ -148,12 +148,12 @@ func sendRaw(t *testing.T, in *topology.Namespace, interfaceName string, frame [
 	})
 }
 
-// ear hears all frames that arrive at a pod's interface.
-type ear struct{ fd int }
+// listener hears all frames that arrive at a pod's interface.
+type listener struct{ fd int }
 
-func listen(t *testing.T, p *pod) *ear {
+func listen(t *testing.T, p *pod) *listener {
 	t.Helper()
-	e := &ear{}
+	e := &listener{}
 	on(t, p.Namespace, podIf, func(link netlink.Link) (err error) {
 		all := binary.NativeEndian.Uint16([]byte{0, unix.ETH_P_ALL})
 		if e.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
@@ -165,8 +165,8 @@ func listen(t *testing.T, p *pod) *ear {
 	return e
 }
 
-// hears tells whether a frame with the mark arrives before one with another mark does, which must.
-func (e *ear) hears(t *testing.T, mark, before string) bool {
+// receives tells whether a frame with the mark arrives before one with another mark does, which must.
+func (e *listener) receives(t *testing.T, mark, before string) bool {
 	t.Helper()
 	limit := unix.NsecToTimeval(int64(50 * time.Millisecond))
 	must(t, unix.SetsockoptTimeval(e.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit))
@@ -215,7 +215,7 @@ func TestClaimedAddressOfOtherNodeGetsNoFrames(t *testing.T) {
 	}
 	// The bridge learns from a frame before it forwards it.
 	sendRaw(t, r.a2.Namespace, podIf, inFrame(t, claimed, r.address(r.b1, true), r.a1, r.address(r.a1, true), "claimed"))
-	received.hears(t, "claimed", "claimed")
+	received.receives(t, "claimed", "claimed")
 	if after := r.a.leadsTo(t, claimed); after != "vxlan" {
 		t.Errorf("after a neighbour claimed its address it is behind %q", after)
 	}
@@ -230,7 +230,7 @@ func TestFramesToSecondaryAddressReachPod(t *testing.T) {
 	received := listen(t, r.a2)
 	for name, from := range map[string]*pod{"the same node": r.a1, "another node": r.b1} {
 		sendRaw(t, from.Namespace, podIf, ethernet(t, macOf(t, from.Namespace, podIf), inner, layers.EthernetType(0x88b6), nil, gopacket.Payload(name)))
-		received.hears(t, name, name)
+		received.receives(t, name, name)
 	}
 	if at := r.a.leadsTo(t, inner); at != "" {
 		t.Errorf("the bridge has learnt that it is behind %q", at)

@@ -38,7 +38,7 @@ func (n *node) inventory(t testing.TB, pods ...*pod) []string {
 		return err
 	}))
 	all = append(all, n.files(t)...)
-	all = append(all, n.told(t)...)
+	all = append(all, n.ktsndState(t)...)
 	slices.Sort(all)
 	return all
 }
@@ -93,8 +93,8 @@ func (n *node) files(t testing.TB) []string {
 	return all
 }
 
-// told lists what ktsnd knows.
-func (n *node) told(t testing.TB) []string {
+// ktsndState lists what ktsnd knows.
+func (n *node) ktsndState(t testing.TB) []string {
 	t.Helper()
 	if n.client == nil {
 		return nil

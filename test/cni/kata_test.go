@@ -63,14 +63,14 @@ func TestKataMachineSends(t *testing.T) {
 	m := newMachines(t, fields{"device": "veth", "createSocket": false})
 	m.a.runRelays(t)
 	m.a.awaitTaps(t, m.guest)
-	tap, there := filteredByKata(t, m.guest), packets(t, m.other, machineEtherType)
+	tap, there := filteredByKata(t, m.guest), packetSocket(t, m.otherMachine, machineEtherType)
 	must(t, m.a.runtime.CheckNetworkList(t.Context(), list(t, m.config), m.guest.attachment()))
 	// Kata gives the machine the interface's MTU; the record of the largest frame goes beyond it.
 	m.sendsBy(t, tap, there)
-	source, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.other)
-	_, err := unix.Write(packets(t, m.other, machineEtherType), machineFrame(source, to, machineEtherType, []byte("for the machine")))
+	source, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.otherMachine)
+	_, err := unix.Write(packetSocket(t, m.otherMachine, machineEtherType), machineFrame(source, to, machineEtherType, []byte("for the machine")))
 	must(t, err)
-	awaitAt(t, tap, "for the machine")
+	awaitFrame(t, tap, "for the machine")
 }
 
 // danFolder creates a folder that Kata's configuration could name, and removes it at the end of the test.
@@ -133,7 +133,7 @@ func TestKataFileListsAllInterfaces(t *testing.T) {
 			check := func() error { return lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), pod.attachment()) }
 			must(t, check())
 			must(t, os.Remove(path))
-			refused(t, check(), 106, path+" is gone, by which Kata's runtime attaches the pod's interfaces")
+			checkRefused(t, check(), 106, path+" is gone, by which Kata's runtime attaches the pod's interfaces")
 			pod.del(t, config)
 			if left, err := filepath.Glob(filepath.Join(folder, "*")); err != nil || len(left) > 0 {
 				t.Errorf("%q are left, %v", left, err)
@@ -169,7 +169,7 @@ func TestKataMachineHasPrimaryInterface(t *testing.T) {
 		}
 	}()
 	// The reply names who is asked for first, and then who asked.
-	awaitAt(t, tap, string(slices.Concat(gateway.AsSlice(), mac, address.AsSlice())))
+	awaitFrame(t, tap, string(slices.Concat(gateway.AsSlice(), mac, address.AsSlice())))
 }
 
 // machineOf is what `ktsn status` says of the machine of a pod.
@@ -191,8 +191,8 @@ func machineOf(t *testing.T, p *pod) machine.Machine {
 	return state.Devices[at]
 }
 
-// says checks how a machine has the interface, and the beginning of each fault.
-func says(t *testing.T, p *pod, way string, faults ...string) {
+// checkMachineStatus checks how a machine has the interface, and the beginning of each fault.
+func checkMachineStatus(t *testing.T, p *pod, way string, faults ...string) {
 	t.Helper()
 	got := machineOf(t, p)
 	if got.Connection != way || len(got.Faults) != len(faults) {
@@ -211,16 +211,16 @@ func TestStatusReportsKataInterface(t *testing.T) {
 	lab.a.startDaemon(t)
 	pod := lab.a.newPod(t)
 	pod.add(t, lab.a.config(fields{"device": "veth", "createSocket": false}))
-	says(t, pod, "the interface itself, which nothing has taken", "nothing has taken tsn0 for a machine")
+	checkMachineStatus(t, pod, "the interface itself, which nothing has taken", "nothing has taken tsn0 for a machine")
 	tap := filteredByKata(t, pod)
-	says(t, pod, "the interface itself, which Kata has taken by tap0_kata")
+	checkMachineStatus(t, pod, "the interface itself, which Kata has taken by tap0_kata")
 	shown := lab.a.ktsn(t, "node", "capture")
 	if !strings.Contains(shown, "veth") || strings.Contains(shown, "let pass") {
 		t.Errorf("captured is %s", shown)
 	}
 	// What is not told to stay goes with who has it open, and with it the redirection to it.
 	must(t, tap.Close())
-	says(t, pod, "the interface itself, which nothing has taken", "nothing has taken tsn0 for a machine")
+	checkMachineStatus(t, pod, "the interface itself, which nothing has taken", "nothing has taken tsn0 for a machine")
 }
 
 func TestStatusReportsKataFile(t *testing.T) {
@@ -233,17 +233,17 @@ func TestStatusReportsKataFile(t *testing.T) {
 	pod.add(t, lab.a.config(fields{"device": "tap", "device-queues": 2, "device-dan": folder}))
 	path := kata.Path(folder, pod.id)
 	way := "tap, which Kata finds in " + path
-	says(t, pod, way, "nobody has the tap tapeth0 open", "nobody has the tap taptsn0 open")
+	checkMachineStatus(t, pod, way, "nobody has the tap tapeth0 open", "nobody has the tap taptsn0 open")
 	openTapAs(t, pod, "tapeth0", 0)
 	openTapAs(t, pod, podTap, unix.IFF_MULTI_QUEUE)
-	says(t, pod, way)
+	checkMachineStatus(t, pod, way)
 	if got := machineOf(t, pod); got.Device != "tap" || got.Queues != 2 || got.DAN != folder {
 		t.Errorf("it is %+v", got)
 	}
 	must(t, kata.RemoveDevice(folder, pod.id, podIf))
-	says(t, pod, way, "tsn0 is not in "+path)
+	checkMachineStatus(t, pod, way, "tsn0 is not in "+path)
 	must(t, os.Remove(path))
-	says(t, pod, way, "there is no file "+path)
+	checkMachineStatus(t, pod, way, "there is no file "+path)
 }
 
 func TestStatusReportsUnservedVhostUser(t *testing.T) {
@@ -254,10 +254,10 @@ func TestStatusReportsUnservedVhostUser(t *testing.T) {
 	folder := danFolder(t)
 	pod.add(t, lab.a.config(fields{"device": "vhost-user", "device-dan": folder}))
 	way := "vhost-user, which Kata finds in " + kata.Path(folder, pod.id)
-	says(t, pod, way, fmt.Sprintf("there is no socket %s of vhost-user", pod.vhostSocket()))
+	checkMachineStatus(t, pod, way, fmt.Sprintf("there is no socket %s of vhost-user", pod.vhostSocket()))
 	lab.a.runRelays(t)
 	pod.awaitVhostSocket(t)
-	says(t, pod, way)
+	checkMachineStatus(t, pod, way)
 }
 
 // kataInventory is what there is for a pod of Kata: beside the usual things the files of its devices, and what frames meet at the pod's
@@ -319,11 +319,11 @@ func TestKataAddRollsBackOtherInterfaces(t *testing.T) {
 			prepare(t, pod)
 			// There is one of the name of the last interface's tap, so that it cannot be made.
 			must(t, pod.Do(func() error {
-				last := &netlink.Bridge{LinkAttrs: named("last")}
+				last := &netlink.Bridge{LinkAttrs: linkAttrs("last")}
 				if err := netlink.LinkAdd(last); err != nil {
 					return err
 				}
-				if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: named("taplast")}); err != nil {
+				if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: linkAttrs("taplast")}); err != nil {
 					return err
 				}
 				return netlink.LinkSetUp(last)
@@ -331,7 +331,7 @@ func TestKataAddRollsBackOtherInterfaces(t *testing.T) {
 			folder := danFolder(t)
 			before := kataInventory(t, folder, pod)
 			_, err := lab.a.runtime.AddNetworkList(t.Context(), list(t, lab.a.config(fields{"device": "tap", "device-dan": folder})), pod.attachment())
-			refused(t, err, 999, "attach the pod's interfaces to its machine of Kata: make the tap taplast")
+			checkRefused(t, err, 999, "attach the pod's interfaces to its machine of Kata: make the tap taplast")
 			checkSame(t, "after ADD", before, kataInventory(t, folder, pod))
 		})
 	}

@@ -36,17 +36,17 @@ func TestAgentsPlugLink(t *testing.T) {
 			pair := newLinked(client, other, linkVNI)
 			began := time.Now()
 			link := lab.link("shop-1", pair, nil)
-			lab.await(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
+			lab.awaitCondition(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
 			t.Logf("up after %v", time.Since(began))
-			lab.await(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionTrue)
-			lab.await(t, link, v1alpha1.ConditionEndpointPlugged, metav1.ConditionTrue)
+			lab.awaitCondition(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionTrue)
+			lab.awaitCondition(t, link, v1alpha1.ConditionEndpointPlugged, metav1.ConditionTrue)
 			if status := lab.links.Get(link).Status; status.MeasuredMTU != 1450 || status.Since == nil {
 				t.Errorf("its status is %+v", status)
 			}
 			ping(t, client, netip.MustParseAddr("10.200.5.1"), 56)
 			pair.checkTimed(t)
-			checkToldOf(t, client, "up0", "10.200.5.1")
-			checkToldOf(t, other, "down0", "10.200.5.0")
+			checkNotified(t, client, "up0", "10.200.5.1")
+			checkNotified(t, other, "down0", "10.200.5.0")
 			checkHosts(t, client, "10.200.5.1\tshop\tshop.default\n")
 			checkHosts(t, other, "10.200.5.0\t"+client.id+"\n")
 
@@ -62,7 +62,7 @@ func TestAgentsPlugLink(t *testing.T) {
 	}
 }
 
-func checkToldOf(t *testing.T, p *pod, interfaceName, peer string) {
+func checkNotified(t *testing.T, p *pod, interfaceName, peer string) {
 	t.Helper()
 	path := filepath.Join(p.node.podDir(p.uid), linkfile.Folder, interfaceName)
 	eventually(t, path+" is there", func() bool { _, err := os.Stat(path); return err == nil })
@@ -105,7 +105,7 @@ func TestLinkNamesReturnAfterHostsFileRewrite(t *testing.T) {
 	lab := newAgentsLab(t)
 	client := lab.sandbox(t, lab.a)
 	link := lab.link("shop-1", newLinked(client, lab.sandbox(t, lab.b), linkVNI), nil)
-	lab.await(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
+	lab.awaitCondition(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
 	about, err := os.Stat(client.hosts())
 	must(t, err)
 	must(t, os.WriteFile(client.hosts(), []byte("127.0.0.1\tlocalhost\n"), 0o644))
@@ -121,19 +121,19 @@ func TestLinkWithoutRouteIsDown(t *testing.T) {
 	lab := newAgentsLab(t)
 	client := lab.sandbox(t, lab.a)
 	link := lab.link("shop-1", newLinked(client, lab.sandbox(t, lab.b), linkVNI), nil)
-	lab.await(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
+	lab.awaitCondition(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
 	setUplink(t, lab.b, false)
 	began := time.Now()
-	condition := lab.await(t, link, v1alpha1.ConditionUp, metav1.ConditionFalse)
+	condition := lab.awaitCondition(t, link, v1alpha1.ConditionUp, metav1.ConditionFalse)
 	t.Logf("it was said after %v: %s", time.Since(began), condition.Message)
 	if !strings.Contains(condition.Message, "10.200.5.1, the other end, does not answer any more; the link stays") {
 		t.Errorf("it says %q", condition.Message)
 	}
 	setUplink(t, lab.b, true)
 	began = time.Now()
-	lab.await(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
+	lab.awaitCondition(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
 	t.Logf("up again after %v", time.Since(began))
-	checkToldOf(t, client, "up0", "10.200.5.1")
+	checkNotified(t, client, "up0", "10.200.5.1")
 }
 
 func setUplink(t *testing.T, n *node, up bool) {
@@ -156,7 +156,7 @@ func TestLinkMTUAbovePathIsReported(t *testing.T) {
 	fixed := lab.link("fixed", newLinked(client, lab.sandbox(t, lab.b), linkVNI), func(spec *v1alpha1.TSNLinkSpec) { spec.MTU = 1450 })
 	adapts := lab.link("adapts", newLinked(lab.sandbox(t, lab.a), lab.sandbox(t, lab.b), linkVNI+1), nil)
 	eventually(t, "both numbers are named", func() bool {
-		condition := lab.await(t, fixed, v1alpha1.ConditionUp, metav1.ConditionFalse)
+		condition := lab.awaitCondition(t, fixed, v1alpha1.ConditionUp, metav1.ConditionFalse)
 		return saysMTU(condition.Message)
 	})
 	// The client's containers do not start, and ktsn-wait says why.
@@ -168,7 +168,7 @@ func TestLinkMTUAbovePathIsReported(t *testing.T) {
 	if _, err := os.Stat(files); err == nil {
 		t.Error("the pod is told that the link was up")
 	}
-	lab.await(t, adapts, v1alpha1.ConditionUp, metav1.ConditionTrue)
+	lab.awaitCondition(t, adapts, v1alpha1.ConditionUp, metav1.ConditionTrue)
 	if got := lab.links.Get(adapts).Status.MeasuredMTU; got < 1346 || got > 1354 {
 		t.Errorf("it measured %d bytes", got)
 	}
@@ -202,7 +202,7 @@ func TestRestartedAgentKeepsLinks(t *testing.T) {
 	second.client.name, second.endpoint.name = "up1", "down1"
 	goes := lab.link("goes", second, nil)
 	for _, link := range []types.NamespacedName{stays, goes} {
-		lab.await(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
+		lab.awaitCondition(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
 	}
 	lab.agent[lab.a].end()
 	lab.links.remove(goes)
@@ -224,11 +224,11 @@ func TestLinkKeepsInterfaceNameForNewEndpoint(t *testing.T) {
 	lab := newAgentsLab(t)
 	client := lab.sandbox(t, lab.a)
 	first := lab.link("first", newLinked(client, lab.sandbox(t, lab.b), linkVNI), nil)
-	lab.await(t, first, v1alpha1.ConditionUp, metav1.ConditionTrue)
+	lab.awaitCondition(t, first, v1alpha1.ConditionUp, metav1.ConditionTrue)
 	pair := newLinked(client, lab.sandbox(t, lab.b), linkVNI+1)
 	second := lab.link("second", pair, func(*v1alpha1.TSNLinkSpec) {})
 	lab.links.remove(first)
-	lab.await(t, second, v1alpha1.ConditionUp, metav1.ConditionTrue)
+	lab.awaitCondition(t, second, v1alpha1.ConditionUp, metav1.ConditionTrue)
 	ping(t, client, netip.MustParseAddr("10.200.6.1"), 56)
 }
 
@@ -238,7 +238,7 @@ func TestLinkToOwnNodeIsRejected(t *testing.T) {
 	pair := newLinked(lab.sandbox(t, lab.a), lab.sandbox(t, lab.b), linkVNI)
 	for address, sentence := range map[string]string{"192.0.2.1": "is this node's own", "224.0.0.1": "no address at which tunnels of a node can end"} {
 		link := lab.link("shop-"+address, pair, func(spec *v1alpha1.TSNLinkSpec) { spec.Endpoint.NodeAddress = address })
-		condition := lab.await(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionFalse)
+		condition := lab.awaitCondition(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionFalse)
 		if !strings.Contains(condition.Message, sentence) {
 			t.Errorf("it says %q", condition.Message)
 		}
@@ -250,12 +250,12 @@ func TestLinkNameConflictIsReported(t *testing.T) {
 	t.Parallel()
 	lab := newAgentsLab(t)
 	client := lab.sandbox(t, lab.a)
-	must(t, client.Do(func() error { return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: named("up0")}) }))
+	must(t, client.Do(func() error { return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: linkAttrs("up0")}) }))
 	before := lab.a.inventory(t, client)
 	link := lab.link("shop-1", newLinked(client, lab.sandbox(t, lab.b), linkVNI), nil)
 	const want = "the pod has an interface up0 already; give the attachment, or the label of the link, another name"
 	eventually(t, "the interface is named", func() bool {
-		return strings.Contains(lab.await(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionFalse).Message, want)
+		return strings.Contains(lab.awaitCondition(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionFalse).Message, want)
 	})
 	file := filepath.Join(client.node.podDir(client.uid), linkfile.Folder, "up0"+linkfile.Waiting)
 	eventually(t, "the waiting pod is told", func() bool {
@@ -276,25 +276,25 @@ func TestLinkThatRequiresEncryptionBlocksClearPath(t *testing.T) {
 		must(t, side.Do(addDefaultRoute))
 	}
 	link := lab.link("shop-1", pair, nil)
-	lab.await(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
+	lab.awaitCondition(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
 	ask := func(encryption string) {
-		lab.links.changed(link, func(link *v1alpha1.TSNLink) {
+		lab.links.update(link, func(link *v1alpha1.TSNLink) {
 			link.Spec.Encryption = encryption
 			link.Generation++
 		})
 	}
 	ask(v1alpha1.EncryptionRequired)
-	lab.await(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionFalse)
-	lab.await(t, link, v1alpha1.ConditionEndpointPlugged, metav1.ConditionFalse)
+	lab.awaitCondition(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionFalse)
+	lab.awaitCondition(t, link, v1alpha1.ConditionEndpointPlugged, metav1.ConditionFalse)
 	for _, ends := range [][2]*end{{pair.client, pair.endpoint}, {pair.endpoint, pair.client}} {
 		for _, to := range append(addressesOf(ends[1].addresses), addressesOf(ends[0].routes)...) {
-			must(t, ends[0].Do(func() error { return isRefused(to) }))
+			must(t, ends[0].Do(func() error { return expectRefused(to) }))
 		}
 	}
 	ask(v1alpha1.EncryptionNone)
-	lab.await(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionTrue)
-	lab.await(t, link, v1alpha1.ConditionEndpointPlugged, metav1.ConditionTrue)
-	lab.await(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
+	lab.awaitCondition(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionTrue)
+	lab.awaitCondition(t, link, v1alpha1.ConditionEndpointPlugged, metav1.ConditionTrue)
+	lab.awaitCondition(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
 	for _, side := range []*end{pair.client, pair.endpoint} {
 		must(t, side.Do(refusesNothing))
 	}
@@ -321,24 +321,24 @@ func TestEncryptedLinkWithoutPortBlocksClearPath(t *testing.T) {
 			}
 			link := lab.link(fmt.Sprintf("shop-%d", i), pair, func(spec *v1alpha1.TSNLinkSpec) { spec.Encryption = test.encryption })
 			t.Cleanup(func() { lab.links.remove(link) })
-			lab.await(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionTrue)
-			lab.await(t, link, v1alpha1.ConditionEndpointPlugged, metav1.ConditionTrue)
+			lab.awaitCondition(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionTrue)
+			lab.awaitCondition(t, link, v1alpha1.ConditionEndpointPlugged, metav1.ConditionTrue)
 			if test.endpoint == lab.a {
-				lab.await(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
+				lab.awaitCondition(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
 			}
 			for _, ends := range [][2]*end{{pair.client, pair.endpoint}, {pair.endpoint, pair.client}} {
 				to := append(addressesOf(ends[1].addresses), addressesOf(ends[0].routes)...)
 				lab.deletePort(t, ends[0])
 				for _, side := range to {
-					must(t, ends[0].Do(func() error { return isRefused(side) }))
+					must(t, ends[0].Do(func() error { return expectRefused(side) }))
 				}
-				lab.await(t, link, v1alpha1.ConditionUp, metav1.ConditionFalse)
+				lab.awaitCondition(t, link, v1alpha1.ConditionUp, metav1.ConditionFalse)
 				must(t, lab.agent[ends[0].node].sweepOnce()) // the agent does so every 30 seconds
 				for _, side := range to {
-					awaitWay(t, ends[0], side)
+					awaitRoute(t, ends[0], side)
 				}
 				if test.endpoint == lab.a {
-					lab.await(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
+					lab.awaitCondition(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
 				}
 			}
 		})
@@ -356,13 +356,13 @@ func TestClearLinkKeepsBlockedRoutes(t *testing.T) {
 	inClear.client.routes = []string{"10.0.0.0/8"}
 	must(t, client.Do(addDefaultRoute))
 	link := lab.link("sealed", sealed, func(spec *v1alpha1.TSNLinkSpec) { spec.Encryption = v1alpha1.EncryptionRequired })
-	lab.await(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionTrue)
+	lab.awaitCondition(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionTrue)
 	clearLink := lab.link("clear", inClear, nil)
-	lab.await(t, clearLink, v1alpha1.ConditionUp, metav1.ConditionTrue)
+	lab.awaitCondition(t, clearLink, v1alpha1.ConditionUp, metav1.ConditionTrue)
 	lab.deletePort(t, sealed.client)
 	ends := append(addressesOf(sealed.endpoint.addresses), addressesOf(sealed.client.routes)...)
 	for _, to := range ends {
-		must(t, client.Do(func() error { return isRefused(to) }))
+		must(t, client.Do(func() error { return expectRefused(to) }))
 	}
 	// An encrypted link that is unplugged has no record.
 	lab.links.remove(link)
@@ -371,14 +371,14 @@ func TestClearLinkKeepsBlockedRoutes(t *testing.T) {
 		return err == nil && len(left) == 0
 	})
 	setClientRoutes(lab, clearLink, "10.0.0.0/8", "198.18.0.0/15")
-	awaitWay(t, inClear.client, netip.MustParseAddr("198.18.0.1"))
+	awaitRoute(t, inClear.client, netip.MustParseAddr("198.18.0.1"))
 	lab.links.remove(clearLink) // one agent plugs and unplugs in order: the link in clear is plugged as a whole
 	eventually(t, "the link in clear is unplugged", func() bool {
 		left, err := lab.agent[lab.a].Plugged(inClear.client.name)
 		return err == nil && len(left) == 0
 	})
 	for _, to := range ends {
-		must(t, client.Do(func() error { return isRefused(to) }))
+		must(t, client.Do(func() error { return expectRefused(to) }))
 	}
 }
 
@@ -394,14 +394,14 @@ func TestRemovedRangeIsNotBlocked(t *testing.T) {
 			required := func(spec *v1alpha1.TSNLinkSpec) { spec.Encryption = v1alpha1.EncryptionRequired }
 			link := lab.link(name, pair, required)
 			t.Cleanup(func() { lab.links.remove(link) })
-			lab.await(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionTrue)
+			lab.awaitCondition(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionTrue)
 			kept, gone := netip.MustParseAddr("10.9.0.1"), []netip.Addr{netip.MustParseAddr("10.10.0.1"), netip.MustParseAddr("2001:db8:9::1")}
 			if name == "plugged" {
 				setClientRoutes(lab, link, "10.9.0.0/16")
 			} else {
 				lab.links.remove(link)
 				for _, to := range gone {
-					eventually(t, "the pod refuses "+to.String(), func() bool { return pair.client.Do(func() error { return isRefused(to) }) == nil })
+					eventually(t, "the pod refuses "+to.String(), func() bool { return pair.client.Do(func() error { return expectRefused(to) }) == nil })
 				}
 				pair.client.routes = pair.client.routes[:1]
 				lab.link(name, pair, required)
@@ -409,11 +409,11 @@ func TestRemovedRangeIsNotBlocked(t *testing.T) {
 			byDefault := *pair.client
 			byDefault.name = "eth0"
 			for _, to := range gone {
-				awaitWay(t, &byDefault, to)
+				awaitRoute(t, &byDefault, to)
 			}
 			lab.deletePort(t, pair.client)
 			for _, to := range append(addressesOf(pair.endpoint.addresses), kept) {
-				must(t, pair.client.Do(func() error { return isRefused(to) }))
+				must(t, pair.client.Do(func() error { return expectRefused(to) }))
 			}
 		})
 	}
@@ -421,7 +421,7 @@ func TestRemovedRangeIsNotBlocked(t *testing.T) {
 
 // setClientRoutes changes the ranges that the client of a link reaches by it.
 func setClientRoutes(lab *linkLab, name types.NamespacedName, routes ...string) {
-	lab.links.changed(name, func(link *v1alpha1.TSNLink) {
+	lab.links.update(name, func(link *v1alpha1.TSNLink) {
 		link.Spec.Client.Routes = routes
 		link.Generation++
 	})
@@ -440,8 +440,8 @@ func newSealingLab(t *testing.T) *linkLab {
 	return lab
 }
 
-// awaitWay waits until a pod sends to an address by the interface of its link.
-func awaitWay(t *testing.T, from *end, to netip.Addr) {
+// awaitRoute waits until a pod sends to an address by the interface of its link.
+func awaitRoute(t *testing.T, from *end, to netip.Addr) {
 	t.Helper()
 	var routes []netlink.Route
 	var err error
@@ -503,8 +503,8 @@ func addDefaultRoute() error {
 	return all
 }
 
-// isRefused fails unless the pod's kernel refuses to send to an address, and would send to others.
-func isRefused(to netip.Addr) error {
+// expectRefused fails unless the pod's kernel refuses to send to an address, and would send to others.
+func expectRefused(to netip.Addr) error {
 	if _, err := netlink.RouteGet(net.ParseIP("198.51.100.1")); err != nil {
 		return fmt.Errorf("the pod has no way to others: %w", err)
 	}
@@ -524,8 +524,8 @@ func refusesNothing() error {
 	return err
 }
 
-// changed changes a link, as the API server has it.
-func (l *tsnLinks) changed(name types.NamespacedName, change func(*v1alpha1.TSNLink)) {
+// update changes a link, as the API server has it.
+func (l *tsnLinks) update(name types.NamespacedName, change func(*v1alpha1.TSNLink)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	change(l.objects[name])
@@ -533,7 +533,7 @@ func (l *tsnLinks) changed(name types.NamespacedName, change func(*v1alpha1.TSNL
 
 // admit is what the operator says of a link.
 func (l *tsnLinks) admit(name types.NamespacedName, status metav1.ConditionStatus, message string) {
-	l.changed(name, func(link *v1alpha1.TSNLink) {
+	l.update(name, func(link *v1alpha1.TSNLink) {
 		meta.SetStatusCondition(&link.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionAdmitted, Status: status, Reason: "Test", Message: message,
 			ObservedGeneration: link.Generation})
 	})
@@ -549,19 +549,19 @@ func TestHubLinkIsPluggedWhileAdmitted(t *testing.T) {
 	lab.links.set(object)
 	link := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
 	eventually(t, "it waits to be told", func() bool {
-		condition := lab.await(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionFalse)
+		condition := lab.awaitCondition(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionFalse)
 		return strings.Contains(condition.Message, "has not said yet whether the pods of this cluster have asked for the link")
 	})
 	lab.links.admit(link, metav1.ConditionTrue, "")
-	lab.await(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
-	lab.links.changed(link, func(link *v1alpha1.TSNLink) { link.Generation++ }) // until that is looked at, the link stays
+	lab.awaitCondition(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
+	lab.links.update(link, func(link *v1alpha1.TSNLink) { link.Generation++ }) // until that is looked at, the link stays
 	lab.links.admit(link, metav1.ConditionFalse, "pod p has no label")
-	condition := lab.await(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionFalse)
+	condition := lab.awaitCondition(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionFalse)
 	if !strings.Contains(condition.Message, "not what pods of this cluster have asked for: pod p has no label") {
 		t.Errorf("it says %q", condition.Message)
 	}
 	eventually(t, "it is unplugged", func() bool { return len(lab.a.inventory(t, client)) == len(before) })
 	checkSame(t, "after the refusal", before, lab.a.inventory(t, client))
 	lab.links.admit(link, metav1.ConditionTrue, "")
-	lab.await(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
+	lab.awaitCondition(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
 }

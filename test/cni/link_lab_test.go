@@ -46,17 +46,17 @@ type end struct {
 	forward   []string
 }
 
-// linked is a link between two pods.
-type linked struct {
+// linkedPods is a link between two pods.
+type linkedPods struct {
 	vni              int
 	mtu              int
 	client, endpoint *end
 }
 
 // newLinked is a link between pods of two nodes, or of one, that is not plugged.
-func newLinked(client, endpoint *pod, vni int) *linked {
+func newLinked(client, endpoint *pod, vni int) *linkedPods {
 	number := vni & 0xff
-	return &linked{
+	return &linkedPods{
 		vni: vni, mtu: 1450,
 		client:   &end{pod: client, name: "up0", addresses: []string{fmt.Sprintf("10.200.%d.0/31", number), fmt.Sprintf("fd00:200:%d::/127", number)}},
 		endpoint: &end{pod: endpoint, name: "down0", addresses: []string{fmt.Sprintf("10.200.%d.1/31", number), fmt.Sprintf("fd00:200:%d::1/127", number)}},
@@ -73,7 +73,7 @@ func withoutLength(addresses []string) []string {
 }
 
 // config is what plugs one end.
-func (l *linked) config(local, other *end) map[string]any {
+func (l *linkedPods) config(local, other *end) map[string]any {
 	clientMAC, endpointMAC := attachment.LinkMACs(uint32(l.vni))
 	mac, peerMAC := clientMAC.String(), endpointMAC.String()
 	if local == l.endpoint {
@@ -93,7 +93,7 @@ func (l *linked) config(local, other *end) map[string]any {
 	return local.node.config(fields{"ipam": nil, "capabilities": nil, "socketDir": nil, "vni": l.vni, "mtu": l.mtu, "link": link})
 }
 
-func (l *linked) configOf(local *end) map[string]any {
+func (l *linkedPods) configOf(local *end) map[string]any {
 	if local == l.client {
 		return l.config(l.client, l.endpoint)
 	}
@@ -108,14 +108,14 @@ func (e *end) attachment() *libcni.RuntimeConf {
 }
 
 // plugWith plugs one end.
-func (l *linked) plugWith(t testing.TB, runtime *libcni.CNIConfig, local *end) error {
+func (l *linkedPods) plugWith(t testing.TB, runtime *libcni.CNIConfig, local *end) error {
 	t.Helper()
 	_, err := runtime.AddNetworkList(context.Background(), rename(t, attachment.LinkNetwork, l.configOf(local)), local.attachment())
 	return err
 }
 
 // plug plugs both ends, and unplugs them at the end of the test.
-func (l *linked) plug(t testing.TB) {
+func (l *linkedPods) plug(t testing.TB) {
 	t.Helper()
 	for _, local := range []*end{l.client, l.endpoint} {
 		if err := l.plugWith(t, local.node.runtime, local); err != nil {
@@ -125,13 +125,13 @@ func (l *linked) plug(t testing.TB) {
 	}
 }
 
-func (l *linked) unplug(t testing.TB, local *end) {
+func (l *linkedPods) unplug(t testing.TB, local *end) {
 	t.Helper()
 	must(t, local.node.runtime.DelNetworkList(context.Background(), rename(t, attachment.LinkNetwork, l.configOf(local)), local.attachment()))
 }
 
 // check is CHECK of the link.
-func (l *linked) check(t testing.TB, local *end) error {
+func (l *linkedPods) check(t testing.TB, local *end) error {
 	t.Helper()
 	return local.node.runtime.CheckNetworkList(context.Background(), rename(t, attachment.LinkNetwork, l.configOf(local)), local.attachment())
 }
@@ -380,7 +380,7 @@ func (l *linkLab) sandbox(t testing.TB, n *node) *pod {
 func (p *pod) hosts() string { return filepath.Join(p.node.dir, "kubelet", p.uid, "etc-hosts") }
 
 // link has there be a TSNLink between two pods.
-func (l *linkLab) link(name string, pair *linked, change func(*v1alpha1.TSNLinkSpec)) types.NamespacedName {
+func (l *linkLab) link(name string, pair *linkedPods, change func(*v1alpha1.TSNLinkSpec)) types.NamespacedName {
 	object := l.object(name, pair)
 	if change != nil {
 		change(&object.Spec)
@@ -390,7 +390,7 @@ func (l *linkLab) link(name string, pair *linked, change func(*v1alpha1.TSNLinkS
 }
 
 // object is a TSNLink of the operator's.
-func (l *linkLab) object(name string, pair *linked) *v1alpha1.TSNLink {
+func (l *linkLab) object(name string, pair *linkedPods) *v1alpha1.TSNLink {
 	end := func(pair *end) v1alpha1.LinkEnd {
 		return v1alpha1.LinkEnd{
 			Namespace: "default", Pod: pair.id, UID: pair.uid, Node: l.nameOf(pair.node), NodeAddress: pair.node.address.String(),
@@ -407,8 +407,8 @@ func (l *linkLab) object(name string, pair *linked) *v1alpha1.TSNLink {
 	return object
 }
 
-// await waits until a condition of a link has a status, and returns it.
-func (l *linkLab) await(t testing.TB, name types.NamespacedName, condition string, status metav1.ConditionStatus) metav1.Condition {
+// awaitCondition waits until a condition of a link has a status, and returns it.
+func (l *linkLab) awaitCondition(t testing.TB, name types.NamespacedName, condition string, status metav1.ConditionStatus) metav1.Condition {
 	t.Helper()
 	return testlab.EventuallyValue(t, patience, 5*time.Millisecond, func() (metav1.Condition, error) {
 		link := l.links.Get(name)

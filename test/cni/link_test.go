@@ -142,7 +142,7 @@ func TestForwardingPodGetsSettingsBack(t *testing.T) {
 	first.client.routes = []string{"10.200.6.0/31", "fd00:200:6::/127"}
 	second.endpoint.routes = []string{"10.200.5.0/31", "fd00:200:5::/127"}
 	before := forwarding(t, middle)
-	for _, l := range []*linked{first, second} {
+	for _, l := range []*linkedPods{first, second} {
 		for _, local := range []*end{l.client, l.endpoint} {
 			must(t, l.plugWith(t, local.node.runtime, local))
 		}
@@ -154,7 +154,7 @@ func TestForwardingPodGetsSettingsBack(t *testing.T) {
 		t.Errorf("the middle pod forwards %s", got)
 	}
 	for to, by := range map[string]string{"10.200.6.1": "10.200.5.1", "fd00:200:6::1": "fd00:200:5::1"} {
-		checkWay(t, client, to, by)
+		checkRoute(t, client, to, by)
 	}
 	first.unplug(t, first.endpoint)
 	if got := forwarding(t, middle); got != "1 1" {
@@ -168,8 +168,8 @@ func TestForwardingPodGetsSettingsBack(t *testing.T) {
 	second.unplug(t, second.endpoint)
 }
 
-// checkWay has ktsn ask who forwards packets of a pod.
-func checkWay(t *testing.T, from *pod, to, by string) {
+// checkRoute has ktsn ask who forwards packets of a pod.
+func checkRoute(t *testing.T, from *pod, to, by string) {
 	t.Helper()
 	var routes []hops.Hop
 	command := exec.Command(program(t, "ktsn"), "trace", "--chain", "--control", from.node.control(), "--pod", from.uid, "--interface", "up0",
@@ -185,8 +185,8 @@ func checkWay(t *testing.T, from *pod, to, by string) {
 	}
 }
 
-// hears tells whether a datagram from an address of the one arrives at the other.
-func hears(t *testing.T, from, to *pod, source, target netip.Addr) bool {
+// receivesFrom tells whether a datagram from an address of the one arrives at the other.
+func receivesFrom(t *testing.T, from, to *pod, source, target netip.Addr) bool {
 	t.Helper()
 	listener, talker := listenUDP(t, to, target), listenUDP(t, from, source)
 	_, err := talker.WriteToUDPAddrPort([]byte("is it heard"), listener.LocalAddr().(*net.UDPAddr).AddrPort())
@@ -226,7 +226,7 @@ func TestLinkDropsForeignSources(t *testing.T) {
 			must(t, err)
 			return netlink.AddrAdd(lo, address)
 		}))
-		got := hears(t, l.client.pod, l.endpoint.pod, netip.MustParseAddr(source), netip.MustParseAddr("10.200.5.1"))
+		got := receivesFrom(t, l.client.pod, l.endpoint.pod, netip.MustParseAddr(source), netip.MustParseAddr("10.200.5.1"))
 		if got != comes {
 			t.Errorf("what comes from %s is heard: %v", source, got)
 		}
@@ -442,7 +442,7 @@ func TestTimedMessagesOverLinkLeaveOnTime(t *testing.T) {
 	}
 }
 
-func (l *linked) checkTimed(t *testing.T) {
+func (l *linkedPods) checkTimed(t *testing.T) {
 	t.Helper()
 	const count = 50
 	from := l.client.node

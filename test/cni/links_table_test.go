@@ -32,7 +32,7 @@ import (
 // Networks) as their names: what telecommunication asks of the network of pods. docs/links-table.md names what else proves a row.
 
 // ofTable is a link between pods of two nodes.
-func ofTable(t *testing.T) *linked {
+func ofTable(t *testing.T) *linkedPods {
 	t.Helper()
 	lab := newLinkLab(t)
 	l := newLinked(lab.a.newPod(t), lab.b.newPod(t), linkVNI)
@@ -73,17 +73,17 @@ func TestTableServiceFunctionChains(t *testing.T) {
 	first.client.routes, second.endpoint.routes = []string{"10.200.6.0/31"}, []string{"10.200.5.0/31"}
 	first.plug(t)
 	second.plug(t)
-	before := forwarded(t, middle, second.client.name)
+	before := forwardedFrames(t, middle, second.client.name)
 	checkUDP(t, client, endpoint, first.client.address(), second.endpoint.address(), 1000)
 	checkUDP(t, endpoint, client, second.endpoint.address(), first.client.address(), 1000)
 	checkTCP(t, client, endpoint, second.endpoint.address())
-	if after := forwarded(t, middle, second.client.name); after < before+3 {
+	if after := forwardedFrames(t, middle, second.client.name); after < before+3 {
 		t.Errorf("the pod in the middle has forwarded %d frames", after-before)
 	}
 }
 
-// forwarded is what a pod has sent at an interface.
-func forwarded(t *testing.T, p *pod, name string) (frames uint64) {
+// forwardedFrames is what a pod has sent at an interface.
+func forwardedFrames(t *testing.T, p *pod, name string) (frames uint64) {
 	t.Helper()
 	must(t, p.Do(func() error {
 		link, err := netlink.LinkByName(name)

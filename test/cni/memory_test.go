@@ -213,15 +213,15 @@ func TestLateDelKeepsSecondSandbox(t *testing.T) {
 	}
 }
 
-// remembered is what a record says of the device of a virtual machine.
-type remembered struct {
+// podRecord is what a record says of the device of a virtual machine.
+type podRecord struct {
 	Device    device.Device `json:"device"`
 	Socket    string        `json:"socket"`
 	AppSocket string        `json:"appSocket"`
 	Capture   string        `json:"capture"`
 }
 
-func (p *pod) remembered(t *testing.T) (read remembered) {
+func (p *pod) remembered(t *testing.T) (read podRecord) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(p.node.dir, "state", "attachments", networkName, p.id+":"+podIf))
 	must(t, err)

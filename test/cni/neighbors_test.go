@@ -139,7 +139,7 @@ func TestPodAnswersOnlyForItsAddresses(t *testing.T) {
 	arrives := func(mark string, sent frame) bool {
 		sendRaw(t, attacker.Namespace, podIf, sent)
 		sendRaw(t, attacker.Namespace, podIf, ethernet(t, forged, toVictim, layers.EthernetType(0x88b6), nil, gopacket.Payload(endOf(mark))))
-		return received.hears(t, mark, endOf(mark))
+		return received.receives(t, mark, endOf(mark))
 	}
 	truth := macOf(t, victim.Namespace, podIf)
 	resolve := func(address netip.Addr) {
@@ -226,7 +226,7 @@ func TestPodAnswersForNetworkAddresses(t *testing.T) {
 			}
 			sendRaw(t, router.Namespace, podIf, frame)
 			sendRaw(t, router.Namespace, podIf, ethernet(t, mac, broadcast, layers.EthernetType(0x88b6), nil, gopacket.Payload(endOf(mark))))
-			if got := received.hears(t, mark, endOf(mark)); got != want {
+			if got := received.receives(t, mark, endOf(mark)); got != want {
 				t.Errorf("%s: the announcement of %s arrives: %v", when, address, got)
 			}
 		}

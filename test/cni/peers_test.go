@@ -17,8 +17,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
-// floods lists the nodes that the tunnel floods to.
-func (n *node) floods(t *testing.T) []string {
+// floodEntries lists the nodes that the tunnel floods to.
+func (n *node) floodEntries(t *testing.T) []string {
 	t.Helper()
 	var all []string
 	must(t, n.Do(func() error {
@@ -38,7 +38,7 @@ func (n *node) floods(t *testing.T) []string {
 }
 
 // told lists the nodes that ktsnd knows.
-func (n *node) toldPeers(t *testing.T) []string {
+func (n *node) ktsndPeers(t *testing.T) []string {
 	t.Helper()
 	peers, err := n.client.Peers(t.Context())
 	must(t, err)
@@ -51,10 +51,10 @@ func (n *node) toldPeers(t *testing.T) []string {
 
 func checkPeers(t *testing.T, n *node, when, kernel, ktsnd string) {
 	t.Helper()
-	if got := strings.Join(n.floods(t), " "); got != kernel {
+	if got := strings.Join(n.floodEntries(t), " "); got != kernel {
 		t.Errorf("%s: the kernel floods to %q, want %q", when, got, kernel)
 	}
-	if got := strings.Join(n.toldPeers(t), " "); got != ktsnd {
+	if got := strings.Join(n.ktsndPeers(t), " "); got != ktsnd {
 		t.Errorf("%s: ktsnd knows %q, want %q", when, got, ktsnd)
 	}
 }
@@ -102,7 +102,7 @@ func TestPeersReachKernelAndKtsnd(t *testing.T) {
 		if err := started.Wait(); err == nil || !strings.Contains(err.Error(), "is ktsnd running") {
 			t.Errorf("got %v", err)
 		}
-		if got := strings.Join(lab.a.floods(t), " "); got != "192.0.2.2" {
+		if got := strings.Join(lab.a.floodEntries(t), " "); got != "192.0.2.2" {
 			t.Errorf("the kernel floods to %q", got)
 		}
 	})

@@ -92,7 +92,7 @@ func TestReceivePodIsInProgram(t *testing.T) {
 
 	// Somebody removes everything.
 	must(t, lab.a.Do(func() error { _, err := receive.Detach(receive.DefaultDir); return err }))
-	refused(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), pod.attachment()), 106, "it does again")
+	checkRefused(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), pod.attachment()), 106, "it does again")
 	must(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), pod.attachment()))
 	if got := strings.Join(lab.a.rings(t), " "); got != address {
 		t.Errorf("after CHECK the program knows %q, want %s", got, address)

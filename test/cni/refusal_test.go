@@ -21,8 +21,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
-// refused checks an error's code and sentence.
-func refused(t *testing.T, err error, code uint, want string) {
+// checkRefused checks an error's code and sentence.
+func checkRefused(t *testing.T, err error, code uint, want string) {
 	t.Helper()
 	var failure *types.Error
 	if !errors.As(err, &failure) {
@@ -36,7 +36,7 @@ func refused(t *testing.T, err error, code uint, want string) {
 // checkSentence checks an error's code and its whole sentence.
 func checkSentence(t *testing.T, err error, code uint, want string) {
 	t.Helper()
-	refused(t, err, code, want)
+	checkRefused(t, err, code, want)
 	var failure *types.Error
 	if errors.As(err, &failure) && failure.Msg != want {
 		t.Errorf("it says more: %q", failure.Msg)
@@ -55,7 +55,7 @@ func (n *node) addDevice(t *testing.T, device netlink.Link) {
 	t.Cleanup(func() { _ = n.Do(func() error { return netlink.LinkDel(device) }) })
 }
 
-func named(name string) netlink.LinkAttrs {
+func linkAttrs(name string) netlink.LinkAttrs {
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name = name
 	return attributes
@@ -80,11 +80,11 @@ func TestFailedAddLeavesNothing(t *testing.T) {
 		"an uplink that is not there": {changes: fields{"controlSocket": "", "socketDir": nil, "uplink": "eno9"}, code: 100,
 			want: "the uplink eno9 does not exist on this node; name the interface towards the other nodes"},
 		"an uplink that is down": {changes: fields{"controlSocket": "", "socketDir": nil, "uplink": "sleepy"}, code: 100,
-			prepare: func(t *testing.T, p *pod) { p.node.addDevice(t, &netlink.Bridge{LinkAttrs: named("sleepy")}) },
+			prepare: func(t *testing.T, p *pod) { p.node.addDevice(t, &netlink.Bridge{LinkAttrs: linkAttrs("sleepy")}) },
 			want:    "the uplink sleepy is down; set it up first"},
 		"an uplink without address": {changes: fields{"controlSocket": "", "socketDir": nil, "uplink": "bare"}, code: 100,
 			prepare: func(t *testing.T, p *pod) {
-				attributes := named("bare")
+				attributes := linkAttrs("bare")
 				attributes.Flags = net.FlagUp
 				p.node.addDevice(t, &netlink.Bridge{LinkAttrs: attributes})
 			},
@@ -99,15 +99,15 @@ func TestFailedAddLeavesNothing(t *testing.T) {
 			want: "an MTU of 1500 does not fit: the uplink phys0 carries 1500 bytes and the tunnel takes 50 of them; give at most 1450"},
 		"a bridge that is something else": {code: 101,
 			prepare: func(t *testing.T, p *pod) {
-				p.node.addDevice(t, &netlink.Vxlan{LinkAttrs: named(bridgeName), VxlanId: 7, Port: 4000})
+				p.node.addDevice(t, &netlink.Vxlan{LinkAttrs: linkAttrs(bridgeName), VxlanId: 7, Port: 4000})
 			},
 			want: "tsnbr42 exists and is a device of type vxlan, not a bridge; remove it, or name another bridge"},
 		"a tunnel that is something else": {code: 101,
-			prepare: func(t *testing.T, p *pod) { p.node.addDevice(t, &netlink.Bridge{LinkAttrs: named(tunnelName)}) },
+			prepare: func(t *testing.T, p *pod) { p.node.addDevice(t, &netlink.Bridge{LinkAttrs: linkAttrs(tunnelName)}) },
 			want:    "tsnvx42 exists and is a device of type bridge, not VXLAN; remove it, or name another tunnel"},
 		"a network that another device carries": {code: 101,
 			prepare: func(t *testing.T, p *pod) {
-				p.node.addDevice(t, &netlink.Vxlan{LinkAttrs: named("flannel.42"), VxlanId: vni, Port: 4789, Learning: true})
+				p.node.addDevice(t, &netlink.Vxlan{LinkAttrs: linkAttrs("flannel.42"), VxlanId: vni, Port: 4789, Learning: true})
 			},
 			want: "make VXLAN device tsnvx42: another one carries network 42 on UDP port 4789 already; name it as the tunnel, or choose another vni"},
 		"an interface that the pod has": {at: func(at *libcni.RuntimeConf) { at.IfName = "lo" }, code: 102,
@@ -157,7 +157,7 @@ func TestFailedAddLeavesNothing(t *testing.T) {
 				test.at(at)
 			}
 			_, err := lab.a.runtime.AddNetworkList(t.Context(), list(t, lab.a.config(test.changes)), at)
-			refused(t, err, test.code, test.want)
+			checkRefused(t, err, test.code, test.want)
 			checkSame(t, "after the refused ADD", before, lab.a.inventory(t, pod))
 		})
 	}
@@ -174,14 +174,14 @@ func TestRepeatedAddIsRejected(t *testing.T) {
 	configs := list(t, config)
 	t.Run("the same attachment", func(t *testing.T) {
 		_, err := lab.a.runtime.AddNetworkList(t.Context(), configs, first.attachment())
-		refused(t, err, 102, "container "+first.id+" is attached to network tsn as tsn0 already; call DEL first")
+		checkRefused(t, err, 102, "container "+first.id+" is attached to network tsn as tsn0 already; call DEL first")
 	})
 	t.Run("the same attachment without its record", func(t *testing.T) {
 		saved, err := os.ReadFile(glob(t, filepath.Join(lab.a.dir, "state", "attachments", "tsn", "*"))[0])
 		must(t, err)
 		lab.a.loseState(t)
 		_, err = lab.a.runtime.AddNetworkList(t.Context(), configs, first.attachment())
-		refused(t, err, 102, "container "+first.id+" is attached to network tsn as tsn0 already; call DEL first")
+		checkRefused(t, err, 102, "container "+first.id+" is attached to network tsn as tsn0 already; call DEL first")
 		must(t, os.MkdirAll(filepath.Join(lab.a.dir, "state", "attachments", "tsn"), 0o700))
 		must(t, os.WriteFile(filepath.Join(lab.a.dir, "state", "attachments", "tsn", first.id+":"+podIf), saved, 0o600))
 		must(t, os.MkdirAll(filepath.Join(lab.a.dir, "state", "sockets", first.identity()), 0o700))
@@ -193,21 +193,21 @@ func TestRepeatedAddIsRejected(t *testing.T) {
 	})
 	t.Run("the same address", func(t *testing.T) {
 		_, err := lab.a.runtime.AddNetworkList(t.Context(), configs, second.attachment())
-		refused(t, err, 103, fmt.Sprintf("hardware address 0a:58:0a:2a:01:09 belongs to container %s, interface tsn0, network tsn on this bridge already; give the pod another address", first.id))
+		checkRefused(t, err, 103, fmt.Sprintf("hardware address 0a:58:0a:2a:01:09 belongs to container %s, interface tsn0, network tsn on this bridge already; give the pod another address", first.id))
 	})
 	t.Run("the same hardware address", func(t *testing.T) {
 		other := lab.a.config(fields{"ipam": static("10.42.1.10/16"), "args": fields{"cni": fields{"mac": "0a:58:0a:2a:01:09"}}})
 		_, err := lab.a.runtime.AddNetworkList(t.Context(), list(t, other), second.attachment())
-		refused(t, err, 103, "hardware address 0a:58:0a:2a:01:09 belongs to container "+first.id)
+		checkRefused(t, err, 103, "hardware address 0a:58:0a:2a:01:09 belongs to container "+first.id)
 	})
 	t.Run("another network on the same devices", func(t *testing.T) {
 		other := lab.a.config(fields{"vni": 43, "bridge": bridgeName, "tunnel": tunnelName})
 		_, err := lab.a.runtime.AddNetworkList(t.Context(), list(t, other), second.attachment())
-		refused(t, err, 101, "tsnvx42 carries network 42, not 43; give each network a bridge and tunnel of its own")
+		checkRefused(t, err, 101, "tsnvx42 carries network 42, not 43; give each network a bridge and tunnel of its own")
 	})
 	t.Run("a larger MTU than the network's", func(t *testing.T) {
 		_, err := lab.a.runtime.AddNetworkList(t.Context(), list(t, lab.a.config(fields{"mtu": 1460})), second.attachment())
-		refused(t, err, 7, "an MTU of 1460 does not fit: tsnvx42 carries 1450 bytes")
+		checkRefused(t, err, 7, "an MTU of 1460 does not fit: tsnvx42 carries 1450 bytes")
 	})
 	checkSame(t, "after all", before, lab.a.inventory(t, first, second))
 	if err := lab.a.runtime.CheckNetworkList(t.Context(), configs, first.attachment()); err != nil {
@@ -228,10 +228,10 @@ func TestHeldLockAsksToRetry(t *testing.T) {
 	other := lab.a.newPod(t)
 	before := lab.a.inventory(t, other)
 	_, err = lab.a.runtime.AddNetworkList(t.Context(), list(t, config), other.attachment())
-	refused(t, err, 11, "state/lock was held by other processes for 200ms; try again later")
+	checkRefused(t, err, 11, "state/lock was held by other processes for 200ms; try again later")
 	checkSame(t, "after ADD", before, lab.a.inventory(t, other))
 	err = lab.a.runtime.DelNetworkList(t.Context(), list(t, config), pod.attachment())
-	refused(t, err, 11, "state/lock was held by other processes for 200ms; try again later")
+	checkRefused(t, err, 11, "state/lock was held by other processes for 200ms; try again later")
 	must(t, unix.Flock(int(file.Fd()), unix.LOCK_UN))
 	pod.del(t, config) // and what was left is done then
 	for _, line := range lab.a.inventory(t, pod) {
@@ -258,7 +258,7 @@ func TestInterruptedAddLeavesNothing(t *testing.T) {
 		ended <- err
 	}()
 	interruptWhenRecorded(t, lab.a)
-	refused(t, <-ended, 11, "state/lock: terminated signal received")
+	checkRefused(t, <-ended, 11, "state/lock: terminated signal received")
 	checkSame(t, "after it", before, lab.a.inventory(t, pod))
 }
 
@@ -336,7 +336,7 @@ func TestAddNeedsSynchronizedClock(t *testing.T) {
 	t.Run("a clock that is lost keeps others out, and not those that are there", func(t *testing.T) {
 		lab.a.clock(t, false, "ptp4l has ended; start it", good)
 		_, err := lab.a.runtime.AddNetworkList(t.Context(), list(t, config), lab.a.newPod(t).attachment())
-		refused(t, err, 109, "ptp4l has ended; start it")
+		checkRefused(t, err, 109, "ptp4l has ended; start it")
 		checkSentence(t, lab.a.runtime.GetStatusNetworkList(t.Context(), list(t, config)), 51,
 			"pods cannot be attached, and attached pods suffer: the node's clock is not good enough for the network: ptp4l has ended; start it")
 		must(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), first.attachment()))

@@ -50,7 +50,7 @@ func (s *service) reaches(t *testing.T, p *pod, interfaceName string, from netip
 	must(t, p.node.Do(func() error {
 		return sendText(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), s.port()), "end "+text)
 	}))
-	return s.hears(t, text, "end "+text)
+	return s.receives(t, text, "end "+text)
 }
 
 // removeFilter removes a filter at the node's end, as somebody could, or as a former release has left the port.
@@ -167,7 +167,7 @@ func TestReservedAddressesFromPeerNode(t *testing.T) {
 		must(t, lab.a.Do(func() error {
 			return sendText(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), service.port()), "end "+text)
 		}))
-		return service.hears(t, text, "end "+text)
+		return service.receives(t, text, "end "+text)
 	}
 	for _, filtered := range []bool{true, false} {
 		if !filtered {

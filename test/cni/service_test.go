@@ -52,8 +52,8 @@ func serveIn(t *testing.T, where *topology.Namespace) *service {
 
 func (s *service) port() uint16 { return uint16(s.LocalAddr().(*net.UDPAddr).Port) }
 
-// hears tells whether a text arrives before another one does, which must.
-func (s *service) hears(t *testing.T, text, before string) bool {
+// receives tells whether a text arrives before another one does, which must.
+func (s *service) receives(t *testing.T, text, before string) bool {
 	t.Helper()
 	must(t, s.SetReadDeadline(time.Now().Add(patience)))
 	received, buffer := false, make([]byte, 1500)

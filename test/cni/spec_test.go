@@ -149,14 +149,14 @@ func TestResultsMatchReferenceTestutils(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			config := listOf(t, version, lab.a.config(nil)).Plugins[0].Bytes
 			args := &skel.CmdArgs{ContainerID: pod.id, Netns: pod.Path(), IfName: podIf, Path: referencePlugins(t)}
-			args.StdinData = injected(t, config, fields{"name": networkName, "cniVersion": version})
+			args.StdinData = withFields(t, config, fields{"name": networkName, "cniVersion": version})
 			inNode(t, lab.a, func() error {
 				result, _, err := testutils.CmdAddWithArgs(args, func() error { return cni.Functions().Add(args) })
 				if err != nil {
 					return fmt.Errorf("ADD: %w", err)
 				}
 				checking := *args
-				checking.StdinData = injected(t, args.StdinData, fields{"prevResult": result})
+				checking.StdinData = withFields(t, args.StdinData, fields{"prevResult": result})
 				if testutils.SpecVersionHasCHECK(version) {
 					if err := testutils.CmdCheckWithArgs(&checking, func() error { return cni.Functions().Check(&checking) }); err != nil {
 						return fmt.Errorf("CHECK: %w", err)
@@ -179,8 +179,8 @@ func inNode(t *testing.T, n *node, f func() error) {
 	must(t, ns.WithNetNSPath(n.Path(), func(ns.NetNS) error { return f() }))
 }
 
-// injected adds fields to a configuration.
-func injected(t *testing.T, config []byte, more fields) []byte {
+// withFields adds fields to a configuration.
+func withFields(t *testing.T, config []byte, more fields) []byte {
 	t.Helper()
 	var all map[string]any
 	must(t, json.Unmarshal(config, &all))

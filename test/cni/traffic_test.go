@@ -59,8 +59,8 @@ func (n *node) dualStack() fields {
 
 func (r *reachable) address(p *pod, ipv4 bool) netip.Addr { return addressOf(r.addresses[p], ipv4) }
 
-// ways are those between the pods.
-func (r *reachable) ways() map[string][2]*pod {
+// podPairs are those between the pods.
+func (r *reachable) podPairs() map[string][2]*pod {
 	return map[string][2]*pod{"on one node": {r.a1, r.a2}, "from node to node": {r.a1, r.b1}, "and back": {r.b1, r.a2}}
 }
 
@@ -69,7 +69,7 @@ var families = map[string]bool{"IPv4": true, "IPv6": false}
 func TestPodsReachEachOther(t *testing.T) {
 	t.Parallel()
 	r := newReachable(t)
-	for way, ends := range r.ways() {
+	for way, ends := range r.podPairs() {
 		for family, ipv4 := range families {
 			from, to := ends[0], ends[1]
 			source, target := r.address(from, ipv4), r.address(to, ipv4)

@@ -74,11 +74,11 @@ func (p *pod) startFrontEnd(t *testing.T) *frontEnd {
 			f.lines <- lines.Text()
 		}
 	}()
-	f.await(t, "up", func(line string) bool { return line == "up" })
+	f.awaitLine(t, "up", func(line string) bool { return line == "up" })
 	return f
 }
 
-func (f *frontEnd) await(t *testing.T, what string, condition func(string) bool) {
+func (f *frontEnd) awaitLine(t *testing.T, what string, condition func(string) bool) {
 	t.Helper()
 	for deadline := time.After(patience); ; {
 		select {
@@ -119,19 +119,19 @@ func TestMachineByVhostUser(t *testing.T) {
 	relays := m.a.runRelays(t)
 	guest := m.guest.startFrontEnd(t)
 	must(t, m.a.runtime.CheckNetworkList(t.Context(), list(t, m.config), m.guest.attachment()))
-	there, back := packets(t, m.other, machineEtherType), packets(t, m.other, machineEtherType)
-	source, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.other)
+	there, back := packetSocket(t, m.otherMachine, machineEtherType), packetSocket(t, m.otherMachine, machineEtherType)
+	source, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.otherMachine)
 
 	guest.send(t, machineFrame(to, source, machineEtherType, []byte("at once")))
-	arrives(t, there, "at once")
+	arrivalTime(t, there, "at once")
 	at := time.Now().Add(300 * time.Millisecond)
 	guest.send(t, behindRecord(machineFrame(to, source, machineEtherType, []byte("at its time")), at))
-	if came := arrives(t, there, "at its time"); came.Before(at) {
+	if came := arrivalTime(t, there, "at its time"); came.Before(at) {
 		t.Errorf("a frame arrives %v before its time", at.Sub(came))
 	}
 	_, err := unix.Write(back, machineFrame(source, to, machineEtherType, []byte("for the machine")))
 	must(t, err)
-	guest.await(t, "a frame", func(line string) bool {
+	guest.awaitLine(t, "a frame", func(line string) bool {
 		_, text, _ := strings.Cut(line, " ")
 		frame, err := hex.DecodeString(text)
 		return err == nil && bytes.Contains(frame, []byte("for the machine"))
@@ -151,8 +151,8 @@ func TestVhostRecordNeedsCapture(t *testing.T) {
 	m := newMachines(t, fields{"device": "vhost-user", "device-owner": qemuUser, "capture": "None"})
 	m.a.runRelays(t)
 	guest := m.guest.startFrontEnd(t)
-	there := packets(t, m.other, machineEtherType)
-	source, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.other)
+	there := packetSocket(t, m.otherMachine, machineEtherType)
+	source, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.otherMachine)
 	guest.send(t, behindRecord(machineFrame(to, source, machineEtherType, []byte("with a record")), time.Now()))
 	guest.send(t, machineFrame(to, source, machineEtherType, []byte("without one")))
 	frame := make([]byte, 2048)
@@ -196,8 +196,8 @@ func (p *pod) sendsItself(t *testing.T, frame func(text string) []byte) {
 func TestMachinePodSendsOnlyThroughRelay(t *testing.T) {
 	t.Parallel()
 	m := newMachines(t, fields{"device": "vhost-user", "device-owner": qemuUser, "capture": "All"})
-	there := packets(t, m.other, machineEtherType)
-	source, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.other)
+	there := packetSocket(t, m.otherMachine, machineEtherType)
+	source, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.otherMachine)
 	frame := func(text string) []byte { return machineFrame(to, source, machineEtherType, []byte(text)) }
 	first := func(want string) {
 		t.Helper()

@@ -90,7 +90,7 @@ func TestProgramStartedWithoutDaemonWaits(t *testing.T) {
 				for range 5 {
 					asker.expect(t, "send", "sent")
 				}
-				asker.ends(t)
+				asker.awaitEnd(t)
 				checkAccount(t, awaitSettled(t, client), 6, refused)
 				checkWire(t, tap, 6)
 			})
@@ -354,7 +354,7 @@ func TestNonBlockingCallFailsWithSilentDaemon(t *testing.T) {
 				}
 			}
 			asker.expect(t, "send", "sent")
-			asker.ends(t)
+			asker.awaitEnd(t)
 			counted := awaitSettled(t, client)
 			if counted.Unanswered < 5 || counted.Taken != 2 || counted.KernelPath != 0 {
 				t.Errorf("ktsnd counts %+v", counted)
@@ -423,7 +423,7 @@ func TestSocketsCreatedBetweenDaemonsAreServed(t *testing.T) {
 		t.Errorf("it says %q", answer)
 	}
 	asker.expect(t, "send", "sent")
-	asker.ends(t)
+	asker.awaitEnd(t)
 	awaitSettled(t, client)
 	checkWire(t, tap, 2)
 }

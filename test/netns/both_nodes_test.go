@@ -63,9 +63,9 @@ type machines struct {
 	whole *testing.T
 	// a and b are the lab as it is seen from each node.
 	a, b *captured
-	// one and other are the machines; tap and otherTap how they are connected.
-	one, other    *session
-	tap, otherTap *virtualMachine
+	// machine and other are the machines; tap and otherTap how they are connected.
+	machine, otherMachine *session
+	tap, otherAttachment  *virtualMachine
 	// vhost is the pod for vhost-user, relays what runs its relay.
 	vhost     *topology.Namespace
 	vhostMAC  net.HardwareAddr
@@ -94,19 +94,19 @@ func newMachines(t *testing.T) *machines {
 	m := &machines{whole: t, a: newCaptured(t, capture.All, "--link-speed", "1Gbit")}
 	m.startOtherNode(t)
 	m.tap = m.a.attachMachineAs(t, machineName, withBoth(m.a.wiring.A, ofTap, podSubnet6B), "--vcpus", "2", "--queues", "2")
-	m.otherTap = m.b.attachMachineAs(t, otherName, withBoth(m.b.wiring.A, ofOther, podSubnet6A))
+	m.otherAttachment = m.b.attachMachineAs(t, otherName, withBoth(m.b.wiring.A, ofOther, podSubnet6A))
 	m.attachVhost(t)
 	m.a.awaitRelay(t, machineIdentity)
 	m.b.awaitRelay(t, "vm-"+otherName)
-	m.one = newSession(t, m.a.NodeA, 2, slices.Concat(argumentsOf(m.tap.Machine), m.vhostArguments(), m.pageArguments(t))...)
-	m.other = newSession(t, m.b.NodeA, 1, argumentsOf(m.otherTap.Machine)...)
-	m.one.say = func() string { return "\nktsn vm relay says: " + m.relays.Stderr() }
-	for _, s := range []*session{m.one, m.other} {
+	m.machine = newSession(t, m.a.NodeA, 2, slices.Concat(argumentsOf(m.tap.Machine), m.vhostArguments(), m.pageArguments(t))...)
+	m.otherMachine = newSession(t, m.b.NodeA, 1, argumentsOf(m.otherAttachment.Machine)...)
+	m.machine.say = func() string { return "\nktsn vm relay says: " + m.relays.Stderr() }
+	for _, s := range []*session{m.machine, m.otherMachine} {
 		s.boot(t)
 		t.Cleanup(func() { s.close(t) })
 	}
-	for _, s := range []*session{m.one, m.other} {
-		s.await(t)
+	for _, s := range []*session{m.machine, m.otherMachine} {
+		s.awaitReady(t)
 	}
 	m.startClock()
 	m.setUpOne(t)
@@ -199,19 +199,19 @@ func (m *machines) startClock() {
 // setUpOne gives the machine of node a names of interfaces, addresses, and an echo of datagrams.
 func (m *machines) setUpOne(t *testing.T) {
 	t.Helper()
-	m.one.run(t, nameDevices, m.tap.Address, tapDevice)
-	m.one.run(t, nameDevices, m.vhostMAC, vhostDevice)
-	m.one.run(t, "ip netns add vhost && ip link set %[1]s netns vhost && %[2]sip link set lo up", vhostDevice, inVhost)
-	m.one.run(t, setUpDevice, "", tapDevice, m.tap.MTU, ofTap.ipv4, ofTap.ipv6)
+	m.machine.run(t, nameDevices, m.tap.Address, tapDevice)
+	m.machine.run(t, nameDevices, m.vhostMAC, vhostDevice)
+	m.machine.run(t, "ip netns add vhost && ip link set %[1]s netns vhost && %[2]sip link set lo up", vhostDevice, inVhost)
+	m.machine.run(t, setUpDevice, "", tapDevice, m.tap.MTU, ofTap.ipv4, ofTap.ipv6)
 	// A record is 24 bytes.
-	m.one.run(t, setUpDevice, inVhost, vhostDevice, m.tap.MTU-recordBytes, ofVhost.ipv4, ofVhost.ipv6)
+	m.machine.run(t, setUpDevice, inVhost, vhostDevice, m.tap.MTU-recordBytes, ofVhost.ipv4, ofVhost.ipv6)
 }
 
 // setUpOther does it for the one of node b.
 func (m *machines) setUpOther(t *testing.T) {
 	t.Helper()
-	m.other.run(t, nameDevices, m.otherTap.Address, tapDevice)
-	m.other.run(t, setUpDevice, "", tapDevice, m.otherTap.MTU, ofOther.ipv4, ofOther.ipv6)
+	m.otherMachine.run(t, nameDevices, m.otherAttachment.Address, tapDevice)
+	m.otherMachine.run(t, setUpDevice, "", tapDevice, m.otherAttachment.MTU, ofOther.ipv4, ofOther.ipv6)
 }
 
 const (

@@ -160,7 +160,7 @@ func TestUnseenMessagesDoNotLeaveEarly(t *testing.T) {
 			}
 			// Others of the pod go on.
 			lab.sendUntimed(t, listener, "last")
-			if got := texts(t, listener); len(got) > 0 {
+			if got := receivedTexts(t, listener); len(got) > 0 {
 				t.Errorf("arrived: %q, want nothing", got)
 			}
 			checkShown(t, lab, test.program)
@@ -239,7 +239,7 @@ func TestEndpointWithPassLetsTimedFramesPass(t *testing.T) {
 	if err := finish(t, start(t, lab.PodA, "static-send", staticSender(t))); err != nil {
 		t.Fatal(err)
 	}
-	if got := texts(t, listener); !slices.Equal(got, slices.Repeat([]string{"past"}, unseenCount)) {
+	if got := receivedTexts(t, listener); !slices.Equal(got, slices.Repeat([]string{"past"}, unseenCount)) {
 		t.Errorf("arrived: %q", got)
 	}
 	if count := unseenBy(t, lab); count.Attached {

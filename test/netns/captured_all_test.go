@@ -26,8 +26,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// untimed are the frames without a transmit time that have left through ktsnd.
-func (c *captured) untimed(t *testing.T) uint64 {
+// untimedFrames are the frames without a transmit time that have left through ktsnd.
+func (c *captured) untimedFrames(t *testing.T) uint64 {
 	t.Helper()
 	return counters(t, c.client).Untimed
 }
@@ -114,9 +114,9 @@ func TestAllTrafficGoesThroughKtsnd(t *testing.T) {
 		{"a group", 1, c.sendToGroup},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			before := c.untimed(t)
+			before := c.untimedFrames(t)
 			test.send(t)
-			if got := c.untimed(t) - before; got < test.least {
+			if got := c.untimedFrames(t) - before; got < test.least {
 				t.Errorf("%d frames without a time left, want %d at least", got, test.least)
 			}
 		})
@@ -197,13 +197,13 @@ func TestUntimedTrafficLeavesInClassWindows(t *testing.T) {
 	timing(t)
 	c := newCaptured(t, capture.All, "--link-speed", "1Gbit")
 	c.setSchedule(t, threeWindows())
-	before, passed := counters(t, c.client), c.counted(t).passed
+	before, passed := counters(t, c.client), c.countFrames(t).passed
 	tap := c.openTap(t, 20_000)
 	conn := ownSocket(t, c.PodA, unix.AF_INET, unix.SOCK_DGRAM)
 	to := &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort}
 	const count = 600
 	for i := range count {
-		if err := unix.Sendto(conn, marked(i, 0, 64), 0, to); err != nil {
+		if err := unix.Sendto(conn, markedPayload(i, 0, 64), 0, to); err != nil {
 			t.Fatal(err)
 		}
 		// For longer than a heartbeat lasts the relay gets no processor.
@@ -224,7 +224,7 @@ func TestUntimedTrafficLeavesInClassWindows(t *testing.T) {
 			t.Errorf("message %d was on the wire in window %d", message.number, at)
 		}
 	}
-	if more := c.counted(t).passed - passed; more != 0 {
+	if more := c.countFrames(t).passed - passed; more != 0 {
 		t.Errorf("the bridge forwarded %d", more)
 	}
 	for i, message := range seen {
@@ -237,7 +237,7 @@ func TestUntimedTrafficLeavesInClassWindows(t *testing.T) {
 	}
 }
 
-func numbersOf(all []onWire) (numbers []uint32) {
+func numbersOf(all []markedPacket) (numbers []uint32) {
 	for _, message := range all {
 		numbers = append(numbers, message.number)
 	}
@@ -263,11 +263,11 @@ func TestClosedGatePassesNothingWithoutKtsnd(t *testing.T) {
 	kill(t, c.daemon)
 	time.Sleep(2 * heartbeat)
 	const count = 20
-	tap, before := c.openTap(t, 1000), c.counted(t)
+	tap, before := c.openTap(t, 1000), c.countFrames(t)
 	send := func() {
 		fd := ownSocket(t, c.PodA, unix.AF_INET, unix.SOCK_DGRAM)
 		for i := range count {
-			if err := unix.Sendto(fd, marked(i, 0, 64), 0, &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort}); err != nil {
+			if err := unix.Sendto(fd, markedPayload(i, 0, 64), 0, &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -279,13 +279,13 @@ func TestClosedGatePassesNothingWithoutKtsnd(t *testing.T) {
 	}
 	relays, gated := c.relayPIDs(t), c.port(t, identity).Gated
 	kill(t, c.relays)
-	awaitEnd(t, relays)
+	awaitExit(t, relays)
 	send()
 	if more := c.port(t, identity).Gated - gated; more < count {
 		t.Errorf("without a relay %d of %d were dropped", more, count)
 	}
-	if seen := awaitMarks(t, tap, 0); len(seen) > 0 || c.counted(t).passed != before.passed {
-		t.Errorf("%d were on the wire, and the bridge forwarded %d", len(seen), c.counted(t).passed-before.passed)
+	if seen := awaitMarks(t, tap, 0); len(seen) > 0 || c.countFrames(t).passed != before.passed {
+		t.Errorf("%d were on the wire, and the bridge forwarded %d", len(seen), c.countFrames(t).passed-before.passed)
 	}
 }
 
@@ -303,7 +303,7 @@ func TestClosedGatePassesNothingWithoutRelay(t *testing.T) {
 	tap, before := c.openTap(t, 1000), c.port(t, identity)
 	fd := ownSocket(t, c.PodA, unix.AF_INET, unix.SOCK_DGRAM)
 	for i := range count {
-		if err := unix.Sendto(fd, marked(i, 0, 64), 0, &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort}); err != nil {
+		if err := unix.Sendto(fd, markedPayload(i, 0, 64), 0, &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -325,18 +325,18 @@ func TestTrafficFallsBackToKernelPathAndReturns(t *testing.T) {
 	checkEchoes(t, c.PodA, topology.PodAddressB)
 	kill(t, c.daemon)
 	time.Sleep(2 * heartbeat)
-	passed := c.counted(t).passed
+	passed := c.countFrames(t).passed
 	checkEchoes(t, c.PodA, topology.PodAddressB)
 	streamTo(t, c.PodA, c.PodB, atPodB, 1_000_000)
-	if c.counted(t).passed == passed {
+	if c.countFrames(t).passed == passed {
 		t.Error("nothing counts as passed to the kernel's path")
 	}
 	c.restoreDaemon(t)
 	c.awaitRelay(t, identity)
 	testlab.Eventually(t, patience, 0, func() error {
-		before := c.untimed(t)
+		before := c.untimedFrames(t)
 		checkEchoes(t, c.PodA, topology.PodAddressB)
-		if c.untimed(t)-before >= 5 {
+		if c.untimedFrames(t)-before >= 5 {
 			return nil
 		}
 		return errors.New("traffic does not come back to ktsnd")
@@ -377,7 +377,7 @@ func TestUntimedFramesThatWaitTooLongAreDropped(t *testing.T) {
 	tap := c.openTap(t, 1000)
 	fd := ownSocket(t, c.PodA, unix.AF_INET, unix.SOCK_DGRAM)
 	for i := range count {
-		if err := unix.Sendto(fd, marked(i, 0, 64), 0, &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort}); err != nil {
+		if err := unix.Sendto(fd, markedPayload(i, 0, 64), 0, &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort}); err != nil {
 			t.Fatal(err)
 		}
 	}

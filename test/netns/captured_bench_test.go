@@ -93,18 +93,18 @@ func (l *lab) preloadedTalker(t *testing.T, file string, options ...string) *exe
 }
 
 // measure has a talker of pod a send, and follows its messages.
-func (c *captured) measure(t *testing.T, talker startsTalker, count int, options ...string) *pathTiming {
+func (c *captured) measure(t *testing.T, talker talkerStarter, count int, options ...string) *pathTiming {
 	t.Helper()
 	following := c.followPodA(t)
-	f := c.talk(t, talker, count, options...)
+	f := c.runTalker(t, talker, count, options...)
 	return f.timing(following.stop())
 }
 
-// startsTalker is the command of a talker with its file and further options.
-type startsTalker = func(*testing.T, string, ...string) *exec.Cmd
+// talkerStarter is the command of a talker with its file and further options.
+type talkerStarter = func(*testing.T, string, ...string) *exec.Cmd
 
-// talk has a talker of pod a send.
-func (c *captured) talk(t *testing.T, talker startsTalker, count int, options ...string) *flow {
+// runTalker has a talker of pod a send.
+func (c *captured) runTalker(t *testing.T, talker talkerStarter, count int, options ...string) *flow {
 	t.Helper()
 	f := pollingListener(t, c.PodB, atPodB, count)
 	f.talker = start(t, c.PodA, "talker", talker(t, f.talkerFile, append([]string{"--count", strconv.Itoa(count), "--cpu", senderCPU}, options...)...))
@@ -155,7 +155,7 @@ func benchTalkers(t *testing.T) {
 	// Not a cycle ahead: the talker would wake up on ktsnd's processor whenever a message leaves.
 	for _, lead := range []string{"1100us", "300us"} {
 		direct, relayed := &pathTiming{}, &pathTiming{}
-		var directly, captured used
+		var directly, captured resourceUse
 		for range rounds {
 			directly.add(t, c, func() { direct.add(c.measure(t, c.preloadedTalker, count, "--lead", lead)) })
 			captured.add(t, c, func() { relayed.add(c.measure(t, staticTalker, count, "--lead", lead)) })
@@ -167,14 +167,14 @@ func benchTalkers(t *testing.T) {
 	}
 }
 
-// used is processor time of a lab's programs.
-type used struct{ ktsnd, relay, supervisor, span time.Duration }
+// resourceUse is processor time of a lab's programs.
+type resourceUse struct{ ktsnd, relay, supervisor, span time.Duration }
 
 // add runs something and adds what it takes.
-func (u *used) add(t *testing.T, c *captured, run func()) {
+func (u *resourceUse) add(t *testing.T, c *captured, run func()) {
 	t.Helper()
-	read := func() used {
-		return used{processTime(t, c.daemon.PID()), c.relayTime(t), processTime(t, c.relays.PID()), 0}
+	read := func() resourceUse {
+		return resourceUse{processTime(t, c.daemon.PID()), c.relayTime(t), processTime(t, c.relays.PID()), 0}
 	}
 	before, begin := read(), time.Now()
 	run()
@@ -188,12 +188,12 @@ func (u *used) add(t *testing.T, c *captured, run func()) {
 func recordTalkers(t *testing.T, lead string, direct, relayed *pathTiming) {
 	t.Helper()
 	for _, path := range []struct {
-		path string
-		of   *pathTiming
+		path   string
+		timing *pathTiming
 	}{{"direct", direct}, {"captured", relayed}} {
 		name := path.path + ", " + lead + " ahead: "
-		p50, p99 := percentiles(path.of.errors)
-		latency50, latency99 := percentiles(path.of.latencies)
+		p50, p99 := percentiles(path.timing.errors)
+		latency50, latency99 := percentiles(path.timing.latencies)
 		limits := func(what string, value float64, unit string, limit float64) figure {
 			if path.path == "direct" {
 				return reported(name+what, value, unit)
@@ -201,8 +201,8 @@ func recordTalkers(t *testing.T, lead string, direct, relayed *pathTiming) {
 			return limited(name+what, value, unit, limit)
 		}
 		record(t, limits("departure error p50", p50, "us", 0.2), reported(name+"departure error p99", p99, "us"),
-			limits("early", float64(path.of.early), "messages", 0), limits("lost", float64(path.of.lost), "messages", 0),
-			reported(name+"handed over late", float64(path.of.late), "messages"), reported(name+"messages", float64(path.of.sent), "messages"),
+			limits("early", float64(path.timing.early), "messages", 0), limits("lost", float64(path.timing.lost), "messages", 0),
+			reported(name+"handed over late", float64(path.timing.late), "messages"), reported(name+"messages", float64(path.timing.sent), "messages"),
 			reported(name+"latency p50", latency50, "us"), reported(name+"latency p99", latency99, "us"))
 	}
 	mine, mine99 := percentiles(relayed.latencies)
@@ -239,7 +239,7 @@ func benchIdle(t *testing.T) {
 	for _, mode := range []capture.Mode{capture.Timed, capture.All} {
 		c := newCaptured(t, mode, daemonOptions...)
 		time.Sleep(2 * time.Second) // for what a start leaves to do
-		var idle used
+		var idle resourceUse
 		idle.add(t, c, func() { time.Sleep(span) })
 		record(t, limited("relay, idle, mode "+mode.String(), cores(idle.relay, idle.span), "cores", 0.005),
 			reported("ktsnd, idle, mode "+mode.String(), cores(idle.ktsnd, idle.span), "cores"),
@@ -279,8 +279,8 @@ func (l *lab) segmentation(t *testing.T, late uint32) {
 	}
 }
 
-// echoes are round trips from pod a to pod b.
-func (l *lab) echoes(t *testing.T) []int64 {
+// measureEchoes are round trips from pod a to pod b.
+func (l *lab) measureEchoes(t *testing.T) []int64 {
 	t.Helper()
 	test := ping.Test{To: topology.PodAddressB, Count: 200, Interval: 10 * time.Millisecond, PayloadBytes: 56}
 	var output strings.Builder
@@ -300,15 +300,15 @@ func benchAll(t *testing.T) {
 	const duration = 3 * time.Second
 	gigabits := map[string][]float64{}
 	trips := map[string][]int64{}
-	var during used
+	var during resourceUse
 	for range 3 {
 		kernel.segmentation(t, 1)
 		gigabits["kernel"] = append(gigabits["kernel"], kernel.transfer(t, duration)/1e9)
 		kernel.segmentation(t, 0)
 		gigabits["kernel, segmented at once"] = append(gigabits["kernel, segmented at once"], kernel.transfer(t, duration)/1e9)
 		during.add(t, all, func() { gigabits["all"] = append(gigabits["all"], all.transfer(t, duration)/1e9) })
-		trips["kernel"] = append(trips["kernel"], kernel.echoes(t)...)
-		trips["all"] = append(trips["all"], all.echoes(t)...)
+		trips["kernel"] = append(trips["kernel"], kernel.measureEchoes(t)...)
+		trips["all"] = append(trips["all"], all.measureEchoes(t)...)
 	}
 	on, off, through := median(gigabits["kernel"]), median(gigabits["kernel, segmented at once"]), median(gigabits["all"])
 	kernel50, kernel99 := percentiles(trips["kernel"])
@@ -353,12 +353,12 @@ func benchSchedule(t *testing.T) {
 	var gigabits []float64
 	for range 3 {
 		// Without a trace, in which all that TCP sends would stand as well.
-		alone.add(c.talk(t, c.preloadedTalker, 2000, "--lead", "2ms", "--priority", "7", "--offset", "100us").timing(nil))
+		alone.add(c.runTalker(t, c.preloadedTalker, 2000, "--lead", "2ms", "--priority", "7", "--offset", "100us").timing(nil))
 		transfer := make(chan float64, 1)
 		go func() { transfer <- c.transfer(t, 5*time.Second) }()
 		time.Sleep(1500 * time.Millisecond)
 		tap := c.openUDPTap(t)
-		beside.add(c.talk(t, c.preloadedTalker, 3000, "--lead", "2ms", "--priority", "7", "--offset", "100us").timing(nil))
+		beside.add(c.runTalker(t, c.preloadedTalker, 3000, "--lead", "2ms", "--priority", "7", "--offset", "100us").timing(nil))
 		capture, err := tap.Stop()
 		if err != nil || capture.Drops > 0 {
 			t.Fatalf("%v, %d frames dropped by the tap", err, capture.Drops)

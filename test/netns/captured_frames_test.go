@@ -67,7 +67,7 @@ func (f *framing) frame(t *testing.T, at int64) []byte {
 	}
 	payload := f.inside
 	if payload == nil {
-		payload = marked(0, at, f.payloadBytes)
+		payload = markedPayload(0, at, f.payloadBytes)
 	}
 	buffer := gopacket.NewSerializeBuffer()
 	if err := gopacket.SerializeLayers(buffer, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true},
@@ -159,7 +159,7 @@ func TestPacketSocketFramesLeaveOnTimeUnchanged(t *testing.T) {
 		"a record of the pod's own": func(f *framing) { f.record = &ownRecord{version: 1} },
 		// It leads into no other network: it stays within its own.
 		"a tunnel of the pod's own": func(f *framing) {
-			f.inside = append([]byte{8, 0, 0, 0, 0, 0, 7, 0}, marked(0, 0, 64)...)
+			f.inside = append([]byte{8, 0, 0, 0, 0, 0, 7, 0}, markedPayload(0, 0, 64)...)
 			f.port = topology.VXLANPort
 		},
 	} {
@@ -206,10 +206,10 @@ func checkFrameReceived(t *testing.T, fd int, want []byte) {
 	}
 }
 
-// dropped are the frames that a program of the kernel, a relay or ktsnd has dropped.
-func (c *captured) dropped(t *testing.T) uint64 {
+// droppedFrames are the frames that a program of the kernel, a relay or ktsnd has dropped.
+func (c *captured) droppedFrames(t *testing.T) uint64 {
 	t.Helper()
-	return c.counted(t).refused + counters(t, c.client).Dropped()
+	return c.countFrames(t).refused + counters(t, c.client).Dropped()
 }
 
 // checkDropped checks that nothing of a frame leaves, and that who dropped it has counted it. It sends another one where the
@@ -217,9 +217,9 @@ func (c *captured) dropped(t *testing.T) uint64 {
 func (c *captured) checkDropped(t *testing.T, send func()) {
 	t.Helper()
 	testlab.Eventually(t, patience, 0, func() error {
-		passed := c.counted(t).passed
+		passed := c.countFrames(t).passed
 		seen, counted := c.sendToDrop(t, send)
-		if c.counted(t).passed == passed {
+		if c.countFrames(t).passed == passed {
 			if !counted || len(seen) > 0 {
 				t.Errorf("it is counted: %v; on the wire are %+v", counted, seen)
 			}
@@ -230,18 +230,18 @@ func (c *captured) checkDropped(t *testing.T, send func()) {
 }
 
 // sendToDrop returns what is on the wire of a frame, and whether a drop is counted.
-func (c *captured) sendToDrop(t *testing.T, send func()) (seen []onWire, counted bool) {
+func (c *captured) sendToDrop(t *testing.T, send func()) (seen []markedPacket, counted bool) {
 	t.Helper()
-	before, passed := c.dropped(t), c.counted(t).passed
+	before, passed := c.droppedFrames(t), c.countFrames(t).passed
 	tap := c.openTap(t, 100)
 	send()
-	for deadline := time.Now().Add(patience); c.dropped(t) == before && c.counted(t).passed == passed; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); c.droppedFrames(t) == before && c.countFrames(t).passed == passed; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			break
 		}
 	}
 	time.Sleep(2 * soon)
-	return awaitMarks(t, tap, 0), c.dropped(t) > before
+	return awaitMarks(t, tap, 0), c.droppedFrames(t) > before
 }
 
 func TestForgedFramesAreDropped(t *testing.T) {
@@ -329,13 +329,13 @@ func TestSegmentsLeaveAtTransmitTime(t *testing.T) {
 	at := testlab.ClockNow(unix.CLOCK_TAI) + soon.Nanoseconds()
 	var payload []byte
 	for i := range 5 {
-		payload = append(payload, marked(i, at, 200)...)
+		payload = append(payload, markedPayload(i, at, 200)...)
 	}
 	if _, err := unix.SendmsgN(fd, payload, testlab.TxtimeMessage(at), nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	checkInOrder(t, awaitMarks(t, tap, 5), 5, unix.CLOCK_TAI)
-	checkMarksReceived(t, texts(t, listener), 5)
+	checkMarksReceived(t, receivedTexts(t, listener), 5)
 }
 
 // timedSocket sends datagrams with times of CLOCK_TAI to pod b.
@@ -358,7 +358,7 @@ func TestFragmentsLeaveAtTransmitTime(t *testing.T) {
 	before := counters(t, c.client)
 	tap := c.openTap(t, 100)
 	at := testlab.ClockNow(unix.CLOCK_TAI) + soon.Nanoseconds()
-	payload := marked(0, at, 4000)
+	payload := markedPayload(0, at, 4000)
 	if _, err := unix.SendmsgN(fd, payload, testlab.TxtimeMessage(at), nil, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -102,7 +102,7 @@ func TestCapturedPodsComeAndGo(t *testing.T) {
 func (c *captured) awaitNoRelay(t *testing.T, pod string) {
 	t.Helper()
 	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
-		if c.relayed(t, pod) {
+		if c.hasRelay(t, pod) {
 			return fmt.Errorf("ktsnd still serves a relay of %s; the supervisor says: %s", pod, c.relays.Stderr())
 		}
 		return nil
@@ -139,7 +139,7 @@ func TestKilledDuringCaptureLosesNothingUncounted(t *testing.T) {
 		"the supervisor": {func(t *testing.T, c *captured, _ *sum) {
 			relays := c.relayPIDs(t)
 			kill(t, c.relays)
-			awaitEnd(t, relays)
+			awaitExit(t, relays)
 			c.startRelays(t)
 		}, true},
 	} {
@@ -156,12 +156,12 @@ func TestKilledDuringCaptureLosesNothingUncounted(t *testing.T) {
 				}
 				c.awaitRelay(t, identity)
 				c.awaitSent(t, 50)
-				served := c.counted(t).captured
+				served := c.countFrames(t).captured
 				c.awaitSent(t, 50)
 				interrupt(t, running.talker)
 				c.awaitQuiet(t)
 				running.drain(t)
-				counted, ktsnd := c.counted(t), counters(t, c.client)
+				counted, ktsnd := c.countFrames(t), counters(t, c.client)
 				total.add(ktsnd)
 				// A relay can be killed when it has read a frame and not yet counted it.
 				accounted := total.uncertain + total.dropped + counted.refused + kills

@@ -116,7 +116,7 @@ func TestProgramsWithoutLibrarySendOnTime(t *testing.T) {
 			}
 			c.send(t, command)
 			checkInOrder(t, awaitMarks(t, tap, count), count, test.clock)
-			checkMarksReceived(t, texts(t, listener), count)
+			checkMarksReceived(t, receivedTexts(t, listener), count)
 			awaitCounters(t, c.client, "all are sent", func(counted control.Counters) bool { return counted.Sent-before.Sent == count })
 			if after := counters(t, c.client); after.Taken-before.Taken != count || after.Dropped() != before.Dropped() {
 				t.Errorf("counted %+v, before %+v", after, before)
@@ -253,7 +253,7 @@ func TestUnprivilegedProgramInCapturedPod(t *testing.T) {
 			awaitCounters(t, c.client, "ktsnd has sent those with a time", func(counted control.Counters) bool {
 				return counted.Sent-counted.Untimed-(before.Sent-before.Untimed) == each
 			})
-			counted, ktsnd := c.counted(t), counters(t, c.client)
+			counted, ktsnd := c.countFrames(t), counters(t, c.client)
 			if counted.captured > 0 || counted.refused > 0 {
 				t.Errorf("the programs of the kernel counted %+v", counted)
 			}

@@ -121,15 +121,15 @@ func (c *captured) restoreDaemon(t *testing.T, options ...string) {
 func (c *captured) awaitRelay(t *testing.T, pod string) {
 	t.Helper()
 	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
-		if port := c.port(t, pod); c.relayed(t, pod) && (port.Mode != capture.All || port.Answers()) {
+		if port := c.port(t, pod); c.hasRelay(t, pod) && (port.Mode != capture.All || port.Answers()) {
 			return nil
 		}
 		return fmt.Errorf("ktsnd serves no relay of %s; the supervisor says: %s\nktsnd says: %s", pod, c.relays.Stderr(), c.daemon.Stderr())
 	})
 }
 
-// relayed tells whether a relay of the pod has a connection to ktsnd.
-func (c *captured) relayed(t *testing.T, pod string) bool {
+// hasRelay tells whether a relay of the pod has a connection to ktsnd.
+func (c *captured) hasRelay(t *testing.T, pod string) bool {
 	t.Helper()
 	pods, err := c.client.Pods(t.Context())
 	if err != nil {
@@ -162,8 +162,8 @@ func markOf(bytesOfFrame []byte) (mark, bool) {
 	return mark{binary.BigEndian.Uint32(text[4:]), int64(binary.BigEndian.Uint64(text[8:]))}, true
 }
 
-// marked is a payload that markOf reads.
-func marked(number int, at int64, payloadBytes int) []byte {
+// markedPayload is a payload that markOf reads.
+func markedPayload(number int, at int64, payloadBytes int) []byte {
 	payload := make([]byte, max(payloadBytes, markBytes))
 	copy(payload, "KTSN")
 	binary.BigEndian.PutUint32(payload[4:], uint32(number))
@@ -171,15 +171,15 @@ func marked(number int, at int64, payloadBytes int) []byte {
 	return payload
 }
 
-// onWire is a message as it came off the link.
-type onWire struct {
+// markedPacket is a message as it came off the link.
+type markedPacket struct {
 	mark
 	wireTAI int64
 	frame   wiretap.Packet
 }
 
 // awaitMarks waits until so many marked messages were on the wire, and a little longer, and returns them in their order.
-func awaitMarks(t *testing.T, tap *wiretap.Tap, count int) []onWire {
+func awaitMarks(t *testing.T, tap *wiretap.Tap, count int) []markedPacket {
 	t.Helper()
 	awaitWire(t, tap, count, func(packet wiretap.Packet) bool {
 		_, ok := markOf(packet.Head)
@@ -193,10 +193,10 @@ func awaitMarks(t *testing.T, tap *wiretap.Tap, count int) []onWire {
 	if capture.Drops > 0 {
 		t.Fatalf("the tap dropped %d frames", capture.Drops)
 	}
-	var all []onWire
+	var all []markedPacket
 	for _, packet := range capture.Packets {
-		if found, ok := markOf(packet.Head); ok {
-			all = append(all, onWire{found, packet.TAI, packet})
+		if mark, ok := markOf(packet.Head); ok {
+			all = append(all, markedPacket{mark, packet.TAI, packet})
 		}
 	}
 	return all
@@ -213,7 +213,7 @@ func offsetTo(clock int32) int64 {
 }
 
 // checkInOrder checks that messages from 0 on were on the wire once each, in their order and not before their times.
-func checkInOrder(t *testing.T, seen []onWire, count int, clock int32) {
+func checkInOrder(t *testing.T, seen []markedPacket, count int, clock int32) {
 	t.Helper()
 	if len(seen) != count {
 		t.Errorf("%d messages on the wire, want %d", len(seen), count)
@@ -278,11 +278,11 @@ func (c *captured) killRelays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	awaitEnd(t, relays)
+	awaitExit(t, relays)
 }
 
-// awaitEnd waits until processes have ended.
-func awaitEnd(t *testing.T, pids []int) {
+// awaitExit waits until processes have ended.
+func awaitExit(t *testing.T, pids []int) {
 	t.Helper()
 	for _, pid := range pids {
 		testlab.Eventually(t, patience, time.Millisecond, func() error {
@@ -303,8 +303,8 @@ type frameCounts struct {
 	refused uint64
 }
 
-// counted reads them.
-func (c *captured) counted(t *testing.T) frameCounts {
+// countFrames reads them.
+func (c *captured) countFrames(t *testing.T) frameCounts {
 	t.Helper()
 	pod, err := capture.ReadIn(c.PodA.Path(), topology.PodInterface)
 	if err != nil {

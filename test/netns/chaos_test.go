@@ -57,25 +57,25 @@ func (l *lab) startServedFlow(t *testing.T, client *control.Client, number int, 
 	return started
 }
 
-// hole is a message that did not arrive, between the arrivals of the nearest two of its flow that did, in TAI.
-type hole struct {
+// gap is a message that did not arrive, between the arrivals of the nearest two of its flow that did, in TAI.
+type gap struct {
 	sequence      uint32
 	before, after int64
 }
 
-func holes(sent []tsnperf.Sent, received []tsnperf.Received) []hole {
+func findGaps(sent []tsnperf.Sent, received []tsnperf.Received) []gap {
 	arrivals := map[uint32]int64{}
 	for _, message := range received {
 		arrivals[message.Sequence] = message.Arrival
 	}
-	var missing []hole
+	var missing []gap
 	last, open := int64(0), 0
 	for _, message := range sent {
 		arrival, arrived := arrivals[message.Sequence]
 		switch {
 		case message.Errno != 0:
 		case !arrived:
-			missing = append(missing, hole{message.Sequence, last, math.MaxInt64})
+			missing = append(missing, gap{message.Sequence, last, math.MaxInt64})
 			open++
 		default:
 			for ; open > 0; open-- {
@@ -90,9 +90,9 @@ func holes(sent []tsnperf.Sent, received []tsnperf.Received) []hole {
 // death is when ktsnd was killed: not before the one time, not after the other.
 type death struct{ from, to int64 }
 
-// unexplained are the messages of a flow that cannot be laid to a kill of their own: one that came when the message before
+// unexplainedGaps are the messages of a flow that cannot be laid to a kill of their own: one that came when the message before
 // had arrived and the one after had not.
-func unexplained(missing []hole, kills []death) (left []hole) {
+func unexplainedGaps(missing []gap, kills []death) (left []gap) {
 	next := 0
 	for _, gap := range missing {
 		for next < len(kills) && kills[next].to < gap.before {
@@ -111,9 +111,9 @@ func unexplained(missing []hole, kills []death) (left []hole) {
 // laid to a kill of its own. It returns how many did not.
 func (f *flow) checkExplained(t *testing.T, kills []death) uint64 {
 	t.Helper()
-	missing := holes(f.sent, f.received)
+	missing := findGaps(f.sent, f.received)
 	f.checkConserved(t, sum{uncertain: uint64(len(missing))})
-	for _, message := range unexplained(missing, kills) {
+	for _, message := range unexplainedGaps(missing, kills) {
 		t.Errorf("message %d is missing, and no kill came between the arrivals around it, at %d and %d, to which no other is laid",
 			message.sequence, message.before, message.after)
 	}
@@ -149,7 +149,7 @@ func TestKillAccounting(t *testing.T) {
 		"one for each kill, in other places": {received(0, 2, 3, 5), []death{{150, 160}, {350, 360}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if left := unexplained(holes(sent(6), test.received), test.kills); (len(left) == 0) != test.fits {
+			if left := unexplainedGaps(findGaps(sent(6), test.received), test.kills); (len(left) == 0) != test.fits {
 				t.Errorf("%d are left", len(left))
 			}
 		})
@@ -257,7 +257,7 @@ func TestChaosOfKilledApplications(t *testing.T) {
 	if fromKilled < uint64(kills)/5 {
 		t.Errorf("only %d messages came from %d applications; this test has no meaning", fromKilled, kills)
 	}
-	counter.await(t, int(fromKilled))
+	counter.awaitArrivals(t, int(fromKilled))
 	record(t,
 		reported("kills of applications", float64(kills), "kills"),
 		reported("messages of killed applications, all of which arrived", float64(fromKilled), "messages"))
@@ -303,20 +303,20 @@ func (l *lab) addManyPods(t *testing.T, client *control.Client, count int) *many
 	return all
 }
 
-// talked is when the first message of many pods was due, and what ktsnd had sent before.
-type talked struct {
+// exchangeResult is when the first message of many pods was due, and what ktsnd had sent before.
+type exchangeResult struct {
 	baseTAI    int64
 	sentBefore uint64
 }
 
-// talk has a process in each pod in turn send, all periods spread evenly, and waits for their end. begin is called when
+// exchange has a process in each pod in turn send, all periods spread evenly, and waits for their end. begin is called when
 // the first message will be due.
-func (c *manyPods) talk(t *testing.T, client *control.Client, processes, messages int, begin func()) talked {
+func (c *manyPods) exchange(t *testing.T, client *control.Client, processes, messages int, begin func()) exchangeResult {
 	t.Helper()
 	// Where the machine is busy, starting takes longer than until the first message: then all begin anew.
 	for _, each := range []time.Duration{15, 30, 60} {
 		base := time.Now().Truncate(messagePeriod).Add(time.Duration(processes)*each*time.Millisecond + time.Second)
-		begun := talked{taiOf(base), awaitSettled(t, client).Sent}
+		begun := exchangeResult{taiOf(base), awaitSettled(t, client).Sent}
 		running := c.start(t, begun.baseTAI, processes, messages)
 		if !servedBy(t, client, base, processes) {
 			for _, talker := range running {
@@ -335,7 +335,7 @@ func (c *manyPods) talk(t *testing.T, client *control.Client, processes, message
 		return begun
 	}
 	t.Fatal("the machine is too busy: not all applications found ktsnd in time")
-	return talked{}
+	return exchangeResult{}
 }
 
 const messagePeriod = 100 * time.Millisecond
@@ -378,17 +378,17 @@ func TestChaosOfManyPods(t *testing.T) {
 	daemon, client := lab.startDaemon(t, "--slots", "64")
 	counter := lab.startCounter(t)
 	all := lab.addManyPods(t, client, pods)
-	alone := all.talk(t, client, 1, messages, func() {})
+	alone := all.exchange(t, client, 1, messages, func() {})
 	awaitIdle(t, client)
 	single := departureErrors(t, client, alone.sentBefore)
 	counter.awaitSince(t, alone.baseTAI, messages)
-	all.talk(t, client, processes, 2, func() {}) // what the allocator keeps of it is there for the next, and no more is
+	all.exchange(t, client, processes, 2, func() {}) // what the allocator keeps of it is there for the next, and no more is
 	awaitIdle(t, client)
 	before := holdingsOf(t, daemon)
-	var during holdings
+	var during podResources
 	var cpuBefore time.Duration
 	var began time.Time
-	begun := all.talk(t, client, processes, messages, func() {
+	begun := all.exchange(t, client, processes, messages, func() {
 		during = holdingsOf(t, daemon)
 		cpuBefore = cpuTime(t, daemon)
 		began = time.Now()
@@ -445,7 +445,7 @@ func TestChaosOfIdleRings(t *testing.T) {
 	for _, idleTalker := range idle {
 		kill(t, idleTalker)
 	}
-	counter.await(t, 2*messages)
+	counter.awaitArrivals(t, 2*messages)
 	record(t,
 		reported("processor of ktsnd for a message", alone/1000, "us"),
 		limited(fmt.Sprintf("the same beside %d idle rings, times that without", idlers), beside/alone, "", 1.1))

@@ -61,8 +61,8 @@ func (l *lab) startSender(t *testing.T) *sender {
 	return &sender{startDialogue(t, l.PodA, "python3", command), t}
 }
 
-// told returns what it says to a command.
-func (s *sender) told(command string, arguments ...any) string {
+// command returns what it says to a command.
+func (s *sender) command(command string, arguments ...any) string {
 	s.t.Helper()
 	if _, err := fmt.Fprintln(s.stdin, append([]any{command}, arguments...)...); err != nil {
 		s.t.Fatal(err)
@@ -75,13 +75,13 @@ func (s *sender) told(command string, arguments ...any) string {
 
 func (s *sender) expect(want, command string, arguments ...any) {
 	s.t.Helper()
-	if got := s.told(command, arguments...); got != want {
+	if got := s.command(command, arguments...); got != want {
 		s.t.Errorf("%s %v: %s, want %s", command, arguments, got, want)
 	}
 }
 
-// heldStill checks that nothing leaves for a while.
-func heldStill(t *testing.T, client *control.Client) {
+// checkNothingLeaves checks that nothing leaves for a while.
+func checkNothingLeaves(t *testing.T, client *control.Client) {
 	t.Helper()
 	const (
 		underWay = 20 * time.Millisecond
@@ -106,12 +106,12 @@ func TestMessagesWaitForClockAndLeaveInOrder(t *testing.T) {
 			var total sum
 			awaitTaken(t, client, 100)
 			clockFor(t, client, topology.VNI, control.OnLossHold, false)
-			heldStill(t, client)
+			checkNothingLeaves(t, client)
 			// The successor finds them in the ring, and knows that they wait.
 			total.add(counters(t, client))
 			held := statusOf(t, client).Pending
 			_, client = lab.takeOver(t, daemon, "--strategy", strategy)
-			heldStill(t, client)
+			checkNothingLeaves(t, client)
 			if pending := statusOf(t, client).Pending; pending < held {
 				t.Errorf("the successor holds %d messages, its predecessor held %d", pending, held)
 			}
@@ -154,7 +154,7 @@ func TestMessageHeldBeyondHorizonIsReported(t *testing.T) {
 	sender.expect("ok", "send", 10, "later")
 	clockFor(t, client, topology.VNI, control.OnLossHold, true)
 	awaitCounters(t, client, "the last has left", func(c control.Counters) bool { return c.Sent == 2 })
-	if got := texts(t, listener); !slices.Equal(got, []string{"first", "later"}) {
+	if got := receivedTexts(t, listener); !slices.Equal(got, []string{"first", "later"}) {
 		t.Errorf("arrived: %q", got)
 	}
 	if counted := counters(t, client); counted.DropClock != 1 || counted.Reports != 1 {
@@ -171,20 +171,20 @@ func TestLostClockRefusesMessagesAfterPending(t *testing.T) {
 	sender.expect("ok", "send", 300, "waits")
 	awaitCounters(t, client, "it waits", func(c control.Counters) bool { return c.Taken == 1 })
 	clockFor(t, client, topology.VNI, control.OnLossRefuse, false)
-	awaitAnswer(t, sender, "ENETDOWN")
+	awaitReply(t, sender, "ENETDOWN")
 	daemon, client = lab.takeOver(t, daemon)
 	sender.expect("ENETDOWN", "send", 0, "never")
 	sender.expect("100", "burst", 100)
 	clockFor(t, client, topology.VNI, control.OnLossRefuse, true)
-	awaitAnswer(t, sender, "ok")
+	awaitReply(t, sender, "ok")
 
 	// A ktsnd that is started again knows of no clock until it is told.
 	clockFor(t, client, topology.VNI, control.OnLossRefuse, false)
-	awaitAnswer(t, sender, "ENETDOWN")
+	awaitReply(t, sender, "ENETDOWN")
 	kill(t, daemon)
 	_, client = lab.startDaemon(t)
-	awaitAnswer(t, sender, "ok")
-	if got := texts(t, listener); !slices.Contains(got, "waits") || slices.Contains(got, "never") {
+	awaitReply(t, sender, "ok")
+	if got := receivedTexts(t, listener); !slices.Contains(got, "waits") || slices.Contains(got, "never") {
 		t.Errorf("arrived: %q", got)
 	}
 	if counted := counters(t, client); counted.DropClock != 0 {
@@ -192,11 +192,11 @@ func TestLostClockRefusesMessagesAfterPending(t *testing.T) {
 	}
 }
 
-// awaitAnswer waits until the sender's calls are answered so: ktsnd's loop tells its library a moment later.
-func awaitAnswer(t *testing.T, sender *sender, want string) {
+// awaitReply waits until the sender's calls are answered so: ktsnd's loop tells its library a moment later.
+func awaitReply(t *testing.T, sender *sender, want string) {
 	t.Helper()
 	testlab.Eventually(t, patience, time.Millisecond, func() error {
-		got := sender.told("send", 0, "asked")
+		got := sender.command("send", 0, "asked")
 		if got == want {
 			return nil
 		}
@@ -259,7 +259,7 @@ func TestOtherNetworkContinuesWhileClockIsLost(t *testing.T) {
 	sender.expect("ok", "send", 0, "first")
 	sender.expect("ok", "send", 0, "first", other)
 	clockFor(t, client, topology.VNI, control.OnLossRefuse, false)
-	awaitAnswer(t, sender, "ENETDOWN")
+	awaitReply(t, sender, "ENETDOWN")
 	for range 3 {
 		sender.expect("ok", "send", 0, "other", other)
 		sender.expect("ENETDOWN", "send", 0, "never")
@@ -267,7 +267,7 @@ func TestOtherNetworkContinuesWhileClockIsLost(t *testing.T) {
 		daemon, client = lab.takeOver(t, daemon)
 	}
 	clockFor(t, client, topology.VNI, control.OnLossHold, false)
-	awaitAnswer(t, sender, "ok")
+	awaitReply(t, sender, "ok")
 	before := counters(t, client).Sent
 	for range many / 10 {
 		sender.expect("0", "burst", 5)
@@ -277,7 +277,7 @@ func TestOtherNetworkContinuesWhileClockIsLost(t *testing.T) {
 	awaitCounters(t, client, "the other network's messages have left", func(c control.Counters) bool { return c.Sent-before == 2*many })
 	clockFor(t, client, otherVNI, control.OnLossRefuse, false)
 	clockFor(t, client, topology.VNI, control.OnLossHold, true)
-	awaitAnswer(t, sender, "ok")
+	awaitReply(t, sender, "ok")
 	sender.expect("ENETDOWN", "send", 0, "never", other)
 }
 
@@ -306,8 +306,8 @@ func TestMessagesHeldForClockUseCommonBuffers(t *testing.T) {
 
 // everyKind is what each kind of call answers while no network refuses messages, and refused while the first one does.
 const (
-	everyKind = "sendmsg=ok connected=ok sendmmsg=2 in-part=3 segments=ok frame=ok other=ok"
-	refused   = "sendmsg=ENETDOWN connected=ENETDOWN sendmmsg=ENETDOWN in-part=1 segments=ENETDOWN frame=ENETDOWN other=ok"
+	everyKind    = "sendmsg=ok connected=ok sendmmsg=2 in-part=3 segments=ok frame=ok other=ok"
+	checkRefused = "sendmsg=ENETDOWN connected=ENETDOWN sendmmsg=ENETDOWN in-part=1 segments=ENETDOWN frame=ENETDOWN other=ok"
 )
 
 func TestCallsFailWhileClockIsLost(t *testing.T) {
@@ -324,12 +324,12 @@ func TestCallsFailWhileClockIsLost(t *testing.T) {
 	each(everyKind)
 	sender.expect("ok ok ok", "begin")
 	clockFor(t, client, topology.VNI, control.OnLossRefuse, false)
-	awaitAnswer(t, sender, "ENETDOWN")
-	each(refused)
+	awaitReply(t, sender, "ENETDOWN")
+	each(checkRefused)
 	// The parts that were taken are dropped with it, also by the call that ends a datagram and has no error to give.
 	sender.expect("ENETDOWN ENETDOWN ok ok", "end")
 	clockFor(t, client, topology.VNI, control.OnLossRefuse, true)
-	awaitAnswer(t, sender, "ok")
+	awaitReply(t, sender, "ok")
 	sender.expect("ok ok ok", "begin")
 	sender.expect("ok ok ok ok", "end")
 	if dropped := counters(t, client).DropClock; dropped != 0 {
@@ -348,13 +348,13 @@ func TestCallsFailWhileClockIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	clockFor(t, client, topology.VNI, control.OnLossRefuse, false)
-	awaitAnswer(t, sender, "ENETDOWN")
-	each(refused)
+	awaitReply(t, sender, "ENETDOWN")
+	each(checkRefused)
 	clockFor(t, client, topology.VNI, control.OnLossRefuse, true)
-	awaitAnswer(t, sender, "ok")
+	awaitReply(t, sender, "ok")
 	each(everyKind)
 
-	got := texts(t, listener)
+	got := receivedTexts(t, listener)
 	begun := slices.DeleteFunc(slices.Clone(got), func(text string) bool { return !strings.HasPrefix(text, "begun") })
 	slices.Sort(begun)
 	if !slices.Equal(begun, []string{"begun", "begunended", "begunended"}) {
@@ -388,7 +388,7 @@ func TestFailedCallMakesNoSystemCall(t *testing.T) {
 	clockFor(t, client, topology.VNI, control.OnLossRefuse, true)
 	sender.expect("ok", "send", 0, "first")
 	clockFor(t, client, topology.VNI, control.OnLossRefuse, false)
-	awaitAnswer(t, sender, "ENETDOWN")
+	awaitReply(t, sender, "ENETDOWN")
 	sender.expect("10000 ENETDOWN", "quiet", 10000)
 }
 
@@ -413,7 +413,7 @@ func TestSilentClockIsLostAtItsBound(t *testing.T) {
 	}
 	reported := time.Now()
 	// Not by the control socket, whose requests have ktsnd look.
-	for sender.told("send", 0, "asked") == "ok" {
+	for sender.command("send", 0, "asked") == "ok" {
 		if time.Since(reported) > patience {
 			t.Fatal("the clock is never lost")
 		}
@@ -436,7 +436,7 @@ func TestSilentClockIsLostAtItsBound(t *testing.T) {
 	if err := client.ClockSet(t.Context(), goodClock); err != nil {
 		t.Fatal(err)
 	}
-	awaitAnswer(t, sender, "ok")
+	awaitReply(t, sender, "ok")
 	// Without what it asks a network has no clock that could be lost.
 	if err := client.NetworkClockSet(t.Context(), topology.VNI, nil); err != nil {
 		t.Fatal(err)

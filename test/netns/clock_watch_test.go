@@ -142,8 +142,8 @@ func (n *timeNetwork) watch(t *testing.T, node string, holdover time.Duration) *
 	return &watchedClock{Watcher: w, need: clock.Need{MaxError: time.Second, Holdover: holdover}}
 }
 
-// await returns the first estimate with a verdict of this state.
-func (w *watchedClock) await(t *testing.T, state clock.State) (clock.Estimate, clock.Verdict) {
+// awaitState returns the first estimate with a verdict of this state.
+func (w *watchedClock) awaitState(t *testing.T, state clock.State) (clock.Estimate, clock.Verdict) {
 	t.Helper()
 	return w.awaitThat(t, string(state), func(_ clock.Estimate, verdict clock.Verdict) bool { return verdict.State == state })
 }
@@ -173,7 +173,7 @@ func TestClockFollowsGrandmasters(t *testing.T) {
 	network.ptp4l(t, "follower", "slaveOnly 1")
 	w := network.watch(t, "follower", 4*time.Second)
 
-	e, _ := w.await(t, clock.Synchronized)
+	e, _ := w.awaitState(t, clock.Synchronized)
 	first := e.Grandmaster
 	if e.Source != clock.PTP || e.Parts.Accuracy != time.Microsecond || e.Parts.PathDelay <= 0 || len(e.Ports) != 1 || e.Ports[0].Interface != "eth0" {
 		t.Errorf("with a grandmaster: %+v", e)
@@ -185,7 +185,7 @@ func TestClockFollowsGrandmasters(t *testing.T) {
 
 	killed := time.Now()
 	killFirst()
-	e, verdict := w.await(t, clock.Holdover)
+	e, verdict := w.awaitState(t, clock.Holdover)
 	t.Logf("holdover %v after the grandmaster was killed: %s", stateSince(killed), verdict.Sentence)
 	if e.Lost.After(killed) || e.Grandmaster != first {
 		t.Errorf("lost since %v, which is after %v; %+v", e.Lost, killed, e)
@@ -203,12 +203,12 @@ func TestClockFollowsGrandmasters(t *testing.T) {
 	}
 
 	network.ptp4l(t, "second", "priority1 20", "clockClass 7")
-	e, _ = w.await(t, clock.Synchronized)
+	e, _ = w.awaitState(t, clock.Synchronized)
 	if e.Grandmaster == first || !e.Lost.IsZero() {
 		t.Errorf("with the second grandmaster: %+v", e)
 	}
 	grandmaster := network.watch(t, "second", time.Minute)
-	if mine, _ := grandmaster.await(t, clock.Synchronized); mine.Grandmaster != e.Grandmaster || mine.Bound != 0 || mine.Ports[0].State != "MASTER" {
+	if mine, _ := grandmaster.awaitState(t, clock.Synchronized); mine.Grandmaster != e.Grandmaster || mine.Bound != 0 || mine.Ports[0].State != "MASTER" {
 		t.Errorf("the second grandmaster itself: %+v", mine)
 	}
 }
@@ -219,17 +219,17 @@ func TestKilledPtp4lLosesClockAtOnce(t *testing.T) {
 	network.ptp4l(t, "first", "priority1 10", "clockClass 6")
 	kill := network.ptp4l(t, "follower", "slaveOnly 1")
 	w := network.watch(t, "follower", time.Minute)
-	w.await(t, clock.Synchronized)
+	w.awaitState(t, clock.Synchronized)
 	killed := time.Now()
 	kill()
-	_, verdict := w.await(t, clock.Holdover)
+	_, verdict := w.awaitState(t, clock.Holdover)
 	if took := stateSince(killed); verdict.Reason != clock.ReasonPTPGone || took > patience { // 1.1 s where the machine is idle
 		t.Errorf("lost after %v: %+v", took, verdict)
 	} else {
 		t.Logf("lost after %v: %s", took, verdict.Sentence)
 	}
 	network.ptp4l(t, "follower", "slaveOnly 1")
-	w.await(t, clock.Synchronized)
+	w.awaitState(t, clock.Synchronized)
 }
 
 func TestPtp4lSocketOfOtherOwnerIsRejected(t *testing.T) {
@@ -238,7 +238,7 @@ func TestPtp4lSocketOfOtherOwnerIsRejected(t *testing.T) {
 	network := newTimeNetwork(t, "first")
 	network.ptp4l(t, "first", "clockClass 6")
 	w := network.watch(t, "first", time.Minute)
-	w.await(t, clock.Synchronized)
+	w.awaitState(t, clock.Synchronized)
 	if err := os.Chown(network.socketOf("first"), nobody, nobody); err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func TestClockWatchSurvivesFlood(t *testing.T) {
 	network := newTimeNetwork(t, "first")
 	network.ptp4l(t, "first", "clockClass 6")
 	w := network.watch(t, "first", time.Minute)
-	w.await(t, clock.Synchronized)
+	w.awaitState(t, clock.Synchronized)
 	ours, err := filepath.Glob(filepath.Join(network.dir, "first.local", "ptp4l-client-*"))
 	if err != nil || len(ours) != 1 {
 		t.Fatalf("the watcher's sockets are %v, %v", ours, err)
@@ -330,13 +330,13 @@ func TestClockWatchWithChrony(t *testing.T) {
 	chronyd("server", "local stratum 2", "allow all")
 	kill := chronyd("client", "server 192.0.2.1 minpoll -4 maxpoll -2 iburst")
 	w := network.watch(t, "client", time.Minute)
-	e, _ := w.await(t, clock.Synchronized)
+	e, _ := w.awaitState(t, clock.Synchronized)
 	if e.Source != clock.NTP || e.Grandmaster != "192.0.2.1" || e.Bound <= 0 {
 		t.Errorf("got %+v", e)
 	}
 	t.Logf("an error of at most %v: %+v", e.Bound, e.Parts)
 	kill()
-	if _, verdict := w.await(t, clock.Holdover); verdict.Reason != clock.ReasonNTPLost {
+	if _, verdict := w.awaitState(t, clock.Holdover); verdict.Reason != clock.ReasonNTPLost {
 		t.Errorf("without chronyd: %+v", verdict)
 	}
 }

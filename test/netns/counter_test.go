@@ -76,8 +76,8 @@ func (c *counter) since(tai int64) (different, again int) {
 	return different, again
 }
 
-// await waits until that many different messages have come, and a little for more.
-func (c *counter) await(t *testing.T, count int) {
+// awaitArrivals waits until that many different messages have come, and a little for more.
+func (c *counter) awaitArrivals(t *testing.T, count int) {
 	t.Helper()
 	c.awaitSince(t, math.MinInt64, count)
 }

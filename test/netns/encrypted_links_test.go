@@ -57,7 +57,7 @@ type linkNode struct {
 
 // encryptedLinkLab is two such nodes on a wire that somebody listens to.
 type encryptedLinkLab struct {
-	*secretLab
+	*encryptedLab
 	ends []*linkNode
 }
 
@@ -65,7 +65,7 @@ func newEncryptedLinkLab(t *testing.T) *encryptedLinkLab {
 	t.Helper()
 	id, err := topology.NewID()
 	check(t, err)
-	l := &encryptedLinkLab{secretLab: &secretLab{t: t, now: time.Now()}}
+	l := &encryptedLinkLab{encryptedLab: &encryptedLab{t: t, now: time.Now()}}
 	l.wire = l.namespace(id.String() + "-wire")
 	check(t, l.wire.Do(func() error { return addBridge("wire") }))
 	for i, name := range []string{"a", "b"} {
@@ -152,8 +152,8 @@ func (n *linkNode) links() ([]*v1alpha1.TSNLink, bool) {
 	}, Status: v1alpha1.TSNLinkStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionAdmitted, Status: metav1.ConditionTrue}}}}}, true
 }
 
-// says is how the node says that the link is encrypted.
-func (n *linkNode) says() encryption.LinkState {
+// linkState is how the node says that the link is encrypted.
+func (n *linkNode) linkState() encryption.LinkState {
 	here, there := n.end(), n.other().end()
 	return n.agent.Judge.Link(encryption.LinkRequired, &here, &there)
 }
@@ -174,10 +174,10 @@ func (n *linkNode) plug() {
 	n.plugged = &attachment.Plugged{Sandbox: sandbox, Interface: n.podInterface, VNI: plan.VNI}
 }
 
-// look has the agents look, each in its node.
-func (l *encryptedLinkLab) look() {
+// reconcile has the agents look, each in its node.
+func (l *encryptedLinkLab) reconcile() {
 	l.t.Helper()
-	l.pass(time.Second)
+	l.advance(time.Second)
 	for _, n := range l.ends {
 		check(l.t, n.Do(func() error {
 			_, err := n.agent.Reconcile(l.t.Context(), requestOfAll)
@@ -186,8 +186,8 @@ func (l *encryptedLinkLab) look() {
 	}
 }
 
-// sends tells whether kernel and ktsnd have keys for the other node.
-func (n *linkNode) sends() bool {
+// isSending tells whether kernel and ktsnd have keys for the other node.
+func (n *linkNode) isSending() bool {
 	hasState := false
 	check(n.lab.t, n.Do(func() error {
 		kernel, err := xfrm.Open(overlay.EncryptedPort)
@@ -234,8 +234,8 @@ func TestKernelEncryptsLinks(t *testing.T) {
 	l := newEncryptedLinkLab(t)
 	a, b := l.ends[0], l.ends[1]
 	wire := l.tap("b")
-	l.look()
-	if state := a.says(); !strings.Contains(state.Silent, "node of-b/b has not announced keys yet") {
+	l.reconcile()
+	if state := a.linkState(); !strings.Contains(state.Silent, "node of-b/b has not announced keys yet") {
 		t.Errorf("before there are keys, node a says %+v", state)
 	}
 	a.plug()
@@ -243,24 +243,24 @@ func TestKernelEncryptsLinks(t *testing.T) {
 	if err := a.ping(1); err == nil {
 		t.Error("before there are keys, the ends reach each other")
 	}
-	a.talk(t, 5)
+	a.exchange(t, 5)
 	if sealed, others := wire.onWire(); sealed != 0 || len(others) != 0 {
 		t.Errorf("before there are keys, the wire carries %d packets of ESP and %q", sealed, others)
 	}
-	for end := time.Now().Add(20 * time.Second); !a.sends() || !b.sends(); time.Sleep(50 * time.Millisecond) {
-		if l.look(); time.Now().After(end) {
-			t.Fatalf("node a says %+v, node b %+v", a.says(), b.says())
+	for end := time.Now().Add(20 * time.Second); !a.isSending() || !b.isSending(); time.Sleep(50 * time.Millisecond) {
+		if l.reconcile(); time.Now().After(end) {
+			t.Fatalf("node a says %+v, node b %+v", a.linkState(), b.linkState())
 		}
 	}
-	if a.says() != (encryption.LinkState{}) || b.says() != (encryption.LinkState{}) {
-		t.Errorf("node a says %+v, node b %+v", a.says(), b.says())
+	if a.linkState() != (encryption.LinkState{}) || b.linkState() != (encryption.LinkState{}) {
+		t.Errorf("node a says %+v, node b %+v", a.linkState(), b.linkState())
 	}
 	t.Run("pings of the link's MTU and timed messages pass, and the wire carries ESP only", func(t *testing.T) {
 		const pings, messages = 5, 20
 		wire.onWire()
 		check(t, a.ping(pings))
 		listener, file := b.listen(t, messages)
-		a.talk(t, messages)
+		a.exchange(t, messages)
 		check(t, listener())
 		lines, err := os.ReadFile(file)
 		check(t, err)
@@ -276,16 +276,16 @@ func TestKernelEncryptsLinks(t *testing.T) {
 	t.Run("a node whose keys are withdrawn is not heard, and nothing goes in clear", func(t *testing.T) {
 		a.withheld = true
 		for range int(keysLinger/time.Second) + 3 {
-			l.look()
+			l.reconcile()
 		}
-		if state := b.says(); state.Silent == "" || state.Clear != "" {
+		if state := b.linkState(); state.Silent == "" || state.Clear != "" {
 			t.Errorf("node b says %+v", state)
 		}
 		wire.onWire()
 		if err := b.ping(1); err == nil {
 			t.Error("the ends still reach each other")
 		}
-		b.talk(t, 5)
+		b.exchange(t, 5)
 		if sealed, others := wire.onWire(); sealed != 0 || len(others) != 0 {
 			t.Errorf("the wire carries %d packets of ESP and %q", sealed, others)
 		}
@@ -307,8 +307,8 @@ func TestKernelEncryptsLinks(t *testing.T) {
 	})
 }
 
-// talk sends timed messages to the other end's pod.
-func (n *linkNode) talk(t *testing.T, count int) {
+// exchange sends timed messages to the other end's pod.
+func (n *linkNode) exchange(t *testing.T, count int) {
 	t.Helper()
 	talker := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--count", strconv.Itoa(count), "--cycle", "20ms", "--lead", "10ms",
 		"--to", netip.AddrPortFrom(n.other().inPod, talkPort).String())

@@ -55,9 +55,9 @@ func TestKernelEncryptsNetworks(t *testing.T) {
 	toB := l.tap("b")
 	listener := b.listen(secretVNI)
 
-	early := a.talk(secretVNI, b)
+	early := a.dial(secretVNI, b)
 	_, _ = early.Write([]byte("before there are keys"))
-	if got := hears(listener, quiet); len(got) != 0 {
+	if got := readDatagrams(listener, quiet); len(got) != 0 {
 		t.Errorf("before there are keys, the pod hears %q", got)
 	}
 	for _, frame := range toB.frames() {
@@ -65,25 +65,25 @@ func TestKernelEncryptsNetworks(t *testing.T) {
 			t.Errorf("before there are keys, the wire carries %x", frame)
 		}
 	}
-	l.until("encrypted", func() bool {
+	l.awaitCondition("encrypted", func() bool {
 		return l.condition(a) == "True AsAsked " && l.condition(b) == "True AsAsked " && a.sendsTo(t, b) && b.sendsTo(t, a)
 	})
 
 	// That there is nobody, ARP remembers from before there were keys.
-	l.until("they talk", func() bool {
+	l.awaitCondition("they talk", func() bool {
 		_, _ = early.Write([]byte("now"))
-		return len(hears(listener, quiet)) > 0
+		return len(readDatagrams(listener, quiet)) > 0
 	})
 
 	t.Run("TCP and large datagrams pass, and the wire carries ESP only", func(t *testing.T) { carriesESP(t, l, toB, listener) })
-	t.Run("strangers are not heard", func(t *testing.T) { strangers(t, l, toB, listener) })
-	t.Run("keys roll without loss", func(t *testing.T) { rolls(t, l, toB, listener) })
-	t.Run("a revoked node is not heard", func(t *testing.T) { revoked(t, l, toB, listener) })
-	t.Run("nothing is left", func(t *testing.T) { leaves(t, l) })
+	t.Run("strangers are not heard", func(t *testing.T) { checkStrangers(t, l, toB, listener) })
+	t.Run("keys roll without loss", func(t *testing.T) { checkKeyRollover(t, l, toB, listener) })
+	t.Run("a revoked node is not heard", func(t *testing.T) { checkRevocation(t, l, toB, listener) })
+	t.Run("nothing is left", func(t *testing.T) { checkRemoval(t, l) })
 }
 
 // sendsTo tells whether the kernel has a key for a node.
-func (n *secretNode) sendsTo(t *testing.T, to *secretNode) bool {
+func (n *encryptedNode) sendsTo(t *testing.T, to *encryptedNode) bool {
 	t.Helper()
 	for _, state := range n.states(t) {
 		if state.To == to.address {
@@ -93,7 +93,7 @@ func (n *secretNode) sendsTo(t *testing.T, to *secretNode) bool {
 	return false
 }
 
-func (n *secretNode) states(t *testing.T) (all []xfrm.Found) {
+func (n *encryptedNode) states(t *testing.T) (all []xfrm.Found) {
 	t.Helper()
 	check(t, n.Do(func() error {
 		kernel, err := xfrm.Open(overlay.EncryptedPort)
@@ -107,15 +107,15 @@ func (n *secretNode) states(t *testing.T) (all []xfrm.Found) {
 	return all
 }
 
-func carriesESP(t *testing.T, l *secretLab, toB *wireEnd, listener *net.UDPConn) {
+func carriesESP(t *testing.T, l *encryptedLab, toB *wireEnd, listener *net.UDPConn) {
 	a, b := l.nodes[0], l.nodes[1]
 	toB.frames()
-	talker := a.talk(secretVNI, b)
+	talker := a.dial(secretVNI, b)
 	largest := bytes.Repeat([]byte("x"), 1413-28)
 	if _, err := talker.Write(largest); err != nil {
 		t.Fatal(err)
 	}
-	if got := hears(listener, quiet); len(got) != 1 || got[0] != string(largest) {
+	if got := readDatagrams(listener, quiet); len(got) != 1 || got[0] != string(largest) {
 		t.Fatalf("of one large datagram the pod hears %d", len(got))
 	}
 	var server net.Listener
@@ -161,8 +161,8 @@ func carriesESP(t *testing.T, l *secretLab, toB *wireEnd, listener *net.UDPConn)
 	}
 }
 
-// forged is a frame of VXLAN in clear, from a pod of node a to one of node b.
-func forged(t *testing.T, l *secretLab, vni uint32, port uint16, text string) []byte {
+// forgedFrame is a frame of VXLAN in clear, from a pod of node a to one of node b.
+func forgedFrame(t *testing.T, l *encryptedLab, vni uint32, port uint16, text string) []byte {
 	t.Helper()
 	a, b := l.nodes[0], l.nodes[1]
 	inner := udp(a.pod(vni), b.pod(vni), 6000, talkPort, []byte(text))
@@ -173,7 +173,7 @@ func forged(t *testing.T, l *secretLab, vni uint32, port uint16, text string) []
 	return append(ethernet(b.hardware(t), a.hardware(t)), udp(a.address, b.address, 50000, port, append(vxlan, inner...))...)
 }
 
-func (n *secretNode) hardware(t *testing.T) (address net.HardwareAddr) {
+func (n *encryptedNode) hardware(t *testing.T) (address net.HardwareAddr) {
 	t.Helper()
 	check(t, n.Do(func() error {
 		link, err := netlink.LinkByName("phys0")
@@ -208,25 +208,25 @@ func udp(from, to netip.Addr, fromPort, toPort uint16, payload []byte) []byte {
 	return append(packet, payload...)
 }
 
-func strangers(t *testing.T, l *secretLab, toB *wireEnd, listener *net.UDPConn) {
+func checkStrangers(t *testing.T, l *encryptedLab, toB *wireEnd, listener *net.UDPConn) {
 	a, b := l.nodes[0], l.nodes[1]
 	// That a frame like these is one at all shows the network that is not encrypted.
 	clear := b.listen(clearVNI)
-	toB.send(t, forged(t, l, clearVNI, 4789, "forged"))
-	if got := hears(clear, quiet); fmt.Sprint(got) != "[forged]" {
+	toB.send(t, forgedFrame(t, l, clearVNI, 4789, "forged"))
+	if got := readDatagrams(clear, quiet); fmt.Sprint(got) != "[forged]" {
 		t.Fatalf("the network that is not encrypted hears %q", got)
 	}
 	for _, port := range []uint16{overlay.EncryptedPort, 4789} {
-		toB.send(t, forged(t, l, secretVNI, port, "forged"))
-		if got := hears(listener, quiet); len(got) != 0 {
+		toB.send(t, forgedFrame(t, l, secretVNI, port, "forged"))
+		if got := readDatagrams(listener, quiet); len(got) != 0 {
 			t.Errorf("in clear to port %d: the pod hears %q", port, got)
 		}
 	}
 	toB.frames()
-	talker := a.talk(secretVNI, b)
+	talker := a.dial(secretVNI, b)
 	_, err := talker.Write([]byte("once"))
 	check(t, err)
-	if got := hears(listener, quiet); fmt.Sprint(got) != "[once]" {
+	if got := readDatagrams(listener, quiet); fmt.Sprint(got) != "[once]" {
 		t.Fatalf("the pod hears %q", got)
 	}
 	var recorded []byte
@@ -245,16 +245,16 @@ func strangers(t *testing.T, l *secretLab, toB *wireEnd, listener *net.UDPConn) 
 	binary.BigEndian.PutUint32(elsewhere[ethernetBytes+ipv4Bytes:], 0x12345678)
 	for what, frame := range map[string][]byte{"once more": recorded, "changed": changed, "by another SPI": elsewhere} {
 		toB.send(t, frame)
-		if got := hears(listener, quiet); len(got) != 0 {
+		if got := readDatagrams(listener, quiet); len(got) != 0 {
 			t.Errorf("%s: the pod hears %q", what, got)
 		}
 	}
 }
 
-func rolls(t *testing.T, l *secretLab, toB *wireEnd, listener *net.UDPConn) {
+func checkKeyRollover(t *testing.T, l *encryptedLab, toB *wireEnd, listener *net.UDPConn) {
 	a, b := l.nodes[0], l.nodes[1]
 	toB.frames()
-	talker := a.talk(secretVNI, b)
+	talker := a.dial(secretVNI, b)
 	end, stopped := make(chan struct{}), make(chan int)
 	go func() {
 		sent := 0
@@ -271,7 +271,7 @@ func rolls(t *testing.T, l *secretLab, toB *wireEnd, listener *net.UDPConn) {
 		}
 	}()
 	received := make(chan int)
-	go func() { received <- len(hears(listener, 3*time.Second)) }()
+	go func() { received <- len(readDatagrams(listener, 3*time.Second)) }()
 	spis, keys := map[uint32]int{}, map[string]bool{}
 	note := func() {
 		for _, frame := range toB.frames() {
@@ -283,7 +283,7 @@ func rolls(t *testing.T, l *secretLab, toB *wireEnd, listener *net.UDPConn) {
 	}
 	const hours, step = 3, 2 * time.Minute
 	for range hours * time.Hour / step {
-		l.look(step)
+		l.reconcileAfter(step)
 		note()
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -301,12 +301,12 @@ func rolls(t *testing.T, l *secretLab, toB *wireEnd, listener *net.UDPConn) {
 	t.Log(strings.Join(sums, ", "))
 }
 
-func revoked(t *testing.T, l *secretLab, toB *wireEnd, listener *net.UDPConn) {
+func checkRevocation(t *testing.T, l *encryptedLab, toB *wireEnd, listener *net.UDPConn) {
 	a, b := l.nodes[0], l.nodes[1]
-	talker := a.talk(secretVNI, b)
-	l.until("they talk", func() bool {
+	talker := a.dial(secretVNI, b)
+	l.awaitCondition("they talk", func() bool {
 		_, _ = talker.Write([]byte("before"))
-		return len(hears(listener, 100*time.Millisecond)) > 0
+		return len(readDatagrams(listener, 100*time.Millisecond)) > 0
 	})
 	l.mu.Lock()
 	l.announced["a"] = false
@@ -315,11 +315,11 @@ func revoked(t *testing.T, l *secretLab, toB *wireEnd, listener *net.UDPConn) {
 		check(t, b.Do(func() error { return lookOnce(t, b) }))
 	}
 	lookAtB()
-	l.pass(keysLinger)
+	l.advance(keysLinger)
 	lookAtB()
 	toB.frames()
 	_, _ = talker.Write([]byte("after"))
-	if got := hears(listener, quiet); len(got) != 0 {
+	if got := readDatagrams(listener, quiet); len(got) != 0 {
 		t.Errorf("the pod hears %q", got)
 	}
 	sent := 0
@@ -336,8 +336,8 @@ func revoked(t *testing.T, l *secretLab, toB *wireEnd, listener *net.UDPConn) {
 	}
 }
 
-// leaves takes encryption off both nodes.
-func leaves(t *testing.T, l *secretLab) {
+// checkRemoval takes encryption off both nodes.
+func checkRemoval(t *testing.T, l *encryptedLab) {
 	for _, n := range l.nodes {
 		check(t, n.Do(func() error {
 			kernel, err := xfrm.Open(overlay.EncryptedPort)
@@ -365,7 +365,7 @@ func leaves(t *testing.T, l *secretLab) {
 	}
 }
 
-func lookOnce(t *testing.T, n *secretNode) error {
+func lookOnce(t *testing.T, n *encryptedNode) error {
 	_, err := n.agent.Reconcile(t.Context(), requestOfAll)
 	return err
 }
@@ -375,11 +375,11 @@ const (
 	keysLinger          = 10 * time.Second
 )
 
-// secretLab is two nodes on a wire that somebody listens to, with a pod each on an encrypted network and on another one.
-type secretLab struct {
+// encryptedLab is two nodes on a wire that somebody listens to, with a pod each on an encrypted network and on another one.
+type encryptedLab struct {
 	t     *testing.T
 	wire  *topology.Namespace
-	nodes []*secretNode
+	nodes []*encryptedNode
 	key   *clusterkey.Private
 	mu    sync.Mutex
 	// now is the agents' time, in which hours pass as they look.
@@ -388,10 +388,10 @@ type secretLab struct {
 	announced map[string]bool
 }
 
-// secretNode is a node with the part of its agent that this is about.
-type secretNode struct {
+// encryptedNode is a node with the part of its agent that this is about.
+type encryptedNode struct {
 	*topology.Namespace
-	lab     *secretLab
+	lab     *encryptedLab
 	name    string
 	address netip.Addr
 	part    netip.Prefix
@@ -409,17 +409,17 @@ func check(t *testing.T, err error) {
 	}
 }
 
-func newSecretLab(t *testing.T) *secretLab {
+func newSecretLab(t *testing.T) *encryptedLab {
 	t.Helper()
 	id, err := topology.NewID()
 	check(t, err)
 	key, err := clusterkey.New()
 	check(t, err)
-	l := &secretLab{t: t, key: key, announced: map[string]bool{"a": true, "b": true}, now: time.Now()}
+	l := &encryptedLab{t: t, key: key, announced: map[string]bool{"a": true, "b": true}, now: time.Now()}
 	l.wire = l.namespace(id.String() + "-wire")
 	check(t, l.wire.Do(func() error { return addBridge("wire") }))
 	for i, name := range []string{"a", "b"} {
-		n := &secretNode{Namespace: l.namespace(id.String() + "-" + name), lab: l, name: name, address: netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)}),
+		n := &encryptedNode{Namespace: l.namespace(id.String() + "-" + name), lab: l, name: name, address: netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)}),
 			part: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 42, byte(i + 1), 0}), 24), pods: map[uint32]*topology.Namespace{}, dir: t.TempDir()}
 		check(t, l.wire.Do(func() error { return plugNode(name, n.Path()) }))
 		check(t, n.Do(func() error { return giveAddress("phys0", n.address.String()+"/24", 1500) }))
@@ -437,7 +437,7 @@ func newSecretLab(t *testing.T) *secretLab {
 	return l
 }
 
-func (l *secretLab) namespace(name string) *topology.Namespace {
+func (l *encryptedLab) namespace(name string) *topology.Namespace {
 	l.t.Helper()
 	namespace, err := topology.NewNamespace(name)
 	check(l.t, err)
@@ -505,14 +505,14 @@ func giveAddress(name, address string, mtu int) error {
 }
 
 // pod is the address of the node's pod.
-func (n *secretNode) pod(vni uint32) netip.Addr {
+func (n *encryptedNode) pod(vni uint32) netip.Addr {
 	raw := n.part.Addr().As4()
 	raw[1], raw[3] = byte(vni), 2
 	return netip.AddrFrom4(raw)
 }
 
 // plug attaches the pod as tsn-cni does.
-func (n *secretNode) plug(vni uint32) {
+func (n *encryptedNode) plug(vni uint32) {
 	n.lab.t.Helper()
 	file, err := os.Open(n.pods[vni].Path())
 	check(n.lab.t, err)
@@ -550,7 +550,7 @@ func (n *secretNode) plug(vni uint32) {
 }
 
 // start starts the agent's part.
-func (n *secretNode) start() {
+func (n *encryptedNode) start() {
 	dir, witness := n.lab.t.TempDir(), n.lab.t.TempDir()
 	n.agent = encryption.New(encryption.Config{
 		Judge: &encryption.Judge{Node: n.name}, State: n.state, Now: n.lab.time, Linger: keysLinger, Settle: time.Second, Changed: func() {},
@@ -581,7 +581,7 @@ func (noKtsnd) SetSecurityAssociations(context.Context, netip.Addr, []control.Se
 }
 
 // state is what operator and API server tell the node.
-func (n *secretNode) state() network.Cluster {
+func (n *encryptedNode) state() network.Cluster {
 	n.lab.mu.Lock()
 	defer n.lab.mu.Unlock()
 	public := n.lab.key.Public().String()
@@ -605,23 +605,23 @@ func (n *secretNode) state() network.Cluster {
 }
 
 // time is the agents' time.
-func (l *secretLab) time() time.Time {
+func (l *encryptedLab) time() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.now
 }
 
-// pass has time pass for the agents.
-func (l *secretLab) pass(time time.Duration) {
+// advance has time pass for the agents.
+func (l *encryptedLab) advance(time time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.now = l.now.Add(time)
 }
 
-// look has the agents look, each in its node, when some time has passed.
-func (l *secretLab) look(after time.Duration) {
+// reconcileAfter has the agents look, each in its node, when some time has passed.
+func (l *encryptedLab) reconcileAfter(after time.Duration) {
 	l.t.Helper()
-	l.pass(after)
+	l.advance(after)
 	for _, n := range l.nodes {
 		check(l.t, n.Do(func() error {
 			_, err := n.agent.Reconcile(l.t.Context(), requestOfAll)
@@ -630,24 +630,24 @@ func (l *secretLab) look(after time.Duration) {
 	}
 }
 
-func (l *secretLab) condition(n *secretNode) string {
+func (l *encryptedLab) condition(n *encryptedNode) string {
 	state := n.state()
 	condition, _ := n.agent.Judge.Condition(&state.Networks[0])
 	return fmt.Sprint(condition.Status, " ", condition.Reason, " ", condition.Message)
 }
 
-// until has the agents look until something holds.
-func (l *secretLab) until(what string, holds func() bool) {
+// awaitCondition has the agents look until something holds.
+func (l *encryptedLab) awaitCondition(what string, holds func() bool) {
 	l.t.Helper()
 	for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(50 * time.Millisecond) {
-		if l.look(time.Second); time.Now().After(end) {
+		if l.reconcileAfter(time.Second); time.Now().After(end) {
 			l.t.Fatalf("%s: node a says %s, node b %s", what, l.condition(l.nodes[0]), l.condition(l.nodes[1]))
 		}
 	}
 }
 
 // listen takes datagrams in a pod.
-func (n *secretNode) listen(vni uint32) *net.UDPConn {
+func (n *encryptedNode) listen(vni uint32) *net.UDPConn {
 	n.lab.t.Helper()
 	var conn *net.UDPConn
 	check(n.lab.t, n.pods[vni].Do(func() (err error) {
@@ -660,8 +660,8 @@ func (n *secretNode) listen(vni uint32) *net.UDPConn {
 
 const talkPort = 7000
 
-// talk makes a socket from a pod to the pod of another node.
-func (n *secretNode) talk(vni uint32, to *secretNode) *net.UDPConn {
+// dial makes a socket from a pod to the pod of another node.
+func (n *encryptedNode) dial(vni uint32, to *encryptedNode) *net.UDPConn {
 	n.lab.t.Helper()
 	var conn *net.UDPConn
 	check(n.lab.t, n.pods[vni].Do(func() (err error) {
@@ -672,8 +672,8 @@ func (n *secretNode) talk(vni uint32, to *secretNode) *net.UDPConn {
 	return conn
 }
 
-// hears reads datagrams until none has come for a while.
-func hears(conn *net.UDPConn, patience time.Duration) (all []string) {
+// readDatagrams reads datagrams until none has come for a while.
+func readDatagrams(conn *net.UDPConn, patience time.Duration) (all []string) {
 	buffer := make([]byte, 65536)
 	for {
 		_ = conn.SetReadDeadline(time.Now().Add(patience))
@@ -691,7 +691,7 @@ type wireEnd struct {
 	index  int
 }
 
-func (l *secretLab) tap(name string) *wireEnd {
+func (l *encryptedLab) tap(name string) *wireEnd {
 	l.t.Helper()
 	end := &wireEnd{}
 	check(l.t, l.wire.Do(func() error {

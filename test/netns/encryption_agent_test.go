@@ -77,8 +77,8 @@ func (c *roundsClock) now() time.Time {
 	return c.time
 }
 
-// look says that one of three has looked.
-func (c *roundsClock) look(name string) {
+// afterRound says that one of three has looked.
+func (c *roundsClock) afterRound(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.looked[name] = true; len(c.looked) == 3 {
@@ -227,7 +227,7 @@ func (n *keyedNodes) agent(t *testing.T, name string, address netip.Addr,
 func (k *keyedNode) run(ctx context.Context) {
 	for tick := time.Tick(agentsLook); ctx.Err() == nil; {
 		_, _ = k.Reconcile(ctx, reconcile.Request{}) // what does not work out now does later, or the test finds it
-		k.nodes.clock.look(k.name)
+		k.nodes.clock.afterRound(k.name)
 		select {
 		case <-ctx.Done():
 		case <-tick:
@@ -256,7 +256,7 @@ func (n *keyedNodes) operate(ctx context.Context) {
 			n.keys[keys[0].ID] = true
 		}
 		n.mu.Unlock()
-		n.clock.look("operator")
+		n.clock.afterRound("operator")
 	}
 }
 

@@ -39,7 +39,7 @@ func TestBenchEncryptedDepartures(t *testing.T) {
 func departuresOf(t *testing.T, encryption control.Encryption, size, count int) (late []int64) {
 	t.Helper()
 	lab := newLab(t)
-	_, client := lab.startEncrypting(t, associations(1, 1))
+	_, client := lab.startEncrypting(t, makeAssociations(1, 1))
 	if err := client.SetNetworkEncryption(t.Context(), topology.VNI, encryption); err != nil {
 		t.Fatal(err)
 	}

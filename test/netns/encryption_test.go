@@ -38,8 +38,8 @@ const (
 	innerTypeAt = 8 + 8 + 12
 )
 
-// associations are those of the generations from first on.
-func associations(first, count uint32) (all []control.SecurityAssociation) {
+// makeAssociations are those of the generations from first on.
+func makeAssociations(first, count uint32) (all []control.SecurityAssociation) {
 	for generation := first; generation < first+count; generation++ {
 		all = append(all, association(generation))
 	}
@@ -238,7 +238,7 @@ func TestEncryptedMessagesArriveOnTime(t *testing.T) {
 	timing(t)
 	const count = 1000
 	lab := newLab(t)
-	_, client := lab.startEncrypting(t, associations(1, 3))
+	_, client := lab.startEncrypting(t, makeAssociations(1, 3))
 	decrypter := lab.startDecrypter(t)
 	running := lab.startFlow(t, "--cycle", "1ms", "--lead", "5ms", "--size", "200", "--count", strconv.Itoa(count))
 	awaitSent(t, client, count)
@@ -268,7 +268,7 @@ func TestEncryptedMessagesArriveOnTime(t *testing.T) {
 func TestSequenceNumbersAreUnique(t *testing.T) {
 	timing(t)
 	lab := newLab(t)
-	list := associations(1, 8)
+	list := makeAssociations(1, 8)
 	daemon, client := lab.startEncrypting(t, list)
 	decrypter := lab.startDecrypter(t)
 	running := lab.startFlow(t, "--cycle", "500us", "--lead", "20ms")
@@ -302,7 +302,7 @@ func TestRequiredEncryptionWithoutKeySendsNothing(t *testing.T) {
 	decrypter := lab.startDecrypter(t)
 	running := lab.startFlow(t, "--cycle", "1ms")
 	awaitCounters(t, client, "messages are dropped", func(c control.Counters) bool { return c.DropNoAssociation >= 50 })
-	if err := client.SetSecurityAssociations(t.Context(), topology.NodeAddressB, associations(1, 1)); err != nil {
+	if err := client.SetSecurityAssociations(t.Context(), topology.NodeAddressB, makeAssociations(1, 1)); err != nil {
 		t.Fatal(err)
 	}
 	awaitSent(t, client, 50)
@@ -316,14 +316,14 @@ func TestRequiredEncryptionWithoutKeySendsNothing(t *testing.T) {
 func TestInvalidEncryptionRequestsChangeNothing(t *testing.T) {
 	content(t)
 	lab := newLab(t)
-	_, client := lab.startEncrypting(t, associations(5, 2))
+	_, client := lab.startEncrypting(t, makeAssociations(5, 2))
 	for name, test := range map[string]struct {
 		peer  netip.Addr
 		list  []control.SecurityAssociation
 		words string
 	}{
-		"of its own address": {topology.NodeAddressA, associations(9, 1), "local node's own address"},
-		"of old generations": {topology.NodeAddressB, associations(1, 2), "the newest generation is 2, and 5 is in use"},
+		"of its own address": {topology.NodeAddressA, makeAssociations(9, 1), "local node's own address"},
+		"of old generations": {topology.NodeAddressB, makeAssociations(1, 2), "the newest generation is 2, and 5 is in use"},
 		"out of order":       {topology.NodeAddressB, []control.SecurityAssociation{association(8), association(7)}, "ascending order"},
 		"of another key": {topology.NodeAddressB, []control.SecurityAssociation{{SPI: firstSPI + 5, Generation: 5}},
 			"in use with another spi or key"},

@@ -368,8 +368,8 @@ var elsewhere = map[string]struct{ to, bind string }{
 	"a group":         {"239.1.2.3:7788", "0.0.0.0:7788"},
 }
 
-// joined makes pod b a member of the group, for whichever socket.
-func (c *fourPods) joined(t *testing.T) {
+// joinGroups makes pod b a member of the group, for whichever socket.
+func (c *fourPods) joinGroups(t *testing.T) {
 	t.Helper()
 	join(t, c.PodB, "udp4", netip.MustParseAddrPort("239.1.2.3:7799"))
 	ip(t, c.PodA, "route", "add", "239.0.0.0/8", "dev", topology.PodInterface)
@@ -417,7 +417,7 @@ func checkReplacing(t *testing.T, to, bind string, times int,
 	replace func(*fourPods, *process.Process) (*process.Process, *control.Client)) {
 	t.Helper()
 	lab := newFourPods(t)
-	lab.joined(t)
+	lab.joinGroups(t)
 	daemon, client := lab.daemon, lab.client
 	running := lab.startFlowTo(t, netip.MustParseAddrPort(bind), "--lead", "5ms", "--cycle", "1ms", "--to", to)
 	var total sum

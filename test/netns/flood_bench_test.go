@@ -18,8 +18,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// flooded makes the kernel's tunnel of node a flood to so many nodes, which all are behind node b's address.
-func (l *lab) flooded(t *testing.T, peers int) {
+// addFloodPeers makes the kernel's tunnel of node a flood to so many nodes, which all are behind node b's address.
+func (l *lab) addFloodPeers(t *testing.T, peers int) {
 	t.Helper()
 	var batch strings.Builder
 	for i := range peers {
@@ -34,9 +34,9 @@ func (l *lab) flooded(t *testing.T, peers int) {
 	t.Logf("%d forwarding entries in %v", peers, time.Since(began))
 }
 
-// asks returns the median time in which the kernel takes one request for an unknown address from pod a, which ends when the
+// timeRequest returns the median time in which the kernel takes one request for an unknown address from pod a, which ends when the
 // last copy has left.
-func (l *lab) asks(t *testing.T) time.Duration {
+func (l *lab) timeRequest(t *testing.T) time.Duration {
 	t.Helper()
 	const requests = 201
 	frame := slices.Concat([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, make([]byte, 6), []byte{8, 6, 0, 1, 8, 0, 6, 4, 0, 1}, make([]byte, 6),
@@ -77,8 +77,8 @@ func TestBenchRequestFloodedToNodes(t *testing.T) {
 		t.Run(fmt.Sprint(peers), func(t *testing.T) {
 			lab := newLab(t)
 			ip(t, lab.NodeA, "route", "add", "198.18.0.0/15", "via", topology.NodeAddressB.String())
-			lab.flooded(t, peers)
-			record(t, reported(fmt.Sprintf("ARP request flooded to %d nodes", peers), float64(lab.asks(t).Nanoseconds())/1000, "us"))
+			lab.addFloodPeers(t, peers)
+			record(t, reported(fmt.Sprintf("ARP request flooded to %d nodes", peers), float64(lab.timeRequest(t).Nanoseconds())/1000, "us"))
 		})
 	}
 }

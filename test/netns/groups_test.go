@@ -288,7 +288,7 @@ func awaitGroups(t *testing.T, client *control.Client, address netip.Addr, what 
 	})
 }
 
-func listed(groups control.NodeGroups) bool { return groups.Known && !groups.Everything }
+func isListed(groups control.NodeGroups) bool { return groups.Known && !groups.Everything }
 
 func hasGroup(group string) func(control.NodeGroups) bool {
 	return func(groups control.NodeGroups) bool {
@@ -299,8 +299,8 @@ func hasGroup(group string) func(control.NodeGroups) bool {
 func (d *twoDaemons) awaitBothListed(t *testing.T) {
 	t.Helper()
 	// Then node a's own ports are known as well: they were asked at the same time.
-	awaitGroups(t, d.client, topology.NodeAddressA, "all of node a known", listed)
-	awaitGroups(t, d.client, topology.NodeAddressB, "all of node b known", listed)
+	awaitGroups(t, d.client, topology.NodeAddressA, "all of node a known", isListed)
+	awaitGroups(t, d.client, topology.NodeAddressB, "all of node b known", isListed)
 }
 
 func (d *twoDaemons) sendToGroup(t *testing.T, group, text string) {
@@ -466,7 +466,7 @@ func TestLateGroupMemberIsReached(t *testing.T) {
 	both.startDaemonB(t)
 	awaitGroups(t, both.client, topology.NodeAddressB, "everything", func(groups control.NodeGroups) bool { return groups.Everything })
 	awaitGroups(t, both.client, topology.NodeAddressB, "what the pods answer", func(groups control.NodeGroups) bool {
-		return listed(groups) && hasGroup("239.1.2.3")(groups) && hasGroup("239.1.2.4")(groups)
+		return isListed(groups) && hasGroup("239.1.2.3")(groups) && hasGroup("239.1.2.4")(groups)
 	})
 
 	// One that ends says so.

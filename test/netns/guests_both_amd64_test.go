@@ -30,14 +30,14 @@ func TestGuestsOfBothNodes(t *testing.T) {
 		{"find hardware addresses by ARP and ND", m.findNeighbors, false},
 		{"are reached by pods", m.areReached, false},
 		{"send the largest packet and none that is larger", m.largest, false},
-		{"send tagged frames with their priority", m.tagged, false},
+		{"send tagged frames with their priority", m.checkTags, false},
 		{"have frames held until their times, of all clocks and lengths", m.held, false},
-		{"know the host's time within their bound", m.bounded, true},
-		{"begin their bound anew when a clock jumps", m.contradicted, true},
-		{"release messages themselves, beside those that are held", m.released, true},
+		{"know the host's time within their bound", m.checkClockBound, true},
+		{"begin their bound anew when a clock jumps", m.checkClockContradiction, true},
+		{"release messages themselves, beside those that are held", m.checkRelease, true},
 		{"outlive ktsnd and relays", m.outlive, false},
 		{"begin again when they are reset", m.reset, false},
-		{"begin again when QEMU is killed", m.killed, true},
+		{"begin again when QEMU is killed", m.checkKilledMachine, true},
 		// The last: its schedule stays.
 		{"flood all queues beside a pod's messages", m.flood, false},
 	} {
@@ -74,8 +74,8 @@ func (m *machines) reachAll(t *testing.T) {
 			for _, to := range peer.both() {
 				t.Run(name+" to "+to.String(), func(t *testing.T) {
 					// Five have to come back: a relay without a processor drops frames without a time, and counts them.
-					m.one.run(t, "%sping -n -q -c 5 -i 0.05 -w 15 %s", way.in, to)
-					m.one.run(t, "%s$inside %s", way.in, strings.Join(askTo(to, way.mtu), " "))
+					m.machine.run(t, "%sping -n -q -c 5 -i 0.05 -w 15 %s", way.in, to)
+					m.machine.run(t, "%s$inside %s", way.in, strings.Join(askTo(to, way.mtu), " "))
 				})
 			}
 		}
@@ -85,16 +85,16 @@ func (m *machines) reachAll(t *testing.T) {
 func (m *machines) findNeighbors(t *testing.T) {
 	for name, way := range m.bothPaths() {
 		for peer, mac := range map[address]string{
-			ofPodA: interfaceMAC(t, m.a.PodA).String(), ofPodB: interfaceMAC(t, m.a.PodB).String(), ofOther: m.otherTap.Address,
+			ofPodA: interfaceMAC(t, m.a.PodA).String(), ofPodB: interfaceMAC(t, m.a.PodB).String(), ofOther: m.otherAttachment.Address,
 		} {
 			for _, target := range peer.both() {
-				if got := neighborOf(m.one.run(t, "%sip neighbor show %s dev %s", way.in, target, way.device)); got != mac {
+				if got := neighborOf(m.machine.run(t, "%sip neighbor show %s dev %s", way.in, target, way.device)); got != mac {
 					t.Errorf("by %s the machine takes %q for the hardware address of %s, which has %s", name, got, target, mac)
 				}
 			}
 		}
 		for _, target := range way.addresses.both() {
-			if got := neighborOf(m.other.run(t, "ip neighbor show %s dev %s", target, tapDevice)); got != way.mac {
+			if got := neighborOf(m.otherMachine.run(t, "ip neighbor show %s dev %s", target, tapDevice)); got != way.mac {
 				t.Errorf("the other machine takes %q for the hardware address of %s, which has %s", got, target, way.mac)
 			}
 		}
@@ -110,7 +110,7 @@ func neighborOf(shown string) string {
 
 func (m *machines) areReached(t *testing.T) {
 	ways := m.bothPaths()
-	ways["one queue"] = guestPath{addresses: ofOther, mtu: m.otherTap.MTU}
+	ways["one queue"] = guestPath{addresses: ofOther, mtu: m.otherAttachment.MTU}
 	for name, way := range ways {
 		for from, pod := range map[string]*topology.Namespace{"pod a": m.a.PodA, "pod b": m.a.PodB} {
 			for _, to := range way.addresses.both() {
@@ -135,8 +135,8 @@ func (m *machines) largest(t *testing.T) {
 		for _, to := range ofOther.both() {
 			t.Run(name+" to "+to.String(), func(t *testing.T) {
 				fits := way.mtu - bytesBefore(to)
-				m.one.run(t, "%sping -n -q -c 5 -i 0.05 -w 15 -M do -s %d %s", way.in, fits, to)
-				output := m.one.fails(t, "%sping -n -c 1 -W 1 -M do -s %d %s 2>&1", way.in, fits+1, to)
+				m.machine.run(t, "%sping -n -q -c 5 -i 0.05 -w 15 -M do -s %d %s", way.in, fits, to)
+				output := m.machine.expectFailure(t, "%sping -n -c 1 -W 1 -M do -s %d %s 2>&1", way.in, fits+1, to)
 				if !strings.Contains(strings.ToLower(output), "message too long") {
 					t.Errorf("of one byte more the machine's kernel says %q", output)
 				}
@@ -145,20 +145,20 @@ func (m *machines) largest(t *testing.T) {
 	}
 }
 
-// tagged has the machines speak in a VLAN of their own, over the addresses of the link.
-func (m *machines) tagged(t *testing.T) {
+// checkTags has the machines speak in a VLAN of their own, over the addresses of the link.
+func (m *machines) checkTags(t *testing.T) {
 	const vlan, priority = 7, 5 // the kernel's own questions for addresses have 7, and get the same
 	const make = `ip link show vlan7 >/dev/null 2>&1 || ip link add link %[1]s name vlan7 type vlan id %[2]d egress-qos-map 0:%[3]d 7:%[3]d
 sysctl -q -w net.ipv6.conf.vlan7.accept_dad=0
 ip link set vlan7 up`
-	m.other.run(t, make, tapDevice, vlan, priority)
-	there := linkAddress(t, m.other.run(t, "ip -6 -brief address show dev vlan7 scope link"))
+	m.otherMachine.run(t, make, tapDevice, vlan, priority)
+	there := linkAddress(t, m.otherMachine.run(t, "ip -6 -brief address show dev vlan7 scope link"))
 	for name, way := range m.bothPaths() {
 		t.Run(name, func(t *testing.T) {
 			// In the network namespace of the interface.
-			m.one.run(t, way.in+"sh -euc '%s'", fmt.Sprintf(make, way.device, vlan, priority))
+			m.machine.run(t, way.in+"sh -euc '%s'", fmt.Sprintf(make, way.device, vlan, priority))
 			tap := m.a.openTap(t, 2000)
-			m.one.run(t, "%sping -n -q -c 3 -i 0.2 -W 10 %s%%vlan7", way.in, there)
+			m.machine.run(t, "%sping -n -q -c 3 -i 0.2 -W 10 %s%%vlan7", way.in, there)
 			capture, err := tap.Stop()
 			if err != nil {
 				t.Fatal(err)

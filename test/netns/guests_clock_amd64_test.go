@@ -27,8 +27,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/guestclock"
 )
 
-// believed is what the machine takes for the host's time, between two reads of its counter: test/netns/inside.
-type believed struct {
+// hostTime is what the machine takes for the host's time, between two reads of its counter: test/netns/inside.
+type hostTime struct {
 	Before, After       uint64
 	TAI, Ahead, BoundNs int64
 	Known               bool
@@ -40,9 +40,9 @@ type reading struct {
 	tai int64
 }
 
-// bounded compares what the machine believes with the truth: its counter is the host's plus a constant, which exchanges over shared
+// checkClockBound compares what the machine believes with the truth: its counter is the host's plus a constant, which exchanges over shared
 // memory bound to microseconds, and the host's clock is read beside.
-func (m *machines) bounded(t *testing.T) {
+func (m *machines) checkClockBound(t *testing.T) {
 	way := m.bothPaths()["tap"]
 	m.followHost(t, way)
 	t.Run("idle", func(t *testing.T) { m.checkBound(t, way, "", func() {}) })
@@ -56,11 +56,11 @@ func (m *machines) bounded(t *testing.T) {
 
 func (m *machines) pauseQEMU(t *testing.T, pause time.Duration) {
 	t.Helper()
-	if err := syscall.Kill(m.one.pid(t), syscall.SIGSTOP); err != nil {
+	if err := syscall.Kill(m.machine.pid(t), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(pause)
-	if err := syscall.Kill(m.one.pid(t), syscall.SIGCONT); err != nil {
+	if err := syscall.Kill(m.machine.pid(t), syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -72,7 +72,7 @@ func (m *machines) checkBound(t *testing.T, way guestPath, before string, meanwh
 	if err != nil {
 		t.Fatal(err)
 	}
-	finish := m.one.begin(t, fmt.Sprintf("%s$inside belief --device %s --answers %d --for 3s", before, way.device, exchanges))
+	finish := m.machine.begin(t, fmt.Sprintf("%s$inside belief --device %s --answers %d --for 3s", before, way.device, exchanges))
 	asked, err := page.Ask(exchanges, time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func checkBelieved(t *testing.T, output string, truth []reading, least, most int
 	width := int64(float64(most-least) / 2 * perTick)
 	var errors, bounds []int64
 	for line := range strings.Lines(output) {
-		var estimate believed
+		var estimate hostTime
 		if err := json.Unmarshal([]byte(line), &estimate); err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
@@ -171,15 +171,15 @@ func taiAt(all []reading, tsc uint64) (int64, bool) {
 	return before.tai + int64(math.Round(part*float64(after.tai-before.tai))), true
 }
 
-// contradicted has clocks jump: the machine stands still by its hypervisor's doing, and the host's clock is set.
-func (m *machines) contradicted(t *testing.T) {
+// checkClockContradiction has clocks jump: the machine stands still by its hypervisor's doing, and the host's clock is set.
+func (m *machines) checkClockContradiction(t *testing.T) {
 	way := m.bothPaths()["tap"]
 	t.Run("the machine stands still", func(t *testing.T) {
 		m.followHost(t, way)
 		jumps := m.jumpsSaid(t, way)
-		m.one.qmp.do(t, "stop", nil)
+		m.machine.qmp.do(t, "stop", nil)
 		time.Sleep(2 * time.Second)
-		m.one.qmp.do(t, "cont", nil)
+		m.machine.qmp.do(t, "cont", nil)
 		m.awaitJump(t, way, jumps+1)
 		m.checkBound(t, way, "", func() {})
 		m.heldOnce(t, way, sendInside)
@@ -190,12 +190,12 @@ func (m *machines) contradicted(t *testing.T) {
 		}
 		step := m.serveSteppedClock(t)
 		m.followHost(t, way)
-		before := m.believes(t, way)
+		before := m.guestClock(t, way)
 		for i, by := range []time.Duration{300 * time.Millisecond, 0} {
 			jumps := m.jumpsSaid(t, way)
 			step <- by
 			m.awaitJump(t, way, jumps+1)
-			after := m.believes(t, way)
+			after := m.guestClock(t, way)
 			moved := time.Duration(after.AheadNs - before.AheadNs)
 			if off := (moved - by).Abs(); off > time.Duration(before.BoundNs+after.BoundNs)+time.Millisecond {
 				t.Errorf("step %d: what the host is ahead has moved by %v, and its clock was set by %v", i, moved, by)
@@ -209,7 +209,7 @@ const jumpSaid = "the host's clock was set, or this machine stood still"
 
 func (m *machines) jumpsSaid(t *testing.T, way guestPath) int {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(m.one.machine.Out, "ktsn-guest."+way.device))
+	text, err := os.ReadFile(filepath.Join(m.machine.machine.Out, "ktsn-guest."+way.device))
 	if err != nil {
 		t.Fatal(err)
 	}

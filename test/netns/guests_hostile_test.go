@@ -30,18 +30,18 @@ import (
 // virtioHeaderBytes is what stands in front of each frame in a tap of QEMU's.
 const virtioHeaderBytes = 10
 
-// enemy is who sends whatever it likes: a machine at its tap, or a pod at its interface.
-type enemy struct {
+// guestAttacker is who sends whatever it likes: a machine at its tap, or a pod at its interface.
+type guestAttacker struct {
 	mac  net.HardwareAddr
 	from netip.Addr
 	send func(*testing.T, []byte)
 }
 
 // machineEnemy is the virtual machine in QEMU's place: what it writes into the tap no driver has looked at.
-func (c *captured) machineEnemy(t *testing.T, m *virtualMachine) *enemy {
+func (c *captured) machineEnemy(t *testing.T, m *virtualMachine) *guestAttacker {
 	t.Helper()
 	tap := c.openMachineTap(t, m)
-	return &enemy{mac: parseMAC(t, m.Address), from: neighborAddress, send: func(t *testing.T, frame []byte) {
+	return &guestAttacker{mac: parseMAC(t, m.Address), from: neighborAddress, send: func(t *testing.T, frame []byte) {
 		t.Helper()
 		writeTap(tap, make([]byte, virtioHeaderBytes), frame)
 	}}
@@ -70,14 +70,14 @@ func (c *captured) openMachineTap(t *testing.T, m *virtualMachine) *os.File {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	return owned(t, fd, m.Tap)
+	return ownFile(t, fd, m.Tap)
 }
 
 // podEnemy is pod a.
-func (c *captured) podEnemy(t *testing.T) *enemy {
+func (c *captured) podEnemy(t *testing.T) *guestAttacker {
 	t.Helper()
 	fd := c.packetSender(t, false)
-	return &enemy{mac: interfaceMAC(t, c.PodA), from: topology.PodAddressA, send: func(t *testing.T, frame []byte) {
+	return &guestAttacker{mac: interfaceMAC(t, c.PodA), from: topology.PodAddressA, send: func(t *testing.T, frame []byte) {
 		t.Helper()
 		if _, err := unix.Write(fd, frame); err != nil {
 			t.Fatal(err)
@@ -85,21 +85,21 @@ func (c *captured) podEnemy(t *testing.T) *enemy {
 	}}
 }
 
-// lie is a frame in which an enemy pretends to be somebody else.
-type lie func(t *testing.T, e *enemy, victim net.HardwareAddr, payload []byte) []byte
+// forgedFrameMaker is a frame in which an enemy pretends to be somebody else.
+type forgedFrameMaker func(t *testing.T, e *guestAttacker, victim net.HardwareAddr, payload []byte) []byte
 
 // datagramFrom is a frame of pod a's or the machine's to pod b; change says what is a lie in it.
-func datagramFrom(change func(*framing)) lie {
-	return func(t *testing.T, e *enemy, victim net.HardwareAddr, payload []byte) []byte {
+func datagramFrom(change func(*framing)) forgedFrameMaker {
+	return func(t *testing.T, e *guestAttacker, victim net.HardwareAddr, payload []byte) []byte {
 		f := &framing{source: e.mac, destination: victim, from: e.from, to: topology.PodAddressB, port: listenPort, inside: payload}
 		change(f)
 		return f.frame(t, testlab.ClockNow(unix.CLOCK_TAI)+soon.Nanoseconds())
 	}
 }
 
-// claims is an answer of ARP or ND that says of an address that it is the enemy's.
-func claims(family int, source netip.Addr) lie {
-	return func(t *testing.T, e *enemy, victim net.HardwareAddr, payload []byte) []byte {
+// claimSource is an answer of ARP or ND that says of an address that it is the enemy's.
+func claimSource(family int, source netip.Addr) forgedFrameMaker {
+	return func(t *testing.T, e *guestAttacker, victim net.HardwareAddr, payload []byte) []byte {
 		ether := &layers.Ethernet{SrcMAC: e.mac, DstMAC: victim}
 		var all []gopacket.SerializableLayer
 		if family == unix.AF_INET {
@@ -130,15 +130,15 @@ func claims(family int, source netip.Addr) lie {
 // lies by name. Those with a record are checked by ktsnd in every mode, the others where all is captured.
 var lies = map[string]struct {
 	recorded bool
-	make     lie
+	make     forgedFrameMaker
 }{
 	"another hardware address":             {false, datagramFrom(func(f *framing) { f.source = foreign })},
 	"another address":                      {false, datagramFrom(func(f *framing) { f.from = stranger })},
 	"the address of a pod of its node":     {false, datagramFrom(func(f *framing) { f.from = netip.MustParseAddr("10.42.1.4") })},
 	"the address that it sends to":         {false, datagramFrom(func(f *framing) { f.from = topology.PodAddressB })},
 	"another address behind a tag":         {false, datagramFrom(func(f *framing) { f.tag, f.from = &layers.Dot1Q{Priority: 5, VLANIdentifier: 7}, stranger })},
-	"a claim of another address by ARP":    {false, claims(unix.AF_INET, stranger)},
-	"a claim of another address by ND":     {false, claims(unix.AF_INET6, netip.MustParseAddr("fd00:42:1::77"))},
+	"a claim of another address by ARP":    {false, claimSource(unix.AF_INET, stranger)},
+	"a claim of another address by ND":     {false, claimSource(unix.AF_INET6, netip.MustParseAddr("fd00:42:1::77"))},
 	"a record with a foreign frame":        {true, datagramFrom(func(f *framing) { f.record, f.source = &ownRecord{version: 1}, foreign })},
 	"a record with another source":         {true, datagramFrom(func(f *framing) { f.record = &ownRecord{version: 1, source: foreign} })},
 	"a record with another address inside": {true, datagramFrom(func(f *framing) { f.record, f.from = &ownRecord{version: 1}, stranger })},
@@ -149,16 +149,16 @@ var lies = map[string]struct {
 	"half a record":                        {true, datagramFrom(func(f *framing) { f.record = &ownRecord{version: 1, cut: 20} })},
 }
 
-// arrives sends a lie, and tells whether pod b gets it. An enemy whose frame the bridge forwards because ktsnd had no processor for
+// forgedArrives sends a lie, and tells whether pod b gets it. An enemy whose frame the bridge forwards because ktsnd had no processor for
 // 50 ms says nothing, and sends another one.
-func (c *captured) arrives(t *testing.T, e *enemy, pod string, make lie) bool {
+func (c *captured) forgedArrives(t *testing.T, e *guestAttacker, pod string, make forgedFrameMaker) bool {
 	t.Helper()
 	return testlab.EventuallyValue(t, patience, 0, func() (bool, error) {
 		passed := c.port(t, pod).Passed
 		payload := fmt.Appendf(nil, "lie %d", testlab.ClockNow(unix.CLOCK_TAI))
 		there := listenFrames(t, c.PodB, unix.ETH_P_ALL)
 		e.send(t, make(t, e, interfaceMAC(t, c.PodB), payload))
-		came := comes(t, there, payload)
+		came := payloadArrives(t, there, payload)
 		if c.port(t, pod).Passed == passed || c.port(t, pod).Mode != capture.All {
 			return came, nil
 		}
@@ -166,7 +166,7 @@ func (c *captured) arrives(t *testing.T, e *enemy, pod string, make lie) bool {
 	})
 }
 
-func comes(t *testing.T, there int, payload []byte) bool {
+func payloadArrives(t *testing.T, there int, payload []byte) bool {
 	t.Helper()
 	for until := time.Now().Add(3 * soon); time.Now().Before(until); {
 		if frame := receiveFrame(t, there, soon); bytes.Contains(frame, payload) {
@@ -187,12 +187,12 @@ func TestGuestsSpoofNoMoreThanPods(t *testing.T) {
 			for name, lie := range lies {
 				t.Run(name, func(t *testing.T) {
 					before := c.droppedOfAll(t)
-					got := c.arrives(t, machine, machineIdentity, lie.make)
+					got := c.forgedArrives(t, machine, machineIdentity, lie.make)
 					counted := c.droppedOfAll(t) - before
 					if (lie.recorded || mode == capture.All) && (got || counted == 0) {
 						t.Errorf("it arrives: %v; %d are counted as dropped", got, counted)
 					}
-					if as := c.arrives(t, pod, identity, lie.make); got != as {
+					if as := c.forgedArrives(t, pod, identity, lie.make); got != as {
 						t.Errorf("of the machine it arrives: %v, of a pod: %v", got, as)
 					}
 				})
@@ -210,7 +210,7 @@ func (c *captured) droppedOfAll(t *testing.T) uint64 {
 }
 
 // checkMachineServed checks that a frame of the machine with a record leaves at its time.
-func (c *captured) checkMachineServed(t *testing.T, e *enemy) {
+func (c *captured) checkMachineServed(t *testing.T, e *guestAttacker) {
 	t.Helper()
 	tap := c.openTap(t, 100)
 	at := testlab.ClockNow(unix.CLOCK_TAI) + soon.Nanoseconds()
@@ -249,9 +249,9 @@ func TestGuestsForgedRecordsAreDropped(t *testing.T) {
 		e.send(t, whole[:cut])
 	}
 	inner := frame(testlab.ClockNow(unix.CLOCK_TAI), &ownRecord{version: 1})
-	e.send(t, recorded(inner, testlab.ClockNow(unix.CLOCK_TAI)+soon.Nanoseconds()))
-	e.send(t, tagged(inner, 5))
-	e.send(t, tagged(tagged(inner, 5), 3))
+	e.send(t, withRecord(inner, testlab.ClockNow(unix.CLOCK_TAI)+soon.Nanoseconds()))
+	e.send(t, withVLANTag(inner, 5))
+	e.send(t, withVLANTag(withVLANTag(inner, 5), 3))
 	time.Sleep(2 * soon)
 	awaitCounters(t, c.client, "what is too far ahead is dropped", func(counted control.Counters) bool { return counted.DropHorizon >= before+2 })
 	seen := awaitMarks(t, tap, 0)
@@ -275,7 +275,7 @@ func TestGuestsFalseOffloadsAreDropped(t *testing.T) {
 			m := c.attachMachine(t)
 			c.awaitRelay(t, machineIdentity)
 			tap := c.openMachineTap(t, m)
-			e := &enemy{mac: parseMAC(t, m.Address), from: neighborAddress, send: func(_ *testing.T, frame []byte) {
+			e := &guestAttacker{mac: parseMAC(t, m.Address), from: neighborAddress, send: func(_ *testing.T, frame []byte) {
 				writeTap(tap, make([]byte, virtioHeaderBytes), frame)
 			}}
 			f := &framing{source: e.mac, destination: interfaceMAC(t, c.PodB), from: e.from, to: topology.PodAddressB, port: listenPort, payloadBytes: 1400}

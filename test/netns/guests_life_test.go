@@ -26,8 +26,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// reported are the frames of the machine of node a that were dropped or lost by everybody's own account.
-func (m *machines) reported(t *testing.T) uint64 {
+// reportedLosses is the number of frames of the machine of node a that were dropped or lost by everybody's own account.
+func (m *machines) reportedLosses(t *testing.T) uint64 {
 	t.Helper()
 	now, port := counters(t, m.a.client), m.a.port(t, machineIdentity)
 	sum := now.Dropped() + now.Uncertain + relayDrops(t, m.a.relays) + relayDrops(t, m.relays) + port.NoRelay + port.Segments + port.NoRoom
@@ -37,27 +37,27 @@ func (m *machines) reported(t *testing.T) uint64 {
 	return sum
 }
 
-// disturbed has the machine send datagrams each of which waits on the host for most of a second, does something when half of them are
+// checkDisturbance has the machine send datagrams each of which waits on the host for most of a second, does something when half of them are
 // handed over, and checks what came of them: none early, twice, or out of order, and none missing that nobody reports.
 //
 // Without a relay of vhost-user the machine's link is down, and its own kernel drops what programs send: linkGoes allows that.
-func (m *machines) disturbed(t *testing.T, way guestPath, linkGoes bool, disturb func()) {
+func (m *machines) checkDisturbance(t *testing.T, way guestPath, linkGoes bool, disturb func()) {
 	t.Helper()
 	const count, before600ms = 60, 15
-	before, reported := m.believes(t, way), m.reported(t)
+	before, reported := m.guestClock(t, way), m.reportedLosses(t)
 	tap := m.a.openTap(t, 20*count)
-	finish := m.one.begin(t, way.in+"$inside send --to "+atPodB.String()+" --count 60 --cycle 20ms --lead 800ms")
+	finish := m.machine.begin(t, way.in+"$inside send --to "+atPodB.String()+" --count 60 --cycle 20ms --lead 800ms")
 	time.Sleep(count / 2 * 20 * time.Millisecond)
 	disturb()
 	if output, err := finish(t); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
-	after := m.believes(t, way)
+	after := m.guestClock(t, way)
 	time.Sleep(1200 * time.Millisecond)
 	seen := awaitMarks(t, tap, 0)
 	checkUndisturbed(t, seen, before, after)
 	lost := uint64(count - len(seen))
-	if now := m.reported(t); linkGoes {
+	if now := m.reportedLosses(t); linkGoes {
 		if len(seen) < before600ms {
 			t.Errorf("%d of %d messages left, and more were handed over before", len(seen), count)
 		}
@@ -68,7 +68,7 @@ func (m *machines) disturbed(t *testing.T, way guestPath, linkGoes bool, disturb
 }
 
 // checkUndisturbed checks that none is early, or not behind the one before it.
-func checkUndisturbed(t *testing.T, seen []onWire, before, after guestStatus) {
+func checkUndisturbed(t *testing.T, seen []markedPacket, before, after guestStatus) {
 	t.Helper()
 	least := min(before.AheadNs, after.AheadNs) - max(before.BoundNs, after.BoundNs)
 	for i, message := range seen {
@@ -81,8 +81,8 @@ func checkUndisturbed(t *testing.T, seen []onWire, before, after guestStatus) {
 	}
 }
 
-// handed are the frames with a transmit time that relays of node a have handed over.
-func (m *machines) handed(t *testing.T) (sum uint64) {
+// handedFrames are the frames with a transmit time that relays of node a have handed over.
+func (m *machines) handedFrames(t *testing.T) (sum uint64) {
 	t.Helper()
 	for _, supervisor := range []*process.Process{m.a.relays, m.relays} {
 		for _, counted := range relayCounters(t, supervisor) {
@@ -98,10 +98,10 @@ func (m *machines) outlive(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m.followHost(t, way)
 			if way.device == tapDevice || longGuests {
-				t.Run("of ktsnd", func(t *testing.T) { m.disturbed(t, way, false, m.restartDaemon) })
+				t.Run("of ktsnd", func(t *testing.T) { m.checkDisturbance(t, way, false, m.restartDaemon) })
 			}
 			t.Run("of the relay", func(t *testing.T) {
-				m.disturbed(t, way, way.device == vhostDevice, func() {
+				m.checkDisturbance(t, way, way.device == vhostDevice, func() {
 					if way.device == tapDevice {
 						m.a.killRelays(t)
 						m.a.awaitRelay(t, machineIdentity)
@@ -110,7 +110,7 @@ func (m *machines) outlive(t *testing.T) {
 					}
 				})
 			})
-			m.one.run(t, "%sping -n -q -c 2 -i 0.2 -W 10 %s", way.in, ofOther.ipv4)
+			m.machine.run(t, "%sping -n -q -c 2 -i 0.2 -W 10 %s", way.in, ofOther.ipv4)
 		})
 	}
 }
@@ -124,20 +124,20 @@ func (m *machines) restartDaemon() {
 
 // reset has the machine begin anew while frames of it wait on the host: these leave, and the next system works like the first.
 func (m *machines) reset(t *testing.T) {
-	m.one.qmp.do(t, "set-action", map[string]any{"reboot": "reset"})
+	m.machine.qmp.do(t, "set-action", map[string]any{"reboot": "reset"})
 	m.handedOverThen(t, func() {
-		m.one.qmp.do(t, "system_reset", nil)
-		m.one.awaitAgain(t)
+		m.machine.qmp.do(t, "system_reset", nil)
+		m.machine.awaitAgain(t)
 	})
 }
 
-// killed is reset with QEMU killed and started again.
-func (m *machines) killed(t *testing.T) {
+// checkKilledMachine is reset with QEMU killed and started again.
+func (m *machines) checkKilledMachine(t *testing.T) {
 	links := m.a.linksOfNode(t)
 	m.handedOverThen(t, func() {
-		m.one.kill(t)
-		m.one.boot(t)
-		m.one.await(m.whole)
+		m.machine.kill(t)
+		m.machine.boot(t)
+		m.machine.awaitReady(m.whole)
 	})
 	if after := m.a.linksOfNode(t); !slices.Equal(links, after) {
 		t.Errorf("the node's interfaces were %q and are %q", links, after)
@@ -150,28 +150,28 @@ func (m *machines) handedOverThen(t *testing.T, begin func()) {
 	t.Helper()
 	const count = 20
 	listener := listen(t, m.a.PodB, "udp", atPodB)
-	handed := m.handed(t)
+	handed := m.handedFrames(t)
 	for name, way := range m.bothPaths() {
 		t.Run("hand over by "+name, func(t *testing.T) {
 			m.followHost(t, way)
-			m.one.run(t, "%s$inside send --to %s --count %d --cycle 1ms --lead 4s", way.in, atPodB, count)
+			m.machine.run(t, "%s$inside send --to %s --count %d --cycle 1ms --lead 4s", way.in, atPodB, count)
 		})
 	}
 	testlab.Eventually(t, 2*time.Second, time.Millisecond, func() error {
-		if m.handed(t) < handed+2*count {
-			return fmt.Errorf("the relays hand %d of %d frames over", m.handed(t)-handed, 2*count)
+		if m.handedFrames(t) < handed+2*count {
+			return fmt.Errorf("the relays hand %d of %d frames over", m.handedFrames(t)-handed, 2*count)
 		}
 		return nil
 	})
 	begin()
-	if got := len(texts(t, listener)); got != 2*count {
+	if got := len(receivedTexts(t, listener)); got != 2*count {
 		t.Errorf("%d of %d messages that were handed over before arrive", got, 2*count)
 	}
 	m.setUpOne(t)
 	for name, way := range m.bothPaths() {
 		t.Run("afterwards by "+name, func(t *testing.T) {
-			m.one.run(t, "%sping -n -q -c 5 -i 0.05 -w 15 %s", way.in, ofOther.ipv4)
-			m.one.run(t, "%sping -n -q -c 5 -i 0.05 -w 15 %s", way.in, ofPodB.ipv6)
+			m.machine.run(t, "%sping -n -q -c 5 -i 0.05 -w 15 %s", way.in, ofOther.ipv4)
+			m.machine.run(t, "%sping -n -q -c 5 -i 0.05 -w 15 %s", way.in, ofPodB.ipv6)
 			m.followHost(t, way)
 			m.heldOnce(t, way, sendInside)
 		})
@@ -182,7 +182,7 @@ func (m *machines) handedOverThen(t *testing.T, begin func()) {
 // known there.
 func (m *machines) followHost(t *testing.T, way guestPath) {
 	t.Helper()
-	m.one.run(t, `%[1]sktsn-guest run --interface %[2]s >>/out/ktsn-guest.%[2]s 2>&1 &
+	m.machine.run(t, `%[1]sktsn-guest run --interface %[2]s >>/out/ktsn-guest.%[2]s 2>&1 &
 echo $! >/tmp/ktsn-guest.pid
 for _ in $(seq 100); do
 	! %[1]sktsn-guest status --interface %[2]s 2>/dev/null | grep -q 'is known' || exit 0
@@ -190,13 +190,13 @@ for _ in $(seq 100); do
 done
 cat /out/ktsn-guest.%[2]s
 exit 1`, way.in, way.device)
-	t.Cleanup(func() { m.one.run(t, "kill $(cat /tmp/ktsn-guest.pid)") })
+	t.Cleanup(func() { m.machine.run(t, "kill $(cat /tmp/ktsn-guest.pid)") })
 }
 
-// believes is what ktsn-guest says.
-func (m *machines) believes(t *testing.T, way guestPath) guestStatus {
+// guestClock is what ktsn-guest says.
+func (m *machines) guestClock(t *testing.T, way guestPath) guestStatus {
 	t.Helper()
-	output := m.one.run(t, "%sktsn-guest status --interface %s -o json", way.in, way.device)
+	output := m.machine.run(t, "%sktsn-guest status --interface %s -o json", way.in, way.device)
 	var all []guestStatus
 	if err := json.Unmarshal([]byte(output), &all); err != nil || len(all) != 1 {
 		t.Fatalf("ktsn-guest says %q: %v", output, err)
@@ -204,8 +204,8 @@ func (m *machines) believes(t *testing.T, way guestPath) guestStatus {
 	return all[0]
 }
 
-// timed are the messages with a transmit time.
-func timed(traced []control.TracedMessage) []control.TracedMessage {
+// timedMessages are the messages with a transmit time.
+func timedMessages(traced []control.TracedMessage) []control.TracedMessage {
 	return slices.DeleteFunc(traced, func(message control.TracedMessage) bool { return message.Outcome == "untimed" })
 }
 
@@ -215,7 +215,7 @@ func (m *machines) held(t *testing.T) {
 	const program = "sender"
 	p := &plan{to: atPodB, count: heldCount, clock: unix.CLOCK_TAI, leadNs: 150_000_000, cycle: 10_000_000}
 	sender := cProgram(t, muslCompiler(t), "sendmsg", p)
-	copyTo(t, sender.Path, filepath.Join(m.one.machine.Out, program))
+	copyTo(t, sender.Path, filepath.Join(m.machine.machine.Out, program))
 	for name, way := range m.bothPaths() {
 		t.Run(name, func(t *testing.T) {
 			m.followHost(t, way)
@@ -233,8 +233,8 @@ func (m *machines) held(t *testing.T) {
 		listener := listen(t, m.a.PodB, "udp", atPodB)
 		following := m.a.followPodA(t)
 		m.a.send(t, exec.Command(sender.Path, sender.Args[1:]...))
-		checkMarksReceived(t, texts(t, listener), heldCount)
-		t.Logf("departure errors: %s", departures(timed(following.stop())))
+		checkMarksReceived(t, receivedTexts(t, listener), heldCount)
+		t.Logf("departure errors: %s", formatDepartures(timedMessages(following.stop())))
 	})
 }
 
@@ -248,11 +248,11 @@ func (m *machines) heldOnce(t *testing.T, way guestPath, command string) {
 	listener := listen(t, m.a.PodB, "udp", atPodB)
 	tap := m.a.openTap(t, 4*heldCount)
 	following := m.a.follow(t, way.identity)
-	before := m.believes(t, way)
-	m.one.run(t, "%s%s", way.in, command)
-	after := m.believes(t, way)
+	before := m.guestClock(t, way)
+	m.machine.run(t, "%s%s", way.in, command)
+	after := m.guestClock(t, way)
 	seen := awaitMarks(t, tap, heldCount)
-	traced := timed(following.stop())
+	traced := timedMessages(following.stop())
 	if after.Sent-before.Sent != heldCount || len(after.Refused) > 0 {
 		t.Errorf("ktsn-guest says %+v before and %+v after", before, after)
 	}
@@ -261,12 +261,12 @@ func (m *machines) heldOnce(t *testing.T, way guestPath, command string) {
 	} else {
 		checkHeld(t, traced, seen, heldCount, before, after)
 	}
-	checkMarksReceived(t, texts(t, listener), heldCount)
-	t.Logf("departure errors: %s; the host's time is known within %v", departures(traced), time.Duration(after.BoundNs))
+	checkMarksReceived(t, receivedTexts(t, listener), heldCount)
+	t.Logf("departure errors: %s; the host's time is known within %v", formatDepartures(traced), time.Duration(after.BoundNs))
 }
 
 // checkNoneEarly is checkHeld without the machine's clock: what ktsnd was told is not compared with what the program asked for.
-func checkNoneEarly(t *testing.T, traced []control.TracedMessage, seen []onWire, count int) {
+func checkNoneEarly(t *testing.T, traced []control.TracedMessage, seen []markedPacket, count int) {
 	t.Helper()
 	if len(traced) != count || len(seen) != count {
 		t.Fatalf("ktsnd saw %d of %d messages, and %d were on the wire", len(traced), count, len(seen))
@@ -299,13 +299,13 @@ const (
 func (m *machines) writeFlood(t *testing.T, way guestPath) {
 	t.Helper()
 	f := &framing{source: parseMAC(t, way.mac), destination: interfaceMAC(t, m.a.PodB), from: way.addresses.ipv4, to: topology.PodAddressB,
-		port: listenPort + 1, inside: marked(flooding, 0, 64)}
+		port: listenPort + 1, inside: markedPayload(flooding, 0, 64)}
 	var text strings.Builder
 	for _, record := range []*ownRecord{nil, {version: 1}} {
 		f.record = record
 		fmt.Fprintln(&text, hex.EncodeToString(f.frame(t, 0)))
 	}
-	if err := os.WriteFile(filepath.Join(m.one.machine.Out, "flood."+way.device), []byte(text.String()), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(m.machine.machine.Out, "flood."+way.device), []byte(text.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -320,7 +320,7 @@ func (m *machines) beginFlood(t *testing.T, span time.Duration) (finish func(*te
 			fmt.Fprintf(&script, "%staskset -c %d $inside frames --device %s --file /out/flood.%s --flood %v &\n", way.in, processor, way.device, way.device, span)
 		}
 	}
-	return m.one.begin(t, script.String()+"wait")
+	return m.machine.begin(t, script.String()+"wait")
 }
 
 // podSends has pod a send a message in the middle of each of its windows, and returns its trace.
@@ -338,7 +338,7 @@ func (m *machines) podSends(t *testing.T, count int) []control.TracedMessage {
 		t.Fatal("the pod goes on to send")
 	}
 	time.Sleep(2 * 50 * time.Millisecond)
-	return timed(following.stop())
+	return timedMessages(following.stop())
 }
 
 // flood has the machine flood while a pod sends: both keep to their windows, and the pod's messages arrive, in order and not early.
@@ -348,7 +348,7 @@ func (m *machines) flood(t *testing.T) {
 	}
 	waitForSchedule(t, m.a.client)
 	const count = 6
-	passed, tap := m.passed(t), m.a.openTap(t, 300_000)
+	passed, tap := m.passedFrames(t), m.a.openTap(t, 300_000)
 	finish := m.beginFlood(t, 3*time.Second)
 	time.Sleep(300 * time.Millisecond)
 	traced := m.podSends(t, count)
@@ -358,16 +358,16 @@ func (m *machines) flood(t *testing.T) {
 	}
 	time.Sleep(3 * window)
 	seen := awaitMarks(t, tap, 0)
-	m.checkFlooded(t, seen, traced, count, m.passed(t)-passed)
+	m.checkFlooded(t, seen, traced, count, m.passedFrames(t)-passed)
 	t.Logf("the machine sent %q frames", strings.Fields(output))
 	if longGuests {
 		m.floodFigures(t)
 	}
-	m.one.run(t, "ping -n -q -c 5 -i 0.05 -w 15 %s", ofPodB.ipv4)
+	m.machine.run(t, "ping -n -q -c 5 -i 0.05 -w 15 %s", ofPodB.ipv4)
 }
 
-// passed are the frames of the machine that the bridge forwarded because ktsnd or a relay did not answer.
-func (m *machines) passed(t *testing.T) uint64 {
+// passedFrames are the frames of the machine that the bridge forwarded because ktsnd or a relay did not answer.
+func (m *machines) passedFrames(t *testing.T) uint64 {
 	t.Helper()
 	sum := m.a.port(t, machineIdentity).Passed
 	for _, counted := range relayCounters(t, m.relays) {
@@ -376,9 +376,9 @@ func (m *machines) passed(t *testing.T) uint64 {
 	return sum
 }
 
-func (m *machines) checkFlooded(t *testing.T, seen []onWire, traced []control.TracedMessage, count int, passed uint64) {
+func (m *machines) checkFlooded(t *testing.T, seen []markedPacket, traced []control.TracedMessage, count int, passed uint64) {
 	t.Helper()
-	var ofPod []onWire
+	var ofPod []markedPacket
 	var flooded, outside uint64
 	for _, message := range seen {
 		at := message.wireTAI % (3 * window.Nanoseconds()) / window.Nanoseconds()
@@ -417,7 +417,7 @@ func (m *machines) checkFlooded(t *testing.T, seen []onWire, traced []control.Tr
 		t.Errorf("the flood was of %d frames", flooded)
 	}
 	t.Logf("%d frames of the flood on the wire, %d outside their windows, %d by the bridge; departure errors of the pod: %s", flooded, outside, passed,
-		departures(traced))
+		formatDepartures(traced))
 }
 
 // floodFigures compares departures of a pod with and without the flood.
@@ -445,27 +445,27 @@ func (m *machines) floodFigures(t *testing.T) {
 // releasedCount is of the messages that are held, and of those that the machine releases.
 const releasedCount = 100
 
-// released compares messages that the host holds until their times with the same ones that the machine's own etf releases, one of
+// checkRelease compares messages that the host holds until their times with the same ones that the machine's own etf releases, one of
 // two queues below mqprio, and that the host forwards at once.
-func (m *machines) released(t *testing.T) {
+func (m *machines) checkRelease(t *testing.T) {
 	way := m.bothPaths()["tap"]
 	const send = "%s$inside send --to %s --count %d --cycle 10ms --lead 100ms --priority 3"
 	var before guestStatus
 	var held, released []int64
 	t.Run("held", func(t *testing.T) {
 		m.followHost(t, way)
-		before = m.believes(t, way)
+		before = m.guestClock(t, way)
 		tap := m.a.openTap(t, 4*releasedCount)
-		m.one.run(t, send, way.in, atPodB, releasedCount)
+		m.machine.run(t, send, way.in, atPodB, releasedCount)
 		held = behindTimes(awaitMarks(t, tap, releasedCount), before)
 	})
 	t.Run("released", func(t *testing.T) {
-		m.one.run(t, `ktsn-guest detach --interface %[1]s
+		m.machine.run(t, `ktsn-guest detach --interface %[1]s
 tc qdisc replace dev %[1]s root handle 100: mqprio num_tc 2 map 0 0 0 1 0 0 0 0 0 0 0 0 0 0 0 0 queues 1@0 1@1 hw 0
 tc qdisc replace dev %[1]s parent 100:2 etf clockid CLOCK_TAI delta 500000`, way.device)
-		t.Cleanup(func() { m.one.run(t, "tc qdisc del dev %s root", way.device) })
+		t.Cleanup(func() { m.machine.run(t, "tc qdisc del dev %s root", way.device) })
 		tap := m.a.openTap(t, 4*releasedCount)
-		m.one.run(t, send, way.in, atPodB, releasedCount)
+		m.machine.run(t, send, way.in, atPodB, releasedCount)
 		time.Sleep(500 * time.Millisecond)
 		seen := awaitMarks(t, tap, 0)
 		for i := 1; i < len(seen); i++ {
@@ -489,7 +489,7 @@ tc qdisc replace dev %[1]s parent 100:2 etf clockid CLOCK_TAI delta 500000`, way
 }
 
 // behindTimes is how far behind their times messages were on the wire, as far as the machine knows the host's clock, in order.
-func behindTimes(seen []onWire, known guestStatus) (all []int64) {
+func behindTimes(seen []markedPacket, known guestStatus) (all []int64) {
 	for _, message := range seen {
 		all = append(all, message.wireTAI-message.txtime-known.AheadNs)
 	}

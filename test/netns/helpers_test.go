@@ -222,8 +222,8 @@ func startDialogue(t *testing.T, where *topology.Namespace, name string, command
 	return dialogue{started, stdin, bufio.NewScanner(readable)}
 }
 
-// ends waits until the program has ended, which it does when nobody speaks to it any more.
-func (d *dialogue) ends(t *testing.T) {
+// awaitEnd waits until the program has ended, which it does when nobody speaks to it any more.
+func (d *dialogue) awaitEnd(t *testing.T) {
 	t.Helper()
 	d.stdin.Close()
 	if err := finish(t, d.Process); err != nil {

@@ -98,8 +98,8 @@ func startAttack(t *testing.T, pod *topology.Namespace, mode string, command *ex
 	return running
 }
 
-// achieved waits for its end and returns what it says of itself.
-func (a *attack) achieved(t *testing.T) map[string]int {
+// results waits for its end and returns what it says of itself.
+func (a *attack) results(t *testing.T) map[string]int {
 	t.Helper()
 	if err := finish(t, a.Process); err != nil {
 		t.Fatal(err)
@@ -185,7 +185,7 @@ func (l *lab) startServedTalker(t *testing.T, options ...string) *process.Proces
 	defer client.Close()
 	const spare = 50 * time.Millisecond
 	for _, ahead := range []time.Duration{150 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second} {
-		before := processes(t, client)
+		before := processCount(t, client)
 		command := exec.Command(program(t, "tsnperf"),
 			append([]string{"talker", "--quiet", "--clock", "tai", "--start", "+" + ahead.String()}, options...)...)
 		command.Env = l.preloaded(t)
@@ -206,13 +206,13 @@ func (l *lab) startServedTalker(t *testing.T, options ...string) *process.Proces
 	return nil
 }
 
-// holdings is what a process has.
-type holdings struct {
+// podResources is what a process has.
+type podResources struct {
 	descriptors int
 	rssBytes    int
 }
 
-func holdingsOf(t *testing.T, running *process.Process) holdings {
+func holdingsOf(t *testing.T, running *process.Process) podResources {
 	t.Helper()
 	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", running.PID()))
 	if err != nil {
@@ -222,7 +222,7 @@ func holdingsOf(t *testing.T, running *process.Process) holdings {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return holdings{len(keptOpen(t, running.PID())), pages * os.Getpagesize()}
+	return podResources{len(keptOpen(t, running.PID())), pages * os.Getpagesize()}
 }
 
 // keptOpen are the descriptors of a ktsnd, without the sets of doorbells that it keeps for the next rings (daemon/loop/doorbells.h).
@@ -231,8 +231,8 @@ func keptOpen(t *testing.T, pid int) []string {
 	return slices.DeleteFunc(descriptorsOf(t, pid), func(kind string) bool { return kind == "anon_inode:[eventpoll]" })
 }
 
-// forgotten waits until ktsnd has forgotten all applications.
-func forgotten(t *testing.T, client *control.Client) {
+// awaitForgotten waits until ktsnd has forgotten all applications.
+func awaitForgotten(t *testing.T, client *control.Client) {
 	t.Helper()
 	awaitStatus(t, client, "all applications are forgotten", func(status *control.Status) bool {
 		return status.Pending == 0 && status.Processes == 0 && status.Flows == 0 && unsettled(t, client) == 0
@@ -242,18 +242,18 @@ func forgotten(t *testing.T, client *control.Client) {
 // awaitIdle is forgotten, and then what is freed behind the applications' backs is freed, too.
 func awaitIdle(t *testing.T, client *control.Client) {
 	t.Helper()
-	forgotten(t, client)
+	awaitForgotten(t, client)
 	time.Sleep(200 * time.Millisecond)
 }
 
 // awaitReturned waits until ktsnd has no more than before, but for what its allocator keeps.
-func awaitReturned(t *testing.T, daemon *process.Process, client *control.Client, before holdings) {
+func awaitReturned(t *testing.T, daemon *process.Process, client *control.Client, before podResources) {
 	t.Helper()
 	slackBytes := 16 << 20
 	if testlab.Sanitized() {
 		slackBytes = 1 << 30
 	}
-	forgotten(t, client)
+	awaitForgotten(t, client)
 	testlab.Eventually(t, patience, 20*time.Millisecond, func() error {
 		now := holdingsOf(t, daemon)
 		if now.descriptors == before.descriptors && now.rssBytes <= before.rssBytes+slackBytes {
@@ -326,7 +326,7 @@ func TestHostilePodHarmsOnlyItself(t *testing.T) {
 			lab.goodTraffic(t, messages, func() {
 				running = enemy.start(t, test.mode, time.Duration(messages)*2*time.Millisecond+400*time.Millisecond)
 			})
-			if results := running.achieved(t); results[test.achieves] == 0 || results[test.fails] != 0 {
+			if results := running.results(t); results[test.achieves] == 0 || results[test.fails] != 0 {
 				t.Errorf("the hostile pod achieved nothing, or too much: %v", results)
 			}
 			awaitReturned(t, daemon, client, before)
@@ -360,10 +360,10 @@ func TestPodThatStallsKtsndDelaysNoOther(t *testing.T) {
 			})
 			// Either it was not held up or it was, for seconds.
 			const heldUp = time.Second
-			if results := asking.achieved(t); results["asked"] == 0 || results["longest-us"] > int(heldUp/time.Microsecond) {
+			if results := asking.results(t); results["asked"] == 0 || results["longest-us"] > int(heldUp/time.Microsecond) {
 				t.Errorf("another pod's requests: %v", results)
 			}
-			if results := running.achieved(t); results["held"] == 0 && results["left"] == 0 {
+			if results := running.results(t); results["held"] == 0 && results["left"] == 0 {
 				t.Errorf("the hostile pod held nobody up: %v", results)
 			}
 			checkBooks(t, awaitSettled(t, client))
@@ -390,31 +390,31 @@ func TestStalledKtsndIsReplacedAndEnds(t *testing.T) {
 	kill(t, running.Process)
 }
 
-// glimpse is ktsnd's status so long after a program was about to be started.
-type glimpse struct {
+// statusSample is ktsnd's status so long after a program was about to be started.
+type statusSample struct {
 	*control.Status
 	after time.Duration
 }
 
-// watched looks at ktsnd until the program has ended.
-func watched(t *testing.T, client *control.Client, begin func() *attack) (*attack, []glimpse) {
+// watchAttack looks at ktsnd until the program has ended.
+func watchAttack(t *testing.T, client *control.Client, begin func() *attack) (*attack, []statusSample) {
 	t.Helper()
 	began := time.Now()
 	running := begin()
-	var all []glimpse
+	var all []statusSample
 	for ended := false; !ended; time.Sleep(10 * time.Millisecond) {
 		select {
 		case <-running.Done():
 			ended = true
 		default:
 		}
-		all = append(all, glimpse{statusOf(t, client), time.Since(began)})
+		all = append(all, statusSample{statusOf(t, client), time.Since(began)})
 	}
 	return running, all
 }
 
 // maximum is the highest of what was seen.
-func maximum(seen []glimpse, value func(*control.Status) int) int {
+func maximum(seen []statusSample, value func(*control.Status) int) int {
 	highest := 0
 	for _, sample := range seen {
 		highest = max(highest, value(sample.Status))
@@ -423,7 +423,7 @@ func maximum(seen []glimpse, value func(*control.Status) int) int {
 }
 
 // checkPace checks that a counter is at no time higher than so many, and so many more for each second.
-func checkPace(t *testing.T, seen []glimpse, base, perSecond float64, value func(control.Counters) uint64) {
+func checkPace(t *testing.T, seen []statusSample, base, perSecond float64, value func(control.Counters) uint64) {
 	t.Helper()
 	for _, sample := range seen {
 		if count := value(sample.Counters); float64(count) > base+perSecond*sample.after.Seconds() {
@@ -438,55 +438,55 @@ type shareCase struct {
 	options []string
 	mode    string
 	// check gets what was seen while the program ran, and when it had ended.
-	check func(t *testing.T, said map[string]int, seen []glimpse, end control.Counters)
+	check func(t *testing.T, results map[string]int, seen []statusSample, end control.Counters)
 }
 
 func TestPodQuota(t *testing.T) {
 	timing(t)
 	for name, test := range map[string]shareCase{
 		"of connections": {[]string{"--pod-processes", "3"}, "many",
-			func(t *testing.T, results map[string]int, seen []glimpse, end control.Counters) {
+			func(t *testing.T, results map[string]int, seen []statusSample, end control.Counters) {
 				processes := maximum(seen, func(status *control.Status) int { return status.Processes })
 				if results["connections"] != 3 || processes != 3 || end.LimitRefusals == 0 {
 					t.Errorf("%v, %d processes, %d refusals", results, processes, end.LimitRefusals)
 				}
 			}},
 		"of timed sockets": {[]string{"--pod-sockets", "5"}, "many",
-			func(t *testing.T, results map[string]int, seen []glimpse, end control.Counters) {
+			func(t *testing.T, results map[string]int, seen []statusSample, end control.Counters) {
 				flows := maximum(seen, func(status *control.Status) int { return status.Flows })
 				if results["sockets"] != 5 || syscall.Errno(results["socket-errno"]) != syscall.ENOBUFS || flows != 5 || end.LimitRefusals == 0 {
 					t.Errorf("%v, %d flows, %d refusals", results, flows, end.LimitRefusals)
 				}
 			}},
 		"of memory for rings": {[]string{"--pod-memory", "1"}, "many",
-			func(t *testing.T, results map[string]int, _ []glimpse, end control.Counters) {
+			func(t *testing.T, results map[string]int, _ []statusSample, end control.Counters) {
 				if results["rings"] != 1 || syscall.Errno(results["ring-errno"]) != syscall.ENOMEM || end.LimitRefusals == 0 {
 					t.Errorf("%v, %d refusals", results, end.LimitRefusals)
 				}
 			}},
 		"of messages under way": {[]string{"--pod-pending", "100"}, "distant",
-			func(t *testing.T, _ map[string]int, seen []glimpse, end control.Counters) {
+			func(t *testing.T, _ map[string]int, seen []statusSample, end control.Counters) {
 				pending := maximum(seen, func(status *control.Status) int { return status.Pending })
 				if pending > 100 || pending == 0 || end.SharePending == 0 {
 					t.Errorf("%d pending; %+v", pending, end)
 				}
 			}},
 		"of messages a second": {[]string{"--pod-rate", "1000"}, "flood",
-			func(t *testing.T, _ map[string]int, seen []glimpse, end control.Counters) {
+			func(t *testing.T, _ map[string]int, seen []statusSample, end control.Counters) {
 				checkPace(t, seen, 500, 1000, func(counted control.Counters) uint64 { return counted.Taken })
 				if end.Taken < 100 || end.ShareRate == 0 {
 					t.Errorf("%d taken, %d times held back", end.Taken, end.ShareRate)
 				}
 			}},
 		"of doorbells": {[]string{"--pod-doorbells", "100"}, "bell",
-			func(t *testing.T, _ map[string]int, seen []glimpse, end control.Counters) {
+			func(t *testing.T, _ map[string]int, seen []statusSample, end control.Counters) {
 				checkPace(t, seen, 500, 2000, func(counted control.Counters) uint64 { return counted.Doorbells })
 				if end.ShareDoorbells == 0 {
 					t.Error("none was too many")
 				}
 			}},
 		"of the future": {[]string{"--pod-horizon", "100ms"}, "distant",
-			func(t *testing.T, results map[string]int, _ []glimpse, end control.Counters) {
+			func(t *testing.T, results map[string]int, _ []statusSample, end control.Counters) {
 				if end.DropHorizon == 0 || end.Sent != 0 {
 					t.Errorf("of %d messages %d were dropped, %d sent", results["filled"], end.DropHorizon, end.Sent)
 				}
@@ -497,8 +497,8 @@ func TestPodQuota(t *testing.T) {
 			lab := newLab(t)
 			_, client := lab.startDaemon(t, test.options...)
 			enemy := lab.addHostile(t, client)
-			running, seen := watched(t, client, func() *attack { return enemy.start(t, test.mode, 1200*time.Millisecond) })
-			test.check(t, running.achieved(t), seen, seen[len(seen)-1].Counters)
+			running, seen := watchAttack(t, client, func() *attack { return enemy.start(t, test.mode, 1200*time.Millisecond) })
+			test.check(t, running.results(t), seen, seen[len(seen)-1].Counters)
 		})
 	}
 }

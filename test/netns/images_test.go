@@ -23,8 +23,8 @@ const oldestGlibc = 24
 // muslLoader is the C library of musl's programs, too.
 const muslLoader = "/lib/ld-musl-x86_64.so.1"
 
-// needed is what libktsn takes from whatever C library there is.
-func needed(t *testing.T) []elf.Symbol {
+// neededSymbols is what libktsn takes from whatever C library there is.
+func neededSymbols(t *testing.T) []elf.Symbol {
 	t.Helper()
 	file, err := elf.Open(program(t, "libktsn.so"))
 	if err != nil {
@@ -47,8 +47,8 @@ func needed(t *testing.T) []elf.Symbol {
 	return symbols
 }
 
-// defined lists the functions and variables of a library, with the version of each where there is one.
-func defined(t *testing.T, path string) map[string][]string {
+// definedSymbols lists the functions and variables of a library, with the version of each where there is one.
+func definedSymbols(t *testing.T, path string) map[string][]string {
 	t.Helper()
 	file, err := elf.Open(path)
 	if err != nil {
@@ -70,8 +70,8 @@ func defined(t *testing.T, path string) map[string][]string {
 
 func TestLibraryNeedsOnlyMuslSymbols(t *testing.T) {
 	content(t)
-	musl := defined(t, muslLoader)
-	for _, symbol := range needed(t) {
+	musl := definedSymbols(t, muslLoader)
+	for _, symbol := range neededSymbols(t) {
 		if _, there := musl[symbol.Name]; !there {
 			t.Errorf("musl has no %s", symbol.Name)
 		}
@@ -80,8 +80,8 @@ func TestLibraryNeedsOnlyMuslSymbols(t *testing.T) {
 
 func TestLibraryNeedsOnlyOldGlibcSymbols(t *testing.T) {
 	content(t)
-	glibc := defined(t, "/lib/x86_64-linux-gnu/libc.so.6")
-	for _, symbol := range needed(t) {
+	glibc := definedSymbols(t, "/lib/x86_64-linux-gnu/libc.so.6")
+	for _, symbol := range neededSymbols(t) {
 		if symbol.Version != "" {
 			t.Errorf("%s is wanted in version %s", symbol.Name, symbol.Version)
 		}
@@ -180,7 +180,7 @@ func TestPythonSocketsBehaveAsWithKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitSettled(t, client)
-	if got, want := texts(t, listener), []string{"python-sooner", "python-later"}; !slices.Equal(got, want) {
+	if got, want := receivedTexts(t, listener), []string{"python-sooner", "python-later"}; !slices.Equal(got, want) {
 		t.Errorf("arrived: %q, want %q", got, want)
 	}
 }

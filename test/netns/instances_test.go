@@ -82,8 +82,8 @@ func (l *lab) upgrade(t *testing.T, before *instance, name string, options ...st
 	return after, connect(t, after.Process, l.control)
 }
 
-// told is that an instance was told to end, as kubelet does, and did.
-func (i *instance) told(t *testing.T) {
+// terminate is that an instance was told to end, as kubelet does, and did.
+func (i *instance) terminate(t *testing.T) {
 	t.Helper()
 	if err := syscall.Kill(i.PID(), syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -173,7 +173,7 @@ func TestNewerInstanceServesAndOlderStandsBy(t *testing.T) {
 	if woke := statusField(t, older.PID(), "voluntary_ctxt_switches") - before; woke > wakes {
 		t.Errorf("the one that stands by woke up %d times, want %d at most", woke, wakes)
 	}
-	older.told(t)
+	older.terminate(t)
 	lab.awaitInstance(t, "younger")
 	if status, err := client.Status(t.Context()); err != nil || status.Sockets != 1 {
 		t.Errorf("the end of the older leaves %+v, %v", status, err)
@@ -184,7 +184,7 @@ func TestNewerInstanceServesAndOlderStandsBy(t *testing.T) {
 		}
 	}
 	lab.receive(t, 1, func() { lab.sendAt(t, nil, 10*time.Millisecond, "text") })
-	younger.told(t)
+	younger.terminate(t)
 	for _, path := range []string{lab.control, lab.socket, filepath.Join(younger.folder, "probe.sock")} {
 		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("the end of the last left %s: %v", path, err)
@@ -220,7 +220,7 @@ func TestOlderInstanceStandsByAtOnce(t *testing.T) {
 		older := lab.startInstance(t, "older")
 		older.awaitState(t, control.StateStandingBy)
 		lab.awaitInstance(t, "serving", "older")
-		older.told(t)
+		older.terminate(t)
 	}
 	after, err := client.Status(t.Context())
 	if err != nil || after.PID != before.PID || strings.Contains(serving.Stderr(), "take over") {
@@ -245,9 +245,9 @@ func TestInstanceRetriesTakeOverOnce(t *testing.T) {
 		t.Errorf("it has taken over %+v, %v, of %+v", after, err, before)
 	}
 	lab.receive(t, 1, func() { lab.sendAt(t, nil, 10*time.Millisecond, "text") })
-	younger.told(t)
+	younger.terminate(t)
 	// Its container is started again: it is the younger one now also after that.
-	older.told(t)
+	older.terminate(t)
 	again := lab.startInstance(t, "older")
 	again.awaitState(t, control.StateServing)
 }
@@ -263,8 +263,8 @@ func (l *lab) listenAsKtsnd(t *testing.T) *net.UnixListener {
 	return listener
 }
 
-// asked waits for somebody who asks which ktsnd this is, and returns what answers: the youngest of all.
-func asked(t *testing.T, listener *net.UnixListener) (conn *net.UnixConn, answer func()) {
+// acceptRequest waits for somebody who asks which ktsnd this is, and returns what answers: the youngest of all.
+func acceptRequest(t *testing.T, listener *net.UnixListener) (conn *net.UnixConn, answer func()) {
 	t.Helper()
 	conn, err := listener.AcceptUnix()
 	if err != nil {
@@ -292,11 +292,11 @@ func TestInstanceRetriesTakeOverOnceAnswered(t *testing.T) {
 	listener := lab.listenAsKtsnd(t)
 	lab.olderThanAll(t, "older")
 	older := lab.startInstance(t, "older")
-	conn, answer := asked(t, listener)
+	conn, answer := acceptRequest(t, listener)
 	answer()
 	older.awaitState(t, control.StateStandingBy)
 	conn.Close()
-	_, answer = asked(t, listener)
+	_, answer = acceptRequest(t, listener)
 	time.Sleep(31 * time.Second)
 	answer()
 	awaitLogFor(t, older.Process, "stood by for 30 s without being ended", patience)
@@ -376,7 +376,7 @@ func TestInstanceWaitsForStalledInstance(t *testing.T) {
 	checkRefusal(t, lab.NodeA, exec.Command(program(t, "ktsnd"), lab.daemonArguments()...), "a running process listens there")
 	instance := lab.startInstance(t, "told")
 	instance.awaitState(t, control.StateStarting)
-	instance.told(t)
+	instance.terminate(t)
 	younger := lab.startInstance(t, "younger")
 	younger.awaitState(t, control.StateStarting)
 	kill(t, serving.Process)
@@ -416,7 +416,7 @@ func TestRejectedInstanceDoesNotRetry(t *testing.T) {
 	const most = 10 // it looks again every 100 ms
 	times := 0
 	for began := time.Now(); time.Since(began) < 500*time.Millisecond; times += 2 {
-		conn, _ := asked(t, listener)
+		conn, _ := acceptRequest(t, listener)
 		conn.Close()
 		conn, err := listener.AcceptUnix()
 		if err != nil {
@@ -470,7 +470,7 @@ func TestStandbyInstanceServesAfterKill(t *testing.T) {
 	younger, _ = lab.upgrade(t, older, "younger")
 	lab.awaitInstance(t, "younger", "older")
 	lab.receive(t, 1, func() { lab.sendAt(t, nil, 10*time.Millisecond, "text") })
-	younger.told(t)
+	younger.terminate(t)
 	older.awaitState(t, control.StateServing)
 }
 
@@ -501,8 +501,8 @@ func TestUpgradesUnderLoadLoseNothing(t *testing.T) {
 		before := serving
 		awaitTaken(t, client, 100)
 		serving, client = lab.upgrade(t, before, "instance-"+strconv.Itoa(n+1))
-		pauses = append(pauses, paused(t, serving.Process))
-		before.told(t)
+		pauses = append(pauses, departurePause(t, serving.Process))
+		before.terminate(t)
 	}
 	awaitTaken(t, client, 100)
 	var total sum
@@ -525,14 +525,14 @@ func TestUpgradedInstancesKeepOpenVSwitch(t *testing.T) {
 		before := serving
 		awaitTaken(t, client, 200)
 		serving, client = lab.upgrade(t, before, "instance-"+strconv.Itoa(n+1), lab.uplink()...)
-		before.told(t)
+		before.terminate(t)
 	}
 	awaitTaken(t, client, 200)
 	var total sum
 	total.add(running.end(t, client))
 	running.checkNoneLost(t, total)
 	younger, _ := lab.upgrade(t, serving, "last", lab.uplink()...)
-	younger.told(t)
+	younger.terminate(t)
 	serving.awaitState(t, control.StateServing)
 	lab.awaitConnected(t)
 }

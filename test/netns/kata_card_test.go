@@ -219,6 +219,6 @@ func TestKataPodGetsCard(t *testing.T) {
 		if _, err := os.Stat(path); len(left) > 0 || !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("notes %v stay, or the file: %v", left, err)
 		}
-		carries(t, passthrough.NewBus(), card.Address, wire)
+		checkCarries(t, passthrough.NewBus(), card.Address, wire)
 	})
 }

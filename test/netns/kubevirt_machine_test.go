@@ -262,7 +262,7 @@ func TestGuestsOfKubeVirtByVhostUser(t *testing.T) {
 	// The machine looks for a relay that comes again.
 	kill(t, rig.relay)
 	rig.startRelay(t)
-	rig.echoed(t, send, there, "with another relay")
+	rig.awaitEcho(t, send, there, "with another relay")
 }
 
 // publicQEMU is a program that runs the QEMU of bookworm-backports, for every user, where the folders are shown: that of Debian 12

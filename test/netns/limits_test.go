@@ -225,7 +225,7 @@ func TestKeptRingsCountUntilReleased(t *testing.T) {
 			keeping := enemy.start(t, "keep", time.Second)
 			time.Sleep(700 * time.Millisecond)
 			took, counted := group.bytes(t)-before, ringBytes(t, client)
-			results := keeping.achieved(t)
+			results := keeping.results(t)
 			if counted < results["kept-bytes"] || counted > test.allowed {
 				t.Errorf("the pod has rings of %d bytes, ktsnd counts %d and may %d", results["kept-bytes"], counted, test.allowed)
 			}
@@ -289,7 +289,7 @@ func TestMemoryLimitRejectsRings(t *testing.T) {
 	if _, err := client.Status(t.Context()); err != nil {
 		t.Errorf("ktsnd does not answer: %v", err)
 	}
-	if results := keeping.achieved(t); results["kept"] == 0 || syscall.Errno(results["answer-errno"]) != syscall.ENOMEM {
+	if results := keeping.results(t); results["kept"] == 0 || syscall.Errno(results["answer-errno"]) != syscall.ENOMEM {
 		t.Errorf("%v", results)
 	}
 	lab.goodTraffic(t, 50, func() {})
@@ -304,7 +304,7 @@ func TestForeignMemoryCostsKtsndNothing(t *testing.T) {
 	group.take(t, daemon)
 	enemy := lab.addHostile(t, client)
 	before := group.bytes(t)
-	results := enemy.start(t, "sparse", 500*time.Millisecond).achieved(t)
+	results := enemy.start(t, "sparse", 500*time.Millisecond).results(t)
 	if results["handed"] == 0 || results["accepted"] != 0 || syscall.Errno(results["answer-errno"]) != syscall.EPERM {
 		t.Errorf("%v", results)
 	}
@@ -327,14 +327,14 @@ func TestRingCreationRateIsBounded(t *testing.T) {
 	began := time.Now()
 	running := enemy.start(t, "handback", length)
 	asking := startAsking(t, lab.PodA, lab.socket, length/2)
-	results := running.achieved(t)
+	results := running.results(t)
 	most := atOnce + int(float64(perSecond)*time.Since(began).Seconds())
 	if results["handed"] == 0 || results["handed"] > most {
 		t.Errorf("handed back: %v; want at most %d", results, most)
 	}
 	// Others wait for none of them.
-	if asked := asking.achieved(t); asked["asked"] == 0 || asked["longest-us"] > int(time.Second/time.Microsecond) {
+	if asked := asking.results(t); asked["asked"] == 0 || asked["longest-us"] > int(time.Second/time.Microsecond) {
 		t.Errorf("another pod's requests: %v", asked)
 	}
-	forgotten(t, client)
+	awaitForgotten(t, client)
 }

@@ -120,7 +120,7 @@ func argumentsOf(m *vm.Machine) []string {
 }
 
 // checkHeld checks that all left once, in order, not before their times by the host's clock, and that these are the guest's.
-func checkHeld(t *testing.T, traced []control.TracedMessage, seen []onWire, count int, before, after guestStatus) {
+func checkHeld(t *testing.T, traced []control.TracedMessage, seen []markedPacket, count int, before, after guestStatus) {
 	t.Helper()
 	if len(traced) != count || len(seen) != count {
 		t.Fatalf("ktsnd saw %d of %d messages, and %d were on the wire", len(traced), count, len(seen))
@@ -139,8 +139,8 @@ func checkHeld(t *testing.T, traced []control.TracedMessage, seen []onWire, coun
 	}
 }
 
-// departures says how far behind their times messages left.
-func departures(traced []control.TracedMessage) string {
+// formatDepartures says how far behind their times messages left.
+func formatDepartures(traced []control.TracedMessage) string {
 	var errors []int64
 	for _, message := range traced {
 		errors = append(errors, message.EndedTAI-message.DueTAI)
@@ -301,7 +301,7 @@ func TestGuestsByVhostUserUseNodeRelays(t *testing.T) {
 	rig.startGuest(t)
 	there := listenFrames(t, c.PodB, carriedEtherType)
 	at := nowTAI(t) + int64(100*time.Millisecond)
-	rig.send(t, 1, recorded(rig.frame(mac, "at its time"), at))
+	rig.send(t, 1, withRecord(rig.frame(mac, "at its time"), at))
 	if text := arrivedText(t, there); text != "at its time" || nowTAI(t) < at {
 		t.Errorf("%q arrives at %d, and was due at %d", text, nowTAI(t), at)
 	}

@@ -18,20 +18,20 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
-// followed are the messages of a good pod, as ktsnd saw them, read while they leave.
-type followed struct {
+// followedFlow are the messages of a good pod, as ktsnd saw them, read while they leave.
+type followedFlow struct {
 	messages   []control.TracedMessage
 	end, ended chan struct{}
 }
 
 // followPodA traces pod a's messages only: a neighbour may send so many that to read those as well would disturb both.
-func (l *lab) followPodA(t *testing.T) *followed {
+func (l *lab) followPodA(t *testing.T) *followedFlow {
 	t.Helper()
 	return l.follow(t, identity)
 }
 
 // follow is the same for any pod.
-func (l *lab) follow(t *testing.T, pod string) *followed {
+func (l *lab) follow(t *testing.T, pod string) *followedFlow {
 	t.Helper()
 	client, err := control.Dial(t.Context(), l.control)
 	if err == nil {
@@ -40,7 +40,7 @@ func (l *lab) follow(t *testing.T, pod string) *followed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	following := &followed{end: make(chan struct{}), ended: make(chan struct{})}
+	following := &followedFlow{end: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		defer close(following.ended)
 		defer client.Close()
@@ -64,7 +64,7 @@ func (l *lab) follow(t *testing.T, pod string) *followed {
 	return following
 }
 
-func (f *followed) stop() []control.TracedMessage {
+func (f *followedFlow) stop() []control.TracedMessage {
 	close(f.end)
 	<-f.ended
 	return f.messages
@@ -189,7 +189,7 @@ func (h *hostile) attack(t *testing.T, client *control.Client, mode string, leng
 	taken.replies = asking.stop()
 	taken.to = clockTAI()
 	if running != nil {
-		if results := running.achieved(t); results[achieves] == 0 {
+		if results := running.results(t); results[achieves] == 0 {
 			short = fmt.Sprintf("the neighbour achieved nothing: %v", results)
 		} else if copied = copiesSent(t, client) - copied; mode == "group" && copied < 10*nobodies {
 			short = fmt.Sprintf("%d messages to the group left as %d frames", results["messages"], copied)
@@ -389,7 +389,7 @@ func TestForgedNetlinkDelaysNobody(t *testing.T) {
 		t.Errorf("the pod's endpoint is gone: %+v", endpoints)
 	}
 	// A socket takes from anybody between the two calls by which it is opened.
-	if results := running.achieved(t); results["sockets"] == 0 || results["told"] == 0 || results["taken"] > results["tried"]/10 {
+	if results := running.results(t); results["sockets"] == 0 || results["told"] == 0 || results["taken"] > results["tried"]/10 {
 		t.Errorf("the hostile pod: %v; want sockets found, groups told, and next to nothing taken from it", results)
 	}
 	stubborn := enemy.start(t, "netlink", patience)

@@ -106,8 +106,8 @@ func checkTop(t *testing.T, text string, number uint64) {
 	}
 }
 
-// traced reads what ktsn trace -o json printed.
-func traced(t *testing.T, text []byte) []control.TracedMessage {
+// parseTrace reads what ktsn trace -o json printed.
+func parseTrace(t *testing.T, text []byte) []control.TracedMessage {
 	t.Helper()
 	var all []control.TracedMessage
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
@@ -127,7 +127,7 @@ func TestTraceFollowsMessages(t *testing.T) {
 	_, client := lab.startDaemon(t)
 	talker := lab.startFlow(t).talker
 	flow := soleFlow(t, client)
-	messages := traced(t, []byte(lab.ask(t, "trace", "--pod", identity, "--flow", strconv.FormatUint(flow.Number, 10),
+	messages := parseTrace(t, []byte(lab.ask(t, "trace", "--pod", identity, "--flow", strconv.FormatUint(flow.Number, 10),
 		"--count", strconv.Itoa(count), "-o", "json")))
 	if len(messages) != count {
 		t.Fatalf("%d messages were traced", len(messages))
@@ -231,21 +231,21 @@ func TestUnreadTraceEnds(t *testing.T) {
 	}
 }
 
-// interluded is a case of ktsn-test-txtime that waits in the middle.
-type interluded struct{ dialogue }
+// waitingCase is a case of ktsn-test-txtime that waits in the middle.
+type waitingCase struct{ dialogue }
 
 // startInterlude starts the case and waits until it has come so far. It returns what it said until then.
-func (l *lab) startInterlude(t *testing.T) (*interluded, []string) {
+func (l *lab) startInterlude(t *testing.T) (*waitingCase, []string) {
 	t.Helper()
 	command := exec.Command(program(t, "ktsn-test-txtime"), topology.PodAddressB.String(), strconv.Itoa(listenPort),
 		"interlude")
 	command.Env = l.preloaded(t)
-	running := &interluded{startDialogue(t, l.PodA, "ktsn-test-txtime", command)}
+	running := &waitingCase{startDialogue(t, l.PodA, "ktsn-test-txtime", command)}
 	return running, running.said()
 }
 
 // said is what it says until it is ready, or to the end.
-func (i *interluded) said() []string {
+func (i *waitingCase) said() []string {
 	var lines []string
 	for i.stdout.Scan() {
 		line := strings.TrimPrefix(i.stdout.Text(), "interlude: ")

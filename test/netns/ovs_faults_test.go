@@ -85,8 +85,8 @@ func (l *ovsLab) state(t *testing.T) string {
 	return state.String()
 }
 
-// refused runs setup, which must fail with that sentence and leave everything as it was.
-func (l *ovsLab) refused(t *testing.T, want string, options ...string) {
+// checkRefused runs setup, which must fail with that sentence and leave everything as it was.
+func (l *ovsLab) checkRefused(t *testing.T, want string, options ...string) {
 	t.Helper()
 	before := l.state(t)
 	output, err := l.ktsn(t, "setup", append(l.setup(), options...)...)
@@ -105,16 +105,16 @@ func TestOpenVSwitchSetupAndTeardownLeaveNothing(t *testing.T) {
 	fresh := lab.state(t)
 	t.Run("where something is in the way, nothing is left", func(t *testing.T) {
 		// Before DPDK is started for the first time.
-		lab.refused(t, "needs 1000000 MB of hugepages", "--memory", "1000000")
-		lab.refused(t, "is not the run directory of the ovs-vswitchd that follows", "--run-dir", lab.dir)
-		lab.refused(t, "there is no such interface", "--interface", "eno9")
-		lab.refused(t, "has the address 192.0.2.1, which br-phy needs", "--interface", "", "--device", "net_af_packet9,iface=eno9")
-		lab.refused(t, "--device 0000:ff:1f.7: there is no such PCI device", "--interface", "", "--device", "0000:ff:1f.7")
-		lab.refused(t, "--device net_af_xdp0,iface=eno9: there is no interface eno9", "--interface", "", "--device", "net_af_xdp0,iface=eno9")
+		lab.checkRefused(t, "needs 1000000 MB of hugepages", "--memory", "1000000")
+		lab.checkRefused(t, "is not the run directory of the ovs-vswitchd that follows", "--run-dir", lab.dir)
+		lab.checkRefused(t, "there is no such interface", "--interface", "eno9")
+		lab.checkRefused(t, "has the address 192.0.2.1, which br-phy needs", "--interface", "", "--device", "net_af_packet9,iface=eno9")
+		lab.checkRefused(t, "--device 0000:ff:1f.7: there is no such PCI device", "--interface", "", "--device", "0000:ff:1f.7")
+		lab.checkRefused(t, "--device net_af_xdp0,iface=eno9: there is no interface eno9", "--interface", "", "--device", "net_af_xdp0,iface=eno9")
 		ip(t, lab.NodeA, "route", "add", "203.0.113.0/24", "via", topology.NodeAddressB.String())
-		lab.refused(t, "phys0 has a route through the gateway 192.0.2.2")
+		lab.checkRefused(t, "phys0 has a route through the gateway 192.0.2.2")
 		ip(t, lab.NodeA, "route", "del", "203.0.113.0/24")
-		lab.refused(t, "cannot open ktsn-phys", "--interface", "", "--device", "net_af_packet9,iface=eno9", "--address", "198.51.100.1/24")
+		lab.checkRefused(t, "cannot open ktsn-phys", "--interface", "", "--device", "net_af_packet9,iface=eno9", "--address", "198.51.100.1/24")
 	})
 	if output, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
 		t.Fatalf("%v: %s", err, output)
@@ -240,17 +240,17 @@ func TestUnsuitableOpenVSwitchIsReported(t *testing.T) {
 	for version := ""; version == ""; { // until ovs-vswitchd has said what it is
 		version = strings.TrimSpace(strings.Trim(lab.vsctl(t, "get", "Open_vSwitch", ".", "dpdk_version"), "[]\n"))
 	}
-	t.Run("built without DPDK", func(t *testing.T) { lab.refused(t, "runs without DPDK") })
+	t.Run("built without DPDK", func(t *testing.T) { lab.checkRefused(t, "runs without DPDK") })
 	t.Run("with a bridge of the kernel", func(t *testing.T) {
 		if err := lab.node.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		lab.vsctl(t, "add-br", ovs.BridgeInternal)
 		lab.vsctl(t, "set", "Open_vSwitch", ".", `dpdk_version="DPDK 22.11"`)
-		lab.refused(t, "bridge br-int is there already and of the kernel's datapath")
+		lab.checkRefused(t, "bridge br-int is there already and of the kernel's datapath")
 	})
 	t.Run("or is not there", func(t *testing.T) {
-		lab.refused(t, "the database of Open vSwitch does not answer", "--db", "unix:"+filepath.Join(lab.dir, "none"))
+		lab.checkRefused(t, "the database of Open vSwitch does not answer", "--db", "unix:"+filepath.Join(lab.dir, "none"))
 	})
 }
 
@@ -267,7 +267,7 @@ func TestOpenVSwitchTeardownAfterItEnded(t *testing.T) {
 	}
 	const ended = "ovs-vswitchd does not run, or does not follow this database; start it"
 	kill()
-	t.Run("nothing is set up", func(t *testing.T) { lab.refused(t, ended) })
+	t.Run("nothing is set up", func(t *testing.T) { lab.checkRefused(t, ended) })
 	if err := lab.node.StartDaemon(); err != nil {
 		t.Fatal(err)
 	}
@@ -600,7 +600,7 @@ func (l *lab) replaceUnderLoad(t *testing.T, daemon *process.Process, client *co
 		awaitTaken(t, client, 200)
 		begin, before := clockTAI(), daemon
 		daemon, client = l.takeOver(t, daemon, options...)
-		result.pauses = append(result.pauses, paused(t, daemon))
+		result.pauses = append(result.pauses, departurePause(t, daemon))
 		awaitLog(t, daemon, says)
 		result.log += before.Stderr()
 		periods = append(periods, [2]int64{begin, clockTAI()})

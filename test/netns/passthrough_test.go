@@ -139,7 +139,7 @@ func TestCardIsBoundToVFIOAndBack(t *testing.T) {
 		if left, err := os.ReadDir(passthrough.NewBus().StateDir); err != nil || len(left) > 0 {
 			t.Errorf("notes stay: %v, %v", left, err)
 		}
-		carries(t, passthrough.NewBus(), card.Address, wire)
+		checkCarries(t, passthrough.NewBus(), card.Address, wire)
 	})
 }
 
@@ -166,7 +166,7 @@ func sendByCard(t *testing.T, card, wire *passthrough.Device) {
 		t.Fatal(err)
 	}
 	daemon, client := lab.startDaemon(t, "--device", card.Address)
-	awaitUp(t, lab.NodeB, wire.Interfaces[0])
+	awaitLinkUp(t, lab.NodeB, wire.Interfaces[0])
 	const count = 200
 	seen := lab.run(t, traffic{count: count, payloadBytes: 64, environment: lab.preloaded(t), talkerOptions: []string{"--cycle", "20ms", "--lead", "10ms"}})
 	if len(seen.received) != count {
@@ -210,8 +210,8 @@ func redirect(from, to string) error {
 	return nil
 }
 
-// awaitUp waits for the link, which takes its time.
-func awaitUp(t *testing.T, namespace *topology.Namespace, name string) {
+// awaitLinkUp waits for the link, which takes its time.
+func awaitLinkUp(t *testing.T, namespace *topology.Namespace, name string) {
 	t.Helper()
 	testlab.Eventually(t, patience, 100*time.Millisecond, func() error {
 		var up bool
@@ -239,8 +239,8 @@ func bringBack(name string) error {
 	return netlink.LinkSetNsPid(link, 1)
 }
 
-// carries sends a frame by the card, which the kernel has again.
-func carries(t *testing.T, bus *passthrough.Bus, address string, wire *passthrough.Device) {
+// checkCarries sends a frame by the card, which the kernel has again.
+func checkCarries(t *testing.T, bus *passthrough.Bus, address string, wire *passthrough.Device) {
 	t.Helper()
 	card, err := bus.Read(address)
 	if err != nil || len(card.Interfaces) != 1 {

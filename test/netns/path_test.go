@@ -139,20 +139,20 @@ func TestPermanentNeighborsStay(t *testing.T) {
 	lab := newLab(t)
 	lab.startDaemon(t) // DPDK sets the interface's own MAC address again, for which the kernel forgets all it knows
 	for _, neighbor := range []struct {
-		in, of *topology.Namespace
-		name   string
-		at     netip.Addr
+		namespace, peer *topology.Namespace
+		name            string
+		at              netip.Addr
 	}{
 		{lab.PodA, lab.PodB, topology.PodInterface, topology.PodAddressB},
 		{lab.NodeA, lab.NodeB, topology.PhysicalInterface, topology.NodeAddressB},
 	} {
-		mac := interfaceMACOf(t, neighbor.of, neighbor.name)
-		ip(t, neighbor.in, "neighbour", "replace", neighbor.at.String(), "lladdr", mac.String(), "dev", neighbor.name,
+		mac := interfaceMACOf(t, neighbor.peer, neighbor.name)
+		ip(t, neighbor.namespace, "neighbour", "replace", neighbor.at.String(), "lladdr", mac.String(), "dev", neighbor.name,
 			"nud", "permanent")
 		defer func() {
-			shown, err := exec.Command("ip", "-n", neighbor.in.Name(), "neighbour", "show", "dev", neighbor.name).Output()
+			shown, err := exec.Command("ip", "-n", neighbor.namespace.Name(), "neighbour", "show", "dev", neighbor.name).Output()
 			if err != nil || !strings.Contains(string(shown), "lladdr "+mac.String()+" PERMANENT") {
-				t.Errorf("in %s the neighbour is now %q, %v", neighbor.in.Name(), shown, err)
+				t.Errorf("in %s the neighbour is now %q, %v", neighbor.namespace.Name(), shown, err)
 			}
 		}()
 	}
@@ -258,7 +258,7 @@ func TestMessageTakenLateCountsAsMissed(t *testing.T) {
 	asker.expect(t, "report", "ECANCELED")
 	asker.expect(t, "past", "sent")
 	asker.expect(t, "report", "EINVAL")
-	asker.ends(t)
+	asker.awaitEnd(t)
 	if counted := awaitSettled(t, client); counted.DropMissed != 1 || counted.DropTxtime != 1 {
 		t.Errorf("ktsnd counts %+v", counted)
 	}

@@ -28,8 +28,8 @@ func previous(t *testing.T, name string) string {
 
 // libraries lists the libktsn.so that an application may have.
 var libraries = map[string]func(*testing.T) string{
-	"with its libktsn.so":     theirs("libktsn.so"),
-	"with the new libktsn.so": ours("libktsn.so"),
+	"with its libktsn.so":     previousProgram("libktsn.so"),
+	"with the new libktsn.so": currentProgram("libktsn.so"),
 }
 
 // replaceBy starts another ktsnd that takes over from the running one.
@@ -85,7 +85,7 @@ func TestPreviousReleaseAndInstance(t *testing.T) {
 				instance.awaitState(t, control.StateStandingBy)
 				client = connect(t, daemon, lab.control)
 				awaitTaken(t, client, 200)
-				instance.told(t)
+				instance.terminate(t)
 			}
 			awaitTaken(t, client, 200)
 			var total sum
@@ -100,10 +100,10 @@ func TestPreviousReleaseAndInstance(t *testing.T) {
 
 // orders lists the orders in which the releases can follow each other, each with either library.
 var orders = map[string]struct{ library, first, second func(*testing.T) string }{
-	"up, with the previous library":   {theirs("libktsn.so"), theirs("ktsnd"), ours("ktsnd")},
-	"up, with the new library":        {ours("libktsn.so"), theirs("ktsnd"), ours("ktsnd")},
-	"down, with the previous library": {theirs("libktsn.so"), ours("ktsnd"), theirs("ktsnd")},
-	"down, with the new library":      {ours("libktsn.so"), ours("ktsnd"), theirs("ktsnd")},
+	"up, with the previous library":   {previousProgram("libktsn.so"), previousProgram("ktsnd"), currentProgram("ktsnd")},
+	"up, with the new library":        {currentProgram("libktsn.so"), previousProgram("ktsnd"), currentProgram("ktsnd")},
+	"down, with the previous library": {previousProgram("libktsn.so"), currentProgram("ktsnd"), previousProgram("ktsnd")},
+	"down, with the new library":      {currentProgram("libktsn.so"), currentProgram("ktsnd"), previousProgram("ktsnd")},
 }
 
 // TestOtherReleaseOpensSockets opens sockets over a connection that began with the other release.
@@ -150,10 +150,10 @@ func TestOtherReleaseGetsRing(t *testing.T) {
 	}
 }
 
-func theirs(name string) func(*testing.T) string {
+func previousProgram(name string) func(*testing.T) string {
 	return func(t *testing.T) string { return previous(t, name) }
 }
 
-func ours(name string) func(*testing.T) string {
+func currentProgram(name string) func(*testing.T) string {
 	return func(t *testing.T) string { return program(t, name) }
 }

@@ -115,7 +115,7 @@ func TestSocketOfOtherNamespaceIsRejected(t *testing.T) {
 	// From pod b, through the file system: the socket that it hands over is of pod b's namespace.
 	ip(t, lab.PodB, "link", "set", "lo", "up")
 	asked := startAt(t, lab.PodB, enemy.socket, "foreign", netip.AddrPortFrom(topology.PodAddressA, listenPort), time.Second)
-	if results := asked.achieved(t); results["refused"] != 1 || results["errno"] != 1 {
+	if results := asked.results(t); results["refused"] != 1 || results["errno"] != 1 {
 		t.Errorf("a socket of another network namespace: %v; want it refused with EPERM (1)", results)
 	}
 }

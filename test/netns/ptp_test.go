@@ -291,7 +291,7 @@ func TestKtsnPtpReportsObstacles(t *testing.T) {
 	elsewhere := filepath.Join(t.TempDir(), "ptp")
 	for name, test := range map[string]struct {
 		options []string
-		said    string
+		want    string
 	}{
 		// None of these gets as far as a ptp4l: there is none at that path, if nothing else keeps it from starting one.
 		"another master of the clock": {[]string{"--device", topology.PhysicalInterface, "--run-dir", elsewhere, "--proc", proc}, "chronyd (process 411) keeps this node's clock already"},
@@ -304,8 +304,8 @@ func TestKtsnPtpReportsObstacles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := ended.Wait(); err == nil || !strings.Contains(ended.Stderr(), test.said) || strings.Count(ended.Stderr(), "\n") != 1 {
-				t.Errorf("it ended with %v, want %q", err, test.said)
+			if err := ended.Wait(); err == nil || !strings.Contains(ended.Stderr(), test.want) || strings.Count(ended.Stderr(), "\n") != 1 {
+				t.Errorf("it ended with %v, want %q", err, test.want)
 			}
 		})
 	}

@@ -27,8 +27,8 @@ type receivingBench struct {
 	socketOfB        string
 }
 
-// received is how many datagrams rings took at both nodes.
-func (b *receivingBench) received(t *testing.T) uint64 {
+// receivedMessages is how many datagrams rings took at both nodes.
+func (b *receivingBench) receivedMessages(t *testing.T) uint64 {
 	t.Helper()
 	return b.side.counts(t).Received + b.sideOfA.counts(t).Received
 }
@@ -63,7 +63,7 @@ func TestReceiveFigures(t *testing.T) {
 	}
 	t.Run("idle", b.idle)
 	t.Run("round trips", b.roundTrips)
-	t.Run("departures", b.departures)
+	t.Run("departures", b.measureDepartures)
 }
 
 func newReceivingBench(t *testing.T) *receivingBench {
@@ -98,7 +98,7 @@ func newReceivingBench(t *testing.T) *receivingBench {
 func (b *receivingBench) exchange(t *testing.T, path *receivePath, wait string, count int) *flow {
 	t.Helper()
 	b.side.tell(t, rings.Endpoint{Rings: path.rings, Redirect: path.redirect})
-	from, to, at := b.ends(path)
+	from, to, at := b.endpoints(path)
 	dir := t.TempDir()
 	f := &flow{talkerFile: filepath.Join(dir, "talker.csv"), listenerFile: filepath.Join(dir, "listener.csv")}
 	f.listener = b.listen(t, path, to, at, wait, "--csv", f.listenerFile, "--count", strconv.Itoa(count))
@@ -115,8 +115,8 @@ func (b *receivingBench) tell(t *testing.T, path *receivePath) {
 	}
 }
 
-// ends are where a path begins and ends.
-func (b *receivingBench) ends(path *receivePath) (from, to *topology.Namespace, at netip.AddrPort) {
+// endpoints are where a path begins and ends.
+func (b *receivingBench) endpoints(path *receivePath) (from, to *topology.Namespace, at netip.AddrPort) {
 	if path.host {
 		return b.NodeA, b.NodeB, netip.AddrPortFrom(topology.NodeAddressB, listenPort)
 	}
@@ -154,7 +154,7 @@ func (b *receivingBench) talker(t *testing.T, path *receivePath, at netip.AddrPo
 func (b *receivingBench) comparePaths(t *testing.T, wait string) {
 	const count = 2000 + warmUp
 	results := make([]pathTiming, len(receivePaths))
-	used := make([]usedReceiving, len(receivePaths))
+	used := make([]receiveUse, len(receivePaths))
 	for range rounds {
 		for i := range receivePaths {
 			used[i].add(t, b, func() *flow {
@@ -177,28 +177,28 @@ func (b *receivingBench) comparePaths(t *testing.T, wait string) {
 	b.recordRatios(t, wait, results)
 }
 
-// usedReceiving is processor time of all that takes part in a path, and how many messages a ring took. What the kernel does at the receiving node is in it where it
+// receiveUse is processor time of all that takes part in a path, and how many messages a ring took. What the kernel does at the receiving node is in it where it
 // happens: a pair of virtual interfaces delivers in the sender's context.
-type usedReceiving struct {
+type receiveUse struct {
 	talker, sender, receiver, listener, span time.Duration
 	byRing                                   uint64 // messages
 }
 
 // add runs something and adds what it takes.
-func (u *usedReceiving) add(t *testing.T, b *receivingBench, run func() *flow) {
+func (u *receiveUse) add(t *testing.T, b *receivingBench, run func() *flow) {
 	t.Helper()
-	byRing := b.received(t)
+	byRing := b.receivedMessages(t)
 	sender, receiver, begin := processTime(t, b.daemonA.PID()), processTime(t, b.daemonB.PID()), time.Now()
 	f := run()
 	u.span += time.Since(begin)
 	u.sender += processTime(t, b.daemonA.PID()) - sender
 	u.receiver += processTime(t, b.daemonB.PID()) - receiver
-	u.byRing += b.received(t) - byRing
+	u.byRing += b.receivedMessages(t) - byRing
 	u.talker += f.talker.Used()
 	u.listener += f.listener.Used()
 }
 
-func (u *usedReceiving) record(t *testing.T, name string, rings bool) {
+func (u *receiveUse) record(t *testing.T, name string, rings bool) {
 	t.Helper()
 	receiver := reported(name+"ktsnd of the receiving node at 1 kHz", cores(u.receiver, u.span), "cores")
 	if rings {
@@ -266,9 +266,9 @@ func (b *receivingBench) roundTrips(t *testing.T) {
 	byRing := make([]uint64, len(roundTripPaths))
 	for range rounds {
 		for i := range roundTripPaths {
-			before := b.received(t)
+			before := b.receivedMessages(t)
 			results[i].add(b.roundTrip(t, &roundTripPaths[i], count))
-			byRing[i] += b.received(t) - before
+			byRing[i] += b.receivedMessages(t) - before
 		}
 	}
 	host50, host99 := percentiles(results[0].latencies)
@@ -288,7 +288,7 @@ func (b *receivingBench) roundTrips(t *testing.T) {
 func (b *receivingBench) roundTrip(t *testing.T, path *receivePath, count int) *pathTiming {
 	t.Helper()
 	b.tell(t, path)
-	from, to, at := b.ends(path)
+	from, to, at := b.endpoints(path)
 	dir := t.TempDir()
 	f := &flow{talkerFile: filepath.Join(dir, "talker.csv"), listenerFile: filepath.Join(dir, "replies.csv")}
 	f.listener = b.listen(t, path, to, at, "--poll", "--echo", "--count", strconv.Itoa(count))
@@ -309,15 +309,15 @@ var incoming = []struct {
 	rings bool
 }{{"nothing is received", false, false}, {"the kernel receives", true, false}, {"rings receive", true, true}}
 
-// departures of one ktsnd, without and with datagrams that come for its pod.
-func (b *receivingBench) departures(t *testing.T) {
+// measureDepartures of one ktsnd, without and with datagrams that come for its pod.
+func (b *receivingBench) measureDepartures(t *testing.T) {
 	const count = 2000 + warmUp
 	results := make([]pathTiming, len(incoming))
 	var received int
 	var byRing uint64
 	for range rounds {
 		for i := range incoming {
-			before := b.received(t)
+			before := b.receivedMessages(t)
 			b.tell(t, &receivePath{rings: incoming[i].rings})
 			end := func() int { return 0 }
 			if incoming[i].comes {
@@ -327,7 +327,7 @@ func (b *receivingBench) departures(t *testing.T) {
 			f := b.exchange(t, &receivePath{timed: true}, "--block", count)
 			results[i].add(f.timing(following.stop()))
 			received += end()
-			byRing += b.received(t) - before
+			byRing += b.receivedMessages(t) - before
 		}
 	}
 	_, alone99 := percentiles(results[0].errors)

@@ -60,8 +60,8 @@ func (c *ringCompany) attack(t *testing.T, pod *topology.Namespace, mode string,
 	return startAttack(t, pod, mode, command)
 }
 
-// receives is what ktsnd says of a pod's receive rings.
-func (c *ringCompany) receives(t *testing.T, identity string) (control.Pod, control.PodReceive) {
+// receiveStatus is what ktsnd says of a pod's receive rings.
+func (c *ringCompany) receiveStatus(t *testing.T, identity string) (control.Pod, control.PodReceive) {
 	t.Helper()
 	pods, err := c.client.Pods(t.Context())
 	if err != nil {
@@ -80,7 +80,7 @@ func (c *ringCompany) receives(t *testing.T, identity string) (control.Pod, cont
 func (c *ringCompany) awaitRings(t *testing.T, identity string, want uint64) {
 	t.Helper()
 	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
-		if _, got := c.receives(t, identity); got.Sockets != want {
+		if _, got := c.receiveStatus(t, identity); got.Sockets != want {
 			return fmt.Errorf("pod %s has %+v, want %d rings", identity, got, want)
 		}
 		return nil
@@ -115,9 +115,9 @@ func TestReceiveRingHasOnlyThePodsDatagrams(t *testing.T) {
 	if err := finish(t, talker); err != nil {
 		t.Fatal(err)
 	}
-	_, podA := c.receives(t, identity)
-	_, others := c.receives(t, hostileIdentity)
-	if results := enemy.achieved(t); results["opened"] != 1 {
+	_, podA := c.receiveStatus(t, identity)
+	_, others := c.receiveStatus(t, hostileIdentity)
+	if results := enemy.results(t); results["opened"] != 1 {
 		t.Errorf("the hostile pod has no ring at the same port: %v", results)
 	}
 	drain(t, listener)
@@ -128,7 +128,7 @@ func TestReceiveRingHasOnlyThePodsDatagrams(t *testing.T) {
 		t.Errorf("the hostile pod got %+v", others)
 	}
 	// A socket of another network namespace, through the hostile pod's application socket.
-	results := c.attack(t, c.PodB, "receive", 300*time.Millisecond, 1).achieved(t)
+	results := c.attack(t, c.PodB, "receive", 300*time.Millisecond, 1).results(t)
 	if results["opened"] != 0 || syscall.Errno(results["errno"]) != syscall.EPERM {
 		t.Errorf("with a socket of another network namespace the hostile pod achieved %v", results)
 	}
@@ -150,9 +150,9 @@ func TestReceiveFloodAffectsOnlyItsPod(t *testing.T) {
 	if err := errors.Join(finish(t, talker), finish(t, flood)); err != nil {
 		t.Fatal(err)
 	}
-	_, podA := c.receives(t, identity)
-	_, others := c.receives(t, hostileIdentity)
-	if results := enemy.achieved(t); results["opened"] != 1 {
+	_, podA := c.receiveStatus(t, identity)
+	_, others := c.receiveStatus(t, hostileIdentity)
+	if results := enemy.results(t); results["opened"] != 1 {
 		t.Errorf("the hostile pod has no ring: %v", results)
 	}
 	drain(t, listener)
@@ -164,8 +164,8 @@ func TestReceiveFloodAffectsOnlyItsPod(t *testing.T) {
 	}
 }
 
-// entered is how many sockets have a ring in the program's maps.
-func (s *receivingSide) entered(t *testing.T) (count int) {
+// countEntries is how many sockets have a ring in the program's maps.
+func (s *receivingSide) countEntries(t *testing.T) (count int) {
 	t.Helper()
 	err := s.node.Do(func() error {
 		dir, err := rings.NodeDir(rings.DefaultDir)
@@ -205,14 +205,14 @@ func TestOpeningReceiveRingsIsLimited(t *testing.T) {
 			asking := startAsking(t, c.PodA, c.socket, 2*time.Second)
 			enemy := c.attack(t, c.enemy.pod, mode, 2*time.Second, 0)
 			c.goodTraffic(t, 500, func() {})
-			pod, got := c.receives(t, hostileIdentity)
-			if got.Sockets > mostSockets || pod.RingMemoryBytes > pod.Limits.RingMemoryBytes || c.sideA().entered(t) > mostSockets+1 {
-				t.Errorf("it has %+v, %d bytes of rings, and the program %d", got, pod.RingMemoryBytes, c.sideA().entered(t))
+			pod, got := c.receiveStatus(t, hostileIdentity)
+			if got.Sockets > mostSockets || pod.RingMemoryBytes > pod.Limits.RingMemoryBytes || c.sideA().countEntries(t) > mostSockets+1 {
+				t.Errorf("it has %+v, %d bytes of rings, and the program %d", got, pod.RingMemoryBytes, c.sideA().countEntries(t))
 			}
-			if results := enemy.achieved(t); results["opened"] == 0 || results[achieves] == 0 {
+			if results := enemy.results(t); results["opened"] == 0 || results[achieves] == 0 {
 				t.Errorf("the hostile pod achieved nothing: %v", results)
 			}
-			if results := asking.achieved(t); results["asked"] == 0 || results["longest-us"] > int(time.Second/time.Microsecond) {
+			if results := asking.results(t); results["asked"] == 0 || results["longest-us"] > int(time.Second/time.Microsecond) {
 				t.Errorf("another pod's requests: %v", results)
 			}
 			awaitReturned(t, c.daemon, c.client, before)
@@ -221,8 +221,8 @@ func TestOpeningReceiveRingsIsLimited(t *testing.T) {
 			kill(t, killed.Process)
 			awaitReturned(t, c.daemon, c.client, before)
 			testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
-				if c.sideA().entered(t) > 0 {
-					return fmt.Errorf("the program still has %d rings", c.sideA().entered(t))
+				if c.sideA().countEntries(t) > 0 {
+					return fmt.Errorf("the program still has %d rings", c.sideA().countEntries(t))
 				}
 				return nil
 			})

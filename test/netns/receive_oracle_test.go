@@ -101,18 +101,18 @@ func (s *receivingSide) admit(t *testing.T, behind ...netip.Prefix) {
 // longestCase is how long a case may take that takes a second.
 const longestCase = 10 * time.Second
 
-// told is what a case said, and how many datagrams it was sent.
-type told struct {
+// caseResult is what a case said, and how many datagrams it was sent.
+type caseResult struct {
 	lines []string
 	sent  int
 	err   error
 }
 
-// tell runs a case in pod a. environment nil is one without libktsn.
-func (l *lab) tell(program, family, name string, environment []string, meanwhile func()) (result told) {
+// runReceiveCase runs a case in pod a. environment nil is one without libktsn.
+func (l *lab) runReceiveCase(program, family, name string, environment []string, meanwhile func()) (result caseResult) {
 	sender, err := l.newAskedSender(family == "ipv6")
 	if err != nil {
-		return told{err: err}
+		return caseResult{err: err}
 	}
 	command := exec.Command(program, family, name)
 	command.Env = environment
@@ -139,7 +139,7 @@ func (l *lab) tell(program, family, name string, environment []string, meanwhile
 }
 
 // apart shows where two outputs differ, line by line, with what both say before.
-func apart(kernel, ring told) (all []string) {
+func apart(kernel, ring caseResult) (all []string) {
 	if kernel.err != nil || ring.err != nil {
 		return []string{fmt.Sprintf("without libktsn: %v\nwith a ring: %v\nit said:\n%s", kernel.err, ring.err, strings.Join(ring.lines, ""))}
 	}
@@ -166,9 +166,9 @@ func apart(kernel, ring told) (all []string) {
 func (o *oracle) compare(t *testing.T, program, family string, test *receiveCase) []string {
 	t.Helper()
 	before := o.sideA().counts(t).Received
-	plain := make(chan told)
-	go func() { plain <- o.tell(program, family, test.name, nil, func() {}) }()
-	ring := o.tell(program, family, test.name, o.environment, func() {})
+	plain := make(chan caseResult)
+	go func() { plain <- o.runReceiveCase(program, family, test.name, nil, func() {}) }()
+	ring := o.runReceiveCase(program, family, test.name, o.environment, func() {})
 	complaints := apart(<-plain, ring)
 	got := o.sideA().counts(t).Received - before
 	switch {
@@ -189,7 +189,7 @@ func (o *oracle) slow(t *testing.T, program string) bool {
 	t.Helper()
 	for range 3 {
 		before := o.sideA().counts(t).Received
-		o.tell(program, "ipv4", "recv", o.environment, func() {})
+		o.runReceiveCase(program, "ipv4", "recv", o.environment, func() {})
 		if o.sideA().counts(t).Received == before {
 			return true
 		}
@@ -249,11 +249,11 @@ func TestReceiversLoseNothingWhileKtsndIsSlow(t *testing.T) {
 		t.Run(libc, func(t *testing.T) {
 			o := newOracle(t)
 			signal(t, o.daemon, syscall.SIGSTOP)
-			ring := o.tell(program, "ipv4", "many-sockets-for-a-while", o.environment, func() {
+			ring := o.runReceiveCase(program, "ipv4", "many-sockets-for-a-while", o.environment, func() {
 				time.Sleep(300 * time.Millisecond)
 				signal(t, o.daemon, syscall.SIGCONT)
 			})
-			plain := o.tell(program, "ipv4", "many-sockets-for-a-while", nil, func() {})
+			plain := o.runReceiveCase(program, "ipv4", "many-sockets-for-a-while", nil, func() {})
 			for _, complaint := range apart(plain, ring) {
 				t.Error(complaint)
 			}
@@ -407,10 +407,10 @@ var receiveCases = []receiveCase{
 	{"nobody is told without a connection", "refused-without-a-connection", 1, ipv4, ""},
 }
 
-// askedSender is pod b, which sends what a ktsn-test-receive asks for.
-type askedSender struct {
+// requestedSender is pod b, which sends what a ktsn-test-receive asks for.
+type requestedSender struct {
 	podA    netip.Addr
-	sources [3]askedSource
+	sources [3]requestedSource
 	// marker is a socket in pod a that belongs to nobody's test, with the kernel's queue. A datagram to it comes behind all
 	// others of the sender: one processor brings them from queue to queue.
 	marker   int
@@ -424,7 +424,7 @@ type askedSender struct {
 	err  error
 }
 
-type askedSource struct {
+type requestedSource struct {
 	fd int
 	at netip.AddrPort
 }
@@ -436,8 +436,8 @@ type request struct {
 }
 
 // newAskedSender begins to listen to a program that is about to start.
-func (l *lab) newAskedSender(ipv6 bool) (*askedSender, error) {
-	s := &askedSender{podA: topology.PodAddressA, marker: -1, channel: -1}
+func (l *lab) newAskedSender(ipv6 bool) (*requestedSender, error) {
+	s := &requestedSender{podA: topology.PodAddressA, marker: -1, channel: -1}
 	peers := [3]netip.Addr{topology.PodAddressB, topology.PodAddressB, alsoPodAddressB}
 	if ipv6 {
 		s.podA, peers = podAddress6A, [3]netip.Addr{podAddress6B, podAddress6B, alsoPodAddress6B}
@@ -468,7 +468,7 @@ func (l *lab) newAskedSender(ipv6 bool) (*askedSender, error) {
 }
 
 // end waits until the program has gone, and returns how many datagrams it was sent.
-func (s *askedSender) end() (int, error) {
+func (s *requestedSender) end() (int, error) {
 	s.theirs.Close()
 	_ = unix.Shutdown(s.channel, unix.SHUT_RDWR) // a child of the program may have it still
 	s.done.Wait()
@@ -527,7 +527,7 @@ func keepProcessor() error {
 }
 
 // serve answers line by line, from one processor.
-func (s *askedSender) serve() {
+func (s *requestedSender) serve() {
 	runtime.LockOSThread() // and never unlocked: the thread ends with its affinity
 	if s.err = keepProcessor(); s.err != nil {
 		return
@@ -554,7 +554,7 @@ func (s *askedSender) serve() {
 	}
 }
 
-func (s *askedSender) answer(line string) error {
+func (s *requestedSender) answer(line string) error {
 	fields := strings.Fields(line)
 	switch {
 	case line == "who":
@@ -576,12 +576,12 @@ func (s *askedSender) answer(line string) error {
 	return fmt.Errorf("the program asks for %q", line)
 }
 
-func (s *askedSender) tell(text string) error {
+func (s *requestedSender) tell(text string) error {
 	_, err := unix.Write(s.channel, []byte(text+"\n"))
 	return err
 }
 
-func (s *askedSender) do(asked *request) error {
+func (s *requestedSender) do(asked *request) error {
 	if asked.afterMS > 0 { // the program goes on meanwhile
 		if err := s.tell("sent"); err != nil {
 			return err
@@ -637,7 +637,7 @@ func (r *request) control(ipv6 bool) (all []byte) {
 }
 
 // mark waits until all that a source has sent is where the kernel, or whoever is in its place, keeps it.
-func (s *askedSender) mark(from int) error {
+func (s *requestedSender) mark(from int) error {
 	if err := unix.Sendto(from, []byte("marker"), 0, sockaddrOf(s.markerAt)); err != nil {
 		return err
 	}

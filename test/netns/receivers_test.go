@@ -113,7 +113,7 @@ func TestExpensiveReceiverIsLimited(t *testing.T) {
 	enemy := lab.addHostile(t, client)
 	enemy.addReceiver(t, client)
 	receiving, sending := enemy.startSending(t, receiverModes["receivers-filter-1000"], time.Second)
-	if results := sending.achieved(t); results["messages"] == 0 {
+	if results := sending.results(t); results["messages"] == 0 {
 		t.Errorf("the neighbour sent nothing: %v", results)
 	}
 	if counted := awaitSettled(t, client); counted.ShareReceiver == 0 {

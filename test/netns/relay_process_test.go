@@ -86,7 +86,7 @@ func newCaptureRig(t *testing.T) *captureRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rig.counters = owned(t, fd, "counters")
+	rig.counters = ownFile(t, fd, "counters")
 	if err := rig.counters.Truncate(int64(binary.Size(relayed{}))); err != nil {
 		t.Fatal(err)
 	}
@@ -99,12 +99,12 @@ func newCaptureRig(t *testing.T) *captureRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rig.heartbeatFD = owned(t, fd, "heartbeat")
+	rig.heartbeatFD = ownFile(t, fd, "heartbeat")
 	return rig
 }
 
-// owned is a descriptor that ends with the test.
-func owned(t *testing.T, fd int, name string) *os.File {
+// ownFile is a descriptor that ends with the test.
+func ownFile(t *testing.T, fd int, name string) *os.File {
 	t.Helper()
 	file := os.NewFile(uintptr(fd), name)
 	t.Cleanup(func() { file.Close() })
@@ -117,7 +117,7 @@ func opened(t *testing.T, path string, flags int) *os.File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return owned(t, fd, path)
+	return ownFile(t, fd, path)
 }
 
 // openTap makes the relay's tap, on no bridge, and a socket that sends what it is to read.
@@ -162,7 +162,7 @@ func boundTo(t *testing.T, where *topology.Namespace, name string) int {
 
 func (r *captureRig) openPacket(t *testing.T) {
 	t.Helper()
-	r.packet = owned(t, boundTo(t, r.PodA, topology.PodInterface), "packet socket")
+	r.packet = ownFile(t, boundTo(t, r.PodA, topology.PodInterface), "packet socket")
 }
 
 // startRelay starts a relay of all frames, without privileges.
@@ -213,8 +213,8 @@ func (r *captureRig) frame(source []byte, text string) []byte {
 	return fmt.Appendf(binary.BigEndian.AppendUint16(append(bytes.Clone(r.podB), source...), carriedEtherType), "%-46s", text)
 }
 
-// recorded puts a record with the time, and a priority, in front of a frame.
-func recorded(frame []byte, txtimeTAI int64) []byte {
+// withRecord puts a record with the time, and a priority, in front of a frame.
+func withRecord(frame []byte, txtimeTAI int64) []byte {
 	const priority = 3
 	record := binary.BigEndian.AppendUint16(bytes.Clone(frame[:12]), recordEtherType)
 	record = append(record, recordVersion, priority)
@@ -432,7 +432,7 @@ func TestRelayFramesContinueDuringReplace(t *testing.T) {
 	}
 	// A ktsnd is ready long before that.
 	at := nowTAI(t) + int64(5*time.Second)
-	rig.capture(t, recorded(rig.frame(rig.podA, "timed"), at))
+	rig.capture(t, withRecord(rig.frame(rig.podA, "timed"), at))
 	awaitCounters(t, client, "both are taken", func(c control.Counters) bool { return c.Taken == 2 })
 	successor, client := rig.takeOver(t, before)
 	rig.capture(t, rig.frame(rig.podA, "untimed, after"))

@@ -86,7 +86,7 @@ func (r *relay) serve(client, server int) {
 		asked    bool
 	}{{client, server, true}, {server, client, false}} {
 		both.Go(func() {
-			for r.pass(way.from, way.to, way.asked) {
+			for r.forward(way.from, way.to, way.asked) {
 			}
 			_ = unix.Shutdown(client, unix.SHUT_RDWR)
 			_ = unix.Shutdown(server, unix.SHUT_RDWR)
@@ -97,7 +97,7 @@ func (r *relay) serve(client, server int) {
 	unix.Close(server)
 }
 
-func (r *relay) pass(from, to int, asked bool) bool {
+func (r *relay) forward(from, to int, asked bool) bool {
 	data, control := make([]byte, 1<<20), make([]byte, 256)
 	count, controlCount, _, _, err := unix.Recvmsg(from, data, control, unix.MSG_CMSG_CLOEXEC)
 	if err != nil || count == 0 {

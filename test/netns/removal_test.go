@@ -40,14 +40,14 @@ var leaving = []struct {
 	{"refill", "sent", 1500 * time.Millisecond, 500 * time.Millisecond},
 }
 
-// possessions are what a ktsnd has beside the sets of doorbells that it keeps for the next rings.
-type possessions struct{ descriptors, threads int }
+// resources are what a ktsnd has beside the sets of doorbells that it keeps for the next rings.
+type resources struct{ descriptors, threads int }
 
-func possessionsOf(running *process.Process) possessions {
+func possessionsOf(running *process.Process) resources {
 	folder := fmt.Sprintf("/proc/%d", running.PID())
 	threads, _ := os.ReadDir(filepath.Join(folder, "task"))
 	descriptors, _ := os.ReadDir(filepath.Join(folder, "fd"))
-	now := possessions{0, len(threads)}
+	now := resources{0, len(threads)}
 	for _, entry := range descriptors {
 		if kind, err := os.Readlink(filepath.Join(folder, "fd", entry.Name())); err == nil && kind != "anon_inode:[eventpoll]" {
 			now.descriptors++
@@ -57,7 +57,7 @@ func possessionsOf(running *process.Process) possessions {
 }
 
 // awaitRemoved waits until ktsnd has no more than before, and no ring of a removed pod; it returns how long that took.
-func awaitRemoved(ctx context.Context, daemon *process.Process, client *control.Client, before possessions) (time.Duration, error) {
+func awaitRemoved(ctx context.Context, daemon *process.Process, client *control.Client, before resources) (time.Duration, error) {
 	began := time.Now()
 	for ; ; time.Sleep(5 * time.Millisecond) {
 		now := possessionsOf(daemon)
@@ -75,7 +75,7 @@ func awaitRemoved(ctx context.Context, daemon *process.Process, client *control.
 	}
 }
 
-func awaitGone(t *testing.T, daemon *process.Process, client *control.Client, before possessions) {
+func awaitRemoval(t *testing.T, daemon *process.Process, client *control.Client, before resources) {
 	t.Helper()
 	if _, err := awaitRemoved(t.Context(), daemon, client, before); err != nil {
 		t.Fatal(err)
@@ -108,24 +108,24 @@ func (a *attack) abortIfStuck(t *testing.T) {
 	}
 }
 
-// removed is how the removal of a pod went.
-type removed struct {
+// removalResult is how the removal of a pod went.
+type removalResult struct {
 	took time.Duration
 	err  error
 }
 
 // removeAfter removes the hostile pod when its program has ended, or after that time, and waits until nothing is left of it.
 func (h *hostile) removeAfter(ctx context.Context, client *control.Client, running *attack, after time.Duration, daemon *process.Process,
-	before possessions) removed {
+	before resources) removalResult {
 	select {
 	case <-running.Done():
 	case <-time.After(after):
 	}
 	if err := h.remove(ctx, client); err != nil {
-		return removed{0, err}
+		return removalResult{0, err}
 	}
 	took, err := awaitRemoved(ctx, daemon, client, before)
-	return removed{took, err}
+	return removalResult{took, err}
 }
 
 // A pod that is removed takes all with it that ktsnd has of it, whatever it has passed, and disturbs nobody.
@@ -144,7 +144,7 @@ func TestRemovedPodLeavesNothing(t *testing.T) {
 			t.Cleanup(func() { _ = remover.Close() })
 			var enemy *hostile
 			var running *attack
-			ended := make(chan removed, 1)
+			ended := make(chan removalResult, 1)
 			replies := lab.askControl(t)
 			lab.goodTraffic(t, 1500, func() {
 				before := possessionsOf(daemon)
@@ -159,7 +159,7 @@ func TestRemovedPodLeavesNothing(t *testing.T) {
 			if result.err != nil {
 				t.Fatal(result.err)
 			}
-			if results := running.achieved(t); results[test.achieves] == 0 {
+			if results := running.results(t); results[test.achieves] == 0 {
 				t.Errorf("the hostile pod achieved nothing: %v", results)
 			}
 			slowest := slices.Max(replies.stop())
@@ -208,7 +208,7 @@ func TestSocketFolderWatchersDelayNobody(t *testing.T) {
 	if slowest > time.Second {
 		t.Errorf("the control socket took %v to answer", slowest)
 	}
-	if results := running.achieved(t); results["watchers"] < 1000 {
+	if results := running.results(t); results["watchers"] < 1000 {
 		t.Errorf("the pod has %v watchers", results)
 	}
 }
@@ -222,19 +222,19 @@ func TestRemovedPodsStarveNobody(t *testing.T) {
 	awaitIdle(t, client)
 	before := possessionsOf(daemon)
 	for range 4 {
-		if results := enemy.start(t, "immortal2", 500*time.Millisecond).achieved(t); results["rings"] < 30 {
+		if results := enemy.start(t, "immortal2", 500*time.Millisecond).results(t); results["rings"] < 30 {
 			t.Errorf("the hostile pod left %d rings", results["rings"])
 		}
 		if err := errors.Join(enemy.remove(t.Context(), client), enemy.attach(t.Context(), client)); err != nil {
 			t.Fatal(err)
 		}
-		if results := startAsking(t, lab.PodA, lab.socket, 50*time.Millisecond).achieved(t); results["asked"] == 0 {
+		if results := startAsking(t, lab.PodA, lab.socket, 50*time.Millisecond).results(t); results["asked"] == 0 {
 			t.Errorf("another pod: %v", results)
 		}
 	}
 	lab.goodTraffic(t, 50, func() {})
 	awaitIdle(t, client)
-	awaitGone(t, daemon, client, before)
+	awaitRemoval(t, daemon, client, before)
 }
 
 // Where pods have used up what there is for them, ktsnd still answers on its control socket.
@@ -271,10 +271,10 @@ func TestControlSocketHasDescriptorsInReserve(t *testing.T) {
 		t.Fatal(err)
 	}
 	peers.Close()
-	running.achieved(t)
-	many.achieved(t)
+	running.results(t)
+	many.results(t)
 	awaitIdle(t, client)
-	awaitGone(t, daemon, client, before)
+	awaitRemoval(t, daemon, client, before)
 	lab.goodTraffic(t, 50, func() {})
 }
 
@@ -293,14 +293,14 @@ func TestHandOverDuringPodRemoval(t *testing.T) {
 			enemy := lab.addHostile(t, client)
 			running := enemy.start(t, mode, 300*time.Millisecond)
 			t.Cleanup(func() { running.abortIfStuck(t) })
-			running.achieved(t)
+			running.results(t)
 			if err := enemy.remove(t.Context(), client); err != nil {
 				t.Fatal(err)
 			}
 			var successor *process.Process
 			lab.goodTraffic(t, 500, func() { successor, client = lab.takeOver(t, daemon) })
 			awaitIdle(t, client)
-			awaitGone(t, successor, client, before)
+			awaitRemoval(t, successor, client, before)
 			lab.goodTraffic(t, 50, func() {})
 		})
 	}
@@ -312,7 +312,7 @@ func TestKilledKtsndEndsDuringPodRemoval(t *testing.T) {
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)
 	enemy := lab.addHostile(t, client)
-	enemy.start(t, "immortal", 300*time.Millisecond).achieved(t)
+	enemy.start(t, "immortal", 300*time.Millisecond).results(t)
 	if err := enemy.remove(t.Context(), client); err != nil {
 		t.Fatal(err)
 	}

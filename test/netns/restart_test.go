@@ -238,7 +238,7 @@ func checkTimesKept(t *testing.T, arrived []shapedDatagram, dead, again int64) (
 		}
 	}
 	if len(seen) != keptSending || !seen["future"] || !seen["passing"] {
-		t.Errorf("%d of %d messages came: %s", len(seen), keptSending, strings.Join(labels(arrived), " "))
+		t.Errorf("%d of %d messages came: %s", len(seen), keptSending, strings.Join(labelsOf(arrived), " "))
 	}
 	if waited < 8 {
 		t.Errorf("only %d messages had to wait; this test has no meaning", waited)
@@ -246,28 +246,28 @@ func checkTimesKept(t *testing.T, arrived []shapedDatagram, dead, again int64) (
 	return late
 }
 
-// ticking is a run of testdata/restored.py in pod a.
-type ticking struct {
+// tickingSender is a run of testdata/restored.py in pod a.
+type tickingSender struct {
 	dialogue
 	listener *net.UDPConn
 }
 
-func (l *lab) startTicking(t *testing.T, how string, further ...string) *ticking {
+func (l *lab) startTicking(t *testing.T, how string, further ...string) *tickingSender {
 	t.Helper()
 	listener := l.listenForTexts(t)
 	command := exec.Command(python(t), append([]string{"testdata/restored.py", how, topology.PodAddressB.String(),
 		strconv.Itoa(listenPort)}, further...)...)
 	command.Env = l.preloaded(t)
-	return &ticking{startDialogue(t, l.PodA, "restored.py "+how, command), listener}
+	return &tickingSender{startDialogue(t, l.PodA, "restored.py "+how, command), listener}
 }
 
 // checkAllCame has it end when ktsnd has taken some of its messages, and checks that each came once.
 //
 // A program that ends before ktsnd has found it takes what waits along; on a busy machine a start of ktsnd takes seconds.
-func (r *ticking) checkAllCame(t *testing.T, client *control.Client) {
+func (r *tickingSender) checkAllCame(t *testing.T, client *control.Client) {
 	t.Helper()
 	awaitTaken(t, client, 20)
-	r.ends(t)
+	r.awaitEnd(t)
 	counted := awaitSettled(t, client)
 	text := r.line(t)
 	count, err := strconv.Atoi(text)
@@ -278,7 +278,7 @@ func (r *ticking) checkAllCame(t *testing.T, client *control.Client) {
 	for i := range count {
 		want = append(want, "tick"+strconv.Itoa(i))
 	}
-	if got := texts(t, r.listener); !slices.Equal(got, want) {
+	if got := receivedTexts(t, r.listener); !slices.Equal(got, want) {
 		t.Errorf("%d of %d messages came: %v", len(got), count, got)
 	}
 	if counted.Dropped() != 0 {
@@ -287,7 +287,7 @@ func (r *ticking) checkAllCame(t *testing.T, client *control.Client) {
 }
 
 // line is the next of what it prints.
-func (r *ticking) line(t *testing.T) string {
+func (r *tickingSender) line(t *testing.T) string {
 	t.Helper()
 	if !r.stdout.Scan() {
 		t.Fatalf("it says nothing: %v; on stderr %s", r.stdout.Err(), r.Stderr())

@@ -92,8 +92,8 @@ func (s *session) boot(t *testing.T) {
 	}()
 }
 
-// await returns when the machine can be told what to do.
-func (s *session) await(t *testing.T) {
+// awaitReady returns when the machine can be told what to do.
+func (s *session) awaitReady(t *testing.T) {
 	t.Helper()
 	s.port = s.dial(t, "test.sock")
 	s.qmp = newQMP(t, s.dial(t, "qmp.sock"))
@@ -180,8 +180,8 @@ func (s *session) run(t *testing.T, script string, arguments ...any) string {
 	return output
 }
 
-// fails returns what a script said that must not succeed.
-func (s *session) fails(t *testing.T, script string, arguments ...any) string {
+// expectFailure returns what a script said that must not succeed.
+func (s *session) expectFailure(t *testing.T, script string, arguments ...any) string {
 	t.Helper()
 	script = fmt.Sprintf(script, arguments...)
 	output, err := s.begin(t, script)(t)
@@ -320,8 +320,8 @@ func (r *guestRig) toMachine(text string) []byte {
 	return frame
 }
 
-// echoed sends frames to the machine until one comes back: a network device takes a moment to be there again.
-func (r *guestRig) echoed(t *testing.T, send, there int, text string) {
+// awaitEcho sends frames to the machine until one comes back: a network device takes a moment to be there again.
+func (r *guestRig) awaitEcho(t *testing.T, send, there int, text string) {
 	t.Helper()
 	testlab.Eventually(t, patience, 0, func() error {
 		if _, err := unix.Write(send, r.toMachine(text)); err != nil {

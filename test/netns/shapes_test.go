@@ -235,7 +235,7 @@ func checkServed(t *testing.T, shape shape, arrived []shapedDatagram) {
 	}
 	if timed != shape.timed || untimed != shape.untimed {
 		t.Errorf("%d with and %d without a time came, want %d and %d: %v", timed, untimed, shape.timed, shape.untimed,
-			labels(arrived))
+			labelsOf(arrived))
 	}
 }
 
@@ -269,7 +269,7 @@ func checkNobodyIsServed(t *testing.T, client *control.Client) {
 	})
 }
 
-func labels(datagrams []shapedDatagram) []string {
+func labelsOf(datagrams []shapedDatagram) []string {
 	var all []string
 	for _, datagram := range datagrams {
 		all = append(all, datagram.label)
@@ -290,7 +290,7 @@ func TestProgramShapesWithoutDaemonBehaveAsWithoutLibrary(t *testing.T) {
 		running := start(t, lab.PodA, "ktsn-test-shapes", command)
 		_ = finish(t, running)
 		arrived := receiver.take(t, wanted, 200*time.Millisecond)
-		return fmt.Sprintf("status %d, received %v", command.ProcessState.ExitCode(), labels(arrived))
+		return fmt.Sprintf("status %d, received %v", command.ProcessState.ExitCode(), labelsOf(arrived))
 	}
 	for libc, program := range programs {
 		for _, user := range users {

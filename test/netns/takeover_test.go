@@ -36,8 +36,8 @@ func (l *lab) takeOver(t *testing.T, before *process.Process, options ...string)
 
 var pausedLine = regexp.MustCompile(`departures paused for (\d+) us`)
 
-// paused is for how long no message left while a ktsnd took over.
-func paused(t *testing.T, successor *process.Process) time.Duration {
+// departurePause is for how long no message left while a ktsnd took over.
+func departurePause(t *testing.T, successor *process.Process) time.Duration {
 	t.Helper()
 	awaitLog(t, successor, "departures paused for")
 	match := pausedLine.FindStringSubmatch(successor.Stderr())
@@ -71,7 +71,7 @@ func TestTakeOverUnderLoadLosesNothing(t *testing.T) {
 		awaitTaken(t, client, 200)
 		before := statusOf(t, client)
 		daemon, client = lab.takeOver(t, daemon)
-		pauses = append(pauses, paused(t, daemon))
+		pauses = append(pauses, departurePause(t, daemon))
 		after := statusOf(t, client)
 		if after.PID != daemon.PID() || after.Sockets != before.Sockets || after.Endpoints != before.Endpoints ||
 			after.Peers != before.Peers || after.Processes != before.Processes || after.Flows != before.Flows {
@@ -138,7 +138,7 @@ func TestPodNameSurvivesTakeOver(t *testing.T) {
 	}
 	lab.startTalker(t, filepath.Join(lab.Dir, "talker.csv"))
 	flow := soleFlow(t, client)
-	messages := traced(t, []byte(lab.ask(t, "trace", "--pod", "factory/axis-1", "--count", "3", "-o", "json")))
+	messages := parseTrace(t, []byte(lab.ask(t, "trace", "--pod", "factory/axis-1", "--count", "3", "-o", "json")))
 	if len(messages) != 3 || messages[0].Flow != flow.Number {
 		t.Errorf("of flow %d was traced %+v", flow.Number, messages)
 	}
@@ -214,15 +214,15 @@ func TestTakeOverDropsOnlyCorruptRing(t *testing.T) {
 	lab.goodTraffic(t, 3000, func() { // longer than a take-over takes
 		running := enemy.start(t, "scribble", patience)
 		awaitStatus(t, client, "both programs are known", func(status *control.Status) bool { return status.Processes == 2 })
-		awaitWork(t, running.Process)
+		awaitCPUTime(t, running.Process)
 		daemon, client = lab.takeOver(t, daemon)
-		if count := processes(t, client); count != 1 {
+		if count := processCount(t, client); count != 1 {
 			t.Errorf("the successor has %d processes", count)
 		}
 		if err := client.SocketDel(t.Context(), hostileIdentity); err != nil {
 			t.Error(err)
 		}
-		if count := processes(t, client); count != 1 {
+		if count := processCount(t, client); count != 1 {
 			t.Errorf("without the pod of the spoilt ring the successor has %d processes", count)
 		}
 		kill(t, running.Process)
@@ -230,8 +230,8 @@ func TestTakeOverDropsOnlyCorruptRing(t *testing.T) {
 	awaitLog(t, daemon, "a process of "+hostileIdentity+" was lost")
 }
 
-// awaitWork waits until a program that stops for nothing has run for a while.
-func awaitWork(t *testing.T, running *process.Process) {
+// awaitCPUTime waits until a program that stops for nothing has run for a while.
+func awaitCPUTime(t *testing.T, running *process.Process) {
 	t.Helper()
 	const enough = 20 * time.Millisecond
 	before := cpuTime(t, running)
@@ -243,7 +243,7 @@ func awaitWork(t *testing.T, running *process.Process) {
 	})
 }
 
-func processes(t *testing.T, client *control.Client) int {
+func processCount(t *testing.T, client *control.Client) int {
 	t.Helper()
 	return statusOf(t, client).Processes
 }

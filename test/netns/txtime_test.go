@@ -80,7 +80,7 @@ func (l *lab) listenForCase(t *testing.T, test txtime.Case) func() []string {
 		address = podAddress6B
 	}
 	listener := listen(t, l.PodB, "udp", netip.AddrPortFrom(address, listenPort))
-	return func() []string { return texts(t, listener) }
+	return func() []string { return receivedTexts(t, listener) }
 }
 
 // packetTexts are what has arrived in frames, as texts are in datagrams.
@@ -114,8 +114,8 @@ func (l *lab) listenForTexts(t *testing.T) *net.UDPConn {
 	return listen(t, l.PodB, "udp4", netip.AddrPortFrom(topology.PodAddressB, listenPort))
 }
 
-// texts are what has arrived, a little later than the last was sent, and ends the listener.
-func texts(t *testing.T, listener *net.UDPConn) []string {
+// receivedTexts are what has arrived, a little later than the last was sent, and ends the listener.
+func receivedTexts(t *testing.T, listener *net.UDPConn) []string {
 	t.Helper()
 	defer listener.Close()
 	var all []string

@@ -39,7 +39,7 @@ func benchVhostRelay(t *testing.T, timed bool, bytes int) {
 	rig.startRelay(t)
 	frame := append(rig.frame(rig.podA, ""), make([]byte, bytes)...)[:bytes]
 	if timed {
-		frame = recorded(frame, nowTAI(t))
+		frame = withRecord(frame, nowTAI(t))
 	}
 	rig.awaitCount(t, "both sessions stand", func(c relayed) bool { return c.Connected == connected|connectedU })
 	rig.guestCPU = "0"

@@ -68,14 +68,14 @@ func newGuestRig(t *testing.T, pairs int, listens bool, options ...string) *gues
 		relayProgram: publicCopy(t, "ktsn-relay-vhost"), guestProgram: publicCopy(t, "ktsn-test-guest"),
 	}
 	rig.podA, rig.podB = interfaceMAC(t, rig.PodA), interfaceMAC(t, rig.PodB)
-	rig.packet = owned(t, boundTo(t, rig.PodA, topology.PodInterface), "packet socket")
-	rig.link = owned(t, duplicated(t, listenFrames(t, rig.PodA, unix.ETH_P_ALL)), "link")
+	rig.packet = ownFile(t, boundTo(t, rig.PodA, topology.PodInterface), "packet socket")
+	rig.link = ownFile(t, dupFile(t, listenFrames(t, rig.PodA, unix.ETH_P_ALL)), "link")
 	rig.folder = opened(t, rig.dir, unix.O_PATH|unix.O_DIRECTORY)
 	fd, err := unix.MemfdCreate("counters", unix.MFD_CLOEXEC)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rig.counted = owned(t, fd, "counters")
+	rig.counted = ownFile(t, fd, "counters")
 	if err := rig.counted.Truncate(int64(binary.Size(relayed{}))); err != nil {
 		t.Fatal(err)
 	}
@@ -87,8 +87,8 @@ func newGuestRig(t *testing.T, pairs int, listens bool, options ...string) *gues
 	return rig
 }
 
-// duplicated keeps a descriptor that somebody else closes.
-func duplicated(t *testing.T, fd int) int {
+// dupFile keeps a descriptor that somebody else closes.
+func dupFile(t *testing.T, fd int) int {
 	t.Helper()
 	other, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -191,8 +191,8 @@ func (r *guestRig) send(t *testing.T, pair int, frame []byte) {
 	}
 }
 
-// received waits for the next frame of that EtherType that reaches the guest.
-func (r *guestRig) received(t *testing.T, etherType uint16) (pair int, frame []byte) {
+// receiveFromRing waits for the next frame of that EtherType that reaches the guest.
+func (r *guestRig) receiveFromRing(t *testing.T, etherType uint16) (pair int, frame []byte) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; {
 		number, text, _ := strings.Cut(r.line(time.Until(deadline)), " ")
@@ -231,8 +231,8 @@ func (r *guestRig) frame(source []byte, text string) []byte {
 	return fmt.Appendf(binary.BigEndian.AppendUint16(append(bytes.Clone(r.podB), source...), carriedEtherType), "%-46s", text)
 }
 
-// tagged puts a tag with that priority, of no VLAN, into a frame.
-func tagged(frame []byte, priority byte) []byte {
+// withVLANTag puts a tag with that priority, of no VLAN, into a frame.
+func withVLANTag(frame []byte, priority byte) []byte {
 	return slices.Concat(frame[:12], []byte{0x81, 0x00, priority << 5, 0}, frame[12:])
 }
 
@@ -253,7 +253,7 @@ func TestVhostFramesLeaveOnTime(t *testing.T) {
 			for i := range frames {
 				// The last leaves first.
 				at := base + int64((frames-i)*int(5*time.Millisecond))
-				rig.send(t, i%rig.pairs, recorded(rig.frame(rig.podA, strconv.FormatInt(at, 10)), at))
+				rig.send(t, i%rig.pairs, withRecord(rig.frame(rig.podA, strconv.FormatInt(at, 10)), at))
 			}
 			var last int64
 			for range frames {
@@ -330,10 +330,10 @@ func TestVhostFrameClass(t *testing.T) {
 			rig.startGuest(t)
 			frame := rig.frame(rig.podA, "in a class")
 			if test.tag {
-				frame = tagged(frame, 4)
+				frame = withVLANTag(frame, 4)
 			}
 			if test.timed {
-				frame = recorded(frame, nowTAI(t)+int64(50*time.Millisecond))
+				frame = withRecord(frame, nowTAI(t)+int64(50*time.Millisecond))
 			}
 			rig.send(t, test.pair, frame)
 			awaitSent(t, client, 1)
@@ -363,13 +363,13 @@ func TestVhostFramesReachGuest(t *testing.T) {
 	}{
 		"to its own address":               {to(rig.podA, "unicast"), 0},
 		"to all":                           {to(broadcast, "broadcast"), 0},
-		"with a tag":                       {tagged(to(rig.podA, "tagged"), 2), 2},
-		"with a tag for a pair it has not": {tagged(to(rig.podA, "tagged higher"), 6), 0},
+		"with a tag":                       {withVLANTag(to(rig.podA, "tagged"), 2), 2},
+		"with a tag for a pair it has not": {withVLANTag(to(rig.podA, "tagged higher"), 6), 0},
 	} {
 		if _, err := unix.Write(send, test.frame); err != nil {
 			t.Fatal(err)
 		}
-		pair, frame := rig.received(t, carriedEtherType)
+		pair, frame := rig.receiveFromRing(t, carriedEtherType)
 		if pair != test.pair || !bytes.HasPrefix(frame, test.frame) {
 			t.Errorf("%s: in pair %d there comes %x, want %d and %x", name, pair, frame, test.pair, test.frame)
 		}
@@ -391,7 +391,7 @@ func TestVhostFrontEndReconnects(t *testing.T) {
 			for i := range 3 {
 				rig.startGuest(t)
 				text := strconv.Itoa(i)
-				rig.send(t, 1, recorded(rig.frame(rig.podA, text), nowTAI(t)+int64(50*time.Millisecond)))
+				rig.send(t, 1, withRecord(rig.frame(rig.podA, text), nowTAI(t)+int64(50*time.Millisecond)))
 				if arrived := arrivedText(t, there); arrived != text {
 					t.Fatalf("%q arrives, want %q", arrived, text)
 				}
@@ -414,7 +414,7 @@ func TestVhostGuestSurvivesRelayKill(t *testing.T) {
 	there := listenFrames(t, rig.PodB, carriedEtherType)
 	for i := range 3 {
 		text := strconv.Itoa(i)
-		rig.send(t, i%2, recorded(rig.frame(rig.podA, text), nowTAI(t)+int64(50*time.Millisecond)))
+		rig.send(t, i%2, withRecord(rig.frame(rig.podA, text), nowTAI(t)+int64(50*time.Millisecond)))
 		if arrived := arrivedText(t, there); arrived != text {
 			t.Fatalf("%q arrives, want %q", arrived, text)
 		}
@@ -436,16 +436,16 @@ func TestVhostGuestSurvivesKtsndKill(t *testing.T) {
 	rig.startRelay(t)
 	rig.startGuest(t)
 	there := listenFrames(t, rig.PodB, carriedEtherType)
-	rig.send(t, 0, recorded(rig.frame(rig.podA, "before"), nowTAI(t)))
+	rig.send(t, 0, withRecord(rig.frame(rig.podA, "before"), nowTAI(t)))
 	if text := arrivedText(t, there); text != "before" {
 		t.Fatalf("%q arrives", text)
 	}
 	at := nowTAI(t) + int64(1500*time.Millisecond)
-	rig.send(t, 0, recorded(rig.frame(rig.podA, "in the ring"), at))
+	rig.send(t, 0, withRecord(rig.frame(rig.podA, "in the ring"), at))
 	rig.awaitCount(t, "both are handed over", func(c relayed) bool { return c.HandedTimed == 2 })
 	kill(t, daemon)
 	rig.awaitCount(t, "the end is noticed", func(c relayed) bool { return c.Connected == 0 })
-	rig.send(t, 1, recorded(rig.frame(rig.podA, "while it is away"), at+int64(50*time.Millisecond)))
+	rig.send(t, 1, withRecord(rig.frame(rig.podA, "while it is away"), at+int64(50*time.Millisecond)))
 	rig.send(t, 1, rig.frame(rig.podA, "by the kernel"))
 	if text := arrivedText(t, there); text != "by the kernel" {
 		t.Errorf("%q arrives", text)
@@ -479,20 +479,20 @@ func TestVhostForgedFramesAreDropped(t *testing.T) {
 	rig.startGuest(t)
 	there := listenFrames(t, rig.PodB, carriedEtherType)
 	stranger := []byte{2, 9, 9, 9, 9, 9}
-	bits := recorded(rig.frame(rig.podA, "bits"), nowTAI(t))
+	bits := withRecord(rig.frame(rig.podA, "bits"), nowTAI(t))
 	bits[15] |= 0x80
-	rig.send(t, 0, recorded(rig.frame(stranger, "forged"), nowTAI(t)))
+	rig.send(t, 0, withRecord(rig.frame(stranger, "forged"), nowTAI(t)))
 	rig.send(t, 0, rig.frame(stranger, "forged"))
 	rig.send(t, 1, bits)
 	// An IPv4 header that is nobody's, and a priority that was not granted.
 	foreign := rig.frame(rig.podA, "")
 	copy(foreign[12:], []byte{0x08, 0x00, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 253, 0, 0, 10, 99, 99, 99, 10, 42, 2, 2})
 	rig.send(t, 0, foreign)
-	rig.send(t, 0, recorded(foreign, nowTAI(t)))
-	high := recorded(rig.frame(rig.podA, "high"), nowTAI(t))
+	rig.send(t, 0, withRecord(foreign, nowTAI(t)))
+	high := withRecord(rig.frame(rig.podA, "high"), nowTAI(t))
 	high[15] = 7
 	rig.send(t, 0, high)
-	rig.send(t, 1, recorded(rig.frame(rig.podA, "in a year"), nowTAI(t)+int64(365*24*time.Hour)))
+	rig.send(t, 1, withRecord(rig.frame(rig.podA, "in a year"), nowTAI(t)+int64(365*24*time.Hour)))
 	rig.send(t, 1, rig.frame(rig.podA, "own"))
 	if text := arrivedText(t, there); text != "own" {
 		t.Errorf("%q arrives", text)
@@ -516,9 +516,9 @@ func TestVhostRecordsNeedPermission(t *testing.T) {
 	there := listenFrames(t, rig.PodB, carriedEtherType)
 	// Also one that has a class and no time.
 	const what, untimed = 15, 0x36
-	classed := recorded(rig.frame(rig.podA, "with a class"), 0)
+	classed := withRecord(rig.frame(rig.podA, "with a class"), 0)
 	classed[what] = untimed
-	rig.send(t, 0, recorded(rig.frame(rig.podA, "with a record"), nowTAI(t)))
+	rig.send(t, 0, withRecord(rig.frame(rig.podA, "with a record"), nowTAI(t)))
 	rig.send(t, 0, classed)
 	rig.send(t, 0, rig.frame(rig.podA, "without"))
 	if text := arrivedText(t, there); text != "without" {
@@ -582,7 +582,7 @@ func TestVhostRelayFromCommandLine(t *testing.T) {
 	there := listenFrames(t, rig.PodB, carriedEtherType)
 	for i := range 2 {
 		text := strconv.Itoa(i)
-		rig.send(t, 1, recorded(rig.frame(rig.podA, text), nowTAI(t)+int64(50*time.Millisecond)))
+		rig.send(t, 1, withRecord(rig.frame(rig.podA, text), nowTAI(t)+int64(50*time.Millisecond)))
 		if arrived := arrivedText(t, there); arrived != text {
 			t.Fatalf("%q arrives, want %q", arrived, text)
 		}

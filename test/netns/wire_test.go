@@ -52,8 +52,8 @@ func (h *headers) of(frame []byte) (string, bool) {
 	return text, true
 }
 
-// tapped reads frames until it is asked which came.
-func tapped(fd int) (came func() []string) {
+// captureAll reads frames until it is asked which came.
+func captureAll(fd int) (came func() []string) {
 	var all []string
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -89,7 +89,7 @@ func tapped(fd int) (came func() []string) {
 // tapHeaders runs the cases and returns what they said, and with which headers their datagrams came into pod b.
 func (l *lab) tapHeaders(t *testing.T, family txtime.Family, cases, environment []string) (answers, came []string) {
 	t.Helper()
-	arrived := tapped(tap(t, l.PodB))
+	arrived := captureAll(tap(t, l.PodB))
 	answers, _ = l.sendDatagrams(t, family, cases, environment)
 	return answers, arrived()
 }

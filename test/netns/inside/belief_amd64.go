@@ -20,8 +20,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/guestclock"
 )
 
-// believed is what the program at the interface takes for the host's time at a moment of this machine's counter.
-type believed struct {
+// hostTime is what the program at the interface takes for the host's time at a moment of this machine's counter.
+type hostTime struct {
 	Before, After       uint64
 	TAI, Ahead, BoundNs int64
 	// Known tells that frames are sent with it.
@@ -59,13 +59,13 @@ func belief(arguments []string) error {
 }
 
 // readBelief reads the clock between two reads of the counter, a few times, and takes the quickest.
-func readBelief(device string) (best believed, err error) {
+func readBelief(device string) (best hostTime, err error) {
 	_, clock, err := capture.ReadGuest(device)
 	if err != nil {
 		return best, err
 	}
 	for range 4 {
-		estimate := believed{Before: guestclock.TSC(), TAI: testlab.ClockNow(unix.CLOCK_TAI)}
+		estimate := hostTime{Before: guestclock.TSC(), TAI: testlab.ClockNow(unix.CLOCK_TAI)}
 		estimate.After = guestclock.TSC()
 		if best.After == 0 || estimate.After-estimate.Before < best.After-best.Before {
 			best = estimate
