@@ -84,12 +84,12 @@ func TestASecretThatWasRemovedIsMadeAnew(t *testing.T) {
 	operator := asOperator(t)
 	place := types.NamespacedName{Namespace: certificates, Name: ofSecrets(t).ResourceNames[0]}
 	renewer := &certificate.Renewer{
-		Places: certificate.Places{Secret: place, Webhook: certificates, Name: "localhost"},
+		Config: certificate.Config{Secret: place, Webhook: certificates, Name: "localhost"},
 		Client: operator, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	}
 	var before []byte
 	for range 3 {
-		if err := within(ctx, func() error { return renewer.Look(ctx) }); err != nil { // rights take a moment to be known
+		if err := within(ctx, func() error { return renewer.Reconcile(ctx) }); err != nil { // rights take a moment to be known
 			t.Fatal(err)
 		}
 		var secret corev1.Secret
@@ -128,7 +128,7 @@ func TestASecretThatWasRemovedIsMadeAnew(t *testing.T) {
 		if err := admin.Delete(ctx, &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: certificates}}); err != nil {
 			t.Fatal(err)
 		}
-		if err := renewer.Look(ctx); !apierrors.IsNotFound(err) {
+		if err := renewer.Reconcile(ctx); !apierrors.IsNotFound(err) {
 			t.Errorf("got %v", err)
 		}
 		if err := admin.Get(ctx, place, &corev1.Secret{}); !apierrors.IsNotFound(err) {

@@ -49,7 +49,7 @@ func TestAPodWhoseServiceIsMissingIsWarnedOfAndToldSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { remove(context.WithoutCancel(ctx), t, pod) })
-	const want = "label client.kubernetsn.io/later: there is no TSNService later in namespace links-missing; the pod waits for its link until somebody makes it"
+	const want = "label client.kubernetsn.io/later: there is no TSNService later in namespace links-missing; the pod waits for its link until it is created"
 	if !slices.ContainsFunc(warned.said, func(text string) bool { return strings.Contains(text, want) }) {
 		t.Errorf("warned of %q", warned.said)
 	}
@@ -83,7 +83,7 @@ func TestAPodThatCanHaveNoLinkIsRefusedByTheAPIServer(t *testing.T) {
 			map[string]string{v1alpha1.ClientLabelPrefix + "closed": "up", v1alpha1.EndpointLabelPrefix + "closed": "down"}},
 		"twice to one service": {lab.namespace, "ask TSNService links-refused/closed for a link each, and a pod gets one of a service; remove one of them",
 			map[string]string{v1alpha1.ClientLabelPrefix + "closed": "up", v1alpha1.ClientLabelPrefix + "closed." + lab.namespace: "other"}},
-		"with an interface that it has": {lab.namespace, "the pod has an interface eth0 already (of the primary network); take another name",
+		"with an interface that it has": {lab.namespace, "the pod already has an interface eth0 (of the primary network); take another name",
 			map[string]string{v1alpha1.ClientLabelPrefix + "closed": "eth0"}},
 		"of too many services": {lab.namespace, "the pod is a client of 17 services by labels client.kubernetsn.io/SERVICE; it may be one of 16", many},
 	} {

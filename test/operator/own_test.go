@@ -157,10 +157,10 @@ func TestThePoliciesLetTheOperatorWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	renewer := &certificate.Renewer{
-		Places: certificate.Places{Secret: types.NamespacedName{Namespace: system, Name: "ktsn-operator-certificate"}, Webhook: "kubernetsn", Name: "localhost"},
+		Config: certificate.Config{Secret: types.NamespacedName{Namespace: system, Name: "ktsn-operator-certificate"}, Webhook: "kubernetsn", Name: "localhost"},
 		Client: theOperator(t), Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	}
-	if err := renewer.Look(ctx); err != nil {
+	if err := renewer.Reconcile(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if err := admin.Get(ctx, configuration, &after); err != nil || !bytes.Equal(after.Webhooks[0].ClientConfig.CABundle, before.Webhooks[0].ClientConfig.CABundle) {

@@ -46,7 +46,7 @@ func (s *Reconciler) allLinks(ctx context.Context) (current, released []tsn.TSNL
 	if err := s.Client.List(ctx, &list, labels, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, fmt.Errorf("list the links: %w", err)
 	}
-	if current, released, err = s.ledger.Look(ctx, list.Items); err != nil {
+	if current, released, err = s.ledger.List(ctx, list.Items); err != nil {
 		return nil, nil, err
 	}
 	slices.SortFunc(current, func(a, b tsn.TSNLink) int {
@@ -82,7 +82,7 @@ func (s *Reconciler) applyLinks(ctx context.Context, service *tsn.TSNService, v 
 		if err != nil {
 			return fmt.Errorf("change link %s: %w", link.Name, err)
 		}
-		s.ledger.Wrote(link)
+		s.ledger.RecordWrite(link)
 	}
 	for i := range decided.create {
 		if err := s.createLink(ctx, service, &decided.create[i], decided); err != nil {
@@ -147,7 +147,7 @@ func (s *Reconciler) createLink(ctx context.Context, service *tsn.TSNService, li
 	if err != nil {
 		return fmt.Errorf("make link %s: %w", link.Name, err)
 	}
-	s.ledger.Wrote(link)
+	s.ledger.RecordWrite(link)
 	s.recordEvent(service, tsn.ReasonLinked, "%s is linked to %s", endOf(&link.Spec.Client), endOf(&link.Spec.Endpoint))
 	return s.place(ctx, link)
 }
@@ -158,7 +158,7 @@ func (p *pairing) fail(link *tsn.TSNLink, now time.Time) {
 	if _, again := p.failed[between]; !again {
 		p.retryIn(releaseRetry)
 	}
-	p.failed[between] = now.Add(links.FailureCounts)
+	p.failed[between] = now.Add(links.RetryFailedAfter)
 }
 
 // isTaken reports whether a link with the needed name exists: one of the federator's whose deletion the cache has not
@@ -236,7 +236,7 @@ func (s *Reconciler) deleteLinks(ctx context.Context, leave []*tsn.TSNLink) (gon
 		if err := client.IgnoreNotFound(s.Client.Delete(ctx, link, client.Preconditions{UID: &link.UID})); err != nil {
 			return nil, fmt.Errorf("remove link %s: %w", link.Name, err)
 		}
-		s.ledger.Removed(link.UID)
+		s.ledger.RecordDelete(link.UID)
 	}
 	return gone, nil
 }

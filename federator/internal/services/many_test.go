@@ -128,7 +128,7 @@ func (c *full) others(count int) (pods []tsn.ServicePod) {
 
 // later advances the clock until released numbers are free.
 func (c *full) later() {
-	c.now = c.now.Add(linkledger.ReleasedFor)
+	c.now = c.now.Add(linkledger.ReleaseRetention)
 	c.rounds()
 }
 
@@ -180,7 +180,7 @@ func TestPodWithSameNameInheritsPlace(t *testing.T) {
 			if gap {
 				c.clients = slices.Delete(c.clients, 5, 6)
 				c.rounds()
-				c.now = c.now.Add(linkledger.ReleasedFor / 2)
+				c.now = c.now.Add(linkledger.ReleaseRetention / 2)
 				c.clients = append(c.clients, next)
 			} else {
 				c.clients[5] = next

@@ -59,7 +59,7 @@ func pair(service *tsn.TSNService, p *plan, v *view, failed links.Failures, now 
 	out := links.Plan(in)
 	out.Delete = append(out.Delete, v.leaving(localLinks, out.Delete)...)
 	created.failed, created.remove = out.Failed, out.Delete
-	created.retryIn(out.Again)
+	created.retryIn(out.RequeueAfter)
 	for i := range out.Make {
 		created.create = append(created.create, *finish(&out.Make[i], service, in.Nodes))
 	}
@@ -69,7 +69,7 @@ func pair(service *tsn.TSNService, p *plan, v *view, failed links.Failures, now 
 		}
 	}
 	if plan := out.Services[links.Key{Namespace: service.Namespace, Name: service.Name}]; plan != nil {
-		for _, finding := range plan.Found {
+		for _, finding := range plan.Findings {
 			created.findings = append(created.findings, spread.Finding{Reason: finding.Reason, Text: finding.Text})
 		}
 	}

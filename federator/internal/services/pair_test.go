@@ -133,9 +133,9 @@ func (f *fleet) round() *pairing {
 	}
 	f.replaced = map[string]bool{}
 	for what, at := range f.gone {
-		f.replaced[what] = f.now.Sub(at) < 2*linkledger.ReleasedFor
+		f.replaced[what] = f.now.Sub(at) < 2*linkledger.ReleaseRetention
 	}
-	f.released = slices.DeleteFunc(f.released, func(link tsn.TSNLink) bool { return f.now.Sub(f.gone[given(&link)[0]]) >= linkledger.ReleasedFor })
+	f.released = slices.DeleteFunc(f.released, func(link tsn.TSNLink) bool { return f.now.Sub(f.gone[given(&link)[0]]) >= linkledger.ReleaseRetention })
 	f.links = slices.DeleteFunc(slices.Clone(f.links), func(link tsn.TSNLink) bool { return leaves(created.remove, &link) })
 	for i := range created.change {
 		for j := range f.links {
@@ -163,7 +163,7 @@ func given(link *tsn.TSNLink) []string {
 // makes checks that a new link's numbers are free at its nodes.
 func (f *fleet) makes(link *tsn.TSNLink) {
 	for _, what := range given(link) {
-		if at, was := f.gone[what]; was && f.now.Sub(at) < linkledger.ReleasedFor {
+		if at, was := f.gone[what]; was && f.now.Sub(at) < linkledger.ReleaseRetention {
 			f.Fatalf("a link has %s, which another had %v ago", what, f.now.Sub(at))
 		}
 	}

@@ -188,7 +188,7 @@ func (s *Reconciler) apply(ctx context.Context, service *tsn.TSNService, p *plan
 	s.failed[key] = decided.failed
 	err = s.applyLinks(ctx, service, v, decided)
 	if slices.ContainsFunc(decided.findings, func(finding spread.Finding) bool { return finding.Reason == tsn.ReasonRangeUsedUp }) {
-		decided.retryIn(s.ledger.Frees())
+		decided.retryIn(s.ledger.NextFree())
 	}
 	p.findings = append(p.findings, decided.findings...)
 	return decided.retryAfter, err

@@ -51,7 +51,7 @@ func (s *Reconciler) Add(to manager.Manager) error {
 		Watches(&workv1alpha2.ResourceBinding{}, bound, builder.WithPredicates(spread.Reported)).
 		Watches(&policyv1alpha1.OverridePolicy{}, labelled, changed).
 		Watches(&policyv1alpha1.PropagationPolicy{}, labelled, changed).
-		Watches(&tsn.TSNLink{}, labelled, builder.WithPredicates(predicate.Or(linkledger.Matters, spread.Leaving))).
+		Watches(&tsn.TSNLink{}, labelled, builder.WithPredicates(predicate.Or(linkledger.PlanChanged, spread.Leaving))).
 		Complete(s)
 	if err != nil {
 		return fmt.Errorf("prepare the services: %w", err)

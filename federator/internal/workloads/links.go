@@ -106,11 +106,11 @@ func rolesOf(object *unstructured.Unstructured) ([]links.Role, error) {
 	if err != nil {
 		return nil, invalid("%s has labels of its pods that cannot be read: %v", describeObject(object), err)
 	}
-	roles, wrong := links.RolesOf(labels, object.GetNamespace())
+	roles, wrong := links.ParseRoles(labels, object.GetNamespace())
 	for _, labelError := range wrong {
 		return nil, invalid("pods of %s: %v", describeObject(object), labelError)
 	}
-	if err := links.Clashes(roles, nil); err != nil {
+	if err := links.CheckInterfaces(roles, nil); err != nil {
 		return nil, invalid("pods of %s: %v", describeObject(object), err)
 	}
 	return roles, nil

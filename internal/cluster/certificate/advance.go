@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Keys of the Secret. Those without a prefix are the current generation.
+// Keys of the Secret. Keys without a prefix are the current generation.
 const (
 	keyAuthority   = "ca.crt"
 	keyCertificate = "tls.crt"
@@ -20,14 +20,13 @@ const (
 )
 
 const (
-	// validity of a certificate; it is renewed in the last third.
+	// validity is the lifetime of a certificate; it is renewed in the last third.
 	validity = 90 * 24 * time.Hour
-	// settle is for how long API servers have been told to trust a certificate before it is served.
-	settle = time.Minute
+	// trustDelay is how long a certificate is in the CA bundle before it is served.
+	trustDelay = time.Minute
 )
 
-// advance says what the Secret shall hold and what the API server shall trust, as things are: the next step on the way
-// that doc.go draws. It may be called as often as one likes.
+// advance returns the next content of the Secret and the CA bundle, one step of the sequence in doc.go. It is idempotent.
 func advance(name string, secret map[string][]byte, trusted []byte, now time.Time) (after map[string][]byte, bundle []byte, err error) {
 	after = map[string][]byte{}
 	for _, key := range []string{keyAuthority, keyCertificate, keyKey, prefixNext + keyAuthority, prefixNext + keyCertificate,
@@ -39,30 +38,30 @@ func advance(name string, secret map[string][]byte, trusted []byte, now time.Tim
 	current, next := validFrom(after, "", name, now), validFrom(after, prefixNext, name, now)
 	switch {
 	case current == nil && next != nil:
-		promote(after) // late is better than never
+		promote(after) // the current one has expired: do not wait for trustDelay
 	case current == nil:
 		generation, err := issue(name, now, validity)
 		if err != nil {
 			return nil, nil, err
 		}
 		after = map[string][]byte{}
-		put(after, "", generation)
+		store(after, "", generation)
 	case now.Before(current.NotAfter.Add(-validity / 3)):
-		// It is good for a while.
+		// It is not in its last third yet.
 	case next == nil:
 		generation, err := issue(name, now, validity)
 		if err != nil {
 			return nil, nil, err
 		}
-		put(after, prefixNext, generation)
-	case bytes.Contains(trusted, after[prefixNext+keyAuthority]) && now.After(next.NotBefore.Add(earlier+settle)):
+		store(after, prefixNext, generation)
+	case bytes.Contains(trusted, after[prefixNext+keyAuthority]) && now.After(next.NotBefore.Add(clockSkew+trustDelay)):
 		promote(after)
 	}
 	return after, bundleOf(after), nil
 }
 
-func put(secret map[string][]byte, prefix string, createdGeneration *generation) {
-	secret[prefix+keyAuthority], secret[prefix+keyCertificate], secret[prefix+keyKey] = createdGeneration.authority, createdGeneration.certificate, createdGeneration.key
+func store(secret map[string][]byte, prefix string, g *generation) {
+	secret[prefix+keyAuthority], secret[prefix+keyCertificate], secret[prefix+keyKey] = g.authority, g.certificate, g.key
 }
 
 func promote(secret map[string][]byte) {
@@ -73,12 +72,12 @@ func promote(secret map[string][]byte) {
 	}
 }
 
-// bundleOf is what has to be trusted.
+// bundleOf returns the CA bundle.
 func bundleOf(secret map[string][]byte) []byte {
 	return bytes.Join([][]byte{secret[keyAuthority], secret[prefixNext+keyAuthority], secret[keyPrevious]}, nil)
 }
 
-// validFrom returns a certificate of the Secret if it can be served: it fits key, authority and name, and the time.
+// validFrom returns a certificate of the Secret if it can be served: key, CA, name and time are valid. Otherwise it returns nil.
 func validFrom(secret map[string][]byte, prefix, name string, now time.Time) *x509.Certificate {
 	pair, err := tls.X509KeyPair(secret[prefix+keyCertificate], secret[prefix+keyKey])
 	if err != nil {

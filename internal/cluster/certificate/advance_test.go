@@ -25,7 +25,7 @@ func accepted(t *testing.T, bundle []byte, secret map[string][]byte, now time.Ti
 	return err == nil
 }
 
-func TestWhatIsServedIsTrustedForYears(t *testing.T) {
+func TestServedCertificateIsTrusted(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	end := now.AddDate(2, 0, 0)
 	secret, bundle, err := advance(testName, nil, nil, now)
@@ -54,7 +54,7 @@ func TestWhatIsServedIsTrustedForYears(t *testing.T) {
 	}
 }
 
-func TestACertificateIsServedOnlyWhenItIsTrusted(t *testing.T) {
+func TestAdvanceWaitsForTrust(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	secret, bundle, err := advance(testName, nil, nil, now)
 	if err != nil {
@@ -73,7 +73,7 @@ func TestACertificateIsServedOnlyWhenItIsTrusted(t *testing.T) {
 	}{
 		"nobody was told to trust it":    {bundle, late.Add(time.Hour), false},
 		"they were told a moment ago":    {both, late.Add(time.Second), false},
-		"they were told long enough ago": {both, late.Add(2 * settle), true},
+		"they were told long enough ago": {both, late.Add(2 * trustDelay), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			after, _, err := advance(testName, secret, test.trusted, test.now)
@@ -84,7 +84,7 @@ func TestACertificateIsServedOnlyWhenItIsTrusted(t *testing.T) {
 	}
 }
 
-func TestWhatIsSpoiltIsMadeAnew(t *testing.T) {
+func TestAdvanceReplacesInvalid(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	good, bundle, err := advance(testName, nil, nil, now)
 	if err != nil {

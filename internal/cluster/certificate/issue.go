@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// generation is a certificate with its key, and that of the authority that signed it: all PEM.
+// generation is a certificate with its key, and the certificate of its CA, in PEM.
 type generation struct{ authority, certificate, key []byte }
 
-// earlier is by how much clocks may differ.
-const earlier = 10 * time.Minute
+// clockSkew is how much clocks may differ.
+const clockSkew = 10 * time.Minute
 
-// issue makes a generation for a DNS name.
+// issue creates a generation for a DNS name.
 func issue(name string, now time.Time, validity time.Duration) (*generation, error) {
 	authority, authorityKey, err := newTemplate("ktsn-operator's authority", now, validity)
 	if err != nil {
@@ -30,7 +30,7 @@ func issue(name string, now time.Time, validity time.Duration) (*generation, err
 	authority.KeyUsage = x509.KeyUsageCertSign
 	authorityDER, err := x509.CreateCertificate(rand.Reader, authority, authority, &authorityKey.PublicKey, authorityKey)
 	if err != nil {
-		return nil, fmt.Errorf("make an authority: %w", err)
+		return nil, fmt.Errorf("create a CA: %w", err)
 	}
 	leaf, leafKey, err := newTemplate(name, now, validity)
 	if err != nil {
@@ -40,11 +40,11 @@ func issue(name string, now time.Time, validity time.Duration) (*generation, err
 	leaf.KeyUsage, leaf.ExtKeyUsage = x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	leafDER, err := x509.CreateCertificate(rand.Reader, leaf, authority, &leafKey.PublicKey, authorityKey)
 	if err != nil {
-		return nil, fmt.Errorf("make a certificate: %w", err)
+		return nil, fmt.Errorf("create a certificate: %w", err)
 	}
 	keyDER, err := x509.MarshalECPrivateKey(leafKey)
 	if err != nil {
-		return nil, fmt.Errorf("write a key: %w", err)
+		return nil, fmt.Errorf("encode a key: %w", err)
 	}
 	return &generation{encode("CERTIFICATE", authorityDER), encode("CERTIFICATE", leafDER), encode("EC PRIVATE KEY", keyDER)}, nil
 }
@@ -52,15 +52,15 @@ func issue(name string, now time.Time, validity time.Duration) (*generation, err
 func newTemplate(name string, now time.Time, validity time.Duration) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a key: %w", err)
+		return nil, nil, fmt.Errorf("create a key: %w", err)
 	}
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
-		return nil, nil, fmt.Errorf("number a certificate: %w", err)
+		return nil, nil, fmt.Errorf("create a serial number: %w", err)
 	}
 	return &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: name},
-		NotBefore: now.Add(-earlier), NotAfter: now.Add(validity),
+		NotBefore: now.Add(-clockSkew), NotAfter: now.Add(validity),
 	}, key, nil
 }
 

@@ -23,51 +23,51 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
-// Places are where things stand in the cluster, and for which name they are.
-type Places struct {
-	// Secret may be empty, and is made where it is missing.
+// Config identifies the objects in the cluster and the name in the certificate.
+type Config struct {
+	// Secret is created if it is missing.
 	Secret types.NamespacedName
 	// Webhook is a MutatingWebhookConfiguration.
 	Webhook string
-	// Name is the DNS name by which the API server calls.
+	// Name is the DNS name at which the API server calls the webhook.
 	Name string
 }
 
 const (
-	// lookEvery is how often to look at Secret and webhook.
-	lookEvery = 10 * time.Second
-	// hurryEvery is how often as long as there is nothing to serve, or something failed.
-	hurryEvery = 500 * time.Millisecond
+	// pollInterval is the interval between checks of Secret and webhook.
+	pollInterval = 10 * time.Second
+	// retryInterval is the interval while there is no certificate, or after an error.
+	retryInterval = 500 * time.Millisecond
 )
 
-// Renewer renews what is in the Secret, and has the API server trust it. One operator at a time runs it.
+// Renewer renews the certificate in the Secret, and updates the webhook's CA bundle. Only the leader runs it.
 type Renewer struct {
-	Places
-	// Client reads past caches: reading one Secret must not need the right to list them.
+	Config
+	// Client must not cache: reading one Secret must not need the right to list Secrets.
 	Client client.Client
 	Now    func() time.Time
 	Log    *slog.Logger
 }
 
-// NeedLeaderElection tells the manager to run it once in the cluster.
+// NeedLeaderElection makes the manager run it on the leader only.
 func (*Renewer) NeedLeaderElection() bool { return true }
 
-// Start goes on until ctx ends.
+// Start renews until ctx is done.
 func (r *Renewer) Start(ctx context.Context) error {
 	for ctx.Err() == nil {
-		pause := lookEvery
-		if err := r.Look(ctx); err != nil && ctx.Err() == nil {
+		pause := pollInterval
+		if err := r.Reconcile(ctx); err != nil && ctx.Err() == nil {
 			r.Log.Error("renew the webhook's certificate", "error", err)
-			pause = hurryEvery
+			pause = retryInterval
 		}
 		_ = retry.Pause(ctx, pause)
 	}
 	return nil
 }
 
-// Look does the next step, if there is one.
-func (r *Renewer) Look(ctx context.Context) error {
-	// First: once it is gone the chart is being removed, and nothing is to be made any more.
+// Reconcile does the next step of the renewal, if one is due.
+func (r *Renewer) Reconcile(ctx context.Context) error {
+	// Read the webhook first: without it the chart is being uninstalled, and nothing must be created any more.
 	var webhook admissionv1.MutatingWebhookConfiguration
 	if err := r.Client.Get(ctx, types.NamespacedName{Name: r.Webhook}, &webhook); err != nil {
 		return fmt.Errorf("read MutatingWebhookConfiguration %s: %w", r.Webhook, err)
@@ -75,7 +75,7 @@ func (r *Renewer) Look(ctx context.Context) error {
 	if len(webhook.Webhooks) == 0 {
 		return fmt.Errorf("MutatingWebhookConfiguration %s has no webhooks", r.Webhook)
 	}
-	secret, err := r.secret(ctx)
+	secret, err := r.ensureSecret(ctx)
 	if err != nil {
 		return err
 	}
@@ -84,22 +84,22 @@ func (r *Renewer) Look(ctx context.Context) error {
 		return err
 	}
 	if !maps.EqualFunc(after, secret.Data, bytes.Equal) {
-		// With its resource version: of two leaders only one gets through.
+		// The resource version lets only one of two leaders succeed.
 		secret.Data = after
 		if err := r.Client.Update(ctx, secret); err != nil {
 			return fmt.Errorf("write Secret %s: %w", r.Secret, err)
 		}
 		r.Log.Info("renewed the webhook's certificate")
 	}
-	return r.trust(ctx, &webhook, bundle)
+	return r.updateBundles(ctx, &webhook, bundle)
 }
 
-// fieldOwner is who makes the Secret.
+// fieldOwner is the field manager of the Secret.
 const fieldOwner = client.FieldOwner("ktsn-operator")
 
-// secret reads the Secret, and makes an empty one where somebody has removed it. It is applied, not created: the right to create
-// a Secret of one name only covers no other request.
-func (r *Renewer) secret(ctx context.Context) (*corev1.Secret, error) {
+// ensureSecret reads the Secret, and creates an empty one if it is missing. It uses apply, not create: RBAC cannot restrict create to one
+// name.
+func (r *Renewer) ensureSecret(ctx context.Context) (*corev1.Secret, error) {
 	var secret corev1.Secret
 	err := r.Client.Get(ctx, r.Secret, &secret)
 	if err == nil {
@@ -110,17 +110,17 @@ func (r *Renewer) secret(ctx context.Context) (*corev1.Secret, error) {
 	}
 	apply := corev1apply.Secret(r.Secret.Name, r.Secret.Namespace).WithLabels(map[string]string{"app.kubernetes.io/name": "kubernetsn"})
 	if err := r.Client.Apply(ctx, apply, fieldOwner); err != nil {
-		return nil, fmt.Errorf("make Secret %s, which is missing: %w", r.Secret, err)
+		return nil, fmt.Errorf("create the missing Secret %s: %w", r.Secret, err)
 	}
-	r.Log.Warn("the Secret of the webhook's certificate was missing and is made anew; until all operators serve another certificate, " +
-		"annotated pods are refused")
+	r.Log.Warn("the Secret of the webhook's certificate was missing and is recreated; until all operators serve the new certificate, " +
+		"annotated pods are rejected")
 	if err := r.Client.Get(ctx, r.Secret, &secret); err != nil {
 		return nil, fmt.Errorf("read Secret %s: %w", r.Secret, err)
 	}
 	return &secret, nil
 }
 
-func (r *Renewer) trust(ctx context.Context, webhook *admissionv1.MutatingWebhookConfiguration, bundle []byte) error {
+func (r *Renewer) updateBundles(ctx context.Context, webhook *admissionv1.MutatingWebhookConfiguration, bundle []byte) error {
 	before := webhook.DeepCopy()
 	changed := false
 	for i := range webhook.Webhooks {
@@ -132,44 +132,44 @@ func (r *Renewer) trust(ctx context.Context, webhook *admissionv1.MutatingWebhoo
 		return nil
 	}
 	if err := r.Client.Patch(ctx, webhook, client.StrategicMergeFrom(before)); err != nil {
-		return fmt.Errorf("have the API server trust the webhook: %w", err)
+		return fmt.Errorf("write the CA bundle of the webhook: %w", err)
 	}
 	return nil
 }
 
-// Server has the certificate that is served. Each operator has one.
+// Server serves the certificate of the Secret. It runs in each operator.
 type Server struct {
-	Places
+	Config
 	Client client.Reader
 	Log    *slog.Logger
 
 	serving atomic.Pointer[tls.Certificate]
-	// text is what serving was read from; it is the goroutine's of Start.
-	text []byte
+	// certificatePEM is the certificate that serving was parsed from. Only the goroutine of Start uses it.
+	certificatePEM []byte
 }
 
-// NeedLeaderElection tells the manager to run it everywhere.
+// NeedLeaderElection makes the manager run it in each operator.
 func (*Server) NeedLeaderElection() bool { return false }
 
-var errNotYet = errors.New("there is no certificate yet")
+var errNoCertificate = errors.New("there is no certificate yet")
 
-// GetCertificate is for a tls.Config.
+// GetCertificate implements tls.Config.GetCertificate.
 func (s *Server) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if certificate := s.serving.Load(); certificate != nil {
 		return certificate, nil
 	}
-	return nil, errNotYet
+	return nil, errNoCertificate
 }
 
-// Start keeps the certificate that of the Secret until ctx ends.
+// Start keeps the served certificate up to date with the Secret until ctx is done.
 func (s *Server) Start(ctx context.Context) error {
 	for ctx.Err() == nil {
-		pause := lookEvery
-		if err := s.look(ctx); err != nil && ctx.Err() == nil {
-			pause = hurryEvery
-			if !errors.Is(err, errNotYet) {
+		pause := pollInterval
+		if err := s.load(ctx); err != nil && ctx.Err() == nil {
+			pause = retryInterval
+			if !errors.Is(err, errNoCertificate) {
 				s.Log.Error("read the webhook's certificate", "error", err)
-				pause = lookEvery
+				pause = pollInterval
 			}
 		}
 		_ = retry.Pause(ctx, pause)
@@ -177,7 +177,7 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-func (s *Server) look(ctx context.Context) error {
+func (s *Server) load(ctx context.Context) error {
 	var secret corev1.Secret
 	if err := s.Client.Get(ctx, s.Secret, &secret); err != nil {
 		return fmt.Errorf("read Secret %s: %w", s.Secret, err)
@@ -185,8 +185,8 @@ func (s *Server) look(ctx context.Context) error {
 	text := secret.Data[keyCertificate]
 	switch {
 	case len(text) == 0:
-		return errNotYet
-	case bytes.Equal(text, s.text):
+		return errNoCertificate
+	case bytes.Equal(text, s.certificatePEM):
 		return nil
 	}
 	pair, err := tls.X509KeyPair(text, secret.Data[keyKey])
@@ -194,7 +194,7 @@ func (s *Server) look(ctx context.Context) error {
 		return fmt.Errorf("secret %s: %w", s.Secret, err)
 	}
 	s.serving.Store(&pair)
-	s.text = text
-	s.Log.Info("serve the webhook with the certificate", "until", pair.Leaf.NotAfter)
+	s.certificatePEM = text
+	s.Log.Info("serving the webhook's certificate", "until", pair.Leaf.NotAfter)
 	return nil
 }

@@ -10,23 +10,22 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// clientBytes of a hash are enough to tell clients apart that had links at one time. Names are too long for so many in one object.
+// clientBytes is the length of the hash that identifies a client. Names would be too long for thousands of them in one object.
 const clientBytes = 9
 
-// ClientOf stands for the pod of a name, in a cluster, as a client of a service. A pod that takes the place of another one of its name is the same
-// client.
+// ClientOf identifies a pod of a cluster as a client of a service. A recreated pod of the same name is the same client.
 func ClientOf(serviceNamespace, service, cluster, namespace, pod string) string {
 	hash := sha256.Sum256([]byte(strings.Join([]string{serviceNamespace, service, cluster, namespace, pod}, "\x00")))
 	return base64.RawURLEncoding.EncodeToString(hash[:clientBytes])
 }
 
-// ClientOfLink is that of a link's client.
+// ClientOfLink identifies the client of a link.
 func ClientOfLink(link *v1alpha1.TSNLink) string {
 	client := &link.Spec.Client
 	return ClientOf(link.Namespace, link.Spec.Service, client.Cluster, client.Namespace, client.Pod)
 }
 
-// Clients are those whose links have gone lately.
+// Clients returns the clients of recently deleted links.
 func (l *Ledger) Clients() map[string]bool {
 	clients := map[string]bool{}
 	for _, release := range l.released {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package linkledger is what whoever makes links remembers of them beside what its cache has: what it has just written, and which numbers and
-// addresses were released a moment ago, also by who made links before it.
+// Package linkledger tracks TSNLinks beyond what a cache has: links that were just written, and VNIs and addresses that were released
+// recently, also by a previous maker of links.
 package linkledger

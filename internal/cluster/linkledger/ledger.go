@@ -13,27 +13,27 @@ import (
 )
 
 const (
-	// ReleasedFor is for how long numbers and addresses of a link that is gone are not used again: nodes remove it a little later.
-	ReleasedFor = 30 * time.Second
-	// clientFor is for how long it is known whose link has gone: a little longer, so that its next link can have what it leaves.
-	clientFor = 2 * ReleasedFor
-	// cacheKnowsAfter is when the cache knows what was written, if that is still so.
-	cacheKnowsAfter = 30 * time.Second
+	// ReleaseRetention is how long VNI and addresses of a deleted link are not reused: nodes remove the link with a delay.
+	ReleaseRetention = 30 * time.Second
+	// clientRetention is how long the client of a deleted link is remembered: longer, so that its next link can get the same resources.
+	clientRetention = 2 * ReleaseRetention
+	// cacheSyncTimeout is how long the cache may take to have a written link.
+	cacheSyncTimeout = 30 * time.Second
 )
 
-// Ledger knows the links as the API server does after what was just written, of which the cache may not know yet. Otherwise a link's number
-// could be given to another.
+// Ledger merges the links of a cache with those that were just written, which the cache may not have yet. Otherwise a link's VNI could be
+// allocated twice.
 type Ledger struct {
 	now   func() time.Time
 	store *Store
-	// written are links that were made or changed, until the cache knows.
+	// written are the links that were created or updated, until the cache has them.
 	written map[types.UID]*writtenLink
 	// deleted are links that the cache may still have.
 	deleted map[types.UID]bool
-	// last are those of the last look, released what links had that have gone since, by the UIDs of the links.
+	// last are the links of the last List; released are the resources of links that were deleted since, by the links' UIDs.
 	last     map[types.UID]v1alpha1.TSNLink
 	released map[types.UID]release
-	// loaded tells whether released has what was stored before, unsaved whether it has what is not stored.
+	// loaded is set when released has the stored releases, unsaved if it has some that are not stored.
 	loaded, unsaved bool
 }
 
@@ -42,25 +42,25 @@ type writtenLink struct {
 	at   time.Time
 }
 
-// New makes a ledger that keeps what was released in a store.
+// New returns a ledger that stores released resources in a store.
 func New(store *Store, now func() time.Time) *Ledger {
 	return &Ledger{now: now, store: store, written: map[types.UID]*writtenLink{}, deleted: map[types.UID]bool{},
 		last: map[types.UID]v1alpha1.TSNLink{}, released: map[types.UID]release{}}
 }
 
-// Wrote says that a link was made or changed.
-func (l *Ledger) Wrote(link *v1alpha1.TSNLink) {
+// RecordWrite records that a link was created or updated.
+func (l *Ledger) RecordWrite(link *v1alpha1.TSNLink) {
 	l.written[link.UID] = &writtenLink{*link, l.now()}
 }
 
-// Removed says that a link was deleted.
-func (l *Ledger) Removed(uid types.UID) {
+// RecordDelete records that a link was deleted.
+func (l *Ledger) RecordDelete(uid types.UID) {
 	l.deleted[uid] = true
 	delete(l.written, uid)
 }
 
-// look returns the links that there are, by what the cache has.
-func (l *Ledger) look(cached []v1alpha1.TSNLink) []v1alpha1.TSNLink {
+// merge returns the current links from those in the cache and the recorded writes.
+func (l *Ledger) merge(cached []v1alpha1.TSNLink) []v1alpha1.TSNLink {
 	var links []v1alpha1.TSNLink
 	inCache := make(map[types.UID]bool, len(cached))
 	for i := range cached {
@@ -69,49 +69,49 @@ func (l *Ledger) look(cached []v1alpha1.TSNLink) []v1alpha1.TSNLink {
 		if l.deleted[link.UID] {
 			continue
 		}
-		ours := l.written[link.UID]
+		entry := l.written[link.UID]
 		switch {
-		case ours == nil:
+		case entry == nil:
 			links = append(links, *link)
-		case link.Generation >= ours.link.Generation:
+		case link.Generation >= entry.link.Generation:
 			delete(l.written, link.UID)
 			links = append(links, *link)
 		default:
-			newer := ours.link
+			newer := entry.link
 			newer.Status = link.Status
 			links = append(links, newer)
 		}
 	}
 	maps.DeleteFunc(l.deleted, func(uid types.UID, _ bool) bool { return !inCache[uid] })
-	for uid, ours := range l.written {
+	for uid, entry := range l.written {
 		switch {
 		case inCache[uid]:
-		case l.now().Sub(ours.at) < cacheKnowsAfter:
-			links = append(links, ours.link)
-		default: // somebody else has deleted it
+		case l.now().Sub(entry.at) < cacheSyncTimeout:
+			links = append(links, entry.link)
+		default: // deleted by another client
 			delete(l.written, uid)
 		}
 	}
-	l.compare(links)
+	l.trackReleased(links)
 	return links
 }
 
-// compare finds the links that have gone since the last look.
-func (l *Ledger) compare(links []v1alpha1.TSNLink) {
-	are := make(map[types.UID]v1alpha1.TSNLink, len(links))
+// trackReleased releases the resources of the links that were deleted since the last List.
+func (l *Ledger) trackReleased(links []v1alpha1.TSNLink) {
+	current := make(map[types.UID]v1alpha1.TSNLink, len(links))
 	for i := range links {
-		are[links[i].UID] = links[i]
+		current[links[i].UID] = links[i]
 	}
 	for uid, link := range l.last {
-		if _, still := are[uid]; !still {
+		if _, still := current[uid]; !still {
 			l.release(&link)
 		}
 	}
-	l.last = are
-	maps.DeleteFunc(l.released, func(_ types.UID, r release) bool { return l.now().Sub(r.At) >= clientFor })
+	l.last = current
+	maps.DeleteFunc(l.released, func(_ types.UID, r release) bool { return l.now().Sub(r.At) >= clientRetention })
 }
 
-// release notes that what a link has is free, and may still be on nodes.
+// release records that the resources of a link are released, and may still be on nodes.
 func (l *Ledger) release(link *v1alpha1.TSNLink) {
 	_, known := l.released[link.UID]
 	l.released[link.UID] = release{VNI: link.Spec.VNI, Addresses: slices.Clone(link.Spec.Client.Addresses), At: l.now(), Client: ClientOfLink(link)}

@@ -39,7 +39,7 @@ func names(links []v1alpha1.TSNLink) string {
 	return strings.Join(all, " ")
 }
 
-func TestTheLedgerKnowsWhatTheCacheDoesNotKnowYet(t *testing.T) {
+func TestListWithStaleCache(t *testing.T) {
 	clock := &atOneTime{now: time.Unix(1000, 0)}
 	l := New(aStore(t), clock.Now)
 	old, link, changed := aLink("old", 1), aLink("made", 1), aLink("old", 2, "+route")
@@ -50,18 +50,18 @@ func TestTheLedgerKnowsWhatTheCacheDoesNotKnowYet(t *testing.T) {
 		links, released string
 	}{
 		{"one that the cache has", func() {}, []v1alpha1.TSNLink{old}, "old", ""},
-		{"one that was made", func() { l.Wrote(&link) }, []v1alpha1.TSNLink{old}, "old made", ""},
-		{"one that was changed", func() { l.Wrote(&changed) }, []v1alpha1.TSNLink{old}, "old+route made", ""},
+		{"one that was made", func() { l.RecordWrite(&link) }, []v1alpha1.TSNLink{old}, "old made", ""},
+		{"one that was changed", func() { l.RecordWrite(&changed) }, []v1alpha1.TSNLink{old}, "old+route made", ""},
 		{"when the cache knows both", func() {}, []v1alpha1.TSNLink{changed, link}, "old+route made", ""},
-		{"one that was deleted", func() { l.Removed("old") }, []v1alpha1.TSNLink{changed, link}, "made", "old"},
+		{"one that was deleted", func() { l.RecordDelete("old") }, []v1alpha1.TSNLink{changed, link}, "made", "old"},
 		{"when the cache knows that", func() {}, []v1alpha1.TSNLink{link}, "made", "old"},
 		{"one that somebody else deleted", func() {}, nil, "", "made old"},
-		{"after some time", func() { clock.now = clock.now.Add(ReleasedFor) }, nil, "", ""},
-		{"one that the cache never knows of", func() { l.Wrote(&link) }, nil, "made", ""},
-		{"after more time", func() { clock.now = clock.now.Add(cacheKnowsAfter) }, nil, "", "made"},
+		{"after some time", func() { clock.now = clock.now.Add(ReleaseRetention) }, nil, "", ""},
+		{"one that the cache never knows of", func() { l.RecordWrite(&link) }, nil, "made", ""},
+		{"after more time", func() { clock.now = clock.now.Add(cacheSyncTimeout) }, nil, "", "made"},
 	} {
 		step.do()
-		links, released, err := l.Look(t.Context(), step.cached)
+		links, released, err := l.List(t.Context(), step.cached)
 		if err != nil || names(links) != step.links || addresses(released) != step.released {
 			t.Errorf("%s: there are %q, released %q; want %q, %q: %v", step.what, names(links), addresses(released), step.links, step.released, err)
 		}
@@ -85,13 +85,13 @@ func aStore(t *testing.T) *Store {
 	return &Store{Client: server, Live: server, At: types.NamespacedName{Namespace: "ns", Name: "released"}, Owner: client.FieldOwner("test")}
 }
 
-func TestWhoBeginsToMakeLinksKnowsWhatWasReleasedBefore(t *testing.T) {
+func TestReleasesAfterRestart(t *testing.T) {
 	clock, store := &atOneTime{now: time.Unix(1000, 0)}, aStore(t)
 	first := New(store, clock.Now)
 	link, two, three := aLink("one", 1), aLink("two", 1), aLink("three", 1)
 	look := func(l *Ledger, want string, cached ...v1alpha1.TSNLink) {
 		t.Helper()
-		_, released, err := l.Look(t.Context(), cached)
+		_, released, err := l.List(t.Context(), cached)
 		if err != nil || addresses(released) != want {
 			t.Errorf("released are %q, want %q: %v", addresses(released), want, err)
 		}
@@ -108,39 +108,39 @@ func TestWhoBeginsToMakeLinksKnowsWhatWasReleasedBefore(t *testing.T) {
 	}
 	// It is killed before it has deleted the link, or after.
 	look(New(store, clock.Now), "one three", link, two)
-	clock.now = clock.now.Add(ReleasedFor / 2)
+	clock.now = clock.now.Add(ReleaseRetention / 2)
 	look(New(store, clock.Now), "one three", two)
-	clock.now = clock.now.Add(-ReleasedFor) // another machine's clock is behind
+	clock.now = clock.now.Add(-ReleaseRetention) // another machine's clock is behind
 	second := New(store, clock.Now)
 	look(second, "one three", two)
-	clock.now = clock.now.Add(ReleasedFor)
+	clock.now = clock.now.Add(ReleaseRetention)
 	look(second, "", two)
 	look(New(store, clock.Now), "one three", two) // the first one's clock says that it was half the time ago
-	clock.now = clock.now.Add(ReleasedFor / 2)
+	clock.now = clock.now.Add(ReleaseRetention / 2)
 	look(New(store, clock.Now), "", two)
 }
 
-func TestNoLinkIsDeletedOrMadeWhoseNumberWouldBeForgotten(t *testing.T) {
+func TestReleaseFailsWithoutStore(t *testing.T) {
 	store := aStore(t)
 	kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "released"}, Data: map[string]string{storeKey: "{"}}
 	if err := store.Client.Create(t.Context(), kept); err != nil {
 		t.Fatal(err)
 	}
 	l := New(store, time.Now)
-	if _, _, err := l.Look(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "ConfigMap ns/released") {
+	if _, _, err := l.List(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "ConfigMap ns/released") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestWhatIsStoredIsBounded(t *testing.T) {
+func TestStoreLimit(t *testing.T) {
 	all, now := map[types.UID]release{}, time.Unix(1000, 0)
-	for number := range storedAtMost + 500 {
+	for number := range maxStored + 500 {
 		uid := types.UID(fmt.Sprintf("11111111-2222-3333-4444-%012d", number))
 		all[uid] = release{Client: ClientOf("ns", "plant", "east", "ns", string(uid)), VNI: v1alpha1.LastLinkVNI, At: now.Add(time.Duration(number)), Addresses: []string{"255.255.255.254/31", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe/127"}}
 	}
-	kept := youngest(all, storedAtMost)
+	kept := newest(all, maxStored)
 	text, err := json.Marshal(kept)
-	if err != nil || len(text) > 1<<20 || len(kept) != storedAtMost {
+	if err != nil || len(text) > 1<<20 || len(kept) != maxStored {
 		t.Errorf("%d are kept in %d bytes: %v", len(kept), len(text), err)
 	}
 	if _, has := kept["11111111-2222-3333-4444-000000000499"]; has {
@@ -148,11 +148,11 @@ func TestWhatIsStoredIsBounded(t *testing.T) {
 	}
 }
 
-func TestTheLedgerSaysWhenTheFirstNumberIsFreeAgain(t *testing.T) {
+func TestNextFree(t *testing.T) {
 	clock := &atOneTime{now: time.Unix(1000, 0)}
 	l := New(aStore(t), clock.Now)
-	if l.Frees() != 0 {
-		t.Errorf("nothing was released, and the first is free after %v", l.Frees())
+	if l.NextFree() != 0 {
+		t.Errorf("nothing was released, and the first is free after %v", l.NextFree())
 	}
 	for _, uid := range []types.UID{"one", "two"} {
 		link := aLink(uid, 1)
@@ -161,12 +161,12 @@ func TestTheLedgerSaysWhenTheFirstNumberIsFreeAgain(t *testing.T) {
 		}
 		clock.now = clock.now.Add(10 * time.Second)
 	}
-	if l.Frees() != 10*time.Second {
-		t.Errorf("the first is free after %v", l.Frees())
+	if l.NextFree() != 10*time.Second {
+		t.Errorf("the first is free after %v", l.NextFree())
 	}
 }
 
-func TestWhoseLinkHasGoneIsKnownUntilTheNextOneCanHaveItsPlace(t *testing.T) {
+func TestClients(t *testing.T) {
 	clock, store := &atOneTime{now: time.Unix(1000, 0)}, aStore(t)
 	first := New(store, clock.Now)
 	link := aLink("one", 1)
@@ -174,19 +174,19 @@ func TestWhoseLinkHasGoneIsKnownUntilTheNextOneCanHaveItsPlace(t *testing.T) {
 	if err := first.Release(t.Context(), &link); err != nil {
 		t.Fatal(err)
 	}
-	clock.now = clock.now.Add(ReleasedFor)
+	clock.now = clock.now.Add(ReleaseRetention)
 	next := New(store, clock.Now) // after a restart
-	_, released, err := next.Look(t.Context(), nil)
-	if err != nil || len(released) > 0 || next.Frees() != 0 {
-		t.Fatalf("released are %v, and the next is free after %v: %v", released, next.Frees(), err)
+	_, released, err := next.List(t.Context(), nil)
+	if err != nil || len(released) > 0 || next.NextFree() != 0 {
+		t.Fatalf("released are %v, and the next is free after %v: %v", released, next.NextFree(), err)
 	}
 	for pod, want := range map[string]bool{"arm": true, "leg": false} {
 		if has := next.Clients()[ClientOf("ns", "plant", "east", "ns", pod)]; has != want {
 			t.Errorf("%s had a link a moment ago: %t", pod, has)
 		}
 	}
-	clock.now = clock.now.Add(clientFor - ReleasedFor)
-	if _, _, err := next.Look(t.Context(), nil); err != nil || len(next.Clients()) > 0 {
+	clock.now = clock.now.Add(clientRetention - ReleaseRetention)
+	if _, _, err := next.List(t.Context(), nil); err != nil || len(next.Clients()) > 0 {
 		t.Errorf("known are %v: %v", next.Clients(), err)
 	}
 }

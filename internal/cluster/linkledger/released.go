@@ -18,7 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// release is what a link had that is gone, or about to go.
+// release has the resources of a link that is deleted, or about to be.
 type release struct {
 	VNI       int32     `json:"vni"`
 	Addresses []string  `json:"addresses"`
@@ -27,19 +27,19 @@ type release struct {
 	Client string `json:"client,omitempty"`
 }
 
-// link has of a link what others may not have.
+// link returns a link with only these resources.
 func (r *release) link() v1alpha1.TSNLink {
 	return v1alpha1.TSNLink{Spec: v1alpha1.TSNLinkSpec{VNI: r.VNI, Client: v1alpha1.LinkEnd{Addresses: r.Addresses}}}
 }
 
 const (
-	// storeKey is where the releases are in the ConfigMap.
+	// storeKey is the key of the releases in the ConfigMap.
 	storeKey = "released"
-	// storedAtMost bounds them: an object of the API server has at most a mebibyte.
-	storedAtMost = 5000
+	// maxStored limits the stored releases: an object of the API server has at most one mebibyte.
+	maxStored = 5000
 )
 
-// Store is a ConfigMap with what was released lately. Whoever begins to make links reads what whoever made them before has released.
+// Store is a ConfigMap with recently released resources, which a new maker of links reads at startup.
 type Store struct {
 	Client client.Client
 	// Live reads past the cache, which does not have the ConfigMap.
@@ -52,57 +52,57 @@ func (s *Store) read(ctx context.Context) (map[types.UID]release, error) {
 	var kept corev1.ConfigMap
 	err := s.Live.Get(ctx, s.At, &kept)
 	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("read which numbers of links were released: %w", err)
+		return nil, fmt.Errorf("read the released numbers of links: %w", err)
 	}
 	all := map[types.UID]release{}
 	if text := kept.Data[storeKey]; text != "" {
 		if err := json.Unmarshal([]byte(text), &all); err != nil {
-			return nil, fmt.Errorf("read which numbers of links were released: ConfigMap %s: %w; remove it half a minute after the last link has gone", s.At, err)
+			return nil, fmt.Errorf("read the released numbers of links: ConfigMap %s: %w; delete it half a minute after the last link is gone", s.At, err)
 		}
 	}
 	return all, nil
 }
 
 func (s *Store) write(ctx context.Context, all map[types.UID]release) error {
-	text, err := json.Marshal(youngest(all, storedAtMost))
+	text, err := json.Marshal(newest(all, maxStored))
 	if err != nil {
-		return fmt.Errorf("write which numbers of links were released: %w", err)
+		return fmt.Errorf("write the released numbers of links: %w", err)
 	}
 	err = s.Client.Apply(ctx, applycorev1.ConfigMap(s.At.Name, s.At.Namespace).WithData(map[string]string{storeKey: string(text)}), s.Owner, client.ForceOwnership)
 	if err != nil {
-		return fmt.Errorf("write which numbers of links were released: %w", err)
+		return fmt.Errorf("write the released numbers of links: %w", err)
 	}
 	return nil
 }
 
-// youngest are no more than some of all, those that were released last.
-func youngest(all map[types.UID]release, most int) map[types.UID]release {
-	if len(all) <= most {
+// newest returns the newest releases, limit at most.
+func newest(all map[types.UID]release, limit int) map[types.UID]release {
+	if len(all) <= limit {
 		return all
 	}
 	byAge := slices.SortedFunc(maps.Keys(all), func(a, b types.UID) int { return all[b].At.Compare(all[a].At) })
-	kept := make(map[types.UID]release, most)
-	for _, uid := range byAge[:most] {
+	kept := make(map[types.UID]release, limit)
+	for _, uid := range byAge[:limit] {
 		kept[uid] = all[uid]
 	}
 	return kept
 }
 
-// Look returns the links that there are, by what the cache has, and those that have gone lately, of which only numbers and addresses are known.
-func (l *Ledger) Look(ctx context.Context, cached []v1alpha1.TSNLink) (links, released []v1alpha1.TSNLink, err error) {
+// List returns the current links, and the recently deleted ones with only VNI and addresses.
+func (l *Ledger) List(ctx context.Context, cached []v1alpha1.TSNLink) (links, released []v1alpha1.TSNLink, err error) {
 	if err := l.load(ctx); err != nil {
 		return nil, nil, err
 	}
-	links = l.look(cached)
+	links = l.merge(cached)
 	for _, release := range l.released {
-		if l.now().Sub(release.At) < ReleasedFor {
+		if l.now().Sub(release.At) < ReleaseRetention {
 			released = append(released, release.link())
 		}
 	}
 	return links, released, nil
 }
 
-// load reads once what was released before.
+// load reads the stored releases once.
 func (l *Ledger) load(ctx context.Context) error {
 	if l.loaded {
 		return nil
@@ -113,7 +113,7 @@ func (l *Ledger) load(ctx context.Context) error {
 	}
 	for uid, release := range before {
 		if release.At.After(l.now()) {
-			release.At = l.now() // by another machine's clock
+			release.At = l.now() // another machine's clock
 			before[uid] = release
 		}
 	}
@@ -122,8 +122,8 @@ func (l *Ledger) load(ctx context.Context) error {
 	return nil
 }
 
-// Release stores what links have that are about to be deleted, and what was found to be gone, so that nobody gives it to others too early. It
-// comes before a link is deleted or made.
+// Release stores the resources of links that will be deleted, and those that trackReleased found, so that they are not allocated too early.
+// Call it before a link is deleted or created.
 func (l *Ledger) Release(ctx context.Context, links ...*v1alpha1.TSNLink) error {
 	for _, link := range links {
 		l.release(link)
@@ -138,11 +138,11 @@ func (l *Ledger) Release(ctx context.Context, links ...*v1alpha1.TSNLink) error 
 	return nil
 }
 
-// Frees is when the first number is free that was released lately, 0 if none was.
-func (l *Ledger) Frees() time.Duration {
+// NextFree returns when the first released VNI can be reused, 0 if there is none.
+func (l *Ledger) NextFree() time.Duration {
 	var first time.Duration
 	for _, release := range l.released {
-		if left := ReleasedFor - l.now().Sub(release.At); left > 0 && (first == 0 || left < first) {
+		if left := ReleaseRetention - l.now().Sub(release.At); left > 0 && (first == 0 || left < first) {
 			first = left
 		}
 	}

@@ -16,63 +16,63 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// Admission says whether agents may plug a link that somebody else made, as a hub does.
+// Admission is whether agents may plug a link of another maker, for example of a hub.
 type Admission struct {
 	Link *v1alpha1.TSNLink
-	// Refusal is why not, nil: they may.
+	// Refusal is the reason why not, nil if they may.
 	Refusal error
 }
 
-// admit looks at the links of others that have an end in the cluster: who makes links elsewhere gives a pod of this cluster no more than its
-// labels and its TSNService ask for.
+// admit validates links of other makers with an end in the cluster: a pod of this cluster gets only what its labels and its TSNService
+// request.
 func (p *planner) admit(groups map[Key]*group) {
 	first := p.firstByVNI()
-	var having map[netip.Addr]*v1alpha1.TSNLink
+	var owners map[netip.Addr]*v1alpha1.TSNLink
 	for i := range p.in.Links {
 		link := &p.in.Links[i]
-		if p.isOwn(link) {
+		if p.isOwned(link) {
 			continue
 		}
 		if p.pods[link.Spec.Client.UID] == nil && p.pods[link.Spec.Endpoint.UID] == nil {
-			if p.isForgotten(link) {
-				p.out.Delete = append(p.out.Delete, Removal{link, "the hub has forgotten it, and no pod of the cluster is at its ends"})
+			if p.isAbandoned(link) {
+				p.out.Delete = append(p.out.Delete, Removal{link, "the hub has abandoned it, and no pod of the cluster is at its ends"})
 			}
 			continue
 		}
-		refusal := p.refusal(link, groups[Key{link.Namespace, link.Spec.Service}])
+		refusal := p.validateLink(link, groups[Key{link.Namespace, link.Spec.Service}])
 		if other := first[link.Spec.VNI]; other != link {
 			refusal = fmt.Errorf("TSNLink %s/%s has its VXLAN network identifier, %d", other.Namespace, other.Name, link.Spec.VNI)
 		}
-		if having == nil {
-			having = p.firstByAddress()
+		if owners == nil {
+			owners = p.firstByAddress()
 		}
-		if other, address := anothersAddress(link, having); other != nil && refusal == nil {
+		if other, address := duplicateAddress(link, owners); other != nil && refusal == nil {
 			refusal = fmt.Errorf("TSNLink %s/%s has its address %s", other.Namespace, other.Name, address)
 		}
 		p.out.Admitted = append(p.out.Admitted, Admission{link, refusal})
 	}
 }
 
-// firstByVNI is who has a number.
+// firstByVNI returns the link that may use each VNI.
 func (p *planner) firstByVNI() map[int32]*v1alpha1.TSNLink {
 	first := map[int32]*v1alpha1.TSNLink{}
 	for i := range p.in.Links {
 		link := &p.in.Links[i]
-		if have := first[link.Spec.VNI]; have == nil || p.goesBefore(link, have) {
+		if holder := first[link.Spec.VNI]; holder == nil || p.takesPrecedence(link, holder) {
 			first[link.Spec.VNI] = link
 		}
 	}
 	return first
 }
 
-// firstByAddress is who has an address.
+// firstByAddress returns the link that may use each address.
 func (p *planner) firstByAddress() map[netip.Addr]*v1alpha1.TSNLink {
 	first := map[netip.Addr]*v1alpha1.TSNLink{}
 	for i := range p.in.Links {
 		link := &p.in.Links[i]
 		for _, end := range []*v1alpha1.LinkEnd{&link.Spec.Client, &link.Spec.Endpoint} {
 			for _, address := range addressesOf(end) {
-				if have := first[address]; have == nil || p.goesBefore(link, have) {
+				if holder := first[address]; holder == nil || p.takesPrecedence(link, holder) {
 					first[address] = link
 				}
 			}
@@ -81,41 +81,41 @@ func (p *planner) firstByAddress() map[netip.Addr]*v1alpha1.TSNLink {
 	return first
 }
 
-// karmadaLabel is on what Karmada has in a cluster (util.ManagedByKarmadaLabel). It takes the label away from what it leaves there, as it may a link
-// whose next one, of the same name, comes too soon.
+// karmadaLabel is on the objects that Karmada manages in a cluster (util.ManagedByKarmadaLabel). It removes the label from objects that it
+// abandons, for example from a link that is replaced too soon by one of the same name.
 const karmadaLabel = "karmada.io/managed"
 
-// isForgotten tells whether a link was made by a hub that looks after it no longer. It stays as long as pods have it.
-func (p *planner) isForgotten(link *v1alpha1.TSNLink) bool {
+// isAbandoned reports whether a hub has created a link and does not manage it any more. It stays as long as pods have it.
+func (p *planner) isAbandoned(link *v1alpha1.TSNLink) bool {
 	return p.maker == v1alpha1.MakerOperator && link.Labels[v1alpha1.LinkMakerLabel] == v1alpha1.MakerFederator && link.Labels[karmadaLabel] == ""
 }
 
-// goesBefore tells whether of two links that want the same the first gets it: one of the maker's, or else one that the hub looks after, or else the
-// older.
-func (p *planner) goesBefore(link, other *v1alpha1.TSNLink) bool {
-	if p.isOwn(link) != p.isOwn(other) {
-		return p.isOwn(link)
+// takesPrecedence reports whether link wins a conflict with other: links of the maker first, then links that the hub manages, then older
+// links.
+func (p *planner) takesPrecedence(link, other *v1alpha1.TSNLink) bool {
+	if p.isOwned(link) != p.isOwned(other) {
+		return p.isOwned(link)
 	}
-	if p.isForgotten(link) != p.isForgotten(other) {
-		return p.isForgotten(other)
+	if p.isAbandoned(link) != p.isAbandoned(other) {
+		return p.isAbandoned(other)
 	}
 	return cmp.Or(link.CreationTimestamp.Compare(other.CreationTimestamp.Time), compareLinks(link, other)) < 0
 }
 
-// anothersAddress is an address of a link that another one has.
-func anothersAddress(link *v1alpha1.TSNLink, having map[netip.Addr]*v1alpha1.TSNLink) (other *v1alpha1.TSNLink, address netip.Addr) {
+// duplicateAddress returns another link with an address of the link, nil for none.
+func duplicateAddress(link *v1alpha1.TSNLink, owners map[netip.Addr]*v1alpha1.TSNLink) (other *v1alpha1.TSNLink, address netip.Addr) {
 	for _, end := range []*v1alpha1.LinkEnd{&link.Spec.Client, &link.Spec.Endpoint} {
 		for _, address := range addressesOf(end) {
-			if having[address] != link {
-				return having[address], address
+			if owners[address] != link {
+				return owners[address], address
 			}
 		}
 	}
 	return nil, netip.Addr{}
 }
 
-// refusal says what of a link is not asked for.
-func (p *planner) refusal(link *v1alpha1.TSNLink, g *group) error {
+// validateLink returns an error for anything in a link that neither labels nor the TSNService request.
+func (p *planner) validateLink(link *v1alpha1.TSNLink, g *group) error {
 	if g == nil {
 		return fmt.Errorf("there is no TSNService %s/%s in this cluster, by which pods ask for the link", link.Namespace, link.Spec.Service)
 	}
@@ -123,9 +123,9 @@ func (p *planner) refusal(link *v1alpha1.TSNLink, g *group) error {
 		return fmt.Errorf("its encryption is %s, and links of TSNService %s have %s here, by its spec.encryption or the cluster's minimum; set spec.encryption to %s at the hub",
 			cmp.Or(link.Spec.Encryption, v1alpha1.EncryptionNone), keyOf(g.service), local, local)
 	}
-	asked := g.askedFor(int(link.Spec.Hop))
-	asked.in = p.in
-	// A link that is up stays, as the operator's own do, when a network is made later, or a node says that it has another address.
+	expected := g.expectation(int(link.Spec.Hop))
+	expected.in = p.in
+	// An admitted link stays, like the operator's own, when a network is created later or a node reports another address.
 	condition := meta.FindStatusCondition(link.Status.Conditions, v1alpha1.ConditionAdmitted)
 	admitted := condition != nil && condition.Status == metav1.ConditionTrue && condition.ObservedGeneration == link.Generation
 	for _, row := range []struct {
@@ -134,15 +134,15 @@ func (p *planner) refusal(link *v1alpha1.TSNLink, g *group) error {
 		is       func(*member) bool
 		forwards []string
 	}{
-		{"client", &link.Spec.Client, func(m *member) bool { return m.wants == link.Spec.Client.Interface }, asked.clientForwards},
+		{"client", &link.Spec.Client, func(m *member) bool { return m.clientInterface == link.Spec.Client.Interface }, expected.clientForwards},
 		{"endpoint", &link.Spec.Endpoint, func(m *member) bool {
-			number, begins := strings.CutPrefix(link.Spec.Endpoint.Interface, m.offers)
+			number, begins := strings.CutPrefix(link.Spec.Endpoint.Interface, m.endpointPrefix)
 			return begins && isNumber(number)
-		}, asked.endpointForwards},
+		}, expected.endpointForwards},
 	} {
-		err := asked.addresses(row.end)
+		err := expected.checkAddresses(row.end)
 		if err == nil && !admitted {
-			err = p.in.taken(g.service, row.end)
+			err = p.in.checkTaken(g.service, row.end)
 		}
 		if err != nil {
 			return fmt.Errorf("the %s, pod %s/%s: %w", row.what, row.end.Namespace, row.end.Pod, err)
@@ -151,37 +151,37 @@ func (p *planner) refusal(link *v1alpha1.TSNLink, g *group) error {
 		if pod == nil {
 			continue
 		}
-		err = asked.of(row.end, row.forwards)
-		if members := asked.members[row.what]; !slices.ContainsFunc(members, func(m *member) bool { return m.pod == pod && row.is(m) }) {
+		err = expected.checkSettings(row.end, row.forwards)
+		if members := expected.members[row.what]; !slices.ContainsFunc(members, func(m *member) bool { return m.pod == pod && row.is(m) }) {
 			err = fmt.Errorf("its labels do not ask TSNService %s for interface %s", keyOf(g.service), row.end.Interface)
 		}
 		if err != nil {
-			return fmt.Errorf("the %s, pod %s: %w", row.what, pod.Full(), err)
+			return fmt.Errorf("the %s, pod %s: %w", row.what, pod.FullName(), err)
 		}
 	}
 	return nil
 }
 
-// asked is what a service asks for of links of a hop.
-type asked struct {
+// expectation is what a service allows in links of a hop.
+type expectation struct {
 	in             *Input
 	service        *v1alpha1.TSNService
 	ranges, routes []netip.Prefix
-	// parts are of the operator's own links.
-	parts                            []netip.Prefix
+	// clusterParts are the ranges of the operator's own links.
+	clusterParts                     []netip.Prefix
 	members                          map[string][]*member
 	clientForwards, endpointForwards []string
 }
 
-func (g *group) askedFor(hop int) *asked {
-	expected := &asked{service: g.service, ranges: Ranges(g.service), parts: parts(g.service), members: map[string][]*member{}}
+func (g *group) expectation(hop int) *expectation {
+	expected := &expectation{service: g.service, ranges: Ranges(g.service), clusterParts: clusterParts(g.service), members: map[string][]*member{}}
 	for _, route := range g.service.Spec.Routes {
 		if to, err := netip.ParsePrefix(route.To); err == nil {
 			expected.routes = append(expected.routes, to)
 		}
 	}
 	if hop < 0 || hop >= len(g.stages) {
-		return expected // of no such hop
+		return expected // there is no such hop
 	}
 	expected.members["client"], expected.members["endpoint"] = g.clients, g.stages[hop]
 	if hop > 0 {
@@ -193,8 +193,8 @@ func (g *group) askedFor(hop int) *asked {
 	return expected
 }
 
-// parts are the shares of a service's ranges from which the operator of a cluster takes.
-func parts(service *v1alpha1.TSNService) []netip.Prefix {
+// clusterParts returns the parts of a service's ranges from which the cluster's operator allocates.
+func clusterParts(service *v1alpha1.TSNService) []netip.Prefix {
 	var all []netip.Prefix
 	for _, given := range []*v1alpha1.LinkRange{service.Spec.IPv4, service.Spec.IPv6} {
 		if given == nil {
@@ -207,32 +207,32 @@ func parts(service *v1alpha1.TSNService) []netip.Prefix {
 	return all
 }
 
-// addresses says what is wrong with those of an end.
-func (a *asked) addresses(end *v1alpha1.LinkEnd) error {
+// checkAddresses validates the addresses of an end.
+func (a *expectation) checkAddresses(end *v1alpha1.LinkEnd) error {
 	for _, text := range end.Addresses {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil || !contains(a.ranges, prefix) {
-			return fmt.Errorf("address %s is of no range of TSNService %s", text, keyOf(a.service))
+			return fmt.Errorf("address %s is in no range of TSNService %s", text, keyOf(a.service))
 		}
-		if slices.ContainsFunc(a.parts, prefix.Overlaps) {
-			return fmt.Errorf("address %s is of the part of TSNService %s that is this cluster's own", text, keyOf(a.service))
+		if slices.ContainsFunc(a.clusterParts, prefix.Overlaps) {
+			return fmt.Errorf("address %s is in this cluster's part of TSNService %s", text, keyOf(a.service))
 		}
 	}
 	return nil
 }
 
-// of says what is wrong with routes, names and settings of an end.
-func (a *asked) of(end *v1alpha1.LinkEnd, forwards []string) error {
+// checkSettings validates routes, forwarding and names of an end.
+func (a *expectation) checkSettings(end *v1alpha1.LinkEnd, forwards []string) error {
 	for _, text := range end.Routes {
 		if to, err := netip.ParsePrefix(text); err != nil || !contains(a.ranges, to) && !slices.Contains(a.routes, to) {
-			return fmt.Errorf("route %s leads to no address of links of TSNService %s, and is not in its spec.routes", text, keyOf(a.service))
-		} else if taken := a.in.reserved(a.service, to); taken != nil {
-			return fmt.Errorf("%s has addresses of route %s, %s", taken.What, to, taken.Range)
+			return fmt.Errorf("route %s is neither in a range of TSNService %s nor in its spec.routes", text, keyOf(a.service))
+		} else if reserved := a.in.reserved(a.service, to); reserved != nil {
+			return fmt.Errorf("%s has addresses of route %s, %s", reserved.What, to, reserved.Range)
 		}
 	}
 	for _, forward := range end.Forward {
 		if !slices.Contains(forwards, forward) {
-			return fmt.Errorf("forwarding of %s is in no element of spec.chain of TSNService %s that the pod is", forward, keyOf(a.service))
+			return fmt.Errorf("forwarding of %s is not in the pod's element of spec.chain of TSNService %s", forward, keyOf(a.service))
 		}
 	}
 	names := slices.Clone(end.Names)
@@ -241,13 +241,13 @@ func (a *asked) of(end *v1alpha1.LinkEnd, forwards []string) error {
 		names = append(names, host.Name)
 		for _, text := range host.Addresses {
 			if address, err := netip.ParseAddr(text); err != nil || !contains(a.ranges, netip.PrefixFrom(address, address.BitLen())) {
-				return fmt.Errorf("%s, the address of %s, is of no range of TSNService %s", text, host.Name, keyOf(a.service))
+				return fmt.Errorf("%s, the address of %s, is in no range of TSNService %s", text, host.Name, keyOf(a.service))
 			}
 		}
 	}
 	domain := domainOf(a.service)
 	for _, name := range names {
-		if name != domain && !strings.HasSuffix(name, "."+domain) && (name != a.service.Name || name == noName) {
+		if name != domain && !strings.HasSuffix(name, "."+domain) && (name != a.service.Name || name == localhost) {
 			return fmt.Errorf("name %s is neither %s nor one under %s", name, a.service.Name, domain)
 		}
 	}

@@ -43,7 +43,7 @@ func admittedWorld() (w *world, first, second *v1alpha1.TSNLink) {
 	return w, first, second
 }
 
-func TestALinkOfAHubIsAdmittedIfPodsOfTheClusterAskedForIt(t *testing.T) {
+func TestAdmitHubLinks(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(w *world, first, second *v1alpha1.TSNLink)
 		// refusals of the first and the second link; "" of one that is admitted.
@@ -61,13 +61,13 @@ func TestALinkOfAHubIsAdmittedIfPodsOfTheClusterAskedForIt(t *testing.T) {
 		"from a namespace that may not": {func(w *world, _, _ *v1alpha1.TSNLink) { w.Pods[0].Namespace = "else" }, "its labels do not ask", ""},
 		"past the chain":                {func(_ *world, _, second *v1alpha1.TSNLink) { second.Spec.Hop = 2 }, "", "its labels do not ask"},
 		"of another range": {func(_ *world, first, _ *v1alpha1.TSNLink) { first.Spec.Client.Addresses = []string{"10.1.0.0/31"} },
-			"address 10.1.0.0/31 is of no range of TSNService ns/plant", ""},
+			"address 10.1.0.0/31 is in no range of TSNService ns/plant", ""},
 		"with the range itself": {func(_ *world, _, second *v1alpha1.TSNLink) {
 			second.Spec.Endpoint.Addresses = []string{"10.200.0.0/16"}
 		},
-			"", "the endpoint, pod ns/far: address 10.200.0.0/16 is of no range"},
+			"", "the endpoint, pod ns/far: address 10.200.0.0/16 is in no range"},
 		"with a route to all": {func(_ *world, first, _ *v1alpha1.TSNLink) { first.Spec.Client.Routes = []string{"0.0.0.0/1"} },
-			"route 0.0.0.0/1 leads to no address of links of TSNService ns/plant, and is not in its spec.routes", ""},
+			"route 0.0.0.0/1 is neither in a range of TSNService ns/plant nor in its spec.routes", ""},
 		"with a name of another's": {func(_ *world, first, _ *v1alpha1.TSNLink) { first.Spec.Client.Names = []string{"api.bank.example"} },
 			"name api.bank.example is neither plant nor one under plant.ns.tsn.internal", ""},
 		"with a host of another's name": {func(_ *world, first, _ *v1alpha1.TSNLink) { first.Spec.Client.Hosts[0].Name = "kubernetes.default.svc" },
@@ -75,9 +75,9 @@ func TestALinkOfAHubIsAdmittedIfPodsOfTheClusterAskedForIt(t *testing.T) {
 		"with a host elsewhere": {func(_ *world, first, _ *v1alpha1.TSNLink) {
 			first.Spec.Client.Hosts[0].Addresses = []string{"192.0.2.1"}
 		},
-			"192.0.2.1, the address of plant, is of no range", ""},
+			"192.0.2.1, the address of plant, is in no range", ""},
 		"that has a client forward": {func(_ *world, first, _ *v1alpha1.TSNLink) { first.Spec.Client.Forward = []string{"IPv4"} },
-			"forwarding of IPv4 is in no element of spec.chain", ""},
+			"forwarding of IPv4 is not in the pod's element of spec.chain", ""},
 		"with the number of another": {func(_ *world, first, second *v1alpha1.TSNLink) { second.Spec.VNI = first.Spec.VNI },
 			"", "TSNLink ns/first-hub has its VXLAN network identifier, 16777215"},
 		"in clear, of a service that requires encryption": {func(w *world, first, second *v1alpha1.TSNLink) {
@@ -97,7 +97,7 @@ func TestALinkOfAHubIsAdmittedIfPodsOfTheClusterAskedForIt(t *testing.T) {
 			w.Links = append(slices.Clone(w.Links), link)
 		}, "", "TSNLink ns/own has its address 10.200.0.2"},
 		"with an address of the cluster's own part": {func(w *world, _, _ *v1alpha1.TSNLink) { w.Services[0].Spec.IPv4.Part = "10.200.0.2/31" },
-			"", "address 10.200.0.2/31 is of the part of TSNService ns/plant that is this cluster's own"},
+			"", "address 10.200.0.2/31 is in this cluster's part of TSNService ns/plant"},
 		"with an address of the cluster's own": {func(w *world, _, _ *v1alpha1.TSNLink) {
 			w.Reserved = []Reserved{{Range: netip.MustParsePrefix("10.200.0.0/31"), What: "the cluster DNS"}}
 		}, "the cluster DNS has address 10.200.0.0", ""},
@@ -130,7 +130,7 @@ func TestALinkOfAHubIsAdmittedIfPodsOfTheClusterAskedForIt(t *testing.T) {
 	}
 }
 
-func TestTheHubAdmitsNothing(t *testing.T) {
+func TestHubPlansNoAdmissions(t *testing.T) {
 	w, _, _ := admittedWorld()
 	w.Maker = v1alpha1.MakerFederator
 	if all := Plan(&w.Input).Admitted; len(all) > 0 {
@@ -146,7 +146,7 @@ func deleted(plan *Result) (names []string) {
 	return names
 }
 
-func TestALinkThatTheHubHasForgottenGoesWithItsPods(t *testing.T) {
+func TestAbandonedLinkIsDeletedWithPods(t *testing.T) {
 	looksAfter := func(link *v1alpha1.TSNLink) { link.Labels[karmadaLabel] = "true" }
 	for name, test := range map[string]struct {
 		change func(w *world, first, second *v1alpha1.TSNLink)
@@ -168,7 +168,7 @@ func TestALinkThatTheHubHasForgottenGoesWithItsPods(t *testing.T) {
 	}
 }
 
-func TestALinkOfTheHubGoesBeforeOneThatItHasForgotten(t *testing.T) {
+func TestManagedLinkTakesPrecedence(t *testing.T) {
 	w, first, second := admittedWorld()
 	second.Spec.VNI = first.Spec.VNI
 	second.Labels[karmadaLabel] = "true"

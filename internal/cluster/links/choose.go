@@ -4,49 +4,48 @@ package links
 
 import "github.com/kubernetsn/kubernetsn/api/v1alpha1"
 
-// choose finds the best pod to which a link can lead, beside the one to which the present one leads.
-func (r *pairing) choose(segment *path, have *v1alpha1.TSNLink) (*member, *path) {
-	if segment.why = r.whyNotFrom(segment.from); segment.why.Reason != "" {
+// choose returns the best pod to link to, other than the endpoint of the existing link, with its onward path.
+func (r *pairing) choose(segment *path, existing *v1alpha1.TSNLink) (*member, *path) {
+	if segment.finding = r.clientFinding(segment.from); segment.finding.Reason != "" {
 		return nil, nil
 	}
 	tried, failing := map[*member]bool{}, map[*member]bool{}
 	var ready, full int
 	for _, to := range r.stages[segment.hop] {
 		switch until, known := r.out.Failed[Pair{segment.from.pod.UID, to.pod.UID}]; {
-		case to.pod == segment.from.pod, have != nil && have.Spec.Endpoint.UID == to.pod.UID, !r.serves(to):
+		case to.pod == segment.from.pod, existing != nil && existing.Spec.Endpoint.UID == to.pod.UID, !r.isEligible(to):
 			tried[to] = true
 		case r.hub[slot{to.pod.UID, segment.hop + 1}] != nil:
-			tried[to] = true // its one link onward belongs to another chain
+			tried[to] = true // its onward link belongs to another chain
 		case r.load[segment.hop][to.pod.UID] >= r.limit:
 			tried[to] = true
 			full++
 		case known && r.in.Now.Before(until):
-			tried[to], failing[to] = have != nil, true // without a link, it is better than none
+			tried[to], failing[to] = existing != nil, true // better than no link
 		}
-		if r.serves(to) {
+		if r.isEligible(to) {
 			ready++
 		}
 	}
 	for {
 		to := r.best(segment, tried, failing)
 		if to == nil {
-			segment.why = r.whyNone(segment.hop, ready, full)
+			segment.finding = r.noTargetFinding(segment.hop, ready, full)
 			return nil, nil
 		}
 		tried[to] = true
 		if segment.hop == len(r.stages)-1 {
 			return to, nil
 		}
-		if rest := r.path(to, segment.hop+1); rest.sound {
-			return to, rest
-		} else if segment.why.Reason == "" {
-			segment.why = rest.why
+		if onward := r.path(to, segment.hop+1); onward.healthy {
+			return to, onward
+		} else if segment.finding.Reason == "" {
+			segment.finding = onward.finding
 		}
 	}
 }
 
-// best is the pod to which a link should lead, of those that were not tried: one to which none has failed, then by the service's preference,
-// then the one with the fewest links, then by the name.
+// best returns the best untried pod: pairs without a failure first, then by the service's preference, the number of links and the name.
 func (r *pairing) best(segment *path, tried, failing map[*member]bool) *member {
 	var best *member
 	for _, to := range r.stages[segment.hop] {
@@ -71,7 +70,7 @@ func (r *pairing) best(segment *path, tried, failing map[*member]bool) *member {
 	return best
 }
 
-// nearness is how much the service prefers a pod for where it is.
+// nearness returns how much the service prefers a pod by its location; larger is better.
 func (r *pairing) nearness(from, to *Pod) int {
 	prefer := r.service.Spec.Prefer
 	switch {

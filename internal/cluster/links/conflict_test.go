@@ -26,8 +26,8 @@ func (w *world) report() *Result {
 		service := &w.Services[i]
 		servicePlan := plan.Services[keyOf(service)]
 		reason := v1alpha1.ReasonAsAsked
-		if len(servicePlan.Found) > 0 {
-			reason = servicePlan.Found[0].Reason
+		if len(servicePlan.Findings) > 0 {
+			reason = servicePlan.Findings[0].Reason
 		}
 		service.Status = servicePlan.Status
 		service.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Reason: reason, ObservedGeneration: service.Generation}}
@@ -35,9 +35,9 @@ func (w *world) report() *Result {
 	return plan
 }
 
-// TestNoServiceHasAddressesOfNodes has services that ask for addresses which nodes have already. Whatever else is reported, they are not accepted, at the
+// TestConflictWithNodes has services that ask for addresses which nodes have already. Whatever else is reported, they are not accepted, at the
 // next plans neither.
-func TestNoServiceHasAddressesOfNodes(t *testing.T) {
+func TestConflictWithNodes(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(w *world, service *v1alpha1.TSNService)
 		want   []string
@@ -100,8 +100,8 @@ func TestNoServiceHasAddressesOfNodes(t *testing.T) {
 	}
 }
 
-// TestAServiceKeepsWhatWasAccepted has a node report addresses of a service after it was accepted, before and after it has links.
-func TestAServiceKeepsWhatWasAccepted(t *testing.T) {
+// TestAcceptedRangesAreKept has a node report addresses of a service after it was accepted, before and after it has links.
+func TestAcceptedRangesAreKept(t *testing.T) {
 	w := newWorld(1)
 	w.Services = []v1alpha1.TSNService{newService("s", "10.200.0.0/16"), newService("other", "10.201.0.0/16")}
 	service := &w.Services[0]

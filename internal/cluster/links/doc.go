@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package links decides which pods of a cluster get links to which. It knows no cluster: Plan takes what there is (services, pods,
-// nodes, links) and returns what has to become of it (links to make, to change and to delete, each service's status, sentences for pods).
-// The same input gives the same plan, and a plan that was carried out is followed by an empty one.
+// Package links decides which pods of a cluster are linked. It does not access a cluster: Plan takes services, pods, nodes and existing
+// links, and returns the links to create, change and delete, each service's status, and findings about pods. The same input gives the
+// same plan, and a plan that was applied is followed by an empty one.
 //
-//	labels.go    what a pod's labels ask for; the webhook reads them by it, too
-//	model.go     what goes in and comes out
-//	roles.go     who is a client, an endpoint or an element of which service
-//	conflict.go  services and networks that want the same addresses
-//	pool.go      lowest free VNIs, addresses and names of interfaces
-//	pair.go      who is linked to whom: preference, limits, chains, healing
-//	make.go      a new link
-//	route.go     routes and names at both ends, which follow from the links of a chain
+//	labels.go    parses a pod's link labels, also for the webhook
+//	model.go     input and result
+//	roles.go     clients, endpoints and chain elements of each service
+//	conflict.go  address conflicts of services and networks
+//	pool.go      allocates VNIs, addresses and interface names
+//	pair.go      pairs pods: preference, limits, chains, healing
+//	make.go      creates links
+//	route.go     routes and names at both ends of the links of a chain
 //	loop.go      services that wait for each other
-//	status.go    what is said of a service
+//	status.go    status and findings of a service
 package links

@@ -9,11 +9,11 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// findLoops tells services whose clients wait for pods that wait, in the end, for a link of the same service: a client's containers start
-// when its link is up, and a pod is an endpoint when it is ready.
-func (p *planner) findLoops(groups map[Key]*group, waits map[Key][]*member) {
-	waitsFor := map[string]map[Key]bool{} // the services that pods wait for, by the pods' UIDs
-	for key, clients := range waits {
+// findLoops adds findings to services whose clients wait, directly or indirectly, for a link of the same service: a client's containers
+// start when its link is up, and a pod becomes an endpoint when it is ready.
+func (p *planner) findLoops(groups map[Key]*group, waiting map[Key][]*member) {
+	waitsFor := map[string]map[Key]bool{} // services that pods wait for, by the pods' UIDs
+	for key, clients := range waiting {
 		for _, client := range clients {
 			if waitsFor[client.pod.UID] == nil {
 				waitsFor[client.pod.UID] = map[Key]bool{}
@@ -23,7 +23,7 @@ func (p *planner) findLoops(groups map[Key]*group, waits map[Key][]*member) {
 	}
 	next := func(key Key) []Key {
 		keys := map[string]Key{}
-		if len(waits[key]) == 0 || groups[key] == nil {
+		if len(waiting[key]) == 0 || groups[key] == nil {
 			return nil
 		}
 		for _, stage := range groups[key].stages {
@@ -39,20 +39,20 @@ func (p *planner) findLoops(groups map[Key]*group, waits map[Key][]*member) {
 		}
 		return all
 	}
-	for key := range waits {
-		if round := findRound(key, key, next, map[Key]bool{}); round != nil && p.out.Services[key] != nil {
+	for key := range waiting {
+		if cycle := findCycle(key, key, next, map[Key]bool{}); cycle != nil && p.out.Services[key] != nil {
 			var names []string
-			for _, key := range round {
+			for _, key := range cycle {
 				names = append(names, key.String())
 			}
-			p.out.Services[key].put(Finding{v1alpha1.ReasonChainLoop, fmt.Sprintf("services wait for each other: %s; each has clients that start when they have a link, "+
-				"and endpoints that are clients of the next. Take a label client.kubernetsn.io/ from the pods of one", strings.Join(names, " -> "))})
+			p.out.Services[key].prepend(Finding{v1alpha1.ReasonChainLoop, fmt.Sprintf("services wait for each other: %s; each has clients that start when they have a link, "+
+				"and endpoints that are clients of the next. Remove a label client.kubernetsn.io/ from the pods of one service", strings.Join(names, " -> "))})
 		}
 	}
 }
 
-// findRound finds a way from a service back to it.
-func findRound(from, to Key, next func(Key) []Key, seen map[Key]bool) []Key {
+// findCycle returns a path from a service to another one, nil for none.
+func findCycle(from, to Key, next func(Key) []Key, seen map[Key]bool) []Key {
 	for _, key := range next(from) {
 		if key == to {
 			return []Key{from, to}
@@ -61,7 +61,7 @@ func findRound(from, to Key, next func(Key) []Key, seen map[Key]bool) []Key {
 			continue
 		}
 		seen[key] = true
-		if rest := findRound(key, to, next, seen); rest != nil {
+		if rest := findCycle(key, to, next, seen); rest != nil {
 			return append([]Key{from}, rest...)
 		}
 	}

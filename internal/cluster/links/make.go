@@ -17,22 +17,22 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// nameBytes of a link's name tell it from others of its service.
-const nameBytes = 5
+// nameHashBytes is the length of the hash in a link's name.
+const nameHashBytes = 5
 
-// Name is that of the link that a pod has of a service for an interface and a hop.
+// Name returns the name of a pod's link of a service for an interface and a hop.
 func Name(service, clientUID, clientInterface string, hop int) string {
 	hash := sha256.Sum256([]byte(clientUID + "\x00" + clientInterface + "\x00" + strconv.Itoa(hop)))
-	return service + "-" + hex.EncodeToString(hash[:nameBytes])
+	return service + "-" + hex.EncodeToString(hash[:nameHashBytes])
 }
 
-// hubSuffix ends the names of links that a hub makes: a client's link within its cluster and the one that takes its place have different ones, so
-// that neither waits for the other to be gone.
+// hubSuffix is the suffix of the names of a hub's links, so that a hub's link and the one within the cluster that replaces it can exist at
+// the same time.
 const hubSuffix = "-hub"
 
-// name is that of a pod's link of a hop.
-func (r *pairing) name(from *member, hop int) string {
-	name := Name(r.service.Name, from.pod.UID, from.wants, hop)
+// linkName returns the name of a pod's link of a hop.
+func (r *pairing) linkName(from *member, hop int) string {
+	name := Name(r.service.Name, from.pod.UID, from.clientInterface, hop)
 	if r.maker == v1alpha1.MakerFederator {
 		name += hubSuffix
 	}
@@ -44,21 +44,21 @@ func compareLinks(a, b *v1alpha1.TSNLink) int {
 		strings.Compare(a.Name, b.Name))
 }
 
-// newLink gives a link its number, addresses and interfaces.
+// newLink creates a link with VNI, addresses and interfaces.
 func (r *pairing) newLink(from, to *member, hop int) (*v1alpha1.TSNLink, *Finding) {
 	service := r.service
 	link := &v1alpha1.TSNLink{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: service.Namespace, Name: r.name(from, hop),
+			Namespace: service.Namespace, Name: r.linkName(from, hop),
 			Labels: map[string]string{v1alpha1.LinkMakerLabel: r.maker},
 		},
 		Spec: v1alpha1.TSNLinkSpec{
 			Service: service.Name, Hop: int32(hop), MTU: service.Spec.MTU, Encryption: service.Spec.Encryption,
-			Client:   r.end(from, from.wants),
-			Endpoint: r.end(to, r.pool.endpointInterface(to.pod.UID, to.offers)),
+			Client:   r.end(from, from.clientInterface),
+			Endpoint: r.end(to, r.pool.endpointInterface(to.pod.UID, to.endpointPrefix)),
 		},
 	}
-	if problem := r.addresses(link); problem != nil {
+	if problem := r.allocateAddresses(link); problem != nil {
 		return nil, problem
 	}
 	first, last := v1alpha1.FirstLinkVNI, v1alpha1.LastLinkVNI
@@ -67,8 +67,8 @@ func (r *pairing) newLink(from, to *member, hop int) (*v1alpha1.TSNLink, *Findin
 	}
 	vni, free := r.pool.vni(first, last)
 	if !free {
-		return nil, &Finding{v1alpha1.ReasonRangeUsedUp, fmt.Sprintf("all VXLAN network identifiers from %d to %d are other links'; have a hub give the cluster more (spec.vnis), "+
-			"or have fewer links", first, last)}
+		return nil, &Finding{v1alpha1.ReasonRangeUsedUp, fmt.Sprintf("all VXLAN network identifiers from %d to %d are in use; have the hub give the cluster more (spec.vnis), "+
+			"or reduce the number of links", first, last)}
 	}
 	link.Spec.VNI = vni
 	return link, nil
@@ -81,21 +81,21 @@ func (r *pairing) end(m *member, name string) v1alpha1.LinkEnd {
 	}
 }
 
-// addresses gives both ends theirs, the lower one to the client.
-func (r *pairing) addresses(link *v1alpha1.TSNLink) *Finding {
-	for _, given := range []*v1alpha1.LinkRange{r.service.Spec.IPv4, r.service.Spec.IPv6} {
-		if given == nil {
+// allocateAddresses allocates the addresses of both ends; the client gets the lower one.
+func (r *pairing) allocateAddresses(link *v1alpha1.TSNLink) *Finding {
+	for _, linkRange := range []*v1alpha1.LinkRange{r.service.Spec.IPv4, r.service.Spec.IPv6} {
+		if linkRange == nil {
 			continue
 		}
-		text := cmp.Or(given.Part, given.LinkCIDR)
-		within, err := netip.ParsePrefix(text)
+		text := cmp.Or(linkRange.Part, linkRange.LinkCIDR)
+		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
-			return &Finding{v1alpha1.ReasonRangeUsedUp, fmt.Sprintf("range %q is none: %v", text, err)}
+			return &Finding{v1alpha1.ReasonRangeUsedUp, fmt.Sprintf("range %q is invalid: %v", text, err)}
 		}
-		pair, free := r.pool.pair(within.Masked())
+		pair, free := r.pool.pair(prefix.Masked())
 		if !free {
-			return &Finding{v1alpha1.ReasonRangeUsedUp, fmt.Sprintf("no addresses of %s are left for another link; its range is used up. "+
-				"Make another TSNService with a larger one", text)}
+			return &Finding{v1alpha1.ReasonRangeUsedUp, fmt.Sprintf("no addresses of %s are left for another link. "+
+				"Create another TSNService with a larger range", text)}
 		}
 		client := pair.Addr()
 		link.Spec.Client.Addresses = append(link.Spec.Client.Addresses, netip.PrefixFrom(client, pair.Bits()).String())
@@ -104,7 +104,7 @@ func (r *pairing) addresses(link *v1alpha1.TSNLink) *Finding {
 	return nil
 }
 
-// addressesOf are those of an end of a link, without prefix lengths.
+// addressesOf returns the addresses of an end of a link, without prefix lengths.
 func addressesOf(end *v1alpha1.LinkEnd) []netip.Addr {
 	var all []netip.Addr
 	for _, text := range end.Addresses {
@@ -115,7 +115,7 @@ func addressesOf(end *v1alpha1.LinkEnd) []netip.Addr {
 	return all
 }
 
-func texts[One fmt.Stringer](objects []One) []string {
+func toStrings[T fmt.Stringer](objects []T) []string {
 	var all []string
 	for _, object := range objects {
 		all = append(all, object.String())
@@ -123,7 +123,7 @@ func texts[One fmt.Stringer](objects []One) []string {
 	return all
 }
 
-// hostRoutes are the ranges that have one address each.
+// hostRoutes returns a prefix for each address.
 func hostRoutes(addresses []netip.Addr) []netip.Prefix {
 	var all []netip.Prefix
 	for _, address := range addresses {
@@ -132,11 +132,11 @@ func hostRoutes(addresses []netip.Addr) []netip.Prefix {
 	return all
 }
 
-// sortedRoutes are ranges in their order, each once, no more than an end of a link may have.
+// sortedRoutes returns the sorted distinct ranges, limited to maxRoutes.
 func sortedRoutes(prefixes []netip.Prefix) []string {
 	slices.SortFunc(prefixes, func(a, b netip.Prefix) int {
 		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 	})
 	prefixes = slices.Compact(prefixes)
-	return texts(prefixes[:min(len(prefixes), maxRoutes)])
+	return toStrings(prefixes[:min(len(prefixes), maxRoutes)])
 }

@@ -29,7 +29,7 @@ func in(cluster string, pod *Pod) *Pod {
 	return pod
 }
 
-func TestAHubPrefersPodsOfTheClientsCluster(t *testing.T) {
+func TestPreferenceAcrossClusters(t *testing.T) {
 	for prefer, want := range map[string]string{v1alpha1.PreferSameNode: "uid2", v1alpha1.PreferSameCluster: "uid2", v1alpha1.PreferAny: "uid1"} {
 		w := hubWorld(prefer)
 		in("west", w.endpoint("node1", "plant"))
@@ -43,14 +43,14 @@ func TestAHubPrefersPodsOfTheClientsCluster(t *testing.T) {
 	}
 }
 
-func TestLinksThatAnotherMakerHasMadeCountForLimits(t *testing.T) {
+func TestLimitCountsOtherMakers(t *testing.T) {
 	w := hubWorld(v1alpha1.PreferAny)
 	w.Services[0].Spec.Limits = &v1alpha1.LinkLimits{LinksPerEndpoint: 2}
 	w.endpoint("node0", "plant").Links = 1
 	w.client("node1", "plant")
 	w.client("node1", "plant")
 	plan := w.settle(t)
-	if len(w.Links) != 1 || plan.Services[Key{"ns", "plant"}].Found[0].Reason != v1alpha1.ReasonLimitReached {
+	if len(w.Links) != 1 || plan.Services[Key{"ns", "plant"}].Findings[0].Reason != v1alpha1.ReasonLimitReached {
 		t.Errorf("%d links, %+v", len(w.Links), plan.Services)
 	}
 	if offers := plan.Services[Key{"ns", "plant"}].Status.Offers; offers[0].Links != 1 {
@@ -58,7 +58,7 @@ func TestLinksThatAnotherMakerHasMadeCountForLimits(t *testing.T) {
 	}
 }
 
-func TestAnElementWhoseLinkOnwardIsAnotherMakersIsNotTaken(t *testing.T) {
+func TestElementOfOtherMakerIsSkipped(t *testing.T) {
 	w := hubWorld(v1alpha1.PreferAny)
 	w.Services[0].Spec.Chain = []v1alpha1.ChainElement{element("filter")}
 	w.endpoint("node0", "plant")
@@ -87,7 +87,7 @@ func TestAnElementWhoseLinkOnwardIsAnotherMakersIsNotTaken(t *testing.T) {
 	}
 }
 
-func TestAHubIsToldFirstWhichClientsHaveNoLinkAndWhichHaveLeft(t *testing.T) {
+func TestWants(t *testing.T) {
 	w := newWorld(1)
 	w.Services = []v1alpha1.TSNService{newService("plant", "10.200.0.0/24")}
 	linked := func(pod *Pod) {
@@ -126,7 +126,7 @@ func TestAHubIsToldFirstWhichClientsHaveNoLinkAndWhichHaveLeft(t *testing.T) {
 	}
 }
 
-func TestAClientWhoseLinkOfTheHubStaysDownGetsAnEndpointNearby(t *testing.T) {
+func TestReplaceHubLink(t *testing.T) {
 	w := hubWorld(v1alpha1.PreferAny)
 	far := *in("west", w.endpoint("node1", "plant"))
 	client := *in("east", w.client("node0", "plant"))
@@ -145,9 +145,9 @@ func TestAClientWhoseLinkOfTheHubStaysDownGetsAnEndpointNearby(t *testing.T) {
 	near := *w.endpoint("node0", "plant")
 	w.settle(t)
 	w.setUp(&w.Links[0], false)
-	w.Now = w.Now.Add(HubPatience - time.Second)
-	if plan := w.settle(t); get() != nil || plan.Again != time.Second {
-		t.Fatalf("it is not the hub's any more after %v, or nobody looks again: %+v", HubPatience-time.Second, plan)
+	w.Now = w.Now.Add(HubLinkTimeout - time.Second)
+	if plan := w.settle(t); get() != nil || plan.RequeueAfter != time.Second {
+		t.Fatalf("it is not the hub's any more after %v, or nobody looks again: %+v", HubLinkTimeout-time.Second, plan)
 	}
 	w.Now = w.Now.Add(time.Second)
 	plan := w.settle(t)
@@ -165,7 +165,7 @@ func TestAClientWhoseLinkOfTheHubStaysDownGetsAnEndpointNearby(t *testing.T) {
 	}
 }
 
-func TestClientsHaveNamesThatNoOtherClientHas(t *testing.T) {
+func TestClientNamesAreUnique(t *testing.T) {
 	for name, test := range map[string]struct{ pod, namespace, cluster, want string }{
 		"of the endpoint's cluster": {"a", "ns", "east", "[a.ns.plant.ns.tsn.internal]"},
 		"of another namespace":      {"a", "other", "east", "[a.other.plant.ns.tsn.internal]"},

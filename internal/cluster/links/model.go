@@ -13,38 +13,38 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// Pod is one with labels of links.
+// Pod is a pod with link labels.
 type Pod struct {
 	Namespace, Name, UID string
-	// Cluster is that of the pod, where pods of several are linked. Preference counts it.
+	// Cluster is the pod's cluster, if pods of several clusters are linked. spec.prefer uses it.
 	Cluster string
-	// Node is "" before the pod has one.
+	// Node is "" until the pod is scheduled.
 	Node   string
 	Labels map[string]string
-	// Ready tells whether it serves, Going whether it is being deleted, Ended whether its containers have ended for good.
-	Ready, Going, Ended bool
-	// Links is how many lead to the pod that are not among Input.Links.
+	// Ready is the pod's readiness. Deleting is set while it is being deleted, Ended when its containers have ended for good.
+	Ready, Deleting, Ended bool
+	// Links is the number of links to the pod that are not in Input.Links.
 	Links int32
 }
 
-// Full is the pod's name with its namespace.
-func (p *Pod) Full() string { return p.Namespace + "/" + p.Name }
+// FullName returns NAMESPACE/NAME.
+func (p *Pod) FullName() string { return p.Namespace + "/" + p.Name }
 
-// Node is where pods run.
+// Node is a node of the cluster.
 type Node struct {
-	// Address is where its tunnels end.
+	// Address is its tunnel address.
 	Address netip.Addr
-	// Ready tells whether its kubelet answers.
+	// Ready is set if its kubelet is ready.
 	Ready bool
-	// Unfit says why no link can end there, "" if one can.
+	// Unfit is the reason why no link can end there, "" if one can.
 	Unfit string
-	// MTU is the most that interfaces of links can have, 0: not known.
+	// MTU is the largest MTU of links' interfaces in bytes, 0 if unknown.
 	MTU int32
-	// Keys are what its cluster says of its keys, nil where no link asks for encryption.
+	// Keys are its keys as signed by its cluster, nil if no link needs encryption.
 	Keys *v1alpha1.LinkNodeKeys
 }
 
-// Input is what there is. Plan changes nothing of it.
+// Input is the input of Plan, which does not modify it.
 type Input struct {
 	Services   []v1alpha1.TSNService
 	Pods       []Pod
@@ -52,80 +52,80 @@ type Input struct {
 	Links      []v1alpha1.TSNLink
 	Networks   []v1alpha1.TSNNetwork
 	Namespaces map[string]map[string]string // labels by name
-	// Reserved are ranges of the cluster's own.
+	// Reserved are the cluster's own ranges.
 	Reserved []Reserved
-	// Released are links that were deleted a moment ago, whose numbers and addresses nodes may still have.
+	// Released are recently deleted links, whose VNIs and addresses nodes may still have.
 	Released []v1alpha1.TSNLink
-	// Failed are pairs of pods between which a link did not come up, and until when that counts.
+	// Failed are pairs of pods whose link did not come up.
 	Failed Failures
 	Now    time.Time
-	// Maker is whose links are planned, the operator's by default. Those of another stay as they are.
+	// Maker is the maker whose links are planned, the operator by default. Links of other makers are not changed.
 	Maker string
-	// FirstInterface is the first number of endpoints' interfaces. Makers have different ones, so that neither need know of the other's links.
+	// FirstInterface is the first number of endpoints' interfaces. It differs between makers, so that they need not know each other's links.
 	FirstInterface int
 }
 
-// Pair is a client and an endpoint by their UIDs.
+// Pair is the UIDs of a client and an endpoint.
 type Pair struct{ Client, Endpoint string }
 
-// Failures says of pairs until when they are no good choice.
+// Failures has the time until which each pair is avoided.
 type Failures map[Pair]time.Time
 
-// Removal is a link that goes.
+// Removal is a link to delete.
 type Removal struct {
 	Link *v1alpha1.TSNLink
 	Why  string
 }
 
-// Finding is something about a service, or about a pod, that its owner is told.
+// Finding is a message about a service or a pod for its owner.
 type Finding struct {
 	Reason, Text string
 }
 
-// ServicePlan is what is said of a service.
+// ServicePlan is the status of a service.
 type ServicePlan struct {
-	// Status has all but the conditions.
+	// Status has no conditions yet.
 	Status v1alpha1.TSNServiceStatus
-	// Found is why the service is not as it was asked for; the first is the most important.
-	Found []Finding
+	// Findings are the differences from the service's spec, the most important first.
+	Findings []Finding
 }
 
-// Result is a plan.
+// Result is the result of Plan.
 type Result struct {
-	// Delete comes before Make: a link of one name may take the place of another.
+	// Delete must be applied before Make: a new link may have the name of a deleted one.
 	Delete []Removal
-	// Make are new links, and Change those that are as they should be but for routes, names and addresses of nodes.
+	// Make are new links. Change are links whose routes, names, node addresses or settings change.
 	Make, Change []v1alpha1.TSNLink
-	// Admitted are links of others that have an end in the cluster.
+	// Admitted are links of other makers with an end in the cluster.
 	Admitted []Admission
 	// Services by namespace and name.
 	Services map[Key]*ServicePlan
-	// Pods are sentences, by the pods' UIDs.
+	// Pods are findings by the pods' UIDs.
 	Pods map[string][]Finding
-	// Failed is what Input.Failed shall be the next time.
+	// Failed is the Input.Failed of the next plan.
 	Failed Failures
-	// Again is when time alone changes the plan, 0 for never.
-	Again time.Duration
+	// RequeueAfter is when time alone changes the plan, 0 for never.
+	RequeueAfter time.Duration
 }
 
-// UsedUp tells whether a client has no link because a range has no number or address left.
-func (r *Result) UsedUp() bool {
+// RangeExhausted reports whether a client has no link because no VNI or address is left.
+func (r *Result) RangeExhausted() bool {
 	for _, service := range r.Services {
-		if slices.ContainsFunc(service.Found, func(finding Finding) bool { return finding.Reason == v1alpha1.ReasonRangeUsedUp }) {
+		if slices.ContainsFunc(service.Findings, func(finding Finding) bool { return finding.Reason == v1alpha1.ReasonRangeUsedUp }) {
 			return true
 		}
 	}
 	return false
 }
 
-// Key names a service.
+// Key identifies a service.
 type Key struct{ Namespace, Name string }
 
 func (k Key) String() string { return k.Namespace + "/" + k.Name }
 
 func keyOf(service *v1alpha1.TSNService) Key { return Key{service.Namespace, service.Name} }
 
-// byAge sorts services from the oldest to the youngest: who was there first keeps what two want.
+// byAge sorts services from the oldest to the youngest: the older one wins a conflict.
 func byAge(services []v1alpha1.TSNService) []*v1alpha1.TSNService {
 	sorted := make([]*v1alpha1.TSNService, len(services))
 	for i := range services {
@@ -137,14 +137,14 @@ func byAge(services []v1alpha1.TSNService) []*v1alpha1.TSNService {
 	return sorted
 }
 
-func sortedKeys[Value any](objects map[string]Value) []string {
-	return slices.Sorted(maps.Keys(objects))
+func sortedKeys[Value any](m map[string]Value) []string {
+	return slices.Sorted(maps.Keys(m))
 }
 
-func compareTexts(pairs ...string) int {
+func comparePairs(pairs ...string) int {
 	for i := 0; i+1 < len(pairs); i += 2 {
-		if got := strings.Compare(pairs[i], pairs[i+1]); got != 0 {
-			return got
+		if order := strings.Compare(pairs[i], pairs[i+1]); order != 0 {
+			return order
 		}
 	}
 	return 0

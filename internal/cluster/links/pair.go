@@ -9,53 +9,53 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// slot is a pod's for a link of a hop.
+// slot identifies a pod's link of a hop.
 type slot struct {
 	uid string
 	hop int
 }
 
-// pairing links the pods of one service. Ways are found from the client on, and links made from the endpoint on: a link is made when all that is
-// behind it is up, and links behind are shared by all that lead to them.
+// pairing pairs the pods of one service. It searches paths from the client, but creates links from the endpoint on: a link is created when
+// all links onward from it are up. Onward links are shared by all links that lead to them.
 type pairing struct {
 	*planner
 	*group
 	key   Key
 	limit int32
-	// blocked is why there are no new links, nil: there are.
+	// blocked is the reason why no new links are created, nil if they are.
 	blocked *Finding
 	// accepted is status.accepted.
 	accepted []string
-	// own and hub are the links that there are, of the maker and, mostly, of the federator.
-	own, hub map[slot]*v1alpha1.TSNLink
-	// load counts the links of each hop that lead to a pod, and foreign those among them that the maker did not make.
+	// owned and hub are the existing links of the maker and of other makers, usually the federator.
+	owned, hub map[slot]*v1alpha1.TSNLink
+	// load counts the links to each pod by hop, and foreign those among them of other makers.
 	load, foreign []map[string]int32
-	// paths are those from pods in the middle.
+	// paths caches the results of path.
 	paths map[slot]*path
-	// clientPaths are those of the clients, in their order.
+	// clientPaths are the paths of the clients, in their order.
 	clientPaths []*path
-	// used are the links that stay, or are new, by their names.
+	// used are the links that stay or are new, by name.
 	used map[string]*v1alpha1.TSNLink
-	// waiting are clients without a link.
+	// waiting are the clients without a link.
 	waiting []*member
 }
 
-// path is what a pod has for a hop.
+// path is a pod's link of a hop and its state.
 type path struct {
 	from *member
 	hop  int
-	// link is nil while there is none.
+	// link is nil if there is none.
 	link *v1alpha1.TSNLink
-	// next is the pod to which another link is to lead once the one behind is up, nil: none.
-	next *member
-	// sound tells whether nothing is known to be wrong from here to the endpoint, up whether all links there are up.
-	sound, up bool
-	// why says what is missing.
-	why Finding
+	// pending is the pod to link to once its onward links are up, nil for none.
+	pending *member
+	// healthy is set if no fault is known from here to the endpoint, up if all links up to there are up.
+	healthy, up bool
+	// finding is the reason for a missing link.
+	finding Finding
 }
 
 func newPairing(p *planner, g *group, links []*v1alpha1.TSNLink) *pairing {
-	r := &pairing{planner: p, group: g, key: keyOf(g.service), limit: limitOf(g.service), own: map[slot]*v1alpha1.TSNLink{},
+	r := &pairing{planner: p, group: g, key: keyOf(g.service), limit: limitOf(g.service), owned: map[slot]*v1alpha1.TSNLink{},
 		hub: map[slot]*v1alpha1.TSNLink{}, paths: map[slot]*path{}, used: map[string]*v1alpha1.TSNLink{}}
 	for _, stage := range g.stages {
 		load := map[string]int32{}
@@ -66,14 +66,14 @@ func newPairing(p *planner, g *group, links []*v1alpha1.TSNLink) *pairing {
 	}
 	for _, link := range links {
 		at, hop := slot{link.Spec.Client.UID, int(link.Spec.Hop)}, int(link.Spec.Hop)
-		if r.isOwn(link) {
-			r.own[at] = link
+		if r.isOwned(link) {
+			r.owned[at] = link
 		} else {
 			r.hub[at] = link
 		}
 		if hop < len(r.load) {
 			r.load[hop][link.Spec.Endpoint.UID]++
-			if !r.isOwn(link) {
+			if !r.isOwned(link) {
 				r.foreign[hop][link.Spec.Endpoint.UID]++
 			}
 		}
@@ -81,7 +81,7 @@ func newPairing(p *planner, g *group, links []*v1alpha1.TSNLink) *pairing {
 	return r
 }
 
-// defaultLimit is that of a service without spec.limits.
+// defaultLimit is the number of links per endpoint without spec.limits.
 const defaultLimit = 1024
 
 func limitOf(service *v1alpha1.TSNService) int32 {
@@ -91,31 +91,31 @@ func limitOf(service *v1alpha1.TSNService) int32 {
 	return defaultLimit
 }
 
-// pair finds each client's path, and removes what leads nowhere.
+// pair finds each client's path, and removes links that no path uses.
 func (r *pairing) pair() {
 	if r.blocked = r.conflict(); r.blocked != nil && r.blocked.Reason == v1alpha1.ReasonSelectorInvalid {
-		return // nobody knows which pods are meant, and links stay as they are
+		return // the members are unknown: keep all links
 	}
 	for _, client := range r.clients {
 		path := r.path(client, 0)
 		r.clientPaths = append(r.clientPaths, path)
 		if path.link == nil {
 			r.waiting = append(r.waiting, client)
-			r.tell.add(client.pod, path.why.Reason, "%s", path.why.Text)
+			r.podFindings.add(client.pod, path.finding.Reason, "%s", path.finding.Text)
 		}
 	}
 	for _, path := range r.clientPaths {
-		r.use(path)
+		r.markUsed(path)
 	}
-	for at, link := range r.own {
+	for at, link := range r.owned {
 		if r.used[link.Name] != link {
-			r.remove(link, r.whyNot(at, link))
+			r.remove(link, r.removalReason(at, link))
 		}
 	}
-	r.route()
+	r.planRoutes()
 }
 
-// path finds that of a pod from a hop on. Those of pods in the middle are found once.
+// path returns the path of a pod from a hop on.
 func (r *pairing) path(from *member, hop int) *path {
 	at := slot{from.pod.UID, hop}
 	if known := r.paths[at]; known != nil {
@@ -125,37 +125,37 @@ func (r *pairing) path(from *member, hop int) *path {
 	r.paths[at] = segment
 	if other := r.hub[at]; other != nil && hop == 0 {
 		segment.link, segment.up = other, isUp(other)
-		if link := r.own[at]; link == nil || !r.isSound(link, from, hop) {
-			r.relieve(segment, other)
+		if link := r.owned[at]; link == nil || !r.isHealthy(link, from, hop) {
+			r.replaceHubLink(segment, other)
 			return segment
 		}
-		segment.link = nil // there are two, and the one within the cluster stays
+		segment.link = nil // there are two: keep the one within the cluster
 	}
-	r.decide(segment, r.valid(at, from))
+	r.chooseLink(segment, r.existingLink(at, from))
 	return segment
 }
 
-// relieve gives a client an endpoint of its own cluster when the hub's link has been down so long that the hub must be away as well: it would
-// have made another. The hub takes its link away once it hears of this one.
-func (r *pairing) relieve(segment *path, other *v1alpha1.TSNLink) {
+// replaceHubLink creates a link within the cluster when the hub's link has been down so long that the hub must be unreachable too:
+// otherwise it would have replaced the link. The hub deletes its link once it sees the new one.
+func (r *pairing) replaceHubLink(segment *path, other *v1alpha1.TSNLink) {
 	down, ok := downFor(other, r.in.Now)
-	if !ok || r.maker != v1alpha1.MakerOperator || r.own[slot{segment.from.pod.UID, segment.hop}] != nil {
+	if !ok || r.maker != v1alpha1.MakerOperator || r.owned[slot{segment.from.pod.UID, segment.hop}] != nil {
 		return
 	}
-	if down < HubPatience {
-		r.again(HubPatience - down)
+	if down < HubLinkTimeout {
+		r.requeueAfter(HubLinkTimeout - down)
 		return
 	}
-	if to, rest := r.choose(segment, nil); to != nil && rest.isUp() {
-		r.link(segment, to, nil)
+	if to, onward := r.choose(segment, nil); to != nil && onward.isUp() {
+		r.createLink(segment, to, nil)
 	}
 }
 
-// valid is the link that a pod has, unless the pod at its other end does not offer the service any more.
-func (r *pairing) valid(at slot, from *member) *v1alpha1.TSNLink {
-	link := r.own[at]
+// existingLink returns a pod's link, nil if the pod at its other end does not offer the service any more.
+func (r *pairing) existingLink(at slot, from *member) *v1alpha1.TSNLink {
+	link := r.owned[at]
 	switch {
-	case link == nil || link.Spec.Client.Interface != from.wants:
+	case link == nil || link.Spec.Client.Interface != from.clientInterface:
 		return nil
 	case r.find(at.hop, link.Spec.Endpoint.UID) == nil && r.pods[link.Spec.Endpoint.UID] != nil:
 		return nil
@@ -163,35 +163,35 @@ func (r *pairing) valid(at slot, from *member) *v1alpha1.TSNLink {
 	return link
 }
 
-// decide chooses between the link that there is, which may be nil, and others.
-func (r *pairing) decide(segment *path, have *v1alpha1.TSNLink) {
-	if have != nil {
-		segment.link = have
-		segment.sound = r.isSound(have, segment.from, segment.hop)
-		segment.up = segment.sound && isUp(have) && r.behind(have, segment.hop).isUp()
-		if segment.sound {
+// chooseLink keeps the existing link, which may be nil, or chooses another one.
+func (r *pairing) chooseLink(segment *path, existing *v1alpha1.TSNLink) {
+	if existing != nil {
+		segment.link = existing
+		segment.healthy = r.isHealthy(existing, segment.from, segment.hop)
+		segment.up = segment.healthy && isUp(existing) && r.onward(existing, segment.hop).isUp()
+		if segment.healthy {
 			return
 		}
 	}
-	to, rest := r.choose(segment, have)
+	to, onward := r.choose(segment, existing)
 	switch {
 	case to == nil:
-	case rest.isUp():
-		r.link(segment, to, have)
+	case onward.isUp():
+		r.createLink(segment, to, existing)
 	default:
-		segment.next = to
-		segment.why = Finding{v1alpha1.ReasonChainWaited, fmt.Sprintf("the links of the chain behind pod %s are not up yet", to.pod.Full())}
-		segment.sound = have == nil
+		segment.pending = to
+		segment.finding = Finding{v1alpha1.ReasonChainWaited, fmt.Sprintf("the onward links of pod %s in the chain are not up yet", to.pod.FullName())}
+		segment.healthy = existing == nil
 	}
 }
 
-// isUp of what is behind the last hop, which is nothing, is true.
-func (w *path) isUp() bool { return w == nil || w.up }
+// isUp is true after the last hop, where the path is nil.
+func (p *path) isUp() bool { return p == nil || p.up }
 
-func (w *path) isSound() bool { return w == nil || w.sound }
+func (p *path) isHealthy() bool { return p == nil || p.healthy }
 
-// behind is the path from the pod to which a link leads; nil behind the last hop, or where the pod is gone.
-func (r *pairing) behind(link *v1alpha1.TSNLink, hop int) *path {
+// onward returns the path from the endpoint of a link; nil after the last hop, or if the pod is gone.
+func (r *pairing) onward(link *v1alpha1.TSNLink, hop int) *path {
 	if hop == len(r.stages)-1 {
 		return nil
 	}
@@ -201,80 +201,80 @@ func (r *pairing) behind(link *v1alpha1.TSNLink, hop int) *path {
 	return nil
 }
 
-// isSound tells whether a link may stay without a look for another.
-func (r *pairing) isSound(link *v1alpha1.TSNLink, from *member, hop int) bool {
+// isHealthy reports whether a link can stay without a search for another one.
+func (r *pairing) isHealthy(link *v1alpha1.TSNLink, from *member, hop int) bool {
 	to := r.find(hop, link.Spec.Endpoint.UID)
-	if to == nil || !r.serves(to) || !r.behind(link, hop).isSound() {
+	if to == nil || !r.isEligible(to) || !r.onward(link, hop).isHealthy() {
 		return false
 	}
 	down, ok := downFor(link, r.in.Now)
 	if !ok {
 		return true
 	}
-	if down < Patience {
-		r.again(Patience - down)
+	if down < LinkTimeout {
+		r.requeueAfter(LinkTimeout - down)
 		return true
 	}
 	if node, known := r.in.Nodes[from.pod.Node]; known && !node.Ready {
-		return true // nobody there would plug another
+		return true // its agent could not plug another link
 	}
-	r.out.Failed[Pair{from.pod.UID, to.pod.UID}] = r.in.Now.Add(FailureCounts)
+	r.out.Failed[Pair{from.pod.UID, to.pod.UID}] = r.in.Now.Add(RetryFailedAfter)
 	return false
 }
 
-// serves tells whether links may be made to a pod.
-func (r *pairing) serves(to *member) bool {
+// isEligible reports whether links can lead to a pod.
+func (r *pairing) isEligible(to *member) bool {
 	node, known := r.in.Nodes[to.pod.Node]
-	return to.pod.Ready && !to.pod.Going && known && node.Ready && node.Unfit == ""
+	return to.pod.Ready && !to.pod.Deleting && known && node.Ready && node.Unfit == ""
 }
 
-// use marks the links that are needed.
-func (r *pairing) use(w *path) {
-	if w.link != nil {
-		if r.used[w.link.Name] == w.link {
+// markUsed marks the links of a path as used.
+func (r *pairing) markUsed(p *path) {
+	if p.link != nil {
+		if r.used[p.link.Name] == p.link {
 			return
 		}
-		r.used[w.link.Name] = w.link
-		if rest := r.behind(w.link, w.hop); rest != nil && r.isOwn(w.link) {
-			r.use(rest)
+		r.used[p.link.Name] = p.link
+		if onward := r.onward(p.link, p.hop); onward != nil && r.isOwned(p.link) {
+			r.markUsed(onward)
 		}
 	}
-	if w.next != nil && w.hop < len(r.stages)-1 {
-		r.use(r.path(w.next, w.hop+1))
+	if p.pending != nil && p.hop < len(r.stages)-1 {
+		r.markUsed(r.path(p.pending, p.hop+1))
 	}
 }
 
-// link makes a new link in the place of the one that there is.
-func (r *pairing) link(segment *path, to *member, have *v1alpha1.TSNLink) {
-	if have != nil {
-		r.pool.free(have)
+// createLink creates a link that replaces the existing one, if any.
+func (r *pairing) createLink(segment *path, to *member, existing *v1alpha1.TSNLink) {
+	if existing != nil {
+		r.pool.release(existing)
 	}
 	link, problem := r.newLink(segment.from, to, segment.hop)
 	if problem != nil {
-		segment.why = *problem
+		segment.finding = *problem
 		switch {
-		case have == nil:
-		case problem.Reason == v1alpha1.ReasonRangeUsedUp && r.find(segment.hop, have.Spec.Endpoint.UID) == nil:
-			// It leads nowhere, and the next one finds room in what it leaves.
+		case existing == nil:
+		case problem.Reason == v1alpha1.ReasonRangeUsedUp && r.find(segment.hop, existing.Spec.Endpoint.UID) == nil:
+			// The existing link leads nowhere. Delete it, so that the next plan can use its VNI and addresses.
 			segment.link = nil
-			r.replace(segment, have, "the next link has its place when that is free")
+			r.replaceLink(segment, existing, "the next link gets its number and addresses when they are free")
 		default:
-			r.pool.take(have)
+			r.pool.reserve(existing)
 		}
 		return
 	}
-	if have != nil {
-		r.replace(segment, have, fmt.Sprintf("pod %s takes its place", to.pod.Full()))
+	if existing != nil {
+		r.replaceLink(segment, existing, fmt.Sprintf("pod %s takes its place", to.pod.FullName()))
 	}
 	r.load[segment.hop][to.pod.UID]++
-	r.pool.take(link)
-	segment.link, segment.sound, segment.up = link, true, false
+	r.pool.reserve(link)
+	segment.link, segment.healthy, segment.up = link, true, false
 }
 
-// replace has the link of a path removed. then is what comes next.
-func (r *pairing) replace(segment *path, have *v1alpha1.TSNLink, then string) {
-	endpoint := &have.Spec.Endpoint
+// replaceLink plans the removal of a path's link. consequence ends the message.
+func (r *pairing) replaceLink(segment *path, existing *v1alpha1.TSNLink, consequence string) {
+	endpoint := &existing.Spec.Endpoint
 	r.load[segment.hop][endpoint.UID]--
-	r.out.Delete = append(r.out.Delete, Removal{have, fmt.Sprintf("pod %s/%s is %s; %s", endpoint.Namespace, endpoint.Pod, r.fault(have, segment.hop), then)})
-	delete(r.own, slot{segment.from.pod.UID, segment.hop})
+	r.out.Delete = append(r.out.Delete, Removal{existing, fmt.Sprintf("pod %s/%s is %s; %s", endpoint.Namespace, endpoint.Pod, r.linkFault(existing, segment.hop), consequence)})
+	delete(r.owned, slot{segment.from.pod.UID, segment.hop})
 }

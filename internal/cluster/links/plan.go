@@ -17,115 +17,115 @@ import (
 )
 
 const (
-	// Patience is for how long a link may be down, with its client plugged, before another endpoint is tried.
-	Patience = 10 * time.Second
-	// HubPatience is for how long the hub's link of a client may be down before an endpoint of its own cluster takes it.
-	HubPatience = 3 * Patience
-	// FailureCounts is for how long a pod is not tried again after that, while there are others.
-	FailureCounts = 5 * time.Minute
+	// LinkTimeout is how long a link may be down, with its client plugged, before another endpoint is tried.
+	LinkTimeout = 10 * time.Second
+	// HubLinkTimeout is how long a hub's link of a client may be down before it is replaced within the cluster.
+	HubLinkTimeout = 3 * LinkTimeout
+	// RetryFailedAfter is how long a failed pair is avoided while there are others.
+	RetryFailedAfter = 5 * time.Minute
 )
 
 // planner makes one plan.
 type planner struct {
-	in   *Input
-	out  *Result
-	pool *pool
-	tell said
-	pods map[string]*Pod // by UID
-	aged *aged
-	// maker is whose links are planned.
+	in          *Input
+	out         *Result
+	pool        *pool
+	podFindings podFindings
+	pods        map[string]*Pod // by UID
+	ranges      *rangeIndex
+	// maker is the maker whose links are planned.
 	maker string
 }
 
-// Plan decides.
+// Plan plans the links of all services.
 func Plan(in *Input) *Result {
-	p := &planner{in: in, pool: newPool(in), tell: said{}, pods: map[string]*Pod{}, aged: newAged(in.Services, in.Networks),
+	p := &planner{in: in, pool: newPool(in), podFindings: podFindings{}, pods: map[string]*Pod{}, ranges: newRangeIndex(in.Services, in.Networks),
 		maker: cmp.Or(in.Maker, v1alpha1.MakerOperator)}
 	for i := range in.Pods {
 		p.pods[in.Pods[i].UID] = &in.Pods[i]
 	}
-	p.out = &Result{Services: map[Key]*ServicePlan{}, Pods: p.tell, Failed: maps.Clone(in.Failed)}
+	p.out = &Result{Services: map[Key]*ServicePlan{}, Pods: p.podFindings, Failed: maps.Clone(in.Failed)}
 	maps.DeleteFunc(p.out.Failed, func(_ Pair, until time.Time) bool { return !in.Now.Before(until) })
 	if p.out.Failed == nil {
 		p.out.Failed = Failures{}
 	}
-	groups := groupsOf(in, p.tell)
-	owner := linksByService(in.Links)
-	waits := map[Key][]*member{}
-	for _, service := range p.aged.services {
+	groups := groupsOf(in, p.podFindings)
+	byService := linksByService(in.Links)
+	waiting := map[Key][]*member{}
+	for _, service := range p.ranges.services {
 		key := keyOf(service)
 		if service.DeletionTimestamp != nil {
 			continue
 		}
-		run := newPairing(p, groups[key], owner[key])
+		run := newPairing(p, groups[key], byService[key])
 		run.pair()
-		waits[key] = run.waiting
-		p.out.Services[key] = run.say()
+		waiting[key] = run.waiting
+		p.out.Services[key] = run.servicePlan()
 	}
-	for key, links := range owner {
+	for key, links := range byService {
 		if p.out.Services[key] == nil {
 			for _, link := range links {
 				p.remove(link, fmt.Sprintf("TSNService %s is gone", key))
 			}
 		}
 	}
-	p.findLoops(groups, waits)
+	p.findLoops(groups, waiting)
 	p.admit(groups)
 	p.sort()
 	return p.out
 }
 
-// remove has a link of the maker's removed.
+// remove plans the removal of a link, if the maker owns it.
 func (p *planner) remove(link *v1alpha1.TSNLink, why string) {
-	if p.isOwn(link) {
-		p.pool.free(link)
+	if p.isOwned(link) {
+		p.pool.release(link)
 		p.out.Delete = append(p.out.Delete, Removal{link, why})
 	}
 }
 
-// again has a plan be made after a while.
-func (p *planner) again(after time.Duration) {
-	if after > 0 && (p.out.Again == 0 || after < p.out.Again) {
-		p.out.Again = after
+// requeueAfter requests another plan after a delay; the shortest delay counts.
+func (p *planner) requeueAfter(after time.Duration) {
+	if after > 0 && (p.out.RequeueAfter == 0 || after < p.out.RequeueAfter) {
+		p.out.RequeueAfter = after
 	}
 }
 
-// sort puts links into an order that does not depend on that of a map.
+// sort makes the order of removals independent of maps.
 func (p *planner) sort() {
 	slices.SortFunc(p.out.Delete, func(a, b Removal) int { return compareLinks(a.Link, b.Link) })
 }
 
-// change has a link be as it should, unless it is.
-func (p *planner) change(have, want *v1alpha1.TSNLink) {
-	if !equality.Semantic.DeepEqual(have.Spec, want.Spec) {
-		p.out.Change = append(p.out.Change, *want)
+// updateIfChanged plans an update of a link if its spec differs.
+func (p *planner) updateIfChanged(existing, desired *v1alpha1.TSNLink) {
+	if !equality.Semantic.DeepEqual(existing.Spec, desired.Spec) {
+		p.out.Change = append(p.out.Change, *desired)
 	}
 }
 
-// isOwn tells whether the maker made a link, and may remove it.
-func (p *planner) isOwn(link *v1alpha1.TSNLink) bool {
+// isOwned reports whether the maker has created a link, and may delete it.
+func (p *planner) isOwned(link *v1alpha1.TSNLink) bool {
 	return link.Labels[v1alpha1.LinkMakerLabel] == p.maker
 }
 
-// linksByService are the links of each service, in the order of their hops and names.
+// linksByService returns the links of each service, sorted by hop and name.
 func linksByService(all []v1alpha1.TSNLink) map[Key][]*v1alpha1.TSNLink {
-	owner := map[Key][]*v1alpha1.TSNLink{}
+	byService := map[Key][]*v1alpha1.TSNLink{}
 	for i := range all {
 		key := Key{all[i].Namespace, all[i].Spec.Service}
-		owner[key] = append(owner[key], &all[i])
+		byService[key] = append(byService[key], &all[i])
 	}
-	for _, links := range owner {
+	for _, links := range byService {
 		slices.SortFunc(links, compareLinks)
 	}
-	return owner
+	return byService
 }
 
-// isUp tells whether the ends of a link were seen to reach each other.
+// isUp reports whether the ends of a link reach each other.
 func isUp(link *v1alpha1.TSNLink) bool {
 	return meta.IsStatusConditionTrue(link.Status.Conditions, v1alpha1.ConditionUp)
 }
 
-// downFor is for how long a link has been down though its client has its interface. A client that has just begun is no fault of its endpoint.
+// downFor returns how long a link has been down since its client was plugged; false if it is not down, or its client is not plugged yet.
 func downFor(link *v1alpha1.TSNLink, now time.Time) (time.Duration, bool) {
 	up := meta.FindStatusCondition(link.Status.Conditions, v1alpha1.ConditionUp)
 	plugged := meta.FindStatusCondition(link.Status.Conditions, v1alpha1.ConditionClientPlugged)

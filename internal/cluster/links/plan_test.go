@@ -15,7 +15,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-func TestAClientGetsALink(t *testing.T) {
+func TestPlanLink(t *testing.T) {
 	w := newWorld(2)
 	service := newService("camera", "10.200.0.0/16")
 	service.Spec.IPv6 = &v1alpha1.LinkRange{LinkCIDR: "fd00:200::/64", Part: "fd00:200::1:0/112"}
@@ -68,7 +68,7 @@ func TestPreference(t *testing.T) {
 	}
 }
 
-func TestTheLimitHolds(t *testing.T) {
+func TestLimit(t *testing.T) {
 	w := newWorld(1)
 	service := newService("s", "10.200.0.0/16")
 	service.Spec.Limits = &v1alpha1.LinkLimits{LinksPerEndpoint: 2}
@@ -79,20 +79,20 @@ func TestTheLimitHolds(t *testing.T) {
 	}
 	plan := w.settle(t)
 	servicePlan := plan.Services[Key{"ns", "s"}]
-	if len(w.Links) != 2 || len(servicePlan.Status.Wants) != 1 || len(servicePlan.Found) != 1 || servicePlan.Found[0].Reason != v1alpha1.ReasonLimitReached ||
-		!strings.Contains(servicePlan.Found[0].Text, "has 2 links already (spec.limits.linksPerEndpoint)") {
+	if len(w.Links) != 2 || len(servicePlan.Status.Wants) != 1 || len(servicePlan.Findings) != 1 || servicePlan.Findings[0].Reason != v1alpha1.ReasonLimitReached ||
+		!strings.Contains(servicePlan.Findings[0].Text, "has 2 links already (spec.limits.linksPerEndpoint)") {
 		t.Errorf("%d links, %+v", len(w.Links), servicePlan)
 	}
 }
 
-func TestAnEndpointThatIsNoneAnyMoreIsReplaced(t *testing.T) {
+func TestReplaceEndpoint(t *testing.T) {
 	for name, fail := range map[string]func(w *world, uid string){
 		"gone":               func(w *world, uid string) { w.removePod(uid) },
 		"not ready":          func(w *world, uid string) { w.pod(uid).Ready = false },
-		"being deleted":      func(w *world, uid string) { w.pod(uid).Going = true },
+		"being deleted":      func(w *world, uid string) { w.pod(uid).Deleting = true },
 		"on a lost node":     func(w *world, _ string) { w.Nodes["node1"] = Node{Address: w.Nodes["node1"].Address} },
 		"without its label":  func(w *world, uid string) { w.pod(uid).Labels = nil },
-		"down for some time": func(w *world, _ string) { w.setUp(&w.Links[0], false); w.Now = w.Now.Add(Patience) },
+		"down for some time": func(w *world, _ string) { w.setUp(&w.Links[0], false); w.Now = w.Now.Add(LinkTimeout) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(3)
@@ -124,7 +124,7 @@ func TestAnEndpointThatIsNoneAnyMoreIsReplaced(t *testing.T) {
 	}
 }
 
-func TestALinkThatIsNotUpYetHasTime(t *testing.T) {
+func TestLinkTimeout(t *testing.T) {
 	w := newWorld(2)
 	w.Services = append(w.Services, newService("s", "10.200.0.0/16"))
 	w.endpoint("node0", "s")
@@ -134,9 +134,9 @@ func TestALinkThatIsNotUpYetHasTime(t *testing.T) {
 	link := w.linkOf(&client, 0)
 	was := link.Spec.Endpoint.UID
 	w.setUp(link, false)
-	w.Now = w.Now.Add(Patience - time.Second)
-	if plan := w.round(); len(plan.Delete) != 0 || plan.Again != time.Second {
-		t.Fatalf("it was replaced, or is looked at again after %v", plan.Again)
+	w.Now = w.Now.Add(LinkTimeout - time.Second)
+	if plan := w.round(); len(plan.Delete) != 0 || plan.RequeueAfter != time.Second {
+		t.Fatalf("it was replaced, or is looked at again after %v", plan.RequeueAfter)
 	}
 	w.linkOf(&client, 0).Status.Conditions[0].Status = metav1.ConditionFalse // the client's own node has not plugged it
 	w.Now = w.Now.Add(time.Hour)
@@ -144,20 +144,20 @@ func TestALinkThatIsNotUpYetHasTime(t *testing.T) {
 		t.Fatal("it was replaced for what its client's node has not done")
 	}
 	w.setUp(w.linkOf(&client, 0), false)
-	w.Now = w.Now.Add(Patience)
+	w.Now = w.Now.Add(LinkTimeout)
 	w.settle(t)
 	if w.linkOf(&client, 0).Spec.Endpoint.UID == was {
 		t.Fatal("it was not replaced")
 	}
 	w.setUp(w.linkOf(&client, 0), false)
-	w.Now = w.Now.Add(Patience)
+	w.Now = w.Now.Add(LinkTimeout)
 	w.settle(t)
 	if w.linkOf(&client, 0).Spec.Endpoint.UID == was {
 		t.Error("a link goes to and fro between two endpoints that are not reached")
 	}
 }
 
-func TestAPodThatLosesItsLabelLosesTheLink(t *testing.T) {
+func TestRemovedLabel(t *testing.T) {
 	w := newWorld(1)
 	w.Services = append(w.Services, newService("s", "10.200.0.0/16"))
 	w.endpoint("node0", "s")
@@ -182,7 +182,7 @@ func chained(t *testing.T) (w *world, a, b, endpoint Pod, clients []Pod) {
 	return w, a, b, endpoint, clients
 }
 
-func TestAChainIsMadeFromItsEnd(t *testing.T) {
+func TestChain(t *testing.T) {
 	w, a, b, endpoint, clients := chained(t)
 	var order [][]int32
 	for range 4 {
@@ -219,7 +219,7 @@ func TestAChainIsMadeFromItsEnd(t *testing.T) {
 	}
 }
 
-func TestADeadElementIsReplaced(t *testing.T) {
+func TestReplaceElement(t *testing.T) {
 	w, a, _, _, clients := chained(t)
 	w.settle(t)
 	other := *w.middle("node1", "s", "a")
@@ -240,7 +240,7 @@ func TestADeadElementIsReplaced(t *testing.T) {
 	}
 }
 
-func TestAnEndpointBehindAChainIsReplacedWithoutItsClients(t *testing.T) {
+func TestReplaceEndpointOfChain(t *testing.T) {
 	w, _, b, endpoint, clients := chained(t)
 	w.settle(t)
 	before := w.linkOf(&clients[0], 0).Spec.VNI
@@ -255,7 +255,7 @@ func TestAnEndpointBehindAChainIsReplacedWithoutItsClients(t *testing.T) {
 	}
 }
 
-func TestLoopsAreNamed(t *testing.T) {
+func TestFindLoops(t *testing.T) {
 	t.Run("of services that wait for each other", func(t *testing.T) {
 		w := newWorld(1)
 		w.Services = append(w.Services, newService("x", "10.200.0.0/16"), newService("y", "10.201.0.0/16"))
@@ -264,7 +264,7 @@ func TestLoopsAreNamed(t *testing.T) {
 			pod.Ready = false
 		}
 		plan := w.settle(t)
-		finding := plan.Services[Key{"ns", "x"}].Found[0]
+		finding := plan.Services[Key{"ns", "x"}].Findings[0]
 		if finding.Reason != v1alpha1.ReasonChainLoop || !strings.Contains(finding.Text, "ns/x -> ns/y -> ns/x") {
 			t.Errorf("got %+v", finding)
 		}
@@ -280,9 +280,9 @@ func TestLoopsAreNamed(t *testing.T) {
 		client := *w.client("node0", "s")
 		plan := w.settle(t)
 		const text = "is selected by several elements of spec.chain of TSNService ns/s (a, b), so that the chain would lead through it twice; let one select it"
-		findings := plan.Services[Key{"ns", "s"}].Found
+		findings := plan.Services[Key{"ns", "s"}].Findings
 		if currentFindings := plan.Pods[pod.UID]; len(currentFindings) != 1 || currentFindings[0].Reason != v1alpha1.ReasonChainLoop || !strings.Contains(currentFindings[0].Text, text) ||
-			len(findings) == 0 || findings[0].Reason != v1alpha1.ReasonChainLoop || !strings.Contains(findings[0].Text, "pod "+pod.Full()+": the pod "+text) {
+			len(findings) == 0 || findings[0].Reason != v1alpha1.ReasonChainLoop || !strings.Contains(findings[0].Text, "pod "+pod.FullName()+": the pod "+text) {
 			t.Errorf("got %+v, %+v", currentFindings, findings)
 		}
 		if currentFindings := plan.Pods[client.UID]; len(w.Links) != 0 || len(currentFindings) != 1 || currentFindings[0].Reason != v1alpha1.ReasonNoElement {
@@ -313,7 +313,7 @@ func TestLoopsAreNamed(t *testing.T) {
 	})
 }
 
-func TestTheYoungerOfTwoWithOneRangeGetsNoLinks(t *testing.T) {
+func TestConflictOlderServiceWins(t *testing.T) {
 	w := newWorld(1)
 	older, younger := newService("older", "10.200.0.0/16"), newService("younger", "10.200.128.0/17")
 	younger.CreationTimestamp.Time = start.Add(time.Second)
@@ -331,7 +331,7 @@ func TestTheYoungerOfTwoWithOneRangeGetsNoLinks(t *testing.T) {
 		t.Errorf("%d links", len(w.Links))
 	}
 	for name, text := range map[string]string{"younger": "TSNService ns/older has addresses of the same range, 10.200.0.0/16", "beside": "TSNNetwork net has addresses of the same range, 10.42.0.0/16"} {
-		if findings := plan.Services[Key{"ns", name}].Found; len(findings) != 1 || findings[0].Reason != v1alpha1.ReasonOverlaps || !strings.HasPrefix(findings[0].Text, text) {
+		if findings := plan.Services[Key{"ns", name}].Findings; len(findings) != 1 || findings[0].Reason != v1alpha1.ReasonOverlaps || !strings.HasPrefix(findings[0].Text, text) {
 			t.Errorf("%s: %+v", name, findings)
 		}
 	}
@@ -342,8 +342,8 @@ func TestTheYoungerOfTwoWithOneRangeGetsNoLinks(t *testing.T) {
 	}
 }
 
-// TestTheClustersOwnAddressesAreNoLinks has services whose ranges or routes have addresses of the cluster's own.
-func TestTheClustersOwnAddressesAreNoLinks(t *testing.T) {
+// TestReservedRanges has services whose ranges or routes have addresses of the cluster's own.
+func TestReservedRanges(t *testing.T) {
 	w := newWorld(1)
 	for _, text := range []string{"10.96.0.0/12", "10.244.3.0/24"} {
 		w.Reserved = append(w.Reserved, Reserved{Range: netip.MustParsePrefix(text), What: "the cluster's Services"})
@@ -361,9 +361,9 @@ func TestTheClustersOwnAddressesAreNoLinks(t *testing.T) {
 	}
 	for name, texts := range map[string][]string{
 		"inside": {"the cluster's Services has addresses of the same range, 10.96.0.0/12"}, "around": {"the cluster's Services has addresses of the same range, 10.244.3.0/24"},
-		"routed": {"route 0.0.0.0/1 is set in no pod", "route 10.96.0.10/32 is set in no pod"},
+		"routed": {"route 0.0.0.0/1 is not set in pods", "route 10.96.0.10/32 is not set in pods"},
 	} {
-		findings := plan.Services[Key{"ns", name}].Found
+		findings := plan.Services[Key{"ns", name}].Findings
 		for i, text := range texts {
 			if len(findings) != len(texts) || findings[i].Reason != v1alpha1.ReasonOverlaps || !strings.HasPrefix(findings[i].Text, text) {
 				t.Errorf("%s: %+v, want %q", name, findings, text)
@@ -372,7 +372,7 @@ func TestTheClustersOwnAddressesAreNoLinks(t *testing.T) {
 	}
 }
 
-func TestSentencesForPods(t *testing.T) {
+func TestPodFindings(t *testing.T) {
 	for name, test := range map[string]struct {
 		change       func(w *world, pod *Pod)
 		reason, text string
@@ -381,7 +381,7 @@ func TestSentencesForPods(t *testing.T) {
 		"of a namespace that may not": {func(_ *world, pod *Pod) {
 			pod.Namespace = "other"
 			pod.Labels = map[string]string{v1alpha1.ClientLabelPrefix + "s.ns": "up"}
-		}, v1alpha1.ReasonServiceForbidden, "it has no spec.clientNamespaces"},
+		}, v1alpha1.ReasonServiceForbidden, "without spec.clientNamespaces"},
 		"without an endpoint":              {func(*world, *Pod) {}, v1alpha1.ReasonNoEndpoint, "none has the label endpoint.kubernetsn.io/s"},
 		"of an endpoint that is not ready": {func(w *world, _ *Pod) { w.endpoint("node0", "s").Ready = false }, v1alpha1.ReasonNoEndpoint, "(ns/pod2: it is not ready)"},
 		"on a node without links": {func(w *world, _ *Pod) {
@@ -407,7 +407,7 @@ func TestSentencesForPods(t *testing.T) {
 	}
 }
 
-func TestALinkOfTheFederatorCounts(t *testing.T) {
+func TestFederatorLink(t *testing.T) {
 	w := newWorld(1)
 	w.Services = append(w.Services, newService("s", "10.200.0.0/16"))
 	client := *w.client("node0", "s")
@@ -427,7 +427,7 @@ func TestALinkOfTheFederatorCounts(t *testing.T) {
 	}
 }
 
-func TestWhereARangeIsUsedUpLinksGiveTheirPlaceToTheirNextOnes(t *testing.T) {
+func TestReplaceWithExhaustedRange(t *testing.T) {
 	w := newWorld(1)
 	w.Services = append(w.Services, newService("s", "10.200.0.0/30")) // room for two
 	old := w.endpoint("node0", "s").UID

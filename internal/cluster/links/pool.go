@@ -11,17 +11,17 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// pool knows what links have, so that no two have one number, address or interface. The lowest that is free is taken.
+// pool allocates VNIs, addresses and interface names of links, always the lowest free one.
 type pool struct {
 	vnis map[int32]bool
 	// pairs are the ranges of two addresses, /31 and /127.
 	pairs map[netip.Prefix]bool
-	// interfaces are by the pod's UID and the name.
+	// interfaces are indexed by the pod's UID and the interface name.
 	interfaces map[[2]string]bool
-	// nextVNI and nextPair are below the lowest that can be free, by the first of the range.
+	// nextVNI and nextPair are lower bounds of the next free one, by range.
 	nextVNI  map[int32]int32
 	nextPair map[netip.Prefix]uint64
-	// nextInterface is the same by the pod's UID, and the prefix.
+	// nextInterface is the same, by the pod's UID and the prefix.
 	nextInterface  map[string]map[string]int
 	firstInterface int
 }
@@ -33,16 +33,16 @@ func newPool(in *Input) *pool {
 		p.vnis[in.Networks[i].Spec.VNI] = true
 	}
 	for i := range in.Released {
-		p.number(&in.Released[i])
+		p.reserveNumbers(&in.Released[i])
 	}
 	for i := range in.Links {
-		p.take(&in.Links[i])
+		p.reserve(&in.Links[i])
 	}
 	return p
 }
 
-// number marks VNI and addresses of a link as used.
-func (p *pool) number(link *v1alpha1.TSNLink) {
+// reserveNumbers marks VNI and addresses of a link as used.
+func (p *pool) reserveNumbers(link *v1alpha1.TSNLink) {
 	p.vnis[link.Spec.VNI] = true
 	for _, text := range link.Spec.Client.Addresses {
 		if prefix, err := netip.ParsePrefix(text); err == nil {
@@ -51,23 +51,23 @@ func (p *pool) number(link *v1alpha1.TSNLink) {
 	}
 }
 
-// take marks all that a link has as used.
-func (p *pool) take(link *v1alpha1.TSNLink) {
-	p.number(link)
+// reserve marks VNI, addresses and interfaces of a link as used.
+func (p *pool) reserve(link *v1alpha1.TSNLink) {
+	p.reserveNumbers(link)
 	for _, end := range []*v1alpha1.LinkEnd{&link.Spec.Client, &link.Spec.Endpoint} {
 		p.interfaces[[2]string{end.UID, end.Interface}] = true
 	}
 }
 
-// free gives back the interfaces of a link that is to be removed. Nodes may still have its number and addresses.
-func (p *pool) free(link *v1alpha1.TSNLink) {
+// release releases the interfaces of a link that will be deleted. Nodes may still have its VNI and addresses.
+func (p *pool) release(link *v1alpha1.TSNLink) {
 	for _, end := range []*v1alpha1.LinkEnd{&link.Spec.Client, &link.Spec.Endpoint} {
 		delete(p.interfaces, [2]string{end.UID, end.Interface})
 		delete(p.nextInterface, end.UID)
 	}
 }
 
-// vni finds the lowest free number of a range.
+// vni returns the lowest free VNI of a range.
 func (p *pool) vni(first, last int32) (int32, bool) {
 	next := max(first, p.nextVNI[first])
 	for ; next <= last; next++ {
@@ -80,25 +80,25 @@ func (p *pool) vni(first, last int32) (int32, bool) {
 	return 0, false
 }
 
-// pair finds the lowest free two addresses of a range.
-func (p *pool) pair(within netip.Prefix) (netip.Prefix, bool) {
-	length := within.Addr().BitLen() - 1
-	count := uint64(1) << min(length-within.Bits(), 62)
-	next := p.nextPair[within]
-	if within.Addr().Is6() {
-		next = max(next, 1) // the address with zeros behind the subnet is that of its routers (RFC 4291, 2.6.1)
+// pair returns the lowest free pair of addresses of a range.
+func (p *pool) pair(prefix netip.Prefix) (netip.Prefix, bool) {
+	length := prefix.Addr().BitLen() - 1
+	count := uint64(1) << min(length-prefix.Bits(), 62)
+	next := p.nextPair[prefix]
+	if prefix.Addr().Is6() {
+		next = max(next, 1) // skip the subnet-router anycast address (RFC 4291, 2.6.1)
 	}
 	for ; next < count; next++ {
-		if pair := pairOf(within.Addr(), next, length); !p.pairs[pair] {
-			p.nextPair[within] = next
+		if pair := pairOf(prefix.Addr(), next, length); !p.pairs[pair] {
+			p.nextPair[prefix] = next
 			return pair, true
 		}
 	}
-	p.nextPair[within] = next
+	p.nextPair[prefix] = next
 	return netip.Prefix{}, false
 }
 
-// pairOf is the range of two addresses with a number, from the first of a range.
+// pairOf returns the pair of addresses with a number, counted from the first address of a range.
 func pairOf(first netip.Addr, number uint64, length int) netip.Prefix {
 	if first.Is4() {
 		text := first.As4()
@@ -112,7 +112,7 @@ func pairOf(first netip.Addr, number uint64, length int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom16(text), length)
 }
 
-// endpointInterface finds the lowest free number behind a prefix in a pod.
+// endpointInterface returns the interface name with the lowest free number for a prefix in a pod.
 func (p *pool) endpointInterface(uid, prefix string) string {
 	if p.nextInterface[uid] == nil {
 		p.nextInterface[uid] = map[string]int{}

@@ -14,9 +14,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// TestAnySequenceOfEventsKeepsTheRules has random things happen to a cluster, some of which plans see only later, and holds each plan against
+// TestPlanProperties has random things happen to a cluster, some of which plans see only later, and holds each plan against
 // the rules.
-func TestAnySequenceOfEventsKeepsTheRules(t *testing.T) {
+func TestPlanProperties(t *testing.T) {
 	sequences, events := 60, 60
 	if testing.Short() {
 		sequences = 10
@@ -111,7 +111,7 @@ func (w *random) podEvent() {
 	pod := &w.Pods[w.IntN(len(w.Pods))]
 	switch w.IntN(5) {
 	case 0:
-		pod.Going, pod.Ready = true, false
+		pod.Deleting, pod.Ready = true, false
 	case 1:
 		pod.Labels = nil
 	case 2:
@@ -201,8 +201,8 @@ func (w *random) stays(t *testing.T, plan *Result, before []v1alpha1.TSNLink) {
 			t.Fatalf("link %s was removed, and nothing takes its place: %s", removal.Link.Name, removal.Why)
 		}
 		down, ok := downFor(removal.Link, w.Now)
-		serves := endpoint != nil && endpoint.Ready && !endpoint.Going && w.Nodes[endpoint.Node].Ready
-		if spec.Service == "plain" && stillClient && stillEndpoint && serves && (!ok || down < Patience) {
+		serves := endpoint != nil && endpoint.Ready && !endpoint.Deleting && w.Nodes[endpoint.Node].Ready
+		if spec.Service == "plain" && stillClient && stillEndpoint && serves && (!ok || down < LinkTimeout) {
 			t.Fatalf("link %s was removed though its endpoint serves: %s", removal.Link.Name, removal.Why)
 		}
 	}
@@ -220,14 +220,14 @@ func (w *random) complete(t *testing.T) {
 		load[w.Links[i].Spec.Endpoint.UID]++
 	}
 	for _, pod := range w.Pods {
-		if pod.Labels[v1alpha1.EndpointLabelPrefix+"plain"] != "" && pod.Ready && !pod.Going && w.Nodes[pod.Node].Ready &&
+		if pod.Labels[v1alpha1.EndpointLabelPrefix+"plain"] != "" && pod.Ready && !pod.Deleting && w.Nodes[pod.Node].Ready &&
 			load[pod.UID] < w.Services[0].Spec.Limits.LinksPerEndpoint {
 			room = true
 		}
 	}
 	for i := range w.Pods {
 		pod := &w.Pods[i]
-		if pod.Labels[v1alpha1.ClientLabelPrefix+"plain"] != "" && !pod.Going && w.Nodes[pod.Node].Ready && room && w.linkOf(pod, 0) == nil {
+		if pod.Labels[v1alpha1.ClientLabelPrefix+"plain"] != "" && !pod.Deleting && w.Nodes[pod.Node].Ready && room && w.linkOf(pod, 0) == nil {
 			t.Fatalf("client %s has no link, and there is an endpoint with room", pod.Name)
 		}
 	}
@@ -248,7 +248,7 @@ func thousand(tb testing.TB) *world {
 	return w
 }
 
-func TestAThousandLinksArePlannedQuickly(t *testing.T) {
+func TestPlanThousandLinks(t *testing.T) {
 	w := thousand(t)
 	began := time.Now()
 	plan := w.round()

@@ -14,12 +14,13 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// member is a pod in a role.
+// member is a pod with its role in a service.
 type member struct {
 	pod *Pod
-	// wants is the name of its interface as a client; offers what those begin with to which others are linked.
-	wants, offers string
-	// element is the name of the element of the chain that it is, "" for none.
+	// clientInterface is the name of its interface as a client, endpointPrefix the prefix of its interfaces as an endpoint; "" if it has not
+	// that role.
+	clientInterface, endpointPrefix string
+	// element is the name of its chain element, "" for none.
 	element string
 }
 
@@ -27,58 +28,58 @@ type member struct {
 type group struct {
 	service *v1alpha1.TSNService
 	clients []*member
-	// stages are the pods to which links lead, hop by hop: those of each element of the chain, and at last the endpoints.
+	// stages are the pods to which the links of each hop lead: those of each chain element, then the endpoints.
 	stages [][]*member
 	byUID  []map[string]*member
-	// forwards says of each element what its kernel forwards.
+	// forwards are the forwarding settings of each element.
 	forwards [][]string
-	found    []Finding
+	findings []Finding
 }
 
-// find finds a pod among those to which links of a hop lead.
+// find returns the pod of a hop's stage, nil for none.
 func (g *group) find(hop int, uid string) *member { return g.byUID[hop][uid] }
 
-// loopError says that a chain would lead back to a pod.
+// loopError is returned if a chain would lead through a pod twice.
 type loopError struct{ error }
 
 func (e *loopError) Unwrap() error { return e.error }
 
-// said is what pods are told.
-type said map[string][]Finding
+// podFindings are findings by the pods' UIDs.
+type podFindings map[string][]Finding
 
-func (s said) add(pod *Pod, reason, format string, arguments ...any) {
+func (s podFindings) add(pod *Pod, reason, format string, arguments ...any) {
 	s[pod.UID] = append(s[pod.UID], Finding{reason, fmt.Sprintf(format, arguments...)})
 }
 
-// selection is what of a service's spec has to be parsed, once.
+// selection has the parsed selectors of a service.
 type selection struct {
 	endpoint, namespaces labels.Selector
 	elements             []labels.Selector
 }
 
-// Selectors reads those of a service.
-func selectorsOf(service *v1alpha1.TSNService) (*selection, error) {
-	read := func(field string, selector *metav1.LabelSelector) (labels.Selector, error) {
+// parseSelectors parses the selectors of a service.
+func parseSelectors(service *v1alpha1.TSNService) (*selection, error) {
+	parse := func(field string, selector *metav1.LabelSelector) (labels.Selector, error) {
 		if selector == nil {
 			return nil, nil
 		}
-		createdSelector, err := metav1.LabelSelectorAsSelector(selector)
+		parsed, err := metav1.LabelSelectorAsSelector(selector)
 		if err != nil {
 			return nil, fmt.Errorf("spec.%s: %w; correct it", field, err)
 		}
-		return createdSelector, nil
+		return parsed, nil
 	}
 	var s selection
 	var err error
-	if s.endpoint, err = read("endpoint", service.Spec.Endpoint); err != nil {
+	if s.endpoint, err = parse("endpoint", service.Spec.Endpoint); err != nil {
 		return nil, err
 	}
-	if s.namespaces, err = read("clientNamespaces", service.Spec.ClientNamespaces); err != nil {
+	if s.namespaces, err = parse("clientNamespaces", service.Spec.ClientNamespaces); err != nil {
 		return nil, err
 	}
 	for i := range service.Spec.Chain {
 		element := &service.Spec.Chain[i]
-		selector, err := read("chain["+element.Name+"].selector", &element.Selector)
+		selector, err := parse("chain["+element.Name+"].selector", &element.Selector)
 		if err != nil {
 			return nil, err
 		}
@@ -87,40 +88,40 @@ func selectorsOf(service *v1alpha1.TSNService) (*selection, error) {
 	return &s, nil
 }
 
-// MayBeClient says why pods of a namespace, which has these labels, may not be clients of a service.
-func MayBeClient(service *v1alpha1.TSNService, namespace string, owner map[string]string) error {
+// CheckClient returns an error if pods of a namespace, which has these labels, may not be clients of a service.
+func CheckClient(service *v1alpha1.TSNService, namespace string, namespaceLabels map[string]string) error {
 	if namespace == service.Namespace {
 		return nil
 	}
-	given := service.Spec.ClientNamespaces
-	if given == nil {
-		return fmt.Errorf("pods of namespace %s may not be clients of TSNService %s/%s: it has no spec.clientNamespaces, so that those of its own namespace may only",
+	labelSelector := service.Spec.ClientNamespaces
+	if labelSelector == nil {
+		return fmt.Errorf("pods of namespace %s may not be clients of TSNService %s/%s: without spec.clientNamespaces only pods of its own namespace may be",
 			namespace, service.Namespace, service.Name)
 	}
-	selector, err := metav1.LabelSelectorAsSelector(given)
+	selector, err := metav1.LabelSelectorAsSelector(labelSelector)
 	if err != nil {
 		return fmt.Errorf("TSNService %s/%s: spec.clientNamespaces: %w; correct it", service.Namespace, service.Name, err)
 	}
-	if !selector.Matches(labels.Set(owner)) {
+	if !selector.Matches(labels.Set(namespaceLabels)) {
 		return fmt.Errorf("pods of namespace %s may not be clients of TSNService %s/%s: its spec.clientNamespaces (%s) does not select the namespace",
-			namespace, service.Namespace, service.Name, metav1.FormatLabelSelector(given))
+			namespace, service.Namespace, service.Name, metav1.FormatLabelSelector(labelSelector))
 	}
 	return nil
 }
 
-// ElementOf names the element of the service's chain that a pod with both labels is.
-func ElementOf(service *v1alpha1.TSNService, owner map[string]string) (string, error) {
-	s, err := selectorsOf(service)
+// ElementOf returns the chain element of a pod that has both labels of a service.
+func ElementOf(service *v1alpha1.TSNService, podLabels map[string]string) (string, error) {
+	s, err := parseSelectors(service)
 	if err != nil {
 		return "", fmt.Errorf("TSNService %s/%s: %w", service.Namespace, service.Name, err)
 	}
-	return s.element(service, owner)
+	return s.element(service, podLabels)
 }
 
-func (s *selection) element(service *v1alpha1.TSNService, owner map[string]string) (string, error) {
+func (s *selection) element(service *v1alpha1.TSNService, podLabels map[string]string) (string, error) {
 	var names []string
 	for i, selector := range s.elements {
-		if selector.Matches(labels.Set(owner)) {
+		if selector.Matches(labels.Set(podLabels)) {
 			names = append(names, service.Spec.Chain[i].Name)
 		}
 	}
@@ -135,46 +136,46 @@ func (s *selection) element(service *v1alpha1.TSNService, owner map[string]strin
 	case len(names) > 1:
 		return "", &loopError{fmt.Errorf("the pod is selected by several elements of spec.chain of TSNService %s/%s (%s), so that the chain would lead through it twice; let one select it",
 			service.Namespace, service.Name, strings.Join(names, ", "))}
-	case s.endpoint != nil && s.endpoint.Matches(labels.Set(owner)):
+	case s.endpoint != nil && s.endpoint.Matches(labels.Set(podLabels)):
 		return "", &loopError{fmt.Errorf("the pod is element %s of the chain of TSNService %s/%s and, by spec.endpoint, its endpoint, so that the chain would be a loop; "+
 			"have spec.endpoint not select it", names[0], service.Namespace, service.Name)}
 	}
 	return names[0], nil
 }
 
-// groupsOf finds the pods of each service. Pods whose labels ask for what cannot be are told so.
-func groupsOf(in *Input, tell said) map[Key]*group {
+// groupsOf returns the members of each service, and adds findings about pods with invalid labels.
+func groupsOf(in *Input, findings podFindings) map[Key]*group {
 	groups := map[Key]*group{}
 	selections := map[Key]*selection{}
 	for i := range in.Services {
 		service := &in.Services[i]
-		createdGroup := &group{service: service, stages: make([][]*member, len(service.Spec.Chain)+1)}
+		g := &group{service: service, stages: make([][]*member, len(service.Spec.Chain)+1)}
 		for j := range service.Spec.Chain {
-			createdGroup.forwards = append(createdGroup.forwards, service.Spec.Chain[j].Forward)
+			g.forwards = append(g.forwards, service.Spec.Chain[j].Forward)
 		}
-		parsed, err := selectorsOf(service)
+		parsed, err := parseSelectors(service)
 		if err != nil {
-			createdGroup.found = append(createdGroup.found, Finding{v1alpha1.ReasonSelectorInvalid, err.Error()})
+			g.findings = append(g.findings, Finding{v1alpha1.ReasonSelectorInvalid, err.Error()})
 		}
-		groups[keyOf(service)], selections[keyOf(service)] = createdGroup, parsed
+		groups[keyOf(service)], selections[keyOf(service)] = g, parsed
 	}
 	for i := range in.Pods {
 		pod := &in.Pods[i]
 		if pod.Ended {
 			continue
 		}
-		roles, wrong := RolesOf(pod.Labels, pod.Namespace)
-		for _, err := range wrong {
-			tell.add(pod, v1alpha1.ReasonLabelInvalid, "%v", err)
+		roles, errs := ParseRoles(pod.Labels, pod.Namespace)
+		for _, err := range errs {
+			findings.add(pod, v1alpha1.ReasonLabelInvalid, "%v", err)
 		}
 		for key, member := range membersOf(pod, roles) {
 			group := groups[key]
 			if group == nil {
-				tell.add(pod, v1alpha1.ReasonServiceMissing, "there is no TSNService %s; the pod gets its links once somebody makes it", key)
+				findings.add(pod, v1alpha1.ReasonServiceMissing, "there is no TSNService %s; the pod gets its links when it is created", key)
 				continue
 			}
 			if selection := selections[key]; selection != nil {
-				group.enter(member, selection, in.Namespaces[pod.Namespace], tell)
+				group.addMember(member, selection, in.Namespaces[pod.Namespace], findings)
 			}
 		}
 	}
@@ -184,7 +185,7 @@ func groupsOf(in *Input, tell said) map[Key]*group {
 	return groups
 }
 
-// membersOf joins the labels of one service.
+// membersOf combines the labels for each service.
 func membersOf(pod *Pod, roles []Role) map[Key]*member {
 	members := map[Key]*member{}
 	for _, role := range roles {
@@ -195,19 +196,19 @@ func membersOf(pod *Pod, roles []Role) map[Key]*member {
 			members[key] = m
 		}
 		if role.Client {
-			m.wants = role.Interface
+			m.clientInterface = role.Interface
 		} else {
-			m.offers = role.Interface
+			m.endpointPrefix = role.Interface
 		}
 	}
 	return members
 }
 
-// enter puts a pod where it belongs.
-func (g *group) enter(m *member, s *selection, namespace map[string]string, tell said) {
+// addMember adds a pod to the clients or to its stage.
+func (g *group) addMember(m *member, s *selection, namespace map[string]string, findings podFindings) {
 	service := g.service
 	switch {
-	case m.wants != "" && m.offers != "":
+	case m.clientInterface != "" && m.endpointPrefix != "":
 		element, err := s.element(service, m.pod.Labels)
 		if err != nil {
 			reason := v1alpha1.ReasonServiceForbidden
@@ -215,16 +216,16 @@ func (g *group) enter(m *member, s *selection, namespace map[string]string, tell
 			if errors.As(err, &loop) {
 				reason = v1alpha1.ReasonChainLoop
 			}
-			tell.add(m.pod, reason, "%v", err)
-			g.found = append(g.found, Finding{reason, fmt.Sprintf("pod %s: %v", m.pod.Full(), err)})
+			findings.add(m.pod, reason, "%v", err)
+			g.findings = append(g.findings, Finding{reason, fmt.Sprintf("pod %s: %v", m.pod.FullName(), err)})
 			return
 		}
 		m.element = element
-		at := slices.IndexFunc(service.Spec.Chain, func(currentElement v1alpha1.ChainElement) bool { return currentElement.Name == element })
+		at := slices.IndexFunc(service.Spec.Chain, func(candidate v1alpha1.ChainElement) bool { return candidate.Name == element })
 		g.stages[at] = append(g.stages[at], m)
-	case m.wants != "":
-		if err := MayBeClient(service, m.pod.Namespace, namespace); err != nil {
-			tell.add(m.pod, v1alpha1.ReasonServiceForbidden, "%v", err)
+	case m.clientInterface != "":
+		if err := CheckClient(service, m.pod.Namespace, namespace); err != nil {
+			findings.add(m.pod, v1alpha1.ReasonServiceForbidden, "%v", err)
 			return
 		}
 		g.clients = append(g.clients, m)
@@ -232,15 +233,15 @@ func (g *group) enter(m *member, s *selection, namespace map[string]string, tell
 		last := len(g.stages) - 1
 		g.stages[last] = append(g.stages[last], m)
 	default:
-		tell.add(m.pod, v1alpha1.ReasonServiceForbidden, "label %s%s offers TSNService %s/%s, whose spec.endpoint (%s) does not select the pod",
+		findings.add(m.pod, v1alpha1.ReasonServiceForbidden, "label %s%s offers TSNService %s/%s, whose spec.endpoint (%s) does not select the pod",
 			v1alpha1.EndpointLabelPrefix, service.Name, service.Namespace, service.Name, metav1.FormatLabelSelector(service.Spec.Endpoint))
 	}
 }
 
-// sort puts pods into an order that does not depend on that of the input.
+// sort makes the order of pods independent of the input.
 func (g *group) sort() {
 	for _, pods := range append(slices.Clone(g.stages), g.clients) {
-		slices.SortFunc(pods, func(a, b *member) int { return strings.Compare(a.pod.Full(), b.pod.Full()) })
+		slices.SortFunc(pods, func(a, b *member) int { return strings.Compare(a.pod.FullName(), b.pod.FullName()) })
 	}
 	for _, pods := range g.stages {
 		byUID := make(map[string]*member, len(pods))

@@ -12,48 +12,47 @@ import (
 )
 
 const (
-	// maxRoutes and maxHosts are how many an end of a link may have.
+	// maxRoutes and maxHosts limit the routes and hosts of an end of a link.
 	maxRoutes = 4096
 	maxHosts  = 2048
-	// maxHostName is how long a name may be.
-	maxHostName = 253
+	// maxHostNameBytes is the longest host name.
+	maxHostNameBytes = 253
 )
 
-// net is what the links of a service join.
-type net struct {
+// routing computes the routes and names of a service's links.
+type routing struct {
 	*pairing
-	// from and into are the maker's links by the pods at their ends and their hops.
-	from map[slot]*v1alpha1.TSNLink
-	into map[slot][]*v1alpha1.TSNLink
+	// byClient and byEndpoint are the maker's links by their ends and hops.
+	byClient   map[slot]*v1alpha1.TSNLink
+	byEndpoint map[slot][]*v1alpha1.TSNLink
 }
 
-// route gives all links that are used their routes and names, which follow from each other, and has those made or changed that are not so
-// yet.
-func (r *pairing) route() {
-	n := &net{pairing: r, from: map[slot]*v1alpha1.TSNLink{}, into: map[slot][]*v1alpha1.TSNLink{}}
+// planRoutes completes the routes and names of all used links, and plans to create new links and to update changed ones.
+func (r *pairing) planRoutes() {
+	n := &routing{pairing: r, byClient: map[slot]*v1alpha1.TSNLink{}, byEndpoint: map[slot][]*v1alpha1.TSNLink{}}
 	var all []*v1alpha1.TSNLink
 	for _, link := range slices.SortedFunc(maps.Values(r.used), compareLinks) {
-		if !r.isOwn(link) {
+		if !r.isOwned(link) {
 			continue
 		}
 		hop := int(link.Spec.Hop)
-		n.from[slot{link.Spec.Client.UID, hop}] = link
+		n.byClient[slot{link.Spec.Client.UID, hop}] = link
 		at := slot{link.Spec.Endpoint.UID, hop}
-		n.into[at] = append(n.into[at], link)
+		n.byEndpoint[at] = append(n.byEndpoint[at], link)
 		all = append(all, link)
 	}
 	for _, link := range all {
-		want := n.complete(link)
-		if have := r.own[slot{link.Spec.Client.UID, int(link.Spec.Hop)}]; have == link {
-			r.change(have, want)
+		desired := n.completeLink(link)
+		if existing := r.owned[slot{link.Spec.Client.UID, int(link.Spec.Hop)}]; existing == link {
+			r.updateIfChanged(existing, desired)
 		} else {
-			r.out.Make = append(r.out.Make, *want)
+			r.out.Make = append(r.out.Make, *desired)
 		}
 	}
 }
 
-// keysFor are the keys of the node at an end, nil on a link that needs none. Of a node that is not known now they stay what they are.
-func (n *net) keysFor(spec *v1alpha1.TSNLinkSpec, end *v1alpha1.LinkEnd) *v1alpha1.LinkNodeKeys {
+// keysFor returns the keys of the node at an end, nil for a link that needs none. Keys of an unknown node do not change.
+func (n *routing) keysFor(spec *v1alpha1.TSNLinkSpec, end *v1alpha1.LinkEnd) *v1alpha1.LinkNodeKeys {
 	client, endpoint, pod := n.pods[spec.Client.UID], n.pods[spec.Endpoint.UID], n.pods[end.UID]
 	if !spec.Encrypted() || client != nil && endpoint != nil && client.Node == endpoint.Node {
 		return nil
@@ -68,10 +67,10 @@ func (n *net) keysFor(spec *v1alpha1.TSNLinkSpec, end *v1alpha1.LinkEnd) *v1alph
 	return node.Keys
 }
 
-// complete is a link with all that follows from others and from the service.
-func (n *net) complete(link *v1alpha1.TSNLink) *v1alpha1.TSNLink {
-	want := link.DeepCopy()
-	spec, hop := &want.Spec, int(want.Spec.Hop)
+// completeLink returns a link with the fields that depend on other links and on the service.
+func (n *routing) completeLink(link *v1alpha1.TSNLink) *v1alpha1.TSNLink {
+	completed := link.DeepCopy()
+	spec, hop := &completed.Spec, int(completed.Spec.Hop)
 	spec.MTU, spec.Encryption = n.service.Spec.MTU, n.service.Spec.Encryption
 	for _, end := range []*v1alpha1.LinkEnd{&spec.Client, &spec.Endpoint} {
 		if pod := n.pods[end.UID]; pod != nil {
@@ -82,16 +81,16 @@ func (n *net) complete(link *v1alpha1.TSNLink) *v1alpha1.TSNLink {
 		end.NodeKeys = n.keysFor(spec, end)
 		end.Routes, end.Forward, end.Names, end.Hosts = nil, nil, nil, nil
 	}
-	later, earlier := n.later(link), n.earlier(link)
+	downstream, upstream := n.downstream(link), n.upstream(link)
 	var down, up []netip.Prefix
-	for _, link := range later {
+	for _, link := range downstream {
 		down = append(down, hostRoutes(addressesOf(&link.Spec.Endpoint))...)
 	}
-	for _, link := range earlier {
+	for _, link := range upstream {
 		up = append(up, hostRoutes(addressesOf(&link.Spec.Client))...)
 	}
 	down = append(down, n.behindRoutes(link, v1alpha1.BehindEndpoint)...)
-	if n.into[slot{spec.Endpoint.UID, hop}][0] == link { // of several clients with the same behind them, one has it
+	if n.byEndpoint[slot{spec.Endpoint.UID, hop}][0] == link { // several clients have the same routes behind them: use one
 		up = append(up, n.behindRoutes(link, v1alpha1.BehindClient)...)
 	}
 	spec.Client.Routes, spec.Endpoint.Routes = sortedRoutes(down), sortedRoutes(up)
@@ -101,15 +100,15 @@ func (n *net) complete(link *v1alpha1.TSNLink) *v1alpha1.TSNLink {
 	if hop < len(n.forwards) {
 		spec.Endpoint.Forward = slices.Clone(n.forwards[hop])
 	}
-	n.name(spec, later, earlier)
-	return want
+	n.setNames(spec, downstream, upstream)
+	return completed
 }
 
-// later are the links behind one, in their order.
-func (n *net) later(link *v1alpha1.TSNLink) []*v1alpha1.TSNLink {
+// downstream returns the links after a link on the way to the endpoint, in order.
+func (n *routing) downstream(link *v1alpha1.TSNLink) []*v1alpha1.TSNLink {
 	var all []*v1alpha1.TSNLink
 	for hop := int(link.Spec.Hop) + 1; ; hop++ {
-		next := n.from[slot{link.Spec.Endpoint.UID, hop}]
+		next := n.byClient[slot{link.Spec.Endpoint.UID, hop}]
 		if next == nil {
 			return all
 		}
@@ -118,18 +117,18 @@ func (n *net) later(link *v1alpha1.TSNLink) []*v1alpha1.TSNLink {
 	}
 }
 
-// earlier are the links by which clients reach one.
-func (n *net) earlier(link *v1alpha1.TSNLink) []*v1alpha1.TSNLink {
+// upstream returns the links by which clients reach a link.
+func (n *routing) upstream(link *v1alpha1.TSNLink) []*v1alpha1.TSNLink {
 	var all []*v1alpha1.TSNLink
-	for _, before := range n.into[slot{link.Spec.Client.UID, int(link.Spec.Hop) - 1}] {
+	for _, before := range n.byEndpoint[slot{link.Spec.Client.UID, int(link.Spec.Hop) - 1}] {
 		all = append(all, before)
-		all = append(all, n.earlier(before)...)
+		all = append(all, n.upstream(before)...)
 	}
 	return all
 }
 
-// behindRoutes are the service's routes that one end of a link has, of the versions of IP of which the link has addresses.
-func (n *net) behindRoutes(link *v1alpha1.TSNLink, behind string) []netip.Prefix {
+// behindRoutes returns the service's routes behind one end of a link, for the IP versions of the link's addresses.
+func (n *routing) behindRoutes(link *v1alpha1.TSNLink, behind string) []netip.Prefix {
 	var all []netip.Prefix
 	for _, route := range n.service.Spec.Routes {
 		to, err := netip.ParsePrefix(route.To)
@@ -143,37 +142,36 @@ func (n *net) behindRoutes(link *v1alpha1.TSNLink, behind string) []netip.Prefix
 	return all
 }
 
-// noName is a name that has its address already.
-const noName = "localhost"
+// localhost cannot be used as a name of a service.
+const localhost = "localhost"
 
-// domainOf is that of the long names of a service's pods.
+// domainOf returns the domain of a service's pods.
 func domainOf(service *v1alpha1.TSNService) string {
 	return service.Name + "." + service.Namespace + "." + v1alpha1.LinkDomain
 }
 
-// name gives each end the names of the pods that it reaches. The client of a chain knows its endpoint by the service's name, and the pod
-// between by the element's.
-func (n *net) name(spec *v1alpha1.TSNLinkSpec, later, earlier []*v1alpha1.TSNLink) {
+// setNames gives each end the names of the pods that it reaches: the endpoint by the service's name, and pods of a chain by the element's.
+func (n *routing) setNames(spec *v1alpha1.TSNLinkSpec, downstream, upstream []*v1alpha1.TSNLink) {
 	domain := domainOf(n.service)
-	names := func(hop int) []string { // of the pod to which links of the hop lead
+	names := func(hop int) []string {
 		switch {
 		case hop < len(n.service.Spec.Chain):
 			return []string{n.service.Spec.Chain[hop].Name + "." + domain}
-		case n.service.Name == noName:
+		case n.service.Name == localhost:
 			return []string{domain}
 		}
 		return []string{n.service.Name, domain}
 	}
 	spec.Client.Names = names(int(spec.Hop))
 	spec.Endpoint.Names = n.clientNames(&spec.Client, &spec.Endpoint, domain)
-	for _, link := range later {
+	for _, link := range downstream {
 		for _, name := range names(int(link.Spec.Hop)) {
-			spec.Client.Hosts = append(spec.Client.Hosts, v1alpha1.LinkHost{Name: name, Addresses: texts(addressesOf(&link.Spec.Endpoint))})
+			spec.Client.Hosts = append(spec.Client.Hosts, v1alpha1.LinkHost{Name: name, Addresses: toStrings(addressesOf(&link.Spec.Endpoint))})
 		}
 	}
-	for _, link := range earlier {
+	for _, link := range upstream {
 		for _, name := range n.clientNames(&link.Spec.Client, &spec.Endpoint, domain) {
-			spec.Endpoint.Hosts = append(spec.Endpoint.Hosts, v1alpha1.LinkHost{Name: name, Addresses: texts(addressesOf(&link.Spec.Client))})
+			spec.Endpoint.Hosts = append(spec.Endpoint.Hosts, v1alpha1.LinkHost{Name: name, Addresses: toStrings(addressesOf(&link.Spec.Client))})
 		}
 	}
 	slices.SortFunc(spec.Endpoint.Hosts, func(a, b v1alpha1.LinkHost) int {
@@ -182,9 +180,9 @@ func (n *net) name(spec *v1alpha1.TSNLinkSpec, later, earlier []*v1alpha1.TSNLin
 	spec.Endpoint.Hosts = spec.Endpoint.Hosts[:min(len(spec.Endpoint.Hosts), maxHosts)]
 }
 
-// clientNames are those of a client at a pod that it reaches. The client's namespace is in them, and its cluster if that is another one, so that no
-// two clients have one name. One whose name has dots has none: the name could be that of another.
-func (n *net) clientNames(client, at *v1alpha1.LinkEnd, domain string) []string {
+// clientNames returns the names of a client at a pod that it reaches. They contain the client's namespace, and its cluster if it differs, so
+// that they are unique. A client with dots in its name gets none, because the name could be another client's.
+func (n *routing) clientNames(client, at *v1alpha1.LinkEnd, domain string) []string {
 	if strings.Contains(client.Pod, ".") {
 		return nil
 	}
@@ -193,13 +191,13 @@ func (n *net) clientNames(client, at *v1alpha1.LinkEnd, domain string) []string 
 		name += cluster + "."
 	}
 	name += domain
-	if len(name) > maxHostName {
+	if len(name) > maxHostNameBytes {
 		return nil
 	}
 	return []string{name}
 }
 
-func (n *net) clusterOf(end *v1alpha1.LinkEnd) string {
+func (n *routing) clusterOf(end *v1alpha1.LinkEnd) string {
 	if pod := n.pods[end.UID]; pod != nil {
 		return pod.Cluster
 	}

@@ -9,20 +9,20 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// put puts a finding before the others.
-func (s *ServicePlan) put(finding Finding) { s.Found = slices.Insert(s.Found, 0, finding) }
+// prepend adds a finding before the others.
+func (s *ServicePlan) prepend(finding Finding) { s.Findings = slices.Insert(s.Findings, 0, finding) }
 
-// say says what there is of the service.
-func (r *pairing) say() *ServicePlan {
+// servicePlan returns the status and the findings of the service.
+func (r *pairing) servicePlan() *ServicePlan {
 	last := len(r.stages) - 1
-	plan := &ServicePlan{Found: slices.Clone(r.found)}
+	plan := &ServicePlan{Findings: slices.Clone(r.findings)}
 	plan.Status.Endpoints, plan.Status.Clients = int32(len(r.stages[last])), int32(len(r.clients))
 	for hop, stage := range r.stages {
 		for _, member := range stage {
-			if r.serves(member) {
-				pod := r.servicePod(member, member.offers)
+			if r.isEligible(member) {
+				pod := r.servicePod(member, member.endpointPrefix)
 				if member.element != "" {
-					pod.Onward = member.wants
+					pod.Onward = member.clientInterface
 				}
 				pod.Element, pod.Links = member.element, r.load[hop][member.pod.UID]-r.foreign[hop][member.pod.UID]
 				plan.Status.Offers = append(plan.Status.Offers, pod)
@@ -34,26 +34,26 @@ func (r *pairing) say() *ServicePlan {
 			plan.Status.Linked++
 		}
 	}
-	plan.Status.Offers = bounded(plan.Status.Offers)
+	plan.Status.Offers = limitPods(plan.Status.Offers)
 	plan.Status.Wants, plan.Status.Left = r.wants()
 	plan.Status.Accepted = r.accepted
-	plan.Status.Nodes = r.nodesOf(&plan.Status)
-	plan.Found = append(plan.Found, r.missing()...)
+	plan.Status.Nodes = r.serviceNodes(&plan.Status)
+	plan.Findings = append(plan.Findings, r.clientFindings()...)
 	return plan
 }
 
-// wants are the clients that the cluster alone cannot link, those without any link first, so that each gets its turn; and the clients of
-// links that a hub has made that are not among these any more.
+// wants returns the clients that the cluster alone cannot link, those without any link first, and the clients of hub links that do not
+// want one any more.
 func (r *pairing) wants() (wants []v1alpha1.ServicePod, left []string) {
 	var linked []v1alpha1.ServicePod
-	still := map[string]bool{}
+	wanting := map[string]bool{}
 	for _, path := range r.clientPaths {
 		node, known := r.in.Nodes[path.from.pod.Node]
-		if path.link != nil && r.isOwn(path.link) && path.sound || path.next != nil && path.sound || !known || node.Unfit != "" {
+		if path.link != nil && r.isOwned(path.link) && path.healthy || path.pending != nil && path.healthy || !known || node.Unfit != "" {
 			continue
 		}
-		pod := r.servicePod(path.from, path.from.wants)
-		still[pod.UID] = true
+		pod := r.servicePod(path.from, path.from.clientInterface)
+		wanting[pod.UID] = true
 		if r.hub[slot{pod.UID, 0}] != nil {
 			linked = append(linked, pod)
 		} else {
@@ -61,26 +61,26 @@ func (r *pairing) wants() (wants []v1alpha1.ServicePod, left []string) {
 		}
 	}
 	for at, link := range r.hub {
-		if at.hop == 0 && !still[at.uid] && r.isHere(link) {
+		if at.hop == 0 && !wanting[at.uid] && r.isLocalClient(link) {
 			left = append(left, at.uid)
 		}
 	}
 	slices.Sort(left)
-	wants = slices.Concat(bounded(wants), bounded(linked))
+	wants = slices.Concat(limitPods(wants), limitPods(linked))
 	return wants[:min(len(wants), v1alpha1.MaxServicePods)], left[:min(len(left), v1alpha1.MaxServicePods)]
 }
 
-// isHere tells whether the client of a hub's link is, or was, a pod of this cluster: its node is, or no other end is here.
-func (r *pairing) isHere(link *v1alpha1.TSNLink) bool {
-	on := func(end *v1alpha1.LinkEnd) bool {
+// isLocalClient reports whether the client of a hub's link is, or was, a pod of this cluster: its node is local, or no other end is.
+func (r *pairing) isLocalClient(link *v1alpha1.TSNLink) bool {
+	isLocal := func(end *v1alpha1.LinkEnd) bool {
 		node, known := r.in.Nodes[end.Node]
 		return r.pods[end.UID] != nil || known && node.Address.String() == end.NodeAddress
 	}
-	return on(&link.Spec.Client) || !on(&link.Spec.Endpoint)
+	return isLocal(&link.Spec.Client) || !isLocal(&link.Spec.Endpoint)
 }
 
-// nodesOf are the keys of the nodes of offers and wants, by which a hub has links between clusters encrypted.
-func (r *pairing) nodesOf(status *v1alpha1.TSNServiceStatus) []v1alpha1.ServiceNode {
+// serviceNodes returns the keys of the nodes of offers and wants, with which a hub encrypts links between clusters.
+func (r *pairing) serviceNodes(status *v1alpha1.TSNServiceStatus) []v1alpha1.ServiceNode {
 	if !r.service.Spec.Encrypted() {
 		return nil
 	}
@@ -99,8 +99,8 @@ func (r *pairing) nodesOf(status *v1alpha1.TSNServiceStatus) []v1alpha1.ServiceN
 	return all[:min(len(all), v1alpha1.MaxServiceNodes)]
 }
 
-func bounded(pods []v1alpha1.ServicePod) []v1alpha1.ServicePod {
-	slices.SortFunc(pods, func(a, b v1alpha1.ServicePod) int { return compareTexts(a.Namespace, b.Namespace, a.Pod, b.Pod) })
+func limitPods(pods []v1alpha1.ServicePod) []v1alpha1.ServicePod {
+	slices.SortFunc(pods, func(a, b v1alpha1.ServicePod) int { return comparePairs(a.Namespace, b.Namespace, a.Pod, b.Pod) })
 	return pods[:min(len(pods), v1alpha1.MaxServicePods)]
 }
 
@@ -110,16 +110,16 @@ func (r *pairing) servicePod(m *member, name string) v1alpha1.ServicePod {
 		NodeAddress: node.Address.String(), Interface: name, MTU: node.MTU}
 }
 
-// missing is why clients have no link, each reason once with the first client, and that there is no endpoint.
-func (r *pairing) missing() []Finding {
+// clientFindings returns why clients have no link, each reason once, or that there is no endpoint.
+func (r *pairing) clientFindings() []Finding {
 	var all []Finding
 	counts := map[string]int{}
 	for _, client := range r.clientPaths {
-		if client.link != nil || client.why.Reason == v1alpha1.ReasonNodeWaited || client.why.Reason == v1alpha1.ReasonOverlaps {
+		if client.link != nil || client.finding.Reason == v1alpha1.ReasonNodeWaited || client.finding.Reason == v1alpha1.ReasonOverlaps {
 			continue
 		}
-		if counts[client.why.Reason]++; counts[client.why.Reason] == 1 {
-			all = append(all, client.why)
+		if counts[client.finding.Reason]++; counts[client.finding.Reason] == 1 {
+			all = append(all, client.finding)
 		}
 	}
 	for i := range all {
@@ -128,10 +128,10 @@ func (r *pairing) missing() []Finding {
 	}
 	if len(all) == 0 && len(r.clients) == 0 {
 		for hop := range r.stages {
-			if r.ready(hop) > 0 {
+			if r.countEligible(hop) > 0 {
 				continue
 			}
-			if why := r.whyNone(hop, r.ready(hop), 0); why.Reason == v1alpha1.ReasonNoEndpoint || why.Reason == v1alpha1.ReasonNoElement {
+			if why := r.noTargetFinding(hop, r.countEligible(hop), 0); why.Reason == v1alpha1.ReasonNoEndpoint || why.Reason == v1alpha1.ReasonNoElement {
 				return []Finding{why}
 			}
 		}
@@ -139,39 +139,39 @@ func (r *pairing) missing() []Finding {
 	return all
 }
 
-// ready counts the pods to which links of a hop can lead.
-func (r *pairing) ready(hop int) int {
+// countEligible counts the pods to which links of a hop can lead.
+func (r *pairing) countEligible(hop int) int {
 	count := 0
 	for _, member := range r.stages[hop] {
-		if r.serves(member) {
+		if r.isEligible(member) {
 			count++
 		}
 	}
 	return count
 }
 
-// whyNone says why a link has nowhere to lead.
-func (r *pairing) whyNone(hop, ready, full int) Finding {
-	what, reason := "is an endpoint", v1alpha1.ReasonNoEndpoint
+// noTargetFinding returns why no pod of a hop can be linked to.
+func (r *pairing) noTargetFinding(hop, ready, full int) Finding {
+	role, reason := "is an endpoint", v1alpha1.ReasonNoEndpoint
 	if hop < len(r.service.Spec.Chain) {
-		what, reason = "is element "+r.service.Spec.Chain[hop].Name+" of the chain", v1alpha1.ReasonNoElement
+		role, reason = "is element "+r.service.Spec.Chain[hop].Name+" of the chain", v1alpha1.ReasonNoElement
 	}
 	switch {
 	case ready > 0 && full == ready:
 		return Finding{v1alpha1.ReasonLimitReached, fmt.Sprintf("each pod that %s has %d links already (spec.limits.linksPerEndpoint); raise the limit, or start more such pods",
-			what, r.limit)}
+			role, r.limit)}
 	case ready > 0:
-		return Finding{reason, fmt.Sprintf("no other pod that %s can be linked to now", what)}
+		return Finding{reason, fmt.Sprintf("no other pod that %s can be linked to now", role)}
 	case len(r.stages[hop]) > 0:
 		first := r.stages[hop][0]
-		return Finding{reason, fmt.Sprintf("no pod that %s can be linked to: of %d none is ready on a node that is (%s: %s)", what, len(r.stages[hop]),
-			first.pod.Full(), r.faultOf(first))}
+		return Finding{reason, fmt.Sprintf("no pod that %s can be linked to: of %d none is ready on a node that is (%s: %s)", role, len(r.stages[hop]),
+			first.pod.FullName(), r.podFault(first))}
 	}
-	return Finding{reason, fmt.Sprintf("no pod of namespace %s %s: none has %s", r.key.Namespace, what, r.labelsOf(hop))}
+	return Finding{reason, fmt.Sprintf("no pod of namespace %s %s: none has %s", r.key.Namespace, role, r.requiredLabels(hop))}
 }
 
-// labelsOf says which labels a pod must have for links of a hop to lead to it.
-func (r *pairing) labelsOf(hop int) string {
+// requiredLabels describes the labels of pods to which links of a hop can lead.
+func (r *pairing) requiredLabels(hop int) string {
 	endpoint := v1alpha1.EndpointLabelPrefix + r.key.Name
 	if hop < len(r.service.Spec.Chain) {
 		return "the labels " + v1alpha1.ClientLabelPrefix + r.key.Name + " and " + endpoint + ", and those of its selector"
@@ -182,13 +182,13 @@ func (r *pairing) labelsOf(hop int) string {
 	return "the label " + endpoint
 }
 
-// faultOf says what keeps links from leading to a pod.
-func (r *pairing) faultOf(m *member) string {
+// podFault returns why links cannot lead to a pod, "" if they can.
+func (r *pairing) podFault(m *member) string {
 	node, known := r.in.Nodes[m.pod.Node]
 	switch {
 	case m.pod.Node == "":
 		return "it has no node yet"
-	case m.pod.Going:
+	case m.pod.Deleting:
 		return "it is being deleted"
 	case !known:
 		return "its node " + m.pod.Node + " is gone"
@@ -202,15 +202,15 @@ func (r *pairing) faultOf(m *member) string {
 	return ""
 }
 
-// whyNotFrom says why a pod gets no new link at all, with an empty reason if nothing speaks against one.
-func (r *pairing) whyNotFrom(from *member) Finding {
+// clientFinding returns why a pod cannot get a new link; its reason is empty if it can.
+func (r *pairing) clientFinding(from *member) Finding {
 	node, known := r.in.Nodes[from.pod.Node]
 	switch {
 	case r.blocked != nil:
 		return *r.blocked
 	case from.pod.Node == "":
 		return Finding{v1alpha1.ReasonNodeWaited, "the pod has no node yet"}
-	case from.pod.Going:
+	case from.pod.Deleting:
 		return Finding{v1alpha1.ReasonNodeWaited, "the pod is being deleted"}
 	case !known || !node.Ready:
 		return Finding{v1alpha1.ReasonNodeWaited, fmt.Sprintf("node %s of the pod is not ready", from.pod.Node)}
@@ -220,23 +220,23 @@ func (r *pairing) whyNotFrom(from *member) Finding {
 	return Finding{}
 }
 
-// fault says what is wrong with a link that is replaced.
-func (r *pairing) fault(link *v1alpha1.TSNLink, hop int) string {
+// linkFault returns why a link is replaced.
+func (r *pairing) linkFault(link *v1alpha1.TSNLink, hop int) string {
 	member := r.find(hop, link.Spec.Endpoint.UID)
 	if member == nil {
 		return "gone"
 	}
-	if text := r.faultOf(member); text != "" {
+	if text := r.podFault(member); text != "" {
 		return "no endpoint any more: " + text
 	}
-	if down, ok := downFor(link, r.in.Now); ok && down >= Patience {
+	if down, ok := downFor(link, r.in.Now); ok && down >= LinkTimeout {
 		return fmt.Sprintf("not reached (for %v)", down.Round(1e9))
 	}
 	return "cut off from the rest of the chain"
 }
 
-// whyNot says why a link that there is is not needed.
-func (r *pairing) whyNot(at slot, link *v1alpha1.TSNLink) string {
+// removalReason returns why an existing link is not needed.
+func (r *pairing) removalReason(at slot, link *v1alpha1.TSNLink) string {
 	client := link.Spec.Client.Namespace + "/" + link.Spec.Client.Pod
 	pod := r.pods[at.uid]
 	switch {

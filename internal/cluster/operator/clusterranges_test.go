@@ -31,12 +31,12 @@ func TestNodeClaims(t *testing.T) {
 		"address of a route":          {address: "10.9.0.1", accepted: []string{"10.9.0.0/16"}},
 		"podCIDR around a route":      {podCIDR: "10.8.0.0/14", accepted: []string{"10.9.0.0/16"}, ready: v1alpha1.ReasonOverlaps},
 		"new service":                 {address: "10.60.0.1", blocked: "node n has addresses of the same range, 10.60.0.1/32"},
-		"route that is new":           {address: "10.9.0.1", accepted: []string{"10.60.0.0/16"}, blocked: "route 10.9.0.0/16 is set in no pod"},
-		"route with another reason":   {address: "10.9.0.1", accepted: []string{"10.60.0.0/16"}, ready: v1alpha1.ReasonServiceForbidden, blocked: "route 10.9.0.0/16 is set in no pod"},
+		"route that is new":           {address: "10.9.0.1", accepted: []string{"10.60.0.0/16"}, blocked: "route 10.9.0.0/16 is not set in pods"},
+		"route with another reason":   {address: "10.9.0.1", accepted: []string{"10.60.0.0/16"}, ready: v1alpha1.ReasonServiceForbidden, blocked: "route 10.9.0.0/16 is not set in pods"},
 		"range with another reason":   {address: "10.60.0.1", ready: v1alpha1.ReasonChainLoop, blocked: "node n has addresses of the same range"},
 		"range that is said accepted": {address: "10.60.0.1", ready: v1alpha1.ReasonAsAsked, blocked: "node n has addresses of the same range"},
 		"links of a former service":   {address: "10.60.0.1", maker: v1alpha1.MakerOperator, blocked: "node n has addresses of the same range"},
-		"route in a link of a hub":    {address: "10.9.0.1", maker: v1alpha1.MakerFederator, blocked: "route 10.9.0.0/16 is set in no pod"},
+		"route in a link of a hub":    {address: "10.9.0.1", maker: v1alpha1.MakerFederator, blocked: "route 10.9.0.0/16 is not set in pods"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			service := &v1alpha1.TSNService{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "plant", Generation: 2},
@@ -92,7 +92,7 @@ func TestNodeClaims(t *testing.T) {
 // overlaps returns what a plan finds of addresses that a service may not have.
 func overlaps(plan *links.Result, namespace, name string) string {
 	var texts []string
-	for _, finding := range plan.Services[links.Key{Namespace: namespace, Name: name}].Found {
+	for _, finding := range plan.Services[links.Key{Namespace: namespace, Name: name}].Findings {
 		if finding.Reason == v1alpha1.ReasonOverlaps {
 			texts = append(texts, finding.Text)
 		}

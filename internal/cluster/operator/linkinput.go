@@ -39,7 +39,7 @@ func (r *Links) collectInput(ctx context.Context) (*links.Input, error) {
 		in.Services = append(in.Services, service)
 	}
 	var err error
-	if in.Links, in.Released, err = r.ledger.Look(ctx, all.Items); err != nil {
+	if in.Links, in.Released, err = r.ledger.List(ctx, all.Items); err != nil {
 		return nil, err
 	}
 	in.Pods = linkPods(pods.Items, in.Links)
@@ -84,7 +84,7 @@ func linkPods(pods []corev1.Pod, all []v1alpha1.TSNLink) []links.Pod {
 		}
 		selected = append(selected, links.Pod{
 			Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Node: pod.Spec.NodeName, Labels: pod.Labels,
-			Ready: podstatus.Ready(pod), Going: pod.DeletionTimestamp != nil, Ended: ended(pod),
+			Ready: podstatus.Ready(pod), Deleting: pod.DeletionTimestamp != nil, Ended: ended(pod),
 		})
 	}
 	return selected

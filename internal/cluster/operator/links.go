@@ -78,12 +78,12 @@ func (r *Links) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	requeueAfter = earlier(requeueAfter, plan.Again)
+	requeueAfter = earlier(requeueAfter, plan.RequeueAfter)
 	if needsEncryption(in) {
 		requeueAfter = earlier(requeueAfter, rollCheckInterval)
 	}
-	if plan.UsedUp() {
-		requeueAfter = earlier(requeueAfter, r.ledger.Frees())
+	if plan.RangeExhausted() {
+		requeueAfter = earlier(requeueAfter, r.ledger.NextFree())
 	}
 	return reconcile.Result{RequeueAfter: requeueAfter}, nil
 }

@@ -34,7 +34,7 @@ func addLinks(m manager.Manager, shared *shared, namespace string, switched labe
 	r.ranges.container = reserved
 	return ctrl.NewControllerManagedBy(m).Named("links").
 		Watches(&v1alpha1.TSNService{}, enqueue, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&v1alpha1.TSNLink{}, enqueue, builder.WithPredicates(linkledger.Matters)).
+		Watches(&v1alpha1.TSNLink{}, enqueue, builder.WithPredicates(linkledger.PlanChanged)).
 		Watches(&corev1.Pod{}, enqueue, builder.WithPredicates(podLinks)).
 		Watches(&corev1.Node{}, enqueue, builder.WithPredicates(predicate.Or[client.Object](nodeAddressChanged, nodeReadinessChanged))).
 		Watches(&v1alpha1.TSNNode{}, enqueue, builder.WithPredicates(predicate.Or[client.Object](mtuChanged, keysChanged))).

@@ -43,7 +43,7 @@ func (r *Links) updateStatus(ctx context.Context, in *links.Input, plan *links.R
 			continue // the service is being deleted
 		}
 		existing[string(service.UID)] = true
-		findings := slices.Clip(servicePlan.Found)
+		findings := slices.Clip(servicePlan.Findings)
 		if raised := r.raised[links.Key{Namespace: service.Namespace, Name: service.Name}]; raised != "" {
 			findings = append(findings, links.Finding{Reason: v1alpha1.ReasonEncryptionBelowMinimum, Text: raised})
 		}
@@ -110,17 +110,17 @@ func (r *Links) updateServiceStatus(ctx context.Context, service *v1alpha1.TSNSe
 func serviceCondition(service *v1alpha1.TSNService, plan *links.ServicePlan, raised string) metav1.Condition {
 	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAsAsked,
 		Message: "clients get their links", ObservedGeneration: service.Generation}
-	if len(plan.Found) == 0 {
+	if len(plan.Findings) == 0 {
 		if raised != "" {
 			ready.Reason, ready.Message = v1alpha1.ReasonEncryptionBelowMinimum, ready.Message+"; "+raised
 		}
 		return ready
 	}
 	var texts []string
-	for _, finding := range plan.Found {
+	for _, finding := range plan.Findings {
 		texts = append(texts, finding.Text)
 	}
-	ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, plan.Found[0].Reason, strings.Join(abbreviate(texts), "; ")
+	ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, plan.Findings[0].Reason, strings.Join(abbreviate(texts), "; ")
 	if raised != "" {
 		ready.Message += "; " + raised
 	}

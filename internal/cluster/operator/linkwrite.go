@@ -44,7 +44,7 @@ func (r *Links) applyPlan(ctx context.Context, in *links.Input, plan *links.Resu
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		r.ledger.Removed(link.UID)
+		r.ledger.RecordDelete(link.UID)
 		healed[link.Name] = removal.Why
 		return nil
 	})
@@ -64,7 +64,7 @@ func (r *Links) applyPlan(ctx context.Context, in *links.Input, plan *links.Resu
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		r.ledger.Wrote(written)
+		r.ledger.RecordWrite(written)
 		if isNew {
 			created[link.Name] = true
 			r.createLinkEvent(&link.Spec, healed[link.Name])

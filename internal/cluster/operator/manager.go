@@ -63,7 +63,7 @@ func Run(ctx context.Context, options *Options, config *rest.Config, nowTAI func
 	if err != nil {
 		return err
 	}
-	certificates := newServer(options, live, log)
+	certificates := newCertificateServer(options, live, log)
 	timeout := shutdownTimeout
 	m, err := ctrl.NewManager(config, manager.Options{
 		Scheme: scheme, Logger: logger,
@@ -108,16 +108,16 @@ func waitForServer(ctx context.Context, live client.Client, log *slog.Logger) er
 	}
 }
 
-func newServer(options *Options, live client.Client, log *slog.Logger) *certificate.Server {
-	return &certificate.Server{Places: places(options), Client: live, Log: log}
+func newCertificateServer(options *Options, live client.Client, log *slog.Logger) *certificate.Server {
+	return &certificate.Server{Config: certificateConfig(options), Client: live, Log: log}
 }
 
-func places(options *Options) certificate.Places {
+func certificateConfig(options *Options) certificate.Config {
 	name := options.CertificateName
 	if name == "" {
 		name = options.Service + "." + options.Namespace + ".svc"
 	}
-	return certificate.Places{
+	return certificate.Config{
 		Secret: types.NamespacedName{Namespace: options.Namespace, Name: options.Secret}, Webhook: options.Webhook, Name: name,
 	}
 }
@@ -127,7 +127,7 @@ func addAll(ctx context.Context, m manager.Manager, options *Options, live clien
 	if err := Add(ctx, m, options, nowTAI); err != nil {
 		return err
 	}
-	renewer := &certificate.Renewer{Places: places(options), Client: live, Now: time.Now, Log: log}
+	renewer := &certificate.Renewer{Config: certificateConfig(options), Client: live, Now: time.Now, Log: log}
 	attachment := &linksAttachment{client: live, namespace: options.Namespace, log: log}
 	for _, runnable := range []manager.Runnable{certificates, renewer, attachment} {
 		if err := m.Add(runnable); err != nil {

@@ -16,25 +16,25 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
-// attachment is one that the webhook adds, as Multus reads it.
+// attachment is an attachment that the webhook adds, in the format of Multus.
 type attachment struct {
-	// Arguments are those of tsn-cni for this pod.
+	// Arguments are the arguments of tsn-cni for this pod.
 	Arguments map[string]any `json:"cni-args,omitempty"`
 	Interface string         `json:"interface"`
 	Name      string         `json:"name"`
-	// Namespace is that of the definition, "" for the pod's own.
+	// Namespace is the namespace of the definition, "" for the pod's.
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// full is the definition's name as annotations have it.
-func (a *attachment) full() string {
+// fullName returns the definition's name in the format of annotations.
+func (a *attachment) fullName() string {
 	if a.Namespace == "" {
 		return a.Name
 	}
 	return a.Namespace + "/" + a.Name
 }
 
-// argumentsKey is where an attachment has them.
+// argumentsKey is the JSON key of Arguments.
 const argumentsKey = "cni-args"
 
 // Names of fields of tsn-cni's args.cni.
@@ -43,7 +43,7 @@ const (
 	receiveArgument = "receive"
 )
 
-// annotationOf is the annotation by which a pod gives a field.
+// annotationOf returns the annotation that sets an argument.
 func annotationOf(argument string) string {
 	switch argument {
 	case unseenArgument:
@@ -52,13 +52,13 @@ func annotationOf(argument string) string {
 		return v1alpha1.ReceiveAnnotation
 	}
 	if argument == device.DANName {
-		return v1alpha1.DeviceAnnotation // which the runtime class stands beside
+		return v1alpha1.DeviceAnnotation // the folder follows from the device and the runtime class
 	}
 	return deviceAnnotations[argument]
 }
 
-// argumentsOf reads what annotations ask of tsn-cni for this pod, besides its device; nil: nothing.
-func argumentsOf(pod *corev1.Pod, wanted device.Device) (map[string]any, error) {
+// argumentsOf returns the arguments of tsn-cni from the pod's annotations and its device, nil for none.
+func argumentsOf(pod *corev1.Pod, vmDevice device.Device) (map[string]any, error) {
 	arguments := map[string]any{}
 	if value, given := pod.Annotations[v1alpha1.UnseenAnnotation]; given {
 		if value != v1alpha1.UnseenDrop && value != v1alpha1.UnseenPass {
@@ -74,8 +74,8 @@ func argumentsOf(pod *corev1.Pod, wanted device.Device) (map[string]any, error) 
 		}
 		arguments[receiveArgument] = value
 	}
-	if wanted.Exists() {
-		maps.Copy(arguments, deviceArguments(wanted))
+	if vmDevice.Exists() {
+		maps.Copy(arguments, deviceArguments(vmDevice))
 	}
 	if len(arguments) == 0 {
 		return nil, nil
@@ -83,20 +83,20 @@ func argumentsOf(pod *corev1.Pod, wanted device.Device) (map[string]any, error) 
 	return arguments, nil
 }
 
-// missingFrom returns the arguments that an attachment which is there already lacks. One that it has otherwise is refused.
+// missingFrom returns the arguments that an existing attachment lacks, and an error if it has one with another value.
 func (a *attachment) missingFrom(element *nettypes.NetworkSelectionElement) (map[string]any, error) {
 	missing := map[string]any{}
 	for _, name := range slices.Sorted(maps.Keys(a.Arguments)) {
-		var has any
+		var value any
 		given := false
 		if element.CNIArgs != nil {
-			has, given = (*element.CNIArgs)[name]
+			value, given = (*element.CNIArgs)[name]
 		}
 		if !given {
 			missing[name] = a.Arguments[name]
 			continue
 		}
-		have, errHave := json.Marshal(has)
+		have, errHave := json.Marshal(value)
 		want, errWant := json.Marshal(a.Arguments[name])
 		if errHave != nil || errWant != nil || !bytes.Equal(have, want) {
 			return nil, fmt.Errorf("annotation %s gives the attachment %s the argument %q: %s, and by annotation %s it is %s; remove one of the two",

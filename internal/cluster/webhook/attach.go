@@ -17,8 +17,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// attach names networks in the annotation by which Multus attaches pods. The first network's interface is tsn0, the second's tsn1, and so
-// on.
+// attach adds networks to the annotation of Multus. Their interfaces are tsn0, tsn1 and so on.
 func attach(pod *corev1.Pod, namespace string, networks []string, machine device.Device) error {
 	arguments, err := argumentsOf(pod, machine)
 	if err != nil {
@@ -31,23 +30,23 @@ func attach(pod *corev1.Pod, namespace string, networks []string, machine device
 	return addAttachments(pod, namespace, all)
 }
 
-// addAttachments adds to the annotation of Multus what it does not name already.
+// addAttachments adds missing attachments to the annotation of Multus.
 func addAttachments(pod *corev1.Pod, namespace string, all []attachment) error {
 	text := pod.Annotations[nettypes.NetworkAttachmentAnnot]
-	have, err := attachmentsOf(pod, namespace)
+	existing, err := attachmentsOf(pod, namespace)
 	if err != nil {
 		return err
 	}
 	for i := range all {
 		wanted := &all[i]
-		at, err := attached(have, namespace, wanted)
+		at, err := findAttachment(existing, namespace, wanted)
 		if err != nil {
 			return err
 		}
 		if at >= 0 {
-			text, err = completeAttachment(text, have, at, wanted)
+			text, err = completeAttachment(text, existing, at, wanted)
 		} else {
-			text, err = appendAttachment(text, have, wanted)
+			text, err = appendAttachment(text, existing, wanted)
 		}
 		if err != nil {
 			return err
@@ -60,24 +59,24 @@ func addAttachments(pod *corev1.Pod, namespace string, all []attachment) error {
 	return nil
 }
 
-// attachmentsOf reads the annotation of Multus.
+// attachmentsOf parses the annotation of Multus.
 func attachmentsOf(pod *corev1.Pod, namespace string) ([]*nettypes.NetworkSelectionElement, error) {
 	text := pod.Annotations[nettypes.NetworkAttachmentAnnot]
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
 	}
-	if err := withoutNull(text); err != nil {
+	if err := rejectNull(text); err != nil {
 		return nil, err
 	}
-	have, err := netutils.ParseNetworkAnnotation(text, namespace)
+	existing, err := netutils.ParseNetworkAnnotation(text, namespace)
 	if err != nil {
-		return nil, fmt.Errorf("annotation %s cannot be read, so no network can be added to it: %w", nettypes.NetworkAttachmentAnnot, err)
+		return nil, fmt.Errorf("annotation %s cannot be parsed, so no network can be added to it: %w", nettypes.NetworkAttachmentAnnot, err)
 	}
-	return have, nil
+	return existing, nil
 }
 
-// withoutNull refuses a null among JSON's attachments, by which the library panics.
-func withoutNull(text string) error {
+// rejectNull returns an error for a null in the JSON list, on which the library panics.
+func rejectNull(text string) error {
 	var list []*json.RawMessage
 	if json.Unmarshal([]byte(text), &list) == nil && slices.Contains(list, nil) {
 		return fmt.Errorf("annotation %s has a null among its attachments; remove it", nettypes.NetworkAttachmentAnnot)
@@ -85,37 +84,36 @@ func withoutNull(text string) error {
 	return nil
 }
 
-// attached finds a network among the attachments, -1 if it is not there, and refuses another one of its interface.
-func attached(have []*nettypes.NetworkSelectionElement, namespace string, wanted *attachment) (at int, err error) {
+// findAttachment returns the index of an attachment, -1 if it is missing. It returns an error if another attachment has its interface.
+func findAttachment(existing []*nettypes.NetworkSelectionElement, namespace string, wanted *attachment) (at int, err error) {
 	if wanted.Namespace != "" {
 		namespace = wanted.Namespace
 	}
-	for at, element := range have {
+	for at, element := range existing {
 		switch {
 		case element.Name == wanted.Name && element.Namespace == namespace:
 			return at, nil
 		case element.InterfaceRequest == wanted.Interface:
-			return -1, fmt.Errorf("annotation %s gives interface %s to %s/%s, and it is that of network %s; name another interface there",
+			return -1, fmt.Errorf("annotation %s gives interface %s to %s/%s, but it is reserved for network %s; use another interface there",
 				nettypes.NetworkAttachmentAnnot, wanted.Interface, element.Namespace, element.Name, wanted.Name)
 		}
 	}
 	return -1, nil
 }
 
-// completeAttachment gives one that is there the arguments that it lacks, and leaves the rest of it as it is. KubeVirt adds those of its
-// virtual machines itself.
-func completeAttachment(text string, have []*nettypes.NetworkSelectionElement, at int, wanted *attachment) (string, error) {
-	missing, err := wanted.missingFrom(have[at])
+// completeAttachment adds missing arguments to an existing attachment. KubeVirt adds the attachments of its virtual machines itself.
+func completeAttachment(text string, existing []*nettypes.NetworkSelectionElement, at int, wanted *attachment) (string, error) {
+	missing, err := wanted.missingFrom(existing[at])
 	if err != nil || len(missing) == 0 {
 		return text, err
 	}
-	list, err := asJSON(text, have)
+	list, err := toJSON(text, existing)
 	if err != nil {
 		return "", err
 	}
 	var element map[string]any
 	if err := json.Unmarshal(list[at], &element); err != nil {
-		return "", fmt.Errorf("annotation %s has an attachment that is no object: %w", nettypes.NetworkAttachmentAnnot, err)
+		return "", fmt.Errorf("annotation %s has an attachment that is not an object: %w", nettypes.NetworkAttachmentAnnot, err)
 	}
 	if given, ok := element[argumentsKey].(map[string]any); ok {
 		maps.Copy(missing, given)
@@ -128,33 +126,32 @@ func completeAttachment(text string, have []*nettypes.NetworkSelectionElement, a
 	return string(joined), err
 }
 
-// asJSON is the list of attachments in the form that has arguments.
-func asJSON(text string, have []*nettypes.NetworkSelectionElement) (list []json.RawMessage, err error) {
+// toJSON returns the attachments in the JSON form, which has arguments.
+func toJSON(text string, existing []*nettypes.NetworkSelectionElement) (list []json.RawMessage, err error) {
 	written := []byte(text)
 	if !isJSON(text) {
-		if written, err = json.Marshal(have); err != nil {
+		if written, err = json.Marshal(existing); err != nil {
 			return nil, err
 		}
 	}
 	if err := json.Unmarshal(written, &list); err != nil {
-		return nil, fmt.Errorf("annotation %s is no list: %w", nettypes.NetworkAttachmentAnnot, err)
+		return nil, fmt.Errorf("annotation %s is not a list: %w", nettypes.NetworkAttachmentAnnot, err)
 	}
 	return list, nil
 }
 
 func isJSON(text string) bool { return strings.HasPrefix(strings.TrimSpace(text), "[") }
 
-// appendAttachment keeps the form that the annotation has: a list of names between commas, or JSON. Arguments are there in
-// JSON only.
-func appendAttachment(text string, have []*nettypes.NetworkSelectionElement, wanted *attachment) (string, error) {
+// appendAttachment appends an attachment in the annotation's form, comma-separated names or JSON. Only JSON has arguments.
+func appendAttachment(text string, existing []*nettypes.NetworkSelectionElement, wanted *attachment) (string, error) {
 	text = strings.TrimSpace(text)
 	if !isJSON(text) && wanted.Arguments == nil {
 		if text != "" {
 			text += ","
 		}
-		return text + wanted.full() + "@" + wanted.Interface, nil
+		return text + wanted.fullName() + "@" + wanted.Interface, nil
 	}
-	list, err := asJSON(text, have)
+	list, err := toJSON(text, existing)
 	if err != nil {
 		return "", err
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// avoidLost keeps a pod from nodes whose clock is not good enough for one of these networks, which the operator labels. A pod that has
-// its node already is left alone: kubelet would refuse it for good, where tsn-cni has it wait until the clock is good again.
-func avoidLost(pod *corev1.Pod, networks []string) {
+// avoidLostClocks keeps a pod away from nodes whose clock is not good enough for one of the networks; the operator labels them. A pod
+// with a node is not changed: kubelet would reject it permanently, while tsn-cni makes it wait until the clock is good again.
+func avoidLostClocks(pod *corev1.Pod, networks []string) {
 	if len(networks) == 0 || pod.Spec.NodeName != "" {
 		return
 	}
@@ -26,26 +26,26 @@ func avoidLost(pod *corev1.Pod, networks []string) {
 	affinity := pod.Spec.Affinity.NodeAffinity
 	if affinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		affinity.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{}}}
-		addNotLost(&affinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0], networks)
+		requireClock(&affinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0], networks)
 		return
 	}
-	// A node has to meet one of them.
+	// A node must match one of the terms.
 	terms := affinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	for i := range terms {
-		if len(terms[i].MatchExpressions)+len(terms[i].MatchFields) > 0 { // no node meets an empty one
-			addNotLost(&terms[i], networks)
+		if len(terms[i].MatchExpressions)+len(terms[i].MatchFields) > 0 { // an empty term matches no node
+			requireClock(&terms[i], networks)
 		}
 	}
 }
 
-// addNotLost adds to a term what is not in it yet.
-func addNotLost(term *corev1.NodeSelectorTerm, networks []string) {
+// requireClock adds the missing requirements to a term.
+func requireClock(term *corev1.NodeSelectorTerm, networks []string) {
 	for _, network := range networks {
 		key := v1alpha1.ClockLabelPrefix + network
-		there := slices.ContainsFunc(term.MatchExpressions, func(requirement corev1.NodeSelectorRequirement) bool {
+		exists := slices.ContainsFunc(term.MatchExpressions, func(requirement corev1.NodeSelectorRequirement) bool {
 			return requirement.Key == key && requirement.Operator == corev1.NodeSelectorOpNotIn && slices.Contains(requirement.Values, v1alpha1.ClockLost)
 		})
-		if !there {
+		if !exists {
 			term.MatchExpressions = append(term.MatchExpressions, corev1.NodeSelectorRequirement{
 				Key: key, Operator: corev1.NodeSelectorOpNotIn, Values: []string{v1alpha1.ClockLost},
 			})
@@ -53,7 +53,7 @@ func addNotLost(term *corev1.NodeSelectorTerm, networks []string) {
 	}
 }
 
-// affinity finds what avoidLost may have added. Before is the pod as it came.
+// affinity adds the differences that avoidLostClocks has made.
 func (p *patch) affinity(before, after *corev1.Affinity) {
 	const at = "/spec/affinity"
 	const required = at + "/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution"
@@ -66,10 +66,10 @@ func (p *patch) affinity(before, after *corev1.Affinity) {
 	case before.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil:
 		p.add(required, after.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
 	default:
-		was := before.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+		previous := before.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 		terms := after.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
-		for i := range was {
-			tail(p, fmt.Sprintf("%s/nodeSelectorTerms/%d/matchExpressions", required, i), was[i].MatchExpressions, terms[i].MatchExpressions)
+		for i := range previous {
+			appendAll(p, fmt.Sprintf("%s/nodeSelectorTerms/%d/matchExpressions", required, i), previous[i].MatchExpressions, terms[i].MatchExpressions)
 		}
 	}
 }

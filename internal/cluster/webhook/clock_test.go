@@ -19,8 +19,8 @@ const (
 	required = `"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":`
 )
 
-// TestAPodIsKeptFromNodesWithABadClock applies the patch as the API server does.
-func TestAPodIsKeptFromNodesWithABadClock(t *testing.T) {
+// TestAvoidLostClocks applies the patch as the API server does.
+func TestAvoidLostClocks(t *testing.T) {
 	for name, test := range map[string]struct {
 		spec     string
 		networks []string
@@ -50,7 +50,7 @@ func TestAPodIsKeptFromNodesWithABadClock(t *testing.T) {
 					t.Fatal(err)
 				}
 				before := pod.DeepCopy()
-				avoidLost(pod, test.networks)
+				avoidLostClocks(pod, test.networks)
 				raw = applied(t, raw, patchOf(before, pod))
 				if !strings.Contains(string(raw), test.want) {
 					t.Errorf("got  %s\nwant %s in it", raw, test.want)

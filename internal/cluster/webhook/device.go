@@ -18,13 +18,13 @@ const (
 	// launcherLabel has the value launcher.
 	launcherLabel = "kubevirt.io"
 	launcher      = "virt-launcher"
-	// migrationLabel is that of the pod into which a running machine is to move.
+	// migrationLabel is on the target pod of a live migration.
 	migrationLabel = "kubevirt.io/migrationJobUID"
-	// qemuUser is who runs QEMU there.
+	// qemuUser is the user ID of QEMU there.
 	qemuUser = 107
 )
 
-// deviceAnnotations are those that say what a device is asked for.
+// deviceAnnotations are the annotations that request a device, by argument.
 var deviceAnnotations = map[string]string{
 	device.KindName: v1alpha1.DeviceAnnotation, device.QueuesName: v1alpha1.DeviceQueuesAnnotation,
 	device.ClassName: v1alpha1.DeviceClassAnnotation, device.OwnerName: v1alpha1.DeviceOwnerAnnotation,
@@ -32,12 +32,11 @@ var deviceAnnotations = map[string]string{
 
 func isLauncher(pod *corev1.Pod) bool { return pod.Labels[launcherLabel] == launcher }
 
-// errMigration says why a machine does not move: the pod of its future is refused before anything of it is there.
+// errMigration rejects the target pod of a live migration.
 var errMigration = errors.New("a virtual machine on a network cannot migrate while it runs: its transmit times and its relay are those of the node " +
 	"on which it is; stop it and start it on the other node, or take it off the network before")
 
-// deviceOf reads how a virtual machine in the pod is connected. Of one of KubeVirt or Kata the annotation is added, for who reads the
-// pod later.
+// deviceOf returns how a virtual machine in the pod is connected. For KubeVirt and Kata it adds the annotation, for later readers of the pod.
 func deviceOf(pod *corev1.Pod, kata string) (device.Device, error) {
 	if _, moves := pod.Labels[migrationLabel]; moves {
 		return device.Device{}, errMigration
@@ -45,46 +44,46 @@ func deviceOf(pod *corev1.Pod, kata string) (device.Device, error) {
 	if _, given := pod.Annotations[v1alpha1.DeviceAnnotation]; !given && isLauncher(pod) {
 		pod.Annotations[v1alpha1.DeviceAnnotation] = v1alpha1.DeviceTap
 	}
-	asked := map[string]string{}
+	requested := map[string]string{}
 	for name, annotation := range deviceAnnotations {
 		if value, given := pod.Annotations[annotation]; given {
-			asked[name] = value
+			requested[name] = value
 		}
 	}
-	if _, given := asked[device.OwnerName]; !given && isLauncher(pod) {
-		asked[device.OwnerName] = strconv.Itoa(qemuUser)
+	if _, given := requested[device.OwnerName]; !given && isLauncher(pod) {
+		requested[device.OwnerName] = strconv.Itoa(qemuUser)
 	}
-	if err := kataDevice(pod, kata, asked); err != nil {
+	if err := applyKata(pod, kata, requested); err != nil {
 		return device.Device{}, err
 	}
-	wanted, err := device.Parse(asked)
+	parsed, err := device.Parse(requested)
 	if err != nil {
 		return device.Device{}, fmt.Errorf("annotation kubernetsn.io/%w", err)
 	}
-	return wanted, checkBeside(pod, wanted)
+	return parsed, checkDeviceConflicts(pod, parsed)
 }
 
-// checkBeside refuses what says something of programs where a virtual machine has the pod's interfaces.
-func checkBeside(pod *corev1.Pod, wanted device.Device) error {
-	if !wanted.Exists() {
+// checkDeviceConflicts returns an error for annotations about programs if a virtual machine has the pod's interfaces.
+func checkDeviceConflicts(pod *corev1.Pod, vmDevice device.Device) error {
+	if !vmDevice.Exists() {
 		return nil
 	}
 	for _, annotation := range []string{v1alpha1.ReceiveAnnotation, v1alpha1.UnseenAnnotation} {
 		if _, given := pod.Annotations[annotation]; given {
 			return fmt.Errorf("annotation %s is for programs of the pod, and a virtual machine has its interfaces (%s: %s); remove it",
-				annotation, v1alpha1.DeviceAnnotation, wanted.Kind)
+				annotation, v1alpha1.DeviceAnnotation, vmDevice.Kind)
 		}
 	}
 	return nil
 }
 
-// deviceArguments are those of tsn-cni.
-func deviceArguments(wanted device.Device) map[string]any {
+// deviceArguments returns the arguments of tsn-cni for a device.
+func deviceArguments(vmDevice device.Device) map[string]any {
 	arguments := map[string]any{
-		device.KindName: wanted.Kind, device.QueuesName: wanted.Queues, device.ClassName: wanted.Class, device.OwnerName: wanted.Owner,
+		device.KindName: vmDevice.Kind, device.QueuesName: vmDevice.Queues, device.ClassName: vmDevice.Class, device.OwnerName: vmDevice.Owner,
 	}
-	if wanted.DAN != "" {
-		arguments[device.DANName] = wanted.DAN
+	if vmDevice.DAN != "" {
+		arguments[device.DANName] = vmDevice.DAN
 	}
 	return arguments
 }

@@ -17,7 +17,7 @@ func launched(annotations string) string {
 // byKubeVirt is the attachment that it adds.
 const byKubeVirt = networksKey + `'[{"name":"tsn","namespace":"ns","mac":"02:00:00:00:00:01","interface":"pod16477688c0e"}]'`
 
-func TestAVirtualMachineIsConnectedAsThePodSays(t *testing.T) {
+func TestDeviceOf(t *testing.T) {
 	for name, test := range map[string]struct{ pod, attachments string }{
 		"a tap": {annotated(", kubernetsn.io/device: tap", one),
 			`[{"cni-args":{"device":"tap","device-class":"record","device-owner":0,"device-queues":1},"interface":"tsn0","name":"tsn"}]`},
@@ -49,7 +49,7 @@ func TestAVirtualMachineIsConnectedAsThePodSays(t *testing.T) {
 	}
 }
 
-func TestAMachineThatCannotBeConnectedIsRefused(t *testing.T) {
+func TestDeviceOfInvalid(t *testing.T) {
 	for name, test := range map[string]struct{ pod, sentence string }{
 		"another device":       {annotated(", kubernetsn.io/device: macvtap", one), `annotation kubernetsn.io/device is "macvtap"; give tap, vhost-user, veth or vfio`},
 		"too many queues":      {annotated(", kubernetsn.io/device: tap, kubernetsn.io/device-queues: '9'", one), `annotation kubernetsn.io/device-queues is "9"; give a number from 1 to 8`},

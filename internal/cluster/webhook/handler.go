@@ -23,40 +23,40 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// Path is where the API server asks.
+// Path is the webhook's URL path.
 const Path = "/mutate-pod"
 
-// Handler answers the API server.
+// Handler handles admission requests.
 type Handler struct {
-	// Cached answers at once, and may not know yet what Live does.
+	// Cached reads from the cache, which may miss recent objects, Live from the API server.
 	Cached, Live client.Reader
-	// Kata has the handlers of RuntimeClasses that are Kata's; empty: nobody looks at RuntimeClasses.
+	// Kata has the RuntimeClass handlers of Kata Containers; if it is empty, RuntimeClasses are not read.
 	Kata Kata
-	// Links is what pods with links are given.
+	// Links configures what pods with links get.
 	Links Links
 }
 
-// mirrorRefused is why a static pod gets neither a network nor links. The policy kubernetsn-pods gives the same message.
+// mirrorRefused is the error for static pods, which cannot have networks or links. The policy kubernetsn-pods has the same message.
 const mirrorRefused = "the pod has the annotation " + corev1.MirrorPodAnnotationKey + ": kubelet starts it from a file of its node, and nothing can be added to it, " +
 	"so that it can be on no network and have no links; remove the annotation " + v1alpha1.NetworkAnnotation + " and the labels " +
 	v1alpha1.ClientLabelPrefix + " and " + v1alpha1.EndpointLabelPrefix + " from the file, or make the pod at the API server"
 
-// refusal is for the pod's owner; other errors are the cluster's.
+// refusal is an error of the pod's owner; other errors are internal.
 type refusal struct{ error }
 
 func (r refusal) Unwrap() error { return r.error }
 
-// Handle answers one request.
+// Handle implements admission.Handler.
 func (h *Handler) Handle(ctx context.Context, request admission.Request) admission.Response {
 	pod := &corev1.Pod{}
 	if err := json.Unmarshal(request.Object.Raw, pod); err != nil {
-		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the pod: %w", err))
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decode the pod: %w", err))
 	}
 	if _, static := pod.Annotations[corev1.MirrorPodAnnotationKey]; static {
 		return admission.Denied(mirrorRefused)
 	}
 	before := pod.DeepCopy()
-	warnings, err := h.change(ctx, pod, request.Namespace)
+	warnings, err := h.mutatePod(ctx, pod, request.Namespace)
 	var refused refusal
 	if errors.As(err, &refused) {
 		return admission.Denied(err.Error())
@@ -67,10 +67,10 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	return admission.Patched("", patchOf(before, pod)...).WithWarnings(warnings...)
 }
 
-// change gives a pod what its annotation and its labels ask for. The API server does not ask about pods that have neither.
-func (h *Handler) change(ctx context.Context, pod *corev1.Pod, namespace string) (warnings []string, err error) {
+// mutatePod adds what the pod's annotation and labels request. The API server does not send pods that have neither.
+func (h *Handler) mutatePod(ctx context.Context, pod *corev1.Pod, namespace string) (warnings []string, err error) {
 	if value, named := pod.Annotations[v1alpha1.NetworkAnnotation]; named {
-		warning, err := h.put(ctx, pod, namespace, value)
+		warning, err := h.joinNetworks(ctx, pod, namespace, value)
 		if err != nil {
 			return nil, err
 		}
@@ -81,75 +81,75 @@ func (h *Handler) change(ctx context.Context, pod *corev1.Pod, namespace string)
 	if !links.HasLinkLabel(pod.Labels) {
 		return warnings, nil
 	}
-	more, err := h.link(ctx, pod, namespace)
+	more, err := h.addLinks(ctx, pod, namespace)
 	return append(warnings, more...), err
 }
 
-// put puts a pod on the networks that its annotation names. The warning is for who makes it.
-func (h *Handler) put(ctx context.Context, pod *corev1.Pod, namespace, value string) (warning string, err error) {
+// joinNetworks attaches a pod to the networks in its annotation. The warning is for the pod's owner.
+func (h *Handler) joinNetworks(ctx context.Context, pod *corev1.Pod, namespace, value string) (warning string, err error) {
 	networks, err := tsnnetwork.NetworksOf(value)
 	if err != nil {
 		return "", refusal{err}
 	}
-	var clocked []string // those that ask something of clocks
+	var clocked []string // networks with a clock requirement
 	for _, name := range networks {
-		network, err := h.network(ctx, name)
+		network, err := h.getNetwork(ctx, name)
 		if err != nil {
 			return "", err
 		}
-		if err := h.mayJoin(ctx, namespace, network); err != nil {
+		if err := h.checkNamespace(ctx, namespace, network); err != nil {
 			return "", err
 		}
-		if err := mayHaveCard(pod, namespace, network); err != nil {
+		if err := checkCard(pod, namespace, network); err != nil {
 			return "", err
 		}
 		if network.Spec.Clock != nil {
 			clocked = append(clocked, name)
 		}
 	}
-	kata, warning, err := h.kataOf(ctx, pod)
+	kata, warning, err := h.kataDevices(ctx, pod)
 	if err != nil {
 		return "", err
 	}
 	if err := mutate(pod, namespace, networks, kata); err != nil {
 		return "", refusal{err}
 	}
-	avoidLost(pod, clocked)
+	avoidLostClocks(pod, clocked)
 	return warning, nil
 }
 
-// mayHaveCard returns why a pod that asks for a network card gets none of the network's.
-func mayHaveCard(pod *corev1.Pod, namespace string, network *v1alpha1.TSNNetwork) error {
-	asked := pod.Annotations[v1alpha1.DeviceAnnotation]
+// checkCard returns an error if a pod requests a network card that the network does not give it.
+func checkCard(pod *corev1.Pod, namespace string, network *v1alpha1.TSNNetwork) error {
+	requested := pod.Annotations[v1alpha1.DeviceAnnotation]
 	switch {
-	case asked != v1alpha1.DeviceVFIO:
+	case requested != v1alpha1.DeviceVFIO:
 		return nil
 	case len(network.Spec.Cards) == 0:
 		return refusal{fmt.Errorf("annotation %s is %s, and TSNNetwork %s has no cards for pods (spec.cards); give %s, or leave the annotation out",
-			v1alpha1.DeviceAnnotation, asked, network.Name, v1alpha1.DeviceTap)}
+			v1alpha1.DeviceAnnotation, requested, network.Name, v1alpha1.DeviceTap)}
 	case !slices.Contains(network.Spec.CardNamespaces, namespace):
 		return refusal{fmt.Errorf("annotation %s is %s, and pods of namespace %s may not have cards of TSNNetwork %s (spec.cardNamespaces); give %s, "+
-			"or leave the annotation out", v1alpha1.DeviceAnnotation, asked, namespace, network.Name, v1alpha1.DeviceTap)}
+			"or leave the annotation out", v1alpha1.DeviceAnnotation, requested, namespace, network.Name, v1alpha1.DeviceTap)}
 	}
 	return nil
 }
 
-// network finds one.
-func (h *Handler) network(ctx context.Context, name string) (*v1alpha1.TSNNetwork, error) {
+// getNetwork returns a network.
+func (h *Handler) getNetwork(ctx context.Context, name string) (*v1alpha1.TSNNetwork, error) {
 	network := &v1alpha1.TSNNetwork{}
 	if err := h.get(ctx, name, network); apierrors.IsNotFound(err) {
-		return nil, refusal{fmt.Errorf("annotation %s: there is no TSNNetwork %s; `kubectl get tsnnetworks` lists those that there are",
+		return nil, refusal{fmt.Errorf("annotation %s: there is no TSNNetwork %s; `kubectl get tsnnetworks` lists all",
 			v1alpha1.NetworkAnnotation, name)}
 	} else if err != nil {
-		return nil, fmt.Errorf("look for network %s: %w", name, err)
+		return nil, fmt.Errorf("get network %s: %w", name, err)
 	}
 	return network, nil
 }
 
-// mayJoin says why pods of a namespace may not be on a network.
-func (h *Handler) mayJoin(ctx context.Context, namespace string, network *v1alpha1.TSNNetwork) error {
+// checkNamespace returns an error if pods of a namespace may not be on a network.
+func (h *Handler) checkNamespace(ctx context.Context, namespace string, network *v1alpha1.TSNNetwork) error {
 	if network.DeletionTimestamp != nil {
-		return refusal{fmt.Errorf("TSNNetwork %s is being deleted, and takes no more pods", network.Name)}
+		return refusal{fmt.Errorf("TSNNetwork %s is being deleted and accepts no more pods", network.Name)}
 	}
 	if network.Spec.NamespaceSelector == nil {
 		return nil
@@ -158,19 +158,19 @@ func (h *Handler) mayJoin(ctx context.Context, namespace string, network *v1alph
 	if err != nil {
 		return refusal{fmt.Errorf("TSNNetwork %s: spec.namespaceSelector: %w; correct it", network.Name, err)}
 	}
-	about := &corev1.Namespace{}
-	if err := h.get(ctx, namespace, about); err != nil {
-		return fmt.Errorf("look at namespace %s: %w", namespace, err)
+	object := &corev1.Namespace{}
+	if err := h.get(ctx, namespace, object); err != nil {
+		return fmt.Errorf("get namespace %s: %w", namespace, err)
 	}
-	if !selector.Matches(labels.Set(about.Labels)) {
+	if !selector.Matches(labels.Set(object.Labels)) {
 		return refusal{fmt.Errorf("pods of namespace %s may not be on TSNNetwork %s: its spec.namespaceSelector (%s) does not select the namespace",
 			namespace, network.Name, metav1.FormatLabelSelector(network.Spec.NamespaceSelector))}
 	}
 	return nil
 }
 
-// get asks the API server itself for what the cache does not know: it may have been made a moment ago. What it returns is the
-// cache's own, and only to be read: a network of many nodes is large.
+// get reads an object from the cache, and from the API server if the cache does not have it yet. The object is shared with the cache and
+// read only, because a network of many nodes is large.
 func (h *Handler) get(ctx context.Context, name string, into client.Object) error {
 	return h.getIn(ctx, types.NamespacedName{Name: name}, into)
 }

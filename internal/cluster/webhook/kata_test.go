@@ -29,7 +29,7 @@ const (
 	danArgs       = `"device-dan":"/run/kata-containers/dans",`
 )
 
-func TestAPodOfKataHasAnInterfaceForItsMachine(t *testing.T) {
+func TestApplyKata(t *testing.T) {
 	for name, test := range map[string]struct{ pod, kata, attachments string }{
 		"in the network namespace": {annotated("", inKata), "veth",
 			`[{"cni-args":{"device":"veth","device-class":"record","device-owner":0,"device-queues":1},"interface":"tsn0","name":"tsn"}]`},
@@ -62,7 +62,7 @@ func TestAPodOfKataHasAnInterfaceForItsMachine(t *testing.T) {
 	}
 }
 
-func TestAPodOfKataThatCannotBeConnectedIsRefused(t *testing.T) {
+func TestApplyKataInvalid(t *testing.T) {
 	for name, test := range map[string]struct{ pod, kata, sentence string }{
 		"a tap where Kata makes its own": {annotated(", kubernetsn.io/device: tap", inKata), "veth",
 			`annotation kubernetsn.io/device is "tap", and the runtime of the pod, Kata, takes the interface itself (veth); remove the annotation`},
@@ -73,7 +73,7 @@ func TestAPodOfKataThatCannotBeConnectedIsRefused(t *testing.T) {
 		"a card without Kata":   {annotated(", kubernetsn.io/device: vfio", one), "", "device is vfio, and no runtime finds the card"},
 		"several queues of one": {annotated(", kubernetsn.io/device: vfio, kubernetsn.io/device-queues: '2', "+twoProcessors, inKata), dans, "queues, classes and owner are the card's own"},
 		"classes by a queue that nobody sees": {annotated(", kubernetsn.io/device-class: queue, kubernetsn.io/device-queues: '2'", inKata), "veth",
-			"annotation kubernetsn.io/device-class is queue, and of a veth nobody sees by which queue a frame left the machine"},
+			"annotation kubernetsn.io/device-class is queue, and with veth the queue by which a frame left the machine is unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := mutate(parsePod(t, test.pod), "ns", []string{"tsn"}, test.kata)
@@ -98,7 +98,7 @@ func (c classes) Get(_ context.Context, key client.ObjectKey, into client.Object
 
 func (c classes) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
-func TestTheHandlerOfAPodsRuntimeClassCounts(t *testing.T) {
+func TestKataDevices(t *testing.T) {
 	server := classes{"kata": "kata-qemu", "gvisor": "runsc", "fc": "kata-fc"}
 	h := &Handler{Cached: classes{}, Live: server, Kata: Kata{"kata-qemu": "veth"}}
 	without := &Handler{Cached: classes{}, Live: classes{}}
@@ -117,7 +117,7 @@ func TestTheHandlerOfAPodsRuntimeClassCounts(t *testing.T) {
 		"where the operator was told of none":  {handler: without, spec: get("missing")},
 		"and the class has the name of Kata's": {handler: without, spec: get("kata-clh"), warning: "RuntimeClass kata-clh of the pod seems to be Kata's"},
 	} {
-		got, warning, err := test.handler.kataOf(t.Context(), parsePod(t, annotated("", test.spec)))
+		got, warning, err := test.handler.kataDevices(t.Context(), parsePod(t, annotated("", test.spec)))
 		if got != test.want || !strings.HasPrefix(warning, test.warning) || (warning == "") != (test.warning == "") ||
 			(err == nil) != (test.sentence == "") || (err != nil && !strings.Contains(err.Error(), test.sentence)) {
 			t.Errorf("%s: %q, %q, %v", name, got, warning, err)
@@ -125,7 +125,7 @@ func TestTheHandlerOfAPodsRuntimeClassCounts(t *testing.T) {
 	}
 }
 
-func TestAWarningReachesWhoMakesThePod(t *testing.T) {
+func TestKataWarning(t *testing.T) {
 	pod, err := json.Marshal(parsePod(t, annotated("", "runtimeClassName: kata-clh, "+one)))
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func TestAWarningReachesWhoMakesThePod(t *testing.T) {
 	}
 }
 
-func TestCardsAreGivenToNamespacesThatMayHaveThem(t *testing.T) {
+func TestCheckCard(t *testing.T) {
 	pod, err := json.Marshal(parsePod(t, annotated(", kubernetsn.io/device: vfio", inKata)))
 	if err != nil {
 		t.Fatal(err)
@@ -176,7 +176,7 @@ func (c cardNetwork) Get(ctx context.Context, key client.ObjectKey, into client.
 	return c.network.Get(ctx, key, into, options...)
 }
 
-func TestHandlersAreReadAsTheyAreWritten(t *testing.T) {
+func TestKataFlag(t *testing.T) {
 	var read Kata
 	for _, part := range []string{"kata-qemu=veth", "kata-clh=" + dans + ",kata=veth"} {
 		if err := read.Set(part); err != nil {

@@ -17,40 +17,40 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// Links is what pods with links are given.
+// Links configures what pods with links get.
 type Links struct {
-	// Namespace has the attachment of pods with links: the operator's own.
+	// Namespace is the operator's namespace, which has the attachment of pods with links.
 	Namespace string
-	// Image is that of the init container which waits for links, with its pull policy.
+	// Image is the image of the init container that waits for links.
 	Image      string
 	PullPolicy corev1.PullPolicy
 }
 
-// sandboxInterface is the name that Multus gives to the attachment of pods with links, of which tsn-cni makes no interface.
+// sandboxInterface is the interface name in the attachment of pods with links; tsn-cni does not create the interface.
 const sandboxInterface = "ktsn-links"
 
-// link gives a pod what its labels of links ask for. A service that does not exist is worth a warning only, as a ConfigMap that does not:
-// manifests may be applied in any order, and the pod waits.
-func (h *Handler) link(ctx context.Context, pod *corev1.Pod, namespace string) (warnings []string, err error) {
-	roles, wrong := links.RolesOf(pod.Labels, namespace)
-	if len(wrong) > 0 {
-		return nil, refusal{wrong[0]}
+// addLinks adds what the pod's link labels request. A missing service gives only a warning: manifests may be applied in any order, and the
+// pod waits.
+func (h *Handler) addLinks(ctx context.Context, pod *corev1.Pod, namespace string) (warnings []string, err error) {
+	roles, errs := links.ParseRoles(pod.Labels, namespace)
+	if len(errs) > 0 {
+		return nil, refusal{errs[0]}
 	}
-	where, warning, err := h.kataOf(ctx, pod)
+	kata, warning, err := h.kataDevices(ctx, pod)
 	if err != nil {
 		return nil, err
 	}
 	if warning != "" && pod.Annotations[v1alpha1.NetworkAnnotation] == "" {
 		warnings = append(warnings, warning)
 	}
-	if err := checkLinked(pod, roles, where); err != nil {
+	if err := checkLinkSupport(pod, roles, kata); err != nil {
 		return nil, refusal{err}
 	}
 	if _, err := tsnnetwork.LinkRoutesOf(pod.Annotations[v1alpha1.LinkRoutesAnnotation]); err != nil {
 		return nil, refusal{err}
 	}
 	for i := range roles {
-		warning, err := h.mayLink(ctx, pod, namespace, &roles[i])
+		warning, err := h.checkRole(ctx, pod, namespace, &roles[i])
 		if err != nil {
 			return nil, err
 		}
@@ -64,8 +64,8 @@ func (h *Handler) link(ctx context.Context, pod *corev1.Pod, namespace string) (
 	return warnings, nil
 }
 
-// checkLinked refuses pods that can have no links.
-func checkLinked(pod *corev1.Pod, roles []links.Role, kata string) error {
+// checkLinkSupport returns an error if a pod cannot have links.
+func checkLinkSupport(pod *corev1.Pod, roles []links.Role, kata string) error {
 	label := roles[0].Label
 	if err := checkPod(pod, "the label "+label); err != nil {
 		return err
@@ -91,15 +91,15 @@ func checkLinked(pod *corev1.Pod, roles []links.Role, kata string) error {
 	return nil
 }
 
-// mayLink says why a pod may not be what one of its labels says.
-func (h *Handler) mayLink(ctx context.Context, pod *corev1.Pod, namespace string, role *links.Role) (warning string, err error) {
+// checkRole returns an error if a pod may not have the role of one of its labels.
+func (h *Handler) checkRole(ctx context.Context, pod *corev1.Pod, namespace string, role *links.Role) (warning string, err error) {
 	service := &v1alpha1.TSNService{}
 	err = h.getIn(ctx, types.NamespacedName{Namespace: role.Namespace, Name: role.Service}, service)
 	if apierrors.IsNotFound(err) {
-		return fmt.Sprintf("label %s: there is no TSNService %s in namespace %s; the pod waits for its link until somebody makes it", role.Label, role.Service, role.Namespace), nil
+		return fmt.Sprintf("label %s: there is no TSNService %s in namespace %s; the pod waits for its link until it is created", role.Label, role.Service, role.Namespace), nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("look for TSNService %s/%s: %w", role.Namespace, role.Service, err)
+		return "", fmt.Errorf("get TSNService %s/%s: %w", role.Namespace, role.Service, err)
 	}
 	if _, both := pod.Labels[v1alpha1.EndpointLabelPrefix+role.Service]; role.Client && both && namespace == role.Namespace {
 		if _, err := links.ElementOf(service, pod.Labels); err != nil {
@@ -110,23 +110,23 @@ func (h *Handler) mayLink(ctx context.Context, pod *corev1.Pod, namespace string
 	if !role.Client || namespace == role.Namespace {
 		return "", nil
 	}
-	about := &corev1.Namespace{}
-	if err := h.get(ctx, namespace, about); err != nil {
-		return "", fmt.Errorf("look at namespace %s: %w", namespace, err)
+	object := &corev1.Namespace{}
+	if err := h.get(ctx, namespace, object); err != nil {
+		return "", fmt.Errorf("get namespace %s: %w", namespace, err)
 	}
-	if err := links.MayBeClient(service, namespace, about.Labels); err != nil {
+	if err := links.CheckClient(service, namespace, object.Labels); err != nil {
 		return "", refusal{err}
 	}
 	return "", nil
 }
 
-// add gives a pod volume, library, attachment and waiter.
+// add adds volume, library, attachment and wait container to a pod.
 func (l *Links) add(pod *corev1.Pod, namespace string, roles []links.Role) error {
 	taken, err := interfacesOf(pod, namespace)
 	if err != nil {
 		return err
 	}
-	if err := links.Clashes(roles, taken); err != nil {
+	if err := links.CheckInterfaces(roles, taken); err != nil {
 		return err
 	}
 	all := []attachment{{Name: v1alpha1.LinksAttachment, Namespace: l.Namespace, Interface: sandboxInterface}}
@@ -139,18 +139,18 @@ func (l *Links) add(pod *corev1.Pod, namespace string, roles []links.Role) error
 	if err := l.addWaiter(pod, roles); err != nil {
 		return err
 	}
-	mark(pod)
+	setPodLabel(pod)
 	return nil
 }
 
-// interfacesOf are the interfaces of a pod besides those of links, with what they are.
+// interfacesOf returns a pod's interfaces other than those of links, with a description of each.
 func interfacesOf(pod *corev1.Pod, namespace string) (map[string]string, error) {
 	taken := map[string]string{"lo": "the loopback", "eth0": "of the primary network", sandboxInterface: "by which nodes know pods with links"}
-	have, err := attachmentsOf(pod, namespace)
+	existing, err := attachmentsOf(pod, namespace)
 	if err != nil {
 		return nil, err
 	}
-	for number, element := range have {
+	for number, element := range existing {
 		name := element.InterfaceRequest
 		if name == "" {
 			name = "net" + strconv.Itoa(number+1) // as Multus calls it

@@ -87,7 +87,7 @@ func labelled(labels, spec string) string {
 	return "metadata: {labels: {" + labels + "}}\nspec: {" + spec + "}"
 }
 
-func TestAClientWaitsForItsLinks(t *testing.T) {
+func TestAddWaiter(t *testing.T) {
 	response, pod := review(t, "ns", labelled("client.kubernetsn.io/camera: cam, client.kubernetsn.io/chained: ch", "initContainers: [{name: prepare}], "+one))
 	if pod == nil || len(response.Warnings) > 0 {
 		t.Fatalf("got %+v", response)
@@ -137,7 +137,7 @@ spec:
 	}
 }
 
-func TestWhoDoesNotWaitForALink(t *testing.T) {
+func TestNoWaiter(t *testing.T) {
 	for name, labels := range map[string]string{
 		"an endpoint":                      "endpoint.kubernetsn.io/camera: cam",
 		"a pod in the middle of its chain": "app: filter, client.kubernetsn.io/chained: next, endpoint.kubernetsn.io/chained: before",
@@ -155,7 +155,7 @@ func TestWhoDoesNotWaitForALink(t *testing.T) {
 	}
 }
 
-func TestAPodOnANetworkHasLinksBesides(t *testing.T) {
+func TestNetworkAndLinks(t *testing.T) {
 	_, pod := review(t, "ns", `
 metadata: {labels: {client.kubernetsn.io/camera: cam}, annotations: {kubernetsn.io/network: tsn, kubernetsn.io/unseen: pass}}
 spec: {`+one+`}`)
@@ -168,21 +168,21 @@ spec: {`+one+`}`)
 	}
 }
 
-func TestAServiceThatDoesNotExistIsAWarning(t *testing.T) {
+func TestMissingServiceWarning(t *testing.T) {
 	response, pod := review(t, "ns", labelled("client.kubernetsn.io/later: up", one))
 	if pod == nil || len(pod.Spec.InitContainers) != 1 || len(response.Warnings) != 1 ||
-		!strings.Contains(response.Warnings[0], "there is no TSNService later in namespace ns; the pod waits for its link until somebody makes it") {
+		!strings.Contains(response.Warnings[0], "there is no TSNService later in namespace ns; the pod waits for its link until it is created") {
 		t.Errorf("got %+v", response)
 	}
 }
 
-func TestAClientOfANamespaceThatMay(t *testing.T) {
+func TestClientNamespace(t *testing.T) {
 	if response, pod := review(t, "site-a", labelled("client.kubernetsn.io/camera.ns: cam", one)); pod == nil {
 		t.Errorf("it is refused: %+v", response)
 	}
 }
 
-func TestLinkRoutesAreRanges(t *testing.T) {
+func TestLinkRoutes(t *testing.T) {
 	for annotation, allowed := range map[string]bool{"10.9.0.0/16, fd00::/8": true, "10.9.0.1/16": false, "10.9.0.1": false, "all": false} {
 		response, _ := review(t, "ns", "metadata: {labels: {client.kubernetsn.io/camera: cam}, annotations: {kubernetsn.io/link-routes: '"+annotation+"'}}\nspec: {"+one+"}")
 		if response.Allowed != allowed || !allowed && !strings.Contains(response.Result.Message, "annotation kubernetsn.io/link-routes") {
@@ -191,7 +191,7 @@ func TestLinkRoutesAreRanges(t *testing.T) {
 	}
 }
 
-func TestAPodThatCanHaveNoLinkIsRefused(t *testing.T) {
+func TestLinksInvalid(t *testing.T) {
 	many := make([]string, 0, 17)
 	for i := range 17 {
 		many = append(many, fmt.Sprintf("client.kubernetsn.io/s%d: i%[1]d", i))
@@ -201,15 +201,15 @@ func TestAPodThatCanHaveNoLinkIsRefused(t *testing.T) {
 			"pods of namespace site-b may not be clients of TSNService ns/camera: its spec.clientNamespaces (site=a) does not select the namespace"},
 		"with an empty label":                  {"ns", labelled(`client.kubernetsn.io/camera: ""`, one), "label client.kubernetsn.io/camera is empty"},
 		"with a name too long":                 {"ns", labelled("client.kubernetsn.io/camera: a-very-long-name", one), "which has 16 characters"},
-		"with one interface twice":             {"ns", labelled("client.kubernetsn.io/camera: x, client.kubernetsn.io/chained: x", one), "give interface x and interface x, which can be one interface"},
-		"with the primary network's interface": {"ns", labelled("client.kubernetsn.io/camera: eth0", one), "the pod has an interface eth0 already (of the primary network)"},
+		"with one interface twice":             {"ns", labelled("client.kubernetsn.io/camera: x, client.kubernetsn.io/chained: x", one), "give interface x and interface x, which can be the same interface"},
+		"with the primary network's interface": {"ns", labelled("client.kubernetsn.io/camera: eth0", one), "the pod already has an interface eth0 (of the primary network)"},
 		"with a network's interface": {"ns", "metadata: {labels: {endpoint.kubernetsn.io/camera: tsn}, annotations: {kubernetsn.io/network: tsn}}\nspec: {" + one + "}",
-			"the pod has an interface tsn0 already (of TSNNetwork tsn)"},
+			"the pod already has an interface tsn0 (of TSNNetwork tsn)"},
 		"with an interface that Multus names": {"ns", "metadata: {labels: {client.kubernetsn.io/camera: net1}, annotations: {k8s.v1.cni.cncf.io/networks: other}}\nspec: {" + one + "}",
-			"the pod has an interface net1 already (of network ns/other)"},
+			"the pod already has an interface net1 (of network ns/other)"},
 		"of both roles without a chain":  {"ns", labelled("client.kubernetsn.io/camera: a, endpoint.kubernetsn.io/camera: b", one), "has no spec.chain; remove one of the two labels"},
 		"of both roles and no element":   {"ns", labelled("client.kubernetsn.io/chained: a, endpoint.kubernetsn.io/chained: b", one), "no element of spec.chain of TSNService ns/chained selects it"},
-		"with two labels of one service": {"ns", labelled("client.kubernetsn.io/camera: a, client.kubernetsn.io/camera.ns: b", one), "ask TSNService ns/camera for a link each"},
+		"with two labels of one service": {"ns", labelled("client.kubernetsn.io/camera: a, client.kubernetsn.io/camera.ns: b", one), "both request a link of TSNService ns/camera"},
 		"that is in a chain twice": {"ns", labelled("app: filter, twice: \"yes\", client.kubernetsn.io/looped: a, endpoint.kubernetsn.io/looped: b", one),
 			"selected by several elements of spec.chain of TSNService ns/looped (filter, second), so that the chain would lead through it twice; let one select it"},
 		"that is element and endpoint": {"ns", labelled("app: filter, end: \"yes\", client.kubernetsn.io/looped: a, endpoint.kubernetsn.io/looped: b", one),
@@ -221,7 +221,7 @@ func TestAPodThatCanHaveNoLinkIsRefused(t *testing.T) {
 		"with a device": {"ns", "metadata: {labels: {client.kubernetsn.io/camera: a}, annotations: {kubernetsn.io/device: tap}}\nspec: {" + one + "}",
 			"a virtual machine has its interfaces"},
 		"with a container of the waiter's name": {"ns", labelled("client.kubernetsn.io/camera: a", "containers: [{name: ktsn-wait}]"),
-			"the pod has a container ktsn-wait of its own"},
+			"the pod already has a container ktsn-wait"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			response, _ := review(t, test.namespace, test.text)

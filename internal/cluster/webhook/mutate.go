@@ -17,17 +17,17 @@ import (
 
 const (
 	volumeName = "ktsn"
-	// mountPath is where libktsn.so looks for the socket.
-	mountPath   = "/run/ktsn"
-	libraryName = "libktsn.so"
-	library     = mountPath + "/" + libraryName
-	preload     = "LD_PRELOAD"
-	// receive has libktsn.so ask for receive rings.
-	receive = "KTSN_RECEIVE"
+	// mountPath is the folder where libktsn.so expects the socket.
+	mountPath       = "/run/ktsn"
+	libraryName     = "libktsn.so"
+	libraryPath     = mountPath + "/" + libraryName
+	preloadVariable = "LD_PRELOAD"
+	// receiveVariable makes libktsn.so request receive rings.
+	receiveVariable = "KTSN_RECEIVE"
 )
 
-// mutate puts a pod on networks, whose virtual machine of Kata has its devices where kata says (see kataOf). What it has done before
-// it leaves alone, so that a pod may come twice. The error is for the pod's owner; the pod is of no use then.
+// mutate attaches a pod to networks; kata is where the devices of a Kata virtual machine are (see kataDevices). It is idempotent. The
+// error is for the pod's owner, and the pod may be partly changed then.
 func mutate(pod *corev1.Pod, namespace string, networks []string, kata string) error {
 	if err := checkPod(pod, "the annotation "+v1alpha1.NetworkAnnotation); err != nil {
 		return err
@@ -39,27 +39,27 @@ func mutate(pod *corev1.Pod, namespace string, networks []string, kata string) e
 	if err := attach(pod, namespace, networks, machine); err != nil {
 		return err
 	}
-	// A socket of the node does not reach into Kata's machine.
+	// A socket of the node is not reachable in a Kata virtual machine.
 	if !machine.IsOfRuntime() {
 		if err := addToContainers(pod, machine); err != nil {
 			return err
 		}
 	}
-	mark(pod)
+	setPodLabel(pod)
 	return nil
 }
 
-// mark gives a pod the label by which it is found.
-func mark(pod *corev1.Pod) {
+// setPodLabel sets the label by which the operator finds the pod.
+func setPodLabel(pod *corev1.Pod) {
 	if pod.Labels == nil {
 		pod.Labels = map[string]string{}
 	}
 	pod.Labels[v1alpha1.PodLabel] = v1alpha1.LabelValue
 }
 
-// addToContainers gives containers the pod's volume, and has their programs use it.
+// addToContainers mounts the pod's volume in containers, and preloads libktsn.so into their programs.
 func addToContainers(pod *corev1.Pod, machine device.Device) error {
-	containers, err := chosen(pod)
+	containers, err := preloadContainers(pod)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func addToContainers(pod *corev1.Pod, machine device.Device) error {
 			return err
 		}
 		if machine.Exists() {
-			continue // its programs do not send
+			continue // the virtual machine sends, not the containers' programs
 		}
 		if err := addPreload(container); err != nil {
 			return err
@@ -84,35 +84,35 @@ func addToContainers(pod *corev1.Pod, machine device.Device) error {
 	return nil
 }
 
-// checkPod refuses pods that can have no interface of their own. By is what asks for one.
-func checkPod(pod *corev1.Pod, by string) error {
+// checkPod returns an error if a pod cannot have an interface. requestedBy is the annotation or label that requests one.
+func checkPod(pod *corev1.Pod, requestedBy string) error {
 	switch {
 	case pod.Spec.HostNetwork:
-		return fmt.Errorf("the pod has hostNetwork: true and so no interface of its own for a network; remove hostNetwork, or %s", by)
+		return fmt.Errorf("the pod has hostNetwork: true and so no interface of its own for a network; remove hostNetwork, or %s", requestedBy)
 	case pod.Spec.OS != nil && pod.Spec.OS.Name == corev1.Windows:
-		return fmt.Errorf("the pod is for Windows (spec.os.name), and networks are for Linux; remove %s", by)
+		return fmt.Errorf("the pod is for Windows (spec.os.name), and networks are for Linux; remove %s", requestedBy)
 	}
 	return nil
 }
 
-// chosen are the containers whose timed messages are taken: those that the annotation names, else all but the init
-// containers that end before the others begin. (Sidecars, which are init containers that go on, are among them.)
-func chosen(pod *corev1.Pod) ([]*corev1.Container, error) {
-	var all, usual []*corev1.Container
+// preloadContainers returns the containers whose timed messages are taken: those in the annotation, or all except ordinary init containers.
+// Sidecars are included.
+func preloadContainers(pod *corev1.Pod) ([]*corev1.Container, error) {
+	var all, defaults []*corev1.Container
 	for i := range pod.Spec.InitContainers {
 		container := &pod.Spec.InitContainers[i]
 		all = append(all, container)
 		if container.RestartPolicy != nil && *container.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			usual = append(usual, container)
+			defaults = append(defaults, container)
 		}
 	}
 	for i := range pod.Spec.Containers {
 		all = append(all, &pod.Spec.Containers[i])
-		usual = append(usual, &pod.Spec.Containers[i])
+		defaults = append(defaults, &pod.Spec.Containers[i])
 	}
 	value, given := pod.Annotations[v1alpha1.ContainersAnnotation]
 	if !given {
-		return usual, nil
+		return defaults, nil
 	}
 	names, err := tsnnetwork.ContainersOf(value)
 	if err != nil {
@@ -138,7 +138,7 @@ func namesOf(containers []*corev1.Container) string {
 	return strings.Join(names, ", ")
 }
 
-// addVolume returns the name of the pod's volume of the CSI driver, which may be there already.
+// addVolume adds the volume of the CSI driver if it is missing, and returns its name.
 func addVolume(pod *corev1.Pod) (string, error) {
 	for _, volume := range pod.Spec.Volumes {
 		switch {
@@ -170,17 +170,17 @@ func addMount(container *corev1.Container, volume string) error {
 	return nil
 }
 
-// addPreload has the dynamic loader load libktsn.so, behind what it is to load already.
+// addPreload adds libktsn.so to LD_PRELOAD, after existing entries.
 func addPreload(container *corev1.Container) error {
-	// The last one of the same name counts.
+	// The last variable of the same name is effective.
 	for i := len(container.Env) - 1; i >= 0; i-- {
 		variable := &container.Env[i]
-		if variable.Name != preload {
+		if variable.Name != preloadVariable {
 			continue
 		}
 		if variable.ValueFrom != nil {
-			return fmt.Errorf("container %s takes %s from elsewhere (valueFrom), so nothing can be added to it; give it as a value, with %s "+
-				"in it if you like", container.Name, preload, library)
+			return fmt.Errorf("container %s sets %s by valueFrom, so nothing can be added to it; give it as a value, optionally with %s "+
+				"in it", container.Name, preloadVariable, libraryPath)
 		}
 		value, err := joinPreload(variable.Value)
 		if err != nil {
@@ -189,29 +189,29 @@ func addPreload(container *corev1.Container) error {
 		variable.Value = value
 		return nil
 	}
-	container.Env = append(container.Env, corev1.EnvVar{Name: preload, Value: library})
+	container.Env = append(container.Env, corev1.EnvVar{Name: preloadVariable, Value: libraryPath})
 	return nil
 }
 
-// addReceive has libktsn.so ask for receive rings, unless the container says something else of that.
+// addReceive makes libktsn.so request receive rings, unless the container sets the variable.
 func addReceive(container *corev1.Container) {
-	if !slices.ContainsFunc(container.Env, func(variable corev1.EnvVar) bool { return variable.Name == receive }) {
-		container.Env = append(container.Env, corev1.EnvVar{Name: receive, Value: v1alpha1.ReceiveRing})
+	if !slices.ContainsFunc(container.Env, func(variable corev1.EnvVar) bool { return variable.Name == receiveVariable }) {
+		container.Env = append(container.Env, corev1.EnvVar{Name: receiveVariable, Value: v1alpha1.ReceiveRing})
 	}
 }
 
 func joinPreload(value string) (string, error) {
 	for _, file := range strings.FieldsFunc(value, func(r rune) bool { return r == ':' || r == ' ' }) {
 		switch {
-		case file == library:
+		case file == libraryPath:
 			return value, nil
 		case path.Base(file) == libraryName:
 			return "", fmt.Errorf("%s names %s, and two of that library in one process would both take its messages; remove it, "+
-				"the webhook adds %s", preload, file, library)
+				"the webhook adds %s", preloadVariable, file, libraryPath)
 		}
 	}
 	if strings.Trim(value, ": ") == "" {
-		return library, nil
+		return libraryPath, nil
 	}
-	return strings.TrimRight(value, ": ") + ":" + library, nil
+	return strings.TrimRight(value, ": ") + ":" + libraryPath, nil
 }

@@ -39,7 +39,7 @@ const (
 	networksKey = ", k8s.v1.cni.cncf.io/networks: "
 )
 
-func TestAPodIsPutOnItsNetworks(t *testing.T) {
+func TestMutate(t *testing.T) {
 	pod := parsePod(t, annotated("", `
   initContainers: [{name: prepare}, {name: proxy, restartPolicy: Always}],
   containers: [{name: app, env: [{name: A, value: b}], volumeMounts: [{name: data, mountPath: /data}]}, {name: log}],
@@ -77,7 +77,7 @@ spec:
 	}
 }
 
-func TestWhatAPodHasIsKept(t *testing.T) {
+func TestMutateKeepsSettings(t *testing.T) {
 	for name, test := range map[string]struct{ pod, want string }{
 		"only the named containers": {annotated(", kubernetsn.io/containers: 'prepare, app'", "initContainers: [{name: prepare}], containers: [{name: app}, {name: log}]"),
 			`"containers":[{"name":"app","env":[{"name":"LD_PRELOAD","value":"/run/ktsn/libktsn.so"}],"resources":{},"volumeMounts":[{"name":"ktsn","readOnly":true,"mountPath":"/run/ktsn"}]},{"name":"log","resources":{}}]`},
@@ -122,14 +122,14 @@ func TestWhatAPodHasIsKept(t *testing.T) {
 	}
 }
 
-func TestWhatCannotWorkIsRefused(t *testing.T) {
+func TestMutateInvalid(t *testing.T) {
 	for name, test := range map[string]struct{ pod, sentence string }{
 		"the node's network":  {annotated("", one+", hostNetwork: true"), "the pod has hostNetwork: true"},
 		"Windows":             {annotated("", one+", os: {name: windows}"), "the pod is for Windows"},
 		"a missing container": {annotated(", kubernetsn.io/containers: 'app,no'", one), "annotation kubernetsn.io/containers names no, and the pod has no such container; it has app"},
 		"no container":        {annotated(", kubernetsn.io/containers: ''", one), "annotation kubernetsn.io/containers is empty"},
 		"LD_PRELOAD from elsewhere": {annotated("", "containers: [{name: app, env: [{name: LD_PRELOAD, valueFrom: {configMapKeyRef: {name: a, key: b}}}]}]"),
-			"container app takes LD_PRELOAD from elsewhere (valueFrom)"},
+			"container app sets LD_PRELOAD by valueFrom"},
 		"another libktsn.so": {annotated("", "containers: [{name: app, env: [{name: LD_PRELOAD, value: '/usr/lib/ktsn/libktsn.so'}]}]"),
 			"container app: LD_PRELOAD names /usr/lib/ktsn/libktsn.so, and two of that library"},
 		"a volume of our name": {annotated("", one+", volumes: [{name: ktsn, emptyDir: {}}]"), "the pod has a volume ktsn of its own"},
@@ -141,7 +141,7 @@ func TestWhatCannotWorkIsRefused(t *testing.T) {
 			`gives the attachment tsn the argument "unseen": ["pass"], and by annotation kubernetsn.io/unseen it is "pass"; remove one of the two`},
 		"an interface that is taken": {annotated(networksKey+"other@tsn0", one), "gives interface tsn0 to ns/other"},
 		"an attachment that is null": {annotated(networksKey+"'[null]'", one), "annotation k8s.v1.cni.cncf.io/networks has a null among its attachments"},
-		"attachments that are none":  {annotated(networksKey+"'[{'", one), "annotation k8s.v1.cni.cncf.io/networks cannot be read"},
+		"attachments that are none":  {annotated(networksKey+"'[{'", one), "annotation k8s.v1.cni.cncf.io/networks cannot be parsed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := mutate(parsePod(t, test.pod), "ns", []string{"tsn"}, "")

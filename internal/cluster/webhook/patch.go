@@ -10,42 +10,42 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// patch is what a pod lacks of what mutate has made of it. It names single fields, so that those of a newer API server, which
-// the types here do not know, stay as they are.
+// patch is the difference between a pod and its mutated copy. It names single fields, so that fields of a newer API server that these
+// types do not have stay unchanged.
 type patch []jsonpatch.JsonPatchOperation
 
-// patchOf finds what mutate and avoidLost may have changed: annotations, labels, volumes, variables and mounts of containers, affinity,
+// patchOf compares the fields that this package may change: annotations, labels, volumes, variables and mounts of containers, affinity,
 // and a first init container.
 func patchOf(before, after *corev1.Pod) patch {
 	var p patch
-	p.texts("/metadata/annotations", before.Annotations, after.Annotations)
-	p.texts("/metadata/labels", before.Labels, after.Labels)
-	inits, waits, was := withoutWaiter(before, after)
+	p.stringMap("/metadata/annotations", before.Annotations, after.Annotations)
+	p.stringMap("/metadata/labels", before.Labels, after.Labels)
+	inits, waits, index := splitWaiter(before, after)
 	p.containers("/spec/initContainers", before.Spec.InitContainers, inits)
 	p.containers("/spec/containers", before.Spec.Containers, after.Spec.Containers)
-	tail(&p, "/spec/volumes", before.Spec.Volumes, after.Spec.Volumes)
+	appendAll(&p, "/spec/volumes", before.Spec.Volumes, after.Spec.Volumes)
 	p.affinity(before.Spec.Affinity, after.Spec.Affinity)
-	switch { // behind the others, whose numbers it changes
+	switch { // last, because it changes the indices of the others
 	case waits == nil:
 	case len(before.Spec.InitContainers) == 0:
 		p.add("/spec/initContainers", []corev1.Container{*waits})
 	default:
-		if was >= 0 {
-			p = append(p, jsonpatch.NewOperation("remove", fmt.Sprintf("/spec/initContainers/%d", was), nil))
+		if index >= 0 {
+			p = append(p, jsonpatch.NewOperation("remove", fmt.Sprintf("/spec/initContainers/%d", index), nil))
 		}
 		p.add("/spec/initContainers/0", *waits)
 	}
 	return p
 }
 
-// add adds a member of an object or puts another in its place.
+// add adds or replaces a member of an object.
 func (p *patch) add(path string, value any) {
 	*p = append(*p, jsonpatch.NewOperation("add", path, value))
 }
 
 var escape = strings.NewReplacer("~", "~0", "/", "~1")
 
-func (p *patch) texts(path string, before, after map[string]string) {
+func (p *patch) stringMap(path string, before, after map[string]string) {
 	if len(before) == 0 && len(after) > 0 {
 		p.add(path, after)
 		return
@@ -65,13 +65,13 @@ func (p *patch) containers(path string, before, after []corev1.Container) {
 				p.add(fmt.Sprintf("%s/env/%d/value", at, j), after[i].Env[j].Value)
 			}
 		}
-		tail(p, at+"/env", before[i].Env, after[i].Env)
-		tail(p, at+"/volumeMounts", before[i].VolumeMounts, after[i].VolumeMounts)
+		appendAll(p, at+"/env", before[i].Env, after[i].Env)
+		appendAll(p, at+"/volumeMounts", before[i].VolumeMounts, after[i].VolumeMounts)
 	}
 }
 
-// tail adds what a list has become longer by.
-func tail[Entry any](p *patch, path string, before, after []Entry) {
+// appendAll adds the entries that were appended to a list.
+func appendAll[Entry any](p *patch, path string, before, after []Entry) {
 	if len(before) == 0 && len(after) > 0 {
 		p.add(path, after)
 		return

@@ -36,7 +36,7 @@ func patched(t *testing.T, text string) (got, want map[string]any) {
 	return got, want
 }
 
-func TestThePatchMakesOfAPodWhatIsMeant(t *testing.T) {
+func TestPatchOf(t *testing.T) {
 	for name, text := range map[string]string{
 		"one container":              annotated("", one),
 		"labels, and a sidecar":      strings.Replace(annotated("", "initContainers: [{name: prepare}, {name: proxy, restartPolicy: Always}], "+one), "metadata: {", "metadata: {labels: {a: b}, ", 1),
@@ -64,7 +64,7 @@ func TestThePatchMakesOfAPodWhatIsMeant(t *testing.T) {
 	}
 }
 
-func TestFieldsOfANewerAPIServerStay(t *testing.T) {
+func TestPatchKeepsUnknownFields(t *testing.T) {
 	got, _ := patched(t, annotated("", "novel: 1, containers: [{name: app, novel: 2, env: [{name: LD_PRELOAD, value: a.so, novel: 3}]}], volumes: [{name: a, novel: {}}]"))
 	text := asText(t, got)
 	for _, kept := range []string{`"novel":1`, `"novel":2`, `"novel":3`, `"novel":{}`, `"value":"a.so:/run/ktsn/libktsn.so"`} {
@@ -74,7 +74,7 @@ func TestFieldsOfANewerAPIServerStay(t *testing.T) {
 	}
 }
 
-func TestAPodThatCameBeforeIsNotPatched(t *testing.T) {
+func TestPatchIsIdempotent(t *testing.T) {
 	pod := parsePod(t, annotated("", one))
 	if err := mutate(pod, "ns", []string{"tsn"}, ""); err != nil {
 		t.Fatal(err)

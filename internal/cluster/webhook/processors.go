@@ -11,7 +11,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// checkProcessors refuses several queues of a machine that may have one processor: a queue would wait while another is served.
+// checkProcessors returns an error for several queues of a machine that may have one processor: a queue would wait while another is
+// served.
 func checkProcessors(pod *corev1.Pod, queues string) error {
 	if queues == "" || queues == "1" {
 		return nil

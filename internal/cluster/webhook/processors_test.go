@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestSeveralQueuesNeedAMachineWithSeveralProcessors(t *testing.T) {
+func TestCheckProcessors(t *testing.T) {
 	const (
 		queues  = ", kubernetsn.io/device-queues: '2'"
 		vcpus   = ", io.katacontainers.config.hypervisor.default_vcpus: "

@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// waiterName is that of the init container which ends when the links of a client are up.
+	// waiterName is the name of the init container that ends when the links of a client are up.
 	waiterName = "ktsn-wait"
-	waiter     = "/usr/bin/ktsn-wait"
-	// tokenPath is where the API server mounts a pod's token in containers that have nothing there.
+	waiterPath = "/usr/bin/ktsn-wait"
+	// tokenPath is where the API server mounts a pod's token, unless the container has another mount there.
 	tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount"
 	// waiterUser owns nothing.
 	waiterUser = 65532
 )
 
-// waitsFor are the interfaces without which containers of a pod should not start. A pod in the middle of a chain is not one of them: it has to be
-// ready before a link leads to it.
-func waitsFor(roles []links.Role) []string {
+// waitInterfaces returns the interfaces for which the containers of a pod wait. A chain element does not wait, because it must be ready
+// before a link leads to it.
+func waitInterfaces(roles []links.Role) []string {
 	var names []string
 	for i := range roles {
 		role := &roles[i]
@@ -38,9 +38,9 @@ func waitsFor(roles []links.Role) []string {
 	return names
 }
 
-// addWaiter has a client's containers wait for its links.
+// addWaiter adds an init container that waits for a client's links.
 func (l *Links) addWaiter(pod *corev1.Pod, roles []links.Role) error {
-	names := waitsFor(roles)
+	names := waitInterfaces(roles)
 	if len(names) == 0 {
 		return nil
 	}
@@ -48,15 +48,15 @@ func (l *Links) addWaiter(pod *corev1.Pod, roles []links.Role) error {
 	if err != nil {
 		return err
 	}
-	container, inits := l.waiter(volume, names), slices.Clone(pod.Spec.InitContainers)
+	container, inits := l.waitContainer(volume, names), slices.Clone(pod.Spec.InitContainers)
 	isOwn := func(c *corev1.Container) bool {
 		return slices.Equal(c.Command, container.Command) && slices.Equal(c.Args, container.Args)
 	}
 	at := slices.IndexFunc(inits, isWaiter)
 	if slices.ContainsFunc(pod.Spec.Containers, isWaiter) || at >= 0 && !isOwn(&inits[at]) {
-		return fmt.Errorf("the pod has a container %s of its own, which is the name of the one that waits for its links; rename it", waiterName)
+		return fmt.Errorf("the pod already has a container %s, which is the name of the one that waits for its links; rename it", waiterName)
 	}
-	if at >= 0 { // another webhook may have put something before it since
+	if at >= 0 { // another webhook may have inserted a container before it
 		container = inits[at]
 		inits = slices.Delete(inits, at, at+1)
 	}
@@ -66,12 +66,13 @@ func (l *Links) addWaiter(pod *corev1.Pod, roles []links.Role) error {
 
 func isWaiter(container corev1.Container) bool { return container.Name == waiterName }
 
-// waiter has no token and no privilege. Its limits are its requests, so that a Guaranteed pod stays one.
-func (l *Links) waiter(volume string, names []string) corev1.Container {
+// waitContainer returns the init container, without token and privileges. Its limits equal its requests, so that a Guaranteed pod stays
+// Guaranteed.
+func (l *Links) waitContainer(volume string, names []string) corev1.Container {
 	no, yes, user := false, true, int64(waiterUser)
 	needs := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("24Mi")}
 	return corev1.Container{
-		Name: waiterName, Image: l.Image, ImagePullPolicy: l.PullPolicy, Command: []string{waiter}, Args: names,
+		Name: waiterName, Image: l.Image, ImagePullPolicy: l.PullPolicy, Command: []string{waiterPath}, Args: names,
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		Resources:                corev1.ResourceRequirements{Requests: needs, Limits: needs},
 		SecurityContext: &corev1.SecurityContext{
@@ -86,16 +87,16 @@ func (l *Links) waiter(volume string, names []string) corev1.Container {
 	}
 }
 
-// withoutWaiter divides the init containers of a changed pod into those that it had, in their order, and the waiter, nil if that is where it was.
-// Was is where that is, -1 if it is new.
-func withoutWaiter(before, after *corev1.Pod) (inits []corev1.Container, waits *corev1.Container, was int) {
-	was = slices.IndexFunc(before.Spec.InitContainers, isWaiter)
+// splitWaiter returns the init containers that a changed pod had, in their order, and the wait container, nil if it has not moved. index is
+// its previous index, -1 if it is new.
+func splitWaiter(before, after *corev1.Pod) (inits []corev1.Container, waits *corev1.Container, index int) {
+	index = slices.IndexFunc(before.Spec.InitContainers, isWaiter)
 	now := after.Spec.InitContainers
 	switch {
-	case len(now) == 0 || !isWaiter(now[0]) || was == 0:
-		return now, nil, was
-	case was < 0:
-		return now[1:], &now[0], was
+	case len(now) == 0 || !isWaiter(now[0]) || index == 0:
+		return now, nil, index
+	case index < 0:
+		return now[1:], &now[0], index
 	}
-	return slices.Insert(slices.Clone(now[1:]), was, now[0]), &now[0], was
+	return slices.Insert(slices.Clone(now[1:]), index, now[0]), &now[0], index
 }

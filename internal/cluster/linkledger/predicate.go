@@ -11,8 +11,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// Matters leaves out changes of a link that change no plan.
-var Matters = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+// PlanChanged ignores updates of a link that do not affect a plan.
+var PlanChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*v1alpha1.TSNLink), e.ObjectNew.(*v1alpha1.TSNLink)
 	if before.UID != after.UID || !equality.Semantic.DeepEqual(before.Spec, after.Spec) {
 		return true
