@@ -38,14 +38,14 @@ static const struct option_spec specs[] = {
 	 .accepted = "an IP address, with or without a port, as in 10.0.0.2:7001 or [fd00::2]"},
 	{"cycle", "DURATION", "time between two messages (default: 1ms)", OPTION_DURATION_NS, FIELD(cycle_ns),
 	 .minimum = 1, .maximum = DAY_NS},
-	{"lead", "DURATION", "send so much before the transmit time (default: 300us)", OPTION_DURATION_NS,
+	{"lead", "DURATION", "send this long before the transmit time (default: 300us)", OPTION_DURATION_NS,
 	 FIELD(lead_ns), .maximum = DAY_NS},
 	{"spin", "DURATION",
-	 "wake up so long before each send, and read the clock until it is time; 0: sleep until then "
+	 "wake up this long before each send, and read the clock until it is time; 0: sleep until then "
 	 "(default: 0)",
 	 OPTION_DURATION_NS, FIELD(spin_ns), .maximum = DAY_NS},
-	{"offset", "DURATION", "transmit times lie so long after the beginning of each cycle (default: 0)",
-	 OPTION_DURATION_NS, FIELD(offset_ns), .maximum = DAY_NS},
+	{"offset", "DURATION", "offset of transmit times within each cycle (default: 0)", OPTION_DURATION_NS,
+	 FIELD(offset_ns), .maximum = DAY_NS},
 	{"size", "BYTES", "UDP payload of a message, 16 to 65507 (default: 64)", OPTION_NUMBER,
 	 FIELD(payload_bytes), .minimum = MESSAGE_MIN_BYTES, .maximum = MESSAGE_MAX_BYTES},
 	{"count", "N", "messages to send (default: 1000)", OPTION_NUMBER, FIELD(count), .minimum = 1,
@@ -57,13 +57,13 @@ static const struct option_spec specs[] = {
 	{"no-txtime", NULL, "send at the transmit time itself, without SO_TXTIME", OPTION_CLEAR,
 	 FIELD(txtime)},
 	{"flood", NULL,
-	 "one message after the other, up to COUNT or until SIGTERM; waits where the socket is full. --cycle "
-	 "and --offset say when to begin",
+	 "one message after the other, up to COUNT or until SIGTERM; waits while the socket is full. --cycle "
+	 "and --offset set the begin",
 	 OPTION_SET, FIELD(flood)},
-	{"for", "DURATION", "end a --flood after so long; 0: only after COUNT or SIGTERM (default: 0)",
+	{"for", "DURATION", "end a --flood after this time; 0: only after COUNT or SIGTERM (default: 0)",
 	 OPTION_DURATION_NS, FIELD(flood_ns), .maximum = DAY_NS},
-	{"sockets", "N", "sockets that take turns, message k in socket k modulo N (default: 1)",
-	 OPTION_NUMBER, FIELD(sockets), .minimum = 1, .maximum = TALKER_SOCKETS_MAX},
+	{"sockets", "N", "number of sockets; message k uses socket k modulo N (default: 1)", OPTION_NUMBER,
+	 FIELD(sockets), .minimum = 1, .maximum = TALKER_SOCKETS_MAX},
 	{"start", "NS|+DURATION",
 	 "base: time on CLOCK, or from now, rounded up to a whole cycle (default: +50ms)", OPTION_CUSTOM,
 	 FIELD(start), .parse = parse_start_option,
@@ -72,16 +72,17 @@ static const struct option_spec specs[] = {
 	{"fifo", "PRIO", "run under SCHED_FIFO with this priority, 1 to 99", OPTION_NUMBER,
 	 FIELD(process.fifo_priority), .minimum = 1, .maximum = 99},
 	{"csv", "FILE",
-	 "write one row a message: sequence, txtime_ns, wakeup_ns, send_start_ns, send_end_ns, errno",
+	 "write one row per message: sequence, txtime_ns, wakeup_ns, send_start_ns, send_end_ns, errno",
 	 OPTION_TEXT, FIELD(csv_path)},
 	{"replies", "FILE",
 	 "spin after each message until its reply comes, from a listener with --echo, or the next turn "
-	 "begins, and write one row a reply, as a listener's --csv does; a late one is read in a later turn",
+	 "begins, and write one row per reply, as a listener's --csv does; a late one is read in a later "
+	 "turn",
 	 OPTION_TEXT, FIELD(replies_path)},
 	{"cpu-time", "FILE",
 	 "write the processor time of the run, without the start and the end of the program: cpu_ns",
 	 OPTION_TEXT, FIELD(cpu_time_path)},
-	{"run-id", "N", "number by which a listener knows this run (default: 0)", OPTION_NUMBER,
+	{"run-id", "N", "number that identifies this run to a listener (default: 0)", OPTION_NUMBER,
 	 FIELD(run_id), .maximum = UINT32_MAX},
 	{"quiet", NULL, "no summary", OPTION_SET, FIELD(quiet)},
 };
@@ -110,8 +111,8 @@ static int check(const struct talker_options *options)
 		return -EINVAL;
 	}
 	if (options->spin_ns && options->flood) {
-		fprintf(stderr,
-			"tsnperf talker: --spin with --flood, which waits for no time; give one of them.\n");
+		fprintf(stderr, "tsnperf talker: --spin has no effect with --flood, which does not wait; "
+				"give one of them.\n");
 		return -EINVAL;
 	}
 	if (options->replies_path && (options->flood || options->sockets > 1)) {

@@ -16,8 +16,9 @@ static const struct subcommand {
 	int (*run)(int argc, char **argv); /* argv[0] is the name; returns the exit status */
 	const char *description;
 } subcommands[] = {
-	{"talker", talker_main, "send a message a cycle, each with its transmit time"},
-	{"listener", listener_main, "receive them, note when each arrived and whether it is intact"},
+	{"talker", talker_main, "send one message per cycle, each with its transmit time"},
+	{"listener", listener_main,
+	 "receive messages, and record when each arrived and whether it is intact"},
 };
 
 static void print_usage(FILE *file)

@@ -209,7 +209,7 @@ static void ring_not_returned(struct session *session, int err)
 	session->learning_since_ns = 0;
 	if (!refused)
 		return;
-	relay_log("ktsnd does not want the ring of %s frames back: %s; the frames in it are lost",
+	relay_log("ktsnd refuses to take back the ring of %s frames: %s; the frames in it are lost",
 		  kind_names[session->kind], strerror(-err));
 	ring_drop(session);
 }

@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The pure stages stay pure: what their libraries need from outside is memory functions, assert and each
-# other, no system call, no clock, no allocation.
+# The pure stages stay pure: their libraries need only memory functions, assert and each other: no system
+# call, no clock, no allocation.
 #
 #     check_pure.sh library.a...
 set -eu
 
-# What the compiler emits on its own or assert() needs; then the sanitizers' when built with them.
+# Symbols that the compiler emits or assert() needs; then those of the sanitizers.
 allowed='memcpy|memmove|memset|memcmp|strcmp|__stack_chk_fail|__assert_fail|_GLOBAL_OFFSET_TABLE_'
 allowed="$allowed|__(asan|ubsan|tsan)_[a-z0-9_]*|ktsn_[a-z0-9_]*"
 

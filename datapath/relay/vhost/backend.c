@@ -94,9 +94,9 @@ static int guest_came(int vid)
 	}
 	pthread_mutex_unlock(&shared.lock);
 	if (other)
-		relay_log("a second front end is refused: one is there already; end it first");
+		relay_log("a second front end is refused: one is connected already; end it first");
 	else
-		relay_log("a guest is there");
+		relay_log("a guest connected");
 	return other ? -1 : 0;
 }
 
@@ -119,7 +119,7 @@ static void guest_goes(int vid)
 	while (shared.seen < change)
 		pthread_cond_wait(&shared.taken, &shared.lock);
 	pthread_mutex_unlock(&shared.lock);
-	relay_log("the guest is gone");
+	relay_log("the guest disconnected");
 }
 
 /* The rings are locked here: nothing may wait for the relay's thread. librte_vhost does not use a disabled

@@ -47,7 +47,7 @@ static int failed(const char *operation, int err, const char *advice)
 static void memory_shortened(int signal)
 {
 	static const char message[] =
-		"ktsn-relay-vhost: the guest's memory is gone under a frame; the relay ends\n";
+		"ktsn-relay-vhost: the guest's memory disappeared while a frame was read; the relay ends\n";
 
 	(void)signal;
 	(void)!write(STDERR_FILENO, message, sizeof(message) - 1);

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# An independent judge of the frame stage: tshark reads the frames that write_frames built, with all
-# checksums validated, and has to find what write_frames says it put in.
+# An independent check of the frame stage: tshark reads the frames that write_frames built, validates all
+# checksums, and must find the values that write_frames printed.
 #
 #     check_frames.sh path/to/write_frames
 set -eu
@@ -21,8 +21,8 @@ trap 'rm -rf "$scratch"' EXIT
 # The first line names the fields.
 fields=$(head -n 1 "$scratch/expected" | tr '|' '\n' | sed 's/^/-e /')
 
-# A profile of its own, so that nobody's preferences change the result. No name look-ups; a payload is
-# data, whatever it looks like (write_frames sends them to these ports).
+# A separate profile, so that user preferences do not change the result. No name look-ups; payloads are not
+# dissected (write_frames sends them to these ports).
 export XDG_CONFIG_HOME="$scratch" HOME="$scratch"
 # shellcheck disable=SC2086 # the fields are words
 if ! tshark -n -r "$scratch/frames.pcap" \

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # One libktsn.so loads into glibc and musl programs alike: it needs no other library and no version of a
-# symbol, and stands in front of exactly the functions it means to.
+# symbol, and it exports exactly the intercepted functions.
 #
 #     check_elf.sh path/to/libktsn.so
 set -eu
@@ -28,7 +28,7 @@ fi
 if printf '%s\n' "$dynamic" | grep -E '\((VERNEED|TEXTREL)\)' || printf '%s\n' "$versions" | grep -i 'version needs'; then
 	complain 'needs versions of symbols, or relocates its text'
 fi
-# Memory of a thread is the C library's to lay out.
+# Only the C library may lay out thread-local memory.
 if printf '%s\n' "$segments" | grep -E '^ *TLS '; then
 	complain 'has thread-local variables'
 fi
