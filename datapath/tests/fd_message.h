@@ -49,7 +49,7 @@ static inline ssize_t fd_message_receive(int fd, void *bytes, size_t count, int 
 				 .msg_iovlen = 1,
 				 .msg_control = &control,
 				 .msg_controllen = CMSG_SPACE(fds_max * sizeof(int))};
-	ssize_t received = recvmsg(fd, &message, flags | MSG_CMSG_CLOEXEC);
+	ssize_t received = recvmsg(fd, &message, flags);
 	const struct cmsghdr *header = received < 0 ? NULL : CMSG_FIRSTHDR(&message);
 
 	*fd_count = header && header->cmsg_type == SCM_RIGHTS ? (header->cmsg_len - CMSG_LEN(0)) / sizeof(int)

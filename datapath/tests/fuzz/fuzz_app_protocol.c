@@ -310,8 +310,8 @@ static int reply_receive(struct application *application, struct ktsn_app_reply 
 {
 	size_t count;
 	int fds[3];
-	ssize_t bytes =
-		fd_message_receive(application->fd, reply, sizeof(*reply), fds, 3, &count, MSG_DONTWAIT);
+	ssize_t bytes = fd_message_receive(application->fd, reply, sizeof(*reply), fds, 3, &count,
+					   MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
 	must(bytes >= 0 || errno != EMSGSIZE);
 	if (bytes < 0 && errno == EAGAIN)

@@ -59,8 +59,8 @@ static void request_serve(struct client *client)
 	int passed_fd;
 	size_t count;
 
-	if (fd_message_receive(client->fd, &request, sizeof(request), &passed_fd, 1, &count, MSG_DONTWAIT) !=
-	    (ssize_t)sizeof(request))
+	if (fd_message_receive(client->fd, &request, sizeof(request), &passed_fd, 1, &count,
+			       MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(request))
 		return;
 	if (count)
 		close(passed_fd);

@@ -189,8 +189,9 @@ static int request_receive(int connection, enum ktsn_app_type type, struct ktsn_
 	int fd = -1;
 
 	readable_await(connection);
-	assert_int_equal(fd_message_receive(connection, request, sizeof(*request), &fd, 1, &count, 0),
-			 sizeof(*request));
+	assert_int_equal(
+		fd_message_receive(connection, request, sizeof(*request), &fd, 1, &count, MSG_CMSG_CLOEXEC),
+		sizeof(*request));
 	assert_int_equal(request->magic, KTSN_APP_MAGIC);
 	assert_int_equal(request->type, type);
 	return fd;

@@ -98,7 +98,7 @@ int client_receive(struct client *client, struct ktsn_app_reply *reply)
 
 	if (poll(&readable, 1, CALL_TIMEOUT_MS) <= 0)
 		return -ETIMEDOUT;
-	bytes = fd_message_receive(client->fd, reply, sizeof(*reply), fds, 2, &count, 0);
+	bytes = fd_message_receive(client->fd, reply, sizeof(*reply), fds, 2, &count, MSG_CMSG_CLOEXEC);
 	if (bytes <= 0)
 		return bytes < 0 ? -errno : -ECONNRESET;
 	descriptors_keep(client, reply, fds, count);

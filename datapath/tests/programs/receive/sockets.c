@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "receive.h"
 
+#include "../../fd_message.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -132,40 +134,18 @@ char **started_as(const char *name, int fd)
 	return argv;
 }
 
-union fd_control {
-	char bytes[CMSG_SPACE(sizeof(int))];
-	struct cmsghdr align;
-};
-
 void fd_pass(int unix_fd, int fd)
 {
-	union fd_control control = {.bytes = {0}};
-	char byte = 'x';
-	struct iovec iov = {&byte, 1};
-	struct msghdr message = {.msg_iov = &iov,
-				 .msg_iovlen = 1,
-				 .msg_control = control.bytes,
-				 .msg_controllen = sizeof(control.bytes)};
-
-	control.align.cmsg_level = SOL_SOCKET;
-	control.align.cmsg_type = SCM_RIGHTS;
-	control.align.cmsg_len = CMSG_LEN(sizeof(fd));
-	memcpy(CMSG_DATA(&control.align), &fd, sizeof(fd));
-	require(sendmsg(unix_fd, &message, 0) == 1, "pass a descriptor");
+	require(fd_message_send(unix_fd, "x", 1, &fd, 1, 0) == 1, "pass a descriptor");
 }
 
 int fd_receive(int unix_fd)
 {
-	union fd_control control;
+	size_t count;
 	char byte;
-	struct iovec iov = {&byte, 1};
-	struct msghdr message = {.msg_iov = &iov,
-				 .msg_iovlen = 1,
-				 .msg_control = control.bytes,
-				 .msg_controllen = sizeof(control.bytes)};
 	int fd = -1;
 
-	require(recvmsg(unix_fd, &message, 0) == 1 && CMSG_FIRSTHDR(&message), "receive a descriptor");
-	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+	require(fd_message_receive(unix_fd, &byte, 1, &fd, 1, &count, 0) == 1 && count,
+		"receive a descriptor");
 	return fd;
 }
