@@ -150,7 +150,7 @@ static bool is_premature(int err)
 }
 
 /* Tells ktsnd that a socket has its ring no more, or is never to have one. */
-static void close_tell(struct session *session, int fd, enum ktsn_app_receive_close why)
+static void close_notify(struct session *session, int fd, enum ktsn_app_receive_close why)
 {
 	struct ktsn_app_request request = ktsn_client_request(KTSN_APP_RECEIVE_CLOSE);
 	struct ktsn_app_reply reply;
@@ -161,13 +161,13 @@ static void close_tell(struct session *session, int fd, enum ktsn_app_receive_cl
 }
 
 /* The pod's status tells why a UDP socket has no ring. */
-static void refuse_and_tell(int fd)
+static void refuse_and_notify(int fd)
 {
 	struct session *session;
 
 	inbox_refuse(fd);
 	if (session_get(&session) == 0)
-		close_tell(session, fd, KTSN_APP_RECEIVE_CLOSE_OPTION);
+		close_notify(session, fd, KTSN_APP_RECEIVE_CLOSE_OPTION);
 }
 
 static struct inbox *inbox_look(int fd)
@@ -187,7 +187,7 @@ static struct inbox *inbox_look(int fd)
 		return NULL;
 	}
 	if (!inbox_options_read(fd, kind.domain, &wants)) {
-		refuse_and_tell(fd);
+		refuse_and_notify(fd);
 		return NULL;
 	}
 	if (!socket_is_bound(fd))
@@ -239,7 +239,7 @@ void inbox_leave(struct inbox *inbox, int fd, enum ktsn_app_receive_close why)
 {
 	inbox_stop(inbox);
 	if (!atomic_exchange_explicit(&inbox->leaving, true, memory_order_relaxed))
-		close_tell(session_existing(), fd, why);
+		close_notify(session_existing(), fd, why);
 }
 
 /* The last descriptor of the socket is about to be closed. */
@@ -273,7 +273,7 @@ void inbox_fd_shared(int fd)
 	}
 	inbox_refuse(fd);
 	if (session_get(&session) == 0)
-		close_tell(session, fd, KTSN_APP_RECEIVE_CLOSE_SHARED);
+		close_notify(session, fd, KTSN_APP_RECEIVE_CLOSE_SHARED);
 }
 
 void inbox_renew(struct inbox *inbox)

@@ -12,7 +12,7 @@ int flow_refresh(struct flow *flow, int fd)
 	struct session *session;
 	int err = session_get(&session);
 
-	return err ? err : flow_register_anew(session, flow, fd);
+	return err ? err : flow_register_again(session, flow, fd);
 }
 
 bool flow_may_ask_again(struct flow *flow)

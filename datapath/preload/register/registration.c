@@ -81,7 +81,7 @@ static int register_locked(struct session *session, struct flow *flow, int fd)
 	return 0;
 }
 
-int flow_register_anew(struct session *session, struct flow *flow, int fd)
+int flow_register_again(struct session *session, struct flow *flow, int fd)
 {
 	int err;
 

@@ -19,9 +19,9 @@
  * ring never do. 0, FLOW_WITHOUT_ENDPOINT or -errno. */
 int flow_register(struct session *session, struct flow *flow, int fd);
 
-/* flow_register_anew registers the flow, again if need be. As flow_register(); after an error the flow is
+/* flow_register_again registers the flow, again if need be. As flow_register(); after an error the flow is
  * unregistered, and the next timed send tries again. */
-int flow_register_anew(struct session *session, struct flow *flow, int fd);
+int flow_register_again(struct session *session, struct flow *flow, int fd);
 
 /* flow_forget makes the next timed send register the flow again. */
 void flow_forget(struct flow *flow);

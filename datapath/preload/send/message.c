@@ -86,8 +86,8 @@ bool message_bytes_over(const struct msghdr *message, size_t max_bytes)
 	return false;
 }
 
-size_t message_payload_copy_behind(const struct msghdr *message, size_t skip_bytes, uint8_t *to,
-				   size_t capacity_bytes)
+size_t message_payload_copy_after(const struct msghdr *message, size_t skip_bytes, uint8_t *to,
+				  size_t capacity_bytes)
 {
 	size_t copied = 0;
 

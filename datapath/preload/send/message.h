@@ -47,14 +47,14 @@ int message_payload_bytes(const struct msghdr *message);
 /* message_bytes_over returns whether the payload is longer than max_bytes. */
 bool message_bytes_over(const struct msghdr *message, size_t max_bytes);
 
-/* message_payload_copy_behind copies the payload after its first `skip_bytes` to `to`, at most
+/* message_payload_copy_after copies the payload after its first `skip_bytes` to `to`, at most
  * `capacity_bytes`, because another thread may change the iovec. Returns the number of bytes copied. */
-size_t message_payload_copy_behind(const struct msghdr *message, size_t skip_bytes, uint8_t *to,
-				   size_t capacity_bytes);
+size_t message_payload_copy_after(const struct msghdr *message, size_t skip_bytes, uint8_t *to,
+				  size_t capacity_bytes);
 
 static inline size_t message_payload_copy(const struct msghdr *message, uint8_t *to, size_t capacity_bytes)
 {
-	return message_payload_copy_behind(message, 0, to, capacity_bytes);
+	return message_payload_copy_after(message, 0, to, capacity_bytes);
 }
 
 /* message_control_without_txtime copies the control messages except SCM_TXTIME to `without`, of

@@ -154,9 +154,9 @@ static void fill(struct outgoing *outgoing, const struct msghdr *message, size_t
 		uint32_t slot = outgoing->bytes / segment_bytes, at = outgoing->bytes % segment_bytes;
 
 		piece = left < segment_bytes - at ? left : segment_bytes - at;
-		message_payload_copy_behind(message, skip_bytes + bytes - left,
-					    ktsn_ring_payload(ring, outgoing->slots.numbers[slot]) + at,
-					    piece);
+		message_payload_copy_after(message, skip_bytes + bytes - left,
+					   ktsn_ring_payload(ring, outgoing->slots.numbers[slot]) + at,
+					   piece);
 		outgoing->bytes += piece;
 	}
 }

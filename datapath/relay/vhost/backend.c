@@ -70,7 +70,7 @@ static int kick_copy(int vid, int pair)
 	return fcntl(ring.kickfd, F_DUPFD_CLOEXEC, 0);
 }
 
-static void change_tell(void)
+static void change_notify(void)
 {
 	const uint64_t count = 1;
 
@@ -90,7 +90,7 @@ static int guest_came(int vid)
 		shared.vid = vid;
 		for (int pair = 0; pair < GUEST_PAIRS_MAX; pair++)
 			kick_put(pair, kick_copy(vid, pair));
-		change_tell();
+		change_notify();
 	}
 	pthread_mutex_unlock(&shared.lock);
 	if (other)
@@ -114,7 +114,7 @@ static void guest_goes(int vid)
 	shared.vid = -1;
 	for (int pair = 0; pair < GUEST_PAIRS_MAX; pair++)
 		kick_put(pair, -1);
-	change_tell();
+	change_notify();
 	change = atomic_load_explicit(&shared.generation, memory_order_relaxed);
 	while (shared.seen < change)
 		pthread_cond_wait(&shared.taken, &shared.lock);
@@ -139,7 +139,7 @@ static int ring_changed(int vid, uint16_t ring, int enable)
 	pthread_mutex_lock(&shared.lock);
 	if (shared.vid == vid) {
 		kick_put(pair, enable ? kick_copy(vid, pair) : -1);
-		change_tell();
+		change_notify();
 	}
 	pthread_mutex_unlock(&shared.lock);
 	return 0;

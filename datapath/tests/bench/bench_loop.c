@@ -44,7 +44,7 @@ struct mode {
 };
 #define GBIT UINT64_C(1000000000)
 /* The lateness that every message may have with strategies that drop late messages. */
-#define PATIENCE_NS INT64_C(1000000000000)
+#define TIMEOUT_NS INT64_C(1000000000000)
 
 static const struct mode modes[] = {
 	{"tas, 10 Gbit/s", KTSN_STRATEGY_TAS, 10 * GBIT, 0, false, false},
@@ -178,7 +178,7 @@ static bool send_one(struct bed *bed, struct application *application, uint32_t 
 		message.txtime_ns -= (int64_t)((bed->random >> 24) % (uint64_t)bed->mode->spread_ns);
 	}
 	if (application->flow->deadline)
-		message.txtime_ns += PATIENCE_NS;
+		message.txtime_ns += TIMEOUT_NS;
 	memset(ktsn_ring_payload(&application->producer, slot), 0x55, PAYLOAD_BYTES);
 	ktsn_ring_publish(&application->producer, slot, &message);
 	if (bed->mode->producer &&
@@ -250,7 +250,7 @@ static void bed_init(struct bed *bed, const struct mode *mode, uint32_t messages
 		.spin_ns = 120000,
 		.late_after_ns = 10000,
 		.stale_after_ns = 100000000,
-		.delta_ns = PATIENCE_NS,
+		.delta_ns = TIMEOUT_NS,
 		.strategy = mode->strategy,
 		.link_speed_bps = mode->link_speed_bps,
 		.guard_band_ns = 20000,

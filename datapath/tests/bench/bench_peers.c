@@ -33,7 +33,7 @@ static void subnets_of(uint32_t node, struct subnet subnets[2])
 	subnets[1] = (struct subnet){ipv6, 64};
 }
 
-static void peer_tell(struct fabric *fabric, uint32_t vni, uint32_t node)
+static void peer_announce(struct fabric *fabric, uint32_t vni, uint32_t node)
 {
 	struct subnet subnets[2];
 	struct refusal refusal;
@@ -52,7 +52,7 @@ static struct fabric *fabric_make(uint32_t nodes)
 	fabric->nodes = nodes;
 	for (uint32_t node = 0; node < nodes; node++)
 		for (uint32_t vni = 1; vni <= NETWORKS; vni++)
-			peer_tell(fabric, vni, node);
+			peer_announce(fabric, vni, node);
 	for (uint32_t i = 0; i < ADDRESSES; i++) {
 		random = random * 1664525 + 1013904223;
 		fabric->addresses[i] = ktsn_address_of_ipv4(htonl(0x0a000002 | (random >> 8) % nodes << 8));
@@ -122,7 +122,7 @@ static void additions_measure(struct fabric *fabric, struct bench_case *bench, u
 	for (uint32_t i = 0; i < operations; i++) {
 		uint32_t node = fabric->nodes + i % 16, vni = 1 + i % NETWORKS;
 
-		peer_tell(fabric, vni, node);
+		peer_announce(fabric, vni, node);
 		(void)peer_remove(&fabric->routing, vni, htonl(0xc6120000 + node));
 	}
 	bench_sample(bench, (double)(bench_cpu_ns() - begin_ns) / operations);

@@ -37,7 +37,7 @@ enum {
 	RING_SLOTS = 64,
 	FDS_MAX = 6,
 	REQUESTS_MAX = 64,
-	PATIENCE_MS = 10000,
+	TIMEOUT_MS = 10000,
 };
 
 static struct fixture {
@@ -347,7 +347,7 @@ static int answer_await(struct application *application, const struct ktsn_app_r
 	int got = 0;
 
 	for (int tries = 0; got == 0; tries++) {
-		must(tries < PATIENCE_MS);
+		must(tries < TIMEOUT_MS);
 		daemon_work(tries ? 1 : 0);
 		got = reply_receive(application, &reply);
 	}
@@ -454,7 +454,7 @@ static void quiet_await(void)
 	for (int tries = 0; connection_waits() || node->process_count || node->closing || node->deferred ||
 			    pod_thread_backlog(node->pods->thread);
 	     tries++) {
-		must(tries < PATIENCE_MS);
+		must(tries < TIMEOUT_MS);
 		daemon_work(1);
 	}
 	must(node->flow_count == 0 && node->routing.destinations == NULL);

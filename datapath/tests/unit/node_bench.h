@@ -18,7 +18,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { PACKETS = 64, BUFFER_BYTES = 2048, SLOTS = 64, PATIENCE_MS = 5000 };
+enum { PACKETS = 64, BUFFER_BYTES = 2048, SLOTS = 64, TIMEOUT_MS = 5000 };
 
 static struct node_bench {
 	struct events *events;
@@ -95,7 +95,7 @@ static inline void daemon_work(void)
 static inline void processes_end(void)
 {
 	for (int ms = 0; bed.node.process_count || bed.node.closing || bed.node.deferred; ms++) {
-		assert_true(ms < PATIENCE_MS);
+		assert_true(ms < TIMEOUT_MS);
 		daemon_work();
 	}
 }
@@ -115,7 +115,7 @@ static inline void reply_wait(int fd)
 	struct pollfd answered = {.fd = fd, .events = POLLIN};
 
 	for (int ms = 0; poll(&answered, 1, 0) == 0; ms++) {
-		assert_true(ms < PATIENCE_MS);
+		assert_true(ms < TIMEOUT_MS);
 		daemon_work();
 	}
 }

@@ -117,7 +117,7 @@ static bool is_lost(uint32_t vni)
 	return false;
 }
 
-static void assert_attachment_told(const struct endpoint *endpoint, enum loop_clock clock)
+static void assert_attachment_command(const struct endpoint *endpoint, enum loop_clock clock)
 {
 	const struct loop_command *command = commands_peek(&bed.rig.loop->commands, bed.commands++);
 
@@ -127,7 +127,7 @@ static void assert_attachment_told(const struct endpoint *endpoint, enum loop_cl
 	assert_int_equal(command->clock, clock);
 }
 
-static void assert_ring_told(uint64_t refused)
+static void assert_ring_marked(uint64_t refused)
 {
 	const struct loop_command *command = commands_peek(&bed.rig.loop->commands, bed.commands++);
 
@@ -137,7 +137,7 @@ static void assert_ring_told(uint64_t refused)
 	assert_int_equal(command->refused, refused);
 }
 
-static void assert_nothing_told(void)
+static void assert_no_command(void)
 {
 	assert_null(commands_peek(&bed.rig.loop->commands, bed.commands));
 }
@@ -163,10 +163,10 @@ static void unreported_clock_is_lost(void **state)
 {
 	ask(RED, ON_LOSS_HOLD, true);
 	assert_true(is_lost(RED));
-	assert_attachment_told(&bed.red, LOOP_CLOCK_HOLD);
+	assert_attachment_command(&bed.red, LOOP_CLOCK_HOLD);
 	tell(850, 120);
 	assert_false(is_lost(RED));
-	assert_attachment_told(&bed.red, LOOP_CLOCK_GOOD);
+	assert_attachment_command(&bed.red, LOOP_CLOCK_GOOD);
 	tell(-1, 0);
 	assert_true(is_lost(RED));
 	tell(10000, 0);
@@ -189,20 +189,20 @@ static void last_report_is_valid_until_the_bound(void **state)
 	atomic_fetch_add(&monotonic_ns, 10 * NS_PER_SECOND);
 	assert_in_range(clocks_tick(&bed.node), 1, 3);
 	assert_false(is_lost(RED));
-	assert_nothing_told();
+	assert_no_command();
 	atomic_fetch_add(&monotonic_ns, 3000000);
 	assert_int_equal(clocks_tick(&bed.node), -1);
 	assert_true(is_lost(RED));
-	assert_attachment_told(&bed.red, LOOP_CLOCK_HOLD);
+	assert_attachment_command(&bed.red, LOOP_CLOCK_HOLD);
 	tell(1000, 900);
 	assert_false(is_lost(RED));
-	assert_attachment_told(&bed.red, LOOP_CLOCK_GOOD);
+	assert_attachment_command(&bed.red, LOOP_CLOCK_GOOD);
 	/* A clock that does not drift stays good. */
 	tell(1000, 0);
 	assert_int_equal(clocks_tick(&bed.node), -1);
 	tell(0, 1);
 	assert_in_range(clocks_tick(&bed.node), 10000 * SECOND_MS, 10002 * SECOND_MS);
-	assert_nothing_told();
+	assert_no_command();
 }
 
 /* No overflow: the room may be an hour, and the drift a second per second. */
@@ -232,11 +232,11 @@ static void agent_verdict_counts_besides_the_bound(void **state)
 	tell(1000, 0);
 	ask(RED, ON_LOSS_CONTINUE, false);
 	assert_true(is_lost(RED));
-	assert_attachment_told(&bed.red, LOOP_CLOCK_CONTINUE);
+	assert_attachment_command(&bed.red, LOOP_CLOCK_CONTINUE);
 	ask(RED, ON_LOSS_CONTINUE, true);
-	assert_attachment_told(&bed.red, LOOP_CLOCK_GOOD);
+	assert_attachment_command(&bed.red, LOOP_CLOCK_GOOD);
 	ask(RED, ON_LOSS_CONTINUE, true);
-	assert_nothing_told();
+	assert_no_command();
 }
 
 static void only_pods_of_the_network_are_notified(void **state)
@@ -244,14 +244,14 @@ static void only_pods_of_the_network_are_notified(void **state)
 	tell(1000, 0);
 	ask(RED, ON_LOSS_HOLD, false);
 	ask(BLUE + 1, ON_LOSS_REFUSE, false);
-	assert_attachment_told(&bed.red, LOOP_CLOCK_HOLD);
-	assert_nothing_told();
+	assert_attachment_command(&bed.red, LOOP_CLOCK_HOLD);
+	assert_no_command();
 	ask_nothing(BLUE);
 	ask_nothing(BLUE + 1);
-	assert_nothing_told();
+	assert_no_command();
 	ask_nothing(RED);
-	assert_attachment_told(&bed.red, LOOP_CLOCK_GOOD);
-	assert_nothing_told();
+	assert_attachment_command(&bed.red, LOOP_CLOCK_GOOD);
+	assert_no_command();
 }
 
 /* Rings are marked before the loop refuses and cleared after it accepts again, so that the loop never
@@ -263,18 +263,18 @@ static void rings_refuse_before_the_loop(void **state)
 	assert_true(red && blue && red != blue);
 	tell(1000, 0);
 	ask(RED, ON_LOSS_REFUSE, false);
-	assert_ring_told(red);
-	assert_attachment_told(&bed.red, LOOP_CLOCK_REFUSE);
+	assert_ring_marked(red);
+	assert_attachment_command(&bed.red, LOOP_CLOCK_REFUSE);
 	ask(BLUE, ON_LOSS_REFUSE, false);
-	assert_ring_told(red | blue);
-	assert_attachment_told(&bed.blue, LOOP_CLOCK_REFUSE);
+	assert_ring_marked(red | blue);
+	assert_attachment_command(&bed.blue, LOOP_CLOCK_REFUSE);
 	ask(RED, ON_LOSS_HOLD, false);
-	assert_attachment_told(&bed.red, LOOP_CLOCK_HOLD);
-	assert_ring_told(blue);
+	assert_attachment_command(&bed.red, LOOP_CLOCK_HOLD);
+	assert_ring_marked(blue);
 	ask(BLUE, ON_LOSS_REFUSE, true);
-	assert_attachment_told(&bed.blue, LOOP_CLOCK_GOOD);
-	assert_ring_told(0);
-	assert_nothing_told();
+	assert_attachment_command(&bed.blue, LOOP_CLOCK_GOOD);
+	assert_ring_marked(0);
+	assert_no_command();
 }
 
 static void later_rings_show_refusals(void **state)
@@ -284,7 +284,7 @@ static void later_rings_show_refusals(void **state)
 	tell(1000, 0);
 	bed.process->resuming = true; /* the loop does not have it yet */
 	ask(RED, ON_LOSS_REFUSE, false);
-	assert_attachment_told(&bed.red, LOOP_CLOCK_REFUSE);
+	assert_attachment_command(&bed.red, LOOP_CLOCK_REFUSE);
 	assert_int_equal(atomic_load(&header->refused), 0);
 	process_refusals_set(bed.process);
 	assert_int_equal(atomic_load(&header->refused), attachment_bit(bed.red.attachment));
@@ -300,17 +300,17 @@ static void later_pod_gets_the_current_state(void **state)
 	struct endpoint green = {.vni = BLUE + 7};
 
 	ask(BLUE + 7, ON_LOSS_REFUSE, false);
-	assert_nothing_told();
+	assert_no_command();
 	assert_int_equal(endpoint_insert(&bed.node.routing, &bed.pod.endpoints, &green, 0), 0);
 	pod_clocks_apply(&bed.pod);
-	assert_ring_told(attachment_bit(green.attachment));
-	assert_attachment_told(&green, LOOP_CLOCK_REFUSE);
+	assert_ring_marked(attachment_bit(green.attachment));
+	assert_attachment_command(&green, LOOP_CLOCK_REFUSE);
 	/* The bit is free when the attachment is gone. */
 	endpoint_remove(&bed.node.routing, &bed.pod.endpoints, &green);
 	pod_clocks_apply(&bed.pod);
 	bed.commands++; /* the end of the process */
-	assert_ring_told(0);
-	assert_nothing_told();
+	assert_ring_marked(0);
+	assert_no_command();
 }
 
 static void remaining_rings_of_a_pod_are_marked(void **state)

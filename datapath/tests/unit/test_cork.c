@@ -38,7 +38,7 @@ static struct {
 	int fd;
 	bool session_lost;
 	uint32_t payload_max_bytes;
-	long kernel_says; /* bytes or -errno for each call that reaches the kernel */
+	long kernel_results; /* bytes or -errno for each call that reaches the kernel */
 	int kernel_calls;
 } process;
 
@@ -70,9 +70,9 @@ long route_find(struct flow *flow, int fd, const struct ktsn_app_key *key, int f
 ssize_t next_sendmsg(int fd, const struct msghdr *message, int flags)
 {
 	process.kernel_calls++;
-	if (process.kernel_says >= 0)
-		return process.kernel_says;
-	errno = (int)-process.kernel_says;
+	if (process.kernel_results >= 0)
+		return process.kernel_results;
+	errno = (int)-process.kernel_results;
 	return -1;
 }
 
@@ -82,7 +82,7 @@ static int set_up(void **state)
 
 	nobody.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	memset(&process, 0, sizeof(process));
-	process.kernel_says = -ENOTSUP;
+	process.kernel_results = -ENOTSUP;
 	process.payload_max_bytes = PAYLOAD;
 	process.fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	process.flow = flow_create();
@@ -326,14 +326,14 @@ static void corked_message_in_a_lost_ring_is_netdown(void **state)
 	assert_int_equal(datagram_take(payload), -1);
 }
 
-static bool kernel_has_a_beginning_after(size_t bytes, long kernel_says)
+static bool kernel_has_a_beginning_after(size_t bytes, long kernel_results)
 {
 	static uint8_t data[UINT16_MAX + 1];
 
-	process.kernel_says = 3;
+	process.kernel_results = 3;
 	assert_int_equal(send_untimed("one", 3, MSG_MORE), 3);
-	process.kernel_says = kernel_says;
-	assert_int_equal(send_untimed(data, bytes, 0), kernel_says);
+	process.kernel_results = kernel_results;
+	assert_int_equal(send_untimed(data, bytes, 0), kernel_results);
 	return cork_concerns(process.flow, 0);
 }
 

@@ -19,7 +19,7 @@
 
 enum {
 	LINKS = 3,
-	PATIENCE_MS = 20000,
+	TIMEOUT_MS = 20000,
 	DEAD_LINK = 2,
 	FRAME_BYTES_MAX = 1500,
 };
@@ -100,7 +100,7 @@ static int put(struct bed *bed, uint32_t link_index, uint32_t number, uint32_t b
 static void await(const struct bed *bed, uint32_t link_index, uint32_t frames)
 {
 	for (int ms = 0; atomic_load(&bed->got[link_index]) < frames; ms++) {
-		assert_true(ms < PATIENCE_MS);
+		assert_true(ms < TIMEOUT_MS);
 		usleep(1000);
 	}
 }
@@ -215,7 +215,7 @@ static void stale_frames_are_dropped(void **state)
 	for (uint32_t n = 0; n < FRAMES; n++)
 		assert_int_equal(put(bed, 0, n, 100), 0);
 	for (int ms = 0; counts(bed).queued; ms++) {
-		assert_true(ms < PATIENCE_MS);
+		assert_true(ms < TIMEOUT_MS);
 		usleep(1000);
 	}
 	assert_int_equal(counts(bed).delivered, 1);
@@ -253,7 +253,7 @@ static void hold_waits_for_the_queue(void **state)
 
 	for (uint32_t n = 0; n < 100; n++)
 		assert_int_equal(put(bed, 1, n, 100), 0);
-	ktsn_deliveries_hold(bed->deliveries, (int64_t)PATIENCE_MS * 1000000);
+	ktsn_deliveries_hold(bed->deliveries, (int64_t)TIMEOUT_MS * 1000000);
 	assert_int_equal(atomic_load(&bed->got[1]), 100);
 	assert_int_equal(put(bed, 1, 100, 100), 0);
 	usleep(20000);

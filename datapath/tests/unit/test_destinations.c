@@ -103,8 +103,8 @@ static void becomes(struct neighbor *neighbor, enum rtnl_neighbor_state neighbor
 }
 
 /* Checks that the loop's next command sets this destination to this state. */
-static void assert_told(struct bench *bench, const struct destination *destination,
-			enum loop_destination_state state)
+static void assert_command(struct bench *bench, const struct destination *destination,
+			   enum loop_destination_state state)
 {
 	const struct loop_command *command = commands_peek(&bench->rig.loop->commands, bench->commands++);
 
@@ -114,7 +114,7 @@ static void assert_told(struct bench *bench, const struct destination *destinati
 	assert_int_equal(command->route.state, state);
 }
 
-static void assert_told_no_more(const struct bench *bench)
+static void assert_no_command(const struct bench *bench)
 {
 	assert_int_equal(commands_count(bench), bench->commands);
 }
@@ -125,12 +125,12 @@ static void waiting_destinations_get_the_neighbor(void **state)
 
 	becomes(&bench->neighbors[0], NEIGHBOR_VALID);
 	for (uint32_t i = WAITING; i-- > 0;)
-		assert_told(bench, bench->destinations[i], DESTINATION_RESOLVED);
+		assert_command(bench, bench->destinations[i], DESTINATION_RESOLVED);
 	becomes(&bench->neighbors[1], NEIGHBOR_FAILED);
-	assert_told(bench, bench->destinations[WAITING], DESTINATION_UNREACHABLE);
+	assert_command(bench, bench->destinations[WAITING], DESTINATION_UNREACHABLE);
 	/* Nothing new. */
 	becomes(&bench->neighbors[0], NEIGHBOR_VALID);
-	assert_told_no_more(bench);
+	assert_no_command(bench);
 }
 
 /* There may be thousands of other pods' destinations, and the kernel reports neighbors all the time. */
@@ -141,8 +141,8 @@ static void other_destinations_are_not_visited(void **state)
 
 	bench->routing.destinations = NULL;
 	becomes(&bench->neighbors[1], NEIGHBOR_VALID);
-	assert_told(bench, bench->destinations[WAITING], DESTINATION_RESOLVED);
-	assert_told_no_more(bench);
+	assert_command(bench, bench->destinations[WAITING], DESTINATION_RESOLVED);
+	assert_no_command(bench);
 	bench->routing.destinations = all;
 }
 
@@ -155,8 +155,8 @@ static void freed_destination_gets_no_command(void **state)
 	/* The loop has given it back, and its memory is still needed. */
 	destination_detach(bench->destinations[0]);
 	becomes(&bench->neighbors[0], NEIGHBOR_VALID);
-	assert_told(bench, bench->destinations[2], DESTINATION_RESOLVED);
-	assert_told_no_more(bench);
+	assert_command(bench, bench->destinations[2], DESTINATION_RESOLVED);
+	assert_no_command(bench);
 }
 
 /* Its address was removed: the neighbor does not bring it back. */
@@ -166,7 +166,7 @@ static void closed_destination_stays_closed(void **state)
 
 	bench->destinations[WAITING]->route.frames.state = DESTINATION_CLOSED;
 	becomes(&bench->neighbors[1], NEIGHBOR_VALID);
-	assert_told_no_more(bench);
+	assert_no_command(bench);
 }
 
 int main(void)

@@ -77,7 +77,7 @@ static void control_messages_of_each_family(void **state)
 	assert_control(&reader, 263, 16, 16);
 }
 
-static void IPv6_sockets_are_told_their_own_address(void **state)
+static void IPv6_sockets_get_their_address(void **state)
 {
 	uint8_t frame6[62] = {[12] = 0x86, [13] = 0xdd, [22] = 0xfd, [37] = 9}, link[62] = {0},
 		frame4[42] = {0};
@@ -144,7 +144,7 @@ static void short_frame_has_no_address(void **state)
 	}
 }
 
-static void invalid_messages_say_EINVAL(void **state)
+static void invalid_messages_have_EINVAL(void **state)
 {
 	struct error_report report = report_of(AF_INET, "");
 	struct sock_extended_err error;
@@ -216,9 +216,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(control_messages_of_each_family),
-		cmocka_unit_test(IPv6_sockets_are_told_their_own_address),
+		cmocka_unit_test(IPv6_sockets_get_their_address),
 		cmocka_unit_test(short_frame_has_no_address),
-		cmocka_unit_test(invalid_messages_say_EINVAL),
+		cmocka_unit_test(invalid_messages_have_EINVAL),
 		cmocka_unit_test(frame_fills_the_iovec),
 		cmocka_unit_test(control_is_truncated),
 		cmocka_unit_test(no_address_without_a_name),

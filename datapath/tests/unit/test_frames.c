@@ -141,7 +141,7 @@ static uint32_t destinations_count(void)
 static void destinations_wait(uint32_t count)
 {
 	for (int ms = 0; destinations_count() != count; ms++) {
-		assert_true(ms < PATIENCE_MS);
+		assert_true(ms < TIMEOUT_MS);
 		daemon_work();
 	}
 }

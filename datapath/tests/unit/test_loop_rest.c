@@ -211,7 +211,7 @@ static void kernel_grants(int64_t runtime_ns, int64_t period_ns, int64_t phase_n
 	world.period_end_ns = BEGAN_NS + phase_ns;
 }
 
-static void loop_is_told(const struct bench *bench)
+static void loop_gets_budget(const struct bench *bench)
 {
 	loop_budget_set(bench->rig.loop, (uint32_t)(world.runtime_ns / 1000),
 			(uint32_t)(world.period_ns / 1000));
@@ -231,7 +231,7 @@ static struct loop_budget_use bench_run_granted(struct bench *bench, int64_t run
 						int64_t phase_ns)
 {
 	kernel_grants(runtime_ns, period_ns, phase_ns);
-	loop_is_told(bench);
+	loop_gets_budget(bench);
 	bench_run(bench);
 	return loop_budget_use(bench->rig.loop);
 }
@@ -354,7 +354,7 @@ static void budget_may_end_anytime(void **state)
 	struct bench *bench = bench_create(12000);
 
 	kernel_grants(95 * MS / 10, 10 * MS, 0);
-	loop_is_told(bench);
+	loop_gets_budget(bench);
 	world.period_ns = 0;
 	world.granted_all = bench->rig.loop;
 	bench_run(bench);

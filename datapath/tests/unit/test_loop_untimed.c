@@ -25,7 +25,7 @@ enum {
 	ETHER_BYTES = KTSN_TUNNEL_HEADER_BYTES + KTSN_ETHER_HEADER_BYTES,
 	PAYLOAD_MAX = 100,
 	TIMED_PRIORITY = 3,
-	PATIENCE_MS = 10000,
+	TIMEOUT_MS = 10000,
 };
 
 /* A relay's two rings of one pod. */
@@ -348,7 +348,7 @@ static void idle_loop_marks_rings(void **state)
 	assert_true(first_ns > 0 && first_ns <= clock_ns(CLOCK_MONOTONIC));
 	for (int rounds = 0; rounds < 3; rounds++) {
 		for (int ms = 0; alive_at(relay) == first_ns; ms++) {
-			assert_true(ms < PATIENCE_MS);
+			assert_true(ms < TIMEOUT_MS);
 			usleep(1000);
 		}
 		assert_true(alive_at(relay) > first_ns);

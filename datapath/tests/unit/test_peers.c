@@ -37,7 +37,7 @@ static uint32_t node_address(uint32_t node)
 	return htonl(0xc0a80000 + node + 1);
 }
 
-static void peer_tell(struct routing *routing, uint32_t network, uint32_t node)
+static void peer_announce(struct routing *routing, uint32_t network, uint32_t node)
 {
 	struct refusal refusal;
 	struct subnet subnets[2];
@@ -55,7 +55,7 @@ static int set_up(void **state)
 		return -1;
 	for (uint32_t network = 0; network < NETWORKS; network++)
 		for (uint32_t node = 0; node < NODES; node++)
-			peer_tell(routing, network, node);
+			peer_announce(routing, network, node);
 	return 0;
 }
 
@@ -79,7 +79,7 @@ static uint64_t compared(const struct routing *routing)
 }
 
 /* An address in one of the node's subnets. */
-static struct ktsn_address address_behind(uint32_t network, uint32_t node, bool ipv4)
+static struct ktsn_address address_of_node(uint32_t network, uint32_t node, bool ipv4)
 {
 	struct subnet subnets[2];
 
@@ -95,7 +95,7 @@ static void lookup_takes_one_step_per_prefix_length(void **state)
 
 	for (uint32_t network = 0; network < NETWORKS; network++) {
 		for (uint32_t i = 0; i < 2 * NODES; i++) {
-			struct ktsn_address address = address_behind(network, i / 2, i % 2);
+			struct ktsn_address address = address_of_node(network, i / 2, i % 2);
 			const struct peer *peer = peer_of_address(routing, network + 1, &address);
 
 			assert_non_null(peer);
@@ -134,7 +134,7 @@ static void nodes_change_in_a_few_steps(void **state)
 		assert_int_equal(peer->subnet_count, 2);
 		assert_true(peer_remove(routing, 2, node_address(node)));
 		assert_null(peer_find(routing, 2, node_address(node)));
-		peer_tell(routing, 1, node);
+		peer_announce(routing, 1, node);
 	}
 	assert_int_equal(routing->peer_count, NETWORKS * NODES);
 	/* A look-up that succeeds, for removal, that fails, and for addition; and the network's look-up. */
@@ -144,14 +144,14 @@ static void nodes_change_in_a_few_steps(void **state)
 static void new_subnets_replace_old_ones(void **state)
 {
 	struct routing *routing = *state;
-	struct ktsn_address address = address_behind(0, 17, true);
+	struct ktsn_address address = address_of_node(0, 17, true);
 	struct refusal refusal;
 	struct subnet subnets[2];
 
 	subnets_of(0, NODES + 1, subnets);
 	assert_int_equal(routing_peer_add(routing, 1, node_address(17), subnets, 1, &refusal), 0);
 	assert_null(peer_of_address(routing, 1, &address));
-	address = address_behind(0, NODES + 1, true);
+	address = address_of_node(0, NODES + 1, true);
 	assert_int_equal(peer_of_address(routing, 1, &address)->address_be, node_address(17));
 	assert_int_equal(routing->peer_count, NETWORKS * NODES);
 }
@@ -160,7 +160,7 @@ static void new_subnets_replace_old_ones(void **state)
 static void last_node_of_a_shared_subnet_counts(void **state)
 {
 	struct routing *routing = *state;
-	struct ktsn_address address = address_behind(0, 5, true);
+	struct ktsn_address address = address_of_node(0, 5, true);
 	struct refusal refusal;
 	struct subnet subnets[2];
 

@@ -25,7 +25,7 @@
 enum {
 	WORKS = 100,
 	PAIRS = 20,
-	PATIENCE_MS = 10000,
+	TIMEOUT_MS = 10000,
 	HELD_MS = 1900, /* work of a pod that lives is not interrupted before */
 	REMOVAL_MS = 5000,
 };
@@ -110,7 +110,7 @@ static void done_in_order(struct pod_work *work)
 static void done_await(const struct fixture *fixture, int count)
 {
 	for (int tries = 0; fixture->done < count; tries++) {
-		assert_true(tries < PATIENCE_MS);
+		assert_true(tries < TIMEOUT_MS);
 		assert_int_equal(events_run_once(fixture->events, 1), 0);
 	}
 }
@@ -159,7 +159,7 @@ static void remaining_work_is_done_at_the_end(void **state)
 	pod_thread_put(fixture->thread);
 	fixture->thread = NULL;
 	far = (struct pollfd){.fd = pair[1], .events = POLLIN};
-	assert_int_equal(poll(&far, 1, PATIENCE_MS), 1);
+	assert_int_equal(poll(&far, 1, TIMEOUT_MS), 1);
 	assert_int_equal(read(pair[1], &byte, 1), 0);
 	close(pair[1]);
 }
@@ -199,7 +199,7 @@ static int64_t works_await(const struct fixture *fixture)
 {
 	const int64_t began_ms = now_ms();
 
-	while (pod_thread_backlog(fixture->thread) && now_ms() - began_ms < PATIENCE_MS) {
+	while (pod_thread_backlog(fixture->thread) && now_ms() - began_ms < TIMEOUT_MS) {
 		(void)pod_threads_tick(fixture->threads);
 		assert_int_equal(events_run_once(fixture->events, 1), 0);
 	}

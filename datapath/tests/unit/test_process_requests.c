@@ -500,7 +500,7 @@ static void rings_of_removed_pods_count_separately(void **state)
 	charges->bytes_max = 4 * ring_bytes;
 	assert_int_equal(rings_allowed(), 3);
 	ring_lives = false;
-	for (int ms = 0; charges->removed_bytes && ms < PATIENCE_MS; ms++)
+	for (int ms = 0; charges->removed_bytes && ms < TIMEOUT_MS; ms++)
 		daemon_work();
 	assert_int_equal(charges->removed_bytes, 0);
 	assert_int_equal(rings_allowed(), 4);
@@ -542,7 +542,7 @@ static void invalid_doorbell_ends_the_connection(void **state)
 	take_over(dup(ring.fd), memfd_create("doorbell", MFD_CLOEXEC), pair[1]);
 	application.fd = pair[0];
 	for (int ms = 0; !hung_up(application.fd); ms++) {
-		assert_true(ms < PATIENCE_MS);
+		assert_true(ms < TIMEOUT_MS);
 		daemon_work();
 	}
 	hang_up(&application);

@@ -20,7 +20,7 @@
 
 #include "unit_test.h"
 
-enum { ALLOWED = 3, PATIENCE_MS = 5000, QUIET_MS = 200 };
+enum { ALLOWED = 3, TIMEOUT_MS = 5000, QUIET_MS = 200 };
 
 struct bed {
 	struct rig rig;
@@ -115,7 +115,7 @@ static void connections_are_limited(void **state)
 	serve(bed);
 	assert_int_equal(bed->node.process_count, ALLOWED);
 	assert_int_equal(bed->node.limit_refusals, 1);
-	assert_true(is_closed(fds[ALLOWED], PATIENCE_MS));
+	assert_true(is_closed(fds[ALLOWED], TIMEOUT_MS));
 	assert_false(is_closed(fds[0], QUIET_MS));
 	for (int i = 0; i <= ALLOWED; i++)
 		close(fds[i]);
@@ -143,7 +143,7 @@ static void full_pod_keeps_its_relay(void **state)
 	assert_int_equal(bed->node.limit_refusals, 1);
 	assert_int_equal(bed->node.pods->relays, POD_RELAYS_MAX);
 	assert_int_equal(bed->node.pods->quota->processes, ALLOWED);
-	assert_true(is_closed(fds[ALLOWED + POD_RELAYS_MAX], PATIENCE_MS));
+	assert_true(is_closed(fds[ALLOWED + POD_RELAYS_MAX], TIMEOUT_MS));
 	close(fds[ALLOWED]);
 	serve(bed);
 	assert_int_equal(bed->node.pods->relays, POD_RELAYS_MAX - 1);

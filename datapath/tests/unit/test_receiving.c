@@ -30,7 +30,7 @@
 enum { SOCKETS = 4, ENCAP = 100, GRO = 104 };
 
 /* The folder of all nodes, and that of this one. */
-static char all_pins[] = "/tmp/ktsn-bpf-XXXXXX", pins[48], broken[64], anew[64];
+static char all_pins[] = "/tmp/ktsn-bpf-XXXXXX", pins[48], broken[64], fresh[64];
 
 /* The descriptors of a reply. */
 struct answer {
@@ -101,7 +101,7 @@ static void hang_up(int fd)
 	before = bed.node.process_count;
 	close(fd);
 	for (int ms = 0; bed.node.process_count == before; ms++) {
-		assert_true(ms < PATIENCE_MS);
+		assert_true(ms < TIMEOUT_MS);
 		daemon_work();
 	}
 }
@@ -181,7 +181,7 @@ static uint32_t entered(uint64_t cookie)
 static void removed_await(uint64_t cookie)
 {
 	for (int ms = 0; entered(cookie); ms++) {
-		assert_true(ms < PATIENCE_MS);
+		assert_true(ms < TIMEOUT_MS);
 		daemon_work();
 	}
 }
@@ -624,9 +624,9 @@ static void socket_is_entered_in_new_maps(void **state)
 	struct receive_maps maps;
 
 	assert_int_equal(first.status, 0);
-	assert_int_equal(receive_maps_open(anew, &maps), 0);
+	assert_int_equal(receive_maps_open(fresh, &maps), 0);
 	assert_false(receive_socket_entered(&maps, fd, cookie_of(fd)));
-	bed.node.receive.folder = anew;
+	bed.node.receive.folder = fresh;
 	second = ask(application, KTSN_APP_RECEIVE_OPEN, fd);
 	assert_int_equal(second.status, 0);
 	assert_true(receive_socket_entered(&maps, fd, cookie_of(fd)));
@@ -678,15 +678,15 @@ static bool broken_pin(struct bpf_object *object)
 }
 
 /* As the program of another release has them: empty. */
-static bool anew_pin(void)
+static bool fresh_maps_pin(void)
 {
 	struct bpf_object *object = bpf_object__open_file(RECEIVE_OBJECT, NULL);
 	bool pinned;
 
-	snprintf(anew, sizeof(anew), "%s/anew", pins);
-	pinned = object && bpf_object__load(object) == 0 && mkdir(anew, 0700) == 0 &&
+	snprintf(fresh, sizeof(fresh), "%s/anew", pins);
+	pinned = object && bpf_object__load(object) == 0 && mkdir(fresh, 0700) == 0 &&
 		 map_pin(object, "rings", "anew/rings") && map_pin(object, "controls", "anew/controls") &&
-		 map_pin(object, "sockets", "anew/sockets") && program_pin(object, anew);
+		 map_pin(object, "sockets", "anew/sockets") && program_pin(object, fresh);
 	bpf_object__close(object);
 	return pinned;
 }
@@ -727,7 +727,8 @@ static bool begin(void)
 {
 	return unshare(CLONE_NEWNET | CLONE_NEWNS) == 0 &&
 	       mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 && links_make() && mkdtemp(all_pins) &&
-	       mount("bpf", all_pins, "bpf", 0, NULL) == 0 && folder_make() && programs_pin() && anew_pin();
+	       mount("bpf", all_pins, "bpf", 0, NULL) == 0 && folder_make() && programs_pin() &&
+	       fresh_maps_pin();
 }
 
 int main(void)

@@ -30,7 +30,7 @@
 enum {
 	SLOTS = 64,
 	MTU_BYTES = 1500,
-	PATIENCE_MS = 20000,
+	TIMEOUT_MS = 20000,
 	FLOW = 7,         /* the first number that the tests assign */
 	DESTINATION = 40, /* likewise */
 	PRIORITY = 5,
@@ -158,7 +158,7 @@ static void relay_end(void)
 
 static void count_await(const _Atomic uint64_t *counter, uint64_t value)
 {
-	for (int i = 0; i < PATIENCE_MS && atomic_load(counter) != value; i++)
+	for (int i = 0; i < TIMEOUT_MS && atomic_load(counter) != value; i++)
 		usleep(1000);
 	assert_int_equal(atomic_load(counter), value);
 }
@@ -169,7 +169,7 @@ static void readable_await(int fd)
 {
 	struct pollfd readable = {.fd = fd, .events = POLLIN};
 
-	assert_int_equal(poll(&readable, 1, PATIENCE_MS), 1);
+	assert_int_equal(poll(&readable, 1, TIMEOUT_MS), 1);
 }
 
 static int connection_accept(void)
@@ -345,7 +345,7 @@ static struct ktsn_ring_taken frame_await(int kind)
 	struct ktsn_ring_taken taken;
 	int took = 0;
 
-	for (int i = 0; i < PATIENCE_MS && took <= 0; i++) {
+	for (int i = 0; i < TIMEOUT_MS && took <= 0; i++) {
 		took = ktsn_ring_take(&outside.ring[kind], &taken);
 		if (took <= 0)
 			usleep(1000);
@@ -388,11 +388,11 @@ static void frame_put(const void *in_front, size_t in_front_bytes, uint8_t first
 static void timed_put_as(uint8_t label, uint8_t first, size_t payload_bytes)
 {
 	uint8_t record[KTSN_RECORD_BYTES] = {0};
-	static const uint8_t behind_addresses[] = {0x88, 0xb5, KTSN_RECORD_VERSION};
+	static const uint8_t after_addresses[] = {0x88, 0xb5, KTSN_RECORD_VERSION};
 	static const uint8_t time[] = {0x17, 0x8a, 1, 2, 3, 4, 5, 6};
 
 	memcpy(record, macs, sizeof(macs));
-	memcpy(record + KTSN_RECORD_AT_ETHERTYPE, behind_addresses, sizeof(behind_addresses));
+	memcpy(record + KTSN_RECORD_AT_ETHERTYPE, after_addresses, sizeof(after_addresses));
 	record[KTSN_RECORD_AT_WHAT] = label;
 	memcpy(record + KTSN_RECORD_AT_TIME, time, sizeof(time));
 	frame_put(record, sizeof(record), first, payload_bytes);
@@ -499,7 +499,7 @@ static void heartbeat_follows_ktsnd(void **state)
 	usleep(100000);
 	assert_int_equal(heartbeat(), 0);
 	header = outside.memory[RELAY_UNTIMED].address;
-	for (int i = 0; i < PATIENCE_MS && heartbeat() == 0; i++) {
+	for (int i = 0; i < TIMEOUT_MS && heartbeat() == 0; i++) {
 		atomic_store(&header->alive_ns, monotonic_ns());
 		usleep(1000);
 	}
@@ -526,7 +526,7 @@ static void heartbeat_waits_for_the_flow(void **state)
 	}
 	assert_int_equal(heartbeat(), 0);
 	flow_serve(RELAY_UNTIMED, KTSN_APP_NONE, FLOW, KTSN_CLOCK_TAI, 0);
-	for (int i = 0; i < PATIENCE_MS && heartbeat() == 0; i++) {
+	for (int i = 0; i < TIMEOUT_MS && heartbeat() == 0; i++) {
 		atomic_store(&header->alive_ns, monotonic_ns());
 		usleep(1000);
 	}
@@ -552,7 +552,7 @@ static void gated_frame_does_not_bypass(void **state)
 	flow_serve(RELAY_UNTIMED, KTSN_APP_NONE, FLOW, KTSN_CLOCK_TAI, 0);
 	header = outside.memory[RELAY_UNTIMED].address;
 	atomic_store(&header->gated, 1);
-	for (int i = 0; i < PATIENCE_MS && heartbeat() == 0; i++) {
+	for (int i = 0; i < TIMEOUT_MS && heartbeat() == 0; i++) {
 		atomic_store(&header->alive_ns, monotonic_ns());
 		usleep(1000);
 	}
@@ -888,7 +888,7 @@ static void refused_flow_delays_no_open_one(void **state)
  * not wait. */
 static void rounds_until(const _Atomic uint64_t *counter, uint64_t value)
 {
-	for (int i = 0; i < PATIENCE_MS && atomic_load(counter) != value; i++)
+	for (int i = 0; i < TIMEOUT_MS && atomic_load(counter) != value; i++)
 		assert_int_equal(relay_round(&relay), 0);
 	assert_int_equal(atomic_load(counter), value);
 }
@@ -898,7 +898,7 @@ static void rounds_until_readable(int fd)
 {
 	struct pollfd readable = {.fd = fd, .events = POLLIN};
 
-	for (int i = 0; i < PATIENCE_MS && poll(&readable, 1, 0) == 0; i++)
+	for (int i = 0; i < TIMEOUT_MS && poll(&readable, 1, 0) == 0; i++)
 		assert_int_equal(relay_round(&relay), 0);
 	assert_int_equal(poll(&readable, 1, 0), 1);
 }

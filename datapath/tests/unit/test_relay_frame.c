@@ -16,7 +16,7 @@
 #define TIME_VALUE INT64_C(0x178a010203040506)
 #define TAG        0x81, 0x00, 0x60, 0x05
 
-enum { WHAT_AT = 15, RECORD = 24 };
+enum { BITS_AT = 15, RECORD = 24 };
 
 /* UDP over IPv4 begins here; its first bytes are enough. */
 static const uint8_t recorded[] = {ADDRESSES, 0x88, 0xb5, 1, 0x05, TIME, ADDRESSES, 0x08, 0x00, 0x45, 0x00};
@@ -51,9 +51,9 @@ static void record_has_clock_and_deadline(void **state)
 {
 	struct captured_frame frame;
 
-	assert_int_equal(parse_changed(WHAT_AT, 0x10, &frame), CAPTURED);
+	assert_int_equal(parse_changed(BITS_AT, 0x10, &frame), CAPTURED);
 	assert_int_equal(frame.clock, KTSN_CLOCK_MONOTONIC);
-	assert_int_equal(parse_changed(WHAT_AT, 0x6f, &frame), CAPTURED);
+	assert_int_equal(parse_changed(BITS_AT, 0x6f, &frame), CAPTURED);
 	assert_int_equal(frame.clock, KTSN_CLOCK_REALTIME);
 	assert_true(frame.deadline);
 	assert_int_equal(frame.priority, 15);
@@ -63,7 +63,7 @@ static void record_may_have_only_a_class(void **state)
 {
 	struct captured_frame frame;
 
-	assert_int_equal(parse_changed(WHAT_AT, 0x36, &frame), CAPTURED);
+	assert_int_equal(parse_changed(BITS_AT, 0x36, &frame), CAPTURED);
 	assert_false(frame.timed);
 	assert_int_equal(frame.priority, 6);
 	assert_memory_equal(frame.addresses, recorded + RECORD, FRAME_ADDRESSES_BYTES);
@@ -99,8 +99,8 @@ static void forged_records_are_detected(void **state)
 {
 	struct captured_frame frame;
 
-	assert_int_equal(parse_changed(WHAT_AT, 0x85, &frame), CAPTURED_RECORD_BITS);
-	assert_int_equal(parse_changed(WHAT_AT, 0x75, &frame), CAPTURED_RECORD_BITS);
+	assert_int_equal(parse_changed(BITS_AT, 0x85, &frame), CAPTURED_RECORD_BITS);
+	assert_int_equal(parse_changed(BITS_AT, 0x75, &frame), CAPTURED_RECORD_BITS);
 	for (size_t i = 0; i < FRAME_ADDRESSES_BYTES; i++)
 		assert_int_equal(parse_changed(RECORD + i, 0xee, &frame), CAPTURED_RECORD_ADDRESSES);
 	for (size_t count = 15; count < RECORD + FRAME_HEADER_BYTES; count++)

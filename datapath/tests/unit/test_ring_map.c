@@ -25,7 +25,7 @@
 #define MADV_COLLAPSE 25
 #endif
 
-enum { PAGES = 209, PATIENCE_MS = 5000 };
+enum { PAGES = 209, TIMEOUT_MS = 5000 };
 
 struct map {
 	int fd;
@@ -179,9 +179,9 @@ static void map_with_other_flags_is_refused(void **state)
 		close(fds[i]);
 }
 
-static bool ends_within_patience(uint32_t id)
+static bool ends_within_timeout(uint32_t id)
 {
-	for (int ms = 0; ms < PATIENCE_MS && ktsn_ring_map_lives(id); ms++)
+	for (int ms = 0; ms < TIMEOUT_MS && ktsn_ring_map_lives(id); ms++)
 		usleep(1000);
 	return !ktsn_ring_map_lives(id);
 }
@@ -195,7 +195,7 @@ static void map_lives_until_its_last_mapping(void **state)
 	usleep(10000);
 	assert_true(ktsn_ring_map_lives(map.id));
 	munmap(map.address, map.bytes);
-	assert_true(ends_within_patience(map.id));
+	assert_true(ends_within_timeout(map.id));
 }
 
 static void map_lives_until_its_last_descriptor(void **state)
@@ -207,7 +207,7 @@ static void map_lives_until_its_last_descriptor(void **state)
 	usleep(10000);
 	assert_true(ktsn_ring_map_lives(map.id));
 	close(map.fd);
-	assert_true(ends_within_patience(map.id));
+	assert_true(ends_within_timeout(map.id));
 }
 
 /* Processes that may not create maps use those of ktsnd. */

@@ -97,7 +97,7 @@ static uint32_t claim_waiting(struct stress *stress, uint64_t thread)
 }
 
 /* Announces space as ktsnd does. */
-static void space_tell(struct stress *stress)
+static void space_notify(struct stress *stress)
 {
 	uint64_t pollers, count;
 
@@ -183,7 +183,7 @@ static void slots_release(struct stress *stress, uint32_t *held)
 	/* Backwards, because messages leave in another order than they arrived. */
 	while (*held > 0)
 		ktsn_ring_release(ring, stress->round_slots[--*held]);
-	space_tell(stress);
+	space_notify(stress);
 }
 
 /* Takes until nothing is left; releases halfway, so that the ring refills while it is being emptied. */

@@ -16,7 +16,7 @@
 
 #include "unit_test.h"
 
-enum { SLOTS = 4, PAYLOAD = 64, NUMBER = 5, PATIENCE_MS = 5000 };
+enum { SLOTS = 4, PAYLOAD = 64, NUMBER = 5, TIMEOUT_MS = 5000 };
 
 /* A process with one connected socket that ktsnd may know. */
 static struct {
@@ -51,9 +51,9 @@ void epoll_members_catch_up(struct flow *flow, int fd)
 {
 }
 
-static const struct ktsn_app_reply nothing_there = {
+static const struct ktsn_app_reply no_endpoint = {
 	.status = -EPERM, .route = KTSN_APP_ROUTE_KERNEL, .flow = KTSN_APP_NONE};
-static const struct ktsn_app_reply endpoint_there = {
+static const struct ktsn_app_reply has_endpoint = {
 	.route = KTSN_APP_ROUTE_TSN, .flow = NUMBER, .destination = 1, .payload_max_bytes = PAYLOAD};
 
 static int set_up(void **state)
@@ -66,7 +66,7 @@ static int set_up(void **state)
 	process.session.ring = process.pair.producer;
 	process.session.number = 1;
 	process.flow->kind.domain = AF_INET;
-	process.answers = nothing_there;
+	process.answers = no_endpoint;
 	return 0;
 }
 
@@ -101,7 +101,7 @@ static void send_until_asked(int times, uint32_t expected)
 	int64_t began_ms = now_ms();
 
 	while (process.asked < times) {
-		assert_true(now_ms() - began_ms < PATIENCE_MS);
+		assert_true(now_ms() - began_ms < TIMEOUT_MS);
 		assert_int_equal(route(), expected);
 		usleep(100);
 	}
@@ -110,9 +110,9 @@ static void send_until_asked(int times, uint32_t expected)
 static void later_endpoint_gets_the_messages(void **state)
 {
 	send_until_asked(3, KTSN_APP_ROUTE_KERNEL);
-	process.answers = endpoint_there;
+	process.answers = has_endpoint;
 	for (int64_t began_ms = now_ms(); route() == KTSN_APP_ROUTE_KERNEL; usleep(100))
-		assert_true(now_ms() - began_ms < PATIENCE_MS);
+		assert_true(now_ms() - began_ms < TIMEOUT_MS);
 	assert_int_equal(route(), KTSN_APP_ROUTE_TSN);
 	/* From here on it knows. */
 	process.asked = 0;

@@ -12,7 +12,7 @@
 
 #include "unit_test.h"
 
-enum { SOL_UDP_LEVEL = 17, SEGMENT = 103, CORK = 1, NOT_SAID = 777, MOST = 1400 };
+enum { SOL_UDP_LEVEL = 17, SEGMENT = 103, CORK = 1, NOT_SET = 777, MOST = 1400 };
 
 struct letter {
 	uint8_t control[256];
@@ -37,7 +37,7 @@ static void add_segment(struct letter *letter, uint16_t bytes)
 
 static void assert_segment(const struct letter *letter, uint32_t expected)
 {
-	uint32_t segment_bytes = NOT_SAID;
+	uint32_t segment_bytes = NOT_SET;
 
 	assert_int_equal(segment_read(&letter->message, &segment_bytes), 0);
 	assert_int_equal(segment_bytes, expected);
@@ -48,9 +48,9 @@ static void empty_message_uses_the_socket(void **state)
 	struct letter letter = {.message = {.msg_name = NULL}};
 	int ttl = 3;
 
-	assert_segment(&letter, NOT_SAID);
+	assert_segment(&letter, NOT_SET);
 	add(&letter, 0, SEGMENT, &ttl, sizeof(ttl));
-	assert_segment(&letter, NOT_SAID);
+	assert_segment(&letter, NOT_SET);
 }
 
 static void last_of_several_counts(void **state)

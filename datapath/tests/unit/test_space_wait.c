@@ -58,7 +58,7 @@ static int tear_down(void **state)
 }
 
 /* The loop's announcement, followed by the work of the pod's thread. */
-static bool told_of_space(void)
+static bool space_notifications(void)
 {
 	uint64_t count;
 
@@ -89,7 +89,7 @@ static void threads_get_slots_one_by_one(void **state)
 	for (uint32_t given = 1; given <= THREADS; given++) {
 		/* The only free slot, so it is the one that a thread takes. */
 		ktsn_ring_report_done(&process.session.ring, process.slots[0]);
-		(void)told_of_space();
+		(void)space_notifications();
 		sleepers_await_woken(&sleepers, given);
 	}
 	sleepers_join(&sleepers);

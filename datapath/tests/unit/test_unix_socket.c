@@ -21,7 +21,7 @@
 
 #include "unit_test.h"
 
-enum { TRIES = 10000, PATIENCE_S = 60 };
+enum { TRIES = 10000, TIMEOUT_S = 60 };
 
 static char folder[] = "/tmp/ktsn-unix-socket-XXXXXX";
 static char path[sizeof(folder) + 16];
@@ -101,14 +101,14 @@ static void dying_end(pid_t pid)
 static void dying_process_loses_its_socket(void **state)
 {
 	pid_t dying = dying_start(-1);
-	int old_fd = unix_connect(path, PATIENCE_S), fd = -1, client_fd;
+	int old_fd = unix_connect(path, TIMEOUT_S), fd = -1, client_fd;
 	bool refused;
 
 	assert_true(old_fd >= 0);
 	assert_true(unix_peer_is_dying(old_fd));
 	assert_false(unix_is_listened_at(path));
 	assert_int_equal(unix_listen(path, 0600, &fd), 0);
-	client_fd = unix_connect(path, PATIENCE_S);
+	client_fd = unix_connect(path, TIMEOUT_S);
 	assert_true(client_fd >= 0);
 	assert_false(unix_peer_is_dying(client_fd));
 	close(client_fd);

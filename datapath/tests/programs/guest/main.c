@@ -32,7 +32,7 @@ static uint16_t hex_parse(const char *text, uint8_t *bytes)
 	return count;
 }
 
-static void frame_say(int pair, const uint8_t *frame, uint16_t bytes)
+static void frame_print(int pair, const uint8_t *frame, uint16_t bytes)
 {
 	printf("%d ", pair);
 	for (int i = 0; i < bytes; i++)
@@ -71,7 +71,7 @@ static bool input_serve(void)
 	return true;
 }
 
-static void received_say(void)
+static void received_print(void)
 {
 	uint8_t frame[FRONT_END_FRAME_BYTES];
 
@@ -79,7 +79,7 @@ static void received_say(void)
 		uint16_t bytes = front_end_receive(pair, frame);
 
 		if (bytes)
-			frame_say(pair, frame, bytes);
+			frame_print(pair, frame, bytes);
 	}
 }
 
@@ -89,7 +89,7 @@ static void say(const char *word)
 	fflush(stdout);
 }
 
-static void link_say(void)
+static void link_print(void)
 {
 	static bool connected;
 	bool now = front_end_is_connected();
@@ -132,8 +132,8 @@ int main(int argc, char **argv)
 		flood(atoll(argv[4]), atoi(argv[5]), argv[6]);
 	fcntl(STDIN_FILENO, F_SETFL, fcntl(STDIN_FILENO, F_GETFL) | O_NONBLOCK);
 	while (input_serve()) {
-		link_say();
-		received_say();
+		link_print();
+		received_print();
 		usleep(IDLE_US);
 	}
 	return 0;

@@ -88,7 +88,7 @@ static int lingering_pass(struct client *client, long *held)
 	return err;
 }
 
-static int passed_say(struct client *client, int err, long passed, long held)
+static int passed_print(struct client *client, int err, long passed, long held)
 {
 	say("passed", passed);
 	say("held", held);
@@ -106,7 +106,7 @@ int mode_linger(const struct target *target)
 		return complain("get a ring and a flow", err);
 	for (; time_left(target) && !err; passed++)
 		err = lingering_pass(&client, &held);
-	return passed_say(&client, err, passed, held);
+	return passed_print(&client, err, passed, held);
 }
 
 /* ---- a notifier with something in its queue ---- */
@@ -179,7 +179,7 @@ int mode_notifier(const struct target *target)
 		return complain("get a ring and a flow", err);
 	for (; time_left(target) && !err; passed++)
 		err = notifier_pass(&client, &held);
-	return passed_say(&client, err, passed, held);
+	return passed_print(&client, err, passed, held);
 }
 
 /* ---- a socket whose lock is held ---- */
@@ -242,7 +242,7 @@ int mode_locked(const struct target *target)
 		passed++;
 	}
 	pthread_join(thread, NULL);
-	return passed_say(&client, err, passed, held);
+	return passed_print(&client, err, passed, held);
 }
 
 /* ---- unread messages ---- */

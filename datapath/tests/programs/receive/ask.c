@@ -83,7 +83,7 @@ union socket_address any_address(uint16_t port)
 	return address_of(arguments.family == FAMILY_IPV4 ? "0.0.0.0" : "::", port);
 }
 
-static void say_and_wait(const char *line)
+static void print_and_wait(const char *line)
 {
 	char answer[LINE];
 
@@ -99,12 +99,12 @@ void ask(int fd, struct sending sending)
 	snprintf(line, sizeof(line), "send %d %d %d %d %d %d %d %s\n", sending.after_ms, sending.source,
 		 sending.port ? sending.port : port_of(fd), sending.count, sending.bytes, sending.tos,
 		 sending.ttl, sending.label);
-	say_and_wait(line);
+	print_and_wait(line);
 }
 
 void all_sent(void)
 {
-	say_and_wait("sync\n");
+	print_and_wait("sync\n");
 }
 
 void sent(int fd, const char *label, int count)

@@ -15,7 +15,7 @@ static void has_every_length(void)
 
 	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++)
 		ask(fd, (struct sending){.label = "b", .count = 1, .bytes = lengths[i]});
-	say_rest("receive", fd);
+	print_rest("receive", fd);
 }
 
 /* Fragmented datagrams take another path than those between them. */
@@ -27,8 +27,8 @@ static void comes_in_fragments(void)
 		ask(fd, (struct sending){.label = "whole", .count = 1});
 		ask(fd, (struct sending){.label = "in-fragments", .count = 1, .bytes = 3000 + i});
 	}
-	say_sorted("receive", fd, 6);
-	say_rest("rest", fd);
+	print_sorted("receive", fd, 6);
+	print_rest("rest", fd);
 }
 
 static void is_empty(void)
@@ -39,10 +39,10 @@ static void is_empty(void)
 
 	ask(fd, empty);
 	sent(fd, "a", 1);
-	say("recv: %s", result_name(recv(fd, data, sizeof(data), 0)));
-	say("read: %s", result_name(read(fd, data, sizeof(data))));
-	say_received("peek", fd, MSG_PEEK);
-	say_rest("receive", fd);
+	print_fact("recv: %s", result_name(recv(fd, data, sizeof(data), 0)));
+	print_fact("read: %s", result_name(read(fd, data, sizeof(data))));
+	print_received("peek", fd, MSG_PEEK);
+	print_rest("receive", fd);
 }
 
 static void wants_no_bytes(void)
@@ -52,17 +52,17 @@ static void wants_no_bytes(void)
 	struct iovec second[2] = {{data, 0}, {data, 0}};
 	struct msghdr message = {.msg_iov = NULL};
 
-	say("read of nothing from nothing: %s", result_name(read(fd, data, 0)));
+	print_fact("read of nothing from nothing: %s", result_name(read(fd, data, 0)));
 	sent(fd, "abc", 4);
-	say("read: %s", result_name(read(fd, data, 0)));
-	say("readv of none: %s", result_name(readv(fd, second, 0)));
-	say("readv of nothing: %s", result_name(readv(fd, second, 2)));
-	say("recv: %s", result_name(recv(fd, data, 0, 0)));
-	say("recv with MSG_TRUNC: %s", result_name(recv(fd, data, 0, MSG_TRUNC)));
-	say("recvmsg: %s", result_name(recvmsg(fd, &message, 0)));
-	say("flags: %x", (unsigned int)message.msg_flags);
-	say_rest("rest", fd);
-	say("recv: %s", result_name(recv(fd, data, 0, MSG_DONTWAIT)));
+	print_fact("read: %s", result_name(read(fd, data, 0)));
+	print_fact("readv of none: %s", result_name(readv(fd, second, 0)));
+	print_fact("readv of nothing: %s", result_name(readv(fd, second, 2)));
+	print_fact("recv: %s", result_name(recv(fd, data, 0, 0)));
+	print_fact("recv with MSG_TRUNC: %s", result_name(recv(fd, data, 0, MSG_TRUNC)));
+	print_fact("recvmsg: %s", result_name(recvmsg(fd, &message, 0)));
+	print_fact("flags: %x", (unsigned int)message.msg_flags);
+	print_rest("rest", fd);
+	print_fact("recv: %s", result_name(recv(fd, data, 0, MSG_DONTWAIT)));
 }
 
 static void has_little_room_for_the_address(void)
@@ -80,15 +80,16 @@ static void has_little_room_for_the_address(void)
 		sent(fd, "a", 1);
 		received = recvfrom(fd, data, sizeof(data), 0, (struct sockaddr *)from, &bytes);
 		written = room < address_bytes() ? room : address_bytes();
-		say("room for %u: %s, length %u, right %d, more written %d", room, result_name(received),
-		    bytes, memcmp(from, &expected, written) == 0, from[written] != 0xaa);
+		print_fact("room for %u: %s, length %u, right %d, more written %d", room,
+			   result_name(received), bytes, memcmp(from, &expected, written) == 0,
+			   from[written] != 0xaa);
 	}
 	sent(fd, "a", 1);
-	say("no address wanted: %s", result_name(recvfrom(fd, data, sizeof(data), 0, NULL, NULL)));
+	print_fact("no address wanted: %s", result_name(recvfrom(fd, data, sizeof(data), 0, NULL, NULL)));
 	sent(fd, "a", 1);
-	say("no address, but a length: %s",
-	    result_name(recvfrom(fd, data, sizeof(data), 0, NULL, &(socklen_t){28})));
-	say_rest("rest", fd);
+	print_fact("no address, but a length: %s",
+		   result_name(recvfrom(fd, data, sizeof(data), 0, NULL, &(socklen_t){28})));
+	print_rest("rest", fd);
 }
 
 static void gets_pieces(void)
@@ -110,13 +111,13 @@ static void gets_pieces(void)
 		memset(fourth, '-', 4);
 		sent(fd, "pieces", 1);
 		received = recvmsg(fd, &message, 0);
-		say("%zu: %s %s %s %s, flags %x, from %s", count, result_name(received), text_of(first, 2),
-		    text_of(third, 3), text_of(fourth, 4), (unsigned int)message.msg_flags,
-		    whose(&from, message.msg_namelen));
+		print_fact("%zu: %s %s %s %s, flags %x, from %s", count, result_name(received),
+			   text_of(first, 2), text_of(third, 3), text_of(fourth, 4),
+			   (unsigned int)message.msg_flags, whose(&from, message.msg_namelen));
 	}
 }
 
-static void asks_for_what_cannot_be(void)
+static void requests_invalid_buffers(void)
 {
 	int fd = looked_socket();
 	char data[ROOM];
@@ -128,14 +129,14 @@ static void asks_for_what_cannot_be(void)
 				  .msg_namelen = (socklen_t)-1};
 
 	sent(fd, "a", 1);
-	say("too many pieces: %s", result_name(recvmsg(fd, &many, MSG_DONTWAIT)));
-	say("a negative length: %s", result_name(recvmsg(fd, &negative, MSG_DONTWAIT)));
-	say_rest("rest", fd);
-	say("no descriptor: %s", result_name(recv(-1, data, sizeof(data), MSG_DONTWAIT)));
+	print_fact("too many pieces: %s", result_name(recvmsg(fd, &many, MSG_DONTWAIT)));
+	print_fact("a negative length: %s", result_name(recvmsg(fd, &negative, MSG_DONTWAIT)));
+	print_rest("rest", fd);
+	print_fact("no descriptor: %s", result_name(recv(-1, data, sizeof(data), MSG_DONTWAIT)));
 	close(fd);
-	say("closed: %s", result_name(recv(fd, data, sizeof(data), MSG_DONTWAIT)));
-	say("closed: %s", result_name(read(fd, data, sizeof(data))));
-	say("no socket: %s", result_name(recv(STDOUT_FILENO, data, sizeof(data), MSG_DONTWAIT)));
+	print_fact("closed: %s", result_name(recv(fd, data, sizeof(data), MSG_DONTWAIT)));
+	print_fact("closed: %s", result_name(read(fd, data, sizeof(data))));
+	print_fact("no socket: %s", result_name(recv(STDOUT_FILENO, data, sizeof(data), MSG_DONTWAIT)));
 }
 
 const struct receive_case buffer_cases[] = {
@@ -145,6 +146,6 @@ const struct receive_case buffer_cases[] = {
 	{"wants-no-bytes", wants_no_bytes},
 	{"little-room-for-the-address", has_little_room_for_the_address},
 	{"pieces", gets_pieces},
-	{"asks-for-what-cannot-be", asks_for_what_cannot_be},
+	{"asks-for-what-cannot-be", requests_invalid_buffers},
 	{NULL, NULL},
 };

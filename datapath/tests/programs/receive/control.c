@@ -26,7 +26,7 @@ static const char *stamp_facts(int64_t ns)
 							     : "before the last";
 }
 
-static void say_control(const struct cmsghdr *control)
+static void print_control(const struct cmsghdr *control)
 {
 	const void *data = CMSG_DATA(control);
 	const int level = control->cmsg_level, type = control->cmsg_type;
@@ -37,8 +37,8 @@ static void say_control(const struct cmsghdr *control)
 	if (level == SOL_SOCKET &&
 	    (type == SO_TIMESTAMP || type == SO_TIMESTAMPNS || type == SO_TIMESTAMPING)) {
 		memcpy(stamp, data, sizeof(stamp));
-		say("  stamp %d: %s", type,
-		    stamp_facts(stamp[0] * 1000000000 + stamp[1] * (type == SO_TIMESTAMP ? 1000 : 1)));
+		print_fact("  stamp %d: %s", type,
+			   stamp_facts(stamp[0] * 1000000000 + stamp[1] * (type == SO_TIMESTAMP ? 1000 : 1)));
 	} else if (level == IPPROTO_IP && type == IP_PKTINFO) {
 		struct in_pktinfo info;
 		struct sockaddr_in local = {.sin_family = AF_INET}, addressed = {.sin_family = AF_INET};
@@ -46,26 +46,27 @@ static void say_control(const struct cmsghdr *control)
 		memcpy(&info, data, sizeof(info));
 		local.sin_addr = info.ipi_spec_dst;
 		addressed.sin_addr = info.ipi_addr;
-		say("  IP_PKTINFO: %s, local %s, to %s", if_indextoname((unsigned int)info.ipi_ifindex, name),
-		    whose(&local, sizeof(local)), whose(&addressed, sizeof(addressed)));
+		print_fact("  IP_PKTINFO: %s, local %s, to %s",
+			   if_indextoname((unsigned int)info.ipi_ifindex, name), whose(&local, sizeof(local)),
+			   whose(&addressed, sizeof(addressed)));
 	} else if (level == IPPROTO_IPV6 && type == IPV6_PKTINFO) {
 		struct in6_pktinfo info;
 		struct sockaddr_in6 addressed = {.sin6_family = AF_INET6};
 
 		memcpy(&info, data, sizeof(info));
 		addressed.sin6_addr = info.ipi6_addr;
-		say("  IPV6_PKTINFO: %s, to %s", if_indextoname(info.ipi6_ifindex, name),
-		    whose(&addressed, sizeof(addressed)));
+		print_fact("  IPV6_PKTINFO: %s, to %s", if_indextoname(info.ipi6_ifindex, name),
+			   whose(&addressed, sizeof(addressed)));
 	} else {
 		uint32_t value = 0;
 		size_t bytes = control->cmsg_len - CMSG_LEN(0);
 
 		memcpy(&value, data, bytes < sizeof(value) ? bytes : sizeof(value));
-		say("  %d/%d: %zu bytes, %u", level, type, bytes, value);
+		print_fact("  %d/%d: %zu bytes, %u", level, type, bytes, value);
 	}
 }
 
-void say_message(const char *what, int fd, size_t room)
+void print_message(const char *what, int fd, size_t room)
 {
 	_Alignas(struct cmsghdr) char control[CONTROL_ROOM];
 	char data[64];
@@ -76,17 +77,18 @@ void say_message(const char *what, int fd, size_t room)
 
 	memset(control, 0, sizeof(control));
 	received = recvmsg(fd, &message, MSG_DONTWAIT);
-	say("%s: %s %s, flags %x, control %zu", what, result_name(received), text_of(data, received),
-	    (unsigned int)message.msg_flags, (size_t)message.msg_controllen);
+	print_fact("%s: %s %s, flags %x, control %zu", what, result_name(received), text_of(data, received),
+		   (unsigned int)message.msg_flags, (size_t)message.msg_controllen);
 	for (struct cmsghdr *cmsg = CMSG_FIRSTHDR(&message); received >= 0 && cmsg;
 	     cmsg = CMSG_NXTHDR(&message, cmsg)) {
 		/* Truncated, it has no value. */
 		if ((char *)cmsg + cmsg->cmsg_len > control + message.msg_controllen ||
 		    message.msg_flags & MSG_CTRUNC) {
-			say("  %d/%d: %zu bytes", cmsg->cmsg_level, cmsg->cmsg_type, (size_t)cmsg->cmsg_len);
+			print_fact("  %d/%d: %zu bytes", cmsg->cmsg_level, cmsg->cmsg_type,
+				   (size_t)cmsg->cmsg_len);
 			break;
 		}
-		say_control(cmsg);
+		print_control(cmsg);
 	}
 }
 
@@ -135,11 +137,11 @@ static void asks_for_each_later(void)
 	for (size_t i = 0; i < WANTED; i++) {
 		set_wanted(fd, &all_wanted[i], 1);
 		sent_marked(fd, "a");
-		say_message(all_wanted[i].name, fd, CONTROL_ROOM);
+		print_message(all_wanted[i].name, fd, CONTROL_ROOM);
 		set_wanted(fd, &all_wanted[i], 0);
 	}
 	sent_marked(fd, "b");
-	say_message("none", fd, CONTROL_ROOM);
+	print_message("none", fd, CONTROL_ROOM);
 }
 
 static void asks_for_each_before(void)
@@ -150,7 +152,7 @@ static void asks_for_each_before(void)
 		set_wanted(fd, &all_wanted[i], 1);
 		look(fd);
 		sent_marked(fd, "a");
-		say_message(all_wanted[i].name, fd, CONTROL_ROOM);
+		print_message(all_wanted[i].name, fd, CONTROL_ROOM);
 		close(fd);
 	}
 }
@@ -163,14 +165,14 @@ static void asks_for_all(void)
 	look(fd);
 	sent_marked(fd, "a");
 	sent(fd, "b", 1);
-	say_message("marked", fd, CONTROL_ROOM);
-	say_message("not marked", fd, CONTROL_ROOM);
+	print_message("marked", fd, CONTROL_ROOM);
+	print_message("not marked", fd, CONTROL_ROOM);
 	send_from_own(fd, "c");
 	sleep_ms(20);
-	say_message("of the same node", fd, CONTROL_ROOM);
+	print_message("of the same node", fd, CONTROL_ROOM);
 	all_set(fd, 0);
 	sent_marked(fd, "d");
-	say_message("none", fd, CONTROL_ROOM);
+	print_message("none", fd, CONTROL_ROOM);
 }
 
 static void has_little_room_for_control(void)
@@ -183,10 +185,10 @@ static void has_little_room_for_control(void)
 
 		snprintf(what, sizeof(what), "room for %zu", room);
 		sent_marked(fd, "a");
-		say_message(what, fd, room);
+		print_message(what, fd, room);
 	}
 	sent_marked(fd, "b");
-	say_received("none wanted", fd, 0);
+	print_received("none wanted", fd, 0);
 }
 
 /* The options at the time of the read decide. The kernel then knows the interface only if it was requested
@@ -202,7 +204,7 @@ static void asks_after_the_arrival(void)
 		set_int(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
 		set_int(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
 	}
-	say_message("asked after it came", fd, CONTROL_ROOM);
+	print_message("asked after it came", fd, CONTROL_ROOM);
 }
 
 static void has_stamps_in_order(void)
@@ -219,7 +221,7 @@ static void has_stamps_in_order(void)
 	sent(fd, "b", 1);
 	sleep_ms(20);
 	for (int i = 0; i < 4; i++)
-		say_message("receive", fd, CONTROL_ROOM);
+		print_message("receive", fd, CONTROL_ROOM);
 }
 
 const struct receive_case control_cases[] = {

@@ -20,9 +20,9 @@ static void has_copies(void)
 	for (size_t i = 0; i < sizeof(copies) / sizeof(copies[0]); i++) {
 		label[0] = (char)('a' + i);
 		sent(fd, label, 2);
-		say_received("copy", copies[i], MSG_DONTWAIT);
-		say_received("original", fd, MSG_DONTWAIT);
-		say_received("copy", copies[i], MSG_DONTWAIT);
+		print_received("copy", copies[i], MSG_DONTWAIT);
+		print_received("original", fd, MSG_DONTWAIT);
+		print_received("copy", copies[i], MSG_DONTWAIT);
 	}
 }
 
@@ -32,12 +32,12 @@ static void is_copied_before_it_is_read(void)
 
 	look(fd);
 	sent(fd, "a", 4);
-	say_received("copy", copy, MSG_DONTWAIT);
-	say_received("original", fd, MSG_DONTWAIT);
+	print_received("copy", copy, MSG_DONTWAIT);
+	print_received("original", fd, MSG_DONTWAIT);
 	close(fd);
-	say_received("copy", copy, MSG_DONTWAIT);
+	print_received("copy", copy, MSG_DONTWAIT);
 	sent(copy, "b", 1);
-	say_rest("copy", copy);
+	print_rest("copy", copy);
 }
 
 static void original_is_closed(void)
@@ -47,8 +47,8 @@ static void original_is_closed(void)
 	sent(fd, "a", 1);
 	close(fd);
 	sent(copy, "b", 1);
-	say_rest("copy", copy);
-	say_received("original", fd, MSG_DONTWAIT);
+	print_rest("copy", copy);
+	print_received("original", fd, MSG_DONTWAIT);
 }
 
 static void copy_is_closed(void)
@@ -58,19 +58,19 @@ static void copy_is_closed(void)
 	sent(fd, "a", 1);
 	close(copy);
 	sent(fd, "b", 1);
-	say_rest("original", fd);
+	print_rest("original", fd);
 }
 
 /* The new socket gets only its own datagrams. */
-static void say_number_used_again(int former, uint16_t port)
+static void print_number_used_again(int former, uint16_t port)
 {
 	int fd = bound_socket();
 
-	say("the same number: %d", fd == former);
+	print_fact("the same number: %d", fd == former);
 	ask(fd, (struct sending){.label = "former", .count = 1, .port = port});
-	say_received("new", fd, MSG_DONTWAIT);
+	print_received("new", fd, MSG_DONTWAIT);
 	sent(fd, "b", 2);
-	say_rest("new", fd);
+	print_rest("new", fd);
 }
 
 static void number_is_used_again(void)
@@ -79,9 +79,9 @@ static void number_is_used_again(void)
 	uint16_t port = port_of(fd);
 
 	sent(fd, "a", 2);
-	say_received("former", fd, 0);
+	print_received("former", fd, 0);
 	close(fd);
-	say_number_used_again(fd, port);
+	print_number_used_again(fd, port);
 }
 
 static void number_is_used_again_after_fclose(void)
@@ -91,9 +91,9 @@ static void number_is_used_again_after_fclose(void)
 	FILE *stream = fdopen(fd, "r");
 
 	sent(fd, "a", 2);
-	say_received("former", fd, 0);
+	print_received("former", fd, 0);
 	require(stream && fclose(stream) == 0, "close a stream");
-	say_number_used_again(fd, port);
+	print_number_used_again(fd, port);
 }
 
 static void number_is_used_again_by_another_copy(void)
@@ -103,10 +103,10 @@ static void number_is_used_again_by_another_copy(void)
 	sent(fd, "a", 1);
 	sent(other, "b", 1);
 	require(dup2(other, fd) == fd, "copy over a socket");
-	say_rest("copied over", fd);
+	print_rest("copied over", fd);
 	sent(other, "c", 2);
-	say_received("original", other, MSG_DONTWAIT);
-	say_rest("copied over", fd);
+	print_received("original", other, MSG_DONTWAIT);
+	print_rest("copied over", fd);
 }
 
 static void number_is_used_again_by_a_file(void)
@@ -116,8 +116,8 @@ static void number_is_used_again_by_a_file(void)
 
 	sent(fd, "a", 1);
 	require(file >= 0 && dup2(file, fd) == fd, "copy over a socket");
-	say("read: %s", result_name(read(fd, data, sizeof(data))));
-	say("recv: %s", result_name(recv(fd, data, sizeof(data), MSG_DONTWAIT)));
+	print_fact("read: %s", result_name(read(fd, data, sizeof(data))));
+	print_fact("recv: %s", result_name(recv(fd, data, sizeof(data), MSG_DONTWAIT)));
 }
 
 static void number_is_used_again_by_a_file_after_fclose(void)
@@ -129,9 +129,9 @@ static void number_is_used_again_by_a_file_after_fclose(void)
 	sent(fd, "a", 1);
 	require(stream && fclose(stream) == 0, "close a stream");
 	file = open("/dev/zero", O_RDONLY);
-	say("the same number: %d", fd == file);
-	say("read: %s", result_name(read(file, data, sizeof(data))));
-	say("recv: %s", result_name(recv(file, data, sizeof(data), MSG_DONTWAIT)));
+	print_fact("the same number: %d", fd == file);
+	print_fact("read: %s", result_name(read(file, data, sizeof(data))));
+	print_fact("recv: %s", result_name(recv(file, data, sizeof(data), MSG_DONTWAIT)));
 }
 
 /* closefrom() is a function of glibc since 2.34. */
@@ -143,11 +143,11 @@ static void range_is_closed(void)
 	for (int i = last; i < HIGH_FD; i++)
 		close(i);
 	close(fd);
-	say("closed: %s", result_name(recv(last, NULL, 0, MSG_DONTWAIT)));
+	print_fact("closed: %s", result_name(recv(last, NULL, 0, MSG_DONTWAIT)));
 	sent(kept, "b", 1);
-	say_rest("kept", kept);
-	say_number_used_again(fd, port_of(kept));
-	say_rest("kept", kept);
+	print_rest("kept", kept);
+	print_number_used_again(fd, port_of(kept));
+	print_rest("kept", kept);
 }
 
 /* Bound to the same port, it begins empty. */
@@ -160,9 +160,9 @@ static void port_is_used_again(void)
 	close(fd);
 	fd = unbound_socket();
 	require(bind(fd, &same_port.any, address_bytes()) == 0, "bind a socket");
-	say_rest("new", fd);
+	print_rest("new", fd);
 	sent(fd, "b", 2);
-	say_rest("new", fd);
+	print_rest("new", fd);
 }
 
 static void is_opened_and_closed_often(void)
@@ -177,7 +177,7 @@ static void is_opened_and_closed_often(void)
 		right += recv(fd, data, sizeof(data), MSG_DONTWAIT) == 2 && memcmp(data, "a0", 2) == 0;
 		close(fd);
 	}
-	say("right: %d", right);
+	print_fact("right: %d", right);
 }
 
 static void is_shut_down(void)
@@ -196,19 +196,19 @@ static void is_shut_down(void)
 
 	look(fd);
 	sent(fd, "a", 2);
-	say_received("before", fd, 0);
+	print_received("before", fd, 0);
 	require(shutdown(fd, SHUT_RD) == 0, "shut down");
-	say_received("what is there", fd, 0);
-	say_received("nothing there", fd, 0);
-	say("read: %s", result_name(read(fd, &(char){0}, 1)));
+	print_received("what is there", fd, 0);
+	print_received("nothing there", fd, 0);
+	print_fact("read: %s", result_name(read(fd, &(char){0}, 1)));
 	received = recvmsg(fd, &message, 0);
-	say("recvmsg: %s, flags %x, name %u, control %zu", result_name(received),
-	    (unsigned int)message.msg_flags, message.msg_namelen, (size_t)message.msg_controllen);
-	say_received("not blocking", fd, MSG_DONTWAIT);
+	print_fact("recvmsg: %s, flags %x, name %u, control %zu", result_name(received),
+		   (unsigned int)message.msg_flags, message.msg_namelen, (size_t)message.msg_controllen);
+	print_received("not blocking", fd, MSG_DONTWAIT);
 	sent(unconnected, "b", 1);
-	say("shut down without a connection: %s", result_name(shutdown(unconnected, SHUT_RD)));
-	say_received("what is there", unconnected, 0);
-	say_received("nothing there", unconnected, 0);
+	print_fact("shut down without a connection: %s", result_name(shutdown(unconnected, SHUT_RD)));
+	print_received("what is there", unconnected, 0);
+	print_received("nothing there", unconnected, 0);
 }
 
 const struct receive_case descriptor_cases[] = {

@@ -31,19 +31,19 @@ static void add(int set, int fd, uint32_t events, uint32_t name)
 	require(put(set, EPOLL_CTL_ADD, fd, events, name) == 0, "put a socket into a set");
 }
 
-static void say_waited(const char *label, int set, int timeout_ms)
+static void print_waited(const char *label, int set, int timeout_ms)
 {
 	struct epoll_event events[EVENTS];
 	uint32_t of_name[EVENTS] = {0};
 	int ready = epoll_wait(set, events, EVENTS, timeout_ms);
 
 	if (ready <= 0)
-		say("%s: %s", label, result_name(ready));
+		print_fact("%s: %s", label, result_name(ready));
 	for (int i = 0; i < ready; i++)
 		of_name[events[i].data.u32 % EVENTS] |= events[i].events;
 	for (int i = 0; i < EVENTS; i++)
 		if (of_name[i])
-			say("%s: %d has %x", label, i, (unsigned int)of_name[i]);
+			print_fact("%s: %d has %x", label, i, (unsigned int)of_name[i]);
 }
 
 static void waits_for_a_level(void)
@@ -52,45 +52,45 @@ static void waits_for_a_level(void)
 
 	add(set, first, EPOLLIN, 1);
 	add(set, second, EPOLLIN | EPOLLRDNORM, 2);
-	say_waited("nothing there", set, 0);
-	say_waited("10 ms", set, 10);
+	print_waited("nothing there", set, 0);
+	print_waited("10 ms", set, 10);
 	sent(first, "a", 2);
-	say_waited("there", set, -1);
-	say_waited("still there", set, -1);
+	print_waited("there", set, -1);
+	print_waited("still there", set, -1);
 	sent(second, "b", 1);
-	say_waited("both", set, -1);
-	say_received("first", first, 0);
-	say_rest("second", second);
-	say_waited("one more", set, -1);
-	say_rest("first", first);
-	say_waited("none there", set, 0);
+	print_waited("both", set, -1);
+	print_received("first", first, 0);
+	print_rest("second", second);
+	print_waited("one more", set, -1);
+	print_rest("first", first);
+	print_waited("none there", set, 0);
 	sent_soon(second, "c", 1);
-	say_waited("until it comes", set, -1);
-	say_rest("second", second);
+	print_waited("until it comes", set, -1);
+	print_rest("second", second);
 }
 
 static void changes_a_set(void)
 {
 	int set = set_make(), fd = looked_socket();
 
-	say("add: %s", result_name(put(set, EPOLL_CTL_ADD, fd, EPOLLIN, 1)));
-	say("add again: %s", result_name(put(set, EPOLL_CTL_ADD, fd, EPOLLIN, 2)));
+	print_fact("add: %s", result_name(put(set, EPOLL_CTL_ADD, fd, EPOLLIN, 1)));
+	print_fact("add again: %s", result_name(put(set, EPOLL_CTL_ADD, fd, EPOLLIN, 2)));
 	sent(fd, "a", 1);
-	say_waited("the first's name", set, 0);
-	say("change: %s", result_name(put(set, EPOLL_CTL_MOD, fd, EPOLLIN, 3)));
-	say_waited("another name", set, 0);
-	say("change: %s", result_name(put(set, EPOLL_CTL_MOD, fd, 0, 4)));
-	say_waited("no events wanted", set, 0);
-	say("change: %s", result_name(put(set, EPOLL_CTL_MOD, fd, EPOLLIN | EPOLLOUT, 5)));
-	say_waited("writable, too", set, 0);
-	say("delete: %s", result_name(epoll_ctl(set, EPOLL_CTL_DEL, fd, NULL)));
-	say_waited("empty", set, 0);
-	say("delete again: %s", result_name(epoll_ctl(set, EPOLL_CTL_DEL, fd, NULL)));
-	say("change: %s", result_name(put(set, EPOLL_CTL_MOD, fd, EPOLLIN, 6)));
-	say("add: %s", result_name(put(set, EPOLL_CTL_ADD, fd, EPOLLIN, 7)));
-	say_waited("there", set, 0);
+	print_waited("the first's name", set, 0);
+	print_fact("change: %s", result_name(put(set, EPOLL_CTL_MOD, fd, EPOLLIN, 3)));
+	print_waited("another name", set, 0);
+	print_fact("change: %s", result_name(put(set, EPOLL_CTL_MOD, fd, 0, 4)));
+	print_waited("no events wanted", set, 0);
+	print_fact("change: %s", result_name(put(set, EPOLL_CTL_MOD, fd, EPOLLIN | EPOLLOUT, 5)));
+	print_waited("writable, too", set, 0);
+	print_fact("delete: %s", result_name(epoll_ctl(set, EPOLL_CTL_DEL, fd, NULL)));
+	print_waited("empty", set, 0);
+	print_fact("delete again: %s", result_name(epoll_ctl(set, EPOLL_CTL_DEL, fd, NULL)));
+	print_fact("change: %s", result_name(put(set, EPOLL_CTL_MOD, fd, EPOLLIN, 6)));
+	print_fact("add: %s", result_name(put(set, EPOLL_CTL_ADD, fd, EPOLLIN, 7)));
+	print_waited("there", set, 0);
 	close(fd);
-	say_waited("closed", set, 0);
+	print_waited("closed", set, 0);
 }
 
 static void waits_for_an_edge(void)
@@ -98,32 +98,32 @@ static void waits_for_an_edge(void)
 	int set = set_make(), fd = looked_socket();
 
 	add(set, fd, EPOLLIN | EPOLLET, 1);
-	say_waited("nothing there", set, 0);
+	print_waited("nothing there", set, 0);
 	sent(fd, "a", 2);
-	say_waited("there", set, -1);
-	say_waited("told already", set, 0);
-	say_received("receive one", fd, 0);
-	say_waited("told already", set, 0);
+	print_waited("there", set, -1);
+	print_waited("told already", set, 0);
+	print_received("receive one", fd, 0);
+	print_waited("told already", set, 0);
 	sent(fd, "b", 1);
-	say_waited("one more came", set, 5000);
-	say_rest("receive", fd);
-	say_waited("none there", set, 0);
+	print_waited("one more came", set, 5000);
+	print_rest("receive", fd);
+	print_waited("none there", set, 0);
 	sent_soon(fd, "c", 1);
-	say_waited("until it comes", set, 5000);
+	print_waited("until it comes", set, 5000);
 	require(put(set, EPOLL_CTL_MOD, fd, EPOLLIN | EPOLLET, 2) == 0, "change a set");
-	say_waited("told anew after a change", set, 0);
-	say_rest("receive", fd);
+	print_waited("told anew after a change", set, 0);
+	print_rest("receive", fd);
 }
 
-static void has_it_there_before_it_waits_for_an_edge(void)
+static void is_ready_before_waiting_for_an_edge(void)
 {
 	int set = set_make(), fd = looked_socket();
 
 	sent(fd, "a", 1);
 	add(set, fd, EPOLLIN | EPOLLET, 1);
-	say_waited("there", set, 0);
-	say_waited("told already", set, 0);
-	say_rest("receive", fd);
+	print_waited("there", set, 0);
+	print_waited("told already", set, 0);
+	print_rest("receive", fd);
 }
 
 /* Events of the other path after the first event would be allowed, but there are none. */
@@ -133,18 +133,18 @@ static void waits_once(void)
 
 	add(set, fd, EPOLLIN | EPOLLONESHOT, 1);
 	sent(fd, "a", 1);
-	say_waited("there", set, -1);
-	say_waited("told already", set, 0);
+	print_waited("there", set, -1);
+	print_waited("told already", set, 0);
 	sent(fd, "b", 1);
-	say_waited("one more came", set, 10);
+	print_waited("one more came", set, 10);
 	require(put(set, EPOLL_CTL_MOD, fd, EPOLLIN | EPOLLONESHOT, 2) == 0, "arm a set again");
-	say_waited("armed again", set, -1);
-	say_rest("receive", fd);
+	print_waited("armed again", set, -1);
+	print_rest("receive", fd);
 	require(put(set, EPOLL_CTL_MOD, fd, EPOLLIN | EPOLLONESHOT, 3) == 0, "arm a set again");
-	say_waited("none there", set, 0);
+	print_waited("none there", set, 0);
 	sent_soon(fd, "c", 1);
-	say_waited("until it comes", set, 5000);
-	say_rest("receive", fd);
+	print_waited("until it comes", set, 5000);
+	print_rest("receive", fd);
 }
 
 static void is_in_a_set_before_it_is_bound(void)
@@ -153,15 +153,15 @@ static void is_in_a_set_before_it_is_bound(void)
 	union socket_address any = any_address(0);
 
 	add(set, fd, EPOLLIN, 1);
-	say_waited("not bound", set, 0);
+	print_waited("not bound", set, 0);
 	require(bind(fd, &any.any, address_bytes()) == 0, "bind a socket");
 	sent_soon(fd, "a", 1);
-	say_waited("until it comes", set, 5000);
-	say_rest("receive", fd);
+	print_waited("until it comes", set, 5000);
+	print_rest("receive", fd);
 	sent_soon(fd, "b", 1);
-	say_waited("until it comes", set, 5000);
-	say_rest("receive", fd);
-	say_waited("none there", set, 0);
+	print_waited("until it comes", set, 5000);
+	print_rest("receive", fd);
+	print_waited("none there", set, 0);
 }
 
 static void is_in_a_set_before_it_is_read(void)
@@ -170,13 +170,13 @@ static void is_in_a_set_before_it_is_read(void)
 
 	add(set, fd, EPOLLIN | EPOLLET, 1);
 	sent_soon(fd, "a", 1);
-	say_waited("until it comes", set, 5000);
-	say_rest("receive", fd);
+	print_waited("until it comes", set, 5000);
+	print_rest("receive", fd);
 	for (int i = 0; i < 3; i++) {
 		sent_soon(fd, "b", 2);
-		say_waited("until it comes", set, 5000);
+		print_waited("until it comes", set, 5000);
 		all_sent();
-		say_rest("receive", fd);
+		print_rest("receive", fd);
 	}
 }
 
@@ -186,16 +186,16 @@ static void is_in_a_set_by_a_copy(void)
 
 	add(set, copy, EPOLLIN, 1);
 	sent(fd, "a", 1);
-	say_waited("the copy's", set, 0);
+	print_waited("the copy's", set, 0);
 	add(set, fd, EPOLLIN, 2);
-	say_waited("both", set, 0);
-	say_rest("receive by the copy", copy);
-	say_waited("none there", set, 0);
+	print_waited("both", set, 0);
+	print_rest("receive by the copy", copy);
+	print_waited("none there", set, 0);
 	sent_soon(fd, "b", 1);
-	say_waited("until it comes", set, 5000);
+	print_waited("until it comes", set, 5000);
 	require(epoll_ctl(set, EPOLL_CTL_DEL, copy, NULL) == 0, "take a socket from a set");
-	say_waited("without the copy", set, 0);
-	say_rest("receive", fd);
+	print_waited("without the copy", set, 0);
+	print_rest("receive", fd);
 }
 
 /* The kernel's set refers to the open file, which the copy keeps open. */
@@ -206,10 +206,10 @@ static void is_closed_and_its_copy_is_in_the_set(void)
 	add(set, copy, EPOLLIN, 1);
 	close(fd);
 	sent(copy, "a", 1);
-	say_waited("the copy's", set, 5000);
-	say_rest("receive", copy);
+	print_waited("the copy's", set, 5000);
+	print_rest("receive", copy);
 	close(copy);
-	say_waited("all closed", set, 0);
+	print_waited("all closed", set, 0);
 }
 
 static void is_in_several_sets(void)
@@ -221,49 +221,49 @@ static void is_in_several_sets(void)
 	add(second, fd, EPOLLIN | EPOLLET, 2);
 	add(outer, first, EPOLLIN, 3);
 	sent(fd, "a", 1);
-	say_waited("one", first, 0);
-	say_waited("the other", second, 0);
-	say_waited("the outer", outer, 0);
-	say("poll of a set: %s", result_name(poll(&polled, 1, 0)));
-	say_rest("receive", fd);
-	say_waited("one", first, 0);
-	say_waited("the outer", outer, 0);
-	say("poll of a set: %s", result_name(poll(&polled, 1, 0)));
+	print_waited("one", first, 0);
+	print_waited("the other", second, 0);
+	print_waited("the outer", outer, 0);
+	print_fact("poll of a set: %s", result_name(poll(&polled, 1, 0)));
+	print_rest("receive", fd);
+	print_waited("one", first, 0);
+	print_waited("the outer", outer, 0);
+	print_fact("poll of a set: %s", result_name(poll(&polled, 1, 0)));
 	sent_soon(fd, "b", 1);
-	say_waited("the outer", outer, 5000);
-	say_waited("the other", second, 5000);
+	print_waited("the outer", outer, 5000);
+	print_waited("the other", second, 5000);
 	close(second);
-	say_waited("one", first, 0);
-	say_rest("receive", fd);
+	print_waited("one", first, 0);
+	print_rest("receive", fd);
 }
 
-static void is_told_of_what_comes_another_way(void)
+static void is_notified_of_kernel_datagrams(void)
 {
 	int set = set_make(), fd = looked_socket();
 
 	add(set, fd, EPOLLIN, 1);
 	send_from_own(fd, "own");
-	say_waited("own", set, 5000);
-	say_received("receive", fd, 0);
-	say_waited("none there", set, 0);
+	print_waited("own", set, 5000);
+	print_received("receive", fd, 0);
+	print_waited("none there", set, 0);
 	sent(fd, "a", 1);
 	send_from_own(fd, "own");
-	say_waited("both", set, 5000);
-	say_sorted("receive", fd, 2);
-	say_waited("none there", set, 0);
+	print_waited("both", set, 5000);
+	print_sorted("receive", fd, 2);
+	print_waited("none there", set, 0);
 }
 
 const struct receive_case epoll_cases[] = {
 	{"epoll", waits_for_a_level},
 	{"epoll-set-that-changes", changes_a_set},
 	{"epoll-edge", waits_for_an_edge},
-	{"epoll-edge-of-what-was-there", has_it_there_before_it_waits_for_an_edge},
+	{"epoll-edge-of-what-was-there", is_ready_before_waiting_for_an_edge},
 	{"epoll-once", waits_once},
 	{"epoll-before-it-is-bound", is_in_a_set_before_it_is_bound},
 	{"epoll-before-it-is-read", is_in_a_set_before_it_is_read},
 	{"epoll-of-a-copy", is_in_a_set_by_a_copy},
 	{"epoll-of-a-copy-whose-original-is-closed", is_closed_and_its_copy_is_in_the_set},
 	{"epoll-in-several-sets", is_in_several_sets},
-	{"epoll-of-what-comes-another-way", is_told_of_what_comes_another_way},
+	{"epoll-of-what-comes-another-way", is_notified_of_kernel_datagrams},
 	{NULL, NULL},
 };

@@ -14,7 +14,7 @@
 enum { NOBODYS_PORT = 9, BATCH = 3 };
 
 /* The socket gets this peer's errors, but not the datagrams that the peer sends. */
-static void connect_to_nobody(int fd)
+static void connect_to_unused_port(int fd)
 {
 	union socket_address nobody = source_address(PEER);
 
@@ -29,7 +29,7 @@ static int refusable_socket(void)
 {
 	int fd = unbound_socket();
 
-	connect_to_nobody(fd);
+	connect_to_unused_port(fd);
 	look(fd);
 	return fd;
 }
@@ -40,7 +40,7 @@ static void be_refused(int fd)
 
 	/* The next send gets an error that nobody has read. */
 	if (send(fd, "x", 1, 0) != 1)
-		say("send: %s", result_name(-1));
+		print_fact("send: %s", result_name(-1));
 	require(poll(&polled, 1, 5000) == 1 && polled.revents & POLLERR, "be refused");
 }
 
@@ -51,37 +51,37 @@ static int refusable_socket_with_datagrams(int count)
 
 	look(fd);
 	sent(fd, "a", count);
-	connect_to_nobody(fd);
+	connect_to_unused_port(fd);
 	return fd;
 }
 
-static void say_error(const char *label, int fd)
+static void print_error(const char *label, int fd)
 {
 	int error = -1;
 	socklen_t bytes = sizeof(error);
 
 	require(getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0, "read an option");
-	say("%s: SO_ERROR is %s", label, error ? error_name(error) : "none");
+	print_fact("%s: SO_ERROR is %s", label, error ? error_name(error) : "none");
 }
 
 /* Blocking calls get it immediately. */
-static void recv_is_told(void)
+static void recv_gets_the_error(void)
 {
 	int fd = refusable_socket();
 
 	be_refused(fd);
-	say_received("first", fd, 0);
-	say_received("then", fd, MSG_DONTWAIT);
+	print_received("first", fd, 0);
+	print_received("then", fd, MSG_DONTWAIT);
 	be_refused(fd);
-	say("read: %s", result_name(read(fd, &(char){0}, 1)));
-	say_received("then", fd, MSG_DONTWAIT);
-	say_error("then", fd);
+	print_fact("read: %s", result_name(read(fd, &(char){0}, 1)));
+	print_received("then", fd, MSG_DONTWAIT);
+	print_error("then", fd);
 	be_refused(fd);
-	say_error("option", fd);
-	say_received("then", fd, MSG_DONTWAIT);
+	print_error("option", fd);
+	print_received("then", fd, MSG_DONTWAIT);
 }
 
-static void waiting_recv_is_told(void)
+static void waiting_recv_gets_the_error(void)
 {
 	int fd = refusable_socket();
 	pid_t child = fork();
@@ -91,12 +91,12 @@ static void waiting_recv_is_told(void)
 		require(send(fd, "x", 1, 0) == 1, "send");
 		_exit(0);
 	}
-	say_received("waits", fd, 0);
+	print_received("waits", fd, 0);
 	wait_for(child);
-	say_received("then", fd, MSG_DONTWAIT);
+	print_received("then", fd, MSG_DONTWAIT);
 }
 
-static void unblocking_recv_is_told_after_poll(void)
+static void unblocking_recv_gets_the_error_after_poll(void)
 {
 	int fd = refusable_socket();
 	struct pollfd polled = {.fd = fd, .events = POLLIN};
@@ -104,15 +104,15 @@ static void unblocking_recv_is_told_after_poll(void)
 	fcntl(fd, F_SETFL, O_NONBLOCK);
 	for (int i = 0; i < 3; i++) {
 		require(send(fd, "x", 1, 0) == 1, "send");
-		say("poll: %s", result_name(poll(&polled, 1, 5000)));
-		say("%x", (unsigned int)polled.revents);
-		say_received("receive", fd, 0);
-		say_received("then", fd, 0);
-		say("poll: %s", result_name(poll(&polled, 1, 0)));
+		print_fact("poll: %s", result_name(poll(&polled, 1, 5000)));
+		print_fact("%x", (unsigned int)polled.revents);
+		print_received("receive", fd, 0);
+		print_received("then", fd, 0);
+		print_fact("poll: %s", result_name(poll(&polled, 1, 0)));
 	}
 }
 
-static void select_is_told(void)
+static void select_gets_the_error(void)
 {
 	int fd = refusable_socket();
 	fd_set in;
@@ -120,12 +120,12 @@ static void select_is_told(void)
 	FD_ZERO(&in);
 	FD_SET(fd, &in);
 	be_refused(fd);
-	say("select: %s", result_name(select(fd + 1, &in, NULL, NULL, NULL)));
-	say("member: %d", !!FD_ISSET(fd, &in));
-	say_received("receive", fd, MSG_DONTWAIT);
+	print_fact("select: %s", result_name(select(fd + 1, &in, NULL, NULL, NULL)));
+	print_fact("member: %d", !!FD_ISSET(fd, &in));
+	print_received("receive", fd, MSG_DONTWAIT);
 }
 
-static void epoll_is_told(void)
+static void epoll_gets_the_error(void)
 {
 	int fd = refusable_socket(), set = epoll_create1(0);
 	struct epoll_event event = {.events = EPOLLIN | EPOLLET};
@@ -133,9 +133,9 @@ static void epoll_is_told(void)
 	require(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event) == 0, "put a socket into a set");
 	for (int i = 0; i < 2; i++) {
 		be_refused(fd);
-		say("epoll_wait: %s", result_name(epoll_wait(set, &event, 1, 5000)));
-		say("%x", (unsigned int)event.events);
-		say_received("receive", fd, MSG_DONTWAIT);
+		print_fact("epoll_wait: %s", result_name(epoll_wait(set, &event, 1, 5000)));
+		print_fact("%x", (unsigned int)event.events);
+		print_received("receive", fd, MSG_DONTWAIT);
 	}
 }
 
@@ -147,15 +147,15 @@ static void error_comes_first(void)
 	be_refused(fd);
 	/* A call that may block gets it as well. */
 	sleep_ms(20);
-	say_received("first", fd, 0);
-	say_received("second", fd, 0);
+	print_received("first", fd, 0);
+	print_received("second", fd, 0);
 	be_refused(fd);
 	sleep_ms(20);
-	say_received("third", fd, MSG_DONTWAIT);
-	say_rest("rest", fd);
+	print_received("third", fd, MSG_DONTWAIT);
+	print_rest("rest", fd);
 }
 
-static void say_batch(const char *label, int fd, int flags)
+static void print_batch(const char *label, int fd, int flags)
 {
 	char data[BATCH][16];
 	struct iovec pieces[BATCH];
@@ -168,24 +168,24 @@ static void say_batch(const char *label, int fd, int flags)
 		messages[i].msg_hdr = (struct msghdr){.msg_iov = &pieces[i], .msg_iovlen = 1};
 	}
 	received = recvmmsg(fd, messages, BATCH, flags, NULL);
-	say("%s: %s", label, result_name(received));
+	print_fact("%s: %s", label, result_name(received));
 	for (int i = 0; i < received; i++)
-		say("%s %d: %s", label, i, text_of(data[i], messages[i].msg_len));
+		print_fact("%s %d: %s", label, i, text_of(data[i], messages[i].msg_len));
 }
 
-static void recvmmsg_is_told(void)
+static void recvmmsg_gets_the_error(void)
 {
 	int fd = refusable_socket_with_datagrams(2);
 
 	be_refused(fd);
 	sleep_ms(20);
-	say_batch("first", fd, MSG_DONTWAIT);
-	say_batch("then", fd, MSG_DONTWAIT);
-	say_batch("nothing there", fd, MSG_DONTWAIT);
+	print_batch("first", fd, MSG_DONTWAIT);
+	print_batch("then", fd, MSG_DONTWAIT);
+	print_batch("nothing there", fd, MSG_DONTWAIT);
 }
 
 /* It ends the call and belongs to the next one. */
-static void recvmmsg_is_told_after_a_datagram(void)
+static void recvmmsg_gets_the_error_after_a_datagram(void)
 {
 	int fd = refusable_socket_with_datagrams(1);
 	pid_t child = fork();
@@ -195,14 +195,14 @@ static void recvmmsg_is_told_after_a_datagram(void)
 		require(send(fd, "x", 1, 0) == 1, "send");
 		_exit(0);
 	}
-	say_batch("until it is refused", fd, 0);
+	print_batch("until it is refused", fd, 0);
 	wait_for(child);
-	say_received("then", fd, MSG_DONTWAIT);
-	say_received("nothing there", fd, MSG_DONTWAIT);
+	print_received("then", fd, MSG_DONTWAIT);
+	print_received("nothing there", fd, MSG_DONTWAIT);
 }
 
 /* An unconnected socket gets no error. */
-static void unconnected_is_not_told(void)
+static void unconnected_gets_no_error(void)
 {
 	union socket_address nobody = source_address(PEER);
 	int fd = looked_socket();
@@ -213,20 +213,20 @@ static void unconnected_is_not_told(void)
 		nobody.in6.sin6_port = htons(NOBODYS_PORT);
 	require(sendto(fd, "x", 1, 0, &nobody.any, address_bytes()) == 1, "send");
 	sleep_ms(50);
-	say_error("unconnected", fd);
+	print_error("unconnected", fd);
 	sent(fd, "a", 1);
-	say_rest("receive", fd);
+	print_rest("receive", fd);
 }
 
 const struct receive_case error_cases[] = {
-	{"refused", recv_is_told},
-	{"refused-while-it-waits", waiting_recv_is_told},
-	{"refused-and-polled", unblocking_recv_is_told_after_poll},
-	{"refused-and-selected", select_is_told},
-	{"refused-and-in-a-set", epoll_is_told},
+	{"refused", recv_gets_the_error},
+	{"refused-while-it-waits", waiting_recv_gets_the_error},
+	{"refused-and-polled", unblocking_recv_gets_the_error_after_poll},
+	{"refused-and-selected", select_gets_the_error},
+	{"refused-and-in-a-set", epoll_gets_the_error},
 	{"refused-with-datagrams-there", error_comes_first},
-	{"refused-before-recvmmsg", recvmmsg_is_told},
-	{"refused-within-recvmmsg", recvmmsg_is_told_after_a_datagram},
-	{"refused-without-a-connection", unconnected_is_not_told},
+	{"refused-before-recvmmsg", recvmmsg_gets_the_error},
+	{"refused-within-recvmmsg", recvmmsg_gets_the_error_after_a_datagram},
+	{"refused-without-a-connection", unconnected_gets_no_error},
 	{NULL, NULL},
 };

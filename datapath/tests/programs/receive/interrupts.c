@@ -44,14 +44,14 @@ static void ends_a_call(void)
 	struct mmsghdr message = {.msg_hdr = {.msg_iov = &piece, .msg_iovlen = 1}};
 
 	signal_soon(0);
-	say_received("recvfrom", fd, 0);
+	print_received("recvfrom", fd, 0);
 	signal_soon(0);
-	say("read: %s", result_name(read(fd, data, sizeof(data))));
+	print_fact("read: %s", result_name(read(fd, data, sizeof(data))));
 	signal_soon(0);
-	say("recvmmsg: %s", result_name(recvmmsg(fd, &message, 1, 0, NULL)));
-	say("signals: %d", (int)signals);
+	print_fact("recvmmsg: %s", result_name(recvmmsg(fd, &message, 1, 0, NULL)));
+	print_fact("signals: %d", (int)signals);
 	sent(fd, "a", 1);
-	say_rest("rest", fd);
+	print_rest("rest", fd);
 }
 
 /* Long enough after the signal. */
@@ -68,13 +68,13 @@ static void does_not_end_a_call(void)
 
 	ask_later(fd);
 	signal_soon(SA_RESTART);
-	say_received("recvfrom", fd, 0);
-	say("signals: %d", (int)signals);
+	print_received("recvfrom", fd, 0);
+	print_fact("signals: %d", (int)signals);
 	ask_later(fd);
 	signal_soon(SA_RESTART);
 	received = read(fd, data, sizeof(data));
-	say("read: %s %s", result_name(received), text_of(data, received));
-	say("signals: %d", (int)signals);
+	print_fact("read: %s %s", result_name(received), text_of(data, received));
+	print_fact("signals: %d", (int)signals);
 }
 
 /* A call with a time-out is not restarted. */
@@ -84,9 +84,9 @@ static void ends_a_call_within_a_time(void)
 
 	wait_at_most(fd, 5000);
 	signal_soon(SA_RESTART);
-	say_received("recvfrom", fd, 0);
+	print_received("recvfrom", fd, 0);
 	signal_soon(0);
-	say_received("recvfrom", fd, 0);
+	print_received("recvfrom", fd, 0);
 }
 
 static void is_ignored(void)
@@ -96,8 +96,8 @@ static void is_ignored(void)
 	ask_later(fd);
 	signal_soon(0);
 	signal(SIGALRM, SIG_IGN);
-	say_received("recvfrom", fd, 0);
-	say("signals: %d", (int)signals);
+	print_received("recvfrom", fd, 0);
+	print_fact("signals: %d", (int)signals);
 }
 
 static void ends_waiting(void)
@@ -109,14 +109,14 @@ static void ends_waiting(void)
 
 	require(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event) == 0, "put a socket into a set");
 	signal_soon(SA_RESTART);
-	say("poll: %s", result_name(poll(&polled, 1, -1)));
+	print_fact("poll: %s", result_name(poll(&polled, 1, -1)));
 	signal_soon(SA_RESTART);
 	FD_ZERO(&in);
 	FD_SET(fd, &in);
-	say("select: %s", result_name(select(fd + 1, &in, NULL, NULL, NULL)));
+	print_fact("select: %s", result_name(select(fd + 1, &in, NULL, NULL, NULL)));
 	signal_soon(SA_RESTART);
-	say("epoll_wait: %s", result_name(epoll_wait(set, &event, 1, -1)));
-	say("signals: %d", (int)signals);
+	print_fact("epoll_wait: %s", result_name(epoll_wait(set, &event, 1, -1)));
+	print_fact("signals: %d", (int)signals);
 }
 
 /* The signal is blocked except in the wait itself, so it is not lost between check and wait. */
@@ -132,15 +132,15 @@ static void is_let_in_while_it_waits(void)
 	sigprocmask(SIG_BLOCK, &blocked, &before);
 	signal_soon(0);
 	sleep_ms(2 * SIGNAL_MS);
-	say("signals: %d", (int)signals);
-	say("ppoll: %s", result_name(ppoll(&polled, 1, NULL, &before)));
-	say("signals: %d", (int)signals);
+	print_fact("signals: %d", (int)signals);
+	print_fact("ppoll: %s", result_name(ppoll(&polled, 1, NULL, &before)));
+	print_fact("signals: %d", (int)signals);
 	signal_soon(0);
 	sleep_ms(2 * SIGNAL_MS);
 	FD_ZERO(&in);
 	FD_SET(fd, &in);
-	say("pselect: %s", result_name(pselect(fd + 1, &in, NULL, NULL, NULL, &before)));
-	say("signals: %d", (int)signals);
+	print_fact("pselect: %s", result_name(pselect(fd + 1, &in, NULL, NULL, NULL, &before)));
+	print_fact("signals: %d", (int)signals);
 }
 
 static int read_by_handler;
@@ -169,13 +169,13 @@ static void handler_receives(void)
 	require(sigaction(SIGUSR1, &action, NULL) == 0, "handle a signal");
 	sent(fd, "a", 3);
 	raise(SIGUSR1);
-	say("by the handler: %d", (int)signals);
+	print_fact("by the handler: %d", (int)signals);
 	for (int i = 0; i < 20; i++) {
 		sent(fd, "a", 2);
 		by_program += recv(fd, data, sizeof(data), MSG_DONTWAIT) >= 0;
 		raise(SIGUSR1);
 	}
-	say("together: %d", (int)signals + by_program);
+	print_fact("together: %d", (int)signals + by_program);
 }
 
 const struct receive_case interrupt_cases[] = {

@@ -35,14 +35,14 @@ static void asks_for_timestamping(void)
 	look(before);
 	sent(later, "a", 2);
 	set_int(later, SOL_SOCKET, SO_TIMESTAMPING, SOFTWARE_STAMPS);
-	say_received("what was there", later, MSG_DONTWAIT);
-	say_received("what was there", later, MSG_DONTWAIT);
+	print_received("what was there", later, MSG_DONTWAIT);
+	print_received("what was there", later, MSG_DONTWAIT);
 	/* The kernel stamps from an unknown moment on. */
 	sleep_ms(20);
 	sent(before, "b", 1);
 	sent(later, "c", 1);
-	say_message("asked before", before, CONTROL_ROOM);
-	say_message("asked later", later, CONTROL_ROOM);
+	print_message("asked before", before, CONTROL_ROOM);
+	print_message("asked later", later, CONTROL_ROOM);
 }
 
 /* The interface decides whether segments arrive together: these do not. The order relative to earlier and
@@ -57,23 +57,23 @@ static void asks_for_gro(void)
 	set_int(later, SOL_UDP, UDP_GRO, 1);
 	sent(before, "b", 2);
 	sent(later, "c", 2);
-	say_rest("asked before", before);
-	say_sorted("asked later", later, 4);
+	print_rest("asked before", before);
+	print_sorted("asked later", later, 4);
 	set_int(later, SOL_UDP, UDP_GRO, 0);
 	sent(later, "d", 2);
-	say_rest("no more", later);
+	print_rest("no more", later);
 }
 
-static void say_peeked(int fd)
+static void print_peeked(int fd)
 {
 	char data[4];
 
 	for (int i = 0; i < 3; i++) {
 		long received = recv(fd, data, sizeof(data), MSG_PEEK | MSG_DONTWAIT);
 
-		say("peek: %s %s", result_name(received), text_of(data, received));
+		print_fact("peek: %s %s", result_name(received), text_of(data, received));
 	}
-	say_rest("receive", fd);
+	print_rest("receive", fd);
 }
 
 static void peeks_at_an_offset(void)
@@ -83,21 +83,21 @@ static void peeks_at_an_offset(void)
 	set_int(before, SOL_SOCKET, SO_PEEK_OFF, 0);
 	look(before);
 	sent(before, "abcdefgh", 2);
-	say_peeked(before);
+	print_peeked(before);
 	sent(later, "a", 1);
-	say_rest("receive", later);
+	print_rest("receive", later);
 	set_int(later, SOL_SOCKET, SO_PEEK_OFF, 2);
 	sent(later, "ijklmnop", 2);
-	say_peeked(later);
+	print_peeked(later);
 }
 
-static void peeks_at_an_offset_of_what_was_there(void)
+static void peeks_at_an_offset_of_queued(void)
 {
 	int fd = looked_socket();
 
 	sent(fd, "abcdefgh", 2);
 	set_int(fd, SOL_SOCKET, SO_PEEK_OFF, 0);
-	say_peeked(fd);
+	print_peeked(fd);
 }
 
 static void attach(int fd, uint32_t bytes)
@@ -116,17 +116,17 @@ static void has_a_filter(void)
 
 	attach(before, 8 + 2);
 	sent(before, "abcd", 2);
-	say_rest("cut by a filter", before);
+	print_rest("cut by a filter", before);
 	sent(later, "a", 2);
 	attach(later, 0);
 	sent(later, "b", 2);
-	say_rest("what was there before the filter", later);
+	print_rest("what was there before the filter", later);
 	attach(later, 8 + 3);
 	sent(later, "cdefgh", 2);
-	say_rest("cut by a later filter", later);
+	print_rest("cut by a later filter", later);
 	set_int(later, SOL_SOCKET, SO_DETACH_FILTER, 0);
 	sent(later, "e", 2);
-	say_rest("without a filter", later);
+	print_rest("without a filter", later);
 }
 
 static void has_a_receive_buffer(void)
@@ -137,22 +137,22 @@ static void has_a_receive_buffer(void)
 	set_int(fd, SOL_SOCKET, SO_RCVBUF, 100000);
 	look(fd);
 	require(getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &value, &bytes) == 0, "read an option");
-	say("SO_RCVBUF: %d", value);
+	print_fact("SO_RCVBUF: %d", value);
 	sent(fd, "a", 60);
-	say_sorted("receive", fd, 60);
+	print_sorted("receive", fd, 60);
 	set_int(fd, SOL_SOCKET, SO_RCVBUF, 200000);
 	require(getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &value, &bytes) == 0, "read an option");
-	say("SO_RCVBUF: %d", value);
+	print_fact("SO_RCVBUF: %d", value);
 	sent(fd, "b", 60);
-	say_sorted("receive", fd, 60);
-	say_rest("rest", fd);
+	print_sorted("receive", fd, 60);
+	print_rest("rest", fd);
 }
 
 const struct receive_case option_cases[] = {
 	{"timestamping", asks_for_timestamping},
 	{"gro", asks_for_gro},
 	{"peeks-at-an-offset", peeks_at_an_offset},
-	{"peeks-at-an-offset-of-what-was-there", peeks_at_an_offset_of_what_was_there},
+	{"peeks-at-an-offset-of-what-was-there", peeks_at_an_offset_of_queued},
 	{"filter", has_a_filter},
 	{"receive-buffer", has_a_receive_buffer},
 	{NULL, NULL},

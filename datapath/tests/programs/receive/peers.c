@@ -25,7 +25,7 @@ static void tells_sources(void)
 	int fd = looked_socket();
 
 	sent_by_all(fd);
-	say_rest("receive", fd);
+	print_rest("receive", fd);
 }
 
 static void is_connected(void)
@@ -38,8 +38,8 @@ static void is_connected(void)
 	sent_by_all(fd);
 	sent_by(fd, PEER, "d");
 	received = read(fd, data, sizeof(data));
-	say("read: %s %s", result_name(received), text_of(data, received));
-	say_rest("receive", fd);
+	print_fact("read: %s %s", result_name(received), text_of(data, received));
+	print_rest("receive", fd);
 }
 
 /* Datagrams that arrived before the socket was connected stay. */
@@ -50,7 +50,7 @@ static void is_connected_later(void)
 	sent_by_all(fd);
 	connect_to(fd, PEER);
 	sent_by_all(fd);
-	say_rest("receive", fd);
+	print_rest("receive", fd);
 }
 
 /* Bound to an explicit port, which it keeps. */
@@ -66,20 +66,20 @@ static int particular_socket(void)
 	return fd;
 }
 
-static void is_connected_anew(void)
+static void is_connected_again(void)
 {
 	struct sockaddr none = {.sa_family = AF_UNSPEC};
 	int fd = particular_socket();
 
 	connect_to(fd, PEER);
 	sent_by_all(fd);
-	say_rest("connected", fd);
+	print_rest("connected", fd);
 	connect_to(fd, PEER_OTHER_ADDRESS);
 	sent_by_all(fd);
-	say_rest("connected to another", fd);
+	print_rest("connected to another", fd);
 	require(connect(fd, &none, sizeof(none)) == 0, "dissolve a connection");
 	sent_by_all(fd);
-	say_rest("dissolved", fd);
+	print_rest("dissolved", fd);
 }
 
 /* Its port is released with the connection. */
@@ -93,23 +93,23 @@ static void loses_its_port(void)
 	sent_by(fd, PEER, "a");
 	port = port_of(fd);
 	require(connect(fd, &none, sizeof(none)) == 0, "dissolve a connection");
-	say("a port: %d", port_of(fd) != 0);
+	print_fact("a port: %d", port_of(fd) != 0);
 	ask(fd, (struct sending){.label = "b", .count = 1, .port = port});
-	say_rest("dissolved", fd);
+	print_rest("dissolved", fd);
 	connect_to(fd, PEER);
 	sent_by(fd, PEER, "c");
-	say_rest("connected", fd);
+	print_rest("connected", fd);
 }
 
 static void is_bound_by_a_send(void)
 {
 	int fd = unbound_socket();
 
-	say_received("not bound", fd, MSG_DONTWAIT);
+	print_received("not bound", fd, MSG_DONTWAIT);
 	send_to_peer(fd);
 	look(fd);
 	sent_by_all(fd);
-	say_rest("receive", fd);
+	print_rest("receive", fd);
 }
 
 static void is_bound_after_a_read(void)
@@ -117,11 +117,11 @@ static void is_bound_after_a_read(void)
 	union socket_address any = any_address(0);
 	int fd = unbound_socket();
 
-	say_received("not bound", fd, MSG_DONTWAIT);
+	print_received("not bound", fd, MSG_DONTWAIT);
 	require(bind(fd, &any.any, address_bytes()) == 0, "bind a socket");
-	say_received("bound", fd, MSG_DONTWAIT);
+	print_received("bound", fd, MSG_DONTWAIT);
 	sent(fd, "a", 2);
-	say_rest("receive", fd);
+	print_rest("receive", fd);
 }
 
 static void is_bound_to_an_address(void)
@@ -133,7 +133,7 @@ static void is_bound_to_an_address(void)
 	require(bind(fd, &own.any, address_bytes()) == 0, "bind a socket");
 	look(fd);
 	sent(fd, "a", 2);
-	say_rest("receive", fd);
+	print_rest("receive", fd);
 	/* The more specific socket gets it, even if it was bound later. */
 	any = unbound_socket();
 	set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
@@ -142,14 +142,14 @@ static void is_bound_to_an_address(void)
 	require(bind(any, &same_port.any, address_bytes()) == 0, "bind a second socket");
 	look(any);
 	sent(fd, "b", 2);
-	say_rest("bound to the address", fd);
-	say_rest("bound to any", any);
+	print_rest("bound to the address", fd);
+	print_rest("bound to any", any);
 	close(fd);
 	sent(any, "c", 2);
-	say_rest("bound to any, alone", any);
+	print_rest("bound to any, alone", any);
 }
 
-static void is_connected_beside_another(void)
+static void is_connected_next_to_another(void)
 {
 	int any = looked_socket(), connected = unbound_socket();
 	union socket_address same_port;
@@ -161,11 +161,11 @@ static void is_connected_beside_another(void)
 	connect_to(connected, PEER);
 	look(connected);
 	sent_by_all(any);
-	say_rest("connected", connected);
-	say_rest("any", any);
+	print_rest("connected", connected);
+	print_rest("any", any);
 	close(connected);
 	sent_by_all(any);
-	say_rest("any, alone", any);
+	print_rest("any, alone", any);
 }
 
 static void is_bound_to_a_device(void)
@@ -181,16 +181,16 @@ static void is_bound_to_a_device(void)
 	sent(elsewhere, "c", 1);
 	require(setsockopt(later, SOL_SOCKET, SO_BINDTODEVICE, "tsn0", 4) == 0, "bind to a device");
 	sent(later, "d", 1);
-	say_rest("bound before", before);
-	say_rest("bound later", later);
-	say_rest("bound to another", elsewhere);
+	print_rest("bound before", before);
+	print_rest("bound later", later);
+	print_rest("bound to another", elsewhere);
 	require(setsockopt(later, SOL_SOCKET, SO_BINDTODEVICE, "lo", 2) == 0, "bind to a device");
 	sent(later, "e", 1);
-	say_rest("bound to another later", later);
+	print_rest("bound to another later", later);
 }
 
 /* Order is guaranteed per source. */
-static void has_those_of_the_same_node_as_well(void)
+static void gets_local_datagrams(void)
 {
 	int fd = looked_socket();
 	char data[ROOM], latest[2] = {0, 0};
@@ -210,8 +210,8 @@ static void has_those_of_the_same_node_as_well(void)
 		latest[source] = data[1];
 		came[source]++;
 	}
-	say("own %d, the peer's %d, in order %d", came[1], came[0], in_order);
-	say_rest("rest", fd);
+	print_fact("own %d, the peer's %d, in order %d", came[1], came[0], in_order);
+	print_rest("rest", fd);
 }
 
 static void is_connected_to_itself(void)
@@ -222,22 +222,22 @@ static void is_connected_to_itself(void)
 	require(connect(fd, &own.any, address_bytes()) == 0, "connect a socket");
 	require(send(fd, "to myself", 9, 0) == 9, "send");
 	sent(fd, "a", 1);
-	say_sorted("receive", fd, 1);
-	say_rest("rest", fd);
+	print_sorted("receive", fd, 1);
+	print_rest("rest", fd);
 }
 
 const struct receive_case peer_cases[] = {
 	{"sources", tells_sources},
 	{"connected", is_connected},
 	{"connected-later", is_connected_later},
-	{"connected-anew", is_connected_anew},
+	{"connected-anew", is_connected_again},
 	{"loses-its-port", loses_its_port},
 	{"bound-by-a-send", is_bound_by_a_send},
 	{"bound-after-a-read", is_bound_after_a_read},
 	{"bound-to-an-address", is_bound_to_an_address},
-	{"connected-beside-another", is_connected_beside_another},
+	{"connected-beside-another", is_connected_next_to_another},
 	{"bound-to-a-device", is_bound_to_a_device},
-	{"those-of-the-same-node-as-well", has_those_of_the_same_node_as_well},
+	{"those-of-the-same-node-as-well", gets_local_datagrams},
 	{"connected-to-itself", is_connected_to_itself},
 	{NULL, NULL},
 };

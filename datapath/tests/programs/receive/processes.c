@@ -21,14 +21,14 @@ static void child_reads(void)
 	sent(fd, "a", 2);
 	child = fork();
 	if (child == 0) {
-		say_rest("child", fd);
+		print_rest("child", fd);
 		sent(fd, "b", 2);
-		say_rest("child", fd);
+		print_rest("child", fd);
 		_exit(0);
 	}
 	wait_for(child);
 	sent(fd, "c", 2);
-	say_rest("parent", fd);
+	print_rest("parent", fd);
 }
 
 static void child_waits(void)
@@ -40,15 +40,15 @@ static void child_waits(void)
 		struct pollfd polled = {.fd = fd, .events = POLLIN};
 
 		sent_soon(fd, "a", 1);
-		say("child: %s", result_name(poll(&polled, 1, 5000)));
-		say_rest("child", fd);
+		print_fact("child: %s", result_name(poll(&polled, 1, 5000)));
+		print_rest("child", fd);
 		sent_soon(fd, "b", 1);
-		say_received("child", fd, 0);
+		print_received("child", fd, 0);
 		_exit(0);
 	}
 	wait_for(child);
 	sent_soon(fd, "c", 1);
-	say_received("parent", fd, 0);
+	print_received("parent", fd, 0);
 }
 
 static void child_looks_first(void)
@@ -59,7 +59,7 @@ static void child_looks_first(void)
 	if (child == 0) {
 		look(fd);
 		sent(fd, "a", 2);
-		say_received("child", fd, 0);
+		print_received("child", fd, 0);
 		_exit(0);
 	}
 	wait_for(child);
@@ -68,7 +68,7 @@ static void child_looks_first(void)
 	while (recv(fd, &(char){0}, 1, MSG_DONTWAIT) >= 0)
 		;
 	sent_soon(fd, "b", 1);
-	say_received("parent", fd, 0);
+	print_received("parent", fd, 0);
 }
 
 /* Each process counts its datagrams by the number in the label. */
@@ -89,7 +89,7 @@ static void count_own(int fd, _Atomic uint8_t *counts)
 	}
 }
 
-static void say_counts(_Atomic uint8_t *counts)
+static void print_counts(_Atomic uint8_t *counts)
 {
 	int missing = 0, twice = 0;
 
@@ -97,7 +97,7 @@ static void say_counts(_Atomic uint8_t *counts)
 		missing += counts[i] == 0;
 		twice += counts[i] > 1;
 	}
-	say("of %d: missing %d, more than once %d", TOGETHER, missing, twice);
+	print_fact("of %d: missing %d, more than once %d", TOGETHER, missing, twice);
 }
 
 static void both_read(void)
@@ -114,7 +114,7 @@ static void both_read(void)
 	if (child == 0)
 		_exit(0);
 	wait_for(child);
-	say_counts(counts);
+	print_counts(counts);
 }
 
 /* Then only the child has the socket. */
@@ -129,9 +129,9 @@ static void parent_closes(void)
 	if (child == 0) {
 		require(read(ends[0], &go, 1) == 1, "wait for the parent");
 		sent_soon(fd, "a", 2);
-		say_received("child", fd, 0);
+		print_received("child", fd, 0);
 		sent_soon(fd, "b", 1);
-		say_sorted("child", fd, 2);
+		print_sorted("child", fd, 2);
 		_exit(0);
 	}
 	close(fd);
@@ -160,7 +160,7 @@ static void parent_ends(void)
 	}
 	close(ends[0]);
 	sent_soon(fd, "a", 1);
-	say_received("grandchild", fd, 0);
+	print_received("grandchild", fd, 0);
 	_exit(0);
 }
 

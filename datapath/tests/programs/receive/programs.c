@@ -28,7 +28,7 @@ static void execs(void)
 	int fd = looked_socket();
 
 	sent(fd, "a", 1);
-	say_rest("before", fd);
+	print_rest("before", fd);
 	execv(arguments.program, started_as("reads-what-it-is-given", fd));
 	require(false, "exec");
 }
@@ -38,10 +38,10 @@ static void execs_another(void)
 	int fd = looked_socket();
 
 	sent(fd, "a", 1);
-	say_rest("before", fd);
+	print_rest("before", fd);
 	started_reads("reads-what-it-is-given", fd);
 	sent_soon(fd, "c", 1);
-	say_received("afterwards", fd, 0);
+	print_received("afterwards", fd, 0);
 }
 
 /* A program that gets only its descriptors. */
@@ -51,7 +51,7 @@ static void execs_without_an_environment(void)
 	char *none[] = {NULL};
 
 	sent(fd, "a", 1);
-	say_rest("before", fd);
+	print_rest("before", fd);
 	execve(arguments.program, started_as("reads-what-it-is-given", fd), none);
 	require(false, "exec");
 }
@@ -71,7 +71,7 @@ static void spawns(void)
 	posix_spawn_file_actions_destroy(&actions);
 	wait_for(child);
 	sent_soon(fd, "c", 1);
-	say_received("parent", fd, 0);
+	print_received("parent", fd, 0);
 }
 
 /* Starts a program that waits for a socket on a unix socket, and passes it one. */
@@ -103,7 +103,7 @@ static void passes_to_a_program(void)
 
 	pass_to_a_program(fd, false, environ);
 	sent_soon(fd, "c", 1);
-	say_received("passed on", fd, 0);
+	print_received("passed on", fd, 0);
 }
 
 static void passes_to_a_program_and_closes(void)
@@ -127,24 +127,24 @@ static void passes_to_itself(void)
 	fd_pass(ends[0], fd);
 	passed = fd_receive(ends[1]);
 	sent(fd, "a", 3);
-	say_received("passed", passed, MSG_DONTWAIT);
-	say_received("original", fd, MSG_DONTWAIT);
+	print_received("passed", passed, MSG_DONTWAIT);
+	print_received("original", fd, MSG_DONTWAIT);
 	close(fd);
-	say_rest("passed", passed);
+	print_rest("passed", passed);
 	sent(passed, "b", 2);
-	say_rest("passed", passed);
+	print_rest("passed", passed);
 }
 
-static void on_what_it_is_given(void)
+static void on_inherited_fd(void)
 {
 	wait_at_most(arguments.fd, 1000);
 	sent_soon(arguments.fd, "b", 2);
-	say_received("started", arguments.fd, 0);
+	print_received("started", arguments.fd, 0);
 	all_sent();
-	say_rest("started", arguments.fd);
+	print_rest("started", arguments.fd);
 }
 
-static void on_what_it_is_passed(void)
+static void on_passed_fd(void)
 {
 	int fd = fd_receive(arguments.fd);
 	char go;
@@ -152,9 +152,9 @@ static void on_what_it_is_passed(void)
 	require(read(arguments.fd, &go, 1) == 1, "be told to go");
 	wait_at_most(fd, 1000);
 	sent_soon(fd, "b", 2);
-	say_received("started", fd, 0);
+	print_received("started", fd, 0);
 	all_sent();
-	say_rest("started", fd);
+	print_rest("started", fd);
 }
 
 const struct receive_case program_cases[] = {
@@ -170,7 +170,7 @@ const struct receive_case program_cases[] = {
 };
 
 const struct receive_case started_cases[] = {
-	{"reads-what-it-is-given", on_what_it_is_given},
-	{"reads-what-it-is-passed", on_what_it_is_passed},
+	{"reads-what-it-is-given", on_inherited_fd},
+	{"reads-what-it-is-passed", on_passed_fd},
 	{NULL, NULL},
 };

@@ -40,7 +40,7 @@ extern struct receive_arguments {
 enum { ROOM = 9000, CONTROL_ROOM = 512 };
 
 /* Prints one fact as a line. */
-void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void print_fact(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Ends the program when the test itself fails. */
 void require(bool ok, const char *what);
 /* Returns "3", "0", or the name of errno for a negative result. Valid until eight later calls. */
@@ -52,14 +52,14 @@ const char *text_of(const void *data, long bytes);
 /* Names the owner of an address: "peer", "peer's other port", "other address", "own" or "unknown". */
 const char *whose(const void *address, socklen_t bytes);
 /* Calls recvfrom() with a large buffer and prints everything that it returns. Returns the result. */
-long say_received(const char *what, int fd, int flags);
+long print_received(const char *what, int fd, int flags);
 /* Repeats it without blocking until the socket is empty. */
-void say_rest(const char *what, int fd);
+void print_rest(const char *what, int fd);
 /* Calls recvmsg() without blocking, with this much room for control messages, and prints them. */
-void say_message(const char *what, int fd, size_t room);
+void print_message(const char *what, int fd, size_t room);
 /* Receives this many, waiting 2 s for each at most, and prints them sorted: for datagrams without a
  * defined order. */
-void say_sorted(const char *what, int fd, int count);
+void print_sorted(const char *what, int fd, int count);
 
 /* The source of datagrams. */
 enum { PEER, PEER_OTHER_PORT, PEER_OTHER_ADDRESS, SOURCES };

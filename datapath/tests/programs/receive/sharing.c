@@ -22,7 +22,7 @@ static void group_make(int group[2])
 }
 
 /* It is undefined which socket gets a flow, but that socket gets all of it. */
-static void say_flows(const char *what, const int group[2], int sockets)
+static void print_flows(const char *what, const int group[2], int sockets)
 {
 	int came[2][FLOWS] = {{0}}, total = 0, split = 0;
 	char data[ROOM];
@@ -34,7 +34,7 @@ static void say_flows(const char *what, const int group[2], int sockets)
 		total += came[0][flow] + came[1][flow];
 		split += came[0][flow] && came[1][flow];
 	}
-	say("%s: %d, of flows to both sockets %d", what, total, split);
+	print_fact("%s: %d, of flows to both sockets %d", what, total, split);
 }
 
 static void sent_flows(int fd)
@@ -53,22 +53,22 @@ static void uses_a_port_together(void)
 	look(group[0]);
 	look(group[1]);
 	sent_flows(group[0]);
-	say_flows("both", group, 2);
+	print_flows("both", group, 2);
 	sent_flows(group[0]);
-	say_flows("again", group, 2);
+	print_flows("again", group, 2);
 }
 
-static void uses_a_port_together_and_one_looks(void)
+static void shares_a_port_and_one_looks(void)
 {
 	int group[2];
 
 	group_make(group);
 	look(group[0]);
 	sent_flows(group[0]);
-	say_flows("both", group, 2);
+	print_flows("both", group, 2);
 	close(group[1]);
 	sent_flows(group[0]);
-	say_flows("one left", group, 1);
+	print_flows("one left", group, 1);
 }
 
 /* Each gets its own datagrams, independent of the others. */
@@ -86,7 +86,7 @@ static void has_many_sockets(void)
 		snprintf(label, sizeof(label), "%d-", i);
 		sent(all[i].fd, label, 3);
 	}
-	say("ready: %s", result_name(poll(all, MANY, 0)));
+	print_fact("ready: %s", result_name(poll(all, MANY, 0)));
 	for (int i = 0; i < MANY; i++)
 		for (int j = 0; j < 3; j++) {
 			char expected[16];
@@ -96,10 +96,10 @@ static void has_many_sockets(void)
 			right += received == (long)strlen(expected) &&
 				 memcmp(data, expected, (size_t)received) == 0;
 		}
-	say("right: %d", right);
-	say("ready: %s", result_name(poll(all, MANY, 0)));
+	print_fact("right: %d", right);
+	print_fact("ready: %s", result_name(poll(all, MANY, 0)));
 	for (int i = 0; i < MANY; i++)
-		say_rest("rest", all[i].fd);
+		print_rest("rest", all[i].fd);
 }
 
 /* Each is read before the next is sent: the order is fixed, whichever path they take. */
@@ -122,14 +122,14 @@ static void has_many_sockets_for_a_while(void)
 		}
 		sleep_ms(120);
 	}
-	say("right: %d of %d", right, MANY * ROUNDS);
+	print_fact("right: %d of %d", right, MANY * ROUNDS);
 	for (int i = 0; i < MANY; i++)
-		say_rest("rest", sockets[i]);
+		print_rest("rest", sockets[i]);
 }
 
 const struct receive_case sharing_cases[] = {
 	{"shares-a-port", uses_a_port_together},
-	{"shares-a-port-and-one-looks", uses_a_port_together_and_one_looks},
+	{"shares-a-port-and-one-looks", shares_a_port_and_one_looks},
 	{"many-sockets", has_many_sockets},
 	{"many-sockets-for-a-while", has_many_sockets_for_a_while},
 	{NULL, NULL},

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { READERS = 4, TOGETHER = 64, BEHIND_MS = 40 };
+enum { READERS = 4, TOGETHER = 64, DELAY_MS = 40 };
 
 struct readers {
 	pthread_t threads[READERS];
@@ -49,7 +49,7 @@ static void readers_start(struct readers *readers)
 			"start a thread");
 }
 
-static void readers_say(struct readers *readers)
+static void readers_print(struct readers *readers)
 {
 	int missing = 0, twice = 0;
 
@@ -59,7 +59,7 @@ static void readers_say(struct readers *readers)
 		missing += readers->counts[i] == 0;
 		twice += readers->counts[i] > 1;
 	}
-	say("of %d: missing %d, more than once %d", TOGETHER, missing, twice);
+	print_fact("of %d: missing %d, more than once %d", TOGETHER, missing, twice);
 }
 
 static void many_block(void)
@@ -68,8 +68,8 @@ static void many_block(void)
 
 	wait_at_most(readers.fd, 300);
 	readers_start(&readers);
-	ask(readers.fd, (struct sending){.label = "a", .count = TOGETHER, .after_ms = BEHIND_MS});
-	readers_say(&readers);
+	ask(readers.fd, (struct sending){.label = "a", .count = TOGETHER, .after_ms = DELAY_MS});
+	readers_print(&readers);
 }
 
 static void many_look_first(void)
@@ -78,8 +78,8 @@ static void many_look_first(void)
 
 	wait_at_most(readers.fd, 500);
 	readers_start(&readers);
-	ask(readers.fd, (struct sending){.label = "a", .count = TOGETHER, .after_ms = 3 * BEHIND_MS});
-	readers_say(&readers);
+	ask(readers.fd, (struct sending){.label = "a", .count = TOGETHER, .after_ms = 3 * DELAY_MS});
+	readers_print(&readers);
 }
 
 static void many_poll(void)
@@ -87,8 +87,8 @@ static void many_poll(void)
 	struct readers readers = {.fd = looked_socket(), .polls = true};
 
 	readers_start(&readers);
-	ask(readers.fd, (struct sending){.label = "a", .count = TOGETHER, .after_ms = BEHIND_MS});
-	readers_say(&readers);
+	ask(readers.fd, (struct sending){.label = "a", .count = TOGETHER, .after_ms = DELAY_MS});
+	readers_print(&readers);
 }
 
 /* A thread that receives once and reports it. */
@@ -106,17 +106,17 @@ static void *reader_once(void *argument)
 	if (reader->quiet)
 		(void)recv(reader->fd, data, sizeof(data), 0);
 	else
-		say_received("reader", reader->fd, 0);
+		print_received("reader", reader->fd, 0);
 	return NULL;
 }
 
 static void reader_start(struct reader *reader)
 {
 	require(pthread_create(&reader->thread, NULL, reader_once, reader) == 0, "start a thread");
-	sleep_ms(BEHIND_MS);
+	sleep_ms(DELAY_MS);
 }
 
-static void shuts_down_beside_a_reader(void)
+static void shuts_down_during_a_read(void)
 {
 	struct reader reader = {.fd = connected_socket(PEER)};
 
@@ -127,7 +127,7 @@ static void shuts_down_beside_a_reader(void)
 }
 
 /* It is undefined what the reader gets, but it must not take datagrams for another socket. */
-static void closes_beside_a_reader(void)
+static void closes_during_a_read(void)
 {
 	struct reader reader = {.fd = looked_socket(), .quiet = true};
 	int former = reader.fd, fd;
@@ -136,16 +136,16 @@ static void closes_beside_a_reader(void)
 	reader_start(&reader);
 	close(reader.fd);
 	fd = looked_socket();
-	say("the same number: %d", fd == former);
+	print_fact("the same number: %d", fd == former);
 	sent(fd, "a", 2);
-	sleep_ms(BEHIND_MS);
-	say_rest("new", fd);
+	sleep_ms(DELAY_MS);
+	print_rest("new", fd);
 	pthread_join(reader.thread, NULL);
 	sent(fd, "b", 1);
-	say_rest("new", fd);
+	print_rest("new", fd);
 }
 
-static void closes_a_copy_beside_a_reader(void)
+static void closes_a_copy_during_a_read(void)
 {
 	struct reader reader = {.fd = looked_socket()};
 	int copy = dup(reader.fd);
@@ -182,10 +182,10 @@ static void others_open_and_close(void)
 	}
 	__atomic_store_n(&stop, 1, __ATOMIC_SEQ_CST);
 	pthread_join(thread, NULL);
-	say("came: %d", came);
+	print_fact("came: %d", came);
 }
 
-static void asks_for_stamps_beside_a_reader(void)
+static void asks_for_stamps_during_a_read(void)
 {
 	struct reader reader = {.fd = looked_socket()};
 
@@ -197,7 +197,7 @@ static void asks_for_stamps_beside_a_reader(void)
 }
 
 /* The ring is given up: the reader also gets later datagrams. */
-static void attaches_a_filter_beside_a_reader(void)
+static void attaches_a_filter_during_a_read(void)
 {
 	struct reader reader = {.fd = looked_socket()};
 
@@ -207,7 +207,7 @@ static void attaches_a_filter_beside_a_reader(void)
 	pthread_join(reader.thread, NULL);
 }
 
-static void connects_beside_a_reader(void)
+static void connects_during_a_read(void)
 {
 	struct reader reader = {.fd = looked_socket()};
 
@@ -216,11 +216,11 @@ static void connects_beside_a_reader(void)
 	ask(reader.fd, (struct sending){.label = "b", .count = 1, .source = PEER_OTHER_PORT});
 	sent_soon(reader.fd, "a", 1);
 	pthread_join(reader.thread, NULL);
-	say_rest("rest", reader.fd);
+	print_rest("rest", reader.fd);
 }
 
 /* A blocked thread is unaffected: F_SETFL applies to later calls. */
-static void does_not_block_any_more_beside_a_reader(void)
+static void becomes_nonblocking_during_a_read(void)
 {
 	struct reader reader = {.fd = looked_socket()};
 
@@ -228,20 +228,20 @@ static void does_not_block_any_more_beside_a_reader(void)
 	sent_soon(reader.fd, "a", 1);
 	pthread_join(reader.thread, NULL);
 	fcntl(reader.fd, F_SETFL, O_NONBLOCK);
-	say_received("later", reader.fd, 0);
+	print_received("later", reader.fd, 0);
 }
 
 const struct receive_case thread_cases[] = {
 	{"threads-block", many_block},
 	{"threads-look-first", many_look_first},
 	{"threads-poll", many_poll},
-	{"shut-down-beside-a-reader", shuts_down_beside_a_reader},
-	{"closed-beside-a-reader", closes_beside_a_reader},
-	{"copy-closed-beside-a-reader", closes_a_copy_beside_a_reader},
+	{"shut-down-beside-a-reader", shuts_down_during_a_read},
+	{"closed-beside-a-reader", closes_during_a_read},
+	{"copy-closed-beside-a-reader", closes_a_copy_during_a_read},
 	{"others-open-and-close", others_open_and_close},
-	{"stamps-asked-for-beside-a-reader", asks_for_stamps_beside_a_reader},
-	{"gro-asked-for-beside-a-reader", attaches_a_filter_beside_a_reader},
-	{"connected-beside-a-reader", connects_beside_a_reader},
-	{"does-not-block-after-a-reader", does_not_block_any_more_beside_a_reader},
+	{"stamps-asked-for-beside-a-reader", asks_for_stamps_during_a_read},
+	{"gro-asked-for-beside-a-reader", attaches_a_filter_during_a_read},
+	{"connected-beside-a-reader", connects_during_a_read},
+	{"does-not-block-after-a-reader", becomes_nonblocking_during_a_read},
 	{NULL, NULL},
 };

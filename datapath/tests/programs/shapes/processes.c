@@ -269,12 +269,12 @@ static void passed_to_a_program_and_closed(void)
 	wait_for(receiver);
 }
 
-static void on_what_it_is_given(void)
+static void on_inherited_fd(void)
 {
 	send_three(arguments.fd, "program");
 }
 
-static void on_what_it_is_passed(void)
+static void on_passed_fd(void)
 {
 	int fd = fd_receive(arguments.fd);
 	char go;
@@ -304,8 +304,8 @@ const struct shape process_shapes[] = {
 };
 
 const struct shape started_programs[] = {
-	{"sends-on-what-it-is-given", on_what_it_is_given},
-	{"sends-on-what-it-is-passed", on_what_it_is_passed},
+	{"sends-on-what-it-is-given", on_inherited_fd},
+	{"sends-on-what-it-is-passed", on_passed_fd},
 	{"keeps-sending", keep_sending},
 	{"keeps-opening", keep_opening},
 	{NULL, NULL},

@@ -65,7 +65,7 @@ static void connected_and_another_address_named(void)
 	send_to_two(timed_socket());
 }
 
-static void connected_anew(void)
+static void connected_again(void)
 {
 	struct sockaddr none = {.sa_family = AF_UNSPEC};
 	int fd = timed_socket();
@@ -205,7 +205,7 @@ const struct shape sending_shapes[] = {
 	{"bound-and-unconnected", bound_and_unconnected},
 	{"neither-bound-nor-connected", neither_bound_nor_connected},
 	{"connected-and-another-address-named", connected_and_another_address_named},
-	{"connected-anew", connected_anew},
+	{"connected-anew", connected_again},
 	{"sendmmsg-of-timed-and-untimed", sendmmsg_of_timed_and_untimed},
 	{"timed-and-untimed-in-turns", timed_and_untimed_in_turns},
 	{"threads-on-one-socket", threads_on_one_socket},

@@ -70,9 +70,9 @@ extern uint8_t case_ethernet_header[ETHERNET_HEADER_BYTES];
 extern bool case_deadline; /* times are deadlines, for etf with deadline_mode */
 
 /* Prints one line. Any thread. */
-void say(const char *label, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void print_fact(const char *label, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Returns "0", a count, or the name of errno. */
-void say_result(const char *label, long result);
+void print_result(const char *label, long result);
 const char *error_name(int error);
 
 int64_t tai_ns(void);

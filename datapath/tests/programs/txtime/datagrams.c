@@ -116,11 +116,11 @@ static void segment_option(void)
 		char label[32];
 
 		snprintf(label, sizeof(label), "set %d", values[i]);
-		say_result(label, number_set(fd, SOL_UDP, SEGMENT, values[i]));
+		print_result(label, number_set(fd, SOL_UDP, SEGMENT, values[i]));
 	}
-	say_result("set a byte", setsockopt(fd, SOL_UDP, SEGMENT, content, 1));
-	say_result("get", getsockopt(fd, SOL_UDP, SEGMENT, &value, &bytes));
-	say("value", "%d", value);
+	print_result("set a byte", setsockopt(fd, SOL_UDP, SEGMENT, content, 1));
+	print_result("get", getsockopt(fd, SOL_UDP, SEGMENT, &value, &bytes));
+	print_fact("value", "%d", value);
 	done(fd);
 }
 
@@ -129,16 +129,16 @@ static void segment_set(void)
 	static const size_t bytes[] = {1400, 500, 501, 499, 1, 0, 1000, 4000};
 	int fd = datagram_socket();
 
-	say_result("set", number_set(fd, SOL_UDP, SEGMENT, 500));
+	print_result("set", number_set(fd, SOL_UDP, SEGMENT, 500));
 	for (size_t i = 0; i < sizeof(bytes) / sizeof(bytes[0]); i++) {
 		char label[32];
 
 		snprintf(label, sizeof(label), "%zu bytes", bytes[i]);
-		say_result(label, send_part(fd, 0, bytes[i], 0));
+		print_result(label, send_part(fd, 0, bytes[i], 0));
 		sleep_ms(SETTLE_MS);
 	}
-	say_result("set none", number_set(fd, SOL_UDP, SEGMENT, 0));
-	say_result("whole", send_part(fd, 0, 1200, 0));
+	print_result("set none", number_set(fd, SOL_UDP, SEGMENT, 0));
+	print_result("whole", send_part(fd, 0, 1200, 0));
 	done(fd);
 }
 
@@ -148,24 +148,24 @@ static void segment_control(void)
 	uint16_t segment = 500;
 	struct controls controls = timed();
 
-	say_result("500", send_segmented(fd, 1400, 500));
+	print_result("500", send_segmented(fd, 1400, 500));
 	sleep_ms(SETTLE_MS);
 	control_add(&controls, SOL_UDP, SEGMENT, &wide, sizeof(wide));
-	say_result("an int", send_with(fd, &controls, 0, 1400, 0));
+	print_result("an int", send_with(fd, &controls, 0, 1400, 0));
 	controls = timed();
 	control_add(&controls, SOL_UDP, 77, &segment, sizeof(segment));
-	say_result("of a kind that there is not", send_with(fd, &controls, 0, 1400, 0));
-	say_result("set", number_set(fd, SOL_UDP, SEGMENT, 400));
-	say_result("instead of what is set", send_segmented(fd, 1300, 600));
+	print_result("of a kind that there is not", send_with(fd, &controls, 0, 1400, 0));
+	print_result("set", number_set(fd, SOL_UDP, SEGMENT, 400));
+	print_result("instead of what is set", send_segmented(fd, 1300, 600));
 	sleep_ms(SETTLE_MS);
-	say_result("none instead of what is set", send_segmented(fd, 1300, 0));
+	print_result("none instead of what is set", send_segmented(fd, 1300, 0));
 	sleep_ms(SETTLE_MS);
 	controls = timed();
 	segment = 700;
 	control_add(&controls, SOL_UDP, SEGMENT, &segment, sizeof(segment));
 	segment = 300;
 	control_add(&controls, SOL_UDP, SEGMENT, &segment, sizeof(segment));
-	say_result("twice", send_with(fd, &controls, 0, 1000, 0));
+	print_result("twice", send_with(fd, &controls, 0, 1000, 0));
 	done(fd);
 }
 
@@ -186,7 +186,7 @@ static void segment_limits(void)
 		char label[32];
 
 		snprintf(label, sizeof(label), "%zu bytes by %u", rows[i].bytes, rows[i].segment);
-		say_result(label, send_segmented(fd, rows[i].bytes, rows[i].segment));
+		print_result(label, send_segmented(fd, rows[i].bytes, rows[i].segment));
 		sleep_ms(SETTLE_MS);
 	}
 	done(fd);
@@ -195,9 +195,9 @@ static void segment_limits(void)
 static void no_checksum(int fd)
 {
 	if (case_to.any.sa_family == AF_INET)
-		say_result("no checksum", number_set(fd, SOL_SOCKET, SO_NO_CHECK, 1));
+		print_result("no checksum", number_set(fd, SOL_SOCKET, SO_NO_CHECK, 1));
 	else
-		say_result("no checksum", number_set(fd, SOL_UDP, NO_CHECK6_TX, 1));
+		print_result("no checksum", number_set(fd, SOL_UDP, NO_CHECK6_TX, 1));
 }
 
 static void segment_unchecked(void)
@@ -205,8 +205,8 @@ static void segment_unchecked(void)
 	int fd = datagram_socket();
 
 	no_checksum(fd);
-	say_result("one", send_segmented(fd, 400, 500));
-	say_result("three", send_segmented(fd, 1400, 500));
+	print_result("one", send_segmented(fd, 400, 500));
+	print_result("three", send_segmented(fd, 1400, 500));
 	done(fd);
 }
 
@@ -218,19 +218,19 @@ static void cork_option(void)
 	int fd = datagram_socket(), value;
 	socklen_t bytes = sizeof(value);
 
-	say_result("off before", number_set(fd, SOL_UDP, CORK, 0));
-	say_result("on", number_set(fd, SOL_UDP, CORK, 1));
-	say_result("first", send_part(fd, 0, 100, 0));
-	say_result("second", send_part(fd, 100, 100, 0));
+	print_result("off before", number_set(fd, SOL_UDP, CORK, 0));
+	print_result("on", number_set(fd, SOL_UDP, CORK, 1));
+	print_result("first", send_part(fd, 0, 100, 0));
+	print_result("second", send_part(fd, 100, 100, 0));
 	sleep_ms(SETTLE_MS);
-	say_result("get", getsockopt(fd, SOL_UDP, CORK, &value, &bytes));
-	say("value", "%d", value);
-	say_result("off", number_set(fd, SOL_UDP, CORK, 0));
+	print_result("get", getsockopt(fd, SOL_UDP, CORK, &value, &bytes));
+	print_fact("value", "%d", value);
+	print_result("off", number_set(fd, SOL_UDP, CORK, 0));
 	sleep_ms(SETTLE_MS);
-	say_result("alone", send_part(fd, 200, 100, 0));
+	print_result("alone", send_part(fd, 200, 100, 0));
 	sleep_ms(SETTLE_MS);
-	say_result("on", number_set(fd, SOL_UDP, CORK, 7));
-	say_result("off without anything", number_set(fd, SOL_UDP, CORK, 0));
+	print_result("on", number_set(fd, SOL_UDP, CORK, 7));
+	print_result("off without anything", number_set(fd, SOL_UDP, CORK, 0));
 	done(fd);
 }
 
@@ -238,21 +238,21 @@ static void cork_more(void)
 {
 	int fd = datagram_socket();
 
-	say_result("first", send_part(fd, 0, 100, MSG_MORE));
-	say_result("second", send_part(fd, 100, 50, MSG_MORE));
-	say_result("last", send_part(fd, 150, 50, 0));
+	print_result("first", send_part(fd, 0, 100, MSG_MORE));
+	print_result("second", send_part(fd, 100, 50, MSG_MORE));
+	print_result("last", send_part(fd, 150, 50, 0));
 	sleep_ms(SETTLE_MS);
-	say_result("more", send_part(fd, 200, 100, MSG_MORE));
-	say_result("off", number_set(fd, SOL_UDP, CORK, 0));
+	print_result("more", send_part(fd, 200, 100, MSG_MORE));
+	print_result("off", number_set(fd, SOL_UDP, CORK, 0));
 	sleep_ms(SETTLE_MS);
-	say_result("nothing, and more", send_part(fd, 300, 0, MSG_MORE));
-	say_result("nothing", send_part(fd, 300, 0, 0));
+	print_result("nothing, and more", send_part(fd, 300, 0, MSG_MORE));
+	print_result("nothing", send_part(fd, 300, 0, 0));
 	sleep_ms(SETTLE_MS);
-	say_result("nothing, and more", send_part(fd, 300, 0, MSG_MORE));
-	say_result("something", send_part(fd, 300, 30, 0));
+	print_result("nothing, and more", send_part(fd, 300, 0, MSG_MORE));
+	print_result("something", send_part(fd, 300, 30, 0));
 	sleep_ms(SETTLE_MS);
-	say_result("something, and more", send_part(fd, 400, 10, MSG_MORE));
-	say_result("nothing", send_part(fd, 410, 0, 0));
+	print_result("something, and more", send_part(fd, 400, 10, MSG_MORE));
+	print_result("nothing", send_part(fd, 410, 0, 0));
 	done(fd);
 }
 
@@ -263,20 +263,20 @@ static void cork_other_calls(void)
 	struct controls none = {0};
 	struct iovec iov[2] = {{content + 40, 5}, {content + 45, 5}};
 
-	say_result("sendmsg", send_part(fd, 0, 10, MSG_MORE));
-	say_result("sendmsg without a time", send_with(fd, &none, 10, 10, MSG_MORE));
-	say_result("send", send(fd, content + 20, 10, MSG_MORE));
-	say_result("sendto", sendto(fd, content + 30, 10, MSG_MORE, NULL, 0));
-	say_result("writev", writev(fd, iov, 2));
+	print_result("sendmsg", send_part(fd, 0, 10, MSG_MORE));
+	print_result("sendmsg without a time", send_with(fd, &none, 10, 10, MSG_MORE));
+	print_result("send", send(fd, content + 20, 10, MSG_MORE));
+	print_result("sendto", sendto(fd, content + 30, 10, MSG_MORE, NULL, 0));
+	print_result("writev", writev(fd, iov, 2));
 	sleep_ms(SETTLE_MS);
-	say_result("sendmsg", send_part(fd, 0, 10, MSG_MORE));
-	say_result("write", write(fd, content + 10, 10));
+	print_result("sendmsg", send_part(fd, 0, 10, MSG_MORE));
+	print_result("write", write(fd, content + 10, 10));
 	sleep_ms(SETTLE_MS);
-	say_result("on", number_set(fd, SOL_UDP, CORK, 1));
-	say_result("sendmsg", send_part(fd, 0, 10, 0));
-	say_result("write", write(fd, content + 10, 10));
-	say_result("send", send(fd, content + 20, 10, 0));
-	say_result("off", number_set(fd, SOL_UDP, CORK, 0));
+	print_result("on", number_set(fd, SOL_UDP, CORK, 1));
+	print_result("sendmsg", send_part(fd, 0, 10, 0));
+	print_result("write", write(fd, content + 10, 10));
+	print_result("send", send(fd, content + 20, 10, 0));
+	print_result("off", number_set(fd, SOL_UDP, CORK, 0));
 	done(fd);
 }
 
@@ -286,14 +286,14 @@ static void cork_untimed_first(void)
 	int fd = datagram_socket();
 	struct controls none = {0};
 
-	say_result("untimed", send(fd, content, 10, MSG_MORE));
-	say_result("timed", send_part(fd, 10, 10, 0));
+	print_result("untimed", send(fd, content, 10, MSG_MORE));
+	print_result("timed", send_part(fd, 10, 10, 0));
 	sleep_ms(SETTLE_MS);
-	say_result("untimed", send_with(fd, &none, 0, 20, MSG_MORE));
-	say_result("timed, and more", send_part(fd, 20, 10, MSG_MORE));
-	say_result("write", write(fd, content + 30, 10));
+	print_result("untimed", send_with(fd, &none, 0, 20, MSG_MORE));
+	print_result("timed, and more", send_part(fd, 20, 10, MSG_MORE));
+	print_result("write", write(fd, content + 30, 10));
 	sleep_ms(SETTLE_MS);
-	say_result("timed again", send_part(fd, 0, 30, 0));
+	print_result("timed again", send_part(fd, 0, 30, 0));
 	done(fd);
 }
 
@@ -304,15 +304,15 @@ static void cork_wrong(void)
 	struct controls controls = {0};
 
 	control_add(&controls, SOL_SOCKET, SCM_TXTIME, &short_time, sizeof(short_time));
-	say_result("first", send_part(fd, 0, 100, MSG_MORE));
-	say_result("a wrong control message", send_with(fd, &controls, 100, 10, MSG_MORE));
-	say_result("MSG_OOB", send_part(fd, 110, 10, MSG_OOB | MSG_MORE));
-	say_result("more than 65535 bytes", send_part(fd, 0, 65536, MSG_MORE));
-	say_result("last", send_part(fd, 110, 10, 0));
+	print_result("first", send_part(fd, 0, 100, MSG_MORE));
+	print_result("a wrong control message", send_with(fd, &controls, 100, 10, MSG_MORE));
+	print_result("MSG_OOB", send_part(fd, 110, 10, MSG_OOB | MSG_MORE));
+	print_result("more than 65535 bytes", send_part(fd, 0, 65536, MSG_MORE));
+	print_result("last", send_part(fd, 110, 10, 0));
 	sleep_ms(SETTLE_MS);
-	say_result("first", send_part(fd, 0, 100, MSG_MORE));
-	say_result("more than fits", send_part(fd, 0, 65500, MSG_MORE));
-	say_result("another", send_part(fd, 200, 40, 0));
+	print_result("first", send_part(fd, 0, 100, MSG_MORE));
+	print_result("more than fits", send_part(fd, 0, 65500, MSG_MORE));
+	print_result("another", send_part(fd, 200, 40, 0));
 	done(fd);
 }
 
@@ -328,14 +328,14 @@ static void cork_unconnected(void)
 
 	message.msg_control = controls.room.bytes;
 	message.msg_controllen = controls.used;
-	say_result("part", connect(fd, &nobody, sizeof(nobody)));
-	say_result("nowhere", send_part(fd, 0, 100, MSG_MORE));
-	say_result("first", sendmsg(fd, &message, MSG_MORE));
-	say_result("second", send_part(fd, 100, 100, 0));
+	print_result("part", connect(fd, &nobody, sizeof(nobody)));
+	print_result("nowhere", send_part(fd, 0, 100, MSG_MORE));
+	print_result("first", sendmsg(fd, &message, MSG_MORE));
+	print_result("second", send_part(fd, 100, 100, 0));
 	sleep_ms(SETTLE_MS);
-	say_result("first", sendmsg(fd, &message, MSG_MORE));
-	say_result("connect", connect(fd, &case_to.any, case_to_bytes));
-	say_result("last", send_part(fd, 100, 50, 0));
+	print_result("first", sendmsg(fd, &message, MSG_MORE));
+	print_result("connect", connect(fd, &case_to.any, case_to_bytes));
+	print_result("last", send_part(fd, 100, 50, 0));
 	done(fd);
 }
 
@@ -343,23 +343,23 @@ static void cork_segmented(void)
 {
 	int fd = datagram_socket();
 
-	say_result("set", number_set(fd, SOL_UDP, SEGMENT, 500));
-	say_result("first", send_part(fd, 0, 700, MSG_MORE));
-	say_result("set otherwise", number_set(fd, SOL_UDP, SEGMENT, 300));
-	say_result("second", send_part(fd, 700, 700, 0));
+	print_result("set", number_set(fd, SOL_UDP, SEGMENT, 500));
+	print_result("first", send_part(fd, 0, 700, MSG_MORE));
+	print_result("set otherwise", number_set(fd, SOL_UDP, SEGMENT, 300));
+	print_result("second", send_part(fd, 700, 700, 0));
 	sleep_ms(SETTLE_MS);
-	say_result("first", send_part(fd, 0, 3000, MSG_MORE));
-	say_result("second", send_part(fd, 3000, 3000, 0));
+	print_result("first", send_part(fd, 0, 3000, MSG_MORE));
+	print_result("second", send_part(fd, 3000, 3000, 0));
 	sleep_ms(SETTLE_MS);
-	say_result("set none", number_set(fd, SOL_UDP, SEGMENT, 0));
-	say_result("first", send_part(fd, 0, 10, MSG_MORE));
-	say_result("segments for a later part", send_segmented(fd, 400, 50));
+	print_result("set none", number_set(fd, SOL_UDP, SEGMENT, 0));
+	print_result("first", send_part(fd, 0, 10, MSG_MORE));
+	print_result("segments for a later part", send_segmented(fd, 400, 50));
 	sleep_ms(SETTLE_MS);
-	say_result("set", number_set(fd, SOL_UDP, SEGMENT, 1));
-	say_result("first", send_part(fd, 0, 100, MSG_MORE));
-	say_result("too many", send_part(fd, 100, 100, 0));
-	say_result("set none", number_set(fd, SOL_UDP, SEGMENT, 0));
-	say_result("after that", send_part(fd, 0, 60, 0));
+	print_result("set", number_set(fd, SOL_UDP, SEGMENT, 1));
+	print_result("first", send_part(fd, 0, 100, MSG_MORE));
+	print_result("too many", send_part(fd, 100, 100, 0));
+	print_result("set none", number_set(fd, SOL_UDP, SEGMENT, 0));
+	print_result("after that", send_part(fd, 0, 60, 0));
 	done(fd);
 }
 
@@ -367,10 +367,10 @@ static void cork_closed(void)
 {
 	int fd = datagram_socket();
 
-	say_result("first", send_part(fd, 0, 100, MSG_MORE));
+	print_result("first", send_part(fd, 0, 100, MSG_MORE));
 	close(fd);
 	fd = datagram_socket();
-	say_result("of another", send_part(fd, 0, 50, 0));
+	print_result("of another", send_part(fd, 0, 50, 0));
 	done(fd);
 }
 
@@ -378,10 +378,10 @@ static void cork_shut_down(void)
 {
 	int fd = datagram_socket();
 
-	say_result("first", send_part(fd, 0, 100, MSG_MORE));
-	say_result("shutdown", shutdown(fd, SHUT_WR));
-	say_result("second", send_part(fd, 100, 100, 0));
-	say_result("off", number_set(fd, SOL_UDP, CORK, 0));
+	print_result("first", send_part(fd, 0, 100, MSG_MORE));
+	print_result("shutdown", shutdown(fd, SHUT_WR));
+	print_result("second", send_part(fd, 100, 100, 0));
+	print_result("off", number_set(fd, SOL_UDP, CORK, 0));
 	done(fd);
 }
 

@@ -18,13 +18,13 @@ static const char *yes_if(bool yes)
 	return yes ? "yes" : "no";
 }
 
-static void say_hex(const char *label, const uint8_t *bytes, size_t count)
+static void print_hex(const char *label, const uint8_t *bytes, size_t count)
 {
 	char text[512];
 
 	for (size_t i = 0; i < count && i < sizeof(text) / 2 - 1; i++)
 		snprintf(text + 2 * i, 3, "%02x", bytes[i]);
-	say(label, "%s", count ? text : "");
+	print_fact(label, "%s", count ? text : "");
 }
 
 /* Masks values in a frame's headers that the kernel chose: hardware addresses, identification, flow label,
@@ -72,40 +72,40 @@ static bool any_set(const uint8_t *bytes, size_t count)
 	return count > 0;
 }
 
-static void say_frame(const uint8_t *frame, size_t bytes)
+static void print_frame(const uint8_t *frame, size_t bytes)
 {
 	const struct shape *its = shape();
 	uint8_t copy[HEADERS_MAX];
 
-	say("frame bytes", "%zu", bytes);
+	print_fact("frame bytes", "%zu", bytes);
 	if (bytes < its->bytes)
 		return;
 	memcpy(copy, frame, its->bytes);
 	for (size_t i = 0; its->chosen[i].bytes; i++)
 		memset(copy + its->chosen[i].at, 0, its->chosen[i].bytes);
-	say_hex("headers", copy, its->bytes);
-	say("to whom", "%s",
-	    yes_if(memcmp(frame + its->destination_at, destination(), its->address_bytes) == 0 &&
-		   any_set(frame + its->source_at, its->address_bytes)));
-	say("payload", "%.*s", (int)(bytes - its->bytes), frame + its->bytes);
+	print_hex("headers", copy, its->bytes);
+	print_fact("to whom", "%s",
+		   yes_if(memcmp(frame + its->destination_at, destination(), its->address_bytes) == 0 &&
+			  any_set(frame + its->source_at, its->address_bytes)));
+	print_fact("payload", "%.*s", (int)(bytes - its->bytes), frame + its->bytes);
 }
 
 /* The address after the error: IPv6 sockets have their own, others none. */
-static void say_offender(const uint8_t *address, size_t bytes, const uint8_t *frame)
+static void print_offender(const uint8_t *address, size_t bytes, const uint8_t *frame)
 {
 	const struct shape *its = shape();
 	struct sockaddr_in6 in6 = {0};
 
 	if (!any_set(address, bytes)) {
-		say("offender", "%zu bytes, zero", bytes);
+		print_fact("offender", "%zu bytes, zero", bytes);
 		return;
 	}
 	memcpy(&in6, address, bytes < sizeof(in6) ? bytes : sizeof(in6));
-	say("offender", "%zu bytes, family %d, port %d, flow %u, scope %u, mapped %s, its own %s", bytes,
-	    in6.sin6_family, in6.sin6_port, in6.sin6_flowinfo, in6.sin6_scope_id,
-	    yes_if(IN6_IS_ADDR_V4MAPPED(&in6.sin6_addr)),
-	    yes_if(memcmp(in6.sin6_addr.s6_addr + 16 - its->address_bytes, frame + its->source_at,
-			  its->address_bytes) == 0));
+	print_fact("offender", "%zu bytes, family %d, port %d, flow %u, scope %u, mapped %s, its own %s",
+		   bytes, in6.sin6_family, in6.sin6_port, in6.sin6_flowinfo, in6.sin6_scope_id,
+		   yes_if(IN6_IS_ADDR_V4MAPPED(&in6.sin6_addr)),
+		   yes_if(memcmp(in6.sin6_addr.s6_addr + 16 - its->address_bytes, frame + its->source_at,
+				 its->address_bytes) == 0));
 }
 
 static void contents(void)
@@ -114,23 +114,23 @@ static void contents(void)
 	struct cmsghdr *header;
 	struct report report;
 
-	say_result("before", report_take(fd, &report));
+	print_result("before", report_take(fd, &report));
 	send_invalid(fd, "contents");
 	if (!report_read(fd, &report)) {
-		say("reported", "no");
+		print_fact("reported", "no");
 		close(fd);
 		return;
 	}
 	header = CMSG_FIRSTHDR(&report.message);
-	say("flags", "%#x", (unsigned int)report.message.msg_flags);
-	say("bytes of control", "%zu", (size_t)report.message.msg_controllen);
-	say("control", "level %d, type %d, length %zu", header->cmsg_level, header->cmsg_type,
-	    (size_t)header->cmsg_len);
-	say_hex("error", CMSG_DATA(header), sizeof(struct extended_error));
-	say_offender(CMSG_DATA(header) + sizeof(struct extended_error),
-		     header->cmsg_len - CMSG_LEN(sizeof(struct extended_error)), report.data);
-	say_frame(report.data, (size_t)report.result);
-	say_result("after", report_take(fd, &report));
+	print_fact("flags", "%#x", (unsigned int)report.message.msg_flags);
+	print_fact("bytes of control", "%zu", (size_t)report.message.msg_controllen);
+	print_fact("control", "level %d, type %d, length %zu", header->cmsg_level, header->cmsg_type,
+		   (size_t)header->cmsg_len);
+	print_hex("error", CMSG_DATA(header), sizeof(struct extended_error));
+	print_offender(CMSG_DATA(header) + sizeof(struct extended_error),
+		       header->cmsg_len - CMSG_LEN(sizeof(struct extended_error)), report.data);
+	print_frame(report.data, (size_t)report.result);
+	print_result("after", report_take(fd, &report));
 	close(fd);
 }
 
@@ -157,12 +157,12 @@ static void read_narrow(int fd, const char *label, size_t data_bytes, size_t con
 	wait_for_report();
 	result = recvmsg(fd, &message, MSG_ERRQUEUE);
 	if (result < 0) {
-		say(label, "%s", error_name(errno));
+		print_fact(label, "%s", error_name(errno));
 		return;
 	}
-	say(label, "%ld bytes, flags %#x, control %zu, name %u, port kept %s", result,
-	    (unsigned int)message.msg_flags, (size_t)message.msg_controllen,
-	    name ? (unsigned int)message.msg_namelen : 0, yes_if(from.sin_port == 0x1234));
+	print_fact(label, "%ld bytes, flags %#x, control %zu, name %u, port kept %s", result,
+		   (unsigned int)message.msg_flags, (size_t)message.msg_controllen,
+		   name ? (unsigned int)message.msg_namelen : 0, yes_if(from.sin_port == 0x1234));
 }
 
 static void narrow(void)
@@ -187,17 +187,17 @@ static void received(void)
 	union case_address from = {.in = {.sin_port = 0x1234}};
 	socklen_t from_bytes = sizeof(from);
 
-	say_result("recv, nothing there", recv(fd, data, sizeof(data), MSG_ERRQUEUE));
+	print_result("recv, nothing there", recv(fd, data, sizeof(data), MSG_ERRQUEUE));
 	send_invalid(fd, "received");
 	send_invalid(fd, "received");
 	send_invalid(fd, "received");
 	wait_for_report();
-	say_result("recv", recv(fd, data, sizeof(data), MSG_ERRQUEUE));
-	say("payload", "%.8s", data + shape()->bytes);
-	say_result("recv of 20 bytes", recv(fd, data, 20, MSG_ERRQUEUE));
-	say_result("recvfrom", recvfrom(fd, data, sizeof(data), MSG_ERRQUEUE, &from.any, &from_bytes));
-	say("name", "%u bytes, port kept %s", from_bytes, yes_if(from.in.sin_port == 0x1234));
-	say_result("after", recvfrom(fd, data, sizeof(data), MSG_ERRQUEUE, NULL, NULL));
+	print_result("recv", recv(fd, data, sizeof(data), MSG_ERRQUEUE));
+	print_fact("payload", "%.8s", data + shape()->bytes);
+	print_result("recv of 20 bytes", recv(fd, data, 20, MSG_ERRQUEUE));
+	print_result("recvfrom", recvfrom(fd, data, sizeof(data), MSG_ERRQUEUE, &from.any, &from_bytes));
+	print_fact("name", "%u bytes, port kept %s", from_bytes, yes_if(from.in.sin_port == 0x1234));
+	print_result("after", recvfrom(fd, data, sizeof(data), MSG_ERRQUEUE, NULL, NULL));
 	close(fd);
 }
 
@@ -222,10 +222,11 @@ static void several(void)
 		messages[i].msg_hdr.msg_controllen = sizeof(control[i]);
 	}
 	count = recvmmsg(fd, messages, COUNT + 1, MSG_ERRQUEUE, NULL);
-	say_result("recvmmsg", count);
+	print_result("recvmmsg", count);
 	for (int i = 0; i < count; i++)
-		say("payload", "%.*s", (int)(messages[i].msg_len - shape()->bytes), data[i] + shape()->bytes);
-	say_result("recvmmsg again", recvmmsg(fd, messages, 1, MSG_ERRQUEUE, NULL));
+		print_fact("payload", "%.*s", (int)(messages[i].msg_len - shape()->bytes),
+			   data[i] + shape()->bytes);
+	print_result("recvmmsg again", recvmmsg(fd, messages, 1, MSG_ERRQUEUE, NULL));
 	close(fd);
 }
 
@@ -236,7 +237,7 @@ static void not_asked_for(void)
 
 	send_invalid(fd, "not-asked-for");
 	wait_for_report();
-	say_result("read", report_take(fd, &report));
+	print_result("read", report_take(fd, &report));
 	close(fd);
 }
 
@@ -249,9 +250,9 @@ static void socket_error(void)
 
 	send_invalid(fd, "socket-error");
 	wait_for_report();
-	say_result("SO_ERROR asked", getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes));
-	say("SO_ERROR", "%d", error);
-	say_result("recv", recv(fd, &byte, 1, MSG_DONTWAIT));
+	print_result("SO_ERROR asked", getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes));
+	print_fact("SO_ERROR", "%d", error);
+	print_result("recv", recv(fd, &byte, 1, MSG_DONTWAIT));
 	close(fd);
 }
 
@@ -264,8 +265,8 @@ static void asked_again(void)
 
 	send_invalid(fd, "asked-again");
 	wait_for_report();
-	say_result("asked again", setsockopt(fd, SOL_SOCKET, SO_TXTIME, &option, sizeof(option)));
-	say("read", "%s", yes_if(report_take(fd, &report) > 0));
+	print_result("asked again", setsockopt(fd, SOL_SOCKET, SO_TXTIME, &option, sizeof(option)));
+	print_fact("read", "%s", yes_if(report_take(fd, &report) > 0));
 	close(fd);
 }
 
@@ -276,14 +277,14 @@ static void two_sockets(void)
 
 	send_invalid(first, "two-sockets-1");
 	wait_for_report();
-	say_result("the other", report_take(second, &report));
-	say("the one", "%s", yes_if(report_take(first, &report) > 0));
+	print_result("the other", report_take(second, &report));
+	print_fact("the one", "%s", yes_if(report_take(first, &report) > 0));
 	close(first);
 	send_invalid(second, "two-sockets-2");
 	wait_for_report();
 	close(second);
 	first = reporting_socket();
-	say_result("a third, after the others were closed", report_take(first, &report));
+	print_result("a third, after the others were closed", report_take(first, &report));
 	close(first);
 }
 
@@ -296,21 +297,21 @@ static void missed(void)
 	int64_t txtime_ns = tai_ns() + 100000000;
 
 	memset(text, 'm', sizeof(text) - 1);
-	say_result("first", send_text(fd, text, txtime_ns, 0));
-	say_result("second", send_text(fd, text, txtime_ns + 1, 0));
+	print_result("first", send_text(fd, text, txtime_ns, 0));
+	print_result("second", send_text(fd, text, txtime_ns + 1, 0));
 	sleep_ms(200);
 	if (report_read(fd, &report)) {
 		const struct extended_error *error = report_error(&report);
-		int64_t said_ns = (int64_t)((uint64_t)error->data << 32 | error->info);
+		int64_t reported_ns = (int64_t)((uint64_t)error->data << 32 | error->info);
 
-		say("reported", "%s, origin %u, type %u, code %u", error_name((int)error->error),
-		    error->origin, error->type, error->code);
-		say("its time", "%s", yes_if(said_ns == txtime_ns + 1));
-		say("bytes", "%ld", report.result);
+		print_fact("reported", "%s, origin %u, type %u, code %u", error_name((int)error->error),
+			   error->origin, error->type, error->code);
+		print_fact("its time", "%s", yes_if(reported_ns == txtime_ns + 1));
+		print_fact("bytes", "%ld", report.result);
 	} else {
-		say("reported", "no");
+		print_fact("reported", "no");
 	}
-	say_result("after", report_take(fd, &report));
+	print_result("after", report_take(fd, &report));
 	close(fd);
 }
 

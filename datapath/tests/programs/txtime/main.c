@@ -45,7 +45,7 @@ static void list(void)
 			puts(entry->name);
 }
 
-void say(const char *label, const char *format, ...)
+void print_fact(const char *label, const char *format, ...)
 {
 	char text[4096];
 	va_list arguments;
@@ -90,12 +90,12 @@ const char *error_name(int error)
 	return number;
 }
 
-void say_result(const char *label, long result)
+void print_result(const char *label, long result)
 {
 	if (result < 0)
-		say(label, "%s", error_name(errno));
+		print_fact(label, "%s", error_name(errno));
 	else
-		say(label, "%ld", result);
+		print_fact(label, "%ld", result);
 }
 
 static void to_ip(const char *address, const char *port)

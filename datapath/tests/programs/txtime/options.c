@@ -45,10 +45,10 @@ static void set_options(void)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		int fd = plain_socket();
 
-		say_result(rows[i].label, option_set(fd, rows[i].clockid, rows[i].flags, rows[i].bytes));
+		print_result(rows[i].label, option_set(fd, rows[i].clockid, rows[i].flags, rows[i].bytes));
 		close(fd);
 	}
-	say_result("no descriptor", option_set(-1, CLOCK_TAI, 0, 8));
+	print_result("no descriptor", option_set(-1, CLOCK_TAI, 0, 8));
 }
 
 static void option_get(int fd, const char *label, socklen_t bytes)
@@ -62,10 +62,10 @@ static void option_get(int fd, const char *label, socklen_t bytes)
 	memset(&value, 0xa5, sizeof(value));
 	result = getsockopt(fd, SOL_SOCKET, SO_TXTIME, &value, &bytes);
 	if (result < 0)
-		say(label, "%s", error_name(errno));
+		print_fact(label, "%s", error_name(errno));
 	else
-		say(label, "%u bytes, clock %#x, flags %#x", bytes, (unsigned int)value.option.clockid,
-		    value.option.flags);
+		print_fact(label, "%u bytes, clock %#x, flags %#x", bytes, (unsigned int)value.option.clockid,
+			   value.option.flags);
 }
 
 static void get_options(void)
@@ -73,14 +73,14 @@ static void get_options(void)
 	int fd = plain_socket();
 
 	option_get(fd, "before", 8);
-	say_result("set", option_set(fd, CLOCK_TAI, REPORT_ERRORS, 8));
+	print_result("set", option_set(fd, CLOCK_TAI, REPORT_ERRORS, 8));
 	option_get(fd, "after", 8);
 	option_get(fd, "into more room", 16);
 	option_get(fd, "into less room", 4);
 	option_get(fd, "into no room", 0);
-	say_result("set again", option_set(fd, CLOCK_MONOTONIC, DEADLINE_MODE, 8));
+	print_result("set again", option_set(fd, CLOCK_MONOTONIC, DEADLINE_MODE, 8));
 	option_get(fd, "after that", 8);
-	say_result("set wrongly", option_set(fd, CLOCK_TAI, 8, 8));
+	print_result("set wrongly", option_set(fd, CLOCK_TAI, 8, 8));
 	option_get(fd, "as before", 8);
 	close(fd);
 }
@@ -106,16 +106,16 @@ static void control_messages(void)
 	int64_t soon = tai_ns() + 20000000;
 	const size_t whole = CMSG_LEN(sizeof(int64_t));
 
-	say_result("a time", send_one(timed, SCM_TXTIME, whole, 0, soon));
-	say_result("a time at an odd address", send_one(timed, SCM_TXTIME, whole, 3, soon));
-	say_result("a time of 4 bytes", send_one(timed, SCM_TXTIME, CMSG_LEN(4), 0, soon));
-	say_result("a time of no bytes", send_one(timed, SCM_TXTIME, CMSG_LEN(0), 0, soon));
-	say_result("shorter than its header", send_one(timed, SCM_TXTIME, 3, 0, soon));
-	say_result("longer than there is", send_one(timed, SCM_TXTIME, 4096, 0, soon));
-	say_result("of a kind that there is not", send_one(timed, 250, whole, 0, soon));
-	say_result("a time on a socket without SO_TXTIME", send_one(plain, SCM_TXTIME, whole, 0, soon));
-	say_result("a wrong time on a socket without SO_TXTIME",
-		   send_one(plain, SCM_TXTIME, CMSG_LEN(4), 0, soon));
+	print_result("a time", send_one(timed, SCM_TXTIME, whole, 0, soon));
+	print_result("a time at an odd address", send_one(timed, SCM_TXTIME, whole, 3, soon));
+	print_result("a time of 4 bytes", send_one(timed, SCM_TXTIME, CMSG_LEN(4), 0, soon));
+	print_result("a time of no bytes", send_one(timed, SCM_TXTIME, CMSG_LEN(0), 0, soon));
+	print_result("shorter than its header", send_one(timed, SCM_TXTIME, 3, 0, soon));
+	print_result("longer than there is", send_one(timed, SCM_TXTIME, 4096, 0, soon));
+	print_result("of a kind that there is not", send_one(timed, 250, whole, 0, soon));
+	print_result("a time on a socket without SO_TXTIME", send_one(plain, SCM_TXTIME, whole, 0, soon));
+	print_result("a wrong time on a socket without SO_TXTIME",
+		     send_one(plain, SCM_TXTIME, CMSG_LEN(4), 0, soon));
 	close(timed);
 	close(plain);
 }

@@ -18,7 +18,7 @@ enum { MS = 1000000, THREADS = 4, EACH = 8 };
 
 static void send_at(int fd, const char *text, int64_t base, int ms)
 {
-	say_result(text, send_text(fd, text, base + (int64_t)ms * MS, 0));
+	print_result(text, send_text(fd, text, base + (int64_t)ms * MS, 0));
 }
 
 /* Reports come after the messages, if there are any. */
@@ -30,7 +30,7 @@ static void settle(int fd)
 	while (report_take(fd, &report) >= 0) {
 		const struct extended_error *error = report_error(&report);
 
-		say("reported", "%s", error ? error_name((int)error->error) : "without an error");
+		print_fact("reported", "%s", error ? error_name((int)error->error) : "without an error");
 	}
 	close(fd);
 }
@@ -39,7 +39,7 @@ static void no_time(void)
 {
 	int fd = reporting_socket();
 
-	say_result("send", send(fd, "no-time", 7, 0));
+	print_result("send", send(fd, "no-time", 7, 0));
 	settle(fd);
 }
 
@@ -106,7 +106,7 @@ static void threads(void)
 		pthread_join(all[i], &result);
 		failed += (long)result;
 	}
-	say("sends that failed", "%ld", failed);
+	print_fact("sends that failed", "%ld", failed);
 	settle(shared_fd);
 }
 
@@ -127,7 +127,7 @@ static int fill(int fd, int64_t first_ns)
 	while (count < 100 &&
 	       send_text(fd, "full-buffer", first_ns + (int64_t)count * 2 * MS, MSG_DONTWAIT) > 0)
 		count++;
-	say("then", "%s", error_name(errno));
+	print_fact("then", "%s", error_name(errno));
 	return count;
 }
 
@@ -147,13 +147,13 @@ static void full_buffer(void)
 {
 	int fd = small_buffer(reporting_socket()), count;
 
-	say("writable before", "%s", yes_if(writable(fd, 0)));
+	print_fact("writable before", "%s", yes_if(writable(fd, 0)));
 	count = fill(fd, tai_ns() + 300 * MS);
-	say("messages that it takes", "%d", count);
-	say("writable then", "%s", yes_if(writable(fd, 0)));
-	say("writable after a wait", "%s", yes_if(writable(fd, 2000)));
-	say("takes one more", "%s",
-	    yes_if(send_text(fd, "full-buffer", tai_ns() + 20 * MS, MSG_DONTWAIT) > 0));
+	print_fact("messages that it takes", "%d", count);
+	print_fact("writable then", "%s", yes_if(writable(fd, 0)));
+	print_fact("writable after a wait", "%s", yes_if(writable(fd, 2000)));
+	print_fact("takes one more", "%s",
+		   yes_if(send_text(fd, "full-buffer", tai_ns() + 20 * MS, MSG_DONTWAIT) > 0));
 	settle(fd);
 }
 
@@ -166,12 +166,12 @@ static void full_buffer_blocks(void)
 	fill(fd, tai_ns() + 300 * MS);
 	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 	began = tai_ns();
-	say_result("with SO_SNDTIMEO", send_text(fd, "full-buffer", began + 400 * MS, 0));
-	say("waited for that", "%s", yes_if(tai_ns() - began > 40 * MS));
+	print_result("with SO_SNDTIMEO", send_text(fd, "full-buffer", began + 400 * MS, 0));
+	print_fact("waited for that", "%s", yes_if(tai_ns() - began > 40 * MS));
 	patience.tv_usec = 0;
 	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-	say_result("without", send_text(fd, "full-buffer", began + 400 * MS, 0));
-	say("waited for room", "%s", yes_if(tai_ns() - began > 150 * MS));
+	print_result("without", send_text(fd, "full-buffer", began + 400 * MS, 0));
+	print_fact("waited for room", "%s", yes_if(tai_ns() - began > 150 * MS));
 	sleep_ms(300);
 	settle(fd);
 }
@@ -182,13 +182,14 @@ static void edges(int fd, int epoll_fd)
 	struct epoll_event event = {0};
 	int ready = epoll_wait(epoll_fd, &event, 1, 1000);
 
-	say("writable before", "%d, %s, data %u", ready, yes_if(event.events & EPOLLOUT), event.data.u32);
-	say("again", "%d", epoll_wait(epoll_fd, &event, 1, 0));
+	print_fact("writable before", "%d, %s, data %u", ready, yes_if(event.events & EPOLLOUT),
+		   event.data.u32);
+	print_fact("again", "%d", epoll_wait(epoll_fd, &event, 1, 0));
 	fill(fd, tai_ns() + 200 * MS);
 	memset(&event, 0, sizeof(event));
 	ready = epoll_wait(epoll_fd, &event, 1, 2000);
-	say("writable after a wait", "%d, %s, data %u", ready, yes_if(event.events & EPOLLOUT),
-	    event.data.u32);
+	print_fact("writable after a wait", "%d, %s, data %u", ready, yes_if(event.events & EPOLLOUT),
+		   event.data.u32);
 	settle(fd);
 	close(epoll_fd);
 }
@@ -198,7 +199,7 @@ static void full_buffer_edge(void)
 	struct epoll_event event = {.events = EPOLLOUT | EPOLLET, .data.u32 = 42};
 	int fd = small_buffer(reporting_socket()), epoll_fd = epoll_create1(0);
 
-	say_result("add", epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event));
+	print_result("add", epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event));
 	edges(fd, epoll_fd);
 }
 
@@ -209,8 +210,8 @@ static void full_buffer_edge_before(void)
 	struct epoll_event event = {.events = EPOLLOUT | EPOLLET, .data.u32 = 42};
 	int fd = small_buffer(plain_socket()), epoll_fd = epoll_create1(0);
 
-	say_result("add", epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event));
-	say_result("SO_TXTIME", setsockopt(fd, SOL_SOCKET, SO_TXTIME, &option, sizeof(option)));
+	print_result("add", epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event));
+	print_result("SO_TXTIME", setsockopt(fd, SOL_SOCKET, SO_TXTIME, &option, sizeof(option)));
 	edges(fd, epoll_fd);
 }
 
@@ -220,13 +221,13 @@ static void shut_down(void)
 	int fd = reporting_socket();
 	int64_t base = tai_ns();
 
-	say_result("reading", shutdown(fd, SHUT_RD));
-	say_result("sent after that", send_text(fd, "shutdown-1", base + 100 * MS, 0));
-	say_result("writing", shutdown(fd, SHUT_WR));
-	say_result("sent then", send_text(fd, "shutdown-2", base + 101 * MS, 0));
-	say_result("sent without waiting", send_text(fd, "shutdown-3", base + 102 * MS, MSG_DONTWAIT));
-	say_result("sent again", send_text(fd, "shutdown-4", base + 103 * MS, 0));
-	say_result("shut down wrongly", shutdown(fd, 7));
+	print_result("reading", shutdown(fd, SHUT_RD));
+	print_result("sent after that", send_text(fd, "shutdown-1", base + 100 * MS, 0));
+	print_result("writing", shutdown(fd, SHUT_WR));
+	print_result("sent then", send_text(fd, "shutdown-2", base + 101 * MS, 0));
+	print_result("sent without waiting", send_text(fd, "shutdown-3", base + 102 * MS, MSG_DONTWAIT));
+	print_result("sent again", send_text(fd, "shutdown-4", base + 103 * MS, 0));
+	print_result("shut down wrongly", shutdown(fd, 7));
 	settle(fd);
 }
 
@@ -250,10 +251,10 @@ static void shut_down_unconnected(void)
 	message.msg_iovlen = 1;
 	message.msg_control = control.bytes;
 	message.msg_controllen = sizeof(control.bytes);
-	say_result("unconnected", connect(fd, &nobody, sizeof(nobody)));
-	say_result("sent", sendmsg(fd, &message, 0));
-	say_result("both sides", shutdown(fd, SHUT_RDWR));
-	say_result("sent then", sendmsg(fd, &message, 0));
+	print_result("unconnected", connect(fd, &nobody, sizeof(nobody)));
+	print_result("sent", sendmsg(fd, &message, 0));
+	print_result("both sides", shutdown(fd, SHUT_RDWR));
+	print_result("sent then", sendmsg(fd, &message, 0));
 	settle(fd);
 }
 
@@ -274,25 +275,25 @@ static void full_buffer_shut_down(void)
 	fill(fd, tai_ns() + 400 * MS);
 	began = tai_ns();
 	pthread_create(&other, NULL, shut_down_later, &fd);
-	say_result("sent", send_text(fd, "full-buffer", began + 500 * MS, 0));
-	say("waited", "%s", yes_if(tai_ns() - began > 50 * MS));
-	say("waited for room", "%s", yes_if(tai_ns() - began > 350 * MS));
+	print_result("sent", send_text(fd, "full-buffer", began + 500 * MS, 0));
+	print_fact("waited", "%s", yes_if(tai_ns() - began > 50 * MS));
+	print_fact("waited for room", "%s", yes_if(tai_ns() - began > 350 * MS));
 	pthread_join(other, NULL);
 	sleep_ms(400);
 	close(fd);
 }
 
 /* With IP_RECVERR, and always on a packet socket, Linux returns the error of the qdisc. */
-static void told_at_once(void)
+static void immediate_error(void)
 {
 	int fd = reporting_socket(), on = 1;
 
 	if (case_to.any.sa_family == AF_INET6)
-		say_result("IPV6_RECVERR", setsockopt(fd, IPPROTO_IPV6, IPV6_RECVERR, &on, sizeof(on)));
+		print_result("IPV6_RECVERR", setsockopt(fd, IPPROTO_IPV6, IPV6_RECVERR, &on, sizeof(on)));
 	else if (case_to.any.sa_family == AF_INET)
-		say_result("IP_RECVERR", setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof(on)));
-	say_result("too late", send_text(fd, "told", 1000000000, 0));
-	say_result("in time", send_text(fd, "told-in-time", tai_ns() + 20 * MS, 0));
+		print_result("IP_RECVERR", setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof(on)));
+	print_result("too late", send_text(fd, "told", 1000000000, 0));
+	print_result("in time", send_text(fd, "told-in-time", tai_ns() + 20 * MS, 0));
 	settle(fd);
 }
 
@@ -302,10 +303,10 @@ static void refused(void)
 	int fd = timed_socket(0);
 	struct pollfd poll_fd = {.fd = fd};
 
-	say_result("first", send_text(fd, "refused-1", tai_ns() + 5 * MS, 0));
-	say("an error", "%d, %#x", poll(&poll_fd, 1, 2000), (unsigned short)poll_fd.revents);
-	say_result("second", send_text(fd, "refused-2", tai_ns() + 300 * MS, 0));
-	say_result("third", send_text(fd, "refused-3", tai_ns() + 300 * MS, 0));
+	print_result("first", send_text(fd, "refused-1", tai_ns() + 5 * MS, 0));
+	print_fact("an error", "%d, %#x", poll(&poll_fd, 1, 2000), (unsigned short)poll_fd.revents);
+	print_result("second", send_text(fd, "refused-2", tai_ns() + 300 * MS, 0));
+	print_result("third", send_text(fd, "refused-3", tai_ns() + 300 * MS, 0));
 	close(fd);
 }
 
@@ -323,7 +324,7 @@ const struct txtime_case sending_cases[] = {
 	{"full-buffer-shut-down", full_buffer_shut_down},
 	{"shut-down", shut_down},
 	{"shut-down-unconnected", shut_down_unconnected},
-	{"told-at-once", told_at_once},
+	{"told-at-once", immediate_error},
 	{"refused", refused},
 	{0},
 };

@@ -40,12 +40,12 @@ static pthread_t send_later(int *fd)
 	return thread;
 }
 
-static void say_poll(int fd, const char *label, short events, int timeout_ms)
+static void print_poll(int fd, const char *label, short events, int timeout_ms)
 {
 	struct pollfd poll_fd = {.fd = fd, .events = events};
 	int ready = poll(&poll_fd, 1, timeout_ms);
 
-	say(label, "%d, %#x", ready, (unsigned short)poll_fd.revents);
+	print_fact(label, "%d, %#x", ready, (unsigned short)poll_fd.revents);
 }
 
 static void with_poll(void)
@@ -54,15 +54,15 @@ static void with_poll(void)
 	struct report report;
 	pthread_t thread;
 
-	say_poll(fd, "before", POLLIN, 0);
+	print_poll(fd, "before", POLLIN, 0);
 	thread = send_later(&fd);
-	say_poll(fd, "wait", POLLIN, LONG_MS);
+	print_poll(fd, "wait", POLLIN, LONG_MS);
 	pthread_join(thread, NULL);
-	say_poll(fd, "again", POLLIN, 0);
-	say_poll(fd, "for nothing", 0, 0);
-	say_poll(fd, "for writing", POLLOUT, 0);
+	print_poll(fd, "again", POLLIN, 0);
+	print_poll(fd, "for nothing", 0, 0);
+	print_poll(fd, "for writing", POLLOUT, 0);
 	report_take(fd, &report);
-	say_poll(fd, "after it was read", POLLIN, SHORT_MS);
+	print_poll(fd, "after it was read", POLLIN, SHORT_MS);
 	close(fd);
 }
 
@@ -81,8 +81,9 @@ static void with_poll_of_many(void)
 	sleep_ms(SHORT_MS);
 	pthread_join(thread, NULL);
 	ready = poll(fds, 4, LONG_MS);
-	say("ready", "%d: %#x %#x %#x %#x", ready, (unsigned short)fds[0].revents,
-	    (unsigned short)fds[1].revents, (unsigned short)fds[2].revents, (unsigned short)fds[3].revents);
+	print_fact("ready", "%d: %#x %#x %#x %#x", ready, (unsigned short)fds[0].revents,
+		   (unsigned short)fds[1].revents, (unsigned short)fds[2].revents,
+		   (unsigned short)fds[3].revents);
 	close(fd);
 	close(other);
 }
@@ -98,18 +99,18 @@ static void with_ppoll(void)
 
 	sigemptyset(&none);
 	ready = ppoll(&poll_fd, 1, &timeout, &none);
-	say("before", "%d, %#x, timeout kept %s", ready, (unsigned short)poll_fd.revents,
-	    timeout.tv_nsec == 20000000 ? "yes" : "no");
+	print_fact("before", "%d, %#x, timeout kept %s", ready, (unsigned short)poll_fd.revents,
+		   timeout.tv_nsec == 20000000 ? "yes" : "no");
 	thread = send_later(&fd);
 	ready = ppoll(&poll_fd, 1, NULL, NULL);
-	say("wait", "%d, %#x", ready, (unsigned short)poll_fd.revents);
+	print_fact("wait", "%d, %#x", ready, (unsigned short)poll_fd.revents);
 	pthread_join(thread, NULL);
 	timeout.tv_nsec = -1;
-	say_result("a bad timeout", ppoll(&poll_fd, 1, &timeout, NULL));
+	print_result("a bad timeout", ppoll(&poll_fd, 1, &timeout, NULL));
 	close(fd);
 }
 
-static void say_select(int fd, const char *label, int timeout_ms)
+static void print_select(int fd, const char *label, int timeout_ms)
 {
 	struct timeval timeout = {.tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000};
 	fd_set in, out, except;
@@ -121,7 +122,7 @@ static void say_select(int fd, const char *label, int timeout_ms)
 	FD_SET(fd, &in);
 	FD_SET(fd, &except);
 	ready = select(fd + 1, &in, NULL, &except, timeout_ms < 0 ? NULL : &timeout);
-	say(label, "%d, in %d, except %d", ready, !!FD_ISSET(fd, &in), !!FD_ISSET(fd, &except));
+	print_fact(label, "%d, in %d, except %d", ready, !!FD_ISSET(fd, &in), !!FD_ISSET(fd, &except));
 }
 
 static void with_select(void)
@@ -130,13 +131,13 @@ static void with_select(void)
 	struct report report;
 	pthread_t thread;
 
-	say_select(fd, "before", 20);
+	print_select(fd, "before", 20);
 	thread = send_later(&fd);
-	say_select(fd, "wait", -1);
+	print_select(fd, "wait", -1);
 	pthread_join(thread, NULL);
-	say_select(fd, "again", 0);
+	print_select(fd, "again", 0);
 	report_take(fd, &report);
-	say_select(fd, "after it was read", SHORT_MS);
+	print_select(fd, "after it was read", SHORT_MS);
 	close(fd);
 }
 
@@ -151,15 +152,15 @@ static void with_pselect(void)
 	FD_ZERO(&out);
 	FD_SET(fd, &in);
 	ready = pselect(fd + 1, &in, NULL, NULL, &timeout, NULL);
-	say("wait", "%d, in %d", ready, !!FD_ISSET(fd, &in));
+	print_fact("wait", "%d, in %d", ready, !!FD_ISSET(fd, &in));
 	pthread_join(thread, NULL);
 	FD_ZERO(&in);
 	FD_SET(fd, &in);
 	FD_SET(fd, &out);
 	ready = pselect(fd + 1, &in, &out, NULL, &timeout, NULL);
-	say("both ways", "%d, in %d, out %d", ready, !!FD_ISSET(fd, &in), !!FD_ISSET(fd, &out));
+	print_fact("both ways", "%d, in %d, out %d", ready, !!FD_ISSET(fd, &in), !!FD_ISSET(fd, &out));
 	close(fd);
-	say_result("a descriptor that is none", pselect(fd + 1, &in, NULL, NULL, &timeout, NULL));
+	print_result("a descriptor that is none", pselect(fd + 1, &in, NULL, NULL, &timeout, NULL));
 }
 
 static int epoll_of(int fd, uint32_t events)
@@ -168,20 +169,20 @@ static int epoll_of(int fd, uint32_t events)
 	int epoll_fd = epoll_create1(0);
 
 	if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event))
-		say("add", "%s", error_name(errno));
+		print_fact("add", "%s", error_name(errno));
 	return epoll_fd;
 }
 
-static void say_epoll(int epoll_fd, const char *label, int timeout_ms)
+static void print_epoll(int epoll_fd, const char *label, int timeout_ms)
 {
 	struct epoll_event events[4] = {0};
 	int ready = epoll_wait(epoll_fd, events, 4, timeout_ms);
 
 	if (ready > 0)
-		say(label, "%d, %#x, data %s", ready, events[0].events,
-		    events[0].data.u64 == 0x0123456789abcdef ? "as given" : "another");
+		print_fact(label, "%d, %#x, data %s", ready, events[0].events,
+			   events[0].data.u64 == 0x0123456789abcdef ? "as given" : "another");
 	else
-		say(label, "%d", ready);
+		print_fact(label, "%d", ready);
 }
 
 static void with_epoll(void)
@@ -190,17 +191,17 @@ static void with_epoll(void)
 	struct report report;
 	pthread_t thread;
 
-	say_epoll(epoll_fd, "before", 20);
+	print_epoll(epoll_fd, "before", 20);
 	thread = send_later(&fd);
-	say_epoll(epoll_fd, "wait", LONG_MS);
+	print_epoll(epoll_fd, "wait", LONG_MS);
 	pthread_join(thread, NULL);
-	say_epoll(epoll_fd, "again", 0);
+	print_epoll(epoll_fd, "again", 0);
 	report_take(fd, &report);
-	say_epoll(epoll_fd, "after it was read", SHORT_MS);
+	print_epoll(epoll_fd, "after it was read", SHORT_MS);
 	send_invalid(fd, "more");
-	say_epoll(epoll_fd, "another", LONG_MS);
+	print_epoll(epoll_fd, "another", LONG_MS);
 	close(fd);
-	say_epoll(epoll_fd, "after close", SHORT_MS);
+	print_epoll(epoll_fd, "after close", SHORT_MS);
 	close(epoll_fd);
 }
 
@@ -210,15 +211,15 @@ static void with_epoll_edge(void)
 	struct report report;
 
 	send_invalid(fd, "one");
-	say_epoll(epoll_fd, "wait", LONG_MS);
-	say_epoll(epoll_fd, "again", SHORT_MS);
+	print_epoll(epoll_fd, "wait", LONG_MS);
+	print_epoll(epoll_fd, "again", SHORT_MS);
 	send_invalid(fd, "two");
-	say_epoll(epoll_fd, "another, the first unread", LONG_MS);
+	print_epoll(epoll_fd, "another, the first unread", LONG_MS);
 	while (report_take(fd, &report) >= 0)
 		;
-	say_epoll(epoll_fd, "after they were read", SHORT_MS);
+	print_epoll(epoll_fd, "after they were read", SHORT_MS);
 	send_invalid(fd, "three");
-	say_epoll(epoll_fd, "a third", LONG_MS);
+	print_epoll(epoll_fd, "a third", LONG_MS);
 	close(fd);
 	close(epoll_fd);
 }
@@ -229,10 +230,10 @@ static void with_epoll_oneshot(void)
 	struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.u64 = 0x0123456789abcdef};
 
 	send_invalid(fd, "one");
-	say_epoll(epoll_fd, "wait", LONG_MS);
-	say_epoll(epoll_fd, "again", SHORT_MS);
-	say_result("armed again", epoll_ctl(epoll_fd, EPOLL_CTL_MOD, fd, &event));
-	say_epoll(epoll_fd, "then", LONG_MS);
+	print_epoll(epoll_fd, "wait", LONG_MS);
+	print_epoll(epoll_fd, "again", SHORT_MS);
+	print_result("armed again", epoll_ctl(epoll_fd, EPOLL_CTL_MOD, fd, &event));
+	print_epoll(epoll_fd, "then", LONG_MS);
 	close(fd);
 	close(epoll_fd);
 }
@@ -242,7 +243,7 @@ static void with_epoll_exclusive(void)
 	int fd = reporting_socket(), epoll_fd = epoll_of(fd, EPOLLIN | EPOLLEXCLUSIVE);
 
 	send_invalid(fd, "one");
-	say_epoll(epoll_fd, "wait", LONG_MS);
+	print_epoll(epoll_fd, "wait", LONG_MS);
 	close(fd);
 	close(epoll_fd);
 }
@@ -253,18 +254,18 @@ static void with_epoll_changes(void)
 	    second = epoll_of(copy, 0);
 	struct epoll_event event = {.events = EPOLLIN, .data.u64 = 1};
 
-	say_result("added again", epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event));
+	print_result("added again", epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event));
 	send_invalid(fd, "one");
-	say_epoll(epoll_fd, "wait", LONG_MS);
-	say_epoll(second, "in another set, by a copy", LONG_MS);
-	say_result("changed", epoll_ctl(epoll_fd, EPOLL_CTL_MOD, fd, &event));
-	say_epoll(epoll_fd, "with other data", LONG_MS);
-	say_result("removed", epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, NULL));
-	say_epoll(epoll_fd, "then", SHORT_MS);
-	say_result("removed again", epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, NULL));
-	say_result("changed after that", epoll_ctl(epoll_fd, EPOLL_CTL_MOD, fd, &event));
+	print_epoll(epoll_fd, "wait", LONG_MS);
+	print_epoll(second, "in another set, by a copy", LONG_MS);
+	print_result("changed", epoll_ctl(epoll_fd, EPOLL_CTL_MOD, fd, &event));
+	print_epoll(epoll_fd, "with other data", LONG_MS);
+	print_result("removed", epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, NULL));
+	print_epoll(epoll_fd, "then", SHORT_MS);
+	print_result("removed again", epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, NULL));
+	print_result("changed after that", epoll_ctl(epoll_fd, EPOLL_CTL_MOD, fd, &event));
 	close(fd);
-	say_epoll(second, "by the copy, the original closed", LONG_MS);
+	print_epoll(second, "by the copy, the original closed", LONG_MS);
 	close(copy);
 	close(epoll_fd);
 	close(second);
@@ -279,7 +280,7 @@ static void with_epoll_closed_sets(void)
 		close(epoll_of(fd, EPOLLIN | EPOLLOUT));
 	epoll_fd = epoll_of(fd, EPOLLIN);
 	send_invalid(fd, "one");
-	say_epoll(epoll_fd, "wait", LONG_MS);
+	print_epoll(epoll_fd, "wait", LONG_MS);
 	close(epoll_fd);
 	close(fd);
 }
@@ -292,14 +293,14 @@ static void with_epoll_before(void)
 	int fd = plain_socket(), epoll_fd = epoll_of(fd, EPOLLIN | EPOLLET);
 	struct report report;
 
-	say_result("SO_TXTIME", setsockopt(fd, SOL_SOCKET, SO_TXTIME, &option, sizeof(option)));
-	say_epoll(epoll_fd, "before", 20);
+	print_result("SO_TXTIME", setsockopt(fd, SOL_SOCKET, SO_TXTIME, &option, sizeof(option)));
+	print_epoll(epoll_fd, "before", 20);
 	send_invalid(fd, "one");
-	say_epoll(epoll_fd, "wait", LONG_MS);
-	say_epoll(epoll_fd, "again", 20);
+	print_epoll(epoll_fd, "wait", LONG_MS);
+	print_epoll(epoll_fd, "again", 20);
 	report_take(fd, &report);
 	send_invalid(fd, "two");
-	say_epoll(epoll_fd, "another", LONG_MS);
+	print_epoll(epoll_fd, "another", LONG_MS);
 	close(fd);
 	close(epoll_fd);
 }
@@ -308,12 +309,12 @@ static void with_exceptions(void)
 {
 	int fd = reporting_socket(), epoll_fd, on = 1;
 
-	say_result("SO_SELECT_ERR_QUEUE", setsockopt(fd, SOL_SOCKET, SO_SELECT_ERR_QUEUE, &on, sizeof(on)));
+	print_result("SO_SELECT_ERR_QUEUE", setsockopt(fd, SOL_SOCKET, SO_SELECT_ERR_QUEUE, &on, sizeof(on)));
 	epoll_fd = epoll_of(fd, EPOLLPRI);
 	send_invalid(fd, "one");
-	say_epoll(epoll_fd, "epoll", LONG_MS);
-	say_poll(fd, "poll", POLLPRI, LONG_MS);
-	say_select(fd, "select", LONG_MS);
+	print_epoll(epoll_fd, "epoll", LONG_MS);
+	print_poll(fd, "poll", POLLPRI, LONG_MS);
+	print_select(fd, "select", LONG_MS);
 	close(fd);
 	close(epoll_fd);
 }
@@ -325,7 +326,7 @@ static void with_fork(void)
 	pid_t child;
 
 	send_invalid(fd, "parent");
-	say_poll(fd, "parent", POLLIN, LONG_MS);
+	print_poll(fd, "parent", POLLIN, LONG_MS);
 	fflush(stdout);
 	child = fork();
 	if (child == 0) {
@@ -334,13 +335,13 @@ static void with_fork(void)
 		close(fd);
 		fd = reporting_socket();
 		send_invalid(fd, "child");
-		say_poll(fd, "child", POLLIN, LONG_MS);
-		say("child reads", "%.*s", report_take(fd, &report) > 42 ? (int)report.result - 42 : 0,
-		    (const char *)report.data + 42);
+		print_poll(fd, "child", POLLIN, LONG_MS);
+		print_fact("child reads", "%.*s", report_take(fd, &report) > 42 ? (int)report.result - 42 : 0,
+			   (const char *)report.data + 42);
 		_exit(0);
 	}
 	waitpid(child, &status, 0);
-	say_poll(fd, "parent after that", POLLIN, 0);
+	print_poll(fd, "parent after that", POLLIN, 0);
 	close(fd);
 }
 
@@ -350,7 +351,7 @@ static void interlude(void)
 {
 	char line[16];
 
-	say("ready", "yes");
+	print_fact("ready", "yes");
 	while (!fgets(line, sizeof(line), stdin) && !feof(stdin))
 		;
 }
@@ -363,17 +364,17 @@ static void across_interlude(void)
 	struct report report;
 
 	send_invalid(fd, "before");
-	say_epoll(epoll_fd, "before", LONG_MS);
+	print_epoll(epoll_fd, "before", LONG_MS);
 	interlude();
 	send_invalid(fd, "after");
-	say_epoll(epoll_fd, "after", LONG_MS);
-	say_poll(fd, "poll", POLLIN, LONG_MS);
+	print_epoll(epoll_fd, "after", LONG_MS);
+	print_poll(fd, "poll", POLLIN, LONG_MS);
 	sleep_ms(SHORT_MS);
 	while (report_take(fd, &report) > 42)
-		say("read", "%.*s", (int)report.result - 42, (const char *)report.data + 42);
-	say_poll(fd, "after they were read", POLLIN, SHORT_MS);
+		print_fact("read", "%.*s", (int)report.result - 42, (const char *)report.data + 42);
+	print_poll(fd, "after they were read", POLLIN, SHORT_MS);
 	send_invalid(fd, "last");
-	say_epoll(epoll_fd, "last", LONG_MS);
+	print_epoll(epoll_fd, "last", LONG_MS);
 	close(fd);
 	close(epoll_fd);
 }

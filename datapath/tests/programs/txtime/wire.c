@@ -33,14 +33,14 @@ static int number_set(int fd, int level, int option, int value)
 static void send_twice(int fd, const char *text)
 {
 	for (int i = 0; i < 2; i++) {
-		say_result(text, send_text(fd, text, tai_ns() + LEAD_NS, 0));
+		print_result(text, send_text(fd, text, tai_ns() + LEAD_NS, 0));
 		sleep_ms(SETTLE_MS);
 	}
 }
 
 static void no_checksum_set(int fd, const char *label, int level, int option, int value)
 {
-	say_result(label, number_set(fd, level, option, value));
+	print_result(label, number_set(fd, level, option, value));
 	send_twice(fd, label);
 }
 
@@ -71,7 +71,7 @@ static void discover_all(int fd)
 
 	send_twice(fd, "as it is");
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		say_result(rows[i].name, number_set(fd, IPPROTO_IP, IP_MTU_DISCOVER, rows[i].value));
+		print_result(rows[i].name, number_set(fd, IPPROTO_IP, IP_MTU_DISCOVER, rows[i].value));
 		send_twice(fd, rows[i].name);
 	}
 }
@@ -90,10 +90,10 @@ static void discover_ipv6(void)
 	int fd = timed_socket(0);
 
 	if (case_to.any.sa_family == AF_INET6) {
-		say_result("IPV6_MTU_DISCOVER",
-			   number_set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, DISCOVER_DONT));
+		print_result("IPV6_MTU_DISCOVER",
+			     number_set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, DISCOVER_DONT));
 		send_twice(fd, "IPV6_MTU_DISCOVER");
-		say_result("IPV6_DONTFRAG", number_set(fd, IPPROTO_IPV6, IPV6_DONTFRAG, 1));
+		print_result("IPV6_DONTFRAG", number_set(fd, IPPROTO_IPV6, IPV6_DONTFRAG, 1));
 		send_twice(fd, "IPV6_DONTFRAG");
 	}
 	close(fd);
@@ -105,10 +105,10 @@ static void set_before(void)
 	struct txtime_option txtime = {.clockid = 11 /* CLOCK_TAI */};
 	int fd = plain_socket();
 
-	say_result("dont", number_set(fd, IPPROTO_IP, IP_MTU_DISCOVER, DISCOVER_DONT));
-	say_result("SO_NO_CHECK", number_set(fd, SOL_SOCKET, SO_NO_CHECK, 1));
-	say_result("UDP_NO_CHECK6_TX", number_set(fd, SOL_UDP, NO_CHECK6_TX, 1));
-	say_result("SO_TXTIME", setsockopt(fd, SOL_SOCKET, SO_TXTIME, &txtime, sizeof(txtime)));
+	print_result("dont", number_set(fd, IPPROTO_IP, IP_MTU_DISCOVER, DISCOVER_DONT));
+	print_result("SO_NO_CHECK", number_set(fd, SOL_SOCKET, SO_NO_CHECK, 1));
+	print_result("UDP_NO_CHECK6_TX", number_set(fd, SOL_UDP, NO_CHECK6_TX, 1));
+	print_result("SO_TXTIME", setsockopt(fd, SOL_SOCKET, SO_TXTIME, &txtime, sizeof(txtime)));
 	send_twice(fd, "both");
 	close(fd);
 }

@@ -11,7 +11,7 @@
 enum { TEXTS = 8, TEXT = 160, SHOWN = 24 };
 
 /* A buffer per line, so that threads and signal handlers need no lock: a line is one call. */
-void say(const char *format, ...)
+void print_fact(const char *format, ...)
 {
 	char line[4096];
 	va_list list;
@@ -128,7 +128,7 @@ const char *whose(const void *address, socklen_t bytes)
 	return same(&wide, own_address(0), false) ? "own" : "unknown";
 }
 
-long say_received(const char *label, int fd, int flags)
+long print_received(const char *label, int fd, int flags)
 {
 	char data[ROOM];
 	union socket_address from;
@@ -136,15 +136,16 @@ long say_received(const char *label, int fd, int flags)
 	long received = recvfrom(fd, data, sizeof(data), flags, &from.any, &bytes);
 
 	if (received < 0)
-		say("%s: %s", label, result_name(received));
+		print_fact("%s: %s", label, result_name(received));
 	else
-		say("%s: %ld %s from %s", label, received, text_of(data, received), whose(&from, bytes));
+		print_fact("%s: %ld %s from %s", label, received, text_of(data, received),
+			   whose(&from, bytes));
 	return received;
 }
 
-void say_rest(const char *label, int fd)
+void print_rest(const char *label, int fd)
 {
-	while (say_received(label, fd, MSG_DONTWAIT) >= 0)
+	while (print_received(label, fd, MSG_DONTWAIT) >= 0)
 		;
 }
 
@@ -153,7 +154,7 @@ static int compare(const void *a, const void *b)
 	return strcmp(a, b);
 }
 
-void say_sorted(const char *label, int fd, int count)
+void print_sorted(const char *label, int fd, int count)
 {
 	char(*texts)[TEXT] = calloc((size_t)count, TEXT);
 	char data[ROOM];
@@ -171,8 +172,8 @@ void say_sorted(const char *label, int fd, int count)
 	}
 	qsort(texts, (size_t)came, TEXT, compare);
 	for (int i = 0; i < came; i++)
-		say("%s: %s", label, texts[i]);
+		print_fact("%s: %s", label, texts[i]);
 	if (came < count)
-		say("%s: %d of %d, then %s", label, came, count, error_name(errno));
+		print_fact("%s: %d of %d, then %s", label, came, count, error_name(errno));
 	free(texts);
 }
