@@ -3,15 +3,15 @@
  * The strategies `etf` and `etf-deadline`: earliest transmit time first, over all classes, as the kernel's
  * qdisc of that name in its two modes (tc-etf(8)). A packet that cannot leave at its time is dropped.
  *
- * The kernel's begins to send `delta` before the transmit time and drops what is later than that time: a
- * wake-up that is late by less costs nothing. Here nothing leaves before its time, and a packet has as long
+ * The qdisc begins to send `delta` before the transmit time and drops packets after it, so a wake-up that is
+ * late by less than `delta` costs nothing. Here no packet leaves before its time, and may leave until `delta`
  * after it:
  *
  *                    transmit time
  *   ------|<----- delta ----->|<----- delta ----->|-----> time
  *               tc-etf(8)             here
  *
- * A deadline is one in both. Frames without a time leave as soon as the link is free, in turn with the
+ * Deadlines mean the same in both. Frames without a time leave as soon as the link is free, in turn with the
  * others.
  */
 #include "strategy.h"
@@ -45,8 +45,8 @@ static struct selection etf_select(struct ktsn_shaper *shaper, int64_t now_tai_n
 	return selection;
 }
 
-/* As soon as the link is free; but what is no deadline (it was taken under another strategy) not before its
- * time. */
+/* Selects the packet as soon as the link is free. A packet without a deadline, which was enqueued under
+ * another strategy, still waits for its time. */
 static struct selection etf_deadline_select(struct ktsn_shaper *shaper, int64_t now_tai_ns)
 {
 	struct selection selection = etf_select(shaper, now_tai_ns);

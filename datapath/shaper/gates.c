@@ -47,7 +47,7 @@ uint8_t ktsn_gates_closing(const struct ktsn_gates *gates, int64_t now_tai_ns)
 	return closing;
 }
 
-/* `gates` as they are from `now` on, without what is past and without what is pending. */
+/* Copies the gates as they are from `now` on, without past states and without a pending change. */
 static void operational_copy(const struct ktsn_gates *gates, int64_t now_tai_ns, struct ktsn_gates *copy)
 {
 	bool changed = changed_before(gates, now_tai_ns);
@@ -59,8 +59,8 @@ static void operational_copy(const struct ktsn_gates *gates, int64_t now_tai_ns,
 	copy->hold_from_tai_ns = copy->config_change_tai_ns = KTSN_WINDOW_NEVER;
 }
 
-/* Clause 8.6.9.3.1, SetConfigChangeTime(): base-time + N * cycle-time, with the smallest N that is not past.
- */
+/* Clause 8.6.9.3.1, SetConfigChangeTime(): returns base-time + N * cycle-time, with the smallest N that is
+ * not in the past. */
 static int64_t change_time(const struct ktsn_schedule *admin, int64_t now_tai_ns)
 {
 	int64_t start_tai_ns;
@@ -72,9 +72,9 @@ static int64_t change_time(const struct ktsn_schedule *admin, int64_t now_tai_ns
 }
 
 /*
- * Clause 8.6.9.1.1, SetCycleStartTime(): a cycle that begins when the change is known, and after which less
- * than the extension would be left, goes on until the change. The cycle in which the change is asked for was
- * set up before it and is only ever cut short.
+ * Clause 8.6.9.1.1, SetCycleStartTime(): a cycle that begins after the change is known is extended until the
+ * change, if less than cycle-time-extension would be left after it. The cycle in which the change is
+ * requested was set up before and can only be cut short.
  */
 static int64_t hold_time(const struct ktsn_gates *gates, int64_t now_tai_ns)
 {
@@ -96,7 +96,7 @@ static int64_t hold_time(const struct ktsn_gates *gates, int64_t now_tai_ns)
 	return last_start_tai_ns + cycle_ns < change_tai_ns ? last_start_tai_ns + cycle_ns : change_tai_ns;
 }
 
-/* Gates that are not enabled need no moment to begin at. */
+/* Applies a schedule without enabled gates at once, because it has no start time. */
 static void hold_at_once(struct ktsn_gates *gates, int64_t now_tai_ns)
 {
 	gates->oper = gates->admin;
@@ -116,7 +116,7 @@ void ktsn_gates_change(const struct ktsn_gates *gates, const struct ktsn_schedul
 	if (changed->oper.gate_enabled) {
 		changed->config_change_error += admin->base_time_tai_ns < now_tai_ns;
 	} else {
-		/* Clause 8.6.9.2: until the first cycle the gates are as admin-gate-states has them. */
+		/* Clause 8.6.9.2: until the first cycle the gates have admin-gate-states. */
 		changed->oper.gate_states = admin->gate_states;
 		ktsn_windows_hold(&changed->oper_windows, admin->gate_states);
 	}
@@ -163,8 +163,8 @@ static int64_t part_end(const struct ktsn_gates *gates, enum part part)
 }
 
 /*
- * The first window of the extension that closes after `tai_ns`. No CycleStart ends the list there: where the
- * cycle would have cut it, it goes on, and when it is over its last states are held (clause 8.6.9.2).
+ * Returns the first window of the extension that closes after `tai_ns`. No CycleStart ends the list there: it
+ * continues past the end of the cycle, and after its end the last states are held (clause 8.6.9.2).
  */
 static struct ktsn_window hold_window(const struct ktsn_gates *gates, unsigned int class, int64_t tai_ns)
 {
@@ -189,7 +189,7 @@ static struct ktsn_window hold_window(const struct ktsn_gates *gates, unsigned i
 	return window.close_tai_ns > tai_ns ? window : none;
 }
 
-/* The first window of a part that closes after `tai_ns`, which lies in the part. */
+/* Returns the first window of a part that closes after `tai_ns`, which is in the part. */
 static struct ktsn_window part_window(const struct ktsn_gates *gates, enum part part, unsigned int class,
 				      int64_t tai_ns)
 {
@@ -223,7 +223,8 @@ struct ktsn_window ktsn_gates_window(const struct ktsn_gates *gates, unsigned in
 			return none;
 		window = part_window(gates, part, class, part_begin(gates, part));
 	}
-	/* Open when its part ends: it goes on if the next part begins with the gate open. */
+	/* A window that is open at the end of its part continues if the gate is open at the beginning of the
+	 * next. */
 	while (window.open_tai_ns != KTSN_WINDOW_NEVER && part < PART_ADMIN &&
 	       window.close_tai_ns == part_end(gates, part)) {
 		struct ktsn_window next;
@@ -239,8 +240,9 @@ struct ktsn_window ktsn_gates_window(const struct ktsn_gates *gates, unsigned in
 	return window;
 }
 
-/* Moves a search that the operational schedule cannot satisfy to where its last windows lie, of which one
- * may go on after the change. KTSN_WINDOW_NEVER when nothing comes after it. */
+/* Returns where to begin the search. If no window of the operational schedule is long enough, it begins at
+ * its last windows, one of which may continue after the change. KTSN_WINDOW_NEVER without a pending change.
+ */
 static int64_t search_start(const struct ktsn_gates *gates, unsigned int class, int64_t tai_ns,
 			    int64_t duration_ns)
 {
@@ -271,7 +273,7 @@ struct ktsn_window ktsn_gates_fit(const struct ktsn_gates *gates, unsigned int c
 			return window;
 		}
 		at_tai_ns = window.close_tai_ns;
-		/* Every window from here on is one of the new schedule's own. */
+		/* All later windows are those of the new schedule. */
 		if (changed_before(gates, at_tai_ns) &&
 		    gates->admin_windows.classes[class].longest_ns < duration_ns)
 			break;
@@ -280,7 +282,7 @@ struct ktsn_window ktsn_gates_fit(const struct ktsn_gates *gates, unsigned int c
 	return none;
 }
 
-/* Of a list that began so long ago: the states of the entry that it is in, the last one when it is over. */
+/* Returns the states of a list at a time after its beginning; after its end, those of the last entry. */
 static uint8_t list_states(const struct ktsn_schedule *schedule, int64_t since_ns)
 {
 	uint32_t i = 0;

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which gates are open at any time, past and to come: the operational schedule, and the administrative one
- * that will take its place. IEEE Std 802.1Q-2022 clause 8.6.9: what its Cycle Timer, List Execute and List
- * Config state machines do from tick to tick is computed here for any moment at once.
+ * Computes which gates are open at any time in the past or future, from the operational schedule and the
+ * administrative one that will replace it. The Cycle Timer, List Execute and List Config state machines of
+ * IEEE Std 802.1Q-2022 clause 8.6.9 advance from tick to tick; here their result is computed directly for any
+ * time.
  *
  *   operational schedule          | last cycle extended | administrative schedule
  *   --------+----------+----------+---------------------+----------------+--------> time
  *        cycle      cycle     hold_from           config_change    one cycle later
  *
- * Without a change pending, the operational schedule goes on for ever. hold_from is config_change unless the
- * last cycle is extended (cycle-time-extension): then the rest of its list, if the cycle cuts it, is
+ * Without a pending change, the operational schedule continues for ever. hold_from equals config_change
+ * unless the last cycle is extended (cycle-time-extension): then the rest of a list that the cycle cuts is
  * executed, and its last states are held.
  *
- * Immutable once made: a change makes a new one (ktsn_gates_change), so that a thread may use the one it has
- * while another prepares the next. Pure functions, no memory of their own.
+ * Gates are immutable: a change fills in a new object (ktsn_gates_change), so that one thread may use the old
+ * one while another prepares the next. Pure functions without memory of their own.
  */
 #ifndef KTSN_SHAPER_GATES_H
 #define KTSN_SHAPER_GATES_H
@@ -27,46 +28,45 @@ struct ktsn_gates {
 	struct ktsn_windows admin_windows; /* while a change is pending */
 	int64_t hold_from_tai_ns;          /* KTSN_WINDOW_NEVER without a change */
 	int64_t config_change_tai_ns;      /* KTSN_WINDOW_NEVER without a change */
-	int64_t last_change_tai_ns;        /* config-change-time when none is pending; 0: never changed */
-	uint64_t config_change_error;      /* changes of a running schedule to a base time that was past */
+	int64_t last_change_tai_ns;        /* config-change-time without a pending change; 0: never changed */
+	uint64_t config_change_error;      /* changes of a running schedule to a base time in the past */
 };
 
 /* Gates not enabled, all open. */
 void ktsn_gates_init(struct ktsn_gates *gates);
 
 /*
- * What `gates` becomes when `admin`, a schedule that was checked, is asked for at `now`; a change that was
- * pending is replaced, as if it had not been asked for. `changed` must be another object. Base time and cycle
- * of `admin` say when (clause 8.6.9.3.1): at its base time, or if that is past, at the first beginning of one
- * of its cycles that is not. A schedule with gates not enabled takes effect at once.
+ * Computes `changed`, the gates after a request at `now` for `admin`, a schedule that was checked. A pending
+ * change is replaced, as if it had not been requested. `changed` must be another object. `admin` takes effect
+ * at its base time, or if that is in the past, at the beginning of its next cycle (clause 8.6.9.3.1). A
+ * schedule without enabled gates takes effect at once.
  */
 void ktsn_gates_change(const struct ktsn_gates *gates, const struct ktsn_schedule *admin, int64_t now_tai_ns,
 		       struct ktsn_gates *changed);
 
-/* Rebuilds gates from what they were made of elsewhere: schedules, times and counter are set, windows follow.
- */
+/* Computes the windows of gates whose schedules, times and counter come from another ktsnd. */
 void ktsn_gates_rebuild(struct ktsn_gates *gates);
 
-/* Whether a change is still to come at `now`. */
+/* Whether a change is pending at `now`. */
 bool ktsn_gates_pending(const struct ktsn_gates *gates, int64_t now_tai_ns);
 
-/* The schedule in effect at `now`. */
+/* Returns the schedule in effect at `now`. */
 const struct ktsn_schedule *ktsn_gates_oper(const struct ktsn_gates *gates, int64_t now_tai_ns);
 
-/* oper-gate-states at `now`. */
+/* Returns oper-gate-states at `now`. */
 uint8_t ktsn_gates_states(const struct ktsn_gates *gates, int64_t now_tai_ns);
 
-/* The classes whose gate is closed at `now` or later, by the schedule in effect or by the one that is
- * pending: bit c is class c. */
+/* Returns the classes whose gate is closed at `now` or at some later time, by the schedule in effect or the
+ * pending one: bit c is class c. */
 uint8_t ktsn_gates_closing(const struct ktsn_gates *gates, int64_t now_tai_ns);
 
-/* The first window of a class that closes after `tai_ns`, across a change if it stays open. Where it opened
- * is exact unless it was open at the change. */
+/* Returns the first window of a class that closes after `tai_ns`, across a change if it stays open. The
+ * opening time is exact unless the gate was open at the change. */
 struct ktsn_window ktsn_gates_window(const struct ktsn_gates *gates, unsigned int class, int64_t tai_ns);
 
 /*
- * The first window of a class, at `tai_ns` or later, with room for duration_ns; *start_tai_ns is where in it
- * the room begins. KTSN_WINDOW_NEVER for both of its edges when no window will ever do.
+ * Returns the first window of a class, at `tai_ns` or later, with room for duration_ns; *start_tai_ns is
+ * where the room begins. Both edges are KTSN_WINDOW_NEVER when no window is ever long enough.
  */
 struct ktsn_window ktsn_gates_fit(const struct ktsn_gates *gates, unsigned int class, int64_t tai_ns,
 				  int64_t duration_ns, int64_t *start_tai_ns);

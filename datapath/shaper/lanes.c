@@ -12,7 +12,7 @@ bool ktsn_lane_before(const struct lane *a, const struct lane *b)
 	return ktsn_packet_before(a->first, b->first);
 }
 
-static void rank_find(const struct lanes *lanes, struct lane *lane)
+static void rank_update(const struct lanes *lanes, struct lane *lane)
 {
 	const struct service *service = lane->service;
 	bool served = service->turn > lanes->turns_void && service->end_tai_ns >= lane->first->txtime_tai_ns;
@@ -23,7 +23,7 @@ static void rank_find(const struct lanes *lanes, struct lane *lane)
 
 /* ---- the heap ---- */
 
-static void put(struct lanes *lanes, uint32_t place, struct lane *lane)
+static void heap_put(struct lanes *lanes, uint32_t place, struct lane *lane)
 {
 	lanes->heap[place] = lane;
 	lane->place = place;
@@ -38,9 +38,9 @@ static void sift_up(struct lanes *lanes, struct lane *lane)
 
 		if (!ktsn_lane_before(lane, above))
 			break;
-		put(lanes, place, above);
+		heap_put(lanes, place, above);
 	}
-	put(lanes, place, lane);
+	heap_put(lanes, place, lane);
 }
 
 static void sift_down(struct lanes *lanes, struct lane *lane)
@@ -56,10 +56,10 @@ static void sift_down(struct lanes *lanes, struct lane *lane)
 			below++;
 		if (!ktsn_lane_before(lanes->heap[below], lane))
 			break;
-		put(lanes, place, lanes->heap[below]);
+		heap_put(lanes, place, lanes->heap[below]);
 		place = below;
 	}
-	put(lanes, place, lane);
+	heap_put(lanes, place, lane);
 }
 
 static void lane_join(struct lanes *lanes, struct lane *lane)
@@ -69,7 +69,7 @@ static void lane_join(struct lanes *lanes, struct lane *lane)
 	sift_up(lanes, lane);
 }
 
-/* The last takes its place. */
+/* Removes the first lane; the last takes its place. */
 static void first_leave(struct lanes *lanes)
 {
 	struct lane *last = lanes->heap[--lanes->count];
@@ -94,7 +94,7 @@ void ktsn_lanes_push(struct lanes *lanes, struct ktsn_shaper_lane *sender, unsig
 		return;
 	lane->sender = sender;
 	lane->service = &sender->services[class];
-	rank_find(lanes, lane);
+	rank_update(lanes, lane);
 	if (first) {
 		sift_up(lanes, lane);
 		return;
@@ -115,14 +115,14 @@ struct ktsn_shaper_packet *ktsn_lanes_pop(struct lanes *lanes)
 
 void ktsn_lanes_served(struct lanes *lanes, struct lane *lane)
 {
-	rank_find(lanes, lane);
+	rank_update(lanes, lane);
 	if (lanes->count > 1)
 		sift_down(lanes, lane);
 }
 
 void ktsn_lanes_unserved(struct lanes *lanes, struct lane *lane)
 {
-	rank_find(lanes, lane);
+	rank_update(lanes, lane);
 	sift_up(lanes, lane);
 }
 
@@ -130,34 +130,35 @@ void ktsn_lanes_forget(struct lanes *lanes, uint64_t turn)
 {
 	lanes->turns_void = turn;
 	for (uint32_t i = 0; i < lanes->count; i++)
-		rank_find(lanes, lanes->heap[i]);
+		rank_update(lanes, lanes->heap[i]);
 	for (uint32_t i = lanes->count / 2; i-- > 0;)
 		sift_down(lanes, lanes->heap[i]);
 }
 
-/* Of the lane there and those below it. *overdue_most is how many overdue ones may still be looked at. */
+/* Returns the first due time after `now` of the lanes in a subtree. Visits at most *overdue_left overdue
+ * lanes. */
 static int64_t due_after_from(const struct lanes *lanes, uint32_t place, int64_t now_tai_ns,
-			      uint32_t *overdue_most)
+			      uint32_t *overdue_left)
 {
-	int64_t left_tai_ns, right_tai_ns;
+	int64_t left_due_tai_ns, right_due_tai_ns;
 
 	if (place >= lanes->count)
 		return KTSN_SHAPER_NEVER;
 	if (lanes->heap[place]->rank_tai_ns > now_tai_ns)
 		return lanes->heap[place]->rank_tai_ns;
-	if (!*overdue_most)
+	if (!*overdue_left)
 		return KTSN_SHAPER_NEVER;
-	(*overdue_most)--;
-	left_tai_ns = due_after_from(lanes, 2 * place + 1, now_tai_ns, overdue_most);
-	right_tai_ns = due_after_from(lanes, 2 * place + 2, now_tai_ns, overdue_most);
-	return left_tai_ns < right_tai_ns ? left_tai_ns : right_tai_ns;
+	(*overdue_left)--;
+	left_due_tai_ns = due_after_from(lanes, 2 * place + 1, now_tai_ns, overdue_left);
+	right_due_tai_ns = due_after_from(lanes, 2 * place + 2, now_tai_ns, overdue_left);
+	return left_due_tai_ns < right_due_tai_ns ? left_due_tai_ns : right_due_tai_ns;
 }
 
 int64_t ktsn_lanes_due_after(const struct lanes *lanes, int64_t now_tai_ns)
 {
-	uint32_t overdue_most = KTSN_LANES_OVERDUE_MOST;
+	uint32_t overdue_left = KTSN_LANES_OVERDUE_MAX;
 
-	return due_after_from(lanes, 0, now_tai_ns, &overdue_most);
+	return due_after_from(lanes, 0, now_tai_ns, &overdue_left);
 }
 
 int64_t ktsn_lanes_due_excluding(const struct lanes *lanes, const struct ktsn_shaper_lane *sender)
@@ -166,7 +167,7 @@ int64_t ktsn_lanes_due_excluding(const struct lanes *lanes, const struct ktsn_sh
 
 	if (lanes->count && lanes->heap[0]->sender != sender)
 		return lanes->heap[0]->rank_tai_ns;
-	/* The next after the first is one of the two below it. */
+	/* The second lane is one of the two below the first. */
 	for (uint32_t i = 1; i < 3 && i < lanes->count; i++)
 		if (lanes->heap[i]->rank_tai_ns < due_tai_ns)
 			due_tai_ns = lanes->heap[i]->rank_tai_ns;

@@ -3,15 +3,15 @@
 
 #include <stddef.h>
 
-/* The length of the way to the right end. */
+/* Returns the length of the path to the right end. */
 static uint8_t rank_of(const struct ktsn_shaper_packet *heap)
 {
 	return heap ? heap->right_rank + 1 : 0;
 }
 
 /*
- * Melds along the right ends, of which no heap of n has one longer than log2(n + 1): the longer of two ways
- * is always the left one. The ranks of both stand in the parent, so that the left one is not touched.
+ * Melds along the right paths, which in a heap of n are at most log2(n + 1) long, because the longer path is
+ * always the left one. The parent has the ranks of both children, so that the left child is not touched.
  */
 static struct ktsn_shaper_packet *meld(struct ktsn_shaper_packet *a, struct ktsn_shaper_packet *b)
 {

@@ -10,11 +10,11 @@ void ktsn_schedule_init(struct ktsn_schedule *schedule)
 	schedule->gate_states = 0xff;
 }
 
-static int range_check(struct ktsn_schedule_fault fault, struct ktsn_schedule_fault *found)
+static int range_check(struct ktsn_schedule_fault fault, struct ktsn_schedule_fault *first_fault)
 {
 	if (fault.value >= fault.minimum && fault.value <= fault.maximum)
 		return 0;
-	*found = fault;
+	*first_fault = fault;
 	return -EINVAL;
 }
 

@@ -8,7 +8,7 @@
 #include <stdalign.h>
 #include <string.h>
 
-/* What yields must find so much of its window afterwards. */
+/* How much of its window a packet must have left after yielding. */
 enum { YIELD_ROOM_NS = 100000 };
 
 static const struct {
@@ -47,14 +47,14 @@ size_t ktsn_shaper_bytes(void)
 	return sizeof(struct ktsn_shaper);
 }
 
-/* Something changed that select() looks at. */
+/* Discards the selection, after a change of its inputs. */
 static void selection_forget(struct ktsn_shaper *shaper)
 {
 	shaper->selected_from_tai_ns = KTSN_SHAPER_NEVER;
 	shaper->selection.at_tai_ns = 0;
 }
 
-/* The next of a kind; NULL: there is none. */
+/* Returns the first lane of a kind in a class, or NULL. */
 static const struct lane *lane_first(const struct ktsn_shaper *shaper, enum lane_kind kind,
 				     unsigned int class)
 {
@@ -67,7 +67,7 @@ static inline void first_set(struct ktsn_shaper *shaper, unsigned int class, con
 	shaper->firsts.txtime_tai_ns[class] = lane ? lane->first->txtime_tai_ns : KTSN_SHAPER_NEVER;
 }
 
-/* Not before its transmit time, but for a deadline. */
+/* Whether a packet may leave at a time: not before its transmit time, unless that is a deadline. */
 static bool time_has_come(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet,
 			  int64_t at_tai_ns)
 {
@@ -75,8 +75,8 @@ static bool time_has_come(const struct ktsn_shaper *shaper, const struct ktsn_sh
 	       (packet->deadline && ktsn_strategy_sends_at_once(shaper->config.strategy));
 }
 
-/* Whether the next with a time leaves before the next without one, if either could at that time. What is late
- * and has had a turn takes turns with it: a flood must not keep all others out. */
+/* Whether the first timed packet leaves before the first untimed one at that time. A late packet whose sender
+ * has had a turn takes turns with the untimed lanes, so that a flood does not starve them. */
 static bool timed_before(const struct ktsn_shaper *shaper, const struct lane *timed,
 			 const struct lane *untimed, int64_t at_tai_ns)
 {
@@ -87,8 +87,8 @@ static bool timed_before(const struct ktsn_shaper *shaper, const struct lane *ti
 	       ktsn_lane_before(timed, untimed);
 }
 
-/* In a class that has both. Returns whether that is another packet than before. */
-static bool first_choose(struct ktsn_shaper *shaper, unsigned int class, int64_t at_tai_ns)
+/* Updates the first packet of a class with both kinds of lanes. Returns whether it has changed. */
+static bool first_update(struct ktsn_shaper *shaper, unsigned int class, int64_t at_tai_ns)
 {
 	const struct ktsn_shaper_packet *before = class_first(shaper, class);
 	const struct lane *timed = lane_first(shaper, LANE_TIMED, class);
@@ -98,22 +98,22 @@ static bool first_choose(struct ktsn_shaper *shaper, unsigned int class, int64_t
 	return class_first(shaper, class) != before;
 }
 
-/* Apart: what has no time does not slow down what has. */
+/* Not inlined, so that untimed packets do not slow down timed ones. */
 __attribute__((noinline, cold)) static void select_mixed(struct ktsn_shaper *shaper, int64_t now_tai_ns)
 {
 	struct selection *selection = &shaper->selection;
 
 	for (unsigned int classes = classes_mixed(shaper); classes; classes &= classes - 1)
-		(void)first_choose(shaper, (unsigned int)__builtin_ctz(classes),
+		(void)first_update(shaper, (unsigned int)__builtin_ctz(classes),
 				   link_free(shaper, now_tai_ns));
 	*selection = shaper->ops->select(shaper, now_tai_ns);
-	/* One with a time may come due before a gate opens. */
+	/* A timed packet may become due before the gate opens. */
 	if (classes_mixed(shaper) >> selection->traffic_class & 1 &&
-	    first_choose(shaper, selection->traffic_class, selection->at_tai_ns))
+	    first_update(shaper, selection->traffic_class, selection->at_tai_ns))
 		*selection = shaper->ops->select(shaper, now_tai_ns);
 }
 
-/* What comes next. It stays so until its time, unless something changes. */
+/* Returns the next selection, which is valid until its time unless its inputs change. */
 static inline const struct selection *selection_find(struct ktsn_shaper *shaper, int64_t now_tai_ns)
 {
 	if (now_tai_ns >= shaper->selected_from_tai_ns && now_tai_ns <= shaper->selection.at_tai_ns)
@@ -139,8 +139,8 @@ void ktsn_shaper_gates_set(struct ktsn_shaper *shaper, const struct ktsn_gates *
 	fits_forget(shaper);
 }
 
-/* Who is first in a class may have changed, for those lanes of it have. If the other kind has packets as
- * well, that is seen to with the selection. */
+/* Updates the first packet of a class after its lanes `changed`. In a class with both kinds of lanes
+ * select_mixed() chooses between them. */
 static inline void first_find(struct ktsn_shaper *shaper, unsigned int class, const struct lanes *changed)
 {
 	const struct lane *first = changed->count ? changed->heap[0] : NULL;
@@ -153,7 +153,7 @@ static inline void first_find(struct ktsn_shaper *shaper, unsigned int class, co
 	selection_forget(shaper);
 }
 
-/* All begin anew. */
+/* Forgets the services of all senders. */
 static void services_forget(struct ktsn_shaper *shaper)
 {
 	for (unsigned int class = 0; class < KTSN_CLASSES; class ++) {
@@ -181,7 +181,7 @@ struct ktsn_shaper *ktsn_shaper_init(void *memory, const struct ktsn_shaper_conf
 	shaper->pending = 0;
 	memset(shaper->classes, 0, sizeof(shaper->classes));
 	shaper->turns = 0;
-	memset(&shaper->own, 0, sizeof(shaper->own));
+	memset(&shaper->default_lane, 0, sizeof(shaper->default_lane));
 	for (int kind = 0; kind < LANE_KINDS; kind++) {
 		for (unsigned int class = 0; class < KTSN_CLASSES; class ++)
 			shaper->lanes[kind][class].count = 0;
@@ -192,7 +192,7 @@ struct ktsn_shaper *ktsn_shaper_init(void *memory, const struct ktsn_shaper_conf
 	return shaper;
 }
 
-/* The class in whose lanes a packet waits. */
+/* Returns the class of the lanes in which a packet waits. */
 static unsigned int class_of(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet)
 {
 	return shaper->ops->classless ? 0 : packet->traffic_class;
@@ -217,7 +217,7 @@ static void packet_push(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *sen
 		first_find(shaper, class, lanes);
 }
 
-/* Who is first then is the caller's to find. */
+/* Removes the first packet of a class. The caller must update the first packet of the class. */
 static struct ktsn_shaper_packet *class_pop(struct ktsn_shaper *shaper, struct lanes *lanes,
 					    enum lane_kind kind, unsigned int class)
 {
@@ -225,17 +225,17 @@ static struct ktsn_shaper_packet *class_pop(struct ktsn_shaper *shaper, struct l
 
 	if (!lanes->count)
 		shaper->classes[kind] &= (uint8_t) ~(1U << class);
-	/* The place of a packet that is freed may be the next one's: it must not be taken for it. */
+	/* The memory of this packet may be used for the next one, which needs a fit of its own. */
 	shaper->fits[class].packet = NULL;
 	shaper->pending--;
 	return packet;
 }
 
-/* All of them, with their senders, class by class and in the order of their times; those that have none last.
- */
+/* Removes all packets, with their senders, class by class and in the order of their times; untimed packets
+ * last. */
 static struct ktsn_shaper_packet *packets_take(struct ktsn_shaper *shaper)
 {
-	struct ktsn_shaper_packet *taken = NULL, **end = &taken;
+	struct ktsn_shaper_packet *packets = NULL, **end = &packets;
 
 	while (classes_used(shaper)) {
 		enum lane_kind kind = shaper->classes[LANE_TIMED] ? LANE_TIMED : LANE_UNTIMED;
@@ -249,10 +249,10 @@ static struct ktsn_shaper_packet *packets_take(struct ktsn_shaper *shaper)
 		*end = packet;
 		end = &packet->after;
 	}
-	return taken;
+	return packets;
 }
 
-/* What is held moves when classes count from now on, or count no more. */
+/* Sets the strategy. Packets move to other queues if only one of the two strategies is classless. */
 static void ops_set(struct ktsn_shaper *shaper, const struct ktsn_shaper_ops *ops)
 {
 	bool moves = ops->classless != shaper->ops->classless;
@@ -272,7 +272,7 @@ void ktsn_shaper_strategy_set(struct ktsn_shaper *shaper, enum ktsn_strategy str
 	ops_set(shaper, strategies[strategy].ops);
 }
 
-/* The sender has had its turn in a class, with that packet. */
+/* Records the service of a sender in a class, by a packet. */
 static void sender_serve(struct ktsn_shaper *shaper, struct lanes *lanes, struct ktsn_shaper_lane *sender,
 			 unsigned int class, struct ktsn_shaper_packet *packet, int64_t now_tai_ns)
 {
@@ -285,11 +285,11 @@ static void sender_serve(struct ktsn_shaper *shaper, struct lanes *lanes, struct
 	*service = (struct service){.end_tai_ns = link_free(shaper, now_tai_ns), .turn = packet->turn};
 	if (lane->first)
 		ktsn_lanes_served(lanes, lane);
-	/* Whether or not the sender has more there. */
+	/* Even if the sender has no more packets there. */
 	first_find(shaper, class, lanes);
 }
 
-/* Or has not after all: what it had before counts again, unless it has had another turn since. */
+/* Revokes the service of a sender: the previous one counts again, unless the sender has been served since. */
 static void sender_unserve(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *sender, unsigned int class,
 			   uint64_t turn, struct service before)
 {
@@ -310,12 +310,12 @@ static void sender_unserve(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *
 void ktsn_shaper_requeue(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *lane,
 			 struct ktsn_shaper_packet *packet, int64_t now_tai_ns)
 {
-	struct ktsn_shaper_lane *sender = lane ? lane : &shaper->own;
+	struct ktsn_shaper_lane *sender = lane ? lane : &shaper->default_lane;
 	struct service before = {.end_tai_ns = packet->end_before_tai_ns, .turn = packet->turn_before};
 	uint64_t turn = packet->turn;
 
 	packet_push(shaper, sender, packet, now_tai_ns);
-	/* Or one that is refused whenever its turn comes would come last for ever. */
+	/* Otherwise a packet that is refused at each of its turns would always come last. */
 	sender_unserve(shaper, sender, class_of(shaper, packet), turn, before);
 }
 
@@ -326,7 +326,7 @@ int ktsn_shaper_enqueue_handed(struct ktsn_shaper *shaper, struct ktsn_shaper_la
 
 	packet->patient = !shaper->ops->drops_late || packet->untimed;
 	if (!error)
-		packet_push(shaper, lane ? lane : &shaper->own, packet, now_tai_ns);
+		packet_push(shaper, lane ? lane : &shaper->default_lane, packet, now_tai_ns);
 	return error;
 }
 
@@ -336,7 +336,7 @@ int ktsn_shaper_enqueue(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *lan
 	return ktsn_shaper_enqueue_handed(shaper, lane, packet, now_tai_ns, now_tai_ns);
 }
 
-bool ktsn_strategy_judges_handover(enum ktsn_strategy strategy)
+bool ktsn_strategy_checks_handover(enum ktsn_strategy strategy)
 {
 	return strategy == KTSN_STRATEGY_ETF || strategy == KTSN_STRATEGY_ETF_DEADLINE;
 }
@@ -362,8 +362,9 @@ int64_t ktsn_shaper_due_excluding(const struct ktsn_shaper *shaper, const struct
 	int64_t due_tai_ns = KTSN_SHAPER_NEVER;
 
 	for (unsigned int classes = shaper->classes[LANE_TIMED]; classes; classes &= classes - 1) {
-		int64_t of_class_tai_ns = ktsn_lanes_due_excluding(
-			&shaper->lanes[LANE_TIMED][__builtin_ctz(classes)], lane ? lane : &shaper->own);
+		int64_t of_class_tai_ns =
+			ktsn_lanes_due_excluding(&shaper->lanes[LANE_TIMED][__builtin_ctz(classes)],
+						 lane ? lane : &shaper->default_lane);
 
 		if (of_class_tai_ns < due_tai_ns)
 			due_tai_ns = of_class_tai_ns;
@@ -371,7 +372,7 @@ int64_t ktsn_shaper_due_excluding(const struct ktsn_shaper *shaper, const struct
 	return due_tai_ns;
 }
 
-/* Whether nothing but the link keeps what was selected from leaving at `now`. */
+/* Whether the selected packet could leave at `now` if the link were free. */
 static bool only_link_holds(const struct ktsn_shaper *shaper, const struct selection *selection,
 			    int64_t now_tai_ns)
 {
@@ -383,7 +384,8 @@ static bool only_link_holds(const struct ktsn_shaper *shaper, const struct selec
 	       shaper->ops->window(shaper, selection->traffic_class)->open_tai_ns <= now_tai_ns;
 }
 
-/* What leaves at `now`, or behind others; NULL: nothing does. */
+/* Returns the selection that leaves at `now`, or after the frames on the link, at `until` at the latest; or
+ * NULL. */
 static const struct selection *selection_behind(struct ktsn_shaper *shaper, int64_t now_tai_ns,
 						int64_t until_tai_ns)
 {
@@ -440,7 +442,7 @@ bool ktsn_shaper_may_yield(struct ktsn_shaper *shaper, int64_t now_tai_ns, int64
 {
 	const struct selection *selection = selection_find(shaper, now_tai_ns);
 
-	/* A window that is missed is a cycle that is lost. */
+	/* A packet that misses its window loses a whole cycle. */
 	return selection->at_tai_ns > now_tai_ns || !shaper->ops->window ||
 	       shaper->ops->window(shaper, selection->traffic_class)->close_tai_ns - YIELD_ROOM_NS >
 		       until_tai_ns;
@@ -456,7 +458,7 @@ void ktsn_shaper_yield(struct ktsn_shaper *shaper, int64_t now_tai_ns, int64_t l
 	if (selection->at_tai_ns > now_tai_ns || !lanes->count)
 		return;
 	for (uint32_t i = 0;
-	     i < KTSN_LANES_OVERDUE_MOST && !ktsn_packet_in_time(lanes->heap[0]->first, late_tai_ns) &&
+	     i < KTSN_LANES_OVERDUE_MAX && !ktsn_packet_in_time(lanes->heap[0]->first, late_tai_ns) &&
 	     lanes->heap[0]->rank_tai_ns <= now_tai_ns;
 	     i++) {
 		struct ktsn_shaper_lane *sender = lanes->heap[0]->sender;
@@ -485,8 +487,8 @@ struct ktsn_shaper_packet *ktsn_shaper_take(struct ktsn_shaper *shaper)
 	return packet;
 }
 
-/* What the caller learns of a packet that is given to the port at `now` and leaves then, or behind others
- * when the link is free, and what the link does. */
+/* Fills in the results for the caller of a packet that is given to the port at `now`, and updates when the
+ * link is free. */
 static void packet_leave(struct ktsn_shaper *shaper, struct ktsn_shaper_packet *packet, int64_t now_tai_ns,
 			 const struct ktsn_window *window)
 {
@@ -564,7 +566,7 @@ struct ktsn_shaper_packet *ktsn_shaper_withdraw(struct ktsn_shaper *shaper, int6
 void ktsn_shaper_restore(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *lane,
 			 struct ktsn_shaper_packet *packet, int64_t now_tai_ns)
 {
-	packet_push(shaper, lane ? lane : &shaper->own, packet, now_tai_ns);
+	packet_push(shaper, lane ? lane : &shaper->default_lane, packet, now_tai_ns);
 }
 
 int64_t ktsn_shaper_lateness_max(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet)

@@ -17,17 +17,17 @@ enum ktsn_strategy {
 
 struct ktsn_shaper_config {
 	enum ktsn_strategy strategy;
-	uint64_t link_speed_bps; /* 0: without limit, frames take no time */
-	int64_t guard_band_ns;   /* a frame must have left so long before its gate closes */
-	int64_t delta_ns;        /* etf: later than this after its transmit time a packet is dropped */
-	int64_t tolerance_ns;    /* later than this a packet is late; etf-deadline drops it then */
+	uint64_t link_speed_bps; /* 0: unlimited, frames take no time */
+	int64_t guard_band_ns;   /* between the end of a frame and the closing of its gate */
+	int64_t delta_ns;        /* etf drops packets that are later than this */
+	int64_t tolerance_ns;    /* packets that are later than this are late; etf-deadline drops them */
 };
 
-/* What is to become of a packet that comes back. */
+/* What to do with a dequeued packet. */
 enum ktsn_verdict {
 	KTSN_SEND,
 	KTSN_DROP_MISSED,    /* etf: its time has passed */
-	KTSN_DROP_NO_WINDOW, /* its time has come, and its gate never opens for long enough */
+	KTSN_DROP_NO_WINDOW, /* its gate never opens for long enough */
 };
 
 /* Returns how long a frame occupies the link, in ns, rounded up; 0 for a link without a speed. */

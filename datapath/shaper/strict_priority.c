@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The strategy `strict-priority`: of the classes whose first packet's time has come, the highest (IEEE Std
- * 802.1Q-2022 clause 8.6.8.1).
+ * The strategy `strict-priority` selects the highest class whose first packet is due (IEEE Std 802.1Q-2022
+ * clause 8.6.8.1).
  */
 #include "strategy.h"
 
@@ -12,8 +12,8 @@ static int strict_priority_admit(const struct ktsn_shaper *shaper, const struct 
 	return 0;
 }
 
-/* Nothing is earlier than when the link is free. Without branches that depend on times: these come in any
- * order. */
+/* Selects the earliest packet, of equally early ones that of the highest class. No packet leaves before the
+ * link is free. There are no branches that depend on times, which are unpredictable. */
 static struct selection strict_priority_select(struct ktsn_shaper *shaper, int64_t now_tai_ns)
 {
 	int64_t free_tai_ns = link_free(shaper, now_tai_ns), best_tai_ns = KTSN_SHAPER_NEVER;

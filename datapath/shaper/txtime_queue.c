@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* With many packets pending, the lines that must be fetched are what a push and a pop cost. */
+/* With many packets pending, the cost of a push and a pop is the number of fetched cache lines. */
 static_assert(sizeof(struct ktsn_shaper_packet) <= 64, "more than a cache line");
 
 void ktsn_txtime_queue_init(struct ktsn_txtime_queue *queue)
@@ -24,10 +24,11 @@ static unsigned int slot_of(unsigned int page, int64_t tai_ns)
 	return (unsigned int)(tai_ns >> page_bits(page)) & (KTSN_QUEUE_SLOTS - 1);
 }
 
-/* The finest page that reaches a time which is not before `current`; KTSN_QUEUE_FAR when none does. */
+/* Returns the finest page that reaches a time, which is not before `current`; KTSN_QUEUE_FAR when none does.
+ */
 static unsigned int page_of(const struct ktsn_txtime_queue *queue, int64_t tai_ns)
 {
-	/* So many bits has the distance, and so many the reach of page 0. */
+	/* The bits of the distance, and of the reach of page 0. */
 	unsigned int bits =
 		64 - (unsigned int)__builtin_clzll((uint64_t)(tai_ns - queue->current_tai_ns) | 1);
 	unsigned int reach_bits = KTSN_QUEUE_FINEST_BITS + KTSN_QUEUE_SLOT_BITS, page = 0;
@@ -36,7 +37,7 @@ static unsigned int page_of(const struct ktsn_txtime_queue *queue, int64_t tai_n
 		page = (bits - reach_bits + KTSN_QUEUE_PAGE_BITS - 1) / KTSN_QUEUE_PAGE_BITS;
 	if (page >= KTSN_QUEUE_PAGES)
 		return KTSN_QUEUE_FAR;
-	/* Both ends may lie in slots that are one further apart than the distance. */
+	/* The slots of both ends may be one further apart than the distance. */
 	return page +
 	       ((tai_ns >> page_bits(page)) - (queue->current_tai_ns >> page_bits(page)) >= KTSN_QUEUE_SLOTS);
 }
@@ -54,7 +55,7 @@ static void slot_unmark(struct ktsn_queue_page *page, unsigned int slot)
 		page->words_used &= ~(UINT64_C(1) << slot / 64);
 }
 
-/* The first slot in use of a page that has any, in the circle that begins at `from`. */
+/* Returns the first used slot of a page that has any, in the circle that begins at `from`. */
 static unsigned int page_first(const struct ktsn_queue_page *page, unsigned int from)
 {
 	uint64_t later = page->words[from / 64] >> from % 64, words;
@@ -62,7 +63,7 @@ static unsigned int page_first(const struct ktsn_queue_page *page, unsigned int 
 
 	if (later)
 		return from + (unsigned int)__builtin_ctzll(later);
-	/* Of the later words, or around the circle, where the rest of this one is the last. */
+	/* Try the later words, then wrap around; the rest of this word comes last. */
 	words = page->words_used & (from / 64 < 63 ? ~UINT64_C(0) << (from / 64 + 1) : 0);
 	word = (unsigned int)__builtin_ctzll(words ? words : page->words_used);
 	return word * 64 + (unsigned int)__builtin_ctzll(page->words[word]);
@@ -82,7 +83,7 @@ static void head_set(struct ktsn_queue_head *head, struct ktsn_shaper_packet *pa
 	*head = (struct ktsn_queue_head){packet->txtime_tai_ns, packet};
 }
 
-/* As far as nothing that is held, or is pushed now, belongs before it. */
+/* Advances `current` as far as possible: not past the first packet. */
 static void current_advance(struct ktsn_txtime_queue *queue, int64_t now_tai_ns)
 {
 	int64_t first_tai_ns = queue->first->txtime_tai_ns;
@@ -92,13 +93,14 @@ static void current_advance(struct ktsn_txtime_queue *queue, int64_t now_tai_ns)
 		queue->current_tai_ns = to_tai_ns;
 }
 
-/* What is late shares the first slot: its own may be in use for the other end of the circle. */
-static int64_t belongs_to(const struct ktsn_txtime_queue *queue, const struct ktsn_shaper_packet *packet)
+/* Returns the time by which a packet is placed. Late packets share the first slot, because theirs may be in
+ * use for the other end of the circle. */
+static int64_t place_time(const struct ktsn_txtime_queue *queue, const struct ktsn_shaper_packet *packet)
 {
 	return packet->txtime_tai_ns > queue->current_tai_ns ? packet->txtime_tai_ns : queue->current_tai_ns;
 }
 
-/* It is neither the first of all nor of a page. */
+/* Adds a packet that is neither the first of all nor of a page. */
 static void slots_push(struct ktsn_txtime_queue *queue, unsigned int page, struct ktsn_shaper_packet *packet)
 {
 	unsigned int slot;
@@ -107,7 +109,7 @@ static void slots_push(struct ktsn_txtime_queue *queue, unsigned int page, struc
 		ktsn_slot_push(&queue->far, packet);
 		return;
 	}
-	slot = slot_of(page, belongs_to(queue, packet));
+	slot = slot_of(page, place_time(queue, packet));
 	ktsn_slot_push(&queue->pages[page].slots[slot], packet);
 	slot_mark(&queue->pages[page], slot);
 }
@@ -131,7 +133,8 @@ static void run_begin(struct ktsn_txtime_queue *queue, struct ktsn_shaper_packet
 	packet->next = NULL;
 }
 
-/* Packets that come in order need no page. Returns which one does; NULL: none. */
+/* Appends a packet to the run of packets that came in order. Returns a packet that must go to a page, or
+ * NULL. */
 static struct ktsn_shaper_packet *run_push(struct ktsn_txtime_queue *queue, struct ktsn_shaper_packet *packet)
 {
 	struct ktsn_shaper_packet *last = queue->run_last;
@@ -147,14 +150,14 @@ static struct ktsn_shaper_packet *run_push(struct ktsn_txtime_queue *queue, stru
 	}
 	if (queue->heads[KTSN_QUEUE_RUN].packet != last)
 		return packet;
-	/* One alone, perhaps far ahead, does not keep those before it from being in order. */
+	/* Replace a single packet, possibly far ahead, so that earlier packets can be in order. */
 	run_begin(queue, packet);
 	return last;
 }
 
 static void page_push(struct ktsn_txtime_queue *queue, struct ktsn_shaper_packet *packet)
 {
-	unsigned int page = page_of(queue, belongs_to(queue, packet));
+	unsigned int page = page_of(queue, place_time(queue, packet));
 	struct ktsn_queue_head *head = &queue->heads[page];
 	struct ktsn_shaper_packet *later = packet;
 
@@ -189,7 +192,7 @@ void ktsn_txtime_queue_push(struct ktsn_txtime_queue *queue, struct ktsn_shaper_
 		page_push(queue, packet);
 }
 
-/* The place whose head is the first. */
+/* Returns the place with the first head. */
 static unsigned int place_next(const struct ktsn_txtime_queue *queue)
 {
 	uint32_t places = queue->places_used;
@@ -208,9 +211,8 @@ static unsigned int place_next(const struct ktsn_txtime_queue *queue)
 }
 
 /*
- * The packet that becomes the first of a place when the one that is leaves; NULL: there is none. With many
- * packets the next ones are in no cache, nor are their slots: what is taken next is fetched while others
- * leave.
+ * These return the packet that becomes the first of a place when its head leaves, or NULL. With many packets,
+ * the next ones and their slots are not in the cache: they are prefetched while others leave.
  */
 static struct ktsn_shaper_packet *run_next(const struct ktsn_shaper_packet *packet)
 {
@@ -228,19 +230,19 @@ static struct ktsn_shaper_packet *page_next(struct ktsn_queue_page *page, unsign
 		return NULL;
 	slot = page_first(page, from);
 	packet = ktsn_slot_pop(&page->slots[slot]);
-	if (!ktsn_slot_some(&page->slots[slot])) {
+	if (!ktsn_slot_list(&page->slots[slot])) {
 		slot_unmark(page, slot);
 		if (!page->words_used)
 			return packet;
 		slot = page_first(page, slot);
 	}
-	__builtin_prefetch(ktsn_slot_some(&page->slots[slot]));
+	__builtin_prefetch(ktsn_slot_list(&page->slots[slot]));
 	return packet;
 }
 
 static struct ktsn_shaper_packet *far_next(struct ktsn_queue_slot *far)
 {
-	return ktsn_slot_some(far) ? ktsn_slot_pop(far) : NULL;
+	return ktsn_slot_list(far) ? ktsn_slot_pop(far) : NULL;
 }
 
 static struct ktsn_shaper_packet *place_pop(struct ktsn_txtime_queue *queue, unsigned int place)

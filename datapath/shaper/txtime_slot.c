@@ -9,7 +9,7 @@
 static_assert(alignof(struct ktsn_shaper_packet) > KTSN_SLOT_TAG_MASK, "no bits are left for the tag");
 static_assert(KTSN_SLOT_FEW < KTSN_SLOT_ORDERED, "a number and the mark are the same");
 
-/* ---- in order: `head` has the end of the list, and the heap ---- */
+/* ---- ordered slots: `head` has the end of the list, and the heap ---- */
 
 static struct ktsn_shaper_packet *ordered_push(struct ktsn_shaper_packet *head,
 					       struct ktsn_shaper_packet *packet)
@@ -30,7 +30,7 @@ static struct ktsn_shaper_packet *ordered_push(struct ktsn_shaper_packet *head,
 	return head;
 }
 
-/* Its first is taken: the next is that of the list or that of the heap. */
+/* Removes the head. Returns the new one, the first of the list or of the heap. */
 static struct ktsn_shaper_packet *ordered_pop(const struct ktsn_shaper_packet *head)
 {
 	struct ktsn_shaper_packet *list = head->next, *heap = head->heap, *first;
@@ -57,22 +57,23 @@ static void ordered_set(struct ktsn_queue_slot *slot, struct ktsn_shaper_packet 
 
 /* ---- a few ---- */
 
-/* The last one that came is the first in the list: mostly that is the latest one. */
+/* Orders the packets of an unordered slot, from the last in the list, which came first and usually is the
+ * earliest. */
 static struct ktsn_shaper_packet *few_order(struct ktsn_shaper_packet *few)
 {
-	struct ktsn_shaper_packet *came[KTSN_SLOT_FEW], *head = NULL;
+	struct ktsn_shaper_packet *arrived[KTSN_SLOT_FEW], *head = NULL;
 	int count = 0;
 
 	for (; few && count < KTSN_SLOT_FEW; few = few->next)
-		came[count++] = few;
+		arrived[count++] = few;
 	while (count-- > 0)
-		head = ordered_push(head, came[count]);
+		head = ordered_push(head, arrived[count]);
 	return head;
 }
 
 static struct ktsn_shaper_packet *few_pop(struct ktsn_queue_slot *slot)
 {
-	struct ktsn_shaper_packet *first = ktsn_slot_some(slot), *before_first = NULL;
+	struct ktsn_shaper_packet *first = ktsn_slot_list(slot), *before_first = NULL;
 	uintptr_t left = (slot->tagged & KTSN_SLOT_TAG_MASK) - 1;
 
 	if (!left) {
@@ -98,7 +99,7 @@ static struct ktsn_shaper_packet *few_pop(struct ktsn_queue_slot *slot)
 
 void ktsn_slot_push_ordered(struct ktsn_queue_slot *slot, struct ktsn_shaper_packet *packet)
 {
-	struct ktsn_shaper_packet *head = ktsn_slot_some(slot);
+	struct ktsn_shaper_packet *head = ktsn_slot_list(slot);
 
 	if ((slot->tagged & KTSN_SLOT_TAG_MASK) != KTSN_SLOT_ORDERED)
 		head = few_order(head);
@@ -111,7 +112,7 @@ struct ktsn_shaper_packet *ktsn_slot_pop(struct ktsn_queue_slot *slot)
 
 	if ((slot->tagged & KTSN_SLOT_TAG_MASK) != KTSN_SLOT_ORDERED)
 		return few_pop(slot);
-	head = ktsn_slot_some(slot);
+	head = ktsn_slot_list(slot);
 	ordered_set(slot, ordered_pop(head));
 	return head;
 }

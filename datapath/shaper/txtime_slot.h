@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What shares a slot of the queue of transmit times: a few packets in any order, or many in order. Private to
- * this folder.
+ * The packets in a slot of the queue of transmit times: a few in any order, or many in order. Private to this
+ * folder.
  *
- * Most slots hold one packet or a few. To put one more in front of those touches none of them, which are in
- * no cache; the earliest is looked for among them when it is taken. Of more than KTSN_SLOT_FEW that would
- * take too long: they are a list of those that came in order, whose first has the end of the list and a
- * leftist heap of the others.
+ * Most slots hold one packet or a few. Adding another in front of them touches none of them, because they are
+ * not in the cache; a pop searches for the earliest. With more than KTSN_SLOT_FEW packets that would take too
+ * long: they are a list of those that came in order, whose head has the end of the list and a leftist heap of
+ * the others.
  */
 #ifndef KTSN_SHAPER_TXTIME_SLOT_H
 #define KTSN_SHAPER_TXTIME_SLOT_H
@@ -23,17 +23,17 @@ enum {
 
 /* All zero: empty. */
 struct ktsn_queue_slot {
-	uintptr_t tagged; /* the first packet, and in the lowest bits how many there are, or that they are in
-			     order */
+	uintptr_t tagged; /* the first packet; the lowest bits are the number of packets, or
+			     KTSN_SLOT_ORDERED */
 };
 
-/* Its first packet, which need not be the earliest; NULL: it is empty. */
-static inline struct ktsn_shaper_packet *ktsn_slot_some(const struct ktsn_queue_slot *slot)
+/* Returns the first packet in the list, which need not be the earliest; NULL when the slot is empty. */
+static inline struct ktsn_shaper_packet *ktsn_slot_list(const struct ktsn_queue_slot *slot)
 {
 	return (struct ktsn_shaper_packet *)(slot->tagged & ~(uintptr_t)KTSN_SLOT_TAG_MASK);
 }
 
-/* More than a few come, or come to those that are in order. */
+/* Adds a packet to an ordered slot, or orders a slot that has KTSN_SLOT_FEW packets. */
 void ktsn_slot_push_ordered(struct ktsn_queue_slot *slot, struct ktsn_shaper_packet *packet);
 
 static inline void ktsn_slot_push(struct ktsn_queue_slot *slot, struct ktsn_shaper_packet *packet)
@@ -44,11 +44,11 @@ static inline void ktsn_slot_push(struct ktsn_queue_slot *slot, struct ktsn_shap
 		ktsn_slot_push_ordered(slot, packet);
 		return;
 	}
-	packet->next = ktsn_slot_some(slot);
+	packet->next = ktsn_slot_list(slot);
 	slot->tagged = (uintptr_t)packet | (count + 1);
 }
 
-/* Takes the earliest; there must be one. */
+/* Removes and returns the earliest packet; there must be one. */
 struct ktsn_shaper_packet *ktsn_slot_pop(struct ktsn_queue_slot *slot);
 
 #endif

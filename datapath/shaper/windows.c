@@ -28,7 +28,7 @@ static void window_append(struct ktsn_class_windows *class, int64_t open_ns, int
 	class->count++;
 }
 
-/* The window at the end of the cycle goes on in the one at its beginning. */
+/* Joins a window at the end of the cycle with that at its beginning. */
 static void boundary_join(struct ktsn_class_windows *class, int64_t cycle_time_ns)
 {
 	uint32_t last = class->count - 1;
@@ -56,7 +56,7 @@ static void longest_find(struct ktsn_class_windows *class)
 	}
 }
 
-/* The states of one entry, for the part of it that lies within the cycle. Returns where it ends. */
+/* Adds the windows of one entry, up to the end of the cycle. Returns the end of the entry. */
 static int64_t entry_compile(struct ktsn_windows *windows, uint8_t gate_states, int64_t begin_ns,
 			     int64_t end_ns)
 {
@@ -82,7 +82,7 @@ void ktsn_windows_compile(struct ktsn_windows *windows, const struct ktsn_schedu
 	for (uint32_t i = 0; i < schedule->entry_count; i++)
 		at_ns = entry_compile(windows, schedule->entries[i].gate_states, at_ns,
 				      at_ns + schedule->entries[i].interval_ns);
-	/* A list that is over before its cycle: the last states are held. */
+	/* If the list ends before the cycle, the last states are held. */
 	entry_compile(windows, windows->last_states, at_ns, schedule->cycle_time_ns);
 	for (unsigned int class = 0; class < KTSN_CLASSES; class ++) {
 		boundary_join(&windows->classes[class], schedule->cycle_time_ns);
@@ -97,7 +97,7 @@ int64_t ktsn_cycle_start(int64_t base_time_tai_ns, int64_t cycle_time_ns, int64_
 	return tai_ns - (phase_ns < 0 ? phase_ns + cycle_time_ns : phase_ns);
 }
 
-/* The first window that closes after phase_ns, or `count`. */
+/* Returns the first window that closes after phase_ns, or `count`. */
 static uint32_t closing_after(const struct ktsn_class_windows *class, int64_t phase_ns)
 {
 	uint32_t low = 0, high = class->count;
@@ -113,7 +113,7 @@ static uint32_t closing_after(const struct ktsn_class_windows *class, int64_t ph
 	return low;
 }
 
-/* A gate that opens and shuts. */
+/* Finds the window of a gate that opens and closes. */
 static struct ktsn_window window_in_cycles(const struct ktsn_windows *windows,
 					   const struct ktsn_class_windows *class, int64_t tai_ns)
 {
@@ -121,8 +121,8 @@ static struct ktsn_window window_in_cycles(const struct ktsn_windows *windows,
 	int64_t start_tai_ns = ktsn_cycle_start(windows->base_time_tai_ns, cycle_ns, tai_ns);
 	uint32_t i = class->count - 1;
 
-	/* The last one of the cycle before may reach into this one; else it is one of this cycle, else the
-	 * first of the next. */
+	/* It is the last window of the previous cycle, if that reaches into this cycle; or one of this cycle;
+	 * or the first one of the next. */
 	if (class->windows[i].close_ns - cycle_ns > tai_ns - start_tai_ns) {
 		start_tai_ns -= cycle_ns;
 	} else {
@@ -138,11 +138,11 @@ static struct ktsn_window window_in_cycles(const struct ktsn_windows *windows,
 
 struct ktsn_window ktsn_windows_find(const struct ktsn_windows *windows, unsigned int class, int64_t tai_ns)
 {
-	const struct ktsn_class_windows *of_class = &windows->classes[class];
+	const struct ktsn_class_windows *class_windows = &windows->classes[class];
 
-	if (of_class->longest_ns == KTSN_WINDOW_NEVER)
+	if (class_windows->longest_ns == KTSN_WINDOW_NEVER)
 		return (struct ktsn_window){KTSN_WINDOW_EVER, KTSN_WINDOW_NEVER};
-	if (of_class->count == 0)
+	if (class_windows->count == 0)
 		return none;
-	return window_in_cycles(windows, of_class, tai_ns);
+	return window_in_cycles(windows, class_windows, tai_ns);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When the gates of one schedule are open: its list, repeated for ever, as windows of each class.
+ * The windows of each class in which the gates of one schedule are open; its list is repeated for ever.
  * Private to this folder.
  *
  *   gate-states-value   |   80   |  80   |  60  |  1f   |   80   | ...
@@ -8,32 +8,32 @@
  *   ----------------+---+--------+-------+------+-------+--------+---> time
  *               base + N*cycle                        base + (N+1)*cycle
  *
- * A window that is open at the end and at the beginning of a cycle goes across the boundary. A gate that is
- * never shut has one window without beginning and end.
+ * A window that is open at the end and at the beginning of a cycle crosses the boundary. A gate that is never
+ * closed has one window without beginning and end.
  */
 #ifndef KTSN_SHAPER_WINDOWS_H
 #define KTSN_SHAPER_WINDOWS_H
 
 #include "schedule.h"
 
-/* Beyond all times. */
+/* Later and earlier than all times. */
 #define KTSN_WINDOW_NEVER INT64_MAX
 #define KTSN_WINDOW_EVER  INT64_MIN
 
-/* From `open` on, before `close`. Both KTSN_WINDOW_NEVER when there is none. */
+/* The times from `open` until before `close`. Both are KTSN_WINDOW_NEVER when there is no window. */
 struct ktsn_window {
 	int64_t open_tai_ns;
 	int64_t close_tai_ns;
 };
 
-/* Open entries are separated by shut ones, so there are at most half as many windows as entries. */
+/* Open entries are separated by closed ones, so there are at most half as many windows as entries. */
 enum { KTSN_WINDOWS_MAX = KTSN_SCHEDULE_ENTRIES_MAX / 2 + 1 };
 
-/* The windows of a class that begin within a cycle, in order, as distances from its beginning. The last may
- * close in the next cycle. */
+/* The windows of a class that begin within a cycle, in order, relative to its beginning. The last may close
+ * in the next cycle. */
 struct ktsn_class_windows {
 	uint32_t count;
-	int64_t longest_ns; /* KTSN_WINDOW_NEVER: the gate is never shut */
+	int64_t longest_ns; /* KTSN_WINDOW_NEVER: the gate is never closed */
 	struct {
 		int64_t open_ns;
 		int64_t close_ns;
@@ -42,21 +42,21 @@ struct ktsn_class_windows {
 
 struct ktsn_windows {
 	int64_t base_time_tai_ns;
-	int64_t cycle_time_ns; /* 0: the gates stay as they are */
+	int64_t cycle_time_ns; /* 0: the gates never change */
 	uint8_t last_states;   /* at the end of the cycle */
 	struct ktsn_class_windows classes[KTSN_CLASSES];
 };
 
-/* Gates that stay as `gate_states` says. */
+/* Fills in windows of gates that stay in `gate_states`. */
 void ktsn_windows_hold(struct ktsn_windows *windows, uint8_t gate_states);
 
-/* Those of a schedule that was checked and has its gates enabled. */
+/* Computes the windows of a schedule that was checked and has its gates enabled. */
 void ktsn_windows_compile(struct ktsn_windows *windows, const struct ktsn_schedule *schedule);
 
-/* The first window of a class that closes after `tai_ns`. O(log of the windows in a cycle). */
+/* Returns the first window of a class that closes after `tai_ns`. O(log n) of the windows in a cycle. */
 struct ktsn_window ktsn_windows_find(const struct ktsn_windows *windows, unsigned int class, int64_t tai_ns);
 
-/* Beginning of the cycle in which `tai_ns` lies (which may be before the base time). */
+/* Returns the beginning of the cycle that contains `tai_ns`, which may be before the base time. */
 int64_t ktsn_cycle_start(int64_t base_time_tai_ns, int64_t cycle_time_ns, int64_t tai_ns);
 
 #endif

@@ -20,7 +20,7 @@ void process_trace(const struct process *process)
 	if (!process->ring)
 		return;
 	ktsn_ring_trace_set(&process->ring->consumer,
-			    ktsn_strategy_judges_handover(process->pod->node->shaping.strategy));
+			    ktsn_strategy_checks_handover(process->pod->node->shaping.strategy));
 	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING; i++)
 		if (process->flows[i])
 			flow_trace(process->flows[i]);
