@@ -17,6 +17,7 @@ import (
 	"syscall"
 
 	"github.com/kubernetsn/kubernetsn/test/conformance/scenario"
+	"github.com/kubernetsn/kubernetsn/test/conformance/txtime"
 )
 
 // Machine is what the virtual machine consists of.
@@ -31,22 +32,45 @@ type Machine struct {
 
 // RunKernel plays scenarios in the machine and returns a report of each.
 func (m *Machine) RunKernel(ctx context.Context, scenarios []scenario.Scenario) ([]scenario.Report, error) {
-	if err := m.pack(ctx, scenarios); err != nil {
+	content, err := scenario.Marshal(scenarios)
+	if err != nil {
+		return nil, err
+	}
+	return run[scenario.Report](ctx, m, []file{{"scenarios.json", content, 0o644}}, len(scenarios))
+}
+
+// RunCases runs cases of SO_TXTIME by a program in the machine and returns a report of each.
+func (m *Machine) RunCases(ctx context.Context, program string, cases []txtime.Case) ([]txtime.Report, error) {
+	list, err := json.Marshal(cases)
+	if err != nil {
+		return nil, err
+	}
+	content, err := os.ReadFile(program)
+	if err != nil {
+		return nil, err
+	}
+	return run[txtime.Report](ctx, m, []file{{"txtime-cases.json", list, 0o644}, {"txtime", content, 0o755}, {"scenarios.json", []byte("[]"), 0o644}},
+		len(cases))
+}
+
+// run boots the machine with these files and returns its reports.
+func run[Report any](ctx context.Context, m *Machine, files []file, want int) ([]Report, error) {
+	if err := m.packFiles(ctx, files); err != nil {
 		return nil, fmt.Errorf("pack initial file system: %w", err)
 	}
-	reports := filepath.Join(m.Dir, "reports")
-	console, err := m.boot(ctx, reports)
+	path := filepath.Join(m.Dir, "reports")
+	console, err := m.boot(ctx, path)
 	if err != nil {
 		return nil, fmt.Errorf("run qemu: %w; the console says:\n%s", err, console)
 	}
-	read, err := readReports(reports)
-	if err == nil && len(read) != len(scenarios) {
-		err = fmt.Errorf("%d reports of %d scenarios", len(read), len(scenarios))
+	reports, err := readReports[Report](path)
+	if err == nil && len(reports) != want {
+		err = fmt.Errorf("%d reports, want %d", len(reports), want)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w; the console says:\n%s", err, console)
 	}
-	return read, nil
+	return reports, nil
 }
 
 // Version of the kernel and of tc.
@@ -55,23 +79,14 @@ func (m *Machine) Version() (string, error) {
 	return strings.Join(strings.Split(strings.TrimSpace(string(content)), "\n"), ", "), err
 }
 
-// pack adds the guest's program and the scenarios to the base.
-func (m *Machine) pack(ctx context.Context, scenarios []scenario.Scenario) error {
-	content, err := scenario.Marshal(scenarios)
-	if err != nil {
-		return err
-	}
-	return m.packFiles(ctx, []file{{"scenarios.json", content, 0o644}})
-}
-
-// file is one that the machine finds in its root folder.
+// file is a file in the root folder of the machine.
 type file struct {
 	name    string
 	content []byte
 	mode    os.FileMode
 }
 
-// packFiles adds the guest's program and these files: archives behind each other are one file system.
+// packFiles adds the guest's program and these files to the base: concatenated archives are one file system.
 func (m *Machine) packFiles(ctx context.Context, files []file) error {
 	program, err := os.ReadFile(m.Guest)
 	if err != nil {
@@ -137,15 +152,15 @@ func (m *Machine) boot(ctx context.Context, reports string) (string, error) {
 	return string(console), err
 }
 
-func readReports(path string) ([]scenario.Report, error) {
+func readReports[Report any](path string) ([]Report, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read reports: %w", err)
 	}
 	defer file.Close()
-	var reports []scenario.Report
+	var reports []Report
 	for decoder := json.NewDecoder(file); ; {
-		var report scenario.Report
+		var report Report
 		if err := decoder.Decode(&report); errors.Is(err, io.EOF) {
 			return reports, nil
 		} else if err != nil {

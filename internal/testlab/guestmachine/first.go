@@ -33,10 +33,10 @@ func first() error {
 	if err := json.Unmarshal(text, &what); err != nil {
 		return fmt.Errorf("%s: %w", orderFile, err)
 	}
-	if err := mountSystem(); err != nil {
+	if err := MountSystem(); err != nil {
 		return err
 	}
-	if err := loadModules(); err != nil {
+	if err := LoadModules(modulesFile); err != nil {
 		return err
 	}
 	if err := makeRoot(&what); err != nil {
@@ -48,7 +48,8 @@ func first() error {
 	return serve(&what)
 }
 
-func mountSystem() error {
+// MountSystem mounts /proc, /sys and /dev.
+func MountSystem() error {
 	for _, system := range []struct{ kind, at string }{{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}} {
 		// The kernel may have mounted the last one.
 		if err := mount(system.kind, system.at, system.kind, 0, ""); err != nil && !errors.Is(err, unix.EBUSY) {
@@ -69,11 +70,11 @@ func mount(source, at, kind string, flags uintptr, options string) error {
 	return nil
 }
 
-// loadModules loads the modules in modulesFile, each after its dependencies.
-func loadModules() error {
-	list, err := os.ReadFile(modulesFile)
+// LoadModules loads the kernel modules that a file lists, each after its dependencies.
+func LoadModules(path string) error {
+	list, err := os.ReadFile(path)
 	if err != nil {
-		return err
+		return fmt.Errorf("read list of modules: %w", err)
 	}
 	for _, path := range strings.Fields(string(list)) {
 		file, err := os.Open(path)
@@ -82,7 +83,7 @@ func loadModules() error {
 		}
 		err = unix.FinitModule(int(file.Fd()), "", 0)
 		file.Close()
-		if err != nil {
+		if err != nil && !errors.Is(err, unix.EEXIST) {
 			return fmt.Errorf("load module %s: %w", path, err)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/testlab/guestclock"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestmachine"
 )
 
 const (
@@ -38,9 +39,9 @@ func run() error {
 	if err := setUp(); err != nil {
 		return err
 	}
-	page, err := openPage()
+	page, err := guestclock.FindPage() // the memory that the host shares
 	if err != nil {
-		return err
+		return fmt.Errorf("memory that the host shares: %w", err)
 	}
 	line, err := openLine()
 	if err != nil {
@@ -52,45 +53,18 @@ func run() error {
 }
 
 func setUp() error {
-	for _, filesystem := range []struct{ kind, where string }{{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"tmpfs", "/run"}, {"tmpfs", "/tmp"}} {
-		if err := mount(filesystem.kind, filesystem.where); err != nil {
-			return err
+	if err := guestmachine.MountSystem(); err != nil {
+		return err
+	}
+	for _, at := range []string{"/run", "/tmp"} {
+		if err := errors.Join(os.MkdirAll(at, 0o755), unix.Mount("tmpfs", at, "tmpfs", 0, "")); err != nil {
+			return fmt.Errorf("mount %s: %w", at, err)
 		}
 	}
-	if err := loadModules(); err != nil {
+	if err := guestmachine.LoadModules(modulesFile); err != nil {
 		return err
 	}
 	return setUpNetwork()
-}
-
-func mount(kind, where string) error {
-	if err := os.MkdirAll(where, 0o755); err != nil {
-		return fmt.Errorf("mount %s: %w", where, err)
-	}
-	if err := unix.Mount(kind, where, kind, 0, ""); err != nil && !errors.Is(err, unix.EBUSY) {
-		return fmt.Errorf("mount %s: %w", where, err)
-	}
-	return nil
-}
-
-// loadModules loads what modulesFile lists, each after what it needs.
-func loadModules() error {
-	list, err := os.ReadFile(modulesFile)
-	if err != nil {
-		return fmt.Errorf("read list of modules: %w", err)
-	}
-	for _, path := range strings.Fields(string(list)) {
-		file, err := os.Open(path)
-		if err != nil {
-			return fmt.Errorf("load module: %w", err)
-		}
-		err = unix.FinitModule(int(file.Fd()), "", 0)
-		file.Close()
-		if err != nil {
-			return fmt.Errorf("load module %s: %w", path, err)
-		}
-	}
-	return nil
 }
 
 func setUpNetwork() error {
@@ -140,13 +114,4 @@ func openLine() (*os.File, error) {
 		return nil, fmt.Errorf("make %s a raw line: %w", lineDevice, err)
 	}
 	return line, nil
-}
-
-// openPage finds the memory that the host shares by its size.
-func openPage() (*guestclock.Page, error) {
-	page, err := guestclock.FindPage()
-	if err != nil {
-		return nil, fmt.Errorf("memory that the host shares: %w", err)
-	}
-	return page, nil
 }

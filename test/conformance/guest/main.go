@@ -13,10 +13,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestmachine"
 	"github.com/kubernetsn/kubernetsn/test/conformance/scenario"
 )
 
@@ -37,10 +37,10 @@ func main() {
 }
 
 func run() (err error) {
-	if err := mount(); err != nil {
+	if err := guestmachine.MountSystem(); err != nil {
 		return err
 	}
-	if err := errors.Join(loadModules(), setClock(), withoutIPv6()); err != nil {
+	if err := errors.Join(guestmachine.LoadModules(modulesFile), setClock(), withoutIPv6()); err != nil {
 		return err
 	}
 	content, err := os.ReadFile(scenariosFile)
@@ -89,41 +89,6 @@ func runUndisturbed(what *scenario.Scenario) *scenario.Report {
 		}
 		fmt.Fprintf(os.Stderr, "guest: %s: %v; again\n", what.Name, disturbed)
 	}
-}
-
-func mount() error {
-	for _, filesystem := range []struct{ kind, where string }{
-		{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"},
-	} {
-		if err := os.MkdirAll(filesystem.where, 0o755); err != nil {
-			return fmt.Errorf("mount %s: %w", filesystem.where, err)
-		}
-		err := unix.Mount(filesystem.kind, filesystem.where, filesystem.kind, 0, "")
-		if err != nil && !errors.Is(err, unix.EBUSY) {
-			return fmt.Errorf("mount %s: %w", filesystem.where, err)
-		}
-	}
-	return nil
-}
-
-// loadModules loads what modulesFile lists, each after what it needs.
-func loadModules() error {
-	list, err := os.ReadFile(modulesFile)
-	if err != nil {
-		return fmt.Errorf("read list of modules: %w", err)
-	}
-	for _, path := range strings.Fields(string(list)) {
-		file, err := os.Open(path)
-		if err != nil {
-			return fmt.Errorf("load module: %w", err)
-		}
-		err = unix.FinitModule(int(file.Fd()), "", 0)
-		file.Close()
-		if err != nil {
-			return fmt.Errorf("load module %s: %w", path, err)
-		}
-	}
-	return nil
 }
 
 // withoutIPv6 keeps neighbour discovery off the devices: every frame there is a message.

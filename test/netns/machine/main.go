@@ -13,11 +13,12 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestmachine"
 )
 
 const (
@@ -37,7 +38,7 @@ func main() {
 
 // run answers until something fails.
 func run() error {
-	if err := loadModules("/modules"); err != nil {
+	if err := guestmachine.LoadModules("/modules"); err != nil {
 		return err
 	}
 	device, err := networkDevice()
@@ -54,25 +55,6 @@ func run() error {
 	}
 	fmt.Println("machine: ready")
 	return answer(fd, device.Attrs().HardwareAddr)
-}
-
-func loadModules(list string) error {
-	names, err := os.ReadFile(list)
-	if err != nil {
-		return err
-	}
-	for name := range strings.FieldsSeq(string(names)) {
-		file, err := os.Open(name)
-		if err != nil {
-			return err
-		}
-		err = unix.FinitModule(int(file.Fd()), "", 0)
-		file.Close()
-		if err != nil && !errors.Is(err, unix.EEXIST) {
-			return fmt.Errorf("load %s: %w", name, err)
-		}
-	}
-	return nil
 }
 
 // networkDevice waits for one that is not the loopback device, and sets it up.
