@@ -77,14 +77,14 @@ record: build ## record what the programs of this version exchange, for the test
 	@scripts/record.sh
 
 .PHONY: conformance
-conformance: build ## the shaper beside the kernel's own taprio and etf, in a virtual machine
+conformance: build ## compare the shaper with the kernel's taprio and etf, in a virtual machine
 	@scripts/install-deps.sh conformance
-	@scripts/conformance.sh
+	@scripts/tabletest.sh conformance 15m
 
 .PHONY: clocks
-clocks: build ## clocks that really differ, in virtual machines: what is believed of them beside the truth (root, a quarter of an hour)
+clocks: build ## compare reported clock errors with true ones, in virtual machines whose clocks differ (root, a quarter of an hour)
 	@scripts/install-deps.sh conformance
-	@scripts/clocks.sh
+	@scripts/tabletest.sh clocks 40m
 
 .PHONY: bench
 bench: build ## the full measurements (a quarter of an hour, root): tables and reports in out/bench/

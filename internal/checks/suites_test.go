@@ -197,16 +197,16 @@ func TestEachSuiteHasTests(t *testing.T) {
 func script(t *testing.T, target string) string {
 	t.Helper()
 	switch target {
-	case "bench", "capture", "receive":
+	case "bench", "capture", "clocks", "conformance", "receive":
 		return read(t, "Makefile")
 	}
 	return read(t, "scripts/"+target+".sh")
 }
 
-// TestEachSuiteIsRun looks for the suite's name after the commands that take one: run_go, start_go, figures.sh and suite.sh.
+// TestEachSuiteIsRun looks for the suite's name after the commands that take one: run_go, start_go, figures.sh, tabletest.sh and suite.sh.
 func TestEachSuiteIsRun(t *testing.T) {
 	for _, s := range suites(t) {
-		if used := regexp.MustCompile(`(?m)^[^#\n]*(run_go|start_go|suite\.sh|figures\.sh) ` + regexp.QuoteMeta(s.name) + `([ )]|$)`); !used.MatchString(script(t, s.target)) {
+		if used := regexp.MustCompile(`(?m)^[^#\n]*(run_go|start_go|suite\.sh|figures\.sh|tabletest\.sh) ` + regexp.QuoteMeta(s.name) + `([ )]|$)`); !used.MatchString(script(t, s.target)) {
 			t.Errorf("nothing runs suite %s in `make %s`", s.name, s.target)
 		}
 	}
@@ -215,9 +215,8 @@ func TestEachSuiteIsRun(t *testing.T) {
 // TestOnlySuitesNamesPackages fails for scripts that name packages themselves.
 func TestOnlySuitesNamesPackages(t *testing.T) {
 	other := regexp.MustCompile(`(?m)^[^#\n]*(run_go|start_go|\bgo\.sh test|\$\(GO\) test) .*\s\./(api|cmd|internal|test|e2e|\.\.\.)`)
-	for _, name := range []string{"Makefile", "scripts/test.sh", "scripts/e2e.sh", "scripts/chaos.sh", "scripts/conformance.sh", "scripts/clocks.sh",
-		"scripts/sanitize.sh",
-		"scripts/unit.sh", "scripts/soak.sh", "scripts/tally.sh"} {
+	for _, name := range []string{"Makefile", "scripts/test.sh", "scripts/e2e.sh", "scripts/chaos.sh", "scripts/tabletest.sh",
+		"scripts/sanitize.sh", "scripts/unit.sh", "scripts/soak.sh", "scripts/tally.sh"} {
 		if line := other.FindString(read(t, name)); line != "" {
 			t.Errorf("%s names packages of its own: %s", name, strings.TrimSpace(line))
 		}

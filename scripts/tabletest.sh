@@ -1,16 +1,19 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Compares the shaper with the kernel's taprio and etf. Prints a table of the scenarios, and the counts in its last line. Called by
-# `make conformance` after the build.
+# Runs the suite NAME of scripts/suites, whose tests write a table, for TIMEOUT at most. Prints the table, the log of tests that did not pass,
+# and the counts in its last line. Called by `make clocks` and `make conformance` after the build.
+#
+#   scripts/tabletest.sh NAME TIMEOUT
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-out=$PWD/out/conformance
+name=$1 timeout=$2
+out=$PWD/out/$name
 mkdir -p "$out" && rm -f "$out/table.txt" || exit 1
-export KTSN_BIN_DIR=$PWD/bin KTSN_CONFORMANCE_TABLE=$out/table.txt
+export KTSN_BIN_DIR=$PWD/bin "KTSN_${name^^}_TABLE=$out/table.txt"
 
 # shellcheck disable=SC2046 # a list of words
-scripts/go.sh test $(scripts/suite.sh conformance) -count=1 -v -timeout 15m >"$out/log.txt" 2>&1
+scripts/go.sh test $(scripts/suite.sh "$name") -count=1 -v -timeout "$timeout" >"$out/log.txt" 2>&1
 status=$?
 count() { grep -c "^ *--- $1: " "$out/log.txt"; }
 passed=$(count PASS) failed=$(count FAIL) skipped=$(count SKIP)
