@@ -17,9 +17,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// WriteArchive writes an OCI archive (the layout of the OCI image specification in a tar file), as
-// `ctr images import` and `skopeo copy oci-archive:` read it. reference is the image's name and tag. A file
-// that stands there is replaced when the new one is complete.
+// WriteArchive writes an OCI archive (the layout of the OCI image specification in a tar file) for `ctr images import`
+// and `skopeo copy oci-archive:`. reference is the image's name and tag. An existing file is replaced when the new one
+// is complete.
 func WriteArchive(file, reference string, image v1.Image) (err error) {
 	temporary, err := os.CreateTemp(filepath.Dir(file), ".image-*")
 	if err != nil {
@@ -66,7 +66,7 @@ func writeLayout(to io.Writer, reference string, image v1.Image) error {
 	return archive.Close()
 }
 
-// indexOf is the table of contents, which names the image as containerd and the specification do.
+// indexOf returns the index, which names the image for containerd and as the specification says.
 func indexOf(reference string, image v1.Image) ([]byte, error) {
 	digest, err := image.Digest()
 	if err != nil {
@@ -86,7 +86,7 @@ func indexOf(reference string, image v1.Image) ([]byte, error) {
 			"org.opencontainers.image.ref.name": reference,
 		},
 	}
-	// A node that imports the archive knows the image by the name that charts have of it as well.
+	// A node that imports the archive also knows the image by the name with the digest, which charts use.
 	byDigest := byTag
 	name, _, _ := strings.Cut(reference, ":")
 	byDigest.Annotations = map[string]string{"io.containerd.image.name": name + "@" + digest.String()}
@@ -95,7 +95,7 @@ func indexOf(reference string, image v1.Image) ([]byte, error) {
 	})
 }
 
-// readArchive reads which image WriteArchive wrote.
+// readArchive reads the name and digest of the image in an archive.
 func readArchive(file string) (Made, error) {
 	archive, err := os.Open(file)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"testing"
 )
 
-// write makes a file in a folder of the test's and returns its path.
+// write creates a file in a folder of the test and returns its path.
 func write(t *testing.T, name, content string, mode os.FileMode) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name)
@@ -61,7 +61,7 @@ func files(t *testing.T, from io.Reader) map[string]*tar.Header {
 	}
 }
 
-// layer finds the layer of an archive: the one blob that is no JSON.
+// layer returns the layer of an archive: the only blob that is not JSON.
 func layer(t *testing.T, content []byte) map[string]*tar.Header {
 	t.Helper()
 	for reader := tar.NewReader(bytes.NewReader(content)); ; {
@@ -74,7 +74,7 @@ func layer(t *testing.T, content []byte) map[string]*tar.Header {
 	}
 }
 
-func TestTheSameFilesGiveTheSameBytes(t *testing.T) {
+func TestBuildIsReproducible(t *testing.T) {
 	definition := &Definition{
 		Name: "example.test/app", Title: "an app", User: "65532:65532",
 		Files:       []File{{Path: "/bin/", Source: "$APP/*"}, {Path: "/usr/bin/sh", Source: "/bin/sh"}},
@@ -94,7 +94,7 @@ func TestTheSameFilesGiveTheSameBytes(t *testing.T) {
 	}
 }
 
-func TestAProgramBringsItsLibraries(t *testing.T) {
+func TestLibrariesAreIncluded(t *testing.T) {
 	content := archive(t, &Definition{
 		Name: "example.test/sh", Title: "a shell", User: "0:0",
 		Files: []File{{Path: "/usr/bin/sh", Source: "/bin/sh"}},
@@ -113,7 +113,7 @@ func TestAProgramBringsItsLibraries(t *testing.T) {
 	}
 }
 
-func TestAFileOfTwoNamesStaysOne(t *testing.T) {
+func TestEqualFilesAreLinked(t *testing.T) {
 	library := write(t, "lib.so.1", "a library", 0o644)
 	link := filepath.Join(filepath.Dir(library), "lib.so")
 	if err := os.Symlink("lib.so.1", link); err != nil {
@@ -131,7 +131,7 @@ func TestAFileOfTwoNamesStaysOne(t *testing.T) {
 	}
 }
 
-func TestAnArchiveNamesItsImage(t *testing.T) {
+func TestArchiveNamesImage(t *testing.T) {
 	content := archive(t, &Definition{
 		Name: "example.test/app", Title: "an app", User: "65532:65532", Entrypoint: []string{"/app"},
 		Files: []File{{Path: "/app", Source: write(t, "app", "an app", 0o755)}},
@@ -159,7 +159,7 @@ func TestAnArchiveNamesItsImage(t *testing.T) {
 	}
 }
 
-func TestFingerprintsFollowContents(t *testing.T) {
+func TestFingerprint(t *testing.T) {
 	file := write(t, "app", "an app", 0o755)
 	definition := &Definition{Name: "example.test/app", Title: "an app", User: "0:0", Files: []File{{Path: "/app", Source: file}}}
 	var seen []string
@@ -185,7 +185,7 @@ func TestFingerprintsFollowContents(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoDefinitionIsRefused(t *testing.T) {
+func TestInvalidDefinitionIsRejected(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
 		"a field that is not known": {"name: a\ntitle: b\nuser: '0:0'\nfile: []", `unknown field "file"`},
 		"a name with a tag":         {"name: a:b\ntitle: b\nuser: '0:0'\nfiles: [{path: /a, source: /a}]", `"a:b" is no image name`},
@@ -202,7 +202,7 @@ func TestWhatIsNoDefinitionIsRefused(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotThereIsNamed(t *testing.T) {
+func TestMissingSourceIsReported(t *testing.T) {
 	for name, test := range map[string]struct{ source, want string }{
 		"a variable without a value": {"$NOWHERE/app", "nobody gave $NOWHERE a value"},
 		"a file that was not built":  {"$BIN/app", "no such file; build it first"},
@@ -218,7 +218,7 @@ func TestWhatIsNotThereIsNamed(t *testing.T) {
 	}
 }
 
-func TestTheProjectsDefinitionsAreValid(t *testing.T) {
+func TestProjectDefinitions(t *testing.T) {
 	for _, pattern := range []string{"../*.yaml", "../../test/cluster/images/*.yaml"} {
 		existing, err := filepath.Glob(pattern)
 		if err != nil || len(existing) == 0 {
@@ -232,7 +232,7 @@ func TestTheProjectsDefinitionsAreValid(t *testing.T) {
 	}
 }
 
-// programs is the folder of the project's programs, as `make images` leaves them.
+// programs returns the folder of the project's programs for `make images`.
 func programs(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs(cmp.Or(os.Getenv("KTSN_BIN_DIR"), "../../bin"))
@@ -248,9 +248,9 @@ func programs(t *testing.T) string {
 	return dir
 }
 
-func TestTheProjectsImagesAreReproducible(t *testing.T) {
+func TestProjectImagesAreReproducible(t *testing.T) {
 	built := programs(t)
-	// The same programs as somebody else's build left them: elsewhere, later, with other modes.
+	// The same programs from another build: in another folder, later, with other modes.
 	elsewhere := t.TempDir()
 	for _, name := range []string{"ktsnd", "ktsn", "ktsn-agent", "ktsn-operator", "ktsn-guest", "ktsn-kubevirt", "ktsn-federator", "ktsn-ptp", "ktsn-realtime", "ktsn-wait", "ktsn-relay", "ktsn-relay-vhost", "tsn-cni", "tsnperf",
 		"libktsn.so", "slim/libktsn.so"} {
@@ -295,7 +295,7 @@ func TestTheProjectsImagesAreReproducible(t *testing.T) {
 	}
 }
 
-func TestAnArchiveNamesItsImageByTagAndByDigest(t *testing.T) {
+func TestArchiveNamesTagAndDigest(t *testing.T) {
 	reader := tar.NewReader(bytes.NewReader(archive(t, &Definition{
 		Name: "example.test/app", Title: "an app", User: "0:0",
 		Files: []File{{Path: "/app", Source: write(t, "app", "an app", 0o755)}},

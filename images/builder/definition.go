@@ -13,17 +13,17 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Definition describes an image. images/README.md shows one.
+// Definition describes an image. images/README.md has an example.
 type Definition struct {
-	// Name is what pods call the image, without a tag.
+	// Name is the image's name in pods, without a tag.
 	Name string `json:"name"`
-	// Title says in a line what the image is for.
+	// Title describes the image in a line.
 	Title string `json:"title"`
 	// Files are put into the image, with the libraries that they need.
 	Files []File `json:"files"`
-	// Directories are made empty.
+	// Directories are created empty.
 	Directories []Directory `json:"directories,omitempty"`
-	// Links are symbolic ones.
+	// Links are symbolic links.
 	Links []Link `json:"links,omitempty"`
 	// User is "UID:GID", in numbers because there is no /etc/passwd.
 	User       string   `json:"user"`
@@ -32,14 +32,14 @@ type Definition struct {
 	Environment []string `json:"environment,omitempty"`
 }
 
-// File is one file, or with a pattern several.
+// File is a file, or with a pattern several.
 type File struct {
-	// Path is where it stands in the image; with a "/" at its end the folder for all that Source matches.
+	// Path is the file's path in the image; with a trailing "/" it is the folder for all files that Source matches.
 	Path string `json:"path"`
-	// Source is where it stands on this machine: an absolute path, or one that begins with a variable such as
-	// $BIN. It may be a pattern of path.Match.
+	// Source is the path on this machine: absolute, or beginning with a variable such as $BIN. It may be a pattern of
+	// path.Match.
 	Source string `json:"source"`
-	// Optional allows that there is no such file (yet).
+	// Optional allows that the file does not exist.
 	Optional bool `json:"optional,omitempty"`
 }
 
@@ -56,7 +56,7 @@ type Link struct {
 	To   string `json:"to"`
 }
 
-// Load reads a definition. Unknown fields are refused.
+// Load reads a definition. Unknown fields are rejected.
 func Load(file string) (*Definition, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -101,10 +101,10 @@ func (d *Definition) check() error {
 	return nil
 }
 
-// Sources are the variables of File.Source: BIN is where the project's programs are built.
+// Sources are the variables of File.Source. BIN is the folder of the project's built programs.
 type Sources map[string]string
 
-// expand replaces the variables of a source and lists what there is.
+// expand replaces the variables of a source and returns the matching files.
 func (s Sources) expand(file File) ([]string, error) {
 	var unknown string
 	pattern := os.Expand(file.Source, func(name string) string {

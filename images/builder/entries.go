@@ -16,13 +16,13 @@ import (
 
 // entry is a file, directory or symbolic link of the layer.
 type entry struct {
-	// source is the file on this machine, "" for a directory and for a link, which leads to target.
+	// source is the file on this machine, "" for a directory and for a link to target.
 	source, target string
 	mode           fs.FileMode
 	size           int64
 }
 
-// collect lists all that belongs into the image, by its path there.
+// collect returns all entries of the image by path.
 func collect(definition *Definition, sources Sources) (map[string]entry, error) {
 	entries := map[string]entry{}
 	for _, file := range definition.Files {
@@ -74,7 +74,7 @@ func addWithLibraries(entries map[string]entry, at, source string) error {
 	return nil
 }
 
-// addFile follows symbolic links: the image has the file itself under the name that is asked for.
+// addFile follows symbolic links: the image has the file itself under the given name.
 func addFile(entries map[string]entry, at, source string) error {
 	info, err := os.Stat(source)
 	if err != nil {
@@ -91,14 +91,14 @@ func addFile(entries map[string]entry, at, source string) error {
 	return nil
 }
 
-// linkEqual leaves one of several names of a file, and makes links of the others: a library of two names must
-// not become two libraries, which a program would load beside each other.
+// linkEqual keeps the first of several names of a file, and makes the others links: a library with two names must not
+// become two libraries, which a program would load both.
 func linkEqual(entries map[string]entry) {
 	first := map[string]string{}
 	for _, at := range slices.Sorted(maps.Keys(entries)) {
 		source, err := filepath.EvalSymlinks(entries[at].source)
 		if err != nil || entries[at].source == "" {
-			continue // whoever reads it will say so
+			continue // reading it later fails
 		}
 		if other, there := first[source]; there {
 			entries[at] = entry{target: other, mode: fs.ModeSymlink | 0o777}
@@ -108,7 +108,7 @@ func linkEqual(entries map[string]entry) {
 	}
 }
 
-// addParents names the directories on the way, which some runtimes otherwise make for root only.
+// addParents adds the parent directories, which some runtimes otherwise create for root only.
 func addParents(entries map[string]entry) {
 	for at := range entries {
 		for parent := path.Dir(at); parent != "/"; parent = path.Dir(parent) {

@@ -12,8 +12,8 @@ import (
 	"slices"
 )
 
-// Fingerprint stands for an image without making it: it changes when the definition does, or a file that the
-// image would contain is another one (by size and time of change, as make sees it).
+// Fingerprint identifies an image without building it: it changes with the definition, and with the size or the
+// modification time of a file, like make.
 func Fingerprint(definition *Definition, sources Sources) (string, error) {
 	entries, err := collect(definition, sources)
 	if err != nil {

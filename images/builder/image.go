@@ -20,10 +20,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// epoch is the date of everything: of when something was built must not depend what was built.
+// epoch is the date of all entries, because an image must not depend on the time of its build.
 var epoch = time.Unix(0, 0).UTC()
 
-// Build makes the image of a definition.
+// Build builds the image of a definition.
 func Build(definition *Definition, sources Sources) (v1.Image, error) {
 	entries, err := collect(definition, sources)
 	if err != nil {
@@ -40,7 +40,7 @@ func Build(definition *Definition, sources Sources) (v1.Image, error) {
 		return nil, fmt.Errorf("image %s: make layer: %w", definition.Name, err)
 	}
 	labels := map[string]string{"org.opencontainers.image.title": definition.Title}
-	installed, err := packages(entries)
+	installed, err := installedPackages(entries)
 	if err != nil {
 		return nil, fmt.Errorf("image %s: %w", definition.Name, err)
 	}
@@ -76,7 +76,7 @@ func assemble(definition *Definition, layer v1.Layer, labels map[string]string) 
 	return mutate.ConfigFile(image, config)
 }
 
-// writeLayer writes the tar archive of a layer.
+// writeLayer returns the tar archive of a layer.
 func writeLayer(entries map[string]entry) ([]byte, error) {
 	var content bytes.Buffer
 	archive := tar.NewWriter(&content)

@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// libraries lists the shared libraries that the dynamic loader would load for a file, itself included, with the
-// paths under which the loader looks for them. What a program loads by itself later must stand in its
-// definition.
+// libraries returns a file and the shared libraries that the dynamic loader would load for it, with the paths at which
+// the loader looks for them. Libraries that a program loads itself must be in its definition.
 func libraries(file string) ([]string, error) {
 	dynamic, err := isDynamic(file)
 	if err != nil || !dynamic {
@@ -24,7 +23,7 @@ func libraries(file string) ([]string, error) {
 	return parseLdd(file, string(output))
 }
 
-// isDynamic tells whether a file needs the loader: static programs, scripts and data do not.
+// isDynamic reports whether a file needs the loader: static programs, scripts and data do not.
 func isDynamic(file string) (bool, error) {
 	binary, err := elf.Open(file)
 	if err != nil {
@@ -38,8 +37,8 @@ func isDynamic(file string) (bool, error) {
 	return len(needed) > 0, nil
 }
 
-// parseLdd understands the three kinds of lines: "name => path (address)", "path (address)" of the loader, and
-// the kernel's own object without a path.
+// parseLdd accepts three kinds of lines: "name => path (address)", "path (address)" for the loader, and the kernel's
+// own object without a path.
 func parseLdd(file, output string) ([]string, error) {
 	var existing []string
 	for line := range strings.Lines(output) {

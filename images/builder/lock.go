@@ -12,11 +12,11 @@ import (
 	"strings"
 )
 
-// lockHeader begins a lock file.
+// lockHeader is the beginning of a lock file.
 const lockHeader = "# The Debian packages (amd64) whose files are in images, with their versions; see README.md.\n" +
 	"# `make images IMAGES_FLAGS=--write-lock` writes this file.\n"
 
-// ReadLock reads a lock file: packages, one a line, and lines that begin with "#".
+// ReadLock reads a lock file: a package per line, and comments that begin with "#".
 func ReadLock(file string) (Packages, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -42,10 +42,10 @@ func WriteLock(file string, packages Packages) error {
 	return nil
 }
 
-// Difference is a package that images would not have as the lock file says.
+// Difference is a package that differs from the lock file.
 type Difference struct {
 	Package string
-	// Locked is "" when the lock file does not have it, Here when images have no file of it.
+	// Locked is "" if the lock file does not have the package, Here if images have no file of it.
 	Locked, Here string
 }
 
@@ -59,8 +59,8 @@ func (d Difference) String() string {
 	return fmt.Sprintf("package %s is locked at %s, and %s is here", d.Package, d.Locked, d.Here)
 }
 
-// Differences are those between what is locked and what images made here have, by package. With some of the images only,
-// nothing can be said of packages that these have no file of.
+// Differences returns the differences between the lock file and the images built here, by package. If only some images
+// were built, packages without a file in them are not reported.
 func Differences(locked, here Packages, all bool) []Difference {
 	names := maps.Clone(here)
 	if all {

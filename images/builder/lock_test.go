@@ -22,7 +22,7 @@ func TestDifferencesFromTheLock(t *testing.T) {
 	lost := with(func(here Packages) { delete(here, "libcap2") })
 	for name, test := range map[string]struct {
 		here Packages
-		// part is whether only some of the images were made.
+		// part: only some of the images were built.
 		part bool
 		want []string
 	}{
@@ -49,7 +49,7 @@ func TestDifferencesFromTheLock(t *testing.T) {
 	}
 }
 
-func TestALockFileIsReadAsItWasWritten(t *testing.T) {
+func TestLockRoundTrip(t *testing.T) {
 	file, packages := filepath.Join(t.TempDir(), "debian.lock"), Packages{"libc6": "2.36-9", "dash": "0.5", "libcap2": "1:2.66-4"}
 	if err := WriteLock(file, packages); err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func TestALockFileIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoLockFileIsRefused(t *testing.T) {
+func TestInvalidLockIsRejected(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
 		"a package without a version": {"# a comment\nlibc6\n", `"libc6" is not PACKAGE=VERSION`},
 		"a version without a package": {"=2.36\n", `"=2.36" is not PACKAGE=VERSION`},
@@ -81,7 +81,7 @@ func TestWhatIsNoLockFileIsRefused(t *testing.T) {
 	}
 }
 
-func TestTheProjectsLockFileIsOne(t *testing.T) {
+func TestProjectLock(t *testing.T) {
 	locked, err := ReadLock("../debian.lock")
 	if err != nil || locked["libc6"] == "" {
 		t.Errorf("it locks %v, %v", locked, err)

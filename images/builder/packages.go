@@ -14,13 +14,13 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// packagesLabel of an image names the Debian packages that its files are of, with their versions.
+// packagesLabel of an image has the Debian packages of its files, with their versions.
 const packagesLabel = "kubernetsn.io/debian-packages"
 
-// Packages are Debian packages: versions by name.
+// Packages are the versions of Debian packages by name.
 type Packages map[string]string
 
-// String names them sorted, as apt-get takes them: "a=1 b=2".
+// String returns the packages sorted, in apt-get's syntax: "a=1 b=2".
 func (p Packages) String() string {
 	var named []string
 	for _, name := range slices.Sorted(maps.Keys(p)) {
@@ -45,7 +45,7 @@ func parsePackages(text string) (Packages, error) {
 	return packages, nil
 }
 
-// PackagesOf are those that an image's label names.
+// PackagesOf returns the packages in an image's label.
 func PackagesOf(image v1.Image) (Packages, error) {
 	config, err := image.ConfigFile()
 	if err != nil {
@@ -54,8 +54,8 @@ func PackagesOf(image v1.Image) (Packages, error) {
 	return parsePackages(config.Config.Labels[packagesLabel])
 }
 
-// packages are those of this machine that files of an image are of. There are none where there is no dpkg.
-func packages(entries map[string]entry) (Packages, error) {
+// installedPackages returns the Debian packages of the files of an image, and none on a machine without dpkg.
+func installedPackages(entries map[string]entry) (Packages, error) {
 	if _, err := exec.LookPath("dpkg-query"); err != nil {
 		return nil, nil //nolint:nilerr // another distribution
 	}
@@ -84,7 +84,7 @@ func packages(entries map[string]entry) (Packages, error) {
 	return parsePackages(string(versions))
 }
 
-// namesOf are the names by which dpkg may know a file: folders below / have become links to those below /usr.
+// namesOf returns the names by which dpkg may know a file: folders below / have become links to those below /usr.
 func namesOf(source string) []string {
 	names := []string{source}
 	if resolved, err := filepath.EvalSymlinks(source); err == nil {
@@ -93,7 +93,7 @@ func namesOf(source string) []string {
 	return names
 }
 
-// parseOwners reads lines of the form "package, package: path" of paths that were asked for.
+// parseOwners reads lines of the form "package, package: path" for the requested paths.
 func parseOwners(text string, asked map[string]bool) []string {
 	owners := map[string]bool{}
 	for line := range strings.Lines(text) {

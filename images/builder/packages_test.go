@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestAnImageSaysOfWhichPackagesItsFilesAre(t *testing.T) {
+func TestPackagesOf(t *testing.T) {
 	if _, err := exec.LookPath("dpkg-query"); err != nil {
 		t.Skip("there is no dpkg")
 	}

@@ -11,10 +11,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Made is an image that was made.
+// Made is a built image.
 type Made struct{ Name, Digest string }
 
-// ValuesOf are those of the chart for all archives of a folder, whenever they were made.
+// ValuesOf returns the chart's values for all archives in a folder, also for older ones.
 func ValuesOf(folder string) ([]byte, error) {
 	archives, err := filepath.Glob(filepath.Join(folder, "*.tar"))
 	if err != nil {
@@ -35,7 +35,7 @@ func ValuesOf(folder string) ([]byte, error) {
 	return text, nil
 }
 
-// values name images: where they are, and by their digests which they are.
+// values returns the chart's values: where the images are, and their digests.
 func values(images []Made) ([]byte, error) {
 	if len(images) == 0 {
 		return nil, errors.New("there are no images to name")

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-func TestTheChartsValuesNameImagesByDigest(t *testing.T) {
+func TestValues(t *testing.T) {
 	text, err := values([]Made{{"localhost/x/a", "sha256:1"}, {"localhost/x/b", "sha256:2"}})
 	want := "image:\n  digests:\n    a: sha256:1\n    b: sha256:2\n  prefix: localhost/x\n"
 	if err != nil || !strings.HasSuffix(string(text), want) {
@@ -19,7 +19,7 @@ func TestTheChartsValuesNameImagesByDigest(t *testing.T) {
 	}
 }
 
-func TestWhatTheChartCannotNameIsRefused(t *testing.T) {
+func TestValuesErrors(t *testing.T) {
 	for name, test := range map[string]struct {
 		images []Made
 		want   string
@@ -36,7 +36,7 @@ func TestWhatTheChartCannotNameIsRefused(t *testing.T) {
 	}
 }
 
-func TestValuesNameAllArchivesOfAFolder(t *testing.T) {
+func TestValuesOf(t *testing.T) {
 	folder, digests := t.TempDir(), map[string]string{}
 	for _, name := range []string{"a", "b"} {
 		image, err := Build(&Definition{

@@ -13,13 +13,13 @@ import (
 	"github.com/kubernetsn/kubernetsn/images/builder"
 )
 
-// lock is what the command does with the lock file: warn of differences, refuse them, or renew the file.
+// lock has the options for the lock file: report differences, fail on them, or write the file.
 type lock struct {
 	file          string
 	strict, renew bool
 }
 
-// check holds the packages of images against the lock file.
+// check compares the packages of images with the lock file.
 func (l lock) check(here builder.Packages, definitions []string, stderr io.Writer) error {
 	left, err := l.leftOut(definitions)
 	if err != nil {
@@ -45,7 +45,7 @@ func (l lock) check(here builder.Packages, definitions []string, stderr io.Write
 	return nil
 }
 
-// refusal names all differences at once, so that one command can end them.
+// refusal returns an error with all differences.
 func (l lock) refusal(differences []builder.Difference) error {
 	var text strings.Builder
 	fmt.Fprintf(&text, "no image was made, because packages differ from %s:\n", l.file)
@@ -56,7 +56,7 @@ func (l lock) refusal(differences []builder.Difference) error {
 	return errors.New(text.String())
 }
 
-// leftOut lists definitions beside the lock file that are not among those named.
+// leftOut returns the definitions next to the lock file that the command line does not name.
 func (l lock) leftOut(definitions []string) ([]string, error) {
 	named := map[string]bool{}
 	for _, definition := range definitions {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command ktsn-images makes the container images whose definitions it is given; see images/README.md.
+// Command ktsn-images builds container images from definitions; see images/README.md.
 package main
 
 import (
@@ -41,7 +41,7 @@ func (v variables) Set(text string) error {
 	return err
 }
 
-// options of the command line.
+// options are the options of the command line.
 type options struct {
 	out, tag    string
 	sources     variables
@@ -108,13 +108,13 @@ func run(arguments []string, stdout, stderr io.Writer) error {
 	return os.WriteFile(filepath.Join(o.out, "values.yaml"), values, 0o644)
 }
 
-// image is one that was built of a definition, and not yet written.
+// image is a built image that has not been written yet.
 type image struct {
 	file, name string
 	built      v1.Image
 }
 
-// build builds an image, and adds the packages that its files are of.
+// build builds an image, and adds the packages of its files.
 func build(file string, sources builder.Sources, packages builder.Packages) (image, error) {
 	definition, err := builder.Load(file)
 	if err != nil {
@@ -132,7 +132,7 @@ func build(file string, sources builder.Sources, packages builder.Packages) (ima
 	return image{file, definition.Name, built}, nil
 }
 
-// write writes the archive of an image and says where it is and how large.
+// write writes the archive of an image and prints its path and size.
 func (i image) write(out, tag string, stdout io.Writer) error {
 	archive := filepath.Join(out, strings.TrimSuffix(filepath.Base(i.file), ".yaml")+".tar")
 	reference := i.name + ":" + tag

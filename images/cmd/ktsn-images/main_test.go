@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// folder has definitions of two images, "app" with a shell of package dash and "data" of no package, and returns their paths.
+// folder writes definitions of two images, "app" with a shell of package dash and "data" of no package, and returns
+// their paths.
 func folder(t *testing.T) (path, app, data string) {
 	t.Helper()
 	path = t.TempDir()
@@ -34,13 +35,13 @@ func needsDpkg(t *testing.T) {
 	}
 }
 
-func TestDifferencesFromTheLockFile(t *testing.T) {
+func TestDifferencesFromLock(t *testing.T) {
 	needsDpkg(t)
 	const libc, dash = "libc6=2.36\n", "dash=0.5\n"
 	for name, test := range map[string]struct {
 		lock      string
 		arguments []string
-		// refused and warned are what it says; one of them is empty.
+		// refused and warned are expected in the error and the output; one of them is empty.
 		refused, warned string
 	}{
 		"are warned of":                    {libc + dash, nil, "", "warning: package dash is locked at 0.5, and "},
@@ -71,7 +72,7 @@ func TestDifferencesFromTheLockFile(t *testing.T) {
 	}
 }
 
-func TestALockFileIsRenewedByAllImages(t *testing.T) {
+func TestWriteLockNeedsAllImages(t *testing.T) {
 	needsDpkg(t)
 	path, app, data := folder(t)
 	lock := filepath.Join(path, "debian.lock")
@@ -91,7 +92,7 @@ func TestALockFileIsRenewedByAllImages(t *testing.T) {
 	}
 }
 
-func TestValuesNameImagesThatWereMadeBefore(t *testing.T) {
+func TestValuesIncludeOlderImages(t *testing.T) {
 	path, app, data := folder(t)
 	lock, out := filepath.Join(path, "debian.lock"), filepath.Join(path, "out")
 	values := func(definitions ...string) string {

@@ -4,8 +4,7 @@ package domain
 
 import "github.com/beevik/etree"
 
-// AddChannel gives the machine a virtio port of that name, at a unix socket that QEMU makes. A port of that name which is there
-// already stays.
+// AddChannel adds a virtio port with a unix socket that QEMU creates. An existing port of that name stays.
 func (d *Domain) AddChannel(name, socket string) {
 	devices := child(d.root, "devices")
 	for _, target := range devices.FindElements("./channel/target") {
@@ -20,7 +19,7 @@ func (d *Domain) AddChannel(name, socket string) {
 	addDevice(devices, channel)
 }
 
-// addDevice puts a device behind the last one of its kind, else behind all: libvirt gives addresses in this order.
+// addDevice adds a device after the last one of its kind, or at the end: libvirt assigns addresses in this order.
 func addDevice(devices, element *etree.Element) {
 	same := devices.SelectElements(element.Tag)
 	if len(same) == 0 {

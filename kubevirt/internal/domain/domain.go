@@ -12,7 +12,7 @@ import (
 	"github.com/beevik/etree"
 )
 
-// Domain is one that is being edited.
+// Domain is a domain that is being edited.
 type Domain struct {
 	document *etree.Document
 	root     *etree.Element
@@ -33,10 +33,10 @@ func Parse(text []byte) (*Domain, error) {
 	return &Domain{document, root}, nil
 }
 
-// Bytes is the domain's XML.
+// Bytes returns the domain's XML.
 func (d *Domain) Bytes() ([]byte, error) { return d.document.WriteToBytes() }
 
-// Processors is how many the machine begins with. More may be added while it runs.
+// Processors returns the number of processors with which the machine starts. More may be added while it runs.
 func (d *Domain) Processors() (int, error) {
 	if all := d.root.FindElements("./vcpus/vcpu[@enabled='yes']"); len(all) > 0 {
 		return len(all), nil
@@ -53,7 +53,7 @@ func (d *Domain) Processors() (int, error) {
 	return count, nil
 }
 
-// child finds a child element, or makes it.
+// child returns a child element, which it creates if needed.
 func child(element *etree.Element, tag string) *etree.Element {
 	if existingElement := element.SelectElement(tag); existingElement != nil {
 		return existingElement
@@ -61,7 +61,7 @@ func child(element *etree.Element, tag string) *etree.Element {
 	return element.CreateElement(tag)
 }
 
-// element makes a child element with attributes: a name and a value each.
+// element adds a child element with attributes: names and values in turn.
 func element(in *etree.Element, tag string, attributes ...string) *etree.Element {
 	element := in.CreateElement(tag)
 	for at := 0; at < len(attributes); at += 2 {
@@ -70,7 +70,7 @@ func element(in *etree.Element, tag string, attributes ...string) *etree.Element
 	return element
 }
 
-// hasAlias tells whether a device has that alias.
+// hasAlias reports whether a device has an alias.
 func hasAlias(device *etree.Element, alias string) bool {
 	element := device.SelectElement("alias")
 	return element != nil && element.SelectAttrValue("name", "") == alias

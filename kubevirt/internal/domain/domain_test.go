@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// edited is a domain with a device, twice where that is asked.
+// edited returns a domain after a number of edits.
 func edited(t *testing.T, text string, edit func(*Domain) error, times int) string {
 	t.Helper()
 	for range times {
@@ -36,7 +36,7 @@ func everything(d *Domain) error {
 	return d.SetInterface(&Interface{Name: "blue", Tap: "tap0", Address: "02:00:00:00:00:01", Model: "virtio", MTU: 1450, Queues: 2})
 }
 
-// foreign is what an editor can easily lose.
+// foreign has parts that an editor can easily lose.
 const foreign = `<?xml version="1.0"?>
 <!-- of a hook before -->
 <domain type="qemu" xmlns:qemu="http://libvirt.org/schemas/domain/qemu/1.0" xmlns:x="http://example.org/x">
@@ -47,7 +47,7 @@ const foreign = `<?xml version="1.0"?>
   <qemu:commandline><qemu:arg value="-newarg"/></qemu:commandline>
 </domain>`
 
-func TestWhatIsNotKnownSurvives(t *testing.T) {
+func TestUnknownElementsAreKept(t *testing.T) {
 	got := edited(t, foreign, everything, 1)
 	for _, part := range []string{
 		`<?xml version="1.0"?>`, `<!-- of a hook before -->`, `xmlns:qemu="http://libvirt.org/schemas/domain/qemu/1.0" xmlns:x="http://example.org/x"`,
@@ -61,13 +61,13 @@ func TestWhatIsNotKnownSurvives(t *testing.T) {
 	}
 }
 
-func TestEditingTwiceIsAsEditingOnce(t *testing.T) {
+func TestEditingIsIdempotent(t *testing.T) {
 	if once, twice := edited(t, foreign, everything, 1), edited(t, foreign, everything, 2); once != twice {
 		t.Errorf("once:\n%s\ntwice:\n%s", once, twice)
 	}
 }
 
-func TestAnInterfaceTakesThePlaceOfOneOfItsName(t *testing.T) {
+func TestSetInterfaceReplaces(t *testing.T) {
 	got := edited(t, `<domain><devices><interface><alias name="ua-a"/></interface><interface><alias name="ua-blue"/><old/></interface>`+
 		`<interface><alias name="ua-c"/></interface><disk/></devices></domain>`, everything, 1)
 	first, second, third := strings.Index(got, "ua-a"), strings.Index(got, "ua-blue"), strings.Index(got, "ua-c")
@@ -76,7 +76,7 @@ func TestAnInterfaceTakesThePlaceOfOneOfItsName(t *testing.T) {
 	}
 }
 
-func TestADeviceOfEachKindIsAsLibvirtReadsIt(t *testing.T) {
+func TestDeviceXML(t *testing.T) {
 	const begin, end = `<domain><devices>`, `</devices></domain>`
 	const namespace = ` xmlns:qemu="http://libvirt.org/schemas/domain/qemu/1.0"`
 	const overridden = `</devices><qemu:override><qemu:device alias="ua-blue"><qemu:frontend><qemu:property name="host_mtu" type="unsigned" value="1450"/>` +
@@ -107,7 +107,7 @@ func TestADeviceOfEachKindIsAsLibvirtReadsIt(t *testing.T) {
 	}
 }
 
-func TestMemoryIsSharedAndStaysOfItsKind(t *testing.T) {
+func TestShareMemory(t *testing.T) {
 	for text, want := range map[string]string{
 		`<domain/>`: `<domain><memoryBacking><source type="memfd"/><access mode="shared"/></memoryBacking></domain>`,
 		`<domain><memoryBacking><hugepages/><source type="anonymous"/></memoryBacking></domain>`: `<domain><memoryBacking><hugepages/>` +
@@ -123,7 +123,7 @@ func TestMemoryIsSharedAndStaysOfItsKind(t *testing.T) {
 	}
 }
 
-func TestProcessorsAreThoseThatTheMachineBeginsWith(t *testing.T) {
+func TestProcessors(t *testing.T) {
 	for text, want := range map[string]int{
 		`<domain/>`: 1,
 		`<domain><vcpu placement="static"> 4 </vcpu></domain>`: 4,
@@ -141,7 +141,7 @@ func TestProcessorsAreThoseThatTheMachineBeginsWith(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoDomainIsRefused(t *testing.T) {
+func TestInvalidDomainIsRejected(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                     "read the domain's XML",
 		"<domain><devices>":    "read the domain's XML",

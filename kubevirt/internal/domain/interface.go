@@ -10,33 +10,33 @@ import (
 	"github.com/beevik/etree"
 )
 
-// Interface is a network device of the machine. It has a tap or a socket.
+// Interface is a network device of the machine, with a tap or a socket.
 type Interface struct {
-	// Name is how KubeVirt finds it.
+	// Name is the name by which KubeVirt finds it.
 	Name string
-	// Tap is a device of the kernel's that is there already.
+	// Tap is an existing device of the kernel.
 	Tap string
-	// Socket is that of a back end of vhost-user, which listens.
+	// Socket is the socket of a vhost-user back end, which listens.
 	Socket string
-	// Address is its hardware address, Model what libvirt calls it.
+	// Address is the hardware address, Model libvirt's name of the model.
 	Address, Model string
 	MTU            int
-	// Queues are pairs.
+	// Queues is the number of pairs.
 	Queues int
-	// PCIAddress is "" and the numbers are 0 where libvirt chooses.
+	// libvirt chooses if PCIAddress is "" and the numbers are 0.
 	PCIAddress string
 	ACPIIndex  int
 	BootOrder  uint
 	Down       bool
 }
 
-// aliasPrefix opens those names of devices that users choose.
+// aliasPrefix begins the aliases of devices that users choose.
 const aliasPrefix = "ua-"
 
-// segmentation is what neither tap nor relay completes, as libvirt calls it. (Checksums are completed.)
+// segmentation are libvirt's names of the offloads that neither tap nor relay completes. (Checksums are completed.)
 var segmentation = []string{"gso", "tso4", "tso6", "ecn", "ufo"}
 
-// SetInterface adds a network device, in the place of one of that name.
+// SetInterface adds a network device, or replaces the one with its name.
 func (d *Domain) SetInterface(i *Interface) error {
 	element, err := i.element()
 	if err != nil {
@@ -68,7 +68,7 @@ func (i *Interface) element() (*etree.Element, error) {
 		add("target", "dev", i.Tap, "managed", "no")
 	} else {
 		createdElement.CreateAttr("type", "vhostuser")
-		// The back end may be another one after an upgrade of the node.
+		// An upgrade of the node may replace the back end.
 		element(add("source", "type", "unix", "path", i.Socket, "mode", "client"), "reconnect", "enabled", "yes", "timeout", "1")
 	}
 	add("model", "type", i.Model)
@@ -99,7 +99,8 @@ func (i *Interface) element() (*etree.Element, error) {
 	return createdElement, nil
 }
 
-// addDriver says what QEMU offers the machine. With vhost-user the relay says it, but for queues.
+// addDriver sets the features that QEMU offers the machine. With vhost-user the relay decides them, except for the
+// queues.
 func (i *Interface) addDriver(element *etree.Element) {
 	driver := element.CreateElement("driver")
 	if i.Queues > 1 {
@@ -111,7 +112,7 @@ func (i *Interface) addDriver(element *etree.Element) {
 	host, guest := driver.CreateElement("host"), driver.CreateElement("guest")
 	for _, name := range segmentation {
 		host.CreateAttr(name, "off")
-		if name != "gso" { // a machine is asked for the kinds only
+		if name != "gso" { // the machine only has switches for the others
 			guest.CreateAttr(name, "off")
 		}
 	}

@@ -2,7 +2,7 @@
 
 package domain
 
-// ShareMemory has another process map the machine's memory, as vhost-user needs. Huge pages and files stay what they are.
+// ShareMemory lets another process map the machine's memory, which vhost-user needs. Huge pages and files are kept.
 func (d *Domain) ShareMemory() {
 	backing := child(d.root, "memoryBacking")
 	source := child(backing, "source")
@@ -10,7 +10,7 @@ func (d *Domain) ShareMemory() {
 		source.CreateAttr("type", "memfd")
 	}
 	child(backing, "access").CreateAttr("mode", "shared")
-	// A cell that says so itself goes before.
+	// The setting of a cell takes precedence.
 	for _, cell := range d.root.FindElements("./cpu/numa/cell[@memAccess]") {
 		cell.CreateAttr("memAccess", "shared")
 	}

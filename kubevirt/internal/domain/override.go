@@ -4,14 +4,15 @@ package domain
 
 import "strconv"
 
-// qemuNamespace has what libvirt itself has no element for (https://libvirt.org/kbase/qemu-passthrough-security.html).
+// qemuNamespace is for settings without an element of libvirt
+// (https://libvirt.org/kbase/qemu-passthrough-security.html).
 const (
 	qemuPrefix    = "qemu"
 	qemuNamespace = "http://libvirt.org/schemas/domain/qemu/1.0"
 )
 
-// overrideMTU has QEMU tell the machine the MTU of a device of vhost-user. For <mtu> libvirt would set that of an interface of the
-// kernel's, which there is none, and which virt-launcher may not.
+// overrideMTU makes QEMU tell the machine the MTU of a vhost-user device. For <mtu> libvirt would set the MTU of a
+// kernel interface, which does not exist and which virt-launcher may not change.
 func (d *Domain) overrideMTU(i *Interface) {
 	d.root.CreateAttr("xmlns:"+qemuPrefix, qemuNamespace)
 	override := child(d.root, qemuPrefix+":override")

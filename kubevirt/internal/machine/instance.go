@@ -2,7 +2,7 @@
 
 package machine
 
-// instance are the fields of a VirtualMachineInstance (kubevirt.io/v1) that matter here.
+// instance has the used fields of a VirtualMachineInstance (kubevirt.io/v1).
 type instance struct {
 	Metadata struct {
 		Annotations map[string]string `json:"annotations"`

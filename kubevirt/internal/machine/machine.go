@@ -14,52 +14,52 @@ import (
 type Machine struct {
 	// Device is how its interfaces on networks are connected.
 	Device device.Device
-	// Interfaces are those of its specification that our binding connects.
+	// Interfaces are the interfaces of its specification with our binding.
 	Interfaces []Interface
-	// Annotated are the interfaces that its pod may have for the networks that its annotation names.
+	// Annotated are the interfaces that its pod may have for the networks in its annotation.
 	Annotated []Interface
-	// Arriving tells that it runs on another node and is to go on here.
+	// Arriving: the machine runs on another node and is migrating to this one.
 	Arriving bool
-	// Model is what libvirt calls its network devices.
+	// Model is libvirt's name of the model of its network devices.
 	Model string
 }
 
-// Interface is one on a network of KuberneTSN.
+// Interface is an interface on a network of KuberneTSN.
 type Interface struct {
-	// Name is that of the specification, Pod that of the interface in the pod.
+	// Name is the name in the specification, Pod the interface in the pod.
 	Name, Pod string
-	// Address and PCIAddress are those that the specification asks for; "": any.
+	// Address and PCIAddress are those in the specification; "" for any.
 	Address, PCIAddress string
-	// ACPIIndex and BootOrder are none where they are 0.
+	// ACPIIndex and BootOrder are 0 if they are not set.
 	ACPIIndex int
 	BootOrder uint
-	// Down tells that its link is down.
+	// Down: the link is down.
 	Down bool
 }
 
-// Annotations of the pod are those of the machine; they say on which networks it is, and how.
+// The machine's annotations, which KubeVirt copies to the pod, select networks and devices.
 const (
 	annotations       = "kubernetsn.io/"
 	networkAnnotation = annotations + "network"
 )
 
-// States of an interface that is not there, and of one whose link is down.
+// States of an interface that is absent, and of one whose link is down.
 const (
 	stateAbsent = "absent"
 	stateDown   = "down"
 )
 
-// virtio is the only model of a device that a network connects.
+// virtio is the only supported device model.
 const virtio = "virtio"
 
-// Read reads a VirtualMachineInstance. The name of the binding is that under which KubeVirt knows us.
+// Read reads a VirtualMachineInstance. binding is the name of this plugin in KubeVirt's configuration.
 func Read(text []byte, binding string) (*Machine, error) {
 	var vmi instance
 	if err := json.Unmarshal(text, &vmi); err != nil {
 		return nil, fmt.Errorf("read the virtual machine instance: %w", err)
 	}
 	machine := &Machine{Model: modelOf(vmi.Spec.Domain.Devices.UseVirtioTransitional)}
-	// It is defined while it migrates only where it goes to.
+	// During a migration only the target's domain is defined.
 	machine.Arriving = vmi.Status.MigrationState != nil && !vmi.Status.MigrationState.Completed && !vmi.Status.MigrationState.Failed
 	var err error
 	if machine.Device, err = deviceOf(vmi.Metadata.Annotations); err != nil {
@@ -91,7 +91,7 @@ func (vmi *instance) interfaceOf(iface *specInterface) Interface {
 	return createdIface
 }
 
-// deviceOf reads the annotations. Without one it is a tap, as the operator has it for pods of KubeVirt.
+// deviceOf reads the annotations. The default is a tap, as the operator sets it for pods of KubeVirt.
 func deviceOf(owner map[string]string) (device.Device, error) {
 	asked := map[string]string{device.KindName: device.Tap}
 	for _, name := range device.Names {
@@ -99,14 +99,14 @@ func deviceOf(owner map[string]string) (device.Device, error) {
 			asked[name] = value
 		}
 	}
-	createdDevice, err := device.Parse(asked)
+	result, err := device.Parse(asked)
 	if err != nil {
-		return createdDevice, fmt.Errorf("annotation %s%w", annotations, err)
+		return result, fmt.Errorf("annotation %s%w", annotations, err)
 	}
-	return createdDevice, nil
+	return result, nil
 }
 
-// annotated are the interfaces of the networks that an annotation names: the operator calls them tsn0, tsn1 and so on.
+// annotated returns the interfaces of the networks in an annotation: the operator names them tsn0, tsn1 and so on.
 func annotated(value string) (all []Interface) {
 	if strings.TrimSpace(value) == "" {
 		return nil
@@ -118,7 +118,7 @@ func annotated(value string) (all []Interface) {
 	return all
 }
 
-// modelOf is KubeVirt's way to name virtio devices.
+// modelOf returns KubeVirt's names of virtio models.
 func modelOf(transitional bool) string {
 	if transitional {
 		return virtio + "-transitional"

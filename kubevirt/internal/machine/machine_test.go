@@ -21,7 +21,7 @@ func instanceOf(t *testing.T, name string) []byte {
 	return text
 }
 
-func TestAMachineOfKubeVirtSaysWhichInterfacesAreOnNetworks(t *testing.T) {
+func TestRead(t *testing.T) {
 	tap := device.Device{Kind: device.Tap, Queues: 1, Class: device.ClassRecord}
 	annotated := []Interface{{Name: "tsn0", Pod: "tsn0"}}
 	for name, want := range map[string]Machine{
@@ -44,7 +44,7 @@ func TestAMachineOfKubeVirtSaysWhichInterfacesAreOnNetworks(t *testing.T) {
 	}
 }
 
-func TestAllThatAnInterfaceIsToHaveIsRead(t *testing.T) {
+func TestReadInterface(t *testing.T) {
 	got, err := Read([]byte(`{
 		"metadata": {"annotations": {"kubernetsn.io/device": "vhost-user", "kubernetsn.io/device-queues": "4", "kubernetsn.io/network": "a, b"}},
 		"spec": {"domain": {"devices": {"useVirtioTransitional": true, "interfaces": [
@@ -72,7 +72,7 @@ func TestAllThatAnInterfaceIsToHaveIsRead(t *testing.T) {
 	}
 }
 
-func TestWhatAMachineCannotHaveIsNamed(t *testing.T) {
+func TestReadErrors(t *testing.T) {
 	for want, text := range map[string]string{
 		"read the virtual machine instance":                                        `{"spec": 1}`,
 		`annotation kubernetsn.io/device-queues is "9"; give a number from 1 to 8`: `{"metadata": {"annotations": {"kubernetsn.io/device-queues": "9"}}}`,

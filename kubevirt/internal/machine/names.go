@@ -8,14 +8,15 @@ import (
 )
 
 const (
-	// primaryInterface is that of the pod's own network.
+	// primaryInterface is the interface of the pod's default network.
 	primaryInterface = "eth0"
-	// podPrefix and podDigits make the names of all others.
+	// podPrefix and podDigits form the names of all others.
 	podPrefix = "pod"
 	podDigits = 11
 )
 
-// podInterface is the interface of a network in the pod: KubeVirt says it in the status, or makes its name of the network's.
+// podInterface returns the interface of a network in the pod: the name in KubeVirt's status, or the name that KubeVirt
+// derives from the network's.
 func (vmi *instance) podInterface(network string) string {
 	for _, iface := range vmi.Status.Interfaces {
 		if iface.Name == network && iface.PodInterfaceName != "" {

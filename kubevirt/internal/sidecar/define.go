@@ -14,16 +14,16 @@ import (
 	"github.com/kubernetsn/kubernetsn/kubevirt/internal/machine"
 )
 
-// Definer makes the domains of virtual machines that are on networks.
+// Definer edits the domains of virtual machines on networks.
 type Definer struct {
-	// Binding is the name under which KubeVirt knows this program.
+	// Binding is the name of this plugin in KubeVirt's configuration.
 	Binding string
-	// Clock is the socket by which a machine asks for the node's time, where QEMU makes it; "": it has none.
+	// Clock is the path at which QEMU creates the socket for the node's time; "" for none.
 	Clock string
 	pod   pod
 }
 
-// Define returns the domain with its network devices. A machine that is on no network has its domain back as it is.
+// Define returns the domain with its network devices. The domain of a machine that is on no network is unchanged.
 func (d *Definer) Define(instance, text []byte) ([]byte, error) {
 	asked, err := machine.Read(instance, d.Binding)
 	if err != nil {
@@ -59,8 +59,8 @@ func (d *Definer) Define(instance, text []byte) ([]byte, error) {
 	return createdDomain.Bytes()
 }
 
-// choose are the interfaces of the machine's that are on networks. Those of the annotation are there unless KubeVirt has attached the
-// network by another name.
+// choose returns the machine's interfaces on networks. Annotated interfaces are included unless KubeVirt has attached
+// the network by another name.
 func (d *Definer) choose(asked *machine.Machine) ([]machine.Interface, error) {
 	chosen := asked.Interfaces
 	for _, iface := range asked.Annotated {
@@ -76,7 +76,7 @@ func (d *Definer) choose(asked *machine.Machine) ([]machine.Interface, error) {
 	return chosen, nil
 }
 
-// queuesOf is how many pairs of queues an interface has: Linux makes no more active than the machine has processors.
+// queuesOf returns the number of queue pairs of an interface. Linux activates no more than the machine has processors.
 func queuesOf(as device.Device, in *domain.Domain) (int, error) {
 	processors, err := in.Processors()
 	if err != nil {
@@ -89,28 +89,28 @@ func queuesOf(as device.Device, in *domain.Domain) (int, error) {
 	return min(as.Queues, processors), nil
 }
 
-func (d *Definer) connect(createdDomain *domain.Domain, asked *machine.Machine, iface *machine.Interface, queues int) error {
+func (d *Definer) connect(edited *domain.Domain, asked *machine.Machine, iface *machine.Interface, queues int) error {
 	attachment, err := attachmentOf(d.pod, iface.Pod, asked.Device)
 	if err != nil {
 		return fmt.Errorf("interface %s of the virtual machine: %w", iface.Name, err)
 	}
-	if err := sameAddress(iface, attachment); err != nil {
+	if err := checkAddress(iface, attachment); err != nil {
 		return err
 	}
-	return createdDomain.SetInterface(&domain.Interface{
+	return edited.SetInterface(&domain.Interface{
 		Name: iface.Name, Tap: attachment.tap, Socket: attachment.socket, Address: attachment.address, Model: asked.Model, MTU: attachment.mtu, Queues: queues,
 		PCIAddress: iface.PCIAddress, ACPIIndex: iface.ACPIIndex, BootOrder: iface.BootOrder, Down: iface.Down,
 	})
 }
 
-// sameAddress refuses a machine whose frames nobody would send.
-func sameAddress(iface *machine.Interface, existingAttachment *attachment) error {
+// checkAddress rejects a machine whose frames would not be sent.
+func checkAddress(iface *machine.Interface, existing *attachment) error {
 	if iface.Address == "" {
 		return nil
 	}
-	if wanted, err := net.ParseMAC(iface.Address); err != nil || wanted.String() != existingAttachment.address {
+	if wanted, err := net.ParseMAC(iface.Address); err != nil || wanted.String() != existing.address {
 		return fmt.Errorf("interface %s of the virtual machine is to have the hardware address %s, and the pod's interface has %s, the only one whose "+
-			"frames are sent; leave macAddress out", iface.Name, iface.Address, existingAttachment.address)
+			"frames are sent; leave macAddress out", iface.Name, iface.Address, existing.address)
 	}
 	return nil
 }

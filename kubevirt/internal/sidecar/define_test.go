@@ -12,18 +12,18 @@ import (
 	"github.com/beevik/etree"
 )
 
-// madePod is a pod in which tsn-cni has made these interfaces.
-type madePod map[string]link
+// fakePod is a pod in which tsn-cni has created these interfaces.
+type fakePod map[string]link
 
-func (p madePod) link(name string) (link, bool) {
+func (p fakePod) link(name string) (link, bool) {
 	entry, there := p[name]
 	return entry, there
 }
 
 var (
 	tsn   = link{"0a:58:0a:2a:01:02", 1450}
-	blue  = madePod{"eth0": {"02:00:00:00:00:09", 1500}, "pod16477688c0e": tsn, "tap16477688c0e": {}}
-	first = madePod{"eth0": {"02:00:00:00:00:09", 1500}, "tsn0": tsn, "taptsn0": {}}
+	blue  = fakePod{"eth0": {"02:00:00:00:00:09", 1500}, "pod16477688c0e": tsn, "tap16477688c0e": {}}
+	first = fakePod{"eth0": {"02:00:00:00:00:09", 1500}, "tsn0": tsn, "taptsn0": {}}
 )
 
 func example(t *testing.T, name string) []byte {
@@ -35,12 +35,12 @@ func example(t *testing.T, name string) []byte {
 	return text
 }
 
-// with is an instance with another annotation.
+// with returns an instance with another annotation.
 func with(instance []byte, annotation, value string) []byte {
 	return bytes.Replace(instance, []byte(`"annotations":{`), []byte(`"annotations":{"kubernetsn.io/`+annotation+`":"`+value+`",`), 1)
 }
 
-// taken removes what was added, and returns it and the rest, in the form of an XML that was read and written.
+// taken removes the added elements, and returns them and the rest, both after a round trip through the XML parser.
 func taken(t *testing.T, text []byte, paths ...string) (added []string, rest string) {
 	t.Helper()
 	document := etree.NewDocument()
@@ -83,11 +83,11 @@ const (
 	clockThere = `<channel type="unix"><source mode="bind" path="/hooks/hook-sidecar-0/userdata/clock.sock"/><target type="virtio" name="org.kubernetsn.clock"/></channel>`
 )
 
-func TestADomainOfKubeVirtGetsItsInterfacesAndIsAsItWasOtherwise(t *testing.T) {
+func TestDefineAddsInterfaces(t *testing.T) {
 	for name, test := range map[string]struct {
 		instance    []byte
 		domain      string
-		pod         madePod
+		pod         fakePod
 		paths, want []string
 	}{
 		"by the binding, with a tap": {
@@ -139,7 +139,7 @@ func TestADomainOfKubeVirtGetsItsInterfacesAndIsAsItWasOtherwise(t *testing.T) {
 	}
 }
 
-func TestAMachineWithoutNetworkStaysAsItIs(t *testing.T) {
+func TestDefineWithoutNetwork(t *testing.T) {
 	instance := bytes.ReplaceAll(example(t, "binding.json"), []byte("kubernetsn"), []byte("another"))
 	domain := example(t, "binding.xml")
 	got, err := (&Definer{Binding: "kubernetsn", pod: blue}).Define(instance, domain)
@@ -148,21 +148,21 @@ func TestAMachineWithoutNetworkStaysAsItIs(t *testing.T) {
 	}
 }
 
-func TestAMachineThatCannotBeConnectedDoesNotStart(t *testing.T) {
+func TestDefineErrors(t *testing.T) {
 	binding, annotation := example(t, "binding.json"), example(t, "annotation.json")
 	for want, test := range map[string]struct {
 		instance []byte
 		domain   string
-		pod      madePod
+		pod      fakePod
 	}{
 		"2 queues (kubernetsn.io/device-queues) need a virtual machine with at least 2 processors, and it has 1: ": {
 			with(example(t, "single.json"), "device-queues", "2"), "single.xml", blue},
 		"a virtual machine on a network of KuberneTSN cannot be migrated: ":                       {example(t, "target.json"), "binding.xml", blue},
-		"interface blue of the virtual machine: the pod has no interface pod16477688c0e; attach ": {binding, "binding.xml", madePod{"eth0": {}}},
+		"interface blue of the virtual machine: the pod has no interface pod16477688c0e; attach ": {binding, "binding.xml", fakePod{"eth0": {}}},
 		"interface blue of the virtual machine: the pod's interface pod16477688c0e has no tap tap16477688c0e; ": {
-			binding, "binding.xml", madePod{"pod16477688c0e": tsn}},
+			binding, "binding.xml", fakePod{"pod16477688c0e": tsn}},
 		"the virtual machine is to be on a network (kubernetsn.io/network), and its pod has no interface tsn0; see ": {
-			annotation, "annotation.xml", madePod{"eth0": {}}},
+			annotation, "annotation.xml", fakePod{"eth0": {}}},
 		"interface blue of the virtual machine is to have the hardware address 02:00:00:00:00:05, and the pod's interface has 0a:58:0a:2a:01:02, ": {
 			bytes.Replace(binding, []byte(`"name":"blue",`), []byte(`"name":"blue","macAddress":"02:00:00:00:00:05",`), 1), "binding.xml", blue},
 		"read the domain's XML: ":            {binding, "binding.json", blue},

@@ -25,10 +25,10 @@ Options:
 `
 
 const (
-	// defaultFolder is KubeVirt's.
+	// defaultFolder is KubeVirt's folder of hooks.
 	defaultFolder  = "/var/run/kubevirt-hooks"
 	defaultBinding = "kubernetsn"
-	// containerVariable is set by KubeVirt.
+	// KubeVirt sets containerVariable.
 	containerVariable = "CONTAINER_NAME"
 )
 
@@ -57,7 +57,7 @@ func serve(ctx context.Context, arguments []string, stdout, stderr io.Writer) er
 	return s.Run(ctx)
 }
 
-// register has the options of both commands.
+// register adds the options of both commands.
 func (s *Sidecar) register(flags *flag.FlagSet) {
 	flags.StringVar(&s.Binding, "binding", defaultBinding, "`NAME` under which KubeVirt's configuration has this plugin")
 	flags.StringVar(&s.Folder, "hooks", defaultFolder, "`FOLDER` of KubeVirt's hooks")

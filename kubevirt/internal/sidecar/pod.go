@@ -16,9 +16,9 @@ type link struct {
 	mtu     int
 }
 
-// pod is what tsn-cni has made: it is the pod in which this program runs, but for tests.
+// pod is the pod with the devices that tsn-cni created: the pod of this program, except in tests.
 type pod interface {
-	// link returns false if there is none of that name.
+	// link returns false if the pod has no interface of that name.
 	link(name string) (link, bool)
 }
 
@@ -28,24 +28,25 @@ type ownPod struct{}
 func (ownPod) link(name string) (link, bool) {
 	iface, err := net.InterfaceByName(name)
 	if err != nil {
-		return link{}, false // the only error in one's own namespace
+		return link{}, false // the only possible error in the process's own namespace
 	}
 	return link{iface.HardwareAddr.String(), iface.MTU}, true
 }
 
-// socketFolder is that of the pod's volume, in each container.
+// socketFolder is the mount point of the pod's volume in each container.
 const socketFolder = "/run/ktsn"
 
-// recordBytes stand in front of a frame with a transmit time. A tap of tsn-cni's is larger by them; a relay of vhost-user is not.
+// recordBytes is the size of the record before a frame with a transmit time. The MTU of tsn-cni's tap includes it, that
+// of a vhost-user relay does not.
 const recordBytes = 24
 
-// attachment is what tsn-cni has made of an interface for the machine.
+// attachment is the device that tsn-cni created for the machine.
 type attachment struct {
 	tap, socket, address string
 	mtu                  int
 }
 
-// attachmentOf finds it.
+// attachmentOf returns the attachment of an interface.
 func attachmentOf(in pod, name string, as device.Device) (*attachment, error) {
 	link, there := in.link(name)
 	if !there {

@@ -28,22 +28,22 @@ const (
 // Sidecar serves one virtual machine.
 type Sidecar struct {
 	Binding string
-	// Folder is that of hooks, as this container sees it; virt-launcher sees Folder/Container there.
+	// Folder is the folder of hooks in this container; virt-launcher sees Folder/Container there.
 	Folder, Container string
-	// Limit is how far the machine's knowledge of the node's time may be from it; 0: there is no limit.
+	// Limit is the largest error of the machine's knowledge of the node's time; 0 for no limit.
 	Limit time.Duration
 	Log   *slog.Logger
 	pod   pod
 }
 
-// hookSocket has a name of its own for each container: virt-launcher counts names.
+// hookSocket returns a different name for each container, because virt-launcher counts names.
 func (s *Sidecar) hookSocket() string { return filepath.Join(s.Folder, name+"-"+s.Container+".sock") }
 
 func (s *Sidecar) definer() *Definer {
 	return &Definer{Binding: s.Binding, Clock: filepath.Join(s.Folder, s.Container, userFolder, clockName), pod: s.pod}
 }
 
-// Run answers virt-launcher and the machine until the machine or ctx ends.
+// Run serves virt-launcher and the machine until the machine or ctx ends.
 func (s *Sidecar) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -67,7 +67,7 @@ func (s *Sidecar) Run(ctx context.Context) error {
 	return errors.Join(err, <-answered)
 }
 
-// makeFolder makes that of the clock's socket. QEMU makes the socket, as a user that may be another one.
+// makeFolder creates the folder of the clock's socket. QEMU creates the socket, possibly as another user.
 func (s *Sidecar) makeFolder() error {
 	path := filepath.Join(s.Folder, userFolder)
 	if err := os.MkdirAll(path, 0o777); err != nil {
@@ -76,7 +76,7 @@ func (s *Sidecar) makeFolder() error {
 	return os.Chmod(path, 0o777) //nolint:gosec // containers of the pod only
 }
 
-// listen takes the place of a socket that an earlier process has left.
+// listen replaces a socket that an earlier process has left.
 func listen(path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err

@@ -27,7 +27,7 @@ import (
 
 const patience = 10 * time.Second
 
-// running is a sidecar until it has ended.
+// running is a running sidecar.
 type running struct {
 	*Sidecar
 	ended chan error
@@ -36,7 +36,7 @@ type running struct {
 
 func run(t *testing.T, in pod) *running {
 	t.Helper()
-	folder, err := os.MkdirTemp("", "hooks") // a socket's path is short
+	folder, err := os.MkdirTemp("", "hooks") // the path of a socket is limited
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func run(t *testing.T, in pod) *running {
 		Sidecar: &Sidecar{Binding: "kubernetsn", Folder: folder, Container: "hook-sidecar-0", Log: slog.New(slog.DiscardHandler), pod: in},
 		ended:   make(chan error, 1),
 	}
-	// One that ended without removing its socket was here before.
+	// An earlier process has left its socket.
 	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: state.hookSocket(), Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func (r *running) awaitEnd(t *testing.T) {
 	}
 }
 
-// dial is what virt-launcher does, which waits for the socket as well.
+// dial connects like virt-launcher, which waits for the socket as well.
 func (r *running) dial(t *testing.T) *grpc.ClientConn {
 	t.Helper()
 	connection, err := grpc.NewClient("unix://"+r.hookSocket(), grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -86,7 +86,7 @@ func (r *running) dial(t *testing.T) *grpc.ClientConn {
 	return connection
 }
 
-func TestVirtLauncherFindsItsHooks(t *testing.T) {
+func TestHooks(t *testing.T) {
 	sidecar := run(t, blue)
 	connection := sidecar.dial(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -115,7 +115,7 @@ func TestVirtLauncherFindsItsHooks(t *testing.T) {
 	sidecar.awaitEnd(t)
 }
 
-func TestASidecarEndsWhenItIsTold(t *testing.T) {
+func TestShutdown(t *testing.T) {
 	sidecar := run(t, blue)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -126,11 +126,11 @@ func TestASidecarEndsWhenItIsTold(t *testing.T) {
 	sidecar.awaitEnd(t)
 }
 
-func TestTheMachineLearnsTheNodesTime(t *testing.T) {
+func TestMachineGetsTime(t *testing.T) {
 	sidecar := run(t, blue)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if _, err := info.NewInfoClient(sidecar.dial(t)).Info(ctx, &info.InfoParams{}); err != nil { // it has made its folder
+	if _, err := info.NewInfoClient(sidecar.dial(t)).Info(ctx, &info.InfoParams{}); err != nil { // the sidecar has created its folder
 		t.Fatal(err)
 	}
 	machine, err := net.Listen("unix", filepath.Join(sidecar.Folder, "userdata", "clock.sock"))
@@ -144,7 +144,7 @@ func TestTheMachineLearnsTheNodesTime(t *testing.T) {
 	}
 	defer port.Close()
 	_ = port.SetDeadline(time.Now().Add(patience))
-	// The follower of hosttime is tested with its server; here it is enough that somebody answers.
+	// The client of hosttime is tested with its server; here an answer is enough.
 	if err := binary.Write(port, binary.LittleEndian, hosttime.Request{Magic: 0x3251544b, Number: 7}); err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestTheMachineLearnsTheNodesTime(t *testing.T) {
 	}
 }
 
-func TestACommandLineThatCannotBeIsNamed(t *testing.T) {
+func TestInvalidCommandLine(t *testing.T) {
 	t.Setenv(containerVariable, "")
 	for want, arguments := range map[string][]string{
 		"neither --container nor CONTAINER_NAME names this container": {"--binding", "a"},

@@ -12,10 +12,10 @@ import (
 	hooks "kubevirt.io/kubevirt/pkg/hooks/v1alpha3"
 )
 
-// name is what virt-launcher is told.
+// name is the name that virt-launcher gets.
 const name = "ktsn-kubevirt"
 
-// infoServer says which hooks this program has.
+// infoServer returns the hooks of this program.
 type infoServer struct{}
 
 func (infoServer) Info(context.Context, *info.InfoParams) (*info.InfoResult, error) {
@@ -25,7 +25,7 @@ func (infoServer) Info(context.Context, *info.InfoParams) (*info.InfoResult, err
 	}, nil
 }
 
-// hookServer answers virt-launcher.
+// hookServer serves virt-launcher.
 type hookServer struct {
 	definer *Definer
 	// shutdown is called when the machine has ended.
@@ -43,7 +43,7 @@ func (s *hookServer) OnDefineDomain(_ context.Context, asked *hooks.OnDefineDoma
 	return &hooks.OnDefineDomainResult{DomainXML: text}, nil
 }
 
-// PreCloudInitIso changes nothing; virt-launcher does not ask for it, because Info does not name it.
+// PreCloudInitIso changes nothing. virt-launcher does not call it, because Info does not name it.
 func (s *hookServer) PreCloudInitIso(_ context.Context, asked *hooks.PreCloudInitIsoParams) (*hooks.PreCloudInitIsoResult, error) {
 	return &hooks.PreCloudInitIsoResult{CloudInitData: asked.GetCloudInitData(), CloudInitNoCloudSource: asked.GetCloudInitNoCloudSource()}, nil
 }
