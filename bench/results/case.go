@@ -47,8 +47,8 @@ func (c *Case) Add(figure string, repetition int, value float64) {
 // Estimate is the figure with its standard error.
 func (f *CaseFigure) Estimate() inference.Estimate {
 	values := make([]float64, len(f.Values))
-	for i, one := range f.Values {
-		values[i] = one.Value
+	for i, value := range f.Values {
+		values[i] = value.Value
 	}
 	return inference.EstimateOf(values)
 }

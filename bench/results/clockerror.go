@@ -73,16 +73,16 @@ func (e *ClockError) Text() string {
 func WorstClock(alternations []Alternation) *ClockError {
 	var worst *ClockError
 	for i := range alternations {
-		of := alternations[i].ClockError
-		if of == nil {
+		clockError := alternations[i].ClockError
+		if clockError == nil {
 			return nil
 		}
 		if worst == nil {
-			first := *of
+			first := *clockError
 			worst = &first
 			continue
 		}
-		worst = worst.with(of)
+		worst = worst.with(clockError)
 	}
 	return worst
 }

@@ -13,7 +13,7 @@ func TestErrorOfALatencyIsThatOfBothClocks(t *testing.T) {
 	tooLarge := ClockErrorOf(ns(1_000_000), ns(2_000_000))
 	tooLarge.Doubt = "too large"
 	for name, test := range map[string]struct {
-		of          *ClockError
+		clockError  *ClockError
 		text, doubt string
 		combined    int64
 		written     string
@@ -26,10 +26,10 @@ func TestErrorOfALatencyIsThatOfBothClocks(t *testing.T) {
 			`{"talker":1000000,"listener":2000000,"combined":3000000,"same_clock":false,"doubt":"too large"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if test.of.Text() != test.text || test.of.DoubtOf() != test.doubt || test.of.CombinedNs() != test.combined {
-				t.Errorf("%q, doubt %q, %d ns", test.of.Text(), test.of.DoubtOf(), test.of.CombinedNs())
+			if test.clockError.Text() != test.text || test.clockError.DoubtOf() != test.doubt || test.clockError.CombinedNs() != test.combined {
+				t.Errorf("%q, doubt %q, %d ns", test.clockError.Text(), test.clockError.DoubtOf(), test.clockError.CombinedNs())
 			}
-			if written, err := json.Marshal(test.of); err != nil || string(written) != test.written {
+			if written, err := json.Marshal(test.clockError); err != nil || string(written) != test.written {
 				t.Errorf("written as %s, %v", written, err)
 			}
 		})
@@ -53,8 +53,8 @@ func TestWorstOfSeveralAlternationsCounts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var alternations []Alternation
-			for _, one := range test.all {
-				alternations = append(alternations, Alternation{Distributions: Distributions{ClockError: one}})
+			for _, clockError := range test.all {
+				alternations = append(alternations, Alternation{Distributions: Distributions{ClockError: clockError}})
 			}
 			got, err := json.Marshal(WorstClock(alternations))
 			if err != nil || string(got) != test.want {

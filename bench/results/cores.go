@@ -34,10 +34,10 @@ func medianSending(alternations []Alternation) *float64 {
 }
 
 // known are the values of the alternations that have one.
-func known(alternations []Alternation, of func(*Alternation) *float64) []float64 {
+func known(alternations []Alternation, read func(*Alternation) *float64) []float64 {
 	var all []float64
 	for i := range alternations {
-		if value := of(&alternations[i]); value != nil {
+		if value := read(&alternations[i]); value != nil {
 			all = append(all, *value)
 		}
 	}

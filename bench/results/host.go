@@ -83,9 +83,9 @@ func BusyTime() (time.Duration, error) {
 		return 0, fmt.Errorf("read the machine's processor time: %w", err)
 	}
 	var sum time.Duration
-	for i, one := range times {
+	for i, field := range times {
 		if i != idle && i != ioWait && i != stolen {
-			sum += one
+			sum += field
 		}
 	}
 	return sum, nil

@@ -125,8 +125,8 @@ func ReadMessages(from *bufio.Reader) ([]Message, error) {
 // parseMessage reads one line, quickly: there can be millions.
 func parseMessage(line []byte, columns int) (message Message, ok bool) {
 	for range keyColumns {
-		_, rest, found := bytes.Cut(line, []byte(","))
-		if !found {
+		_, rest, hasComma := bytes.Cut(line, []byte(","))
+		if !hasComma {
 			return message, false
 		}
 		line = rest

@@ -352,10 +352,10 @@ func addGates(sums, more []GateFrames) []GateFrames {
 
 // MedianOf takes the median of each figure over the alternations.
 func MedianOf(alternations []Alternation) Distributions {
-	summaries := func(of func(Alternation) *stats.Summary) *stats.Summary {
+	summaries := func(figure func(Alternation) *stats.Summary) *stats.Summary {
 		all := make([]*stats.Summary, len(alternations))
 		for i, alternation := range alternations {
-			all[i] = of(alternation)
+			all[i] = figure(alternation)
 		}
 		return stats.MedianSummary(all)
 	}

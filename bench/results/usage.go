@@ -45,18 +45,18 @@ func UsageOf(samples []UsageSample) []Usage {
 	series := map[usageKey][]UsageSample{}
 	for _, sample := range samples {
 		key := usageKey{sample.Node, sample.Pod, sample.Container, sample.UID}
-		if of := series[key]; len(of) == 0 || sample.TimeNs > of[len(of)-1].TimeNs { // a kubelet may tell the same twice
-			series[key] = append(of, sample)
+		if samples := series[key]; len(samples) == 0 || sample.TimeNs > samples[len(samples)-1].TimeNs { // a kubelet may tell the same twice
+			series[key] = append(samples, sample)
 		}
 	}
 	sums := map[usageKey]*Usage{}
 	busy := map[usageKey]int64{}
-	for key, of := range series {
+	for key, samples := range series {
 		key.uid = ""
 		if sums[key] == nil {
 			sums[key] = &Usage{Node: key.node, Pod: key.pod, Container: key.container}
 		}
-		busy[key] += sums[key].add(of)
+		busy[key] += sums[key].add(samples)
 	}
 	all := []Usage{}
 	for key, sum := range sums {

@@ -38,7 +38,7 @@ func startBench(t *testing.T, profile, out string, more ...string) *process.Proc
 }
 
 // ktsn runs a command that takes no time to speak of, and returns what it said and its exit status.
-func ktsn(t *testing.T, arguments ...string) (said string, status int) {
+func ktsn(t *testing.T, arguments ...string) (output string, status int) {
 	t.Helper()
 	command := exec.Command(program(t, "ktsn"), arguments...)
 	text, _ := command.CombinedOutput()
@@ -99,20 +99,20 @@ func TestQuickBenchMeasuresReportsAndJudges(t *testing.T) {
 		}
 	}
 	t.Run("an assertion that does not hold is exit status 1", func(t *testing.T) {
-		said, status := ktsn(t, "bench", "report", out, "--assert", "direct.latency_ns.p50 < 0")
-		if status != 1 || !strings.Contains(said, "ktsn: an assertion does not hold: direct.latency_ns.p50 < 0") {
-			t.Errorf("status %d: %s", status, said)
+		output, status := ktsn(t, "bench", "report", out, "--assert", "direct.latency_ns.p50 < 0")
+		if status != 1 || !strings.Contains(output, "ktsn: an assertion does not hold: direct.latency_ns.p50 < 0") {
+			t.Errorf("status %d: %s", status, output)
 		}
 	})
 	t.Run("one that is none is exit status 2", func(t *testing.T) {
-		if said, status := ktsn(t, "bench", "report", out, "--assert", "direct.("); status != 2 {
-			t.Errorf("status %d: %s", status, said)
+		if output, status := ktsn(t, "bench", "report", out, "--assert", "direct.("); status != 2 {
+			t.Errorf("status %d: %s", status, output)
 		}
 	})
 	t.Run("a bench does not differ from itself", func(t *testing.T) {
-		said, status := ktsn(t, "bench", "compare", out, out, "--assert", "a.direct.lost == b.direct.lost")
-		if status != 0 || strings.Contains(said, "B is") || !strings.Contains(said, "no difference shown") {
-			t.Errorf("status %d: %s", status, said)
+		output, status := ktsn(t, "bench", "compare", out, out, "--assert", "a.direct.lost == b.direct.lost")
+		if status != 0 || strings.Contains(output, "B is") || !strings.Contains(output, "no difference shown") {
+			t.Errorf("status %d: %s", status, output)
 		}
 	})
 }
@@ -199,8 +199,8 @@ func TestBenchThatIsStoppedGoesOnWhereItWas(t *testing.T) {
 				checkNoTraces(t, victim.PID())
 			}
 			before := kept(t, out)
-			if said, status := ktsn(t, "bench", "report", out); status != 0 || !strings.Contains(said, "the bench was interrupted") {
-				t.Errorf("the report of what there was: status %d: %s", status, said)
+			if output, status := ktsn(t, "bench", "report", out); status != 0 || !strings.Contains(output, "the bench was interrupted") {
+				t.Errorf("the report of what there was: status %d: %s", status, output)
 			}
 			if err := finishDemo(t, startBench(t, profile, out)); err != nil {
 				t.Fatal(err)
@@ -242,9 +242,9 @@ func TestBenchRefusesWhatItCannotDo(t *testing.T) {
 		"half a comparison":   {[]string{"compare", out}, 2, "no B"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			said, status := ktsn(t, append([]string{"bench"}, test.arguments...)...)
-			if status != test.status || !strings.Contains(said, test.want) || strings.Count(said, "\n") != 1 {
-				t.Errorf("status %d: %s; want %d: %s", status, said, test.status, test.want)
+			output, status := ktsn(t, append([]string{"bench"}, test.arguments...)...)
+			if status != test.status || !strings.Contains(output, test.want) || strings.Count(output, "\n") != 1 {
+				t.Errorf("status %d: %s; want %d: %s", status, output, test.status, test.want)
 			}
 		})
 	}
@@ -360,8 +360,8 @@ func TestScaleOfFlowsAndPodsIsMeasuredAndGoesOnWhereItWas(t *testing.T) {
 	}
 	checkNoTraces(t, victim.PID())
 	before := kept(t, out)
-	if said, status := ktsn(t, "bench", "report", out); status != 0 || !strings.Contains(said, "the bench was interrupted") {
-		t.Errorf("the report of what there was: status %d: %s", status, said)
+	if output, status := ktsn(t, "bench", "report", out); status != 0 || !strings.Contains(output, "the bench was interrupted") {
+		t.Errorf("the report of what there was: status %d: %s", status, output)
 	}
 	started := startBench(t, profile, out)
 	if err := finishDemo(t, started); err != nil {
@@ -395,20 +395,20 @@ func TestScaleOfFlowsAndPodsIsMeasuredAndGoesOnWhereItWas(t *testing.T) {
 // checkScaleAddsUp compares the figures of a case with each other, and the figures with a limit with the cases.
 func checkScaleAddsUp(t *testing.T, summary *results.Summary) {
 	t.Helper()
-	for _, one := range summary.Cases {
+	for _, current := range summary.Cases {
 		value := func(figure string, repetition int) float64 {
-			if one.Figures[figure] == nil || len(one.Figures[figure].Values) != 2 {
-				t.Fatalf("%s: %s is %+v", one.Name, figure, one.Figures[figure])
+			if current.Figures[figure] == nil || len(current.Figures[figure].Values) != 2 {
+				t.Fatalf("%s: %s is %+v", current.Name, figure, current.Figures[figure])
 			}
-			return one.Figures[figure].Values[repetition].Value
+			return current.Figures[figure].Values[repetition].Value
 		}
 		for i := range 2 {
 			all, each := value("ktsnd_cores", i), value("ktsnd_us_per_message", i)*value("messages_per_second", i)/1e6
 			if all <= 0 || math.Abs(each/all-1) > 1e-6 {
-				t.Errorf("%s: %v of a core, and by message %v", one.Name, all, each)
+				t.Errorf("%s: %v of a core, and by message %v", current.Name, all, each)
 			}
 			if value("talker_cores", i) <= 0 || value("lost", i) != 0 || value("handed_over_late", i) > value("sent", i) {
-				t.Errorf("%s: %+v", one.Name, one.Figures)
+				t.Errorf("%s: %+v", current.Name, current.Figures)
 			}
 		}
 	}

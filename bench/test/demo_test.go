@@ -58,16 +58,16 @@ func startDemo(t *testing.T, out string, more ...string) *process.Process {
 func traces(t *testing.T, demoPID int) []string {
 	t.Helper()
 	name := fmt.Sprintf("ktsn-%x-", demoPID)
-	var found []string
+	var files []string
 	for _, pattern := range []string{"/run/netns/" + name + "*", "/run/" + name + "*"} {
 		paths, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
 		}
-		found = append(found, paths...)
+		files = append(files, paths...)
 	}
 	// Each program that a demo starts has a path with the name of its topology among its arguments.
-	return append(found, process.Find(name)...)
+	return append(files, process.Find(name)...)
 }
 
 // awaitTalker waits until the demo has messages under way: a program whose command line has word in it.
@@ -200,12 +200,12 @@ func TestDemoWithoutHugepagesSaysSoAndMeasuresTheRest(t *testing.T) {
 	const pages = "/proc/sys/vm/nr_hugepages"
 	out, arguments := t.TempDir(), []string{"-m", "sh", "-c", "mount --bind " + pages + " " + pages + " && mount -o remount,ro,bind " + pages + ` && exec "$@"`, "sh",
 		program(t, "ktsn"), "demo", "--short", "--quiet", "--bin-dir", filepath.Dir(program(t, "ktsnd")), "--paths", "direct,ovs", "--workloads", "plain,pmd-sleep"}
-	said, err := exec.Command("unshare", append(arguments, "--out", out)...).CombinedOutput()
+	output, err := exec.Command("unshare", append(arguments, "--out", out)...).CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v: %s", err, said)
+		t.Fatalf("%v: %s", err, output)
 	}
-	if strings.Count(string(said), "skipped") != 1 || !strings.Contains(string(said), "Path ovs is skipped: ") || !strings.Contains(string(said), pages) {
-		t.Errorf("it says\n%s", said)
+	if strings.Count(string(output), "skipped") != 1 || !strings.Contains(string(output), "Path ovs is skipped: ") || !strings.Contains(string(output), pages) {
+		t.Errorf("it says\n%s", output)
 	}
 	checkResults(t, out, "plain direct")
 }

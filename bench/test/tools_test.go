@@ -51,10 +51,10 @@ func benchCommand(t *testing.T, profile, out string) (*exec.Cmd, *bytes.Buffer) 
 	if err := os.WriteFile(file, []byte(profile), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	said := &bytes.Buffer{}
+	output := &bytes.Buffer{}
 	command := exec.Command(program(t, "ktsn"), "bench", "run", file, "--out", out, "--quiet")
-	command.Stdout, command.Stderr = said, said
-	return command, said
+	command.Stdout, command.Stderr = output, output
+	return command, output
 }
 
 // needTools skips, or in CI fails, without the programs of others.
@@ -70,11 +70,11 @@ func needTools(t *testing.T, names ...string) {
 // rowsOf are the first cells of a table's rows.
 func rowsOf(t *testing.T, summary *results.Summary, section, table string, cells int) []string {
 	t.Helper()
-	for _, one := range summary.Sections {
-		for _, found := range one.Tables {
-			if one.ID == section && found.ID == table {
+	for _, current := range summary.Sections {
+		for _, currentTable := range current.Tables {
+			if current.ID == section && currentTable.ID == table {
 				var rows []string
-				for _, row := range found.Rows {
+				for _, row := range currentTable.Rows {
 					rows = append(rows, strings.Join(row[:cells], " "))
 				}
 				return rows
@@ -88,21 +88,21 @@ func rowsOf(t *testing.T, summary *results.Summary, section, table string, cells
 func TestThroughputIsInterruptedGoesOnAndIsReported(t *testing.T) {
 	needTools(t, "iperf3", "ping")
 	out := filepath.Join(t.TempDir(), "bench")
-	first, said := benchCommand(t, shortThroughput, out)
+	first, output := benchCommand(t, shortThroughput, out)
 	if err := first.Start(); err != nil {
 		t.Fatal(err)
 	}
-	awaitKept(t, out, 3, said)
+	awaitKept(t, out, 3, output)
 	if err := first.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if err := first.Wait(); err == nil || !strings.Contains(said.String(), "the same command goes on with it") {
-		t.Fatalf("interrupted: %v: %s", err, said)
+	if err := first.Wait(); err == nil || !strings.Contains(output.String(), "the same command goes on with it") {
+		t.Fatalf("interrupted: %v: %s", err, output)
 	}
 	kept := runFiles(t, out)
-	second, said := benchCommand(t, shortThroughput, out)
+	second, output := benchCommand(t, shortThroughput, out)
 	if err := second.Run(); err != nil {
-		t.Fatalf("%v: %s", err, said)
+		t.Fatalf("%v: %s", err, output)
 	}
 	all := runFiles(t, out)
 	if len(all) != 4*3*2 || !slices.Equal(all[:len(kept)], kept) {
@@ -124,8 +124,8 @@ func TestThroughputIsInterruptedGoesOnAndIsReported(t *testing.T) {
 	if status != 0 || strings.Contains(compared, "B is") || strings.Count(compared, "no difference shown") < 4*2 {
 		t.Errorf("a bench beside itself: status %d: %s", status, compared)
 	}
-	if said, status := ktsn(t, "bench", "report", out, "--assert", `host["tcp-1500"].received_bps < 1`); status != 1 || !strings.Contains(said, "an assertion does not hold") {
-		t.Errorf("status %d: %s", status, said)
+	if output, status := ktsn(t, "bench", "report", out, "--assert", `host["tcp-1500"].received_bps < 1`); status != 1 || !strings.Contains(output, "an assertion does not hold") {
+		t.Errorf("status %d: %s", status, output)
 	}
 	if figures, err := os.ReadFile(filepath.Join(out, "figures.csv")); err != nil || !strings.Contains(string(figures), "\ntsn,udp-1500,,,2,received_bps,") {
 		t.Errorf("figures: %v: %s", err, figures)
@@ -136,9 +136,9 @@ func TestLinksAreMeasuredAndReported(t *testing.T) {
 	needTools(t, "iperf3", "ping")
 	program(t, "ktsn-test-sctp")
 	out := filepath.Join(t.TempDir(), "bench")
-	command, said := benchCommand(t, shortLinks, out)
+	command, output := benchCommand(t, shortLinks, out)
 	if err := command.Run(); err != nil {
-		t.Fatalf("%v: %s", err, said)
+		t.Fatalf("%v: %s", err, output)
 	}
 	summary := results.ReadSummary(t, out)
 	for _, table := range []struct {
@@ -162,11 +162,11 @@ func TestLinksAreMeasuredAndReported(t *testing.T) {
 }
 
 // awaitKept waits until a bench has kept so many runs.
-func awaitKept(t *testing.T, out string, count int, said *bytes.Buffer) {
+func awaitKept(t *testing.T, out string, count int, output *bytes.Buffer) {
 	t.Helper()
 	testlab.Eventually(t, time.Minute, 50*time.Millisecond, func() error {
 		if len(runFiles(t, out)) < count {
-			return fmt.Errorf("%d runs after a minute: %s", len(runFiles(t, out)), said)
+			return fmt.Errorf("%d runs after a minute: %s", len(runFiles(t, out)), output)
 		}
 		return nil
 	})
@@ -186,9 +186,9 @@ func TestDDSIsMeasuredAndReported(t *testing.T) {
 	t.Parallel()
 	needTools(t, "ddsperf", "openssl")
 	out := filepath.Join(t.TempDir(), "bench")
-	command, said := benchCommand(t, shortDDS, out)
+	command, output := benchCommand(t, shortDDS, out)
 	if err := command.Run(); err != nil {
-		t.Fatalf("%v: %s", err, said)
+		t.Fatalf("%v: %s", err, output)
 	}
 	summary := results.ReadSummary(t, out)
 	for _, table := range []struct {
@@ -223,10 +223,10 @@ func TestAProgramThatIsMissingIsNamed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "bench")
-			command, said := benchCommand(t, test.profile, out)
+			command, output := benchCommand(t, test.profile, out)
 			command.Env = append(os.Environ(), "PATH="+t.TempDir())
-			if err := command.Run(); err == nil || !strings.Contains(said.String(), test.want) {
-				t.Errorf("%v: %s", err, said)
+			if err := command.Run(); err == nil || !strings.Contains(output.String(), test.want) {
+				t.Errorf("%v: %s", err, output)
 			}
 			if count := len(runFiles(t, out)); count > 0 {
 				t.Errorf("%d runs are kept", count)

@@ -201,7 +201,7 @@ func (b *benchRun) open(ctx context.Context, profile *engine.Profile, progress i
 		return b.openTestbed(ctx, profile, progress)
 	}
 	if profile.Target == engine.Cluster.Name {
-		target, err := clustertarget.Open(ctx, b.cluster, profile, func(said string) { fmt.Fprintln(progress, said) })
+		target, err := clustertarget.Open(ctx, b.cluster, profile, func(message string) { fmt.Fprintln(progress, message) })
 		if err != nil {
 			return nil, err
 		}
@@ -242,7 +242,7 @@ func (b *benchRun) open(ctx context.Context, profile *engine.Profile, progress i
 // openTestbed makes the target of an experiment that is made on paths of its own.
 func (b *benchRun) openTestbed(ctx context.Context, profile *engine.Profile, progress io.Writer) (engine.Target, error) {
 	if profile.Target == engine.Cluster.Name {
-		target, err := clustertarget.OpenTools(ctx, b.cluster, profile, func(said string) { fmt.Fprintln(progress, said) })
+		target, err := clustertarget.OpenTools(ctx, b.cluster, profile, func(message string) { fmt.Fprintln(progress, message) })
 		if err != nil {
 			return nil, err
 		}
@@ -429,7 +429,7 @@ func newBenchCompare(env *commandline.Environment) *cobra.Command {
 }
 
 func compareBenches(env *commandline.Environment, a, b string, assertions []string) error {
-	one, err := engine.ReadStore(a)
+	first, err := engine.ReadStore(a)
 	if err != nil {
 		return err
 	}
@@ -437,7 +437,7 @@ func compareBenches(env *commandline.Environment, a, b string, assertions []stri
 	if err != nil {
 		return err
 	}
-	comparison, err := engine.Compare(one, other)
+	comparison, err := engine.Compare(first, other)
 	if err != nil {
 		return err
 	}

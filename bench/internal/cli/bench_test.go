@@ -105,9 +105,9 @@ func BenchmarkReportOfAMillionMessages(b *testing.B) {
 }
 
 func TestSeveralBenchesShareAReport(t *testing.T) {
-	one, other, out := generate(t, 4500), generate(t, 9000), t.TempDir()
+	first, other, out := generate(t, 4500), generate(t, 9000), t.TempDir()
 	var stdout, stderr bytes.Buffer
-	arguments := []string{"ktsn", "bench", "report", one, other, "--out", out, "--assert", "direct.lost == 0"}
+	arguments := []string{"ktsn", "bench", "report", first, other, "--out", out, "--assert", "direct.lost == 0"}
 	if status := Main(t.Context(), arguments, &stdout, &stderr); status != commandline.ExitOK {
 		t.Fatalf("status %d: %s", status, stderr.String())
 	}

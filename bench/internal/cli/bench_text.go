@@ -30,8 +30,8 @@ func printUsage(out io.Writer, usage []results.Usage) {
 	}
 	fmt.Fprintln(out, "Nodes and pods meanwhile, as their kubelets counted")
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, one := range usage {
-		fmt.Fprintf(table, "  %s\t%s\t%s\t%.3f cores\t%.1f MiB\n", one.Node, one.Pod, one.Container, one.Cores, float64(one.MemoryBytes)/(1<<20))
+	for _, process := range usage {
+		fmt.Fprintf(table, "  %s\t%s\t%s\t%.3f cores\t%.1f MiB\n", process.Node, process.Pod, process.Container, process.Cores, float64(process.MemoryBytes)/(1<<20))
 	}
 	_ = table.Flush() // the terminal may be gone
 	fmt.Fprintln(out)

@@ -141,7 +141,7 @@ func (l *Target) quickest(ctx context.Context, from, to *corev1.Pod) (least, ahe
 	if err := listener.awaitReady(ctx); err != nil {
 		return 0, 0, err
 	}
-	said, err := l.run(ctx, "tsnperf talker", from, container, program, "talker", "--to", at, "--quiet", "--clock", "tai", "--no-txtime",
+	output, err := l.run(ctx, "tsnperf talker", from, container, program, "talker", "--to", at, "--quiet", "--clock", "tai", "--no-txtime",
 		"--count", count, "--cycle", traffic.Nanoseconds(clockCycle), "--csv", "/dev/stdout")
 	if err != nil {
 		return 0, 0, err
@@ -150,7 +150,7 @@ func (l *Target) quickest(ctx context.Context, from, to *corev1.Pod) (least, ahe
 	if err := listener.wait(ctx); err != nil {
 		return 0, 0, err
 	}
-	sent, err := tsnperf.ReadTalker(strings.NewReader(said))
+	sent, err := tsnperf.ReadTalker(strings.NewReader(output))
 	if err != nil {
 		return 0, 0, err
 	}

@@ -137,8 +137,8 @@ func (a *agents) ServeHTTP(out http.ResponseWriter, request *http.Request) {
 // pods are the agent's of the node that is asked for.
 func (a *agents) pods(asked url.Values) *corev1.PodList {
 	all := &corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}}
-	node, found := strings.CutPrefix(asked.Get("fieldSelector"), "spec.nodeName=")
-	if !found || asked.Get("labelSelector") != agentPods {
+	node, isNode := strings.CutPrefix(asked.Get("fieldSelector"), "spec.nodeName=")
+	if !isNode || asked.Get("labelSelector") != agentPods {
 		return all
 	}
 	ready := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}
@@ -379,11 +379,11 @@ func TestBoundsOfClocksThatFollowDifferentOnesAreNotAdded(t *testing.T) {
 				}
 			}
 			seen := watchWhile(t, between(t, watching), watching, 16)
-			of := errorOf(&seen[0], &seen[1])
+			clockError := errorOf(&seen[0], &seen[1])
 			by := judge{median: time.Second, measured: true}
 			got := by.of(&seen[0], &seen[1])
-			if !strings.Contains(got.doubt, test.doubt) || (got.doubt == "") != (test.doubt == "") || (of.Combined == nil) != (test.doubt != "") || *of.Talker != 1000 {
-				t.Errorf("it says %+v, %+v; want %q", got, of, test.doubt)
+			if !strings.Contains(got.doubt, test.doubt) || (got.doubt == "") != (test.doubt == "") || (clockError.Combined == nil) != (test.doubt != "") || *clockError.Talker != 1000 {
+				t.Errorf("it says %+v, %+v; want %q", got, clockError, test.doubt)
 			}
 			by.limit = time.Millisecond
 			if got := by.of(&seen[0], &seen[1]); (got.refused == "") != (test.doubt == "") {
@@ -409,9 +409,9 @@ func TestNodesOfOneKernelHaveOneClock(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	one := clocks{there: 30_000, back: 20_000}.describeOne(nodes{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, &corev1.Node{}})
-	if one.ErrorNs != 0 || !strings.Contains(one.About, "there is no error of synchronisation. The quickest of 100 messages each way took 30.0 µs there and 20.0 µs back.") {
-		t.Errorf("%+v", one)
+	description := clocks{there: 30_000, back: 20_000}.describeOne(nodes{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, &corev1.Node{}})
+	if description.ErrorNs != 0 || !strings.Contains(description.About, "there is no error of synchronisation. The quickest of 100 messages each way took 30.0 µs there and 20.0 µs back.") {
+		t.Errorf("%+v", description)
 	}
 }
 

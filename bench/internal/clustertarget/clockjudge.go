@@ -33,11 +33,11 @@ func (e *estimate) note(now reading) {
 	e.follows, e.tai = noted(e.follows, now.follows), noted(e.tai, now.tai)
 }
 
-func noted(all []string, one string) []string {
-	if one == "" || slices.Contains(all, one) {
+func noted(all []string, note string) []string {
+	if note == "" || slices.Contains(all, note) {
 		return all
 	}
-	return append(all, one)
+	return append(all, note)
 }
 
 // add takes one more reading.
@@ -70,11 +70,11 @@ func differing(talker, listener *estimate) string {
 
 // errorOf is the error of what is measured between two clocks, which is not known where these follow different ones.
 func errorOf(talker, listener *estimate) *results.ClockError {
-	of := results.ClockErrorOf(talker.bound(), listener.bound())
+	clockError := results.ClockErrorOf(talker.bound(), listener.bound())
 	if differing(talker, listener) != "" {
-		of.Combined = nil
+		clockError.Combined = nil
 	}
-	return of
+	return clockError
 }
 
 // judge is what clocks are judged by.
@@ -101,9 +101,9 @@ func (j *judge) of(talker, listener *estimate) verdict {
 		sentence := fmt.Sprintf(format, arguments...)
 		return verdict{doubt: sentence, refused: sentence}
 	}
-	for _, one := range []*estimate{talker, listener} {
-		if one.stepped {
-			return refuse("the clock of node %s was set while it was measured with it", one.node)
+	for _, estimated := range []*estimate{talker, listener} {
+		if estimated.stepped {
+			return refuse("the clock of node %s was set while it was measured with it", estimated.node)
 		}
 	}
 	if both.Combined == nil {

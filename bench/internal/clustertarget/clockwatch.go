@@ -71,11 +71,11 @@ func (w *clockWatch) follow(ctx context.Context) {
 }
 
 // readNext reads what an agent writes during a run. Where ktsnd says how wrong the clock is, that is so without the agent as well.
-func (l *Target) readNext(ctx context.Context, of *end) (reading, error) {
-	if of.ktsnd != nil {
-		return l.readRough(ctx, of)
+func (l *Target) readNext(ctx context.Context, source *end) (reading, error) {
+	if source.ktsnd != nil {
+		return l.readRough(ctx, source)
 	}
-	return l.readWatched(ctx, of)
+	return l.readWatched(ctx, source)
 }
 
 // stop ends the reading. It may be called twice.
@@ -115,15 +115,15 @@ func (l *Target) performWatched(ctx context.Context, run engine.Run) (*engine.Ou
 		}
 		by := l.judge()
 		by.median, by.measured = medianLatency(outcome.Messages)
-		found := by.of(&seen[0], &seen[1])
-		of := errorOf(&seen[0], &seen[1])
-		of.Doubt, of.AnyClock = found.doubt, found.doubt != "" && l.AnyClock
-		outcome.Observed.ClockError = of
-		if found.refused == "" || l.AnyClock || run.Number == 0 {
+		verdict := by.of(&seen[0], &seen[1])
+		clockError := errorOf(&seen[0], &seen[1])
+		clockError.Doubt, clockError.AnyClock = verdict.doubt, verdict.doubt != "" && l.AnyClock
+		outcome.Observed.ClockError = clockError
+		if verdict.refused == "" || l.AnyClock || run.Number == 0 {
 			return outcome, nil
 		}
 		if attempt == clockAttempts {
-			return nil, refusal(found.refused)
+			return nil, refusal(verdict.refused)
 		}
 		if err := l.awaitClocks(ctx, cmp.Or(by.limit, by.median)); err != nil {
 			return nil, err
@@ -182,8 +182,8 @@ func (l *Target) checkClocks(ctx context.Context) error {
 		return err
 	}
 	by := l.judge()
-	if found := by.of(l.estimateNow(0), l.estimateNow(1)); found.refused != "" {
-		return refusal(found.refused)
+	if verdict := by.of(l.estimateNow(0), l.estimateNow(1)); verdict.refused != "" {
+		return refusal(verdict.refused)
 	}
 	return nil
 }

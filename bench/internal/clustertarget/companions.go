@@ -60,11 +60,11 @@ func (l *Target) startCompanions(ctx context.Context, r engine.Run) (*companions
 			arguments = append(arguments, "--count", companionMessages, "--for", traffic.Nanoseconds(lasts))
 		}
 		arguments = append(arguments, traffic.CPU(l.pinning.Sender)...)
-		one, err := l.start(ctx, wanted[i].Name, l.pods[pair.talker], container, arguments...)
+		started, err := l.start(ctx, wanted[i].Name, l.pods[pair.talker], container, arguments...)
 		if err != nil {
 			return nil, err
 		}
-		b.talkers = append(b.talkers, one)
+		b.talkers = append(b.talkers, started)
 	}
 	return b, retry.Pause(ctx, companionsAhead)
 }

@@ -83,13 +83,13 @@ func (c *connection) executor(pod *corev1.Pod, container string, command []strin
 }
 
 // ended makes a sentence of how a program ended.
-func (c *connection) ended(name, pod, said string, err error) error {
+func (c *connection) ended(name, pod, output string, err error) error {
 	var status utilexec.ExitError
-	switch said = strings.Join(strings.Fields(said), " "); {
+	switch output = strings.Join(strings.Fields(output), " "); {
 	case err == nil:
 		return nil
-	case errors.As(err, &status) && said != "":
-		return fmt.Errorf("%s in pod %s: %s", name, pod, said)
+	case errors.As(err, &status) && output != "":
+		return fmt.Errorf("%s in pod %s: %s", name, pod, output)
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%s in pod %s: the pod is gone", name, pod)
 	}

@@ -58,17 +58,17 @@ func (c *connection) inUse() error {
 
 // sweep removes the namespace if a bench of this machine made it that does not live any more.
 func (c *connection) sweep(ctx context.Context, say func(string)) error {
-	found, err := c.findNamespace(ctx)
+	existing, err := c.findNamespace(ctx)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
 		return c.explain("look for namespace "+c.Namespace, err)
 	}
-	if found.Labels[managedBy] != manager {
+	if existing.Labels[managedBy] != manager {
 		return c.inUse()
 	}
-	if found.DeletionTimestamp == nil && lives(found.Annotations[madeBy]) {
+	if existing.DeletionTimestamp == nil && lives(existing.Annotations[madeBy]) {
 		return c.inUse()
 	}
 	if err := c.removeNamespace(ctx); err != nil {
@@ -79,8 +79,8 @@ func (c *connection) sweep(ctx context.Context, say func(string)) error {
 }
 
 func (c *connection) findNamespace(ctx context.Context) (*corev1.Namespace, error) {
-	found := &corev1.Namespace{}
-	return found, c.core.Get().Resource("namespaces").Name(c.Namespace).Do(ctx).Into(found)
+	namespace := &corev1.Namespace{}
+	return namespace, c.core.Get().Resource("namespaces").Name(c.Namespace).Do(ctx).Into(namespace)
 }
 
 // removeNamespace returns when namespace and pods are gone.

@@ -66,16 +66,16 @@ func (c *ktsndClock) reading() (reading, bool) {
 
 // clockOf is what the agent has written of its node's clock.
 func clockOf(node *v1alpha1.TSNNode) reading {
-	of := node.Status.Clock
-	if of == nil {
+	clock := node.Status.Clock
+	if clock == nil {
 		return notKnown("its agent (" + orNone(node.Status.AgentVersion) + ") says nothing of it")
 	}
-	r := reading{bound: -1, state: of.State, why: of.Message, steps: of.Steps, follows: tsnnetwork.FollowedBy(of)}
-	if of.TAIOffset != nil {
-		r.tai = strconv.Itoa(int(*of.TAIOffset))
+	r := reading{bound: -1, state: clock.State, why: clock.Message, steps: clock.Steps, follows: tsnnetwork.FollowedBy(clock)}
+	if clock.TAIOffset != nil {
+		r.tai = strconv.Itoa(int(*clock.TAIOffset))
 	}
-	if of.ErrorBoundNanoseconds != nil {
-		r.bound = time.Duration(*of.ErrorBoundNanoseconds)
+	if clock.ErrorBoundNanoseconds != nil {
+		r.bound = time.Duration(*clock.ErrorBoundNanoseconds)
 	}
 	return r
 }
@@ -158,32 +158,32 @@ func (l *Target) lookForBothKtsnds(ctx context.Context) error {
 }
 
 // readExact asks ktsnd of an end, or, where that cannot say, reads what the agent has written. What the clock follows ktsnd does not know.
-func (l *Target) readExact(ctx context.Context, of *end) (reading, error) {
-	if of.ktsnd != nil {
-		status, err := l.askKtsnd(ctx, of.ktsnd)
+func (l *Target) readExact(ctx context.Context, source *end) (reading, error) {
+	if source.ktsnd != nil {
+		status, err := l.askKtsnd(ctx, source.ktsnd)
 		if err != nil {
 			return reading{}, err
 		}
-		if said, ok := status.Clock.reading(); ok && said.known() {
-			if rough, err := l.readRough(ctx, of); err == nil {
-				said.follows, said.tai = rough.follows, rough.tai
+		if reported, ok := status.Clock.reading(); ok && reported.known() {
+			if rough, err := l.readRough(ctx, source); err == nil {
+				reported.follows, reported.tai = rough.follows, rough.tai
 			}
-			return said, nil
+			return reported, nil
 		}
 	}
-	return l.readWatched(ctx, of)
+	return l.readWatched(ctx, source)
 }
 
 // readWatched reads what the agent has written, if the agent is there: nobody else writes that the error has grown.
-func (l *Target) readWatched(ctx context.Context, of *end) (reading, error) {
-	rough, err := l.readRough(ctx, of)
+func (l *Target) readWatched(ctx context.Context, source *end) (reading, error) {
+	rough, err := l.readRough(ctx, source)
 	if err != nil || !rough.known() {
 		return rough, err
 	}
-	if of.unseen != "" {
-		return notKnown(of.unseen), nil
+	if source.unseen != "" {
+		return notKnown(source.unseen), nil
 	}
-	agent, err := l.findPod(ctx, "the agent", metav1.ListOptions{LabelSelector: agentPods, FieldSelector: "spec.nodeName=" + of.node})
+	agent, err := l.findPod(ctx, "the agent", metav1.ListOptions{LabelSelector: agentPods, FieldSelector: "spec.nodeName=" + source.node})
 	switch {
 	case err != nil:
 		return reading{}, err
@@ -194,36 +194,36 @@ func (l *Target) readWatched(ctx context.Context, of *end) (reading, error) {
 }
 
 // readRough reads what the agent has written, whenever that was.
-func (l *Target) readRough(ctx context.Context, of *end) (reading, error) {
-	if !of.written {
-		return notKnown(of.mayNot), nil
+func (l *Target) readRough(ctx context.Context, source *end) (reading, error) {
+	if !source.written {
+		return notKnown(source.mayNot), nil
 	}
-	return l.readWritten(ctx, of.node)
+	return l.readWritten(ctx, source.node)
 }
 
 // aboutEnds says what is estimated of both clocks, for a report.
-func aboutEnds(at [2]end, of [2]reading) string {
+func aboutEnds(at [2]end, readings [2]reading) string {
 	var text strings.Builder
-	for i := range of {
-		text.WriteString(" " + capital(sentenceOf(at[i].node, of[i])) + ".")
+	for i := range readings {
+		text.WriteString(" " + capital(sentenceOf(at[i].node, readings[i])) + ".")
 	}
 	return text.String()
 }
 
 // sentenceOf says how wrong a node's clock may be.
-func sentenceOf(node string, of reading) string {
-	if !of.known() {
+func sentenceOf(node string, clock reading) string {
+	if !clock.known() {
 		text := fmt.Sprintf("the error of the clock of node %s is not known", node)
-		if of.why != "" {
-			text += ": " + of.why
+		if clock.why != "" {
+			text += ": " + clock.why
 		}
 		return text
 	}
-	text := fmt.Sprintf("the clock of node %s may be wrong by %s µs", node, results.Micros(of.bound.Nanoseconds()))
-	if of.state != "" && of.state != "Synchronized" && of.state != "synchronized" {
-		text += " (" + of.state
-		if of.why != "" {
-			text += ": " + of.why
+	text := fmt.Sprintf("the clock of node %s may be wrong by %s µs", node, results.Micros(clock.bound.Nanoseconds()))
+	if clock.state != "" && clock.state != "Synchronized" && clock.state != "synchronized" {
+		text += " (" + clock.state
+		if clock.why != "" {
+			text += ": " + clock.why
 		}
 		text += ")"
 	}

@@ -70,8 +70,8 @@ func (a *api) ServeHTTP(out http.ResponseWriter, request *http.Request) {
 	case strings.HasSuffix(path, "/selfsubjectaccessreviews"):
 		var review authorizationv1.SelfSubjectAccessReview
 		_ = json.NewDecoder(request.Body).Decode(&review)
-		of := review.Spec.ResourceAttributes
-		asked := right{of.Verb, of.Group, of.Resource, of.Subresource, of.Namespace}.String()
+		attributes := review.Spec.ResourceAttributes
+		asked := right{attributes.Verb, attributes.Group, attributes.Resource, attributes.Subresource, attributes.Namespace}.String()
 		review.Status.Allowed = !slices.Contains(a.forbidden, asked)
 		answer(review)
 	case path == "/api/v1/nodes":
@@ -282,7 +282,7 @@ func TestNamespaceOfABenchThatWasKilledIsRemoved(t *testing.T) {
 	if err := open(t, cluster, Where{}, "host"); !strings.Contains(err.Error(), "ErrImagePull") {
 		t.Error(err)
 	}
-	if made := slices.Index(cluster.asked, "POST /api/v1/namespaces"); made < slices.Index(cluster.asked, "DELETE /api/v1/namespaces/mine") {
+	if created := slices.Index(cluster.asked, "POST /api/v1/namespaces"); created < slices.Index(cluster.asked, "DELETE /api/v1/namespaces/mine") {
 		t.Errorf("asked %q", cluster.asked)
 	}
 	if cluster.namespace != nil {

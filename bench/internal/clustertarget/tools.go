@@ -223,13 +223,13 @@ func (t *Tools) Find(ctx context.Context, path string, near testbed.End, far []t
 	}
 	name := serviceOf(path) + "." + t.Namespace + ".svc"
 	for begin := time.Now(); ; {
-		said, err := t.run(ctx, "getent", from.pod, toolsImage, env, "-u", "LD_PRELOAD", "/usr/bin/getent", "ahostsv4", name)
-		found := addresses(said)
-		if !slices.ContainsFunc(wanted, func(one netip.Addr) bool { return !slices.Contains(found, one) }) {
-			return found, nil
+		output, err := t.run(ctx, "getent", from.pod, toolsImage, env, "-u", "LD_PRELOAD", "/usr/bin/getent", "ahostsv4", name)
+		known := addresses(output)
+		if !slices.ContainsFunc(wanted, func(address netip.Addr) bool { return !slices.Contains(known, address) }) {
+			return known, nil
 		}
 		if time.Since(begin) > settleTimeout {
-			return nil, fmt.Errorf("the cluster's DNS says of %s %v after %v, and %v should be among them (%w)", name, found, settleTimeout, wanted,
+			return nil, fmt.Errorf("the cluster's DNS says of %s %v after %v, and %v should be among them (%w)", name, known, settleTimeout, wanted,
 				errors.Join(err, errNotAll))
 		}
 		if err := retry.Pause(ctx, time.Second); err != nil {
@@ -241,9 +241,9 @@ func (t *Tools) Find(ctx context.Context, path string, near testbed.End, far []t
 var errNotAll = errors.New("not all of its pods")
 
 // addresses reads what getent prints, each address once.
-func addresses(said string) []netip.Addr {
+func addresses(output string) []netip.Addr {
 	var all []netip.Addr
-	for line := range strings.Lines(said) {
+	for line := range strings.Lines(output) {
 		fields := strings.Fields(line)
 		if len(fields) == 0 {
 			continue
@@ -331,11 +331,11 @@ func (p *podProgram) Wait(ctx context.Context) (string, error) {
 		_, errStop := p.Stop()
 		return "", errors.Join(err, errStop)
 	}
-	said := p.started.stdout.String() + p.started.stderr.String()
-	if err != nil && strings.Contains(said, "env:") && strings.Contains(said, "No such file or directory") {
+	output := p.started.stdout.String() + p.started.stderr.String()
+	if err != nil && strings.Contains(output, "env:") && strings.Contains(output, "No such file or directory") {
 		err = fmt.Errorf("image %s has no %s; name one that has it with --image", p.end.tools.Image, p.command.Program)
 	}
-	return said, err
+	return output, err
 }
 
 // Stop has the programs of that name in the pod end: there are no others than this.

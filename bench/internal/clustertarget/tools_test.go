@@ -14,10 +14,10 @@ import (
 )
 
 func TestWhatTheClustersDNSSaysIsRead(t *testing.T) {
-	said := "10.244.1.7      STREAM peers-primary.ktsn-bench.svc.cluster.local\n10.244.1.7      DGRAM  \n10.244.1.7      RAW    \n" +
+	output := "10.244.1.7      STREAM peers-primary.ktsn-bench.svc.cluster.local\n10.244.1.7      DGRAM  \n10.244.1.7      RAW    \n" +
 		"10.244.0.5      STREAM \n\n"
 	want := []netip.Addr{netip.MustParseAddr("10.244.1.7"), netip.MustParseAddr("10.244.0.5")}
-	if got := addresses(said); !slices.Equal(got, want) {
+	if got := addresses(output); !slices.Equal(got, want) {
 		t.Errorf("%v", got)
 	}
 	if got := addresses(""); len(got) != 0 {

@@ -47,12 +47,12 @@ func ParseSubscriber(from io.Reader) (*Received, error) {
 	var seconds []second
 	result := &Received{}
 	err := eachLine(from, func(line string) {
-		found := counted.FindStringSubmatch(line)
-		if found == nil {
+		match := counted.FindStringSubmatch(line)
+		if match == nil {
 			return
 		}
-		seconds = append(seconds, second{decimal(found[1]), whole(found[3]), whole(found[5])})
-		result.Samples, result.Lost = whole(found[3]), whole(found[4])
+		seconds = append(seconds, second{decimal(match[1]), whole(match[3]), whole(match[5])})
+		result.Samples, result.Lost = whole(match[3]), whole(match[4])
 	})
 	if err != nil {
 		return nil, err
@@ -66,8 +66,8 @@ func ParseSubscriber(from io.Reader) (*Received, error) {
 		return nil, errors.New("no sample arrived at the subscriber")
 	}
 	last := first
-	for i, one := range seconds {
-		if one.delta > 0 {
+	for i, second := range seconds {
+		if second.delta > 0 {
 			last = i
 		}
 	}
@@ -105,19 +105,19 @@ func ParsePublisher(from io.Reader) (*Latencies, error) {
 		if timeout.MatchString(line) {
 			result.Timeouts++
 		}
-		found := timed.FindStringSubmatch(line)
-		if found == nil {
+		match := timed.FindStringSubmatch(line)
+		if match == nil {
 			return
 		}
-		who[found[2]] = true
-		count := whole(found[10])
+		who[match[2]] = true
+		count := whole(match[10])
 		result.Pings += count
 		weight := 1e3 * float64(count)
-		result.MeanNs += weight * decimal(found[4])
-		result.P50Ns += weight * decimal(found[6])
-		result.P90Ns += weight * decimal(found[7])
-		result.P99Ns += weight * decimal(found[8])
-		result.MinNs, result.MaxNs = min(result.MinNs, 1e3*decimal(found[5])), max(result.MaxNs, 1e3*decimal(found[9]))
+		result.MeanNs += weight * decimal(match[4])
+		result.P50Ns += weight * decimal(match[6])
+		result.P90Ns += weight * decimal(match[7])
+		result.P99Ns += weight * decimal(match[8])
+		result.MinNs, result.MaxNs = min(result.MinNs, 1e3*decimal(match[5])), max(result.MaxNs, 1e3*decimal(match[9]))
 	})
 	if err != nil {
 		return nil, err
@@ -143,13 +143,13 @@ var (
 func ParseCores(from io.Reader) (cores float64, ok bool) {
 	count := 0
 	_ = eachLine(from, func(line string) { // an error of ddsperf is found by those who read its figures
-		found := used.FindStringSubmatch(line)
-		if found == nil {
+		match := used.FindStringSubmatch(line)
+		if match == nil {
 			return
 		}
 		count++
-		for _, one := range thread.FindAllStringSubmatch(found[2], -1) {
-			cores += float64(whole(one[1])+whole(one[2])) / 100
+		for _, threadMatch := range thread.FindAllStringSubmatch(match[2], -1) {
+			cores += float64(whole(threadMatch[1])+whole(threadMatch[2])) / 100
 		}
 	})
 	return cores / max(float64(count), 1), count > 0
@@ -166,10 +166,10 @@ func eachLine(from io.Reader, take func(string)) error {
 	lines := bufio.NewScanner(from)
 	for lines.Scan() {
 		line := lines.Text()
-		if found := failed.FindStringSubmatch(line); found != nil && wrong == nil {
-			wrong = fmt.Errorf("ddsperf: %s", found[1])
-		} else if found := refused.FindStringSubmatch(line); found != nil && wrong == nil {
-			wrong = fmt.Errorf("ddsperf: %s%s", found[1], found[2])
+		if match := failed.FindStringSubmatch(line); match != nil && wrong == nil {
+			wrong = fmt.Errorf("ddsperf: %s", match[1])
+		} else if match := refused.FindStringSubmatch(line); match != nil && wrong == nil {
+			wrong = fmt.Errorf("ddsperf: %s%s", match[1], match[2])
 		} else {
 			take(line)
 		}

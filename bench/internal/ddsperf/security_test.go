@@ -73,22 +73,22 @@ func TestCycloneDDSTakesEachLevel(t *testing.T) {
 			test := Test{Latency: true, SampleBytes: 256, Subscribers: 1, Duration: 2 * time.Second}
 			domain := []string{"-i", strconv.Itoa(100 + i)} // where nobody else is
 			start := func(arguments []string) (*exec.Cmd, *strings.Builder) {
-				said := &strings.Builder{}
+				output := &strings.Builder{}
 				command := exec.CommandContext(t.Context(), program, append(domain, arguments...)...)
 				command.Env = append(os.Environ(), Environment+"="+string(text))
-				command.Stdout, command.Stderr = said, said
+				command.Stdout, command.Stderr = output, output
 				if err := command.Start(); err != nil {
 					t.Fatal(err)
 				}
-				return command, said
+				return command, output
 			}
 			pong, _ := start(test.Subscriber())
 			defer func() { _ = pong.Process.Kill(); _ = pong.Wait() }()
-			ping, said := start(test.Publisher())
+			ping, output := start(test.Publisher())
 			_ = ping.Wait()
-			result, err := ParsePublisher(strings.NewReader(said.String()))
+			result, err := ParsePublisher(strings.NewReader(output.String()))
 			if err != nil {
-				t.Fatalf("%v\n%s", err, said)
+				t.Fatalf("%v\n%s", err, output)
 			}
 			t.Logf("%d pings, mean %.0f ns", result.Pings, result.MeanNs)
 		})

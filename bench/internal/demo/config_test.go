@@ -26,15 +26,15 @@ func validConfig() Config {
 }
 
 func TestPathThatTheMachineDoesNotHaveIsSkippedWithALine(t *testing.T) {
-	var said strings.Builder
+	var output strings.Builder
 	config := validConfig()
-	config.Report = &said
+	config.Report = &output
 	config.leaveOVS(t.Context(), func(context.Context) error { return errors.New("no hugepages") })
 	if slices.Contains(config.Workloads, "pmd-sleep") || config.check() != nil {
 		t.Errorf("its workload stays: %v, %v", config.Workloads, config.check())
 	}
-	if slices.Contains(config.Paths, "ovs") || len(config.Paths) != len(engine.PodPaths)-1 || said.String() != "Path ovs is skipped: no hugepages\n" {
-		t.Errorf("it measures %v and says %q", config.Paths, said.String())
+	if slices.Contains(config.Paths, "ovs") || len(config.Paths) != len(engine.PodPaths)-1 || output.String() != "Path ovs is skipped: no hugepages\n" {
+		t.Errorf("it measures %v and says %q", config.Paths, output.String())
 	}
 	config = validConfig()
 	config.leaveOVS(t.Context(), func(context.Context) error { return nil })

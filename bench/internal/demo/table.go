@@ -125,13 +125,13 @@ func (p *printer) block(title string, runs []*results.Run, workload string,
 }
 
 func runsOf(runs []*results.Run, workload string) []*results.Run {
-	var found []*results.Run
+	var selected []*results.Run
 	for _, run := range runs {
 		if run.Workload == workload {
-			found = append(found, run)
+			selected = append(selected, run)
 		}
 	}
-	return found
+	return selected
 }
 
 func latencyRow(runs []*results.Run, run *results.Run) []string {
@@ -159,8 +159,8 @@ func latencyCells(run *results.Run) []string {
 }
 
 // ratioCell compares with another path.
-func ratioCell(path string, runs []*results.Run, run *results.Run, of func(*results.Run) (float64, bool)) string {
-	value, ok := engine.Against(path, runs, run, of)
+func ratioCell(path string, runs []*results.Run, run *results.Run, figure func(*results.Run) (float64, bool)) string {
+	value, ok := engine.Against(path, runs, run, figure)
 	if !ok {
 		return unmeasured
 	}

@@ -56,8 +56,8 @@ func (p *printer) grid(table report.TextTable) {
 	p.line("")
 }
 
-func gatesRatio(runs []*results.Run, run *results.Run, of func(*results.Run) (float64, bool)) string {
-	ratio, ok := engine.AgainstGates(runs, run, of)
+func gatesRatio(runs []*results.Run, run *results.Run, figure func(*results.Run) (float64, bool)) string {
+	ratio, ok := engine.AgainstGates(runs, run, figure)
 	if !ok {
 		return unmeasured
 	}

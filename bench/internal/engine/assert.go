@@ -124,12 +124,12 @@ func FactsOf(summary *results.Summary) (*Facts, error) {
 		}
 		facts.add(run, fields)
 	}
-	for _, one := range summary.Cases {
+	for _, result := range summary.Cases {
 		figures := map[string]any{}
-		for name, figure := range one.Figures {
+		for name, figure := range result.Figures {
 			figures[name] = figure.Mean
 		}
-		facts.addCase(one.Path, one.Name, figures)
+		facts.addCase(result.Path, result.Name, figures)
 	}
 	return facts, nil
 }
@@ -155,12 +155,12 @@ func (f *Facts) addCase(path, name string, figures any) {
 }
 
 // Join joins the figures of two measurements under the names a and b.
-func Join(one, other *Facts) *Facts {
+func Join(first, other *Facts) *Facts {
 	joined := &Facts{groups: map[groupKey]map[string]any{}}
-	for _, key := range one.order {
+	for _, key := range first.order {
 		if second, both := other.groups[key]; both {
 			joined.order = append(joined.order, key)
-			joined.groups[key] = map[string]any{"a": one.groups[key], "b": second}
+			joined.groups[key] = map[string]any{"a": first.groups[key], "b": second}
 			if key != ofExperiment {
 				joined.groups[key]["payload_bytes"], joined.groups[key]["cycle_ns"] = key.payloadBytes, key.cycleNs
 			}

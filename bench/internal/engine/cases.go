@@ -14,17 +14,17 @@ import (
 // distributions of its samples.
 func casesOf(measured []Measured) []*results.Case {
 	var all []*results.Case
-	for _, one := range measured {
-		found := findCase(all, one.Case.Path, one.Case.Name)
-		if found == nil {
-			found = &results.Case{Path: one.Case.Path, Name: one.Case.Name}
-			all = append(all, found)
+	for _, measurement := range measured {
+		existing := findCase(all, measurement.Case.Path, measurement.Case.Name)
+		if existing == nil {
+			existing = &results.Case{Path: measurement.Case.Path, Name: measurement.Case.Name}
+			all = append(all, existing)
 		}
-		for name, value := range one.Values {
-			found.Add(name, one.Repetition, value)
+		for name, value := range measurement.Values {
+			existing.Add(name, measurement.Repetition, value)
 		}
-		for name, samples := range one.Samples {
-			addDistribution(found, name, one.Repetition, samples)
+		for name, samples := range measurement.Samples {
+			addDistribution(existing, name, measurement.Repetition, samples)
 		}
 	}
 	return all
@@ -69,18 +69,18 @@ type CaseDifference struct {
 // compareCases compares the figures that say most about an experiment.
 func (c *Comparison) compareCases(a, b *collector, figures []string) {
 	first, second := casesOf(a.cases), casesOf(b.cases)
-	for _, one := range first {
-		other := findCase(second, one.Path, one.Name)
+	for _, result := range first {
+		other := findCase(second, result.Path, result.Name)
 		if other == nil {
-			c.OnlyA = append(c.OnlyA, caseName(one))
+			c.OnlyA = append(c.OnlyA, caseName(result))
 			continue
 		}
 		for _, figure := range figures {
-			was, is := one.Figures[figure], other.Figures[figure]
-			if was == nil || is == nil {
+			was, now := result.Figures[figure], other.Figures[figure]
+			if was == nil || now == nil {
 				continue
 			}
-			d := CaseDifference{Path: one.Path, Case: one.Name, Figure: figure, A: was.Estimate(), B: is.Estimate()}
+			d := CaseDifference{Path: result.Path, Case: result.Name, Figure: figure, A: was.Estimate(), B: now.Estimate()}
 			d.Quotient, d.Known = inference.QuotientOf(d.B, d.A)
 			c.Cases = append(c.Cases, d)
 		}

@@ -65,10 +65,10 @@ func doubts(runs []*results.Run) []string {
 			}
 			return append(all, fmt.Sprintf("the latencies of %d more runs are not to be believed for such reasons", left))
 		}
-		of := which[doubt]
-		whose := of[0]
-		if len(of) > 1 {
-			whose = fmt.Sprintf("%s and %d more", of[0], len(of)-1)
+		limits := which[doubt]
+		whose := limits[0]
+		if len(limits) > 1 {
+			whose = fmt.Sprintf("%s and %d more", limits[0], len(limits)-1)
 		}
 		all = append(all, fmt.Sprintf("the latencies of %s are not to be believed: %s", whose, doubt))
 	}
@@ -88,10 +88,10 @@ func doubtFields(run *results.Run, fields map[string]any) {
 		return
 	}
 	medians, _ := fields["median_of_alternations"].(map[string]any)
-	for _, of := range []map[string]any{fields, medians} {
-		for _, name := range slices.Sorted(maps.Keys(of)) {
-			if slices.Contains(doubtedFields, name) && of[name] != nil {
-				of[name] = doubtful{why}
+	for _, group := range []map[string]any{fields, medians} {
+		for _, name := range slices.Sorted(maps.Keys(group)) {
+			if slices.Contains(doubtedFields, name) && group[name] != nil {
+				group[name] = doubtful{why}
 			}
 		}
 	}

@@ -33,9 +33,9 @@ func clusterRun(path string, latencyNs int64, clock *results.ClockError) *result
 func TestLimitOfALatencyIsJudgedAsFarAsTheClocksAllow(t *testing.T) {
 	const name = "latency p50, tsn / primary" // at most 0.5
 	for what, test := range map[string]struct {
-		tsn, primary int64
-		of, against  *results.ClockError
-		verdict, why string
+		tsn, primary        int64
+		clockError, against *results.ClockError
+		verdict, why        string
 	}{
 		"one clock":                         {4900, 10_000, results.OneClock(), results.OneClock(), "reached", ""},
 		"one clock, exactly the limit":      {5000, 10_000, results.OneClock(), results.OneClock(), "reached", ""},
@@ -50,7 +50,7 @@ func TestLimitOfALatencyIsJudgedAsFarAsTheClocksAllow(t *testing.T) {
 		"clocks worse than the denominator": {1000, 10_000, clocksOf(100), clocksOf(10_000), "not judged", "the clocks may be wrong by 10.0 µs, which is more than the latency to divide by"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			runs := []*results.Run{clusterRun(results.PathTSN, test.tsn, test.of), clusterRun(results.PathPrimary, test.primary, test.against)}
+			runs := []*results.Run{clusterRun(results.PathTSN, test.tsn, test.clockError), clusterRun(results.PathPrimary, test.primary, test.against)}
 			for _, figure := range figures(runs, nil) {
 				if figure.Name != name {
 					continue
@@ -175,9 +175,9 @@ func TestErrorOfTheClocksIsKeptBesideTheLatencies(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, run := range summary.Runs {
-		for _, of := range []*results.ClockError{run.ClockError, run.MedianOfAlternations.ClockError, run.Alternations[0].ClockError} {
-			if of.CombinedNs() != 40 || of.SameClock {
-				t.Errorf("%s: %+v", run.Key(), of)
+		for _, clockError := range []*results.ClockError{run.ClockError, run.MedianOfAlternations.ClockError, run.Alternations[0].ClockError} {
+			if clockError.CombinedNs() != 40 || clockError.SameClock {
+				t.Errorf("%s: %+v", run.Key(), clockError)
 			}
 		}
 	}

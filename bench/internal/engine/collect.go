@@ -114,7 +114,7 @@ type collector struct {
 type entry struct {
 	run results.Run
 	// of is one of its runs, without what differs among them.
-	of Run
+	source Run
 	// The samples of all alternations, for percentiles over them together.
 	samples samples
 	// parts are the latencies by repetition.
@@ -184,7 +184,7 @@ func entryIn(entries *[]*entry, key results.Key) *entry {
 
 func (e *entry) add(record *Record) {
 	measured := samplesOf(record.Messages, &record.Run)
-	e.of = record.Run
+	e.source = record.Run
 	alternation := record.Observed
 	measured.describe(&alternation.Distributions)
 	e.run.Alternations = append(e.run.Alternations, alternation)
@@ -253,12 +253,12 @@ func (e *entry) finish() {
 // sort brings the runs into the order of the matrix: paths take other turns in each repetition.
 func (c *collector) sort() {
 	slices.SortStableFunc(c.entries, func(a, b *entry) int {
-		one, other := a.run.Key(), b.run.Key()
+		first, second := a.run.Key(), b.run.Key()
 		for _, difference := range []int{
-			slices.Index(AllWorkloads, one.Workload) - slices.Index(AllWorkloads, other.Workload),
-			int(one.CycleNs - other.CycleNs),
-			slices.Index(c.profile.Payloads, one.PayloadBytes) - slices.Index(c.profile.Payloads, other.PayloadBytes),
-			slices.Index(c.profile.Paths, one.Path) - slices.Index(c.profile.Paths, other.Path),
+			slices.Index(AllWorkloads, first.Workload) - slices.Index(AllWorkloads, second.Workload),
+			int(first.CycleNs - second.CycleNs),
+			slices.Index(c.profile.Payloads, first.PayloadBytes) - slices.Index(c.profile.Payloads, second.PayloadBytes),
+			slices.Index(c.profile.Paths, first.Path) - slices.Index(c.profile.Paths, second.Path),
 		} {
 			if difference != 0 {
 				return difference

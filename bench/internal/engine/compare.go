@@ -49,30 +49,30 @@ type Comparison struct {
 
 // Compare compares two stores. They were not measured in turns, so noise that hit one of them counts.
 func Compare(a, b *Store) (*Comparison, error) {
-	one, factsA, err := entriesOf(a)
+	entriesA, factsA, err := entriesOf(a)
 	if err != nil {
 		return nil, err
 	}
-	other, factsB, err := entriesOf(b)
+	entriesB, factsB, err := entriesOf(b)
 	if err != nil {
 		return nil, err
 	}
 	c := &Comparison{Unlike: unlike(&a.Manifest, &b.Manifest), Facts: Join(factsA, factsB)}
 	random := rand.New(rand.NewPCG(a.Manifest.Profile.Seed, 1))
-	for _, first := range one.entries {
-		second := other.find(first.run.Key())
+	for _, first := range entriesA.entries {
+		second := entriesB.find(first.run.Key())
 		if second == nil {
 			c.OnlyA = append(c.OnlyA, first.run.Key().String())
 			continue
 		}
 		c.Differences = append(c.Differences, differences(random, first, second)...)
 	}
-	for _, second := range other.entries {
-		if one.find(second.run.Key()) == nil {
+	for _, second := range entriesB.entries {
+		if entriesA.find(second.run.Key()) == nil {
 			c.OnlyB = append(c.OnlyB, second.run.Key().String())
 		}
 	}
-	if err := c.compareExperiments(one, other); err != nil {
+	if err := c.compareExperiments(entriesA, entriesB); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -117,14 +117,14 @@ func differences(random *rand.Rand, a, b *entry) []Difference {
 		if !ok {
 			continue
 		}
-		was, is := figure.of(a.run.Latency), figure.of(b.run.Latency)
-		one := Difference{Key: a.run.Key(), Figure: figure.name, A: was, B: is, Ratio: float64(is) / float64(was), Low: low, High: high,
+		was, now := figure.figure(a.run.Latency), figure.figure(b.run.Latency)
+		difference := Difference{Key: a.run.Key(), Figure: figure.name, A: was, B: now, Ratio: float64(now) / float64(was), Low: low, High: high,
 			Doubt:        doubtAbout(b.run.ClockError, a.run.ClockError, float64(was)),
 			ClockErrorNs: a.run.ClockError.CombinedNs() + b.run.ClockError.CombinedNs()}
-		if one.Doubt == "" {
-			one.Low, one.High = widened(low, high, float64(is), float64(was), b.run.ClockError, a.run.ClockError)
+		if difference.Doubt == "" {
+			difference.Low, difference.High = widened(low, high, float64(now), float64(was), b.run.ClockError, a.run.ClockError)
 		}
-		all = append(all, one)
+		all = append(all, difference)
 	}
 	return all
 }
@@ -132,9 +132,9 @@ func differences(random *rand.Rand, a, b *entry) []Difference {
 // unlike says what else may be behind a difference.
 func unlike(a, b *Manifest) []string {
 	all := []string{}
-	add := func(what string, one, other any) {
-		if one != other {
-			all = append(all, fmt.Sprintf("the %s differs: %v and %v", what, one, other))
+	add := func(what string, first, second any) {
+		if first != second {
+			all = append(all, fmt.Sprintf("the %s differs: %v and %v", what, first, second))
 		}
 	}
 	if field := firstDifference(a.Profile, b.Profile); field != "" {
@@ -144,7 +144,7 @@ func unlike(a, b *Manifest) []string {
 	add("processor", a.Host.CPUModel, b.Host.CPUModel)
 	add("number of processors", a.Host.Cores, b.Host.Cores)
 	for name, sum := range a.Environment.Programs {
-		if other, known := b.Environment.Programs[name]; known && other != sum {
+		if second, known := b.Environment.Programs[name]; known && second != sum {
 			all = append(all, fmt.Sprintf("%s is another build", name))
 		}
 	}

@@ -93,9 +93,9 @@ func Number(to *int, least, most int) Field {
 // Numbers is a field of a list of whole numbers, each of them once.
 func Numbers(to *[]int, least, most int) Field {
 	return func(n *yaml.Node) error {
-		values, err := list(n, func(n *yaml.Node) (one int, err error) {
-			err = Number(&one, least, most)(n)
-			return one, err
+		values, err := list(n, func(n *yaml.Node) (number int, err error) {
+			err = Number(&number, least, most)(n)
+			return number, err
 		})
 		if err == nil {
 			err = eachOnce(values)
@@ -190,13 +190,13 @@ func (p *profileParser) readExperiment() error {
 		}
 	}
 	profile.Workloads, profile.Samplers = nil, SamplersOff
-	one := experiments[profile.Experiment]()
+	experiment := experiments[profile.Experiment]()
 	if with != nil {
-		if err := members(with, "experiment "+profile.Experiment, one.Fields()); err != nil {
+		if err := members(with, "experiment "+profile.Experiment, experiment.Fields()); err != nil {
 			return err
 		}
 	}
-	settings, err := json.Marshal(one)
+	settings, err := json.Marshal(experiment)
 	profile.With = settings
 	return err
 }
@@ -221,18 +221,18 @@ func (p *Profile) experiment() (Experiment, error) {
 	if create == nil {
 		return nil, fmt.Errorf("the bench is of experiment %q, which this ktsn does not know", p.Experiment)
 	}
-	one := create()
-	if err := json.Unmarshal(p.With, one); err != nil {
+	created := create()
+	if err := json.Unmarshal(p.With, created); err != nil {
 		return nil, fmt.Errorf("read the settings of experiment %s: %w", p.Experiment, err)
 	}
-	return one, nil
+	return created, nil
 }
 
 // checkExperiment takes the place of what is checked of messages.
 func (p *Profile) checkExperiment() *Fault {
-	one, err := p.experiment()
+	experiment, err := p.experiment()
 	if err == nil {
-		err = one.Check(p)
+		err = experiment.Check(p)
 	}
 	if err != nil {
 		return fault("with", -1, "%v", err)
@@ -257,14 +257,14 @@ func inTurn(cases []Case, repetition int) []Case {
 
 // planExperiment is the plan of a profile with an experiment: its cases in their order, one repetition after the other.
 func planExperiment(profile *Profile) []Block {
-	one, err := profile.experiment()
+	experiment, err := profile.experiment()
 	if err != nil {
 		return nil // a profile that was read has one
 	}
 	var blocks []Block
 	number := 0
 	for repetition := 1; repetition <= profile.Repetitions; repetition++ {
-		for _, c := range inTurn(one.Cases(profile), repetition) {
+		for _, c := range inTurn(experiment.Cases(profile), repetition) {
 			if len(blocks) == 0 || blocks[len(blocks)-1].Setting != c.Setting {
 				blocks = append(blocks, Block{Setting: c.Setting})
 			}
@@ -294,21 +294,21 @@ func (e *experimentTarget) Perform(ctx context.Context, run Run) (*Outcome, erro
 
 // ForProfile is a target that also makes the cases of the profile's experiment, if it names one.
 func ForProfile(target Target, profile *Profile) (Target, error) {
-	one, err := profile.experiment()
-	if one == nil || err != nil {
+	experiment, err := profile.experiment()
+	if experiment == nil || err != nil {
 		return target, err
 	}
-	return &experimentTarget{target, profile, one}, nil
+	return &experimentTarget{target, profile, experiment}, nil
 }
 
 // report adds what the experiment found.
 func (c *collector) report(summary *results.Summary) error {
-	one, err := c.profile.experiment()
-	if one == nil || err != nil {
+	experiment, err := c.profile.experiment()
+	if experiment == nil || err != nil {
 		return err
 	}
 	summary.Cases = casesOf(c.cases)
-	findings := one.Report(c.profile, c.cases)
+	findings := experiment.Report(c.profile, c.cases)
 	summary.Sections = append(summary.Sections, findings.Sections...)
 	summary.Figures = append(summary.Figures, findings.Figures...)
 	summary.NotMeasured = append(summary.NotMeasured, findings.Gaps...)

@@ -23,8 +23,8 @@ type counting struct {
 	Words []string      `json:"words"`
 	Most  int           `json:"most"`
 	// stop is called before the case of the same number is made.
-	stop func(made int) error
-	made []string
+	stop      func(performed int) error
+	performed []string
 }
 
 func (c *counting) Fields() map[string]Field {
@@ -50,23 +50,23 @@ func (c *counting) Cases(profile *Profile) []Case {
 	return all
 }
 
-func (c *counting) Perform(_ context.Context, _ Target, _ *Profile, one *Case) (*Outcome, error) {
+func (c *counting) Perform(_ context.Context, _ Target, _ *Profile, current *Case) (*Outcome, error) {
 	if c.stop != nil {
-		if err := c.stop(len(c.made)); err != nil {
+		if err := c.stop(len(c.performed)); err != nil {
 			return nil, err
 		}
 	}
-	c.made = append(c.made, one.Path+" "+one.Name)
-	return &Outcome{Values: map[string]float64{"letters": float64(len(one.Path))}, Said: map[string]string{"program": "counted " + one.Of["number"]}}, nil
+	c.performed = append(c.performed, current.Path+" "+current.Name)
+	return &Outcome{Values: map[string]float64{"letters": float64(len(current.Path))}, Said: map[string]string{"program": "counted " + current.Of["number"]}}, nil
 }
 
 func (c *counting) Compared() []string { return []string{"letters"} }
 
 func (c *counting) Report(_ *Profile, measured []Measured) Findings {
 	table := results.SectionTable{ID: "cases", Head: []string{"case", "repetition", "letters", "said"}}
-	for _, one := range measured {
-		table.Rows = append(table.Rows, []string{one.Case.Path + " " + one.Case.Name, strconv.Itoa(one.Repetition),
-			fmt.Sprint(one.Values["letters"]), one.Said["program"]})
+	for _, measurement := range measured {
+		table.Rows = append(table.Rows, []string{measurement.Case.Path + " " + measurement.Case.Name, strconv.Itoa(measurement.Repetition),
+			fmt.Sprint(measurement.Values["letters"]), measurement.Said["program"]})
 	}
 	return Findings{Sections: []results.Section{{ID: "counting", Title: "Counting", Tables: []results.SectionTable{table}}}}
 }
@@ -83,10 +83,10 @@ with:
 `
 
 // countingOnly makes the experiment known for one test.
-func countingOnly(t *testing.T, one *counting) {
+func countingOnly(t *testing.T, experiment *counting) {
 	t.Helper()
 	before := experiments
-	experiments = map[string]func() Experiment{"counting": func() Experiment { return one }}
+	experiments = map[string]func() Experiment{"counting": func() Experiment { return experiment }}
 	t.Cleanup(func() { experiments = before })
 }
 
@@ -161,9 +161,9 @@ func TestAnExperimentIsJudgedAndCompared(t *testing.T) {
 			t.Errorf("%s: %+v, %v", expression, got, err)
 		}
 	}
-	one, errOne := ReadStore(a)
+	first, errOne := ReadStore(a)
 	two, errTwo := ReadStore(b)
-	got, err := Compare(one, two)
+	got, err := Compare(first, two)
 	if err := errors.Join(errOne, errTwo, err); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestAnExperimentIsJudgedAndCompared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Compare(one, store); err == nil || err.Error() != "nothing is in both benches: A measured counting and B messages" {
+	if _, err := Compare(first, store); err == nil || err.Error() != "nothing is in both benches: A measured counting and B messages" {
 		t.Errorf("an experiment and messages: %v", err)
 	}
 }
@@ -201,12 +201,12 @@ func measureExperiment(t *testing.T, dir string, profile *Profile) error {
 }
 
 func TestExperimentThatWasStoppedGoesOn(t *testing.T) {
-	one := &counting{}
-	countingOnly(t, one)
+	experiment := &counting{}
+	countingOnly(t, experiment)
 	dir, profile := t.TempDir(), countingOf(t)
 	stopped := errors.New("stopped")
-	one.stop = func(made int) error {
-		if made == 3 {
+	experiment.stop = func(performed int) error {
+		if performed == 3 {
 			return stopped
 		}
 		return nil
@@ -217,12 +217,12 @@ func TestExperimentThatWasStoppedGoesOn(t *testing.T) {
 	if summary, _ := collected(t, dir); summary.Profile.Done != 3 || len(summary.NotMeasured) == 0 {
 		t.Errorf("%+v", summary.Profile)
 	}
-	one.stop, one.made = nil, nil
-	if err := measureExperiment(t, dir, profile); err != nil || len(one.made) != 5 || one.made[0] != "host count-3" {
-		t.Errorf("made then: %q, %v", one.made, err)
+	experiment.stop, experiment.performed = nil, nil
+	if err := measureExperiment(t, dir, profile); err != nil || len(experiment.performed) != 5 || experiment.performed[0] != "host count-3" {
+		t.Errorf("made then: %q, %v", experiment.performed, err)
 	}
 	other := countingOf(t)
-	one.Most = 3
+	experiment.Most = 3
 	other.With = []byte(`{"upto":[1]}`)
 	if err := measureExperiment(t, dir, other); err == nil || !strings.Contains(err.Error(), "another profile: with differs") {
 		t.Errorf("other settings: %v", err)

@@ -17,7 +17,7 @@ type target struct {
 	// against is one of the kernel's paths, when the figure is a ratio to it.
 	against string
 	// of takes the figure from a run's medians over alternations; false when it was not measured.
-	of func(*results.Run) (float64, bool)
+	figure func(*results.Run) (float64, bool)
 	// twoClocks tells that the figure is as wrong as the clocks of both ends are against each other.
 	twoClocks bool
 }
@@ -68,9 +68,9 @@ func earlyOnWire(r *results.Run) (float64, bool) {
 
 // gateTargets compare the most important class beside a saturated one with the same without it.
 var gateTargets = []struct {
-	name  string
-	limit float64
-	of    func(*results.Run) (float64, bool)
+	name   string
+	limit  float64
+	figure func(*results.Run) (float64, bool)
 }{
 	{"latency p50, gates-saturated / gates", 1.2, LatencyP50},
 	{"latency p99, gates-saturated / gates", 1.5, LatencyP99},
@@ -137,16 +137,16 @@ func (t *target) undecided(runs []*results.Run, run *results.Run, value float64)
 	if !t.twoClocks {
 		return ""
 	}
-	own, kernel := run.MedianOfAlternations.ClockError, find(runs, run, t.against, run.Workload)
-	latency, _ := t.of(run)
-	base, _ := t.of(kernel)
+	clockError, kernel := run.MedianOfAlternations.ClockError, find(runs, run, t.against, run.Workload)
+	latency, _ := t.figure(run)
+	base, _ := t.figure(kernel)
 	other := kernel.MedianOfAlternations.ClockError
-	if doubt := doubtAbout(own, other, base); doubt != "" {
+	if doubt := doubtAbout(clockError, other, base); doubt != "" {
 		return doubt
 	}
-	if low, high := widened(value, value, latency, base, own, other); low <= t.limit && high > t.limit {
+	if low, high := widened(value, value, latency, base, clockError, other); low <= t.limit && high > t.limit {
 		return fmt.Sprintf("the clocks may be wrong by %s µs, so that the ratio is anything from %.2f to %.2f",
-			results.Micros(max(own.CombinedNs(), other.CombinedNs())), low, high)
+			results.Micros(max(clockError.CombinedNs(), other.CombinedNs())), low, high)
 	}
 	return ""
 }
@@ -164,7 +164,7 @@ func AppendFigure(all []results.Figure, name, unit string, limit float64, values
 }
 
 func (t *target) value(runs []*results.Run, run *results.Run) (float64, bool) {
-	value, ok := t.of(run)
+	value, ok := t.figure(run)
 	if !ok || t.against == "" {
 		return value, ok
 	}
@@ -172,7 +172,7 @@ func (t *target) value(runs []*results.Run, run *results.Run) (float64, bool) {
 	if kernel == nil {
 		return 0, false
 	}
-	base, ok := t.of(kernel)
+	base, ok := t.figure(kernel)
 	if !ok || base <= 0 {
 		return 0, false
 	}
@@ -180,8 +180,8 @@ func (t *target) value(runs []*results.Run, run *results.Run) (float64, bool) {
 }
 
 // Against divides a figure of a run by that of another path; false when one was not measured.
-func Against(path string, runs []*results.Run, run *results.Run, of func(*results.Run) (float64, bool)) (float64, bool) {
-	return (&target{against: path, of: of}).value(runs, run)
+func Against(path string, runs []*results.Run, run *results.Run, figure func(*results.Run) (float64, bool)) (float64, bool) {
+	return (&target{against: path, figure: figure}).value(runs, run)
 }
 
 // find returns the run of that path and workload with payload and cycle of another; nil when there is none.
@@ -278,7 +278,7 @@ func gateFigures(runs []*results.Run, setup *results.GateSetup) []results.Figure
 			if run.Workload != results.WorkloadGatesSaturated || run.CycleNs != runs[0].CycleNs {
 				continue
 			}
-			if ratio, ok := AgainstGates(runs, run, target.of); ok {
+			if ratio, ok := AgainstGates(runs, run, target.figure); ok {
 				values[strconv.Itoa(run.PayloadBytes)] = ratio
 			}
 		}
@@ -301,13 +301,13 @@ func gateFigures(runs []*results.Run, setup *results.GateSetup) []results.Figure
 }
 
 // AgainstGates divides a figure of a run with gates by the same without anything that saturates.
-func AgainstGates(runs []*results.Run, run *results.Run, of func(*results.Run) (float64, bool)) (float64, bool) {
+func AgainstGates(runs []*results.Run, run *results.Run, figure func(*results.Run) (float64, bool)) (float64, bool) {
 	alone := find(runs, run, run.Path, results.WorkloadGates)
 	if alone == nil {
 		return 0, false
 	}
-	base, known := of(alone)
-	value, ok := of(run)
+	base, known := figure(alone)
+	value, ok := figure(run)
 	if !ok || !known || base <= 0 {
 		return 0, false
 	}

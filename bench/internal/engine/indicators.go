@@ -16,7 +16,7 @@ import (
 type indicator struct {
 	id, title, axis, about string
 	// of takes the samples of an entry.
-	of func(e *entry) []int64
+	samples func(e *entry) []int64
 	// shareOf names a share of the samples, those for which counts says so of an entry's run; empty: none.
 	shareOf string
 	counts  func(r *Run, ns int64) bool
@@ -62,20 +62,20 @@ func (c *collector) indicators() *results.Section {
 	if c.profile.VLAN != 0 {
 		section.About += fmt.Sprintf(" Frames of ktsnd carry VLAN %d and the priority of their class, which the tap has checked of each.", c.profile.VLAN)
 	}
-	for _, one := range allIndicators {
-		table := results.SectionTable{ID: one.id + "-table", Title: one.title + ", µs: " + one.about,
+	for _, current := range allIndicators {
+		table := results.SectionTable{ID: current.id + "-table", Title: current.title + ", µs: " + current.about,
 			Head: []string{"case", "messages", "min", "p1", "p50", "p99", "max", "max − min", "p99 − p1", "p99.9 − p0.1"}}
-		if one.shareOf != "" {
-			table.Head = append(table.Head, one.shareOf)
+		if current.shareOf != "" {
+			table.Head = append(table.Head, current.shareOf)
 		}
 		for number, entry := range c.entries {
-			samples := slices.Sorted(slices.Values(one.of(entry)))
+			samples := slices.Sorted(slices.Values(current.samples(entry)))
 			if len(samples) == 0 {
 				continue
 			}
 			name := entry.run.Workload + ", " + entry.run.Path
-			table.Rows = append(table.Rows, append(indicatorRow(name, samples), share(&one, entry, samples)...))
-			section.Charts = append(section.Charts, one.chart(number, name, samples))
+			table.Rows = append(table.Rows, append(indicatorRow(name, samples), share(&current, entry, samples)...))
+			section.Charts = append(section.Charts, current.chart(number, name, samples))
 		}
 		section.Tables = append(section.Tables, table)
 	}
@@ -89,16 +89,16 @@ func (c *collector) indicators() *results.Section {
 }
 
 // share is that of the samples for which the indicator has a column; it means nothing without a schedule.
-func share(of *indicator, e *entry, samples []int64) []string {
+func share(shown *indicator, e *entry, samples []int64) []string {
 	switch {
-	case of.shareOf == "":
+	case shown.shareOf == "":
 		return nil
 	case !HasGates(e.run.Workload):
 		return []string{"–"}
 	}
 	count := 0
 	for _, ns := range samples {
-		if of.counts(&e.of, ns) {
+		if shown.counts(&e.source, ns) {
 			count++
 		}
 	}
@@ -140,7 +140,7 @@ const (
 )
 
 // chart is the histogram of samples in ascending order.
-func (one *indicator) chart(number int, name string, sorted []int64) results.Chart {
+func (i *indicator) chart(number int, name string, sorted []int64) results.Chart {
 	from, until := stats.Percentile(sorted, axisFrom), stats.Percentile(sorted, axisUntil)
 	room := max((until-from)/axisRoom, 500)
 	from, until = from-room, until+room
@@ -160,8 +160,8 @@ func (one *indicator) chart(number int, name string, sorted []int64) results.Cha
 		line.Points = append(line.Points, results.Point{X: float64(from+int64(bin)*width) / 1000, Y: share(count)})
 	}
 	line.Points = append(line.Points, results.Point{X: float64(from+int64(len(counts))*width) / 1000})
-	return results.Chart{ID: fmt.Sprintf("%s-%d", one.id, number+1), Title: fmt.Sprintf("%s: %s", name, one.title), Steps: true,
-		XAxis: one.axis, YAxis: "Share of messages, %", Lines: []results.Line{line},
+	return results.Chart{ID: fmt.Sprintf("%s-%d", i.id, number+1), Title: fmt.Sprintf("%s: %s", name, i.title), Steps: true,
+		XAxis: i.axis, YAxis: "Share of messages, %", Lines: []results.Line{line},
 		Caption: fmt.Sprintf("The axis ends a little beyond p1 and p99; beside it are %d of %d messages, from %s to %s µs.", outside, len(sorted),
 			results.Micros(sorted[0]), results.Micros(sorted[len(sorted)-1]))}
 }

@@ -77,8 +77,8 @@ func TestCasesOfVirtualMachinesCountFromTheHostsCycles(t *testing.T) {
 		t.Errorf("messages are due %v behind the beginning of a cycle, and handed over %v ahead", run.due(), run.ahead())
 	}
 	const beginning = 500_000_000
-	told := int64(beginning + 1_000_000 - 90_000)
-	seen := samplesOf([]results.Message{{Txtime: told, Asked: told + 40_000, SendStart: told + 40_000 - 101_000_000 + 300_000, SendEnd: told - 100_000_000,
+	converted := int64(beginning + 1_000_000 - 90_000)
+	seen := samplesOf([]results.Message{{Txtime: converted, Asked: converted + 40_000, SendStart: converted + 40_000 - 101_000_000 + 300_000, SendEnd: converted - 100_000_000,
 		Wire: beginning + 1_204_000}}, &run)
 	if !slices.Equal(seen.scheduled, []int64{1_204_000}) || !slices.Equal(seen.application, []int64{300_000}) {
 		t.Errorf("the frame is scheduled at %v, and the application's latency %v", seen.scheduled, seen.application)

@@ -176,11 +176,11 @@ type TestbedExperiment interface {
 
 // onTestbed is the profile's experiment if it has means of its own, or nil.
 func (p *Profile) onTestbed() TestbedExperiment {
-	one, err := p.experiment()
+	experiment, err := p.experiment()
 	if err != nil {
 		return nil
 	}
-	placed, _ := one.(TestbedExperiment)
+	placed, _ := experiment.(TestbedExperiment)
 	return placed
 }
 

@@ -54,8 +54,8 @@ func TestProfileForAClusterIsCheckedAgainstOne(t *testing.T) {
 }
 
 func TestFiguresOfAClusterAreThoseOfItsOwnPaths(t *testing.T) {
-	for path, of := range targets {
-		for _, target := range of {
+	for path, figures := range targets {
+		for _, target := range figures {
 			if strings.Contains(target.name, " / ") && !strings.Contains(target.name, path+" / "+target.against) {
 				t.Errorf("%s compares with %s", target.name, target.against)
 			}

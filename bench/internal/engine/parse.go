@@ -175,12 +175,12 @@ func (p *profileParser) located(err error) *errortext.FileError {
 	if errors.As(err, &field) {
 		return p.locate(field)
 	}
-	found := &errortext.FileError{Line: p.keys["with"], Field: "with", Message: err.Error()}
+	located := &errortext.FileError{Line: p.keys["with"], Field: "with", Message: err.Error()}
 	var within *lineError
 	if errors.As(err, &within) {
-		found.Line = within.line
+		located.Line = within.line
 	}
-	return found
+	return located
 }
 
 // locate finds the line of a fault.
@@ -265,10 +265,10 @@ func list[T any](n *yaml.Node, item func(*yaml.Node) (T, error)) ([]T, error) {
 		return nil, fmt.Errorf("is %s; must be a list, such as [a, b]", shown(n))
 	}
 	all := make([]T, 0, len(n.Content))
-	for _, one := range n.Content {
-		value, err := item(one)
+	for _, node := range n.Content {
+		value, err := item(node)
 		if err != nil {
-			return nil, at(one, fmt.Errorf(itemOpening+"%w", err))
+			return nil, at(node, fmt.Errorf(itemOpening+"%w", err))
 		}
 		all = append(all, value)
 	}
@@ -277,16 +277,16 @@ func list[T any](n *yaml.Node, item func(*yaml.Node) (T, error)) ([]T, error) {
 
 // workload is a name, or fields of which one is the name.
 func workload(n *yaml.Node) (Workload, error) {
-	var one Workload
+	var parsed Workload
 	if n.Kind == yaml.ScalarNode {
 		name, err := text(n)
 		return Workload{Name: name}, err
 	}
-	return one, members(n, "a workload", map[string]func(*yaml.Node) error{
-		"name":     func(n *yaml.Node) (err error) { one.Name, err = text(n); return err },
-		"paths":    func(n *yaml.Node) (err error) { one.Paths, err = list(n, text); return err },
-		"payloads": func(n *yaml.Node) (err error) { one.Payloads, err = list(n, number); return err },
-		"messages": func(n *yaml.Node) (err error) { one.Messages, err = number(n); return err },
+	return parsed, members(n, "a workload", map[string]func(*yaml.Node) error{
+		"name":     func(n *yaml.Node) (err error) { parsed.Name, err = text(n); return err },
+		"paths":    func(n *yaml.Node) (err error) { parsed.Paths, err = list(n, text); return err },
+		"payloads": func(n *yaml.Node) (err error) { parsed.Payloads, err = list(n, number); return err },
+		"messages": func(n *yaml.Node) (err error) { parsed.Messages, err = number(n); return err },
 	})
 }
 

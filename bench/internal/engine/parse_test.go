@@ -242,8 +242,8 @@ func TestKatasCasesAreThoseOfVirtualMachinesToo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, of := range []string{"", "median_of_alternations."} {
-		if err := Preflight(profile, "guest-tap.gates-iperf3."+of+"scheduled_ns.span_p99_9 <= 1.5 * guest-tap.gates."+of+"scheduled_ns.span_p99_9"); err != nil {
+	for _, prefix := range []string{"", "median_of_alternations."} {
+		if err := Preflight(profile, "guest-tap.gates-iperf3."+prefix+"scheduled_ns.span_p99_9 <= 1.5 * guest-tap.gates."+prefix+"scheduled_ns.span_p99_9"); err != nil {
 			t.Error(err)
 		}
 	}

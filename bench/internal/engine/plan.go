@@ -98,11 +98,11 @@ func group(profile *Profile) []settingGroup {
 
 // byUplink tells what goes through Open vSwitch from the rest.
 func byUplink(pieces []piece) (others, ovs []piece) {
-	for _, one := range pieces {
-		if one.key.Path == results.PathOVS {
-			ovs = append(ovs, one)
+	for _, current := range pieces {
+		if current.key.Path == results.PathOVS {
+			ovs = append(ovs, current)
 		} else {
-			others = append(others, one)
+			others = append(others, current)
 		}
 	}
 	return others, ovs
@@ -134,14 +134,14 @@ func piecesOf(profile *Profile, workload Workload, cycle time.Duration) []piece 
 			// A cycle that is longer has fewer messages, so that all paths take as long.
 			stretch := profile.Window.stretchOn(path)
 			cycle, messages := cycle*time.Duration(stretch), max(messages/stretch, 2)
-			one := piece{key: results.Key{Path: path, Workload: workload.Name, PayloadBytes: payload, CycleNs: cycle.Nanoseconds()},
+			created := piece{key: results.Key{Path: path, Workload: workload.Name, PayloadBytes: payload, CycleNs: cycle.Nanoseconds()},
 				talkers: talkers}
 			longest := longestRun(workload.Name, path, cycle, talkers)
 			count := (messages + longest - 1) / longest
 			for i := range count {
-				one.messages = append(one.messages, messages*(i+1)/count-messages*i/count)
+				created.messages = append(created.messages, messages*(i+1)/count-messages*i/count)
 			}
-			all = append(all, one)
+			all = append(all, created)
 		}
 	}
 	return all
@@ -183,16 +183,16 @@ func (g *settingGroup) paths() []string {
 // byWorkload puts together what differs in the path only, payload by payload with all workloads of it.
 func (g *settingGroup) byWorkload() [][]piece {
 	var all [][]piece
-	for _, one := range g.pieces {
+	for _, current := range g.pieces {
 		same := func(other []piece) bool {
 			key := other[0].key
-			key.Path = one.key.Path
-			return key == one.key
+			key.Path = current.key.Path
+			return key == current.key
 		}
 		if at := slices.IndexFunc(all, same); at >= 0 {
-			all[at] = append(all[at], one)
+			all[at] = append(all[at], current)
 		} else {
-			all = append(all, []piece{one})
+			all = append(all, []piece{current})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b []piece) int { return a[0].key.PayloadBytes - b[0].key.PayloadBytes })

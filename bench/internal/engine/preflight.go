@@ -49,9 +49,9 @@ func expected(profile *Profile) (*Facts, error) {
 				continue
 			}
 			known[run.Key] = true
-			of := func() *stats.Summary { return &stats.Summary{} }
-			all := results.Distributions{Latency: of(), ClockError: results.OneClock(), Jitter: &stats.Jitter{}, LaunchError: of(), DepartureError: of(), Port: of(),
-				SendCall: of()}
+			newSummary := func() *stats.Summary { return &stats.Summary{} }
+			all := results.Distributions{Latency: newSummary(), ClockError: results.OneClock(), Jitter: &stats.Jitter{}, LaunchError: newSummary(), DepartureError: newSummary(), Port: newSummary(),
+				SendCall: newSummary()}
 			if results.InGuest(run.Path) {
 				all.RequestError = &stats.Jitter{}
 			}
@@ -69,8 +69,8 @@ func expected(profile *Profile) (*Facts, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, one := range cases {
-		facts.addCase(one.Path, one.Name, unknownYet{})
+	for _, current := range cases {
+		facts.addCase(current.Path, current.Name, unknownYet{})
 	}
 	return facts, nil
 }

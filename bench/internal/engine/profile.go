@@ -451,8 +451,8 @@ func (p *Profile) LeaveOut(path, why string) {
 	p.Paths = without(p.Paths)
 	var left []Workload
 	for _, workload := range p.Workloads {
-		own := len(workload.Paths) > 0 || needsOVS(workload.Name) && path == results.PathOVS
-		if workload.Paths = without(workload.Paths); !own || len(workload.Paths) > 0 {
+		required := len(workload.Paths) > 0 || needsOVS(workload.Name) && path == results.PathOVS
+		if workload.Paths = without(workload.Paths); !required || len(workload.Paths) > 0 {
 			left = append(left, workload)
 		}
 	}

@@ -20,7 +20,7 @@ const (
 var compared = []struct {
 	name       string
 	hundredths int
-	of         func(*stats.Summary) int64
+	figure     func(*stats.Summary) int64
 }{
 	{"latency_ns.p50", 5000, func(s *stats.Summary) int64 { return s.P50 }},
 	{"latency_ns.p99", 9900, func(s *stats.Summary) int64 { return s.P99 }},
@@ -34,10 +34,10 @@ func (c *collector) ratios() []results.Ratio {
 		entry.resampled = inference.NewResampled(entry.parts)
 	}
 	random := rand.New(rand.NewPCG(c.profile.Seed, 0))
-	for _, one := range c.entries {
+	for _, first := range c.entries {
 		for _, other := range c.entries {
-			if c.comparable(one.run.Key(), other.run.Key()) {
-				all = append(all, compare(random, one, other)...)
+			if c.comparable(first.run.Key(), other.run.Key()) {
+				all = append(all, compare(random, first, other)...)
 			}
 		}
 	}
@@ -58,36 +58,36 @@ func (c *collector) costOfWatching(random *rand.Rand) []results.Ratio {
 }
 
 // comparable tells whether the ratio of one to the other is given.
-func (c *collector) comparable(one, other results.Key) bool {
-	if one.PayloadBytes != other.PayloadBytes || one.CycleNs != other.CycleNs {
+func (c *collector) comparable(first, other results.Key) bool {
+	if first.PayloadBytes != other.PayloadBytes || first.CycleNs != other.CycleNs {
 		return false
 	}
-	if one.Workload == other.Workload {
-		return one.Path == c.profile.Paths[0] && other.Path != one.Path
+	if first.Workload == other.Workload {
+		return first.Path == c.profile.Paths[0] && other.Path != first.Path
 	}
-	return one.Path == other.Path && other.Workload == baseWorkload(one.Workload)
+	return first.Path == other.Path && other.Workload == baseWorkload(first.Workload)
 }
 
 // compare gives the ratios of all figures, as far as there are any.
-func compare(random *rand.Rand, one, other *entry) []results.Ratio {
+func compare(random *rand.Rand, base, other *entry) []results.Ratio {
 	var all []results.Ratio
-	first, second := one.run.Latency, other.run.Latency
+	first, second := base.run.Latency, other.run.Latency
 	if first == nil || second == nil {
 		return nil
 	}
 	for _, figure := range compared {
-		low, high, ok := inference.RatioRange(random, one.resampled, other.resampled, figure.hundredths, bootstrapRounds, confidence,
+		low, high, ok := inference.RatioRange(random, base.resampled, other.resampled, figure.hundredths, bootstrapRounds, confidence,
 			inference.InTurns)
-		above, below := figure.of(first), figure.of(second)
+		above, below := figure.figure(first), figure.figure(second)
 		if !ok || below <= 0 {
 			continue
 		}
-		doubt := doubtAbout(one.run.ClockError, other.run.ClockError, float64(below))
+		doubt := doubtAbout(base.run.ClockError, other.run.ClockError, float64(below))
 		if doubt == "" {
-			low, high = widened(low, high, float64(above), float64(below), one.run.ClockError, other.run.ClockError)
+			low, high = widened(low, high, float64(above), float64(below), base.run.ClockError, other.run.ClockError)
 		}
-		all = append(all, results.Ratio{Figure: figure.name, Path: one.run.Path, Workload: one.run.Workload,
-			AgainstPath: other.run.Path, AgainstLoad: other.run.Workload, PayloadBytes: one.run.PayloadBytes, CycleNs: one.run.CycleNs,
+		all = append(all, results.Ratio{Figure: figure.name, Path: base.run.Path, Workload: base.run.Workload,
+			AgainstPath: other.run.Path, AgainstLoad: other.run.Workload, PayloadBytes: base.run.PayloadBytes, CycleNs: base.run.CycleNs,
 			Value: float64(above) / float64(below), Low: low, High: high, Confidence: confidence, Doubt: doubt})
 	}
 	return all

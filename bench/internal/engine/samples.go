@@ -58,8 +58,8 @@ func samplesOf(messages []results.Message, run *Run) samples {
 			arrivals[message.Talker] = append(arrivals[message.Talker], stats.Event{Sequence: message.Sequence, At: message.Arrival})
 		}
 	}
-	for _, one := range arrivals {
-		s.jitter = append(s.jitter, stats.JitterOf(one, run.CycleNs)...)
+	for _, arrival := range arrivals {
+		s.jitter = append(s.jitter, stats.JitterOf(arrival, run.CycleNs)...)
 	}
 	return s
 }

@@ -186,14 +186,14 @@ func (s *Store) sameAs(manifest *Manifest) error {
 }
 
 // firstDifference is the first field, by name, in which two profiles differ; empty when they do not.
-func firstDifference(one, other Profile) string {
+func firstDifference(a, b Profile) string {
 	fields := func(profile Profile) map[string]json.RawMessage {
 		text, _ := json.Marshal(profile) // plain data: cannot fail
 		var all map[string]json.RawMessage
 		_ = json.Unmarshal(text, &all)
 		return all
 	}
-	first, second := fields(one), fields(other)
+	first, second := fields(a), fields(b)
 	var names []string
 	for name, text := range first {
 		if string(text) != string(second[name]) {
@@ -337,8 +337,8 @@ func readRecord(path string) (*Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, found := strings.CutPrefix(first, recordOpening)
-	if !found {
+	text, hasOpening := strings.CutPrefix(first, recordOpening)
+	if !hasOpening {
 		return nil, fmt.Errorf("it begins with %.20q", first)
 	}
 	record := &Record{}

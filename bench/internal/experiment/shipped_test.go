@@ -32,7 +32,7 @@ func longest(profile string) time.Duration {
 const least = 3
 
 func TestShippedProfilesOfExperimentsAreGood(t *testing.T) {
-	found := 0
+	count := 0
 	for _, name := range engine.ShippedProfiles() {
 		for _, means := range []*engine.Means{engine.Namespaces, engine.Cluster} {
 			profile, err := engine.ReadProfile(name, means)
@@ -45,7 +45,7 @@ func TestShippedProfilesOfExperimentsAreGood(t *testing.T) {
 			if profile.Experiment == "" || strings.HasSuffix(name, "-paper") {
 				continue
 			}
-			found++
+			count++
 			if profile.Name != name || profile.About == "" {
 				t.Errorf("%s: called %q, %q", name, profile.Name, profile.About)
 			}
@@ -64,7 +64,7 @@ func TestShippedProfilesOfExperimentsAreGood(t *testing.T) {
 			t.Logf("%s, %s: %v over %v, without %v", name, means.Name, planned, profile.Paths, profile.Lacking)
 		}
 	}
-	if found == 0 {
+	if count == 0 {
 		t.Error("there is none")
 	}
 }

@@ -36,15 +36,15 @@ type attached struct {
 var queues = map[string]int{Released: 2, Gated: 4}
 
 func (r *Rig) attach(ctx context.Context, machine *Machine, node *Node, letter, name string) error {
-	var made *attached
+	var result *attached
 	var err error
 	if name == Vhost {
-		made, err = r.attachVhost(ctx, machine, node, letter)
+		result, err = r.attachVhost(ctx, machine, node, letter)
 	} else {
-		made, err = r.attachTap(machine, node, letter, name)
+		result, err = r.attachTap(machine, node, letter, name)
 	}
 	if err == nil {
-		machine.interfaces = append(machine.interfaces, made)
+		machine.interfaces = append(machine.interfaces, result)
 	}
 	return err
 }
@@ -68,7 +68,7 @@ func (r *Rig) attachTap(machine *Machine, node *Node, letter, name string) (*att
 		return nil, err
 	}
 	called := machineName(letter, name)
-	said, err := r.vm(node, "attach", called, "--network", network, "--conf-dir", dir, "--plugin-dir", r.parts.Programs, "--state-dir", dir,
+	output, err := r.vm(node, "attach", called, "--network", network, "--conf-dir", dir, "--plugin-dir", r.parts.Programs, "--state-dir", dir,
 		"--vcpus", strconv.Itoa(Processors), "--queues", strconv.Itoa(pairs), "-o", "json")
 	if err != nil {
 		return nil, err
@@ -77,11 +77,11 @@ func (r *Rig) attachTap(machine *Machine, node *Node, letter, name string) (*att
 		_, err := r.vm(node, "detach", called, "--state-dir", dir)
 		return err
 	})
-	var is vm.Machine
-	if err := json.Unmarshal(said, &is); err != nil {
-		return nil, fmt.Errorf("ktsn vm attach says %q: %w", said, err)
+	var reply vm.Machine
+	if err := json.Unmarshal(output, &reply); err != nil {
+		return nil, fmt.Errorf("ktsn vm attach says %q: %w", output, err)
 	}
-	return &attached{name, is.Address, is.MTU, is.Interface()}, nil
+	return &attached{name, reply.Address, reply.MTU, reply.Interface()}, nil
 }
 
 // vm runs `ktsn vm` on a node.

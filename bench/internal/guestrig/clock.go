@@ -66,9 +66,9 @@ func (t *TrueClock) Host(tai int64) (int64, error) {
 	if at == 0 || at == len(t.readings) {
 		return 0, fmt.Errorf("%w (%d, of %d readings)", ErrUnknownTime, tai, len(t.readings))
 	}
-	one, next := t.readings[at-1], t.readings[at]
-	t.Within = max(t.Within, guestclock.Duration(max(one.Within, next.Within)))
-	counter := one.Host + interpolate(tai-one.TAI, next.TAI-one.TAI, next.Host-one.Host)
+	previous, next := t.readings[at-1], t.readings[at]
+	t.Within = max(t.Within, guestclock.Duration(max(previous.Within, next.Within)))
+	counter := previous.Host + interpolate(tai-previous.TAI, next.TAI-previous.TAI, next.Host-previous.Host)
 	return t.before.TAI + interpolate(counter-t.before.Counter, t.after.Counter-t.before.Counter, t.after.TAI-t.before.TAI), nil
 }
 

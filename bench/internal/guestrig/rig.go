@@ -80,9 +80,9 @@ type Rig struct {
 // marked are the interfaces of machine a whose frames ktsn-guest marks.
 func (r *Rig) marked() []string {
 	var all []string
-	for _, one := range r.A.interfaces {
-		if one.name == Tap || one.name == Vhost {
-			all = append(all, one.name)
+	for _, iface := range r.A.interfaces {
+		if iface.name == Tap || iface.name == Vhost {
+			all = append(all, iface.name)
 		}
 	}
 	return all
@@ -110,19 +110,19 @@ func Open(ctx context.Context, parts *Parts, nodes *topology.Topology, a, b Node
 	if err := r.publish(); err != nil {
 		return nil, err
 	}
-	for _, one := range []struct {
+	for _, setting := range []struct {
 		machine *Machine
 		node    *Node
 		name    string
 		names   []string
 	}{{r.A, &a, "a", has.A}, {r.B, &b, "b", has.B}} {
-		one.machine.Out = filepath.Join(nodes.Dir, "machine-"+one.name)
-		if err := os.Mkdir(one.machine.Out, 0o755); err != nil {
+		setting.machine.Out = filepath.Join(nodes.Dir, "machine-"+setting.name)
+		if err := os.Mkdir(setting.machine.Out, 0o755); err != nil {
 			return nil, err
 		}
-		for _, name := range one.names {
-			if err := r.attach(ctx, one.machine, one.node, one.name, name); err != nil {
-				return nil, fmt.Errorf("connect virtual machine %s by %s: %w", one.name, name, err)
+		for _, name := range setting.names {
+			if err := r.attach(ctx, setting.machine, setting.node, setting.name, name); err != nil {
+				return nil, fmt.Errorf("connect virtual machine %s by %s: %w", setting.name, name, err)
 			}
 		}
 	}
@@ -164,12 +164,12 @@ func (r *Rig) publish() error {
 func (r *Rig) boot(ctx context.Context, a, b *Node) error {
 	var both sync.WaitGroup
 	var errs [2]error
-	for i, one := range []struct {
+	for i, side := range []struct {
 		machine *Machine
 		node    *Node
 		name    string
 	}{{r.A, a, "virtual machine a"}, {r.B, b, "virtual machine b"}} {
-		both.Go(func() { errs[i] = r.bootOne(ctx, one.machine, one.node, one.name) })
+		both.Go(func() { errs[i] = r.bootOne(ctx, side.machine, side.node, side.name) })
 	}
 	both.Wait()
 	for _, machine := range []*Machine{r.A, r.B} {
@@ -183,8 +183,8 @@ func (r *Rig) boot(ctx context.Context, a, b *Node) error {
 func (r *Rig) bootOne(ctx context.Context, machine *Machine, node *Node, name string) (err error) {
 	devices := []string{"-object", fmt.Sprintf("memory-backend-memfd,id=mem,size=%dM,share=on", memoryMiB), "-numa", "node,memdev=mem",
 		"-chardev", "socket,id=clock,server=on,wait=off,path=" + machine.clockSocket(), "-device", "virtserialport,chardev=clock,name=org.kubernetsn.clock"}
-	for _, one := range machine.interfaces {
-		devices = append(devices, one.devices...)
+	for _, iface := range machine.interfaces {
+		devices = append(devices, iface.devices...)
 	}
 	plan := guestmachine.Machine{Base: r.parts.Kernel, First: r.parts.program("ktsn-test-first"), Out: machine.Out, Processors: Processors,
 		MemoryMiB: memoryMiB, Shown: []string{r.parts.Programs}, QEMU: guestmachine.QEMUOf(r.parts.QEMU), Devices: devices,

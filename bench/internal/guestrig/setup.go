@@ -42,17 +42,17 @@ func (r *Rig) setUp(ctx context.Context, a *Node) error {
 	if _, err := r.start(a.Namespace, "ktsn vm clock", "vm", "clock", "--socket", r.A.clockSocket()); err != nil {
 		return err
 	}
-	for _, one := range []struct{ machine, other *Machine }{{r.A, r.B}, {r.B, r.A}} {
-		machine := one.machine
-		for number, made := range machine.interfaces {
-			arguments := []string{"sh", "-c", interfaceScript, "interface.sh", made.name, made.mac, strconv.Itoa(made.mtu), table(number),
-				machine.Addresses[made.name].String(), everywhere,
+	for _, pair := range []struct{ machine, other *Machine }{{r.A, r.B}, {r.B, r.A}} {
+		machine := pair.machine
+		for number, iface := range machine.interfaces {
+			arguments := []string{"sh", "-c", interfaceScript, "interface.sh", iface.name, iface.mac, strconv.Itoa(iface.mtu), table(number),
+				machine.Addresses[iface.name].String(), everywhere,
 				strconv.FormatInt(etfDelta.Nanoseconds(), 10)}
-			for _, far := range one.other.interfaces {
-				arguments = append(arguments, one.other.Addresses[far.name].String(), far.mac)
+			for _, far := range pair.other.interfaces {
+				arguments = append(arguments, pair.other.Addresses[far.name].String(), far.mac)
 			}
-			if said, err := machine.Run(ctx, arguments...); err != nil {
-				return fmt.Errorf("set interface %s up: %w (%s)", made.name, err, said)
+			if output, err := machine.Run(ctx, arguments...); err != nil {
+				return fmt.Errorf("set interface %s up: %w (%s)", iface.name, err, output)
 			}
 		}
 	}
@@ -81,7 +81,7 @@ func table(number int) string { return strconv.Itoa(number + 100) }
 func (r *Rig) Tag(ctx context.Context, name string, vlan int) error {
 	id := strconv.Itoa(vlan)
 	tagged := name + "." + id
-	number := slices.IndexFunc(r.A.interfaces, func(made *attached) bool { return made.name == name })
+	number := slices.IndexFunc(r.A.interfaces, func(iface *attached) bool { return iface.name == name })
 	sends := [][]string{{"ip", "route", "replace", everywhere, "dev", tagged, "src", r.A.Addresses[name].String(), "table", table(number)}}
 	for _, far := range r.B.interfaces {
 		sends = append(sends, []string{"ip", "neighbour", "replace", r.B.Addresses[far.name].String(), "lladdr", far.mac, "dev", tagged, "nud", "permanent"})
@@ -89,8 +89,8 @@ func (r *Rig) Tag(ctx context.Context, name string, vlan int) error {
 	receives := [][]string{{"ip", "link", "add", "link", Tap, "name", Tap + "." + id, "type", "vlan", "id", id}, {"ip", "link", "set", Tap + "." + id, "up"}}
 	for machine, commands := range map[*Machine][][]string{r.A: sends, r.B: receives} {
 		for _, command := range commands {
-			if said, err := machine.Run(ctx, command...); err != nil {
-				return fmt.Errorf("send by VLAN %d: %w (%s)", vlan, err, said)
+			if output, err := machine.Run(ctx, command...); err != nil {
+				return fmt.Errorf("send by VLAN %d: %w (%s)", vlan, err, output)
 			}
 		}
 	}
@@ -105,8 +105,8 @@ func tellForwarding(on *topology.Namespace, machine *Machine, behind netip.Addr)
 		if err != nil {
 			return fmt.Errorf("find %s: %w", topology.TunnelName, err)
 		}
-		for _, one := range machine.interfaces {
-			mac, err := net.ParseMAC(one.mac)
+		for _, iface := range machine.interfaces {
+			mac, err := net.ParseMAC(iface.mac)
 			if err != nil {
 				return err
 			}
@@ -115,7 +115,7 @@ func tellForwarding(on *topology.Namespace, machine *Machine, behind netip.Addr)
 			errSelf := netlink.NeighSet(&entry)
 			entry.State, entry.Flags, entry.IP = netlink.NUD_NOARP, netlink.NTF_MASTER, nil
 			if err := errors.Join(errSelf, netlink.NeighSet(&entry)); err != nil {
-				return fmt.Errorf("tell a node where %s is: %w", one.mac, err)
+				return fmt.Errorf("tell a node where %s is: %w", iface.mac, err)
 			}
 		}
 		return nil
@@ -136,13 +136,13 @@ type Belief struct {
 
 // Believes asks it.
 func (r *Rig) Believes(ctx context.Context, name string) (Belief, error) {
-	said, err := r.A.Run(ctx, r.parts.program("ktsn-guest"), "status", "--clear", "--interface", name, "-o", "json")
+	output, err := r.A.Run(ctx, r.parts.program("ktsn-guest"), "status", "--clear", "--interface", name, "-o", "json")
 	if err != nil {
 		return Belief{}, err
 	}
 	var all []Belief
-	if err := json.Unmarshal([]byte(said), &all); err != nil || len(all) != 1 {
-		return Belief{}, fmt.Errorf("ktsn-guest says %q: %w", said, err)
+	if err := json.Unmarshal([]byte(output), &all); err != nil || len(all) != 1 {
+		return Belief{}, fmt.Errorf("ktsn-guest says %q: %w", output, err)
 	}
 	return all[0], nil
 }

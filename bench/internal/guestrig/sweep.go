@@ -22,11 +22,11 @@ func machineName(letter, name string) string {
 
 // sweep removes the network namespaces that rigs left whose process was killed. All else of them goes with the nodes'.
 func sweep() error {
-	found, err := filepath.Glob("/run/netns/ktsn-vm-*")
+	leftovers, err := filepath.Glob("/run/netns/ktsn-vm-*")
 	if err != nil {
 		return err
 	}
-	for _, path := range found {
+	for _, path := range leftovers {
 		match := namespaces.FindStringSubmatch(filepath.Base(path))
 		if match == nil {
 			continue

@@ -101,19 +101,19 @@ func (l *Target) addPods(ctx context.Context, count int) ([]pod, error) {
 	var all []pod
 	address := topology.BackgroundAddresses
 	for i := range count {
-		one := pod{identity: fmt.Sprintf("load%d", i)}
-		one.socket = filepath.Join(l.nodes.Dir, one.identity+".sock")
+		added := pod{identity: fmt.Sprintf("load%d", i)}
+		added.socket = filepath.Join(l.nodes.Dir, added.identity+".sock")
 		var err error
-		if one.namespace, err = l.nodes.AddPod(one.identity, address); err != nil {
+		if added.namespace, err = l.nodes.AddPod(added.identity, address); err != nil {
 			return all, err
 		}
-		all = append(all, one)
+		all = append(all, added)
 		address = address.Next()
-		if err := l.daemon.client.SocketAdd(ctx, one.identity, one.socket); err != nil {
+		if err := l.daemon.client.SocketAdd(ctx, added.identity, added.socket); err != nil {
 			return all, err
 		}
-		if err := l.daemon.client.EndpointAdd(ctx, control.Endpoint{Identity: one.identity, Interface: topology.PodInterface,
-			Netns: one.namespace.Path(), VNI: topology.VNI}); err != nil {
+		if err := l.daemon.client.EndpointAdd(ctx, control.Endpoint{Identity: added.identity, Interface: topology.PodInterface,
+			Netns: added.namespace.Path(), VNI: topology.VNI}); err != nil {
 			return all, err
 		}
 	}
@@ -123,10 +123,10 @@ func (l *Target) addPods(ctx context.Context, count int) ([]pod, error) {
 // removePods takes those from ktsnd that it knows; one that has died knows none.
 func (l *Target) removePods(ctx context.Context, pods []pod) error {
 	var err error
-	for _, one := range pods {
-		_ = l.daemon.client.EndpointDel(ctx, one.identity, topology.PodInterface)
-		_ = l.daemon.client.SocketDel(ctx, one.identity)
-		err = errors.Join(err, one.namespace.Destroy())
+	for _, current := range pods {
+		_ = l.daemon.client.EndpointDel(ctx, current.identity, topology.PodInterface)
+		_ = l.daemon.client.SocketDel(ctx, current.identity)
+		err = errors.Join(err, current.namespace.Destroy())
 	}
 	return err
 }
@@ -163,9 +163,9 @@ type share struct {
 func (c *Background) shares(pods []pod) []share {
 	var all []share
 	parts := c.Processes()
-	for _, one := range pods {
+	for _, current := range pods {
 		for part := range parts {
-			all = append(all, share{one, c.FlowsPerPod*(part+1)/parts - c.FlowsPerPod*part/parts})
+			all = append(all, share{current, c.FlowsPerPod*(part+1)/parts - c.FlowsPerPod*part/parts})
 		}
 	}
 	return all
@@ -174,19 +174,19 @@ func (c *Background) shares(pods []pod) []share {
 func (l *Target) startBackground(c Background, pods []pod, first time.Time) ([]talker, error) {
 	var all []talker
 	shares := c.shares(pods)
-	for i, one := range shares {
-		cycle := c.Cycle / time.Duration(one.flows)
+	for i, current := range shares {
+		cycle := c.Cycle / time.Duration(current.flows)
 		records, cpuTime := filepath.Join(l.nodes.Dir, fmt.Sprintf("background-%d.csv", i)), filepath.Join(l.nodes.Dir, fmt.Sprintf("background-%d.cpu", i))
 		arguments := []string{"talker", "--quiet", "--clock", "tai", "--to", discarded.String(),
-			"--sockets", strconv.Itoa(one.flows), "--cycle", traffic.Nanoseconds(cycle), "--lead", traffic.Nanoseconds(c.Lead),
-			"--count", strconv.Itoa(one.flows * c.Rounds), "--start", strconv.FormatInt(taiOf(first), 10),
+			"--sockets", strconv.Itoa(current.flows), "--cycle", traffic.Nanoseconds(cycle), "--lead", traffic.Nanoseconds(c.Lead),
+			"--count", strconv.Itoa(current.flows * c.Rounds), "--start", strconv.FormatInt(taiOf(first), 10),
 			"--offset", traffic.Nanoseconds(cycle * time.Duration(i) / time.Duration(len(shares))), "--csv", records, "--cpu-time", cpuTime}
 		if l.scheduling.fifo > 0 {
 			arguments = append(arguments, "--fifo", strconv.Itoa(backgroundFIFO))
 		}
 		command := exec.Command(l.programs.tsnperf, append(arguments, traffic.CPU(l.pinning.listener)...)...)
-		command.Env = append(os.Environ(), "LD_PRELOAD="+l.programs.library, "KTSN_SOCKET="+one.pod.socket)
-		started, err := process.Start(one.pod.namespace, "tsnperf talker of "+one.pod.identity, command)
+		command.Env = append(os.Environ(), "LD_PRELOAD="+l.programs.library, "KTSN_SOCKET="+current.pod.socket)
+		started, err := process.Start(current.pod.namespace, "tsnperf talker of "+current.pod.identity, command)
 		if err != nil {
 			return all, err
 		}
@@ -205,10 +205,10 @@ func taiOf(at time.Time) int64 {
 // awaitFlows tells whether ktsnd knows so many flows before a time. A talker that ends before that has failed.
 func (l *Target) awaitFlows(ctx context.Context, flows int, talkers []talker, until time.Time) (bool, error) {
 	for time.Now().Before(until) {
-		for _, one := range talkers {
+		for _, current := range talkers {
 			select {
-			case <-one.Done():
-				return false, one.Ended()
+			case <-current.Done():
+				return false, current.Ended()
 			default:
 			}
 		}
@@ -229,7 +229,7 @@ func (l *Target) awaitNoFlows(ctx context.Context) error {
 }
 
 func stopAll(talkers []talker) {
-	for _, one := range talkers {
-		_ = one.Stop(stopGrace)
+	for _, current := range talkers {
+		_ = current.Stop(stopGrace)
 	}
 }

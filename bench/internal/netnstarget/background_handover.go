@@ -31,10 +31,10 @@ type handOvers struct {
 
 func readHandOvers(talkers []talker, lead time.Duration) (*handOvers, error) {
 	all := &handOvers{late: map[int64]bool{}}
-	for _, one := range talkers {
-		sent, err := readFile(one.records, tsnperf.ReadTalker)
-		used, cpuErr := readFile(one.cpuTime, tsnperf.ReadCPUTime)
-		if err := errors.Join(err, cpuErr, os.Remove(one.records), os.Remove(one.cpuTime)); err != nil {
+	for _, current := range talkers {
+		sent, err := readFile(current.records, tsnperf.ReadTalker)
+		used, cpuErr := readFile(current.cpuTime, tsnperf.ReadCPUTime)
+		if err := errors.Join(err, cpuErr, os.Remove(current.records), os.Remove(current.cpuTime)); err != nil {
 			return nil, err
 		}
 		all.cpuTime += used

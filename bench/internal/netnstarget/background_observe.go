@@ -99,8 +99,8 @@ func (l *Target) observe(ctx context.Context, c Background, talkers []talker, fi
 	if err := retry.Pause(ctx, time.Until(first.Add(c.lasts()))); err != nil {
 		return err
 	}
-	for _, one := range talkers {
-		if err := wait(ctx, one.Process); err != nil {
+	for _, current := range talkers {
+		if err := wait(ctx, current.Process); err != nil {
 			return err
 		}
 	}

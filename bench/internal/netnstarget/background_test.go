@@ -18,10 +18,10 @@ func TestFlowsAreDividedAmongProcesses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			all := test.background.shares(make([]pod, test.background.Pods))
 			flows := 0
-			for _, one := range all {
-				flows += one.flows
-				if one.flows < 1 || one.flows > flowsPerProcess {
-					t.Errorf("a process with %d flows", one.flows)
+			for _, current := range all {
+				flows += current.flows
+				if current.flows < 1 || current.flows > flowsPerProcess {
+					t.Errorf("a process with %d flows", current.flows)
 				}
 			}
 			if len(all) != test.processes || flows != test.background.Pods*test.background.FlowsPerPod {

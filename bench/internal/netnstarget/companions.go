@@ -54,18 +54,18 @@ func (l *Target) startCompanions(ctx context.Context, r engine.Run) (*companions
 		return started, err
 	}
 	for _, companion := range wanted {
-		one, err := l.startCompanion(r, companion, started.sink.address)
+		process, err := l.startCompanion(r, companion, started.sink.address)
 		if err != nil {
 			return started, err
 		}
-		started.all = append(started.all, one)
+		started.all = append(started.all, process)
 		if !companion.Flood {
 			continue
 		}
-		if err := yield(one.talker); err != nil {
+		if err := yield(process.talker); err != nil {
 			return started, err
 		}
-		if err := l.awaitFlood(ctx, one.talker); err != nil {
+		if err := l.awaitFlood(ctx, process.talker); err != nil {
 			return started, err
 		}
 	}
@@ -74,12 +74,12 @@ func (l *Target) startCompanions(ctx context.Context, r engine.Run) (*companions
 
 func (l *Target) startCompanion(r engine.Run, c traffic.Companion, to netip.AddrPort) (*running, error) {
 	l.lastRunID++
-	one := &running{Companion: c, runID: l.lastRunID,
+	started := &running{Companion: c, runID: l.lastRunID,
 		file: filepath.Join(l.nodes.Dir, fmt.Sprintf("companion-%d.csv", l.lastRunID))}
-	arguments := append(traffic.CompanionTalker(r, &c, to), traffic.Records(one.runID, one.file)...)
+	arguments := append(traffic.CompanionTalker(r, &c, to), traffic.Records(started.runID, started.file)...)
 	var err error
-	one.talker, err = process.Start(endsOf(l.nodes, c.Path).from, c.Name, l.talkerCommand(c.Path, arguments))
-	return one, err
+	started.talker, err = process.Start(endsOf(l.nodes, c.Path).from, c.Name, l.talkerCommand(c.Path, arguments))
+	return started, err
 }
 
 // awaitFlood lets a flood begin, behind the others that want the processor. It must be the first to send.
@@ -107,8 +107,8 @@ func (l *Target) awaitFlood(ctx context.Context, who *process.Process) error {
 
 // stop ends what is still running.
 func (c *companions) stop() {
-	for _, one := range c.all {
-		_ = one.talker.Stop(stopGrace)
+	for _, current := range c.all {
+		_ = current.talker.Stop(stopGrace)
 	}
 	if c.sink != nil {
 		c.sink.close()
@@ -118,19 +118,19 @@ func (c *companions) stop() {
 // finish ends the companions and adds to the observation what they have sent. The sink stays: messages may be under
 // way.
 func (c *companions) finish(seen *traffic.Observation) error {
-	for _, one := range c.all {
-		if err := errors.Join(one.talker.Stop(stopGrace), one.talker.Wait()); err != nil {
+	for _, current := range c.all {
+		if err := errors.Join(current.talker.Stop(stopGrace), current.talker.Wait()); err != nil {
 			return err
 		}
-		if seen.Gates == nil || one.Path != results.PathDirect {
-			seen.Competing = append(seen.Competing, one.runID)
+		if seen.Gates == nil || current.Path != results.PathDirect {
+			seen.Competing = append(seen.Competing, current.runID)
 			continue
 		}
-		sent, err := readFile(one.file, tsnperf.ReadTalker)
+		sent, err := readFile(current.file, tsnperf.ReadTalker)
 		if err != nil {
 			return err
 		}
-		seen.Gates.Flows = append(seen.Gates.Flows, traffic.Flow{RunID: one.runID, Priority: one.Priority, Sent: accepted(sent)})
+		seen.Gates.Flows = append(seen.Gates.Flows, traffic.Flow{RunID: current.runID, Priority: current.Priority, Sent: accepted(sent)})
 	}
 	return nil
 }

@@ -58,8 +58,8 @@ func (g *guests) schedule(ctx context.Context, setting engine.Setting) error {
 		return fmt.Errorf("write the schedule of the talker's machine: %w", err)
 	}
 	for _, command := range commands {
-		if said, err := g.A.Run(ctx, command...); err != nil {
-			return fmt.Errorf("have the talker's machine execute the schedule: %w (%s)", err, said)
+		if output, err := g.A.Run(ctx, command...); err != nil {
+			return fmt.Errorf("have the talker's machine execute the schedule: %w (%s)", err, output)
 		}
 	}
 	if setting.VLAN == 0 {
@@ -112,17 +112,17 @@ func (l *Target) leaveGuests() error {
 func (g *guests) load() (release func(), err error) {
 	var programs []*guestmachine.Program
 	release = func() {
-		for _, one := range programs {
-			_ = one.Stop() // a machine that has ended says so to the run
+		for _, program := range programs {
+			_ = program.Stop() // a machine that has ended says so to the run
 		}
 	}
 	for range guestrig.Processors {
-		one, err := g.A.Start(spinning...)
+		program, err := g.A.Start(spinning...)
 		if err != nil {
 			release()
 			return nil, err
 		}
-		programs = append(programs, one)
+		programs = append(programs, program)
 	}
 	return release, nil
 }

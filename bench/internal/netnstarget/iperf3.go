@@ -49,7 +49,7 @@ func Iperf3Missing(profile *engine.Profile) error {
 // saturation is an iperf3 between the pods, by the kernel's path. A nil pointer where a run has none.
 type saturation struct {
 	server, client *process.Process
-	said           bytes.Buffer
+	output         bytes.Buffer
 }
 
 // startIperf3 returns once it floods. What it returns must be stopped, also after an error.
@@ -101,8 +101,8 @@ func (l *Target) startClient(ctx context.Context, r engine.Run, s *saturation) e
 	lasts = lasts.Round(time.Second)
 	test := iperf3.Test{Server: topology.PodAddressB, Port: iperf3Port, UDP: true, BufferBytes: engine.FloodPayload, Duration: lasts}
 	command := exec.Command(iperf3.Program, append(test.ClientArguments(), l.yielding()...)...)
-	s.said.Reset()
-	command.Stdout = &s.said
+	s.output.Reset()
+	command.Stdout = &s.output
 	var err error
 	if s.client, err = process.Start(l.nodes.PodA, "iperf3 client", command); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (l *Target) startClient(ctx context.Context, r engine.Run, s *saturation) e
 	if err := l.awaitFlood(ctx, s.client); err != nil {
 		select {
 		case <-s.client.Done(): // it says why in its JSON
-			_, errSaid := iperf3.Parse(&s.said)
+			_, errSaid := iperf3.Parse(&s.output)
 			return errors.Join(errSaid, err)
 		default:
 			return err
@@ -132,7 +132,7 @@ func (s *saturation) finish(ctx context.Context, seen *traffic.Observation) erro
 	if err := wait(ctx, s.client); err != nil {
 		return err
 	}
-	result, err := iperf3.Parse(&s.said)
+	result, err := iperf3.Parse(&s.output)
 	if err != nil {
 		return err
 	}

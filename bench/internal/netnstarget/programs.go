@@ -33,19 +33,19 @@ func FindPrograms(binDir string, needDaemon bool) (*Programs, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find programs: %w", err)
 	}
-	found := &Programs{
+	programs := &Programs{
 		ktsnd:   filepath.Join(dir, "ktsnd"),
 		library: filepath.Join(dir, "libktsn.so"),
 		tsnperf: filepath.Join(dir, "tsnperf"),
 		plugins: dir,
 		sums:    map[string]string{},
 	}
-	needed := []string{found.tsnperf}
+	needed := []string{programs.tsnperf}
 	for _, plugin := range cniruntime.Plugins {
 		needed = append(needed, filepath.Join(dir, plugin))
 	}
 	if needDaemon {
-		needed = append(needed, found.ktsnd, found.library)
+		needed = append(needed, programs.ktsnd, programs.library)
 	}
 	for _, path := range needed {
 		sum, err := sumOf(path)
@@ -55,9 +55,9 @@ func FindPrograms(binDir string, needDaemon bool) (*Programs, error) {
 		if err != nil {
 			return nil, fmt.Errorf("find programs: %w", err)
 		}
-		found.sums[filepath.Base(path)] = sum
+		programs.sums[filepath.Base(path)] = sum
 	}
-	return found, nil
+	return programs, nil
 }
 
 func sumOf(path string) (string, error) {

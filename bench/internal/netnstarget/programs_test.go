@@ -23,9 +23,9 @@ func TestMissingProgramsAreNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	found, err := FindPrograms(dir, false)
-	if err != nil || !strings.HasPrefix(found.sums["tsnperf"], "e3b0c44298fc1c14") {
-		t.Errorf("without ktsnd: %+v, %v", found, err)
+	programs, err := FindPrograms(dir, false)
+	if err != nil || !strings.HasPrefix(programs.sums["tsnperf"], "e3b0c44298fc1c14") {
+		t.Errorf("without ktsnd: %+v, %v", programs, err)
 	}
 	_, err = FindPrograms(dir, true)
 	if err == nil || !strings.Contains(err.Error(), "make build") || !strings.Contains(err.Error(), "ktsnd") {

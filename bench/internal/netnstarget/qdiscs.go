@@ -17,13 +17,13 @@ var timedQdiscs = [][]string{{"etf", "clockid", "CLOCK_TAI", "delta", "300000"},
 
 // tcIn runs tc in a namespace and returns all that it says.
 func tcIn(namespace *topology.Namespace) func(...string) (string, error) {
-	return func(arguments ...string) (said string, err error) {
+	return func(arguments ...string) (text string, err error) {
 		err = namespace.Do(func() error {
 			output, err := exec.Command("tc", arguments...).CombinedOutput()
-			said = string(output)
+			text = string(output)
 			return err
 		})
-		return said, err
+		return text, err
 	}
 }
 
@@ -32,18 +32,18 @@ func tcIn(namespace *topology.Namespace) func(...string) (string, error) {
 func untimedHost(tc func(...string) (string, error)) results.Gap {
 	answers := make([]string, 0, len(timedQdiscs))
 	for _, qdisc := range timedQdiscs {
-		said, err := tc(append([]string{"qdisc", "add", "dev", "lo", "root"}, qdisc...)...)
+		output, err := tc(append([]string{"qdisc", "add", "dev", "lo", "root"}, qdisc...)...)
 		if err == nil {
-			said, err = tc("qdisc", "del", "dev", "lo", "root")
+			output, err = tc("qdisc", "del", "dev", "lo", "root")
 		}
-		answers = append(answers, answerOf(qdisc[0], said, err))
+		answers = append(answers, answerOf(qdisc[0], output, err))
 	}
 	return results.Gap{What: "the host's path with SO_TXTIME",
 		Why: "the talker sleeps and sends; tc qdisc add: " + strings.Join(answers, ", ")}
 }
 
-func answerOf(qdisc, said string, err error) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(said), "\n")
+func answerOf(qdisc, output string, err error) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(output), "\n")
 	var ended *exec.ExitError
 	switch {
 	case err == nil:

@@ -75,9 +75,9 @@ func (w *watch) countLate(ctx context.Context, r engine.Run, seen *traffic.Obser
 	}
 	class := w.classOf(traffic.PriorityOf(r))
 	late := func(status *control.Status) (count uint64) {
-		for _, of := range status.Classes {
-			if of.TrafficClass == class {
-				count = of.Late
+		for _, counters := range status.Classes {
+			if counters.TrafficClass == class {
+				count = counters.Late
 			}
 		}
 		return count

@@ -174,11 +174,11 @@ type placed struct {
 
 // find looks for a program among this project's, and then where the others are.
 func (p *placed) find(name string) (string, error) {
-	own, err := filepath.Abs(filepath.Join(p.programs, name))
+	absolute, err := filepath.Abs(filepath.Join(p.programs, name))
 	if err != nil {
 		return "", err
 	}
-	if path, err := exec.LookPath(own); err == nil {
+	if path, err := exec.LookPath(absolute); err == nil {
 		return path, nil
 	}
 	return exec.LookPath(name)
@@ -215,8 +215,8 @@ type running struct {
 func (r *running) Wait(ctx context.Context) (string, error) {
 	select {
 	case <-ctx.Done():
-		said, err := r.Stop()
-		return said, errors.Join(fmt.Errorf("wait for %s: %w", r.process.Name(), ctx.Err()), err)
+		output, err := r.Stop()
+		return output, errors.Join(fmt.Errorf("wait for %s: %w", r.process.Name(), ctx.Err()), err)
 	case <-r.process.Done():
 		return r.stdout.String() + r.process.Stderr(), r.process.Wait()
 	}
@@ -249,7 +249,7 @@ func (r *running) readMemory() {
 		return // it has just ended
 	}
 	for line := range strings.Lines(string(text)) {
-		if rest, found := strings.CutPrefix(line, "VmHWM:"); found {
+		if rest, isPeak := strings.CutPrefix(line, "VmHWM:"); isPeak {
 			if kilobytes, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64); err == nil {
 				r.memory.Store(kilobytes << 10)
 			}

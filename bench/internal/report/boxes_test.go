@@ -31,9 +31,9 @@ func TestBoxOfFewSamples(t *testing.T) {
 	if newBox(nil) != nil {
 		t.Error("a box of nothing")
 	}
-	one := newBox([]int64{7})
-	if one.min != 7 || one.p1 != 7 || one.p50 != 7 || one.max != 7 || len(one.outside) != 0 {
-		t.Errorf("got %+v", one)
+	single := newBox([]int64{7})
+	if single.min != 7 || single.p1 != 7 || single.p50 != 7 || single.max != 7 || len(single.outside) != 0 {
+		t.Errorf("got %+v", single)
 	}
 	equal := newBox([]int64{5, 5, 5, 5})
 	if equal.p25 != 5 || len(equal.outside) != 0 {

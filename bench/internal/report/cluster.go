@@ -37,13 +37,13 @@ type usageRow struct {
 
 func newUsage(usage []results.Usage) []usageRow {
 	rows := make([]usageRow, len(usage))
-	for i, one := range usage {
+	for i, process := range usage {
 		name := "the whole node"
-		if one.Pod != "" {
-			name = one.Pod + ", " + one.Container
+		if process.Pod != "" {
+			name = process.Pod + ", " + process.Container
 		}
-		rows[i] = usageRow{one.Node, name, fmt.Sprintf("%.3f", one.Cores), fmt.Sprintf("%.1f", float64(one.MemoryBytes)/(1<<20)),
-			strconv.Itoa(one.Counted)}
+		rows[i] = usageRow{process.Node, name, fmt.Sprintf("%.3f", process.Cores), fmt.Sprintf("%.1f", float64(process.MemoryBytes)/(1<<20)),
+			strconv.Itoa(process.Counted)}
 	}
 	return rows
 }

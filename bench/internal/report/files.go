@@ -126,9 +126,9 @@ func writeUsage(path string, usage []results.Usage) error {
 		return nil
 	}
 	var rows [][]string
-	for _, one := range usage {
-		rows = append(rows, []string{one.Node, one.Pod, one.Container, strconv.FormatFloat(one.Cores, 'g', -1, 64),
-			strconv.FormatInt(one.OverNs, 10), strconv.FormatInt(one.MemoryBytes, 10), strconv.Itoa(one.Counted)})
+	for _, process := range usage {
+		rows = append(rows, []string{process.Node, process.Pod, process.Container, strconv.FormatFloat(process.Cores, 'g', -1, 64),
+			strconv.FormatInt(process.OverNs, 10), strconv.FormatInt(process.MemoryBytes, 10), strconv.Itoa(process.Counted)})
 	}
 	return writeCSV(path, []string{"node", "pod", "container", "cores", "over_ns", "memory_bytes", "counted"}, rows)
 }
@@ -152,26 +152,26 @@ func figureRows(summary *results.Summary) [][]string {
 			rows = append(rows, rowsOf(run, i+1, &run.Alternations[i].Counts, &run.Alternations[i].Distributions)...)
 		}
 	}
-	for _, one := range summary.Cases {
-		rows = append(rows, caseRows(one)...)
+	for _, current := range summary.Cases {
+		rows = append(rows, caseRows(current)...)
 	}
 	return rows
 }
 
 // caseRows are the figures of an experiment's case: the mean over repetitions, its standard error, and each repetition.
-func caseRows(of *results.Case) [][]string {
+func caseRows(c *results.Case) [][]string {
 	var rows [][]string
 	write := func(repetition int, figure string, value float64, digits int) {
-		rows = append(rows, []string{of.Path, of.Name, "", "", strconv.Itoa(repetition), figure, strconv.FormatFloat(value, 'g', digits, 64)})
+		rows = append(rows, []string{c.Path, c.Name, "", "", strconv.Itoa(repetition), figure, strconv.FormatFloat(value, 'g', digits, 64)})
 	}
-	for _, name := range slices.Sorted(maps.Keys(of.Figures)) {
-		figure := of.Figures[name]
+	for _, name := range slices.Sorted(maps.Keys(c.Figures)) {
+		figure := c.Figures[name]
 		write(0, name, figure.Mean, -1)
 		if figure.StandardError != nil {
 			write(0, name+".standard_error", *figure.StandardError, 6)
 		}
-		for _, one := range figure.Values {
-			write(one.Repetition, name, one.Value, -1)
+		for _, value := range figure.Values {
+			write(value.Repetition, name, value.Value, -1)
 		}
 	}
 	return rows
@@ -192,28 +192,28 @@ func rowsOf(run *results.Run, alternation int, counts *results.Counts, distribut
 		whole("late", int64(*counts.Late))
 	}
 	summaries := []struct {
-		name string
-		of   *stats.Summary
+		name    string
+		summary *stats.Summary
 	}{{"latency_ns", distributions.Latency}, {"launch_error_ns", distributions.LaunchError},
 		{"departure_error_ns", distributions.DepartureError}, {"port_ns", distributions.Port}, {"send_call_ns", distributions.SendCall}}
 	if jitter := distributions.Jitter; jitter != nil {
 		summaries = append(summaries, struct {
-			name string
-			of   *stats.Summary
+			name    string
+			summary *stats.Summary
 		}{"jitter_ns", &jitter.Summary})
 		whole("jitter_ns.abs_p50", jitter.AbsP50)
 		whole("jitter_ns.abs_p99", jitter.AbsP99)
 	}
 	for _, summary := range summaries {
-		if s := summary.of; s != nil {
+		if s := summary.summary; s != nil {
 			for i, name := range []string{"min", "p50", "p90", "p99", "p99_9", "max"} {
 				whole(summary.name+"."+name, []int64{s.Min, s.P50, s.P90, s.P99, s.P99_9, s.Max}[i])
 			}
 		}
 	}
-	if of := distributions.ClockError; of != nil && distributions.Latency != nil {
+	if summary := distributions.ClockError; summary != nil && distributions.Latency != nil {
 		for i, name := range []string{"talker", "listener", "combined"} {
-			if ns := []*int64{of.Talker, of.Listener, of.Combined}[i]; ns != nil {
+			if ns := []*int64{summary.Talker, summary.Listener, summary.Combined}[i]; ns != nil {
 				whole("clock_error_ns."+name, *ns)
 			}
 		}

@@ -89,7 +89,7 @@ func histogramFigure(prefix string, runs []sampled) ([]figure, error) {
 	if len(runs) == 0 {
 		return nil, nil
 	}
-	one := figure{ID: prefix + "histogram-figure", Title: fmt.Sprintf("Histograms at %d B", payload), Keys: pathKeys(pathsOf(runs)),
+	result := figure{ID: prefix + "histogram-figure", Title: fmt.Sprintf("Histograms at %d B", payload), Keys: pathKeys(pathsOf(runs)),
 		Caption: fmt.Sprintf("The share of all messages in each of %d bins of equal width; the axis ends at about twice the "+
 			"quartiles of all paths. What is beside it counts in the table, and nothing was left out of the shares.", histogramBins)}
 	for _, values := range []*histogramSeries{&launchHistogram, &latencyHistogram, &jitterHistogram} {
@@ -107,14 +107,14 @@ func histogramFigure(prefix string, runs []sampled) ([]figure, error) {
 		if drawn == nil {
 			continue
 		}
-		one.Drawings = append(one.Drawings, drawing{"Share of messages", drawn})
-		one.Tables = append(one.Tables, histogramTable(prefix+values.id, values.axis, runs, counted))
-		one.Data = append(one.Data, histogramData(prefix+values.id, runs, counted))
+		result.Drawings = append(result.Drawings, drawing{"Share of messages", drawn})
+		result.Tables = append(result.Tables, histogramTable(prefix+values.id, values.axis, runs, counted))
+		result.Data = append(result.Data, histogramData(prefix+values.id, runs, counted))
 	}
-	if len(one.Drawings) == 0 {
+	if len(result.Drawings) == 0 {
 		return nil, nil
 	}
-	return []figure{one}, nil
+	return []figure{result}, nil
 }
 
 func drawHistogram(runs []sampled, counted []*histogram, axis, label string) (*picture, error) {

@@ -171,12 +171,12 @@ func clockText(run *results.Run) string {
 	return run.ClockError.Text()
 }
 
-func distributionCells(of *stats.Summary) []string {
-	if of == nil {
+func distributionCells(summary *stats.Summary) []string {
+	if summary == nil {
 		return make([]string, 5)
 	}
 	var cells []string
-	for _, ns := range []int64{of.P50, of.P90, of.P99, of.P99_9, of.Max} {
+	for _, ns := range []int64{summary.P50, summary.P90, summary.P99, summary.P99_9, summary.Max} {
 		cells = append(cells, results.Micros(ns))
 	}
 	return cells
@@ -203,23 +203,23 @@ func requestGrid(runs []*results.Run) grid {
 	g := grid{title: "Between virtual machines: on the wire, counted from what the application asked for by the true clock, µs",
 		head: slices.Concat(keyHead, []string{"p50", "p99", "least", "p99 of the absolute value", "bound of what the talker’s machine knows"})}
 	for _, run := range runs {
-		if of := run.RequestError; of != nil {
+		if summary := run.RequestError; summary != nil {
 			bound := ""
 			if run.ClockError != nil && run.ClockError.Talker != nil {
 				bound = results.Micros(*run.ClockError.Talker)
 			}
-			g.rows = append(g.rows, slices.Concat(keyCells(run), []string{results.Micros(of.P50), results.Micros(of.P99), results.Micros(of.Min),
-				results.Micros(of.AbsP99), bound}))
+			g.rows = append(g.rows, slices.Concat(keyCells(run), []string{results.Micros(summary.P50), results.Micros(summary.P99), results.Micros(summary.Min),
+				results.Micros(summary.AbsP99), bound}))
 		}
 	}
 	return g
 }
 
-func medianAndP99(of *stats.Summary) []string {
-	if of == nil {
+func medianAndP99(summary *stats.Summary) []string {
+	if summary == nil {
 		return make([]string, 2)
 	}
-	return []string{results.Micros(of.P50), results.Micros(of.P99)}
+	return []string{results.Micros(summary.P50), results.Micros(summary.P99)}
 }
 
 func classGrid(runs []*results.Run) grid {
@@ -282,9 +282,9 @@ func ratioGrid(ratios []results.Ratio) grid {
 
 func usageGrid(usage []results.Usage) grid {
 	g := grid{title: "Nodes and pods", head: []string{"node", "pod", "container", "cores", "MiB"}}
-	for _, one := range usage {
-		g.rows = append(g.rows, []string{one.Node, one.Pod, one.Container, fmt.Sprintf("%.3f", one.Cores),
-			fmt.Sprintf("%.1f", float64(one.MemoryBytes)/(1<<20))})
+	for _, process := range usage {
+		g.rows = append(g.rows, []string{process.Node, process.Pod, process.Container, fmt.Sprintf("%.3f", process.Cores),
+			fmt.Sprintf("%.1f", float64(process.MemoryBytes)/(1<<20))})
 	}
 	return g
 }

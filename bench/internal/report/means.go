@@ -153,8 +153,8 @@ func drawMeans(runs []sampled, taken []means, interval time.Duration, budgetsNs 
 // microsEach lists times in µs.
 func microsEach(all []int64) string {
 	texts := make([]string, len(all))
-	for i, one := range all {
-		texts[i] = micros(one)
+	for i, value := range all {
+		texts[i] = micros(value)
 	}
 	return strings.Join(texts, " and ")
 }

@@ -298,7 +298,7 @@ func compactFigure(name string, runs []sampled) ([]figure, error) {
 	if err != nil || !drawn {
 		return nil, err
 	}
-	one := figure{ID: name + "-figure", Title: "Latency and jitter", Caption: "Boxes, whiskers and axes as above.",
+	result := figure{ID: name + "-figure", Title: "Latency and jitter", Caption: "Boxes, whiskers and axes as above.",
 		Keys: pathKeys(pathsOf(runs)), Drawings: []drawing{{latencyAxis, latency}},
 		Tables: []table{latencyTable(name+"-latency", runs)}}
 	jitter, drawn, err := drawBoxes(runs, jitterBox, halfWidth, halfHeight, name+": "+jitterLabel)
@@ -306,10 +306,10 @@ func compactFigure(name string, runs []sampled) ([]figure, error) {
 		return nil, err
 	}
 	if drawn {
-		one.Drawings = append(one.Drawings, drawing{jitterAxis, jitter})
-		one.Tables = append(one.Tables, jitterTable(name+"-jitter", runs))
+		result.Drawings = append(result.Drawings, drawing{jitterAxis, jitter})
+		result.Tables = append(result.Tables, jitterTable(name+"-jitter", runs))
 	}
-	return []figure{one}, nil
+	return []figure{result}, nil
 }
 
 // cdfFigure is the distribution function of latency at one payload; none when nothing was measured.
@@ -320,8 +320,8 @@ func cdfFigure(prefix string, all []sampled) ([]figure, error) {
 	}
 	var boxes []*box
 	var curves []*curve
-	for _, one := range runs {
-		boxes, curves = append(boxes, one.latency), append(curves, newCurve(one.latencyNs))
+	for _, current := range runs {
+		boxes, curves = append(boxes, current.latency), append(curves, newCurve(current.latencyNs))
 	}
 	limit := reach(boxes)
 	body, err := drawCDF(runs, curves, limit, fmt.Sprintf("Distribution function of latency at %d B", payload))

@@ -111,11 +111,11 @@ func (p *picture) inline() (template.HTML, error) {
 	if _, err := canvas.WriteTo(&out); err != nil {
 		return "", fmt.Errorf("draw %s: %w", p.label, err)
 	}
-	_, drawing, found := strings.Cut(out.String(), "<svg")
-	if found {
-		_, drawing, found = strings.Cut(drawing, ">")
+	_, drawing, hasDrawing := strings.Cut(out.String(), "<svg")
+	if hasDrawing {
+		_, drawing, hasDrawing = strings.Cut(drawing, ">")
 	}
-	if !found {
+	if !hasDrawing {
 		return "", fmt.Errorf("draw %s: the plotting library made no SVG", p.label)
 	}
 	drawing = strings.ReplaceAll(drawing,
@@ -179,13 +179,13 @@ type slot struct {
 
 // arrange places boxes in groups by payload, in the order given, with the room of one box between groups.
 // Payload and path get their place also where nothing was measured.
-func arrange(runs []sampled, of func(*sampled) *box) (slots []slot, width float64) {
+func arrange(runs []sampled, boxOf func(*sampled) *box) (slots []slot, width float64) {
 	paths := pathsOf(runs)
 	for group, payload := range payloadsOf(runs) {
 		for i := range runs {
 			if runs[i].run.PayloadBytes == payload {
 				slots = append(slots, slot{runs[i].run.Path, payload,
-					float64(group*(len(paths)+1) + slices.Index(paths, runs[i].run.Path)), of(&runs[i])})
+					float64(group*(len(paths)+1) + slices.Index(paths, runs[i].run.Path)), boxOf(&runs[i])})
 			}
 		}
 	}
@@ -215,8 +215,8 @@ func payloadsOf(runs []sampled) []int {
 
 // drawBoxes draws one box a run, grouped by payload; false when there is nothing to draw. A few boxes keep
 // their size, in the middle.
-func drawBoxes(runs []sampled, of func(*sampled) *box, width, height vg.Length, label string) (*picture, bool, error) {
-	slots, occupied := arrange(runs, of)
+func drawBoxes(runs []sampled, boxOf func(*sampled) *box, width, height vg.Length, label string) (*picture, bool, error) {
+	slots, occupied := arrange(runs, boxOf)
 	paths := pathsOf(runs)
 	p := newPlot()
 	p.Y.Scale, p.Y.Tick.Marker = symlog{}, upright

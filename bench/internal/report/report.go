@@ -39,8 +39,8 @@ type condition struct {
 func conditionsOf(summary *results.Summary) []condition {
 	var all []condition
 	for _, run := range summary.Runs {
-		if one := (condition{run.Workload, run.CycleNs}); !slices.Contains(all, one) {
-			all = append(all, one)
+		if current := (condition{run.Workload, run.CycleNs}); !slices.Contains(all, current) {
+			all = append(all, current)
 		}
 	}
 	return all
@@ -64,17 +64,17 @@ func reduce(measurement *Measurement, under condition) []sampled {
 		if run.Workload != under.workload || run.CycleNs != under.cycleNs {
 			continue
 		}
-		one := sampled{run: run, series: &results.Series{}}
+		reduced := sampled{run: run, series: &results.Series{}}
 		for i := range measurement.Series {
 			if series := &measurement.Series[i]; series.Key == run.Key() {
-				one.series = series
-				one.latencyNs = slices.Sorted(slices.Values(series.LatencyNs))
-				one.launchNs = slices.Sorted(slices.Values(series.LaunchNs))
-				one.jitterNs = slices.Sorted(slices.Values(series.JitterNs))
-				one.latency, one.jitter = newBox(one.latencyNs), newBox(one.jitterNs)
+				reduced.series = series
+				reduced.latencyNs = slices.Sorted(slices.Values(series.LatencyNs))
+				reduced.launchNs = slices.Sorted(slices.Values(series.LaunchNs))
+				reduced.jitterNs = slices.Sorted(slices.Values(series.JitterNs))
+				reduced.latency, reduced.jitter = newBox(reduced.latencyNs), newBox(reduced.jitterNs)
 			}
 		}
-		all = append(all, one)
+		all = append(all, reduced)
 	}
 	slices.SortStableFunc(all, func(a, b sampled) int {
 		return cmp.Compare(a.run.PayloadBytes, b.run.PayloadBytes)
@@ -88,9 +88,9 @@ func atPayload(all []sampled) (runs []sampled, payload int) {
 	if !ok {
 		return nil, 0
 	}
-	for _, one := range all {
-		if one.run.PayloadBytes == payload && one.latency != nil {
-			runs = append(runs, one)
+	for _, current := range all {
+		if current.run.PayloadBytes == payload && current.latency != nil {
+			runs = append(runs, current)
 		}
 	}
 	return runs, payload

@@ -155,10 +155,10 @@ func comparesWithTheTalkerThatSpins(t *testing.T, paths []string) {
 }
 
 func TestSeveralMeasurementsShareAPage(t *testing.T) {
-	one, other := benched(), benched()
-	one.Name, other.Name = "first", "second"
+	first, other := benched(), benched()
+	first.Name, other.Name = "first", "second"
 	var out bytes.Buffer
-	if err := Write(&out, one, other); err != nil {
+	if err := Write(&out, first, other); err != nil {
 		t.Fatal(err)
 	}
 	ids := regexp.MustCompile(`id="([^"]*)"`)
@@ -286,8 +286,8 @@ func TestProblemsAndWarningsStandAtTheTop(t *testing.T) {
 }
 
 func TestSameMeasurementGivesTheSamePage(t *testing.T) {
-	one := rendered(t, generated(300, threePaths, []int{64, 256}, true))
-	if two := rendered(t, generated(300, threePaths, []int{64, 256}, true)); one != two {
+	first := rendered(t, generated(300, threePaths, []int{64, 256}, true))
+	if two := rendered(t, generated(300, threePaths, []int{64, 256}, true)); first != two {
 		t.Error("two pages differ")
 	}
 }

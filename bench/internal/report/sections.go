@@ -26,14 +26,14 @@ type section struct {
 
 func newSections(prefix string, all []results.Section) ([]section, error) {
 	var drawn []section
-	for _, one := range all {
-		s := section{ID: prefix + one.ID, Title: one.Title, About: one.About, Remarks: one.Remarks}
-		for _, table := range one.Tables {
+	for _, current := range all {
+		s := section{ID: prefix + current.ID, Title: current.Title, About: current.About, Remarks: current.Remarks}
+		for _, table := range current.Tables {
 			table.ID = s.ID + "-" + table.ID
 			s.Tables = append(s.Tables, table)
 		}
-		for i := range one.Charts {
-			figure, err := chartFigure(s.ID+"-", &one.Charts[i])
+		for i := range current.Charts {
+			figure, err := chartFigure(s.ID+"-", &current.Charts[i])
 			if err != nil {
 				return nil, err
 			}
@@ -67,14 +67,14 @@ func chartFigure(prefix string, chart *results.Chart) (*figure, error) {
 	if err != nil {
 		return nil, fmt.Errorf("draw %s: %w", chart.Title, err)
 	}
-	one := &figure{ID: prefix + chart.ID, Title: chart.Title, Caption: chart.Caption, Drawings: []drawing{{chart.YAxis, drawn}},
+	result := &figure{ID: prefix + chart.ID, Title: chart.Title, Caption: chart.Caption, Drawings: []drawing{{chart.YAxis, drawn}},
 		Data: []data{chartData(prefix+chart.ID, chart)}}
 	if len(chart.Lines) > 1 {
 		for _, line := range chart.Lines {
-			one.Keys = append(one.Keys, pathKey{Name: line.Name, Swatch: drawn.looks[line.Name].swatch()})
+			result.Keys = append(result.Keys, pathKey{Name: line.Name, Swatch: drawn.looks[line.Name].swatch()})
 		}
 	}
-	return one, nil
+	return result, nil
 }
 
 func drawChart(chart *results.Chart) (*picture, error) {
@@ -157,20 +157,20 @@ type ranged struct {
 	plotter.YErrors
 }
 
-func rangesOf(points plotter.XYs, of []results.Point) (ranges ranged, found bool) {
-	for i, point := range of {
+func rangesOf(points plotter.XYs, source []results.Point) (ranges ranged, hasRanges bool) {
+	for i, point := range source {
 		if point.Low < point.High {
 			ranges.XYs = append(ranges.XYs, points[i])
 			ranges.YErrors = append(ranges.YErrors, struct{ Low, High float64 }{point.Y - point.Low, point.High - point.Y})
-			found = true
+			hasRanges = true
 		}
 	}
-	return ranges, found
+	return ranges, hasRanges
 }
 
-func addRanges(p *plot.Plot, points plotter.XYs, of []results.Point, ink color.Color) error {
-	ranges, found := rangesOf(points, of)
-	if !found {
+func addRanges(p *plot.Plot, points plotter.XYs, source []results.Point, ink color.Color) error {
+	ranges, hasRanges := rangesOf(points, source)
+	if !hasRanges {
 		return nil
 	}
 	bars, err := plotter.NewYErrorBars(ranges)

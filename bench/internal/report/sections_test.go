@@ -49,11 +49,11 @@ func TestPageHasTheSectionsOfAnExperiment(t *testing.T) {
 }
 
 func TestFiguresOfAnExperimentAreCSV(t *testing.T) {
-	measurement, one := experimental(), &results.Case{Path: "host", Name: "tcp-1500"}
-	one.Add("received_bps", 1, 9e9)
-	one.Add("received_bps", 3, 10e9)
-	one.Add("retransmits", 1, 2)
-	measurement.Summary.Cases = []*results.Case{one}
+	measurement, result := experimental(), &results.Case{Path: "host", Name: "tcp-1500"}
+	result.Add("received_bps", 1, 9e9)
+	result.Add("received_bps", 3, 10e9)
+	result.Add("retransmits", 1, 2)
+	measurement.Summary.Cases = []*results.Case{result}
 	dir := t.TempDir()
 	if err := WriteFolder(dir, "svg", measurement); err != nil {
 		t.Fatal(err)

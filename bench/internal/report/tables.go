@@ -92,10 +92,10 @@ func newTable(id, title string, runs []sampled, head []string, cells func(*sampl
 }
 
 // boxTable holds what the boxes show.
-func boxTable(id, title string, runs []sampled, of func(*sampled) *box) table {
+func boxTable(id, title string, runs []sampled, boxOf func(*sampled) *box) table {
 	head := []string{"messages", "min", "p1", "p25", "p50", "p75", "p90", "p99", "p99.9", "max"}
 	return newTable(id, title, runs, head, func(s *sampled) []cell {
-		b := of(s)
+		b := boxOf(s)
 		if b == nil {
 			return noCells(len(head))
 		}
@@ -122,10 +122,10 @@ func clockCell(run *results.Run) cell {
 	if run.Latency == nil {
 		return noCells(1)[0]
 	}
-	of := run.ClockError
-	c := cell{Text: of.Text(), Bad: of.DoubtOf() != ""}
-	if of != nil && of.Combined != nil {
-		c.Exact = strconv.FormatInt(*of.Combined, 10)
+	clockError := run.ClockError
+	c := cell{Text: clockError.Text(), Bad: clockError.DoubtOf() != ""}
+	if clockError != nil && clockError.Combined != nil {
+		c.Exact = strconv.FormatInt(*clockError.Combined, 10)
 	}
 	return c
 }

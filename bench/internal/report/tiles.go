@@ -64,8 +64,8 @@ func latencyTile(ours, other *sampled) tile {
 		t.Note = fmt.Sprintf("%s takes %s µs, %.1f times as long", other.run.Path, micros(other.latency.p50),
 			float64(other.latency.p50)/float64(ours.latency.p50))
 	}
-	if of := ours.run.ClockError; of == nil || !of.SameClock {
-		t.Note = strings.TrimPrefix(t.Note+fmt.Sprintf("; ± %s µs of the clocks", of.Text()), "; ")
+	if clockError := ours.run.ClockError; clockError == nil || !clockError.SameClock {
+		t.Note = strings.TrimPrefix(t.Note+fmt.Sprintf("; ± %s µs of the clocks", clockError.Text()), "; ")
 	}
 	return t
 }

@@ -12,12 +12,12 @@ import (
 // Estimated is the estimate of a value over the repetitions of a case; false where nobody measured it.
 func Estimated(measured []engine.Measured, path, name, value string) (inference.Estimate, bool) {
 	var values []float64
-	for _, one := range measured {
-		if one.Case.Path != path || one.Case.Name != name {
+	for _, measurement := range measured {
+		if measurement.Case.Path != path || measurement.Case.Name != name {
 			continue
 		}
-		if found, ok := one.Values[value]; ok {
-			values = append(values, found)
+		if number, ok := measurement.Values[value]; ok {
+			values = append(values, number)
 		}
 	}
 	return inference.EstimateOf(values), len(values) > 0

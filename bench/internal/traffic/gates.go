@@ -147,14 +147,14 @@ func (g *Gates) judge(messages []wireMessage, departures []control.Departure) (c
 	flows := slices.Clone(g.Flows)
 	slices.SortStableFunc(flows, func(a, b Flow) int { return cmp.Compare(b.Class, a.Class) })
 	for _, flow := range flows {
-		own := slices.DeleteFunc(slices.Clone(messages), func(m wireMessage) bool { return m.runID != flow.RunID })
-		class, outside := g.countFrames(flow, own)
+		ofFlow := slices.DeleteFunc(slices.Clone(messages), func(m wireMessage) bool { return m.runID != flow.RunID })
+		class, outside := g.countFrames(flow, ofFlow)
 		classes = append(classes, class)
 		if class.Frames != class.Sent {
 			problems = append(problems, fmt.Sprintf("ktsnd was handed %d messages of class %d and the tap saw %d",
 				class.Sent, class.TrafficClass, class.Frames))
 		}
-		if unreported := unreported(outside, own, departures); unreported > 0 {
+		if unreported := unreported(outside, ofFlow, departures); unreported > 0 {
 			problems = append(problems, fmt.Sprintf("%d frames of class %d were outside their window, and ktsnd reported no overrun of %d of them",
 				class.OutsideWindow, class.TrafficClass, unreported))
 		}

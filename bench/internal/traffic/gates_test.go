@@ -296,10 +296,10 @@ func TestFramesOfAMachineAreJudgedByTheTimesThatKtsndWasTold(t *testing.T) {
 }
 
 func TestTalkersHandOverAsTheProfileSays(t *testing.T) {
-	for path, own := range map[string]time.Duration{results.PathDirect: lead, results.PathGuestTap: engine.GuestLead} {
+	for path, leadTime := range map[string]time.Duration{results.PathDirect: lead, results.PathGuestTap: engine.GuestLead} {
 		r := engine.Run{Key: results.Key{Path: path, Workload: results.WorkloadPlain, CycleNs: 10_000_000}, Talkers: 1}
-		if got := LeadAmong(r); got != own {
-			t.Errorf("%s: %v ahead, not %v", path, got, own)
+		if got := LeadAmong(r); got != leadTime {
+			t.Errorf("%s: %v ahead, not %v", path, got, leadTime)
 		}
 		r.LeadNs = 102_500_000
 		if got := LeadAmong(r); got != 102500*time.Microsecond {

@@ -91,12 +91,12 @@ func (o *Observation) retime(onWire []wireMessage) {
 		return
 	}
 	for number := range o.Talkers {
-		told := map[uint32]int64{}
+		converted := map[uint32]int64{}
 		for _, sent := range o.Talkers[number].Sent {
-			told[sent.Sequence] = sent.Txtime
+			converted[sent.Sequence] = sent.Txtime
 		}
 		for i := range onWire {
-			if txtime, known := told[onWire[i].sequence]; known && onWire[i].runID == o.Talkers[number].RunID {
+			if txtime, known := converted[onWire[i].sequence]; known && onWire[i].runID == o.Talkers[number].RunID {
 				onWire[i].txtime = txtime
 			}
 		}
@@ -291,10 +291,10 @@ func findProblems(seen *Observation, result *engine.Outcome) []string {
 	return problems
 }
 
-func countIf[T any](all []T, is func(*T) bool) int {
+func countIf[T any](all []T, matches func(*T) bool) int {
 	number := 0
 	for i := range all {
-		if is(&all[i]) {
+		if matches(&all[i]) {
 			number++
 		}
 	}

@@ -20,8 +20,8 @@ func TestTimesOfAMachineBecomeThoseThatKtsndWasTold(t *testing.T) {
 	}
 	TakeRequested(sent, departures, 1000*time.Nanosecond)
 	var times []int64
-	for _, one := range sent {
-		times = append(times, one.Txtime)
+	for _, message := range sent {
+		times = append(times, message.Txtime)
 	}
 	if want := []int64{1010, 1995, 3000, 4020}; !slices.Equal(times, want) {
 		t.Errorf("got %v, want %v", times, want)

@@ -191,10 +191,10 @@ func (e *Experiment) kinds(profile *engine.Profile) []on {
 
 // besideEachOther puts what differs in the manner of sending only behind the first of its like.
 func besideEachOther(all []on) []on {
-	like := func(one, other on) bool {
-		return one.measure == other.measure && one.bytes == other.bytes && one.subscribers == other.subscribers
+	like := func(a, other on) bool {
+		return a.measure == other.measure && a.bytes == other.bytes && a.subscribers == other.subscribers
 	}
-	first := func(of on) int { return slices.IndexFunc(all, func(other on) bool { return like(of, other) }) }
+	first := func(entry on) int { return slices.IndexFunc(all, func(other on) bool { return like(entry, other) }) }
 	return slices.SortedStableFunc(slices.Values(all), func(a, b on) int { return first(a) - first(b) })
 }
 
@@ -212,9 +212,9 @@ func (e *Experiment) addSubscribers(count int, profile *engine.Profile, add func
 // Cases are all kinds; paths are innermost.
 func (e *Experiment) Cases(profile *engine.Profile) []engine.Case {
 	var all []engine.Case
-	for _, one := range e.kinds(profile) {
-		for _, path := range one.paths {
-			all = append(all, engine.Case{Name: one.name(), Path: path, Of: one.describe(), LastsNs: e.lasts(one.kind).Nanoseconds()})
+	for _, current := range e.kinds(profile) {
+		for _, path := range current.paths {
+			all = append(all, engine.Case{Name: current.name(), Path: path, Of: current.describe(), LastsNs: e.lasts(current.kind).Nanoseconds()})
 		}
 	}
 	return all

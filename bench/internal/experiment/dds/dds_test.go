@@ -17,15 +17,15 @@ func TestEveryCaseIsThereOnceAndIsReadBack(t *testing.T) {
 	profile := &engine.Profile{Paths: []string{testbed.Host, testbed.Flannel, testbed.TSN}}
 	e := New().(*Experiment)
 	seen := map[string]bool{}
-	for _, one := range e.Cases(profile) {
-		if name := one.Path + " " + one.Name; seen[name] {
+	for _, current := range e.Cases(profile) {
+		if name := current.Path + " " + current.Name; seen[name] {
 			t.Errorf("%s is there twice", name)
 		} else {
 			seen[name] = true
 		}
-		k, err := described(one.Of)
-		if err != nil || k.name() != one.Name {
-			t.Errorf("%s is read as %s, %v", one.Name, k.name(), err)
+		k, err := described(current.Of)
+		if err != nil || k.name() != current.Name {
+			t.Errorf("%s is read as %s, %v", current.Name, k.name(), err)
 		}
 	}
 	for _, want := range []string{"host throughput-64B-1", "flannel latency-16384B-1-best-effort", "tsn throughput-1024B-12-multicast", "host latency-1024B-8-multicast",
@@ -46,8 +46,8 @@ func TestACaseOfTwoPartsIsThereOnceOnEachPath(t *testing.T) {
 	e := New().(*Experiment)
 	e.Parts, e.Subscribers, e.Levels = []string{security, subscribers}, []int{1}, []string{ddsperf.NoSecurity}
 	count := map[string]int{}
-	for _, one := range e.Cases(profile) {
-		count[one.Path+" "+one.Name]++
+	for _, current := range e.Cases(profile) {
+		count[current.Path+" "+current.Name]++
 	}
 	for _, path := range profile.Paths {
 		if name := path + " throughput-1024B-1"; count[name] != 1 {
@@ -60,8 +60,8 @@ func TestWhatIsComparedFollowsEachOther(t *testing.T) {
 	e := New().(*Experiment)
 	e.Sizes, e.Levels = []int{64, 1024}, []string{ddsperf.NoSecurity, "encrypt-rtps"}
 	var names []string
-	for _, one := range e.Cases(&engine.Profile{Paths: []string{testbed.TSN}}) {
-		names = append(names, one.Name)
+	for _, current := range e.Cases(&engine.Profile{Paths: []string{testbed.TSN}}) {
+		names = append(names, current.Name)
 	}
 	for _, pair := range [][2]string{{"latency-64B-1", "latency-64B-1-best-effort"}, {"throughput-1024B-1", "throughput-1024B-1-encrypt-rtps"},
 		{"latency-1024B-1-best-effort", "latency-1024B-1-encrypt-rtps"}, {"latency-1024B-4", "latency-1024B-4-multicast"}} {
@@ -91,9 +91,9 @@ type data map[string][]float64
 func (d data) measured(k kind, value string) []engine.Measured {
 	var all []engine.Measured
 	for path, values := range d {
-		for i, one := range values {
+		for i, number := range values {
 			all = append(all, engine.Measured{Case: engine.Case{Name: k.name(), Path: path}, Repetition: i + 1,
-				Outcome: &engine.Outcome{Values: map[string]float64{value: one}}})
+				Outcome: &engine.Outcome{Values: map[string]float64{value: number}}})
 		}
 	}
 	return all
@@ -102,23 +102,23 @@ func (d data) measured(k kind, value string) []engine.Measured {
 func remarksOf(part string, all []engine.Measured) string {
 	e := New().(*Experiment)
 	e.Parts, e.Sizes, e.Subscribers = []string{part}, []int{64, 1024}, []int{4, 12}
-	var said []string
+	var remarks []string
 	for _, section := range e.Report(&engine.Profile{Paths: []string{testbed.Host, testbed.Flannel, testbed.TSN}}, all).Sections {
-		said = append(said, section.Remarks...)
+		remarks = append(remarks, section.Remarks...)
 	}
-	return strings.Join(said, "\n")
+	return strings.Join(remarks, "\n")
 }
 
-func check(t *testing.T, said string, has, lack []string) {
+func check(t *testing.T, text string, has, lack []string) {
 	t.Helper()
 	for _, want := range has {
-		if !strings.Contains(said, want) {
-			t.Errorf("no %q in\n%s", want, said)
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
 	for _, unwanted := range lack {
-		if strings.Contains(said, unwanted) {
-			t.Errorf("%q in\n%s", unwanted, said)
+		if strings.Contains(text, unwanted) {
+			t.Errorf("%q in\n%s", unwanted, text)
 		}
 	}
 }
@@ -136,8 +136,8 @@ func TestRemarksOnNetworksSayNoMoreThanTheFigures(t *testing.T) {
 	check(t, remarksOf(overhead, medians), []string{"The median of latency over flannel beside that over host: +100.0 % (64 B) (1 of 1 differ with 95 %).",
 		"With 1 of 1 sizes the median of latency over tsn is lower than over flannel (1 of 1 differ with 95 %): -25.0 % (64 B)."}, []string{"p90", "Throughput"})
 
-	one := data{testbed.Host: {100e6}, testbed.Flannel: {60e6}, testbed.TSN: {80e6}}.measured(small, valueBps)
-	check(t, remarksOf(overhead, one), []string{"With 1 of 1 sizes throughput over tsn is higher than over flannel (one run each, so it may be chance): +33.3 % (64 B).",
+	single := data{testbed.Host: {100e6}, testbed.Flannel: {60e6}, testbed.TSN: {80e6}}.measured(small, valueBps)
+	check(t, remarksOf(overhead, single), []string{"With 1 of 1 sizes throughput over tsn is higher than over flannel (one run each, so it may be chance): +33.3 % (64 B).",
 		"Throughput over tsn beside that over host: -20.0 % (64 B) (one run each, so it may be chance)."},
 		[]string{"95 %", "1024"})
 

@@ -40,14 +40,14 @@ func (k kind) describe() map[string]string {
 		"best-effort": strconv.FormatBool(k.bestEffort), "multicast": strconv.FormatBool(k.multicast), "level": k.level}
 }
 
-func described(of map[string]string) (kind, error) {
-	bytes, errBytes := strconv.Atoi(of["bytes"])
-	count, errCount := strconv.Atoi(of["subscribers"])
+func described(parameters map[string]string) (kind, error) {
+	bytes, errBytes := strconv.Atoi(parameters["bytes"])
+	count, errCount := strconv.Atoi(parameters["subscribers"])
 	if err := errors.Join(errBytes, errCount); err != nil {
 		return kind{}, fmt.Errorf("read a case of the bench: %w", err)
 	}
-	return kind{measure: of["measure"], bytes: bytes, subscribers: count, bestEffort: of["best-effort"] == "true",
-		multicast: of["multicast"] == "true", level: of["level"]}, nil
+	return kind{measure: parameters["measure"], bytes: bytes, subscribers: count, bestEffort: parameters["best-effort"] == "true",
+		multicast: parameters["multicast"] == "true", level: parameters["level"]}, nil
 }
 
 // Perform makes one case.
@@ -132,28 +132,28 @@ func (r *run) perform(ctx context.Context) error {
 	var all []testbed.Program
 	stopped := false
 	defer func() {
-		for _, one := range all {
+		for _, subscriber := range all {
 			if !stopped {
-				_, _ = one.Stop()
+				_, _ = subscriber.Stop()
 			}
 		}
 	}()
 	for i, end := range r.far {
-		one, err := r.start(ctx, end, fmt.Sprintf("ddsperf subscriber %d", i+1), r.test.Subscriber())
+		subscriber, err := r.start(ctx, end, fmt.Sprintf("ddsperf subscriber %d", i+1), r.test.Subscriber())
 		if err != nil {
 			return err
 		}
-		all = append(all, one)
+		all = append(all, subscriber)
 	}
 	publisher, err := r.start(ctx, r.near, "ddsperf publisher", r.test.Publisher())
 	if err != nil {
 		return err
 	}
-	said, errEnd := publisher.Wait(ctx)
+	output, errEnd := publisher.Wait(ctx)
 	stopped = true
-	heard, errStop := stopAll(all)
+	received, errStop := stopAll(all)
 	r.outcome.Values = withMemory(r.outcome.Values, publisher, all)
-	if err := r.published(said); err != nil {
+	if err := r.published(output); err != nil {
 		return testbed.Because(err, errEnd)
 	}
 	if err := errors.Join(ctx.Err(), errStop); err != nil {
@@ -162,7 +162,7 @@ func (r *run) perform(ctx context.Context) error {
 	if errEnd != nil { // without a word about why: the subscribers counted what there was until then
 		r.outcome.Problems = append(r.outcome.Problems, fmt.Sprintf("the publisher did not publish to the end: %v", errEnd))
 	}
-	return r.received(heard)
+	return r.received(received)
 }
 
 // withMemory adds what processes had of it at most, where the place knows.
@@ -171,8 +171,8 @@ func withMemory(values map[string]float64, publisher testbed.Program, all []test
 		values[valuePublisherMemory] = bytes
 	}
 	sum := 0.0
-	for _, one := range all {
-		bytes, ok := testbed.MemoryOf(one)
+	for _, program := range all {
+		bytes, ok := testbed.MemoryOf(program)
 		if !ok {
 			return values
 		}
@@ -184,63 +184,63 @@ func withMemory(values map[string]float64, publisher testbed.Program, all []test
 
 // stopAll returns what each printed.
 func stopAll(all []testbed.Program) ([]string, error) {
-	said, errs := make([]string, len(all)), make([]error, len(all))
+	outputs, errs := make([]string, len(all)), make([]error, len(all))
 	done := make(chan struct{})
-	for i, one := range all {
+	for i, program := range all {
 		go func() {
-			said[i], errs[i] = one.Stop()
+			outputs[i], errs[i] = program.Stop()
 			done <- struct{}{}
 		}()
 	}
 	for range all {
 		<-done
 	}
-	return said, errors.Join(errs...)
+	return outputs, errors.Join(errs...)
 }
 
 // published takes what the publisher said.
-func (r *run) published(said string) error {
-	r.outcome.Said["publisher"] = said
-	if cores, ok := ddsperf.ParseCores(strings.NewReader(said)); ok {
+func (r *run) published(output string) error {
+	r.outcome.Said["publisher"] = output
+	if cores, ok := ddsperf.ParseCores(strings.NewReader(output)); ok {
 		r.outcome.Values[valuePublisherCores] = cores
 	}
 	if !r.test.Latency {
-		return ddsperf.Check(strings.NewReader(said))
+		return ddsperf.Check(strings.NewReader(output))
 	}
-	found, err := ddsperf.ParsePublisher(strings.NewReader(said))
+	published, err := ddsperf.ParsePublisher(strings.NewReader(output))
 	if err != nil {
 		return err
 	}
 	values := r.outcome.Values
-	values[valueMean], values[valueP50], values[valueP90], values[valueP99] = found.MeanNs, found.P50Ns, found.P90Ns, found.P99Ns
-	values[valueTimeouts] = float64(found.Timeouts)
-	if found.Subscribers != r.subscribers {
-		r.outcome.Problems = append(r.outcome.Problems, fmt.Sprintf("%d of %d subscribers answered", found.Subscribers, r.subscribers))
+	values[valueMean], values[valueP50], values[valueP90], values[valueP99] = published.MeanNs, published.P50Ns, published.P90Ns, published.P99Ns
+	values[valueTimeouts] = float64(published.Timeouts)
+	if published.Subscribers != r.subscribers {
+		r.outcome.Problems = append(r.outcome.Problems, fmt.Sprintf("%d of %d subscribers answered", published.Subscribers, r.subscribers))
 	}
 	return nil
 }
 
 // received takes what the subscribers said.
-func (r *run) received(said []string) error {
+func (r *run) received(outputs []string) error {
 	var samples, lost, rate, cores float64
-	told := 0
-	for i, one := range said {
-		r.outcome.Said[fmt.Sprintf("subscriber %d", i+1)] = one
-		if used, ok := ddsperf.ParseCores(strings.NewReader(one)); ok {
-			cores, told = cores+used, told+1
+	reported := 0
+	for i, output := range outputs {
+		r.outcome.Said[fmt.Sprintf("subscriber %d", i+1)] = output
+		if used, ok := ddsperf.ParseCores(strings.NewReader(output)); ok {
+			cores, reported = cores+used, reported+1
 		}
 		if r.test.Latency {
 			continue
 		}
-		found, err := ddsperf.ParseSubscriber(strings.NewReader(one))
+		received, err := ddsperf.ParseSubscriber(strings.NewReader(output))
 		if err != nil {
 			return fmt.Errorf("subscriber %d: %w", i+1, err)
 		}
-		samples, lost = samples+float64(found.Samples), lost+float64(found.Lost)
-		rate += found.SamplesPerSecond / float64(r.subscribers)
+		samples, lost = samples+float64(received.Samples), lost+float64(received.Lost)
+		rate += received.SamplesPerSecond / float64(r.subscribers)
 	}
 	values := r.outcome.Values
-	if told == len(said) { // else the sum lacks some
+	if reported == len(outputs) { // else the sum lacks some
 		values[valueSubscribersCores] = cores
 	}
 	if !r.test.Latency {

@@ -19,8 +19,8 @@ import (
 
 // told is an end at which a program prints what it is to, and ends so.
 type told struct {
-	said  string
-	ended error
+	output string
+	ended  error
 }
 
 func (*told) Address() netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, 1}) }
@@ -29,9 +29,9 @@ func (*told) MTU() int { return 1500 }
 
 func (e *told) Start(context.Context, *testbed.Command) (testbed.Program, error) { return e, nil }
 
-func (e *told) Wait(context.Context) (string, error) { return e.said, e.ended }
+func (e *told) Wait(context.Context) (string, error) { return e.output, e.ended }
 
-func (e *told) Stop() (string, error) { return e.said, nil }
+func (e *told) Stop() (string, error) { return e.output, nil }
 
 // throughputOf is what becomes of a run with a publisher and two subscribers.
 func throughputOf(t *testing.T, publisher *told, subscribers ...string) *engine.Outcome {
@@ -40,8 +40,8 @@ func throughputOf(t *testing.T, publisher *told, subscribers ...string) *engine.
 	k.subscribers = len(subscribers)
 	r := &run{kind: k, near: publisher, outcome: &engine.Outcome{Values: map[string]float64{}, Said: map[string]string{}},
 		test: ddsperf.Test{SampleBytes: 1024, Subscribers: len(subscribers), Duration: 4 * time.Second}}
-	for _, said := range subscribers {
-		r.far = append(r.far, &told{said: said})
+	for _, output := range subscribers {
+		r.far = append(r.far, &told{output: output})
 	}
 	if err := r.perform(t.Context()); err != nil {
 		t.Fatal(err)
@@ -59,29 +59,29 @@ func recorded(t *testing.T, name string) string {
 }
 
 func TestAPublisherThatDiesIsAProblem(t *testing.T) {
-	said, heard := recorded(t, "pub.txt"), recorded(t, "sub-1.txt")
-	if whole := throughputOf(t, &told{said: said}, heard); len(whole.Problems) > 0 || whole.Values[valueBps] <= 0 {
+	published, received := recorded(t, "pub.txt"), recorded(t, "sub-1.txt")
+	if whole := throughputOf(t, &told{output: published}, received); len(whole.Problems) > 0 || whole.Values[valueBps] <= 0 {
 		t.Errorf("got %+v", whole)
 	}
-	half := throughputOf(t, &told{said, errors.New("ended by signal 9")}, heard)
+	half := throughputOf(t, &told{published, errors.New("ended by signal 9")}, received)
 	if len(half.Problems) != 1 || !strings.Contains(half.Problems[0], "did not publish to the end: ended by signal 9") {
 		t.Errorf("problems: %q", half.Problems)
 	}
 }
 
 func TestCoresOfSubscribersAreOfAllOrOfNone(t *testing.T) {
-	heard := recorded(t, "sub-1.txt")
+	received := recorded(t, "sub-1.txt")
 	var silent []string
-	for line := range strings.Lines(heard) {
+	for line := range strings.Lines(received) {
 		if !strings.Contains(line, "rss:") {
 			silent = append(silent, line)
 		}
 	}
-	publisher := &told{said: recorded(t, "pub.txt")}
-	if _, known := throughputOf(t, publisher, heard, heard).Values[valueSubscribersCores]; !known {
+	publisher := &told{output: recorded(t, "pub.txt")}
+	if _, known := throughputOf(t, publisher, received, received).Values[valueSubscribersCores]; !known {
 		t.Error("both said what they used")
 	}
-	if cores, known := throughputOf(t, publisher, heard, strings.Join(silent, "")).Values[valueSubscribersCores]; known {
+	if cores, known := throughputOf(t, publisher, received, strings.Join(silent, "")).Values[valueSubscribersCores]; known {
 		t.Errorf("one of two said nothing, and together they used %v cores", cores)
 	}
 }

@@ -16,8 +16,8 @@ import (
 // the quotient lies; with a repetition only, or where that range includes 1, the sentence says that it may be chance.
 
 // chance is the end of a sentence about the quotient of two figures.
-func chance(one, other inference.Estimate) string {
-	quotient, known := inference.QuotientOf(one, other)
+func chance(first, other inference.Estimate) string {
+	quotient, known := inference.QuotientOf(first, other)
 	if !known {
 		return " (" + testbed.MayBeChance + ")"
 	}
@@ -34,17 +34,17 @@ type spread struct {
 }
 
 // compare adds how much more one figure is than another, as a share of that.
-func (s *spread) compare(one, other inference.Estimate, at int) {
+func (s *spread) compare(first, other inference.Estimate, at int) {
 	if other.Mean <= 0 {
 		return
 	}
-	if quotient, known := inference.QuotientOf(one, other); known {
+	if quotient, known := inference.QuotientOf(first, other); known {
 		s.known++
 		if quotient.Differs() {
 			s.differ++
 		}
 	}
-	s.add(one.Mean/other.Mean-1, at)
+	s.add(first.Mean/other.Mean-1, at)
 }
 
 // certainly says with how many sizes the figures are shown to differ.
@@ -80,13 +80,13 @@ func (s *spread) text() string {
 }
 
 // compared is how a path differs from another in a value, by size.
-func (r *report) compared(path, base string, sizes []int, of func(int) kind, value string) spread {
+func (r *report) compared(path, base string, sizes []int, kindOf func(int) kind, value string) spread {
 	var s spread
 	for _, bytes := range sizes {
-		one, ok := r.estimate(path, of(bytes), value)
-		other, both := r.estimate(base, of(bytes), value)
+		estimate, ok := r.estimate(path, kindOf(bytes), value)
+		other, both := r.estimate(base, kindOf(bytes), value)
 		if ok && both {
-			s.compare(one, other, bytes)
+			s.compare(estimate, other, bytes)
 		}
 	}
 	return s
@@ -105,9 +105,9 @@ func (r *report) overheadRemarks(sizes []int) []string {
 		if faster.count > 0 {
 			remarks = append(remarks, fmt.Sprintf("Throughput over %s beside that over host: %s (%s).", path, faster.text(), faster.certainly()))
 		}
-		for _, one := range latencies {
-			if slower := r.compared(path, testbed.Host, sizes, plainOf(latency), one.value); slower.count > 0 {
-				remarks = append(remarks, fmt.Sprintf("The %s of latency over %s beside that over host: %s (%s).", one.name, path, slower.text(),
+		for _, compared := range latencies {
+			if slower := r.compared(path, testbed.Host, sizes, plainOf(latency), compared.value); slower.count > 0 {
+				remarks = append(remarks, fmt.Sprintf("The %s of latency over %s beside that over host: %s (%s).", compared.name, path, slower.text(),
 					slower.certainly()))
 			}
 		}
@@ -128,10 +128,10 @@ func (r *report) beside(path, other string, sizes []int) []string {
 		remarks = append(remarks, fmt.Sprintf("With %d of %d sizes throughput over %s is higher than over %s (%s): %s.", s.above, s.count, path, other,
 			s.certainly(), s.text()))
 	}
-	for _, one := range latencies {
-		if s := r.compared(path, other, sizes, plainOf(latency), one.value); s.count > 0 {
+	for _, compared := range latencies {
+		if s := r.compared(path, other, sizes, plainOf(latency), compared.value); s.count > 0 {
 			remarks = append(remarks, fmt.Sprintf("With %d of %d sizes the %s of latency over %s is lower than over %s (%s): %s.", s.below, s.count,
-				one.name, path, other, s.certainly(), s.text()))
+				compared.name, path, other, s.certainly(), s.text()))
 		}
 	}
 	return remarks
@@ -224,13 +224,13 @@ func (r *report) securityRemarks() []string {
 				continue
 			}
 			var parts []string
-			for _, one := range []struct {
+			for _, comparison := range []struct {
 				measure, value, what string
 			}{{throughput, valueBps, "%.0f %% of the throughput"}, {latency, valueP90, "%.0f %% of the p90 of latency"}} {
-				with, ok := r.estimate(path, r.secured(one.measure, level), one.value)
-				without, both := r.estimate(path, r.secured(one.measure, ddsperf.NoSecurity), one.value)
+				with, ok := r.estimate(path, r.secured(comparison.measure, level), comparison.value)
+				without, both := r.estimate(path, r.secured(comparison.measure, ddsperf.NoSecurity), comparison.value)
 				if ok && both && without.Mean > 0 {
-					parts = append(parts, fmt.Sprintf(one.what, 100*with.Mean/without.Mean)+chance(with, without))
+					parts = append(parts, fmt.Sprintf(comparison.what, 100*with.Mean/without.Mean)+chance(with, without))
 				}
 			}
 			if len(parts) > 0 {

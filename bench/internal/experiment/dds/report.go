@@ -78,18 +78,18 @@ type row struct {
 // table leaves out rows and columns of which nothing was measured.
 func (r *report) table(id, title string, heads []string, rows []row, columns []column) results.SectionTable {
 	columns = slices.DeleteFunc(slices.Clone(columns), func(c column) bool {
-		return !slices.ContainsFunc(rows, func(one row) bool { _, ok := r.estimate(one.path, one.kind, c.value); return ok })
+		return !slices.ContainsFunc(rows, func(current row) bool { _, ok := r.estimate(current.path, current.kind, c.value); return ok })
 	})
 	table := results.SectionTable{ID: id, Title: title, Head: append(slices.Clone(heads), "runs")}
 	for _, c := range columns {
 		table.Head = append(table.Head, c.head)
 	}
-	for _, one := range rows {
-		cells, runs := slices.Clone(one.names), 0
+	for _, current := range rows {
+		cells, runs := slices.Clone(current.names), 0
 		var values []string
 		for _, c := range columns {
 			text := "-"
-			if e, ok := r.estimate(one.path, one.kind, c.value); ok {
+			if e, ok := r.estimate(current.path, current.kind, c.value); ok {
 				text, runs = e.Text(c.unit, c.digits), max(runs, e.Count)
 			}
 			values = append(values, text)
@@ -102,12 +102,12 @@ func (r *report) table(id, title string, heads []string, rows []row, columns []c
 }
 
 // lines are a value of a kind that depends on a number, for each path.
-func (r *report) lines(name string, paths []string, numbers []int, of func(int) kind, value string, unit float64) []results.Line {
+func (r *report) lines(name string, paths []string, numbers []int, kindOf func(int) kind, value string, unit float64) []results.Line {
 	var lines []results.Line
 	for _, path := range paths {
 		line := results.Line{Name: path + name}
 		for _, number := range numbers {
-			if e, ok := r.estimate(path, of(number), value); ok {
+			if e, ok := r.estimate(path, kindOf(number), value); ok {
 				line.Points = append(line.Points, results.Point{X: float64(number), Y: e.Mean / unit, Low: (e.Mean - e.Error) / unit, High: (e.Mean + e.Error) / unit})
 			}
 		}
@@ -169,7 +169,7 @@ func plainOf(measure string) func(int) kind { return bySize(measure, false) }
 var inBrackets = "; in brackets, with several repetitions: between which values it lies with " + testbed.Confidence
 
 // relative is a table of differences to path host in percent of it, with the range in which each lies.
-func (r *report) relative(id, title string, sizes []int, of func(int) kind, value string, sign float64) results.SectionTable {
+func (r *report) relative(id, title string, sizes []int, kindOf func(int) kind, value string, sign float64) results.SectionTable {
 	table := results.SectionTable{ID: id, Title: title, Head: []string{"path"}}
 	for _, bytes := range sizes {
 		table.Head = append(table.Head, strconv.Itoa(bytes)+" B")
@@ -177,11 +177,11 @@ func (r *report) relative(id, title string, sizes []int, of func(int) kind, valu
 	for _, path := range r.profile.Paths {
 		cells, known := []string{path}, false
 		for _, bytes := range sizes {
-			one, ok := r.estimate(path, of(bytes), value)
-			other, both := r.estimate(testbed.Host, of(bytes), value)
+			estimate, ok := r.estimate(path, kindOf(bytes), value)
+			other, both := r.estimate(testbed.Host, kindOf(bytes), value)
 			cell := "-"
 			if ok && both && other.Mean > 0 {
-				cell, known = percentMore(one, other, sign), true
+				cell, known = percentMore(estimate, other, sign), true
 			}
 			cells = append(cells, cell)
 		}
@@ -193,9 +193,9 @@ func (r *report) relative(id, title string, sizes []int, of func(int) kind, valu
 }
 
 // percentMore is how much more, or with a sign of -1 less, one figure is than another, in percent of that.
-func percentMore(one, other inference.Estimate, sign float64) string {
-	text := fmt.Sprintf("%.1f", sign*100*(one.Mean/other.Mean-1))
-	quotient, known := inference.QuotientOf(one, other)
+func percentMore(first, other inference.Estimate, sign float64) string {
+	text := fmt.Sprintf("%.1f", sign*100*(first.Mean/other.Mean-1))
+	quotient, known := inference.QuotientOf(first, other)
 	if !known {
 		return text
 	}

@@ -37,19 +37,19 @@ func spreadOf(values []float64) spread {
 // seen are the values of a case, by repetition.
 func seen(measured []engine.Measured, path, name, value string) map[int]float64 {
 	all := map[int]float64{}
-	for _, one := range measured {
-		if got, ok := one.Values[value]; ok && one.Case.Path == path && one.Case.Name == name {
-			all[one.Repetition] = got
+	for _, measurement := range measured {
+		if got, ok := measurement.Values[value]; ok && measurement.Case.Path == path && measurement.Case.Name == name {
+			all[measurement.Repetition] = got
 		}
 	}
 	return all
 }
 
 // ratios divide two paths' values of the same repetition, in which they took turns.
-func ratios(measured []engine.Measured, one, other, name, value string) spread {
+func ratios(measured []engine.Measured, first, other, name, value string) spread {
 	var all []float64
 	base := seen(measured, other, name, value)
-	for repetition, got := range seen(measured, one, name, value) {
+	for repetition, got := range seen(measured, first, name, value) {
 		if by := base[repetition]; by > 0 {
 			all = append(all, got/by)
 		}
@@ -68,9 +68,9 @@ func valueOf(name string) string {
 // transferNames are the cases of part transfers that were measured, in their order.
 func transferNames(measured []engine.Measured) []string {
 	var names []string
-	for _, one := range measured {
-		if one.Case.Of[part] == "" && !slices.Contains(names, one.Case.Name) {
-			names = append(names, one.Case.Name)
+	for _, measurement := range measured {
+		if measurement.Case.Of[part] == "" && !slices.Contains(names, measurement.Case.Name) {
+			names = append(names, measurement.Case.Name)
 		}
 	}
 	return names
@@ -79,9 +79,9 @@ func transferNames(measured []engine.Measured) []string {
 // figures are those with a limit.
 func (e *Experiment) figures(measured []engine.Measured) []results.Figure {
 	var all []results.Figure
-	add := func(name, unit string, limit float64, of spread) {
-		if of.count > 0 {
-			all = engine.AppendFigure(all, name, unit, limit, map[string]float64{results.Independent: of.median})
+	add := func(name, unit string, limit float64, values spread) {
+		if values.count > 0 {
+			all = engine.AppendFigure(all, name, unit, limit, map[string]float64{results.Independent: values.median})
 		}
 	}
 	for _, name := range transferNames(measured) {
@@ -102,8 +102,8 @@ func (e *Experiment) figures(measured []engine.Measured) []results.Figure {
 
 func valuesOf(byRepetition map[int]float64) []float64 {
 	var all []float64
-	for _, one := range byRepetition {
-		all = append(all, one)
+	for _, value := range byRepetition {
+		all = append(all, value)
 	}
 	return all
 }

@@ -21,8 +21,8 @@ func TestEachPartHasItsPaths(t *testing.T) {
 	e := New().(*Experiment)
 	e.Parts, e.Tests, e.MTUs, e.Numbers = []string{timed, transfers, many}, []string{"tcp"}, []int{1500}, []int{5}
 	var got []string
-	for _, one := range e.Cases(&engine.Profile{Paths: paths}) {
-		got = append(got, one.Name+" "+one.Path)
+	for _, current := range e.Cases(&engine.Profile{Paths: paths}) {
+		got = append(got, current.Name+" "+current.Path)
 	}
 	want := []string{"timed link", "timed tsn", "tcp-1500 host", "tcp-1500 flannel", "tcp-1500 link", "links-5 link"}
 	if !slices.Equal(got, want) {
@@ -45,11 +45,11 @@ func TestWhatCannotBeMeasuredIsASentence(t *testing.T) {
 }
 
 // repetitions are those of one case.
-func repetitions(name, path, value string, of map[string]string, values ...float64) []engine.Measured {
+func repetitions(name, path, value string, parameters map[string]string, values ...float64) []engine.Measured {
 	var all []engine.Measured
-	for i, one := range values {
-		all = append(all, engine.Measured{Case: engine.Case{Name: name, Path: path, Of: of}, Repetition: i + 1,
-			Outcome: &engine.Outcome{Values: map[string]float64{value: one}}})
+	for i, number := range values {
+		all = append(all, engine.Measured{Case: engine.Case{Name: name, Path: path, Of: parameters}, Repetition: i + 1,
+			Outcome: &engine.Outcome{Values: map[string]float64{value: number}}})
 	}
 	return all
 }

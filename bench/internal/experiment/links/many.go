@@ -110,8 +110,8 @@ func answers(ctx context.Context, near testbed.End, link int) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	said, errEnd := program.Wait(ctx)
-	result, err := ping.Parse(strings.NewReader(said))
+	output, errEnd := program.Wait(ctx)
+	result, err := ping.Parse(strings.NewReader(output))
 	if err != nil {
 		return 0, fmt.Errorf("the last link: %w", testbed.Because(err, errEnd))
 	}
@@ -119,8 +119,8 @@ func answers(ctx context.Context, near testbed.End, link int) (float64, error) {
 }
 
 func sum(values []int64) (all int64) {
-	for _, one := range values {
-		all += one
+	for _, current := range values {
+		all += current
 	}
 	return all
 }

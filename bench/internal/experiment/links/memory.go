@@ -15,7 +15,7 @@ func kernelMemory() (bytes float64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	found := 0
+	fields := 0
 	for line := range strings.Lines(string(text)) {
 		name, rest, _ := strings.Cut(line, ":")
 		if name != "Slab" && name != "Percpu" {
@@ -26,10 +26,10 @@ func kernelMemory() (bytes float64, err error) {
 			return 0, fmt.Errorf("read %s of /proc/meminfo: %w", name, err)
 		}
 		bytes += kilobytes * 1024
-		found++
+		fields++
 	}
-	if found != 2 {
-		return 0, fmt.Errorf("/proc/meminfo has %d of Slab and Percpu", found)
+	if fields != 2 {
+		return 0, fmt.Errorf("/proc/meminfo has %d of Slab and Percpu", fields)
 	}
 	return bytes, nil
 }

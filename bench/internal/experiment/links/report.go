@@ -75,8 +75,8 @@ func besideFlannel(measured []engine.Measured) results.Section {
 // percentiles are those of a sample in each repetition.
 func percentiles(measured []engine.Measured, path, name, sample string, hundredths int) spread {
 	var all []float64
-	for _, one := range measured {
-		if values := one.Samples[sample]; one.Case.Path == path && one.Case.Name == name && len(values) > 0 {
+	for _, measurement := range measured {
+		if values := measurement.Samples[sample]; measurement.Case.Path == path && measurement.Case.Name == name && len(values) > 0 {
 			all = append(all, float64(stats.Percentile(slices.Sorted(slices.Values(values)), hundredths)))
 		}
 	}
@@ -88,18 +88,18 @@ func (e *Experiment) timed(profile *engine.Profile, measured []engine.Measured) 
 		Head: []string{"path", "departure error p50, ns", "p99, ns", "latency p50, µs", "p99, µs", "lost", "early", "not by ktsnd"}}
 	for _, path := range timedPaths(profile) {
 		row := []string{path}
-		for _, of := range []struct {
+		for _, column := range []struct {
 			sample     string
 			hundredths int
 			unit       float64
 			digits     int
 		}{{sampleDeparted, 5000, 1, 0}, {sampleDeparted, 9900, 1, 0}, {sampleLatency, 5000, microsecond, 1}, {sampleLatency, 9900, microsecond, 1}} {
-			row = append(row, percentiles(measured, path, timed, of.sample, of.hundredths).text(of.unit, of.digits))
+			row = append(row, percentiles(measured, path, timed, column.sample, column.hundredths).text(column.unit, column.digits))
 		}
 		for _, value := range []string{valueLost, valueEarly, valueOthers} {
 			var sum float64
-			for _, one := range seen(measured, path, timed, value) {
-				sum += one
+			for _, current := range seen(measured, path, timed, value) {
+				sum += current
 			}
 			row = append(row, fmt.Sprintf("%.0f", sum))
 		}
@@ -120,8 +120,8 @@ func (e *Experiment) many(measured []engine.Measured) results.Section {
 	for _, number := range e.Numbers {
 		name := manyName(number)
 		value := func(name string) func(string, float64, int) string {
-			return func(of string, unit float64, digits int) string {
-				return spreadOf(valuesOf(seen(measured, testbed.Link, name, of))).text(unit, digits)
+			return func(value string, unit float64, digits int) string {
+				return spreadOf(valuesOf(seen(measured, testbed.Link, name, value))).text(unit, digits)
 			}
 		}(name)
 		table.Rows = append(table.Rows, []string{strconv.Itoa(number), value(valuePlugAll, 1e9, 2),

@@ -91,8 +91,8 @@ func (e *Experiment) messages(ctx context.Context, file string, near, far testbe
 		return nil, err
 	}
 	for _, program := range []testbed.Program{talker, listener} {
-		if said, err := program.Wait(ctx); err != nil {
-			return nil, fmt.Errorf("%w: %s", err, said)
+		if output, err := program.Wait(ctx); err != nil {
+			return nil, fmt.Errorf("%w: %s", err, output)
 		}
 	}
 	content, err := os.Open(file)

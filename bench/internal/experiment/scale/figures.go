@@ -36,12 +36,12 @@ func figures(lines []line) []results.Figure {
 	return all
 }
 
-func pointsWhere(lines []line, is func(*point) bool) []line {
+func pointsWhere(lines []line, matches func(*point) bool) []line {
 	var some []line
-	for _, one := range lines {
-		kept := line{kind: one.kind, cycle: one.cycle}
-		for _, p := range one.points {
-			if is(p) {
+	for _, current := range lines {
+		kept := line{kind: current.kind, cycle: current.cycle}
+		for _, p := range current.points {
+			if matches(p) {
 				kept.points = append(kept.points, p)
 			}
 		}
@@ -51,11 +51,11 @@ func pointsWhere(lines []line, is func(*point) bool) []line {
 }
 
 // worst is the largest value; nil when there is none.
-func worst(lines []line, of func(*point) *float64) *float64 {
+func worst(lines []line, read func(*point) *float64) *float64 {
 	var most *float64
-	for _, one := range lines {
-		for _, p := range one.points {
-			if value := of(p); value != nil && (most == nil || *value > *most) {
+	for _, current := range lines {
+		for _, p := range current.points {
+			if value := read(p); value != nil && (most == nil || *value > *most) {
 				most = value
 			}
 		}
@@ -63,8 +63,8 @@ func worst(lines []line, of func(*point) *float64) *float64 {
 	return most
 }
 
-func (p *point) quantile(of quantile) *float64 {
-	values, known := p.departure(of)
+func (p *point) quantile(q quantile) *float64 {
+	values, known := p.departure(q)
 	if !known {
 		return nil
 	}
@@ -90,9 +90,9 @@ func (p *point) coresWherePrompt() *float64 {
 
 // manyByFew compares 1,000 flows with 100 at the same cycle.
 func manyByFew(lines []line) *float64 {
-	for _, one := range lines {
-		few := worst(pointsWhere([]line{one}, func(p *point) bool { return one.kind == byFlows && p.number == 100 }), (*point).p99)
-		many := worst(pointsWhere([]line{one}, func(p *point) bool { return one.kind == byFlows && p.number == 1000 }), (*point).p99)
+	for _, current := range lines {
+		few := worst(pointsWhere([]line{current}, func(p *point) bool { return current.kind == byFlows && p.number == 100 }), (*point).p99)
+		many := worst(pointsWhere([]line{current}, func(p *point) bool { return current.kind == byFlows && p.number == 1000 }), (*point).p99)
 		if few != nil && many != nil && *few > 0 {
 			ratio := *many / *few
 			return &ratio

@@ -39,8 +39,8 @@ func linesOf(cycles []load, measured []engine.Measured) []line {
 	var all []line
 	for i := range cycles {
 		for _, kind := range []string{byFlows, byPods} {
-			if one := lineOf(kind, cycles[i].Cycle, measured); len(one.points) > 0 {
-				all = append(all, one)
+			if current := lineOf(kind, cycles[i].Cycle, measured); len(current.points) > 0 {
+				all = append(all, current)
 			}
 		}
 	}
@@ -48,22 +48,22 @@ func linesOf(cycles []load, measured []engine.Measured) []line {
 }
 
 func lineOf(kind string, cycle time.Duration, measured []engine.Measured) line {
-	one := line{kind: kind, cycle: cycle}
+	result := line{kind: kind, cycle: cycle}
 	for _, m := range measured {
 		number, err := strconv.Atoi(m.Case.Of["number"])
 		if err != nil || m.Case.Of["kind"] != kind || m.Case.Of["cycle"] != durationText(cycle) {
 			continue
 		}
-		at := slices.IndexFunc(one.points, func(p *point) bool { return p.number == number })
+		at := slices.IndexFunc(result.points, func(p *point) bool { return p.number == number })
 		if at < 0 {
-			at = len(one.points)
-			one.points = append(one.points, &point{number: number, cycle: cycle})
+			at = len(result.points)
+			result.points = append(result.points, &point{number: number, cycle: cycle})
 		}
 		samples := m.Samples[sampleDeparted]
-		one.points[at].repetitions = append(one.points[at].repetitions, repetition{m.Values, stats.Summarize(samples), len(samples)})
+		result.points[at].repetitions = append(result.points[at].repetitions, repetition{m.Values, stats.Summarize(samples), len(samples)})
 	}
-	slices.SortFunc(one.points, func(a, b *point) int { return a.number - b.number })
-	return one
+	slices.SortFunc(result.points, func(a, b *point) int { return a.number - b.number })
+	return result
 }
 
 // rate is how many messages a second the flows of a point send.
@@ -72,8 +72,8 @@ func (p *point) rate() float64 { return float64(p.number) / p.cycle.Seconds() }
 // values are those of all repetitions.
 func (p *point) values(name string) []float64 {
 	all := make([]float64, len(p.repetitions))
-	for i, one := range p.repetitions {
-		all[i] = one.values[name]
+	for i, repetition := range p.repetitions {
+		all[i] = repetition.values[name]
 	}
 	return all
 }
@@ -97,7 +97,7 @@ type quantile struct {
 	name, id string
 	// hundredths of a percent; 0: the largest.
 	hundredths int
-	of         func(*stats.Summary) int64
+	read       func(*stats.Summary) int64
 }
 
 var (
@@ -109,13 +109,13 @@ var (
 )
 
 // departure is a quantile in each repetition, false when one of them has too few messages for it.
-func (p *point) departure(of quantile) ([]float64, bool) {
+func (p *point) departure(q quantile) ([]float64, bool) {
 	all := make([]float64, 0, len(p.repetitions))
-	for _, one := range p.repetitions {
-		if one.departure == nil || of.hundredths > 0 && !stats.Supported(one.messages, of.hundredths) {
+	for _, repetition := range p.repetitions {
+		if repetition.departure == nil || q.hundredths > 0 && !stats.Supported(repetition.messages, q.hundredths) {
 			return nil, false
 		}
-		all = append(all, float64(of.of(one.departure)))
+		all = append(all, float64(q.read(repetition.departure)))
 	}
 	return all, len(all) > 0
 }

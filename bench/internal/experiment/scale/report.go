@@ -59,14 +59,14 @@ func charts(lines []line) []results.Chart {
 		{ID: "memory", Title: "Memory of ktsnd", XAxis: "flows", YAxis: "MiB", LogX: true,
 			Caption: "Of cases with many messages 24 bytes for each departure that is remembered are added."},
 	}
-	for _, of := range []quantile{p50, p99, p99_9, largest} {
-		all = append(all, results.Chart{ID: of.id, Title: "Departure error, " + of.name, XAxis: "flows", YAxis: "µs", LogX: true,
-			LogY: of.id != p50.id, Caption: "Where each repetition has enough messages."})
+	for _, q := range []quantile{p50, p99, p99_9, largest} {
+		all = append(all, results.Chart{ID: q.id, Title: "Departure error, " + q.name, XAxis: "flows", YAxis: "µs", LogX: true,
+			LogY: q.id != p50.id, Caption: "Where each repetition has enough messages."})
 	}
 	for i := range lines {
-		one := curves(&lines[i])
+		curve := curves(&lines[i])
 		for c := range all {
-			all[c].Lines = append(all[c].Lines, results.Line{Name: lines[i].name(), Points: one[all[c].ID]})
+			all[c].Lines = append(all[c].Lines, results.Line{Name: lines[i].name(), Points: curve[all[c].ID]})
 		}
 	}
 	return all
@@ -86,9 +86,9 @@ func curves(l *line) map[string][]results.Point {
 		add("cores", p, p.values(valueCores), 1, 0)
 		add("talker-cores", p, p.values(valueTalkerCores), 1, 0)
 		add("memory", p, p.values(valueMemory), 1<<20, 0)
-		for _, of := range []quantile{p50, p99, p99_9, largest} {
-			if values, known := p.departure(of); known {
-				add(of.id, p, values, 1000, 0.001)
+		for _, q := range []quantile{p50, p99, p99_9, largest} {
+			if values, known := p.departure(q); known {
+				add(q.id, p, values, 1000, 0.001)
 			}
 		}
 	}
@@ -99,23 +99,23 @@ func (l *line) departures() results.SectionTable {
 	quantiles := []quantile{p50, p90, p99, p99_9, largest}
 	table := results.SectionTable{ID: l.id("departures"), Title: "Departure error, µs: " + l.name(),
 		Head: []string{"number", "messages", "a second", "lost", "handed over late"}}
-	for _, of := range quantiles {
-		table.Head = append(table.Head, of.name)
+	for _, q := range quantiles {
+		table.Head = append(table.Head, q.name)
 	}
 	table.Head = append(table.Head, "most", "counted as late", "stops", "pauses")
 	for _, p := range l.points {
 		row := []string{strconv.Itoa(p.number), strconv.Itoa(p.sum(valueSent)), fmt.Sprintf("%.0f", p.median(valueRate)),
 			strconv.Itoa(p.sum(valueLost)), strconv.Itoa(p.sum(valueHandedLate))}
-		for _, of := range quantiles {
-			row = append(row, p.cell(of))
+		for _, q := range quantiles {
+			row = append(row, p.cell(q))
 		}
 		table.Rows = append(table.Rows, append(row, p.most(), p.late(), p.stops(), strconv.Itoa(p.sum(valuePauses))))
 	}
 	return table
 }
 
-func (p *point) cell(of quantile) string {
-	values, known := p.departure(of)
+func (p *point) cell(q quantile) string {
+	values, known := p.departure(q)
 	if !known {
 		return unmeasured
 	}
@@ -135,7 +135,7 @@ func (p *point) most() string {
 func (p *point) late() string {
 	var reasons []string
 	for _, name := range slices.Sorted(maps.Keys(p.repetitions[0].values)) {
-		if reason, is := strings.CutPrefix(name, valueLatePrefix); is && p.sum(name) > 0 {
+		if reason, isLate := strings.CutPrefix(name, valueLatePrefix); isLate && p.sum(name) > 0 {
 			reasons = append(reasons, fmt.Sprintf("%s %d", reason, p.sum(name)))
 		}
 	}
@@ -147,8 +147,8 @@ func (p *point) late() string {
 
 // stops are those by the kernel's real-time budget, where there is one.
 func (p *point) stops() string {
-	for _, one := range p.repetitions {
-		if _, known := one.values[valueStops]; !known {
+	for _, repetition := range p.repetitions {
+		if _, known := repetition.values[valueStops]; !known {
 			return unmeasured
 		}
 	}

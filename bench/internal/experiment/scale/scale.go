@@ -168,8 +168,8 @@ func (s *scale) checkLoad(l *load) error {
 	case s.Lasts < 2*l.Cycle:
 		return fmt.Errorf("lasts %v, less than two cycles of %v; give more, or a shorter cycle", s.Lasts, l.Cycle)
 	}
-	for _, one := range l.backgrounds(s.Lasts) {
-		if err := checkBackground(&one.Background); err != nil {
+	for _, background := range l.backgrounds(s.Lasts) {
+		if err := checkBackground(&background.Background); err != nil {
 			return err
 		}
 	}
@@ -227,18 +227,18 @@ func durationText(d time.Duration) string { return strings.ReplaceAll(d.String()
 func (s *scale) Cases(*engine.Profile) []engine.Case {
 	var all []engine.Case
 	for i := range s.Cycles {
-		for _, one := range s.Cycles[i].backgrounds(s.Lasts) {
-			cycle, messages := durationText(one.Cycle), one.Messages()
-			lasts := s.Lasts + backgroundOverhead + podOverhead*time.Duration(one.Pods) + time.Duration(messages)*time.Second/readPerSecond
+		for _, background := range s.Cycles[i].backgrounds(s.Lasts) {
+			cycle, messages := durationText(background.Cycle), background.Messages()
+			lasts := s.Lasts + backgroundOverhead + podOverhead*time.Duration(background.Pods) + time.Duration(messages)*time.Second/readPerSecond
 			setting := engine.Setting{Daemon: true, Serial: len(all) + 1}
 			if messages > keptDepartures {
 				setting.Departures = messages + messages/10
 			}
-			if rate := rateOfPod(&one.Background); rate > tightRate {
+			if rate := rateOfPod(&background.Background); rate > tightRate {
 				setting.PodRate = 2 * int(rate)
 			}
-			all = append(all, engine.Case{Name: fmt.Sprintf("%s-%d-%s", one.kind, one.number, cycle), Path: results.PathDirect,
-				Of:      map[string]string{"kind": one.kind, "number": strconv.Itoa(one.number), "cycle": cycle},
+			all = append(all, engine.Case{Name: fmt.Sprintf("%s-%d-%s", background.kind, background.number, cycle), Path: results.PathDirect,
+				Of:      map[string]string{"kind": background.kind, "number": strconv.Itoa(background.number), "cycle": cycle},
 				LastsNs: lasts.Nanoseconds(), Setting: setting})
 		}
 	}
@@ -246,24 +246,24 @@ func (s *scale) Cases(*engine.Profile) []engine.Case {
 }
 
 // backgroundOf finds who sends in a case.
-func (s *scale) backgroundOf(of map[string]string) (*netnstarget.Background, error) {
+func (s *scale) backgroundOf(parameters map[string]string) (*netnstarget.Background, error) {
 	for i := range s.Cycles {
-		for _, one := range s.Cycles[i].backgrounds(s.Lasts) {
-			if one.kind == of["kind"] && strconv.Itoa(one.number) == of["number"] && durationText(one.Cycle) == of["cycle"] {
-				return &one.Background, nil
+		for _, background := range s.Cycles[i].backgrounds(s.Lasts) {
+			if background.kind == parameters["kind"] && strconv.Itoa(background.number) == parameters["number"] && durationText(background.Cycle) == parameters["cycle"] {
+				return &background.Background, nil
 			}
 		}
 	}
-	return nil, fmt.Errorf("the case %v is none of this profile", of)
+	return nil, fmt.Errorf("the case %v is none of this profile", parameters)
 }
 
 // Perform implements engine.Experiment.
-func (s *scale) Perform(ctx context.Context, on engine.Target, _ *engine.Profile, one *engine.Case) (*engine.Outcome, error) {
+func (s *scale) Perform(ctx context.Context, on engine.Target, _ *engine.Profile, current *engine.Case) (*engine.Outcome, error) {
 	target, ok := on.(*netnstarget.Target)
 	if !ok {
 		return nil, errors.New("experiment scale is measured between network namespaces only")
 	}
-	background, err := s.backgroundOf(one.Of)
+	background, err := s.backgroundOf(current.Of)
 	if err != nil {
 		return nil, err
 	}
@@ -297,7 +297,7 @@ func outcomeOf(background *netnstarget.Background, seen *netnstarget.Observed) *
 func problemsOf(background *netnstarget.Background, seen *netnstarget.Observed) []string {
 	problems := []string{}
 	known := len(seen.DepartureNs) + seen.HandedOverLate
-	for _, one := range []struct {
+	for _, check := range []struct {
 		bad    bool
 		number int
 		what   string
@@ -310,8 +310,8 @@ func problemsOf(background *netnstarget.Background, seen *netnstarget.Observed) 
 		{seen.Counters.KernelPath > 0, int(seen.Counters.KernelPath), "messages went past ktsnd"},
 		{seen.Early > 0, seen.Early, "messages were released before their time"},
 	} {
-		if one.bad {
-			problems = append(problems, fmt.Sprintf("%d %s", one.number, one.what))
+		if check.bad {
+			problems = append(problems, fmt.Sprintf("%d %s", check.number, check.what))
 		}
 	}
 	return problems

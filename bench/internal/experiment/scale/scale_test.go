@@ -50,10 +50,10 @@ func TestShippedScaleIsPlannedInTime(t *testing.T) {
 }
 
 func TestCasesWithManyMessagesHaveRoomForThem(t *testing.T) {
-	for _, one := range New().Cases(nil) {
-		full := one.Name == "flows-100-1ms"
-		if one.Setting.Departures > 400_000 != full || one.Setting.PodRate > 150_000 != full {
-			t.Errorf("%s: %d departures, %d messages of a pod", one.Name, one.Setting.Departures, one.Setting.PodRate)
+	for _, current := range New().Cases(nil) {
+		full := current.Name == "flows-100-1ms"
+		if current.Setting.Departures > 400_000 != full || current.Setting.PodRate > 150_000 != full {
+			t.Errorf("%s: %d departures, %d messages of a pod", current.Name, current.Setting.Departures, current.Setting.PodRate)
 		}
 	}
 }

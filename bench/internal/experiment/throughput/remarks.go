@@ -20,14 +20,14 @@ func (r *report) compare(tests []string, value string, unit float64, unitName st
 		for _, pair := range [][2]string{{testbed.Flannel, testbed.Host}, {testbed.FlannelHostGW, testbed.Host}, {testbed.Primary, testbed.Host},
 			{testbed.TSN, testbed.Host}, {testbed.TSN, testbed.Flannel}, {testbed.TSN, testbed.FlannelHostGW}, {testbed.TSN, testbed.Primary},
 			{testbed.Link, testbed.Host}, {testbed.Link, testbed.Flannel}} {
-			one, ok := r.estimate(pair[0], c, value)
+			estimate, ok := r.estimate(pair[0], c, value)
 			other, both := r.estimate(pair[1], c, value)
-			ratio, known := inference.QuotientOf(one, other)
+			ratio, known := inference.QuotientOf(estimate, other)
 			if !ok || !both || !known {
 				continue
 			}
 			remarks = append(remarks, fmt.Sprintf("%s: %s over %s and %s over %s, %s.", c.title(),
-				one.Text(unit, 2)+" "+unitName, pair[0], other.Text(unit, 2)+" "+unitName, pair[1], relation(ratio)))
+				estimate.Text(unit, 2)+" "+unitName, pair[0], other.Text(unit, 2)+" "+unitName, pair[1], relation(ratio)))
 		}
 	}
 	return remarks
@@ -54,9 +54,9 @@ func (r *report) grow(tests []string, value string) []string {
 	for _, test := range tests {
 		var ratios []string
 		for _, path := range r.profile.Paths {
-			one, ok := r.estimate(path, cell{test, r.underlays()[0], large}, value)
+			estimate, ok := r.estimate(path, cell{test, r.underlays()[0], large}, value)
 			other, both := r.estimate(path, cell{test, r.underlays()[0], small}, value)
-			if ratio, known := inference.QuotientOf(one, other); ok && both && known {
+			if ratio, known := inference.QuotientOf(estimate, other); ok && both && known {
 				ratios = append(ratios, fmt.Sprintf("%.2f over %s (%s)", ratio.Value, path, testbed.Range(ratio)))
 			}
 		}

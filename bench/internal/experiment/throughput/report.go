@@ -238,8 +238,8 @@ func (r *report) processors(names []string) results.Section {
 // components are the values of cores that are not iperf3's own.
 func (r *report) components() []string {
 	names := map[string]bool{}
-	for _, one := range r.measured {
-		for name := range one.Values {
+	for _, measurement := range r.measured {
+		for name := range measurement.Values {
 			if strings.HasSuffix(name, testbed.Cores) && !strings.HasPrefix(name, "iperf3") {
 				names[name] = true
 			}

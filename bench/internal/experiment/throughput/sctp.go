@@ -42,22 +42,22 @@ func (e *Experiment) associate(ctx context.Context, near, far testbed.End, outco
 	if err != nil {
 		return err
 	}
-	if said, err := client.Wait(ctx); err != nil {
-		return fmt.Errorf("%w: %s", err, strings.TrimSpace(said))
+	if output, err := client.Wait(ctx); err != nil {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(output))
 	}
-	said, err := server.Wait(ctx)
+	output, err := server.Wait(ctx)
 	if err != nil {
-		return fmt.Errorf("%w: %s", err, strings.TrimSpace(said))
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(output))
 	}
-	outcome.Said[sctpProgram] = said
-	outcome.Values[ValueBps], err = rateOf(said)
+	outcome.Said[sctpProgram] = output
+	outcome.Values[ValueBps], err = rateOf(output)
 	return err
 }
 
 // rateOf is the payload that arrived in bit/s.
-func rateOf(said string) (float64, error) {
+func rateOf(output string) (float64, error) {
 	var got association
-	if err := json.Unmarshal([]byte(said), &got); err != nil {
+	if err := json.Unmarshal([]byte(output), &got); err != nil {
 		return 0, fmt.Errorf("%s printed no JSON: %w", sctpProgram, err)
 	}
 	if got.Bytes <= 0 || got.ElapsedNs <= 0 {

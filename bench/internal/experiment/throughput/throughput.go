@@ -232,12 +232,12 @@ func (e *Experiment) ping(ctx context.Context, near, far testbed.End, outcome *e
 	if err != nil {
 		return err
 	}
-	said, errEnd := program.Wait(ctx)
-	result, err := ping.Parse(strings.NewReader(said))
+	output, errEnd := program.Wait(ctx)
+	result, err := ping.Parse(strings.NewReader(output))
 	if err != nil {
 		return testbed.Because(err, errEnd)
 	}
-	outcome.Said[ping.Program] = said
+	outcome.Said[ping.Program] = output
 	outcome.Samples = map[string][]int64{sampleRoundTrips: result.RoundTripsNs}
 	outcome.Values[ValueMean], outcome.Values[valueUnanswered] = result.MeanNs(), float64(result.Sent-result.Received)
 	outcome.Values[ValueP50], outcome.Values[ValueP99] = float64(result.Percentile(50)), float64(result.Percentile(99))
@@ -256,11 +256,11 @@ func (e *Experiment) transfer(ctx context.Context, near, far testbed.End, datagr
 	}
 	defer func() { _, _ = server.Stop() }()
 	test := iperf3.Test{Server: far.Address(), Port: port, UDP: datagrams, BufferBytes: e.BufferBytes, Duration: e.Duration, Omit: omitted}
-	result, said, err := connect(ctx, near, &test)
+	result, output, err := connect(ctx, near, &test)
 	if err != nil {
 		return err
 	}
-	outcome.Said[iperf3.Program] = said
+	outcome.Said[iperf3.Program] = output
 	outcome.Values[ValueBps], outcome.Values[valueClient], outcome.Values[valueServer] = result.ReceivedBps, result.ClientCores, result.ServerCores
 	if datagrams {
 		outcome.Values[valueLost] = result.LostShare
@@ -282,16 +282,16 @@ func connect(ctx context.Context, near testbed.End, test *iperf3.Test) (*iperf3.
 		if err != nil {
 			return nil, "", err
 		}
-		said, errEnd := client.Wait(ctx)
-		result, err := iperf3.Parse(strings.NewReader(said))
+		output, errEnd := client.Wait(ctx)
+		result, err := iperf3.Parse(strings.NewReader(output))
 		if err == nil {
-			return result, said, nil
+			return result, output, nil
 		}
 		if attempt == attempts || !iperf3.NotListening(err) {
-			return nil, said, testbed.Because(err, errEnd)
+			return nil, output, testbed.Because(err, errEnd)
 		}
 		if err := testbed.Pause(ctx, pause); err != nil {
-			return nil, said, err
+			return nil, output, err
 		}
 	}
 }

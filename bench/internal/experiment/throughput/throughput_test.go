@@ -19,11 +19,11 @@ func TestNetworksAreInnermostAndEachCaseOnce(t *testing.T) {
 		t.Fatalf("%d cases", len(cases))
 	}
 	seen := map[string]bool{}
-	for i, one := range cases {
-		if one.Path != profile.Paths[i%2] || one.LastsNs <= 0 {
-			t.Errorf("case %d: %+v", i, one)
+	for i, current := range cases {
+		if current.Path != profile.Paths[i%2] || current.LastsNs <= 0 {
+			t.Errorf("case %d: %+v", i, current)
 		}
-		seen[one.Path+one.Name] = true
+		seen[current.Path+current.Name] = true
 	}
 	if len(seen) != len(cases) || !seen["tsnudp-8900"] {
 		t.Errorf("%v", seen)
@@ -50,9 +50,9 @@ func TestWhatCannotBeMeasuredIsASentence(t *testing.T) {
 func measured(test string, value string, by map[string][]float64) []engine.Measured {
 	var all []engine.Measured
 	for path, values := range by {
-		for i, one := range values {
+		for i, number := range values {
 			all = append(all, engine.Measured{Case: engine.Case{Name: cell{test, flat, 1500}.name(), Path: path}, Repetition: i + 1,
-				Outcome: &engine.Outcome{Values: map[string]float64{value: one}}})
+				Outcome: &engine.Outcome{Values: map[string]float64{value: number}}})
 		}
 	}
 	return all
@@ -62,11 +62,11 @@ func reportOf(all []engine.Measured) string {
 	e := New().(*Experiment)
 	e.MTUs = []int{1500}
 	findings := e.Report(&engine.Profile{Paths: []string{testbed.Host, testbed.Flannel, testbed.TSN}}, all)
-	var said []string
+	var remarks []string
 	for _, section := range findings.Sections {
-		said = append(said, section.Remarks...)
+		remarks = append(remarks, section.Remarks...)
 	}
-	return strings.Join(said, "\n")
+	return strings.Join(remarks, "\n")
 }
 
 func TestRemarksSayNoMoreThanTheFigures(t *testing.T) {
@@ -85,15 +85,15 @@ func TestRemarksSayNoMoreThanTheFigures(t *testing.T) {
 		"nothing whatever ": {nil, nil, []string{"over"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			said := reportOf(measured(tcp, ValueBps, test.by))
+			remarks := reportOf(measured(tcp, ValueBps, test.by))
 			for _, want := range test.has {
-				if !strings.Contains(said, want) {
-					t.Errorf("no %q in %q", want, said)
+				if !strings.Contains(remarks, want) {
+					t.Errorf("no %q in %q", want, remarks)
 				}
 			}
 			for _, unwanted := range test.lack {
-				if strings.Contains(said, unwanted) {
-					t.Errorf("%q in %q", unwanted, said)
+				if strings.Contains(remarks, unwanted) {
+					t.Errorf("%q in %q", unwanted, remarks)
 				}
 			}
 		})
@@ -118,8 +118,8 @@ func TestCasesOfAnUnderlayFollowEachOther(t *testing.T) {
 	e := New().(*Experiment)
 	e.Tests, e.Underlays, e.MTUs = []string{tcp, echo}, []string{flat, routed}, []int{1500, 8950}
 	var names []string
-	for _, one := range e.Cases(&engine.Profile{Paths: []string{testbed.Link}}) {
-		names = append(names, one.Name)
+	for _, current := range e.Cases(&engine.Profile{Paths: []string{testbed.Link}}) {
+		names = append(names, current.Name)
 	}
 	want := []string{"tcp-1500", "ping-1500", "tcp-8950", "ping-8950", "tcp-1500-routed", "ping-1500-routed", "tcp-8950-routed", "ping-8950-routed"}
 	if !slices.Equal(names, want) {
@@ -149,9 +149,9 @@ func TestWhatAnAssociationCarriedIsRead(t *testing.T) {
 	if err != nil || rate != 240038400 {
 		t.Errorf("%v, %v", rate, err)
 	}
-	for said, want := range map[string]string{"": "printed no JSON", `{"bytes": 0, "elapsed_ns": 0}`: "arrived behind the first second"} {
-		if _, err := rateOf(said); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v", said, err)
+	for output, want := range map[string]string{"": "printed no JSON", `{"bytes": 0, "elapsed_ns": 0}`: "arrived behind the first second"} {
+		if _, err := rateOf(output); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", output, err)
 		}
 	}
 }
