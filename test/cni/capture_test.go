@@ -200,7 +200,7 @@ func (p *pod) port(t *testing.T) (port capture.PortCount) {
 func (n *node) guard(t *testing.T) {
 	t.Helper()
 	must(t, n.Do(func() error {
-		_, err := (&attachment.GuardRound{StateDir: filepath.Join(n.dir, "state")}).Look()
+		_, err := (&attachment.GuardRound{StateDir: filepath.Join(n.dir, "state")}).Run()
 		return err
 	}))
 }

@@ -85,7 +85,7 @@ func BenchmarkManyLinks(b *testing.B) {
 		b.ReportMetric((lab.a.processorOfDaemon(b)-cpu).Seconds()/5*100, "%cpu-ktsnd")
 		begin := time.Now()
 		round := &attachment.GuardRound{StateDir: filepath.Join(lab.a.dir, "state")}
-		_ = lab.a.Do(func() error { _, err := round.Look(); return err })
+		_ = lab.a.Do(func() error { _, err := round.Run(); return err })
 		b.ReportMetric(float64(time.Since(begin).Milliseconds()), "ms-guard")
 		begin = time.Now()
 		_ = lab.a.Do(func() error { _, err := overlay.LinkVNIs(filepath.Join(lab.a.dir, "state")); return err })

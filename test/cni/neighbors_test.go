@@ -163,7 +163,7 @@ func TestPodAnswersOnlyForItsAddresses(t *testing.T) {
 		}
 	}
 	must(t, attacker.node.Do(func() error {
-		_, err := (&attachment.GuardRound{StateDir: filepath.Join(attacker.node.dir, "state")}).Look()
+		_, err := (&attachment.GuardRound{StateDir: filepath.Join(attacker.node.dir, "state")}).Run()
 		return err
 	}))
 	for _, address := range []netip.Addr{claimed4, claimed6} {

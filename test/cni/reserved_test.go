@@ -132,7 +132,7 @@ func (o *offender) offend(t *testing.T, service *service) {
 	reach("after CHECK", false)
 	o.node.removeFilter(t, o.port, "ktsn_reserved")
 	must(t, o.node.Do(func() error {
-		_, err := (&attachment.GuardRound{StateDir: filepath.Join(o.node.dir, "state")}).Look()
+		_, err := (&attachment.GuardRound{StateDir: filepath.Join(o.node.dir, "state")}).Run()
 		return err
 	}))
 	reach("after ktsn-agent has looked", false)

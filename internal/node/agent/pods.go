@@ -171,7 +171,7 @@ func addWatcher(c *core, relays *relay.Supervisor) error {
 		Pods: c.manager.GetClient(), Driver: csi.DriverName, Every: watchEvery, Settle: settle, Now: time.Now,
 		Events:   c.manager.GetEventRecorderFor("ktsn-agent"),
 		Do:       ask(c, func(k *control.Client) watch.Ktsnd { return k }),
-		Unseen:   (&attachment.GuardRound{StateDir: c.StateDir}).Look,
+		Unseen:   (&attachment.GuardRound{StateDir: c.StateDir}).Run,
 		Back:     relays.Compare,
 		Dropped:  c.metrics.Unseen,
 		Diverted: c.metrics.Diverted,

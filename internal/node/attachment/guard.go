@@ -136,32 +136,7 @@ type Guarded struct {
 // Guard attaches missing programs to the node's interfaces and reads their counters. Interfaces of pods that are gone
 // are left out. An error of one interface does not keep the others from being returned.
 func Guard(stateDir string) ([]Guarded, error) {
-	records, err := recordStore{stateDir}.withPorts()
-	if err != nil {
-		return nil, err
-	}
-	node, err := OpenNode(stateDir, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer node.Close()
-	var all []Guarded
-	var failed error
-	var gates knownGates
-	for _, r := range records {
-		failed = errors.Join(failed, r.keepPortFilters(node), r.keepToRelay())
-		if !r.hasPrograms() {
-			continue
-		}
-		guarded, err := r.guard(&gates)
-		switch {
-		case err == nil:
-			all = append(all, guarded)
-		case !errors.Is(err, capture.ErrGone):
-			failed = errors.Join(failed, fmt.Errorf("interface %s of container %s: %w", r.Interface, r.ContainerID, err))
-		}
-	}
-	return all, failed
+	return (&GuardRound{StateDir: stateDir, everything: true}).Run()
 }
 
 // keepPortFilters restores the filters at the node's end that protect other pods and the node.
@@ -269,13 +244,15 @@ const linksPerRound = 50
 // turn. For the other links it returns the last result.
 type GuardRound struct {
 	StateDir string
+	// everything checks all links each time, and the filters of interfaces of vhost-user.
+	everything bool
 	// seen has the last results of links by the names of their ports; next is where the next turn begins.
 	seen map[string]Guarded
 	next string
 }
 
-// Look runs one round of Guard.
-func (g *GuardRound) Look() ([]Guarded, error) {
+// Run runs one round.
+func (g *GuardRound) Run() ([]Guarded, error) {
 	records, err := recordStore{g.StateDir}.withPorts()
 	if err != nil {
 		return nil, err
@@ -294,6 +271,9 @@ func (g *GuardRound) Look() ([]Guarded, error) {
 		name := r.PortName()
 		if r.Link == nil || turn[name] {
 			failed = errors.Join(failed, r.keepPortFilters(node))
+		}
+		if g.everything {
+			failed = errors.Join(failed, r.keepToRelay())
 		}
 		if !r.hasPrograms() {
 			continue
@@ -333,7 +313,11 @@ func (g *GuardRound) turn(records []*Record) map[string]bool {
 	slices.SortFunc(names, cmp.Compare[string])
 	turn := map[string]bool{}
 	begin, _ := slices.BinarySearch(names, g.next)
-	for i := range min(linksPerRound, len(names)) {
+	count := min(linksPerRound, len(names))
+	if g.everything {
+		count = len(names)
+	}
+	for i := range count {
 		name := names[(begin+i)%len(names)]
 		turn[name] = true
 		g.next = name + "\x00"
