@@ -68,7 +68,7 @@ func showCapture(ctx context.Context, out io.Writer, client *control.Client, for
 // readCapture reads the counts of all interfaces. What fails of one is said in its place.
 func readCapture(endpoints []control.AttachedEndpoint) []capture.At {
 	all := []capture.At{}
-	machines := machine.Look(endpoints)
+	machines := machine.List(endpoints)
 	for _, endpoint := range endpoints {
 		kind := deviceAt(machines, &endpoint)
 		read := capture.ReadBoth

@@ -88,7 +88,7 @@ func readState(ctx context.Context, client *control.Client) (*state, error) {
 	if current.Endpoints, err = client.Endpoints(ctx); err != nil {
 		return nil, err
 	}
-	current.Devices = machine.Look(current.Endpoints)
+	current.Devices = machine.List(current.Endpoints)
 	if current.Pods, err = client.Pods(ctx); err != nil {
 		return nil, err
 	}

@@ -233,7 +233,7 @@ func TestStatusReportsKataFile(t *testing.T) {
 	pod.add(t, lab.a.config(fields{"device": "tap", "device-queues": 2, "device-dan": folder}))
 	path := kata.Path(folder, pod.id)
 	way := "tap, which Kata finds in " + path
-	checkMachineStatus(t, pod, way, "nobody has the tap tapeth0 open", "nobody has the tap taptsn0 open")
+	checkMachineStatus(t, pod, way, "no process has the tap tapeth0 open", "no process has the tap taptsn0 open")
 	openTapAs(t, pod, "tapeth0", 0)
 	openTapAs(t, pod, podTap, unix.IFF_MULTI_QUEUE)
 	checkMachineStatus(t, pod, way)

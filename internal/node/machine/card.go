@@ -11,7 +11,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
-// withCards are the machines to which cards of the node were given.
+// withCards returns the machines that were given cards of the node.
 func withCards(bus *passthrough.Bus) (all []Machine) {
 	claims := bus.Claims()
 	for _, address := range slices.Sorted(maps.Keys(claims)) {
@@ -22,9 +22,9 @@ func withCards(bus *passthrough.Bus) (all []Machine) {
 		machine := Machine{Identity: owner.Identity, Interface: owner.Interface, Device: device.VFIO, Connection: "network card " + address}
 		switch card, err := bus.Read(address); {
 		case err != nil:
-			machine.lacks(anew, "%v", err)
+			machine.lacks(recreate, "%v", err)
 		case card.Driver != passthrough.VFIO:
-			machine.lacks(anew, "card %s has the driver %q, not %s, so that no machine can have it", address, card.Driver, passthrough.VFIO)
+			machine.lacks(recreate, "card %s has the driver %q, not %s, so that no machine can have it", address, card.Driver, passthrough.VFIO)
 		}
 		all = append(all, machine)
 	}

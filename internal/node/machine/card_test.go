@@ -12,7 +12,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/passthrough"
 )
 
-// busWith has cards with these drivers, by address.
+// busWith returns a bus with cards that have these drivers, by address.
 func busWith(t *testing.T, drivers map[string]string) *passthrough.Bus {
 	t.Helper()
 	bus := &passthrough.Bus{Sys: t.TempDir(), Dev: t.TempDir(), StateDir: t.TempDir()}
@@ -29,13 +29,13 @@ func busWith(t *testing.T, drivers map[string]string) *passthrough.Bus {
 	return bus
 }
 
-func TestMachinesWithCardsAreNamedWithWhatIsWrongWithTheCards(t *testing.T) {
+func TestWithCards(t *testing.T) {
 	bus := busWith(t, map[string]string{"0000:01:00.0": passthrough.VFIO, "0000:02:00.0": "igb"})
 	for address, owner := range map[string]string{
 		"0000:01:00.0": "tsn:c1:tsn0:u1", "0000:02:00.0": "tsn:c2:tsn0:u2", "0000:03:00.0": "tsn:c3:tsn1:u3", "0000:04:00.0": "somebody else",
 	} {
-		if own, err := bus.Claim(address, owner); err != nil || !own {
-			t.Fatalf("%v, %v", own, err)
+		if claimed, err := bus.Claim(address, owner); err != nil || !claimed {
+			t.Fatalf("%v, %v", claimed, err)
 		}
 	}
 	got := withCards(bus)

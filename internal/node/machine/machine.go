@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package machine says how virtual machines have the interfaces of pods, and what of that is missing: what tsn-cni has made it reads
-// from the interfaces' ends on the node, and then it looks for what the machine's side makes of it. It changes nothing.
+// Package machine inspects how virtual machines use the interfaces of pods, and reports faults. It reads from the interfaces' ends on
+// the node what tsn-cni created, and then checks the machine's side. It changes nothing.
 package machine
 
 import (
@@ -17,24 +17,24 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
-// Machine is one at an interface of a pod.
+// Machine is a virtual machine at an interface of a pod.
 type Machine struct {
 	Identity  string `json:"identity"`
 	Interface string `json:"interface"`
 	// Device is the kind: tap, vhost-user, veth or vfio.
 	Device string `json:"device"`
-	// Queues are pairs; 0 and an empty Class where nobody knows.
+	// Queues is the number of queue pairs; 0 and an empty Class if they are unknown.
 	Queues int    `json:"queues,omitempty"`
 	Class  string `json:"class,omitempty"`
-	// DAN is the folder in which Kata finds its devices.
+	// DAN is the folder of Kata's files of directly attachable networks.
 	DAN string `json:"dan,omitempty"`
-	// Connection says in words how the machine has the interface now.
+	// Connection describes how the machine has the interface now.
 	Connection string `json:"connection"`
-	// Faults are what keeps it from having it.
+	// Faults keep the machine from using the interface.
 	Faults []Fault `json:"faults,omitempty"`
 }
 
-// Fault is what is missing, and what to do about it.
+// Fault is a fault and what to do about it.
 type Fault struct {
 	Text string `json:"text"`
 	Mend string `json:"mend"`
@@ -44,33 +44,33 @@ func (m *Machine) lacks(mend, text string, arguments ...any) {
 	m.Faults = append(m.Faults, Fault{fmt.Sprintf(text, arguments...), mend})
 }
 
-// Look looks for machines at the interfaces of endpoints, and for those that have a card in the place of one. What cannot be looked at has none.
-func Look(endpoints []control.AttachedEndpoint) []Machine {
+// List returns the machines at the interfaces of endpoints and those with a card. Interfaces that cannot be read count as without a machine.
+func List(endpoints []control.AttachedEndpoint) []Machine {
 	type at struct{ identity, name string }
 	ports := map[at]overlay.Found{}
-	founds, _ := overlay.Attachments()
-	for _, port := range founds {
+	attachments, _ := overlay.Attachments()
+	for _, port := range attachments {
 		ports[at{port.Identity, port.Interface}] = port
 	}
 	all := []Machine{}
 	for _, endpoint := range endpoints {
 		port := ports[at{endpoint.Identity, endpoint.Interface}]
-		if machine := lookAt(&endpoint, &port); machine != nil {
+		if machine := inspect(&endpoint, &port); machine != nil {
 			all = append(all, *machine)
 		}
 	}
 	return append(all, withCards(passthrough.NewBus())...)
 }
 
-// lookAt returns nil where no machine has the interface.
-func lookAt(endpoint *control.AttachedEndpoint, port *overlay.Found) *Machine {
-	noted := attachment.ReadNote(port)
-	of := noted.Device
+// inspect returns the machine at an interface, nil if there is none.
+func inspect(endpoint *control.AttachedEndpoint, port *overlay.Found) *Machine {
+	note := attachment.ReadNote(port)
+	attached := note.Device
 	machine := &Machine{
-		Identity: endpoint.Identity, Interface: endpoint.Interface, Device: of.Kind, Queues: of.Queues, Class: of.Class, DAN: of.DAN,
+		Identity: endpoint.Identity, Interface: endpoint.Interface, Device: attached.Kind, Queues: attached.Queues, Class: attached.Class, DAN: attached.DAN,
 	}
-	if !of.Exists() {
-		machine.Device = kernels(endpoint)
+	if !attached.Exists() {
+		machine.Device = deviceInPod(endpoint)
 		machine.Connection = machine.Device
 		if machine.Device == "" {
 			return nil
@@ -78,23 +78,23 @@ func lookAt(endpoint *control.AttachedEndpoint, port *overlay.Found) *Machine {
 		return machine
 	}
 	switch {
-	case of.DAN != "":
-		machine.lookAtFile(port.ContainerID, endpoint.Netns)
-	case of.Is(device.Veth):
-		machine.lookAtInterface(port.PortName(), endpoint.Netns)
-	case of.Is(device.VhostUser):
+	case attached.DAN != "":
+		machine.inspectFile(port.ContainerID, endpoint.Netns)
+	case attached.Is(device.Veth):
+		machine.inspectInterface(port.PortName(), endpoint.Netns)
+	case attached.Is(device.VhostUser):
 		machine.Connection = "vhost-user"
-		machine.lookAtSocket(noted.VhostSocket)
+		machine.inspectSocket(note.VhostSocket)
 	default:
 		machine.Connection = "tap"
-		machine.lookAtTap(endpoint.Netns)
+		machine.inspectTap(endpoint.Netns)
 	}
 	return machine
 }
 
-// kernels is the device that the kernel shows in the pod, of whose port there is no note.
-func kernels(endpoint *control.AttachedEndpoint) (kind string) {
-	_ = ns.WithNetNSPath(endpoint.Netns, func(ns.NetNS) (err error) { // what cannot be looked at has none
+// deviceInPod returns the kind of the device found in the pod, for a port without a note.
+func deviceInPod(endpoint *control.AttachedEndpoint) (kind string) {
+	_ = ns.WithNetNSPath(endpoint.Netns, func(ns.NetNS) (err error) { // unreadable counts as none
 		kind, err = vm.DeviceAt(endpoint.Interface)
 		return err
 	})

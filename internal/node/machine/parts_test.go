@@ -9,21 +9,21 @@ import (
 	"testing"
 )
 
-func TestWhatCannotBeLookedAtIsSaidWithWhatToDo(t *testing.T) {
+func TestInspectErrors(t *testing.T) {
 	gone := filepath.Join(t.TempDir(), "netns")
 	noFolder := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(noFolder, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for sentence, look := range map[string]func(*Machine){
-		"the pod's network namespace could not be looked at": func(m *Machine) { m.lookAtTap(gone) },
-		"the socket of vhost-user could not be looked at":    func(m *Machine) { m.lookAtSocket(filepath.Join(noFolder, "socket")) },
-		"there is no socket": func(m *Machine) { m.lookAtSocket(gone) },
+	for message, inspect := range map[string]func(*Machine){
+		"the pod's network namespace cannot be read": func(m *Machine) { m.inspectTap(gone) },
+		"the socket of vhost-user cannot be read":    func(m *Machine) { m.inspectSocket(filepath.Join(noFolder, "socket")) },
+		"there is no socket":                         func(m *Machine) { m.inspectSocket(gone) },
 	} {
 		m := &Machine{Interface: "tsn0"}
-		look(m)
-		if len(m.Faults) != 1 || !strings.HasPrefix(m.Faults[0].Text, sentence) || m.Faults[0].Mend == "" {
-			t.Errorf("%s: got %+v", sentence, m.Faults)
+		inspect(m)
+		if len(m.Faults) != 1 || !strings.HasPrefix(m.Faults[0].Text, message) || m.Faults[0].Mend == "" {
+			t.Errorf("%s: got %+v", message, m.Faults)
 		}
 	}
 }
