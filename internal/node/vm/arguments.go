@@ -9,47 +9,47 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
-// clockArguments are those of the virtio port by which a guest asks for the node's time.
+// clockArguments are the arguments of the virtio port through which a guest reads the node's time.
 const clockArguments = "-device virtio-serial -device virtserialport,chardev=%[1]s-clock,name=org.kubernetsn.clock \\\n" +
 	"    -chardev socket,id=%[1]s-clock,path=%[2]s,server=on,wait=off"
 
 // sharedMemory lets a relay of vhost-user read the queues.
 const sharedMemory = "memory-backend-memfd,id=%s-memory,size=SIZE,share=on"
 
-// Interface are the arguments of QEMU that make the machine's interface. Of vhost-user the machine's memory must be shared besides.
+// Interface returns QEMU's arguments for the machine's interface. With vhost-user the machine's memory must also be shared.
 func (m *Machine) Interface() []string {
-	made := "virtio-net-pci,netdev=" + m.Name + ",mac=" + m.Address + fmt.Sprintf(",host_mtu=%d", m.MTU)
+	argument := "virtio-net-pci,netdev=" + m.Name + ",mac=" + m.Address + fmt.Sprintf(",host_mtu=%d", m.MTU)
 	if m.Queues > 1 {
-		// Two interrupts for each pair, one for the queue of commands, one for changes of the device.
-		made += fmt.Sprintf(",mq=on,vectors=%d", 2*m.Queues+2)
+		// Two interrupts for each pair, one for the control queue, one for configuration changes.
+		argument += fmt.Sprintf(",mq=on,vectors=%d", 2*m.Queues+2)
 	}
 	if m.Device == device.VhostUser {
 		return []string{
 			"-chardev", fmt.Sprintf("socket,id=%s-vhost,path=%s,reconnect=1", m.Name, m.Socket),
-			"-netdev", fmt.Sprintf("vhost-user,id=%[1]s,chardev=%[1]s-vhost,queues=%[2]d", m.Name, m.Queues), "-device", made,
+			"-netdev", fmt.Sprintf("vhost-user,id=%[1]s,chardev=%[1]s-vhost,queues=%[2]d", m.Name, m.Queues), "-device", argument,
 		}
 	}
 	net := fmt.Sprintf("tap,id=%s,ifname=%s,script=no,downscript=no,vhost=off", m.Name, m.Tap)
 	if m.Queues > 1 {
 		net += fmt.Sprintf(",queues=%d", m.Queues)
 	}
-	return []string{"-netdev", net, "-device", made}
+	return []string{"-netdev", net, "-device", argument}
 }
 
-// QEMU are the arguments of QEMU that fit, as lines of a shell.
+// QEMU returns QEMU's arguments for the machine, as lines of a shell command.
 func (m *Machine) QEMU() string {
 	lines := []string{fmt.Sprintf("-smp %d", m.VCPUs)}
 	if m.Device == device.VhostUser {
 		lines = append(lines, "-object "+fmt.Sprintf(sharedMemory, m.Name)+" -numa node,memdev="+m.Name+"-memory")
 	}
-	made := m.Interface()
-	for i := 0; i < len(made); i += 2 {
-		lines = append(lines, made[i]+" "+made[i+1])
+	arguments := m.Interface()
+	for i := 0; i < len(arguments); i += 2 {
+		lines = append(lines, arguments[i]+" "+arguments[i+1])
 	}
 	return strings.Join(append(lines, fmt.Sprintf(clockArguments, m.Name, m.Clock)), " \\\n    ") + "\n"
 }
 
-// Libvirt is the same as elements of a domain.
+// Libvirt returns the elements of a libvirt domain for the machine.
 func (m *Machine) Libvirt() string {
 	queues := ""
 	if m.Queues > 1 {
@@ -87,7 +87,7 @@ func (m *Machine) libvirtInterface(queues string) string {
 `, m.Address, m.Tap, m.MTU, queues)
 }
 
-// Guest are commands for the machine.
+// Guest returns the commands to run in the machine for the interface called name.
 func (m *Machine) Guest(name string) string {
 	var text strings.Builder
 	for _, prefix := range m.Prefixes {

@@ -23,7 +23,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
-// attaching is an Attach under way.
+// attaching is the state of an Attach.
 type attaching struct {
 	*Machine
 	node *Node
@@ -31,7 +31,7 @@ type attaching struct {
 	undo []func() error
 }
 
-// Attach connects a machine. When a step fails, what the steps before it made is taken apart again, and nothing else.
+// Attach connects a machine. When a step fails, it undoes the steps before.
 func (n *Node) Attach(ctx context.Context, m *Machine) error {
 	if err := m.Check(); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (n *Node) Attach(ctx context.Context, m *Machine) error {
 	return nil
 }
 
-// network reads the network's configuration, and looks for its plugins: what cannot be called could not be undone either.
+// network reads the network's configuration. It fails if a plugin is missing, because its work could not be undone.
 func (m *Machine) network() (*libcni.NetworkConfigList, error) {
 	list, err := libcni.LoadConfList(m.ConfDir, m.Network)
 	if err != nil {
@@ -85,13 +85,13 @@ func (a *attaching) run(ctx context.Context) error {
 	return a.node.write(a.Machine)
 }
 
-// note comes first, so that Detach finds what a kill leaves.
+// note writes the machine's file first, so that Detach can remove the rest after a kill.
 func (a *attaching) note(context.Context) error {
 	a.undo = append(a.undo, func() error { return a.node.forget(a.Name) })
 	return a.node.write(a.Machine)
 }
 
-// makeSocketFolder makes a folder in which QEMU can make its socket, whoever runs it.
+// makeSocketFolder creates a folder in which QEMU, run by the owner, can create its socket.
 func (a *attaching) makeSocketFolder(context.Context) error {
 	folder := filepath.Dir(a.Clock)
 	a.undo = append(a.undo, func() error { return os.RemoveAll(folder) })
@@ -103,7 +103,7 @@ func (a *attaching) makeSocketFolder(context.Context) error {
 		err = os.Chown(folder, a.Owner, -1)
 	}
 	if err != nil {
-		return fmt.Errorf("make a folder for the socket of the machine's clock: %w", err)
+		return fmt.Errorf("create a folder for the socket of the machine's clock: %w", err)
 	}
 	return nil
 }
@@ -113,8 +113,8 @@ func (a *attaching) makeNamespace(ctx context.Context) error {
 		return err
 	}
 	a.undo = append(a.undo, func() error { return removeNamespace(a.namespaceName()) })
-	// A machine of that name may have been connected when this node was turned off: plugins keep addresses then. What they say of
-	// one that was not does not matter.
+	// A machine of that name may have been connected when the node was turned off, and plugins have kept its addresses. Their errors
+	// do not matter.
 	_ = a.node.runtime(a.Machine).DelNetworkList(ctx, a.list, a.leftOver())
 	return nil
 }
@@ -134,20 +134,20 @@ func (a *attaching) attachInterface(ctx context.Context) error {
 	return err
 }
 
-// vhostSocket is where the relay listens. Results before version 1.1 of CNI do not say it.
+// vhostSocket returns the path where the relay listens, which CNI results before version 1.1 do not contain.
 func (a *attaching) vhostSocket() (string, error) {
 	for _, plugin := range a.list.Plugins {
-		var asked struct {
+		var config struct {
 			SocketDir string `json:"socketDir"`
 		}
-		if json.Unmarshal(plugin.Bytes, &asked) == nil && asked.SocketDir != "" {
-			return filepath.Join(asked.SocketDir, a.containerID(), device.SocketName(interfaceName)), nil
+		if json.Unmarshal(plugin.Bytes, &config) == nil && config.SocketDir != "" {
+			return filepath.Join(config.SocketDir, a.containerID(), device.SocketName(interfaceName)), nil
 		}
 	}
 	return "", fmt.Errorf("no plugin of network %s has a socketDir, in which the socket of %s would be", a.Network, device.VhostUser)
 }
 
-// groupOf is the group of a user of this node, or the one of the same number.
+// groupOf returns the primary group of a user, or the user's number if the node does not know the user.
 func groupOf(owner int) int {
 	known, err := user.LookupId(strconv.Itoa(owner))
 	if err != nil {
@@ -160,7 +160,7 @@ func groupOf(owner int) int {
 	return group
 }
 
-// makeTap makes the device of one that has it on the node. A relay of vhost-user makes its socket itself.
+// makeTap creates the machine's tap on the node. With vhost-user there is none: the relay creates its socket.
 func (a *attaching) makeTap(context.Context) error {
 	if a.Device != device.Tap {
 		return nil
@@ -173,11 +173,11 @@ func (a *attaching) makeTap(context.Context) error {
 	return join(a.Tap, a.Port)
 }
 
-// read takes over what the plugins have made.
+// read reads the interface from the plugins' result.
 func (m *Machine) read(from types.Result) error {
 	result, err := current.NewResultFromResult(from)
 	if err != nil {
-		return fmt.Errorf("read what the plugins have made: %w", err)
+		return fmt.Errorf("read the plugins' result: %w", err)
 	}
 	for _, iface := range result.Interfaces {
 		if iface.Sandbox == "" && iface.Name != "" && m.Port == "" && isVeth(iface.Name) {
@@ -195,7 +195,7 @@ func (m *Machine) read(from types.Result) error {
 		m.Prefixes = append(m.Prefixes, prefix)
 	}
 	if m.Port == "" || m.Address == "" {
-		return fmt.Errorf("the plugins of network %s have made no interface with an end on the node", m.Network)
+		return fmt.Errorf("the plugins of network %s have created no interface with an end on the node", m.Network)
 	}
 	if m.MTU == 0 {
 		port, err := netlink.LinkByName(m.Port)

@@ -12,8 +12,8 @@ import (
 	"github.com/containernetworking/cni/libcni"
 )
 
-// Detach disconnects a machine. It can be repeated until all has gone; a machine that is not connected is named. With force it goes on
-// when the network's plugins cannot remove what they have made, and says what they said.
+// Detach disconnects a machine. It can be repeated after a failure; it fails if the machine is not connected. With force it
+// continues after errors of the network's plugins, and returns them.
 func (n *Node) Detach(ctx context.Context, name string, force bool) error {
 	unlock, err := n.lock()
 	if err != nil {
@@ -39,7 +39,7 @@ func (n *Node) Detach(ctx context.Context, name string, force bool) error {
 	return errors.Join(left, n.takeApart(m))
 }
 
-// takeApart removes what is not the plugins', and last the file.
+// takeApart removes everything that the plugins have not created, the machine's file last.
 func (n *Node) takeApart(m *Machine) error {
 	if err := removeNamespace(m.namespaceName()); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (n *Node) takeApart(m *Machine) error {
 	return n.forget(m.Name)
 }
 
-// deleteInterface has the plugins remove what they have made, whether or not the namespace is still there.
+// deleteInterface runs the plugins' DEL, with or without the network namespace.
 func (n *Node) deleteInterface(ctx context.Context, m *Machine) error {
 	list, err := libcni.LoadConfList(m.ConfDir, m.Network)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 )
 
-// LeaveInterface undoes Make and JoinInterface, as far as they came: the tap goes last, by which the rest is found. That there is no
-// tap, or somebody else's, is no error.
+// LeaveInterface undoes Make and JoinInterface, also after they failed half-way. The tap is removed last, because it shows that
+// there is something to undo. A missing or foreign tap is not an error.
 func LeaveInterface(tapName, interfaceName string) error {
 	tap, err := netlink.LinkByName(tapName)
 	switch {
@@ -31,8 +31,7 @@ func LeaveInterface(tapName, interfaceName string) error {
 	return RemoveTap(tapName)
 }
 
-// detach takes the redirection from the ingress of an interface, and the queueing discipline where it has no other filter: one
-// without filters does nothing.
+// detach removes the redirection from the ingress of an interface, and clsact if it has no other filter.
 func detach(interfaceName string) error {
 	link, err := netlink.LinkByName(interfaceName)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {

@@ -16,29 +16,29 @@ import (
 )
 
 const (
-	// ingress is BPF_F_INGRESS of linux/bpf.h: as if it had come in there.
+	// ingress is BPF_F_INGRESS of linux/bpf.h.
 	ingress = 1
-	// stolen is TC_ACT_STOLEN of linux/pkt_cls.h: the frame ends here.
+	// stolen is TC_ACT_STOLEN of linux/pkt_cls.h.
 	stolen = 4
-	// The redirection at the node's end is behind other filters of its ingress, and the only one of its egress.
+	// The redirection at the node's end is the only filter of its egress.
 	filterHandle   = 1
 	filterPriority = 1
 	// redirection is the name of its program and filter.
 	redirection = "ktsn_vm"
 )
 
-// Tap is a device whose frames are those of a virtual machine. It stays when nobody has it open.
+// Tap is the tap of a virtual machine. It persists while no process has it open.
 type Tap struct {
 	Name string
-	// MTU is that of the machine's interface, and what may stand in front of a frame.
+	// MTU is the MTU of the machine's interface plus the length of a record in front of a frame, in bytes.
 	MTU int
-	// Queues are pairs.
+	// Queues is the number of queue pairs.
 	Queues int
-	// Owner may open it without a privilege, being of Group; negative: root alone.
+	// Owner, who must be in Group, may open it without privileges; negative: only root.
 	Owner, Group int
 }
 
-// Make makes it, up.
+// Make creates the tap and sets it up.
 func (t *Tap) Make() error {
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name = t.Name
@@ -47,7 +47,7 @@ func (t *Tap) Make() error {
 		tap.Flags = netlink.TUNTAP_MULTI_QUEUE_DEFAULTS | netlink.TUNTAP_VNET_HDR
 	}
 	if t.Owner >= 0 {
-		// Who opens it must be in the tap's group as well, which is root's unless it is said.
+		// The owner must also be in the tap's group, which is root's by default.
 		tap.Owner, tap.Group = uint32(t.Owner), uint32(t.Group)
 	}
 	if err := netlink.LinkAdd(tap); err != nil {
@@ -58,7 +58,7 @@ func (t *Tap) Make() error {
 		do   func() error
 	}{
 		{"mark", func() error { return netlink.LinkSetGroup(tap, overlay.LinkGroup) }},
-		// Whatever it is made with, the kernel gives it 1500.
+		// The kernel ignores the MTU at creation.
 		{"set the MTU of", func() error { return netlink.LinkSetMTU(tap, t.MTU) }},
 		{"set up", func() error { return netlink.LinkSetUp(tap) }},
 	} {
@@ -69,7 +69,7 @@ func (t *Tap) Make() error {
 	return nil
 }
 
-// RemoveTap removes it. That it is not there, or somebody else's, is no error.
+// RemoveTap removes a tap. A missing or foreign tap is not an error.
 func RemoveTap(name string) error {
 	link, err := netlink.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
@@ -84,7 +84,7 @@ func RemoveTap(name string) error {
 	return nil
 }
 
-// join has what comes in at the tap come in at the node's end of the interface, and what would leave there leave at the tap.
+// join redirects frames from the tap to the ingress of the node's end of the interface, and the egress of the node's end to the tap.
 func join(tapName, portName string) error {
 	tap, err := netlink.LinkByName(tapName)
 	if err != nil {
@@ -100,13 +100,13 @@ func join(tapName, portName string) error {
 	return attach(port, netlink.HANDLE_MIN_EGRESS, redirection, sendTo(tap))
 }
 
-// IsJoined tells whether the node's end of an interface sends to a tap of the node, as Attach has it.
+// IsJoined reports whether the node's end of an interface is joined with a tap of the node, as by Attach.
 func IsJoined(portName string) (bool, error) {
 	return capture.HasFilter(portName, netlink.HANDLE_MIN_EGRESS, redirection)
 }
 
-// copyInto has a clone of the frame come in at a link. The frame itself belongs to the socket by which QEMU wrote it: the filter of the
-// tunnel (overlay/filter) drops what programs of the node send into it, and would take the frame for that. A clone is nobody's.
+// copyInto redirects a clone of the frame to the ingress of a link. The frame itself belongs to QEMU's socket, and the filter of the
+// tunnel (overlay/filter) drops frames from sockets of the node. A clone has no socket.
 func copyInto(link netlink.Link) asm.Instructions {
 	return asm.Instructions{
 		asm.Mov.Imm(asm.R2, int32(link.Attrs().Index)), asm.Mov.Imm(asm.R3, ingress), asm.FnCloneRedirect.Call(),
@@ -114,7 +114,7 @@ func copyInto(link netlink.Link) asm.Instructions {
 	}
 }
 
-// sendTo has the frame leave at a link.
+// sendTo redirects the frame to the egress of a link.
 func sendTo(link netlink.Link) asm.Instructions {
 	return asm.Instructions{
 		asm.Mov.Imm(asm.R1, int32(link.Attrs().Index)), asm.Mov.Imm(asm.R2, 0), asm.FnRedirect.Call(), asm.Return(),
@@ -127,7 +127,7 @@ func clsactOf(link netlink.Link) *netlink.Clsact {
 	}}
 }
 
-// attach puts a program of that name at one side of an interface, in the place of one that is there.
+// attach attaches a program to one side of an interface. It replaces an existing one.
 func attach(at netlink.Link, parent uint32, name string, instructions asm.Instructions) error {
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: name, Type: ebpf.SchedCLS, License: "Apache-2.0", Instructions: instructions})
 	if err != nil {

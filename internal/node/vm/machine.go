@@ -14,42 +14,42 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
-// Machine is a virtual machine that is connected.
+// Machine is a connected virtual machine.
 type Machine struct {
 	Name string `json:"name"`
-	// Network is that of CNI.
+	// Network is the name of a CNI configuration.
 	Network string `json:"network"`
-	// ConfDir and PluginDirs are where its configuration and the plugins were.
+	// ConfDir and PluginDirs are the folders of its configuration and of the plugins.
 	ConfDir    string   `json:"conf_dir"`
 	PluginDirs []string `json:"plugin_dirs"`
 	// Device is device.Tap or device.VhostUser, Class one of device.Classes.
 	Device string `json:"device"`
 	Class  string `json:"class"`
-	// Queues is how many pairs the machine's interface has, VCPUs how many processors the machine.
+	// Queues is the number of queue pairs of the machine's interface, VCPUs the number of its processors.
 	Queues int `json:"queues"`
 	VCPUs  int `json:"vcpus"`
-	// Owner may open the tap or the socket, without a privilege; -1: root alone.
+	// Owner may open the tap or the socket without privileges; -1: only root.
 	Owner int `json:"owner"`
-	// Tap is QEMU's interface, or Socket that of vhost-user at which a relay listens. Port is the node's end of the interface that
-	// tsn-cni has made.
+	// Tap is the name of QEMU's tap, Socket the path of the vhost-user socket where the relay listens. Port is the node's end of the
+	// interface that tsn-cni created.
 	Tap    string `json:"tap,omitempty"`
 	Socket string `json:"socket,omitempty"`
 	Port   string `json:"port"`
-	// Clock is the socket by which the machine asks for the node's time; QEMU makes it.
+	// Clock is the socket through which the machine reads the node's time; QEMU creates it.
 	Clock string `json:"clock"`
-	// Address, Prefixes and MTU are what the machine's interface is to have.
+	// Address, Prefixes and MTU (in bytes) are those of the machine's interface.
 	Address  string         `json:"address"`
 	Prefixes []netip.Prefix `json:"prefixes"`
 	MTU      int            `json:"mtu"`
 }
 
-// interfaceName is that of the interface in the machine's namespace.
+// interfaceName is the name of the interface in the machine's namespace.
 const interfaceName = "tsn0"
 
 // nameForm keeps the tap's name within IFNAMSIZ.
 var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?$`)
 
-// Check says what of a request cannot be.
+// Check returns an error if the request is invalid.
 func (m *Machine) Check() error {
 	if !nameForm.MatchString(m.Name) {
 		return fmt.Errorf("%q is no name of a virtual machine; give one of up to 10 lower-case letters, digits and hyphens", m.Name)
@@ -84,10 +84,10 @@ func (m *Machine) Check() error {
 	return nil
 }
 
-// tapName is that of a machine's tap.
+// tapName returns the name of the machine's tap.
 func (m *Machine) tapName() string { return "ktsn-" + m.Name }
 
-// namespaceName is that of its network namespace, containerID how CNI calls it.
+// namespaceName returns the name of the machine's network namespace, containerID its ID for CNI.
 func (m *Machine) namespaceName() string { return "ktsn-vm-" + m.Name }
 
 func (m *Machine) containerID() string { return "vm-" + m.Name }

@@ -8,27 +8,27 @@ import (
 	"testing"
 )
 
-func TestWhatCannotBeIsSaidBeforeAnythingIsMade(t *testing.T) {
+func TestCheckMachine(t *testing.T) {
 	right := Machine{Name: "plc-1", Network: "tsn", Device: "tap", Class: "record", Queues: 4, VCPUs: 2, Owner: -1}
 	for name, test := range map[string]struct {
 		change func(*Machine)
 		part   string
 	}{
-		"nothing":                         {change: func(*Machine) {}},
-		"one queue and one processor":     {change: func(m *Machine) { m.Queues, m.VCPUs = 1, 1 }},
-		"a name in capitals":              {change: func(m *Machine) { m.Name = "PLC" }, part: `"PLC" is no name`},
-		"a name that is too long":         {change: func(m *Machine) { m.Name = "abcdefghijk" }, part: "up to 10"},
-		"a name that leaves its folder":   {change: func(m *Machine) { m.Name = "../x" }, part: "is no name"},
-		"no network":                      {change: func(m *Machine) { m.Network = "" }, part: "no network"},
-		"no queue":                        {change: func(m *Machine) { m.Queues = 0 }, part: "0 queues"},
-		"too many queues":                 {change: func(m *Machine) { m.Queues = 9 }, part: "9 queues"},
-		"several queues of one processor": {change: func(m *Machine) { m.VCPUs = 1 }, part: "4 queues need a machine with at least 2 virtual processors"},
-		"no processor":                    {change: func(m *Machine) { m.Queues, m.VCPUs = 1, 0 }, part: "less than 1"},
-		"another device":                  {change: func(m *Machine) { m.Device = "macvtap" }, part: `"macvtap" is no device of a virtual machine; give tap or vhost-user`},
-		"another class":                   {change: func(m *Machine) { m.Class = "dscp" }, part: `"dscp" does not say the class of a frame; give one of record, pcp, queue`},
-		"a class by one queue":            {change: func(m *Machine) { m.Class, m.Queues = "queue", 1 }, part: "all frames would be of one class"},
-		"a hardware address of a group":   {change: func(m *Machine) { m.Address = "01:00:5e:00:00:01" }, part: "no hardware address of one"},
-		"no hardware address":             {change: func(m *Machine) { m.Address = "x" }, part: `"x"`},
+		"valid":                         {change: func(*Machine) {}},
+		"one queue and one processor":   {change: func(m *Machine) { m.Queues, m.VCPUs = 1, 1 }},
+		"capitals in name":              {change: func(m *Machine) { m.Name = "PLC" }, part: `"PLC" is no name`},
+		"long name":                     {change: func(m *Machine) { m.Name = "abcdefghijk" }, part: "up to 10"},
+		"path as name":                  {change: func(m *Machine) { m.Name = "../x" }, part: "is no name"},
+		"no network":                    {change: func(m *Machine) { m.Network = "" }, part: "no network"},
+		"no queue":                      {change: func(m *Machine) { m.Queues = 0 }, part: "0 queues"},
+		"too many queues":               {change: func(m *Machine) { m.Queues = 9 }, part: "9 queues"},
+		"several queues, one processor": {change: func(m *Machine) { m.VCPUs = 1 }, part: "4 queues need a machine with at least 2 virtual processors"},
+		"no processor":                  {change: func(m *Machine) { m.Queues, m.VCPUs = 1, 0 }, part: "less than 1"},
+		"unknown device":                {change: func(m *Machine) { m.Device = "macvtap" }, part: `"macvtap" is no device of a virtual machine; give tap or vhost-user`},
+		"unknown class":                 {change: func(m *Machine) { m.Class = "dscp" }, part: `"dscp" does not say the class of a frame; give one of record, pcp, queue`},
+		"class of single queue":         {change: func(m *Machine) { m.Class, m.Queues = "queue", 1 }, part: "all frames would be of one class"},
+		"multicast hardware address":    {change: func(m *Machine) { m.Address = "01:00:5e:00:00:01" }, part: "no hardware address of one"},
+		"invalid hardware address":      {change: func(m *Machine) { m.Address = "x" }, part: `"x"`},
 	} {
 		m := right
 		test.change(&m)
@@ -39,7 +39,7 @@ func TestWhatCannotBeIsSaidBeforeAnythingIsMade(t *testing.T) {
 	}
 }
 
-func TestArgumentsFitTheMachine(t *testing.T) {
+func TestArguments(t *testing.T) {
 	m := Machine{
 		Name: "plc-1", Device: "tap", Queues: 4, VCPUs: 2, Tap: "ktsn-plc-1", Address: "0a:58:0a:2a:01:02", MTU: 1450, Clock: "/run/ktsn/vm/plc-1.clock.sock",
 		Prefixes: []netip.Prefix{netip.MustParsePrefix("10.42.1.2/16")},

@@ -16,25 +16,25 @@ const netnsDir = "/run/netns"
 
 func namespacePath(name string) string { return filepath.Join(netnsDir, name) }
 
-// makeNamespace makes a network namespace that `ip netns` knows.
+// makeNamespace creates a named network namespace, as `ip netns add` does.
 func makeNamespace(name string) error {
-	made := make(chan error)
+	result := make(chan error)
 	go func() {
-		// The thread is in the namespace then, and ends with this function.
+		// The thread enters the namespace and ends with this function.
 		runtime.LockOSThread()
 		handle, err := netns.NewNamed(name)
 		if err == nil {
 			err = handle.Close()
 		}
-		made <- err
+		result <- err
 	}()
-	if err := <-made; err != nil {
+	if err := <-result; err != nil {
 		return fmt.Errorf("make the network namespace %s: %w", name, err)
 	}
 	return nil
 }
 
-// removeNamespace removes it; that it is not there is no error.
+// removeNamespace removes a network namespace. A missing one is not an error.
 func removeNamespace(name string) error {
 	if _, err := os.Stat(namespacePath(name)); errors.Is(err, os.ErrNotExist) {
 		return nil

@@ -18,17 +18,17 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
-// Where things are, unless the command line says something else.
+// Default folders.
 const (
 	DefaultStateDir  = "/run/ktsn/vm"
 	DefaultConfDir   = "/etc/cni/net.d"
 	DefaultPluginDir = "/opt/cni/bin"
 )
 
-// FrontBytes is by how much a frame of a machine with a record and a tag is longer than its interface allows.
+// FrontBytes is the number of bytes by which a frame with a record and a tag can exceed the MTU of the machine's interface.
 const FrontBytes = 28
 
-// Node connects virtual machines of the network namespace that it runs in.
+// Node connects virtual machines in the network namespace of the calling thread.
 type Node struct {
 	// StateDir has a file for each machine.
 	StateDir string
@@ -36,12 +36,12 @@ type Node struct {
 
 func (n *Node) path(name string) string { return filepath.Join(n.StateDir, name+".json") }
 
-// clockSocket is alone in its folder, which is the machine's.
+// clockSocket returns the path of the socket, which is in its own folder for each machine.
 func (n *Node) clockSocket(m *Machine) string {
 	return filepath.Join(n.StateDir, "sockets", m.Name, "clock.sock")
 }
 
-// List returns the machines that are connected, by name.
+// List returns the connected machines, sorted by name.
 func (n *Node) List() ([]*Machine, error) {
 	paths, err := filepath.Glob(filepath.Join(n.StateDir, "*.json"))
 	if err != nil {
@@ -79,8 +79,8 @@ func (m *Machine) attachment() *libcni.RuntimeConf {
 	return conf
 }
 
-// deviceArguments tell tsn-cni how the machine is connected. The tap is the node's, and Attach's: for tsn-cni somebody else takes the
-// interface.
+// deviceArguments returns the arguments that describe the device to tsn-cni. A tap is created on the node by Attach; for tsn-cni the
+// interface is a veth that another program uses.
 func (m *Machine) deviceArguments() [][2]string {
 	kind := m.Device
 	if kind == device.Tap {
@@ -91,14 +91,14 @@ func (m *Machine) deviceArguments() [][2]string {
 	}
 }
 
-// leftOver is an attachment whose network namespace is gone.
+// leftOver returns the attachment without its network namespace, which is gone.
 func (m *Machine) leftOver() *libcni.RuntimeConf {
 	conf := m.attachment()
 	conf.NetNS = ""
 	return conf
 }
 
-// lock keeps others of this machine away.
+// lock serialises processes that attach or detach machines.
 func (n *Node) lock() (unlock func(), err error) {
 	if err := os.MkdirAll(n.StateDir, 0o755); err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func (n *Node) write(m *Machine) error {
 	if err != nil {
 		return err
 	}
-	// A reader sees the one or the other.
+	// Readers see the old or the new file.
 	next := n.path(m.Name) + ".next"
 	if err := os.WriteFile(next, append(text, '\n'), 0o644); err != nil {
 		return err

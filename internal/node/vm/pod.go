@@ -14,16 +14,16 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
-// A machine in a pod has the pod's interface, whose name it leaves to the pod. The functions of this file run inside the pod's network
-// namespace:
+// A machine in a pod uses the pod's interface, which keeps its name in the pod. The functions of this file run inside the pod's
+// network namespace:
 //
 //	tap         QEMU ► tap ► (redirected) ► the node's end of the interface, ingress
 //	            QEMU ◄ tap ◄ (redirected) ◄ the pod's end of the interface, ingress
 //	vhost-user  QEMU ► shared memory ► relay ► ktsnd, or past it: ► the relay's tap ► (redirected) ► the node's end, ingress
 //	            QEMU ◄ shared memory ◄ relay ◄ packet socket ◄ the pod's end of the interface
 //
-// The pod's kernel hears nothing at the interface, at which it has the machine's addresses: it would answer in its name. At an interface
-// of vhost-user it sends nothing either, and the node's end drops what programs of the pod send past its kernel's filters.
+// The pod's kernel, which has the machine's addresses, receives nothing at the interface: it would reply in place of the machine. At
+// an interface of vhost-user it sends nothing either, and the node's end drops frames that programs of the pod send past its filters.
 
 // Names of programs and filters at the ends of an interface of vhost-user.
 const (
@@ -32,21 +32,20 @@ const (
 	relayed = "ktsn_relayed"
 )
 
-// relayMark is the mark of frames that come from a relay's tap. A frame that comes from a pod has none: the kernel clears it at the
-// border of a network namespace.
+// relayMark is the mark of frames from a relay's tap. Frames from a pod have none: the kernel clears it between network namespaces.
 const relayMark = 0x6b74736e
 
-// Actions of linux/pkt_cls.h, and the place of the mark in struct __sk_buff.
+// Actions of linux/pkt_cls.h, and the offset of the mark in struct __sk_buff.
 const (
-	actPass = -1 // TC_ACT_UNSPEC: to other filters
+	actPass = -1 // TC_ACT_UNSPEC: continue with other filters
 	actDrop = 2  // TC_ACT_SHOT
 	atMark  = 8
 )
 
-// JoinPod has what comes in at the tap come in at the node's end of the pod's interface, past the pod's kernel, and what comes in at the
-// interface leave at the tap.
+// JoinPod redirects frames from the tap to the ingress of the node's end of the pod's interface, past the pod's kernel, and frames that
+// come in at the interface to the tap.
 func (t *Tap) JoinPod(interfaceName string) error {
-	// In one step: the queue of the tap is still known at the node's end.
+	// A single redirection keeps the tap's queue number for the node's end.
 	return t.join(interfaceName, func(link netlink.Link) asm.Instructions {
 		return asm.Instructions{
 			asm.Mov.Imm(asm.R1, int32(link.Attrs().Index)), asm.Mov.Imm(asm.R2, 0), asm.FnRedirectPeer.Call(), asm.Return(),
@@ -54,7 +53,7 @@ func (t *Tap) JoinPod(interfaceName string) error {
 	})
 }
 
-// JoinInterface does so for an interface of another plugin's, whatever is at its other end.
+// JoinInterface joins the tap with an interface of another plugin, whose other end can be any device.
 func (t *Tap) JoinInterface(interfaceName string) error { return t.join(interfaceName, sendTo) }
 
 func (t *Tap) join(interfaceName string, onward func(netlink.Link) asm.Instructions) error {
@@ -72,11 +71,11 @@ func (t *Tap) join(interfaceName string, onward func(netlink.Link) asm.Instructi
 	return attach(link, netlink.HANDLE_MIN_INGRESS, redirection, sendTo(tap))
 }
 
-// CheckPod names what is not as Make and JoinPod have made it.
+// CheckPod returns the differences from what Make and JoinPod created. It restores missing filters.
 func (t *Tap) CheckPod(interfaceName string) error {
 	link, err := netlink.LinkByName(t.Name)
 	if err != nil {
-		return fmt.Errorf("the pod has no tap %s, so that its virtual machine is cut off; make the pod anew", t.Name)
+		return fmt.Errorf("the pod has no tap %s, so that its virtual machine is cut off; recreate the pod", t.Name)
 	}
 	tap, isTap := link.(*netlink.Tuntap)
 	if !isTap || tap.Mode != netlink.TUNTAP_MODE_TAP {
@@ -99,7 +98,7 @@ func (t *Tap) CheckPod(interfaceName string) error {
 		restored(interfaceName, netlink.HANDLE_MIN_INGRESS, redirection, func() error { return t.JoinPod(interfaceName) }))
 }
 
-// FindTap returns nil if there is none of that name. The number of queues of one with several is the most.
+// FindTap returns the tap of that name, nil if there is none. Queues is device.MaxQueues for a multi-queue tap.
 func FindTap(name string) (*Tap, error) {
 	link, err := netlink.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
@@ -109,15 +108,15 @@ func FindTap(name string) (*Tap, error) {
 	if err != nil || !isTap {
 		return nil, err
 	}
-	found := &Tap{Name: name, MTU: tap.MTU, Queues: 1, Owner: int(tap.Owner)}
+	result := &Tap{Name: name, MTU: tap.MTU, Queues: 1, Owner: int(tap.Owner)}
 	if tap.Flags&netlink.TUNTAP_MULTI_QUEUE != 0 {
-		found.Queues = device.MaxQueues
+		result.Queues = device.MaxQueues
 	}
-	return found, nil
+	return result, nil
 }
 
-// LeaveToRelay has the pod's kernel neither hear nor say anything at an interface that a relay of vhost-user serves. Packet sockets
-// hear what comes in.
+// LeaveToRelay makes the pod's kernel drop all frames in both directions at an interface that a relay of vhost-user serves. Packet
+// sockets still receive incoming frames.
 func LeaveToRelay(interfaceName string) error {
 	link, err := netlink.LinkByName(interfaceName)
 	if err != nil {
@@ -130,8 +129,8 @@ func LeaveToRelay(interfaceName string) error {
 	return attach(link, netlink.HANDLE_MIN_EGRESS, silent, asm.Instructions{asm.Mov.Imm(asm.R0, actDrop), asm.Return()})
 }
 
-// LeavePortToRelay drops all frames that come in at the node's end of an interface of vhost-user, except for those of SendPast. It runs
-// in the node's network namespace, as does SendPast.
+// LeavePortToRelay drops all incoming frames at the node's end of an interface of vhost-user, except those of SendPast. Both run in the
+// node's network namespace.
 func LeavePortToRelay(portName string) error {
 	port, err := netlink.LinkByName(portName)
 	if err != nil {
@@ -148,7 +147,7 @@ func LeavePortToRelay(portName string) error {
 	})
 }
 
-// SendPast has frames that a relay writes to its tap come in at the node's end of the interface.
+// SendPast redirects frames that a relay writes to its tap to the ingress of the node's end of the interface.
 func SendPast(tapName, portName string) error {
 	tap, err := netlink.LinkByName(tapName)
 	if err != nil {
@@ -167,13 +166,13 @@ func CheckPort(portName string) error {
 	return restored(portName, netlink.HANDLE_MIN_INGRESS, relayed, func() error { return LeavePortToRelay(portName) })
 }
 
-// CheckLeft puts back what LeaveToRelay has made, and says so.
+// CheckLeft restores the filters of LeaveToRelay, and returns an error if one was missing.
 func CheckLeft(interfaceName string) error {
 	again := func() error { return LeaveToRelay(interfaceName) }
 	return errors.Join(restored(interfaceName, netlink.HANDLE_MIN_INGRESS, deaf, again), restored(interfaceName, netlink.HANDLE_MIN_EGRESS, silent, again))
 }
 
-// DeviceAt is the device of the virtual machine that has an interface of the pod; empty: none has it.
+// DeviceAt returns the kind of the device of a virtual machine that has an interface of the pod; "" if none has it.
 func DeviceAt(interfaceName string) (kind string, err error) {
 	left, err := capture.HasFilter(interfaceName, netlink.HANDLE_MIN_INGRESS, deaf)
 	if err != nil {
@@ -184,7 +183,7 @@ func DeviceAt(interfaceName string) (kind string, err error) {
 	}
 	name, err := device.TapName(interfaceName)
 	if err != nil {
-		return "", nil //nolint:nilerr // then there is none
+		return "", nil //nolint:nilerr // no tap can have such a name
 	}
 	tap, err := FindTap(name)
 	if err != nil || tap == nil {
@@ -193,11 +192,11 @@ func DeviceAt(interfaceName string) (kind string, err error) {
 	return device.Tap, nil
 }
 
-// restored puts back a filter that somebody removed, and says so.
+// restored restores a missing filter, and returns an error if it was missing.
 func restored(interfaceName string, parent uint32, name string, again func() error) error {
 	has, err := capture.HasFilter(interfaceName, parent, name)
 	if errors.Is(err, capture.ErrGone) {
-		return nil // that has been said
+		return nil // reported elsewhere
 	}
 	if err != nil || has {
 		return err
@@ -208,12 +207,12 @@ func restored(interfaceName string, parent uint32, name string, again func() err
 	return fmt.Errorf("%s had lost the filter %s of the pod's virtual machine; it is back", interfaceName, name)
 }
 
-// segmentations are what the kernel would leave to the other side of a veth pair.
+// segmentations are the features with which the kernel leaves segmentation to the other side of a veth pair.
 var segmentations = []string{
 	"tx-tcp-segmentation", "tx-tcp-ecn-segmentation", "tx-tcp-mangleid-segmentation", "tx-tcp6-segmentation", "tx-udp-segmentation",
 }
 
-// SegmentAtPort has the kernel segment frames before the node's end of an interface, because a relay of vhost-user does not. It runs in
+// SegmentAtPort makes the kernel segment frames at the node's end of an interface, because a relay of vhost-user does not. It runs in
 // the node's network namespace.
 func SegmentAtPort(portName string) error {
 	for _, feature := range segmentations {
