@@ -8,10 +8,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/ethtool"
 )
 
-// flagLRO is one of ETHTOOL_GFLAGS.
+// flagLRO is ETH_FLAG_LRO of ETHTOOL_GFLAGS.
 const flagLRO = 1 << 15
 
-// Structures of linux/ethtool.h: how many words they have, and where values are in them.
+// Structures of linux/ethtool.h: their lengths and the offsets of values, in words of 32 bits.
 const (
 	valueWords     = 2
 	eeeWords       = 10
@@ -22,7 +22,7 @@ const (
 	coalesceAdapts = 10
 )
 
-// ReadCard asks an interface's driver. What the driver does not know is left out.
+// ReadCard reads settings from an interface's driver. Settings that the driver does not support are left out.
 func ReadCard(name string) *Card {
 	card := &Card{}
 	if value, known := ask(name, unix.ETHTOOL_GGRO, valueWords); known {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Patterns are all files that are read, apart from those of ktsnd's own process; INTERFACE stands for the uplink.
+// Patterns match all files that are read, except those of ktsnd's process; INTERFACE stands for the uplink.
 var Patterns = []string{
 	"proc/cmdline", "proc/sys/kernel/version", "proc/cpuinfo", "proc/stat", "proc/swaps", "proc/2/comm", "proc/[0-9]*/comm",
 	"proc/irq/[0-9]*/effective_affinity_list", "proc/irq/[0-9]*/smp_affinity_list",
@@ -31,7 +31,7 @@ var Patterns = []string{
 	"sys/class/net/INTERFACE/device/uevent",
 }
 
-// text is the content of a file, without spaces around it; false: it cannot be read.
+// text returns the content of a file without surrounding white space, false if it cannot be read.
 func (m *Machine) text(format string, arguments ...any) (string, bool) {
 	content, err := fs.ReadFile(m.Files, fmt.Sprintf(format, arguments...))
 	return strings.TrimSpace(string(content)), err == nil
@@ -43,7 +43,7 @@ func (m *Machine) number(format string, arguments ...any) (int64, bool) {
 	return number, err == nil
 }
 
-// names lists what a pattern matches.
+// names returns the files that match a pattern.
 func (m *Machine) names(pattern string) []string {
 	names, err := fs.Glob(m.Files, pattern)
 	if err != nil {
@@ -52,22 +52,22 @@ func (m *Machine) names(pattern string) []string {
 	return names
 }
 
-// Arguments are those of the kernel's command line that are read.
+// Arguments are the arguments of the kernel's command line that are read.
 var Arguments = []string{"idle", "rcu_nocbs", "threadirqs"}
 
-// argument is the value of one of Arguments; false: it is not there.
+// argument returns the value of one of Arguments, false if it is missing.
 func (m *Machine) argument(name string) (string, bool) {
 	line, _ := m.text("proc/cmdline")
-	value, found := "", false
+	value, present := "", false
 	for word := range strings.FieldsSeq(line) {
 		if key, after, _ := strings.Cut(word, "="); key == name {
-			value, found = after, true
+			value, present = after, true
 		}
 	}
-	return value, found
+	return value, present
 }
 
-// processors reads a list such as "0,2-3". What is no number, as the "managed_irq" of isolcpus or "(null)", is passed over.
+// processors parses a list such as "0,2-3". It skips other words, such as "managed_irq" of isolcpus or "(null)".
 func processors(list string) []int {
 	var all []int
 	for part := range strings.SplitSeq(strings.TrimSpace(list), ",") {
@@ -84,7 +84,7 @@ func processors(list string) []int {
 	return all
 }
 
-// candidates are the processors on which ktsnd may send: its own, or all that are online.
+// candidates returns the processors on which ktsnd may send: its own, or all that are online.
 func (r *reader) candidates() []int {
 	if r.ktsnd.CPU >= 0 {
 		return []int{r.ktsnd.CPU}
@@ -93,13 +93,13 @@ func (r *reader) candidates() []int {
 	return processors(online)
 }
 
-// listed tells whether a list of processors has all candidates.
+// listed reports whether a list of processors has all candidates.
 func (r *reader) listed(list string) bool {
 	all := processors(list)
 	return len(all) > 0 && !slices.ContainsFunc(r.candidates(), func(cpu int) bool { return !slices.Contains(all, cpu) })
 }
 
-// where names the candidates.
+// where describes the candidates.
 func (r *reader) where() string {
 	if r.ktsnd.CPU >= 0 {
 		return fmt.Sprintf("processor %d", r.ktsnd.CPU)
@@ -107,7 +107,7 @@ func (r *reader) where() string {
 	return "any processor"
 }
 
-// chosen is a processor for commands in advice.
+// chosen returns a processor for commands in advice.
 func (r *reader) chosen() string {
 	if r.ktsnd.CPU >= 0 {
 		return strconv.Itoa(r.ktsnd.CPU)

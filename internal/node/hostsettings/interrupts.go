@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// mostInterrupts is how many are named.
-const mostInterrupts = 3
+// maxNamedInterrupts limits how many interrupts a report names.
+const maxNamedInterrupts = 3
 
-// interrupt is one that a processor of ktsnd may serve.
+// interrupt is an interrupt that a processor of ktsnd may serve.
 type interrupt struct {
 	number, actions string
-	// count is how many came there since the start of the machine.
+	// count is the number that the processor served since the start of the machine.
 	count int64
 }
 
@@ -25,25 +25,25 @@ func (i interrupt) String() string {
 	return fmt.Sprintf("%s %s (%d so far)", i.number, i.actions, i.count)
 }
 
-// interruptsOn lists those with a device that a processor may serve, the most frequent first.
+// interruptsOn returns the interrupts of devices that a processor may serve, the most frequent first.
 func (r *reader) interruptsOn(cpu int) []interrupt {
 	var all []interrupt
 	for _, folder := range r.names("sys/kernel/irq/[0-9]*") {
 		actions, _ := r.text("%s/actions", folder)
 		number := path.Base(folder)
-		affinity, found := r.text("proc/irq/%s/effective_affinity_list", number)
-		if !found || affinity == "" {
+		affinity, known := r.text("proc/irq/%s/effective_affinity_list", number)
+		if !known || affinity == "" {
 			affinity, _ = r.text("proc/irq/%s/smp_affinity_list", number)
 		}
 		if actions == "" || !slices.Contains(processors(affinity), cpu) {
 			continue
 		}
 		counts, _ := r.text("%s/per_cpu_count", folder)
-		one := interrupt{number: number, actions: actions}
+		served := interrupt{number: number, actions: actions}
 		if each := strings.Split(counts, ","); cpu < len(each) {
-			one.count, _ = strconv.ParseInt(each[cpu], 10, 64)
+			served.count, _ = strconv.ParseInt(each[cpu], 10, 64)
 		}
-		all = append(all, one)
+		all = append(all, served)
 	}
 	slices.SortStableFunc(all, func(a, b interrupt) int { return cmp.Compare(b.count, a.count) })
 	return all
@@ -62,20 +62,20 @@ func (r *reader) interrupts() {
 		r.good(name, "no device's comes to "+r.where())
 		return
 	}
-	named := make([]string, 0, mostInterrupts)
-	for _, one := range all[:min(mostInterrupts, len(all))] {
-		named = append(named, one.String())
+	named := make([]string, 0, maxNamedInterrupts)
+	for _, served := range all[:min(maxNamedInterrupts, len(all))] {
+		named = append(named, served.String())
 	}
-	found := fmt.Sprintf("%s serves %d of devices: %s", r.where(), len(all), strings.Join(named, ", "))
-	if len(all) > mostInterrupts {
-		found += ", …"
+	state := fmt.Sprintf("%s serves %d of devices: %s", r.where(), len(all), strings.Join(named, ", "))
+	if len(all) > maxNamedInterrupts {
+		state += ", …"
 	}
-	r.costs(name, found, cost,
+	r.costs(name, state, cost,
 		fmt.Sprintf("write other processors into /proc/irq/NUMBER/smp_affinity_list; boot with irqaffinity=, and with isolcpus=managed_irq,domain,%s for those of "+
 			"queues that the kernel places itself", r.chosen()))
 }
 
-// seesProcesses tells whether /proc has the machine's processes, and not those of a container: the kernel's first thread is number 2.
+// seesProcesses reports whether /proc has the machine's processes and not those of a container: there process 2 is kthreadd.
 func (r *reader) seesProcesses() bool {
 	comm, _ := r.text("proc/2/comm")
 	return comm == "kthreadd"

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// isolated tells whether the scheduler puts no thread there that is not bound to it.
+// isolated reports whether the scheduler runs only bound threads on the candidates.
 func (r *reader) isolated() bool {
 	list, _ := r.text("sys/devices/system/cpu/isolated")
 	return r.listed(list)
 }
 
-// onlyProcessor tells whether ktsnd's cpuset is the processor of its sending thread alone.
+// onlyProcessor reports whether ktsnd's cpuset has only the processor of its sending thread.
 func (r *reader) onlyProcessor() bool {
 	status, _ := r.text("proc/%d/status", r.ktsnd.PID)
 	online, _ := r.text("sys/devices/system/cpu/online")
@@ -26,13 +26,13 @@ func (r *reader) onlyProcessor() bool {
 	return false
 }
 
-// tickless tells whether the scheduler's tick stops there while one thread runs.
+// tickless reports whether the scheduler's tick stops on the candidates while one thread runs.
 func (r *reader) tickless() bool {
 	list, _ := r.text("sys/devices/system/cpu/nohz_full")
 	return r.listed(list)
 }
 
-// advice is for settings that need a processor of ktsnd's own first.
+// advice returns advice for a setting that requires an exclusive processor of ktsnd.
 func (r *reader) advice(mend string) string {
 	if r.ktsnd.CPU < 0 {
 		return "give ktsnd a processor first (--cpu; chart: ktsnd.exclusiveCore), then " + mend
@@ -79,11 +79,11 @@ func (r *reader) tick() {
 
 func (r *reader) callbacks() {
 	const name = "RCU callbacks"
-	list, found := r.argument("rcu_nocbs")
+	list, present := r.argument("rcu_nocbs")
 	switch {
 	case r.tickless():
 		r.good(name, "run elsewhere (nohz_full)")
-	case found && (list == "all" || r.listed(list)):
+	case present && (list == "all" || r.listed(list)):
 		r.good(name, "run elsewhere (rcu_nocbs)")
 	default:
 		r.costs(name, "run on "+r.where(), "the kernel frees memory there in soft interrupts, in batches, which ktsnd waits for",

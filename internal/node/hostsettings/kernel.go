@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// interruptThreads is the priority that the kernel gives threads that serve interrupts.
+// interruptThreads is the priority of the kernel's threads that serve interrupts.
 const interruptThreads = 50
 
-// realtimeKernel tells whether the kernel is built with CONFIG_PREEMPT_RT.
+// realtimeKernel reports whether the kernel is built with CONFIG_PREEMPT_RT.
 func (r *reader) realtimeKernel() bool {
 	realtime, _ := r.text("sys/kernel/realtime")
 	version, _ := r.text("proc/sys/kernel/version")
@@ -37,7 +37,7 @@ func (r *reader) preemption() {
 	}
 }
 
-// fairServer tells whether the kernel keeps ordinary threads from starving by a server, as from 6.12 on, and not by stopping others.
+// fairServer reports whether the kernel prevents starvation by a deadline server (Linux 6.12 and later) and not by throttling.
 func (r *reader) fairServer() bool {
 	release, _ := r.text("proc/sys/kernel/osrelease")
 	parts := strings.SplitN(release, ".", 3)
@@ -49,7 +49,7 @@ func (r *reader) fairServer() bool {
 	return major > 6 || major == 6 && minor >= 12
 }
 
-// groups tells whether cgroups of version 1 divide real-time scheduling.
+// groups reports whether cgroups of version 1 divide real-time scheduling.
 func (r *reader) groups() bool {
 	return len(r.names("sys/fs/cgroup/cpu*/cpu.rt_runtime_us")) > 0
 }
@@ -58,25 +58,25 @@ func (r *reader) throttling() {
 	const name = "real-time throttling"
 	runtime, known := r.number("proc/sys/kernel/sched_rt_runtime_us")
 	period, _ := r.number("proc/sys/kernel/sched_rt_period_us")
-	of := fmt.Sprintf("%v of each %v", time.Duration(runtime)*time.Microsecond, time.Duration(period)*time.Microsecond)
+	budget := fmt.Sprintf("%v of each %v", time.Duration(runtime)*time.Microsecond, time.Duration(period)*time.Microsecond)
 	switch {
 	case !known:
 		r.good(name, "the kernel does not say")
 	case runtime < 0 && !r.fairServer():
 		r.good(name, "off: real-time threads are never stopped")
 	case r.groups():
-		r.costs(name, "the kernel divides real-time scheduling among cgroups (CONFIG_RT_GROUP_SCHED): "+of+" for all of them together",
+		r.costs(name, "the kernel divides real-time scheduling among cgroups (CONFIG_RT_GROUP_SCHED): "+budget+" for all of them together",
 			"without a share ktsnd has no real-time priority; with one it rests when it has used it up",
 			"chart: ktsnd.cgroupV1=true and ktsnd.realtimeShare; a kernel without that option needs neither")
 	case r.fairServer():
 		r.good(name, "ordinary threads run first when they had less than 50 ms of a second (fair server); ktsnd rests in gaps for it")
 	default:
-		r.costs(name, "the kernel stops real-time threads after "+of, "ktsnd rests before that: nothing where messages leave gaps; else departures wait for the "+
+		r.costs(name, "the kernel stops real-time threads after "+budget, "ktsnd rests before that: nothing where messages leave gaps; else departures wait for the "+
 			"end of a rest", r.advice("set sysctl kernel.sched_rt_runtime_us=-1 where ktsnd has its processor alone"))
 	}
 }
 
-// coarse is a resolution of clocks by which the kernel has no high-resolution timers: it is a tick then.
+// coarse is the resolution above which the kernel has no high-resolution timers: the resolution is a tick then.
 const coarse = time.Microsecond
 
 func (r *reader) timers() {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// choice is the word in brackets of a file such as "always [madvise] never".
+// choice returns the word in brackets of a file such as "always [madvise] never".
 func choice(text string) string {
 	_, after, _ := strings.Cut(text, "[")
 	word, _, _ := strings.Cut(after, "]")
@@ -43,12 +43,12 @@ func (r *reader) swap() {
 	r.good(name, "none")
 }
 
-// nodeOf is the NUMA node of a processor; -1: unknown.
+// nodeOf returns the NUMA node of a processor, -1 if it is unknown.
 func (r *reader) nodeOf(cpu int) int {
 	for _, file := range r.names("sys/devices/system/node/node[0-9]*/cpulist") {
 		list, _ := r.text("%s", file)
-		for _, one := range processors(list) {
-			if node := -1; one == cpu {
+		for _, processor := range processors(list) {
+			if node := -1; processor == cpu {
 				if _, err := fmt.Sscanf(path.Base(path.Dir(file)), "node%d", &node); err == nil {
 					return node
 				}
@@ -58,7 +58,7 @@ func (r *reader) nodeOf(cpu int) int {
 	return -1
 }
 
-// severalNodes tells whether memory is nearer to some processors than to others.
+// severalNodes reports whether the machine has several NUMA nodes.
 func (r *reader) severalNodes() bool {
 	return len(r.names("sys/devices/system/node/node[0-9]*/cpulist")) > 1
 }

@@ -8,29 +8,29 @@ import (
 	"time"
 )
 
-// Card is what a network card's driver says.
+// Card has settings of a network card.
 type Card struct {
-	// EEE tells whether Energy-Efficient Ethernet (IEEE Std 802.3, clause 78) is on; nil: the driver does not say.
+	// EEE: Energy-Efficient Ethernet (IEEE Std 802.3, clause 78) is on; nil: unknown to the driver.
 	EEE *bool
-	// Coalescing holds back interrupts; nil: the driver does not say.
+	// Coalescing delays interrupts; nil: unknown to the driver.
 	Coalescing *Coalescing
-	// GRO and LRO tell whether received packets are joined.
+	// GRO, LRO: received packets are joined.
 	GRO, LRO bool
 }
 
-// Coalescing is how long a card may wait before it tells of packets.
+// Coalescing is how long a card may delay interrupts.
 type Coalescing struct {
 	ReceiveUs, TransmitUs uint32
 	Adaptive              bool
 }
 
-// hardware tells whether the uplink is a device's, and not made of software.
+// hardware reports whether the uplink is the interface of a hardware device.
 func (r *reader) hardware() bool {
-	_, found := r.text("sys/class/net/%s/device/uevent", r.ktsnd.Interface)
-	return r.ktsnd.Interface != "" && found
+	_, present := r.text("sys/class/net/%s/device/uevent", r.ktsnd.Interface)
+	return r.ktsnd.Interface != "" && present
 }
 
-// card is what the uplink's driver says, nil if nothing.
+// card returns the settings of the uplink's card, nil for a software interface.
 func (r *reader) card() *Card {
 	if !r.hardware() {
 		return nil
@@ -41,17 +41,17 @@ func (r *reader) card() *Card {
 func (r *reader) cardNode() {
 	const name = "NUMA node of the uplink"
 	node, known := r.number("sys/class/net/%s/device/numa_node", r.ktsnd.Interface)
-	own := r.nodeOf(r.ktsnd.CPU)
+	local := r.nodeOf(r.ktsnd.CPU)
 	switch {
 	case !r.severalNodes():
 		r.good(name, "the machine has one node")
 	case !known || node < 0:
 		r.good(name, "unknown")
-	case own < 0:
+	case local < 0:
 		r.costs(name, fmt.Sprintf("%d, and ktsnd may run on all", node), "what the loop and the card exchange crosses the machine's interconnect",
 			fmt.Sprintf("give ktsnd a processor of node %d", node))
-	case int64(own) != node:
-		r.costs(name, fmt.Sprintf("%d, and ktsnd's processor is of node %d", node, own),
+	case int64(local) != node:
+		r.costs(name, fmt.Sprintf("%d, and ktsnd's processor is of node %d", node, local),
 			"what the loop and the card exchange crosses the machine's interconnect",
 			fmt.Sprintf("give ktsnd a processor of node %d; kubelet does with topologyManagerPolicy: single-numa-node", node))
 	default:
@@ -75,7 +75,7 @@ func (r *reader) link() {
 	}
 }
 
-// wireTime is how long the longest tagged frame takes, with preamble and gap.
+// wireTime returns the time on the wire of the longest tagged frame, with preamble and gap.
 func wireTime(mbps int64) string {
 	const bits = (1522 + 20) * 8
 	return (time.Duration(bits) * time.Microsecond / time.Duration(mbps)).String()
@@ -103,16 +103,16 @@ func (r *reader) coalescing() {
 		return
 	}
 	c := card.Coalescing
-	found := fmt.Sprintf("receive %d µs, transmit %d µs, adaptive %v", c.ReceiveUs, c.TransmitUs, c.Adaptive)
+	state := fmt.Sprintf("receive %d µs, transmit %d µs, adaptive %v", c.ReceiveUs, c.TransmitUs, c.Adaptive)
 	if c.ReceiveUs <= latencyUs && !c.Adaptive {
-		r.good(name, found)
+		r.good(name, state)
 		return
 	}
 	cost := fmt.Sprintf("a message that arrives waits up to %d µs in the card", c.ReceiveUs)
 	if c.Adaptive {
 		cost = "a message that arrives waits in the card, for as long as the driver finds right at the time"
 	}
-	r.costs(name, found, cost+"; departures do not wait", "`ethtool -C "+r.ktsnd.Interface+" adaptive-rx off rx-usecs 0`, at the cost of more interrupts")
+	r.costs(name, state, cost+"; departures do not wait", "`ethtool -C "+r.ktsnd.Interface+" adaptive-rx off rx-usecs 0`, at the cost of more interrupts")
 }
 
 func (r *reader) offloads() {

@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// latencyUs is the exit latency below which a power state is not worth a line of advice: what the loop needs to wake up anyway.
+// latencyUs is the exit latency up to which a power state costs nothing: the loop needs this time to wake up anyway.
 const latencyUs = 2
 
-// idleState is a power state that the governor may choose.
+// idleState is a power state.
 type idleState struct {
 	name      string
 	latencyUs int64
 }
 
-// deepest is the power state with the longest exit latency that is not disabled; false: the kernel knows none.
+// deepest returns the enabled power state with the longest exit latency, false if the kernel has none.
 func (r *reader) deepest() (deepest idleState, known bool) {
 	for _, cpu := range r.candidates() {
 		for _, file := range r.names(fmt.Sprintf("sys/devices/system/cpu/cpu%d/cpuidle/state[0-9]*/latency", cpu)) {
@@ -58,7 +58,7 @@ func (r *reader) powerStates() {
 	}
 }
 
-// frequencies are the lowest and the highest, empty where the kernel does not say.
+// frequencies describes the lowest and highest frequency, "" if they are unknown.
 func (r *reader) frequencies() string {
 	cpu := max(r.ktsnd.CPU, 0)
 	low, known := r.number("sys/devices/system/cpu/cpu%d/cpufreq/scaling_min_freq", cpu)
@@ -74,9 +74,9 @@ func (r *reader) frequency() {
 	var slow []string
 	known := false
 	for _, cpu := range r.candidates() {
-		governor, found := r.text("sys/devices/system/cpu/cpu%d/cpufreq/scaling_governor", cpu)
-		known = known || found
-		if found && governor != "performance" && !slices.Contains(slow, governor) {
+		governor, ok := r.text("sys/devices/system/cpu/cpu%d/cpufreq/scaling_governor", cpu)
+		known = known || ok
+		if ok && governor != "performance" && !slices.Contains(slow, governor) {
 			slow = append(slow, governor)
 		}
 	}

@@ -10,42 +10,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Setting is one that was read.
+// Setting is a setting of the machine.
 type Setting struct {
 	Name string `json:"name"`
-	// Found is what is there.
+	// Found is its state.
 	Found string `json:"found"`
-	// Cost is what it costs; empty where nothing is to be won.
+	// Cost is its cost for ktsnd; empty if no change would help.
 	Cost string `json:"cost,omitempty"`
 	// Mend is how to change it; docs/host-settings.md has the files of each distribution.
 	Mend string `json:"mend,omitempty"`
 }
 
-// Ktsnd is what matters of the ktsnd for which the machine is set up.
+// Ktsnd describes the ktsnd for which the machine is set up.
 type Ktsnd struct {
 	// CPU is the processor of its sending thread; negative: any.
 	CPU int
-	// FIFOPriority of that thread; 0: it has ordinary scheduling.
+	// FIFOPriority is the priority of that thread; 0: it has ordinary scheduling.
 	FIFOPriority int
-	// KeepsAwake tells whether it keeps its processor from sleeping.
+	// KeepsAwake: it keeps its processor from sleeping.
 	KeepsAwake bool
 	// Interface is its uplink; empty: unknown.
 	Interface string
-	// PID as /proc numbers it; 0: unknown.
+	// PID is its process in /proc; 0: unknown.
 	PID int
 }
 
-// Machine is where settings are read.
+// Machine gives access to the machine's settings.
 type Machine struct {
 	// Files is the root folder.
 	Files fs.FS
-	// ClockResolution is that of CLOCK_MONOTONIC; 0: unknown.
+	// ClockResolution is the resolution of CLOCK_MONOTONIC; 0: unknown.
 	ClockResolution time.Duration
-	// Card asks the driver of an interface.
+	// Card reads the settings of an interface's card.
 	Card func(name string) *Card
 }
 
-// This is the machine on which the program runs.
+// This returns the machine on which the program runs.
 func This() *Machine {
 	machine := &Machine{Files: os.DirFS("/"), Card: ReadCard}
 	var resolution unix.Timespec
@@ -55,7 +55,7 @@ func This() *Machine {
 	return machine
 }
 
-// Read reads all settings, those first that win most on most machines.
+// Read reads all settings. Those that matter most on most machines come first.
 func (m *Machine) Read(ktsnd Ktsnd) []Setting {
 	r := reader{Machine: m, ktsnd: ktsnd, isVirtual: m.virtual()}
 	for _, read := range []func(){
@@ -76,9 +76,9 @@ type reader struct {
 	all       []Setting
 }
 
-// good is a setting with which nothing is to be won.
-func (r *reader) good(name, found string) { r.all = append(r.all, Setting{Name: name, Found: found}) }
+// good adds a setting without a cost.
+func (r *reader) good(name, state string) { r.all = append(r.all, Setting{Name: name, Found: state}) }
 
-func (r *reader) costs(name, found, cost, mend string) {
-	r.all = append(r.all, Setting{Name: name, Found: found, Cost: cost, Mend: mend})
+func (r *reader) costs(name, state, cost, mend string) {
+	r.all = append(r.all, Setting{Name: name, Found: state, Cost: cost, Mend: mend})
 }

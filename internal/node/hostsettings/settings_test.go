@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// recorded reads a machine that scripts/hostsettings has recorded.
+// recorded reads the files of a machine that scripts/hostsettings recorded.
 func recorded(t *testing.T, name string) fstest.MapFS {
 	t.Helper()
 	content, err := os.ReadFile("testdata/" + name + ".txt")
@@ -37,13 +37,13 @@ func recorded(t *testing.T, name string) fstest.MapFS {
 	return files
 }
 
-// read reads the settings of a machine with fine timers.
+// read reads the settings of a machine with high-resolution timers.
 func read(files fs.FS, ktsnd Ktsnd, card *Card) []Setting {
 	machine := &Machine{Files: files, ClockResolution: time.Nanosecond, Card: func(string) *Card { return card }}
 	return machine.Read(ktsnd)
 }
 
-// named is the setting of that name.
+// named returns the setting of that name.
 func named(t *testing.T, all []Setting, name string) Setting {
 	t.Helper()
 	at := slices.IndexFunc(all, func(setting Setting) bool { return setting.Name == name })
@@ -53,7 +53,7 @@ func named(t *testing.T, all []Setting, name string) Setting {
 	return all[at]
 }
 
-// costly names the settings with which something is to be won.
+// costly returns the names of the settings with a cost.
 func costly(all []Setting) []string {
 	var names []string
 	for _, setting := range all {
@@ -64,7 +64,7 @@ func costly(all []Setting) []string {
 	return names
 }
 
-func TestEachRecordedMachineIsToldWhatItWouldWin(t *testing.T) {
+func TestRecordedMachines(t *testing.T) {
 	on := true
 	lazy := &Card{EEE: &on, Coalescing: &Coalescing{ReceiveUs: 50, TransmitUs: 8}, GRO: true, LRO: true}
 	for name, test := range map[string]struct {
@@ -72,27 +72,27 @@ func TestEachRecordedMachineIsToldWhatItWouldWin(t *testing.T) {
 		ktsnd   Ktsnd
 		card    *Card
 		costly  []string
-		found   map[string]string
+		state   map[string]string
 	}{
-		"a virtual machine whose kernel divides real-time scheduling": {"virtual", Ktsnd{CPU: 1, FIFOPriority: 50, Interface: "eth0"}, &Card{GRO: true},
+		"virtual machine, divided real-time scheduling": {"virtual", Ktsnd{CPU: 1, FIFOPriority: 50, Interface: "eth0"}, &Card{GRO: true},
 			[]string{"virtual machine", "power states", "isolation", "interrupts", "RCU callbacks", "preemption", "real-time throttling"},
 			map[string]string{"interrupts": "processor 1 serves 10 of devices: 36 virtio1-req.0", "clock source": "tsc, which", "irqbalance": "does not run",
 				"scheduler tick": "built without CONFIG_NO_HZ_FULL", "receive offloads": "gro on"}},
-		"a ktsnd that keeps its processor awake and has none of its own": {"virtual", Ktsnd{CPU: -1, FIFOPriority: 50, KeepsAwake: true}, nil,
+		"keep-awake without a processor": {"virtual", Ktsnd{CPU: -1, FIFOPriority: 50, KeepsAwake: true}, nil,
 			[]string{"virtual machine", "isolation", "interrupts", "RCU callbacks", "preemption", "real-time throttling"},
 			map[string]string{"interrupts": "ktsnd has no processor of its own", "power states": "ktsnd keeps any processor awake"}},
-		"an isolated processor of a real-time kernel": {"realtime", Ktsnd{CPU: 3, FIFOPriority: 51}, nil,
+		"real-time kernel, isolated processor": {"realtime", Ktsnd{CPU: 3, FIFOPriority: 51}, nil,
 			[]string{"virtual machine", "power states", "interrupts", "real-time throttling", "clock source"},
 			map[string]string{"preemption": "PREEMPT_RT", "isolation": "processor 3 is isolated", "scheduler tick": "processor 3 has none",
 				"RCU callbacks": "run elsewhere (nohz_full)", "interrupts": "processor 3 serves 1 of devices: 1 i8042"}},
-		"another processor of that kernel": {"realtime", Ktsnd{CPU: 1, FIFOPriority: 50}, nil,
+		"real-time kernel, other processor": {"realtime", Ktsnd{CPU: 1, FIFOPriority: 50}, nil,
 			[]string{"virtual machine", "power states", "isolation", "interrupts", "scheduler tick", "RCU callbacks", "preemption", "real-time throttling", "clock source"},
 			map[string]string{"scheduler tick": "nohz_full has 3", "preemption": "priority 50, as threads of interrupts have"}},
-		"two nodes with siblings": {"nodes", Ktsnd{CPU: 2, FIFOPriority: 50}, nil,
+		"NUMA nodes and SMT siblings": {"nodes", Ktsnd{CPU: 2, FIFOPriority: 50}, nil,
 			[]string{"virtual machine", "power states", "isolation", "interrupts", "scheduler tick", "RCU callbacks", "preemption", "real-time throttling", "SMT siblings",
 				"NUMA balancing", "transparent hugepages"},
 			map[string]string{"SMT siblings": "these share a core: 2-3", "scheduler tick": "nohz_full has none"}},
-		"a server as distributions set it up": {"server", Ktsnd{CPU: 1, Interface: "eth0"}, lazy,
+		"server with defaults": {"server", Ktsnd{CPU: 1, Interface: "eth0"}, lazy,
 			[]string{"power states", "frequency", "isolation", "interrupts", "irqbalance", "scheduler tick", "RCU callbacks", "preemption", "real-time throttling",
 				"SMT siblings", "clock source", "NUMA node of the uplink", "NUMA balancing", "transparent hugepages", "swap", "link speed",
 				"Energy-Efficient Ethernet", "interrupt coalescing", "receive offloads"},
@@ -105,24 +105,24 @@ func TestEachRecordedMachineIsToldWhatItWouldWin(t *testing.T) {
 			if got := costly(all); !slices.Equal(got, test.costly) {
 				t.Errorf("costly are %q,\nwant %q", got, test.costly)
 			}
-			for _, one := range slices.Sorted(maps.Keys(test.found)) {
-				if got := named(t, all, one).Found; !strings.Contains(got, test.found[one]) {
-					t.Errorf("%s: %q does not say %q", one, got, test.found[one])
+			for _, setting := range slices.Sorted(maps.Keys(test.state)) {
+				if got := named(t, all, setting).Found; !strings.Contains(got, test.state[setting]) {
+					t.Errorf("%s: %q does not say %q", setting, got, test.state[setting])
 				}
 			}
 		})
 	}
 }
 
-func TestAChangedSettingChangesWhatIsSaid(t *testing.T) {
+func TestChangedSettings(t *testing.T) {
 	on, off := true, false
 	for name, test := range map[string]struct {
 		machine, setting string
-		file, content    string // "" content: the file is not there
+		file, content    string // "" content: the file is missing
 		ktsnd            Ktsnd
 		card             *Card
 		costs            bool
-		found            string
+		state            string
 	}{
 		"no interrupts":          {"realtime", "interrupts", "sys/kernel/irq/1/actions", "", Ktsnd{CPU: 3}, nil, false, "no device's comes to processor 3"},
 		"performance":            {"server", "frequency", "sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "performance\n", Ktsnd{CPU: 1}, nil, false, "governor performance"},
@@ -156,14 +156,14 @@ func TestAChangedSettingChangesWhatIsSaid(t *testing.T) {
 				files[test.file] = &fstest.MapFile{Data: []byte(test.content)}
 			}
 			setting := named(t, read(files, test.ktsnd, test.card), test.setting)
-			if (setting.Cost != "") != test.costs || !strings.Contains(setting.Found, test.found) {
+			if (setting.Cost != "") != test.costs || !strings.Contains(setting.Found, test.state) {
 				t.Errorf("%+v", setting)
 			}
 		})
 	}
 }
 
-func TestWhatCostsComesWithAWayToChangeIt(t *testing.T) {
+func TestCostsHaveAdvice(t *testing.T) {
 	for _, machine := range []string{"virtual", "realtime", "nodes", "server"} {
 		for _, cpu := range []int{-1, 0, 1} {
 			for _, setting := range read(recorded(t, machine), Ktsnd{CPU: cpu, Interface: "eth0"}, nil) {
@@ -175,14 +175,14 @@ func TestWhatCostsComesWithAWayToChangeIt(t *testing.T) {
 	}
 }
 
-func TestCoarseTimersAreSeenByTheResolutionOfTheClock(t *testing.T) {
+func TestCoarseTimers(t *testing.T) {
 	machine := &Machine{Files: recorded(t, "server"), ClockResolution: 4 * time.Millisecond, Card: func(string) *Card { return nil }}
 	if setting := named(t, machine.Read(Ktsnd{CPU: 1}), "timers"); !strings.Contains(setting.Found, "4ms") || setting.Cost == "" {
 		t.Errorf("%+v", setting)
 	}
 }
 
-func TestAMachineThatSaysNothingIsNoFailure(t *testing.T) {
+func TestEmptyMachine(t *testing.T) {
 	for _, setting := range read(fstest.MapFS{}, Ktsnd{CPU: 0, Interface: "eth0"}, nil) {
 		if setting.Found == "" {
 			t.Errorf("%+v", setting)
@@ -190,7 +190,7 @@ func TestAMachineThatSaysNothingIsNoFailure(t *testing.T) {
 	}
 }
 
-func TestThisMachineCanBeRead(t *testing.T) {
+func TestThisMachine(t *testing.T) {
 	for _, name := range []string{"preemption", "timers", "interrupts", "link speed"} {
 		if setting := named(t, This().Read(Ktsnd{CPU: 0, FIFOPriority: 50, Interface: "lo"}), name); setting.Found == "" {
 			t.Errorf("%+v", setting)
@@ -198,7 +198,7 @@ func TestThisMachineCanBeRead(t *testing.T) {
 	}
 }
 
-func TestListsOfProcessorsAreRead(t *testing.T) {
+func TestProcessors(t *testing.T) {
 	for list, want := range map[string][]int{"0,2-4\n": {0, 2, 3, 4}, "": nil, "(null)": nil, "managed_irq,domain,3": {3}, "0-1,7": {0, 1, 7}} {
 		if got := processors(list); !slices.Equal(got, want) {
 			t.Errorf("%q: %v", list, got)

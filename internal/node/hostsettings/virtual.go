@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// virtual tells whether this is a virtual machine.
+// virtual reports whether this is a virtual machine.
 func (m *Machine) virtual() bool {
 	info, _ := m.text("proc/cpuinfo")
 	for line := range strings.Lines(info) {
@@ -19,15 +19,15 @@ func (m *Machine) virtual() bool {
 	return false
 }
 
-// stolen is the share of processor time that the host had while programs wanted it, since the start of the machine.
+// stolen returns the share of time since the start of the machine in which programs waited for the host (steal).
 func (r *reader) stolen() (share float64, known bool) {
 	line := "cpu"
 	if r.ktsnd.CPU >= 0 {
 		line += strconv.Itoa(r.ktsnd.CPU)
 	}
 	text, _ := r.text("proc/stat")
-	for one := range strings.Lines(text) {
-		fields := strings.Fields(one)
+	for entry := range strings.Lines(text) {
+		fields := strings.Fields(entry)
 		if len(fields) < 9 || fields[0] != line {
 			continue
 		}
@@ -50,10 +50,10 @@ func (r *reader) virtualMachine() {
 		r.good(name, "no")
 		return
 	}
-	found := "yes"
+	state := "yes"
 	if share, known := r.stolen(); known {
-		found = fmt.Sprintf("yes; the host had %.2f%% of the time of %s while a program wanted it (steal)", 100*share, r.where())
+		state = fmt.Sprintf("yes; the host had %.2f%% of the time of %s while a program wanted it (steal)", 100*share, r.where())
 	}
-	r.costs(name, found, "the host may take the processor at any time, also just before a departure, and nothing in the guest prevents it",
+	r.costs(name, state, "the host may take the processor at any time, also just before a departure, and nothing in the guest prevents it",
 		"have the host pin each virtual processor to one of its own, with nothing else on it")
 }

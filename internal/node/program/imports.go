@@ -8,20 +8,20 @@ import (
 	"io"
 )
 
-// Imports are the names by which a program is bound to libraries.
+// Imports are the names with which a program is linked to libraries.
 type Imports struct {
-	// Libraries are those that it needs.
+	// Libraries are the libraries that it needs.
 	Libraries []string
 	names     []byte
 }
 
-// Mentions tells whether the program has a name that is bound when it is loaded, such as that of a function that it calls.
+// Mentions reports whether the program has a dynamic symbol of that name, such as a function that it calls.
 func (i *Imports) Mentions(name string) bool {
 	return bytes.Contains(i.names, []byte("\x00"+name+"\x00"))
 }
 
-// ReadImports reads the names of a program that was read from the same file. There are none where it has no dynamic
-// segment, or one beyond the limits.
+// ReadImports reads the imports of a program from its file. It returns none if there is no dynamic segment, or if it exceeds the
+// limits.
 func (p *Program) ReadImports(file io.ReaderAt) *Imports {
 	imports := &Imports{}
 	dynamic := p.choose(func(s segment) bool { return s.kind == elf.PT_DYNAMIC })
@@ -75,7 +75,7 @@ func (p *Program) dynamicEntries(raw []byte) []dynamicEntry {
 	return entries
 }
 
-// offsetOf is where in the file that stands which is loaded to an address.
+// offsetOf returns the offset in the file of the byte that is loaded to an address.
 func (p *Program) offsetOf(address uint64) (uint64, bool) {
 	for _, s := range p.segments {
 		if s.kind == elf.PT_LOAD && address >= s.address && address-s.address < s.bytes {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package program reads what can be told of an executable file from its program headers: who loads libraries for it, and
-// whether Go's toolchain built it. Whoever wrote the file may be hostile. So the reader takes no size and no place from it
-// without a bound, allocates no more than some kilobytes, and never looks at sections, which are not needed to run a
-// program and may claim to be gigabytes long.
+// Package program reads the program headers of an executable file: whether a loader loads libraries for it, and whether Go's
+// toolchain built it. The file may be hostile. The reader bounds every size and offset from it, allocates at most some kilobytes,
+// and never reads sections, which a program does not need to run and which may claim to be gigabytes long.
 //
-// Its limits are those of the kernel's own loader (fs/binfmt_elf.c): what is beyond them cannot be started.
+// Its limits are those of the kernel's loader (fs/binfmt_elf.c): the kernel does not start files beyond them.
 package program
 
 import (
@@ -18,7 +17,7 @@ import (
 	"math"
 )
 
-// Limits of what is read, in bytes. The kernel's are headersMax and interpreterMax.
+// Limits of the parts that are read, in bytes. headersMax and interpreterMax are the kernel's.
 const (
 	headersMax     = 64 << 10
 	interpreterMax = 4096
@@ -28,20 +27,20 @@ const (
 	namesMax       = 1 << 20
 )
 
-// segmentsMax is how many segments of a kind are looked into.
+// segmentsMax is the number of segments of a kind that are read.
 const segmentsMax = 4
 
-// ErrNoProgram is the error of a file that the kernel would not start as a program of its own.
+// ErrNoProgram means that the kernel would not start the file as an ELF program.
 var ErrNoProgram = errors.New("no ELF program")
 
-// Program is what program headers tell.
+// Program has information from program headers.
 type Program struct {
 	Machine elf.Machine
 	Class   elf.Class
 	Data    elf.Data
-	// Static tells that nobody loads libraries for it: it names no interpreter.
+	// Static: it has no interpreter, which would load libraries.
 	Static bool
-	// Go tells that Go's toolchain built it.
+	// Go: Go's toolchain built it.
 	Go bool
 
 	segments []segment
@@ -54,7 +53,7 @@ type segment struct {
 	offset, address, bytes uint64
 }
 
-// Read reads an executable file. It asks for at most some 400 KiB of it, wherever its headers point.
+// Read reads an executable file, at most some 400 KiB of it.
 func Read(file io.ReaderAt) (*Program, error) {
 	p, table, err := readHeader(file)
 	if err != nil {
@@ -81,7 +80,7 @@ func Read(file io.ReaderAt) (*Program, error) {
 	return p, nil
 }
 
-// form is where things stand in headers of a class.
+// form has the sizes and offsets in headers of a class, in bytes.
 type form struct {
 	fileBytes, headerBytes, tableAt, entryBytesAt, countAt int
 	segment                                                func(binary.ByteOrder, []byte) segment
@@ -100,7 +99,7 @@ func formOf(class elf.Class) form {
 	}}
 }
 
-// order is that of the program's bytes.
+// order returns the program's byte order.
 func (p *Program) order() binary.ByteOrder {
 	if p.Data == elf.ELFDATA2MSB {
 		return binary.BigEndian
@@ -108,7 +107,7 @@ func (p *Program) order() binary.ByteOrder {
 	return binary.LittleEndian
 }
 
-// readHeader reads what kind of program it is, and where its program headers are.
+// readHeader reads the file header and returns the location of the program headers.
 func readHeader(file io.ReaderAt) (*Program, segment, error) {
 	var raw [64]byte
 	if count, err := file.ReadAt(raw[:], 0); err != nil && !errors.Is(err, io.EOF) {
@@ -133,7 +132,7 @@ func readHeader(file io.ReaderAt) (*Program, segment, error) {
 	return p, table, nil
 }
 
-// readPart reads a part of a file that is there as a whole.
+// readPart reads a part of a file. It fails if the file is shorter.
 func readPart(file io.ReaderAt, offset, size uint64) ([]byte, error) {
 	if offset > math.MaxInt64-size {
 		return nil, io.ErrUnexpectedEOF
@@ -145,7 +144,7 @@ func readPart(file io.ReaderAt, offset, size uint64) ([]byte, error) {
 	return part, nil
 }
 
-// readBeginning reads what there is of a part, up to a limit.
+// readBeginning reads the beginning of a segment, up to a limit or the end of the file.
 func readBeginning(file io.ReaderAt, s segment, limit uint64) []byte {
 	size := min(s.bytes, limit)
 	if s.offset > math.MaxInt64-size {
@@ -156,11 +155,11 @@ func readBeginning(file io.ReaderAt, s segment, limit uint64) []byte {
 	return part[:count]
 }
 
-// choose returns the first segments of some kind.
-func (p *Program) choose(is func(segment) bool) []segment {
+// choose returns the first segmentsMax chosen segments.
+func (p *Program) choose(chooses func(segment) bool) []segment {
 	var chosen []segment
 	for _, s := range p.segments {
-		if is(s) && len(chosen) < segmentsMax {
+		if chooses(s) && len(chosen) < segmentsMax {
 			chosen = append(chosen, s)
 		}
 	}

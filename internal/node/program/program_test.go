@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// counting counts what is read of a file.
+// counting counts the bytes that are read from a file.
 type counting struct {
 	io.ReaderAt
 	bytes int
@@ -27,22 +27,22 @@ func (c *counting) ReadAt(to []byte, offset int64) (int, error) {
 	return c.ReaderAt.ReadAt(to, offset)
 }
 
-// readMax is how much of a file Read and ReadImports ask for at most.
+// readMax is the largest number of bytes that Read and ReadImports read.
 const readMax = 64 + headersMax + segmentsMax*(noteMax+dataMax) + dynamicMax + namesMax
 
-// compile compiles a program that sends, or one without any C library.
+// compile compiles a program that calls sendmsg.
 func compile(t testing.TB, options ...string) string {
 	t.Helper()
 	dir := t.TempDir()
-	source, made := filepath.Join(dir, "p.c"), filepath.Join(dir, "p")
+	source, executable := filepath.Join(dir, "p.c"), filepath.Join(dir, "p")
 	const text = "#include <sys/socket.h>\nint main(void) { return (int)sendmsg(-1, 0, 0); }\n"
 	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if said, err := exec.Command("gcc", append(options, "-o", made, source)...).CombinedOutput(); err != nil {
-		t.Fatalf("gcc: %v\n%s", err, said)
+	if output, err := exec.Command("gcc", append(options, "-o", executable, source)...).CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, output)
 	}
-	return made
+	return executable
 }
 
 func open(t testing.TB, path string) *os.File {
@@ -56,21 +56,21 @@ func open(t testing.TB, path string) *os.File {
 }
 
 func TestProgramHeaders(t *testing.T) {
-	own, err := os.Executable() // a test is Go's
+	self, err := os.Executable() // built by Go
 	if err != nil {
 		t.Fatal(err)
 	}
-	ownIsStatic := !slices.ContainsFunc(debugELF(t, own).Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
+	selfIsStatic := !slices.ContainsFunc(debugELF(t, self).Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 	for name, test := range map[string]struct {
 		path           string
 		static, golang bool
 	}{
-		"an ordinary program":                   {compile(t), false, false},
-		"one that is not position independent":  {compile(t, "-no-pie"), false, false},
-		"a static program":                      {compile(t, "-static"), true, false},
-		"a static position-independent program": {compile(t, "-static-pie"), true, false},
-		"one of the system's":                   {"/bin/true", false, false},
-		"a program of Go's":                     {own, ownIsStatic, true},
+		"dynamic":    {compile(t), false, false},
+		"no-pie":     {compile(t, "-no-pie"), false, false},
+		"static":     {compile(t, "-static"), true, false},
+		"static-pie": {compile(t, "-static-pie"), true, false},
+		"system":     {"/bin/true", false, false},
+		"Go":         {self, selfIsStatic, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := &counting{ReaderAt: open(t, test.path)}
@@ -97,7 +97,7 @@ func TestProgramHeaders(t *testing.T) {
 	}
 }
 
-// debugELF is what the library says, for which these programs are no danger.
+// debugELF opens the file with package elf, for which these programs are harmless.
 func debugELF(t *testing.T, path string) *elf.File {
 	t.Helper()
 	file, err := elf.Open(path)
@@ -134,7 +134,7 @@ func TestGoProgramWithoutNote(t *testing.T) {
 	}
 }
 
-// newELF is the beginning of a program with headers that all are the same.
+// newELF returns the beginning of a program with identical program headers.
 func newELF(count uint16, fill func([]byte)) []byte {
 	raw := make([]byte, 64+56)
 	copy(raw, elf.ELFMAG)
@@ -180,7 +180,7 @@ func TestNoProgram(t *testing.T) {
 	}
 }
 
-// withSectionTable makes a static program claim a table of sections that is 4 GiB long: a hole, a few kilobytes on the disk.
+// withSectionTable makes a static program claim a section table of 4 GiB, in a sparse file.
 func withSectionTable(t testing.TB) string {
 	t.Helper()
 	path := compile(t, "-static")
@@ -212,8 +212,8 @@ func write(file *os.File, at int64, content []byte) error {
 
 func TestHugeSectionTable(t *testing.T) {
 	path := withSectionTable(t)
-	if said, err := exec.Command(path).CombinedOutput(); err == nil {
-		t.Fatalf("it should run, and fail to send: %s", said)
+	if output, err := exec.Command(path).CombinedOutput(); err == nil {
+		t.Fatalf("it should run, and fail to send: %s", output)
 	} else if _, ran := errors.AsType[*exec.ExitError](err); !ran {
 		t.Fatalf("the kernel does not start it: %v", err)
 	}

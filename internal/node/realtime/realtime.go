@@ -24,21 +24,21 @@ const (
 	periodFile  = "cpu.rt_period_us"
 )
 
-// ErrHidden says that the cgroups above the own one cannot be seen.
+// ErrHidden means that the parents of the program's cgroup are not visible.
 var ErrHidden = errors.New("the hierarchy of the cpu controller is not mounted whole; " +
 	"in a container, mount the node's /sys/fs/cgroup, writable")
 
-// ErrRoot says that a share is to be had in the root cgroup only.
+// ErrRoot means that only the root cgroup has a real-time budget.
 var ErrRoot = errors.New("the kernel refuses SCHED_FIFO here: it divides real-time scheduling among cgroups (CONFIG_RT_GROUP_SCHED), " +
 	"and of cgroups of version 2 only the root has a budget; on the node, set the sysctl kernel.sched_rt_runtime_us to -1, or boot " +
 	"with rt_group_sched=0 where the kernel has that parameter, or with a kernel without CONFIG_RT_GROUP_SCHED")
 
-// Check fails with ErrRoot where there is no share to give although SCHED_FIFO needs one: in cgroups of version 2 of a
-// kernel that divides the budget. No file tells that, so SCHED_FIFO is tried. Of a program without CAP_SYS_NICE, which
-// the kernel refuses in any case, nothing is said. proc is /proc/self.
+// Check fails with ErrRoot if SCHED_FIFO needs a share that cannot be given: in cgroups of version 2 of a kernel that divides the
+// budget. No file shows that, so Check calls tryFIFO. It does not for a program without CAP_SYS_NICE, which the kernel refuses in
+// any case. proc is /proc/self.
 func Check(proc string, tryFIFO func() error) error {
-	own, err := ownCgroup(filepath.Join(proc, "cgroup"))
-	if err != nil || own != "" {
+	cgroup, err := ownCgroup(filepath.Join(proc, "cgroup"))
+	if err != nil || cgroup != "" {
 		return err
 	}
 	privileged, err := hasSysNice(filepath.Join(proc, "status"))
@@ -51,15 +51,15 @@ func Check(proc string, tryFIFO func() error) error {
 	return ErrRoot
 }
 
-// hasSysNice reads whether CAP_SYS_NICE is effective.
+// hasSysNice reports whether CAP_SYS_NICE is effective.
 func hasSysNice(status string) (bool, error) {
 	text, err := os.ReadFile(status)
 	if err != nil {
 		return false, fmt.Errorf("read own capabilities: %w", err)
 	}
 	for line := range strings.Lines(string(text)) {
-		value, found := strings.CutPrefix(line, "CapEff:")
-		if !found {
+		value, ok := strings.CutPrefix(line, "CapEff:")
+		if !ok {
 			continue
 		}
 		effective, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
@@ -71,7 +71,7 @@ func hasSysNice(status string) (bool, error) {
 	return false, nil
 }
 
-// TryFIFO gives this thread SCHED_FIFO, and takes it back.
+// TryFIFO sets SCHED_FIFO for the calling thread and restores its scheduling.
 func TryFIFO() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -89,29 +89,29 @@ func TryFIFO() error {
 	return nil
 }
 
-// Levels lists the folders of this process's cgroup in the cpu controller's hierarchy and of those above it, the
-// topmost below the root first. There are none where the kernel does not divide the budget. proc is /proc/self.
+// Levels returns the folders of this process's cgroup and its parents in the cpu controller's hierarchy, without the root, the
+// topmost first; none if the kernel does not divide the budget. proc is /proc/self.
 func Levels(proc string) ([]string, error) {
-	own, err := ownCgroup(filepath.Join(proc, "cgroup"))
-	if err != nil || own == "" || own == "/" {
+	cgroup, err := ownCgroup(filepath.Join(proc, "cgroup"))
+	if err != nil || cgroup == "" || cgroup == "/" {
 		return nil, err
 	}
-	root, err := hierarchy(filepath.Join(proc, "mountinfo"), own)
+	root, err := hierarchy(filepath.Join(proc, "mountinfo"), cgroup)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(filepath.Join(root, own, runtimeFile)); errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(root, cgroup, runtimeFile)); errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
 	var levels []string
-	for name := own; name != "/"; name = filepath.Dir(name) {
+	for name := cgroup; name != "/"; name = filepath.Dir(name) {
 		levels = append(levels, filepath.Join(root, name))
 	}
 	slices.Reverse(levels)
 	return levels, nil
 }
 
-// ownCgroup reads lines such as "2:cpu,cpuacct:/kubepods/pod1". Without a controller of version 1 it is "".
+// ownCgroup returns the cgroup from a line such as "2:cpu,cpuacct:/kubepods/pod1", "" without a cpu controller of version 1.
 func ownCgroup(file string) (string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -126,9 +126,9 @@ func ownCgroup(file string) (string, error) {
 	return "", nil
 }
 
-// hierarchy finds a mount of the cpu controller's whole hierarchy, in which own can be seen. Container runtimes
-// show a container its own cgroup only.
-func hierarchy(mountinfo, own string) (string, error) {
+// hierarchy returns the mount point of the cpu controller's whole hierarchy, which contains the cgroup. Container runtimes mount
+// only the container's own cgroup.
+func hierarchy(mountinfo, cgroup string) (string, error) {
 	file, err := os.Open(mountinfo)
 	if err != nil {
 		return "", fmt.Errorf("find cgroups: %w", err)
@@ -142,7 +142,7 @@ func hierarchy(mountinfo, own string) (string, error) {
 			!slices.Contains(strings.Split(super[2], ","), "cpu") {
 			continue
 		}
-		if _, err := os.Stat(filepath.Join(mount[4], own)); err == nil {
+		if _, err := os.Stat(filepath.Join(mount[4], cgroup)); err == nil {
 			return mount[4], nil
 		}
 	}
@@ -152,14 +152,13 @@ func hierarchy(mountinfo, own string) (string, error) {
 	return "", ErrHidden
 }
 
-// poll is the time between attempts to get a share.
+// poll is the interval between attempts to get a share.
 const poll = 50 * time.Millisecond
 
-// Raise gives the lowest level at least the share, and those above what it and their other children have together;
-// levels that have enough are left alone. What is above may not have that: it is asked again until the context ends,
-// because when a pod is replaced the kernel counts its share until its cgroup is gone, which can be seconds after its
-// successor starts. A share of others that nobody can use is taken back, such as that of a class of pods
-// (kubepods/burstable) whose last pod with a share has gone.
+// Raise gives the lowest level at least the share, and each level above at least the sum of its children. It leaves levels with
+// enough budget alone. If the parent lacks budget, it tries again until ctx ends: when a pod is replaced, the kernel counts its share
+// until its cgroup is gone, which can be seconds after its successor starts. Raise takes back unusable shares of other cgroups, such
+// as that of a class of pods (kubepods/burstable) whose last pod with a share is gone.
 func Raise(ctx context.Context, levels []string, share float64) error {
 	for {
 		err := raise(levels, share)
@@ -180,37 +179,37 @@ func raise(levels []string, share float64) error {
 	if err != nil {
 		return err
 	}
-	// From the top: none may have more than what is above it.
+	// From the top, because no cgroup may have more than its parent.
 	for i, level := range levels {
 		if budgets[i] == 0 {
 			continue
 		}
 		text := strconv.FormatInt(budgets[i].Microseconds(), 10)
 		if err := os.WriteFile(filepath.Join(level, runtimeFile), []byte(text), 0); err != nil {
-			return fmt.Errorf("give cgroup %s real-time budget: %w; what stands above it leaves less than %s µs", level, err, text)
+			return fmt.Errorf("give cgroup %s real-time budget: %w; its parents have less than %s µs left", level, err, text)
 		}
 	}
 	return nil
 }
 
-// plan tells each level's new budget, 0 for those that have enough.
+// plan returns each level's new budget, 0 for levels with enough.
 func plan(levels []string, share float64) ([]time.Duration, error) {
 	budgets := make([]time.Duration, len(levels))
 	below := ""
 	for i, level := range slices.Backward(levels) {
-		others, err := ofChildren(level, below)
+		others, err := sumOfChildren(level, below)
 		if err != nil {
-			return nil, fmt.Errorf("look for real-time budget: %w", err)
+			return nil, fmt.Errorf("read the real-time budget: %w", err)
 		}
 		has, period, err := budget(level)
 		if err != nil {
-			return nil, fmt.Errorf("look for real-time budget: %w", err)
+			return nil, fmt.Errorf("read the real-time budget: %w", err)
 		}
 		below = level
 		share += others
 		want := time.Duration(share * float64(period)).Round(time.Microsecond)
 		switch {
-		case has < 0: // without limit
+		case has < 0: // unlimited
 		case has < want:
 			budgets[i] = want
 		default:
@@ -220,19 +219,19 @@ func plan(levels []string, share float64) ([]time.Duration, error) {
 	return budgets, nil
 }
 
-// returnUnused lowers the shares of groups of cgroups beside the levels to what their children have. Where there are processes, and
-// where there are no children, the share is somebody's. What fails is tried again with the next attempt.
+// returnUnused lowers the shares of the levels' siblings to the sum of their children. It leaves siblings with processes or without
+// children alone, whose share may be in use. The next attempt repeats what fails.
 func returnUnused(levels []string) {
 	for _, level := range levels {
-		found, _ := filepath.Glob(filepath.Join(filepath.Dir(level), "*", runtimeFile))
-		for _, file := range found {
+		files, _ := filepath.Glob(filepath.Join(filepath.Dir(level), "*", runtimeFile))
+		for _, file := range files {
 			sibling := filepath.Dir(file)
 			processes, err := os.ReadFile(filepath.Join(sibling, "cgroup.procs"))
 			children, _ := filepath.Glob(filepath.Join(sibling, "*", runtimeFile))
 			if err != nil || len(processes) > 0 || len(children) == 0 || slices.Contains(levels, sibling) {
 				continue
 			}
-			used, errUsed := ofChildren(sibling, "")
+			used, errUsed := sumOfChildren(sibling, "")
 			has, period, errHas := budget(sibling)
 			if want := time.Duration(used * float64(period)).Round(time.Microsecond); errUsed == nil && errHas == nil && has > want {
 				_ = os.WriteFile(file, []byte(strconv.FormatInt(want.Microseconds(), 10)), 0)
@@ -241,18 +240,18 @@ func returnUnused(levels []string) {
 	}
 }
 
-// ofChildren adds up the shares of a cgroup's children but one.
-func ofChildren(level, but string) (float64, error) {
+// sumOfChildren returns the sum of the shares of a cgroup's children except one.
+func sumOfChildren(level, but string) (float64, error) {
 	sum := 0.0
-	found, err := filepath.Glob(filepath.Join(level, "*", runtimeFile))
-	for _, file := range found {
+	files, err := filepath.Glob(filepath.Join(level, "*", runtimeFile))
+	for _, file := range files {
 		child := filepath.Dir(file)
 		if child == but {
 			continue
 		}
 		has, period, errChild := budget(child)
 		if errors.Is(errChild, os.ErrNotExist) || errors.Is(errChild, syscall.ENODEV) || has < 0 {
-			continue // gone meanwhile, or without limit
+			continue // removed meanwhile, or unlimited
 		}
 		err = errors.Join(err, errChild)
 		if errChild == nil {
@@ -262,7 +261,7 @@ func ofChildren(level, but string) (float64, error) {
 	return sum, err
 }
 
-// budget reads what a cgroup may use of each period; below zero: without limit.
+// budget returns the real-time budget of a cgroup in each period; negative: unlimited.
 func budget(level string) (has, period time.Duration, err error) {
 	if period, err = read(filepath.Join(level, periodFile)); err != nil {
 		return 0, 0, err
@@ -271,7 +270,7 @@ func budget(level string) (has, period time.Duration, err error) {
 	return has, period, err
 }
 
-// read reads a number of microseconds.
+// read reads a duration in microseconds from a file.
 func read(file string) (time.Duration, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -19,16 +19,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machine is a made-up /proc/self and a hierarchy of cgroups.
+// machine is a fake /proc/self and a hierarchy of cgroups.
 type machine struct {
 	proc, root string
 }
 
-// newMachine makes a process in a cgroup. mounted is the part of the hierarchy that can be seen.
-func newMachine(t *testing.T, own, mounted string) machine {
+// newMachine creates the files of a process in a cgroup. mounted is the visible part of the hierarchy.
+func newMachine(t *testing.T, cgroup, mounted string) machine {
 	t.Helper()
 	m := machine{proc: t.TempDir(), root: t.TempDir()}
-	m.write(t, m.proc, "cgroup", "3:cpuset:/\n2:cpu,cpuacct:"+own+"\n0::/\n")
+	m.write(t, m.proc, "cgroup", "3:cpuset:/\n2:cpu,cpuacct:"+cgroup+"\n0::/\n")
 	m.write(t, m.proc, "mountinfo", fmt.Sprintf("30 24 0:26 / /elsewhere rw - cgroup cgroup rw,cpuset\n"+
 		"31 24 0:27 %s %s rw,relatime shared:1 - cgroup cgroup rw,cpu,cpuacct\n", mounted, m.root))
 	return m
@@ -44,7 +44,7 @@ func (m machine) write(t *testing.T, dir, name, text string) {
 	}
 }
 
-// cgroup makes one with a budget.
+// cgroup creates a cgroup with a budget in microseconds.
 func (m machine) cgroup(t *testing.T, name string, budget int) string {
 	t.Helper()
 	dir := filepath.Join(m.root, name)
@@ -62,7 +62,7 @@ func (m machine) budget(t *testing.T, dir string) string {
 	return strings.TrimSpace(string(text))
 }
 
-func TestEachLevelGetsAtLeastTheShareFromTheTop(t *testing.T) {
+func TestRaise(t *testing.T) {
 	m := newMachine(t, "/kubepods/pod1/app", "/")
 	top := m.cgroup(t, "kubepods", 300000)
 	pod := m.cgroup(t, "kubepods/pod1", 0)
@@ -84,8 +84,8 @@ func TestEachLevelGetsAtLeastTheShareFromTheTop(t *testing.T) {
 	}
 }
 
-// The kernel's own arithmetic: a parent with a share that only one of its children can have.
-func TestALevelHasWhatItsChildrenHaveTogether(t *testing.T) {
+// As in the kernel, a parent's share must cover the sum of its children.
+func TestRaiseSumsChildren(t *testing.T) {
 	m := newMachine(t, "/kubepods/pod1", "/")
 	top := m.cgroup(t, "kubepods", 100000)
 	burstable := m.cgroup(t, "kubepods/burstable", 100000)
@@ -100,8 +100,8 @@ func TestALevelHasWhatItsChildrenHaveTogether(t *testing.T) {
 	}
 }
 
-// dividedCgroup makes one in the kernel's own hierarchy, which gives real-time budget, with those that are made below it. It is none
-// where the kernel gives cgroups no budget; there it is seen that nothing is to be given.
+// dividedCgroup creates a cgroup in the kernel's hierarchy and removes it, with its children, at the end. If the kernel does not
+// divide the budget, divided is false, and it checks that Levels returns none.
 func dividedCgroup(t *testing.T) (parent string, divided bool) {
 	t.Helper()
 	root, err := hierarchy("/proc/self/mountinfo", "/")
@@ -114,7 +114,7 @@ func dividedCgroup(t *testing.T) (parent string, divided bool) {
 			t.Skip(err)
 		}
 		if err != nil || len(levels) > 0 {
-			t.Errorf("the kernel divides no budget, and shares are to be given to %v, %v", levels, err)
+			t.Errorf("the kernel does not divide the budget; Levels returns %v, %v", levels, err)
 		}
 		return "", false
 	}
@@ -138,19 +138,19 @@ func dividedCgroup(t *testing.T) (parent string, divided bool) {
 	return parent, true
 }
 
-// below makes cgroups below another.
-func below(t *testing.T, parent string, names ...string) (made []string) {
+// below creates children of a cgroup.
+func below(t *testing.T, parent string, names ...string) (created []string) {
 	t.Helper()
 	for _, name := range names {
-		made = append(made, filepath.Join(parent, name))
-		if err := os.Mkdir(made[len(made)-1], 0o755); err != nil {
+		created = append(created, filepath.Join(parent, name))
+		if err := os.Mkdir(created[len(created)-1], 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return made
+	return created
 }
 
-func TestAShareThatIsTakenIsWaitedFor(t *testing.T) {
+func TestRaiseWaitsForShare(t *testing.T) {
 	parent, divided := dividedCgroup(t)
 	if !divided {
 		return
@@ -178,8 +178,8 @@ func TestAShareThatIsTakenIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A pod that becomes Guaranteed is in another group of cgroups than before, which keeps the share of its predecessor.
-func TestTheShareOfAGroupThatNobodyCanUseIsTakenBack(t *testing.T) {
+// A pod that becomes Guaranteed moves to another parent. The old parent keeps the share of its predecessor.
+func TestRaiseTakesBackUnusedShare(t *testing.T) {
 	parent, divided := dividedCgroup(t)
 	if !divided {
 		return
@@ -206,21 +206,21 @@ func TestTheShareOfAGroupThatNobodyCanUseIsTakenBack(t *testing.T) {
 	}
 }
 
-func TestThereIsNothingToDo(t *testing.T) {
-	t.Run("in the root cgroup", func(t *testing.T) {
+func TestNoLevels(t *testing.T) {
+	t.Run("root cgroup", func(t *testing.T) {
 		m := newMachine(t, "/", "/")
 		if levels, err := Levels(m.proc); err != nil || len(levels) > 0 {
 			t.Errorf("got %v, %v", levels, err)
 		}
 	})
-	t.Run("where the kernel does not divide the budget", func(t *testing.T) {
+	t.Run("undivided budget", func(t *testing.T) {
 		m := newMachine(t, "/app", "/")
 		m.write(t, filepath.Join(m.root, "app"), "cpu.shares", "1024\n")
 		if levels, err := Levels(m.proc); err != nil || len(levels) > 0 {
 			t.Errorf("got %v, %v", levels, err)
 		}
 	})
-	t.Run("with cgroups of version 2", func(t *testing.T) {
+	t.Run("cgroups of version 2", func(t *testing.T) {
 		m := newMachine(t, "/app", "/")
 		m.write(t, m.proc, "cgroup", "0::/app\n")
 		if levels, err := Levels(m.proc); err != nil || len(levels) > 0 {
@@ -229,7 +229,7 @@ func TestThereIsNothingToDo(t *testing.T) {
 	})
 }
 
-func TestARefusalOfCgroupsOfVersion2SaysWhatToDo(t *testing.T) {
+func TestCheck(t *testing.T) {
 	const v2, v1 = "0::/kubepods/pod1/app\n", "2:cpu,cpuacct:/app\n0::/\n"
 	const privileged, other = "Name:\tktsn\nCapEff:\t0000000000a04000\n", "CapEff:\t0000000000204000\n"
 	refused := fmt.Errorf("try SCHED_FIFO: %w", syscall.EPERM)
@@ -238,11 +238,11 @@ func TestARefusalOfCgroupsOfVersion2SaysWhatToDo(t *testing.T) {
 		tried          error
 		want           error
 	}{
-		"the kernel refuses SCHED_FIFO": {v2, privileged, refused, ErrRoot},
-		"the kernel gives SCHED_FIFO":   {v2, privileged, nil, nil},
-		"another failure is named":      {v2, privileged, syscall.ENOSYS, syscall.ENOSYS},
-		"without the capability":        {v2, other, refused, nil},
-		"with cgroups of version 1":     {v1, privileged, refused, nil},
+		"refused":              {v2, privileged, refused, ErrRoot},
+		"allowed":              {v2, privileged, nil, nil},
+		"other error":          {v2, privileged, syscall.ENOSYS, syscall.ENOSYS},
+		"no capability":        {v2, other, refused, nil},
+		"cgroups of version 1": {v1, privileged, refused, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t, "/app", "/")
@@ -255,13 +255,13 @@ func TestARefusalOfCgroupsOfVersion2SaysWhatToDo(t *testing.T) {
 	}
 }
 
-// To a thread, a cgroup of version 1 without a share is what one of version 2 is below the root.
-func TestTheKernelsRefusalIsKnownAsSuch(t *testing.T) {
+// For a thread, a cgroup of version 1 without a share behaves like one of version 2 below the root.
+func TestCheckInKernel(t *testing.T) {
 	parent, divided := dividedCgroup(t)
 	if !divided {
 		return
 	}
-	own, err := ownCgroup("/proc/thread-self/cgroup")
+	cgroup, err := ownCgroup("/proc/thread-self/cgroup")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +273,7 @@ func TestTheKernelsRefusalIsKnownAsSuch(t *testing.T) {
 		}
 	}
 	move(parent)
-	defer move(filepath.Join(filepath.Dir(parent), own))
+	defer move(filepath.Join(filepath.Dir(parent), cgroup))
 	m := newMachine(t, "/app", "/")
 	m.write(t, m.proc, "cgroup", "0::/kubepods/pod1/app\n")
 	m.write(t, m.proc, "status", "CapEff:\t0000000000800000\n")
@@ -282,7 +282,7 @@ func TestTheKernelsRefusalIsKnownAsSuch(t *testing.T) {
 	}
 }
 
-func TestATrialLeavesTheSchedulingAsItWas(t *testing.T) {
+func TestTryFIFORestoresScheduling(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	before, err := unix.SchedGetAttr(0, 0)
@@ -297,7 +297,7 @@ func TestATrialLeavesTheSchedulingAsItWas(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeSeenIsSaid(t *testing.T) {
+func TestLevelsHidden(t *testing.T) {
 	m := newMachine(t, "/kubepods/pod1/app", "/kubepods/pod1/app")
 	m.cgroup(t, "", 0)
 	if _, err := Levels(m.proc); !errors.Is(err, ErrHidden) {
@@ -305,7 +305,7 @@ func TestWhatCannotBeSeenIsSaid(t *testing.T) {
 	}
 }
 
-func TestARefusalNamesTheLevel(t *testing.T) {
+func TestRaiseErrorNamesLevel(t *testing.T) {
 	m := newMachine(t, "/app", "/")
 	dir := m.cgroup(t, "app", 0)
 	levels, err := Levels(m.proc)
