@@ -2,7 +2,7 @@
 
 package ethtool
 
-// getChannels is ETHTOOL_GCHANNELS of linux/ethtool.h, and the places of its numbers behind the command.
+// getChannels is ETHTOOL_GCHANNELS of linux/ethtool.h. The others are offsets in its structure, in words of 32 bits.
 const (
 	getChannels      = 0x3c
 	channelsTx       = 6
@@ -10,8 +10,8 @@ const (
 	channelsNumbers  = 9
 )
 
-// TransmitQueues is how many queues an interface sends by at present. Drivers without channels, whose queues cannot be set, give
-// unix.EOPNOTSUPP.
+// TransmitQueues returns the number of an interface's transmit queues in use. It fails with unix.EOPNOTSUPP if the driver has no
+// channels, so that its queues cannot be set.
 func TransmitQueues(name string) (int, error) {
 	channels := make([]uint32, channelsNumbers)
 	channels[0] = getChannels

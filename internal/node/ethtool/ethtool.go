@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ethtool gives the kernel single commands of linux/ethtool.h. Those that only read need no privilege.
+// Package ethtool runs commands of linux/ethtool.h. Commands that only read need no privileges.
 package ethtool
 
 import (
@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ifreq is the kernel's: a name, and here the address of a structure.
+// ifreq is struct ifreq of linux/if.h with the address of a command's structure.
 type ifreq struct {
 	name [unix.IFNAMSIZ]byte
 	data unsafe.Pointer
 	_    [16]byte
 }
 
-// Do gives a command to an interface's driver. The structures of most commands are numbers of 32 bits, the first of which is the
-// command; the kernel writes the others.
+// Do runs a command of an interface's driver. The structure consists of words of 32 bits, the first of which is the command; the
+// kernel writes the others.
 func Do(name string, structure []uint32) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

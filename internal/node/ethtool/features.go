@@ -11,17 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What linux/ethtool.h gives for features, which are bits; their places differ among kernels, their names do not.
+// Constants of linux/ethtool.h for features. Features are bits whose positions, unlike their names, differ among kernels.
 const (
 	featureStrings = 4
 	stringBytes    = 32
 	blockBits      = 32
-	// maxFeatures is more than any kernel has: some 80 so far.
+	// maxFeatures is more than the some 80 features of current kernels.
 	maxFeatures = 512
 )
 
-// SetFeature turns a feature of an interface on or off, as `ethtool -K` does. One that the driver does not let be changed
-// stays, without an error.
+// SetFeature turns a feature of an interface on or off, as `ethtool -K` does. It returns no error if the driver does not allow the
+// change.
 func SetFeature(name, feature string, on bool) error {
 	names, err := features(name)
 	if err != nil {
@@ -31,14 +31,14 @@ func SetFeature(name, feature string, on bool) error {
 	if place < 0 {
 		return fmt.Errorf("%s has no feature %s", name, feature)
 	}
-	// The command and the number of blocks, then of each block the bits that are meant, and their values.
+	// The command and the number of blocks, then for each block the mask of the bits to change and their values.
 	blocks := (len(names) + blockBits - 1) / blockBits
 	request := make([]uint32, 2+2*blocks)
 	request[0], request[1] = unix.ETHTOOL_SFEATURES, uint32(blocks)
-	meant := request[2+place/blockBits*2:]
-	meant[0] = 1 << (place % blockBits)
+	block := request[2+place/blockBits*2:]
+	block[0] = 1 << (place % blockBits)
 	if on {
-		meant[1] = meant[0]
+		block[1] = block[0]
 	}
 	if err := Do(name, request); err != nil {
 		return fmt.Errorf("set the feature %s of %s: %w", feature, name, err)
@@ -46,9 +46,9 @@ func SetFeature(name, feature string, on bool) error {
 	return nil
 }
 
-// features lists the kernel's names of all features, by their places.
+// features returns the kernel's names of all features, by their positions.
 func features(name string) ([]string, error) {
-	// The command, which strings, and their number, which the kernel writes; then the strings.
+	// The command, the set of strings, and their number, which the kernel writes; then the strings.
 	request := make([]uint32, 3+maxFeatures*stringBytes/4)
 	request[0], request[1] = unix.ETHTOOL_GSTRINGS, featureStrings
 	if err := Do(name, request); err != nil {
@@ -56,9 +56,9 @@ func features(name string) ([]string, error) {
 	}
 	text := unsafe.Slice((*byte)(unsafe.Pointer(&request[3])), maxFeatures*stringBytes)
 	var names []string
-	for one := range slices.Chunk(text[:min(int(request[2]), maxFeatures)*stringBytes], stringBytes) {
-		found, _, _ := bytes.Cut(one, []byte{0})
-		names = append(names, string(found))
+	for raw := range slices.Chunk(text[:min(int(request[2]), maxFeatures)*stringBytes], stringBytes) {
+		feature, _, _ := bytes.Cut(raw, []byte{0})
+		names = append(names, string(feature))
 	}
 	return names, nil
 }

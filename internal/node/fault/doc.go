@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fault marks the places at which the tests kill a program, to see what it leaves half-done. In
-// programs that are built as shipped the marks do nothing; the tests build theirs with the tag ktsn_faults.
+// Package fault marks the points at which tests kill a program to test its recovery. The marks do nothing unless the program is built
+// with the tag ktsn_faults.
 package fault
 
-// Variable names the point at which a program that was built with the tag ktsn_faults kills itself.
+// Variable is the environment variable with the name of the point at which the program kills itself.
 const Variable = "KTSN_KILL_AT"
 
 // The points that a command of tsn-cni passes, in order, when it attaches the first or detaches the last pod of a
@@ -21,6 +21,6 @@ var (
 	Link = []string{"recorded", "link-peer-written", "link-peer-flooded", "link-peer-told", "locked", "bridge-made", "tunnel-made", "network-guarded",
 		"network-made", "pair-made", "plugged", "configured", "registered"}
 	LinkDel = []string{"endpoint-removed", "unregistered", "port-leaving", "network-leaving", "devices-removed", "unplugged", "link-peer-forgotten"}
-	// Card are passed when such a pod is given a network card.
+	// Card are passed when such a pod gets a network card.
 	Card = []string{"card-chosen", "card-claimed", "card-bound"}
 )

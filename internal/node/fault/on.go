@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// Point kills this process, without any chance to clean up, if its name is the one that was asked for.
+// Point kills this process, without clean-up, if Variable has the point's name.
 func Point(name string) {
 	if os.Getenv(Variable) == name {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)

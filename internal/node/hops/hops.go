@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hops finds by whom a packet of a pod is forwarded: it sends echo requests from the pod's network namespace that may be
-// forwarded ever more often, and hears who says that one was too often (RFC 1812), or that it has arrived.
+// Package hops traces the route of a pod's packets. It sends ICMP echo requests with increasing TTL from the pod's network namespace
+// and receives the time-exceeded messages (RFC 1812) of the hops and the reply of the destination.
 package hops
 
 import (
@@ -17,33 +17,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hop is who answered a packet that could be forwarded so often.
+// Hop is the reply to requests with one TTL.
 type Hop struct {
-	// TTL is its time to live, or hop limit.
+	// TTL is the time to live, or hop limit, of the request.
 	TTL int `json:"ttl"`
-	// Address is the answer's source; the zero value: nobody answered.
+	// Address is the reply's source; the zero value: no reply.
 	Address netip.Addr `json:"address,omitzero"`
-	// After is how long the answer took.
+	// After is the round-trip time.
 	After time.Duration `json:"afterNs"`
-	// Arrived tells that it came from the destination.
+	// Arrived: the destination replied.
 	Arrived bool `json:"arrived"`
 }
 
 const (
-	// Most is the largest TTL that is tried: a client, eight pods in the middle, and an endpoint.
+	// Most is the largest TTL: a chain has a client, at most eight pods in the middle, and an endpoint.
 	Most = 10
-	// patience is how long an answer is waited for; tries how often one is asked for.
+	// patience limits the wait for a reply; tries is the number of requests with each TTL.
 	patience = 500 * time.Millisecond
 	tries    = 3
-	// silent is after how many hops in a row that nobody answers for it ends.
+	// silent is the number of hops in a row without a reply after which Find ends.
 	silent = 3
 )
 
-// kinds are the types of ICMP of a family.
+// kinds has the ICMP types and socket options of a family.
 type kinds struct {
 	family, protocol, level, option int
 	request, reply, exceeded        byte
-	// headerBytes is the length of the family's header without options; withHeader tells that raw sockets read it.
+	// headerBytes is the length of the IP header without options. withHeader: raw sockets receive it.
 	headerBytes int
 	withHeader  bool
 }
@@ -53,31 +53,31 @@ var (
 	kinds6 = &kinds{unix.AF_INET6, unix.IPPROTO_ICMPV6, unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, 128, 129, 3, 40, false}
 )
 
-// Find asks from the network namespace of that path, by one of its interfaces.
-func Find(ctx context.Context, netns, interfaceName string, to netip.Addr) (found []Hop, err error) {
-	of := kinds4
+// Find traces the route to an address from an interface in the network namespace at the path netns.
+func Find(ctx context.Context, netns, interfaceName string, to netip.Addr) (hops []Hop, err error) {
+	family := kinds4
 	if to.Is6() {
-		of = kinds6
+		family = kinds6
 	}
-	a := &asking{kinds: of, to: to, number: uint16(os.Getpid())}
+	t := &tracer{kinds: family, to: to, number: uint16(os.Getpid())}
 	err = ns.WithNetNSPath(netns, func(ns.NetNS) (err error) {
-		a.socket, err = unix.Socket(of.family, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, of.protocol)
+		t.socket, err = unix.Socket(family.family, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, family.protocol)
 		if err != nil {
 			return err
 		}
-		return unix.SetsockoptString(a.socket, unix.SOL_SOCKET, unix.SO_BINDTODEVICE, interfaceName)
+		return unix.SetsockoptString(t.socket, unix.SOL_SOCKET, unix.SO_BINDTODEVICE, interfaceName)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("ask for the way from %s: %w", interfaceName, err)
+		return nil, fmt.Errorf("trace the route from %s: %w", interfaceName, err)
 	}
-	defer func() { _ = unix.Close(a.socket) }()
+	defer func() { _ = unix.Close(t.socket) }()
 	quiet := 0
 	for ttl := 1; ttl <= Most && quiet < silent; ttl++ {
-		hop, err := a.ask(ctx, ttl)
+		hop, err := t.probe(ctx, ttl)
 		if err != nil {
-			return found, fmt.Errorf("ask for the way to %s: %w", to, err)
+			return hops, fmt.Errorf("trace the route to %s: %w", to, err)
 		}
-		found = append(found, hop)
+		hops = append(hops, hop)
 		if hop.Arrived {
 			break
 		}
@@ -86,11 +86,11 @@ func Find(ctx context.Context, netns, interfaceName string, to netip.Addr) (foun
 			quiet = 0
 		}
 	}
-	return found, nil
+	return hops, nil
 }
 
-// asking is a socket by which is asked.
-type asking struct {
+// tracer is the state of a trace.
+type tracer struct {
 	*kinds
 	socket int
 	to     netip.Addr
@@ -98,7 +98,7 @@ type asking struct {
 	count  uint16
 }
 
-func (a *asking) ask(ctx context.Context, ttl int) (Hop, error) {
+func (a *tracer) probe(ctx context.Context, ttl int) (Hop, error) {
 	hop := Hop{TTL: ttl}
 	if err := unix.SetsockoptInt(a.socket, a.level, a.option, ttl); err != nil {
 		return hop, err
@@ -117,7 +117,7 @@ func (a *asking) ask(ctx context.Context, ttl int) (Hop, error) {
 			if _, err := unix.Poll(ready, int(left.Milliseconds())+1); err != nil && !errors.Is(err, unix.EINTR) {
 				return hop, err
 			}
-			if from, arrived, ok := a.hear(); ok {
+			if from, arrived, ok := a.receive(); ok {
 				hop.Address, hop.Arrived, hop.After = from, arrived, time.Since(began)
 				return hop, nil
 			}
@@ -126,8 +126,8 @@ func (a *asking) ask(ctx context.Context, ttl int) (Hop, error) {
 	return hop, nil
 }
 
-// send asks once; for IPv6 the kernel fills in the checksum.
-func (a *asking) send() error {
+// send sends a request. With IPv6 the kernel fills in the checksum.
+func (a *tracer) send() error {
 	message := make([]byte, 16)
 	message[0] = a.request
 	binary.BigEndian.PutUint16(message[4:], a.number)
@@ -143,8 +143,8 @@ func (a *asking) send() error {
 	return unix.Sendto(a.socket, message, 0, &unix.SockaddrInet6{Addr: a.to.As16()})
 }
 
-// hear reads what has come until one is an answer to what was asked last.
-func (a *asking) hear() (from netip.Addr, arrived, ok bool) {
+// receive reads received messages until one is a reply to the last request.
+func (a *tracer) receive() (from netip.Addr, arrived, ok bool) {
 	buffer := make([]byte, 512)
 	for {
 		length, source, err := unix.Recvfrom(a.socket, buffer, unix.MSG_DONTWAIT)
@@ -153,7 +153,7 @@ func (a *asking) hear() (from netip.Addr, arrived, ok bool) {
 		}
 		message := buffer[:length]
 		if a.withHeader {
-			message = behind(message)
+			message = withoutHeader(message)
 		}
 		switch {
 		case len(message) < 8:
@@ -174,18 +174,18 @@ func (a *asking) hear() (from netip.Addr, arrived, ok bool) {
 	}
 }
 
-// behind is what is behind a header of IPv4.
-func behind(packet []byte) []byte {
+// withoutHeader returns the payload of an IPv4 packet, nil if it is truncated.
+func withoutHeader(packet []byte) []byte {
 	if len(packet) == 0 || len(packet) < int(packet[0]&15)*4 {
 		return nil
 	}
 	return packet[int(packet[0]&15)*4:]
 }
 
-// quoted is the message of a packet that is quoted.
-func (a *asking) quoted(packet []byte) []byte {
+// quoted returns the ICMP message of the packet that an ICMP error quotes.
+func (a *tracer) quoted(packet []byte) []byte {
 	if a.withHeader {
-		return behind(packet)
+		return withoutHeader(packet)
 	}
 	if len(packet) < a.headerBytes {
 		return nil
@@ -193,6 +193,6 @@ func (a *asking) quoted(packet []byte) []byte {
 	return packet[a.headerBytes:]
 }
 
-func (a *asking) isOurs(message []byte) bool {
+func (a *tracer) isOurs(message []byte) bool {
 	return len(message) >= 8 && binary.BigEndian.Uint16(message[4:]) == a.number && binary.BigEndian.Uint16(message[6:]) == a.count
 }

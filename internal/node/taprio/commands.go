@@ -15,7 +15,7 @@ import (
 // fullOffload is TCA_TAPRIO_ATTR_FLAG_FULL_OFFLOAD of linux/pkt_sched.h.
 const fullOffload = "0x2"
 
-// rootHandle is taprio's; the children of its classes are 100:1, 100:2 and so on.
+// rootHandle is the handle of taprio; its classes are 100:1, 100:2 and so on.
 const rootHandle = "100:"
 
 const nsPerSecond = 1_000_000_000
@@ -25,7 +25,7 @@ type Command []string
 
 func (c Command) String() string { return strings.Join(c, " ") }
 
-// Commands are those that have a device execute the schedule, in their order. The schedule was checked.
+// Commands returns, in order, the commands that make a device execute the schedule, which must be valid.
 func Commands(table *control.GateParameterTable, o *Options) ([]Command, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -36,13 +36,13 @@ func Commands(table *control.GateParameterTable, o *Options) ([]Command, error) 
 	gates := o.gates(table)
 	commands := []Command{
 		{"ethtool", "-L", o.Device, "combined", strconv.Itoa(o.classes())},
-		// A taprio that is there already takes no other classes; what is in its place does not matter.
+		// An existing taprio does not accept other classes. Any other root would do.
 		{"tc", "qdisc", "replace", "dev", o.Device, "root", "pfifo"},
 		o.taprio(o.mapping(), gates),
 	}
 	if o.ETF {
 		commands = append(commands, o.etfs()...)
-		// Each child that taprio is given resets it and so stops its schedule; asking again starts it.
+		// Each new child resets taprio and stops its schedule, so set the schedule again.
 		commands = append(commands, o.taprio(nil, gates))
 	}
 	commands = append(commands, Command{"ip", "link", "set", "dev", o.Device, "up"})
@@ -52,7 +52,7 @@ func Commands(table *control.GateParameterTable, o *Options) ([]Command, error) 
 	return commands, nil
 }
 
-// taprio gives it the gates; how priorities, classes and queues belong together only when it is made.
+// taprio returns the command that sets the gates, and the mapping of priorities, classes and queues if it is new.
 func (o *Options) taprio(mapping, gates Command) Command {
 	command := Command{"tc", "qdisc", "replace", "dev", o.Device, "parent", "root", "handle", rootHandle, "taprio"}
 	command = append(append(command, mapping...), gates...)
@@ -62,7 +62,7 @@ func (o *Options) taprio(mapping, gates Command) Command {
 	return append(command, "clockid", "CLOCK_TAI")
 }
 
-// mapping gives each class a queue of its own.
+// mapping assigns one queue to each class.
 func (o *Options) mapping() Command {
 	command := Command{"num_tc", strconv.Itoa(o.classes()), "map"}
 	for _, class := range o.Classes {
@@ -78,7 +78,7 @@ func (o *Options) mapping() Command {
 func (o *Options) gates(table *control.GateParameterTable) Command {
 	cycle := schedule.Cycle{TimeNs: table.AdminCycleTime.Nanoseconds(), Entries: table.AdminControlList.Entries}
 	command := Command{"base-time", strconv.FormatInt(baseTimeNs(table), 10)}
-	// taprio begins its list again when it is over, and ktsnd when the cycle is.
+	// taprio repeats its list at the end of the list, ktsnd at the end of the cycle.
 	for _, entry := range cycle.Executed() {
 		command = append(command, "sched-entry", "S", fmt.Sprintf("%02x", entry.GateStatesValue), strconv.FormatUint(uint64(entry.TimeIntervalValue), 10))
 	}
@@ -93,7 +93,7 @@ func baseTimeNs(table *control.GateParameterTable) int64 {
 	return int64(table.AdminBaseTime.Seconds)*nsPerSecond + int64(table.AdminBaseTime.Nanoseconds)
 }
 
-// longestFrames limit the frames of classes; taprio's numbers, like ours, are of what stands behind the header.
+// longestFrames limits the payload of each class's frames in bytes; taprio, like ktsnd, does not count the header.
 func (o *Options) longestFrames(table *control.GateParameterTable) Command {
 	if len(table.QueueMaxSDUTable) == 0 {
 		return nil
@@ -124,12 +124,12 @@ func (o *Options) etfs() (all []Command) {
 	return all
 }
 
-// vlan makes the device whose frames have a tag.
+// vlan returns the command that creates the VLAN device.
 func (o *Options) vlan() Command {
 	return append(Command{"ip", "link", "add", "link", o.Device, "name", o.vlanDevice()}, o.vlanType()...)
 }
 
-// vlanType gives each priority the PCP of its class.
+// vlanType maps each priority to the PCP of its class.
 func (o *Options) vlanType() Command {
 	command := Command{"type", "vlan", "id", strconv.Itoa(o.VLAN), "egress-qos-map"}
 	for priority, class := range o.Classes {

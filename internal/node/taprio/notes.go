@@ -12,7 +12,7 @@ import (
 
 const allOpen = 255
 
-// Notes are sentences about what the kernel does otherwise than ktsnd would.
+// Notes returns messages about differences between the kernel and ktsnd for this schedule.
 func Notes(table *control.GateParameterTable, o *Options) (notes []string) {
 	if table.AdminGateStates != allOpen {
 		notes = append(notes, "taprio has no admin-gate-states: until the schedule begins all gates are open")
@@ -27,12 +27,12 @@ func Notes(table *control.GateParameterTable, o *Options) (notes []string) {
 		notes = append(notes, fmt.Sprintf("without offload etf gives frames to the device up to %v before their transmit times", o.Delta))
 	}
 	if o.ETF {
-		notes = append(notes, "etf drops frames without a transmit time; --etf-classes says which classes have it")
+		notes = append(notes, "etf drops frames without a transmit time; --etf-classes sets which classes have it")
 	}
 	return notes
 }
 
-// opened are the classes whose gates open at all.
+// opened returns the classes whose gates are open at some time, as a bit for each.
 func opened(table *control.GateParameterTable) (states uint8) {
 	for _, entry := range table.AdminControlList.Entries {
 		states |= entry.GateStatesValue
@@ -40,7 +40,7 @@ func opened(table *control.GateParameterTable) (states uint8) {
 	return states
 }
 
-// overlap tells whether the gates of several of the classes are open at a time.
+// overlap reports whether the gates of several classes are open at the same time.
 func overlap(table *control.GateParameterTable, classes int) bool {
 	for _, entry := range table.AdminControlList.Entries {
 		if bits.OnesCount8(entry.GateStatesValue<<(control.TrafficClasses-classes)) > 1 {

@@ -14,46 +14,46 @@ import (
 
 // Offloads that a network card may have.
 const (
-	// OffloadETF has the card send frames at their transmit times (LaunchTime).
+	// OffloadETF makes the card send frames at their transmit times (LaunchTime).
 	OffloadETF = "etf"
-	// OffloadTaprio has the card execute the gates.
+	// OffloadTaprio makes the card execute the gates.
 	OffloadTaprio = "taprio"
 )
 
-// Offloads are all that can be asked for.
+// Offloads are the known offloads.
 var Offloads = []string{OffloadETF, OffloadTaprio}
 
 const (
 	maxVLAN = 4094
-	// ifNameSize is IFNAMSIZ of linux/if.h, with a zero behind the name.
+	// ifNameSize is IFNAMSIZ of linux/if.h, including the terminating zero.
 	ifNameSize = 16
 	maxDelta   = time.Second
 )
 
-// deviceForm is what a shell and tc take as one word; the kernel allows more.
+// deviceForm matches names that a shell and tc take as one word; the kernel allows more.
 var deviceForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// Options say for which device, and what besides the gates.
+// Options describe the device and the settings other than the gates.
 type Options struct {
-	// Device is the interface whose root taprio becomes.
+	// Device is the interface that gets taprio as its root queueing discipline.
 	Device string
-	// Classes give each SO_PRIORITY its traffic class. The device needs a queue for each class up to the highest one.
+	// Classes maps each SO_PRIORITY to its traffic class. The device needs a queue for each class up to the highest one.
 	Classes control.TrafficClassMap
-	// CodePoints give each class the PCP of its frames on the VLAN device.
+	// CodePoints maps each class to the PCP of its frames on the VLAN device.
 	CodePoints control.PriorityCodePoints
-	// ETF puts etf below each class, for frames with a transmit time: what has none is dropped there.
+	// ETF adds etf below each class of ETFClasses. etf drops frames without a transmit time.
 	ETF bool
-	// ETFClasses are those that get it; all when it is empty.
+	// ETFClasses are the classes with etf; empty: all.
 	ETFClasses []int
 	// Delta is how long before its transmit time etf gives a frame to the device.
 	Delta time.Duration
-	// VLAN is the number of the VLAN device; 0: none.
+	// VLAN is the VLAN ID of the VLAN device; 0: none.
 	VLAN int
-	// Offload are some of Offloads.
+	// Offload lists the offloads to use.
 	Offload []string
 }
 
-// Check says what of the options cannot be.
+// Check returns an error if the options are invalid.
 func (o *Options) Check() error {
 	switch {
 	case !deviceForm.MatchString(o.Device) || len(o.Device) >= ifNameSize:
@@ -66,18 +66,18 @@ func (o *Options) Check() error {
 	case o.ETF && (o.Delta <= 0 || o.Delta > maxDelta):
 		return fmt.Errorf("delta %v of etf; give a duration up to %v", o.Delta, maxDelta)
 	case !o.ETF && len(o.ETFClasses) > 0:
-		return fmt.Errorf("classes %v are to have etf, and etf is not asked for", o.ETFClasses)
+		return fmt.Errorf("classes %v shall have etf, but etf is not enabled", o.ETFClasses)
 	case !o.ETF && o.offloads(OffloadETF):
-		return errors.New("the card is to do the work of etf, and etf is not asked for")
+		return errors.New("etf shall be offloaded, but etf is not enabled")
 	}
 	for _, offload := range o.Offload {
 		if !slices.Contains(Offloads, offload) {
-			return fmt.Errorf("%q is nothing that a card does; give some of %v", offload, Offloads)
+			return fmt.Errorf("%q is not an offload; give some of %v", offload, Offloads)
 		}
 	}
 	for _, class := range o.ETFClasses {
 		if class < 0 || class >= o.classes() {
-			return fmt.Errorf("class %d is to have etf; there are classes 0 to %d", class, o.classes()-1)
+			return fmt.Errorf("class %d shall have etf, but there are only classes 0 to %d", class, o.classes()-1)
 		}
 	}
 	return nil
@@ -85,7 +85,7 @@ func (o *Options) Check() error {
 
 func (o *Options) offloads(what string) bool { return slices.Contains(o.Offload, what) }
 
-// classes is how many there are: up to the highest to which a priority leads.
+// classes returns the number of classes: one more than the highest in Classes.
 func (o *Options) classes() int { return int(slices.Max(o.Classes[:])) + 1 }
 
 func (o *Options) hasETF(class int) bool {

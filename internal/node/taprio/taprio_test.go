@@ -30,7 +30,7 @@ func lines(commands []Command) (all []string) {
 	return all
 }
 
-// kata are the options of the paper on Kata containers (seed 003, case 2): priority 6 is of class 1, all others are of class 3.
+// kata returns the options of the paper on Kata containers (case 2): priority 6 is in class 1, all others are in class 3.
 func kata() *Options {
 	return &Options{
 		Device: "eth1", Classes: control.TrafficClassMap{3, 3, 3, 3, 3, 3, 1, 3, 3, 3, 3, 3, 3, 3, 3, 3},
@@ -39,7 +39,7 @@ func kata() *Options {
 	}
 }
 
-func TestThePapersScheduleBecomesThePapersCommands(t *testing.T) {
+func TestCommandsOfKataPaper(t *testing.T) {
 	commands, err := Commands(read(t, "kata-schedule.yaml"), kata())
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestThePapersScheduleBecomesThePapersCommands(t *testing.T) {
 	}
 }
 
-func TestGatesAloneNeedNeitherETFNorVLAN(t *testing.T) {
+func TestCommandsOfGatesOnly(t *testing.T) {
 	commands, err := Commands(read(t, "schedule.yaml"), &Options{Device: "eth0", Classes: control.TrafficClassMap{1, 0, 2, 3, 4, 5, 6, 7, 1, 0, 2, 3, 4, 5, 6, 7},
 		Offload: []string{OffloadTaprio}})
 	if err != nil {
@@ -81,7 +81,7 @@ func TestGatesAloneNeedNeitherETFNorVLAN(t *testing.T) {
 	}
 }
 
-func TestTheListIsAsLongAsTheCycle(t *testing.T) {
+func TestLongEntryIsSplit(t *testing.T) {
 	entry := control.GateControlEntry{OperationName: control.SetGateStates, TimeIntervalValue: 4_000_000_000, GateStatesValue: 1}
 	table := &control.GateParameterTable{GateEnabled: true, AdminGateStates: allOpen, AdminCycleTime: control.CycleTime{Numerator: 10, Denominator: 1},
 		AdminControlList: control.GateControlList{Entries: []control.GateControlEntry{entry}}}
@@ -95,24 +95,24 @@ func TestTheListIsAsLongAsTheCycle(t *testing.T) {
 	}
 }
 
-func TestWhatTheKernelCannotDoIsSaid(t *testing.T) {
+func TestCommandErrors(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Options)
 		part   string
 	}{
-		"a name that a shell would not take as one word": {func(o *Options) { o.Device = "eth0; reboot" }, "is no name"},
-		"a VLAN that is none":                            {func(o *Options) { o.VLAN = 4095 }, "VLAN 4095"},
-		"a VLAN device whose name is too long":           {func(o *Options) { o.Device = "enp0s31f6abcd"; o.VLAN = 100 }, "longer than"},
-		"etf without a delta":                            {func(o *Options) { o.Delta = 0 }, "delta 0s"},
-		"a class that is not there":                      {func(o *Options) { o.ETFClasses = []int{4} }, "class 4 is to have etf; there are classes 0 to 3"},
-		"classes for etf without etf":                    {func(o *Options) { o.ETF = false }, "etf is not asked for"},
-		"an offload without etf":                         {func(o *Options) { o.ETF, o.ETFClasses = false, nil }, "etf is not asked for"},
-		"an offload that nobody has":                     {func(o *Options) { o.Offload = []string{"mqprio"} }, `"mqprio"`},
+		"invalid name":               {func(o *Options) { o.Device = "eth0; reboot" }, "is no name"},
+		"invalid VLAN":               {func(o *Options) { o.VLAN = 4095 }, "VLAN 4095"},
+		"long name of VLAN device":   {func(o *Options) { o.Device = "enp0s31f6abcd"; o.VLAN = 100 }, "longer than"},
+		"etf without delta":          {func(o *Options) { o.Delta = 0 }, "delta 0s"},
+		"missing class":              {func(o *Options) { o.ETFClasses = []int{4} }, "class 4 shall have etf, but there are only classes 0 to 3"},
+		"etf classes without etf":    {func(o *Options) { o.ETF = false }, "etf is not enabled"},
+		"offload of etf without etf": {func(o *Options) { o.ETF, o.ETFClasses = false, nil }, "etf is not enabled"},
+		"unknown offload":            {func(o *Options) { o.Offload = []string{"mqprio"} }, `"mqprio"`},
 	} {
 		o := kata()
 		test.change(o)
 		if _, err := Commands(read(t, "kata-schedule.yaml"), o); err == nil || !strings.Contains(err.Error(), test.part) {
-			t.Errorf("%s: %v, and should say %q", name, err, test.part)
+			t.Errorf("%s: %v, want %q", name, err, test.part)
 		}
 	}
 	if _, err := Commands(&control.GateParameterTable{}, kata()); err == nil || !strings.Contains(err.Error(), "gate-enabled is false") {
@@ -120,9 +120,9 @@ func TestWhatTheKernelCannotDoIsSaid(t *testing.T) {
 	}
 }
 
-func TestNotesSayWhatTheKernelDoesOtherwise(t *testing.T) {
+func TestNotes(t *testing.T) {
 	if notes := strings.Join(Notes(read(t, "kata-schedule.yaml"), kata()), "\n"); strings.Contains(notes, "before 6.4") || !strings.Contains(notes, "without a transmit time") {
-		t.Errorf("of the paper's they are\n%s", notes)
+		t.Errorf("the paper's notes are\n%s", notes)
 	}
 	o := &Options{Device: "eth0", Classes: control.TrafficClassMap{4, 5}}
 	table := read(t, "schedule.yaml")
