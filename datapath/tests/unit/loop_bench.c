@@ -89,10 +89,7 @@ void bench_send_number(struct bench *bench, unsigned int number, int64_t txtime_
 
 void bench_assert_sent(const struct bench *bench, size_t index, const char *expected)
 {
-	char text[RIG_PAYLOAD_BYTES];
-
-	rig_sent_text(&bench->rig, index, text);
-	assert_string_equal(text, expected);
+	rig_assert_sent(&bench->rig, index, expected);
 }
 
 unsigned int bench_sent_number(const struct bench *bench, size_t index)

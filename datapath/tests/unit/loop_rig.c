@@ -387,3 +387,48 @@ void rig_sent_text(const struct rig *rig, size_t index, char text[RIG_PAYLOAD_BY
 	memcpy(text, frame + RIG_HEADERS_BYTES, bytes - RIG_HEADERS_BYTES);
 	text[bytes - RIG_HEADERS_BYTES] = '\0';
 }
+
+void rig_assert_sent(const struct rig *rig, size_t index, const char *expected)
+{
+	char text[RIG_PAYLOAD_BYTES];
+
+	rig_sent_text(rig, index, text);
+	assert_string_equal(text, expected);
+}
+
+void rig_departures(struct rig *rig, uint64_t after, struct departure *records, uint32_t limit,
+		    uint32_t count)
+{
+	uint64_t overwritten;
+
+	assert_int_equal(departures_read(loop_departures(rig->loop), after, limit, records, &overwritten),
+			 count);
+}
+
+struct departure rig_departure(struct rig *rig, uint64_t after)
+{
+	struct departure record;
+
+	rig_departures(rig, after, &record, 1, 1);
+	return record;
+}
+
+void rig_strategy_set(struct rig *rig, enum ktsn_strategy strategy)
+{
+	loop_command(rig->loop, &(struct loop_command){.type = COMMAND_STRATEGY, .strategy = strategy});
+	rig_wait_commands(rig);
+}
+
+struct loop_gates *rig_gates_change(struct rig *rig, const struct loop_gates *before,
+				    const struct ktsn_schedule *schedule)
+{
+	struct loop_gates *gates = calloc(1, sizeof(*gates));
+	struct ktsn_gates none;
+
+	assert_non_null(gates);
+	gates->object = (struct loop_object){.kind = LOOP_GATES, .owner = gates};
+	ktsn_gates_init(&none);
+	ktsn_gates_change(before ? &before->gates : &none, schedule, clock_tai_ns(), &gates->gates);
+	loop_command(rig->loop, &(struct loop_command){.type = COMMAND_GATES, .gates = gates});
+	return gates;
+}

@@ -100,6 +100,12 @@ void rig_destination_update(struct rig *rig, struct loop_destination *destinatio
 /* Sets the route of every destination. */
 struct loop_route rig_route(enum loop_destination_state state);
 
+void rig_strategy_set(struct rig *rig, enum ktsn_strategy strategy);
+/* Changes the gates as ktsnd's control thread does; `before` NULL: from gates that are not enabled. Returns
+ * the new gates, which the test frees after they have come back. */
+struct loop_gates *rig_gates_change(struct rig *rig, const struct loop_gates *before,
+				    const struct ktsn_schedule *schedule);
+
 /* Sends as an application does; waits while the ring is full. */
 void rig_send(struct rig_ring *ring, const struct rig_message *message);
 
@@ -117,5 +123,11 @@ uint64_t rig_drops(const struct rig *rig);
 
 /* Writes the payload of frame number `index` as a string to `text`. */
 void rig_sent_text(const struct rig *rig, size_t index, char text[RIG_PAYLOAD_BYTES]);
+void rig_assert_sent(const struct rig *rig, size_t index, const char *expected);
+
+/* Reads up to `limit` departures after number `after`, and asserts that there are `count`. */
+void rig_departures(struct rig *rig, uint64_t after, struct departure *records, uint32_t limit,
+		    uint32_t count);
+struct departure rig_departure(struct rig *rig, uint64_t after);
 
 #endif

@@ -87,16 +87,6 @@ static void wait_sent(struct bench *bench, uint64_t count)
 	rig_wait_counter(&bench->rig, &loop_counters(bench->rig.loop)->sent, count);
 }
 
-static struct departure departure_at(struct bench *bench, uint32_t index)
-{
-	struct departure record;
-	uint64_t overwritten;
-
-	assert_int_equal(departures_read(loop_departures(bench->rig.loop), index, 1, &record, &overwritten),
-			 1);
-	return record;
-}
-
 static void every_clock_is_met_when_TAI_is_ahead(void **state)
 {
 	struct bench *bench = *state;
@@ -107,7 +97,7 @@ static void every_clock_is_met_when_TAI_is_ahead(void **state)
 		struct departure departure;
 
 		wait_sent(bench, (uint64_t)clock + 1);
-		departure = departure_at(bench, (uint32_t)clock);
+		departure = rig_departure(&bench->rig, (uint32_t)clock);
 		/* As far ahead on that clock as on this one, except for the time between the readings. */
 		assert_true(departure.requested_tai_ns - now_tai_ns >= txtime_ns - now_ns - MS);
 		assert_true(departure.requested_tai_ns - now_tai_ns < 20 * MS + NS_PER_SECOND);
@@ -129,7 +119,7 @@ static void messages_on_other_clocks_are_not_early_when_TAI_is_set_ahead(void **
 	assert_true(clock_ns(CLOCK_REALTIME) >= realtime_ns);
 	assert_true(clock_ns(CLOCK_MONOTONIC) >= monotonic_ns);
 	for (uint32_t i = 0; i < 2; i++) {
-		struct departure departure = departure_at(bench, i);
+		struct departure departure = rig_departure(&bench->rig, i);
 
 		assert_true(departure.departed_tai_ns >= departure.requested_tai_ns);
 		assert_true(departure.requested_tai_ns >=
@@ -148,7 +138,7 @@ static void messages_on_other_clocks_are_not_late_when_TAI_is_set_back(void **st
 	rig_wait_pending(&bench->rig, 2);
 	atomic_fetch_sub(&tai_ahead_s, FAR_S);
 	wait_sent(bench, 2);
-	assert_int_equal(departure_at(bench, 0).flow, KTSN_CLOCK_MONOTONIC + 1);
+	assert_int_equal(rig_departure(&bench->rig, 0).flow, KTSN_CLOCK_MONOTONIC + 1);
 }
 
 static void messages_on_TAI_follow_it(void **state)
@@ -161,7 +151,7 @@ static void messages_on_TAI_follow_it(void **state)
 	atomic_fetch_add(&tai_ahead_s, FAR_S);
 	wait_sent(bench, 2);
 	assert_true(clock_tai_ns() >= txtime_ns);
-	assert_int_equal(departure_at(bench, 0).flow, KTSN_CLOCK_TAI + 1);
+	assert_int_equal(rig_departure(&bench->rig, 0).flow, KTSN_CLOCK_TAI + 1);
 }
 
 /* A message that waits for an address is moved, too. */

@@ -16,19 +16,13 @@
 #define FAR    (1000 * INT64_C(1000000000))
 #define PERIOD (100 * MS)
 
-static void strategy_give(struct bench *bench, enum ktsn_strategy strategy)
-{
-	loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_STRATEGY, .strategy = strategy});
-	rig_wait_commands(&bench->rig);
-}
-
 static void periodic_deadlines_leave_immediately(void **state)
 {
 	struct bench *bench = *state;
 	int64_t first_tai_ns = clock_tai_ns() + FAR;
 
 	bench->flow->deadline = true;
-	strategy_give(bench, KTSN_STRATEGY_ETF_DEADLINE);
+	rig_strategy_set(&bench->rig, KTSN_STRATEGY_ETF_DEADLINE);
 	for (unsigned int i = 0; i < 5; i++) {
 		bench_send_number(bench, i, first_tai_ns + i * PERIOD);
 		bench_wait_sent(bench, i + 1);
@@ -51,7 +45,7 @@ static void strategy_change_sends_waiting_deadlines(void **state)
 		loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_LIMITS});
 		rig_wait_commands(&bench->rig);
 	}
-	strategy_give(bench, KTSN_STRATEGY_ETF_DEADLINE);
+	rig_strategy_set(&bench->rig, KTSN_STRATEGY_ETF_DEADLINE);
 	bench_wait_sent(bench, 3);
 }
 
@@ -60,7 +54,7 @@ static void transmit_times_are_refused_with_deadlines(void **state)
 	struct bench *bench = *state;
 	int64_t first_tai_ns = clock_tai_ns() + FAR;
 
-	strategy_give(bench, KTSN_STRATEGY_ETF_DEADLINE);
+	rig_strategy_set(&bench->rig, KTSN_STRATEGY_ETF_DEADLINE);
 	for (unsigned int i = 0; i < 5; i++) {
 		bench_send_number(bench, i, first_tai_ns + i * PERIOD);
 		rig_wait_counter(&bench->rig, &bench->counters->drop_txtime, i + 1);
@@ -88,7 +82,7 @@ static void bench_with_delta(struct bench *bench, int64_t delta_ns)
 	bench_create_for(bench, &(struct rig_config){BENCH_PACKETS, BENCH_PACKETS, 10000, delta_ns},
 			 KTSN_CLOCK_TAI);
 	rig_start(&bench->rig);
-	strategy_give(bench, KTSN_STRATEGY_ETF);
+	rig_strategy_set(&bench->rig, KTSN_STRATEGY_ETF);
 }
 
 static void loop_lateness_within_delta_is_sent(void **state)

@@ -90,12 +90,6 @@ static void ring_refuses(struct bench *bench, uint64_t refused)
 	rig_wait_commands(&bench->rig);
 }
 
-static void strategy_becomes(struct bench *bench, enum ktsn_strategy strategy)
-{
-	loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_STRATEGY, .strategy = strategy});
-	rig_wait_commands(&bench->rig);
-}
-
 static void time_passes(struct bench *bench, int64_t ns)
 {
 	atomic_fetch_add(&ahead_ns, ns);
@@ -325,11 +319,11 @@ static void strict_strategies_drop_held_messages(void **state)
 {
 	struct bench *bench = *state;
 
-	strategy_becomes(bench, KTSN_STRATEGY_ETF);
+	rig_strategy_set(&bench->rig, KTSN_STRATEGY_ETF);
 	clock_becomes(bench, LOOP_CLOCK_HOLD);
 	bench_send_text(bench, "etf", clock_tai_ns() + 20 * MS);
 	rig_wait_counter(&bench->rig, &bench->counters->drop_clock, 1);
-	strategy_becomes(bench, KTSN_STRATEGY_ETF_DEADLINE);
+	rig_strategy_set(&bench->rig, KTSN_STRATEGY_ETF_DEADLINE);
 	bench->flow->deadline = true;
 	bench_send_text(bench, "deadline", clock_tai_ns() + 60 * MS);
 	bench_wait_taken(bench, 2);
@@ -350,13 +344,13 @@ static void strategy_change_keeps_held_messages(void **state)
 {
 	struct bench *bench = *state;
 
-	strategy_becomes(bench, KTSN_STRATEGY_STRICT_PRIORITY);
+	rig_strategy_set(&bench->rig, KTSN_STRATEGY_STRICT_PRIORITY);
 	clock_becomes(bench, LOOP_CLOCK_HOLD);
 	for (unsigned int i = 0; i < 3; i++)
 		bench_send_number(bench, i, clock_tai_ns() + i);
 	bench_wait_taken(bench, 3);
 	usleep(10000);
-	strategy_becomes(bench, KTSN_STRATEGY_ETF);
+	rig_strategy_set(&bench->rig, KTSN_STRATEGY_ETF);
 	usleep(10000);
 	clock_becomes(bench, LOOP_CLOCK_GOOD);
 	assert_released(bench, 3);

@@ -255,14 +255,6 @@ static uint32_t ended_before_the_other(struct bench *bench, uint32_t count)
 	return ended_before;
 }
 
-static void sent_text_is(const struct bench *bench, size_t index, const char *expected)
-{
-	char text[RIG_PAYLOAD_BYTES];
-
-	rig_sent_text(&bench->rig, index, text);
-	assert_string_equal(text, expected);
-}
-
 static void found_address_delays_no_other_pod(void **state)
 {
 	struct bench *bench = *state;
@@ -511,7 +503,7 @@ static void no_message_overtakes_waiting_ones(void **state)
 	loop_resume(bench->rig.loop);
 	rig_wait_counter(&bench->rig, &bench->counters->sent, PENDING + LATER);
 	for (uint32_t i = 0; i < PENDING + LATER; i++)
-		sent_text_is(bench, i, i < PENDING ? "first" : "later");
+		rig_assert_sent(&bench->rig, i, i < PENDING ? "first" : "later");
 }
 
 static void lost_address_is_waited_for_again(void **state)

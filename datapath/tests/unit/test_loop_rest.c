@@ -244,12 +244,9 @@ static int late_count(struct bench *bench, int64_t late_ns, int64_t *most_ns)
 	*most_ns = 0;
 	for (int i = 0; i < SLOTS; i++) {
 		struct departure departure;
-		uint64_t overwritten;
 		int64_t error_ns;
 
-		assert_int_equal(departures_read(loop_departures(bench->rig.loop), (uint64_t)i, 1, &departure,
-						 &overwritten),
-				 1);
+		rig_departures(&bench->rig, i, &departure, 1, 1);
 		error_ns = departure.departed_tai_ns - departure.requested_tai_ns;
 		late += error_ns > late_ns;
 		if (error_ns > *most_ns)

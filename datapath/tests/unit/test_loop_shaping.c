@@ -90,17 +90,8 @@ static void send_to(struct bench *bench, uint32_t priority, int64_t txtime_tai_n
 /* Changes the gates as ktsnd's control thread does. */
 static void gates_give(struct bench *bench, const struct ktsn_schedule *schedule)
 {
-	struct loop_gates *gates = calloc(1, sizeof(*gates));
-	struct ktsn_gates none;
-
-	assert_non_null(gates);
-	gates->object = (struct loop_object){.kind = LOOP_GATES, .owner = gates};
-	ktsn_gates_init(&none);
-	ktsn_gates_change(bench->gates ? &bench->gates->gates : &none, schedule, clock_tai_ns(),
-			  &gates->gates);
-	bench->gates = gates;
+	bench->gates = rig_gates_change(&bench->rig, bench->gates, schedule);
 	bench->gates_given++;
-	loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_GATES, .gates = gates});
 }
 
 static void classes_give(struct bench *bench, const struct loop_classes *classes)
@@ -204,11 +195,8 @@ static void departures_check(struct bench *bench, const struct ktsn_schedule *sc
 			     uint32_t count)
 {
 	struct departure records[PRIORITIES * 8];
-	uint64_t overwritten;
 
-	assert_int_equal(
-		departures_read(loop_departures(bench->rig.loop), 0, PRIORITIES * 8, records, &overwritten),
-		count);
+	rig_departures(&bench->rig, 0, records, PRIORITIES * 8, count);
 	for (uint32_t i = 0; i < count; i++) {
 		char text[RIG_PAYLOAD_BYTES];
 		int64_t departed_tai_ns = records[i].departed_tai_ns;
@@ -276,7 +264,7 @@ static void each_overrun_is_a_departure(void **state)
 					       .entries = {{300, 0xff}, {1700, 0}}};
 	struct departure records[MESSAGES];
 	struct bench bench;
-	uint64_t overwritten, counted = 0, recorded = 0;
+	uint64_t counted = 0, recorded = 0;
 
 	bench_init(&bench);
 	gates_give(&bench, &schedule);
@@ -286,8 +274,7 @@ static void each_overrun_is_a_departure(void **state)
 	rig_wait_counter(&bench.rig, &bench.counters->sent, MESSAGES);
 	for (unsigned int class = 0; class < KTSN_CLASSES; class ++)
 		counted += counter_read(&bench.counters->classes[class].transmission_overrun);
-	assert_int_equal(departures_read(loop_departures(bench.rig.loop), 0, MESSAGES, records, &overwritten),
-			 MESSAGES);
+	rig_departures(&bench.rig, 0, records, MESSAGES, MESSAGES);
 	for (uint32_t i = 0; i < MESSAGES; i++) {
 		recorded += records[i].overrun;
 		assert_int_equal(records[i].flow, 7);

@@ -147,7 +147,6 @@ static void untimed_frame_is_never_late(void **state)
 {
 	struct relay *relay = *state;
 	struct departure departure;
-	uint64_t overwritten;
 
 	/* The time of the hand-over does not matter. */
 	frame_send_as(&relay->untimed, "old", 0x0800, 0, 1);
@@ -159,8 +158,7 @@ static void untimed_frame_is_never_late(void **state)
 	assert_int_equal(counter_read(&relay->counters->classes[1].sent), 2);
 	assert_int_equal(counter_read(&relay->counters->classes[1].late), 0);
 	/* Without a requested time there is no departure error. */
-	assert_int_equal(departures_read(loop_departures(relay->rig.loop), 0, 1, &departure, &overwritten),
-			 0);
+	rig_departures(&relay->rig, 0, &departure, 1, 0);
 }
 
 static void frame_sets_ethertype_and_class(void **state)
@@ -211,18 +209,12 @@ static void untimed_frames_keep_their_order(void **state)
 	}
 }
 
-static void strategy_give(struct relay *relay, enum ktsn_strategy strategy)
-{
-	loop_command(relay->rig.loop, &(struct loop_command){.type = COMMAND_STRATEGY, .strategy = strategy});
-	rig_wait_commands(&relay->rig);
-}
-
 static void untimed_frames_leave_with_every_strategy(void **state)
 {
 	struct relay *relay = *state;
 
 	for (unsigned int strategy = 0; strategy < KTSN_STRATEGIES; strategy++) {
-		strategy_give(relay, (enum ktsn_strategy)strategy);
+		rig_strategy_set(&relay->rig, (enum ktsn_strategy)strategy);
 		loop_pause(relay->rig.loop);
 		for (unsigned int i = 0; i < MANY; i++)
 			number_send(relay, i);
@@ -236,14 +228,8 @@ static void untimed_frames_leave_with_every_strategy(void **state)
 static struct loop_gates *gates_give(struct relay *relay, const struct loop_gates *before,
 				     const struct ktsn_schedule *schedule)
 {
-	struct loop_gates *gates = calloc(1, sizeof(*gates));
-	struct ktsn_gates none;
+	struct loop_gates *gates = rig_gates_change(&relay->rig, before, schedule);
 
-	assert_non_null(gates);
-	gates->object = (struct loop_object){.kind = LOOP_GATES, .owner = gates};
-	ktsn_gates_init(&none);
-	ktsn_gates_change(before ? &before->gates : &none, schedule, clock_tai_ns(), &gates->gates);
-	loop_command(relay->rig.loop, &(struct loop_command){.type = COMMAND_GATES, .gates = gates});
 	rig_wait_commands(&relay->rig);
 	return gates;
 }
@@ -407,15 +393,13 @@ static void timed_relay_frames_leave_at_their_time(void **state)
 	struct relay *relay = *state;
 	int64_t txtime_tai_ns = clock_tai_ns() + 20 * MS;
 	struct departure departure;
-	uint64_t overwritten;
 
 	frame_send_as(&relay->timed, "timed", 0x0800, TIMED_PRIORITY, txtime_tai_ns);
 	sent_wait(relay, 1);
 	rig_wait_pending(&relay->rig, 0);
 	frame_check(relay, 0, "timed");
 	assert_int_equal(counter_read(&relay->counters->untimed), 0);
-	assert_int_equal(departures_read(loop_departures(relay->rig.loop), 0, 1, &departure, &overwritten),
-			 1);
+	rig_departures(&relay->rig, 0, &departure, 1, 1);
 	assert_int_equal(departure.requested_tai_ns, txtime_tai_ns);
 	assert_true(departure.departed_tai_ns >= txtime_tai_ns);
 }

@@ -113,17 +113,6 @@ static void bench_run(struct bench *bench, int messages)
 	rig_wait_counter(&bench->rig, &loop_counters(bench->rig.loop)->sent, (uint64_t)messages);
 }
 
-static struct departure departure_at(struct bench *bench, int index)
-{
-	struct departure record;
-	uint64_t overwritten;
-
-	assert_int_equal(
-		departures_read(loop_departures(bench->rig.loop), (uint64_t)index, 1, &record, &overwritten),
-		1);
-	return record;
-}
-
 static void bench_destroy(struct bench *bench)
 {
 	for (int i = 0; i < bench->flood_pods; i++)
@@ -150,14 +139,15 @@ static void punctual_message_waits_for_no_late_frame(void **state)
 		good_send(bench, GOOD, SPACING_NS);
 		bench_run(bench, FLOOD + GOOD);
 		for (int d = 0; d < FLOOD + GOOD; d++) {
-			struct departure departure = departure_at(bench, d);
+			struct departure departure = rig_departure(&bench->rig, d);
 
 			if (departure.flow != GOOD_FLOW)
 				continue;
 			good++;
 			assert_true(departure.departed_tai_ns - departure.requested_tai_ns < FRAME_NS / 10);
 			/* No frame precedes it in the burst that the port gets then. */
-			assert_true(departure_at(bench, d - 1).departed_tai_ns < departure.departed_tai_ns);
+			assert_true(rig_departure(&bench->rig, d - 1).departed_tai_ns <
+				    departure.departed_tai_ns);
 		}
 		assert_int_equal(good, GOOD);
 		bench_destroy(bench);
@@ -172,7 +162,7 @@ static void good_leaves_before_the_untimed(uint8_t good_priority, int flood_pods
 	bench_run(bench, FLOOD + GOOD);
 	assert_int_equal(counter_read(&loop_counters(bench->rig.loop)->untimed), FLOOD);
 	for (int d = 0; d < GOOD; d++) {
-		struct departure departure = departure_at(bench, d);
+		struct departure departure = rig_departure(&bench->rig, d);
 
 		assert_int_equal(departure.flow, GOOD_FLOW);
 		assert_true(departure.departed_tai_ns - departure.requested_tai_ns < late_ns);
@@ -199,7 +189,7 @@ static void late_messages_get_their_share(void **state)
 	good_send(bench, DENSE, FRAME_NS * 3 / 2);
 	bench_run(bench, FLOOD + DENSE);
 	for (int d = 0; good < DENSE; d++) {
-		if (departure_at(bench, d).flow == GOOD_FLOW)
+		if (rig_departure(&bench->rig, d).flow == GOOD_FLOW)
 			good++;
 		else
 			late += good > LEARNT;
