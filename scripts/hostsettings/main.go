@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Hostsettings records what package hostsettings reads of this machine, for its tests: each file with its content, one a line.
+// Hostsettings records the files that package hostsettings reads on this machine, for its tests: each with its content, one a line.
 //
 //	go run ./scripts/hostsettings eth0 >internal/node/hostsettings/testdata/NAME.txt
 //
-// As the first process of a virtual machine it mounts what it needs, records, and turns the machine off.
+// As the first process of a virtual machine it mounts the file systems, records, and powers the machine off.
 package main
 
 import (
@@ -42,7 +42,7 @@ func main() {
 	}
 }
 
-// record writes lines of a path and its quoted content. Of the processes it keeps those whose names count.
+// record writes lines of a path and its quoted content. It keeps only the processes whose names matter.
 func record(to io.Writer, files fs.FS, card string) error {
 	out := bufio.NewWriter(to)
 	for _, pattern := range hostsettings.Patterns {
@@ -62,7 +62,7 @@ func record(to io.Writer, files fs.FS, card string) error {
 	return out.Flush()
 }
 
-// reduce leaves out what is not read and names a machine: other arguments of its kernel, all but the flags of one processor.
+// reduce removes what is not read and identifies a machine: other kernel arguments, and all but one processor's flags.
 func reduce(name, text string) string {
 	var kept []string
 	switch name {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Openapi reduces the OpenAPI descriptions of several versions of Kubernetes to what is needed to check objects: the definitions that
-// the kinds of the chart, of operator and agents are made of, without their texts, and the paths of their groups. Definitions,
-// properties and paths that not all versions have name those that have them, in x-versions.
+// Openapi reduces the OpenAPI descriptions of several Kubernetes versions to what is needed to check objects: the definitions of the
+// kinds that chart, operator and agents use, without descriptions, and the paths of their groups. x-versions lists the versions of
+// definitions, properties and paths that not all versions have.
 //
 //	go run ./scripts/openapi 1.31.0 1.32.0 >internal/checks/kubernetes/testdata/openapi.json
 //
-// The descriptions come from the modules of k8s.io/kubernetes, by the Go module proxy.
+// The descriptions are in the modules of k8s.io/kubernetes, from the Go module proxy.
 package main
 
 import (
@@ -36,16 +36,16 @@ var roots = []string{
 	"io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",
 }
 
-// object is JSON's.
+// object is a JSON object.
 type object = map[string]any
 
-// swagger is what counts of a description.
+// swagger is the used part of a description.
 type swagger struct {
 	Definitions map[string]object
 	Paths       map[string]any
 }
 
-// reduced is what is written.
+// reduced is the output.
 type reduced struct {
 	Versions    []string
 	Definitions map[string]object
@@ -76,7 +76,7 @@ func run(versions []string, out io.Writer) error {
 	return all.write(out)
 }
 
-// write writes a definition or path a line, so that changes can be read.
+// write writes a definition or path a line, for readable diffs.
 func (r *reduced) write(out io.Writer) error {
 	versions, err := json.Marshal(r.Versions)
 	if err != nil {
@@ -106,7 +106,7 @@ func lines[V any](entries map[string]V) (string, error) {
 	return strings.Join(all, ",\n"), nil
 }
 
-// fetch reads the description of a version out of its module.
+// fetch reads the description of a version from its module.
 func fetch(version string) (*swagger, error) {
 	dir, err := os.MkdirTemp("", "openapi")
 	if err != nil {
@@ -150,7 +150,7 @@ func (r *reduced) merge(version string, described *swagger) error {
 	return nil
 }
 
-// reach lists a definition and all that it refers to.
+// reach collects a definition and everything that it refers to.
 func reach(definitions map[string]object, name string, names *[]string) {
 	if definitions[name] == nil || slices.Contains(*names, name) {
 		return
@@ -226,7 +226,7 @@ func add(to object, version string) {
 	to["x-versions"] = append(versions, version)
 }
 
-// bare keeps of a schema what decides whether a value is of it.
+// bare keeps the parts of a schema that decide whether a value is valid.
 func bare(schema any) any {
 	from, isObject := schema.(object)
 	if !isObject {
@@ -241,7 +241,7 @@ func bare(schema any) any {
 	return kept
 }
 
-// omitCommon leaves out the versions where they are all.
+// omitCommon removes version lists that contain all versions.
 func (r *reduced) omitCommon() {
 	for _, definition := range r.Definitions {
 		r.omit(definition)
@@ -263,12 +263,12 @@ func (r *reduced) omit(from object) {
 	}
 }
 
-// groups are those of the roots.
+// groups matches the groups of the roots.
 var groups = regexp.MustCompile(`^(v1|(apps|batch|policy|networking\.k8s\.io|scheduling\.k8s\.io|rbac\.authorization\.k8s\.io|storage\.k8s\.io|` +
 	`coordination\.k8s\.io|events\.k8s\.io|admissionregistration\.k8s\.io|apiextensions\.k8s\.io|authorization\.k8s\.io|authentication\.k8s\.io|` +
 	`discovery\.k8s\.io)/v1)/[a-z]+(/[a-z]+)?$`)
 
-// resourceOf is "apps/v1/daemonsets/status" for the path of a resource of one of the groups, else "".
+// resourceOf returns "apps/v1/daemonsets/status" for the path of a resource of one of the groups, else "".
 func resourceOf(path string) string {
 	path = strings.TrimSuffix(path, "/")
 	for _, part := range []string{"/watch", "/namespaces/{namespace}", "/{name}"} {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Reference writes docs/reference.md: every field of the objects from their CustomResourceDefinitions, every annotation,
-// label, condition and reason from the comments beside the constants.
+// label, condition and reason from the constants' comments.
 //
 //	go run ./scripts/reference CRD.yaml... names.go... >docs/reference.md
 package main
@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// schema is what of a CustomResourceDefinition's schema is shown.
+// schema is the shown part of a CustomResourceDefinition's schema.
 type schema struct {
 	Type, Description, Format string
 	Default                   any
@@ -92,13 +92,13 @@ func object(out io.Writer, path string) error {
 	return nil
 }
 
-// fields writes a line for each field below one, with its path.
+// fields writes a line for each field below parent, with its path.
 func fields(out io.Writer, path string, parent *schema) {
 	for _, name := range slices.Sorted(maps.Keys(parent.Properties)) {
 		field := parent.Properties[name]
 		at := strings.TrimPrefix(path+"."+name, ".")
 		fmt.Fprintf(out, "| `%s` | %s | %s |\n", at, value(field, slices.Contains(parent.Required, name)), meaning(field))
-		// What a condition is, Kubernetes says.
+		// Kubernetes documents conditions.
 		if name == "conditions" {
 			continue
 		}
@@ -150,7 +150,7 @@ func plain(text string) string {
 	return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", "\\|")
 }
 
-// names writes the constants of a file, a table for each group of them. One that stands alone is for programs.
+// names writes the constants of a file, a table for each group of them. A single constant is for programs, and skipped.
 func names(out io.Writer, path string) error {
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
 	if err != nil {
@@ -179,7 +179,7 @@ func names(out io.Writer, path string) error {
 	return nil
 }
 
-// sentence leaves the constant's name out of its comment.
+// sentence removes the constant's name from its comment.
 func sentence(name, comment string) string {
 	text := strings.TrimLeft(strings.TrimPrefix(plain(comment), name), " :")
 	if text == "" {

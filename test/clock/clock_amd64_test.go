@@ -17,8 +17,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/clock/shared"
 )
 
-// How long things take at most. Announce messages come once a second, and a port waits for three of them; a servo of software time
-// stamps needs 16 s for the rate.
+// These are upper bounds. Announce messages come once a second, and a port waits for three of them; a servo with
+// software timestamps needs 16 s for the rate.
 const (
 	settles = 3 * time.Minute
 	notices = 20 * time.Second
@@ -44,7 +44,7 @@ func TestBelievedBoundsHoldForClocksThatDiffer(t *testing.T) {
 	s.sum()
 }
 
-// rate compares the rates of two clocks that nobody keeps, for long enough that the readings are exact enough.
+// rate compares the rates of two free-running clocks, for long enough that the readings are exact enough.
 func (s *scene) rate() {
 	s.t.Helper()
 	const exact = 5.0
@@ -64,8 +64,8 @@ func (s *scene) rate() {
 	s.t.Fatalf("the guests do not read their clocks well enough to compare rates within %v", settles)
 }
 
-// slope of what a clock said over the host's counter, between the most exact readings of the first and the last quarter, and how uncertain
-// that is, as a share.
+// slope returns the slope of a clock over the host's counter, between the most exact readings of the first and the last
+// quarter, and its relative uncertainty.
 func slope(readings []guestclock.Reading) (rate, within float64) {
 	if len(readings) < 8 {
 		return 1, 1
@@ -92,14 +92,14 @@ func (s *scene) bring() string {
 	return fmt.Sprintf("Synchronized after %v", s.passed(0, first))
 }
 
-// passed is the time from one belief to another.
+// passed returns the time between two beliefs.
 func (s *scene) passed(from, to int) time.Duration {
 	beliefs := s.beliefs(s.normal)
 	return beliefs[to].After(&beliefs[from]).Round(100 * time.Millisecond)
 }
 
-// rest : how long the clock is good enough for the strict need, which it can be when the bound does not have the first change of the rate
-// any more. A figure without a limit, because it is that of the machine.
+// rest measures for how long the clock meets the strict need: it can once the bound no longer includes the first change
+// of the rate. The figure has no limit, because it depends on the machine.
 func (s *scene) rest() string {
 	const length = 3 * time.Minute
 	time.Sleep(time.Minute)
@@ -109,7 +109,7 @@ func (s *scene) rest() string {
 	return fmt.Sprintf("the last %v Synchronized for %.1f %% with maxError %v", length, 100*so, strict.MaxError)
 }
 
-// stepByHand : each step is seen with its size and direction.
+// stepByHand expects each step to be detected with its size and direction.
 func (s *scene) stepByHand() string {
 	var seen []time.Duration
 	for _, by := range []time.Duration{20 * time.Millisecond, -20 * time.Millisecond} {
@@ -131,8 +131,8 @@ func (s *scene) stepByHand() string {
 	return fmt.Sprintf("seen: %v", seen)
 }
 
-// delays puts a guest between the subject and the others, which forwards frames, and delays those of either direction in turn. A guest
-// cannot delay its own, because it stamps them behind its queueing discipline.
+// delays puts a forwarding guest between the subject and the others, which delays the frames of either direction in
+// turn. A guest cannot delay its own frames, because it timestamps them after its queueing discipline.
 func (s *scene) delays() {
 	var middle *lab.Guest
 	s.boot(map[**lab.Guest]lab.Plan{&middle: {Name: "middle", Address: "10.9.0.4/24", Between: true}})
@@ -148,7 +148,8 @@ func (s *scene) delays() {
 	middle.End()
 }
 
-// delay : frames that leave the card take longer, of which PTP takes a half for the delay of either direction. The clock is wrong by that.
+// delay delays the frames that leave a card. PTP attributes half of the delay to each direction, and the clock is wrong
+// by that half.
 func (s *scene) delay(middle *lab.Guest, card string) string {
 	s.t.Helper()
 	const more = 14 * time.Millisecond
@@ -181,7 +182,8 @@ func (s *scene) cut() string {
 	return note
 }
 
-// lose waits for the states of a clock that nobody keeps, and compares the times with what the first estimate of that kind says.
+// lose waits for the states of a clock without a master, and compares the times with the prediction of the first
+// estimate in each state.
 func (s *scene) lose() string {
 	s.t.Helper()
 	from := s.now() - 1
@@ -195,8 +197,8 @@ func (s *scene) lose() string {
 	return note + "; without a limit " + s.expect(s.patient, from)
 }
 
-// expect compares how long holdover lasted with what the first estimate in it says: until the time is over, or the bound is. The short form
-// compares the reasons only.
+// expect compares how long holdover lasted with the prediction of its first estimate: until the time or the bound is
+// exceeded. The short form compares only the reasons.
 func (s *scene) expect(need clock.Need, from int) string {
 	s.t.Helper()
 	first := s.await("nobody keeps the clock", need, from, 0, is(clock.Holdover))
@@ -221,8 +223,8 @@ func (s *scene) expect(need clock.Need, from int) string {
 	return fmt.Sprintf("Holdover for %v (estimate: %v), then %s", lasted.Round(100*time.Millisecond), want.Round(100*time.Millisecond), ended.Reason)
 }
 
-// takeOver : the second one has followed the first for a while. It is not there before, because three guests on two processors are
-// much less quick than two.
+// takeOver starts the second grandmaster, which first follows the other. It is not started before, because three guests
+// on two processors are much slower than two.
 func (s *scene) takeOver() string {
 	s.boot(map[**lab.Guest]lab.Plan{&s.second: {Name: "second", Address: "10.9.0.3/24", PPM: -40}})
 	s.exchange(s.second)
@@ -237,7 +239,7 @@ func (s *scene) takeOver() string {
 	return fmt.Sprintf("Synchronized with it after %v", s.passed(from-1, at))
 }
 
-// leave kills the grandmaster that there is.
+// leave kills the current grandmaster.
 func (s *scene) leave() string {
 	last := s.main
 	if s.second != nil {
@@ -254,7 +256,7 @@ func (s *scene) comeBack() string {
 	return fmt.Sprintf("Synchronized after %v", s.passed(from-1, at))
 }
 
-// sum puts all scenarios together.
+// sum adds up all scenarios.
 func (s *scene) sum() {
 	s.t.Helper()
 	whole := &row{name: "all", Comparison: &lab.Comparison{}}

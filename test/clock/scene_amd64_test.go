@@ -24,16 +24,16 @@ import (
 const (
 	// exchanges of counters, before and after all scenarios.
 	exchanges = 10_000
-	// step is how far the subject's clock is off at first, ppm by how much its rate is wrong for good.
+	// step is the initial error of the subject's clock, ppm its permanent rate error.
 	step = 3 * time.Second
 	ppm  = 100
 )
 
-// strict is asked of the subject's clock for figures.
+// strict is the need for figures.
 var strict = clock.Need{MaxError: time.Millisecond, Holdover: 10 * time.Second}
 
-// needs are what is asked of the subject's clock: normal in the guest, patient of the same estimates here. The short form asks for so little
-// that no load of the machine makes the bound larger, and for what happens in which order only.
+// needs returns the needs for the subject's clock: the guest evaluates normal, the test evaluates patient from the same
+// estimates. The short form's needs tolerate any load of the machine: it only checks the order of events.
 func needs() (normal, patient clock.Need) {
 	normal = clock.Need{MaxError: 5 * time.Millisecond, Holdover: 10 * time.Second}
 	if testing.Short() {
@@ -42,13 +42,13 @@ func needs() (normal, patient clock.Need) {
 	return normal, clock.Need{MaxError: normal.MaxError, Holdover: time.Hour}
 }
 
-// scene is guests on a network, of whom one is watched.
+// scene has the guests on a network, one of which is monitored.
 type scene struct {
-	// t is that of the scenario, whole that of all.
+	// t is the test of the scenario, whole the test of all.
 	t, whole *testing.T
 	machine  *lab.Machine
 	network  *lab.Network
-	// main and second can be grandmasters; second is nil until there is one. subject follows.
+	// main and second can be grandmasters; second is nil until it is started. subject follows.
 	main, second, subject *lab.Guest
 	believer              *lab.Believer
 	truths                map[string]*lab.Truth
@@ -101,7 +101,7 @@ func machine(t *testing.T) *lab.Machine {
 		Programs: []string{testlab.Program(t, "ktsn"), testlab.Program(t, "ktsn-ptp")}, Dir: t.TempDir()}
 }
 
-// boot boots all guests at once.
+// boot boots all guests in parallel.
 func (s *scene) boot(plans map[**lab.Guest]lab.Plan) {
 	s.t.Helper()
 	var all sync.WaitGroup
@@ -135,7 +135,7 @@ func (s *scene) boot(plans map[**lab.Guest]lab.Plan) {
 	s.must(failed)
 }
 
-// record writes all that a guest's programs said.
+// record writes the output of all programs of a guest.
 func (s *scene) record(path string, guest *lab.Guest) {
 	var text strings.Builder
 	for _, name := range []string{"ptp", "clock"} {
@@ -180,8 +180,8 @@ func (s *scene) exchange(guests ...*lab.Guest) {
 	}
 }
 
-// favour : where the kernel refuses, the guests' jitter is that of the machine, which the bounds have to cover as well. In the short form
-// they have to, and what runs beside it is not disturbed.
+// favour gives a guest priority. If the kernel refuses, the bounds have to cover the machine's jitter as well. In the
+// short form they have to anyway, and parallel tests are not disturbed.
 func (s *scene) favour(guest *lab.Guest) {
 	if testing.Short() {
 		return
@@ -191,13 +191,13 @@ func (s *scene) favour(guest *lab.Guest) {
 	}
 }
 
-// keep has PTP keep a guest's clock.
+// keep synchronises a guest's clock by PTP.
 func (s *scene) keep(guest *lab.Guest, options ...string) {
 	s.t.Helper()
 	s.must(guest.Start(s.t.Context(), "ptp", append([]string{"/bin/ktsn-ptp", "--device", "eth0"}, options...)...))
 }
 
-// awaitLine waits until ktsn-ptp or its ptp4l says so.
+// awaitLine waits until ktsn-ptp or its ptp4l logs words.
 func (s *scene) awaitLine(guest *lab.Guest, words string) {
 	s.t.Helper()
 	for until := time.Now().Add(settles); time.Now().Before(until); time.Sleep(200 * time.Millisecond) {
@@ -210,7 +210,7 @@ func (s *scene) awaitLine(guest *lab.Guest, words string) {
 	s.t.Fatalf("ptp4l of %s does not say %q; it says:\n%s", guest.Name, words, tail(guest.Said("ptp"), 10))
 }
 
-// watch follows the subject's clock there.
+// watch monitors the subject's clock.
 func (s *scene) watch() {
 	s.t.Helper()
 	s.believer = &lab.Believer{Guest: s.subject, Name: "clock"}
@@ -218,7 +218,7 @@ func (s *scene) watch() {
 		"--max-error", s.normal.MaxError.String(), "--holdover", s.normal.Holdover.String()))
 }
 
-// beliefs are those so far, for a need.
+// beliefs returns the beliefs so far, for a need.
 func (s *scene) beliefs(need clock.Need) []lab.Belief {
 	s.t.Helper()
 	beliefs, err := s.believer.Beliefs()
@@ -229,13 +229,13 @@ func (s *scene) beliefs(need clock.Need) []lab.Belief {
 	return beliefs
 }
 
-// now is the number of the next belief.
+// now returns the number of the next belief.
 func (s *scene) now() int {
 	s.t.Helper()
 	return len(s.beliefs(s.normal))
 }
 
-// await waits for the first belief from that number on which is so, and returns its number.
+// await waits for the first belief from a number on that satisfies so, and returns its number.
 func (s *scene) await(what string, need clock.Need, from int, patience time.Duration, so func(belief *lab.Belief) bool) int {
 	s.t.Helper()
 	for until := time.Now().Add(patience); ; {
@@ -265,7 +265,7 @@ func is(state clock.State) func(*lab.Belief) bool {
 	return func(belief *lab.Belief) bool { return belief.State == state }
 }
 
-// wrong is how far the subject's clock is from the main guest's now.
+// wrong returns the current error of the subject's clock relative to the main guest's.
 func (s *scene) wrong() time.Duration {
 	s.t.Helper()
 	time.Sleep(4 * guestclock.SampleEvery)

@@ -14,24 +14,24 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/clock/lab"
 )
 
-// row is what a scenario showed.
+// row is the result of a scenario.
 type row struct {
 	name   string
 	length time.Duration
 	*lab.Comparison
-	// synchronized is for what share of the time the state was that.
+	// synchronized is the share of the time in this state.
 	synchronized float64
 	note         string
 }
 
-// scenario plays one, compares what was believed with the truth in the meantime, and adds a row, also of one that fails half-way. play
-// returns a note for it.
+// scenario plays a scenario, compares the beliefs with the truth meanwhile, and adds a row, even if the scenario fails
+// half-way. play returns a note for it.
 func (s *scene) scenario(name string, play func() string) {
 	s.t.Run(name, func(t *testing.T) {
 		outer := s.t
 		s.t = t
 		defer func() { s.t = outer }()
-		// The reading before shows a step between it and the first one.
+		// Include the reading before, to detect a step between it and the first one.
 		began, readings, beliefs, note := time.Now(), max(0, len(s.subject.Readings(0))-1), s.now(), "not to its end"
 		defer func() {
 			s.learn()
@@ -45,7 +45,7 @@ func (s *scene) scenario(name string, play func() string) {
 	})
 }
 
-// learn takes what the grandmasters' clocks said.
+// learn takes the readings of the grandmasters' clocks.
 func (s *scene) learn() {
 	s.truths = map[string]*lab.Truth{s.main.Identity(): lab.NewTruth(s.main.Readings(0))}
 	if s.second != nil {
@@ -53,7 +53,7 @@ func (s *scene) learn() {
 	}
 }
 
-// judge : no bound may be below the true error, and a step is seen at once.
+// judge fails the test if a bound is below the true error, or a step is not detected at once.
 func (s *scene) judge(result *row) {
 	s.t.Helper()
 	s.t.Logf("%d readings: bound %v in the median, true error %v; %.1f %% Synchronized; %s", len(result.Bounds), lab.Median(result.Bounds),
@@ -77,7 +77,7 @@ func (s *scene) judge(result *row) {
 	}
 }
 
-// share of the time for which the state was that.
+// share returns the share of the time in a state.
 func share(beliefs []lab.Belief, state clock.State) float64 {
 	var all, so time.Duration
 	for i := 1; i < len(beliefs); i++ {
@@ -93,7 +93,7 @@ func share(beliefs []lab.Belief, state clock.State) float64 {
 	return so.Seconds() / all.Seconds()
 }
 
-// publish writes the table to where `make clocks` wants it.
+// publish writes the table to the file that `make clocks` names.
 func (s *scene) publish(whole *row) {
 	s.t.Helper()
 	path := os.Getenv("KTSN_CLOCKS_TABLE")

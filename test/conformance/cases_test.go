@@ -17,7 +17,7 @@ const casesHeader = `# What Linux answers to the cases of ktsn-test-txtime, reco
 # KTSN_RECORD=1 scripts/go.sh test -run TestTheKernelAnswersAsRecorded ./test/conformance
 `
 
-// One boot for all. What libktsn makes of the same cases, test/netns compares with what was recorded here.
+// All cases share one boot. test/netns compares libktsn's results for the same cases with the recorded ones.
 func TestTheKernelAnswersAsRecorded(t *testing.T) {
 	record := os.Getenv("KTSN_RECORD") != ""
 	var cases []txtime.Case

@@ -10,8 +10,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/conformance/scenario"
 )
 
-// Compare returns a sentence for each difference that the scenario does not declare, and for each declared one that
-// is not there.
+// Compare returns a message for each difference that the scenario does not declare, and for each declared difference
+// that does not occur.
 func Compare(what *scenario.Scenario, shaper, kernel *Result) []string {
 	declared := map[uint32]scenario.Deviation{}
 	for _, deviation := range what.Deviations {
@@ -38,12 +38,12 @@ func Compare(what *scenario.Scenario, shaper, kernel *Result) []string {
 	return append(complaints, compareOrder(what, shaper, kernel)...)
 }
 
-// equal outcomes. The kernel need not say why it dropped something.
+// equal compares outcomes. The kernel need not report why it dropped a message.
 func equal(shaper, kernel Outcome) bool {
 	return shaper == kernel || kernel == Dropped && strings.HasPrefix(string(shaper), string(Dropped))
 }
 
-// compareOrder compares the order in which the messages leave that are not declared to deviate.
+// compareOrder compares the order in which the messages without declared deviations leave.
 func compareOrder(what *scenario.Scenario, shaper, kernel *Result) []string {
 	deviates := func(id uint32) bool {
 		return slices.ContainsFunc(what.Deviations, func(deviation scenario.Deviation) bool {

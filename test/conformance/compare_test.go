@@ -10,7 +10,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/conformance/scenario"
 )
 
-// result is one side's: outcomes of the messages 1, 2, ..., of which those in order left.
+// result returns the result of one side: outcomes of the messages 1, 2, ..., of which those in order left.
 func result(outcomes []conformance.Outcome, order ...uint32) *conformance.Result {
 	built := &conformance.Result{Outcomes: map[uint32]conformance.Outcome{}, Order: order}
 	for i, outcome := range outcomes {

@@ -17,9 +17,9 @@ import (
 
 const (
 	scenarioDir = "scenarios"
-	// patience is for the machine, which takes some ten seconds on an idle one.
+	// patience bounds the run of the machine, which takes about ten seconds on an idle host.
 	patience = 5 * time.Minute
-	// fetchPatience is for the packages that it is made of.
+	// fetchPatience bounds the download of the machine's packages.
 	fetchPatience = 5 * time.Minute
 )
 
@@ -42,7 +42,7 @@ func machine(t *testing.T) *conformance.Machine {
 	}
 }
 
-// chosen are the scenarios of this run: with -short, the short ones.
+// chosen returns the scenarios of this run: with -short, the short ones.
 func chosen(t *testing.T) []scenario.Scenario {
 	t.Helper()
 	all, err := scenario.Load(scenarioDir)
@@ -58,7 +58,7 @@ func chosen(t *testing.T) []scenario.Scenario {
 	return chosen
 }
 
-// One boot for all: what takes time is the boot.
+// All scenarios share one boot, which takes most of the time.
 func TestTheShaperDoesWhatTheKernelDoes(t *testing.T) {
 	scenarios := chosen(t)
 	replay := testlab.Program(t, "ktsn-shaper-replay")
@@ -82,7 +82,7 @@ func TestTheShaperDoesWhatTheKernelDoes(t *testing.T) {
 	publish(t, machine, rows)
 }
 
-// judge returns what is wrong.
+// judge returns the differences.
 func judge(ctx context.Context, replay string, what *scenario.Scenario, report *scenario.Report) []string {
 	shaper, err := conformance.RunShaper(ctx, replay, what)
 	if err != nil {
@@ -95,7 +95,7 @@ func judge(ctx context.Context, replay string, what *scenario.Scenario, report *
 	return conformance.Compare(what, shaper, kernel)
 }
 
-// publish writes the table to where `make conformance` wants it.
+// publish writes the table to the file that `make conformance` names.
 func publish(t *testing.T, machine *conformance.Machine, rows []conformance.Row) {
 	t.Helper()
 	path := os.Getenv("KTSN_CONFORMANCE_TABLE")

@@ -23,7 +23,7 @@ const (
 
 var update = flag.Bool("update", false, "write the table of deviations into docs/conformance.md")
 
-// The page has what the scenarios declare, and explains each kind of it.
+// The page has the scenarios' deviations, and explains each kind of them.
 func TestDocumentation(t *testing.T) {
 	scenarios, err := scenario.Load(scenarioDir)
 	if err != nil {

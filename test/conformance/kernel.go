@@ -20,13 +20,13 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/conformance/txtime"
 )
 
-// Machine is what the virtual machine consists of.
+// Machine has the parts of the virtual machine.
 type Machine struct {
-	// Base has vmlinuz and base.cpio, as scripts/guest-kernel.sh makes them.
+	// Base has vmlinuz and base.cpio from scripts/guest-kernel.sh.
 	Base string
 	// Guest is the program of test/conformance/guest.
 	Guest string
-	// Dir is for files, this run's own.
+	// Dir is a folder for files of this run.
 	Dir string
 }
 
@@ -73,7 +73,7 @@ func run[Report any](ctx context.Context, m *Machine, files []file, want int) ([
 	return reports, nil
 }
 
-// Version of the kernel and of tc.
+// Version returns the versions of the kernel and of tc.
 func (m *Machine) Version() (string, error) {
 	content, err := os.ReadFile(filepath.Join(m.Base, "version"))
 	return strings.Join(strings.Split(strings.TrimSpace(string(content)), "\n"), ", "), err
@@ -129,13 +129,13 @@ func (m *Machine) append(archive []byte) (err error) {
 
 func (m *Machine) initial() string { return filepath.Join(m.Dir, "initial.cpio") }
 
-// boot runs the machine until it turns itself off, and returns what its console said.
+// boot runs the machine until it powers off, and returns its console output.
 //
-// Its clock counts instructions, eight nanoseconds each, and not the host's time: how fast the emulation is, and
-// what else the host does, decides nothing, and where the guest sleeps no time passes here. That works with
-// one processor only.
+// The machine's clock counts instructions, eight nanoseconds each, instead of the host's time: the speed of the
+// emulation and other load of the host do not matter, and the guest's sleeps take no time here. This works with one
+// processor only.
 func (m *Machine) boot(ctx context.Context, reports string) (string, error) {
-	// The death signal is sent when the thread ends that started the machine.
+	// The kernel sends the death signal when the thread that started the machine ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	command := exec.CommandContext(ctx, "qemu-system-x86_64", "-nodefaults", "-display", "none", "-no-reboot",

@@ -8,21 +8,20 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/conformance/scenario"
 )
 
-// Outcome is what became of a message: the window in which it left, or one of those below.
+// Outcome is the outcome of a message: the window in which it left, or one of the values below.
 type Outcome string
 
-// Messages that did not leave. A reason follows a colon, if there is one: the kernel tells none for most of what it
-// drops.
+// Messages that did not leave. A colon and the reason follow, if it is known: for most drops the kernel reports none.
 const (
 	Held    Outcome = "held"
 	Dropped Outcome = "dropped"
 )
 
-// Result is what one side made of a scenario.
+// Result is one side's result of a scenario.
 type Result struct {
 	// Outcomes has each message.
 	Outcomes map[uint32]Outcome
-	// Order is the messages that left, in the order in which they did.
+	// Order has the messages that left, in the order of their departure.
 	Order []uint32
 }
 
@@ -48,7 +47,7 @@ func (r *Result) set(id uint32, outcome Outcome) error {
 	return nil
 }
 
-// hold notes what has not left and was not dropped.
+// hold notes the messages that neither left nor were dropped.
 func (r *Result) hold(what *scenario.Scenario) error {
 	known := map[uint32]bool{}
 	for _, message := range what.Messages {
@@ -65,7 +64,7 @@ func (r *Result) hold(what *scenario.Scenario) error {
 	return nil
 }
 
-// KernelResult reads what the guest reported.
+// KernelResult converts the guest's report.
 func KernelResult(what *scenario.Scenario, report *scenario.Report) (*Result, error) {
 	if report.Failure != "" {
 		return nil, fmt.Errorf("the guest says: %s", report.Failure)
@@ -97,7 +96,8 @@ func KernelResult(what *scenario.Scenario, report *scenario.Report) (*Result, er
 	return result, nil
 }
 
-// addDropped notes what the qdiscs refused, with the reason if the error queue has one, and what they dropped later.
+// addDropped notes the messages that the qdiscs refused, with the reason if the error queue has one, and those that
+// they dropped later.
 func addDropped(result *Result, report *scenario.Report) error {
 	reasons := map[uint32]scenario.Reason{}
 	for _, reported := range report.Reported {

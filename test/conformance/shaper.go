@@ -13,7 +13,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/conformance/scenario"
 )
 
-// RunShaper plays a scenario with our shaper; program is ktsn-shaper-replay.
+// RunShaper plays a scenario with ktsnd's shaper; program is ktsn-shaper-replay.
 func RunShaper(ctx context.Context, program string, what *scenario.Scenario) (*Result, error) {
 	command := exec.CommandContext(ctx, program)
 	command.Stdin = strings.NewReader(what.ReplayLines())
@@ -37,7 +37,7 @@ func RunShaper(ctx context.Context, program string, what *scenario.Scenario) (*R
 	return result, nil
 }
 
-// addReplayed reads "departed ID TIME" or "dropped ID TIME REASON".
+// addReplayed parses "departed ID TIME" or "dropped ID TIME REASON".
 func addReplayed(result *Result, what *scenario.Scenario, line string) error {
 	var (
 		event string

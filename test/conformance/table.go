@@ -10,13 +10,13 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/conformance/scenario"
 )
 
-// Row is one scenario and what was wrong with it.
+// Row is a scenario and its differences.
 type Row struct {
 	Scenario   *scenario.Scenario
 	Complaints []string
 }
 
-// Table shows the verdict on each scenario; version says what the kernel's side was.
+// Table returns the verdict on each scenario; version is the kernel's.
 func Table(version string, rows []Row) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "The shaper beside %s\n\n", version)

@@ -14,7 +14,7 @@ import (
 // cell is a rule in an area, which is a folder of the first two levels.
 type cell struct{ rule, area string }
 
-// proseRule begins the names of rules that Vale checks.
+// proseRule is the prefix of the rules that Vale checks.
 const proseRule = "Kubernetsn."
 
 func areaOf(file string) string {
@@ -103,7 +103,7 @@ func readBaseline() (map[cell]int, error) {
 const baselineHead = `# Findings that are still allowed: number, rule, area. The numbers only become smaller (make style-baseline).
 `
 
-// writeBaseline writes the present numbers. Those of prose stay where it was not checked.
+// writeBaseline writes the present numbers. Numbers of prose rules stay if the prose was not checked.
 func writeBaseline(findings []finding, allowed map[cell]int, prose bool) error {
 	counts := count(findings)
 	for where, number := range allowed {

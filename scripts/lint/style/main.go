@@ -70,7 +70,7 @@ func run(vale string, update, all bool) (bool, error) {
 	return report(os.Stdout, findings, allowed, all), nil
 }
 
-// trackedFiles returns the files that git has or would add, without those that others or programs wrote.
+// trackedFiles returns the files that git tracks or would add, without generated and third-party ones.
 func trackedFiles() ([]string, error) {
 	out, err := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// standIns are names that give a variable's role in a sentence instead of what it is.
+// standIns are names that give a variable's role in a sentence instead of what it holds.
 var standIns = []string{"one", "of", "is", "found", "made", "own", "said", "told", "heard"}
 
 // smallPackageLines is the size below which a package is not worth its folder.

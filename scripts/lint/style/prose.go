@@ -17,7 +17,7 @@ type alert struct {
 	Line           int
 }
 
-// checkProse has Vale read pages, and the comments of C and Go.
+// checkProse runs Vale on pages, and on the comments of C and Go.
 func checkProse(program string, files []string) ([]finding, error) {
 	files = slices.DeleteFunc(slices.Clone(files), func(file string) bool {
 		return file == "docs/glossary.md" || !isC(file) && !isGo(file) && !strings.HasSuffix(file, ".md")

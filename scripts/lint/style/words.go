@@ -42,10 +42,10 @@ func parseWords(list string) (words, error) {
 	return all, nil
 }
 
-// tokens are what is skipped, or an identifier: comments, strings, characters, includes.
+// tokens matches identifiers, and what is skipped: comments, strings, characters, includes.
 var tokens = regexp.MustCompile("(?s)//[^\n]*|/\\*.*?\\*/|\"(?:\\\\.|[^\"\\\\\n])*\"|'(?:\\\\.|[^'\\\\\n])+'|`[^`]*`|[A-Za-z_][A-Za-z0-9_]*|#include[^\n]*")
 
-// check finds words in the name of a file of C or Go and in its identifiers, each once.
+// check finds words in the name of a C or Go file and in its identifiers, each once.
 func (w words) check(file, text string) []finding {
 	base := path.Base(file)
 	all := w.checkParts(file, 0, base, strings.FieldsFunc(strings.ToLower(base), func(r rune) bool { return strings.ContainsRune("._-", r) }))

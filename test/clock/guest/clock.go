@@ -12,7 +12,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/clock/shared"
 )
 
-// change does to the clock what a request says.
+// change applies a requested change to the clock.
 func change(clock *shared.Clock) error {
 	if clock.Tick != 0 {
 		if _, err := unix.Adjtimex(&unix.Timex{Modes: unix.ADJ_TICK, Tick: clock.Tick}); err != nil {
@@ -25,7 +25,7 @@ func change(clock *shared.Clock) error {
 		}
 	}
 	if clock.StepNanoseconds != 0 {
-		// In one call, so that no time passes between reading and setting.
+		// A single call, so that no time passes between reading and setting.
 		seconds, rest := clock.StepNanoseconds/1e9, clock.StepNanoseconds%1e9
 		if rest < 0 {
 			seconds, rest = seconds-1, rest+1e9

@@ -2,9 +2,9 @@
 
 //go:build linux && amd64
 
-// Guest is the first process of a virtual machine with a clock of its own. It writes what the clock says into memory that it
-// shares with its host, and does what the host asks for by a serial line: it changes the clock, and runs ptp4l and whoever watches
-// it. See the package test/clock/lab for who starts it.
+// Guest is the first process of a virtual machine with its own clock. It writes the clock's readings into memory that
+// it shares with its host, and executes the host's requests from a serial line: it changes the clock, and runs ptp4l
+// and its monitor. Package test/clock/lab starts it.
 package main
 
 import (
@@ -24,7 +24,7 @@ const (
 	modulesFile = "/modules"
 	lineDevice  = "/dev/ttyS1"
 	networkCard = "eth0"
-	// addressOption is how the kernel's command line gives the network card's address.
+	// addressOption is the option of the kernel's command line with the network card's address.
 	addressOption = "guest.address="
 )
 
@@ -102,7 +102,7 @@ func addressOfCommandLine() (*netlink.Addr, error) {
 	return nil, fmt.Errorf("the kernel's command line has no %s", addressOption)
 }
 
-// openLine opens the serial line as it is: without echo, and no byte has a meaning.
+// openLine opens the serial line in raw mode.
 func openLine() (*os.File, error) {
 	line, err := os.OpenFile(lineDevice, os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {

@@ -20,10 +20,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/clock/shared"
 )
 
-// answerPatience is for exchanges of counters, which spin.
+// answerPatience bounds exchanges of counters, which spin.
 const answerPatience = time.Minute
 
-// server does what the host asks for. Programs that were started speak between replies.
+// server executes the host's requests. It sends output of started programs between replies.
 type server struct {
 	page     *guestclock.Page
 	requests *json.Decoder
@@ -37,7 +37,7 @@ func newServer(page *guestclock.Page, line io.ReadWriter) *server {
 	return &server{page: page, requests: json.NewDecoder(line), replies: json.NewEncoder(line), started: map[string]*os.Process{}}
 }
 
-// serve answers requests one after another. The first message, without a request, says that the guest is there.
+// serve answers requests one after another. Its first message, without a request, announces the guest.
 func (s *server) serve() error {
 	if err := s.say(shared.Message{}); err != nil {
 		return err

@@ -14,9 +14,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/guestclock"
 )
 
-// Belief is what `ktsn node clock --follow` said in a guest.
+// Belief is an output of `ktsn node clock --follow` in a guest.
 type Belief struct {
-	// Host is the host's counter when the line was there.
+	// Host is the host's counter when the line arrived.
 	Host int64
 	clock.Report
 }
@@ -24,13 +24,13 @@ type Belief struct {
 // Believer follows a guest's clock in the guest.
 type Believer struct {
 	Guest *Guest
-	// Name is the program's.
+	// Name is the program's name.
 	Name string
 
 	beliefs []Belief
 }
 
-// Beliefs are those so far.
+// Beliefs returns the beliefs so far.
 func (b *Believer) Beliefs() ([]Belief, error) {
 	for _, message := range b.Guest.Said(b.Name)[len(b.beliefs):] {
 		belief := Belief{Host: b.Guest.counter.Host(message.TSC)}
@@ -42,7 +42,7 @@ func (b *Believer) Beliefs() ([]Belief, error) {
 	return b.beliefs, nil
 }
 
-// Judge judges the same estimates for another need, as an agent does for its networks.
+// Judge evaluates the same estimates for another need, as an agent does for its networks.
 func Judge(beliefs []Belief, need clock.Need) []Belief {
 	var judge clock.Judge
 	judged := make([]Belief, len(beliefs))
@@ -59,11 +59,11 @@ func Judge(beliefs []Belief, need clock.Need) []Belief {
 	return judged
 }
 
-// Bound is what the belief says of the error at a later moment, by the host's counter.
+// Bound returns the belief's bound of the error at a later value of the host's counter.
 func (b *Belief) Bound(host int64) time.Duration {
 	age := guestclock.Duration(host - b.Host)
 	return time.Duration(b.BoundNs) + time.Duration(float64(b.DriftPPB)*age.Seconds())
 }
 
-// After is how much later a belief is than another.
+// After returns how much later a belief is than another.
 func (b *Belief) After(other *Belief) time.Duration { return guestclock.Duration(b.Host - other.Host) }

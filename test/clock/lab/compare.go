@@ -11,15 +11,16 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/guestclock"
 )
 
-// Comparison is what a guest's beliefs are worth beside the true error of its clock.
+// Comparison compares a guest's beliefs with the true error of its clock.
 type Comparison struct {
-	// Bounds and Errors have one element for each reading of the clock at which a bound was believed; Errors are absolute.
+	// Bounds and Errors have one element for each reading of the clock with a trusted bound; Errors are absolute.
 	Bounds, Errors []time.Duration
-	// Uncertainty is the largest of the true errors.
+	// Uncertainty is the largest uncertainty of the true errors.
 	Uncertainty time.Duration
-	// Wrong are the readings at which the true error, less its uncertainty, was larger than the bound.
+	// Wrong are the readings at which the true error, minus its uncertainty, exceeded the bound.
 	Wrong []Mistake
-	// Unseen is the longest time from a step of the clock to the belief that counts it. Readings in between are not compared.
+	// Unseen is the longest time from a step of the clock to the belief that counts it. Readings in between are not
+	// compared.
 	Unseen time.Duration
 	Steps  int
 }
@@ -32,11 +33,11 @@ type Mistake struct {
 	Belief             Belief
 }
 
-// Age is how old the belief was.
+// Age returns the age of the belief.
 func (m *Mistake) Age() time.Duration { return guestclock.Duration(m.Reading.Host - m.Belief.Host) }
 
-// Compare compares readings with the beliefs of the time. truths has that of each grandmaster, by its identity: a belief names its own.
-// A step of the clock is seen by the first belief that counts one more.
+// Compare compares readings with the beliefs at their times. truths maps grandmasters' identities, which beliefs name,
+// to their times. A step of the clock is detected by the first belief that counts one more.
 func Compare(readings []guestclock.Reading, beliefs []Belief, truths map[string]*Truth) *Comparison {
 	c := &Comparison{}
 	var step unseen
@@ -98,10 +99,10 @@ func (c *Comparison) compare(reading guestclock.Reading, belief *Belief, truths 
 	}
 }
 
-// Median of durations.
+// Median returns the median of durations.
 func Median(all []time.Duration) time.Duration { return Percentile(all, 50) }
 
-// Percentile is the nearest one; 0 of none.
+// Percentile returns the nearest-rank percentile, 0 of no durations.
 func Percentile(all []time.Duration, percent int) time.Duration {
 	if len(all) == 0 {
 		return 0

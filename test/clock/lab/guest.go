@@ -22,7 +22,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/clock/shared"
 )
 
-// Guest is a virtual machine that runs.
+// Guest is a running virtual machine.
 type Guest struct {
 	Plan
 
@@ -30,18 +30,18 @@ type Guest struct {
 	command *exec.Cmd
 	line    net.Conn
 	ended   chan struct{}
-	// console is what it said, once ended is closed.
+	// console is its console output, valid once ended is closed.
 	console string
-	// counter is what is known of its processor's counter.
+	// counter bounds its processor's counter.
 	counter guestclock.Counter
 
 	mu      sync.Mutex
 	asked   int
 	replies map[int]chan shared.Message
-	said    []shared.Message
+	messages    []shared.Message
 }
 
-// bridges are those on which the guest has a network card, eth0 on the first.
+// bridges returns the bridges of the guest's network cards, eth0's first.
 func (g *Guest) bridges() []Bridge {
 	if g.Between {
 		return []Bridge{Near, Far}
@@ -49,7 +49,7 @@ func (g *Guest) bridges() []Bridge {
 	return []Bridge{Near}
 }
 
-// port is the name of the guest's port. The one that every guest has may be moved to the other bridge.
+// port returns the name of the guest's port. The port that every guest has may be moved to the other bridge.
 func (g *Guest) port(bridge Bridge) string {
 	if bridge == Near {
 		return g.Name
@@ -57,7 +57,7 @@ func (g *Guest) port(bridge Bridge) string {
 	return g.Name + "-" + string(bridge)
 }
 
-// mac is one of the addresses for local use.
+// mac returns a locally administered address.
 func (g *Guest) mac(bridge Bridge) string {
 	hash := g.hash(bridge)
 	return fmt.Sprintf("02:4b:%02x:%02x:%02x:%02x", hash[0], hash[1], hash[2], hash[3])
@@ -69,13 +69,13 @@ func (g *Guest) hash(bridge Bridge) []byte {
 	return sum.Sum(nil)
 }
 
-// Identity is that of the guest's clock in PTP, which ptp4l makes of the address of the network card.
+// Identity returns the guest's PTP clock identity, which ptp4l derives from the network card's address.
 func (g *Guest) Identity() string {
 	hash := g.hash(Near)
 	return fmt.Sprintf("024b%02x.fffe.%02x%02x%02x", hash[0], hash[1], hash[2], hash[3])
 }
 
-// listen distributes what the guest says until the line ends.
+// listen distributes the guest's messages until the line ends.
 func (g *Guest) listen(line net.Conn, there chan<- struct{}) {
 	lines := bufio.NewScanner(line)
 	lines.Buffer(nil, 1<<20)
@@ -87,7 +87,7 @@ func (g *Guest) listen(line net.Conn, there chan<- struct{}) {
 		switch {
 		case message.Name != "":
 			g.mu.Lock()
-			g.said = append(g.said, message)
+			g.messages = append(g.messages, message)
 			g.mu.Unlock()
 		case message.ID == 0:
 			close(there)
@@ -101,12 +101,12 @@ func (g *Guest) listen(line net.Conn, there chan<- struct{}) {
 	}
 }
 
-// Said is what a program of the guest has said so far.
+// Said returns the output of a guest's program so far.
 func (g *Guest) Said(name string) []shared.Message {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var messages []shared.Message
-	for _, message := range g.said {
+	for _, message := range g.messages {
 		if message.Name == name {
 			messages = append(messages, message)
 		}
@@ -114,7 +114,7 @@ func (g *Guest) Said(name string) []shared.Message {
 	return messages
 }
 
-// requestPatience is for any request.
+// requestPatience bounds any request.
 const requestPatience = time.Minute
 
 // ask sends a request and waits for the reply.
@@ -144,7 +144,7 @@ func (g *Guest) ask(ctx context.Context, request shared.Request) (string, error)
 	}
 }
 
-// Write makes a file.
+// Write writes a file.
 func (g *Guest) Write(ctx context.Context, path, content string) error {
 	_, err := g.ask(ctx, shared.Request{Write: &shared.File{Path: path, Content: content}})
 	return err
@@ -155,13 +155,13 @@ func (g *Guest) Run(ctx context.Context, arguments ...string) (string, error) {
 	return g.ask(ctx, shared.Request{Run: &shared.Program{Arguments: arguments}})
 }
 
-// Start starts a program; Said has its lines.
+// Start starts a program; Said returns its output.
 func (g *Guest) Start(ctx context.Context, name string, arguments ...string) error {
 	_, err := g.ask(ctx, shared.Request{Start: &shared.Program{Name: name, Arguments: arguments}})
 	return err
 }
 
-// Kill kills a program that was started.
+// Kill kills a started program.
 func (g *Guest) Kill(ctx context.Context, name string) error {
 	_, err := g.ask(ctx, shared.Request{Signal: &shared.Signal{Name: name, Number: syscall.SIGKILL}})
 	return err
@@ -173,8 +173,8 @@ func (g *Guest) Change(ctx context.Context, clock shared.Clock) error {
 	return err
 }
 
-// Exchange exchanges counters so often, and narrows what is known of the guest's. An error says that the counter is not the host's
-// plus a constant.
+// Exchange exchanges counters a number of times, and narrows the bounds of the guest's. It fails if the counter is not
+// the host's plus a constant.
 func (g *Guest) Exchange(ctx context.Context, times int) error {
 	if _, err := g.ask(ctx, shared.Request{Answer: &times}); err != nil {
 		return err
@@ -192,5 +192,5 @@ func (g *Guest) Exchange(ctx context.Context, times int) error {
 	return nil
 }
 
-// Counter is what is known of the guest's counter.
+// Counter returns the bounds of the guest's counter.
 func (g *Guest) Counter() guestclock.Counter { return g.counter }

@@ -31,7 +31,7 @@ func TestExchangesBoundTheConstant(t *testing.T) {
 	}
 }
 
-// clockOf makes readings, one each 20 ms, of a clock that is so many nanoseconds ahead of the host's and so many millionths too fast.
+// clockOf returns readings, one each 20 ms, of a clock that is ahead of the host's by nanoseconds and too fast by ppm.
 func clockOf(ahead int64, ppm float64, readings int) []guestclock.Reading {
 	all := make([]guestclock.Reading, readings)
 	for i := range all {
@@ -67,7 +67,7 @@ func TestTheTrueErrorIsThatBetweenTwoReadings(t *testing.T) {
 	}
 }
 
-// at is a belief in a bound at the time of a reading.
+// at returns a belief in a bound at the time of a reading.
 func at(reading guestclock.Reading, bound time.Duration) Belief {
 	return Belief{Host: reading.Host - 1, Report: clock.Report{BoundNs: int64(bound), DriftPPB: 10_000, Grandmaster: "gm"}}
 }

@@ -23,18 +23,18 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/clock/shared"
 )
 
-// Machine is what the virtual machines consist of.
+// Machine has the parts of the virtual machines.
 type Machine struct {
 	// Base is the folder that scripts/guest-kernel.sh prints.
 	Base string
-	// First is the program ktsn-clock-guest; Programs are others that the guests find in /bin.
+	// First is the program ktsn-clock-guest; guests find Programs in /bin.
 	First    string
 	Programs []string
-	// Dir is for files, this run's own.
+	// Dir is a folder for files of this run.
 	Dir string
 }
 
-// Pack makes the initial file system, once for all guests.
+// Pack creates the initial file system of all guests.
 func (m *Machine) Pack(ctx context.Context) error {
 	root := filepath.Join(m.Dir, "root")
 	names := []string{"init", "bin"}
@@ -61,7 +61,7 @@ func (m *Machine) Pack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Archives behind each other are one file system.
+	// Concatenated archives are one file system.
 	return os.WriteFile(m.initial(), append(base, archive...), 0o600)
 }
 
@@ -75,17 +75,18 @@ func copyFile(from, to string) error {
 	return os.WriteFile(to, content, 0o755)
 }
 
-// Plan is what a guest is to be.
+// Plan describes a guest.
 type Plan struct {
-	// Name is its port's, too; Address is its network card's, with the length of the prefix.
+	// Name is also the name of its port; Address is its network card's, with the prefix length.
 	Name, Address string
-	// Between : it has a second network card, on the other bridge. Without, only one, on the near bridge.
+	// Between adds a second network card, on the other bridge. Without it the guest has a single card, on the near
+	// bridge.
 	Between bool
-	// PPM is by how much its clock is too fast, in millionths, for a reason that no program of the guest can change.
+	// PPM is the rate error of its clock, in millionths, with a cause that no program of the guest can change.
 	PPM int
 }
 
-// Boot starts a guest on the network and waits until it is there. End ends it.
+// Boot starts a guest on the network and waits for its first message. End ends it.
 func (m *Machine) Boot(ctx context.Context, network *Network, plan Plan) (*Guest, error) {
 	guest := &Guest{Plan: plan, ended: make(chan struct{})}
 	for _, bridge := range guest.bridges() {
@@ -119,10 +120,10 @@ func (m *Machine) Boot(ctx context.Context, network *Network, plan Plan) (*Guest
 	return guest, nil
 }
 
-// arguments : the counter is the host's, as the emulation reads it (no icount). The kernel takes it for its clock, without another
-// clock to compare it with, and believes the rate that it is told: so the clock's error of rate is exact, and below what programs
-// of the guest set (ptp4l sets both tick and frequency). With its tick going on (nohz=off) an idle guest is as quick as one that is not.
-// The network card is one that sends when the kernel says so; virtio leaves that to another thread.
+// arguments returns QEMU's arguments. The counter is the host's, as the emulation reads it (no icount). It is the
+// kernel's only clock, with a configured rate: so the rate error is exact, and below anything that the guest's programs
+// set (ptp4l sets both tick and frequency). The periodic tick (nohz=off) keeps an idle guest as quick as a busy one.
+// The network card sends when the kernel tells it to; virtio would leave that to another thread.
 func (m *Machine) arguments(network *Network, guest *Guest, memory, line string) []string {
 	kernel := fmt.Sprintf("console=ttyS0 quiet panic=-1 nokaslr mitigations=off nohz=off clocksource=tsc tsc=reliable pmtmr=0 "+
 		"tsc_early_khz=%d guest.address=%s", kiloHertz(guest.PPM), guest.Address)
@@ -147,7 +148,7 @@ func (g *Guest) start(arguments []string) error {
 	g.command.Stdout, g.command.Stderr = console, console
 	began := make(chan error)
 	go func() {
-		// The death signal is sent when the thread ends that started the machine.
+		// The kernel sends the death signal when the thread that started the machine ends.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := g.command.Start()
@@ -162,7 +163,7 @@ func (g *Guest) start(arguments []string) error {
 	return <-began
 }
 
-// bootPatience is for one of several guests on a busy machine; ten seconds are usual.
+// bootPatience allows for several guests on a busy machine; ten seconds are usual.
 const bootPatience = 3 * time.Minute
 
 // connect accepts the guest's serial line and waits for its first message.
@@ -189,7 +190,7 @@ func (g *Guest) connect(ctx context.Context, listener net.Listener) error {
 	}
 }
 
-// End ends the guest and returns what its console said.
+// End ends the guest and returns its console output.
 func (g *Guest) End() string {
 	if g.line != nil {
 		g.line.Close()
@@ -199,7 +200,7 @@ func (g *Guest) End() string {
 	return g.console
 }
 
-// kiloHertz is the rate that a guest's kernel is told, so that its clock is so much too fast.
+// kiloHertz returns the rate that the guest's kernel is configured with, so that its clock is too fast by ppm.
 func kiloHertz(ppm int) int64 {
 	return int64(math.Round(guestclock.Hertz() / 1e3 * (1 - float64(ppm)/1e6)))
 }

@@ -13,27 +13,27 @@ import (
 	"strings"
 )
 
-// Bridge is one of a network's two. Frames get from one to the other by a guest that forwards them.
+// Bridge is one of a network's two bridges. A forwarding guest connects them.
 type Bridge string
 
-// Bridges of each network.
+// These are the bridges of each network.
 const (
 	Near Bridge = "near"
 	Far  Bridge = "far"
 )
 
-// Network is two bridges with ports of guests, in a network namespace of its own.
+// Network has two bridges with the guests' ports, in a separate network namespace.
 type Network struct {
 	namespace string
 }
 
-// NewNetwork makes one. Close removes it, with all ports.
+// NewNetwork creates a network. Close removes it, with all ports.
 func NewNetwork(ctx context.Context) (*Network, error) {
 	n := &Network{namespace: fmt.Sprintf("ktsn-clock-%d", os.Getpid())}
 	if err := ip(ctx, "netns", "add", n.namespace); err != nil {
 		return nil, err
 	}
-	// Frames of IPv6 are no part of any scenario.
+	// IPv6 frames are not part of any scenario.
 	err := errors.Join(
 		n.run(ctx, "sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1"),
 		n.addBridge(ctx, Near), n.addBridge(ctx, Far))
@@ -55,7 +55,7 @@ func (n *Network) addBridge(ctx context.Context, bridge Bridge) error {
 	return n.ip(ctx, "link", "set", "dev", string(bridge), "up")
 }
 
-// addPort makes a port that a virtual machine opens.
+// addPort creates a port for a virtual machine.
 func (n *Network) addPort(ctx context.Context, name string, bridge Bridge) error {
 	if err := n.ip(ctx, "tuntap", "add", "dev", name, "mode", "tap"); err != nil {
 		return err
@@ -63,12 +63,12 @@ func (n *Network) addPort(ctx context.Context, name string, bridge Bridge) error
 	return n.ip(ctx, "link", "set", "dev", name, "master", string(bridge), "up")
 }
 
-// Cut separates a guest from the network, which the guest does not see: its link stays up.
+// Cut separates a guest from the network. The guest does not notice: its link stays up.
 func (n *Network) Cut(ctx context.Context, guest *Guest) error {
 	return n.ip(ctx, "link", "set", "dev", guest.port(Near), "nomaster")
 }
 
-// Move gives a guest's port to a bridge, also after Cut.
+// Move connects a guest's port to a bridge, also after Cut.
 func (n *Network) Move(ctx context.Context, guest *Guest, bridge Bridge) error {
 	return n.ip(ctx, "link", "set", "dev", guest.port(Near), "master", string(bridge))
 }

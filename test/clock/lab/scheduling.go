@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Favour lets the guest go before other programs of this machine, so that the load of others is no jitter of the guests' network. What
-// emulates devices goes before what emulates the processor, which may wait for them without sleeping. A guest that is idle uses
-// hardly any of it.
+// Favour gives the guest real-time priority, so that other load adds no jitter to the guests' network. The threads that
+// emulate devices have priority over those that emulate the processor, which may wait for them without sleeping. An
+// idle guest uses hardly any processor time.
 func (g *Guest) Favour() error {
 	process := g.command.Process.Pid
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", process))

@@ -12,7 +12,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/guestclock"
 )
 
-// Readings are those of the guest's clock so far, the first at that number.
+// Readings returns the readings of the guest's clock from a number on.
 func (g *Guest) Readings(from int) []guestclock.Reading {
 	samples := g.page.Samples(from)
 	readings := make([]guestclock.Reading, len(samples))
@@ -22,8 +22,8 @@ func (g *Guest) Readings(from int) []guestclock.Reading {
 	return readings
 }
 
-// Jump is by how much a clock was stepped between two readings; 0 if it went on at its rate, give or take the 10 % by which ptp4l
-// changes it at most.
+// Jump returns the step of a clock between two readings, 0 if it kept its rate within the 10 % by which ptp4l changes
+// it at most.
 func Jump(before, after guestclock.Reading) time.Duration {
 	passed, went := guestclock.Duration(after.Host-before.Host), time.Duration(after.TAI-before.TAI)
 	if jump := went - passed; jump.Abs() > passed/8+time.Millisecond {
@@ -32,16 +32,17 @@ func Jump(before, after guestclock.Reading) time.Duration {
 	return 0
 }
 
-// Truth is the time of a grandmaster, which is that of its domain by definition.
+// Truth is the time of a grandmaster, by definition that of its domain.
 type Truth struct {
 	readings []guestclock.Reading
 }
 
-// NewTruth takes it from what the grandmaster's clock said.
+// NewTruth returns the truth of a grandmaster's readings.
 func NewTruth(readings []guestclock.Reading) *Truth { return &Truth{readings} }
 
-// At is the true time in TAI nanoseconds when the host's counter was that, between two readings, and how uncertain it is. known is
-// false before the first and after the last reading, and where the clock was stepped or its guest stood still.
+// At returns the true time in TAI nanoseconds at a value of the host's counter, between two readings, and its
+// uncertainty. known is false before the first and after the last reading, and if the clock was stepped or its guest
+// stood still.
 func (t *Truth) At(host int64) (tai int64, within time.Duration, known bool) {
 	behind, _ := slices.BinarySearchFunc(t.readings, host, func(r guestclock.Reading, host int64) int {
 		if r.Host <= host {
@@ -61,7 +62,7 @@ func (t *Truth) At(host int64) (tai int64, within time.Duration, known bool) {
 	return before.TAI + int64(math.Round(part*float64(after.TAI-before.TAI))), guestclock.Duration(max(before.Within, after.Within)), true
 }
 
-// Error is how far a reading is from the truth, and how uncertain that is.
+// Error returns the error of a reading, and its uncertainty.
 func (t *Truth) Error(reading guestclock.Reading) (wrong, within time.Duration, known bool) {
 	tai, within, known := t.At(reading.Host)
 	return time.Duration(reading.TAI - tai), within + guestclock.Duration(reading.Within), known

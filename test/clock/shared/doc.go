@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package shared is what a guest and its host have in common besides the page of package guestclock: the messages of the serial
-// line by which the host tells the guest what to do. Amd64 only, as the guests are.
+// Package shared has the messages of the serial line between a host and its guest. The page of package guestclock is
+// separate. It is for amd64 only, as the guests are.
 package shared

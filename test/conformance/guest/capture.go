@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// headBytes of a frame hold what is of interest: its headers and the number at the beginning of the message.
+	// headBytes of a frame contain everything of interest: its headers and the number at the beginning of the message.
 	headBytes = 96
-	// idAt is where the number of a message is in its frame: behind Ethernet, IPv4 and UDP.
+	// idAt is the offset of the message's number in a frame: after Ethernet, IPv4 and UDP.
 	idAt = 14 + 20 + 8
-	// captureBytes are for all frames of a scenario, which are up to 64 KiB long.
+	// captureBytes suffice for all frames of a scenario, which are up to 64 KiB long.
 	captureBytes = 256 << 20
 )
 
-// capture sees the frames that leave a device, as the qdisc has given them to it and in that order.
+// capture captures the frames that leave a device, in the order in which the qdisc passes them to it.
 //
-// A frame with a VLAN tag will have its priority code point here, in the tag at offset 14.
+// The priority code point of a tagged frame would be in the tag at offset 14.
 type capture struct {
 	fd int
 }
@@ -53,7 +53,7 @@ func openCapture() (*capture, error) {
 
 func (c *capture) close() error { return unix.Close(c.fd) }
 
-// departures are the frames so far. Every frame is a message; anything else is an error.
+// departures returns the frames so far. Every frame is a message; anything else is an error.
 func (c *capture) departures(start int64) ([]scenario.Departure, error) {
 	departures := []scenario.Departure{}
 	for {
@@ -72,7 +72,7 @@ func (c *capture) departures(start int64) ([]scenario.Departure, error) {
 	}
 }
 
-// read returns the beginning of a frame and when it left, in nanoseconds of CLOCK_TAI.
+// read returns the beginning of a frame and the time at which it left, in nanoseconds of CLOCK_TAI.
 func (c *capture) read() ([]byte, int64, error) {
 	frame, control := make([]byte, headBytes), make([]byte, 128)
 	n, controlBytes, _, _, err := unix.Recvmsg(c.fd, frame, control, 0)
@@ -94,7 +94,7 @@ func (c *capture) read() ([]byte, int64, error) {
 	return nil, 0, errors.New("a frame has no time stamp")
 }
 
-// complete fails when frames were lost.
+// complete fails if frames were lost.
 func (c *capture) complete() error {
 	statistics, err := unix.GetsockoptTpacketStats(c.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
 	if err != nil {
@@ -106,7 +106,7 @@ func (c *capture) complete() error {
 	return nil
 }
 
-// messageID reads the number of the message in a frame.
+// messageID returns the number of the message in a frame.
 func messageID(frame []byte) (uint32, error) {
 	if len(frame) < idAt+4 || binary.BigEndian.Uint16(frame[12:]) != unix.ETH_P_IP || frame[23] != unix.IPPROTO_UDP ||
 		binary.BigEndian.Uint16(frame[36:]) != port {

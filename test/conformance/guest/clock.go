@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// taiOffset is CLOCK_TAI - CLOCK_REALTIME, which are equal in a machine that was never told: set, so that a
-// mistake of one for the other shows.
+// taiOffset is CLOCK_TAI - CLOCK_REALTIME. By default they are equal; the offset reveals where one is mistaken for the
+// other.
 const taiOffset = 37_000_000_000
 
 func setClock() error {
@@ -22,7 +22,7 @@ func setClock() error {
 	return nil
 }
 
-// now is CLOCK_TAI in nanoseconds.
+// now returns CLOCK_TAI in nanoseconds.
 func now() (int64, error) {
 	var time unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_TAI, &time); err != nil {
@@ -31,10 +31,10 @@ func now() (int64, error) {
 	return time.Nano(), nil
 }
 
-// slice is how long a sleep is at most, in nanoseconds, so that lateness is noticed whenever it occurs.
+// slice is the longest sleep in nanoseconds, so that lateness is noticed whenever it occurs.
 const slice = 5_000_000
 
-// sleepUntil sleeps in slices and returns how late one ended at worst.
+// sleepUntil sleeps in slices and returns the largest lateness of one.
 func sleepUntil(taiNanoseconds int64) (latest int64, err error) {
 	for {
 		at, err := now()

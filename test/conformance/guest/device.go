@@ -26,15 +26,15 @@ const (
 	longestFrame = 65535
 )
 
-// device is a network device with a queue for each class, whose frames go nowhere: a bridge with a dummy behind it.
-// Neither states a speed. The dummy alone would not do, because taprio takes a limit for frames (max-sdu) only on a
-// device that states its largest MTU.
+// device is a network device with a queue for each class, whose frames go nowhere: a bridge with a dummy device.
+// Neither reports a speed. The dummy alone would not suffice, because taprio accepts a limit for frames (max-sdu) only
+// on a device that reports its maximum MTU.
 type device struct {
 	lower, upper netlink.Link
 }
 
 func newDevice() (_ *device, err error) {
-	// A bridge that listens to multicast sends frames of its own.
+	// A bridge with multicast snooping sends frames of its own.
 	quiet := false
 	created := &device{
 		lower: &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: lowerName, MTU: longestFrame}},
@@ -63,7 +63,7 @@ func newDevice() (_ *device, err error) {
 	return created, nil
 }
 
-// addIPv6 gives it an address, which may be used at once.
+// addIPv6 adds an address that can be used at once.
 func (d *device) addIPv6() error {
 	settings := [][2]string{{"accept_dad", "0"}, {"router_solicitations", "0"}, {"disable_ipv6", "0"}}
 	for _, setting := range settings {
@@ -80,7 +80,7 @@ func (d *device) addIPv6() error {
 	return nil
 }
 
-// remove takes the qdiscs along.
+// remove removes the device with its qdiscs.
 func (d *device) remove() error {
 	var failures []error
 	for _, link := range []netlink.Link{d.upper, d.lower} {
@@ -103,8 +103,8 @@ func configure(lines []string) error {
 	return nil
 }
 
-// backlog is the number of frames in the device's qdiscs. Counted in those that have no children: etf does not tell
-// its parent of what it drops later than on arrival, and the parent goes on counting it.
+// backlog returns the number of frames in the device's qdiscs. It counts only qdiscs without children: etf does not
+// report later drops to its parent, which keeps counting them.
 func backlog() (int, error) {
 	output, err := exec.Command(tcProgram, "-s", "-j", "qdisc", "show", "dev", deviceName).Output()
 	if err != nil {

@@ -2,10 +2,10 @@
 
 //go:build linux
 
-// Guest is the first and only process of a virtual machine: it runs scenarios through the kernel's taprio and etf
-// and tells what left, in which order and when. See the package conformance for who starts it.
+// Guest is the first and only process of a virtual machine: it runs scenarios through the kernel's taprio and etf and
+// reports what left, in which order and when. Package conformance starts it.
 //
-// All in one thread of control: nothing but the kernel decides the order of events.
+// It has a single thread, so that only the kernel decides the order of events.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/conformance/scenario"
 )
 
-// Files that the initial file system brings along, and the serial line for the reports.
+// Files of the initial file system, and the serial line for the reports.
 const (
 	modulesFile   = "/modules"
 	scenariosFile = "/scenarios.json"
@@ -63,7 +63,7 @@ func run() (err error) {
 	return runCases(reports)
 }
 
-// runAll writes one report a scenario, and goes on whatever becomes of one.
+// runAll writes a report for each scenario, whether or not it succeeded.
 func runAll(scenarios []scenario.Scenario, reports *json.Encoder) error {
 	for i := range scenarios {
 		if err := reports.Encode(runUndisturbed(&scenarios[i])); err != nil {
@@ -73,8 +73,8 @@ func runAll(scenarios []scenario.Scenario, reports *json.Encoder) error {
 	return nil
 }
 
-// runUndisturbed runs a scenario again when the machine was too slow at it: now and then the kernel is busy with
-// itself for some tens of milliseconds. What became of the messages does not matter.
+// runUndisturbed repeats a scenario for which the machine was too slow: now and then the kernel is busy for some tens
+// of milliseconds. The outcome of the messages does not matter.
 func runUndisturbed(what *scenario.Scenario) *scenario.Report {
 	const most = 5
 	for attempt := 1; ; attempt++ {
@@ -91,7 +91,7 @@ func runUndisturbed(what *scenario.Scenario) *scenario.Report {
 	}
 }
 
-// withoutIPv6 keeps neighbour discovery off the devices: every frame there is a message.
+// withoutIPv6 disables neighbour discovery on the devices: every frame there is a message.
 func withoutIPv6() error {
 	return os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0)
 }

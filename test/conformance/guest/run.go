@@ -11,16 +11,16 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/conformance/scenario"
 )
 
-// preparation is for what has to be done before the first qdisc is made, in nanoseconds.
+// preparation is the time for everything before the first qdisc is created, in nanoseconds.
 const preparation = 100_000_000
 
-// event is something to be done at a time relative to the scenario's start.
+// event is an action at a time relative to the scenario's start.
 type event struct {
 	at int64
 	do func() error
 }
 
-// stage is what one scenario is played on.
+// stage has the device, capture and socket of a scenario.
 type stage struct {
 	what    *scenario.Scenario
 	report  *scenario.Report
@@ -54,7 +54,7 @@ func runOne(what *scenario.Scenario, report *scenario.Report) (err error) {
 	return errors.Join(stage.play(), stage.collect())
 }
 
-// play does everything at its time.
+// play performs all events at their times.
 func (s *stage) play() error {
 	events := s.events()
 	sort.SliceStable(events, func(i, j int) bool { return events[i].at < events[j].at })

@@ -17,7 +17,7 @@ import (
 
 const (
 	port = 7788
-	// sendBytes are for all messages that wait at a time.
+	// sendBytes suffice for all messages that wait at a time.
 	sendBytes = 64 << 20
 
 	// struct sock_txtime and its flags, linux/net_tstamp.h.
@@ -48,7 +48,7 @@ func openSender(what *scenario.Scenario) (*sender, error) {
 		return nil, fmt.Errorf("open socket: %w", err)
 	}
 	opened := &sender{fd, what.Timed()}
-	// IP_RECVERR makes the kernel say that a message was dropped in the qdisc.
+	// With IP_RECVERR the kernel reports messages that the qdisc drops.
 	err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, sendBytes),
 		unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_RECVERR, 1))
 	if opened.timed {
@@ -73,7 +73,7 @@ func (s *sender) setTxTime(deadline bool) error {
 	return unix.SetsockoptString(s.fd, unix.SOL_SOCKET, unix.SO_TXTIME, string(option))
 }
 
-// send hands a message over. refused tells that the qdisc dropped it at once.
+// send sends a message. refused reports whether the qdisc dropped it at once.
 func (s *sender) send(message scenario.Message, start int64) (refused bool, err error) {
 	if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_PRIORITY, message.Priority); err != nil {
 		return false, fmt.Errorf("set SO_PRIORITY: %w", err)
@@ -94,7 +94,7 @@ func (s *sender) send(message scenario.Message, start int64) (refused bool, err 
 	return false, nil
 }
 
-// txtimeControl is a control message with SCM_TXTIME.
+// txtimeControl returns a control message with SCM_TXTIME.
 func txtimeControl(taiNanoseconds int64) []byte {
 	control := make([]byte, unix.CmsgSpace(8))
 	header := (*unix.Cmsghdr)(unsafe.Pointer(&control[0]))

@@ -22,15 +22,15 @@ import (
 const (
 	casesFile    = "/txtime-cases.json"
 	casesProgram = "/txtime"
-	// textBytes of a message say which it is.
+	// textBytes of a message identify it.
 	textBytes = 22
 )
 
-// caseReceiver is nobody: what is sent is seen when it leaves.
+// caseReceiver does not exist: messages are captured when they leave.
 var caseReceiver = txtime.Receiver{IPv4: netip.AddrFrom4(destination), IPv6: netip.MustParseAddr("2001:db8::2"),
 	Port: port, Interface: deviceName}
 
-// caseQdiscs give the device what the cases of a setup go through. 300 µs are more than a dequeue takes here.
+// caseQdiscs are the qdiscs for the cases of a setup. 300 µs exceed the time of a dequeue here.
 var caseQdiscs = map[txtime.Setup][]string{
 	txtime.Any: nil,
 	txtime.ETF: {"qdisc replace dev " + deviceName + " root etf clockid CLOCK_TAI delta 300000"},
@@ -40,7 +40,7 @@ var caseQdiscs = map[txtime.Setup][]string{
 	txtime.ETFDeadline: {"qdisc replace dev " + deviceName + " root etf clockid CLOCK_TAI delta 300000 deadline_mode"},
 }
 
-// runCases runs those of the file, if there is one.
+// runCases runs the cases of the file, if there is one.
 func runCases(reports *json.Encoder) error {
 	content, err := os.ReadFile(casesFile)
 	if errors.Is(err, os.ErrNotExist) {
@@ -95,7 +95,7 @@ func runCase(tested txtime.Case, report *txtime.Report) (err error) {
 	return err
 }
 
-// texts are the messages that left.
+// texts returns the messages that left.
 func (c *capture) texts() ([]string, error) {
 	var texts []string
 	for {
@@ -120,7 +120,7 @@ func (c *capture) texts() ([]string, error) {
 	}
 }
 
-// textOf a frame is what the application sent; nil of what the kernel says by itself over IPv6.
+// textOf returns the application's data in a frame, nil for the kernel's own IPv6 frames.
 func textOf(frame []byte) ([]byte, error) {
 	const ethernet, ipv6 = 14, 40
 	if len(frame) < ethernet+ipv6 {

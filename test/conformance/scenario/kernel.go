@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// setUpTime is what the guest may need for setting up qdiscs before a scenario starts, in nanoseconds.
+// setUpTime is the time for the guest to set up qdiscs before a scenario starts, in nanoseconds.
 const setUpTime = 500_000_000
 
-// SetUpAt is when the guest begins to set up the qdiscs.
+// SetUpAt returns when the guest begins to set up the qdiscs.
 func (s *Scenario) SetUpAt() int64 {
 	if s.Strategy == TAS {
 		return s.Schedules[0].At
@@ -20,7 +20,7 @@ func (s *Scenario) SetUpAt() int64 {
 	return -setUpTime
 }
 
-// askedFor is when the guest asks for a schedule; without schedules, when it makes the qdiscs.
+// askedFor returns when the guest requests a schedule; without schedules, when it creates the qdiscs.
 func (s *Scenario) askedFor(schedule int) int64 {
 	if schedule == 0 {
 		return s.SetUpAt()
@@ -28,8 +28,8 @@ func (s *Scenario) askedFor(schedule int) int64 {
 	return s.Schedules[schedule].At
 }
 
-// Commands are the lines for `tc -batch` that give a device the qdiscs of the scenario; of a scenario with
-// schedules, those of the schedule with this number. start is the scenario's, in nanoseconds of CLOCK_TAI.
+// Commands returns the lines for `tc -batch` that give a device the qdiscs of the scenario, with schedules those of the
+// schedule of that number. start is the scenario's start, in nanoseconds of CLOCK_TAI.
 func (s *Scenario) Commands(device string, schedule int, start int64) []string {
 	switch {
 	case s.Strategy == StrictPriority:
@@ -46,11 +46,11 @@ func (s *Scenario) Commands(device string, schedule int, start int64) []string {
 	for queue := 1; queue <= Classes; queue++ {
 		commands = append(commands, s.etf(device, "100:"+strconv.Itoa(queue)))
 	}
-	// Each child that taprio gets resets it, which stops its schedule. Asking for the schedule again starts it.
+	// Each child resets taprio, which stops its schedule. Requesting the schedule again starts it.
 	return append(commands, taprio(device, "", s.Schedules[0].Table, start))
 }
 
-// taprio gives its own schedule only; mapping is needed when the qdisc is made and must not be there later.
+// taprio returns the command for one schedule. mapping is required when the qdisc is created and forbidden later.
 func taprio(device, mapping string, table Table, start int64) string {
 	var command strings.Builder
 	fmt.Fprintf(&command, "qdisc replace dev %s root handle 100: stab overhead %d taprio%s base-time %d", device,
@@ -63,11 +63,11 @@ func taprio(device, mapping string, table Table, start int64) string {
 	return command.String()
 }
 
-// kernelClass is the kernel's number for a class. taprio of this kernel asks its queues from the first to the last,
-// and wants those of class 0 to be the first: there, class 0 is the most important.
+// kernelClass returns the kernel's number of a class. This kernel's taprio serves its queues from the first to the
+// last, and requires those of class 0 to be the first: there, class 0 is the most important.
 func kernelClass(class int) int { return Classes - 1 - class }
 
-// classesAndQueues gives each class one queue.
+// classesAndQueues assigns one queue to each class.
 func classesAndQueues() string {
 	queues := make([]string, Classes)
 	for i := range queues {
@@ -106,7 +106,7 @@ func (s *Scenario) etf(device, parent string) string {
 	return command
 }
 
-// link is a link of the scenario's speed: taprio knows it, the others get one frame after the other.
+// link is a link of the scenario's speed: taprio knows it, the other qdiscs get one frame after the other.
 func (s *Scenario) link(device string) string {
 	longest := 0
 	for _, message := range s.Messages {
@@ -116,7 +116,7 @@ func (s *Scenario) link(device string) string {
 		device, overheadBytes, LinkSpeed, longest)
 }
 
-// prio asks its bands in order, so the most important class is the first.
+// prio serves its bands in order, so the most important class is the first.
 func (s *Scenario) prio(device string) []string {
 	commands := []string{s.link(device), fmt.Sprintf("qdisc replace dev %s parent 100:1 handle 200: prio bands %d priomap %s",
 		device, Classes, priorityMap())}

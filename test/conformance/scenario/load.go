@@ -15,9 +15,9 @@ import (
 const (
 	// defaultETFDelta is how early etf may send unless a scenario says otherwise.
 	defaultETFDelta = 20_000_000
-	// MinPayload makes a frame of at least 60 bytes, which nobody pads. MaxPayload fills an IPv4 packet.
+	// minPayload gives a frame of at least 60 bytes, which needs no padding. maxPayload fills an IPv4 packet.
 	minPayload, maxPayload = 18, 65507
-	// minWindow keeps the slowness of an emulated machine from deciding anything.
+	// minWindow is long enough that the emulation's slowness does not matter.
 	minWindow = 50_000_000
 )
 
@@ -45,7 +45,7 @@ func Load(dir string) ([]Scenario, error) {
 	return scenarios, nil
 }
 
-// Parse reads one scenario and checks it.
+// Parse parses and checks a scenario.
 func Parse(name string, content []byte) (*Scenario, error) {
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.DisallowUnknownFields()

@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// ReplayStart is where a scenario starts in ktsn-shaper-replay, in nanoseconds of CLOCK_TAI. Far enough from zero for
-// base times that are long past.
+// ReplayStart is the start of a scenario in ktsn-shaper-replay, in nanoseconds of CLOCK_TAI. It leaves room for base
+// times far in the past.
 const ReplayStart = 1_000_000_000_000_000_000
 
-// ktsnd's defaults: how long before a gate shuts a frame must have left, how late a message may leave under etf, and how late
-// one may be that is on time.
+// ktsnd's defaults: how long before a gate closes a frame must have left, how late a message may leave under etf, and
+// how late a message may be that counts as on time.
 const (
 	guardBand = 20_000
 	delta     = 500_000
 	tolerance = 10_000
 )
 
-// ReplayLines are the scenario for ktsn-shaper-replay, see datapath/tests/replay/parse.h.
+// ReplayLines returns the scenario as ktsn-shaper-replay reads it, see datapath/tests/replay/parse.h.
 func (s *Scenario) ReplayLines() string {
 	events := make([]replayEvent, 0, len(s.Schedules)+len(s.Messages))
 	for _, schedule := range s.Schedules {

@@ -4,22 +4,22 @@ package scenario
 
 import "fmt"
 
-// Report is what the guest tells of one scenario. Times are nanoseconds relative to the scenario's start.
+// Report is the guest's report of a scenario. Times are nanoseconds relative to the scenario's start.
 type Report struct {
 	Name string `json:"name"`
 	// Failure is why there is nothing to compare.
 	Failure string `json:"failure,omitempty"`
-	// Departures are the frames that left the qdisc, in their order.
+	// Departures are the frames that left the qdisc, in order.
 	Departures []Departure `json:"departures"`
-	// Sent are the messages as they were handed over.
+	// Sent are the messages in the order of sending.
 	Sent []Sent `json:"sent"`
-	// Reported are the messages that the kernel gave back through the error queue.
+	// Reported are the messages that the kernel returned through the error queue.
 	Reported []Reported `json:"reported"`
-	// Latest is how late the guest was at worst, at what it looks at every few milliseconds, in nanoseconds.
+	// Latest is the guest's largest lateness, measured every few milliseconds, in nanoseconds.
 	Latest int64 `json:"latest-ns"`
 	// Configured is when each schedule was in place.
 	Configured []int64 `json:"configured"`
-	// Held is the number of frames that are in the qdiscs at the end.
+	// Held is the number of frames in the qdiscs at the end.
 	Held int `json:"held"`
 }
 
@@ -33,7 +33,7 @@ type Departure struct {
 type Sent struct {
 	ID uint32 `json:"id"`
 	At int64  `json:"at-ns"`
-	// Refused tells that the send call said that the qdisc dropped it (ENOBUFS).
+	// Refused reports whether the send call failed because the qdisc dropped the message (ENOBUFS).
 	Refused bool `json:"refused"`
 }
 
@@ -43,10 +43,10 @@ type Reported struct {
 	Reason Reason `json:"reason"`
 }
 
-// Reason is why a message was dropped, as ktsnd's counters name it.
+// Reason is why a message was dropped, with the names of ktsnd's counters.
 type Reason string
 
-// The reasons. NoReason is the kernel's when it says no more than that.
+// NoReason is the kernel's, if it reports nothing else.
 const (
 	Missed   Reason = "missed"
 	TxTime   Reason = "txtime"
@@ -56,14 +56,14 @@ const (
 )
 
 const (
-	// mostLate is how late the guest may be, in nanoseconds. Windows are many times longer.
+	// mostLate is the guest's tolerated lateness, in nanoseconds. Windows are many times longer.
 	mostLate = 10_000_000
 	// longestSetUp is how long tc may take.
 	longestSetUp = 150_000_000
 )
 
-// Disturbed tells that the guest was so slow, for whatever reason, that the report proves nothing. It does not look
-// at what became of the messages.
+// Disturbed returns an error if the guest was so slow that the report proves nothing. It ignores the outcome of the
+// messages.
 func (r *Report) Disturbed(what *Scenario) error {
 	handedOver := map[uint32]int64{}
 	for _, message := range what.Messages {

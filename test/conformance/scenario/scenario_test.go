@@ -14,7 +14,7 @@ import (
 
 const millisecond = 1_000_000
 
-// list is a schedule with an entry of 100 ms for each state.
+// list returns a schedule with an entry of 100 ms for each state.
 func list(at, base, cycle, extension int64, states ...uint8) scenario.Schedule {
 	table := scenario.Table{GateEnabled: true, AdminGateStates: 255, CycleTimeExtension: extension * millisecond,
 		CycleTime: scenario.CycleTime{Numerator: cycle, Denominator: 1000},
@@ -65,7 +65,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// The kernel's classes are numbered the other way round: 7, the most important here, is 0 there.
+// The kernel numbers classes in reverse: 7, the most important here, is 0 there.
 func TestCommandsForTaprio(t *testing.T) {
 	schedule := list(-600, -100, 250, 20, 0x80, 0x41)
 	schedule.Table.QueueMaxSDUTable = []scenario.QueueMaxSDU{{TrafficClass: 6, Bytes: 1000}}

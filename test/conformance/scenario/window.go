@@ -4,8 +4,8 @@ package scenario
 
 import "fmt"
 
-// Window names the window in which a moment lies: cycle and entry of the schedule that is then in force according
-// to IEEE Std 802.1Q-2022 clause 8.6.9, or a field of the grid.
+// Window names the window of a time: cycle and entry of the schedule in force according to IEEE Std 802.1Q-2022 clause
+// 8.6.9, or a field of the grid.
 func (s *Scenario) Window(at int64) string {
 	if s.Strategy != TAS {
 		return fmt.Sprintf("field %d", floorDiv(at, s.Grid))
@@ -33,8 +33,8 @@ func (s *Scenario) Window(at int64) string {
 	return label
 }
 
-// extended tells that a cycle of a schedule does not begin, because the change that follows is so near that the cycle
-// before it goes on until then (cycle-time-extension).
+// extended reports whether a cycle of a schedule does not begin, because the next change is so near that the cycle
+// before is extended to it (cycle-time-extension).
 func (s *Scenario) extended(schedule int, cycle int64) bool {
 	if schedule+1 == len(s.Schedules) {
 		return false
@@ -45,7 +45,7 @@ func (s *Scenario) extended(schedule int, cycle int64) bool {
 	return left < table.CycleTime.Nanoseconds() && left <= table.CycleTimeExtension
 }
 
-// start is ConfigChangeTime: the base time, or if that is past, the next beginning of a cycle.
+// start returns ConfigChangeTime: the base time, or if that is past, the next beginning of a cycle.
 func (s *Schedule) start() int64 {
 	base, cycle := s.Table.BaseTime.Offset(), s.Table.CycleTime.Nanoseconds()
 	if base >= s.At {
@@ -54,8 +54,8 @@ func (s *Schedule) start() int64 {
 	return base + -floorDiv(base-s.At, cycle)*cycle
 }
 
-// entryAt is the entry that is executed at this time after the beginning of a cycle. The last is held when the
-// list is over.
+// entryAt returns the entry in force at a time after the beginning of a cycle. The last entry is held after the end of
+// the list.
 func (t *Table) entryAt(sinceCycle int64) int {
 	for i, entry := range t.ControlList.Entries {
 		if sinceCycle < entry.TimeInterval {
@@ -66,7 +66,7 @@ func (t *Table) entryAt(sinceCycle int64) int {
 	return len(t.ControlList.Entries) - 1
 }
 
-// floorDiv divides and rounds down, also below zero.
+// floorDiv divides and rounds towards negative infinity.
 func floorDiv(a, b int64) int64 {
 	if quotient := a / b; a%b >= 0 {
 		return quotient

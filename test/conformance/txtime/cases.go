@@ -7,28 +7,28 @@ import (
 	"strconv"
 )
 
-// Setup is what the messages of a case go through.
+// Setup is the qdisc that the messages of a case pass.
 type Setup string
 
-// The strategies of ktsnd are named like the kernel's qdiscs that they follow.
+// ktsnd's strategies have the names of the corresponding qdiscs.
 const (
-	// Any is for cases in which nothing is sent that a qdisc could treat in one way or the other.
+	// Any is for cases whose messages every qdisc treats alike.
 	Any Setup = "any"
 	// ETF sends each message at its time, over a fast link.
 	ETF Setup = "etf"
-	// ETFSlow does so over a link of 1 Mbit/s, on which one message makes another miss its time.
+	// ETFSlow is ETF over a link of 1 Mbit/s, on which one message makes another miss its time.
 	ETFSlow Setup = "etf-slow"
 	// ETFDeadline takes times as deadlines.
 	ETFDeadline Setup = "etf-deadline"
 )
 
-// Setups in the order in which they are run.
+// Setups are in the order of their runs.
 var Setups = []Setup{Any, ETF, ETFSlow, ETFDeadline}
 
-// Family is the kind of socket that a case uses.
+// Family is the kind of socket of a case.
 type Family string
 
-// IPv4 sockets are the usual ones.
+// IPv4 is the default.
 const (
 	IPv4   Family = ""
 	IPv6   Family = "IPv6"
@@ -38,21 +38,21 @@ const (
 	Raw    Family = "SOCK_RAW"
 )
 
-// Packet tells whether it is AF_PACKET.
+// Packet reports whether it is AF_PACKET.
 func (f Family) Packet() bool { return f == Cooked || f == Raw }
 
-// Case is one run of ktsn-test-txtime.
+// Case is a run of ktsn-test-txtime.
 type Case struct {
 	Name  string `json:"name"`
 	Setup Setup  `json:"setup"`
-	// Arrived tells that it says something which messages arrived, and in which order.
+	// Arrived means that it checks which messages arrived, and in which order.
 	Arrived bool `json:"arrived"`
-	// Short is run by `make test` in the virtual machine as well.
+	// Short means that `make test` also runs it in the virtual machine.
 	Short  bool   `json:"short"`
 	Family Family `json:"family,omitempty"`
 }
 
-// ID names the case and, unless they are the usual ones, its family and its setup.
+// ID returns the case's name and, unless they are the defaults, its family and its setup.
 func (c Case) ID() string {
 	id := c.Name
 	if c.Family != IPv4 {
@@ -64,18 +64,18 @@ func (c Case) ID() string {
 	return id
 }
 
-// EtherType of what packet sockets send: one for experiments (IEEE Std 802, local experimental).
+// EtherType of packet sockets' messages: one for experiments (IEEE Std 802, local experimental).
 const EtherType = 0x88b5
 
-// Receiver is to whom the cases send, in every family.
+// Receiver has the addresses to which cases send, in every family.
 type Receiver struct {
 	IPv4, IPv6 netip.Addr
 	Port       int
-	// Interface is that of the sender. Frames go to everybody.
+	// Interface is the sender's. Frames are broadcast.
 	Interface string
 }
 
-// Arguments of ktsn-test-txtime that make it run the case.
+// Arguments returns the arguments of ktsn-test-txtime for the case.
 func (c Case) Arguments(to Receiver) []string {
 	var arguments []string
 	if c.Setup == ETFDeadline {
@@ -100,7 +100,7 @@ func (c Case) Arguments(to Receiver) []string {
 	return append(arguments, address.String(), strconv.Itoa(to.Port), c.Name)
 }
 
-// Cases are all there are.
+// Cases are all cases.
 var Cases = []Case{
 	{"set-options", Any, false, true, IPv4},
 	{"get-options", Any, false, true, IPv4},

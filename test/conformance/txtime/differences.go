@@ -2,7 +2,7 @@
 
 package txtime
 
-// Differences are those known, by ID of the case and by fact.
+// Differences are the known differences, by case ID and fact.
 var Differences = map[string]map[string]Difference{
 	"set-options":             otherClocks,
 	"set-options, IPv6":       otherClocks,
@@ -29,12 +29,12 @@ var otherClocks = map[string]Difference{
 	"a negative clock":          {Kernel: "0", Libktsn: "EINVAL", Reason: anyClock},
 }
 
-// deadlinesSwapped are the differences of a case in which the second message has the earlier deadline, with what the
-// two answer to sending that.
+// deadlinesSwapped returns the differences of a case in which the second message has the earlier deadline, with the
+// results of sending it.
 func deadlinesSwapped(kernel, libktsn string) map[string]Difference {
 	differences := map[string]Difference{
 		"reported": {Kernel: "EINVAL", Libktsn: Nothing, Reason: beforeTheLast},
-		// The other way round when ktsnd was not awake before the second was there.
+		// The order is reversed if ktsnd was not awake before the second arrived.
 		"arrived": {Kernel: "twenty-ten-20", Libktsn: "twenty-ten-20 twenty-ten-10", Or: "twenty-ten-10 twenty-ten-20",
 			Reason: beforeTheLast},
 	}

@@ -15,7 +15,7 @@ var kernel string
 // Facts are the lines of a case, without its name.
 type Facts []string
 
-// Kernel is what Linux answers, by ID of the case.
+// Kernel returns Linux's facts, by case ID.
 func Kernel() map[string]Facts { return parse(kernel) }
 
 func parse(text string) map[string]Facts {
@@ -29,7 +29,7 @@ func parse(text string) map[string]Facts {
 	return facts
 }
 
-// FactsOf takes what ktsn-test-txtime said of one case, and which texts arrived.
+// FactsOf returns the facts of a case from ktsn-test-txtime's output and the texts that arrived.
 func FactsOf(tested Case, output string, arrived []string) Facts {
 	facts := slices.Clone(parse(output)[tested.Name])
 	if tested.Arrived {
@@ -38,7 +38,7 @@ func FactsOf(tested Case, output string, arrived []string) Facts {
 	return facts
 }
 
-// join writes equal texts that follow each other once, with their number.
+// join writes runs of equal texts once, with their number.
 func join(texts []string) string {
 	var parts []string
 	for i := 0; i < len(texts); {
@@ -55,20 +55,20 @@ func join(texts []string) string {
 	return strings.Join(parts, " ")
 }
 
-// Nothing is no value.
+// Nothing stands for a missing value.
 const Nothing = "nothing"
 
-// Difference is a place where libktsn answers otherwise than the kernel.
+// Difference is a difference between libktsn and the kernel.
 type Difference struct {
-	// Kernel and Libktsn are values; Nothing: libktsn does not say it at all.
+	// Kernel and Libktsn are values, or Nothing if libktsn does not report the fact.
 	Kernel, Libktsn string
-	// Or is what libktsn may say as well, where it depends on which of two threads is faster; empty: nothing else.
+	// Or is another possible value of libktsn, if it depends on which of two threads is faster; empty if there is none.
 	Or     string
 	Reason string
 }
 
-// Compare returns what is wrong with the facts of a case: what differs from those of the kernel and is not among the
-// differences known, and what is among them and does not differ. The differences are by fact, without its value.
+// Compare returns the facts of a case that differ from the kernel's without a known difference, and the known
+// differences that do not occur. The differences are by fact, without its value.
 func Compare(facts, kernel Facts, differences map[string]Difference) []string {
 	var complaints []string
 	if len(kernel) == 0 {
@@ -98,7 +98,7 @@ func Compare(facts, kernel Facts, differences map[string]Difference) []string {
 	return complaints
 }
 
-// among returns the one of the values that the facts have.
+// among returns which of the values the facts have.
 func (d Difference) among(what string, facts Facts) string {
 	if d.Or != "" && slices.Contains(facts, what+" = "+d.Or) {
 		return d.Or

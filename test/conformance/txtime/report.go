@@ -2,10 +2,10 @@
 
 package txtime
 
-// Report is what the virtual machine says of a case.
+// Report is the virtual machine's report of a case.
 type Report struct {
 	Case  Case  `json:"case"`
 	Facts Facts `json:"facts"`
-	// Failure tells why the case could not be run.
+	// Failure is why the case could not be run.
 	Failure string `json:"failure,omitempty"`
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command domains writes virtual machine instances, and the domains of libvirt that KubeVirt's own converter makes of them. The
-// tests of the sidecar read them (kubevirt/testdata).
+// Command domains writes virtual machine instances, and the libvirt domains that KubeVirt's converter creates from
+// them. The tests of the sidecar read them (kubevirt/testdata).
 package main
 
 import (
@@ -66,7 +66,7 @@ func run(arguments []string) error {
 	return nil
 }
 
-// machine is on the pod's network, and boots a kernel of an image.
+// machine returns an instance that is on the pod's network, and boots a kernel of an image.
 func machine(name string) *v1.VirtualMachineInstance {
 	vmi := v1.NewVMIReferenceFromNameWithNS("plant", name)
 	vmi.UID = "f4686d2c-6e8d-4335-b8fd-81bee22f4814"
@@ -99,7 +99,7 @@ func bind(vmi *v1.VirtualMachineInstance) {
 	devices.Interfaces = append(devices.Interfaces, v1.Interface{Name: "blue", Binding: &v1.PluginBinding{Name: "kubernetsn"}})
 }
 
-// write is what virt-launcher does before it asks its hooks.
+// write writes what virt-launcher passes to its hooks.
 func write(path string, vmi *v1.VirtualMachineInstance) error {
 	v1.SetObjectDefaults_VirtualMachineInstance(vmi)
 	domain := &api.Domain{}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command manifests prints what installs KubeVirt's operator, with images that the nodes have.
+// Command manifests prints the manifests of KubeVirt's operator, with images that the nodes have.
 package main
 
 import (
