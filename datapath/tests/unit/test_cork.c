@@ -4,6 +4,7 @@
  * The test takes the place of ktsnd and of the kernel path. test/netns compares the resulting datagrams with
  * the kernel's.
  */
+#include "clock.h"
 #include "flow_end.h"
 #include "flow_table.h"
 #include "next.h"
@@ -380,23 +381,15 @@ static void segments_without_space_are_eagain(void **state)
 	assert_true(ktsn_ring_has_space(&process.session.ring, 2));
 }
 
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static void segments_wait_for_the_send_timeout(void **state)
 {
 	const struct timeval timeout = {.tv_usec = 30000};
-	int64_t began_ms = now_ms();
+	int64_t began_ms = monotonic_ms();
 
 	assert_int_equal(setsockopt(process.fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)), 0);
 	fill_ring(SLOTS - 2);
 	assert_int_equal(send_three(0), -EAGAIN);
-	assert_true(now_ms() - began_ms >= 25);
+	assert_true(monotonic_ms() - began_ms >= 25);
 	assert_true(ktsn_ring_has_space(&process.session.ring, 2));
 }
 

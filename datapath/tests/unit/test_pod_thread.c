@@ -3,6 +3,7 @@
  * The threads of pods: the order of their work, the effect of a blocked thread on others, and how threads
  * end.
  */
+#include "clock.h"
 #include "pod_thread.h"
 
 #include "loop_objects.h"
@@ -186,25 +187,17 @@ static void lingering_make(int fds[2])
 	assert_int_equal(setsockopt(fds[0], SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)), 0);
 }
 
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Returns the time until everything was done. */
 static int64_t works_await(const struct fixture *fixture)
 {
-	const int64_t began_ms = now_ms();
+	const int64_t began_ms = clock_monotonic_ms();
 
-	while (pod_thread_backlog(fixture->thread) && now_ms() - began_ms < TIMEOUT_MS) {
+	while (pod_thread_backlog(fixture->thread) && clock_monotonic_ms() - began_ms < TIMEOUT_MS) {
 		(void)pod_threads_tick(fixture->threads);
 		assert_int_equal(events_run_once(fixture->events, 1), 0);
 	}
 	assert_int_equal(pod_thread_backlog(fixture->thread), 0);
-	return now_ms() - began_ms;
+	return clock_monotonic_ms() - began_ms;
 }
 
 static void close_waiting_for_a_later_one_ends(void **state)
@@ -431,7 +424,7 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
 
 static void ticks(const struct fixture *fixture, int ms)
 {
-	for (int64_t until_ms = now_ms() + ms; now_ms() < until_ms; usleep(5000))
+	for (int64_t until_ms = clock_monotonic_ms() + ms; clock_monotonic_ms() < until_ms; usleep(5000))
 		(void)pod_threads_tick(fixture->threads);
 }
 

@@ -4,6 +4,7 @@
  * ktsnd and of the kernel that captures frames. The relay runs in a thread of its own, so that each request
  * is answered when the test wants it.
  */
+#include "clock.h"
 #include "relay.h"
 #include "ring_consumer.h"
 #include "ring_memory.h"
@@ -470,14 +471,6 @@ static void untimed_frames_have_their_ring(void **state)
 	assert_int_equal(slot_of(RELAY_UNTIMED, &taken)->priority, 0);
 	count_await(&outside.counters->handed[RELAY_UNTIMED], 1);
 	relay_end();
-}
-
-static int64_t monotonic_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 static unsigned long long heartbeat(void)

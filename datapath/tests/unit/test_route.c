@@ -3,6 +3,7 @@
  * Sockets of a network namespace in which the pod has no endpoint until later. The test takes the place of
  * ktsnd.
  */
+#include "clock.h"
 #include "route.h"
 
 #include "epoll_members.h"
@@ -87,21 +88,13 @@ static uint32_t route(void)
 	return route.destination.route;
 }
 
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Keeps sending until ktsnd has been asked this often. */
 static void send_until_asked(int times, uint32_t expected)
 {
-	int64_t began_ms = now_ms();
+	int64_t began_ms = monotonic_ms();
 
 	while (process.asked < times) {
-		assert_true(now_ms() - began_ms < TIMEOUT_MS);
+		assert_true(monotonic_ms() - began_ms < TIMEOUT_MS);
 		assert_int_equal(route(), expected);
 		usleep(100);
 	}
@@ -111,8 +104,8 @@ static void later_endpoint_gets_the_messages(void **state)
 {
 	send_until_asked(3, KTSN_APP_ROUTE_KERNEL);
 	process.answers = has_endpoint;
-	for (int64_t began_ms = now_ms(); route() == KTSN_APP_ROUTE_KERNEL; usleep(100))
-		assert_true(now_ms() - began_ms < TIMEOUT_MS);
+	for (int64_t began_ms = monotonic_ms(); route() == KTSN_APP_ROUTE_KERNEL; usleep(100))
+		assert_true(monotonic_ms() - began_ms < TIMEOUT_MS);
 	assert_int_equal(route(), KTSN_APP_ROUTE_TSN);
 	/* From here on it knows. */
 	process.asked = 0;
@@ -123,12 +116,12 @@ static void later_endpoint_gets_the_messages(void **state)
 
 static void requests_are_limited(void **state)
 {
-	int64_t began_ms = now_ms();
+	int64_t began_ms = monotonic_ms();
 
 	/* With the first message, with the first after the reply, and then every 100 ms of a clock that
 	 * ticks at least every 10 ms. */
 	send_until_asked(4, KTSN_APP_ROUTE_KERNEL);
-	assert_true(now_ms() - began_ms >= 180);
+	assert_true(monotonic_ms() - began_ms >= 180);
 }
 
 static void kernel_sends_without_an_answer(void **state)

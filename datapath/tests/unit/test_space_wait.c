@@ -110,7 +110,7 @@ static void *slot_free_soon(void *unused)
 }
 
 /* Reading the error queue frees slots without ktsnd. */
-static void own_freed_slot_wakes(void **state)
+static void own_freed_slot_ends_the_wait(void **state)
 {
 	pthread_t thread;
 
@@ -267,7 +267,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		TEST(threads_get_slots_one_by_one), TEST(earlier_slot_is_seen),
-		TEST(own_freed_slot_wakes),         TEST(closed_socket_ends_the_wait),
+		TEST(own_freed_slot_ends_the_wait), TEST(closed_socket_ends_the_wait),
 		TEST(shutdown_ends_the_wait),       TEST(signals_and_time_end_the_wait),
 		TEST(slots_come_all_or_none),       TEST(too_many_slots_are_refused),
 		TEST(full_send_buffer_refuses),     TEST(wait_polls_without_a_notifier),
