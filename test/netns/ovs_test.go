@@ -505,9 +505,9 @@ func TestKilledKtsndReconnectsToOpenVSwitch(t *testing.T) {
 }
 
 // followIn has the agent's part of a node follow, as it does in the node's network.
-func (l *ovsLab) followIn(t *testing.T, follower *openvswitch.Follower, wanted *openvswitch.Wanted) error {
+func (l *ovsLab) followIn(t *testing.T, follower *openvswitch.Reconciler, wanted *openvswitch.State) error {
 	t.Helper()
-	return l.NodeA.Do(func() error { return follower.Follow(t.Context(), wanted) })
+	return l.NodeA.Do(func() error { return follower.Reconcile(t.Context(), wanted) })
 }
 
 // The agent of a node of a cluster does what `ktsn ovs setup` does for one without.
@@ -517,8 +517,8 @@ func TestAgentMaintainsOpenVSwitch(t *testing.T) {
 	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
 	fresh := lab.state(t)
 	plan := ovs.Plan{Interface: topology.PhysicalInterface, VhostSocket: lab.node.VhostSocket(), DPDKExtra: lab.node.DPDKExtra()}
-	follower := &openvswitch.Follower{Switch: &lab.node.Switch, Plan: plan, PrefixBits: 24, PrefixOf: ovs.PrefixOf, Now: time.Now}
-	wanted := &openvswitch.Wanted{Own: topology.NodeAddressA, Networks: []uint32{topology.VNI}, Peers: []netip.Addr{topology.NodeAddressB}, Port: topology.VXLANPort}
+	follower := &openvswitch.Reconciler{Switch: &lab.node.Switch, Plan: plan, PrefixBits: 24, PrefixOf: ovs.PrefixOf, Now: time.Now}
+	wanted := &openvswitch.State{Local: topology.NodeAddressA, Networks: []uint32{topology.VNI}, Peers: []netip.Addr{topology.NodeAddressB}, Port: topology.VXLANPort}
 	if err := lab.followIn(t, follower, wanted); err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/csi"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/daemon"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
-	"github.com/kubernetsn/kubernetsn/internal/node/agent/health"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/install"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/metrics"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
@@ -27,7 +26,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// Parts of the agent that must be well for it to be ready.
+// Parts that must work for the agent to be ready.
 const (
 	partKtsnd    = "ktsnd"
 	partKubelet  = "kubelet"
@@ -35,7 +34,7 @@ const (
 	partLimits   = "limits"
 )
 
-// privileges are the capabilities that the agent keeps of those of its container.
+// privileges returns the capabilities that the agent keeps.
 func (o *Options) privileges() []privilege.Capability {
 	keep := []privilege.Capability{
 		privilege.SysAdmin, // mount volumes
@@ -52,14 +51,14 @@ func (o *Options) privileges() []privilege.Capability {
 	return keep
 }
 
-// core is what every part of the agent uses.
+// core holds the dependencies that all parts share.
 type core struct {
 	*Options
 	platform *Platform
 	manager  manager.Manager
 	queue    *queue
 	ktsnd    daemon.Link
-	board    *health.Board
+	board    *board
 	metrics  *metrics.Metrics
 	log      *slog.Logger
 }
@@ -77,7 +76,7 @@ func Run(ctx context.Context, options *Options, platform *Platform, config *rest
 	if c.FromCluster {
 		parts = append(parts, partLimits)
 	}
-	c.board = health.New(c.partChanged, parts...)
+	c.board = newBoard(c.partChanged, parts...)
 	if err := platform.Reduce(options.privileges()...); err != nil {
 		return err
 	}
@@ -106,7 +105,7 @@ func Run(ctx context.Context, options *Options, platform *Platform, config *rest
 	return c.manager.Start(ctx)
 }
 
-// partChanged logs and counts another state of a part, and has it reported.
+// partChanged logs and counts a new state of a part, and triggers a report.
 func (c *core) partChanged(part string, err error) {
 	c.metrics.Part(part, err)
 	c.queue.wake(concernSchedule)
@@ -125,11 +124,11 @@ func installPrograms(c *core, host *install.Node, library string) error {
 		return err
 	}
 	c.log.Info("installed the network plugin", "path", plugin, "changed", changed)
-	// Pods' folders have hard links to the library, so it is in the same file system. That is in memory, so removal need not know of it.
+	// The run directory is in memory, so the copy need not be recorded for removal.
 	return install.Replace(filepath.Join(c.Programs, "libktsn.so"), library, 0o444)
 }
 
-// addPods adds the parts that serve the node's pods, whoever defines its networks.
+// addPods adds the parts that serve the node's pods with either source of networks.
 func addPods(c *core, volumes *csi.Volumes) (*relay.Supervisor, error) {
 	kubeletLeft := make(chan struct{})
 	relays, err := newRelays(c, kubeletLeft)
@@ -216,7 +215,7 @@ func addClusterNetworks(c *core, start objects.Start, host *install.Node, volume
 	return addResync(c, volumes, follower, encrypted)
 }
 
-// ask returns the function by which a part talks to ktsnd, which it knows by an interface of its own.
+// ask returns a function that calls ktsnd through the interface that a part defines for it.
 func ask[K any](c *core, as func(*control.Client) K) func(context.Context, func(context.Context, K) error) error {
 	return func(ctx context.Context, do func(context.Context, K) error) error {
 		return c.ktsnd.Do(ctx, func(ctx context.Context, client *control.Client) error { return do(ctx, as(client)) })

@@ -14,17 +14,17 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
-// aloneEvery is how soon the end of another agent is seen.
-const aloneEvery = 250 * time.Millisecond
+// aloneRetryInterval is the time between two checks for another agent.
+const aloneRetryInterval = 250 * time.Millisecond
 
-// awaitAlone returns when no other agent serves the node. A pod that was deleted by force is gone from the API server before its
-// agent has ended, and that one may serve its kubelet for half a minute more. Its health address tells, whatever its version; an
-// agent without one does not wait.
+// awaitAlone waits until no other agent serves the node. A pod that was deleted by force disappears from the API server
+// before its agent has ended, which may serve kubelet for another 30 s. An agent of any version is detected by its
+// health address; an agent without a health address does not wait.
 func awaitAlone(ctx context.Context, health string, log *slog.Logger) error {
 	if health == "" || health == "0" {
 		return nil
 	}
-	for said := false; ; said = true {
+	for logged := false; ; logged = true {
 		var config net.ListenConfig
 		listener, err := config.Listen(ctx, "tcp", health)
 		if err == nil {
@@ -33,10 +33,10 @@ func awaitAlone(ctx context.Context, health string, log *slog.Logger) error {
 		if !errors.Is(err, syscall.EADDRINUSE) {
 			return fmt.Errorf("listen for probes: %w", err)
 		}
-		if !said {
-			log.Info("waiting until another agent of this node has ended, or the program that has its address", "address", health)
+		if !logged {
+			log.Info("waiting for another agent, or another program, to release the health address", "address", health)
 		}
-		if err := retry.Pause(ctx, aloneEvery); err != nil {
+		if err := retry.Pause(ctx, aloneRetryInterval); err != nil {
 			return err
 		}
 	}

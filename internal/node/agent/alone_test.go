@@ -11,43 +11,43 @@ import (
 	"testing"
 )
 
-// writes calls for each line of a log.
-type writes func()
+// onWrite is a writer that calls a function for each log line.
+type onWrite func()
 
-func (w writes) Write(text []byte) (int, error) {
+func (w onWrite) Write(text []byte) (int, error) {
 	w()
 	return len(text), nil
 }
 
-func TestAnAgentBeginsWhenTheOneBeforeHasEnded(t *testing.T) {
-	before, err := net.Listen("tcp", "127.0.0.1:0")
+func TestAwaitAloneReturnsWhenOtherAgentEnds(t *testing.T) {
+	other, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := 0
-	log := slog.New(slog.NewTextHandler(writes(func() {
-		said++
-		before.Close()
+	logged := 0
+	log := slog.New(slog.NewTextHandler(onWrite(func() {
+		logged++
+		other.Close()
 	}), nil))
-	if err := awaitAlone(t.Context(), before.Addr().String(), log); err != nil || said != 1 {
-		t.Errorf("%v, after %d sentences", err, said)
+	if err := awaitAlone(t.Context(), other.Addr().String(), log); err != nil || logged != 1 {
+		t.Errorf("%v, after %d sentences", err, logged)
 	}
 }
 
-func TestAnAgentThatWaitsForAnotherCanBeEnded(t *testing.T) {
-	before, err := net.Listen("tcp", "127.0.0.1:0")
+func TestAwaitAloneEndsWithContext(t *testing.T) {
+	other, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer before.Close()
+	defer other.Close()
 	ctx, cancel := context.WithCancel(t.Context())
-	err = awaitAlone(ctx, before.Addr().String(), slog.New(slog.NewTextHandler(writes(cancel), nil)))
+	err = awaitAlone(ctx, other.Addr().String(), slog.New(slog.NewTextHandler(onWrite(cancel), nil)))
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestAHealthAddressThatIsNoneIsSaid(t *testing.T) {
+func TestAwaitAloneRejectsInvalidAddress(t *testing.T) {
 	err := awaitAlone(t.Context(), "here", slog.New(slog.DiscardHandler))
 	if err == nil || !strings.Contains(err.Error(), "listen for probes: ") {
 		t.Errorf("got %v", err)

@@ -19,8 +19,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// newClock adds the follower of the node's clock. state is nil where the networks are those of a file. On a platform without a clock the
-// follower does not run and reports nothing.
+// newClock adds the follower of the node's clock. state is nil if the networks come from a file. On a platform without
+// a clock the follower does not run and reports nothing.
 func newClock(c *core, state func() network.Cluster) (*clocks.Follower, error) {
 	log := c.log.With("part", "clock")
 	changed := func() { c.queue.wake(concernClock, concernSchedule) }
@@ -32,10 +32,10 @@ func newClock(c *core, state func() network.Cluster) (*clocks.Follower, error) {
 		Changed:  changed, Metrics: c.metrics, Now: time.Now, Log: log,
 	}
 	events := c.manager.GetEventRecorderFor("ktsn-agent")
-	// kubelet names a Node in the same way, so the API server need not be asked for it.
+	// kubelet refers to its Node in the same way, so the object need not be fetched.
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.Node, UID: types.UID(c.Node)}}
 	follower.NodeEvent = func(eventType, reason, message string) { events.Event(node, eventType, reason, message) }
-	// The recorder limits the Events of one source about one object, so faults and steps have a source of their own.
+	// The recorder limits Events per source and object: faults and steps must not displace the others.
 	faults := c.manager.GetEventRecorderFor("ktsn-agent-clock")
 	follower.FaultEvent = func(eventType, reason, message string) { faults.Event(node, eventType, reason, message) }
 	follower.NetworkEvent = func(eventType, reason, message string) {
@@ -49,8 +49,8 @@ func newClock(c *core, state func() network.Cluster) (*clocks.Follower, error) {
 	return follower, c.manager.Add(manager.RunnableFunc(follower.Run))
 }
 
-// watchClock follows the clock of this machine. It looks for the programs that set the clock where the agent sees the node's processes.
-// chronyd answers on the loopback address, which the agent shares with the node.
+// watchClock follows the clock of this machine. It finds the programs that set the clock if the agent can see the
+// node's processes. chronyd answers on the loopback address, which the agent shares with the node.
 func (o *Options) watchClock(ctx context.Context, hear func(clock.Estimate), log *slog.Logger) error {
 	proc := o.Proc
 	if proc == "" {

@@ -29,11 +29,11 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// settleKeys is longer than another agent of the cluster needs to accept a key that it got from the API server.
-const settleKeys = 2 * time.Second
+// keySettleTime is longer than another agent of the cluster needs to accept a key from the API server.
+const keySettleTime = 2 * time.Second
 
-// errSwitched means that neither ktsnd nor the kernel's tunnels carry the node's frames.
-var errSwitched = errors.New("the node's messages go through Open vSwitch, which makes the tunnels and does not encrypt them")
+// errOpenVSwitch is returned if neither ktsnd nor the kernel carries the node's frames.
+var errOpenVSwitch = errors.New("the node's messages go through Open vSwitch, whose tunnels are not encrypted")
 
 // newEncryption adds the controller that encrypts the tunnels of networks and links.
 func newEncryption(c *core, state func() network.Cluster, judge *encryption.Judge, nodeLinks *objects.Links, paths pathMTUs) (
@@ -42,7 +42,7 @@ func newEncryption(c *core, state func() network.Cluster, judge *encryption.Judg
 		Judge: judge, State: state, Own: c.tunnelAddress,
 		Try: func() error {
 			if c.OVS != nil {
-				return errSwitched
+				return errOpenVSwitch
 			}
 			return xfrm.Try()
 		},
@@ -53,7 +53,7 @@ func newEncryption(c *core, state func() network.Cluster, judge *encryption.Judg
 		RemoveKeys: func() error { return security.Remove(c.keysDir(), c.runDir()) }, SeenDir: c.keysDir(),
 		Do:      ask(c, func(k *control.Client) encryption.Ktsnd { return k }),
 		Retune:  c.retune,
-		MTU:     func(joined *network.Joined) int { return networkMTU(state().Node, joined, paths) },
+		MTU:     func(joined *network.Joined) int { return podMTU(state().Node, joined, paths) },
 		Changed: func() { c.queue.wake(concernPeers, concernSchedule) },
 		Links:   func() ([]*v1alpha1.TSNLink, bool) { return listLinks(nodeLinks) },
 		Plugged: func() (bool, error) {
@@ -61,7 +61,7 @@ func newEncryption(c *core, state func() network.Cluster, judge *encryption.Judg
 			return slices.ContainsFunc(plugged, func(p attachment.Plugged) bool { return p.Encrypted }), err
 		},
 		LinksChanged: func() { enqueueLinks(c.queue, nodeLinks, func(l *v1alpha1.TSNLink) bool { return l.Spec.Encrypted() }) },
-		Linger:       lingerPeers, Settle: settleKeys, Now: time.Now, Log: c.log.With("part", "encryption"),
+		Linger:       peerLinger, Settle: keySettleTime, Now: time.Now, Log: c.log.With("part", "encryption"),
 	})
 	return r, ctrl.NewControllerManagedBy(c.manager).Named("encryption").
 		WatchesRawSource(c.queue.source(concernEncryption)).
@@ -69,10 +69,10 @@ func newEncryption(c *core, state func() network.Cluster, judge *encryption.Judg
 		Complete(r)
 }
 
-// keysDir is the folder of the node's keys.
+// keysDir returns the folder of the node's keys.
 func (o *Options) keysDir() string { return filepath.Join(o.StateDir, "keys") }
 
-// tunnelAddress returns the address at which the node's tunnels end.
+// tunnelAddress returns the node's own tunnel address.
 func (c *core) tunnelAddress(ctx context.Context) (netip.Addr, error) {
 	var node corev1.Node
 	if err := c.manager.GetClient().Get(ctx, types.NamespacedName{Name: c.Node}, &node); err != nil {
@@ -81,22 +81,22 @@ func (c *core) tunnelAddress(ctx context.Context) (netip.Addr, error) {
 	return tsnnetwork.TunnelAddress(&node)
 }
 
-// retune recreates tunnels that are to be encrypted and are not, or the reverse, and lowers the MTU of running pods' interfaces to fit.
+// retune recreates tunnels whose encryption must change, and lowers the MTU of running pods' interfaces if necessary.
 func (c *core) retune(ctx context.Context, wanted []encryption.Tunnel) error {
 	tunings := make([]overlay.Tuning, 0, len(wanted))
-	for _, want := range wanted {
-		tuning := overlay.Tuning{VNI: want.VNI, Port: network.DefaultPort, Encrypted: want.Encrypted, MTU: want.MTU}
-		if want.Encrypted {
+	for _, tunnel := range wanted {
+		tuning := overlay.Tuning{VNI: tunnel.VNI, Port: network.DefaultPort, Encrypted: tunnel.Encrypted, MTU: tunnel.MTU}
+		if tunnel.Encrypted {
 			tuning.Port = c.EncryptedPort
 		}
 		tunings = append(tunings, tuning)
 	}
-	node, err := overlay.Open(c.StateDir, daemon.Patience)
+	node, err := overlay.Open(c.StateDir, daemon.LockTimeout)
 	if err != nil {
 		return err
 	}
 	defer node.Close()
-	changed, err := node.Retune(ctx, tunings, timed{c.ktsnd})
+	changed, err := node.Retune(ctx, tunings, ktsndTunnels{c.ktsnd})
 	for i := range tunings {
 		if !slices.Contains(changed, tunings[i].VNI) {
 			continue
@@ -109,15 +109,15 @@ func (c *core) retune(ctx context.Context, wanted []encryption.Tunnel) error {
 	return err
 }
 
-// networkMTU returns the largest MTU that pods' interfaces of a network can have, 0 if it is not known.
-func networkMTU(node *v1alpha1.TSNNode, joined *network.Joined, paths pathMTUs) int {
+// podMTU returns the largest possible MTU of pods' interfaces on a network in bytes, 0 if it is unknown.
+func podMTU(node *v1alpha1.TSNNode, joined *network.Joined, paths pathMTUs) int {
 	_, reported := tsnnetwork.OnNode(node, joined.Part.Name)
 	if reported == nil || reported.Uplink == "" {
 		return 0
 	}
-	most := paths.network(reported.Uplink, joined)
-	if wanted := int(joined.Object.Spec.MTU); wanted > 0 && most > 0 {
-		return min(wanted, most)
+	largest := paths.networkMTU(reported.Uplink, joined)
+	if wanted := int(joined.Object.Spec.MTU); wanted > 0 && largest > 0 {
+		return min(wanted, largest)
 	}
-	return most
+	return largest
 }

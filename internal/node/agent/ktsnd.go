@@ -17,16 +17,16 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// statusValidFor is how long the status of ktsnd in a statusCache is used.
+// statusValidFor is how long a statusCache uses a status of ktsnd.
 const statusValidFor = 5 * time.Second
 
-// addResync adds the part that gives each new ktsnd what its predecessor had. encrypted may be nil.
+// addResync adds the part that restores the state of a restarted ktsnd. encrypted may be nil.
 func addResync(c *core, volumes *csi.Volumes, clock *clocks.Follower, encrypted *encryption.Reconciler) error {
 	resync := &daemon.Resync{
 		Link: c.ktsnd, StateDir: c.StateDir, Sockets: volumes, Log: c.log.With("part", partKtsnd),
-		Report: func(err error) { c.board.Set(partKtsnd, err) },
-		First:  func(ctx context.Context, client *control.Client) error { return clock.Teller.TellNew(ctx, client) },
-		Told: func() {
+		Report:  func(err error) { c.board.set(partKtsnd, err) },
+		Prepare: func(ctx context.Context, client *control.Client) error { return clock.Teller.TellNew(ctx, client) },
+		Restored: func() {
 			c.queue.wake(concernPeers, concernSchedule, concernLimits)
 			clock.Teller.Anew()
 			if encrypted != nil {
@@ -38,11 +38,11 @@ func addResync(c *core, volumes *csi.Volumes, clock *clocks.Follower, encrypted 
 	return c.manager.Add(manager.RunnableFunc(resync.Run))
 }
 
-// timed connects to ktsnd for each call, so that tunnels are recreated without ktsnd, too.
-type timed struct{ link daemon.Link }
+// ktsndTunnels implements overlay.Timed with a connection per call, so that tunnels are recreated even without ktsnd.
+type ktsndTunnels struct{ link daemon.Link }
 
 // Status implements overlay.Timed.
-func (t timed) Status(ctx context.Context) (status *control.Status, err error) {
+func (t ktsndTunnels) Status(ctx context.Context) (status *control.Status, err error) {
 	err = t.link.Do(ctx, func(ctx context.Context, client *control.Client) (err error) {
 		status, err = client.Status(ctx)
 		return err
@@ -51,28 +51,28 @@ func (t timed) Status(ctx context.Context) (status *control.Status, err error) {
 }
 
 // PeerAdd implements overlay.Timed.
-func (t timed) PeerAdd(ctx context.Context, peer control.Peer) error {
+func (t ktsndTunnels) PeerAdd(ctx context.Context, peer control.Peer) error {
 	return t.link.Do(ctx, func(ctx context.Context, client *control.Client) error { return client.PeerAdd(ctx, peer) })
 }
 
 // PeerDel implements overlay.Timed.
-func (t timed) PeerDel(ctx context.Context, vni uint32, address netip.Addr) error {
+func (t ktsndTunnels) PeerDel(ctx context.Context, vni uint32, address netip.Addr) error {
 	return t.link.Do(ctx, func(ctx context.Context, client *control.Client) error { return client.PeerDel(ctx, vni, address) })
 }
 
 // statusCache is the last status of ktsnd, for many links at once.
 type statusCache struct {
-	ktsnd timed
+	ktsnd ktsndTunnels
 
-	mu     sync.Mutex
-	status *control.Status
-	at     time.Time
+	mu        sync.Mutex
+	status    *control.Status
+	fetchedAt time.Time
 }
 
 func (s *statusCache) get(ctx context.Context) (*control.Status, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.status != nil && time.Since(s.at) < statusValidFor {
+	if s.status != nil && time.Since(s.fetchedAt) < statusValidFor {
 		return s.status, nil
 	}
 	var err error
@@ -80,6 +80,6 @@ func (s *statusCache) get(ctx context.Context) (*control.Status, error) {
 		s.status = nil
 		return nil, err
 	}
-	s.at = time.Now()
+	s.fetchedAt = time.Now()
 	return s.status, nil
 }

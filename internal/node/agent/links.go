@@ -37,20 +37,21 @@ import (
 )
 
 const (
-	// plugAtOnce links are plugged at once; the changes of the node's networks are made one after another. reconcileAtOnce links are
-	// reconciled at once: as many can be unplugged together.
-	plugAtOnce      = 4
-	reconcileAtOnce = 32
-	// sandboxesEvery is how often new sandboxes are looked for, hostsEvery how often kubelet's hosts files are checked, sweepEvery how often
-	// the remains of deleted links are looked for.
-	sandboxesEvery = 50 * time.Millisecond
-	hostsEvery     = time.Second
-	sweepEvery     = 30 * time.Second
-	// reportsPerSecond limits the writes of links' status.
+	// maxPlugging limits how many links are plugged concurrently; changes of the node's networks are serialised.
+	// maxReconciling limits how many links are reconciled concurrently: their unplugging is batched.
+	maxPlugging    = 4
+	maxReconciling = 32
+	// sandboxesInterval is the time between two checks for new sandboxes, hostsInterval between two checks of kubelet's
+	// hosts files, linkSweepInterval between two sweeps for the remains of deleted links.
+	sandboxesInterval = 50 * time.Millisecond
+	hostsInterval     = time.Second
+	linkSweepInterval = 30 * time.Second
+	// reportsPerSecond limits the writes of link status.
 	reportsPerSecond = 100
 )
 
-// newLinkInformer prepares the watch of the node's TSNLinks. A changed link is reconciled, and so is encryption if it depends on the link.
+// newLinkInformer returns a watch of the node's TSNLinks. A change of a link triggers its reconciliation, and that of
+// encryption if it depends on the link.
 func newLinkInformer(c *core, watching client.WithWatch, start objects.Start) *objects.Links {
 	informer := &objects.Links{Client: watching, Node: c.Node, Minimum: &c.Minimum, Wait: start.Wait, Log: c.log.With("part", "links")}
 	informer.Changed = func(name types.NamespacedName) {
@@ -62,7 +63,7 @@ func newLinkInformer(c *core, watching client.WithWatch, start objects.Start) *o
 	return informer
 }
 
-// addLinks adds the controller that plugs links into the node's pods, and the loops that trigger it.
+// addLinks adds the controller that plugs links into the node's pods, and its periodic triggers.
 func addLinks(c *core, informer *objects.Links, judge *encryption.Judge, volumes *csi.Volumes, paths pathMTUs) error {
 	status, err := linkStatusWriter(c)
 	if err != nil {
@@ -71,7 +72,7 @@ func addLinks(c *core, informer *objects.Links, judge *encryption.Judge, volumes
 	log := c.log.With("part", "links")
 	enqueue := func(name types.NamespacedName) { c.queue.add(concernLinks, ctrl.Request{NamespacedName: name}) }
 	sandboxes := &attachment.SandboxList{StateDir: c.StateDir}
-	capacity := &linkCapacity{status: statusCache{ktsnd: timed{c.ktsnd}}, paths: paths}
+	capacity := &linkCapacity{status: statusCache{ktsnd: ktsndTunnels{c.ktsnd}}, paths: paths}
 	r := &links.Reconciler{
 		Node: c.Node, Objects: informer, Sandboxes: sandboxes, Plugin: newLinkPlugin(c.Options),
 		Files: &links.Files{PodDir: volumes.PodDir}, Hosts: &links.Hosts{Dir: filepath.Join(c.Kubelet, "pods")},
@@ -88,13 +89,13 @@ func addLinks(c *core, informer *objects.Links, judge *encryption.Judge, volumes
 	r.Again(enqueue)
 	for _, run := range []manager.RunnableFunc{
 		informer.Run, prober.Run,
-		every(sandboxesEvery, func() { enqueueNewSandboxes(c.queue, informer, sandboxes, log) }),
-		every(hostsEvery, func() {
+		every(sandboxesInterval, func() { enqueueNewSandboxes(c.queue, informer, sandboxes, log) }),
+		every(hostsInterval, func() {
 			if err := r.Hosts.Look(); err != nil {
 				log.Error("cannot write the names of linked services into pods' hosts files", "error", err)
 			}
 		}),
-		every(sweepEvery, func() { c.queue.wake(concernLinks) }), // the zero request is a sweep
+		every(linkSweepInterval, func() { c.queue.wake(concernLinks) }), // the zero request is a sweep
 	} {
 		if err := c.manager.Add(run); err != nil {
 			return err
@@ -112,12 +113,12 @@ func addLinks(c *core, informer *objects.Links, judge *encryption.Judge, volumes
 	return ctrl.NewControllerManagedBy(c.manager).Named("links").
 		WatchesRawSource(c.queue.source(concernLinks)).
 		Watches(&corev1.Pod{}, clientLinks, builder.WithPredicates(consentChanged)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: reconcileAtOnce}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxReconciling}).
 		Complete(r)
 }
 
-// linkStatusWriter returns a writer of links' status. It has a rate limit of its own: a thousand links may come up at once, and the API
-// server protects itself.
+// linkStatusWriter returns a writer of link status with its own rate limit: a thousand links may come up at once, and
+// the API server has its own protection.
 func linkStatusWriter(c *core) (client.SubResourceWriter, error) {
 	config := rest.CopyConfig(c.manager.GetConfig())
 	config.QPS, config.Burst = reportsPerSecond, 2*reportsPerSecond
@@ -128,7 +129,8 @@ func linkStatusWriter(c *core) (client.SubResourceWriter, error) {
 	return writer.Status(), nil
 }
 
-// routeConsent returns the annotation by which a pod of the node accepts routes; known is false while the pod is not in the cache.
+// routeConsent returns the annotation by which a pod of the node accepts routes; known is false while the pod is not in
+// the cache.
 func (c *core) routeConsent(ctx context.Context, end *v1alpha1.LinkEnd) (annotation string, known bool) {
 	pod := &corev1.Pod{}
 	err := c.manager.GetClient().Get(ctx, types.NamespacedName{Namespace: end.Namespace, Name: end.Pod}, pod, client.UnsafeDisableDeepCopy)
@@ -144,7 +146,7 @@ var consentChanged = predicate.Funcs{
 	},
 }
 
-// listLinks returns the node's links; known tells whether these are all.
+// listLinks returns the node's links; known is false while the list is incomplete.
 func listLinks(informer *objects.Links) (all []*v1alpha1.TSNLink, known bool) {
 	names, known := informer.All()
 	for _, name := range names {
@@ -155,7 +157,7 @@ func listLinks(informer *objects.Links) (all []*v1alpha1.TSNLink, known bool) {
 	return all, known
 }
 
-// enqueueLinks has selected links of the node reconciled.
+// enqueueLinks enqueues the selected links of the node.
 func enqueueLinks(q *queue, informer *objects.Links, selected func(*v1alpha1.TSNLink) bool) {
 	all, _ := listLinks(informer)
 	for _, link := range all {
@@ -165,7 +167,7 @@ func enqueueLinks(q *queue, informer *objects.Links, selected func(*v1alpha1.TSN
 	}
 }
 
-// enqueueNewSandboxes has the links of pods reconciled whose sandbox was created or has changed.
+// enqueueNewSandboxes enqueues the links of pods whose sandbox is new or has changed.
 func enqueueNewSandboxes(q *queue, informer *objects.Links, sandboxes *attachment.SandboxList, log *slog.Logger) {
 	uids, err := sandboxes.Refresh()
 	if err != nil {
@@ -179,7 +181,7 @@ func enqueueNewSandboxes(q *queue, informer *objects.Links, sandboxes *attachmen
 	})
 }
 
-// every returns a loop that calls do at once and then once per interval, until its context ends.
+// every returns a runnable that calls do at once and then once per interval.
 func every(interval time.Duration, do func()) manager.RunnableFunc {
 	return func(ctx context.Context) error {
 		ticks := time.NewTicker(interval)
@@ -198,13 +200,13 @@ func every(interval time.Duration, do func()) manager.RunnableFunc {
 // linkPlugin plugs links into pods' sandboxes.
 type linkPlugin struct {
 	options *attachment.LinkOptions
-	// slots limits how many links are plugged at once.
+	// slots limits how many links are plugged concurrently.
 	slots     chan struct{}
 	unplugger unplugger
 }
 
 func newLinkPlugin(o *Options) *linkPlugin {
-	p := &linkPlugin{options: linkOptions(o), slots: make(chan struct{}, plugAtOnce)}
+	p := &linkPlugin{options: linkOptions(o), slots: make(chan struct{}, maxPlugging)}
 	p.unplugger.unplug = func(ctx context.Context, all []*attachment.Plugged) []error {
 		return attachment.UnplugLinks(ctx, p.options, all)
 	}
@@ -212,7 +214,7 @@ func newLinkPlugin(o *Options) *linkPlugin {
 }
 
 func linkOptions(o *Options) *attachment.LinkOptions {
-	return &attachment.LinkOptions{StateDir: o.StateDir, ControlSocket: o.Control, Patience: daemon.Patience}
+	return &attachment.LinkOptions{StateDir: o.StateDir, ControlSocket: o.Control, Patience: daemon.LockTimeout}
 }
 
 // Plug implements links.Plugin.
@@ -252,13 +254,13 @@ func (p *linkPlugin) Ports() (map[string]bool, error) {
 	return names, nil
 }
 
-// linkCapacity finds the MTU that links can have.
+// linkCapacity finds the possible MTU of links.
 type linkCapacity struct {
 	status statusCache
 	paths  pathMTUs
 }
 
-// get returns the MTU of the node's uplink and, for a node of another cluster, of the path to that.
+// get returns the MTU of the node's uplink and, for a node of another cluster, that of the path to it.
 func (l *linkCapacity) get(ctx context.Context, other netip.Addr, foreign bool) (links.Carried, error) {
 	status, err := l.status.get(ctx)
 	if err != nil {
@@ -267,9 +269,9 @@ func (l *linkCapacity) get(ctx context.Context, other netip.Addr, foreign bool) 
 	if err := overlay.CheckLinks(status.Uplink); err != nil {
 		return links.Carried{}, err
 	}
-	carried := links.Carried{Uplink: overlay.MostMTU(status.Interface), Own: status.LocalAddress}
-	if foreign && other.IsValid() && carried.Uplink > 0 {
-		carried.Path = l.paths.Least([]netip.Addr{other}, carried.Uplink+overlay.EncapsulationBytes) - overlay.EncapsulationBytes
+	capacity := links.Carried{Uplink: overlay.MostMTU(status.Interface), Own: status.LocalAddress}
+	if foreign && other.IsValid() && capacity.Uplink > 0 {
+		capacity.Path = l.paths.Least([]netip.Addr{other}, capacity.Uplink+overlay.EncapsulationBytes) - overlay.EncapsulationBytes
 	}
-	return carried, nil
+	return capacity, nil
 }

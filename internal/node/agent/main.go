@@ -16,7 +16,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/version"
 )
 
-// Main does what the command line says and returns the exit status.
+// Main runs the command line and returns the exit status.
 func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int {
 	return commandline.Exit("ktsn-agent", run(ctx, arguments, stdout, stderr), stderr)
 }
@@ -43,10 +43,10 @@ func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) erro
 	return Run(ctx, options, options.platform(), config, slog.New(slog.NewTextHandler(stderr, nil)))
 }
 
-// inspectCommand is what the agent starts itself with.
+// inspectCommand is the command by which the agent starts itself to inspect programs.
 const inspectCommand = "inspect"
 
-// inspectPrograms keeps what it takes to see other users' processes.
+// inspectPrograms keeps only the capabilities for reading other users' processes.
 func inspectPrograms(arguments []string, stdout io.Writer) error {
 	if err := privilege.Reduce(privilege.DACReadSearch, privilege.SysPtrace); err != nil {
 		return err

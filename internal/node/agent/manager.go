@@ -30,65 +30,64 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
-	"github.com/kubernetsn/kubernetsn/internal/node/agent/health"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/objects"
 )
 
 const (
-	// leaveTimeout bounds how long kubelet is served after the agent was told to end; the chart's
-	// terminationGracePeriodSeconds is longer than both.
+	// leaveTimeout limits how long kubelet is served after a stop request; the chart's terminationGracePeriodSeconds is
+	// longer than both.
 	leaveTimeout = 30 * time.Second
-	// shutdownTimeout bounds how long parts may take to end.
+	// shutdownTimeout limits how long parts may take to stop.
 	shutdownTimeout = leaveTimeout + 5*time.Second
 )
 
-// untilSynced bounds how long controllers wait for an API server that is away when the agent starts: as long as it takes. An
-// agent that ended instead would serve kubelet and ktsnd no more, and be started ever later.
-const untilSynced = 365 * 24 * time.Hour
+// cacheSyncTimeout is practically infinite: an agent that ended while the API server is away would stop serving kubelet
+// and ktsnd.
+const cacheSyncTimeout = 365 * 24 * time.Hour
 
-// newManager makes what holds the parts together: connections to the API server, of which it keeps the node, or all nodes where the
-// networks are those of a file, and this node's pods, and the addresses for probes and metrics.
-func newManager(config *rest.Config, options *Options, platform *Platform, start objects.Start, board *health.Board,
+// newManager returns the manager. Its cache holds the node (all nodes if the networks come from a file) and this node's
+// pods. It serves health probes and metrics.
+func newManager(config *rest.Config, options *Options, platform *Platform, start objects.Start, board *board,
 	log *slog.Logger) (manager.Manager, error) {
 	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
 	scheme := runtime.NewScheme()
 	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
-	nodes := cache.ByObject{Transform: slimNode}
+	nodes := cache.ByObject{Transform: stripNode}
 	if options.FromCluster {
 		nodes.Field = fields.OneTermEqualSelector(metav1.ObjectNameField, options.Node)
 	}
 	timeout := shutdownTimeout
-	made, err := ctrl.NewManager(config, manager.Options{
+	mgr, err := ctrl.NewManager(config, manager.Options{
 		Scheme: scheme, Logger: logr.FromSlogHandler(log.Handler()),
-		MapperProvider:         func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper(), nil },
+		MapperProvider:         func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return newRESTMapper(), nil },
 		HealthProbeBindAddress: options.Health,
 		Metrics:                server.Options{BindAddress: options.Metrics},
 		Cache: cache.Options{
 			NewInformer: start.Informer,
 			ByObject: map[client.Object]cache.ByObject{
 				&corev1.Node{}: nodes,
-				&corev1.Pod{}:  {Transform: slimPod, Field: fields.OneTermEqualSelector("spec.nodeName", options.Node)},
+				&corev1.Pod{}:  {Transform: stripPod, Field: fields.OneTermEqualSelector("spec.nodeName", options.Node)},
 			},
 		},
 		GracefulShutdownTimeout: &timeout,
-		Controller:              ctrlconfig.Controller{SkipNameValidation: &platform.Shared, CacheSyncTimeout: untilSynced},
+		Controller:              ctrlconfig.Controller{SkipNameValidation: &platform.Shared, CacheSyncTimeout: cacheSyncTimeout},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("prepare the work with the API server: %w", err)
 	}
-	if err := made.AddHealthzCheck("alive", healthz.Ping); err != nil {
+	if err := mgr.AddHealthzCheck("alive", healthz.Ping); err != nil {
 		return nil, err
 	}
-	return made, made.AddReadyzCheck("agent", board.Check)
+	return mgr, mgr.AddReadyzCheck("agent", board.check)
 }
 
-// mapper knows where the API server has what the agent asks for, so that nobody need ask for that.
-func mapper() meta.RESTMapper {
-	known := meta.NewDefaultRESTMapper(nil)
+// newRESTMapper returns a static mapper of the kinds that the agent uses, which saves discovery requests.
+func newRESTMapper() meta.RESTMapper {
+	restMapper := meta.NewDefaultRESTMapper(nil)
 	add := func(group schema.GroupVersion, kind, resource string, scope meta.RESTScope) {
-		known.AddSpecific(group.WithKind(kind), group.WithResource(resource), group.WithResource(strings.ToLower(kind)), scope)
+		restMapper.AddSpecific(group.WithKind(kind), group.WithResource(resource), group.WithResource(strings.ToLower(kind)), scope)
 	}
 	add(corev1.SchemeGroupVersion, "Node", "nodes", meta.RESTScopeRoot)
 	add(corev1.SchemeGroupVersion, "Pod", "pods", meta.RESTScopeNamespace)
@@ -96,11 +95,11 @@ func mapper() meta.RESTMapper {
 	add(v1alpha1.GroupVersion, "TSNNetwork", "tsnnetworks", meta.RESTScopeRoot)
 	add(v1alpha1.GroupVersion, "TSNPeers", "tsnpeers", meta.RESTScopeRoot)
 	add(v1alpha1.GroupVersion, "TSNLink", "tsnlinks", meta.RESTScopeNamespace)
-	return known
+	return restMapper
 }
 
-// slimNode keeps of a node what the agent reads; clusters have many.
-func slimNode(object any) (any, error) {
+// stripNode drops the parts of a node that the agent does not read, to save memory.
+func stripNode(object any) (any, error) {
 	if node, ok := object.(*corev1.Node); ok {
 		node.ManagedFields = nil
 		node.Status = corev1.NodeStatus{Addresses: node.Status.Addresses}
@@ -108,15 +107,15 @@ func slimNode(object any) (any, error) {
 	return object, nil
 }
 
-func slimPod(object any) (any, error) {
+func stripPod(object any) (any, error) {
 	if pod, ok := object.(*corev1.Pod); ok {
 		pod.ManagedFields = nil
 	}
 	return object, nil
 }
 
-// relevant leaves out that a node still lives, which it says all the time.
-var relevant = predicate.Funcs{
+// nodeChanged ignores a node's heartbeats.
+var nodeChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
 		return before.Spec.PodCIDR != after.Spec.PodCIDR ||

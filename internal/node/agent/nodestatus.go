@@ -16,7 +16,6 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/clocks"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
-	"github.com/kubernetsn/kubernetsn/internal/node/agent/health"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/limits"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/nodestatus"
@@ -24,8 +23,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// A report that the API server did not take is repeated after firstRetry, later after up to lastRetry.
-const firstRetry, lastRetry = time.Second, 30 * time.Second
+// Delays before a failed status update is retried.
+const minRetryDelay, maxRetryDelay = time.Second, 30 * time.Second
 
 // addNodeStatus adds the controllers that set the schedule in ktsnd and write the status of the TSNNode. ovs may be nil.
 func addNodeStatus(c *core, state func() network.Cluster, judge *encryption.Judge, clock *clocks.Follower, relays *relay.Supervisor,
@@ -33,12 +32,12 @@ func addNodeStatus(c *core, state func() network.Cluster, judge *encryption.Judg
 	r := &nodestatus.Reconciler{
 		Client: c.manager.GetClient(), Node: c.Node, State: state, Version: c.Version,
 		Well:   func() error { return readyForPods(c.board) },
-		Switch: ovs.failure, Relays: relays.Status, MTU: paths.network, Encryption: judge, Clock: clock,
+		Switch: ovs.failure, Relays: relays.Status, MTU: paths.networkMTU, Encryption: judge, Clock: clock,
 		Do:  ask(c, func(k *control.Client) nodestatus.Ktsnd { return k }),
 		Now: time.Now, Log: c.log.With("part", "schedule"),
 	}
 	options := func() controller.Options {
-		return controller.Options{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry)}
+		return controller.Options{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minRetryDelay, maxRetryDelay)}
 	}
 	// The clock has a controller of its own, because a ktsnd that hangs blocks that of the schedule.
 	err := ctrl.NewControllerManagedBy(c.manager).Named("clock").
@@ -49,7 +48,7 @@ func addNodeStatus(c *core, state func() network.Cluster, judge *encryption.Judg
 		return err
 	}
 	return ctrl.NewControllerManagedBy(c.manager).Named("schedule").
-		Watches(&corev1.Node{}, wholeNode, builder.WithPredicates(relevant)).
+		Watches(&corev1.Node{}, wholeNode, builder.WithPredicates(nodeChanged)).
 		// The node's objects or the state of its parts have changed, or ktsnd has started and has no schedule.
 		WatchesRawSource(c.queue.source(concernSchedule)).
 		WithOptions(options()).
@@ -57,10 +56,10 @@ func addNodeStatus(c *core, state func() network.Cluster, judge *encryption.Judg
 }
 
 // readyForPods returns the errors that keep the node from serving pods.
-func readyForPods(board *health.Board) error {
+func readyForPods(board *board) error {
 	var errs error
 	for _, part := range []string{partKtsnd, partKubelet, partNetworks, partLimits} {
-		if err := board.Get(part); err != nil {
+		if err := board.get(part); err != nil {
 			errs = errors.Join(errs, fmt.Errorf("%s: %w", part, err))
 		}
 	}
@@ -72,7 +71,7 @@ func addLimits(c *core, state func() network.Cluster) error {
 	r := &limits.Reconciler{
 		State: state, Log: c.log.With("part", partLimits),
 		Do:     ask(c, func(k *control.Client) limits.Ktsnd { return k }),
-		Report: func(err error) { c.board.Set(partLimits, err) },
+		Report: func(err error) { c.board.set(partLimits, err) },
 	}
 	return ctrl.NewControllerManagedBy(c.manager).Named("limits").
 		// The node's objects have changed, or ktsnd has started and has no limits.

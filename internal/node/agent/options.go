@@ -20,40 +20,40 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// Options are those of the agent's command line.
+// Options are the options of the command line.
 type Options struct {
 	// Node is the name of the node.
 	Node string
 	// Networks is the file of networks.
 	Networks string
-	// FromCluster has networks and schedules be those of the cluster's TSNNetworks instead.
+	// FromCluster takes networks and schedules from the cluster's TSNNetworks instead.
 	FromCluster bool
-	// Control is ktsnd's control socket; pods' folders stand beside it.
+	// Control is ktsnd's control socket; pods' folders are next to it.
 	Control  string
 	StateDir string
-	// IPAMDir is where host-local remembers addresses.
+	// IPAMDir is host-local's folder of allocated addresses.
 	IPAMDir string
 	// Kubelet is kubelet's folder.
 	Kubelet string
-	// Host is where the node's file system is mounted, as far as files are installed.
+	// Host is the mount point of the node's file system, into which files are installed.
 	Host string
-	// PluginDir is the node's folder of network plugins, ConfDir Multus' of configurations.
+	// PluginDir is the node's folder of network plugins, ConfDir Multus' folder of configurations.
 	PluginDir, ConfDir string
-	// Programs is where this container has tsn-cni and libktsn.so.
+	// Programs is this container's folder with tsn-cni and libktsn.so.
 	Programs string
-	// Relays are how ktsn-relay and ktsn-relay-vhost are started.
+	// Relays configures ktsn-relay and ktsn-relay-vhost.
 	Relays relay.Programs
-	// Proc is the node's process file system, "" to look at no processes.
+	// Proc is the node's process file system; "" disables the inspection of processes.
 	Proc string
-	// Health and Metrics are addresses to listen on; "0" is none.
+	// Health and Metrics are listen addresses; "0" disables them.
 	Health, Metrics string
 	// EncryptedPort is the UDP port of the tunnels of encrypted networks.
 	EncryptedPort uint16
-	// Minimum is the least encryption of networks and links.
+	// Minimum is the minimum encryption of networks and links.
 	Minimum tsnnetwork.EncryptionMinimum
-	// SweepEvery is the time between two looks for what pods left.
+	// SweepEvery is the time between two sweeps for the remains of pods.
 	SweepEvery time.Duration
-	// OVS is the Open vSwitch that the node's ktsnd sends through; nil: by itself.
+	// OVS describes the Open vSwitch through which the node's ktsnd sends; nil if there is none.
 	OVS     *ovsOptions
 	Version string
 }
@@ -73,7 +73,7 @@ options.
 Options:
 `
 
-// Parse reads the options.
+// Parse parses the command line of the agent.
 func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	o := &Options{}
 	flags := flag.NewFlagSet("ktsn-agent", flag.ContinueOnError)
@@ -100,12 +100,12 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	flags.IntVar(&o.Relays.Guests.Most, "vhost-relays", 16, "how many of these may run; each takes some 9 MiB of this program's memory")
 	flags.IntVar(&o.Relays.Guests.MostOfNamespace, "vhost-relays-per-namespace", 8, "how many of these may run for pods of one namespace")
 	flags.StringVar(&relayUser, "relay-user", relayUser, "`UID[:GID]` as which they run")
-	through := addOVSOptions(flags)
+	ovs := addOVSOptions(flags)
 	if err := commandline.Parse(flags, usage, arguments, stdout); err != nil {
 		return nil, err
 	}
 	var err error
-	if o.OVS, err = through.check(); err != nil {
+	if o.OVS, err = ovs.validate(); err != nil {
 		return nil, fmt.Errorf("%w; %w", err, commandline.ErrUsage)
 	}
 	user, err := relay.ParseUser(relayUser)
@@ -139,7 +139,7 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	return o, nil
 }
 
-// runDir is ktsnd's folder on the node.
+// runDir returns ktsnd's folder on the node.
 func (o *Options) runDir() string { return filepath.Dir(o.Control) }
 
 func (o *Options) endpoint() string {

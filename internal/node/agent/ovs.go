@@ -43,8 +43,8 @@ func addOVSOptions(flags *flag.FlagSet) *ovsOptions {
 	return o
 }
 
-// check returns nil for a node without Open vSwitch.
-func (o *ovsOptions) check() (*ovsOptions, error) {
+// validate returns the checked options, nil for a node without Open vSwitch.
+func (o *ovsOptions) validate() (*ovsOptions, error) {
 	switch {
 	case o.device == "" && o.iface == "":
 		return nil, nil
@@ -66,57 +66,58 @@ func (o *ovsOptions) check() (*ovsOptions, error) {
 	return o, nil
 }
 
-func switchIn(runDir string) *ovs.Switch {
+func newSwitch(runDir string) *ovs.Switch {
 	return &ovs.Switch{Database: "unix:" + filepath.Join(runDir, "db.sock"), RunDir: runDir}
 }
 
-// ovsPart keeps the tunnels in the node's Open vSwitch.
+// ovsPart keeps the node's Open vSwitch set up.
 type ovsPart struct {
-	follower *openvswitch.Follower
-	// last is the result of the last attempt to set it up. Any goroutine.
-	last atomic.Pointer[error]
+	reconciler *openvswitch.Reconciler
+	// lastErr is the result of the last reconciliation. Any goroutine.
+	lastErr atomic.Pointer[error]
 }
 
-// newOVS adds the watch of the node's Open vSwitch. The part is nil where ktsnd sends by itself.
+// newOVS adds the watch of the node's Open vSwitch. It returns nil if ktsnd sends without one.
 func newOVS(c *core) (*ovsPart, error) {
 	if c.OVS == nil {
 		return nil, nil
 	}
-	ovsSwitch := switchIn(c.OVS.runDir)
+	ovsSwitch := newSwitch(c.OVS.runDir)
 	plan := c.OVS.plan
 	plan.VhostSocket = filepath.Join(c.runDir(), filepath.Base(ovs.DefaultVhostSocket))
-	part := &ovsPart{follower: &openvswitch.Follower{
+	part := &ovsPart{reconciler: &openvswitch.Reconciler{
 		Switch: ovsSwitch, Plan: plan, PrefixBits: c.OVS.prefixBits, PrefixOf: ovs.PrefixOf, Now: time.Now,
 	}}
-	restarted := func() { c.queue.wake(concernPeers) }
-	return part, c.manager.Add(manager.RunnableFunc(func(ctx context.Context) error { return openvswitch.Watch(ctx, ovsSwitch, restarted) }))
+	onRestart := func() { c.queue.wake(concernPeers) }
+	return part, c.manager.Add(manager.RunnableFunc(func(ctx context.Context) error { return openvswitch.Watch(ctx, ovsSwitch, onRestart) }))
 }
 
-// follow sets Open vSwitch up for the tunnels.
-func (p *ovsPart) follow(ctx context.Context, tunnels peers.Tunnels) error {
-	wanted := openvswitch.Wanted(tunnels)
-	err := p.follower.Follow(ctx, &wanted)
-	p.last.Store(&err)
+// reconcile sets up the tunnels in Open vSwitch.
+func (p *ovsPart) reconcile(ctx context.Context, tunnels peers.Tunnels) error {
+	state := openvswitch.State(tunnels)
+	err := p.reconciler.Reconcile(ctx, &state)
+	p.lastErr.Store(&err)
 	return err
 }
 
-// failure returns why Open vSwitch is not set up, without which the node's ktsnd does not start; nil where there is none.
+// failure returns the error of the last reconciliation, nil without Open vSwitch. ktsnd does not start before the
+// setup.
 func (p *ovsPart) failure() error {
 	if p == nil {
 		return nil
 	}
-	if last := p.last.Load(); last != nil {
-		return *last
+	if lastErr := p.lastErr.Load(); lastErr != nil {
+		return *lastErr
 	}
 	return nil
 }
 
-// takeDown removes from the node's Open vSwitch everything that the agent set up there. A node without Open vSwitch is no error.
-func takeDown(ctx context.Context, runDir string) error {
+// teardownOVS removes everything that the agent set up in Open vSwitch. A node without Open vSwitch is not an error.
+func teardownOVS(ctx context.Context, runDir string) error {
 	if _, err := os.Stat(filepath.Join(runDir, "db.sock")); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err := switchIn(runDir).Teardown(ctx); err != nil {
+	if err := newSwitch(runDir).Teardown(ctx); err != nil {
 		return fmt.Errorf("take Open vSwitch down: %w", err)
 	}
 	return nil

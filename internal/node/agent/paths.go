@@ -14,7 +14,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
 )
 
-// pathMTUs finds the largest MTU for pods' interfaces.
+// pathMTUs finds the largest possible MTU of pods' interfaces.
 type pathMTUs struct{ *pathmtu.Prober }
 
 // newPaths adds the prober of the paths to nodes of other clusters.
@@ -25,22 +25,22 @@ func newPaths(c *core) (pathMTUs, error) {
 	return pathMTUs{prober}, c.manager.Add(manager.RunnableFunc(prober.Run))
 }
 
-// network returns the largest MTU that pods' interfaces of a network can have, which the uplink and the paths to other clusters' nodes
-// limit. It is 0 if the uplink's is not known.
-func (p pathMTUs) network(uplink string, joined *network.Joined) int {
-	most := overlay.MostMTU(uplink)
-	if most == 0 {
+// networkMTU returns the largest possible MTU of pods' interfaces on a network in bytes, limited by the uplink and the
+// paths to other clusters. It is 0 if the uplink's MTU is unknown.
+func (p pathMTUs) networkMTU(uplink string, joined *network.Joined) int {
+	largest := overlay.MostMTU(uplink)
+	if largest == 0 {
 		return 0
 	}
 	overhead := overlay.EncapsulationBytes
 	if joined.Object.Spec.Encrypted() {
 		overhead += xfrm.OverheadBytes
 	}
-	return max(0, p.Least(foreign(joined), most+overlay.EncapsulationBytes)-overhead)
+	return max(0, p.Least(foreignAddresses(joined), largest+overlay.EncapsulationBytes)-overhead)
 }
 
-// foreign returns the addresses of a network's nodes in other clusters.
-func foreign(joined *network.Joined) []netip.Addr {
+// foreignAddresses returns the tunnel addresses of a network's nodes in other clusters.
+func foreignAddresses(joined *network.Joined) []netip.Addr {
 	var addresses []netip.Addr
 	for _, shard := range joined.Shards {
 		for i := range shard {

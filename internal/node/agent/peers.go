@@ -24,13 +24,13 @@ import (
 )
 
 const (
-	// lingerPeers is longer than the operator needs to write all objects of a change.
-	lingerPeers = 10 * time.Second
-	// keepPeers is longer than it needs to write those of all nodes after its own start.
-	keepPeers = 2 * time.Minute
+	// peerLinger is longer than the operator needs to write all objects of a change.
+	peerLinger = 10 * time.Second
+	// peerStartupGrace is longer than the operator needs after its start to write the objects of all nodes.
+	peerStartupGrace = 2 * time.Minute
 )
 
-// addPeers adds the controller that keeps the other nodes in the kernel, in ktsnd and in Open vSwitch, which may be nil.
+// addPeers adds the controller that keeps the other nodes in the kernel, ktsnd and Open vSwitch. ovs may be nil.
 func addPeers(c *core, planner peers.Planner, host *install.Node, ovs *ovsPart) error {
 	events := c.manager.GetEventRecorderFor("ktsn-agent")
 	files := &configurations{Options: c.Options, host: host, log: c.log}
@@ -40,21 +40,21 @@ func addPeers(c *core, planner peers.Planner, host *install.Node, ovs *ovsPart) 
 		Do:        ask(c, func(k *control.Client) peers.Ktsnd { return k }),
 		Configure: files.write,
 		Links:     func() (map[uint32]bool, error) { return overlay.LinkVNIs(c.StateDir) },
-		Report:    func(err error) { c.board.Set(partNetworks, err) },
+		Report:    func(err error) { c.board.set(partNetworks, err) },
 		LeftOut:   c.metrics.LeftOut,
 		Warn: func(node *corev1.Node, reason, message string) {
 			events.Event(node, corev1.EventTypeWarning, reason, message)
 		},
 	}
 	if ovs != nil {
-		r.Through = ovs.follow
+		r.Through = ovs.reconcile
 	}
 	if c.FromCluster {
-		r.Linger, r.Patience = lingerPeers, keepPeers
+		r.Linger, r.Patience = peerLinger, peerStartupGrace
 	}
 	return ctrl.NewControllerManagedBy(c.manager).Named("peers").
-		Watches(&corev1.Node{}, wholeNode, builder.WithPredicates(relevant)).
-		// The node's objects have changed, or ktsnd has started and knows no peers.
+		Watches(&corev1.Node{}, wholeNode, builder.WithPredicates(nodeChanged)).
+		// The node's objects have changed, or ktsnd has started without peers.
 		WatchesRawSource(c.queue.source(concernPeers)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
 		Complete(r)
@@ -67,18 +67,18 @@ type configurations struct {
 	log  *slog.Logger
 }
 
-// write writes the configuration of each network of which the node has a subnet. Others are removed if complete tells that networks are all
-// that there are.
+// write writes the configuration of each network in which the node has a subnet. If complete, it removes the
+// configurations of other networks.
 func (c *configurations) write(networks []network.Network, parts map[string][]netip.Prefix, complete bool) error {
 	var errs error
-	wanted := map[string]bool{}
-	for _, n := range networks {
-		path := filepath.Join(c.ConfDir, n.Name+".conf")
-		wanted[path] = true
-		if parts[n.Name] == nil {
+	keep := map[string]bool{}
+	for _, network := range networks {
+		path := filepath.Join(c.ConfDir, network.Name+".conf")
+		keep[path] = true
+		if parts[network.Name] == nil {
 			continue // an existing configuration stays
 		}
-		text, err := install.Config(&n, parts[n.Name])
+		text, err := install.Config(&network, parts[network.Name])
 		if err == nil {
 			_, err = c.host.File(path, text, 0o644)
 		}
@@ -92,20 +92,20 @@ func (c *configurations) write(networks []network.Network, parts map[string][]ne
 		return errors.Join(errs, err)
 	}
 	for _, path := range installed {
-		if filepath.Dir(path) == c.ConfDir && !wanted[path] {
+		if filepath.Dir(path) == c.ConfDir && !keep[path] {
 			errs = errors.Join(errs, c.remove(path))
 		}
 	}
 	return errs
 }
 
-// remove removes a network's configuration and host-local's records of its addresses. While an address is in use both stay: the
-// configuration shows that there is something left to remove.
+// remove removes a network's configuration and host-local's records of its addresses. Both stay while an address is in
+// use: the configuration shows that something is left to remove.
 func (c *configurations) remove(path string) error {
 	network := strings.TrimSuffix(filepath.Base(path), ".conf")
 	if err := removal.RemoveIPAM(filepath.Join(c.Host, c.IPAMDir, network)); err != nil {
-		c.log.Warn("the configuration of a deleted network stays for now", "network", network, "reason", err)
-		return nil // pods do not miss anything
+		c.log.Warn("keeping the configuration of a deleted network", "network", network, "reason", err)
+		return nil
 	}
 	return c.host.Remove(path)
 }

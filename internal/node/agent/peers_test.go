@@ -13,8 +13,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 )
 
-// TestRemovedConfigurationWaitsForAddresses plays host-local, which creates a folder with the network's name.
-func TestRemovedConfigurationWaitsForAddresses(t *testing.T) {
+// TestRemovedConfigurationStaysWhileAddressesAreUsed imitates host-local, which creates a folder with the network's
+// name.
+func TestRemovedConfigurationStaysWhileAddressesAreUsed(t *testing.T) {
 	host := t.TempDir()
 	files := &configurations{
 		Options: &Options{Host: host, ConfDir: "/conf", IPAMDir: "/networks"}, log: slog.New(slog.DiscardHandler),

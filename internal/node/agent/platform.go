@@ -18,39 +18,39 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/clock"
 )
 
-// Platform is what an agent has of its process and of the kernel. Programs with many agents give each one of its own.
+// Platform provides an agent's process and kernel. A process with several agents gives each its own.
 type Platform struct {
-	// Reduce gives up capabilities for the whole process.
+	// Reduce drops capabilities of the whole process.
 	Reduce func(keep ...privilege.Capability) error
 	// Overlay opens the kernel's side of the node's networks.
 	Overlay func() (peers.Overlay, error)
 	// Registry gets the agent's metrics.
 	Registry prometheus.Registerer
-	// Uptime is for how long the machine has been up.
+	// Uptime returns how long the machine has been up.
 	Uptime func() time.Duration
-	// Clock follows the machine's clock until ctx ends: hear gets an estimate once a second, and at once what has changed. nil: the
-	// agent says nothing of the clock.
+	// Clock follows the machine's clock until ctx ends: report gets an estimate once per second and after each change.
+	// nil: the agent reports no clock.
 	Clock func(ctx context.Context, hear func(clock.Estimate), log *slog.Logger) error
-	// Shared tells that other agents run in the process, with controllers of the same names.
+	// Shared means that other agents in this process have controllers of the same names.
 	Shared bool
 }
 
-// platform is that of an agent whose process serves one node.
+// platform returns the platform of a process with one agent.
 func (o *Options) platform() *Platform {
 	return &Platform{
 		Reduce:   privilege.Reduce,
-		Overlay:  func() (peers.Overlay, error) { return attachment.OpenNode(o.StateDir, daemon.Patience) },
+		Overlay:  func() (peers.Overlay, error) { return attachment.OpenNode(o.StateDir, daemon.LockTimeout) },
 		Registry: ctrlmetrics.Registry,
 		Uptime:   uptime,
 		Clock:    o.watchClock,
 	}
 }
 
-// uptime includes the time in which the machine was suspended.
+// uptime includes the time while the machine was suspended.
 func uptime() time.Duration {
-	var since unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &since); err != nil {
+	var uptime unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &uptime); err != nil {
 		return 0 // the longer wait is the safer one
 	}
-	return time.Duration(since.Nano())
+	return time.Duration(uptime.Nano())
 }

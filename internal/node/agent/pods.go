@@ -33,17 +33,17 @@ import (
 )
 
 const (
-	pollEvery  = 5 * time.Second
-	watchEvery = 10 * time.Second
-	// settle is longer than a pod needs to get its network and start its programs.
-	settle = 10 * time.Second
-	// inspectPatience is a hundred times what inspecting a pod's programs takes on an idle node.
-	inspectPatience = 5 * time.Second
+	pollInterval  = 5 * time.Second
+	watchInterval = 10 * time.Second
+	// podSettleTime is longer than a pod needs to get its network and start its programs.
+	podSettleTime = 10 * time.Second
+	// inspectTimeout is a hundred times the duration of an inspection on an idle node.
+	inspectTimeout = 5 * time.Second
 )
 
-// newRelays adds the supervisor, which runs a relay for each captured interface.
+// newRelays adds the supervisor of the relays, one per captured interface.
 func newRelays(c *core, kubeletLeft <-chan struct{}) (*relay.Supervisor, error) {
-	node, err := overlay.Open(c.StateDir, daemon.Patience)
+	node, err := overlay.Open(c.StateDir, daemon.LockTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -51,18 +51,18 @@ func newRelays(c *core, kubeletLeft <-chan struct{}) (*relay.Supervisor, error) 
 	return relays, c.manager.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		defer node.Close()
 		// Pods need the relays until another agent takes over, so they run while kubelet is still served.
-		lasting, stop := context.WithCancel(context.WithoutCancel(ctx))
+		relayCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 		defer stop()
 		go func() {
 			<-ctx.Done()
 			<-kubeletLeft
 			stop()
 		}()
-		return relays.Run(lasting)
+		return relays.Run(relayCtx)
 	}))
 }
 
-// newSweeper adds the sweeper, which removes what deleted pods left.
+// newSweeper adds the sweeper, which removes the remains of deleted pods.
 func newSweeper(c *core, volumes *csi.Volumes) (*sweep.Sweeper, error) {
 	sweeper := &sweep.Sweeper{
 		Pods: c.manager.GetClient(), Live: c.manager.GetAPIReader(), Node: c.Node,
@@ -77,12 +77,12 @@ func newSweeper(c *core, volumes *csi.Volumes) (*sweep.Sweeper, error) {
 	return sweeper, c.manager.Add(manager.RunnableFunc(sweeper.Run))
 }
 
-// plugin detaches pods as the installed tsn-cni would.
+// plugin detaches pods in the same way as tsn-cni.
 type plugin struct{ *Options }
 
 // List returns the node's attachments.
 func (p plugin) List() ([]attachment.Attached, error) {
-	node, err := overlay.Open(p.StateDir, daemon.Patience)
+	node, err := overlay.Open(p.StateDir, daemon.LockTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -90,14 +90,14 @@ func (p plugin) List() ([]attachment.Attached, error) {
 	return attachment.List(p.StateDir, node)
 }
 
-// Detach detaches with the network's configuration on the node, or with a made-up one if that was removed.
+// Detach detaches with the network's configuration on the node, or with a substitute if that was removed.
 func (p plugin) Detach(ctx context.Context, attached *attachment.Attached) error {
 	if attached.OfLinks() {
 		return attachment.DetachLinks(ctx, linkOptions(p.Options), attached)
 	}
 	config, err := os.ReadFile(filepath.Join(p.Host, p.ConfDir, attached.Network+".conf"))
 	if errors.Is(err, fs.ErrNotExist) {
-		// Addresses are released by container, whatever the range.
+		// Addresses are released by container, so any range will do.
 		whole := netip.MustParsePrefix("10.0.0.0/8")
 		config, err = install.Config(&network.Network{
 			Name: attached.Network, VNI: attached.VNI, Port: network.DefaultPort, Ranges: []network.Range{{Prefix: whole, NodeBits: 24}},
@@ -109,16 +109,16 @@ func (p plugin) Detach(ctx context.Context, attached *attachment.Attached) error
 	return cni.Detach(&attached.Attachment, config, p.PluginDir)
 }
 
-// addCSI adds the server for kubelet. It closes kubeletLeft when kubelet is not served any more.
+// addCSI adds the server for kubelet, which closes kubeletLeft when it stops serving.
 func addCSI(c *core, volumes *csi.Volumes, sweeper *sweep.Sweeper, kubeletLeft chan<- struct{}) error {
 	log := c.log.With("part", partKubelet)
 	server := &csi.Server{
 		Driver: &csi.Driver{
 			Node: c.Node, Version: c.Version, PodsDir: filepath.Join(c.Kubelet, "pods"), Volumes: volumes, Log: log,
-			Ready: func() bool { return c.board.Get(partKtsnd) == nil },
+			Ready: func() bool { return c.board.get(partKtsnd) == nil },
 		},
 		Endpoint: c.endpoint(), Registry: c.registry(), Log: log,
-		Registered: func(err error) { c.board.Set(partKubelet, err) },
+		Registered: func(err error) { c.board.set(partKubelet, err) },
 		Leave:      func(ctx context.Context) { leave(ctx, volumes, sweeper, c.log) },
 	}
 	return c.manager.Add(manager.RunnableFunc(func(ctx context.Context) error {
@@ -127,33 +127,33 @@ func addCSI(c *core, volumes *csi.Volumes, sweeper *sweep.Sweeper, kubeletLeft c
 	}))
 }
 
-// leave returns when kubelet does not need this agent any more.
+// leave waits until kubelet does not need this agent any more.
 func leave(ctx context.Context, volumes *csi.Volumes, sweeper *sweep.Sweeper, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
-	began := time.Now()
+	start := time.Now()
 	err := sweeper.AwaitUnmounted(ctx)
-	// A late kubelet may publish a volume for a deleted pod, which nobody would unmount.
+	// kubelet may still publish a volume for a deleted pod, which nobody would unmount.
 	volumes.Close()
 	if err == nil {
 		err = sweeper.AwaitUnmounted(ctx)
 	}
-	log.Info("kubelet is not served any more", "waited", time.Since(began), "error", err)
+	log.Info("kubelet is not served any more", "waited", time.Since(start), "error", err)
 }
 
 // addPoller adds the poller, which reads ktsnd's counters.
 func addPoller(c *core, relays *relay.Supervisor) error {
 	poller := &metrics.Poller{
-		Metrics: c.metrics, NameOf: c.podName, Relays: relays.Status, Every: pollEvery,
+		Metrics: c.metrics, NameOf: c.podName, Relays: relays.Status, Every: pollInterval,
 		Do: ask(c, func(k *control.Client) metrics.Ktsnd { return k }),
 	}
 	return c.manager.Add(manager.RunnableFunc(poller.Run))
 }
 
-// podName finds one of the node's pods by its UID.
+// podName returns the name of the node's pod with this UID.
 func (c *core) podName(ctx context.Context, uid string) (metrics.Name, bool) {
 	var pods corev1.PodList
-	// The list is the cache's; nothing here changes it.
+	// The objects belong to the cache and are not modified.
 	if err := c.manager.GetClient().List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
 		return metrics.Name{}, false
 	}
@@ -165,10 +165,10 @@ func (c *core) podName(ctx context.Context, uid string) (metrics.Name, bool) {
 	return metrics.Name{}, false
 }
 
-// addWatcher adds the watcher, which creates Events on pods that do not get what they asked for.
+// addWatcher adds the watcher, which creates Events on pods that do not get what they request.
 func addWatcher(c *core, relays *relay.Supervisor) error {
 	watcher := &watch.Watcher{
-		Pods: c.manager.GetClient(), Driver: csi.DriverName, Every: watchEvery, Settle: settle, Now: time.Now,
+		Pods: c.manager.GetClient(), Driver: csi.DriverName, Every: watchInterval, Settle: podSettleTime, Now: time.Now,
 		Events:   c.manager.GetEventRecorderFor("ktsn-agent"),
 		Do:       ask(c, func(k *control.Client) watch.Ktsnd { return k }),
 		Unseen:   (&attachment.GuardRound{StateDir: c.StateDir}).Run,
@@ -180,7 +180,7 @@ func addWatcher(c *core, relays *relay.Supervisor) error {
 	}
 	if c.Proc != "" {
 		watcher.Programs = &inspect.Inspector{
-			Program: "/proc/self/exe", Arguments: []string{inspectCommand}, Proc: c.Proc, Patience: inspectPatience,
+			Program: "/proc/self/exe", Arguments: []string{inspectCommand}, Proc: c.Proc, Patience: inspectTimeout,
 		}
 	}
 	return c.manager.Add(manager.RunnableFunc(watcher.Run))

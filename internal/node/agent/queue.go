@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// concern names a controller of the agent. All but links reconcile the whole node, so their requests are the zero value.
+// concern names a controller of the agent. All controllers but links reconcile the whole node: their request is the
+// zero value.
 type concern string
 
 const (
@@ -28,12 +29,12 @@ const (
 // wholeNode enqueues the request of a controller that reconciles the whole node.
 var wholeNode = handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request { return []ctrl.Request{{}} })
 
-// queue holds what the controllers have to reconcile, by concern. A request that is waiting already is not added again. Adding never
-// blocks: callers hold locks, and add requests before the controllers start and after they have ended.
+// queue holds the requests for the controllers, by concern. A pending request is not added again. Adding never blocks:
+// callers hold locks, and add requests before the controllers start and after they have stopped.
 type queue struct {
 	mu     sync.Mutex
-	queues map[concern]workqueue.TypedRateLimitingInterface[ctrl.Request] // of the controllers that have started
-	early  map[concern]map[ctrl.Request]bool                              // requests for the others
+	queues map[concern]workqueue.TypedRateLimitingInterface[ctrl.Request] // by started controller
+	early  map[concern]map[ctrl.Request]bool                              // for controllers that have not started
 }
 
 func newQueue() *queue {
@@ -42,7 +43,7 @@ func newQueue() *queue {
 	}
 }
 
-// wake has controllers reconcile the whole node.
+// wake makes controllers reconcile the whole node.
 func (q *queue) wake(concerns ...concern) {
 	for _, c := range concerns {
 		q.add(c, ctrl.Request{})
@@ -62,7 +63,7 @@ func (q *queue) add(c concern, request ctrl.Request) {
 	q.early[c][request] = true
 }
 
-// source returns the source of a controller. It moves the requests that were added before the controller started into its workqueue.
+// source returns the source of a controller. On start it moves earlier requests into the controller's workqueue.
 func (q *queue) source(c concern) source.Source {
 	return source.Func(func(_ context.Context, started workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		q.mu.Lock()

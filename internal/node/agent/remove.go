@@ -25,7 +25,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
-const aboutRemove = `Usage: ktsn-agent remove [OPTION]...
+const removeUsage = `Usage: ktsn-agent remove [OPTION]...
 
 Takes KuberneTSN off a cluster: refuses while pods use it, ends ktsnd and the agents, and cleans each node. Runs in a
 pod, before helm uninstalls the chart.
@@ -39,30 +39,30 @@ const (
 	defaultSelector   = "app.kubernetes.io/name=kubernetsn,app.kubernetes.io/component in (ktsnd,agent,clock)"
 )
 
-// remove is the command of the chart's hook.
+// remove implements the command of the chart's hook.
 func remove(ctx context.Context, arguments []string, stdout io.Writer) error {
 	c := &removal.Cluster{Driver: csi.DriverName, Out: stdout}
 	flags := flag.NewFlagSet("ktsn-agent remove", flag.ContinueOnError)
 	flags.StringVar(&c.Namespace, "namespace", "kubernetsn-system", "`NAME` of the project's namespace")
-	daemons := flags.String("daemonset", defaultDaemonSets, "`NAMES` of its DaemonSets, between commas")
+	daemonSets := flags.String("daemonset", defaultDaemonSets, "`NAMES` of its DaemonSets, between commas")
 	flags.StringVar(&c.Selector, "selector", defaultSelector, "`LABELS` of its pods")
 	networks := flags.String("networks", "/etc/kubernetsn/networks.yaml", "`FILE` of the networks")
 	namespaces := flags.String("attachment-namespaces", "", "`NAMES` of further namespaces with attachments, between commas")
 	pod := flags.String("pod", "/etc/kubernetsn-removal/pod.yaml", "`FILE` with the pod that cleans a node")
 	timeout := flags.Duration("timeout", 4*time.Minute, "how long all of it may take")
-	if err := commandline.Parse(flags, aboutRemove, arguments, stdout); err != nil {
+	if err := commandline.Parse(flags, removeUsage, arguments, stdout); err != nil {
 		return err
 	}
-	c.DaemonSets = strings.Split(*daemons, ",")
+	c.DaemonSets = strings.Split(*daemonSets, ",")
 	ctx, cancel := context.WithTimeout(ctx, *timeout)
 	defer cancel()
-	known, err := network.File{Path: *networks}.Networks(ctx)
+	networkList, err := network.File{Path: *networks}.Networks(ctx)
 	if err != nil {
 		return err
 	}
 	for _, namespace := range append(strings.Split(*namespaces, ","), c.Namespace) {
-		for _, one := range known {
-			c.Networks = append(c.Networks, removal.Network{Namespace: namespace, Name: one.Name})
+		for _, network := range networkList {
+			c.Networks = append(c.Networks, removal.Network{Namespace: namespace, Name: network.Name})
 		}
 	}
 	if c.Pod, err = readPod(*pod); err != nil {
@@ -90,10 +90,10 @@ func readPod(path string) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// detachTimeout is how long runtimes may take to detach pods that have ended, as long as kubelet gives programs to end.
+// detachTimeout is how long to wait for runtimes to detach ended pods, as long as kubelet's grace period.
 const detachTimeout = 30 * time.Second
 
-const aboutCleanNode = `Usage: ktsn-agent clean-node [OPTION]...
+const cleanNodeUsage = `Usage: ktsn-agent clean-node [OPTION]...
 
 Removes from this node what the agent installed there: the network plugin, configurations, what they remember, folders.
 Refuses while a pod has a volume, and when a pod is still attached, or an address given away, after half a minute.
@@ -101,7 +101,7 @@ Refuses while a pod has a volume, and when a pod is still attached, or an addres
 Options:
 `
 
-// cleanNode is the command of the pod that cleans a node.
+// cleanNode implements the command of the pod that cleans a node.
 func cleanNode(ctx context.Context, arguments []string, stdout io.Writer) error {
 	n := &removal.Node{Out: stdout, Installed: &install.Node{List: install.DefaultList}, Wait: detachTimeout}
 	flags := flag.NewFlagSet("ktsn-agent clean-node", flag.ContinueOnError)
@@ -112,14 +112,14 @@ func cleanNode(ctx context.Context, arguments []string, stdout io.Writer) error 
 	flags.StringVar(&n.ConfDir, "conf-dir", "/etc/cni/multus/net.d", "the node's `FOLDER` of Multus' configurations")
 	flags.StringVar(&n.Installed.Root, "host", "/", "`FOLDER` where the node's files are mounted")
 	kubelet := flags.String("kubelet-dir", "/var/lib/kubelet", "kubelet's `FOLDER`")
-	switched := flags.String("ovs-run-dir", "", "`FOLDER` of the sockets of the node's Open vSwitch, if it has one; empty: leave that alone")
-	if err := commandline.Parse(flags, aboutCleanNode, arguments, stdout); err != nil {
+	ovsRunDir := flags.String("ovs-run-dir", "", "`FOLDER` of the sockets of the node's Open vSwitch, if it has one; empty: leave that alone")
+	if err := commandline.Parse(flags, cleanNodeUsage, arguments, stdout); err != nil {
 		return err
 	}
-	where := Options{Kubelet: *kubelet}
-	n.Further = []string{filepath.Dir(where.endpoint()), where.registry()}
-	if *switched != "" {
-		n.TakeDown = func(ctx context.Context) error { return takeDown(ctx, *switched) }
+	options := Options{Kubelet: *kubelet}
+	n.Further = []string{filepath.Dir(options.endpoint()), options.registry()}
+	if *ovsRunDir != "" {
+		n.TakeDown = func(ctx context.Context) error { return teardownOVS(ctx, *ovsRunDir) }
 	}
 	return n.Clean(ctx)
 }

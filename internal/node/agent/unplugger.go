@@ -9,58 +9,58 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 )
 
-// unplugger unplugs together what several ask for while it is at work: the kernel takes as long for one link as for many. The first is
-// not kept waiting.
+// unplugger batches the requests that arrive while it is running: the kernel takes as long for one link as for many.
+// The first request is not delayed.
 type unplugger struct {
-	// unplug unplugs links, each with an error of its own.
+	// unplug unplugs links and returns one error per link.
 	unplug func(context.Context, []*attachment.Plugged) []error
 
 	mu      sync.Mutex
-	waiting []*unplugging
-	atWork  bool
+	pending []*unplugRequest
+	running bool
 }
 
-// unplugging is a link that somebody waits for.
-type unplugging struct {
+// unplugRequest is a link that a caller waits for.
+type unplugRequest struct {
 	plugged *attachment.Plugged
 	done    chan error
 }
 
-// do unplugs a link. It does not stop when ctx ends: what is begun would have to be done again.
+// do unplugs a link. It does not stop when ctx ends, because the work would have to be repeated.
 func (u *unplugger) do(ctx context.Context, plugged *attachment.Plugged) error {
-	one := &unplugging{plugged, make(chan error, 1)}
+	request := &unplugRequest{plugged, make(chan error, 1)}
 	u.mu.Lock()
-	u.waiting = append(u.waiting, one)
-	begins := !u.atWork
-	u.atWork = true
+	u.pending = append(u.pending, request)
+	idle := !u.running
+	u.running = true
 	u.mu.Unlock()
-	if begins {
+	if idle {
 		go u.work(context.WithoutCancel(ctx))
 	}
-	return <-one.done
+	return <-request.done
 }
 
-// work goes on while somebody waits.
+// work unplugs links until no request is pending.
 func (u *unplugger) work(ctx context.Context) {
 	for {
-		all := u.take()
-		if len(all) == 0 {
+		requests := u.take()
+		if len(requests) == 0 {
 			return
 		}
 		var links []*attachment.Plugged
-		for _, one := range all {
-			links = append(links, one.plugged)
+		for _, request := range requests {
+			links = append(links, request.plugged)
 		}
 		for i, err := range u.unplug(ctx, links) {
-			all[i].done <- err
+			requests[i].done <- err
 		}
 	}
 }
 
-func (u *unplugger) take() []*unplugging {
+func (u *unplugger) take() []*unplugRequest {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	all := u.waiting
-	u.waiting, u.atWork = nil, len(all) > 0
-	return all
+	requests := u.pending
+	u.pending, u.running = nil, len(requests) > 0
+	return requests
 }

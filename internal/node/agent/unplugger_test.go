@@ -14,33 +14,33 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 )
 
-func TestLinksThatAreToBeUnpluggedMeanwhileGoTogether(t *testing.T) {
+func TestUnpluggerBatchesConcurrentRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var took []string
-		first := make(chan struct{})
+		var batches []string
+		firstBatch := make(chan struct{})
 		u := unplugger{unplug: func(_ context.Context, all []*attachment.Plugged) []error {
 			var names []string
-			failed := make([]error, len(all))
+			errs := make([]error, len(all))
 			for i, plugged := range all {
 				names = append(names, plugged.Interface)
 				if plugged.Interface == "bad" {
-					failed[i] = errors.New("it stays")
+					errs[i] = errors.New("busy")
 				}
 			}
 			slices.Sort(names)
-			if took = append(took, strings.Join(names, " ")); len(took) == 1 {
-				<-first
+			if batches = append(batches, strings.Join(names, " ")); len(batches) == 1 {
+				<-firstBatch
 			}
-			return failed
+			return errs
 		}}
 		var mu sync.Mutex
-		said := map[string]error{}
+		results := map[string]error{}
 		unplug := func(name string) {
 			go func() {
 				err := u.do(t.Context(), &attachment.Plugged{Interface: name})
 				mu.Lock()
 				defer mu.Unlock()
-				said[name] = err
+				results[name] = err
 			}()
 		}
 		unplug("a")
@@ -49,15 +49,15 @@ func TestLinksThatAreToBeUnpluggedMeanwhileGoTogether(t *testing.T) {
 			unplug(name)
 		}
 		synctest.Wait()
-		close(first)
+		close(firstBatch)
 		synctest.Wait()
 		unplug("d")
 		synctest.Wait()
-		if want := []string{"a", "b bad c", "d"}; !slices.Equal(took, want) {
-			t.Errorf("together went %q, not %q", took, want)
+		if want := []string{"a", "b bad c", "d"}; !slices.Equal(batches, want) {
+			t.Errorf("batches %q, want %q", batches, want)
 		}
-		if len(said) != 5 || said["bad"] == nil || said["a"] != nil || said["b"] != nil || said["c"] != nil || said["d"] != nil {
-			t.Errorf("who asked was told %v", said)
+		if len(results) != 5 || results["bad"] == nil || results["a"] != nil || results["b"] != nil || results["c"] != nil || results["d"] != nil {
+			t.Errorf("results %v", results)
 		}
 	})
 }

@@ -12,18 +12,18 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// askTimeout bounds what is asked at once.
-const askTimeout = 10 * time.Second
+// requestTimeout limits the requests of one connection.
+const requestTimeout = 10 * time.Second
 
-// Link makes a connection for each question: they are rare, and none outlives the ktsnd that it was for.
+// Link opens a connection per call: calls are rare, and no connection outlives its ktsnd.
 type Link struct {
-	// Path is that of the control socket.
+	// Path is the control socket.
 	Path string
 }
 
-// Do has ask talk to ktsnd.
+// Do calls ask with a connection to ktsnd.
 func (l Link) Do(ctx context.Context, ask func(context.Context, *control.Client) error) error {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	client, err := control.Dial(ctx, l.Path)
 	if err != nil {
@@ -43,16 +43,16 @@ func (l Link) SocketAdd(ctx context.Context, identity, path, name string) error 
 	})
 }
 
-// SocketDel has ktsnd stop listening for a pod. One that does not run does not listen.
+// SocketDel makes ktsnd stop listening for a pod. It is not an error if ktsnd does not run.
 func (l Link) SocketDel(ctx context.Context, identity string) error {
 	err := l.Do(ctx, func(ctx context.Context, client *control.Client) error { return client.SocketDel(ctx, identity) })
-	if Ended(err) {
+	if NotRunning(err) {
 		return nil
 	}
 	return err
 }
 
-// Ended tells whether the error says that no ktsnd runs.
-func Ended(err error) bool {
+// NotRunning reports whether the error means that no ktsnd runs.
+func NotRunning(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT)
 }

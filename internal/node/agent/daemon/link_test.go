@@ -12,18 +12,18 @@ import (
 	"testing"
 )
 
-// answering is a ktsnd that answers each request as a function says, and tells afterwards what it was asked.
-func answering(t *testing.T, answer func(request string) string) (Link, func() []string) {
+// fakeKtsnd serves one connection with the replies of answer. The returned function closes it and returns the requests.
+func fakeKtsnd(t *testing.T, answer func(request string) string) (Link, func() []string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "c.sock")
 	listener, err := net.Listen("unixpacket", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := make(chan []string, 1)
+	received := make(chan []string, 1)
 	go func() {
-		var all []string
-		defer func() { asked <- all }()
+		var requests []string
+		defer func() { received <- requests }()
 		conn, err := listener.Accept()
 		if err != nil {
 			return
@@ -39,13 +39,13 @@ func answering(t *testing.T, answer func(request string) string) (Link, func() [
 			if err := json.Unmarshal(buffer[:count], &request); err != nil {
 				t.Error(err)
 			}
-			all = append(all, strings.TrimSpace(fmt.Sprint(request.Request, " ", request.Identity, " ", request.Name)))
+			requests = append(requests, strings.TrimSpace(fmt.Sprint(request.Request, " ", request.Identity, " ", request.Name)))
 			if _, err := conn.Write([]byte(answer(request.Request))); err != nil {
 				return
 			}
 		}
 	}()
-	return Link{Path: path}, func() []string { listener.Close(); return <-asked }
+	return Link{Path: path}, func() []string { listener.Close(); return <-received }
 }
 
 func TestSocketAdd(t *testing.T) {
@@ -57,14 +57,14 @@ func TestSocketAdd(t *testing.T) {
 	for name, test := range map[string]struct {
 		socket, name string
 		fails        bool
-		asked        []string
+		requests     []string
 	}{
 		"added":                 {ok, ok, false, both},
 		"the socket is refused": {refused("path"), ok, true, both[:1]},
 		"the name is refused":   {ok, refused("name"), true, both},
 	} {
 		t.Run(name, func(t *testing.T) {
-			link, asked := answering(t, func(request string) string {
+			link, requests := fakeKtsnd(t, func(request string) string {
 				if request == "socket-add" {
 					return test.socket
 				}
@@ -73,8 +73,8 @@ func TestSocketAdd(t *testing.T) {
 			if err := link.SocketAdd(t.Context(), "uid", "/run/x", "default/app"); (err != nil) != test.fails {
 				t.Error(err)
 			}
-			if got := asked(); !slices.Equal(got, test.asked) {
-				t.Errorf("asked for %q, want %q", got, test.asked)
+			if got := requests(); !slices.Equal(got, test.requests) {
+				t.Errorf("asked for %q, want %q", got, test.requests)
 			}
 		})
 	}

@@ -14,45 +14,45 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
-// Sockets are those of the pods.
+// Sockets restores the sockets of pods.
 type Sockets interface {
 	Restore(ctx context.Context) (count int, err error)
 }
 
-// Resync tells each ktsnd of what is attached to the node. It learns of a new one by the end of its connection to the
-// old one.
+// Resync restores the node's attachments in each new ktsnd, which it detects by the end of the connection to the
+// previous one.
 type Resync struct {
 	Link Link
-	// StateDir is tsn-cni's.
+	// StateDir is tsn-cni's state folder.
 	StateDir string
 	Sockets  Sockets
-	// First tells it what must be known before pods are served; nil: nothing.
-	First func(ctx context.Context, client *control.Client) error
-	// Report is told whether ktsnd is there and knows all.
+	// Prepare sends what ktsnd must know before it serves pods; may be nil.
+	Prepare func(ctx context.Context, client *control.Client) error
+	// Report gets nil while ktsnd runs and has all state.
 	Report func(error)
-	// Told is called when a ktsnd has been told.
-	Told func()
-	Log  *slog.Logger
+	// Restored is called after each attempt to restore a ktsnd.
+	Restored func()
+	Log      *slog.Logger
 }
 
 const (
-	// retryEvery is how often to look for a ktsnd that is not there. Applications try again for two seconds after
-	// they have found it, so this is far below.
-	retryEvery = 50 * time.Millisecond
-	// repeatEvery is how often all is told again, as long as something could not be told.
-	repeatEvery = 5 * time.Second
+	// dialInterval is the time between two attempts to connect. Applications retry for two seconds after they have
+	// found ktsnd.
+	dialInterval = 50 * time.Millisecond
+	// retryInterval is the time between two attempts to restore, as long as part of it fails.
+	retryInterval = 5 * time.Second
 )
 
-// Patience is how long to wait for network plugins at work.
-const Patience = 10 * time.Second
+// LockTimeout is how long to wait for running network plugins.
+const LockTimeout = 10 * time.Second
 
-// Run goes on until ctx ends.
+// Run restores each new ktsnd until ctx ends.
 func (r *Resync) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		client, err := control.Dial(ctx, r.Link.Path)
 		if err != nil {
 			r.Report(fmt.Errorf("ktsnd does not answer: %w", err))
-			_ = retry.Pause(ctx, retryEvery)
+			_ = retry.Pause(ctx, dialInterval)
 			continue
 		}
 		r.serve(ctx, client)
@@ -61,52 +61,53 @@ func (r *Resync) Run(ctx context.Context) error {
 	return nil
 }
 
-// serve tells one ktsnd, and returns when it has ended.
+// serve restores one ktsnd and returns when that has ended.
 func (r *Resync) serve(ctx context.Context, client *control.Client) {
-	gone, cancel := context.WithCancel(ctx)
+	connCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ended := make(chan struct{})
+	closed := make(chan struct{})
 	go func() {
-		defer close(ended)
+		defer close(closed)
 		defer cancel()
-		_ = client.Gone(gone) // whatever it is, the connection is of no more use
+		_ = client.Gone(connCtx) // after any error the connection is useless
 	}()
-	for gone.Err() == nil {
-		err := r.tell(gone)
-		if gone.Err() != nil {
+	for connCtx.Err() == nil {
+		err := r.restore(connCtx)
+		if connCtx.Err() != nil {
 			break
 		}
 		r.Report(err)
-		r.Told()
+		r.Restored()
 		if err == nil {
-			<-gone.Done()
+			<-connCtx.Done()
 			break
 		}
-		_ = retry.Pause(gone, repeatEvery)
+		_ = retry.Pause(connCtx, retryInterval)
 	}
 	cancel()
-	<-ended
+	<-closed
 	if ctx.Err() == nil {
 		r.Report(errors.New("ktsnd has ended"))
 		r.Log.Warn("ktsnd has ended; messages wait in the applications' rings until it is back")
 	}
 }
 
-// tell gives ktsnd what comes first, peers and interfaces, and the sockets last, because applications that find one expect the rest.
-func (r *Resync) tell(ctx context.Context) error {
-	node, err := attachment.OpenNode(r.StateDir, Patience)
+// restore sends what Prepare has, then peers and interfaces, and the sockets last, because applications that find a
+// socket expect the rest.
+func (r *Resync) restore(ctx context.Context) error {
+	node, err := attachment.OpenNode(r.StateDir, LockTimeout)
 	if err != nil {
 		return err
 	}
 	defer node.Close()
 	return r.Link.Do(ctx, func(ctx context.Context, client *control.Client) error {
-		var errFirst error
-		if r.First != nil {
-			errFirst = r.First(ctx, client)
+		var errPrepare error
+		if r.Prepare != nil {
+			errPrepare = r.Prepare(ctx, client)
 		}
-		done, err := attachment.Restore(ctx, r.StateDir, node, client, r.Link.Path)
+		restored, err := attachment.Restore(ctx, r.StateDir, node, client, r.Link.Path)
 		count, errSockets := r.Sockets.Restore(ctx)
-		r.Log.Info("told ktsnd", "peers", done.Peers, "interfaces", done.Endpoints, "sockets", count+done.Sockets, "rebuilt", done.Rebuilt)
-		return errors.Join(errFirst, err, errSockets)
+		r.Log.Info("restored the state of ktsnd", "peers", restored.Peers, "interfaces", restored.Endpoints, "sockets", count+restored.Sockets, "rebuilt", restored.Rebuilt)
+		return errors.Join(errPrepare, err, errSockets)
 	})
 }

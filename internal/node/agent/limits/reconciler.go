@@ -25,23 +25,23 @@ type Ktsnd interface {
 	NetworkLimitsSet(ctx context.Context, limits control.NetworkLimits) error
 }
 
-// Reconciler has ktsnd know the limits of all networks.
+// Reconciler sets the limits of all networks in ktsnd.
 type Reconciler struct {
-	// State is what the API server has said.
+	// State returns the node's objects.
 	State func() network.Cluster
-	// Do has ask talk to ktsnd.
+	// Do calls ask with a connection to ktsnd.
 	Do func(ctx context.Context, ask func(context.Context, Ktsnd) error) error
-	// Report is told how it went.
+	// Report gets the result of each reconciliation.
 	Report func(error)
 	Log    *slog.Logger
 }
 
-// Reconcile looks at everything, whatever it was called for.
+// Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	return repeat.Look(ctx, r.all, r.Report)
+	return repeat.Look(ctx, r.reconcile, r.Report)
 }
 
-func (r *Reconciler) all(ctx context.Context) error {
+func (r *Reconciler) reconcile(ctx context.Context) error {
 	state := r.State()
 	if state.Unknown != nil {
 		return state.Unknown
@@ -49,20 +49,20 @@ func (r *Reconciler) all(ctx context.Context) error {
 	var networks []*v1alpha1.TSNNetwork
 	var unknown error
 	for i := range state.Networks {
-		if about := state.Networks[i].Object; about != nil {
-			networks = append(networks, about)
+		if object := state.Networks[i].Object; object != nil {
+			networks = append(networks, object)
 		} else {
 			unknown = errors.Join(unknown, fmt.Errorf("the limits of network %s are not known yet", state.Networks[i].Part.Name))
 		}
 	}
-	wanted, faults := wanted(networks)
+	wanted, faults := limitsByVNI(networks)
 	return errors.Join(unknown, faults, r.Do(ctx, func(ctx context.Context, ktsnd Ktsnd) error {
 		return r.apply(ctx, wanted, unknown == nil, ktsnd)
 	}))
 }
 
-// wanted are the limits by VNI; of networks that have one in common, the oldest counts, as it does everywhere.
-func wanted(networks []*v1alpha1.TSNNetwork) (limits map[uint32]control.GivenLimits, faults error) {
+// limitsByVNI returns the limits by VNI. If networks share a VNI, the oldest counts, as everywhere.
+func limitsByVNI(networks []*v1alpha1.TSNNetwork) (limits map[uint32]control.GivenLimits, faults error) {
 	limits = map[uint32]control.GivenLimits{}
 	seen := map[int32]bool{}
 	networks = slices.SortedFunc(slices.Values(networks), func(a, b *v1alpha1.TSNNetwork) int {
@@ -76,36 +76,36 @@ func wanted(networks []*v1alpha1.TSNNetwork) (limits map[uint32]control.GivenLim
 			continue
 		}
 		seen[network.Spec.VNI] = true
-		given, err := tsnnetwork.LimitsOf(network)
+		podLimits, err := tsnnetwork.LimitsOf(network)
 		if err != nil {
 			faults = errors.Join(faults, fmt.Errorf("network %s: %w", network.Name, err))
-		} else if given.Any() {
-			limits[uint32(network.Spec.VNI)] = given
+		} else if podLimits.Any() {
+			limits[uint32(network.Spec.VNI)] = podLimits
 		}
 	}
 	return limits, faults
 }
 
-// apply tells ktsnd of the networks in which it differs. Limits of others go where these are all.
-func (r *Reconciler) apply(ctx context.Context, wanted map[uint32]control.GivenLimits, all bool, ktsnd Ktsnd) error {
+// apply sets the limits that differ in ktsnd. If all, it removes the limits of other networks.
+func (r *Reconciler) apply(ctx context.Context, desired map[uint32]control.GivenLimits, all bool, ktsnd Ktsnd) error {
 	networkLimits, err := ktsnd.NetworkLimits(ctx)
 	if err != nil {
-		return fmt.Errorf("ask for the limits of networks: %w", err)
+		return fmt.Errorf("get the limits of networks: %w", err)
 	}
-	have := map[uint32]control.GivenLimits{}
-	// Those that go make room for those that come.
+	current := map[uint32]control.GivenLimits{}
+	// Remove first: that makes room for new limits.
 	for _, network := range networkLimits {
-		have[network.VNI] = network.Limits
-		if _, keep := wanted[network.VNI]; !keep && all {
-			r.Log.Info("no limits any more", "vni", network.VNI)
+		current[network.VNI] = network.Limits
+		if _, keep := desired[network.VNI]; !keep && all {
+			r.Log.Info("removing limits", "vni", network.VNI)
 			err = errors.Join(err, ktsnd.NetworkLimitsSet(ctx, control.NetworkLimits{VNI: network.VNI}))
 		}
 	}
-	for vni, limits := range wanted {
-		if limits.Equal(have[vni]) {
+	for vni, limits := range desired {
+		if limits.Equal(current[vni]) {
 			continue
 		}
-		r.Log.Info("limits", "vni", vni, "limits", limits.String())
+		r.Log.Info("setting limits", "vni", vni, "limits", limits.String())
 		if set := ktsnd.NetworkLimitsSet(ctx, control.NetworkLimits{VNI: vni, Limits: limits}); set != nil {
 			err = errors.Join(err, fmt.Errorf("set the limits of network %d: %w", vni, set))
 		}

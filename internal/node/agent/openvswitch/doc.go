@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package openvswitch keeps a node's Open vSwitch as the cluster's networks and nodes want it, where the node's ktsnd sends
-// through that: what `ktsn ovs setup` does, for the networks that the node has a part of and the nodes that have one.
+// Package openvswitch keeps the tunnels of the cluster's networks in a node's Open vSwitch, where ktsnd sends through
+// it: it does the same as `ktsn ovs setup` for the networks in which the node has a subnet.
 //
-// Threads: a Follower is its reconciler's; Watch may run beside it.
+// Threads: a Reconciler belongs to its controller; Watch may run concurrently.
 package openvswitch

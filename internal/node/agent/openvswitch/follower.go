@@ -15,105 +15,105 @@ import (
 // Switch is the node's Open vSwitch.
 type Switch interface {
 	Setup(ctx context.Context, plan *ovs.Plan) error
-	// Renew is Setup after another ovs-vswitchd was started.
+	// Renew repeats Setup after a restart of ovs-vswitchd.
 	Renew(ctx context.Context, plan *ovs.Plan) error
 	Teardown(ctx context.Context) error
-	// Incarnation tells one ovs-vswitchd from the next.
+	// Incarnation identifies the running ovs-vswitchd process.
 	Incarnation() string
 }
 
-// Wanted is what the cluster wants of it.
-type Wanted struct {
-	// Own is the node's end of tunnels.
-	Own netip.Addr
-	// Networks are VXLAN network identifiers, Peers the other nodes' ends.
+// State is the desired state of Open vSwitch.
+type State struct {
+	// Local is the node's tunnel address.
+	Local netip.Addr
+	// Networks are VXLAN network identifiers, Peers the tunnel addresses of the other nodes.
 	Networks []uint32
 	Peers    []netip.Addr
 	// Port is the UDP port of tunnels.
 	Port uint16
 }
 
-// Follower makes it so.
-type Follower struct {
+// Reconciler applies the desired state.
+type Reconciler struct {
 	Switch Switch
-	// Plan is what the node's administrator says: the network card, processors. The rest is the cluster's.
+	// Plan has the administrator's part, such as the network card and processors. The cluster defines the rest.
 	Plan ovs.Plan
-	// PrefixBits is of the tunnel's address where no interface has it yet.
+	// PrefixBits is the prefix length of the tunnel address if no interface has it yet.
 	PrefixBits int
-	// PrefixOf looks for an interface that has it.
+	// PrefixOf returns the prefix of the interface that has an address.
 	PrefixOf func(netip.Addr) (netip.Prefix, bool)
 	Now      func() time.Time
 
-	// done is what was set up last, and for which ovs-vswitchd; "" for nothing.
-	done, incarnation string
-	looked            time.Time
+	// applied describes the last plan that was set up, incarnation its ovs-vswitchd; "" for none.
+	applied, incarnation string
+	checkedAt            time.Time
 }
 
 const (
-	// lookEvery is how often to look at everything when nothing has happened.
-	lookEvery = 5 * time.Minute
-	// watchEvery is how soon a restart of ovs-vswitchd is seen.
-	watchEvery = 250 * time.Millisecond
+	// checkInterval is the time between two complete checks without a change.
+	checkInterval = 5 * time.Minute
+	// watchInterval is the time between two checks for a restart of ovs-vswitchd.
+	watchInterval = 250 * time.Millisecond
 )
 
-// Follow sets up what is wanted, if it is not.
-func (f *Follower) Follow(ctx context.Context, wanted *Wanted) error {
-	if len(wanted.Networks) == 0 {
-		return f.leave(ctx)
+// Reconcile sets Open vSwitch up, unless nothing has changed.
+func (f *Reconciler) Reconcile(ctx context.Context, state *State) error {
+	if len(state.Networks) == 0 {
+		return f.teardown(ctx)
 	}
-	plan := f.planOf(wanted)
+	plan := f.planFor(state)
 	description, incarnation := fmt.Sprintf("%+v", plan), f.Switch.Incarnation()
-	anew := f.done != "" && incarnation != f.incarnation
-	if description == f.done && !anew && f.Now().Sub(f.looked) < lookEvery {
+	restarted := f.applied != "" && incarnation != f.incarnation
+	if description == f.applied && !restarted && f.Now().Sub(f.checkedAt) < checkInterval {
 		return nil
 	}
 	set := f.Switch.Setup
-	if anew {
+	if restarted {
 		set = f.Switch.Renew
 	}
-	f.done = ""
+	f.applied = ""
 	if err := set(ctx, &plan); err != nil {
 		return fmt.Errorf("set up Open vSwitch: %w", err)
 	}
-	f.done, f.incarnation, f.looked = description, f.Switch.Incarnation(), f.Now()
+	f.applied, f.incarnation, f.checkedAt = description, f.Switch.Incarnation(), f.Now()
 	return nil
 }
 
-func (f *Follower) planOf(wanted *Wanted) ovs.Plan {
+func (f *Reconciler) planFor(state *State) ovs.Plan {
 	plan := f.Plan
-	prefix, found := f.PrefixOf(wanted.Own)
-	if !found {
-		prefix = netip.PrefixFrom(wanted.Own, f.PrefixBits)
+	prefix, ok := f.PrefixOf(state.Local)
+	if !ok {
+		prefix = netip.PrefixFrom(state.Local, f.PrefixBits)
 	}
-	plan.Address, plan.Port = prefix, wanted.Port
-	plan.Networks, plan.Peers = slices.Sorted(slices.Values(wanted.Networks)), slices.SortedFunc(slices.Values(wanted.Peers), netip.Addr.Compare)
+	plan.Address, plan.Port = prefix, state.Port
+	plan.Networks, plan.Peers = slices.Sorted(slices.Values(state.Networks)), slices.SortedFunc(slices.Values(state.Peers), netip.Addr.Compare)
 	return plan
 }
 
-// leave takes down what was set up when there is no network any more.
-func (f *Follower) leave(ctx context.Context) error {
-	if f.done == "" {
+// teardown removes the previous setup when no network is left.
+func (f *Reconciler) teardown(ctx context.Context) error {
+	if f.applied == "" {
 		return nil
 	}
 	if err := f.Switch.Teardown(ctx); err != nil {
-		return fmt.Errorf("take Open vSwitch down: %w", err)
+		return fmt.Errorf("tear down Open vSwitch: %w", err)
 	}
-	f.done = ""
+	f.applied = ""
 	return nil
 }
 
-// Watch calls changed when another ovs-vswitchd was started, until ctx ends.
-func Watch(ctx context.Context, one Switch, changed func()) error {
-	known := one.Incarnation()
-	for tick := time.NewTicker(watchEvery); ; {
+// Watch calls changed after each restart of ovs-vswitchd, until ctx ends.
+func Watch(ctx context.Context, ovsSwitch Switch, changed func()) error {
+	incarnation := ovsSwitch.Incarnation()
+	for tick := time.NewTicker(watchInterval); ; {
 		select {
 		case <-ctx.Done():
 			tick.Stop()
 			return nil
 		case <-tick.C:
 		}
-		if now := one.Incarnation(); now != known {
-			known = now
+		if current := ovsSwitch.Incarnation(); current != incarnation {
+			incarnation = current
 			changed()
 		}
 	}

@@ -17,108 +17,108 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/ovs"
 )
 
-// fakeSwitch notes what it was asked for.
+// fakeSwitch records the calls.
 type fakeSwitch struct {
-	did    []string
-	plan   ovs.Plan
-	serial string
-	refuse error
+	calls       []string
+	plan        ovs.Plan
+	incarnation string
+	err         error
 }
 
-func (f *fakeSwitch) note(what string, plan *ovs.Plan) error {
-	f.did = append(f.did, what)
+func (f *fakeSwitch) record(call string, plan *ovs.Plan) error {
+	f.calls = append(f.calls, call)
 	if plan != nil {
 		f.plan = *plan
 	}
-	return f.refuse
+	return f.err
 }
 
-func (f *fakeSwitch) Setup(_ context.Context, plan *ovs.Plan) error { return f.note("setup", plan) }
-func (f *fakeSwitch) Renew(_ context.Context, plan *ovs.Plan) error { return f.note("renew", plan) }
-func (f *fakeSwitch) Teardown(context.Context) error                { return f.note("teardown", nil) }
-func (f *fakeSwitch) Incarnation() string                           { return f.serial }
+func (f *fakeSwitch) Setup(_ context.Context, plan *ovs.Plan) error { return f.record("setup", plan) }
+func (f *fakeSwitch) Renew(_ context.Context, plan *ovs.Plan) error { return f.record("renew", plan) }
+func (f *fakeSwitch) Teardown(context.Context) error                { return f.record("teardown", nil) }
+func (f *fakeSwitch) Incarnation() string                           { return f.incarnation }
 
 var (
-	own   = netip.MustParseAddr("192.0.2.1")
+	local = netip.MustParseAddr("192.0.2.1")
 	peer2 = netip.MustParseAddr("192.0.2.2")
 	peer3 = netip.MustParseAddr("192.0.2.3")
 )
 
-func TestOpenVSwitchFollowsTheCluster(t *testing.T) {
+func TestReconcileFollowsCluster(t *testing.T) {
 	now := time.Unix(0, 0)
-	one := &fakeSwitch{serial: "first"}
-	follower := &Follower{Switch: one, Plan: ovs.Plan{Device: "0000:01:00.0"}, PrefixBits: 20, Now: func() time.Time { return now },
+	fake := &fakeSwitch{incarnation: "first"}
+	reconciler := &Reconciler{Switch: fake, Plan: ovs.Plan{Device: "0000:01:00.0"}, PrefixBits: 20, Now: func() time.Time { return now },
 		PrefixOf: func(netip.Addr) (netip.Prefix, bool) { return netip.Prefix{}, false }}
-	wanted := Wanted{Own: own, Networks: []uint32{7, 42}, Peers: []netip.Addr{peer3, peer2}, Port: 4789}
+	state := State{Local: local, Networks: []uint32{7, 42}, Peers: []netip.Addr{peer3, peer2}, Port: 4789}
 	for _, step := range []struct {
 		name   string
 		change func()
 		did    string
 		fails  bool
 	}{
-		{"nothing is done where there is no network", func() { wanted.Networks = nil }, "", false},
-		{"the first network", func() { wanted.Networks = []uint32{42} }, "setup", false},
-		{"the same again", func() {}, "", false},
-		{"the same in another order", func() { wanted.Peers = []netip.Addr{peer2, peer3} }, "", false},
-		{"another network", func() { wanted.Networks = []uint32{42, 7} }, "setup", false},
-		{"a node less", func() { wanted.Peers = wanted.Peers[:1] }, "setup", false},
-		{"another ovs-vswitchd", func() { one.serial = "second" }, "renew", false},
-		{"and then nothing", func() {}, "", false},
-		{"after a while a look", func() { now = now.Add(time.Hour) }, "setup", false},
-		{"it cannot", func() { wanted.Networks, one.refuse = []uint32{1}, errors.New("no hugepages") }, "setup", true},
-		{"it still cannot", func() {}, "setup", true},
-		{"it can again", func() { one.refuse = nil }, "setup", false},
-		{"no network any more", func() { wanted.Networks = nil }, "teardown", false},
-		{"and nothing to take down", func() {}, "", false},
+		{"no network", func() { state.Networks = nil }, "", false},
+		{"first network", func() { state.Networks = []uint32{42} }, "setup", false},
+		{"unchanged", func() {}, "", false},
+		{"peers in another order", func() { state.Peers = []netip.Addr{peer2, peer3} }, "", false},
+		{"another network", func() { state.Networks = []uint32{42, 7} }, "setup", false},
+		{"peer removed", func() { state.Peers = state.Peers[:1] }, "setup", false},
+		{"restart", func() { fake.incarnation = "second" }, "renew", false},
+		{"unchanged after restart", func() {}, "", false},
+		{"periodic check", func() { now = now.Add(time.Hour) }, "setup", false},
+		{"setup fails", func() { state.Networks, fake.err = []uint32{1}, errors.New("no hugepages") }, "setup", true},
+		{"setup fails again", func() {}, "setup", true},
+		{"setup succeeds", func() { fake.err = nil }, "setup", false},
+		{"last network removed", func() { state.Networks = nil }, "teardown", false},
+		{"nothing to tear down", func() {}, "", false},
 	} {
 		step.change()
-		one.did = nil
-		err := follower.Follow(t.Context(), &wanted)
-		if did := strings.Join(one.did, " "); did != step.did || (err != nil) != step.fails {
-			t.Errorf("%s: it did %q, %v", step.name, did, err)
+		fake.calls = nil
+		err := reconciler.Reconcile(t.Context(), &state)
+		if did := strings.Join(fake.calls, " "); did != step.did || (err != nil) != step.fails {
+			t.Errorf("%s: calls %q, %v", step.name, did, err)
 		}
 		if err != nil && err.Error() != "set up Open vSwitch: no hugepages" {
-			t.Errorf("%s: it says %v", step.name, err)
+			t.Errorf("%s: error %v", step.name, err)
 		}
 	}
-	if plan := one.plan; plan.Address != netip.MustParsePrefix("192.0.2.1/20") || plan.Device != "0000:01:00.0" || plan.Port != 4789 ||
+	if plan := fake.plan; plan.Address != netip.MustParsePrefix("192.0.2.1/20") || plan.Device != "0000:01:00.0" || plan.Port != 4789 ||
 		!slices.Equal(plan.Networks, []uint32{1}) || !slices.Equal(plan.Peers, []netip.Addr{peer2}) {
 		t.Errorf("the last plan is %+v", plan)
 	}
 }
 
-func TestPrefixIsThatOfTheInterfaceWhichHasTheAddress(t *testing.T) {
-	one := &fakeSwitch{}
-	follower := &Follower{Switch: one, PrefixBits: 24, Now: time.Now,
+func TestReconcileUsesInterfacePrefix(t *testing.T) {
+	fake := &fakeSwitch{}
+	reconciler := &Reconciler{Switch: fake, PrefixBits: 24, Now: time.Now,
 		PrefixOf: func(address netip.Addr) (netip.Prefix, bool) { return netip.PrefixFrom(address, 16), true }}
-	if err := follower.Follow(t.Context(), &Wanted{Own: own, Networks: []uint32{1}}); err != nil || one.plan.Address.Bits() != 16 {
-		t.Errorf("%v, %+v", err, one.plan)
+	if err := reconciler.Reconcile(t.Context(), &State{Local: local, Networks: []uint32{1}}); err != nil || fake.plan.Address.Bits() != 16 {
+		t.Errorf("%v, %+v", err, fake.plan)
 	}
 }
 
-// restartingSwitch is looked at while it is restarted.
-type restartingSwitch struct {
+// restartedSwitch restarts concurrently.
+type restartedSwitch struct {
 	fakeSwitch
 
 	restarts atomic.Int64
 }
 
-func (r *restartingSwitch) Incarnation() string { return strconv.FormatInt(r.restarts.Load(), 10) }
+func (r *restartedSwitch) Incarnation() string { return strconv.FormatInt(r.restarts.Load(), 10) }
 
-func TestRestartOfOpenVSwitchIsSeen(t *testing.T) {
+func TestWatchReportsRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		one := &restartingSwitch{}
+		fake := &restartedSwitch{}
 		ctx, cancel := context.WithCancel(t.Context())
-		var seen atomic.Int64
+		var reported atomic.Int64
 		ended := make(chan error)
-		go func() { ended <- Watch(ctx, one, func() { seen.Add(1) }) }()
+		go func() { ended <- Watch(ctx, fake, func() { reported.Add(1) }) }()
 		for i := range int64(3) {
 			time.Sleep(time.Second)
 			synctest.Wait()
-			if got := seen.Load(); got != i {
-				t.Errorf("after %d restarts %d were seen", i, got)
+			if got := reported.Load(); got != i {
+				t.Errorf("after %d restarts %d were reported", i, got)
 			}
-			one.restarts.Add(1)
+			fake.restarts.Add(1)
 		}
 		cancel()
 		if err := <-ended; err != nil {

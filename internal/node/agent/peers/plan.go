@@ -73,7 +73,7 @@ func (p *plan) fault(node string, err error) { p.faults[node] = errors.Join(p.fa
 
 // tunnels are those of the networks that can go through Open vSwitch.
 func (p *plan) tunnels(ownAddress netip.Addr) Tunnels {
-	tunnels := Tunnels{Own: ownAddress}
+	tunnels := Tunnels{Local: ownAddress}
 	carried, known := map[uint32]bool{}, map[netip.Addr]bool{}
 	for _, n := range p.networks {
 		if p.parts[n.Name] == nil || n.VNI > overlay.MaxSwitchedVNI {

@@ -79,7 +79,7 @@ type Reconciler struct {
 // Tunnels are those between this node and the others.
 type Tunnels struct {
 	// Own is the node's end.
-	Own netip.Addr
+	Local netip.Addr
 	// Networks are VXLAN network identifiers, Peers the other nodes' ends.
 	Networks []uint32
 	Peers    []netip.Addr

@@ -12,10 +12,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
-// What the test's program does with itself before it says what it has.
+// Modes of the test program.
 const (
-	asAgent   = "as-agent"
-	asStarted = "as-started"
+	modeAgent = "as-agent"
+	modeChild = "as-started"
 )
 
 func TestMain(m *testing.M) {
@@ -24,13 +24,13 @@ func TestMain(m *testing.M) {
 	}
 	var err error
 	switch os.Args[1] {
-	case asAgent:
+	case modeAgent:
 		if err = Reduce(SysAdmin, DACReadSearch, SysPtrace); err == nil {
-			err = again(asStarted)
+			err = runSelf(modeChild)
 		}
-	case asStarted:
+	case modeChild:
 		if err = Reduce(DACReadSearch, SysPtrace); err == nil {
-			err = sayOwn()
+			err = printCapabilities()
 		}
 	default:
 		os.Exit(m.Run())
@@ -41,13 +41,13 @@ func TestMain(m *testing.M) {
 	}
 }
 
-func again(how string) error {
-	started := exec.Command("/proc/self/exe", how)
-	started.Stdout, started.Stderr = os.Stdout, os.Stderr
-	return started.Run()
+func runSelf(mode string) error {
+	process := exec.Command("/proc/self/exe", mode)
+	process.Stdout, process.Stderr = os.Stdout, os.Stderr
+	return process.Run()
 }
 
-func sayOwn() error {
+func printCapabilities() error {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return err
@@ -60,20 +60,20 @@ func sayOwn() error {
 	return nil
 }
 
-// withCgo is set where this program was built so.
+// withCgo is set if the test was built with cgo.
 var withCgo bool
 
-func TestAProgramThatAReducedOneStartsReducesItselfFurther(t *testing.T) {
+func TestReducedProgramStartsFurtherReducedProgram(t *testing.T) {
 	testlab.Root(t)
-	said, err := exec.Command("/proc/self/exe", asAgent).CombinedOutput()
+	output, err := exec.Command("/proc/self/exe", modeAgent).CombinedOutput()
 	if withCgo {
-		if err == nil || !strings.Contains(string(said), errCgo.Error()) {
-			t.Errorf("with cgo it says %q, %v, want %q", said, err, errCgo)
+		if err == nil || !strings.Contains(string(output), errCgo.Error()) {
+			t.Errorf("with cgo: %q, %v, want %q", output, err, errCgo)
 		}
 		return
 	}
 	const want = "CapPrm 0000000000080004\nNoNewPrivs 1\n" // SYS_PTRACE is 19, DAC_READ_SEARCH is 2
-	if err != nil || string(said) != want {
-		t.Errorf("it says %q, %v, want %q", said, err, want)
+	if err != nil || string(output) != want {
+		t.Errorf("%q, %v, want %q", output, err, want)
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package repeat is what reconcilers have in common that look at everything, whatever they are called for, and look again when nothing
-// has happened.
+// Package repeat has what reconcilers share that ignore the request, reconcile everything, and repeat that
+// periodically.
 package repeat
 
 import (
@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// Every is how often to look when nothing has happened.
+	// Every is the time between two reconciliations without a trigger.
 	Every = 30 * time.Second
-	// AfterFailure is when to try again what failed.
+	// AfterFailure is the time until a failed reconciliation is retried.
 	AfterFailure = 2 * time.Second
 )
 
-// Look looks once, and tells report how it went, unless ctx ended meanwhile.
+// Look calls all and passes its result to report, unless ctx has ended.
 func Look(ctx context.Context, all func(context.Context) error, report func(error)) (reconcile.Result, error) {
 	err := all(ctx)
 	if ctx.Err() != nil {
