@@ -77,7 +77,7 @@ func startClocked(ctx context.Context, t *testing.T) *clocked {
 	follower := &clocks.Follower{
 		State: watching.State, Changed: changed, NodeEvent: event, NetworkEvent: event, Metrics: noFigures{}, Now: time.Now, Log: log,
 		NewJudge: clocks.NewJudge,
-		Teller: clocks.NewTeller(func(ctx context.Context, ask func(context.Context, clocks.Ktsnd) error) error {
+		Updater: clocks.NewUpdater(func(ctx context.Context, ask func(context.Context, clocks.Ktsnd) error) error {
 			return ask(ctx, ktsnd{})
 		},
 			changed, log),

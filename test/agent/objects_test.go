@@ -130,7 +130,7 @@ func TestAnAgentWatchesItsNetworksAndNoOthers(t *testing.T) {
 		newTSNNode("foreign", "other", "other"))
 	before := runtime.NumGoroutine()
 	on := startInformer(ctx, t, config, "watching")
-	on.knows(ctx, t, "there is no TSNNode watching yet, which ktsn-operator writes; until then nothing is changed here", 1)
+	on.knows(ctx, t, "there is no TSNNode watching yet, which ktsn-operator creates; nothing is changed until then", 1)
 	own := newTSNNode("watching", "two", "one")
 	create(ctx, t, own)
 	on.knows(ctx, t, "one 1 1/3, gates of two", 4)
@@ -226,7 +226,7 @@ func TestWithoutATSNNodeOrAnAPIServerWhatIsKnownStays(t *testing.T) {
 	if err := admin.Delete(ctx, own); err != nil {
 		t.Fatal(err)
 	}
-	on.knows(ctx, t, "there is no TSNNode keeping yet, which ktsn-operator writes; until then nothing is changed here", 3)
+	on.knows(ctx, t, "there is no TSNNode keeping yet, which ktsn-operator creates; nothing is changed until then", 3)
 	create(ctx, t, newTSNNode("keeping", "", "kept"))
 	on.knows(ctx, t, "kept 31 2/5", 3)
 }

@@ -126,7 +126,7 @@ func TestLinkWithoutRouteIsDown(t *testing.T) {
 	began := time.Now()
 	condition := lab.awaitCondition(t, link, v1alpha1.ConditionUp, metav1.ConditionFalse)
 	t.Logf("it was said after %v: %s", time.Since(began), condition.Message)
-	if !strings.Contains(condition.Message, "10.200.5.1, the other end, does not answer any more; the link stays") {
+	if !strings.Contains(condition.Message, "10.200.5.1, the other end, does not answer any more; the link is up again when it does") {
 		t.Errorf("it says %q", condition.Message)
 	}
 	setUplink(t, lab.b, true)
@@ -550,14 +550,14 @@ func TestHubLinkIsPluggedWhileAdmitted(t *testing.T) {
 	link := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
 	eventually(t, "it waits to be told", func() bool {
 		condition := lab.awaitCondition(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionFalse)
-		return strings.Contains(condition.Message, "has not said yet whether the pods of this cluster have asked for the link")
+		return strings.Contains(condition.Message, "has not decided yet whether pods of this cluster have requested the link")
 	})
 	lab.links.admit(link, metav1.ConditionTrue, "")
 	lab.awaitCondition(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
 	lab.links.update(link, func(link *v1alpha1.TSNLink) { link.Generation++ }) // until that is looked at, the link stays
 	lab.links.admit(link, metav1.ConditionFalse, "pod p has no label")
 	condition := lab.awaitCondition(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionFalse)
-	if !strings.Contains(condition.Message, "not what pods of this cluster have asked for: pod p has no label") {
+	if !strings.Contains(condition.Message, "pods of this cluster have not requested the link: pod p has no label") {
 		t.Errorf("it says %q", condition.Message)
 	}
 	eventually(t, "it is unplugged", func() bool { return len(lab.a.inventory(t, client)) == len(before) })

@@ -126,12 +126,12 @@ func probeAtRest(b *testing.B, plans []*attachment.LinkPlan) {
 	began := time.Now()
 	for _, plan := range plans {
 		prober.Watch(plan.Interface, &linkprobe.Target{
-			Netns: plan.Netns, Interface: plan.Interface, Own: plan.Link.Addresses[0].Addr(), Peer: plan.Link.Peer.Addresses[0], MTU: plan.MTU,
+			Netns: plan.Netns, Interface: plan.Interface, Local: plan.Link.Addresses[0].Addr(), Peer: plan.Link.Peer.Addresses[0], MTU: plan.MTU,
 		})
 	}
 	up := func() (count int) {
 		for _, plan := range plans {
-			if finding, _ := prober.Of(plan.Interface); finding.Up {
+			if finding, _ := prober.Finding(plan.Interface); finding.Up {
 				count++
 			}
 		}

@@ -241,7 +241,7 @@ func (n *node) startLinkAgent(t testing.TB, name string, all *tsnLinks) *linkAge
 	a.reconciler = &agentlinks.Reconciler{
 		Node: name, Objects: all, Sandboxes: a.sandboxes, Plugin: a, Prober: a.prober, Status: all, Now: time.Now, Log: log,
 		Files: &agentlinks.Files{PodDir: a.podDir}, Hosts: &agentlinks.Hosts{Dir: filepath.Join(n.dir, "kubelet")},
-		Carried: a.carried, HasPod: func(context.Context, string) bool { return true },
+		Capacity: a.carried, HasPod: func(context.Context, string) bool { return true },
 	}
 	a.reconciler.Encryption = func(encryption.LinkMode, *v1alpha1.LinkEnd, *v1alpha1.LinkEnd) encryption.LinkState {
 		return encryption.LinkState{Refused: "node " + name + " cannot encrypt"}
@@ -284,7 +284,7 @@ func (a *linkAgent) loop(ctx context.Context) {
 			for name := range now {
 				_, _ = a.reconciler.Reconcile(ctx, reconcile.Request{NamespacedName: name})
 			}
-			_ = a.reconciler.Hosts.Look()
+			_ = a.reconciler.Hosts.Refresh()
 			return nil
 		})
 		before = map[types.NamespacedName]bool{}
@@ -330,12 +330,12 @@ func (a *linkAgent) Ports() (map[string]bool, error) {
 	return all, err
 }
 
-func (a *linkAgent) carried(context.Context, netip.Addr, bool) (agentlinks.Carried, error) {
+func (a *linkAgent) carried(context.Context, netip.Addr, bool) (agentlinks.Capacity, error) {
 	link, err := netlink.LinkByName(uplinkName)
 	if err != nil {
-		return agentlinks.Carried{}, err
+		return agentlinks.Capacity{}, err
 	}
-	return agentlinks.Carried{Uplink: link.Attrs().MTU - 50, Own: a.address}, nil
+	return agentlinks.Capacity{Uplink: link.Attrs().MTU - 50, Local: a.address}, nil
 }
 
 // linkLab is two nodes with agents.

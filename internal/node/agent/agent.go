@@ -182,7 +182,7 @@ func addClusterNetworks(c *core, start objects.Start, host *install.Node, volume
 	}
 	informer.Changed = func() {
 		c.queue.wake(concernPeers, concernSchedule, concernLimits, concernClock, concernEncryption)
-		follower.Again()
+		follower.Trigger()
 	}
 	if err := c.manager.Add(manager.RunnableFunc(informer.Run)); err != nil {
 		return err

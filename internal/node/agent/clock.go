@@ -27,7 +27,7 @@ func newClock(c *core, state func() network.Cluster) (*clocks.Follower, error) {
 	follower := &clocks.Follower{
 		Watch:    func(ctx context.Context, hear func(clock.Estimate)) error { return c.platform.Clock(ctx, hear, log) },
 		NewJudge: clocks.NewJudge,
-		Teller:   clocks.NewTeller(ask(c, func(k *control.Client) clocks.Ktsnd { return k }), changed, log),
+		Updater:  clocks.NewUpdater(ask(c, func(k *control.Client) clocks.Ktsnd { return k }), changed, log),
 		State:    state,
 		Changed:  changed, Metrics: c.metrics, Now: time.Now, Log: log,
 	}

@@ -25,10 +25,10 @@ func addResync(c *core, volumes *csi.Volumes, clock *clocks.Follower, encrypted 
 	resync := &daemon.Resync{
 		Link: c.ktsnd, StateDir: c.StateDir, Sockets: volumes, Log: c.log.With("part", partKtsnd),
 		Report:  func(err error) { c.board.set(partKtsnd, err) },
-		Prepare: func(ctx context.Context, client *control.Client) error { return clock.Teller.TellNew(ctx, client) },
+		Prepare: func(ctx context.Context, client *control.Client) error { return clock.Updater.Prepare(ctx, client) },
 		Restored: func() {
 			c.queue.wake(concernPeers, concernSchedule, concernLimits)
-			clock.Teller.Anew()
+			clock.Updater.Reset()
 			if encrypted != nil {
 				encrypted.KtsndRestarted()
 				c.queue.wake(concernEncryption)

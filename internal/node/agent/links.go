@@ -76,7 +76,7 @@ func addLinks(c *core, informer *objects.Links, judge *encryption.Judge, volumes
 	r := &links.Reconciler{
 		Node: c.Node, Objects: informer, Sandboxes: sandboxes, Plugin: newLinkPlugin(c.Options),
 		Files: &links.Files{PodDir: volumes.PodDir}, Hosts: &links.Hosts{Dir: filepath.Join(c.Kubelet, "pods")},
-		Carried: capacity.get, Consent: c.routeConsent, Encryption: judge.Link, EncryptedPort: c.EncryptedPort,
+		Capacity: capacity.get, Consent: c.routeConsent, Encryption: judge.Link, EncryptedPort: c.EncryptedPort,
 		HasPod: func(ctx context.Context, uid string) bool { _, ok := c.podName(ctx, uid); return ok },
 		Status: status, Now: time.Now, Log: log,
 	}
@@ -86,12 +86,12 @@ func addLinks(c *core, informer *objects.Links, judge *encryption.Judge, volumes
 		}
 	}}
 	r.Prober = prober
-	r.Again(enqueue)
+	r.SetEnqueue(enqueue)
 	for _, run := range []manager.RunnableFunc{
 		informer.Run, prober.Run,
 		every(sandboxesInterval, func() { enqueueNewSandboxes(c.queue, informer, sandboxes, log) }),
 		every(hostsInterval, func() {
-			if err := r.Hosts.Look(); err != nil {
+			if err := r.Hosts.Refresh(); err != nil {
 				log.Error("cannot write the names of linked services into pods' hosts files", "error", err)
 			}
 		}),
@@ -261,17 +261,17 @@ type linkCapacity struct {
 }
 
 // get returns the MTU of the node's uplink and, for a node of another cluster, that of the path to it.
-func (l *linkCapacity) get(ctx context.Context, other netip.Addr, foreign bool) (links.Carried, error) {
+func (l *linkCapacity) get(ctx context.Context, other netip.Addr, foreign bool) (links.Capacity, error) {
 	status, err := l.status.get(ctx)
 	if err != nil {
-		return links.Carried{}, err
+		return links.Capacity{}, err
 	}
 	if err := overlay.CheckLinks(status.Uplink); err != nil {
-		return links.Carried{}, err
+		return links.Capacity{}, err
 	}
-	capacity := links.Carried{Uplink: overlay.MostMTU(status.Interface), Own: status.LocalAddress}
+	capacity := links.Capacity{Uplink: overlay.MostMTU(status.Interface), Local: status.LocalAddress}
 	if foreign && other.IsValid() && capacity.Uplink > 0 {
-		capacity.Path = l.paths.Least([]netip.Addr{other}, capacity.Uplink+overlay.EncapsulationBytes) - overlay.EncapsulationBytes
+		capacity.Path = l.paths.PathMTU([]netip.Addr{other}, capacity.Uplink+overlay.EncapsulationBytes) - overlay.EncapsulationBytes
 	}
 	return capacity, nil
 }

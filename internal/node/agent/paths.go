@@ -36,7 +36,7 @@ func (p pathMTUs) networkMTU(uplink string, joined *network.Joined) int {
 	if joined.Object.Spec.Encrypted() {
 		overhead += xfrm.OverheadBytes
 	}
-	return max(0, p.Least(foreignAddresses(joined), largest+overlay.EncapsulationBytes)-overhead)
+	return max(0, p.PathMTU(foreignAddresses(joined), largest+overlay.EncapsulationBytes)-overhead)
 }
 
 // foreignAddresses returns the tunnel addresses of a network's nodes in other clusters.
@@ -44,7 +44,7 @@ func foreignAddresses(joined *network.Joined) []netip.Addr {
 	var addresses []netip.Addr
 	for _, shard := range joined.Shards {
 		for i := range shard {
-			if shard[i].Cluster != "" && joined.Trespasses(&shard[i]) == nil {
+			if shard[i].Cluster != "" && joined.ValidateSubnets(&shard[i]) == nil {
 				addresses = append(addresses, shard[i].Address)
 			}
 		}

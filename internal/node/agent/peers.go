@@ -47,10 +47,10 @@ func addPeers(c *core, planner peers.Planner, host *install.Node, ovs *ovsPart) 
 		},
 	}
 	if ovs != nil {
-		r.Through = ovs.reconcile
+		r.Switch = ovs.reconcile
 	}
 	if c.FromCluster {
-		r.Linger, r.Patience = peerLinger, peerStartupGrace
+		r.Linger, r.StartupGrace = peerLinger, peerStartupGrace
 	}
 	return ctrl.NewControllerManagedBy(c.manager).Named("peers").
 		Watches(&corev1.Node{}, wholeNode, builder.WithPredicates(nodeChanged)).

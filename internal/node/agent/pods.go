@@ -171,8 +171,8 @@ func addWatcher(c *core, relays *relay.Supervisor) error {
 		Pods: c.manager.GetClient(), Driver: csi.DriverName, Every: watchInterval, Settle: podSettleTime, Now: time.Now,
 		Events:   c.manager.GetEventRecorderFor("ktsn-agent"),
 		Do:       ask(c, func(k *control.Client) watch.Ktsnd { return k }),
-		Unseen:   (&attachment.GuardRound{StateDir: c.StateDir}).Run,
-		Back:     relays.Compare,
+		Guards:   (&attachment.GuardRound{StateDir: c.StateDir}).Run,
+		Restored: relays.Compare,
 		Dropped:  c.metrics.Unseen,
 		Diverted: c.metrics.Diverted,
 		Relays:   relays.Status,
@@ -180,7 +180,7 @@ func addWatcher(c *core, relays *relay.Supervisor) error {
 	}
 	if c.Proc != "" {
 		watcher.Programs = &inspect.Inspector{
-			Program: "/proc/self/exe", Arguments: []string{inspectCommand}, Proc: c.Proc, Patience: inspectTimeout,
+			Program: "/proc/self/exe", Arguments: []string{inspectCommand}, Proc: c.Proc, Timeout: inspectTimeout,
 		}
 	}
 	return c.manager.Add(manager.RunnableFunc(watcher.Run))

@@ -119,7 +119,7 @@ func cleanNode(ctx context.Context, arguments []string, stdout io.Writer) error 
 	options := Options{Kubelet: *kubelet}
 	n.Further = []string{filepath.Dir(options.endpoint()), options.registry()}
 	if *ovsRunDir != "" {
-		n.TakeDown = func(ctx context.Context) error { return teardownOVS(ctx, *ovsRunDir) }
+		n.Teardown = func(ctx context.Context) error { return teardownOVS(ctx, *ovsRunDir) }
 	}
 	return n.Clean(ctx)
 }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +15,7 @@ import (
 	attachments "github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
+	"github.com/kubernetsn/kubernetsn/internal/shared/errortext"
 )
 
 const (
@@ -170,7 +170,7 @@ func (s *Supervisor) reconcile(now time.Time) {
 func (s *Supervisor) complain(err error) {
 	text := ""
 	if err != nil {
-		text = strings.ReplaceAll(err.Error(), "\n", "; ")
+		text = errortext.OneLine(err)
 	}
 	if text != "" && text != s.failed {
 		s.Log.Warn("cannot read all captured interfaces", "error", text)
@@ -265,7 +265,7 @@ func (s *Supervisor) release(all []*attachment) {
 		go func() {
 			defer ending.Done()
 			if err := a.release(); err != nil {
-				a.log.Info("cannot release all of the relay's resources", "error", strings.ReplaceAll(err.Error(), "\n", "; "))
+				a.log.Info("cannot release all of the relay's resources", "error", errortext.OneLine(err))
 			}
 		}()
 	}

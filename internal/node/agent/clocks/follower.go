@@ -18,79 +18,80 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
-// Judge says what estimates mean for one need. It remembers those before, so that a clock at its limit is not good and bad in turns.
+// Judge evaluates estimates for a requirement. It keeps a history, so that a clock at its limit does not alternate
+// between good and bad.
 type Judge interface {
 	Look(need clock.Need, estimate clock.Estimate) clock.Verdict
 }
 
-// Metrics are the figures of the node's clock.
+// Metrics records the state of the node's clock.
 type Metrics interface {
 	Clock(estimate *clock.Estimate, state clock.State)
 }
 
-// Follower follows the clock of the node.
+// Follower follows the node's clock.
 type Follower struct {
-	// Watch gives hear an estimate once a second, and at once what has changed, until ctx ends.
+	// Watch calls report with an estimate once per second and after each change, until ctx ends.
 	Watch func(ctx context.Context, hear func(clock.Estimate)) error
-	// NewJudge makes a judge who has seen what another one has; nil: nothing.
+	// NewJudge returns a judge with the history of another one, or without history for nil.
 	NewJudge func(like Judge) Judge
-	// State is what the API server has said; nil where the networks are those of a file.
+	// State returns the node's objects; nil if the networks come from a file.
 	State func() network.Cluster
-	// Teller has ktsnd know.
-	Teller *Teller
-	// Changed is called when Node or Network say something else than before. It must not block.
+	// Updater updates ktsnd.
+	Updater *Updater
+	// Changed is called when the result of Node or Network has changed. It must not block.
 	Changed func()
-	// NodeEvent makes an Event on the Node, NetworkEvent one on the TSNNode. FaultEvent makes one on the Node as well, of a fault or a step:
-	// however many of these there are, none of the others is left out for it. None of them may block.
+	// NodeEvent creates an Event on the Node, NetworkEvent one on the TSNNode. FaultEvent creates an Event on the Node
+	// about a fault or a step; their number must not suppress other Events. None of them may block.
 	NodeEvent, NetworkEvent, FaultEvent func(eventType, reason, sentence string)
 	Metrics                             Metrics
 	Now                                 func() time.Time
 	Log                                 *slog.Logger
 
-	again chan struct{}
-	begin sync.Once
+	trigger  chan struct{}
+	initOnce sync.Once
 
-	// All but what mu guards is the goroutine's of Run.
+	// Only the goroutine of Run uses the fields up to mu.
 	started  time.Time
 	estimate *clock.Estimate
-	// own judges for the node, networks for each network with spec.clock, by name.
-	own      *judgement
-	networks map[string]*judgement
-	// complete tells whether networks are all that the node is on.
+	// nodeJudgement is that of the node, networks has one for each network with spec.clock, by name.
+	nodeJudgement *judgement
+	networks      map[string]*judgement
+	// complete is false while networks may lack a network of the node.
 	complete bool
-	// adopted tells whether the TSNNode was asked what an agent before this one said.
+	// adopted means that the status of a previous agent was taken from the TSNNode.
 	adopted  bool
 	timeline timeline
 	faults   map[string]bool
-	steps    stepNews
+	steps    stepReport
 
 	mu sync.Mutex
-	// node is what is to be said of the clock, nil as long as nothing is; conditions are those of networks.
+	// node is the status of the clock, nil as long as there is none; conditions are those of networks.
 	node       *v1alpha1.NodeClock
 	conditions map[string]metav1.Condition
 }
 
 const (
-	// silentAfter is how long the watch of the clock may say nothing.
-	silentAfter = 5 * time.Second
-	// settle is how long an agent that has just started may know nothing of the clock before it says so, which is longer than judges
-	// want to look at a good one: what the agent before it said holds meanwhile, and ktsnd adds to the error by itself.
-	settle = 5 * time.Second
-	// watchAgain is when to watch again after a failure.
-	watchAgain = time.Second
+	// silenceTimeout is how long the watch of the clock may report nothing.
+	silenceTimeout = 5 * time.Second
+	// settleTime is how long a new agent may know nothing about the clock before it says so. It is longer than a judge
+	// observes a good clock; meanwhile the previous agent's status holds, and ktsnd increases the error by itself.
+	settleTime = 5 * time.Second
+	// watchRetryDelay is the time until a failed watch is restarted.
+	watchRetryDelay = time.Second
 )
 
-// Again has the networks be looked at again.
-func (f *Follower) Again() {
+// Trigger triggers an update with the present networks.
+func (f *Follower) Trigger() {
 	select {
 	case f.signal() <- struct{}{}:
-	default: // they will be
+	default: // already triggered
 	}
 }
 
 func (f *Follower) signal() chan struct{} {
-	f.begin.Do(func() { f.again = make(chan struct{}, 1) })
-	return f.again
+	f.initOnce.Do(func() { f.trigger = make(chan struct{}, 1) })
+	return f.trigger
 }
 
 // Run follows the clock until ctx ends.
@@ -99,27 +100,27 @@ func (f *Follower) Run(ctx context.Context) error {
 	var others sync.WaitGroup
 	defer others.Wait()
 	others.Go(func() { f.watch(ctx, estimates) })
-	others.Go(func() { f.Teller.run(ctx) })
+	others.Go(func() { f.Updater.run(ctx) })
 	f.started = f.Now()
-	f.look()
-	silence := time.NewTimer(silentAfter)
+	f.update()
+	silence := time.NewTimer(silenceTimeout)
 	defer silence.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case estimate := <-estimates:
-			silence.Reset(silentAfter)
-			f.hear(&estimate)
+			silence.Reset(silenceTimeout)
+			f.handleEstimate(&estimate)
 		case <-silence.C:
-			f.silent()
+			f.handleSilence()
 		case <-f.signal():
-			f.look()
+			f.update()
 		}
 	}
 }
 
-// watch goes on watching whatever happens.
+// watch restarts Watch when it fails.
 func (f *Follower) watch(ctx context.Context, estimates chan<- clock.Estimate) {
 	for ctx.Err() == nil {
 		err := f.Watch(ctx, func(estimate clock.Estimate) {
@@ -131,71 +132,72 @@ func (f *Follower) watch(ctx context.Context, estimates chan<- clock.Estimate) {
 		if ctx.Err() != nil {
 			return
 		}
-		f.Log.Error("the watch of the node's clock has ended, and is begun anew", "error", err)
-		_ = retry.Pause(ctx, watchAgain)
+		f.Log.Error("the watch of the node's clock has ended; restarting it", "error", err)
+		_ = retry.Pause(ctx, watchRetryDelay)
 	}
 }
 
-// hear judges by a new estimate.
-func (f *Follower) hear(estimate *clock.Estimate) {
+// handleEstimate updates with a new estimate.
+func (f *Follower) handleEstimate(estimate *clock.Estimate) {
 	f.estimate = estimate
-	f.look()
+	f.update()
 }
 
-// silent is called when nothing was heard of the clock for long.
-func (f *Follower) silent() {
-	f.Log.Error("the watch of the node's clock says nothing", "for", silentAfter)
+// handleSilence updates without an estimate, after Watch has been silent for silenceTimeout.
+func (f *Follower) handleSilence() {
+	f.Log.Error("the watch of the node's clock is silent", "for", silenceTimeout)
 	f.estimate = nil
-	f.look()
+	f.update()
 }
 
-// look judges by what is known now.
-func (f *Follower) look() {
+// update judges the clock by the present estimate and networks.
+func (f *Follower) update() {
 	f.readNetworks()
-	if f.estimate == nil && f.Now().Sub(f.started) < silentAfter {
-		f.Teller.want(f.unjudged()) // nothing was heard yet
+	if f.estimate == nil && f.Now().Sub(f.started) < silenceTimeout {
+		f.Updater.set(f.unjudged()) // there is no estimate yet
 		return
 	}
-	f.judge()
+	f.judgeAll()
 	if f.settling() {
-		f.Teller.want(f.unjudged())
+		f.Updater.set(f.unjudged())
 		return
 	}
 	f.publish()
-	f.Teller.want(f.wanted())
+	f.Updater.set(f.desired())
 }
 
-// judge asks all judges. One for a new network has seen what the node's has, so that its pods need not wait.
-func (f *Follower) judge() {
-	if f.own == nil {
-		f.own = &judgement{judge: f.NewJudge(nil)}
+// judgeAll updates all judgements. The judge of a new network gets the history of the node's judge, so that its pods
+// need not wait.
+func (f *Follower) judgeAll() {
+	if f.nodeJudgement == nil {
+		f.nodeJudgement = &judgement{judge: f.NewJudge(nil)}
 	}
-	for _, one := range f.networks {
-		if one.judge == nil {
-			one.judge = f.NewJudge(f.own.judge)
+	for _, j := range f.networks {
+		if j.judge == nil {
+			j.judge = f.NewJudge(f.nodeJudgement.judge)
 		}
-		one.look(f.estimate, f.Now())
+		j.update(f.estimate, f.Now())
 	}
-	f.own.need = strictest(f.networks)
-	f.own.look(f.estimate, f.Now())
+	f.nodeJudgement.need = strictest(f.networks)
+	f.nodeJudgement.update(f.estimate, f.Now())
 }
 
-// settling tells whether the agent has just started and nobody can say anything of the clock yet.
+// settling reports whether the agent has just started and cannot judge the clock yet.
 func (f *Follower) settling() bool {
-	return f.own.verdict.State == clock.Unknown && f.own.said == "" && f.Now().Sub(f.started) < settle
+	return f.nodeJudgement.verdict.State == clock.Unknown && f.nodeJudgement.reported == "" && f.Now().Sub(f.started) < settleTime
 }
 
-// publish has others know what has changed.
+// publish publishes changes.
 func (f *Follower) publish() {
-	f.Metrics.Clock(f.estimate, f.own.verdict.State)
-	f.sayFaults()
-	f.saySteps()
-	f.sayNode()
-	changed := f.timeline.add(f.own, f.estimate, f.Now())
+	f.Metrics.Clock(f.estimate, f.nodeJudgement.verdict.State)
+	f.reportFaults()
+	f.reportSteps()
+	f.reportNode()
+	changed := f.timeline.add(f.nodeJudgement, f.estimate, f.Now())
 	conditions := map[string]metav1.Condition{}
-	for name, one := range f.networks {
-		conditions[name] = one.condition()
-		f.sayNetwork(name, one)
+	for name, j := range f.networks {
+		conditions[name] = j.condition()
+		f.reportNetwork(name, j)
 	}
 	f.mu.Lock()
 	changed = changed || !maps.Equal(f.conditions, conditions)
@@ -206,33 +208,33 @@ func (f *Follower) publish() {
 	}
 }
 
-// sayNode tells in log and Event that the node's clock is in another state.
-func (f *Follower) sayNode() {
-	before, now := f.own.said, f.own.verdict.State
-	f.own.said = now
+// reportNode reports a new state of the node's clock in log and Event.
+func (f *Follower) reportNode() {
+	before, now := f.nodeJudgement.reported, f.nodeJudgement.verdict.State
+	f.nodeJudgement.reported = now
 	if before == now {
 		return
 	}
-	f.Log.Info("the node's clock", "state", now, "before", before, "reason", f.own.verdict.Reason, "sentence", f.own.sentence)
-	// What an agent says first is news only to somebody who was told something else before.
-	if before == "" && !f.timeline.differs(now) {
+	f.Log.Info("the state of the node's clock has changed", "state", now, "before", before, "reason", f.nodeJudgement.verdict.Reason, "sentence", f.nodeJudgement.message)
+	// The first state of this agent is an Event only if the previous agent reported another one.
+	if before == "" && !f.timeline.hasOtherState(now) {
 		return
 	}
-	f.NodeEvent(eventType(now), eventReason(now), sentenceOf(now, f.own))
+	f.NodeEvent(eventType(now), eventReason(now), eventMessage(now, f.nodeJudgement))
 }
 
-func (f *Follower) sayNetwork(name string, one *judgement) {
-	before, now := one.said, one.verdict.State
-	one.said = now
+func (f *Follower) reportNetwork(name string, j *judgement) {
+	before, now := j.reported, j.verdict.State
+	j.reported = now
 	if before == now || before == "" {
 		return
 	}
-	f.Log.Info("the clock of a network", "network", name, "state", now, "before", before, "reason", one.verdict.Reason)
-	f.NetworkEvent(eventType(now), eventReason(now), "network "+name+": "+sentenceOf(now, one))
+	f.Log.Info("the state of a network's clock has changed", "network", name, "state", now, "before", before, "reason", j.verdict.Reason)
+	f.NetworkEvent(eventType(now), eventReason(now), "network "+name+": "+eventMessage(now, j))
 }
 
-// sayFaults makes an Event of each fault in how the clock is kept that was not there before.
-func (f *Follower) sayFaults() {
+// reportFaults creates an Event for each new fault.
+func (f *Follower) reportFaults() {
 	faults := map[string]bool{}
 	if f.estimate == nil {
 		return
@@ -247,14 +249,14 @@ func (f *Follower) sayFaults() {
 	f.faults = faults
 }
 
-// Node is what is to be said of the clock; nil as long as nothing is. Nobody changes what is in it.
+// Node returns the status of the clock, nil as long as there is none. Callers must not modify it.
 func (f *Follower) Node() *v1alpha1.NodeClock {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.node
 }
 
-// Network says whether the clock is good enough for a network with spec.clock. known is false as long as nobody can say.
+// Network returns the condition of the clock for a network with spec.clock; known is false until it was judged.
 func (f *Follower) Network(name string) (condition metav1.Condition, known bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -35,7 +35,7 @@ func TestEachNetworkIsJudgedByWhatItAsksFor(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			l := newLab(t, test.networks...)
-			l.hears(settle, test.estimate)
+			l.hears(settleTime, test.estimate)
 			if l.says() != test.want || l.Node() == nil || l.Node().State != string(test.node) || l.figure != test.node {
 				t.Errorf("it says %s, of the node %+v\nwant %s, %s", l.says(), l.Node(), test.want, test.node)
 			}
@@ -45,7 +45,7 @@ func TestEachNetworkIsJudgedByWhatItAsksFor(t *testing.T) {
 
 func TestANetworkThatAsksForSomethingElseIsJudgedAnew(t *testing.T) {
 	l := newLab(t, aNetwork("tsn", 1, "1us"))
-	l.after(settle, 2000)
+	l.after(settleTime, 2000)
 	if l.says() != "tsn False ClockUnsynchronized" {
 		t.Fatalf("it says %s", l.says())
 	}
@@ -65,7 +65,7 @@ func TestANetworkThatAsksForSomethingElseIsJudgedAnew(t *testing.T) {
 		}, ""},
 	} {
 		step.change()
-		if l.look(); l.says() != step.want {
+		if l.update(); l.says() != step.want {
 			t.Errorf("%s: it says %s", step.sentence, l.says())
 		}
 	}
@@ -80,10 +80,10 @@ func TestANodeThatHasJustStartedSaysNothingItDoesNotKnow(t *testing.T) {
 		state  string
 		events int
 	}{
-		"it has heard of nobody so far": {settle - time.Second, -1, "Synchronized", 0},
+		"it has heard of nobody so far": {settleTime - time.Second, -1, "Synchronized", 0},
 		"it has heard that all is well": {time.Second, 100, "Synchronized", 0},
 		"it has heard of an error":      {time.Second, 1e6, "Unsynchronized", 1},
-		"it hears of nobody for long":   {settle, -1, "Unknown", 1},
+		"it hears of nobody for long":   {settleTime, -1, "Unknown", 1},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			l := newLab(t)
@@ -112,19 +112,19 @@ func TestHistoryGoesOnWhereAnotherAgentEnded(t *testing.T) {
 		l.after(time.Minute, 100)
 		l.after(time.Minute, 1e6)
 	}
-	if history := l.Node().History; len(history) != mostOfHistory || history[0].State != "Unsynchronized" || history[1].State != "Synchronized" ||
+	if history := l.Node().History; len(history) != maxHistory || history[0].State != "Unsynchronized" || history[1].State != "Synchronized" ||
 		history[0].Reason != "ErrorTooLarge" || history[0].Grandmaster != "gm1" || !history[0].Time.After(history[1].Time.Time) {
 		t.Fatalf("the history is %+v", history)
 	}
 	l.state.Node.Status.Clock = l.Node()
-	oldest, newest := l.Node().History[mostOfHistory-1], l.Node().History[0]
+	oldest, newest := l.Node().History[maxHistory-1], l.Node().History[0]
 	l.Follower = l.agent()
 	l.after(time.Minute, 1e6)
-	if history := l.Node().History; history[0] != newest || history[mostOfHistory-1] != oldest {
+	if history := l.Node().History; history[0] != newest || history[maxHistory-1] != oldest {
 		t.Errorf("another agent that finds the same says %+v", history)
 	}
 	l.after(time.Minute, 100)
-	if history := l.Node().History; len(history) != mostOfHistory || history[1] != newest {
+	if history := l.Node().History; len(history) != maxHistory || history[1] != newest {
 		t.Errorf("another agent that finds something else says %+v", history)
 	}
 	// The API server is heard only after the clock.
@@ -143,7 +143,7 @@ func TestHistoryGoesOnWhereAnotherAgentEnded(t *testing.T) {
 
 func TestSomebodyIsToldOfWhatHasChangedOnly(t *testing.T) {
 	l := newLab(t, aNetwork("tsn", 1, "10us"))
-	l.after(settle, 900)
+	l.after(settleTime, 900)
 	for _, step := range []struct {
 		sentence      string
 		pause         time.Duration
@@ -155,20 +155,20 @@ func TestSomebodyIsToldOfWhatHasChangedOnly(t *testing.T) {
 		{"nothing happens", time.Second, clock.Estimate{Bound: 910}, 0, "", 0},
 		{"the bound is larger than what was said", time.Second, clock.Estimate{Bound: 1100}, 1, "", 0},
 		{"and larger", time.Second, clock.Estimate{Bound: 1900}, 0, "", 0},
-		{"the bound is less, and back", boundAgain, clock.Estimate{Bound: 900}, 0, "", 0},
+		{"the bound is less, and back", boundInterval, clock.Estimate{Bound: 900}, 0, "", 0},
 		{"it is much larger", time.Second, clock.Estimate{Bound: 9000}, 1, "", 0},
 		{"it is much less for a moment", time.Second, clock.Estimate{Bound: 100}, 0, "", 0},
-		{"it is much less for longer", boundAgain, clock.Estimate{Bound: 100}, 1, "", 0},
+		{"it is much less for longer", boundInterval, clock.Estimate{Bound: 100}, 1, "", 0},
 		{"it is too large", time.Second, clock.Estimate{Bound: 11000}, 1, "ClockUnsynchronized: its error may be 11µs; see ptp4l", 1},
 		{"only the figure of the sentence changes", time.Second, clock.Estimate{Bound: 12000}, 0, "", 0},
 		{"all is well again", time.Second, clock.Estimate{Bound: 400}, 1, "ClockSynchronized: the error of the clock is within 10µs", 1},
 		{"another grandmaster", time.Second, clock.Estimate{Bound: 400, Grandmaster: "gm2"}, 1, "", 0},
 		{"somebody sets the clock", time.Second, clock.Estimate{Bound: 400, Grandmaster: "gm2", Steps: 1, LastStep: -3 * time.Second}, 0,
-			"ClockStepped: somebody set the clock back by 3s; messages of this moment left early or late by as much, and schedules begin anew", 0},
+			"ClockStepped: the clock was stepped back by 3s; messages at this moment left early or late by as much, and schedules restart", 0},
 		{"two set it", time.Second, clock.Estimate{Bound: 400, Grandmaster: "gm2", Steps: 1,
 			Faults: []clock.Fault{{Reason: v1alpha1.ReasonTwoClockMasters, Sentence: "chronyd and phc2sys set it; end one"}}}, 1,
 			"TwoClockMasters: chronyd and phc2sys set it; end one", 0},
-		{"the number of steps is said later", boundAgain, clock.Estimate{Bound: 400, Grandmaster: "gm2", Steps: 1,
+		{"the number of steps is said later", boundInterval, clock.Estimate{Bound: 400, Grandmaster: "gm2", Steps: 1,
 			Faults: []clock.Fault{{Reason: v1alpha1.ReasonTwoClockMasters, Sentence: "chronyd and phc2sys set it; end one"}}}, 1, "", 0},
 		{"they still do", time.Second, clock.Estimate{Bound: 400, Grandmaster: "gm2", Steps: 1,
 			Faults: []clock.Fault{{Reason: v1alpha1.ReasonTwoClockMasters, Sentence: "chronyd and phc2sys set it; end one"}}}, 0, "", 0},
@@ -234,7 +234,7 @@ func TestWhatChangesAllTheTimeIsWrittenRarely(t *testing.T) {
 
 func TestNoStepIsForgotten(t *testing.T) {
 	l := newLab(t)
-	l.hears(settle, clock.Estimate{Source: clock.PTP, Bound: 400})
+	l.hears(settleTime, clock.Estimate{Source: clock.PTP, Bound: 400})
 	for steps := range 10 {
 		l.hears(time.Second, clock.Estimate{Source: clock.PTP, Bound: 400, Steps: uint64(steps + 1), LastStep: time.Second})
 	}
@@ -251,7 +251,7 @@ func TestNoStepIsForgotten(t *testing.T) {
 func TestAnotherReasonThatStaysIsSaid(t *testing.T) {
 	l := newLab(t, aNetwork("tsn", 1, "10us"))
 	l.NewJudge = NewJudge
-	l.hears(settle, clock.Estimate{Source: clock.PTP, Bound: 11000})
+	l.hears(settleTime, clock.Estimate{Source: clock.PTP, Bound: 11000})
 	for range 40 {
 		l.hears(time.Second, clock.Estimate{Source: clock.PTP, Bound: 9000})
 	}
@@ -262,10 +262,10 @@ func TestAnotherReasonThatStaysIsSaid(t *testing.T) {
 
 func TestAWatchThatSaysNothingIsNotBelieved(t *testing.T) {
 	l := newLab(t, aNetwork("tsn", 1, "10us"))
-	l.after(settle, 900)
-	l.now = l.now.Add(silentAfter)
-	l.silent()
-	if condition, _ := l.Network("tsn"); condition.Status != metav1.ConditionFalse || condition.Message != silentSaid || l.Node().State != "Unknown" {
+	l.after(settleTime, 900)
+	l.now = l.now.Add(silenceTimeout)
+	l.handleSilence()
+	if condition, _ := l.Network("tsn"); condition.Status != metav1.ConditionFalse || condition.Message != silentMessage || l.Node().State != "Unknown" {
 		t.Errorf("it says %+v, of the node %+v", condition, l.Node())
 	}
 	l.after(time.Second, 900)
@@ -278,7 +278,7 @@ func TestWithoutAnOperatorTheNodeIsJudgedAlone(t *testing.T) {
 	l := newLab(t)
 	l.State = nil
 	l.ktsnd.networks[7] = control.ClockNeed{Good: true} // an operator was there once
-	l.after(settle, 900)
+	l.after(settleTime, 900)
 	if got := l.ktsnd.was(); got != "clock synchronized 900, network 7 gone" || l.figure != clock.Synchronized {
 		t.Errorf("ktsnd was asked %s", got)
 	}
@@ -304,7 +304,7 @@ func TestSentencesThatDifferInFiguresAreTheSame(t *testing.T) {
 		{"grandmaster 00a0.fffe.01", "grandmaster 00b0.fffe.01", "another"},
 		{"", "lost", "another"},
 	} {
-		if got := sameButFigures(pair[0], pair[1]); got != (pair[2] == "same") {
+		if got := equalExceptNumbers(pair[0], pair[1]); got != (pair[2] == "same") {
 			t.Errorf("%q and %q: %v", pair[0], pair[1], got)
 		}
 	}
@@ -315,7 +315,7 @@ func TestChangesOfNetworksAreEventsOfTheirOwn(t *testing.T) {
 	l.state.Node.Spec.Networks = []v1alpha1.NodeNetwork{{Name: "lax"}, {Name: "strict"}}
 	l.state.Node.Status.Networks = []v1alpha1.NodeNetworkStatus{{Name: "strict", Conditions: []metav1.Condition{{
 		Type: v1alpha1.ConditionClockSynchronized, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAsAsked}}}}
-	l.after(settle, 2000)
+	l.after(settleTime, 2000)
 	want := []string{"ClockUnsynchronized: network strict: its error may be 2µs; see ptp4l"}
 	if !slices.Equal(l.networkEvents, want) {
 		t.Errorf("against what an agent before it said: %q", l.networkEvents)

@@ -13,50 +13,50 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// judgement is what holds of the clock for one network, or for the node.
+// judgement is the state of the clock for one network, or for the node.
 type judgement struct {
 	need  clock.Need
 	judge Judge
-	// vni, created, onLoss and fault are a network's; fault is why its spec.clock cannot be read.
+	// vni, created, onLoss and fault are those of a network; fault is why its spec.clock is invalid.
 	vni     uint32
 	created time.Time
 	onLoss  string
 	fault   error
 
 	verdict clock.Verdict
-	// sentence is that of the verdict and of the faults, as it was written at writtenAt; about is what it was about then.
-	sentence  string
-	about     subject
+	// message describes the verdict and the faults as of writtenAt; subject is what it is about.
+	message   string
+	subject   subject
 	writtenAt time.Time
-	// otherSince is since when another sentence would be written; zero while the same would be.
-	otherSince time.Time
-	// said is the state that was told last, "" for none.
-	said clock.State
+	// changedSince is since when the message would be another; zero while it would be the same.
+	changedSince time.Time
+	// reported is the last reported state, "" for none.
+	reported clock.State
 }
 
 const (
 	reasonSilent  = "WatchSilent"
 	reasonInvalid = "SpecInvalid"
-	silentSaid    = "the agent hears nothing of the node's clock; see its log"
+	silentMessage = "the agent gets no information about the node's clock; see its log"
 )
 
-// look judges; without an estimate nobody knows anything.
-func (j *judgement) look(estimate *clock.Estimate, now time.Time) {
+// update judges the clock; without an estimate its state is unknown.
+func (j *judgement) update(estimate *clock.Estimate, now time.Time) {
 	switch {
 	case j.fault != nil:
 		j.verdict = clock.Verdict{State: clock.Unknown, Since: now, Reason: reasonInvalid, Sentence: j.fault.Error()}
 	case estimate == nil:
-		j.verdict = clock.Verdict{State: clock.Unknown, Since: now, Reason: reasonSilent, Sentence: silentSaid}
+		j.verdict = clock.Verdict{State: clock.Unknown, Since: now, Reason: reasonSilent, Sentence: silentMessage}
 	default:
 		j.verdict = j.judge.Look(j.need, *estimate)
 	}
-	j.write(estimate, now)
+	j.updateMessage(estimate, now)
 }
 
-// condition is what is said in the network's status.
+// condition returns the condition for the network's status.
 func (j *judgement) condition() metav1.Condition {
 	condition := metav1.Condition{
-		Type: v1alpha1.ConditionClockSynchronized, Status: metav1.ConditionFalse, Reason: eventReason(j.verdict.State), Message: j.sentence,
+		Type: v1alpha1.ConditionClockSynchronized, Status: metav1.ConditionFalse, Reason: eventReason(j.verdict.State), Message: j.message,
 	}
 	if j.verdict.State.Good() {
 		condition.Status = metav1.ConditionTrue
@@ -67,7 +67,7 @@ func (j *judgement) condition() metav1.Condition {
 	return condition
 }
 
-// stateOf is the state that a condition was said for, "" if for none.
+// stateOf returns the state that a condition describes, "" for none.
 func stateOf(condition *metav1.Condition) clock.State {
 	if condition == nil {
 		return ""
@@ -78,7 +78,7 @@ func stateOf(condition *metav1.Condition) clock.State {
 	}[condition.Reason]
 }
 
-// eventReason is that of an Event, and of conditions that are not as asked.
+// eventReason returns the reason of Events, and of conditions that are not true.
 func eventReason(state clock.State) string {
 	switch state {
 	case clock.Synchronized:
@@ -98,25 +98,25 @@ func eventType(state clock.State) string {
 	return corev1.EventTypeWarning
 }
 
-// NewJudge makes a judge of package clock who has seen what another one has.
+// NewJudge returns a judge of package clock with the history of another one.
 func NewJudge(like Judge) Judge {
 	judge := &clock.Judge{}
-	if another, is := like.(*clock.Judge); is {
-		*judge = *another
+	if other, ok := like.(*clock.Judge); ok {
+		*judge = *other
 	}
 	return judge
 }
 
-// strictest is what the node's own clock is judged by.
+// strictest returns the requirement by which the node's clock is judged.
 func strictest(networks map[string]*judgement) clock.Need {
-	need, asked := clock.Need{MaxError: tsnnetwork.DefaultMaxError, Holdover: tsnnetwork.DefaultHoldover}, false
-	for _, one := range networks {
+	need, anyNeed := clock.Need{MaxError: tsnnetwork.DefaultMaxError, Holdover: tsnnetwork.DefaultHoldover}, false
+	for _, j := range networks {
 		switch {
-		case one.fault != nil:
-		case !asked:
-			need, asked = one.need, true
+		case j.fault != nil:
+		case !anyNeed:
+			need, anyNeed = j.need, true
 		default:
-			need.MaxError, need.Holdover = min(need.MaxError, one.need.MaxError), min(need.Holdover, one.need.Holdover)
+			need.MaxError, need.Holdover = min(need.MaxError, j.need.MaxError), min(need.Holdover, j.need.Holdover)
 		}
 	}
 	return need

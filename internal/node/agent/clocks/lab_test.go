@@ -114,14 +114,14 @@ func (l *lab) agent() *Follower {
 		NodeEvent:    func(_, reason, sentence string) { l.events = append(l.events, reason+": "+sentence) },
 		FaultEvent:   func(_, reason, sentence string) { l.events = append(l.events, reason+": "+sentence) },
 		NetworkEvent: func(_, reason, sentence string) { l.networkEvents = append(l.networkEvents, reason+": "+sentence) },
-		Teller: NewTeller(func(ctx context.Context, ask func(context.Context, Ktsnd) error) error {
+		Updater: NewUpdater(func(ctx context.Context, ask func(context.Context, Ktsnd) error) error {
 			if l.ktsnd.away != nil {
 				return l.ktsnd.away
 			}
 			return ask(ctx, l.ktsnd)
 		}, func() { l.changes++ }, log),
 	}
-	f.Teller.Now, f.started = now, l.now
+	f.Updater.Now, f.started = now, l.now
 	return f
 }
 
@@ -142,8 +142,8 @@ func (l *lab) hears(pause time.Duration, estimate clock.Estimate) {
 	l.t.Helper()
 	l.now = l.now.Add(pause)
 	estimate.At = l.now
-	l.hear(&estimate)
-	_ = l.Teller.tell(l.t.Context()) // an error is said by what ktsnd was told
+	l.handleEstimate(&estimate)
+	_ = l.Updater.update(l.t.Context()) // an error is said by what ktsnd was told
 }
 
 // aNetwork asks for an error of at most so much.

@@ -16,7 +16,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// readNetworks takes what the networks ask for now. Of a network that is not known it keeps what it asked for before.
+// readNetworks updates the requirements of the networks. It keeps the previous requirement of a network that is not
+// known.
 func (f *Follower) readNetworks() {
 	if f.State == nil {
 		f.complete = true
@@ -34,11 +35,11 @@ func (f *Follower) readNetworks() {
 	before := f.networks
 	f.networks, f.complete = map[string]*judgement{}, true
 	for i := range state.Networks {
-		name, about := state.Networks[i].Part.Name, state.Networks[i].Object
+		name, object := state.Networks[i].Part.Name, state.Networks[i].Object
 		switch {
-		case about != nil && about.Spec.Clock != nil:
-			f.networks[name] = asked(about, before[name], state.Node)
-		case about == nil:
+		case object != nil && object.Spec.Clock != nil:
+			f.networks[name] = newJudgement(object, before[name], state.Node)
+		case object == nil:
 			f.complete = false
 			if before[name] != nil {
 				f.networks[name] = before[name]
@@ -47,20 +48,20 @@ func (f *Follower) readNetworks() {
 	}
 }
 
-// asked is the judgement of a network, whose judge remembers what it saw while the network asked for something else.
-func asked(about *v1alpha1.TSNNetwork, before *judgement, node *v1alpha1.TSNNode) *judgement {
-	wanted, _, err := tsnnetwork.ClockOf(about)
-	made := before
-	if made == nil {
-		made = &judgement{said: saidBefore(about.Name, node)}
+// newJudgement returns the judgement of a network, with the previous judge even if the requirement has changed.
+func newJudgement(object *v1alpha1.TSNNetwork, before *judgement, node *v1alpha1.TSNNode) *judgement {
+	requirement, _, err := tsnnetwork.ClockOf(object)
+	j := before
+	if j == nil {
+		j = &judgement{reported: reportedState(object.Name, node)}
 	}
-	made.need = clock.Need{MaxError: wanted.MaxError, Holdover: wanted.Holdover}
-	made.vni, made.created, made.onLoss, made.fault = uint32(about.Spec.VNI), about.CreationTimestamp.Time, wanted.OnLoss, err
-	return made
+	j.need = clock.Need{MaxError: requirement.MaxError, Holdover: requirement.Holdover}
+	j.vni, j.created, j.onLoss, j.fault = uint32(object.Spec.VNI), object.CreationTimestamp.Time, requirement.OnLoss, err
+	return j
 }
 
-// saidBefore is the state that an agent before this one said for a network, "" if none.
-func saidBefore(network string, node *v1alpha1.TSNNode) clock.State {
+// reportedState returns the state that a previous agent reported for a network, "" for none.
+func reportedState(network string, node *v1alpha1.TSNNode) clock.State {
 	_, status := tsnnetwork.OnNode(node, network)
 	if status == nil {
 		return ""
@@ -68,50 +69,50 @@ func saidBefore(network string, node *v1alpha1.TSNNode) clock.State {
 	return stateOf(meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionClockSynchronized))
 }
 
-// wanted is what ktsnd is to know.
-func (f *Follower) wanted() *wanted {
-	all := &wanted{complete: f.complete, networks: map[uint32]control.ClockNeed{}}
+// desired returns the desired state of ktsnd.
+func (f *Follower) desired() *desiredState {
+	desired := &desiredState{complete: f.complete, networks: map[uint32]control.ClockNeed{}}
 	if f.estimate != nil {
-		all.clock = &told{state: f.own.verdict.State, bound: f.estimate.Bound, driftPPB: f.estimate.DriftPPB, at: f.estimate.At}
-	} else if f.own != nil {
-		all.clock = &told{state: clock.Unknown, bound: -1, at: f.Now()}
+		desired.clock = &clockReport{state: f.nodeJudgement.verdict.State, bound: f.estimate.Bound, driftPPB: f.estimate.DriftPPB, measuredAt: f.estimate.At}
+	} else if f.nodeJudgement != nil {
+		desired.clock = &clockReport{state: clock.Unknown, bound: -1, measuredAt: f.Now()}
 	}
-	f.addNeeds(all, func(one *judgement) (good bool, reason string) {
-		return one.verdict.State.Good(), one.sentence
+	f.addNeeds(desired, func(j *judgement) (good bool, reason string) {
+		return j.verdict.State.Good(), j.message
 	})
-	return all
+	return desired
 }
 
-// unjudgedSaid is why a network's clock is not good before anybody could judge it.
-const unjudgedSaid = "the agent has not judged the clock yet"
+// unjudgedMessage is why a network's clock is not good before the first judgement.
+const unjudgedMessage = "the agent has not judged the clock yet"
 
-// unjudged is what ktsnd is to know as long as nobody can say anything of the clock: one that has just been started, too, sends nothing
-// by it. What another agent said holds.
-func (f *Follower) unjudged() *wanted {
-	all := &wanted{unjudged: true, networks: map[uint32]control.ClockNeed{}}
-	f.addNeeds(all, func(*judgement) (bool, string) { return false, unjudgedSaid })
-	return all
+// unjudged returns the desired state before the first judgement: a new ktsnd must not send by the clock, and a running
+// ktsnd keeps the state from a previous agent.
+func (f *Follower) unjudged() *desiredState {
+	desired := &desiredState{unjudged: true, networks: map[uint32]control.ClockNeed{}}
+	f.addNeeds(desired, func(*judgement) (bool, string) { return false, unjudgedMessage })
+	return desired
 }
 
-// addNeeds adds what networks ask for, with what judged says of each.
-func (f *Follower) addNeeds(all *wanted, judged func(one *judgement) (good bool, reason string)) {
+// addNeeds adds the requirements of networks with the verdict for each.
+func (f *Follower) addNeeds(desired *desiredState, verdict func(j *judgement) (good bool, reason string)) {
 	for _, name := range f.oldestFirst() {
-		one := f.networks[name]
-		if _, taken := all.networks[one.vni]; taken {
-			continue // of networks that have a VNI in common the oldest counts, as it does everywhere
+		j := f.networks[name]
+		if _, taken := desired.networks[j.vni]; taken {
+			continue // the oldest network with a VNI counts, as everywhere
 		}
-		good, reason := judged(one)
+		good, reason := verdict(j)
 		need := control.ClockNeed{
-			MaxErrorNs: one.need.MaxError.Nanoseconds(), OnLoss: control.OnClockLoss(strings.ToLower(one.onLoss)), Good: good,
+			MaxErrorNs: j.need.MaxError.Nanoseconds(), OnLoss: control.OnClockLoss(strings.ToLower(j.onLoss)), Good: good,
 		}
 		if !need.Good {
-			need.Reason = tsnnetwork.Shorten(reason, mostOfReason)
+			need.Reason = tsnnetwork.Shorten(reason, maxReasonBytes)
 		}
-		all.networks[one.vni] = need
+		desired.networks[j.vni] = need
 	}
 }
 
-// oldestFirst are the names of the networks in the order of their creation.
+// oldestFirst returns the names of the networks in the order of their creation.
 func (f *Follower) oldestFirst() []string {
 	return slices.SortedFunc(maps.Keys(f.networks), func(a, b string) int {
 		return cmp.Or(f.networks[a].created.Compare(f.networks[b].created), strings.Compare(a, b))

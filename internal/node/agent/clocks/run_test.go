@@ -45,7 +45,7 @@ func TestTheClockIsFollowedWhateverHappens(t *testing.T) {
 		NewJudge: func(Judge) Judge { return fakeJudge{} }, State: func() network.Cluster { return state },
 		Changed: notify, Metrics: figures, Now: time.Now, Log: log,
 		NodeEvent: func(string, string, string) {}, FaultEvent: func(string, string, string) {}, NetworkEvent: func(string, string, string) {},
-		Teller: NewTeller(func(ctx context.Context, _ func(context.Context, Ktsnd) error) error {
+		Updater: NewUpdater(func(ctx context.Context, _ func(context.Context, Ktsnd) error) error {
 			once.Do(func() { close(asked) })
 			<-ctx.Done() // it never answers
 			return ctx.Err()
@@ -76,8 +76,8 @@ func TestTheClockIsFollowedWhateverHappens(t *testing.T) {
 		}
 	}
 	<-asked
-	f.Again()
-	f.Teller.Anew()
+	f.Trigger()
+	f.Updater.Reset()
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)

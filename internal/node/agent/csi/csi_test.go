@@ -322,9 +322,9 @@ func TestRequestsThatMakeNoSenseAreRefused(t *testing.T) {
 		"without a target":    {func(r *csi.NodePublishVolumeRequest) { r.TargetPath = "" }, "target_path: missing"},
 		"a target elsewhere":  {func(r *csi.NodePublishVolumeRequest) { r.TargetPath = n.driver.PodsDir + "/../../etc" }, "is not below"},
 		"no capability":       {func(r *csi.NodePublishVolumeRequest) { r.VolumeCapability = nil }, "volume_capability: missing"},
-		"a block volume":      {func(r *csi.NodePublishVolumeRequest) { r.VolumeCapability.AccessType = nil }, "has no block volumes"},
-		"a persistent volume": {func(r *csi.NodePublishVolumeRequest) { delete(r.VolumeContext, contextEphemeral) }, "has inline volumes only"},
-		"an attribute":        {func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["network"] = "tsn" }, "volumeAttributes: network: there is no such attribute"},
+		"a block volume":      {func(r *csi.NodePublishVolumeRequest) { r.VolumeCapability.AccessType = nil }, "does not support block volumes"},
+		"a persistent volume": {func(r *csi.NodePublishVolumeRequest) { delete(r.VolumeContext, contextEphemeral) }, "supports inline volumes only"},
+		"an attribute":        {func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["network"] = "tsn" }, "volumeAttributes: network: unknown attribute"},
 		"nothing of the pod":  {func(r *csi.NodePublishVolumeRequest) { delete(r.VolumeContext, contextUID) }, "must have podInfoOnMount: true"},
 		"a path as UID":       {func(r *csi.NodePublishVolumeRequest) { r.VolumeContext[contextUID] = "../x" }, "must have podInfoOnMount: true"},
 	} {
@@ -344,7 +344,7 @@ func TestWithoutKtsndNothingIsPublishedAndNothingLeft(t *testing.T) {
 	n := newNode(t)
 	n.daemon.refuse = errors.New("ktsnd does not answer")
 	_, err := n.client.NodePublishVolume(t.Context(), n.request("uid", "ktsn"))
-	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "have ktsnd listen for the pod: ktsnd does not answer") {
+	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "make ktsnd listen for the pod: ktsnd does not answer") {
 		t.Errorf("got %v", err)
 	}
 	n.isClean(t)

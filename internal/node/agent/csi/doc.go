@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package csi is the node part of a CSI driver, csi.kubernetsn.io. Its volumes are inline and ephemeral: a folder with
-// libktsn.so and the pod's own socket to ktsnd, which kubelet has mounted into the pod, read only:
+// libktsn.so and the pod's own socket of ktsnd, which kubelet mounts read-only into the pod:
 //
-//	/run/ktsn/pods/UID/             the pod's folder, on the node
+//	/run/ktsn/pods/UID/             the pod's folder on the node
 //	  app.sock                        ktsnd listens here
-//	  libktsn.so                      a copy of the library of the day on which the pod was made, its own
-//	…/volumes/…~csi/NAME/mount      the same folder, mounted read only where kubelet wants it
+//	  libktsn.so                      the pod's own copy of the library as of its creation
+//	…/volumes/…~csi/NAME/mount      the same folder, mounted read-only for kubelet
 //
-// A folder is mounted rather than its files, so that a pod sees the socket of a ktsnd that was started anew. The library stays
-// while ktsnd is away, and tells a program that starts meanwhile that its pod is on a network (decision 12): it is put there
-// before the socket, and removed after the mount.
+// The folder is mounted rather than its files, so that a pod sees the socket of a restarted ktsnd. The library stays
+// while ktsnd is away, and lets a program that starts meanwhile know that its pod is on a network (decision 12): it is
+// created before the socket, and removed after the mount.
 //
-// What was published is written down beside the folders, on the same file system in memory: a reboot takes records,
-// folders and mounts together. Every step may have been done before, by an agent that was killed behind it.
+// Published volumes are recorded next to the folders on the same file system in memory: a reboot removes records,
+// folders and mounts together. Every step can be repeated after the agent was killed.
 //
-// Threads: gRPC calls in its own goroutines; one lock for each pod keeps publishing and unpublishing apart.
+// Threads: gRPC calls in its own goroutines; a lock per pod serialises publishing and unpublishing.
 package csi

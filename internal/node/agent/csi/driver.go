@@ -5,6 +5,9 @@ package csi
 import (
 	"context"
 	"log/slog"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
@@ -12,53 +15,53 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// DriverName is what pods' volumes name.
+// DriverName is the name of the driver in pods' volumes.
 const DriverName = "csi.kubernetsn.io"
 
-// Driver answers kubelet.
+// Driver implements the CSI services for kubelet.
 type Driver struct {
 	csi.UnimplementedIdentityServer
 	csi.UnimplementedNodeServer
 
 	// Node is the name of the node.
 	Node string
-	// Version is the agent's.
+	// Version is the version of the agent.
 	Version string
-	// PodsDir is where kubelet keeps pods' volumes; nothing is mounted elsewhere.
+	// PodsDir is kubelet's folder of pods; volumes are mounted only below it.
 	PodsDir string
 	Volumes *Volumes
 	Ready   func() bool
 	Log     *slog.Logger
 }
 
-// GetPluginInfo is part of the specification.
+// GetPluginInfo implements csi.IdentityServer.
 func (d *Driver) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
 	return &csi.GetPluginInfoResponse{Name: DriverName, VendorVersion: d.Version}, nil
 }
 
-// GetPluginCapabilities says that there is no controller: nothing is provisioned or attached.
+// GetPluginCapabilities returns no capability: the driver has no controller.
 func (d *Driver) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
 	return &csi.GetPluginCapabilitiesResponse{}, nil
 }
 
-// Probe is part of the specification.
+// Probe implements csi.IdentityServer.
 func (d *Driver) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
 	return &csi.ProbeResponse{Ready: wrapperspb.Bool(d.Ready())}, nil
 }
 
-// NodeGetCapabilities says that volumes are published without being staged.
+// NodeGetCapabilities returns no capability: volumes are not staged.
 func (d *Driver) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
 	return &csi.NodeGetCapabilitiesResponse{}, nil
 }
 
-// NodeGetInfo is part of the specification.
+// NodeGetInfo implements csi.NodeServer.
 func (d *Driver) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
 	return &csi.NodeGetInfoResponse{NodeId: d.Node}, nil
 }
 
-// NodePublishVolume makes the pod's folder and mounts it. Repeating it changes nothing.
+// NodePublishVolume creates the pod's folder and mounts it. It is idempotent.
 func (d *Driver) NodePublishVolume(ctx context.Context, request *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
-	volume, err := d.read(request)
+	volume, err := d.parseRequest(request)
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -70,9 +73,9 @@ func (d *Driver) NodePublishVolume(ctx context.Context, request *csi.NodePublish
 	return &csi.NodePublishVolumeResponse{}, nil
 }
 
-// NodeUnpublishVolume undoes NodePublishVolume. What is gone already is no error.
+// NodeUnpublishVolume undoes NodePublishVolume. It is idempotent.
 func (d *Driver) NodeUnpublishVolume(ctx context.Context, request *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
-	if err := d.checkPlace(request.GetVolumeId(), request.GetTargetPath()); err != nil {
+	if err := d.checkTarget(request.GetVolumeId(), request.GetTargetPath()); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	if err := d.Volumes.Unpublish(ctx, request.GetVolumeId(), request.GetTargetPath()); err != nil {
@@ -80,4 +83,11 @@ func (d *Driver) NodeUnpublishVolume(ctx context.Context, request *csi.NodeUnpub
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
 	return &csi.NodeUnpublishVolumeResponse{}, nil
+}
+
+// InPod reports whether a pod has an inline volume of a driver.
+func InPod(pod *corev1.Pod, driver string) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
+		return volume.CSI != nil && volume.CSI.Driver == driver
+	})
 }

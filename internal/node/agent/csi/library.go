@@ -10,31 +10,31 @@ import (
 	"syscall"
 )
 
-// putLibrary gives a pod a library of its own, unless it has one: a pod keeps the library that it began with. It is a copy and
-// not a link, because by a file that pods share one of them sees what another does with it: inotify, locks, and which of
-// its pages are in the processor's caches. The copy costs its size in memory, charged to the agent.
+// putLibrary copies the library into a pod's folder, unless the pod has one: a pod keeps the library that it started
+// with. A hard link would let pods observe each other through the shared file: inotify, locks, and the pages in the
+// processor's caches. The copy's memory is charged to the agent.
 func (v *Volumes) putLibrary(path string) error {
-	links, err := linksOf(path)
+	links, err := linkCount(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return copyFile(v.Library, path)
 	case err != nil:
 		return err
-	case links > 1: // of an agent that linked them
+	case links > 1: // linked by an older agent
 		return copyFile(path, path)
 	}
 	return nil
 }
 
-func linksOf(path string) (uint64, error) {
-	about, err := os.Lstat(path)
+func linkCount(path string) (uint64, error) {
+	info, err := os.Lstat(path)
 	if err != nil {
 		return 0, err
 	}
-	return uint64(about.Sys().(*syscall.Stat_t).Nlink), nil //nolint:unconvert // of another width on other machines
+	return uint64(info.Sys().(*syscall.Stat_t).Nlink), nil //nolint:unconvert // other architectures have another width
 }
 
-// copyFile puts a copy into place as a whole. What an agent that was killed has left of an attempt is taken by the next.
+// copyFile copies a file atomically. It replaces the unfinished copy of a killed agent.
 func copyFile(from, to string) error {
 	source, err := os.Open(from)
 	if err != nil {
@@ -50,7 +50,7 @@ func copyFile(from, to string) error {
 		return err
 	}
 	_, err = io.Copy(copied, source)
-	// Whatever the umask is: pods' users load it.
+	// Regardless of the umask: pods' users load it.
 	if err := errors.Join(err, copied.Chmod(0o444), copied.Close()); err != nil {
 		return errors.Join(err, os.Remove(unfinished))
 	}

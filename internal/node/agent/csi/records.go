@@ -18,7 +18,7 @@ import (
 
 func (v *Volumes) recordsDir() string { return filepath.Join(v.Dir, "volumes") }
 
-// recordPath is safe whatever characters an id has.
+// recordPath returns a safe path for any id.
 func (v *Volumes) recordPath(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return filepath.Join(v.recordsDir(), hex.EncodeToString(sum[:16]))
@@ -33,7 +33,7 @@ func (v *Volumes) write(volume Volume) error {
 		err = overlay.WriteFile(v.recordPath(volume.ID), text)
 	}
 	if err != nil {
-		return fmt.Errorf("write the volume down: %w", err)
+		return fmt.Errorf("record the volume: %w", err)
 	}
 	return nil
 }
@@ -55,20 +55,20 @@ func readRecord(path string) (*Volume, error) {
 func (v *Volumes) erase(id string) error {
 	for _, path := range []string{v.recordPath(id), v.recordPath(id) + overlay.Unfinished} {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("forget the volume: %w", err)
+			return fmt.Errorf("remove the record of the volume: %w", err)
 		}
 	}
 	return nil
 }
 
-// All lists what is published. Records that cannot be read are in the error, the others are returned all the same.
+// All lists the published volumes. Unreadable records are returned as an error together with the readable ones.
 func (v *Volumes) All() ([]Volume, error) {
 	entries, err := os.ReadDir(v.recordsDir())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list the volumes: %w", err)
 	}
 	var volumes []Volume
-	var all error
+	var errs error
 	for _, entry := range entries {
 		if strings.HasSuffix(entry.Name(), overlay.Unfinished) {
 			continue
@@ -78,15 +78,15 @@ func (v *Volumes) All() ([]Volume, error) {
 			continue // unpublished meanwhile
 		}
 		if err != nil {
-			all = errors.Join(all, err)
+			errs = errors.Join(errs, err)
 			continue
 		}
 		volumes = append(volumes, *volume)
 	}
-	return volumes, all
+	return volumes, errs
 }
 
-// others counts the volumes that a pod has beside one.
+// others returns the number of a pod's other volumes.
 func (v *Volumes) others(uid, id string) (int, error) {
 	volumes, err := v.All()
 	if err != nil {
@@ -101,7 +101,7 @@ func (v *Volumes) others(uid, id string) (int, error) {
 	return count, nil
 }
 
-// PodDirs lists the pods that have a folder, whether or not a volume of theirs is written down.
+// PodDirs lists the UIDs of pods that have a folder, whether or not a volume is recorded.
 func (v *Volumes) PodDirs() ([]string, error) {
 	entries, err := os.ReadDir(v.podsDir())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

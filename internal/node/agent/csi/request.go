@@ -12,7 +12,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 )
 
-// What kubelet says of the pod, when the CSIDriver object asks for it (podInfoOnMount).
+// Pod information from kubelet, if the CSIDriver object requests it (podInfoOnMount).
 const (
 	contextPrefix    = "csi.storage.k8s.io/"
 	contextEphemeral = contextPrefix + "ephemeral"
@@ -21,38 +21,38 @@ const (
 	contextNamespace = contextPrefix + "pod.namespace"
 )
 
-// uidForm is narrower than ktsnd's form of identities: it names a folder, too.
+// uidForm is stricter than ktsnd's form of identities, because the UID names a folder.
 var uidForm = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9]{0,63}$`)
 
-// read turns a request into the volume it asks for.
-func (d *Driver) read(request *csi.NodePublishVolumeRequest) (*Volume, error) {
-	if err := d.checkPlace(request.GetVolumeId(), request.GetTargetPath()); err != nil {
+// parseRequest returns the requested volume.
+func (d *Driver) parseRequest(request *csi.NodePublishVolumeRequest) (*Volume, error) {
+	if err := d.checkTarget(request.GetVolumeId(), request.GetTargetPath()); err != nil {
 		return nil, err
 	}
 	if err := checkCapability(request.GetVolumeCapability()); err != nil {
 		return nil, err
 	}
-	about := request.GetVolumeContext()
-	for name := range about {
+	attributes := request.GetVolumeContext()
+	for name := range attributes {
 		if !strings.HasPrefix(name, contextPrefix) {
-			return nil, fmt.Errorf("volumeAttributes: %s: there is no such attribute; this driver knows none", name)
+			return nil, fmt.Errorf("volumeAttributes: %s: unknown attribute; this driver has none", name)
 		}
 	}
-	if about[contextEphemeral] != "true" {
-		return nil, fmt.Errorf("%s has inline volumes only; name it in the pod, among its volumes", DriverName)
+	if attributes[contextEphemeral] != "true" {
+		return nil, fmt.Errorf("%s supports inline volumes only; define the volume in the pod's spec.volumes", DriverName)
 	}
 	volume := &Volume{
 		ID: request.GetVolumeId(), Target: filepath.Clean(request.GetTargetPath()),
-		UID: about[contextUID], Namespace: about[contextNamespace], Pod: about[contextName],
+		UID: attributes[contextUID], Namespace: attributes[contextNamespace], Pod: attributes[contextName],
 	}
 	if !uidForm.MatchString(volume.UID) || volume.Namespace == "" || volume.Pod == "" {
-		return nil, fmt.Errorf("kubelet says nothing of the pod (%s %q); the CSIDriver object %s must have podInfoOnMount: true",
+		return nil, fmt.Errorf("kubelet sends no information about the pod (%s %q); the CSIDriver object %s must have podInfoOnMount: true",
 			contextUID, volume.UID, DriverName)
 	}
 	return volume, nil
 }
 
-func (d *Driver) checkPlace(id, target string) error {
+func (d *Driver) checkTarget(id, target string) error {
 	switch {
 	case id == "":
 		return errors.New("volume_id: missing")
@@ -69,7 +69,7 @@ func checkCapability(capability *csi.VolumeCapability) error {
 	case capability == nil:
 		return errors.New("volume_capability: missing")
 	case capability.GetMount() == nil:
-		return fmt.Errorf("volume_capability: %s has no block volumes", DriverName)
+		return fmt.Errorf("volume_capability: %s does not support block volumes", DriverName)
 	}
 	return nil
 }

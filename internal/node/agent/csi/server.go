@@ -14,30 +14,30 @@ import (
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// Server has the driver's two sockets: the one on which kubelet calls it, and the one by which kubelet learns of it.
+// Server serves the driver's socket for kubelet's calls, and the socket by which kubelet discovers the driver.
 type Server struct {
 	Driver *Driver
-	// Endpoint is the driver's socket, with the path that it has on the node.
+	// Endpoint is the driver's socket, by its path on the node.
 	Endpoint string
-	// Registry is the socket in kubelet's folder of plugins; kubelet watches that folder.
+	// Registry is the socket in the plugin folder that kubelet watches.
 	Registry string
-	// Registered is told what kubelet says of the registration.
+	// Registered gets kubelet's result of the registration.
 	Registered func(error)
-	// Leave is called at the end, before kubelet learns of it: as long as it does not return, kubelet is served.
+	// Leave is called at the end, before kubelet is notified: kubelet is served until it returns.
 	Leave func(context.Context)
 	Log   *slog.Logger
 }
 
-// lookEvery is how often to see whether the sockets are still there, and retry what kubelet has refused.
-const lookEvery = 5 * time.Second
+// checkInterval is the time between two checks that the sockets exist, and until a refused registration is retried.
+const checkInterval = 5 * time.Second
 
-// answerTimeout bounds how long kubelet's last calls may take.
-const answerTimeout = 2 * time.Second
+// stopTimeout limits how long kubelet's last calls may take.
+const stopTimeout = 2 * time.Second
 
-// notRegistered is the state before kubelet has said anything.
+// errNotRegistered is the state before kubelet has registered the driver.
 var errNotRegistered = errors.New("kubelet has not registered the CSI driver yet")
 
-// Run serves until ctx ends and Leave, which gets a ctx that has not, returns.
+// Run serves until ctx ends and Leave returns, which gets a context that has not ended.
 func (s *Server) Run(ctx context.Context) error {
 	for left := false; !left; {
 		var err error
@@ -48,7 +48,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// offer serves kubelet, until ctx ends and Leave returns, kubelet refuses, or somebody removed a socket.
+// offer serves kubelet until ctx ends and Leave returns (left), kubelet refuses the registration, or a socket was
+// removed.
 func (s *Server) offer(ctx context.Context) (left bool, err error) {
 	driver := grpc.NewServer()
 	csi.RegisterIdentityServer(driver, s.Driver)
@@ -57,22 +58,22 @@ func (s *Server) offer(ctx context.Context) (left bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer s.end(endpoint)
+	defer s.stopSocket(endpoint)
 	s.Registered(errNotRegistered)
-	said := make(chan error, 1)
+	result := make(chan error, 1)
 	registrar := grpc.NewServer()
-	registerapi.RegisterRegistrationServer(registrar, &registration{endpoint: s.Endpoint, said: said})
+	registerapi.RegisterRegistrationServer(registrar, &registration{endpoint: s.Endpoint, result: result})
 	registry, err := serve(registrar, s.Registry)
 	if err != nil {
 		return false, err
 	}
-	defer s.end(registry)
-	return s.await(ctx, said, endpoint, registry), nil
+	defer s.stopSocket(registry)
+	return s.await(ctx, result, endpoint, registry), nil
 }
 
-// await returns as offer does.
-func (s *Server) await(ctx context.Context, said <-chan error, endpoint, registry *socket) (left bool) {
-	ticks := time.NewTicker(lookEvery)
+// await returns when offer must return.
+func (s *Server) await(ctx context.Context, result <-chan error, endpoint, registry *socket) (left bool) {
+	ticks := time.NewTicker(checkInterval)
 	defer ticks.Stop()
 	var refused error
 	for {
@@ -80,7 +81,7 @@ func (s *Server) await(ctx context.Context, said <-chan error, endpoint, registr
 		case <-ctx.Done():
 			s.Leave(context.WithoutCancel(ctx))
 			return true
-		case refused = <-said:
+		case refused = <-result:
 			s.Registered(refused)
 			s.Log.Info("kubelet answered the registration", "refused", refused != nil)
 		case <-ticks.C:
@@ -91,35 +92,35 @@ func (s *Server) await(ctx context.Context, said <-chan error, endpoint, registr
 	}
 }
 
-// end stops serving on a socket. One that stays is replaced by the next agent's.
-func (s *Server) end(one *socket) {
-	if err := one.stop(); err != nil {
-		s.Log.Warn("a socket stays", "path", one.path, "error", err)
+// stopSocket stops serving on a socket. If the file stays, the next agent replaces it.
+func (s *Server) stopSocket(sock *socket) {
+	if err := sock.stop(); err != nil {
+		s.Log.Warn("cannot remove a socket", "path", sock.path, "error", err)
 	}
 }
 
-// registration tells kubelet of the driver.
+// registration registers the driver with kubelet.
 type registration struct {
 	registerapi.UnimplementedRegistrationServer
 	endpoint string
-	said     chan error
+	result   chan error
 }
 
-// GetInfo is kubelet's first question.
+// GetInfo implements registerapi.RegistrationServer.
 func (r *registration) GetInfo(context.Context, *registerapi.InfoRequest) (*registerapi.PluginInfo, error) {
 	return &registerapi.PluginInfo{
 		Type: registerapi.CSIPlugin, Name: DriverName, Endpoint: r.endpoint, SupportedVersions: []string{"1.0.0"},
 	}, nil
 }
 
-// NotifyRegistrationStatus is kubelet's answer.
+// NotifyRegistrationStatus implements registerapi.RegistrationServer.
 func (r *registration) NotifyRegistrationStatus(ctx context.Context, status *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
 	var err error
 	if !status.GetPluginRegistered() {
 		err = fmt.Errorf("kubelet did not register the CSI driver: %s", status.GetError())
 	}
 	select {
-	case r.said <- err:
+	case r.result <- err:
 	case <-ctx.Done():
 	}
 	return &registerapi.RegistrationStatusResponse{}, nil

@@ -15,27 +15,27 @@ import (
 	"google.golang.org/grpc"
 )
 
-// socket is a unix socket that a server listens on. Two agents may be on a node for a while, when a pod was deleted by force: the
-// newer one moves its socket to the path, and the older one does not touch that any more.
+// socket is a unix socket that a server listens on. Two agents may be on a node for a while, if a pod was deleted by
+// force: the newer agent replaces the socket, and the older one does not touch it any more.
 type socket struct {
 	path string
-	// made is the file, which tells it from another one with the path.
-	made   fs.FileInfo
+	// info identifies the file, because another one may have its path.
+	info   fs.FileInfo
 	server *grpc.Server
 	// served is closed when the server has ended.
 	served chan struct{}
 }
 
-// serve listens on a path, in place of a socket that is there.
+// serve listens on a path and replaces an existing socket.
 func serve(server *grpc.Server, path string) (*socket, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return nil, fmt.Errorf("make a folder for the socket: %w", err)
+		return nil, fmt.Errorf("create the socket's folder: %w", err)
 	}
 	listener, info, err := listen(path)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
-	s := &socket{path: path, made: info, server: server, served: make(chan struct{})}
+	s := &socket{path: path, info: info, server: server, served: make(chan struct{})}
 	go func() {
 		defer close(s.served)
 		_ = server.Serve(listener) // ends with Stop
@@ -43,12 +43,12 @@ func serve(server *grpc.Server, path string) (*socket, error) {
 	return s, nil
 }
 
-// listen binds a socket beside its path and moves it there, so that there is one at any time. Its name begins with a dot, which
-// kubelet leaves out.
+// listen binds a socket to a temporary name and moves it to its path, so that the path always has a socket. kubelet
+// ignores the temporary name, which begins with a dot.
 func listen(path string) (listener *net.UnixListener, info fs.FileInfo, err error) {
 	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
-	err = locked(path, func() error {
-		if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) { // of an agent that was killed
+	err = withLock(path, func() error {
+		if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) { // from a killed agent
 			return err
 		}
 		if listener, err = net.ListenUnix("unix", &net.UnixAddr{Name: temporary, Net: "unix"}); err != nil {
@@ -69,28 +69,28 @@ func listen(path string) (listener *net.UnixListener, info fs.FileInfo, err erro
 	return listener, info, err
 }
 
-// missing tells that the path leads nowhere: neither to this socket nor to that of another agent.
+// missing reports whether the path does not exist, as a socket of this or another agent.
 func (s *socket) missing() bool {
 	_, err := os.Lstat(s.path)
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// stop removes the socket, answers what was asked, and ends the server. The socket of another agent stays.
+// stop removes the socket, finishes pending calls, and stops the server. The socket of another agent stays.
 func (s *socket) stop() error {
 	err := s.remove()
-	// What is half done would stay so where no agent follows.
-	hurry := time.AfterFunc(answerTimeout, s.server.Stop)
-	defer hurry.Stop()
+	// Finish pending calls: there may be no next agent to complete them.
+	timer := time.AfterFunc(stopTimeout, s.server.Stop)
+	defer timer.Stop()
 	s.server.GracefulStop()
 	<-s.served
 	return err
 }
 
-// remove goes before the end of the server: as long as that listens, no other file has this one's number.
+// remove must precede the end of the server: until then no other file can have the same inode number.
 func (s *socket) remove() error {
-	return locked(s.path, func() error {
+	return withLock(s.path, func() error {
 		info, err := os.Lstat(s.path)
-		if err == nil && os.SameFile(info, s.made) {
+		if err == nil && os.SameFile(info, s.info) {
 			err = os.Remove(s.path)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
@@ -100,8 +100,8 @@ func (s *socket) remove() error {
 	})
 }
 
-// locked has no other agent change the socket meanwhile.
-func locked(path string, change func() error) error {
+// withLock calls change while no other agent changes the socket.
+func withLock(path string, change func() error) error {
 	folder, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return err

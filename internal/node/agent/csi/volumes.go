@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-// Volume is what was published for a pod.
+// Volume is a published volume.
 type Volume struct {
 	ID        string `json:"id"`
 	Target    string `json:"target"`
@@ -21,32 +21,32 @@ type Volume struct {
 	Pod       string `json:"pod"`
 }
 
-// name is what people call the pod.
+// name returns namespace and name of the pod.
 func (v *Volume) name() string { return v.Namespace + "/" + v.Pod }
 
-// Daemon is ktsnd, as far as volumes are concerned.
+// Daemon manages pods' sockets in ktsnd.
 type Daemon interface {
-	// SocketAdd has it listen for a pod, and tells it what people call the pod.
+	// SocketAdd makes ktsnd listen for a pod, and sets the pod's name.
 	SocketAdd(ctx context.Context, identity, path, name string) error
-	// SocketDel also removes what a ktsnd that does not run any more has left.
+	// SocketDel removes the socket, even of a ktsnd that does not run any more.
 	SocketDel(ctx context.Context, identity string) error
 }
 
-// Volumes makes pods' folders and mounts them.
+// Volumes creates pods' folders and mounts them.
 type Volumes struct {
 	// Dir is ktsnd's folder on the node (/run/ktsn).
 	Dir string
-	// Library is the file that pods find as libktsn.so.
+	// Library is the libktsn.so that pods get.
 	Library string
 	Daemon  Daemon
 
-	// gate is held, for reading, by what publishes; closed is its.
-	gate   sync.RWMutex
-	closed bool
+	// closeMu protects closed; Publish holds it for reading.
+	closeMu sync.RWMutex
+	closed  bool
 
 	mu sync.Mutex
-	// busy has a lock for each pod that is worked on.
-	busy map[string]*podLock
+	// locks has a lock for each pod that is being changed.
+	locks map[string]*podLock
 }
 
 type podLock struct {
@@ -54,7 +54,7 @@ type podLock struct {
 	users int
 }
 
-// Names of what is in a pod's folder.
+// Files in a pod's folder.
 const (
 	socketName  = "app.sock"
 	libraryName = "libktsn.so"
@@ -62,26 +62,26 @@ const (
 
 func (v *Volumes) podsDir() string { return filepath.Join(v.Dir, "pods") }
 
-// PodDir is the folder of a pod.
+// PodDir returns the folder of a pod.
 func (v *Volumes) PodDir(uid string) string { return filepath.Join(v.podsDir(), uid) }
 
-// SocketPath is where ktsnd listens for a pod.
+// SocketPath returns the path of a pod's socket.
 func (v *Volumes) SocketPath(uid string) string { return filepath.Join(v.PodDir(uid), socketName) }
 
-// errClosed says who publishes.
+// errClosed is returned after Close.
 var errClosed = errors.New("this agent is ending; the next one on the node publishes the volume")
 
-// Close has no volume be published any more, and waits for those that are half-way. What there is can still be removed.
+// Close stops publishing and waits for pending calls of Publish. Volumes can still be unpublished.
 func (v *Volumes) Close() {
-	v.gate.Lock()
-	defer v.gate.Unlock()
+	v.closeMu.Lock()
+	defer v.closeMu.Unlock()
 	v.closed = true
 }
 
-// Publish makes a pod's folder and mounts it at the volume's target. A step that fails undoes those before it.
+// Publish creates a pod's folder and mounts it at the volume's target. On failure it undoes all steps.
 func (v *Volumes) Publish(ctx context.Context, volume Volume) (err error) {
-	v.gate.RLock()
-	defer v.gate.RUnlock()
+	v.closeMu.RLock()
+	defer v.closeMu.RUnlock()
 	if v.closed {
 		return errClosed
 	}
@@ -90,11 +90,11 @@ func (v *Volumes) Publish(ctx context.Context, volume Volume) (err error) {
 	if err != nil {
 		return err
 	}
-	// Written first: an agent that is killed behind this line is followed by one that knows.
+	// Record first, so that the next agent knows the volume if this one is killed.
 	if err := v.write(volume); err != nil {
 		return err
 	}
-	// kubelet publishes anew what it has found after a restart: what a running pod has is left to it, whatever happens.
+	// After a restart kubelet publishes existing volumes again: a running pod keeps its mount even on failure.
 	success, err := isMounted(volume.Target)
 	if err != nil {
 		return err
@@ -104,11 +104,11 @@ func (v *Volumes) Publish(ctx context.Context, volume Volume) (err error) {
 			err = errors.Join(err, v.remove(context.WithoutCancel(ctx), volume, others))
 		}
 	}()
-	if err := v.makePodDir(volume.UID); err != nil {
+	if err := v.createPodDir(volume.UID); err != nil {
 		return err
 	}
 	if err := v.Daemon.SocketAdd(ctx, volume.UID, v.SocketPath(volume.UID), volume.name()); err != nil {
-		return fmt.Errorf("have ktsnd listen for the pod: %w", err)
+		return fmt.Errorf("make ktsnd listen for the pod: %w", err)
 	}
 	if err := mountReadOnly(v.PodDir(volume.UID), volume.Target); err != nil {
 		return err
@@ -117,17 +117,17 @@ func (v *Volumes) Publish(ctx context.Context, volume Volume) (err error) {
 	return nil
 }
 
-// Restore has a ktsnd that was started anew listen for all pods. What fails for one does not keep it from the others.
-func (v *Volumes) Restore(ctx context.Context) (count int, all error) {
-	volumes, all := v.All()
+// Restore makes a restarted ktsnd listen for all pods. It continues after a failure.
+func (v *Volumes) Restore(ctx context.Context) (count int, errs error) {
+	volumes, errs := v.All()
 	for _, volume := range volumes {
 		if err := v.restore(ctx, volume); err != nil {
-			all = errors.Join(all, fmt.Errorf("pod %s/%s: %w", volume.Namespace, volume.Pod, err))
+			errs = errors.Join(errs, fmt.Errorf("pod %s/%s: %w", volume.Namespace, volume.Pod, err))
 			continue
 		}
 		count++
 	}
-	return count, all
+	return count, errs
 }
 
 func (v *Volumes) restore(ctx context.Context, volume Volume) error {
@@ -135,17 +135,17 @@ func (v *Volumes) restore(ctx context.Context, volume Volume) error {
 	if _, err := v.read(volume.ID); errors.Is(err, fs.ErrNotExist) {
 		return nil // unpublished meanwhile
 	}
-	if err := v.makePodDir(volume.UID); err != nil {
+	if err := v.createPodDir(volume.UID); err != nil {
 		return err
 	}
 	return v.Daemon.SocketAdd(ctx, volume.UID, v.SocketPath(volume.UID), volume.name())
 }
 
-// Unpublish removes what Publish made.
+// Unpublish undoes Publish.
 func (v *Volumes) Unpublish(ctx context.Context, id, target string) error {
 	volume, err := v.read(id)
 	if errors.Is(err, fs.ErrNotExist) {
-		// Published by nobody, or unpublished already.
+		// Never published, or already unpublished.
 		return unmount(target)
 	}
 	if err != nil {
@@ -159,8 +159,7 @@ func (v *Volumes) Unpublish(ctx context.Context, id, target string) error {
 	return v.remove(ctx, *volume, others)
 }
 
-// remove unmounts first, so that the pod cannot reach what is taken apart; the record goes last, and stays if
-// something else could not be removed.
+// remove unmounts first, so that the pod does not see an incomplete folder. The record goes last, and stays on failure.
 func (v *Volumes) remove(ctx context.Context, volume Volume, others int) error {
 	if err := unmount(volume.Target); err != nil {
 		return err
@@ -173,11 +172,11 @@ func (v *Volumes) remove(ctx context.Context, volume Volume, others int) error {
 	return v.erase(volume.ID)
 }
 
-// Sweep removes all that there is of a pod, if gone says that it is gone. That is asked when nobody else works on the pod,
-// so nothing is published for it between the answer and the end of the removal.
+// Sweep removes all volumes of a pod if gone returns true. It calls gone with the pod's lock, so that nothing is
+// published for the pod in between.
 func (v *Volumes) Sweep(ctx context.Context, uid string, gone func(context.Context) (bool, error)) error {
 	defer v.lock(uid)()
-	if is, err := gone(ctx); err != nil || !is {
+	if isGone, err := gone(ctx); err != nil || !isGone {
 		return err
 	}
 	volumes, err := v.All()
@@ -188,7 +187,7 @@ func (v *Volumes) Sweep(ctx context.Context, uid string, gone func(context.Conte
 		if volume.UID != uid {
 			continue
 		}
-		// The folder goes below, for all of them at once.
+		// Keep the folder until all volumes are removed.
 		const others = 1
 		if err := v.remove(ctx, volume, others); err != nil {
 			return err
@@ -200,7 +199,7 @@ func (v *Volumes) Sweep(ctx context.Context, uid string, gone func(context.Conte
 // removePod removes a pod's socket and folder.
 func (v *Volumes) removePod(ctx context.Context, uid string) error {
 	if err := v.Daemon.SocketDel(ctx, uid); err != nil {
-		return fmt.Errorf("have ktsnd close the pod's socket: %w", err)
+		return fmt.Errorf("make ktsnd close the pod's socket: %w", err)
 	}
 	if err := os.RemoveAll(v.PodDir(uid)); err != nil {
 		return fmt.Errorf("remove the pod's folder: %w", err)
@@ -208,50 +207,50 @@ func (v *Volumes) removePod(ctx context.Context, uid string) error {
 	return nil
 }
 
-// makePodDir makes the folder with the library in it.
-func (v *Volumes) makePodDir(uid string) error {
-	if err := v.makePodsDir(); err != nil {
+// createPodDir creates the folder with the library.
+func (v *Volumes) createPodDir(uid string) error {
+	if err := v.createPodsDir(); err != nil {
 		return err
 	}
 	dir := v.PodDir(uid)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("make the pod's folder: %w", err)
+		return fmt.Errorf("create the pod's folder: %w", err)
 	}
-	// Whatever the umask is: pods' users look into it.
+	// Regardless of the umask: pods' users read it.
 	if err := os.Chmod(dir, 0o755); err != nil {
-		return fmt.Errorf("make the pod's folder: %w", err)
+		return fmt.Errorf("create the pod's folder: %w", err)
 	}
 	if err := v.putLibrary(filepath.Join(dir, libraryName)); err != nil {
-		return fmt.Errorf("put libktsn.so into the pod's folder: %w", err)
+		return fmt.Errorf("copy libktsn.so into the pod's folder: %w", err)
 	}
 	return nil
 }
 
-// makePodsDir makes the folder of all pods' folders, which is for root only: a pod sees its own folder by a mount of it, and
-// other users of the node have no business with the sockets, whose mode lets pods' users in.
-func (v *Volumes) makePodsDir() error {
+// createPodsDir creates the folder of all pods' folders for root only: a pod sees its own folder by a mount, and other
+// users of the node must not reach the sockets, which pods' users may open.
+func (v *Volumes) createPodsDir() error {
 	dir := v.podsDir()
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
-		// Also one that somebody else made.
+		// It may exist with another mode.
 		err = os.Chmod(dir, 0o700)
 	}
 	if err != nil {
-		return fmt.Errorf("make the folder of the pods' folders: %w", err)
+		return fmt.Errorf("create the folder of the pods' folders: %w", err)
 	}
 	return nil
 }
 
-// lock keeps others from working on a pod until the returned function is called.
+// lock locks a pod until the returned function is called.
 func (v *Volumes) lock(uid string) (unlock func()) {
 	v.mu.Lock()
-	if v.busy == nil {
-		v.busy = map[string]*podLock{}
+	if v.locks == nil {
+		v.locks = map[string]*podLock{}
 	}
-	lock := v.busy[uid]
+	lock := v.locks[uid]
 	if lock == nil {
 		lock = &podLock{}
-		v.busy[uid] = lock
+		v.locks[uid] = lock
 	}
 	lock.users++
 	v.mu.Unlock()
@@ -261,7 +260,7 @@ func (v *Volumes) lock(uid string) (unlock func()) {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		if lock.users--; lock.users == 0 {
-			delete(v.busy, uid)
+			delete(v.locks, uid)
 		}
 	}
 }

@@ -136,7 +136,7 @@ func (j *Judge) Look(joined *network.Joined) *Verdict {
 			if member.Cluster == "" {
 				return nil
 			}
-			return cmp.Or(joined.Trespasses(member), outsidePart(member, parts[member.Cluster]))
+			return cmp.Or(joined.ValidateSubnets(member), outsidePart(member, parts[member.Cluster]))
 		},
 	})
 }
@@ -246,30 +246,30 @@ func (j *Judge) trust(s *scene, member *network.Member) (*Trusted, error) {
 	if member.ClusterKey != "" && member.ClusterKey != key.String() {
 		return last, &differsError{key, member.ClusterKey}
 	}
-	if member.Said.Signature == "" && len(member.Said.Keys) == 0 {
+	if member.Statement.Signature == "" && len(member.Statement.Keys) == 0 {
 		return &Trusted{Cluster: member.Cluster, Name: member.Node, Address: member.Address}, nil // no statement yet, or not any more
 	}
-	if err := key.Verify(s.name, member.Said); err != nil {
+	if err := key.Verify(s.name, member.Statement); err != nil {
 		return last, err
 	}
-	if seen := j.seen[at.String()]; seen.ClusterKey == key.String() && member.Said.Sequence < seen.Sequence {
-		return last, fmt.Errorf("what is said of it (sequence %d) is older than what was accepted before (%d)", member.Said.Sequence, seen.Sequence)
+	if seen := j.seen[at.String()]; seen.ClusterKey == key.String() && member.Statement.Sequence < seen.Sequence {
+		return last, fmt.Errorf("what is said of it (sequence %d) is older than what was accepted before (%d)", member.Statement.Sequence, seen.Sequence)
 	}
 	if err := s.misplaced(member); err != nil {
 		return last, err
 	}
-	trusted := &Trusted{Cluster: member.Cluster, Name: member.Node, Address: member.Address, Subnets: member.Subnets, CannotEncrypt: member.Said.CannotEncrypt, by: key}
-	for i := range member.Said.Keys {
-		public, err := security.ParsePublic(member.Said.Keys[i].PublicKey)
+	trusted := &Trusted{Cluster: member.Cluster, Name: member.Node, Address: member.Address, Subnets: member.Subnets, CannotEncrypt: member.Statement.CannotEncrypt, by: key}
+	for i := range member.Statement.Keys {
+		public, err := security.ParsePublic(member.Statement.Keys[i].PublicKey)
 		if err != nil {
 			return last, err
 		}
 		trusted.Keys = append(trusted.Keys, public)
 	}
-	if member.Said.Sender != nil {
-		trusted.Sender = *member.Said.Sender
+	if member.Statement.Sender != nil {
+		trusted.Sender = *member.Statement.Sender
 	}
-	j.accept(at, trusted, member.Said.Sequence)
+	j.accept(at, trusted, member.Statement.Sequence)
 	return trusted, nil
 }
 

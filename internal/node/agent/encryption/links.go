@@ -87,7 +87,7 @@ func (f *Far) good() string { return linkPrefix + f.Cluster + "/" + f.Node }
 
 // member returns a node of the pair as a member of a network.
 func (f *Far) member(cluster, node string, address netip.Addr, keys *v1alpha1.LinkNodeKeys) network.Member {
-	member := network.Member{Node: node, Cluster: cluster, Address: address, Said: clusterkey.LinkNode(node, address.String(), keys)}
+	member := network.Member{Node: node, Cluster: cluster, Address: address, Statement: clusterkey.LinkNode(node, address.String(), keys)}
 	if keys != nil {
 		member.ClusterKey, member.Succession = keys.ClusterKey, keys.ClusterKeySuccession
 	}

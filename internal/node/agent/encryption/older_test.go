@@ -116,7 +116,7 @@ func TestRangesOfOtherClusters(t *testing.T) {
 		"in its own part":         {ipv4: "10.42.17.0/24", pinned: part, trusted: true},
 		"in a third one's":        {ipv4: "10.42.33.0/24", pinned: part, says: "its 10.42.33.0/24 is not in cluster south's part of the network, " + part},
 		"where no part is pinned": {ipv4: "10.42.17.0/24", says: "the operator has not pinned cluster south's part of the network yet"},
-		"in this cluster's":       {ipv4: "10.42.3.0/24", pinned: "10.42.0.0/18", says: "its 10.42.3.0/24 lies in this cluster's part of network line"},
+		"in this cluster's":       {ipv4: "10.42.3.0/24", pinned: "10.42.0.0/18", says: "its 10.42.3.0/24 is in this cluster's part of network line"},
 		"changed on the way": {ipv4: "10.42.17.0/24", pinned: part, carry: func(n *v1alpha1.PeerNode) { n.IPv4 = "10.42.18.0/24" },
 			says: clusterkey.ErrSignature.Error()},
 	} {

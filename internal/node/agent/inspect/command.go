@@ -13,13 +13,13 @@ import (
 
 const usage = `Usage: ktsn-agent inspect --proc FOLDER --pod UID
 
-Looks at the programs of a pod and writes what it finds as JSON. The agent starts it, for what a pod may do to whoever reads its
-files: it takes little memory and time, and is ended when it takes longer.
+Inspects the programs of a pod and writes a report as JSON. The agent starts it, because a pod can attack a process that reads its
+files: it has limits for memory and time, and is killed when it takes longer.
 
 Options:
 `
 
-// Command is the process that looks.
+// Command runs the inspecting process.
 func Command(arguments []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("ktsn-agent inspect", flag.ContinueOnError)
 	proc := flags.String("proc", "/proc", "`FOLDER` with the node's /proc")
@@ -30,10 +30,10 @@ func Command(arguments []string, stdout io.Writer) error {
 	if *uid == "" {
 		return fmt.Errorf("--pod is missing; %w", commandline.ErrUsage)
 	}
-	if err := limit(); err != nil {
+	if err := setLimits(); err != nil {
 		return err
 	}
-	report, err := look(*proc, *uid)
+	report, err := inspectPod(*proc, *uid)
 	if err != nil {
 		return err
 	}

@@ -15,65 +15,65 @@ import (
 	"time"
 )
 
-// Limits of what the agent takes from a process that looks, and of processes that cannot be killed.
+// Limits of the output of an inspecting process, and of the number of processes that cannot be killed.
 const (
 	answerMax  = 64 << 10
 	hangingMax = 4
-	// killedWithin is how long a process may take to end that was killed, unless it waits for what does not answer.
+	// killedWithin is how long a killed process may take to end.
 	killedWithin = time.Second
 )
 
-// Inspector starts the processes that look.
+// Inspector starts the inspecting processes.
 type Inspector struct {
-	// Program and Arguments are the command to which --proc and --pod are added: this program again.
+	// Program and Arguments are the command, to which --proc and --pod are added.
 	Program   string
 	Arguments []string
 	// Proc is the node's process file system.
 	Proc string
-	// Patience is how long a look may take.
-	Patience time.Duration
+	// Timeout limits the duration of an inspection.
+	Timeout time.Duration
 
 	// running counts processes that have not ended.
 	running atomic.Int32
 }
 
-// errNotInTime says that the pod's programs could not be looked at for a reason that is in the pod.
-var errNotInTime = errors.New("the look at the programs was given up")
+// errGivenUp means that the pod's programs could not be inspected because of the pod.
+var errGivenUp = errors.New("the inspection was given up")
 
-// Without returns a sentence for each program of the pod that was started with libktsn.so and is without it. What could not be
-// looked at is in the error, beside what was found of the rest.
+// Without returns a message for each program of the pod that was started with libktsn.so and has not loaded it. If some
+// programs cannot be inspected, it also returns an error.
 func (i *Inspector) Without(ctx context.Context, uid string) ([]string, error) {
-	report, err := i.look(ctx, uid)
-	if errors.Is(err, errNotInTime) {
-		return []string{fmt.Sprintf("Whether libktsn.so is in the pod's programs cannot be said, because %v; what the pod's programs have open or "+
-			"mapped must answer, and they must not be huge", err)}, nil
+	report, err := i.run(ctx, uid)
+	if errors.Is(err, errGivenUp) {
+		return []string{fmt.Sprintf("It is unknown whether the pod's programs have loaded libktsn.so: %v; files that they have open or "+
+			"mapped must answer and must not be huge", err)}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	var sentences []string
-	for _, found := range report.Found {
-		sentences = append(sentences, found.sentence())
+	var messages []string
+	for _, program := range report.Programs {
+		messages = append(messages, program.message())
 	}
 	if len(report.Failures) > 0 {
 		err = errors.New(printable(strings.Join(report.Failures, "; "), failureMax))
 	}
-	return sentences, err
+	return messages, err
 }
 
-// look has a process look, and takes its answer. The process is not waited for longer than ctx or Patience allow.
-func (i *Inspector) look(ctx context.Context, uid string) (*Report, error) {
+// run starts a process and returns its report. It does not wait longer than ctx or Timeout allow.
+func (i *Inspector) run(ctx context.Context, uid string) (*Report, error) {
 	if hanging := i.running.Load(); hanging >= hangingMax {
-		return nil, fmt.Errorf("%d processes that look at programs do not end, because they wait for files of pods; more are not started meanwhile", hanging)
+		return nil, fmt.Errorf("%d inspecting processes do not end, because they wait for files of pods; no more are started until they end", hanging)
 	}
 	arguments := append(append([]string{}, i.Arguments...), "--proc", i.Proc, "--pod", uid)
-	process := exec.Command(i.Program, arguments...) //nolint:gosec // this program itself
-	// One thread at work is enough, and of the pod nothing gets into a trace.
+	process := exec.Command(i.Program, arguments...) //nolint:gosec // this program
+	// One thread is enough, and traces must not contain data of the pod.
 	process.Env = []string{"GOMAXPROCS=1", "GOTRACEBACK=none"}
-	answer, complaint := &bounded{most: answerMax}, &bounded{most: 1 << 10}
-	process.Stdout, process.Stderr = answer, complaint
+	output, errorOutput := &bounded{most: answerMax}, &bounded{most: 1 << 10}
+	process.Stdout, process.Stderr = output, errorOutput
 	if err := process.Start(); err != nil {
-		return nil, fmt.Errorf("start a process that looks at programs: %w", err)
+		return nil, fmt.Errorf("start an inspecting process: %w", err)
 	}
 	i.running.Add(1)
 	ended := make(chan error, 1)
@@ -82,18 +82,18 @@ func (i *Inspector) look(ctx context.Context, uid string) (*Report, error) {
 		i.running.Add(-1)
 	}()
 	if err := i.await(ctx, process, ended); err != nil {
-		return nil, describe(err, complaint)
+		return nil, describe(err, errorOutput)
 	}
 	report := &Report{}
-	if err := json.Unmarshal(answer.Bytes(), report); err != nil {
-		return nil, fmt.Errorf("read what a process says of programs: %w", err)
+	if err := json.Unmarshal(output.Bytes(), report); err != nil {
+		return nil, fmt.Errorf("decode the report of an inspecting process: %w", err)
 	}
 	return report, nil
 }
 
-// await waits for the process, and kills it when it takes too long.
+// await waits for the process and kills it when it takes too long.
 func (i *Inspector) await(ctx context.Context, process *exec.Cmd, ended <-chan error) error {
-	ctx, cancel := context.WithTimeout(ctx, i.Patience)
+	ctx, cancel := context.WithTimeout(ctx, i.Timeout)
 	defer cancel()
 	select {
 	case err := <-ended:
@@ -104,30 +104,30 @@ func (i *Inspector) await(ctx context.Context, process *exec.Cmd, ended <-chan e
 	select {
 	case err := <-ended:
 		if err == nil {
-			return nil // in the last moment
+			return nil // it ended just in time
 		}
-		return fmt.Errorf("%w after %v", errNotInTime, i.Patience)
+		return fmt.Errorf("%w after %v", errGivenUp, i.Timeout)
 	case <-time.After(killedWithin):
-		return fmt.Errorf("%w after %v, and cannot be ended", errNotInTime, i.Patience)
+		return fmt.Errorf("%w after %v; the process cannot be killed", errGivenUp, i.Timeout)
 	}
 }
 
-// describe tells what the process ended with: its own sentence, or that it reached a limit.
-func describe(err error, complaint *bounded) error {
+// describe returns the error of the process: its own message, or that it reached a limit.
+func describe(err error, errorOutput *bounded) error {
 	exit, has := errors.AsType[*exec.ExitError](err)
 	if !has {
 		return err
 	}
 	status, _ := exit.Sys().(syscall.WaitStatus)
-	// Go's own, where it gets no memory.
+	// Exit status of the Go runtime when it is out of memory.
 	const fatal = 2
-	if status.Signaled() || status.ExitStatus() == fatal && strings.Contains(complaint.String(), "fatal error: ") {
-		return fmt.Errorf("%w, because it took too much memory or time (%w)", errNotInTime, exit)
+	if status.Signaled() || status.ExitStatus() == fatal && strings.Contains(errorOutput.String(), "fatal error: ") {
+		return fmt.Errorf("%w: it took too much memory or time (%w)", errGivenUp, exit)
 	}
-	return fmt.Errorf("a process that looks at programs failed (%w): %s", err, printable(strings.TrimSpace(complaint.String()), failureMax))
+	return fmt.Errorf("an inspecting process failed (%w): %s", err, printable(strings.TrimSpace(errorOutput.String()), failureMax))
 }
 
-// bounded keeps the beginning of what is written. The process' end is not held up by the rest.
+// bounded keeps the beginning of the output and drops the rest, so that the process is not blocked.
 type bounded struct {
 	bytes.Buffer
 	most int

@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 
 // misbehave is what a look would be that a pod has got the better of.
 func misbehave(mode string) {
-	if err := limit(); err != nil {
+	if err := setLimits(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -65,7 +65,7 @@ func inspector(t testing.TB, proc string) *Inspector {
 	if withRaceDetector() {
 		t.Skip("the race detector takes more memory than a process that looks at programs may have")
 	}
-	return &Inspector{Program: "/proc/self/exe", Arguments: []string{modeInspect}, Proc: proc, Patience: 20 * time.Second}
+	return &Inspector{Program: "/proc/self/exe", Arguments: []string{modeInspect}, Proc: proc, Timeout: 20 * time.Second}
 }
 
 // withRaceDetector tells whether the tests were built with it.
@@ -85,7 +85,7 @@ func TestALookThatTakesTooMuchIsGivenUp(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			i := inspector(t, t.TempDir())
 			i.Arguments = []string{mode}
-			i.Patience = time.Minute
+			i.Timeout = time.Minute
 			said, err := i.Without(t.Context(), podUID)
 			if err != nil || len(said) != 1 || !strings.Contains(said[0], "it took too much memory or time") {
 				t.Errorf("said %q, %v", said, err)
@@ -161,21 +161,21 @@ func TestAFileThatDoesNotAnswerHoldsUpNobody(t *testing.T) {
 	dir := t.TempDir()
 	process(t, dir, 17, podCgroup, podPreload, "", filepath.Join(silent.Dir, "program"))
 	i := inspector(t, dir)
-	i.Patience = time.Second
+	i.Timeout = time.Second
 	for round := range hangingMax {
 		began := time.Now()
 		said, err := i.Without(t.Context(), podUID)
-		if err != nil || len(said) != 1 || !strings.Contains(said[0], "cannot be said, because the look at the programs was given up") {
+		if err != nil || len(said) != 1 || !strings.Contains(said[0], "have loaded libktsn.so: the inspection was given up") {
 			t.Fatalf("round %d: said %q, %v", round, said, err)
 		}
-		if took := time.Since(began); took > i.Patience+killedWithin+5*time.Second {
+		if took := time.Since(began); took > i.Timeout+killedWithin+5*time.Second {
 			t.Errorf("it took %v", took)
 		}
 	}
 	if hanging := i.running.Load(); hanging != hangingMax {
 		t.Errorf("%d processes hang, want %d: the file answered", hanging, hangingMax)
 	}
-	if said, err := i.Without(t.Context(), podUID); err == nil || !strings.Contains(err.Error(), "4 processes that look at programs do not end") {
+	if said, err := i.Without(t.Context(), podUID); err == nil || !strings.Contains(err.Error(), "4 inspecting processes do not end") {
 		t.Errorf("said %q, %v", said, err)
 	}
 	silent.End()

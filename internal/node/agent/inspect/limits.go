@@ -12,21 +12,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the process that looks may have beyond what it has when it begins.
+// Limits of the inspecting process, in addition to its use at the start.
 const (
 	memoryMore = 16 << 20
-	// Go's runtime reserves 64 MiB of addresses for a heap that grows, and twice as many where these are not aligned. The heap begins
-	// at a random place, so that some processes need that from their fifth MiB on.
+	// The Go runtime reserves 64 MiB of addresses for a growing heap, and twice as many if they are not aligned. The
+	// heap begins at a random address, so that some processes need them after 4 MiB.
 	addresses  = 256 << 20
 	cpuSeconds = 2
 	filesMax   = 64
 )
 
-// limit bounds this process for good, before it has read anything that is not the agent's.
-func limit() error {
+// setLimits limits this process permanently, before it reads data of the pod.
+func setLimits() error {
 	virtual, data, err := memory()
 	if err != nil {
-		return fmt.Errorf("look at this process' memory: %w", err)
+		return fmt.Errorf("read this process' memory use: %w", err)
 	}
 	var all error
 	for resource, most := range map[int]uint64{
@@ -40,7 +40,7 @@ func limit() error {
 	return all
 }
 
-// memory is this process' size in addresses and in memory that it may write to, in bytes.
+// memory returns the size of this process' address space and of its writable memory, in bytes.
 func memory() (virtual, data uint64, err error) {
 	file, err := os.Open("/proc/self/status")
 	if err != nil {

@@ -15,22 +15,22 @@ import (
 // PodSockets is the folder of pods' sockets on the node.
 const PodSockets = "/run/ktsn/pods"
 
-// Config is the configuration of a network on a node that has these parts of it. It is of the CNI version that the
-// oldest runtimes in use know.
+// Config returns the CNI configuration of a network for a node with these subnets. It uses the CNI version of the
+// oldest supported runtimes.
 func Config(n *network.Network, parts []netip.Prefix) ([]byte, error) {
 	type object = map[string]any
 	var ranges [][]object
 	var routes []object
 	for i, part := range parts {
 		ranges = append(ranges, []object{{"subnet": part.String()}})
-		// A node that has all of it needs no other route than the kernel's own.
+		// A node with the whole range needs no route besides the kernel's.
 		if part != n.Ranges[i].Prefix {
 			routes = append(routes, object{"dst": n.Ranges[i].Prefix.String()})
 		}
 	}
 	fields := object{
 		"cniVersion": "1.0.0", "name": n.Name, "type": "tsn-cni", "vni": n.VNI, "port": n.Port,
-		// The agent has ktsnd make the sockets; they are only named in the result.
+		// The agent creates the sockets; the plugin only returns their paths.
 		"controlSocket": control.DefaultPath, "socketDir": PodSockets, "createSocket": false,
 		"capabilities": object{"mac": true, "ips": true},
 		"ipam":         object{"type": "host-local", "ranges": ranges, "routes": routes},
@@ -38,7 +38,7 @@ func Config(n *network.Network, parts []netip.Prefix) ([]byte, error) {
 	if n.MTU != 0 {
 		fields["mtu"] = n.MTU
 	}
-	// What is tsn-cni's own default is left to it, so that one of a release before it reads the configuration.
+	// Omit tsn-cni's default.
 	if n.Capture != "" && n.Capture != v1alpha1.CaptureTimed {
 		fields["capture"] = n.Capture
 	}
@@ -47,7 +47,7 @@ func Config(n *network.Network, parts []netip.Prefix) ([]byte, error) {
 	}
 	if len(n.Cards) > 0 {
 		fields["cards"] = n.Cards
-		fields["cardNamespaces"] = append([]string{}, n.CardNamespaces...) // none: no pod gets a card
+		fields["cardNamespaces"] = append([]string{}, n.CardNamespaces...) // empty: no pod gets a card
 	}
 	if n.Clock {
 		fields["clock"] = true
@@ -60,7 +60,7 @@ func Config(n *network.Network, parts []netip.Prefix) ([]byte, error) {
 	}
 	text, err := json.MarshalIndent(fields, "", "  ")
 	if err != nil {
-		return nil, fmt.Errorf("write the configuration of network %s: %w", n.Name, err)
+		return nil, fmt.Errorf("encode the configuration of network %s: %w", n.Name, err)
 	}
 	return append(text, '\n'), nil
 }

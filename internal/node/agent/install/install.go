@@ -17,20 +17,20 @@ import (
 	"sync"
 )
 
-// Node is the node's file system, as far as it is visible.
+// Node is the node's file system, as far as it is mounted.
 type Node struct {
-	// Root is where it is mounted; paths that are written down are relative to it. "" or "/" on the node itself.
+	// Root is the mount point, "" or "/" on the node itself. Recorded paths are relative to it.
 	Root string
-	// List is the path of the list of what was installed, on the node.
+	// List is the path of the list of installed files on the node.
 	List string
 
 	mu sync.Mutex
 }
 
-// DefaultList is where the list stands. It outlives a reboot, as do the files in it.
+// DefaultList is the default of List. It survives a reboot, as do the files in it.
 const DefaultList = "/var/lib/cni/tsn-cni/installed.json"
 
-// File puts a file onto the node, unless it is there with that content.
+// File installs a file, unless it exists with the same content and mode.
 func (n *Node) File(path string, content []byte, mode fs.FileMode) (changed bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -38,16 +38,16 @@ func (n *Node) File(path string, content []byte, mode fs.FileMode) (changed bool
 	if err != nil {
 		return false, err
 	}
-	have, err := os.ReadFile(n.at(path))
+	existing, err := os.ReadFile(n.at(path))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, fmt.Errorf("look at %s on the node: %w", path, err)
+		return false, fmt.Errorf("read %s on the node: %w", path, err)
 	}
 	wanted := digest(content)
-	same := err == nil && digest(have) == wanted && n.hasMode(path, mode)
+	same := err == nil && digest(existing) == wanted && n.hasMode(path, mode)
 	if same && listed[path] == wanted {
 		return false, nil
 	}
-	// Written down before it is done: a file too much in the list is not removed when it is another's.
+	// Record first: a listed file is only removed if it has the recorded content.
 	if listed[path] != wanted {
 		listed[path] = wanted
 		if err := n.write(listed); err != nil {
@@ -63,14 +63,14 @@ func (n *Node) File(path string, content []byte, mode fs.FileMode) (changed bool
 	return true, nil
 }
 
-// Replace puts a file in place that is not written down, unless it is there with that content.
+// Replace installs a file without a record, unless it exists with the same content.
 func Replace(from, to string, mode fs.FileMode) error {
 	content, err := os.ReadFile(from)
 	if err != nil {
-		return fmt.Errorf("read what to install: %w", err)
+		return fmt.Errorf("read the file to install: %w", err)
 	}
-	have, err := os.ReadFile(to)
-	if err == nil && bytes.Equal(have, content) {
+	existing, err := os.ReadFile(to)
+	if err == nil && bytes.Equal(existing, content) {
 		return nil
 	}
 	if err := replace(to, content, mode); err != nil {
@@ -79,16 +79,16 @@ func Replace(from, to string, mode fs.FileMode) error {
 	return nil
 }
 
-// Copy is File with the content of a file of this container.
+// Copy installs a file of this container.
 func (n *Node) Copy(from, to string, mode fs.FileMode) (changed bool, err error) {
 	content, err := os.ReadFile(from)
 	if err != nil {
-		return false, fmt.Errorf("read what to install: %w", err)
+		return false, fmt.Errorf("read the file to install: %w", err)
 	}
 	return n.File(to, content, mode)
 }
 
-// Remove removes a file that was installed. One that somebody changed since then stays.
+// Remove removes an installed file. A file that was changed since then stays.
 func (n *Node) Remove(path string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -100,8 +100,8 @@ func (n *Node) Remove(path string) error {
 	if !ours {
 		return nil
 	}
-	have, err := os.ReadFile(n.at(path))
-	if err == nil && digest(have) == wanted {
+	existing, err := os.ReadFile(n.at(path))
+	if err == nil && digest(existing) == wanted {
 		err = os.Remove(n.at(path))
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -111,7 +111,7 @@ func (n *Node) Remove(path string) error {
 	return n.write(listed)
 }
 
-// Installed lists the paths of what was installed.
+// Installed returns the paths of installed files.
 func (n *Node) Installed() ([]string, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -122,8 +122,8 @@ func (n *Node) Installed() ([]string, error) {
 func (n *Node) at(path string) string { return filepath.Join(n.Root, path) }
 
 func (n *Node) hasMode(path string, mode fs.FileMode) bool {
-	about, err := os.Lstat(n.at(path))
-	return err == nil && about.Mode() == mode
+	info, err := os.Lstat(n.at(path))
+	return err == nil && info.Mode() == mode
 }
 
 func (n *Node) read() (map[string]string, error) {
@@ -136,7 +136,7 @@ func (n *Node) read() (map[string]string, error) {
 		err = json.Unmarshal(text, &listed)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read what is installed on the node, %s: %w; remove that file, and what is there is installed anew", n.List, err)
+		return nil, fmt.Errorf("read the list of installed files, %s: %w; remove that file to install everything again", n.List, err)
 	}
 	return listed, nil
 }
@@ -144,7 +144,7 @@ func (n *Node) read() (map[string]string, error) {
 func (n *Node) write(listed map[string]string) error {
 	if len(listed) == 0 {
 		if err := os.Remove(n.at(n.List)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("write down what is installed on the node: %w", err)
+			return fmt.Errorf("write the list of installed files: %w", err)
 		}
 		return nil
 	}
@@ -153,33 +153,34 @@ func (n *Node) write(listed map[string]string) error {
 		err = replace(n.at(n.List), append(text, '\n'), 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("write down what is installed on the node: %w", err)
+		return fmt.Errorf("write the list of installed files: %w", err)
 	}
 	return nil
 }
 
-// replace writes a file beside its place and moves it there.
+// replace writes a temporary file and moves it to the path.
 func replace(path string, content []byte, mode fs.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	// A plugin that runs cannot be written to, and a reader must not see half: so it is another file. It begins with
-	// a dot, which readers of folders of configurations leave out.
+	// A running plugin cannot be overwritten, and a reader must not see part of a file. Readers of configuration
+	// folders ignore names that begin with a dot.
 	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
 	err := writeSynced(temporary, content, mode)
 	if err == nil {
 		err = os.Rename(temporary, path)
 	}
 	if err != nil {
-		_ = os.Remove(temporary) // it may not be there
+		_ = os.Remove(temporary) // it may not exist
 		return err
 	}
 	return nil
 }
 
-// writeSynced has the content on the disk before the name leads to it, or a crash of the node could leave an empty file.
+// writeSynced writes the content to disk before the file gets its name: otherwise a crash of the node could leave an
+// empty file.
 func writeSynced(path string, content []byte, mode fs.FileMode) error {
-	_ = os.Remove(path) // of an agent that was killed
+	_ = os.Remove(path) // from a killed agent
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err

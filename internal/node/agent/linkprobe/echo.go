@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// echo is a socket in a pod's network namespace by which the other end of a link is asked.
+// echo is a socket in a pod's network namespace that probes the other end of a link.
 type echo struct {
 	socket int
 	peer   netip.Addr
@@ -23,7 +23,7 @@ const (
 	headerIPv4 = 20
 	headerIPv6 = 40
 	headerEcho = 8
-	// smallBytes is the size of packets that ask for nothing but an answer.
+	// smallBytes is the size of packets that only test for an answer.
 	smallBytes = headerIPv6 + headerEcho + 16
 )
 
@@ -36,7 +36,7 @@ const (
 // icmpFilter is the option of raw sockets of ICMP (linux/icmp.h).
 const icmpFilter = 1
 
-// openEcho opens the socket, which sends from one address by one interface only, and hears of nothing but answers.
+// openEcho opens the socket, which sends from one address through one interface, and receives echo replies only.
 func openEcho(netns, interfaceName string, ownAddress, peer netip.Addr) (*echo, error) {
 	e := &echo{socket: -1, peer: peer}
 	err := ns.WithNetNSPath(netns, func(ns.NetNS) (err error) {
@@ -52,7 +52,7 @@ func openEcho(netns, interfaceName string, ownAddress, peer netip.Addr) (*echo, 
 	})
 	if err != nil {
 		e.close()
-		return nil, fmt.Errorf("prepare to ask %s: %w", peer, err)
+		return nil, fmt.Errorf("open a probe of %s: %w", peer, err)
 	}
 	return e, nil
 }
@@ -61,21 +61,21 @@ func (e *echo) prepare(interfaceName string, ownAddress netip.Addr) error {
 	err := unix.SetsockoptString(e.socket, unix.SOL_SOCKET, unix.SO_BINDTODEVICE, interfaceName)
 	if e.peer.Is4() {
 		return errors.Join(err,
-			// Not to be divided, whatever the kernel believes of the path.
+			// Set DF and ignore the kernel's path MTU.
 			unix.SetsockoptInt(e.socket, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE),
 			unix.SetsockoptInt(e.socket, unix.SOL_RAW, icmpFilter, ^(1<<echoReply4)),
 			unix.Bind(e.socket, &unix.SockaddrInet4{Addr: ownAddress.As4()}),
 			unix.Connect(e.socket, &unix.SockaddrInet4{Addr: e.peer.As4()}))
 	}
-	only := &unix.ICMPv6Filter{}
-	for i := range only.Data {
-		only.Data[i] = ^uint32(0)
+	filter := &unix.ICMPv6Filter{}
+	for i := range filter.Data {
+		filter.Data[i] = ^uint32(0)
 	}
-	only.Data[echoReply6>>5] &^= 1 << (echoReply6 & 31)
+	filter.Data[echoReply6>>5] &^= 1 << (echoReply6 & 31)
 	return errors.Join(err,
 		unix.SetsockoptInt(e.socket, unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE),
 		unix.SetsockoptInt(e.socket, unix.IPPROTO_IPV6, unix.IPV6_DONTFRAG, 1),
-		unix.SetsockoptICMPv6Filter(e.socket, unix.IPPROTO_ICMPV6, unix.ICMPV6_FILTER, only),
+		unix.SetsockoptICMPv6Filter(e.socket, unix.IPPROTO_ICMPV6, unix.ICMPV6_FILTER, filter),
 		unix.Bind(e.socket, &unix.SockaddrInet6{Addr: ownAddress.As16()}),
 		unix.Connect(e.socket, &unix.SockaddrInet6{Addr: e.peer.As16()}))
 }
@@ -87,14 +87,14 @@ func (e *echo) close() {
 	}
 }
 
-// send asks with a packet of that many bytes, its IP header included, which carries a number.
+// send sends a request of size bytes, including the IP header, with a sequence number.
 func (e *echo) send(size int, sequence uint16, scratch []byte) error {
 	message := scratch[:size-e.headerBytes()]
 	clear(message[:headerEcho])
 	message[0] = echoRequest4
 	binary.BigEndian.PutUint16(message[4:], uint16(size))
 	binary.BigEndian.PutUint16(message[6:], sequence)
-	if e.peer.Is4() { // for IPv6 the kernel does it
+	if e.peer.Is4() { // the kernel does this for IPv6
 		binary.BigEndian.PutUint16(message[2:], checksum(message))
 	} else {
 		message[0] = echoRequest6
@@ -110,12 +110,12 @@ func (e *echo) headerBytes() int {
 	return headerIPv6
 }
 
-// heardAtOnce is how many packets one look reads, so that a pod that floods its peer does not keep the probes of the others.
-const heardAtOnce = 64
+// maxReceive limits the packets of one call, so that a pod that floods its peer does not delay other probes.
+const maxReceive = 64
 
-// hear calls heard with size and number of each packet that was answered, of the next heardAtOnce.
-func (e *echo) hear(heard func(size int, sequence uint16)) error {
-	for range heardAtOnce {
+// receive calls handle with size and sequence number of each echo reply, of at most maxReceive packets.
+func (e *echo) receive(handle func(size int, sequence uint16)) error {
+	for range maxReceive {
 		length, err := unix.Read(e.socket, e.buffer[:])
 		switch {
 		case errors.Is(err, unix.EAGAIN):
@@ -126,7 +126,7 @@ func (e *echo) hear(heard func(size int, sequence uint16)) error {
 			return err
 		}
 		message := e.buffer[:length]
-		if e.peer.Is4() { // the kernel gives it with the IP header
+		if e.peer.Is4() { // with the IP header
 			if len(message) < headerIPv4 || len(message) < int(message[0]&15)*4+headerEcho {
 				continue
 			}
@@ -135,12 +135,12 @@ func (e *echo) hear(heard func(size int, sequence uint16)) error {
 		if len(message) < headerEcho || message[0] != echoReply4 && message[0] != echoReply6 {
 			continue
 		}
-		heard(int(binary.BigEndian.Uint16(message[4:])), binary.BigEndian.Uint16(message[6:]))
+		handle(int(binary.BigEndian.Uint16(message[4:])), binary.BigEndian.Uint16(message[6:]))
 	}
 	return nil
 }
 
-// checksum is that of RFC 1071.
+// checksum returns the internet checksum (RFC 1071).
 func checksum(message []byte) uint16 {
 	var sum uint32
 	for i := 0; i+1 < len(message); i += 2 {

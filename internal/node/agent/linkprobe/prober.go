@@ -11,42 +11,43 @@ import (
 	"time"
 )
 
-// tick is how often it is looked which links are due.
-const tick = 25 * time.Millisecond
+// tickInterval is the time between two checks for due probes.
+const tickInterval = 25 * time.Millisecond
 
-// mostMTU is the largest that an interface can have.
-const mostMTU = 65535
+// maxMTU is the largest possible MTU of an interface.
+const maxMTU = 65535
 
-// Prober asks links of a node, by names that its user gives. All functions may be called by any goroutine.
+// Prober probes links of a node, by names of the caller. All methods may be called from any goroutine.
 type Prober struct {
-	// Changed is called when there is another finding of a link. It must not block.
+	// Changed is called when the finding of a link changes. It must not block.
 	Changed func(name string)
 	Log     *slog.Logger
 
 	mu      sync.Mutex
-	targets map[string]*asked
+	targets map[string]*probe
 }
 
-// Watch has a link asked from now on, or differently than before.
+// Watch starts to probe a link, or changes its target.
 func (p *Prober) Watch(name string, target *Target) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.targets == nil {
-		p.targets = map[string]*asked{}
+		p.targets = map[string]*probe{}
 	}
-	known := p.targets[name]
-	if known != nil && known.same(target) {
+	existing := p.targets[name]
+	if existing != nil && existing.matches(target) {
 		return
 	}
-	if known != nil {
-		known.close()
+	if existing != nil {
+		existing.close()
 	}
 	now := time.Now()
-	p.targets[name] = &asked{Target: *target, since: now, due: now}
+	p.targets[name] = &probe{Target: *target, since: now, due: now}
 }
 
-// same tells whether a target asks for what is asked already. One that adapts to what the way carries is asked with that.
-func (a *asked) same(target *Target) bool {
+// matches reports whether the target is being probed already. A target with Adapt is probed with the MTU that the path
+// carries.
+func (a *probe) matches(target *Target) bool {
 	wanted := *target
 	if wanted.Adapt && a.finding.Up {
 		wanted.MTU = a.MTU
@@ -54,39 +55,39 @@ func (a *asked) same(target *Target) bool {
 	return a.Target == wanted && !a.finding.Broken
 }
 
-// Forget has a link asked no more. When it returns, nothing of the pod's network namespace is held.
+// Forget stops probing a link. When it returns, nothing refers to the pod's network namespace.
 func (p *Prober) Forget(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if known := p.targets[name]; known != nil {
-		known.close()
+	if target := p.targets[name]; target != nil {
+		target.close()
 		delete(p.targets, name)
 	}
 }
 
-// Of is what is known of a link; false of one that is not watched.
-func (p *Prober) Of(name string) (Finding, bool) {
+// Finding returns the finding of a link, false if the link is not watched.
+func (p *Prober) Finding(name string) (Finding, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	known := p.targets[name]
-	if known == nil {
+	target := p.targets[name]
+	if target == nil {
 		return Finding{}, false
 	}
-	return known.finding, true
+	return target.finding, true
 }
 
-// Run asks until ctx ends.
+// Run probes until ctx ends.
 func (p *Prober) Run(ctx context.Context) error {
 	defer p.closeAll()
-	ticks := time.NewTicker(tick)
+	ticks := time.NewTicker(tickInterval)
 	defer ticks.Stop()
-	scratch := make([]byte, mostMTU)
+	scratch := make([]byte, maxMTU)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case now := <-ticks.C:
-			p.look(now, scratch)
+			p.probeDue(now, scratch)
 		}
 	}
 }
@@ -94,24 +95,24 @@ func (p *Prober) Run(ctx context.Context) error {
 func (p *Prober) closeAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, one := range p.targets {
-		one.close()
+	for _, target := range p.targets {
+		target.close()
 	}
 }
 
-// look asks the links that are due.
-func (p *Prober) look(now time.Time, scratch []byte) {
+// probeDue probes the links that are due.
+func (p *Prober) probeDue(now time.Time, scratch []byte) {
 	p.mu.Lock()
 	changed := map[string]Finding{}
-	for name, one := range p.targets {
-		if !one.due.After(now) && one.turn(now, scratch) {
-			changed[name] = one.finding
+	for name, target := range p.targets {
+		if !target.due.After(now) && target.step(now, scratch) {
+			changed[name] = target.finding
 		}
 	}
 	p.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(changed)) {
 		finding := changed[name]
-		p.Log.Info("link", "name", name, "up", finding.Up, "mtu", finding.MTU, "reason", finding.Sentence)
+		p.Log.Info("link state changed", "name", name, "up", finding.Up, "mtu", finding.MTU, "reason", finding.Message)
 		p.Changed(name)
 	}
 }

@@ -11,100 +11,100 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Target is a link that is asked, from one of its ends.
+// Target is a link to probe from one of its ends.
 type Target struct {
 	Netns, Interface string
-	Own, Peer        netip.Addr
-	// MTU is that of the interface. With Adapt, a smaller one that the way carries is good as well.
+	Local, Peer      netip.Addr
+	// MTU is the interface's MTU in bytes. With Adapt, the link is also up with a smaller MTU that the path carries.
 	MTU   int
 	Adapt bool
 }
 
-// Finding is what is known of a link.
+// Finding is the result of probing a link.
 type Finding struct {
 	Up bool
-	// MTU is the largest packet that was answered, in bytes; 0: none was.
+	// MTU is the largest answered packet in bytes, 0 if there was none.
 	MTU int
-	// Sentence says why it is not up.
-	Sentence string
-	// Broken tells that the interface or the network namespace is not what it was.
+	// Message says why the link is not up.
+	Message string
+	// Broken means that the interface or the network namespace has changed.
 	Broken bool
 }
 
 const (
-	// fast is how often a link is asked that is not up, slow how often one that is.
-	fast = 100 * time.Millisecond
-	slow = 2 * time.Second
-	// again is when a link is asked again that is up and has not answered.
-	again = 300 * time.Millisecond
-	// recent is how many askings ago an answer may be to; ways through the world take longer than fast.
-	recent = 20
-	// patient is how many times a size is tried in the search for the largest.
-	patient = 10
-	// silent is how many times in a row nothing comes before a link is not up.
-	silent = 3
-	// fullEvery is how often, of the times that it is asked, a link that is up is asked with the largest packet.
-	fullEvery = 16
-	// away is for how long a link that is not up is asked fast. Later it is asked as one that is.
-	away = 10 * time.Second
-	// leastMTU is what IPv6 needs of a link (RFC 8200).
-	leastMTU = 1280
+	// fastInterval is the time between two probes of a link that is not up, slowInterval of a link that is up.
+	fastInterval = 100 * time.Millisecond
+	slowInterval = 2 * time.Second
+	// retryInterval is the time until a link that is up and has not answered is probed again.
+	retryInterval = 300 * time.Millisecond
+	// maxAnswerAge is the number of probes for which an answer counts; long paths take longer than fastInterval.
+	maxAnswerAge = 20
+	// triesPerSize is the number of tries of each size in the search for the largest.
+	triesPerSize = 10
+	// maxMisses is the number of unanswered probes in a row after which a link is not up.
+	maxMisses = 3
+	// fullSizeEvery: every such probe of a link that is up has the full size.
+	fullSizeEvery = 16
+	// fastPeriod is how long a link that is not up is probed at fastInterval.
+	fastPeriod = 10 * time.Second
+	// minMTU is the minimum link MTU of IPv6 (RFC 8200).
+	minMTU = 1280
 )
 
-// asked is a target that is asked.
-type asked struct {
+// probe is the state of a target.
+type probe struct {
 	Target
 	echo *echo
-	// due is when to look again.
+	// due is the time of the next step.
 	due time.Time
-	// since is when it was last up, or else first asked.
+	// since is when the link was last up, or was first probed.
 	since    time.Time
 	sequence uint16
-	turns    int
-	// pending are the sizes that were asked last, answered which of them were answered since.
+	steps    int
+	// pending are the sizes of the last probe, answered those that were answered.
 	pending  []int
 	answered map[int]bool
-	// misses and fullMisses count in a row what was not answered, of any size and of the largest.
+	// misses counts unanswered probes in a row, fullMisses those of the full size.
 	misses, fullMisses int
-	// fits and fails are between what the largest size is that is answered, while it is searched; 0: it is not.
+	// fits and fails limit the largest answered size during a search; 0: no search.
 	fits, fails int
-	// heard tells that something was answered lately.
-	heard   bool
-	finding Finding
-	// told tells that somebody was told of the finding.
-	told bool
+	// answeredOnce means that the link has answered before.
+	answeredOnce bool
+	finding      Finding
+	// reported means that the finding was reported.
+	reported bool
 }
 
-// turn reads what has come, draws conclusions, and asks again. changed tells that the finding is another.
-func (a *asked) turn(now time.Time, scratch []byte) (changed bool) {
+// step reads answers, evaluates them, and sends the next probe. It reports whether the finding has changed.
+func (a *probe) step(now time.Time, scratch []byte) (changed bool) {
 	before := a.finding
 	if a.echo == nil {
-		echo, err := openEcho(a.Netns, a.Interface, a.Own, a.Peer)
+		echo, err := openEcho(a.Netns, a.Interface, a.Local, a.Peer)
 		if err != nil {
-			return a.broken(now, err)
+			return a.setBroken(now, err)
 		}
 		a.echo = echo
 	}
-	if err := a.echo.hear(a.hear); err != nil && !passing(err) {
-		return a.broken(now, err)
+	if err := a.echo.receive(a.recordAnswer); err != nil && !isTransient(err) {
+		return a.setBroken(now, err)
 	}
-	a.conclude(now)
-	if err := a.ask(now, scratch); err != nil {
-		return a.broken(now, err)
+	a.evaluate(now)
+	if err := a.sendProbes(now, scratch); err != nil {
+		return a.setBroken(now, err)
 	}
-	changed = before != a.finding || !a.told && (a.finding.Up || a.finding.Sentence != "")
-	a.told = a.told || changed
+	changed = before != a.finding || !a.reported && (a.finding.Up || a.finding.Message != "")
+	a.reported = a.reported || changed
 	return changed
 }
 
-func (a *asked) hear(size int, sequence uint16) {
-	if a.sequence-sequence < recent {
+func (a *probe) recordAnswer(size int, sequence uint16) {
+	if a.sequence-sequence < maxAnswerAge {
 		a.answered[size] = true
 	}
 }
 
-// passing are errors that speak of a packet before, not of the interface.
-func passing(err error) bool {
+// isTransient reports whether an error refers to an earlier packet, not to the interface.
+func isTransient(err error) bool {
 	for _, errno := range []unix.Errno{unix.EHOSTUNREACH, unix.ECONNREFUSED, unix.ENOBUFS, unix.EMSGSIZE, unix.EAGAIN, unix.EPERM} {
 		if errors.Is(err, errno) {
 			return true
@@ -113,21 +113,21 @@ func passing(err error) bool {
 	return false
 }
 
-// broken is that nothing can be asked. The socket is closed at once: it would keep the pod's network namespace.
-func (a *asked) broken(now time.Time, err error) bool {
+// setBroken records that the link cannot be probed. It closes the socket, which would keep the pod's network namespace.
+func (a *probe) setBroken(now time.Time, err error) bool {
 	before := a.finding
 	a.close()
-	a.finding = Finding{Broken: true, Sentence: err.Error()}
-	a.due = now.Add(fast)
-	if now.Sub(a.since) > away {
-		a.due = now.Add(slow)
+	a.finding = Finding{Broken: true, Message: err.Error()}
+	a.due = now.Add(fastInterval)
+	if now.Sub(a.since) > fastPeriod {
+		a.due = now.Add(slowInterval)
 	}
 	changed := before != a.finding
-	a.told = true
+	a.reported = true
 	return changed
 }
 
-func (a *asked) close() {
+func (a *probe) close() {
 	if a.echo != nil {
 		a.echo.close()
 		a.echo = nil
@@ -135,18 +135,18 @@ func (a *asked) close() {
 	a.pending = nil
 }
 
-// conclude draws conclusions from what was asked last.
-func (a *asked) conclude(now time.Time) {
+// evaluate evaluates the answers to the last probe.
+func (a *probe) evaluate(now time.Time) {
 	if len(a.pending) == 0 {
 		return
 	}
 	if len(a.answered) == 0 {
 		a.misses++
 	} else {
-		a.misses, a.heard = 0, true
+		a.misses, a.answeredOnce = 0, true
 	}
 	if a.fails > 0 {
-		a.searched()
+		a.searchStep()
 		return
 	}
 	full := a.answered[a.MTU]
@@ -159,69 +159,69 @@ func (a *asked) conclude(now time.Time) {
 	case full:
 		a.fullMisses = 0
 		a.finding, a.since = Finding{Up: true, MTU: a.MTU}, now
-	case a.misses >= silent || a.misses > 0 && !a.finding.Up:
-		a.finding = Finding{MTU: a.finding.MTU, Sentence: a.silence()}
-	case a.fullMisses >= silent:
+	case a.misses >= maxMisses || a.misses > 0 && !a.finding.Up:
+		a.finding = Finding{MTU: a.finding.MTU, Message: a.silenceMessage()}
+	case a.fullMisses >= maxMisses:
 		a.fits, a.fails, a.fullMisses = 0, a.MTU, 0
 	case len(a.answered) > 0 && a.finding.Up:
 		a.since = now
 	case len(a.answered) > 0 && a.finding.MTU == 0:
-		a.finding.Sentence = "small packets are answered; the largest are being tried"
+		a.finding.Message = "small packets are answered; searching for the largest"
 	}
 }
 
-func (a *asked) silence() string {
-	if a.heard {
-		return fmt.Sprintf("%s, the other end, does not answer any more; the link stays, and is up again when it does", a.Peer)
+func (a *probe) silenceMessage() string {
+	if a.answeredOnce {
+		return fmt.Sprintf("%s, the other end, does not answer any more; the link is up again when it does", a.Peer)
 	}
-	return fmt.Sprintf("%s, the other end, does not answer; see whether it is plugged, and whether packets come from node to node", a.Peer)
+	return fmt.Sprintf("%s, the other end, does not answer; check that it is plugged and that packets get from node to node", a.Peer)
 }
 
-// searched takes one step of the search for the largest size that is answered.
-func (a *asked) searched() {
+// searchStep evaluates one step of the search for the largest answered size.
+func (a *probe) searchStep() {
 	size := a.pending[0]
 	switch {
 	case a.answered[size]:
 		a.fits, a.fullMisses = size, 0
-	case a.misses >= patient: // nothing at all is answered now
+	case a.misses >= triesPerSize: // the link has stopped answering
 		a.fits, a.fails = 0, 0
-		a.finding = Finding{MTU: a.finding.MTU, Sentence: a.silence()}
+		a.finding = Finding{MTU: a.finding.MTU, Message: a.silenceMessage()}
 		return
 	default:
-		if a.fullMisses++; a.fullMisses < patient {
+		if a.fullMisses++; a.fullMisses < triesPerSize {
 			return
 		}
 		a.fails, a.fullMisses = size, 0
 	}
-	if a.fails > leastMTU && a.fits+1 < a.fails {
+	if a.fails > minMTU && a.fits+1 < a.fails {
 		return
 	}
-	a.found()
+	a.finishSearch()
 }
 
-// found ends the search.
-func (a *asked) found() {
+// finishSearch evaluates the search.
+func (a *probe) finishSearch() {
 	fits := a.fits
 	a.fits, a.fails, a.fullMisses = 0, 0, 0
 	switch {
-	case fits+1 == a.MTU: // which may have been lost
+	case fits+1 == a.MTU: // the full size may have been lost
 		return
-	case fits < leastMTU:
-		a.finding = Finding{Sentence: fmt.Sprintf("the link's interfaces have an MTU of %d bytes, and packets of %d bytes, which links need, do not come through; "+
-			"raise the MTU of the nodes' uplinks and of what is between them", a.MTU, leastMTU)}
+	case fits < minMTU:
+		a.finding = Finding{Message: fmt.Sprintf("the link's interfaces have an MTU of %d bytes, and packets of %d bytes, which links need, do not come through; "+
+			"raise the MTU of the nodes' uplinks and of what is between them", a.MTU, minMTU)}
 	case a.Adapt:
 		a.finding = Finding{Up: true, MTU: fits}
 		a.MTU = fits
 	default:
-		a.finding = Finding{MTU: fits, Sentence: fmt.Sprintf("the link's interfaces have an MTU of %d bytes, and its way carries %d; "+
+		a.finding = Finding{MTU: fits, Message: fmt.Sprintf("the link's interfaces have an MTU of %d bytes, and its way carries %d; "+
 			"set spec.mtu of the service to at most %d, or leave it out", a.MTU, fits, fits)}
 	}
 }
 
-// ask sends the next packets.
-func (a *asked) ask(now time.Time, scratch []byte) error {
+// sendProbes sends the next packets.
+func (a *probe) sendProbes(now time.Time, scratch []byte) error {
 	a.sequence++
-	a.turns++
+	a.steps++
 	if a.answered == nil {
 		a.answered = map[int]bool{}
 	}
@@ -229,38 +229,38 @@ func (a *asked) ask(now time.Time, scratch []byte) error {
 	a.pending = a.pending[:0]
 	switch {
 	case a.fails > 0:
-		a.pending = append(a.pending, a.next(), smallBytes)
+		a.pending = append(a.pending, a.nextSize(), smallBytes)
 	case !a.finding.Up:
 		a.pending = append(a.pending, a.MTU, smallBytes)
-	case a.turns%fullEvery == 0 || a.fullMisses > 0:
+	case a.steps%fullSizeEvery == 0 || a.fullMisses > 0:
 		a.pending = append(a.pending, a.MTU, smallBytes)
 	default:
 		a.pending = append(a.pending, smallBytes)
 	}
 	for _, size := range a.pending {
-		if err := a.echo.send(size, a.sequence, scratch); err != nil && !passing(err) {
+		if err := a.echo.send(size, a.sequence, scratch); err != nil && !isTransient(err) {
 			return err
 		}
 	}
-	a.due = now.Add(a.pause(now))
+	a.due = now.Add(a.interval(now))
 	return nil
 }
 
-// pause is for how long an answer is waited for.
-func (a *asked) pause(now time.Time) time.Duration {
+// interval returns the time until the next probe.
+func (a *probe) interval(now time.Time) time.Duration {
 	switch {
-	case a.fails > 0, !a.finding.Up && now.Sub(a.since) < away:
-		return fast
+	case a.fails > 0, !a.finding.Up && now.Sub(a.since) < fastPeriod:
+		return fastInterval
 	case a.finding.Up && (a.misses > 0 || a.fullMisses > 0):
-		return again
+		return retryInterval
 	}
-	return slow
+	return slowInterval
 }
 
-// next is the size to try next: the least that links need, then halves.
-func (a *asked) next() int {
+// nextSize returns the next size of the search: minMTU first, then a bisection.
+func (a *probe) nextSize() int {
 	if a.fits == 0 {
-		return leastMTU
+		return minMTU
 	}
 	return (a.fits + a.fails) / 2
 }

@@ -18,17 +18,18 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 )
 
-// admission is whether the node may plug a link.
+// admission is the operator's decision whether the node may plug a link.
 type admission int
 
 const (
-	// unknown : the operator has not said it of the link as it is.
+	// unknown means that the operator has not decided about this generation of the link.
 	unknown admission = iota
 	admitted
 	refused
 )
 
-// admission of links of the operator is not asked for: only it makes such. Of others it says whether pods of the cluster have asked for them.
+// admission returns the decision about a link. The operator's own links need none. For other links it depends on
+// whether pods of the cluster have requested them.
 func (s *side) admission() admission {
 	if s.link.Labels[v1alpha1.LinkMakerLabel] == v1alpha1.MakerOperator {
 		return admitted
@@ -43,78 +44,78 @@ func (s *side) admission() admission {
 	return refused
 }
 
-// keep leaves a link as it is until the operator has said whether it may be, also one that a former agent has plugged; unless it sends in
-// clear what must not be.
-func (r *Reconciler) keep(ctx context.Context, s *side) (again time.Duration, err error) {
-	if r.isAnothers(s) {
-		return everyLook, nil
+// keepUndecided leaves a link as it is until the operator has decided, even if a previous agent plugged it; unless it
+// sends in clear although it requires encryption.
+func (r *Reconciler) keepUndecided(ctx context.Context, s *side) (again time.Duration, err error) {
+	if r.ownedByOtherLink(s) {
+		return resyncInterval, nil
 	}
 	if _, err := r.unplugClear(ctx, s); err != nil {
-		return everyLook, err
+		return resyncInterval, err
 	}
 	if r.ends.plugged(s.key()) != nil {
-		return everyLook, nil // as the link was when it was admitted, and asked by this agent
+		return resyncInterval, nil // plugged by this agent when it was admitted
 	}
-	kept, err := r.pluggedOf(s)
+	kept, err := r.findPlugged(s)
 	switch {
 	case err != nil:
-		return everyLook, err
+		return resyncInterval, err
 	case kept != nil:
 		return r.probeKept(ctx, s, kept)
 	}
-	return everyLook, r.refuse(ctx, s, unknown)
+	return resyncInterval, r.refuse(ctx, s, unknown)
 }
 
-// pluggedOf is what is plugged as the end's link says, by whichever agent, nil: nothing.
-func (r *Reconciler) pluggedOf(s *side) (*attachment.Plugged, error) {
-	plugged, err := r.Plugin.Plugged(s.own.Interface)
+// findPlugged returns the interface that any agent has plugged for this link and end, nil if there is none.
+func (r *Reconciler) findPlugged(s *side) (*attachment.Plugged, error) {
+	plugged, err := r.Plugin.Plugged(s.end.Interface)
 	if err != nil {
 		return nil, err
 	}
-	ownPrefixes, err := prefixes("addresses", s.own.Addresses)
+	ownPrefixes, err := prefixes("addresses", s.end.Addresses)
 	if err != nil {
-		return nil, nil //nolint:nilerr,nilnil // so none can be
+		return nil, nil //nolint:nilerr,nilnil // no such link can be plugged
 	}
-	at := slices.IndexFunc(plugged, func(one attachment.Plugged) bool {
-		return one.Identity == s.own.UID && one.ContainerID == s.sandbox.ContainerID && one.Interface == s.own.Interface &&
-			one.VNI == uint32(s.link.Spec.VNI) && slices.Equal(one.Link.Addresses, ownPrefixes)
+	at := slices.IndexFunc(plugged, func(candidate attachment.Plugged) bool {
+		return candidate.Identity == s.end.UID && candidate.ContainerID == s.sandbox.ContainerID && candidate.Interface == s.end.Interface &&
+			candidate.VNI == uint32(s.link.Spec.VNI) && slices.Equal(candidate.Link.Addresses, ownPrefixes)
 	})
 	if at < 0 {
-		return nil, nil //nolint:nilnil // nothing is
+		return nil, nil //nolint:nilnil // not plugged
 	}
 	return &plugged[at], nil
 }
 
-// refuse unplugs what is there of a link that may not be plugged, gives way to others, and says why.
-func (r *Reconciler) refuse(ctx context.Context, s *side, is admission) error {
-	why := errors.New("ktsn-operator has not said yet whether the pods of this cluster have asked for the link; see that it runs")
-	if is == refused {
-		why = fmt.Errorf("the link is not what pods of this cluster have asked for: %s", meta.FindStatusCondition(s.link.Status.Conditions, v1alpha1.ConditionAdmitted).Message)
+// refuse unplugs a link that may not be plugged, lets other links claim the interface, and reports the reason.
+func (r *Reconciler) refuse(ctx context.Context, s *side, decision admission) error {
+	reason := errors.New("ktsn-operator has not decided yet whether pods of this cluster have requested the link; check that it runs")
+	if decision == refused {
+		reason = fmt.Errorf("pods of this cluster have not requested the link: %s", meta.FindStatusCondition(s.link.Status.Conditions, v1alpha1.ConditionAdmitted).Message)
 	}
-	anothers := r.isAnothers(s)
-	if is == refused && !anothers {
-		if err := r.unplugOwn(ctx, s); err != nil {
+	ownedByOther := r.ownedByOtherLink(s)
+	if decision == refused && !ownedByOther {
+		if err := r.unplugEnd(ctx, s); err != nil {
 			return err
 		}
 	}
 	for _, key := range r.ends.release(client.ObjectKeyFromObject(s.link)) {
-		r.ends.again(key)
+		r.ends.enqueueClaims(key)
 	}
-	if anothers {
-		return r.report(ctx, s, &outcome{err: why}) // the pod is told of the other one
+	if ownedByOther {
+		return r.report(ctx, s, &outcome{err: reason}) // the pod's files describe the other link
 	}
-	return errors.Join(r.tell(s, &outcome{err: why}), r.report(ctx, s, &outcome{err: why}))
+	return errors.Join(r.updatePod(s, &outcome{err: reason}), r.report(ctx, s, &outcome{err: reason}))
 }
 
-// unplugOwn unplugs what is there of an end.
-func (r *Reconciler) unplugOwn(ctx context.Context, s *side) error {
-	plugged, err := r.Plugin.Plugged(s.own.Interface)
+// unplugEnd unplugs an end of a link.
+func (r *Reconciler) unplugEnd(ctx context.Context, s *side) error {
+	plugged, err := r.Plugin.Plugged(s.end.Interface)
 	if err != nil {
 		return err
 	}
 	for i := range plugged {
-		if one := &plugged[i]; one.Identity == s.own.UID && one.Interface == s.own.Interface && one.VNI == uint32(s.link.Spec.VNI) {
-			if err := r.unplug(ctx, s.key(), one); err != nil {
+		if entry := &plugged[i]; entry.Identity == s.end.UID && entry.Interface == s.end.Interface && entry.VNI == uint32(s.link.Spec.VNI) {
+			if err := r.unplug(ctx, s.key(), entry); err != nil {
 				return err
 			}
 		}
@@ -122,9 +123,9 @@ func (r *Reconciler) unplugOwn(ctx context.Context, s *side) error {
 	return nil
 }
 
-// isAnothers tells whether an end's interface is, or can be, that of another link: who makes links can make one with the ends and the number
-// of another.
-func (r *Reconciler) isAnothers(s *side) bool {
+// ownedByOtherLink reports whether an end's interface belongs, or may belong, to another link: the author of links can
+// create several with the same ends and VNI.
+func (r *Reconciler) ownedByOtherLink(s *side) bool {
 	ownName := client.ObjectKeyFromObject(s.link)
 	if owner, known := r.ends.ownerOf(s.key()); known {
 		return owner != ownName

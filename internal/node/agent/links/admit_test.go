@@ -92,7 +92,7 @@ func aNode(t *testing.T, plugin *fakePlugin, links ...*v1alpha1.TSNLink) (*Recon
 	return &Reconciler{
 		Node: "n", Objects: cluster, Sandboxes: cluster, Status: cluster, Plugin: plugin, Prober: &linkprobe.Prober{}, Now: time.Now,
 		Files: &Files{PodDir: func(uid string) string { return filepath.Join(folder, uid) }}, Hosts: &Hosts{Dir: t.TempDir()}, Log: slog.New(slog.DiscardHandler),
-		Carried: func(context.Context, netip.Addr, bool) (Carried, error) { return Carried{Uplink: 1450}, nil },
+		Capacity: func(context.Context, netip.Addr, bool) (Capacity, error) { return Capacity{Uplink: 1450}, nil },
 		Encryption: func(encryption.LinkMode, *v1alpha1.LinkEnd, *v1alpha1.LinkEnd) encryption.LinkState {
 			return encryption.LinkState{Unknown: "nobody looked"}
 		},
@@ -154,7 +154,7 @@ func TestALinkThatIsRefusedIsUnpluggedUnlessItIsAnothers(t *testing.T) {
 		if got := strings.Join(plugin.unplugged, ","); got != test.want {
 			t.Errorf("%s: unplugged %q", what, got)
 		}
-		if said := strings.Join(cluster.said, "; "); !strings.Contains(said, "a EndpointPlugged False: the link is not what pods") {
+		if said := strings.Join(cluster.said, "; "); !strings.Contains(said, "a EndpointPlugged False: pods of this cluster have not") {
 			t.Errorf("%s: it says %q", what, said)
 		}
 		if _, told := r.ends.ownerOf("e view0"); told != test.hasStarted {
@@ -174,11 +174,11 @@ func TestALinkThatAFormerAgentHasPluggedStaysUntilTheOperatorHasLookedAtIt(t *te
 		says, unplugged string
 	}{
 		"it is there":                    {encrypted: true},
-		"it is there in clear":           {says: "EndpointPlugged False: ktsn-operator has not said yet", unplugged: "e view0"},
-		"of another number":              {encrypted: true, change: func(one *attachment.Plugged) { one.VNI++ }, says: "has not said yet"},
-		"with another address":           {encrypted: true, change: func(one *attachment.Plugged) { one.Link.Addresses = nil }, says: "has not said yet"},
+		"it is there in clear":           {says: "EndpointPlugged False: ktsn-operator has not decided yet", unplugged: "e view0"},
+		"of another number":              {encrypted: true, change: func(one *attachment.Plugged) { one.VNI++ }, says: "has not decided yet"},
+		"with another address":           {encrypted: true, change: func(one *attachment.Plugged) { one.Link.Addresses = nil }, says: "has not decided yet"},
 		"as it was when it was admitted": {encrypted: true, bySelf: true, change: func(one *attachment.Plugged) { one.Link.Addresses = nil }},
-		"of a sandbox that has gone":     {encrypted: true, change: func(one *attachment.Plugged) { one.ContainerID = "c0" }, says: "has not said yet"},
+		"of a sandbox that has gone":     {encrypted: true, change: func(one *attachment.Plugged) { one.ContainerID = "c0" }, says: "has not decided yet"},
 	} {
 		link := hubs("a", v1alpha1.EncryptionRequired, unknown)
 		plugged := pluggedAs(link, test.encrypted)
@@ -237,9 +237,9 @@ func TestClientsTakeRoutesThatTheyName(t *testing.T) {
 			r, _ := aNode(t, &fakePlugin{})
 			r.Consent = func(context.Context, *v1alpha1.LinkEnd) (string, bool) { return test.annotation, !test.unknown }
 			s := aSide(v1alpha1.EncryptionNone, false, true)
-			s.isClient, s.link.Namespace, s.own.Namespace = true, "ns", test.namespace
-			s.own.Routes = []string{"0.0.0.0/1", "10.96.0.10/32", chain}
-			s.own.Hosts = []v1alpha1.LinkHost{{Name: "s", Addresses: []string{"10.200.0.3"}}}
+			s.isClient, s.link.Namespace, s.end.Namespace = true, "ns", test.namespace
+			s.end.Routes = []string{"0.0.0.0/1", "10.96.0.10/32", chain}
+			s.end.Hosts = []v1alpha1.LinkHost{{Name: "s", Addresses: []string{"10.200.0.3"}}}
 			plan, err := r.plan(t.Context(), s)
 			if test.routes == "" {
 				if err == nil {
@@ -257,7 +257,7 @@ func TestClientsTakeRoutesThatTheyName(t *testing.T) {
 			if got := strings.Join(routes, " "); got != test.routes || !strings.Contains(s.refusedRoutes, test.left) || (test.left == "") != (s.refusedRoutes == "") {
 				t.Errorf("routes %s, message %q, want %s, %q", got, s.refusedRoutes, test.routes, test.left)
 			}
-			if plugged := r.reportOf(s, &outcome{mtu: 1450, refusedRoutes: s.refusedRoutes}).Conditions[0]; plugged.Message != s.refusedRoutes || plugged.Status != metav1.ConditionTrue {
+			if plugged := r.buildReport(s, &outcome{mtu: 1450, refusedRoutes: s.refusedRoutes}).Conditions[0]; plugged.Message != s.refusedRoutes || plugged.Status != metav1.ConditionTrue {
 				t.Errorf("the condition is %+v", plugged)
 			}
 		})

@@ -14,80 +14,82 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 )
 
-// ends is what is remembered of interfaces of pods, by UID and name. It is lost with the agent; what was plugged is found again.
+// ends is the state of pods' interfaces, by UID and name. It is lost with the agent; plugged interfaces are found
+// again.
 type ends struct {
 	mu    sync.Mutex
-	known map[string]*end
-	// swept counts the looks for what is left.
-	swept int
-	// look has a link looked at again. It must not block.
-	look func(types.NamespacedName)
+	byKey map[string]*end
+	// sweepCount counts the sweeps.
+	sweepCount int
+	// enqueue triggers the reconciliation of a link. It must not block.
+	enqueue func(types.NamespacedName)
 }
 
-// end is one interface.
+// end is the state of one interface.
 type end struct {
-	// claims are the links that want it, and when each was made.
+	// claims are the links that claim the interface, with their creation times.
 	claims map[types.NamespacedName]time.Time
-	// owner is the link that has it, as plan says; since is when it got it, mended when it was plugged last.
-	owner         types.NamespacedName
-	plan          *attachment.LinkPlan
-	since, mended time.Time
-	broken        bool
-	// said is what was written last, and when.
-	said   *report
-	saidAt time.Time
+	// owner is the link that has the interface as plan describes. since is when the owner got it, pluggedAt the last
+	// time that it was plugged.
+	owner            types.NamespacedName
+	plan             *attachment.LinkPlan
+	since, pluggedAt time.Time
+	broken           bool
+	// written is the last report, writtenAt its time.
+	written   *report
+	writtenAt time.Time
 }
 
-// get returns the end, which is made where it is not known. The lock is held.
+// get returns the state of an interface and creates it if necessary. The lock is held.
 func (e *ends) get(key string) *end {
-	if e.known == nil {
-		e.known = map[string]*end{}
+	if e.byKey == nil {
+		e.byKey = map[string]*end{}
 	}
-	if e.known[key] == nil {
-		e.known[key] = &end{claims: map[types.NamespacedName]time.Time{}}
+	if e.byKey[key] == nil {
+		e.byKey[key] = &end{claims: map[types.NamespacedName]time.Time{}}
 	}
-	return e.known[key]
+	return e.byKey[key]
 }
 
-// claim notes that a link wants the interface, and returns the name of a younger one that does, "" if there is none: a client that gets
-// another endpoint has two links for a moment.
+// claim records that a link claims the interface. It returns the name of a younger link that does so too, "" if there
+// is none: a client that gets another endpoint has two links for a moment.
 func (e *ends) claim(key string, link *v1alpha1.TSNLink) (younger string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	ownName, made := client.ObjectKeyFromObject(link), link.CreationTimestamp.Time
-	one := e.get(key)
-	one.claims[ownName] = made
-	for name, at := range one.claims {
-		if at.After(made) || at.Equal(made) && strings.Compare(name.String(), ownName.String()) > 0 {
+	ownName, created := client.ObjectKeyFromObject(link), link.CreationTimestamp.Time
+	entry := e.get(key)
+	entry.claims[ownName] = created
+	for name, at := range entry.claims {
+		if at.After(created) || at.Equal(created) && strings.Compare(name.String(), ownName.String()) > 0 {
 			return name.String()
 		}
 	}
 	return ""
 }
 
-// release forgets what a link claims, and returns the interfaces.
+// release drops the claims of a link, and returns their interfaces.
 func (e *ends) release(name types.NamespacedName) (keys []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for key, one := range e.known {
-		if _, claimed := one.claims[name]; claimed {
-			delete(one.claims, name)
+	for key, entry := range e.byKey {
+		if _, claimed := entry.claims[name]; claimed {
+			delete(entry.claims, name)
 			keys = append(keys, key)
-			if len(one.claims) == 0 && one.plan == nil {
-				delete(e.known, key)
+			if len(entry.claims) == 0 && entry.plan == nil {
+				delete(e.byKey, key)
 			}
 		}
 	}
 	return keys
 }
 
-// again has the other links looked at that claim an interface.
-func (e *ends) again(key string) {
+// enqueueClaims triggers the links that claim an interface.
+func (e *ends) enqueueClaims(key string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if one := e.known[key]; one != nil && e.look != nil {
-		for name := range one.claims {
-			e.look(name)
+	if entry := e.byKey[key]; entry != nil && e.enqueue != nil {
+		for name := range entry.claims {
+			e.enqueue(name)
 		}
 	}
 }
@@ -95,8 +97,8 @@ func (e *ends) again(key string) {
 func (e *ends) plugged(key string) *attachment.LinkPlan {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if one := e.known[key]; one != nil {
-		return one.plan
+	if entry := e.byKey[key]; entry != nil {
+		return entry.plan
 	}
 	return nil
 }
@@ -104,31 +106,31 @@ func (e *ends) plugged(key string) *attachment.LinkPlan {
 func (e *ends) ownerOf(key string) (types.NamespacedName, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	one := e.known[key]
-	if one == nil || one.plan == nil {
+	entry := e.byKey[key]
+	if entry == nil || entry.plan == nil {
 		return types.NamespacedName{}, false
 	}
-	return one.owner, true
+	return entry.owner, true
 }
 
 func (e *ends) plug(key string, owner types.NamespacedName, plan *attachment.LinkPlan, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	one := e.get(key)
-	if one.plan == nil || one.owner != owner {
-		one.since = now
+	entry := e.get(key)
+	if entry.plan == nil || entry.owner != owner {
+		entry.since = now
 	}
-	one.owner, one.plan, one.mended, one.broken = owner, plan, now, false
+	entry.owner, entry.plan, entry.pluggedAt, entry.broken = owner, plan, now, false
 }
 
-// of are the interfaces that a link has.
-func (e *ends) of(name types.NamespacedName) map[string]*attachment.LinkPlan {
+// ownedBy returns the interfaces of a link.
+func (e *ends) ownedBy(name types.NamespacedName) map[string]*attachment.LinkPlan {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	all := map[string]*attachment.LinkPlan{}
-	for key, one := range e.known {
-		if one.plan != nil && one.owner == name {
-			all[key] = one.plan
+	for key, entry := range e.byKey {
+		if entry.plan != nil && entry.owner == name {
+			all[key] = entry.plan
 		}
 	}
 	return all
@@ -137,25 +139,25 @@ func (e *ends) of(name types.NamespacedName) map[string]*attachment.LinkPlan {
 func (e *ends) forget(key string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if one := e.known[key]; one != nil {
-		one.plan, one.said, one.broken = nil, nil, false
+	if entry := e.byKey[key]; entry != nil {
+		entry.plan, entry.written, entry.broken = nil, nil, false
 	}
 }
 
-// settling is for how long to wait for the first answer.
-func (e *ends) settling(key string, now time.Time) time.Duration {
+// settleTime returns how long to wait for the first answer.
+func (e *ends) settleTime(key string, now time.Time) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.get(key).since.Add(settle).Sub(now)
+	return e.get(key).since.Add(settleTimeout).Sub(now)
 }
 
-func (e *ends) breaks(key string) {
+func (e *ends) setBroken(key string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if one := e.known[key]; one != nil && one.plan != nil {
-		one.broken = true
-		if e.look != nil {
-			e.look(one.owner)
+	if entry := e.byKey[key]; entry != nil && entry.plan != nil {
+		entry.broken = true
+		if e.enqueue != nil {
+			e.enqueue(entry.owner)
 		}
 	}
 }
@@ -163,20 +165,20 @@ func (e *ends) breaks(key string) {
 func (e *ends) broken(key string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.known[key] != nil && e.known[key].broken
+	return e.byKey[key] != nil && e.byKey[key].broken
 }
 
-// due tells whether a link that does not answer is to be plugged again.
-func (e *ends) due(key string, now time.Time) bool {
+// repairDue reports whether a link that does not answer should be plugged again.
+func (e *ends) repairDue(key string, now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return now.Sub(e.get(key).mended) >= mendEvery
+	return now.Sub(e.get(key).pluggedAt) >= repairInterval
 }
 
-// sweeps counts a look for what is left, and returns how many there were.
-func (e *ends) sweeps() int {
+// countSweep counts a sweep and returns the number of sweeps.
+func (e *ends) countSweep() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.swept++
-	return e.swept
+	e.sweepCount++
+	return e.sweepCount
 }

@@ -15,40 +15,42 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/linkfile"
 )
 
-// Files tell applications of pods of their links: the folder links of a pod's folder, which they have as /run/ktsn/links.
+// Files describe links to applications of pods: the folder links in a pod's folder, which is /run/ktsn/links in the
+// pod.
 type Files struct {
-	// PodDir is the folder of a pod, by UID.
+	// PodDir returns the folder of a pod.
 	PodDir func(uid string) string
 }
 
-// Up says that a link was up once.
-func (f *Files) Up(uid string, about *linkfile.Link) error {
-	text, err := json.Marshal(about)
+// WriteLink describes a link that has been up.
+func (f *Files) WriteLink(uid string, link *linkfile.Link) error {
+	text, err := json.Marshal(link)
 	if err != nil {
-		return fmt.Errorf("tell the pod of its link: %w", err)
+		return fmt.Errorf("write the pod's link file: %w", err)
 	}
-	if err := f.put(uid, about.Interface, append(text, '\n')); err != nil {
+	if err := f.writeFile(uid, link.Interface, append(text, '\n')); err != nil {
 		return err
 	}
-	return f.drop(uid, about.Interface+linkfile.Waiting)
+	return f.removeFile(uid, link.Interface+linkfile.Waiting)
 }
 
-// Wait says what is missing of a link that was not up yet.
-func (f *Files) Wait(uid, interfaceName, sentence string) error {
-	return f.put(uid, interfaceName+linkfile.Waiting, []byte(sentence+"\n"))
+// WriteWaiting writes why a link has not been up yet.
+func (f *Files) WriteWaiting(uid, interfaceName, message string) error {
+	return f.writeFile(uid, interfaceName+linkfile.Waiting, []byte(message+"\n"))
 }
 
-// Gone takes back what was said of a link.
-func (f *Files) Gone(uid, interfaceName string) error {
-	return errors.Join(f.drop(uid, interfaceName), f.drop(uid, interfaceName+linkfile.Waiting))
+// Remove removes the files of a link.
+func (f *Files) Remove(uid, interfaceName string) error {
+	return errors.Join(f.removeFile(uid, interfaceName), f.removeFile(uid, interfaceName+linkfile.Waiting))
 }
 
 func (f *Files) path(uid, name string) string {
 	return filepath.Join(f.PodDir(uid), linkfile.Folder, name)
 }
 
-// put writes a file that all users of the pod can read, at once. Where the pod has no folder it has no volume, and nobody waits.
-func (f *Files) put(uid, name string, content []byte) error {
+// writeFile atomically writes a file that all users of the pod can read. A pod without a folder has no volume: nobody
+// waits for the file.
+func (f *Files) writeFile(uid, name string, content []byte) error {
 	path := f.path(uid, name)
 	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, content) {
 		return nil
@@ -63,7 +65,7 @@ func (f *Files) put(uid, name string, content []byte) error {
 		err = nil
 	}
 	if err != nil {
-		return fmt.Errorf("tell the pod of its link: %w", err)
+		return fmt.Errorf("write the pod's link file: %w", err)
 	}
 	temporary := filepath.Join(filepath.Dir(path), "."+name)
 	err = os.WriteFile(temporary, content, 0o644)
@@ -71,14 +73,14 @@ func (f *Files) put(uid, name string, content []byte) error {
 		err = errors.Join(os.Chmod(temporary, 0o644), os.Rename(temporary, path))
 	}
 	if err != nil {
-		return fmt.Errorf("tell the pod of its link: %w", errors.Join(err, ignoreMissing(os.Remove(temporary))))
+		return fmt.Errorf("write the pod's link file: %w", errors.Join(err, ignoreMissing(os.Remove(temporary))))
 	}
 	return nil
 }
 
-func (f *Files) drop(uid, name string) error {
+func (f *Files) removeFile(uid, name string) error {
 	if err := ignoreMissing(os.Remove(f.path(uid, name))); err != nil {
-		return fmt.Errorf("take back what the pod was told of its link: %w", err)
+		return fmt.Errorf("remove the pod's link file: %w", err)
 	}
 	return nil
 }
@@ -90,14 +92,14 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// about is what the application of one end is told.
-func (s *side) about(mtu int) *linkfile.Link {
-	link := &linkfile.Link{Interface: s.own.Interface, Service: s.link.Spec.Service, Addresses: s.own.Addresses, MTU: mtu}
-	for _, text := range s.other.Addresses {
+// linkFile returns the description of the link for the application of this end.
+func (s *side) linkFile(mtu int) *linkfile.Link {
+	link := &linkfile.Link{Interface: s.end.Interface, Service: s.link.Spec.Service, Addresses: s.end.Addresses, MTU: mtu}
+	for _, text := range s.otherEnd.Addresses {
 		if prefix, err := netip.ParsePrefix(text); err == nil {
 			link.Peer.Addresses = append(link.Peer.Addresses, prefix.Addr())
 		}
 	}
-	link.Peer.Cluster, link.Peer.Namespace, link.Peer.Pod = s.other.Cluster, s.other.Namespace, s.other.Pod
+	link.Peer.Cluster, link.Peer.Namespace, link.Peer.Pod = s.otherEnd.Cluster, s.otherEnd.Namespace, s.otherEnd.Pod
 	return link
 }

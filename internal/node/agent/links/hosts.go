@@ -22,66 +22,67 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 )
 
-// Hosts has pods know the other ends of their links by name. kubelet mounts a file of its own as a pod's /etc/hosts; the names stand in
-// a block of it that is marked. kubelet writes the file anew whenever a container of the pod starts, so the block is looked for again.
+// Hosts lets pods resolve the other ends of their links by name. kubelet mounts its own file as a pod's /etc/hosts; the
+// names are in a marked block of it. kubelet rewrites the file whenever a container of the pod starts, so the block is
+// checked periodically.
 type Hosts struct {
 	// Dir is kubelet's folder of pods.
 	Dir string
 
 	mu   sync.Mutex
-	pods map[string]*hostsOfPod // by UID
+	pods map[string]*podHosts // by UID
 }
 
-// hostsOfPod is the block of one pod.
-type hostsOfPod struct {
-	// lines are those of each interface.
+// podHosts is the state of one pod's file.
+type podHosts struct {
+	// lines are the lines of each interface.
 	lines map[string]string
-	// modified is that of the file when it was seen to have the block; zero until it has settled.
+	// modified is the file's modification time when it had the block; zero until the time has settled.
 	modified time.Time
-	// reported are the problems that Look has returned.
+	// reported are the problems that Refresh has returned.
 	reported map[string]bool
 }
 
 const (
 	hostsBegin = "# Links of KuberneTSN: begin"
 	hostsEnd   = "# Links of KuberneTSN: end"
-	// mostHostsBytes bounds the block; a pod with a thousand links has some 100 bytes for each.
-	mostHostsBytes = 256 << 10
-	// mostFileBytes bounds what is read of kubelet's file.
-	mostFileBytes = 4 << 20
+	// maxBlockBytes limits the block; a pod with a thousand links has about 100 bytes for each.
+	maxBlockBytes = 256 << 10
+	// maxFileBytes limits how much of kubelet's file is read.
+	maxFileBytes = 4 << 20
 )
 
-// hostName is a name as /etc/hosts can have one; what stands in a file that programs trust is not anybody's text.
+// hostName is a valid name for /etc/hosts. Programs trust the file, so nothing else is written into it.
 var hostName = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9.]{0,251}[A-Za-z0-9])?$`)
 
-// Host is one behind the other end of a link.
+// Host is a host that is reachable through the other end of a link.
 type Host struct {
 	Addresses []netip.Addr
 	Names     []string
 }
 
-// Set has a pod know addresses by names, and further hosts, on account of one of its interfaces. Without names nothing is known on its
-// account.
+// Set sets the names of addresses and further hosts for one interface of a pod. Without names it removes the lines of
+// the interface.
 func (h *Hosts) Set(uid, interfaceName string, addresses []netip.Addr, names []string, further ...Host) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var known strings.Builder
+	var text strings.Builder
 	for _, host := range append([]Host{{addresses, names}}, further...) {
 		lines, err := hostsLines(host.Addresses, host.Names)
 		if err != nil {
 			return err
 		}
-		known.WriteString(lines)
+		text.WriteString(lines)
 	}
-	line := known.String()
+	line := text.String()
 	pod := h.pods[uid]
 	switch {
 	case pod == nil && line == "":
 		return nil
 	case pod == nil:
-		pod = &hostsOfPod{lines: map[string]string{}}
+		pod = &podHosts{lines: map[string]string{}}
 		if h.pods == nil {
-			h.pods = map[string]*hostsOfPod{}
+			h.pods = map[string]*podHosts{}
 		}
 		h.pods[uid] = pod
 	}
@@ -101,11 +102,11 @@ func (h *Hosts) Set(uid, interfaceName string, addresses []netip.Addr, names []s
 	return err
 }
 
-// hostsLines are the lines of one interface.
+// hostsLines returns the lines of addresses with their names.
 func hostsLines(addresses []netip.Addr, names []string) (string, error) {
 	for _, name := range names {
 		if !hostName.MatchString(name) {
-			return "", fmt.Errorf("names: %q is no name of a host", name)
+			return "", fmt.Errorf("names: %q is not a valid host name", name)
 		}
 	}
 	var all strings.Builder
@@ -117,9 +118,9 @@ func hostsLines(addresses []netip.Addr, names []string) (string, error) {
 	return all.String(), nil
 }
 
-// Look puts back what kubelet has overwritten. Where nothing has changed, it costs one call of the kernel for each pod. It returns each
-// problem of a pod once: a pod can cause them, and is looked at every second.
-func (h *Hosts) Look() error {
+// Refresh restores blocks that kubelet has overwritten. An unchanged file costs one system call. It returns each
+// problem of a pod once: a pod can cause problems, and is checked every second.
+func (h *Hosts) Refresh() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var all error
@@ -137,7 +138,7 @@ func (h *Hosts) Look() error {
 	return all
 }
 
-// Clean removes the block from the files of all pods but those that have names: what a former agent has left.
+// Clean removes the blocks of a previous agent from the files of pods without names.
 func (h *Hosts) Clean() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -149,49 +150,50 @@ func (h *Hosts) Clean() error {
 	for _, path := range paths {
 		uid := filepath.Base(filepath.Dir(path))
 		if h.pods[uid] == nil {
-			all = errors.Join(all, h.write(uid, &hostsOfPod{}))
+			all = errors.Join(all, h.write(uid, &podHosts{}))
 		}
 	}
 	return all
 }
 
-// write makes a pod's file have its block. A pod of which no container was started has no file yet. The lock is held.
-func (h *Hosts) write(uid string, pod *hostsOfPod) error {
+// write updates the block in a pod's file. Before the first container of a pod starts there is no file. The lock is
+// held.
+func (h *Hosts) write(uid string, pod *podHosts) error {
 	path := filepath.Join(h.Dir, uid, "etc-hosts")
 	readAt := time.Now()
-	about, err := os.Lstat(path)
+	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("have the pod know names: %w", err)
+		return fmt.Errorf("update the pod's /etc/hosts: %w", err)
 	}
-	if about.ModTime().Equal(pod.modified) {
+	if info.ModTime().Equal(pod.modified) {
 		return nil
 	}
-	if !about.Mode().IsRegular() || about.Size() > mostFileBytes {
-		return fmt.Errorf("have the pod know names: %s is no file as kubelet makes them", path)
+	if !info.Mode().IsRegular() || info.Size() > maxFileBytes {
+		return fmt.Errorf("update the pod's /etc/hosts: %s is not a file of kubelet", path)
 	}
 	if err := rewrite(path, pod.lines); err != nil {
-		return fmt.Errorf("have the pod know names: %w", err)
+		return fmt.Errorf("update the pod's /etc/hosts: %w", err)
 	}
 	pod.modified = time.Time{}
-	if attachment.Settled(about.ModTime(), readAt) {
-		// If rewrite changed the file, it has a later time, and the next look reads it once more.
-		pod.modified = about.ModTime()
+	if attachment.Settled(info.ModTime(), readAt) {
+		// If rewrite changed the file, it has a later time, and the next call reads it again.
+		pod.modified = info.ModTime()
 	}
 	return nil
 }
 
-// rewrite changes the file in its place, because its inode is what the pod has mounted. Readers may see, for a moment, the end of what it
-// was behind what it is; the block is at the end.
+// rewrite changes the file in place, because the pod has mounted its inode. Readers may briefly see remains of the old
+// content after the new content; the block is at the end.
 func rewrite(path string, lines map[string]string) error {
 	file, err := os.OpenFile(path, os.O_RDWR|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	before, err := io.ReadAll(io.LimitReader(file, mostFileBytes))
+	before, err := io.ReadAll(io.LimitReader(file, maxFileBytes))
 	if err != nil {
 		return err
 	}
@@ -205,17 +207,17 @@ func rewrite(path string, lines map[string]string) error {
 	return file.Truncate(int64(len(after)))
 }
 
-// withBlock is the file's content with the block, instead of that which it had.
+// withBlock returns the file's content with the new block.
 func withBlock(before []byte, lines map[string]string) []byte {
 	after := withoutBlock(before)
 	if len(lines) == 0 {
 		return after
 	}
 	var block strings.Builder
-	// Two links to one service have one name: the first interface's is found first.
+	// Two links to one service have the same name: sort, so that the first interface's address comes first.
 	for _, interfaceName := range slices.Sorted(maps.Keys(lines)) {
 		line := lines[interfaceName]
-		if block.Len()+len(line) > mostHostsBytes {
+		if block.Len()+len(line) > maxBlockBytes {
 			break
 		}
 		block.WriteString(line)
@@ -226,7 +228,7 @@ func withBlock(before []byte, lines map[string]string) []byte {
 	return append(after, hostsBegin+"\n"+block.String()+hostsEnd+"\n"...)
 }
 
-// withoutBlock leaves out the block, also one whose end is missing.
+// withoutBlock returns the content without the block. If the end marker is missing, the block reaches to the end.
 func withoutBlock(before []byte) []byte {
 	begin := bytes.Index(before, []byte(hostsBegin+"\n"))
 	if begin < 0 {

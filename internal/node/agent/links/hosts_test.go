@@ -68,7 +68,7 @@ func TestWhatIsNoNameIsNotWritten(t *testing.T) {
 	h, path := aPod(t, kubelets)
 	for _, name := range []string{"a b", "a\n127.0.0.1 bank", "", "-a", strings.Repeat("a", 300), "#a"} {
 		err := h.Set("u1", "up0", []netip.Addr{netip.MustParseAddr("10.200.5.1")}, []string{name})
-		if err == nil || !strings.Contains(err.Error(), "is no name of a host") {
+		if err == nil || !strings.Contains(err.Error(), "is not a valid host name") {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -95,7 +95,7 @@ func TestHostsOverwrittenInTheSameTick(t *testing.T) {
 		if err := os.Chtimes(path, about.ModTime(), about.ModTime()); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.Look(); err != nil {
+		if err := h.Refresh(); err != nil {
 			t.Fatal(err)
 		}
 		if got := read(t, path); got != want {
@@ -111,10 +111,10 @@ func TestHostsProblemIsReportedOnce(t *testing.T) {
 	}
 	want := read(t, path)
 	for look, reported := range []bool{true, false, false} {
-		if err := os.Truncate(path, mostFileBytes+1); err != nil {
+		if err := os.Truncate(path, maxFileBytes+1); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.Look(); (err != nil) != reported {
+		if err := h.Refresh(); (err != nil) != reported {
 			t.Errorf("look %d: %v", look, err)
 		}
 	}
@@ -122,13 +122,13 @@ func TestHostsProblemIsReportedOnce(t *testing.T) {
 	if err := os.WriteFile(path, []byte(kubelets), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Look(); err != nil || read(t, path) != want {
+	if err := h.Refresh(); err != nil || read(t, path) != want {
 		t.Errorf("mended: %v, %q", err, read(t, path))
 	}
-	if err := os.Truncate(path, mostFileBytes+1); err != nil {
+	if err := os.Truncate(path, maxFileBytes+1); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Look(); err != nil {
+	if err := h.Refresh(); err != nil {
 		t.Errorf("reported again: %v", err)
 	}
 }
@@ -169,7 +169,7 @@ func TestAPodWithoutAFileIsNoError(t *testing.T) {
 	if err := os.WriteFile(path, []byte(kubelets), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Look(); err != nil || !strings.Contains(read(t, path), "10.200.5.1\tshop\n") {
+	if err := h.Refresh(); err != nil || !strings.Contains(read(t, path), "10.200.5.1\tshop\n") {
 		t.Errorf("%v, %q", err, read(t, path))
 	}
 }

@@ -13,42 +13,42 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 )
 
-// probeKept asks a link that a former agent has plugged, and that stays while the operator says nothing of it, and says whether it is up: the
-// condition would be the former agent's for as long as that lasts. Of all else, what was said holds.
+// probeKept probes a link that a previous agent plugged and that the operator has not decided about. It updates the
+// condition Up only, which would otherwise remain that of the previous agent.
 func (r *Reconciler) probeKept(ctx context.Context, s *side, plugged *attachment.Plugged) (again time.Duration, err error) {
 	link := &plugged.Link
 	if !s.isClient || len(link.Addresses) == 0 || len(link.Peer.Addresses) == 0 {
-		return everyLook, nil
+		return resyncInterval, nil
 	}
 	key := s.key()
 	r.Prober.Watch(key, &linkprobe.Target{
-		Netns: s.sandbox.Netns, Interface: s.own.Interface, Own: link.Addresses[0].Addr(), Peer: link.Peer.Addresses[0],
+		Netns: s.sandbox.Netns, Interface: s.end.Interface, Local: link.Addresses[0].Addr(), Peer: link.Peer.Addresses[0],
 		MTU: plugged.MTU, Adapt: s.link.Spec.MTU == 0,
 	})
-	finding, _ := r.Prober.Of(key)
-	if !finding.Up && finding.Sentence == "" {
-		return settle, nil // no answer is due yet
+	finding, _ := r.Prober.Finding(key)
+	if !finding.Up && finding.Message == "" {
+		return settleTimeout, nil // no answer is due yet
 	}
-	return afterFailure, r.reportUp(ctx, s, &outcome{mtu: plugged.MTU, finding: finding})
+	return retryDelay, r.reportUp(ctx, s, &outcome{mtu: plugged.MTU, finding: finding})
 }
 
-// reportUp writes whether the link is up, beside what was said of the end before.
-func (r *Reconciler) reportUp(ctx context.Context, s *side, done *outcome) error {
-	before := r.ends.saidLately(s.key(), r.Now())
+// reportUp updates the condition Up in the end's last report.
+func (r *Reconciler) reportUp(ctx context.Context, s *side, result *outcome) error {
+	before := r.ends.recentReport(s.key(), r.Now())
 	if before == nil {
-		before = s.saidBefore()
+		before = s.previousReport()
 	}
 	last := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionUp)
-	condition := s.up(done)
+	condition := s.upCondition(result)
 	if last != nil && last.Status == condition.Status && last.Message == condition.Message {
 		return nil
 	}
 	now := before.DeepCopy()
 	condition.ObservedGeneration = s.link.Generation
 	meta.SetStatusCondition(&now.Conditions, condition)
-	if err := r.apply(ctx, s, now); err != nil {
+	if err := r.patchStatus(ctx, s, now); err != nil {
 		return err
 	}
-	r.ends.say(s.key(), now, r.Now())
+	r.ends.setReport(s.key(), now, r.Now())
 	return nil
 }

@@ -15,15 +15,15 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 )
 
-// toldProber finds what it is told to.
-type toldProber struct {
+// fakeProber finds what it is told to.
+type fakeProber struct {
 	finding linkprobe.Finding
 	watched *linkprobe.Target
 }
 
-func (p *toldProber) Watch(_ string, target *linkprobe.Target) { p.watched = target }
-func (p *toldProber) Forget(string)                            { p.watched = nil }
-func (p *toldProber) Of(string) (linkprobe.Finding, bool)      { return p.finding, p.watched != nil }
+func (p *fakeProber) Watch(_ string, target *linkprobe.Target) { p.watched = target }
+func (p *fakeProber) Forget(string)                            { p.watched = nil }
+func (p *fakeProber) Finding(string) (linkprobe.Finding, bool) { return p.finding, p.watched != nil }
 
 func TestALinkThatAFormerAgentHasPluggedIsAskedWhetherItIsUp(t *testing.T) {
 	for what, test := range map[string]struct {
@@ -32,7 +32,7 @@ func TestALinkThatAFormerAgentHasPluggedIsAskedWhetherItIsUp(t *testing.T) {
 	}{
 		"no answer is due yet": {},
 		"it answers":           {finding: linkprobe.Finding{Up: true, MTU: 1413}},
-		"it does not":          {finding: linkprobe.Finding{Sentence: "10.0.0.1 does not answer"}, says: "a Up False: 10.0.0.1 does not answer"},
+		"it does not":          {finding: linkprobe.Finding{Message: "10.0.0.1 does not answer"}, says: "a Up False: 10.0.0.1 does not answer"},
 	} {
 		link := hubs("a", "", unknown)
 		link.Spec.Client, link.Spec.Endpoint = link.Spec.Endpoint, link.Spec.Client
@@ -45,7 +45,7 @@ func TestALinkThatAFormerAgentHasPluggedIsAskedWhetherItIsUp(t *testing.T) {
 		kept.Link.Addresses, _ = prefixes("addresses", end.Addresses)
 		kept.Link.Peer.Addresses = []netip.Addr{netip.MustParseAddr("10.0.0.1")}
 		r, cluster := aNode(t, &fakePlugin{plugged: []attachment.Plugged{kept}}, link)
-		prober := &toldProber{finding: test.finding}
+		prober := &fakeProber{finding: test.finding}
 		r.Prober = prober
 		reconciled(t, r)
 		if prober.watched == nil || prober.watched.Peer != kept.Link.Peer.Addresses[0] {

@@ -16,19 +16,19 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// side is one end of a link, as its own node sees it.
+// side is one end of a link from the perspective of its node.
 type side struct {
-	link       *v1alpha1.TSNLink
-	own, other *v1alpha1.LinkEnd
-	isClient   bool
-	sandbox    attachment.Sandbox
-	// hasSandbox tells that there is a sandbox; local that the other end is on this node as well.
+	link          *v1alpha1.TSNLink
+	end, otherEnd *v1alpha1.LinkEnd
+	isClient      bool
+	sandbox       attachment.Sandbox
+	// hasSandbox: the pod has a sandbox. local: the other end is on this node, too.
 	hasSandbox, local bool
 	// refusedRoutes is a message about the routes that the pod does not accept, "" if it accepts all.
 	refusedRoutes string
 }
 
-// condition is the one by which this end says whether it is plugged.
+// condition returns the type of the condition for this end.
 func (s *side) condition() string {
 	if s.isClient {
 		return v1alpha1.ConditionClientPlugged
@@ -36,33 +36,33 @@ func (s *side) condition() string {
 	return v1alpha1.ConditionEndpointPlugged
 }
 
-// plan is what this end shall be.
-func (s *side) plan(node *Carried) (*attachment.LinkPlan, error) {
+// plan returns the desired state of this end.
+func (s *side) plan(node *Capacity) (*attachment.LinkPlan, error) {
 	spec := &s.link.Spec
 	mtu, err := s.mtu(node)
 	if err != nil {
 		return nil, err
 	}
 	clientMAC, endpointMAC := attachment.LinkMACs(uint32(spec.VNI))
-	linkPlan := &attachment.LinkPlan{Sandbox: s.sandbox, Interface: s.own.Interface, VNI: uint32(spec.VNI), MTU: mtu}
-	linkPlan.Link = attachment.Link{MAC: clientMAC.String(), Forward: s.own.Forward, Peer: attachment.LinkPeer{MAC: endpointMAC.String()}}
+	linkPlan := &attachment.LinkPlan{Sandbox: s.sandbox, Interface: s.end.Interface, VNI: uint32(spec.VNI), MTU: mtu}
+	linkPlan.Link = attachment.Link{MAC: clientMAC.String(), Forward: s.end.Forward, Peer: attachment.LinkPeer{MAC: endpointMAC.String()}}
 	if !s.isClient {
 		linkPlan.Link.MAC, linkPlan.Link.Peer.MAC = linkPlan.Link.Peer.MAC, linkPlan.Link.MAC
 	}
-	if linkPlan.Link.Addresses, err = prefixes("addresses", s.own.Addresses); err != nil {
+	if linkPlan.Link.Addresses, err = prefixes("addresses", s.end.Addresses); err != nil {
 		return nil, err
 	}
-	peer, err := prefixes("addresses of the other end", s.other.Addresses)
+	peer, err := prefixes("addresses of the other end", s.otherEnd.Addresses)
 	if err != nil {
 		return nil, err
 	}
 	for _, prefix := range peer {
 		linkPlan.Link.Peer.Addresses = append(linkPlan.Link.Peer.Addresses, prefix.Addr())
 	}
-	if linkPlan.Link.Routes, err = prefixes("routes", s.own.Routes); err != nil {
+	if linkPlan.Link.Routes, err = prefixes("routes", s.end.Routes); err != nil {
 		return nil, err
 	}
-	linkPlan.Link.Peer.Node, err = s.peerNode(node.Own)
+	linkPlan.Link.Peer.Node, err = s.peerNode(node.Local)
 	return linkPlan, err
 }
 
@@ -74,8 +74,8 @@ func (s *side) consent(plan *attachment.LinkPlan, annotation string) error {
 	if err != nil {
 		return err
 	}
-	for i := range s.own.Hosts {
-		for _, text := range s.own.Hosts[i].Addresses {
+	for i := range s.end.Hosts {
+		for _, text := range s.end.Hosts[i].Addresses {
 			if address, err := netip.ParseAddr(text); err == nil {
 				accepted = append(accepted, netip.PrefixFrom(address, address.BitLen()))
 			}
@@ -96,30 +96,30 @@ func (s *side) consent(plan *attachment.LinkPlan, annotation string) error {
 	return nil
 }
 
-// abbreviate joins the first few of many.
+// abbreviate joins the first few texts.
 func abbreviate(all []string) string {
-	const most = 5
-	if len(all) <= most {
+	const limit = 5
+	if len(all) <= limit {
 		return strings.Join(all, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
+	return fmt.Sprintf("%s and %d more", strings.Join(all[:limit], ", "), len(all)-limit)
 }
 
-// peerNode is where the other end's tunnels end, nowhere if that is here.
+// peerNode returns the tunnel address of the other end's node, invalid if that is this node.
 func (s *side) peerNode(ownAddress netip.Addr) (netip.Addr, error) {
 	if s.local {
 		return netip.Addr{}, nil
 	}
-	address, err := netip.ParseAddr(s.other.NodeAddress)
+	address, err := netip.ParseAddr(s.otherEnd.NodeAddress)
 	if err == nil {
 		err = attachment.CheckNodeAddress(address)
 	}
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("the address of the other end's node: %w", err)
+		return netip.Addr{}, fmt.Errorf("tunnel address of the other end's node: %w", err)
 	}
 	if address == ownAddress {
 		return netip.Addr{}, fmt.Errorf("the address of node %s%s is this node's own, %s, and pod %s/%s is not here; correct the address, or wait until "+
-			"the pod is", s.other.Node, ofCluster(s.other.Cluster), address, s.other.Namespace, s.other.Pod)
+			"the pod is", s.otherEnd.Node, ofCluster(s.otherEnd.Cluster), address, s.otherEnd.Namespace, s.otherEnd.Pod)
 	}
 	return address, nil
 }
@@ -136,41 +136,41 @@ func prefixes(what string, texts []string) ([]netip.Prefix, error) {
 	for _, text := range texts {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %q is no address with the length of its prefix", what, text)
+			return nil, fmt.Errorf("%s: %q is not an address with a prefix length", what, text)
 		}
 		all = append(all, prefix)
 	}
 	return all, nil
 }
 
-// mtu is what the interface gets: what is asked for; else what the link was seen to carry, or as long as it was not tried, what the
-// node and the way carry.
-func (s *side) mtu(node *Carried) (int, error) {
-	most := node.Uplink
+// mtu returns the MTU of the interface in bytes: the requested one; otherwise the measured one; before the first
+// measurement the limit of the node and the path.
+func (s *side) mtu(node *Capacity) (int, error) {
+	largest := node.Uplink
 	if node.Path > 0 && !s.local {
-		most = min(most, node.Path)
+		largest = min(largest, node.Path)
 	}
-	if most == 0 {
-		return 0, errors.New("it is not known what the node's uplink carries; see that ktsnd runs")
+	if largest == 0 {
+		return 0, errors.New("the MTU of the node's uplink is not known; check that ktsnd runs")
 	}
 	if s.link.Spec.Encrypted() && !s.local {
-		most -= xfrm.OverheadBytes
+		largest -= xfrm.OverheadBytes
 	}
 	wanted := int(s.link.Spec.MTU)
 	switch {
-	case wanted > most && s.local:
-		return 0, fmt.Errorf("spec.mtu is %d, and links of this node carry %d; give at most that", wanted, most)
-	case wanted > most:
-		return 0, fmt.Errorf("spec.mtu is %d, and the way from this node to %s carries %d; give at most that", wanted, s.other.NodeAddress, most)
+	case wanted > largest && s.local:
+		return 0, fmt.Errorf("spec.mtu is %d, and links of this node carry %d; give at most that", wanted, largest)
+	case wanted > largest:
+		return 0, fmt.Errorf("spec.mtu is %d, and the way from this node to %s carries %d; give at most that", wanted, s.otherEnd.NodeAddress, largest)
 	case wanted != 0:
 		return wanted, nil
 	}
 	if seen := int(s.link.Status.MeasuredMTU); seen > 0 {
-		most = min(most, seen)
+		largest = min(largest, seen)
 	}
-	if most < overlay.MinMTU {
+	if largest < overlay.MinMTU {
 		return 0, fmt.Errorf("the way from this node to %s carries %d bytes, and links need %d; raise the MTU of the nodes' uplinks and of what is between them",
-			s.other.NodeAddress, most, overlay.MinMTU)
+			s.otherEnd.NodeAddress, largest, overlay.MinMTU)
 	}
-	return most, nil
+	return largest, nil
 }

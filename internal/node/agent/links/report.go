@@ -21,18 +21,19 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/linkprobe"
+	"github.com/kubernetsn/kubernetsn/internal/shared/errortext"
 )
 
-// outcome is what has become of one end.
+// outcome is the result of reconciling one end.
 type outcome struct {
-	// err is why it is not plugged.
+	// err is why the end is not plugged.
 	err error
 	mtu int
-	// finding is what is known of whether the link is up: of a client by its probe, of an endpoint by the link's status.
+	// finding says whether the link is up. A client takes it from its probe, an endpoint from the link's status.
 	finding linkprobe.Finding
 	// refusedRoutes is the message of side.refusedRoutes.
 	refusedRoutes string
-	secrecy
+	encryptionNotes
 }
 
 // Reasons of conditions.
@@ -44,48 +45,48 @@ const (
 	reasonMTU        = "MTUTooLarge"
 )
 
-// report is the part of a link's status that is this end's to write.
+// report is the part of a link's status that this end writes.
 type report = v1alpha1.TSNLinkStatus
 
-// heardAfter is when the API server has told of what was written.
-const heardAfter = 5 * time.Second
+// reportFreshFor is longer than a watch needs to return a written status.
+const reportFreshFor = 5 * time.Second
 
-// report writes the end's part of the status, if it is another than before.
-func (r *Reconciler) report(ctx context.Context, s *side, done *outcome) error {
-	now := r.reportOf(s, done)
-	before := r.ends.saidLately(s.key(), r.Now())
+// report writes the end's part of the status if it has changed.
+func (r *Reconciler) report(ctx context.Context, s *side, result *outcome) error {
+	now := r.buildReport(s, result)
+	before := r.ends.recentReport(s.key(), r.Now())
 	if before == nil {
-		before = s.saidBefore()
+		before = s.previousReport()
 	}
 	if equality.Semantic.DeepEqual(before, now) {
 		return nil
 	}
-	if err := r.apply(ctx, s, now); err != nil {
+	if err := r.patchStatus(ctx, s, now); err != nil {
 		return err
 	}
-	r.ends.say(s.key(), now, r.Now())
+	r.ends.setReport(s.key(), now, r.Now())
 	return nil
 }
 
-// saidLately is what was written so lately that the API server may not have told of it.
-func (e *ends) saidLately(key string, now time.Time) *report {
+// recentReport returns a report that is so recent that the watch may not have returned it.
+func (e *ends) recentReport(key string, now time.Time) *report {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if one := e.known[key]; one != nil && one.said != nil && now.Sub(one.saidAt) < heardAfter {
-		return one.said
+	if entry := e.byKey[key]; entry != nil && entry.written != nil && now.Sub(entry.writtenAt) < reportFreshFor {
+		return entry.written
 	}
 	return nil
 }
 
-func (e *ends) say(key string, said *report, now time.Time) {
+func (e *ends) setReport(key string, written *report, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	one := e.get(key)
-	one.said, one.saidAt = said, now
+	entry := e.get(key)
+	entry.written, entry.writtenAt = written, now
 }
 
-// saidBefore is this end's part of the status as the API server has it.
-func (s *side) saidBefore() *report {
+// previousReport returns this end's part of the known status.
+func (s *side) previousReport() *report {
 	status := &s.link.Status
 	before := &report{}
 	types := []string{s.condition()}
@@ -101,163 +102,163 @@ func (s *side) saidBefore() *report {
 	return before
 }
 
-// reportOf says what there is to say of an end. The time of a condition that stays what it was is that which it had.
-func (r *Reconciler) reportOf(s *side, done *outcome) *report {
-	made := &report{}
-	plugged := metav1.Condition{Type: s.condition(), Status: metav1.ConditionTrue, Reason: reasonPlugged, Message: joined(done.note, done.refusedRoutes)}
-	if done.err != nil {
-		plugged.Status, plugged.Reason, plugged.Message = metav1.ConditionFalse, reasonNotPlugged, oneLine(done.err)
+// buildReport returns the report of an end. The transition time of a condition changes with its status only.
+func (r *Reconciler) buildReport(s *side, result *outcome) *report {
+	built := &report{}
+	plugged := metav1.Condition{Type: s.condition(), Status: metav1.ConditionTrue, Reason: reasonPlugged, Message: joinNonEmpty(result.note, result.refusedRoutes)}
+	if result.err != nil {
+		plugged.Status, plugged.Reason, plugged.Message = metav1.ConditionFalse, reasonNotPlugged, errortext.OneLine(result.err)
 	}
-	made.Conditions = append(made.Conditions, plugged)
+	built.Conditions = append(built.Conditions, plugged)
 	if s.isClient {
-		made.Conditions = append(made.Conditions, s.up(done))
-		made.MeasuredMTU, made.Since = s.link.Status.MeasuredMTU, s.link.Status.Since
-		if done.finding.MTU > 0 {
-			made.MeasuredMTU = int32(done.finding.MTU)
+		built.Conditions = append(built.Conditions, s.upCondition(result))
+		built.MeasuredMTU, built.Since = s.link.Status.MeasuredMTU, s.link.Status.Since
+		if result.finding.MTU > 0 {
+			built.MeasuredMTU = int32(result.finding.MTU)
 		}
-		if done.finding.Up && made.Since == nil {
+		if result.finding.Up && built.Since == nil {
 			now := metav1.NewMicroTime(r.Now())
-			made.Since = &now
+			built.Since = &now
 		}
 	}
-	for i := range made.Conditions {
-		condition := &made.Conditions[i]
+	for i := range built.Conditions {
+		condition := &built.Conditions[i]
 		condition.ObservedGeneration = s.link.Generation
 		condition.LastTransitionTime = metav1.NewTime(r.Now().Truncate(time.Second))
-		if last := s.last(condition.Type, r.ends.saidLately(s.key(), r.Now())); last != nil && last.Status == condition.Status {
+		if last := s.lastCondition(condition.Type, r.ends.recentReport(s.key(), r.Now())); last != nil && last.Status == condition.Status {
 			condition.LastTransitionTime = last.LastTransitionTime
 		}
 	}
-	if said := r.ends.saidLately(s.key(), r.Now()); said != nil && said.Since != nil && s.isClient {
-		made.Since = said.Since
+	if recent := r.ends.recentReport(s.key(), r.Now()); recent != nil && recent.Since != nil && s.isClient {
+		built.Since = recent.Since
 	}
-	return made
+	return built
 }
 
-// joined joins messages, of which each may be "".
-func joined(messages ...string) string {
-	return strings.Join(slices.DeleteFunc(messages, func(one string) bool { return one == "" }), "; ")
+// joinNonEmpty joins messages, of which each may be "".
+func joinNonEmpty(messages ...string) string {
+	return strings.Join(slices.DeleteFunc(messages, func(message string) bool { return message == "" }), "; ")
 }
 
-// last is a condition as it was written last.
-func (s *side) last(name string, said *report) *metav1.Condition {
-	if said != nil {
-		return meta.FindStatusCondition(said.Conditions, name)
+// lastCondition returns a condition as it was last written.
+func (s *side) lastCondition(name string, recent *report) *metav1.Condition {
+	if recent != nil {
+		return meta.FindStatusCondition(recent.Conditions, name)
 	}
 	return meta.FindStatusCondition(s.link.Status.Conditions, name)
 }
 
-// up is the condition Up.
-func (s *side) up(done *outcome) metav1.Condition {
-	condition := metav1.Condition{Type: v1alpha1.ConditionUp, Status: metav1.ConditionFalse, Reason: reasonSilent, Message: done.finding.Sentence}
+// upCondition returns the condition Up.
+func (s *side) upCondition(result *outcome) metav1.Condition {
+	condition := metav1.Condition{Type: v1alpha1.ConditionUp, Status: metav1.ConditionFalse, Reason: reasonSilent, Message: result.finding.Message}
 	switch {
-	case done.err != nil:
-		condition.Reason, condition.Message = reasonNotPlugged, "the client's end is not plugged: "+oneLine(done.err)
-	case done.finding.Up:
+	case result.err != nil:
+		condition.Reason, condition.Message = reasonNotPlugged, "the client's end is not plugged: "+errortext.OneLine(result.err)
+	case result.finding.Up:
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, reasonAnswers, ""
-	case done.finding.MTU > 0 && done.finding.MTU < done.mtu:
+	case result.finding.MTU > 0 && result.finding.MTU < result.mtu:
 		condition.Reason = reasonMTU
 	}
-	if condition.Status == metav1.ConditionFalse && done.err == nil {
-		condition.Message = s.whyNotUp(done)
+	if condition.Status == metav1.ConditionFalse && result.err == nil {
+		condition.Message = s.whyNotUp(result)
 	}
 	return condition
 }
 
-// whyNotUp says why a link that is plugged here is not up: that nothing may be sent without keys before that the other end is not plugged, and this
-// before that nothing is heard.
-func (s *side) whyNotUp(done *outcome) string {
-	return cmp.Or(done.silent, s.othersSentence(), done.finding.Sentence)
+// whyNotUp says why a plugged link is not up. Missing keys take precedence over an unplugged other end, and this over
+// missing answers.
+func (s *side) whyNotUp(result *outcome) string {
+	return cmp.Or(result.silent, s.otherEndProblem(), result.finding.Message)
 }
 
-// othersSentence says what is missing at the other end, "" if it is plugged.
-func (s *side) othersSentence() string {
+// otherEndProblem says what is missing at the other end, "" if it is plugged.
+func (s *side) otherEndProblem() string {
 	name := v1alpha1.ConditionEndpointPlugged
 	if !s.isClient {
 		name = v1alpha1.ConditionClientPlugged
 	}
 	condition := meta.FindStatusCondition(s.link.Status.Conditions, name)
-	where := fmt.Sprintf("the other end, pod %s/%s on node %s%s,", s.other.Namespace, s.other.Pod, s.other.Node, ofCluster(s.other.Cluster))
+	where := fmt.Sprintf("the other end, pod %s/%s on node %s%s,", s.otherEnd.Namespace, s.otherEnd.Pod, s.otherEnd.Node, ofCluster(s.otherEnd.Cluster))
 	switch {
 	case condition == nil:
-		return where + " is not plugged yet; see that ktsn-agent runs there"
+		return where + " is not plugged yet; check that ktsn-agent runs there"
 	case condition.Status != metav1.ConditionTrue:
 		return where + " is not plugged: " + condition.Message
 	}
 	return ""
 }
 
-// said is what the client's node has said of the link.
-func said(link *v1alpha1.TSNLink) linkprobe.Finding {
+// clientFinding returns the finding of the client's node.
+func clientFinding(link *v1alpha1.TSNLink) linkprobe.Finding {
 	condition := meta.FindStatusCondition(link.Status.Conditions, v1alpha1.ConditionUp)
 	if condition == nil {
-		return linkprobe.Finding{Sentence: "the client's node has not said yet whether the link is up"}
+		return linkprobe.Finding{Message: "the client's node has not reported yet whether the link is up"}
 	}
-	return linkprobe.Finding{Up: condition.Status == metav1.ConditionTrue, MTU: int(link.Status.MeasuredMTU), Sentence: condition.Message}
+	return linkprobe.Finding{Up: condition.Status == metav1.ConditionTrue, MTU: int(link.Status.MeasuredMTU), Message: condition.Message}
 }
 
-// apply writes the end's part of the status, which is its alone.
-func (r *Reconciler) apply(ctx context.Context, s *side, said *report) error {
+// patchStatus writes the end's part of the status by server-side apply.
+func (r *Reconciler) patchStatus(ctx context.Context, s *side, written *report) error {
 	status := map[string]any{}
 	var conditions []any
-	for i := range said.Conditions {
-		one, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&said.Conditions[i])
+	for i := range written.Conditions {
+		condition, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&written.Conditions[i])
 		if err != nil {
 			return err
 		}
-		conditions = append(conditions, one)
+		conditions = append(conditions, condition)
 	}
 	status["conditions"] = conditions
 	if s.isClient {
-		if said.MeasuredMTU > 0 {
-			status["measuredMTU"] = int64(said.MeasuredMTU)
+		if written.MeasuredMTU > 0 {
+			status["measuredMTU"] = int64(written.MeasuredMTU)
 		}
-		if said.Since != nil {
-			status["since"] = said.Since.UTC().Format(metav1.RFC3339Micro)
+		if written.Since != nil {
+			status["since"] = written.Since.UTC().Format(metav1.RFC3339Micro)
 		}
 	}
 	object := &unstructured.Unstructured{Object: map[string]any{"status": status}}
 	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TSNLink"))
 	object.SetNamespace(s.link.Namespace)
 	object.SetName(s.link.Name)
-	object.SetUID(s.link.UID) // of another link of the name nothing is said
+	object.SetUID(s.link.UID) // not the status of another link with this name
 	err := r.Status.Patch(ctx, object, client.Apply, client.FieldOwner("ktsn-agent-"+s.name()+"-"+r.Node), client.ForceOwnership)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("say in TSNLink %s/%s what has become of it: %w", s.link.Namespace, s.link.Name, err)
+		return fmt.Errorf("write the status of TSNLink %s/%s: %w", s.link.Namespace, s.link.Name, err)
 	}
 	return nil
 }
 
-// tell tells the pod of its link: by files, and by names of the other end.
-func (r *Reconciler) tell(s *side, done *outcome) error {
-	uid, interfaceName := s.own.UID, s.own.Interface
-	if done.err != nil {
+// updatePod describes the link to the pod: by files, and by names of the other end.
+func (r *Reconciler) updatePod(s *side, result *outcome) error {
+	uid, interfaceName := s.end.UID, s.end.Interface
+	if result.err != nil {
 		if s.link.Status.Since != nil {
-			return nil // it was up once
+			return nil // keep the file of a link that has been up
 		}
-		return r.Files.Wait(uid, interfaceName, fmt.Sprintf("link to service %s: not plugged: %s", s.link.Spec.Service, oneLine(done.err)))
+		return r.Files.WriteWaiting(uid, interfaceName, fmt.Sprintf("link to service %s: not plugged: %s", s.link.Spec.Service, errortext.OneLine(result.err)))
 	}
 	var peers []netip.Addr
-	for _, text := range s.other.Addresses {
+	for _, text := range s.otherEnd.Addresses {
 		if prefix, err := netip.ParsePrefix(text); err == nil {
 			peers = append(peers, prefix.Addr())
 		}
 	}
-	errNames := r.Hosts.Set(uid, interfaceName, peers, s.own.Names, further(s.own)...)
-	if done.finding.Up || s.link.Status.Since != nil {
-		mtu := done.mtu
-		if done.finding.MTU > 0 {
-			mtu = min(mtu, done.finding.MTU)
+	errNames := r.Hosts.Set(uid, interfaceName, peers, s.end.Names, furtherHosts(s.end)...)
+	if result.finding.Up || s.link.Status.Since != nil {
+		mtu := result.mtu
+		if result.finding.MTU > 0 {
+			mtu = min(mtu, result.finding.MTU)
 		}
-		return errors.Join(errNames, r.Files.Up(uid, s.about(mtu)))
+		return errors.Join(errNames, r.Files.WriteLink(uid, s.linkFile(mtu)))
 	}
-	return errors.Join(errNames, r.Files.Wait(uid, interfaceName, fmt.Sprintf("link to service %s: plugged here; %s", s.link.Spec.Service, s.whyNotUp(done))))
+	return errors.Join(errNames, r.Files.WriteWaiting(uid, interfaceName, fmt.Sprintf("link to service %s: plugged here; %s", s.link.Spec.Service, s.whyNotUp(result))))
 }
 
-// further are the hosts that an end reaches behind the other one.
-func further(ownLinkEnd *v1alpha1.LinkEnd) []Host {
+// furtherHosts returns the hosts that an end reaches through the other end.
+func furtherHosts(end *v1alpha1.LinkEnd) []Host {
 	var all []Host
-	for _, linkHost := range ownLinkEnd.Hosts {
+	for _, linkHost := range end.Hosts {
 		host := Host{Names: []string{linkHost.Name}}
 		for _, text := range linkHost.Addresses {
 			if address, err := netip.ParseAddr(text); err == nil {

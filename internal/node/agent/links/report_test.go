@@ -36,7 +36,7 @@ func aSide(asked string, local, plugged bool) *side {
 	if plugged {
 		link.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionEndpointPlugged, Status: metav1.ConditionTrue}}
 	}
-	return &side{link: link, own: &link.Spec.Endpoint, other: &link.Spec.Client, local: local}
+	return &side{link: link, end: &link.Spec.Endpoint, otherEnd: &link.Spec.Client, local: local}
 }
 
 func TestALinkIsEncryptedOrSaysThatItIsNot(t *testing.T) {
@@ -62,7 +62,7 @@ func TestALinkIsEncryptedOrSaysThatItIsNot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &Reconciler{
-				Now: time.Now, Carried: func(context.Context, netip.Addr, bool) (Carried, error) { return Carried{Uplink: 1450}, nil }, EncryptedPort: encryptedPort,
+				Now: time.Now, Capacity: func(context.Context, netip.Addr, bool) (Capacity, error) { return Capacity{Uplink: 1450}, nil }, EncryptedPort: encryptedPort,
 				Encryption: func(mode encryption.LinkMode, here, there *v1alpha1.LinkEnd) encryption.LinkState {
 					if bool(mode) != (test.asked == required) || here.UID != "e" || there.UID != "c" {
 						t.Errorf("asked of mode %v from %s to %s", mode, here.UID, there.UID)
@@ -79,7 +79,7 @@ func TestALinkIsEncryptedOrSaysThatItIsNot(t *testing.T) {
 			if (err != nil) != (test.refused != "") || err != nil && !strings.Contains(err.Error(), test.refused) {
 				t.Fatalf("got %v", err)
 			}
-			said := r.reportOf(s, &outcome{err: err, secrecy: secret}).Conditions[0].Message
+			said := r.buildReport(s, &outcome{err: err, encryptionNotes: secret}).Conditions[0].Message
 			if plan.Encrypted != test.encrypted || (plan.Port == encryptedPort) != test.encrypted || !strings.Contains(said, test.note+test.refused) {
 				t.Errorf("encrypted %v by port %d, and its condition says %q", plan.Encrypted, plan.Port, said)
 			}
@@ -98,8 +98,8 @@ func TestAPodIsToldThatNothingIsSentWithoutKeys(t *testing.T) {
 	r := &Reconciler{Now: time.Now, Files: &Files{PodDir: func(string) string { return dir }}, Hosts: &Hosts{Dir: t.TempDir()}}
 	s := aSide(v1alpha1.EncryptionRequired, false, true)
 	const why = "frames to the other node are to be encrypted, and are not sent: node west/a: its cluster signs by another key"
-	done := &outcome{mtu: 1413, finding: linkprobe.Finding{Sentence: "10.200.0.0, the other end, does not answer"}, secrecy: secrecy{silent: why}}
-	if err := r.tell(s, done); err != nil {
+	done := &outcome{mtu: 1413, finding: linkprobe.Finding{Message: "10.200.0.0, the other end, does not answer"}, encryptionNotes: encryptionNotes{silent: why}}
+	if err := r.updatePod(s, done); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "links", "view0.waiting"))
@@ -168,7 +168,7 @@ func TestWhatWasForAnEncryptedLinkTakesNoOtherWay(t *testing.T) {
 			Hosts: &Hosts{Dir: t.TempDir()}, Log: slog.New(slog.DiscardHandler),
 		}
 		r.ends.plug("e view0", types.NamespacedName{Name: "a"}, &attachment.LinkPlan{Sandbox: attachment.Sandbox{Identity: "e"}, Interface: "view0", Encrypted: encrypted}, time.Now())
-		if err := r.gone(t.Context(), types.NamespacedName{Name: "a"}); err != nil {
+		if err := r.removeLink(t.Context(), types.NamespacedName{Name: "a"}); err != nil {
 			t.Fatal(err)
 		}
 		if len(plugin.unplugged) != 1 || len(plugin.closed) != want {

@@ -11,12 +11,12 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/clock"
 )
 
-// nodeClock are the figures of how the node's clock is kept.
+// nodeClock has the metrics of the node's clock.
 type nodeClock struct {
 	offset, bound              prometheus.Gauge
 	state, grandmaster, faults *prometheus.GaugeVec
 	steps                      prometheus.Counter
-	// stepped is what the watch of the clock has counted so far, labels those that gauges have now.
+	// stepped is the last number of steps, labels the present labels of gauges.
 	stepped uint64
 	labels  map[string][][]string
 }
@@ -37,18 +37,18 @@ func newNodeClock() nodeClock {
 			Name: "ktsn_clock_steps_total", Help: "Times that somebody set the node's clock.",
 		}),
 	}
-	c.bound.Set(math.Inf(1)) // nobody knows yet
+	c.bound.Set(math.Inf(1)) // not known yet
 	return c
 }
 
-// Clock says how the node's clock is; without an estimate nobody knows.
+// Clock sets the metrics of the node's clock. Without an estimate its state is unknown.
 func (m *Metrics) Clock(estimate *clock.Estimate, state clock.State) {
-	for _, one := range []clock.State{clock.Synchronized, clock.Holdover, clock.Unsynchronized, clock.Unknown} {
-		is := 0.0
-		if one == state {
-			is = 1
+	for _, candidate := range []clock.State{clock.Synchronized, clock.Holdover, clock.Unsynchronized, clock.Unknown} {
+		value := 0.0
+		if candidate == state {
+			value = 1
 		}
-		m.state.WithLabelValues(string(one)).Set(is)
+		m.state.WithLabelValues(string(candidate)).Set(value)
 	}
 	if estimate == nil {
 		estimate = &clock.Estimate{Source: clock.None, Bound: -1, Steps: m.stepped}
@@ -59,18 +59,19 @@ func (m *Metrics) Clock(estimate *clock.Estimate, state clock.State) {
 	}
 	m.bound.Set(bound)
 	m.offset.Set(estimate.Offset.Seconds())
-	m.steps.Add(more(estimate.Steps, m.stepped))
+	m.steps.Add(increase(estimate.Steps, m.stepped))
 	m.stepped = estimate.Steps
-	m.only(m.grandmaster, "source", [][]string{{string(estimate.Source), estimate.Grandmaster}})
+	m.setOnly(m.grandmaster, "source", [][]string{{string(estimate.Source), estimate.Grandmaster}})
 	faults := [][]string{}
 	for _, fault := range estimate.Faults {
 		faults = append(faults, []string{fault.Reason})
 	}
-	m.only(m.faults, "faults", faults)
+	m.setOnly(m.faults, "faults", faults)
 }
 
-// only has a gauge be 1 for these labels and for no others. Nothing is set anew that is as it was, which somebody may just read.
-func (m *Metrics) only(gauge *prometheus.GaugeVec, name string, all [][]string) {
+// setOnly sets a gauge to 1 for these labels and removes all others. It does not touch an unchanged gauge, which may be
+// read concurrently.
+func (m *Metrics) setOnly(gauge *prometheus.GaugeVec, name string, all [][]string) {
 	if slices.EqualFunc(m.labels[name], all, slices.Equal) {
 		return
 	}

@@ -6,13 +6,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics are what Prometheus reads.
+// Metrics has the agent's metrics.
 type Metrics struct {
 	up          prometheus.Gauge
 	node        *prometheus.CounterVec
 	class       *prometheus.CounterVec
 	parts       *prometheus.GaugeVec
-	things      *prometheus.GaugeVec
+	objects     *prometheus.GaugeVec
 	clock       *prometheus.GaugeVec
 	messages    *prometheus.CounterVec
 	unseen      *prometheus.CounterVec
@@ -28,10 +28,10 @@ type Metrics struct {
 	nodeClock
 }
 
-// podLabels are those of every figure of a pod.
+// podLabels are the labels of each metric of a pod.
 var podLabels = []string{"namespace", "pod"}
 
-// New makes the figures and registers them.
+// New returns registered metrics.
 func New(registry prometheus.Registerer) (*Metrics, error) {
 	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "ktsn_" + name, Help: help}, labels)
@@ -43,10 +43,10 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 		up: prometheus.NewGauge(prometheus.GaugeOpts{Name: "ktsn_up", Help: "Whether ktsnd answers."}),
 		node: counter("node_events_total", "What ktsnd has counted on this node, by the name of its counter: taken, sent, on-time, "+
 			"late-REASON and drop-REASON are messages.", "counter"),
-		class:  counter("node_class_messages_total", "Messages of a traffic class on this node.", "class", "result"),
-		parts:  gauge("agent_part_ready", "Whether a part of the agent is well.", "part"),
-		things: gauge("node_things", "How many sockets, endpoints, peers, processes and flows ktsnd has.", "kind"),
-		clock:  gauge("node_clock", "What the kernel says of the node's clock: synchronized, maximum and estimated error in seconds.", "what"),
+		class:   counter("node_class_messages_total", "Messages of a traffic class on this node.", "class", "result"),
+		parts:   gauge("agent_part_ready", "Whether a part of the agent is well.", "part"),
+		objects: gauge("node_things", "How many sockets, endpoints, peers, processes and flows ktsnd has.", "kind"),
+		clock:   gauge("node_clock", "What the kernel says of the node's clock: synchronized, maximum and estimated error in seconds.", "what"),
 		messages: counter("pod_messages_total", "Timed messages of a pod: taken, sent, late (which are among sent), dropped.",
 			append(podLabels, "class", "result")...),
 		unseen: counter("pod_unseen_total", "Datagrams of a pod with a transmit time that did not come through libktsn.so and were dropped.",
@@ -73,7 +73,7 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 		}),
 		nodeClock: newNodeClock(),
 	}
-	for _, collector := range []prometheus.Collector{m.up, m.node, m.class, m.parts, m.things, m.clock, m.messages, m.unseen, m.captured, m.received, m.relays, m.usage,
+	for _, collector := range []prometheus.Collector{m.up, m.node, m.class, m.parts, m.objects, m.clock, m.messages, m.unseen, m.captured, m.received, m.relays, m.usage,
 		m.limit, m.departure, m.overwritten, m.swept, m.leftOut, m.offset, m.bound, m.state, m.grandmaster, m.steps, m.faults} {
 		if err := registry.Register(collector); err != nil {
 			return nil, err
@@ -82,27 +82,27 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// Part says how a part of the agent is.
+// Part sets whether a part of the agent works.
 func (m *Metrics) Part(part string, err error) {
-	well := 0.0
+	ready := 0.0
 	if err == nil {
-		well = 1
+		ready = 1
 	}
-	m.parts.WithLabelValues(part).Set(well)
+	m.parts.WithLabelValues(part).Set(ready)
 }
 
-// Swept counts a thing that was removed.
-func (m *Metrics) Swept(what string) { m.swept.WithLabelValues(what).Inc() }
+// Swept counts a removed item.
+func (m *Metrics) Swept(kind string) { m.swept.WithLabelValues(kind).Inc() }
 
-// LeftOut says how many nodes are left out of the networks.
+// LeftOut sets the number of skipped nodes.
 func (m *Metrics) LeftOut(count int) { m.leftOut.Set(float64(count)) }
 
-// Unseen counts datagrams of a pod that did not come through libktsn.so.
+// Unseen counts datagrams of a pod that bypassed libktsn.so.
 func (m *Metrics) Unseen(namespace, pod string, more uint64) {
 	m.unseen.WithLabelValues(namespace, pod).Add(float64(more))
 }
 
-// Diverted counts captured frames of a pod that its relay did not get, by what became of them.
+// Diverted counts captured frames of a pod that its relay did not get, by result.
 func (m *Metrics) Diverted(namespace, pod, result string, more uint64) {
 	m.captured.WithLabelValues(namespace, pod, result).Add(float64(more))
 }

@@ -24,39 +24,39 @@ type Ktsnd interface {
 	Departures(ctx context.Context, after uint64) ([]control.Departure, uint64, error)
 }
 
-// Name is a pod's.
+// Name is the name of a pod.
 type Name struct{ Namespace, Pod string }
 
-// Poller asks ktsnd every few seconds.
+// Poller polls ktsnd.
 type Poller struct {
 	Metrics *Metrics
 	Do      func(ctx context.Context, ask func(context.Context, Ktsnd) error) error
-	// NameOf finds the pod of an identity.
+	// NameOf returns the pod of an identity.
 	NameOf func(ctx context.Context, identity string) (Name, bool)
-	// Relays says how those of captured interfaces are.
+	// Relays returns the status of the relays of captured interfaces.
 	Relays func() []relay.Status
 	Every  time.Duration
 
-	last
+	previous
 }
 
-// last is what ktsnd said before.
-type last struct {
+// previous is the state of ktsnd in the previous poll.
+type previous struct {
 	process  process
 	counters map[string]uint64
 	classes  map[uint8]control.ClassStatus
-	// flows are those of the last answer, closed those of the one before that are not in it.
+	// flows are the flows of the last poll, closed those of the one before that have ended.
 	flows, closed map[uint64]control.Flow
-	// received is by a pod's identity.
+	// received has counters by the pod's identity.
 	received map[string]control.PodReceive
-	// departures is the number of the last one that was seen.
+	// departures is the sequence number of the last known departure.
 	departures uint64
-	named      map[string]Name
-	// frames are what the relays of captured interfaces had counted, by port and result.
+	names      map[string]Name
+	// frames are the counters of relays, by port and result.
 	frames map[string]map[string]uint64
 }
 
-// Run asks until ctx ends.
+// Run polls until ctx ends.
 func (p *Poller) Run(ctx context.Context) error {
 	ticks := time.NewTicker(p.Every)
 	defer ticks.Stop()
@@ -70,17 +70,17 @@ func (p *Poller) Run(ctx context.Context) error {
 	}
 }
 
-// Poll asks once.
+// Poll polls once.
 func (p *Poller) Poll(ctx context.Context) {
 	defer p.countRelays()
-	if err := p.Do(ctx, p.ask); err != nil {
+	if err := p.Do(ctx, p.poll); err != nil {
 		p.Metrics.up.Set(0)
 		return
 	}
 	p.Metrics.up.Set(1)
 }
 
-func (p *Poller) ask(ctx context.Context, ktsnd Ktsnd) error {
+func (p *Poller) poll(ctx context.Context, ktsnd Ktsnd) error {
 	status, err := ktsnd.Status(ctx)
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func (p *Poller) ask(ctx context.Context, ktsnd Ktsnd) error {
 	if err := p.countNode(status); err != nil {
 		return err
 	}
-	p.name(ctx, pods)
+	p.updateNames(ctx, pods)
 	p.countPods(pods)
 	p.countReceived(pods)
 	p.countFlows(flows)
@@ -108,7 +108,7 @@ func (p *Poller) ask(ctx context.Context, ktsnd Ktsnd) error {
 	return nil
 }
 
-// process is what ktsnd reports of its process. The PID can be the same in another container.
+// process identifies a ktsnd process. In another container the PID can be the same.
 type process struct {
 	pid             int
 	processorTimeNs int64
@@ -125,7 +125,7 @@ func canDecrease(counter string) bool {
 }
 
 // restarted reports whether the counters are those of another ktsnd, which began at 0.
-func (l *last) restarted(now process, counters map[string]uint64) bool {
+func (l *previous) restarted(now process, counters map[string]uint64) bool {
 	if l.flows == nil || now.pid != l.process.pid || now.processorTimeNs < l.process.processorTimeNs {
 		return true
 	}
@@ -137,8 +137,8 @@ func (l *last) restarted(now process, counters map[string]uint64) bool {
 	return false
 }
 
-// more returns by how much a counter exceeds its value before. A counter that is lower was reset by another ktsnd.
-func more(now, before uint64) float64 {
+// increase returns by how much a counter exceeds its value before. A counter that is lower was reset by another ktsnd.
+func increase(now, before uint64) float64 {
 	if now < before {
 		before = 0
 	}
@@ -157,9 +157,9 @@ func (p *Poller) countNode(status *control.Status) error {
 	now := process{status.PID, status.ProcessorTimeNs}
 	if p.restarted(now, counters) {
 		// Another ktsnd: it numbers from the beginning. The relays do not.
-		p.last = last{
+		p.previous = previous{
 			counters: map[string]uint64{}, classes: map[uint8]control.ClassStatus{}, flows: map[uint64]control.Flow{},
-			named: p.named, frames: p.frames,
+			names: p.names, frames: p.frames,
 		}
 	}
 	for name, value := range counters {
@@ -167,14 +167,14 @@ func (p *Poller) countNode(status *control.Status) error {
 			value = max(value, p.counters[name])
 		}
 		counters[name] = value
-		p.Metrics.node.WithLabelValues(name).Add(more(value, p.counters[name]))
+		p.Metrics.node.WithLabelValues(name).Add(increase(value, p.counters[name]))
 	}
 	p.process, p.counters = now, counters
 	for _, class := range status.Classes {
 		before := p.classes[class.TrafficClass]
 		class.Sent, class.Late = max(class.Sent, before.Sent), max(class.Late, before.Late)
 		for result, delta := range map[string]float64{
-			"sent": more(class.Sent, before.Sent), "late": more(class.Late, before.Late), "dropped": more(class.Dropped, before.Dropped),
+			"sent": increase(class.Sent, before.Sent), "late": increase(class.Late, before.Late), "dropped": increase(class.Dropped, before.Dropped),
 		} {
 			p.Metrics.class.WithLabelValues(strconv.Itoa(int(class.TrafficClass)), result).Add(delta)
 		}
@@ -186,7 +186,7 @@ func (p *Poller) countNode(status *control.Status) error {
 		"ring_memory_bytes": int(status.RingMemoryBytes), "ring_memory_removed_bytes": int(status.RingMemoryRemovedBytes),
 		"ring_memory_max_bytes": int(status.RingMemoryMaxBytes),
 	} {
-		p.Metrics.things.WithLabelValues(kind).Set(float64(count))
+		p.Metrics.objects.WithLabelValues(kind).Set(float64(count))
 	}
 	synchronized := 0.0
 	if status.Clock.Synchronized {
@@ -198,20 +198,20 @@ func (p *Poller) countNode(status *control.Status) error {
 	return nil
 }
 
-// name finds the pods' names, and forgets the figures of pods that ktsnd does not have any more.
-func (p *Poller) name(ctx context.Context, pods []control.Pod) {
-	named := map[string]Name{}
+// updateNames looks up the pods' names, and deletes the metrics of pods that ktsnd has no more.
+func (p *Poller) updateNames(ctx context.Context, pods []control.Pod) {
+	names := map[string]Name{}
 	for _, pod := range pods {
-		name, known := p.named[pod.Identity]
+		name, known := p.names[pod.Identity]
 		if !known {
 			if name, known = p.NameOf(ctx, pod.Identity); !known {
 				name = Name{Pod: pod.Identity}
 			}
 		}
-		named[pod.Identity] = name
+		names[pod.Identity] = name
 	}
-	for identity, name := range p.named {
-		if _, there := named[identity]; there {
+	for identity, name := range p.names {
+		if _, there := names[identity]; there {
 			continue
 		}
 		labels := prometheus.Labels{"namespace": name.Namespace, "pod": name.Pod}
@@ -223,12 +223,12 @@ func (p *Poller) name(ctx context.Context, pods []control.Pod) {
 		p.Metrics.limit.DeletePartialMatch(labels)
 		p.Metrics.departure.DeletePartialMatch(labels)
 	}
-	p.named = named
+	p.names = names
 }
 
 func (p *Poller) countPods(pods []control.Pod) {
 	for _, pod := range pods {
-		name := p.named[pod.Identity]
+		name := p.names[pod.Identity]
 		for resource, pair := range map[string][2]uint64{
 			"processes":         {pod.Processes, pod.Limits.Processes},
 			"sockets":           {pod.Sockets, pod.Limits.Sockets},
@@ -241,17 +241,17 @@ func (p *Poller) countPods(pods []control.Pod) {
 	}
 }
 
-// countReceived counts what came for pods that have asked for receive rings.
+// countReceived counts received datagrams of pods with receive rings.
 func (p *Poller) countReceived(pods []control.Pod) {
 	seen := map[string]control.PodReceive{}
 	for _, pod := range pods {
-		now, before, name := pod.Receive, p.received[pod.Identity], p.named[pod.Identity]
+		now, before, name := pod.Receive, p.received[pod.Identity], p.names[pod.Identity]
 		seen[pod.Identity] = now
 		if now.Sockets == 0 && now.Received == 0 && now.Dropped == 0 {
 			continue
 		}
 		for result, delta := range map[string]float64{
-			"ring": more(now.Received, before.Received), "dropped": more(now.Dropped, before.Dropped), "kernel": more(now.Kernel, before.Kernel),
+			"ring": increase(now.Received, before.Received), "dropped": increase(now.Dropped, before.Dropped), "kernel": increase(now.Kernel, before.Kernel),
 		} {
 			p.Metrics.received.WithLabelValues(name.Namespace, name.Pod, result).Add(delta)
 		}
@@ -262,18 +262,18 @@ func (p *Poller) countReceived(pods []control.Pod) {
 func (p *Poller) countFlows(flows []control.Flow) {
 	seen := map[uint64]control.Flow{}
 	for _, flow := range flows {
-		before, name := p.flows[flow.Number], p.named[flow.Identity]
+		before, name := p.flows[flow.Number], p.names[flow.Identity]
 		class := strconv.Itoa(int(flow.TrafficClass))
 		flow.Sent, flow.Late = max(flow.Sent, before.Sent), max(flow.Late, before.Late)
 		for result, delta := range map[string]float64{
-			"taken": more(flow.Taken, before.Taken), "sent": more(flow.Sent, before.Sent),
-			"late": more(flow.Late, before.Late), "dropped": more(flow.Dropped, before.Dropped),
+			"taken": increase(flow.Taken, before.Taken), "sent": increase(flow.Sent, before.Sent),
+			"late": increase(flow.Late, before.Late), "dropped": increase(flow.Dropped, before.Dropped),
 		} {
 			p.Metrics.messages.WithLabelValues(name.Namespace, name.Pod, class, result).Add(delta)
 		}
 		seen[flow.Number] = flow
 	}
-	// One that has just been closed may still be in the departures that follow.
+	// The departures that follow may contain flows that have just been closed.
 	p.closed = map[uint64]control.Flow{}
 	for number, flow := range p.flows {
 		if _, there := seen[number]; !there {
@@ -290,7 +290,7 @@ func (p *Poller) countDepartures(departures []control.Departure, overwritten uin
 		if !open {
 			flow = p.closed[departure.Flow]
 		}
-		name := p.named[flow.Identity]
+		name := p.names[flow.Identity]
 		p.Metrics.departure.WithLabelValues(name.Namespace, name.Pod, strconv.Itoa(int(flow.TrafficClass))).
 			Observe(float64(departure.DepartedTAI-departure.RequestedTAI) / 1e9)
 		p.departures = departure.Sequence

@@ -11,20 +11,20 @@ const (
 	relayKernelPath = "kernel-path"
 )
 
-// countRelays adds what relays did since the last time, and counts the relays.
+// countRelays adds the increase of the relays' counters, and counts the relays.
 func (p *Poller) countRelays() {
 	states := map[string]int{relayRunning: 0, relayAway: 0, relayKernelPath: 0}
 	frames := map[string]map[string]uint64{}
 	for _, status := range p.Relays() {
 		states[stateOf(&status)]++
-		name, known := p.named[status.Identity]
+		name, known := p.names[status.Identity]
 		if !known {
-			continue // it comes, or it goes
+			continue // the pod is starting or ending
 		}
 		port := status.PortName()
 		frames[port] = status.Frames
 		for result, count := range status.Frames {
-			p.Metrics.captured.WithLabelValues(name.Namespace, name.Pod, result).Add(more(count, p.frames[port][result]))
+			p.Metrics.captured.WithLabelValues(name.Namespace, name.Pod, result).Add(increase(count, p.frames[port][result]))
 		}
 	}
 	for state, count := range states {

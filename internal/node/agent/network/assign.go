@@ -12,24 +12,24 @@ import (
 	"time"
 )
 
-// Node is what decides about a node's part of the networks.
+// Node has the properties that determine a node's subnets.
 type Node struct {
 	Name    string
 	Created time.Time
-	// PodCIDR is the node's part of the cluster's first network; invalid in clusters where nodes have none.
+	// PodCIDR is the node's subnet of the cluster's default network; invalid if it has none.
 	PodCIDR netip.Prefix
-	// Given are parts that somebody assigned, by network.
-	Given map[string]string
+	// Assigned are annotated subnets, by network.
+	Assigned map[string]string
 }
 
-// Assign gives each node its parts of the network, one a range: those that somebody assigned, else the ones with the
-// number that the node's pod CIDR has among all pod CIDRs of its size. Nodes that cannot have any are in faults, by name,
-// and the others are not touched by that. Of parts that overlap the one goes that overlaps more others, and of two the
-// younger node's: so a mistake on one node costs that node its part and no other.
+// Assign returns each node's subnets of the network, one per range: the annotated ones, otherwise those with the number
+// of the node's pod CIDR among all pod CIDRs of its size. Nodes without subnets are in faults, by name, and do not
+// affect the others. If subnets overlap, the node with the most conflicts loses its subnets, and of two equal ones the
+// younger: a mistake on one node costs that node its subnets and no other.
 func Assign(n *Network, nodes []Node) (assigned map[string][]netip.Prefix, faults map[string]error) {
 	assigned, faults = map[string][]netip.Prefix{}, map[string]error{}
 	for i := range nodes {
-		parts, err := n.partsOf(&nodes[i])
+		parts, err := n.subnetsOf(&nodes[i])
 		if err != nil {
 			faults[nodes[i].Name] = err
 			continue
@@ -39,27 +39,27 @@ func Assign(n *Network, nodes []Node) (assigned map[string][]netip.Prefix, fault
 	youngestFirst := slices.SortedFunc(slices.Values(nodes), func(a, b Node) int {
 		return cmp.Or(b.Created.Compare(a.Created), strings.Compare(b.Name, a.Name))
 	})
-	met := overlaps(assigned)
-	for len(met) > 0 {
+	conflicts := overlaps(assigned)
+	for len(conflicts) > 0 {
 		worst := ""
 		for _, node := range youngestFirst {
-			if len(met[node.Name]) > len(met[worst]) {
+			if len(conflicts[node.Name]) > len(conflicts[worst]) {
 				worst = node.Name
 			}
 		}
-		faults[worst] = met[worst][slices.Min(slices.Collect(maps.Keys(met[worst])))]
+		faults[worst] = conflicts[worst][slices.Min(slices.Collect(maps.Keys(conflicts[worst])))]
 		delete(assigned, worst)
-		for other := range met[worst] {
-			if delete(met[other], worst); len(met[other]) == 0 {
-				delete(met, other)
+		for other := range conflicts[worst] {
+			if delete(conflicts[other], worst); len(conflicts[other]) == 0 {
+				delete(conflicts, other)
 			}
 		}
-		delete(met, worst)
+		delete(conflicts, worst)
 	}
 	return assigned, faults
 }
 
-// overlaps says of each node whose parts overlap others', with which nodes' and how.
+// overlaps returns for each node the nodes whose subnets overlap its own.
 func overlaps(assigned map[string][]netip.Prefix) map[string]map[string]error {
 	type owned struct {
 		part netip.Prefix
@@ -71,17 +71,17 @@ func overlaps(assigned map[string][]netip.Prefix) map[string]map[string]error {
 			all = append(all, owned{part, node})
 		}
 	}
-	// Prefixes overlap only when one holds the other; behind the wider one, which comes first, stand those that it holds.
+	// Prefixes overlap only if one contains the other: the wider one comes first, followed by those that it contains.
 	slices.SortFunc(all, func(a, b owned) int {
 		return cmp.Or(a.part.Addr().Compare(b.part.Addr()), cmp.Compare(a.part.Bits(), b.part.Bits()))
 	})
-	met := map[string]map[string]error{}
-	note := func(of, with owned) {
-		if met[of.node] == nil {
-			met[of.node] = map[string]error{}
+	conflicts := map[string]map[string]error{}
+	note := func(owner, with owned) {
+		if conflicts[owner.node] == nil {
+			conflicts[owner.node] = map[string]error{}
 		}
-		met[of.node][with.node] = fmt.Errorf("its %s and %s of node %s overlap; annotate one of them with %s and the network's name",
-			of.part, with.part, with.node, RangeAnnotation)
+		conflicts[owner.node][with.node] = fmt.Errorf("its %s and %s of node %s overlap; annotate one of them with %s and the network's name",
+			owner.part, with.part, with.node, RangeAnnotation)
 	}
 	for i, wide := range all {
 		for _, held := range all[i+1:] {
@@ -94,27 +94,27 @@ func overlaps(assigned map[string][]netip.Prefix) map[string]map[string]error {
 			}
 		}
 	}
-	return met
+	return conflicts
 }
 
-func (n *Network) partsOf(node *Node) ([]netip.Prefix, error) {
-	if given := node.Given[n.Name]; given != "" {
-		return n.readGiven(given)
+func (n *Network) subnetsOf(node *Node) ([]netip.Prefix, error) {
+	if given := node.Assigned[n.Name]; given != "" {
+		return n.parseAssigned(given)
 	}
 	if !node.PodCIDR.IsValid() {
-		return nil, fmt.Errorf("it has no spec.podCIDR from which one would follow; annotate it with %s%s", RangeAnnotation, n.Name)
+		return nil, fmt.Errorf("it has no spec.podCIDR to derive one from; annotate it with %s%s", RangeAnnotation, n.Name)
 	}
-	// The first range's number serves the others as well, so that one node's parts look alike.
-	number := numberOf(node.PodCIDR) & n.Ranges[0].lastPart()
+	// All ranges use the number of the first, so that a node's subnets look alike.
+	number := numberOf(node.PodCIDR) & n.Ranges[0].lastSubnet()
 	var parts []netip.Prefix
 	for _, r := range n.Ranges {
-		parts = append(parts, r.part(number))
+		parts = append(parts, r.subnet(number))
 	}
 	return parts, nil
 }
 
-// readGiven reads the value of the annotation: a prefix for each range of the network, between commas.
-func (n *Network) readGiven(text string) ([]netip.Prefix, error) {
+// parseAssigned parses the annotation: a prefix for each range of the network, separated by commas.
+func (n *Network) parseAssigned(text string) ([]netip.Prefix, error) {
 	words := strings.Split(text, ",")
 	if len(words) != len(n.Ranges) {
 		return nil, fmt.Errorf("annotation %s%s has %d prefixes; give one for each of the network's %d ranges", RangeAnnotation, n.Name,
@@ -125,14 +125,14 @@ func (n *Network) readGiven(text string) ([]netip.Prefix, error) {
 		part, err := netip.ParsePrefix(strings.TrimSpace(word))
 		whole := n.Ranges[i].Prefix
 		if err != nil || part.Masked() != part || part.Bits() <= whole.Bits() || !whole.Contains(part.Addr()) {
-			return nil, fmt.Errorf("annotation %s%s: %q is no part of %s", RangeAnnotation, n.Name, word, whole)
+			return nil, fmt.Errorf("annotation %s%s: %q is not a subnet of %s", RangeAnnotation, n.Name, word, whole)
 		}
 		parts = append(parts, part)
 	}
 	return parts, nil
 }
 
-// numberOf is the last 32 bits in front of the end of the prefix, as a number.
+// numberOf returns the last 32 bits of the prefix (without the host bits) as a number.
 func numberOf(prefix netip.Prefix) uint64 {
 	address := prefix.Addr().AsSlice()
 	var number uint64
@@ -141,3 +141,10 @@ func numberOf(prefix netip.Prefix) uint64 {
 	}
 	return number
 }
+
+// Annotations of nodes.
+const (
+	// RangeAnnotation is a prefix; the network's name follows. The value has the node's subnets, one per range,
+	// separated by commas. It applies without an operator only, which assigns subnets otherwise.
+	RangeAnnotation = "range.kubernetsn.io/"
+)

@@ -10,45 +10,45 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// Cluster is what the API server has said of this node and its networks. Many read it, and nobody changes what is in it.
+// Cluster has the objects of this node and its networks. It is shared and must not be modified.
 type Cluster struct {
-	// Node is the node's own TSNNode, nil as long as none is known.
+	// Node is the node's TSNNode, nil until it is known.
 	Node *v1alpha1.TSNNode
-	// Unknown says why Node is nil.
+	// Unknown is why Node is nil.
 	Unknown error
-	// Networks are those of Node.Spec.Networks, in its order.
+	// Networks are the networks of Node.Spec.Networks in the same order.
 	Networks []Joined
-	// Gates is the TSNNetwork that Node.Spec.Gates names, nil as long as it is not known.
+	// Gates is the TSNNetwork of Node.Spec.Gates, nil until it is known.
 	Gates *v1alpha1.TSNNetwork
 }
 
 // Joined is a network that the node is on.
 type Joined struct {
-	// Part is the node's part.
+	// Part has the node's subnets.
 	Part v1alpha1.NodeNetwork
-	// Object is the network's, without what agents do not read; nil as long as it is not known.
+	// Object is the TSNNetwork, reduced to what agents read; nil until it is known.
 	Object *v1alpha1.TSNNetwork
-	// Shards are the network's nodes, one slice for each TSNPeers, in the order of their names; nil as long as not all of them are known.
+	// Shards are the network's nodes, one slice per TSNPeers in the order of their names; nil until all are known.
 	Shards [][]Member
 }
 
 // Member is a node of a network.
 type Member struct {
-	// Node is its name, in its cluster: "" is this one.
+	// Node is the name of the node, Cluster that of its cluster; "" is this cluster.
 	Node, Cluster string
-	// Address is where its tunnels end.
+	// Address is its tunnel address.
 	Address netip.Addr
-	// Subnets are its parts of the network's ranges.
+	// Subnets are its subnets of the network.
 	Subnets []netip.Prefix
-	// Said is what its cluster says of it, as it was signed; nil in clusters without an operator.
-	Said *v1alpha1.PeerNode
-	// ClusterKey is the key by which its cluster says it signs.
+	// Statement is the signed statement of its cluster; nil in clusters without an operator.
+	Statement *v1alpha1.PeerNode
+	// ClusterKey is the announced signing key of its cluster.
 	ClusterKey string
-	// Succession is that of ClusterKey, "" where there is none or it is this cluster's.
+	// Succession is the succession of ClusterKey, "" if there is none or the cluster is this one.
 	Succession string
 }
 
-// MembersOf reads a TSNPeers. An entry that is none is left out, and in faults.
+// MembersOf parses a TSNPeers. Invalid entries are skipped and returned as faults.
 func MembersOf(object *v1alpha1.TSNPeers) (members []Member, faults []error) {
 	members = make([]Member, 0, len(object.Spec.Nodes))
 	for i := range object.Spec.Nodes {
@@ -59,7 +59,7 @@ func MembersOf(object *v1alpha1.TSNPeers) (members []Member, faults []error) {
 			continue
 		}
 		member.Node, member.Cluster = entry.Name, object.Spec.Cluster
-		member.Said, member.ClusterKey = entry, object.Spec.ClusterKey
+		member.Statement, member.ClusterKey = entry, object.Spec.ClusterKey
 		member.Succession = object.Spec.ClusterKeySuccession
 		members = append(members, member)
 	}
@@ -89,7 +89,7 @@ func (j *Joined) Network() (Network, error) {
 	spec := &j.Object.Spec
 	network := Network{Name: j.Object.Name, VNI: uint32(spec.VNI), MTU: int(spec.MTU), Port: DefaultPort, Capture: spec.Capture, Cards: spec.Cards,
 		CardNamespaces: spec.CardNamespaces, Clock: spec.Clock != nil}
-	network.receive(spec.Receive)
+	network.setReceive(spec.Receive)
 	whole, err := netip.ParsePrefix(spec.IPv4.CIDR)
 	if err != nil {
 		return network, fmt.Errorf("network %s: spec.ipv4.cidr: %w", network.Name, err)
@@ -104,10 +104,10 @@ func (j *Joined) Network() (Network, error) {
 	return network, nil
 }
 
-// Trespasses returns what is wrong with the subnets of another node, nil if nothing is. Subnets of a node of this cluster lie in this cluster's part of
-// the network, which is all of it where there is no part. Those of a node of another cluster lie in the network outside that part, so that a hub does
-// not take away the addresses of pods here.
-func (j *Joined) Trespasses(member *Member) error {
+// ValidateSubnets returns why the subnets of another node are invalid, nil if they are valid. Subnets of a node of this
+// cluster must be in this cluster's part of the network, which is the whole network if there is no part. Those of a
+// node of another cluster must be in the network outside that part, so that a hub cannot take addresses from pods here.
+func (j *Joined) ValidateSubnets(member *Member) error {
 	spec := &j.Object.Spec
 	ranges := []struct{ whole, part string }{{spec.IPv4.CIDR, spec.IPv4.Part}}
 	if spec.IPv6 != nil {
@@ -119,26 +119,26 @@ func (j *Joined) Trespasses(member *Member) error {
 		}
 	}
 	for _, subnet := range member.Subnets {
-		lies := false
-		for _, of := range ranges {
-			whole, err := netip.ParsePrefix(of.whole)
-			lies = lies || err == nil && whole.Bits() <= subnet.Bits() && whole.Contains(subnet.Addr())
-			if part, err := netip.ParsePrefix(of.part); err == nil && part.Overlaps(subnet) {
-				return fmt.Errorf("its %s lies in this cluster's part of network %s, %s", subnet, j.Part.Name, part)
+		inside := false
+		for _, r := range ranges {
+			whole, err := netip.ParsePrefix(r.whole)
+			inside = inside || err == nil && whole.Bits() <= subnet.Bits() && whole.Contains(subnet.Addr())
+			if part, err := netip.ParsePrefix(r.part); err == nil && part.Overlaps(subnet) {
+				return fmt.Errorf("its %s is in this cluster's part of network %s, %s", subnet, j.Part.Name, part)
 			}
 		}
-		if !lies {
-			return fmt.Errorf("its %s is no part of network %s", subnet, j.Part.Name)
+		if !inside {
+			return fmt.Errorf("its %s is not in network %s", subnet, j.Part.Name)
 		}
 	}
 	if member.Cluster != "" && spec.IPv4.Part == "" {
-		return fmt.Errorf("network %s has no spec.ipv4.part, and so is this cluster's only", j.Part.Name)
+		return fmt.Errorf("network %s has no spec.ipv4.part and belongs to this cluster only", j.Part.Name)
 	}
 	return nil
 }
 
-// Parts are the node's own, nil as long as it has no part of each range.
-func (j *Joined) Parts() ([]netip.Prefix, error) {
+// Subnets returns the node's own subnets, nil unless it has one of each range.
+func (j *Joined) Subnets() ([]netip.Prefix, error) {
 	if j.Part.IPv4 == "" || j.Object.Spec.IPv6 != nil && j.Part.IPv6 == "" {
 		return nil, nil
 	}
@@ -148,7 +148,7 @@ func (j *Joined) Parts() ([]netip.Prefix, error) {
 	}
 	parts, err := parsePart(j.Part.IPv4, ipv6)
 	if err != nil {
-		return nil, fmt.Errorf("the node's part of network %s: %w", j.Part.Name, err)
+		return nil, fmt.Errorf("the node's subnets of network %s: %w", j.Part.Name, err)
 	}
 	return parts, nil
 }

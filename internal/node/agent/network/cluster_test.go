@@ -43,11 +43,11 @@ func TestANodeHasPartsOfAllRangesOrNone(t *testing.T) {
 		"both":          {"10.42.5.0/24", "fd42:0:0:5::/64", "[10.42.5.0/24 fd42:0:0:5::/64]", ""},
 		"one":           {"10.42.5.0/24", "", "[]", ""},
 		"none":          {"", "", "[]", ""},
-		"what are none": {"10.42.5.0", "fd42:0:0:5::/64", "[]", "the node's part of network tsn: "},
+		"what are none": {"10.42.5.0", "fd42:0:0:5::/64", "[]", "the node's subnets of network tsn: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			joined := &Joined{Part: v1alpha1.NodeNetwork{Name: "tsn", IPv4: test.ipv4, IPv6: test.ipv6}, Object: aNetwork()}
-			parts, err := joined.Parts()
+			parts, err := joined.Subnets()
 			if got := fmt.Sprint(parts); got != test.parts || (err != nil) != (test.sentence != "") ||
 				err != nil && !strings.HasPrefix(err.Error(), test.sentence) {
 				t.Errorf("got %s, %v", got, err)
@@ -57,7 +57,7 @@ func TestANodeHasPartsOfAllRangesOrNone(t *testing.T) {
 	single := aNetwork()
 	single.Spec.IPv6 = nil
 	joined := &Joined{Part: v1alpha1.NodeNetwork{IPv4: "10.42.5.0/24", IPv6: "fd42:0:0:5::/64"}, Object: single}
-	if parts, err := joined.Parts(); err != nil || len(parts) != 1 {
+	if parts, err := joined.Subnets(); err != nil || len(parts) != 1 {
 		t.Errorf("of a network with one range it has %v, %v", parts, err)
 	}
 }
@@ -77,7 +77,7 @@ func TestMembersAreThoseOfTheShard(t *testing.T) {
 		var got []string
 		for _, m := range members {
 			got = append(got, fmt.Sprint(m.Node, " ", m.Cluster, " ", m.Address, " ", m.Subnets))
-			if peerNode := m.Said; peerNode == nil || peerNode.Name != m.Node {
+			if peerNode := m.Statement; peerNode == nil || peerNode.Name != m.Node {
 				t.Errorf("of node %s its cluster says %v", m.Node, peerNode)
 			}
 		}

@@ -14,19 +14,19 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// File is a Source that reads a file, anew each time, because the file of a ConfigMap changes under its reader.
+// File is a Source that reads a file each time, because the file of a ConfigMap can change.
 type File struct{ Path string }
 
-// Prefix lengths of a node's part where the file gives none.
+// Default prefix lengths of nodes' subnets.
 const (
 	defaultNodeBits  = 24
 	defaultNodeBits6 = 64
 )
 
-// DefaultPort is the UDP port of tunnels that are not encrypted.
+// DefaultPort is the UDP port of unencrypted tunnels.
 const DefaultPort = 4789
 
-// document is the form of the file.
+// document is the format of the file.
 type document struct {
 	Networks []entry `json:"networks"`
 }
@@ -47,7 +47,7 @@ type entryRange struct {
 	NodePrefixLength int    `json:"nodePrefixLength,omitempty"`
 }
 
-// Networks reads the file. A mistake anywhere in it is an error: half of the networks is nothing that anybody asked for.
+// Networks reads the file. Any mistake is an error, because a subset of the networks is never intended.
 func (f File) Networks(context.Context) ([]Network, error) {
 	text, err := os.ReadFile(f.Path)
 	if err != nil {
@@ -61,18 +61,18 @@ func (f File) Networks(context.Context) ([]Network, error) {
 }
 
 func parse(text []byte) ([]Network, error) {
-	var written document
-	if err := yaml.UnmarshalStrict(text, &written); err != nil {
+	var doc document
+	if err := yaml.UnmarshalStrict(text, &doc); err != nil {
 		return nil, err
 	}
 	var networks []Network
-	for i, entry := range written.Networks {
+	for i, entry := range doc.Networks {
 		network, err := entry.network()
 		if err != nil {
 			return nil, fmt.Errorf("networks[%d]: %w", i, err)
 		}
 		if at := slices.IndexFunc(networks, func(n Network) bool { return n.Name == network.Name || n.VNI == network.VNI }); at >= 0 {
-			return nil, fmt.Errorf("networks[%d]: it has the name or the vni of networks[%d]; give each network its own", i, at)
+			return nil, fmt.Errorf("networks[%d]: networks[%d] has the same name or vni; both must be unique", i, at)
 		}
 		networks = append(networks, network)
 	}
@@ -81,17 +81,17 @@ func parse(text []byte) ([]Network, error) {
 
 func (e *entry) network() (Network, error) {
 	network := Network{Name: e.Name, VNI: e.VNI, MTU: e.MTU, Uplink: e.Uplink, Port: e.Port, Capture: e.Capture}
-	if err := checkReceive(e.Receive); err != nil {
+	if err := validateReceive(e.Receive); err != nil {
 		return network, err
 	}
-	network.receive(e.Receive)
+	network.setReceive(e.Receive)
 	if network.Port == 0 {
 		network.Port = DefaultPort
 	}
 	for _, r := range e.Ranges {
 		prefix, err := netip.ParsePrefix(r.CIDR)
 		if err != nil {
-			return network, fmt.Errorf("range %q is none; give one such as 10.42.0.0/16", r.CIDR)
+			return network, fmt.Errorf("range %q is invalid; give one such as 10.42.0.0/16", r.CIDR)
 		}
 		bits := r.NodePrefixLength
 		if bits == 0 && prefix.Addr().Is4() {
@@ -101,12 +101,12 @@ func (e *entry) network() (Network, error) {
 		}
 		network.Ranges = append(network.Ranges, Range{Prefix: prefix, NodeBits: bits})
 	}
-	err := network.Check()
+	err := network.Validate()
 	return network, err
 }
 
-// checkReceive does what the API server does for an object.
-func checkReceive(receive *v1alpha1.Receive) error {
+// validateReceive checks the same as the API server for an object.
+func validateReceive(receive *v1alpha1.Receive) error {
 	switch {
 	case receive == nil:
 	case !slices.Contains([]string{"", v1alpha1.ReceiveBridge, v1alpha1.ReceiveRedirect}, receive.Path):

@@ -10,6 +10,10 @@ import (
 	"regexp"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 )
@@ -19,108 +23,131 @@ type Network struct {
 	Name string
 	// VNI is the VXLAN network identifier.
 	VNI uint32
-	// MTU is of the pods' interfaces in bytes; 0: what the uplink leaves.
+	// MTU is the MTU of the pods' interfaces in bytes; 0: derived from the uplink.
 	MTU int
-	// Uplink names the interface towards the other nodes; "": ktsnd's.
+	// Uplink is the interface to the other nodes; "": that of ktsnd.
 	Uplink string
 	// Port is the UDP port of the tunnel.
 	Port uint16
-	// Capture says which frames of the pods are captured (v1alpha1.CaptureTimed); "" is as v1alpha1.CaptureTimed.
+	// Capture selects the frames to capture (v1alpha1.CaptureTimed); "" means v1alpha1.CaptureTimed.
 	Capture string
-	// Redirect: datagrams go from the uplink straight to the pods' interfaces. Rings: pods that ask have receive rings.
+	// Redirect: datagrams go from the uplink directly to the pods' interfaces. Rings: pods can request receive rings.
 	Redirect, Rings bool
 	// Cards are PCI addresses of network cards that pods of CardNamespaces may have.
 	Cards, CardNamespaces []string
-	// Overhead is what encryption may add to a frame, in bytes; Encrypted tells that frames are encrypted, and Refused why pods cannot be
-	// on the network because they cannot be.
+	// Overhead is what encryption may add to a frame in bytes. Encrypted: frames are encrypted. Refused is why pods
+	// cannot join a network whose frames cannot be encrypted.
 	Overhead  int
 	Encrypted bool
 	Refused   string
-	// Clock tells that pods start only while the node's clock is good enough for the network.
+	// Clock: pods start only while the node's clock is good enough for the network.
 	Clock bool
-	// Ranges are divided among the nodes.
+	// Ranges are divided into the nodes' subnets.
 	Ranges []Range
 }
 
-// Range is a network's part of an address family.
+// Range is a network's address range of one family.
 type Range struct {
 	Prefix netip.Prefix
-	// NodeBits is the prefix length of a node's part.
+	// NodeBits is the prefix length of a node's subnet.
 	NodeBits int
 }
 
-// Source tells which networks there are.
+// Source returns the networks.
 type Source interface {
 	Networks(ctx context.Context) ([]Network, error)
 }
 
-// nameForm is what is both the name of an object and that of a file.
+// nameForm is valid as the name of an object and of a file.
 var nameForm = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 // captures are the values of Network.Capture.
 var captures = []string{"", v1alpha1.CaptureNone, v1alpha1.CaptureTimed, v1alpha1.CaptureAll}
 
-// maxNodeBits bounds the number of nodes that a range is divided among.
+// maxNodeBits limits the number of subnets of a range, as a power of two.
 const maxNodeBits = 24
 
-// Check says what is wrong with a network.
-func (n *Network) Check() error {
+// Validate checks a network.
+func (n *Network) Validate() error {
 	switch {
 	case !nameForm.MatchString(n.Name):
 		return fmt.Errorf("name %q: give 1 to 63 small letters, digits and hyphens", n.Name)
 	case n.VNI == 0 || n.VNI > overlay.MaxVNI:
 		return fmt.Errorf("vni %d: give 1 to %d", n.VNI, overlay.MaxVNI)
 	case n.MTU != 0 && (n.MTU < overlay.MinMTU || n.MTU > 65535):
-		return fmt.Errorf("mtu %d: give %d to 65535, or 0 for what the uplink leaves", n.MTU, overlay.MinMTU)
+		return fmt.Errorf("mtu %d: give %d to 65535, or 0 to derive it from the uplink", n.MTU, overlay.MinMTU)
 	case !slices.Contains(captures, n.Capture):
 		return fmt.Errorf("capture %q: give None, Timed or All", n.Capture)
 	case len(n.Ranges) == 0 || !n.Ranges[0].Prefix.Addr().Is4():
-		return errors.New("ranges: the first one must be of IPv4")
+		return errors.New("ranges: the first one must be IPv4")
 	case len(n.Ranges) > 2 || len(n.Ranges) == 2 && n.Ranges[1].Prefix.Addr().Is4():
-		return errors.New("ranges: give one of IPv4, and behind it one of IPv6 or none")
+		return errors.New("ranges: give an IPv4 range, and optionally an IPv6 range after it")
 	}
 	for _, r := range n.Ranges {
-		if err := r.check(); err != nil {
+		if err := r.validate(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// receive takes what a network says of receiving; nil: nothing.
-func (n *Network) receive(receive *v1alpha1.Receive) {
+// setReceive applies the receive options of a network; nil: none.
+func (n *Network) setReceive(receive *v1alpha1.Receive) {
 	if receive == nil {
 		return
 	}
 	n.Redirect, n.Rings = receive.Path == v1alpha1.ReceiveRedirect, receive.Rings == v1alpha1.RingsAllowed
 }
 
-func (r Range) check() error {
+func (r Range) validate() error {
 	total := r.Prefix.Addr().BitLen()
 	switch {
 	case r.Prefix.Masked() != r.Prefix:
-		return fmt.Errorf("range %s: bits are set behind the prefix; give %s", r.Prefix, r.Prefix.Masked())
+		return fmt.Errorf("range %s: host bits are set; give %s", r.Prefix, r.Prefix.Masked())
 	case r.NodeBits <= r.Prefix.Bits() || r.NodeBits > total-2:
-		return fmt.Errorf("range %s: a node's part of /%d is none; give a prefix length from %d to %d", r.Prefix, r.NodeBits,
+		return fmt.Errorf("range %s: invalid node prefix length /%d; give %d to %d", r.Prefix, r.NodeBits,
 			r.Prefix.Bits()+1, total-2)
 	case r.NodeBits-r.Prefix.Bits() > maxNodeBits:
-		return fmt.Errorf("range %s: parts of /%d are for more than %d nodes; give a prefix length up to %d", r.Prefix, r.NodeBits,
+		return fmt.Errorf("range %s: node prefixes of /%d are for more than %d nodes; give a prefix length up to %d", r.Prefix, r.NodeBits,
 			1<<maxNodeBits, r.Prefix.Bits()+maxNodeBits)
 	}
 	return nil
 }
 
-// lastPart is the number of the range's last part.
-func (r Range) lastPart() uint64 { return 1<<(r.NodeBits-r.Prefix.Bits()) - 1 }
+// lastSubnet returns the number of the range's last subnet.
+func (r Range) lastSubnet() uint64 { return 1<<(r.NodeBits-r.Prefix.Bits()) - 1 }
 
-// part is the range's part with a number, which is taken modulo the number of parts.
-func (r Range) part(number uint64) netip.Prefix {
-	number &= r.lastPart()
+// subnet returns the range's subnet with a number modulo the number of subnets.
+func (r Range) subnet(number uint64) netip.Prefix {
+	number &= r.lastSubnet()
 	address := r.Prefix.Addr().AsSlice()
 	for bit := r.NodeBits - 1; number > 0; bit-- {
 		address[bit/8] |= byte(number&1) << (7 - bit%8)
 		number >>= 1
 	}
-	made, _ := netip.AddrFromSlice(address) // it has the length of an address
-	return netip.PrefixFrom(made, r.NodeBits)
+	subnetAddress, _ := netip.AddrFromSlice(address) // the length is valid
+	return netip.PrefixFrom(subnetAddress, r.NodeBits)
+}
+
+// ErrNoUplink means that a network requires an uplink and has none for the node.
+var ErrNoUplink = errors.New("no entry of spec.uplinks matches this node; add one whose nodeSelector matches the node's labels")
+
+// UplinkOf returns the uplink that a network requires on a node; its interface is "" if it requires none.
+func UplinkOf(object *v1alpha1.TSNNetwork, node *corev1.Node) (v1alpha1.Uplink, error) {
+	for _, uplink := range object.Spec.Uplinks {
+		selector := labels.Everything()
+		if uplink.NodeSelector != nil {
+			var err error
+			if selector, err = metav1.LabelSelectorAsSelector(uplink.NodeSelector); err != nil {
+				return v1alpha1.Uplink{}, fmt.Errorf("spec.uplinks: %w", err)
+			}
+		}
+		if selector.Matches(labels.Set(node.Labels)) {
+			return uplink, nil
+		}
+	}
+	if len(object.Spec.Uplinks) > 0 {
+		return v1alpha1.Uplink{}, ErrNoUplink
+	}
+	return v1alpha1.Uplink{}, nil
 }

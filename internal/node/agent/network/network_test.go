@@ -49,14 +49,14 @@ func TestWhatIsWrongWithAFileIsNamed(t *testing.T) {
 		"an mtu too small": {"networks: [{name: a, vni: 1, mtu: 100, ranges: [{cidr: 10.0.0.0/16}]}]", "mtu 100: give 1280 to 65535"},
 		"a capture of nothing known": {"networks: [{name: a, vni: 1, capture: all, ranges: [{cidr: 10.0.0.0/16}]}]",
 			`capture "all": give None, Timed or All`},
-		"no range":       {"networks: [{name: a, vni: 1}]", "the first one must be of IPv4"},
-		"two of IPv4":    {"networks: [{name: a, vni: 1, ranges: [{cidr: 10.0.0.0/16}, {cidr: 10.1.0.0/16}]}]", "behind it one of IPv6"},
-		"no prefix":      {"networks: [{name: a, vni: 1, ranges: [{cidr: 10.0.0.0}]}]", `range "10.0.0.0" is none`},
+		"no range":       {"networks: [{name: a, vni: 1}]", "the first one must be IPv4"},
+		"two of IPv4":    {"networks: [{name: a, vni: 1, ranges: [{cidr: 10.0.0.0/16}, {cidr: 10.1.0.0/16}]}]", "optionally an IPv6 range after it"},
+		"no prefix":      {"networks: [{name: a, vni: 1, ranges: [{cidr: 10.0.0.0}]}]", `range "10.0.0.0" is invalid`},
 		"bits behind it": {"networks: [{name: a, vni: 1, ranges: [{cidr: 10.0.1.0/16}]}]", "give 10.0.0.0/16"},
 		"no room for two nodes": {"networks: [{name: a, vni: 1, ranges: [{cidr: 10.0.0.0/24}]}]",
-			"a node's part of /24 is none; give a prefix length from 25 to 30"},
+			"invalid node prefix length /24; give 25 to 30"},
 		"two of one vni": {"networks: [{name: a, vni: 1, ranges: [{cidr: 10.0.0.0/16}]}, {name: b, vni: 1, ranges: [{cidr: 10.1.0.0/16}]}]",
-			"networks[1]: it has the name or the vni of networks[0]"},
+			"networks[1]: networks[0] has the same name or vni"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := parse([]byte(test.text))
@@ -74,7 +74,7 @@ func testNetwork() *Network {
 }
 
 func node(name string, age time.Duration, podCIDR, given string) Node {
-	made := Node{Name: name, Created: time.Unix(1000000, 0).Add(-age), Given: map[string]string{"tsn": given}}
+	made := Node{Name: name, Created: time.Unix(1000000, 0).Add(-age), Assigned: map[string]string{"tsn": given}}
 	if podCIDR != "" {
 		made.PodCIDR = netip.MustParsePrefix(podCIDR)
 	}
@@ -105,10 +105,10 @@ func TestEachNodeHasItsParts(t *testing.T) {
 		},
 		"none without either": {
 			[]Node{node("a", 1, "", "")}, map[string]string{},
-			"a: it has no spec.podCIDR from which one would follow; annotate it with range.kubernetsn.io/tsn",
+			"a: it has no spec.podCIDR to derive one from; annotate it with range.kubernetsn.io/tsn",
 		},
 		"an annotation outside the range": {
-			[]Node{node("a", 1, "10.244.3.0/24", "10.43.0.0/24,fd42::/64")}, map[string]string{}, `"10.43.0.0/24" is no part of 10.42.0.0/16`,
+			[]Node{node("a", 1, "10.244.3.0/24", "10.43.0.0/24,fd42::/64")}, map[string]string{}, `"10.43.0.0/24" is not a subnet of 10.42.0.0/16`,
 		},
 		"an annotation with too few": {
 			[]Node{node("a", 1, "10.244.3.0/24", "10.42.0.0/24")}, map[string]string{}, "has 1 prefixes; give one for each of the network's 2 ranges",

@@ -255,7 +255,7 @@ func TestANodeSaysWhatIsMissing(t *testing.T) {
 			func(l *lab) { l.ktsnd.status.Uplink = "ovs" }, v1alpha1.ConditionReady, v1alpha1.ReasonAsAsked, ""},
 		"an uplink for it": {func(n *v1alpha1.TSNNetwork) {
 			n.Spec.Uplinks = []v1alpha1.Uplink{{Interface: "eth0", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"rack": "2"}}}}
-		}, nil, v1alpha1.ConditionReady, v1alpha1.ReasonUplinkMissing, "none of spec.uplinks is for this node"},
+		}, nil, v1alpha1.ConditionReady, v1alpha1.ReasonUplinkMissing, "no entry of spec.uplinks matches this node"},
 		"not the uplink of its rack": {func(n *v1alpha1.TSNNetwork) {
 			n.Spec.Uplinks = []v1alpha1.Uplink{{Interface: "eno9", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"rack": "2"}}},
 				{Interface: "eth0"}}

@@ -16,6 +16,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/errortext"
 	"github.com/kubernetsn/kubernetsn/internal/shared/schedule"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
@@ -103,7 +104,7 @@ func (r *Reconciler) ready(about *v1alpha1.TSNNetwork, node *corev1.Node, now *k
 	case err != nil:
 		return notReady(v1alpha1.ReasonUplinkMissing, err.Error())
 	case now.status == nil:
-		return notReady(v1alpha1.ReasonNodeNotReady, oneLine(now.err))
+		return notReady(v1alpha1.ReasonNodeNotReady, errortext.OneLine(now.err))
 	case uplink.Interface != "" && uplink.Interface != now.status.Interface:
 		return notReady(v1alpha1.ReasonUplinkMissing, fmt.Sprintf("the network insists on interface %s, and ktsnd sends by %s; "+
 			"start ktsnd with the other one (uplink.interface of the chart), or correct spec.uplinks", uplink.Interface, now.status.Interface))
@@ -115,12 +116,10 @@ func (r *Reconciler) ready(about *v1alpha1.TSNNetwork, node *corev1.Node, now *k
 		return notReady(v1alpha1.ReasonUplinkMissing, err.Error())
 	}
 	if err := r.Well(); err != nil {
-		return notReady(v1alpha1.ReasonNodeNotReady, oneLine(err))
+		return notReady(v1alpha1.ReasonNodeNotReady, errortext.OneLine(err))
 	}
 	return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAsAsked}
 }
-
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 // operational returns the condition whether ktsnd executes the network's schedule. asked means that the TSNNode names the network.
 func operational(about *v1alpha1.TSNNetwork, asked bool, now *ktsndState) metav1.Condition {
@@ -128,11 +127,11 @@ func operational(about *v1alpha1.TSNNetwork, asked bool, now *ktsndState) metav1
 	var refused *control.Error
 	switch {
 	case now.status == nil:
-		condition.Message = oneLine(now.err)
+		condition.Message = errortext.OneLine(now.err)
 	case errors.As(now.err, &refused):
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reasonRefused, oneLine(now.err)
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reasonRefused, errortext.OneLine(now.err)
 	case now.err != nil:
-		condition.Message = oneLine(now.err)
+		condition.Message = errortext.OneLine(now.err)
 	case !asked:
 		condition.Message = "the operator has not asked this node yet to execute it"
 	case !now.known:

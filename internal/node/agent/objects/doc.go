@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package objects keeps what the API server says of this node: its TSNNode, and the TSNNetwork and the TSNPeers of each
-// network that the TSNNode names. It watches these objects and no others. Watches begin and end as the node's networks
-// do.
+// Package objects watches this node's TSNNode, and the TSNNetwork and the TSNPeers of each network in it. It watches no
+// other objects. Watches start and end with the node's networks.
 //
-// What was heard stays when the API server is away. Objects are kept in the form in which the agent needs them: a
-// cluster's TSNPeers name every node.
+// Objects stay known while the API server is away. They are kept in the form that the agent needs: a cluster's TSNPeers
+// contain every node.
 //
-// Threads: State may be called from any goroutine; each watch has a goroutine of its own, and all end with Run.
+// Threads: State may be called from any goroutine; each watch has its own goroutine, which ends with Run.
 package objects

@@ -22,44 +22,45 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// Informer keeps the objects of one node.
+// Informer caches the objects of a node.
 type Informer struct {
-	// Client reads past any cache.
+	// Client reads without a cache.
 	Client client.WithWatch
 	// Node is the name of the node.
 	Node string
-	// Wait returns before the first request, with an error when ctx has ended; nil: at once.
+	// Wait delays the first request and returns an error when ctx has ended; may be nil.
 	Wait func(ctx context.Context) error
-	// Minimum is the least encryption that the cluster accepts; networks that ask for less have that.
+	// Minimum is the cluster's minimum encryption; it raises that of networks.
 	Minimum *tsnnetwork.EncryptionMinimum
-	// Changed is called when something has changed that somebody may have to act upon. It must not block.
+	// Changed is called after relevant changes. It must not block.
 	Changed func()
 	Log     *slog.Logger
 
 	mu sync.Mutex
-	// node is the last one that was heard of.
+	// node is the last known TSNNode.
 	node *v1alpha1.TSNNode
-	// listed tells whether the API server has said whether there is one, gone that there is none.
+	// listed means that the TSNNode was listed, gone that it does not exist.
 	listed, gone bool
-	networks     map[string]*followed
-	// signal asks to call Changed.
+	networks     map[string]*networkWatch
+	// signal triggers a call of Changed.
 	signal chan struct{}
-	// begin begins a watch, which ends with Run or stop.
-	begin func(of *watched) (stop context.CancelFunc)
+	// startWatch starts a watch, which ends with Run or stop.
+	startWatch func(w *objectWatch) (stop context.CancelFunc)
 }
 
-// followed is a network whose objects are watched.
-type followed struct {
-	// stop ends the watch of its TSNNetwork, stopPeers that of its TSNPeers; nil where these are not watched.
+// networkWatch is a network whose objects are watched.
+type networkWatch struct {
+	// stop ends the watch of its TSNNetwork, stopPeers that of its TSNPeers; nil if these are not watched.
 	stop, stopPeers context.CancelFunc
 
 	object *v1alpha1.TSNNetwork
-	// shards are by the names of the TSNPeers; nil as long as they were not listed.
+	// shards are the members by the name of their TSNPeers; nil until these are listed.
 	shards map[string][]network.Member
 }
 
-// changedAtMost is how often Changed is called: whoever looks at all of a thousand nodes does it once for many changes.
-const changedAtMost = 250 * time.Millisecond
+// notifyInterval is the least time between two calls of Changed: consumers of a thousand nodes handle many changes in
+// one call.
+const notifyInterval = 250 * time.Millisecond
 
 // Run watches until ctx ends, and returns when all watches have ended.
 func (i *Informer) Run(ctx context.Context) error {
@@ -72,13 +73,13 @@ func (i *Informer) Run(ctx context.Context) error {
 	var watches sync.WaitGroup
 	defer watches.Wait()
 	i.mu.Lock()
-	i.networks, i.signal = map[string]*followed{}, make(chan struct{}, 1)
-	i.begin = func(of *watched) context.CancelFunc {
+	i.networks, i.signal = map[string]*networkWatch{}, make(chan struct{}, 1)
+	i.startWatch = func(w *objectWatch) context.CancelFunc {
 		ctx, stop := context.WithCancel(ctx)
-		watches.Go(func() { of.run(ctx, i.Client) })
+		watches.Go(func() { w.run(ctx, i.Client) })
 		return stop
 	}
-	stop := i.begin(i.ownNode())
+	stop := i.startWatch(i.ownNode())
 	i.mu.Unlock()
 	defer stop()
 	i.notify(ctx)
@@ -94,52 +95,52 @@ func (i *Informer) notify(ctx context.Context) {
 		case <-i.signal:
 		}
 		i.Changed()
-		_ = retry.Pause(ctx, changedAtMost) // which ctx may end
+		_ = retry.Pause(ctx, notifyInterval)
 	}
 }
 
-// changed has Changed called.
-func (i *Informer) changed() {
+// notifyChange triggers a call of Changed.
+func (i *Informer) notifyChange() {
 	select {
 	case i.signal <- struct{}{}:
-	default: // it will be
+	default: // already triggered
 	}
 }
 
-// follow begins and ends watches as the node's TSNNode says. The lock is held.
-func (i *Informer) follow() {
-	wanted := map[string]bool{} // and whether with its peers
+// updateWatches starts and ends watches as the TSNNode requires. The lock is held.
+func (i *Informer) updateWatches() {
+	wanted := map[string]bool{} // value: with peers
 	if i.node.Spec.Gates != "" {
 		wanted[i.node.Spec.Gates] = false
 	}
 	for _, part := range i.node.Spec.Networks {
 		wanted[part.Name] = true
 	}
-	for name, one := range i.networks {
+	for name, nw := range i.networks {
 		peers, keep := wanted[name]
 		if !peers {
-			one.endPeers()
+			nw.endPeers()
 		}
 		if !keep {
-			one.stop()
+			nw.stop()
 			delete(i.networks, name)
 		}
 	}
 	for name, peers := range wanted {
-		one := i.networks[name]
-		if one == nil {
-			one = &followed{}
-			one.stop = i.begin(i.networkOf(name, one))
-			i.networks[name] = one
+		nw := i.networks[name]
+		if nw == nil {
+			nw = &networkWatch{}
+			nw.stop = i.startWatch(i.networkOf(name, nw))
+			i.networks[name] = nw
 		}
-		if peers && one.stopPeers == nil {
-			one.stopPeers = i.begin(i.peersOf(name, one))
+		if peers && nw.stopPeers == nil {
+			nw.stopPeers = i.startWatch(i.peersOf(name, nw))
 		}
 	}
 }
 
-// endPeers ends the watch of the TSNPeers, where there is one.
-func (f *followed) endPeers() {
+// endPeers ends the watch of the TSNPeers, if there is one.
+func (f *networkWatch) endPeers() {
 	if f.stopPeers != nil {
 		f.stopPeers()
 		f.stopPeers, f.shards = nil, nil
@@ -147,36 +148,36 @@ func (f *followed) endPeers() {
 }
 
 var (
-	errNotHeard = errors.New("the API server has not said yet what this node shall do; until then nothing is changed here")
-	errNoObject = "there is no TSNNode %s yet, which ktsn-operator writes; until then nothing is changed here"
+	errNotListed = errors.New("the node's TSNNode is not known yet; nothing is changed until then")
+	errNoObject  = "there is no TSNNode %s yet, which ktsn-operator creates; nothing is changed until then"
 )
 
-// State is what is known now.
+// State returns the known objects.
 func (i *Informer) State() network.Cluster {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	switch {
 	case !i.listed:
-		return network.Cluster{Unknown: errNotHeard}
+		return network.Cluster{Unknown: errNotListed}
 	case i.gone:
 		return network.Cluster{Unknown: fmt.Errorf(errNoObject, i.Node)}
 	}
 	state := network.Cluster{Node: i.node}
 	for _, part := range i.node.Spec.Networks {
 		joined := network.Joined{Part: part}
-		if one := i.networks[part.Name]; one != nil {
-			joined.Object, joined.Shards = one.object, one.sorted()
+		if nw := i.networks[part.Name]; nw != nil {
+			joined.Object, joined.Shards = nw.object, nw.sorted()
 		}
 		state.Networks = append(state.Networks, joined)
 	}
-	if one := i.networks[i.node.Spec.Gates]; one != nil {
-		state.Gates = one.object
+	if nw := i.networks[i.node.Spec.Gates]; nw != nil {
+		state.Gates = nw.object
 	}
 	return state
 }
 
-// sorted are the shards in the order of their names.
-func (f *followed) sorted() [][]network.Member {
+// sorted returns the shards in the order of their names.
+func (f *networkWatch) sorted() [][]network.Member {
 	if f.shards == nil {
 		return nil
 	}

@@ -21,17 +21,17 @@ type lab struct {
 	*Informer
 	t *testing.T
 	// watches are those that were begun, in order.
-	watches []*watched
+	watches []*objectWatch
 }
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	l := &lab{t: t, Informer: &Informer{Node: "a", Log: slog.New(slog.DiscardHandler), networks: map[string]*followed{}, signal: make(chan struct{}, 1)}}
-	l.begin = func(of *watched) context.CancelFunc {
+	l := &lab{t: t, Informer: &Informer{Node: "a", Log: slog.New(slog.DiscardHandler), networks: map[string]*networkWatch{}, signal: make(chan struct{}, 1)}}
+	l.startWatch = func(of *objectWatch) context.CancelFunc {
 		l.watches = append(l.watches, of)
 		return func() {}
 	}
-	l.begin(l.ownNode())
+	l.startWatch(l.ownNode())
 	return l
 }
 
@@ -184,7 +184,7 @@ func TestTheMinimumOfEncryption(t *testing.T) {
 	}
 	l := newLab(t)
 	l.Minimum = minimum
-	one := &followed{}
+	one := &networkWatch{}
 	for _, asked := range []string{v1alpha1.EncryptionRequired, v1alpha1.EncryptionNone, ""} {
 		network := aNetwork()
 		network.Spec.Encryption = asked

@@ -14,12 +14,12 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 )
 
-// named chooses one object.
+// named selects an object by name.
 func named(name string) client.ListOption { return client.MatchingFields{metav1.ObjectNameField: name} }
 
-// ownNode watches the node's TSNNode.
-func (i *Informer) ownNode() *watched {
-	return &watched{
+// ownNode returns the watch of the node's TSNNode.
+func (i *Informer) ownNode() *objectWatch {
+	return &objectWatch{
 		kind: &v1alpha1.TSNNode{}, list: func() client.ObjectList { return &v1alpha1.TSNNodeList{} }, selector: named(i.Node),
 		all: func(all []client.Object) {
 			if len(all) == 0 {
@@ -33,8 +33,8 @@ func (i *Informer) ownNode() *watched {
 	}
 }
 
-// setNode takes what the API server says of the node. Of a TSNNode that is gone the networks are watched on: who removed it did not
-// mean them.
+// setNode sets the TSNNode, nil if it does not exist. The networks of a deleted TSNNode stay watched: its deletion is
+// not meant for them.
 func (i *Informer) setNode(node *v1alpha1.TSNNode) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -42,55 +42,54 @@ func (i *Informer) setNode(node *v1alpha1.TSNNode) {
 	i.listed, i.gone = true, node == nil
 	if node == nil {
 		if wasKnown || i.node == nil {
-			i.changed()
+			i.notifyChange()
 		}
 		return
 	}
 	node.ManagedFields = nil
-	same := wasKnown && i.node.UID == node.UID && sameTask(&i.node.Spec, &node.Spec)
+	same := wasKnown && i.node.UID == node.UID && sameSpec(&i.node.Spec, &node.Spec)
 	if i.node = node; !same {
-		i.follow()
-		i.changed()
+		i.updateWatches()
+		i.notifyChange()
 	}
 }
 
-// sameTask tells whether two specs ask for the same, whatever the number of pods.
-func sameTask(a, b *v1alpha1.TSNNodeSpec) bool {
+// sameSpec reports whether two specs are equal apart from the number of pods.
+func sameSpec(a, b *v1alpha1.TSNNodeSpec) bool {
 	return a.Gates == b.Gates && slices.Equal(a.ClusterKeys, b.ClusterKeys) && slices.EqualFunc(a.Networks, b.Networks, func(a, b v1alpha1.NodeNetwork) bool {
 		return a.Name == b.Name && a.IPv4 == b.IPv4 && a.IPv6 == b.IPv6
 	})
 }
 
-// networkOf watches a TSNNetwork.
-func (i *Informer) networkOf(name string, one *followed) *watched {
-	return &watched{
+// networkOf returns the watch of a TSNNetwork.
+func (i *Informer) networkOf(name string, nw *networkWatch) *objectWatch {
+	return &objectWatch{
 		kind: &v1alpha1.TSNNetwork{}, list: func() client.ObjectList { return &v1alpha1.TSNNetworkList{} }, selector: named(name),
 		all: func(all []client.Object) {
-			// A network that is not there is not known: what was heard of it before, or is in force, stays until the operator takes it out
-			// of the TSNNode.
+			// A deleted network stays as it was until the operator removes it from the TSNNode.
 			if len(all) > 0 {
-				i.setNetwork(one, all[0].(*v1alpha1.TSNNetwork))
+				i.setNetwork(nw, all[0].(*v1alpha1.TSNNetwork))
 			}
 		},
-		changed: func(object client.Object) { i.setNetwork(one, object.(*v1alpha1.TSNNetwork)) },
+		changed: func(object client.Object) { i.setNetwork(nw, object.(*v1alpha1.TSNNetwork)) },
 		gone:    func(client.Object) {},
 	}
 }
 
-func (i *Informer) setNetwork(one *followed, object *v1alpha1.TSNNetwork) {
-	object = slim(object)
+func (i *Informer) setNetwork(nw *networkWatch, object *v1alpha1.TSNNetwork) {
+	object = stripNetwork(object)
 	i.Minimum.Raise(&object.Spec.Encryption, object.Name)
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	before := one.object
-	one.object = object
+	before := nw.object
+	nw.object = object
 	if before == nil || !equality.Semantic.DeepEqual(before, object) {
-		i.changed()
+		i.notifyChange()
 	}
 }
 
-// slim keeps of a network what agents read. The rest changes whenever any node says anything.
-func slim(object *v1alpha1.TSNNetwork) *v1alpha1.TSNNetwork {
+// stripNetwork returns the parts of a network that agents read. The rest changes with each report of a node.
+func stripNetwork(object *v1alpha1.TSNNetwork) *v1alpha1.TSNNetwork {
 	status := v1alpha1.TSNNetworkStatus{Schedule: object.Status.Schedule, ClusterKeys: object.Status.ClusterKeys}
 	if condition := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionHubSeen); condition != nil {
 		status.Conditions = []metav1.Condition{{Type: condition.Type, Status: condition.Status}}
@@ -103,9 +102,9 @@ func slim(object *v1alpha1.TSNNetwork) *v1alpha1.TSNNetwork {
 	}
 }
 
-// peersOf watches the TSNPeers of a network.
-func (i *Informer) peersOf(name string, one *followed) *watched {
-	return &watched{
+// peersOf returns the watch of a network's TSNPeers.
+func (i *Informer) peersOf(name string, nw *networkWatch) *objectWatch {
+	return &objectWatch{
 		kind: &v1alpha1.TSNPeers{}, list: func() client.ObjectList { return &v1alpha1.TSNPeersList{} },
 		selector: client.MatchingLabels{v1alpha1.NetworkLabel: name},
 		all: func(all []client.Object) {
@@ -113,31 +112,31 @@ func (i *Informer) peersOf(name string, one *followed) *watched {
 			for _, object := range all {
 				shards[object.GetName()] = i.members(name, object)
 			}
-			i.setShards(one, func() { one.shards = shards })
+			i.setShards(nw, func() { nw.shards = shards })
 		},
 		changed: func(object client.Object) {
 			members := i.members(name, object)
-			i.setShards(one, func() {
-				if one.shards != nil { // else the event is of a watch that has ended
-					one.shards[object.GetName()] = members
+			i.setShards(nw, func() {
+				if nw.shards != nil { // otherwise the watch has ended
+					nw.shards[object.GetName()] = members
 				}
 			})
 		},
-		gone: func(object client.Object) { i.setShards(one, func() { delete(one.shards, object.GetName()) }) },
+		gone: func(object client.Object) { i.setShards(nw, func() { delete(nw.shards, object.GetName()) }) },
 	}
 }
 
-// setShards changes what is known of a network's nodes, unless nobody watches them any more.
-func (i *Informer) setShards(one *followed, change func()) {
+// setShards changes the known members of a network, unless its watch has ended.
+func (i *Informer) setShards(nw *networkWatch, change func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if one.stopPeers != nil {
+	if nw.stopPeers != nil {
 		change()
-		i.changed()
+		i.notifyChange()
 	}
 }
 
-// members reads a TSNPeers. One that has the label of a network and is another's has nobody.
+// members parses a TSNPeers. It returns no members if the label names another network than the spec.
 func (i *Informer) members(name string, object client.Object) []network.Member {
 	shard := object.(*v1alpha1.TSNPeers)
 	if shard.Spec.Network != name {
@@ -146,7 +145,7 @@ func (i *Informer) members(name string, object client.Object) []network.Member {
 	}
 	members, faults := network.MembersOf(shard)
 	for _, fault := range faults {
-		i.Log.Warn("a node is left out", "error", fault)
+		i.Log.Warn("skipping a node", "error", fault)
 	}
 	return members
 }

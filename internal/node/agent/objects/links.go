@@ -16,27 +16,27 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// Links keeps the TSNLinks of which an end is on a node of this name. The API server chooses them by either end, so there are two watches,
-// and a link of which both ends are here is in both.
+// Links caches the TSNLinks with an end on a node of this name. The API server selects by one end, so there are two
+// watches; a link with both ends here is in both.
 type Links struct {
-	// Client reads past any cache.
+	// Client reads without a cache.
 	Client client.WithWatch
 	// Node is the name of the node.
 	Node string
-	// Wait returns before the first request, with an error when ctx has ended; nil: at once.
+	// Wait delays the first request and returns an error when ctx has ended; may be nil.
 	Wait func(ctx context.Context) error
-	// Minimum is the least encryption that the cluster accepts; links that ask for less have that.
+	// Minimum is the cluster's minimum encryption; it raises that of links.
 	Minimum *tsnnetwork.EncryptionMinimum
-	// Changed is called with each link that has changed, come or gone. It must not block.
+	// Changed is called for each added, changed or deleted link. It must not block.
 	Changed func(types.NamespacedName)
 	Log     *slog.Logger
 
 	mu sync.Mutex
-	// byEnd are the links whose client, and whose endpoint, is on the node; nil as long as they were not listed.
+	// byEnd are the links whose client, and whose endpoint, is on the node; nil until they are listed.
 	byEnd [len(linkSelectors)]map[types.NamespacedName]*v1alpha1.TSNLink
 }
 
-// linkSelectors are the fields by which links are chosen.
+// linkSelectors are the fields by which links are selected.
 var linkSelectors = [...]string{"spec.client.node", "spec.endpoint.node"}
 
 // Run watches until ctx ends.
@@ -49,39 +49,39 @@ func (l *Links) Run(ctx context.Context) error {
 	ctx = klog.NewContext(ctx, logr.FromSlogHandler(l.Log.Handler()))
 	var watches sync.WaitGroup
 	for end := range linkSelectors {
-		watches.Go(func() { l.watched(end).run(ctx, l.Client) })
+		watches.Go(func() { l.watchEnd(end).run(ctx, l.Client) })
 	}
 	watches.Wait()
 	return nil
 }
 
-// watched watches the links of which one end is on the node.
-func (l *Links) watched(end int) *watched {
-	return &watched{
+// watchEnd returns the watch of the links with one end on the node.
+func (l *Links) watchEnd(end int) *objectWatch {
+	return &objectWatch{
 		kind: &v1alpha1.TSNLink{}, list: func() client.ObjectList { return &v1alpha1.TSNLinkList{} },
 		selector: client.MatchingFields{linkSelectors[end]: l.Node},
 		all:      func(all []client.Object) { l.replace(end, all) },
 		changed:  func(object client.Object) { l.set(end, client.ObjectKeyFromObject(object), object.(*v1alpha1.TSNLink)) },
-		gone:     func(one client.Object) { l.set(end, client.ObjectKeyFromObject(one), nil) },
+		gone:     func(object client.Object) { l.set(end, client.ObjectKeyFromObject(object), nil) },
 	}
 }
 
 func (l *Links) replace(end int, all []client.Object) {
-	now := map[types.NamespacedName]*v1alpha1.TSNLink{}
+	links := map[types.NamespacedName]*v1alpha1.TSNLink{}
 	for _, object := range all {
 		link := l.trim(object.(*v1alpha1.TSNLink))
-		now[client.ObjectKeyFromObject(link)] = link
+		links[client.ObjectKeyFromObject(link)] = link
 	}
 	l.mu.Lock()
 	before := l.byEnd[end]
-	l.byEnd[end] = now
+	l.byEnd[end] = links
 	l.mu.Unlock()
 	for name := range before {
-		if now[name] == nil {
+		if links[name] == nil {
 			l.Changed(name)
 		}
 	}
-	for name := range now {
+	for name := range links {
 		l.Changed(name)
 	}
 }
@@ -99,14 +99,14 @@ func (l *Links) set(end int, name types.NamespacedName, link *v1alpha1.TSNLink) 
 	l.Changed(name)
 }
 
-// trim makes of a link what agents go by.
+// trim drops what agents do not read and applies Minimum.
 func (l *Links) trim(link *v1alpha1.TSNLink) *v1alpha1.TSNLink {
 	link.ManagedFields = nil
 	l.Minimum.Raise(&link.Spec.Encryption, link.Namespace+"/"+link.Spec.Service)
 	return link
 }
 
-// Get is a link as it was heard of last, nil if it is none of the node's. Nobody changes what is in it.
+// Get returns a link, nil if the node has no end of it. Callers must not modify it.
 func (l *Links) Get(name types.NamespacedName) *v1alpha1.TSNLink {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,7 +119,7 @@ func (l *Links) Get(name types.NamespacedName) *v1alpha1.TSNLink {
 	return latest
 }
 
-// newer tells which of two events of one link came later. A version is a number in all API servers there are, and longer when larger.
+// newer reports whether a is newer than b. Resource versions are decimal numbers in all known API servers.
 func newer(a, b *v1alpha1.TSNLink) bool {
 	if len(a.ResourceVersion) != len(b.ResourceVersion) {
 		return len(a.ResourceVersion) > len(b.ResourceVersion)
@@ -127,7 +127,7 @@ func newer(a, b *v1alpha1.TSNLink) bool {
 	return a.ResourceVersion > b.ResourceVersion
 }
 
-// All are the node's links; known tells whether these are all, as the API server has said.
+// All returns the names of the node's links; known is false until all are listed.
 func (l *Links) All() (all []types.NamespacedName, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

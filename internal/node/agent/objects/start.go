@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// justBooted is for how long after its boot a machine may have booted together with all others, as after a power cut.
+	// justBooted is the uptime below which all machines may have booted together, such as after a power failure.
 	justBooted = 10 * time.Minute
-	// spreadAfterBoot is the time over which the agents of all machines begin to ask the API server then, spreadElse otherwise.
+	// spreadAfterBoot is the time over which all agents start their requests then, spreadElse otherwise.
 	spreadAfterBoot = 15 * time.Second
 	spreadElse      = time.Second
 )
 
-// Start is when an agent begins to ask the API server: agents that start together begin at different times.
+// Start is the time of an agent's first request to the API server, which differs among agents.
 type Start struct{ at time.Time }
 
-// NewStart draws a time for an agent of a machine that has been up for so long.
+// NewStart returns a random start for an agent, by the uptime of its machine.
 func NewStart(now time.Time, uptime time.Duration) Start {
 	spread := spreadElse
 	if uptime < justBooted {
@@ -35,10 +35,10 @@ func NewStart(now time.Time, uptime time.Duration) Start {
 	return Start{now.Add(rand.N(spread))}
 }
 
-// Wait waits until then. The error is that of ctx, when it ends before.
+// Wait waits until the start. It returns the error of ctx if that ends before.
 func (s Start) Wait(ctx context.Context) error { return retry.Pause(ctx, time.Until(s.at)) }
 
-// Informer makes an informer, as controller-runtime's cache asks for them, that begins then and whose watches last as
+// Informer returns an informer for the cache of controller-runtime that begins at the start, and whose watches last as
 // long as those of this package.
 func (s Start) Informer(source cache.ListerWatcher, kind runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	asked := cache.ToListerWatcherWithContext(source)

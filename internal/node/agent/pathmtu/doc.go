@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pathmtu finds how large packets to nodes of other clusters can be: between them lie routers whose links no node knows.
+// Package pathmtu finds the MTU of paths to nodes of other clusters, which lead through unknown routers.
 package pathmtu

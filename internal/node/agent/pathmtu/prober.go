@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// knownFor is how long a path counts as known, again when one is asked for again of which nothing was said.
-	knownFor = 10 * time.Minute
-	again    = time.Minute
+	// validFor is how long a result is used, retryInterval the time until an unanswered path is probed again.
+	validFor      = 10 * time.Minute
+	retryInterval = time.Minute
 )
 
-// Prober knows the paths to some hosts. All functions may be called by any goroutine.
+// Prober caches the MTU of paths. All methods may be called from any goroutine.
 type Prober struct {
-	// Find is Find, but in tests.
+	// Find is Find except in tests.
 	Find func(ctx context.Context, to netip.Addr, largest int) (int, error)
-	// Changed is called when more is known.
+	// Changed is called when a result changes.
 	Changed func()
 	Now     func() time.Time
 	Log     *slog.Logger
@@ -30,22 +30,22 @@ type Prober struct {
 	wake  chan struct{}
 }
 
-// path is what is known of one.
+// path is the state of one path.
 type path struct {
-	// bytes is the largest packet, 0 as long as that is not known.
+	// bytes is the largest packet, 0 until it is known.
 	bytes int
-	// largest is what the node itself can send.
+	// largest is the largest packet that the node can send.
 	largest int
-	// due is when to ask again; asked is when somebody wanted to know it last.
+	// due is the time of the next probe, asked that of the last request.
 	due, asked time.Time
 }
 
-// Least is the largest packet, in bytes, that all those paths to these hosts carry of which something is known: largest, which the node itself
-// can send, or less. Of the others it will be known later.
-func (p *Prober) Least(hosts []netip.Addr, largest int) int {
+// PathMTU returns the size in bytes of the largest packet that all known paths to these hosts carry, at most largest,
+// which the node can send. Unknown paths are probed later.
+func (p *Prober) PathMTU(hosts []netip.Addr, largest int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.begin()
+	p.ensureInit()
 	now, least := p.Now(), largest
 	for _, host := range hosts {
 		known := p.paths[host]
@@ -65,21 +65,21 @@ func (p *Prober) Least(hosts []netip.Addr, largest int) int {
 	return least
 }
 
-func (p *Prober) begin() {
+func (p *Prober) ensureInit() {
 	if p.paths == nil {
 		p.paths, p.wake = map[netip.Addr]*path{}, make(chan struct{}, 1)
 	}
 }
 
-// Run asks, one host after the other, until ctx ends.
+// Run probes one host after the other until ctx ends.
 func (p *Prober) Run(ctx context.Context) error {
 	p.mu.Lock()
-	p.begin()
+	p.ensureInit()
 	p.mu.Unlock()
 	for {
 		host, largest, wait := p.next()
 		if host.IsValid() && ctx.Err() == nil {
-			p.look(ctx, host, largest)
+			p.measure(ctx, host, largest)
 			continue
 		}
 		select {
@@ -91,15 +91,14 @@ func (p *Prober) Run(ctx context.Context) error {
 	}
 }
 
-// next is a host that is due, with what the node can send, or for how long there is none. Hosts that nobody has asked for lately are
-// forgotten.
+// next returns a host that is due, or how long there is none. It forgets hosts that were not requested for a while.
 func (p *Prober) next() (host netip.Addr, largest int, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now, wait := p.Now(), again
+	now, wait := p.Now(), retryInterval
 	for at, known := range p.paths {
 		switch left := known.due.Sub(now); {
-		case now.Sub(known.asked) > 2*knownFor:
+		case now.Sub(known.asked) > 2*validFor:
 			delete(p.paths, at)
 		case left <= 0:
 			return at, known.largest, 0
@@ -110,21 +109,21 @@ func (p *Prober) next() (host netip.Addr, largest int, wait time.Duration) {
 	return netip.Addr{}, 0, wait
 }
 
-// look asks for one path, and says so if it is another than before.
-func (p *Prober) look(ctx context.Context, host netip.Addr, largest int) {
-	due := knownFor
+// measure probes one path and reports a change.
+func (p *Prober) measure(ctx context.Context, host netip.Addr, largest int) {
+	due := validFor
 	bytes, err := p.Find(ctx, host, largest)
 	if err != nil {
-		bytes, due = 0, again
+		bytes, due = 0, retryInterval
 	}
-	if p.learn(host, largest, bytes, due) {
-		p.Log.Info("how large packets to a node of another cluster can be", "address", host, "bytes", bytes)
+	if p.record(host, largest, bytes, due) {
+		p.Log.Info("the path MTU to a node of another cluster has changed", "address", host, "bytes", bytes)
 		p.Changed()
 	}
 }
 
-// learn keeps what was found, and tells whether it is news. What was known stays while nobody answers.
-func (p *Prober) learn(host netip.Addr, largest, bytes int, due time.Duration) (news bool) {
+// record stores a result and reports whether it has changed. The previous result stays if there is no answer.
+func (p *Prober) record(host netip.Addr, largest, bytes int, due time.Duration) (changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known := p.paths[host]
@@ -132,9 +131,9 @@ func (p *Prober) learn(host netip.Addr, largest, bytes int, due time.Duration) (
 		return false
 	}
 	known.due = p.Now().Add(due)
-	news = bytes > 0 && bytes != known.bytes
+	changed = bytes > 0 && bytes != known.bytes
 	if bytes > 0 {
 		known.bytes = bytes
 	}
-	return news
+	return changed
 }

@@ -61,14 +61,14 @@ var a, b = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 func TestTheLeastOfAllPathsCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, map[netip.Addr]int{a: 1400, b: 1500})
-		if least := l.Least([]netip.Addr{a, b}, 1500); least != 1500 {
+		if least := l.PathMTU([]netip.Addr{a, b}, 1500); least != 1500 {
 			t.Errorf("before anything is known it is %d, want what the node can send", least)
 		}
 		synctest.Wait()
-		if least := l.Least([]netip.Addr{a, b}, 1500); least != 1400 || l.asked != 2 || l.told != 2 {
+		if least := l.PathMTU([]netip.Addr{a, b}, 1500); least != 1400 || l.asked != 2 || l.told != 2 {
 			t.Errorf("it is %d, asked %d times and told %d times", least, l.asked, l.told)
 		}
-		if least := l.Least([]netip.Addr{b}, 1500); least != 1500 {
+		if least := l.PathMTU([]netip.Addr{b}, 1500); least != 1500 {
 			t.Errorf("of one path it is %d", least)
 		}
 	})
@@ -77,21 +77,21 @@ func TestTheLeastOfAllPathsCounts(t *testing.T) {
 func TestAPathThatIsSilentIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, map[netip.Addr]int{})
-		l.Least([]netip.Addr{a}, 1500)
+		l.PathMTU([]netip.Addr{a}, 1500)
 		synctest.Wait()
-		if least := l.Least([]netip.Addr{a}, 1500); least != 1500 || l.told != 0 {
+		if least := l.PathMTU([]netip.Addr{a}, 1500); least != 1500 || l.told != 0 {
 			t.Errorf("of a silent path it is %d, told %d times", least, l.told)
 		}
 		l.find(a, 1390)
-		time.Sleep(again + time.Second)
+		time.Sleep(retryInterval + time.Second)
 		synctest.Wait()
-		if least := l.Least([]netip.Addr{a}, 1500); least != 1390 || l.told != 1 {
+		if least := l.PathMTU([]netip.Addr{a}, 1500); least != 1390 || l.told != 1 {
 			t.Errorf("of a path that answers it is %d, told %d times", least, l.told)
 		}
 		l.find(a, 0)
-		time.Sleep(knownFor + time.Second)
+		time.Sleep(validFor + time.Second)
 		synctest.Wait()
-		if least := l.Least([]netip.Addr{a}, 1500); least != 1390 {
+		if least := l.PathMTU([]netip.Addr{a}, 1500); least != 1390 {
 			t.Errorf("of a path that does not answer any more it is %d", least)
 		}
 	})
@@ -100,11 +100,11 @@ func TestAPathThatIsSilentIsAskedAgain(t *testing.T) {
 func TestAnotherUplinkIsAskedForAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, map[netip.Addr]int{a: 9000})
-		l.Least([]netip.Addr{a}, 1500)
+		l.PathMTU([]netip.Addr{a}, 1500)
 		synctest.Wait()
-		l.Least([]netip.Addr{a}, 9000)
+		l.PathMTU([]netip.Addr{a}, 9000)
 		synctest.Wait()
-		if least := l.Least([]netip.Addr{a}, 9000); least != 9000 || l.asked != 2 {
+		if least := l.PathMTU([]netip.Addr{a}, 9000); least != 9000 || l.asked != 2 {
 			t.Errorf("it is %d after %d questions", least, l.asked)
 		}
 	})
@@ -113,7 +113,7 @@ func TestAnotherUplinkIsAskedForAnew(t *testing.T) {
 func TestAPathThatNobodyAsksForIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, map[netip.Addr]int{a: 1400})
-		l.Least([]netip.Addr{a}, 1500)
+		l.PathMTU([]netip.Addr{a}, 1500)
 		synctest.Wait()
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()

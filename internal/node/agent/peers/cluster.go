@@ -18,15 +18,16 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// FromCluster plans by what the operator has written: the node's TSNNode, and the TSNPeers of its networks.
+// FromCluster plans by the operator's objects: the node's TSNNode, and the TSNPeers of its networks.
 type FromCluster struct {
-	// Nodes gives the agent's own Node.
+	// Nodes reads the agent's own Node.
 	Nodes client.Reader
-	// Node is its name.
+	// Node is the name of the node.
 	Node string
-	// State is what the API server has said.
+	// State returns the node's objects.
 	State func() network.Cluster
-	// Encryption says how a network is encrypted, nil where it is not to be; EncryptedPort is the port of the tunnels of those that are.
+	// Encryption returns how a network is encrypted, nil if it is not to be; EncryptedPort is the port of encrypted
+	// tunnels.
 	Encryption    func(joined *network.Joined) *encryption.Verdict
 	EncryptedPort uint16
 }
@@ -36,49 +37,49 @@ func (f *FromCluster) plan(ctx context.Context) (*plan, error) {
 	if state.Unknown != nil {
 		return nil, state.Unknown
 	}
-	made := newPlan()
-	made.own = &corev1.Node{}
-	if err := f.Nodes.Get(ctx, types.NamespacedName{Name: f.Node}, made.own); err != nil {
-		return nil, fmt.Errorf("look at node %s: %w", f.Node, err)
+	p := newPlan()
+	p.node = &corev1.Node{}
+	if err := f.Nodes.Get(ctx, types.NamespacedName{Name: f.Node}, p.node); err != nil {
+		return nil, fmt.Errorf("get node %s: %w", f.Node, err)
 	}
 	for i := range state.Networks {
-		if err := f.join(made, &state.Networks[i]); err != nil {
-			made.unknown = errors.Join(made.unknown, err)
+		if err := f.join(p, &state.Networks[i]); err != nil {
+			p.unknown = errors.Join(p.unknown, err)
 		}
 	}
-	return made, nil
+	return p, nil
 }
 
-// join plans for a network of the node's.
+// join adds a network of the node to the plan.
 func (f *FromCluster) join(p *plan, joined *network.Joined) error {
 	if joined.Object == nil {
-		return fmt.Errorf("the API server has not said yet what network %s is", joined.Part.Name)
+		return fmt.Errorf("network %s is not known yet", joined.Part.Name)
 	}
-	made, err := joined.Network()
+	net, err := joined.Network()
 	if err != nil {
 		return err
 	}
-	parts, err := joined.Parts()
+	parts, err := joined.Subnets()
 	if err != nil {
 		return err
 	}
-	verdict := f.encrypt(&made, joined)
-	uplink, err := network.UplinkOf(joined.Object, p.own)
-	made.Uplink = uplink.Interface
-	if err == nil && parts != nil && (verdict == nil || verdict.Unknown == "") { // else the node's state says why; its peers are those of the network nevertheless
-		p.parts[made.Name] = parts
+	verdict := f.encrypt(&net, joined)
+	uplink, err := network.UplinkOf(joined.Object, p.node)
+	net.Uplink = uplink.Interface
+	if err == nil && parts != nil && (verdict == nil || verdict.Unknown == "") { // otherwise the node's status has the reason; the peers are planned all the same
+		p.parts[net.Name] = parts
 	}
-	p.networks = append(p.networks, made)
+	p.networks = append(p.networks, net)
 	if verdict != nil && verdict.Unknown != "" {
-		p.unsure[made.VNI] = errors.New(verdict.Unknown)
+		p.unsure[net.VNI] = errors.New(verdict.Unknown)
 		return nil
 	}
-	p.meet(made.VNI, joined, verdict)
+	p.addPeers(net.VNI, joined, verdict)
 	return nil
 }
 
-// encrypt says in a network how it is encrypted.
-func (f *FromCluster) encrypt(made *network.Network, joined *network.Joined) *encryption.Verdict {
+// encrypt sets the encryption of a network.
+func (f *FromCluster) encrypt(net *network.Network, joined *network.Joined) *encryption.Verdict {
 	if f.Encryption == nil {
 		return nil
 	}
@@ -86,16 +87,17 @@ func (f *FromCluster) encrypt(made *network.Network, joined *network.Joined) *en
 	if verdict == nil {
 		return nil
 	}
-	made.Overhead, made.Encrypted, made.Refused = xfrm.OverheadBytes, verdict.Active, verdict.Refused
+	net.Overhead, net.Encrypted, net.Refused = xfrm.OverheadBytes, verdict.Active, verdict.Refused
 	if verdict.Active {
-		made.Port = f.EncryptedPort
+		net.Port = f.EncryptedPort
 	}
 	return verdict
 }
 
-// meet plans the peers of a network. Of several nodes with one address the first is planned. Peers of an encrypted network are nodes to which
-// frames can be encrypted, with the subnets that their clusters have signed, also if the objects have others now.
-func (p *plan) meet(vni uint32, joined *network.Joined, verdict *encryption.Verdict) {
+// addPeers plans the peers of a network. If several nodes have the same address, the first counts. Peers of an
+// encrypted network are the nodes to which frames can be encrypted, with the subnets that their clusters have signed,
+// even if the objects have others now.
+func (p *plan) addPeers(vni uint32, joined *network.Joined, verdict *encryption.Verdict) {
 	present := false
 	for _, shard := range joined.Shards {
 		for _, member := range shard {
@@ -105,10 +107,10 @@ func (p *plan) meet(vni uint32, joined *network.Joined, verdict *encryption.Verd
 				member.Subnets = trusted.Subnets
 			}
 			if err := p.validatePeer(joined, &member); err != nil {
-				p.fault(member.Cluster+"/"+member.Node, err)
+				p.addFault(member.Cluster+"/"+member.Node, err)
 				continue
 			}
-			if member.Cluster == "" && member.Node == p.own.Name {
+			if member.Cluster == "" && member.Node == p.node.Name {
 				present = true
 			} else if _, known := p.peers[at]; !known && (verdict == nil || !verdict.Active || trusted != nil) {
 				p.peers[at] = control.Peer{VNI: vni, Address: member.Address, Subnets: member.Subnets}
@@ -117,14 +119,14 @@ func (p *plan) meet(vni uint32, joined *network.Joined, verdict *encryption.Verd
 	}
 	switch {
 	case joined.Shards == nil:
-		p.unsure[vni] = fmt.Errorf("the API server has not said yet which nodes are on network %s", joined.Part.Name)
+		p.unsure[vni] = fmt.Errorf("the nodes of network %s are not known yet", joined.Part.Name)
 	case !present:
-		p.unsure[vni] = fmt.Errorf("the other nodes of network %s are not told of this one; Events of the Node say why, unless its part is new",
-			joined.Part.Name)
+		p.unsure[vni] = fmt.Errorf("the other nodes of network %s do not know this one; see the Events of the Node, unless its subnet is new", joined.Part.Name)
 	}
 }
 
-// trustedPeer returns the statement that a node's cluster has signed, nil if there is none or the network's frames are not encrypted.
+// trustedPeer returns the statement that a node's cluster has signed, nil if there is none or the network is not
+// encrypted.
 func trustedPeer(verdict *encryption.Verdict, member *network.Member) *encryption.Trusted {
 	if verdict == nil || !verdict.Active {
 		return nil
@@ -138,18 +140,18 @@ func trustedPeer(verdict *encryption.Verdict, member *network.Member) *encryptio
 
 // validatePeer returns why a node cannot be a peer, nil if it can.
 func (p *plan) validatePeer(joined *network.Joined, member *network.Member) error {
-	if member.Cluster == "" && member.Node == p.own.Name {
+	if member.Cluster == "" && member.Node == p.node.Name {
 		return nil
 	}
-	err := joined.Trespasses(member)
-	if ownAddress, _ := tsnnetwork.TunnelAddress(p.own); err == nil && ownAddress == member.Address {
-		err = fmt.Errorf("its address %s is this node's", ownAddress)
+	err := joined.ValidateSubnets(member)
+	if ownAddress, _ := tsnnetwork.TunnelAddress(p.node); err == nil && ownAddress == member.Address {
+		err = fmt.Errorf("its address %s is that of this node", ownAddress)
 	}
 	switch {
 	case err == nil:
 		return nil
 	case member.Cluster == "":
-		return fmt.Errorf("node %s is no peer: %w", member.Node, err)
+		return fmt.Errorf("node %s cannot be a peer: %w", member.Node, err)
 	}
-	return fmt.Errorf("a node of cluster %s is no peer: %w", member.Cluster, err)
+	return fmt.Errorf("a node of cluster %s cannot be a peer: %w", member.Cluster, err)
 }

@@ -153,7 +153,7 @@ func TestAfterAStartNoPeerGoes(t *testing.T) {
 	l := newLab(clusterOf([]network.Member{member(1), member(2), member(3)}))
 	reconcileOnce(t, l.Reconciler)
 	again := newLab(clusterOf([]network.Member{member(1)})) // the operator has begun to write
-	again.on, again.Open, again.Do, again.Patience = l.on, l.Open, l.Do, 2*time.Minute
+	again.on, again.Open, again.Do, again.StartupGrace = l.on, l.Open, l.Do, 2*time.Minute
 	for _, step := range []struct {
 		after time.Duration
 		peers int
@@ -191,9 +191,9 @@ func TestWhatIsInForceStaysAsLongAsNotAllIsKnown(t *testing.T) {
 		kept42, kept43, all bool
 	}{
 		"of the node":              {func(l *lab) { l.state = &network.Cluster{Unknown: errors.New("not heard")} }, "not heard", true, true, true},
-		"of a network":             {func(l *lab) { second(l).Object = nil }, "has not said yet what network second is", false, true, false},
-		"of a network's nodes":     {func(l *lab) { second(l).Shards = nil }, "has not said yet which nodes are on network second", false, true, true},
-		"of the shard of the node": {func(l *lab) { second(l).Shards = [][]network.Member{{member(5)}} }, "network second are not told of this one", false, true, true},
+		"of a network":             {func(l *lab) { second(l).Object = nil }, "network second is not known yet", false, true, false},
+		"of a network's nodes":     {func(l *lab) { second(l).Shards = nil }, "the nodes of network second are not known yet", false, true, true},
+		"of the shard of the node": {func(l *lab) { second(l).Shards = [][]network.Member{{member(5)}} }, "network second do not know this one", false, true, true},
 		"but no longer":            {func(l *lab) { second(l).Shards = [][]network.Member{{member(1)}} }, "<nil>", false, false, true},
 		"but not of a network that the node has left": {func(*lab) {}, "<nil>", false, false, true},
 	} {
@@ -280,10 +280,10 @@ func TestWhatAnotherClusterSaysTakesNothingFromThisOne(t *testing.T) {
 		part   string
 		want   string
 	}{
-		"a part of this cluster's":   {remote(9, "10.42.2.0/24"), "10.42.0.0/20", "its 10.42.2.0/24 lies in this cluster's part of network tsn, 10.42.0.0/20"},
-		"a range around it":          {remote(9, "10.42.0.0/16"), "10.42.0.0/20", "lies in this cluster's part"},
-		"addresses outside":          {remote(9, "10.96.0.0/24"), "10.42.0.0/20", "its 10.96.0.0/24 is no part of network tsn"},
-		"this node's address":        {remote(1, "10.42.64.0/24"), "10.42.0.0/20", "its address 192.0.2.1 is this node's"},
+		"a part of this cluster's":   {remote(9, "10.42.2.0/24"), "10.42.0.0/20", "its 10.42.2.0/24 is in this cluster's part of network tsn, 10.42.0.0/20"},
+		"a range around it":          {remote(9, "10.42.0.0/16"), "10.42.0.0/20", "is in this cluster's part"},
+		"addresses outside":          {remote(9, "10.96.0.0/24"), "10.42.0.0/20", "its 10.96.0.0/24 is not in network tsn"},
+		"this node's address":        {remote(1, "10.42.64.0/24"), "10.42.0.0/20", "its address 192.0.2.1 is that of this node"},
 		"a network of one's own":     {remote(9, "10.42.64.0/24"), "", "network tsn has no spec.ipv4.part"},
 		"the address of a neighbour": {remote(2, "10.42.64.0/24"), "10.42.0.0/20", ""},
 	} {

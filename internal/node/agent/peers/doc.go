@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package peers keeps a node's networks as the cluster's nodes and networks want them: it looks at all of both, and
-// makes true what is not, for kernel and ktsnd together. Whatever brought it about (a node that came, another range,
-// somebody who removed a forwarding entry), the work is the same, and it is done again from time to time.
+// Package peers reconciles a node's peers, the other nodes of its networks, in the kernel and in ktsnd together. It
+// always compares the complete state, whatever the trigger (a new node, another range, a deleted forwarding entry), and
+// repeats that periodically.
 //
-// A node with a fault (no part of a network, one that overlaps others', no address) is left out, and only its own agent is
-// not ready for that; the others say so in their logs and figures.
+// Nodes with a fault (no subnet of a network, an overlapping subnet, no address) are skipped. Only the agent of such a
+// node is not ready; the others report it in logs and metrics.
 //
-// All peers of the node are the agent's: those that nobody wants are removed.
+// The agent owns all peers of the node: peers that are not planned are removed.
 package peers

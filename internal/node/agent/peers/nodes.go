@@ -17,7 +17,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// FromNodes plans by the Nodes of a cluster, each of which has parts of the networks that follow from all Nodes.
+// FromNodes plans by the Nodes of a cluster: each has subnets of the networks, which follow from all Nodes.
 type FromNodes struct {
 	Nodes    client.Reader
 	Networks network.Source
@@ -34,18 +34,18 @@ func (f *FromNodes) plan(ctx context.Context) (*plan, error) {
 	if err := f.Nodes.List(ctx, &nodes); err != nil {
 		return nil, fmt.Errorf("list the nodes: %w", err)
 	}
-	own := slices.IndexFunc(nodes.Items, func(node corev1.Node) bool { return node.Name == f.Node })
-	if own < 0 {
-		return nil, fmt.Errorf("there is no node %s among %d", f.Node, len(nodes.Items))
+	index := slices.IndexFunc(nodes.Items, func(node corev1.Node) bool { return node.Name == f.Node })
+	if index < 0 {
+		return nil, fmt.Errorf("no node %s among %d", f.Node, len(nodes.Items))
 	}
-	made := wanted(f.Node, nodes.Items, networks)
-	made.own, made.networks = &nodes.Items[own], networks
-	return made, nil
+	p := planFor(f.Node, nodes.Items, networks)
+	p.node, p.networks = &nodes.Items[index], networks
+	return p, nil
 }
 
-// wanted plans for the node called own. A node of which nothing can be made is left out, and nothing else.
-func wanted(own string, nodes []corev1.Node, networks []network.Network) *plan {
-	made := newPlan()
+// planFor plans for a node. Nodes with a fault are skipped.
+func planFor(nodeName string, nodes []corev1.Node, networks []network.Network) *plan {
+	p := newPlan()
 	var described []network.Node
 	for i := range nodes {
 		described = append(described, describe(&nodes[i]))
@@ -54,34 +54,34 @@ func wanted(own string, nodes []corev1.Node, networks []network.Network) *plan {
 	for _, n := range networks {
 		assigned, faults := network.Assign(&n, described)
 		for name, err := range faults {
-			made.fault(name, fmt.Errorf("node %s has no part of network %s: %w", name, n.Name, err))
+			p.addFault(name, fmt.Errorf("node %s has no subnet of network %s: %w", name, n.Name, err))
 		}
 		for _, node := range described {
 			parts, has := assigned[node.Name]
 			if !has {
 				continue
 			}
-			if node.Name == own {
-				made.parts[n.Name] = parts
+			if node.Name == nodeName {
+				p.parts[n.Name] = parts
 			}
 			if err := unreachable[node.Name]; err != nil {
-				made.fault(node.Name, fmt.Errorf("node %s is not reached on network %s: %w", node.Name, n.Name, err))
-			} else if node.Name != own {
+				p.addFault(node.Name, fmt.Errorf("node %s is unreachable on network %s: %w", node.Name, n.Name, err))
+			} else if node.Name != nodeName {
 				address := addresses[node.Name]
-				made.peers[key{n.VNI, address}] = control.Peer{VNI: n.VNI, Address: address, Subnets: parts}
+				p.peers[key{n.VNI, address}] = control.Peer{VNI: n.VNI, Address: address, Subnets: parts}
 			}
 		}
 	}
-	return made
+	return p
 }
 
-// describe takes from a Node what counts.
+// describe returns the properties of a Node that determine its subnets.
 func describe(node *corev1.Node) network.Node {
-	described := network.Node{Name: node.Name, Created: node.CreationTimestamp.Time, Given: map[string]string{}}
-	described.PodCIDR, _ = netip.ParsePrefix(node.Spec.PodCIDR) // stays invalid where there is none
+	described := network.Node{Name: node.Name, Created: node.CreationTimestamp.Time, Assigned: map[string]string{}}
+	described.PodCIDR, _ = netip.ParsePrefix(node.Spec.PodCIDR) // stays invalid without one
 	for name, value := range node.Annotations {
-		if of, ok := strings.CutPrefix(name, network.RangeAnnotation); ok {
-			described.Given[of] = value
+		if networkName, ok := strings.CutPrefix(name, network.RangeAnnotation); ok {
+			described.Assigned[networkName] = value
 		}
 	}
 	return described

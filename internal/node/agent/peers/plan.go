@@ -14,30 +14,30 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// Planner says what shall be on the node: FromNodes or FromCluster.
+// Planner returns the desired state of the node: FromNodes or FromCluster.
 type Planner interface {
 	plan(ctx context.Context) (*plan, error)
 }
 
-// key is what a peer is known by.
+// key identifies a peer.
 type key struct {
 	vni     uint32
 	address netip.Addr
 }
 
-// plan is what shall be on one node.
+// plan is the desired state of a node.
 type plan struct {
-	// own is the node itself.
-	own      *corev1.Node
+	// node is the node itself.
+	node     *corev1.Node
 	networks []network.Network
 	peers    map[key]control.Peer
-	// parts are this node's, by network.
+	// parts are this node's subnets, by network.
 	parts map[string][]netip.Prefix
-	// faults are why nodes are left out, by their names.
+	// faults are the reasons why nodes are skipped, by name.
 	faults map[string]error
-	// unsure are networks of which not all peers may be known, and why. What is in force of them stays.
+	// unsure are networks whose peers may not all be known, with the reason. Their existing peers stay.
 	unsure map[uint32]error
-	// unknown says which networks are not known at all, nil where all are. What is in force and of no known network may be theirs.
+	// unknown says which networks are not known, nil if all are. Existing peers of unknown networks stay.
 	unknown error
 }
 
@@ -47,8 +47,8 @@ func newPlan() *plan {
 	}
 }
 
-// sure tells whether all that is in force of a network and not planned is to go.
-func (p *plan) sure(vni uint32) bool {
+// certain reports whether unplanned peers of a network are to be removed.
+func (p *plan) certain(vni uint32) bool {
 	if p.unsure[vni] != nil {
 		return false
 	}
@@ -60,18 +60,18 @@ func (p *plan) sure(vni uint32) bool {
 	return p.unknown == nil
 }
 
-// trouble is why the node does not have all that it shall have.
-func (p *plan) trouble() error {
-	all := []error{p.faults[p.own.Name], p.unknown}
+// problems returns why the plan is incomplete for this node.
+func (p *plan) problems() error {
+	all := []error{p.faults[p.node.Name], p.unknown}
 	for i := range p.networks {
 		all = append(all, p.unsure[p.networks[i].VNI])
 	}
 	return errors.Join(all...)
 }
 
-func (p *plan) fault(node string, err error) { p.faults[node] = errors.Join(p.faults[node], err) }
+func (p *plan) addFault(node string, err error) { p.faults[node] = errors.Join(p.faults[node], err) }
 
-// tunnels are those of the networks that can go through Open vSwitch.
+// tunnels returns the tunnels of the networks that Open vSwitch can carry.
 func (p *plan) tunnels(ownAddress netip.Addr) Tunnels {
 	tunnels := Tunnels{Local: ownAddress}
 	carried, known := map[uint32]bool{}, map[netip.Addr]bool{}

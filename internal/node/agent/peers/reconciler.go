@@ -21,10 +21,11 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/repeat"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/errortext"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// Overlay is the kernel's side of the node's networks.
+// Overlay manages the node's networks in the kernel.
 type Overlay interface {
 	Peers() ([]control.Peer, error)
 	FloodTargets() (map[uint32]map[netip.Addr]bool, error)
@@ -39,150 +40,151 @@ type Ktsnd interface {
 	Peers(ctx context.Context) ([]control.Peer, error)
 }
 
-// Reconciler makes true what a node's networks shall be.
+// Reconciler reconciles the peers of a node.
 type Reconciler struct {
 	Plan Planner
-	// Linger is how long a peer is kept that is not planned any more, unless another one has its subnets: what is written to several
-	// objects does not come at once. Patience is for how long after the start none goes: after an upgrade the operator may not have
-	// written all objects.
-	Linger, Patience time.Duration
-	Now              func() time.Time
-	// Open opens the kernel's side.
+	// Linger is how long an unplanned peer stays, unless another one has its subnets: changes of several objects do not
+	// arrive at once. StartupGrace is how long after the start no peer is removed: after an upgrade the operator may
+	// not have written all objects.
+	Linger, StartupGrace time.Duration
+	Now                  func() time.Time
+	// Open opens the kernel's networks.
 	Open func() (Overlay, error)
-	// Do has ask talk to ktsnd.
+	// Do calls ask with a connection to ktsnd.
 	Do func(ctx context.Context, ask func(context.Context, Ktsnd) error) error
-	// Configure writes the node's configuration of the networks, which has these parts of them. What it has of other networks goes
-	// where these are all.
+	// Configure writes the node's network configurations for its subnets. If all, it removes those of other networks.
 	Configure func(networks []network.Network, parts map[string][]netip.Prefix, all bool) error
-	// Through sets up who makes the tunnels, where ktsnd and kernel do not: Open vSwitch; nil where there is none.
-	Through func(ctx context.Context, tunnels Tunnels) error
-	// Links are the networks that links are, whose peers are those of the links; nil: there are none.
+	// Switch sets up the tunnels in Open vSwitch; nil without one.
+	Switch func(ctx context.Context, tunnels Tunnels) error
+	// Links returns the VNIs of links, whose peers are managed elsewhere; may be nil.
 	Links func() (map[uint32]bool, error)
-	// Report is told how it went, as far as this node is concerned.
+	// Report gets the result as far as this node is concerned.
 	Report func(error)
-	// LeftOut is told how many nodes are left out of the networks, for their own faults.
+	// LeftOut gets the number of nodes that are skipped because of their faults.
 	LeftOut func(count int)
-	// Warn makes an Event on this node's own Node.
-	Warn func(own *corev1.Node, reason, sentence string)
+	// Warn creates an Event on this node's Node.
+	Warn func(node *corev1.Node, reason, message string)
 	Log  *slog.Logger
 
-	// said are the faults that somebody was told of.
-	said map[string]string
-	// began is when it looked for the first time.
-	began time.Time
-	// unplanned is since when peers that are still there have not been planned.
+	// reportedFaults are the faults that were reported.
+	reportedFaults map[string]string
+	// startedAt is the time of the first reconciliation.
+	startedAt time.Time
+	// unplanned is since when existing peers have not been planned.
 	unplanned map[key]time.Time
-	// saidThrough is what the last Event said of Open vSwitch, while that is so.
-	saidThrough string
+	// reportedSwitchError is the last reported error of Open vSwitch, "" after success.
+	reportedSwitchError string
 }
 
-// Tunnels are those between this node and the others.
+// Tunnels are the tunnels between this node and the others.
 type Tunnels struct {
-	// Own is the node's end.
+	// Local is the node's tunnel address.
 	Local netip.Addr
-	// Networks are VXLAN network identifiers, Peers the other nodes' ends.
+	// Networks are VXLAN network identifiers, Peers the tunnel addresses of the other nodes.
 	Networks []uint32
 	Peers    []netip.Addr
 	// Port is the UDP port.
 	Port uint16
 }
 
-// Reconcile looks at everything, whatever it was called for.
+// Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	result, err := repeat.Look(ctx, r.all, r.Report)
+	result, err := repeat.Look(ctx, r.reconcile, r.Report)
 	if len(r.unplanned) > 0 {
-		result.RequeueAfter = min(result.RequeueAfter, r.nextGoes())
+		result.RequeueAfter = min(result.RequeueAfter, r.nextRemoval())
 	}
 	return result, err
 }
 
-func (r *Reconciler) all(ctx context.Context) error {
+func (r *Reconciler) reconcile(ctx context.Context) error {
 	plan, err := r.Plan.plan(ctx)
 	if err != nil {
 		return err
 	}
-	r.tell(plan.own, plan.faults)
-	errThrough := r.through(ctx, plan)
+	r.reportFaults(plan.node, plan.faults)
+	errSwitch := r.setUpSwitch(ctx, plan)
 	errConfigure := r.Configure(plan.networks, plan.parts, plan.unknown == nil)
 	errPeers := r.Do(ctx, func(ctx context.Context, ktsnd Ktsnd) error { return r.apply(ctx, plan, ktsnd) })
-	// What is wrong with other nodes keeps nobody here from anything.
-	return errors.Join(plan.trouble(), errThrough, errConfigure, errPeers)
+	// Faults of other nodes do not make this node unready.
+	return errors.Join(plan.problems(), errSwitch, errConfigure, errPeers)
 }
 
-// through sets up who makes the tunnels. A network that cannot go there is no fault of the others: its own status says so.
-func (r *Reconciler) through(ctx context.Context, plan *plan) error {
-	address, err := tsnnetwork.TunnelAddress(plan.own)
-	if r.Through == nil || err != nil { // which is among the faults
+// setUpSwitch sets up Open vSwitch. A network that it cannot carry does not affect the others: the status of the
+// network has the reason.
+func (r *Reconciler) setUpSwitch(ctx context.Context, plan *plan) error {
+	address, err := tsnnetwork.TunnelAddress(plan.node)
+	if r.Switch == nil || err != nil { // the error is among the faults
 		return nil
 	}
-	err = r.Through(ctx, plan.tunnels(address))
+	err = r.Switch(ctx, plan.tunnels(address))
 	switch {
 	case err == nil:
-		r.saidThrough = ""
-	case err.Error() != r.saidThrough:
-		r.saidThrough = err.Error()
-		r.Warn(plan.own, ReasonOpenVSwitch, strings.ReplaceAll(err.Error(), "\n", "; "))
+		r.reportedSwitchError = ""
+	case err.Error() != r.reportedSwitchError:
+		r.reportedSwitchError = err.Error()
+		r.Warn(plan.node, ReasonOpenVSwitch, errortext.OneLine(err))
 	}
 	return err
 }
 
-// tell says once which nodes are left out and why. An Event is made by the node's own agent only, or there would be as many
-// as nodes.
-func (r *Reconciler) tell(own *corev1.Node, faults map[string]error) {
+// reportFaults reports new faults. Only the agent of a node creates an Event for it: otherwise there would be one per
+// node.
+func (r *Reconciler) reportFaults(node *corev1.Node, faults map[string]error) {
 	r.LeftOut(len(faults))
-	said := map[string]string{}
+	messages := map[string]string{}
 	for name, err := range faults {
-		said[name] = strings.ReplaceAll(err.Error(), "\n", "; ")
-		if r.said[name] == said[name] {
+		messages[name] = errortext.OneLine(err)
+		if r.reportedFaults[name] == messages[name] {
 			continue
 		}
-		r.Log.Warn("a node is left out", "node", name, "error", said[name])
-		if name == own.Name {
-			r.Warn(own, v1alpha1.ReasonTSNNodeLeftOut, said[name])
+		r.Log.Warn("skipping a node", "node", name, "error", messages[name])
+		if name == node.Name {
+			r.Warn(node, v1alpha1.ReasonTSNNodeLeftOut, messages[name])
 		}
 	}
-	r.said = said
+	r.reportedFaults = messages
 }
 
-// known is what kernel, state directory and ktsnd know of one peer.
-type known struct {
-	remembered, told *control.Peer
-	flooded          bool
+// observed is the state of a peer in kernel, state directory and ktsnd.
+type observed struct {
+	recorded, inKtsnd *control.Peer
+	flooded           bool
 }
 
-// apply tells kernel and ktsnd of the peers in which they differ from what is planned.
+// apply changes the peers in kernel and ktsnd that differ from the plan.
 func (r *Reconciler) apply(ctx context.Context, plan *plan, ktsnd Ktsnd) error {
 	kernel, err := r.Open()
 	if err != nil {
 		return err
 	}
 	defer kernel.Close()
-	have, tunnels, err := look(ctx, kernel, ktsnd)
+	have, tunnels, err := observe(ctx, kernel, ktsnd)
 	if err != nil {
 		return err
 	}
 	if err := r.leaveOutLinks(have); err != nil {
 		return err
 	}
-	all := r.guard(ctx, kernel)
-	changes := r.leaving(plan, have)
+	errs := r.ensureGuard(ctx, kernel)
+	changes := r.removals(plan, have)
 	for at, peer := range plan.peers {
 		if !complete(have[at], &peer, tunnels[at.vni]) {
 			changes = append(changes, overlay.Change{Peer: peer})
 		}
 	}
 	if len(changes) == 0 {
-		return all
+		return errs
 	}
-	r.log(changes)
+	r.logChanges(changes)
 	if err := kernel.ChangePeers(ctx, changes, ktsnd); err != nil {
-		all = errors.Join(all, fmt.Errorf("tell of the other nodes: %w", err))
+		errs = errors.Join(errs, fmt.Errorf("change peers: %w", err))
 	}
-	return all
+	return errs
 }
 
-// leaveOutLinks leaves out the peers of links. Records are read behind the peers: a link's is written before its peer, and removed after.
-func (r *Reconciler) leaveOutLinks(have map[key]known) error {
+// leaveOutLinks ignores the peers of links. Read the records after the peers: a link's record is written before its
+// peer, and removed after it.
+func (r *Reconciler) leaveOutLinks(have map[key]observed) error {
 	if r.Links == nil {
 		return nil
 	}
@@ -190,39 +192,39 @@ func (r *Reconciler) leaveOutLinks(have map[key]known) error {
 	if err != nil {
 		return err
 	}
-	maps.DeleteFunc(have, func(at key, _ known) bool { return links[at.vni] })
+	maps.DeleteFunc(have, func(at key, _ observed) bool { return links[at.vni] })
 	return nil
 }
 
-// maxLogged is how many changes are logged one by one.
+// maxLogged is the number of changes that are logged individually.
 const maxLogged = 10
 
-func (r *Reconciler) log(changes []overlay.Change) {
+func (r *Reconciler) logChanges(changes []overlay.Change) {
 	if len(changes) > maxLogged {
 		r.Log.Info("change peers", "count", len(changes))
 		return
 	}
 	for i := range changes {
 		if peer := &changes[i].Peer; changes[i].Gone {
-			r.Log.Info("forget peer", "vni", peer.VNI, "address", peer.Address)
+			r.Log.Info("remove peer", "vni", peer.VNI, "address", peer.Address)
 		} else {
-			r.Log.Info("tell of peer", "vni", peer.VNI, "address", peer.Address, "subnets", peer.Subnets)
+			r.Log.Info("add peer", "vni", peer.VNI, "address", peer.Address, "subnets", peer.Subnets)
 		}
 	}
 }
 
-// guard puts the filter of the tunnels right. That something was wrong with it, somebody should know.
-func (r *Reconciler) guard(ctx context.Context, kernel Overlay) error {
+// ensureGuard restores the filter of the tunnels, and logs the differences.
+func (r *Reconciler) ensureGuard(ctx context.Context, kernel Overlay) error {
 	changed, err := kernel.Guard(ctx)
 	if len(changed) > 0 {
-		r.Log.Warn("the filter of the tunnels was not what it shall be, and is again", "differences", strings.Join(changed, "; "))
+		r.Log.Warn("restored the filter of the tunnels", "differences", strings.Join(changed, "; "))
 	}
 	return err
 }
 
-// look joins what each knows; tunnels are the networks that have one.
-func look(ctx context.Context, kernel Overlay, ktsnd Ktsnd) (have map[key]known, tunnels map[uint32]bool, err error) {
-	remembered, err := kernel.Peers()
+// observe combines the state of kernel, state directory and ktsnd; tunnels are the VNIs with a tunnel.
+func observe(ctx context.Context, kernel Overlay, ktsnd Ktsnd) (have map[key]observed, tunnels map[uint32]bool, err error) {
+	recorded, err := kernel.Peers()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -230,41 +232,47 @@ func look(ctx context.Context, kernel Overlay, ktsnd Ktsnd) (have map[key]known,
 	if err != nil {
 		return nil, nil, err
 	}
-	peers, err := ktsnd.Peers(ctx)
+	inKtsnd, err := ktsnd.Peers(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	have, tunnels, ours := map[key]known{}, map[uint32]bool{}, map[uint32]bool{}
-	for i := range remembered {
-		at := key{remembered[i].VNI, remembered[i].Address}
-		have[at] = known{remembered: &remembered[i]}
+	have, tunnels, ours := map[key]observed{}, map[uint32]bool{}, map[uint32]bool{}
+	for i := range recorded {
+		at := key{recorded[i].VNI, recorded[i].Address}
+		have[at] = observed{recorded: &recorded[i]}
 		ours[at.vni] = true
 	}
-	for i := range peers {
-		at := key{peers[i].VNI, peers[i].Address}
-		one := have[at]
-		one.told = &peers[i]
-		have[at] = one
+	for i := range inKtsnd {
+		at := key{inKtsnd[i].VNI, inKtsnd[i].Address}
+		peer := have[at]
+		peer.inKtsnd = &inKtsnd[i]
+		have[at] = peer
 		ours[at.vni] = true
 	}
 	for vni, addresses := range flooded {
 		tunnels[vni] = true
 		for address := range addresses {
 			at := key{vni, address}
-			one, known := have[at]
-			// A tunnel of a network that is none of ours is another's, such as Flannel's.
-			if !known && !ours[vni] {
+			peer, seen := have[at]
+			// A tunnel with an unknown VNI belongs to another program, such as Flannel.
+			if !seen && !ours[vni] {
 				continue
 			}
-			one.flooded = true
-			have[at] = one
+			peer.flooded = true
+			have[at] = peer
 		}
 	}
 	return have, tunnels, nil
 }
 
-// complete tells whether there is nothing left to tell of a peer.
-func complete(have known, peer *control.Peer, tunnel bool) bool {
-	return have.remembered != nil && slices.Equal(have.remembered.Subnets, peer.Subnets) &&
-		have.told != nil && slices.Equal(have.told.Subnets, peer.Subnets) && (have.flooded || !tunnel)
+// complete reports whether a peer is as planned everywhere.
+func complete(have observed, peer *control.Peer, tunnel bool) bool {
+	return have.recorded != nil && slices.Equal(have.recorded.Subnets, peer.Subnets) &&
+		have.inKtsnd != nil && slices.Equal(have.inKtsnd.Subnets, peer.Subnets) && (have.flooded || !tunnel)
 }
+
+// Reasons of Events of nodes.
+const (
+	// ReasonOpenVSwitch means that the node's Open vSwitch cannot be set up.
+	ReasonOpenVSwitch = "TSNOpenVSwitchNotSetUp"
+)

@@ -247,10 +247,10 @@ func TestANodeWithAFaultIsLeftOutAndNobodyElse(t *testing.T) {
 	for own, test := range map[string]struct{ peers, sentence string }{
 		"node1": {peers4, ""},
 		"node4": {peers1, ""},
-		"node2": {peers1 + "; " + peers4, "node node2 has no part of network tsn: it has no spec.podCIDR"},
-		"node3": {peers1 + "; " + peers4, "node node3 is not reached on network tsn: it has no IPv4 InternalIP; annotate it with kubernetsn.io/tunnel-address"},
-		"node5": {peers1 + "; " + peers4, "node node5 has no part of network tsn: its 10.42.0.0/20 and 10.42.0.0/24 of node node1 overlap"},
-		"node6": {peers1 + "; " + peers4, "node node6 is not reached on network tsn: annotation kubernetsn.io/tunnel-address: 192.0.2.4 is the InternalIP of node node4"},
+		"node2": {peers1 + "; " + peers4, "node node2 has no subnet of network tsn: it has no spec.podCIDR"},
+		"node3": {peers1 + "; " + peers4, "node node3 is unreachable on network tsn: it has no IPv4 InternalIP; annotate it with kubernetsn.io/tunnel-address"},
+		"node5": {peers1 + "; " + peers4, "node node5 has no subnet of network tsn: its 10.42.0.0/20 and 10.42.0.0/24 of node node1 overlap"},
+		"node6": {peers1 + "; " + peers4, "node node6 is unreachable on network tsn: annotation kubernetsn.io/tunnel-address: 192.0.2.4 is the InternalIP of node node4"},
 	} {
 		t.Run("as "+own+" sees it", func(t *testing.T) {
 			on := newFakeNode()
@@ -289,7 +289,7 @@ func TestWhatKernelOrKtsndRefuseIsSaid(t *testing.T) {
 	on := newFakeNode()
 	on.refuse = errors.New("no")
 	r, _, said := newReconciler(on, oneNetwork, kubeNode("node1", "10.244.0.0/24", "192.0.2.1", nil), kubeNode("node4", "10.244.3.0/24", "192.0.2.4", nil))
-	if result := reconcileOnce(t, r); result.RequeueAfter != repeat.AfterFailure || !strings.Contains(fmt.Sprint(*said), "tell of the other nodes: no") {
+	if result := reconcileOnce(t, r); result.RequeueAfter != repeat.AfterFailure || !strings.Contains(fmt.Sprint(*said), "change peers: no") {
 		t.Errorf("said %v, again after %v", *said, result.RequeueAfter)
 	}
 }
@@ -298,7 +298,7 @@ func TestKtsndIsToldOfBothFamilies(t *testing.T) {
 	networks := fixed{{Name: "tsn", VNI: 42, Port: 4789, Ranges: []network.Range{
 		{Prefix: netip.MustParsePrefix("10.42.0.0/16"), NodeBits: 24}, {Prefix: netip.MustParsePrefix("fd42::/48"), NodeBits: 64},
 	}}}
-	made := wanted("node1", []corev1.Node{
+	made := planFor("node1", []corev1.Node{
 		*kubeNode("node1", "10.244.1.0/24", "192.0.2.1", nil), *kubeNode("node2", "10.244.2.0/24", "192.0.2.2", nil),
 	}, networks)
 	peer := made.peers[key{42, netip.MustParseAddr("192.0.2.2")}]
@@ -308,7 +308,7 @@ func TestKtsndIsToldOfBothFamilies(t *testing.T) {
 }
 
 func TestATunnelsAddressThatIsNoneIsSaid(t *testing.T) {
-	made := wanted("node1", []corev1.Node{
+	made := planFor("node1", []corev1.Node{
 		*kubeNode("node1", "10.244.1.0/24", "192.0.2.1", nil),
 		*kubeNode("node2", "10.244.2.0/24", "192.0.2.2", map[string]string{v1alpha1.TunnelAddressAnnotation: "fd00::1"}),
 	}, oneNetwork)
@@ -324,7 +324,7 @@ func TestOpenVSwitchIsToldOfWhatItCanCarry(t *testing.T) {
 	var told Tunnels
 	var refuse error
 	var events []string
-	r.Through = func(_ context.Context, tunnels Tunnels) error { told = tunnels; return refuse }
+	r.Switch = func(_ context.Context, tunnels Tunnels) error { told = tunnels; return refuse }
 	r.Warn = func(ownNode *corev1.Node, reason, sentence string) {
 		events = append(events, ownNode.Name+" "+reason+" "+sentence)
 	}

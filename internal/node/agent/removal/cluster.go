@@ -21,41 +21,41 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
-// Cluster is what is removed from a cluster.
+// Cluster uninstalls the project from a cluster.
 type Cluster struct {
 	Client kubernetes.Interface
-	// Namespace is the project's, Selector that of the pods of its DaemonSets.
+	// Namespace is the project's namespace, Selector selects the pods of its DaemonSets.
 	Namespace, Selector string
-	// DaemonSets are their names.
+	// DaemonSets are the names of the DaemonSets.
 	DaemonSets []string
-	// Driver is the name of the CSI driver, Networks are the project's.
+	// Driver is the name of the CSI driver, Networks are the project's networks.
 	Driver   string
 	Networks []Network
-	// Pod is what cleans a node; its name and node are filled in. Only nodes that it may run on are cleaned, and those on which
-	// the DaemonSet's pods run.
+	// Pod is the template of the pod that cleans a node. Nodes are cleaned if the pod may run on them, or if a pod of
+	// the DaemonSets does.
 	Pod *corev1.Pod
-	// Out is told what is done.
+	// Out gets progress messages.
 	Out io.Writer
 }
 
-// askEvery is how often to look whether something has happened.
-const askEvery = 500 * time.Millisecond
+// pollInterval is the time between two checks of the API server.
+const pollInterval = 500 * time.Millisecond
 
-// Remove does it all, as far as ctx gives time.
+// Remove uninstalls the project until ctx ends.
 func (c *Cluster) Remove(ctx context.Context) error {
 	var pods []string
-	err := retry.Until(ctx, askEvery, func() (err error) {
-		pods, err = users(ctx, c.Client, c.Driver, c.Networks)
+	err := retry.Until(ctx, pollInterval, func() (err error) {
+		pods, err = podsInUse(ctx, c.Client, c.Driver, c.Networks)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	if len(pods) > 0 {
-		return inUse(pods)
+		return inUseError(pods)
 	}
 	var served map[string]bool
-	err = retry.Until(ctx, askEvery, func() (err error) {
+	err = retry.Until(ctx, pollInterval, func() (err error) {
 		served, err = c.servedNodes(ctx)
 		return err
 	})
@@ -68,7 +68,7 @@ func (c *Cluster) Remove(ctx context.Context) error {
 	return c.cleanNodes(ctx, served)
 }
 
-// servedNodes are those that a DaemonSet has a pod on.
+// servedNodes returns the nodes with a pod of the DaemonSets.
 func (c *Cluster) servedNodes(ctx context.Context) (map[string]bool, error) {
 	pods, err := c.Client.CoreV1().Pods(c.Namespace).List(ctx, metav1.ListOptions{LabelSelector: c.Selector})
 	if err != nil {
@@ -84,7 +84,7 @@ func (c *Cluster) servedNodes(ctx context.Context) (map[string]bool, error) {
 func (c *Cluster) removeDaemonSets(ctx context.Context, served map[string]bool) error {
 	policy := metav1.DeletePropagationForeground
 	for _, name := range c.DaemonSets {
-		err := retry.Until(ctx, askEvery, func() error {
+		err := retry.Until(ctx, pollInterval, func() error {
 			err := c.Client.AppsV1().DaemonSets(c.Namespace).Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &policy})
 			if err != nil && !apierrors.IsNotFound(err) {
 				return fmt.Errorf("remove the DaemonSet %s: %w", name, err)
@@ -96,8 +96,8 @@ func (c *Cluster) removeDaemonSets(ctx context.Context, served map[string]bool) 
 		}
 	}
 	fmt.Fprintln(c.Out, "waiting for ktsnd and the agents to end")
-	return retry.Until(ctx, askEvery, func() error {
-		// Of nodes that do not answer they stay until somebody removes the node.
+	return retry.Until(ctx, pollInterval, func() error {
+		// Pods of unreachable nodes stay until the node is removed.
 		pods, err := c.Client.CoreV1().Pods(c.Namespace).List(ctx, metav1.ListOptions{LabelSelector: c.Selector})
 		if err != nil {
 			return fmt.Errorf("list the pods of ktsnd and agents: %w", err)
@@ -115,10 +115,10 @@ func (c *Cluster) removeDaemonSets(ctx context.Context, served map[string]bool) 
 	})
 }
 
-// cleanNodes starts a pod on each node that answers, and waits for them.
+// cleanNodes starts a pod on each ready node, and waits for all of them.
 func (c *Cluster) cleanNodes(ctx context.Context, served map[string]bool) error {
 	var nodes map[string]bool
-	err := retry.Until(ctx, askEvery, func() (err error) {
+	err := retry.Until(ctx, pollInterval, func() (err error) {
 		nodes, err = c.readyNodes(ctx, served)
 		return err
 	})
@@ -126,7 +126,7 @@ func (c *Cluster) cleanNodes(ctx context.Context, served map[string]bool) error 
 		return err
 	}
 	var unreachable, started []string
-	// However this ends, no pod of it stays.
+	// Remove the pods in any case.
 	defer func() {
 		for _, name := range started {
 			c.removePod(ctx, podName(name))
@@ -142,25 +142,25 @@ func (c *Cluster) cleanNodes(ctx context.Context, served map[string]bool) error 
 		}
 		started = append(started, name)
 	}
-	var all error
+	var errs error
 	for _, name := range started {
-		all = errors.Join(all, c.waitCleaned(ctx, name))
+		errs = errors.Join(errs, c.waitCleaned(ctx, name))
 	}
 	if len(unreachable) > 0 {
-		fmt.Fprintf(c.Out, "not cleaned, because they do not answer: nodes %s; run `ktsn-agent clean-node` there when they are back\n",
+		fmt.Fprintf(c.Out, "not cleaned, because they are not ready: nodes %s; run `ktsn-agent clean-node` there when they are back\n",
 			strings.Join(unreachable, ", "))
 	}
-	return all
+	return errs
 }
 
-// podName is that of the pod that cleans a node.
+// podName returns the name of the pod that cleans a node.
 func podName(node string) string { return "ktsn-clean-" + node }
 
-// startCleaning starts the pod on a node. One of an earlier attempt says nothing of this one, and goes first.
+// startCleaning starts the pod on a node. It replaces the pod of an earlier attempt.
 func (c *Cluster) startCleaning(ctx context.Context, node string) error {
 	pod := c.Pod.DeepCopy()
 	pod.Name, pod.Namespace, pod.Spec.NodeName = podName(node), c.Namespace, node
-	err := retry.Until(ctx, askEvery, func() error {
+	err := retry.Until(ctx, pollInterval, func() error {
 		_, err := c.Client.CoreV1().Pods(c.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 		switch {
 		case apierrors.IsAlreadyExists(err):
@@ -172,47 +172,47 @@ func (c *Cluster) startCleaning(ctx context.Context, node string) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("start what cleans node %s: %w", node, err)
+		return fmt.Errorf("start the pod that cleans node %s: %w", node, err)
 	}
 	return nil
 }
 
-// removePod removes a pod at once, also when the time for all of it is over.
+// removePod removes a pod at once, even after ctx has ended.
 func (c *Cluster) removePod(ctx context.Context, name string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastChance)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	none := int64(0)
 	err := c.Client.CoreV1().Pods(c.Namespace).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &none})
 	if err != nil && !apierrors.IsNotFound(err) {
-		fmt.Fprintf(c.Out, "pod %s stays: %v\n", name, err)
+		fmt.Fprintf(c.Out, "cannot remove pod %s: %v\n", name, err)
 	}
 }
 
-// lastChance bounds what is done when the time for all of it is over.
-const lastChance = 5 * time.Second
+// cleanupTimeout limits the removal of a pod.
+const cleanupTimeout = 5 * time.Second
 
 // waitCleaned waits until the pod on a node has ended.
 func (c *Cluster) waitCleaned(ctx context.Context, node string) error {
-	return retry.Until(ctx, askEvery, func() error {
+	return retry.Until(ctx, pollInterval, func() error {
 		pod, err := c.Client.CoreV1().Pods(c.Namespace).Get(ctx, podName(node), metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			return fmt.Errorf("%w: node %s is not cleaned: somebody removed pod %s", retry.ErrFinal, node, podName(node))
+			return fmt.Errorf("%w: node %s is not cleaned: pod %s was removed", retry.ErrFinal, node, podName(node))
 		}
 		if err != nil {
-			return fmt.Errorf("look at pod %s: %w", podName(node), err)
+			return fmt.Errorf("get pod %s: %w", podName(node), err)
 		}
 		switch pod.Status.Phase {
 		case corev1.PodSucceeded:
 			fmt.Fprintf(c.Out, "node %s is clean\n", node)
 			return nil
 		case corev1.PodFailed:
-			return fmt.Errorf("%w: node %s could not be cleaned: %s", retry.ErrFinal, node, lastWords(pod))
+			return fmt.Errorf("%w: node %s could not be cleaned: %s", retry.ErrFinal, node, terminationMessage(pod))
 		}
 		return fmt.Errorf("node %s is not cleaned yet: pod %s is %s%s", node, pod.Name, pod.Status.Phase, whyWaiting(pod))
 	})
 }
 
-// whyWaiting says what a pod waits for, such as an image.
+// whyWaiting returns what a pod waits for, such as an image.
 func whyWaiting(pod *corev1.Pod) string {
 	for _, container := range pod.Status.ContainerStatuses {
 		if waiting := container.State.Waiting; waiting != nil {
@@ -222,8 +222,8 @@ func whyWaiting(pod *corev1.Pod) string {
 	return ""
 }
 
-// lastWords are what a container wrote at the end.
-func lastWords(pod *corev1.Pod) string {
+// terminationMessage returns the termination message of a container.
+func terminationMessage(pod *corev1.Pod) string {
 	for _, container := range pod.Status.ContainerStatuses {
 		if ended := container.State.Terminated; ended != nil {
 			return strings.TrimSpace(ended.Message)
@@ -232,7 +232,7 @@ func lastWords(pod *corev1.Pod) string {
 	return pod.Status.Message
 }
 
-// readyNodes are the cluster's nodes that are served or that the cleaning pod may run on, and whether each answers.
+// readyNodes returns whether nodes are ready: those with a pod of the DaemonSets, or on which the cleaning pod may run.
 func (c *Cluster) readyNodes(ctx context.Context, served map[string]bool) (map[string]bool, error) {
 	nodes, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -241,7 +241,7 @@ func (c *Cluster) readyNodes(ctx context.Context, served map[string]bool) (map[s
 	ready := map[string]bool{}
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
-		if !served[node.Name] && !c.wanted(node) {
+		if !served[node.Name] && !c.isEligible(node) {
 			continue
 		}
 		ready[node.Name] = false
@@ -254,8 +254,8 @@ func (c *Cluster) readyNodes(ctx context.Context, served map[string]bool) (map[s
 	return ready, nil
 }
 
-// wanted tells whether the project is for a node, as far as the chart's selector and tolerations say.
-func (c *Cluster) wanted(node *corev1.Node) bool {
+// isEligible reports whether the chart's selector and tolerations allow the project on a node.
+func (c *Cluster) isEligible(node *corev1.Node) bool {
 	if os := node.Labels[corev1.LabelOSStable]; os != "" && os != "linux" {
 		return false
 	}
@@ -264,7 +264,7 @@ func (c *Cluster) wanted(node *corev1.Node) bool {
 	}
 	for i := range node.Spec.Taints {
 		taint := &node.Spec.Taints[i]
-		// DaemonSets tolerate what Kubernetes itself says of a node's state.
+		// DaemonSets tolerate the taints by which Kubernetes describes a node's state.
 		if taint.Effect == corev1.TaintEffectPreferNoSchedule || strings.HasPrefix(taint.Key, "node.kubernetes.io/") {
 			continue
 		}

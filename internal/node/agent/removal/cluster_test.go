@@ -174,7 +174,7 @@ func TestAPodThatMayNotBeMadeIsNotWaitedFor(t *testing.T) {
 	server.PrependReactor("create", "pods", func(ktesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("violates PodSecurity"))
 	})
-	if err := c.Remove(t.Context()); err == nil || !strings.Contains(err.Error(), "start what cleans node plain: ") || !strings.Contains(err.Error(), "violates PodSecurity") {
+	if err := c.Remove(t.Context()); err == nil || !strings.Contains(err.Error(), "start the pod that cleans node plain: ") || !strings.Contains(err.Error(), "violates PodSecurity") {
 		t.Errorf("said %v", err)
 	}
 }

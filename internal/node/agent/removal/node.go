@@ -25,30 +25,30 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// Node is what is removed from a node.
+// Node removes the project from a node.
 type Node struct {
-	// StateDir is tsn-cni's, RunDir ktsnd's, IPAMDir where host-local remembers addresses.
+	// StateDir is tsn-cni's state folder, RunDir ktsnd's, IPAMDir host-local's folder of allocated addresses.
 	StateDir, RunDir, IPAMDir string
-	// PluginDir has the IPAM plugin, ConfDir the networks' configurations.
+	// PluginDir has the IPAM plugin, ConfDir the network configurations.
 	PluginDir, ConfDir string
 	Installed          *install.Node
-	// Further are folders and sockets that are the project's alone.
+	// Further are other folders and sockets of the project.
 	Further []string
-	// Wait is for how long runtimes may still be at work on pods that have ended. They need nobody else for that.
+	// Wait is how long to wait for runtimes to detach ended pods. They need no other program for that.
 	Wait time.Duration
-	// TakeDown takes down whoever else makes tunnels; nil where there is nobody.
-	TakeDown func(context.Context) error
-	// Out is told what was removed.
+	// Teardown tears down Open vSwitch; nil without one.
+	Teardown func(context.Context) error
+	// Out gets the paths of removed files.
 	Out io.Writer
 }
 
-// patience is how long to wait for network plugins at work.
-const patience = 10 * time.Second
+// lockTimeout is how long to wait for running network plugins, and for other programs that change the node's networks.
+const lockTimeout = 10 * time.Second
 
-// Clean removes what was installed. It refuses as long as something is attached or published, and before it removes
-// anything. What tells what there is to remove goes last, so that an attempt that failed half-way can be repeated.
+// Clean removes everything that was installed. It refuses, before it removes anything, while pods are attached or have
+// volumes. The records go last, so that a failed attempt can be repeated.
 func (n *Node) Clean(ctx context.Context) error {
-	kernel, err := overlay.Open(n.StateDir, patience)
+	kernel, err := overlay.Open(n.StateDir, lockTimeout)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (n *Node) Clean(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Before its peers go: this container may take the program off, but not everywhere write its maps.
+	// Before the peers: this container may detach the program, but not write its maps on all nodes.
 	if _, err := receive.Detach(receive.DefaultDir); err != nil {
 		return err
 	}
@@ -75,15 +75,15 @@ func (n *Node) Clean(ctx context.Context) error {
 	if err := kernel.ChangePeers(ctx, gone, nil); err != nil {
 		return err
 	}
-	if err := forgetKeys(); err != nil {
+	if err := clearKeys(); err != nil {
 		return err
 	}
-	// Without bridges, tunnels and peers there is no filter, whoever left one.
+	// Without bridges, tunnels and peers this removes the filter.
 	if _, err := kernel.Guard(ctx); err != nil {
 		return err
 	}
-	if n.TakeDown != nil {
-		if err := n.TakeDown(ctx); err != nil {
+	if n.Teardown != nil {
+		if err := n.Teardown(ctx); err != nil {
 			return err
 		}
 	}
@@ -95,19 +95,19 @@ func (n *Node) Clean(ctx context.Context) error {
 	if err := n.removeInstalled(); err != nil {
 		return err
 	}
-	// With the list of what was installed.
+	// This includes the list of installed files.
 	return n.removeAll(n.StateDir)
 }
 
-// forgetKeys has the kernel forget keys and policies of encrypted networks. They are found whatever their port was.
-func forgetKeys() error {
+// clearKeys removes keys and policies of encrypted networks from the kernel, with any port.
+func clearKeys() error {
 	kernel, err := xfrm.Open(overlay.EncryptedPort)
 	if err == nil {
 		err = kernel.Clear()
 		kernel.Close()
 	}
 	if errors.Is(err, xfrm.ErrUnavailable) {
-		return nil // a kernel that cannot encrypt has none
+		return nil // the kernel cannot encrypt and has no keys
 	}
 	return err
 }
@@ -123,20 +123,20 @@ func (n *Node) removeAll(path string) error {
 	return nil
 }
 
-// refuseVolumes refuses when a pod has a volume, by the agent's records: its socket and library are in RunDir.
+// refuseVolumes fails if a pod has a volume according to the agent's records: its socket and library are in RunDir.
 func (n *Node) refuseVolumes() error {
 	volumes, err := (&csi.Volumes{Dir: n.RunDir}).All()
 	if err != nil {
 		return err
 	}
 	for _, volume := range volumes {
-		return fmt.Errorf("pod %s/%s has a volume, %s; remove the pod first; if there is none, `umount` that on the node and remove %s/volumes",
+		return fmt.Errorf("pod %s/%s has a volume, %s; remove the pod first; if it does not exist, `umount` the volume on the node and remove %s/volumes",
 			volume.Namespace, volume.Pod, volume.Target, n.RunDir)
 	}
 	return nil
 }
 
-// awaitDetached waits until nothing is attached and no address is given away, and returns host-local's folders.
+// awaitDetached waits until nothing is attached and no address is allocated, and returns host-local's folders.
 func (n *Node) awaitDetached(ctx context.Context, kernel *overlay.Node) (folders []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, n.Wait)
 	defer cancel()
@@ -149,46 +149,43 @@ func (n *Node) awaitDetached(ctx context.Context, kernel *overlay.Node) (folders
 		select {
 		case <-ctx.Done():
 			return nil, err
-		case <-time.After(askEvery):
+		case <-time.After(pollInterval):
 		}
 	}
 }
 
-// detachGone detaches what is left of containers that are gone, and refuses when there are others.
+// detachGone detaches containers that have ended, and fails if others are attached.
 func (n *Node) detachGone(kernel *overlay.Node) error {
 	attached, err := attachment.List(n.StateDir, kernel)
 	if err != nil {
 		return err
 	}
-	for _, one := range attached {
-		if !one.Gone {
-			return fmt.Errorf("interface %s of container %s is attached to network %s; remove its pod first", one.Interface, one.ContainerID, one.Network)
+	for _, entry := range attached {
+		if !entry.Gone {
+			return fmt.Errorf("interface %s of container %s is attached to network %s; remove its pod first", entry.Interface, entry.ContainerID, entry.Network)
 		}
-		if one.OfLinks() {
-			options := &attachment.LinkOptions{StateDir: n.StateDir, ControlSocket: control.DefaultPath, Patience: linkPatience}
-			if err := attachment.DetachLinks(context.Background(), options, &one); err != nil {
-				return fmt.Errorf("detach container %s, which is gone: %w", one.ContainerID, err)
+		if entry.OfLinks() {
+			options := &attachment.LinkOptions{StateDir: n.StateDir, ControlSocket: control.DefaultPath, Patience: lockTimeout}
+			if err := attachment.DetachLinks(context.Background(), options, &entry); err != nil {
+				return fmt.Errorf("detach ended container %s: %w", entry.ContainerID, err)
 			}
 			continue
 		}
-		config, err := os.ReadFile(filepath.Join(n.ConfDir, one.Network+confSuffix))
+		config, err := os.ReadFile(filepath.Join(n.ConfDir, entry.Network+confSuffix))
 		if err != nil {
-			return fmt.Errorf("detach container %s, which is gone: %w", one.ContainerID, err)
+			return fmt.Errorf("detach ended container %s: %w", entry.ContainerID, err)
 		}
-		if err := cni.Detach(&one.Attachment, config, n.PluginDir); err != nil {
-			return fmt.Errorf("detach container %s, which is gone: %w", one.ContainerID, err)
+		if err := cni.Detach(&entry.Attachment, config, n.PluginDir); err != nil {
+			return fmt.Errorf("detach ended container %s: %w", entry.ContainerID, err)
 		}
 	}
 	return nil
 }
 
-// linkPatience is how long to wait for others that change the node's networks.
-const linkPatience = 10 * time.Second
-
-// confSuffix ends the names of configurations.
+// confSuffix is the suffix of network configurations.
 const confSuffix = ".conf"
 
-// ipamFolders are host-local's folders of the networks that were installed. It refuses when an address of one is given away.
+// ipamFolders returns host-local's folders of the installed networks. It fails if an address is allocated.
 func (n *Node) ipamFolders() ([]string, error) {
 	installed, err := n.Installed.Installed()
 	if err != nil {
@@ -201,7 +198,7 @@ func (n *Node) ipamFolders() ([]string, error) {
 			continue
 		}
 		folder := filepath.Join(n.IPAMDir, name)
-		if err := isFree(folder); err != nil {
+		if err := checkFree(folder); err != nil {
 			return nil, err
 		}
 		folders = append(folders, folder)
@@ -209,18 +206,18 @@ func (n *Node) ipamFolders() ([]string, error) {
 	return folders, nil
 }
 
-// isFree refuses when host-local's folder of a network has an address that is given away.
-func isFree(folder string) error {
+// checkFree fails if host-local has allocated an address of a network.
+func checkFree(folder string) error {
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("look at given addresses: %w", err)
+		return fmt.Errorf("read allocated addresses: %w", err)
 	}
 	for _, entry := range entries {
 		if entry.Name() != "lock" && !strings.HasPrefix(entry.Name(), "last_reserved_ip.") {
-			return fmt.Errorf("address %s in %s is given away; remove its pod first, or the file when there is none", entry.Name(), folder)
+			return fmt.Errorf("address %s in %s is allocated; remove its pod first, or the file if there is no pod", entry.Name(), folder)
 		}
 	}
 	return nil
@@ -241,13 +238,13 @@ func (n *Node) removeInstalled() error {
 	return nil
 }
 
-// RemoveIPAM removes host-local's folder of a network, unless an address of it is given away.
+// RemoveIPAM removes host-local's folder of a network. It fails if an address is allocated.
 func RemoveIPAM(dir string) error {
-	if err := isFree(dir); err != nil {
+	if err := checkFree(dir); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("forget given addresses: %w", err)
+		return fmt.Errorf("remove allocated addresses: %w", err)
 	}
 	return nil
 }

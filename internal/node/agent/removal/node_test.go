@@ -167,7 +167,7 @@ func TestANodeWhosePodsHaveJustEndedIsCleanedWhenTheRuntimeIsDone(t *testing.T) 
 	address := filepath.Join(root, "ipam/tsn/10.42.0.7")
 	write(t, address, "container")
 	done := make(chan error, 1)
-	time.AfterFunc(2*askEvery, func() {
+	time.AfterFunc(2*pollInterval, func() {
 		_, err := os.Stat(filepath.Join(root, "plugins/tsn-cni"))
 		done <- errors.Join(err, os.Remove(address))
 	})

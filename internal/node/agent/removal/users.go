@@ -16,18 +16,18 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/csi"
 )
 
-// networksAnnotation is Multus'.
+// networksAnnotation is the annotation of Multus.
 const networksAnnotation = "k8s.v1.cni.cncf.io/networks"
 
-// page is how many pods to ask for at once.
+// page is the number of pods per request.
 const page = 500
 
 // Network names a NetworkAttachmentDefinition.
 type Network struct{ Namespace, Name string }
 
-// users lists the pods that use a volume of the driver or one of the networks, and have not ended.
-func users(ctx context.Context, client kubernetes.Interface, driver string, networks []Network) ([]string, error) {
-	var found []string
+// podsInUse lists the running pods with a volume of the driver or on one of the networks.
+func podsInUse(ctx context.Context, client kubernetes.Interface, driver string, networks []Network) ([]string, error) {
+	var names []string
 	options := metav1.ListOptions{Limit: page}
 	for {
 		pods, err := client.CoreV1().Pods("").List(ctx, options)
@@ -37,23 +37,24 @@ func users(ctx context.Context, client kubernetes.Interface, driver string, netw
 		for i := range pods.Items {
 			pod := &pods.Items[i]
 			ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-			if !ended && (csi.InPod(pod, driver) || isOn(pod, networks)) {
-				found = append(found, pod.Namespace+"/"+pod.Name)
+			if !ended && (csi.InPod(pod, driver) || usesNetwork(pod, networks)) {
+				names = append(names, pod.Namespace+"/"+pod.Name)
 			}
 		}
 		if options.Continue = pods.Continue; options.Continue == "" {
-			slices.Sort(found)
-			return found, nil
+			slices.Sort(names)
+			return names, nil
 		}
 	}
 }
 
-func isOn(pod *corev1.Pod, networks []Network) bool {
-	return slices.ContainsFunc(selected(pod), func(network Network) bool { return slices.Contains(networks, network) })
+func usesNetwork(pod *corev1.Pod, networks []Network) bool {
+	return slices.ContainsFunc(selectedNetworks(pod), func(network Network) bool { return slices.Contains(networks, network) })
 }
 
-// selected reads the annotation, in both of its forms: a list of [NAMESPACE/]NAME[@INTERFACE] between commas, or JSON.
-func selected(pod *corev1.Pod) []Network {
+// selectedNetworks parses the annotation in both forms: a list of [NAMESPACE/]NAME[@INTERFACE], separated by commas, or
+// JSON.
+func selectedNetworks(pod *corev1.Pod) []Network {
 	text := strings.TrimSpace(pod.Annotations[networksAnnotation])
 	if text == "" {
 		return nil
@@ -88,8 +89,8 @@ func selected(pod *corev1.Pod) []Network {
 	return all
 }
 
-// inUse says so, with names as far as they fit into a sentence.
-func inUse(pods []string) error {
+// inUseError returns an error with the names of some pods.
+func inUseError(pods []string) error {
 	const most = 20
 	names, rest := pods, ""
 	if len(pods) > most {

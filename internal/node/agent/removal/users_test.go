@@ -39,7 +39,7 @@ func TestPodsThatUseTheNetworksAreFound(t *testing.T) {
 		pod("spoilt-json", `[{"name":`, corev1.PodRunning),
 		pod("ended", "system/tsn", corev1.PodSucceeded, "csi.kubernetsn.io"),
 	)
-	found, err := users(t.Context(), client, "csi.kubernetsn.io", ours)
+	found, err := podsInUse(t.Context(), client, "csi.kubernetsn.io", ours)
 	if err != nil || !slices.Equal(found, []string{"here/json", "here/network", "here/own-namespace", "here/volume"}) {
 		t.Errorf("found %q, %v", found, err)
 	}
@@ -64,7 +64,7 @@ func TestManyUsersFitIntoASentence(t *testing.T) {
 	for i := range 30 {
 		names = append(names, fmt.Sprint("p", i))
 	}
-	if got := inUse(names).Error(); !strings.Contains(got, "p19 and 10 more; delete") || strings.Contains(got, "p20") {
+	if got := inUseError(names).Error(); !strings.Contains(got, "p19 and 10 more; delete") || strings.Contains(got, "p20") {
 		t.Errorf("said %s", got)
 	}
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sweep removes what pods left on the node that do not exist any more: volumes and folders, sockets and endpoints
-// in ktsnd, interfaces, addresses and records of the network plugin. Kubelet and the runtime do that themselves when a
-// pod ends; what is left is from nodes that lost their power, runtimes that were killed, and Multus, which passes GC to
-// the cluster's first network only.
+// Package sweep removes the remains of pods that do not exist any more: volumes and folders, sockets and endpoints in
+// ktsnd, interfaces, addresses and records of the network plugin. kubelet and the runtime normally do this when a pod
+// ends; remains come from power failures, killed runtimes, and Multus, which passes GC to the cluster's first network
+// only.
 //
-// A pod has ended when it was missing in two looks with a while between them, and the API server itself, asked just before
-// something is removed, does not have it either: what the agent remembers may be old. As long as its network namespace
-// is there, so may be its processes, and nothing is removed.
+// A pod has ended if it was missing in two sweeps, and the API server itself, asked just before the removal, does not
+// have it either: the agent's cache may be stale. Nothing is removed while the network namespace exists, because
+// processes may still run in it.
 //
-// It also tells an agent that ends how long kubelet still needs it for pods that have ended.
+// The package also finds out how long kubelet needs an ending agent for ended pods.
 package sweep

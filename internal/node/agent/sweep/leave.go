@@ -16,37 +16,37 @@ import (
 )
 
 const (
-	// leaveEvery is how often to look whether kubelet still needs its agent.
-	leaveEvery = 250 * time.Millisecond
-	// answerTimeout bounds how long the API server may take each time: one that is hung is no reason to look no more.
+	// pollInterval is the time between two checks whether kubelet still needs its agent.
+	pollInterval = 250 * time.Millisecond
+	// answerTimeout limits each request to the API server, so that one that hangs does not end the checks.
 	answerTimeout = 5 * time.Second
 )
 
-// AwaitUnmounted waits until kubelet has unmounted the volumes of pods that have ended, or ctx ends. A pod that was deleted
-// without a grace period is gone from the API server before that, and kubelet cannot unmount a volume whose driver is gone
-// as well. Pods that are there are not waited for: the next agent serves them. Nor is what the runtime does: it needs no agent.
+// AwaitUnmounted waits until kubelet has unmounted the volumes of ended pods, or ctx ends. A pod that was deleted
+// without a grace period disappears from the API server before that, and kubelet cannot unmount a volume without the
+// driver. It does not wait for existing pods, which the next agent serves, nor for the runtime, which needs no agent.
 func (s *Sweeper) AwaitUnmounted(ctx context.Context) error {
 	ended := map[string]bool{}
 	for {
-		volumes, unreadable := s.Volumes.All()
-		left, err := s.ofEnded(ctx, volumes, ended)
+		volumes, errUnreadable := s.Volumes.All()
+		left, err := s.endedVolumes(ctx, volumes, ended)
 		if len(left) == 0 {
-			return unreadable // which waiting does not mend
+			return errUnreadable // waiting does not help
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("%w; not unmounted yet: %s", ctx.Err(), strings.Join(left, ", ")), err, unreadable)
-		case <-time.After(leaveEvery):
+			return errors.Join(fmt.Errorf("%w; not unmounted yet: %s", ctx.Err(), strings.Join(left, ", ")), err, errUnreadable)
+		case <-time.After(pollInterval):
 		}
 	}
 }
 
-// ofEnded are volumes of pods that do not exist any more, or whose containers have all ended, or of which nobody says
-// whether they have. What the API server says of a pod is kept, so it is asked once, as a rule.
-func (s *Sweeper) ofEnded(ctx context.Context, volumes []csi.Volume, ended map[string]bool) (left []string, err error) {
+// endedVolumes returns volumes of pods that do not exist any more, whose containers have all ended, or whose state is
+// unknown. It caches the state of pods, so that one request is usually enough.
+func (s *Sweeper) endedVolumes(ctx context.Context, volumes []csi.Volume, ended map[string]bool) (left []string, err error) {
 	isNew := func(volume csi.Volume) bool { _, known := ended[volume.UID]; return !known }
 	if slices.ContainsFunc(volumes, isNew) {
-		err = s.learn(ctx, volumes, ended)
+		err = s.lookUpEnded(ctx, volumes, ended)
 	}
 	for _, volume := range volumes {
 		if isNew(volume) || ended[volume.UID] {
@@ -56,11 +56,11 @@ func (s *Sweeper) ofEnded(ctx context.Context, volumes []csi.Volume, ended map[s
 	return left, err
 }
 
-// learn asks the API server which of the volumes' pods have ended.
-func (s *Sweeper) learn(ctx context.Context, volumes []csi.Volume, ended map[string]bool) error {
+// lookUpEnded asks the API server which of the volumes' pods have ended.
+func (s *Sweeper) lookUpEnded(ctx context.Context, volumes []csi.Volume, ended map[string]bool) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	pods, err := listPods(ctx, s.Live, s.ofNode())
+	pods, err := listPods(ctx, s.Live, s.onNode())
 	if err != nil {
 		return err
 	}

@@ -22,20 +22,20 @@ func TestAnAgentThatEndsWaitsForVolumesOfPodsThatHaveEnded(t *testing.T) {
 	ended, failed := pod("ended"), pod("failed")
 	ended.Status.Phase, failed.Status.Phase = corev1.PodSucceeded, corev1.PodFailed
 	for name, test := range map[string]struct {
-		have things
+		have inventory
 		want string
 	}{
 		"nothing there":                  {},
-		"not for pods that are there":    {things{volumes: []csi.Volume{{UID: "alive"}}}, ""},
-		"for one that is gone":           {things{volumes: []csi.Volume{{UID: "gone", Namespace: "default", Pod: "p"}}}, "volume of pod default/p"},
-		"for one that has run to an end": {things{volumes: []csi.Volume{{UID: "ended", Namespace: "default", Pod: "e"}}}, "volume of pod default/e"},
-		"for one that has failed":        {things{volumes: []csi.Volume{{UID: "failed", Namespace: "default", Pod: "f"}}}, "volume of pod default/f"},
+		"not for pods that are there":    {inventory{volumes: []csi.Volume{{UID: "alive"}}}, ""},
+		"for one that is gone":           {inventory{volumes: []csi.Volume{{UID: "gone", Namespace: "default", Pod: "p"}}}, "volume of pod default/p"},
+		"for one that has run to an end": {inventory{volumes: []csi.Volume{{UID: "ended", Namespace: "default", Pod: "e"}}}, "volume of pod default/e"},
+		"for one that has failed":        {inventory{volumes: []csi.Volume{{UID: "failed", Namespace: "default", Pod: "f"}}}, "volume of pod default/f"},
 		// Also one of a network namespace that stays for ever, which would keep ktsnd away at each upgrade.
-		"not for an interface, which the runtime removes": {things{attached: []attachment.Attached{attached("gone", false), attached("gone", true)}}, ""},
+		"not for an interface, which the runtime removes": {inventory{attached: []attachment.Attached{attached("gone", false), attached("gone", true)}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newSweeper(&fakeNode{things: test.have}, pod("alive"), ended, failed)
+				s := newSweeper(&fakeNode{inventory: test.have}, pod("alive"), ended, failed)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				err := s.AwaitUnmounted(ctx)
@@ -116,7 +116,7 @@ func TestAnAgentThatEndsGoesWhenAllIsUnmounted(t *testing.T) {
 				began := time.Now()
 				time.AfterFunc(kubelet, on.unmount)
 				err := s.AwaitUnmounted(t.Context())
-				if took := time.Since(began); took < kubelet || took > kubelet+answerTimeout+leaveEvery {
+				if took := time.Since(began); took < kubelet || took > kubelet+answerTimeout+pollInterval {
 					t.Errorf("went after %v, and kubelet was done after %v", took, kubelet)
 				}
 				if !errors.Is(err, test.unreadable) {
@@ -133,7 +133,7 @@ func TestAnAgentThatEndsGoesWhenAllIsUnmounted(t *testing.T) {
 // The pods that are there are learned as soon as somebody says so, and not waited for.
 func TestAnAgentThatEndsDoesNotWaitLongerThanForAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSweeper(&fakeNode{things: things{volumes: []csi.Volume{{UID: "alive"}}}}, pod("alive"))
+		s := newSweeper(&fakeNode{inventory: inventory{volumes: []csi.Volume{{UID: "alive"}}}}, pod("alive"))
 		s.Live = &answers{Reader: s.Live, instead: refused, until: time.Now().Add(time.Second)}
 		began := time.Now()
 		if err := s.AwaitUnmounted(t.Context()); err != nil || time.Since(began) > 2*time.Second {

@@ -19,11 +19,11 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// Volumes are those of the node's pods.
+// Volumes manages the volumes of the node's pods.
 type Volumes interface {
 	All() ([]csi.Volume, error)
 	PodDirs() ([]string, error)
-	// Sweep removes volumes, folder and socket of a pod if gone says so, which it asks while nobody else works on them.
+	// Sweep removes volumes, folder and socket of a pod if gone returns true, which it calls with the pod's lock.
 	Sweep(ctx context.Context, uid string, gone func(context.Context) (bool, error)) error
 }
 
@@ -40,32 +40,32 @@ type Ktsnd interface {
 	EndpointDel(ctx context.Context, identity, interfaceName string) error
 }
 
-// Sweeper looks for what was left.
+// Sweeper removes the remains of deleted pods.
 type Sweeper struct {
-	// Pods gives the pods of this node as they were seen last, and Live as they are, by the name of the Node.
+	// Pods reads the pods of this node from the cache, Live from the API server by the name of the Node.
 	Pods, Live client.Reader
 	Node       string
 	Volumes    Volumes
 	Plugin     Plugin
 	Do         func(ctx context.Context, ask func(context.Context, Ktsnd) error) error
-	// Exists tells whether a path is there, for network namespaces.
+	// Exists reports whether a path of a network namespace exists.
 	Exists func(path string) bool
-	// Every is the time between two looks.
+	// Every is the time between two sweeps.
 	Every time.Duration
-	// Swept is called for each thing that was removed, with what it was.
+	// Swept is called for each removed item with its kind.
 	Swept func(what string)
 	Log   *slog.Logger
 
-	// missing are the identities that had no pod at the last look.
+	// missing are the identities without a pod in the last sweep.
 	missing map[string]bool
 }
 
-// Run looks until ctx ends.
+// Run sweeps until ctx ends.
 func (s *Sweeper) Run(ctx context.Context) error {
 	ticks := time.NewTicker(s.Every)
 	defer ticks.Stop()
 	for {
-		if err := s.Look(ctx); err != nil && ctx.Err() == nil {
+		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
 			s.Log.Error("sweep", "error", err)
 		}
 		select {
@@ -76,8 +76,8 @@ func (s *Sweeper) Run(ctx context.Context) error {
 	}
 }
 
-// things are what there is on the node, of whatever pods.
-type things struct {
+// inventory is the state of all pods on the node.
+type inventory struct {
 	volumes   []csi.Volume
 	dirs      []string
 	attached  []attachment.Attached
@@ -85,10 +85,10 @@ type things struct {
 	endpoints []control.AttachedEndpoint
 }
 
-// Look removes what belongs to pods that were missing at the last look and still are.
-func (s *Sweeper) Look(ctx context.Context) error {
-	// What there is, is listed before the pods: a pod that comes meanwhile is not taken for missing.
-	have, err := s.list(ctx)
+// Sweep removes the remains of pods that were missing in the last sweep and still are.
+func (s *Sweeper) Sweep(ctx context.Context) error {
+	// List the items before the pods: otherwise a new pod would seem to be missing.
+	items, err := s.list(ctx)
 	if err != nil {
 		return err
 	}
@@ -96,80 +96,79 @@ func (s *Sweeper) Look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// As long as a network namespace is there, so may be processes in it, whatever the API server says.
-	for _, attached := range have.attached {
+	// A network namespace may contain processes even if the API server does not have the pod.
+	for _, attached := range items.attached {
 		if !attached.Gone {
 			alive[attached.Identity] = true
 		}
 	}
 	missing := map[string]bool{}
-	for _, identity := range have.identities() {
+	for _, identity := range items.identities() {
 		if !alive[identity] {
 			missing[identity] = true
 		}
 	}
 	gone := func(identity string) bool { return missing[identity] && s.missing[identity] }
 	defer func() { s.missing = missing }()
-	return errors.Join(s.sweepPods(ctx, have, gone), s.sweepAttachments(ctx, have, gone), s.sweepEndpoints(ctx, have, gone))
+	return errors.Join(s.sweepPods(ctx, items, gone), s.sweepAttachments(ctx, items, gone), s.sweepEndpoints(ctx, items, gone))
 }
 
-// confirmed asks the API server itself whether a pod is gone: what is remembered of it here may be long out of date, when
-// the connection has failed.
+// confirmed asks the API server itself whether a pod is gone: the cache may be stale after a lost connection.
 func (s *Sweeper) confirmed(ctx context.Context, identity string) (bool, error) {
-	alive, err := s.alive(ctx, s.Live, s.ofNode())
+	alive, err := s.alive(ctx, s.Live, s.onNode())
 	if err == nil && alive[identity] {
-		s.Log.Warn("the API server has a pod that was missing here", "uid", identity)
+		s.Log.Warn("the API server has a pod that is missing in the cache", "uid", identity)
 	}
 	return err == nil && !alive[identity], err
 }
 
-// ofNode asks for the pods of this node.
-func (s *Sweeper) ofNode() client.ListOption { return client.MatchingFields{"spec.nodeName": s.Node} }
+// onNode selects the pods of this node.
+func (s *Sweeper) onNode() client.ListOption { return client.MatchingFields{"spec.nodeName": s.Node} }
 
-func (s *Sweeper) list(ctx context.Context) (*things, error) {
-	have := &things{}
+func (s *Sweeper) list(ctx context.Context) (*inventory, error) {
+	items := &inventory{}
 	var err error
-	if have.volumes, err = s.Volumes.All(); err != nil {
+	if items.volumes, err = s.Volumes.All(); err != nil {
 		return nil, err
 	}
-	if have.dirs, err = s.Volumes.PodDirs(); err != nil {
+	if items.dirs, err = s.Volumes.PodDirs(); err != nil {
 		return nil, err
 	}
-	if have.attached, err = s.Plugin.List(); err != nil {
+	if items.attached, err = s.Plugin.List(); err != nil {
 		return nil, err
 	}
 	err = s.Do(ctx, func(ctx context.Context, ktsnd Ktsnd) error {
-		if have.pods, err = ktsnd.Pods(ctx); err != nil {
+		if items.pods, err = ktsnd.Pods(ctx); err != nil {
 			return err
 		}
-		have.endpoints, err = ktsnd.Endpoints(ctx)
+		items.endpoints, err = ktsnd.Endpoints(ctx)
 		return err
 	})
-	return have, err
+	return items, err
 }
 
-func (h *things) identities() []string {
-	var all []string
+func (h *inventory) identities() []string {
+	var identities []string
 	for _, volume := range h.volumes {
-		all = append(all, volume.UID)
+		identities = append(identities, volume.UID)
 	}
-	all = append(all, h.dirs...)
+	identities = append(identities, h.dirs...)
 	for _, attached := range h.attached {
-		all = append(all, attached.Identity)
+		identities = append(identities, attached.Identity)
 	}
 	for _, pod := range h.pods {
-		all = append(all, pod.Identity)
+		identities = append(identities, pod.Identity)
 	}
 	for _, endpoint := range h.endpoints {
-		all = append(all, endpoint.Identity)
+		identities = append(identities, endpoint.Identity)
 	}
-	return all
+	return identities
 }
 
-// staticUID is the annotation with the UID that kubelet, and so the runtime, knows a static pod by.
+// staticUID is the annotation with the UID by which kubelet and runtime know a static pod.
 const staticUID = "kubernetes.io/config.hash"
 
-// alive are the identities of the node's pods.
+// alive returns the identities of the node's pods.
 func (s *Sweeper) alive(ctx context.Context, from client.Reader, options ...client.ListOption) (map[string]bool, error) {
 	pods, err := listPods(ctx, from, options...)
 	return identitiesOf(pods), err
@@ -193,78 +192,78 @@ func identitiesOf(pods []corev1.Pod) map[string]bool {
 }
 
 // sweepPods removes volumes, folders and sockets.
-func (s *Sweeper) sweepPods(ctx context.Context, have *things, gone func(string) bool) error {
+func (s *Sweeper) sweepPods(ctx context.Context, items *inventory, gone func(string) bool) error {
 	all := map[string]bool{}
-	for _, volume := range have.volumes {
+	for _, volume := range items.volumes {
 		all[volume.UID] = true
 	}
-	for _, uid := range have.dirs {
+	for _, uid := range items.dirs {
 		all[uid] = true
 	}
-	for _, pod := range have.pods {
+	for _, pod := range items.pods {
 		if pod.Path != "" {
 			all[pod.Identity] = true
 		}
 	}
-	var failed error
+	var errs error
 	for _, uid := range slices.Sorted(maps.Keys(all)) {
 		if gone(uid) {
-			is := false
+			isGone := false
 			err := s.Volumes.Sweep(ctx, uid, func(ctx context.Context) (_ bool, err error) {
-				is, err = s.confirmed(ctx, uid)
-				return is, err
+				isGone, err = s.confirmed(ctx, uid)
+				return isGone, err
 			})
-			failed = errors.Join(failed, s.done(is, "volume", uid, err))
+			errs = errors.Join(errs, s.report(isGone, "volume", uid, err))
 		}
 	}
-	return failed
+	return errs
 }
 
-// sweepAttachments removes what a container's end has left, which no new one has: containers have names of their own.
-func (s *Sweeper) sweepAttachments(ctx context.Context, have *things, gone func(string) bool) error {
-	var all error
-	for _, attached := range have.attached {
+// sweepAttachments detaches ended containers. No new container has the same name.
+func (s *Sweeper) sweepAttachments(ctx context.Context, items *inventory, gone func(string) bool) error {
+	var errs error
+	for _, attached := range items.attached {
 		if attached.Gone && gone(attached.Identity) {
-			is, err := s.confirmed(ctx, attached.Identity)
-			if is {
+			isGone, err := s.confirmed(ctx, attached.Identity)
+			if isGone {
 				err = s.Plugin.Detach(ctx, &attached)
 			}
-			all = errors.Join(all, s.done(is, "interface", attached.ContainerID+" "+attached.Interface, err))
+			errs = errors.Join(errs, s.report(isGone, "interface", attached.ContainerID+" "+attached.Interface, err))
 		}
 	}
-	return all
+	return errs
 }
 
-// sweepEndpoints makes ktsnd forget interfaces that nobody on the node remembers.
-func (s *Sweeper) sweepEndpoints(ctx context.Context, have *things, gone func(string) bool) error {
+// sweepEndpoints removes endpoints from ktsnd that have no record on the node.
+func (s *Sweeper) sweepEndpoints(ctx context.Context, items *inventory, gone func(string) bool) error {
 	known := map[string]bool{}
-	for _, attached := range have.attached {
+	for _, attached := range items.attached {
 		known[attached.Identity+" "+attached.Interface] = true
 	}
 	return s.Do(ctx, func(ctx context.Context, ktsnd Ktsnd) error {
-		var all error
-		for _, endpoint := range have.endpoints {
+		var errs error
+		for _, endpoint := range items.endpoints {
 			name := endpoint.Identity + " " + endpoint.Interface
 			if gone(endpoint.Identity) && !known[name] && !s.Exists(endpoint.Netns) {
-				is, err := s.confirmed(ctx, endpoint.Identity)
-				if is {
+				isGone, err := s.confirmed(ctx, endpoint.Identity)
+				if isGone {
 					err = ktsnd.EndpointDel(ctx, endpoint.Identity, endpoint.Interface)
 				}
-				all = errors.Join(all, s.done(is, "endpoint", name, err))
+				errs = errors.Join(errs, s.report(isGone, "endpoint", name, err))
 			}
 		}
-		return all
+		return errs
 	})
 }
 
-// done says what became of a thing, which was removed if the pod was found to be gone.
-func (s *Sweeper) done(gone bool, what, which string, err error) error {
+// report returns an error, or logs and counts a removed item.
+func (s *Sweeper) report(gone bool, kind, name string, err error) error {
 	if err != nil {
-		return fmt.Errorf("remove %s %s, which no pod has any more: %w", what, which, err)
+		return fmt.Errorf("remove %s %s of a deleted pod: %w", kind, name, err)
 	}
 	if gone {
-		s.Log.Info("removed what no pod has any more", "what", what, "which", which)
-		s.Swept(what)
+		s.Log.Info("removed remains of a deleted pod", "kind", kind, "name", name)
+		s.Swept(kind)
 	}
 	return nil
 }

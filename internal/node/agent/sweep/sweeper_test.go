@@ -24,7 +24,7 @@ import (
 
 // fakeNode remembers what was removed.
 type fakeNode struct {
-	things
+	inventory
 	removed []string
 	refuse  error
 }
@@ -86,34 +86,34 @@ func TestOnlyWhatIsLeftIsRemoved(t *testing.T) {
 	static := pod("mirror")
 	static.Annotations = map[string]string{staticUID: "static"}
 	for name, test := range map[string]struct {
-		have things
+		have inventory
 		want string
 	}{
-		"nothing of pods that are there": {things{
+		"nothing of pods that are there": {inventory{
 			volumes: []csi.Volume{{UID: "alive"}}, dirs: []string{"alive"}, attached: []attachment.Attached{attached("alive", true), attached("static", true)},
 			pods: []control.Pod{{Identity: "alive", Path: "/x"}}, endpoints: []control.AttachedEndpoint{endpoint("alive", "/gone")},
 		}, ""},
-		"all of one that is gone": {things{
+		"all of one that is gone": {inventory{
 			volumes: []csi.Volume{{UID: "gone"}}, dirs: []string{"gone"}, attached: []attachment.Attached{attached("gone", true)},
 			pods: []control.Pod{{Identity: "gone", Path: "/x"}}, endpoints: []control.AttachedEndpoint{endpoint("gone", "/gone")},
 		}, "interface gone, volume gone"},
-		"a folder that no volume is written down for": {things{dirs: []string{"gone"}}, "volume gone"},
-		"a socket that nobody remembers":              {things{pods: []control.Pod{{Identity: "gone", Path: "/x"}, {Identity: "none"}}}, "volume gone"},
-		"nothing as long as the network namespace is there": {things{
+		"a folder that no volume is written down for": {inventory{dirs: []string{"gone"}}, "volume gone"},
+		"a socket that nobody remembers":              {inventory{pods: []control.Pod{{Identity: "gone", Path: "/x"}, {Identity: "none"}}}, "volume gone"},
+		"nothing as long as the network namespace is there": {inventory{
 			volumes: []csi.Volume{{UID: "gone"}}, attached: []attachment.Attached{attached("gone", false)},
 			endpoints: []control.AttachedEndpoint{endpoint("gone", "/there")},
 		}, ""},
-		"an endpoint that nobody remembers": {things{
+		"an endpoint that nobody remembers": {inventory{
 			endpoints: []control.AttachedEndpoint{endpoint("gone", "/gone"), endpoint("also-gone", "/there")},
 		}, "endpoint gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			on := &fakeNode{things: test.have}
+			on := &fakeNode{inventory: test.have}
 			s := newSweeper(on, pod("alive"), static)
-			if err := s.Look(t.Context()); err != nil || len(on.removed) > 0 {
+			if err := s.Sweep(t.Context()); err != nil || len(on.removed) > 0 {
 				t.Fatalf("the first look removed %q, %v", on.removed, err)
 			}
-			if err := s.Look(t.Context()); err != nil {
+			if err := s.Sweep(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			slices.Sort(on.removed)
@@ -125,21 +125,21 @@ func TestOnlyWhatIsLeftIsRemoved(t *testing.T) {
 }
 
 func TestAPodThatComesBackIsSpared(t *testing.T) {
-	on := &fakeNode{things: things{volumes: []csi.Volume{{UID: "late"}}}}
+	on := &fakeNode{inventory: inventory{volumes: []csi.Volume{{UID: "late"}}}}
 	s := newSweeper(on)
-	if err := s.Look(t.Context()); err != nil {
+	if err := s.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Pods.(client.Client).Create(t.Context(), pod("late")); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Look(t.Context()); err != nil || len(on.removed) > 0 {
+	if err := s.Sweep(t.Context()); err != nil || len(on.removed) > 0 {
 		t.Errorf("removed %q, %v", on.removed, err)
 	}
 }
 
 func TestWhatIsRememberedOfThePodsIsNotBelievedAlone(t *testing.T) {
-	on := &fakeNode{things: things{
+	on := &fakeNode{inventory: inventory{
 		volumes: []csi.Volume{{UID: "alive"}}, dirs: []string{"alive"}, attached: []attachment.Attached{attached("alive", true)},
 		pods: []control.Pod{{Identity: "alive", Path: "/x"}}, endpoints: []control.AttachedEndpoint{endpoint("other", "/gone")},
 	}}
@@ -148,7 +148,7 @@ func TestWhatIsRememberedOfThePodsIsNotBelievedAlone(t *testing.T) {
 	swept := 0
 	s.Swept = func(string) { swept++ }
 	for range 3 {
-		if err := s.Look(t.Context()); err != nil {
+		if err := s.Sweep(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -156,8 +156,8 @@ func TestWhatIsRememberedOfThePodsIsNotBelievedAlone(t *testing.T) {
 		t.Errorf("removed %q, counted %d", on.removed, swept)
 	}
 	s.Live = failing{}
-	err := s.Look(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "remove volume alive, which no pod has any more: list the node's pods: no connection") || len(on.removed) > 0 {
+	err := s.Sweep(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "remove volume alive of a deleted pod: list the node's pods: no connection") || len(on.removed) > 0 {
 		t.Errorf("removed %q without asking, and said %v", on.removed, err)
 	}
 }
@@ -170,11 +170,11 @@ func (failing) List(context.Context, client.ObjectList, ...client.ListOption) er
 }
 
 func TestWhatCannotBeRemovedIsTriedAgain(t *testing.T) {
-	on := &fakeNode{things: things{dirs: []string{"gone"}}, refuse: errors.New("busy")}
+	on := &fakeNode{inventory: inventory{dirs: []string{"gone"}}, refuse: errors.New("busy")}
 	s := newSweeper(on)
 	for range 3 {
-		err := s.Look(t.Context())
-		if len(on.removed) > 0 && (err == nil || !strings.Contains(err.Error(), "remove volume gone, which no pod has any more: busy")) {
+		err := s.Sweep(t.Context())
+		if len(on.removed) > 0 && (err == nil || !strings.Contains(err.Error(), "remove volume gone of a deleted pod: busy")) {
 			t.Errorf("said %v", err)
 		}
 	}

@@ -34,7 +34,7 @@ func TestAnEventSaysThatCapturedFramesAreNotSent(t *testing.T) {
 		{"frames leave by the kernel", []relay.Status{past}, "Warning TSNKernelPath Frames of interface tsn0 without a transmit time leave by the kernel"},
 	} {
 		watcher.Relays = func() []relay.Status { return step.relays }
-		if err := watcher.Look(t.Context()); err != nil {
+		if err := watcher.Check(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := next(events); (got == "") != (step.want == "") || !strings.Contains(got, step.want) {

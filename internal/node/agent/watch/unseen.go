@@ -13,57 +13,58 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 )
 
-// guarded reads what the interfaces of the node's pods did not let out, by the pods' UIDs.
+// guarded restores and reads the filters of the pods' interfaces, by the pods' UIDs.
 func (w *Watcher) guarded() map[string][]attachment.Guarded {
-	if w.Unseen == nil {
+	if w.Guards == nil {
 		return nil
 	}
-	all, err := w.Unseen()
-	w.complain(unseenPart, err)
-	of := map[string][]attachment.Guarded{}
+	all, err := w.Guards()
+	w.logFailure(unseenPart, err)
+	byPod := map[string][]attachment.Guarded{}
 	for _, guarded := range all {
 		if guarded.Back {
-			w.Back()
-			w.Log.Warn("put back the filter against datagrams that libktsn.so does not see", "pod", guarded.Identity, "interface", guarded.Interface)
+			w.Restored()
+			w.Log.Warn("restored the filter against datagrams that bypass libktsn.so", "pod", guarded.Identity, "interface", guarded.Interface)
 		}
-		of[guarded.Identity] = append(of[guarded.Identity], guarded)
+		byPod[guarded.Identity] = append(byPod[guarded.Identity], guarded)
 	}
-	return of
+	return byPod
 }
 
-// captured tells whether relays serve all programs of a pod that are without libktsn.so.
+// captured reports whether relays serve all programs of a pod that have not loaded libktsn.so.
 func captured(interfaces []attachment.Guarded) bool {
 	return len(interfaces) > 0 && !slices.ContainsFunc(interfaces, func(guarded attachment.Guarded) bool { return guarded.Mode == capture.None })
 }
 
-// unseenPart is how what is unseen is called where it cannot be looked at.
-const unseenPart = "datagrams that libktsn.so does not see"
+// unseenPart is the subject of failures to read the filters.
+const unseenPart = "datagrams that bypass libktsn.so"
 
-// dropped says which programs send past libktsn.so, each once. Where none is known it says that much.
-func dropped(interfaces []attachment.Guarded) []finding {
+// droppedFindings has a finding for each program that bypasses libktsn.so, or for an unknown program.
+func droppedFindings(interfaces []attachment.Guarded) []finding {
 	var findings []finding
 	for _, guarded := range interfaces {
 		for _, program := range guarded.Programs {
 			if program.Refused == 0 {
 				continue
 			}
-			findings = append(findings, unseenOf(&guarded, fmt.Sprintf("program %q (process %d)", program.Name, program.PID), program.Name))
+			findings = append(findings, unseenFinding(&guarded, fmt.Sprintf("program %q (process %d)", program.Name, program.PID), program.Name))
 		}
 		if guarded.RefusedSum() > 0 && len(guarded.Programs) == 0 {
-			findings = append(findings, unseenOf(&guarded, "a program that could not be told", ""))
+			findings = append(findings, unseenFinding(&guarded, "an unknown program", ""))
 		}
 	}
 	return findings
 }
 
-func unseenOf(guarded *attachment.Guarded, who, name string) finding {
+func unseenFinding(guarded *attachment.Guarded, who, name string) finding {
 	return finding{ReasonUnseen, guarded.Interface + " " + name, fmt.Sprintf("Messages with a transmit time of %s did not come through libktsn.so, and %s "+
 		"does not let them out, because they would leave early: %s. %s", who, guarded.Interface, reasons(guarded), remedy(guarded))}
 }
 
-// reasons says why messages were not captured.
+// reasons explains why messages were not captured.
 func reasons(guarded *attachment.Guarded) string {
 	var texts []string
 	for _, reason := range slices.Sorted(maps.Keys(guarded.Refused)) {
@@ -72,7 +73,7 @@ func reasons(guarded *attachment.Guarded) string {
 	return strings.Join(texts, ", ")
 }
 
-// remedy says what to do about it.
+// remedy says how to fix it.
 func remedy(guarded *attachment.Guarded) string {
 	if guarded.Refused[capture.ReasonNotCaptured] == 0 {
 		return "`ktsn node capture` on the node has the figures"
@@ -81,10 +82,10 @@ func remedy(guarded *attachment.Guarded) string {
 		"library as usual; or let them leave early by the annotation %s: %s", v1alpha1.UnseenAnnotation, v1alpha1.UnseenPass)
 }
 
-// resultRefused is what the pod's interface did not let out.
+// resultRefused counts messages that the filter of the pod's interface dropped.
 const resultRefused = "refused"
 
-// count adds what was dropped or passed since the last look to the pod's figures.
+// count adds the increase since the last check to the pod's metrics.
 func (w *Watcher) count(pod *corev1.Pod, interfaces []attachment.Guarded, now map[string]map[string]uint64) {
 	for i := range interfaces {
 		guarded := &interfaces[i]
@@ -93,7 +94,7 @@ func (w *Watcher) count(pod *corev1.Pod, interfaces []attachment.Guarded, now ma
 		for result, sum := range now[key] {
 			before := w.counted[key][result]
 			if sum < before {
-				before = 0 // another filter
+				before = 0 // new filter
 			}
 			switch more := sum - before; {
 			case more == 0:
@@ -106,7 +107,7 @@ func (w *Watcher) count(pod *corev1.Pod, interfaces []attachment.Guarded, now ma
 	}
 }
 
-// resultsOf counts what became of frames that no relay got.
+// resultsOf returns the counters of frames that no relay got.
 func resultsOf(guarded *attachment.Guarded) map[string]uint64 {
 	results := map[string]uint64{resultRefused: guarded.RefusedSum(), "passed": guarded.Port.Passed, "drop-gated": guarded.Port.Gated}
 	for reason, frames := range guarded.Port.Dropped() {
@@ -115,8 +116,8 @@ func resultsOf(guarded *attachment.Guarded) map[string]uint64 {
 	return results
 }
 
-// lost says of which interfaces captured messages were dropped before a relay got them.
-func lost(interfaces []attachment.Guarded) []finding {
+// lostFindings has a finding for each interface whose captured messages were dropped before a relay got them.
+func lostFindings(interfaces []attachment.Guarded) []finding {
 	var findings []finding
 	for i := range interfaces {
 		guarded := &interfaces[i]
@@ -125,6 +126,35 @@ func lost(interfaces []attachment.Guarded) []finding {
 			findings = append(findings, finding{ReasonUnseen, guarded.Interface + " " + reason, fmt.Sprintf("%d messages with a transmit time were captured at %s "+
 				"and dropped on the node, because %s; `ktsn doctor` says what to do", dropped[reason], guarded.Interface, capture.Explain(reason))})
 		}
+	}
+	return findings
+}
+
+// relays returns the status of relays by the pods' UIDs.
+func (w *Watcher) relays() map[string][]relay.Status {
+	if w.Relays == nil {
+		return nil
+	}
+	byPod := map[string][]relay.Status{}
+	for _, status := range w.Relays() {
+		byPod[status.Identity] = append(byPod[status.Identity], status)
+	}
+	return byPod
+}
+
+// relayFindings has a finding for each interface whose captured frames do not pass ktsnd.
+func relayFindings(relays []relay.Status) []finding {
+	var findings []finding
+	for i := range relays {
+		reason, message := relays[i].Trouble()
+		if reason == "" {
+			continue
+		}
+		event := ReasonRelay
+		if reason == v1alpha1.ReasonKernelPath {
+			event = ReasonKernelPath
+		}
+		findings = append(findings, finding{event, relays[i].Interface + reason, strings.ToUpper(message[:1]) + message[1:]})
 	}
 	return findings
 }

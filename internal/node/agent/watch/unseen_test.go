@@ -24,7 +24,7 @@ func TestAnEventNamesTheProgramThatSendsPastTheLibrary(t *testing.T) {
 	var now capture.Count
 	var refuse error
 	total := map[string]uint64{}
-	watcher.Unseen = func() ([]attachment.Guarded, error) {
+	watcher.Guards = func() ([]attachment.Guarded, error) {
 		of := func(uid string) overlay.Attachment {
 			return overlay.Attachment{Identity: uid, ContainerID: uid, Interface: "tsn0"}
 		}
@@ -40,14 +40,14 @@ func TestAnEventNamesTheProgramThatSendsPastTheLibrary(t *testing.T) {
 		total    uint64
 	}{
 		{"nothing is dropped", capture.Count{Attached: true}, nil, "", 0},
-		{"nobody knows by whom", refused(1), nil, "Warning TSNMessageUnseen Messages with a transmit time of a program that could not be told", 1},
+		{"nobody knows by whom", refused(1), nil, "Warning TSNMessageUnseen Messages with a transmit time of an unknown program", 1},
 		{"it is known", refused(4, python...), nil, `of program "py\x1b" (process 4) did not come through libktsn.so, and tsn0 does not let them out, because they would leave early: nothing is captured on this network. Have them captured`, 4},
 		{"it goes on", refused(5, python...), nil, "", 5},
 		{"it cannot all be looked at", refused(6, python...), errors.New("another is not there"), "", 6},
 		{"the filter is another", refused(2, python...), nil, "", 8},
 	} {
 		now, refuse = step.now, step.refuse
-		if err := watcher.Look(t.Context()); err != nil {
+		if err := watcher.Check(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := next(events); (got == "") != (step.want == "") || !strings.Contains(got, step.want) {
@@ -62,10 +62,10 @@ func TestAnEventNamesTheProgramThatSendsPastTheLibrary(t *testing.T) {
 func TestWhoRunsRelaysIsToldOfAProgramThatWasPutBack(t *testing.T) {
 	watcher, _ := newWatcher(runningPod(true, ""), &fakeKtsnd{{Identity: "uid", Path: "/x", Endpoints: 1}}, nil)
 	told := 0
-	watcher.Back = func() { told++ }
+	watcher.Restored = func() { told++ }
 	for _, back := range []bool{false, true, false} {
-		watcher.Unseen = func() ([]attachment.Guarded, error) { return []attachment.Guarded{{Back: back}}, nil }
-		if err := watcher.Look(t.Context()); err != nil {
+		watcher.Guards = func() ([]attachment.Guarded, error) { return []attachment.Guarded{{Back: back}}, nil }
+		if err := watcher.Check(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -77,7 +77,7 @@ func TestWhoRunsRelaysIsToldOfAProgramThatWasPutBack(t *testing.T) {
 func TestWhatTheNodesEndDropsIsSaidAndCounted(t *testing.T) {
 	watcher, events := newWatcher(runningPod(true, ""), &fakeKtsnd{{Identity: "uid", Path: "/x", Endpoints: 1}}, nil)
 	var now capture.PortCount
-	watcher.Unseen = func() ([]attachment.Guarded, error) {
+	watcher.Guards = func() ([]attachment.Guarded, error) {
 		key := overlay.Attachment{Identity: "uid", ContainerID: "uid", Interface: "tsn0"}
 		return []attachment.Guarded{{Attachment: key, Count: capture.Count{Attached: true, Mode: capture.All}, Port: now}}, nil
 	}
@@ -98,7 +98,7 @@ func TestWhatTheNodesEndDropsIsSaidAndCounted(t *testing.T) {
 		{"the program is another", capture.PortCount{Passed: 1}, "", "map[drop-no-relay:3 drop-segments:1 passed:6]"},
 	} {
 		now = step.now
-		if err := watcher.Look(t.Context()); err != nil {
+		if err := watcher.Check(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := next(events); (got == "") != (step.want == "") || !strings.Contains(got, step.want) {

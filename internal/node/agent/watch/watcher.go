@@ -19,6 +19,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/errortext"
 )
 
 // Ktsnd is a connection to the node's ktsnd.
@@ -26,57 +27,57 @@ type Ktsnd interface {
 	Pods(ctx context.Context) ([]control.Pod, error)
 }
 
-// Programs looks at the programs of a pod.
+// Programs inspects the programs of a pod.
 type Programs interface {
-	// Without returns a sentence for each program of the pod that was started with libktsn.so and is without it.
+	// Without returns a message for each program of the pod that was started with libktsn.so and has not loaded it.
 	Without(ctx context.Context, uid string) ([]string, error)
 }
 
-// Watcher looks at the pods.
+// Watcher checks the pods.
 type Watcher struct {
-	// Pods gives the pods of this node.
+	// Pods reads the pods of this node.
 	Pods client.Reader
 	// Driver is the name of the CSI driver.
 	Driver   string
 	Do       func(ctx context.Context, ask func(context.Context, Ktsnd) error) error
-	Programs Programs // nil: look at no programs
-	// Unseen makes sure of the filters of the pods' interfaces and reads what these did not let out; nil: look at none.
-	Unseen func() ([]attachment.Guarded, error)
-	// Back is called when a program was missing and has been put back.
-	Back func()
-	// Dropped counts that for a pod.
+	Programs Programs // nil: do not inspect programs
+	// Guards restores the filters of the pods' interfaces and returns their counters; may be nil.
+	Guards func() ([]attachment.Guarded, error)
+	// Restored is called after a filter was restored.
+	Restored func()
+	// Dropped counts messages that a filter dropped.
 	Dropped func(namespace, pod string, more uint64)
-	// Diverted counts what the node's end of a pod's interface did besides giving frames to the relay, by what it did.
+	// Diverted counts frames that the node's end of a pod's interface did not give to the relay, by result.
 	Diverted func(namespace, pod, result string, more uint64)
-	// Relays says how the relays of captured interfaces are; nil: look at none.
+	// Relays returns the status of relays; may be nil.
 	Relays func() []relay.Status
 	Events record.EventRecorder
 	Every  time.Duration
-	// Settle is how long a pod runs before it is looked at.
+	// Settle is how long a pod runs before it is checked.
 	Settle time.Duration
 	Now    func() time.Time
 	Log    *slog.Logger
 
-	// failed is what could not be looked at, and why, as it was logged last.
+	// failed has the last logged error by subject.
 	failed map[string]string
-	// said is what holds of which pod since an Event said so.
-	said map[complaint]bool
-	// looked is which containers' programs were looked at.
-	looked map[string]bool
-	// counted is what each interface had not let out at the last look, and its node's end not given to the relay, by result.
+	// reported are the problems with an Event that still hold.
+	reported map[problem]bool
+	// inspected are the pods whose programs were inspected, by UID and containers.
+	inspected map[string]bool
+	// counted are the counters of each interface at the last check, by result.
 	counted map[string]map[string]uint64
 }
 
-// complaint is something about a pod.
-type complaint struct{ uid, reason, about string }
+// problem identifies a problem of a pod.
+type problem struct{ uid, reason, detail string }
 
-// Run looks until ctx ends.
+// Run checks the pods until ctx ends.
 func (w *Watcher) Run(ctx context.Context) error {
 	ticks := time.NewTicker(w.Every)
 	defer ticks.Stop()
 	for {
-		if err := w.Look(ctx); ctx.Err() == nil {
-			w.complain("pods", err)
+		if err := w.Check(ctx); ctx.Err() == nil {
+			w.logFailure("pods", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -86,23 +87,23 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
-// complain logs what cannot be looked at, once as long as it is for the same reason.
-func (w *Watcher) complain(what string, err error) {
+// logFailure logs a failed check, once per error.
+func (w *Watcher) logFailure(subject string, err error) {
 	if err == nil {
-		delete(w.failed, what)
+		delete(w.failed, subject)
 		return
 	}
 	if w.failed == nil {
 		w.failed = map[string]string{}
 	}
-	if w.failed[what] != err.Error() {
-		w.Log.Warn("cannot look at "+what, "error", strings.ReplaceAll(err.Error(), "\n", "; "))
+	if w.failed[subject] != err.Error() {
+		w.Log.Warn("cannot check "+subject, "error", errortext.OneLine(err))
 	}
-	w.failed[what] = err.Error()
+	w.failed[subject] = err.Error()
 }
 
-// Look looks at all pods once.
-func (w *Watcher) Look(ctx context.Context) error {
+// Check checks all pods once.
+func (w *Watcher) Check(ctx context.Context) error {
 	var pods corev1.PodList
 	if err := w.Pods.List(ctx, &pods); err != nil {
 		return fmt.Errorf("list the node's pods: %w", err)
@@ -120,7 +121,7 @@ func (w *Watcher) Look(ctx context.Context) error {
 	}
 	guarded, counted := w.guarded(), map[string]map[string]uint64{}
 	relays := w.relays()
-	holds, looked, present := map[complaint]bool{}, map[string]bool{}, map[string]bool{}
+	holds, inspected, present := map[problem]bool{}, map[string]bool{}, map[string]bool{}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		present[programsOf(pod)] = true
@@ -131,23 +132,23 @@ func (w *Watcher) Look(ctx context.Context) error {
 		}
 		var without []finding
 		if !captured(interfaces) {
-			without = w.programs(ctx, pod, looked)
+			without = w.programFindings(ctx, pod, inspected)
 		}
-		for _, found := range slices.Concat(w.halves(pod, served), without, dropped(interfaces), lost(interfaces), troubled(relays[string(pod.UID)])) {
-			key := complaint{string(pod.UID), found.reason, found.about}
+		for _, f := range slices.Concat(w.podFindings(pod, served), without, droppedFindings(interfaces), lostFindings(interfaces), relayFindings(relays[string(pod.UID)])) {
+			key := problem{string(pod.UID), f.reason, f.detail}
 			holds[key] = true
-			if !w.said[key] {
-				w.Events.Event(pod, corev1.EventTypeWarning, found.reason, found.sentence)
+			if !w.reported[key] {
+				w.Events.Event(pod, corev1.EventTypeWarning, f.reason, f.message)
 			}
 		}
 	}
-	w.said, w.looked, w.counted = holds, looked, counted
-	// Of pods that are gone.
-	maps.DeleteFunc(w.failed, func(what, _ string) bool { return what != "pods" && what != unseenPart && !present[what] })
+	w.reported, w.inspected, w.counted = holds, inspected, counted
+	// Forget deleted pods.
+	maps.DeleteFunc(w.failed, func(subject, _ string) bool { return subject != "pods" && subject != unseenPart && !present[subject] })
 	return nil
 }
 
-// settled tells whether all of the pod's containers have been running for a while.
+// settled reports whether all containers of the pod have been running for a while.
 func (w *Watcher) settled(pod *corev1.Pod) bool {
 	if pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil || len(pod.Status.ContainerStatuses) == 0 {
 		return false
@@ -161,11 +162,11 @@ func (w *Watcher) settled(pod *corev1.Pod) bool {
 	return true
 }
 
-// finding is a complaint with its sentence.
-type finding struct{ reason, about, sentence string }
+// finding is a problem with its message.
+type finding struct{ reason, detail, message string }
 
-// halves looks whether what the pod asks for is there, and how much of it is used.
-func (w *Watcher) halves(pod *corev1.Pod, served map[string]control.Pod) []finding {
+// podFindings checks that the pod has both interface and volume, and its limits.
+func (w *Watcher) podFindings(pod *corev1.Pod, served map[string]control.Pod) []finding {
 	has, known := served[string(pod.UID)]
 	volume := csi.InPod(pod, w.Driver)
 	var findings []finding
@@ -177,7 +178,7 @@ func (w *Watcher) halves(pod *corev1.Pod, served map[string]control.Pod) []findi
 		findings = append(findings, finding{ReasonNoVolume, "", "A container preloads libktsn.so, but the pod has no volume of " + w.Driver +
 			" to take it from, so its timed messages do not leave; add the volume and mount it at /run/ktsn"})
 	}
-	for _, one := range []struct {
+	for _, usage := range []struct {
 		name       string
 		has, limit uint64
 		field      string
@@ -187,15 +188,15 @@ func (w *Watcher) halves(pod *corev1.Pod, served map[string]control.Pod) []findi
 		{"bytes of rings", has.RingMemoryBytes, has.Limits.RingMemoryBytes, "memory"},
 		{"messages under way", has.Pending, has.Limits.Pending, "pending"},
 	} {
-		if one.limit > 0 && one.has >= one.limit {
-			findings = append(findings, finding{ReasonLimit, one.name, fmt.Sprintf("The pod has %d of %d %s, and gets no more of ktsnd; the limit is spec.limits.%s of a "+
-				"TSNNetwork of it, else ktsnd's option --pod-%s (value ktsnd.extraArgs of the chart)", one.has, one.limit, one.name, one.field, one.field)})
+		if usage.limit > 0 && usage.has >= usage.limit {
+			findings = append(findings, finding{ReasonLimit, usage.name, fmt.Sprintf("The pod has %d of %d %s, and gets no more of ktsnd; the limit is spec.limits.%s of a "+
+				"TSNNetwork of it, else ktsnd's option --pod-%s (value ktsnd.extraArgs of the chart)", usage.has, usage.limit, usage.name, usage.field, usage.field)})
 		}
 	}
 	return findings
 }
 
-// preloads tells whether the pod's author says that a container preloads the library.
+// preloads reports whether a container's environment preloads the library.
 func preloads(pod *corev1.Pod) bool {
 	for i := range pod.Spec.Containers {
 		for _, variable := range pod.Spec.Containers[i].Env {
@@ -207,12 +208,11 @@ func preloads(pod *corev1.Pod) bool {
 	return false
 }
 
-// libraryName is what the library is called wherever it lies.
+// libraryName is the library's file name in any folder.
 const libraryName = "libktsn.so"
 
-// programs looks at the programs of a pod, once for each start of one of its containers. What was found then holds until
-// the next start.
-func (w *Watcher) programs(ctx context.Context, pod *corev1.Pod, looked map[string]bool) []finding {
+// programFindings inspects the programs of a pod once per start of a container. The findings hold until the next start.
+func (w *Watcher) programFindings(ctx context.Context, pod *corev1.Pod, inspected map[string]bool) []finding {
 	if w.Programs == nil || !csi.InPod(pod, w.Driver) {
 		return nil
 	}
@@ -221,28 +221,49 @@ func (w *Watcher) programs(ctx context.Context, pod *corev1.Pod, looked map[stri
 		parts = append(parts, container.ContainerID)
 	}
 	key := strings.Join(parts, " ")
-	if w.looked[key] {
-		looked[key] = true
-		return w.stillHolds(pod)
+	if w.inspected[key] {
+		inspected[key] = true
+		return w.keptFindings(pod)
 	}
-	sentences, err := w.Programs.Without(ctx, string(pod.UID))
-	w.complain(programsOf(pod), err)
-	looked[key] = err == nil // else again the next time
+	messages, err := w.Programs.Without(ctx, string(pod.UID))
+	w.logFailure(programsOf(pod), err)
+	inspected[key] = err == nil // otherwise retry
 	var findings []finding
-	for _, sentence := range sentences {
-		findings = append(findings, finding{ReasonProgram, sentence, sentence})
+	for _, message := range messages {
+		findings = append(findings, finding{ReasonProgram, message, message})
 	}
 	return findings
 }
 
 func programsOf(pod *corev1.Pod) string { return "programs of pod " + pod.Namespace + "/" + pod.Name }
 
-func (w *Watcher) stillHolds(pod *corev1.Pod) []finding {
+func (w *Watcher) keptFindings(pod *corev1.Pod) []finding {
 	var findings []finding
-	for said := range w.said {
-		if said.uid == string(pod.UID) && said.reason == ReasonProgram {
-			findings = append(findings, finding{said.reason, said.about, said.about})
+	for p := range w.reported {
+		if p.uid == string(pod.UID) && p.reason == ReasonProgram {
+			findings = append(findings, finding{p.reason, p.detail, p.detail})
 		}
 	}
 	return findings
 }
+
+// Reasons of Events of pods.
+const (
+	// ReasonNoInterface means that the pod has a volume of the driver and no interface on a network.
+	ReasonNoInterface = "TSNInterfaceMissing"
+	// ReasonNoVolume means that a container preloads libktsn.so, and the pod has no volume with it.
+	ReasonNoVolume = "TSNVolumeMissing"
+	// ReasonLimit means that the pod has reached a limit.
+	ReasonLimit = "TSNLimitReached"
+	// ReasonProgram means that a program of the pod cannot load libktsn.so, such as a static one, and its messages are
+	// not captured.
+	ReasonProgram = "TSNProgramNotCaught"
+	// ReasonUnseen means that messages with a transmit time bypassed libktsn.so and were dropped, because they were not
+	// captured or no relay got them. They would have left early.
+	ReasonUnseen = "TSNMessageUnseen"
+	// ReasonRelay means that captured frames are not sent, because the relay does not run or ktsnd cannot serve it.
+	ReasonRelay = "TSNRelayAway"
+	// ReasonKernelPath means that frames without a transmit time should pass ktsnd, but leave through the kernel, or
+	// are dropped if the schedule closes their gate at times.
+	ReasonKernelPath = "TSNKernelPath"
+)

@@ -91,7 +91,7 @@ func TestAnEventSaysWhatDoesNotHold(t *testing.T) {
 			programs := &fakePrograms{sentences: test.programs}
 			w, events := newWatcher(test.pod, &test.ktsnd, programs)
 			for range 3 {
-				if err := w.Look(t.Context()); err != nil {
+				if err := w.Check(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -113,7 +113,7 @@ func TestAnEventIsRepeatedWhenItBeginsAnew(t *testing.T) {
 	w, events := newWatcher(runningPod(true, ""), &ktsnd, nil)
 	for _, has := range []uint64{8, 8, 3, 8} {
 		ktsnd[0].Sockets = has
-		if err := w.Look(t.Context()); err != nil {
+		if err := w.Check(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -125,7 +125,7 @@ func TestAnEventIsRepeatedWhenItBeginsAnew(t *testing.T) {
 func TestAPodThatHasJustBegunIsLeftAlone(t *testing.T) {
 	w, events := newWatcher(runningPod(true, ""), &fakeKtsnd{}, nil)
 	w.Now = func() time.Time { return began.Add(9 * time.Second) }
-	if err := w.Look(t.Context()); err != nil {
+	if err := w.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := next(events); got != "" {
@@ -139,16 +139,16 @@ func TestWhatCouldNotBeLookedAtIsTriedAgainAndLoggedOnce(t *testing.T) {
 	w, events := newWatcher(runningPod(true, ""), &fakeKtsnd{{Identity: "uid", Endpoints: 1}}, programs)
 	w.Log = slog.New(slog.NewTextHandler(&log, nil))
 	for range 3 {
-		if err := w.Look(t.Context()); err != nil {
+		if err := w.Check(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if programs.looks != 3 || strings.Count(log.String(), "cannot look at programs of pod default/p") != 1 {
+	if programs.looks != 3 || strings.Count(log.String(), "cannot check programs of pod default/p") != 1 {
 		t.Errorf("looked %d times, and logged %q", programs.looks, log.String())
 	}
 	programs.refuse = nil
 	for range 2 {
-		if err := w.Look(t.Context()); err != nil {
+		if err := w.Check(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

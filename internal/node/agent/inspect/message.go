@@ -8,14 +8,14 @@ import (
 	"unicode"
 )
 
-// How much of a pod's text is in a sentence, and of several sentences in the log, in characters.
+// Limits of a pod's text in a message, and of several messages in the log, in characters.
 const (
 	nameMax    = 200
 	failureMax = 600
 )
 
-// sentence says what it means for the pod.
-func (f *Found) sentence() string {
+// message explains the consequence for the pod.
+func (f *Program) message() string {
 	const consequence = "its messages with a transmit time do not leave by a TSN interface whose network captures none (spec.capture)"
 	name := printable(f.Name, nameMax)
 	switch {
@@ -28,7 +28,7 @@ func (f *Found) sentence() string {
 		"loader refused it), so %s", name, consequence)
 }
 
-// printable is a text of a pod as it may stand in an Event and a log: one line, and not too long.
+// printable makes a pod's text safe for an Event or log: one line of limited length.
 func printable(text string, most int) string {
 	cleaned := strings.Map(func(r rune) rune {
 		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {

@@ -17,68 +17,68 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/program"
 )
 
-// Limits of what is read of a pod.
+// Limits of the data that is read of a pod.
 const (
 	processesMax    = 256
 	cgroupMax       = 64 << 10
 	environmentMax  = 256 << 10
 	mappingsMax     = 4 << 20
-	foundMax        = 16
+	programsMax     = 16
 	failuresMax     = 4
 	readAtOnceBytes = 64 << 10
 )
 
-// libraryName is what the library is called wherever it lies.
+// libraryName is the library's file name in any folder.
 const libraryName = "libktsn.so"
 
-// Found is a program that was started with the library and is without it.
-type Found struct {
+// Program is a program that was started with the library and has not loaded it.
+type Program struct {
 	Name   string `json:"name"`
 	Static bool   `json:"static,omitempty"`
 	Go     bool   `json:"go,omitempty"`
 }
 
-// Report is what was found of a pod.
+// Report is the result for a pod.
 type Report struct {
-	Found []Found `json:"found,omitempty"`
-	// Failures are sentences about processes that could not be looked at.
+	Programs []Program `json:"found,omitempty"`
+	// Failures are errors of processes that could not be inspected.
 	Failures []string `json:"failures,omitempty"`
 }
 
-// look looks at the processes in cgroups of the pod. Those that end meanwhile are left out.
-func look(proc, uid string) (*Report, error) {
+// inspectPod inspects the processes in cgroups of the pod. It ignores processes that end meanwhile.
+func inspectPod(proc, uid string) (*Report, error) {
 	folders, err := filepath.Glob(filepath.Join(proc, "[0-9]*"))
 	if err != nil {
 		return nil, err
 	}
 	if len(folders) == 0 {
-		return nil, fmt.Errorf("there are no processes in %s; the node's /proc has to be mounted there", proc)
+		return nil, fmt.Errorf("no processes in %s; the node's /proc must be mounted there", proc)
 	}
 	report := &Report{}
-	looked := 0
+	count := 0
 	for _, folder := range folders {
-		is, err := ofPod(folder, uid)
-		var found *Found
-		if is && looked < processesMax {
-			looked++
-			found, err = judge(folder)
+		inPod, err := isInPod(folder, uid)
+		var finding *Program
+		if inPod && count < processesMax {
+			count++
+			finding, err = inspectProcess(folder)
 		}
 		switch {
 		case hasEnded(err):
 		case err != nil && len(report.Failures) < failuresMax:
 			report.Failures = append(report.Failures, fmt.Sprintf("process %s: %v", filepath.Base(folder), err))
-		case found != nil && len(report.Found) < foundMax && !slices.Contains(report.Found, *found):
-			report.Found = append(report.Found, *found)
+		case finding != nil && len(report.Programs) < programsMax && !slices.Contains(report.Programs, *finding):
+			report.Programs = append(report.Programs, *finding)
 		}
 	}
 	return report, nil
 }
 
-// hasEnded tells whether a process could not be looked at because there is none any more.
+// hasEnded reports whether an error means that the process has ended.
 func hasEnded(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) }
 
-// ofPod tells whether a process is in a cgroup of the pod, which kubelet names by the UID, systemd with underscores.
-func ofPod(folder, uid string) (bool, error) {
+// isInPod reports whether a process is in a cgroup of the pod. kubelet names it by the UID, systemd with underscores.
+func isInPod(folder, uid string) (bool, error) {
 	text, err := readBeginning(filepath.Join(folder, "cgroup"), cgroupMax)
 	return bytes.Contains(text, []byte("pod"+uid)) || bytes.Contains(text, []byte("pod"+strings.ReplaceAll(uid, "-", "_"))), err
 }
@@ -92,13 +92,13 @@ func readBeginning(path string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, limit))
 }
 
-// judge looks at one process; nil when it has the library or does not want it.
-func judge(folder string) (*Found, error) {
+// inspectProcess inspects a process. It returns nil if the process has loaded the library or does not preload it.
+func inspectProcess(folder string) (*Program, error) {
 	environment, err := readBeginning(filepath.Join(folder, "environ"), environmentMax)
 	if err != nil || !preloadsLibrary(environment) {
 		return nil, err
 	}
-	has, err := mentions(filepath.Join(folder, "maps"), libraryName, mappingsMax)
+	has, err := containsWord(filepath.Join(folder, "maps"), libraryName, mappingsMax)
 	if err != nil || has {
 		return nil, err
 	}
@@ -111,11 +111,11 @@ func judge(folder string) (*Found, error) {
 		return nil, err
 	}
 	defer file.Close()
-	about, err := program.Read(file)
+	info, err := program.Read(file)
 	if err != nil {
 		return nil, err
 	}
-	return &Found{Name: name, Static: about.Static, Go: about.Go}, nil
+	return &Program{Name: name, Static: info.Static, Go: info.Go}, nil
 }
 
 func preloadsLibrary(environment []byte) bool {
@@ -127,9 +127,9 @@ func preloadsLibrary(environment []byte) bool {
 	return false
 }
 
-// mentions tells whether a word is in a file, of which no more than a little is in memory at once. Of a file that is longer
-// than limit nobody knows: it is taken to have the word.
-func mentions(path, word string, limit int) (bool, error) {
+// containsWord reports whether a file contains a word, with little memory. It returns true for a file that is longer
+// than limit.
+func containsWord(path, word string, limit int) (bool, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return false, err
@@ -149,7 +149,7 @@ func mentions(path, word string, limit int) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		// The word may stand across two reads.
+		// The word may be split between two reads.
 		keep := min(len(window), len(word)-1)
 		window = append(window[:0], window[len(window)-keep:]...)
 	}

@@ -95,7 +95,7 @@ func TestProgramsWithoutTheLibraryAreNamed(t *testing.T) {
 }
 
 func TestWhatCannotBeLookedAtIsSaidBesideTheRest(t *testing.T) {
-	if _, err := inspector(t, t.TempDir()).Without(t.Context(), podUID); err == nil || !strings.Contains(err.Error(), "the node's /proc has to be mounted there") {
+	if _, err := inspector(t, t.TempDir()).Without(t.Context(), podUID); err == nil || !strings.Contains(err.Error(), "the node's /proc must be mounted there") {
 		t.Errorf("of an empty folder: %v", err)
 	}
 	dir := t.TempDir()

@@ -13,23 +13,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// WatchTimeout is the least that a watch lasts before it is begun anew; at most it is twice as much. A client's own five
-// minutes would make a resting node with three networks ask more than once a minute.
+// WatchTimeout is the minimum duration of a watch; the maximum is twice as long. With the client's default of five
+// minutes an idle node with three networks would send more than one request a minute.
 const WatchTimeout = 30 * time.Minute
 
-// watched are the objects of one kind that a selector chooses. The functions are called by the watch's goroutine.
-type watched struct {
-	// kind is one of the objects, list makes an empty list of them.
+// objectWatch watches the objects of one kind that a selector matches. The functions are called from the watch's
+// goroutine.
+type objectWatch struct {
+	// kind is an object of the kind, list returns an empty list.
 	kind     client.Object
 	list     func() client.ObjectList
 	selector client.ListOption
-	// all is called with all objects, after each list; changed with one that was added or changed; gone with one that was removed.
+	// all is called with all objects after each list, changed with an added or changed object, gone with a deleted one.
 	all           func([]client.Object)
 	changed, gone func(client.Object)
 }
 
-// run watches until ctx ends. While the API server does not answer, it is asked again after a second, later after a minute.
-func (w *watched) run(ctx context.Context, from client.WithWatch) {
+// run watches until ctx ends. It retries failed requests after a second, later after a minute.
+func (w *objectWatch) run(ctx context.Context, from client.WithWatch) {
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			into := w.list()
@@ -42,8 +43,8 @@ func (w *watched) run(ctx context.Context, from client.WithWatch) {
 	cache.NewReflectorWithOptions(source, w.kind, (*store)(w), cache.ReflectorOptions{MinWatchTimeout: WatchTimeout}).RunWithContext(ctx)
 }
 
-// store is a watched as a reflector fills it.
-type store watched
+// store implements cache.ReflectorStore for an objectWatch.
+type store objectWatch
 
 var _ cache.ReflectorStore = (*store)(nil)
 

@@ -19,25 +19,25 @@ func TestKtsndIsToldOfWhatItDoesNotKnow(t *testing.T) {
 		do       func()
 		want     string
 	}{
-		{"the first time of all", func() { l.after(settle, 900) }, "clock synchronized 900, network 42 true hold"},
+		{"the first time of all", func() { l.after(settleTime, 900) }, "clock synchronized 900, network 42 true hold"},
 		{"not of what is the same", func() { l.after(time.Second, 900) }, ""},
 		{"not of what is nearly the same", func() { l.after(time.Second, 950) }, ""},
 		{"of a bound that is noticeably larger", func() { l.after(time.Second, 1200) }, "clock synchronized 1200"},
-		{"of the clock now and then", func() { l.after(repeatEvery, 1200) }, "clock synchronized 1200"},
+		{"of the clock now and then", func() { l.after(clockInterval, 1200) }, "clock synchronized 1200"},
 		{"of a clock that is lost", func() { l.after(time.Second, 20000) }, "clock unsynchronized 20000, network 42 false hold"},
 		{"not of other figures in the reason", func() { l.after(time.Second, 20100) }, ""},
 		{"that the bound is not known", func() { l.after(time.Second, -5) }, "clock unknown -1, network 42 false hold"},
 		{"of one that is good again", func() { l.after(time.Second, 900) }, "clock synchronized 900, network 42 true hold"},
 		{"of all when it may be another one", func() {
 			l.ktsnd.networks = map[uint32]control.ClockNeed{}
-			l.Teller.Anew()
+			l.Updater.Reset()
 			l.after(time.Second, 900)
 		}, "clock synchronized 900, network 42 true hold"},
 		{"of what it has forgotten, after a while", func() {
 			l.ktsnd.networks = map[uint32]control.ClockNeed{}
 			for range 4 {
 				l.ktsnd.asked = nil
-				l.after(repeatEvery, 900)
+				l.after(clockInterval, 900)
 			}
 		}, "clock synchronized 900"},
 		{"of a network that comes, and one that goes", func() { l.setNetworks(aNetwork("other", 43, "1ms")); l.after(time.Second, 900) },
@@ -61,7 +61,7 @@ func TestWhatKtsndBelievesGrowsWithTime(t *testing.T) {
 		l.hears(pause, clock.Estimate{Bound: bound, DriftPPB: 1000, Source: clock.PTP})
 		return l.ktsnd.was()
 	}
-	tell(settle, 5000)
+	tell(settleTime, 5000)
 	if got := tell(2*time.Second, 6900); got != "" {
 		t.Errorf("what grew as it was told is told again: %s", got)
 	}
@@ -77,10 +77,10 @@ func TestWhatKtsndBelievesGrowsWithTime(t *testing.T) {
 func TestKtsndIsToldOfTheBoundAtThatMoment(t *testing.T) {
 	l := newLab(t, aNetwork("tsn", 42, "10us"))
 	l.ktsnd.away = errAway
-	l.hears(settle, clock.Estimate{Bound: 2000, DriftPPB: 1000, Source: clock.PTP})
+	l.hears(settleTime, clock.Estimate{Bound: 2000, DriftPPB: 1000, Source: clock.PTP})
 	l.ktsnd.away = nil
 	l.now = l.now.Add(3 * time.Second)
-	if err := l.Teller.tell(t.Context()); err != nil || l.ktsnd.clock.ErrorBoundNs != 5000 {
+	if err := l.Updater.update(t.Context()); err != nil || l.ktsnd.clock.ErrorBoundNs != 5000 {
 		t.Errorf("3 s later it is told %+v: %v", l.ktsnd.clock, err)
 	}
 }
@@ -88,7 +88,7 @@ func TestKtsndIsToldOfTheBoundAtThatMoment(t *testing.T) {
 func TestAKtsndThatDoesNotAnswerIsToldLater(t *testing.T) {
 	l := newLab(t, aNetwork("tsn", 42, "10us"))
 	l.ktsnd.away = errAway
-	l.after(settle, 900)
+	l.after(settleTime, 900)
 	l.after(time.Second, 900)
 	l.ktsnd.away = nil
 	l.after(time.Second, 900)
@@ -104,7 +104,7 @@ func TestOfNetworksWithOneNumberTheOldestCounts(t *testing.T) {
 	young, old := aNetwork("a", 42, "1ms"), aNetwork("b", 42, "1us")
 	young.CreationTimestamp, old.CreationTimestamp = metav1.NewTime(time.Unix(2000, 0)), metav1.NewTime(time.Unix(1000, 0))
 	l := newLab(t, young, old)
-	l.after(settle, 900)
+	l.after(settleTime, 900)
 	if need := l.ktsnd.networks[42]; need.MaxErrorNs != 1000 {
 		t.Errorf("ktsnd is told %+v", need)
 	}
@@ -125,10 +125,10 @@ func TestANewKtsndIsToldBeforeItServesPods(t *testing.T) {
 			l := newLab(t, aNetwork("tsn", 42, "10us"))
 			l.after(time.Second, -1)
 			if test.heard {
-				l.after(settle, 20000)
+				l.after(settleTime, 20000)
 			}
 			next := &fakeKtsnd{networks: map[uint32]control.ClockNeed{}, refuses: test.refuses}
-			err := l.Teller.TellNew(t.Context(), next)
+			err := l.Updater.Prepare(t.Context(), next)
 			if got := next.was(); got != test.want || (err != nil) != test.fails {
 				t.Errorf("it is told %q: %v", got, err)
 			}
@@ -140,11 +140,11 @@ func TestBeforeTheClockIsJudgedKtsndKeepsWhatItKnows(t *testing.T) {
 	l := newLab(t, aNetwork("old", 42, "10us"), aNetwork("new", 43, "10us"))
 	l.ktsnd.networks[42] = control.ClockNeed{MaxErrorNs: 5000, OnLoss: "hold", Good: true}
 	l.after(time.Second, -1)
-	if got := l.ktsnd.was(); got != "network 43 false hold" || l.ktsnd.networks[43].Reason != unjudgedSaid {
+	if got := l.ktsnd.was(); got != "network 43 false hold" || l.ktsnd.networks[43].Reason != unjudgedMessage {
 		t.Errorf("it is told %q: %+v", got, l.ktsnd.networks)
 	}
 	next := &fakeKtsnd{networks: map[uint32]control.ClockNeed{42: {Good: true}}}
-	if err := l.Teller.TellNew(t.Context(), next); err != nil || next.was() != "network 43 false hold" {
+	if err := l.Updater.Prepare(t.Context(), next); err != nil || next.was() != "network 43 false hold" {
 		t.Errorf("one that took over is told otherwise: %+v, %v", next.networks, err)
 	}
 	l.after(time.Second, 900)
