@@ -17,7 +17,7 @@ struct ktsn_address {
 	uint8_t bytes[KTSN_ADDRESS_BYTES];
 };
 
-/* What an IPv4 address begins with. */
+/* The first 12 bytes of an IPv4-mapped address. */
 #define KTSN_ADDRESS_MAPPED_PREFIX                                                                           \
 	{                                                                                                    \
 		0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff                                                     \
@@ -52,7 +52,7 @@ static inline uint16_t ktsn_address_family(const struct ktsn_address *address)
 	return ktsn_address_is_ipv4(address) ? AF_INET : AF_INET6;
 }
 
-/* Of one that is IPv4. */
+/* The address must be an IPv4 address. */
 static inline uint32_t ktsn_address_ipv4_be(const struct ktsn_address *address)
 {
 	uint32_t ipv4_be;
@@ -66,8 +66,8 @@ static inline bool ktsn_address_equal(const struct ktsn_address *a, const struct
 	return memcmp(a->bytes, b->bytes, sizeof(a->bytes)) == 0;
 }
 
-/* Whether it is the link-local address of a hardware address (RFC 4291 appendix A), which is then in `mac`.
- */
+/* Whether the address is the link-local address that is derived from a hardware address (RFC 4291 appendix
+ * A), which is then stored in `mac`. */
 static inline bool ktsn_address_is_of_mac(const struct ktsn_address *address, uint8_t mac[6])
 {
 	static const uint8_t prefix[8] = {0xfe, 0x80};
@@ -81,20 +81,20 @@ static inline bool ktsn_address_is_of_mac(const struct ktsn_address *address, ui
 	return true;
 }
 
-/* Whether it is of a subnet with so many leading bits, of all 128. */
+/* Whether the address is in the subnet. prefix_bits counts from the first of all 128 bits. */
 static inline bool ktsn_address_in(const struct ktsn_address *address, const struct ktsn_address *network,
 				   unsigned int prefix_bits)
 {
 	unsigned int bytes = prefix_bits / 8, bits = prefix_bits % 8;
 
-	/* A subnet of IPv6 has no IPv4 address in it. */
+	/* An IPv6 subnet contains no IPv4 address. */
 	if (ktsn_address_is_ipv4(address) != ktsn_address_is_ipv4(network) ||
 	    memcmp(address->bytes, network->bytes, bytes) != 0)
 		return false;
 	return !bits || (address->bytes[bytes] ^ network->bytes[bytes]) >> (8 - bits) == 0;
 }
 
-/* No address in particular, of either family. */
+/* The wildcard address of either family. */
 static inline bool ktsn_address_is_any(const struct ktsn_address *address)
 {
 	static const struct ktsn_address any;
@@ -111,7 +111,7 @@ static inline bool ktsn_address_is_multicast(const struct ktsn_address *address)
 	return address->bytes[0] == 0xff;
 }
 
-/* fe80::/10 or a multicast group of a link: means something on one interface only. */
+/* fe80::/10 or an IPv6 multicast group with link-local scope: valid on one interface only. */
 static inline bool ktsn_address_is_link_local(const struct ktsn_address *address)
 {
 	if (address->bytes[0] == 0xff)

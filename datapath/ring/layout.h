@@ -2,13 +2,13 @@
 /*
  * The shared memory between one application process and ktsnd, byte by byte (docs/ring-layout.md).
  *
- * A message enters it first. The memory is a map of the kernel that ktsnd made (ring_map.h): nobody can
- * take a page of it away, so that a mapping of it never faults. It holds
+ * Each message starts here. The memory is a map of the kernel that ktsnd made (ring_map.h): nobody can remove
+ * a page from it, so an access to a mapping never faults. It holds
  *
  *   header | ready, free and reported bitmaps | slot 0 | slot 1 | ... | slot n-1
  *
- * The ring is no queue: messages leave in the order of their transmit times, so slots become free in any
- * order. A thread that is interrupted in the middle of a send does not hold up the others. A producer takes
+ * The ring is not a queue: messages leave in the order of their transmit times, so slots become free in any
+ * order. A thread that is interrupted in the middle of a send does not delay the others. A producer takes
  * a slot by clearing its bit in `free`, fills it, and sets its bit in `ready`; the consumer takes all
  * ready bits at once. The consumer is wait-free, producers are lock-free.
  *
@@ -17,14 +17,15 @@
  *                                                    |                                   ^
  *                                                    +--report--> REPORTED --read--> FREE, by the producer
  *
- * A message that was dropped stays in its slot, if its socket asked for that (SOF_TXTIME_REPORT_ERRORS), with
- * the headers in front of it that it would have had, until the application has read it from the error queue.
+ * If its socket set SOF_TXTIME_REPORT_ERRORS, a dropped message stays in its slot, after the headers that it
+ * would have had, until the application has read it from the error queue.
  *
- * The state decides; the bitmaps are hints where to look. A slot belongs to the producer that turned it from
- * FREE to WRITING, whatever its bits are. So a ktsnd that died at any point leaves nothing ambiguous.
+ * The state is authoritative; the bitmaps are hints where to look. A slot belongs to the producer that
+ * changed it from FREE to WRITING, whatever its bits are. So ktsnd may be killed at any point and leaves no
+ * slot in an ambiguous state.
  *
- * A slot stays READY while ktsnd holds its message, so a successor of a killed ktsnd finds it again; one
- * that is DEPARTING may or may not have left and is never sent twice.
+ * A slot stays READY while ktsnd holds its message, so the successor of a killed ktsnd finds it again. The
+ * message of a slot that is DEPARTING may or may not have left, and is never sent twice.
  *
  * Threads: any number of producer threads in one process, one consumer thread in ktsnd. The consumer trusts
  * nothing in this memory (ring_consumer.h).
@@ -48,7 +49,8 @@ enum {
 	KTSN_RING_FLOWS = 256,        /* sockets of one process */
 	KTSN_RING_PRIORITY_MASK = 15, /* of a slot's priority */
 	KTSN_CACHE_LINE_BYTES = 64,
-	/* In front of a payload, for the headers of a reported message: Ethernet, IPv6, UDP take 62. */
+	/* Before each payload, for the headers of a reported message: Ethernet, IPv6 and UDP take 62 bytes.
+	 */
 	KTSN_RING_HEADROOM_BYTES = 64,
 	KTSN_RING_SLOT_HEADER_BYTES = 64 + KTSN_RING_HEADROOM_BYTES,
 };
@@ -61,7 +63,7 @@ enum ktsn_clock {
 	KTSN_CLOCKS = 3,
 };
 
-/* No ring is larger: the most slots there can be, each for the largest datagram. */
+/* The size of the largest ring: the maximum of slots, each for the largest datagram. */
 #define KTSN_RING_SLOT_BYTES_MAX (65536 + KTSN_RING_SLOT_HEADER_BYTES)
 #define KTSN_RING_BYTES_MAX      ((uint64_t)(KTSN_RING_SLOTS_MAX + 1) * KTSN_RING_SLOT_BYTES_MAX)
 
@@ -73,7 +75,7 @@ enum ktsn_slot_state {
 	KTSN_SLOT_REPORTED = 4,
 };
 
-/* doorbell_before_ns while ktsnd is not looking at this ring at all. */
+/* doorbell_before_ns while ktsnd does not poll this ring at all. */
 #define KTSN_DOORBELL_ALWAYS INT64_MAX
 
 struct ktsn_ring_header {
@@ -85,25 +87,27 @@ struct ktsn_ring_header {
 	uint32_t slots_offset; /* of slot 0 from the start of the memory */
 	uint64_t total_bytes;  /* size of the memory, in whole pages */
 
-	/* Written by producers, cleared by the consumer: bit w says that word w of `ready` may not be 0. */
+	/* Written by producers, cleared by the consumer: if bit w is set, word w of `ready` may not be 0. */
 	alignas(KTSN_CACHE_LINE_BYTES) _Atomic uint64_t ready_summary;
 
-	/* Written by ktsnd: ring the doorbell for a message whose time on that clock is before this. */
+	/* Written by ktsnd: a producer rings the doorbell for a message whose transmit time on that clock is
+	 * before this. */
 	alignas(KTSN_CACHE_LINE_BYTES) _Atomic int64_t doorbell_before_ns[KTSN_CLOCKS];
-	/* Written by ktsnd, on the line that a sender reads anyway: not 0 while called_tai_ns is wanted. */
+	/* Written by ktsnd, on the line that a sender reads anyway: not 0 if producers shall write
+	 * called_tai_ns. */
 	_Atomic uint32_t trace;
-	/* Written by ktsnd, on the same line: how often the longest payload of a destination became less. The
-	 * library then asks again for the destinations of its sockets. */
+	/* Written by ktsnd, on the same line: how often the longest payload of a destination became smaller.
+	 * The library then requests the destinations of its sockets again. */
 	_Atomic uint32_t mtus_lowered;
-	/* Written by ktsnd's loop, of untimed rings only: when it last went round, on CLOCK_MONOTONIC. At
-	 * least every 20 ms, so that a relay knows whether frames without a time still leave. */
+	/* Written by ktsnd's loop, in untimed rings only: the time of its last iteration, on CLOCK_MONOTONIC.
+	 * At least every 20 ms, so that a relay knows whether frames without a transmit time still leave. */
 	_Atomic int64_t alive_ns;
 	/* Written by ktsnd, on the line that a sender reads anyway: networks that take no messages with a
-	 * transmit time now, because the node's clock is lost to them. A destination's bit in it came with
-	 * its number (struct ktsn_app_reply). */
+	 * transmit time now, because the node's clock is not synchronized with theirs. A destination's bit
+	 * comes with its number (struct ktsn_app_reply). */
 	_Atomic uint64_t refused;
-	/* Written by ktsnd's loop before alive_ns, of untimed rings only: bit p says that the schedule closes
-	 * the gate of priority p at times. A relay keeps it while ktsnd is away. */
+	/* Written by ktsnd's loop before alive_ns, in untimed rings only: bit p is set if the schedule closes
+	 * the gate of priority p at times. A relay keeps the value while ktsnd is not running. */
 	_Atomic uint32_t gated;
 
 	/* Numbers messages in the order of their publication; breaks ties of equal transmit times. */
@@ -114,15 +118,16 @@ struct ktsn_ring_header {
 	_Atomic uint64_t unanswered;
 
 	alignas(KTSN_CACHE_LINE_BYTES) uint32_t reserved[2];
-	_Atomic uint32_t reports_read; /* by the library, of all that ktsnd made in this ring, modulo 2^32 */
+	/* How many of ktsnd's reports in this ring the library has read, modulo 2^32. */
+	_Atomic uint32_t reports_read;
 	/* Not 0: the flows in space_polled wait for space, in a send, poll or epoll. Set by the library,
-	 * taken by ktsnd. */
+	 * cleared by ktsnd. */
 	_Atomic uint32_t space_pollers;
 	_Atomic uint64_t space_polled[KTSN_RING_FLOWS / KTSN_RING_WORD_BITS];
 
 	alignas(KTSN_CACHE_LINE_BYTES) _Atomic uint64_t ready[KTSN_RING_WORDS];
 	alignas(KTSN_CACHE_LINE_BYTES) _Atomic uint64_t free[KTSN_RING_WORDS];
-	/* The slot is REPORTED: set by ktsnd, cleared by whoever frees the slot. */
+	/* The slot is REPORTED: set by ktsnd, cleared by the side that frees the slot. */
 	alignas(KTSN_CACHE_LINE_BYTES) _Atomic uint64_t reported[KTSN_RING_WORDS];
 	/* By flow: the ktsn_ring_charge_bytes() of all messages that are no longer pending. Written by
 	 * ktsnd. */
@@ -132,19 +137,19 @@ struct ktsn_ring_header {
 struct ktsn_ring_slot {
 	_Atomic uint32_t state; /* enum ktsn_slot_state */
 	uint32_t flow;          /* number that ktsnd gave the socket */
-	uint32_t destination;   /* number that ktsnd gave the address it goes to */
+	uint32_t destination;   /* number that ktsnd gave the destination address */
 	uint32_t payload_bytes;
 	int64_t txtime_ns;     /* on the flow's clock */
-	uint64_t sequence;     /* from next_sequence; of a report: its number, oldest first */
-	int64_t called_tai_ns; /* when the send call began, if `trace` asked for it; else 0 */
-	/* Of a flow of frames (KTSN_APP_FRAMES), else unused: what stands behind the hardware addresses, and
-	 * SO_PRIORITY & 15 of whoever sent it. */
+	uint64_t sequence;     /* from next_sequence; in a report: its number, oldest first */
+	int64_t called_tai_ns; /* when the send call began, if `trace` is set; else 0 */
+	/* For a flow of frames (KTSN_APP_FRAMES), else unused: the EtherType after the hardware addresses,
+	 * and SO_PRIORITY & 15 of the sender's socket. */
 	uint16_t ethertype_be;
 	uint8_t priority;
 	uint8_t reserved[17];
 	/* Written by ktsnd with REPORTED. */
 	uint8_t report_code;          /* SO_EE_CODE_TXTIME_... */
-	uint8_t report_headers_bytes; /* the last so many of `headroom` are the headers */
+	uint8_t report_headers_bytes; /* length of the headers, at the end of `headroom` */
 	uint8_t report_reserved[2];
 	uint8_t headroom[KTSN_RING_HEADROOM_BYTES];
 	uint8_t payload[];
@@ -175,21 +180,21 @@ static_assert(sizeof(struct ktsn_ring_slot) == KTSN_RING_SLOT_HEADER_BYTES, "lay
 static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2, "shared between processes");
 
 /*
- * What a pending message takes of its socket's send buffer: as much as in the kernel, so that SO_SNDBUF holds
- * as many messages. The kernel charges an sk_buff and the memory behind it, headers and bookkeeping included,
- * as the allocator rounds it up: 768 bytes for a message of 64 bytes, 2304 for one of 1472.
+ * How much of its socket's send buffer a pending message takes: as much as in the kernel, so that SO_SNDBUF
+ * holds as many messages. The kernel charges an sk_buff and its data, headers and bookkeeping included, as
+ * the allocator rounds it up: 768 bytes for a message of 64 bytes, 2304 for one of 1472.
  */
 static inline uint32_t ktsn_ring_charge_bytes(uint32_t payload_bytes)
 {
 	enum { SK_BUFF = 256, HEADERS = 59, SHARED_INFO = 320, SMALLEST = 512 };
-	uint32_t wanted = ((payload_bytes + HEADERS + 63) & ~UINT32_C(63)) + SHARED_INFO, rounded = SMALLEST;
+	uint32_t data = ((payload_bytes + HEADERS + 63) & ~UINT32_C(63)) + SHARED_INFO, rounded = SMALLEST;
 
-	while (rounded < wanted && rounded < UINT32_C(1) << 30)
+	while (rounded < data && rounded < UINT32_C(1) << 30)
 		rounded *= 2;
 	return rounded + SK_BUFF;
 }
 
-/* A slot, or a flow, in a bitmap: its word and its bit. */
+/* The word and the bit of a slot or flow in a bitmap. */
 static inline uint32_t ktsn_ring_word(uint32_t number)
 {
 	return number / KTSN_RING_WORD_BITS;

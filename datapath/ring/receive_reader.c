@@ -5,15 +5,15 @@
 #include <string.h>
 
 enum {
-	/* Of the kernel's record header, include/uapi/linux/bpf.h. */
+	/* From the kernel's record header, include/uapi/linux/bpf.h. */
 	BUSY_BIT = 31,
 	DISCARD_BIT = 30,
 	HEADER_BYTES = 8,
 	RECORDS_BYTES_MIN = 4096,
 };
 
-/* What the kernel writes last, and the reader reads first: the length, with the two bits. */
-static uint32_t length_of(const struct ktsn_receive_reader *reader, uint64_t at)
+/* The length with the two bits, which the kernel writes last and the reader reads first. */
+static uint32_t length_load(const struct ktsn_receive_reader *reader, uint64_t at)
 {
 	const uint8_t *record = reader->records + (at & (reader->bytes - 1));
 
@@ -29,9 +29,9 @@ int ktsn_receive_reader_init(struct ktsn_receive_reader *reader, _Atomic uint64_
 	return 0;
 }
 
-static bool move_on(const struct ktsn_receive_reader *reader, uint64_t at, uint64_t next)
+static bool advance(const struct ktsn_receive_reader *reader, uint64_t at, uint64_t next)
 {
-	/* Release: what was read of the record was read before the kernel writes over it. */
+	/* Release: all reads from the record come before the kernel overwrites it. */
 	return atomic_compare_exchange_strong_explicit(reader->consumer, &at, next, memory_order_acq_rel,
 						       memory_order_relaxed);
 }
@@ -49,7 +49,7 @@ static int record_read(const struct ktsn_receive_reader *reader, uint32_t length
 	return record->header.payload_bytes <= length - sizeof(record->header) ? 0 : -EPROTO;
 }
 
-int ktsn_receive_look(const struct ktsn_receive_reader *reader, struct ktsn_receive_record *record)
+int ktsn_receive_peek(const struct ktsn_receive_reader *reader, struct ktsn_receive_record *record)
 {
 	for (;;) {
 		uint32_t length;
@@ -58,33 +58,35 @@ int ktsn_receive_look(const struct ktsn_receive_reader *reader, struct ktsn_rece
 		record->at = atomic_load_explicit(reader->consumer, memory_order_acquire);
 		if (record->at == atomic_load_explicit(reader->producer, memory_order_acquire))
 			return -EAGAIN;
-		length = length_of(reader, record->at);
+		length = length_load(reader, record->at);
 		if (length >> BUSY_BIT & 1) {
-			/* Of another reader's past, or of the record itself. */
-			if (ktsn_receive_stands(reader, record))
+			/* The record is incomplete, or another reader took it and the kernel reused its
+			 * place. */
+			if (ktsn_receive_is_current(reader, record))
 				return -EAGAIN;
 			continue;
 		}
 		record->next = record->at;
 		record->next += ((length & ~(1U << DISCARD_BIT)) + HEADER_BYTES + 7) & ~UINT64_C(7);
 		if (length >> DISCARD_BIT & 1) {
-			(void)move_on(reader, record->at, record->next);
+			(void)advance(reader, record->at, record->next);
 			continue;
 		}
 		err = record_read(reader, length, record);
-		if (!err || ktsn_receive_stands(reader, record))
+		if (!err || ktsn_receive_is_current(reader, record))
 			return err;
 	}
 }
 
 bool ktsn_receive_take(const struct ktsn_receive_reader *reader, const struct ktsn_receive_record *record)
 {
-	return move_on(reader, record->at, record->next);
+	return advance(reader, record->at, record->next);
 }
 
-bool ktsn_receive_stands(const struct ktsn_receive_reader *reader, const struct ktsn_receive_record *record)
+bool ktsn_receive_is_current(const struct ktsn_receive_reader *reader,
+			     const struct ktsn_receive_record *record)
 {
-	/* What was read before is not read after the position. */
+	/* Earlier reads must not be reordered after the read of the position. */
 	atomic_thread_fence(memory_order_acquire);
 	return atomic_load_explicit(reader->consumer, memory_order_relaxed) == record->at;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The reading side of a socket's receive ring (receive_layout.h): the kernel's ring buffer, mapped as a page
- * with the consumer's position, a page with the producer's, and the records twice in a row, so that none has
- * a seam.
+ * with the consumer's position, a page with the producer's, and the records mapped twice in a row, so that
+ * each record is contiguous.
  *
- * Any number of readers, threads and processes, without a lock: a reader copies what it sees and then moves
- * the consumer's position on, if it still stands where it stood. Who moves it has the datagram; the others
- * throw their copies away. So a reader that dies at any point holds nobody up, and a signal handler may read
- * in the middle of another reading.
+ * Any number of readers, threads and processes, without a lock: a reader copies the oldest record and then
+ * advances the consumer's position, if it has not changed meanwhile. The reader that advances it has the
+ * datagram; the others discard their copies. So a reader that is killed at any point blocks no other, and a
+ * signal handler may read while it interrupts another read.
  *
  * Pure: no system call, no memory of its own.
  */
@@ -28,29 +28,30 @@ struct ktsn_receive_reader {
 	uint64_t bytes; /* of the records, a power of two */
 };
 
-/* One datagram, as it lies in the ring: good only if ktsn_receive_take() or ktsn_receive_stands() says so
- * after it was copied. */
+/* One datagram in the ring. A copy of it is valid only if ktsn_receive_take() or ktsn_receive_is_current()
+ * returns true afterwards. */
 struct ktsn_receive_record {
 	struct ktsn_receive_header header;
 	const uint8_t *payload;
 	uint64_t at, next; /* the consumer's position before and after it */
 };
 
-/* bytes: of the records. -EINVAL for a size that no ring has. */
+/* bytes: size of the records. -EINVAL if no ring has that size. */
 int ktsn_receive_reader_init(struct ktsn_receive_reader *reader, _Atomic uint64_t *consumer,
 			     const _Atomic uint64_t *producer, const uint8_t *records, uint64_t bytes);
 
-/* The oldest datagram. 0; -EAGAIN when there is none, or it is still being written; -EPROTO when the ring
- * holds what no program wrote. Discarded records are skipped. */
-int ktsn_receive_look(const struct ktsn_receive_reader *reader, struct ktsn_receive_record *record);
+/* Returns the oldest datagram, and leaves it in the ring. -EAGAIN if there is none, or if it is still being
+ * written; -EPROTO if it is invalid. Skips discarded records. */
+int ktsn_receive_peek(const struct ktsn_receive_reader *reader, struct ktsn_receive_record *record);
 
-/* Takes the datagram out. False: another reader has it, and what was copied of it is worth nothing. */
+/* Removes the datagram from the ring. False if another reader has it: the caller discards its copy. */
 bool ktsn_receive_take(const struct ktsn_receive_reader *reader, const struct ktsn_receive_record *record);
 
-/* Whether nobody has taken it, and so what was copied of it until now is true. */
-bool ktsn_receive_stands(const struct ktsn_receive_reader *reader, const struct ktsn_receive_record *record);
+/* Whether no reader has taken it, so that a copy made before this call is valid. */
+bool ktsn_receive_is_current(const struct ktsn_receive_reader *reader,
+			     const struct ktsn_receive_record *record);
 
-/* Whether a record is there, which may still be being written. */
+/* Whether the ring has a record, which may not be complete yet. */
 static inline bool ktsn_receive_any(const struct ktsn_receive_reader *reader)
 {
 	return atomic_load_explicit(reader->consumer, memory_order_relaxed) !=

@@ -35,8 +35,8 @@ static void show_free(struct ktsn_ring_consumer *ring, uint32_t slot)
 				 memory_order_seq_cst);
 }
 
-/* The message in the slot is no longer pending. The flow is the application's word, and concerns only the
- * application. */
+/* Returns the charge of a message that is no longer pending. The flow number comes from the application, and
+ * a wrong one harms only the application. */
 static void charge_return(struct ktsn_ring_consumer *ring, uint32_t slot)
 {
 	const struct ktsn_ring_slot *shared = slot_at(ring, slot);
@@ -48,7 +48,7 @@ static void charge_return(struct ktsn_ring_consumer *ring, uint32_t slot)
 	if (flow >= KTSN_RING_FLOWS)
 		return;
 	released = &ring->header->released_bytes[flow];
-	/* One writer. */
+	/* ktsnd's loop thread is the only writer. */
 	atomic_store_explicit(released,
 			      atomic_load_explicit(released, memory_order_relaxed) +
 				      ktsn_ring_charge_bytes(payload_bytes),
@@ -57,15 +57,15 @@ static void charge_return(struct ktsn_ring_consumer *ring, uint32_t slot)
 
 static void show_reported(struct ktsn_ring_consumer *ring, uint32_t slot)
 {
-	/* Release pairs with the acquire of the bit in ktsn_ring_report_take(); and as show_free(), since the
-	 * message takes no more of its socket's send buffer. */
+	/* Release pairs with the acquire of the bit in ktsn_ring_report_take(). Sequentially consistent as in
+	 * show_free(), because the message no longer takes space in its socket's send buffer. */
 	atomic_fetch_or_explicit(&ring->header->reported[ktsn_ring_word(slot)], ktsn_ring_bit(slot),
 				 memory_order_seq_cst);
 }
 
 static_assert(KTSN_RING_FLOWS <= UINT8_MAX + 1, "numbers of flows fit into reported_flow");
 
-/* The flow is the application's word, read once. */
+/* The flow number comes from the application and is read once. */
 static void note_reported(struct ktsn_ring_consumer *ring, uint32_t slot)
 {
 	uint32_t flow;
@@ -81,8 +81,8 @@ void ktsn_ring_touch(const struct ktsn_ring_consumer *ring)
 		(void)atomic_load_explicit(&slot_at(ring, slot)->state, memory_order_relaxed);
 }
 
-/* A message that was there before ktsnd had the ring. Returns 1 if its number is of those that were given
- * before. */
+/* Collects a message that was ready before ktsnd had the ring. Returns 1 if its sequence number was given
+ * before that, too. */
 static uint32_t recover_ready(struct ktsn_ring_consumer *ring, uint32_t slot)
 {
 	uint64_t sequence;
@@ -99,11 +99,11 @@ uint32_t ktsn_ring_recover(struct ktsn_ring_consumer *ring)
 						    KTSN_DOORBELL_ALWAYS};
 	uint32_t departing = 0, reported = 0, missing = 0;
 
-	/* Numbers below this one are those of slots that are READY, or are being written still; all others of
-	 * them are gone. Acquire pairs with the release in ktsn_ring_publish(). */
+	/* A number below this one belongs to a slot that is READY or WRITING, or its message is gone. Acquire
+	 * pairs with the release in ktsn_ring_publish(). */
 	ring->settled_sequence = atomic_load_explicit(&ring->header->next_sequence, memory_order_acquire) &
 				 KTSN_RING_ORDER_SEQUENCES;
-	/* The thresholds are another ktsnd's, and so is the trace. */
+	/* The other ktsnd set the thresholds and the trace. */
 	ktsn_ring_doorbell_set(ring, always);
 	ktsn_ring_trace_set(ring, false);
 	for (uint32_t slot = 0; slot < ring->slot_count; slot++) {
@@ -127,7 +127,7 @@ uint32_t ktsn_ring_recover(struct ktsn_ring_consumer *ring)
 		case KTSN_SLOT_FREE:
 			show_free(ring, slot);
 			break;
-		default: /* being written: its producer will publish it, if it lives */
+		default: /* WRITING: its producer will publish it, if it still runs */
 			ring->unsettled[ktsn_ring_word(slot)] |= ktsn_ring_bit(slot);
 			missing++;
 			break;
@@ -136,7 +136,7 @@ uint32_t ktsn_ring_recover(struct ktsn_ring_consumer *ring)
 	ktsn_ring_order_begin(&ring->order, ring->settled_sequence, missing);
 	ring->reports_made =
 		atomic_load_explicit(&ring->header->reports_read, memory_order_relaxed) + reported;
-	/* Newer than all that another ktsnd numbered. */
+	/* Larger than every number from another ktsnd. */
 	ring->report_sequence = UINT64_C(1) << 32 | ring->reports_made;
 	return departing;
 }
@@ -147,7 +147,7 @@ bool ktsn_ring_ready(const struct ktsn_ring_consumer *ring)
 	       ring->collected_summary != 0 || ktsn_ring_order_any(&ring->order);
 }
 
-/* Fetches the ready bits of the memory; bits beyond the ring or of slots already held are lies. */
+/* Fetches the ready bits from the memory. Bits beyond the ring or of slots already held are invalid. */
 static void collect(struct ktsn_ring_consumer *ring)
 {
 	struct ktsn_ring_header *header = ring->header;
@@ -165,18 +165,18 @@ static void collect(struct ktsn_ring_consumer *ring)
 	}
 }
 
-/* Times in one call: producers on other processors may publish meanwhile. */
+/* Limit of fetches in one call: producers on other processors may publish meanwhile. */
 enum { COLLECT_AT_ONCE = 4 };
 
 /*
- * Fetches until nothing new is there. A thread may publish two messages while the words are fetched one by
- * one, so that of these two only the later is found:
+ * Fetches until there is nothing new. A thread may publish two messages while the words are fetched one by
+ * one, so that only the later of the two is fetched:
  *
  *   consumer   word 0            word 1
  *   producer           5 in word 0, 6 in word 1
  *
- * The summary then has the bit of the earlier one, because it was set before the bit of the later was. False
- * when something was there each time.
+ * The summary then has the bit of the earlier one, because that was set before the bit of the later one.
+ * False when there was something new each time.
  */
 static bool collect_all(struct ktsn_ring_consumer *ring)
 {
@@ -199,15 +199,16 @@ static uint32_t collected_pop(struct ktsn_ring_consumer *ring)
 	return w * KTSN_RING_WORD_BITS + (uint32_t)__builtin_ctzll(bits);
 }
 
-/* A bit without the state means nothing: it is a lie, or was left by a producer while ktsn_ring_recover()
- * looked at the states. */
+/* A bit without the state means nothing: the application set it wrongly, or a producer set it while
+ * ktsn_ring_recover() read the states. */
 static bool is_ready(const struct ktsn_ring_consumer *ring, uint32_t slot)
 {
 	/* Acquire pairs with the release of READY in ktsn_ring_publish(). */
 	return atomic_load_explicit(&slot_at(ring, slot)->state, memory_order_acquire) == KTSN_SLOT_READY;
 }
 
-/* Its message has a number. It was counted as missing in case that it is one of those given before. */
+/* Called when the slot's message has a number. The slot was counted as missing in case the number had been
+ * given before ktsn_ring_recover(). */
 static void settle(struct ktsn_ring_consumer *ring, uint32_t slot, uint64_t sequence)
 {
 	uint64_t *unsettled = &ring->unsettled[ktsn_ring_word(slot)];
@@ -231,17 +232,18 @@ static void order_slot(struct ktsn_ring_consumer *ring, uint32_t slot)
 	ktsn_ring_order_add(&ring->order, sequence, slot);
 }
 
-/* Whether what comes first is the oldest of all: everything is in order, or it is the next in line. */
+/* Whether the first of `order` is the oldest of all: all messages are in `order`, or it has the next number.
+ */
 static bool first_is_oldest(const struct ktsn_ring_consumer *ring)
 {
 	return ktsn_ring_order_first_is_next(&ring->order) || (ring->complete && !ring->collected_summary);
 }
 
-/* Slots in one call: each is in no cache. An application whose whole ring is ready, or that sets bits all the
- * time, must not hold the loop. */
+/* Limit of slots in one call, each of which is a cache miss. An application whose whole ring is ready, or
+ * that sets bits all the time, must not delay the loop. */
 enum { ORDER_AT_ONCE = 8 };
 
-/* Puts what was collected in order, until the oldest is known. False when it is not yet. */
+/* Moves collected slots to `order` until the oldest is known. False when it is not known yet. */
 static bool order_collected(struct ktsn_ring_consumer *ring)
 {
 	for (int i = 0; i < ORDER_AT_ONCE && ring->collected_summary && !first_is_oldest(ring); i++)
@@ -249,7 +251,7 @@ static bool order_collected(struct ktsn_ring_consumer *ring)
 	return first_is_oldest(ring);
 }
 
-/* Whether its message was there before ktsnd had the ring. */
+/* Returns whether the message was ready before ktsnd had the ring. */
 static bool mark_taken(struct ktsn_ring_consumer *ring, uint32_t slot)
 {
 	const uint64_t bit = ktsn_ring_bit(slot);
@@ -259,24 +261,24 @@ static bool mark_taken(struct ktsn_ring_consumer *ring, uint32_t slot)
 	return ring->recovered[ktsn_ring_word(slot)] & bit;
 }
 
-/* Slots in one call that are not ready any more when their turn comes. */
-enum { LIES_AT_ONCE = 4 };
+/* Limit of slots in one call that are no longer READY when they are the oldest. */
+enum { INVALID_AT_ONCE = 4 };
 
-/* The oldest that is ready; 0 when there is none, -EAGAIN when that is not known yet. */
+/* Finds the oldest READY slot: 1; 0 when there is none; -EAGAIN when that is not known yet. */
 static int oldest_slot(struct ktsn_ring_consumer *ring, struct ktsn_ring_taken *taken)
 {
 	if (!ring->complete)
 		ring->complete = collect_all(ring);
-	for (uint32_t lies = 0; lies < LIES_AT_ONCE; lies++) {
-		bool found;
+	for (uint32_t invalid = 0; invalid < INVALID_AT_ONCE; invalid++) {
+		bool any;
 
 		if (!order_collected(ring))
 			return -EAGAIN;
-		found = ktsn_ring_order_take(&ring->order, &taken->sequence, &taken->slot);
+		any = ktsn_ring_order_take(&ring->order, &taken->sequence, &taken->slot);
 		ring->complete =
 			ring->complete && (ring->collected_summary || ktsn_ring_order_any(&ring->order));
-		/* What was in order were lies, and messages came meanwhile. */
-		if (!found)
+		/* `order` had only invalid slots; messages may have come meanwhile. */
+		if (!any)
 			return ktsn_ring_ready(ring) ? -EAGAIN : 0;
 		if (is_ready(ring, taken->slot))
 			return 1;
@@ -288,10 +290,10 @@ static int oldest_slot(struct ktsn_ring_consumer *ring, struct ktsn_ring_taken *
 int ktsn_ring_take(struct ktsn_ring_consumer *ring, struct ktsn_ring_taken *taken)
 {
 	struct ktsn_ring_slot *shared;
-	int found = oldest_slot(ring, taken);
+	int result = oldest_slot(ring, taken);
 
-	if (found <= 0)
-		return found;
+	if (result <= 0)
+		return result;
 	taken->recovered = mark_taken(ring, taken->slot);
 	shared = slot_at(ring, taken->slot);
 	memcpy(&taken->flow, &shared->flow, sizeof(taken->flow));
@@ -400,7 +402,7 @@ void ktsn_ring_reports_discard(struct ktsn_ring_consumer *ring, uint32_t flow)
 		for (uint64_t bits = ring->reported[w]; bits; bits &= bits - 1) {
 			uint32_t slot = w * KTSN_RING_WORD_BITS + (uint32_t)__builtin_ctzll(bits);
 
-			/* The slot itself is in no cache: looked at once for each report that was made. */
+			/* Reading the slot itself is a cache miss: done once for each report. */
 			if (ring->reported_flow[slot] != flow)
 				continue;
 			ring->reported[w] &= ~(bits & -bits);
@@ -411,7 +413,7 @@ void ktsn_ring_reports_discard(struct ktsn_ring_consumer *ring, uint32_t flow)
 
 bool ktsn_ring_space_polled(struct ktsn_ring_consumer *ring)
 {
-	/* A socket that announces itself after this load finds what was given back. */
+	/* A socket that announces itself after this load sees the slots that were freed before. */
 	if (atomic_load_explicit(&ring->header->space_pollers, memory_order_seq_cst) == 0)
 		return false;
 	atomic_store_explicit(&ring->header->space_pollers, 0, memory_order_seq_cst);

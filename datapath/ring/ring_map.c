@@ -19,7 +19,7 @@ size_t ktsn_ring_map_round(size_t bytes)
 	return (bytes + page_bytes() - 1) / page_bytes() * page_bytes();
 }
 
-/* The kernel puts its own description of the map in front, on a page that nobody maps. */
+/* The kernel puts its own description of the map on an extra page before it, which is never mapped. */
 size_t ktsn_ring_map_cost(size_t bytes)
 {
 	return bytes + page_bytes();
@@ -46,16 +46,16 @@ int ktsn_ring_map_create(size_t bytes)
 	return bpf(BPF_MAP_CREATE, &attributes);
 }
 
-/* By the name that the kernel gives a map; names that a pod can choose begin with a slash. */
+/* Recognizes a map by the name that the kernel gives it; names that a pod can choose begin with a slash. */
 static bool is_map(int fd)
 {
-	static const char wanted[] = "anon_inode:bpf-map";
-	char path[sizeof("/proc/self/fd/") + 11], name[sizeof(wanted)];
+	static const char map_name[] = "anon_inode:bpf-map";
+	char path[sizeof("/proc/self/fd/") + 11], name[sizeof(map_name)];
 	ssize_t bytes;
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	bytes = readlink(path, name, sizeof(name));
-	return bytes == sizeof(wanted) - 1 && memcmp(name, wanted, sizeof(wanted) - 1) == 0;
+	return bytes == sizeof(map_name) - 1 && memcmp(name, map_name, sizeof(map_name) - 1) == 0;
 }
 
 int ktsn_ring_map_identify(int fd, size_t bytes, uint32_t *id)
@@ -85,7 +85,7 @@ int ktsn_ring_map_mmap(int fd, size_t bytes, void **address)
 }
 
 /* Without a descriptor of the map, which would keep it alive. */
-bool ktsn_ring_map_lives(uint32_t id)
+bool ktsn_ring_map_exists(uint32_t id)
 {
 	union bpf_attr attributes;
 	int err;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory of a ring: made and mapped by ktsnd, one for each application process.
+ * The memory of a ring: created and mapped by ktsnd, one for each application process.
  *
- * ktsnd's. The descriptor goes to the application by SCM_RIGHTS. Size and geometry are always this ktsnd's
- * own, never read from the memory.
+ * ktsnd only. The descriptor goes to the application with SCM_RIGHTS. ktsnd keeps its own copy of size and
+ * geometry and never reads them from the memory.
  */
 #ifndef KTSN_RING_MEMORY_H
 #define KTSN_RING_MEMORY_H
@@ -12,7 +12,7 @@
 
 #include <stdbool.h>
 
-/* How a ring is laid out. */
+/* The layout of a ring. */
 struct ktsn_ring_geometry {
 	uint32_t slot_count; /* a multiple of KTSN_RING_WORD_BITS */
 	uint32_t slot_bytes; /* a multiple of the cache line */
@@ -26,7 +26,7 @@ struct ktsn_ring_memory {
 	uint32_t id; /* of the map: the same in every process */
 };
 
-/* For slot_count slots (rounded up to a multiple of 64) that each hold payload_bytes. */
+/* The geometry for slot_count slots (rounded up to a multiple of 64) that each hold payload_bytes. */
 struct ktsn_ring_geometry ktsn_ring_geometry_make(uint32_t slot_count, uint32_t payload_bytes);
 /* Whether a ring can have that geometry. */
 bool ktsn_ring_geometry_valid(struct ktsn_ring_geometry geometry);
@@ -38,13 +38,13 @@ size_t ktsn_ring_memory_bytes(struct ktsn_ring_geometry geometry);
 int ktsn_ring_memory_create(struct ktsn_ring_memory *memory, struct ktsn_ring_geometry geometry);
 
 /*
- * Takes memory over that another ktsnd made, if it is exactly what this one would make of that geometry: 0;
- * -EPERM when it is something else, which is known before any of it is mapped; -EPROTO, -EPROTONOSUPPORT or
- * -EBADMSG as ktsn_ring_producer_init(). The descriptor becomes the memory's on success only.
+ * Takes over memory that another ktsnd created, if this one would create the same for that geometry. Returns
+ * 0; -EPERM if the descriptor is something else, which is checked before any of it is mapped; -EPROTO,
+ * -EPROTONOSUPPORT or -EBADMSG as ktsn_ring_producer_init(). The memory owns the descriptor on success only.
  */
 int ktsn_ring_memory_adopt(struct ktsn_ring_memory *memory, int fd, struct ktsn_ring_geometry geometry);
 
-/* The descriptor stays open: it is the caller's again. */
+/* The descriptor stays open, and the caller owns it again. */
 void ktsn_ring_memory_unmap(struct ktsn_ring_memory *memory);
 void ktsn_ring_memory_destroy(struct ktsn_ring_memory *memory);
 

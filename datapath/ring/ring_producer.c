@@ -39,7 +39,7 @@ static struct ktsn_ring_slot *slot_at(struct ktsn_ring_producer *ring, uint32_t 
 	return ktsn_ring_slot_at(ring->header, ring->slots_offset, ring->slot_bytes, slot);
 }
 
-/* Makes a free slot the caller's. */
+/* Claims a free slot for the caller. */
 static bool claim_slot(struct ktsn_ring_producer *ring, uint32_t slot)
 {
 	uint32_t state = KTSN_SLOT_FREE;
@@ -49,7 +49,7 @@ static bool claim_slot(struct ktsn_ring_producer *ring, uint32_t slot)
 						       memory_order_acquire, memory_order_relaxed);
 }
 
-/* Claims a slot that word w of `free` shows; false when other threads were faster with all of them. */
+/* Claims a slot whose bit is set in word w of `free`; false when other threads claimed all of them first. */
 static bool claim_in_word(struct ktsn_ring_producer *ring, uint32_t w, uint32_t *slot)
 {
 	_Atomic uint64_t *word = &ring->header->free[w];
@@ -134,8 +134,8 @@ void ktsn_ring_publish(struct ktsn_ring_producer *ring, uint32_t slot,
 	shared->called_tai_ns = message->called_tai_ns;
 	shared->ethertype_be = message->ethertype_be;
 	shared->priority = message->priority;
-	/* Release pairs with the acquire in ktsn_ring_recover(): who sees the number given sees the slot as
-	 * claimed, or as something later. */
+	/* Release pairs with the acquire in ktsn_ring_recover(): a thread that sees the new number sees the
+	 * slot as claimed, or in a later state. */
 	shared->sequence = atomic_fetch_add_explicit(&header->next_sequence, 1, memory_order_release);
 	/* Release pairs with the acquire in ktsn_ring_take(): all of the slot is visible before READY. */
 	atomic_store_explicit(&shared->state, KTSN_SLOT_READY, memory_order_release);
@@ -170,7 +170,7 @@ static uint64_t report_number(struct ktsn_ring_producer *ring, uint32_t slot, ui
 	return shared->sequence;
 }
 
-/* The oldest of the flow; false when it has none. */
+/* Finds the oldest report of the flow; false when it has none. */
 static bool report_oldest(struct ktsn_ring_producer *ring, uint32_t flow, uint32_t *oldest)
 {
 	uint64_t oldest_number = UINT64_MAX;
@@ -215,8 +215,8 @@ static void report_describe(struct ktsn_ring_producer *ring, uint32_t slot, stru
 	report->bytes_count = headers_bytes + payload_bytes;
 }
 
-/* Makes the report in that slot the caller's, unless another thread was faster. The report may be another
- * flow's by then: the slot may have been freed and reported anew. */
+/* Claims the report in that slot for the caller, unless another thread was faster. The slot may hold another
+ * flow's report by then: it may have been freed and reported again. */
 static bool report_claim(struct ktsn_ring_producer *ring, uint32_t slot, uint32_t flow)
 {
 	struct ktsn_ring_slot *shared = slot_at(ring, slot);
@@ -235,7 +235,7 @@ int ktsn_ring_report_take(struct ktsn_ring_producer *ring, uint32_t flow, struct
 {
 	uint32_t slot;
 
-	/* Another thread may be faster with the oldest; then the next is. */
+	/* If another thread claims the oldest report first, tries the next. */
 	do
 		if (!report_oldest(ring, flow, &slot))
 			return -EAGAIN;
@@ -248,7 +248,7 @@ int ktsn_ring_report_take(struct ktsn_ring_producer *ring, uint32_t flow, struct
 
 void ktsn_ring_report_done(struct ktsn_ring_producer *ring, uint32_t slot)
 {
-	/* Before another may be reported in it. */
+	/* Counted before the slot can hold another report. */
 	atomic_fetch_add_explicit(&ring->header->reports_read, 1, memory_order_relaxed);
 	ktsn_ring_unclaim(ring, slot);
 }

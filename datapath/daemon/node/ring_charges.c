@@ -79,7 +79,7 @@ static void kept_poll(struct ring_charges *charges, const struct quota *quota)
 		}
 		polls++;
 		kept_remove(charges, at);
-		if (ktsn_ring_map_lives(charge->map_id))
+		if (ktsn_ring_map_exists(charge->map_id))
 			kept_append(charges, charge);
 		else
 			charge_free(charges, charge);
@@ -165,7 +165,7 @@ static void pod_forget(struct ring_charge *charge)
 
 void ring_charge_end(struct ring_charges *charges, struct ring_charge *charge)
 {
-	if (!ktsn_ring_map_lives(charge->map_id)) {
+	if (!ktsn_ring_map_exists(charge->map_id)) {
 		charge_free(charges, charge);
 		return;
 	}

@@ -211,11 +211,11 @@ static ssize_t ring_receive(struct inbox *inbox, struct msghdr *message, int fla
 	int err;
 
 	do {
-		err = ktsn_receive_look(&inbox->reader, &record);
+		err = ktsn_receive_peek(&inbox->reader, &record);
 		if (err)
 			return err;
 		copied = inbox_payload_copy(message, record.payload, record.header.payload_bytes);
-	} while (flags & MSG_PEEK ? !ktsn_receive_stands(&inbox->reader, &record)
+	} while (flags & MSG_PEEK ? !ktsn_receive_is_current(&inbox->reader, &record)
 				  : !ktsn_receive_take(&inbox->reader, &record));
 	return (ssize_t)message_fill(inbox, &record.header, copied, message, flags);
 }
@@ -223,7 +223,7 @@ static ssize_t ring_receive(struct inbox *inbox, struct msghdr *message, int fla
 int inbox_next_bytes(const struct inbox *inbox)
 {
 	struct ktsn_receive_record record;
-	int err = ktsn_receive_look(&inbox->reader, &record);
+	int err = ktsn_receive_peek(&inbox->reader, &record);
 
 	return err ? err : record.header.payload_bytes;
 }
@@ -315,7 +315,7 @@ static bool kernel_first(struct inbox *inbox, int fd)
 	bool turn = atomic_load_explicit(&inbox->kernel_turn, memory_order_relaxed);
 
 	if (atomic_load_explicit(&inbox->wants, memory_order_relaxed) & INBOX_WANTS_ANY_TIMESTAMP &&
-	    ktsn_receive_look(&inbox->reader, &record) == 0) {
+	    ktsn_receive_peek(&inbox->reader, &record) == 0) {
 		int64_t stamp_ns = kernel_stamp_ns(inbox, fd);
 
 		if (stamp_ns != INT64_MIN)

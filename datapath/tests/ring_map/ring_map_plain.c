@@ -58,7 +58,7 @@ int ktsn_ring_map_mmap(int fd, size_t bytes, void **address)
 	return *address == MAP_FAILED ? -errno : 0;
 }
 
-bool ktsn_ring_map_lives(uint32_t id)
+bool ktsn_ring_map_exists(uint32_t id)
 {
 	return ring_map_plain_lives && ring_map_plain_lives(id);
 }

@@ -19,7 +19,7 @@ static void expect(const char *text)
 {
 	struct ktsn_receive_record record;
 
-	assert_int_equal(ktsn_receive_look(&ring.reader, &record), 0);
+	assert_int_equal(ktsn_receive_peek(&ring.reader, &record), 0);
 	assert_int_equal(record.header.payload_bytes, strlen(text));
 	assert_memory_equal(record.payload, text, strlen(text));
 	assert_int_equal(record.header.ttl, 64);
@@ -30,7 +30,7 @@ static void expect_nothing(void)
 {
 	struct ktsn_receive_record record;
 
-	assert_int_equal(ktsn_receive_look(&ring.reader, &record), -EAGAIN);
+	assert_int_equal(ktsn_receive_peek(&ring.reader, &record), -EAGAIN);
 }
 
 static void takes_datagrams_in_order(void **state)
@@ -101,11 +101,11 @@ static void peeks_without_taking(void **state)
 	receive_ring_init(&ring, 0);
 	put("stays");
 	for (int i = 0; i < 2; i++) {
-		assert_int_equal(ktsn_receive_look(&ring.reader, &record), 0);
-		assert_true(ktsn_receive_stands(&ring.reader, &record));
+		assert_int_equal(ktsn_receive_peek(&ring.reader, &record), 0);
+		assert_true(ktsn_receive_is_current(&ring.reader, &record));
 	}
 	expect("stays");
-	assert_false(ktsn_receive_stands(&ring.reader, &record));
+	assert_false(ktsn_receive_is_current(&ring.reader, &record));
 }
 
 static void gives_a_datagram_to_one_reader(void **state)
@@ -115,8 +115,8 @@ static void gives_a_datagram_to_one_reader(void **state)
 	receive_ring_init(&ring, 0);
 	put("once");
 	put("next");
-	assert_int_equal(ktsn_receive_look(&ring.reader, &first), 0);
-	assert_int_equal(ktsn_receive_look(&ring.reader, &second), 0);
+	assert_int_equal(ktsn_receive_peek(&ring.reader, &first), 0);
+	assert_int_equal(ktsn_receive_peek(&ring.reader, &second), 0);
 	assert_true(ktsn_receive_take(&ring.reader, &second));
 	assert_false(ktsn_receive_take(&ring.reader, &first));
 	expect("next");
@@ -131,18 +131,18 @@ static void refuses_invalid_records(void **state)
 	receive_ring_init(&ring, 0);
 	at = receive_ring_reserve(&ring, 16);
 	receive_ring_length_put(&ring, at, 16);
-	assert_int_equal(ktsn_receive_look(&ring.reader, &record), -EPROTO);
+	assert_int_equal(ktsn_receive_peek(&ring.reader, &record), -EPROTO);
 
 	receive_ring_init(&ring, 0);
 	at = receive_ring_reserve(&ring, 64);
 	receive_ring_length_put(&ring, at, RECEIVE_RING_BYTES);
-	assert_int_equal(ktsn_receive_look(&ring.reader, &record), -EPROTO);
+	assert_int_equal(ktsn_receive_peek(&ring.reader, &record), -EPROTO);
 
 	receive_ring_init(&ring, 0);
 	at = receive_ring_reserve(&ring, 100);
 	receive_ring_bytes_put(&ring, at + 8, &header, sizeof(header));
 	receive_ring_length_put(&ring, at, 100);
-	assert_int_equal(ktsn_receive_look(&ring.reader, &record), -EPROTO);
+	assert_int_equal(ktsn_receive_peek(&ring.reader, &record), -EPROTO);
 }
 
 static void refuses_invalid_ring_sizes(void **state)

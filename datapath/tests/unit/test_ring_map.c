@@ -181,9 +181,9 @@ static void map_with_other_flags_is_refused(void **state)
 
 static bool ends_within_timeout(uint32_t id)
 {
-	for (int ms = 0; ms < TIMEOUT_MS && ktsn_ring_map_lives(id); ms++)
+	for (int ms = 0; ms < TIMEOUT_MS && ktsn_ring_map_exists(id); ms++)
 		usleep(1000);
-	return !ktsn_ring_map_lives(id);
+	return !ktsn_ring_map_exists(id);
 }
 
 static void map_lives_until_its_last_mapping(void **state)
@@ -193,7 +193,7 @@ static void map_lives_until_its_last_mapping(void **state)
 	assert_int_equal(map_create(&map), 0);
 	close(map.fd);
 	usleep(10000);
-	assert_true(ktsn_ring_map_lives(map.id));
+	assert_true(ktsn_ring_map_exists(map.id));
 	munmap(map.address, map.bytes);
 	assert_true(ends_within_timeout(map.id));
 }
@@ -205,7 +205,7 @@ static void map_lives_until_its_last_descriptor(void **state)
 	assert_int_equal(map_create(&map), 0);
 	munmap(map.address, map.bytes);
 	usleep(10000);
-	assert_true(ktsn_ring_map_lives(map.id));
+	assert_true(ktsn_ring_map_exists(map.id));
 	close(map.fd);
 	assert_true(ends_within_timeout(map.id));
 }
