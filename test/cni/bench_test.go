@@ -15,7 +15,7 @@ import (
 // manyPods is how many endpoints a full node has.
 const manyPods = 500
 
-// durations are those of one command, by plugin.
+// durations holds the durations of one command, by plugin.
 type durations map[string][]time.Duration
 
 func (d durations) p50(name string) time.Duration {
@@ -26,7 +26,7 @@ func (d durations) p50(name string) time.Duration {
 	return sorted[len(sorted)/2]
 }
 
-// report prints the median of each, and how many times the second that of the first is.
+// report prints the median of each plugin and its ratio to the first.
 func (d durations) report(b *testing.B, command, base, compared string) {
 	b.ReportMetric(float64(d.p50(base).Microseconds()), command+"-"+base+"-p50-µs")
 	b.ReportMetric(float64(d.p50(compared).Microseconds()), command+"-"+compared+"-p50-µs")
@@ -50,8 +50,8 @@ func measure(b *testing.B, runtime *libcni.CNIConfig, configs *libcni.NetworkCon
 	dels[name] = append(dels[name], time.Since(begin))
 }
 
-// BenchmarkAgainstBridgePlugin attaches and detaches one pod with the reference bridge plugin and with tsn-cni by
-// turns, both with host-local, on a node that has one attachment of each already.
+// BenchmarkAgainstBridgePlugin attaches and detaches one pod by turns with the reference bridge plugin and with
+// tsn-cni, both with host-local, on a node that already has one attachment of each.
 func BenchmarkAgainstBridgePlugin(b *testing.B) {
 	lab := newLab(b)
 	lab.a.startDaemon(b)
@@ -78,7 +78,7 @@ func BenchmarkAgainstBridgePlugin(b *testing.B) {
 	dels.report(b, "del", "bridge", "tsn-cni")
 }
 
-// bridgePlugin is a configuration of the reference plugin that does as much as it can of what tsn-cni does.
+// bridgePlugin returns the configuration of the reference plugin that is closest to what tsn-cni does.
 func (n *node) bridgePlugin() map[string]any {
 	ipam := n.hostLocal(n.subnet)
 	ipam["ranges"] = [][]fields{{{"subnet": "10.99.0.0/16"}}}
@@ -86,9 +86,9 @@ func (n *node) bridgePlugin() map[string]any {
 	return map[string]any{"type": "bridge", "bridge": "cni0", "ipam": ipam}
 }
 
-// BenchmarkWithManyEndpoints compares a node with one endpoint with one that has 500. The attachments of both
-// take turns, on two nodes. host-local looks at every address that it has given away, which is part of what
-// a user waits for; the second benchmark shows tsn-cni without that.
+// BenchmarkWithManyEndpoints compares a node with one endpoint with a node with 500. The attachments alternate between
+// the two nodes. host-local reads every allocated address, which users wait for too; the second benchmark shows tsn-cni
+// without it.
 func BenchmarkWithManyEndpoints(b *testing.B) {
 	for _, ipam := range []string{"host-local", "static"} {
 		b.Run("ipam="+ipam, func(b *testing.B) { benchmarkCrowd(b, ipam) })

@@ -23,14 +23,14 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// removeFilters removes all filters of an interface, as who has CAP_NET_ADMIN can.
+// removeFilters removes all filters of an interface, as a process with CAP_NET_ADMIN can.
 func removeFilters(link netlink.Link) error {
 	return netlink.QdiscDel(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
 		LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
 	}})
 }
 
-// isGuarded tells whether both ends of the pod's interface have what the pod's network asks for by default.
+// isGuarded reports whether both ends of the pod's interface have the filters of a default network.
 func isGuarded(t *testing.T, p *pod) bool {
 	t.Helper()
 	count, err := capture.ReadIn(p.Path(), podIf)
@@ -40,7 +40,7 @@ func isGuarded(t *testing.T, p *pod) bool {
 	return count.Attached && port.Attached
 }
 
-// attachedPrograms are those of an interface's filters, and the maps that they have.
+// attachedPrograms returns the programs of an interface's filters and their maps.
 func attachedPrograms(t *testing.T, where *topology.Namespace, interfaceName string, parent uint32) (ids []ebpf.ProgramID, maps []ebpf.MapID) {
 	t.Helper()
 	on(t, where, interfaceName, func(link netlink.Link) error {
@@ -69,7 +69,7 @@ func mapsOf(id ebpf.ProgramID) ([]ebpf.MapID, error) {
 	return maps, nil
 }
 
-// awaitRemoval waits until the kernel does not know something any more: it frees a program when nobody can be in it.
+// awaitRemoval waits until the kernel has freed an object: it frees a program only when no CPU can run it.
 func awaitRemoval[T interface{ Close() error }](t *testing.T, what string, open func() (T, error)) {
 	t.Helper()
 	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
@@ -144,7 +144,7 @@ func TestCaptureFollowsNetworkConfiguration(t *testing.T) {
 	}
 }
 
-// TestKernelWithoutBTFIsReported hides what the kernel says of its structures from the plugin.
+// TestKernelWithoutBTFIsReported hides the kernel's BTF from the plugin.
 func TestKernelWithoutBTFIsReported(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
@@ -186,7 +186,7 @@ func TestRelayedAttachmentsAreListed(t *testing.T) {
 	check("once they are restored")
 }
 
-// scheduleClosing closes the gate of class 0 for good.
+// scheduleClosing closes the gate of class 0 permanently.
 func scheduleClosing() *control.GateParameterTable {
 	return &control.GateParameterTable{AdminGateStates: 0xfe, AdminCycleTime: control.CycleTime{Numerator: 1, Denominator: 1000}}
 }
@@ -205,7 +205,7 @@ func (n *node) guard(t *testing.T) {
 	}))
 }
 
-// makeFormer has the program at the port of a pod be that of another release.
+// makeFormer replaces the program at a pod's port by that of another release.
 func makeFormer(t *testing.T, p *pod) {
 	t.Helper()
 	_, maps := attachedPrograms(t, p.node.Namespace, portOf(p), netlink.HANDLE_MIN_INGRESS)
@@ -222,7 +222,8 @@ func makeFormer(t *testing.T, p *pod) {
 	}
 }
 
-// A port knows which gates close also without a relay, and when its program is replaced.
+// TestPortsKnowGatesWithoutRelay checks that a port knows the closing gates without a relay and after its program is
+// replaced.
 func TestPortsKnowGatesWithoutRelay(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)

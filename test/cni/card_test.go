@@ -17,13 +17,13 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/passthrough"
 )
 
-// cardOf is the address of a card that no machine has.
+// cardOf returns the address of a card that no machine has.
 func cardOf(t *testing.T) string {
 	t.Helper()
 	return fmt.Sprintf("fff%x:%02x:%02x.7", os.Getpid()>>13&0xf, os.Getpid()>>5&0xff, os.Getpid()&0x1f)
 }
 
-// claimedCard has a card belong to a pod's attachment to a network, until the test's end.
+// claimedCard assigns a card to a pod's attachment until the end of the test.
 func claimedCard(t *testing.T, network string, p *pod) string {
 	t.Helper()
 	bus, card := passthrough.NewBus(), cardOf(t)
@@ -39,7 +39,7 @@ func claimedCard(t *testing.T, network string, p *pod) string {
 	return card
 }
 
-// keepCard keeps a card from being given back, as one does that a machine has open, until the function that it returns is called.
+// keepCard blocks the return of a card, like a machine that has it open, until the returned function is called.
 func keepCard(t *testing.T, card string) (end func()) {
 	t.Helper()
 	inTheWay := filepath.Join(passthrough.NewBus().StateDir, card)
@@ -49,7 +49,7 @@ func keepCard(t *testing.T, card string) (end func()) {
 	return end
 }
 
-// hasCardInstead writes into the pod's record that it has the card, and into Kata's file.
+// hasCardInstead writes the card into the pod's record and into Kata's file.
 func hasCardInstead(t *testing.T, p *pod, network, folder, card string) (record string) {
 	t.Helper()
 	record = filepath.Join(p.node.dir, "state/attachments", network, p.id+":"+podIf)
@@ -65,7 +65,7 @@ func hasCardInstead(t *testing.T, p *pod, network, folder, card string) (record 
 	return record
 }
 
-// networkOfCards is a network that no other test has, because all nodes of tests have one kernel's cards.
+// networkOfCards returns a network of this test only, since the nodes of all tests share the kernel's cards.
 func networkOfCards(t *testing.T, n *node) (string, *libcni.NetworkConfigList) {
 	t.Helper()
 	name := fmt.Sprintf("cards-%d", os.Getpid())

@@ -20,7 +20,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// on does something to a device in a namespace.
+// on applies a function to a device in a namespace.
 func on(t *testing.T, where *topology.Namespace, name string, do func(netlink.Link) error) {
 	t.Helper()
 	must(t, where.Do(func() error {
@@ -32,7 +32,7 @@ func on(t *testing.T, where *topology.Namespace, name string, do func(netlink.Li
 	}))
 }
 
-// portOf is the node's end of a pod's veth pair.
+// portOf returns the node's end of a pod's veth pair.
 func portOf(p *pod) string {
 	attachment := overlay.Attachment{Network: networkName, ContainerID: p.id, Interface: podIf}
 	return attachment.PortName()
@@ -141,7 +141,7 @@ func TestCheckNamesEveryDifference(t *testing.T) {
 	}
 }
 
-// awaitMTU waits until ktsnd has heard of the interface's MTU.
+// awaitMTU waits until ktsnd uses the interface's MTU.
 func (p *pod) awaitMTU(t *testing.T, want int) {
 	t.Helper()
 	testlab.Eventually(t, patience, time.Millisecond, func() error {
@@ -224,7 +224,7 @@ func TestGCWithoutListRemovesNothing(t *testing.T) {
 	checkSame(t, "after it", before, lab.a.inventory(t, pod))
 }
 
-// TestGCKeepsOtherNetworks has two networks by name on one bridge.
+// TestGCKeepsOtherNetworks runs GC with two networks on one bridge.
 func TestGCKeepsOtherNetworks(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
@@ -243,7 +243,7 @@ func TestGCKeepsOtherNetworks(t *testing.T) {
 	must(t, lab.a.runtime.DelNetworkList(t.Context(), foreign, other.attachment()))
 }
 
-// TestGCRemovesInterfacesWithoutRecord has an endpoint in ktsnd whose pod is gone and that no record names.
+// TestGCRemovesInterfacesWithoutRecord runs GC with an endpoint in ktsnd that has neither pod nor record.
 func TestGCRemovesInterfacesWithoutRecord(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/containernetworking/plugins/pkg/testutils"
 )
 
-// runtimeConf is the attachment of one of many containers.
+// runtimeConf returns the attachment of container i.
 func runtimeConf(i int, netns string) *libcni.RuntimeConf {
 	return &libcni.RuntimeConf{ContainerID: fmt.Sprintf("many-%d", i), NetNS: netns, IfName: podIf}
 }
@@ -91,7 +91,7 @@ func TestConcurrentFirstAddAndLastDel(t *testing.T) {
 	checkSame(t, "after all", before, lab.a.inventory(t))
 }
 
-// TestManyAddsAndDelsLeaveNothing attaches and detaches 100 times; with KTSN_LONG=1, as in make nightly, 500 times.
+// TestManyAddsAndDelsLeaveNothing attaches and detaches 100 times, with KTSN_LONG=1 (make nightly) 500 times.
 func TestManyAddsAndDelsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	count := 100
@@ -119,13 +119,13 @@ func TestManyAddsAndDelsLeaveNothing(t *testing.T) {
 	}
 }
 
-// openFiles counts those of the node's ktsnd.
+// openFiles counts the open files of the node's ktsnd.
 func openFiles(t *testing.T, n *node) int {
 	t.Helper()
 	return len(glob(t, fmt.Sprintf("/proc/%d/fd/*", n.daemon.PID())))
 }
 
-// wide is a subnet with room for many pods.
+// wide returns a subnet with room for many pods.
 func (l *lab) wide(first bool) netip.Prefix {
 	if first {
 		return netip.MustParsePrefix("10.42.0.0/20")
@@ -133,7 +133,7 @@ func (l *lab) wide(first bool) netip.Prefix {
 	return netip.MustParsePrefix("10.42.16.0/20")
 }
 
-// populate attaches so many pods, each with a network namespace of its own.
+// populate attaches count pods, each with its own network namespace.
 func (n *node) populate(t testing.TB, count int) {
 	t.Helper()
 	configs := list(t, n.config(nil))
@@ -145,7 +145,7 @@ func (n *node) populate(t testing.TB, count int) {
 	})
 }
 
-// namespaces makes network namespaces without threads inside; the end removes them.
+// namespaces creates network namespaces without threads. The end of the test removes them.
 func namespaces(t testing.TB, count int) []ns.NetNS {
 	t.Helper()
 	var all []ns.NetNS
@@ -167,7 +167,7 @@ func namespaces(t testing.TB, count int) []ns.NetNS {
 	return all
 }
 
-// inParallel does so many things, sixteen at once, and fails with the first error.
+// inParallel calls a function count times, sixteen at once, and fails with the first error.
 func inParallel(t testing.TB, count int, do func(i int) error) {
 	t.Helper()
 	slots := make(chan struct{}, 16)

@@ -132,7 +132,7 @@ func TestOtherPluginsFollowInChain(t *testing.T) {
 	}
 }
 
-// TestPluginFollowsOthersInChain passes the result of a plugin before it on.
+// TestPluginFollowsOthersInChain checks that the result of the previous plugin is passed on.
 func TestPluginFollowsOthersInChain(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
@@ -301,8 +301,8 @@ func TestIPv6OnlyWithIPv6Address(t *testing.T) {
 	}
 }
 
-// TestDelWithACardInTheLeavingGroup: the kernel removes no device of a group in which one cannot be removed, as the loopback device or a
-// network card.
+// TestDelWithACardInTheLeavingGroup deletes devices in a group with a device that cannot be removed (loopback, network
+// card): the kernel then removes none of the group.
 func TestDelWithACardInTheLeavingGroup(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)

@@ -30,13 +30,13 @@ const (
 	recordEtherType  = 0x88b5
 )
 
-// vnetHeader stands in front of each frame at a tap: no offload.
+// vnetHeader precedes each frame at a tap: no offload.
 var vnetHeader = make([]byte, 10)
 
 // openTap opens a queue of a pod's tap, as QEMU does.
 func openTap(t *testing.T, p *pod) *os.File { return openTapAs(t, p, podTap, unix.IFF_MULTI_QUEUE) }
 
-// openTapAs opens a tap, and makes it if it is not there.
+// openTapAs opens a tap and creates it if it is missing.
 func openTapAs(t *testing.T, p *pod, name string, more uint16) *os.File {
 	t.Helper()
 	var file *os.File
@@ -60,7 +60,7 @@ func openTapAs(t *testing.T, p *pod, name string, more uint16) *os.File {
 	return file
 }
 
-// packetSocket is a packet socket of one EtherType at a pod's interface.
+// packetSocket returns a packet socket of one EtherType at a pod's interface.
 func packetSocket(t *testing.T, p *pod, etherType uint16) (fd int) {
 	t.Helper()
 	must(t, p.Do(func() (err error) {
@@ -71,7 +71,7 @@ func packetSocket(t *testing.T, p *pod, etherType uint16) (fd int) {
 	return fd
 }
 
-// packetsAt is one at an interface of the network namespace that this is called in.
+// packetsAt returns a packet socket at an interface of the current network namespace.
 func packetsAt(name string, etherType uint16) (int, error) {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
@@ -101,7 +101,7 @@ func awaitFrame(t *testing.T, tap *os.File, text string) {
 	}
 }
 
-// arrivalTime waits for a frame with a text, and says when it came.
+// arrivalTime waits for a frame with a text and returns the time of its arrival.
 func arrivalTime(t *testing.T, at int, text string) time.Time {
 	t.Helper()
 	frame := make([]byte, 2048)
@@ -129,14 +129,14 @@ func machineFrame(to, from net.HardwareAddr, etherType uint16, payload []byte) [
 	return slices.Concat(to, from, binary.BigEndian.AppendUint16(nil, etherType), payload, make([]byte, max(0, 46-len(payload))))
 }
 
-// behindRecord has a frame leave at a time.
+// behindRecord prepends a record with a transmit time to a frame.
 func behindRecord(frame []byte, at time.Time) []byte {
 	record := binary.BigEndian.AppendUint16(slices.Clone(frame[:12]), recordEtherType)
 	record = append(record, 1, 3) // version and priority; CLOCK_TAI
 	return append(binary.BigEndian.AppendUint64(record, uint64(at.UnixNano()+taiAhead())), frame...)
 }
 
-// taiAhead is by how much CLOCK_TAI is ahead of CLOCK_REALTIME.
+// taiAhead returns CLOCK_TAI - CLOCK_REALTIME.
 func taiAhead() int64 {
 	var tai, realtime unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_TAI, &tai)
@@ -144,7 +144,7 @@ func taiAhead() int64 {
 	return time.Duration(tai.Nano() - realtime.Nano()).Round(time.Second).Nanoseconds()
 }
 
-// machines are a pod with a virtual machine on node a and an ordinary one on node b.
+// machines is a pod with a virtual machine on node a and an ordinary pod on node b.
 type machines struct {
 	*lab
 	guest, otherMachine *pod
@@ -184,7 +184,8 @@ func TestMachineSendsByTap(t *testing.T) {
 	m.sendsBy(t, tap, there)
 }
 
-// sendsBy has the machine send by its tap: at once, at a time, and as much as the interface allows, behind a record.
+// sendsBy sends from the machine's tap: at once, at a transmit time, and frames as large as the interface allows with a
+// record.
 func (m *machines) sendsBy(t *testing.T, tap *os.File, there int) {
 	t.Helper()
 	source, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.otherMachine)
@@ -204,12 +205,12 @@ func (m *machines) sendsBy(t *testing.T, tap *os.File, there int) {
 	arrivalTime(t, there, "the largest")
 }
 
-// arpRequest asks who has an address.
+// arpRequest returns an ARP request for an address.
 func arpRequest(from net.HardwareAddr, sender, whose netip.Addr) []byte {
 	return slices.Concat([]byte{0, 1, 8, 0, 6, 4, 0, 1}, from, sender.AsSlice(), make([]byte, 6), whose.AsSlice())
 }
 
-// countAnswers counts the ARP replies that come from an address within a while.
+// countAnswers counts the ARP replies from an address during a short time.
 func countAnswers(t *testing.T, at int, from net.HardwareAddr) (count int) {
 	t.Helper()
 	frame := make([]byte, 2048)
@@ -276,7 +277,7 @@ func TestMachineReceivesByTap(t *testing.T) {
 	}
 }
 
-// sendDatagram sends to an address whose machine is not there to say where it is.
+// sendDatagram sends to an address whose machine does not answer ARP.
 func sendDatagram(t *testing.T, from *pod, to netip.Addr, at net.HardwareAddr, text string) {
 	t.Helper()
 	on(t, from.Namespace, podIf, func(link netlink.Link) error {

@@ -22,7 +22,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay/filter"
 )
 
-// dropCounters is how many packets the node's filter has dropped, by reason.
+// dropCounters returns the packets that the node's filter has dropped, by reason.
 func (n *node) dropCounters(t *testing.T) map[string]uint64 {
 	t.Helper()
 	all := map[string]uint64{}
@@ -36,13 +36,13 @@ func (n *node) dropCounters(t *testing.T) map[string]uint64 {
 	return all
 }
 
-// ktsnFilter puts the filter right, and returns what it prints of counters.
+// ktsnFilter restores the filter and returns the printed counters.
 func (n *node) ktsnFilter(t *testing.T) string {
 	t.Helper()
 	return n.ktsnAlone(t, "node", "filter", "-o", "json")
 }
 
-// unguard removes the filter, as somebody could who flushes all rules.
+// unguard removes the filter, like an administrator who flushes all rules.
 func (n *node) unguard(t *testing.T) {
 	t.Helper()
 	must(t, n.Do(func() error {
@@ -57,7 +57,7 @@ func (n *node) unguard(t *testing.T) {
 	}))
 }
 
-// masquerade makes the node forward what its pods send by their first interface, from its own address.
+// masquerade makes the node forward the packets of its pods' first interface from its own address.
 func (n *node) masquerade(t *testing.T) {
 	t.Helper()
 	must(t, n.Do(func() error {
@@ -79,8 +79,8 @@ func (n *node) masquerade(t *testing.T) {
 	}))
 }
 
-// TestTunnelRejectsForgedPodSource has a pod on no network of ours, and a program of the node, send packets that look
-// like a tunnel's: once while the filters are missing, to see that this test can fail, and once more.
+// TestTunnelRejectsForgedPodSource sends packets like those of a tunnel from a pod on another network and from a
+// program of the node. They arrive while the filters are missing, which shows that the test can fail.
 func TestTunnelRejectsForgedPodSource(t *testing.T) {
 	t.Parallel()
 	r := newReachable(t)
@@ -136,9 +136,9 @@ func TestTunnelRejectsForgedPodSource(t *testing.T) {
 	}
 }
 
-// unlearn has the node's tunnel forget where it last saw a pod, so that it learns that anew. The kernel's VXLAN device changes an
-// entry's remote address by what arrives, but keeps the route that it has cached for the old one: after a forged packet by the
-// bridge of the pods' first interface it would look there for the other node.
+// unlearn deletes the learned entry of a pod from the node's tunnel, so that it is learned again. The kernel's VXLAN
+// device updates an entry's remote address from received packets but keeps the cached route of the old one: after a
+// forged packet over the bridge of the pods' first interface it would send there.
 func (n *node) unlearn(t *testing.T, p *pod) {
 	t.Helper()
 	mac := macOf(t, p.Namespace, podIf)
@@ -158,7 +158,7 @@ func (n *node) unlearn(t *testing.T, p *pod) {
 	})
 }
 
-// exchange has the other node's pod send a datagram to the pod, as it may.
+// exchange sends an allowed datagram from the pod of the other node to the pod.
 func (r *reachable) exchange(t *testing.T, to *pod, text string) {
 	t.Helper()
 	from := r.b1
@@ -170,7 +170,7 @@ func (r *reachable) exchange(t *testing.T, to *pod, text string) {
 	}))
 }
 
-// TestTunnelAcceptsOnlyPeersAndTheirSubnets puts packets onto the wire to node b.
+// TestTunnelAcceptsOnlyPeersAndTheirSubnets sends packets over the wire to node b.
 func TestTunnelAcceptsOnlyPeersAndTheirSubnets(t *testing.T) {
 	t.Parallel()
 	r := newReachable(t)
@@ -275,7 +275,8 @@ func TestTunnelAcceptsOnlyPeersAndTheirSubnets(t *testing.T) {
 	})
 }
 
-// listensOn tells whether a UDP socket of the node, the kernel's own included, has that port. The protocol is "udp" or "udp6".
+// listensOn reports whether a UDP socket of the node, including those of the kernel, has the port. The protocol is
+// "udp" or "udp6".
 func (n *node) listensOn(t *testing.T, protocol string, port uint16) bool {
 	t.Helper()
 	var sockets []byte
@@ -287,7 +288,7 @@ func (n *node) listensOn(t *testing.T, protocol string, port uint16) bool {
 	return regexp.MustCompile(fmt.Sprintf(`(?m)^ *\d+: [0-9A-F]+:%04X `, port)).Match(sockets)
 }
 
-// TestFilterIsRestored by each that comes by.
+// TestFilterIsRestored checks that each component that runs restores the filter.
 func TestFilterIsRestored(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
@@ -313,8 +314,8 @@ func TestFilterIsRestored(t *testing.T) {
 	}
 }
 
-// TestBridgeDoesNotReachNode has a pod send to the node's address by its interface on the network, from the address of
-// its first interface, as IP_UNICAST_IF lets every program.
+// TestBridgeDoesNotReachNode sends from a pod to the node's address over the interface of the network, from the address
+// of its first interface, as IP_UNICAST_IF allows.
 func TestBridgeDoesNotReachNode(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
@@ -362,7 +363,7 @@ func TestBridgeDoesNotReachNode(t *testing.T) {
 	}
 }
 
-// TestNodeWithAccessReachesPods has a program of the node send through the bridge, and through the tunnel behind it.
+// TestNodeWithAccessReachesPods sends from a program of the node through the bridge and the tunnel.
 func TestNodeWithAccessReachesPods(t *testing.T) {
 	t.Parallel()
 	r := newReachable(t)

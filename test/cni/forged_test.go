@@ -21,10 +21,10 @@ import (
 
 const tunnelPort = 4789
 
-// frame is what somebody forges: a frame with a mark in it, by which it is known.
+// frame is a forged frame. It contains a mark by which it is recognised.
 type frame []byte
 
-// inFrame is a frame that carries a datagram with the mark. tags stand in front of its EtherType.
+// inFrame returns a frame that carries a datagram with the mark. tags precede its EtherType.
 func inFrame(t *testing.T, source net.HardwareAddr, from netip.Addr, to *pod, target netip.Addr, mark string, tags ...layers.EthernetType) frame {
 	t.Helper()
 	udp := &layers.UDP{SrcPort: 7788, DstPort: 7788}
@@ -39,7 +39,7 @@ func inFrame(t *testing.T, source net.HardwareAddr, from netip.Addr, to *pod, ta
 	return ethernet(t, source, macOf(t, to.Namespace, podIf), layers.EthernetTypeIPv6, tags, ip, udp, payload)
 }
 
-// arpFrame says to all that an address is at a hardware address.
+// arpFrame announces the hardware address of an IPv4 address to all.
 func arpFrame(t *testing.T, source net.HardwareAddr, sender netip.Addr, mark string) frame {
 	t.Helper()
 	return ethernet(t, source, broadcast, layers.EthernetTypeARP, nil, &layers.ARP{
@@ -48,7 +48,7 @@ func arpFrame(t *testing.T, source net.HardwareAddr, sender netip.Addr, mark str
 	}, gopacket.Payload(mark))
 }
 
-// neighborFrame says the same of an IPv6 address, from another one.
+// neighborFrame announces the hardware address of an IPv6 address, from another address.
 func neighborFrame(t *testing.T, source net.HardwareAddr, from, address netip.Addr, mark string) frame {
 	t.Helper()
 	ip := &layers.IPv6{Version: 6, HopLimit: 255, NextHeader: layers.IPProtocolICMPv6, SrcIP: from.AsSlice(), DstIP: net.ParseIP("ff02::1")}
@@ -77,7 +77,7 @@ func serialize(t *testing.T, all ...gopacket.SerializableLayer) []byte {
 	return slices.Clone(buffer.Bytes())
 }
 
-// encapsulate is the frame as it stands in a packet of the tunnel.
+// encapsulate returns the frame as the payload of a tunnel packet.
 func (f frame) encapsulate() []byte {
 	return append([]byte{8, 0, 0, 0, 0, 0, vni, 0}, f...)
 }
@@ -92,7 +92,7 @@ func macOf(t *testing.T, in *topology.Namespace, name string) net.HardwareAddr {
 	return address
 }
 
-// sendUDP sends as any program can.
+// sendUDP sends a datagram without privileges.
 func sendUDP(t *testing.T, from *topology.Namespace, to netip.Addr, payload []byte) {
 	t.Helper()
 	must(t, from.Do(func() error {
@@ -106,10 +106,10 @@ func sendUDP(t *testing.T, from *topology.Namespace, to netip.Addr, payload []by
 	}))
 }
 
-// ipv6OfB is the address by which onWire reaches node b from an IPv6 address.
+// ipv6OfB is the address by which onWire reaches node b over IPv6.
 var ipv6OfB = netip.MustParsePrefix("fd00:ff::2/64")
 
-// outer are the IP header of a packet to node b and its EtherType.
+// outer returns the IP header of a packet to node b and its EtherType.
 func (l *lab) outer(source netip.Addr) (layers.EthernetType, ipLayer) {
 	if source.Is6() {
 		return layers.EthernetTypeIPv6, &layers.IPv6{Version: 6, HopLimit: 64, NextHeader: layers.IPProtocolUDP,
@@ -124,7 +124,7 @@ type ipLayer interface {
 	gopacket.SerializableLayer
 }
 
-// onWire puts a packet of the tunnel onto the link from node a to node b, as whoever can send frames there.
+// onWire sends a tunnel packet from node a's link to node b, like any host on that link.
 func (l *lab) onWire(t *testing.T, source netip.Addr, payload []byte) {
 	t.Helper()
 	etherType, ip := l.outer(source)
@@ -135,7 +135,7 @@ func (l *lab) onWire(t *testing.T, source netip.Addr, payload []byte) {
 	sendRaw(t, l.a.Namespace, uplinkName, packet)
 }
 
-// sendRaw sends a frame as it is.
+// sendRaw sends a frame unchanged.
 func sendRaw(t *testing.T, in *topology.Namespace, interfaceName string, frame []byte) {
 	t.Helper()
 	on(t, in, interfaceName, func(link netlink.Link) error {
@@ -148,7 +148,7 @@ func sendRaw(t *testing.T, in *topology.Namespace, interfaceName string, frame [
 	})
 }
 
-// listener hears all frames that arrive at a pod's interface.
+// listener receives all frames at a pod's interface.
 type listener struct{ fd int }
 
 func listen(t *testing.T, p *pod) *listener {
@@ -165,7 +165,7 @@ func listen(t *testing.T, p *pod) *listener {
 	return e
 }
 
-// receives tells whether a frame with the mark arrives before one with another mark does, which must.
+// receives reports whether a frame with the mark arrives before the frame with another mark, which must arrive.
 func (e *listener) receives(t *testing.T, mark, before string) bool {
 	t.Helper()
 	limit := unix.NsecToTimeval(int64(50 * time.Millisecond))
@@ -185,7 +185,8 @@ func (e *listener) receives(t *testing.T, mark, before string) bool {
 	return false
 }
 
-// leadsTo is the type of the device to which the node's bridge forwards an address, "" while it knows none.
+// leadsTo returns the type of the device to which the node's bridge forwards an address, "" if it has not learned the
+// address.
 func (n *node) leadsTo(t *testing.T, address net.HardwareAddr) (kind string) {
 	t.Helper()
 	must(t, n.Do(func() error {

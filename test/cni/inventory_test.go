@@ -18,7 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// inventory lists everything that tsn-cni and the plugins it calls can leave on a node and in pods.
+// inventory lists everything that tsn-cni and its delegated plugins can leave on a node and in pods.
 func (n *node) inventory(t testing.TB, pods ...*pod) []string {
 	t.Helper()
 	all := slices.Concat(links(t, "node", n.Namespace), n.tables(t))
@@ -56,7 +56,7 @@ func links(t testing.TB, where string, namespace *topology.Namespace) []string {
 	return all
 }
 
-// tables lists what there is of nftables, with the chains.
+// tables lists the tables and chains of nftables.
 func (n *node) tables(t testing.TB) []string {
 	t.Helper()
 	var all []string
@@ -74,7 +74,7 @@ func (n *node) tables(t testing.TB) []string {
 	return all
 }
 
-// files lists records, addresses that are given away, and pods' sockets.
+// files lists records, allocated addresses and sockets of pods.
 func (n *node) files(t testing.TB) []string {
 	t.Helper()
 	var all []string
@@ -93,7 +93,7 @@ func (n *node) files(t testing.TB) []string {
 	return all
 }
 
-// ktsndState lists what ktsnd knows.
+// ktsndState lists the peers, endpoints and sockets of ktsnd.
 func (n *node) ktsndState(t testing.TB) []string {
 	t.Helper()
 	if n.client == nil {

@@ -27,15 +27,15 @@ import (
 )
 
 const (
-	// kataTap is how Kata calls the tap of a machine's first interface.
+	// kataTap is Kata's name of the tap of a machine's first interface.
 	kataTap    = "tap0_kata"
 	kataFolder = "/run/kata-containers"
 	primaryIf  = "eth0"
 )
 
-// filteredByKata does in a pod's network namespace what Kata's runtime does there by default (internetworking_model tcfilter, version 3;
-// runtime-rs, network_model/tc_filter_model.rs): it makes a tap, and redirects between it and the interface, each by the queueing
-// discipline ingress, which must not be there yet.
+// filteredByKata configures a pod's network namespace as Kata's runtime does by default (internetworking_model
+// tcfilter, version 3; runtime-rs, network_model/tc_filter_model.rs): it creates a tap and redirects between it and the
+// interface with the ingress queueing discipline of each, which must not exist yet.
 func filteredByKata(t *testing.T, p *pod) *os.File {
 	t.Helper()
 	file := openTapAs(t, p, kataTap, 0)
@@ -73,7 +73,7 @@ func TestKataMachineSends(t *testing.T) {
 	awaitFrame(t, tap, "for the machine")
 }
 
-// danFolder creates a folder that Kata's configuration could name, and removes it at the end of the test.
+// danFolder creates a folder for Kata's configuration and removes it at the end of the test.
 func danFolder(t *testing.T) string {
 	t.Helper()
 	for {
@@ -172,7 +172,7 @@ func TestKataMachineHasPrimaryInterface(t *testing.T) {
 	awaitFrame(t, tap, string(slices.Concat(gateway.AsSlice(), mac, address.AsSlice())))
 }
 
-// machineOf is what `ktsn status` says of the machine of a pod.
+// machineOf returns the machine of a pod from the output of `ktsn status`.
 func machineOf(t *testing.T, p *pod) machine.Machine {
 	t.Helper()
 	var state struct {
@@ -191,7 +191,7 @@ func machineOf(t *testing.T, p *pod) machine.Machine {
 	return state.Devices[at]
 }
 
-// checkMachineStatus checks how a machine has the interface, and the beginning of each fault.
+// checkMachineStatus checks the connection of a machine and the beginning of each fault.
 func checkMachineStatus(t *testing.T, p *pod, way string, faults ...string) {
 	t.Helper()
 	got := machineOf(t, p)
@@ -260,7 +260,7 @@ func TestStatusReportsUnservedVhostUser(t *testing.T) {
 	checkMachineStatus(t, pod, way)
 }
 
-// kataInventory is what there is for a pod of Kata: beside the usual things the files of its devices, and what frames meet at the pod's
+// kataInventory returns the inventory of a Kata pod: the usual one, its device files, and the filters of the pod's
 // interfaces.
 func kataInventory(t *testing.T, folder string, p *pod) []string {
 	t.Helper()
@@ -292,7 +292,8 @@ func kataInventory(t *testing.T, folder string, p *pod) []string {
 	return all
 }
 
-// foreignFilter is at the ingress of the pod's primary interface, behind where this plugin would put its own.
+// foreignFilter adds a filter at the ingress of the pod's primary interface, after the place of the plugin's own
+// filter.
 func foreignFilter(t *testing.T, p *pod) {
 	t.Helper()
 	must(t, p.Do(func() error {

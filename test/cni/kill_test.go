@@ -11,13 +11,13 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/fault"
 )
 
-// killedAt is a runtime whose tsn-cni kills itself at a point.
+// killedAt returns a runtime whose tsn-cni kills itself at a fault point.
 func (n *node) killedAt(t *testing.T, point string) *libcni.CNIConfig {
 	t.Helper()
 	return n.runtimeWith(t, killablePlugin(t), fault.Variable+"="+point)
 }
 
-// mustBeKilled checks that the plugin reached the point and did not get any further.
+// mustBeKilled checks that the plugin was killed at its fault point.
 func mustBeKilled(t *testing.T, err error) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), "signal: killed") {
@@ -25,7 +25,7 @@ func mustBeKilled(t *testing.T, err error) {
 	}
 }
 
-// cleaners are the two ways in which a runtime clears away what a killed command has left.
+// cleaners are the two ways in which a runtime cleans up after a killed command.
 var cleaners = map[string]func(*testing.T, *pod, *libcni.NetworkConfigList){
 	"DEL": func(t *testing.T, pod *pod, configs *libcni.NetworkConfigList) {
 		must(t, pod.node.runtime.DelNetworkList(t.Context(), configs, pod.attachment()))
@@ -75,7 +75,7 @@ func TestKilledDelIsCompleted(t *testing.T) {
 	}
 }
 
-// TestKilledAddHarmsNoOther looks at a pod that was there before, and attaches the killed one in the end.
+// TestKilledAddHarmsNoOther checks a pod that existed before and attaches the killed one at the end.
 func TestKilledAddHarmsNoOther(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
@@ -106,7 +106,7 @@ func TestKilledAddHarmsNoOther(t *testing.T) {
 	}
 }
 
-// TestKilledGCIsCompleted goes through the points of DEL, which GC passes for each attachment.
+// TestKilledGCIsCompleted runs through the fault points of DEL, which GC executes for each attachment.
 func TestKilledGCIsCompleted(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
@@ -127,7 +127,7 @@ func TestKilledGCIsCompleted(t *testing.T) {
 	}
 }
 
-// TestAKilledAddCanBeRepeated has no DEL in between, as after a crash of the runtime.
+// TestKilledAddCanBeRepeated repeats ADD without DEL, as after a crash of the runtime.
 func TestKilledAddCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)

@@ -35,7 +35,7 @@ const (
 	bridgeName  = "tsnbr42"
 	tunnelName  = "tsnvx42"
 	podIf       = "tsn0"
-	// patience is how long anything may take that takes milliseconds on an idle machine.
+	// patience is the timeout of operations that take milliseconds on an idle machine.
 	patience = 20 * time.Second
 )
 
@@ -52,7 +52,7 @@ type node struct {
 	lab     *lab
 	dir     string
 	address netip.Addr
-	// subnet is where its pods' addresses come from.
+	// subnet is the range of its pods' addresses.
 	subnet  netip.Prefix
 	runtime *libcni.CNIConfig
 	daemon  *process.Process
@@ -78,7 +78,7 @@ func newLab(t testing.TB) *lab {
 	return l
 }
 
-// folder makes a short-named folder, which is removed at the end.
+// folder creates a folder with a short name. The end of the test removes it.
 func folder(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ktsn-cni-")
@@ -89,7 +89,7 @@ func folder(t testing.TB) string {
 	return dir
 }
 
-// namespace makes a network namespace with the loopback up, which is removed at the end.
+// namespace creates a network namespace with loopback up. The end of the test removes it.
 func (l *lab) namespace(t testing.TB, role string) *topology.Namespace {
 	t.Helper()
 	namespace, err := topology.NewNamespace(l.id.String() + "-" + role)
@@ -116,20 +116,19 @@ func (l *lab) newNode(t testing.TB, name, address, subnet string) *node {
 	return n
 }
 
-// runtimeWith is a runtime whose tsn-cni comes from a folder.
+// runtimeWith returns a runtime that runs tsn-cni from a folder.
 func (n *node) runtimeWith(t testing.TB, pluginDir string, environment ...string) *libcni.CNIConfig {
 	t.Helper()
 	return cniruntime.New(n.Path(), []string{pluginDir, referencePlugins(t)}, filepath.Join(n.dir, "cache"), os.Stderr, environment...)
 }
 
-// forgetful is a runtime that has no memory of what it attached, so that a GC of libcni's is nothing but the
-// plugin's.
+// forgetful returns a runtime without a cache of attachments, so that libcni's GC only calls the plugin.
 func (n *node) forgetful(t testing.TB, pluginDir string, environment ...string) *libcni.CNIConfig {
 	t.Helper()
 	return cniruntime.New(n.Path(), []string{pluginDir, referencePlugins(t)}, folder(t), os.Stderr, environment...)
 }
 
-// gc keeps the given pods' attachments and no others.
+// gc runs GC with the attachments of the given pods.
 func (n *node) gc(t testing.TB, runtime *libcni.CNIConfig, configs *libcni.NetworkConfigList, valid ...*pod) error {
 	t.Helper()
 	list := []types.GCAttachment{}
@@ -139,13 +138,13 @@ func (n *node) gc(t testing.TB, runtime *libcni.CNIConfig, configs *libcni.Netwo
 	return runtime.GCNetworkList(context.Background(), configs, &libcni.GCArgs{ValidAttachments: list})
 }
 
-// shipped is the folder of tsn-cni as it was built.
+// shipped returns the folder of the built tsn-cni.
 func shipped(t testing.TB) string {
 	t.Helper()
 	return filepath.Dir(program(t, "tsn-cni"))
 }
 
-// link joins the nodes by a veth pair and gives the ends their addresses.
+// link connects the nodes by a veth pair and sets the addresses.
 func (l *lab) link(t testing.TB) {
 	t.Helper()
 	far, err := os.Open(l.b.Path())
@@ -177,7 +176,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// control is where the node's ktsnd listens.
+// control returns the path of the control socket of the node's ktsnd.
 func (n *node) control() string { return filepath.Join(n.dir, "control.sock") }
 
 // startDaemon starts the node's ktsnd and waits until it answers.
@@ -210,7 +209,7 @@ func (n *node) startDaemon(t testing.TB) {
 	})
 }
 
-// stopDaemon ends it as an administrator would.
+// stopDaemon terminates ktsnd with SIGTERM and waits for it.
 func (n *node) stopDaemon(t testing.TB) {
 	t.Helper()
 	n.client.Close()
@@ -218,10 +217,10 @@ func (n *node) stopDaemon(t testing.TB) {
 	n.daemon, n.client = nil, nil
 }
 
-// fields is a configuration, or a part of one.
+// fields is a network configuration or a part of it.
 type fields map[string]any
 
-// config is the node's configuration of the network, with some fields replaced; nil removes one.
+// config returns the node's network configuration with some fields replaced. nil removes a field.
 func (n *node) config(changes fields) map[string]any {
 	config := map[string]any{
 		"type":         "tsn-cni",
@@ -245,7 +244,7 @@ func (n *node) config(changes fields) map[string]any {
 	return config
 }
 
-// hostLocal gives addresses from a subnet, with routes to others over the link.
+// hostLocal returns host-local IPAM with a subnet and routes to the other nodes over the link.
 func (n *node) hostLocal(subnet netip.Prefix, routes ...string) fields {
 	var list []fields
 	for _, route := range routes {
@@ -254,7 +253,7 @@ func (n *node) hostLocal(subnet netip.Prefix, routes ...string) fields {
 	return fields{"type": "host-local", "dataDir": filepath.Join(n.dir, "ipam"), "ranges": [][]fields{{{"subnet": subnet.String()}}}, "routes": list}
 }
 
-// static gives fixed addresses.
+// static returns static IPAM.
 func static(addresses ...string) fields {
 	var list []fields
 	for _, address := range addresses {
@@ -263,7 +262,7 @@ func static(addresses ...string) fields {
 	return fields{"type": "static", "addresses": list}
 }
 
-// list is a list with one plugin in the newest version.
+// list returns a configuration list with one plugin in the newest version.
 func list(t testing.TB, config map[string]any) *libcni.NetworkConfigList {
 	t.Helper()
 	return listOf(t, "1.1.0", config)
@@ -278,7 +277,7 @@ func listOf(t testing.TB, version string, configs ...map[string]any) *libcni.Net
 	return list
 }
 
-// pod is a container of which there is only the network namespace.
+// pod is a container that consists of a network namespace only.
 type pod struct {
 	*topology.Namespace
 	node *node
@@ -293,7 +292,7 @@ func (n *node) newPod(t testing.TB) *pod {
 	return &pod{n.lab.namespace(t, id), n, id, "uid-" + id}
 }
 
-// newSandbox is another container of a pod.
+// newSandbox returns another container of a pod.
 func (p *pod) newSandbox(t testing.TB) *pod {
 	t.Helper()
 	sandbox := p.node.newPod(t)
@@ -301,7 +300,7 @@ func (p *pod) newSandbox(t testing.TB) *pod {
 	return sandbox
 }
 
-// attachment is how a runtime names the pod's interface.
+// attachment returns the runtime configuration of the pod's interface.
 func (p *pod) attachment() *libcni.RuntimeConf {
 	return &libcni.RuntimeConf{ContainerID: p.id, NetNS: p.Path(), IfName: podIf,
 		Args: [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAME", p.id}, {"K8S_POD_UID", p.identity()}}}
@@ -309,7 +308,7 @@ func (p *pod) attachment() *libcni.RuntimeConf {
 
 func (p *pod) identity() string { return p.uid }
 
-// add attaches the pod, which must succeed; the test's end detaches it.
+// add attaches the pod. The end of the test detaches it.
 func (p *pod) add(t testing.TB, config map[string]any) *current.Result {
 	t.Helper()
 	configs := list(t, config)
@@ -332,7 +331,7 @@ func (p *pod) del(t testing.TB, config map[string]any) {
 	}
 }
 
-// address is the pod's first of a family.
+// addressOf returns the pod's first address of a family.
 func addressOf(result *current.Result, ipv4 bool) netip.Addr {
 	for _, ip := range result.IPs {
 		address, _ := netip.AddrFromSlice(ip.Address.IP)
@@ -352,7 +351,7 @@ func glob(t testing.TB, pattern string) []string {
 	return paths
 }
 
-// rename is a list under another name.
+// rename returns the list with another name.
 func rename(t testing.TB, name string, config map[string]any) *libcni.NetworkConfigList {
 	t.Helper()
 	list, err := cniruntime.List("1.1.0", name, config)
@@ -371,7 +370,7 @@ func program(t testing.TB, name string) string {
 	return testlab.Program(t, name)
 }
 
-// referencePlugins is the folder of the plugins of the CNI project, built once and kept in the build folder.
+// referencePlugins returns the folder of the CNI project's plugins, built once and cached in the build folder.
 func referencePlugins(t testing.TB) string {
 	t.Helper()
 	dir, err := buildReferences()
@@ -391,7 +390,7 @@ var buildReferences = sync.OnceValues(func() (string, error) {
 		module+"main/bridge", module+"meta/tuning")
 })
 
-// killablePlugin is the folder of a tsn-cni that can be told to kill itself at a fault point.
+// killablePlugin returns the folder of a tsn-cni with fault points.
 func killablePlugin(t testing.TB) string {
 	t.Helper()
 	dir, err := buildKillable()
@@ -409,7 +408,7 @@ var buildKillable = sync.OnceValues(func() (string, error) {
 	return dir, build("../..", dir, "-tags=ktsn_faults", "./cmd/tsn-cni")
 })
 
-// build runs `go build`, which does nothing when nothing has changed.
+// build runs `go build`, which only rebuilds after changes.
 func build(from, into string, arguments ...string) error {
 	script, err := filepath.Abs("../../scripts/go.sh")
 	if err != nil {

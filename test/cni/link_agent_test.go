@@ -89,7 +89,7 @@ func checkHosts(t *testing.T, p *pod, line string) {
 	}
 }
 
-// eventually waits until something is so.
+// eventually waits until a condition holds.
 func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
@@ -174,7 +174,7 @@ func TestLinkMTUAbovePathIsReported(t *testing.T) {
 	}
 }
 
-// saysMTU tells whether a sentence names the MTU that was asked for, the one that was found, and what to do.
+// saysMTU reports whether a message contains the requested MTU, the actual one, and the remedy.
 func saysMTU(text string) bool {
 	if strings.Contains(text, "spec.mtu is 1450, and the way") {
 		return strings.Contains(text, " carries 13") && strings.Contains(text, "; give at most that")
@@ -182,7 +182,7 @@ func saysMTU(text string) bool {
 	return strings.Contains(text, "an MTU of 1450 bytes, and its way carries 13") && strings.Contains(text, "; set spec.mtu of the service to at most 13")
 }
 
-// narrow has a node's wire take less.
+// narrow reduces the MTU of a node's wire.
 func narrow(t *testing.T, n *node, mtu int) {
 	t.Helper()
 	must(t, n.Do(func() error {
@@ -265,8 +265,8 @@ func TestLinkNameConflictIsReported(t *testing.T) {
 	checkSame(t, "after the refusal", before, lab.a.inventory(t, client))
 }
 
-// TestLinkThatRequiresEncryptionBlocksClearPath has a link between nodes that cannot encrypt, and pods with a default route, as all have
-// by the cluster's own network: nothing that is for the other end leaves by that.
+// TestLinkThatRequiresEncryptionBlocksClearPath plugs a link between nodes that cannot encrypt, to pods with a default
+// route: no packet for the other end leaves by the default route.
 func TestLinkThatRequiresEncryptionBlocksClearPath(t *testing.T) {
 	t.Parallel()
 	lab := newAgentsLab(t)
@@ -300,8 +300,8 @@ func TestLinkThatRequiresEncryptionBlocksClearPath(t *testing.T) {
 	}
 }
 
-// TestEncryptedLinkWithoutPortBlocksClearPath deletes the node's ends of links that must not leave the node in clear. Links between nodes are
-// plugged, and not up: agents are told that the tunnel is encrypted, and the kernel need not know ESP.
+// TestEncryptedLinkWithoutPortBlocksClearPath deletes the node's ends of links that require encryption. Links between
+// nodes are plugged but not up: the agents are told that the tunnel is encrypted, and the kernel need not support ESP.
 func TestEncryptedLinkWithoutPortBlocksClearPath(t *testing.T) {
 	t.Parallel()
 	lab := newSealingLab(t)
@@ -345,7 +345,7 @@ func TestEncryptedLinkWithoutPortBlocksClearPath(t *testing.T) {
 	}
 }
 
-// TestClearLinkKeepsBlockedRoutes plugs a link in clear whose route has the addresses of an encrypted one.
+// TestClearLinkKeepsBlockedRoutes plugs an unencrypted link with a route that has the addresses of an encrypted one.
 func TestClearLinkKeepsBlockedRoutes(t *testing.T) {
 	t.Parallel()
 	lab := newSealingLab(t)
@@ -382,7 +382,7 @@ func TestClearLinkKeepsBlockedRoutes(t *testing.T) {
 	}
 }
 
-// TestRemovedRangeIsNotBlocked takes routes from encrypted links, one while it is unplugged.
+// TestRemovedRangeIsNotBlocked removes routes from encrypted links, one of them while it is unplugged.
 func TestRemovedRangeIsNotBlocked(t *testing.T) {
 	t.Parallel()
 	lab := newSealingLab(t)
@@ -419,7 +419,7 @@ func TestRemovedRangeIsNotBlocked(t *testing.T) {
 	}
 }
 
-// setClientRoutes changes the ranges that the client of a link reaches by it.
+// setClientRoutes changes the ranges that the client of a link reaches over it.
 func setClientRoutes(lab *linkLab, name types.NamespacedName, routes ...string) {
 	lab.links.update(name, func(link *v1alpha1.TSNLink) {
 		link.Spec.Client.Routes = routes
@@ -427,7 +427,7 @@ func setClientRoutes(lab *linkLab, name types.NamespacedName, routes ...string) 
 	})
 }
 
-// newSealingLab is two nodes whose agents are told that links between them are encrypted.
+// newSealingLab returns two nodes whose agents are told that links between them are encrypted.
 func newSealingLab(t *testing.T) *linkLab {
 	t.Helper()
 	lab := newAgentsLab(t)
@@ -440,7 +440,7 @@ func newSealingLab(t *testing.T) *linkLab {
 	return lab
 }
 
-// awaitRoute waits until a pod sends to an address by the interface of its link.
+// awaitRoute waits until a pod routes an address over the interface of its link.
 func awaitRoute(t *testing.T, from *end, to netip.Addr) {
 	t.Helper()
 	var routes []netlink.Route
@@ -462,7 +462,7 @@ func awaitRoute(t *testing.T, from *end, to netip.Addr) {
 	})
 }
 
-// deletePort has somebody delete the node's end of an interface.
+// deletePort deletes the node's end of an interface.
 func (l *linkLab) deletePort(t *testing.T, e *end) {
 	t.Helper()
 	all, err := l.agent[e.node].Plugged(e.name)
@@ -479,7 +479,7 @@ func (l *linkLab) deletePort(t *testing.T, e *end) {
 	t.Fatalf("%s of pod %s is not plugged", e.name, e.id)
 }
 
-// addDefaultRoute gives a pod one. It leads nowhere.
+// addDefaultRoute adds a default route without a reachable gateway.
 func addDefaultRoute() error {
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name = "eth0"
@@ -503,7 +503,7 @@ func addDefaultRoute() error {
 	return all
 }
 
-// expectRefused fails unless the pod's kernel refuses to send to an address, and would send to others.
+// expectRefused fails unless the pod's kernel rejects packets to an address and accepts others.
 func expectRefused(to netip.Addr) error {
 	if _, err := netlink.RouteGet(net.ParseIP("198.51.100.1")); err != nil {
 		return fmt.Errorf("the pod has no way to others: %w", err)
@@ -515,7 +515,7 @@ func expectRefused(to netip.Addr) error {
 	return errors.Join(fmt.Errorf("the kernel should refuse to send to %s, and has routes %v", to, routes), err)
 }
 
-// refusesNothing fails if the pod's kernel still refuses to send somewhere.
+// refusesNothing fails if the pod's kernel still rejects packets to an address.
 func refusesNothing() error {
 	left, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Type: unix.RTN_UNREACHABLE}, netlink.RT_FILTER_TYPE)
 	if err == nil && len(left) > 0 {
@@ -524,14 +524,14 @@ func refusesNothing() error {
 	return err
 }
 
-// update changes a link, as the API server has it.
+// update changes a link like the API server.
 func (l *tsnLinks) update(name types.NamespacedName, change func(*v1alpha1.TSNLink)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	change(l.objects[name])
 }
 
-// admit is what the operator says of a link.
+// admit sets the operator's condition of a link.
 func (l *tsnLinks) admit(name types.NamespacedName, status metav1.ConditionStatus, message string) {
 	l.update(name, func(link *v1alpha1.TSNLink) {
 		meta.SetStatusCondition(&link.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionAdmitted, Status: status, Reason: "Test", Message: message,

@@ -22,10 +22,11 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
-// manyLinks is how many links BenchmarkManyLinks makes between two nodes; KTSN_LINKS says another number.
+// manyLinks returns the number of links of BenchmarkManyLinks between two nodes (KTSN_LINKS).
 const manyLinks = 1000
 
-// BenchmarkManyLinks plugs many links of two nodes, has all of them probed from their clients, and says what that costs at rest.
+// BenchmarkManyLinks plugs many links between two nodes, probes all of them from their clients, and reports the cost at
+// rest.
 func BenchmarkManyLinks(b *testing.B) {
 	count := manyLinks
 	if text := os.Getenv("KTSN_LINKS"); text != "" {
@@ -113,7 +114,7 @@ func planOf(b *testing.B, number int, p *pod, other *node, client bool) *attachm
 	return plan
 }
 
-// probeAtRest has all links be up, and then says what asking them costs.
+// probeAtRest waits until all links are up and reports the cost of the probes.
 func probeAtRest(b *testing.B, plans []*attachment.LinkPlan) {
 	b.Helper()
 	prober := &linkprobe.Prober{Changed: func(string) {}, Log: quiet()}
@@ -190,7 +191,7 @@ func processorOfSelf(b *testing.B) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// memoryOfKernel is what the machine's kernel has for itself, in KiB; others use it as well.
+// memoryOfKernel returns the memory of the machine's kernel in KiB, including that of other users.
 func memoryOfKernel(b *testing.B) int {
 	b.Helper()
 	text, err := os.ReadFile("/proc/meminfo")
@@ -207,7 +208,7 @@ func memoryOfKernel(b *testing.B) int {
 	return sum
 }
 
-// residentKiB is the memory of the node's ktsnd.
+// residentKiB returns the resident memory of the node's ktsnd.
 func (n *node) residentKiB(b *testing.B) int {
 	b.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.daemon.PID()))
@@ -222,7 +223,7 @@ func (n *node) residentKiB(b *testing.B) int {
 	return 0
 }
 
-// processorOfDaemon is what the node's ktsnd has used.
+// processorOfDaemon returns the CPU time of the node's ktsnd.
 func (n *node) processorOfDaemon(b *testing.B) time.Duration {
 	b.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.daemon.PID()))

@@ -34,7 +34,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
-// linkVNI is one that no network through Open vSwitch could have.
+// linkVNI is a VNI that no network over Open vSwitch can have.
 const linkVNI = 0x800005
 
 // end is one end of a link.
@@ -53,7 +53,7 @@ type linkedPods struct {
 	client, endpoint *end
 }
 
-// newLinked is a link between pods of two nodes, or of one, that is not plugged.
+// newLinked returns an unplugged link between pods of one or two nodes.
 func newLinked(client, endpoint *pod, vni int) *linkedPods {
 	number := vni & 0xff
 	return &linkedPods{
@@ -63,7 +63,7 @@ func newLinked(client, endpoint *pod, vni int) *linkedPods {
 	}
 }
 
-// withoutLength are addresses without the lengths of their prefixes.
+// withoutLength returns addresses without prefix lengths.
 func withoutLength(addresses []string) []string {
 	var all []string
 	for _, address := range addresses {
@@ -72,7 +72,7 @@ func withoutLength(addresses []string) []string {
 	return all
 }
 
-// config is what plugs one end.
+// config returns the configuration that plugs one end.
 func (l *linkedPods) config(local, other *end) map[string]any {
 	clientMAC, endpointMAC := attachment.LinkMACs(uint32(l.vni))
 	mac, peerMAC := clientMAC.String(), endpointMAC.String()
@@ -100,7 +100,7 @@ func (l *linkedPods) configOf(local *end) map[string]any {
 	return l.config(l.endpoint, l.client)
 }
 
-// attachment is how the link is named.
+// attachment returns the runtime configuration of the link.
 func (e *end) attachment() *libcni.RuntimeConf {
 	named := e.pod.attachment()
 	named.IfName = e.name
@@ -130,13 +130,13 @@ func (l *linkedPods) unplug(t testing.TB, local *end) {
 	must(t, local.node.runtime.DelNetworkList(context.Background(), rename(t, attachment.LinkNetwork, l.configOf(local)), local.attachment()))
 }
 
-// check is CHECK of the link.
+// check runs CHECK for the link.
 func (l *linkedPods) check(t testing.TB, local *end) error {
 	t.Helper()
 	return local.node.runtime.CheckNetworkList(context.Background(), rename(t, attachment.LinkNetwork, l.configOf(local)), local.attachment())
 }
 
-// sandboxes is the configuration by which a node's runtime has sandboxes remembered.
+// sandboxes returns the configuration with which a runtime records sandboxes.
 func (n *node) sandboxes(t testing.TB) *libcni.NetworkConfigList {
 	t.Helper()
 	config := n.config(fields{"ipam": nil, "capabilities": nil, "vni": nil, "socketDir": nil, "uplink": nil, "links": true})
@@ -157,15 +157,15 @@ func addressesOf(texts []string) (all []netip.Addr) {
 	return all
 }
 
-// quiet logs nothing.
+// quiet discards logs.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// tsnLinks stands for the API server: it has TSNLinks, and takes what is said of them.
+// tsnLinks is a fake API server of TSNLinks.
 type tsnLinks struct {
 	client.SubResourceWriter
 	mu      sync.Mutex
 	objects map[types.NamespacedName]*v1alpha1.TSNLink
-	// patches counts what was written.
+	// patches counts the writes.
 	patches int
 }
 
@@ -196,7 +196,7 @@ func (l *tsnLinks) remove(name types.NamespacedName) {
 	delete(l.objects, name)
 }
 
-// Patch takes an end's part of the status, as the API server would.
+// Patch applies an end's part of the status like the API server.
 func (l *tsnLinks) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -221,7 +221,7 @@ func (l *tsnLinks) Patch(_ context.Context, object client.Object, _ client.Patch
 	return nil
 }
 
-// linkAgent is what a node's agent does of links.
+// linkAgent is the part of a node's agent that plugs links.
 type linkAgent struct {
 	*node
 	links      *tsnLinks
@@ -232,7 +232,7 @@ type linkAgent struct {
 	done       sync.WaitGroup
 }
 
-// startLinkAgent starts it; the test's end stops it.
+// startLinkAgent starts the agent. The end of the test stops it.
 func (n *node) startLinkAgent(t testing.TB, name string, all *tsnLinks) *linkAgent {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -250,7 +250,7 @@ func (n *node) startLinkAgent(t testing.TB, name string, all *tsnLinks) *linkAge
 	return a
 }
 
-// podDir is the folder that the pod has as /run/ktsn.
+// podDir returns the folder that the pod mounts as /run/ktsn.
 func (n *node) podDir(uid string) string { return filepath.Join(n.dir, "podfolders", uid) }
 
 func (a *linkAgent) start(t testing.TB) {
@@ -261,7 +261,7 @@ func (a *linkAgent) start(t testing.TB) {
 	t.Cleanup(a.end)
 }
 
-// end stops it, as a killed agent would be: nothing is cleared away.
+// end stops it like a killed agent, without cleaning up.
 func (a *linkAgent) end() {
 	a.stop()
 	a.done.Wait()
@@ -295,7 +295,7 @@ func (a *linkAgent) loop(ctx context.Context) {
 	}
 }
 
-// sweepOnce looks for what is left of links that there are no more.
+// sweepOnce removes what is left of deleted links.
 func (a *linkAgent) sweepOnce() error {
 	return a.Do(func() error {
 		_, err := a.reconciler.Reconcile(context.Background(), reconcile.Request{})
@@ -363,7 +363,7 @@ func (l *linkLab) nameOf(n *node) string {
 	return "b"
 }
 
-// sandbox has a runtime make a pod's sandbox, with the folders that kubelet and the agent make.
+// sandbox creates a pod's sandbox with the folders of kubelet and the agent.
 func (l *linkLab) sandbox(t testing.TB, n *node) *pod {
 	t.Helper()
 	p := n.newPod(t)
@@ -376,10 +376,10 @@ func (l *linkLab) sandbox(t testing.TB, n *node) *pod {
 	return p
 }
 
-// hosts is what the pod has as /etc/hosts.
+// hosts returns the path of the pod's /etc/hosts.
 func (p *pod) hosts() string { return filepath.Join(p.node.dir, "kubelet", p.uid, "etc-hosts") }
 
-// link has there be a TSNLink between two pods.
+// link creates a TSNLink between two pods.
 func (l *linkLab) link(name string, pair *linkedPods, change func(*v1alpha1.TSNLinkSpec)) types.NamespacedName {
 	object := l.object(name, pair)
 	if change != nil {
@@ -389,7 +389,7 @@ func (l *linkLab) link(name string, pair *linkedPods, change func(*v1alpha1.TSNL
 	return client.ObjectKeyFromObject(object)
 }
 
-// object is a TSNLink of the operator's.
+// object returns a TSNLink as the operator creates it.
 func (l *linkLab) object(name string, pair *linkedPods) *v1alpha1.TSNLink {
 	end := func(pair *end) v1alpha1.LinkEnd {
 		return v1alpha1.LinkEnd{

@@ -27,7 +27,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
-// newLinkLab is two nodes whose ktsnd run.
+// newLinkLab returns two nodes with a running ktsnd.
 func newLinkLab(t *testing.T) *lab {
 	t.Helper()
 	lab := newLab(t)
@@ -168,7 +168,7 @@ func TestForwardingPodGetsSettingsBack(t *testing.T) {
 	second.unplug(t, second.endpoint)
 }
 
-// checkRoute has ktsn ask who forwards packets of a pod.
+// checkRoute checks the hops that `ktsn trace --chain` reports for packets of a pod.
 func checkRoute(t *testing.T, from *pod, to, by string) {
 	t.Helper()
 	var routes []hops.Hop
@@ -185,7 +185,7 @@ func checkRoute(t *testing.T, from *pod, to, by string) {
 	}
 }
 
-// receivesFrom tells whether a datagram from an address of the one arrives at the other.
+// receivesFrom reports whether a datagram from an address of one pod arrives at the other.
 func receivesFrom(t *testing.T, from, to *pod, source, target netip.Addr) bool {
 	t.Helper()
 	listener, talker := listenUDP(t, to, target), listenUDP(t, from, source)
@@ -347,7 +347,8 @@ func TestKilledUnplugIsCompleted(t *testing.T) {
 	}
 }
 
-// removeSomethingElse attaches and detaches another pod, whose devices go together with whatever a killed DEL has left.
+// removeSomethingElse attaches and detaches another pod. The kernel removes its devices together with those that a
+// killed DEL left.
 func (n *node) removeSomethingElse(t *testing.T) {
 	t.Helper()
 	other, config := n.newPod(t), n.config(nil)
@@ -355,7 +356,7 @@ func (n *node) removeSomethingElse(t *testing.T) {
 	other.del(t, config)
 }
 
-// TestAddAfterKilledDel has the pod that is detached be the last of its network, and the next come before DEL is completed.
+// TestAddAfterKilledDel kills DEL of the last pod of a network and attaches the next pod before DEL is repeated.
 func TestAddAfterKilledDel(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
@@ -426,7 +427,7 @@ func TestInvalidLinkIsRejected(t *testing.T) {
 	}
 }
 
-// TestTimedMessagesOverLinkLeaveOnTime has none arrive before its time, and all be ktsnd's.
+// TestTimedMessagesOverLinkLeaveOnTime checks that no message arrives early and that ktsnd sends all of them.
 func TestTimedMessagesOverLinkLeaveOnTime(t *testing.T) {
 	lab := newLinkLab(t)
 	for name, endpoint := range map[string]*node{"to another node": lab.b, "to the same": lab.a} {
@@ -476,7 +477,7 @@ func (l *linkedPods) checkTimed(t *testing.T) {
 	}
 }
 
-// TestLinkPeerWithDamagedFileIsForgotten has the file of a link's peer be half of one, as after a crash of the machine.
+// TestLinkPeerWithDamagedFileIsForgotten truncates the file of a link's peer, as a crash of the machine does.
 func TestLinkPeerWithDamagedFileIsForgotten(t *testing.T) {
 	t.Parallel()
 	lab := newLinkLab(t)

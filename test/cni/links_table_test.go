@@ -31,7 +31,7 @@ import (
 // The tests of this file have the rows of Table I of Osmani, Kauppinen, Komu, Tarkoma (Multi-Cloud Connectivity for Kubernetes in 5G
 // Networks) as their names: what telecommunication asks of the network of pods. docs/links-table.md names what else proves a row.
 
-// ofTable is a link between pods of two nodes.
+// ofTable returns a link between pods of two nodes.
 func ofTable(t *testing.T) *linkedPods {
 	t.Helper()
 	lab := newLinkLab(t)
@@ -40,10 +40,10 @@ func ofTable(t *testing.T) *linkedPods {
 	return l
 }
 
-// address is the end's of IPv4.
+// address returns the end's IPv4 address.
 func (e *end) address() netip.Addr { return netip.MustParsePrefix(e.addresses[0]).Addr() }
 
-// TestTableSecondNetwork has pods on a network, of which they get two links more while they run: three interfaces, each for itself.
+// TestTableSecondNetwork plugs two links to running pods that already have a network: three independent interfaces.
 func TestTableSecondNetwork(t *testing.T) {
 	t.Parallel()
 	r := newReachable(t)
@@ -63,7 +63,7 @@ func TestTableSecondNetwork(t *testing.T) {
 	}))
 }
 
-// TestTableServiceFunctionChains has a packet pass a pod in the middle, which sees it, on its way there and back.
+// TestTableServiceFunctionChains routes packets through a third pod, which sees them in both directions.
 func TestTableServiceFunctionChains(t *testing.T) {
 	t.Parallel()
 	lab := newLinkLab(t)
@@ -82,7 +82,7 @@ func TestTableServiceFunctionChains(t *testing.T) {
 	}
 }
 
-// forwardedFrames is what a pod has sent at an interface.
+// forwardedFrames returns the frames that a pod has sent at an interface.
 func forwardedFrames(t *testing.T, p *pod, name string) (frames uint64) {
 	t.Helper()
 	must(t, p.Do(func() error {
@@ -95,7 +95,7 @@ func forwardedFrames(t *testing.T, p *pod, name string) (frames uint64) {
 	return frames
 }
 
-// TestTableMultiCluster has a link join pods whose nodes are in two subnets with a router between, as those of two clusters.
+// TestTableMultiCluster links pods of nodes in two subnets with a router between them, like those of two clusters.
 func TestTableMultiCluster(t *testing.T) {
 	t.Parallel()
 	n, err := podnetworks.Create(t.Context(), podnetworks.Wanted{Networks: []string{podnetworks.Link}, LinkMTU: 1500, Routed: true, Pods: 1,
@@ -109,7 +109,7 @@ func TestTableMultiCluster(t *testing.T) {
 	must(t, started.Wait())
 }
 
-// TestTableTLSAndVPN has a TLS session over a link. The link that is a VPN itself is an encrypted one.
+// TestTableTLSAndVPN runs a TLS session over a link. An encrypted link is itself a VPN.
 func TestTableTLSAndVPN(t *testing.T) {
 	t.Parallel()
 	l := ofTable(t)
@@ -143,7 +143,7 @@ func TestTableTLSAndVPN(t *testing.T) {
 	}
 }
 
-// selfSigned is a certificate for an address, and who trusts it.
+// selfSigned returns a certificate for an address and the pool that trusts it.
 func selfSigned(t *testing.T, address netip.Addr) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -158,7 +158,7 @@ func selfSigned(t *testing.T, address netip.Addr) (tls.Certificate, *x509.CertPo
 	return tls.Certificate{Certificate: [][]byte{certificate}, PrivateKey: key}, pool
 }
 
-// TestTableNoNAT has the receiver see the address and port that the sender has, over UDP and TCP, in both directions.
+// TestTableNoNAT checks that the receiver sees the sender's address and port over UDP and TCP, in both directions.
 func TestTableNoNAT(t *testing.T) {
 	t.Parallel()
 	l := ofTable(t)
@@ -177,7 +177,7 @@ func TestTableNoNAT(t *testing.T) {
 	}
 }
 
-// acceptedFrom is the address that a server sees of a connection, and the client's own.
+// acceptedFrom returns the client's address as the server sees it, and as the client does.
 func acceptedFrom(t *testing.T, from, to *end) (seen, local string) {
 	t.Helper()
 	var listener, conn = net.Listener(nil), net.Conn(nil)
@@ -197,7 +197,8 @@ func acceptedFrom(t *testing.T, from, to *end) (seen, local string) {
 	return accepted.RemoteAddr().String(), conn.LocalAddr().String()
 }
 
-// TestTableSCTP has an association in packets of IP protocol 132, with a stack of its own, for the kernel need not have SCTP.
+// TestTableSCTP runs an association in packets of IP protocol 132 with a user-space stack, since the kernel need not
+// support SCTP.
 func TestTableSCTP(t *testing.T) {
 	t.Parallel()
 	l := ofTable(t)
@@ -221,7 +222,7 @@ func TestTableSCTP(t *testing.T) {
 	}
 }
 
-// TestTableUDP has datagrams of all sizes arrive, fragmented where they do not fit, both ways.
+// TestTableUDP sends datagrams of all sizes, fragmented where necessary, in both directions.
 func TestTableUDP(t *testing.T) {
 	t.Parallel()
 	l := ofTable(t)
@@ -240,8 +241,8 @@ func TestTableUDP(t *testing.T) {
 	}
 }
 
-// TestTableHardwareAcceleration has what a pod sends with a transmit time leave by ktsnd's DPDK port, past the kernel, and the link
-// leave to the device what devices can do: checksums and segmentation are not done for each packet on the way.
+// TestTableHardwareAcceleration checks that messages with a transmit time leave by ktsnd's DPDK port, past the kernel,
+// and that the link leaves checksums and segmentation to the device.
 func TestTableHardwareAcceleration(t *testing.T) {
 	t.Parallel()
 	l := ofTable(t)
@@ -256,7 +257,7 @@ func TestTableHardwareAcceleration(t *testing.T) {
 	}
 }
 
-// featuresOf are the features of a link's interface that are not fixed, or are on.
+// featuresOf returns the features of a link's interface that are not fixed or are on.
 func featuresOf(t *testing.T, local *end) []string {
 	t.Helper()
 	var output bytes.Buffer

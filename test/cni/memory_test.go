@@ -17,7 +17,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
-// ktsn runs `ktsn` on the node and returns what it printed.
+// ktsn runs `ktsn` on the node and returns its output.
 func (n *node) ktsn(t *testing.T, arguments ...string) string {
 	t.Helper()
 	out, err := n.tryKtsn(t, arguments...)
@@ -84,7 +84,7 @@ func TestTruncatedRecordIsIgnored(t *testing.T) {
 	checkSame(t, "after DEL", before, lab.a.inventory(t, pod))
 }
 
-// sources are the addresses from which each pod may send.
+// sources returns the source addresses of each pod.
 func (n *node) sources(t *testing.T) map[string]control.Sources {
 	t.Helper()
 	endpoints, err := n.client.Endpoints(t.Context())
@@ -151,7 +151,7 @@ func TestRestartedKtsndLearnsEndpoints(t *testing.T) {
 	}
 }
 
-// After a restart of the node the records are there, and none of the namespaces.
+// TestRestoreSkipsRemovedPods restores records without network namespaces, as after a reboot of the node.
 func TestRestoreSkipsRemovedPods(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
@@ -191,8 +191,8 @@ func TestDelNeedsNeitherKtsndNorNamespace(t *testing.T) {
 	checkSame(t, "after DEL", slices.DeleteFunc(before, gone), lab.a.inventory(t))
 }
 
-// As kubelet does it when a pod's first sandbox has died: DEL, ADD for the second one, and DEL of the first one again when it
-// collects what is left.
+// TestLateDelKeepsSecondSandbox runs the commands of kubelet after the death of a pod's first sandbox: DEL, ADD for the
+// second one, and DEL of the first one again at garbage collection.
 func TestLateDelKeepsSecondSandbox(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
@@ -213,7 +213,7 @@ func TestLateDelKeepsSecondSandbox(t *testing.T) {
 	}
 }
 
-// podRecord is what a record says of the device of a virtual machine.
+// podRecord is the part of a record about the device of a virtual machine.
 type podRecord struct {
 	Device    device.Device `json:"device"`
 	Socket    string        `json:"socket"`

@@ -21,7 +21,7 @@ import (
 
 const neighborsFilter = "ktsn_neighbors"
 
-// arpOf is ARP or RARP of a sender to one who asked, or to all.
+// arpOf returns an ARP or RARP packet of a sender to one receiver or to all.
 func arpOf(t *testing.T, etherType layers.EthernetType, operation uint16, from net.HardwareAddr, sender netip.Addr, to net.HardwareAddr, target netip.Addr, mark string, tags ...layers.EthernetType) frame {
 	t.Helper()
 	return ethernet(t, from, to, etherType, tags, &layers.ARP{
@@ -30,7 +30,7 @@ func arpOf(t *testing.T, etherType layers.EthernetType, operation uint16, from n
 	}, gopacket.Payload(mark))
 }
 
-// discovery is a message of neighbour discovery behind so many headers of destination options.
+// discovery returns a neighbour discovery message after a number of destination option headers.
 func discovery(t *testing.T, kind uint8, from net.HardwareAddr, source netip.Addr, target netip.Addr, extensions int, mark string) frame {
 	t.Helper()
 	body := append(make([]byte, 4), target.AsSlice()...)
@@ -57,15 +57,15 @@ func discovery(t *testing.T, kind uint8, from net.HardwareAddr, source netip.Add
 	return ethernet(t, from, net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1}, layers.EthernetTypeIPv6, nil, ip, gopacket.Payload(inside))
 }
 
-// endOf is the mark of what is sent after a frame, in which the frame's own does not stand.
+// endOf returns the mark of the frame that is sent after another one. It differs from that one's mark.
 func endOf(mark string) string { return "end of " + strings.ReplaceAll(mark, " ", "_") }
 
-// linkLocal is the address that follows from a hardware address.
+// linkLocal returns the address derived from a hardware address.
 func linkLocal(mac net.HardwareAddr) netip.Addr {
 	return netip.AddrFrom16([16]byte{0xfe, 0x80, 8: mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]})
 }
 
-// neighborOf is the hardware address that a pod's kernel has for an address, nil for none.
+// neighborOf returns the hardware address of a neighbour in a pod's kernel, nil if it has none.
 func neighborOf(t *testing.T, p *pod, address netip.Addr) (mac net.HardwareAddr) {
 	t.Helper()
 	on(t, p.Namespace, podIf, func(link netlink.Link) error {
@@ -80,7 +80,8 @@ func neighborOf(t *testing.T, p *pod, address netip.Addr) (mac net.HardwareAddr)
 	return mac
 }
 
-// TestPodAnswersOnlyForItsAddresses has pod a2 claim the address of pod b1, first without the filter, which shows what each frame does.
+// TestPodAnswersOnlyForItsAddresses claims the address of pod b1 from pod a2, first without the filter, which shows the
+// effect of each frame.
 func TestPodAnswersOnlyForItsAddresses(t *testing.T) {
 	t.Parallel()
 	r := newReachable(t)
@@ -183,7 +184,7 @@ func TestPodAnswersOnlyForItsAddresses(t *testing.T) {
 	r.checkOwnDiscovery(t, arrives, forged)
 }
 
-// checkOwnDiscovery checks that a2 can say where it is itself.
+// checkOwnDiscovery checks that a2 can announce its own addresses.
 func (r *reachable) checkOwnDiscovery(t *testing.T, arrives func(string, frame) bool, mac net.HardwareAddr) {
 	t.Helper()
 	own4, own6, to := r.address(r.a2, true), r.address(r.a2, false), r.address(r.a1, true)
@@ -207,7 +208,8 @@ func (r *reachable) checkOwnDiscovery(t *testing.T, arrives func(string, frame) 
 	}
 }
 
-// A network's sourceAddresses are addresses for which each of its pods may answer. CHECK restores the filter and reports it.
+// TestPodAnswersForNetworkAddresses checks that pods may answer for their network's sourceAddresses, and that CHECK
+// reports and restores the filter.
 func TestPodAnswersForNetworkAddresses(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
-// floodEntries lists the nodes that the tunnel floods to.
+// floodEntries lists the nodes to which the tunnel floods.
 func (n *node) floodEntries(t *testing.T) []string {
 	t.Helper()
 	var all []string
@@ -37,7 +37,7 @@ func (n *node) floodEntries(t *testing.T) []string {
 	return all
 }
 
-// told lists the nodes that ktsnd knows.
+// ktsndPeers lists the peers of ktsnd.
 func (n *node) ktsndPeers(t *testing.T) []string {
 	t.Helper()
 	peers, err := n.client.Peers(t.Context())
@@ -148,8 +148,9 @@ func buildFolder(t *testing.T, name string) string {
 	return dir
 }
 
-// TestRemovedPeerRemovesItsPods looks at what the tunnel learnt behind the peer. The node is cut off before: the tunnel
-// learns from each frame that comes, and the kernel of a pod there sends some of its own (MLD reports, within the first seconds).
+// TestRemovedPeerRemovesItsPods checks the learned entries of the tunnel. The node is disconnected first: the tunnel
+// learns from each received frame, and the kernel of a pod sends some on its own (MLD reports within the first
+// seconds).
 func TestRemovedPeerRemovesItsPods(t *testing.T) {
 	t.Parallel()
 	r := newReachable(t)
@@ -165,7 +166,7 @@ func TestRemovedPeerRemovesItsPods(t *testing.T) {
 	}
 }
 
-// learnt tells whether the tunnel sends anything to a node.
+// learnt reports whether the tunnel forwards any address to a node.
 func (n *node) learnt(t *testing.T, address netip.Addr) bool {
 	t.Helper()
 	learnt := false

@@ -23,14 +23,14 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
-// podman is Debian's podman on a node, with storage and network configurations of its own.
+// podman is Debian's podman on a node, with its own storage and network configurations.
 type podman struct {
 	node    *node
 	program string
 	dir     string
 }
 
-// newPodman prepares podman to attach containers by tsn-cni, in the newest version that its libcni knows.
+// newPodman configures podman to attach containers with tsn-cni, in the newest version of its libcni.
 func newPodman(t *testing.T, n *node) *podman {
 	t.Helper()
 	path, err := exec.LookPath("podman")
@@ -62,7 +62,7 @@ runtime = "runc"
 	return p
 }
 
-// command is a podman command on the node.
+// command returns a podman command on the node.
 func (p *podman) command(arguments ...string) *exec.Cmd {
 	command := exec.Command(p.program, append([]string{"--root", filepath.Join(p.dir, "root"), "--runroot", filepath.Join(p.dir, "runroot"),
 		"--tmpdir", filepath.Join(p.dir, "tmp"), "--storage-driver", "vfs"}, arguments...)...)
@@ -70,7 +70,7 @@ func (p *podman) command(arguments ...string) *exec.Cmd {
 	return command
 }
 
-// run starts a container that does what a shell reads on its standard input, with the node's programs and sockets.
+// run starts a container with a shell that reads commands from standard input and has the node's programs and sockets.
 func (p *podman) run(t *testing.T, name string) (*process.Process, io.WriteCloser, *bufio.Reader) {
 	t.Helper()
 	sockets := filepath.Join(p.node.dir, "pods")
@@ -93,8 +93,8 @@ func (p *podman) run(t *testing.T, name string) (*process.Process, io.WriteClose
 	return started, stdin, bufio.NewReader(stdout)
 }
 
-// TestPodmanAttachesContainers has Debian's podman run a container with a tsn interface only, which is reached
-// from another node and sends timed messages there.
+// TestPodmanAttachesContainers runs a container with a tsn interface only. Another node reaches it and receives its
+// timed messages.
 func TestPodmanAttachesContainers(t *testing.T) {
 	r := newReachable(t)
 	podman := newPodman(t, r.a)
@@ -138,7 +138,7 @@ func TestPodmanAttachesContainers(t *testing.T) {
 	}), after)
 }
 
-// TestPodmanDetachesKilledContainers ends one without warning.
+// TestPodmanDetachesKilledContainers kills a container.
 func TestPodmanDetachesKilledContainers(t *testing.T) {
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -161,7 +161,7 @@ func TestPodmanDetachesKilledContainers(t *testing.T) {
 	checkSame(t, "after it was killed", before, lab.a.inventory(t))
 }
 
-// line reads one line of what the container prints.
+// line reads one line of the container's output.
 func line(t *testing.T, container *process.Process, stdout *bufio.Reader) string {
 	t.Helper()
 	text, err := stdout.ReadString('\n')

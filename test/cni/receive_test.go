@@ -21,7 +21,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// rings are the entries of the program for receive rings, with the addresses of IPv4 of their pods.
+// rings returns the IPv4 addresses of the pods in the program for receive rings.
 func (n *node) rings(t *testing.T) []string {
 	t.Helper()
 	var all []string
@@ -43,7 +43,7 @@ func (n *node) rings(t *testing.T) []string {
 	return all
 }
 
-// withoutRings has the program be removed after the test, whatever became of it.
+// withoutRings removes the program at the end of the test.
 func (n *node) withoutRings(t *testing.T) {
 	t.Helper()
 	if attached, err := os.ReadDir(receive.DefaultDir); err == nil && len(attached) > 0 {
@@ -56,7 +56,7 @@ func (n *node) withoutRings(t *testing.T) {
 	})
 }
 
-// peerEntries counts what the program knows of peers.
+// peerEntries counts the peers in the program's map.
 func (n *node) peerEntries(t *testing.T) (count int) {
 	t.Helper()
 	var name string
@@ -178,7 +178,8 @@ func TestReceiveProgramFollowsPeers(t *testing.T) {
 	}
 }
 
-// A network that comes to be encrypted: what a stranger sends in clear, in the name of a peer, must reach no ring any more.
+// TestReceiveProgramHasNoEncryptedPeers checks that after a network becomes encrypted, unencrypted packets with a
+// peer's address reach no ring.
 func TestReceiveProgramHasNoEncryptedPeers(t *testing.T) {
 	lab := newLab(t)
 	lab.a.startDaemon(t)

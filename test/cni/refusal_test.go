@@ -21,7 +21,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
-// checkRefused checks an error's code and sentence.
+// checkRefused checks the code and message of an error.
 func checkRefused(t *testing.T, err error, code uint, want string) {
 	t.Helper()
 	var failure *types.Error
@@ -33,7 +33,7 @@ func checkRefused(t *testing.T, err error, code uint, want string) {
 	}
 }
 
-// checkSentence checks an error's code and its whole sentence.
+// checkSentence checks the code and the whole message of an error.
 func checkSentence(t *testing.T, err error, code uint, want string) {
 	t.Helper()
 	checkRefused(t, err, code, want)
@@ -43,12 +43,12 @@ func checkSentence(t *testing.T, err error, code uint, want string) {
 	}
 }
 
-// expand fills in the names that only a run knows.
+// expand replaces the placeholders of names that depend on the run.
 func expand(sentence string, p *pod) string {
 	return strings.NewReplacer("PORT", portOf(p), "IDENTITY", p.identity(), "CONTAINER", p.id).Replace(sentence)
 }
 
-// addDevice makes a device on the node, for the length of a test.
+// addDevice adds a device to the node for the duration of the test.
 func (n *node) addDevice(t *testing.T, device netlink.Link) {
 	t.Helper()
 	must(t, n.Do(func() error { return netlink.LinkAdd(device) }))
@@ -61,8 +61,7 @@ func linkAttrs(name string) netlink.LinkAttrs {
 	return attributes
 }
 
-// TestFailedAddLeavesNothing goes through everything that can be wrong with a node, a pod
-// and an IPAM plugin.
+// TestFailedAddLeavesNothing tests all errors of a node, a pod and an IPAM plugin.
 func TestFailedAddLeavesNothing(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
@@ -284,7 +283,7 @@ func interruptWhenRecorded(t *testing.T, n *node) {
 	})
 }
 
-// clock has ktsnd know how good the clock is, and whether the agent finds it good enough for the network.
+// clock reports the clock's quality to ktsnd and whether the network accepts it.
 func (n *node) clock(t *testing.T, good bool, reason string, quality control.ClockQuality) {
 	t.Helper()
 	must(t, n.client.ClockSet(t.Context(), quality))

@@ -20,10 +20,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
-// unit is how a node without Kubernetes has relays run.
+// unit is the systemd unit that runs relays on a node without Kubernetes.
 const unit = "../../packaging/systemd/ktsn-relay.service"
 
-// boundingSet is the one of the unit, as setpriv reads it.
+// boundingSet returns the unit's bounding set in the syntax of setpriv.
 func boundingSet(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(unit)
@@ -52,7 +52,7 @@ func (n *node) runRelays(t *testing.T) *process.Process {
 	return started
 }
 
-// checkRelays fails the test where relays cannot be started, however long it would wait for one.
+// checkRelays fails the test early if relays cannot be started.
 func (n *node) checkRelays(t *testing.T) {
 	t.Helper()
 	if n.relays == nil {
@@ -63,7 +63,7 @@ func (n *node) checkRelays(t *testing.T) {
 	}
 }
 
-// taps are the devices of the node's relays: one that is there has somebody who reads it.
+// taps returns the devices of the node's relays. Each existing device has a reader.
 func (n *node) taps(t *testing.T) map[string]int {
 	t.Helper()
 	taps := map[string]int{}
@@ -82,7 +82,7 @@ func (n *node) taps(t *testing.T) map[string]int {
 	return taps
 }
 
-// awaitTaps waits until there are so many, and the programs at the pods' ports know them.
+// awaitTaps waits until the node has count devices of relays and the programs at the pods' ports use them.
 func (n *node) awaitTaps(t *testing.T, pods ...*pod) {
 	t.Helper()
 	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {

@@ -19,12 +19,12 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 )
 
-// bridgesOwn are addresses that the kernel takes at a bridge's port in different ways.
+// bridgesOwn are addresses that the kernel handles in different ways at a bridge port.
 var bridgesOwn = []net.HardwareAddr{
 	{0x01, 0x80, 0xc2, 0, 0, 0x02}, {0x01, 0x80, 0xc2, 0, 0, 0x03}, {0x01, 0x80, 0xc2, 0, 0, 0x0e}, {0x01, 0x80, 0xc2, 0, 0, 0x0f},
 }
 
-// trust has the node take packets by an interface whatever their source.
+// trust disables source validation on an interface of the node.
 func (n *node) trust(t *testing.T, portName string) {
 	t.Helper()
 	must(t, n.Do(func() error {
@@ -37,7 +37,7 @@ func (n *node) trust(t *testing.T, portName string) {
 	}))
 }
 
-// reaches tells whether a datagram reaches a program of the node that a pod puts into a frame to an address of bridges.
+// reaches reports whether a datagram in a frame to a bridge address reaches a program of the node.
 func (s *service) reaches(t *testing.T, p *pod, interfaceName string, from netip.Addr, destination net.HardwareAddr) bool {
 	t.Helper()
 	text := fmt.Sprintf("to %v", destination)
@@ -53,7 +53,7 @@ func (s *service) reaches(t *testing.T, p *pod, interfaceName string, from netip
 	return s.receives(t, text, "end "+text)
 }
 
-// removeFilter removes a filter at the node's end, as somebody could, or as a former release has left the port.
+// removeFilter removes a filter from the node's end, like an administrator or an older release.
 func (n *node) removeFilter(t *testing.T, portName, prefix string) {
 	t.Helper()
 	on(t, n.Namespace, portName, func(link netlink.Link) error {
@@ -98,7 +98,7 @@ func TestReservedAddressesDoNotReachNode(t *testing.T) {
 	}
 }
 
-// offender is a pod that sends to addresses of bridges.
+// offender is a pod that sends to the reserved addresses of bridges.
 type offender struct {
 	*pod
 	name, port string
@@ -144,7 +144,8 @@ func (o *offender) offend(t *testing.T, service *service) {
 	must(t, o.check(t))
 }
 
-// TestReservedAddressesFromPeerNode: what another machine of the underlay sends through the tunnel does not reach the node either.
+// TestReservedAddressesFromPeerNode checks that frames to reserved addresses from another machine of the underlay do
+// not pass the tunnel to the node.
 func TestReservedAddressesFromPeerNode(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)

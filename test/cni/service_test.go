@@ -20,7 +20,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// ktsnAlone runs a command of ktsn that needs no ktsnd, and returns what it prints.
+// ktsnAlone runs a command of ktsn that needs no ktsnd and returns its output.
 func (n *node) ktsnAlone(t *testing.T, arguments ...string) string {
 	t.Helper()
 	command := exec.Command(program(t, "ktsn"), append(arguments, "--state-dir", filepath.Join(n.dir, "state"))...)
@@ -32,7 +32,7 @@ func (n *node) ktsnAlone(t *testing.T, arguments ...string) string {
 	return out.String()
 }
 
-// service is a program on the node that hears datagrams.
+// service is a program on the node that receives datagrams.
 type service struct{ *net.UDPConn }
 
 func (n *node) serve(t *testing.T) *service { return serveIn(t, n.Namespace) }
@@ -52,7 +52,7 @@ func serveIn(t *testing.T, where *topology.Namespace) *service {
 
 func (s *service) port() uint16 { return uint16(s.LocalAddr().(*net.UDPAddr).Port) }
 
-// receives tells whether a text arrives before another one does, which must.
+// receives reports whether a text arrives before another one, which must arrive.
 func (s *service) receives(t *testing.T, text, before string) bool {
 	t.Helper()
 	must(t, s.SetReadDeadline(time.Now().Add(patience)))
@@ -69,7 +69,7 @@ func (s *service) receives(t *testing.T, text, before string) bool {
 	}
 }
 
-// sendText sends one datagram from where the thread is.
+// sendText sends one datagram from the current thread's namespace.
 func sendText(to netip.AddrPort, text string) error {
 	conn, err := net.Dial("udp", to.String())
 	if err != nil {
@@ -80,8 +80,8 @@ func sendText(to netip.AddrPort, text string) error {
 	return err
 }
 
-// sendBy sends a datagram by an interface that the routes do not lead through, and waits until it has left or could not, for
-// want of who answers ARP.
+// sendBy sends a datagram over an interface that is not that of the route, and waits until it is sent or ARP has
+// failed.
 func sendBy(name string, to netip.Addr, port uint16, text string) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
@@ -116,7 +116,7 @@ func sendBy(name string, to netip.Addr, port uint16, text string) error {
 	return nil
 }
 
-// knowsNeighbor tells whether the pod has found out a hardware address on the network.
+// knowsNeighbor reports whether the pod has resolved a hardware address on the network.
 func (p *pod) knowsNeighbor(t *testing.T, address netip.Addr) bool {
 	t.Helper()
 	known := false

@@ -25,7 +25,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// spoken are the versions that tsn-cni speaks.
+// spoken are the supported versions of tsn-cni.
 var spoken = []string{"0.3.1", "0.4.0", "1.0.0", "1.1.0"}
 
 func TestSupportedVersions(t *testing.T) {
@@ -78,7 +78,7 @@ func TestAddAndDelInEveryVersion(t *testing.T) {
 	}
 }
 
-// checkResult looks at what ADD says, and that it says nothing that its version does not have.
+// checkResult checks the result of ADD and that it has no field that its version lacks.
 func checkResult(t *testing.T, pod *pod, version string, result types.Result) {
 	t.Helper()
 	text, err := json.Marshal(result)
@@ -113,7 +113,7 @@ func checkResult(t *testing.T, pod *pod, version string, result types.Result) {
 	}
 }
 
-// checkAttached asks kernel and ktsnd.
+// checkAttached checks the attachment in the kernel and in ktsnd.
 func checkAttached(t *testing.T, pod *pod) {
 	t.Helper()
 	have := pod.node.inventory(t, pod)
@@ -238,7 +238,7 @@ func TestKtsndGetsPodSources(t *testing.T) {
 	lab.a.checkSources(t, "restored without its record", want, grants)
 }
 
-// checkSources asks ktsnd about the only endpoint.
+// checkSources checks the sources of the only endpoint of ktsnd.
 func (n *node) checkSources(t *testing.T, when string, want control.Sources, grants control.Grants) {
 	t.Helper()
 	endpoints, err := n.client.Endpoints(t.Context())

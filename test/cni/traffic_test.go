@@ -59,7 +59,7 @@ func (n *node) dualStack() fields {
 
 func (r *reachable) address(p *pod, ipv4 bool) netip.Addr { return addressOf(r.addresses[p], ipv4) }
 
-// podPairs are those between the pods.
+// podPairs returns the pairs of pods, by name.
 func (r *reachable) podPairs() map[string][2]*pod {
 	return map[string][2]*pod{"on one node": {r.a1, r.a2}, "from node to node": {r.a1, r.b1}, "and back": {r.b1, r.a2}}
 }
@@ -126,7 +126,7 @@ func ping(t *testing.T, from *pod, to netip.Addr, payloadBytes int) {
 	}
 }
 
-// checksum is that of RFC 1071.
+// checksum returns the checksum of RFC 1071.
 func checksum(message []byte) uint16 {
 	var sum uint32
 	for i := 0; i+1 < len(message); i += 2 {
@@ -138,7 +138,7 @@ func checksum(message []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// listenUDP listens in a pod.
+// listenUDP opens a UDP socket in a pod.
 func listenUDP(t *testing.T, p *pod, address netip.Addr) *net.UDPConn {
 	t.Helper()
 	var conn *net.UDPConn
@@ -166,7 +166,7 @@ func checkUDP(t *testing.T, from, to *pod, source, target netip.Addr, payloadByt
 	}
 }
 
-// checkTooLarge sends what does not fit and must not be fragmented.
+// checkTooLarge sends a datagram that does not fit and must not be fragmented.
 func checkTooLarge(t *testing.T, from *pod, target netip.Addr, payloadBytes int) {
 	t.Helper()
 	var err error
@@ -229,7 +229,7 @@ func checkTCP(t *testing.T, from, to *pod, target netip.Addr) {
 	must(t, errors.Join(err, conn.Close(), <-received))
 }
 
-// checkMulticast has two pods join a group that a third one sends to.
+// checkMulticast sends from one pod to a group that two other pods have joined.
 func checkMulticast(t *testing.T, r *reachable) {
 	t.Helper()
 	group := &net.UDPAddr{IP: net.IPv4(239, 42, 42, 42), Port: 7790}
@@ -260,8 +260,8 @@ func checkMulticast(t *testing.T, r *reachable) {
 	}
 }
 
-// TestTimedTrafficLeavesThroughKtsnd sends timed messages from a pod to one of its node and one of the other,
-// before and after ktsnd was started anew, and looks whether the kernel's traffic goes on meanwhile.
+// TestTimedTrafficLeavesThroughKtsnd sends timed messages from a pod to one on the same and one on the other node,
+// before and after a restart of ktsnd, and checks that the kernel's traffic continues.
 func TestTimedTrafficLeavesThroughKtsnd(t *testing.T) {
 	r := newReachable(t)
 	target := r.address(r.b1, true)
@@ -278,7 +278,7 @@ func TestTimedTrafficLeavesThroughKtsnd(t *testing.T) {
 	r.checkTimed(t, r.a2)
 }
 
-// checkTimed sends timed messages and looks on which way they went.
+// checkTimed sends timed messages and checks their path.
 func (r *reachable) checkTimed(t *testing.T, to *pod) {
 	t.Helper()
 	const count = 50
@@ -317,7 +317,7 @@ func (r *reachable) checkTimed(t *testing.T, to *pod) {
 	}
 }
 
-// tap watches the other end of the wire.
+// tap captures at the other end of the wire.
 func (r *reachable) tap(t *testing.T) *wiretap.Tap {
 	t.Helper()
 	var tap *wiretap.Tap
@@ -328,7 +328,7 @@ func (r *reachable) tap(t *testing.T) *wiretap.Tap {
 	return tap
 }
 
-// datagrams counts those of UDP inside the tunnel.
+// datagrams counts the UDP datagrams inside the tunnel.
 func datagrams(t *testing.T, tap *wiretap.Tap) int {
 	t.Helper()
 	capture, err := tap.Stop()
@@ -351,7 +351,7 @@ func (n *node) counters(t *testing.T) control.Counters {
 	return status.Counters
 }
 
-// startListener returns once it listens.
+// startListener starts a listener and returns when it listens.
 func (r *reachable) startListener(t *testing.T, in *pod, file string, count int) *process.Process {
 	t.Helper()
 	return startListenerAt(t, in, netip.AddrPortFrom(r.address(in, true), 7788), file, count)
@@ -376,8 +376,8 @@ func startListenerAt(t *testing.T, in *pod, at netip.AddrPort, file string, coun
 	return listener
 }
 
-// TestOversizedTimedMessagesAreRejected has ktsnd know the MTU that tsn-cni chose. Somebody listens, or the next call of
-// the socket is told that nobody does (ECONNREFUSED).
+// TestOversizedTimedMessagesAreRejected checks that ktsnd uses the MTU that tsn-cni chose. A listener avoids
+// ECONNREFUSED in the next call.
 func TestOversizedTimedMessagesAreRejected(t *testing.T) {
 	t.Parallel()
 	r := newReachable(t)

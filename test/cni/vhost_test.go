@@ -25,7 +25,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
-// frontEnd stands in the place of QEMU at the socket of a pod's virtual machine, and runs as QEMU's user.
+// frontEnd replaces QEMU at the socket of a pod's virtual machine and runs as QEMU's user.
 type frontEnd struct {
 	process *process.Process
 	stdin   io.Writer
@@ -38,8 +38,8 @@ func (p *pod) vhostSocket() string {
 	return filepath.Join(p.node.dir, "pods", p.identity(), podIf+".vhost.sock")
 }
 
-// opened has that user reach what is in the pod's folder, as the pod's own mount does.
-func opened(t *testing.T, p *pod) {
+// openPodFolder makes the pod's folder accessible to that user, like the pod's own mount.
+func openPodFolder(t *testing.T, p *pod) {
 	t.Helper()
 	for dir := filepath.Dir(p.vhostSocket()); dir != filepath.Dir(p.node.dir); dir = filepath.Dir(dir) {
 		must(t, os.Chmod(dir, 0o755))
@@ -49,7 +49,7 @@ func opened(t *testing.T, p *pod) {
 func (p *pod) startFrontEnd(t *testing.T) *frontEnd {
 	t.Helper()
 	p.awaitVhostSocket(t)
-	opened(t, p)
+	openPodFolder(t, p)
 	// Where that user may execute it.
 	copied := filepath.Join(p.node.dir, "ktsn-test-guest")
 	text, err := os.ReadFile(program(t, "ktsn-test-guest"))
@@ -163,7 +163,8 @@ func TestVhostRecordNeedsCapture(t *testing.T) {
 	}
 }
 
-// sendsItself sends frames as a program of the pod with CAP_NET_RAW does, by every way past the filters of the pod's kernel.
+// sendsItself sends frames like a program of the pod with CAP_NET_RAW, by every path past the filters of the pod's
+// kernel.
 func (p *pod) sendsItself(t *testing.T, frame func(text string) []byte) {
 	t.Helper()
 	// SO_MARK takes CAP_NET_RAW since Linux 5.17. The first is the mark by which relays sent in former releases.

@@ -20,8 +20,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
-// TestPodWithRawSocketsDisturbsNoOther has pod a2 put frames of each kind onto the network while a1 sends to b1 each millisecond, and
-// for a while after. Nothing may be lost, and departures may not be later than beside a quiet pod.
+// TestPodWithRawSocketsDisturbsNoOther sends frames of each kind from pod a2 while a1 sends to b1 each millisecond, and
+// for a while afterwards. No message may be lost, and departures may not be later than next to a quiet pod.
 func TestPodWithRawSocketsDisturbsNoOther(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		t.Skip("one processor: the pod has the one that ktsnd has")
@@ -54,7 +54,7 @@ func TestPodWithRawSocketsDisturbsNoOther(t *testing.T) {
 	}
 }
 
-// sendBeside returns how late departures were at p90.
+// sendBeside returns the p90 of the departures' lateness.
 func (r *reachable) sendBeside(t *testing.T, mode string, ipv4 bool) time.Duration {
 	t.Helper()
 	const count, length = 1000, 500 * time.Millisecond
@@ -103,7 +103,7 @@ func (r *reachable) sendBeside(t *testing.T, mode string, ipv4 bool) time.Durati
 	return late[count*9/10]
 }
 
-// attack runs the hostile program in pod a2 until its end.
+// attack runs the hostile program in pod a2 to its end.
 func (r *reachable) attack(t *testing.T, mode string, length time.Duration) {
 	t.Helper()
 	var output strings.Builder
