@@ -24,7 +24,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/wiretap"
 )
 
-// writeLibrary puts beside the socket what a pod finds there (internal/node/agent/csi).
+// writeLibrary writes libktsn into the folder of the socket, like the CSI driver (internal/node/agent/csi).
 func (l *lab) writeLibrary(t *testing.T) {
 	t.Helper()
 	content, err := os.ReadFile(program(t, "libktsn.so"))
@@ -36,7 +36,7 @@ func (l *lab) writeLibrary(t *testing.T) {
 	}
 }
 
-// leavings are what a ktsnd that is away has left in the folder of its socket.
+// daemonEnds are the states in which a stopped ktsnd leaves the folder of its socket.
 var daemonEnds = map[string]func(t *testing.T, lab *lab, daemon *process.Process){
 	"its socket, when it was killed": func(t *testing.T, lab *lab, daemon *process.Process) {
 		t.Helper()
@@ -60,7 +60,7 @@ func checkSocket(t *testing.T, lab *lab, want bool) {
 	}
 }
 
-// A program that starts while ktsnd is away was never served by one, and nothing of it leaves early all the same.
+// TestProgramStartedWithoutDaemonWaits starts programs without a ktsnd: they wait for it and no message leaves early.
 func TestProgramStartedWithoutDaemonWaits(t *testing.T) {
 	timing(t)
 	for name, leave := range daemonEnds {
@@ -105,7 +105,7 @@ func checkAnswer(t *testing.T, asker *asker, want string) {
 	}
 }
 
-// checkAccount checks that ktsnd sent what the application was told was sent, and knows of what it was refused.
+// checkAccount checks that ktsnd sent the messages that the application counts as sent and knows the rejected ones.
 func checkAccount(t *testing.T, counted control.Counters, sent, refused int) {
 	t.Helper()
 	want := uint64(sent) //nolint:gosec // a few
@@ -117,7 +117,7 @@ func checkAccount(t *testing.T, counted control.Counters, sent, refused int) {
 	}
 }
 
-// Where no ktsnd comes back, each message is refused, after the time that the call may take, and none leaves.
+// TestSendWithoutDaemonFails checks that without a ktsnd each call fails after its timeout and no message leaves.
 func TestSendWithoutDaemonFails(t *testing.T) {
 	content(t)
 	ways := map[string]func(*testing.T){}
@@ -146,8 +146,8 @@ func TestSendWithoutDaemonFails(t *testing.T) {
 	testlab.AtOnce(t, ways)
 }
 
-// Without ktsnd's socket and a pod's folder the kernel's answer stands: its SO_TXTIME sends at once where there is no etf. It
-// also shows that the tests above would see a message that leaves early.
+// TestProgramWithoutDaemonUsesKernel checks that without ktsnd's socket and the pod's folder the kernel's SO_TXTIME is
+// used, which sends at once without etf. It also shows that the tests above detect an early message.
 func TestProgramWithoutDaemonUsesKernel(t *testing.T) {
 	timing(t)
 	for name, prepare := range map[string]func(t *testing.T, lab *lab){
@@ -181,12 +181,13 @@ func endInOrder(t *testing.T, lab *lab) {
 	checkSocket(t, lab, false)
 }
 
-// startingShapes are programs whose sockets and processes come about in different ways.
+// startingShapes are programs that create their sockets and processes in different ways.
 var startingShapes = []string{"plain", "forked-and-both-send", "forked-and-the-child-makes-its-own",
 	"daemonised-with-its-socket", "vforked-and-the-program-sends", "execs-with-its-socket", "passed-to-a-program-and-both-send",
 	"bound-and-unconnected", "sendmmsg-of-timed-and-untimed", "threads-on-sockets-of-their-own"}
 
-// All kinds of programs, of both C libraries, with and without privileges, start while ktsnd is away.
+// TestProgramShapesStartedWithoutDaemonAreServed starts all kinds of programs without a ktsnd, with both C libraries,
+// as root and as nobody.
 func TestProgramShapesStartedWithoutDaemonAreServed(t *testing.T) {
 	content(t)
 	lab := newLab(t)
@@ -232,7 +233,7 @@ func shapesNamed(t *testing.T, names []string) []shape {
 	return named
 }
 
-// asker is a run of testdata/silent.py in pod a, which does one thing after another as it is told.
+// asker is a run of testdata/silent.py in pod a, which executes one command after another.
 type asker struct{ dialogue }
 
 func (l *lab) startAsker(t *testing.T, way string) *asker {
@@ -240,7 +241,7 @@ func (l *lab) startAsker(t *testing.T, way string) *asker {
 	return l.startAskerAhead(t, way, 20*time.Millisecond)
 }
 
-// startAskerAhead starts one whose messages are due so much later than they are sent.
+// startAskerAhead starts a program whose messages are due a given time after they are sent.
 func (l *lab) startAskerAhead(t *testing.T, way string, lead time.Duration) *asker {
 	t.Helper()
 	command := exec.Command(python(t), "testdata/silent.py", way, topology.PodAddressB.String(), strconv.Itoa(listenPort),
@@ -249,7 +250,7 @@ func (l *lab) startAskerAhead(t *testing.T, way string, lead time.Duration) *ask
 	return &asker{startDialogue(t, l.PodA, "silent.py "+way, command)}
 }
 
-// request has it make a socket or send a message, without waiting for what comes of it.
+// request makes the program open a socket or send a message, without waiting for the result.
 func (a *asker) request(t *testing.T, what string) {
 	t.Helper()
 	if _, err := fmt.Fprintln(a.stdin, what); err != nil {
@@ -257,7 +258,7 @@ func (a *asker) request(t *testing.T, what string) {
 	}
 }
 
-// answer is what came of it, and how long that took.
+// answer returns the result of a command and its duration.
 func (a *asker) answer(t *testing.T) (string, time.Duration) {
 	t.Helper()
 	var answer string
@@ -281,7 +282,7 @@ func (a *asker) expect(t *testing.T, what, want string) time.Duration {
 	return took
 }
 
-// txtimeOf is the transmit time that is the payload of a message on the wire; false for all else.
+// txtimeOf returns the transmit time in the payload of a message on the wire, false for other frames.
 func txtimeOf(frame wiretap.Packet) (int64, bool) {
 	datagram, err := wiretap.Dissect(frame.Head)
 	if err != nil || datagram.Destination.Port() != listenPort {
@@ -291,8 +292,8 @@ func txtimeOf(frame wiretap.Packet) (int64, bool) {
 	return txtime, err == nil
 }
 
-// leadsOnWire is of each message on the wire whose payload is its transmit time how long before that it was there. It waits
-// for so many.
+// leadsOnWire waits for count messages with their transmit time as payload and returns how long before it each was on
+// the wire.
 func leadsOnWire(t *testing.T, tap *wiretap.Tap, want int) []time.Duration {
 	t.Helper()
 	awaitWire(t, tap, want, func(frame wiretap.Packet) bool { _, ok := txtimeOf(frame); return ok })
@@ -312,7 +313,7 @@ func leadsOnWire(t *testing.T, tap *wiretap.Tap, want int) []time.Duration {
 	return leads
 }
 
-// checkWire checks that so many messages whose payload is their transmit time were on the wire, none before it.
+// checkWire checks that count messages with their transmit time as payload were on the wire, none of them early.
 func checkWire(t *testing.T, tap *wiretap.Tap, want int) {
 	t.Helper()
 	leads := leadsOnWire(t, tap, want)
@@ -326,7 +327,8 @@ func checkWire(t *testing.T, tap *wiretap.Tap, want int) {
 	}
 }
 
-// A call that must not wait does not wait for seconds, and the message does not leave early instead.
+// TestNonBlockingCallFailsWithSilentDaemon checks that a non-blocking call fails without waiting and that its message
+// does not leave.
 func TestNonBlockingCallFailsWithSilentDaemon(t *testing.T) {
 	content(t)
 	ways := map[string]func(*testing.T){}
@@ -369,7 +371,8 @@ func TestNonBlockingCallFailsWithSilentDaemon(t *testing.T) {
 	testlab.AtOnce(t, ways)
 }
 
-// Where somebody listens and never answers, nothing timed ever leaves, whatever the kernel thinks of SO_TXTIME.
+// TestNothingTimedLeavesWithoutAnswer checks that no timed message leaves while the listener at the socket never
+// answers, whatever the kernel returns for SO_TXTIME.
 func TestNothingTimedLeavesWithoutAnswer(t *testing.T) {
 	content(t)
 	asUsers := map[string]func(*testing.T){}
@@ -404,7 +407,8 @@ func TestNothingTimedLeavesWithoutAnswer(t *testing.T) {
 	testlab.AtOnce(t, asUsers)
 }
 
-// A process that ktsnd served asks for another socket while ktsnd is away, and that waits for the next ktsnd.
+// TestSocketsCreatedBetweenDaemonsAreServed opens a socket in a served process after ktsnd has ended: it waits for the
+// next ktsnd.
 func TestSocketsCreatedBetweenDaemonsAreServed(t *testing.T) {
 	content(t)
 	lab := newLab(t)
@@ -428,7 +432,8 @@ func TestSocketsCreatedBetweenDaemonsAreServed(t *testing.T) {
 	checkWire(t, tap, 2)
 }
 
-// All programs of all shapes, beside a ktsnd that hardly ever runs: whatever they do, nothing is early and nothing lost.
+// TestProgramShapesWithStarvedDaemon runs programs of all shapes with a ktsnd that is mostly stopped: no message is
+// early or lost.
 func TestProgramShapesWithStarvedDaemon(t *testing.T) {
 	content(t)
 	lab := newLab(t)
@@ -454,7 +459,7 @@ func TestProgramShapesWithStarvedDaemon(t *testing.T) {
 	checkNobodyIsServed(t, client)
 }
 
-// stopNowAndThen stops ktsnd for longer than libktsn waits for an answer, again and again, until the program has ended.
+// stopNowAndThen repeatedly stops ktsnd for longer than libktsn waits for an answer, until the program has ended.
 func stopNowAndThen(t *testing.T, daemon, running *process.Process) {
 	t.Helper()
 	defer signal(t, daemon, syscall.SIGCONT)
@@ -475,7 +480,8 @@ func stopNowAndThen(t *testing.T, daemon, running *process.Process) {
 	})
 }
 
-// An application that only waits for space, in whatever way, hands the ring to the successor of a killed ktsnd by itself.
+// TestBlockedSenderSurvivesKtsnd checks that an application that waits for space in any way hands its ring to the
+// successor of a killed ktsnd.
 func TestBlockedSenderSurvivesKtsnd(t *testing.T) {
 	timing(t)
 	python := python(t)
@@ -503,7 +509,8 @@ func TestBlockedSenderSurvivesKtsnd(t *testing.T) {
 	}
 }
 
-// Where libktsn finds no descriptor for its own, epoll still says that the socket is writable.
+// TestEpollReportsWritableWithoutSpareDescriptors checks that epoll reports the socket as writable when libktsn cannot
+// open a descriptor of its own.
 func TestEpollReportsWritableWithoutSpareDescriptors(t *testing.T) {
 	content(t)
 	python := python(t)
@@ -541,8 +548,8 @@ func TestPollIgnoresDescriptorClosedElsewhere(t *testing.T) {
 	}
 }
 
-// nobodysTalker is an application without privileges; the kernel refuses it SO_TXTIME with CLOCK_TAI.
-// environment nil is one without libktsn.
+// nobodysTalker returns a talker without privileges, to which the kernel denies SO_TXTIME with CLOCK_TAI. environment
+// nil means without libktsn.
 func nobodysTalker(t *testing.T, environment []string) *exec.Cmd {
 	t.Helper()
 	command := asNobody(exec.Command(publicCopy(t, "tsnperf"), "talker", "--quiet", "--clock", "tai",
@@ -551,7 +558,7 @@ func nobodysTalker(t *testing.T, environment []string) *exec.Cmd {
 	return command
 }
 
-// preloadedForNobody is preloaded with a library that every user can read.
+// preloadedForNobody returns the environment with a libktsn that every user can read.
 func (l *lab) preloadedForNobody(t *testing.T) []string {
 	t.Helper()
 	return append(l.preloaded(t), "LD_PRELOAD="+publicCopy(t, "libktsn.so"))

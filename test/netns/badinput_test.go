@@ -59,7 +59,7 @@ func TestDaemonRejectsBadInputInOneLine(t *testing.T) {
 	}
 }
 
-// checkRefusal checks that a program ends by itself, not with 0, and says one line with want in it.
+// checkRefusal checks that a program exits with a failure and prints one line that contains want.
 func checkRefusal(t *testing.T, where *topology.Namespace, command *exec.Cmd, want string) {
 	t.Helper()
 	refused := start(t, where, "ktsnd", command)
@@ -169,7 +169,7 @@ func TestErrorsNameTheField(t *testing.T) {
 	}
 }
 
-// kill ends a program as a crash would.
+// kill kills a program with SIGKILL and waits for it.
 func kill(t *testing.T, running *process.Process) {
 	t.Helper()
 	victim, err := os.FindProcess(running.PID())

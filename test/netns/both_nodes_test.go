@@ -28,7 +28,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// address is one of each family.
+// address is an address of each family.
 type address struct{ ipv4, ipv6 netip.Addr }
 
 var (
@@ -39,14 +39,14 @@ var (
 	ofOther = address{netip.MustParseAddr("10.42.2.3"), netip.MustParseAddr("fd00:42:2::3")}
 )
 
-// both is an address of each family as a command line has it.
+// both returns both addresses as on a command line.
 func (a address) both() []netip.Addr { return []netip.Addr{a.ipv4, a.ipv6} }
 
 // otherName is the machine of node b.
 var otherName = "w" + machineName[1:]
 
 const (
-	// vhostPod is the pod to which the machine of node a belongs by vhost-user.
+	// vhostPod is the pod of node a's machine for vhost-user.
 	vhostPod = "test-vhost"
 	// tapDevice and vhostDevice are the interfaces in the machines. That of vhost-user is in a network namespace of its own, so that no
 	// frame takes the other one.
@@ -59,24 +59,24 @@ const (
 //	node a: one with two processors; two queues at a tap, two by vhost-user
 //	node b: one with one processor and one queue, at a tap
 type machines struct {
-	// whole is the test that has all of it.
+	// whole is the test to which all parts belong.
 	whole *testing.T
 	// a and b are the lab as it is seen from each node.
 	a, b *captured
 	// machine and other are the machines; tap and otherTap how they are connected.
 	machine, otherMachine *session
 	tap, otherAttachment  *virtualMachine
-	// vhost is the pod for vhost-user, relays what runs its relay.
+	// vhost is the pod for vhost-user, relays the process that runs its relay.
 	vhost     *topology.Namespace
 	vhostMAC  net.HardwareAddr
 	vhostPath string
 	relays    *process.Process
-	// page is the file of the memory that machine and test share; clock tells the machine the time.
+	// page is the file of the memory shared by machine and test. clock serves the time to the machine.
 	page  string
 	clock *process.Process
 }
 
-// seenFromB is the lab with its nodes exchanged.
+// seenFromB returns the lab with its nodes exchanged.
 func (c *captured) seenFromB(t *testing.T) *captured {
 	t.Helper()
 	exchanged := *c.Topology
@@ -88,7 +88,7 @@ func (c *captured) seenFromB(t *testing.T) *captured {
 	}
 }
 
-// newMachines returns when both can be told what to do, and have their addresses.
+// newMachines returns when both machines accept commands and have their addresses.
 func newMachines(t *testing.T) *machines {
 	t.Helper()
 	m := &machines{whole: t, a: newCaptured(t, capture.All, "--link-speed", "1Gbit")}
@@ -114,7 +114,7 @@ func newMachines(t *testing.T) *machines {
 	return m
 }
 
-// startOtherNode has ktsnd and relays serve node b, whose pod is attached already.
+// startOtherNode starts ktsnd and relays on node b, whose pod is already attached.
 func (m *machines) startOtherNode(t *testing.T) {
 	t.Helper()
 	m.b = m.a.seenFromB(t)
@@ -127,14 +127,14 @@ func (m *machines) startOtherNode(t *testing.T) {
 	}
 }
 
-// withBoth is another pod of the node, with an address of each family.
+// withBoth returns another pod of the node with an address of each family.
 func withBoth(side *cniruntime.Side, addresses address, remote netip.Prefix) *cniruntime.Side {
 	another := side.Another("", nil, addresses.ipv4)
 	another.Also(netip.PrefixFrom(addresses.ipv6, podPrefixBits6), remote)
 	return another
 }
 
-// attachVhost attaches a pod in which nothing runs, and starts the relay of a machine that belongs to it.
+// attachVhost attaches a pod without processes and starts the relay of its machine.
 func (m *machines) attachVhost(t *testing.T) {
 	t.Helper()
 	pod, err := topology.NewNamespace(m.a.NodeA.Name() + "-vhost")
@@ -163,7 +163,7 @@ func (m *machines) attachVhost(t *testing.T) {
 		"--relay-binary", publicCopy(t, "ktsn-relay-vhost"), "--relay-user", strconv.Itoa(nobody)))
 }
 
-// vhostArguments are those of QEMU for vhost-user.
+// vhostArguments returns QEMU's arguments for vhost-user.
 func (m *machines) vhostArguments() []string {
 	memory := strconv.Itoa(sessionMiB) + "M"
 	return []string{
@@ -174,7 +174,8 @@ func (m *machines) vhostArguments() []string {
 	}
 }
 
-// pageArguments give the machine memory that this process has, too: both read their counters by it (internal/testlab/guestclock).
+// pageArguments returns the arguments for the memory shared with this process: both read their counters through it
+// (internal/testlab/guestclock).
 func (m *machines) pageArguments(t *testing.T) []string {
 	t.Helper()
 	const bytes = 8 << 20
@@ -191,12 +192,12 @@ func (m *machines) pageArguments(t *testing.T) []string {
 	return []string{"-object", fmt.Sprintf("memory-backend-file,id=page,share=on,mem-path=%s,size=%d", m.page, bytes), "-device", "ivshmem-plain,memdev=page"}
 }
 
-// startClock tells the machine of node a the time, until the end of the whole.
+// startClock serves the time to the machine of node a until the end of the whole test.
 func (m *machines) startClock() {
 	m.clock = start(m.whole, m.a.NodeA, "ktsn vm clock", exec.Command(program(m.whole, "ktsn"), "vm", "clock", "--socket", m.tap.Clock))
 }
 
-// setUpOne gives the machine of node a names of interfaces, addresses, and an echo of datagrams.
+// setUpOne configures interface names, addresses and a datagram echo in the machine of node a.
 func (m *machines) setUpOne(t *testing.T) {
 	t.Helper()
 	m.machine.run(t, nameDevices, m.tap.Address, tapDevice)
@@ -207,7 +208,7 @@ func (m *machines) setUpOne(t *testing.T) {
 	m.machine.run(t, setUpDevice, inVhost, vhostDevice, m.tap.MTU-recordBytes, ofVhost.ipv4, ofVhost.ipv6)
 }
 
-// setUpOther does it for the one of node b.
+// setUpOther configures the machine of node b likewise.
 func (m *machines) setUpOther(t *testing.T) {
 	t.Helper()
 	m.otherMachine.run(t, nameDevices, m.otherAttachment.Address, tapDevice)
@@ -225,7 +226,7 @@ done`
 %[1]s$inside echo :7 >/tmp/echo.%[2]s 2>&1 &`
 )
 
-// bothPaths are the ways of the machine of node a: what stands in front of a command there, and its interface.
+// bothPaths returns the paths of the machine of node a: the prefix of a command there and its interface.
 func (m *machines) bothPaths() map[string]guestPath {
 	return map[string]guestPath{
 		"tap":        {machineIdentity, "", tapDevice, ofTap, m.tap.MTU, m.tap.Address},
@@ -233,7 +234,7 @@ func (m *machines) bothPaths() map[string]guestPath {
 	}
 }
 
-// guestPath is an interface of a machine. Identity is what ktsnd calls it, in what stands in front of a command that uses it.
+// guestPath is an interface of a machine: its identity in ktsnd and the prefix of commands that use it.
 type guestPath struct {
 	identity, in, device string
 	addresses            address
@@ -241,7 +242,7 @@ type guestPath struct {
 	mac                  string
 }
 
-// linkAddress is the address of the link that `ip -brief` shows.
+// linkAddress returns the link address in the output of `ip -brief`.
 func linkAddress(t *testing.T, shown string) netip.Addr {
 	t.Helper()
 	for field := range strings.FieldsSeq(shown) {
@@ -262,7 +263,7 @@ func parseMAC(t *testing.T, text string) net.HardwareAddr {
 	return mac
 }
 
-// innerTag is the tag of a frame that came through the tunnel from a hardware address.
+// innerTag returns the VLAN tag of a tunnelled frame from a hardware address.
 func innerTag(frame, from []byte) (tag uint16, ok bool) {
 	const tunnelBytes = vniAt + 4
 	if len(frame) < tunnelBytes+16 {

@@ -24,23 +24,23 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// realtimeBudget is what a cgroup has of the processor for real-time threads.
+// realtimeBudget is a cgroup's CPU budget for real-time threads.
 type realtimeBudget struct {
 	runtime, period time.Duration
 }
 
-// smallBudget is used up in a fifth of its period by a loop that stays awake.
+// smallBudget is used up in a fifth of its period by a busy loop.
 var smallBudget = realtimeBudget{20 * time.Millisecond, 100 * time.Millisecond}
 
 const cpuHierarchy = "/sys/fs/cgroup/cpu"
 
-// hasGroupBudgets tells whether the kernel gives each cgroup a budget of its own.
+// hasGroupBudgets reports whether the kernel gives each cgroup its own budget.
 func hasGroupBudgets() bool {
 	_, err := os.Stat(filepath.Join(cpuHierarchy, "cpu.rt_runtime_us"))
 	return err == nil
 }
 
-// budgetGroup makes a cgroup with a budget of its own.
+// budgetGroup creates a cgroup with its own budget.
 func budgetGroup(t *testing.T, budget realtimeBudget) string {
 	t.Helper()
 	group, err := os.MkdirTemp(cpuHierarchy, "ktsn-test-")
@@ -76,8 +76,7 @@ func giveBudget(group string, budget realtimeBudget) error {
 		os.WriteFile(filepath.Join(group, "cpu.rt_runtime_us"), []byte(strconv.FormatInt(budget.runtime.Microseconds(), 10)), 0))
 }
 
-// releaseAbandonedBudgets takes the budget from clusters of tests that were killed: what they had lies in cgroups without processes. One
-// that is just being made has none yet either, but has not been there for long.
+// releaseAbandonedBudgets takes the budget from cgroups of killed tests: cgroups without processes that are not new.
 func releaseAbandonedBudgets(t *testing.T) {
 	t.Helper()
 	const long = 5 * time.Minute
@@ -99,7 +98,7 @@ func releaseAbandonedBudgets(t *testing.T) {
 	}
 }
 
-// foldersBelow lists a cgroup and those below it, the uppermost first.
+// foldersBelow lists a cgroup and its descendants, the topmost first.
 func foldersBelow(t *testing.T, group string) (folders []string) {
 	t.Helper()
 	err := filepath.WalkDir(group, func(path string, entry fs.DirEntry, err error) error {
@@ -130,13 +129,13 @@ func (l *lab) startDaemonIn(t *testing.T, group string, options ...string) (*pro
 	return l.startDaemonBy(t, exec.Command("/bin/sh", arguments...))
 }
 
-// openDiscard opens a socket that nobody reads in pod b: without it the kernel would refuse the messages.
+// openDiscard opens a socket in pod b that nobody reads: without it the kernel would reject the messages.
 func (l *lab) openDiscard(t *testing.T) {
 	t.Helper()
 	listen(t, l.PodB, "udp4", netip.AddrPortFrom(topology.PodAddressB, listenPort))
 }
 
-// keepBusy sends a message each cycle from pod a, so often that an ordinary sleep does not pay, and returns what became of it.
+// keepBusy sends a message each cycle from pod a, too often for an ordinary sleep, and returns the result.
 func (l *lab) keepBusy(t *testing.T, client *control.Client, cycle, lasts time.Duration) *control.Status {
 	t.Helper()
 	l.openDiscard(t)
@@ -162,7 +161,7 @@ func (l *lab) keepBusy(t *testing.T, client *control.Client, cycle, lasts time.D
 	})
 }
 
-// checkNotStopped fails where the kernel stopped the loop, or where it had no reason to.
+// checkNotStopped fails if the kernel throttled the loop, or if it had no reason to.
 func checkNotStopped(t *testing.T, status *control.Status) {
 	t.Helper()
 	budget := &status.RealtimeBudget
@@ -178,7 +177,7 @@ func checkNotStopped(t *testing.T, status *control.Status) {
 	}
 }
 
-// checkMachinesBudget has ktsnd be busy, with the budget of the whole machine.
+// checkMachinesBudget keeps ktsnd busy with the budget of the whole machine.
 func (l *lab) checkMachinesBudget(t *testing.T, lasts time.Duration) {
 	t.Helper()
 	_, client := l.startDaemon(t, "--cpu", "0")
@@ -210,7 +209,7 @@ func TestBusyLoopSurvivesRealtimeBudget(t *testing.T) {
 	}
 }
 
-// In a pod ktsnd is started when the interface by which it sends is there, which somebody else makes.
+// TestRealtimeAwaitsInterface checks that ktsn-realtime waits for the uplink, which another container creates.
 func TestRealtimeAwaitsInterface(t *testing.T) {
 	content(t)
 	lab := newLab(t)

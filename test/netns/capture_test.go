@@ -23,10 +23,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// unseenCount is how many datagrams each program sends past libktsn.so.
+// unseenCount is the number of datagrams that each program sends past libktsn.so.
 const unseenCount = 20
 
-// unseenBy reads what pod a's interface did not let out.
+// unseenBy returns the count of messages that pod a's interface has dropped.
 func unseenBy(t *testing.T, lab *lab) capture.Count {
 	t.Helper()
 	count, err := capture.ReadIn(lab.PodA.Path(), topology.PodInterface)
@@ -36,13 +36,13 @@ func unseenBy(t *testing.T, lab *lab) capture.Count {
 	return count
 }
 
-// staticSender is ktsn-test-send, linked statically.
+// staticSender returns a statically linked ktsn-test-send.
 func staticSender(t *testing.T) *exec.Cmd {
 	t.Helper()
 	return exec.Command(compile(t, "gcc", "static-send", "test_send.c", "-static"), sendArguments(unseenCount)...)
 }
 
-// sendArguments have ktsn-test-send send datagrams 200 ms ahead of their times.
+// sendArguments makes ktsn-test-send send datagrams 200 ms ahead of their times.
 func sendArguments(count int) []string {
 	arguments := []string{"--clock", "monotonic", topology.PodAddressB.String(), strconv.Itoa(listenPort)}
 	for range count {
@@ -51,13 +51,13 @@ func sendArguments(count int) []string {
 	return arguments
 }
 
-// foreignCall is Python that calls sendmsg of the C library itself.
+// foreignCall is Python code that calls sendmsg of the C library directly.
 func foreignCall(t *testing.T, kind string, amount int) *exec.Cmd {
 	t.Helper()
 	return exec.Command(python(t), "testdata/unseen.py", kind, topology.PodAddressB.String(), strconv.Itoa(listenPort), strconv.Itoa(amount))
 }
 
-// goSends has this test's own program, which is one of Go's, run TestGoProgramSends.
+// goSends makes this test binary, a Go program, run TestGoProgramSends.
 const goSends = "KTSN_TEST_GO_SENDS_TO"
 
 func goSender(t *testing.T) *exec.Cmd {
@@ -71,7 +71,7 @@ func goSender(t *testing.T) *exec.Cmd {
 	return command
 }
 
-// TestGoProgramSends is no test: it is the program that goSender starts.
+// TestGoProgramSends is not a test but the program that goSender starts.
 func TestGoProgramSends(t *testing.T) {
 	content(t)
 	to, err := netip.ParseAddrPort(os.Getenv(goSends))
@@ -98,7 +98,7 @@ func TestGoProgramSends(t *testing.T) {
 	}
 }
 
-// withoutLibrary is a program in a container that the annotation leaves out.
+// withoutLibrary returns a program of a container that the annotation excludes.
 func withoutLibrary(t *testing.T) *exec.Cmd {
 	t.Helper()
 	command := exec.Command(program(t, "ktsn-test-send"), sendArguments(unseenCount)...)
@@ -106,7 +106,7 @@ func withoutLibrary(t *testing.T) *exec.Cmd {
 	return command
 }
 
-// sendUntimed sends a datagram without a time and waits for it, so that the neighbour's address is known from then on.
+// sendUntimed sends a datagram without a time and waits for it, so that the neighbour is resolved.
 func (l *lab) sendUntimed(t *testing.T, listener *net.UDPConn, text string) {
 	t.Helper()
 	command := exec.Command(program(t, "ktsn-test-send"), topology.PodAddressB.String(), strconv.Itoa(listenPort), "-:"+text)
@@ -178,7 +178,7 @@ func txtimeControl(txtimeNs int64) []byte {
 	return message
 }
 
-// checkShown looks whether `ktsn node capture` names the program.
+// checkShown checks that `ktsn node capture` shows the program.
 func checkShown(t *testing.T, lab *lab, sender string) {
 	t.Helper()
 	output, err := exec.Command(program(t, "ktsn"), "node", "capture", "--control", lab.control).CombinedOutput()
@@ -197,7 +197,7 @@ func TestLibraryMessagesAreNotDropped(t *testing.T) {
 	}
 }
 
-// TCP paces its segments by the field that a transmit time stands in.
+// TestPacedStreamIsNotDropped checks TCP pacing, which uses the same field of a packet as a transmit time.
 func TestPacedStreamIsNotDropped(t *testing.T) {
 	content(t)
 	const bytes = 200_000

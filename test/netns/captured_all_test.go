@@ -26,13 +26,13 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// untimedFrames are the frames without a transmit time that have left through ktsnd.
+// untimedFrames returns the frames without a transmit time that have left through ktsnd.
 func (c *captured) untimedFrames(t *testing.T) uint64 {
 	t.Helper()
 	return counters(t, c.client).Untimed
 }
 
-// streamTo sends a stream from one pod to another, which must arrive as it was sent.
+// streamTo sends a stream from one pod to another and compares it.
 func streamTo(t *testing.T, from, to *topology.Namespace, at netip.AddrPort, length int) {
 	t.Helper()
 	var server net.Listener
@@ -78,7 +78,7 @@ func streamTo(t *testing.T, from, to *topology.Namespace, at netip.AddrPort, len
 	}
 }
 
-// checkEchoes checks that all echoes come back.
+// checkEchoes checks that all echo requests are answered.
 func checkEchoes(t *testing.T, from *topology.Namespace, to netip.Addr, options ...string) {
 	t.Helper()
 	command := exec.Command("ping", append([]string{"-n", "-c", "5", "-i", "0.05", "-W", "5", to.String()}, options...)...)
@@ -89,7 +89,7 @@ func checkEchoes(t *testing.T, from *topology.Namespace, to netip.Addr, options 
 	}
 }
 
-// All that a pod sends goes through ktsnd, and arrives.
+// TestAllTrafficGoesThroughKtsnd checks that all traffic of a pod arrives through ktsnd.
 func TestAllTrafficGoesThroughKtsnd(t *testing.T) {
 	timing(t)
 	c := newCaptured(t, capture.All)
@@ -123,7 +123,7 @@ func TestAllTrafficGoesThroughKtsnd(t *testing.T) {
 	}
 }
 
-// sendSegments sends five datagrams by one call (UDP_SEGMENT), with checksums that the kernel leaves to the device.
+// sendSegments sends five datagrams with one call (UDP_SEGMENT), with checksum offload.
 func (c *captured) sendSegments(t *testing.T) {
 	t.Helper()
 	listener := listen(t, c.PodB, "udp4", atPodB)
@@ -162,7 +162,8 @@ func (c *captured) sendToGroup(t *testing.T) {
 	}
 }
 
-// Frames with and without a time of one pod: those with one leave at it.
+// TestTimedFramesWithOtherTrafficLeaveOnTime sends frames with and without a time from one pod: the timed ones leave on
+// time.
 func TestTimedFramesWithOtherTrafficLeaveOnTime(t *testing.T) {
 	timing(t)
 	c := newCaptured(t, capture.All)
@@ -177,7 +178,8 @@ func TestTimedFramesWithOtherTrafficLeaveOnTime(t *testing.T) {
 	checkNotEarly(t, seen, count)
 }
 
-// setSchedule has ktsnd execute a schedule that closes the gate of priority 0 at times, of which the port of pod a knows.
+// setSchedule makes ktsnd execute a schedule that closes the gate of priority 0 at times, and waits until the port of
+// pod a uses it.
 func (c *captured) setSchedule(t *testing.T, table *control.GateParameterTable) {
 	t.Helper()
 	if err := c.client.ScheduleSet(t.Context(), table); err != nil {
@@ -192,7 +194,8 @@ func (c *captured) setSchedule(t *testing.T, table *control.GateParameterTable) 
 	})
 }
 
-// The gates hold for all that a captured pod sends, also while its relay gets no processor.
+// TestUntimedTrafficLeavesInClassWindows checks that all traffic of a captured pod obeys the gates, even while its
+// relay gets no CPU.
 func TestUntimedTrafficLeavesInClassWindows(t *testing.T) {
 	timing(t)
 	c := newCaptured(t, capture.All, "--link-speed", "1Gbit")
@@ -253,7 +256,8 @@ func (c *captured) signalRelays(t *testing.T, signal syscall.Signal) {
 	}
 }
 
-// Without ktsnd no frame passes a gate that its schedule closes at times.
+// TestClosedGatePassesNothingWithoutKtsnd checks that without ktsnd no frame passes a gate that its schedule closes at
+// times.
 func TestClosedGatePassesNothingWithoutKtsnd(t *testing.T) {
 	content(t)
 	c := newCaptured(t, capture.All)
@@ -289,7 +293,7 @@ func TestClosedGatePassesNothingWithoutKtsnd(t *testing.T) {
 	}
 }
 
-// A pod that never has a relay passes no gate either.
+// TestClosedGatePassesNothingWithoutRelay checks that a pod without a relay passes no such gate either.
 func TestClosedGatePassesNothingWithoutRelay(t *testing.T) {
 	content(t)
 	c := newCapturedWithoutRelay(t, capture.All, "--link-speed", "1Gbit")
@@ -318,7 +322,8 @@ func TestClosedGatePassesNothingWithoutRelay(t *testing.T) {
 	}
 }
 
-// Without ktsnd the kernel forwards what has no time, and what has one waits.
+// TestTrafficFallsBackToKernelPathAndReturns checks that without ktsnd the kernel forwards untimed frames and timed
+// ones wait.
 func TestTrafficFallsBackToKernelPathAndReturns(t *testing.T) {
 	content(t)
 	c := newCaptured(t, capture.All)
@@ -346,7 +351,7 @@ func TestTrafficFallsBackToKernelPathAndReturns(t *testing.T) {
 // heartbeat is KTSN_CAPTURE_HEARTBEAT_NS.
 const heartbeat = 50 * time.Millisecond
 
-// shutAtFirst keeps class 0 waiting from soon on, for longer than a test waits for anything.
+// shutAtFirst closes the gate of class 0 shortly after now, for longer than the test runs.
 func shutAtFirst() *control.GateParameterTable {
 	const (
 		interval = 4 * time.Second // of at most 2^32 ns
@@ -367,7 +372,8 @@ func shutAtFirst() *control.GateParameterTable {
 	return table
 }
 
-// What waited for a gate when ktsnd was killed is too old when the next one has the ring.
+// TestUntimedFramesThatWaitTooLongAreDropped checks that frames that waited for a gate of a killed ktsnd are too old
+// for its successor.
 func TestUntimedFramesThatWaitTooLongAreDropped(t *testing.T) {
 	content(t)
 	c := newCaptured(t, capture.All)

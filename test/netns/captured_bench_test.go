@@ -31,16 +31,16 @@ import (
 const (
 	senderCPU   = "0"
 	listenerCPU = "1"
-	// rounds is how often each way takes its turn.
+	// rounds is the number of turns of each path.
 	rounds = 5
-	// warmUp messages of a run do not count.
+	// warmUp messages of a run are not measured.
 	warmUp = 50
 )
 
-// daemonOptions are those of `ktsn demo`.
+// daemonOptions are the options of `ktsn demo`.
 var daemonOptions = []string{"--cpu", senderCPU, "--fifo", "50", "--log-level", "warning"}
 
-// make capture: what it costs to be served without libktsn. No figure is a verdict of the test.
+// TestCaptureFigures measures the cost of capture without libktsn (make capture). No figure fails the test.
 func TestCaptureFigures(t *testing.T) {
 	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
 		t.Logf("figure: load average at the beginning %s", load)
@@ -52,11 +52,11 @@ func TestCaptureFigures(t *testing.T) {
 	t.Run("a captured flood", benchFlood)
 }
 
-// pathTiming has the times and losses of messages that were sent on one path.
+// pathTiming holds the times and losses of the messages of one path.
 type pathTiming struct {
 	errors, latencies []int64
 	sent, lost, early int
-	// late were handed over when they were due already.
+	// late counts messages that were handed over after their times.
 	late int
 }
 
@@ -65,13 +65,13 @@ func (m *pathTiming) add(other *pathTiming) {
 	m.sent, m.lost, m.early, m.late = m.sent+other.sent, m.lost+other.lost, m.early+other.early, m.late+other.late
 }
 
-// percentiles are the median and the 99th, in microseconds.
+// percentiles returns the median and the 99th percentile in microseconds.
 func percentiles(sample []int64) (p50, p99 float64) {
 	sorted := slices.Sorted(slices.Values(sample))
 	return float64(stats.Percentile(sorted, stats.P50)) / 1e3, float64(stats.Percentile(sorted, stats.P99)) / 1e3
 }
 
-// pollingListener is tsnperf's, on a processor of its own.
+// pollingListener returns tsnperf's listener on its own CPU.
 func pollingListener(t *testing.T, pod *topology.Namespace, at netip.AddrPort, count int) *flow {
 	t.Helper()
 	dir := t.TempDir()
@@ -83,7 +83,7 @@ func pollingListener(t *testing.T, pod *topology.Namespace, at netip.AddrPort, c
 	return f
 }
 
-// preloadedTalker is tsnperf's, served through libktsn.
+// preloadedTalker returns tsnperf's talker with libktsn.
 func (l *lab) preloadedTalker(t *testing.T, file string, options ...string) *exec.Cmd {
 	t.Helper()
 	command := exec.Command(program(t, "tsnperf"), append([]string{"talker", "--quiet", "--clock", "tai", "--csv", file,
@@ -92,7 +92,7 @@ func (l *lab) preloadedTalker(t *testing.T, file string, options ...string) *exe
 	return command
 }
 
-// measure has a talker of pod a send, and follows its messages.
+// measure sends from a talker of pod a and traces its messages.
 func (c *captured) measure(t *testing.T, talker talkerStarter, count int, options ...string) *pathTiming {
 	t.Helper()
 	following := c.followPodA(t)
@@ -100,10 +100,10 @@ func (c *captured) measure(t *testing.T, talker talkerStarter, count int, option
 	return f.timing(following.stop())
 }
 
-// talkerStarter is the command of a talker with its file and further options.
+// talkerStarter returns the command of a talker with its file and further options.
 type talkerStarter = func(*testing.T, string, ...string) *exec.Cmd
 
-// runTalker has a talker of pod a send.
+// runTalker sends from a talker of pod a.
 func (c *captured) runTalker(t *testing.T, talker talkerStarter, count int, options ...string) *flow {
 	t.Helper()
 	f := pollingListener(t, c.PodB, atPodB, count)
@@ -112,7 +112,7 @@ func (c *captured) runTalker(t *testing.T, talker talkerStarter, count int, opti
 	return f
 }
 
-// timing joins what talker, ktsnd and listener say.
+// timing combines the reports of talker, ktsnd and listener.
 func (f *flow) timing(traced []control.TracedMessage) *pathTiming {
 	m := &pathTiming{}
 	counted := map[int64]bool{}
@@ -144,7 +144,7 @@ func (f *flow) timing(traced []control.TracedMessage) *pathTiming {
 	return m
 }
 
-// staticTalker is the Go program; libktsn cannot see it.
+// staticTalker returns the Go talker, which libktsn cannot intercept.
 func staticTalker(t *testing.T, file string, options ...string) *exec.Cmd {
 	return goTalker(t, file, atPodB, options...)
 }
@@ -167,10 +167,10 @@ func benchTalkers(t *testing.T) {
 	}
 }
 
-// resourceUse is processor time of a lab's programs.
+// resourceUse is the CPU time of a lab's programs.
 type resourceUse struct{ ktsnd, relay, supervisor, span time.Duration }
 
-// add runs something and adds what it takes.
+// add runs a function and adds the CPU time used meanwhile.
 func (u *resourceUse) add(t *testing.T, c *captured, run func()) {
 	t.Helper()
 	read := func() resourceUse {
@@ -211,7 +211,7 @@ func recordTalkers(t *testing.T, lead string, direct, relayed *pathTiming) {
 		reported(lead+" ahead: latency p99, captured / direct", mine99/theirs99, "ratio"))
 }
 
-// processTime is what a process has taken of the processors.
+// processTime returns the CPU time of a process.
 func processTime(t *testing.T, pid int) time.Duration {
 	t.Helper()
 	used, err := process.CPUTime(pid)
@@ -221,7 +221,7 @@ func processTime(t *testing.T, pid int) time.Duration {
 	return used
 }
 
-// relayTime is what all relays of the lab have.
+// relayTime returns the CPU time of all relays of the lab.
 func (c *captured) relayTime(t *testing.T) time.Duration {
 	t.Helper()
 	sum := time.Duration(0)
@@ -233,7 +233,7 @@ func (c *captured) relayTime(t *testing.T) time.Duration {
 
 func cores(used, span time.Duration) float64 { return float64(used) / float64(span) }
 
-// benchIdle looks at programs that have nothing to do.
+// benchIdle measures idle programs.
 func benchIdle(t *testing.T) {
 	const span = 10 * time.Second
 	for _, mode := range []capture.Mode{capture.Timed, capture.All} {
@@ -247,7 +247,7 @@ func benchIdle(t *testing.T) {
 	}
 }
 
-// transfer is one by TCP from pod a to pod b, in bit/s.
+// transfer measures a TCP transfer from pod a to pod b in bit/s.
 func (l *lab) transfer(t *testing.T, duration time.Duration) float64 {
 	t.Helper()
 	const port = 5201
@@ -265,7 +265,7 @@ func (l *lab) transfer(t *testing.T, duration time.Duration) float64 {
 	return result.ReceivedBps
 }
 
-// segmentation has the kernel divide what pod a sends late, as usual, or at once.
+// segmentation makes the kernel segment pod a's packets late, as usual, or at once.
 func (l *lab) segmentation(t *testing.T, late uint32) {
 	t.Helper()
 	const setTSO, setGSO = 0x1f, 0x24 // linux/ethtool.h
@@ -279,7 +279,7 @@ func (l *lab) segmentation(t *testing.T, late uint32) {
 	}
 }
 
-// measureEchoes are round trips from pod a to pod b.
+// measureEchoes returns round-trip times from pod a to pod b.
 func (l *lab) measureEchoes(t *testing.T) []int64 {
 	t.Helper()
 	test := ping.Test{To: topology.PodAddressB, Count: 200, Interval: 10 * time.Millisecond, PayloadBytes: 56}
@@ -294,7 +294,7 @@ func (l *lab) measureEchoes(t *testing.T) []int64 {
 	return result.RoundTripsNs
 }
 
-// benchAll compares all traffic of a pod through ktsnd with the kernel's bridge and tunnel. They take turns.
+// benchAll compares all traffic of a pod through ktsnd with the kernel's bridge and tunnel, by turns.
 func benchAll(t *testing.T) {
 	kernel, all := newLab(t), newCaptured(t, capture.All, daemonOptions...)
 	const duration = 3 * time.Second
@@ -341,7 +341,7 @@ func twoWindows() *control.GateParameterTable {
 	return table
 }
 
-// benchSchedule has class 7 send in its window, with and without a stream that takes all that class 0 may have.
+// benchSchedule sends class 7 in its window, with and without a stream that uses all of class 0.
 func benchSchedule(t *testing.T) {
 	c := newCaptured(t, capture.All, append(slices.Clone(daemonOptions), "--link-speed", "1Gbit")...)
 	if err := c.client.ScheduleSet(t.Context(), twoWindows()); err != nil {
@@ -382,7 +382,7 @@ func benchSchedule(t *testing.T) {
 		reported("TCP in class 0 of a link of 1 Gbit/s", median(gigabits), "Gbit/s"))
 }
 
-// openUDPTap leaves the stream out.
+// openUDPTap opens a tap without the stream's frames.
 func (l *lab) openUDPTap(t *testing.T) *wiretap.Tap {
 	t.Helper()
 	var tap *wiretap.Tap
@@ -395,7 +395,7 @@ func (l *lab) openUDPTap(t *testing.T) *wiretap.Tap {
 	return tap
 }
 
-// benchFlood has another pod flood by captured frames.
+// benchFlood floods by captured frames from another pod.
 func benchFlood(t *testing.T) {
 	c := newCaptured(t, capture.Timed, daemonOptions...)
 	pod, side := c.newCapturedPod(t, 0)

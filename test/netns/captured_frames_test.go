@@ -19,39 +19,39 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// framing is what a frame of pod a says, from outside to inside.
+// framing describes a frame of pod a, from the outermost header to the innermost.
 type framing struct {
 	source, destination net.HardwareAddr
-	// tag is an 802.1Q tag; nil: none.
+	// tag is an 802.1Q tag, nil for none.
 	tag          *layers.Dot1Q
 	from, to     netip.Addr
 	port         uint16
 	payloadBytes int
-	// inside is what the datagram carries instead of a mark.
+	// inside replaces the mark as the datagram's payload.
 	inside []byte
-	// untimed tells that it leaves as soon as it may.
+	// untimed means that it leaves as soon as possible.
 	untimed bool
-	// record stands in front of the frame, as a program of the kernel would put it there; nil: the socket has a time.
+	// record precedes the frame like the record of the kernel's program. If nil, the socket has the time.
 	record *ownRecord
 }
 
-// ownRecord is what a pod can write itself: datapath/capture/record.h.
+// ownRecord is a record that a pod can write itself: datapath/capture/record.h.
 type ownRecord struct {
 	version, what uint8
-	// source is that in the record, if it is not the frame's.
+	// source is the record's source if it differs from the frame's.
 	source net.HardwareAddr
-	// cut leaves so many bytes.
+	// cut truncates the record to this many bytes.
 	cut int
 }
 
-// validFrame is a frame from pod a to pod b.
+// validFrame returns a valid frame from pod a to pod b.
 func (c *captured) validFrame(t *testing.T) *framing {
 	t.Helper()
 	return &framing{source: interfaceMAC(t, c.PodA), destination: interfaceMAC(t, c.PodB), from: topology.PodAddressA, to: topology.PodAddressB,
 		port: listenPort, payloadBytes: 64}
 }
 
-// frame serialises it, with a mark that says its transmit time.
+// frame serialises it with a mark that contains its transmit time.
 func (f *framing) frame(t *testing.T, at int64) []byte {
 	t.Helper()
 	ether := &layers.Ethernet{SrcMAC: f.source, DstMAC: f.destination, EthernetType: layers.EthernetTypeIPv4}
@@ -100,7 +100,7 @@ func (r *ownRecord) bytes(f *framing, at int64) []byte {
 	return binary.BigEndian.AppendUint64(append(head, r.version, r.what), uint64(at))
 }
 
-// packetSender is a packet socket at pod a's interface with transmit times of CLOCK_TAI.
+// packetSender returns a packet socket at pod a's interface with transmit times of CLOCK_TAI.
 func (c *captured) packetSender(t *testing.T, timed bool) int {
 	t.Helper()
 	fd := ownSocket(t, c.PodA, unix.AF_PACKET, unix.SOCK_RAW)
@@ -120,10 +120,10 @@ func (c *captured) packetSender(t *testing.T, timed bool) int {
 	return fd
 }
 
-// soon is ahead enough for a busy machine.
+// soon is enough lead for a busy machine.
 const soon = 50 * time.Millisecond
 
-// sendFrame hands a frame over that is to leave soon, and returns its transmit time.
+// sendFrame sends a frame that is due soon and returns its transmit time.
 func (c *captured) sendFrame(t *testing.T, f *framing) int64 {
 	t.Helper()
 	at, err := c.trySend(t, f)
@@ -146,7 +146,7 @@ func (c *captured) trySend(t *testing.T, f *framing) (int64, error) {
 	return at, err
 }
 
-// foreign is an address of nobody.
+// foreign is an unused hardware address.
 var foreign = net.HardwareAddr{2, 0, 0, 0, 0, 9}
 
 func TestPacketSocketFramesLeaveOnTimeUnchanged(t *testing.T) {
@@ -184,10 +184,10 @@ func TestPacketSocketFramesLeaveOnTimeUnchanged(t *testing.T) {
 	}
 }
 
-// vniAt is where the network stands behind the headers of the tunnel's Ethernet, IPv4 and UDP.
+// vniAt is the offset of the VNI after the tunnel's Ethernet, IPv4 and UDP headers.
 const vniAt = 14 + 20 + 8 + 4
 
-// checkFrameReceived checks that among the frames that come is this one.
+// checkFrameReceived checks that a frame is among the received ones.
 func checkFrameReceived(t *testing.T, fd int, want []byte) {
 	t.Helper()
 	for {
@@ -206,14 +206,14 @@ func checkFrameReceived(t *testing.T, fd int, want []byte) {
 	}
 }
 
-// droppedFrames are the frames that a program of the kernel, a relay or ktsnd has dropped.
+// droppedFrames returns the frames dropped by the kernel's programs, relays and ktsnd.
 func (c *captured) droppedFrames(t *testing.T) uint64 {
 	t.Helper()
 	return c.countFrames(t).refused + counters(t, c.client).Dropped()
 }
 
-// checkDropped checks that nothing of a frame leaves, and that who dropped it has counted it. It sends another one where the
-// bridge had forwarded frames, as it does when ktsnd or the relay had no processor for 50 ms.
+// checkDropped checks that a frame is dropped and counted. It sends another one if the bridge forwarded frames, as it
+// does when ktsnd or the relay had no CPU for 50 ms.
 func (c *captured) checkDropped(t *testing.T, send func()) {
 	t.Helper()
 	testlab.Eventually(t, patience, 0, func() error {
@@ -229,7 +229,7 @@ func (c *captured) checkDropped(t *testing.T, send func()) {
 	})
 }
 
-// sendToDrop returns what is on the wire of a frame, and whether a drop is counted.
+// sendToDrop returns the frames on the wire and whether a drop is counted.
 func (c *captured) sendToDrop(t *testing.T, send func()) (seen []markedPacket, counted bool) {
 	t.Helper()
 	before, passed := c.droppedFrames(t), c.countFrames(t).passed
@@ -271,7 +271,7 @@ func TestForgedFramesAreDropped(t *testing.T) {
 	c.checkServed(t)
 }
 
-// stranger is an address of nobody, in the subnet of pod a.
+// stranger is an unused address in the subnet of pod a.
 var stranger = netip.MustParseAddr("10.42.1.77")
 
 func TestForgedUntimedFramesAreDropped(t *testing.T) {
@@ -293,7 +293,7 @@ func TestForgedUntimedFramesAreDropped(t *testing.T) {
 	c.checkServed(t)
 }
 
-// checkServed checks that an honest frame leaves at its time.
+// checkServed checks that a valid frame leaves on time.
 func (c *captured) checkServed(t *testing.T) {
 	t.Helper()
 	tap := c.openTap(t, 100)
@@ -303,7 +303,7 @@ func (c *captured) checkServed(t *testing.T) {
 	}
 }
 
-// A frame with a record of a version that nobody knows is a frame like any other.
+// TestRecordOfUnknownVersionIsForwarded checks that a frame with a record of an unknown version is an ordinary frame.
 func TestRecordOfUnknownVersionIsForwarded(t *testing.T) {
 	content(t)
 	c := newCaptured(t, capture.Timed)
@@ -316,7 +316,8 @@ func TestRecordOfUnknownVersionIsForwarded(t *testing.T) {
 	}
 }
 
-// The kernel divides what one call sends (UDP_SEGMENT); each datagram has the time of the call.
+// TestSegmentsLeaveAtTransmitTime checks that each datagram into which the kernel divides a call (UDP_SEGMENT) has the
+// call's time.
 func TestSegmentsLeaveAtTransmitTime(t *testing.T) {
 	timing(t)
 	c := newCaptured(t, capture.Timed)
@@ -338,7 +339,7 @@ func TestSegmentsLeaveAtTransmitTime(t *testing.T) {
 	checkMarksReceived(t, receivedTexts(t, listener), 5)
 }
 
-// timedSocket sends datagrams with times of CLOCK_TAI to pod b.
+// timedSocket returns a socket that sends datagrams with times of CLOCK_TAI to pod b.
 func (c *captured) timedSocket(t *testing.T) int {
 	t.Helper()
 	fd := ownSocket(t, c.PodA, unix.AF_INET, unix.SOCK_DGRAM)
@@ -349,7 +350,7 @@ func (c *captured) timedSocket(t *testing.T) int {
 	return fd
 }
 
-// Each fragment of a datagram has the datagram's time.
+// TestFragmentsLeaveAtTransmitTime checks that each fragment of a datagram has the datagram's time.
 func TestFragmentsLeaveAtTransmitTime(t *testing.T) {
 	timing(t)
 	c := newCaptured(t, capture.Timed)
@@ -376,7 +377,8 @@ func TestFragmentsLeaveAtTransmitTime(t *testing.T) {
 	}
 }
 
-// A pod that may raise its interface's MTU sends no more than the tunnel carries: the kernel says so.
+// TestTimedJumboFramesAreRejected checks that the kernel rejects frames larger than the tunnel's MTU from a pod that
+// raised its interface's MTU.
 func TestTimedJumboFramesAreRejected(t *testing.T) {
 	content(t)
 	c := newCaptured(t, capture.Timed)

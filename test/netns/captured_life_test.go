@@ -17,7 +17,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// startCapturedFlow has the static talker of Go send from pod a until it is told to end.
+// startCapturedFlow starts the static Go talker in pod a, which sends until it is stopped.
 func (c *captured) startCapturedFlow(t *testing.T, options ...string) *flow {
 	t.Helper()
 	f := listenFor(t, c.PodB, atPodB, unlimited)
@@ -25,14 +25,14 @@ func (c *captured) startCapturedFlow(t *testing.T, options ...string) *flow {
 	return f
 }
 
-// awaitSent waits until so many messages have left.
+// awaitSent waits until count messages have left.
 func (c *captured) awaitSent(t *testing.T, more uint64) {
 	t.Helper()
 	before := counters(t, c.client).Sent
 	awaitCounters(t, c.client, fmt.Sprintf("%d more messages are sent", more), func(counted control.Counters) bool { return counted.Sent >= before+more })
 }
 
-// checkLosses checks that no message came early or twice, and that no more are missing than somebody has counted.
+// checkLosses checks that no message arrived early or twice and that each lost one is accounted for.
 func checkLosses(t *testing.T, f *flow, accounted uint64) {
 	t.Helper()
 	for _, message := range f.received {
@@ -50,7 +50,7 @@ func checkLosses(t *testing.T, f *flow, accounted uint64) {
 
 func firstOf(all []uint32) []uint32 { return all[:min(len(all), 20)] }
 
-// newCapturedPod is a further pod of node a, until the test's end or detach.
+// newCapturedPod returns another pod of node a, attached until the end of the test or detach.
 func (c *captured) newCapturedPod(t *testing.T, number int) (*topology.Namespace, *cniruntime.Side) {
 	t.Helper()
 	name := fmt.Sprintf("more-%d", number)
@@ -68,7 +68,7 @@ func (c *captured) newCapturedPod(t *testing.T, number int) (*topology.Namespace
 	return pod, side
 }
 
-// Pods that come and go do not touch the frames of another.
+// TestCapturedPodsComeAndGo checks that pods that are added and removed do not affect the frames of another.
 func TestCapturedPodsComeAndGo(t *testing.T) {
 	timing(t)
 	for _, mode := range []capture.Mode{capture.Timed, capture.All} {
@@ -98,7 +98,7 @@ func TestCapturedPodsComeAndGo(t *testing.T) {
 	}
 }
 
-// awaitNoRelay waits until nothing is left of a pod's relay.
+// awaitNoRelay waits until a pod's relay is removed completely.
 func (c *captured) awaitNoRelay(t *testing.T, pod string) {
 	t.Helper()
 	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
@@ -109,7 +109,7 @@ func (c *captured) awaitNoRelay(t *testing.T, pod string) {
 	})
 }
 
-// checkDevices waits until node a has so many devices of relays.
+// checkDevices waits until node a has want devices of relays.
 func (c *captured) checkDevices(t *testing.T, want int) {
 	t.Helper()
 	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
@@ -121,7 +121,8 @@ func (c *captured) checkDevices(t *testing.T, want int) {
 	})
 }
 
-// Whatever is killed while frames flow: nothing leaves early or twice, and what is lost is accounted for.
+// TestKilledDuringCaptureLosesNothingUncounted kills programs while frames flow: no frame leaves early or twice, and
+// each lost one is accounted for.
 func TestKilledDuringCaptureLosesNothingUncounted(t *testing.T) {
 	timing(t)
 	const kills = 5
@@ -180,7 +181,7 @@ func TestKilledDuringCaptureLosesNothingUncounted(t *testing.T) {
 	}
 }
 
-// checkGaps checks that one gap at most is of each kill, and none behind the message from which on the last relay served.
+// checkGaps checks that each kill causes at most one gap, and none after the first message that the last relay served.
 func checkGaps(t *testing.T, lost []uint32, kills int, served uint64) {
 	t.Helper()
 	gaps := 0
@@ -198,7 +199,7 @@ func checkGaps(t *testing.T, lost []uint32, kills int, served uint64) {
 	t.Logf("%d missing in %d gaps, served from %d on", len(lost), gaps, served)
 }
 
-// awaitQuiet waits until a relay has handed over all that waits, and nothing more leaves.
+// awaitQuiet waits until a relay has handed over all waiting frames and no more leave.
 func (c *captured) awaitQuiet(t *testing.T) {
 	t.Helper()
 	c.awaitRelay(t, identity)

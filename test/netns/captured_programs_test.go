@@ -21,7 +21,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
-// plan is what the programs of these tests are told.
+// plan contains the options of the programs of these tests.
 type plan struct {
 	to            netip.AddrPort
 	count         int
@@ -34,7 +34,7 @@ func (p *plan) arguments() []string {
 		strconv.FormatInt(p.leadNs, 10), strconv.FormatInt(p.cycle, 10)}
 }
 
-// unseenPrograms are those whose calls no preloaded library sees, and how to start them.
+// unseenPrograms are the programs whose calls no preloaded library intercepts, with their commands.
 var unseenPrograms = map[string]func(*testing.T, *plan) *exec.Cmd{
 	"static C with musl": func(t *testing.T, p *plan) *exec.Cmd { return cProgram(t, muslCompiler(t), "sendmsg", p) },
 	"io_uring":           func(t *testing.T, p *plan) *exec.Cmd { return cProgram(t, "gcc", "io_uring", p) },
@@ -44,7 +44,7 @@ var unseenPrograms = map[string]func(*testing.T, *plan) *exec.Cmd{
 	},
 }
 
-// cProgram is datapath/tests/programs/captured. The headers of the kernel stand where musl's compiler does not look.
+// cProgram compiles datapath/tests/programs/captured. musl's compiler does not find the kernel's headers by itself.
 func cProgram(t *testing.T, compiler, way string, p *plan) *exec.Cmd {
 	t.Helper()
 	built := compile(t, compiler, "static-"+way, "captured/*.c", "-static", "-idirafter", "/usr/include", "-idirafter",
@@ -67,10 +67,10 @@ func rustProgram(t *testing.T) string {
 	return built
 }
 
-// lacking is the exit status of a program that wants of the kernel what it does not have.
+// lacking is the exit status of a program that needs a kernel feature that is missing.
 const lacking = 77
 
-// send has a program of pod a send.
+// send sends from a program of pod a.
 func (c *captured) send(t *testing.T, command *exec.Cmd) {
 	t.Helper()
 	running := start(t, c.PodA, "sender", command)
@@ -83,7 +83,7 @@ func (c *captured) send(t *testing.T, command *exec.Cmd) {
 	}
 }
 
-// A program that libktsn cannot see is served all the same, whatever its user, clock and family.
+// TestProgramsWithoutLibrarySendOnTime checks programs that libktsn cannot intercept, for each user, clock and family.
 func TestProgramsWithoutLibrarySendOnTime(t *testing.T) {
 	content(t)
 	c := newCaptured(t, capture.Timed)
@@ -125,7 +125,7 @@ func TestProgramsWithoutLibrarySendOnTime(t *testing.T) {
 	}
 }
 
-// checkMarksReceived checks that the receiving program got all of them, once each and in order.
+// checkMarksReceived checks that the receiving program got all marks once and in order.
 func checkMarksReceived(t *testing.T, received []string, count int) {
 	t.Helper()
 	if len(received) != count {
@@ -138,7 +138,8 @@ func checkMarksReceived(t *testing.T, received []string, count int) {
 	}
 }
 
-// A static program of Go sends what tsnperf's talker would, and its listener finds each byte as it was.
+// TestStaticGoProgramSendsOnTime sends tsnperf's messages from a static Go program and checks each byte with its
+// listener.
 func TestStaticGoProgramSendsOnTime(t *testing.T) {
 	timing(t)
 	c := newCaptured(t, capture.Timed)
@@ -176,7 +177,7 @@ func TestStaticGoProgramSendsOnTime(t *testing.T) {
 	}
 }
 
-// checkNotEarly checks what was on the wire of one flow with rising times.
+// checkNotEarly checks the frames on the wire of one flow with rising times.
 func checkNotEarly(t *testing.T, seen *observed, count int) {
 	t.Helper()
 	if len(seen.wireTAI) != count {
@@ -196,7 +197,7 @@ func checkNotEarly(t *testing.T, seen *observed, count int) {
 	}
 }
 
-// goTalker is the static talker of Go.
+// goTalker returns the static Go talker.
 func goTalker(t *testing.T, file string, to netip.AddrPort, options ...string) *exec.Cmd {
 	t.Helper()
 	command := exec.Command(program(t, "ktsn-test-talker"), append([]string{"--csv", file, "--to", to.String(), "--lead", "20ms"}, options...)...)
@@ -204,7 +205,7 @@ func goTalker(t *testing.T, file string, to netip.AddrPort, options ...string) *
 	return command
 }
 
-// What libktsn takes in a captured pod is not captured as well.
+// TestLibraryMessagesAreNotCapturedTwice checks that messages of libktsn in a captured pod are not captured too.
 func TestLibraryMessagesAreNotCapturedTwice(t *testing.T) {
 	timing(t)
 	for _, mode := range []capture.Mode{capture.Timed, capture.All} {
@@ -223,7 +224,8 @@ func TestLibraryMessagesAreNotCapturedTwice(t *testing.T) {
 	}
 }
 
-// A user without privileges sends with libktsn what has a time and what has none, from one socket.
+// TestUnprivilegedProgramInCapturedPod sends timed and untimed messages with libktsn from one socket, without
+// privileges.
 func TestUnprivilegedProgramInCapturedPod(t *testing.T) {
 	timing(t)
 	for _, mode := range []capture.Mode{capture.Timed, capture.All} {
@@ -264,7 +266,7 @@ func TestUnprivilegedProgramInCapturedPod(t *testing.T) {
 	}
 }
 
-// openSocket lets every user reach the pod's socket, as its mount in a container does.
+// openSocket makes the pod's socket accessible to every user, like its mount in a container.
 func (c *captured) openSocket(t *testing.T) {
 	t.Helper()
 	for dir := filepath.Dir(c.socket); strings.HasPrefix(dir, c.Dir); dir = filepath.Dir(dir) {

@@ -31,14 +31,14 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/wiretap"
 )
 
-// captured is a lab whose pod a is attached as in a cluster, with its frames captured: ktsnd and the supervisor of relays run
-// on node a. Pod b is the kernel's.
+// captured is a lab with pod a attached as in a cluster and its frames captured: ktsnd and the supervisor of relays run
+// on node a. Pod b uses the kernel.
 type captured struct {
 	*lab
 	wiring *cniruntime.Wiring
 	daemon *process.Process
 	client *control.Client
-	// relays is the supervisor, nil where there is none; relayProgram and vhostProgram are what it starts.
+	// relays is the supervisor, nil if none runs. relayProgram and vhostProgram are its relays.
 	relays                     *process.Process
 	relayProgram, vhostProgram string
 }
@@ -71,14 +71,14 @@ func newCapturedWithoutRelay(t *testing.T, mode capture.Mode, options ...string)
 	return c
 }
 
-// startBareDaemon starts a ktsnd that knows of nothing.
+// startBareDaemon starts a ktsnd without endpoints and peers.
 func (c *captured) startBareDaemon(t *testing.T, options ...string) {
 	t.Helper()
 	c.daemon = start(t, c.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), append(c.daemonArguments(), options...)...))
 	c.client = connect(t, c.daemon, c.control)
 }
 
-// attachSide attaches a pod of node a, until the test's end.
+// attachSide attaches a pod of node a until the end of the test.
 func (c *captured) attachSide(t *testing.T, side *cniruntime.Side) {
 	t.Helper()
 	if err := side.Attach(t.Context(), c.client, c.control); err != nil {
@@ -98,13 +98,13 @@ func (c *captured) startRelays(t *testing.T) {
 	c.relays = start(t, c.NodeA, "ktsn node relay", c.ktsn(t, "relay", "--relay-binary", c.relayProgram, "--vhost-relay-binary", c.vhostProgram))
 }
 
-// ktsn is a command of `ktsn node` for node a.
+// ktsn returns a command of `ktsn node` for node a.
 func (c *captured) ktsn(t *testing.T, arguments ...string) *exec.Cmd {
 	t.Helper()
 	return exec.Command(program(t, "ktsn"), append(append([]string{"node"}, arguments...), "--state-dir", c.wiring.A.StateDir())...)
 }
 
-// restoreDaemon starts a ktsnd after one that ended, and restores its pods and peers.
+// restoreDaemon starts a ktsnd after the previous one ended, and restores its pods and peers.
 func (c *captured) restoreDaemon(t *testing.T, options ...string) {
 	t.Helper()
 	c.startBareDaemon(t, options...)
@@ -116,8 +116,8 @@ func (c *captured) restoreDaemon(t *testing.T, options ...string) {
 	}
 }
 
-// awaitRelay waits until ktsnd serves the relay of a pod, and its heartbeat is fresh where all is captured: until then frames
-// without a time are the bridge's.
+// awaitRelay waits until ktsnd serves the relay of a pod and, if everything is captured, its heartbeat is recent:
+// before that the bridge forwards frames without a time.
 func (c *captured) awaitRelay(t *testing.T, pod string) {
 	t.Helper()
 	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
@@ -128,7 +128,7 @@ func (c *captured) awaitRelay(t *testing.T, pod string) {
 	})
 }
 
-// hasRelay tells whether a relay of the pod has a connection to ktsnd.
+// hasRelay reports whether a relay of the pod is connected to ktsnd.
 func (c *captured) hasRelay(t *testing.T, pod string) bool {
 	t.Helper()
 	pods, err := c.client.Pods(t.Context())
@@ -143,14 +143,14 @@ func (c *captured) hasRelay(t *testing.T, pod string) bool {
 	return false
 }
 
-// mark is what a message of the programs says of itself: datapath/tests/programs/captured.
+// mark is the content of a test program's message: datapath/tests/programs/captured.
 type mark struct {
 	number uint32
-	// txtime is on the clock of its sender.
+	// txtime is on the sender's clock.
 	txtime int64
 }
 
-// markBytes are the mark, the number and the transmit time.
+// markBytes is the size of the mark, the number and the transmit time.
 const markBytes = 16
 
 func markOf(bytesOfFrame []byte) (mark, bool) {
@@ -162,7 +162,7 @@ func markOf(bytesOfFrame []byte) (mark, bool) {
 	return mark{binary.BigEndian.Uint32(text[4:]), int64(binary.BigEndian.Uint64(text[8:]))}, true
 }
 
-// markedPayload is a payload that markOf reads.
+// markedPayload returns a payload that markOf parses.
 func markedPayload(number int, at int64, payloadBytes int) []byte {
 	payload := make([]byte, max(payloadBytes, markBytes))
 	copy(payload, "KTSN")
@@ -171,14 +171,14 @@ func markedPayload(number int, at int64, payloadBytes int) []byte {
 	return payload
 }
 
-// markedPacket is a message as it came off the link.
+// markedPacket is a message captured on the link.
 type markedPacket struct {
 	mark
 	wireTAI int64
 	frame   wiretap.Packet
 }
 
-// awaitMarks waits until so many marked messages were on the wire, and a little longer, and returns them in their order.
+// awaitMarks waits until count marked messages were on the wire, and a little longer, and returns them in order.
 func awaitMarks(t *testing.T, tap *wiretap.Tap, count int) []markedPacket {
 	t.Helper()
 	awaitWire(t, tap, count, func(packet wiretap.Packet) bool {
@@ -202,7 +202,7 @@ func awaitMarks(t *testing.T, tap *wiretap.Tap, count int) []markedPacket {
 	return all
 }
 
-// offsetTo is CLOCK_TAI less another clock, or a little less.
+// offsetTo returns CLOCK_TAI minus another clock, rounded down.
 func offsetTo(clock int32) int64 {
 	offset := int64(math.MinInt64)
 	for range 1000 {
@@ -212,7 +212,7 @@ func offsetTo(clock int32) int64 {
 	return offset
 }
 
-// checkInOrder checks that messages from 0 on were on the wire once each, in their order and not before their times.
+// checkInOrder checks that the messages from 0 on were on the wire once each, in order and not early.
 func checkInOrder(t *testing.T, seen []markedPacket, count int, clock int32) {
 	t.Helper()
 	if len(seen) != count {
@@ -229,7 +229,7 @@ func checkInOrder(t *testing.T, seen []markedPacket, count int, clock int32) {
 	}
 }
 
-// ownSocket opens a socket in a pod, as a program of this process, which loads no library.
+// ownSocket opens a socket in a pod from this process, which has no preloaded library.
 func ownSocket(t *testing.T, pod *topology.Namespace, family, kind int) int {
 	t.Helper()
 	fd := -1
@@ -243,7 +243,7 @@ func ownSocket(t *testing.T, pod *topology.Namespace, family, kind int) int {
 	return fd
 }
 
-// relayPIDs are the relays that the supervisor has started.
+// relayPIDs returns the relays that the supervisor has started.
 func (c *captured) relayPIDs(t *testing.T) []int {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -269,7 +269,7 @@ func (c *captured) relayPIDs(t *testing.T) []int {
 	return all
 }
 
-// killRelays ends all relays as a crash would, and waits until they have ended.
+// killRelays kills all relays and waits for their end.
 func (c *captured) killRelays(t *testing.T) {
 	t.Helper()
 	relays := c.relayPIDs(t)
@@ -295,15 +295,15 @@ func awaitExit(t *testing.T, pids []int) {
 	}
 }
 
-// frameCounts is what the programs of the kernel and the relays of pod a have counted.
+// frameCounts are the counters of pod a's kernel programs and relays.
 type frameCounts struct {
 	// captured got a record in the pod; passed took the kernel's path in mode All.
 	captured, passed uint64
-	// refused were dropped by a program of the kernel, by the device of a relay that was full, or by a relay.
+	// refused counts frames dropped by a program of the kernel, the full device of a relay, or a relay.
 	refused uint64
 }
 
-// countFrames reads them.
+// countFrames reads the counters.
 func (c *captured) countFrames(t *testing.T) frameCounts {
 	t.Helper()
 	pod, err := capture.ReadIn(c.PodA.Path(), topology.PodInterface)
@@ -319,7 +319,7 @@ func (c *captured) countFrames(t *testing.T) frameCounts {
 	return counts
 }
 
-// relayDevices are those of node a in which frames wait for relays.
+// relayDevices returns the devices of node a in which frames wait for relays.
 func (c *captured) relayDevices(t *testing.T) []netlink.Link {
 	t.Helper()
 	var devices []netlink.Link
@@ -337,7 +337,7 @@ func (c *captured) relayDevices(t *testing.T) []netlink.Link {
 	return devices
 }
 
-// port is what the program at the port of a pod of node a has counted.
+// port returns the counters of the program at the port of a pod of node a.
 func (c *captured) port(t *testing.T, pod string) (count capture.PortCount) {
 	t.Helper()
 	name := c.portName(t, pod)
@@ -350,7 +350,7 @@ func (c *captured) port(t *testing.T, pod string) (count capture.PortCount) {
 	return count
 }
 
-// portName is what node a calls the port of a pod.
+// portName returns the name of a pod's port on node a.
 func (c *captured) portName(t *testing.T, pod string) string {
 	t.Helper()
 	all, err := attachment.Relayed(c.wiring.A.StateDir())
@@ -366,7 +366,7 @@ func (c *captured) portName(t *testing.T, pod string) string {
 	return ""
 }
 
-// relayDrops are the frames that relays have dropped, or lost when they were killed.
+// relayDrops returns the frames that relays have dropped, or lost when they were killed.
 func relayDrops(t *testing.T, supervisor *process.Process) uint64 {
 	t.Helper()
 	sum := uint64(0)
@@ -376,7 +376,7 @@ func relayDrops(t *testing.T, supervisor *process.Process) uint64 {
 	return sum
 }
 
-// relayCounters are what a supervisor holds for its relays: datapath/relay/counters.h.
+// relayCounters returns the counters that a supervisor keeps for its relays: datapath/relay/counters.h.
 func relayCounters(t *testing.T, supervisor *process.Process) (all []relayed) {
 	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", supervisor.PID()))

@@ -16,7 +16,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// carried is what a frame shows beside its payload.
+// carried holds the headers of a frame that are compared.
 type carried struct {
 	tos, ttl uint8
 	source   string
@@ -32,7 +32,7 @@ func carriedBy(frame gopacket.Packet) carried {
 	return carried{tos: v4.TOS, ttl: v4.TTL, source: v4.SrcIP.String()}
 }
 
-// sentByClass tells how many messages of each class have left.
+// sentByClass returns the number of sent messages of each class.
 func sentByClass(t *testing.T, client *control.Client) map[int]uint64 {
 	t.Helper()
 	awaitSettled(t, client)
@@ -137,7 +137,7 @@ func TestForbiddenMessageOptionsAreRejected(t *testing.T) {
 	}
 }
 
-// A pod with CAP_NET_ADMIN gives itself any address.
+// TestEndpointUsesSourcesAndGrants checks addresses that a pod with CAP_NET_ADMIN adds to itself.
 func TestEndpointUsesSourcesAndGrants(t *testing.T) {
 	content(t)
 	lab, client := newLab6(t)
@@ -172,7 +172,7 @@ func TestEndpointUsesSourcesAndGrants(t *testing.T) {
 	}
 }
 
-// Anybody may bind to an address that the host does not have (IPV6_FREEBIND).
+// TestForeignSourceAddressIsRejected binds to an address that the host does not have (IPV6_FREEBIND).
 func TestForeignSourceAddressIsRejected(t *testing.T) {
 	content(t)
 	lab, _ := newLab6(t)
@@ -218,8 +218,8 @@ func TestOtherInterfaceUsesKernel(t *testing.T) {
 	}
 }
 
-// A program of a pod can have network namespaces of its own, with loopback and nothing of ktsnd's. What it sends there is the
-// kernel's, with a transmit time or without.
+// TestNamespaceWithoutEndpointUsesKernel sends from another network namespace of a pod's program, which has loopback
+// only: the kernel handles its messages, with a transmit time or without.
 func TestNamespaceWithoutEndpointUsesKernel(t *testing.T) {
 	content(t)
 	lab := newLab(t)
@@ -247,7 +247,7 @@ func TestNamespaceWithoutEndpointUsesKernel(t *testing.T) {
 	}
 }
 
-// saidOf is what ktsn-test-send says of each message, but for its transmit times.
+// saidOf returns the output of ktsn-test-send for each message, without transmit times.
 func saidOf(output string) string {
 	var all []string
 	for line := range strings.Lines(output) {

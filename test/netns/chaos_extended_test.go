@@ -27,7 +27,7 @@ type disruption struct {
 	client  *control.Client
 	started int
 	killed  int
-	// deaths are those of instances that served. Others may cost no message.
+	// deaths are the kills of serving instances. Other kills may cost no message.
 	deaths []death
 	pauses []time.Duration
 }
@@ -37,7 +37,7 @@ func (u *disruption) nextName() string {
 	return fmt.Sprintf("instance-%d", u.started)
 }
 
-// replace has the next instance take over, and returns the one that stands by.
+// replace starts the next instance, which takes over, and returns the one that stands by.
 func (u *disruption) replace(t *testing.T) *instance {
 	t.Helper()
 	before := u.serving
@@ -46,14 +46,14 @@ func (u *disruption) replace(t *testing.T) *instance {
 	return before
 }
 
-// recordKill notes when one that served was killed.
+// recordKill records the time at which a serving instance was killed.
 func (u *disruption) recordKill(kill func()) {
 	from := clockTAI()
 	kill()
 	u.deaths = append(u.deaths, death{from, clockTAI()})
 }
 
-// continueWith waits until an instance serves after one that was killed, and attaches pod a to it as the agent does.
+// continueWith waits until an instance serves after a kill and attaches pod a to it like the agent.
 func (u *disruption) continueWith(t *testing.T, serving *instance) {
 	t.Helper()
 	serving.awaitState(t, control.StateServing)
@@ -73,7 +73,7 @@ func (u *disruption) killWhoServes(t *testing.T) {
 	u.continueWith(t, older)
 }
 
-// killSuccessor kills it at a step of its hand-over.
+// killSuccessor kills the successor at a step of its hand-over.
 func (u *disruption) killSuccessor(t *testing.T, at string) {
 	t.Helper()
 	older := u.serving
@@ -89,7 +89,7 @@ func (u *disruption) killSuccessor(t *testing.T, at string) {
 	u.client = connect(t, older.Process, u.control)
 }
 
-// killPredecessor kills it at a step of its hand-over.
+// killPredecessor kills the predecessor at a step of its hand-over.
 func (u *disruption) killPredecessor(t *testing.T, at string) {
 	t.Helper()
 	older := u.serving
@@ -103,7 +103,7 @@ func (u *disruption) killPredecessor(t *testing.T, at string) {
 	}
 }
 
-// turn is what happens in a round: each in turn, kills in a hand-over at each step in turn.
+// turn runs one round: each disruption in turn, and kills at each step of a hand-over in turn.
 func (u *disruption) turn(t *testing.T, round int) {
 	t.Helper()
 	const ways = 5
@@ -127,7 +127,7 @@ func (u *disruption) turn(t *testing.T, round int) {
 
 var numbers = regexp.MustCompile(`[0-9]+`)
 
-// open is what the process that serves has open, without the numbers that differ.
+// open returns the open descriptors of the serving process without the varying numbers.
 func (u *disruption) open(t *testing.T) []string {
 	t.Helper()
 	all := keptOpen(t, statusOf(t, u.client).PID)
@@ -138,7 +138,7 @@ func (u *disruption) open(t *testing.T) []string {
 	return all
 }
 
-// checkOpen waits until the process that serves has no more open than another had.
+// checkOpen waits until the serving process has no more descriptors open than another had.
 func (u *disruption) checkOpen(t *testing.T, before []string) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); len(u.open(t)) > len(before); time.Sleep(10 * time.Millisecond) {
@@ -149,7 +149,7 @@ func (u *disruption) checkOpen(t *testing.T, before []string) {
 	}
 }
 
-// checkGone checks that no process and no socket is left when all instances have ended.
+// checkGone checks that no process and socket remain after the end of all instances.
 func (u *disruption) checkGone(t *testing.T) {
 	t.Helper()
 	if left := process.Find(u.dir); len(left) != 0 {
@@ -162,7 +162,7 @@ func (u *disruption) checkGone(t *testing.T) {
 	}
 }
 
-// Pods are replaced, are ended and die in any order, also in the middle of a hand-over.
+// TestChaosOfInstances replaces, stops and kills instances in any order, also during a hand-over.
 func TestChaosOfInstances(t *testing.T) {
 	const rounds = 60 // each way of dying in a hand-over twice
 	u := &disruption{lab: newLab(t)}
@@ -195,21 +195,21 @@ func TestChaosOfInstances(t *testing.T) {
 		reported("instances: pause in departures at a takeover, max", milliseconds(quantile(u.pauses, 1)), "ms"))
 }
 
-// hostileModes are those that are measured, in their order.
+// hostileModes are the measured modes in their order.
 var hostileModes = slices.Sorted(maps.Keys(achievement))
 
-// controlLimit is for the reply to a request on the control socket, p99.
+// controlLimit limits the p99 of replies on the control socket.
 const controlLimit = 20 * time.Millisecond
 
-// memoryLimit is what the rings of two pods may take by default, and what ktsnd itself may.
+// memoryLimit is the default limit of the rings of two pods plus the memory of ktsnd itself.
 const memoryLimit = (2*128 + 64) << 20
 
-// departureLimit is for the p99 beside a neighbour, by that without one.
+// departureLimit limits the p99 of departures with a neighbour, relative to that without one.
 func departureLimit(without time.Duration) time.Duration {
 	return without*3/2 + 20*time.Microsecond
 }
 
-// baseline is how the good pod fared without a neighbour.
+// baseline is the result of the good pod without a neighbour.
 type baseline struct {
 	p99, reply time.Duration
 	// Whether its turns are within the limits of each other: on a machine where they are not, a turn beside a neighbour that is
@@ -228,7 +228,7 @@ func baselineOf(all []turnResult) baseline {
 	return result
 }
 
-// best are the turn's figures that are lowest.
+// best returns the lowest figures of the turns.
 func best(all []turnResult) (p99, reply time.Duration) {
 	p99, reply = all[0].p99, all[0].control
 	for _, measured := range all {
@@ -237,8 +237,8 @@ func best(all []turnResult) (p99, reply time.Duration) {
 	return p99, reply
 }
 
-// judge checks a figure that has a limit. What the machine may have done is only said: that comes and goes, so a limit fails the
-// run when each turn is above it.
+// judge checks a figure against a limit. A limit fails the run only if each turn exceeds it: disturbances by the
+// machine vary between turns and are only logged.
 func judge(t *testing.T, f figure, tells bool) {
 	t.Helper()
 	record(t, f)
@@ -251,7 +251,7 @@ func judge(t *testing.T, f figure, tells bool) {
 	}
 }
 
-// aside is the median of the turns' p99 of replies, and the most memory that ktsnd had.
+// aside returns the median of the turns' p99 of replies and the maximum memory of ktsnd.
 func aside(all []turnResult) (reply time.Duration, memoryBytes int) {
 	var took []time.Duration
 	for _, measured := range all {
@@ -261,14 +261,15 @@ func aside(all []turnResult) (reply time.Duration, memoryBytes int) {
 	return quantile(took, 0.5), memoryBytes
 }
 
-// The neighbour's modes and none have their turns in one run, so that what disturbs the machine disturbs all; the figures are the
-// medians of the turns.
+// TestChaosWithHostileNeighbor runs turns of all modes and of no neighbour in one run, so that a disturbance of the
+// machine affects all; the figures are the medians of the turns.
 //
-// Beside watchers departures of a higher class can be milliseconds late at p99 where other programs run on ktsnd's processor, and
-// ktsnd can do nothing about it. A write to an eventfd with 50,000 watchers keeps interrupts off on the neighbour's processor for up
-// to 5 ms. A program on ktsnd's processor that flushes its TLB meanwhile (munmap, exit) waits for that processor with preemption off
-// (smp_call_function_many_cond), and ktsnd's thread with it. An isolated processor has no such programs. Of watchers-close, punch and
-// sparse nothing of the kind is left: their p99 is that of no neighbour, and what is above it changes from turn to turn.
+// With watchers, departures of a higher class can be milliseconds late at p99 if other programs run on ktsnd's CPU, and
+// ktsnd cannot prevent it. A write to an eventfd with 50,000 watchers disables interrupts on the neighbour's CPU for up
+// to 5 ms. A program on ktsnd's CPU that flushes its TLB meanwhile (munmap, exit) waits for that CPU with preemption
+// disabled (smp_call_function_many_cond), and ktsnd's thread with it. An isolated CPU has no such programs. The modes
+// watchers-close, punch and sparse have no such effect: their p99 equals that without a neighbour, and the rest varies
+// between turns.
 func TestChaosWithHostileNeighbor(t *testing.T) {
 	const turns = 3
 	for _, class := range []struct {
@@ -293,8 +294,8 @@ func TestChaosWithHostileNeighbor(t *testing.T) {
 	}
 }
 
-// TestChaosWithReceiver measures what receivers of the same node do to a good pod, however expensive they are. The limits are those
-// of departures that nothing but the machine delays.
+// TestChaosWithReceiver measures the effect of receivers on the same node on a good pod, however expensive they are.
+// The limits are those of undisturbed departures.
 func TestChaosWithReceiver(t *testing.T) {
 	const turns, least = 3, 10 * time.Microsecond
 	modes := append([]string{alone, "pollers"}, slices.DeleteFunc(slices.Sorted(maps.Keys(receiverModes)), func(mode string) bool { return mode == farReceiver })...)
@@ -315,8 +316,8 @@ func TestChaosWithReceiver(t *testing.T) {
 	}
 }
 
-// TestChaosWithReceiverOnOtherNode has the sockets on the other node: what they cost runs in the sending of a veth, and of no other
-// uplink. There is no limit, since all of them run on this machine.
+// TestChaosWithReceiverOnOtherNode puts the sockets on the other node: their cost is part of sending on a veth, unlike
+// other uplinks. It has no limit, since both nodes run on this machine.
 func TestChaosWithReceiverOnOtherNode(t *testing.T) {
 	const turns = 3
 	modes := []string{alone, farReceiver}

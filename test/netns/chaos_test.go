@@ -21,12 +21,12 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
-// isChaos tells that `make chaos` runs this: everything for longer.
+// isChaos reports whether `make chaos` runs this test, for longer.
 func isChaos() bool {
 	return os.Getenv("KTSN_CHAOS") == "1"
 }
 
-// shortOrLong is a number for `make test` and one for `make chaos`.
+// shortOrLong returns the first number for `make test` and the second for `make chaos`.
 func shortOrLong[T any](short, long T) T {
 	if isChaos() {
 		return long
@@ -34,7 +34,7 @@ func shortOrLong[T any](short, long T) T {
 	return short
 }
 
-// quantile of a sample, 1 being the largest.
+// quantile returns a quantile of a sample. Quantile 1 is the largest value.
 func quantile(sample []time.Duration, share float64) time.Duration {
 	if len(sample) == 0 {
 		return 0
@@ -43,13 +43,13 @@ func quantile(sample []time.Duration, share float64) time.Duration {
 	return sorted[min(int(share*float64(len(sorted))), len(sorted)-1)]
 }
 
-// awaitFlows waits until ktsnd knows that many sockets.
+// awaitFlows waits until ktsnd has count sockets.
 func awaitFlows(t *testing.T, client *control.Client, flows int) {
 	t.Helper()
 	awaitStatus(t, client, fmt.Sprintf("%d sockets are known", flows), func(status *control.Status) bool { return status.Flows == flows })
 }
 
-// startServedFlow starts the next flow, to a port of its own, and waits until ktsnd serves it.
+// startServedFlow starts the next flow, to its own port, and waits until ktsnd serves it.
 func (l *lab) startServedFlow(t *testing.T, client *control.Client, number int, options ...string) *flow {
 	t.Helper()
 	started := l.startFlowTo(t, netip.AddrPortFrom(topology.PodAddressB, uint16(listenPort+10+number)), options...)
@@ -57,7 +57,7 @@ func (l *lab) startServedFlow(t *testing.T, client *control.Client, number int, 
 	return started
 }
 
-// gap is a message that did not arrive, between the arrivals of the nearest two of its flow that did, in TAI.
+// gap is a missing message, with the arrivals of the nearest two messages of its flow in TAI.
 type gap struct {
 	sequence      uint32
 	before, after int64
@@ -87,11 +87,11 @@ func findGaps(sent []tsnperf.Sent, received []tsnperf.Received) []gap {
 	return missing
 }
 
-// death is when ktsnd was killed: not before the one time, not after the other.
+// death is the interval in which ktsnd was killed.
 type death struct{ from, to int64 }
 
-// unexplainedGaps are the messages of a flow that cannot be laid to a kill of their own: one that came when the message before
-// had arrived and the one after had not.
+// unexplainedGaps returns the missing messages of a flow that no kill explains: a kill explains those between the
+// arrivals of the message before and the one after it.
 func unexplainedGaps(missing []gap, kills []death) (left []gap) {
 	next := 0
 	for _, gap := range missing {
@@ -107,8 +107,8 @@ func unexplainedGaps(missing []gap, kills []death) (left []gap) {
 	return left
 }
 
-// checkExplained checks what came of a flow that has ended: all that came is right and came once, and each message that did not can be
-// laid to a kill of its own. It returns how many did not.
+// checkExplained checks a finished flow: each received message is valid and came once, and a kill explains each missing
+// one. It returns the number of missing messages.
 func (f *flow) checkExplained(t *testing.T, kills []death) uint64 {
 	t.Helper()
 	missing := findGaps(f.sent, f.received)
@@ -263,7 +263,7 @@ func TestChaosOfKilledApplications(t *testing.T) {
 		reported("messages of killed applications, all of which arrived", float64(fromKilled), "messages"))
 }
 
-// manyPods is many pods on node a.
+// manyPods is a set of pods on node a.
 type manyPods struct {
 	pods    []*topology.Namespace
 	sockets []string
@@ -303,14 +303,15 @@ func (l *lab) addManyPods(t *testing.T, client *control.Client, count int) *many
 	return all
 }
 
-// exchangeResult is when the first message of many pods was due, and what ktsnd had sent before.
+// exchangeResult contains the time at which the first message of many pods was due, and ktsnd's count of sent messages
+// before.
 type exchangeResult struct {
 	baseTAI    int64
 	sentBefore uint64
 }
 
-// exchange has a process in each pod in turn send, all periods spread evenly, and waits for their end. begin is called when
-// the first message will be due.
+// exchange runs a sending process in each pod in turn, with all periods spread evenly, and waits for their end. begin
+// is called when the first message is about to be due.
 func (c *manyPods) exchange(t *testing.T, client *control.Client, processes, messages int, begin func()) exchangeResult {
 	t.Helper()
 	// Where the machine is busy, starting takes longer than until the first message: then all begin anew.
@@ -340,7 +341,7 @@ func (c *manyPods) exchange(t *testing.T, client *control.Client, processes, mes
 
 const messagePeriod = 100 * time.Millisecond
 
-// start starts them; the first message is due at that time.
+// start starts the processes. The first message is due at the given time.
 func (c *manyPods) start(t *testing.T, baseTAI int64, processes, messages int) (running []*process.Process) {
 	t.Helper()
 	for i := range processes {
@@ -355,7 +356,7 @@ func (c *manyPods) start(t *testing.T, baseTAI int64, processes, messages int) (
 	return running
 }
 
-// servedBy tells whether ktsnd knows that many sockets well before that time.
+// servedBy reports whether ktsnd has count sockets well before a time.
 func servedBy(t *testing.T, client *control.Client, deadline time.Time, flows int) bool {
 	t.Helper()
 	for deadline = deadline.Add(-100 * time.Millisecond); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
@@ -366,7 +367,7 @@ func servedBy(t *testing.T, client *control.Client, deadline time.Time, flows in
 	return false
 }
 
-// taiOf converts by the difference of now.
+// taiOf converts a time by the current difference of the clocks.
 func taiOf(at time.Time) int64 {
 	return clockTAI() + int64(time.Until(at))
 }
@@ -416,8 +417,8 @@ func TestChaosOfManyPods(t *testing.T) {
 		reported(name+"memory of ktsnd for each flow", float64((during.rssBytes-before.rssBytes)/processes/1024), "KiB"))
 }
 
-// TestChaosOfIdleRings measures what a message costs ktsnd, most of which is waking up, beside applications that send
-// nothing and without them.
+// TestChaosOfIdleRings measures ktsnd's cost of a message, most of which is waking up, with and without idle
+// applications.
 func TestChaosOfIdleRings(t *testing.T) {
 	timing(t)
 	messages, idlers := shortOrLong(500, 5000), shortOrLong(16, 256)
@@ -455,7 +456,7 @@ func milliseconds(duration time.Duration) float64 {
 	return float64(duration) / float64(time.Millisecond)
 }
 
-// ratio of two times; the second is at least a nanosecond.
+// ratio returns the ratio of two times, of which the second is at least 1 ns.
 func ratio(duration, to time.Duration) float64 { return float64(duration) / float64(max(to, 1)) }
 
 func cpuTime(t *testing.T, running *process.Process) time.Duration {
@@ -467,7 +468,7 @@ func cpuTime(t *testing.T, running *process.Process) time.Duration {
 	return spent
 }
 
-// departureErrors reads the departures after that number, as many of them as ktsnd still has.
+// departureErrors returns the errors of the departures after a number, as far as ktsnd still has them.
 func departureErrors(t *testing.T, client *control.Client, after uint64) []time.Duration {
 	t.Helper()
 	departures, _, err := client.Departures(t.Context(), after)

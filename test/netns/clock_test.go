@@ -22,10 +22,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
-// The machine's clock is left alone: what is told to ktsnd of it is the test's.
+// goodClock is reported to ktsnd by the test; the machine's clock is not changed.
 var goodClock = control.ClockQuality{State: control.ClockSynchronized, ErrorBoundNs: 1000}
 
-// clockFor says what a network asks of the clock, and whether the agent finds it good.
+// clockFor returns a network's clock requirement and whether the agent considers it met.
 func clockFor(t *testing.T, client *control.Client, vni uint32, onLoss control.OnClockLoss, good bool) {
 	t.Helper()
 	need := &control.ClockNeed{MaxErrorNs: 10_000, OnLoss: onLoss, Good: good}
@@ -37,7 +37,7 @@ func clockFor(t *testing.T, client *control.Client, vni uint32, onLoss control.O
 	}
 }
 
-// newClockLab is a lab whose ktsnd was told that the node's clock is good.
+// newClockLab returns a lab whose ktsnd is told that the node's clock is good.
 func newClockLab(t *testing.T, options ...string) (*lab, *process.Process, *control.Client) {
 	t.Helper()
 	lab := newLab(t)
@@ -48,7 +48,7 @@ func newClockLab(t *testing.T, options ...string) (*lab, *process.Process, *cont
 	return lab, daemon, client
 }
 
-// sender sends as it is told.
+// sender is a program that sends on command.
 type sender struct {
 	dialogue
 	t *testing.T
@@ -61,7 +61,7 @@ func (l *lab) startSender(t *testing.T) *sender {
 	return &sender{startDialogue(t, l.PodA, "python3", command), t}
 }
 
-// command returns what it says to a command.
+// command executes a command and returns its reply.
 func (s *sender) command(command string, arguments ...any) string {
 	s.t.Helper()
 	if _, err := fmt.Fprintln(s.stdin, append([]any{command}, arguments...)...); err != nil {
@@ -80,7 +80,7 @@ func (s *sender) expect(want, command string, arguments ...any) {
 	}
 }
 
-// checkNothingLeaves checks that nothing leaves for a while.
+// checkNothingLeaves checks that no message leaves for a while.
 func checkNothingLeaves(t *testing.T, client *control.Client) {
 	t.Helper()
 	const (
@@ -192,7 +192,7 @@ func TestLostClockRefusesMessagesAfterPending(t *testing.T) {
 	}
 }
 
-// awaitReply waits until the sender's calls are answered so: ktsnd's loop tells its library a moment later.
+// awaitReply waits until the sender's calls return the wanted result: ktsnd's loop informs the library a moment later.
 func awaitReply(t *testing.T, sender *sender, want string) {
 	t.Helper()
 	testlab.Eventually(t, patience, time.Millisecond, func() error {
@@ -222,7 +222,7 @@ func TestMessagesSentByLostClockAreCounted(t *testing.T) {
 
 const otherInterface = "tsn1"
 
-// addNetwork puts the pod on another network, with an address there that answers nobody's questions.
+// addNetwork attaches the pod to another network with an address for which nobody answers ARP.
 func (l *lab) addNetwork(t *testing.T, client *control.Client) netip.Addr {
 	t.Helper()
 	const name = otherInterface
@@ -281,7 +281,8 @@ func TestOtherNetworkContinuesWhileClockIsLost(t *testing.T) {
 	sender.expect("ENETDOWN", "send", 0, "never", other)
 }
 
-// The ring and a socket's buffer are of whatever networks it sends to: what is held takes its place there.
+// TestMessagesHeldForClockUseCommonBuffers checks that held messages occupy the ring and the socket's buffer, which all
+// networks share.
 func TestMessagesHeldForClockUseCommonBuffers(t *testing.T) {
 	timing(t)
 	t.Parallel()
@@ -379,7 +380,8 @@ func TestBlockedCallFailsWhenClockIsLost(t *testing.T) {
 	}
 }
 
-// It asks the kernel now and then for what it asks with every send: whether ktsnd lives, and the socket has an error.
+// TestFailedCallMakesNoSystemCall allows the system calls of an ordinary send, which now and then check that ktsnd
+// lives and the socket has no error.
 func TestFailedCallMakesNoSystemCall(t *testing.T) {
 	content(t)
 	lab, _, client := newClockLab(t)
@@ -446,7 +448,8 @@ func TestSilentClockIsLostAtItsBound(t *testing.T) {
 	}
 }
 
-// Frames that ktsnd takes from the pod's interface: with a time they are held or refused, without one they go on.
+// TestCapturedTimedFramesFollowClock checks captured frames: those with a time are held or rejected, those without one
+// continue.
 func TestCapturedTimedFramesFollowClock(t *testing.T) {
 	timing(t)
 	c := newCaptured(t, capture.All)

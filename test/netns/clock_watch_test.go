@@ -21,14 +21,15 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// timeNetwork is three nodes on one Ethernet, which all have this machine's clock: their programs may measure, but not set it.
+// timeNetwork is three nodes on one Ethernet that share this machine's clock: their programs may measure but not set
+// it.
 type timeNetwork struct {
 	dir   string
 	hub   *topology.Namespace
 	nodes map[string]*topology.Namespace
 }
 
-// newTimeNetwork makes nodes of these names, with the addresses 192.0.2.1 and so on.
+// newTimeNetwork creates nodes of these names with the addresses 192.0.2.1 and following.
 func newTimeNetwork(t *testing.T, names ...string) *timeNetwork {
 	t.Helper()
 	testlab.Root(t)
@@ -63,7 +64,7 @@ func newTimeNetwork(t *testing.T, names ...string) *timeNetwork {
 	return network
 }
 
-// run starts a program on a node, without the right to set the clock, and returns how it is killed.
+// run starts a program on a node without the right to set the clock and returns a function that kills it.
 func (n *timeNetwork) run(t *testing.T, node, path string, arguments ...string) (kill func()) {
 	t.Helper()
 	name := filepath.Base(path)
@@ -84,7 +85,7 @@ func (n *timeNetwork) run(t *testing.T, node, path string, arguments ...string) 
 	return kill
 }
 
-// systemProgram finds a program that is installed.
+// systemProgram returns the path of an installed program.
 func systemProgram(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -96,7 +97,7 @@ func systemProgram(t *testing.T, name string) string {
 	return path
 }
 
-// chronydProgram finds chronyd, which need not be installed.
+// chronydProgram returns the path of chronyd and skips the test without it.
 func chronydProgram(t *testing.T) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "../../scripts/chronyd.sh")
@@ -108,10 +109,10 @@ func chronydProgram(t *testing.T) string {
 	return strings.TrimSpace(string(path))
 }
 
-// socketOf is that of the ptp4l on a node.
+// socketOf returns the socket of the ptp4l on a node.
 func (n *timeNetwork) socketOf(node string) string { return filepath.Join(n.dir, node) }
 
-// ptp4l starts one that speaks eight times a second, and runs free.
+// ptp4l starts a free-running ptp4l with eight messages a second.
 func (n *timeNetwork) ptp4l(t *testing.T, node string, settings ...string) (kill func()) {
 	t.Helper()
 	configuration := filepath.Join(n.dir, node+".conf")
@@ -123,14 +124,14 @@ func (n *timeNetwork) ptp4l(t *testing.T, node string, settings ...string) (kill
 	return n.run(t, node, systemProgram(t, "ptp4l"), "-f", configuration, "-m")
 }
 
-// watchedClock is a watcher of a node's clock and a judge.
+// watchedClock is the watcher and the judge of a node's clock.
 type watchedClock struct {
 	*clock.Watcher
 	judge clock.Judge
 	need  clock.Need
 }
 
-// watch looks at a node as its agent does. The bound is generous: this machine may be busy for milliseconds.
+// watch watches a node like its agent. The bound is generous since this machine may be busy for milliseconds.
 func (n *timeNetwork) watch(t *testing.T, node string, holdover time.Duration) *watchedClock {
 	t.Helper()
 	w, err := clock.Watch(t.Context(), clock.Options{PTPSockets: []string{n.socketOf(node)}, LocalDir: filepath.Join(n.dir, node+".local"),
@@ -163,7 +164,7 @@ func (w *watchedClock) awaitThat(t *testing.T, what string, condition func(clock
 	}
 }
 
-// stateSince returns how long after a moment it is.
+// stateSince returns how long after a moment the state is reached.
 func stateSince(moment time.Time) time.Duration { return time.Since(moment).Round(time.Millisecond) }
 
 func TestClockFollowsGrandmasters(t *testing.T) {

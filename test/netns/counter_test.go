@@ -15,18 +15,18 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
-// arrived is a message by which no other goes: who sent it, and its number and time.
+// arrived identifies a message by sender, number and time.
 type arrived struct {
 	from    netip.AddrPort
 	message tsnperf.Message
 }
 
-// counter is a socket in pod b that counts what it gets.
+// counter is a socket in pod b that counts received messages.
 type counter struct {
 	conn *net.UDPConn
 
 	lock sync.Mutex
-	// messages is how often each of tsnperf's came.
+	// messages counts the receptions of each message of tsnperf.
 	messages map[arrived]int
 }
 
@@ -63,7 +63,7 @@ func (c *counter) run() {
 	}
 }
 
-// since is how many different messages came that were due then or later, and how many came again.
+// since returns the number of different messages due at a time or later, and of duplicates.
 func (c *counter) since(tai int64) (different, again int) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
@@ -76,13 +76,13 @@ func (c *counter) since(tai int64) (different, again int) {
 	return different, again
 }
 
-// awaitArrivals waits until that many different messages have come, and a little for more.
+// awaitArrivals waits until count different messages have arrived, and a little longer.
 func (c *counter) awaitArrivals(t *testing.T, count int) {
 	t.Helper()
 	c.awaitSince(t, math.MinInt64, count)
 }
 
-// awaitSince is await for messages that were due then or later.
+// awaitSince is awaitArrivals for messages due at a time or later.
 func (c *counter) awaitSince(t *testing.T, tai int64, count int) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {

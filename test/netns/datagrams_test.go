@@ -20,8 +20,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/conformance/txtime"
 )
 
-// datagramCases of ktsn-test-txtime, by the beginnings of their names, are about which datagrams come of which calls. This
-// machine's kernel says what is right.
+// datagramCases are prefixes of the cases of ktsn-test-txtime about the datagrams that calls send. This machine's
+// kernel is the reference.
 func datagramCases(t *testing.T, kinds ...string) []string {
 	t.Helper()
 	output, err := exec.Command(program(t, "ktsn-test-txtime"), "--list").Output()
@@ -33,7 +33,7 @@ func datagramCases(t *testing.T, kinds ...string) []string {
 	})
 }
 
-// datagrams reads until it is asked which came: how long each was, and what stood in it.
+// datagrams receives until the returned function is called, which returns the length and content of each datagram.
 func datagrams(conn *net.UDPConn) (arrived func() []string) {
 	var all []string
 	done := make(chan struct{})
@@ -57,7 +57,7 @@ func datagrams(conn *net.UDPConn) (arrived func() []string) {
 	}
 }
 
-// sendDatagrams runs the cases and returns what they said, and what came of them in pod b.
+// sendDatagrams runs the cases and returns their output and the datagrams that arrived in pod b.
 func (l *lab) sendDatagrams(t *testing.T, family txtime.Family, cases, environment []string) (answers, came []string) {
 	t.Helper()
 	address := topology.PodAddressB
@@ -78,7 +78,7 @@ func (l *lab) sendDatagrams(t *testing.T, family txtime.Family, cases, environme
 	return strings.Split(strings.TrimSpace(string(output)), "\n"), arrived()
 }
 
-// differences of two lists, line by line: the first few, for one that is missing shifts all others.
+// differences compares two lists line by line and returns the first few differences: a missing line shifts all others.
 func differences(what string, got, want []string) []string {
 	const enough = 5
 	var complaints []string
@@ -100,8 +100,8 @@ func differences(what string, got, want []string) []string {
 	return complaints
 }
 
-// What UDP_SEGMENT cuts, and UDP_CORK and MSG_MORE join, are the datagrams that the kernel would send, and each call is told
-// what the kernel would tell it.
+// TestSegmentationOffloadMatchesKernel checks that UDP_SEGMENT, UDP_CORK and MSG_MORE produce the kernel's datagrams
+// and results.
 func TestSegmentationOffloadMatchesKernel(t *testing.T) {
 	timing(t)
 	t.Parallel()

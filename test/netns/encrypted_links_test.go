@@ -38,7 +38,7 @@ import (
 
 const linkMTU = 1500 - 50 - 37
 
-// linkNode is a node of a cluster of its own, with ktsnd, and the end of a link that requires encryption.
+// linkNode is a node of its own cluster, with ktsnd and the end of a link that requires encryption.
 type linkNode struct {
 	*topology.Namespace
 	lab            *encryptedLinkLab
@@ -55,7 +55,7 @@ type linkNode struct {
 	plugged        *attachment.Plugged
 }
 
-// encryptedLinkLab is two such nodes on a wire that somebody listens to.
+// encryptedLinkLab is two such nodes with a capture on the wire between them.
 type encryptedLinkLab struct {
 	*encryptedLab
 	ends []*linkNode
@@ -93,7 +93,7 @@ func newEncryptedLinkLab(t *testing.T) *encryptedLinkLab {
 	return l
 }
 
-// openSocket lets the pod's applications reach ktsnd.
+// openSocket makes ktsnd's socket accessible to the pod's applications.
 func (n *linkNode) openSocket(dir string) {
 	n.socket = filepath.Join(dir, "app.sock")
 	check(n.lab.t, n.client.SocketAdd(n.lab.t.Context(), n.identity(), n.socket))
@@ -108,7 +108,7 @@ func (n *linkNode) other() *linkNode {
 	return n.lab.ends[0]
 }
 
-// start starts what the agent does for encryption.
+// start starts the agent's part for encryption.
 func (n *linkNode) start(dir string) {
 	witness := n.lab.t.TempDir()
 	n.agent = encryption.New(encryption.Config{
@@ -127,7 +127,7 @@ func (n *linkNode) start(dir string) {
 	})
 }
 
-// state is what the node's operator has said: by which keys to believe.
+// state returns the operator's state for the node: the keys to trust.
 func (n *linkNode) state() network.Cluster {
 	other := n.other()
 	return network.Cluster{Node: &v1alpha1.TSNNode{Spec: v1alpha1.TSNNodeSpec{ClusterKeys: []v1alpha1.ClusterKey{
@@ -135,7 +135,7 @@ func (n *linkNode) state() network.Cluster {
 	}}}}
 }
 
-// end is the node's end of the link as the hub has written it.
+// end returns the node's end of the link as the hub has written it.
 func (n *linkNode) end() v1alpha1.LinkEnd {
 	end := v1alpha1.LinkEnd{Cluster: n.cluster, Node: n.name, NodeAddress: n.address.String()}
 	if announced := n.agent.Judge.Announced(); len(announced.Keys) > 0 && !n.withheld {
@@ -145,20 +145,20 @@ func (n *linkNode) end() v1alpha1.LinkEnd {
 	return end
 }
 
-// links is the link as the hub has made it and the cluster's operator has admitted it.
+// links returns the link as the hub created it and the cluster's operator admitted it.
 func (n *linkNode) links() ([]*v1alpha1.TSNLink, bool) {
 	return []*v1alpha1.TSNLink{{Spec: v1alpha1.TSNLinkSpec{
 		Encryption: v1alpha1.EncryptionRequired, Client: n.lab.ends[0].end(), Endpoint: n.lab.ends[1].end(),
 	}, Status: v1alpha1.TSNLinkStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionAdmitted, Status: metav1.ConditionTrue}}}}}, true
 }
 
-// linkState is how the node says that the link is encrypted.
+// linkState returns the encryption state of the link on the node.
 func (n *linkNode) linkState() encryption.LinkState {
 	here, there := n.end(), n.other().end()
 	return n.agent.Judge.Link(encryption.LinkRequired, &here, &there)
 }
 
-// plug plugs the node's end, as the agent does.
+// plug plugs the node's end like the agent.
 func (n *linkNode) plug() {
 	n.lab.t.Helper()
 	other := n.other()
@@ -174,7 +174,7 @@ func (n *linkNode) plug() {
 	n.plugged = &attachment.Plugged{Sandbox: sandbox, Interface: n.podInterface, VNI: plan.VNI}
 }
 
-// reconcile has the agents look, each in its node.
+// reconcile runs the agents once, each in its node.
 func (l *encryptedLinkLab) reconcile() {
 	l.t.Helper()
 	l.advance(time.Second)
@@ -186,7 +186,7 @@ func (l *encryptedLinkLab) reconcile() {
 	}
 }
 
-// isSending tells whether kernel and ktsnd have keys for the other node.
+// isSending reports whether kernel and ktsnd have keys for the other node.
 func (n *linkNode) isSending() bool {
 	hasState := false
 	check(n.lab.t, n.Do(func() error {
@@ -216,7 +216,7 @@ func (n *linkNode) ping(count int) error {
 	})
 }
 
-// onWire counts packets of ESP since the last look, and says of all that are not what they are.
+// onWire counts ESP packets since the last call and returns all other packets.
 func (p *wireEnd) onWire() (sealed int, others []string) {
 	for _, frame := range p.frames() {
 		switch {
@@ -229,7 +229,8 @@ func (p *wireEnd) onWire() (sealed int, others []string) {
 	return sealed, others
 }
 
-// TestKernelEncryptsLinks has a link between clusters that requires encryption, plugged as the agent plugs it: ktsnd, tunnel and keys together.
+// TestKernelEncryptsLinks plugs a link between clusters that requires encryption like the agent: ktsnd, tunnel and keys
+// together.
 func TestKernelEncryptsLinks(t *testing.T) {
 	l := newEncryptedLinkLab(t)
 	a, b := l.ends[0], l.ends[1]
@@ -316,7 +317,7 @@ func (n *linkNode) exchange(t *testing.T, count int) {
 	_ = start(t, n.pod, "talker", talker).Wait() // what became of the messages is looked at elsewhere
 }
 
-// listen takes timed messages in the pod; the function waits until all have come, or none comes any more.
+// listen receives timed messages in the pod. The function waits until all have arrived or none arrives any more.
 func (n *linkNode) listen(t *testing.T, count int) (wait func() error, file string) {
 	t.Helper()
 	readable, writable, err := os.Pipe()
@@ -335,7 +336,8 @@ func (n *linkNode) listen(t *testing.T, count int) (wait func() error, file stri
 	return listener.Wait, file
 }
 
-// TestKernelSCTPOverLinks has the kernels of two pods have an association over a link, whose receiver sees the sender's address.
+// TestKernelSCTPOverLinks runs an SCTP association of two pods' kernels over a link, whose receiver sees the sender's
+// address.
 func TestKernelSCTPOverLinks(t *testing.T) {
 	if output, err := exec.Command("modprobe", "sctp").CombinedOutput(); err != nil {
 		t.Fatalf("modprobe sctp: %v: %s", err, output)
@@ -375,7 +377,7 @@ func TestKernelSCTPOverLinks(t *testing.T) {
 	checkAssociation(t, sender, accepted)
 }
 
-// sctpSocket is one of an end, bound to its address.
+// sctpSocket returns a socket of an end, bound to its address.
 func sctpSocket(t *testing.T, end *podnetworks.End) *os.File {
 	t.Helper()
 	var socket *os.File

@@ -41,12 +41,12 @@ const (
 	protocolESP, protocolUDP = 50, 17
 )
 
-// isIPv4 tells whether a frame is a packet of a protocol.
+// isIPv4 reports whether a frame is a packet of a protocol.
 func isIPv4(frame []byte, protocol byte) bool {
 	return len(frame) > ethernetBytes+ipv4Bytes && binary.BigEndian.Uint16(frame[12:]) == 0x0800 && frame[ethernetBytes+9] == protocol
 }
 
-// quiet is for how long nothing must come on a machine whose processors are emulated.
+// quiet is the time without a packet that a machine with emulated CPUs needs as proof.
 const quiet = 700 * time.Millisecond
 
 func TestKernelEncryptsNetworks(t *testing.T) {
@@ -82,7 +82,7 @@ func TestKernelEncryptsNetworks(t *testing.T) {
 	t.Run("nothing is left", func(t *testing.T) { checkRemoval(t, l) })
 }
 
-// sendsTo tells whether the kernel has a key for a node.
+// sendsTo reports whether the kernel has a key for a node.
 func (n *encryptedNode) sendsTo(t *testing.T, to *encryptedNode) bool {
 	t.Helper()
 	for _, state := range n.states(t) {
@@ -161,7 +161,7 @@ func carriesESP(t *testing.T, l *encryptedLab, toB *wireEnd, listener *net.UDPCo
 	}
 }
 
-// forgedFrame is a frame of VXLAN in clear, from a pod of node a to one of node b.
+// forgedFrame returns an unencrypted VXLAN frame from a pod of node a to one of node b.
 func forgedFrame(t *testing.T, l *encryptedLab, vni uint32, port uint16, text string) []byte {
 	t.Helper()
 	a, b := l.nodes[0], l.nodes[1]
@@ -189,7 +189,7 @@ func ethernet(to, from net.HardwareAddr) []byte {
 	return append(append(append([]byte{}, to...), from...), 0x08, 0x00)
 }
 
-// udp is a packet without a checksum of UDP.
+// udp returns a UDP packet without a checksum.
 func udp(from, to netip.Addr, fromPort, toPort uint16, payload []byte) []byte {
 	packet := make([]byte, ipv4Bytes+8, ipv4Bytes+8+len(payload))
 	packet[0], packet[8], packet[9] = 0x45, 64, protocolUDP
@@ -336,7 +336,7 @@ func checkRevocation(t *testing.T, l *encryptedLab, toB *wireEnd, listener *net.
 	}
 }
 
-// checkRemoval takes encryption off both nodes.
+// checkRemoval removes encryption from both nodes.
 func checkRemoval(t *testing.T, l *encryptedLab) {
 	for _, n := range l.nodes {
 		check(t, n.Do(func() error {
@@ -375,29 +375,30 @@ const (
 	keysLinger          = 10 * time.Second
 )
 
-// encryptedLab is two nodes on a wire that somebody listens to, with a pod each on an encrypted network and on another one.
+// encryptedLab is two nodes with a capture on the wire between them. Each has a pod on an encrypted network and one on
+// another network.
 type encryptedLab struct {
 	t     *testing.T
 	wire  *topology.Namespace
 	nodes []*encryptedNode
 	key   *clusterkey.Private
 	mu    sync.Mutex
-	// now is the agents' time, in which hours pass as they look.
+	// now is the agents' time, which advances by hours.
 	now time.Time
-	// announced are the nodes of which the operator tells.
+	// announced are the nodes that the operator announces.
 	announced map[string]bool
 }
 
-// encryptedNode is a node with the part of its agent that this is about.
+// encryptedNode is a node with the part of its agent under test.
 type encryptedNode struct {
 	*topology.Namespace
 	lab     *encryptedLab
 	name    string
 	address netip.Addr
 	part    netip.Prefix
-	// pods are by VNI.
+	// pods are the pods by VNI.
 	pods map[uint32]*topology.Namespace
-	// dir is tsn-cni's.
+	// dir is the state directory of tsn-cni.
 	dir   string
 	agent *encryption.Reconciler
 }
@@ -472,7 +473,7 @@ func up(name string) error {
 	return netlink.LinkSetUp(link)
 }
 
-// plugNode gives a node its interface at the wire.
+// plugNode gives a node its interface to the wire.
 func plugNode(name, path string) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -504,14 +505,14 @@ func giveAddress(name, address string, mtu int) error {
 	return errors.Join(netlink.LinkSetMTU(link, mtu), netlink.LinkSetUp(link), netlink.AddrAdd(link, parsed))
 }
 
-// pod is the address of the node's pod.
+// pod returns the address of the node's pod.
 func (n *encryptedNode) pod(vni uint32) netip.Addr {
 	raw := n.part.Addr().As4()
 	raw[1], raw[3] = byte(vni), 2
 	return netip.AddrFrom4(raw)
 }
 
-// plug attaches the pod as tsn-cni does.
+// plug attaches the pod like tsn-cni.
 func (n *encryptedNode) plug(vni uint32) {
 	n.lab.t.Helper()
 	file, err := os.Open(n.pods[vni].Path())
@@ -568,7 +569,7 @@ func (n *encryptedNode) start() {
 	})
 }
 
-// noKtsnd takes what it is told: what ktsnd sends is another test's.
+// noKtsnd accepts all changes: other tests cover what ktsnd sends.
 type noKtsnd struct{}
 
 func (noKtsnd) NetworkEncryptions(context.Context) ([]control.NetworkEncryption, error) {
@@ -580,7 +581,7 @@ func (noKtsnd) SetSecurityAssociations(context.Context, netip.Addr, []control.Se
 	return nil
 }
 
-// state is what operator and API server tell the node.
+// state returns the state from operator and API server for the node.
 func (n *encryptedNode) state() network.Cluster {
 	n.lab.mu.Lock()
 	defer n.lab.mu.Unlock()
@@ -604,21 +605,21 @@ func (n *encryptedNode) state() network.Cluster {
 	}}}
 }
 
-// time is the agents' time.
+// time returns the agents' time.
 func (l *encryptedLab) time() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.now
 }
 
-// advance has time pass for the agents.
+// advance advances the agents' time.
 func (l *encryptedLab) advance(time time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.now = l.now.Add(time)
 }
 
-// reconcileAfter has the agents look, each in its node, when some time has passed.
+// reconcileAfter advances the time and runs the agents, each in its node.
 func (l *encryptedLab) reconcileAfter(after time.Duration) {
 	l.t.Helper()
 	l.advance(after)
@@ -636,7 +637,7 @@ func (l *encryptedLab) condition(n *encryptedNode) string {
 	return fmt.Sprint(condition.Status, " ", condition.Reason, " ", condition.Message)
 }
 
-// awaitCondition has the agents look until something holds.
+// awaitCondition runs the agents until a condition holds.
 func (l *encryptedLab) awaitCondition(what string, holds func() bool) {
 	l.t.Helper()
 	for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(50 * time.Millisecond) {
@@ -646,7 +647,7 @@ func (l *encryptedLab) awaitCondition(what string, holds func() bool) {
 	}
 }
 
-// listen takes datagrams in a pod.
+// listen receives datagrams in a pod.
 func (n *encryptedNode) listen(vni uint32) *net.UDPConn {
 	n.lab.t.Helper()
 	var conn *net.UDPConn
@@ -660,7 +661,7 @@ func (n *encryptedNode) listen(vni uint32) *net.UDPConn {
 
 const talkPort = 7000
 
-// dial makes a socket from a pod to the pod of another node.
+// dial opens a socket from a pod to the pod of another node.
 func (n *encryptedNode) dial(vni uint32, to *encryptedNode) *net.UDPConn {
 	n.lab.t.Helper()
 	var conn *net.UDPConn
@@ -672,7 +673,7 @@ func (n *encryptedNode) dial(vni uint32, to *encryptedNode) *net.UDPConn {
 	return conn
 }
 
-// readDatagrams reads datagrams until none has come for a while.
+// readDatagrams reads datagrams until none has arrived for a while.
 func readDatagrams(conn *net.UDPConn, patience time.Duration) (all []string) {
 	buffer := make([]byte, 65536)
 	for {
@@ -710,7 +711,7 @@ func (l *encryptedLab) tap(name string) *wireEnd {
 	return end
 }
 
-// frames are those that have passed since the last call.
+// frames returns the frames since the last call.
 func (p *wireEnd) frames() (all [][]byte) {
 	for {
 		buffer := make([]byte, 65536)
@@ -722,11 +723,11 @@ func (p *wireEnd) frames() (all [][]byte) {
 	}
 }
 
-// send puts a frame onto the wire towards the node.
+// send sends a frame over the wire to the node.
 func (p *wireEnd) send(t *testing.T, frame []byte) {
 	t.Helper()
 	check(t, unix.Sendto(p.socket, frame, 0, &unix.SockaddrLinklayer{Ifindex: p.index}))
 }
 
-// requestOfAll is what the agent's part is called with: it looks at everything.
+// requestOfAll is the request with which the agent's part reconciles everything.
 var requestOfAll reconcile.Request

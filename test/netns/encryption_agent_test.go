@@ -33,7 +33,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// quickTimes have keys change while a test waits. Lead must be long beside what the others need to hear of a key and to use it.
+// quickTimes rotates keys during a test. Lead must be much longer than the others need to learn and use a key.
 var quickTimes = security.Times{Period: 4 * time.Second, Lead: 6 * time.Second}
 
 const (
@@ -42,8 +42,8 @@ const (
 	operatorLate = 200 * time.Millisecond
 )
 
-// keyedNodes are the encryption parts of two nodes' agents, and what operator and API server do between them. Node a has the real ktsnd.
-// The kernels are maps: this machine's need not know ESP.
+// keyedNodes are the encryption parts of two nodes' agents, with the test as operator and API server. Node a has the
+// real ktsnd. The kernels are maps, since this machine's need not support ESP.
 type keyedNodes struct {
 	key    *clusterkey.Private
 	agents [2]*keyedNode
@@ -52,15 +52,16 @@ type keyedNodes struct {
 	mu sync.Mutex
 	// carry changes what agents hear, nil: nobody does.
 	carry func([]v1alpha1.PeerNode)
-	// peers is what agents hear of each other, and keys are those of node a among it that came first.
+	// peers is what agents learn of each other. keys are those of node a in it, the oldest first.
 	peers []v1alpha1.PeerNode
 	keys  map[string]bool
 
 	clock roundsClock
 }
 
-// roundsClock is the time of agents and operator. It goes on when each of them has looked since the last time, by mostRound at most: on a machine that is
-// too busy for them keys live longer, as an hour does, and not shorter than others need to hear of them.
+// roundsClock is the time of agents and operator. It advances when each of them has run since the last advance, by
+// mostRound at most: on a busy machine keys live longer, as with intervals of an hour, and not shorter than the others
+// need to learn them.
 type roundsClock struct {
 	mu       sync.Mutex
 	time     time.Time
@@ -68,7 +69,7 @@ type roundsClock struct {
 	looked   map[string]bool
 }
 
-// mostRound is longer than all of them need to look on an idle machine.
+// mostRound is longer than a round of all takes on an idle machine.
 const mostRound = 2 * operatorLate
 
 func (c *roundsClock) now() time.Time {
@@ -77,7 +78,7 @@ func (c *roundsClock) now() time.Time {
 	return c.time
 }
 
-// afterRound says that one of three has looked.
+// afterRound records that one of the three has run.
 func (c *roundsClock) afterRound(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,12 +96,12 @@ type keyedNode struct {
 	kernel  *mapKernel
 }
 
-// mapKernel is what a kernel was given.
+// mapKernel records the states and policies that a kernel was given.
 type mapKernel struct {
 	mu     sync.Mutex
 	states map[xfrm.Name]*xfrm.State
 	peers  map[netip.Addr]bool
-	// removed are states that were there, and gone is when they went.
+	// removed are deleted states, gone the times of their deletion.
 	removed map[xfrm.Name]*xfrm.State
 	gone    map[xfrm.Name]time.Time
 }
@@ -142,7 +143,7 @@ func (k *mapKernel) Peers() (all []netip.Addr, err error) {
 func (k *mapKernel) AddPeer(_, peer netip.Addr) error { k.peers[peer] = true; return nil }
 func (k *mapKernel) RemovePeer(peer netip.Addr) error { delete(k.peers, peer); return nil }
 
-// keyFrom is the key by which packets with an SPI from a node were taken when one arrived.
+// keyFrom returns the key that decrypted packets with an SPI from a node at a time.
 func (k *mapKernel) keyFrom(from, to netip.Addr, spi uint32, arrived time.Time) (key control.AssociationKey, known bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -157,7 +158,7 @@ func (k *mapKernel) keyFrom(from, to netip.Addr, spi uint32, arrived time.Time) 
 	return control.AssociationKey(state.Key), true
 }
 
-// withoutKtsnd is a node of which no ktsnd sends.
+// withoutKtsnd is a node whose ktsnd does not send.
 type withoutKtsnd struct{}
 
 func (withoutKtsnd) NetworkEncryptions(context.Context) ([]control.NetworkEncryption, error) {
@@ -171,7 +172,7 @@ func (withoutKtsnd) SetSecurityAssociations(context.Context, netip.Addr, []contr
 }
 func (withoutKtsnd) UsedGeneration(context.Context) (uint32, error) { return 0, nil }
 
-// startAgents has both agents look, until the test ends.
+// startAgents runs both agents until the end of the test.
 func (l *lab) startAgents(t *testing.T) *keyedNodes { return l.startAgentsWith(t, quickTimes) }
 
 func (l *lab) startAgentsWith(t *testing.T, times security.Times) *keyedNodes {
@@ -235,7 +236,7 @@ func (k *keyedNode) run(ctx context.Context) {
 	}
 }
 
-// operate signs what agents announce, and tells them of it some time later.
+// operate signs the agents' announcements and distributes them some time later.
 func (n *keyedNodes) operate(ctx context.Context) {
 	for ctx.Err() == nil {
 		var all []v1alpha1.PeerNode
@@ -260,7 +261,7 @@ func (n *keyedNodes) operate(ctx context.Context) {
 	}
 }
 
-// state is what the API server tells agents.
+// state returns the API server's state for the agents.
 func (n *keyedNodes) state() network.Cluster {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -278,7 +279,7 @@ func (n *keyedNodes) state() network.Cluster {
 	}}}
 }
 
-// hear has agents hear something else of node b from now on, and returns what they heard.
+// hear replaces what agents learn about node b from now on and returns the previous value.
 func (n *keyedNodes) hear(change func(b *v1alpha1.PeerNode)) (before v1alpha1.PeerNode) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -286,14 +287,15 @@ func (n *keyedNodes) hear(change func(b *v1alpha1.PeerNode)) (before v1alpha1.Pe
 	return *n.peers[1].DeepCopy()
 }
 
-// keyCount is how many keys node a has used.
+// keyCount returns the number of keys that node a has used.
 func (n *keyedNodes) keyCount() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.keys)
 }
 
-// startKeyless is a ktsnd of a network that requires encryption, told by tsn-cni's part of what is attached; the agent has the keys.
+// startKeyless starts ktsnd for a network that requires encryption and attaches the pod like tsn-cni. The agent has the
+// keys.
 func (l *lab) startKeyless(t *testing.T) (*process.Process, *control.Client) {
 	t.Helper()
 	daemon := start(t, l.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), l.daemonArguments()...))
@@ -317,9 +319,9 @@ func awaitAssociations(t *testing.T, client *control.Client) {
 	})
 }
 
-// TestAgentKeysDecryptOnOtherNode kills and replaces ktsnd, and has keys change, while messages are sent. Each frame is
-// decrypted by a key that the other node's kernel has at that moment. What is lost is what ktsnd counted as dropped without a key, after it
-// was killed.
+// TestAgentKeysDecryptOnOtherNode kills and replaces ktsnd and rotates keys while messages are sent. Each frame is
+// decrypted by a key that the other node's kernel has at that moment. The lost messages are those that ktsnd dropped
+// for want of a key after it was killed.
 func TestAgentKeysDecryptOnOtherNode(t *testing.T) {
 	content(t)
 	lab := newLab(t)
@@ -374,7 +376,7 @@ func TestAgentKeysDecryptOnOtherNode(t *testing.T) {
 	}
 }
 
-// replacedRightNow replaces ktsnd when the others have just been told of another key of the node.
+// replacedRightNow replaces ktsnd just after the others learned another key of the node.
 func replacedRightNow(t *testing.T, lab *lab, nodes *keyedNodes, daemon *process.Process, client *control.Client, total *sum) *control.Client {
 	t.Helper()
 	for before, deadline := nodes.keyCount(), time.Now().Add(patience); nodes.keyCount() == before && time.Now().Before(deadline); {
@@ -386,7 +388,7 @@ func replacedRightNow(t *testing.T, lab *lab, nodes *keyedNodes, daemon *process
 	return client
 }
 
-// peersOfA is the part of node a's agent that tells its kernel and ktsnd of peers, of which it hears what the test says.
+// peersOfA returns the part of node a's agent that configures peers in kernel and ktsnd from the test's input.
 func (l *lab) peersOfA(t *testing.T, nodes *keyedNodes, client *control.Client) *peers.Reconciler {
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"},
@@ -407,8 +409,8 @@ func (l *lab) peersOfA(t *testing.T, nodes *keyedNodes, client *control.Client) 
 	}
 }
 
-// TestHubCannotMoveNode has a hub change the range of a node, whose cluster has signed another, and then bring back what was said of the
-// node before.
+// TestHubCannotMoveNode changes a node's range at the hub, whose cluster signed another one, and then replays an older
+// announcement.
 func TestHubCannotMoveNode(t *testing.T) {
 	content(t)
 	lab := newLab(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// make bench: when encrypted frames reach the other end of the link, beside frames in clear. Both are sent in turns by one ktsnd each, and
-// the kernel of node b stamps them.
+// TestBenchEncryptedDepartures measures (make bench) when encrypted and unencrypted frames reach the other end of the
+// link. One ktsnd each sends them by turns, and node b's kernel stamps them.
 func TestBenchEncryptedDepartures(t *testing.T) {
 	const rounds, count = 6, 1000
 	for _, size := range []int{64, 1300} {
@@ -35,7 +35,7 @@ func TestBenchEncryptedDepartures(t *testing.T) {
 	}
 }
 
-// departuresOf sends messages from a lab of its own, and returns by how much each was later than asked for.
+// departuresOf sends messages in its own lab and returns the lateness of each.
 func departuresOf(t *testing.T, encryption control.Encryption, size, count int) (late []int64) {
 	t.Helper()
 	lab := newLab(t)
@@ -60,7 +60,7 @@ func departuresOf(t *testing.T, encryption control.Encryption, size, count int) 
 	return late
 }
 
-// startStamping notes when messages come to node b, by the kernel's stamps, on CLOCK_TAI. The function that it returns ends that.
+// startStamping records the kernel's stamps (CLOCK_TAI) of messages at node b. The returned function ends it.
 func (l *lab) startStamping(t *testing.T) func() []int64 {
 	t.Helper()
 	d := &decrypter{last: map[uint32]uint32{}}
@@ -90,7 +90,7 @@ func (l *lab) startStamping(t *testing.T) func() []int64 {
 	}
 }
 
-// isMessage tells whether a frame on the link is one that ktsnd sent.
+// isMessage reports whether ktsnd sent a frame on the link.
 func isMessage(frame []byte) bool {
 	if frame[etherAt+9] == protoESP {
 		return true

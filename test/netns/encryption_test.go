@@ -28,17 +28,17 @@ import (
 const (
 	// encryptedPort is the UDP port of VXLAN inside ESP.
 	encryptedPort = 4793
-	// firstSPI is that of generation 0.
+	// firstSPI is the SPI of generation 0.
 	firstSPI = 0x1000
 	protoESP = 50
 	ipBytes  = 20
 	etherAt  = 14
 	espHead  = 16
-	// innerTypeAt is where the EtherType of the inner frame stands behind the outer IP header.
+	// innerTypeAt is the offset of the inner frame's EtherType after the outer IP header.
 	innerTypeAt = 8 + 8 + 12
 )
 
-// makeAssociations are those of the generations from first on.
+// makeAssociations returns count associations from a generation on.
 func makeAssociations(first, count uint32) (all []control.SecurityAssociation) {
 	for generation := first; generation < first+count; generation++ {
 		all = append(all, association(generation))
@@ -54,8 +54,8 @@ func association(generation uint32) control.SecurityAssociation {
 	return key
 }
 
-// decrypter plays node b's kernel, which need not know ESP here: what comes for it is decrypted by Go's own AES-GCM and put onto
-// node b's bridge.
+// decrypter replaces node b's kernel, which need not support ESP: it decrypts received packets with Go's AES-GCM and
+// forwards them to node b's bridge.
 type decrypter struct {
 	fd, bridge int
 	done       chan struct{}
@@ -63,7 +63,7 @@ type decrypter struct {
 	key func(spi uint32, arrived time.Time) (control.AssociationKey, bool)
 
 	mu sync.Mutex
-	// last is the last number of each SPI, in the order of arrival.
+	// last is the last sequence number of each SPI in the order of arrival.
 	last          map[uint32]uint32
 	opened, clear int
 	wrong         []string
@@ -128,7 +128,7 @@ func (d *decrypter) run() {
 	}
 }
 
-// arrivedAt is the time that the kernel says of a packet.
+// arrivedAt returns the kernel's stamp of a packet.
 func arrivedAt(stamps []byte) time.Time {
 	all, err := unix.ParseSocketControlMessage(stamps)
 	for i := range all {
@@ -174,7 +174,7 @@ func (d *decrypter) take(frame []byte, arrived time.Time) {
 	}
 }
 
-// decrypt returns the Ethernet frame inside.
+// decrypt returns the inner Ethernet frame.
 func (d *decrypter) decrypt(esp []byte, arrived time.Time) ([]byte, error) {
 	spi, sequence := binary.BigEndian.Uint32(esp), binary.BigEndian.Uint32(esp[4:])
 	if sequence <= d.last[spi] {
@@ -207,7 +207,7 @@ func (d *decrypter) decrypt(esp []byte, arrived time.Time) ([]byte, error) {
 	return datagram[16:], nil
 }
 
-// check returns how many frames were decrypted, and under how many SPIs.
+// check returns the numbers of decrypted frames and of their SPIs.
 func (d *decrypter) check(t *testing.T) (opened, spis int) {
 	t.Helper()
 	d.mu.Lock()
@@ -221,7 +221,7 @@ func (d *decrypter) check(t *testing.T) (opened, spis int) {
 	return d.opened, len(d.last)
 }
 
-// startEncrypting is startDaemon of a network that requires encryption, told in the order in which the agent tells it.
+// startEncrypting is startDaemon for a network that requires encryption, configured in the agent's order.
 func (l *lab) startEncrypting(t *testing.T, keys []control.SecurityAssociation) (*process.Process, *control.Client) {
 	t.Helper()
 	daemon := start(t, l.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), l.daemonArguments()...))
@@ -264,7 +264,7 @@ func TestEncryptedMessagesArriveOnTime(t *testing.T) {
 	}
 }
 
-// TestSequenceNumbersAreUnique gives each ktsnd the same list, as an agent that knows of nothing would.
+// TestSequenceNumbersAreUnique gives each ktsnd the same list, like an agent without state.
 func TestSequenceNumbersAreUnique(t *testing.T) {
 	timing(t)
 	lab := newLab(t)
@@ -312,7 +312,7 @@ func TestRequiredEncryptionWithoutKeySendsNothing(t *testing.T) {
 	}
 }
 
-// TestInvalidEncryptionRequestsChangeNothing is about what only a running ktsnd can refuse.
+// TestInvalidEncryptionRequestsChangeNothing checks the errors that only a running ktsnd detects.
 func TestInvalidEncryptionRequestsChangeNothing(t *testing.T) {
 	content(t)
 	lab := newLab(t)

@@ -24,7 +24,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// launchClock is a clock that transmit times may be on.
+// launchClock is a clock of transmit times.
 type launchClock struct {
 	name string
 	id   int32
@@ -34,13 +34,13 @@ var launchClocks = []launchClock{
 	{"tai", unix.CLOCK_TAI}, {"monotonic", unix.CLOCK_MONOTONIC}, {"realtime", unix.CLOCK_REALTIME},
 }
 
-// launchCases are the cases that the kernel's own tests have for SO_TXTIME with etf: what is sent, by its delay, and what
-// of it arrives, in this order.
+// launchCases are the cases of the kernel's own tests of SO_TXTIME with etf: the sent messages with their delays, and
+// the arriving ones in order.
 var launchCases = []struct {
 	name    string
 	sent    []string
 	arrived []string
-	// Drops that ktsnd must have counted for it: drop-txtime.
+	// refused counts the drops that ktsnd must report: drop-txtime.
 	refused uint64
 }{
 	{"one", []string{"10000:a"}, []string{"a"}, 0},
@@ -51,11 +51,11 @@ var launchCases = []struct {
 	{"no time", []string{"-:a"}, []string{"a"}, 0},
 }
 
-// launchVariance is how far from its time the kernel's tests let a message arrive.
+// launchVariance is the tolerance of the kernel's tests.
 const launchVariance = 4 * time.Millisecond
 
-// Nothing is set but the strategy. Nobody watches the processors meanwhile, as undisturbed does: that keeps them awake, and
-// isolated messages are about processors that sleep.
+// TestKernelEtfCases runs with the strategy etf only. It does not use undisturbed, which keeps CPUs awake: single
+// messages depend on CPUs that sleep.
 func TestKernelEtfCases(t *testing.T) {
 	timing(t)
 	lab, client := newLab6(t, "--strategy", "etf")
@@ -80,9 +80,9 @@ func TestKernelEtfCases(t *testing.T) {
 	}
 }
 
-// unlessLate runs what is about milliseconds, and again when it complains and the machine was late: the sender was not run
-// until its message was due, or ktsnd was not for longer than it lets a message be late. If that happens each time it
-// is no accident.
+// unlessLate repeats a check of milliseconds that failed while the machine was late: the sender ran only after its
+// message was due, or ktsnd did not run for longer than a message may be late. If that happens each time the check
+// fails.
 func unlessLate(t *testing.T, seen *tracing, run func() []string) []string {
 	t.Helper()
 	const (
@@ -103,7 +103,7 @@ func unlessLate(t *testing.T, seen *tracing, run func() []string) []string {
 	}
 }
 
-// tracing follows all messages that ktsnd takes.
+// tracing traces all messages that ktsnd takes.
 type tracing struct {
 	client *control.Client
 	after  uint64
@@ -117,7 +117,7 @@ func startTracing(t *testing.T, client *control.Client) *tracing {
 	return &tracing{client: client}
 }
 
-// read returns those that have ended since the last time.
+// read returns the messages that ended since the last call.
 func (s *tracing) read(t *testing.T) []control.TracedMessage {
 	t.Helper()
 	messages, overwritten, err := s.client.TraceRead(t.Context(), s.after)
@@ -130,7 +130,7 @@ func (s *tracing) read(t *testing.T) []control.TracedMessage {
 	return messages
 }
 
-// launch sends from pod a and says what arrives in pod b otherwise than it should.
+// launch sends from pod a and returns how the messages in pod b differ from the expected ones.
 func (l *lab) launch(t *testing.T, clock launchClock, to netip.Addr, sent, want []string) (complaints []string) {
 	t.Helper()
 	listener := listen(t, l.PodB, "udp", netip.AddrPortFrom(to, listenPort))
@@ -153,7 +153,7 @@ func (l *lab) launch(t *testing.T, clock launchClock, to netip.Addr, sent, want 
 	return complaints
 }
 
-// handOver has ktsn-test-send send messages from pod a, and returns the transmit time of each by its text.
+// handOver sends messages from pod a with ktsn-test-send and returns the transmit time of each by its text.
 func (l *lab) handOver(t *testing.T, arguments, messages []string) map[string]int64 {
 	t.Helper()
 	command := exec.Command(program(t, "ktsn-test-send"), append(slices.Clone(arguments), messages...)...)
@@ -181,8 +181,8 @@ func (l *lab) handOver(t *testing.T, arguments, messages []string) map[string]in
 	return times
 }
 
-// realtimeOf is how far CLOCK_REALTIME is ahead of a clock: at least that much, and as near as the shortest of some tries. Who is
-// interrupted between the reads takes the rest for a part of the difference.
+// realtimeOf returns CLOCK_REALTIME minus another clock, rounded down, by the shortest of several reads. An
+// interruption between the reads makes the difference inexact.
 func realtimeOf(t *testing.T, clock launchClock) int64 {
 	t.Helper()
 	const tries = 20
@@ -200,7 +200,7 @@ func realtimeOf(t *testing.T, clock launchClock) int64 {
 	return ahead
 }
 
-// stampArrivals makes the kernel say when each datagram arrived, however late it is read.
+// stampArrivals enables the kernel's stamps of arrivals, which do not depend on when a datagram is read.
 func stampArrivals(t *testing.T, listener *net.UDPConn) {
 	t.Helper()
 	raw, err := listener.SyscallConn()
@@ -214,7 +214,7 @@ func stampArrivals(t *testing.T, listener *net.UDPConn) {
 	}
 }
 
-// stampedTexts are what has arrived, and when on CLOCK_REALTIME, until nothing more does.
+// stampedTexts returns texts and CLOCK_REALTIME of arrivals until nothing more arrives.
 func stampedTexts(t *testing.T, listener *net.UDPConn) (all []string, at []int64) {
 	t.Helper()
 	data, control := make([]byte, 2000), make([]byte, 200)
@@ -250,8 +250,8 @@ func stampIn(t *testing.T, control []byte) int64 {
 	return 0
 }
 
-// Messages that are handed over well before their deadlines leave as soon as they can: they need not lie in the ring until a
-// message of that deadline is expected. What the sender was late for is its own affair, and some the machine may keep.
+// TestPeriodicDeadlinesLeaveAtOnce checks that messages handed over well before their deadlines leave at once and not
+// when a message of that deadline is expected. Delays of the sender and some of the machine are ignored.
 func TestPeriodicDeadlinesLeaveAtOnce(t *testing.T) {
 	timing(t)
 	const (

@@ -35,10 +35,10 @@ var (
 	podSubnet6B  = netip.MustParsePrefix("fd00:42:2::/64")
 )
 
-// podPrefixBits6 spans both.
+// podPrefixBits6 is a prefix length that spans both nodes' pods.
 const podPrefixBits6 = 32
 
-// addIPv6 gives an interface of a pod an address, which it may use at once.
+// addIPv6 adds an address that is usable at once to a pod's interface.
 func addIPv6(t *testing.T, pod *topology.Namespace, address netip.Addr) {
 	t.Helper()
 	if err := pod.Do(func() error {
@@ -56,14 +56,14 @@ func addIPv6(t *testing.T, pod *topology.Namespace, address netip.Addr) {
 	ip(t, pod, "address", "add", address.String()+"/"+strconv.Itoa(podPrefixBits6), "dev", topology.PodInterface, "nodad")
 }
 
-// newLab6 is a lab whose pods have both families, with a running ktsnd that knows of both.
+// newLab6 returns a lab with pods of both families and a running ktsnd that knows both.
 func newLab6(t *testing.T, options ...string) (*lab, *control.Client) {
 	t.Helper()
 	lab := newLab(t)
 	return lab, lab.startDaemon6(t, options...)
 }
 
-// startDaemon6 gives the pods of a lab IPv6, and starts its ktsnd.
+// startDaemon6 adds IPv6 to the pods of a lab and starts its ktsnd.
 func (l *lab) startDaemon6(t *testing.T, options ...string) *control.Client {
 	t.Helper()
 	addIPv6(t, l.PodA, podAddress6A)
@@ -81,10 +81,10 @@ func (l *lab) addPeer6(t *testing.T, client *control.Client) {
 	}
 }
 
-// sendResult is what one send call of ktsn-test-destination answered.
+// sendResult is the result of a send call of ktsn-test-destination.
 type sendResult struct{ result, errno int }
 
-// sendTo sends from pod a. What it prints is returned.
+// sendTo sends from pod a with ktsn-test-destination and returns its results.
 func (l *lab) sendTo(t *testing.T, arguments ...string) []sendResult {
 	t.Helper()
 	command := exec.Command(program(t, "ktsn-test-destination"), arguments...)
@@ -137,7 +137,7 @@ func receive(t *testing.T, conn *net.UDPConn) (string, netip.AddrPort) {
 	return string(buffer[:length]), source
 }
 
-// silent checks that nothing else comes.
+// silent checks that nothing else arrives.
 func silent(t *testing.T, conn *net.UDPConn) {
 	t.Helper()
 	buffer := make([]byte, 2000)
@@ -147,7 +147,7 @@ func silent(t *testing.T, conn *net.UDPConn) {
 	}
 }
 
-// tunnelledFrames returns the frames that travelled in tunnels to node b and hold the text.
+// tunnelledFrames returns the tunnelled frames to node b that contain the text.
 func (l *lab) tunnelledFrames(t *testing.T, text string, count int, send func()) []gopacket.Packet {
 	t.Helper()
 	const outerBytes = 14 + 20 + 8 + 8
@@ -272,7 +272,7 @@ func TestIPv6FrameHeaders(t *testing.T) {
 	}
 }
 
-// linkLocal is the address of a pod's interface that means something on its link only.
+// linkLocal returns the link-local address of a pod's interface.
 func linkLocal(t *testing.T, pod *topology.Namespace) netip.Addr {
 	t.Helper()
 	output, err := exec.Command("ip", "-n", pod.Name(), "-6", "-brief", "address", "show", "dev", topology.PodInterface,
@@ -361,14 +361,13 @@ func TestUnreachableIPv6AddressesAreRejected(t *testing.T) {
 	}
 }
 
-// elsewhere are destinations that are no IPv4 address of one pod, with where a listener is bound to get what is sent
-// there.
+// elsewhere are destinations other than the IPv4 address of a pod, with the address of a listener for them.
 var elsewhere = map[string]struct{ to, bind string }{
 	"an IPv6 address": {netip.AddrPortFrom(podAddress6B, listenPort).String(), "[::]:7788"},
 	"a group":         {"239.1.2.3:7788", "0.0.0.0:7788"},
 }
 
-// joinGroups makes pod b a member of the group, for whichever socket.
+// joinGroups makes pod b a member of the group.
 func (c *fourPods) joinGroups(t *testing.T) {
 	t.Helper()
 	join(t, c.PodB, "udp4", netip.MustParseAddrPort("239.1.2.3:7799"))
@@ -403,7 +402,7 @@ func TestKillUnderLoadCountsLosses(t *testing.T) {
 	}
 }
 
-// awaitInTime waits until a message leaves that ktsnd had before its time. One to a group counts as late all the same when
+// awaitInTime waits until a message leaves that ktsnd had before its time. A message to a group still counts as late if
 // sending its first copy takes longer than --late-after: the copies leave one after the other.
 func awaitInTime(t *testing.T, client *control.Client) {
 	t.Helper()
@@ -412,7 +411,7 @@ func awaitInTime(t *testing.T, client *control.Client) {
 	})
 }
 
-// checkReplacing has ktsnd replaced again and again while a talker sends.
+// checkReplacing replaces ktsnd repeatedly while a talker sends.
 func checkReplacing(t *testing.T, to, bind string, times int,
 	replace func(*fourPods, *process.Process) (*process.Process, *control.Client)) {
 	t.Helper()

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// figure is one line of the table that `make chaos` ends with. Whether a limit was reached is no verdict of a test:
-// this machine may have been busy.
+// figure is one line of the table at the end of `make chaos`. A limit does not fail a test: this machine may have been
+// busy.
 type figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
@@ -50,7 +50,7 @@ func (f figure) String() string {
 	return fmt.Sprintf("%s limit %-8.4g %s", line, *f.Limit, verdict)
 }
 
-// record adds figures to the file, if there is to be one, and says them.
+// record logs figures and adds them to the file, if it is set.
 func record(t *testing.T, more ...figure) {
 	t.Helper()
 	for _, f := range more {

@@ -18,7 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// addFloodPeers makes the kernel's tunnel of node a flood to so many nodes, which all are behind node b's address.
+// addFloodPeers makes the kernel's tunnel of node a flood to count nodes, all behind node b's address.
 func (l *lab) addFloodPeers(t *testing.T, peers int) {
 	t.Helper()
 	var batch strings.Builder
@@ -34,8 +34,7 @@ func (l *lab) addFloodPeers(t *testing.T, peers int) {
 	t.Logf("%d forwarding entries in %v", peers, time.Since(began))
 }
 
-// timeRequest returns the median time in which the kernel takes one request for an unknown address from pod a, which ends when the
-// last copy has left.
+// timeRequest returns the median time in which the kernel floods one request for an unknown address from pod a.
 func (l *lab) timeRequest(t *testing.T) time.Duration {
 	t.Helper()
 	const requests = 201
@@ -70,8 +69,8 @@ func (l *lab) timeRequest(t *testing.T) time.Duration {
 	return took[len(took)/2]
 }
 
-// A measurement, and no verdict: what a request for a hardware address (ARP) costs the node that asks, by the number of nodes
-// to which the kernel's tunnel floods it.
+// TestBenchRequestFloodedToNodes measures the cost of an ARP request on the requesting node by the number of nodes to
+// which the kernel's tunnel floods it. It has no limit.
 func TestBenchRequestFloodedToNodes(t *testing.T) {
 	for _, peers := range []int{10, 100, 1000} {
 		t.Run(fmt.Sprint(peers), func(t *testing.T) {

@@ -14,19 +14,20 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
-// flow is a talker and the listener of its own that it sends to.
+// flow is a talker and its own listener.
 type flow struct {
 	talker, listener         *process.Process
 	talkerFile, listenerFile string
-	// sent and received are what both report when they have ended.
+	// sent and received are their reports, read at their end.
 	sent     []tsnperf.Sent
 	received []tsnperf.Received
 }
 
-// atPodB is where listeners of pod b are that need no address of their own.
+// atPodB is the address of listeners of pod b that need no address of their own.
 var atPodB = netip.AddrPortFrom(topology.PodAddressB, listenPort)
 
-// listenFor starts the listener of a flow, which ends after count messages, and returns once it listens. The caller starts the talker.
+// listenFor starts the listener of a flow, which ends after count messages, and returns when it listens. The caller
+// starts the talker.
 func listenFor(t *testing.T, pod *topology.Namespace, at netip.AddrPort, count int) *flow {
 	t.Helper()
 	dir := t.TempDir()
@@ -35,13 +36,13 @@ func listenFor(t *testing.T, pod *topology.Namespace, at netip.AddrPort, count i
 	return f
 }
 
-// startFlow starts a flow from pod a to pod b that goes on until end or stop.
+// startFlow starts a flow from pod a to pod b that runs until end or stop.
 func (l *lab) startFlow(t *testing.T, options ...string) *flow {
 	t.Helper()
 	return l.startFlowTo(t, atPodB, options...)
 }
 
-// startFlowTo is startFlow for a listener bound to that address.
+// startFlowTo is startFlow for a listener bound to the given address.
 func (l *lab) startFlowTo(t *testing.T, at netip.AddrPort, options ...string) *flow {
 	t.Helper()
 	f := listenFor(t, l.PodB, at, unlimited)
@@ -49,8 +50,8 @@ func (l *lab) startFlowTo(t *testing.T, at netip.AddrPort, options ...string) *f
 	return f
 }
 
-// end tells the talker to end, waits until ktsnd is done with all its messages, and reads both reports. It returns ktsnd's counters,
-// which are final if no other application sends.
+// end stops the talker, waits until ktsnd has finished all its messages, and reads both reports. It returns ktsnd's
+// counters, which are final if no other application sends.
 func (f *flow) end(t *testing.T, client *control.Client) control.Counters {
 	t.Helper()
 	interrupt(t, f.talker)
@@ -59,21 +60,21 @@ func (f *flow) end(t *testing.T, client *control.Client) control.Counters {
 	return counted
 }
 
-// stop is end beside other applications that go on.
+// stop is end while other applications continue.
 func (f *flow) stop(t *testing.T) {
 	t.Helper()
 	interrupt(t, f.talker)
 	f.drain(t)
 }
 
-// drain ends the listener when it has all that was sent to it, and reads both reports.
+// drain ends the listener when it has received everything, and reads both reports.
 func (f *flow) drain(t *testing.T) {
 	t.Helper()
 	drain(t, f.listener)
 	f.read(t)
 }
 
-// finish waits until both have ended by themselves, and reads both reports.
+// finish waits until both have ended, and reads both reports.
 func (f *flow) finish(t *testing.T) {
 	t.Helper()
 	for _, running := range []*process.Process{f.talker, f.listener} {
@@ -89,7 +90,7 @@ func (f *flow) read(t *testing.T) {
 	f.sent, f.received = read(t, f.talkerFile, tsnperf.ReadTalker), read(t, f.listenerFile, tsnperf.ReadListener)
 }
 
-// sum is what all incarnations of ktsnd have counted.
+// sum adds up the counters of all incarnations of ktsnd.
 type sum struct{ uncertain, dropped, late, astray uint64 }
 
 func (s *sum) add(counted control.Counters) {
@@ -99,7 +100,7 @@ func (s *sum) add(counted control.Counters) {
 	s.astray += counted.KernelPath
 }
 
-// checkConserved checks that each message that was sent has come, once and not early, or is uncertain: no ktsnd dropped any.
+// checkConserved checks that each sent message arrived once and not early, or is uncertain: no ktsnd dropped any.
 func (f *flow) checkConserved(t *testing.T, counted sum) {
 	t.Helper()
 	missing := map[uint32]bool{}
@@ -134,7 +135,7 @@ func (f *flow) checkConserved(t *testing.T, counted sum) {
 	t.Logf("%d sent, %d received, %d late, %d uncertain", len(f.sent), len(arrived), counted.late, counted.uncertain)
 }
 
-// checkNoneLost is checkConserved where no ktsnd was killed: then no message is uncertain.
+// checkNoneLost is checkConserved without kills: no message is uncertain.
 func (f *flow) checkNoneLost(t *testing.T, counted sum) {
 	t.Helper()
 	if counted.uncertain != 0 {
@@ -143,7 +144,7 @@ func (f *flow) checkNoneLost(t *testing.T, counted sum) {
 	f.checkConserved(t, counted)
 }
 
-// lost are the numbers of the messages that were sent and have not come; none may come twice.
+// lost returns the numbers of lost messages and fails if any arrived twice.
 func (f *flow) lost(t *testing.T) []uint32 {
 	t.Helper()
 	came := map[uint32]bool{}
@@ -162,7 +163,7 @@ func (f *flow) lost(t *testing.T) []uint32 {
 	return lost
 }
 
-// checkWentOn checks that messages arrived to the end, but for the last few.
+// checkWentOn checks that messages arrived until the end, except for the last few.
 func (f *flow) checkWentOn(t *testing.T, few uint32) {
 	t.Helper()
 	if last := f.sent[len(f.sent)-2].Sequence; len(f.received) == 0 || f.received[len(f.received)-1].Sequence < last-few {

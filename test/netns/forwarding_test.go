@@ -22,10 +22,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/wiretap"
 )
 
-// nodeAddressC is of a third node, which has no pods: node b takes what is sent to it.
+// nodeAddressC is the address of a third node without pods: node b receives its frames.
 var nodeAddressC = netip.MustParseAddr("192.0.2.3")
 
-// frameSender sends frames from pod a to one hardware address, through one socket.
+// frameSender sends frames from pod a to one hardware address through one socket.
 type frameSender struct {
 	*fourPods
 	lines io.Writer
@@ -47,7 +47,7 @@ func (c *fourPods) startFrameSender(t *testing.T, mac string) *frameSender {
 	return &frameSender{fourPods: c, lines: lines, tap: c.openTap(t, 10000)}
 }
 
-// say sends one frame and returns its text when it has left.
+// say sends one frame and returns its text after it has left.
 func (s *frameSender) say(t *testing.T) string {
 	t.Helper()
 	before := counters(t, s.client).Sent
@@ -65,7 +65,7 @@ func (s *frameSender) say(t *testing.T) string {
 	return text
 }
 
-// wentTo returns the nodes to which the frame went.
+// wentTo returns the nodes that received the frame.
 func (s *frameSender) wentTo(t *testing.T, text string) []string {
 	t.Helper()
 	const destination, outerBytes = 14 + 16, 14 + 20 + 8 + 8
@@ -84,7 +84,7 @@ func (s *frameSender) wentTo(t *testing.T, text string) []string {
 	return nodes
 }
 
-// expect sends until a frame goes to these nodes.
+// expect sends until a frame goes to the given nodes.
 func (s *frameSender) expect(t *testing.T, when string, nodes ...netip.Addr) {
 	t.Helper()
 	want := []string{}
@@ -100,7 +100,7 @@ func (s *frameSender) expect(t *testing.T, when string, nodes ...netip.Addr) {
 	})
 }
 
-// onlyHere sends until a frame comes into the pod, and checks that it goes to no other node.
+// onlyHere sends until a frame arrives in the pod and checks that it goes to no other node.
 func (s *frameSender) onlyHere(t *testing.T, when string, fd int) {
 	t.Helper()
 	s.expect(t, when)
@@ -119,7 +119,7 @@ func (s *frameSender) onlyHere(t *testing.T, when string, fd int) {
 	}
 }
 
-// speakAs sends a frame to everybody through the kernel.
+// speakAs broadcasts a frame through the kernel.
 func speakAs(t *testing.T, pod *topology.Namespace, mac string) {
 	t.Helper()
 	source, err := net.ParseMAC(mac)

@@ -16,10 +16,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/wiretap"
 )
 
-// window is a third of the cycle of threeWindows, so long that no disturbance of the machine spans it.
+// window is a third of the cycle of threeWindows, longer than any disturbance of the machine.
 const window = 100 * time.Millisecond
 
-// threeWindows opens the gate of class 7, then that of class 6, then the others'.
+// threeWindows opens the gate of class 7, then that of class 6, then those of the others.
 func threeWindows() *control.GateParameterTable {
 	table := &control.GateParameterTable{GateEnabled: true, AdminGateStates: 255,
 		AdminCycleTime: control.CycleTime{Numerator: 3, Denominator: 10}}
@@ -85,7 +85,7 @@ func TestEachClassLeavesInItsWindow(t *testing.T) {
 	}
 }
 
-// waitForSchedule returns when no change is pending.
+// waitForSchedule waits until no change is pending.
 func waitForSchedule(t *testing.T, client *control.Client) *control.Schedule {
 	t.Helper()
 	return testlab.EventuallyValue(t, patience, 10*time.Millisecond, func() (*control.Schedule, error) {
@@ -152,13 +152,13 @@ func TestFramesCarryTheirClassInTheVLANTag(t *testing.T) {
 	}
 }
 
-// isTunnelled tells whether it is a pod's datagram.
+// isTunnelled reports whether a frame is a pod's datagram.
 func isTunnelled(frame wiretap.Packet) bool {
 	datagram, err := wiretap.Dissect(frame.Head)
 	return err == nil && datagram.VNI == topology.VNI
 }
 
-// tagsOf are those of the UDP frames.
+// tagsOf returns the VLAN tags of the UDP frames.
 func tagsOf(capture *wiretap.Capture) []wiretap.VLANTag {
 	var tags []wiretap.VLANTag
 	for _, packet := range capture.Packets {

@@ -27,7 +27,7 @@ type fourPods struct {
 	*lab
 	daemon *process.Process
 	client *control.Client
-	// others are all pods but the sender, by where they are.
+	// others are all pods except the sender, by their place.
 	others map[string]*topology.Namespace
 }
 
@@ -159,7 +159,8 @@ func TestHostLocalGroupMessageUsesKernel(t *testing.T) {
 	}
 }
 
-// As the documentation says: what ktsnd sends to a group is not looped back into the pod.
+// TestGroupMessagesAreNotLoopedBack checks the documented difference: ktsnd's messages to a group are not looped back
+// into the pod.
 func TestGroupMessagesAreNotLoopedBack(t *testing.T) {
 	content(t)
 	lab := newFourPods(t)
@@ -233,10 +234,10 @@ func TestNewGroupPeerIsReached(t *testing.T) {
 	}
 }
 
-// membersPatience is for what waits for pods to be asked and heard, which takes seconds.
+// membersPatience is the timeout of membership queries and reports, which take seconds.
 const membersPatience = 4 * patience
 
-// twoDaemons is a company whose node b has a ktsnd as well, and each is the other's peer.
+// twoDaemons is a lab of four pods with a ktsnd on each node, which are peers.
 type twoDaemons struct {
 	*fourPods
 	daemonB *process.Process
@@ -262,7 +263,7 @@ func (d *twoDaemons) startDaemonB(t *testing.T) {
 	}
 }
 
-// ofNode is what ktsnd of node a knows of a node's groups.
+// ofNode returns what ktsnd of node a knows of a node's groups.
 func ofNode(t *testing.T, client *control.Client, address netip.Addr) control.NodeGroups {
 	t.Helper()
 	all, err := client.Groups(t.Context())
@@ -276,7 +277,7 @@ func ofNode(t *testing.T, client *control.Client, address netip.Addr) control.No
 	return all[at]
 }
 
-// awaitGroups waits until ktsnd knows something of a node.
+// awaitGroups waits until ktsnd's groups of a node satisfy a condition.
 func awaitGroups(t *testing.T, client *control.Client, address netip.Addr, what string, condition func(control.NodeGroups) bool) {
 	t.Helper()
 	testlab.Eventually(t, membersPatience, 10*time.Millisecond, func() error {
@@ -346,7 +347,8 @@ func TestGroupMessagesGoToMembers(t *testing.T) {
 	}
 }
 
-// A message without receivers is one that was sent, as with a switch that finds no port for it.
+// TestGroupWithoutMembersCostsOneFrame checks that a message without receivers counts as sent, as with a switch without
+// a port for it.
 func TestGroupWithoutMembersCostsOneFrame(t *testing.T) {
 	content(t)
 	both := newTwoDaemons(t)
@@ -378,7 +380,7 @@ func TestLinkLocalGroupsAndBroadcastReachAll(t *testing.T) {
 	}
 }
 
-// bridgeKnows tells whether the bridge of a node has heard a pod join a group, behind a port.
+// bridgeKnows reports whether the bridge of a node has a group membership behind a port.
 func bridgeKnows(t *testing.T, node *topology.Namespace, port, group string) bool {
 	t.Helper()
 	command := exec.Command("bridge", "-n", node.Name(), "mdb", "show", "dev", topology.BridgeName)
@@ -389,7 +391,8 @@ func bridgeKnows(t *testing.T, node *topology.Namespace, port, group string) boo
 	return strings.Contains(string(output), "port "+port+" grp "+group+" ")
 }
 
-// A pod does not notice that its port is set down and up again, and says nothing until it is asked.
+// TestMembersStayDuringPortFlap sets a port down and up: its pod does not notice and reports nothing until it is
+// queried.
 func TestMembersStayDuringPortFlap(t *testing.T) {
 	content(t)
 	const (

@@ -15,10 +15,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// longGuests is set by `make guests`; `make test` leaves some parts out.
+// longGuests is set by `make guests`. `make test` skips some parts.
 var longGuests = os.Getenv("KTSN_GUESTS") != ""
 
-// Both machines take most of half a minute to begin: all that two real guests show is here.
+// TestGuestsOfBothNodes contains all checks with two real guests, since booting both takes half a minute.
 func TestGuestsOfBothNodes(t *testing.T) {
 	m := newMachines(t)
 	for _, part := range []struct {
@@ -47,13 +47,13 @@ func TestGuestsOfBothNodes(t *testing.T) {
 	}
 }
 
-// echoIn answers datagrams in a pod, until the test's end.
+// echoIn echoes datagrams in a pod until the end of the test.
 func echoIn(t *testing.T, pod *topology.Namespace) {
 	t.Helper()
 	start(t, pod, "echo", exec.Command(program(t, "ktsn-test-inside"), "echo", ":7"))
 }
 
-// bytesBefore are those of IP and UDP, or of IP and ICMP.
+// bytesBefore is the size of the IP and UDP, or IP and ICMP headers.
 func bytesBefore(address netip.Addr) int {
 	if address.Is4() {
 		return 20 + 8
@@ -61,7 +61,7 @@ func bytesBefore(address netip.Addr) int {
 	return 40 + 8
 }
 
-// askTo is the command that has datagrams echoed, up to those that fill an MTU.
+// askTo returns the command that has datagrams of up to the MTU echoed.
 func askTo(to netip.Addr, mtu int) []string {
 	return []string{"ask", "--to", netip.AddrPortFrom(to, 7).String(), "--most", fmt.Sprint(mtu - bytesBefore(to))}
 }
@@ -101,7 +101,7 @@ func (m *machines) findNeighbors(t *testing.T) {
 	}
 }
 
-// neighborOf is the hardware address that iproute2 shows of a neighbour.
+// neighborOf returns a neighbour's hardware address from iproute2.
 func neighborOf(shown string) string {
 	_, behind, _ := strings.Cut(shown, "lladdr ")
 	mac, _, _ := strings.Cut(behind, " ")
@@ -145,7 +145,7 @@ func (m *machines) largest(t *testing.T) {
 	}
 }
 
-// checkTags has the machines speak in a VLAN of their own, over the addresses of the link.
+// checkTags exchanges messages between the machines in a VLAN over link-local addresses.
 func (m *machines) checkTags(t *testing.T) {
 	const vlan, priority = 7, 5 // the kernel's own questions for addresses have 7, and get the same
 	const make = `ip link show vlan7 >/dev/null 2>&1 || ip link add link %[1]s name vlan7 type vlan id %[2]d egress-qos-map 0:%[3]d 7:%[3]d

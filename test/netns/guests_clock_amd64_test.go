@@ -27,21 +27,21 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/guestclock"
 )
 
-// hostTime is what the machine takes for the host's time, between two reads of its counter: test/netns/inside.
+// hostTime is the machine's estimate of the host's time, between two reads of its counter: test/netns/inside.
 type hostTime struct {
 	Before, After       uint64
 	TAI, Ahead, BoundNs int64
 	Known               bool
 }
 
-// reading is the host's clock at its counter.
+// reading is the host's clock at a value of its counter.
 type reading struct {
 	tsc uint64
 	tai int64
 }
 
-// checkClockBound compares what the machine believes with the truth: its counter is the host's plus a constant, which exchanges over shared
-// memory bound to microseconds, and the host's clock is read beside.
+// checkClockBound compares the machine's estimate with the host's clock: the machine's counter is the host's plus a
+// constant, which exchanges over shared memory bound to microseconds.
 func (m *machines) checkClockBound(t *testing.T) {
 	way := m.bothPaths()["tap"]
 	m.followHost(t, way)
@@ -93,7 +93,7 @@ func (m *machines) checkBound(t *testing.T, way guestPath, before string, meanwh
 	checkBelieved(t, output, truth, least, most)
 }
 
-// constant is what the machine's counter is ahead of the host's, at least and at most.
+// constant returns the minimum and maximum difference between the machine's counter and the host's.
 func constant(asked []guestclock.Exchange) (least, most int64) {
 	least, most = math.MinInt64, math.MaxInt64
 	for _, exchange := range asked {
@@ -102,7 +102,7 @@ func constant(asked []guestclock.Exchange) (least, most int64) {
 	return least, most
 }
 
-// readHost reads clock and counter of the host until the end.
+// readHost reads clock and counter of the host until the end of the context.
 func readHost(end <-chan struct{}) (all []reading) {
 	for {
 		best, took := reading{}, uint64(math.MaxUint64)
@@ -122,7 +122,8 @@ func readHost(end <-chan struct{}) (all []reading) {
 	}
 }
 
-// checkBelieved checks that no belief is further from the truth than its bound and what the comparison itself is uncertain by.
+// checkBelieved checks that no estimate is further from the host's clock than its bound plus the uncertainty of the
+// comparison.
 func checkBelieved(t *testing.T, output string, truth []reading, least, most int64) {
 	t.Helper()
 	perTick := float64(truth[len(truth)-1].tai-truth[0].tai) / float64(truth[len(truth)-1].tsc-truth[0].tsc)
@@ -155,7 +156,7 @@ func checkBelieved(t *testing.T, output string, truth []reading, least, most int
 		time.Duration(stats.Percentile(bounds, stats.P50)), time.Duration(bounds[len(bounds)-1]), time.Duration(width))
 }
 
-// taiAt is the host's clock between two readings that are close to each other.
+// taiAt returns the host's clock between two close readings.
 func taiAt(all []reading, tsc uint64) (int64, bool) {
 	behind, _ := slices.BinarySearchFunc(all, tsc, func(r reading, tsc uint64) int {
 		if r.tsc <= tsc {
@@ -171,7 +172,7 @@ func taiAt(all []reading, tsc uint64) (int64, bool) {
 	return before.tai + int64(math.Round(part*float64(after.tai-before.tai))), true
 }
 
-// checkClockContradiction has clocks jump: the machine stands still by its hypervisor's doing, and the host's clock is set.
+// checkClockContradiction makes clocks jump: the hypervisor stops the machine, and the host's clock is set.
 func (m *machines) checkClockContradiction(t *testing.T) {
 	way := m.bothPaths()["tap"]
 	t.Run("the machine stands still", func(t *testing.T) {
@@ -226,7 +227,7 @@ func (m *machines) awaitJump(t *testing.T, way guestPath, want int) {
 	})
 }
 
-// serveSteppedClock is `ktsn vm clock` with a clock that is set when the test says so.
+// serveSteppedClock runs `ktsn vm clock` with a clock that the test sets.
 func (m *machines) serveSteppedClock(t *testing.T) chan<- time.Duration {
 	t.Helper()
 	conn, err := net.Dial("unix", m.tap.Clock)

@@ -27,17 +27,17 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// virtioHeaderBytes is what stands in front of each frame in a tap of QEMU's.
+// virtioHeaderBytes is the size of the header before each frame in a tap of QEMU.
 const virtioHeaderBytes = 10
 
-// guestAttacker is who sends whatever it likes: a machine at its tap, or a pod at its interface.
+// guestAttacker is a sender of arbitrary frames: a machine at its tap, or a pod at its interface.
 type guestAttacker struct {
 	mac  net.HardwareAddr
 	from netip.Addr
 	send func(*testing.T, []byte)
 }
 
-// machineEnemy is the virtual machine in QEMU's place: what it writes into the tap no driver has looked at.
+// machineEnemy returns a sender in the place of QEMU: no driver has checked its frames.
 func (c *captured) machineEnemy(t *testing.T, m *virtualMachine) *guestAttacker {
 	t.Helper()
 	tap := c.openMachineTap(t, m)
@@ -47,10 +47,10 @@ func (c *captured) machineEnemy(t *testing.T, m *virtualMachine) *guestAttacker 
 	}}
 }
 
-// writeTap writes a frame; the kernel refuses some, which is as good as dropping them.
+// writeTap writes a frame. The kernel rejects some, which equals a drop.
 func writeTap(tap *os.File, header, frame []byte) { _, _ = tap.Write(slices.Concat(header, frame)) }
 
-// openMachineTap opens a queue of a machine's tap, as QEMU does: the first call the first queue.
+// openMachineTap opens a queue of a machine's tap like QEMU, the first call the first queue.
 func (c *captured) openMachineTap(t *testing.T, m *virtualMachine) *os.File {
 	t.Helper()
 	fd, flags := -1, uint16(unix.IFF_TAP|unix.IFF_NO_PI|unix.IFF_VNET_HDR)
@@ -73,7 +73,7 @@ func (c *captured) openMachineTap(t *testing.T, m *virtualMachine) *os.File {
 	return ownFile(t, fd, m.Tap)
 }
 
-// podEnemy is pod a.
+// podEnemy returns pod a as a sender.
 func (c *captured) podEnemy(t *testing.T) *guestAttacker {
 	t.Helper()
 	fd := c.packetSender(t, false)
@@ -85,10 +85,10 @@ func (c *captured) podEnemy(t *testing.T) *guestAttacker {
 	}}
 }
 
-// forgedFrameMaker is a frame in which an enemy pretends to be somebody else.
+// forgedFrameMaker returns a frame that pretends to come from a victim.
 type forgedFrameMaker func(t *testing.T, e *guestAttacker, victim net.HardwareAddr, payload []byte) []byte
 
-// datagramFrom is a frame of pod a's or the machine's to pod b; change says what is a lie in it.
+// datagramFrom returns a frame of pod a or the machine to pod b, forged by change.
 func datagramFrom(change func(*framing)) forgedFrameMaker {
 	return func(t *testing.T, e *guestAttacker, victim net.HardwareAddr, payload []byte) []byte {
 		f := &framing{source: e.mac, destination: victim, from: e.from, to: topology.PodAddressB, port: listenPort, inside: payload}
@@ -97,7 +97,7 @@ func datagramFrom(change func(*framing)) forgedFrameMaker {
 	}
 }
 
-// claimSource is an answer of ARP or ND that says of an address that it is the enemy's.
+// claimSource returns an ARP or ND answer that claims an address.
 func claimSource(family int, source netip.Addr) forgedFrameMaker {
 	return func(t *testing.T, e *guestAttacker, victim net.HardwareAddr, payload []byte) []byte {
 		ether := &layers.Ethernet{SrcMAC: e.mac, DstMAC: victim}
@@ -127,7 +127,8 @@ func claimSource(family int, source netip.Addr) forgedFrameMaker {
 	}
 }
 
-// lies by name. Those with a record are checked by ktsnd in every mode, the others where all is captured.
+// lies are forged frames by name. ktsnd checks those with a record in every mode, the others when everything is
+// captured.
 var lies = map[string]struct {
 	recorded bool
 	make     forgedFrameMaker
@@ -149,8 +150,8 @@ var lies = map[string]struct {
 	"half a record":                        {true, datagramFrom(func(f *framing) { f.record = &ownRecord{version: 1, cut: 20} })},
 }
 
-// forgedArrives sends a lie, and tells whether pod b gets it. An enemy whose frame the bridge forwards because ktsnd had no processor for
-// 50 ms says nothing, and sends another one.
+// forgedArrives sends a forged frame and reports whether pod b gets it. It sends another one if the bridge forwarded
+// the frame because ktsnd had no CPU for 50 ms.
 func (c *captured) forgedArrives(t *testing.T, e *guestAttacker, pod string, make forgedFrameMaker) bool {
 	t.Helper()
 	return testlab.EventuallyValue(t, patience, 0, func() (bool, error) {
@@ -176,7 +177,8 @@ func payloadArrives(t *testing.T, there int, payload []byte) bool {
 	return false
 }
 
-// A machine gets as far as a pod with what it says of itself: nowhere by a record, and nowhere at all where all is captured.
+// TestGuestsSpoofNoMoreThanPods checks that a machine can spoof no more than a pod: nothing with a record, and nothing
+// at all if everything is captured.
 func TestGuestsSpoofNoMoreThanPods(t *testing.T) {
 	for _, mode := range []capture.Mode{capture.Timed, capture.All} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -203,13 +205,13 @@ func TestGuestsSpoofNoMoreThanPods(t *testing.T) {
 	}
 }
 
-// droppedOfAll is dropped for every pod and machine of the node.
+// droppedOfAll returns the dropped frames of all pods and machines of the node.
 func (c *captured) droppedOfAll(t *testing.T) uint64 {
 	t.Helper()
 	return relayDrops(t, c.relays) + counters(t, c.client).Dropped()
 }
 
-// checkMachineServed checks that a frame of the machine with a record leaves at its time.
+// checkMachineServed checks that a frame of the machine with a record leaves on time.
 func (c *captured) checkMachineServed(t *testing.T, e *guestAttacker) {
 	t.Helper()
 	tap := c.openTap(t, 100)
@@ -222,7 +224,8 @@ func (c *captured) checkMachineServed(t *testing.T, e *guestAttacker) {
 	}
 }
 
-// Whatever stands in a record or in front of it, ktsnd and the relay go on, and nothing is early that was taken for a record.
+// TestGuestsForgedRecordsAreDropped sends arbitrary records and prefixes: ktsnd and the relay continue, and no frame
+// that was taken for a record leaves early.
 func TestGuestsForgedRecordsAreDropped(t *testing.T) {
 	c := newCaptured(t, capture.Timed)
 	m := c.attachMachine(t)
@@ -267,7 +270,7 @@ func TestGuestsForgedRecordsAreDropped(t *testing.T) {
 	c.checkServed(t)
 }
 
-// What a driver says of checksums and segments in front of a frame may be a lie, too.
+// TestGuestsFalseOffloadsAreDropped sends false checksum and segmentation offsets in a driver's header.
 func TestGuestsFalseOffloadsAreDropped(t *testing.T) {
 	for _, mode := range []capture.Mode{capture.Timed, capture.All} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -304,7 +307,8 @@ func TestGuestsFalseOffloadsAreDropped(t *testing.T) {
 	}
 }
 
-// On a network that captures nothing a record is part of a frame of local experiments, which the bridge forwards as it is.
+// TestGuestsRecordsWithoutCaptureAreIgnored checks that without capture the bridge forwards a record as part of an
+// ordinary frame.
 func TestGuestsRecordsWithoutCaptureAreIgnored(t *testing.T) {
 	c := newCaptured(t, capture.Timed)
 	side := c.wiring.A.Another("", nil, neighborAddress)
