@@ -4,19 +4,19 @@ package results
 
 import "github.com/kubernetsn/kubernetsn/bench/internal/inference"
 
-// Case is what an experiment measured again and again.
+// Case is a repeated measurement of an experiment.
 type Case struct {
 	Path string `json:"path"`
-	// Name tells it from others of the path.
+	// Name identifies it among those of the path.
 	Name string `json:"case"`
-	// Figures are by the experiment's own names, which end with their unit.
+	// Figures have the experiment's own names, which end with their unit.
 	Figures map[string]*CaseFigure `json:"figures"`
 }
 
 // CaseFigure is a value over the repetitions of a case.
 type CaseFigure struct {
 	Mean float64 `json:"mean"`
-	// StandardError is that of the mean; null with one repetition.
+	// StandardError is the standard error of the mean; null with one repetition.
 	StandardError *float64    `json:"standard_error"`
 	Values        []CaseValue `json:"values"`
 }
@@ -44,7 +44,7 @@ func (c *Case) Add(figure string, repetition int, value float64) {
 	}
 }
 
-// Estimate is the figure with its standard error.
+// Estimate returns the figure with its standard error.
 func (f *CaseFigure) Estimate() inference.Estimate {
 	values := make([]float64, len(f.Values))
 	for i, value := range f.Values {

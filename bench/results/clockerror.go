@@ -2,29 +2,29 @@
 
 package results
 
-// ClockError is how far the clocks at both ends of a latency may be wrong: the largest estimates before, during and after it was
-// measured. Numbers are nanoseconds.
+// ClockError is the possible error of the clocks at both ends of a latency: the largest estimates before, during and
+// after the measurement, in nanoseconds.
 type ClockError struct {
-	// Talker and Listener bound the errors of the clocks of their nodes; null: nobody knows.
+	// Talker and Listener bound the errors of their nodes' clocks; null: unknown.
 	Talker   *int64 `json:"talker"`
 	Listener *int64 `json:"listener"`
-	// Combined bounds the error of the latency, which is a difference of both clocks; null where that of one of them is not known.
+	// Combined bounds the error of the latency, which is a difference of both clocks; null if one of them is unknown.
 	Combined *int64 `json:"combined"`
-	// SameClock tells that both ends read one clock, whose error a difference does not have.
+	// SameClock: both ends read one clock, whose error cancels out.
 	SameClock bool `json:"same_clock"`
-	// Doubt says in a sentence why the latency is not to be believed; empty where nothing speaks against it.
+	// Doubt is why the latency cannot be trusted, "" if it can.
 	Doubt string `json:"doubt,omitempty"`
-	// AnyClock tells that the user had it measured nevertheless.
+	// AnyClock: the user had it measured anyway.
 	AnyClock bool `json:"any_clock,omitempty"`
 }
 
-// OneClock is the error of a latency whose ends read the same clock.
+// OneClock returns the error of a latency whose ends read the same clock.
 func OneClock() *ClockError {
 	zero := func() *int64 { return new(int64) }
 	return &ClockError{Talker: zero(), Listener: zero(), Combined: zero(), SameClock: true}
 }
 
-// ClockErrorOf is that of two clocks; nil stands for an error that nobody knows.
+// ClockErrorOf returns the error of two clocks; nil stands for an unknown error.
 func ClockErrorOf(talker, listener *int64) *ClockError {
 	e := &ClockError{Talker: talker, Listener: listener}
 	if talker != nil && listener != nil {
@@ -34,10 +34,10 @@ func ClockErrorOf(talker, listener *int64) *ClockError {
 	return e
 }
 
-// nobodySaid is the doubt about a latency of whose clocks nothing was written down.
+// nobodySaid is the doubt about a latency without information about the clocks.
 const nobodySaid = "nothing is known of the error of its clocks"
 
-// DoubtOf says why a latency with this error is not to be believed; empty where nothing speaks against it.
+// DoubtOf returns why a latency with this error cannot be trusted, "" if it can.
 func (e *ClockError) DoubtOf() string {
 	switch {
 	case e == nil:
@@ -48,7 +48,7 @@ func (e *ClockError) DoubtOf() string {
 	return e.Doubt
 }
 
-// CombinedNs is the error of the latency; 0 where it is not known, which DoubtOf says.
+// CombinedNs returns the error of the latency; 0 if it is unknown, which DoubtOf reports.
 func (e *ClockError) CombinedNs() int64 {
 	if e == nil || e.Combined == nil {
 		return 0
@@ -56,7 +56,7 @@ func (e *ClockError) CombinedNs() int64 {
 	return *e.Combined
 }
 
-// Text is the error beside a latency in µs: "0" of one clock, "?" of what nobody knows, and "!" behind an error that is too large.
+// Text formats the error in µs: "0" for one clock, "?" if it is unknown, and a trailing "!" if it is too large.
 func (e *ClockError) Text() string {
 	switch {
 	case e == nil || e.Combined == nil:
@@ -69,7 +69,7 @@ func (e *ClockError) Text() string {
 	return Micros(*e.Combined)
 }
 
-// WorstClock is the error of what several alternations measured: the largest of each end, and not known as soon as one is not.
+// WorstClock returns the error of several alternations: the largest of each end, and unknown if one is.
 func WorstClock(alternations []Alternation) *ClockError {
 	var worst *ClockError
 	for i := range alternations {
@@ -87,7 +87,7 @@ func WorstClock(alternations []Alternation) *ClockError {
 	return worst
 }
 
-// with is the worse of both, of each end.
+// with returns the larger errors of both, for each end.
 func (e *ClockError) with(other *ClockError) *ClockError {
 	both := &ClockError{Talker: larger(e.Talker, other.Talker), Listener: larger(e.Listener, other.Listener),
 		Combined: larger(e.Combined, other.Combined), SameClock: e.SameClock && other.SameClock, Doubt: e.Doubt,
@@ -98,7 +98,7 @@ func (e *ClockError) with(other *ClockError) *ClockError {
 	return both
 }
 
-// larger is nil as soon as one is.
+// larger is nil if one is nil.
 func larger(a, b *int64) *int64 {
 	if a == nil || b == nil {
 		return nil

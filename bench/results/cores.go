@@ -4,10 +4,10 @@ package results
 
 import "github.com/kubernetsn/kubernetsn/internal/shared/stats"
 
-// sendingSide are the programs by which a message leaves.
+// sendingSide are the programs on a message's way out.
 var sendingSide = []string{"talker", "ktsnd", "ovs-vswitchd", "relay"}
 
-// AddSendingCores adds up what the programs of the sending side of a path take, where that is known of all of them.
+// AddSendingCores adds up the processor time of the sending side's programs of a path, if all are known.
 func (d *Distributions) AddSendingCores(path string) {
 	_, talker := d.CPUCores["talker"]
 	_, ktsnd := d.CPUCores["ktsnd"]
@@ -23,17 +23,17 @@ func (d *Distributions) AddSendingCores(path string) {
 func sendingCores(a *Alternation) *float64 { return a.SendingCores }
 func machineCores(a *Alternation) *float64 { return a.MachineCores }
 
-// MeanSending is the mean of the processor time of the sending side over alternations of equal length.
+// MeanSending returns the mean of the processor time of the sending side over alternations of equal length.
 func MeanSending(alternations []Alternation) *float64 { return mean(known(alternations, sendingCores)) }
 
-// MeanMachine is the mean of the machine's processor time over alternations in which somebody looked.
+// MeanMachine returns the mean of the machine's processor time over alternations in which it was watched.
 func MeanMachine(alternations []Alternation) *float64 { return mean(known(alternations, machineCores)) }
 
 func medianSending(alternations []Alternation) *float64 {
 	return median(known(alternations, sendingCores))
 }
 
-// known are the values of the alternations that have one.
+// known returns the values of the alternations that have one.
 func known(alternations []Alternation, read func(*Alternation) *float64) []float64 {
 	var all []float64
 	for i := range alternations {
@@ -44,7 +44,7 @@ func known(alternations []Alternation, read func(*Alternation) *float64) []float
 	return all
 }
 
-// median is null of nothing, as is mean.
+// median returns null for no values, as mean does.
 func median(values []float64) *float64 {
 	if len(values) == 0 {
 		return nil
@@ -65,7 +65,7 @@ func mean(values []float64) *float64 {
 	return &sum
 }
 
-// MeanCores is the mean of each program's share over alternations of equal length.
+// MeanCores returns the mean of each program's share over alternations of equal length.
 func MeanCores(alternations []Alternation) map[string]float64 {
 	means := map[string]float64{}
 	for program, shares := range coresByProgram(alternations) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package results is the form in which measurements are kept: summary.json, and one CSV line a message.
-// The demo and every bench write the same, so that one reader understands all.
+// Package results defines the format of measurements: summary.json, and one CSV line per message. The demo and every
+// bench write the same format.
 package results

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// WriteFile writes a file under another name and renames it when it is complete and on the disk: a reader never sees
-// half of one.
+// WriteFile writes a file under a temporary name and renames it when it is complete and on the disk: a reader never
+// sees a partial file.
 func WriteFile(path string, write func(io.Writer) error) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), TemporaryPrefix+filepath.Base(path)+"-")
 	if err != nil {
@@ -40,7 +40,7 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 	return nil
 }
 
-// WriteJSON writes a value as an indented file, at once.
+// WriteJSON writes a value as an indented JSON file by WriteFile.
 func WriteJSON(path string, value any) error {
 	return WriteFile(path, func(out io.Writer) error {
 		encoder := json.NewEncoder(out)
@@ -49,5 +49,5 @@ func WriteJSON(path string, value any) error {
 	})
 }
 
-// TemporaryPrefix opens the names of files that WriteFile has not completed.
+// TemporaryPrefix begins the names of files that WriteFile has not completed.
 const TemporaryPrefix = "."

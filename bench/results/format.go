@@ -17,10 +17,10 @@ const (
 	UnitMessages = "messages"
 )
 
-// Independent keys the value of a figure that is not about one payload.
+// Independent is the key of a value that does not depend on the payload.
 const Independent = "-"
 
-// Micros writes nanoseconds as microseconds with about three digits.
+// Micros formats nanoseconds as microseconds with about three digits.
 func Micros(ns int64) string {
 	us := float64(ns) / 1000
 	switch size := math.Abs(us); {
@@ -33,7 +33,7 @@ func Micros(ns int64) string {
 	}
 }
 
-// Amount writes a value of a figure, or its limit, in the unit that a reader expects.
+// Amount formats a value or limit of a figure in a readable unit.
 func (f *Figure) Amount(value float64) string {
 	switch f.Unit {
 	case UnitNs:
@@ -49,7 +49,7 @@ func (f *Figure) Amount(value float64) string {
 	}
 }
 
-// SpinningTalkers says how the talkers of paths that spin were scheduled; nothing where there were none.
+// SpinningTalkers describes how the talkers of spinning paths were scheduled, "" if there were none.
 func (s *Summary) SpinningTalkers() string {
 	if !slices.ContainsFunc(s.Runs, func(run *Run) bool { return Spins(run.Path) }) {
 		return ""

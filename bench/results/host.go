@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Host is where and with what it was measured.
+// Host describes the machine and programs of a measurement.
 type Host struct {
 	// Date is when the measurement began.
 	Date     time.Time `json:"date"`
@@ -24,14 +24,14 @@ type Host struct {
 	Cores       int    `json:"cores"`
 	ClockSource string `json:"clock_source"`
 	GoVersion   string `json:"go_version"`
-	// The rest is empty when ktsnd took no part.
+	// The following fields are empty if ktsnd took no part.
 	KtsndVersion      string `json:"ktsnd_version,omitempty"`
 	Scheduler         string `json:"scheduler,omitempty"`
 	SchedulerPriority int    `json:"scheduler_priority,omitempty"`
 	SpinNs            int64  `json:"spin_ns,omitempty"`
 }
 
-// DescribeHost reads what the kernel says about this machine.
+// DescribeHost reads the kernel's information about this machine.
 func DescribeHost(date time.Time) (Host, error) {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
@@ -58,7 +58,7 @@ func DescribeHost(date time.Time) (Host, error) {
 // userHz is the unit of /proc/stat, the same on all architectures.
 const userHz = 100
 
-// StolenTime is the time that the hypervisor has given to others since boot, of all cores together.
+// StolenTime is the time of all cores that the hypervisor has given to others since boot.
 func StolenTime() (time.Duration, error) {
 	times, err := cpuTimes()
 	if err != nil {
@@ -67,7 +67,7 @@ func StolenTime() (time.Duration, error) {
 	return times[stolen], nil
 }
 
-// SoftIRQTime is the time that all cores together have processed packets, and other software interrupts, since boot.
+// SoftIRQTime is the time of all cores for packet processing and other software interrupts since boot.
 func SoftIRQTime() (time.Duration, error) {
 	times, err := cpuTimes()
 	if err != nil {
@@ -76,7 +76,7 @@ func SoftIRQTime() (time.Duration, error) {
 	return times[softIRQ], nil
 }
 
-// BusyTime is the time that all cores together have worked since boot.
+// BusyTime is the time that all cores have worked since boot.
 func BusyTime() (time.Duration, error) {
 	times, err := cpuTimes()
 	if err != nil {
@@ -120,8 +120,7 @@ func cpuTimes() (times [cpuFields]time.Duration, err error) {
 	return times, nil
 }
 
-// cpuModel reads the first processor's model; architectures that name none in /proc/cpuinfo get their own
-// name.
+// cpuModel reads the first processor's model; architectures that name none in /proc/cpuinfo get their own name.
 func cpuModel() (string, error) {
 	file, err := os.Open("/proc/cpuinfo")
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"strings"
 )
 
-// messageColumns opens every CSV file of messages.
+// messageColumns is the header of every CSV file of messages.
 const messageColumns = "path,workload,payload_bytes,cycle_ns,alternation,talker,sequence,txtime_ns,send_start_ns," +
 	"send_end_ns,departed_ns,wire_ns,arrival_ns,errno,asked_ns"
 
-// earlierColumns is without the columns that benches had not yet.
+// earlierColumns is the header of older benches.
 var earlierColumns = strings.TrimSuffix(messageColumns, ",asked_ns")
 
-// keyColumns are those that are the same in all lines of a run.
+// keyColumns are the same in all lines of a run.
 const keyColumns = 5
 
 // Message is the life of one message. Times are nanoseconds of CLOCK_TAI; 0 means not observed.
@@ -30,24 +30,24 @@ type Message struct {
 	Txtime    int64
 	SendStart int64
 	SendEnd   int64
-	// Departed is ktsnd's, Wire the tap's, Arrival the listener's time.
+	// Departed is ktsnd's time, Wire the tap's, Arrival the listener's.
 	Departed int64
 	Wire     int64
 	Arrival  int64
 	Errno    int
-	// Asked is the transmit time that the application asked for, by the true clock, where Txtime is what ktsnd was told: a virtual
-	// machine's clock is its own. 0: Txtime.
+	// Asked is the transmit time that the application requested, by the true clock, where Txtime is ktsnd's: a virtual
+	// machine has its own clock. 0: Txtime.
 	Asked int64
 }
 
-// guestAheadNs is how long before its time a message between virtual machines must have been handed over.
+// guestAheadNs is how long before its time a message between virtual machines must be handed over.
 const guestAheadNs = 50_000_000
 
-// InTime tells whether a message was handed over early enough for its times to say something of who held it: an emulated machine
-// may stand still for longer than it sends ahead.
+// InTime reports whether a message was handed over early enough for its times to be ktsnd's: an emulated machine may
+// stall for longer than its lead.
 func (m *Message) InTime() bool { return m.Asked == 0 || m.SendEnd <= m.Txtime-guestAheadNs }
 
-// MessageWriter writes messages as CSV. One goroutine.
+// MessageWriter writes messages as CSV. It is not safe for concurrent use.
 type MessageWriter struct {
 	out *bufio.Writer
 }
@@ -55,12 +55,11 @@ type MessageWriter struct {
 // NewMessageWriter writes the header line to out.
 func NewMessageWriter(out io.Writer) *MessageWriter {
 	w := &MessageWriter{bufio.NewWriter(out)}
-	_, _ = w.out.WriteString(messageColumns + "\n") // an error stays until Flush
+	_, _ = w.out.WriteString(messageColumns + "\n") // Flush returns the error
 	return w
 }
 
-// Write writes the messages of one alternation, counted from 1, of a run. Times that were not observed
-// stay empty.
+// Write writes the messages of one alternation of a run, counted from 1. Times that were not observed are empty.
 func (w *MessageWriter) Write(key Key, alternation int, messages []Message) error {
 	opening := fmt.Sprintf("%s,%s,%d,%d,%d", key.Path, key.Workload, key.PayloadBytes, key.CycleNs, alternation)
 	for i := range messages {
@@ -91,13 +90,13 @@ func (w *MessageWriter) Write(key Key, alternation int, messages []Message) erro
 	return nil
 }
 
-// Flush hands everything written so far to the file.
+// Flush writes buffered data to the file.
 func (w *MessageWriter) Flush() error {
 	return w.out.Flush()
 }
 
-// ReadMessages reads what a MessageWriter wrote of one alternation, without the columns that are the same in all of
-// its lines.
+// ReadMessages reads one alternation in a MessageWriter's format, without the columns that are the same in all of its
+// lines.
 func ReadMessages(from *bufio.Reader) ([]Message, error) {
 	header, err := from.ReadString('\n')
 	columns := strings.TrimSuffix(header, "\n")
@@ -122,7 +121,7 @@ func ReadMessages(from *bufio.Reader) ([]Message, error) {
 	}
 }
 
-// parseMessage reads one line, quickly: there can be millions.
+// parseMessage reads one line, quickly, because there can be millions.
 func parseMessage(line []byte, columns int) (message Message, ok bool) {
 	for range keyColumns {
 		_, rest, hasComma := bytes.Cut(line, []byte(","))

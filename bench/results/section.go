@@ -2,29 +2,29 @@
 
 package results
 
-// Section is a part of a report that an experiment has to itself: the report draws and writes it, and knows nothing of it.
+// Section is a part of a report that belongs to an experiment; the report draws and writes it without interpreting it.
 type Section struct {
-	// ID is a word in lower case that no other section has.
+	// ID is a unique word in lower case.
 	ID    string `json:"id"`
 	Title string `json:"title"`
 	About string `json:"about"`
-	// Remarks are sentences that the data supports, each with its figures.
+	// Remarks are statements that the data supports, each with its figures.
 	Remarks []string       `json:"remarks"`
 	Charts  []Chart        `json:"charts"`
 	Tables  []SectionTable `json:"tables"`
 }
 
-// Chart is lines over a common axis, or bars, where the points have names.
+// Chart has lines over a common axis, or bars if the points have names.
 type Chart struct {
 	ID      string `json:"id"`
 	Title   string `json:"title"`
 	Caption string `json:"caption"`
 	XAxis   string `json:"x_axis"`
 	YAxis   string `json:"y_axis"`
-	// LogX and LogY make an axis logarithmic; its values are above 0 then.
+	// LogX and LogY make an axis logarithmic, with values above 0.
 	LogX bool `json:"log_x"`
 	LogY bool `json:"log_y"`
-	// Bars has a group of bars for each name of Labels, one of each line; the X of its points counts the names from 0.
+	// Bars has a group of bars for each name in Labels, one for each line; the X of its points counts the names from 0.
 	Bars   bool     `json:"bars"`
 	Labels []string `json:"labels,omitempty"`
 	// Steps draws lines as steps, for histograms.
@@ -32,13 +32,13 @@ type Chart struct {
 	Lines []Line `json:"lines"`
 }
 
-// Line is one of a chart.
+// Line is a line of a chart.
 type Line struct {
 	Name   string  `json:"name"`
 	Points []Point `json:"points"`
 }
 
-// Point is a value, and the range that is drawn around it where Low is below High.
+// Point is a value. Its range is drawn if Low is below High.
 type Point struct {
 	X    float64 `json:"x"`
 	Y    float64 `json:"y"`
@@ -46,7 +46,7 @@ type Point struct {
 	High float64 `json:"high"`
 }
 
-// SectionTable is numbers as they are read. The first column names the rows.
+// SectionTable is a table of formatted numbers. The first column names the rows.
 type SectionTable struct {
 	ID    string     `json:"id"`
 	Title string     `json:"title"`

@@ -16,50 +16,50 @@ type Summary struct {
 	Schema int   `json:"schema"`
 	Host   Host  `json:"host"`
 	Setup  Setup `json:"setup"`
-	// Profile is null in a measurement that had none of its own.
+	// Profile is null in a measurement without its own profile.
 	Profile *ProfileSummary `json:"profile"`
-	// Clock is what is known of the clocks that the times come from.
+	// Clock describes the clocks of the times.
 	Clock *Clock `json:"clock"`
-	// StolenCores is what the hypervisor gave to others meanwhile, of all this machine's cores together:
-	// noise that no path is to blame for. 0 on bare metal.
+	// StolenCores is the time of all this machine's cores that the hypervisor gave to others: noise that no path
+	// causes. 0 on bare metal.
 	StolenCores float64 `json:"stolen_cores"`
 	Runs        []*Run  `json:"runs"`
-	// Sections are those of an experiment; empty where the profile names none.
+	// Sections are an experiment's; empty if the profile names none.
 	Sections []Section `json:"sections,omitempty"`
-	// Cases are what an experiment measured, in figures; empty where the profile names none.
+	// Cases are an experiment's figures; empty if the profile names none.
 	Cases []*Case `json:"cases,omitempty"`
-	// Idle is ktsnd with nothing to send; null when that was not measured.
+	// Idle is ktsnd with nothing to send; null if that was not measured.
 	Idle *Idle `json:"idle"`
-	// Usage is what nodes and pods used over the whole measurement; empty where nobody counts that.
+	// Usage is the usage of nodes and pods over the whole measurement; empty if it is unknown.
 	Usage []Usage `json:"usage"`
-	// Ratios compare runs with each other, with the range in which the ratio lies.
+	// Ratios compare runs with each other, with the range of the ratio.
 	Ratios []Ratio `json:"ratios"`
-	// Assertions are what was asked about the figures, and the answers.
+	// Assertions are the assertions about the figures and their results.
 	Assertions []Assertion `json:"assertions"`
-	// NotMeasured says what could not be measured here, and why.
+	// NotMeasured lists what could not be measured here, and why.
 	NotMeasured []Gap `json:"not_measured"`
-	// Figures compares with what the project wants to reach.
+	// Figures are compared with the project's targets.
 	Figures []Figure `json:"figures"`
-	// Emulated says in a sentence what virtual machines the messages were between; empty where there were none.
+	// Emulated describes the virtual machines; empty if there were none.
 	Emulated string `json:"emulated,omitempty"`
-	// Warnings are what ktsnd had to say.
+	// Warnings are ktsnd's.
 	Warnings []string `json:"warnings"`
-	// Problems says in sentences what makes the measurement invalid or a failure; empty when nothing does.
+	// Problems lists why the measurement is invalid or a failure; empty if it is neither.
 	Problems []string `json:"problems"`
 }
 
-// Setup is how it was measured.
+// Setup describes the conditions of the measurement.
 type Setup struct {
-	// Messages were sent per path and payload, in so many alternations.
+	// Messages were sent per path and payload, in this many alternations.
 	Messages     int `json:"messages"`
 	Alternations int `json:"alternations"`
-	// SenderCPU is where talker and ktsnd ran, ListenerCPU where the polling listener did; -1: not pinned.
+	// SenderCPU is the processor of talker and ktsnd, ListenerCPU that of the polling listener; -1: not pinned.
 	SenderCPU   int `json:"sender_cpu"`
 	ListenerCPU int `json:"listener_cpu"`
-	// LeadNs is how long before its transmit time the application hands a timed message over.
+	// LeadNs is how long before its transmit time the application hands over a timed message.
 	LeadNs int64 `json:"lead_ns"`
-	// SpinNs is how long before each send the talkers of paths that spin were awake, as ktsnd is before a departure, and
-	// FIFOPriority their priority of SCHED_FIFO, as ktsnd's; 0: none.
+	// SpinNs is how long the talkers of spinning paths busy-wait before each send, like ktsnd before a departure, and
+	// FIFOPriority their SCHED_FIFO priority, like ktsnd's; 0: none.
 	SpinNs       int64 `json:"spin_ns"`
 	FIFOPriority int   `json:"fifo_priority"`
 	// Gates is ktsnd's setting in the runs under a schedule; null when there were none.
@@ -70,7 +70,7 @@ type Setup struct {
 type GateSetup struct {
 	// LeadNs takes the place of Setup.LeadNs.
 	LeadNs int64 `json:"lead_ns"`
-	// LinkSpeedBps is what ktsnd was told of the link.
+	// LinkSpeedBps is the link speed in ktsnd's configuration.
 	LinkSpeedBps int64 `json:"link_speed_bps"`
 	// GuardBandNs is how long before its gate closes a frame must have left.
 	GuardBandNs int64 `json:"guard_band_ns"`
@@ -85,11 +85,11 @@ type Run struct {
 	// Over the messages of all alternations together.
 	Counts
 	Distributions
-	// Each alternation by itself, and the median of each of their figures.
+	// Each alternation by itself, and the median of each figure.
 	Alternations         []Alternation `json:"alternations"`
 	MedianOfAlternations Distributions `json:"median_of_alternations"`
-	// SwitchShare is what Open vSwitch takes of the latency, median by median; null for other paths, and where nobody
-	// saw the wire.
+	// SwitchShare is Open vSwitch's part of the latency, by medians; null for other paths, and without observations of
+	// the wire.
 	SwitchShare *float64 `json:"ovs_share_of_latency,omitempty"`
 }
 
@@ -104,26 +104,23 @@ type Counts struct {
 	// Sent were accepted by the send call; SendErrors were not.
 	Sent       int `json:"sent"`
 	SendErrors int `json:"send_errors"`
-	// Received is the number of different messages that arrived with every byte intact; Lost is the rest
-	// of those sent.
+	// Received is the number of different messages that arrived intact; Lost is the rest of those sent.
 	Received int `json:"received"`
 	Lost     int `json:"lost"`
 	// Corrupt arrived with a byte changed, Duplicated arrived once more.
 	Corrupt    int `json:"corrupt"`
 	Duplicated int `json:"duplicated"`
-	// Early were on the wire before the time asked for.
+	// Early were on the wire before the requested time.
 	Early int `json:"early"`
-	// Late is how many ktsnd counted as having left after their time, for any reason; null for paths
-	// without ktsnd, which count nothing.
+	// Late is how many left after their time by ktsnd's counters, for any reason; null for paths without ktsnd.
 	Late *uint64 `json:"late"`
-	// HandedOverLate are messages between virtual machines that were handed over less than 50 ms before their times. They are not in
-	// errors of departure, launch and request.
+	// HandedOverLate are messages between virtual machines that were handed over less than 50 ms before their times.
+	// They are not in the errors of departure, launch and request.
 	HandedOverLate int `json:"handed_over_late,omitempty"`
-	// Gates says of each class that had something to send how its frames kept to its window, the most important
-	// class first; null in runs without a schedule.
+	// Gates has for each class that sent something how its frames kept to its window, the most important class first;
+	// null in runs without a schedule.
 	Gates []GateFrames `json:"gates"`
-	// CompetingFrames were on the wire in the same run past ktsnd, through the kernel's path; null when nothing was
-	// sent there.
+	// CompetingFrames were on the wire in the same run by the kernel's path; null if nothing was sent there.
 	CompetingFrames *int `json:"beside_frames"`
 }
 
@@ -133,83 +130,82 @@ type GateFrames struct {
 	// The window of the class is from OpenNs on, before CloseNs, counted from the beginning of each cycle.
 	OpenNs  int64 `json:"open_ns"`
 	CloseNs int64 `json:"close_ns"`
-	// Sent are messages of the class that were accepted by a send call; Frames were seen on the wire.
+	// Sent are messages of the class that a send call accepted; Frames were seen on the wire.
 	Sent   int `json:"sent"`
 	Frames int `json:"frames"`
-	// Cycles went by from the first of the frames to the last, in each alternation.
+	// Cycles is the number of cycles from the first of the frames to the last, in each alternation.
 	Cycles int `json:"cycles"`
-	// OutsideWindow were there while the gate was shut.
+	// OutsideWindow were there while the gate was closed.
 	OutsideWindow int `json:"outside_window"`
-	// TransmissionOverrun is how many frames ktsnd counted that its port was given too late for their window.
+	// TransmissionOverrun is ktsnd's count of frames that were given to its port too late for their window.
 	TransmissionOverrun uint64 `json:"transmission_overrun"`
 }
 
-// Distributions are what was measured per message; null where a path has no such measurement.
+// Distributions are measurements per message; null where a path has none.
 type Distributions struct {
 	// Latency is arrival at the listener - requested transmit time.
 	Latency *stats.Summary `json:"latency_ns"`
-	// ClockError is how far the clocks behind Latency may be wrong; null where nobody said.
+	// ClockError is the possible error of Latency's clocks; null if it is unknown.
 	ClockError *ClockError `json:"clock_error_ns"`
 	// Jitter is t(i) - (t(i-1) + cycle) of arrivals with consecutive sequence numbers.
 	Jitter *stats.Jitter `json:"jitter_ns"`
-	// LaunchError is time on the wire, seen by a tap on the receiving end of the link, - requested
-	// transmit time.
+	// LaunchError is time on the wire, seen by a tap on the receiving end of the link, - requested transmit time.
 	LaunchError *stats.Summary `json:"launch_error_ns"`
-	// RequestError is time on the wire - the transmit time that the application asked for, by the true clock, where that is not what
-	// ktsnd was told, as in a virtual machine; null elsewhere. Its true time is known within ClockError.
+	// RequestError is time on the wire - the transmit time that the application requested, by the true clock, where
+	// that differs from ktsnd's, as in a virtual machine; null elsewhere. Its true time is known within ClockError.
 	RequestError *stats.Jitter `json:"request_error_ns,omitempty"`
-	// Scheduled is from the beginning of a cycle until a message was on the wire, by the clock of that end; null without a window of
-	// the profile. SpanP99_9 says how wide it is.
+	// Scheduled is from the beginning of a cycle until a message was on the wire, by the clock of that end; null
+	// without a window in the profile. SpanP99_9 is its width.
 	Scheduled *stats.Spread `json:"scheduled_ns,omitempty"`
-	// DepartureError is ktsnd's clock read that released the frame - requested transmit time.
+	// DepartureError is ktsnd's clock reading that released the frame - requested transmit time.
 	DepartureError *stats.Summary `json:"departure_error_ns"`
-	// Port is time on the wire - the clock read that released the frame: what ktsnd's port takes, which is all of Open
-	// vSwitch on path ovs.
+	// Port is time on the wire - the clock reading that released the frame: the time in ktsnd's port, which includes
+	// Open vSwitch on path ovs.
 	Port *stats.Summary `json:"port_ns,omitempty"`
-	// SendCall is how long the application's send call took.
+	// SendCall is the duration of the application's send call.
 	SendCall *stats.Summary `json:"send_call_ns"`
 	// CPUCores is the processor time of programs as a share of one core, by program.
 	CPUCores map[string]float64 `json:"cpu_cores"`
-	// SendingCores is what the whole sending side takes of them: the application, ktsnd, and Open vSwitch on path ovs. Null
-	// where that is not known, and in runs with a schedule, in which ktsnd has more to send than the messages.
+	// SendingCores is the part of the whole sending side: the application, ktsnd, and Open vSwitch on path ovs. Null if
+	// it is unknown, and in runs with a schedule, in which ktsnd sends other messages as well.
 	SendingCores *float64 `json:"sending_cores,omitempty"`
-	// MemoryBytes is the most memory that programs had, by program; empty where nobody looked.
+	// MemoryBytes is the peak memory of programs; empty if it was not watched.
 	MemoryBytes map[string]int64 `json:"memory_bytes,omitempty"`
-	// MachineCores is the processor time of the whole machine, as a number of cores; null where nobody looked.
+	// MachineCores is the processor time of the whole machine as a number of cores; null if it was not watched.
 	MachineCores *float64 `json:"machine_cores,omitempty"`
 }
 
-// ProfileSummary is what was asked for.
+// ProfileSummary is the request.
 type ProfileSummary struct {
 	Name  string `json:"name"`
 	About string `json:"about"`
-	// Experiment is what was measured in the place of messages; empty: none.
+	// Experiment was measured instead of messages; empty: none.
 	Experiment string `json:"experiment,omitempty"`
-	// Target is the kind of nodes that it was measured between: namespaces or cluster.
+	// Target is the kind of nodes: namespaces or cluster.
 	Target string `json:"target"`
-	// Runs were planned, of which Done were made; less when the measurement was interrupted.
+	// Runs were planned, of which Done were performed; fewer if the measurement was interrupted.
 	Runs int `json:"runs"`
 	Done int `json:"done"`
-	// Window is that of the measured messages in the schedule, where the profile gave one.
+	// Window is the window of the measured messages in the schedule, if the profile has one.
 	Window *Window `json:"window,omitempty"`
-	// VLAN is the tag of ktsnd's frames under a schedule; 0: none.
+	// VLAN is the VLAN ID of ktsnd's frames under a schedule; 0: untagged.
 	VLAN int `json:"vlan,omitempty"`
-	// Seed is that of the random numbers behind the ranges of Ratios.
+	// Seed is the seed of the random numbers for the ranges of Ratios.
 	Seed uint64 `json:"seed"`
-	// BudgetNs is the latency that the application can bear; 0 when it said nothing.
+	// BudgetNs is the latency that the application tolerates; 0 if it is not set.
 	BudgetNs int64 `json:"budget_ns"`
-	// MoreBudgetsNs are further ones, where the profile named several.
+	// MoreBudgetsNs are further budgets.
 	MoreBudgetsNs []int64 `json:"more_budgets_ns,omitempty"`
-	// MeanOverNs is how long a time each point of the drawn means covers; 0: the report chooses.
+	// MeanOverNs is the interval of each point of the drawn means; 0: the report chooses.
 	MeanOverNs int64 `json:"mean_over_ns"`
 	// Samplers is during which runs the bench watched the link and the programs: on (all), off (none), or apart: during
-	// short runs of their own, from which launch errors, machine and memory are, while latencies are from the others.
+	// short separate runs, which provide launch errors, machine and memory, while latencies are from the others.
 	Samplers string `json:"samplers"`
-	// Programs are the SHA-256 sums of what was measured, by name.
+	// Programs are the SHA-256 sums of the measured programs, by name.
 	Programs map[string]string `json:"programs"`
 }
 
-// BudgetsNs are all latencies that the application can bear; none when it said nothing.
+// BudgetsNs returns all latencies that the application tolerates.
 func (p *ProfileSummary) BudgetsNs() []int64 {
 	if p == nil || p.BudgetNs == 0 {
 		return nil
@@ -217,9 +213,9 @@ func (p *ProfileSummary) BudgetsNs() []int64 {
 	return append([]int64{p.BudgetNs}, p.MoreBudgetsNs...)
 }
 
-// Window is when in each cycle a gate is open, and when messages are due, counted from its opening. Where an emulated machine's kernel
-// executes the schedule all of it, and the cycle, is Stretch times as long; 0: once. Where the machine's host does, messages are due
-// GuestEarlyNs earlier.
+// Window is when in each cycle a gate is open, and when messages are due, counted from its opening. Where an emulated
+// machine's kernel executes the schedule, all of it and the cycle is Stretch times as long; 0: once. Where the
+// machine's host does, messages are due GuestEarlyNs earlier.
 type Window struct {
 	OpenNs       int64 `json:"open_ns"`
 	CloseNs      int64 `json:"close_ns"`
@@ -228,15 +224,16 @@ type Window struct {
 	GuestEarlyNs int64 `json:"guest_early_ns,omitempty"`
 }
 
-// Clock says how far two times of one message can be wrong against each other.
+// Clock describes the error between two times of one message.
 type Clock struct {
-	// ErrorNs bounds the difference between sending and receiving clock, as messages between them show: 0 when they are one. What
-	// is estimated of each clock is beside each latency.
+	// ErrorNs bounds the difference between sending and receiving clock, as messages between them show: 0 if they are
+	// one. The estimate for each clock is with each latency.
 	ErrorNs int64 `json:"error_ns"`
-	// ReadNs is what a system call takes that reads the clock, in the median and at p99: a bound on how exact a stamp is.
+	// ReadNs is the duration of a system call that reads the clock, the median and p99: a bound on the accuracy of a
+	// stamp.
 	ReadNs    int64 `json:"read_ns"`
 	ReadP99Ns int64 `json:"read_p99_ns"`
-	// About says it in a sentence.
+	// About describes it.
 	About string `json:"about"`
 }
 
@@ -248,7 +245,7 @@ type Gap struct {
 
 // Ratio is a figure of one run divided by that of another one.
 type Ratio struct {
-	// Figure is as in a run, such as latency_ns.p99.
+	// Figure is the name in a run, such as latency_ns.p99.
 	Figure       string `json:"figure"`
 	Path         string `json:"path"`
 	Workload     string `json:"workload"`
@@ -256,20 +253,20 @@ type Ratio struct {
 	AgainstLoad  string `json:"against_workload"`
 	PayloadBytes int    `json:"payload_bytes"`
 	CycleNs      int64  `json:"cycle_ns"`
-	// Value is over all messages; with Confidence it lies between Low and High, the error of the clocks granted.
+	// Value is over all messages; with Confidence it lies between Low and High, including the error of the clocks.
 	Value      float64 `json:"value"`
 	Low        float64 `json:"low"`
 	High       float64 `json:"high"`
 	Confidence float64 `json:"confidence"`
-	// Doubt says why the latencies are not to be believed; empty where nothing speaks against them.
+	// Doubt is why the latencies cannot be trusted, "" if they can.
 	Doubt string `json:"doubt,omitempty"`
 }
 
-// Assertion is a question about the figures.
+// Assertion is a condition on the figures.
 type Assertion struct {
 	Expression string `json:"expression"`
 	Holds      bool   `json:"holds"`
-	// Detail names the payloads and cycles for which it does not hold, with the figures.
+	// Detail lists the payloads and cycles for which it does not hold, with the figures.
 	Detail string `json:"detail"`
 }
 
@@ -279,21 +276,21 @@ type Idle struct {
 	CPUCores   map[string]float64 `json:"cpu_cores"`
 }
 
-// Figure is a value that the project wants below a limit.
+// Figure is a value with a target of the project.
 type Figure struct {
 	Name string `json:"name"`
 	// Unit is "ns", "cores", "messages", "ratio" or "share".
 	Unit  string  `json:"unit"`
 	Limit float64 `json:"limit"`
-	// Values by payload in bytes; "-" when the figure does not depend on it.
+	// Values by payload in bytes; "-" if the figure does not depend on it.
 	Values  map[string]float64 `json:"values"`
 	Reached bool               `json:"reached"`
-	// NotJudged says in a sentence why nobody can tell whether it is within the limit; empty where that is known. Then Reached is
+	// NotJudged is why it is unknown whether the value is within the limit; empty if it is known. Then Reached is
 	// false.
 	NotJudged string `json:"not_judged,omitempty"`
 }
 
-// Verdict says whether the figure is within its limit.
+// Verdict returns whether the figure is within its limit, as text.
 func (f *Figure) Verdict() string {
 	switch {
 	case f.NotJudged != "":
@@ -350,7 +347,7 @@ func addGates(sums, more []GateFrames) []GateFrames {
 	return sums
 }
 
-// MedianOf takes the median of each figure over the alternations.
+// MedianOf returns the median of each figure over the alternations.
 func MedianOf(alternations []Alternation) Distributions {
 	summaries := func(figure func(Alternation) *stats.Summary) *stats.Summary {
 		all := make([]*stats.Summary, len(alternations))
@@ -379,7 +376,7 @@ func MedianOf(alternations []Alternation) Distributions {
 	}
 }
 
-// MostMemory is the most that each program had in any alternation.
+// MostMemory returns the largest memory of each program in any alternation.
 func MostMemory(alternations []Alternation) map[string]int64 {
 	most := map[string]int64{}
 	for _, alternation := range alternations {

@@ -29,7 +29,7 @@ func SampleRun(path string, payloadBytes int, latencyNs int64) *Run {
 	return r
 }
 
-// ReadSummary reads the summary.json that a demo or bench has left in its folder.
+// ReadSummary reads the summary.json of a demo or bench in a folder.
 func ReadSummary(t testing.TB, dir string) *Summary {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "summary.json"))

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// UsageSample is what a node, or a container of a pod on it, had used at one time.
+// UsageSample is the usage of a node, or of a container of a pod on it, at one time.
 type UsageSample struct {
 	Node string `json:"node"`
-	// The rest of the name is empty for the node itself. UID tells pods of the same name apart.
+	// The following names are empty for the node itself. UID distinguishes pods with the same name.
 	Pod       string `json:"pod,omitempty"`
 	Container string `json:"container,omitempty"`
 	UID       string `json:"uid,omitempty"`
-	// TimeNs since 1970, by the node's clock, is when it was counted; CPUNs the processor time until then.
+	// TimeNs since 1970, by the node's clock, is the time of the count; CPUNs the processor time until then.
 	TimeNs      int64 `json:"time_ns"`
 	CPUNs       int64 `json:"cpu_ns"`
 	MemoryBytes int64 `json:"memory_bytes"`
 }
 
-// Usage is what a node, or a container, used over a measurement.
+// Usage is the usage of a node, or a container, over a measurement.
 type Usage struct {
 	Node      string `json:"node"`
 	Pod       string `json:"pod,omitempty"`
@@ -30,22 +30,22 @@ type Usage struct {
 	Cores   float64 `json:"cores"`
 	OverNs  int64   `json:"over_ns"`
 	Counted int     `json:"counted"`
-	// MemoryBytes is the most.
+	// MemoryBytes is the maximum.
 	MemoryBytes int64 `json:"memory_bytes"`
 }
 
-// longestPause separates parts of a measurement that was interrupted: what was used between them is not its.
+// longestPause separates the parts of an interrupted measurement: usage between them does not count.
 const longestPause = 2 * time.Minute
 
-// usageKey is what samples belong to.
+// usageKey identifies the owner of samples.
 type usageKey struct{ node, pod, container, uid string }
 
-// UsageOf adds up samples, nodes first. Of what was counted once nothing is known.
+// UsageOf adds up samples, nodes first. Owners with a single sample are left out.
 func UsageOf(samples []UsageSample) []Usage {
 	series := map[usageKey][]UsageSample{}
 	for _, sample := range samples {
 		key := usageKey{sample.Node, sample.Pod, sample.Container, sample.UID}
-		if samples := series[key]; len(samples) == 0 || sample.TimeNs > samples[len(samples)-1].TimeNs { // a kubelet may tell the same twice
+		if samples := series[key]; len(samples) == 0 || sample.TimeNs > samples[len(samples)-1].TimeNs { // a kubelet may report a sample twice
 			series[key] = append(samples, sample)
 		}
 	}
@@ -72,7 +72,7 @@ func UsageOf(samples []UsageSample) []Usage {
 	return all
 }
 
-// add takes the samples of one pod, or node, and returns the processor time between them.
+// add adds the samples of one pod, or node, and returns the processor time between them.
 func (u *Usage) add(samples []UsageSample) (busy int64) {
 	for i, sample := range samples {
 		u.Counted++

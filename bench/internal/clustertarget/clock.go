@@ -21,30 +21,30 @@ import (
 const (
 	clockMessages = 100
 	clockCycle    = 2 * time.Millisecond
-	// compareEvery is how old a comparison of the clocks may be when a series of runs begins: clocks drift.
+	// compareEvery is the age at which a comparison of the clocks is repeated before a series of runs: clocks drift.
 	compareEvery = 20 * time.Second
 )
 
-// clocks are what is known of CLOCK_TAI on the two nodes.
+// clocks is a comparison of CLOCK_TAI on the two nodes.
 type clocks struct {
-	// there and back are the least times that messages seemed to take from the talkers' node to the listeners', and back.
+	// there and back are the smallest apparent times of messages from the talkers' node to the listeners', and back.
 	there, back time.Duration
-	// ahead is the talkers' node's clock less that of this machine, to within the time of a question or so.
+	// ahead is the talkers' node's clock minus this machine's, within about a round trip.
 	ahead time.Duration
 }
 
-// bound is the most by which the clocks can differ: no message arrives before it was sent.
+// bound is the largest possible difference of the clocks: no message arrives before it was sent.
 func (c clocks) bound() time.Duration {
 	return time.Duration(max(math.Abs(float64(c.there)), math.Abs(float64(c.back))))
 }
 
-// difference is the listeners' clock less the talkers', if messages take as long there as back.
+// difference is the listeners' clock minus the talkers', if messages take equal time in both directions.
 func (c clocks) difference() time.Duration { return (c.there - c.back) / 2 }
 
-// known tells how exactly, whether they do or not.
+// known returns the uncertainty of the difference without that assumption.
 func (c clocks) known() time.Duration { return (c.there + c.back) / 2 }
 
-// comparison is what all comparisons of a bench say.
+// comparison summarises all comparisons of a bench.
 type comparison struct {
 	last clocks
 	// worst is the largest bound, least and most are the extremes of the difference.
@@ -80,17 +80,18 @@ func (c clocks) describe() results.Clock {
 			results.Micros(c.bound().Nanoseconds()))}
 }
 
-// describeOne is said of nodes that have one clock.
+// describeOne describes nodes that have one clock.
 func (c clocks) describeOne(on nodes) results.Clock {
 	return results.Clock{About: fmt.Sprintf("Nodes %s and %s run on one kernel (their boot ID is the same), and so talkers and listeners have one "+
 		"clock, CLOCK_TAI: there is no error of synchronisation. The quickest of %d messages each way took %s µs there and %s µs back.",
 		on.talkers.Name, on.listeners.Name, clockMessages, results.Micros(c.there.Nanoseconds()), results.Micros(c.back.Nanoseconds()))}
 }
 
-// apart is how far the clocks certainly differ: a message that seems to have arrived before it was sent took no less than no time.
+// apart is the minimum difference of the clocks: a message that seems to have arrived before it was sent took at least
+// no time.
 func (c clocks) apart() time.Duration { return max(-c.there, -c.back, 0) }
 
-// warning says when the clocks certainly differ by more than messages take.
+// warning returns a warning if the clocks certainly differ by more than messages take.
 func (c clocks) warning() string {
 	if c.there > 0 && c.back > 0 {
 		return ""
@@ -99,7 +100,7 @@ func (c clocks) warning() string {
 		"and the same offset of TAI set on both", results.Micros(c.difference().Nanoseconds()), results.Micros(c.known().Nanoseconds()))
 }
 
-// measureClocks sends messages both ways.
+// measureClocks sends messages in both directions.
 func (l *Target) measureClocks(ctx context.Context) error {
 	pair := endsOf(l.clockPath())
 	talker, listener := l.pods[pair.talker], l.pods[pair.listener]
@@ -115,7 +116,7 @@ func (l *Target) measureClocks(ctx context.Context) error {
 	return nil
 }
 
-// clockPath is the way with the least on it.
+// clockPath is the path with the fewest components.
 func (l *Target) clockPath() string {
 	if l.pods[talkerHost] != nil {
 		return results.PathHost
@@ -123,7 +124,8 @@ func (l *Target) clockPath() string {
 	return results.PathPrimary
 }
 
-// quickest is the least time that a message took by the two clocks, and how far the first is ahead of this machine's.
+// quickest returns the smallest time of a message by the two clocks, and how far the first clock is ahead of this
+// machine's.
 func (l *Target) quickest(ctx context.Context, from, to *corev1.Pod) (least, ahead time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, traffic.RunGrace)
 	defer cancel()

@@ -11,14 +11,14 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/results"
 )
 
-// estimate is how wrong a node's clock may have been while it was measured with it.
+// estimate is the possible error of a node's clock during a measurement.
 type estimate struct {
 	node string
-	// worst is the largest of all readings, or one of which nothing was known.
+	// worst is the largest of all readings, or an unknown one.
 	worst reading
-	// stepped tells that somebody set the clock meanwhile.
+	// stepped: the clock was set meanwhile.
 	stepped bool
-	// follows are what it followed meanwhile, and tai the offsets of its CLOCK_TAI, as far as somebody said it.
+	// follows are the clock's sources meanwhile, and tai the offsets of its CLOCK_TAI, as far as they are known.
 	follows, tai []string
 }
 
@@ -28,7 +28,7 @@ func newEstimate(node string, now reading) estimate {
 	return e
 }
 
-// note remembers what the clock follows by one more reading.
+// note records the clock's source in another reading.
 func (e *estimate) note(now reading) {
 	e.follows, e.tai = noted(e.follows, now.follows), noted(e.tai, now.tai)
 }
@@ -40,14 +40,14 @@ func noted(all []string, note string) []string {
 	return append(all, note)
 }
 
-// add takes one more reading.
+// add adds a reading.
 func (e *estimate) add(now reading) {
 	if e.worst.known() && (!now.known() || now.bound > e.worst.bound) {
 		e.worst = now
 	}
 }
 
-// bound is nil where it is not known.
+// bound is nil if it is unknown.
 func (e *estimate) bound() *int64 {
 	if !e.worst.known() {
 		return nil
@@ -56,7 +56,8 @@ func (e *estimate) bound() *int64 {
 	return &ns
 }
 
-// differing says why nobody knows how far two clocks are apart although the error of each is known by what it follows; "": somebody does.
+// differing returns why the difference of two clocks is unknown although their errors are known, for example because
+// they follow different sources; "" if it is known.
 func differing(talker, listener *estimate) string {
 	if a, b := strings.Join(talker.tai, " and "), strings.Join(listener.tai, " and "); a != b && a != "" && b != "" {
 		return fmt.Sprintf("CLOCK_TAI of node %s is %s s ahead of UTC, and that of node %s %s s, so that they are whole seconds apart; have who keeps "+
@@ -68,7 +69,7 @@ func differing(talker, listener *estimate) string {
 	return ""
 }
 
-// errorOf is the error of what is measured between two clocks, which is not known where these follow different ones.
+// errorOf returns the error between two clocks, which is unknown if they follow different sources.
 func errorOf(talker, listener *estimate) *results.ClockError {
 	clockError := results.ClockErrorOf(talker.bound(), listener.bound())
 	if differing(talker, listener) != "" {
@@ -77,20 +78,20 @@ func errorOf(talker, listener *estimate) *results.ClockError {
 	return clockError
 }
 
-// judge is what clocks are judged by.
+// judge has the criteria for clocks.
 type judge struct {
-	// limit is that of the profile; 0: it has none.
+	// limit is the profile's; 0: none.
 	limit time.Duration
-	// median of the latencies that were measured with them; measured is false where there are none.
+	// median is the median of the measured latencies; measured is false if there are none.
 	median   time.Duration
 	measured bool
-	// apart is how far the clocks differ at least, as messages between them show.
+	// apart is the minimum difference of the clocks, as messages between them show.
 	apart time.Duration
 }
 
-// verdict says in sentences what speaks against what was measured.
+// verdict lists objections to a measurement.
 type verdict struct {
-	// doubt is why it is not to be believed, refused why it is not even to be kept.
+	// doubt is why it cannot be trusted, refused why it is not even stored.
 	doubt, refused string
 }
 
@@ -124,7 +125,7 @@ func (j *judge) of(talker, listener *estimate) verdict {
 	return verdict{}
 }
 
-// ofUnknown judges clocks of which one is not known, or that follow different ones.
+// ofUnknown judges clocks of which one is unknown, or that follow different sources.
 func (j *judge) ofUnknown(talker, listener *estimate) verdict {
 	whose, others := talker, "it differs from that of the other node"
 	if talker.worst.known() {
@@ -147,7 +148,7 @@ func (j *judge) ofUnknown(talker, listener *estimate) verdict {
 
 func micros(duration time.Duration) string { return results.Micros(duration.Nanoseconds()) }
 
-// refusal is the error of a bench whose clocks are not good enough.
+// refusal returns the error of a bench whose clocks are not good enough.
 func refusal(why string) error {
 	return fmt.Errorf("%s; have the clocks kept together (docs/clocks.md; `ktsn clock` shows them), or measure nevertheless with --any-clock", why)
 }

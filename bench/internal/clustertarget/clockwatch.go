@@ -15,26 +15,26 @@ import (
 )
 
 const (
-	// readClocksEvery is how often the agents' words are read during a run: they write a change at once, and asking costs the
-	// nodes nothing.
+	// readClocksEvery is how often the agents' reports are read during a run: agents write changes at once, and reading
+	// costs the nodes nothing.
 	readClocksEvery = time.Second
-	// settleTime is how long clocks that are not good enough may take to become so.
+	// settleTime is how long clocks may take to become good enough.
 	settleTime = 30 * time.Second
-	// clockAttempts is how often a run is made whose clocks were not good enough.
+	// clockAttempts limits the attempts of a run whose clocks were not good enough.
 	clockAttempts = 3
 )
 
-// clockWatch reads what is said of both clocks during a run.
+// clockWatch reads the reports about both clocks during a run.
 type clockWatch struct {
 	target    *Target
 	estimates [2]estimate
-	// began are the first readings, and rough what the agents had written then.
+	// began are the first readings, and rough the agents' reports then.
 	began, rough [2]reading
 	cancel       context.CancelFunc
 	done         chan struct{}
 }
 
-// watchClocks begins to; finish ends it.
+// watchClocks begins the watch; finish ends it.
 func (l *Target) watchClocks(ctx context.Context) (*clockWatch, error) {
 	w := &clockWatch{target: l, done: make(chan struct{})}
 	for i := range l.ends {
@@ -52,8 +52,8 @@ func (l *Target) watchClocks(ctx context.Context) (*clockWatch, error) {
 	return w, nil
 }
 
-// follow reads what the agents write until ctx ends. What they write is rounded up: it counts where it has become more since the
-// beginning, or nothing. A question without an answer is asked again.
+// follow reads the agents' reports until ctx ends. They are rounded up, so they count only if they have grown since the
+// beginning. A failed request is repeated.
 func (w *clockWatch) follow(ctx context.Context) {
 	defer close(w.done)
 	for retry.Pause(ctx, w.target.clockEvery) == nil {
@@ -70,7 +70,7 @@ func (w *clockWatch) follow(ctx context.Context) {
 	}
 }
 
-// readNext reads what an agent writes during a run. Where ktsnd says how wrong the clock is, that is so without the agent as well.
+// readNext reads an agent's report during a run. ktsnd's bound is valid without the agent as well.
 func (l *Target) readNext(ctx context.Context, source *end) (reading, error) {
 	if source.ktsnd != nil {
 		return l.readRough(ctx, source)
@@ -84,7 +84,7 @@ func (w *clockWatch) stop() {
 	<-w.done
 }
 
-// finish reads once more, and returns how wrong both clocks may have been at most.
+// finish reads once more, and returns the largest possible errors of both clocks.
 func (w *clockWatch) finish(ctx context.Context) (*[2]estimate, error) {
 	w.stop()
 	for i := range w.estimates {
@@ -99,7 +99,7 @@ func (w *clockWatch) finish(ctx context.Context) (*[2]estimate, error) {
 	return &w.estimates, nil
 }
 
-// performWatched makes one run, and makes it again when the clocks were not good enough for it.
+// performWatched performs a run, and repeats it if the clocks were not good enough.
 func (l *Target) performWatched(ctx context.Context, run engine.Run) (*engine.Outcome, error) {
 	if l.oneClock {
 		outcome, err := l.perform(ctx, run)
@@ -145,12 +145,12 @@ func (l *Target) performOnce(ctx context.Context, run engine.Run) (*engine.Outco
 	return outcome, seen, err
 }
 
-// judge is what this bench judges clocks by, as far as that is known without a run.
+// judge returns the criteria of this bench, as far as they are known without a run.
 func (l *Target) judge() judge {
 	return judge{limit: l.maxClockError, apart: l.clocks.last.apart()}
 }
 
-// medianLatency is false where nothing arrived.
+// medianLatency is false if nothing arrived.
 func medianLatency(messages []results.Message) (time.Duration, bool) {
 	var latencies []int64
 	for i := range messages {
@@ -165,10 +165,10 @@ func medianLatency(messages []results.Message) (time.Duration, bool) {
 	return time.Duration(stats.Percentile(latencies, 5000)), true
 }
 
-// checkClocks refuses a bench whose clocks are known not to be good enough before anything is measured with them.
+// checkClocks fails before anything is measured if the clocks are known not to be good enough.
 func (l *Target) checkClocks(ctx context.Context) error {
 	if l.clocks.last.apart() > 0 {
-		l.oneClock = false // whatever their kernels say
+		l.oneClock = false // even if they have one kernel
 	}
 	if l.oneClock || l.AnyClock {
 		return l.readBoth(ctx)
@@ -188,7 +188,7 @@ func (l *Target) checkClocks(ctx context.Context) error {
 	return nil
 }
 
-// readBoth remembers what is said of both clocks, for the report.
+// readBoth stores the reports about both clocks for the report.
 func (l *Target) readBoth(ctx context.Context) error {
 	if l.oneClock {
 		return nil
@@ -207,8 +207,8 @@ func (l *Target) estimateNow(i int) *estimate {
 	return &now
 }
 
-// awaitClocks waits for the error of both clocks together to be within a limit, or until they have had their time: the judge then
-// says what is wrong.
+// awaitClocks waits until the error of both clocks together is within a limit, or until settleTime has passed: the
+// judge then reports the problem.
 func (l *Target) awaitClocks(ctx context.Context, limit time.Duration) error {
 	for deadline := time.Now().Add(l.settle); ; {
 		if err := l.readBoth(ctx); err != nil {

@@ -16,24 +16,24 @@ import (
 )
 
 const (
-	// sinkPort is where the messages beside go.
+	// sinkPort is the destination of companions' messages.
 	sinkPort = 7790
-	// companionsAhead is what the talkers beside get to start before those that are measured.
+	// companionsAhead is how much earlier companions start than the measured talkers.
 	companionsAhead = 500 * time.Millisecond
-	// companionMessages is the most messages of one that floods: its records are in the pod's memory.
+	// companionMessages limits the messages of a flood, because its records are in the pod's memory.
 	companionMessages = "3000000"
 	sinkIdle          = "1s"
 	sinkFirst         = "20s"
 )
 
-// companions are the talkers beside a run, and the listener that their messages end at.
+// companions are the additional talkers of a run, and their listener.
 type companions struct {
 	sink    *started
 	talkers []*started
 }
 
-// startCompanions returns when the talkers beside a run have had time to begin. They talk from the plain pod, by the path that
-// every pod has, whichever is measured, and end by themselves.
+// startCompanions returns when companions have had time to begin. They send from the plain pod, by the default network
+// of pods on all paths, and end by themselves.
 func (l *Target) startCompanions(ctx context.Context, r engine.Run) (*companions, error) {
 	b := &companions{}
 	wanted := traffic.CompanionsOf(r, results.PathPrimary)
@@ -55,7 +55,7 @@ func (l *Target) startCompanions(ctx context.Context, r engine.Run) (*companions
 	}
 	for i := range wanted {
 		arguments := append([]string{program, "talker", "--quiet", "--no-txtime"}, traffic.CompanionTalker(r, &wanted[i], to)...)
-		if wanted[i].Flood { // the last of an option counts
+		if wanted[i].Flood { // the last value of an option counts
 			lasts := r.Duration() + companionsAhead + time.Second
 			arguments = append(arguments, "--count", companionMessages, "--for", traffic.Nanoseconds(lasts))
 		}
@@ -69,7 +69,7 @@ func (l *Target) startCompanions(ctx context.Context, r engine.Run) (*companions
 	return b, retry.Pause(ctx, companionsAhead)
 }
 
-// finish waits for the ends of the talkers beside, and returns how many of their messages arrived; nil without any.
+// finish waits for the companions' ends, and returns how many of their messages arrived; nil without any.
 func (c *companions) finish(ctx context.Context) (*int, error) {
 	if c.sink == nil {
 		return nil, nil

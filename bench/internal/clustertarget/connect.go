@@ -26,38 +26,38 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// answerTimeout is how long the cluster may take to answer a question.
+// answerTimeout limits how long the cluster may take to answer.
 const answerTimeout = 15 * time.Second
 
-// Where says which cluster, and what of it.
+// Where identifies the cluster and its parts.
 type Where struct {
 	Kubeconfig string
-	// Context is one of the file's; empty: its current one.
+	// Context is a context of the file; empty: its current one.
 	Context string
-	// Namespace is made for the bench, and removed.
+	// Namespace is created for the bench, and removed.
 	Namespace string
-	// Network is that of path tsn: NAME of a TSNNetwork, or NAMESPACE/NAME of it and of where the chart is, or, where there is
-	// no such TSNNetwork, of a NetworkAttachmentDefinition.
+	// Network is the network of path tsn: NAME of a TSNNetwork, or NAMESPACE/NAME, where NAMESPACE is the chart's too,
+	// or, without such a TSNNetwork, of a NetworkAttachmentDefinition.
 	Network string
-	// AnyClock measures also with clocks that are not good enough for it, and marks what it measures.
+	// AnyClock also measures with clocks that are not good enough, and marks the results.
 	AnyClock bool
-	// Image holds tsnperf; empty: the one beside ktsnd's, or the operator's.
+	// Image contains tsnperf; empty: the image next to ktsnd's, or the operator's.
 	Image string
 }
 
-// connection is a cluster that was reached.
+// connection is a connection to a cluster.
 type connection struct {
 	Where
 	config *rest.Config
-	// core and authorization are the groups of its API that a bench asks.
+	// core and authorization are the API groups that a bench uses.
 	core, authorization rest.Interface
-	// discovery is that of Services, for what is found by their names.
+	// discovery has Services, which are found by their names.
 	discovery rest.Interface
-	// annotated tells that the network is a TSNNetwork, on which the operator puts the pods that are annotated.
+	// annotated: the network is a TSNNetwork, to which the operator attaches annotated pods.
 	annotated bool
 }
 
-// connect reads the kubeconfig; the cluster is not asked yet.
+// connect reads the kubeconfig; it sends no request.
 func connect(where Where) (*connection, error) {
 	// The library writes to stderr what it also returns.
 	klog.SetLogger(logr.Discard())
@@ -91,7 +91,7 @@ var objects = func() *runtime.Scheme {
 	return scheme
 }()
 
-// parameters writes the options of a question.
+// parameters writes the options of a request.
 var parameters = runtime.NewParameterCodec(objects)
 
 func clientOf(config *rest.Config, path string, group schema.GroupVersion) (rest.Interface, error) {
@@ -102,7 +102,7 @@ func clientOf(config *rest.Config, path string, group schema.GroupVersion) (rest
 	return rest.RESTClientFor(asking)
 }
 
-// explain makes one sentence of what a cluster, or the way to it, said about a question.
+// explain shortens an error of the cluster, or of the connection, to one line.
 func (c *connection) explain(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -122,12 +122,12 @@ func (c *connection) explain(doing string, err error) error {
 	return fmt.Errorf("%s: %s", doing, oneLine(err))
 }
 
-// oneLine is an error's text as part of a sentence.
+// oneLine returns an error's text on one line.
 func oneLine(err error) string {
 	return strings.Join(strings.Fields(err.Error()), " ")
 }
 
-// lastPart leaves out the question that an error of the network begins with.
+// lastPart drops the request with which a network error begins.
 func lastPart(err error) string {
 	var unreachable *url.Error
 	if errors.As(err, &unreachable) {

@@ -25,7 +25,7 @@ type started struct {
 	done   chan struct{}
 	stdout bytes.Buffer
 	stderr watched
-	// err is valid when done is closed.
+	// err is valid after done is closed.
 	err error
 }
 
@@ -50,7 +50,7 @@ func (w *watched) String() string {
 	return w.text.String()
 }
 
-// start starts a program in a pod's container. It ends when the program does, or, for those here, when ctx does.
+// start starts a program in a pod's container. It ends when the program does or, from this side, when ctx does.
 func (c *connection) start(ctx context.Context, name string, pod *corev1.Pod, container string, command ...string) (*started, error) {
 	executor, err := c.executor(pod, container, command)
 	if err != nil {
@@ -82,7 +82,7 @@ func (c *connection) executor(pod *corev1.Pod, container string, command []strin
 	})
 }
 
-// ended makes a sentence of how a program ended.
+// ended describes how a program ended.
 func (c *connection) ended(name, pod, output string, err error) error {
 	var status utilexec.ExitError
 	switch output = strings.Join(strings.Fields(output), " "); {
@@ -106,7 +106,7 @@ func (s *started) wait(ctx context.Context) error {
 	}
 }
 
-// awaitReady returns when the program has said so.
+// awaitReady returns when the program has reported that it is ready.
 func (s *started) awaitReady(ctx context.Context) error {
 	select {
 	case <-s.ready:
@@ -121,7 +121,7 @@ func (s *started) awaitReady(ctx context.Context) error {
 	}
 }
 
-// run runs a program to its end and returns what it printed.
+// run runs a program to its end and returns its output.
 func (c *connection) run(ctx context.Context, name string, pod *corev1.Pod, container string, command ...string) (string, error) {
 	s, err := c.start(ctx, name, pod, container, command...)
 	if err != nil {

@@ -18,17 +18,17 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// ktsn is beside ktsnd in its image.
+// ktsn is next to ktsnd in its image.
 const ktsn = "/usr/bin/ktsn"
 
-// counted is what ktsnd of the talkers' node has counted so far, of all pods there, and what it has taken of the processors.
+// counted are the counters of the talkers' node's ktsnd, over all pods there, and its processor time.
 type counted struct {
 	late, sent uint64
 	busy       time.Duration
 }
 
-// since is what ktsnd did for a run; nil when nobody knows, because it could not be asked, began anew, or sent messages of
-// others meanwhile.
+// since returns ktsnd's counts for a run; nil if they are unknown, because ktsnd could not be asked, was restarted, or
+// sent messages of others meanwhile.
 func since(before, after *counted, talkers []traffic.Talker) *counted {
 	if before == nil || after == nil || after.late < before.late || after.sent < before.sent || after.busy < before.busy {
 		return nil
@@ -47,7 +47,7 @@ func since(before, after *counted, talkers []traffic.Talker) *counted {
 	return &counted{late: after.late - before.late, sent: after.sent - before.sent, busy: after.busy - before.busy}
 }
 
-// note adds to a run what ktsnd did for it. What it takes with nothing to send, before and after the messages, is part of that.
+// note adds ktsnd's counts to a run. They include its idle processor time before and after the messages.
 func (c *counted) note(r engine.Run, seen *traffic.Observation) {
 	if c == nil {
 		return
@@ -56,12 +56,12 @@ func (c *counted) note(r engine.Run, seen *traffic.Observation) {
 	seen.CPUCores["ktsnd"] = shareOf(c.busy, r)
 }
 
-// shareOf is what processor time is of the time that a run's messages take.
+// shareOf returns processor time as a share of the duration of a run's messages.
 func shareOf(busy time.Duration, r engine.Run) float64 {
 	return float64(busy) / float64(time.Duration(r.Messages)*r.Cycle())
 }
 
-// countSoFar asks ktsnd of the talkers' node what it has counted; nil when it cannot be asked, or has no part in the run.
+// countSoFar reads the counters of the talkers' node's ktsnd; nil if it cannot be asked, or takes no part in the run.
 func (l *Target) countSoFar(ctx context.Context, r engine.Run) (*counted, error) {
 	if l.ktsnd == nil || !results.ThroughKtsnd(r.Path) {
 		return nil, nil
@@ -73,12 +73,12 @@ func (l *Target) countSoFar(ctx context.Context, r engine.Run) (*counted, error)
 	return status.count(), nil
 }
 
-// ktsndStatus is what of ktsnd's status a bench needs.
+// ktsndStatus has the used fields of ktsnd's status.
 type ktsndStatus struct {
 	control.Status
-	// Counters by name: those that say why a message was late begin alike.
+	// Counters by name: those of reasons for late messages have a common prefix.
 	Counters map[string]uint64 `json:"counters"`
-	// Clock is what it was told of the clock; older ones do not say.
+	// Clock is ktsnd's information about the clock; older versions have none.
 	Clock ktsndClock `json:"clock"`
 }
 
@@ -92,7 +92,7 @@ func (s *ktsndStatus) count() *counted {
 	return &sum
 }
 
-// askKtsnd asks ktsnd of a node, which is in this pod, for its status.
+// askKtsnd reads the status of the ktsnd in a pod.
 func (l *Target) askKtsnd(ctx context.Context, pod *corev1.Pod) (*ktsndStatus, error) {
 	text, err := l.run(ctx, "ktsn status", pod, ktsndContainer, ktsn, "status", "-o", "json")
 	if err != nil {

@@ -20,11 +20,11 @@ const (
 	attachmentGroup    = "k8s.cni.cncf.io"
 	attachmentResource = "network-attachment-definitions"
 	networkResource    = "tsnnetworks"
-	// defaultImage is tsnperf where nothing says what the cluster's images are called.
+	// defaultImage contains tsnperf if the names of the cluster's images are unknown.
 	defaultImage = "localhost/kubernetsn/tsnperf:dev"
-	// chartNamespace is where the chart is unless said.
+	// chartNamespace is the chart's default namespace.
 	chartNamespace = "kubernetsn-system"
-	// component is how the chart marks its pods: those with ktsnd, and those of the operator.
+	// component is the chart's label of pods with ktsnd, and of the operator.
 	component         = "app.kubernetes.io/component="
 	ktsndPods         = component + "ktsnd"
 	operatorPods      = component + "operator"
@@ -33,12 +33,12 @@ const (
 	operatorContainer = "operator"
 )
 
-// nodes are the two between which is measured, the talkers' first.
+// nodes are the two nodes of the measurement, the talkers' first.
 type nodes struct {
 	talkers, listeners *corev1.Node
 }
 
-// chooseNodes takes the first two, by name, that take pods.
+// chooseNodes takes the first two nodes, by name, that accept pods.
 func (c *connection) chooseNodes(ctx context.Context) (nodes, error) {
 	list := &corev1.NodeList{}
 	if err := c.core.Get().Resource("nodes").Do(ctx).Into(list); err != nil {
@@ -70,7 +70,7 @@ func takesPods(node *corev1.Node) bool {
 	return false
 }
 
-// checkNetworkName refuses what names no network.
+// checkNetworkName rejects an invalid name of a network.
 func checkNetworkName(network string) error {
 	parts := strings.Split(network, "/")
 	if len(parts) > 2 || slices.Contains(parts, "") {
@@ -79,7 +79,8 @@ func checkNetworkName(network string) error {
 	return nil
 }
 
-// networkNamespace is where the chart is, or the NetworkAttachmentDefinition, which are one without an operator.
+// networkNamespace returns the namespace of the chart, or of the NetworkAttachmentDefinition; without an operator they
+// are one.
 func (c *connection) networkNamespace() string {
 	if namespace, _, both := strings.Cut(c.Network, "/"); both {
 		return namespace
@@ -89,7 +90,7 @@ func (c *connection) networkNamespace() string {
 
 func (c *connection) networkName() string { return c.Network[strings.Index(c.Network, "/")+1:] }
 
-// checkNetwork tells whether pods can be on the tsn network, and finds out how.
+// checkNetwork checks whether pods can be on the tsn network, and how.
 func (c *connection) checkNetwork(ctx context.Context) error {
 	err := c.core.Get().AbsPath("/apis", v1alpha1.GroupVersion.Group, v1alpha1.GroupVersion.Version, networkResource,
 		c.networkName()).Do(ctx).Error()
@@ -106,7 +107,7 @@ func (c *connection) checkNetwork(ctx context.Context) error {
 	return c.checkAttachment(ctx)
 }
 
-// checkAttachment looks for the network as a chart without an operator has it.
+// checkAttachment checks for the network as a chart without an operator creates it.
 func (c *connection) checkAttachment(ctx context.Context) error {
 	err := c.core.Get().AbsPath("/apis", attachmentGroup, "v1", "namespaces", c.networkNamespace(),
 		attachmentResource, c.networkName()).Do(ctx).Error()
@@ -118,12 +119,12 @@ func (c *connection) checkAttachment(ctx context.Context) error {
 	return c.explain("look for the tsn network", err)
 }
 
-// findKtsnd returns the pod of ktsnd on a node; nil when there is none.
+// findKtsnd returns the pod of ktsnd on a node, nil if there is none.
 func (c *connection) findKtsnd(ctx context.Context, node string) (*corev1.Pod, error) {
 	return c.findPod(ctx, "ktsnd", metav1.ListOptions{LabelSelector: ktsndPods, FieldSelector: "spec.nodeName=" + node})
 }
 
-// findPod returns a pod of the chart that is ready; nil when there is none.
+// findPod returns a ready pod of the chart, nil if there is none.
 func (c *connection) findPod(ctx context.Context, whose string, which metav1.ListOptions) (*corev1.Pod, error) {
 	pods := &corev1.PodList{}
 	err := c.core.Get().Namespace(c.networkNamespace()).Resource("pods").VersionedParams(&which, parameters).Do(ctx).Into(pods)
@@ -138,7 +139,7 @@ func (c *connection) findPod(ctx context.Context, whose string, which metav1.Lis
 	return nil, nil
 }
 
-// imageOf is tsnperf of the same origin and version as ktsnd, or as the operator.
+// imageOf returns the tsnperf image of the same registry and version as ktsnd's, or the operator's.
 func imageOf(pod *corev1.Pod) string {
 	called := map[string]string{ktsndContainer: "/ktsnd:", operatorContainer: "/ktsn-operator:"}
 	for _, container := range pod.Spec.Containers {

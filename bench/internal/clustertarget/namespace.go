@@ -21,16 +21,17 @@ import (
 const (
 	managedBy = "app.kubernetes.io/managed-by"
 	manager   = "ktsn-bench"
-	// madeBy says which process made the namespace, so that a later one on the same machine knows whether it still lives.
+	// madeBy identifies the process that created the namespace, so that a later one on the same machine knows whether
+	// it still runs.
 	madeBy = "kubernetsn.io/bench-process"
-	// podSecurity is the level that the namespace asks for.
+	// podSecurity is the level that the namespace enforces.
 	podSecurity = "pod-security.kubernetes.io/enforce"
-	// removeTimeout is how long the namespace may take to go away.
+	// removeTimeout limits the removal of the namespace.
 	removeTimeout = 2 * time.Minute
 	pollEvery     = 250 * time.Millisecond
 )
 
-// makeNamespace makes the namespace of the bench, having removed what a bench left that was killed.
+// makeNamespace creates the namespace of the bench, after removing that of a killed bench.
 func (c *connection) makeNamespace(ctx context.Context, hostNetwork bool, say func(string)) error {
 	if err := c.sweep(ctx, say); err != nil {
 		return err
@@ -56,7 +57,7 @@ func (c *connection) inUse() error {
 		"remove it", c.Namespace)
 }
 
-// sweep removes the namespace if a bench of this machine made it that does not live any more.
+// sweep removes the namespace if an ended bench of this machine created it.
 func (c *connection) sweep(ctx context.Context, say func(string)) error {
 	existing, err := c.findNamespace(ctx)
 	if apierrors.IsNotFound(err) {
@@ -104,7 +105,7 @@ func (c *connection) removeNamespace(ctx context.Context) error {
 	return c.explain(doing, err)
 }
 
-// identify names a process of this machine for all time: boot, number, and when it began.
+// identify returns a permanently unique id of a process of this machine: boot, number, and start time.
 func identify(pid int) (string, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -114,7 +115,7 @@ func identify(pid int) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("identify this process: %w", err)
 	}
-	const began = 19 // counted behind the name in brackets
+	const began = 19 // counted after the name in parentheses
 	_, behind, _ := strings.Cut(string(stat), ") ")
 	fields := strings.Fields(behind)
 	if len(fields) <= began {
@@ -123,7 +124,7 @@ func identify(pid int) (string, error) {
 	return fmt.Sprintf("%s %d %s", strings.TrimSpace(string(boot)), pid, fields[began]), nil
 }
 
-// lives tells whether a process that identified itself may still be there: for those of other machines it may.
+// lives reports whether an identified process may still run: those of other machines may.
 func lives(identity string) bool {
 	fields := strings.Fields(identity)
 	self, err := identify(os.Getpid())

@@ -19,44 +19,45 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// nodeResource are the objects in which agents write what holds on their nodes.
+// nodeResource are the objects in which agents report the state of their nodes.
 const nodeResource = "tsnnodes"
 
-// ofClocks is the right without which only ktsnd can say how wrong a node's clock may be.
+// ofClocks is the right without which only ktsnd reports the error of a node's clock.
 var ofClocks = right{verb: "get", group: v1alpha1.GroupVersion.Group, resource: nodeResource}
 
-// reading is what is said of a node's clock at one time.
+// reading is a report about a node's clock at one time.
 type reading struct {
-	// bound of the clock's error; below zero: not known.
+	// bound is the limit of the clock's error; negative: unknown.
 	bound time.Duration
-	// state of the clock, and why it is no better where somebody says that.
+	// state is the clock's state; the other field is why it is no better, if that is known.
 	state, why string
-	// steps are the jumps of the clock that were seen so far, by ktsnd or by its agent, who began to look at other times.
+	// steps counts the jumps of the clock that ktsnd or its agent has seen, since different times.
 	steps   int64
 	byKtsnd bool
-	// follows is what the clock follows, and tai by how many seconds its CLOCK_TAI is ahead of UTC, as the agent has written; "": it has not.
+	// follows is the clock's source, and tai the seconds by which its CLOCK_TAI is ahead of UTC, by the agent's report;
+	// "": unknown.
 	follows, tai string
 }
 
-// steppedSince tells that somebody has set the clock since an earlier reading, as far as both can tell.
+// steppedSince reports whether the clock was set since an earlier reading, as far as both know.
 func (r reading) steppedSince(earlier reading) bool {
 	return r.byKtsnd == earlier.byKtsnd && r.steps > earlier.steps
 }
 
-// notKnown is a reading of nothing.
+// notKnown is a reading without information.
 func notKnown(why string) reading { return reading{bound: -1, why: why} }
 
 func (r reading) known() bool { return r.bound >= 0 }
 
-// ktsndClock is what ktsnd says of the estimate that its agent gave it. An older ktsnd has none of it.
+// ktsndClock is ktsnd's information from its agent. An older ktsnd has none of it.
 type ktsndClock struct {
 	State *string `json:"state"`
-	// ErrorBoundNs has grown since by as much as the clock may have drifted; below zero: not known.
+	// ErrorBoundNs has grown since by the clock's possible drift; negative: unknown.
 	ErrorBoundNs *int64 `json:"error-bound-ns"`
 	Steps        int64  `json:"steps"`
 }
 
-// reading is false where ktsnd is too old to say. Beside such a ktsnd a newer ktsn writes an empty state.
+// reading is false if ktsnd is too old. With such a ktsnd a newer ktsn writes an empty state.
 func (c *ktsndClock) reading() (reading, bool) {
 	if c.State == nil || *c.State == "" || c.ErrorBoundNs == nil {
 		return reading{}, false
@@ -64,7 +65,7 @@ func (c *ktsndClock) reading() (reading, bool) {
 	return reading{bound: time.Duration(max(*c.ErrorBoundNs, -1)), state: *c.State, steps: c.Steps, byKtsnd: true}, true
 }
 
-// clockOf is what the agent has written of its node's clock.
+// clockOf returns the agent's report about its node's clock.
 func clockOf(node *v1alpha1.TSNNode) reading {
 	clock := node.Status.Clock
 	if clock == nil {
@@ -87,7 +88,7 @@ func orNone(version string) string {
 	return version
 }
 
-// readWritten reads what the agent of a node has written of its clock. Bounds there are rounded up.
+// readWritten reads the report of a node's agent about its clock. Bounds there are rounded up.
 func (c *connection) readWritten(ctx context.Context, node string) (reading, error) {
 	text, err := c.core.Get().AbsPath("/apis", v1alpha1.GroupVersion.Group, v1alpha1.GroupVersion.Version, nodeResource, node).DoRaw(ctx)
 	if apierrors.IsNotFound(err) {
@@ -103,25 +104,25 @@ func (c *connection) readWritten(ctx context.Context, node string) (reading, err
 	return clockOf(&object), nil
 }
 
-// haveOneClock tells whether two nodes run on one kernel, which has one CLOCK_TAI.
+// haveOneClock reports whether two nodes run on one kernel, which has one CLOCK_TAI.
 func haveOneClock(on nodes) bool {
 	boot := on.talkers.Status.NodeInfo.BootID
 	return boot != "" && boot == on.listeners.Status.NodeInfo.BootID
 }
 
-// end is one of the nodes between which is measured, and who can say how wrong its clock may be.
+// end is one of the two nodes, with the sources of information about its clock.
 type end struct {
 	node string
-	// ktsnd is nil where it cannot be asked.
+	// ktsnd is nil if it cannot be asked.
 	ktsnd *corev1.Pod
-	// written tells that what the agent writes may be read; mayNot says why not.
+	// written: the agent's report may be read; mayNot is why not.
 	written bool
 	mayNot  string
-	// unseen says why nobody can tell whether the agent runs that has written it; "": it can be seen.
+	// unseen is why it is unknown whether the agent that reported still runs; "": it is known.
 	unseen string
 }
 
-// lookForClocks finds out who can be asked about the clocks. Nobody needs to be where both nodes have one.
+// lookForClocks finds the sources of information about the clocks. None are needed if both nodes have one clock.
 func (l *Target) lookForClocks(ctx context.Context) error {
 	if l.oneClock = haveOneClock(l.on); l.oneClock {
 		return nil
@@ -146,7 +147,7 @@ func (l *Target) lookForClocks(ctx context.Context) error {
 	return nil
 }
 
-// lookForBothKtsnds finds ktsnd of both nodes, where it may be asked. Path tsn has it on both.
+// lookForBothKtsnds finds ktsnd of both nodes, if it may be asked. Path tsn has it on both.
 func (l *Target) lookForBothKtsnds(ctx context.Context) error {
 	if l.oneClock || l.ktsnd == nil {
 		return nil
@@ -157,7 +158,8 @@ func (l *Target) lookForBothKtsnds(ctx context.Context) error {
 	return err
 }
 
-// readExact asks ktsnd of an end, or, where that cannot say, reads what the agent has written. What the clock follows ktsnd does not know.
+// readExact asks ktsnd of an end or, if it does not know, reads the agent's report. ktsnd does not know the clock's
+// source.
 func (l *Target) readExact(ctx context.Context, source *end) (reading, error) {
 	if source.ktsnd != nil {
 		status, err := l.askKtsnd(ctx, source.ktsnd)
@@ -174,7 +176,7 @@ func (l *Target) readExact(ctx context.Context, source *end) (reading, error) {
 	return l.readWatched(ctx, source)
 }
 
-// readWatched reads what the agent has written, if the agent is there: nobody else writes that the error has grown.
+// readWatched reads the agent's report if the agent runs: nobody else reports that the error has grown.
 func (l *Target) readWatched(ctx context.Context, source *end) (reading, error) {
 	rough, err := l.readRough(ctx, source)
 	if err != nil || !rough.known() {
@@ -193,7 +195,7 @@ func (l *Target) readWatched(ctx context.Context, source *end) (reading, error) 
 	return rough, nil
 }
 
-// readRough reads what the agent has written, whenever that was.
+// readRough reads the agent's report, however old.
 func (l *Target) readRough(ctx context.Context, source *end) (reading, error) {
 	if !source.written {
 		return notKnown(source.mayNot), nil
@@ -201,7 +203,7 @@ func (l *Target) readRough(ctx context.Context, source *end) (reading, error) {
 	return l.readWritten(ctx, source.node)
 }
 
-// aboutEnds says what is estimated of both clocks, for a report.
+// aboutEnds describes the estimates of both clocks for a report.
 func aboutEnds(at [2]end, readings [2]reading) string {
 	var text strings.Builder
 	for i := range readings {
@@ -210,7 +212,7 @@ func aboutEnds(at [2]end, readings [2]reading) string {
 	return text.String()
 }
 
-// sentenceOf says how wrong a node's clock may be.
+// sentenceOf describes the possible error of a node's clock.
 func sentenceOf(node string, clock reading) string {
 	if !clock.known() {
 		text := fmt.Sprintf("the error of the clock of node %s is not known", node)

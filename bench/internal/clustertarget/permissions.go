@@ -13,7 +13,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// right is something that a user may do or not.
+// right is a permission in the cluster.
 type right struct {
 	verb, group, resource, subresource, namespace string
 }
@@ -32,7 +32,7 @@ func (r right) String() string {
 	return text
 }
 
-// needed are the rights without which there is no bench.
+// needed are the rights without which a bench is impossible.
 func (c *connection) needed(tsn bool) []right {
 	all := []right{
 		{verb: "get", resource: "namespaces"},
@@ -59,7 +59,7 @@ func (c *connection) ofKtsnd() []right {
 		{verb: "create", resource: "pods", subresource: "exec", namespace: c.networkNamespace()}}
 }
 
-// ofTools are the rights of experiments with other programs, whose peers are found by the names of Services.
+// ofTools are the rights for experiments with other programs, whose peers are found by the names of Services.
 func (c *connection) ofTools(tsn bool) []right {
 	all := []right{{verb: "create", resource: "services", namespace: c.Namespace}}
 	if tsn {
@@ -70,7 +70,7 @@ func (c *connection) ofTools(tsn bool) []right {
 	return all
 }
 
-// lacking asks the cluster which of some rights the user does not have.
+// lacking asks the cluster which rights the user does not have.
 func (c *connection) lacking(ctx context.Context, rights ...right) ([]string, error) {
 	var all []string
 	for _, right := range rights {
@@ -88,7 +88,7 @@ func (c *connection) lacking(ctx context.Context, rights ...right) ([]string, er
 	return all, nil
 }
 
-// checkRights refuses a user who may not do what a bench does.
+// checkRights fails if the user lacks a right that a bench needs.
 func (c *connection) checkRights(ctx context.Context, tsn bool) error {
 	lacking, err := c.lacking(ctx, c.needed(tsn)...)
 	if err != nil || len(lacking) == 0 {

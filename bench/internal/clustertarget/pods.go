@@ -24,16 +24,16 @@ const (
 	container   = "tsnperf"
 	libraryPath = "/run/ktsn/libktsn.so"
 	csiDriver   = "csi.kubernetsn.io"
-	// tsnInterface is what the pods call the network of path tsn.
+	// tsnInterface is the interface of path tsn's network in pods.
 	tsnInterface = "tsn0"
-	// annotations of Multus: what a pod asks for, and what it got.
+	// Multus' annotations: requested and attached networks.
 	networksWanted = "k8s.v1.cni.cncf.io/networks"
 	networksGiven  = podstatus.MultusAnnotation
-	// startTimeout is how long the pods may take to be ready, a slow registry included.
+	// startTimeout limits the start of the pods, including a slow registry.
 	startTimeout = 3 * time.Minute
-	// ktsndTimeout is how long ktsnd may take to be ready when the pods are: it has begun before them.
+	// ktsndTimeout limits the wait for ktsnd after the pods are ready: it has started before them.
 	ktsndTimeout = time.Minute
-	// deadline ends pods whose bench was killed: no bench takes so long.
+	// deadline ends pods of a killed bench: no bench takes so long.
 	deadline = 12 * time.Hour
 )
 
@@ -48,7 +48,7 @@ const (
 	listenerHost   = "listener-host"
 )
 
-// ends are the pods between which a path's messages travel.
+// ends returns the pods between which a path's messages travel.
 type ends struct{ talker, listener string }
 
 func endsOf(path string) ends {
@@ -65,10 +65,10 @@ func endsOf(path string) ends {
 	return ends{talkerPod, listenerPod}
 }
 
-// onHost tells whether a path is by the nodes' own network.
+// onHost reports whether a path uses the nodes' own network.
 func onHost(path string) bool { return results.Route(path) == results.PathHost }
 
-// needPrivilege tells whether Pod Security has to allow the pods of some paths more than to others.
+// needPrivilege reports whether Pod Security has to allow the pods of some paths more than others.
 func needPrivilege(paths map[string]bool) bool {
 	for path := range paths {
 		if onHost(path) || results.Spins(path) {
@@ -78,8 +78,8 @@ func needPrivilege(paths map[string]bool) bool {
 	return false
 }
 
-// podsFor are the pods that some paths need, less those of talkers that spin. The plain talker is always there: others than those
-// that are measured talk from it.
+// podsFor returns the pods of some paths, without spinning talkers. The plain talker is always included: companions
+// send from it.
 func (c *connection) podsFor(on nodes, image string, paths map[string]bool) []*corev1.Pod {
 	listener := plainPod(listenerPod, on.listeners, image)
 	all := []*corev1.Pod{plainPod(talkerPod, on.talkers, image), listener}
@@ -104,7 +104,7 @@ func (c *connection) podsFor(on nodes, image string, paths map[string]bool) []*c
 
 func pointer[T any](value T) *T { return &value }
 
-// plainPod does nothing until a program is started in it. It conforms to the strictest level of Pod Security.
+// plainPod waits for programs to be started in it. It conforms to the strictest level of Pod Security.
 func plainPod(name string, node *corev1.Node, image string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{managedBy: manager}},
@@ -112,7 +112,7 @@ func plainPod(name string, node *corev1.Node, image string) *corev1.Pod {
 			NodeSelector:          map[string]string{corev1.LabelHostname: node.Labels[corev1.LabelHostname]},
 			RestartPolicy:         corev1.RestartPolicyNever,
 			ActiveDeadlineSeconds: pointer(int64(deadline.Seconds())),
-			// Without any, pods' objects would be gone before what they had on the nodes is.
+			// Without a grace period the pods' objects would be gone before their state on the nodes.
 			TerminationGracePeriodSeconds: pointer(int64(1)),
 			AutomountServiceAccountToken:  pointer(false),
 			SecurityContext: &corev1.PodSecurityContext{
@@ -131,7 +131,7 @@ func plainPod(name string, node *corev1.Node, image string) *corev1.Pod {
 	}
 }
 
-// withLibrary gives a pod what a user writes by hand: the volume with libktsn, and the variable that loads it.
+// withLibrary adds to a pod what a user writes by hand: the volume with libktsn, and the variable that preloads it.
 func withLibrary(pod *corev1.Pod) {
 	pod.Spec.Volumes = []corev1.Volume{{Name: "ktsn", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: csiDriver}}}}
 	only := &pod.Spec.Containers[0]
@@ -139,8 +139,8 @@ func withLibrary(pod *corev1.Pod) {
 	only.VolumeMounts = []corev1.VolumeMount{{Name: "ktsn", MountPath: "/run/ktsn"}}
 }
 
-// onNetwork asks for the network of path tsn. To a pod on a TSNNetwork the webhook adds the rest, libktsn included, and its
-// only network is on interface tsn0.
+// onNetwork attaches the pod to the network of path tsn. For a TSNNetwork the webhook adds the rest, including libktsn,
+// and its only network is on interface tsn0.
 func (c *connection) onNetwork(pod *corev1.Pod) {
 	if c.annotated {
 		pod.Annotations = map[string]string{v1alpha1.NetworkAnnotation: c.networkName()}
@@ -169,7 +169,7 @@ func (c *connection) startPods(ctx context.Context, wanted []*corev1.Pod) (map[s
 	return started, nil
 }
 
-// create makes a pod. The account that pods of a new namespace run under is made a moment after the namespace.
+// create creates a pod. The default account of a new namespace is created a moment after the namespace.
 func (c *connection) create(ctx context.Context, pod *corev1.Pod) error {
 	for attempt := 0; ; attempt++ {
 		err := c.core.Post().Namespace(c.Namespace).Resource("pods").Body(pod).Do(ctx).Error()
@@ -205,7 +205,7 @@ func (c *connection) awaitPod(ctx context.Context, name string) (*corev1.Pod, er
 	}
 }
 
-// lastEvent is what the cluster said last about a pod.
+// lastEvent returns the cluster's last event about a pod.
 func (c *connection) lastEvent(pod string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()
@@ -227,7 +227,7 @@ func ready(pod *corev1.Pod) bool {
 	return false
 }
 
-// hopeless tells whether waiting for a pod's image is in vain.
+// hopeless reports whether a pod's image cannot be pulled.
 func hopeless(pod *corev1.Pod) bool {
 	for _, status := range pod.Status.ContainerStatuses {
 		if waiting := status.State.Waiting; waiting != nil {
@@ -252,7 +252,7 @@ func whyNot(pod *corev1.Pod) string {
 	return pod.Status.Message
 }
 
-// addressOf is where a path reaches a pod.
+// addressOf returns a pod's address on a path.
 func addressOf(pod *corev1.Pod, path string) (netip.Addr, error) {
 	if path != results.PathTSN {
 		return netip.ParseAddr(pod.Status.PodIP)

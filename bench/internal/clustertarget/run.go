@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// startAhead is how far ahead the first messages of several talkers are, so that all are there by then: a program
-	// in a pod takes some hundred milliseconds to start. One talker alone begins shortly after it has started.
+	// startAhead is how far ahead the first messages of several talkers are, so that all are running by then: a program
+	// in a pod takes some hundred milliseconds to start. A single talker begins shortly after its start.
 	startAhead = 1500 * time.Millisecond
 	aloneAhead = "+200ms"
 )
 
-// Perform makes one run.
+// Perform performs one run.
 func (l *Target) Perform(ctx context.Context, run engine.Run) (*engine.Outcome, error) {
 	outcome, err := l.performWatched(ctx, run)
 	if err != nil {
@@ -61,7 +61,7 @@ func (l *Target) perform(ctx context.Context, r engine.Run) (*engine.Outcome, er
 	return outcome, nil
 }
 
-// earlyError is how far a message may seem to have arrived before it did.
+// earlyError is how much too early a message may seem to have arrived.
 func (l *Target) earlyError() time.Duration {
 	if l.oneClock {
 		return 0

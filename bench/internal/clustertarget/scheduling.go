@@ -19,34 +19,35 @@ import (
 )
 
 const (
-	// realtime is beside tsnperf in its image.
+	// realtime is next to tsnperf in its image.
 	realtime = "/usr/bin/ktsn-realtime"
-	// cgroups is where a node has them; ktsnd's container has them at another place where it needs them.
+	// cgroups is the mount point on a node; ktsnd's container has the node's cgroups elsewhere if it needs them.
 	cgroups = "/sys/fs/cgroup"
-	// ktsndPriority is the SCHED_FIFO priority that ktsnd asks for, for a bench that has none to ask.
+	// ktsndPriority is ktsnd's default SCHED_FIFO priority, for a bench that cannot ask it.
 	ktsndPriority = 50
-	// sendTime is more than a send and the wake-up before it take of a processor.
+	// sendTime is an upper limit of the processor time of a send and the wake-up before it.
 	sendTime = 50 * time.Microsecond
-	// kernelShare is the percent of each processor's time that the kernel leaves to real-time scheduling (sched_rt_runtime_us).
+	// kernelShare is the percentage of processor time that the kernel allows for real-time scheduling
+	// (sched_rt_runtime_us).
 	kernelShare = 95
 )
 
-// scheduling is what keeps the talkers of paths that spin in time: what ktsnd of their node has, so that a comparison with it is
-// one of paths.
+// scheduling is the real-time scheduling of spinning talkers: the same as ktsnd's on their node, for a fair comparison
+// of paths.
 type scheduling struct {
-	// spin is how long before each send they are awake.
+	// spin is how long they busy-wait before each send.
 	spin time.Duration
-	// fifo is their priority of SCHED_FIFO; 0: ktsnd has none either.
+	// fifo is their SCHED_FIFO priority; 0: ktsnd has none either.
 	fifo int
-	// share is the percent of each processor's time that they may have with that priority; divided tells that the kernel bestows
-	// it on cgroups, each its own.
+	// share is the percentage of each processor's time that they may use with that priority; divided: the kernel
+	// assigns it per cgroup.
 	share   int
 	divided bool
-	// denied are the paths on whose talkers' pods the kernel does not bestow it.
+	// denied are the paths whose talkers' pods do not get a share from the kernel.
 	denied map[string]bool
 }
 
-// arguments tell a talker of a run.
+// arguments returns the arguments for a talker of a run.
 func (s *scheduling) arguments(r engine.Run) []string {
 	if !results.Spins(r.Path) {
 		return nil
@@ -57,13 +58,13 @@ func (s *scheduling) arguments(r engine.Run) []string {
 	return traffic.Spin(s.spin, s.fifo)
 }
 
-// needs is the percent of a processor's time that talkers take which are awake before each send.
+// needs returns the percentage of a processor's time that busy-waiting talkers need.
 func (s *scheduling) needs(talkers int, cycle time.Duration) int {
 	awake := time.Duration(talkers) * (s.spin + sendTime)
 	return int((100*awake + cycle - 1) / cycle)
 }
 
-// priority is that of the talkers, 0 where the kernel bestows none on any.
+// priority returns the talkers' priority, 0 if the kernel denies it to any.
 func (s *scheduling) priority(paths []string) int {
 	if slices.ContainsFunc(paths, func(path string) bool { return !s.denied[path] }) {
 		return s.fifo
@@ -71,7 +72,7 @@ func (s *scheduling) priority(paths []string) int {
 	return 0
 }
 
-// wakeTalkers makes the pods of talkers that spin, as the cluster's ktsnd is found to be scheduled.
+// wakeTalkers creates the pods of spinning talkers with ktsnd's scheduling in the cluster.
 func (l *Target) wakeTalkers(ctx context.Context, profile *engine.Profile) error {
 	paths := spinning(profile.Paths)
 	if err := l.schedule(ctx, profile); err != nil || len(paths) == 0 {
@@ -107,7 +108,7 @@ func (l *Target) wakeTalkers(ctx context.Context, profile *engine.Profile) error
 	return nil
 }
 
-// schedule asks ktsnd how it is scheduled. A bench without one has its defaults.
+// schedule asks ktsnd for its scheduling. Without ktsnd the defaults are used.
 func (l *Target) schedule(ctx context.Context, profile *engine.Profile) error {
 	l.scheduling = scheduling{spin: profile.Spin, fifo: ktsndPriority}
 	if l.ktsnd == nil {
@@ -129,8 +130,8 @@ func (l *Target) schedule(ctx context.Context, profile *engine.Profile) error {
 	return nil
 }
 
-// cgroupsOf is where the node's cgroups are in ktsnd's container, which has them where the kernel divides real-time scheduling among
-// them; empty: it has not.
+// cgroupsOf returns the path of the node's cgroups in ktsnd's container, which has them if the kernel divides real-time
+// scheduling among cgroups; empty if not.
 func cgroupsOf(ktsnd *corev1.Pod) string {
 	if ktsnd == nil {
 		return ""
@@ -150,8 +151,8 @@ func cgroupsOf(ktsnd *corev1.Pod) string {
 	return ""
 }
 
-// spinningPod is that of the talker of a path that spins. It may use SCHED_FIFO, and nothing else that others may not; where ktsnd
-// needs the node's cgroups for that, so does it.
+// spinningPod is the pod of a spinning talker. It may use SCHED_FIFO, but has no other additional right; if ktsnd needs
+// the node's cgroups for that, it needs them too.
 func spinningPod(path string, node *corev1.Node, image, hostCgroups string) *corev1.Pod {
 	pod := plainPod(endsOf(path).talker, node, image)
 	pod.Spec.HostNetwork = onHost(path)
@@ -166,8 +167,8 @@ func spinningPod(path string, node *corev1.Node, image, hostCgroups string) *cor
 	return pod
 }
 
-// tryFIFO finds out whether the kernel bestows SCHED_FIFO on a path's talker, after its pod has got a share of the real-time budget
-// where the kernel divides that. A talker without is measured all the same, and the report says so.
+// tryFIFO tests whether a path's talker gets SCHED_FIFO, after assigning its pod a share of the real-time budget if the
+// kernel divides it. A talker without is measured as well, and the report says so.
 func (l *Target) tryFIFO(ctx context.Context, path string) error {
 	command := []string{program, "talker", "--quiet", "--no-txtime", "--to", "127.0.0.1:9", "--count", "1", "--fifo", strconv.Itoa(l.scheduling.fifo)}
 	if l.scheduling.divided {
@@ -185,7 +186,7 @@ func (l *Target) tryFIFO(ctx context.Context, path string) error {
 	return nil
 }
 
-// missShares names the runs whose talkers would take more than they may have under SCHED_FIFO, and be stopped by the kernel.
+// missShares lists the runs whose talkers would exceed their share under SCHED_FIFO and be throttled by the kernel.
 func (l *Target) missShares(profile *engine.Profile) {
 	for _, workload := range profile.Workloads {
 		talkers, whose := 1, "one talker"
@@ -208,7 +209,7 @@ func (l *Target) missShares(profile *engine.Profile) {
 	}
 }
 
-// spinning are those of some paths whose talkers are awake before they send.
+// spinning returns the paths whose talkers busy-wait before they send.
 func spinning(paths []string) []string {
 	return slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return !results.Spins(path) })
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
-// Target is where runs are made. It implements engine.Target. One goroutine.
+// Target performs runs. It implements engine.Target. It is not safe for concurrent use.
 type Target struct {
 	*connection
 	on          nodes
@@ -31,27 +31,28 @@ type Target struct {
 	environment engine.Environment
 	host        results.Host
 	clocks      comparison
-	// oneClock tells that both nodes have the same. Else ends are who can say how wrong theirs are, the talkers' first, and
-	// readings what they said last.
+	// oneClock: both nodes have the same clock. Otherwise ends have the sources of information about each clock, the
+	// talkers' first, and readings their last reports.
 	oneClock bool
 	ends     [2]end
 	readings [2]reading
-	// maxClockError is that of the profile; 0: none. clockEvery is how often clocks are asked for, settle how long they may take.
+	// maxClockError is the profile's; 0: none. clockEvery is the interval of reading the clocks, settle how long they
+	// may take.
 	maxClockError, clockEvery, settle time.Duration
-	// ktsnd is the pod of the talkers' node, nil when it cannot be asked.
+	// ktsnd is the pod of the talkers' node, nil if it cannot be asked.
 	ktsnd *corev1.Pod
-	// asksKtsnd tells that the user may.
+	// asksKtsnd: the user may ask it.
 	asksKtsnd bool
-	// kubelets tells that they can be asked, asked when they were.
+	// kubelets: they can be asked; asked is when they were.
 	kubelets bool
 	asked    time.Time
-	// namespaces are those of whose pods the kubelets are asked, besides the bench's and that of the tsn network.
+	// namespaces are additional namespaces whose pods' usage is read, besides the bench's and that of the tsn network.
 	namespaces []string
-	// lastRunID tells the messages of a run from those of others.
+	// lastRunID distinguishes the messages of runs.
 	lastRunID uint32
 }
 
-// Open makes the pods, or leaves nothing behind. Close removes them. Say gets a sentence on what was removed before.
+// Open creates the pods, or leaves nothing behind. Close removes them. say reports what was removed before.
 func Open(ctx context.Context, where Where, profile *engine.Profile, say func(string)) (_ *Target, err error) {
 	if err := checkNetworkName(where.Network); err != nil {
 		return nil, err
@@ -102,7 +103,7 @@ func Open(ctx context.Context, where Where, profile *engine.Profile, say func(st
 	return l, nil
 }
 
-// given leaves processors of other machines alone, unless a profile names them.
+// given ignores processors of other machines, unless a profile names them.
 func given(wanted engine.Pinning) engine.Pinning {
 	if wanted.Mode == engine.PinGiven {
 		return wanted
@@ -110,7 +111,7 @@ func given(wanted engine.Pinning) engine.Pinning {
 	return engine.Pinning{Mode: engine.PinNone, Sender: traffic.NotPinned, Listener: traffic.NotPinned}
 }
 
-// look finds out what there is, and changes nothing.
+// look examines the cluster, and changes nothing.
 func (l *Target) look(ctx context.Context, paths map[string]bool) error {
 	text, err := l.core.Get().AbsPath("/version").DoRaw(ctx)
 	if err != nil {
@@ -141,7 +142,7 @@ func (l *Target) look(ctx context.Context, paths map[string]bool) error {
 	return l.lookFurther(ctx, paths[results.PathTSN])
 }
 
-// lookFurther finds what a bench can do without.
+// lookFurther finds optional parts.
 func (l *Target) lookFurther(ctx context.Context, tsn bool) error {
 	lacking, err := l.lacking(ctx, ofKubelet)
 	if err != nil {
@@ -166,8 +167,8 @@ func (l *Target) lookFurther(ctx context.Context, tsn bool) error {
 	return nil
 }
 
-// lookForChart finds what path tsn needs to be there before the pods: ktsnd, or the operator, which starts ktsnd where there are
-// pods on a TSNNetwork. It returns the pod of either, nil when the user may not ask.
+// lookForChart finds what path tsn needs before the pods: ktsnd, or the operator, which starts ktsnd for pods on a
+// TSNNetwork. It returns the pod of either, nil if the user may not ask.
 func (l *Target) lookForChart(ctx context.Context) (*corev1.Pod, error) {
 	lacking, err := l.lacking(ctx, l.ofKtsnd()...)
 	if err != nil {
@@ -197,7 +198,7 @@ func (l *Target) noKtsnd() error {
 		l.on.talkers.Name, l.networkNamespace())
 }
 
-// awaitKtsnd finds ktsnd where it starts together with the pods.
+// awaitKtsnd finds ktsnd if it starts together with the pods.
 func (l *Target) awaitKtsnd(ctx context.Context) error {
 	if !l.asksKtsnd || !l.annotated {
 		return nil
@@ -221,7 +222,7 @@ func (l *Target) miss(what, why string) {
 	l.environment.NotMeasured = append(l.environment.NotMeasured, results.Gap{What: what, Why: why})
 }
 
-// describe says where it is measured.
+// describe describes the location of the measurement.
 func (l *Target) describe(profile *engine.Profile) {
 	e := &l.environment
 	e.SenderCPU, e.ListenerCPU = l.pinning.Sender, l.pinning.Listener
@@ -258,7 +259,7 @@ func imageID(pod *corev1.Pod, container string) string {
 // Host is the talkers' node.
 func (l *Target) Host() (results.Host, error) { return l.host, nil }
 
-// Prepare compares the nodes' clocks again when that was long ago. Else there is nothing to prepare: a cluster is as it is.
+// Prepare compares the nodes' clocks again if the last comparison is old. The cluster itself needs no preparation.
 func (l *Target) Prepare(ctx context.Context, _ engine.Setting) error {
 	if time.Since(l.clocks.at) < compareEvery {
 		return nil
@@ -273,7 +274,7 @@ func (l *Target) Prepare(ctx context.Context, _ engine.Setting) error {
 	return nil
 }
 
-// describeClocks is what messages show of both clocks, and what is estimated of each.
+// describeClocks describes the comparison by messages, and the estimate of each clock.
 func (l *Target) describeClocks() results.Clock {
 	if l.oneClock {
 		return l.clocks.last.describeOne(l.on)

@@ -24,8 +24,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
-// Tools is a testbed.Testbed of pods with other people's programs: one on the first node, and as many as wanted on the second. Those of
-// paths primary and tsn are the same pods, which have both networks; those of path host have their node's. One goroutine.
+// Tools is a testbed.Testbed of pods with other programs: one on the first node, and any number on the second. Paths
+// primary and tsn use the same pods, which have both networks; path host uses pods in the nodes' network. It is not
+// safe for concurrent use.
 type Tools struct {
 	*Target
 	paths map[string]bool
@@ -36,24 +37,24 @@ type Tools struct {
 }
 
 const (
-	// toolsImage is what the image is called, and the container of each pod.
+	// toolsImage is the name of the image, and of the container in each pod.
 	toolsImage = "nettools"
 	env        = "/usr/bin/env"
-	// member is the label of the pods that a headless Service is for.
+	// member is the label that a headless Service selects.
 	member = "kubernetsn.io/bench-peers"
-	// settleTimeout is how long a Service's name may take to stand for all its pods.
+	// settleTimeout is how long DNS may take to return all pods of a Service.
 	settleTimeout = time.Minute
-	// grace is how long after it was told to a program may take to end.
+	// grace is how long a stopped program may take to end.
 	grace = 20 * time.Second
 	// pingGroups lets everybody send echo requests in the pod's network namespace.
 	pingGroups = "net.ipv4.ping_group_range"
-	// Namespaces of whose pods the kubelets are asked, too: of those that carry the primary network.
+	// namespaces of components of the default network, whose pods' usage is read as well.
 	flannelNamespace, systemNamespace = "kube-flannel", "kube-system"
-	// flannelBackend is what Flannel says of itself on a node.
+	// flannelBackend is Flannel's annotation of a node.
 	flannelBackend = "flannel.alpha.coreos.com/backend-type"
 )
 
-// OpenTools makes namespace and Services; pods are made when they are needed.
+// OpenTools creates namespace and Services; pods are created when they are needed.
 func OpenTools(ctx context.Context, where Where, profile *engine.Profile, say func(string)) (_ *Tools, err error) {
 	if err := checkNetworkName(where.Network); err != nil {
 		return nil, err
@@ -92,7 +93,8 @@ func OpenTools(ctx context.Context, where Where, profile *engine.Profile, say fu
 	return t, nil
 }
 
-// checkToolsRights refuses a user who may not make what peers are found by; the other rights are those of every bench.
+// checkToolsRights fails if the user may not create the objects by which peers are found; the other rights are those of
+// every bench.
 func (t *Tools) checkToolsRights(ctx context.Context) error {
 	lacking, err := t.lacking(ctx, t.ofTools(t.paths[testbed.TSN])...)
 	if err != nil || len(lacking) == 0 {
@@ -101,10 +103,11 @@ func (t *Tools) checkToolsRights(ctx context.Context) error {
 	return t.refuse(lacking)
 }
 
-// serviceOf is the headless Service whose name stands for the pods of a path.
+// serviceOf returns the headless Service whose name resolves to the pods of a path.
 func serviceOf(path string) string { return "peers-" + path }
 
-// makeServices makes one for each path. What the tsn network's pods are there called no selector knows, so its endpoints are given.
+// makeServices creates a Service for each path. No selector knows the pods' addresses on the tsn network, so its
+// endpoints are written.
 func (t *Tools) makeServices(ctx context.Context) error {
 	for path := range t.paths {
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: serviceOf(path), Labels: map[string]string{managedBy: manager}},
@@ -120,7 +123,7 @@ func (t *Tools) makeServices(ctx context.Context) error {
 	return nil
 }
 
-// Prepare has nothing to do: a cluster is as it is.
+// Prepare does nothing: a cluster needs no preparation.
 func (t *Tools) Prepare(context.Context, engine.Setting) error { return nil }
 
 // Perform is for cases of experiments only.
@@ -128,7 +131,7 @@ func (t *Tools) Perform(context.Context, engine.Run) (*engine.Outcome, error) {
 	return nil, errors.New("there are no messages between these pods, only cases of experiments")
 }
 
-// family is what pods of a path have in common with those of others: on path host they are others.
+// family returns which pods a path uses: path host has its own.
 func family(path string) string {
 	if path == testbed.Host {
 		return testbed.Host
@@ -141,7 +144,7 @@ func farName(path string, number int) string {
 	return "far-" + family(path) + "-" + strconv.Itoa(number+1)
 }
 
-// Ends makes the pods that are not there yet.
+// Ends creates the pods that do not exist yet.
 func (t *Tools) Ends(ctx context.Context, path string, _, far int) (testbed.End, []testbed.End, error) {
 	var missing []*corev1.Pod
 	want := func(name string, node *corev1.Node) {
@@ -175,7 +178,7 @@ func (t *Tools) Ends(ctx context.Context, path string, _, far int) (testbed.End,
 	return near, all, nil
 }
 
-// toolsPod does nothing until a program is started in it.
+// toolsPod waits for programs to be started in it.
 func (t *Tools) toolsPod(name, path string, node *corev1.Node) *corev1.Pod {
 	pod := plainPod(name, node, t.Image)
 	pod.Labels[member] = family(path)
@@ -183,7 +186,7 @@ func (t *Tools) toolsPod(name, path string, node *corev1.Node) *corev1.Pod {
 	only.Name, only.Command = toolsImage, []string{"/usr/bin/sleep", "infinity"}
 	if path == testbed.Host {
 		pod.Spec.HostNetwork, pod.Spec.DNSPolicy = true, corev1.DNSClusterFirstWithHostNet
-		// A node's own settings are left alone, so ping needs the right by itself.
+		// A node's own settings are not changed, so ping needs the right itself.
 		pod.Spec.SecurityContext.RunAsNonRoot, pod.Spec.SecurityContext.RunAsUser = nil, pointer(int64(0))
 		only.SecurityContext.Capabilities.Add = []corev1.Capability{"NET_RAW"}
 		return pod
@@ -207,7 +210,8 @@ func (t *Tools) end(name, path string) (*podEnd, error) {
 	return &podEnd{tools: t, pod: pod, path: path, address: address}, nil
 }
 
-// Find has the near end ask the cluster's DNS for its peers, by the name of a headless Service, until all are among them.
+// Find makes the near end ask the cluster's DNS for its peers, by the name of a headless Service, until all are
+// returned.
 func (t *Tools) Find(ctx context.Context, path string, near testbed.End, far []testbed.End) ([]netip.Addr, error) {
 	from := near.(*podEnd)
 	wanted := []netip.Addr{near.Address()}
@@ -240,7 +244,7 @@ func (t *Tools) Find(ctx context.Context, path string, near testbed.End, far []t
 
 var errNotAll = errors.New("not all of its pods")
 
-// addresses reads what getent prints, each address once.
+// addresses reads getent's output, each address once.
 func addresses(output string) []netip.Addr {
 	var all []netip.Addr
 	for line := range strings.Lines(output) {
@@ -255,7 +259,7 @@ func addresses(output string) []netip.Addr {
 	return all
 }
 
-// giveEndpoints makes the addresses that pods have on the tsn network those of its Service.
+// giveEndpoints writes the pods' addresses on the tsn network into its Service.
 func (t *Tools) giveEndpoints(ctx context.Context, addresses []netip.Addr) error {
 	name := serviceOf(testbed.TSN)
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{managedBy: manager,
@@ -281,12 +285,12 @@ func (t *Tools) giveEndpoints(ctx context.Context, addresses []netip.Addr) error
 	return nil
 }
 
-// Watch has nothing to see case by case.
+// Watch observes nothing case by case.
 func (t *Tools) Watch(context.Context) (func() (map[string]float64, error), error) {
 	return func() (map[string]float64, error) { return nil, nil }, nil
 }
 
-// Usage is what nodes and pods have used by now, when it is time to ask.
+// Usage reads the usage of nodes and pods, if it is time to.
 func (t *Tools) Usage(ctx context.Context) ([]results.UsageSample, error) { return t.usage(ctx) }
 
 // podEnd is an end of a path.
@@ -299,7 +303,7 @@ type podEnd struct {
 
 func (e *podEnd) Address() netip.Addr { return e.address }
 
-// MTU is not known from outside.
+// MTU is unknown from outside.
 func (e *podEnd) MTU() int { return 0 }
 
 // Start starts a program in the pod.
@@ -338,14 +342,14 @@ func (p *podProgram) Wait(ctx context.Context) (string, error) {
 	return output, err
 }
 
-// Stop has the programs of that name in the pod end: there are no others than this.
+// Stop ends all programs of that name in the pod: there are no others.
 func (p *podProgram) Stop() (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	select {
 	case <-p.started.done:
 	default:
-		// An error is that it has just ended by itself, or shows when it does not end.
+		// The program may have just ended; otherwise the next wait fails.
 		_, _ = p.end.tools.run(ctx, "pkill", p.end.pod, toolsImage, env, "-u", "LD_PRELOAD", "/usr/bin/pkill", "-x", p.command.Program)
 		select {
 		case <-p.started.done:

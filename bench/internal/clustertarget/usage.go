@@ -13,10 +13,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/results"
 )
 
-// usageEvery is how often kubelets are asked, between runs: they look themselves each ten seconds or so.
+// usageEvery is how often kubelets are asked, between runs; they measure every ten seconds or so.
 const usageEvery = 5 * time.Second
 
-// usage asks the kubelets what nodes and pods have used, when it is time to.
+// usage asks the kubelets for the usage of nodes and pods, if it is time to.
 func (l *Target) usage(ctx context.Context) ([]results.UsageSample, error) {
 	if !l.kubelets || time.Since(l.asked) < usageEvery {
 		return nil, nil
@@ -38,7 +38,7 @@ func (l *Target) usage(ctx context.Context) ([]results.UsageSample, error) {
 	return all, nil
 }
 
-// readSummary takes the node, and the containers of pods in some namespaces.
+// readSummary reads the node, and the containers of pods in some namespaces.
 func readSummary(text []byte, namespaces []string) ([]results.UsageSample, error) {
 	var summary statsv1.Summary
 	if err := json.Unmarshal(text, &summary); err != nil {

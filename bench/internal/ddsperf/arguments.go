@@ -7,15 +7,14 @@ import (
 	"time"
 )
 
-// Program is what has to be on the path, and Package what brings it. Environment names the variable that names the
-// configuration.
+// Program must be on the path; Package contains it. Environment is the variable with the configuration's path.
 const (
 	Program     = "ddsperf"
 	Package     = "cyclonedds-tools"
 	Environment = "CYCLONEDDS_URI"
 )
 
-// The sizes of samples that ddsperf has: 12 B of its own are in each.
+// The sizes of ddsperf's samples: 12 B of each are its own.
 const (
 	MinBytes = 12
 	MaxBytes = 1 << 20
@@ -28,9 +27,9 @@ const (
 	settling = 2 * time.Second
 )
 
-// Test is one run of a publisher with its subscribers.
+// Test is a run of a publisher with its subscribers.
 type Test struct {
-	// Latency is ping and pong; else it is throughput.
+	// Latency measures ping and pong, otherwise throughput.
 	Latency     bool
 	BestEffort  bool
 	SampleBytes int
@@ -47,7 +46,7 @@ func (t *Test) common(duration time.Duration) []string {
 	return arguments
 }
 
-// Publisher are the arguments of the publisher, which ends by itself.
+// Publisher returns the arguments of the publisher, which ends by itself.
 func (t *Test) Publisher() []string {
 	mode := "pub"
 	if t.Latency {
@@ -57,8 +56,8 @@ func (t *Test) Publisher() []string {
 		"-Q", "initwait:"+strconv.Itoa(int(discovery/time.Second)), mode, "size", strconv.Itoa(t.SampleBytes))
 }
 
-// Subscriber are the arguments of each subscriber, which is stopped when the publisher has ended, and ends by itself if
-// nobody does.
+// Subscriber returns the arguments of each subscriber, which is stopped when the publisher has ended, and otherwise
+// ends by itself.
 func (t *Test) Subscriber() []string {
 	arguments := t.common(t.Longest())
 	if t.Latency {
@@ -67,7 +66,7 @@ func (t *Test) Subscriber() []string {
 	return append(arguments, "-1", "sub")
 }
 
-// Longest is what a test takes if discovery takes as long as it may.
+// Longest returns the duration of a test with the longest discovery.
 func (t *Test) Longest() time.Duration {
 	return t.Duration + discovery + settling
 }

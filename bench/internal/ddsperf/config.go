@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// MaxSubscribers is how many can share an address with the publisher.
+	// MaxSubscribers is the limit of subscribers that share an address with the publisher.
 	MaxSubscribers = 31
 	// fragmentBytes and largestMessage are Cyclone DDS's own defaults.
 	fragmentBytes  = 1344
@@ -17,24 +17,24 @@ const (
 	// Of a message with one sample: its headers and the first submessage, and each further submessage.
 	messageOverhead  = 52
 	fragmentOverhead = 64
-	// securedOverhead is what encryption and signatures may add to both.
+	// securedOverhead is the largest addition of encryption and signatures to both.
 	securedOverhead = 384
 )
 
-// Config is how Cyclone DDS is set for one process.
+// Config is Cyclone DDS's configuration of one process.
 type Config struct {
-	// Address is that of the interface to use.
+	// Address is the address of the interface to use.
 	Address netip.Addr
-	// Multicast is for discovery and data; without it, participants are looked for at the addresses of Peers.
+	// Multicast is for discovery and data; without it, participants are searched at the addresses of Peers.
 	Multicast bool
 	Peers     []netip.Addr
-	// OneSampleBytes gives each sample of so many bytes a message of its own; 0 leaves it to ddsperf, which batches.
+	// OneSampleBytes gives each sample of this size its own message; 0: ddsperf batches.
 	OneSampleBytes int
-	// Security is nil without.
+	// Security is nil without DDS Security.
 	Security *Security
 }
 
-// The configuration as Cyclone DDS reads it.
+// The configuration in Cyclone DDS's format.
 type (
 	document struct {
 		XMLName xml.Name `xml:"CycloneDDS"`
@@ -64,7 +64,7 @@ type (
 	}
 )
 
-// XML is the configuration's text.
+// XML returns the configuration's text.
 func (c *Config) XML() ([]byte, error) {
 	d := domain{ID: "any",
 		General:   general{Interfaces: []networkInterface{{c.Address.String()}}, AllowMulticast: c.Multicast},
@@ -88,7 +88,7 @@ func (c *Config) XML() ([]byte, error) {
 	return text, nil
 }
 
-// messageBytes is too small for two samples, and large enough for one where Cyclone DDS allows that.
+// messageBytes returns a size that is too small for two samples, and large enough for one if Cyclone DDS allows that.
 func (c *Config) messageBytes() int {
 	fragments := (c.OneSampleBytes + fragmentBytes - 1) / fragmentBytes
 	bytes := c.OneSampleBytes + messageOverhead + fragments*fragmentOverhead

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ddsperf is how ddsperf of Cyclone DDS (0.10) is called for a measurement, how Cyclone DDS is configured for it, and
-// what ddsperf prints. It starts nothing itself.
+// Package ddsperf builds the command lines and configurations for ddsperf of Cyclone DDS (0.10), and parses its output.
+// It starts no program, except openssl.
 //
-// A subscriber is one process, and so is the publisher. Throughput: the publisher publishes without limit and each subscriber
-// counts. Latency: the publisher sends a ping, each subscriber answers, and the next ping leaves when all have; the times that
-// ddsperf prints are halves of round trips.
+// Each subscriber is a process, and so is the publisher. Throughput: the publisher publishes without limit and each
+// subscriber counts. Latency: the publisher sends a ping, each subscriber answers, and the next ping is sent when all
+// have answered; ddsperf prints halves of round trips.
 //
-// ddsperf switches batching on, and has no option against it: samples of 64 B then leave fourteen to a frame. A limit of
-// messages that only one sample fits into (Config) gives each a datagram of its own.
+// ddsperf enables batching and has no option to disable it: fourteen samples of 64 B then share a frame. A message size
+// limit that fits only one sample (Config) gives each its own datagram.
 package ddsperf

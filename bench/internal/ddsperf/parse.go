@@ -13,7 +13,7 @@ import (
 	"strconv"
 )
 
-// A line of ddsperf begins with its process number and, if it is about a time, with seconds since its start.
+// A line of ddsperf begins with its process number and, for measurements, with the seconds since its start.
 const opening = `^\[\d+\] +(\d+\.\d+) +`
 
 var (
@@ -21,24 +21,24 @@ var (
 	counted = regexp.MustCompile(opening + `size (\d+) total (\d+) lost (\d+) delta (\d+) lost (\d+) rate `)
 	// A publisher's line each second and subscriber: halves of round trips.
 	timed = regexp.MustCompile(opening + `(\S+) size (\d+) mean ([0-9.]+)us min ([0-9.]+)us 50% ([0-9.]+)us 90% ([0-9.]+)us 99% ([0-9.]+)us max ([0-9.]+)us cnt (\d+)$`)
-	// What goes wrong.
+	// Errors.
 	failed  = regexp.MustCompile(`^\[\d+\] (?:\d+\.\d+ +)?error: (.*)$`)
 	refused = regexp.MustCompile(`^\d+\.\d+ \[.*\] *ddsperf: (.*)$|^(?:ddsperf: )?(.*(?:invalid option|unrecognised).*)$`)
 	timeout = regexp.MustCompile(`^\[\d+\] ping timed out`)
 )
 
-// Received is what one subscriber counted.
+// Received are the counts of one subscriber.
 type Received struct {
-	// Samples and Lost are over all of the run.
+	// Samples and Lost are over the whole run.
 	Samples int `json:"samples"`
 	Lost    int `json:"lost"`
-	// SamplesPerSecond is over the seconds in which samples came from the first moment to the last.
+	// SamplesPerSecond is over the seconds in which samples arrived during the whole second.
 	SamplesPerSecond float64 `json:"samples_per_second"`
-	// Seconds were there of those.
+	// Seconds is the number of those.
 	Seconds int `json:"seconds"`
 }
 
-// ParseSubscriber reads what a subscriber printed.
+// ParseSubscriber reads a subscriber's output.
 func ParseSubscriber(from io.Reader) (*Received, error) {
 	type second struct {
 		at           float64
@@ -84,20 +84,20 @@ type Latencies struct {
 	// Pings were answered, counted once for each subscriber.
 	Pings  int     `json:"pings"`
 	MeanNs float64 `json:"mean_ns"`
-	// The percentiles are means over what ddsperf prints each second for each subscriber, by number of answers; it prints none
-	// over the whole run.
+	// The percentiles are means over ddsperf's values for each second and subscriber, weighted by the number of
+	// answers; ddsperf prints none over the whole run.
 	P50Ns float64 `json:"p50_ns"`
 	P90Ns float64 `json:"p90_ns"`
 	P99Ns float64 `json:"p99_ns"`
 	MinNs float64 `json:"min_ns"`
 	MaxNs float64 `json:"max_ns"`
-	// Timeouts tells how often ddsperf says that an answer was missing for a second; it says so once a second at most.
+	// Timeouts is how often ddsperf reports that an answer was missing for a second, at most once a second.
 	Timeouts int `json:"timeouts"`
 	// Subscribers answered.
 	Subscribers int `json:"subscribers"`
 }
 
-// ParsePublisher reads what a publisher printed that sent pings.
+// ParsePublisher reads the output of a publisher that sent pings.
 func ParsePublisher(from io.Reader) (*Latencies, error) {
 	result := &Latencies{MinNs: math.Inf(1)}
 	who := map[string]bool{}
@@ -137,12 +137,12 @@ var (
 	thread = regexp.MustCompile(`\S+:(\d+)%\+(\d+)%`)
 )
 
-// ParseCores reads what part of a core a process says that it used: the mean over the seconds in which it says so, its threads by
-// whole percents, those that do nothing left out. False when it said nothing about it. What ddsperf says of its memory is not read:
-// it is the most that the process ever had, and that includes what it was before it became ddsperf.
+// ParseCores reads the processor time of a process in cores: the mean over the seconds with a report, which lists
+// threads in whole percents and omits idle ones. It returns false without reports. ddsperf's memory is not read: it is
+// the maximum since before the process became ddsperf.
 func ParseCores(from io.Reader) (cores float64, ok bool) {
 	count := 0
-	_ = eachLine(from, func(line string) { // an error of ddsperf is found by those who read its figures
+	_ = eachLine(from, func(line string) { // callers that read figures get the errors
 		match := used.FindStringSubmatch(line)
 		if match == nil {
 			return
@@ -155,12 +155,12 @@ func ParseCores(from io.Reader) (cores float64, ok bool) {
 	return cores / max(float64(count), 1), count > 0
 }
 
-// Check finds what a publisher of samples, of which nothing else is read, says went wrong.
+// Check returns the error of a publisher of samples, whose other output is not used.
 func Check(from io.Reader) error {
 	return eachLine(from, func(string) {})
 }
 
-// eachLine calls take for each line but those that say what went wrong, of which the first becomes the error.
+// eachLine calls take for each line except errors, the first of which it returns.
 func eachLine(from io.Reader, take func(string)) error {
 	var wrong error
 	lines := bufio.NewScanner(from)
@@ -180,7 +180,7 @@ func eachLine(from io.Reader, take func(string)) error {
 	return wrong
 }
 
-// decimal and whole read what an expression above has matched.
+// decimal and whole convert matches of the expressions above.
 func decimal(text string) float64 {
 	value, _ := strconv.ParseFloat(text, 64)
 	return value

@@ -21,10 +21,10 @@ import (
 	"time"
 )
 
-// Level is what DDS Security does for messages.
+// Level is a level of protection by DDS Security.
 type Level struct {
 	Name string
-	// What it protects, in the words of a governance document.
+	// The protected parts, in the terms of a governance document.
 	rtps, submessage, payload string
 }
 
@@ -38,7 +38,7 @@ const (
 // NoSecurity is the level without the plugins of DDS Security.
 const NoSecurity = "none"
 
-// levels in the order of what they cost, about. The last is that of the paper.
+// levels are ordered approximately by cost. The last is the paper's.
 var levels = []Level{
 	{"authentication", nothing, nothing, nothing},
 	{"encrypt-payload", nothing, nothing, encrypt},
@@ -48,7 +48,7 @@ var levels = []Level{
 	{"sign-origin-rtps-encrypt-submessage", signOrigin, encrypt, nothing},
 }
 
-// Levels are their names, NoSecurity first.
+// Levels returns their names, NoSecurity first.
 func Levels() []string {
 	names := []string{NoSecurity}
 	for _, level := range levels {
@@ -57,10 +57,10 @@ func Levels() []string {
 	return names
 }
 
-// PluginFolder is where Debian's libddsc0debian has the plugins of DDS Security.
+// PluginFolder is the folder of DDS Security's plugins in Debian's libddsc0debian.
 const PluginFolder = "/usr/lib/x86_64-linux-gnu/libddsc0debian"
 
-// The program that signs documents, and the package that brings it.
+// The program that signs documents, and its package.
 const (
 	signer        = "openssl"
 	signerPackage = "openssl"
@@ -72,21 +72,21 @@ const (
 	clockOff = time.Hour
 )
 
-// Authority is an identity for participants, and who vouches for it and for what they may do. It lives as long as a
-// measurement: nothing of it is kept.
+// Authority is an identity for participants, and the authority for it and its permissions. It exists only during a
+// measurement.
 type Authority struct {
 	certificate, identity, key []byte // PEM
 	signingKey                 []byte // PEM
 	begin                      time.Time
 }
 
-// Security is what one participant's configuration says about it.
+// Security is a participant's security configuration.
 type Security struct {
 	authority               *Authority
 	governance, permissions []byte
 }
 
-// NewAuthority makes keys and certificates.
+// NewAuthority creates keys and certificates.
 func NewAuthority(now time.Time) (*Authority, error) {
 	a := &Authority{begin: now.Add(-clockOff).UTC()}
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -130,7 +130,7 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	return encode("PRIVATE KEY", der), nil
 }
 
-// At is the security of a level; nil for NoSecurity.
+// At returns the security of a level; nil for NoSecurity.
 func (a *Authority) At(ctx context.Context, name string) (*Security, error) {
 	if name == NoSecurity {
 		return nil, nil
@@ -150,7 +150,8 @@ func (a *Authority) At(ctx context.Context, name string) (*Security, error) {
 	return nil, fmt.Errorf("no level of security is called %q; those are %v", name, Levels())
 }
 
-// sign has openssl make S/MIME of a document, as DDS Security wants it. The key is in a folder of root's own meanwhile.
+// sign makes openssl create a signed S/MIME document, as DDS Security requires. The key is in a folder of root
+// meanwhile.
 func (a *Authority) sign(ctx context.Context, document string) (_ []byte, err error) {
 	program, err := exec.LookPath(signer)
 	if err != nil {
@@ -178,7 +179,7 @@ func (a *Authority) sign(ctx context.Context, document string) (_ []byte, err er
 	return signed, nil
 }
 
-// governance is the document of what is protected how; discovery and who may join are protected with every level.
+// governance returns the document with the protection of each part; discovery and joining are protected at every level.
 func (l *Level) governance() string {
 	return fmt.Sprintf(`<?xml version="1.0" encoding="utf-8"?>
 <dds xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:noNamespaceSchemaLocation="https://www.omg.org/spec/DDS-SECURITY/20170901/omg_shared_ca_governance.xsd">
@@ -203,7 +204,7 @@ func (l *Level) governance() string {
 `, l.rtps, l.submessage, l.payload)
 }
 
-// permissions is the document that lets the identity do everything.
+// permissions returns the document that allows the identity everything.
 func (a *Authority) permissions() string {
 	const format = "2006-01-02T15:04:05"
 	return fmt.Sprintf(`<?xml version="1.0" encoding="utf-8"?>
@@ -221,7 +222,7 @@ func (a *Authority) permissions() string {
 `, subject, a.begin.Format(format), a.begin.Add(validFor).Format(format))
 }
 
-// The part of the configuration.
+// The security part of the configuration.
 type (
 	securityField struct {
 		Authentication authenticationField `xml:"Authentication"`

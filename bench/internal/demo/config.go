@@ -18,23 +18,23 @@ const (
 	asidePayload  = 64
 	// idleTime is how long ktsnd is watched with nothing to send.
 	idleTime = 2 * time.Second
-	// maxMessagesPerAlternation keeps a piece below what ktsnd remembers of departures.
+	// maxMessagesPerAlternation is below the number of departures that ktsnd stores.
 	maxMessagesPerAlternation = 60_000
 )
 
-// AllWorkloads are those of the demo, in the order in which they are measured.
+// AllWorkloads are the workloads of the demo in the order of measurement.
 var AllWorkloads = []string{results.WorkloadPlain, results.WorkloadKeepAwake, results.WorkloadPMDSleep,
 	results.WorkloadGates, results.WorkloadGatesSaturated, results.WorkloadKernelSaturated}
 
-// ShortWorkloads leave out what shows nothing new in a short run.
+// ShortWorkloads are the workloads of a short run.
 var ShortWorkloads = []string{results.WorkloadPlain, results.WorkloadGates, results.WorkloadGatesSaturated,
 	results.WorkloadKernelSaturated}
 
-// Config says what to measure and where to put it.
+// Config configures the demo.
 type Config struct {
 	// OutDir gets report.html, summary.json and messages.csv.
 	OutDir string
-	// BinDir holds ktsnd, libktsn.so, tsnperf and the network plugins.
+	// BinDir contains ktsnd, libktsn.so, tsnperf and the network plugins.
 	BinDir string
 	// Messages are sent per path and payload, in Alternations pieces.
 	Messages     int
@@ -43,15 +43,15 @@ type Config struct {
 	Payloads []int
 	Cycle    time.Duration
 	Paths    []string
-	// Workloads are the conditions under which to measure. All but the plain one need path direct, workload
-	// pmd-sleep path ovs, and are left out without it.
+	// Workloads are the conditions of measurement. All but the plain one need path direct, and workload pmd-sleep needs
+	// path ovs; they are left out without it.
 	Workloads []string
-	// Report gets the table, Progress a line from time to time. ProgressColumns is the width of the terminal
-	// behind Progress, on which that line is overwritten; 0 when there is none.
+	// Report gets the table, Progress a line from time to time. ProgressColumns is the width of Progress's terminal, on
+	// which that line is overwritten; 0 if there is none.
 	Report          io.Writer
 	Progress        io.Writer
 	ProgressColumns int
-	// Now is the clock for the date and for how long everything takes; no message is measured with it.
+	// Now is the clock for the date and for durations; no message is measured with it.
 	Now func() time.Time
 }
 
@@ -60,7 +60,7 @@ func (c *Config) perAlternation() int {
 	return c.Messages / c.Alternations
 }
 
-// check finds what cannot be measured, in a sentence.
+// check returns an error for a configuration that cannot be measured.
 func (c *Config) check() error {
 	switch {
 	case c.Alternations < 1:
@@ -87,7 +87,7 @@ func (c *Config) check() error {
 	return nil
 }
 
-// profile is the bench that the demo is.
+// profile returns the demo's profile.
 func (c *Config) profile() *engine.Profile {
 	profile := engine.Defaults()
 	profile.Name, profile.About = "demo", "What `ktsn demo` measures."

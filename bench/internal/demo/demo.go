@@ -16,12 +16,11 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// storeName is the folder for the runs in the lab's own, with which it goes away.
+// storeName is the folder for the runs in the target's own, which is removed with it.
 const storeName = "bench"
 
-// Run measures, writes the results to config.OutDir and the report to config.Report, and removes
-// everything it made, however it ends. The error is one sentence; results are written also when messages
-// were lost or early, and then the error says so.
+// Run measures, writes the results to config.OutDir and the report to config.Report, and always removes everything that
+// it created. Results are written also if messages were lost or early; then an error says so.
 func Run(ctx context.Context, config *Config) (err error) {
 	if err := config.check(); err != nil {
 		return err
@@ -57,7 +56,7 @@ func Run(ctx context.Context, config *Config) (err error) {
 	return errors.Join(conclude(config, store), store.Close())
 }
 
-// leaveOVS leaves path ovs out where it cannot be had, and says why.
+// leaveOVS leaves path ovs out if it is not available, and records why.
 func (c *Config) leaveOVS(ctx context.Context, missing func(context.Context) error) {
 	at := slices.Index(c.Paths, results.PathOVS)
 	if at < 0 {
@@ -70,7 +69,7 @@ func (c *Config) leaveOVS(ctx context.Context, missing func(context.Context) err
 	}
 }
 
-// interrupted replaces whatever failed because the demo was told to stop.
+// interrupted replaces an error if the demo was interrupted.
 func interrupted(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("the demo was stopped before its end and removed what it had made: %w", cause)
@@ -78,7 +77,7 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// measure performs all runs into a store of the lab's.
+// measure performs all runs into a store in the target's folder.
 func measure(ctx context.Context, config *Config, profile *engine.Profile, target *netnstarget.Target) (*engine.Store, error) {
 	host, err := results.DescribeHost(config.Now())
 	if err != nil {

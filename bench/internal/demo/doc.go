@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package demo measures KuberneTSN beside the kernel's own paths on one machine, for who sees it for the first time: a
-// bench (package engine) of network namespaces (package netnstarget) with a profile made of a few options, whose figures are
-// printed as tables and compared with what the project wants to reach.
+// Package demo compares KuberneTSN with the kernel's own paths on one machine, as a first impression. It is a bench
+// (package engine) in network namespaces (package netnstarget) with a profile from a few options; it prints the figures
+// as tables and compares them with the project's targets.
 package demo

@@ -19,24 +19,25 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/results"
 )
 
-// An assertion is an expression of the library's language (github.com/expr-lang/expr) about one payload and one cycle:
+// An assertion is an expression in the language of the library github.com/expr-lang/expr about one payload and one
+// cycle:
 //
 //	direct.latency_ns.p99 <= 0.8 * kernel-vxlan-spin.latency_ns.p99
 //	direct.gates-saturated.latency_ns.p50 <= 1.2 * direct.gates.latency_ns.p50
 //
-// A path has the fields of its run in summary.json: of the plain one, or, behind the name of another workload, of that.
-// It is evaluated for every payload and cycle in which everything was measured that it names. Of an experiment a path has its
-// cases, and they the means of their figures over repetitions:
+// A path has the fields of its plain run in summary.json or, after the name of another workload, of that run. The
+// expression is evaluated for every payload and cycle in which everything that it names was measured. In an experiment
+// a path has its cases, which have the means of their figures over repetitions:
 //
 //	tsn["tcp-1500"].received_bps >= 0.5 * host["tcp-1500"].received_bps
 
 // ErrAssertion is returned when an assertion does not hold.
 var ErrAssertion = errors.New("an assertion does not hold")
 
-// errDoubtful is about a latency that an assertion names and whose clocks are not to be believed.
+// errDoubtful is returned for a latency in an assertion whose clocks cannot be trusted.
 var errDoubtful = errors.New("not judged")
 
-// hyphenated are the names with a hyphen, which the language would take for a minus, the longest first.
+// hyphenated are the names with a hyphen, which the language would parse as a minus, longest first.
 var hyphenated = func() *regexp.Regexp {
 	var names []string
 	for _, name := range slices.Concat(AllPaths, AllWorkloads, slices.Sorted(maps.Keys(Namespaces.Missing))) {
@@ -48,12 +49,12 @@ var hyphenated = func() *regexp.Regexp {
 	return regexp.MustCompile(`\b(?:` + strings.Join(names, "|") + `)\b`)
 }()
 
-// underscored writes names as the language can read them.
+// underscored replaces hyphens in names for the language.
 func underscored(expression string) string {
 	return hyphenated.ReplaceAllStringFunc(expression, func(name string) string { return strings.ReplaceAll(name, "-", "_") })
 }
 
-// spelled writes a name as summary.json does.
+// spelled restores a name as in summary.json.
 func spelled(name string) string {
 	hyphens := strings.ReplaceAll(name, "_", "-")
 	if hyphenated.FindString(hyphens) == hyphens {
@@ -62,7 +63,7 @@ func spelled(name string) string {
 	return name
 }
 
-// CheckAssertion finds what is no expression.
+// CheckAssertion returns an error for an invalid expression.
 func CheckAssertion(expression string) error {
 	if strings.TrimSpace(expression) == "" {
 		return errors.New("an assertion is empty; give one such as direct.latency_ns.p99 <= 0.8 * kernel-vxlan-spin.latency_ns.p99")
@@ -77,7 +78,7 @@ func CheckAssertion(expression string) error {
 	return nil
 }
 
-// mayBeCondition tells whether an expression can be true or false: none of the figures is by itself.
+// mayBeCondition reports whether an expression can be true or false: a figure alone cannot.
 func mayBeCondition(node ast.Node) bool {
 	switch node := node.(type) {
 	case *ast.IdentifierNode, *ast.MemberNode, *ast.IntegerNode, *ast.FloatNode, *ast.StringNode, *ast.NilNode, *ast.ArrayNode, *ast.MapNode:
@@ -108,13 +109,13 @@ func (g groupKey) String() string {
 	return fmt.Sprintf("%d B, %s µs", g.payloadBytes, results.Micros(g.cycleNs))
 }
 
-// Facts are the figures that assertions are about, by payload and cycle.
+// Facts are the figures for assertions, by payload and cycle.
 type Facts struct {
 	order  []groupKey
 	groups map[groupKey]map[string]any
 }
 
-// FactsOf takes the figures of a measurement.
+// FactsOf returns the figures of a measurement.
 func FactsOf(summary *results.Summary) (*Facts, error) {
 	facts := &Facts{groups: map[groupKey]map[string]any{}}
 	for _, run := range summary.Runs {
@@ -134,10 +135,10 @@ func FactsOf(summary *results.Summary) (*Facts, error) {
 	return facts, nil
 }
 
-// ofExperiment is the group of all cases, which have neither a payload nor a cycle of messages.
+// ofExperiment is the group of all cases, which have neither payload nor cycle.
 var ofExperiment = groupKey{}
 
-// addCase adds what is known of an experiment's case.
+// addCase adds the figures of a case.
 func (f *Facts) addCase(path, name string, figures any) {
 	group := f.groups[ofExperiment]
 	if group == nil {
@@ -169,7 +170,7 @@ func Join(first, other *Facts) *Facts {
 	return joined
 }
 
-// fieldsOf are those of a run under their names in summary.json.
+// fieldsOf returns the fields of a run by their names in summary.json.
 func fieldsOf(run *results.Run) (map[string]any, error) {
 	text, err := json.Marshal(run)
 	if err != nil {
@@ -205,8 +206,8 @@ func (f *Facts) add(run *results.Run, fields map[string]any) {
 	}
 }
 
-// Assert evaluates an expression for every payload and cycle. The error is about the expression, not about the figures:
-// it is no expression, names what was not measured, or is neither true nor false.
+// Assert evaluates an expression for every payload and cycle. It fails if the expression is invalid, names something
+// that was not measured, or is neither true nor false.
 func (f *Facts) Assert(expression string) (results.Assertion, error) {
 	assertion := results.Assertion{Expression: expression, Holds: true}
 	if err := CheckAssertion(expression); err != nil {
@@ -245,7 +246,7 @@ func (f *Facts) Assert(expression string) (results.Assertion, error) {
 	return assertion, nil
 }
 
-// explain says why an expression could be evaluated nowhere: for the group that has most.
+// explain returns why an expression could not be evaluated for any group, for the group that has the most of its names.
 func (f *Facts) explain(expression string, missing error) error {
 	if missing == nil {
 		return fmt.Errorf("%q: nothing was measured", expression)
@@ -269,7 +270,7 @@ func (f *Facts) evaluate(expression string, key groupKey) (bool, error) {
 	return holds, nil
 }
 
-// chains finds what an expression names, such as direct.latency_ns.p99, with the value of each.
+// chains returns the chains of an expression, such as direct.latency_ns.p99, with their values.
 func (f *Facts) chains(expression string, key groupKey) ([]string, error) {
 	tree, err := parser.Parse(expression)
 	if err != nil {
@@ -290,7 +291,7 @@ func (f *Facts) chains(expression string, key groupKey) ([]string, error) {
 	return shown, nil
 }
 
-// look finds the value of a chain.
+// look returns the value of a chain.
 func (f *Facts) look(chain []string, key groupKey) (string, error) {
 	var current any = f.groups[key]
 	for i, name := range chain {
@@ -342,7 +343,7 @@ func nameOf(chain []string) string {
 	return strings.Join(names, ".")
 }
 
-// chainVisitor collects identifiers and members of members.
+// chainVisitor collects identifiers and member chains.
 type chainVisitor struct{ chains [][]string }
 
 // Visit implements ast.Visitor.
@@ -367,7 +368,7 @@ func chainOf(node ast.Node) ([]string, bool) {
 	return nil, false
 }
 
-// longest leaves out chains with which another one begins.
+// longest drops chains that are the beginning of another one.
 func (v *chainVisitor) longest() [][]string {
 	var kept [][]string
 	for i, chain := range v.chains {

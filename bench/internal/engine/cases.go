@@ -10,8 +10,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 )
 
-// casesOf puts together what was measured of each case, in the order in which they were first: its values, and the
-// distributions of its samples.
+// casesOf merges the measurements of each case, in order of first appearance: its values, and the distributions of its
+// samples.
 func casesOf(measured []Measured) []*results.Case {
 	var all []*results.Case
 	for _, measurement := range measured {
@@ -30,7 +30,7 @@ func casesOf(measured []Measured) []*results.Case {
 	return all
 }
 
-// addDistribution adds the largest sample, and the percentiles that there are enough samples for.
+// addDistribution adds the largest sample, and the percentiles for which there are enough samples.
 func addDistribution(to *results.Case, name string, repetition int, samples []int64) {
 	summary := stats.Summarize(samples)
 	if summary == nil {
@@ -58,15 +58,15 @@ func findCase(all []*results.Case, path, name string) *results.Case {
 // CaseDifference is a figure of a case in two benches of an experiment.
 type CaseDifference struct {
 	Path, Case string
-	// Figure is the experiment's name of it.
+	// Figure is the experiment's name of the figure.
 	Figure string
 	A, B   inference.Estimate
-	// Quotient is B ÷ A, where it is Known how far that may be off.
+	// Quotient is B ÷ A. If Known, its uncertainty is known.
 	Quotient inference.Quotient
 	Known    bool
 }
 
-// compareCases compares the figures that say most about an experiment.
+// compareCases compares the most significant figures of an experiment.
 func (c *Comparison) compareCases(a, b *collector, figures []string) {
 	first, second := casesOf(a.cases), casesOf(b.cases)
 	for _, result := range first {

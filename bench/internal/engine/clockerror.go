@@ -11,17 +11,17 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/results"
 )
 
-// Both ends of a latency read a clock, and the latency is as wrong as these are against each other. A target estimates how wrong they
-// may be and writes it beside what it measured; what follows from it for figures, ratios and assertions is here.
+// A latency is a difference of two clock readings, so it is as wrong as the clocks differ. A target estimates the error
+// and stores it with the measurement. This file applies it to figures, ratios and assertions.
 
-// knowClock adds to a run of namespaces what older benches did not write: they have one clock.
+// knowClock adds the clock error to a run in namespaces of an older bench: all share one clock.
 func (c *collector) knowClock(record *Record) {
 	if record.Observed.ClockError == nil && c.profile.means().Name == Namespaces.Name {
 		record.Observed.ClockError = results.OneClock()
 	}
 }
 
-// doubtAbout is why a quotient of two latencies is not to be believed; empty where nothing speaks against it.
+// doubtAbout returns why a quotient of two latencies cannot be trusted, "" if it can.
 func doubtAbout(above, below *results.ClockError, denominator float64) string {
 	doubt := cmp.Or(above.DoubtOf(), below.DoubtOf())
 	if doubt == "" && below.CombinedNs() > 0 && float64(below.CombinedNs()) >= denominator {
@@ -30,7 +30,7 @@ func doubtAbout(above, below *results.ClockError, denominator float64) string {
 	return doubt
 }
 
-// widened is a range of a quotient of latencies with the errors of their clocks granted. Of one clock it stays as it is.
+// widened extends the range of a quotient of latencies by their clocks' errors. With one clock it is unchanged.
 func widened(low, high, numerator, denominator float64, above, below *results.ClockError) (least, most float64) {
 	up, down := float64(above.CombinedNs()), float64(below.CombinedNs())
 	if (up == 0 && down == 0) || numerator <= 0 || denominator <= down {
@@ -41,10 +41,10 @@ func widened(low, high, numerator, denominator float64, above, below *results.Cl
 	return least, most
 }
 
-// mostDoubts is how many different doubts are named, before they are counted.
+// mostDoubts is the number of different doubts that are listed before the rest is counted.
 const mostDoubts = 3
 
-// doubts are warnings about the latencies that are not to be believed.
+// doubts returns warnings about latencies that cannot be trusted.
 func doubts(runs []*results.Run) []string {
 	which := map[string][]string{}
 	var order []string
@@ -75,13 +75,13 @@ func doubts(runs []*results.Run) []string {
 	return all
 }
 
-// doubtful stands among the facts for a latency that is not to be believed.
+// doubtful replaces a latency that cannot be trusted in the facts.
 type doubtful struct{ why string }
 
 // doubtedFields are the fields of a run that depend on both clocks.
 var doubtedFields = []string{"latency_ns"}
 
-// doubtFields takes from the fields of a run what is not to be believed, unless the user wants it all the same.
+// doubtFields replaces the fields of a run that cannot be trusted, unless the user wants them anyway.
 func doubtFields(run *results.Run, fields map[string]any) {
 	why := run.ClockError.DoubtOf()
 	if why == "" || run.ClockError != nil && run.ClockError.AnyClock {

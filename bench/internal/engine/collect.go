@@ -11,7 +11,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 )
 
-// Collect computes everything that there is to say about a store, complete or not.
+// Collect computes the summary of a store, complete or not.
 func Collect(store *Store) (*results.Summary, []results.Series, error) {
 	c, err := collect(store)
 	if err != nil {
@@ -57,7 +57,7 @@ func collect(store *Store) (*collector, error) {
 	return c, nil
 }
 
-// summary is what is known without the runs.
+// summary returns what is known without the runs.
 func (m *Manifest) summary() *results.Summary {
 	host, environment, profile := m.Host, m.Environment, &m.Profile
 	host.KtsndVersion, host.SpinNs = environment.KtsndVersion, environment.SpinNs
@@ -95,14 +95,14 @@ func (m *Manifest) summary() *results.Summary {
 	}
 }
 
-// collector puts together what was measured of the same key.
+// collector merges the measurements with the same key.
 type collector struct {
 	profile *Profile
 	entries []*entry
-	// witnesses are the runs that were watched beside those of entries; of workload watched.
+	// witnesses are the watched runs of entries, with workload watched.
 	witnesses []*entry
 	problems  []string
-	// cases are an experiment's.
+	// cases are the cases of an experiment.
 	cases            []Measured
 	idle             *results.Idle
 	usage            []results.UsageSample
@@ -110,20 +110,20 @@ type collector struct {
 	stolenNs, tookNs int64
 }
 
-// entry is one run of the results while it grows.
+// entry is a run of the results while it is merged.
 type entry struct {
 	run results.Run
-	// of is one of its runs, without what differs among them.
+	// source is one of its runs, without the fields that differ.
 	source Run
 	// The samples of all alternations, for percentiles over them together.
 	samples samples
 	// parts are the latencies by repetition.
 	parts [][]int64
-	// measuredNs belong to the latencies, and end is how long was measured so far.
+	// measuredNs belong to the latencies; end is the measured time so far.
 	measuredNs []int64
 	end        int64
 	resampled  *inference.Resampled
-	// values are what was measured beside, by name, one of each repetition that has it.
+	// values are additional values by name, one for each repetition that has it.
 	values map[string][]float64
 }
 
@@ -172,7 +172,7 @@ func findIn(entries []*entry, key results.Key) *entry {
 	return nil
 }
 
-// entryIn returns the entry of a key, added if it is new.
+// entryIn returns the entry of a key, which it adds if needed.
 func entryIn(entries *[]*entry, key results.Key) *entry {
 	if known := findIn(*entries, key); known != nil {
 		return known
@@ -202,11 +202,11 @@ func (e *entry) add(record *Record) {
 	}
 }
 
-// addWitness takes from a run that was watched what the one before, of the same alternation, does not know. Its times of
-// arrival are not taken: watching may have delayed them.
+// addWitness takes from a watched run what the unwatched run of the same alternation lacks. Its arrival times are not
+// used: watching may have delayed them.
 func (e *entry) addWitness(record *Record) {
 	if len(e.run.Alternations) == 0 {
-		return // a store that somebody else wrote
+		return // a store of an unknown program
 	}
 	seen := samplesOf(record.Messages, &record.Run)
 	alternation := &e.run.Alternations[len(e.run.Alternations)-1]
@@ -222,7 +222,7 @@ func (e *entry) addWitness(record *Record) {
 	e.samples.port = append(e.samples.port, seen.port...)
 }
 
-// addTimes notes for each latency when it was measured.
+// addTimes records for each latency when it was measured.
 func (e *entry) addTimes(record *Record) {
 	if len(record.Messages) == 0 {
 		return
@@ -250,7 +250,7 @@ func (e *entry) finish() {
 	run.SwitchShare = switchShare(run)
 }
 
-// sort brings the runs into the order of the matrix: paths take other turns in each repetition.
+// sort restores the order of the matrix: the order of paths differs between repetitions.
 func (c *collector) sort() {
 	slices.SortStableFunc(c.entries, func(a, b *entry) int {
 		first, second := a.run.Key(), b.run.Key()
@@ -268,7 +268,7 @@ func (c *collector) sort() {
 	})
 }
 
-// series are the samples behind the runs, for drawings.
+// series returns the samples of the runs for drawings.
 func (c *collector) series() []results.Series {
 	all := make([]results.Series, len(c.entries))
 	for i, entry := range c.entries {

@@ -14,40 +14,39 @@ import (
 // Difference is a figure in two benches.
 type Difference struct {
 	results.Key
-	// Figure is as in a run, such as latency_ns.p99; A and B are its values, in nanoseconds.
+	// Figure is the name in a run, such as latency_ns.p99; A and B are its values in nanoseconds.
 	Figure string
 	A, B   int64
-	// Ratio is B / A, which lies between Low and High with a confidence of 95 %.
-	// The error of the clocks is granted on both sides.
+	// Ratio is B / A, which lies between Low and High with a confidence of 95 %, including the error of the clocks.
 	Ratio, Low, High float64
-	// Doubt says why the latencies are not to be believed; empty where nothing speaks against them.
+	// Doubt is why the latencies cannot be trusted, "" if they can.
 	Doubt string
-	// ClockErrorNs is by how much the clocks alone can make B differ from A.
+	// ClockErrorNs is the difference between A and B that the clocks alone can cause.
 	ClockErrorNs int64
 }
 
-// Clear tells whether the range of the ratio is on one side of 1.
+// Clear reports whether the range of the ratio is on one side of 1.
 func (d *Difference) Clear() bool { return d.Doubt == "" && (d.Low > 1 || d.High < 1) }
 
-// Clocks tells whether the error of the clocks is enough to make the difference.
+// Clocks reports whether the error of the clocks can explain the difference.
 func (d *Difference) Clocks() bool {
 	return d.ClockErrorNs > 0 && max(d.B-d.A, d.A-d.B) <= d.ClockErrorNs
 }
 
-// Comparison is what two benches have in common, and what they have not.
+// Comparison compares two benches.
 type Comparison struct {
 	Differences []Difference
-	// Cases are those of an experiment that both benches made.
+	// Cases are the common cases of an experiment.
 	Cases []CaseDifference
-	// OnlyA and OnlyB are names of what was measured in one of them.
+	// OnlyA and OnlyB name measurements of only one bench.
 	OnlyA, OnlyB []string
-	// Unlike says in sentences in what the benches themselves differ.
+	// Unlike lists differences between the benches themselves.
 	Unlike []string
 	// Facts are the figures of both, for assertions.
 	Facts *Facts
 }
 
-// Compare compares two stores. They were not measured in turns, so noise that hit one of them counts.
+// Compare compares two stores. They were not measured in turns, so noise that hit only one of them is included.
 func Compare(a, b *Store) (*Comparison, error) {
 	entriesA, factsA, err := entriesOf(a)
 	if err != nil {
@@ -78,7 +77,7 @@ func Compare(a, b *Store) (*Comparison, error) {
 	return c, nil
 }
 
-// compareExperiments compares what both made of the same experiment; that they have nothing in common is an error.
+// compareExperiments compares the results of the same experiment. It fails if the benches have nothing in common.
 func (c *Comparison) compareExperiments(a, b *collector) error {
 	if a.profile.Experiment != b.profile.Experiment {
 		return fmt.Errorf("nothing is in both benches: A measured %s and B %s", cmp.Or(a.profile.Experiment, "messages"),
@@ -129,7 +128,7 @@ func differences(random *rand.Rand, a, b *entry) []Difference {
 	return all
 }
 
-// unlike says what else may be behind a difference.
+// unlike lists other possible causes of a difference.
 func unlike(a, b *Manifest) []string {
 	all := []string{}
 	add := func(what string, first, second any) {

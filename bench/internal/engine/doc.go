@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package engine turns a profile into measurements and measurements into figures. It knows nothing of how a run is
-// made: that is a Target's (package netnstarget makes one of network namespaces).
+// Package engine turns a profile into measurements and measurements into figures. A Target performs the runs (package
+// netnstarget has one with network namespaces).
 //
 //	profile ──► plan ──► engine ──► target: one run after the other
 //	                       │
 //	                       ▼
-//	                     store        one file a run, written at once, with every message
+//	                     store        one file per run, written at once, with every message
 //	                       │
 //	                       ▼
 //	            collect: figures, ratios ──► report, comparison, assertions
 //
-// The order of a plan depends on its profile alone, so a bench that was interrupted goes on where it was: what the
-// store has is not measured again. Everything that is reported is computed from the store, whether the bench has
-// just ended, was interrupted, or was made elsewhere.
+// The order of a plan depends only on its profile, so an interrupted bench can be continued: runs in the store are not
+// repeated. All results are computed from the store, whether the bench has just ended, was interrupted, or ran
+// elsewhere.
 //
-// What each file does: profile, parse and shipped (what is asked), workload (what there is to ask for), plan (the
-// order of runs), engine and progress (one run after the other), store (what is kept), collect, samples, ratios and
-// figures (what it means), assert and compare (what is asked about it).
+// The files: profile, parse and shipped (the request), workload (the choices), plan (the order of runs), runner and
+// progress (performing them), store (the data), collect, samples, ratios and figures (the results), assert and compare
+// (questions about them).
 package engine

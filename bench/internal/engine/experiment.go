@@ -17,49 +17,49 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/results"
 )
 
-// Experiment is a measurement of another kind than messages between talkers and listeners: with programs, cases and
-// figures of its own. A profile names it (`experiment: NAME`) and tells it more (`with: {…}`); order, resumption, progress,
-// storage and the page are the engine's. One value belongs to one profile, and is written as JSON into the folder of
-// a bench: what a profile sets are exported fields.
+// Experiment is a measurement other than messages between talkers and listeners, with its own programs, cases and
+// figures. A profile names it (`experiment: NAME`) and configures it (`with: {…}`); the engine provides order,
+// resumption, progress, storage and the page. A value belongs to one profile, and is stored as JSON in the bench's
+// folder: settings are exported fields.
 type Experiment interface {
-	// Fields read what a profile can say under `with`, by name.
+	// Fields read the settings under `with`, by name.
 	Fields() map[string]Field
-	// Check finds, in a sentence that begins with the field's name, what cannot be measured.
+	// Check returns an error, which begins with the field's name, for settings that cannot be measured.
 	Check(*Profile) error
-	// Cases are those of one repetition, in their order. Every repetition has the same; of cases with one name, which follow each
-	// other and differ in their path, another begins each time.
+	// Cases returns the cases of one repetition in order. All repetitions have the same cases; if consecutive cases
+	// have one name and different paths, each repetition begins with another path.
 	Cases(*Profile) []Case
 	// Perform measures one case; the target is in its setting.
 	Perform(context.Context, Target, *Profile, *Case) (*Outcome, error)
-	// Report says what the cases mean that were measured; some may be missing.
+	// Report returns the results of the measured cases; some may be missing.
 	Report(*Profile, []Measured) Findings
-	// Compared are the names of the values that say most: two benches are compared by them. Percentiles of samples have the name
-	// of those, and _p50, _p90, _p99, _p99_9 or _max behind it.
+	// Compared returns the names of the most significant values, by which two benches are compared. Percentiles have
+	// the name of the samples with _p50, _p90, _p99, _p99_9 or _max appended.
 	Compared() []string
 }
 
-// Case is one thing to measure, once in each repetition.
+// Case is one measurement, made once in each repetition.
 type Case struct {
-	// Name is of letters, digits, '-' and '.', and with the path tells the case from others.
+	// Name consists of letters, digits, '-' and '.', and identifies the case together with the path.
 	Name string `json:"name"`
-	// Path is among those of the profile, or empty where paths mean nothing.
+	// Path is one of the profile's, or empty if paths mean nothing.
 	Path string `json:"path,omitempty"`
-	// Of is what the case is about, as the experiment needs it.
+	// Of are the experiment's parameters of the case.
 	Of map[string]string `json:"of,omitempty"`
-	// LastsNs is about how long it takes.
+	// LastsNs is the approximate duration.
 	LastsNs int64 `json:"lasts_ns"`
-	// Setting is how it wants the target.
+	// Setting is the required setting of the target.
 	Setting Setting `json:"-"`
 }
 
-// Measured is a case that was measured.
+// Measured is a measured case.
 type Measured struct {
 	Case       Case
 	Repetition int
 	*Outcome
 }
 
-// Findings are what an experiment makes of its cases.
+// Findings are an experiment's results.
 type Findings struct {
 	Sections []results.Section
 	Figures  []results.Figure
@@ -67,16 +67,16 @@ type Findings struct {
 	Gaps []results.Gap
 }
 
-// experiments make an experiment with its defaults, by name.
+// experiments create an experiment with its defaults, by name.
 var experiments = map[string]func() Experiment{}
 
-// Register makes an experiment known. It is called before any profile is read.
+// Register registers an experiment. It is called before any profile is read.
 func Register(name string, create func() Experiment) { experiments[name] = create }
 
-// Field reads a value; an error is the end of a sentence whose beginning is the field.
+// Field reads a value. An error is the end of a message that begins with the field.
 type Field func(*yaml.Node) error
 
-// Number is a field of a whole number.
+// Number is a field with a whole number.
 func Number(to *int, least, most int) Field {
 	return func(n *yaml.Node) error {
 		value, err := number(n)
@@ -90,7 +90,7 @@ func Number(to *int, least, most int) Field {
 	}
 }
 
-// Numbers is a field of a list of whole numbers, each of them once.
+// Numbers is a field with a list of different whole numbers.
 func Numbers(to *[]int, least, most int) Field {
 	return func(n *yaml.Node) error {
 		values, err := list(n, func(n *yaml.Node) (number int, err error) {
@@ -107,7 +107,8 @@ func Numbers(to *[]int, least, most int) Field {
 	}
 }
 
-// Mappings is a field of a list of values that have fields of their own. Each begins as a copy of one; what names it in a sentence.
+// Mappings is a field with a list of structured values. Each begins as a copy of a default; what is its name in
+// messages.
 func Mappings[T any](to *[]T, what string, begin func() T, fields func(*T) map[string]Field) Field {
 	return func(n *yaml.Node) error {
 		values, err := list(n, func(n *yaml.Node) (T, error) {
@@ -125,7 +126,7 @@ func Mappings[T any](to *[]T, what string, begin func() T, fields func(*T) map[s
 	}
 }
 
-// Words is a field of a list of names, each of them known and once.
+// Words is a field with a list of different known names.
 func Words(to *[]string, known ...string) Field {
 	return func(n *yaml.Node) error {
 		values, err := list(n, func(n *yaml.Node) (string, error) {
@@ -157,7 +158,7 @@ func eachOnce[T comparable](values []T) error {
 	return nil
 }
 
-// Span is a field of a duration.
+// Span is a field with a duration.
 func Span(to *time.Duration, least, most time.Duration) Field {
 	return func(n *yaml.Node) error {
 		value, err := duration(n)
@@ -171,11 +172,11 @@ func Span(to *time.Duration, least, most time.Duration) Field {
 	}
 }
 
-// notWithExperiment are fields that say nothing to an experiment, which has its own below `with`.
+// notWithExperiment are fields that have no meaning for an experiment, which has its own under `with`.
 var notWithExperiment = []string{"workloads", "payloads", "cycles", "messages", "warm-up", "talkers", "window", "vlan", "samplers", "idle",
 	"budget", "mean-over", "max-clock-error"}
 
-// readExperiment completes a profile that names an experiment, once all its fields are known.
+// readExperiment completes a profile with an experiment after all its fields were read.
 func (p *profileParser) readExperiment() error {
 	profile, with := &p.profile, p.fields["with"]
 	if profile.Experiment == "" {
@@ -212,7 +213,7 @@ func readExperimentName(p *Profile, n *yaml.Node) error {
 	return err
 }
 
-// experiment is the one that the profile names, with its settings; nil when it names none.
+// experiment returns the profile's experiment with its settings, nil if there is none.
 func (p *Profile) experiment() (Experiment, error) {
 	if p.Experiment == "" {
 		return nil, nil
@@ -228,7 +229,7 @@ func (p *Profile) experiment() (Experiment, error) {
 	return created, nil
 }
 
-// checkExperiment takes the place of what is checked of messages.
+// checkExperiment replaces the checks for messages.
 func (p *Profile) checkExperiment() *Fault {
 	experiment, err := p.experiment()
 	if err == nil {
@@ -240,7 +241,7 @@ func (p *Profile) checkExperiment() *Fault {
 	return nil
 }
 
-// inTurn has another path begin in each repetition.
+// inTurn rotates the paths, so that each repetition begins with another one.
 func inTurn(cases []Case, repetition int) []Case {
 	all := make([]Case, 0, len(cases))
 	for len(cases) > 0 {
@@ -255,7 +256,7 @@ func inTurn(cases []Case, repetition int) []Case {
 	return all
 }
 
-// planExperiment is the plan of a profile with an experiment: its cases in their order, one repetition after the other.
+// planExperiment returns the plan of a profile with an experiment: its cases in order, one repetition after the other.
 func planExperiment(profile *Profile) []Block {
 	experiment, err := profile.experiment()
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 )
 
-// indicator is one of those of the experiment with TSN in Kata containers, whose cases a profile with a window makes: times
-// from the beginning of a cycle, as its programs (sample-app-taprio, nl-calc) count them.
+// indicator is an indicator of the experiment with TSN in Kata containers, whose cases a profile with a window defines:
+// times from the beginning of a cycle, as its programs (sample-app-taprio, nl-calc) count them.
 type indicator struct {
 	id, title, axis, about string
-	// of takes the samples of an entry.
+	// samples returns the samples of an entry.
 	samples func(e *entry) []int64
-	// shareOf names a share of the samples, those for which counts says so of an entry's run; empty: none.
+	// shareOf names a share of the samples, those for which counts returns true; empty for none.
 	shareOf string
 	counts  func(r *Run, ns int64) bool
 }
@@ -50,7 +50,7 @@ func fromMean(samples []int64) []int64 {
 	return all
 }
 
-// indicators is the section of a profile with a window; nil where nothing of it was measured.
+// indicators returns the section of a profile with a window, nil if nothing of it was measured.
 func (c *collector) indicators() *results.Section {
 	if c.profile.Window == (Window{}) {
 		return nil
@@ -88,7 +88,7 @@ func (c *collector) indicators() *results.Section {
 	return section
 }
 
-// share is that of the samples for which the indicator has a column; it means nothing without a schedule.
+// share returns the share of the samples for an indicator's column; it has no meaning without a schedule.
 func share(shown *indicator, e *entry, samples []int64) []string {
 	switch {
 	case shown.shareOf == "":
@@ -105,7 +105,7 @@ func share(shown *indicator, e *entry, samples []int64) []string {
 	return []string{fmt.Sprintf("%.2f %%", 100*float64(count)/float64(len(samples)))}
 }
 
-// aboutGuests says how the cases differ between virtual machines; nothing of pods.
+// aboutGuests explains the differences between the cases of virtual machines, "" for pods.
 func (c *collector) aboutGuests() string {
 	if !c.profile.InGuests() {
 		return ""
@@ -133,13 +133,14 @@ func indicatorRow(name string, sorted []int64) []string {
 }
 
 const (
-	// indicatorBins divide the axis of a histogram, which shows what is between the percentiles of so many hundredths.
+	// indicatorBins is the number of bins of a histogram, which shows the range between these percentiles in
+	// hundredths.
 	indicatorBins             = 80
 	axisFrom, axisUntil       = 100, 9900
 	axisRoom            int64 = 10 // parts of the axis on each side
 )
 
-// chart is the histogram of samples in ascending order.
+// chart returns the histogram of samples in ascending order.
 func (i *indicator) chart(number int, name string, sorted []int64) results.Chart {
 	from, until := stats.Percentile(sorted, axisFrom), stats.Percentile(sorted, axisUntil)
 	room := max((until-from)/axisRoom, 500)
@@ -166,7 +167,7 @@ func (i *indicator) chart(number int, name string, sorted []int64) results.Chart
 			results.Micros(sorted[0]), results.Micros(sorted[len(sorted)-1]))}
 }
 
-// besideTable is what an iperf3 beside the messages came to, in each repetition; nil where there was none.
+// besideTable returns the results of an iperf3 that ran during the messages, by repetition; nil if there was none.
 func (c *collector) besideTable() *results.SectionTable {
 	table := &results.SectionTable{ID: "iperf3-table", Title: "iperf3 beside the messages, UDP as fast as it can",
 		Head: []string{"repetition", "arrived, Mbit/s", "lost, %"}}

@@ -10,11 +10,11 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/results"
 )
 
-// Means are what a kind of target has to measure with.
+// Means are the paths and workloads of a kind of target.
 type Means struct {
-	// Name is how a profile asks for it.
+	// Name is the name in profiles.
 	Name string
-	// Paths in the order in which they take turns. Direct is the one through ktsnd, Kernel the kernel's between pods.
+	// Paths are in the order of their turns. Direct is the path through ktsnd, Kernel the kernel's between pods.
 	Paths          []string
 	Direct, Kernel string
 	// Gated are the paths with a schedule.
@@ -22,12 +22,11 @@ type Means struct {
 	Workloads []string
 	// Missing are the paths and workloads that only other kinds have, and why.
 	Missing map[string]string
-	// Counterparts stand for the paths of other kinds in a profile that names no target.
+	// Counterparts replace the paths of other kinds in a profile that names no target.
 	Counterparts map[string]string
-	// Overhead is about what a run takes beyond what every run does; only the time left depends on it.
+	// Overhead is the additional duration of a run; it only affects the estimated time left.
 	Overhead time.Duration
-	// Idle tells whether ktsnd can be watched with nothing to send, Options whether the bench starts ktsnd and says with which
-	// options.
+	// Idle: ktsnd can be watched with nothing to send. Options: the bench starts ktsnd and reports its options.
 	Idle, Options bool
 }
 
@@ -37,7 +36,7 @@ const (
 	clustersUplink = "whether ktsnd sends through Open vSwitch is up to the cluster, which a bench leaves alone; it is part of path " +
 		results.PathTSN
 	othersOptions = "ktsnd's options are those of the cluster, which a bench leaves alone"
-	// flannelSpin is what a profile may call primary-spin, and the tests of the chart do.
+	// flannelSpin is an alias of primary-spin in profiles, used by the tests of the chart.
 	flannelSpin    = "flannel-spin"
 	betweenGuests  = "it is between virtual machines that the bench boots on two nodes of this machine, and not in a cluster"
 	othersSchedule = "the schedule is that of the cluster, which a bench leaves alone"
@@ -46,7 +45,7 @@ const (
 	onlyCases      = "it is not measured between virtual machines with a schedule; leave `--target guest` out"
 )
 
-// Namespaces are the network namespaces of this machine.
+// Namespaces are network namespaces of this machine.
 var Namespaces = &Means{
 	Name:      "namespaces",
 	Paths:     AllPaths,
@@ -60,7 +59,8 @@ var Namespaces = &Means{
 	Idle: true, Options: true,
 }
 
-// Guest are virtual machines on two network namespaces of this machine, in the cases of the experiment with TSN in Kata containers.
+// Guest are virtual machines on two network namespaces of this machine, in the cases of the experiment with TSN in Kata
+// containers.
 var Guest = &Means{
 	Name:   "guest",
 	Paths:  casePaths,
@@ -76,7 +76,7 @@ var Guest = &Means{
 		results.WorkloadPMDSleep: onlyPods, results.WorkloadGatesSaturated: onlyCases, results.WorkloadKernelSaturated: onlyCases,
 	},
 	Counterparts: map[string]string{results.PathDirect: results.PathGuestTap, results.PathKernelVXLAN: results.PathGuestKernel},
-	Overhead:     3 * time.Second, // programs are started in emulated machines
+	Overhead:     3 * time.Second, // programs start in emulated machines
 	Options:      true,
 }
 
@@ -112,15 +112,15 @@ var Cluster = &Means{
 		results.WorkloadKernelSaturated: othersSchedule,
 		results.WorkloadGatesIperf3:     othersSchedule,
 	},
-	Overhead: 1500 * time.Millisecond, // programs are started in pods by way of the cluster's API
+	Overhead: 1500 * time.Millisecond, // programs start in pods through the cluster's API
 	Counterparts: map[string]string{results.PathDirect: results.PathTSN, results.PathKernelVXLAN: results.PathPrimary,
 		results.PathKernelVXLANSpin: results.PathPrimarySpin, flannelSpin: results.PathPrimarySpin},
 }
 
-// noIdle is why the ktsnd of a cluster, or of virtual machines, is not watched with nothing to send.
+// noIdle is why ktsnd in a cluster or below virtual machines is not watched with nothing to send.
 const noIdle = "its ktsnd may have something to send for others"
 
-// means is what there is to measure the profile with.
+// means returns the means of the profile's target.
 func (p *Profile) means() *Means {
 	if placed := p.onTestbed(); placed != nil {
 		return placed.Means(p.Target)
@@ -134,8 +134,8 @@ func (p *Profile) means() *Means {
 	return Namespaces
 }
 
-// settle gives a profile that names no target to a kind of targets: its paths become their counterparts there, and what
-// is missing there is left out, with the reason.
+// settle applies a profile without a target to a kind of target: paths are replaced by their counterparts, and what is
+// missing there is left out, with the reason.
 func (p *Profile) settle(on *Means) {
 	p.Target = on.Name
 	on = p.means() // an experiment may have its own
@@ -168,13 +168,13 @@ func (p *Profile) settle(on *Means) {
 	}
 }
 
-// TestbedExperiment is an experiment that is not made on the paths of messages, but on its own.
+// TestbedExperiment is an experiment with its own paths.
 type TestbedExperiment interface {
-	// Means are what it has on a kind of targets.
+	// Means are its means on a kind of target.
 	Means(target string) *Means
 }
 
-// onTestbed is the profile's experiment if it has means of its own, or nil.
+// onTestbed returns the profile's experiment if it has its own means, or nil.
 func (p *Profile) onTestbed() TestbedExperiment {
 	experiment, err := p.experiment()
 	if err != nil {
@@ -184,10 +184,10 @@ func (p *Profile) onTestbed() TestbedExperiment {
 	return placed
 }
 
-// OnTestbed tells whether the profile's experiment has means, and so wants a target, of its own.
+// OnTestbed reports whether the profile's experiment has its own means, and so needs its own target.
 func (p *Profile) OnTestbed() bool { return p.onTestbed() != nil }
 
-// leaveMissing leaves out the paths of an experiment that no counterpart stands for, unless there is no other.
+// leaveMissing leaves out the paths of an experiment that have no counterpart, unless no other is left.
 func (p *Profile) leaveMissing(on *Means) {
 	if p.Experiment == "" {
 		return
@@ -199,7 +199,7 @@ func (p *Profile) leaveMissing(on *Means) {
 		}
 	}
 	if len(left) == 0 {
-		return // and is an error
+		return // which is an error later
 	}
 	for _, path := range p.Paths {
 		if !slices.Contains(left, path) {
@@ -209,7 +209,7 @@ func (p *Profile) leaveMissing(on *Means) {
 	p.Paths = left
 }
 
-// checkTarget finds what a profile asks of a kind of targets that does not have it.
+// checkTarget returns an error for parts of a profile that the kind of target does not have.
 func (p *Profile) checkTarget() *Fault {
 	on := p.means()
 	for i, workload := range p.Workloads {
@@ -232,7 +232,7 @@ func (p *Profile) checkTarget() *Fault {
 	return nil
 }
 
-// otherTarget is the end of a sentence about a profile for another kind of targets than there is.
+// otherTarget returns the end of a message about a profile for another kind of target.
 func otherTarget(asked string, there *Means) error {
 	switch {
 	case asked == Cluster.Name:

@@ -18,10 +18,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/errortext"
 )
 
-// maxProfileBytes is far above what any profile needs.
+// maxProfileBytes is far more than any profile needs.
 const maxProfileBytes = 1 << 20
 
-// ReadProfile reads a shipped profile by its name, or a file, to measure with these means.
+// ReadProfile reads a shipped profile by its name, or a file, for a kind of target.
 func ReadProfile(nameOrPath string, on *Means) (*Profile, error) {
 	if text, shipped := shippedProfile(nameOrPath); shipped {
 		return ParseProfile("shipped profile "+nameOrPath, text, on)
@@ -41,7 +41,7 @@ func ReadProfile(nameOrPath string, on *Means) (*Profile, error) {
 	return ParseProfile(nameOrPath, data, on)
 }
 
-// ParseProfile reads and checks a profile. Errors are *errortext.FileError and name the file as name.
+// ParseProfile reads and checks a profile. Errors are *errortext.FileError with name as the file.
 func ParseProfile(name string, data []byte, on *Means) (*Profile, error) {
 	if len(data) > maxProfileBytes {
 		return nil, &errortext.FileError{File: name, Message: fmt.Sprintf("is longer than %d bytes, and no profile is", maxProfileBytes)}
@@ -54,14 +54,14 @@ func ParseProfile(name string, data []byte, on *Means) (*Profile, error) {
 	return &p.profile, nil
 }
 
-// profileParser remembers where each field stands, for what only shows when all of them are known.
+// profileParser records the position of each field for later checks.
 type profileParser struct {
 	profile Profile
 	fields  map[string]*yaml.Node
 	keys    map[string]int
 }
 
-// readers set a field of a profile from its value. An error is the end of a sentence whose beginning is the field.
+// readers set a field of a profile from its value. An error is the end of a message that begins with the field.
 var readers = map[string]func(*Profile, *yaml.Node) error{
 	"name":              func(p *Profile, n *yaml.Node) (err error) { p.Name, err = text(n); return err },
 	"about":             func(p *Profile, n *yaml.Node) (err error) { p.About, err = text(n); return err },
@@ -87,11 +87,11 @@ var readers = map[string]func(*Profile, *yaml.Node) error{
 	"max-clock-error":   readMaxClockError,
 	"seed":              readSeed,
 	"experiment":        readExperimentName,
-	"with":              func(*Profile, *yaml.Node) error { return nil }, // by the experiment, which may be named below it
+	"with":              func(*Profile, *yaml.Node) error { return nil }, // read by the experiment, which may be named after it
 	"assert":            func(p *Profile, n *yaml.Node) (err error) { p.Assert, err = list(n, text); return err },
 }
 
-// readBudget reads one duration, or a list of them.
+// readBudget reads a duration, or a list of durations.
 func readBudget(p *Profile, n *yaml.Node) error {
 	if n.Kind != yaml.SequenceNode {
 		var err error
@@ -169,7 +169,7 @@ func (p *profileParser) read(key, value *yaml.Node) *errortext.FileError {
 	return nil
 }
 
-// located finds the line of an error about what is below `with`.
+// located returns the line of an error below `with`.
 func (p *profileParser) located(err error) *errortext.FileError {
 	var field *Fault
 	if errors.As(err, &field) {
@@ -183,7 +183,7 @@ func (p *profileParser) located(err error) *errortext.FileError {
 	return located
 }
 
-// locate finds the line of a fault.
+// locate returns the line of a fault.
 func (p *profileParser) locate(fault *Fault) *errortext.FileError {
 	located := &errortext.FileError{Line: p.keys[fault.Field], Field: fault.Field, Message: fault.Message}
 	if value := p.fields[fault.Field]; value != nil && fault.Item >= 0 && fault.Item < len(value.Content) {
@@ -192,7 +192,8 @@ func (p *profileParser) locate(fault *Fault) *errortext.FileError {
 	return located
 }
 
-// checkAssertions finds those that are no expressions; what they name is only known when it was measured.
+// checkAssertions returns an error for invalid expressions; the names in them can only be checked after the
+// measurement.
 func (p *profileParser) checkAssertions() *errortext.FileError {
 	for i, expression := range p.profile.Assert {
 		if err := CheckAssertion(expression); err != nil {
@@ -202,7 +203,7 @@ func (p *profileParser) checkAssertions() *errortext.FileError {
 	return nil
 }
 
-// lineError is an error within a value that has several lines.
+// lineError is an error within a value of several lines.
 type lineError struct {
 	line int
 	error
@@ -210,7 +211,7 @@ type lineError struct {
 
 func (e *lineError) Unwrap() error { return e.error }
 
-// at adds the line of a value, unless the error knows one within it.
+// at adds the line of a value, unless the error has a more exact one.
 func at(n *yaml.Node, err error) error {
 	line := n.Line
 	var within *lineError
@@ -220,7 +221,7 @@ func at(n *yaml.Node, err error) error {
 	return &lineError{line, err}
 }
 
-// shown is how a sentence names a value.
+// shown formats a value for messages.
 func shown(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -256,10 +257,10 @@ func duration(n *yaml.Node) (time.Duration, error) {
 	return value, nil
 }
 
-// itemOpening begins what is said of an item of a list.
+// itemOpening is the beginning of a message about an item of a list.
 const itemOpening = "an item "
 
-// list reads a list of what item reads.
+// list reads a list with a function for its items.
 func list[T any](n *yaml.Node, item func(*yaml.Node) (T, error)) ([]T, error) {
 	if n.Kind != yaml.SequenceNode {
 		return nil, fmt.Errorf("is %s; must be a list, such as [a, b]", shown(n))
@@ -275,7 +276,7 @@ func list[T any](n *yaml.Node, item func(*yaml.Node) (T, error)) ([]T, error) {
 	return all, nil
 }
 
-// workload is a name, or fields of which one is the name.
+// workload reads a name, or fields including the name.
 func workload(n *yaml.Node) (Workload, error) {
 	var parsed Workload
 	if n.Kind == yaml.ScalarNode {
@@ -290,7 +291,7 @@ func workload(n *yaml.Node) (Workload, error) {
 	})
 }
 
-// members reads the fields of a value that has some of its own.
+// members reads the fields of a structured value.
 func members[F ~func(*yaml.Node) error](n *yaml.Node, what string, readers map[string]F) error {
 	if n.Kind != yaml.MappingNode {
 		return fmt.Errorf("is %s; must be a list of fields", shown(n))
@@ -355,7 +356,7 @@ func readSamplers(p *Profile, n *yaml.Node) error {
 	return nil
 }
 
-// readMaxClockError refuses 0s, with which no two clocks could be measured.
+// readMaxClockError rejects 0s, with which no two clocks could be measured.
 func readMaxClockError(p *Profile, n *yaml.Node) (err error) {
 	if p.MaxClockError, err = duration(n); err == nil && p.MaxClockError == 0 {
 		return fmt.Errorf("is %s; must be more than 0s, or be left out: then the error may be as large as the median of the latencies", shown(n))

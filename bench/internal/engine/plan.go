@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// runOverhead is about what a run takes besides its messages, settingOverhead what a new ktsnd takes; only the
-	// time left depends on them.
+	// runOverhead is the approximate duration of a run in addition to its messages, settingOverhead that of starting
+	// ktsnd; they only affect the estimated time left.
 	runOverhead     = 200 * time.Millisecond
 	settingOverhead = 500 * time.Millisecond
 )
@@ -25,16 +25,16 @@ type Block struct {
 	Runs    []Run
 }
 
-// piece is the part of a run's messages that is sent at once.
+// piece is the part of a run's messages that is sent without interruption.
 type piece struct {
 	key      results.Key
 	talkers  int
 	messages []int // of each piece of a repetition
 }
 
-// Plan puts the runs in order. Within a repetition everything takes turns, so that the same minute hits all of it;
-// only what wants another ktsnd is put together, for a ktsnd takes a while to start. Path is innermost, and another
-// path begins in each repetition.
+// Plan orders the runs. Within a repetition everything takes turns, so that temporary disturbances affect all; only
+// runs that need another ktsnd are grouped, because starting ktsnd takes a while. Path is innermost, and each
+// repetition begins with another path.
 func Plan(profile *Profile) []Block {
 	if profile.Experiment != "" {
 		return planExperiment(profile)
@@ -55,7 +55,7 @@ func Plan(profile *Profile) []Block {
 				turn.Window, turn.VLAN, turn.LeadNs = profile.Window.On(turn.Path), profile.VLAN, profile.Lead.Nanoseconds()
 				for _, run := range profile.watched(turn) {
 					number++
-					if !run.Witness { // which belongs to the one before
+					if !run.Witness { // a witness belongs to the run before it
 						alternations[run.Key]++
 					}
 					run.Number, run.Repetition, run.Alternation = number, repetition, alternations[run.Key]
@@ -73,7 +73,7 @@ func Plan(profile *Profile) []Block {
 	return blocks
 }
 
-// settingGroup is everything that wants the same ktsnd.
+// settingGroup is all that needs the same ktsnd.
 type settingGroup struct {
 	setting Setting
 	pieces  []piece
@@ -96,7 +96,7 @@ func group(profile *Profile) []settingGroup {
 	return groups
 }
 
-// byUplink tells what goes through Open vSwitch from the rest.
+// byUplink separates the paths through Open vSwitch from the others.
 func byUplink(pieces []piece) (others, ovs []piece) {
 	for _, current := range pieces {
 		if current.key.Path == results.PathOVS {
@@ -131,7 +131,7 @@ func piecesOf(profile *Profile, workload Workload, cycle time.Duration) []piece 
 	paths, payloads, messages := profile.forWorkload(workload)
 	for _, payload := range payloads {
 		for _, path := range paths {
-			// A cycle that is longer has fewer messages, so that all paths take as long.
+			// A longer cycle has fewer messages, so that all paths take the same time.
 			stretch := profile.Window.stretchOn(path)
 			cycle, messages := cycle*time.Duration(stretch), max(messages/stretch, 2)
 			created := piece{key: results.Key{Path: path, Workload: workload.Name, PayloadBytes: payload, CycleNs: cycle.Nanoseconds()},
@@ -147,7 +147,7 @@ func piecesOf(profile *Profile, workload Workload, cycle time.Duration) []piece 
 	return all
 }
 
-// turns has all pieces take turns: first the first of each, then the second. Who begins changes with the repetition.
+// turns interleaves the pieces: first the first of each, then the second. The repetition determines who begins.
 func (g *settingGroup) turns(repetition int) []Run {
 	var runs []Run
 	most := 0
@@ -180,7 +180,7 @@ func (g *settingGroup) paths() []string {
 	return paths
 }
 
-// byWorkload puts together what differs in the path only, payload by payload with all workloads of it.
+// byWorkload groups pieces that differ only in the path, payload by payload with all workloads of each.
 func (g *settingGroup) byWorkload() [][]piece {
 	var all [][]piece
 	for _, current := range g.pieces {
@@ -199,7 +199,7 @@ func (g *settingGroup) byWorkload() [][]piece {
 	return all
 }
 
-// warmUps are one for each path: address resolution, caches, page faults.
+// warmUps returns one run for each path: address resolution, caches, page faults.
 func warmUps(profile *Profile, pieces []piece, repetition int) []Run {
 	if profile.WarmUp == 0 {
 		return nil

@@ -13,11 +13,11 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 )
 
-// open are the fields of a run whose own fields depend on what was measured.
+// open are the fields of a run whose subfields depend on the measurement.
 var open = []string{"cpu_cores", "memory_bytes", "machine_cores", "ovs_share_of_latency"}
 
-// Preflight finds, before anything is measured, what an assertion names and the profile does not measure: a bench may take hours,
-// and a misspelt name should not be found behind them.
+// Preflight returns an error if an assertion names something that the profile does not measure, so that a misspelt name
+// is reported before a bench of hours, not after.
 func Preflight(profile *Profile, expression string) error {
 	if err := CheckAssertion(expression); err != nil {
 		return err
@@ -35,7 +35,7 @@ func Preflight(profile *Profile, expression string) error {
 	return fmt.Errorf("%q: %w", expression, missing)
 }
 
-// expected are figures of the profile's runs, all of them 0.
+// expected returns the figures of the profile's runs, all of them 0.
 func expected(profile *Profile) (*Facts, error) {
 	summary := &results.Summary{}
 	known := map[results.Key]bool{}
@@ -75,10 +75,10 @@ func expected(profile *Profile) (*Facts, error) {
 	return facts, nil
 }
 
-// unknownYet stands for figures of which only the experiment knows, and only once it has measured.
+// unknownYet replaces figures that only the experiment knows, and only after measuring.
 type unknownYet struct{}
 
-// names looks at all names of an expression, and not at values.
+// names checks all names of an expression, but no values.
 func (f *Facts) names(expression string, key groupKey) error {
 	tree, err := parser.Parse(expression)
 	if err != nil {

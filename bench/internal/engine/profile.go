@@ -14,80 +14,79 @@ import (
 )
 
 const (
-	// maxMessagesPerRun keeps a run below what ktsnd remembers of departures (65,535).
+	// maxMessagesPerRun is below the number of departures that ktsnd stores (65,535).
 	maxMessagesPerRun = 60_000
-	// maxPayload is what the overlay carries without fragments: 1450 - 20 - 8 bytes.
+	// maxPayload is the largest payload without fragments on the overlay: 1450 - 20 - 8 bytes.
 	maxPayload = 1422
-	// minCycle is what a sleeping talker can keep.
+	// minCycle is the shortest cycle of a sleeping talker.
 	minCycle = 100 * time.Microsecond
-	// maxGatesCycle keeps a few cycles with gates below what ktsnd remembers of departures while one class
-	// saturates its window.
+	// maxGatesCycle keeps several cycles with gates within ktsnd's stored departures while one class saturates its
+	// window.
 	maxGatesCycle = 100 * time.Millisecond
 	maxTalkers    = 8
-	// defaultSpin is ktsnd's, maxSpin the most that it takes.
+	// defaultSpin is ktsnd's default, maxSpin its limit.
 	defaultSpin    = 120 * time.Microsecond
 	maxSpin        = 10 * time.Millisecond
 	maxRepetitions = 10_000
-	// mostWaiting are the messages that ktsnd holds of one process.
+	// mostWaiting is the number of messages that ktsnd holds of one process.
 	mostWaiting = 400
 	maxMessages = 10_000_000
 )
 
-// Profile says what to measure.
+// Profile describes a measurement.
 type Profile struct {
 	Name  string `json:"name"`
 	About string `json:"about"`
-	// Target is the kind of targets to measure on, by the name of its Means.
+	// Target is the name of the target's Means.
 	Target string `json:"target"`
-	// Paths are measured; those of IfPossible are left out, with the reason, where they cannot be.
+	// Paths are measured. IfPossible are left out, with the reason, where they cannot be measured.
 	Paths      []string   `json:"paths"`
 	IfPossible []string   `json:"paths-if-possible"`
 	Workloads  []Workload `json:"workloads"`
 	// Payloads are bytes of UDP payload.
 	Payloads []int           `json:"payloads"`
 	Cycles   []time.Duration `json:"cycles"`
-	// Messages of each path, workload, payload and cycle are sent in each of the Repetitions, by each talker.
+	// Messages are sent by each talker for each path, workload, payload and cycle in each of the Repetitions.
 	Messages    int `json:"messages"`
 	Repetitions int `json:"repetitions"`
-	// WarmUp messages precede the runs of each path under a ktsnd that is new.
+	// WarmUp messages precede the runs of each path after ktsnd was started.
 	WarmUp int `json:"warm-up"`
-	// Talkers are those of workload talkers.
+	// Talkers is the number of talkers of workload talkers.
 	Talkers int     `json:"talkers"`
 	Pinning Pinning `json:"pinning"`
-	// Spin is how long ktsnd is awake before a departure at most, and how long before each send the talkers of paths that
-	// spin are: the same, so that neither has more of the processor for it.
+	// Spin is how long ktsnd busy-waits before a departure, and how long the talkers of spinning paths busy-wait before
+	// each send: the same, for a fair comparison.
 	Spin time.Duration `json:"spin"`
-	// Lead is how long before their times messages are handed over where there is no schedule; 0: as long as the path needs.
+	// Lead is how long before their times messages are handed over without a schedule; 0: as long as the path needs.
 	Lead time.Duration `json:"lead,omitempty"`
-	// Window is that of the measured messages in the schedule.
+	// Window is the window of the measured messages in the schedule.
 	Window Window `json:"window"`
-	// VLAN is the tag on the frames of workloads with a schedule, 1 to 4094; 0: none.
+	// VLAN is the VLAN ID of frames in workloads with a schedule, 1 to 4094; 0: untagged.
 	VLAN int `json:"vlan,omitempty"`
 	// Samplers is which runs are watched: SamplersApart, SamplersOn or SamplersOff.
 	Samplers Samplers `json:"samplers"`
-	// Idle is how long ktsnd is watched with nothing to send; 0: not.
+	// Idle is how long ktsnd is watched with nothing to send; 0: not at all.
 	Idle time.Duration `json:"idle"`
-	// Budget is the latency that the application can bear, a line in the drawings; 0 is none.
+	// Budget is the latency that the application tolerates, a line in the drawings; 0 is none.
 	Budget time.Duration `json:"budget"`
-	// MoreBudgets are further ones.
+	// MoreBudgets are further budgets.
 	MoreBudgets []time.Duration `json:"more-budgets,omitempty"`
-	// MeanOver is how long a time each point of the means covers; 0: 10 s, or less where less was measured.
+	// MeanOver is the interval of each point of the means; 0: 10 s, or less for short measurements.
 	MeanOver time.Duration `json:"mean-over"`
-	// MaxClockError is the largest error of the clocks of both ends together with which a latency counts; 0: as large as the median
+	// MaxClockError is the largest error of both clocks together with which a latency counts; 0: as large as the median
 	// of the latencies.
 	MaxClockError time.Duration `json:"max-clock-error"`
-	// Seed is that of the random numbers behind the ranges of ratios.
+	// Seed is the seed of the random numbers for the ranges of ratios.
 	Seed   uint64   `json:"seed"`
 	Assert []string `json:"assert"`
-	// Experiment is measured instead of Workloads, with the settings With, in JSON; empty: none.
+	// Experiment replaces Workloads, with the settings With in JSON; empty: none.
 	Experiment string          `json:"experiment,omitempty"`
 	With       json.RawMessage `json:"with,omitempty"`
-	// Lacking is what was asked for and is not there: on this kind of targets, or on this machine.
+	// Lacking is what was requested and is not available on this kind of target or this machine.
 	Lacking []results.Gap `json:"lacking,omitempty"`
 }
 
-// Workload is a condition under which to measure, and in what it differs from the rest of the profile: what is empty
-// does not.
+// Workload is a condition of measurement. Fields that are set override the profile's.
 type Workload struct {
 	Name     string   `json:"name"`
 	Paths    []string `json:"paths,omitempty"`
@@ -95,11 +94,11 @@ type Workload struct {
 	Messages int      `json:"messages,omitempty"`
 }
 
-// Pinning is where programs run.
+// Pinning is the processors of programs.
 type Pinning struct {
 	// Mode is auto, none, or given.
 	Mode string `json:"mode"`
-	// Sender is the processor of talkers and ktsnd, Listener that of the listener; they count when Mode is given.
+	// Sender is the processor of talkers and ktsnd, Listener that of the listener; used if Mode is given.
 	Sender   int `json:"sender"`
 	Listener int `json:"listener"`
 }
@@ -111,7 +110,7 @@ const (
 	PinGiven = "given"
 )
 
-// Defaults is a profile that measures nothing yet.
+// Defaults returns a profile that measures nothing yet.
 func Defaults() Profile {
 	return Profile{
 		Workloads:   []Workload{{Name: results.WorkloadPlain}},
@@ -128,22 +127,22 @@ func Defaults() Profile {
 	}
 }
 
-// Fault is what is wrong with a profile.
+// Fault is an error in a profile.
 type Fault struct {
-	// Field is the one at fault, and Item which of its items, counted from 0; -1 when it is not about one.
+	// Field is the field, and Item the index of its item; -1 if the fault is not about an item.
 	Field   string
 	Item    int
 	Message string
 }
 
-// Error returns the sentence.
+// Error returns the message.
 func (f *Fault) Error() string { return f.Message }
 
 func fault(field string, item int, format string, arguments ...any) *Fault {
 	return &Fault{field, item, fmt.Sprintf(format, arguments...)}
 }
 
-// Check finds what cannot be measured: the first thing, or nil.
+// Check returns the first fault of the profile, or nil.
 func (p *Profile) Check() *Fault {
 	if p.Experiment != "" {
 		for _, check := range []func() *Fault{p.checkTarget, p.checkPaths, p.checkNumbers, p.checkExperiment} {
@@ -190,7 +189,7 @@ func (p *Profile) checkPaths() *Fault {
 	return nil
 }
 
-// checkName checks one of a list of names.
+// checkName checks an element of a list of names.
 func checkName(field, what string, given []string, i int, known []string) *Fault {
 	if !slices.Contains(known, given[i]) {
 		return fault(field, i, "no %s is called %q; give some of %v", what, given[i], known)
@@ -261,7 +260,7 @@ func (p *Profile) checkPayloads() *Fault {
 	return checkSizes("payloads", -1, p.Payloads)
 }
 
-// checkSizes checks payloads; item is which of the field's items they belong to, -1 when they are its items.
+// checkSizes checks payloads. item is the index of the field's item that they belong to, -1 if they are its items.
 func checkSizes(field string, item int, payloads []int) *Fault {
 	for i, payload := range payloads {
 		at := item
@@ -332,7 +331,7 @@ func (p *Profile) checkNumbers() *Fault {
 	return nil
 }
 
-// checkTogether finds fields that contradict each other.
+// checkTogether checks for contradictions between fields.
 func (p *Profile) checkTogether() *Fault {
 	names := p.workloadNames()
 	direct := slices.Contains(p.Paths, p.means().Direct)
@@ -361,10 +360,10 @@ func (p *Profile) checkTogether() *Fault {
 	return nil
 }
 
-// InGuests tells whether a path is between virtual machines.
+// InGuests reports whether a path is between virtual machines.
 func (p *Profile) InGuests() bool { return slices.ContainsFunc(p.Paths, results.InGuest) }
 
-// checkGuests finds what virtual machines cannot be measured with.
+// checkGuests checks settings that are impossible with virtual machines.
 func (p *Profile) checkGuests() *Fault {
 	names := p.workloadNames()
 	if at := slices.Index(names, results.WorkloadGuestLoad); at >= 0 && !p.InGuests() {
@@ -389,7 +388,7 @@ func (p *Profile) checkGuests() *Fault {
 	return nil
 }
 
-// checkCases finds what the machines whose clocks are set by their hosts' cannot be measured with.
+// checkCases checks settings that are impossible with machines whose clocks their hosts set.
 func (p *Profile) checkCases() *Fault {
 	if at := slices.IndexFunc(p.workloadNames(), HasGates); at >= 0 && p.Window == (Window{}) {
 		return fault("workloads", at, "workload %s between virtual machines and no window; give one, such as "+
@@ -398,7 +397,7 @@ func (p *Profile) checkCases() *Fault {
 	return nil
 }
 
-// forWorkload returns what a workload is measured with.
+// forWorkload returns the settings of a workload.
 func (p *Profile) forWorkload(workload Workload) (paths []string, payloads []int, messages int) {
 	paths, payloads, messages = p.Paths, p.Payloads, p.Messages
 	if len(workload.Paths) > 0 {
@@ -426,7 +425,7 @@ func (p *Profile) forWorkload(workload Workload) (paths []string, payloads []int
 	return paths, payloads, messages
 }
 
-// gaps is what the profile names and nobody can measure here.
+// gaps returns what the profile names and cannot be measured here.
 func (p *Profile) gaps() []results.Gap {
 	all := slices.Clone(p.Lacking)
 	for _, path := range p.IfPossible {
@@ -443,7 +442,7 @@ func (p *Profile) gaps() []results.Gap {
 	return all
 }
 
-// LeaveOut has a path not be measured, nor a workload that has no other, and says why.
+// LeaveOut removes a path, and workloads that have no other, and records why.
 func (p *Profile) LeaveOut(path, why string) {
 	without := func(paths []string) []string {
 		return slices.DeleteFunc(slices.Clone(paths), func(other string) bool { return other == path })
@@ -460,7 +459,7 @@ func (p *Profile) LeaveOut(path, why string) {
 	p.Lacking = append(p.Lacking, results.Gap{What: "path " + path, Why: why})
 }
 
-// possible moves to the paths what can be measured of IfPossible.
+// possible moves the measurable paths of IfPossible to Paths.
 func (p *Profile) possible() {
 	var left []string
 	for _, path := range p.IfPossible {

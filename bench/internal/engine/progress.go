@@ -11,29 +11,29 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/results"
 )
 
-// Progress says where the measurement stands: on a terminal a line that is overwritten before each run, elsewhere a
-// line whenever a repetition begins. It writes between runs only, never during one.
+// Progress shows the progress: on a terminal a line that is overwritten before each run, elsewhere a line per
+// repetition. It writes between runs only.
 type Progress struct {
 	out     io.Writer
 	columns int
 	now     func() time.Time
 	begin   time.Time
-	// planned and done are estimated times of the runs, which the clock then corrects.
+	// planned and done are estimated durations of the runs, which the clock then corrects.
 	planned, done time.Duration
 	overhead      time.Duration
-	// latency is by path, over everything so far.
+	// latency is by path, over all runs so far.
 	latency map[string]*Running
 	paths   []string
-	// repetition is the one under way, 0 before the first.
+	// repetition is the current repetition, 0 before the first.
 	repetition int
 }
 
-// NewProgress writes to out; columns is the width of the terminal behind it, 0 when there is none.
+// NewProgress writes to out. columns is the width of the terminal, 0 if out is none.
 func NewProgress(out io.Writer, columns int, now func() time.Time) *Progress {
 	return &Progress{out: out, columns: columns, now: now, latency: map[string]*Running{}}
 }
 
-// plan is called before the first run, each of which takes so much longer than it says.
+// plan is called before the first run. overhead is added to the duration of each.
 func (p *Progress) plan(blocks []Block, overhead time.Duration) {
 	p.begin, p.overhead = p.now(), overhead
 	for _, block := range blocks {
@@ -44,7 +44,7 @@ func (p *Progress) plan(blocks []Block, overhead time.Duration) {
 	}
 }
 
-// resumes says what there was already.
+// resumes reports what the store contains already.
 func (p *Progress) resumes(skipped, planned int) {
 	fmt.Fprintf(p.out, "%d of %d runs were measured before; going on with the others\n", skipped, planned)
 }
@@ -86,7 +86,7 @@ func (p *Progress) ended(r Run, latency []int64) error {
 	return p.latency[r.Path].Add(latency)
 }
 
-// overwrite replaces the line on a terminal by as much of text as fits: what wraps cannot be overwritten.
+// overwrite replaces the line on a terminal, cut to the width, because a wrapped line cannot be overwritten.
 func (p *Progress) overwrite(text string) {
 	if p.columns == 0 {
 		return
@@ -102,7 +102,7 @@ func (p *Progress) clear() {
 	p.overwrite("")
 }
 
-// standing is the latency so far.
+// standing returns the latency so far.
 func (p *Progress) standing() string {
 	var parts []string
 	for _, path := range p.paths {
@@ -118,7 +118,7 @@ func (p *Progress) timeLeft() string {
 	return fmt.Sprintf("%d s left", int(p.left().Round(time.Second)/time.Second))
 }
 
-// left extrapolates from the pace so far.
+// left extrapolates the time left from the pace so far.
 func (p *Progress) left() time.Duration {
 	remaining := max(p.planned-p.done, 0)
 	if p.done < time.Second {

@@ -16,7 +16,7 @@ const (
 	confidence      = 0.95
 )
 
-// compared are the percentiles of latency of which ratios are given.
+// compared are the percentiles of latency that get ratios.
 var compared = []struct {
 	name       string
 	hundredths int
@@ -26,8 +26,8 @@ var compared = []struct {
 	{"latency_ns.p99", 9900, func(s *stats.Summary) int64 { return s.P99 }},
 }
 
-// ratios compares each path with the others under the same workload, and each workload with that without what is
-// special about it on the same path.
+// ratios compares each path with the others under the same workload, and each workload with its base workload on the
+// same path.
 func (c *collector) ratios() []results.Ratio {
 	all := []results.Ratio{}
 	for _, entry := range slices.Concat(c.entries, c.witnesses) {
@@ -44,7 +44,7 @@ func (c *collector) ratios() []results.Ratio {
 	return append(all, c.costOfWatching(random)...)
 }
 
-// costOfWatching compares the runs that were watched with those that were not.
+// costOfWatching compares watched with unwatched runs.
 func (c *collector) costOfWatching(random *rand.Rand) []results.Ratio {
 	var all []results.Ratio
 	for _, watched := range c.witnesses {
@@ -57,7 +57,7 @@ func (c *collector) costOfWatching(random *rand.Rand) []results.Ratio {
 	return all
 }
 
-// comparable tells whether the ratio of one to the other is given.
+// comparable reports whether the ratio of two keys is given.
 func (c *collector) comparable(first, other results.Key) bool {
 	if first.PayloadBytes != other.PayloadBytes || first.CycleNs != other.CycleNs {
 		return false
@@ -68,7 +68,7 @@ func (c *collector) comparable(first, other results.Key) bool {
 	return first.Path == other.Path && other.Workload == baseWorkload(first.Workload)
 }
 
-// compare gives the ratios of all figures, as far as there are any.
+// compare returns the ratios of all available figures.
 func compare(random *rand.Rand, base, other *entry) []results.Ratio {
 	var all []results.Ratio
 	first, second := base.run.Latency, other.run.Latency

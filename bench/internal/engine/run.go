@@ -21,27 +21,27 @@ type Run struct {
 	// Messages are sent by each of the Talkers.
 	Messages int `json:"messages"`
 	Talkers  int `json:"talkers"`
-	// Window is that of the profile.
+	// Window is the profile's.
 	Window Window `json:"window,omitzero"`
-	// VLAN is the tag of the profile; 0: none.
+	// VLAN is the profile's VLAN ID; 0: untagged.
 	VLAN int `json:"vlan,omitempty"`
-	// LeadNs is that of the profile; 0: the path's.
+	// LeadNs is the profile's; 0: the path's default.
 	LeadNs int64 `json:"lead_ns,omitempty"`
 	// Unsampled asks the target to watch neither link nor programs.
 	Unsampled bool `json:"unsampled,omitempty"`
-	// Witness marks the runs that are watched in the place of those before them, which are not: what they say of the wire
-	// counts, and their latencies do not.
+	// Witness marks a watched run after the same run unwatched: its observations of the wire count, its latencies do
+	// not.
 	Witness bool `json:"witness,omitempty"`
 	// IdleNs is how long ktsnd is watched with nothing to send; such a run has no messages.
 	IdleNs int64 `json:"idle_ns,omitempty"`
-	// Case is what an experiment measures; such a run has no messages.
+	// Case is the case of an experiment; such a run has no messages.
 	Case *Case `json:"case,omitempty"`
 }
 
 // Cycle is the time between two messages of a talker.
 func (r Run) Cycle() time.Duration { return time.Duration(r.CycleNs) }
 
-// about names what its alternations are of.
+// about names the run without its alternation.
 func (r Run) about() string {
 	if r.Case != nil {
 		return r.what()
@@ -49,7 +49,7 @@ func (r Run) about() string {
 	return r.String()
 }
 
-// what names the run in a sentence.
+// what names the run in messages.
 func (r Run) what() string {
 	switch {
 	case r.Case != nil && r.Path != "":
@@ -60,7 +60,7 @@ func (r Run) what() string {
 	return fmt.Sprintf("%s, %s, %d B", r.Workload, r.Path, r.PayloadBytes)
 }
 
-// Duration is about how long the run takes.
+// Duration is the approximate duration of the run.
 func (r Run) Duration() time.Duration {
 	if r.Case != nil {
 		return time.Duration(r.Case.LastsNs)
@@ -68,46 +68,46 @@ func (r Run) Duration() time.Duration {
 	return time.Duration(r.Messages)*r.Cycle() + time.Duration(r.IdleNs) + runOverhead
 }
 
-// Setting is how a series of runs wants ktsnd, and the target around it.
+// Setting describes the ktsnd, and the target around it, for a series of runs.
 type Setting struct {
-	// Daemon asks for a ktsnd, to which pod a is attached.
+	// Daemon requires a ktsnd with pod a attached.
 	Daemon    bool
 	KeepAwake bool
-	// Departures is how many ktsnd has to remember; 0: as many as it does by itself.
+	// Departures is the number of departures that ktsnd stores; 0: its default.
 	Departures int
-	// PodRate is how many messages a second ktsnd takes from one pod; 0: as many as it does by itself.
+	// PodRate is the messages per second that ktsnd takes from one pod; 0: its default.
 	PodRate int
-	// Serial tells settings apart that are the same otherwise, so that each has a new ktsnd.
+	// Serial distinguishes otherwise equal settings, so that each has a new ktsnd.
 	Serial int
-	// OVS has ktsnd, and all else that the pod sends, go through Open vSwitch.
+	// OVS makes ktsnd and the pod's other traffic use Open vSwitch.
 	OVS bool
-	// Guests asks for a virtual machine on each node.
+	// Guests requires a virtual machine on each node.
 	Guests bool
-	// PMDMaxSleep is how long the polling of that Open vSwitch may pause; 0: it never does.
+	// PMDMaxSleep is how long the polling of that Open vSwitch may pause; 0: never.
 	PMDMaxSleep time.Duration
-	// GatesCycle asks for a schedule with that cycle; 0 is none.
+	// GatesCycle requires a schedule with that cycle; 0 is none.
 	GatesCycle time.Duration
-	// Window is that of the measured messages in that schedule.
+	// Window is the window of the measured messages in that schedule.
 	Window Window
-	// VLAN is the tag of what ktsnd sends, with the priority of its class; 0: none.
+	// VLAN is the VLAN ID of ktsnd's frames, whose priority follows their class; 0: untagged.
 	VLAN int
 }
 
-// Outcome is what became of a run's messages.
+// Outcome is the result of a run.
 type Outcome struct {
 	Messages []results.Message `json:"-"`
-	// Observed are the counts, and what was seen of processors and memory. Distributions of times are empty: they
-	// come from the messages.
+	// Observed are the counts, and the observed processor time and memory. Distributions of times are empty: they are
+	// computed from the messages.
 	Observed results.Alternation `json:"observed"`
-	// Problems says in sentences what makes the run invalid or a failure.
+	// Problems lists why the run is invalid or a failure.
 	Problems []string      `json:"problems"`
 	Idle     *results.Idle `json:"idle,omitempty"`
-	// StolenNs is what the hypervisor gave to others meanwhile, of all cores together, during TookNs.
+	// StolenNs is the time of all cores that the hypervisor gave to others during TookNs.
 	StolenNs int64 `json:"stolen_ns"`
 	TookNs   int64 `json:"took_ns"`
-	// Usage is what nodes and pods had used by then, where somebody counts that.
+	// Usage is the usage of nodes and pods so far, where it is known.
 	Usage []results.UsageSample `json:"usage,omitempty"`
-	// Values and Samples are what an experiment measured, by its own names, and Said what its programs had to say.
+	// Values and Samples are an experiment's results by its own names, and Said the messages of its programs.
 	Values  map[string]float64 `json:"values,omitempty"`
 	Samples map[string][]int64 `json:"samples,omitempty"`
 	Said    map[string]string  `json:"said,omitempty"`
@@ -115,19 +115,19 @@ type Outcome struct {
 
 // Names of Outcome.Values.
 const (
-	// ValueIperf3Bps is what an iperf3 beside the messages brought to the other end, in bit/s of payload, ValueIperf3Lost the
-	// share of what it sent that did not arrive.
+	// ValueIperf3Bps is the received payload of an iperf3 that ran during the messages, in bit/s, ValueIperf3Lost the
+	// share of its data that did not arrive.
 	ValueIperf3Bps  = "iperf3_received_bps"
 	ValueIperf3Lost = "iperf3_lost_share"
 )
 
-// Environment is what a target says of itself: the same each time, but for what is known only once ktsnd runs.
+// Environment describes a target. It is constant, except for what is known only after ktsnd was started.
 type Environment struct {
 	SenderCPU   int   `json:"sender_cpu"`
 	ListenerCPU int   `json:"listener_cpu"`
 	LeadNs      int64 `json:"lead_ns"`
-	// TalkerSpinNs is how long before each send the talkers of paths that spin are awake, TalkerPriority their SCHED_FIFO
-	// priority; 0: none.
+	// TalkerSpinNs is how long the talkers of spinning paths busy-wait before each send, TalkerPriority their
+	// SCHED_FIFO priority; 0: none.
 	TalkerSpinNs   int64 `json:"talker_spin_ns"`
 	TalkerPriority int   `json:"talker_priority"`
 	// Gates is null until a schedule was set.
@@ -137,9 +137,9 @@ type Environment struct {
 	Clock    results.Clock     `json:"clock"`
 	// NotMeasured is what this target can never measure.
 	NotMeasured []results.Gap `json:"not_measured"`
-	// Emulated says what virtual machines the messages were between; empty: none.
+	// Emulated describes the virtual machines; empty: none.
 	Emulated string `json:"emulated,omitempty"`
-	// The rest is ktsnd's.
+	// The following fields are ktsnd's.
 	KtsndVersion      string   `json:"ktsnd_version"`
 	Scheduler         string   `json:"scheduler"`
 	SchedulerPriority int      `json:"scheduler_priority"`
@@ -147,16 +147,16 @@ type Environment struct {
 	Warnings          []string `json:"warnings"`
 }
 
-// Target is where runs are made. One goroutine.
+// Target performs runs. It is not safe for concurrent use.
 type Target interface {
-	// Prepare brings the target into a setting in which it may be already.
+	// Prepare brings the target into a setting, if it is not in it already.
 	Prepare(context.Context, Setting) error
-	// Perform makes one run in the setting prepared.
+	// Perform performs one run in the prepared setting.
 	Perform(context.Context, Run) (*Outcome, error)
 	// Environment may change after Prepare.
 	Environment() Environment
-	// Host is where the talkers are.
+	// Host is the talkers' machine.
 	Host() (results.Host, error)
-	// Close removes everything that the target made, also after ctx has ended.
+	// Close removes everything that the target created, also after ctx has ended.
 	Close(context.Context) error
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Runner makes the runs of a plan that its store does not have yet.
+// Runner performs the runs of a plan that its store does not have yet.
 type Runner struct {
 	Store    *Store
 	Target   Target
@@ -16,7 +16,7 @@ type Runner struct {
 	Now      func() time.Time
 }
 
-// Perform makes the runs. After an error, or when ctx ends, everything measured until then is in the store.
+// Perform performs the runs. After an error, or when ctx ends, the store has all measurements so far.
 func (r *Runner) Perform(ctx context.Context, blocks []Block) error {
 	planned := measured(blocks)
 	blocks = r.missing(blocks)
@@ -33,7 +33,7 @@ func (r *Runner) Perform(ctx context.Context, blocks []Block) error {
 	return nil
 }
 
-// missing leaves out what was measured, and blocks and warm-ups of which nothing is left.
+// missing drops measured runs, and blocks and warm-ups without any run left.
 func (r *Runner) missing(blocks []Block) []Block {
 	var left []Block
 	for _, block := range blocks {

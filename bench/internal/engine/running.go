@@ -8,21 +8,21 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// runningLimitNs is the longest latency that Running tells from longer ones: a minute.
+// runningLimitNs is the longest latency that Running distinguishes: a minute.
 const runningLimitNs = 60_000_000_000
 
-// Running is where a measurement stands: percentiles over all samples so far, to three digits, in constant
-// memory. One goroutine.
+// Running has percentiles over all samples so far, to three digits, in constant memory. It is not safe for concurrent
+// use.
 type Running struct {
 	histogram *hdrhistogram.Histogram
 }
 
-// NewRunning returns an empty one.
+// NewRunning returns an empty Running.
 func NewRunning() *Running {
 	return &Running{hdrhistogram.New(1, runningLimitNs, 3)}
 }
 
-// Add takes samples of nanoseconds. Those below 0 count as 0 and those above a minute as a minute.
+// Add adds samples in nanoseconds. Negative ones count as 0, those above a minute as a minute.
 func (r *Running) Add(samples []int64) error {
 	for _, sample := range samples {
 		if err := r.histogram.RecordValue(min(max(sample, 0), runningLimitNs)); err != nil {

@@ -9,12 +9,12 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/results"
 )
 
-// Samplers says which runs of a profile are watched: the link by a tap, and programs and machine.
+// Samplers is which runs of a profile are watched: the link by a tap, and programs and machine.
 type Samplers string
 
 const (
-	// SamplersApart has two runs in the place of one: one that nobody watches, whose times are reported, and a short one
-	// that witnesses what was on the wire.
+	// SamplersApart replaces each run by two: an unwatched one, whose times are reported, and a short watched one for
+	// observations of the wire.
 	SamplersApart Samplers = "apart"
 	// SamplersOn watches every run.
 	SamplersOn Samplers = "on"
@@ -22,10 +22,10 @@ const (
 	SamplersOff Samplers = "off"
 )
 
-// witnessShare of a run's messages are sent again while somebody watches.
+// witnessShare is the share of a run's messages that is repeated with watching.
 const witnessShare = 5
 
-// UnmarshalJSON also takes what older benches wrote.
+// UnmarshalJSON also accepts the values of older benches.
 func (s *Samplers) UnmarshalJSON(text []byte) error {
 	switch string(text) {
 	case "true":
@@ -43,7 +43,7 @@ func (s *Samplers) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// watched divides a run into the part that nobody watches and the one that witnesses, as far as the profile wants it.
+// watched divides a run into an unwatched and a watched part, if the profile wants it.
 func (p *Profile) watched(run Run) []Run {
 	switch {
 	case p.means() == Cluster || p.Samplers == SamplersOff || run.Workload == results.WorkloadUnsampled:

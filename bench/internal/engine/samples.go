@@ -9,20 +9,20 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 )
 
-// samples are what was measured of each message, in nanoseconds. Every time counts from the requested transmit time,
-// which is the talker's plan: a talker or a path that stands still for a while makes all messages late that were due
-// meanwhile, and each of them is a sample. Counted from when a message was really sent, the same pause would be one
-// sample, or none (coordinated omission).
+// samples are measurements of each message in nanoseconds. Every time counts from the requested transmit time, which is
+// the talker's plan: when a talker or a path stalls, all messages due meanwhile are late, and each of them is a sample.
+// Counted from the actual sending, the same stall would be one sample, or none (coordinated omission).
 type samples struct {
 	latency, jitter, launch, departure, port, call []int64
-	// request is launch by what the application asked for, where that is another time.
+	// request is launch relative to the application's requested time, where that differs.
 	request []int64
-	// scheduled is from the beginning of a cycle, by the clock of who sees the wire, until a message was there; application from the
-	// beginning of the cycle in which it was to be handed over to the send call. Of profiles with a window.
+	// scheduled is the time from the beginning of a cycle, by the clock at the wire, until a message was there;
+	// application the time from the beginning of the cycle of the planned hand-over to the send call. For profiles with
+	// a window.
 	scheduled, application []int64
 }
 
-// samplesOf measures the messages of a run; those whose send call failed do not count.
+// samplesOf measures the messages of a run; failed send calls do not count.
 func samplesOf(messages []results.Message, run *Run) samples {
 	var s samples
 	var arrivals [][]stats.Event // by talker
@@ -64,7 +64,8 @@ func samplesOf(messages []results.Message, run *Run) samples {
 	return s
 }
 
-// cycleOf is the beginning of a cycle that is nearest to a time: clocks of a virtual machine and its host are never quite the same.
+// cycleOf returns the beginning of the cycle that is nearest to a time: the clocks of a virtual machine and its host
+// always differ slightly.
 func cycleOf(tai, cycleNs int64) int64 { return (tai + cycleNs/2) / cycleNs * cycleNs }
 
 func (s *samples) add(more *samples) {
@@ -79,7 +80,7 @@ func (s *samples) add(more *samples) {
 	s.application = append(s.application, more.application...)
 }
 
-// describe adds the distributions of times to what a target observed.
+// describe adds the distributions of times to a target's observations.
 func (s *samples) describe(d *results.Distributions) {
 	d.Latency = stats.Summarize(s.latency)
 	d.Jitter = stats.SummarizeJitter(s.jitter)

@@ -10,11 +10,11 @@ import (
 //go:embed profiles/*.yaml
 var shipped embed.FS
 
-// ShippedProfiles are the names of the profiles that come with the program.
+// ShippedProfiles are the names of the profiles in the program.
 func ShippedProfiles() []string {
 	entries, err := shipped.ReadDir("profiles")
 	if err != nil {
-		return nil // cannot be: the folder is part of the program
+		return nil // impossible: the folder is embedded
 	}
 	names := make([]string, len(entries))
 	for i, entry := range entries {
@@ -23,7 +23,7 @@ func ShippedProfiles() []string {
 	return names
 }
 
-// shippedProfile returns the text of a shipped profile, to begin one's own from; false when there is none of that name.
+// shippedProfile returns the text of a shipped profile as a template; false if there is none of that name.
 func shippedProfile(name string) ([]byte, bool) {
 	text, err := shipped.ReadFile("profiles/" + name + ".yaml")
 	return text, err == nil && name != ""

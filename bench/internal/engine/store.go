@@ -28,44 +28,45 @@ const (
 	runSuffix    = ".csv.gz"
 )
 
-// storeSchema is the version of what a store holds.
+// storeSchema is the version of a store's format.
 const storeSchema = 1
 
-// Manifest is what is common to all runs of a store.
+// Manifest is the common part of all runs of a store.
 type Manifest struct {
 	Schema      int          `json:"schema"`
 	Profile     Profile      `json:"profile"`
 	Host        results.Host `json:"host"`
 	Environment Environment  `json:"environment"`
-	// Runs were planned.
+	// Runs is the planned number of runs.
 	Runs int `json:"runs"`
 }
 
-// NewManifest is that of a bench which has not begun.
+// NewManifest returns the manifest of a bench that has not begun.
 func NewManifest(profile *Profile, host results.Host, environment Environment) *Manifest {
 	return &Manifest{Schema: storeSchema, Profile: *profile, Host: host, Environment: environment, Runs: measured(Plan(profile))}
 }
 
-// Store keeps the runs of one bench in a folder: bench.json, and runs/ with a file each. One goroutine.
+// Store stores the runs of a bench in a folder: bench.json, and runs/ with a file each. It is not safe for concurrent
+// use.
 type Store struct {
 	Manifest Manifest
 	dir      string
 	lock     *os.File
 }
 
-// Record is one run as it is kept.
+// Record is one stored run.
 type Record struct {
 	Run Run `json:"run"`
 	Outcome
 }
 
-// ErrNoBench is returned for a folder in which no bench was begun.
+// ErrNoBench is returned for a folder without a bench.
 var ErrNoBench = errors.New("no bench was begun there")
 
-// ReadStore opens what was measured, for reading only.
+// ReadStore opens a store for reading only.
 func ReadStore(dir string) (*Store, error) {
 	s := &Store{dir: dir}
-	s.Manifest.Profile.Spin = defaultSpin // of a bench that was begun when profiles could not say it
+	s.Manifest.Profile.Spin = defaultSpin // for a bench begun before profiles had the field
 	text, err := os.ReadFile(filepath.Join(dir, manifestName))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w; `ktsn bench run` makes such a folder", dir, ErrNoBench)
@@ -82,8 +83,8 @@ func ReadStore(dir string) (*Store, error) {
 	return s, nil
 }
 
-// OpenStore opens a folder to measure into: a new one, or one whose bench has the same profile and goes on. Nobody
-// else can then until Close.
+// OpenStore opens a folder to measure into: a new one, or one whose bench has the same profile and is continued. Until
+// Close nobody else can open it.
 func OpenStore(dir string, manifest *Manifest) (_ *Store, err error) {
 	if err := refuseForeign(dir); err != nil {
 		return nil, err
@@ -138,7 +139,7 @@ func lockFolder(dir string) (*os.File, error) {
 	return lock, nil
 }
 
-// refuseForeign finds a folder that holds something else than a bench; nothing is changed in it.
+// refuseForeign fails for a folder that contains something else than a bench; it changes nothing there.
 func refuseForeign(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, manifestName)); err == nil {
 		return nil
@@ -155,7 +156,7 @@ func refuseForeign(dir string) error {
 	return nil
 }
 
-// sameAs says in what a bench differs from the one whose folder it is to go on with.
+// sameAs fails if a bench differs from the one in the folder.
 func (s *Store) sameAs(manifest *Manifest) error {
 	if field := firstDifference(s.Manifest.Profile, manifest.Profile); field != "" {
 		return fmt.Errorf("%s was begun with another profile: %s differs; give the same profile to go on, or another --out", s.dir, field)
@@ -185,7 +186,7 @@ func (s *Store) sameAs(manifest *Manifest) error {
 	return nil
 }
 
-// firstDifference is the first field, by name, in which two profiles differ; empty when they do not.
+// firstDifference returns the first field, by name, in which two profiles differ; empty if they are equal.
 func firstDifference(a, b Profile) string {
 	fields := func(profile Profile) map[string]json.RawMessage {
 		text, _ := json.Marshal(profile) // plain data: cannot fail
@@ -206,7 +207,7 @@ func firstDifference(a, b Profile) string {
 	return slices.Min(names)
 }
 
-// removeHalves removes what a bench that was killed had not completed.
+// removeHalves removes incomplete files of a killed bench.
 func (s *Store) removeHalves() error {
 	for _, pattern := range []string{filepath.Join(s.dir, results.TemporaryPrefix+manifestName+"-*"),
 		filepath.Join(s.dir, runsName, results.TemporaryPrefix+"*")} {
@@ -223,12 +224,12 @@ func (s *Store) removeHalves() error {
 	return nil
 }
 
-// Close lets others measure into the folder.
+// Close allows others to measure into the folder.
 func (s *Store) Close() error {
 	return s.lock.Close()
 }
 
-// learn keeps what the target says of itself.
+// learn stores the target's description.
 func (s *Store) learn(environment Environment) error {
 	before, errBefore := json.Marshal(s.Manifest.Environment)
 	after, errAfter := json.Marshal(environment)
@@ -250,7 +251,7 @@ func (s *Store) writeManifest() error {
 	return nil
 }
 
-// explain says what to do about a full disk.
+// explain adds a hint to the error of a full disk.
 func (s *Store) explain(err error) error {
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return fmt.Errorf("no space is left in %s; what was measured is kept: free some and give the same command again (%w)", s.dir, err)
@@ -267,13 +268,13 @@ func (s *Store) file(run Run) string {
 		run.Cycle(), run.Alternation, runSuffix))
 }
 
-// Has tells whether a run was measured.
+// Has reports whether a run was measured.
 func (s *Store) Has(run Run) bool {
 	_, err := os.Stat(s.file(run))
 	return err == nil
 }
 
-// Add keeps a run: its file is there as a whole or not at all.
+// Add stores a run. Its file is written completely or not at all.
 func (s *Store) Add(run Run, outcome *Outcome) error {
 	err := results.WriteFile(s.file(run), func(out io.Writer) error {
 		packed, err := gzip.NewWriterLevel(out, gzip.BestSpeed)
@@ -288,7 +289,7 @@ func (s *Store) Add(run Run, outcome *Outcome) error {
 	return nil
 }
 
-// recordOpening is before the JSON in the first line of a run's file, which a reader of CSV takes for a comment.
+// recordOpening precedes the JSON in the first line of a run's file, which CSV readers treat as a comment.
 const recordOpening = "# "
 
 func writeRecord(out io.Writer, record *Record) error {
@@ -303,7 +304,7 @@ func writeRecord(out io.Writer, record *Record) error {
 	return errors.Join(messages.Write(record.Run.Key, record.Run.Alternation, record.Messages), messages.Flush())
 }
 
-// Each calls take for all runs that were measured, in the order of the plan.
+// Each calls take for all measured runs in the order of the plan.
 func (s *Store) Each(take func(*Record) error) error {
 	files, err := filepath.Glob(filepath.Join(s.dir, runsName, "*"+runSuffix))
 	if err != nil {

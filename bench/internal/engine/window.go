@@ -12,24 +12,24 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/results"
 )
 
-// Window is when in each cycle the gate is open for the measured messages, and for nobody else. Zero: the schedule with
-// three windows that there is otherwise.
+// Window is when the gate is open in each cycle for the measured messages only. Zero: the default schedule with three
+// windows.
 type Window struct {
 	Open  time.Duration `json:"open"`
 	Close time.Duration `json:"close"`
-	// Offset of the transmit times from Open.
+	// Offset is the time from Open to the transmit times.
 	Offset time.Duration `json:"offset"`
-	// Stretch is how many times as long cycle, window and offset are where an emulated machine's kernel executes the schedule; 0: once.
+	// Stretch multiplies cycle, window and offset where an emulated machine's kernel executes the schedule; 0: once.
 	Stretch int `json:"stretch,omitempty"`
-	// GuestEarly is how much earlier messages are due where a virtual machine's host executes it: what the machine knows of the host's
-	// time may be wrong by so much. The gate then holds them until it opens.
+	// GuestEarly is how much earlier messages are due where a virtual machine's host executes the schedule, to allow
+	// for the error of the machine's knowledge of the host's time. The gate then holds them until it opens.
 	GuestEarly time.Duration `json:"guest-early,omitempty"`
 }
 
 // maxStretch is far more than any machine needs.
 const maxStretch = 100
 
-// stretchOn is how many times as long a cycle is on a path.
+// stretchOn returns the factor of a cycle on a path.
 func (w Window) stretchOn(path string) int {
 	if path == results.PathGuestTaprio {
 		return max(w.Stretch, 1)
@@ -37,7 +37,7 @@ func (w Window) stretchOn(path string) int {
 	return 1
 }
 
-// On is the window of a path's messages.
+// On returns the window of a path's messages.
 func (w Window) On(path string) Window {
 	by := time.Duration(w.stretchOn(path))
 	on := Window{Open: w.Open * by, Close: w.Close * by, Offset: w.Offset * by}
@@ -47,14 +47,14 @@ func (w Window) On(path string) Window {
 	return on
 }
 
-// leastLead is what a talker that wakes at the beginning of a cycle must be ahead of its messages.
+// leastLead is the minimum time between the wake-up of a talker at the beginning of a cycle and its messages.
 const leastLead = 500 * time.Microsecond
 
-// GuestLead is what it is in a virtual machine at least, whose processors may stand still for as long.
+// GuestLead is the minimum in a virtual machine, whose processors may stall for that long.
 const GuestLead = 100 * time.Millisecond
 
-// Lead is how long before its transmit time a message of the window is handed over: at the beginning of its cycle, or of an earlier
-// one where that is too close.
+// Lead is how long before its transmit time a message of the window is handed over: at the beginning of its cycle, or
+// of an earlier one if that is too close.
 func (w Window) Lead(cycle time.Duration, path string) time.Duration {
 	ahead, least := w.Transmit(), leastLead
 	if results.InGuest(path) {
@@ -66,7 +66,7 @@ func (w Window) Lead(cycle time.Duration, path string) time.Duration {
 	return ahead + (least-ahead+cycle-1)/cycle*cycle
 }
 
-// due is how long behind the beginning of a cycle the run's messages are due.
+// due returns how long after the beginning of a cycle the run's messages are due.
 func (r *Run) due() time.Duration {
 	if HasGates(r.Workload) {
 		return r.Window.Transmit()
@@ -74,7 +74,7 @@ func (r *Run) due() time.Duration {
 	return 0
 }
 
-// ahead is how long before they are due the run's talker hands messages over: at the beginning of a cycle.
+// ahead returns how long before they are due the run's talker hands messages over: at the beginning of a cycle.
 func (r *Run) ahead() time.Duration {
 	if HasGates(r.Workload) {
 		return r.Window.Lead(r.Cycle(), r.Path)
@@ -82,10 +82,10 @@ func (r *Run) ahead() time.Duration {
 	return 0
 }
 
-// leastWindow is room for the longest frame at a Gbit/s, and for the guard band before the gate closes.
+// leastWindow is the time for the longest frame at 1 Gbit/s and the guard band.
 const leastWindow = 50 * time.Microsecond
 
-// Transmit is when in the cycle messages are due.
+// Transmit returns when in the cycle messages are due.
 func (w Window) Transmit() time.Duration { return w.Open + w.Offset }
 
 // summary is nil for none.
@@ -137,13 +137,13 @@ func (p *Profile) checkWindow() *Fault {
 	return nil
 }
 
-// LeaveVLAN has frames carry no tag, and says why.
+// LeaveVLAN makes frames untagged, and records why.
 func (p *Profile) LeaveVLAN(why string) {
 	p.Lacking = append(p.Lacking, results.Gap{What: fmt.Sprintf("VLAN %d", p.VLAN), Why: why})
 	p.VLAN = 0
 }
 
-// leaveWindow is for targets without schedules of their own.
+// leaveWindow is for targets without their own schedules.
 func (p *Profile) leaveWindow() {
 	if p.VLAN != 0 {
 		p.LeaveVLAN(othersSchedule)

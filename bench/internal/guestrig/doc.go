@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package guestrig puts a virtual machine on each node of a topology, for a bench:
+// Package guestrig runs a virtual machine on each node of a topology for a bench:
 //
 //	machine a                                         machine b
 //	 tap       ktsn-guest, tap, ktsn-relay, ktsnd ──► tap
@@ -8,5 +8,5 @@
 //	 released  mqprio and etf, tap, bridge ─────────► tap
 //	 gated     taprio and etf, tap, bridge ─────────► tap
 //
-// Both machines are booted once and go on until Close. QEMU emulates their processors.
+// Both machines boot once and run until Close. QEMU emulates their processors.
 package guestrig

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report writes a measurement as one page of HTML that needs nothing else: style and drawings are
-// inside, there is no script, and nothing is fetched. It reads best on a screen and prints on A4.
+// Package report writes a measurement as one self-contained HTML page: style and drawings are embedded, there is no
+// script, and nothing is fetched. It is made for screens and prints on A4.
 //
-// The way of a number: samples of all messages (Series) are reduced to what a box or a curve shows (boxes.go,
-// cdf.go), which is drawn by gonum/plot (plots.go) and written below the drawing as a table (tables.go). Both
-// come from the same reduction, so they cannot differ. page.go puts the parts in order, page.html.tmpl and
-// page.css are how they look.
+// The samples of all messages (Series) are reduced to boxes and curves (boxes.go, cdf.go), which gonum/plot draws
+// (plots.go) and a table below the drawing lists (tables.go). Drawing and table use the same reduction. page.go
+// arranges the parts; page.html.tmpl and page.css define their form.
 //
-// Nothing here measures or judges: verdicts are the summary's. No state is kept; calls may run at the same
-// time.
+// This package neither measures nor judges: verdicts are in the summary. It has no state; calls may run concurrently.
 package report

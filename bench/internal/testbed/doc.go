@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testbed is what an experiment with other people's programs needs of where it is made: two nodes with several networks
-// between them, and programs at both ends of each. Package netnstestbed has it as network namespaces, package clustertarget as pods.
+// Package testbed defines the environment of experiments with other programs: two nodes with several networks between
+// them, and programs at both ends of each. Package netnstestbed implements it with network namespaces, package
+// clustertarget with pods.
 package testbed

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package traffic is what the runs of a bench have in common wherever they are made: what the programs are told, and what
-// became of each message. It starts nothing; the targets do (packages netnstarget and clustertarget).
+// Package traffic has what the runs of a bench have in common on all targets: the programs' arguments, and the
+// evaluation of each message. It starts no program; the targets do (packages netnstarget and clustertarget).
 //
-// What each file does: workload (what is beside the messages, and when their times are), arguments (what tsnperf is told),
-// gates (the schedule, and which frames kept to it), join (what became of each message).
+// The files: workload (competing traffic and transmit times), arguments (tsnperf's arguments), gates (the schedule, and
+// which frames kept to it), join (the evaluation of each message).
 package traffic
