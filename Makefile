@@ -5,7 +5,7 @@ GO    := scripts/go.sh
 BUILD := build
 # The Go modules with code of this project.
 MODULES := . bench images kubevirt federator test/cluster test/cluster/kata
-# The shell command runs only when something is linked.
+# The shell command runs only if something is linked.
 LINK = -s -w -X 'github.com/kubernetsn/kubernetsn/internal/shared/version.commit=$(shell scripts/commit.sh)'
 # Builds are reproducible in any folder. Tests and programs share the compiled packages.
 export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false -trimpath)
@@ -17,12 +17,12 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: build-demo ## the main job on this machine: two nodes, real packets, the kernel's path beside it
+demo: build-demo ## two nodes on this machine, real packets, compared with the kernel's path
 	@scripts/install-deps.sh demo
 	@bin/ktsn demo --out out/demo
 
 .PHONY: test
-test: build helm ## everything that proves the product on one machine (root)
+test: build helm ## all tests that one machine can run (root)
 	@scripts/install-deps.sh test
 	@scripts/test.sh
 
@@ -31,12 +31,12 @@ unit: build helm ## unit tests of C and Go (no root, under a minute once built)
 	@scripts/unit.sh
 
 .PHONY: check
-check: ## what to run before each commit: lint and unit
+check: ## lint and unit, before each commit
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory unit
 
 .PHONY: nightly
-nightly: ## everything in its long form, step after step, with a table in out/nightly/ (root, a night); NIGHTLY_FROM=STEP continues
+nightly: ## all tests in their long form, with a table in out/nightly/ (root, a night); NIGHTLY_FROM=STEP continues
 	@scripts/nightly.sh
 
 .PHONY: tsan
@@ -46,12 +46,12 @@ tsan: deps ## all unit tests of C with ThreadSanitizer
 	@meson test -C build-tsan --no-rebuild --print-errorlogs
 
 .PHONY: soak
-soak: build helm ## unit tests and those of scripts/soak/list, 20 times beside load (root, an hour at most)
+soak: build helm ## unit tests and those of scripts/soak/list, 20 times under load (root, an hour at most)
 	@scripts/install-deps.sh test
 	@scripts/soak.sh
 
 .PHONY: sanitize
-sanitize: build ## the whole path with sanitizers in ktsnd, libktsn and what uses it (root, half an hour)
+sanitize: build ## the whole path with sanitizers in ktsnd, libktsn and its users (root, half an hour)
 	@scripts/install-deps.sh test
 	@scripts/sanitize.sh
 
@@ -72,7 +72,7 @@ thousand: build helm ## a thousand nodes with the API server, the operator and t
 	@scripts/thousand.sh
 
 .PHONY: record
-record: build ## record what the programs of this version exchange, for the tests of later releases (root)
+record: build ## record the bytes that this version's programs exchange, for tests of later releases (root)
 	@scripts/install-deps.sh test
 	@scripts/record.sh
 
@@ -115,30 +115,30 @@ bench-kata: build ## profile kata-cases in emulated virtual machines: no schedul
 		--assert 'guest-tap.gates-iperf3.median_of_alternations.scheduled_ns.span_p99_9 <= 1.5 * guest-tap.gates.median_of_alternations.scheduled_ns.span_p99_9'
 
 .PHONY: bench-links
-bench-links: build ## profiles links and many-links: links between pods beside Flannel and the bare link, a thousand of them (root, half an hour)
+bench-links: build ## profiles links and many-links: links between pods compared with Flannel and the bare link, a thousand links (root, half an hour)
 	@scripts/install-deps.sh test
 	@mkdir -p out/bench
 	@bin/ktsn bench run links --out out/bench/links-$$(date +%Y%m%d-%H%M%S)
 	@bin/ktsn bench run many-links --out out/bench/many-links-$$(date +%Y%m%d-%H%M%S)
 
 .PHONY: capture
-capture: build ## programs that libktsn cannot see, and all traffic of pods, beside libktsn and the kernel (root, five minutes)
+capture: build ## captured programs and all traffic of pods, compared with libktsn and the kernel (root, five minutes)
 	@scripts/install-deps.sh test
 	@scripts/figures.sh capture
 
 .PHONY: guests
-guests: build ## virtual machines in all that is done to them: clocks that jump, kills, a flood, frames they release themselves (root, five minutes)
+guests: build ## virtual machines under clock jumps, kills, floods, and with frames that they release themselves (root, five minutes)
 	@scripts/install-deps.sh test
 	@scripts/install-deps.sh conformance
 	@KTSN_GUESTS=1 scripts/figures.sh guests
 
 .PHONY: receive
-receive: build ## datagrams past the bridge and into receive rings, beside the kernel's path (root, five minutes)
+receive: build ## datagrams that bypass the bridge or use receive rings, compared with the kernel's path (root, five minutes)
 	@scripts/install-deps.sh test
 	@scripts/figures.sh receive
 
-# The Kubernetes that helm takes for granted where it asks none, as in "helm template": that of its client-go, and not the 1.20
-# of a helm that was not told, for which charts refuse to be rendered.
+# The Kubernetes version that helm assumes without a cluster, as in "helm template": that of its client-go. The default,
+# 1.20, is too old for the charts.
 HELM_KUBERNETES := -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=34 \
 	-X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor=34
 
@@ -147,7 +147,7 @@ helm:
 	@scripts/install-deps.sh build
 	@CGO_ENABLED=0 $(GO) -C scripts/helm build -ldflags='-s -w $(HELM_KUBERNETES)' -o ../../bin/ helm.sh/helm/v3/cmd/helm
 
-# Which images plain manifests name: those of `make images`, if there are any.
+# Plain manifests name the images of `make images`, if there are any.
 CHART_VALUES ?= $(addprefix --values ,$(wildcard out/images/values.yaml))
 
 .PHONY: chart
@@ -163,7 +163,7 @@ chart: helm ## check the Helm charts and render plain manifests, into out/chart/
 	fi
 
 .PHONY: e2e
-e2e: images ## a real Kubernetes cluster of two nodes on this machine, and the tests in it (root)
+e2e: images ## run the tests in a real Kubernetes cluster of two nodes on this machine (root)
 	@$(MAKE) --no-print-directory chart # of the images that there are now
 	@scripts/install-deps.sh cluster || [ "$$CI" != true ] # where it cannot be, the tests are skipped
 	@CGO_ENABLED=0 $(GO) build -C test/cluster -ldflags="$(LINK)" -o ../../bin/ ./cmd/...
@@ -171,38 +171,38 @@ e2e: images ## a real Kubernetes cluster of two nodes on this machine, and the t
 	@scripts/e2e.sh
 
 .PHONY: federation
-federation: images ## a hub and two clusters of one node, what they use at rest, and the tests of them (root, a quarter of an hour)
+federation: images ## run the tests of a hub with two clusters of one node, and measure their usage at rest (root, a quarter of an hour)
 	@$(MAKE) --no-print-directory helm
 	@scripts/install-deps.sh cluster || [ "$$CI" != true ] # where it cannot be, the tests are skipped
 	@CGO_ENABLED=0 $(GO) build -C test/cluster -ldflags="$(LINK)" -o ../../bin/ ./cmd/ktsn-cluster
 	@scripts/federation.sh
 
 .PHONY: bench-federation
-bench-federation: images ## what it costs that clusters act together, and what they withstand: figures (root, half an hour)
+bench-federation: images ## measure the cost of a federation and the failures that it tolerates (root, half an hour)
 	@$(MAKE) --no-print-directory helm
 	@scripts/install-deps.sh cluster
 	@CGO_ENABLED=0 $(GO) build -C test/cluster -ldflags="$(LINK)" -o ../../bin/ ./cmd/ktsn-cluster
 	@scripts/bench-federation.sh
 
 .PHONY: bench-healing
-bench-healing: images ## how long a client of a link is not answered when what it needs dies, in a cluster and across (root, an hour)
+bench-healing: images ## measure how long a link's client is not answered after failures, in a cluster and across (root, an hour)
 	@$(MAKE) --no-print-directory helm
 	@scripts/install-deps.sh cluster
 	@CGO_ENABLED=0 $(GO) build -C test/cluster -ldflags="$(LINK)" -o ../../bin/ ./cmd/...
 	@scripts/bench-healing.sh
 
 .PHONY: kubevirt
-kubevirt: build ## KubeVirt itself in a cluster of its own, and a virtual machine on a network (root, minutes, the first time more)
+kubevirt: build ## KubeVirt in a separate cluster, with a virtual machine on a network (root, minutes, the first time more)
 	@scripts/install-deps.sh kubevirt
 	@CGO_ENABLED=0 $(GO) build -C images -ldflags='-s -w' -o ../bin/ ./cmd/ktsn-images
 	@CGO_ENABLED=0 $(GO) build -C test/cluster -ldflags="$(LINK)" -o ../../bin/ ./cmd/ktsn-cluster
 	@scripts/kubevirt.sh
 
 .PHONY: upgrades
-upgrades: ## 20 upgrades of the chart under load, in a cluster of its own (root, a quarter of an hour)
+upgrades: ## 20 upgrades of the chart under load, in a separate cluster (root, a quarter of an hour)
 	@E2E_UPGRADES=20 E2E_RUN='^(TestUpgradesUnderLoadLoseNoMessage|TestARollbackInTheMiddle.*)$$' $(MAKE) --no-print-directory e2e
 
-# IMAGES_FLAGS=--locked: only of the Debian packages that images/debian.lock has, as releases are.
+# IMAGES_FLAGS=--locked: use only the Debian packages in images/debian.lock, as releases do.
 .PHONY: images
 images: build ## container images as OCI archives, into out/images/
 	@scripts/install-deps.sh images
@@ -292,15 +292,15 @@ tidy: deps ## clang-tidy with its static analyzer, over all C sources (minutes)
 	@scripts/lint/tidy.sh --all
 
 .PHONY: hooks
-hooks: ## have git check commits: the message's form, and the staged files in seconds
+hooks: ## install git hooks that check commit messages and staged files in seconds
 	@git config core.hooksPath scripts/hooks
 	@echo "git runs scripts/hooks/ now. Back: git config --unset core.hooksPath"
 
-# Divided among all targets; what they learn is kept in build-fuzz/ for the next time.
+# Divided among all targets; the corpus is kept in build-fuzz/ for the next run.
 FUZZ_SECONDS ?= 3600
 FUZZ_FRAMES ?= 100000000
 .PHONY: fuzz
-fuzz: build ## fuzz everything that reads what others wrote, FUZZ_SECONDS=3600 in all, and the uplink's program with FUZZ_FRAMES (root)
+fuzz: build ## fuzz everything that reads untrusted bytes, FUZZ_SECONDS=3600 in all, and the uplink's program with FUZZ_FRAMES (root)
 	@scripts/install-deps.sh fuzz
 	@FUZZ_FRAMES=$(FUZZ_FRAMES) scripts/fuzz.sh $(FUZZ_SECONDS)
 

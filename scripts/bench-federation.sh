@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What it costs that clusters act together, and what they withstand: the bed of federation.sh with a second node in the first cluster, and
-# the figures of test/cluster/federation, in out/bench-federation. A limit that is missed fails nothing: the machine may be busy. Called
-# by `make bench-federation`, after the images.
+# Measures the cost of a federation and the failures that it tolerates: the clusters of federation.sh with a second node in the first one,
+# and the figures of test/cluster/federation, in out/bench-federation. Missed limits fail nothing: the machine may be busy. Called by
+# `make bench-federation`, after the images are built.
 #
-#   KTSN_FEDERATION_TRIAL=1  a few turns of each, to try the bench itself
-set -um # -m: what runs for long is a process group, which an interruption ends as a whole
+#   KTSN_FEDERATION_TRIAL=1  a few turns of each, to test the bench itself
+set -um # -m: each job is a process group, so that an interruption ends all of its processes
 cd "$(dirname "$0")/.." || exit 1
 . scripts/tally.sh
 . scripts/aloud.sh
@@ -25,7 +25,7 @@ echo "== a hub and two members"
 run federation_up
 case $? in
 0) ;;
-3) # this machine cannot; the test gives the reason
+3) # this machine cannot run it; the test gives the reason
 	KTSN_NO_CLUSTER=$(federation_why_not)
 	export KTSN_NO_CLUSTER
 	;;

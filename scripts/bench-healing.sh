@@ -1,21 +1,22 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# How long a client of a link is not answered when endpoint, agent, ktsnd, operator, node, hub or WAN dies: in a cluster of two nodes, and
-# then across the bed of federation.sh. Tables are in out/bench-healing. Called by `make bench-healing`, after the images.
+# Measures how long a link's client is not answered after a failure of endpoint, agent, ktsnd, operator, node, hub or WAN: in a cluster of
+# two nodes, and then across the clusters of federation.sh. Tables are in out/bench-healing. Called by `make bench-healing`, after the
+# images are built.
 #
 #   HEALING_RUN=REGEX  run only these tests
 #   KTSN_REALTIME=0    each cluster's option --realtime
-set -um # -m: what runs for long is a process group, which an interruption ends as a whole
+set -um # -m: each job is a process group, so that an interruption ends all of its processes
 cd "$(dirname "$0")/.." || exit 1
 . scripts/tally.sh
 . scripts/aloud.sh
 . scripts/federation/bed.sh
 
 export KTSN_BIN_DIR=$PWD/bin KTSN_HEALING_OUT=$PWD/out/bench-healing
-# Runs in different working copies do not meet.
+# The name differs between working copies, so that their runs do not conflict.
 KTSN_CLUSTER=healing-$(pwd | sha256sum | head -c 6)
 export KTSN_CLUSTER
-# The same in both beds, so that timed messages of both can be compared.
+# The same in both, so that timed messages can be compared.
 export KTSN_REALTIME=${KTSN_REALTIME:-0}
 export KTSN_FEDERATION_REALTIME=${KTSN_FEDERATION_REALTIME:-$KTSN_REALTIME}
 

@@ -11,7 +11,7 @@ function show(    line) {
 	name = ""
 }
 
-# Of a program that meson understands, the numbers and names of the checks that failed stand before it.
+# For programs that meson understands, the numbers and names of failed checks precede the output.
 $1 == "▶" { checks[$2] = checks[$2] "\n   " $0 }
 
 $0 ~ failed {
@@ -24,7 +24,7 @@ $0 ~ failed {
 
 $0 ~ others { show() }
 
-# A sanitizer's picture of the memory is longer than all it says.
+# Skip the sanitizer's memory dump, which is longer than the report.
 /^Shadow bytes around/ { picture = 1 }
 /^==/ { picture = 0 }
 

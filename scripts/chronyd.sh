@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Prints where tests find chronyd: this machine's own, else Debian's, which is fetched and unpacked, once. Installed, it would take the
-# place of systemd-timesyncd, and set this machine's clock. Its libraries are of scripts/install-deps.sh test.
+# Prints the path of chronyd for tests: this machine's own, else Debian's, which is fetched and unpacked, once. Installed, it would replace
+# systemd-timesyncd, and set this machine's clock. scripts/install-deps.sh test installs its libraries.
 set -eu
 
 PATH=$PATH:/usr/sbin:/sbin
@@ -20,7 +20,7 @@ if [ ! -x "$cache/usr/sbin/chronyd" ]; then
 	trap 'exit 1' HUP INT TERM
 	cd "$work"
 	echo "Fetching chrony for tests" >&2
-	# With lists of our own where the machine has none.
+	# Use separate package lists if the machine has none.
 	apt-get -qq -o APT::Sandbox::User=root download chrony >&2 2>/dev/null || {
 		mkdir -p lists/partial
 		apt-get -qq -o Dir::State::lists="$work/lists" -o APT::Sandbox::User=root update >&2
@@ -32,7 +32,7 @@ if [ ! -x "$cache/usr/sbin/chronyd" ]; then
 	[ -x "$cache/usr/sbin/chronyd" ] || { rm -rf "$cache" && mv out "$cache"; }
 fi
 if ldd "$cache/usr/sbin/chronyd" | grep 'not found' >&2; then
-	echo "these libraries of chronyd are missing: scripts/install-deps.sh test" >&2
+	echo "these libraries of chronyd are missing: run scripts/install-deps.sh test" >&2
 	exit 1
 fi
 echo "$cache/usr/sbin/chronyd"

@@ -8,7 +8,7 @@
 #                 ktsnd need during an upgrade on the second
 #   E2E_RUN=REGEX run only these tests in the cluster
 #   E2E_LONG=1    the experiment of the paper with enough messages for figures
-#   E2E_UPGRADES=20  upgrade the chart so often under load, instead of once
+#   E2E_UPGRADES=20  number of upgrades of the chart under load, instead of one
 set -um # -m: each job is a process group, so that an interruption ends all of its processes
 cd "$(dirname "$0")/.." || exit 1
 . scripts/tally.sh
@@ -52,7 +52,7 @@ fail() { # what, log if there is one
 # Copies the logs of services and pods of all nodes.
 keep_logs() {
 	local kubeconfig node
-	kubeconfig=$(bin/ktsn-cluster --name "$KTSN_CLUSTER" kubeconfig 2>/dev/null) || return # there is none
+	kubeconfig=$(bin/ktsn-cluster --name "$KTSN_CLUSTER" kubeconfig 2>/dev/null) || return # there is no cluster
 	mkdir -p "$out"
 	for node in "$(dirname "$kubeconfig")"/nodes/*; do
 		cp -r "$node/rootfs/var/log" "$out/$(basename "$node")"
@@ -61,7 +61,7 @@ keep_logs() {
 	echo "Logs of nodes and pods are in $out/"
 }
 
-# A cluster must be up within two minutes, without what is built.
+# A cluster must be up within two minutes, without build time.
 up_seconds=120
 
 up_in_time() {
@@ -116,7 +116,7 @@ cat "$federation_log"
 echo "waited for it another $((SECONDS - began)) s"
 case $status in
 0) in_federation ;;
-3) KTSN_NO_CLUSTER=$(federation_why_not) in_federation ;; # this machine cannot; the tests give the reason
+3) KTSN_NO_CLUSTER=$(federation_why_not) in_federation ;; # this machine cannot run it; the tests give the reason
 *) fail "the federation did not come up" "$federation_log" ;;
 esac
 federation_down
@@ -133,7 +133,7 @@ case $? in
 		run bin/ktsn-cluster --name "$KTSN_CLUSTER" load "$image" || fail "$image cannot be loaded into the cluster"
 	done
 	;;
-3) # this machine cannot; the tests give the reason
+3) # this machine cannot run it; the tests give the reason
 	KTSN_NO_CLUSTER=$(sed -n 's/^ktsn-cluster: //p' "$log")
 	export KTSN_NO_CLUSTER
 	;;

@@ -5,7 +5,7 @@ function field(name) {
 	return match($0, "\"" name "\":\"[^\"]*\"") ? substr($0, RSTART + length(name) + 4, RLENGTH - length(name) - 5) : ""
 }
 
-# The test, or the package where it is not about a test. What the compiler says of a package's tests names them, too.
+# The test, or the package if the event is not about a test. The compiler's messages about a package's tests name it, too.
 function test(    package) {
 	package = field("Package") field("ImportPath")
 	sub(/ .*/, "", package)

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Starts a federation of a hub, which is Karmada, and two members, measures what they use at rest, and runs the tests of it
+# Starts a federation of a hub, which is Karmada, and two members, measures their usage at rest, and runs the tests
 # (test/cluster/federation). Prints the counts in its last line. Called by `make federation` after the images are built.
 #
-#   KTSN_KEEP=1           leave all of it up at the end
+#   KTSN_KEEP=1           leave the federation up at the end
 #   FEDERATION_RUN=REGEX  run only these tests
 set -um # -m: each job is a process group, so that an interruption ends all of its processes
 cd "$(dirname "$0")/.." || exit 1
@@ -34,7 +34,7 @@ case $? in
 	run sleep 30 # until caches are filled
 	federation_usage 30s | tee "$out/usage.txt"
 	;;
-3) # this machine cannot; the tests give the reason
+3) # this machine cannot run it; the tests give the reason
 	KTSN_NO_CLUSTER=$(federation_why_not)
 	export KTSN_NO_CLUSTER
 	;;

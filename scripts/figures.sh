@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Usage: figures.sh SUITE, of scripts/suites: tests that measure (test/netns). Prints each figure as it comes; all of
-# them with their limits are in out/SUITE/figures.json. A limit that is missed fails nothing: the machine may be busy. Called by
+# them with their limits are in out/SUITE/figures.json. Missed limits fail nothing: the machine may be busy. Called by
 # `make capture`, `make receive` and `make guests`.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1

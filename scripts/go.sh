@@ -1,13 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs the go command, installing one from Debian's backports where there is none that can fetch the
-# toolchain that go.mod names (Go 1.21 or newer can). Without C unless told CGO_ENABLED=1, so that tests and programs
-# are compiled from the same packages. Usage: go.sh build ./...
+# Runs the go command. Installs one from Debian's backports if none can fetch the toolchain that go.mod names (Go 1.21 or newer can).
+# Without C unless CGO_ENABLED=1, so that tests and programs share the compiled packages. Usage: go.sh build ./...
 set -eu
 
 backports_go=/usr/lib/go-1.23/bin/go
 
-# go.mod's toolchain line is honoured; Debian's package would not fetch one by default.
+# Fetch the toolchain of go.mod; Debian's package would not by default.
 new_enough() {
 	[ -n "$1" ] && version=$("$1" env GOVERSION 2>/dev/null) || return 1
 	minor=$(echo "$version" | sed -n 's/^go1\.\([0-9]*\).*/\1/p')
@@ -25,7 +24,7 @@ install_from_backports() {
 		exit 1
 	fi
 	echo "Installing Go from Debian's backports" >&2
-	# The mirror and key that this machine uses already.
+	# Use the machine's mirror and key.
 	uri=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
 		sed -n 's/^URIs: *\([^ ]*debian\/\{0,1\}\)$/\1/p; s/^deb .*\(http[^ ]*debian\/\{0,1\}\) bookworm .*/\1/p' |
 		head -n 1)
@@ -33,7 +32,7 @@ install_from_backports() {
 	trap 'rm -rf "$list"' EXIT
 	mkdir -p "$list/lists/partial"
 	echo "deb ${uri:-http://deb.debian.org/debian} bookworm-backports main" >"$list/sources.list"
-	# Given on the command line, so that the machine's own list of sources stays as it is.
+	# On the command line, so that the machine's own sources stay unchanged.
 	set -- -qq -o Dir::Etc::sourcelist="$list/sources.list" -o Dir::Etc::sourceparts=/dev/null \
 		-o Dir::State::lists="$list/lists"
 	DEBIAN_FRONTEND=noninteractive
@@ -48,7 +47,7 @@ if ! usable "$go"; then
 	[ -x "$backports_go" ] || install_from_backports
 	go=$backports_go
 fi
-# A Go that is older than go.mod asks for fetches the toolchain that go.mod names.
+# A Go that is older than go.mod requires fetches the toolchain that go.mod names.
 "$go" version >/dev/null 2>&1 || export GOTOOLCHAIN=auto
 case "$go" in "$backports_go") export GOTOOLCHAIN=auto ;; esac
 export CGO_ENABLED="${CGO_ENABLED:-0}"

@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Prepares what the virtual machines of tests boot, once, and prints the folder in which it is:
+# Prepares the boot files of the tests' virtual machines, once, and prints their folder:
 #   vmlinuz     Debian's kernel
-#   base.cpio   for `make conformance`: modules, a list of them, and a tc that knows all of taprio's options
+#   base.cpio   for `make conformance`: modules, a list of them, and a tc with all of taprio's options
 #   clock.cpio  for `make clocks`: modules of networks, a list of them, ip, tc and ptp4l
 #   node.cpio   for the node with cgroups of version 2 (`make e2e`) and others (internal/testlab/guestmachine): the modules that show it this
 #               machine's files, and a list of them
-#   kernel      where these find all other modules: of networks, file systems, VFIO and virtio ports; and the kernel's configuration
-#   version     which packages these are from
+#   kernel      all other modules: of networks, file systems, VFIO and virtio ports; and the kernel's configuration
+#   version     the packages' versions
 # Nothing is installed: the packages are fetched and unpacked. Remove the folder to get newer ones.
 set -eu
 
@@ -17,7 +17,7 @@ node_modules="virtio_pci 9pnet_virtio 9p overlay"
 clock_modules="e1000 bridge sch_netem"
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/kubernetsn/guest-kernel
-# The configuration is the youngest: a folder without it is from before.
+# The configuration was added last: a folder without it is outdated.
 whole() { [ -f "$cache/version" ] && [ -n "$(find "$cache/kernel/boot" -name "config-*" 2>/dev/null)" ]; }
 if whole; then
 	echo "$cache"
@@ -26,12 +26,12 @@ fi
 
 for program in apt-get apt-cache dpkg-deb depmod modprobe cpio ldd; do
 	PATH=$PATH:/usr/sbin:/sbin command -v $program >/dev/null && continue
-	echo "$program is missing: this needs Debian 12, and there scripts/install-deps.sh conformance" >&2
+	echo "$program is missing: on Debian 12, run scripts/install-deps.sh conformance" >&2
 	exit 1
 done
 PATH=$PATH:/usr/sbin:/sbin
 if [ "$(dpkg --print-architecture)" != amd64 ]; then
-	echo "the kernel is Debian's for amd64, and this machine is another" >&2
+	echo "the kernel is Debian's for amd64, and this machine is not amd64" >&2
 	exit 1
 fi
 
@@ -41,7 +41,7 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 cd "$work"
 
-# Lists of our own, so that the machine's stay as they are; the mirror that the machine uses already.
+# Separate package lists, so that the machine's stay unchanged; the machine's mirror.
 uri=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
 	sed -n "s/^URIs: *\([^ ]*debian\/\{0,1\}\)\$/\1/p; s/^deb .*\(http[^ ]*debian\/\{0,1\}\) $suite .*/\1/p" |
 	head -n 1)
@@ -60,7 +60,7 @@ kernel=$(apt apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: \(linux-
 echo "Fetching $kernel, iproute2 and linuxptp for virtual machines" >&2
 apt apt-get download "$kernel" iproute2/$suite-backports linuxptp >&2
 
-# The parts of the kernel that modules can come from, and the indices by which depmod finds its way.
+# The kernel's folders of modules, and the indices that depmod needs.
 release=${kernel#linux-image-}
 mkdir kernel tools
 modules="net drivers/virtio drivers/vfio drivers/dca drivers/i2c/algos drivers/ptp drivers/pps virt fs lib crypto"
@@ -74,7 +74,7 @@ dpkg-deb --fsys-tarfile iproute2_*.deb | tar -x -C tools
 dpkg-deb --fsys-tarfile linuxptp_*.deb | tar -x -C tools
 depmod -b kernel "$release"
 
-# Modules and a list of them, each behind what it needs.
+# Modules and a list of them, each after its dependencies.
 copy_modules() { # folder, modules...
 	root=$1
 	shift
@@ -96,7 +96,7 @@ copy_modules node $node_modules
 # shellcheck disable=SC2086
 copy_modules clock $clock_modules
 
-# Programs, each with its libraries, which are this machine's.
+# Programs, each with this machine's libraries.
 copy_programs() { # folder, programs...
 	root=$1
 	shift

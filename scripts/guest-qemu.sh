@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Prepares the QEMU of bookworm-backports, once, for tests of what Debian 12's own lacks (igb) or does wrong (vhost-user with
-# interrupt vectors), and prints the folder in which it is:
-#   qemu      the program and what it loads
-#   version   which packages these are from
-# Nothing is installed: the packages are fetched and unpacked beside the libraries of Debian 12's QEMU, which is installed. Remove
-# the folder to get newer ones.
+# Prepares the QEMU of bookworm-backports, once, for tests of features that Debian 12's QEMU lacks (igb) or implements wrongly (vhost-user
+# with interrupt vectors), and prints its folder:
+#   qemu      the program and its files
+#   version   the packages' versions
+# Nothing is installed: the packages are fetched and unpacked. They use the libraries of Debian 12's QEMU, which must be installed.
+# Remove the folder to get newer ones.
 set -eu
 
 suite=bookworm-backports
@@ -20,7 +20,7 @@ fi
 
 for program in apt-get dpkg-deb qemu-system-x86_64; do
 	command -v $program >/dev/null && continue
-	echo "$program is missing: this needs Debian 12, and there scripts/install-deps.sh conformance" >&2
+	echo "$program is missing: on Debian 12, run scripts/install-deps.sh conformance" >&2
 	exit 1
 done
 mkdir -p "$(dirname "$cache")"
@@ -29,7 +29,7 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 cd "$work"
 
-# Lists of our own, so that the machine's stay as they are; the mirror that the machine uses already.
+# Separate package lists, so that the machine's stay unchanged; the machine's mirror.
 uri=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
 	sed -n "s/^URIs: *\([^ ]*debian\/\{0,1\}\)\$/\1/p; s/^deb .*\(http[^ ]*debian\/\{0,1\}\) bookworm .*/\1/p" |
 	head -n 1)

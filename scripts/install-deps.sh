@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs what a target of the Makefile needs, on Debian 12, and says what it installs.
+# Installs the packages that a target of the Makefile needs, on Debian 12, and prints them.
 # Usage: install-deps.sh build|demo|images|test|cluster|kubevirt|fuzz|conformance|lint
-# Without root, or elsewhere, it names what is missing and exits with 1.
+# Without root, or elsewhere, it names the missing packages and exits with 1.
 set -eu
 
 packages_build="gcc meson ninja-build pkg-config libdpdk-dev libjansson-dev libmnl-dev libcap-dev
@@ -11,9 +11,9 @@ packages_run="iproute2 kmod"
 packages_ovs="openvswitch-switch-dpdk"
 packages_clock="linuxptp"
 packages_tools="ethtool iperf3 iputils-ping cyclonedds-tools openssl procps libc-bin coreutils $packages_clock"
-# Without chrony, which would take the place of what sets this machine's clock (scripts/chronyd.sh), but with its libraries.
+# Without chrony, which would replace this machine's clock service (scripts/chronyd.sh), but with its libraries.
 packages_test="tshark binutils musl-tools chromium mandoc podman runc isochron libgnutls30 libnettle8 $packages_ovs $packages_tools"
-# Rust comes from rustup, too.
+# Rust may also come from rustup.
 command -v rustc >/dev/null || packages_test="$packages_test rustc"
 packages_conformance="qemu-system-x86 cpio"
 packages_libvirt="libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients util-linux"
@@ -29,7 +29,7 @@ images) packages="$packages_build $packages_run $packages_tools $packages_ovs" ;
 test) packages="$packages_build $packages_run $packages_test $packages_fuzz $packages_conformance $packages_libvirt" ;;
 kubevirt) packages="$packages_build $packages_run $packages_cluster $packages_libvirt libvirt-dev seabios" ;;
 cluster) packages="$packages_run $packages_cluster" ;;
-fuzz) packages="$packages_build $packages_fuzz llvm-14" ;; # llvm-14: line numbers in what it finds
+fuzz) packages="$packages_build $packages_fuzz llvm-14" ;; # llvm-14: line numbers in findings
 conformance) packages="$packages_run $packages_conformance" ;;
 lint) packages="$packages_lint" ;;
 *) echo "usage: $0 build|demo|images|test|cluster|kubevirt|fuzz|conformance|lint" >&2; exit 2 ;;
@@ -48,7 +48,7 @@ if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
 fi
 echo "Installing:$missing"
 export DEBIAN_FRONTEND=noninteractive
-patient="DPkg::Lock::Timeout=600" # another run may be at it
+patient="DPkg::Lock::Timeout=600" # another run may hold the lock
 apt-get -qq -o $patient update
 # shellcheck disable=SC2086 # a list of words
 apt-get -qq -o $patient install --no-install-recommends $missing >/dev/null

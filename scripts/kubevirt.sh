@@ -20,8 +20,8 @@ source=$(scripts/go.sh list -C $module -m -f '{{.Dir}}' kubevirt.io/kubevirt)
 gcc -static -O2 -o "$out/programs/container-disk" "$source/cmd/container-disk-v2alpha/main.c"
 install -m 755 "$source/cmd/virt-launcher/node-labeller/node-labeller.sh" "$out/programs/"
 
-# A kernel, and a first process that sends frames back. KubeVirt 1.7.0 keeps CRC-32s of both in fields whose format is int32, and a
-# Kubernetes that looks at formats refuses those above it.
+# A kernel, and a first process that echoes frames. KubeVirt 1.7.0 has CRC-32s of both in int32 fields, and Kubernetes versions that
+# validate formats reject larger values.
 base=$(scripts/guest-kernel.sh)
 rm -rf "$out/guest" && mkdir -p "$out/guest/root"
 release=$(ls "$base/kernel/lib/modules")

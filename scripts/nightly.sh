@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Everything, in its long form: one step after the other, whatever failed before. Prints a table of the steps with their verdicts, and
+# Runs all tests in their long form: one step after the other, even after a failure. Prints a table of the steps with their verdicts, and
 # exits with 1 if one failed. Logs and the table are in out/nightly/. Called by `make nightly` (root, a night).
 #
 #   NIGHTLY_FROM=STEP    continue with this step; the results of those before are kept
 #   NIGHTLY_STEPS="A B"  only these steps
-set -um # -m: what runs is a process group, which an interruption ends as a whole
+set -um # -m: each job is a process group, so that an interruption ends all of its processes
 cd "$(dirname "$0")/.." || exit 1
 out=$PWD/out/nightly
 export KTSN_REQUIRE=1 KTSN_ALL=1 KTSN_LONG=1 E2E_LONG=1 E2E_UPGRADES=20
@@ -46,12 +46,12 @@ run_step() { # name
 	[ $status -eq 0 ] || tail -n 20 "$out/$1.log" | sed 's/^/   /'
 }
 
-# The last line of a step's log that counts, else its last line.
+# The line with the counts in a step's log, else its last line.
 result_of() { # name
 	grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped' "$out/$1.log" | tail -n 1 | grep . || tail -n 1 "$out/$1.log"
 }
 
-# One line a step: verdict, minutes, what it counted.
+# A line for each step: verdict, minutes, counts.
 table() {
 	local step status seconds result
 	for step in $steps; do

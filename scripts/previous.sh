@@ -6,7 +6,7 @@
 # build.
 #
 #   PREVIOUS=COMMIT  tests against another tag or commit
-set -um # -m: what runs is a process group, which an interruption ends as a whole
+set -um # -m: each job is a process group, so that an interruption ends all of its processes
 cd "$(dirname "$0")/.." || exit 1
 . scripts/tally.sh
 release=${PREVIOUS:-$(git tag --list 'v*' --merged HEAD --no-contains HEAD --sort=-version:refname | head -n 1)}

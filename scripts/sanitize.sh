@@ -4,12 +4,12 @@
 # programs that use it. A finding ends its process, is written to out/sanitize/, and fails the run, even if no test noticed. Go's unit
 # tests run with the race detector. Prints the counts in its last line.
 #
-#     sanitize.sh            all that can run (make sanitize)
-#     sanitize.sh --short    a minute of it (make test)
-#     sanitize.sh TESTS      those that match
+#     sanitize.sh            all tests that can run (make sanitize)
+#     sanitize.sh --short    a minute of them (make test)
+#     sanitize.sh TESTS      the tests that match
 #
-# Called after `make build`; builds the C programs once more. The filter of system calls of this ktsnd lets the sanitizers'
-# runtime live (sandbox_runtime in datapath/daemon/sys/privileges.c).
+# Called after `make build`; builds the C programs again. This ktsnd's system call filter allows the sanitizers' runtime
+# (sandbox_runtime in datapath/daemon/sys/privileges.c).
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -17,13 +17,13 @@ cd "$(dirname "$0")/.." || exit 1
 
 umask 022 # tests start programs as other users, who read what the tests write
 build=build-asan out=$PWD/out/sanitize
-reports=$(mktemp -d) # everybody can come there, and spaces in its path would separate options of the sanitizers
-log=${SANITIZE_LOG:-} # for a caller that wants all that the tests said
+reports=$(mktemp -d) # all users can access it, and it has no spaces, which would separate the sanitizers' options
+log=${SANITIZE_LOG:-} # for a caller that wants the tests' whole output
 made=
 [ -n "$log" ] || made=$(mktemp) log=$made
 trap 'rm -rf "$made" "$reports"' EXIT
 
-# One test or more of each kind of thing that ktsnd and libktsn do.
+# At least one test of each feature of ktsnd and libktsn.
 short_form='^TestMessagesArriveUnchangedFromPodAddresses$'
 short_form+='|^TestHostilePodHarmsOnlyItself$/^(scribble|lie|race|many|churn)$'
 short_form+='|^TestPodQuota$'
@@ -65,9 +65,9 @@ build() {
 	gather
 }
 
-# Each process writes a file of its own, whoever it runs as. UndefinedBehaviorSanitizer writes to standard error, sets
-# AddressSanitizer's file from its own options, and aborts: AddressSanitizer's report of that is the file. libktsn.so brings the runtime into programs that have none, behind
-# their C library, which the runtime would otherwise not have.
+# Each process writes a separate file, whatever its user. UndefinedBehaviorSanitizer writes to standard error, sets AddressSanitizer's
+# file from its own options, and aborts: AddressSanitizer's report of that is the file. libktsn.so loads the runtime into programs
+# without it, after their C library, an order that the runtime must be told to accept.
 options() {
 	rm -rf "$out"
 	mkdir -p "$out"

@@ -7,7 +7,7 @@ umask 022 # tests start programs as other users, who read what the tests write
 passed=0 failed=0 skipped=0
 failures='' # a line "-- NAME" for each failed test, and the last lines of its output; for Go tests also the first lines
 first=10 last=15
-strict=0 skips_of_c='' # in CI none may be skipped
+strict=0 skips_of_c='' # in CI no test may be skipped
 [ "${CI:-}" != true ] || strict=1 skips_of_c='|SKIP'
 logs=$(mktemp -d)
 job=''
@@ -82,7 +82,7 @@ report_meson() { # name, status, seconds
 	took "$1" "$3"
 	passed=$((passed + $(count "$logs/meson" '^Ok:')))
 	bad=$(($(count "$logs/meson" '^Fail:') + $(count "$logs/meson" '^Timeout:') + $(count "$logs/meson" '^Unexpected Pass:')))
-	[ "$status" -eq 0 ] || [ "$bad" -gt 0 ] || { bad=1; failure "$1: meson" "$logs/meson"; } # meson itself came to grief
+	[ "$status" -eq 0 ] || [ "$bad" -gt 0 ] || { bad=1; failure "$1: meson" "$logs/meson"; } # meson itself failed
 	failed=$((failed + bad))
 	failures_of "$1" "$logs/meson" "^ *[0-9]+/[0-9]+ .* (FAIL|ERROR|TIMEOUT|UNEXPECTEDPASS${skips_of_c}) " \
 		'^ *[0-9]+/[0-9]+ .* (OK|SKIP|EXPECTEDFAIL) |^Summary of Failures|^Ok:'
@@ -154,7 +154,7 @@ report_counts() { # suite, status, passed, failed, skipped
 	awk -v suite="$1" -f scripts/seconds.awk "$logs/$1" >>"$logs/timings"
 }
 
-# Tests of tools run where the tool changed, see changed.sh.
+# Tests of tools run if the tool changed, see changed.sh.
 changed() { # what, folders...
 	scripts/changed.sh "${@:2}" && return
 	echo "== $1: left out, because nothing changed in ${*:2}; make nightly runs them"
@@ -181,8 +181,8 @@ repeat_failures() {
 	sed -n 's/^-- /   /p' <<<"$failures"
 }
 
-# Prints the seconds of each suite and of the slowest tests. out/timings.tsv keeps those of the last run of each suite: suite, test or
-# nothing, seconds.
+# Prints the seconds of each suite and of the slowest tests. out/timings.tsv has the last run of each suite: suite, test or nothing,
+# seconds.
 report_timings() {
 	local kept=out/timings.tsv
 	[ -s "$logs/timings" ] || return

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Measures what operator and agents of a thousand nodes cost the API server and each other (test/scale). Prints each figure as it comes,
+# Measures the load of the operator and the agents of a thousand nodes on the API server and each other (test/scale). Prints each figure as it comes,
 # and writes all of them with their limits to out/thousand/. Limits that other load on the machine can break fail nothing. Prints the
 # counts in its last line. Called by `make thousand`.
 #

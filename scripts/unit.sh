@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Unit tests of C and Go: without root and hugepages, under a minute when little has changed. Called by `make unit`, after the
+# Runs the unit tests of C and Go: without root and hugepages, under a minute if little has changed. Called by `make unit`, after the
 # build. C and Go run at the same time. Tests that need root are skipped without it, and the reasons are counted.
 set -um # -m: each job is a process group, so that an interruption ends all of its processes
 cd "$(dirname "$0")/.." || exit 1

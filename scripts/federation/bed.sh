@@ -34,7 +34,7 @@ bring_federation_up() {
 
 federation_places() { echo "$KTSN_FEDERATION" "$KTSN_FEDERATION-east" "$KTSN_FEDERATION-west"; }
 
-# Removes those of them that exist.
+# Removes all of them that exist.
 federation_down() {
 	local name
 	for name in $(federation_places); do
@@ -42,7 +42,7 @@ federation_down() {
 	done
 }
 
-# Prints what each of them uses at rest, measured at the same time.
+# Prints the usage at rest of each of them, measured at the same time.
 federation_usage() { # how long
 	local name all=()
 	for name in $(federation_places); do

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# clang-tidy over the C sources that the build folder knows (.clang-tidy says what is checked).
+# Runs clang-tidy on the C sources that the build folder knows (.clang-tidy lists the checks).
 #
 #     tidy.sh            all checks but the static analyzer, all sources: seconds (make lint)
 #     tidy.sh --all      with the analyzer: minutes (make tidy)
@@ -16,10 +16,10 @@ case "${1:-}" in
 *) echo "usage: $0 [--all]" >&2; exit 2 ;;
 esac
 [ -f build/build.ninja ] || meson setup build >/dev/null
-ninja -C build --quiet # headers that are generated, and the list of commands
+ninja -C build --quiet # generated headers, and the list of commands
 log=$(mktemp)
 trap 'rm -f "$log" "$log.err"' EXIT
-# Sources that were compiled twice are checked once. Those that the folder no longer has are left out.
+# Sources that were compiled twice are checked once. Sources that no longer exist are skipped.
 sources() {
 	sed -n 's/^ *"file": "\.\.\/\(.*\)",\{0,1\}$/\1/p' build/compile_commands.json | sort -u |
 		while read -r file; do [ ! -f "$file" ] || echo "$file"; done

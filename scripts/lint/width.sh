@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# No line of C is longer than the ColumnLimit of .clang-format, tabs counted as 8: clang-format itself leaves what it cannot break.
+# Fails for lines of C that exceed the ColumnLimit of .clang-format, with tabs of 8: clang-format keeps what it cannot break.
 # Usage: width.sh FILES
 set -eu
 limit=$(sed -n 's/^ColumnLimit: *//p' "$(dirname "$0")/../../.clang-format")

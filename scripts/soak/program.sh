@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs a program that keep.sh kept, in its package's folder, and keeps what it says and how it ended.
+# Runs a program that keep.sh kept, in its package's folder, and keeps its output and exit status.
 # Usage: program.sh ROOT KEPT LOGS PACKAGE FLAGS...
 set -eu
 root=$1 program=$2/$4/kept.test log=$3/$(echo "$4" | tr / -)

@@ -171,7 +171,7 @@ const (
 	agentPods = "agent"
 )
 
-// chartPodOn returns the ready pod of a component on a node. Of two ktsnd it returns the one that serves.
+// chartPodOn returns the ready pod of a component on a node. If there are two ktsnd, it returns the one that serves.
 func chartPodOn(ctx context.Context, component, host string) (*corev1.Pod, error) {
 	pods, err := client.CoreV1().Pods(chartSystem).List(ctx, metav1.ListOptions{
 		LabelSelector: "app.kubernetes.io/component=" + component, FieldSelector: "spec.nodeName=" + host,
