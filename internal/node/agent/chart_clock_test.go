@@ -32,7 +32,7 @@ func clockOf(t *testing.T, objects [][]byte, name string) (*ptp.Runner, *corev1.
 	return runner, container, set
 }
 
-func TestNobodyKeepsClocksUnlessAsked(t *testing.T) {
+func TestChartHasNoClockByDefault(t *testing.T) {
 	objects, err := render(t)
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func TestNobodyKeepsClocksUnlessAsked(t *testing.T) {
 	}
 }
 
-func TestTheChartCallsKtsnPtpAsItWantsToBeCalled(t *testing.T) {
+func TestChartClockOptions(t *testing.T) {
 	objects, err := render(t, "--set", "clock.mode=ptp,uplink.interface=eth7")
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestTheChartCallsKtsnPtpAsItWantsToBeCalled(t *testing.T) {
 	}
 }
 
-func TestClocksHaveThePrivilegesThatTheyNeed(t *testing.T) {
+func TestChartClockPrivileges(t *testing.T) {
 	for name, test := range map[string]struct {
 		values     string
 		privileged bool
@@ -123,7 +123,7 @@ func TestClocksHaveThePrivilegesThatTheyNeed(t *testing.T) {
 }
 
 // What cleans the nodes waits until nobody keeps their clocks, and may end each DaemonSet.
-func TestTheRemovalEndsEachDaemonSetOfClocks(t *testing.T) {
+func TestChartRemovalEndsClocks(t *testing.T) {
 	for values, want := range map[string][]string{
 		"clock.mode=ptp":      {"ktsn-clock"},
 		"clock.mode=external": {"ktsn-clock"}, // it may have been kept through an upgrade
@@ -149,7 +149,7 @@ func TestTheRemovalEndsEachDaemonSetOfClocks(t *testing.T) {
 	}
 }
 
-func TestEntriesThatContradictEachOtherAreRefused(t *testing.T) {
+func TestChartRejectsConflictingClocks(t *testing.T) {
 	const entry = "clock.mode=ptp,clock.ptp.interfaces[0]."
 	for values, sentence := range map[string]string{
 		entry + "nodeSelector.x=y,clock.ptp.interfaces[1].nodeSelector.x=z":                      "two entries are called all",

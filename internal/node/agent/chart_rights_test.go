@@ -18,8 +18,8 @@ import (
 
 const controlPlane = "node-role.kubernetes.io/control-plane"
 
-// TestOperatorsPreferTheControlPlane: root on the node of an operator has the cluster's signing key.
-func TestOperatorsPreferTheControlPlane(t *testing.T) {
+// TestChartOperatorAffinity: root on the node of an operator has the cluster's signing key.
+func TestChartOperatorAffinity(t *testing.T) {
 	placed := func(arguments ...string) *corev1.PodSpec {
 		t.Helper()
 		objects, err := render(t, arguments...)
@@ -134,8 +134,8 @@ func tableOfRights(t *testing.T) rights {
 	return made
 }
 
-// TestRightsAreThoseOfTheTable compares each right that the chart gives with docs/security.md.
-func TestRightsAreThoseOfTheTable(t *testing.T) {
+// TestChartRightsMatchTable compares each right that the chart gives with docs/security.md.
+func TestChartRightsMatchTable(t *testing.T) {
 	objects, err := render(t, "--set", "kata.handlers.kata-qemu=veth")
 	if err != nil {
 		t.Fatal(err)

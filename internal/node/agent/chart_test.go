@@ -74,7 +74,7 @@ func object(t *testing.T, objects [][]byte, kind, name string, target any) {
 	t.Fatalf("the chart has no %s %s", kind, name)
 }
 
-func TestTheChartCallsTheAgentAsItWantsToBeCalled(t *testing.T) {
+func TestChartAgentOptions(t *testing.T) {
 	for name, arguments := range map[string][]string{
 		"by default":               nil,
 		"with everything changed":  {"--set", "agent.metricsPort=0,agent.inspectPrograms=false,kubeletDir=/k,pluginDir=/p,multus.confDir=/c,agent.sweepEvery=5m"},
@@ -132,7 +132,7 @@ func daemonSet(t *testing.T, objects [][]byte, name string) *appsv1.DaemonSet {
 }
 
 // Nodes with Open vSwitch have DaemonSets of their own, and no node has both.
-func TestNodesWithOpenVSwitchAreServedApart(t *testing.T) {
+func TestChartOpenVSwitchNodes(t *testing.T) {
 	objects, err := render(t, "--set", `uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=0000:01:00.0,uplink.ovs.pmdCPUs=2\,3,uplink.ovs.pmdMaxSleep=50us,`+
 		"uplink.ovs.prefixLength=20,uplink.ovs.runDir=/run/o,uplink.ovs.dpdkExtra=--no-pci")
 	if err != nil {
@@ -204,7 +204,7 @@ func checkApart(t *testing.T, others, switched *appsv1.DaemonSet) {
 }
 
 // What cleans a node finds Open vSwitch's sockets wherever they are, and has neither them nor rights for it where there is none.
-func TestWhatCleansANodeReachesItsOpenVSwitch(t *testing.T) {
+func TestChartCleaningPodOpenVSwitch(t *testing.T) {
 	const node = "uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=card"
 	for name, test := range map[string]struct {
 		values  string
@@ -240,7 +240,7 @@ func TestWhatCleansANodeReachesItsOpenVSwitch(t *testing.T) {
 }
 
 // One processor is a number for whoever writes it, and may be the first.
-func TestPollingProcessorsAreATextOrANumber(t *testing.T) {
+func TestChartPMDCPUs(t *testing.T) {
 	for value, want := range map[string][]int{"pmdCPUs=0": {0}, "pmdCPUs=3": {3}, `pmdCPUs=2\,3`: {2, 3}, "pmdCPUs=": nil, "pmdCPUs=null": nil} {
 		objects, err := render(t, "--set", "uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=card,uplink.ovs."+value)
 		if err != nil {
@@ -280,7 +280,7 @@ func containerOf(t *testing.T, spec *corev1.PodSpec, name string) *corev1.Contai
 }
 
 // Else kubelet would kill it while it waits.
-func TestAnAgentThatEndsHasTheTimeForIt(t *testing.T) {
+func TestChartAgentGracePeriod(t *testing.T) {
 	objects, err := render(t)
 	if err != nil {
 		t.Fatal(err)
@@ -292,7 +292,7 @@ func TestAnAgentThatEndsHasTheTimeForIt(t *testing.T) {
 }
 
 // Else the Job's end would come before the sentence that says what was wrong, or its pod could not be placed.
-func TestWhatRemovesTheChartHasTimeAndPlaceForIt(t *testing.T) {
+func TestChartRemovalTimeout(t *testing.T) {
 	objects, err := render(t, "--set-json", `operator.tolerations=[{"key":"ours","operator":"Exists"}]`, "--set", "removal.timeoutSeconds=200")
 	if err != nil {
 		t.Fatal(err)
@@ -315,7 +315,7 @@ func TestWhatRemovesTheChartHasTimeAndPlaceForIt(t *testing.T) {
 	}
 }
 
-func TestAnExclusiveCoreNeedsAGuaranteedPod(t *testing.T) {
+func TestChartExclusiveCore(t *testing.T) {
 	objects, err := render(t, "--set", "ktsnd.exclusiveCore=true")
 	if err != nil {
 		t.Fatal(err)
@@ -333,7 +333,7 @@ func TestAnExclusiveCoreNeedsAGuaranteedPod(t *testing.T) {
 }
 
 // ktsnd that is killed for want of memory takes every pod's timed messages with it: the limit has room for all that pods may have.
-func TestTheRingsFitIntoTheMemoryOfKtsnd(t *testing.T) {
+func TestChartKtsndMemory(t *testing.T) {
 	for name, test := range map[string]struct {
 		arguments []string
 		rings     string
@@ -362,7 +362,7 @@ func TestTheRingsFitIntoTheMemoryOfKtsnd(t *testing.T) {
 	}
 }
 
-func TestWhatRemovesTheChartIsThereOnlyMeanwhile(t *testing.T) {
+func TestChartRemovalHooks(t *testing.T) {
 	objects, err := render(t)
 	if err != nil {
 		t.Fatal(err)
@@ -394,7 +394,7 @@ func TestWhatRemovesTheChartIsThereOnlyMeanwhile(t *testing.T) {
 }
 
 // What the policy says is tested with an API server, in test/operator.
-func TestThePolicyOnPodsComesAndGoesWithTheOperator(t *testing.T) {
+func TestChartAdmissionPolicy(t *testing.T) {
 	objects, err := render(t)
 	if err != nil {
 		t.Fatal(err)
@@ -435,7 +435,7 @@ func TestThePolicyOnPodsComesAndGoesWithTheOperator(t *testing.T) {
 	}
 }
 
-func TestOnlyWhoNeedsItGetsTheNodesCgroups(t *testing.T) {
+func TestChartCgroupMounts(t *testing.T) {
 	for value, want := range map[string]bool{"false": false, "true": true} {
 		objects, err := render(t, "--set", "ktsnd.cgroupV1="+value)
 		if err != nil {
@@ -451,7 +451,7 @@ func TestOnlyWhoNeedsItGetsTheNodesCgroups(t *testing.T) {
 }
 
 // Kata mounts the root filesystems and volumes of its pods below /run/kata-containers.
-func TestKtsnSeesOnlyTheFoldersInWhichKataFindsDevices(t *testing.T) {
+func TestChartKataMounts(t *testing.T) {
 	const dans, others = "/run/kata-containers/dans", "/run/kata-containers/others"
 	for value, want := range map[string][]string{
 		"":                             nil,
@@ -484,7 +484,7 @@ func TestKtsnSeesOnlyTheFoldersInWhichKataFindsDevices(t *testing.T) {
 	}
 }
 
-func TestTheAgentMayDoWhatItDoesAndNoMore(t *testing.T) {
+func TestChartAgentCapabilities(t *testing.T) {
 	objects, err := render(t)
 	if err != nil {
 		t.Fatal(err)
@@ -501,7 +501,7 @@ func TestTheAgentMayDoWhatItDoesAndNoMore(t *testing.T) {
 	}
 }
 
-func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
+func TestChartRejectsInvalidValues(t *testing.T) {
 	for value, sentence := range map[string]string{
 		"uplnk.interface=eth1":                          "uplnk",
 		"uplink.interface=":                             "/uplink/interface",
@@ -556,7 +556,7 @@ func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
 }
 
 // Who holds the registry, or its name, cannot have nodes start something else.
-func TestImagesAreNamedByDigest(t *testing.T) {
+func TestChartImageDigests(t *testing.T) {
 	names := []string{"ktsnd", "ktsn-agent", "ktsn-agent-ovs", "ktsn-operator", "ktsn-clock"}
 	var digests []string
 	for i, name := range names {
@@ -581,7 +581,7 @@ func TestImagesAreNamedByDigest(t *testing.T) {
 	}
 }
 
-func TestTheOperatorDoesNotGoBeforeItsNetworks(t *testing.T) {
+func TestChartRemovalOfOperator(t *testing.T) {
 	without := []string{"--set", "operator.enabled=false"}
 	upgrade := slices.Concat(without, []string{"--is-upgrade", "--api-versions", "kubernetsn.io/v1alpha1/TSNNetwork"})
 	for _, arguments := range [][]string{without, slices.Concat(without, []string{"--is-upgrade"}), upgrade[2:]} {
@@ -594,7 +594,7 @@ func TestTheOperatorDoesNotGoBeforeItsNetworks(t *testing.T) {
 	}
 }
 
-func TestABadCommandLineIsExplained(t *testing.T) {
+func TestParseErrors(t *testing.T) {
 	for line, sentence := range map[string]string{
 		"":                           "--node is missing",
 		"--node n --sweep-every 1ms": "--sweep-every 1ms: give at least 1s",
@@ -619,8 +619,8 @@ func TestABadCommandLineIsExplained(t *testing.T) {
 	}
 }
 
-// TestTheDashboardAsksForFiguresThatThereAre holds its questions against the metrics that the agent registers.
-func TestTheDashboardAsksForFiguresThatThereAre(t *testing.T) {
+// TestChartDashboardMetrics holds its questions against the metrics that the agent registers.
+func TestChartDashboardMetrics(t *testing.T) {
 	objects, err := render(t, "--set", "dashboard.enabled=true")
 	if err != nil {
 		t.Fatal(err)

@@ -28,16 +28,16 @@ func rolled(daemons *appsv1.DaemonSet) string {
 }
 
 // A node without a processor or a card to spare cannot have two ktsnd, and never two agents.
-func TestKtsndIsReplacedByOneBesideItUnlessANodeHasNoRoomForTwo(t *testing.T) {
-	const one = "0 more, 1 less"
+func TestChartUpdateStrategy(t *testing.T) {
+	const single = "0 more, 1 less"
 	for name, test := range map[string]struct {
 		values        string
 		ktsnd, agents string
 	}{
-		"by default":             {"agent.metricsPort=0", "1 more, 0 less", one},
+		"by default":             {"agent.metricsPort=0", "1 more, 0 less", single},
 		"many nodes at once":     {"maxSurge=10%,maxUnavailable=5", "10% more, 0 less", "0 more, 5 less"},
-		"with a core of ktsnd's": {"ktsnd.exclusiveCore=true", one, one},
-		"with a card for one":    {"ktsnd.surge=false", one, one},
+		"with a core of ktsnd's": {"ktsnd.exclusiveCore=true", single, single},
+		"with a card for one":    {"ktsnd.surge=false", single, single},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects, err := render(t, "--set", "uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=card", "--set", test.values)
@@ -45,8 +45,8 @@ func TestKtsndIsReplacedByOneBesideItUnlessANodeHasNoRoomForTwo(t *testing.T) {
 				t.Fatal(err)
 			}
 			for daemons, want := range map[string]string{"ktsnd": test.ktsnd, "ktsnd-ovs": test.ktsnd, "ktsn-agent": test.agents, "ktsn-agent-ovs": test.agents} {
-				if is := rolled(daemonSet(t, objects, daemons)); is != want {
-					t.Errorf("%s may have %s, want %s", daemons, is, want)
+				if strategy := rolled(daemonSet(t, objects, daemons)); strategy != want {
+					t.Errorf("%s may have %s, want %s", daemons, strategy, want)
 				}
 			}
 		})
@@ -54,7 +54,7 @@ func TestKtsndIsReplacedByOneBesideItUnlessANodeHasNoRoomForTwo(t *testing.T) {
 }
 
 // Two are on a node for a while: each probe has to speak of its own pod, also after a restart of the container.
-func TestEachKtsndIsKnownByItsPod(t *testing.T) {
+func TestChartProbes(t *testing.T) {
 	objects, err := render(t, "--set", "uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=card")
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func mountedAt(t *testing.T, spec *corev1.PodSpec, container *corev1.Container, 
 }
 
 // Whoever removes the chart may remove the DaemonSets that it has, and knows the labels of their pods.
-func TestTheRemovalKnowsAllDaemonSets(t *testing.T) {
+func TestChartRemovalKnowsDaemonSets(t *testing.T) {
 	objects, err := render(t, "--set", "clock.mode=ptp,uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=card")
 	if err != nil {
 		t.Fatal(err)

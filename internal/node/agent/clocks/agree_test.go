@@ -21,9 +21,9 @@ func (k *fakeKtsnd) lostIn(vni uint32, age time.Duration) bool {
 
 // agreement shows the agent estimates of such a bound for an hour, one in 1 to 1.8 s, and ktsnd what follows. It returns how many were good, and
 // how often ktsnd was told of the clock.
-func agreement(t *testing.T, maxError time.Duration, driftPPB int64, bound func(second int) time.Duration) (good, tellings int) {
+func simulate(t *testing.T, maxError time.Duration, driftPPB int64, bound func(second int) time.Duration) (good, tellings int) {
 	t.Helper()
-	l := newLab(t, aNetwork("tsn", 42, maxError.String()))
+	l := newLab(t, newNetwork("tsn", 42, maxError.String()))
 	l.NewJudge = NewJudge
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same each time
 	var toldAt time.Time
@@ -38,34 +38,34 @@ func agreement(t *testing.T, maxError time.Duration, driftPPB int64, bound func(
 		}
 		before := l.ktsnd.clock
 		l.ktsnd.clock.ErrorBoundNs = -1000 // which nobody tells
-		l.hears(pause, clock.Estimate{Source: clock.PTP, Bound: bound(second), DriftPPB: driftPPB})
+		l.estimate(pause, clock.Estimate{Source: clock.PTP, Bound: bound(second), DriftPPB: driftPPB})
 		if l.ktsnd.clock.ErrorBoundNs != -1000 {
 			toldAt, tellings = l.now, tellings+1
 		} else {
 			l.ktsnd.clock = before
 		}
-		is, known := l.Network("tsn")
+		equal, known := l.Network("tsn")
 		if !known {
 			continue
 		}
-		if is.Status == "True" {
+		if equal.Status == "True" {
 			good++
 		}
-		if lost := l.ktsnd.lostIn(42, l.now.Sub(toldAt)); lost == (is.Status == "True") {
-			t.Fatalf("in second %d the agent says %s %s, and to ktsnd, which was told %+v, the clock is lost: %v", second, is.Status, is.Reason,
+		if lost := l.ktsnd.lostIn(42, l.now.Sub(toldAt)); lost == (equal.Status == "True") {
+			t.Fatalf("in second %d the agent says %s %s, and to ktsnd, which was told %+v, the clock is lost: %v", second, equal.Status, equal.Reason,
 				l.ktsnd.clock, lost)
 		}
 	}
 	return good, tellings
 }
 
-func TestKtsndAndTheAgentAgreeOnAClock(t *testing.T) {
+func TestKtsndAgreesOnGoodClock(t *testing.T) {
 	for _, maxError := range []time.Duration{10 * time.Microsecond, time.Millisecond} {
 		for _, driftPPB := range []int64{200, 1000, 10200, 20000} {
 			for percent := 50; percent <= 100; percent += 11 {
 				t.Run(fmt.Sprintf("%d %% of %v, %d ppb", percent, maxError, driftPPB), func(t *testing.T) {
 					bound := maxError * time.Duration(min(percent, 99)) / 100
-					good, tellings := agreement(t, maxError, driftPPB, func(int) time.Duration { return bound })
+					good, tellings := simulate(t, maxError, driftPPB, func(int) time.Duration { return bound })
 					soon := bound + 2*time.Duration(driftPPB)
 					if believed := good > 3500; believed != (soon <= maxError*8/10) {
 						t.Errorf("with an error of %v in 2 s it is good in %d estimates", soon, good)
@@ -79,7 +79,7 @@ func TestKtsndAndTheAgentAgreeOnAClock(t *testing.T) {
 	}
 }
 
-func TestKtsndAndTheAgentAgreeOnAClockThatGetsWorse(t *testing.T) {
+func TestKtsndAgreesOnDegradingClock(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // the same each time
 	for sentence, bound := range map[string]func(second int) time.Duration{
 		"slowly":           func(second int) time.Duration { return 5000 + time.Duration(second*2) },
@@ -89,7 +89,7 @@ func TestKtsndAndTheAgentAgreeOnAClockThatGetsWorse(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			for _, driftPPB := range []int64{200, 1000} {
-				if good, _ := agreement(t, 10*time.Microsecond, driftPPB, bound); good == 0 || good == 3600 {
+				if good, _ := simulate(t, 10*time.Microsecond, driftPPB, bound); good == 0 || good == 3600 {
 					t.Errorf("with %d ppb it is good in %d estimates", driftPPB, good)
 				}
 			}

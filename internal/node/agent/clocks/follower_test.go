@@ -16,9 +16,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-func TestEachNetworkIsJudgedByWhatItAsksFor(t *testing.T) {
-	strict, lax := aNetwork("strict", 1, "1us"), aNetwork("lax", 2, "1ms")
-	wrong := aNetwork("wrong", 3, "much")
+func TestNetworkJudgedByOwnRequirement(t *testing.T) {
+	strict, lax := newNetwork("strict", 1, "1us"), newNetwork("lax", 2, "1ms")
+	wrong := newNetwork("wrong", 3, "much")
 	for sentence, test := range map[string]struct {
 		networks []*v1alpha1.TSNNetwork
 		estimate clock.Estimate
@@ -35,43 +35,43 @@ func TestEachNetworkIsJudgedByWhatItAsksFor(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			l := newLab(t, test.networks...)
-			l.hears(settleTime, test.estimate)
-			if l.says() != test.want || l.Node() == nil || l.Node().State != string(test.node) || l.figure != test.node {
-				t.Errorf("it says %s, of the node %+v\nwant %s, %s", l.says(), l.Node(), test.want, test.node)
+			l.estimate(settleTime, test.estimate)
+			if l.status() != test.want || l.Node() == nil || l.Node().State != string(test.node) || l.figure != test.node {
+				t.Errorf("it says %s, of the node %+v\nwant %s, %s", l.status(), l.Node(), test.want, test.node)
 			}
 		})
 	}
 }
 
-func TestANetworkThatAsksForSomethingElseIsJudgedAnew(t *testing.T) {
-	l := newLab(t, aNetwork("tsn", 1, "1us"))
+func TestNetworkJudgedAfterChange(t *testing.T) {
+	l := newLab(t, newNetwork("tsn", 1, "1us"))
 	l.after(settleTime, 2000)
-	if l.says() != "tsn False ClockUnsynchronized" {
-		t.Fatalf("it says %s", l.says())
+	if l.status() != "tsn False ClockUnsynchronized" {
+		t.Fatalf("it says %s", l.status())
 	}
 	for _, step := range []struct {
 		sentence string
 		change   func()
 		want     string
 	}{
-		{"it asks for less", func() { l.setNetworks(aNetwork("tsn", 1, "5us")) }, "tsn True AsAsked"},
+		{"it asks for less", func() { l.setNetworks(newNetwork("tsn", 1, "5us")) }, "tsn True AsAsked"},
 		{"its object is not known any more", func() { l.state.Networks[0].Object = nil }, "tsn True AsAsked"},
 		{"nobody knows what the node shall do", func() { l.state = network.Cluster{Unknown: errAway} }, "tsn True AsAsked"},
 		{"it asks for nothing", func() {
 			l.state = network.Cluster{Node: &v1alpha1.TSNNode{}}
-			tsnNetwork := aNetwork("tsn", 1, "")
+			tsnNetwork := newNetwork("tsn", 1, "")
 			tsnNetwork.Spec.Clock = nil
 			l.setNetworks(tsnNetwork)
 		}, ""},
 	} {
 		step.change()
-		if l.update(); l.says() != step.want {
-			t.Errorf("%s: it says %s", step.sentence, l.says())
+		if l.update(); l.status() != step.want {
+			t.Errorf("%s: it says %s", step.sentence, l.status())
 		}
 	}
 }
 
-func TestANodeThatHasJustStartedSaysNothingItDoesNotKnow(t *testing.T) {
+func TestFollowerSettlesBeforeFirstReport(t *testing.T) {
 	before := &v1alpha1.NodeClock{State: "Synchronized", Since: metav1.NewTime(time.Unix(1000, 0)), Steps: 4, Grandmaster: "gm1", Source: "PTP",
 		History: []v1alpha1.ClockTransition{{Time: metav1.NewMicroTime(time.Unix(1000, 0)), State: "Synchronized"}}}
 	for sentence, test := range map[string]struct {
@@ -96,7 +96,7 @@ func TestANodeThatHasJustStartedSaysNothingItDoesNotKnow(t *testing.T) {
 			if nodeClock.State != test.state || len(l.events) != test.events || nodeClock.Steps != 4 || len(nodeClock.History) != 1+test.events {
 				t.Errorf("it says %+v, and %q", nodeClock, l.events)
 			}
-			if asked := l.ktsnd.was(); (asked == "") != (l.Node() == nil) {
+			if asked := l.ktsnd.calls(); (asked == "") != (l.Node() == nil) {
 				t.Errorf("ktsnd was told %q", asked)
 			}
 			if test.events == 0 && !nodeClock.Since.Equal(&before.Since) {
@@ -106,7 +106,7 @@ func TestANodeThatHasJustStartedSaysNothingItDoesNotKnow(t *testing.T) {
 	}
 }
 
-func TestHistoryGoesOnWhereAnotherAgentEnded(t *testing.T) {
+func TestTimelineContinuesHistory(t *testing.T) {
 	l := newLab(t)
 	for range 20 {
 		l.after(time.Minute, 100)
@@ -141,8 +141,8 @@ func TestHistoryGoesOnWhereAnotherAgentEnded(t *testing.T) {
 	}
 }
 
-func TestSomebodyIsToldOfWhatHasChangedOnly(t *testing.T) {
-	l := newLab(t, aNetwork("tsn", 1, "10us"))
+func TestFollowerReportsChangesOnly(t *testing.T) {
+	l := newLab(t, newNetwork("tsn", 1, "10us"))
 	l.after(settleTime, 900)
 	for _, step := range []struct {
 		sentence      string
@@ -178,7 +178,7 @@ func TestSomebodyIsToldOfWhatHasChangedOnly(t *testing.T) {
 		}
 		step.estimate.Source = clock.PTP
 		l.changes, l.events, l.networkEvents = 0, nil, nil
-		l.hears(step.pause, step.estimate)
+		l.estimate(step.pause, step.estimate)
 		if l.changes != step.changes || strings.Join(l.events, "|") != step.event || len(l.networkEvents) != step.networkEvents {
 			t.Errorf("%s: %d changes, Events %q and %q", step.sentence, l.changes, l.events, l.networkEvents)
 		}
@@ -188,7 +188,7 @@ func TestSomebodyIsToldOfWhatHasChangedOnly(t *testing.T) {
 	}
 }
 
-func TestWhatChangesAllTheTimeIsWrittenRarely(t *testing.T) {
+func TestTimelineLimitsWrites(t *testing.T) {
 	const minutes = 10
 	for sentence, test := range map[string]struct {
 		estimate func(second int) clock.Estimate
@@ -216,14 +216,14 @@ func TestWhatChangesAllTheTimeIsWrittenRarely(t *testing.T) {
 		}, 1, 301},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			l := newLab(t, aNetwork("tsn", 1, "10us"))
+			l := newLab(t, newNetwork("tsn", 1, "10us"))
 			l.NewJudge = NewJudge
 			for range 10 {
-				l.hears(time.Second, test.estimate(0))
+				l.estimate(time.Second, test.estimate(0))
 			}
 			l.changes, l.events = 0, nil
 			for second := range minutes * 60 {
-				l.hears(time.Second, test.estimate(second))
+				l.estimate(time.Second, test.estimate(second))
 			}
 			if l.changes > test.most || len(l.events) > test.events {
 				t.Errorf("%d changes, Events %q", l.changes, l.events)
@@ -232,36 +232,36 @@ func TestWhatChangesAllTheTimeIsWrittenRarely(t *testing.T) {
 	}
 }
 
-func TestNoStepIsForgotten(t *testing.T) {
+func TestStepsAreCounted(t *testing.T) {
 	l := newLab(t)
-	l.hears(settleTime, clock.Estimate{Source: clock.PTP, Bound: 400})
+	l.estimate(settleTime, clock.Estimate{Source: clock.PTP, Bound: 400})
 	for steps := range 10 {
-		l.hears(time.Second, clock.Estimate{Source: clock.PTP, Bound: 400, Steps: uint64(steps + 1), LastStep: time.Second})
+		l.estimate(time.Second, clock.Estimate{Source: clock.PTP, Bound: 400, Steps: uint64(steps + 1), LastStep: time.Second})
 	}
-	l.hears(time.Minute, clock.Estimate{Source: clock.PTP, Bound: 400, Steps: 10, LastStep: time.Second})
+	l.estimate(time.Minute, clock.Estimate{Source: clock.PTP, Bound: 400, Steps: 10, LastStep: time.Second})
 	if len(l.events) != 2 || !strings.Contains(l.events[1], "9 times, the last time forward by 1s") || l.Node().Steps != 10 {
 		t.Errorf("it says %d steps, and %q", l.Node().Steps, l.events)
 	}
-	l.hears(time.Second, clock.Estimate{Source: clock.PTP, Bound: 1e6, Steps: 11, LastStep: time.Second})
+	l.estimate(time.Second, clock.Estimate{Source: clock.PTP, Bound: 1e6, Steps: 11, LastStep: time.Second})
 	if l.Node().Steps != 11 || l.Node().State != "Unsynchronized" {
 		t.Errorf("with another state it says %+v", l.Node())
 	}
 }
 
-func TestAnotherReasonThatStaysIsSaid(t *testing.T) {
-	l := newLab(t, aNetwork("tsn", 1, "10us"))
+func TestLastingReasonIsReported(t *testing.T) {
+	l := newLab(t, newNetwork("tsn", 1, "10us"))
 	l.NewJudge = NewJudge
-	l.hears(settleTime, clock.Estimate{Source: clock.PTP, Bound: 11000})
+	l.estimate(settleTime, clock.Estimate{Source: clock.PTP, Bound: 11000})
 	for range 40 {
-		l.hears(time.Second, clock.Estimate{Source: clock.PTP, Bound: 9000})
+		l.estimate(time.Second, clock.Estimate{Source: clock.PTP, Bound: 9000})
 	}
 	if condition, _ := l.Network("tsn"); !strings.Contains(condition.Message, "it is believed when") {
 		t.Errorf("after 40 s it says %+v", condition)
 	}
 }
 
-func TestAWatchThatSaysNothingIsNotBelieved(t *testing.T) {
-	l := newLab(t, aNetwork("tsn", 1, "10us"))
+func TestSilentWatchMakesClockUnknown(t *testing.T) {
+	l := newLab(t, newNetwork("tsn", 1, "10us"))
 	l.after(settleTime, 900)
 	l.now = l.now.Add(silenceTimeout)
 	l.handleSilence()
@@ -269,22 +269,22 @@ func TestAWatchThatSaysNothingIsNotBelieved(t *testing.T) {
 		t.Errorf("it says %+v, of the node %+v", condition, l.Node())
 	}
 	l.after(time.Second, 900)
-	if l.says() != "tsn True AsAsked" {
-		t.Errorf("when it speaks again it says %s", l.says())
+	if l.status() != "tsn True AsAsked" {
+		t.Errorf("when it speaks again it says %s", l.status())
 	}
 }
 
-func TestWithoutAnOperatorTheNodeIsJudgedAlone(t *testing.T) {
+func TestNodeJudgedWithoutOperator(t *testing.T) {
 	l := newLab(t)
 	l.State = nil
 	l.ktsnd.networks[7] = control.ClockNeed{Good: true} // an operator was there once
 	l.after(settleTime, 900)
-	if got := l.ktsnd.was(); got != "clock synchronized 900, network 7 gone" || l.figure != clock.Synchronized {
+	if got := l.ktsnd.calls(); got != "clock synchronized 900, network 7 gone" || l.figure != clock.Synchronized {
 		t.Errorf("ktsnd was asked %s", got)
 	}
 }
 
-func TestBoundsAreRoundedUp(t *testing.T) {
+func TestRounded(t *testing.T) {
 	for bound, want := range map[time.Duration]int64{0: 1, 1: 1, 2: 2, 3: 5, 6: 10, 850: 1000, 1001: 2000, 4e9: 5e9, 1 << 62: 1e16} {
 		if got := rounded(bound); *got != want {
 			t.Errorf("%d becomes %d, want %d", bound, *got, want)
@@ -295,7 +295,7 @@ func TestBoundsAreRoundedUp(t *testing.T) {
 	}
 }
 
-func TestSentencesThatDifferInFiguresAreTheSame(t *testing.T) {
+func TestEqualExceptNumbers(t *testing.T) {
 	for _, pair := range [][3]string{
 		{"its error may be 11µs; see ptp4l", "its error may be 1.2ms; see ptp4l", "same"},
 		{"silent for 3 s", "silent for 40 s", "same"},
@@ -310,8 +310,8 @@ func TestSentencesThatDifferInFiguresAreTheSame(t *testing.T) {
 	}
 }
 
-func TestChangesOfNetworksAreEventsOfTheirOwn(t *testing.T) {
-	l := newLab(t, aNetwork("strict", 1, "1us"), aNetwork("lax", 2, "1ms"))
+func TestNetworkEvents(t *testing.T) {
+	l := newLab(t, newNetwork("strict", 1, "1us"), newNetwork("lax", 2, "1ms"))
 	l.state.Node.Spec.Networks = []v1alpha1.NodeNetwork{{Name: "lax"}, {Name: "strict"}}
 	l.state.Node.Status.Networks = []v1alpha1.NodeNetworkStatus{{Name: "strict", Conditions: []metav1.Condition{{
 		Type: v1alpha1.ConditionClockSynchronized, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAsAsked}}}}
@@ -322,26 +322,26 @@ func TestChangesOfNetworksAreEventsOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestTheTAIOffsetAndTheBeginningOfALossAreSaid(t *testing.T) {
-	l := newLab(t, aNetwork("tsn", 7, "10us"))
-	l.hears(time.Second, clock.Estimate{Bound: time.Microsecond, Source: clock.PTP, Grandmaster: "gm1", TAIOffset: 37})
+func TestTimelineReportsTAIOffsetAndLoss(t *testing.T) {
+	l := newLab(t, newNetwork("tsn", 7, "10us"))
+	l.estimate(time.Second, clock.Estimate{Bound: time.Microsecond, Source: clock.PTP, Grandmaster: "gm1", TAIOffset: 37})
 	if nodeClock := l.Node(); nodeClock.TAIOffset == nil || *nodeClock.TAIOffset != 37 || nodeClock.LostSince != nil {
 		t.Errorf("it says %+v", nodeClock)
 	}
 	lost := l.now
 	for range 3 {
-		l.hears(time.Second, clock.Estimate{Bound: time.Microsecond, Source: clock.PTP, Grandmaster: "gm1", Lost: lost})
+		l.estimate(time.Second, clock.Estimate{Bound: time.Microsecond, Source: clock.PTP, Grandmaster: "gm1", Lost: lost})
 	}
-	said := l.Node()
-	if said.TAIOffset == nil || *said.TAIOffset != 0 || said.LostSince == nil || !said.LostSince.Equal(&metav1.Time{Time: lost.Truncate(time.Second)}) {
-		t.Errorf("it says %+v", said)
+	status := l.Node()
+	if status.TAIOffset == nil || *status.TAIOffset != 0 || status.LostSince == nil || !status.LostSince.Equal(&metav1.Time{Time: lost.Truncate(time.Second)}) {
+		t.Errorf("it says %+v", status)
 	}
-	l.hears(time.Second, clock.Estimate{Bound: time.Microsecond, Source: clock.PTP, Grandmaster: "gm1", Lost: lost.Add(time.Minute)})
-	if is := l.Node(); !is.LostSince.Equal(said.LostSince) {
-		t.Errorf("a loss that goes on began at %v, and now at %v", said.LostSince, is.LostSince)
+	l.estimate(time.Second, clock.Estimate{Bound: time.Microsecond, Source: clock.PTP, Grandmaster: "gm1", Lost: lost.Add(time.Minute)})
+	if equal := l.Node(); !equal.LostSince.Equal(status.LostSince) {
+		t.Errorf("a loss that goes on began at %v, and now at %v", status.LostSince, equal.LostSince)
 	}
-	l.hears(time.Second, clock.Estimate{Bound: time.Microsecond, Source: clock.PTP, Grandmaster: "gm1", TAIOffset: 37})
-	if is := l.Node(); is.LostSince != nil {
-		t.Errorf("a clock that somebody keeps has been lost since %v", is.LostSince)
+	l.estimate(time.Second, clock.Estimate{Bound: time.Microsecond, Source: clock.PTP, Grandmaster: "gm1", TAIOffset: 37})
+	if equal := l.Node(); equal.LostSince != nil {
+		t.Errorf("a clock that somebody keeps has been lost since %v", equal.LostSince)
 	}
 }

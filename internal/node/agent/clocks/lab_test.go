@@ -74,7 +74,7 @@ func (k *fakeKtsnd) NetworkClocks(context.Context) (all []control.NetworkClock, 
 }
 
 // was returns what it was asked since the last time.
-func (k *fakeKtsnd) was() string {
+func (k *fakeKtsnd) calls() string {
 	defer func() { k.asked = nil }()
 	slices.Sort(k.asked)
 	return strings.Join(k.asked, ", ")
@@ -135,10 +135,10 @@ func (l *lab) setNetworks(networks ...*v1alpha1.TSNNetwork) {
 
 // after has the time pass, and the agent hear an estimate with a bound then.
 func (l *lab) after(pause, bound time.Duration) {
-	l.hears(pause, clock.Estimate{Bound: bound, Source: clock.PTP, Grandmaster: "gm1"})
+	l.estimate(pause, clock.Estimate{Bound: bound, Source: clock.PTP, Grandmaster: "gm1"})
 }
 
-func (l *lab) hears(pause time.Duration, estimate clock.Estimate) {
+func (l *lab) estimate(pause time.Duration, estimate clock.Estimate) {
 	l.t.Helper()
 	l.now = l.now.Add(pause)
 	estimate.At = l.now
@@ -147,7 +147,7 @@ func (l *lab) hears(pause time.Duration, estimate clock.Estimate) {
 }
 
 // aNetwork asks for an error of at most so much.
-func aNetwork(name string, vni int32, maxError string) *v1alpha1.TSNNetwork {
+func newNetwork(name string, vni int32, maxError string) *v1alpha1.TSNNetwork {
 	return &v1alpha1.TSNNetwork{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       v1alpha1.TSNNetworkSpec{VNI: vni, Clock: &v1alpha1.ClockRequirement{MaxError: maxError, OnLoss: v1alpha1.OnLossHold}},
@@ -155,7 +155,7 @@ func aNetwork(name string, vni int32, maxError string) *v1alpha1.TSNNetwork {
 }
 
 // says is what is said of all networks.
-func (l *lab) says() string {
+func (l *lab) status() string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(l.networks)) {
 		condition, known := l.Network(name)

@@ -21,9 +21,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// TestTheClockIsFollowedWhateverHappens runs the whole: a watch that fails and is begun anew, a ktsnd that does not answer at all, and
+// TestFollowerRun runs the whole: a watch that fails and is begun anew, a ktsnd that does not answer at all, and
 // readers meanwhile.
-func TestTheClockIsFollowedWhateverHappens(t *testing.T) {
+func TestFollowerRun(t *testing.T) {
 	figures, err := metrics.New(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +39,7 @@ func TestTheClockIsFollowedWhateverHappens(t *testing.T) {
 	asked := make(chan struct{})
 	var once sync.Once
 	log := slog.New(slog.DiscardHandler)
-	about := aNetwork("tsn", 42, "10us")
+	about := newNetwork("tsn", 42, "10us")
 	state := network.Cluster{Node: &v1alpha1.TSNNode{}, Networks: []network.Joined{{Part: v1alpha1.NodeNetwork{Name: "tsn"}, Object: about}}}
 	f := &Follower{
 		NewJudge: func(Judge) Judge { return fakeJudge{} }, State: func() network.Cluster { return state },

@@ -12,8 +12,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-func TestKtsndIsToldOfWhatItDoesNotKnow(t *testing.T) {
-	l := newLab(t, aNetwork("tsn", 42, "10us"))
+func TestUpdaterSendsDifferences(t *testing.T) {
+	l := newLab(t, newNetwork("tsn", 42, "10us"))
 	for _, step := range []struct {
 		sentence string
 		do       func()
@@ -40,26 +40,26 @@ func TestKtsndIsToldOfWhatItDoesNotKnow(t *testing.T) {
 				l.after(clockInterval, 900)
 			}
 		}, "clock synchronized 900"},
-		{"of a network that comes, and one that goes", func() { l.setNetworks(aNetwork("other", 43, "1ms")); l.after(time.Second, 900) },
+		{"of a network that comes, and one that goes", func() { l.setNetworks(newNetwork("other", 43, "1ms")); l.after(time.Second, 900) },
 			"network 42 gone, network 43 true hold"},
 		{"not that networks go while not all are known", func() {
-			l.setNetworks(aNetwork("third", 44, "1ms"), aNetwork("fourth", 45, "1ms"))
+			l.setNetworks(newNetwork("third", 44, "1ms"), newNetwork("fourth", 45, "1ms"))
 			l.state.Networks[1].Object = nil
 			l.after(time.Second, 900)
 		}, "network 44 true hold"},
 	} {
 		step.do()
-		if got := l.ktsnd.was(); got != step.want {
+		if got := l.ktsnd.calls(); got != step.want {
 			t.Errorf("%s: it is told %q", step.sentence, got)
 		}
 	}
 }
 
-func TestWhatKtsndBelievesGrowsWithTime(t *testing.T) {
-	l := newLab(t, aNetwork("tsn", 42, "10us"))
+func TestUpdaterResendsDriftedBound(t *testing.T) {
+	l := newLab(t, newNetwork("tsn", 42, "10us"))
 	tell := func(pause, bound time.Duration) string {
-		l.hears(pause, clock.Estimate{Bound: bound, DriftPPB: 1000, Source: clock.PTP})
-		return l.ktsnd.was()
+		l.estimate(pause, clock.Estimate{Bound: bound, DriftPPB: 1000, Source: clock.PTP})
+		return l.ktsnd.calls()
 	}
 	tell(settleTime, 5000)
 	if got := tell(2*time.Second, 6900); got != "" {
@@ -74,10 +74,10 @@ func TestWhatKtsndBelievesGrowsWithTime(t *testing.T) {
 	}
 }
 
-func TestKtsndIsToldOfTheBoundAtThatMoment(t *testing.T) {
-	l := newLab(t, aNetwork("tsn", 42, "10us"))
+func TestUpdaterSendsCurrentBound(t *testing.T) {
+	l := newLab(t, newNetwork("tsn", 42, "10us"))
 	l.ktsnd.away = errAway
-	l.hears(settleTime, clock.Estimate{Bound: 2000, DriftPPB: 1000, Source: clock.PTP})
+	l.estimate(settleTime, clock.Estimate{Bound: 2000, DriftPPB: 1000, Source: clock.PTP})
 	l.ktsnd.away = nil
 	l.now = l.now.Add(3 * time.Second)
 	if err := l.Updater.update(t.Context()); err != nil || l.ktsnd.clock.ErrorBoundNs != 5000 {
@@ -85,23 +85,23 @@ func TestKtsndIsToldOfTheBoundAtThatMoment(t *testing.T) {
 	}
 }
 
-func TestAKtsndThatDoesNotAnswerIsToldLater(t *testing.T) {
-	l := newLab(t, aNetwork("tsn", 42, "10us"))
+func TestUpdaterRetries(t *testing.T) {
+	l := newLab(t, newNetwork("tsn", 42, "10us"))
 	l.ktsnd.away = errAway
 	l.after(settleTime, 900)
 	l.after(time.Second, 900)
 	l.ktsnd.away = nil
 	l.after(time.Second, 900)
-	if got := l.ktsnd.was(); got != "clock synchronized 900, network 42 true hold" {
+	if got := l.ktsnd.calls(); got != "clock synchronized 900, network 42 true hold" {
 		t.Errorf("it was told %q", got)
 	}
-	if l.says() != "tsn True AsAsked" {
-		t.Errorf("meanwhile it says %s", l.says())
+	if l.status() != "tsn True AsAsked" {
+		t.Errorf("meanwhile it says %s", l.status())
 	}
 }
 
-func TestOfNetworksWithOneNumberTheOldestCounts(t *testing.T) {
-	young, old := aNetwork("a", 42, "1ms"), aNetwork("b", 42, "1us")
+func TestOldestNetworkWinsVNI(t *testing.T) {
+	young, old := newNetwork("a", 42, "1ms"), newNetwork("b", 42, "1us")
 	young.CreationTimestamp, old.CreationTimestamp = metav1.NewTime(time.Unix(2000, 0)), metav1.NewTime(time.Unix(1000, 0))
 	l := newLab(t, young, old)
 	l.after(settleTime, 900)
@@ -110,9 +110,9 @@ func TestOfNetworksWithOneNumberTheOldestCounts(t *testing.T) {
 	}
 }
 
-func TestANewKtsndIsToldBeforeItServesPods(t *testing.T) {
+func TestUpdaterPrepare(t *testing.T) {
 	for sentence, test := range map[string]struct {
-		heard   bool
+		sent   bool
 		refuses error
 		want    string
 		fails   bool
@@ -122,33 +122,33 @@ func TestANewKtsndIsToldBeforeItServesPods(t *testing.T) {
 		"not if it refuses":                {true, &control.Error{Field: "clock", Message: "no"}, "clock unsynchronized 20000", true},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			l := newLab(t, aNetwork("tsn", 42, "10us"))
+			l := newLab(t, newNetwork("tsn", 42, "10us"))
 			l.after(time.Second, -1)
-			if test.heard {
+			if test.sent {
 				l.after(settleTime, 20000)
 			}
 			next := &fakeKtsnd{networks: map[uint32]control.ClockNeed{}, refuses: test.refuses}
 			err := l.Updater.Prepare(t.Context(), next)
-			if got := next.was(); got != test.want || (err != nil) != test.fails {
+			if got := next.calls(); got != test.want || (err != nil) != test.fails {
 				t.Errorf("it is told %q: %v", got, err)
 			}
 		})
 	}
 }
 
-func TestBeforeTheClockIsJudgedKtsndKeepsWhatItKnows(t *testing.T) {
-	l := newLab(t, aNetwork("old", 42, "10us"), aNetwork("new", 43, "10us"))
+func TestUpdaterKeepsStateBeforeFirstJudgement(t *testing.T) {
+	l := newLab(t, newNetwork("old", 42, "10us"), newNetwork("new", 43, "10us"))
 	l.ktsnd.networks[42] = control.ClockNeed{MaxErrorNs: 5000, OnLoss: "hold", Good: true}
 	l.after(time.Second, -1)
-	if got := l.ktsnd.was(); got != "network 43 false hold" || l.ktsnd.networks[43].Reason != unjudgedMessage {
+	if got := l.ktsnd.calls(); got != "network 43 false hold" || l.ktsnd.networks[43].Reason != unjudgedMessage {
 		t.Errorf("it is told %q: %+v", got, l.ktsnd.networks)
 	}
 	next := &fakeKtsnd{networks: map[uint32]control.ClockNeed{42: {Good: true}}}
-	if err := l.Updater.Prepare(t.Context(), next); err != nil || next.was() != "network 43 false hold" {
+	if err := l.Updater.Prepare(t.Context(), next); err != nil || next.calls() != "network 43 false hold" {
 		t.Errorf("one that took over is told otherwise: %+v, %v", next.networks, err)
 	}
 	l.after(time.Second, 900)
-	if got := l.ktsnd.was(); got != "clock synchronized 900, network 42 true hold, network 43 true hold" {
+	if got := l.ktsnd.calls(); got != "clock synchronized 900, network 42 true hold, network 43 true hold" {
 		t.Errorf("when the clock is judged it is told %q", got)
 	}
 }

@@ -232,7 +232,7 @@ func (n *node) unpublish(t *testing.T, uid, volume string) {
 }
 
 // reaches tells whether somebody answers on the socket in a pod's volume.
-func (n *node) reaches(uid, volume string) error {
+func (n *node) checkReachable(uid, volume string) error {
 	connection, err := net.Dial("unixpacket", filepath.Join(n.target(uid, volume), socketName))
 	if err == nil {
 		connection.Close()
@@ -241,7 +241,7 @@ func (n *node) reaches(uid, volume string) error {
 }
 
 // isClean fails the test unless nothing of volumes is left.
-func (n *node) isClean(t *testing.T) {
+func (n *node) checkClean(t *testing.T) {
 	t.Helper()
 	for _, dir := range []string{"run/pods", "run/volumes"} {
 		entries, err := os.ReadDir(filepath.Join(n.dir, dir))
@@ -257,7 +257,7 @@ func (n *node) isClean(t *testing.T) {
 	}
 }
 
-func TestAVolumeHasTheLibraryAndThePodsSocketReadOnly(t *testing.T) {
+func TestPublishMountsReadOnly(t *testing.T) {
 	n := newNode(t)
 	for range 2 { // kubelet repeats itself
 		n.publish(t, "uid-1", "ktsn")
@@ -267,7 +267,7 @@ func TestAVolumeHasTheLibraryAndThePodsSocketReadOnly(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(target, libraryName)); err != nil || string(text) != "first" {
 		t.Errorf("the library is %q, %v", text, err)
 	}
-	if err := n.reaches("uid-1", "ktsn"); err != nil {
+	if err := n.checkReachable("uid-1", "ktsn"); err != nil {
 		t.Error(err)
 	}
 	if name := n.daemon.names["uid-1"]; name != "default/pod" {
@@ -293,26 +293,26 @@ func TestAVolumeHasTheLibraryAndThePodsSocketReadOnly(t *testing.T) {
 	if _, err := os.Stat(target); !os.IsNotExist(err) {
 		t.Errorf("the mount point is still there: %v", err)
 	}
-	if err := n.reaches("uid-2", "ktsn"); err != nil {
+	if err := n.checkReachable("uid-2", "ktsn"); err != nil {
 		t.Errorf("the other pod: %v", err)
 	}
 	n.unpublish(t, "uid-2", "ktsn")
-	n.isClean(t)
+	n.checkClean(t)
 }
 
-func TestTwoVolumesOfAPodShareItsSocket(t *testing.T) {
+func TestPublishTwoVolumesOfPod(t *testing.T) {
 	n := newNode(t)
 	n.publish(t, "uid", "a")
 	n.publish(t, "uid", "b")
 	n.unpublish(t, "uid", "a")
-	if err := n.reaches("uid", "b"); err != nil {
+	if err := n.checkReachable("uid", "b"); err != nil {
 		t.Error(err)
 	}
 	n.unpublish(t, "uid", "b")
-	n.isClean(t)
+	n.checkClean(t)
 }
 
-func TestRequestsThatMakeNoSenseAreRefused(t *testing.T) {
+func TestPublishRejectsInvalidRequests(t *testing.T) {
 	n := newNode(t)
 	for name, test := range map[string]struct {
 		spoil    func(*csi.NodePublishVolumeRequest)
@@ -335,19 +335,19 @@ func TestRequestsThatMakeNoSenseAreRefused(t *testing.T) {
 			if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), test.sentence) {
 				t.Errorf("got %v, want %q", err, test.sentence)
 			}
-			n.isClean(t)
+			n.checkClean(t)
 		})
 	}
 }
 
-func TestWithoutKtsndNothingIsPublishedAndNothingLeft(t *testing.T) {
+func TestPublishRollsBackWithoutKtsnd(t *testing.T) {
 	n := newNode(t)
 	n.daemon.refuse = errors.New("ktsnd does not answer")
 	_, err := n.client.NodePublishVolume(t.Context(), n.request("uid", "ktsn"))
 	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "make ktsnd listen for the pod: ktsnd does not answer") {
 		t.Errorf("got %v", err)
 	}
-	n.isClean(t)
+	n.checkClean(t)
 	n.daemon.refuse = nil
 	n.publish(t, "uid", "ktsn")
 	// kubelet was restarted, and asks again while ktsnd is away: what the pod has must stay.
@@ -355,20 +355,20 @@ func TestWithoutKtsndNothingIsPublishedAndNothingLeft(t *testing.T) {
 	if _, err := n.client.NodePublishVolume(t.Context(), n.request("uid", "ktsn")); err == nil {
 		t.Error("published without ktsnd")
 	}
-	if err := n.reaches("uid", "ktsn"); err != nil {
+	if err := n.checkReachable("uid", "ktsn"); err != nil {
 		t.Error(err)
 	}
 	n.unpublish(t, "uid", "ktsn")
-	n.isClean(t)
+	n.checkClean(t)
 }
 
-func TestAKtsndThatIsStartedAnewListensForAllPodsAgain(t *testing.T) {
+func TestRestoreAfterKtsndRestart(t *testing.T) {
 	n := newNode(t)
 	for i := range 3 {
 		n.publish(t, fmt.Sprint("uid-", i), "ktsn")
 	}
 	n.daemon.kill()
-	if err := n.reaches("uid-1", "ktsn"); err == nil {
+	if err := n.checkReachable("uid-1", "ktsn"); err == nil {
 		t.Fatal("somebody answers after ktsnd was killed")
 	}
 	if count, err := n.driver.Volumes.Restore(t.Context()); err != nil || count != 3 {
@@ -379,15 +379,15 @@ func TestAKtsndThatIsStartedAnewListensForAllPodsAgain(t *testing.T) {
 			t.Errorf("the ktsnd that was started anew knows the pod as %q", name)
 		}
 		// In the mount that the pod has had all the time.
-		if err := n.reaches(fmt.Sprint("uid-", i), "ktsn"); err != nil {
+		if err := n.checkReachable(fmt.Sprint("uid-", i), "ktsn"); err != nil {
 			t.Error(err)
 		}
 		n.unpublish(t, fmt.Sprint("uid-", i), "ktsn")
 	}
-	n.isClean(t)
+	n.checkClean(t)
 }
 
-func TestAnAgentThatIsStartedAnewKnowsTheVolumes(t *testing.T) {
+func TestVolumesSurviveAgentRestart(t *testing.T) {
 	n := newNode(t)
 	n.publish(t, "uid", "ktsn")
 	n.stop()
@@ -396,14 +396,14 @@ func TestAnAgentThatIsStartedAnewKnowsTheVolumes(t *testing.T) {
 		t.Errorf("knows %v, %v", volumes, err)
 	}
 	n.publish(t, "uid", "ktsn")
-	if err := n.reaches("uid", "ktsn"); err != nil {
+	if err := n.checkReachable("uid", "ktsn"); err != nil {
 		t.Error(err)
 	}
 	n.unpublish(t, "uid", "ktsn")
-	n.isClean(t)
+	n.checkClean(t)
 }
 
-func TestAPodKeepsTheLibraryThatItBeganWith(t *testing.T) {
+func TestPodKeepsLibrary(t *testing.T) {
 	n := newNode(t)
 	n.publish(t, "old", "ktsn")
 	library := n.driver.Volumes.Library
@@ -420,10 +420,10 @@ func TestAPodKeepsTheLibraryThatItBeganWith(t *testing.T) {
 		}
 		n.unpublish(t, uid, "ktsn")
 	}
-	n.isClean(t)
+	n.checkClean(t)
 }
 
-func TestASweepRemovesAllOfAPodThatIsGoneAndNothingOfAnother(t *testing.T) {
+func TestSweepRemovesOnlyPod(t *testing.T) {
 	n := newNode(t)
 	n.publish(t, "uid", "a")
 	n.publish(t, "uid", "b")
@@ -436,7 +436,7 @@ func TestASweepRemovesAllOfAPodThatIsGoneAndNothingOfAnother(t *testing.T) {
 		t.Error("a question without an answer is no error")
 	}
 	for _, name := range []string{"a", "b"} {
-		if err := n.reaches("uid", name); err != nil {
+		if err := n.checkReachable("uid", name); err != nil {
 			t.Errorf("volume %s of a pod that is not gone: %v", name, err)
 		}
 	}
@@ -446,14 +446,14 @@ func TestASweepRemovesAllOfAPodThatIsGoneAndNothingOfAnother(t *testing.T) {
 	if _, err := os.Stat(volumes.PodDir("uid")); !os.IsNotExist(err) {
 		t.Errorf("the folder is still there: %v", err)
 	}
-	if err := n.reaches("other", "ktsn"); err != nil {
+	if err := n.checkReachable("other", "ktsn"); err != nil {
 		t.Errorf("the other pod: %v", err)
 	}
 	n.unpublish(t, "other", "ktsn")
-	n.isClean(t)
+	n.checkClean(t)
 }
 
-func TestASweepAndAPublicationOfThePodDoNotMeet(t *testing.T) {
+func TestSweepExcludesPublish(t *testing.T) {
 	n := newNode(t)
 	asked, published := make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -476,15 +476,15 @@ func TestASweepAndAPublicationOfThePodDoNotMeet(t *testing.T) {
 	if err := <-published; err != nil {
 		t.Error(err)
 	}
-	if err := n.reaches("uid", "ktsn"); err != nil {
+	if err := n.checkReachable("uid", "ktsn"); err != nil {
 		t.Error(err)
 	}
 	n.unpublish(t, "uid", "ktsn")
-	n.isClean(t)
+	n.checkClean(t)
 }
 
 // What a kubelet that is late would have published, nobody would unmount any more.
-func TestAnAgentThatHasClosedPublishesNothingAndUnmounts(t *testing.T) {
+func TestCloseStopsPublishing(t *testing.T) {
 	n := newNode(t)
 	n.publish(t, "before", "ktsn")
 	asked, goOn := make(chan struct{}), make(chan struct{})
@@ -519,14 +519,14 @@ func TestAnAgentThatHasClosedPublishesNothingAndUnmounts(t *testing.T) {
 	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "this agent is ending") {
 		t.Errorf("got %v", err)
 	}
-	if err := n.reaches("before", "ktsn"); err != nil {
+	if err := n.checkReachable("before", "ktsn"); err != nil {
 		t.Error(err)
 	}
 	n.unpublish(t, "before", "ktsn")
-	n.isClean(t)
+	n.checkClean(t)
 }
 
-func TestOnlyRootReachesTheFoldersOnTheNode(t *testing.T) {
+func TestPodsDirIsRootOnly(t *testing.T) {
 	n := newNode(t)
 	// Of an earlier version, or of the network plugin.
 	pods := filepath.Join(n.dir, "run", "pods")
@@ -544,10 +544,10 @@ func TestOnlyRootReachesTheFoldersOnTheNode(t *testing.T) {
 		}
 	}
 	n.unpublish(t, "uid", "ktsn")
-	n.isClean(t)
+	n.checkClean(t)
 }
 
-func TestManyPodsAtOnce(t *testing.T) {
+func TestPublishConcurrently(t *testing.T) {
 	n := newNode(t)
 	var all sync.WaitGroup
 	for i := range 50 {
@@ -557,7 +557,7 @@ func TestManyPodsAtOnce(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if err := n.reaches(uid, "ktsn"); err != nil {
+			if err := n.checkReachable(uid, "ktsn"); err != nil {
 				t.Error(err)
 			}
 			_, err := n.client.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: "csi-" + uid + "ktsn", TargetPath: n.target(uid, "ktsn")})
@@ -567,7 +567,7 @@ func TestManyPodsAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	n.isClean(t)
+	n.checkClean(t)
 }
 
 // next is what the agent was told next of its registration.
@@ -582,7 +582,7 @@ func (n *node) next(t *testing.T) error {
 	}
 }
 
-func TestKubeletRegistersTheDriver(t *testing.T) {
+func TestServerRegisters(t *testing.T) {
 	n := newNode(t)
 	if err := n.next(t); err == nil || err.Error() != "kubelet has not registered the CSI driver yet" {
 		t.Errorf("at the start: %v", err)
@@ -618,7 +618,7 @@ func TestKubeletRegistersTheDriver(t *testing.T) {
 	}
 }
 
-func TestKubeletIsServedUntilTheAgentHasLeft(t *testing.T) {
+func TestServerServesUntilLeaveReturns(t *testing.T) {
 	n := newNode(t)
 	n.publish(t, "uid", "v")
 	leaving := make(chan struct{})
@@ -637,7 +637,7 @@ func TestKubeletIsServedUntilTheAgentHasLeft(t *testing.T) {
 		t.Errorf("kubelet was told that the driver is gone: %v", err)
 	}
 	n.unpublish(t, "uid", "v")
-	n.isClean(t)
+	n.checkClean(t)
 	close(left)
 	<-stopped
 	for _, path := range []string{n.server.Registry, n.server.Endpoint} {
@@ -649,7 +649,7 @@ func TestKubeletIsServedUntilTheAgentHasLeft(t *testing.T) {
 }
 
 // One that was deleted by force may end after its successor has come.
-func TestAnAgentThatEndsLeavesTheSocketsOfItsSuccessor(t *testing.T) {
+func TestServerKeepsSocketsOfSuccessor(t *testing.T) {
 	n := newNode(t)
 	n.publish(t, "uid", "v")
 	endBefore := n.stop
@@ -665,7 +665,7 @@ func TestAnAgentThatEndsLeavesTheSocketsOfItsSuccessor(t *testing.T) {
 	}
 	n.client = csi.NewNodeClient(dial(t, n.server.Endpoint))
 	n.unpublish(t, "uid", "v")
-	n.isClean(t)
+	n.checkClean(t)
 }
 
 // awaitOther waits until a path leads to a file that is another one than before.
@@ -680,7 +680,7 @@ func awaitOther(t *testing.T, path string, before fs.FileInfo) fs.FileInfo {
 }
 
 // Somebody who tidies a folder up takes the driver from kubelet for seconds, not until the agent is started anew.
-func TestASocketThatWasRemovedIsMadeAnew(t *testing.T) {
+func TestServerRecreatesRemovedSocket(t *testing.T) {
 	n := newNode(t)
 	_ = n.next(t) // at the start
 	if err := os.Remove(n.server.Endpoint); err != nil {
@@ -693,7 +693,7 @@ func TestASocketThatWasRemovedIsMadeAnew(t *testing.T) {
 }
 
 // Else kubelet would repeat it for ever, because the driver is gone.
-func TestWhatKubeletHasAskedIsAnsweredBeforeTheAgentEnds(t *testing.T) {
+func TestServerFinishesPendingCalls(t *testing.T) {
 	n := newNode(t)
 	n.publish(t, "uid", "v")
 	asked, goOn := make(chan struct{}), make(chan struct{})
@@ -712,11 +712,11 @@ func TestWhatKubeletHasAskedIsAnsweredBeforeTheAgentEnds(t *testing.T) {
 	if err := <-answered; err != nil {
 		t.Errorf("kubelet was answered: %v", err)
 	}
-	n.isClean(t)
+	n.checkClean(t)
 }
 
 // It also may be told when nothing is offered to kubelet: at the start, or between two attempts to be registered.
-func TestAnAgentThatIsToldToEndAlwaysLeaves(t *testing.T) {
+func TestServerAlwaysCallsLeave(t *testing.T) {
 	n := newNode(t)
 	n.stop()
 	ctx, cancel := context.WithCancel(t.Context())

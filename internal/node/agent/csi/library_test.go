@@ -39,31 +39,31 @@ func load(t *testing.T, path string) {
 	}
 }
 
-func TestAPodDoesNotSeeTheProgramsOfAnotherStart(t *testing.T) {
+func TestLibraryIsNotShared(t *testing.T) {
 	n := newNode(t)
 	n.publish(t, "watcher", "ktsn")
 	n.publish(t, "other", "ktsn")
-	own, other := filepath.Join(n.target("watcher", "ktsn"), libraryName), filepath.Join(n.target("other", "ktsn"), libraryName)
-	if seen := watched(t, own, func() { load(t, own) }); seen == 0 {
+	podLibrary, other := filepath.Join(n.target("watcher", "ktsn"), libraryName), filepath.Join(n.target("other", "ktsn"), libraryName)
+	if seen := watched(t, podLibrary, func() { load(t, podLibrary) }); seen == 0 {
 		t.Error("a pod does not see its own programs start: the test cannot see anything")
 	}
-	if seen := watched(t, own, func() { load(t, other) }); seen != 0 {
+	if seen := watched(t, podLibrary, func() { load(t, other) }); seen != 0 {
 		t.Errorf("a pod saw %d times what another does", seen)
 	}
 	n.unpublish(t, "watcher", "ktsn")
 	n.unpublish(t, "other", "ktsn")
-	n.isClean(t)
+	n.checkClean(t)
 }
 
-func TestALibraryThatIsSharedBecomesThePodsOwn(t *testing.T) {
+func TestSharedLibraryIsReplaced(t *testing.T) {
 	n := newNode(t)
 	n.publish(t, "old", "ktsn")
-	own := filepath.Join(n.driver.Volumes.PodDir("old"), libraryName)
+	podLibrary := filepath.Join(n.driver.Volumes.PodDir("old"), libraryName)
 	// As an agent of before has left it: a link to what is not the installed library any more, and a copy half made.
 	replaced := filepath.Join(n.dir, "replaced")
 	for _, err := range []error{
-		os.WriteFile(replaced, []byte("of before"), 0o444), os.Remove(own), os.Link(replaced, own),
-		os.WriteFile(own+".new", []byte("of b"), 0o400),
+		os.WriteFile(replaced, []byte("of before"), 0o444), os.Remove(podLibrary), os.Link(replaced, podLibrary),
+		os.WriteFile(podLibrary+".new", []byte("of b"), 0o400),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -76,7 +76,7 @@ func TestALibraryThatIsSharedBecomesThePodsOwn(t *testing.T) {
 	if err != nil || string(text) != "of before" {
 		t.Errorf("the pod has %q, %v", text, err)
 	}
-	about, err := os.Stat(own)
+	about, err := os.Stat(podLibrary)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,5 +88,5 @@ func TestALibraryThatIsSharedBecomesThePodsOwn(t *testing.T) {
 		t.Errorf("the folder has %v, %v", entries, err)
 	}
 	n.unpublish(t, "old", "ktsn")
-	n.isClean(t)
+	n.checkClean(t)
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/onsi/gomega"
 )
 
-// TestTheSpecificationsOwnTests runs csi-test's, as far as they do without a controller, which a driver of inline volumes
+// TestSanity runs csi-test's, as far as they do without a controller, which a driver of inline volumes
 // does not have: those of the identity service, and of what a node may be asked wrongly.
-func TestTheSpecificationsOwnTests(t *testing.T) {
+func TestSanity(t *testing.T) {
 	n := newNode(t)
 	if err := os.MkdirAll(n.driver.PodsDir, 0o750); err != nil {
 		t.Fatal(err)

@@ -60,7 +60,7 @@ func misbehave(mode string) {
 }
 
 // inspector is one whose processes are this program's.
-func inspector(t testing.TB, proc string) *Inspector {
+func newInspector(t testing.TB, proc string) *Inspector {
 	t.Helper()
 	if withRaceDetector() {
 		t.Skip("the race detector takes more memory than a process that looks at programs may have")
@@ -79,22 +79,22 @@ const (
 	podPreload = "LD_PRELOAD=/run/ktsn/libktsn.so\x00"
 )
 
-func TestALookThatTakesTooMuchIsGivenUp(t *testing.T) {
+func TestExcessiveInspectionIsGivenUp(t *testing.T) {
 	t.Parallel() // it takes two seconds of a processor
 	for _, mode := range []string{modeHoard, modeSpin} {
 		t.Run(mode, func(t *testing.T) {
-			i := inspector(t, t.TempDir())
+			i := newInspector(t, t.TempDir())
 			i.Arguments = []string{mode}
 			i.Timeout = time.Minute
-			said, err := i.Without(t.Context(), podUID)
-			if err != nil || len(said) != 1 || !strings.Contains(said[0], "it took too much memory or time") {
-				t.Errorf("said %q, %v", said, err)
+			messages, err := i.Without(t.Context(), podUID)
+			if err != nil || len(messages) != 1 || !strings.Contains(messages[0], "it took too much memory or time") {
+				t.Errorf("said %q, %v", messages, err)
 			}
 		})
 	}
 }
 
-func TestAProgramWithASectionTableOf4GiBIsNamedAsAnyOther(t *testing.T) {
+func TestProgramWithHugeSectionTable(t *testing.T) {
 	path := build(t, "-static")
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -112,13 +112,13 @@ func TestAProgramWithASectionTableOf4GiBIsNamedAsAnyOther(t *testing.T) {
 	}
 	dir := t.TempDir()
 	process(t, dir, 17, podCgroup, podPreload, "", path)
-	said, err := inspector(t, dir).Without(t.Context(), podUID)
-	if err != nil || len(said) != 1 || !strings.Contains(said[0], "is linked statically") {
-		t.Errorf("said %q, %v", said, err)
+	messages, err := newInspector(t, dir).Without(t.Context(), podUID)
+	if err != nil || len(messages) != 1 || !strings.Contains(messages[0], "is linked statically") {
+		t.Errorf("said %q, %v", messages, err)
 	}
 }
 
-func TestWhatAPodMakesHugeIsReadInPart(t *testing.T) {
+func TestHugeFilesAreReadInPart(t *testing.T) {
 	program := build(t, "-static")
 	huge := strings.Repeat("7f00-7f01 r-xp 0 0:1 1 /some/where\n", mappingsMax/30)
 	for name, test := range map[string]struct {
@@ -135,14 +135,14 @@ func TestWhatAPodMakesHugeIsReadInPart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			process(t, dir, 17, podCgroup, test.environment, test.maps, program)
-			if said, err := inspector(t, dir).Without(t.Context(), podUID); err != nil || len(said) != test.found {
-				t.Errorf("said %q, %v", said, err)
+			if messages, err := newInspector(t, dir).Without(t.Context(), podUID); err != nil || len(messages) != test.found {
+				t.Errorf("said %q, %v", messages, err)
 			}
 		})
 	}
 }
 
-func TestAProgramsNameIsOneLineOfAnEvent(t *testing.T) {
+func TestProgramNameIsPrintable(t *testing.T) {
 	for name, want := range map[string]string{
 		"/usr/bin/true": "/usr/bin/true", "/a\nWarning: b": "/a?Warning: b", "/\x1b[31m": "/?[31m", "/\xff": "/?",
 		strings.Repeat("é", 2*nameMax): strings.Repeat("é", nameMax) + "…",
@@ -154,19 +154,19 @@ func TestAProgramsNameIsOneLineOfAnEvent(t *testing.T) {
 }
 
 // A file of a FUSE file system whose server does not answer: what waits for it cannot be killed.
-func TestAFileThatDoesNotAnswerHoldsUpNobody(t *testing.T) {
+func TestSilentFile(t *testing.T) {
 	t.Parallel() // it waits
 	silent := testlab.MountSilent(t)
 	silent.Unanswered.Store(testlab.FuseOpen)
 	dir := t.TempDir()
 	process(t, dir, 17, podCgroup, podPreload, "", filepath.Join(silent.Dir, "program"))
-	i := inspector(t, dir)
+	i := newInspector(t, dir)
 	i.Timeout = time.Second
 	for round := range hangingMax {
 		began := time.Now()
-		said, err := i.Without(t.Context(), podUID)
-		if err != nil || len(said) != 1 || !strings.Contains(said[0], "have loaded libktsn.so: the inspection was given up") {
-			t.Fatalf("round %d: said %q, %v", round, said, err)
+		messages, err := i.Without(t.Context(), podUID)
+		if err != nil || len(messages) != 1 || !strings.Contains(messages[0], "have loaded libktsn.so: the inspection was given up") {
+			t.Fatalf("round %d: said %q, %v", round, messages, err)
 		}
 		if took := time.Since(began); took > i.Timeout+killedWithin+5*time.Second {
 			t.Errorf("it took %v", took)
@@ -175,8 +175,8 @@ func TestAFileThatDoesNotAnswerHoldsUpNobody(t *testing.T) {
 	if hanging := i.running.Load(); hanging != hangingMax {
 		t.Errorf("%d processes hang, want %d: the file answered", hanging, hangingMax)
 	}
-	if said, err := i.Without(t.Context(), podUID); err == nil || !strings.Contains(err.Error(), "4 inspecting processes do not end") {
-		t.Errorf("said %q, %v", said, err)
+	if messages, err := i.Without(t.Context(), podUID); err == nil || !strings.Contains(err.Error(), "4 inspecting processes do not end") {
+		t.Errorf("said %q, %v", messages, err)
 	}
 	silent.End()
 	deadline := time.Now().Add(10 * time.Second)
@@ -184,8 +184,8 @@ func TestAFileThatDoesNotAnswerHoldsUpNobody(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	// The file system has gone, and with it the program.
-	if said, err := i.Without(t.Context(), podUID); err != nil || len(said) > 0 {
-		t.Errorf("said %q, %v", said, err)
+	if messages, err := i.Without(t.Context(), podUID); err != nil || len(messages) > 0 {
+		t.Errorf("said %q, %v", messages, err)
 	}
 }
 
@@ -207,7 +207,7 @@ int main(int argc, char **argv)
 }
 `
 
-func TestMappedMemoryThatDoesNotAnswerHoldsUpNobody(t *testing.T) {
+func TestSilentMappedMemory(t *testing.T) {
 	t.Parallel() // it waits
 	silent := testlab.MountSilent(t)
 	silent.Unanswered.Store(testlab.FuseRead)
@@ -234,14 +234,14 @@ func TestMappedMemoryThatDoesNotAnswerHoldsUpNobody(t *testing.T) {
 	if err := errors.Join(os.Remove(environment), os.Symlink(fmt.Sprintf("/proc/%d/environ", mapping.Process.Pid), environment)); err != nil {
 		t.Fatal(err)
 	}
-	i := inspector(t, dir)
+	i := newInspector(t, dir)
 	// The kernel reads an environment from anonymous memory only (FOLL_ANON), so the pod hides it and holds up nothing.
-	if said, err := i.Without(t.Context(), podUID); err != nil || len(said) > 0 || i.running.Load() > 0 {
-		t.Errorf("said %q, %v, and %d processes hang", said, err, i.running.Load())
+	if messages, err := i.Without(t.Context(), podUID); err != nil || len(messages) > 0 || i.running.Load() > 0 {
+		t.Errorf("said %q, %v, and %d processes hang", messages, err, i.running.Load())
 	}
 }
 
-func TestTheProcessThatLooksIsLimited(t *testing.T) {
+func TestSetLimits(t *testing.T) {
 	virtual, data, err := memory()
 	if err != nil || virtual < data || data < 1<<20 {
 		t.Errorf("this process has %d and %d bytes, %v", virtual, data, err)
@@ -254,7 +254,7 @@ func TestTheProcessThatLooksIsLimited(t *testing.T) {
 
 // BenchmarkWithout is what a look at a pod of one program costs, on this machine's /proc.
 func BenchmarkWithout(b *testing.B) {
-	i := inspector(b, "/proc")
+	i := newInspector(b, "/proc")
 	for b.Loop() {
 		if _, err := i.Without(b.Context(), podUID); err != nil {
 			b.Fatal(err)

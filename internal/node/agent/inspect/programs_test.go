@@ -43,16 +43,16 @@ func buildSource(t *testing.T, text string, flags ...string) string {
 	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	said, err := exec.CommandContext(t.Context(), "cc", append(flags, "-o", program, source)...).CombinedOutput()
+	messages, err := exec.CommandContext(t.Context(), "cc", append(flags, "-o", program, source)...).CombinedOutput()
 	if err != nil {
-		t.Skipf("no C compiler: %v: %s", err, said)
+		t.Skipf("no C compiler: %v: %s", err, messages)
 	}
 	return program
 }
 
-func TestProgramsWithoutTheLibraryAreNamed(t *testing.T) {
+func TestProgramsWithoutLibrary(t *testing.T) {
 	// This test's own program is Go's, and static where cgo is off.
-	own, err := os.Executable()
+	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestProgramsWithoutTheLibraryAreNamed(t *testing.T) {
 		"not one of another pod":         {"4:cpu:/kubepods/podother/x\n", preload, "", cstatic, ""},
 		"not one that is none of a pod":  {"0::/user.slice\n", preload, "", cstatic, ""},
 		"not one that preloads another":  {cgroup, "LD_PRELOAD=/lib/other.so\x00", "", cstatic, ""},
-		"one of Go's, whatever its kind": {cgroup, preload, "", own, "Program " + own},
+		"one of Go's, whatever its kind": {cgroup, preload, "", self, "Program " + self},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -83,7 +83,7 @@ func TestProgramsWithoutTheLibraryAreNamed(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "18", "cgroup"), []byte(test.cgroup), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			got, err := inspector(t, dir).Without(t.Context(), podUID)
+			got, err := newInspector(t, dir).Without(t.Context(), podUID)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -94,8 +94,8 @@ func TestProgramsWithoutTheLibraryAreNamed(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeLookedAtIsSaidBesideTheRest(t *testing.T) {
-	if _, err := inspector(t, t.TempDir()).Without(t.Context(), podUID); err == nil || !strings.Contains(err.Error(), "the node's /proc must be mounted there") {
+func TestFailuresAreReported(t *testing.T) {
+	if _, err := newInspector(t, t.TempDir()).Without(t.Context(), podUID); err == nil || !strings.Contains(err.Error(), "the node's /proc must be mounted there") {
 		t.Errorf("of an empty folder: %v", err)
 	}
 	dir := t.TempDir()
@@ -107,7 +107,7 @@ func TestWhatCannotBeLookedAtIsSaidBesideTheRest(t *testing.T) {
 	}
 	process(t, dir, 17, cgroup, preload, "", noProgram)
 	process(t, dir, 18, cgroup, preload, "", build(t, "-static"))
-	got, err := inspector(t, dir).Without(t.Context(), podUID)
+	got, err := newInspector(t, dir).Without(t.Context(), podUID)
 	if err == nil || !strings.Contains(err.Error(), "process 17: ") || len(got) != 1 {
 		t.Errorf("said %q, %v", got, err)
 	}

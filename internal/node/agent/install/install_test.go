@@ -35,7 +35,7 @@ func has(t *testing.T, n *Node, path, want string) {
 	}
 }
 
-func TestAFileIsPutInPlaceOnceAndMendedWhenSomebodySpoiltIt(t *testing.T) {
+func TestFileIsInstalledOnceAndRepaired(t *testing.T) {
 	n := newHost(t)
 	const path = "/opt/cni/bin/plugin"
 	put(t, n, path, "one", true)
@@ -56,8 +56,8 @@ func TestAFileIsPutInPlaceOnceAndMendedWhenSomebodySpoiltIt(t *testing.T) {
 	}
 }
 
-// TestAProgramThatRunsIsReplaced is why a file is not written to: the kernel would refuse it.
-func TestAProgramThatRunsIsReplaced(t *testing.T) {
+// TestRunningProgramIsReplaced is why a file is not written to: the kernel would refuse it.
+func TestRunningProgramIsReplaced(t *testing.T) {
 	n := newHost(t)
 	put(t, n, "/bin/program", "one", true)
 	old, err := os.Open(filepath.Join(n.Root, "/bin/program"))
@@ -72,7 +72,7 @@ func TestAProgramThatRunsIsReplaced(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatWasInstalledIsRemoved(t *testing.T) {
+func TestRemoveOnlyInstalledFiles(t *testing.T) {
 	n := newHost(t)
 	put(t, n, "/a/ours", "one", true)
 	put(t, n, "/a/changed", "one", true)
@@ -98,7 +98,7 @@ func TestOnlyWhatWasInstalledIsRemoved(t *testing.T) {
 	has(t, n, n.List, "")
 }
 
-func TestTheConfigurationIsOneThatThePluginTakes(t *testing.T) {
+func TestConfig(t *testing.T) {
 	for name, n := range map[string]network.Network{
 		"the smallest one": {Name: "tsn", VNI: 42, Port: 4789, Ranges: []network.Range{{Prefix: netip.MustParsePrefix("10.42.0.0/16"), NodeBits: 24}}},
 		"one with all": {Name: "tsn", VNI: 42, Port: 8472, MTU: 1400, Uplink: "eno1", Clock: true, Cards: []string{"0000:02:00.0"}, CardNamespaces: []string{"control"}, Ranges: []network.Range{

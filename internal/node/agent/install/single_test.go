@@ -10,7 +10,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 )
 
-func TestANodeThatHasAllOfARangeHasNoRouteToIt(t *testing.T) {
+func TestConfigWholeRangeHasNoRoute(t *testing.T) {
 	whole := netip.MustParsePrefix("10.44.0.0/24")
 	n := &network.Network{Name: "small", VNI: 44, Port: 4789, Ranges: []network.Range{{Prefix: whole, NodeBits: 24}}}
 	text, err := Config(n, []netip.Prefix{whole})

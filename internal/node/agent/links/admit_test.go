@@ -31,7 +31,7 @@ import (
 type fakeCluster struct {
 	client.SubResourceWriter
 	links map[types.NamespacedName]*v1alpha1.TSNLink
-	said  []string
+	statuses  []string
 }
 
 func (f *fakeCluster) Get(name types.NamespacedName) *v1alpha1.TSNLink { return f.links[name] }
@@ -46,21 +46,21 @@ func (f *fakeCluster) Youngest(identity string) (attachment.Sandbox, bool) {
 
 func (f *fakeCluster) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
 	conditions, _, err := unstructured.NestedSlice(object.(*unstructured.Unstructured).Object, "status", "conditions")
-	for _, one := range conditions {
-		is := one.(map[string]any)
-		message, _ := is["message"].(string)
-		f.said = append(f.said, object.GetName()+" "+is["type"].(string)+" "+is["status"].(string)+": "+message)
+	for _, condition := range conditions {
+		entry := condition.(map[string]any)
+		message, _ := entry["message"].(string)
+		f.statuses = append(f.statuses, object.GetName()+" "+entry["type"].(string)+" "+entry["status"].(string)+": "+message)
 	}
 	return err
 }
 
 // hubs is a link of a hub's, whose endpoint is a pod of the node's, and which asks for encryption.
-func hubs(name, asked string, is admission) *v1alpha1.TSNLink {
-	link := aSide(asked, false, true).link
+func newLink(name, mode string, decision admission) *v1alpha1.TSNLink {
+	link := newSide(mode, false, true).link
 	link.Name, link.Namespace, link.Generation, link.Spec.Endpoint.Node = name, "ns", 2, "n"
 	link.Labels = map[string]string{v1alpha1.LinkMakerLabel: v1alpha1.MakerFederator}
 	condition := metav1.Condition{Type: v1alpha1.ConditionAdmitted, Status: metav1.ConditionTrue, ObservedGeneration: link.Generation}
-	switch is {
+	switch decision {
 	case refused:
 		condition.Status = metav1.ConditionFalse
 	case unknown:
@@ -71,7 +71,7 @@ func hubs(name, asked string, is admission) *v1alpha1.TSNLink {
 }
 
 // pluggedAs is what the plugin has of a link's endpoint.
-func pluggedAs(link *v1alpha1.TSNLink, encrypted bool) attachment.Plugged {
+func newPlugged(link *v1alpha1.TSNLink, encrypted bool) attachment.Plugged {
 	end := &link.Spec.Endpoint
 	plugged := attachment.Plugged{Sandbox: attachment.Sandbox{Identity: end.UID, ContainerID: "c1"}, Interface: end.Interface, VNI: uint32(link.Spec.VNI), Encrypted: encrypted}
 	plugged.Link.Addresses, _ = prefixes("addresses", end.Addresses)
@@ -79,7 +79,7 @@ func pluggedAs(link *v1alpha1.TSNLink, encrypted bool) attachment.Plugged {
 }
 
 // aNode is an agent that has just started.
-func aNode(t *testing.T, plugin *fakePlugin, links ...*v1alpha1.TSNLink) (*Reconciler, *fakeCluster) {
+func newTestReconciler(t *testing.T, plugin *fakePlugin, links ...*v1alpha1.TSNLink) (*Reconciler, *fakeCluster) {
 	t.Helper()
 	cluster := &fakeCluster{links: map[types.NamespacedName]*v1alpha1.TSNLink{}}
 	for _, link := range links {
@@ -100,32 +100,32 @@ func aNode(t *testing.T, plugin *fakePlugin, links ...*v1alpha1.TSNLink) (*Recon
 }
 
 // reconciled has the agent look at link a.
-func reconciled(t *testing.T, r *Reconciler) {
+func reconcileAll(t *testing.T, r *Reconciler) {
 	t.Helper()
 	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "a"}}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestWhatMustBeEncryptedDoesNotStayInClearWhileSomethingIsNotKnown(t *testing.T) {
-	for what, is := range map[string]admission{"how it is encrypted": admitted, "whether it may be": unknown} {
+func TestReconcileUnplugsClearLink(t *testing.T) {
+	for what, condition := range map[string]admission{"how it is encrypted": admitted, "whether it may be": unknown} {
 		for asked, want := range map[string]string{v1alpha1.EncryptionRequired: "e view0", v1alpha1.EncryptionPreferred: ""} {
-			link := hubs("a", asked, is)
-			plugin := &fakePlugin{plugged: []attachment.Plugged{pluggedAs(link, false)}}
-			r, cluster := aNode(t, plugin, link)
+			link := newLink("a", asked, condition)
+			plugin := &fakePlugin{plugged: []attachment.Plugged{newPlugged(link, false)}}
+			r, cluster := newTestReconciler(t, plugin, link)
 			r.ends.plug("e view0", client.ObjectKeyFromObject(link), &attachment.LinkPlan{}, time.Now())
-			reconciled(t, r)
+			reconcileAll(t, r)
 			if got := strings.Join(plugin.unplugged, ","); got != want {
 				t.Errorf("%s is not known, %s: unplugged %q", what, asked, got)
 			}
-			if said := strings.Join(cluster.said, "; "); strings.Contains(said, "EndpointPlugged False") != (want != "") {
-				t.Errorf("%s is not known, %s: it says %q", what, asked, said)
+			if statuses := strings.Join(cluster.statuses, "; "); strings.Contains(statuses, "EndpointPlugged False") != (want != "") {
+				t.Errorf("%s is not known, %s: it says %q", what, asked, statuses)
 			}
 		}
 	}
 }
 
-func TestALinkThatIsRefusedIsUnpluggedUnlessItIsAnothers(t *testing.T) {
+func TestReconcileUnplugsRefusedLink(t *testing.T) {
 	for what, test := range map[string]struct {
 		other      admission
 		deleted    bool
@@ -140,25 +140,25 @@ func TestALinkThatIsRefusedIsUnpluggedUnlessItIsAnothers(t *testing.T) {
 		"the other is being deleted":            {other: admitted, deleted: true, want: "e view0"},
 		"the other has another number":          {other: admitted, vni: 1, want: "e view0"},
 	} {
-		link, other := hubs("a", "", refused), hubs("b", "", test.other)
+		link, other := newLink("a", "", refused), newLink("b", "", test.other)
 		other.Spec.VNI += test.vni
 		if test.deleted {
 			other.DeletionTimestamp = &metav1.Time{}
 		}
-		plugin := &fakePlugin{plugged: []attachment.Plugged{pluggedAs(link, false)}}
-		r, cluster := aNode(t, plugin, link, other)
+		plugin := &fakePlugin{plugged: []attachment.Plugged{newPlugged(link, false)}}
+		r, cluster := newTestReconciler(t, plugin, link, other)
 		if test.hasStarted {
 			r.ends.plug("e view0", client.ObjectKeyFromObject(other), &attachment.LinkPlan{}, time.Now())
 		}
-		reconciled(t, r)
+		reconcileAll(t, r)
 		if got := strings.Join(plugin.unplugged, ","); got != test.want {
 			t.Errorf("%s: unplugged %q", what, got)
 		}
-		if said := strings.Join(cluster.said, "; "); !strings.Contains(said, "a EndpointPlugged False: pods of this cluster have not") {
-			t.Errorf("%s: it says %q", what, said)
+		if statuses := strings.Join(cluster.statuses, "; "); !strings.Contains(statuses, "a EndpointPlugged False: pods of this cluster have not") {
+			t.Errorf("%s: it says %q", what, statuses)
 		}
-		if _, told := r.ends.ownerOf("e view0"); told != test.hasStarted {
-			t.Errorf("%s: the agent has forgotten the other: %v", what, !told)
+		if _, owned := r.ends.ownerOf("e view0"); owned != test.hasStarted {
+			t.Errorf("%s: the agent has forgotten the other: %v", what, !owned)
 		}
 		if files, err := filepath.Glob(r.Files.PodDir("e/*/*")); err != nil || len(files) > 0 != (test.want != "") {
 			t.Errorf("%s: the pod was told %v, %v", what, files, err)
@@ -166,7 +166,7 @@ func TestALinkThatIsRefusedIsUnpluggedUnlessItIsAnothers(t *testing.T) {
 	}
 }
 
-func TestALinkThatAFormerAgentHasPluggedStaysUntilTheOperatorHasLookedAtIt(t *testing.T) {
+func TestReconcileKeepsUndecidedLink(t *testing.T) {
 	for what, test := range map[string]struct {
 		encrypted, bySelf bool
 		change            func(*attachment.Plugged)
@@ -175,37 +175,37 @@ func TestALinkThatAFormerAgentHasPluggedStaysUntilTheOperatorHasLookedAtIt(t *te
 	}{
 		"it is there":                    {encrypted: true},
 		"it is there in clear":           {says: "EndpointPlugged False: ktsn-operator has not decided yet", unplugged: "e view0"},
-		"of another number":              {encrypted: true, change: func(one *attachment.Plugged) { one.VNI++ }, says: "has not decided yet"},
-		"with another address":           {encrypted: true, change: func(one *attachment.Plugged) { one.Link.Addresses = nil }, says: "has not decided yet"},
-		"as it was when it was admitted": {encrypted: true, bySelf: true, change: func(one *attachment.Plugged) { one.Link.Addresses = nil }},
-		"of a sandbox that has gone":     {encrypted: true, change: func(one *attachment.Plugged) { one.ContainerID = "c0" }, says: "has not decided yet"},
+		"of another number":              {encrypted: true, change: func(plugged *attachment.Plugged) { plugged.VNI++ }, says: "has not decided yet"},
+		"with another address":           {encrypted: true, change: func(plugged *attachment.Plugged) { plugged.Link.Addresses = nil }, says: "has not decided yet"},
+		"as it was when it was admitted": {encrypted: true, bySelf: true, change: func(plugged *attachment.Plugged) { plugged.Link.Addresses = nil }},
+		"of a sandbox that has gone":     {encrypted: true, change: func(plugged *attachment.Plugged) { plugged.ContainerID = "c0" }, says: "has not decided yet"},
 	} {
-		link := hubs("a", v1alpha1.EncryptionRequired, unknown)
-		plugged := pluggedAs(link, test.encrypted)
+		link := newLink("a", v1alpha1.EncryptionRequired, unknown)
+		plugged := newPlugged(link, test.encrypted)
 		if test.change != nil {
 			test.change(&plugged)
 		}
 		plugin := &fakePlugin{plugged: []attachment.Plugged{plugged}}
-		r, cluster := aNode(t, plugin, link)
+		r, cluster := newTestReconciler(t, plugin, link)
 		if test.bySelf {
 			r.ends.plug("e view0", client.ObjectKeyFromObject(link), &attachment.LinkPlan{}, time.Now())
 		}
-		reconciled(t, r)
+		reconcileAll(t, r)
 		if got := strings.Join(plugin.unplugged, ","); got != test.unplugged {
 			t.Errorf("%s: unplugged %q", what, got)
 		}
-		if said := strings.Join(cluster.said, "; "); !strings.Contains(said, test.says) || (said == "") != (test.says == "") {
-			t.Errorf("%s: it says %q", what, said)
+		if statuses := strings.Join(cluster.statuses, "; "); !strings.Contains(statuses, test.says) || (statuses == "") != (test.says == "") {
+			t.Errorf("%s: it says %q", what, statuses)
 		}
 	}
 }
 
-func TestNamesStayWhileALinkWaitsForTheOperator(t *testing.T) {
+func TestSweepKeepsNamesOfUndecidedLink(t *testing.T) {
 	for is, want := range map[admission]bool{unknown: true, refused: false} {
-		r, _ := aNode(t, &fakePlugin{}, hubs("a", "", is))
+		r, _ := newTestReconciler(t, &fakePlugin{}, newLink("a", "", is))
 		var path string
 		left := kubelets + hostsBegin + "\n10.200.5.1\tshop\n" + hostsEnd + "\n"
-		r.Hosts, path = aPod(t, left)
+		r.Hosts, path = newPod(t, left)
 		for range 2 {
 			if err := r.sweep(t.Context()); err != nil {
 				t.Fatal(err)
@@ -217,8 +217,8 @@ func TestNamesStayWhileALinkWaitsForTheOperator(t *testing.T) {
 	}
 }
 
-// TestClientsTakeRoutesThatTheyName has a service of another namespace whose owner gives its clients routes.
-func TestClientsTakeRoutesThatTheyName(t *testing.T) {
+// TestConsent has a service of another namespace whose owner gives its clients routes.
+func TestConsent(t *testing.T) {
 	const chain = "10.200.0.3/32" // of a pod behind the first one
 	for name, test := range map[string]struct {
 		namespace, annotation string
@@ -234,9 +234,9 @@ func TestClientsTakeRoutesThatTheyName(t *testing.T) {
 		"nothing, in its own":   {"ns", "", false, "0.0.0.0/1 10.96.0.10/32 " + chain, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, _ := aNode(t, &fakePlugin{})
+			r, _ := newTestReconciler(t, &fakePlugin{})
 			r.Consent = func(context.Context, *v1alpha1.LinkEnd) (string, bool) { return test.annotation, !test.unknown }
-			s := aSide(v1alpha1.EncryptionNone, false, true)
+			s := newSide(v1alpha1.EncryptionNone, false, true)
 			s.isClient, s.link.Namespace, s.end.Namespace = true, "ns", test.namespace
 			s.end.Routes = []string{"0.0.0.0/1", "10.96.0.10/32", chain}
 			s.end.Hosts = []v1alpha1.LinkHost{{Name: "s", Addresses: []string{"10.200.0.3"}}}

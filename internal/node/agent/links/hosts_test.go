@@ -11,7 +11,7 @@ import (
 )
 
 // aPod is the folder of a pod's file, which says this.
-func aPod(t *testing.T, content string) (h *Hosts, path string) {
+func newPod(t *testing.T, content string) (h *Hosts, path string) {
 	t.Helper()
 	h = &Hosts{Dir: t.TempDir()}
 	path = filepath.Join(h.Dir, "u1", "etc-hosts")
@@ -35,8 +35,8 @@ func read(t *testing.T, path string) string {
 
 const kubelets = "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n10.0.0.7\tapp\n"
 
-func TestNamesComeAndGoInTheSameFile(t *testing.T) {
-	h, path := aPod(t, kubelets)
+func TestHostsSetInPlace(t *testing.T) {
+	h, path := newPod(t, kubelets)
 	before, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)
@@ -64,8 +64,8 @@ func TestNamesComeAndGoInTheSameFile(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoNameIsNotWritten(t *testing.T) {
-	h, path := aPod(t, kubelets)
+func TestHostsSetRejectsInvalidNames(t *testing.T) {
+	h, path := newPod(t, kubelets)
 	for _, name := range []string{"a b", "a\n127.0.0.1 bank", "", "-a", strings.Repeat("a", 300), "#a"} {
 		err := h.Set("u1", "up0", []netip.Addr{netip.MustParseAddr("10.200.5.1")}, []string{name})
 		if err == nil || !strings.Contains(err.Error(), "is not a valid host name") {
@@ -79,7 +79,7 @@ func TestWhatIsNoNameIsNotWritten(t *testing.T) {
 
 // TestHostsOverwrittenInTheSameTick: kubelet's write can leave the modification time that the agent's write gave the file.
 func TestHostsOverwrittenInTheSameTick(t *testing.T) {
-	h, path := aPod(t, kubelets)
+	h, path := newPod(t, kubelets)
 	if err := h.Set("u1", "up0", []netip.Addr{netip.MustParseAddr("10.200.5.1")}, []string{"shop"}); err != nil {
 		t.Fatal(err)
 	}
@@ -104,8 +104,8 @@ func TestHostsOverwrittenInTheSameTick(t *testing.T) {
 	}
 }
 
-func TestHostsProblemIsReportedOnce(t *testing.T) {
-	h, path := aPod(t, kubelets)
+func TestHostsRefreshReportsProblemOnce(t *testing.T) {
+	h, path := newPod(t, kubelets)
 	if err := h.Set("u1", "up0", []netip.Addr{netip.MustParseAddr("10.200.5.1")}, []string{"shop"}); err != nil {
 		t.Fatal(err)
 	}
@@ -133,14 +133,14 @@ func TestHostsProblemIsReportedOnce(t *testing.T) {
 	}
 }
 
-func TestABlockThatAFormerAgentLeftIsReplaced(t *testing.T) {
+func TestHostsSetReplacesOldBlock(t *testing.T) {
 	for name, left := range map[string]string{
 		"whole":    kubelets + hostsBegin + "\n10.1.1.1\told\n" + hostsEnd + "\n",
 		"cut off":  kubelets + hostsBegin + "\n10.1.1.1\told\n10.1.",
 		"not last": kubelets[:33] + hostsBegin + "\n10.1.1.1\told\n" + hostsEnd + "\n" + kubelets[33:],
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, path := aPod(t, left)
+			h, path := newPod(t, left)
 			if err := h.Set("u1", "up0", []netip.Addr{netip.MustParseAddr("10.200.5.1")}, []string{"shop"}); err != nil {
 				t.Fatal(err)
 			}
@@ -157,7 +157,7 @@ func TestABlockThatAFormerAgentLeftIsReplaced(t *testing.T) {
 	}
 }
 
-func TestAPodWithoutAFileIsNoError(t *testing.T) {
+func TestHostsSetWithoutFile(t *testing.T) {
 	h := &Hosts{Dir: t.TempDir()}
 	if err := h.Set("u9", "up0", []netip.Addr{netip.MustParseAddr("10.200.5.1")}, []string{"shop"}); err != nil {
 		t.Error(err)

@@ -25,7 +25,7 @@ func (p *fakeProber) Watch(_ string, target *linkprobe.Target) { p.watched = tar
 func (p *fakeProber) Forget(string)                            { p.watched = nil }
 func (p *fakeProber) Finding(string) (linkprobe.Finding, bool) { return p.finding, p.watched != nil }
 
-func TestALinkThatAFormerAgentHasPluggedIsAskedWhetherItIsUp(t *testing.T) {
+func TestReconcileProbesKeptLink(t *testing.T) {
 	for what, test := range map[string]struct {
 		finding linkprobe.Finding
 		says    string
@@ -34,7 +34,7 @@ func TestALinkThatAFormerAgentHasPluggedIsAskedWhetherItIsUp(t *testing.T) {
 		"it answers":           {finding: linkprobe.Finding{Up: true, MTU: 1413}},
 		"it does not":          {finding: linkprobe.Finding{Message: "10.0.0.1 does not answer"}, says: "a Up False: 10.0.0.1 does not answer"},
 	} {
-		link := hubs("a", "", unknown)
+		link := newLink("a", "", unknown)
 		link.Spec.Client, link.Spec.Endpoint = link.Spec.Endpoint, link.Spec.Client
 		link.Spec.Client.Addresses, link.Spec.Endpoint.Node = []string{"10.0.0.0/31"}, "m"
 		for _, name := range []string{v1alpha1.ConditionClientPlugged, v1alpha1.ConditionEndpointPlugged, v1alpha1.ConditionUp} {
@@ -44,16 +44,16 @@ func TestALinkThatAFormerAgentHasPluggedIsAskedWhetherItIsUp(t *testing.T) {
 		kept := attachment.Plugged{Sandbox: attachment.Sandbox{Identity: end.UID, ContainerID: "c1"}, Interface: end.Interface, VNI: uint32(link.Spec.VNI), MTU: 1413}
 		kept.Link.Addresses, _ = prefixes("addresses", end.Addresses)
 		kept.Link.Peer.Addresses = []netip.Addr{netip.MustParseAddr("10.0.0.1")}
-		r, cluster := aNode(t, &fakePlugin{plugged: []attachment.Plugged{kept}}, link)
+		r, cluster := newTestReconciler(t, &fakePlugin{plugged: []attachment.Plugged{kept}}, link)
 		prober := &fakeProber{finding: test.finding}
 		r.Prober = prober
-		reconciled(t, r)
+		reconcileAll(t, r)
 		if prober.watched == nil || prober.watched.Peer != kept.Link.Peer.Addresses[0] {
 			t.Fatalf("%s: it asks %v", what, prober.watched)
 		}
-		said := strings.Join(cluster.said, "; ")
-		if !strings.Contains(said, test.says) || (said == "") != (test.says == "") || strings.Contains(said, "ClientPlugged False") {
-			t.Errorf("%s: it says %q", what, said)
+		statuses := strings.Join(cluster.statuses, "; ")
+		if !strings.Contains(statuses, test.says) || (statuses == "") != (test.says == "") || strings.Contains(statuses, "ClientPlugged False") {
+			t.Errorf("%s: it says %q", what, statuses)
 		}
 	}
 }

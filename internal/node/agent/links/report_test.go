@@ -27,9 +27,9 @@ import (
 const encryptedPort = 4793
 
 // aSide is the endpoint's end of a link.
-func aSide(asked string, local, plugged bool) *side {
+func newSide(mode string, local, plugged bool) *side {
 	link := &v1alpha1.TSNLink{Spec: v1alpha1.TSNLinkSpec{
-		Service: "camera", VNI: v1alpha1.FirstLinkVNI, Encryption: asked,
+		Service: "camera", VNI: v1alpha1.FirstLinkVNI, Encryption: mode,
 		Client:   v1alpha1.LinkEnd{UID: "c", NodeAddress: "192.0.2.1", Interface: "cam", Addresses: []string{"10.200.0.0/31"}},
 		Endpoint: v1alpha1.LinkEnd{UID: "e", NodeAddress: "192.0.2.2", Interface: "view0", Addresses: []string{"10.200.0.1/31"}},
 	}}
@@ -39,26 +39,26 @@ func aSide(asked string, local, plugged bool) *side {
 	return &side{link: link, end: &link.Spec.Endpoint, otherEnd: &link.Spec.Client, local: local}
 }
 
-func TestALinkIsEncryptedOrSaysThatItIsNot(t *testing.T) {
+func TestEncrypt(t *testing.T) {
 	const none, preferred, required = v1alpha1.EncryptionNone, v1alpha1.EncryptionPreferred, v1alpha1.EncryptionRequired
 	for name, test := range map[string]struct {
 		asked          string
 		local, plugged bool
-		is             encryption.LinkState
+		state             encryption.LinkState
 		encrypted      bool
 		refused, note  string
 	}{
 		"none is asked for":                      {asked: none},
-		"nothing leaves the node":                {asked: required, local: true, is: encryption.LinkState{Refused: "this node cannot"}},
+		"nothing leaves the node":                {asked: required, local: true, state: encryption.LinkState{Refused: "this node cannot"}},
 		"preferred, and both nodes can":          {asked: preferred, encrypted: true, note: "are encrypted"},
 		"required, and both nodes can":           {asked: required, encrypted: true, note: "are encrypted"},
-		"preferred, and one cannot":              {asked: preferred, is: encryption.LinkState{Clear: "node a cannot encrypt"}, note: "leave in clear, as the service's encryption allows: node a cannot"},
-		"required, and one cannot":               {asked: required, is: encryption.LinkState{Refused: "node a cannot encrypt"}, refused: "the service requires encryption, and node a cannot"},
-		"no keys yet":                            {asked: preferred, is: encryption.LinkState{Silent: "no keys"}, refused: "are to be encrypted, and no keys"},
-		"no keys any more":                       {asked: required, plugged: true, is: encryption.LinkState{Silent: "no keys"}, encrypted: true, note: "are encrypted"},
-		"nothing is known yet":                   {asked: preferred, is: encryption.LinkState{Unknown: "nobody looked"}, refused: "not known yet: nobody looked"},
-		"nothing is known, and it was plugged":   {asked: required, plugged: true, is: encryption.LinkState{Unknown: "nobody looked"}, refused: "not known yet"},
-		"it was plugged, and cannot be any more": {asked: required, plugged: true, is: encryption.LinkState{Refused: "this node cannot"}, refused: "this node cannot"},
+		"preferred, and one cannot":              {asked: preferred, state: encryption.LinkState{Clear: "node a cannot encrypt"}, note: "leave in clear, as the service's encryption allows: node a cannot"},
+		"required, and one cannot":               {asked: required, state: encryption.LinkState{Refused: "node a cannot encrypt"}, refused: "the service requires encryption, and node a cannot"},
+		"no keys yet":                            {asked: preferred, state: encryption.LinkState{Silent: "no keys"}, refused: "are to be encrypted, and no keys"},
+		"no keys any more":                       {asked: required, plugged: true, state: encryption.LinkState{Silent: "no keys"}, encrypted: true, note: "are encrypted"},
+		"nothing is known yet":                   {asked: preferred, state: encryption.LinkState{Unknown: "nobody looked"}, refused: "not known yet: nobody looked"},
+		"nothing is known, and it was plugged":   {asked: required, plugged: true, state: encryption.LinkState{Unknown: "nobody looked"}, refused: "not known yet"},
+		"it was plugged, and cannot be any more": {asked: required, plugged: true, state: encryption.LinkState{Refused: "this node cannot"}, refused: "this node cannot"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &Reconciler{
@@ -67,10 +67,10 @@ func TestALinkIsEncryptedOrSaysThatItIsNot(t *testing.T) {
 					if bool(mode) != (test.asked == required) || here.UID != "e" || there.UID != "c" {
 						t.Errorf("asked of mode %v from %s to %s", mode, here.UID, there.UID)
 					}
-					return test.is
+					return test.state
 				},
 			}
-			s := aSide(test.asked, test.local, test.plugged)
+			s := newSide(test.asked, test.local, test.plugged)
 			plan, err := r.plan(t.Context(), s)
 			if err != nil {
 				t.Fatal(err)
@@ -86,17 +86,17 @@ func TestALinkIsEncryptedOrSaysThatItIsNot(t *testing.T) {
 			if less := test.asked != none && !test.local; plan.MTU != 1450-map[bool]int{true: xfrm.OverheadBytes}[less] || plan.MTU < overlay.MinMTU {
 				t.Errorf("it has an MTU of %d", plan.MTU)
 			}
-			if (secret.silent != "") != (test.encrypted && test.is.Silent != "") {
+			if (secret.silent != "") != (test.encrypted && test.state.Silent != "") {
 				t.Errorf("that nothing can be sent is said by %q", secret.silent)
 			}
 		})
 	}
 }
 
-func TestAPodIsToldThatNothingIsSentWithoutKeys(t *testing.T) {
+func TestUpdatePodReportsMissingKeys(t *testing.T) {
 	dir := t.TempDir()
 	r := &Reconciler{Now: time.Now, Files: &Files{PodDir: func(string) string { return dir }}, Hosts: &Hosts{Dir: t.TempDir()}}
-	s := aSide(v1alpha1.EncryptionRequired, false, true)
+	s := newSide(v1alpha1.EncryptionRequired, false, true)
 	const why = "frames to the other node are to be encrypted, and are not sent: node west/a: its cluster signs by another key"
 	done := &outcome{mtu: 1413, finding: linkprobe.Finding{Message: "10.200.0.0, the other end, does not answer"}, encryptionNotes: encryptionNotes{silent: why}}
 	if err := r.updatePod(s, done); err != nil {
@@ -135,7 +135,7 @@ func (f *fakePlugin) Unplug(_ context.Context, plugged *attachment.Plugged) erro
 	return nil
 }
 
-func TestWhatMustBeEncryptedIsUnpluggedWhereItIsInClear(t *testing.T) {
+func TestUnplugClear(t *testing.T) {
 	for asked, want := range map[string]bool{v1alpha1.EncryptionRequired: true, v1alpha1.EncryptionPreferred: false, v1alpha1.EncryptionNone: false} {
 		for _, encrypted := range []bool{false, true} {
 			plugin := &fakePlugin{}
@@ -146,7 +146,7 @@ func TestWhatMustBeEncryptedIsUnpluggedWhereItIsInClear(t *testing.T) {
 				Plugin: plugin, Prober: &linkprobe.Prober{}, Files: &Files{PodDir: func(string) string { return t.TempDir() }},
 				Hosts: &Hosts{Dir: t.TempDir()}, Log: slog.New(slog.DiscardHandler),
 			}
-			unplugged, err := r.unplugClear(t.Context(), aSide(asked, false, true))
+			unplugged, err := r.unplugClear(t.Context(), newSide(asked, false, true))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -160,7 +160,7 @@ func TestWhatMustBeEncryptedIsUnpluggedWhereItIsInClear(t *testing.T) {
 	}
 }
 
-func TestWhatWasForAnEncryptedLinkTakesNoOtherWay(t *testing.T) {
+func TestUnplugClosesEncryptedLink(t *testing.T) {
 	for encrypted, want := range map[bool]int{true: 1, false: 0} {
 		plugin := &fakePlugin{}
 		r := &Reconciler{

@@ -12,7 +12,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/clock"
 )
 
-func TestFiguresFollowTheClock(t *testing.T) {
+func TestClockMetrics(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	m, err := New(registry)
 	if err != nil {

@@ -29,7 +29,7 @@ func (d *described) Register(collector prometheus.Collector) error {
 	return nil
 }
 
-func TestEachFigureIsDocumented(t *testing.T) {
+func TestMetricsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../../../docs/install.md")
 	if err != nil {
 		t.Fatal(err)

@@ -63,7 +63,7 @@ func expect(t *testing.T, registry *prometheus.Registry, name, text string) {
 	}
 }
 
-func TestFiguresFollowWhatKtsndSays(t *testing.T) {
+func TestPoll(t *testing.T) {
 	ktsnd := &fakeKtsnd{
 		status: control.Status{KtsndVersion: "1", Counters: control.Counters{Taken: 12, Sent: 10, DropPort: 2}, Classes: []control.ClassStatus{{TrafficClass: 3, Sent: 10, Late: 1}}},
 		pods: []control.Pod{{
@@ -110,7 +110,7 @@ ktsn_pod_received_total{namespace="default",pod="pod-a",result="ring"} 20
 }
 
 // Open vSwitch did not fetch three of them.
-func TestMessagesThatAreNoLongerSentAreNotCountedTwice(t *testing.T) {
+func TestDecreasedCounterIsNotCountedTwice(t *testing.T) {
 	ktsnd := &fakeKtsnd{pods: []control.Pod{{Identity: "a"}}}
 	p, _ := newPoller(t, ktsnd)
 	for _, now := range []struct{ sent, withdrawn uint64 }{{10, 0}, {7, 3}, {9, 3}, {12, 3}} {
@@ -133,8 +133,8 @@ func TestMessagesThatAreNoLongerSentAreNotCountedTwice(t *testing.T) {
 	}
 }
 
-// TestCountersOfANewKtsndAddUp is about a ktsnd that had taken as many messages as its predecessor when it was asked first.
-func TestCountersOfANewKtsndAddUp(t *testing.T) {
+// TestCountersAddUpAfterRestart is about a ktsnd that had taken as many messages as its predecessor when it was asked first.
+func TestCountersAddUpAfterRestart(t *testing.T) {
 	before := control.Status{
 		KtsndVersion: "1", PID: 100, ProcessorTimeNs: 1000, Counters: control.Counters{Taken: 10, Sent: 8, DropPort: 2, ClockLost: 4, CopiesSent: 4},
 		Classes: []control.ClassStatus{{TrafficClass: 3, Sent: 8, Late: 4}},
@@ -169,7 +169,7 @@ func TestCountersOfANewKtsndAddUp(t *testing.T) {
 	}
 }
 
-func TestANewKtsndAndClosedSocketsTakeNothingBack(t *testing.T) {
+func TestCountersNeverDecrease(t *testing.T) {
 	ktsnd := &fakeKtsnd{
 		status: control.Status{KtsndVersion: "1", Counters: control.Counters{Taken: 10}}, pods: []control.Pod{{Identity: "a", Receive: control.PodReceive{Received: 10}}},
 		flows:      []control.Flow{{Number: 1, Identity: "a", Sent: 10}},

@@ -11,10 +11,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-func TestWhatRelaysDidIsAddedUpForEachPod(t *testing.T) {
+func TestRelayCountersPerPod(t *testing.T) {
 	ktsnd := &fakeKtsnd{status: control.Status{KtsndVersion: "1"}, pods: []control.Pod{{Identity: "a"}}}
 	poller, registry := newPoller(t, ktsnd)
-	of := func(container, uid string, taken uint64) relay.Status {
+	status := func(container, uid string, taken uint64) relay.Status {
 		return relay.Status{
 			Attachment: overlay.Attachment{Identity: uid, ContainerID: container, Interface: "tsn0"}, Running: true,
 			Frames: map[string]uint64{"read-timed": taken},
@@ -33,20 +33,20 @@ func TestWhatRelaysDidIsAddedUpForEachPod(t *testing.T) {
 		relays   []relay.Status
 		want     string
 	}{
-		{"two interfaces of a pod are one figure", 9, []relay.Status{of("x", "a", 3), of("y", "a", 4)}, pod("7")},
-		{"more is added", 9, []relay.Status{of("x", "a", 5), of("y", "a", 4)}, pod("9")},
-		{"another ktsnd counts from the beginning, and the relays do not", 1, []relay.Status{of("x", "a", 5), of("y", "a", 4)}, pod("9")},
-		{"another agent's relay counts from the beginning", 1, []relay.Status{of("x", "a", 1), of("y", "a", 4)}, pod("10")},
-		{"a pod that ktsnd does not know yet waits", 1, []relay.Status{of("x", "a", 1), of("y", "a", 4), of("z", "b", 8)}, pod("10")},
+		{"two interfaces of a pod are one figure", 9, []relay.Status{status("x", "a", 3), status("y", "a", 4)}, pod("7")},
+		{"more is added", 9, []relay.Status{status("x", "a", 5), status("y", "a", 4)}, pod("9")},
+		{"another ktsnd counts from the beginning, and the relays do not", 1, []relay.Status{status("x", "a", 5), status("y", "a", 4)}, pod("9")},
+		{"another agent's relay counts from the beginning", 1, []relay.Status{status("x", "a", 1), status("y", "a", 4)}, pod("10")},
+		{"a pod that ktsnd does not know yet waits", 1, []relay.Status{status("x", "a", 1), status("y", "a", 4), status("z", "b", 8)}, pod("10")},
 	} {
 		relays, ktsnd.status.Counters.Taken = step.relays, step.taken
 		poller.Poll(t.Context())
 		t.Log(step.sentence)
 		expect(t, registry, "ktsn_capture_frames_total", step.want)
 	}
-	away, past := of("x", "a", 1), of("y", "a", 4)
+	away, past := status("x", "a", 1), status("y", "a", 4)
 	away.Running, away.Failure, past.KernelPath = false, errors.New("it is not there"), true
-	relays = []relay.Status{away, past, of("z", "b", 0)}
+	relays = []relay.Status{away, past, status("z", "b", 0)}
 	ktsnd.status.KtsndVersion = "" // it does not answer
 	poller.Poll(t.Context())
 	expect(t, registry, "ktsn_capture_relays", `# HELP ktsn_capture_relays Captured interfaces of the node, by how their relays are: running, away, `+

@@ -141,10 +141,3 @@ func numberOf(prefix netip.Prefix) uint64 {
 	}
 	return number
 }
-
-// Annotations of nodes.
-const (
-	// RangeAnnotation is a prefix; the network's name follows. The value has the node's subnets, one per range,
-	// separated by commas. It applies without an operator only, which assigns subnets otherwise.
-	RangeAnnotation = "range.kubernetsn.io/"
-)

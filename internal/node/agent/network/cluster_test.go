@@ -15,7 +15,7 @@ import (
 )
 
 // aNetwork has ranges of both families, and uplinks for racks.
-func aNetwork() *v1alpha1.TSNNetwork {
+func newNetwork() *v1alpha1.TSNNetwork {
 	return &v1alpha1.TSNNetwork{
 		ObjectMeta: metav1.ObjectMeta{Name: "tsn"},
 		Spec: v1alpha1.TSNNetworkSpec{
@@ -28,15 +28,15 @@ func aNetwork() *v1alpha1.TSNNetwork {
 	}
 }
 
-func TestANetworkIsWhatItsObjectSays(t *testing.T) {
-	n, err := (&Joined{Object: aNetwork()}).Network()
+func TestJoinedNetwork(t *testing.T) {
+	n, err := (&Joined{Object: newNetwork()}).Network()
 	if got := fmt.Sprintf("%+v", n); err != nil || got != "{Name:tsn VNI:42 MTU:1400 Uplink: Port:4789 Capture:All Redirect:true Rings:true Cards:[0000:02:00.0] CardNamespaces:[control] Overhead:0 Encrypted:false Refused: Clock:true Ranges:"+
 		"[{Prefix:10.42.0.0/16 NodeBits:24} {Prefix:fd42::/48 NodeBits:64}]}" {
 		t.Errorf("got %s, %v", got, err)
 	}
 }
 
-func TestANodeHasPartsOfAllRangesOrNone(t *testing.T) {
+func TestJoinedSubnets(t *testing.T) {
 	for name, test := range map[string]struct {
 		ipv4, ipv6, parts, sentence string
 	}{
@@ -46,7 +46,7 @@ func TestANodeHasPartsOfAllRangesOrNone(t *testing.T) {
 		"what are none": {"10.42.5.0", "fd42:0:0:5::/64", "[]", "the node's subnets of network tsn: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			joined := &Joined{Part: v1alpha1.NodeNetwork{Name: "tsn", IPv4: test.ipv4, IPv6: test.ipv6}, Object: aNetwork()}
+			joined := &Joined{Part: v1alpha1.NodeNetwork{Name: "tsn", IPv4: test.ipv4, IPv6: test.ipv6}, Object: newNetwork()}
 			parts, err := joined.Subnets()
 			if got := fmt.Sprint(parts); got != test.parts || (err != nil) != (test.sentence != "") ||
 				err != nil && !strings.HasPrefix(err.Error(), test.sentence) {
@@ -54,7 +54,7 @@ func TestANodeHasPartsOfAllRangesOrNone(t *testing.T) {
 			}
 		})
 	}
-	single := aNetwork()
+	single := newNetwork()
 	single.Spec.IPv6 = nil
 	joined := &Joined{Part: v1alpha1.NodeNetwork{IPv4: "10.42.5.0/24", IPv6: "fd42:0:0:5::/64"}, Object: single}
 	if parts, err := joined.Subnets(); err != nil || len(parts) != 1 {
@@ -62,7 +62,7 @@ func TestANodeHasPartsOfAllRangesOrNone(t *testing.T) {
 	}
 }
 
-func TestMembersAreThoseOfTheShard(t *testing.T) {
+func TestMembersOf(t *testing.T) {
 	shard := &v1alpha1.TSNPeers{ObjectMeta: metav1.ObjectMeta{Name: "tsn-0"}, Spec: v1alpha1.TSNPeersSpec{Network: "tsn", Nodes: []v1alpha1.PeerNode{
 		{Name: "a", Address: "192.0.2.1", IPv4: "10.42.1.0/24", IPv6: "fd42:0:0:1::/64"},
 		{Name: "wrong", Address: "192.0.2", IPv4: "10.42.3.0/24"}, {Name: "half", Address: "192.0.2.3"},
@@ -87,24 +87,24 @@ func TestMembersAreThoseOfTheShard(t *testing.T) {
 	}
 }
 
-func TestANodesUplinkIsTheFirstThatIsForIt(t *testing.T) {
-	wrong := aNetwork()
+func TestUplinkOf(t *testing.T) {
+	wrong := newNetwork()
 	wrong.Spec.Uplinks[0].NodeSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "rack", Operator: "Is"}}
-	free := aNetwork()
+	free := newNetwork()
 	free.Spec.Uplinks = nil
 	for name, test := range map[string]struct {
-		of     *v1alpha1.TSNNetwork
+		object *v1alpha1.TSNNetwork
 		rack   string
 		uplink string
 		fails  bool
 	}{
-		"in its rack":                     {aNetwork(), "1", "eno2", false},
-		"none in another":                 {aNetwork(), "2", "", true},
+		"in its rack":                     {newNetwork(), "1", "eno2", false},
+		"none in another":                 {newNetwork(), "2", "", true},
 		"any where none is asked for":     {free, "2", "", false},
 		"none by a selector that is none": {wrong, "1", "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			uplink, err := UplinkOf(test.of, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"rack": test.rack}}})
+			uplink, err := UplinkOf(test.object, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"rack": test.rack}}})
 			if uplink.Interface != test.uplink || (err != nil) != test.fails || test.rack == "2" && test.fails && !errors.Is(err, ErrNoUplink) {
 				t.Errorf("got %+v, %v", uplink, err)
 			}

@@ -18,7 +18,7 @@ const sample = `networks:
   - {name: second, vni: 43, mtu: 1400, uplink: eno2, port: 8472, capture: All, ranges: [{cidr: 10.43.0.0/20, nodePrefixLength: 28}]}
 `
 
-func TestAFileIsReadAnewEachTime(t *testing.T) {
+func TestFileIsReadEachTime(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "networks.yaml")
 	if err := os.WriteFile(path, []byte(sample), 0o600); err != nil {
 		t.Fatal(err)
@@ -40,7 +40,7 @@ func TestAFileIsReadAnewEachTime(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongWithAFileIsNamed(t *testing.T) {
+func TestFileErrors(t *testing.T) {
 	for name, test := range map[string]struct{ text, sentence string }{
 		"an unknown field": {"networks: [{name: a, vnii: 1}]", "vnii"},
 		"a name with a slash": {"networks: [{name: a/b, vni: 1, ranges: [{cidr: 10.0.0.0/16}]}]",
@@ -74,14 +74,14 @@ func testNetwork() *Network {
 }
 
 func node(name string, age time.Duration, podCIDR, given string) Node {
-	made := Node{Name: name, Created: time.Unix(1000000, 0).Add(-age), Assigned: map[string]string{"tsn": given}}
+	written := Node{Name: name, Created: time.Unix(1000000, 0).Add(-age), Assigned: map[string]string{"tsn": given}}
 	if podCIDR != "" {
-		made.PodCIDR = netip.MustParsePrefix(podCIDR)
+		written.PodCIDR = netip.MustParsePrefix(podCIDR)
 	}
-	return made
+	return written
 }
 
-func TestEachNodeHasItsParts(t *testing.T) {
+func TestAssign(t *testing.T) {
 	for name, test := range map[string]struct {
 		nodes    []Node
 		want     map[string]string
@@ -134,12 +134,12 @@ func TestEachNodeHasItsParts(t *testing.T) {
 				test.want = map[string]string{"b": "[10.42.3.0/24]"}
 			}
 			got, faults := Assign(n, test.nodes)
-			var said []string
+			var messages []string
 			for name, err := range faults {
-				said = append(said, fmt.Sprintf("%s: %v", name, err))
+				messages = append(messages, fmt.Sprintf("%s: %v", name, err))
 			}
-			if test.sentence == "" && len(said) > 0 || test.sentence != "" && (len(said) != 1 || !strings.Contains(said[0], test.sentence)) {
-				t.Errorf("said %q, want %q", said, test.sentence)
+			if test.sentence == "" && len(messages) > 0 || test.sentence != "" && (len(messages) != 1 || !strings.Contains(messages[0], test.sentence)) {
+				t.Errorf("said %q, want %q", messages, test.sentence)
 			}
 			text := map[string]string{}
 			for name, parts := range got {

@@ -27,8 +27,8 @@ type lab struct {
 func newLab(t *testing.T) *lab {
 	t.Helper()
 	l := &lab{t: t, Informer: &Informer{Node: "a", Log: slog.New(slog.DiscardHandler), networks: map[string]*networkWatch{}, signal: make(chan struct{}, 1)}}
-	l.startWatch = func(of *objectWatch) context.CancelFunc {
-		l.watches = append(l.watches, of)
+	l.startWatch = func(w *objectWatch) context.CancelFunc {
+		l.watches = append(l.watches, w)
 		return func() {}
 	}
 	l.startWatch(l.ownNode())
@@ -36,7 +36,7 @@ func newLab(t *testing.T) *lab {
 }
 
 // spoke tells whether the informer has said since the last time that something has changed.
-func (l *lab) spoke() bool {
+func (l *lab) changed() bool {
 	select {
 	case <-l.signal:
 		return true
@@ -45,7 +45,7 @@ func (l *lab) spoke() bool {
 	}
 }
 
-func aNode(networks ...string) *v1alpha1.TSNNode {
+func newTSNNode(networks ...string) *v1alpha1.TSNNode {
 	node := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1"}}
 	for _, name := range networks {
 		node.Spec.Networks = append(node.Spec.Networks, v1alpha1.NodeNetwork{Name: name, IPv4: "10.42.1.0/24"})
@@ -53,94 +53,94 @@ func aNode(networks ...string) *v1alpha1.TSNNode {
 	return node
 }
 
-func aNetwork() *v1alpha1.TSNNetwork {
+func newNetwork() *v1alpha1.TSNNetwork {
 	return &v1alpha1.TSNNetwork{ObjectMeta: metav1.ObjectMeta{Name: "tsn"}, Spec: v1alpha1.TSNNetworkSpec{VNI: 42}}
 }
 
-func aShard(network string) *v1alpha1.TSNPeers {
+func newShard(network string) *v1alpha1.TSNPeers {
 	return &v1alpha1.TSNPeers{ObjectMeta: metav1.ObjectMeta{Name: "tsn-0"}, Spec: v1alpha1.TSNPeersSpec{Network: network, Nodes: []v1alpha1.PeerNode{
 		{Name: "a", Address: "192.0.2.1", IPv4: "10.42.1.0/24"}, {Name: "wrong", Address: "192.0.2", IPv4: "10.42.2.0/24"}}}}
 }
 
-func TestOfWhatNobodyActsUponNothingIsSaid(t *testing.T) {
+func TestIrrelevantChangesAreIgnored(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(l *lab)
 		spoke  bool
 	}{
 		"the node's own report": {func(l *lab) {
-			node := aNode("tsn")
+			node := newTSNNode("tsn")
 			node.Status.AgentVersion = "1"
 			l.watches[0].changed(node)
 		}, false},
 		"pods that come and go": {func(l *lab) {
-			node := aNode("tsn")
+			node := newTSNNode("tsn")
 			node.Spec.Networks[0].Pods = 5
 			l.watches[0].changed(node)
 		}, false},
 		"what the operator sums up": {func(l *lab) {
-			network := aNetwork()
+			network := newNetwork()
 			network.ResourceVersion, network.Status.Pods = "7", 5
 			l.watches[1].changed(network)
 		}, false},
-		"the same list again": {func(l *lab) { l.watches[0].all([]client.Object{aNode("tsn")}) }, false},
+		"the same list again": {func(l *lab) { l.watches[0].all([]client.Object{newTSNNode("tsn")}) }, false},
 		"another part of the network": {func(l *lab) {
-			node := aNode("tsn")
+			node := newTSNNode("tsn")
 			node.Spec.Networks[0].IPv4 = "10.42.2.0/24"
 			l.watches[0].changed(node)
 		}, true},
 		"other gates": {func(l *lab) {
-			node := aNode("tsn")
+			node := newTSNNode("tsn")
 			node.Spec.Gates = "tsn"
 			l.watches[0].changed(node)
 		}, true},
 		"a schedule": {func(l *lab) {
-			network := aNetwork()
+			network := newNetwork()
 			network.Status.Schedule = &v1alpha1.ScheduleRequest{Hash: "x"}
 			l.watches[1].changed(network)
 		}, true},
 		"another network's spec": {func(l *lab) {
-			network := aNetwork()
+			network := newNetwork()
 			network.Spec.MTU = 1400
 			l.watches[1].changed(network)
 		}, true},
-		"another shard":        {func(l *lab) { l.watches[2].changed(aShard("tsn")) }, true},
-		"a shard that is gone": {func(l *lab) { l.watches[2].gone(aShard("tsn")) }, true},
-		"no node any more":     {func(l *lab) { l.watches[0].gone(aNode("tsn")) }, true},
+		"another shard":        {func(l *lab) { l.watches[2].changed(newShard("tsn")) }, true},
+		"a shard that is gone": {func(l *lab) { l.watches[2].gone(newShard("tsn")) }, true},
+		"no node any more":     {func(l *lab) { l.watches[0].gone(newTSNNode("tsn")) }, true},
 		"another node of the name": {func(l *lab) {
-			node := aNode("tsn")
+			node := newTSNNode("tsn")
 			node.UID = "2"
 			l.watches[0].changed(node)
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t)
-			l.watches[0].all([]client.Object{aNode("tsn")})
-			l.watches[1].all([]client.Object{aNetwork()})
-			l.watches[2].all([]client.Object{aShard("tsn")})
-			if !l.spoke() {
+			l.watches[0].all([]client.Object{newTSNNode("tsn")})
+			l.watches[1].all([]client.Object{newNetwork()})
+			l.watches[2].all([]client.Object{newShard("tsn")})
+			if !l.changed() {
 				t.Fatal("nothing is said of what is new")
 			}
-			if test.change(l); l.spoke() != test.spoke {
+			if test.change(l); l.changed() != test.spoke {
 				t.Errorf("it spoke: %v, want %v", !test.spoke, test.spoke)
 			}
 		})
 	}
 }
 
-func TestTheLastEventOfAWatchThatHasEndedIsNoMatter(t *testing.T) {
+func TestEventOfEndedWatchIsIgnored(t *testing.T) {
 	l := newLab(t)
-	l.watches[0].all([]client.Object{aNode("tsn")})
+	l.watches[0].all([]client.Object{newTSNNode("tsn")})
 	past := l.watches[2]
-	past.all([]client.Object{aShard("tsn")})
-	node := aNode()
+	past.all([]client.Object{newShard("tsn")})
+	node := newTSNNode()
 	node.Spec.Gates = "tsn"
 	l.watches[0].changed(node) // it has only the gates of the network now
-	past.changed(aShard("tsn"))
-	past.gone(aShard("tsn"))
-	past.all([]client.Object{aShard("tsn")})
-	l.watches[0].changed(aNode("tsn"))
-	past.changed(aShard("tsn"))
-	past.gone(aShard("tsn"))
+	past.changed(newShard("tsn"))
+	past.gone(newShard("tsn"))
+	past.all([]client.Object{newShard("tsn")})
+	l.watches[0].changed(newTSNNode("tsn"))
+	past.changed(newShard("tsn"))
+	past.gone(newShard("tsn"))
 	if state := l.State(); len(state.Networks) != 1 || state.Networks[0].Shards != nil {
 		t.Errorf("before the new watch has listed anything, it knows %+v", state.Networks)
 	}
@@ -149,34 +149,34 @@ func TestTheLastEventOfAWatchThatHasEndedIsNoMatter(t *testing.T) {
 	}
 }
 
-func TestAShardOfAnotherNetworkHasNobody(t *testing.T) {
+func TestShardOfOtherNetworkHasNoMembers(t *testing.T) {
 	for network, want := range map[string]int{"tsn": 1, "other": 0} {
 		l := newLab(t)
-		l.watches[0].all([]client.Object{aNode("tsn")})
-		l.watches[2].all([]client.Object{aShard(network)})
+		l.watches[0].all([]client.Object{newTSNNode("tsn")})
+		l.watches[2].all([]client.Object{newShard(network)})
 		if shards := l.State().Networks[0].Shards; len(shards) != 1 || len(shards[0]) != want {
 			t.Errorf("the shard of network %s has %v", network, shards)
 		}
 	}
 }
 
-func TestANetworkThatIsGoneIsKnownUntilTheNodeHasLeftIt(t *testing.T) {
+func TestDeletedNetworkStaysUntilNodeLeaves(t *testing.T) {
 	l := newLab(t)
-	l.watches[0].all([]client.Object{aNode("tsn")})
-	l.watches[1].all([]client.Object{aNetwork()})
-	l.watches[1].gone(aNetwork())
+	l.watches[0].all([]client.Object{newTSNNode("tsn")})
+	l.watches[1].all([]client.Object{newNetwork()})
+	l.watches[1].gone(newNetwork())
 	l.watches[1].all(nil)
 	if l.State().Networks[0].Object == nil {
 		t.Error("it is forgotten")
 	}
-	l.watches[0].changed(aNode())
+	l.watches[0].changed(newTSNNode())
 	if state := l.State(); len(state.Networks) != 0 || len(l.networks) != 0 {
 		t.Errorf("it is still known: %+v", state)
 	}
 }
 
-// TestTheMinimumOfEncryption has a hub turn the encryption of a network and a link off.
-func TestTheMinimumOfEncryption(t *testing.T) {
+// TestEncryptionMinimum has a hub turn the encryption of a network and a link off.
+func TestEncryptionMinimum(t *testing.T) {
 	minimum, flags := &tsnnetwork.EncryptionMinimum{}, flag.NewFlagSet("test", flag.ContinueOnError)
 	minimum.AddFlags(flags)
 	if err := flags.Parse([]string{"--encryption-minimum=Required"}); err != nil {
@@ -186,7 +186,7 @@ func TestTheMinimumOfEncryption(t *testing.T) {
 	l.Minimum = minimum
 	one := &networkWatch{}
 	for _, asked := range []string{v1alpha1.EncryptionRequired, v1alpha1.EncryptionNone, ""} {
-		network := aNetwork()
+		network := newNetwork()
 		network.Spec.Encryption = asked
 		l.setNetwork(one, network)
 		if got := one.object.Spec.Encryption; got != v1alpha1.EncryptionRequired {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-func TestAgentsThatStartTogetherAskAtDifferentTimes(t *testing.T) {
+func TestNewStartSpreadsAgents(t *testing.T) {
 	now := time.Now()
 	for name, test := range map[string]struct{ uptime, spread time.Duration }{
 		"after a power cut":                  {time.Minute, spreadAfterBoot},
@@ -41,7 +41,7 @@ func TestAgentsThatStartTogetherAskAtDifferentTimes(t *testing.T) {
 	}
 }
 
-func TestAnInformerAsksNothingBeforeItsTime(t *testing.T) {
+func TestInformerWaitsForStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		began := time.Now()

@@ -24,30 +24,30 @@ var (
 	nowhere          = netip.MustParsePrefix("192.0.2.192/26")
 )
 
-func namespace(t *testing.T, role string) *topology.Namespace {
+func newNamespace(t *testing.T, role string) *topology.Namespace {
 	t.Helper()
 	testlab.Root(t)
 	id, err := topology.NewID()
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := topology.NewNamespace(id.String() + "-" + role)
+	ns, err := topology.NewNamespace(id.String() + "-" + role)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := made.Destroy(); err != nil {
+		if err := ns.Destroy(); err != nil {
 			t.Error(err)
 		}
 	})
-	return made
+	return ns
 }
 
 // link makes a link between two namespaces, whose ends have these addresses and an MTU each.
-func link(t *testing.T, a *topology.Namespace, aAddress netip.Prefix, aMTU int, b *topology.Namespace, name string, bAddress netip.Prefix, bMTU int) {
+func connect(t *testing.T, a *topology.Namespace, aAddress netip.Prefix, aMTU int, b *topology.Namespace, name string, bAddress netip.Prefix, bMTU int) {
 	t.Helper()
 	end := func(where *topology.Namespace, name string, address netip.Prefix, mtu int) {
-		do(t, where, func() error {
+		runIn(t, where, func() error {
 			link, err := netlink.LinkByName(name)
 			if err != nil {
 				return err
@@ -56,7 +56,7 @@ func link(t *testing.T, a *topology.Namespace, aAddress netip.Prefix, aMTU int, 
 				netlink.AddrAdd(link, &netlink.Addr{IPNet: ipNet(address)}))
 		})
 	}
-	do(t, a, func() error {
+	runIn(t, a, func() error {
 		other, err := os.Open(b.Path())
 		if err != nil {
 			return err
@@ -74,7 +74,7 @@ func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), 32)}
 }
 
-func do(t *testing.T, where *topology.Namespace, work func() error) {
+func runIn(t *testing.T, where *topology.Namespace, work func() error) {
 	t.Helper()
 	if err := where.Do(work); err != nil {
 		t.Fatal(err)
@@ -82,21 +82,21 @@ func do(t *testing.T, where *topology.Namespace, work func() error) {
 }
 
 // pathOf is a node behind a router, by which the far node is reached; the router's ends have these MTUs.
-func pathOf(t *testing.T, nearMTU, farMTU int) *topology.Namespace {
+func newPath(t *testing.T, nearMTU, farMTU int) *topology.Namespace {
 	t.Helper()
-	from, router, to := namespace(t, "near"), namespace(t, "router"), namespace(t, "far")
-	link(t, from, near, 1500, router, "near", routerNear, nearMTU)
-	link(t, to, far, 1500, router, "far", routerFar, farMTU)
-	do(t, router, func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0) })
-	do(t, from, func() error { return netlink.RouteAdd(&netlink.Route{Gw: routerNear.Addr().AsSlice()}) })
-	do(t, to, func() error { return netlink.RouteAdd(&netlink.Route{Gw: routerFar.Addr().AsSlice()}) })
+	from, router, to := newNamespace(t, "near"), newNamespace(t, "router"), newNamespace(t, "far")
+	connect(t, from, near, 1500, router, "near", routerNear, nearMTU)
+	connect(t, to, far, 1500, router, "far", routerFar, farMTU)
+	runIn(t, router, func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0) })
+	runIn(t, from, func() error { return netlink.RouteAdd(&netlink.Route{Gw: routerNear.Addr().AsSlice()}) })
+	runIn(t, to, func() error { return netlink.RouteAdd(&netlink.Route{Gw: routerFar.Addr().AsSlice()}) })
 	// So that the answers to packets that follow each other fast come, too.
-	do(t, to, func() error { return os.WriteFile("/proc/sys/net/ipv4/icmp_ratelimit", []byte("0"), 0) })
-	do(t, router, func() error { return netlink.RouteAdd(&netlink.Route{Dst: ipNet(nowhere), Type: unix.RTN_BLACKHOLE}) })
+	runIn(t, to, func() error { return os.WriteFile("/proc/sys/net/ipv4/icmp_ratelimit", []byte("0"), 0) })
+	runIn(t, router, func() error { return netlink.RouteAdd(&netlink.Route{Dst: ipNet(nowhere), Type: unix.RTN_BLACKHOLE}) })
 	return from
 }
 
-func TestTheLargestPacketOfAPathIsFound(t *testing.T) {
+func TestFind(t *testing.T) {
 	for what, test := range map[string]struct {
 		nearMTU, farMTU, largest int
 		to                       netip.Prefix
@@ -113,8 +113,8 @@ func TestTheLargestPacketOfAPathIsFound(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			from := pathOf(t, test.nearMTU, test.farMTU)
-			do(t, from, func() error {
+			from := newPath(t, test.nearMTU, test.farMTU)
+			runIn(t, from, func() error {
 				bytes, err := find(t.Context(), test.to.Addr(), test.largest, time.Second)
 				if bytes != test.want || !errors.Is(err, test.err) {
 					t.Errorf("found %d bytes, %v, want %d", bytes, err, test.want)

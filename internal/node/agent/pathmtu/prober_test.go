@@ -18,7 +18,7 @@ type lab struct {
 	*Prober
 	mu          sync.Mutex // of what follows
 	finds       map[netip.Addr]int
-	asked, told int
+	asked, changes int
 }
 
 func newLab(t *testing.T, finds map[netip.Addr]int) *lab {
@@ -34,7 +34,7 @@ func newLab(t *testing.T, finds map[netip.Addr]int) *lab {
 			}
 			return 0, ErrSilent
 		},
-		Changed: func() { l.told++ }, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Changed: func() { l.changes++ }, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -58,15 +58,15 @@ func (l *lab) find(host netip.Addr, bytes int) {
 
 var a, b = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 
-func TestTheLeastOfAllPathsCounts(t *testing.T) {
+func TestPathMTUIsMinimum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, map[netip.Addr]int{a: 1400, b: 1500})
 		if least := l.PathMTU([]netip.Addr{a, b}, 1500); least != 1500 {
 			t.Errorf("before anything is known it is %d, want what the node can send", least)
 		}
 		synctest.Wait()
-		if least := l.PathMTU([]netip.Addr{a, b}, 1500); least != 1400 || l.asked != 2 || l.told != 2 {
-			t.Errorf("it is %d, asked %d times and told %d times", least, l.asked, l.told)
+		if least := l.PathMTU([]netip.Addr{a, b}, 1500); least != 1400 || l.asked != 2 || l.changes != 2 {
+			t.Errorf("it is %d, asked %d times and told %d times", least, l.asked, l.changes)
 		}
 		if least := l.PathMTU([]netip.Addr{b}, 1500); least != 1500 {
 			t.Errorf("of one path it is %d", least)
@@ -74,19 +74,19 @@ func TestTheLeastOfAllPathsCounts(t *testing.T) {
 	})
 }
 
-func TestAPathThatIsSilentIsAskedAgain(t *testing.T) {
+func TestSilentPathIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, map[netip.Addr]int{})
 		l.PathMTU([]netip.Addr{a}, 1500)
 		synctest.Wait()
-		if least := l.PathMTU([]netip.Addr{a}, 1500); least != 1500 || l.told != 0 {
-			t.Errorf("of a silent path it is %d, told %d times", least, l.told)
+		if least := l.PathMTU([]netip.Addr{a}, 1500); least != 1500 || l.changes != 0 {
+			t.Errorf("of a silent path it is %d, told %d times", least, l.changes)
 		}
 		l.find(a, 1390)
 		time.Sleep(retryInterval + time.Second)
 		synctest.Wait()
-		if least := l.PathMTU([]netip.Addr{a}, 1500); least != 1390 || l.told != 1 {
-			t.Errorf("of a path that answers it is %d, told %d times", least, l.told)
+		if least := l.PathMTU([]netip.Addr{a}, 1500); least != 1390 || l.changes != 1 {
+			t.Errorf("of a path that answers it is %d, told %d times", least, l.changes)
 		}
 		l.find(a, 0)
 		time.Sleep(validFor + time.Second)
@@ -97,7 +97,7 @@ func TestAPathThatIsSilentIsAskedAgain(t *testing.T) {
 	})
 }
 
-func TestAnotherUplinkIsAskedForAnew(t *testing.T) {
+func TestOtherUplinkIsProbedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, map[netip.Addr]int{a: 9000})
 		l.PathMTU([]netip.Addr{a}, 1500)
@@ -110,7 +110,7 @@ func TestAnotherUplinkIsAskedForAnew(t *testing.T) {
 	})
 }
 
-func TestAPathThatNobodyAsksForIsForgotten(t *testing.T) {
+func TestUnusedPathIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, map[netip.Addr]int{a: 1400})
 		l.PathMTU([]netip.Addr{a}, 1500)

@@ -51,7 +51,7 @@ type lab struct {
 func newLab(state *network.Cluster) *lab {
 	l := &lab{on: newFakeNode(42, 43), state: state, now: time.Now()}
 	nodes := fake.NewClientBuilder().WithObjects(kubeNode("node1", "", "192.0.2.1", nil)).Build()
-	l.Reconciler, l.parts, l.said = reconcilerOf(l.on, &FromCluster{Nodes: nodes, Node: "node1", State: func() network.Cluster { return *l.state }})
+	l.Reconciler, l.parts, l.said = newReconcilerFor(l.on, &FromCluster{Nodes: nodes, Node: "node1", State: func() network.Cluster { return *l.state }})
 	l.Linger, l.Now = 10*time.Second, func() time.Time { return l.now }
 	configure := l.Configure
 	l.Configure = func(networks []network.Network, parts map[string][]netip.Prefix, all bool) error {
@@ -61,7 +61,7 @@ func newLab(state *network.Cluster) *lab {
 	return l
 }
 
-func TestTheMembersOfANetworkBecomePeers(t *testing.T) {
+func TestPlanMembers(t *testing.T) {
 	l := newLab(clusterOf([]network.Member{member(1), member(2)}, []network.Member{member(3), member(2)}))
 	reconcileOnce(t, l.Reconciler)
 	want := "42 192.0.2.2 [10.42.2.0/24] flooded true told [10.42.2.0/24]; 42 192.0.2.3 [10.42.3.0/24] flooded true told [10.42.3.0/24]"
@@ -84,8 +84,8 @@ func TestTheMembersOfANetworkBecomePeers(t *testing.T) {
 	}
 }
 
-// TestANodeOutsideItsClustersPartIsNoPeer has TSNPeers without a cluster that somebody else than the operator wrote.
-func TestANodeOutsideItsClustersPartIsNoPeer(t *testing.T) {
+// TestPlanRejectsSubnetOutsidePart has TSNPeers without a cluster that somebody else than the operator wrote.
+func TestPlanRejectsSubnetOutsidePart(t *testing.T) {
 	for name, test := range map[string]struct {
 		part, subnet, address string
 		peers                 int
@@ -104,52 +104,52 @@ func TestANodeOutsideItsClustersPartIsNoPeer(t *testing.T) {
 			state.Networks[0].Object.Spec.IPv4.Part = test.part
 			l := newLab(state)
 			reconcileOnce(t, l.Reconciler)
-			if len(l.on.told) != test.peers {
-				t.Errorf("ktsnd knows %v, want %d peers", l.on.told, test.peers)
+			if len(l.on.ktsnd) != test.peers {
+				t.Errorf("ktsnd knows %v, want %d peers", l.on.ktsnd, test.peers)
 			}
 		})
 	}
 }
 
-func TestAPeerThatIsNotPlannedAnyMoreStaysForAWhile(t *testing.T) {
+func TestUnplannedPeerLingers(t *testing.T) {
 	l := newLab(clusterOf([]network.Member{member(1), member(2), member(3)}))
 	reconcileOnce(t, l.Reconciler)
 	l.state = clusterOf([]network.Member{member(1), member(2)})
-	if result := reconcileOnce(t, l.Reconciler); len(l.on.told) != 2 || result.RequeueAfter > l.Linger {
-		t.Errorf("ktsnd knows %v at once, and is told again after %v", l.on.told, result.RequeueAfter)
+	if result := reconcileOnce(t, l.Reconciler); len(l.on.ktsnd) != 2 || result.RequeueAfter > l.Linger {
+		t.Errorf("ktsnd knows %v at once, and is told again after %v", l.on.ktsnd, result.RequeueAfter)
 	}
 	l.now = l.now.Add(l.Linger / 2)
 	l.state = clusterOf([]network.Member{member(1), member(2)}, []network.Member{member(3)}) // in another shard
 	reconcileOnce(t, l.Reconciler)
 	l.now = l.now.Add(l.Linger)
 	l.state = clusterOf([]network.Member{member(1), member(2)})
-	if reconcileOnce(t, l.Reconciler); len(l.on.told) != 2 {
-		t.Errorf("ktsnd knows %v, of which one was planned a moment ago", l.on.told)
+	if reconcileOnce(t, l.Reconciler); len(l.on.ktsnd) != 2 {
+		t.Errorf("ktsnd knows %v, of which one was planned a moment ago", l.on.ktsnd)
 	}
 	l.now = l.now.Add(l.Linger - 3*time.Second) // something else was to be looked at
-	if result := reconcileOnce(t, l.Reconciler); len(l.on.told) != 2 || result.RequeueAfter != 3*time.Second {
-		t.Errorf("it looks again after %v at a peer that stays for 3 s, and ktsnd knows %v", result.RequeueAfter, l.on.told)
+	if result := reconcileOnce(t, l.Reconciler); len(l.on.ktsnd) != 2 || result.RequeueAfter != 3*time.Second {
+		t.Errorf("it looks again after %v at a peer that stays for 3 s, and ktsnd knows %v", result.RequeueAfter, l.on.ktsnd)
 	}
 	l.now = l.now.Add(3 * time.Second)
-	if reconcileOnce(t, l.Reconciler); len(l.on.told) != 1 || len(l.on.flooded[42]) != 1 || len(l.on.remembered) != 1 {
-		t.Errorf("ktsnd still knows %v", l.on.told)
+	if reconcileOnce(t, l.Reconciler); len(l.on.ktsnd) != 1 || len(l.on.flooded[42]) != 1 || len(l.on.remembered) != 1 {
+		t.Errorf("ktsnd still knows %v", l.on.ktsnd)
 	}
 }
 
-// TestAPeerThatCouldNotBeForgottenIsForgottenLater has the node's tunnels not be there when the peer's time is over.
-func TestAPeerThatCouldNotBeForgottenIsForgottenLater(t *testing.T) {
+// TestFailedRemovalIsRetried has the node's tunnels not be there when the peer's time is over.
+func TestFailedRemovalIsRetried(t *testing.T) {
 	l := newLab(clusterOf([]network.Member{member(1), member(2)}))
 	reconcileOnce(t, l.Reconciler)
 	l.state = clusterOf([]network.Member{member(1)})
 	reconcileOnce(t, l.Reconciler)
 	l.Open = func() (Overlay, error) { return nil, errors.New("no tunnels") }
 	l.now = l.now.Add(l.Linger)
-	if result := reconcileOnce(t, l.Reconciler); len(l.on.told) != 1 || result.RequeueAfter != repeat.AfterFailure {
-		t.Errorf("ktsnd knows %v, and is told again after %v", l.on.told, result.RequeueAfter)
+	if result := reconcileOnce(t, l.Reconciler); len(l.on.ktsnd) != 1 || result.RequeueAfter != repeat.AfterFailure {
+		t.Errorf("ktsnd knows %v, and is told again after %v", l.on.ktsnd, result.RequeueAfter)
 	}
 }
 
-func TestAfterAStartNoPeerGoes(t *testing.T) {
+func TestStartupGrace(t *testing.T) {
 	l := newLab(clusterOf([]network.Member{member(1), member(2), member(3)}))
 	reconcileOnce(t, l.Reconciler)
 	again := newLab(clusterOf([]network.Member{member(1)})) // the operator has begun to write
@@ -159,13 +159,13 @@ func TestAfterAStartNoPeerGoes(t *testing.T) {
 		peers int
 	}{{0, 2}, {time.Minute, 2}, {time.Minute, 0}} {
 		again.now = again.now.Add(step.after)
-		if result := reconcileOnce(t, again.Reconciler); len(l.on.told) != step.peers || result.RequeueAfter != repeat.Every {
-			t.Errorf("%v later ktsnd knows %v, and is told again after %v", step.after, l.on.told, result.RequeueAfter)
+		if result := reconcileOnce(t, again.Reconciler); len(l.on.ktsnd) != step.peers || result.RequeueAfter != repeat.Every {
+			t.Errorf("%v later ktsnd knows %v, and is told again after %v", step.after, l.on.ktsnd, result.RequeueAfter)
 		}
 	}
 }
 
-func TestAPeerWhosePartIsAnothersGoesAtOnce(t *testing.T) {
+func TestPeerWithReassignedSubnetIsRemoved(t *testing.T) {
 	l := newLab(clusterOf([]network.Member{member(1), member(2)}))
 	reconcileOnce(t, l.Reconciler)
 	heir := member(3)
@@ -177,7 +177,7 @@ func TestAPeerWhosePartIsAnothersGoesAtOnce(t *testing.T) {
 	}
 }
 
-func TestWhatIsInForceStaysAsLongAsNotAllIsKnown(t *testing.T) {
+func TestPeersStayWhileStateIsUnknown(t *testing.T) {
 	second := func(l *lab) *network.Joined {
 		other := clusterOf([]network.Member{member(1), member(2)}).Networks[0]
 		other.Part.Name, other.Object.Name, other.Object.Spec.VNI = "second", "second", 43
@@ -201,8 +201,8 @@ func TestWhatIsInForceStaysAsLongAsNotAllIsKnown(t *testing.T) {
 			l := newLab(clusterOf([]network.Member{member(1), member(2)}))
 			second(l)
 			reconcileOnce(t, l.Reconciler)
-			if len(l.on.told) != 2 {
-				t.Fatalf("ktsnd knows %v", l.on.told)
+			if len(l.on.ktsnd) != 2 {
+				t.Fatalf("ktsnd knows %v", l.on.ktsnd)
 			}
 			l.state = clusterOf([]network.Member{member(1)})
 			l.all = true
@@ -211,7 +211,7 @@ func TestWhatIsInForceStaysAsLongAsNotAllIsKnown(t *testing.T) {
 			l.now = l.now.Add(time.Minute)
 			reconcileOnce(t, l.Reconciler)
 			for vni, want := range map[uint32]bool{42: test.kept42, 43: test.kept43} {
-				if _, kept := l.on.told[key{vni, member(2).Address}]; kept != want {
+				if _, kept := l.on.ktsnd[key{vni, member(2).Address}]; kept != want {
 					t.Errorf("network %d: ktsnd still knows its peer: %v, want %v", vni, kept, want)
 				}
 			}
@@ -222,11 +222,11 @@ func TestWhatIsInForceStaysAsLongAsNotAllIsKnown(t *testing.T) {
 	}
 }
 
-func TestANodeWithoutAnUplinkHasPeersAndNoConfiguration(t *testing.T) {
+func TestNodeWithoutUplink(t *testing.T) {
 	l := newLab(clusterOf([]network.Member{member(1), member(2)}))
 	l.state.Networks[0].Object.Spec.Uplinks = []v1alpha1.Uplink{{Interface: "eno2", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"rack": "1"}}}}
-	if reconcileOnce(t, l.Reconciler); len(*l.parts) != 0 || len(l.on.told) != 1 {
-		t.Errorf("configured %v, ktsnd knows %v", *l.parts, l.on.told)
+	if reconcileOnce(t, l.Reconciler); len(*l.parts) != 0 || len(l.on.ktsnd) != 1 {
+		t.Errorf("configured %v, ktsnd knows %v", *l.parts, l.on.ktsnd)
 	}
 }
 
@@ -238,17 +238,17 @@ func BenchmarkPlan(b *testing.B) {
 			if i%v1alpha1.MaxPeers == 0 {
 				shards = append(shards, nil)
 			}
-			one := member(i)
-			one.Address = netip.AddrFrom4([4]byte{192, 168, byte(i >> 8), byte(i)})
-			shards[len(shards)-1] = append(shards[len(shards)-1], one)
+			item := member(i)
+			item.Address = netip.AddrFrom4([4]byte{192, 168, byte(i >> 8), byte(i)})
+			shards[len(shards)-1] = append(shards[len(shards)-1], item)
 		}
 		state := clusterOf(shards...)
 		nodes := fake.NewClientBuilder().WithObjects(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1"}}).Build()
 		planner := &FromCluster{Nodes: nodes, Node: "node1", State: func() network.Cluster { return *state }}
 		b.Run(fmt.Sprintf("of %d nodes", count), func(b *testing.B) {
 			for b.Loop() {
-				made, err := planner.plan(b.Context())
-				if err != nil || len(made.tunnels(netip.Addr{}).Peers) < count-1 {
+				built, err := planner.plan(b.Context())
+				if err != nil || len(built.tunnels(netip.Addr{}).Peers) < count-1 {
 					b.Fatal(err)
 				}
 			}
@@ -258,12 +258,12 @@ func BenchmarkPlan(b *testing.B) {
 
 // remote is a node of cluster south with this part.
 func remote(number int, part string) network.Member {
-	made := member(number)
-	made.Cluster, made.Node, made.Subnets = "south", "node1", []netip.Prefix{netip.MustParsePrefix(part)}
-	return made
+	built := member(number)
+	built.Cluster, built.Node, built.Subnets = "south", "node1", []netip.Prefix{netip.MustParsePrefix(part)}
+	return built
 }
 
-func TestNodesOfAnotherClusterBecomePeers(t *testing.T) {
+func TestPlanForeignMembers(t *testing.T) {
 	state := clusterOf([]network.Member{member(1), member(2)}, []network.Member{remote(9, "10.42.64.0/24")})
 	state.Networks[0].Object.Spec.IPv4.Part = "10.42.0.0/20"
 	l := newLab(state)
@@ -274,7 +274,7 @@ func TestNodesOfAnotherClusterBecomePeers(t *testing.T) {
 	}
 }
 
-func TestWhatAnotherClusterSaysTakesNothingFromThisOne(t *testing.T) {
+func TestPlanRejectsForeignClaims(t *testing.T) {
 	for what, test := range map[string]struct {
 		remote network.Member
 		part   string
@@ -291,11 +291,11 @@ func TestWhatAnotherClusterSaysTakesNothingFromThisOne(t *testing.T) {
 			state := clusterOf([]network.Member{member(1), member(2)}, []network.Member{test.remote})
 			state.Networks[0].Object.Spec.IPv4.Part = test.part
 			l := newLab(state)
-			made, err := l.Plan.plan(t.Context())
+			built, err := l.Plan.plan(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			if said := made.faults["south/node1"]; test.want == "" && said != nil || test.want != "" && (said == nil || !strings.Contains(said.Error(), test.want)) {
+			if said := built.faults["south/node1"]; test.want == "" && said != nil || test.want != "" && (said == nil || !strings.Contains(said.Error(), test.want)) {
 				t.Errorf("said %v, want %q", said, test.want)
 			}
 			reconcileOnce(t, l.Reconciler)
@@ -306,8 +306,8 @@ func TestWhatAnotherClusterSaysTakesNothingFromThisOne(t *testing.T) {
 	}
 }
 
-// TestPeersHaveSignedRanges has TSNPeers name other ranges of a node than its cluster has signed.
-func TestPeersHaveSignedRanges(t *testing.T) {
+// TestPlanUsesSignedSubnets has TSNPeers name other ranges of a node than its cluster has signed.
+func TestPlanUsesSignedSubnets(t *testing.T) {
 	changed := remote(9, "10.42.80.0/24")
 	impostor := changed
 	impostor.Cluster = "evil"

@@ -270,9 +270,3 @@ func complete(have observed, peer *control.Peer, tunnel bool) bool {
 	return have.recorded != nil && slices.Equal(have.recorded.Subnets, peer.Subnets) &&
 		have.inKtsnd != nil && slices.Equal(have.inKtsnd.Subnets, peer.Subnets) && (have.flooded || !tunnel)
 }
-
-// Reasons of Events of nodes.
-const (
-	// ReasonOpenVSwitch means that the node's Open vSwitch cannot be set up.
-	ReasonOpenVSwitch = "TSNOpenVSwitchNotSetUp"
-)

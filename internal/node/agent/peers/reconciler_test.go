@@ -28,21 +28,21 @@ import (
 
 // fakeNode is kernel, state directory and ktsnd of a node.
 type fakeNode struct {
-	remembered, told map[key]control.Peer
-	flooded          map[uint32]map[netip.Addr]bool
-	calls            int
-	refuse           error
+	remembered, ktsnd map[key]control.Peer
+	flooded           map[uint32]map[netip.Addr]bool
+	calls             int
+	err               error
 	// guarded counts looks at the filter, which fail with unguardable.
 	guarded     int
 	unguardable error
 }
 
 func newFakeNode(tunnels ...uint32) *fakeNode {
-	made := &fakeNode{map[key]control.Peer{}, map[key]control.Peer{}, map[uint32]map[netip.Addr]bool{}, 0, nil, 0, nil}
+	built := &fakeNode{map[key]control.Peer{}, map[key]control.Peer{}, map[uint32]map[netip.Addr]bool{}, 0, nil, 0, nil}
 	for _, vni := range tunnels {
-		made.flooded[vni] = map[netip.Addr]bool{}
+		built.flooded[vni] = map[netip.Addr]bool{}
 	}
-	return made
+	return built
 }
 
 type fakeOverlay struct{ *fakeNode }
@@ -68,8 +68,8 @@ func (f fakeOverlay) ChangePeers(ctx context.Context, changes []overlay.Change, 
 			delete(f.remembered, at)
 			delete(f.flooded[at.vni], at.address)
 			err = timed.PeerDel(ctx, at.vni, at.address)
-		case f.refuse != nil:
-			return f.refuse
+		case f.err != nil:
+			return f.err
 		default:
 			f.remembered[at] = peer
 			if f.flooded[at.vni] != nil {
@@ -88,14 +88,14 @@ type fakeKtsnd struct{ *fakeNode }
 
 func (f fakeKtsnd) Status(context.Context) (*control.Status, error) { return &control.Status{}, nil }
 func (f fakeKtsnd) Peers(context.Context) ([]control.Peer, error) {
-	return slices.Collect(maps.Values(f.told)), nil
+	return slices.Collect(maps.Values(f.ktsnd)), nil
 }
 func (f fakeKtsnd) PeerAdd(_ context.Context, peer control.Peer) error {
-	f.told[key{peer.VNI, peer.Address}] = peer
+	f.ktsnd[key{peer.VNI, peer.Address}] = peer
 	return nil
 }
 func (f fakeKtsnd) PeerDel(_ context.Context, vni uint32, address netip.Addr) error {
-	delete(f.told, key{vni, address})
+	delete(f.ktsnd, key{vni, address})
 	return nil
 }
 
@@ -116,28 +116,28 @@ func kubeNode(name, podCIDR, address string, annotations map[string]string) *cor
 var oneNetwork = fixed{{Name: "tsn", VNI: 42, Port: 4789, Ranges: []network.Range{{Prefix: netip.MustParsePrefix("10.42.0.0/16"), NodeBits: 24}}}}
 
 // newReconciler is one for node1 with these nodes; parts and said are what it configured and reported last.
-func newReconciler(on *fakeNode, networks network.Source, nodes ...*corev1.Node) (r *Reconciler, parts *map[string][]netip.Prefix, said *error) {
+func newReconciler(on *fakeNode, networks network.Source, nodes ...*corev1.Node) (r *Reconciler, parts *map[string][]netip.Prefix, reported *error) {
 	objects := fake.NewClientBuilder()
 	for _, node := range nodes {
 		objects = objects.WithObjects(node)
 	}
-	return reconcilerOf(on, &FromNodes{Nodes: objects.Build(), Networks: networks, Node: "node1"})
+	return newReconcilerFor(on, &FromNodes{Nodes: objects.Build(), Networks: networks, Node: "node1"})
 }
 
 // reconcilerOf is one with a planner.
-func reconcilerOf(on *fakeNode, planner Planner) (r *Reconciler, parts *map[string][]netip.Prefix, said *error) {
-	parts, said = new(map[string][]netip.Prefix), new(error)
+func newReconcilerFor(on *fakeNode, planner Planner) (r *Reconciler, parts *map[string][]netip.Prefix, reported *error) {
+	parts, reported = new(map[string][]netip.Prefix), new(error)
 	return &Reconciler{
 		Plan: planner, Now: time.Now,
 		Open: func() (Overlay, error) { return fakeOverlay{on}, nil },
 		Do: func(ctx context.Context, ask func(context.Context, Ktsnd) error) error {
 			return ask(ctx, fakeKtsnd{on})
 		},
-		Configure: func(_ []network.Network, made map[string][]netip.Prefix, _ bool) error { *parts = made; return nil },
-		Report:    func(err error) { *said = err },
+		Configure: func(_ []network.Network, built map[string][]netip.Prefix, _ bool) error { *parts = built; return nil },
+		Report:    func(err error) { *reported = err },
 		LeftOut:   func(int) {}, Warn: func(*corev1.Node, string, string) {},
 		Log: slog.New(slog.DiscardHandler),
-	}, parts, said
+	}, parts, reported
 }
 
 func reconcileOnce(t *testing.T, r *Reconciler) reconcile.Result {
@@ -153,13 +153,13 @@ func (f *fakeNode) text() string {
 	var all []string
 	for at, peer := range f.remembered {
 		all = append(all, fmt.Sprint(at.vni, " ", at.address, " ", peer.Subnets, " flooded ", f.flooded[at.vni][at.address],
-			" told ", f.told[at].Subnets))
+			" told ", f.ktsnd[at].Subnets))
 	}
 	slices.Sort(all)
 	return strings.Join(all, "; ")
 }
 
-func TestTheOtherNodesBecomePeersOfKernelAndKtsnd(t *testing.T) {
+func TestReconcileAddsPeers(t *testing.T) {
 	on := newFakeNode(42, 1)
 	// Flannel's tunnel floods, too.
 	on.flooded[1][netip.MustParseAddr("192.0.2.9")] = true
@@ -185,7 +185,7 @@ func TestTheOtherNodesBecomePeersOfKernelAndKtsnd(t *testing.T) {
 	}
 }
 
-func TestTheFilterOfTheTunnelsIsLookedAtEachTime(t *testing.T) {
+func TestReconcileRestoresGuard(t *testing.T) {
 	on := newFakeNode(42)
 	r, _, said := newReconciler(on, oneNetwork, kubeNode("node1", "10.244.0.0/24", "192.0.2.1", nil),
 		kubeNode("node2", "10.244.1.0/24", "192.0.2.2", nil))
@@ -195,22 +195,22 @@ func TestTheFilterOfTheTunnelsIsLookedAtEachTime(t *testing.T) {
 		}
 	}
 	on.unguardable = errors.New("no nf_tables")
-	delete(on.told, key{42, netip.MustParseAddr("192.0.2.2")})
+	delete(on.ktsnd, key{42, netip.MustParseAddr("192.0.2.2")})
 	result := reconcileOnce(t, r)
 	if !errors.Is(*said, on.unguardable) || result.RequeueAfter != repeat.AfterFailure {
 		t.Errorf("it said %v, and looks again after %v", *said, result.RequeueAfter)
 	}
-	if len(on.told) != 1 {
+	if len(on.ktsnd) != 1 {
 		t.Error("without a filter ktsnd is not told of the peer any more")
 	}
 }
 
-func TestWhatOthersChangedIsMended(t *testing.T) {
+func TestReconcileRepairsPeers(t *testing.T) {
 	two := netip.MustParseAddr("192.0.2.2")
 	at := key{42, two}
 	for name, spoil := range map[string]func(*fakeNode){
-		"a ktsnd that was started anew":   func(on *fakeNode) { delete(on.told, at) },
-		"a ktsnd with other subnets":      func(on *fakeNode) { on.told[at] = control.Peer{VNI: 42, Address: two} },
+		"a ktsnd that was started anew":   func(on *fakeNode) { delete(on.ktsnd, at) },
+		"a ktsnd with other subnets":      func(on *fakeNode) { on.ktsnd[at] = control.Peer{VNI: 42, Address: two} },
 		"a forwarding entry that is gone": func(on *fakeNode) { delete(on.flooded[42], two) },
 		"a list of peers that is gone":    func(on *fakeNode) { clear(on.remembered) },
 		"a peer that no node is": func(on *fakeNode) {
@@ -219,7 +219,7 @@ func TestWhatOthersChangedIsMended(t *testing.T) {
 		},
 		"a peer that only the kernel knows": func(on *fakeNode) { on.flooded[42][netip.MustParseAddr("192.0.2.77")] = true },
 		"a peer of a network that is gone": func(on *fakeNode) {
-			on.told[key{43, two}] = control.Peer{VNI: 43, Address: two}
+			on.ktsnd[key{43, two}] = control.Peer{VNI: 43, Address: two}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -229,14 +229,14 @@ func TestWhatOthersChangedIsMended(t *testing.T) {
 			before := on.text()
 			spoil(on)
 			reconcileOnce(t, r)
-			if got := on.text(); got != before || len(on.told) != 1 || len(on.flooded[42]) != 1 || *said != nil {
-				t.Errorf("peers are %s, told %v, flooded %v (%v); want %s", got, on.told, on.flooded, *said, before)
+			if got := on.text(); got != before || len(on.ktsnd) != 1 || len(on.flooded[42]) != 1 || *said != nil {
+				t.Errorf("peers are %s, told %v, flooded %v (%v); want %s", got, on.ktsnd, on.flooded, *said, before)
 			}
 		})
 	}
 }
 
-func TestANodeWithAFaultIsLeftOutAndNobodyElse(t *testing.T) {
+func TestFaultyNodeIsSkipped(t *testing.T) {
 	nodes := []*corev1.Node{
 		kubeNode("node1", "10.244.0.0/24", "192.0.2.1", nil), kubeNode("node2", "", "192.0.2.2", nil),
 		kubeNode("node3", "10.244.2.0/24", "", nil), kubeNode("node4", "10.244.3.0/24", "192.0.2.4", nil),
@@ -244,7 +244,7 @@ func TestANodeWithAFaultIsLeftOutAndNobodyElse(t *testing.T) {
 		kubeNode("node6", "10.244.6.0/24", "192.0.2.6", map[string]string{v1alpha1.TunnelAddressAnnotation: "192.0.2.4"}),
 	}
 	const peers1, peers4 = "42 192.0.2.1 [10.42.0.0/24] flooded false told [10.42.0.0/24]", "42 192.0.2.4 [10.42.3.0/24] flooded false told [10.42.3.0/24]"
-	for own, test := range map[string]struct{ peers, sentence string }{
+	for nodeName, test := range map[string]struct{ peers, sentence string }{
 		"node1": {peers4, ""},
 		"node4": {peers1, ""},
 		"node2": {peers1 + "; " + peers4, "node node2 has no subnet of network tsn: it has no spec.podCIDR"},
@@ -252,10 +252,10 @@ func TestANodeWithAFaultIsLeftOutAndNobodyElse(t *testing.T) {
 		"node5": {peers1 + "; " + peers4, "node node5 has no subnet of network tsn: its 10.42.0.0/20 and 10.42.0.0/24 of node node1 overlap"},
 		"node6": {peers1 + "; " + peers4, "node node6 is unreachable on network tsn: annotation kubernetsn.io/tunnel-address: 192.0.2.4 is the InternalIP of node node4"},
 	} {
-		t.Run("as "+own+" sees it", func(t *testing.T) {
+		t.Run("as "+nodeName+" sees it", func(t *testing.T) {
 			on := newFakeNode()
 			r, _, said := newReconciler(on, oneNetwork, nodes...)
-			r.Plan.(*FromNodes).Node = own
+			r.Plan.(*FromNodes).Node = nodeName
 			leftOut, events := 0, []string{}
 			r.LeftOut = func(count int) { leftOut = count }
 			r.Warn = func(on *corev1.Node, reason, sentence string) {
@@ -278,60 +278,60 @@ func TestANodeWithAFaultIsLeftOutAndNobodyElse(t *testing.T) {
 			if !strings.Contains(fmt.Sprint(*said), test.sentence) {
 				t.Errorf("said %v, want %q", *said, test.sentence)
 			}
-			if len(events) != 1 || !strings.HasPrefix(events[0], own+" TSNNodeLeftOut "+test.sentence) {
+			if len(events) != 1 || !strings.HasPrefix(events[0], nodeName+" TSNNodeLeftOut "+test.sentence) {
 				t.Errorf("the Events are %q, want one", events)
 			}
 		})
 	}
 }
 
-func TestWhatKernelOrKtsndRefuseIsSaid(t *testing.T) {
+func TestReconcileReportsFailure(t *testing.T) {
 	on := newFakeNode()
-	on.refuse = errors.New("no")
+	on.err = errors.New("no")
 	r, _, said := newReconciler(on, oneNetwork, kubeNode("node1", "10.244.0.0/24", "192.0.2.1", nil), kubeNode("node4", "10.244.3.0/24", "192.0.2.4", nil))
 	if result := reconcileOnce(t, r); result.RequeueAfter != repeat.AfterFailure || !strings.Contains(fmt.Sprint(*said), "change peers: no") {
 		t.Errorf("said %v, again after %v", *said, result.RequeueAfter)
 	}
 }
 
-func TestKtsndIsToldOfBothFamilies(t *testing.T) {
+func TestPlanBothFamilies(t *testing.T) {
 	networks := fixed{{Name: "tsn", VNI: 42, Port: 4789, Ranges: []network.Range{
 		{Prefix: netip.MustParsePrefix("10.42.0.0/16"), NodeBits: 24}, {Prefix: netip.MustParsePrefix("fd42::/48"), NodeBits: 64},
 	}}}
-	made := planFor("node1", []corev1.Node{
+	built := planFor("node1", []corev1.Node{
 		*kubeNode("node1", "10.244.1.0/24", "192.0.2.1", nil), *kubeNode("node2", "10.244.2.0/24", "192.0.2.2", nil),
 	}, networks)
-	peer := made.peers[key{42, netip.MustParseAddr("192.0.2.2")}]
-	if got, want := fmt.Sprint(peer.Subnets), "[10.42.2.0/24 fd42:0:0:2::/64]"; got != want || len(made.faults) > 0 {
-		t.Errorf("node2 has %s, %v, want %s", got, made.faults, want)
+	peer := built.peers[key{42, netip.MustParseAddr("192.0.2.2")}]
+	if got, want := fmt.Sprint(peer.Subnets), "[10.42.2.0/24 fd42:0:0:2::/64]"; got != want || len(built.faults) > 0 {
+		t.Errorf("node2 has %s, %v, want %s", got, built.faults, want)
 	}
 }
 
-func TestATunnelsAddressThatIsNoneIsSaid(t *testing.T) {
-	made := planFor("node1", []corev1.Node{
+func TestInvalidTunnelAddressIsReported(t *testing.T) {
+	built := planFor("node1", []corev1.Node{
 		*kubeNode("node1", "10.244.1.0/24", "192.0.2.1", nil),
 		*kubeNode("node2", "10.244.2.0/24", "192.0.2.2", map[string]string{v1alpha1.TunnelAddressAnnotation: "fd00::1"}),
 	}, oneNetwork)
-	if err := made.faults["node2"]; err == nil || !strings.Contains(err.Error(), `annotation kubernetsn.io/tunnel-address: "fd00::1" is no IPv4 address`) {
+	if err := built.faults["node2"]; err == nil || !strings.Contains(err.Error(), `annotation kubernetsn.io/tunnel-address: "fd00::1" is no IPv4 address`) {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestOpenVSwitchIsToldOfWhatItCanCarry(t *testing.T) {
+func TestSwitchGetsSupportedTunnels(t *testing.T) {
 	networks := fixed{oneNetwork[0], {Name: "large", VNI: 4095, Port: 4789, Ranges: []network.Range{{Prefix: netip.MustParsePrefix("10.43.0.0/16"), NodeBits: 24}}}}
 	r, _, said := newReconciler(newFakeNode(), networks, kubeNode("node1", "10.0.1.0/24", "192.0.2.1", nil),
 		kubeNode("node2", "10.0.2.0/24", "192.0.2.2", nil), kubeNode("node3", "10.0.3.0/24", "192.0.2.9", map[string]string{v1alpha1.TunnelAddressAnnotation: "198.51.100.3"}))
-	var told Tunnels
+	var received Tunnels
 	var refuse error
 	var events []string
-	r.Switch = func(_ context.Context, tunnels Tunnels) error { told = tunnels; return refuse }
+	r.Switch = func(_ context.Context, tunnels Tunnels) error { received = tunnels; return refuse }
 	r.Warn = func(ownNode *corev1.Node, reason, sentence string) {
 		events = append(events, ownNode.Name+" "+reason+" "+sentence)
 	}
 	reconcileOnce(t, r)
-	slices.SortFunc(told.Peers, netip.Addr.Compare)
-	if want := (Tunnels{netip.MustParseAddr("192.0.2.1"), []uint32{42}, []netip.Addr{netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("198.51.100.3")}, 4789}); fmt.Sprint(told) != fmt.Sprint(want) || *said != nil {
-		t.Errorf("it is told of %v, want %v; %v", told, want, *said)
+	slices.SortFunc(received.Peers, netip.Addr.Compare)
+	if want := (Tunnels{netip.MustParseAddr("192.0.2.1"), []uint32{42}, []netip.Addr{netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("198.51.100.3")}, 4789}); fmt.Sprint(received) != fmt.Sprint(want) || *said != nil {
+		t.Errorf("it is told of %v, want %v; %v", received, want, *said)
 	}
 	refuse = errors.New("set up Open vSwitch: no hugepages")
 	for range 2 {

@@ -40,15 +40,15 @@ func newCluster(phase corev1.PodPhase, objects ...runtime.Object) (c *Cluster, s
 	server = fake.NewClientset(append(objects, daemons)...)
 	cleaned, out = &[]string{}, &bytes.Buffer{}
 	server.PrependReactor("create", "pods", func(action ktesting.Action) (bool, runtime.Object, error) {
-		made := action.(ktesting.CreateAction).GetObject().(*corev1.Pod)
-		if _, err := server.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), made.Namespace, made.Name); err == nil {
-			return true, nil, apierrors.NewAlreadyExists(corev1.Resource("pods"), made.Name)
+		created := action.(ktesting.CreateAction).GetObject().(*corev1.Pod)
+		if _, err := server.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), created.Namespace, created.Name); err == nil {
+			return true, nil, apierrors.NewAlreadyExists(corev1.Resource("pods"), created.Name)
 		}
-		made.Status.Phase = phase
-		made.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
+		created.Status.Phase = phase
+		created.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
 			Terminated: &corev1.ContainerStateTerminated{Message: "the last words\n"},
 		}}}
-		*cleaned = append(*cleaned, made.Spec.NodeName)
+		*cleaned = append(*cleaned, created.Spec.NodeName)
 		return false, nil, nil
 	})
 	server.PrependReactor("delete", "daemonsets", func(ktesting.Action) (bool, runtime.Object, error) {
@@ -67,7 +67,7 @@ func newCluster(phase corev1.PodPhase, objects ...runtime.Object) (c *Cluster, s
 }
 
 // noneIsLeft fails the test unless no pod is left in the project's namespace.
-func noneIsLeft(t *testing.T, server *fake.Clientset) {
+func checkNoPods(t *testing.T, server *fake.Clientset) {
 	t.Helper()
 	pods, err := server.CoreV1().Pods("system").List(context.Background(), metav1.ListOptions{})
 	if err != nil || len(pods.Items) > 0 {
@@ -77,7 +77,7 @@ func noneIsLeft(t *testing.T, server *fake.Clientset) {
 
 var timed = map[string]string{"timed": "yes"}
 
-func TestTheNodesAreCleanedThatTheChartIsFor(t *testing.T) {
+func TestRemoveCleansEligibleNodes(t *testing.T) {
 	unready := readyNode("unready", timed)
 	unready.Status.Conditions[0].Status = corev1.ConditionUnknown
 	foreign := corev1.Taint{Key: "theirs", Effect: corev1.TaintEffectNoSchedule}
@@ -98,10 +98,10 @@ func TestTheNodesAreCleanedThatTheChartIsFor(t *testing.T) {
 	if !strings.Contains(out.String(), "nodes unready; run `ktsn-agent clean-node` there") {
 		t.Errorf("said %q", out)
 	}
-	noneIsLeft(t, server)
+	checkNoPods(t, server)
 }
 
-func TestAPodOfAnEarlierAttemptIsReplaced(t *testing.T) {
+func TestRemoveReplacesOldPod(t *testing.T) {
 	for _, phase := range []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed, corev1.PodRunning} {
 		t.Run(string(phase), func(t *testing.T) {
 			c, server, cleaned, _ := newCluster(corev1.PodSucceeded, readyNode("plain", timed), systemPod("ktsnd-1", "plain", "ktsnd", corev1.PodRunning),
@@ -112,20 +112,20 @@ func TestAPodOfAnEarlierAttemptIsReplaced(t *testing.T) {
 			if !slices.Equal(*cleaned, []string{"plain"}) {
 				t.Errorf("cleaned are %q", *cleaned)
 			}
-			noneIsLeft(t, server)
+			checkNoPods(t, server)
 		})
 	}
 }
 
-func TestWhatANodeSaysIsPassedOnAndNoPodStays(t *testing.T) {
+func TestRemoveReportsFailureOfNode(t *testing.T) {
 	c, server, _, _ := newCluster(corev1.PodFailed, readyNode("plain", timed), systemPod("ktsnd-1", "plain", "ktsnd", corev1.PodRunning))
 	if err := c.Remove(t.Context()); err == nil || !strings.Contains(err.Error(), "node plain could not be cleaned: the last words") {
 		t.Errorf("said %v", err)
 	}
-	noneIsLeft(t, server)
+	checkNoPods(t, server)
 }
 
-func TestWhenTheTimeIsOverNoPodStays(t *testing.T) {
+func TestRemoveDeletesPodsAfterTimeout(t *testing.T) {
 	c, server, cleaned, _ := newCluster(corev1.PodPending, readyNode("plain", timed), systemPod("ktsnd-1", "plain", "ktsnd", corev1.PodRunning))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
@@ -135,10 +135,10 @@ func TestWhenTheTimeIsOverNoPodStays(t *testing.T) {
 	if len(*cleaned) != 1 {
 		t.Errorf("started %q", *cleaned)
 	}
-	noneIsLeft(t, server)
+	checkNoPods(t, server)
 }
 
-func TestAnAPIServerThatIsAwayIsAskedAgain(t *testing.T) {
+func TestRemoveRetriesRequests(t *testing.T) {
 	trouble := map[string]error{
 		"is away":                     errors.New("dial tcp 10.96.0.1:443: connect: connection refused"),
 		"has too much to do":          apierrors.NewTooManyRequests("slow down", 1),
@@ -163,13 +163,13 @@ func TestAnAPIServerThatIsAwayIsAskedAgain(t *testing.T) {
 				if failures >= 0 || !slices.Equal(*cleaned, []string{"plain"}) {
 					t.Errorf("cleaned are %q, %d failures were not met", *cleaned, failures)
 				}
-				noneIsLeft(t, server)
+				checkNoPods(t, server)
 			})
 		}
 	}
 }
 
-func TestAPodThatMayNotBeMadeIsNotWaitedFor(t *testing.T) {
+func TestRemoveFailsIfPodIsForbidden(t *testing.T) {
 	c, server, _, _ := newCluster(corev1.PodSucceeded, readyNode("plain", timed), systemPod("ktsnd-1", "plain", "ktsnd", corev1.PodRunning))
 	server.PrependReactor("create", "pods", func(ktesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("violates PodSecurity"))

@@ -90,7 +90,7 @@ func files(t *testing.T, root string) []string {
 
 var theirs = []string{"conf/other.conf", "ipam/other/10.1.0.1", "plugins/other"}
 
-func TestANodeIsCleanedOfWhatWasInstalledAndOfNothingElse(t *testing.T) {
+func TestCleanRemovesOnlyInstalled(t *testing.T) {
 	n, root := newNode(t)
 	for range 2 { // what is clean may be cleaned
 		if err := n.Clean(t.Context()); err != nil {
@@ -107,7 +107,7 @@ func TestANodeIsCleanedOfWhatWasInstalledAndOfNothingElse(t *testing.T) {
 	}
 }
 
-func TestACleaningThatFailedHalfWayCanBeRepeated(t *testing.T) {
+func TestCleanCanBeRepeated(t *testing.T) {
 	for _, obstacle := range []string{"ipam/second", "run", "kubelet/driver", "conf", "state"} {
 		t.Run(obstacle+" cannot be removed", func(t *testing.T) {
 			n, root := newNode(t)
@@ -139,7 +139,7 @@ func TestACleaningThatFailedHalfWayCanBeRepeated(t *testing.T) {
 	}
 }
 
-func TestANodeThatIsInUseIsLeftAsItIs(t *testing.T) {
+func TestCleanRefusesUsedNode(t *testing.T) {
 	for name, test := range map[string]struct{ path, text, sentence string }{
 		"a volume": {"run/volumes/1", `{"id":"1","target":"/t","uid":"u","namespace":"default","pod":"p"}`,
 			"pod default/p has a volume, /t; remove the pod first"},
@@ -161,7 +161,7 @@ func TestANodeThatIsInUseIsLeftAsItIs(t *testing.T) {
 }
 
 // The runtime gives addresses back by itself when a pod was deleted a moment ago, and needs the plugin for it until then.
-func TestANodeWhosePodsHaveJustEndedIsCleanedWhenTheRuntimeIsDone(t *testing.T) {
+func TestCleanWaitsForRuntime(t *testing.T) {
 	n, root := newNode(t)
 	n.Wait = time.Minute
 	address := filepath.Join(root, "ipam/tsn/10.42.0.7")

@@ -16,19 +16,19 @@ import (
 )
 
 func pod(name, annotation string, phase corev1.PodPhase, drivers ...string) *corev1.Pod {
-	made := &corev1.Pod{
+	created := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "here", Annotations: map[string]string{networksAnnotation: annotation}},
 		Status:     corev1.PodStatus{Phase: phase},
 	}
 	for _, driver := range drivers {
-		made.Spec.Volumes = append(made.Spec.Volumes, corev1.Volume{VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: driver}}})
+		created.Spec.Volumes = append(created.Spec.Volumes, corev1.Volume{VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: driver}}})
 	}
-	return made
+	return created
 }
 
 var ours = []Network{{"system", "tsn"}, {"here", "local"}}
 
-func TestPodsThatUseTheNetworksAreFound(t *testing.T) {
+func TestPodsInUse(t *testing.T) {
 	client := fake.NewClientset(
 		pod("volume", "", corev1.PodRunning, "other.io", "csi.kubernetsn.io"),
 		pod("other-volume", "", corev1.PodRunning, "other.io"),
@@ -39,13 +39,13 @@ func TestPodsThatUseTheNetworksAreFound(t *testing.T) {
 		pod("spoilt-json", `[{"name":`, corev1.PodRunning),
 		pod("ended", "system/tsn", corev1.PodSucceeded, "csi.kubernetsn.io"),
 	)
-	found, err := podsInUse(t.Context(), client, "csi.kubernetsn.io", ours)
-	if err != nil || !slices.Equal(found, []string{"here/json", "here/network", "here/own-namespace", "here/volume"}) {
-		t.Errorf("found %q, %v", found, err)
+	names, err := podsInUse(t.Context(), client, "csi.kubernetsn.io", ours)
+	if err != nil || !slices.Equal(names, []string{"here/json", "here/network", "here/own-namespace", "here/volume"}) {
+		t.Errorf("found %q, %v", names, err)
 	}
 }
 
-func TestNothingIsRemovedWhilePodsUseTheNetworks(t *testing.T) {
+func TestRemoveRefusesWhileInUse(t *testing.T) {
 	daemons := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "ktsnd", Namespace: "system"}}
 	client := fake.NewClientset(pod("user", "system/tsn", corev1.PodRunning), daemons)
 	c := &Cluster{Client: client, Namespace: "system", DaemonSets: []string{"ktsnd", "ktsnd-ovs", "ktsn-agent", "ktsn-agent-ovs"}, Driver: "csi.kubernetsn.io", Networks: ours, Out: io.Discard}
@@ -59,7 +59,7 @@ func TestNothingIsRemovedWhilePodsUseTheNetworks(t *testing.T) {
 	}
 }
 
-func TestManyUsersFitIntoASentence(t *testing.T) {
+func TestInUseErrorIsShort(t *testing.T) {
 	var names []string
 	for i := range 30 {
 		names = append(names, fmt.Sprint("p", i))

@@ -18,7 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 )
 
-func TestAnAgentThatEndsWaitsForVolumesOfPodsThatHaveEnded(t *testing.T) {
+func TestAwaitUnmounted(t *testing.T) {
 	ended, failed := pod("ended"), pod("failed")
 	ended.Status.Phase, failed.Status.Phase = corev1.PodSucceeded, corev1.PodFailed
 	for name, test := range map[string]struct {
@@ -92,7 +92,7 @@ func hung(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func TestAnAgentThatEndsGoesWhenAllIsUnmounted(t *testing.T) {
+func TestAwaitUnmountedReturnsAfterUnmount(t *testing.T) {
 	const kubelet, trouble = 20 * time.Second, 12 * time.Second
 	for name, test := range map[string]struct {
 		instead    func(context.Context) error
@@ -131,7 +131,7 @@ func TestAnAgentThatEndsGoesWhenAllIsUnmounted(t *testing.T) {
 }
 
 // The pods that are there are learned as soon as somebody says so, and not waited for.
-func TestAnAgentThatEndsDoesNotWaitLongerThanForAnAnswer(t *testing.T) {
+func TestAwaitUnmountedLimitsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSweeper(&fakeNode{inventory: inventory{volumes: []csi.Volume{{UID: "alive"}}}}, pod("alive"))
 		s.Live = &answers{Reader: s.Live, instead: refused, until: time.Now().Add(time.Second)}

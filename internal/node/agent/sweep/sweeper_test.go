@@ -29,7 +29,7 @@ type fakeNode struct {
 	refuse  error
 }
 
-func (f *fakeNode) note(text string) error {
+func (f *fakeNode) record(text string) error {
 	f.removed = append(f.removed, text)
 	return f.refuse
 }
@@ -37,18 +37,18 @@ func (f *fakeNode) note(text string) error {
 func (f *fakeNode) All() ([]csi.Volume, error) { return f.volumes, nil }
 func (f *fakeNode) PodDirs() ([]string, error) { return f.dirs, nil }
 func (f *fakeNode) Sweep(ctx context.Context, uid string, gone func(context.Context) (bool, error)) error {
-	if is, err := gone(ctx); err != nil || !is {
+	if isGone, err := gone(ctx); err != nil || !isGone {
 		return err
 	}
-	return f.note("volume " + uid)
+	return f.record("volume " + uid)
 }
 func (f *fakeNode) List() ([]attachment.Attached, error) { return f.attached, nil }
-func (f *fakeNode) Detach(_ context.Context, one *attachment.Attached) error {
-	return f.note("interface " + one.Identity)
+func (f *fakeNode) Detach(_ context.Context, attached *attachment.Attached) error {
+	return f.record("interface " + attached.Identity)
 }
 func (f *fakeNode) Pods(context.Context) ([]control.Pod, error) { return f.pods, nil }
 func (f *fakeNode) EndpointDel(_ context.Context, who, _ string) error {
-	return f.note("endpoint " + who)
+	return f.record("endpoint " + who)
 }
 func (f *fakeNode) Endpoints(context.Context) ([]control.AttachedEndpoint, error) {
 	return f.endpoints, nil
@@ -82,7 +82,7 @@ func endpoint(identity, netns string) control.AttachedEndpoint {
 	return control.AttachedEndpoint{Endpoint: control.Endpoint{Identity: identity, Interface: "tsn0", Netns: netns}}
 }
 
-func TestOnlyWhatIsLeftIsRemoved(t *testing.T) {
+func TestSweepRemovesRemainsOnly(t *testing.T) {
 	static := pod("mirror")
 	static.Annotations = map[string]string{staticUID: "static"}
 	for name, test := range map[string]struct {
@@ -124,7 +124,7 @@ func TestOnlyWhatIsLeftIsRemoved(t *testing.T) {
 	}
 }
 
-func TestAPodThatComesBackIsSpared(t *testing.T) {
+func TestSweepSparesReturnedPod(t *testing.T) {
 	on := &fakeNode{inventory: inventory{volumes: []csi.Volume{{UID: "late"}}}}
 	s := newSweeper(on)
 	if err := s.Sweep(t.Context()); err != nil {
@@ -138,7 +138,7 @@ func TestAPodThatComesBackIsSpared(t *testing.T) {
 	}
 }
 
-func TestWhatIsRememberedOfThePodsIsNotBelievedAlone(t *testing.T) {
+func TestSweepConfirmsWithAPIServer(t *testing.T) {
 	on := &fakeNode{inventory: inventory{
 		volumes: []csi.Volume{{UID: "alive"}}, dirs: []string{"alive"}, attached: []attachment.Attached{attached("alive", true)},
 		pods: []control.Pod{{Identity: "alive", Path: "/x"}}, endpoints: []control.AttachedEndpoint{endpoint("other", "/gone")},
@@ -169,7 +169,7 @@ func (failing) List(context.Context, client.ObjectList, ...client.ListOption) er
 	return errors.New("no connection")
 }
 
-func TestWhatCannotBeRemovedIsTriedAgain(t *testing.T) {
+func TestSweepRetries(t *testing.T) {
 	on := &fakeNode{inventory: inventory{dirs: []string{"gone"}}, refuse: errors.New("busy")}
 	s := newSweeper(on)
 	for range 3 {

@@ -12,7 +12,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 )
 
-func TestAnEventSaysThatCapturedFramesAreNotSent(t *testing.T) {
+func TestEventForRelay(t *testing.T) {
 	watcher, events := newWatcher(runningPod(true, ""), &fakeKtsnd{{Identity: "uid", Path: "/x", Endpoints: 1}}, nil)
 	well := relay.Status{Attachment: overlay.Attachment{Identity: "uid", Interface: "tsn0"}, Running: true}
 	away, old, past := well, well, well

@@ -18,7 +18,7 @@ func refused(datagrams uint64, programs ...capture.Program) capture.Count {
 	return capture.Count{Attached: true, Refused: map[string]uint64{capture.ReasonNotCaptured: datagrams}, Programs: programs}
 }
 
-func TestAnEventNamesTheProgramThatSendsPastTheLibrary(t *testing.T) {
+func TestEventForBypassingProgram(t *testing.T) {
 	pod := runningPod(true, "")
 	watcher, events := newWatcher(pod, &fakeKtsnd{{Identity: "uid", Path: "/x", Endpoints: 1}}, nil)
 	var now capture.Count
@@ -59,22 +59,22 @@ func TestAnEventNamesTheProgramThatSendsPastTheLibrary(t *testing.T) {
 	}
 }
 
-func TestWhoRunsRelaysIsToldOfAProgramThatWasPutBack(t *testing.T) {
+func TestRestoredFilterIsReported(t *testing.T) {
 	watcher, _ := newWatcher(runningPod(true, ""), &fakeKtsnd{{Identity: "uid", Path: "/x", Endpoints: 1}}, nil)
-	told := 0
-	watcher.Restored = func() { told++ }
+	restored := 0
+	watcher.Restored = func() { restored++ }
 	for _, back := range []bool{false, true, false} {
 		watcher.Guards = func() ([]attachment.Guarded, error) { return []attachment.Guarded{{Back: back}}, nil }
 		if err := watcher.Check(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if told != 1 {
-		t.Errorf("it was told %d times", told)
+	if restored != 1 {
+		t.Errorf("it was told %d times", restored)
 	}
 }
 
-func TestWhatTheNodesEndDropsIsSaidAndCounted(t *testing.T) {
+func TestEventForDroppedFrames(t *testing.T) {
 	watcher, events := newWatcher(runningPod(true, ""), &fakeKtsnd{{Identity: "uid", Path: "/x", Endpoints: 1}}, nil)
 	var now capture.PortCount
 	watcher.Guards = func() ([]attachment.Guarded, error) {
@@ -110,7 +110,7 @@ func TestWhatTheNodesEndDropsIsSaidAndCounted(t *testing.T) {
 	}
 }
 
-func TestOfAPodThatIsCapturedNoProgramIsLookedAt(t *testing.T) {
+func TestCapturedPodIsNotInspected(t *testing.T) {
 	for name, test := range map[string]struct {
 		modes []capture.Mode
 		want  bool

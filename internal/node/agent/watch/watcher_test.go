@@ -68,7 +68,7 @@ func next(events *record.FakeRecorder) string {
 	}
 }
 
-func TestAnEventSaysWhatDoesNotHold(t *testing.T) {
+func TestEvents(t *testing.T) {
 	for name, test := range map[string]struct {
 		pod      *corev1.Pod
 		ktsnd    fakeKtsnd
@@ -108,7 +108,7 @@ func TestAnEventSaysWhatDoesNotHold(t *testing.T) {
 	}
 }
 
-func TestAnEventIsRepeatedWhenItBeginsAnew(t *testing.T) {
+func TestEventIsRepeatedWhenProblemReturns(t *testing.T) {
 	ktsnd := fakeKtsnd{{Identity: "uid", Endpoints: 1, Sockets: 8, Limits: control.PodLimits{Sockets: 8}}}
 	w, events := newWatcher(runningPod(true, ""), &ktsnd, nil)
 	for _, has := range []uint64{8, 8, 3, 8} {
@@ -122,7 +122,7 @@ func TestAnEventIsRepeatedWhenItBeginsAnew(t *testing.T) {
 	}
 }
 
-func TestAPodThatHasJustBegunIsLeftAlone(t *testing.T) {
+func TestNewPodIsNotChecked(t *testing.T) {
 	w, events := newWatcher(runningPod(true, ""), &fakeKtsnd{}, nil)
 	w.Now = func() time.Time { return began.Add(9 * time.Second) }
 	if err := w.Check(t.Context()); err != nil {
@@ -133,7 +133,7 @@ func TestAPodThatHasJustBegunIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestWhatCouldNotBeLookedAtIsTriedAgainAndLoggedOnce(t *testing.T) {
+func TestFailedInspectionIsRetriedAndLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	programs := &fakePrograms{sentences: []string{"Program /x is static"}, refuse: errors.New("process 7: permission denied")}
 	w, events := newWatcher(runningPod(true, ""), &fakeKtsnd{{Identity: "uid", Endpoints: 1}}, programs)
@@ -160,7 +160,7 @@ func TestWhatCouldNotBeLookedAtIsTriedAgainAndLoggedOnce(t *testing.T) {
 	}
 }
 
-func TestAWatcherThatCannotLookSaysSo(t *testing.T) {
+func TestCheckReturnsError(t *testing.T) {
 	var log bytes.Buffer
 	w, _ := newWatcher(runningPod(true, ""), &fakeKtsnd{}, nil)
 	w.Log, w.Every = slog.New(slog.NewTextHandler(&log, nil)), time.Millisecond
