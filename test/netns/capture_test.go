@@ -26,7 +26,7 @@ import (
 // unseenCount is the number of datagrams that each program sends past libktsn.so.
 const unseenCount = 20
 
-// unseenBy returns the count of messages that pod a's interface has dropped.
+// unseenBy returns the counters of pod a's interface.
 func unseenBy(t *testing.T, lab *lab) capture.Count {
 	t.Helper()
 	count, err := capture.ReadIn(lab.PodA.Path(), topology.PodInterface)

@@ -164,7 +164,7 @@ func (w *watchedClock) awaitThat(t *testing.T, what string, condition func(clock
 	}
 }
 
-// stateSince returns how long after a moment the state is reached.
+// stateSince returns the time since a moment in milliseconds.
 func stateSince(moment time.Time) time.Duration { return time.Since(moment).Round(time.Millisecond) }
 
 func TestClockFollowsGrandmasters(t *testing.T) {

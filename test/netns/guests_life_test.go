@@ -26,7 +26,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// reportedLosses is the number of frames of the machine of node a that were dropped or lost by everybody's own account.
+// reportedLosses returns the frames of node a's machine that were dropped or lost according to all counters.
 func (m *machines) reportedLosses(t *testing.T) uint64 {
 	t.Helper()
 	now, port := counters(t, m.a.client), m.a.port(t, machineIdentity)
@@ -37,10 +37,11 @@ func (m *machines) reportedLosses(t *testing.T) uint64 {
 	return sum
 }
 
-// checkDisturbance has the machine send datagrams each of which waits on the host for most of a second, does something when half of them are
-// handed over, and checks what came of them: none early, twice, or out of order, and none missing that nobody reports.
+// checkDisturbance makes the machine send datagrams that wait on the host for most of a second, runs disturb when half
+// of them are handed over, and checks them: none early, twice or out of order, and each missing one reported.
 //
-// Without a relay of vhost-user the machine's link is down, and its own kernel drops what programs send: linkGoes allows that.
+// Without a relay of vhost-user the machine's link is down and its kernel drops what programs send: linkGoes allows
+// that.
 func (m *machines) checkDisturbance(t *testing.T, way guestPath, linkGoes bool, disturb func()) {
 	t.Helper()
 	const count, before600ms = 60, 15
@@ -67,7 +68,7 @@ func (m *machines) checkDisturbance(t *testing.T, way guestPath, linkGoes bool, 
 	t.Logf("%d of %d messages left", len(seen), count)
 }
 
-// checkUndisturbed checks that none is early, or not behind the one before it.
+// checkUndisturbed checks that no message is early or out of order.
 func checkUndisturbed(t *testing.T, seen []markedPacket, before, after guestStatus) {
 	t.Helper()
 	least := min(before.AheadNs, after.AheadNs) - max(before.BoundNs, after.BoundNs)
@@ -81,7 +82,7 @@ func checkUndisturbed(t *testing.T, seen []markedPacket, before, after guestStat
 	}
 }
 
-// handedFrames are the frames with a transmit time that relays of node a have handed over.
+// handedFrames returns the frames with a transmit time that relays of node a have handed over.
 func (m *machines) handedFrames(t *testing.T) (sum uint64) {
 	t.Helper()
 	for _, supervisor := range []*process.Process{m.a.relays, m.relays} {
@@ -92,7 +93,7 @@ func (m *machines) handedFrames(t *testing.T) (sum uint64) {
 	return sum
 }
 
-// outlive has frames of the machine under way while parts of the node are killed. ktsnd's end is the same for both paths.
+// outlive kills parts of the node while frames of the machine wait. The end of ktsnd is the same for both paths.
 func (m *machines) outlive(t *testing.T) {
 	for name, way := range m.bothPaths() {
 		t.Run(name, func(t *testing.T) {
@@ -115,14 +116,14 @@ func (m *machines) outlive(t *testing.T) {
 	}
 }
 
-// restartDaemon has the next ktsnd run until the end of the whole.
+// restartDaemon starts the next ktsnd, which runs until the end of the whole test.
 func (m *machines) restartDaemon() {
 	kill(m.whole, m.a.daemon)
 	m.a.restoreDaemon(m.whole, "--link-speed", "1Gbit")
 	m.a.awaitRelay(m.whole, machineIdentity)
 }
 
-// reset has the machine begin anew while frames of it wait on the host: these leave, and the next system works like the first.
+// reset resets the machine while its frames wait on the host: they leave, and the next system works like the first.
 func (m *machines) reset(t *testing.T) {
 	m.machine.qmp.do(t, "set-action", map[string]any{"reboot": "reset"})
 	m.handedOverThen(t, func() {
@@ -131,7 +132,7 @@ func (m *machines) reset(t *testing.T) {
 	})
 }
 
-// checkKilledMachine is reset with QEMU killed and started again.
+// checkKilledMachine is reset with a killed and restarted QEMU.
 func (m *machines) checkKilledMachine(t *testing.T) {
 	links := m.a.linksOfNode(t)
 	m.handedOverThen(t, func() {
@@ -144,8 +145,8 @@ func (m *machines) checkKilledMachine(t *testing.T) {
 	}
 }
 
-// handedOverThen has the machine hand frames over by both paths, which wait for seconds, ends the machine's system, and checks that
-// they leave while it begins again; then that it works.
+// handedOverThen hands over frames by both paths that wait for seconds, ends the machine's system, and checks that they
+// leave while it boots again, and that it works afterwards.
 func (m *machines) handedOverThen(t *testing.T, begin func()) {
 	t.Helper()
 	const count = 20
@@ -178,8 +179,8 @@ func (m *machines) handedOverThen(t *testing.T, begin func()) {
 	}
 }
 
-// followHost starts ktsn-guest for an interface of the machine of node a, until the test's end, and returns when the host's time is
-// known there.
+// followHost starts ktsn-guest for an interface of node a's machine until the end of the test, and returns when the
+// host's time is known there.
 func (m *machines) followHost(t *testing.T, way guestPath) {
 	t.Helper()
 	m.machine.run(t, `%[1]sktsn-guest run --interface %[2]s >>/out/ktsn-guest.%[2]s 2>&1 &
@@ -193,7 +194,7 @@ exit 1`, way.in, way.device)
 	t.Cleanup(func() { m.machine.run(t, "kill $(cat /tmp/ktsn-guest.pid)") })
 }
 
-// guestClock is what ktsn-guest says.
+// guestClock returns the status of ktsn-guest.
 func (m *machines) guestClock(t *testing.T, way guestPath) guestStatus {
 	t.Helper()
 	output := m.machine.run(t, "%sktsn-guest status --interface %s -o json", way.in, way.device)
@@ -204,13 +205,13 @@ func (m *machines) guestClock(t *testing.T, way guestPath) guestStatus {
 	return all[0]
 }
 
-// timedMessages are the messages with a transmit time.
+// timedMessages returns the messages with a transmit time.
 func timedMessages(traced []control.TracedMessage) []control.TracedMessage {
 	return slices.DeleteFunc(traced, func(message control.TracedMessage) bool { return message.Outcome == "untimed" })
 }
 
-// held has programs in the machine send datagrams of each kind: one of this repository, and a static one of C that knows nothing of
-// all this.
+// held sends datagrams of each kind from programs in the machine: one of this repository, and a static C program
+// without libktsn.
 func (m *machines) held(t *testing.T) {
 	const program = "sender"
 	p := &plan{to: atPodB, count: heldCount, clock: unix.CLOCK_TAI, leadNs: 150_000_000, cycle: 10_000_000}
@@ -240,7 +241,7 @@ func (m *machines) held(t *testing.T) {
 
 const heldCount = 30
 
-// sendInside sends heldCount datagrams, by CLOCK_TAI without an option.
+// sendInside sends heldCount datagrams with CLOCK_TAI and without options.
 var sendInside = fmt.Sprintf("$inside send --to %s --count %d --cycle 10ms --lead 150ms ", atPodB, heldCount)
 
 func (m *machines) heldOnce(t *testing.T, way guestPath, command string) {
@@ -265,7 +266,8 @@ func (m *machines) heldOnce(t *testing.T, way guestPath, command string) {
 	t.Logf("departure errors: %s; the host's time is known within %v", formatDepartures(traced), time.Duration(after.BoundNs))
 }
 
-// checkNoneEarly is checkHeld without the machine's clock: what ktsnd was told is not compared with what the program asked for.
+// checkNoneEarly is checkHeld without the machine's clock: the times given to ktsnd are not compared with the requested
+// ones.
 func checkNoneEarly(t *testing.T, traced []control.TracedMessage, seen []markedPacket, count int) {
 	t.Helper()
 	if len(traced) != count || len(seen) != count {
@@ -289,13 +291,13 @@ func checkNoneEarly(t *testing.T, traced []control.TracedMessage, seen []markedP
 }
 
 const (
-	// flooding is what messages of a flood have for a number, and more; those of the pod have less.
+	// flooding is the lowest message number of a flood. The pod's messages have lower ones.
 	flooding = 1 << 20
 	// podPriority leads to the class of the second of threeWindows, that of a flood to the third.
 	podPriority, podWindow, floodWindow = 6, 1, 2
 )
 
-// writeFlood writes frames that the machine sends again and again: without a time, and with one that has passed.
+// writeFlood writes the frames that the machine sends repeatedly: without a time, and with one that has passed.
 func (m *machines) writeFlood(t *testing.T, way guestPath) {
 	t.Helper()
 	f := &framing{source: parseMAC(t, way.mac), destination: interfaceMAC(t, m.a.PodB), from: way.addresses.ipv4, to: topology.PodAddressB,
@@ -310,7 +312,7 @@ func (m *machines) writeFlood(t *testing.T, way guestPath) {
 	}
 }
 
-// beginFlood has both processors of the machine fill its queues at both paths.
+// beginFlood fills the machine's queues of both paths from both of its CPUs.
 func (m *machines) beginFlood(t *testing.T, span time.Duration) (finish func(*testing.T) (string, error)) {
 	t.Helper()
 	var script strings.Builder
@@ -323,7 +325,7 @@ func (m *machines) beginFlood(t *testing.T, span time.Duration) (finish func(*te
 	return m.machine.begin(t, script.String()+"wait")
 }
 
-// podSends has pod a send a message in the middle of each of its windows, and returns its trace.
+// podSends sends a message from pod a in the middle of each of its windows and returns its trace.
 func (m *machines) podSends(t *testing.T, count int) []control.TracedMessage {
 	t.Helper()
 	following := m.a.followPodA(t)
@@ -341,7 +343,8 @@ func (m *machines) podSends(t *testing.T, count int) []control.TracedMessage {
 	return timedMessages(following.stop())
 }
 
-// flood has the machine flood while a pod sends: both keep to their windows, and the pod's messages arrive, in order and not early.
+// flood floods from the machine while a pod sends: both keep to their windows, and the pod's messages arrive in order
+// and not early.
 func (m *machines) flood(t *testing.T) {
 	if err := m.a.client.ScheduleSet(t.Context(), threeWindows()); err != nil {
 		t.Fatal(err)
@@ -366,7 +369,7 @@ func (m *machines) flood(t *testing.T) {
 	m.machine.run(t, "ping -n -q -c 5 -i 0.05 -w 15 %s", ofPodB.ipv4)
 }
 
-// passedFrames are the frames of the machine that the bridge forwarded because ktsnd or a relay did not answer.
+// passedFrames returns the machine's frames that the bridge forwarded because ktsnd or a relay did not answer.
 func (m *machines) passedFrames(t *testing.T) uint64 {
 	t.Helper()
 	sum := m.a.port(t, machineIdentity).Passed
@@ -442,11 +445,11 @@ func (m *machines) floodFigures(t *testing.T) {
 		limited("the second in parts of the first", beside/quiet, "", 1.5))
 }
 
-// releasedCount is of the messages that are held, and of those that the machine releases.
+// releasedCount is the number of held messages and of messages that the machine releases.
 const releasedCount = 100
 
-// checkRelease compares messages that the host holds until their times with the same ones that the machine's own etf releases, one of
-// two queues below mqprio, and that the host forwards at once.
+// checkRelease compares messages that the host holds with the same messages released by the machine's own etf (one of
+// two queues below mqprio), which the host forwards at once.
 func (m *machines) checkRelease(t *testing.T) {
 	way := m.bothPaths()["tap"]
 	const send = "%s$inside send --to %s --count %d --cycle 10ms --lead 100ms --priority 3"
@@ -488,7 +491,8 @@ tc qdisc replace dev %[1]s parent 100:2 etf clockid CLOCK_TAI delta 500000`, way
 		limited("p99 held in parts of that released", spread(held, stats.P99)/spread(released, stats.P99), "", 0.2))
 }
 
-// behindTimes is how far behind their times messages were on the wire, as far as the machine knows the host's clock, in order.
+// behindTimes returns, sorted, how long after their times messages were on the wire, by the machine's estimate of the
+// host's clock.
 func behindTimes(seen []markedPacket, known guestStatus) (all []int64) {
 	for _, message := range seen {
 		all = append(all, message.wireTAI-message.txtime-known.AheadNs)
@@ -497,7 +501,7 @@ func behindTimes(seen []markedPacket, known guestStatus) (all []int64) {
 	return all
 }
 
-// spread is a percentile of what is sorted, of its distance from 0, in microseconds.
+// spread returns a percentile of the sorted values' distance from 0 in microseconds.
 func spread(all []int64, parts int) float64 {
 	distances := make([]int64, len(all))
 	for i, value := range all {

@@ -40,27 +40,27 @@ import (
 const (
 	identity   = "test-pod-a"
 	listenPort = 7788
-	// patience is how long anything may take that takes milliseconds on an idle machine.
+	// patience is the timeout of operations that take milliseconds on an idle machine.
 	patience = 20 * time.Second
 	// nobody is a user without privileges.
 	nobody = 65534
 )
 
-// program returns the path of a built program, and skips the test where there is none or no root.
+// program returns the path of a built program. It skips the test without the program or without root.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	testlab.Root(t)
 	return testlab.Program(t, name)
 }
 
-// lab is a topology, and the ktsnd on node a once it was started.
+// lab is a topology with the ktsnd of node a, once started.
 type lab struct {
 	*topology.Topology
-	// dir can be entered by every user, unlike the topology's own.
+	// dir is accessible to every user, unlike the topology's own folder.
 	dir     string
 	control string
 	socket  string
-	// library is another libktsn.so than that of this build; empty: it is not.
+	// library replaces the libktsn.so of this build if it is not empty.
 	library string
 }
 
@@ -69,7 +69,8 @@ func newLab(t *testing.T) *lab {
 	return newLabWith(t, func(*cniruntime.Wiring) {})
 }
 
-// newLabWithPass is one whose pods send by the kernel what has a transmit time and does not come through libktsn.
+// newLabWithPass returns a lab whose pods send messages with a transmit time through the kernel if they do not use
+// libktsn.
 func newLabWithPass(t *testing.T) *lab {
 	t.Helper()
 	return newLabWith(t, func(wiring *cniruntime.Wiring) { wiring.A.LetPass() })
@@ -85,7 +86,7 @@ func newLabWith(t *testing.T, prepare func(*cniruntime.Wiring)) *lab {
 	return lab
 }
 
-// newUnattached is a lab whose pods have no interface yet.
+// newUnattached returns a lab whose pods have no interface yet.
 func newUnattached(t *testing.T) (*lab, *cniruntime.Wiring) {
 	t.Helper()
 	plugins := filepath.Dir(program(t, "tsn-cni"))
@@ -108,7 +109,7 @@ func newUnattached(t *testing.T) (*lab, *cniruntime.Wiring) {
 	return l, wiring
 }
 
-// publicDir makes a short-named folder that every user can enter.
+// publicDir creates a folder with a short name that every user can enter.
 func publicDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ktsn-test-")
@@ -128,7 +129,7 @@ func (l *lab) startDaemon(t *testing.T, options ...string) (*process.Process, *c
 	return l.startDaemonBy(t, exec.Command(program(t, "ktsnd"), append(l.daemonArguments(), options...)...))
 }
 
-// startDaemonBy is startDaemon for a command that becomes ktsnd.
+// startDaemonBy is startDaemon for a command that executes ktsnd.
 func (l *lab) startDaemonBy(t *testing.T, command *exec.Cmd) (*process.Process, *control.Client) {
 	t.Helper()
 	daemon := start(t, l.NodeA, "ktsnd", command)
@@ -137,7 +138,7 @@ func (l *lab) startDaemonBy(t *testing.T, command *exec.Cmd) (*process.Process, 
 	return daemon, client
 }
 
-// attach tells a ktsnd of pod a and node b, as agents do: when an application finds the socket, all else is there.
+// attach configures pod a and node b in ktsnd in the agents' order: the socket comes last.
 func (l *lab) attach(t *testing.T, client *control.Client, daemon *process.Process) {
 	t.Helper()
 	ctx := t.Context()
@@ -151,7 +152,7 @@ func (l *lab) attach(t *testing.T, client *control.Client, daemon *process.Proce
 	}
 }
 
-// endpoint is pod a's interface.
+// endpoint returns pod a's interface.
 func (l *lab) endpoint() control.Endpoint {
 	return control.Endpoint{Identity: identity, Interface: topology.PodInterface, Netns: l.PodA.Path(), VNI: topology.VNI}
 }
@@ -182,7 +183,7 @@ func connect(t *testing.T, daemon *process.Process, path string) *control.Client
 	})
 }
 
-// start starts a program in a namespace; the test's end ends it.
+// start starts a program in a namespace. The end of the test ends it.
 func start(t *testing.T, where *topology.Namespace, name string, command *exec.Cmd) *process.Process {
 	t.Helper()
 	started, err := process.Start(where, name, command)
@@ -197,14 +198,14 @@ func start(t *testing.T, where *topology.Namespace, name string, command *exec.C
 	return started
 }
 
-// dialogue is a program that is told things and answers, line by line.
+// dialogue is a program that answers commands line by line.
 type dialogue struct {
 	*process.Process
 	stdin  io.WriteCloser
 	stdout *bufio.Scanner
 }
 
-// startDialogue starts a program to be spoken with. Unlike exec's own pipe, what it says stays readable when it has ended.
+// startDialogue starts a program with pipes. Unlike exec's own pipe, its output remains readable after its end.
 func startDialogue(t *testing.T, where *topology.Namespace, name string, command *exec.Cmd) dialogue {
 	t.Helper()
 	stdin, err := command.StdinPipe()
@@ -222,7 +223,7 @@ func startDialogue(t *testing.T, where *topology.Namespace, name string, command
 	return dialogue{started, stdin, bufio.NewScanner(readable)}
 }
 
-// awaitEnd waits until the program has ended, which it does when nobody speaks to it any more.
+// awaitEnd closes the program's input and waits for its end.
 func (d *dialogue) awaitEnd(t *testing.T) {
 	t.Helper()
 	d.stdin.Close()
@@ -231,7 +232,7 @@ func (d *dialogue) awaitEnd(t *testing.T) {
 	}
 }
 
-// finish waits for a program to end by itself and returns what Wait does.
+// finish waits for the end of a program and returns the error of Wait.
 func finish(t *testing.T, running *process.Process) error {
 	t.Helper()
 	select {
@@ -243,7 +244,7 @@ func finish(t *testing.T, running *process.Process) error {
 	}
 }
 
-// preloaded is the environment of an application that uses libktsn.
+// preloaded returns the environment of an application that uses libktsn.
 func (l *lab) preloaded(t *testing.T) []string {
 	t.Helper()
 	library := l.library
@@ -253,13 +254,13 @@ func (l *lab) preloaded(t *testing.T) []string {
 	return append(os.Environ(), "LD_PRELOAD="+library, "KTSN_SOCKET="+l.socket)
 }
 
-// asNobody makes a command run without privileges. What it needs must be readable for everybody.
+// asNobody makes a command run without privileges. Its files must be readable for everybody.
 func asNobody(command *exec.Cmd) *exec.Cmd {
 	command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	return command
 }
 
-// publicCopy copies a program to where every user can run it.
+// publicCopy copies a program to a folder where every user can run it.
 func publicCopy(t *testing.T, name string) string {
 	t.Helper()
 	content, err := os.ReadFile(program(t, name))
@@ -274,25 +275,25 @@ func publicCopy(t *testing.T, name string) string {
 	return path
 }
 
-// traffic is one talker's messages to one listener.
+// traffic describes the messages of one talker to one listener.
 type traffic struct {
 	count        int
 	payloadBytes int
-	// talkerOptions has further options; environment nil is this process's.
+	// talkerOptions are further options. environment nil means this process's.
 	talkerOptions []string
 	environment   []string
 }
 
-// observed is what became of a traffic.
+// observed contains the results of a traffic.
 type observed struct {
 	sent     []tsnperf.Sent
 	received []tsnperf.Received
 	packets  []*wiretap.Datagram
-	// wireTAI is when each packet was on the wire.
+	// wireTAI is the time of each packet on the wire.
 	wireTAI []int64
 }
 
-// run sends from pod a to pod b, with a tap on the receiving end of the link.
+// run sends from pod a to pod b and captures at the receiving end of the link.
 func (l *lab) run(t *testing.T, what traffic) *observed {
 	t.Helper()
 	tap := l.openTap(t, what.count)
@@ -321,8 +322,8 @@ func (l *lab) openTap(t *testing.T, count int) *wiretap.Tap {
 	return tap
 }
 
-// awaitWire waits until the tap has seen so many frames of that kind. That ktsnd has sent them does not say so: the kernel may
-// still have them in a backlog.
+// awaitWire waits until the tap has captured count matching frames. A frame that ktsnd has sent may still be in a
+// backlog of the kernel.
 func awaitWire(t *testing.T, tap *wiretap.Tap, count int, matches func(wiretap.Packet) bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
@@ -346,7 +347,7 @@ func awaitWire(t *testing.T, tap *wiretap.Tap, count int, matches func(wiretap.P
 	}
 }
 
-// addPackets takes the tap's messages of tsnperf.
+// addPackets adds the tap's messages of tsnperf.
 func (o *observed) addPackets(t *testing.T, tap *wiretap.Tap) {
 	t.Helper()
 	capture, err := tap.Stop()
@@ -369,10 +370,10 @@ func (o *observed) addPackets(t *testing.T, tap *wiretap.Tap) {
 	}
 }
 
-// forGood is as many messages as nobody sends: such a listener goes on until it is drained.
+// unlimited is a number of messages that no talker reaches: the listener runs until it is drained.
 const unlimited = 1000000
 
-// startListener starts tsnperf's listener and returns once it listens.
+// startListener starts tsnperf's listener and returns when it listens.
 func startListener(t *testing.T, pod *topology.Namespace, at netip.AddrPort, count int, file string) *process.Process {
 	t.Helper()
 	first, idle := patience/2, patience/4
@@ -399,7 +400,7 @@ func startListener(t *testing.T, pod *topology.Namespace, at netip.AddrPort, cou
 
 func seconds(duration time.Duration) string { return strconv.Itoa(int(duration.Seconds())) + "s" }
 
-// drain ends a listener when it has all that was sent to it.
+// drain ends a listener when it has received everything that was sent to it.
 func drain(t *testing.T, listener *process.Process) {
 	t.Helper()
 	time.Sleep(500 * time.Millisecond) // for what the kernel has not brought there yet
@@ -412,7 +413,7 @@ func drain(t *testing.T, listener *process.Process) {
 	interrupt(t, listener)
 }
 
-// unread is how many bytes wait in the UDP sockets of a process: proc(5), /proc/net/udp.
+// unread returns the bytes that wait in the UDP sockets of a process: proc(5), /proc/net/udp.
 func unread(t *testing.T, running *process.Process) uint64 {
 	t.Helper()
 	const queues, inode = 4, 9
@@ -439,7 +440,7 @@ func unread(t *testing.T, running *process.Process) uint64 {
 	return bytes
 }
 
-// descriptorsOf is what a process has open: "socket:[INODE]", "anon_inode:[KIND]" or a path.
+// descriptorsOf returns the open descriptors of a process: "socket:[INODE]", "anon_inode:[KIND]" or a path.
 func descriptorsOf(t *testing.T, pid int) []string {
 	t.Helper()
 	folder := fmt.Sprintf("/proc/%d/fd", pid)
@@ -470,7 +471,7 @@ func read[T any](t *testing.T, path string, from func(io.Reader) ([]T, error)) [
 	return all
 }
 
-// interfaceMAC is the address of the pod's interface.
+// interfaceMAC returns the hardware address of the pod's interface.
 func interfaceMAC(t *testing.T, pod *topology.Namespace) net.HardwareAddr {
 	t.Helper()
 	return interfaceMACOf(t, pod, topology.PodInterface)
@@ -506,7 +507,7 @@ func counters(t *testing.T, client *control.Client) control.Counters {
 	return statusOf(t, client).Counters
 }
 
-// awaitStatus waits until ktsnd's status is so.
+// awaitStatus waits until ktsnd's status satisfies a condition.
 func awaitStatus(t *testing.T, client *control.Client, what string, condition func(*control.Status) bool) {
 	t.Helper()
 	testlab.Eventually(t, patience, time.Millisecond, func() error {
@@ -518,16 +519,16 @@ func awaitStatus(t *testing.T, client *control.Client, what string, condition fu
 	})
 }
 
-// awaitCounters waits until ktsnd counts so.
+// awaitCounters waits until ktsnd's counters satisfy a condition.
 func awaitCounters(t *testing.T, client *control.Client, what string, condition func(control.Counters) bool) {
 	t.Helper()
 	awaitStatus(t, client, what, func(status *control.Status) bool { return condition(status.Counters) })
 }
 
-// awaitSettled waits until all that applications ever handed over has left or was dropped, and returns ktsnd's counters, which are
-// final then. They must have ended, or be about to: ktsnd forgets a process when its ring is empty, and only that tells that
-// it is. What lies in the ring of one that goes on is taken when ktsnd looks there, without a doorbell if its time is far
-// enough away, and does not count as pending before.
+// awaitSettled waits until all handed-over messages have left or were dropped, and returns ktsnd's final counters. The
+// applications must have ended or be about to end: ktsnd forgets a process when its ring is empty. A message in the
+// ring of a running application is taken without a doorbell if its time is far enough away, and does not count as
+// pending before.
 func awaitSettled(t *testing.T, client *control.Client) control.Counters {
 	t.Helper()
 	return testlab.EventuallyValue(t, patience, 10*time.Millisecond, func() (control.Counters, error) {
@@ -540,7 +541,7 @@ func awaitSettled(t *testing.T, client *control.Client) control.Counters {
 	})
 }
 
-// unsettled is of how many processes ktsnd has the ring, also of such as have ended.
+// unsettled returns the number of processes whose ring ktsnd has, including those that have ended.
 func unsettled(t *testing.T, client *control.Client) uint64 {
 	t.Helper()
 	pods, err := client.Pods(t.Context())
@@ -554,7 +555,7 @@ func unsettled(t *testing.T, client *control.Client) uint64 {
 	return left
 }
 
-// python returns the path of CPython, whose socket module is somebody else's program.
+// python returns the path of CPython, whose socket module is independent of this project.
 func python(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("python3")

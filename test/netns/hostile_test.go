@@ -27,11 +27,11 @@ import (
 
 const (
 	hostileIdentity = "hostile"
-	// hostilePort is where the hostile pod sends to.
+	// hostilePort is the destination port of the hostile pod.
 	hostilePort = listenPort + 1
 )
 
-// hostile is a second pod on node a, one that does not use libktsn.
+// hostile is a second pod on node a that does not use libktsn.
 type hostile struct {
 	lab      *lab
 	pod      *topology.Namespace
@@ -40,7 +40,7 @@ type hostile struct {
 	receiver *topology.Namespace // a third pod, if it was added
 }
 
-// addHostile attaches it to a running ktsnd.
+// addHostile attaches the hostile pod to a running ktsnd.
 func (l *lab) addHostile(t *testing.T, client *control.Client) *hostile {
 	t.Helper()
 	added := &hostile{lab: l, pod: l.addNeighbor(t), socket: filepath.Join(l.dir, "hostile.sock")}
@@ -51,7 +51,7 @@ func (l *lab) addHostile(t *testing.T, client *control.Client) *hostile {
 	return added
 }
 
-// attach tells ktsnd of the hostile pod, again.
+// attach adds the hostile pod to ktsnd, also repeatedly.
 func (h *hostile) attach(ctx context.Context, client *control.Client) error {
 	return errors.Join(client.SocketAdd(ctx, hostileIdentity, h.socket),
 		client.EndpointAdd(ctx, control.Endpoint{Identity: hostileIdentity, Interface: topology.PodInterface, Netns: h.pod.Path(), VNI: topology.VNI}))
@@ -72,13 +72,13 @@ func (h *hostile) start(t *testing.T, mode string, duration time.Duration) *atta
 	return startAttack(t, h.pod, mode, h.on(attackOf(t, h.socket, mode, netip.AddrPortFrom(topology.PodAddressB, hostilePort), duration)))
 }
 
-// startAsking starts a pod that means well, and says how long ktsnd's answers took.
+// startAsking measures ktsnd's response times from a well-behaved pod.
 func startAsking(t *testing.T, pod *topology.Namespace, socket string, duration time.Duration) *attack {
 	t.Helper()
 	return startAt(t, pod, socket, "ask", netip.AddrPortFrom(topology.PodAddressB, hostilePort), duration)
 }
 
-// startAt lets it send to that address.
+// startAt lets it send to the given address.
 func startAt(t *testing.T, pod *topology.Namespace, socket, mode string, to netip.AddrPort, duration time.Duration) *attack {
 	t.Helper()
 	return startAttack(t, pod, mode, attackOf(t, socket, mode, to, duration))
@@ -98,7 +98,7 @@ func startAttack(t *testing.T, pod *topology.Namespace, mode string, command *ex
 	return running
 }
 
-// results waits for its end and returns what it says of itself.
+// results waits for the end of the program and returns the counters it prints.
 func (a *attack) results(t *testing.T) map[string]int {
 	t.Helper()
 	if err := finish(t, a.Process); err != nil {
@@ -116,8 +116,8 @@ func (a *attack) results(t *testing.T) map[string]int {
 	return results
 }
 
-// listenHostile checks in pod b that whatever the hostile pod gets sent comes from its own address. The
-// function it returns ends that and gives the number of datagrams.
+// listenHostile checks in pod b that all datagrams of the hostile pod have its own source address. The returned
+// function ends that and returns the number of datagrams.
 func (h *hostile) listenHostile(t *testing.T) func() int {
 	t.Helper()
 	conn := listen(t, h.lab.PodB, "udp4", netip.AddrPortFrom(topology.PodAddressB, hostilePort))
@@ -143,8 +143,8 @@ func (h *hostile) listenHostile(t *testing.T) func() int {
 	}
 }
 
-// goodTraffic sends periodic messages from pod a and checks that they all arrive, in order, none early. begin is called
-// when ktsnd serves the talker, and before the first message.
+// goodTraffic sends periodic messages from pod a and checks that all arrive in order and not early. begin is called
+// when ktsnd serves the talker, before the first message.
 func (l *lab) goodTraffic(t *testing.T, count int, begin func()) {
 	t.Helper()
 	f := listenFor(t, l.PodB, atPodB, count)
@@ -163,7 +163,7 @@ func (l *lab) goodTraffic(t *testing.T, count int, begin func()) {
 	}
 }
 
-// arrivals tells of those that arrived just before and after that one when they were due and when they arrived.
+// arrivals returns due and arrival times of the messages before and after a message.
 func arrivals(received []tsnperf.Received, i int) string {
 	const neighbors = 10
 	var text strings.Builder
@@ -174,8 +174,8 @@ func arrivals(received []tsnperf.Received, i int) string {
 	return text.String()
 }
 
-// startServedTalker starts a talker in pod a that has time until its first message, and sees to it that ktsnd serves it
-// by then: on a machine so busy that it is asked later, those messages are late. Where a little time is too little there is more.
+// startServedTalker starts a talker in pod a with some time until its first message, and waits until ktsnd serves it.
+// On a busy machine it retries with more time: otherwise its first messages would be late.
 func (l *lab) startServedTalker(t *testing.T, options ...string) *process.Process {
 	t.Helper()
 	client, err := control.Dial(t.Context(), l.control)
@@ -206,7 +206,7 @@ func (l *lab) startServedTalker(t *testing.T, options ...string) *process.Proces
 	return nil
 }
 
-// podResources is what a process has.
+// podResources are the descriptors and the memory of a process.
 type podResources struct {
 	descriptors int
 	rssBytes    int
@@ -225,7 +225,8 @@ func holdingsOf(t *testing.T, running *process.Process) podResources {
 	return podResources{len(keptOpen(t, running.PID())), pages * os.Getpagesize()}
 }
 
-// keptOpen are the descriptors of a ktsnd, without the sets of doorbells that it keeps for the next rings (daemon/loop/doorbells.h).
+// keptOpen returns the descriptors of a ktsnd except the doorbells that it keeps for the next rings
+// (daemon/loop/doorbells.h).
 func keptOpen(t *testing.T, pid int) []string {
 	t.Helper()
 	return slices.DeleteFunc(descriptorsOf(t, pid), func(kind string) bool { return kind == "anon_inode:[eventpoll]" })
@@ -239,14 +240,14 @@ func awaitForgotten(t *testing.T, client *control.Client) {
 	})
 }
 
-// awaitIdle is forgotten, and then what is freed behind the applications' backs is freed, too.
+// awaitIdle waits until ktsnd has forgotten all applications and freed their memory, which happens later.
 func awaitIdle(t *testing.T, client *control.Client) {
 	t.Helper()
 	awaitForgotten(t, client)
 	time.Sleep(200 * time.Millisecond)
 }
 
-// awaitReturned waits until ktsnd has no more than before, but for what its allocator keeps.
+// awaitReturned waits until ktsnd has no more resources than before, except those that its allocator keeps.
 func awaitReturned(t *testing.T, daemon *process.Process, client *control.Client, before podResources) {
 	t.Helper()
 	slackBytes := 16 << 20
@@ -263,7 +264,7 @@ func awaitReturned(t *testing.T, daemon *process.Process, client *control.Client
 	})
 }
 
-// checkBooks checks the two sums of docs/architecture.md, in a ktsnd that is quiet.
+// checkBooks checks the two sums of docs/architecture.md in an idle ktsnd.
 func checkBooks(t *testing.T, counted control.Counters) {
 	t.Helper()
 	if counted.Taken != counted.Sent+counted.Dropped() || counted.Sent != counted.OnTime+counted.Late() {
@@ -342,7 +343,7 @@ func TestHostilePodHarmsOnlyItself(t *testing.T) {
 	}
 }
 
-// holding are the modes in which a system call of ktsnd waits for the pod, for three seconds each time.
+// holding are the modes in which a system call of ktsnd waits for the pod, three seconds each time.
 var holding = []string{"linger", "notifier", "locked", "unread"}
 
 func TestPodThatStallsKtsndDelaysNoOther(t *testing.T) {
@@ -390,13 +391,13 @@ func TestStalledKtsndIsReplacedAndEnds(t *testing.T) {
 	kill(t, running.Process)
 }
 
-// statusSample is ktsnd's status so long after a program was about to be started.
+// statusSample is ktsnd's status at a time after the start of a program.
 type statusSample struct {
 	*control.Status
 	after time.Duration
 }
 
-// watchAttack looks at ktsnd until the program has ended.
+// watchAttack samples ktsnd's status until the program has ended.
 func watchAttack(t *testing.T, client *control.Client, begin func() *attack) (*attack, []statusSample) {
 	t.Helper()
 	began := time.Now()
@@ -413,7 +414,7 @@ func watchAttack(t *testing.T, client *control.Client, begin func() *attack) (*a
 	return running, all
 }
 
-// maximum is the highest of what was seen.
+// maximum returns the highest value of the samples.
 func maximum(seen []statusSample, value func(*control.Status) int) int {
 	highest := 0
 	for _, sample := range seen {
@@ -422,7 +423,7 @@ func maximum(seen []statusSample, value func(*control.Status) int) int {
 	return highest
 }
 
-// checkPace checks that a counter is at no time higher than so many, and so many more for each second.
+// checkPace checks that a counter never exceeds a base plus a rate per second.
 func checkPace(t *testing.T, seen []statusSample, base, perSecond float64, value func(control.Counters) uint64) {
 	t.Helper()
 	for _, sample := range seen {
@@ -433,7 +434,7 @@ func checkPace(t *testing.T, seen []statusSample, base, perSecond float64, value
 	}
 }
 
-// shareCase is a limit, and what a pod that goes to it sees.
+// shareCase is a limit with the checks of a pod that reaches it.
 type shareCase struct {
 	options []string
 	mode    string

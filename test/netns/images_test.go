@@ -17,13 +17,13 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// oldestGlibc is that of Debian 9.
+// oldestGlibc is the version of Debian 9.
 const oldestGlibc = 24
 
-// muslLoader is the C library of musl's programs, too.
+// muslLoader is the C library of musl programs.
 const muslLoader = "/lib/ld-musl-x86_64.so.1"
 
-// neededSymbols is what libktsn takes from whatever C library there is.
+// neededSymbols returns the symbols that libktsn imports from the C library.
 func neededSymbols(t *testing.T) []elf.Symbol {
 	t.Helper()
 	file, err := elf.Open(program(t, "libktsn.so"))
@@ -47,7 +47,7 @@ func neededSymbols(t *testing.T) []elf.Symbol {
 	return symbols
 }
 
-// definedSymbols lists the functions and variables of a library, with the version of each where there is one.
+// definedSymbols returns the functions and variables of a library with the versions of each.
 func definedSymbols(t *testing.T, path string) map[string][]string {
 	t.Helper()
 	file, err := elf.Open(path)
@@ -91,7 +91,7 @@ func TestLibraryNeedsOnlyOldGlibcSymbols(t *testing.T) {
 	}
 }
 
-// oldEnough tells whether a version of a symbol, such as GLIBC_2.2.5, was there in Debian 9.
+// oldEnough reports whether Debian 9 has a symbol version such as GLIBC_2.2.5.
 func oldEnough(version string) bool {
 	minor, ok := strings.CutPrefix(version, "GLIBC_2.")
 	if !ok {
@@ -166,8 +166,8 @@ func TestKtsnRunWithBothCLibraries(t *testing.T) {
 	}
 }
 
-// CPython is a program of others that makes its system calls through the C library, and knows nothing of us: its
-// sockets, its poll, its epoll and its select.
+// TestPythonSocketsBehaveAsWithKernel runs sockets, poll, epoll and select of CPython, an independent program that
+// makes its system calls through the C library.
 func TestPythonSocketsBehaveAsWithKernel(t *testing.T) {
 	content(t)
 	python := python(t)

@@ -24,13 +24,13 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
-// instance is one of the ktsnd of node a, as a pod has it.
+// instance is a ktsnd of node a as in a pod.
 type instance struct {
 	*process.Process
 	name, folder string
 }
 
-// instanceFolder makes what lives as long as the instance's pod.
+// instanceFolder creates the folder that lives as long as the instance's pod.
 func (l *lab) instanceFolder(t *testing.T, name string) string {
 	t.Helper()
 	folder := filepath.Join(l.dir, name)
@@ -40,7 +40,7 @@ func (l *lab) instanceFolder(t *testing.T, name string) string {
 	return folder
 }
 
-// startInstance starts the instance's container, perhaps not for the first time.
+// startInstance starts or restarts the instance's container.
 func (l *lab) startInstance(t *testing.T, name string, options ...string) *instance {
 	t.Helper()
 	folder := l.instanceFolder(t, name)
@@ -49,7 +49,7 @@ func (l *lab) startInstance(t *testing.T, name string, options ...string) *insta
 	return &instance{started, name, folder}
 }
 
-// awaitState waits until the instance says that it is in a state.
+// awaitState waits until the instance logs a state.
 func (i *instance) awaitState(t *testing.T, state string) {
 	t.Helper()
 	testlab.Eventually(t, patience, time.Millisecond, func() error {
@@ -63,7 +63,7 @@ func (i *instance) awaitState(t *testing.T, state string) {
 	})
 }
 
-// startServing starts an instance that is to serve, and tells it what agents tell.
+// startServing starts an instance, waits until it serves, and configures it like the agents.
 func (l *lab) startServing(t *testing.T, name string, options ...string) (*instance, *control.Client) {
 	t.Helper()
 	started := l.startInstance(t, name, options...)
@@ -73,7 +73,7 @@ func (l *lab) startServing(t *testing.T, name string, options ...string) (*insta
 	return started, client
 }
 
-// upgrade starts an instance that takes over from another, which stands by when this returns.
+// upgrade starts an instance that takes over from another, which then stands by.
 func (l *lab) upgrade(t *testing.T, before *instance, name string, options ...string) (*instance, *control.Client) {
 	t.Helper()
 	after := l.startInstance(t, name, options...)
@@ -82,7 +82,7 @@ func (l *lab) upgrade(t *testing.T, before *instance, name string, options ...st
 	return after, connect(t, after.Process, l.control)
 }
 
-// terminate is that an instance was told to end, as kubelet does, and did.
+// terminate ends an instance with SIGTERM like kubelet.
 func (i *instance) terminate(t *testing.T) {
 	t.Helper()
 	if err := syscall.Kill(i.PID(), syscall.SIGTERM); err != nil {
@@ -93,7 +93,7 @@ func (i *instance) terminate(t *testing.T) {
 	}
 }
 
-// awaitInstance waits until the node is served by an instance, and others stand by.
+// awaitInstance waits until one instance serves the node and the others stand by.
 func (l *lab) awaitInstance(t *testing.T, name string, standingBy ...string) {
 	t.Helper()
 	testlab.Eventually(t, patience, time.Millisecond, func() error {
@@ -110,7 +110,7 @@ func (l *lab) awaitInstance(t *testing.T, name string, standingBy ...string) {
 	})
 }
 
-// children are the processes that another started and that live.
+// children returns the living child processes of a process.
 func children(t *testing.T, pid int) []string {
 	t.Helper()
 	all, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
@@ -128,7 +128,7 @@ func children(t *testing.T, pid int) []string {
 	return pids
 }
 
-// statusField is a line of proc(5), /proc/PID/status, in kB or a plain number.
+// statusField returns a line of proc(5), /proc/PID/status, in kB or as a plain number.
 func statusField(t *testing.T, pid int, name string) int {
 	t.Helper()
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
@@ -201,7 +201,7 @@ func bootID(t *testing.T) string {
 	return strings.TrimSpace(string(text))
 }
 
-// olderThanAll makes the folder of an instance that was born before all others of this boot.
+// olderThanAll creates the folder of an instance that is older than all others of this boot.
 func (l *lab) olderThanAll(t *testing.T, name string) {
 	t.Helper()
 	born := filepath.Join(l.instanceFolder(t, name), "born")
@@ -228,8 +228,8 @@ func TestOlderInstanceStandsByAtOnce(t *testing.T) {
 	}
 }
 
-// Kubernetes ends the older of two pods when the younger one serves. After a rollback in the middle of an upgrade the older one is
-// the one that is wanted, and the younger one is ended as soon as that serves.
+// TestInstanceRetriesTakeOverOnce ends the older of two pods while the younger one serves, as Kubernetes does. After a
+// rollback during an upgrade the older one is wanted, and the younger one is ended as soon as it serves.
 func TestInstanceRetriesTakeOverOnce(t *testing.T) {
 	content(t)
 	lab := newLab(t)
@@ -252,7 +252,7 @@ func TestInstanceRetriesTakeOverOnce(t *testing.T) {
 	again.awaitState(t, control.StateServing)
 }
 
-// listenAsKtsnd listens in the place of the ktsnd that serves.
+// listenAsKtsnd listens in the place of the serving ktsnd.
 func (l *lab) listenAsKtsnd(t *testing.T) *net.UnixListener {
 	t.Helper()
 	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: l.control, Net: "unixpacket"})
@@ -263,7 +263,7 @@ func (l *lab) listenAsKtsnd(t *testing.T) *net.UnixListener {
 	return listener
 }
 
-// acceptRequest waits for somebody who asks which ktsnd this is, and returns what answers: the youngest of all.
+// acceptRequest waits for a request for the version and returns a function that answers as the youngest instance.
 func acceptRequest(t *testing.T, listener *net.UnixListener) (conn *net.UnixConn, answer func()) {
 	t.Helper()
 	conn, err := listener.AcceptUnix()
@@ -285,7 +285,8 @@ func acceptRequest(t *testing.T, listener *net.UnixListener) (conn *net.UnixConn
 	}
 }
 
-// Who serves may be busy, or starting again, at the moment at which the other one's patience ends.
+// TestInstanceRetriesTakeOverOnceAnswered checks an instance whose serving process is busy or restarting when its
+// timeout expires.
 func TestInstanceRetriesTakeOverOnceAnswered(t *testing.T) {
 	content(t)
 	lab := newLab(t)
@@ -304,7 +305,7 @@ func TestInstanceRetriesTakeOverOnceAnswered(t *testing.T) {
 	older.awaitState(t, control.StateServing)
 }
 
-// say sends one message on the control socket, and returns the answer to it.
+// say sends one message on the control socket and returns the answer.
 func (l *lab) say(t *testing.T, request string) string {
 	t.Helper()
 	conn, err := net.Dial("unixpacket", l.control)
@@ -323,7 +324,8 @@ func (l *lab) say(t *testing.T, request string) string {
 	return string(answer[:count])
 }
 
-// The successor looks who serves before it asks; another may have come between the two.
+// TestTakeOverByOlderInstanceIsRejected requests a hand-over from an older instance: another instance can start to
+// serve between the successor's check and its request.
 func TestTakeOverByOlderInstanceIsRejected(t *testing.T) {
 	content(t)
 	lab := newLab(t)
@@ -344,7 +346,7 @@ func TestTakeOverByOlderInstanceIsRejected(t *testing.T) {
 	lab.receive(t, 1, func() { lab.sendAt(t, nil, 10*time.Millisecond, "text") })
 }
 
-// fillBacklog connects to a ktsnd that has stopped until it lets nobody wait any more.
+// fillBacklog connects to a stopped ktsnd until its backlog is full.
 func (l *lab) fillBacklog(t *testing.T) {
 	t.Helper()
 	for range 10000 {
@@ -364,7 +366,8 @@ func (l *lab) fillBacklog(t *testing.T) {
 	t.Fatal("there is room for ever more connections")
 }
 
-// One that hangs is kubelet's to end: who waits for it answers meanwhile, and ends when it is told to.
+// TestInstanceWaitsForStalledInstance checks that an instance that waits for a stalled one answers and can be ended:
+// kubelet ends the stalled one.
 func TestInstanceWaitsForStalledInstance(t *testing.T) {
 	content(t)
 	lab := newLab(t)
@@ -383,7 +386,8 @@ func TestInstanceWaitsForStalledInstance(t *testing.T) {
 	younger.awaitState(t, control.StateServing)
 }
 
-// The one that serves may hang at any time, also when it has said who it is.
+// TestUnansweredInstanceStartsWithoutTakeOver stalls the serving instance at different moments, also after it has
+// answered the version.
 func TestUnansweredInstanceStartsWithoutTakeOver(t *testing.T) {
 	content(t)
 	lab := newLab(t)
@@ -407,7 +411,8 @@ func TestUnansweredInstanceStartsWithoutTakeOver(t *testing.T) {
 	serving.awaitState(t, control.StateStandingBy)
 }
 
-// One that fails, or has no descriptors left, ends a connection at once, or when something is asked.
+// TestRejectedInstanceDoesNotRetry rejects connections at once or at the first request, as an instance without free
+// descriptors does.
 func TestRejectedInstanceDoesNotRetry(t *testing.T) {
 	content(t)
 	lab := newLab(t)
@@ -435,7 +440,7 @@ func TestRejectedInstanceDoesNotRetry(t *testing.T) {
 	instance.awaitState(t, control.StateServing)
 }
 
-// Who starts ktsnd may have chosen not to hear of the ends of its own children, which is inherited.
+// TestInstanceEndsWithServingProcess starts ktsnd with SIGCHLD ignored, which is inherited.
 func TestInstanceEndsWithServingProcess(t *testing.T) {
 	content(t)
 	lab := newLab(t)
@@ -474,7 +479,8 @@ func TestStandbyInstanceServesAfterKill(t *testing.T) {
 	older.awaitState(t, control.StateServing)
 }
 
-// Both are started again at the same moment, whatever state they were in: it ends with the younger serving.
+// TestConcurrentInstancesElectOne restarts both instances at the same moment in any state: the younger one serves in
+// the end.
 func TestConcurrentInstancesElectOne(t *testing.T) {
 	content(t)
 	lab := newLab(t)
@@ -514,7 +520,8 @@ func TestUpgradesUnderLoadLoseNothing(t *testing.T) {
 		reported("upgraded: pause in departures, max", milliseconds(quantile(pauses, 1)), "ms"))
 }
 
-// An instance that stands by holds no port of Open vSwitch's, and the last one takes up again where the others have ended.
+// TestUpgradedInstancesKeepOpenVSwitch checks that an instance that stands by holds no port of Open vSwitch, and that
+// the last one serves again after the others have ended.
 func TestUpgradedInstancesKeepOpenVSwitch(t *testing.T) {
 	timing(t)
 	lab := newOVSLab(t)
@@ -537,12 +544,12 @@ func TestUpgradedInstancesKeepOpenVSwitch(t *testing.T) {
 	lab.awaitConnected(t)
 }
 
-// stepsBefore are those of a hand-over before everything is the successor's.
+// stepsBefore returns the steps of a hand-over before the successor has everything.
 var stepsBefore = []string{stepRequest, stepFirst, stepEnd, stepReady, stepStands}
 
-// underLoad has a talker send a message a millisecond while change does something to the instances, and checks that none was lost
-// or came twice. What may have left when a ktsnd was killed is uncertain: change adds what those before the last have counted, and
-// returns the client of the last.
+// underLoad sends a message a millisecond while change modifies the instances, and checks that none was lost or
+// duplicated. A message that may have left when a ktsnd was killed is uncertain: change adds the counters of all but
+// the last ktsnd and returns the client of the last.
 func (l *lab) underLoad(t *testing.T, change func(before *sum) *control.Client) {
 	t.Helper()
 	running := l.startFlow(t, "--lead", "50ms", "--cycle", "1ms")
@@ -553,8 +560,9 @@ func (l *lab) underLoad(t *testing.T, change func(before *sum) *control.Client) 
 	running.checkConserved(t, total)
 }
 
-// killAt starts an instance that takes over by a relay, at which a victim dies when the hand-over comes to a step. The message that
-// begins the step is not passed on, but for the last: what was sent in one socket arrives, whoever dies.
+// killAt starts an instance that takes over through a relay, which kills a victim at a step of the hand-over. The
+// message that begins the step is not forwarded, except for the last step: a sent message arrives even if its sender
+// dies.
 func (l *lab) killAt(t *testing.T, name, at string, victim func(successor *instance) *process.Process) *instance {
 	t.Helper()
 	target := l.control
@@ -597,7 +605,8 @@ func (l *lab) killAt(t *testing.T, name, at string, victim func(successor *insta
 	return successor
 }
 
-// Until it has said that it has everything, the end of a successor changes nothing.
+// TestSuccessorKilledAtAnyStepLosesNothing checks that the end of a successor changes nothing until it has confirmed
+// the hand-over.
 func TestSuccessorKilledAtAnyStepLosesNothing(t *testing.T) {
 	content(t)
 	lab := newLab(t)
@@ -620,7 +629,8 @@ func TestSuccessorKilledAtAnyStepLosesNothing(t *testing.T) {
 	})
 }
 
-// The successor starts without what its predecessor had; applications hand their rings to it.
+// TestPredecessorKilledAtAnyStepLosesNothing checks that the successor starts without its predecessor's state and that
+// applications hand their rings to it.
 func TestPredecessorKilledAtAnyStepLosesNothing(t *testing.T) {
 	content(t)
 	lab := newLab(t)

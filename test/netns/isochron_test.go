@@ -21,13 +21,14 @@ const (
 	isochronManagementPort = 5000
 	isochronDataPort       = 6000
 	isochronMessages       = 20
-	// isochronHeaderBytes are in front of a value of its management protocol.
+	// isochronHeaderBytes is the size of the header before a value of its management protocol.
 	isochronHeaderBytes = 16
 )
 
-// isochron of Debian sends with SO_TXTIME. Its own receiver needs a clock in the network card and does not start
-// without one, so what its sender asks of that (is your link up, what have you received?) is answered here: without
-// anybody to ask, the sender of this version ends with a null pointer, with libktsn or without.
+// TestIsochronSendsThroughLibktsn runs Debian's isochron, which sends with SO_TXTIME. Its own receiver needs a clock in
+// the network card and does not start without one. Therefore the test answers the sender's requests (link state,
+// received messages): without an answer this version of the sender crashes with a null pointer, with or without
+// libktsn.
 func TestIsochronSendsThroughLibktsn(t *testing.T) {
 	content(t)
 	isochron, err := exec.LookPath("isochron")
@@ -67,8 +68,8 @@ func TestIsochronSendsThroughLibktsn(t *testing.T) {
 	}
 }
 
-// checkIsochron reads what every message of isochron begins with: when it was to be sent, when its sender woke up for
-// that, and its number. All numbers stand in network order. Whether the sender woke up in time is its own affair.
+// checkIsochron parses the beginning of isochron's messages in network order: the transmit time, the sender's wake-up
+// time, and the number. It does not check that the sender woke up in time.
 func checkIsochron(t *testing.T, receive func(time.Duration) []byte) {
 	t.Helper()
 	const headerBytes = 20
@@ -119,7 +120,7 @@ func (l *lab) listenForIsochronEthernet(t *testing.T) func(time.Duration) []byte
 	}
 }
 
-// answerIsochron is as much of isochron's management protocol, in pod b, as its sender asks for.
+// answerIsochron implements the part of isochron's management protocol that its sender uses, in pod b.
 func (l *lab) answerIsochron(t *testing.T) {
 	t.Helper()
 	var listener net.Listener
@@ -161,8 +162,8 @@ func serveIsochron(listener net.Listener) error {
 	}
 }
 
-// isochronAnswer to a request. Both are a header (version, action, reserved, number of bytes that follow) and one entry:
-// type, what it is about, number of bytes of its value, value. What the sender sets is said back to it.
+// isochronAnswer returns the answer to a request. Both are a header (version, action, reserved, number of following
+// bytes) and one entry: type, subject, size of its value, value. Values that the sender sets are echoed.
 func isochronAnswer(request, value []byte) []byte {
 	const (
 		version, response = 2, 2

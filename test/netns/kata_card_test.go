@@ -25,7 +25,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// cardPod is a pod of Kata on a network with cards, of which there is only the network namespace.
+// cardPod is a Kata pod on a network with cards. Only its network namespace exists.
 type cardPod struct {
 	*topology.Namespace
 	runtime *libcni.CNIConfig
@@ -50,7 +50,7 @@ func (p *cardPod) at() *libcni.RuntimeConf {
 	return &libcni.RuntimeConf{ContainerID: p.id, NetNS: p.Path(), IfName: "tsn0", Args: [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_UID", "uid-" + p.id}}}
 }
 
-// primary gives the pod an interface of another plugin's.
+// primary adds an interface of another plugin to the pod.
 func (p *cardPod) primary(t *testing.T) {
 	t.Helper()
 	err := p.Do(func() error {
@@ -86,10 +86,10 @@ func speaksOf(t *testing.T, err error, part string) {
 	}
 }
 
-// killableVariable has the folder of a tsn-cni with fault points.
+// killableVariable is the variable with the folder of a tsn-cni with fault points.
 const killableVariable = "KTSN_KILLABLE_DIR"
 
-// One after the other, because each needs what is before it.
+// TestKataPodGetsCard runs subtests in order, since each needs the previous one.
 func TestKataPodGetsCard(t *testing.T) {
 	card, wire := cards(t)
 	if output, err := exec.Command("modprobe", "--all", "tun", "sch_ingress", "cls_bpf").CombinedOutput(); err != nil {

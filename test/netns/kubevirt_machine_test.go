@@ -28,7 +28,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// hypervisor is libvirt in a namespace, as virt-launcher has it: a session's, of a user without privileges, and of nobody else.
+// hypervisor is libvirt in a namespace as in virt-launcher: a session of an unprivileged user.
 type hypervisor struct {
 	where  *topology.Namespace
 	folder string
@@ -38,7 +38,7 @@ type hypervisor struct {
 // hypervisorDomain is the domain's name in kubevirt/testdata/alone.xml.
 const hypervisorDomain = "plant_alone"
 
-// startHypervisor starts one that sees folders ("/here:/there") at other places as well.
+// startHypervisor starts libvirt with folders bind-mounted ("/here:/there").
 func startHypervisor(t *testing.T, where *topology.Namespace, shown ...string) *hypervisor {
 	t.Helper()
 	for _, name := range []string{"libvirtd", "virsh"} {
@@ -60,8 +60,8 @@ func startHypervisor(t *testing.T, where *topology.Namespace, shown ...string) *
 	return h
 }
 
-// hypervisorScript shows folders at other places, and runs libvirt for a user without privileges. Virtual machines end with it, because
-// it is the first process of a namespace.
+// hypervisorScript mounts folders and runs libvirt as an unprivileged user. It is the first process of a namespace, so
+// virtual machines end with it.
 const hypervisorScript = `mount --make-rprivate / && mount -t proc proc /proc || exit
 	for shown in "$@"; do mount --bind "${shown%:*}" "${shown#*:}" || exit; done
 	trap exit TERM
@@ -73,7 +73,7 @@ func (h *hypervisor) daemonCommand(shown []string) *exec.Cmd {
 	return command
 }
 
-// command is one of that user, who finds all of libvirt's in the folder.
+// command returns a command of that user, with all of libvirt's files in the folder.
 func (h *hypervisor) command(name string, arguments ...string) *exec.Cmd {
 	command := asNobody(exec.Command(name, arguments...))
 	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + h.folder}
@@ -111,14 +111,14 @@ func (h *hypervisor) boot(t *testing.T, domain string) {
 	}
 }
 
-// log is what QEMU has said.
+// log returns QEMU's log.
 func (h *hypervisor) log() string {
 	text, _ := os.ReadFile(filepath.Join(h.folder, "cache/libvirt/qemu/log", hypervisorDomain+".log"))
 	return string(text)
 }
 
-// defined is the domain that virt-launcher gets from the sidecar, with the files of the machine in their places. The domain is one
-// that KubeVirt has made.
+// defined returns the domain that the sidecar returns to virt-launcher, with the paths of the machine's files. The
+// input is a domain of KubeVirt.
 func (h *hypervisor) defined(t *testing.T, kind string) string {
 	t.Helper()
 	kernel, _ := machineFiles(t)
@@ -148,7 +148,7 @@ func readText(t *testing.T, path string) string {
 	return string(text)
 }
 
-// machineAnswers sends frames until one comes back from the machine, which takes a while to boot.
+// machineAnswers sends frames until the machine returns one, which takes a while to boot.
 func (h *hypervisor) machineAnswers(t *testing.T, send, there int, frame []byte) []byte {
 	t.Helper()
 	return testlab.EventuallyValue(t, bootPatience, 0, func() ([]byte, error) {
@@ -162,7 +162,7 @@ func (h *hypervisor) machineAnswers(t *testing.T, send, there int, frame []byte)
 	})
 }
 
-// checkClock looks whether QEMU has made the socket by which the machine asks for the node's time.
+// checkClock checks that QEMU has created the socket through which the machine requests the node's time.
 func (h *hypervisor) checkClock(t *testing.T) {
 	t.Helper()
 	connection, err := net.Dial("unix", filepath.Join(h.folder, "hooks/c/userdata/clock.sock"))
@@ -196,7 +196,7 @@ func TestGuestsOfKubeVirtByTap(t *testing.T) {
 	}
 }
 
-// makeTap makes one with several queues, which that user may open, as tsn-cni does.
+// makeTap creates a tap with several queues that the user may open, like tsn-cni.
 func makeTap(t *testing.T, where *topology.Namespace, name string) {
 	t.Helper()
 	attributes := netlink.NewLinkAttrs()
@@ -215,7 +215,7 @@ func makeTap(t *testing.T, where *topology.Namespace, name string) {
 	}
 }
 
-// packetSocket hears what the machine sends at a tap.
+// packetSocket returns a socket that receives the machine's frames at a tap.
 func packetSocket(t *testing.T, where *topology.Namespace, name string) int {
 	t.Helper()
 	fd := boundTo(t, where, name)
@@ -265,8 +265,9 @@ func TestGuestsOfKubeVirtByVhostUser(t *testing.T) {
 	rig.awaitEcho(t, send, there, "with another relay")
 }
 
-// publicQEMU is a program that runs the QEMU of bookworm-backports, for every user, where the folders are shown: that of Debian 12
-// ends when a machine with interrupt vectors looks for a device of vhost-user. QEMU ends as well when it finds modules of another one.
+// publicQEMU returns a program that runs the QEMU of bookworm-backports for every user and the bind mounts it needs:
+// Debian 12's QEMU crashes when a machine with interrupt vectors looks for a vhost-user device. QEMU also crashes when
+// it finds modules of another version.
 func publicQEMU(t *testing.T) (path string, shown []string) {
 	t.Helper()
 	qemu := guestmachine.QEMU(t, "../..")

@@ -41,7 +41,7 @@ func startOpener(t *testing.T, python string, pod *topology.Namespace, environme
 	return &opener{startDialogue(t, pod, "python3", command), t}
 }
 
-// another returns how it went with one more socket.
+// another opens another socket and returns the result.
 func (o *opener) another() string {
 	o.t.Helper()
 	if _, err := fmt.Fprintln(o.stdin, "another"); err != nil {
@@ -53,7 +53,7 @@ func (o *opener) another() string {
 	return o.stdout.Text()
 }
 
-// otherLimits are those that count for the other pod.
+// otherLimits are the limits of the other pod.
 func otherLimits(t *testing.T, client *control.Client) control.PodLimits {
 	t.Helper()
 	pods, err := client.Pods(t.Context())
@@ -132,13 +132,14 @@ func TestNetworkLimitsApplyToItsPods(t *testing.T) {
 	}
 }
 
-// memoryGroup is a control group whose memory is counted and can be limited, of either version.
+// memoryGroup is a control group of either version with a memory limit.
 type memoryGroup struct {
 	path         string
 	usage, limit string
 }
 
-// newMemoryGroup makes one, removed when the test ends: to be made before what goes into it, which then ends first.
+// newMemoryGroup creates a control group that is removed at the end of the test, after the processes that were started
+// later.
 func newMemoryGroup(t *testing.T) *memoryGroup {
 	t.Helper()
 	name := fmt.Sprintf("ktsn-test-%d-%d", os.Getpid(), time.Now().UnixNano())
@@ -160,7 +161,7 @@ func newMemoryGroup(t *testing.T) *memoryGroup {
 	return nil
 }
 
-// take moves a process there. It leaves when it ends.
+// take moves a process to the group until its end.
 func (g *memoryGroup) take(t *testing.T, running *process.Process) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(g.path, "cgroup.procs"), []byte(strconv.Itoa(running.PID())), 0); err != nil {
@@ -188,13 +189,13 @@ func (g *memoryGroup) bytes(t *testing.T) int {
 	return bytes
 }
 
-// ringBytes is what ktsnd says that all rings take.
+// ringBytes returns the memory of all rings in ktsnd's status.
 func ringBytes(t *testing.T, client *control.Client) int {
 	t.Helper()
 	return int(statusOf(t, client).RingMemoryBytes)
 }
 
-// awaitRingBytes waits until ktsnd says that they take so much.
+// awaitRingBytes waits until all rings have the given size.
 func awaitRingBytes(t *testing.T, client *control.Client, want int) {
 	t.Helper()
 	awaitStatus(t, client, fmt.Sprintf("rings take %d bytes", want), func(status *control.Status) bool {
@@ -202,8 +203,8 @@ func awaitRingBytes(t *testing.T, client *control.Client, want int) {
 	})
 }
 
-// A pod that hangs up and keeps its rings goes on having them: the next one is refused when its quota, or what there is for
-// all, is used up, and given when it has let one go.
+// TestKeptRingsCountUntilReleased keeps rings after disconnecting: they count until they are released. The next ring is
+// refused when the pod's quota or the total is used up.
 func TestKeptRingsCountUntilReleased(t *testing.T) {
 	timing(t)
 	const slack = 64 << 20
@@ -242,13 +243,13 @@ func TestKeptRingsCountUntilReleased(t *testing.T) {
 	}
 }
 
-// removedRingBytes is what rings of removed pods take.
+// removedRingBytes returns the memory of the rings of removed pods.
 func removedRingBytes(t *testing.T, client *control.Client) int {
 	t.Helper()
 	return int(statusOf(t, client).RingMemoryRemovedBytes)
 }
 
-// A pod that is gone cannot be held to its quota any more. What it kept counts apart: other pods have what they had.
+// TestRingsOfRemovedPodCountSeparately checks that the rings of a removed pod do not reduce the memory of other pods.
 func TestRingsOfRemovedPodCountSeparately(t *testing.T) {
 	content(t)
 	lab := newLab(t)
@@ -274,7 +275,8 @@ func TestRingsOfRemovedPodCountSeparately(t *testing.T) {
 	})
 }
 
-// With a memory limit that the rings fit into, as the chart sets it, ktsnd refuses more of them and is not killed.
+// TestMemoryLimitRejectsRings runs ktsnd with a memory limit that fits the rings, as in the chart: it refuses more
+// rings and is not killed.
 func TestMemoryLimitRejectsRings(t *testing.T) {
 	content(t)
 	group := newMemoryGroup(t)
@@ -295,7 +297,8 @@ func TestMemoryLimitRejectsRings(t *testing.T) {
 	lab.goodTraffic(t, 50, func() {})
 }
 
-// Memory that a pod made is none of ktsnd's, however it is laid out and sealed.
+// TestForeignMemoryCostsKtsndNothing checks that memory created by a pod is not charged to ktsnd, whatever its layout
+// and seals.
 func TestForeignMemoryCostsKtsndNothing(t *testing.T) {
 	content(t)
 	group := newMemoryGroup(t)
@@ -313,8 +316,8 @@ func TestForeignMemoryCostsKtsndNothing(t *testing.T) {
 	}
 }
 
-// To make a ring, to take one back and to close it is what costs ktsnd most of all that a pod can ask for. A pod has 16 and then
-// 500 a second (daemon/loop/quota.c).
+// TestRingCreationRateIsBounded checks the limit on creating, taking back and closing rings, ktsnd's most expensive
+// operations for a pod: 16 at once and then 500 a second (daemon/loop/quota.c).
 func TestRingCreationRateIsBounded(t *testing.T) {
 	content(t)
 	const (

@@ -31,29 +31,29 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/guestmachine"
 )
 
-// guestPatience is for a virtual machine, which takes half a minute on an idle machine.
+// guestPatience is the timeout for a virtual machine, which takes half a minute on an idle machine.
 const guestPatience = 5 * time.Minute
 
 var (
-	// machineName is of this process alone: network namespaces are the node's, whichever node a test has made.
+	// machineName is unique to this process: network namespaces are global.
 	machineName = "v" + strconv.Itoa(os.Getpid()%1_000_000_000)
-	// machineIdentity is how ktsnd calls it.
+	// machineIdentity is its identity in ktsnd.
 	machineIdentity = "vm-" + machineName
 )
 
-// virtualMachine is one that `ktsn vm attach` has connected to node a.
+// virtualMachine is a machine that `ktsn vm attach` has connected to node a.
 type virtualMachine struct {
 	*vm.Machine
 	stateDir string
 }
 
-// attachMachine connects one to the network of pod a, until the test's end.
+// attachMachine connects a machine to the network of pod a until the end of the test.
 func (c *captured) attachMachine(t *testing.T, options ...string) *virtualMachine {
 	t.Helper()
 	return c.attachMachineAs(t, machineName, c.wiring.A.Another("", nil, neighborAddress), options...)
 }
 
-// attachMachineAs connects one of any name and with the addresses of a side.
+// attachMachineAs connects a machine with the given name and a side's addresses.
 func (c *captured) attachMachineAs(t *testing.T, name string, side *cniruntime.Side, options ...string) *virtualMachine {
 	t.Helper()
 	confDir, stateDir := t.TempDir(), t.TempDir()
@@ -105,7 +105,7 @@ func (c *captured) runVM(t *testing.T, arguments []string) ([]byte, error) {
 	return stdout.Bytes(), nil
 }
 
-// guestStatus is what ktsn-guest says of an interface.
+// guestStatus is ktsn-guest's status of an interface.
 type guestStatus struct {
 	Known   bool              `json:"known"`
 	BoundNs int64             `json:"bound_ns"`
@@ -114,12 +114,12 @@ type guestStatus struct {
 	Refused map[string]uint64 `json:"refused"`
 }
 
-// argumentsOf are those that `ktsn vm attach` prints, but for the number of processors.
+// argumentsOf returns the QEMU arguments that `ktsn vm attach` prints, except the number of CPUs.
 func argumentsOf(m *vm.Machine) []string {
 	return strings.Fields(strings.ReplaceAll(strings.TrimPrefix(m.QEMU(), fmt.Sprintf("-smp %d", m.VCPUs)), "\\\n", ""))
 }
 
-// checkHeld checks that all left once, in order, not before their times by the host's clock, and that these are the guest's.
+// checkHeld checks that all messages left once, in order, not early by the host's clock, and with the guest's times.
 func checkHeld(t *testing.T, traced []control.TracedMessage, seen []markedPacket, count int, before, after guestStatus) {
 	t.Helper()
 	if len(traced) != count || len(seen) != count {
@@ -139,7 +139,7 @@ func checkHeld(t *testing.T, traced []control.TracedMessage, seen []markedPacket
 	}
 }
 
-// formatDepartures says how far behind their times messages left.
+// formatDepartures returns the lateness of departures as text.
 func formatDepartures(traced []control.TracedMessage) string {
 	var errors []int64
 	for _, message := range traced {
@@ -182,7 +182,7 @@ func TestGuestsDetachLeavesNothing(t *testing.T) {
 	}
 }
 
-// linksOfNode are the names of node a's interfaces.
+// linksOfNode returns the names of node a's interfaces.
 func (c *captured) linksOfNode(t *testing.T) (names []string) {
 	t.Helper()
 	if err := c.NodeA.Do(func() error {
@@ -201,7 +201,7 @@ func (c *captured) linksOfNode(t *testing.T) (names []string) {
 	return names
 }
 
-// leftIn are the files that a state directory has, but for the lock and the library's own.
+// leftIn returns the files in a state directory except the lock and the library's own.
 func leftIn(t *testing.T, stateDir string) (left []string) {
 	t.Helper()
 	for _, pattern := range []string{"*.json*", "sockets/*"} {
@@ -311,7 +311,8 @@ func TestGuestsByVhostUserUseNodeRelays(t *testing.T) {
 	}
 }
 
-// A tap's queue is its class, and a frame of class 5 may leave in another window than one of class 0.
+// TestGuestsTapQueueSetsClass checks that a tap's queue is its class, and that a frame of class 5 leaves in another
+// window than one of class 0.
 func TestGuestsTapQueueSetsClass(t *testing.T) {
 	c := newCaptured(t, capture.All)
 	m := c.attachMachine(t, "--queues", "8", "--vcpus", "2", "--class", "queue")
@@ -379,8 +380,8 @@ func TestGuestsTapIsListed(t *testing.T) {
 	}
 }
 
-// The relay offers no log of dirty memory, without which QEMU refuses to move a machine away from the frames that its relay holds.
-// The machine's processors do not even run here.
+// TestGuestsByVhostUserAreNotMigrated checks that the relay offers no log of dirty memory, without which QEMU refuses
+// to migrate a machine away from the frames that its relay holds. The machine's CPUs do not run here.
 func TestGuestsByVhostUserAreNotMigrated(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {

@@ -18,19 +18,19 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
-// followedFlow are the messages of a good pod, as ktsnd saw them, read while they leave.
+// followedFlow contains the messages of a good pod from ktsnd's trace, read while they leave.
 type followedFlow struct {
 	messages   []control.TracedMessage
 	end, ended chan struct{}
 }
 
-// followPodA traces pod a's messages only: a neighbour may send so many that to read those as well would disturb both.
+// followPodA traces pod a's messages only: reading those of a flooding neighbour too would disturb both.
 func (l *lab) followPodA(t *testing.T) *followedFlow {
 	t.Helper()
 	return l.follow(t, identity)
 }
 
-// follow is the same for any pod.
+// follow is followPodA for any pod.
 func (l *lab) follow(t *testing.T, pod string) *followedFlow {
 	t.Helper()
 	client, err := control.Dial(t.Context(), l.control)
@@ -70,7 +70,7 @@ func (f *followedFlow) stop() []control.TracedMessage {
 	return f.messages
 }
 
-// turn is a time, in TAI, during which a neighbour did one thing.
+// turn is an interval in TAI in which a neighbour runs one mode.
 type turn struct {
 	mode     string
 	from, to int64
@@ -80,14 +80,14 @@ type turn struct {
 // alone is the mode of a neighbour that does nothing.
 const alone = "alone"
 
-// achievement is what a neighbour must have got done for the measurement to mean anything.
+// achievement is the minimum that a neighbour must do in a turn for a valid measurement.
 var achievement = map[string]string{
 	"flood": "filled", "bell": "rings", "scribble": "written", "churn": "rounds", "register": "registered", "punch": "tried", "collapse": "tried", "keep": "kept", "sparse": "handed",
 	"watchers": "writes", "watchers-close": "closes", "sleepers": "told", "group": "messages", "handback": "handed",
 	"netlink": "tried", "pollers": "pollers", "audience": "replies", "returns": "returned", "faulted": "held",
 }
 
-// replies are how long ktsnd took to answer on its control socket, asked again and again until stop is called.
+// replies are ktsnd's response times on its control socket, requested continuously until stop is called.
 type replies struct {
 	took      []time.Duration
 	end, done chan struct{}
@@ -126,10 +126,11 @@ func (r *replies) stop() []time.Duration {
 	return r.took
 }
 
-// nobodies are nodes that nobody is.
+// nobodies are addresses of nodes that do not exist.
 const nobodies = 60
 
-// prepareGroup makes a message to a group as much work as one can be: copies for nodes that nobody is, and the real ones.
+// prepareGroup makes a message to a group as expensive as possible: copies for nodes that do not exist, and the real
+// ones.
 func (h *hostile) prepareGroup(t *testing.T, client *control.Client) {
 	t.Helper()
 	ip(t, h.pod, "route", "add", "239.0.0.0/8", "dev", topology.PodInterface)
@@ -150,8 +151,8 @@ func copiesSent(t *testing.T, client *control.Client) uint64 {
 	return counters(t, client).CopiesSent
 }
 
-// take has the neighbour do it for a while. On a busy machine it may get too little done for the turn to mean anything: then it has
-// another one.
+// take runs the neighbour for a while. On a busy machine it may do too little for a valid turn: then the turn is
+// repeated.
 func (h *hostile) take(t *testing.T, client *control.Client, mode string, length time.Duration) turn {
 	t.Helper()
 	return testlab.EventuallyValue(t, patience, 0, func() (turn, error) {
@@ -163,8 +164,7 @@ func (h *hostile) take(t *testing.T, client *control.Client, mode string, length
 	})
 }
 
-// attack is one turn, and what the neighbour got too little of done in it. What is measured begins when it has begun, and ends before
-// it does.
+// attack runs one turn and returns what the neighbour did too little of. The measured interval lies within the run.
 func (h *hostile) attack(t *testing.T, client *control.Client, mode string, length time.Duration) (taken turn, short string) {
 	t.Helper()
 	const before, after = 150 * time.Millisecond, 50 * time.Millisecond
@@ -199,7 +199,7 @@ func (h *hostile) attack(t *testing.T, client *control.Client, mode string, leng
 	return taken, short
 }
 
-// turnResult is how a good pod's messages did in one turn.
+// turnResult contains the figures of a good pod's messages in one turn.
 type turnResult struct {
 	p50, p90, p99, worst time.Duration
 	control              time.Duration // replies of the control socket, p99
@@ -216,8 +216,8 @@ func (f turnResult) String() string {
 		f.memoryBytes>>20)
 }
 
-// measure takes the messages that were due in a turn. For those that the talker did not hand over in time ktsnd can do
-// nothing: the talker itself did not get a processor, which is the scheduler's to share out.
+// measure evaluates the messages that were due in a turn, except those that the talker handed over late: ktsnd cannot
+// send them in time.
 func (o turn) measure(traced []control.TracedMessage, sent []tsnperf.Sent, received []tsnperf.Received) turnResult {
 	const spare = 200 * time.Microsecond
 	arrived := map[int64]bool{}
@@ -257,15 +257,15 @@ func (o turn) measure(traced []control.TracedMessage, sent []tsnperf.Sent, recei
 	return result
 }
 
-// withNeighbor sends periodic messages from pod a, at that priority, while a neighbour has its turns in each mode, and without
-// it between them, and returns how they fared by mode.
+// withNeighbor sends periodic messages from pod a with a priority while a neighbour has turns in each mode, and without
+// it in between, and returns the results by mode.
 func withNeighbor(t *testing.T, modes []string, turns int, length time.Duration, priority int,
 	prepare func(*hostile, *testing.T, *control.Client)) map[string][]turnResult {
 	t.Helper()
 	return newLab(t).withNeighbor(t, nil, modes, turns, length, priority, prepare)
 }
 
-// withNeighbor is the same in a lab, with ktsnd's options for its uplink.
+// withNeighbor is withNeighbor for a lab with ktsnd's uplink options.
 func (l *lab) withNeighbor(t *testing.T, options, modes []string, turns int, length time.Duration, priority int,
 	prepare func(*hostile, *testing.T, *control.Client)) map[string][]turnResult {
 	t.Helper()
@@ -305,7 +305,7 @@ func (l *lab) withNeighbor(t *testing.T, options, modes []string, turns int, len
 	return byMode
 }
 
-// median p99 of the turns, and what was lost in all of them.
+// summarize returns the median p99 of the turns and the number of messages lost in all of them.
 func summarize(all []turnResult) (p99 time.Duration, lost int) {
 	var p99s []time.Duration
 	for _, measured := range all {
@@ -315,8 +315,9 @@ func summarize(all []turnResult) (p99 time.Duration, lost int) {
 	return quantile(p99s, 0.5), lost
 }
 
-// What held ktsnd's sending thread up: with 50,000 watchers a good pod's departures were 10 ms late at p90, and a group's copies
-// were made in one go. That was so in each turn; what a busy machine does comes and goes, so the best of the turns counts.
+// TestHostileNeighborDelaysNoDepartures checks two delays of ktsnd's sending thread: with 50,000 watchers a good pod's
+// departures were 10 ms late at p90, and all copies of a group message were made at once. Both appeared in each turn,
+// while a busy machine disturbs only some: the best of the turns is checked.
 func TestHostileNeighborDelaysNoDepartures(t *testing.T) {
 	timing(t)
 	if runtime.NumCPU() < 2 {
@@ -326,7 +327,7 @@ func TestHostileNeighborDelaysNoDepartures(t *testing.T) {
 	checkP90(t, withNeighbor(t, []string{alone, "watchers", "group"}, turns, length, 0, (*hostile).prepareGroup))
 }
 
-// checkP90 checks what comes of a neighbour in all of its turns, by the best of them.
+// checkP90 checks the best of a neighbour's turns.
 func checkP90(t *testing.T, byMode map[string][]turnResult) {
 	t.Helper()
 	const spare = 2 * time.Millisecond
@@ -349,8 +350,8 @@ func bestP90(all []turnResult) time.Duration {
 	return slices.Min(p90s)
 }
 
-// ktsnd asks the kernel about a pod's network namespace, through sockets that are in it. A program of the pod that has
-// CAP_NET_ADMIN there can send to them: what comes from it counts for nothing, and nobody waits for it.
+// TestForgedNetlinkDelaysNobody checks ktsnd's netlink sockets in a pod's network namespace: a program of the pod with
+// CAP_NET_ADMIN can send to them. Such messages are ignored and delay nothing.
 func TestForgedNetlinkDelaysNobody(t *testing.T) {
 	content(t)
 	const (

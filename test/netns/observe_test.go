@@ -37,7 +37,7 @@ func soleFlow(t *testing.T, client *control.Client) control.Flow {
 	})
 }
 
-// ask runs ktsn on node a and returns what it prints.
+// ask runs ktsn on node a and returns its output.
 func (l *lab) ask(t *testing.T, arguments ...string) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), program(t, "ktsn"), append(arguments, "--control", l.control)...)
@@ -106,7 +106,7 @@ func checkTop(t *testing.T, text string, number uint64) {
 	}
 }
 
-// parseTrace reads what ktsn trace -o json printed.
+// parseTrace parses the output of ktsn trace -o json.
 func parseTrace(t *testing.T, text []byte) []control.TracedMessage {
 	t.Helper()
 	var all []control.TracedMessage
@@ -157,7 +157,7 @@ func TestTraceFollowsMessages(t *testing.T) {
 	interrupt(t, talker)
 }
 
-// startTrace starts ktsn trace in the background, and returns once it runs.
+// startTrace starts ktsn trace in the background and returns when it runs.
 func (l *lab) startTrace(t *testing.T, client *control.Client, arguments ...string) *process.Process {
 	t.Helper()
 	begin := func() *process.Process {
@@ -234,7 +234,7 @@ func TestUnreadTraceEnds(t *testing.T) {
 // waitingCase is a case of ktsn-test-txtime that waits in the middle.
 type waitingCase struct{ dialogue }
 
-// startInterlude starts the case and waits until it has come so far. It returns what it said until then.
+// startInterlude starts the case and returns its output up to the wait.
 func (l *lab) startInterlude(t *testing.T) (*waitingCase, []string) {
 	t.Helper()
 	command := exec.Command(program(t, "ktsn-test-txtime"), topology.PodAddressB.String(), strconv.Itoa(listenPort),
@@ -244,7 +244,7 @@ func (l *lab) startInterlude(t *testing.T) (*waitingCase, []string) {
 	return running, running.said()
 }
 
-// said is what it says until it is ready, or to the end.
+// said returns the output until it waits, or to the end.
 func (i *waitingCase) said() []string {
 	var lines []string
 	for i.stdout.Scan() {

@@ -32,10 +32,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
-// kernelDaemon is where packages have an ovs-vswitchd that was built without DPDK.
+// kernelDaemon is the packaged ovs-vswitchd without DPDK.
 const kernelDaemon = "/usr/lib/openvswitch-switch/ovs-vswitchd"
 
-// vsctl runs ovs-vsctl on the node's database, and does not wait for ovs-vswitchd.
+// vsctl runs ovs-vsctl on the node's database without waiting for ovs-vswitchd.
 func (l *ovsLab) vsctl(t *testing.T, arguments ...string) string {
 	t.Helper()
 	out, err := exec.Command("ovs-vsctl", append([]string{"--db=" + l.node.Database, "--no-wait", "--timeout=10"}, arguments...)...).CombinedOutput()
@@ -45,7 +45,7 @@ func (l *ovsLab) vsctl(t *testing.T, arguments ...string) string {
 	return string(out)
 }
 
-// state is all that `ktsn ovs` can change.
+// state returns everything that `ktsn ovs` can change.
 func (l *ovsLab) state(t *testing.T) string {
 	t.Helper()
 	var state strings.Builder
@@ -85,7 +85,7 @@ func (l *ovsLab) state(t *testing.T) string {
 	return state.String()
 }
 
-// checkRefused runs setup, which must fail with that sentence and leave everything as it was.
+// checkRefused runs setup, which must fail with the given message and change nothing.
 func (l *ovsLab) checkRefused(t *testing.T, want string, options ...string) {
 	t.Helper()
 	before := l.state(t)
@@ -161,7 +161,8 @@ func TestOpenVSwitchSetupAndTeardownLeaveNothing(t *testing.T) {
 	}
 }
 
-// neighbor is where node b has the tunnel's address of node a, "" when it does not know; own is where an interface of node a is.
+// neighbor returns the hardware address of node a's tunnel address on node b, "" if unresolved. own is that of an
+// interface of node a.
 func (l *ovsLab) neighbor(t *testing.T, name string) (neighbor, local string) {
 	t.Helper()
 	err := l.NodeB.Do(func() error {
@@ -188,7 +189,7 @@ func (l *ovsLab) neighbor(t *testing.T, name string) (neighbor, local string) {
 	return neighbor, local
 }
 
-// awaitNeighbor waits until node b sends to that interface what is for node a.
+// awaitNeighbor waits until node b sends node a's packets to that interface.
 func (l *ovsLab) awaitNeighbor(t *testing.T, name string) {
 	t.Helper()
 	const soon = 5 * time.Second // far less than the kernel takes to doubt what it knows
@@ -201,7 +202,7 @@ func (l *ovsLab) awaitNeighbor(t *testing.T, name string) {
 	})
 }
 
-// A take-down that could not give everything back says so, and the next one does.
+// TestFailedOpenVSwitchTeardownContinues checks that a failed take-down reports it and that the next one completes it.
 func TestFailedOpenVSwitchTeardownContinues(t *testing.T) {
 	timing(t)
 	lab := newOVSNode(t)
@@ -300,7 +301,7 @@ func TestOpenVSwitchTeardownAfterItEnded(t *testing.T) {
 	}
 }
 
-// stopAfter begins to set up, and ends that with a signal after a while.
+// stopAfter starts setup and stops it with a signal after a while.
 func (l *ovsLab) stopAfter(t *testing.T, wait time.Duration, signal os.Signal) {
 	t.Helper()
 	setup := start(t, l.NodeA, "ktsn ovs setup", l.ktsnCommand(t, "setup", l.setup()...))
@@ -368,7 +369,7 @@ func TestInterruptedOpenVSwitchSetupLeavesNothing(t *testing.T) {
 	}
 }
 
-// complete tells whether everything is set up but for ktsnd, who is not there.
+// complete reports whether everything is set up except ktsnd, which does not run.
 func (l *ovsLab) complete(t *testing.T) bool {
 	t.Helper()
 	output, _ := l.ktsn(t, "status")
@@ -419,10 +420,10 @@ func TestInvalidOpenVSwitchSocketIsNamed(t *testing.T) {
 	})
 }
 
-// endsWithin is how long ktsnd may take to end, whatever Open vSwitch does.
+// endsWithin is the time in which ktsnd must end, whatever Open vSwitch does.
 const endsWithin = 5 * time.Second
 
-// answerTimeout is how long ktsnd waits for an answer of Open vSwitch while it starts.
+// answerTimeout is the time for which ktsnd waits for an answer of Open vSwitch at its start.
 const answerTimeout = 2 * time.Second
 
 func interruptedWithin(t *testing.T, running *process.Process, most time.Duration) {
@@ -434,7 +435,7 @@ func interruptedWithin(t *testing.T, running *process.Process, most time.Duratio
 	}
 }
 
-// stopAnswering stops ovs-vswitchd: its connections stay, and nobody reads them or answers until the test ends.
+// stopAnswering stops ovs-vswitchd until the end of the test: its connections remain and are not read.
 func (l *ovsLab) stopAnswering(t *testing.T) {
 	t.Helper()
 	if err := l.node.Signal(syscall.SIGSTOP); err != nil {
@@ -447,7 +448,8 @@ func (l *ovsLab) stopAnswering(t *testing.T) {
 	})
 }
 
-// DPDK would ask Open vSwitch where it is in the queues, and wait for the answer for ever.
+// TestKtsndEndsWithStalledOpenVSwitch checks that ktsnd ends although DPDK would wait for Open vSwitch's position in
+// the queues.
 func TestKtsndEndsWithStalledOpenVSwitch(t *testing.T) {
 	timing(t)
 	lab := newOVSLab(t)
@@ -468,7 +470,7 @@ func TestKtsndEndsWithStalledOpenVSwitch(t *testing.T) {
 	interrupt(t, talker)
 }
 
-// connectSilently connects to a vhost-user socket as soon as it is there, and answers nothing. It connects `times` times.
+// connectSilently connects to a vhost-user socket `times` times as soon as it exists and answers nothing.
 func connectSilently(t *testing.T, path string, times int) {
 	t.Helper()
 	ctx, done := t.Context(), make(chan struct{})
@@ -489,7 +491,7 @@ func connectSilently(t *testing.T, path string, times int) {
 	}()
 }
 
-// dialUntil returns nil when ctx is done.
+// dialUntil retries until it is connected. It returns nil when ctx is done.
 func dialUntil(ctx context.Context, path string) net.Conn {
 	for ctx.Err() == nil {
 		if connection, err := net.Dial("unix", path); err == nil {
@@ -500,7 +502,7 @@ func dialUntil(ctx context.Context, path string) net.Conn {
 	return nil
 }
 
-// startSilenced starts a ktsnd to whose vhost-user socket a client connects that answers nothing.
+// startSilenced starts a ktsnd to whose vhost-user socket a silent client connects.
 func startSilenced(t *testing.T, times int) *process.Process {
 	t.Helper()
 	lab := newLab(t)
@@ -510,10 +512,11 @@ func startSilenced(t *testing.T, times int) *process.Process {
 		"--control", lab.control, "--vhost-socket", vhost))
 }
 
-// A silent client is not the first where ktsnd's own connection is quicker by chance: then it is tried again.
+// silentTries is the number of attempts: sometimes ktsnd's own connection comes before the silent client.
 const silentTries = 3
 
-// DPDK would wait for the answers of whoever connected first, for ever, and no signal would be read.
+// TestKtsndStartsWithStalledOpenVSwitch checks that ktsnd starts and handles signals although DPDK would wait for the
+// first client's answers.
 func TestKtsndStartsWithStalledOpenVSwitch(t *testing.T) {
 	content(t)
 	var took time.Duration
@@ -567,17 +570,17 @@ func checkUnanswered(t *testing.T, daemon *process.Process, took time.Duration) 
 	}
 }
 
-// replacements are what came of a flow's messages while ktsnd was replaced several times.
+// replacements is the result of a flow during several replacements of ktsnd.
 type replacements struct {
 	*flow
 	counted sum
 	// pauses are how long no message left, as the successors say; gaps how long none arrived.
 	pauses, gaps []time.Duration
-	// log is what all ktsnds logged.
+	// log contains the logs of all ktsnds.
 	log string
 }
 
-// gapsIn are the longest times between arrivals in each of the periods.
+// gapsIn returns the longest gap between arrivals in each period.
 func gapsIn(received []tsnperf.Received, periods [][2]int64) []time.Duration {
 	gaps := make([]time.Duration, len(periods))
 	for i := 1; i < len(received); i++ {
@@ -591,7 +594,8 @@ func gapsIn(received []tsnperf.Received, periods [][2]int64) []time.Duration {
 	return gaps
 }
 
-// replaceUnderLoad has a talker send a message a millisecond while ktsnd is replaced so many times, by one that says that.
+// replaceUnderLoad sends a message a millisecond while ktsnd is replaced several times by a ktsnd that logs the given
+// line.
 func (l *lab) replaceUnderLoad(t *testing.T, daemon *process.Process, client *control.Client, times int, says string, options ...string) *replacements {
 	t.Helper()
 	result := &replacements{flow: l.startFlow(t, "--cycle", "1ms", "--lead", "20ms")}
@@ -623,8 +627,8 @@ func (r *replacements) record(t *testing.T, port string) {
 		reported(name+"messages lost", float64(len(r.lost(t))), ""))
 }
 
-// Open vSwitch is connected to the successor before its predecessor lets go, and its predecessor ends when Open vSwitch has fetched
-// all: nothing is lost.
+// TestReplaceUnderLoadKeepsOpenVSwitch checks that no message is lost: Open vSwitch connects to the successor before
+// its predecessor disconnects, and the predecessor ends when Open vSwitch has fetched everything.
 func TestReplaceUnderLoadKeepsOpenVSwitch(t *testing.T) {
 	timing(t)
 	lab := newOVSLab(t)
@@ -650,7 +654,7 @@ func TestReplaceUnderLoadKeepsOpenVSwitch(t *testing.T) {
 	result.record(t, "OVS")
 }
 
-// notFetched is what a ktsnd says of the frames that Open vSwitch had not fetched when it ended.
+// notFetched is the log line about frames that Open vSwitch had not fetched when ktsnd ended.
 var notFetched = regexp.MustCompile(`Open vSwitch has not fetched the last (\d+) frames`)
 
 func TestReplacedKtsndReportsFramesNotFetched(t *testing.T) {
@@ -675,8 +679,8 @@ func TestReplacedKtsndReportsFramesNotFetched(t *testing.T) {
 	}
 }
 
-// As an older version of `ktsn ovs setup` left it: Open vSwitch knows one name of a socket only, and connects to the successor when
-// it has lost the predecessor.
+// TestTakeOverWithSingleOpenVSwitchSocket uses the configuration of an older `ktsn ovs setup`: Open vSwitch has a
+// single socket name and connects to the successor when it has lost the predecessor.
 func TestTakeOverWithSingleOpenVSwitchSocket(t *testing.T) {
 	timing(t)
 	lab := newOVSLab(t)

@@ -33,14 +33,14 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// ovsLab is a lab whose node a has Open vSwitch as its uplink; node b has the kernel's tunnel.
+// ovsLab is a lab whose node a has Open vSwitch as its uplink. Node b has the kernel's tunnel.
 type ovsLab struct {
 	*lab
 	node   *ovsnode.Node
 	wiring *cniruntime.Wiring
 }
 
-// newOVSNode makes nodes, and an Open vSwitch on node a that nobody has set up yet.
+// newOVSNode creates nodes with an unconfigured Open vSwitch on node a.
 func newOVSNode(t *testing.T) *ovsLab {
 	t.Helper()
 	plugins := filepath.Dir(program(t, "tsn-cni"))
@@ -79,7 +79,7 @@ func (l *ovsLab) start(t *testing.T, begin func() (*ovsnode.Node, error)) {
 	})
 }
 
-// newOVSLab makes a lab with everything set up and both pods attached.
+// newOVSLab creates a lab with everything set up and both pods attached.
 func newOVSLab(t *testing.T) *ovsLab {
 	t.Helper()
 	lab := newOVSNode(t)
@@ -95,7 +95,7 @@ func newOVSLab(t *testing.T) *ovsLab {
 	return lab
 }
 
-// prepareFarEnd makes node b compute its checksums, as its end of a veth pair does not.
+// prepareFarEnd disables checksum offload at node b, whose veth pair does not compute checksums.
 func (l *ovsLab) prepareFarEnd(t *testing.T) {
 	t.Helper()
 	if err := l.NodeB.Do(func() error { return ovs.LeaveNoChecksum(topology.PhysicalInterface) }); err != nil {
@@ -103,13 +103,13 @@ func (l *ovsLab) prepareFarEnd(t *testing.T) {
 	}
 }
 
-// setup are the options of `ktsn ovs setup`.
+// setup returns the options of `ktsn ovs setup`.
 func (l *ovsLab) setup() []string {
 	return []string{"--network", "42", "--peer", topology.NodeAddressB.String(), "--interface", topology.PhysicalInterface,
 		"--address", topology.NodeAddressA.String() + "/24", "--vhost-socket", l.node.VhostSocket(), "--dpdk-extra", l.node.DPDKExtra()}
 }
 
-// ktsn runs `ktsn ovs` on node a and returns all that it says.
+// ktsn runs `ktsn ovs` on node a and returns its output.
 func (l *ovsLab) ktsn(t *testing.T, command string, options ...string) (string, error) {
 	t.Helper()
 	running := l.ktsnCommand(t, command, options...)
@@ -133,7 +133,7 @@ func (l *ovsLab) ktsnCommand(t *testing.T, command string, options ...string) *e
 	return exec.Command(program(t, "ktsn"), arguments...)
 }
 
-// startOVSDaemon starts ktsnd, which hands its frames to Open vSwitch.
+// startOVSDaemon starts a ktsnd that sends through Open vSwitch.
 func (l *ovsLab) startOVSDaemon(t *testing.T) (*process.Process, *control.Client) {
 	t.Helper()
 	daemon, client := l.startDaemon(t, l.uplink()...)
@@ -145,12 +145,12 @@ func (l *ovsLab) startOVSDaemon(t *testing.T) (*process.Process, *control.Client
 	return daemon, client
 }
 
-// uplink are ktsnd's options for it.
+// uplink returns ktsnd's options for it.
 func (l *ovsLab) uplink() []string {
 	return []string{"--uplink", "ovs", "--interface", ovs.BridgePhysical, "--vhost-socket", l.node.VhostSocket()}
 }
 
-// awaitConnected waits until Open vSwitch fetches what ktsnd sends.
+// awaitConnected waits until Open vSwitch fetches ktsnd's frames.
 func (l *ovsLab) awaitConnected(t *testing.T) {
 	t.Helper()
 	testlab.Eventually(t, patience, 50*time.Millisecond, func() error {
@@ -162,7 +162,7 @@ func (l *ovsLab) awaitConnected(t *testing.T) {
 	})
 }
 
-// log is what ovs-vswitchd has said.
+// log returns the log of ovs-vswitchd.
 func (l *ovsLab) log(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(l.node.Log())
@@ -174,7 +174,8 @@ func (l *ovsLab) log(t *testing.T) string {
 
 func lastOf(text string, bytes int) string { return text[max(0, len(text)-bytes):] }
 
-// vhostSockets are the kernel's lines of those between Open vSwitch and ktsnd: 01 in the sixth column listens or waits, 03 is connected.
+// vhostSockets returns the kernel's lines of the sockets between Open vSwitch and ktsnd. The sixth column is 01 for a
+// listening or connecting one and 03 for a connected one.
 func (l *ovsLab) vhostSockets() string {
 	var lines strings.Builder
 	err := l.NodeA.Do(func() error {
@@ -239,7 +240,7 @@ func TestMessagesGoThroughOpenVSwitch(t *testing.T) {
 	})
 }
 
-// checkOwnFlow has a flow of somebody else's drop what is of priority 6, and nothing else.
+// checkOwnFlow adds a foreign flow that drops priority 6, and checks that nothing else is dropped.
 func (l *ovsLab) checkOwnFlow(t *testing.T) {
 	t.Helper()
 	flows := func(arguments ...string) string {
@@ -265,8 +266,8 @@ func (l *ovsLab) checkOwnFlow(t *testing.T) {
 	flows("del-flows", "cookie=1/-1")
 }
 
-// checkAnswers sends datagrams from pod b to pod a right behind timed messages of pod a, which Open vSwitch must not take
-// as a sign that pod a is where ktsnd is.
+// checkAnswers sends datagrams from pod b to pod a right after timed messages of pod a, from which Open vSwitch must
+// not learn that pod a is behind ktsnd's port.
 func (l *ovsLab) checkAnswers(t *testing.T) {
 	t.Helper()
 	at := netip.AddrPortFrom(topology.PodAddressA, 7791)
@@ -354,7 +355,8 @@ func TestKilledOpenVSwitchReconnects(t *testing.T) {
 	awaitLog(t, keeper, "was restarted and is set up again")
 }
 
-// As Open vSwitch does when it is set up anew while a busy machine keeps ktsnd from looking.
+// TestOpenVSwitchReconnectsAfterConnectionEnds ends connections as a repeated setup of Open vSwitch does while a busy
+// machine delays ktsnd.
 func TestOpenVSwitchReconnectsAfterConnectionEnds(t *testing.T) {
 	timing(t)
 	lab := newOVSLab(t)
@@ -383,7 +385,8 @@ func TestOpenVSwitchReconnectsAfterConnectionEnds(t *testing.T) {
 	checkAllArrived(t, lab.run(t, traffic{count: 20, payloadBytes: 64, environment: lab.preloaded(t)}), 20)
 }
 
-// As ovs-vswitchd leaves its database when ktsnd is connected while a busy machine keeps its own "disconnected" on the way there.
+// TestOpenVSwitchIsFoundWithoutDatabaseEntry uses the database that ovs-vswitchd leaves when ktsnd connects while its
+// own "disconnected" is delayed.
 func TestOpenVSwitchIsFoundWithoutDatabaseEntry(t *testing.T) {
 	timing(t)
 	lab := newOVSLab(t)
@@ -399,10 +402,10 @@ func TestOpenVSwitchIsFoundWithoutDatabaseEntry(t *testing.T) {
 	}
 }
 
-// withdrawnFrames is logged after each standstill of Open vSwitch.
+// withdrawnFrames matches the log line after each stall of Open vSwitch.
 var withdrawnFrames = regexp.MustCompile(`Open vSwitch fetche[sd] nothing.*: the last (\d+) frames (?:are|were) withdrawn`)
 
-// withdrawnIn returns how many frames ktsnd withdrew by what it logged, and how often.
+// withdrawnIn returns the number of withdrawn frames in ktsnd's log and of its lines.
 func withdrawnIn(t *testing.T, log string) (frames, times int) {
 	t.Helper()
 	for _, match := range withdrawnFrames.FindAllStringSubmatch(log, -1) {
@@ -415,7 +418,8 @@ func withdrawnIn(t *testing.T, log string) (frames, times int) {
 	return frames, times
 }
 
-// A stopped ovs-vswitchd fetches all that is in the queue when it goes on.
+// TestStalledOpenVSwitchSendsNoStaleMessages stops ovs-vswitchd, which fetches everything in the queue when it
+// continues.
 func TestStalledOpenVSwitchSendsNoStaleMessages(t *testing.T) {
 	timing(t)
 	const staleAfter, slack = 100 * time.Millisecond, 20 * time.Millisecond
@@ -465,7 +469,7 @@ func TestStalledOpenVSwitchSendsNoStaleMessages(t *testing.T) {
 	t.Logf("sent %d, on time %d, late %d, drop-stale %d, drop-port %d; %d lost", counted.Sent, counted.OnTime, counted.Late(), counted.DropStale, counted.DropPort, len(running.lost(t)))
 }
 
-// awaitLog waits until a program has said that.
+// awaitLog waits until a program has logged a text.
 func awaitLog(t *testing.T, running *process.Process, text string) {
 	t.Helper()
 	awaitLogFor(t, running, text, patience)
@@ -504,13 +508,13 @@ func TestKilledKtsndReconnectsToOpenVSwitch(t *testing.T) {
 	}
 }
 
-// followIn has the agent's part of a node follow, as it does in the node's network.
+// followIn runs the agent's part for a node in the node's network namespace.
 func (l *ovsLab) followIn(t *testing.T, follower *openvswitch.Reconciler, wanted *openvswitch.State) error {
 	t.Helper()
 	return l.NodeA.Do(func() error { return follower.Reconcile(t.Context(), wanted) })
 }
 
-// The agent of a node of a cluster does what `ktsn ovs setup` does for one without.
+// TestAgentMaintainsOpenVSwitch checks that a node's agent sets up what `ktsn ovs setup` does without a cluster.
 func TestAgentMaintainsOpenVSwitch(t *testing.T) {
 	timing(t)
 	lab := newOVSNode(t)
@@ -574,7 +578,7 @@ func TestAgentMaintainsOpenVSwitch(t *testing.T) {
 	}
 }
 
-// startDirectFarEnd starts a ktsnd on node b that sends by itself, and returns what pod b's programs need for it.
+// startDirectFarEnd starts a ktsnd on node b that sends directly and returns the environment of pod b's programs.
 func (l *ovsLab) startDirectFarEnd(t *testing.T) (*control.Client, []string) {
 	t.Helper()
 	controlSocket, socket := filepath.Join(l.dir, "control-b.sock"), filepath.Join(l.dir, "app-b.sock")
@@ -591,7 +595,7 @@ func (l *ovsLab) startDirectFarEnd(t *testing.T) (*control.Client, []string) {
 	return client, append(os.Environ(), "LD_PRELOAD="+program(t, "libktsn.so"), "KTSN_SOCKET="+socket)
 }
 
-// stream is messages from one pod to the other.
+// stream is a series of messages from one pod to the other.
 type stream struct {
 	from, to       *topology.Namespace
 	source, target netip.AddrPort
@@ -613,7 +617,8 @@ func (s *stream) start(t *testing.T, count int) {
 	s.talker = start(t, s.from, "talker", command)
 }
 
-// check waits for the end, and expects each message once, unchanged, from the talker's own address, and no timed one early.
+// check waits for the end and checks that each message arrived once, unchanged, from the talker's address, and that no
+// timed one was early.
 func (s *stream) check(t *testing.T, count int) {
 	t.Helper()
 	s.finish(t)
@@ -635,7 +640,8 @@ func (s *stream) check(t *testing.T, count int) {
 	}
 }
 
-// Node a is behind Open vSwitch, node b is not; timed and other messages go both ways at once.
+// TestNodesWithAndWithoutOpenVSwitch sends timed and other messages in both directions between node a with and node b
+// without Open vSwitch.
 func TestNodesWithAndWithoutOpenVSwitch(t *testing.T) {
 	timing(t)
 	lab := newOVSLab(t)
@@ -665,7 +671,7 @@ func TestNodesWithAndWithoutOpenVSwitch(t *testing.T) {
 	}
 }
 
-// The card is DPDK's by an XDP socket: what the kernel has of it is only the name.
+// TestMessagesGoThroughOpenVSwitchByAFXDP uses a card through an XDP socket of DPDK: the kernel has its name only.
 func TestMessagesGoThroughOpenVSwitchByAFXDP(t *testing.T) {
 	timing(t)
 	if fd, err := unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {

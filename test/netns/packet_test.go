@@ -18,16 +18,16 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// etherType is one that no protocol of this machine uses (IEEE Std 802, local experimental).
+// etherType is not used by any protocol of this machine (IEEE Std 802, local experimental).
 const etherType = 0x88b5
 
-// listenPacket receives frames of that EtherType as they come into a pod.
+// listenPacket receives frames of that EtherType in a pod.
 func listenPacket(t *testing.T, pod *topology.Namespace) int {
 	t.Helper()
 	return listenFrames(t, pod, etherType)
 }
 
-// listenFrames receives frames of an EtherType, or of all (ETH_P_ALL), as they come into a pod.
+// listenFrames receives frames of an EtherType, or of all (ETH_P_ALL), in a pod.
 func listenFrames(t *testing.T, pod *topology.Namespace, protocol uint16) int {
 	t.Helper()
 	var fd int
@@ -48,14 +48,14 @@ func listenFrames(t *testing.T, pod *topology.Namespace, protocol uint16) int {
 	return fd
 }
 
-// receiveFrame waits for a frame; nil when none comes in time.
+// receiveFrame waits for a frame. It returns nil at the timeout.
 func receiveFrame(t *testing.T, fd int, wait time.Duration) []byte {
 	t.Helper()
 	frame, _ := receiveAny(t, fd, wait)
 	return frame
 }
 
-// receiveAny also tells whether the frame was for this interface, as the kernel says.
+// receiveAny also reports whether the kernel considers the frame as addressed to this interface.
 func receiveAny(t *testing.T, fd int, wait time.Duration) (frame []byte, ours bool) {
 	t.Helper()
 	buffer := make([]byte, 2000)

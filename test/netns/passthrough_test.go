@@ -31,7 +31,7 @@ const (
 	cardDriver  = "igb"
 )
 
-// cards finds them: the first is for ktsnd, the second is the other end of the wire.
+// cards returns the card for ktsnd and the other end of its wire.
 func cards(t *testing.T) (card, wire *passthrough.Device) {
 	t.Helper()
 	if output, err := exec.Command("modprobe", cardDriver).CombinedOutput(); err != nil {
@@ -93,7 +93,7 @@ func driverOf(address string) string {
 	return filepath.Base(to)
 }
 
-// One after the other, because each needs what is before it.
+// TestCardIsBoundToVFIOAndBack runs subtests in order, since each needs the previous one.
 func TestCardIsBoundToVFIOAndBack(t *testing.T) {
 	card, wire := cards(t)
 	t.Run("not while the node has an address on it", func(t *testing.T) {
@@ -143,8 +143,8 @@ func TestCardIsBoundToVFIOAndBack(t *testing.T) {
 	})
 }
 
-// sendByCard has ktsnd send by the card what a pod of node a hands over. What comes at the wire's other end is given to node b's
-// interface, as if it had come by the link of the two nodes.
+// sendByCard sends messages of a pod of node a with ktsnd over the card. The frames from the wire's other end are
+// redirected to node b's interface as if they came over the nodes' link.
 func sendByCard(t *testing.T, card, wire *passthrough.Device) {
 	lab := newLab(t)
 	nodeB, err := os.Open(lab.NodeB.Path())
@@ -190,7 +190,7 @@ func sendByCard(t *testing.T, card, wire *passthrough.Device) {
 	}
 }
 
-// redirect gives all that comes to one interface to another, as frames that are for this host: they have the other's address.
+// redirect redirects all frames of one interface to another, addressed to this host.
 func redirect(from, to string) error {
 	link, err := netlink.LinkByName(from)
 	if err != nil {
@@ -210,7 +210,7 @@ func redirect(from, to string) error {
 	return nil
 }
 
-// awaitLinkUp waits for the link, which takes its time.
+// awaitLinkUp waits until the link is up.
 func awaitLinkUp(t *testing.T, namespace *topology.Namespace, name string) {
 	t.Helper()
 	testlab.Eventually(t, patience, 100*time.Millisecond, func() error {
@@ -230,7 +230,7 @@ func awaitLinkUp(t *testing.T, namespace *topology.Namespace, name string) {
 	})
 }
 
-// bringBack returns the interface to the first process's namespace.
+// bringBack moves the interface to the first process's namespace.
 func bringBack(name string) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
@@ -239,7 +239,7 @@ func bringBack(name string) error {
 	return netlink.LinkSetNsPid(link, 1)
 }
 
-// checkCarries sends a frame by the card, which the kernel has again.
+// checkCarries sends a frame over the card after its return to the kernel.
 func checkCarries(t *testing.T, bus *passthrough.Bus, address string, wire *passthrough.Device) {
 	t.Helper()
 	card, err := bus.Read(address)

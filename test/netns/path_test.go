@@ -73,7 +73,7 @@ func TestMessagesArriveUnchangedFromPodAddresses(t *testing.T) {
 	}
 }
 
-// checkFrames checks all headers of what was on the wire.
+// checkFrames checks all headers of the frames on the wire.
 func checkFrames(t *testing.T, lab *lab, seen *observed, source netip.AddrPort, count int) {
 	t.Helper()
 	podA, podB := interfaceMAC(t, lab.PodA).String(), interfaceMAC(t, lab.PodB).String()
@@ -159,14 +159,14 @@ func TestPermanentNeighborsStay(t *testing.T) {
 	checkAllArrived(t, lab.run(t, traffic{count: 5, payloadBytes: 64, environment: lab.preloaded(t)}), 5)
 }
 
-// arrival is one datagram as a plain UDP socket in pod b saw it.
+// arrival is one datagram received by a plain UDP socket in pod b.
 type arrival struct {
 	text   string
 	source netip.AddrPort
 	at     time.Time
 }
 
-// receive listens in pod b, lets send happen, and returns count datagrams in the order of arrival.
+// receive listens in pod b, calls send, and returns count datagrams in the order of arrival.
 func (l *lab) receive(t *testing.T, count int, send func()) []arrival {
 	t.Helper()
 	listener := listen(t, l.PodB, "udp4", netip.AddrPortFrom(topology.PodAddressB, listenPort))
@@ -241,8 +241,9 @@ func TestMessagesLeaveInTimeOrder(t *testing.T) {
 	}
 }
 
-// With the strategies etf an application is told whose fault it was: the kernel looks at a message in the call, and so a
-// message that was handed over in time is missed, however late ktsnd comes to take it, and no wrong parameter.
+// TestMessageTakenLateCountsAsMissed checks the error of the etf strategies: the kernel checks a message in the call.
+// Therefore a message that was handed over in time counts as missed, not as an invalid parameter, however late ktsnd
+// takes it.
 func TestMessageTakenLateCountsAsMissed(t *testing.T) {
 	timing(t)
 	lab := newLab(t)

@@ -25,7 +25,7 @@ const (
 	capSysAdmin = 21
 )
 
-// threadStatus are the fields of one thread that say what it may do.
+// threadStatus are the fields of a thread's status about its privileges.
 func threadStatus(t *testing.T, folder string) (name string, fields map[string]string) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(folder, "status"))
@@ -62,7 +62,7 @@ func TestKtsndDropsPrivileges(t *testing.T) {
 	})
 }
 
-// threadExcesses says of each of ktsnd's threads what it may do beyond what it has to.
+// threadExcesses returns the privileges of ktsnd's threads that they do not need.
 func threadExcesses(t *testing.T, pid int) []string {
 	t.Helper()
 	folders, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
@@ -92,7 +92,7 @@ func threadExcesses(t *testing.T, pid int) []string {
 	return excesses
 }
 
-// Whoever can write to it makes and removes endpoints.
+// TestControlSocketIsPrivate checks the permissions of the control socket, whose writers can add and remove endpoints.
 func TestControlSocketIsPrivate(t *testing.T) {
 	content(t)
 	lab := newLab(t)
@@ -106,7 +106,8 @@ func TestControlSocketIsPrivate(t *testing.T) {
 	}
 }
 
-// A pod that has a socket of another network namespace, handed over by one of its programs, cannot send in that one's name.
+// TestSocketOfOtherNamespaceIsRejected checks that a pod cannot send in the name of another network namespace with a
+// socket that it received from there.
 func TestSocketOfOtherNamespaceIsRejected(t *testing.T) {
 	content(t)
 	lab := newLab(t)

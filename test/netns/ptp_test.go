@@ -23,7 +23,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// noClockIsSet are the options of every ktsn-ptp here that comes to start a ptp4l: all namespaces have this machine's clock.
+// noClockIsSet are the options of every ktsn-ptp that starts a ptp4l here: all namespaces share this machine's clock.
 var noClockIsSet = []string{"--free-running", "--time-stamping", "software"}
 
 // clockNode is a node whose ktsn-ptp measures.
@@ -32,7 +32,7 @@ type clockNode struct {
 	runDir string
 }
 
-// newClockNodes are two nodes that reach each other. Programs of linuxptp are Debian's.
+// newClockNodes returns two nodes that reach each other, with Debian's linuxptp.
 func newClockNodes(t *testing.T) (a, b *clockNode) {
 	t.Helper()
 	program(t, "ktsn-ptp")
@@ -53,7 +53,7 @@ func newClockNodes(t *testing.T) (a, b *clockNode) {
 	return &clockNode{nodes.NodeA, filepath.Join(nodes.Dir, "a")}, &clockNode{nodes.NodeB, filepath.Join(nodes.Dir, "b")}
 }
 
-// keep starts a ktsn-ptp with short intervals. What it says comes on standard error here.
+// keep starts a ktsn-ptp with short intervals, which logs to standard error.
 func (n *clockNode) keep(t *testing.T, options ...string) *process.Process {
 	t.Helper()
 	all := slices.Concat([]string{"--device", topology.PhysicalInterface, "--run-dir", n.runDir, "--log-announce-interval", "-2", "--log-sync-interval", "-3",
@@ -63,7 +63,7 @@ func (n *clockNode) keep(t *testing.T, options ...string) *process.Process {
 	return start(t, n.Namespace, "ktsn-ptp", shell)
 }
 
-// ask has Debian's pmc ask ptp4l, as an operator does.
+// ask queries ptp4l with Debian's pmc, like an operator.
 func (n *clockNode) ask(t *testing.T, domain int, question string) string {
 	t.Helper()
 	var output []byte
@@ -78,7 +78,7 @@ func (n *clockNode) ask(t *testing.T, domain int, question string) string {
 	return string(output)
 }
 
-// field is what an answer of pmc's has behind a name.
+// field returns the value after a name in pmc's output.
 func field(answer, name string) string {
 	match := regexp.MustCompile(`(?m)^\s+` + regexp.QuoteMeta(name) + `\s+(\S+)$`).FindStringSubmatch(answer)
 	if match == nil {
@@ -87,7 +87,7 @@ func field(answer, name string) string {
 	return match[1]
 }
 
-// awaitProbe waits until ktsn-ptp says that its ptp4l answers.
+// awaitProbe waits until ktsn-ptp reports that its ptp4l answers.
 func (n *clockNode) awaitProbe(t *testing.T, kept *process.Process, domain int) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -107,7 +107,7 @@ func (n *clockNode) awaitProbe(t *testing.T, kept *process.Process, domain int) 
 	}
 }
 
-// awaitFollowing waits until a node follows a grandmaster and has measured its path.
+// awaitFollowing waits until a node follows a grandmaster and has measured its path delay.
 func (n *clockNode) awaitFollowing(t *testing.T, kept *process.Process, grandmaster string, domain int, delay string) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -126,7 +126,7 @@ func (n *clockNode) awaitFollowing(t *testing.T, kept *process.Process, grandmas
 	}
 }
 
-// ptp4lOf is the only child of a ktsn-ptp, on whichever of its threads.
+// ptp4lOf returns the only child of a ktsn-ptp, of any of its threads.
 func ptp4lOf(t *testing.T, kept *process.Process) int {
 	t.Helper()
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", kept.PID()))
@@ -151,7 +151,7 @@ func ptp4lOf(t *testing.T, kept *process.Process) int {
 	return all[0]
 }
 
-// checkNothingLeft fails the test if a ktsn-ptp that has ended left anything.
+// checkNothingLeft fails the test if a ktsn-ptp has left anything behind.
 func (n *clockNode) checkNothingLeft(t *testing.T, ptp4l int) {
 	t.Helper()
 	if err := syscall.Kill(ptp4l, 0); !errors.Is(err, syscall.ESRCH) {
@@ -166,7 +166,7 @@ func (n *clockNode) checkNothingLeft(t *testing.T, ptp4l int) {
 	}
 }
 
-// settings is what a program that keeps clocks would change of this machine's.
+// settings returns the settings of this machine that a clock daemon would change.
 func settings(t *testing.T) string {
 	t.Helper()
 	var clock unix.Timex
@@ -232,7 +232,7 @@ func TestKtsnPtpEndsWithItsPtp4l(t *testing.T) {
 	a.checkNothingLeft(t, ptp4l)
 }
 
-// What a killed one leaves does not keep the next one away, and no ptp4l goes on without it.
+// TestKilledKtsnPtpEndsPtp4l checks that no ptp4l outlives a killed ktsn-ptp and that the next one starts.
 func TestKilledKtsnPtpEndsPtp4l(t *testing.T) {
 	content(t)
 	a, _ := newClockNodes(t)
@@ -262,7 +262,7 @@ func TestKilledKtsnPtpEndsPtp4l(t *testing.T) {
 	a.checkNothingLeft(t, ptp4l)
 }
 
-// running tells a process that is there and no zombie.
+// running reports whether a process exists and is no zombie.
 func running(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -312,8 +312,8 @@ func TestKtsnPtpReportsObstacles(t *testing.T) {
 	a.awaitProbe(t, kept, 0) // the first one goes on
 }
 
-// ptp4l of this version takes what is printed for machines that are no nodes, and the example among it. Without a card with a clock it
-// stamps in software here, and sets nothing.
+// TestPtp4lAcceptsConfigurations runs ptp4l with the printed configurations for machines outside the cluster, including
+// the example. Without a card with a clock it uses software timestamps and sets nothing.
 func TestPtp4lAcceptsConfigurations(t *testing.T) {
 	content(t)
 	guest, err := os.ReadFile("../../docs/examples/ptp4l-guest.conf")

@@ -19,7 +19,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// receivingBench is two nodes with ktsnd, of which each has the program at its uplink. Pod a gets rings where a test says so.
+// receivingBench is two nodes with ktsnd and the program at their uplinks. Pod a gets rings if a test requests them.
 type receivingBench struct {
 	*lab
 	side, sideOfA    *receivingSide
@@ -27,13 +27,13 @@ type receivingBench struct {
 	socketOfB        string
 }
 
-// receivedMessages is how many datagrams rings took at both nodes.
+// receivedMessages returns the number of datagrams in rings at both nodes.
 func (b *receivingBench) receivedMessages(t *testing.T) uint64 {
 	t.Helper()
 	return b.side.counts(t).Received + b.sideOfA.counts(t).Received
 }
 
-// receivePath is one way of a message from an application of node a to one of node b.
+// receivePath is a path from an application of node a to one of node b.
 type receivePath struct {
 	name string
 	// host: without pods. timed: by ktsnd; else the talker spins until it is time, and sends by the kernel.
@@ -42,7 +42,7 @@ type receivePath struct {
 	rings, redirect bool
 }
 
-// receivePaths take turns. The first is what the others are compared with.
+// receivePaths take turns. The first is the reference.
 var receivePaths = []receivePath{
 	{name: "host-spin", host: true},
 	{name: "kernel-vxlan-spin"},
@@ -52,7 +52,8 @@ var receivePaths = []receivePath{
 	{name: "ring-receive", timed: true, rings: true},
 }
 
-// make receive: datagrams past the bridge and into rings, beside the kernel's path. No figure is a verdict of the test.
+// TestReceiveFigures measures datagrams past the bridge and into rings, compared with the kernel's path (make receive).
+// No figure fails the test.
 func TestReceiveFigures(t *testing.T) {
 	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
 		t.Logf("figure: load average at the beginning %s", load)
@@ -94,7 +95,7 @@ func newReceivingBench(t *testing.T) *receivingBench {
 	return b
 }
 
-// exchange has count messages go one way.
+// exchange sends count messages over a path.
 func (b *receivingBench) exchange(t *testing.T, path *receivePath, wait string, count int) *flow {
 	t.Helper()
 	b.side.tell(t, rings.Endpoint{Rings: path.rings, Redirect: path.redirect})
@@ -107,7 +108,7 @@ func (b *receivingBench) exchange(t *testing.T, path *receivePath, wait string, 
 	return f
 }
 
-// tell has the programs at both uplinks do what the path says.
+// tell configures the programs at both uplinks for a path.
 func (b *receivingBench) tell(t *testing.T, path *receivePath) {
 	t.Helper()
 	for _, side := range []*receivingSide{b.side, b.sideOfA} {
@@ -115,7 +116,7 @@ func (b *receivingBench) tell(t *testing.T, path *receivePath) {
 	}
 }
 
-// endpoints are where a path begins and ends.
+// endpoints returns the two ends of a path.
 func (b *receivingBench) endpoints(path *receivePath) (from, to *topology.Namespace, at netip.AddrPort) {
 	if path.host {
 		return b.NodeA, b.NodeB, netip.AddrPortFrom(topology.NodeAddressB, listenPort)
@@ -123,7 +124,7 @@ func (b *receivingBench) endpoints(path *receivePath) (from, to *topology.Namesp
 	return b.PodA, b.PodB, atPodB
 }
 
-// listen starts a listener, which reads from a ring if the path has them.
+// listen starts a listener, which reads from a ring if the path has rings.
 func (b *receivingBench) listen(t *testing.T, path *receivePath, in *topology.Namespace, at netip.AddrPort, options ...string) *process.Process {
 	t.Helper()
 	command := exec.Command(program(t, "tsnperf"), append([]string{"listener", "--quiet", "--bind", at.String(), "--cpu", listenerCPU,
@@ -136,7 +137,7 @@ func (b *receivingBench) listen(t *testing.T, path *receivePath, in *topology.Na
 	return started
 }
 
-// talker is the command of a path's talker.
+// talker returns the command of a path's talker.
 func (b *receivingBench) talker(t *testing.T, path *receivePath, at netip.AddrPort, file string, count int, options ...string) *exec.Cmd {
 	t.Helper()
 	command := exec.Command(program(t, "tsnperf"), append([]string{"talker", "--quiet", "--csv", file, "--to", at.String(),
@@ -150,7 +151,7 @@ func (b *receivingBench) talker(t *testing.T, path *receivePath, at netip.AddrPo
 	return command
 }
 
-// comparePaths measures all of them in turns.
+// comparePaths measures all paths by turns.
 func (b *receivingBench) comparePaths(t *testing.T, wait string) {
 	const count = 2000 + warmUp
 	results := make([]pathTiming, len(receivePaths))
@@ -177,14 +178,14 @@ func (b *receivingBench) comparePaths(t *testing.T, wait string) {
 	b.recordRatios(t, wait, results)
 }
 
-// receiveUse is processor time of all that takes part in a path, and how many messages a ring took. What the kernel does at the receiving node is in it where it
-// happens: a pair of virtual interfaces delivers in the sender's context.
+// receiveUse is the CPU time of all processes of a path, and the number of messages in rings. The kernel's work at the
+// receiving node is charged to the sender: a veth pair delivers in the sender's context.
 type receiveUse struct {
 	talker, sender, receiver, listener, span time.Duration
 	byRing                                   uint64 // messages
 }
 
-// add runs something and adds what it takes.
+// add runs a function and adds the CPU time used meanwhile.
 func (u *receiveUse) add(t *testing.T, b *receivingBench, run func() *flow) {
 	t.Helper()
 	byRing := b.receivedMessages(t)
@@ -210,7 +211,7 @@ func (u *receiveUse) record(t *testing.T, name string, rings bool) {
 		receiver, reported(name+"listener", cores(u.listener, u.span), "cores"))
 }
 
-// recordRatios are those that the limits are of.
+// recordRatios records the ratios that have limits.
 func (b *receivingBench) recordRatios(t *testing.T, wait string, results []pathTiming) {
 	t.Helper()
 	byName := map[string]pathTiming{}
@@ -235,7 +236,7 @@ func (b *receivingBench) recordRatios(t *testing.T, wait string, results []pathT
 	record(t, limited(name+"redirect / the ordinary path, p50", redirect50, "ratio", 0.85), reported(name+"redirect / the ordinary path, p99", redirect99, "ratio"))
 }
 
-// idle looks at a ktsnd whose pod waits at a ring.
+// idle measures a ktsnd whose pod waits at a ring.
 func (b *receivingBench) idle(t *testing.T) {
 	const span = 5 * time.Second
 	b.side.tell(t, rings.Endpoint{Rings: true})
@@ -251,7 +252,7 @@ func (b *receivingBench) idle(t *testing.T) {
 	}
 }
 
-// roundTripPaths take turns. Replies are the kernel's, without a transmit time, on each of them.
+// roundTripPaths take turns. Replies use the kernel without a transmit time on each path.
 var roundTripPaths = []receivePath{
 	{name: "host-spin", host: true},
 	{name: "kernel-vxlan-spin"},
@@ -259,7 +260,7 @@ var roundTripPaths = []receivePath{
 	{name: "ring-receive", timed: true, rings: true},
 }
 
-// roundTrips are from the requested time to the reply of a listener that polls.
+// roundTrips measures the time from the requested time to the reply of a polling listener.
 func (b *receivingBench) roundTrips(t *testing.T) {
 	const count = 1000 + warmUp
 	results := make([]pathTiming, len(roundTripPaths))
@@ -284,7 +285,7 @@ func (b *receivingBench) roundTrips(t *testing.T) {
 	}
 }
 
-// roundTrip has count messages go to a listener that sends them back.
+// roundTrip sends count messages to a listener that returns them.
 func (b *receivingBench) roundTrip(t *testing.T, path *receivePath, count int) *pathTiming {
 	t.Helper()
 	b.tell(t, path)
@@ -309,7 +310,7 @@ var incoming = []struct {
 	rings bool
 }{{"nothing is received", false, false}, {"the kernel receives", true, false}, {"rings receive", true, true}}
 
-// measureDepartures of one ktsnd, without and with datagrams that come for its pod.
+// measureDepartures measures the departures of one ktsnd with and without incoming datagrams for its pod.
 func (b *receivingBench) measureDepartures(t *testing.T) {
 	const count = 2000 + warmUp
 	results := make([]pathTiming, len(incoming))
@@ -345,7 +346,8 @@ func (b *receivingBench) measureDepartures(t *testing.T) {
 		reported("departures: of these by a ring", float64(byRing), "messages"))
 }
 
-// incoming has pod b's kernel send to a listener of pod a that blocks, until the caller ends it and gets how many came.
+// incoming sends from pod b's kernel to a blocking listener of pod a. The returned function ends it and returns the
+// number of received messages.
 func (b *receivingBench) incoming(t *testing.T) (end func() int) {
 	t.Helper()
 	dir := t.TempDir()

@@ -24,7 +24,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
-// ringCompany is a node whose two pods have receive rings, of which the second is hostile.
+// ringCompany is a node with two pods with receive rings. The second is hostile.
 type ringCompany struct {
 	*lab
 	daemon *process.Process
@@ -50,7 +50,7 @@ func newRingCompany(t *testing.T, options ...string) *ringCompany {
 	return &ringCompany{lab, daemon, client, enemy}
 }
 
-// attack starts the hostile program at the port at which pod a listens.
+// attack starts the hostile program at pod a's port.
 func (c *ringCompany) attack(t *testing.T, pod *topology.Namespace, mode string, duration time.Duration, count int) *attack {
 	t.Helper()
 	command := attackOf(t, c.enemy.socket, mode, netip.AddrPortFrom(neighborAddress, listenPort), duration)
@@ -60,7 +60,7 @@ func (c *ringCompany) attack(t *testing.T, pod *topology.Namespace, mode string,
 	return startAttack(t, pod, mode, command)
 }
 
-// receiveStatus is what ktsnd says of a pod's receive rings.
+// receiveStatus returns ktsnd's status of a pod's receive rings.
 func (c *ringCompany) receiveStatus(t *testing.T, identity string) (control.Pod, control.PodReceive) {
 	t.Helper()
 	pods, err := c.client.Pods(t.Context())
@@ -76,7 +76,7 @@ func (c *ringCompany) receiveStatus(t *testing.T, identity string) (control.Pod,
 	return control.Pod{}, control.PodReceive{}
 }
 
-// awaitRings waits until a pod has that many receive rings.
+// awaitRings waits until a pod has count receive rings.
 func (c *ringCompany) awaitRings(t *testing.T, identity string, want uint64) {
 	t.Helper()
 	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
@@ -87,7 +87,7 @@ func (c *ringCompany) awaitRings(t *testing.T, identity string, want uint64) {
 	})
 }
 
-// onlyOnce checks that a listener got each message of a talker once, and returns how many they were.
+// onlyOnce checks that a listener received each message of a talker once, and returns their number.
 func onlyOnce(t *testing.T, sent, came string) int {
 	t.Helper()
 	count := len(read(t, sent, tsnperf.ReadTalker))
@@ -164,7 +164,7 @@ func TestReceiveFloodAffectsOnlyItsPod(t *testing.T) {
 	}
 }
 
-// countEntries is how many sockets have a ring in the program's maps.
+// countEntries returns the number of sockets with a ring in the program's maps.
 func (s *receivingSide) countEntries(t *testing.T) (count int) {
 	t.Helper()
 	err := s.node.Do(func() error {

@@ -32,7 +32,7 @@ import (
 // alsoPodAddress6B is a second address of pod b.
 var alsoPodAddress6B = podAddress6B.Next()
 
-// receivers are ktsn-test-receive of both C libraries.
+// receivers returns ktsn-test-receive of both C libraries.
 func receivers(t *testing.T) map[string]string {
 	t.Helper()
 	return map[string]string{
@@ -41,7 +41,7 @@ func receivers(t *testing.T) map[string]string {
 	}
 }
 
-// oracle is a lab whose pod a gets receive rings, when it asks, of both families.
+// oracle is a lab whose pod a can request receive rings, with both families.
 type oracle struct {
 	*lab
 	daemon      *process.Process
@@ -82,7 +82,7 @@ func set(t *testing.T, pod *topology.Namespace, name, value string) {
 	}
 }
 
-// admit has the program at the uplink take what comes from there.
+// admit adds an allowed source to the program at the uplink.
 func (s *receivingSide) admit(t *testing.T, behind ...netip.Prefix) {
 	t.Helper()
 	err := s.node.Do(func() error {
@@ -98,17 +98,17 @@ func (s *receivingSide) admit(t *testing.T, behind ...netip.Prefix) {
 	}
 }
 
-// longestCase is how long a case may take that takes a second.
+// longestCase is the timeout of a case, which takes about a second.
 const longestCase = 10 * time.Second
 
-// caseResult is what a case said, and how many datagrams it was sent.
+// caseResult is a case's output and the number of datagrams sent to it.
 type caseResult struct {
 	lines []string
 	sent  int
 	err   error
 }
 
-// runReceiveCase runs a case in pod a. environment nil is one without libktsn.
+// runReceiveCase runs a case in pod a. environment nil means without libktsn.
 func (l *lab) runReceiveCase(program, family, name string, environment []string, meanwhile func()) (result caseResult) {
 	sender, err := l.newAskedSender(family == "ipv6")
 	if err != nil {
@@ -138,7 +138,7 @@ func (l *lab) runReceiveCase(program, family, name string, environment []string,
 	return result
 }
 
-// apart shows where two outputs differ, line by line, with what both say before.
+// apart returns the differences of two outputs line by line, with the common lines before them.
 func apart(kernel, ring caseResult) (all []string) {
 	if kernel.err != nil || ring.err != nil {
 		return []string{fmt.Sprintf("without libktsn: %v\nwith a ring: %v\nit said:\n%s", kernel.err, ring.err, strings.Join(ring.lines, ""))}
@@ -162,7 +162,7 @@ func apart(kernel, ring caseResult) (all []string) {
 	return []string{"the kernel (-) and libktsn (+) say:" + text.String()}
 }
 
-// compare runs a case without libktsn and with it, side by side.
+// compare runs a case with and without libktsn at the same time.
 func (o *oracle) compare(t *testing.T, program, family string, test *receiveCase) []string {
 	t.Helper()
 	before := o.sideA().counts(t).Received
@@ -184,7 +184,7 @@ func (o *oracle) compare(t *testing.T, program, family string, test *receiveCase
 	return complaints
 }
 
-// slow tells whether ktsnd takes more than 100 ms to make a ring now, as on a machine that has much else to do.
+// slow reports whether ktsnd currently takes more than 100 ms to create a ring, as on a busy machine.
 func (o *oracle) slow(t *testing.T, program string) bool {
 	t.Helper()
 	for range 3 {
@@ -264,20 +264,20 @@ func TestReceiversLoseNothingWhileKtsndIsSlow(t *testing.T) {
 	}
 }
 
-// receiveCase is a thing to do with sockets that ktsn-test-receive knows by name.
+// receiveCase is a case of ktsn-test-receive, by name.
 type receiveCase struct {
 	sentence, name string
-	// inRing is how many of its datagrams come into a ring; the others are in the kernel's queue.
+	// inRing is the number of its datagrams that arrive in a ring. The others are in the kernel's queue.
 	inRing   int
 	families families
-	// differs is what libktsn does otherwise, as docs/receiving.md says.
+	// differs is libktsn's documented difference (docs/receiving.md).
 	differs string
 }
 
-// some: it depends on how long ktsnd takes to answer, or to see that a process has gone.
+// some means that the number depends on how fast ktsnd answers or detects the end of a process.
 const some = -1
 
-// families are those of the sockets that a case is tried with.
+// families are the socket families of a case.
 type families []string
 
 var (
@@ -407,19 +407,19 @@ var receiveCases = []receiveCase{
 	{"nobody is told without a connection", "refused-without-a-connection", 1, ipv4, ""},
 }
 
-// requestedSender is pod b, which sends what a ktsn-test-receive asks for.
+// requestedSender is pod b, which sends the datagrams that ktsn-test-receive requests.
 type requestedSender struct {
 	podA    netip.Addr
 	sources [3]requestedSource
-	// marker is a socket in pod a that belongs to nobody's test, with the kernel's queue. A datagram to it comes behind all
-	// others of the sender: one processor brings them from queue to queue.
+	// marker is a socket in pod a outside the test, with the kernel's queue. A datagram to it arrives after all others
+	// of the sender: one CPU moves them from queue to queue.
 	marker   int
 	markerAt netip.AddrPort
 	channel  int
 	// theirs is the program's end of the channel.
 	theirs *os.File
 	done   sync.WaitGroup
-	// sent are all datagrams but markers.
+	// sent counts all datagrams except markers.
 	sent int
 	err  error
 }
@@ -429,13 +429,13 @@ type requestedSource struct {
 	at netip.AddrPort
 }
 
-// request is what a program asks for: struct sending of datapath/tests/programs/receive/receive.h.
+// request is a program's request: struct sending of datapath/tests/programs/receive/receive.h.
 type request struct {
 	afterMS, source, port, count, bytes, tos, ttl int
 	label                                         string
 }
 
-// newAskedSender begins to listen to a program that is about to start.
+// newAskedSender creates the sender for a program that is about to start.
 func (l *lab) newAskedSender(ipv6 bool) (*requestedSender, error) {
 	s := &requestedSender{podA: topology.PodAddressA, marker: -1, channel: -1}
 	peers := [3]netip.Addr{topology.PodAddressB, topology.PodAddressB, alsoPodAddressB}
@@ -467,7 +467,7 @@ func (l *lab) newAskedSender(ipv6 bool) (*requestedSender, error) {
 	return s, nil
 }
 
-// end waits until the program has gone, and returns how many datagrams it was sent.
+// end waits for the end of the program and returns the number of datagrams sent to it.
 func (s *requestedSender) end() (int, error) {
 	s.theirs.Close()
 	_ = unix.Shutdown(s.channel, unix.SHUT_RDWR) // a child of the program may have it still
@@ -507,7 +507,7 @@ func sockaddrOf(at netip.AddrPort) unix.Sockaddr {
 	return &unix.SockaddrInet6{Addr: at.Addr().As16(), Port: int(at.Port())}
 }
 
-// keepProcessor has a thread stay on one of the processors that it may run on.
+// keepProcessor pins the thread to one of its allowed CPUs.
 func keepProcessor() error {
 	var all, single unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &all); err != nil {
@@ -526,7 +526,7 @@ func keepProcessor() error {
 	return unix.SchedSetaffinity(0, &single)
 }
 
-// serve answers line by line, from one processor.
+// serve answers line by line from one CPU.
 func (s *requestedSender) serve() {
 	runtime.LockOSThread() // and never unlocked: the thread ends with its affinity
 	if s.err = keepProcessor(); s.err != nil {
@@ -601,7 +601,7 @@ func (s *requestedSender) do(asked *request) error {
 	return s.tell("sent")
 }
 
-// payload is the text, and further characters for those of a length.
+// payload returns the text, padded to the requested length.
 func (r *request) payload(number int) []byte {
 	text := fmt.Appendf(nil, "%s%d", r.label, number)
 	switch {
@@ -616,7 +616,7 @@ func (r *request) payload(number int) []byte {
 	return text[:r.bytes]
 }
 
-// control is what goes with a datagram that has a class or a number of hops of its own.
+// control returns the control messages of a datagram with its own traffic class or hop limit.
 func (r *request) control(ipv6 bool) (all []byte) {
 	level, tos, ttl := unix.IPPROTO_IP, unix.IP_TOS, unix.IP_TTL
 	if ipv6 {
@@ -636,7 +636,7 @@ func (r *request) control(ipv6 bool) (all []byte) {
 	return all
 }
 
-// mark waits until all that a source has sent is where the kernel, or whoever is in its place, keeps it.
+// mark waits until all datagrams of a source have reached the kernel's queue or the ring.
 func (s *requestedSender) mark(from int) error {
 	if err := unix.Sendto(from, []byte("marker"), 0, sockaddrOf(s.markerAt)); err != nil {
 		return err
@@ -645,7 +645,7 @@ func (s *requestedSender) mark(from int) error {
 	return err
 }
 
-// warm has pods know each other's link addresses: what waits for an answer comes later than what does not.
+// warm resolves the pods' link addresses: a datagram that waits for an answer would arrive late.
 func (l *lab) warm(t *testing.T, ipv6 bool) {
 	t.Helper()
 	s, err := l.newAskedSender(ipv6)

@@ -24,19 +24,19 @@ import (
 // atPodA is where pod a listens.
 var atPodA = netip.AddrPortFrom(topology.PodAddressA, listenPort)
 
-// receivingSide is a node whose pod receives, and the other one.
+// receivingSide is a node whose pod receives, and its peer.
 type receivingSide struct {
 	node, pod             *topology.Namespace
 	tunnel, address, peer netip.Addr
 	behind                netip.Prefix // of the peer
 }
 
-// sideA is pod a on node a.
+// sideA returns pod a on node a.
 func (l *lab) sideA() *receivingSide {
 	return &receivingSide{l.NodeA, l.PodA, topology.NodeAddressA, topology.PodAddressA, topology.NodeAddressB, topology.PodSubnetB}
 }
 
-// attach is join for the first node that receives on this machine.
+// attach is join for the first receiving node of this machine.
 func (s *receivingSide) attach(t *testing.T, pod rings.Endpoint) {
 	t.Helper()
 	if _, err := os.Stat(rings.DefaultDir); err == nil {
@@ -45,8 +45,8 @@ func (s *receivingSide) attach(t *testing.T, pod rings.Endpoint) {
 	s.join(t, pod)
 }
 
-// join puts the program at the node's uplink, and tells it of the other node and of the pod, whose Rings and Redirect are the
-// caller's.
+// join attaches the program to the node's uplink and adds the other node and the pod, with Rings and Redirect of the
+// caller.
 func (s *receivingSide) join(t *testing.T, pod rings.Endpoint) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -68,7 +68,7 @@ func (s *receivingSide) join(t *testing.T, pod rings.Endpoint) {
 	s.tell(t, pod)
 }
 
-// tell changes what the program knows of the pod.
+// tell changes the pod's entry in the program.
 func (s *receivingSide) tell(t *testing.T, pod rings.Endpoint) {
 	t.Helper()
 	err := s.pod.Do(func() error {
@@ -112,7 +112,7 @@ func (s *receivingSide) put(pod *rings.Endpoint) error {
 	return maps.SetPeers(topology.VNI, s.tunnel, []control.Peer{{VNI: topology.VNI, Address: s.peer, Subnets: []netip.Prefix{s.behind}}})
 }
 
-// receiving says to a ktsnd that pod a's sockets get rings.
+// receiving enables receive rings for pod a's sockets in ktsnd.
 func (l *lab) receiving(t *testing.T, client *control.Client) {
 	t.Helper()
 	endpoint := l.endpoint()
@@ -143,14 +143,14 @@ func (l *lab) startRingListener(t *testing.T, file string) *process.Process {
 	return listener
 }
 
-// startKernelTalker sends messages from pod b by the kernel, one a millisecond.
+// startKernelTalker sends messages from pod b through the kernel, one a millisecond.
 func (l *lab) startKernelTalker(t *testing.T, file string, count int) *process.Process {
 	t.Helper()
 	return start(t, l.PodB, "talker", exec.Command(program(t, "tsnperf"), "talker", "--no-txtime", "--quiet", "--csv", file,
 		"--to", atPodA.String(), "--count", strconv.Itoa(count)))
 }
 
-// receivedOf is what ktsnd shows of its only pod.
+// receivedOf returns ktsnd's receive status of its only pod.
 func receivedOf(t *testing.T, client *control.Client) control.PodReceive {
 	t.Helper()
 	pods, err := client.Pods(t.Context())
@@ -160,7 +160,7 @@ func receivedOf(t *testing.T, client *control.Client) control.PodReceive {
 	return pods[0].Receive
 }
 
-// counts is what the program at the uplink has counted.
+// counts returns the counters of the program at the uplink.
 func (s *receivingSide) counts(t *testing.T) (counts *rings.Counts) {
 	t.Helper()
 	err := s.node.Do(func() error {

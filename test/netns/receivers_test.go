@@ -29,7 +29,8 @@ var (
 	everybody       = netip.MustParseAddr("10.42.255.255")
 )
 
-// receiverLoad is sockets of a third pod on node a that make each frame expensive to receive, and how often it is sent one.
+// receiverLoad is a third pod on node a with sockets that make each received frame expensive, and the rate of frames to
+// it.
 type receiverLoad struct {
 	sockets  int
 	filtered bool // each with a filter that takes some 20 us
@@ -37,7 +38,7 @@ type receiverLoad struct {
 	every    time.Duration
 }
 
-// receiverModes are what the neighbour sends to such a pod. "few" is a sender that means no harm.
+// receiverModes are the neighbour's modes of sending to such a pod. "few" is a harmless sender.
 var receiverModes = map[string]receiverLoad{
 	"receivers-5000":          {5000, false, receiverAddress, time.Millisecond},
 	"receivers-20000":         {20000, false, receiverAddress, time.Millisecond},
@@ -51,10 +52,10 @@ var receiverModes = map[string]receiverLoad{
 	farReceiver:               {8000, false, topology.PodAddressB, time.Millisecond},
 }
 
-// farReceiver is a mode in which the third pod is pod b, on the other node.
+// farReceiver is a mode in which the third pod is pod b on the other node.
 const farReceiver = "receivers-far"
 
-// addReceiver attaches the third pod, and has the neighbour reach it.
+// addReceiver attaches the third pod and makes it reachable for the neighbour.
 func (h *hostile) addReceiver(t *testing.T, client *control.Client) {
 	t.Helper()
 	h.receiver = addPod(t, h.lab.NodeA, "3", receiverAddress)
@@ -65,7 +66,7 @@ func (h *hostile) addReceiver(t *testing.T, client *control.Client) {
 	onBridge(t, client, receiverIdentity, h.receiver)
 }
 
-// startSending opens the sockets and then has the neighbour send to them for a while.
+// startSending opens the sockets and then sends to them from the neighbour for a while.
 func (h *hostile) startSending(t *testing.T, to receiverLoad, duration time.Duration) (receiving, sending *attack) {
 	t.Helper()
 	mode := "receivers"
@@ -79,7 +80,7 @@ func (h *hostile) startSending(t *testing.T, to receiverLoad, duration time.Dura
 	return receiving, sending
 }
 
-// on runs a command on the processors that the neighbour may have.
+// on runs a command on the neighbour's CPUs.
 func (h *hostile) on(command *exec.Cmd) *exec.Cmd {
 	if h.cpus == "" {
 		return command
@@ -92,9 +93,9 @@ func withCount(command *exec.Cmd, count int) *exec.Cmd {
 	return command
 }
 
-// Before messages to pods of the node had threads of their own, departures were 7 ms late at p90 beside 1,000 members with filters, in
-// each turn. Beside 5,000 sockets they were 20 us late: a limit that a busy machine keeps cannot tell that from nothing, so make chaos
-// alone measures that mode.
+// TestReceiverDelaysNoDepartures checks departures next to 1,000 members with filters, which were 7 ms late at p90 in
+// each turn when messages to pods of the node had no threads of their own. Next to 5,000 sockets they were 20 us late,
+// too little for a limit on a busy machine: make chaos alone measures that mode.
 func TestReceiverDelaysNoDepartures(t *testing.T) {
 	timing(t)
 	if runtime.NumCPU() < 2 {
@@ -105,7 +106,7 @@ func TestReceiverDelaysNoDepartures(t *testing.T) {
 	checkP90(t, withNeighbor(t, modes, turns, length, 0, (*hostile).addReceiver))
 }
 
-// TestExpensiveReceiverIsLimited checks also that what waits for such a receiver is counted when it goes.
+// TestExpensiveReceiverIsLimited also checks that messages waiting for such a receiver are counted when it ends.
 func TestExpensiveReceiverIsLimited(t *testing.T) {
 	content(t)
 	lab := newLab(t)
@@ -128,10 +129,10 @@ func TestExpensiveReceiverIsLimited(t *testing.T) {
 // alsoPodAddressB is a second address of pod b.
 var alsoPodAddressB = topology.PodAddressB.Next()
 
-// shapedDatagram is what ktsn-test-shapes says of itself in each datagram, and what the receiver saw.
+// shapedDatagram is the information that ktsn-test-shapes puts into each datagram, and that of the receiver.
 type shapedDatagram struct {
 	label string
-	// txtimeTAI is 0 for a datagram without a time, port 0 when the sender did not know it.
+	// txtimeTAI is 0 for a datagram without a time, port 0 if the sender did not know it.
 	txtimeTAI int64
 	port      uint16
 	to        netip.Addr
@@ -142,14 +143,14 @@ type shapedDatagram struct {
 	stampTAI, readTAI int64
 }
 
-// shapedReceiver takes datagrams on both addresses of pod b.
+// shapedReceiver receives datagrams on both addresses of pod b.
 type shapedReceiver struct {
 	mu        sync.Mutex
 	datagrams []shapedDatagram
 	err       error
 }
 
-// addAddress gives pod b its second address.
+// addAddress adds the second address of pod b.
 func (l *lab) addAddress(t *testing.T) {
 	t.Helper()
 	command := exec.Command("ip", "address", "add", alsoPodAddressB.String()+"/16", "dev", topology.PodInterface)
@@ -158,7 +159,7 @@ func (l *lab) addAddress(t *testing.T) {
 	}
 }
 
-// listenShaped begins to receive; the test's end ends it.
+// listenShaped receives until the end of the test.
 func (l *lab) listenShaped(t *testing.T) *shapedReceiver {
 	t.Helper()
 	receiver := &shapedReceiver{}
@@ -174,7 +175,7 @@ func (l *lab) listenShaped(t *testing.T) *shapedReceiver {
 	return receiver
 }
 
-// listenStamped makes a socket in pod b on which the kernel notes arrivals.
+// listenStamped opens a socket in pod b with the kernel's receive stamps.
 func (l *lab) listenStamped(t *testing.T, address netip.Addr) *net.UDPConn {
 	t.Helper()
 	conn := listen(t, l.PodB, "udp4", netip.AddrPortFrom(address, listenPort))
@@ -213,7 +214,7 @@ func (r *shapedReceiver) run(conn *net.UDPConn, address netip.Addr) {
 	}
 }
 
-// read takes what the sender says from the text of a datagram.
+// read parses the sender's information from the text of a datagram.
 func (d *shapedDatagram) read(text string) error {
 	var to string
 	_, err := fmt.Sscan(text, &d.label, &d.txtimeTAI, &d.port, &to)
@@ -229,8 +230,8 @@ func (r *shapedReceiver) count() int {
 	return len(r.datagrams)
 }
 
-// take waits until count datagrams have come, at most as long as allowed, and a little longer for such as
-// should not come. It returns them in the order of arrival.
+// take waits for count datagrams until a timeout, and a little longer for unexpected ones. It returns them in the order
+// of arrival.
 func (r *shapedReceiver) take(t *testing.T, count int, allowed time.Duration) []shapedDatagram {
 	t.Helper()
 	for deadline := time.Now().Add(allowed); r.count() < count && time.Now().Before(deadline); {
@@ -254,7 +255,7 @@ func clockTAI() int64 {
 	return now.Nano()
 }
 
-// stampOf reads the kernel's stamp, which is of CLOCK_REALTIME, and moves it to CLOCK_TAI.
+// stampOf returns the kernel's stamp of CLOCK_REALTIME, converted to CLOCK_TAI.
 func stampOf(control []byte) (int64, error) {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil {
@@ -270,7 +271,7 @@ func stampOf(control []byte) (int64, error) {
 	return 0, fmt.Errorf("it carries no time stamp")
 }
 
-// taiOffset is CLOCK_TAI less CLOCK_REALTIME: whole seconds.
+// taiOffset returns CLOCK_TAI - CLOCK_REALTIME, a number of whole seconds.
 func taiOffset() int64 {
 	var realtime, tai unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_REALTIME, &realtime)

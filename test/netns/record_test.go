@@ -20,8 +20,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// recording is a file of messages in the order in which they were forwarded: for each its length in four bytes, little endian, a byte
-// that is 1 if it was sent by the side that connected, the number of descriptors, two zero bytes, and the message.
+// recording is a file of messages in the order of forwarding. Each has its length in four bytes, little endian, a byte
+// that is 1 for the connecting side, the number of descriptors, two zero bytes, and the message.
 type recording struct {
 	mu    sync.Mutex
 	bytes []byte
@@ -49,7 +49,7 @@ func (r *recording) write(t *testing.T, file string) {
 	t.Logf("%s: %d bytes", file, len(r.bytes))
 }
 
-// ringOf maps the ring of a reply to HELLO. It returns nil for other messages.
+// ringOf maps the ring in a reply to HELLO. It returns nil for other messages.
 func ringOf(m message) []byte {
 	const replyBytes, ringBytesOffset, hello = 40, 32, 1
 	if m.asked || len(m.data) != replyBytes || len(m.fds) != 2 || binary.LittleEndian.Uint16(m.data[6:]) != hello {

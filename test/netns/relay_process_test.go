@@ -31,7 +31,7 @@ const (
 	// recordEtherType and the layout of a record are those of datapath/capture/record.h.
 	recordEtherType = 0x88b5
 	recordVersion   = 1
-	// carriedEtherType is what the frames of these tests have: of local experiments, as the record's, but another.
+	// carriedEtherType is the EtherType of these tests' frames, for local experiments like the record's but different.
 	carriedEtherType = 0x88b6
 )
 
@@ -58,7 +58,8 @@ func (r relayed) drops() (all uint64) {
 	return all
 }
 
-// captureRig is what an agent gives a relay of pod a: the tap, to which the test sends as the kernel redirects, and the rest.
+// captureRig is the agent's environment of a relay of pod a: the tap, to which the test sends in the place of the
+// kernel's redirection, and its other descriptors.
 type captureRig struct {
 	*lab
 	program  string
@@ -67,7 +68,7 @@ type captureRig struct {
 	packet   *os.File
 	folder   *os.File
 	counters *os.File
-	// heartbeat is the map, heartbeatFD what the relay gets of it.
+	// heartbeat is the map, heartbeatFD the relay's descriptor of it.
 	heartbeat   *ebpf.Map
 	heartbeatFD *os.File
 	// podA and podB are the addresses of frames.
@@ -103,7 +104,7 @@ func newCaptureRig(t *testing.T) *captureRig {
 	return rig
 }
 
-// ownFile is a descriptor that ends with the test.
+// ownFile returns a file that is closed at the end of the test.
 func ownFile(t *testing.T, fd int, name string) *os.File {
 	t.Helper()
 	file := os.NewFile(uintptr(fd), name)
@@ -120,7 +121,7 @@ func opened(t *testing.T, path string, flags int) *os.File {
 	return ownFile(t, fd, path)
 }
 
-// openTap makes the relay's tap, on no bridge, and a socket that sends what it is to read.
+// openTap creates the relay's tap without a bridge and a socket that sends frames to it.
 func (r *captureRig) openTap(t *testing.T) {
 	t.Helper()
 	if err := r.NodeA.Do(func() error {
@@ -140,7 +141,7 @@ func (r *captureRig) openTap(t *testing.T) {
 	r.inject = boundTo(t, r.NodeA, relayTap)
 }
 
-// boundTo is a packet socket that receives nothing.
+// boundTo returns a packet socket that receives nothing.
 func boundTo(t *testing.T, where *topology.Namespace, name string) int {
 	t.Helper()
 	var fd int
@@ -188,7 +189,7 @@ func (r *captureRig) count(t *testing.T) relayed {
 	return counted
 }
 
-// awaitCount waits until the relay's counters are as they should be.
+// awaitCount waits until the relay's counters satisfy a condition.
 func (r *captureRig) awaitCount(t *testing.T, what string, condition func(relayed) bool) relayed {
 	t.Helper()
 	return testlab.EventuallyValue(t, patience, time.Millisecond, func() (relayed, error) {
@@ -213,7 +214,7 @@ func (r *captureRig) frame(source []byte, text string) []byte {
 	return fmt.Appendf(binary.BigEndian.AppendUint16(append(bytes.Clone(r.podB), source...), carriedEtherType), "%-46s", text)
 }
 
-// withRecord puts a record with the time, and a priority, in front of a frame.
+// withRecord prepends a record with a time and a priority to a frame.
 func withRecord(frame []byte, txtimeTAI int64) []byte {
 	const priority = 3
 	record := binary.BigEndian.AppendUint16(bytes.Clone(frame[:12]), recordEtherType)
@@ -221,7 +222,7 @@ func withRecord(frame []byte, txtimeTAI int64) []byte {
 	return append(binary.BigEndian.AppendUint64(record, uint64(txtimeTAI)), frame...)
 }
 
-// capture has the relay's tap get a frame.
+// capture sends a frame to the relay's tap.
 func (r *captureRig) capture(t *testing.T, frame []byte) {
 	t.Helper()
 	for {
@@ -235,7 +236,7 @@ func (r *captureRig) capture(t *testing.T, frame []byte) {
 	}
 }
 
-// arrivedText waits for the next frame at pod b, and returns its text.
+// arrivedText waits for the next frame at pod b and returns its text.
 func arrivedText(t *testing.T, fd int) string {
 	t.Helper()
 	frame := receiveFrame(t, fd, patience)
@@ -261,7 +262,7 @@ func (r *captureRig) lastBeat(t *testing.T) (ns uint64) {
 	return r.lastHeartbeat(t).AtNs
 }
 
-// awaitHeartbeat waits until it is another.
+// awaitHeartbeat waits until the heartbeat differs from the given one.
 func (r *captureRig) awaitHeartbeat(t *testing.T, than uint64) uint64 {
 	t.Helper()
 	return testlab.EventuallyValue(t, patience, time.Millisecond, func() (uint64, error) {
@@ -344,7 +345,7 @@ func (l *lab) clientOf(t *testing.T, from *topology.Namespace) int {
 	return fd
 }
 
-// helloWith asks for a ring, and returns how ktsnd answers. ECONNRESET: it does not.
+// helloWith requests a ring and returns ktsnd's error, ECONNRESET if it does not answer.
 func helloWith(t *testing.T, fd int, flags byte) error {
 	t.Helper()
 	request := binary.NativeEndian.AppendUint32(nil, appMagic)
@@ -365,7 +366,7 @@ func helloWith(t *testing.T, fd int, flags byte) error {
 	return nil
 }
 
-// connectionsUse has a program of pod a use up the connections that a pod may have.
+// connectionsUse uses up the connections of pod a and returns their number.
 func (l *lab) connectionsUse(t *testing.T) (used int) {
 	t.Helper()
 	for {

@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// message is one that a relay passes on.
+// message is a message that a relay forwards.
 type message struct {
 	data []byte
 	fds  []int
-	// asked tells that it is from who connected.
+	// asked means that it comes from the connecting side.
 	asked bool
 }
 
-// relay stands between those who connect to one unix socket and the one who listens at another, and passes messages on with their
+// relay connects the clients of one unix socket to the listener at another and forwards messages with their
 // descriptors.
 type relay struct {
 	listener int
@@ -47,7 +47,7 @@ func startRelay(t *testing.T, path, target string, see func(message) bool) *rela
 	return r
 }
 
-// close lets nobody connect any more; connections that stand go on.
+// close stops listening. Existing connections continue.
 func (r *relay) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,7 +78,7 @@ func (r *relay) accept(target string) {
 	}
 }
 
-// serve passes on in both directions until either end has gone.
+// serve forwards in both directions until either end closes.
 func (r *relay) serve(client, server int) {
 	var both sync.WaitGroup
 	for _, way := range []struct {
@@ -143,7 +143,7 @@ const (
 	stepTaken   = "taken"
 )
 
-// step names the step that a message of the control socket begins, or is empty.
+// step returns the step that a message of the control socket begins, or "".
 func step(m message) string {
 	if bytes.HasPrefix(m.data, []byte("{")) {
 		if bytes.Contains(m.data, []byte(`"take-over"`)) {

@@ -21,12 +21,12 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
-// removalLimit is within what time ktsnd has given back everything of a pod that was removed.
+// removalLimit is the time in which ktsnd must release everything of a removed pod.
 const removalLimit = 5 * time.Second
 
-// leaving are the modes that leave something to ktsnd whose close waits for something that ktsnd closes later.
-// The pod is removed when the program has ended; refill, which goes on for longer, after half a second. The length counts from the
-// program's first connection, so that a pod that is removed at a fixed time may still wait for an answer on a busy machine.
+// leaving are the modes that leave an object in ktsnd whose close waits for another one that ktsnd closes later. The
+// pod is removed when the program has ended; with refill, which runs longer, after half a second from the program's
+// first connection. A pod that is removed at a fixed time may still wait for an answer on a busy machine.
 var leaving = []struct {
 	mode, achieves       string
 	length, removedAfter time.Duration
@@ -40,7 +40,7 @@ var leaving = []struct {
 	{"refill", "sent", 1500 * time.Millisecond, 500 * time.Millisecond},
 }
 
-// resources are what a ktsnd has beside the sets of doorbells that it keeps for the next rings.
+// resources are the resources of a ktsnd except the doorbells that it keeps for the next rings.
 type resources struct{ descriptors, threads int }
 
 func possessionsOf(running *process.Process) resources {
@@ -56,7 +56,8 @@ func possessionsOf(running *process.Process) resources {
 	return now
 }
 
-// awaitRemoved waits until ktsnd has no more than before, and no ring of a removed pod; it returns how long that took.
+// awaitRemoved waits until ktsnd has no more resources than before and no ring of a removed pod, and returns how long
+// that took.
 func awaitRemoved(ctx context.Context, daemon *process.Process, client *control.Client, before resources) (time.Duration, error) {
 	began := time.Now()
 	for ; ; time.Sleep(5 * time.Millisecond) {
@@ -82,7 +83,7 @@ func awaitRemoval(t *testing.T, daemon *process.Process, client *control.Client,
 	}
 }
 
-// needsOf skips a mode for which the machine lacks something.
+// needsOf skips a mode that the machine does not support.
 func needsOf(t *testing.T, mode string) {
 	t.Helper()
 	if _, err := os.Stat("/dev/fuse"); strings.HasPrefix(mode, "fuse") && err != nil {
@@ -90,7 +91,7 @@ func needsOf(t *testing.T, mode string) {
 	}
 }
 
-// abortIfStuck ends the file system of a program whose test failed: a ktsnd that waits for it cannot be killed.
+// abortIfStuck ends the file system of a program after a failed test: a ktsnd that waits for it cannot be killed.
 func (a *attack) abortIfStuck(t *testing.T) {
 	t.Helper()
 	_, connection, ok := strings.Cut(a.stdout.String(), "connection ")
@@ -108,13 +109,14 @@ func (a *attack) abortIfStuck(t *testing.T) {
 	}
 }
 
-// removalResult is how the removal of a pod went.
+// removalResult is the duration and the error of a pod's removal.
 type removalResult struct {
 	took time.Duration
 	err  error
 }
 
-// removeAfter removes the hostile pod when its program has ended, or after that time, and waits until nothing is left of it.
+// removeAfter removes the hostile pod when its program has ended, or after a time, and waits until everything is
+// released.
 func (h *hostile) removeAfter(ctx context.Context, client *control.Client, running *attack, after time.Duration, daemon *process.Process,
 	before resources) removalResult {
 	select {
@@ -128,7 +130,8 @@ func (h *hostile) removeAfter(ctx context.Context, client *control.Client, runni
 	return removalResult{took, err}
 }
 
-// A pod that is removed takes all with it that ktsnd has of it, whatever it has passed, and disturbs nobody.
+// TestRemovedPodLeavesNothing checks that ktsnd releases everything of a removed pod, whatever descriptors it passed,
+// and that no other pod is disturbed.
 func TestRemovedPodLeavesNothing(t *testing.T) {
 	timing(t)
 	for _, test := range leaving {
@@ -172,7 +175,8 @@ func TestRemovedPodLeavesNothing(t *testing.T) {
 	}
 }
 
-// The folder of a pod's socket is the pod's to watch, and each watcher costs whoever changes the folder.
+// TestSocketFolderWatchersDelayNobody adds watchers to the folder of a pod's socket: each makes changes of the folder
+// slower.
 func TestSocketFolderWatchersDelayNobody(t *testing.T) {
 	timing(t)
 	t.Parallel()
@@ -213,7 +217,7 @@ func TestSocketFolderWatchersDelayNobody(t *testing.T) {
 	}
 }
 
-// Four pods of which each leaves as many rings as it may have are no reason to refuse another pod one.
+// TestRemovedPodsStarveNobody removes four pods with the maximum of rings each: another pod still gets a ring.
 func TestRemovedPodsStarveNobody(t *testing.T) {
 	content(t)
 	lab := newLab(t)
@@ -237,7 +241,8 @@ func TestRemovedPodsStarveNobody(t *testing.T) {
 	awaitRemoval(t, daemon, client, before)
 }
 
-// Where pods have used up what there is for them, ktsnd still answers on its control socket.
+// TestControlSocketHasDescriptorsInReserve checks that ktsnd answers on its control socket after pods have used up
+// their descriptors.
 func TestControlSocketHasDescriptorsInReserve(t *testing.T) {
 	content(t)
 	const limit = 1000
@@ -278,7 +283,7 @@ func TestControlSocketHasDescriptorsInReserve(t *testing.T) {
 	lab.goodTraffic(t, 50, func() {})
 }
 
-// A pod that is just being removed keeps no ktsnd from being replaced, and the next one owes it nothing.
+// TestHandOverDuringPodRemoval checks that a removal in progress does not block a hand-over or burden the successor.
 func TestHandOverDuringPodRemoval(t *testing.T) {
 	timing(t)
 	for _, mode := range []string{"immortal", "immortal2", "fuse", "fuse-ring"} {
@@ -306,7 +311,7 @@ func TestHandOverDuringPodRemoval(t *testing.T) {
 	}
 }
 
-// A ktsnd that is killed while it removes a pod is gone.
+// TestKilledKtsndEndsDuringPodRemoval checks that a ktsnd that is killed while it removes a pod ends.
 func TestKilledKtsndEndsDuringPodRemoval(t *testing.T) {
 	content(t)
 	lab := newLab(t)

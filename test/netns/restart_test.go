@@ -22,13 +22,13 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// awaitTaken waits until ktsnd has taken at least this many messages.
+// awaitTaken waits until ktsnd has taken at least count messages.
 func awaitTaken(t *testing.T, client *control.Client, taken uint64) {
 	t.Helper()
 	awaitCounters(t, client, fmt.Sprintf("%d messages are taken", taken), func(c control.Counters) bool { return c.Taken >= taken })
 }
 
-// awaitSent waits until ktsnd has sent at least so many messages, and is done with them.
+// awaitSent waits until ktsnd has sent at least count messages and is done with them.
 func awaitSent(t *testing.T, client *control.Client, sent uint64) {
 	t.Helper()
 	awaitStatus(t, client, fmt.Sprintf("%d messages are sent", sent), func(status *control.Status) bool {
@@ -42,7 +42,7 @@ func awaitOnTime(t *testing.T, client *control.Client) {
 	awaitCounters(t, client, "a message leaves on time", func(c control.Counters) bool { return c.OnTime > 0 })
 }
 
-// startTalker starts a talker in pod a that goes on until it is told to end.
+// startTalker starts a talker in pod a that sends until it is stopped.
 func (l *lab) startTalker(t *testing.T, file string, options ...string) *process.Process {
 	t.Helper()
 	arguments := append([]string{"talker", "--quiet", "--clock", "tai", "--csv", file, "--count", "1000000",
@@ -52,7 +52,7 @@ func (l *lab) startTalker(t *testing.T, file string, options ...string) *process
 	return start(t, l.PodA, "talker", command)
 }
 
-// interrupt asks a program to end in order, with all that it has to report.
+// interrupt ends a program with SIGINT, waits for it, and fails if it reports an error.
 func interrupt(t *testing.T, running *process.Process) {
 	t.Helper()
 	if err := syscall.Kill(running.PID(), syscall.SIGINT); err != nil {
@@ -92,7 +92,7 @@ func TestKilledTwentyTimesLosesNothingUncounted(t *testing.T) {
 	}
 }
 
-// restart ends ktsnd in some way and starts it anew. What it has counted until then is added.
+// restart ends ktsnd in the given way, adds its counters, and starts it again.
 func (l *lab) restart(t *testing.T, daemon *process.Process, client *control.Client, end func(*testing.T, *process.Process),
 	total *sum) (*process.Process, *control.Client) {
 	t.Helper()
@@ -101,8 +101,8 @@ func (l *lab) restart(t *testing.T, daemon *process.Process, client *control.Cli
 	return l.startDaemon(t)
 }
 
-// TestStopUnderLoadLosesNothing has messages come while ktsnd ends, to a ring with room for them. Nothing about them is
-// uncertain: none is departing when the loop has ended.
+// TestStopUnderLoadLosesNothing sends messages while ktsnd ends, to a ring with room for them. None is uncertain: none
+// is departing when the loop has ended.
 func TestStopUnderLoadLosesNothing(t *testing.T) {
 	timing(t)
 	lab := newLab(t)
@@ -119,7 +119,7 @@ func TestStopUnderLoadLosesNothing(t *testing.T) {
 	running.checkNoneLost(t, total)
 }
 
-// keptSending are the messages of "keeps-sending". The program has to live on until ktsnd is there again.
+// keptSending are the messages of "keeps-sending". The program must live until ktsnd runs again.
 const keptSending = 67
 
 func TestRestartKeepsTransmitTimes(t *testing.T) {
@@ -139,7 +139,8 @@ func TestRestartKeepsTransmitTimes(t *testing.T) {
 	}
 }
 
-// restartOnce kills ktsnd under an application that goes on, starts another, and says what the machine may be to blame for.
+// restartOnce kills and restarts ktsnd while an application sends, and returns messages that the machine may have
+// delayed.
 func restartOnce(t *testing.T, program, user string) []string {
 	t.Helper()
 	lab := newLab(t)
@@ -208,8 +209,8 @@ func signal(t *testing.T, running *process.Process, number syscall.Signal) {
 	}
 }
 
-// checkTimesKept checks all messages of "keeps-sending", of which those with a time between dead and again had to wait, and
-// returns which others were late: that may be the machine, or the application that it kept from sending in time.
+// checkTimesKept checks the messages of "keeps-sending". Those due between the kill and the restart had to wait. It
+// returns the other late messages, which the machine may have delayed, or the application that could not send in time.
 func checkTimesKept(t *testing.T, arrived []shapedDatagram, dead, again int64) (late []string) {
 	t.Helper()
 	const slack = 50 * time.Millisecond
@@ -261,9 +262,10 @@ func (l *lab) startTicking(t *testing.T, how string, further ...string) *ticking
 	return &tickingSender{startDialogue(t, l.PodA, "restored.py "+how, command), listener}
 }
 
-// checkAllCame has it end when ktsnd has taken some of its messages, and checks that each came once.
+// checkAllCame ends it when ktsnd has taken some of its messages and checks that each arrived once.
 //
-// A program that ends before ktsnd has found it takes what waits along; on a busy machine a start of ktsnd takes seconds.
+// A program that ends before it has found ktsnd takes its waiting messages with it. On a busy machine a start of ktsnd
+// takes seconds.
 func (r *tickingSender) checkAllCame(t *testing.T, client *control.Client) {
 	t.Helper()
 	awaitTaken(t, client, 20)
@@ -286,7 +288,7 @@ func (r *tickingSender) checkAllCame(t *testing.T, client *control.Client) {
 	}
 }
 
-// line is the next of what it prints.
+// line returns the next line of its output.
 func (r *tickingSender) line(t *testing.T) string {
 	t.Helper()
 	if !r.stdout.Scan() {
@@ -295,7 +297,8 @@ func (r *tickingSender) line(t *testing.T) string {
 	return r.stdout.Text()
 }
 
-// What cannot be restored is that socket's loss; what comes after it in the table is restored all the same.
+// TestRestartLosesOnlySocketsWithoutRoute checks that a socket that cannot be restored is skipped and later ones in the
+// table are restored.
 func TestRestartLosesOnlySocketsWithoutRoute(t *testing.T) {
 	content(t)
 	lab := newLab(t)
@@ -317,7 +320,8 @@ func TestRestartLosesOnlySocketsWithoutRoute(t *testing.T) {
 	}
 }
 
-// The agent tells a new ktsnd one thing after another: who sends to an address meanwhile loses nothing.
+// TestRestartedDaemonLearnsOfPeersLater checks that no message is lost while the agent configures a new ktsnd step by
+// step.
 func TestRestartedDaemonLearnsOfPeersLater(t *testing.T) {
 	content(t)
 	lab := newLab(t)
@@ -343,7 +347,7 @@ func TestRestartedDaemonLearnsOfPeersLater(t *testing.T) {
 	running.checkAllCame(t, client)
 }
 
-// A ring that is handed back to a ktsnd that hardly ever runs is handed back in the end, with all that waits in it.
+// TestSlowRestartedDaemonGetsRing checks that a ring is handed back with all its messages to a ktsnd that rarely runs.
 func TestSlowRestartedDaemonGetsRing(t *testing.T) {
 	content(t)
 	lab := newLab(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// neighborAddress is that of a second pod on node a.
+// neighborAddress is the address of a second pod on node a.
 var neighborAddress = netip.MustParseAddr("10.42.1.3")
 
 // ip runs iproute2 in a node or pod.
@@ -50,7 +50,7 @@ func addPod(t *testing.T, node *topology.Namespace, name string, address netip.A
 	return pod
 }
 
-// onBridge tells ktsnd of a pod of node a, and of the bridge that leads to the others.
+// onBridge adds a pod of node a and the bridge to the others to ktsnd.
 func onBridge(t *testing.T, client *control.Client, identity string, pod *topology.Namespace) {
 	t.Helper()
 	endpoint := control.Endpoint{Identity: identity, Interface: topology.PodInterface, Netns: pod.Path(), VNI: topology.VNI,
@@ -102,7 +102,7 @@ func TestMessagesToSameNodeStayOffTheWire(t *testing.T) {
 	}
 }
 
-// Each message that does not reach a pod of the node is counted.
+// TestSameNodeLossesAreCounted checks that each message that does not reach a pod of the node is counted.
 func TestSameNodeLossesAreCounted(t *testing.T) {
 	content(t)
 	lab := newLab(t)
@@ -125,7 +125,7 @@ func TestSameNodeLossesAreCounted(t *testing.T) {
 	}
 }
 
-// TestSameNodeMessagesKeepOrder has ktsnd replaced in place while they are sent.
+// TestSameNodeMessagesKeepOrder replaces ktsnd while messages are sent.
 func TestSameNodeMessagesKeepOrder(t *testing.T) {
 	timing(t)
 	lab := newLab(t)

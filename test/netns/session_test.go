@@ -27,14 +27,14 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// sessionPort is the virtio port by which a test tells a virtual machine what to do.
+// sessionPort is the virtio port over which a test controls a virtual machine.
 const sessionPort = "org.kubernetsn.test"
 
-// session is a virtual machine that does what the test says: ktsn-test-inside is its only program.
+// session is a virtual machine that runs the test's scripts: ktsn-test-inside is its only program.
 type session struct {
 	machine guestmachine.Machine
 	where   *topology.Namespace
-	// dir has its sockets and the number of QEMU's process; the machine sees machine.Out as guestmachine.OutDir.
+	// dir contains its sockets and QEMU's process number. The machine sees machine.Out as guestmachine.OutDir.
 	dir  string
 	root string
 
@@ -48,7 +48,7 @@ type session struct {
 	ended chan error
 }
 
-// newSession prepares a machine on a node. Devices are QEMU's arguments, with a virtio-serial device among them.
+// newSession prepares a machine on a node. devices are QEMU's arguments, including a virtio-serial device.
 func newSession(t *testing.T, where *topology.Namespace, processors int, devices ...string) *session {
 	t.Helper()
 	root, err := filepath.Abs("../..")
@@ -68,12 +68,12 @@ func newSession(t *testing.T, where *topology.Namespace, processors int, devices
 	return s
 }
 
-// sessionMiB is the machine's memory. Of a memfd, so that a relay can have it too.
+// sessionMiB is the machine's memory, a memfd that a relay can share.
 const sessionMiB = 384
 
 func (s *session) path(name string) string { return filepath.Join(s.dir, name) }
 
-// boot starts the machine; await waits until it is there.
+// boot starts the machine. awaitReady waits until it is ready.
 func (s *session) boot(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"test.sock", "qmp.sock", "pid"} {
@@ -92,7 +92,7 @@ func (s *session) boot(t *testing.T) {
 	}()
 }
 
-// awaitReady returns when the machine can be told what to do.
+// awaitReady waits until the machine accepts scripts.
 func (s *session) awaitReady(t *testing.T) {
 	t.Helper()
 	s.port = s.dial(t, "test.sock")
@@ -100,7 +100,7 @@ func (s *session) awaitReady(t *testing.T) {
 	s.awaitAgain(t)
 }
 
-// awaitAgain is await behind a reset of the machine.
+// awaitAgain is awaitReady after a reset of the machine.
 func (s *session) awaitAgain(t *testing.T) {
 	t.Helper()
 	s.answers = bufio.NewScanner(s.port)
@@ -110,7 +110,7 @@ func (s *session) awaitAgain(t *testing.T) {
 	}
 }
 
-// dial connects to a socket of QEMU's.
+// dial connects to a socket of QEMU.
 func (s *session) dial(t *testing.T, name string) net.Conn {
 	t.Helper()
 	return testlab.EventuallyValue(t, patience, 10*time.Millisecond, func() (net.Conn, error) {
@@ -128,7 +128,7 @@ func (s *session) dial(t *testing.T, name string) net.Conn {
 	})
 }
 
-// answered is reply of test/netns/inside.
+// answered is the reply of test/netns/inside.
 type answered struct {
 	Number, Status int
 	Output         string
@@ -147,7 +147,7 @@ func (s *session) answer(t *testing.T, wait time.Duration) (got answered) {
 	return got
 }
 
-// begin has the machine run a script of the shell; finish waits for its end.
+// begin starts a shell script in the machine. finish waits for its end.
 func (s *session) begin(t *testing.T, script string) (finish func(*testing.T) (string, error)) {
 	t.Helper()
 	s.number++
@@ -169,7 +169,7 @@ func (s *session) begin(t *testing.T, script string) (finish func(*testing.T) (s
 	}
 }
 
-// run has the machine run a script, which must succeed, and returns what it said.
+// run runs a script in the machine, which must succeed, and returns its output.
 func (s *session) run(t *testing.T, script string, arguments ...any) string {
 	t.Helper()
 	script = fmt.Sprintf(script, arguments...)
@@ -180,7 +180,7 @@ func (s *session) run(t *testing.T, script string, arguments ...any) string {
 	return output
 }
 
-// expectFailure returns what a script said that must not succeed.
+// expectFailure returns the output of a script that must fail.
 func (s *session) expectFailure(t *testing.T, script string, arguments ...any) string {
 	t.Helper()
 	script = fmt.Sprintf(script, arguments...)
@@ -191,7 +191,7 @@ func (s *session) expectFailure(t *testing.T, script string, arguments ...any) s
 	return output
 }
 
-// pid is QEMU's.
+// pid returns QEMU's process number.
 func (s *session) pid(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile(s.path("pid"))
@@ -205,7 +205,7 @@ func (s *session) pid(t *testing.T) int {
 	return pid
 }
 
-// kill ends QEMU as a crash would.
+// kill kills QEMU.
 func (s *session) kill(t *testing.T) {
 	t.Helper()
 	if err := syscall.Kill(s.pid(t), syscall.SIGKILL); err != nil {
@@ -215,7 +215,7 @@ func (s *session) kill(t *testing.T) {
 	s.ended = nil
 }
 
-// close turns the machine off, by the end of its only program.
+// close shuts the machine down by ending its only program.
 func (s *session) close(t *testing.T) {
 	t.Helper()
 	if s.ended == nil {
@@ -236,7 +236,7 @@ func (s *session) close(t *testing.T) {
 	s.ended = nil
 }
 
-// bootPatience is for a machine whose processors are emulated, on a busy host.
+// bootPatience is the timeout for a machine with emulated CPUs on a busy host.
 const bootPatience = 3 * time.Minute
 
 // machineFiles returns the kernel and the initial file system of a machine whose first process is ktsn-test-machine.
@@ -280,7 +280,7 @@ func machineFiles(t *testing.T) (kernel, initial string) {
 	return kernel, initial
 }
 
-// machineModules are the files of the kernel's modules for the device, each behind what it needs.
+// machineModules returns the kernel's modules for the device in the order of their dependencies.
 func machineModules(t *testing.T, base string) (files []string) {
 	t.Helper()
 	folder := filepath.Join(base, "kernel")
@@ -313,14 +313,14 @@ func copyTo(t *testing.T, from, to string) {
 	}
 }
 
-// toMachine is a frame of pod b's with a text.
+// toMachine returns a frame of pod b with a text.
 func (r *guestRig) toMachine(text string) []byte {
 	frame := r.frame(r.podB, text)
 	copy(frame, r.podA)
 	return frame
 }
 
-// awaitEcho sends frames to the machine until one comes back: a network device takes a moment to be there again.
+// awaitEcho sends frames to the machine until one comes back: a network device takes a moment to be ready again.
 func (r *guestRig) awaitEcho(t *testing.T, send, there int, text string) {
 	t.Helper()
 	testlab.Eventually(t, patience, 0, func() error {
@@ -336,13 +336,13 @@ func (r *guestRig) awaitEcho(t *testing.T, send, there int, text string) {
 	})
 }
 
-// qmp is QEMU's own protocol of control.
+// qmp is a connection to QEMU's control protocol (QMP).
 type qmp struct {
 	conn    net.Conn
 	answers *json.Decoder
 }
 
-// newQMP takes the greeting.
+// newQMP connects and reads the greeting.
 func newQMP(t *testing.T, conn net.Conn) *qmp {
 	t.Helper()
 	q := &qmp{conn, json.NewDecoder(conn)}
@@ -355,7 +355,7 @@ func newQMP(t *testing.T, conn net.Conn) *qmp {
 	return q
 }
 
-// try has QEMU execute a command, and returns the sentence by which it refuses.
+// try executes a command and returns QEMU's error message.
 func (q *qmp) try(t *testing.T, command string, arguments map[string]any) (refused string) {
 	t.Helper()
 	_ = q.conn.SetDeadline(time.Now().Add(patience))

@@ -21,8 +21,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// shape is a way to handle sockets and processes that ktsn-test-shapes knows by name, and how many
-// datagrams with and without a transmit time it sends.
+// shape is a use of sockets and processes by a case of ktsn-test-shapes, with its numbers of datagrams with and without
+// a transmit time.
 type shape struct {
 	sentence string
 	name     string
@@ -88,7 +88,7 @@ var shapes = []shape{
 	{"fork while eight threads send", "threads-while-others-fork", 36, 0},
 }
 
-// shapePrograms is the same program of both C libraries, where every user can run it.
+// shapePrograms returns the same program of both C libraries in a folder for every user.
 func shapePrograms(t *testing.T) map[string]string {
 	t.Helper()
 	return map[string]string{
@@ -97,13 +97,13 @@ func shapePrograms(t *testing.T) map[string]string {
 	}
 }
 
-// compileWithMusl compiles sources of datapath/tests/programs.
+// compileWithMusl compiles sources of datapath/tests/programs with musl.
 func compileWithMusl(t *testing.T, name, sources string, options ...string) string {
 	t.Helper()
 	return compile(t, muslCompiler(t), name, sources, options...)
 }
 
-// muslCompiler is the compiler for programs of that C library.
+// muslCompiler returns musl's compiler.
 func muslCompiler(t *testing.T) string {
 	t.Helper()
 	compiler, err := exec.LookPath("musl-gcc")
@@ -127,7 +127,7 @@ func compile(t *testing.T, compiler, name, sources string, options ...string) st
 	return built
 }
 
-// shapeCommand is a program of one shape, by root or by nobody. environment nil is one without libktsn.
+// shapeCommand returns a program of one shape, run by root or nobody. environment nil means without libktsn.
 func shapeCommand(program string, shape shape, user string, environment []string) *exec.Cmd {
 	command := exec.Command(program, shape.name, topology.PodAddressB.String(), strconv.Itoa(listenPort))
 	command.Env = environment
@@ -137,7 +137,7 @@ func shapeCommand(program string, shape shape, user string, environment []string
 	return command
 }
 
-// users differ in what the kernel makes of SO_TXTIME with CLOCK_TAI: root is granted it, nobody is not.
+// users are two users that differ in SO_TXTIME with CLOCK_TAI: the kernel grants it to root only.
 var users = []string{"root", "nobody"}
 
 func TestShapeTableMatchesProgram(t *testing.T) {
@@ -205,8 +205,8 @@ func TestProgramShapesAreServed(t *testing.T) {
 	}
 }
 
-// checkServed checks that the datagrams came once, those with a time in its order and not before it, from
-// the port of their sockets to the address they were for.
+// checkServed checks that each datagram arrived once, those with a time in order and not early, from the port of its
+// socket at its destination.
 func checkServed(t *testing.T, shape shape, arrived []shapedDatagram) {
 	t.Helper()
 	var timed, untimed int
@@ -249,7 +249,7 @@ func checkAddresses(t *testing.T, datagram shapedDatagram) {
 	}
 }
 
-// checkCounted checks that ktsnd sent what has a time, and only that.
+// checkCounted checks that ktsnd sent the messages with a time, and no others.
 func checkCounted(t *testing.T, shape shape, before, after control.Counters) {
 	t.Helper()
 	taken, sent := after.Taken-before.Taken, after.Sent-before.Sent
@@ -261,7 +261,7 @@ func checkCounted(t *testing.T, shape shape, before, after control.Counters) {
 	}
 }
 
-// checkNobodyIsServed checks that ktsnd has forgotten processes that have ended.
+// checkNobodyIsServed checks that ktsnd has forgotten ended processes.
 func checkNobodyIsServed(t *testing.T, client *control.Client) {
 	t.Helper()
 	awaitStatus(t, client, "nobody is served", func(status *control.Status) bool {

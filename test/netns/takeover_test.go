@@ -23,7 +23,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
-// takeOver starts a ktsnd that replaces the running one, and waits until that has ended.
+// takeOver starts a ktsnd that replaces the running one and waits for the end of that one.
 func (l *lab) takeOver(t *testing.T, before *process.Process, options ...string) (*process.Process, *control.Client) {
 	t.Helper()
 	arguments := append(append(l.daemonArguments(), "--take-over"), options...)
@@ -36,7 +36,7 @@ func (l *lab) takeOver(t *testing.T, before *process.Process, options ...string)
 
 var pausedLine = regexp.MustCompile(`departures paused for (\d+) us`)
 
-// departurePause is for how long no message left while a ktsnd took over.
+// departurePause returns the time without departures during a hand-over.
 func departurePause(t *testing.T, successor *process.Process) time.Duration {
 	t.Helper()
 	awaitLog(t, successor, "departures paused for")
@@ -99,7 +99,7 @@ func longestGap(received []tsnperf.Received) time.Duration {
 	return time.Duration(longest)
 }
 
-// listenerOf is the process that the kernel names to who connects.
+// listenerOf returns the listening process of a socket (SO_PEERCRED).
 func listenerOf(t *testing.T, path string) int {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -192,7 +192,8 @@ func TestPodPermissionsSurviveTakeOver(t *testing.T) {
 	check("that was taken over", want, grants)
 }
 
-// Or a third would take them for those of the first, which may be kept from ending.
+// TestSocketsBelongToSuccessor checks that the sockets' peer credentials are the successor's. Otherwise a third ktsnd
+// would take them for those of the first, which may not have ended.
 func TestSocketsBelongToSuccessor(t *testing.T) {
 	content(t)
 	lab := newLab(t)
@@ -205,7 +206,8 @@ func TestSocketsBelongToSuccessor(t *testing.T) {
 	}
 }
 
-// A ring whose header its application has written over cannot be taken over, and that is that application's loss only.
+// TestTakeOverDropsOnlyCorruptRing checks that a ring whose header was overwritten by its application is lost at a
+// take-over, and no other.
 func TestTakeOverDropsOnlyCorruptRing(t *testing.T) {
 	content(t)
 	lab := newLab(t)
@@ -230,7 +232,7 @@ func TestTakeOverDropsOnlyCorruptRing(t *testing.T) {
 	awaitLog(t, daemon, "a process of "+hostileIdentity+" was lost")
 }
 
-// awaitCPUTime waits until a program that stops for nothing has run for a while.
+// awaitCPUTime waits until a busy program has used some CPU time.
 func awaitCPUTime(t *testing.T, running *process.Process) {
 	t.Helper()
 	const enough = 20 * time.Millisecond

@@ -18,11 +18,11 @@ import (
 const (
 	taprioDevice  = "tsn"
 	exampleFolder = "../../docs/examples/"
-	// katasClasses are those of the paper on Kata containers.
+	// katasClasses are the classes of the paper on Kata containers.
 	katasClasses = "3,3,3,3,3,3,1,3,3,3,3,3,3,3,3,3"
 )
 
-// qdisc is one as tc shows it.
+// qdisc is a queueing discipline as tc shows it.
 type qdisc struct {
 	Kind    string `json:"kind"`
 	Handle  string `json:"handle"`
@@ -41,7 +41,7 @@ type qdisc struct {
 	} `json:"options"`
 }
 
-// queueing is what a device of a namespace has for queueing disciplines; taprio's own and those with a parent.
+// queueing returns the queueing disciplines of a device: taprio's own and those with a parent.
 func queueing(t *testing.T, in *topology.Namespace) (root *qdisc, children []qdisc) {
 	t.Helper()
 	var all []qdisc
@@ -64,14 +64,14 @@ func queueing(t *testing.T, in *topology.Namespace) (root *qdisc, children []qdi
 	return root, children
 }
 
-// exportTo has the device execute a schedule, and returns what ktsn said.
+// exportTo makes the device execute a schedule and returns ktsn's output.
 func exportTo(t *testing.T, in *topology.Namespace, arguments ...string) (string, error) {
 	t.Helper()
 	output, err := exec.Command(program(t, "ktsn"), append([]string{"schedule", "export", "--apply", "--netns", in.Path(), "--taprio", taprioDevice}, arguments...)...).CombinedOutput()
 	return string(output), err
 }
 
-// multiQueue is a namespace with a device of eight queues.
+// multiQueue creates a namespace with a device of eight queues.
 func multiQueue(t *testing.T) *topology.Namespace {
 	t.Helper()
 	id, err := topology.NewID()

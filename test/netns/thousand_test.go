@@ -22,14 +22,14 @@ import (
 )
 
 const (
-	// manyPeers are more than a message has copies.
+	// manyPeers is more than the copies of a message.
 	manyPeers = 1100
 	maxCopies = 1024
-	// membersEach is how many of them lie between two that have members.
+	// membersEach is the distance between two peers with members.
 	membersEach = 100
 )
 
-// peerAt is one of many nodes, which all are behind node b's address.
+// peerAt returns peer i. All are behind node b's address.
 func peerAt(i int) control.Peer {
 	return control.Peer{VNI: topology.VNI, Address: netip.AddrFrom4([4]byte{198, 18, byte(i >> 8), byte(i)}),
 		Subnets: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(64 + i>>8), byte(i), 0}), 24)}}
@@ -62,7 +62,7 @@ func (c *manyNodes) addPeers(t *testing.T) time.Duration {
 	return time.Since(began)
 }
 
-// announce says in the name of each peer which group its pods are members of, as a ktsnd there would.
+// announce announces in the name of each peer the group membership of its pods, like a ktsnd there.
 func (c *manyNodes) announce(t *testing.T, group netip.Addr, isMember func(i int) bool) {
 	t.Helper()
 	var to net.HardwareAddr
@@ -130,8 +130,8 @@ func (c *manyNodes) known(t *testing.T) int {
 	return count
 }
 
-// onWire sends a message to the group, of which so many frames reach the wire, and returns the time between the first and
-// the last of them.
+// onWire sends a message to the group, waits for count frames on the wire, and returns the time between the first and
+// the last.
 func (c *manyNodes) onWire(t *testing.T, group, text string, frames int) time.Duration {
 	t.Helper()
 	holds := func(frame wiretap.Packet) bool { return bytes.Contains(frame.Head, []byte(text)) }

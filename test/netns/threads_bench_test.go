@@ -19,7 +19,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// sendCall measures the median of a send call, in ns, in a process with so many threads, each with a socket of its own.
+// sendCall measures the median of a send call in ns in a process with a number of threads, each with its own socket.
 func (l *lab) sendCall(t *testing.T, threads int) float64 {
 	t.Helper()
 	command := exec.Command(program(t, "ktsn-test-threads"), topology.PodAddressB.String(), strconv.Itoa(hostilePort),
@@ -42,8 +42,9 @@ func median(sample []float64) float64 {
 	return sample[len(sample)/2]
 }
 
-// A measurement, and no verdict. Each thread sends one message a millisecond, their phases spread evenly. The turns
-// alternate, so that what disturbs the machine disturbs both; what counts is the median over the turns.
+// TestBenchSendCallOfEightThreads measures send calls; it has no limit. Each thread sends one message a millisecond,
+// with evenly spread phases. The turns alternate, so that a disturbance of the machine affects both. The result is the
+// median over the turns.
 func TestBenchSendCallOfEightThreads(t *testing.T) {
 	const turns = 9
 	lab := newLab(t)
@@ -63,7 +64,7 @@ func TestBenchSendCallOfEightThreads(t *testing.T) {
 		limited("send call p50, 8 threads, times that of one", median(ratios), "", 1.3))
 }
 
-// What ktsn-test-calls says: nanoseconds.
+// callCosts are the results of ktsn-test-calls in ns.
 type callCosts struct {
 	// Alone and Beside are what libktsn adds to calls on a socket that never asked for SO_TXTIME, in a process without
 	// and with another that did.
@@ -72,7 +73,7 @@ type callCosts struct {
 	Beside map[string]float64        `json:"beside"`
 }
 
-// make bench: what calls cost an application, with the kernel's own path beside it.
+// TestCallCost measures the cost of calls for an application, compared with the kernel's path (make bench).
 func TestCallCost(t *testing.T) {
 	lab := newLab(t)
 	lab.startDaemon(t)

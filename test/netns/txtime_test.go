@@ -29,7 +29,7 @@ var txtimeOptions = map[txtime.Setup][]string{
 	txtime.ETFDeadline: {"--strategy", "etf-deadline"},
 }
 
-// casesOf are the cases of a setup.
+// casesOf returns the cases of a setup.
 func casesOf(setup txtime.Setup) []txtime.Case {
 	var cases []txtime.Case
 	for _, test := range txtime.Cases {
@@ -47,11 +47,11 @@ const (
 	afterTheLast = 100 * time.Millisecond
 )
 
-// caseReceiver is pod b.
+// caseReceiver is the receiver in pod b.
 var caseReceiver = txtime.Receiver{IPv4: topology.PodAddressB, IPv6: podAddress6B, Port: listenPort,
 	Interface: topology.PodInterface}
 
-// runCase runs one in pod a and returns its facts.
+// runCase runs a case in pod a and returns its facts.
 func (l *lab) runCase(t *testing.T, program string, test txtime.Case, environment []string) txtime.Facts {
 	t.Helper()
 	arrived := l.listenForCase(t, test)
@@ -68,7 +68,7 @@ func (l *lab) runCase(t *testing.T, program string, test txtime.Case, environmen
 	return txtime.FactsOf(test, string(output), arrived())
 }
 
-// listenForCase listens in pod b until it is asked what arrived.
+// listenForCase listens in pod b until the returned function is called, which returns the received texts.
 func (l *lab) listenForCase(t *testing.T, test txtime.Case) func() []string {
 	t.Helper()
 	if test.Family.Packet() {
@@ -83,7 +83,7 @@ func (l *lab) listenForCase(t *testing.T, test txtime.Case) func() []string {
 	return func() []string { return receivedTexts(t, listener) }
 }
 
-// packetTexts are what has arrived in frames, as texts are in datagrams.
+// packetTexts returns the texts of received frames, as receivedTexts does for datagrams.
 func packetTexts(t *testing.T, fd int) []string {
 	t.Helper()
 	const headerBytes = 14
@@ -98,7 +98,7 @@ func packetTexts(t *testing.T, fd int) []string {
 	}
 }
 
-// runFor runs a command for so long at most, and returns all that it says.
+// runFor runs a command with a timeout and returns its output.
 func runFor(limit time.Duration, command *exec.Cmd) ([]byte, error) {
 	timer := time.AfterFunc(limit, func() {
 		if command.Process != nil {
@@ -114,7 +114,7 @@ func (l *lab) listenForTexts(t *testing.T) *net.UDPConn {
 	return listen(t, l.PodB, "udp4", netip.AddrPortFrom(topology.PodAddressB, listenPort))
 }
 
-// receivedTexts are what has arrived, a little later than the last was sent, and ends the listener.
+// receivedTexts returns the received texts, some time after the last was sent, and closes the listener.
 func receivedTexts(t *testing.T, listener *net.UDPConn) []string {
 	t.Helper()
 	defer listener.Close()
@@ -136,7 +136,7 @@ func receivedTexts(t *testing.T, listener *net.UDPConn) []string {
 	}
 }
 
-// waiting tells whether a datagram is there: a deadline that has passed keeps it from being read.
+// waiting reports whether a datagram is available. It uses no deadline, since a passed one prevents reading.
 func waiting(t *testing.T, listener *net.UDPConn) bool {
 	t.Helper()
 	raw, err := listener.SyscallConn()
@@ -167,7 +167,7 @@ func TestTxtimeMatchesKernelWithMusl(t *testing.T) {
 	compareCases(t, compileWithMusl(t, "txtime", "txtime/*.c", "-pthread"), txtime.ETF)
 }
 
-// compareCases runs the cases of a setup through libktsn and compares with what the kernel answered.
+// compareCases runs the cases of a setup through libktsn and compares with the recorded results of the kernel.
 func compareCases(t *testing.T, application string, setup txtime.Setup) {
 	t.Helper()
 	lab, client := newLab6(t, txtimeOptions[setup]...)
@@ -184,7 +184,7 @@ func compareCases(t *testing.T, application string, setup txtime.Setup) {
 	}
 }
 
-// compareCase returns what libktsn answers otherwise than the kernel did.
+// compareCase returns the differences between libktsn and the kernel.
 func (l *lab) compareCase(t *testing.T, application string, test txtime.Case, recorded txtime.Facts) []string {
 	t.Helper()
 	return testlab.Undisturbed(t, testlab.Stopped, func() []string {
@@ -192,8 +192,8 @@ func (l *lab) compareCase(t *testing.T, application string, test txtime.Case, re
 	})
 }
 
-// The kernel of this machine says what it says, with libktsn or without: where it has no etf, in the cases that need
-// none.
+// TestSocketOptionsMatchKernel compares results with and without libktsn on this machine's kernel. Without etf only the
+// cases that need none run.
 func TestSocketOptionsMatchKernel(t *testing.T) {
 	content(t)
 	lab := newLabWithPass(t)
@@ -209,7 +209,8 @@ func TestSocketOptionsMatchKernel(t *testing.T) {
 	}
 }
 
-// Where nobody listens, the message after the answer to the first is told: as the kernel of this machine does it.
+// TestRejectedSocketsGetError checks that without a listener the second message after the first reply fails, as with
+// this machine's kernel.
 func TestRejectedSocketsGetError(t *testing.T) {
 	timing(t)
 	lab := newLabWithPass(t)

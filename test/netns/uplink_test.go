@@ -55,7 +55,7 @@ func TestMessagesDueWhileUplinkIsDownAreDropped(t *testing.T) {
 	}
 }
 
-// flapUplink takes the link between the nodes away and gives it back, on each end in turn.
+// flapUplink takes the link between the nodes down and up, on each end in turn.
 func (l *lab) flapUplink(t *testing.T, flaps int, down, up time.Duration) {
 	t.Helper()
 	for i := range flaps {
@@ -67,7 +67,8 @@ func (l *lab) flapUplink(t *testing.T, flaps int, down, up time.Duration) {
 	}
 }
 
-// Between the loss of the carrier and ktsnd's notification a frame can be in the packet socket's ring, where the kernel would keep it.
+// TestUplinkFlapSendsNoStaleMessages checks frames in the packet socket's ring between the loss of the carrier and
+// ktsnd's notification: the kernel would keep them.
 func TestUplinkFlapSendsNoStaleMessages(t *testing.T) {
 	timing(t)
 	// A frame that is kept leaves when the carrier is back. A busy kernel may also take 100 ms to receive one.
@@ -135,7 +136,7 @@ func (l *lab) startSizer(t *testing.T) *sizer {
 	return &sizer{startDialogue(t, l.PodA, "mtu.py", command)}
 }
 
-// send says how it went with a message on the program's first socket, or on another.
+// send sends a message on the program's first socket or another one, and returns the result.
 func (s *sizer) send(t *testing.T, which string, size int) string {
 	t.Helper()
 	if _, err := fmt.Fprintln(s.stdin, which, size); err != nil {
@@ -147,7 +148,7 @@ func (s *sizer) send(t *testing.T, which string, size int) string {
 	return s.stdout.Text()
 }
 
-// checkLargest sends a message of the largest size, and one that is longer by a byte.
+// checkLargest sends a message of the largest size and one that is a byte longer.
 func (s *sizer) checkLargest(t *testing.T, which string, size int) {
 	t.Helper()
 	if fits, exceeds := s.send(t, which, size), s.send(t, which, size+1); fits != "ok" || exceeds != "EMSGSIZE" {
@@ -155,7 +156,7 @@ func (s *sizer) checkLargest(t *testing.T, which string, size int) {
 	}
 }
 
-// awaitSize repeats a message until it is answered so: ktsnd hears of MTUs from the kernel.
+// awaitSize repeats a message until it has the wanted result: ktsnd learns MTUs from the kernel.
 func (s *sizer) awaitSize(t *testing.T, which string, size int, want string) {
 	t.Helper()
 	testlab.Eventually(t, patience, 20*time.Millisecond, func() error {

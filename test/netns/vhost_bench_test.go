@@ -14,9 +14,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
-// TestBenchVhostRelay measures how many frames a second the relay of a guest hands over: one queue pair, which a front end without
-// a guest fills as fast as it can, into a ring that nobody reads but to empty it. The relay has a processor of its own; the front
-// end and who empties the ring share the other; the latter comes first.
+// TestBenchVhostRelay measures how many frames a second a guest's relay hands over: one queue pair, filled by a front
+// end without a guest as fast as possible, into a ring that is only emptied. The relay has its own CPU; the front end
+// and the reader of the ring share the other, the reader first.
 func TestBenchVhostRelay(t *testing.T) {
 	for name, timed := range map[string]bool{"without a time": false, "with a record": true} {
 		for _, bytes := range []int{64, 1024} {

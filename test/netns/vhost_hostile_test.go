@@ -12,11 +12,12 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
-// ending has what the relay says when a mode ends it.
+// ending contains the relay's message when a mode ends it.
 var ending = map[string]string{"shrinks": "the guest's memory is gone", "disk": "passes memory that is no memfd"}
 
-// A front end that lies harms itself: the relay goes on, ktsnd gets nothing that is none, and the next front end is served. Whoever
-// takes its memory away under the relay, or passes memory of a file system that may not answer, ends it.
+// TestVhostMaliciousFrontEnd checks that a malicious front end only harms itself: the relay continues, ktsnd gets no
+// invalid frame, and the next front end is served. A front end that removes its memory under the relay, or passes
+// memory of a file system that may not answer, ends the relay.
 func TestVhostMaliciousFrontEnd(t *testing.T) {
 	content(t)
 	whole := t
@@ -71,7 +72,7 @@ func (r *guestRig) endsWithASentence(t *testing.T, sentence string) {
 	}
 }
 
-// What nobody reads may not cost more than to look at it.
+// TestVhostRingUnreadableCostsNothing checks that a queue that cannot be read costs no more than polling it.
 func TestVhostRingUnreadableCostsNothing(t *testing.T) {
 	content(t)
 	rig := newGuestRig(t, 1, false)

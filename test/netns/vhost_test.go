@@ -35,16 +35,16 @@ const (
 	dropDescriptor   = 18
 )
 
-// guestRig is a virtual machine in the place of pod a's programs, without the machine: DPDK's virtio-user device stands at the
-// other end of vhost-user. It has the hardware address of the pod's interface.
+// guestRig replaces pod a's programs by a virtual machine without the machine: DPDK's virtio-user device is the other
+// end of vhost-user. It has the hardware address of the pod's interface.
 type guestRig struct {
 	*lab
 	relayProgram, guestProgram string
-	// listens tells that the front end does, and the relay connects.
+	// listens means that the front end listens and the relay connects.
 	listens bool
 	pairs   int
 	options []string
-	// flood are the front end's arguments for a flood; nil: it waits for frames to send.
+	// flood are the front end's arguments for a flood. If nil, it waits for frames to send.
 	flood []string
 	// Processors on which they run; empty: any.
 	relayCPU, guestCPU string
@@ -87,7 +87,7 @@ func newGuestRig(t *testing.T, pairs int, listens bool, options ...string) *gues
 	return rig
 }
 
-// dupFile keeps a descriptor that somebody else closes.
+// dupFile duplicates a descriptor that is closed elsewhere.
 func dupFile(t *testing.T, fd int) int {
 	t.Helper()
 	other, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
@@ -97,7 +97,7 @@ func dupFile(t *testing.T, fd int) int {
 	return other
 }
 
-// on is a command that runs on one processor.
+// on returns a command that runs on one CPU.
 func on(cpu, name string, arguments []string) *exec.Cmd {
 	if cpu == "" {
 		return exec.Command(name, arguments...)
@@ -105,7 +105,7 @@ func on(cpu, name string, arguments []string) *exec.Cmd {
 	return exec.Command("taskset", append([]string{"-c", cpu, name}, arguments...)...)
 }
 
-// startRelay starts one that has no privileges.
+// startRelay starts a relay without privileges.
 func (r *guestRig) startRelay(t *testing.T) {
 	t.Helper()
 	var arguments []string
@@ -124,7 +124,7 @@ func (r *guestRig) startRelay(t *testing.T) {
 	r.relay = start(t, r.NodeA, "ktsn-relay-vhost", command)
 }
 
-// startGuest starts the front end, and waits until it is connected.
+// startGuest starts the front end and waits until it is connected.
 func (r *guestRig) startGuest(t *testing.T) {
 	t.Helper()
 	role := "connect"
@@ -160,7 +160,7 @@ func (r *guestRig) awaitSocket(t *testing.T) {
 	})
 }
 
-// line is what the guest says next; empty: nothing.
+// line returns the guest's next line of output, "" if there is none.
 func (r *guestRig) line(wait time.Duration) string {
 	select {
 	case line := <-r.lines:
@@ -183,7 +183,7 @@ func (r *guestRig) awaitLine(t *testing.T, want string) {
 	}
 }
 
-// send has the guest send a frame.
+// send sends a frame from the guest.
 func (r *guestRig) send(t *testing.T, pair int, frame []byte) {
 	t.Helper()
 	if _, err := fmt.Fprintf(r.guest.stdin, "%d %x\n", pair, frame); err != nil {
@@ -191,7 +191,7 @@ func (r *guestRig) send(t *testing.T, pair int, frame []byte) {
 	}
 }
 
-// receiveFromRing waits for the next frame of that EtherType that reaches the guest.
+// receiveFromRing waits for the guest's next received frame of that EtherType.
 func (r *guestRig) receiveFromRing(t *testing.T, etherType uint16) (pair int, frame []byte) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; {
@@ -231,7 +231,7 @@ func (r *guestRig) frame(source []byte, text string) []byte {
 	return fmt.Appendf(binary.BigEndian.AppendUint16(append(bytes.Clone(r.podB), source...), carriedEtherType), "%-46s", text)
 }
 
-// withVLANTag puts a tag with that priority, of no VLAN, into a frame.
+// withVLANTag adds a priority tag (VLAN 0) to a frame.
 func withVLANTag(frame []byte, priority byte) []byte {
 	return slices.Concat(frame[:12], []byte{0x81, 0x00, priority << 5, 0}, frame[12:])
 }
@@ -278,7 +278,8 @@ func TestVhostFramesLeaveOnTime(t *testing.T) {
 	}
 }
 
-// Without a look at the queues after notifications are enabled, each would wait for the next one.
+// TestVhostFirstFrameLeavesAtOnce checks that the relay reads the queues after enabling notifications: otherwise each
+// frame would wait for the next one.
 func TestVhostFirstFrameLeavesAtOnce(t *testing.T) {
 	timing(t)
 	rig := newGuestRig(t, 2, false)
@@ -566,7 +567,8 @@ func TestVhostRelayEndsOnRequest(t *testing.T) {
 	rig.awaitLine(t, "down")
 }
 
-// A front end that fits what `ktsn vm relay` prints is served, also by the relay that is started when the first one has ended.
+// TestVhostRelayFromCommandLine checks that the relay of `ktsn vm relay` serves a front end with the printed arguments,
+// and so does the relay that is started after the first has ended.
 func TestVhostRelayFromCommandLine(t *testing.T) {
 	timing(t)
 	rig := newGuestRig(t, 2, true)
@@ -603,7 +605,7 @@ func TestVhostRelayFromCommandLine(t *testing.T) {
 	}
 }
 
-// killChild ends the only child of a process.
+// killChild kills the only child of a process.
 func killChild(t *testing.T, pid int) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")

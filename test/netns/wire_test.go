@@ -17,7 +17,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/conformance/txtime"
 )
 
-// tap sees all frames that come into a pod.
+// tap receives all frames that arrive in a pod.
 func tap(t *testing.T, pod *topology.Namespace) int {
 	t.Helper()
 	fd := listenFrames(t, pod, unix.ETH_P_ALL)
@@ -28,8 +28,8 @@ func tap(t *testing.T, pod *topology.Namespace) int {
 	return fd
 }
 
-// headers says what stands in those of datagrams. Identifications are told by whether the socket had them before; a
-// datagram that nobody may fragment may have any (RFC 6864).
+// headers returns the headers of datagrams. Identifications are compared only with earlier ones of the socket; a
+// datagram that must not be fragmented may have any (RFC 6864).
 type headers struct{ seen map[string]bool }
 
 func (h *headers) of(frame []byte) (string, bool) {
@@ -52,7 +52,7 @@ func (h *headers) of(frame []byte) (string, bool) {
 	return text, true
 }
 
-// captureAll reads frames until it is asked which came.
+// captureAll receives frames until the returned function is called, which returns them.
 func captureAll(fd int) (came func() []string) {
 	var all []string
 	stop, done := make(chan struct{}), make(chan struct{})
@@ -86,7 +86,7 @@ func captureAll(fd int) (came func() []string) {
 	}
 }
 
-// tapHeaders runs the cases and returns what they said, and with which headers their datagrams came into pod b.
+// tapHeaders runs the cases and returns their output and the headers of their datagrams in pod b.
 func (l *lab) tapHeaders(t *testing.T, family txtime.Family, cases, environment []string) (answers, came []string) {
 	t.Helper()
 	arrived := captureAll(tap(t, l.PodB))
@@ -94,8 +94,8 @@ func (l *lab) tapHeaders(t *testing.T, family txtime.Family, cases, environment 
 	return answers, arrived()
 }
 
-// SO_NO_CHECK, UDP_NO_CHECK6_TX and IP_MTU_DISCOVER change in the headers what they change in the kernel's, as soon as they are
-// set.
+// TestHeadersFollowSocketOptions checks that SO_NO_CHECK, UDP_NO_CHECK6_TX and IP_MTU_DISCOVER change the same headers
+// as in the kernel, as soon as they are set.
 func TestHeadersFollowSocketOptions(t *testing.T) {
 	timing(t)
 	t.Parallel()

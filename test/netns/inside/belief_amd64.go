@@ -20,16 +20,16 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/guestclock"
 )
 
-// hostTime is what the program at the interface takes for the host's time at a moment of this machine's counter.
+// hostTime is the program's estimate of the host's time at a value of the machine's counter.
 type hostTime struct {
 	Before, After       uint64
 	TAI, Ahead, BoundNs int64
-	// Known tells that frames are sent with it.
+	// Known means that frames are sent with it.
 	Known bool
 }
 
-// belief writes what is believed, every 20 ms, a JSON object a line. It answers exchanges of counters before it begins: over a page
-// of memory that a device shares with the host.
+// belief writes the estimate as a line of JSON every 20 ms. Before that it answers exchanges of counters over memory
+// that a device shares with the host.
 func belief(arguments []string) error {
 	flags := flag.NewFlagSet("belief", flag.ExitOnError)
 	device := flags.String("device", "", "interface of ktsn-guest")
@@ -58,7 +58,7 @@ func belief(arguments []string) error {
 	return nil
 }
 
-// readBelief reads the clock between two reads of the counter, a few times, and takes the quickest.
+// readBelief reads the clock between two reads of the counter several times and returns the quickest.
 func readBelief(device string) (best hostTime, err error) {
 	_, clock, err := capture.ReadGuest(device)
 	if err != nil {
@@ -77,7 +77,7 @@ func readBelief(device string) (best hostTime, err error) {
 	return best, nil
 }
 
-// findPage maps the memory of the device of the type ivshmem.
+// findPage maps the memory of the ivshmem device.
 func findPage() (*guestclock.Page, error) {
 	paths, err := filepath.Glob("/sys/bus/pci/devices/*/resource2")
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// largest is more than any datagram has.
+// largest exceeds the size of every datagram.
 const largest = 1 << 16
 
-// echo returns each datagram to who sent it, of both families, until it is killed.
+// echo returns datagrams of both families to their senders until it is killed.
 func echo(arguments []string) error {
 	if len(arguments) != 1 {
 		return errors.New("usage: echo :PORT")
@@ -41,7 +41,7 @@ func echo(arguments []string) error {
 	}
 }
 
-// ask sends datagrams of several lengths to an echo, each until it comes back.
+// ask sends datagrams of several lengths to an echo, each until its answer arrives.
 func ask(arguments []string) error {
 	flags := flag.NewFlagSet("ask", flag.ExitOnError)
 	to := flags.String("to", "", "address and port")

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// frames sends frames as they are, of a file with one a line in hexadecimal digits, past the queueing disciplines.
+// frames sends frames from a file with one per line in hexadecimal digits, past the queueing disciplines.
 func frames(arguments []string) error {
 	flags := flag.NewFlagSet("frames", flag.ExitOnError)
 	device := flags.String("device", "", "interface")

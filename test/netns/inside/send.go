@@ -17,10 +17,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
-// markBytes are the word, the number and the transmit time, as datapath/tests/programs/captured writes them.
+// markBytes is the size of the word, the number and the transmit time, as datapath/tests/programs/captured writes them.
 const markBytes = 16
 
-// plan is what send is told.
+// plan contains the options of send.
 type plan struct {
 	to           netip.AddrPort
 	count, bytes int
@@ -54,7 +54,7 @@ func (p *plan) parse(arguments []string) error {
 	return err
 }
 
-// send sends datagrams that say their number and transmit time, at the program's pace: each its lead before its time.
+// send sends datagrams with their number and transmit time periodically, each a lead before its time.
 func send(arguments []string) error {
 	var p plan
 	if err := p.parse(arguments); err != nil {

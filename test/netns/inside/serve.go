@@ -14,8 +14,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/guest/hosttime"
 )
 
-// request is a script of the shell; reply is what it said and its exit status. The first reply, without a number, says that the
-// machine is there. Both are lines of JSON. test/netns has the other end.
+// request is a shell script, reply its output and exit status. The first reply, without a number, means that the
+// machine is ready. Both are lines of JSON. test/netns has the other end.
 type request struct {
 	Number int
 	Script string
@@ -26,7 +26,7 @@ type reply struct {
 	Output         string
 }
 
-// serve runs scripts, one after another, until the port ends.
+// serve runs scripts one after another until the port is closed.
 func serve(arguments []string) error {
 	if len(arguments) != 1 {
 		return errors.New("usage: serve PORT")

@@ -36,7 +36,7 @@ func main() {
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
-// run answers until something fails.
+// run answers until an error.
 func run() error {
 	if err := guestmachine.LoadModules("/modules"); err != nil {
 		return err
@@ -57,7 +57,7 @@ func run() error {
 	return answer(fd, device.Attrs().HardwareAddr)
 }
 
-// networkDevice waits for one that is not the loopback device, and sets it up.
+// networkDevice waits for a device other than loopback and sets it up.
 func networkDevice() (netlink.Link, error) {
 	for range 100 {
 		links, err := netlink.LinkList()
@@ -100,7 +100,7 @@ func answer(fd int, mac net.HardwareAddr) error {
 	}
 }
 
-// record is what stands in front of a frame that is to leave at that time (datapath/capture/record.h).
+// record returns the record of a frame with a transmit time (datapath/capture/record.h).
 func record(frame []byte, at uint64) []byte {
 	recorded := binary.BigEndian.AppendUint16(bytes.Clone(frame[:2*addressBytes]), recordEtherType)
 	return binary.BigEndian.AppendUint64(append(recorded, recordVersion, priority), at)

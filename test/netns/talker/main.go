@@ -22,7 +22,7 @@ import (
 
 var clocks = map[string]int32{"monotonic": unix.CLOCK_MONOTONIC, "realtime": unix.CLOCK_REALTIME, "tai": unix.CLOCK_TAI}
 
-// options are what the messages are, and when they are due.
+// options describe the messages and their times.
 type options struct {
 	to, bind netip.AddrPort
 	clock    string
@@ -129,7 +129,7 @@ func sockaddr(at netip.AddrPort) unix.Sockaddr {
 	return &unix.SockaddrInet4{Addr: at.Addr().As4(), Port: int(at.Port())}
 }
 
-// talk sends until all messages are sent, or a signal ends it.
+// talk sends until all messages are sent or a signal ends it.
 func talk(o *options, fd int, clock int32) []tsnperf.Sent {
 	end := make(chan os.Signal, 1)
 	signal.Notify(end, unix.SIGINT, unix.SIGTERM)
