@@ -10,7 +10,8 @@ static uint32_t frame_bytes(const struct captured_frame *frame)
 	return FRAME_ADDRESSES_BYTES + frame->payload_bytes;
 }
 
-/* Returns where so many bytes are free without a gap. The end equals the begin only when all is full. */
+/* Returns a position with this many free bytes without a gap. The end equals the begin only when the
+ * buffer is full. */
 static uint32_t room_find(const struct backlog *backlog, uint32_t bytes)
 {
 	const struct captured_frame *first = backlog_first(backlog);

@@ -19,9 +19,9 @@ struct bypass {
 	uint32_t control_bytes;
 };
 
-/* control_frame_is returns whether a bridge learns from the frame who belongs to a multicast group: IGMP,
- * MLD, and the addresses that IEEE Std 802.1Q reserves for the bridge. ktsnd learns from the bridge. The same
- * test as ktsn_divert (capture/capture.bpf.c), for frames without a tag. Pure. */
+/* control_frame_is returns whether a bridge learns members of a multicast group from the frame: IGMP, MLD,
+ * and the addresses that IEEE Std 802.1Q reserves for the bridge. ktsnd learns from the bridge. The same test
+ * as ktsn_divert (capture/capture.bpf.c), for frames without a tag. Pure. */
 bool control_frame_is(const struct captured_frame *frame);
 
 /* bypass_is_for returns whether the frame is a control frame, and may take the bypass now. */

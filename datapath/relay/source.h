@@ -20,15 +20,15 @@ struct source_ops {
 	 * frame; false when there may be one already, so that the relay must not sleep. Counts frames that it
 	 * drops. NULL: `fd` always becomes readable. */
 	bool (*sleeps)(struct source *source, struct relay_counters *counters);
-	/* deliver passes frames in the other direction to the guest behind the source, or drops them, and
-	 * counts them. Called when `back_fd` is readable; NULL without one. */
+	/* deliver passes frames in the other direction to the source's guest, or drops them, and counts
+	 * them. Called when `back_fd` is readable; NULL without one. */
 	void (*deliver)(struct source *source, struct relay_counters *counters);
 };
 
 struct source {
 	const struct source_ops *ops;
 	int fd;      /* readable when there are frames; at its end or in error when the source has ended */
-	int back_fd; /* readable when there are frames for the guest behind the source; -1: none */
+	int back_fd; /* readable when there are frames for the source's guest; -1: none */
 };
 
 static inline int source_read(struct source *source, struct relay_counters *counters,

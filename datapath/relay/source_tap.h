@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Captured frames from a tap, to which the kernel sends them, each behind a struct virtio_net_hdr.
+ * Captured frames from a tap, to which the kernel sends them, each after a struct virtio_net_hdr.
  */
 #ifndef KTSN_RELAY_SOURCE_TAP_H
 #define KTSN_RELAY_SOURCE_TAP_H
@@ -14,7 +14,7 @@ enum { SOURCE_ALIGN_BYTES = 6 };
 
 struct source_tap {
 	struct source source;
-	/* The frame that was read last; one byte more tells whether a frame is too long. */
+	/* The frame that was read last; one more byte detects a frame that is too long. */
 	uint8_t room[SOURCE_ALIGN_BYTES + sizeof(struct virtio_net_hdr) + FRAME_BYTES_MAX + 1];
 };
 

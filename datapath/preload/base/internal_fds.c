@@ -10,12 +10,12 @@
 enum {
 	FLOOR = 768,        /* out of the way of programs that count on low numbers */
 	FLOOR_LOW = 3,      /* where the limit is lower, or no number above FLOOR is free */
-	REMEMBERED = 65536, /* those above are not protected */
+	REMEMBERED = 65536, /* higher descriptors are not protected */
 	WORD_BITS = 64,
 };
 
 static _Atomic uint64_t owned[REMEMBERED / WORD_BITS];
-/* Numbers in `owned`: without any, nothing is searched. */
+/* The count of numbers in `owned`: when it is 0, nothing is searched. */
 static _Atomic uint32_t count;
 
 int internal_fd_raise(int fd)
@@ -68,7 +68,8 @@ void internal_fd_close(int fd)
 	if (fd < REMEMBERED) {
 		uint64_t bit = UINT64_C(1) << (fd % WORD_BITS);
 
-		/* The application may have closed it, and the number be another file's: that stays open. */
+		/* The application may have closed it, and the number may be another file's: that file
+		 * stays open. */
 		if (!(atomic_fetch_and_explicit(&owned[fd / WORD_BITS], ~bit, memory_order_relaxed) & bit))
 			return;
 		atomic_fetch_sub_explicit(&count, 1, memory_order_relaxed);

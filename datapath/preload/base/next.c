@@ -13,7 +13,7 @@ extern void *dlsym(void *handle, const char *name) __attribute__((weak));
 extern char *dlerror(void) __attribute__((weak));
 #define HANDLE_NEXT ((void *)-1L) /* RTLD_NEXT, the same in glibc and musl */
 
-/* The same for fork, which must run the handlers of the C library: glibc's other name for it. */
+/* The same for fork, which must run the handlers of the C library: glibc's internal name. */
 extern pid_t __fork(void) __attribute__((weak));
 
 enum next_call {
@@ -109,8 +109,8 @@ static void *functions[CALLS];
 #define SYS_epoll_pwait2 441
 #endif
 
-/* Before main and before any thread; calls that come earlier, from other libraries' constructors, are
- * served by the system call. */
+/* Runs before main and before any thread; earlier calls, from constructors of other libraries, use the
+ * system call. */
 __attribute__((constructor)) static void look_up_all(void)
 {
 	if (!dlsym)
@@ -173,7 +173,7 @@ int next_dup(int fd)
 	return next ? next(fd) : (int)syscall(SYS_dup, fd);
 }
 
-/* The kernel's dup3 refuses what dup2 does for equal numbers: nothing, if the descriptor is open. */
+/* The kernel's dup3 refuses equal numbers, for which dup2 does nothing if the descriptor is open. */
 static int dup2_call(int from, int to)
 {
 	if (from == to)
@@ -347,7 +347,7 @@ int next_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
 
 	if (next)
 		return next(fds, count, timeout, signals);
-	/* The kernel writes what is left of it; the function does not. */
+	/* The kernel writes the remaining time; the function does not. */
 	if (timeout)
 		left = *timeout;
 	return (int)syscall(SYS_ppoll, fds, count, timeout ? &left : NULL, signals, SIGNALS_BYTES);

@@ -76,7 +76,7 @@ void descriptors_gone(unsigned int first, unsigned int last)
 
 EXPORT int close(int fd)
 {
-	/* Some programs close all descriptors, also those that they never opened. */
+	/* Some programs close all descriptors, including those that they never opened. */
 	if (session_fd_is_internal(fd)) {
 		errno = EBADF;
 		return -1;
@@ -96,8 +96,8 @@ EXPORT int dup(int fd)
 	return copy;
 }
 
-/* The kernel closes the target in one step with the copy, and leaves it as it is where it refuses the call. A
- * descriptor of libktsn's own is not given up. */
+/* The kernel closes the target and copies in one step, and leaves the target unchanged when it refuses the
+ * call. libktsn does not give up its own descriptors. */
 static int copy_prepare(int from, int to, int flags)
 {
 	if (session_fd_is_internal(to)) {
@@ -128,12 +128,12 @@ EXPORT int dup3(int from, int to, int flags)
 	if (copy < 0)
 		return copy;
 	if (flags & ~O_CLOEXEC)
-		descriptor_gone(to); /* musl overlooks flags that the kernel refuses */
+		descriptor_gone(to); /* musl ignores flags that the kernel refuses */
 	descriptor_copied(from, to);
 	return copy;
 }
 
-/* Follows changes of what all descriptors of the socket share. */
+/* Follows changes of state that all descriptors of the socket share. */
 static void status_changed(int fd)
 {
 	struct inbox *inbox = inbox_of(fd);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * epoll_ctl: of a timed socket, its notifiers are added to the set as well (poll/epoll_members.h); of one
- * with a receive ring, the ring's descriptor (receive/inbox_members.h).
+ * epoll_ctl: the notifiers of a timed socket are added to the set as well (poll/epoll_members.h), and so is
+ * the descriptor of a receive ring (receive/inbox_members.h).
  */
 #include "epoll_members.h"
 #include "epoll_record.h"

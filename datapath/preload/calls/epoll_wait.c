@@ -25,8 +25,8 @@ struct epoll_call {
 	int64_t until_ns; /* CLOCK_MONOTONIC */
 };
 
-/* The length of the next slice, rounded up as the kernel does with milliseconds; *last when it is the
- * rest. */
+/* Returns the length of the next slice, rounded up as the kernel does with milliseconds; *last is set when
+ * it is the rest. */
 static int slice_ms(const struct epoll_call *call, bool *last)
 {
 	int64_t left_ns = call->until_ns == INT64_MAX ? INT64_MAX : call->until_ns - monotonic_ns();
@@ -94,7 +94,7 @@ EXPORT int epoll_pwait(int epoll_fd, struct epoll_event *events, int max, int ti
 	return noted(events, sliced(&call));
 }
 
-/* A wait of less than a slice stays whole, and exact. */
+/* A wait of less than a slice is not cut and stays exact. */
 static bool is_short(const struct timespec *timeout)
 {
 	return timeout && (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= 1000000000 ||

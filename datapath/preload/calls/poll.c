@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * poll and ppoll. Beside a timed socket in the list its error notifier is polled; and in place of POLLOUT,
+ * poll and ppoll. Next to a timed socket in the list its error notifier is polled; and in place of POLLOUT,
  * which the kernel would grant at any time, its space notifier. Without a timed socket the call is the next
  * function. For a socket with a receive ring (receive/inbox.h) the ring's descriptor is polled as well.
  */
@@ -23,7 +23,7 @@ enum {
 	/* Descriptors of a call for which no memory is mapped. */
 	ON_STACK = 64,
 	NOTIFIERS = 3, /* notifiers of each socket: error, space, receive ring */
-	/* Between two looks for the successor of a dead ktsnd. */
+	/* Interval of checks for the successor of a dead ktsnd. */
 	SLICE_NS = 100 * 1000 * 1000,
 	EACH_BYTES =
 		(1 + NOTIFIERS) * sizeof(struct pollfd) + NOTIFIERS * sizeof(nfds_t) + sizeof(struct inbox *),
@@ -35,9 +35,9 @@ struct wait {
 	struct pollfd *fds; /* the application's */
 	nfds_t count;
 	struct pollfd *real; /* a copy, then the notifiers */
-	nfds_t *owners;      /* of each notifier: the index of its socket in `fds` */
+	nfds_t *owners;      /* for each notifier: the index of its socket in `fds` */
 	nfds_t notifier_count;
-	struct inbox **inboxes; /* acquired, and not asleep: their programs wake */
+	struct inbox **inboxes; /* acquired, and not asleep: their programs are woken */
 	nfds_t inbox_count;
 	bool blocked;          /* a socket has no space */
 	enum ktsn_clock clock; /* of that socket */
@@ -89,7 +89,7 @@ static void inbox_add(struct wait *wait, nfds_t at)
 
 	if (!inbox)
 		return;
-	/* Before the kernel looks whether the ring holds something. */
+	/* Before the kernel checks whether the ring holds a datagram. */
 	atomic_fetch_add_explicit(inbox->sleeping, 1, memory_order_seq_cst);
 	wait->inboxes[wait->inbox_count++] = inbox;
 	wait->error_kept |= inbox_error_kept(inbox);
@@ -158,7 +158,7 @@ static bool has_kept_error(int fd)
 	return kept;
 }
 
-/* Returns how many are ready. */
+/* Returns the number of ready descriptors. */
 static int errors_note(struct pollfd *fds, nfds_t count, bool error_kept)
 {
 	int ready = 0;
@@ -175,7 +175,7 @@ static int errors_note(struct pollfd *fds, nfds_t count, bool error_kept)
 	return ready;
 }
 
-/* Fills in the application's list. Returns how many are ready. */
+/* Fills in the application's list. Returns the number of ready descriptors. */
 static int wait_result(struct wait *wait)
 {
 
@@ -188,7 +188,7 @@ static int wait_result(struct wait *wait)
 	return errors_note(wait->fds, wait->count, wait->error_kept);
 }
 
-/* The time until then, at least 0; NULL without end. */
+/* Returns the time until then, at least 0; NULL without a timeout. */
 static const struct timespec *left_until(int64_t until_ns, struct timespec *left)
 {
 	int64_t left_ns = until_ns - monotonic_ns();
@@ -201,8 +201,8 @@ static const struct timespec *left_until(int64_t until_ns, struct timespec *left
 	return left;
 }
 
-/* Polls once; a slice only while a socket waits for space, or ktsnd was found gone. *early: the slice ends
- * before the call does. */
+/* Polls once; for a slice only while a socket waits for space, or ktsnd was found gone. *early: the slice
+ * ends before the call does. */
 static int slice_wait(struct wait *wait, int64_t until_ns, const sigset_t *signals, bool *early)
 {
 	int64_t slice_until_ns = wait->blocked || session_is_lost() ? monotonic_ns() + SLICE_NS : INT64_MAX;
@@ -216,8 +216,8 @@ static int slice_wait(struct wait *wait, int64_t until_ns, const sigset_t *signa
 			  left_until(*early ? slice_until_ns : until_ns, &left), signals);
 }
 
-/* A slice passed without events. The successor of a dead ktsnd gets the ring back here, while a socket waits
- * for space also from an application that polls without waiting. */
+/* A slice passed without events. While a socket waits for space, this hands the ring to the successor of a
+ * dead ktsnd, even for an application that polls without waiting. */
 static void nothing_came(const struct wait *wait, bool early)
 {
 	struct session *session = wait->blocked || early ? session_existing() : NULL;
@@ -228,8 +228,8 @@ static void nothing_came(const struct wait *wait, bool early)
 		wait->fds[i].revents = 0;
 }
 
-/* ktsnd notifies whenever something was released. That may not be space enough for the socket, which waits
- * on. */
+/* ktsnd notifies whenever a slot or buffer was released. That may not be enough space for the socket,
+ * which waits on. */
 static int wait_run(struct wait *wait, int64_t until_ns, const sigset_t *signals)
 {
 	for (;;) {
@@ -277,7 +277,7 @@ static int timed_poll_ms(struct pollfd *fds, nfds_t count, int timeout_ms)
 	return timed_poll(fds, count, monotonic_deadline_ns(timeout_ms < 0 ? NULL : &timeout), NULL);
 }
 
-/* Whether any of them is a timed socket, or may have a receive ring. */
+/* Returns whether any of them is a timed socket, or may have a receive ring. */
 static bool any_concerned(struct pollfd *fds, nfds_t count)
 {
 	struct inbox *inbox = NULL;
@@ -291,7 +291,7 @@ static bool any_concerned(struct pollfd *fds, nfds_t count)
 	return inbox != NULL;
 }
 
-/* Handles a call that the kernel got unchanged, because no socket in it is waited for to be read. */
+/* Handles a call that the kernel got unchanged, because no socket in it waits for input. */
 static int noted(struct pollfd *fds, nfds_t count, int ready)
 {
 	if (ready > 0 && inboxes_wanted())

@@ -15,7 +15,7 @@
 
 enum { VECTORS_MAX = 1024 /* UIO_MAXIOV */ };
 
-/* Nothing is taken from a socket by a call that wants nothing, other than by recv(). Gives the inbox back. */
+/* A call for 0 bytes takes nothing from a socket, unlike recv(). Gives the inbox back. */
 static ssize_t inbox_read(struct inbox *inbox, int fd, const struct iovec *pieces, unsigned int count)
 {
 	struct msghdr message = {.msg_iov = (struct iovec *)pieces, .msg_iovlen = count};

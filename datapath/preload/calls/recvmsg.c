@@ -14,7 +14,7 @@
 
 #include <errno.h>
 
-/* -EAGAIN when there is no report for the socket. */
+/* Returns -EAGAIN when there is no report for the socket. */
 static ssize_t error_receive(int fd, struct msghdr *message, int flags)
 {
 	struct session *session = session_existing();
@@ -28,7 +28,7 @@ static ssize_t error_receive(int fd, struct msghdr *message, int flags)
 	return result;
 }
 
-/* The inbox of a socket that is to be read; acquired. */
+/* Returns the acquired inbox of a socket that is to be read. */
 static struct inbox *inbox_for(int fd, int flags)
 {
 	return flags & MSG_ERRQUEUE ? NULL : inbox_of(fd);
@@ -130,7 +130,7 @@ EXPORT ssize_t __recvfrom_chk(int fd, void *data, size_t bytes, size_t room_byte
 
 enum { MESSAGES_MAX = 1024 /* UIO_MAXIOV */ };
 
-/* Reading the error queue never blocks, so the timeout plays no part. */
+/* Reading the error queue never blocks, so the timeout does not matter. */
 static int errors_receive(int fd, struct mmsghdr *messages, unsigned int count, int flags)
 {
 	unsigned int received;
@@ -158,8 +158,8 @@ static bool timeout_over(struct timespec *timeout, int64_t until_ns)
 	return left_ns <= 0;
 }
 
-/* Follows do_recvmmsg() of the kernel: the timeout is checked after each datagram only, and an error after
- * the first one ends the call with what there is, and is kept for the next call. */
+/* Follows do_recvmmsg() of the kernel: the timeout is checked only after each datagram. An error after the
+ * first datagram ends the call with the datagrams so far, and is kept for the next call. */
 static int datagrams_receive(struct inbox *inbox, int fd, struct mmsghdr *messages, unsigned int count,
 			     int flags, struct timespec *timeout)
 {

@@ -50,7 +50,7 @@ static bool wanted(const struct sets *sets, int fd)
 	return has(sets->in, fd) || has(sets->out, fd) || has(sets->except, fd);
 }
 
-/* The descriptors from 64 * word on that are in one of the sets, a bit each. */
+/* Returns the descriptors from 64 * word on that are in one of the sets, one bit each. */
 static unsigned long wanted_word(const struct sets *sets, int word, int count)
 {
 	unsigned long bits = 0;
@@ -110,7 +110,7 @@ static bool result_put(fd_set *set, int fd, short revents, int ready_if)
 	return ready;
 }
 
-/* The number of bits that are set, or -1: a member is no descriptor. */
+/* Returns the number of set bits, or -1: a member is no descriptor. */
 static int result(const struct sets *sets, const struct pollfd *fds, int members)
 {
 	int ready = 0;
@@ -154,7 +154,7 @@ static int as_poll(const struct sets *sets, int count, const struct timespec *ti
 /* glibc only. */
 const char *gnu_get_libc_version(void) __attribute__((weak));
 
-/* The kernel gives the caller the rest of the timeout back, and musl keeps that to itself. */
+/* The kernel returns the rest of the timeout, and musl hides it. */
 static void timeout_reduce(struct timeval *timeout, int64_t began_ns)
 {
 	int64_t left_us;

@@ -94,8 +94,8 @@ static void descriptors_shared(const struct cmsghdr *cmsg, size_t room_bytes)
 	}
 }
 
-/* Sockets that other processes are to get, in one that wants receive rings: those may read the kernel's queue
- * only. */
+/* Sockets that are passed to other processes may read only the kernel's queue, which matters in a process
+ * with receive rings. */
 static void passed_note(const struct msghdr *message)
 {
 	struct msghdr control = {.msg_control = message->msg_control,

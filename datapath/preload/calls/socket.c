@@ -31,7 +31,7 @@ EXPORT int socket(int domain, int type, int protocol)
 	return fd;
 }
 
-/* The socket's addresses have changed, and so its route; or an option that its frames carry. */
+/* The socket's addresses, and so its route, have changed; or an option that its frames carry. */
 static void socket_changed(int fd, void (*refresh)(struct flow *flow, int fd))
 {
 	struct flow *flow = flow_acquire(fd);
@@ -121,7 +121,7 @@ static void options_changed(int fd, int level, int option)
 	flow_put(flow);
 }
 
-/* The program would be put in the place of the ring's own. */
+/* The program would replace the ring's own. */
 static void inbox_leave_to_filter(int fd, int level, int option)
 {
 	struct inbox *inbox = inbox_options_filter(level, option) ? inbox_of(fd) : NULL;

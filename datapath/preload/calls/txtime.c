@@ -26,7 +26,7 @@ static int txtime_read(const void *value, socklen_t bytes, struct sock_txtime *t
 	return flow_clock_of(txtime->clockid, clock);
 }
 
-/* Asking for the same once more changes nothing, and drops no pending message. */
+/* Requesting the same again changes nothing, and drops no pending message. */
 static bool asked_before(int fd, const struct sock_txtime *txtime)
 {
 	struct flow *flow = flow_acquire(fd);
@@ -78,8 +78,8 @@ static struct flow *flow_make(const struct sock_txtime *txtime, enum ktsn_clock 
 	return flow;
 }
 
-/* The last call decides: another thread may have sent meanwhile, or asked for another clock. -EEXIST: the
- * flow is one of the parent's, in a child of vfork. */
+/* The last call decides: another thread may have sent meanwhile, or requested another clock. -EEXIST: the
+ * flow belongs to the parent, in a child of vfork. */
 static int flow_replace(struct flow *flow, int fd)
 {
 	int err;
@@ -107,8 +107,8 @@ static int flow_enter(struct flow *flow, int fd, int session_err)
 }
 
 /*
- * The kernel is asked first. Where it lacks SO_TXTIME, or wants a privilege for this clock, ktsnd makes up
- * for it. The kernel's answer stands where no ktsnd is meant to be.
+ * The kernel is asked first. Where it lacks SO_TXTIME, or requires a privilege for this clock, ktsnd provides
+ * it. In a process without ktsnd the kernel's answer stands.
  */
 int txtime_set(int fd, const void *value, socklen_t bytes)
 {

@@ -35,7 +35,7 @@ bool datagram_options_concern(int level, int option)
 		return option == UDP_CORK || option == UDP_SEGMENT || option == UDP_NO_CHECK6_TX;
 	case IPPROTO_IP:
 		return option == IP_OPTIONS;
-	case IPPROTO_IPV6: /* several of them have two numbers */
+	case IPPROTO_IPV6: /* several options have two numbers */
 		return true;
 	default:
 		return false;

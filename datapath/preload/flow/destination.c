@@ -23,7 +23,7 @@ static struct destination destination_read(const struct destination *shared)
 	uint64_t words[DESTINATION_WORDS] = {0};
 	struct destination copy;
 
-	/* Nobody reads the key of a copy. */
+	/* The key of a copy is not used. */
 	for (size_t i = KEY_WORDS; i < DESTINATION_WORDS; i++)
 		words[i] = word_read(shared, i);
 	memcpy(&copy, words, sizeof(copy));

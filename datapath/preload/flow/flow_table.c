@@ -73,7 +73,7 @@ struct flow *flow_ended_take(void)
 {
 	struct flow *flow;
 
-	/* Nearly always there is none. */
+	/* There is almost never one. */
 	if (!atomic_load_explicit(&ended_flows, memory_order_relaxed))
 		return NULL;
 	lock_take(&pool_lock);
@@ -179,7 +179,7 @@ int flow_share(struct flow *flow, int fd)
 	/* Release pairs with the acquire in flow_acquire(): the flow is filled in before it is seen. */
 	if (!atomic_compare_exchange_strong_explicit(entry, &none, flow, memory_order_release,
 						     memory_order_relaxed)) {
-		(void)flow_release(flow); /* not the last use: the caller's remains */
+		(void)flow_release(flow); /* not the last use: the caller's use remains */
 		return -EEXIST;
 	}
 	atomic_store_explicit(&flow_entered, true, memory_order_relaxed);

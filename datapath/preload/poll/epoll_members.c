@@ -38,13 +38,13 @@ static void copy_remove(int *copy, int epoll_fd)
 {
 	if (*copy < 0)
 		return;
-	/* A copy of an open file stays in the set when it is closed. */
+	/* Closing a copy of an open file does not remove it from the set. */
 	(void)kernel_call(SYS_epoll_ctl, epoll_fd, EPOLL_CTL_DEL, *copy, NULL);
 	internal_fd_close(*copy);
 	*copy = -1;
 }
 
-/* Whether a descriptor is in a set: then it cannot be added again. */
+/* Returns whether a descriptor is in a set: then it cannot be added again. */
 static bool is_in_set(int epoll_fd, int fd)
 {
 	struct epoll_event nothing = {.events = 0};
@@ -101,7 +101,7 @@ static struct epoll_member *member_make(struct poll_state *state, int epoll_fd, 
 	return member;
 }
 
-/* Adds the notifiers. Whether the space notifier is in the set now. */
+/* Adds the notifiers. Returns whether the space notifier is in the set now. */
 static bool member_set(struct flow *flow, int epoll_fd, int fd, const struct epoll_event *event)
 {
 	struct poll_state *state = &flow->poll_state;
@@ -138,7 +138,7 @@ static void member_remove(struct flow *flow, int epoll_fd, int fd)
 	lock_give(&state->lock);
 }
 
-/* Whether the socket can be a member of one more set. */
+/* Returns whether the socket can be a member of another set. */
 static bool member_available(struct flow *flow, int epoll_fd, int fd)
 {
 	bool available;

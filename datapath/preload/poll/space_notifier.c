@@ -19,7 +19,7 @@ bool send_buffer_has_space(struct session *session, struct flow *flow)
 	uint64_t limit = atomic_load_explicit(&flow->send_buffer_bytes, memory_order_relaxed);
 	uint64_t released = atomic_load_explicit(&flow->released_seen, memory_order_relaxed);
 
-	/* Differences, because the counts began anywhere. */
+	/* Compares by difference, because the counts may start at any value. */
 	if (!limit || (int64_t)(sent - released) < (int64_t)limit)
 		return true;
 	/* The cache line that ktsnd writes is read only when the count that was read before does not
@@ -36,7 +36,7 @@ bool space_available(struct session *session, struct flow *flow)
 	return send_buffer_has_space(session, flow) && ktsn_ring_has_space(&session->ring, slots);
 }
 
-/* The notifier is writable again: all who wait look again. */
+/* The notifier is writable again: all waiting threads check again. */
 static void writable_make(int fd)
 {
 	uint64_t count;

@@ -40,8 +40,8 @@ enum {
 	MAPPED_AT = 12,
 };
 
-/* The source of the message itself. ipv6_recv_error() fills it in, although it is no offender;
- * ip_recv_error() does not. */
+/* The source of the message itself. Unlike ip_recv_error(), ipv6_recv_error() fills it in although it is
+ * no offender. */
 static struct sockaddr_in6 offender6(const struct error_report *report)
 {
 	static const uint8_t ethertype6[2] = {0x86, 0xdd};

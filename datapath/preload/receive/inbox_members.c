@@ -21,7 +21,7 @@ static struct inbox_member *member_find(struct inbox *inbox, int epoll_fd, int f
 
 static void member_free(struct inbox *inbox, struct inbox_member *member)
 {
-	/* A copy of an open file stays in the set when it is closed. */
+	/* Closing a copy of an open file does not remove it from the set. */
 	(void)kernel_call(SYS_epoll_ctl, member->epoll_fd, EPOLL_CTL_DEL, member->copy_fd, NULL);
 	internal_fd_close(member->copy_fd);
 	member->copy_fd = -1;
@@ -68,7 +68,7 @@ static void member_set(struct inbox *inbox, int epoll_fd, int fd, const struct e
 	if (copy_fd < 0)
 		return;
 	*member = (struct inbox_member){epoll_fd, fd, copy_fd};
-	/* Before the kernel looks whether there is something. */
+	/* Before the kernel checks whether there is a datagram. */
 	atomic_fetch_add_explicit(inbox->sleeping, 1, memory_order_seq_cst);
 	if (kernel_call(SYS_epoll_ctl, epoll_fd, EPOLL_CTL_ADD, copy_fd, &copied) < 0)
 		member_free(inbox, member);

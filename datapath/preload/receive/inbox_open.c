@@ -17,11 +17,11 @@
 enum {
 	RING_FD = 0,
 	CONTROL_FD = 1,
-	/* Between two questions to a ktsnd that did not answer. */
+	/* Interval of requests to a ktsnd that did not answer. */
 	AGAIN_MS = 100,
 };
 
-/* CLOCK_MONOTONIC: until then ktsnd, which did not answer, is not asked. */
+/* CLOCK_MONOTONIC: no requests until then, because ktsnd did not answer. */
 static _Atomic int64_t asked_again_ms;
 
 static size_t page_bytes(void)
@@ -116,7 +116,7 @@ static void nonblocking_read(struct inbox *inbox, int fd)
 	atomic_store_explicit(&inbox->nonblocking, status >= 0 && status & O_NONBLOCK, memory_order_relaxed);
 }
 
-/* Acquired and entered, or NULL with *err: 0 when another thread has entered one meanwhile. */
+/* Returns it acquired and entered, or NULL with *err: 0 when another thread has entered one meanwhile. */
 static struct inbox *inbox_open(int fd, int family, uint64_t cookie, uint32_t wants, int *err)
 {
 	struct inbox *inbox = inbox_create();
@@ -143,13 +143,13 @@ static struct inbox *inbox_open(int fd, int family, uint64_t cookie, uint32_t wa
 	return NULL;
 }
 
-/* Whether the answer may be another one later. */
+/* Returns whether the answer may change later. */
 static bool is_premature(int err)
 {
 	return request_premature(err) || err == -ENOMEM || err == -EMFILE || err == -ENFILE;
 }
 
-/* Tells ktsnd that a socket has its ring no more, or is never to have one. */
+/* Notifies ktsnd that a socket has no ring any more, or never gets one. */
 static void close_notify(struct session *session, int fd, enum ktsn_app_receive_close why)
 {
 	struct ktsn_app_request request = ktsn_client_request(KTSN_APP_RECEIVE_CLOSE);
@@ -160,7 +160,7 @@ static void close_notify(struct session *session, int fd, enum ktsn_app_receive_
 		(void)session_request(session, &request, fd, &reply);
 }
 
-/* The pod's status tells why a UDP socket has no ring. */
+/* The pod's status shows why a UDP socket has no ring. */
 static void refuse_and_notify(int fd)
 {
 	struct session *session;
@@ -210,7 +210,7 @@ static struct inbox *inbox_look(int fd)
 	return inbox;
 }
 
-/* Whether nothing comes into the ring any more, and all was read. */
+/* Returns whether the ring gets no more datagrams, and all were read. */
 static bool is_over(const struct inbox *inbox)
 {
 	return (atomic_load_explicit(&inbox->leaving, memory_order_relaxed) || inbox_ended(inbox)) &&
@@ -242,7 +242,7 @@ void inbox_leave(struct inbox *inbox, int fd, enum ktsn_app_receive_close why)
 		close_notify(session_existing(), fd, why);
 }
 
-/* The last descriptor of the socket is about to be closed. */
+/* Handles the last descriptor of the socket, which is about to be closed. */
 static void inbox_end(struct inbox *inbox)
 {
 	struct ktsn_app_request request = ktsn_client_request(KTSN_APP_RECEIVE_CLOSE);
@@ -307,7 +307,7 @@ void inbox_fd_gone(int fd)
 	if (!inbox)
 		return;
 	inbox_members_fd_gone(inbox, fd);
-	/* Not a child of the process that asked for it. */
+	/* Only the process that requested it, not its child. */
 	if (last && session && session->number == inbox->session)
 		inbox_end(inbox);
 	inbox_put(inbox);

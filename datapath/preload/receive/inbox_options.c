@@ -25,7 +25,7 @@ static const struct option answered[] = {
 	{IPPROTO_IPV6, ABI_IPV6_RECVTCLASS, INBOX_WANTS_TCLASS6},
 };
 
-/* Not 0: the kernel's. */
+/* Not 0: the kernel serves the socket. */
 static const struct option left_to_kernel[] = {
 	{SOL_SOCKET, ABI_SO_TIMESTAMPING_OLD, 0},
 	{SOL_SOCKET, ABI_SO_TIMESTAMPING_NEW, 0},

@@ -16,10 +16,10 @@
 #include <sys/time.h>
 
 enum {
-	/* How often the kernel is asked for errors and for its queue, also while the error queue keeps the
-	 * socket from being waited for. */
+	/* How often the kernel is asked for errors and for its queue, including while the error queue
+	 * keeps the socket ready. */
 	LOOK_NS = 10 * 1000 * 1000,
-	/* From when the kernel counts a datagram until it is in the queue, at most. */
+	/* The longest time from the kernel's count of a datagram until the datagram is in the queue. */
 	QUEUEING_NS = 1000 * 1000,
 	VECTORS_MAX = 1024, /* UIO_MAXIOV */
 	MEMINFO_DROPS = 8,
@@ -45,11 +45,11 @@ struct inbox_wait {
 
 enum {
 	RDHUP = 0x2000, /* POLLRDHUP, which <poll.h> declares for _GNU_SOURCE only */
-	/* Looks in a row at a record that is being written, and how long is waited before each later one. */
+	/* Consecutive checks of a record that is being written, and the pause before each later one. */
 	BUSY_LOOKS = 64,
 	BUSY_NS = 50 * 1000,
 	SIGNALS = 64,
-	/* The C libraries' own. */
+	/* Signals that the C libraries use themselves. */
 	RESERVED_FIRST = 32,
 	RESERVED_LAST = 34,
 };
@@ -62,9 +62,9 @@ struct kernel_action {
 };
 
 /*
- * Whether the kernel would go on with a receiving call after a signal: SA_RESTART. Which signal came is not
- * known, so all handlers of the process must have it. Where they differ, EINTR is the safe answer: a program
- * that wants to be interrupted would wait for ever.
+ * Returns whether the kernel would restart a receiving call after a signal (SA_RESTART). The signal is
+ * unknown, so all handlers of the process must have the flag. Where they differ, EINTR is the safe answer:
+ * otherwise a program that relies on the interruption would wait forever.
  */
 static bool handlers_restart(void)
 {
@@ -115,8 +115,8 @@ static int64_t left_of(const struct inbox_wait *wait)
 	return left_ns > 0 ? left_ns : 0;
 }
 
-/* A socket whose error queue holds something is always ready, and is no reason to return: its own queue is
- * looked at now and then. */
+/* A socket with a non-empty error queue is always ready, which is no reason to return: its receive queue
+ * is checked at intervals. */
 static long look_soon(struct pollfd *ring, int64_t left_ns)
 {
 	return poll_for(ring, ring->fd >= 0 ? 1 : 0, left_ns < LOOK_NS ? left_ns : LOOK_NS);
@@ -133,7 +133,7 @@ static int outcome(struct inbox *inbox, long ready, const struct pollfd fds[2], 
 	if (fds[1].revents & RDHUP)
 		wait->shut_down = true;
 	if (fds[1].revents)
-		/* The kernel has something: an error, or a datagram that may not be counted yet. */
+		/* The kernel has an error, or a datagram that may not be counted yet. */
 		atomic_store_explicit(&inbox->looked_ns, 0, memory_order_relaxed);
 	return 0;
 }
@@ -164,8 +164,8 @@ static int inbox_sleep(struct inbox *inbox, int fd, struct inbox_wait *wait)
 	if (inbox_has(inbox))
 		return outcome(inbox, look_again(&fds[1], left_ns, wait), fds, wait);
 	wait->busy = 0;
-	/* Before the kernel looks whether the ring holds something; the program looks after it has put
-	 * something there. */
+	/* Before the kernel checks whether the ring holds a datagram; the program checks after it has
+	 * written one. */
 	atomic_fetch_add_explicit(inbox->sleeping, 1, memory_order_seq_cst);
 	ready = poll_for(fds, 2, left_ns);
 	if (ready > 0 && !fds[0].revents && fds[1].revents == POLLERR)
@@ -243,7 +243,7 @@ static void drops_add(const struct inbox *inbox, struct msghdr *message)
 	}
 }
 
-/* The queue was empty, and the count is not of a datagram that is on its way into it. */
+/* The queue was empty, and the count is not that of a datagram on its way into the queue. */
 static void kernel_empty(struct inbox *inbox, uint64_t counted)
 {
 	int64_t now_ns = monotonic_ns();
@@ -308,7 +308,7 @@ static int64_t kernel_stamp_ns(struct inbox *inbox, int fd)
 	return INT64_MIN;
 }
 
-/* Both queues may hold something: by the time stamp where the kernel has one, else in turns. */
+/* When both queues may hold datagrams: by the time stamp where the kernel has one, otherwise in turns. */
 static bool kernel_first(struct inbox *inbox, int fd)
 {
 	struct ktsn_receive_record record;
@@ -332,7 +332,7 @@ static bool kernel_counted(const struct inbox *inbox)
 	       inbox_ended(inbox);
 }
 
-/* Looks at both queues once. */
+/* Checks both queues once. */
 static ssize_t receive_once(struct inbox *inbox, int fd, struct msghdr *message, int flags, bool due)
 {
 	bool ring = inbox_has(inbox), kernel = due || kernel_counted(inbox);
@@ -344,7 +344,7 @@ static ssize_t receive_once(struct inbox *inbox, int fd, struct msghdr *message,
 	}
 	if (received == -EAGAIN && ring)
 		received = ring_receive(inbox, message, flags);
-	/* -EPROTO: the ring is of no use any more. */
+	/* -EPROTO: the ring cannot be used any more. */
 	if (received == -EAGAIN || received == -EPROTO)
 		received = kernel ? kernel_receive(inbox, fd, message, flags) : -EAGAIN;
 	return received;
@@ -359,7 +359,7 @@ static void kernel_drops_read(struct inbox *inbox, int fd)
 		atomic_store_explicit(&inbox->kernel_drops, words[MEMINFO_DROPS], memory_order_relaxed);
 }
 
-/* Whether it is time to ask the kernel; then its error, which comes before all datagrams, is in *err. */
+/* Returns whether it is time to ask the kernel; its error, which precedes all datagrams, is then in *err. */
 static bool look_due(struct inbox *inbox, int fd, int *err)
 {
 	uint32_t reported = atomic_load_explicit(&errors_reported, memory_order_relaxed);
@@ -392,7 +392,7 @@ static bool may_block(struct inbox *inbox, int fd, int flags)
 	return status < 0 || !(status & O_NONBLOCK);
 }
 
-/* Makes the checks that the kernel makes before it looks at the queue. */
+/* Makes the checks that the kernel makes before it reads the queue. */
 static int message_check(const struct msghdr *message)
 {
 	size_t total = 0;
@@ -445,7 +445,7 @@ static ssize_t both_receive(struct inbox *inbox, int fd, struct msghdr *message,
 	while (!err) {
 		bool due = look_due(inbox, fd, &err);
 
-		/* A call that has slept goes on with the socket that it began with, as in the kernel. */
+		/* A call that has slept continues with the socket that it began with, as in the kernel. */
 		if (due && !slept && is_other_file(inbox, fd))
 			return OTHER_FILE;
 		if (err)

@@ -140,7 +140,7 @@ struct inbox *inbox_create(void)
 	return inbox;
 }
 
-/* Whether it was the last. */
+/* Returns whether it was the last. */
 static bool entry_end(struct inbox *inbox)
 {
 	return atomic_fetch_sub_explicit(&inbox->entries, 1, memory_order_acq_rel) == 1;
@@ -228,7 +228,7 @@ void inboxes_forked(void)
 		lock_reset(&inbox->lock);
 		/* The parent continues to use the copies in the epoll sets. */
 		inbox_members_forked(inbox);
-		/* It is the parent that is counted. */
+		/* The counted reader is the parent. */
 		atomic_store_explicit(&inbox->reading, false, memory_order_relaxed);
 	}
 }

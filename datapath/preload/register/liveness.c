@@ -83,7 +83,7 @@ static int flow_restore(struct session *session, struct flow *flow, int fd)
 	return err;
 }
 
-/* Marks what could not be restored as never registered, after flow_restore() of all flows. */
+/* Marks flows that could not be restored as never registered, after flow_restore() of all flows. */
 static void flow_forget_lost(struct session *session, struct flow *flow)
 {
 	if (flow->left_to_kernel || flow->number_session != session->number)

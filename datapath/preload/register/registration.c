@@ -152,7 +152,7 @@ void flow_unregister(struct flow *flow)
 	if (!session || flow->number_session != session->number)
 		return;
 	lock_take(&session->registration_lock);
-	/* A ktsnd that started after the close was not told of the flow, and may have given its number to
+	/* A ktsnd that started after the close does not know the flow, and may have given its number to
 	 * another. */
 	if (flow->connection == session->connections)
 		(void)session_request(session, &request, -1, &reply);

@@ -13,14 +13,15 @@
 #include <linux/net_tstamp.h>
 #include <time.h>
 
-/* ktsnd's answers for a socket that it does not know, or does not serve. */
+/* ktsnd's answers for a socket that it does not know or does not serve. */
 static bool unknown_to_ktsnd(int err)
 {
 	return err == -ENOENT || err == -EINVAL || err == -EOPNOTSUPP;
 }
 
-/* The process that asked for SO_TXTIME may have ended before ktsnd answered; the kernel may know the socket.
- * With CLOCK_REALTIME and no flags the kernel's answer is that of a socket that never requested. */
+/* The process that requested SO_TXTIME may have ended before ktsnd answered; the kernel may know the
+ * socket. With CLOCK_REALTIME and no flags the kernel's answer equals that of a socket that never requested
+ * it. */
 static bool kernel_knows_socket(struct flow *flow, int fd)
 {
 	struct sock_txtime txtime = {0};
@@ -75,7 +76,7 @@ static bool unanswered(long err)
 
 /*
  * ktsnd does not answer, or is away. A call that may block waits. A call that may not, or whose time is over,
- * gets ENETDOWN: EAGAIN would promise that poll() tells when to send again.
+ * gets ENETDOWN: EAGAIN would promise that poll() reports when to send again.
  */
 static long route_await(struct flow *flow, int fd, const struct ktsn_app_key *key, int flags,
 			struct route *route)
@@ -123,7 +124,7 @@ long route_find(struct flow *flow, int fd, const struct ktsn_app_key *key, int f
 	}
 	if (err != FLOW_WITHOUT_ENDPOINT)
 		return err;
-	/* All routes of such a namespace, loopback included, are the kernel's. */
+	/* All routes of such a namespace, including loopback, belong to the kernel. */
 	route->destination = (struct destination){.route = KTSN_APP_ROUTE_KERNEL};
 	return 0;
 }

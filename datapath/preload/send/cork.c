@@ -39,7 +39,7 @@ bool cork_concerns(const struct flow *flow, int flags)
 	return flow->kind.domain != AF_PACKET && (state_of(flow) != CORK_EMPTY || more_follows(flow, flags));
 }
 
-/* The slots are lost when their ring is another process's, or of no use any more. */
+/* The slots are lost when their ring belongs to another process, or cannot be used any more. */
 static bool in_ring(const struct cork *cork)
 {
 	return atomic_load_explicit(&cork->state, memory_order_relaxed) == CORK_RING &&
@@ -147,8 +147,8 @@ static long join_ring(struct join *join)
 	return added_or_dropped(join, added);
 }
 
-/* Whether the joined message stays, as in join_ring(). An IPv6 socket may have begun either: taken for
- * IPv6. */
+/* Returns whether the joined message stays, as in join_ring(). An IPv6 socket may have begun either family
+ * and is treated as IPv6. */
 static bool refused_early(const struct join *join, long sent)
 {
 	return sent == -EOPNOTSUPP || (sent == -EMSGSIZE && join->flow->kind.domain == AF_INET &&

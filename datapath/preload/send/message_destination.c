@@ -17,7 +17,7 @@ enum {
 	PRIORITY_MAX = 15,       /* whether more than 6 is granted, ktsnd knows */
 };
 
-/* An int within bounds, or -EINVAL. */
+/* Returns an int within bounds, or -EINVAL. */
 static int number_read(const struct control *control, int min, int max, int *number)
 {
 	if (control->bytes != CMSG_LEN(sizeof(*number)))
@@ -135,7 +135,7 @@ static int ipv6_control_read(const struct control *control, struct ktsn_app_key 
 		err = number_read(control, -1, UINT8_MAX, &tclass);
 		if (!err && tclass >= 0)
 			tos_take(key, tclass);
-		else if (!err) /* -1: the socket's own, whatever an earlier control message said */
+		else if (!err) /* -1: the socket's value, whatever an earlier control message set */
 			key->carries &= (uint8_t)~KTSN_APP_CARRIES_TOS;
 		return err;
 	case IPV6_DONTFRAG:
@@ -154,7 +154,7 @@ static int ipv6_control_read(const struct control *control, struct ktsn_app_key 
 	}
 }
 
-/* Whether the kernel would let the process mark packets. */
+/* Returns whether the kernel would let the process mark packets. */
 static bool may_mark(void)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -246,8 +246,8 @@ static int control_read(const struct control *control, struct socket_kind kind, 
 	return 0;
 }
 
-/* Reads all control messages but SCM_TXTIME and those of UDP (segment.h) into *key, whose address is filled
- * in. 0 or -errno as message_destination_read(). */
+/* Reads all control messages except SCM_TXTIME and those of UDP (segment.h) into *key, whose address is
+ * filled in. 0 or -errno as message_destination_read(). */
 static int message_controls_read(const struct msghdr *message, struct socket_kind kind, int fd,
 				 struct ktsn_app_key *key)
 {

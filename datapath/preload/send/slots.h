@@ -9,7 +9,7 @@
 #include "session.h"
 
 /* slots_claim claims slots up to `count`. 0; -EAGAIN when not all are free, or the send buffer is full;
- * -ENOBUFS when the ring does not have so many. */
+ * -ENOBUFS when the ring has fewer. */
 int slots_claim(struct session *session, struct flow *flow, uint32_t count, struct slots *slots);
 
 /* slots_give_back releases the slots from index `first` on. */

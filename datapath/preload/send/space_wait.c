@@ -13,9 +13,9 @@
 #define WITHOUT_LIMIT INT64_MAX
 
 enum {
-	/* Between two looks without a notifier. */
+	/* Interval of checks without a notifier. */
 	LOOK_NS = 5 * 1000 * 1000,
-	/* Between two looks for the successor of a dead ktsnd. */
+	/* Interval of checks for the successor of a dead ktsnd. */
 	SLICE_NS = 100 * 1000 * 1000,
 };
 
@@ -45,7 +45,7 @@ long space_wait(struct session *session, struct flow *flow, int64_t slice_ns)
 	return space.revents & POLLNVAL ? nap(slice_ns) : 0;
 }
 
-/* Sleeps a slice. -EAGAIN when the time is over, -EINTR, or 0 to look for space again. */
+/* Sleeps for a slice. -EAGAIN when the time is over, -EINTR, or 0 to check for space again. */
 static int space_sleep(struct session *session, struct flow *flow, int64_t until_ns)
 {
 	int64_t left_ns = until_ns == WITHOUT_LIMIT ? WITHOUT_LIMIT : until_ns - monotonic_ns();
@@ -61,8 +61,8 @@ static int space_sleep(struct session *session, struct flow *flow, int64_t until
 	return 0;
 }
 
-/* Takes a pending error of the socket, such as ECONNREFUSED. The kernel is asked once a tick of its coarse
- * clock: an error may be a few milliseconds late. */
+/* Takes a pending error of the socket, such as ECONNREFUSED. The kernel is asked once per tick of its
+ * coarse clock: an error may be a few milliseconds late. */
 static int pending_error(struct flow *flow, int fd)
 {
 	int64_t now_ns = monotonic_coarse_ns();

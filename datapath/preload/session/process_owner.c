@@ -16,7 +16,7 @@ static int owner_mark_create(void)
 		return err;
 	(void)kernel_call(SYS_madvise, page, 4096, MADV_WIPEONFORK);
 	mark = page;
-	/* Marked before it is published: until then every thread takes this process for the owner. */
+	/* Marked before it is published: until then every thread considers this process the owner. */
 	atomic_store_explicit(mark, 1, memory_order_relaxed);
 	atomic_store_explicit(&process_owner_mark, mark, memory_order_release);
 	return 0;

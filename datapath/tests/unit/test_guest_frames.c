@@ -80,7 +80,7 @@ static void frames_for_the_bridge_are_control(void **state)
 	assert_false(is_control(group, ETHERTYPE_IP, udp, sizeof(udp)));
 	assert_true(is_control(group6, ETHERTYPE_IPV6, mld, sizeof(mld)));
 	assert_false(is_control(group6, ETHERTYPE_IPV6, mld, sizeof(mld) - 1));
-	mld[48] = 135; /* neighbour solicitation */
+	mld[48] = 135; /* neighbor solicitation */
 	assert_false(is_control(group6, ETHERTYPE_IPV6, mld, sizeof(mld)));
 	assert_false(is_control("\xff\xff\xff\xff\xff\xff", ETHERTYPE_ARP, udp, sizeof(udp)));
 }

@@ -197,7 +197,8 @@ static void other_comes_due(struct bench *bench)
 	atomic_store(&passed_ns, FAR_NS - AHEAD_NS);
 }
 
-static void tell(struct bench *bench, struct loop_destination *destination, enum loop_destination_state state)
+static void destination_set(struct bench *bench, struct loop_destination *destination,
+			    enum loop_destination_state state)
 {
 	loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_DESTINATION_UPDATE,
 							     .destination = destination,
@@ -261,7 +262,7 @@ static void found_address_delays_no_other_pod(void **state)
 
 	load_waits(bench, PENDING);
 	other_comes_due(bench);
-	tell(bench, bench->load.destination, DESTINATION_RESOLVED);
+	destination_set(bench, bench->load.destination, DESTINATION_RESOLVED);
 	loop_resume(bench->rig.loop);
 	rig_wait_counter(&bench->rig, &bench->counters->sent, PENDING + 1);
 	assert_in_range(ended_before_the_other(bench, PENDING + 1), 1, PENDING / 2);
@@ -287,7 +288,7 @@ static void failed_address_delays_no_other_pod(void **state)
 	bench->load.flow->report = true;
 	load_waits(bench, PENDING);
 	other_comes_due(bench);
-	tell(bench, bench->load.destination, DESTINATION_UNREACHABLE);
+	destination_set(bench, bench->load.destination, DESTINATION_UNREACHABLE);
 	loop_resume(bench->rig.loop);
 	rig_wait_counter(&bench->rig, &bench->counters->drop_unresolved, PENDING);
 	rig_wait_counter(&bench->rig, &bench->counters->sent, 1);
@@ -312,7 +313,7 @@ static void shared_address_delays_no_other_pod(void **state)
 	rig_wait_pending(&bench->rig, ADDRESSES);
 	other_comes_due(bench);
 	for (uint32_t i = 0; i < ADDRESSES; i++)
-		tell(bench, destinations[i], DESTINATION_RESOLVED);
+		destination_set(bench, destinations[i], DESTINATION_RESOLVED);
 	loop_resume(bench->rig.loop);
 	rig_wait_counter(&bench->rig, &bench->counters->sent, ADDRESSES + 1);
 	assert_in_range(ended_before_the_other(bench, ADDRESSES + 1), 1, ADDRESSES / 2);
@@ -326,7 +327,7 @@ static void messages_to_nowhere_delay_no_other_pod(struct bench *bench, uint32_t
 {
 	other_comes_due(bench);
 	for (uint32_t i = 0; i < ADDRESSES; i++)
-		tell(bench, bench->load.destination, DESTINATION_RESOLVING);
+		destination_set(bench, bench->load.destination, DESTINATION_RESOLVING);
 	for (uint32_t i = 0; i < announced; i++)
 		(void)rig_destination_open(&bench->rig, &bench->load.ring, 1 + i, bench->load.flow,
 					   DESTINATION_RESOLVING);
@@ -360,13 +361,13 @@ static void taking_messages_delays_no_commands(void **state)
 	enum { LONGEST_NS = 200000 };
 	struct bench *bench = *state;
 
-	tell(bench, bench->load.destination, DESTINATION_RESOLVED);
+	destination_set(bench, bench->load.destination, DESTINATION_RESOLVED);
 	rig_wait_commands(&bench->rig);
 	loop_pause(bench->rig.loop);
 	for (uint32_t i = 0; i < PENDING; i++)
 		send_to(&bench->load, 0, BEGAN_NS + FAR_NS + i, "load");
 	for (uint32_t i = 0; i < ADDRESSES; i++)
-		tell(bench, bench->other.destination, DESTINATION_RESOLVED);
+		destination_set(bench, bench->other.destination, DESTINATION_RESOLVED);
 	popped_after_ns = 0;
 	popped_at_ns = atomic_load(&passed_ns);
 	loop_resume(bench->rig.loop);
@@ -381,14 +382,14 @@ static void released_pods_take_turns(void **state)
 {
 	struct bench *bench = *state;
 
-	tell(bench, bench->other.destination, DESTINATION_RESOLVING);
+	destination_set(bench, bench->other.destination, DESTINATION_RESOLVING);
 	rig_wait_commands(&bench->rig);
 	load_waits(bench, PENDING);
 	send_to(&bench->other, 0, 1, "other");
 	rig_wait_pending(&bench->rig, PENDING + 1);
 	loop_pause(bench->rig.loop);
-	tell(bench, bench->load.destination, DESTINATION_UNREACHABLE);
-	tell(bench, bench->other.destination, DESTINATION_UNREACHABLE);
+	destination_set(bench, bench->load.destination, DESTINATION_UNREACHABLE);
+	destination_set(bench, bench->other.destination, DESTINATION_UNREACHABLE);
 	loop_resume(bench->rig.loop);
 	rig_wait_counter(&bench->rig, &bench->counters->drop_unresolved, PENDING + 1);
 	assert_in_range(place_of_the_other(bench, PENDING + 1), 0, AT_ONCE_MAX);
@@ -431,7 +432,7 @@ static void released_messages_leave_by_time(void **state)
 	for (uint32_t i = 0; i < PENDING; i++)
 		send_to(&bench->load, 0, PENDING - i, "load");
 	rig_wait_pending(&bench->rig, PENDING);
-	tell(bench, bench->load.destination, DESTINATION_RESOLVED);
+	destination_set(bench, bench->load.destination, DESTINATION_RESOLVED);
 	rig_wait_counter(&bench->rig, &bench->counters->sent, PENDING);
 	left_due(bench, due_tai_ns, PENDING);
 	assert_in_order(due_tai_ns, PENDING);
@@ -450,7 +451,7 @@ static void later_messages_are_sorted_in(void **state)
 		send_to(&bench->load, 0, EARLIEST + 1 + 2 * i, "first");
 	rig_wait_pending(&bench->rig, PENDING);
 	loop_pause(bench->rig.loop);
-	tell(bench, bench->load.destination, DESTINATION_RESOLVED);
+	destination_set(bench, bench->load.destination, DESTINATION_RESOLVED);
 	for (uint32_t i = 0; i < LATER; i++)
 		send_to(&bench->load, 0, EARLIEST + 2 * (PENDING - i), "later");
 	send_to(&bench->load, 0, EARLIEST, "earliest");
@@ -475,8 +476,8 @@ static void released_destinations_take_turns(void **state)
 	send_to(&bench->load, 1, PENDING + 1, "another");
 	rig_wait_pending(&bench->rig, PENDING + 1);
 	loop_pause(bench->rig.loop);
-	tell(bench, bench->load.destination, DESTINATION_UNREACHABLE);
-	tell(bench, another, DESTINATION_UNREACHABLE);
+	destination_set(bench, bench->load.destination, DESTINATION_UNREACHABLE);
+	destination_set(bench, another, DESTINATION_UNREACHABLE);
 	loop_resume(bench->rig.loop);
 	rig_wait_counter(&bench->rig, &bench->counters->drop_unresolved, PENDING + 1);
 	left_due(bench, due_tai_ns, PENDING + 1);
@@ -497,7 +498,7 @@ static void no_message_overtakes_waiting_ones(void **state)
 		send_to(&bench->load, 0, 1, "first");
 	rig_wait_pending(&bench->rig, PENDING);
 	loop_pause(bench->rig.loop);
-	tell(bench, bench->load.destination, DESTINATION_RESOLVED);
+	destination_set(bench, bench->load.destination, DESTINATION_RESOLVED);
 	for (uint32_t i = 0; i < LATER; i++)
 		send_to(&bench->load, 0, 1, "later");
 	loop_resume(bench->rig.loop);
@@ -512,17 +513,17 @@ static void lost_address_is_waited_for_again(void **state)
 
 	load_waits(bench, PENDING);
 	loop_pause(bench->rig.loop);
-	tell(bench, bench->load.destination, DESTINATION_UNREACHABLE);
-	tell(bench, bench->load.destination, DESTINATION_RESOLVING);
+	destination_set(bench, bench->load.destination, DESTINATION_UNREACHABLE);
+	destination_set(bench, bench->load.destination, DESTINATION_RESOLVING);
 	loop_resume(bench->rig.loop);
 	rig_wait_commands(&bench->rig);
 	assert_int_equal(loop_pending(bench->rig.loop), PENDING);
-	tell(bench, bench->load.destination, DESTINATION_RESOLVED);
+	destination_set(bench, bench->load.destination, DESTINATION_RESOLVED);
 	rig_wait_counter(&bench->rig, &bench->counters->sent, PENDING);
 	assert_int_equal(rig_drops(&bench->rig), 0);
 }
 
-/* Its pod may have a few under way: they wait, and the others wait behind them in the ring. */
+/* Its pod may have a few under way: they wait, and the others follow in the ring. */
 static void waiting_pod_keeps_its_limit(void **state)
 {
 	enum { LIMIT = 64 };
@@ -534,7 +535,7 @@ static void waiting_pod_keeps_its_limit(void **state)
 	rig_wait_pending(&bench->rig, LIMIT);
 	rig_wait_counter(&bench->rig, &bench->counters->taken, LIMIT);
 	other_comes_due(bench);
-	tell(bench, bench->load.destination, DESTINATION_RESOLVED);
+	destination_set(bench, bench->load.destination, DESTINATION_RESOLVED);
 	loop_resume(bench->rig.loop);
 	rig_wait_counter(&bench->rig, &bench->counters->sent, PENDING + 1);
 	assert_in_range(ended_before_the_other(bench, PENDING + 1), 1, PENDING / 2);
@@ -547,7 +548,7 @@ static void closed_ring_ends_after_waiting_messages(void **state)
 
 	load_waits(bench, PENDING);
 	loop_pause(bench->rig.loop);
-	tell(bench, bench->load.destination, DESTINATION_CLOSED);
+	destination_set(bench, bench->load.destination, DESTINATION_CLOSED);
 	rig_ring_close(&bench->rig, &bench->load.ring);
 	loop_resume(bench->rig.loop);
 	rig_wait_retired(&bench->rig, 1);
@@ -568,7 +569,7 @@ static void closed_objects_end_after_waiting_messages(void **state)
 	load_waits(bench, PENDING);
 	loop_pause(bench->rig.loop);
 	rig_application_close(&bench->rig, &bench->load.ring);
-	tell(bench, bench->load.destination, DESTINATION_UNREACHABLE);
+	destination_set(bench, bench->load.destination, DESTINATION_UNREACHABLE);
 	loop_resume(bench->rig.loop);
 	rig_wait_retired(&bench->rig, OBJECTS_OF_POD);
 	assert_int_equal(bench->rig.retired[0], LOOP_DESTINATION);

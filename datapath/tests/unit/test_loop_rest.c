@@ -46,9 +46,10 @@ static struct {
 	int64_t runtime_ns, period_ns; /* 0: the kernel never stops the loop */
 	int64_t gone_at_ns, gone_ns;   /* then the processor is away for this long */
 	bool gone_by_kernel;
-	bool punctual;            /* no sleep ends very late */
-	int64_t paused_ns;        /* and soon after by the machine for this long */
-	struct loop *granted_all; /* told in its next rest that the kernel no longer stops it; NULL: not */
+	bool punctual;     /* no sleep ends very late */
+	int64_t paused_ns; /* and soon after by the machine for this long */
+	struct loop
+		*granted_all; /* notified in its next rest that the kernel no longer stops it; NULL: not */
 	/* Results. */
 	int64_t looked_ns, asleep_ns, stopped_ns;
 	int64_t frames, sleeps;

@@ -264,7 +264,7 @@ static int unread_leave(const struct target *target, const struct lingering *lin
 	return 0;
 }
 
-/* So many so quickly that ktsnd reads some of them too late. */
+/* So fast that ktsnd reads some of them too late. */
 static int unread_leave_all(const struct target *target, long *left)
 {
 	struct lingering lingering[UNREAD_AT_ONCE];

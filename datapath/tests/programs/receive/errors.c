@@ -38,7 +38,7 @@ static void be_refused(int fd)
 {
 	struct pollfd polled = {.fd = fd};
 
-	/* The next send gets an error that nobody has read. */
+	/* The next send gets a pending error. */
 	if (send(fd, "x", 1, 0) != 1)
 		print_fact("send: %s", result_name(-1));
 	require(poll(&polled, 1, 5000) == 1 && polled.revents & POLLERR, "be refused");
