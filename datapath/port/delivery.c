@@ -17,31 +17,31 @@
 #include <unistd.h>
 
 enum {
-	/* All that an application's ring holds, of the longest messages of an ordinary link; several times
-	 * what the buffer of a socket of the receiver holds by default. */
+	/* Room for all messages of an application's ring, of the longest that an ordinary link allows.
+	 * Several times the default buffer of a receiver's socket. */
 	QUEUE_BYTES = 512 << 10,
-	/* An empty queue begins at its beginning again once this much has been used of it, so that one which
+	/* An empty queue restarts at its beginning once this much of it has been used, so that a queue that
 	 * is never full stays in the processor's cache. Longer than any frame. */
 	REWIND_BYTES = 64 << 10,
 	ENTRY_ALIGN_BYTES = 8,
 #ifdef __SANITIZE_THREAD__
-	STACK_BYTES = 2 << 20, /* it keeps much beside each thread's stack */
+	STACK_BYTES = 2 << 20, /* the sanitizer keeps much data on each thread's stack */
 #else
 	STACK_BYTES = 256 << 10,
 #endif
 	LINE_BYTES = 64,
-	/* A frame that takes longer may have been preempted: then it is looked at. */
+	/* If a frame takes longer, the thread may have been preempted, and its waiting time is read. */
 	SUSPICIOUS_NS = 20000,
 	POLL_NS = 50000,
-	/* A thread that was woken for a frame that is not there yet looks for it for so long: somewhat longer
-	 * than the loop is awake before a departure. */
+	/* How long a thread that was woken for an expected frame polls for it: a little longer than the loop
+	 * is awake before a departure. */
 	EXPECT_NS = 200000,
 	END_TIMEOUT_NS = 1000000000,
 };
 
-/* In front of each frame. */
+/* Header of each frame in a queue. */
 struct entry {
-	uint32_t bytes; /* of the frame; 0: the rest up to the end of the queue is not used */
+	uint32_t bytes; /* of the frame; 0: the rest of the queue up to its end is unused */
 	uint32_t link_index;
 	int64_t queued_ns; /* on CLOCK_MONOTONIC */
 };
@@ -49,31 +49,32 @@ struct entry {
 struct delivery {
 	struct ktsn_port_receiver receiver;
 	struct ktsn_deliveries *all;
-	struct delivery *next; /* of all; the control thread's */
+	struct delivery *next; /* in the list of all; control thread only */
 	uint8_t *queue, *stack;
 	pthread_t thread;
-	int event_fd;             /* wakes the thread, and is closed by it */
-	_Atomic bool ends, ended; /* it is to end; it has */
-	/* Bytes that were ever written and read. */
-	alignas(LINE_BYTES) _Atomic uint64_t tail; /* the loop's */
-	alignas(LINE_BYTES) _Atomic uint64_t head; /* the thread's */
-	_Atomic bool sleeps;                       /* the thread does, and the loop has to wake it */
-	/* The thread's own. */
+	int event_fd; /* wakes the thread, which closes it */
+	/* The thread has been asked to end; it has ended. */
+	_Atomic bool ends, ended;
+	/* Total of bytes that were written and read. */
+	alignas(LINE_BYTES) _Atomic uint64_t tail; /* written by the loop */
+	alignas(LINE_BYTES) _Atomic uint64_t head; /* written by the thread */
+	_Atomic bool sleeps;                       /* the thread sleeps, and the loop must wake it */
+	/* Used by the thread only. */
 	alignas(LINE_BYTES) struct ktsn_receiver_quota quota;
 	int schedstat_fd;
-	int64_t waited_ns; /* for a processor, ever; -1: unknown */
+	int64_t waited_ns; /* total time that the thread waited for a processor; -1: unknown */
 };
 
 struct ktsn_deliveries {
 	struct ktsn_delivery_config config;
-	pthread_mutex_t lock; /* of the ends of threads */
+	pthread_mutex_t lock; /* protects the event_fd of threads that end */
 	struct delivery *first;
 	_Atomic bool held;
 	_Atomic uint64_t delivered, failed, limited, cost_ns;
-	alignas(LINE_BYTES) _Atomic uint64_t queued; /* frames, ever; the loop's */
+	alignas(LINE_BYTES) _Atomic uint64_t queued; /* total of frames; written by the loop */
 };
 
-static struct delivery *of(struct ktsn_port_receiver *receiver)
+static struct delivery *delivery_of(struct ktsn_port_receiver *receiver)
 {
 	return (struct delivery *)receiver;
 }
@@ -114,20 +115,20 @@ static uint64_t entry_bytes(uint32_t frame_bytes)
 	       ENTRY_ALIGN_BYTES;
 }
 
-/* Of the end of the queue, because a frame lies in one piece. */
-static uint64_t skipped_bytes(uint64_t head, uint64_t tail, uint64_t wanted_bytes)
+/* How many bytes to leave unused at the end of the queue, because each frame is contiguous. */
+static uint64_t skipped_bytes(uint64_t head, uint64_t tail, uint64_t needed_bytes)
 {
 	uint64_t at = tail % QUEUE_BYTES, left = QUEUE_BYTES - at;
 
-	return left < wanted_bytes || (head == tail && at >= REWIND_BYTES) ? left : 0;
+	return left < needed_bytes || (head == tail && at >= REWIND_BYTES) ? left : 0;
 }
 
 int ktsn_delivery_put(struct ktsn_port_receiver *receiver, const struct ktsn_port_frame *frame)
 {
-	struct delivery *delivery = of(receiver);
+	struct delivery *delivery = delivery_of(receiver);
 	_Atomic uint64_t *queued = &delivery->all->queued;
 	uint64_t tail = atomic_load_explicit(&delivery->tail, memory_order_relaxed);
-	/* Pairs with the release in queue_pop(): what was read there may be written over. */
+	/* Pairs with the release in queue_pop(): bytes that were read may be overwritten. */
 	uint64_t head = atomic_load_explicit(&delivery->head, memory_order_acquire);
 	uint64_t bytes = entry_bytes(frame->bytes), skipped = skipped_bytes(head, tail, bytes);
 	struct entry *entry;
@@ -142,8 +143,8 @@ int ktsn_delivery_put(struct ktsn_port_receiver *receiver, const struct ktsn_por
 	memcpy(entry + 1, frame->data, frame->bytes);
 	atomic_store_explicit(queued, atomic_load_explicit(queued, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
-	/* Before the look at `sleeps`: either the thread sees the frame, or it is seen to sleep. The same
-	 * order the other way round is in sleep_until_wanted(). */
+	/* Before the load of `sleeps`: either the thread sees the frame, or the loop sees that it sleeps.
+	 * sleep_until_frame() has the opposite order. */
 	atomic_store_explicit(&delivery->tail, tail + skipped + bytes, memory_order_seq_cst);
 	wake_if_asleep(delivery);
 	return 0;
@@ -151,7 +152,7 @@ int ktsn_delivery_put(struct ktsn_port_receiver *receiver, const struct ktsn_por
 
 void ktsn_delivery_expect(struct ktsn_port_receiver *receiver)
 {
-	wake_if_asleep(of(receiver));
+	wake_if_asleep(delivery_of(receiver));
 }
 
 /* ---- the receiver's thread ---- */
@@ -198,9 +199,9 @@ static int64_t waited_read(const struct delivery *delivery)
 	return sscanf(text, "%lld %lld", &ran_ns, &waited_ns) == 2 && ran_ns > 0 ? waited_ns : -1;
 }
 
-/* What a frame took by the clock, less the time in which the thread waited for a processor. The thread's own
- * processor time would not do: a kernel may not charge soft interrupts to the thread that they run in, and
- * these are what receiving costs. Interrupts of the machine that come meanwhile are charged as well
+/* The cost of a frame: the elapsed time, less the time in which the thread waited for a processor. The
+ * thread's own processor time is not enough: a kernel may not charge soft interrupts to the thread that they
+ * run in, and these are the cost of receiving. Other interrupts of the machine meanwhile are charged as well
  * (receiver_quota.h). */
 static int64_t cost_of(struct delivery *delivery, int64_t took_ns)
 {
@@ -236,11 +237,11 @@ static void event_wait(struct delivery *delivery, int64_t timeout_ns)
 
 	if (ppoll(&event, 1, timeout_ns < 0 ? NULL : &timeout, NULL) > 0)
 		(void)!read(delivery->event_fd, &count, sizeof(count));
-	/* A sleep is no wait that a frame has to do with. */
+	/* The time of this sleep must not be subtracted from the cost of the next frame. */
 	delivery->waited_ns = waited_read(delivery);
 }
 
-/* The receiver pays for this as well. */
+/* Polls for the expected frame. The receiver is charged for this as well. */
 static void stay_awake(struct delivery *delivery)
 {
 	int64_t began_ns = now_ns(), at_ns = began_ns;
@@ -253,7 +254,7 @@ static void stay_awake(struct delivery *delivery)
 	delivery->quota.balance_ns -= at_ns - began_ns;
 }
 
-static void sleep_until_wanted(struct delivery *delivery)
+static void sleep_until_frame(struct delivery *delivery)
 {
 	atomic_store_explicit(&delivery->sleeps, true, memory_order_seq_cst);
 	if (is_empty(delivery) && !atomic_load(&delivery->ends))
@@ -263,7 +264,7 @@ static void sleep_until_wanted(struct delivery *delivery)
 		stay_awake(delivery);
 }
 
-/* Waits for the receiver's quota. False: the frame is given up. */
+/* Waits for the receiver's quota. False: the frame must be dropped. */
 static bool may_send(struct delivery *delivery, int64_t queued_ns)
 {
 	const int64_t stale_after_ns = delivery->all->config.stale_after_ns;
@@ -322,7 +323,7 @@ static void *thread_run(void *argument)
 		frames_send(delivery);
 		if (ends)
 			break;
-		sleep_until_wanted(delivery);
+		sleep_until_frame(delivery);
 	}
 	thread_end(delivery);
 	return NULL;
@@ -361,7 +362,7 @@ static void delivery_free(struct delivery *delivery)
 	free(delivery);
 }
 
-/* Frees those whose threads have ended. Returns whether there are others. */
+/* Frees receivers whose threads have ended. Returns whether others remain. */
 static bool reap(struct ktsn_deliveries *deliveries)
 {
 	struct delivery **at = &deliveries->first;
@@ -374,14 +375,14 @@ static bool reap(struct ktsn_deliveries *deliveries)
 			continue;
 		}
 		*at = delivery->next;
-		/* Frees its lock before it is over. */
+		/* The thread has set `ended` and releases the lock before it returns. */
 		pthread_join(delivery->thread, NULL);
 		delivery_free(delivery);
 	}
 	return deliveries->first;
 }
 
-/* The thread that makes it may have less right to memory that is locked than this one: so this one gives it
+/* The thread that starts the new one may be allowed less locked memory than this one, so this one allocates
  * its stack. */
 static int thread_begin(struct delivery *delivery)
 {
@@ -419,8 +420,7 @@ int ktsn_delivery_begin(struct ktsn_deliveries *deliveries, uint32_t link_index,
 	delivery->receiver.link_index = link_index;
 	delivery->all = deliveries;
 	ktsn_receiver_quota_init(&delivery->quota, deliveries->config.quota_percent, now_ns());
-	/* All of the queue has its pages from the beginning: the loop writes it, and must not wait for any.
-	 */
+	/* All pages of the queue are allocated now: the loop writes it, and must take no page faults. */
 	delivery->queue = memory_map(QUEUE_BYTES, MAP_POPULATE);
 	delivery->stack = memory_map(STACK_BYTES, 0);
 	delivery->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -442,7 +442,7 @@ int ktsn_delivery_begin(struct ktsn_deliveries *deliveries, uint32_t link_index,
 	return 0;
 }
 
-/* Under the lock, so that the thread does not close what wakes it before it is woken. */
+/* Takes the lock so that the thread does not close its event_fd before it is woken. */
 static void end_ask(struct delivery *delivery)
 {
 	pthread_mutex_lock(&delivery->all->lock);
@@ -453,9 +453,9 @@ static void end_ask(struct delivery *delivery)
 
 void ktsn_delivery_end(struct ktsn_port_receiver *receiver)
 {
-	struct ktsn_deliveries *deliveries = of(receiver)->all;
+	struct ktsn_deliveries *deliveries = delivery_of(receiver)->all;
 
-	end_ask(of(receiver));
+	end_ask(delivery_of(receiver));
 	(void)reap(deliveries);
 }
 
@@ -476,7 +476,7 @@ void ktsn_deliveries_hold(struct ktsn_deliveries *deliveries, int64_t timeout_ns
 	atomic_store(&deliveries->held, true);
 }
 
-void ktsn_deliveries_go_on(struct ktsn_deliveries *deliveries)
+void ktsn_deliveries_resume(struct ktsn_deliveries *deliveries)
 {
 	atomic_store(&deliveries->held, false);
 }
@@ -500,7 +500,7 @@ bool ktsn_deliveries_destroy(struct ktsn_deliveries *deliveries)
 
 struct ktsn_port_delivery_counts ktsn_deliveries_counts(struct ktsn_deliveries *deliveries)
 {
-	/* Before those that are queued, or a frame that leaves meanwhile would be missing there. */
+	/* Read before `queued`, or a frame that is sent meanwhile would be missing from the queued frames. */
 	uint64_t delivered = atomic_load_explicit(&deliveries->delivered, memory_order_acquire);
 	uint64_t failed = atomic_load_explicit(&deliveries->failed, memory_order_acquire);
 	uint64_t queued = atomic_load_explicit(&deliveries->queued, memory_order_relaxed);

@@ -12,12 +12,13 @@
 enum { PACKET_FD_MAX = 1024 /* ktsnd has few descriptors yet when it opens its port */ };
 
 /*
- * A negative length is malformed. The kernel drops such a slot at the next send and goes on with the one
- * after it, because DPDK sets PACKET_LOSS. A length that is merely too long would be logged by the kernel.
+ * A negative length is malformed. The kernel drops such a slot at the next send and continues with the next
+ * slot, because DPDK sets PACKET_LOSS. For a length that is only too long the kernel would write a log
+ * message.
  */
 static const uint32_t withdrawn_length = UINT32_MAX;
 
-/* DPDK does not tell which descriptor its packet socket is; the kernel tells what each is bound to. */
+/* DPDK has no call that returns the descriptor of its packet socket, so this checks what each is bound to. */
 static int fd_find(const char *interface)
 {
 	int link_index = (int)if_nametoindex(interface);
@@ -79,7 +80,8 @@ uint32_t packet_ring_withdraw(struct packet_ring *ring, uint32_t count)
 	while (left < count) {
 		struct tpacket2_hdr *slot = slot_at(ring, ring->next - 1 - left);
 
-		/* The kernel changed it in the call that just returned, or later when a receiver let go. */
+		/* The kernel changes it in the call that just returned, or later when the receiver frees it.
+		 */
 		if (__atomic_load_n(&slot->tp_status, __ATOMIC_RELAXED) != TP_STATUS_SEND_REQUEST)
 			break;
 		slot->tp_len = withdrawn_length;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a frame leaves: a port of the node, behind a table of operations (a DPDK ethdev, or a fake that
+ * A port of the node, through which frames leave: a table of operations (of a DPDK ethdev, or of a fake that
  * records frames for tests).
  *
  * Last stage of a packet's path (ring -> frame -> shaper -> port). create, destroy: the main thread, while
@@ -15,7 +15,7 @@
 
 struct ktsn_port;
 
-/* A buffer of the port for one frame. Owned by the caller from frame_alloc to send or frame_free. */
+/* A buffer of the port for one frame. The caller owns it from frame_alloc to send or frame_free. */
 struct ktsn_port_frame {
 	uint8_t *data;           /* first byte of the Ethernet header */
 	uint32_t capacity_bytes; /* room at data */
@@ -23,21 +23,21 @@ struct ktsn_port_frame {
 	/* Ports that serve a single link ignore both. */
 	uint32_t link_index;     /* the link that sends the frame */
 	uint32_t receiver_index; /* the link of the receiver that is charged for the frame */
-	void *handle;            /* the port's own */
+	void *handle;            /* used by the port only */
 };
 
 /* A receiver has a queue at the port, because a send to it may take any time. The structs of implementations
- * begin with this one. */
+ * start with this one. */
 struct ktsn_port_receiver {
 	uint32_t link_index;
-	struct ktsn_port_receiver *next; /* the port's, for the loop thread */
+	struct ktsn_port_receiver *next; /* used by the port, in the loop thread */
 };
 
 /* Counts of the frames in receivers' queues. */
 struct ktsn_port_delivery_counts {
 	uint64_t queued;            /* now */
 	uint64_t delivered, failed; /* the link refused it, or its receiver ended */
-	uint64_t limited;           /* how often a receiver had used more than its share */
+	uint64_t limited;           /* how often a receiver had used more than its quota */
 	uint64_t cost_ns;           /* time that the sends of all frames took */
 };
 
@@ -47,15 +47,16 @@ struct ktsn_port_ops {
 	void (*frame_free)(struct ktsn_port *port, struct ktsn_port_frame *frame);
 	/*
 	 * Sends up to `count` (at most KTSN_PORT_BURST) frames in order, now. Returns how many were
-	 * taken: those are the port's; the rest stay the caller's. *errors counts frames among the taken
-	 * that the device reported as not sent; with any, the rest were not refused and are offered again.
+	 * taken: the port owns those; the caller still owns the rest. *errors counts those taken frames
+	 * that the device reported as not sent. If it is not 0, the rest were not refused, and the caller
+	 * passes them again.
 	 */
 	uint32_t (*send)(struct ktsn_port *port, struct ktsn_port_frame *frames, uint32_t count,
 			 uint32_t *errors);
-	/* Called while awake shortly before a departure, with time to spare: whatever makes the next send
-	 * quicker. NULL: nothing does. */
+	/* Makes the next send quicker. Called while there is time, shortly before a departure. NULL: nothing
+	 * to do. */
 	void (*warm_up)(struct ktsn_port *port);
-	/* Called on the loop thread once, before its first use of the port there. */
+	/* Called once on the loop thread, before it uses the port. */
 	void (*thread_attach)(struct ktsn_port *port);
 	/*
 	 * All NULL for a port that has no receivers and sends in the call. The control thread begins and ends
@@ -70,7 +71,8 @@ struct ktsn_port_ops {
 	/* Wakes the receiver of that link shortly before a frame for it is sent. Loop thread, as warm_up. */
 	void (*receiver_expect)(struct ktsn_port *port, uint32_t link_index);
 	/* Waits until the queues of receivers are empty, for timeout_ns at most, and then keeps the rest in
-	 * them. A negative timeout has the receivers go on. Control thread, while the loop stands still. */
+	 * them. A negative timeout makes the receivers continue. Control thread, while the loop is stopped.
+	 */
 	void (*receivers_hold)(struct ktsn_port *port, int64_t timeout_ns);
 	/* Any thread. */
 	struct ktsn_port_delivery_counts (*delivery_counts)(struct ktsn_port *port);
@@ -79,7 +81,7 @@ struct ktsn_port_ops {
 
 enum { KTSN_PORT_BURST = 32 };
 
-/* What every implementation begins with. */
+/* The struct of every implementation starts with this one. */
 struct ktsn_port {
 	const struct ktsn_port_ops *ops;
 };
@@ -112,7 +114,7 @@ static inline void ktsn_port_thread_attach(struct ktsn_port *port)
 		port->ops->thread_attach(port);
 }
 
-/* 0 with a receiver, or with NULL where the port has none, or is NULL; or -errno. */
+/* Returns 0 with a receiver, or with NULL if the port has no receivers or is NULL; or -errno. */
 static inline int ktsn_port_receiver_begin(struct ktsn_port *port, uint32_t link_index,
 					   struct ktsn_port_receiver **receiver)
 {

@@ -11,9 +11,10 @@
 #include <unistd.h>
 
 /*
- * Frames that wait in the queue of a slow receiver (a limit of bandwidth on its host end) are charged to the
- * socket that sent them. It must hold more than the queues of many such receivers, or one that is slow would
- * keep frames from all others. Several sockets would do as well, but the kernel takes long to close each.
+ * Frames that wait in the queue of a slow receiver (with a bandwidth limit on its host end) are charged to
+ * the socket that sent them. Its buffer must hold more than the queues of many such receivers, or a slow one
+ * would block frames to all others. Several sockets would work as well, but the kernel takes long to close
+ * each.
  */
 enum { SEND_BUFFER_BYTES = 256 << 20 };
 
@@ -24,27 +25,27 @@ struct port_bridge {
 	struct ktsn_port *buffers;
 	int fd;
 	struct ktsn_deliveries *deliveries;
-	/* The loop's. */
-	struct ktsn_port_receiver *others; /* of links that have none of their own */
+	/* Loop thread only. */
+	struct ktsn_port_receiver *others; /* for links that have no receiver of their own */
 	struct ktsn_port_receiver *buckets[BUCKETS];
 };
 
-static struct port_bridge *of(struct ktsn_port *port)
+static struct port_bridge *bridge_of(struct ktsn_port *port)
 {
 	return (struct port_bridge *)port;
 }
 
 static int frame_alloc(struct ktsn_port *port, struct ktsn_port_frame *frame)
 {
-	return ktsn_port_frame_alloc(of(port)->buffers, frame);
+	return ktsn_port_frame_alloc(bridge_of(port)->buffers, frame);
 }
 
 static void frame_free(struct ktsn_port *port, struct ktsn_port_frame *frame)
 {
-	ktsn_port_frame_free(of(port)->buffers, frame);
+	ktsn_port_frame_free(bridge_of(port)->buffers, frame);
 }
 
-/* In the receiver's thread. */
+/* Runs in the receiver's thread. */
 static int frame_send(void *context, uint32_t link_index, const uint8_t *frame, uint32_t bytes)
 {
 	const struct port_bridge *bridge = context;
@@ -80,7 +81,7 @@ static struct ktsn_port_receiver *receiver_of(struct port_bridge *bridge, uint32
 
 static int receiver_begin(struct ktsn_port *port, uint32_t link_index, struct ktsn_port_receiver **receiver)
 {
-	return ktsn_delivery_begin(of(port)->deliveries, link_index, receiver);
+	return ktsn_delivery_begin(bridge_of(port)->deliveries, link_index, receiver);
 }
 
 static void receiver_end(struct ktsn_port *port, struct ktsn_port_receiver *receiver)
@@ -91,7 +92,7 @@ static void receiver_end(struct ktsn_port *port, struct ktsn_port_receiver *rece
 
 static void receiver_use(struct ktsn_port *port, struct ktsn_port_receiver *receiver)
 {
-	struct ktsn_port_receiver **first = bucket(of(port), receiver->link_index);
+	struct ktsn_port_receiver **first = bucket(bridge_of(port), receiver->link_index);
 
 	receiver->next = *first;
 	*first = receiver;
@@ -99,7 +100,7 @@ static void receiver_use(struct ktsn_port *port, struct ktsn_port_receiver *rece
 
 static void receiver_leave(struct ktsn_port *port, struct ktsn_port_receiver *receiver)
 {
-	struct ktsn_port_receiver **at = bucket(of(port), receiver->link_index);
+	struct ktsn_port_receiver **at = bucket(bridge_of(port), receiver->link_index);
 
 	while (*at != receiver)
 		at = &(*at)->next;
@@ -108,32 +109,33 @@ static void receiver_leave(struct ktsn_port *port, struct ktsn_port_receiver *re
 
 static void receiver_expect(struct ktsn_port *port, uint32_t link_index)
 {
-	ktsn_delivery_expect(receiver_of(of(port), link_index));
+	ktsn_delivery_expect(receiver_of(bridge_of(port), link_index));
 }
 
 static void receivers_hold(struct ktsn_port *port, int64_t timeout_ns)
 {
 	if (timeout_ns < 0)
-		ktsn_deliveries_go_on(of(port)->deliveries);
+		ktsn_deliveries_resume(bridge_of(port)->deliveries);
 	else
-		(void)ktsn_deliveries_hold(of(port)->deliveries, timeout_ns);
+		(void)ktsn_deliveries_hold(bridge_of(port)->deliveries, timeout_ns);
 }
 
 static struct ktsn_port_delivery_counts delivery_counts(struct ktsn_port *port)
 {
-	return ktsn_deliveries_counts(of(port)->deliveries);
+	return ktsn_deliveries_counts(bridge_of(port)->deliveries);
 }
 
 /* ---- the port ---- */
 
-/* A frame that failed, because the queue of its receiver is full, is the last of those taken, so that the
- * caller knows which it was. None is refused: that would hold up what follows for other receivers. */
+/* If a frame fails because the queue of its receiver is full, it is the last taken frame, so that the caller
+ * knows which failed. No frame is refused, because that would delay later frames for other receivers. */
 static uint32_t frames_send(struct ktsn_port *port, struct ktsn_port_frame *frames, uint32_t count,
 			    uint32_t *errors)
 {
 	*errors = 0;
 	for (uint32_t i = 0; i < count; i++) {
-		int err = ktsn_delivery_put(receiver_of(of(port), frames[i].receiver_index), &frames[i]);
+		int err =
+			ktsn_delivery_put(receiver_of(bridge_of(port), frames[i].receiver_index), &frames[i]);
 
 		frame_free(port, &frames[i]);
 		if (err) {
@@ -146,10 +148,10 @@ static uint32_t frames_send(struct ktsn_port *port, struct ktsn_port_frame *fram
 
 static void destroy(struct ktsn_port *port)
 {
-	/* A receiver's thread that is still in a send uses the port; the process ends now. */
-	if (!ktsn_deliveries_destroy(of(port)->deliveries))
+	/* A receiver's thread is still in a send and uses the port. The process ends now anyway. */
+	if (!ktsn_deliveries_destroy(bridge_of(port)->deliveries))
 		return;
-	close(of(port)->fd);
+	close(bridge_of(port)->fd);
 	free(port);
 }
 
@@ -167,7 +169,7 @@ static const struct ktsn_port_ops ops = {
 	.destroy = destroy,
 };
 
-/* Protocol 0: it receives nothing. */
+/* With protocol 0 the socket receives nothing. */
 static int socket_open(int *fd)
 {
 	int bypass = 1, bytes = SEND_BUFFER_BYTES;

@@ -35,12 +35,12 @@ enum {
 	VHOST_DESCRIPTORS = KTSN_PORT_DPDK_WITHDRAWN_MAX,
 	VHOST_ATTEMPTS = 3, /* of VHOST_ANSWER_MS each */
 	/*
-	 * Frames in the af_packet transmit ring. On a veth the far end reads a frame's bytes from this ring
+	 * Frames in the af_packet transmit ring. On a veth the other end reads a frame's bytes from this ring
 	 * until the receiver has taken the datagram, so the ring must be longer than the receiver's queue.
 	 */
 	AF_PACKET_FRAMES = 2048,
 	AF_PACKET_FRAME_OVERHEAD_BYTES = 128, /* tpacket2_hdr, sockaddr_ll, alignment */
-	OWN_LINK_MS = 1000,                   /* until it is noticed that it has gone, at most */
+	OWN_LINK_MS = 1000, /* how long to wait at most until ktsnd's own connection has ended */
 	MEMORY_FLOOR_MB = 64,
 	POOL_CACHE = 256,
 };
@@ -50,26 +50,26 @@ struct port_dpdk {
 	struct rte_mempool *pool;
 	uint16_t id;
 	uint64_t errors_seen;
-	struct packet_ring packet_ring; /* of net_af_packet; empty for another device */
+	struct packet_ring packet_ring; /* of net_af_packet; empty for other devices */
 	struct warm_up *warm_up;        /* NULL for a device that does not send through the kernel */
-	bool watched;                   /* Open vSwitch comes and goes */
-	struct vhost_stall stall;       /* with it */
-	uintptr_t *buffers;             /* of the pool, in ascending order; with it */
-	/* The socket to which it connects, as it was made: the file may be renamed since. */
+	bool watched;                   /* the port is for Open vSwitch, which connects and disconnects */
+	struct vhost_stall stall;       /* if `watched` */
+	uintptr_t *buffers;             /* of the pool, in ascending order; if `watched` */
+	/* The path with which the socket for Open vSwitch was created: the file may have been renamed. */
 	char vhost_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
-	void (*connected)(bool connected, void *context); /* NULL: nobody is told */
+	void (*connected)(bool connected, void *context); /* may be NULL */
 	void (*withdrawn)(uint32_t frames, uint32_t astray, void *context);
 	void *context;
 };
 
-static struct port_dpdk *of(struct ktsn_port *port)
+static struct port_dpdk *dpdk_of(struct ktsn_port *port)
 {
 	return (struct port_dpdk *)port;
 }
 
 static int frame_alloc(struct ktsn_port *port, struct ktsn_port_frame *frame)
 {
-	struct rte_mbuf *mbuf = rte_pktmbuf_alloc(of(port)->pool);
+	struct rte_mbuf *mbuf = rte_pktmbuf_alloc(dpdk_of(port)->pool);
 
 	if (!mbuf)
 		return -ENOBUFS;
@@ -86,20 +86,20 @@ static void frame_free(struct ktsn_port *port, struct ktsn_port_frame *frame)
 	rte_pktmbuf_free(frame->handle);
 }
 
-/* Frames that the device counted as failed since the last look. */
+/* Frames that the device counted as failed since the last call. */
 static uint32_t new_errors(struct port_dpdk *dpdk)
 {
 	struct rte_eth_stats stats;
-	uint64_t fresh;
+	uint64_t added;
 
 	if (rte_eth_stats_get(dpdk->id, &stats))
 		return 0;
-	fresh = stats.oerrors - dpdk->errors_seen;
+	added = stats.oerrors - dpdk->errors_seen;
 	dpdk->errors_seen = stats.oerrors;
-	return (uint32_t)fresh;
+	return (uint32_t)added;
 }
 
-/* Of the frames that net_af_packet took, the last ones may not have left: they are the caller's again. */
+/* The last frames that net_af_packet took may not have left: the caller owns them again. */
 static uint32_t frames_withdraw(struct port_dpdk *dpdk, struct rte_mbuf **mbufs, uint32_t taken)
 {
 	uint32_t sent = taken - packet_ring_withdraw(&dpdk->packet_ring, taken);
@@ -111,50 +111,50 @@ static uint32_t frames_withdraw(struct port_dpdk *dpdk, struct rte_mbuf **mbufs,
 static uint32_t frames_send(struct ktsn_port *port, struct ktsn_port_frame *frames, uint32_t count,
 			    uint32_t *errors)
 {
-	bool withdrawable = of(port)->packet_ring.slots != NULL;
+	bool withdrawable = dpdk_of(port)->packet_ring.slots != NULL;
 	struct rte_mbuf *mbufs[KTSN_PORT_BURST];
 	uint32_t sent;
 
 	*errors = 0;
-	if (vhost_stalled(&of(port)->stall))
+	if (vhost_stalled(&dpdk_of(port)->stall))
 		return 0;
 	for (uint32_t i = 0; i < count; i++) {
 		mbufs[i] = frames[i].handle;
 		mbufs[i]->data_len = (uint16_t)frames[i].bytes;
 		mbufs[i]->pkt_len = frames[i].bytes;
-		/* DPDK releases a frame when it is in the ring. */
+		/* DPDK frees a frame when it is in the ring. */
 		if (withdrawable)
 			rte_mbuf_refcnt_update(mbufs[i], 1);
 	}
-	sent = rte_eth_tx_burst(of(port)->id, 0, mbufs, (uint16_t)count);
-	*errors = new_errors(of(port));
+	sent = rte_eth_tx_burst(dpdk_of(port)->id, 0, mbufs, (uint16_t)count);
+	*errors = new_errors(dpdk_of(port));
 	if (*errors > sent)
 		*errors = sent;
 	if (!withdrawable)
 		return sent;
-	/* DPDK counts those as errors that the kernel did not take, which are withdrawn. */
+	/* DPDK counts frames as errors that the kernel did not take, and these are withdrawn below. */
 	*errors = 0;
 	for (uint32_t i = sent; i < count; i++)
 		rte_mbuf_refcnt_update(mbufs[i], -1);
-	return frames_withdraw(of(port), mbufs, sent);
+	return frames_withdraw(dpdk_of(port), mbufs, sent);
 }
 
 static void warm_up(struct ktsn_port *port)
 {
-	if (of(port)->warm_up)
-		warm_up_once(of(port)->warm_up);
+	if (dpdk_of(port)->warm_up)
+		warm_up_once(dpdk_of(port)->warm_up);
 }
 
 static void thread_attach(struct ktsn_port *port)
 {
 	(void)port;
-	/* Gives the thread a cache of the buffer pool. It works without, only slower. */
+	/* Gives the thread a cache of the buffer pool. Without it the pool works too, but slower. */
 	(void)rte_thread_register();
 }
 
 static void destroy(struct ktsn_port *port)
 {
-	struct port_dpdk *dpdk = of(port);
+	struct port_dpdk *dpdk = dpdk_of(port);
 
 	if (dpdk->watched)
 		vhost_stall_end(&dpdk->stall);
@@ -177,7 +177,7 @@ static const struct ktsn_port_ops ops = {
 	.destroy = destroy,
 };
 
-/* The next power of two that holds a frame of this link. */
+/* The smallest power of two that holds a frame of this link. */
 static uint32_t af_packet_frame_bytes(uint32_t link_mtu_bytes)
 {
 	uint32_t bytes = 2048;
@@ -202,7 +202,7 @@ static void device_argument(const struct ktsn_port_dpdk_config *config, char *ar
 		snprintf(argument, bytes, "--allow=%s", config->device);
 }
 
-/* Room in one buffer: drivers want to be able to receive into it, even if nothing is received. */
+/* Size of one buffer: drivers require that they can receive into it, though the port receives nothing. */
 static uint32_t buffer_bytes(const struct ktsn_port_dpdk_config *config)
 {
 	uint32_t receive_bytes = af_packet_frame_bytes(config->link_mtu_bytes);
@@ -210,7 +210,7 @@ static uint32_t buffer_bytes(const struct ktsn_port_dpdk_config *config)
 	return config->buffer_bytes > receive_bytes ? config->buffer_bytes : receive_bytes;
 }
 
-/* A virtual device keeps buffers in its queues, sent ones as well. */
+/* A virtual device keeps buffers in its queues, even after it sent them. */
 static uint32_t buffer_count(const struct ktsn_port_dpdk_config *config)
 {
 	return config->buffer_count + (config->vhost_path ? 2 * VHOST_DESCRIPTORS : 0);
@@ -225,8 +225,8 @@ static uint32_t memory_mb(const struct ktsn_port_dpdk_config *config)
 	return MEMORY_FLOOR_MB + (uint32_t)(pool_bytes >> 20);
 }
 
-/* One on which the calling thread may run: DPDK pins it there, and a cpuset may lack processor 0 as well as
- * the configured one. */
+/* A processor on which the calling thread may run: DPDK pins it there, and a cpuset may lack both processor 0
+ * and the configured one. */
 static int lcore_processor(const struct ktsn_port_dpdk_config *config, const cpu_set_t *allowed)
 {
 	if (config->cpu >= 0 && CPU_ISSET(config->cpu, allowed))
@@ -243,7 +243,7 @@ static int eal_start(const struct ktsn_port_dpdk_config *config, const cpu_set_t
 	const char *args[EAL_ARGS_MAX] = {"ktsnd", "--no-telemetry", "--no-shconf", "--log-level=error"};
 	int count = 4;
 
-	/* That of vhost-user is made once DPDK runs. */
+	/* The device for vhost-user is created after DPDK has started. */
 	if (!config->vhost_path)
 		device_argument(config, device, sizeof(device));
 	snprintf(lcores, sizeof(lcores), "--lcores=0@%d", lcore_processor(config, allowed));
@@ -263,8 +263,8 @@ static int eal_start(const struct ktsn_port_dpdk_config *config, const cpu_set_t
 	return rte_eal_init(count, (char **)args) < 0 ? -rte_errno : 0;
 }
 
-/* DPDK makes a folder for secondary processes, of which there are none, and never removes it. Removed at
- * once, so that nothing is left when ktsnd is killed; it is empty, and so may be the one above it. */
+/* DPDK creates a folder for secondary processes, of which there are none, and never removes it. This removes
+ * it at once, so that nothing is left if ktsnd is killed. It is empty, and its parent may be empty, too. */
 static void runtime_dir_remove(void)
 {
 	char path[PATH_MAX];
@@ -274,7 +274,7 @@ static void runtime_dir_remove(void)
 		(void)rmdir(dirname(path));
 }
 
-/* DPDK pins the thread that initialises it; the caller goes on where it was. */
+/* DPDK pins the thread that initializes it; this restores the caller's affinity. */
 static int eal_start_unpinned(const struct ktsn_port_dpdk_config *config)
 {
 	cpu_set_t before;
@@ -293,18 +293,18 @@ bool ktsn_port_dpdk_connected(const struct ktsn_port *port)
 	const struct port_dpdk *dpdk = (const struct port_dpdk *)port;
 	struct rte_eth_link link = {0};
 
-	/* What the interrupt has noted; the device itself is not asked. */
+	/* Reads the state from the last interrupt, without a request to the device. */
 	return !dpdk->watched ||
 	       (rte_eth_link_get_nowait(dpdk->id, &link) == 0 && link.link_status == RTE_ETH_LINK_UP);
 }
 
-/* NULL: there is none. */
+/* The transmit ring that ktsnd shares with Open vSwitch; NULL: there is none. */
 static struct vhost_descriptor *vhost_ring(const struct port_dpdk *dpdk)
 {
 	const struct rte_memzone *ring;
 	char name[RTE_MEMZONE_NAMESIZE];
 
-	/* DPDK's name for the memory of the one transmit queue of a virtio device. */
+	/* DPDK's name for the memory of the transmit queue of a virtio device. */
 	snprintf(name, sizeof(name), "port%u_vq1", dpdk->id);
 	ring = dpdk->watched ? rte_memzone_lookup(name) : NULL;
 	return ring && ring->len >= VHOST_DESCRIPTORS * sizeof(struct vhost_descriptor) ? ring->addr : NULL;
@@ -332,10 +332,10 @@ static void withdrawn(uint32_t frames, uint32_t astray, void *context)
 		dpdk->withdrawn(frames, astray, dpdk->context);
 }
 
-/* DPDK's own header is not part of a buffer: frames lie behind it. */
-static void buffer_note(struct rte_mempool *pool, void *noted, void *mbuf, unsigned int index)
+/* DPDK's own header is not part of a buffer: the frame comes after it. */
+static void buffer_add(struct rte_mempool *pool, void *context, void *mbuf, unsigned int index)
 {
-	const struct vhost_buffers *buffers = noted;
+	const struct vhost_buffers *buffers = context;
 
 	(void)pool;
 	if (index < buffers->count)
@@ -349,8 +349,8 @@ static int address_compare(const void *a, const void *b)
 	return first < second ? -1 : first > second;
 }
 
-/* The pool has a list as well, but in memory that Open vSwitch can write. */
-static int buffers_note(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config)
+/* Collects the addresses of all buffers. The pool's own list is in memory that Open vSwitch can write. */
+static int buffers_collect(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config)
 {
 	uint32_t count = buffer_count(config);
 
@@ -359,7 +359,7 @@ static int buffers_note(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_conf
 		return -ENOMEM;
 	dpdk->stall.buffers = (struct vhost_buffers){
 		.first = dpdk->buffers, .count = count, .bytes = buffer_bytes(config) + RTE_PKTMBUF_HEADROOM};
-	rte_mempool_obj_iter(dpdk->pool, buffer_note, &dpdk->stall.buffers);
+	rte_mempool_obj_iter(dpdk->pool, buffer_add, &dpdk->stall.buffers);
 	qsort(dpdk->buffers, count, sizeof(*dpdk->buffers), address_compare);
 	return 0;
 }
@@ -372,7 +372,7 @@ static int link_changed(uint16_t id, enum rte_eth_event_type event, void *contex
 	(void)id;
 	(void)event;
 	(void)nothing;
-	/* One that is ended goes down again, and that is told. */
+	/* A connection that is ended for renewal goes down again, and only that is reported. */
 	if (dpdk->connected && !(connected && vhost_renew_due(dpdk->vhost_path)))
 		dpdk->connected(connected, dpdk->context);
 	return 0;
@@ -388,8 +388,8 @@ static int link_watch(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config
 	return rte_eth_dev_callback_register(dpdk->id, RTE_ETH_EVENT_INTR_LSC, link_changed, dpdk);
 }
 
-/* Refused while the interrupt thread is in it. */
-static void link_forget(struct port_dpdk *dpdk)
+/* DPDK refuses to unregister while the interrupt thread runs the callback. */
+static void link_unwatch(struct port_dpdk *dpdk)
 {
 	while (rte_eth_dev_callback_unregister(dpdk->id, RTE_ETH_EVENT_INTR_LSC, link_changed, dpdk) ==
 	       -EAGAIN)
@@ -410,7 +410,7 @@ static int device_find(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_confi
 					     (int)rte_socket_id());
 	if (!dpdk->pool)
 		return -rte_errno;
-	return config->vhost_path ? buffers_note(dpdk, config) : 0;
+	return config->vhost_path ? buffers_collect(dpdk, config) : 0;
 }
 
 static int device_start(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config)
@@ -418,7 +418,7 @@ static int device_start(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_conf
 	struct rte_eth_conf conf = {.intr_conf = {.lsc = config->vhost_path ? 1 : 0}};
 	int err;
 
-	/* A receive queue because drivers want one; nothing reads it: the kernel receives. */
+	/* Drivers require a receive queue. Nothing reads it: the kernel receives. */
 	err = rte_eth_dev_configure(dpdk->id, 1, 1, &conf);
 	if (!err)
 		err = rte_eth_rx_queue_setup(dpdk->id, 0, TX_DESCRIPTORS, SOCKET_ID_ANY, NULL, dpdk->pool);
@@ -429,9 +429,10 @@ static int device_start(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_conf
 	return err ? err : rte_eth_dev_start(dpdk->id);
 }
 
-/* This side is the server, so that either may be restarted while the other goes on. Packed queues are begun
- * anew by whoever connects: frames that were left in them would leave then, seconds late. */
-static int vhost_device_make(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config)
+/* This side is the server, so that either side may be restarted while the other runs on. Packed queues
+ * restart with each connection: otherwise frames left in them would leave at the next connection, seconds
+ * late. */
+static int vhost_device_create(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config)
 {
 	char arguments[PATH_MAX + 64];
 
@@ -441,9 +442,10 @@ static int vhost_device_make(struct port_dpdk *dpdk, const struct ktsn_port_dpdk
 	return rte_eal_hotplug_add("vdev", "net_virtio_user0", arguments);
 }
 
-/* A step in which DPDK asks Open vSwitch. -ETIMEDOUT: that is connected and does not answer. */
-static int answered(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config,
-		    int (*step)(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config))
+/* Runs a step in which DPDK sends requests to Open vSwitch. -ETIMEDOUT: Open vSwitch is connected and does
+ * not answer. */
+static int step_with_timeout(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config,
+			     int (*step)(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config))
 {
 	struct vhost_answer *answer;
 	int err = vhost_answer_begin(&answer, config->vhost_path);
@@ -460,11 +462,11 @@ static int vhost_device_begin(struct port_dpdk *dpdk, const struct ktsn_port_dpd
 
 	if (err)
 		return err;
-	err = answered(dpdk, config, vhost_device_make);
+	err = step_with_timeout(dpdk, config, vhost_device_create);
 	if (!err)
 		err = device_find(dpdk, config);
 	if (!err)
-		err = answered(dpdk, config, device_start);
+		err = step_with_timeout(dpdk, config, device_start);
 	vhost_first_end(config->vhost_path);
 	return err;
 }
@@ -473,14 +475,14 @@ static int vhost_device_start(struct port_dpdk *dpdk, const struct ktsn_port_dpd
 {
 	int err = vhost_device_begin(dpdk, config);
 
-	/* Again where there is no device yet: ktsnd's own connection may be the first then. */
+	/* Tries again if there is no device yet: then ktsnd's own connection may be the first. */
 	for (int i = 1; i < VHOST_ATTEMPTS && err == -ETIMEDOUT && !dpdk->pool; i++) {
 		(void)unlink(config->vhost_path);
 		err = vhost_device_begin(dpdk, config);
 	}
-	/* Whose own connection that was, nobody need hear of. */
+	/* If it was ktsnd's own connection, waits until it has ended, so that it is not reported. */
 	for (int i = 0;
-	     i < OWN_LINK_MS && !err && vhost_first_came() && ktsn_port_dpdk_connected(&dpdk->port); i++)
+	     i < OWN_LINK_MS && !err && vhost_first_connected() && ktsn_port_dpdk_connected(&dpdk->port); i++)
 		usleep(1000);
 	if (err)
 		return err;
@@ -492,7 +494,7 @@ static int vhost_device_start(struct port_dpdk *dpdk, const struct ktsn_port_dpd
 	return vhost_stall_begin(&dpdk->stall);
 }
 
-/* The last line that DPDK logged: what it had to say about the failure. */
+/* The last line of DPDK's log: the cause of the failure. */
 static void last_line(const char *log, char *reason, size_t reason_bytes)
 {
 	size_t end = strlen(log);
@@ -527,9 +529,9 @@ static int port_open(struct port_dpdk **opened, const struct ktsn_port_dpdk_conf
 			err = packet_ring_open(&dpdk->packet_ring, config->interface,
 					       af_packet_frame_bytes(config->link_mtu_bytes),
 					       AF_PACKET_FRAMES);
-		/* DPDK's interrupt thread goes on: it must not find what is freed. */
+		/* DPDK's interrupt thread still runs: it must not use freed memory. */
 		if (err && dpdk->watched)
-			link_forget(dpdk);
+			link_unwatch(dpdk);
 		if (err)
 			(void)rte_eal_cleanup();
 	}
@@ -557,7 +559,7 @@ int ktsn_port_dpdk_create(struct ktsn_port **port, const struct ktsn_port_dpdk_c
 		return -errno;
 	rte_openlog_stream(stream);
 	err = port_open(&dpdk, config);
-	/* That Open vSwitch goes and comes is told by who is called (connected). */
+	/* The callback `connected` reports that Open vSwitch connects and disconnects. */
 	rte_openlog_stream(!err && dpdk->watched ? vhost_renew_log() : NULL);
 	fclose(stream);
 	if (!err)

@@ -24,7 +24,7 @@ struct record {
 struct fake {
 	struct ktsn_port port;
 
-	/* The sending thread's. */
+	/* Used by the sending thread only. */
 	uint8_t *buffers;
 	uint32_t buffer_count;
 	uint32_t buffer_bytes;
@@ -120,7 +120,7 @@ static bool record_frame(struct fake *fake, const struct ktsn_port_frame *frame)
 
 	if (!record)
 		return false;
-	/* One more than asked for: an empty frame has an address too. */
+	/* One byte more than needed, so that an empty frame has an address, too. */
 	record->data = malloc((size_t)frame->bytes + 1);
 	if (!record->data)
 		return false;
@@ -254,7 +254,7 @@ void ktsn_port_fake_limit_next(struct ktsn_port *port, uint32_t sends, uint32_t 
 	struct fake *fake = fake_of(port);
 
 	atomic_store_explicit(&fake->limit_frames, frames, memory_order_relaxed);
-	/* Pairs with the acquire in take_one(): who sees the number of sends sees their limit. */
+	/* Pairs with the acquire in take_one(): a thread that sees the number of sends sees their limit. */
 	atomic_store_explicit(&fake->limited_sends, sends, memory_order_release);
 }
 

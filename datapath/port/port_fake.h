@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A port for tests: keeps a copy of every frame sent, and fails when told to.
+ * A port for tests: keeps a copy of every frame sent, and fails on request.
  *
- * The port itself belongs to one sending thread, as port.h says. The functions below may be called from
+ * One thread uses the port itself, as port.h describes. The functions below may be called from
  * one other thread at the same time, until the port is destroyed: a frame below the count that was seen
  * is complete and neither changes nor moves.
  */
@@ -11,8 +11,8 @@
 
 #include "port.h"
 
-/* A port with buffer_count buffers of buffer_bytes each; NULL when out of memory. Unlike that of a real
- * port, its send allocates: the record grows without bound. */
+/* A port with buffer_count buffers of buffer_bytes each; NULL when out of memory. Unlike a real port, it
+ * allocates memory in send, and the record grows without bound. */
 struct ktsn_port *ktsn_port_fake_create(uint32_t buffer_count, uint32_t buffer_bytes);
 
 /* Frames sent so far. */

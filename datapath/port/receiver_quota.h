@@ -10,10 +10,10 @@
  *   1 ms      10 ms        5 %
  *   20 ms     4 s          0.25 %
  *
- * Interrupts of the machine that come while a frame is sent are part of what it takes. A network card's
- * packets are received in soft interrupts, as the frame itself is, and no account of the kernel's keeps the
- * two apart. The kernel ends a spell of soft interrupts after some 2 ms and leaves the rest to ksoftirqd,
- * whose time is not charged; such a spell is charged 40 ms. docs/decisions/0020 has measurements.
+ * Interrupts of the machine while a frame is sent are part of its time. A network card's packets are received
+ * in soft interrupts, as the frame itself is, and no counter of the kernel separates the two. The kernel ends
+ * a run of soft interrupts after some 2 ms and leaves the rest to ksoftirqd, whose time is not charged; such
+ * a run is charged 40 ms. docs/decisions/0020 has measurements.
  *
  * Pure: `now` is an argument. One thread.
  */

@@ -15,20 +15,21 @@
 
 static _Atomic bool connected;
 
-static int came(int id)
+static int connection_opened(int id)
 {
 	(void)id;
 	connected = true;
 	return 0;
 }
 
-static void went(int id)
+static void device_destroyed(int id)
 {
 	(void)id;
 }
 
-/* The frames are nobody's. */
-static const struct rte_vhost_device_ops ops = {.new_connection = came, .destroy_device = went};
+/* Frames that come through this connection are ignored. */
+static const struct rte_vhost_device_ops ops = {.new_connection = connection_opened,
+						.destroy_device = device_destroyed};
 
 int vhost_first_begin(const char *path)
 {
@@ -47,26 +48,26 @@ void vhost_first_end(const char *path)
 	(void)rte_vhost_driver_unregister(path);
 }
 
-bool vhost_first_came(void)
+bool vhost_first_connected(void)
 {
 	return connected;
 }
 
-/* ---- who does not answer ---- */
+/* ---- timeout of requests ---- */
 
 struct vhost_answer {
 	const char *path;
 	pthread_t thread;
-	int over_fd; /* eventfd: nobody is waited for any more */
-	bool ended;  /* the connection; the thread's, until it has ended */
+	int done_fd; /* eventfd: no request is pending any more */
+	bool ended;  /* the thread has ended the connection; read after the thread has ended */
 };
 
-static void *answer_await(void *context)
+static void *answer_watch(void *context)
 {
 	struct vhost_answer *answer = context;
-	struct pollfd over = {.fd = answer->over_fd, .events = POLLIN};
+	struct pollfd done = {.fd = answer->done_fd, .events = POLLIN};
 
-	while (poll(&over, 1, VHOST_ANSWER_MS) == 0) {
+	while (poll(&done, 1, VHOST_ANSWER_MS) == 0) {
 		answer->ended = true;
 		vhost_connection_end(answer->path);
 	}
@@ -81,11 +82,11 @@ int vhost_answer_begin(struct vhost_answer **begun, const char *path)
 	if (!answer)
 		return -ENOMEM;
 	answer->path = path;
-	answer->over_fd = eventfd(0, EFD_CLOEXEC);
-	err = answer->over_fd < 0 ? -errno : -pthread_create(&answer->thread, NULL, answer_await, answer);
+	answer->done_fd = eventfd(0, EFD_CLOEXEC);
+	err = answer->done_fd < 0 ? -errno : -pthread_create(&answer->thread, NULL, answer_watch, answer);
 	if (err) {
-		if (answer->over_fd >= 0)
-			close(answer->over_fd);
+		if (answer->done_fd >= 0)
+			close(answer->done_fd);
 		free(answer);
 		return err;
 	}
@@ -97,10 +98,10 @@ bool vhost_answer_end(struct vhost_answer *answer)
 {
 	bool ended;
 
-	(void)eventfd_write(answer->over_fd, 1);
+	(void)eventfd_write(answer->done_fd, 1);
 	pthread_join(answer->thread, NULL);
 	ended = answer->ended;
-	close(answer->over_fd);
+	close(answer->done_fd);
 	free(answer);
 	return ended;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The first connection to ktsnd's vhost-user socket. DPDK's virtio-user device is not there until somebody
- * has connected to it once, and blocks so long; ktsnd must serve its pods before Open vSwitch is started,
- * too. So it connects to itself while the device is made, if Open vSwitch is not quicker, and lets go again.
+ * The first connection to ktsnd's vhost-user socket. The creation of DPDK's virtio-user device blocks until a
+ * client has connected once, but ktsnd must also serve its pods before Open vSwitch is started. So ktsnd
+ * connects to itself while the device is created, if Open vSwitch is not quicker, and disconnects again.
  *
- * DPDK also waits for every answer of whoever connected, for ever. The thread of vhost-user in ovs-vswitchd
- * answers nothing while another thread of it stands still. So a connection that has not led to a device after
- * VHOST_ANSWER_MS is ended.
+ * DPDK also waits for every answer of the client, without a timeout. The thread for vhost-user in
+ * ovs-vswitchd answers nothing while another of its threads is blocked. So a connection that has not led to a
+ * device after VHOST_ANSWER_MS is ended.
  *
  * Main thread.
  */
@@ -17,17 +17,17 @@
 
 enum { VHOST_ANSWER_MS = 2000 };
 
-/* From now on somebody connects to the socket at `path` as soon as it is there. 0 or -errno. */
+/* Starts to connect to the socket at `path` as soon as it exists. 0 or -errno. */
 int vhost_first_begin(const char *path);
-/* Once the device is started. */
+/* Ends that connection, after the device has started. */
 void vhost_first_end(const char *path);
-/* Whether it was quicker than Open vSwitch. */
-bool vhost_first_came(void);
+/* Whether ktsnd's own connection was the first. */
+bool vhost_first_connected(void);
 
 struct vhost_answer;
-/* Around all that DPDK asks Open vSwitch meanwhile. 0 or -errno. */
+/* Called before DPDK sends requests to Open vSwitch. 0 or -errno. */
 int vhost_answer_begin(struct vhost_answer **answer, const char *path);
-/* Returns whether it did not answer, so that the connection was ended. */
+/* Called after these requests. Returns whether an answer was missing, so that the connection was ended. */
 bool vhost_answer_end(struct vhost_answer *answer);
 
 #endif

@@ -6,7 +6,7 @@
 
 static uint16_t flags_of(const struct vhost_descriptor *descriptor)
 {
-	/* Pairs with the other side's release when it marks a descriptor as used: its id is then there. */
+	/* Pairs with the other side's release when it marks a descriptor as used: then its id is valid. */
 	return atomic_load_explicit(&descriptor->flags, memory_order_acquire);
 }
 
@@ -23,8 +23,8 @@ static bool used(const struct vhost_descriptor *descriptor)
 	return !(flags & VHOST_AVAILABLE) == !(flags & VHOST_USED);
 }
 
-/* The place of the next frame: where the lap before begins. */
-static uint32_t next_place(const struct vhost_descriptor *ring, uint32_t count)
+/* The index of the next frame: the first descriptor of the previous lap. */
+static uint32_t next_index(const struct vhost_descriptor *ring, uint32_t count)
 {
 	uint32_t next = 1;
 
@@ -33,15 +33,16 @@ static uint32_t next_place(const struct vhost_descriptor *ring, uint32_t count)
 	return next % count;
 }
 
-/* Of several that were used at once only the first is marked, with the id of the last: ids are places. */
+/* If the other side used several descriptors at once, it marks only the first, with the id of the last. Ids
+ * are indexes. */
 uint32_t vhost_left(const struct vhost_descriptor *ring, uint32_t count)
 {
-	uint32_t last = (next_place(ring, count) + count - 1) % count;
+	uint32_t last = (next_index(ring, count) + count - 1) % count;
 
 	for (uint32_t back = 0; back < count; back++) {
 		const struct vhost_descriptor *at = &ring[(last + count - back) % count];
 
-		/* Of the first lap, and nothing was fetched. */
+		/* Not used in the first lap yet, and nothing was fetched. */
 		if (!at->address)
 			return back;
 		if (used(at))
@@ -52,5 +53,5 @@ uint32_t vhost_left(const struct vhost_descriptor *ring, uint32_t count)
 
 uint32_t vhost_oldest(const struct vhost_descriptor *ring, uint32_t count, uint32_t left)
 {
-	return (next_place(ring, count) + count - left) % count;
+	return (next_index(ring, count) + count - left) % count;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the other side of a packed virtqueue has not fetched yet (VIRTIO 1.1, 2.7). DPDK keeps that to itself;
- * the ring is in memory that both sides see. Of a queue whose buffers are used in order, one descriptor each,
- * as virtio-user's transmit queue.
+ * Frames that the other side of a packed virtqueue has not fetched yet (VIRTIO 1.1, 2.7). DPDK has no call
+ * for that, but the ring is in memory that both sides share. Only for a queue whose buffers are used in
+ * order, one descriptor each, such as virtio-user's transmit queue.
  */
 #ifndef KTSN_PORT_VHOST_LEFT_H
 #define KTSN_PORT_VHOST_LEFT_H
@@ -22,10 +22,10 @@ enum {
 	VHOST_USED = 1 << 15,
 };
 
-/* How many of the frames that were made available are not used. While this side makes none available. */
+/* How many available frames are not used yet. Called while this side makes no frames available. */
 uint32_t vhost_left(const struct vhost_descriptor *ring, uint32_t count);
 
-/* The place of the first of them. */
+/* The index of the first of these frames. */
 uint32_t vhost_oldest(const struct vhost_descriptor *ring, uint32_t count, uint32_t left);
 
 #endif

@@ -14,17 +14,17 @@
 
 enum {
 	FD_MAX = 65536,
-	/* DPDK is then done with what it does when the link comes up, and would else not notice that it goes
-	   down. */
+	/* By then DPDK has finished its work for the link that came up. Earlier it would not notice that the
+	 * link goes down. */
 	SETTLED_US = 10000,
 };
 
-/* What virtio_user_stop_device() says when the peer has gone. */
+/* The message of virtio_user_stop_device() when the peer has disconnected. */
 static const char not_stopped[] = "Failed to stop device";
 
 static _Atomic bool queues_taken_for_enabled;
 
-/* One call a message. */
+/* Called once for each message. */
 static ssize_t log_write(void *nothing, const char *text, size_t bytes)
 {
 	(void)nothing;
@@ -40,7 +40,7 @@ FILE *vhost_renew_log(void)
 	return fopencookie(NULL, "w", (cookie_io_functions_t){.write = log_write});
 }
 
-/* DPDK does not tell which descriptor the connection is; the kernel tells what each is bound to. */
+/* DPDK has no call that returns the descriptor of the connection, so this checks what each is bound to. */
 static bool is_connection(int fd, const char *path)
 {
 	struct sockaddr_un local = {0}, peer;
@@ -50,7 +50,7 @@ static bool is_connection(int fd, const char *path)
 	    strncmp(local.sun_path, path, sizeof(local.sun_path)) != 0)
 		return false;
 	bytes = sizeof(peer);
-	return getpeername(fd, (struct sockaddr *)&peer, &bytes) == 0; /* not that which listens */
+	return getpeername(fd, (struct sockaddr *)&peer, &bytes) == 0; /* false for the listening socket */
 }
 
 void vhost_connection_end(const char *path)

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A connection of Open vSwitch that DPDK has not set up completely is ended, so that Open vSwitch makes
- * another.
+ * Ends a connection of Open vSwitch that DPDK has not set up completely, so that Open vSwitch connects again.
  *
- * When somebody connects to the vhost-user socket and has gone before DPDK comes to speak with him,
- * virtio-user cannot stop its queues, and takes them for enabled from then on: the next connection is made
- * without enabling them, its link is up, and Open vSwitch never fetches anything. With the connection after
- * that all is well. DPDK tells of it in its log only.
+ * If a client connects to the vhost-user socket and disconnects before DPDK handles the connection,
+ * virtio-user cannot stop its queues and regards them as enabled from then on. So it does not enable them for
+ * the next connection: the link is up, and Open vSwitch never fetches anything. The connection after that
+ * works again. DPDK reports this only in its log.
  *
- * DPDK's interrupt thread, but for vhost_renew_log().
+ * DPDK's interrupt thread, except vhost_renew_log().
  */
 #ifndef KTSN_PORT_VHOST_RENEW_H
 #define KTSN_PORT_VHOST_RENEW_H
@@ -16,14 +15,14 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* For DPDK to log to while Open vSwitch comes and goes: only what is critical is said, on stderr. NULL: no
- * memory. */
+/* DPDK's log stream while Open vSwitch may connect and disconnect: only critical messages go to stderr. NULL:
+ * no memory. */
 FILE *vhost_renew_log(void);
-/* When the link comes up: whether it is that of such a connection to the socket at `path`, which is ended a
- * little later. */
+/* Called when the link comes up. Whether it belongs to such a connection to the socket at `path`, which this
+ * ends a little later. */
 bool vhost_renew_due(const char *path);
 
-/* Ends the connections to that socket: who waits for an answer gets an error. Any thread. */
+/* Ends the connections to that socket: threads that wait for an answer get an error. Any thread. */
 void vhost_connection_end(const char *path);
 
 #endif

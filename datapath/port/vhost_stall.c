@@ -7,27 +7,27 @@
 #include <rte_alarm.h>
 
 enum {
-	LOOKS = 5,
+	CHECKS = 5,
 	NS_PER_US = 1000,
-	SHORTEST_LOOK_NS = 1000000,
-	LONGEST_LOOK_NS = 20000000,
-	VIRTIO_HEADER_BYTES = 12, /* in front of each frame, VIRTIO 1.1 section 5.1.6 */
+	SHORTEST_INTERVAL_NS = 1000000,
+	LONGEST_INTERVAL_NS = 20000000,
+	VIRTIO_HEADER_BYTES = 12, /* before each frame, VIRTIO 1.1 section 5.1.6 */
 	ETHERNET_HEADER_BYTES = 14,
 };
 
-/* To an address that 802.1D bridges, and Open vSwitch, do not forward: of PAUSE, which says nothing. */
+/* A PAUSE frame without content, to an address that 802.1D bridges and Open vSwitch do not forward. */
 static const uint8_t nothing[ETHERNET_HEADER_BYTES] = {0x01, 0x80, 0xc2, 0, 0, 0x01, [12] = 0x88, 0x08};
 
-static int64_t look_ns(const struct vhost_stall *stall)
+static int64_t check_interval_ns(const struct vhost_stall *stall)
 {
-	int64_t ns = stall->stale_after_ns / LOOKS;
+	int64_t ns = stall->stale_after_ns / CHECKS;
 
-	if (ns > LONGEST_LOOK_NS)
-		return LONGEST_LOOK_NS;
-	return ns < SHORTEST_LOOK_NS ? SHORTEST_LOOK_NS : ns;
+	if (ns > LONGEST_INTERVAL_NS)
+		return LONGEST_INTERVAL_NS;
+	return ns < SHORTEST_INTERVAL_NS ? SHORTEST_INTERVAL_NS : ns;
 }
 
-/* Whether all of it lies within one buffer. */
+/* Whether the whole range is within one buffer. */
 static bool in_buffer(const struct vhost_buffers *buffers, uint64_t address, uint32_t bytes)
 {
 	uint32_t low = 0, high = buffers->count;
@@ -44,7 +44,7 @@ static bool in_buffer(const struct vhost_buffers *buffers, uint64_t address, uin
 	       address - buffers->first[low - 1] <= buffers->bytes - bytes;
 }
 
-/* False: it was left alone. Each field is read once, because the other side may change it at any time. */
+/* False: not overwritten. Reads each field once, because the other side may change it at any time. */
 static bool overwrite(const struct vhost_stall *stall, const struct vhost_descriptor *descriptor)
 {
 	uint64_t address = *(const volatile uint64_t *)&descriptor->address;
@@ -58,7 +58,7 @@ static bool overwrite(const struct vhost_stall *stall, const struct vhost_descri
 	return true;
 }
 
-/* All frames that are left, but for the first ones that were overwritten before. */
+/* Overwrites all frames that are left, except the first ones that were overwritten before. */
 static void overwrite_left(struct vhost_stall *stall, const struct vhost_descriptor *ring, uint32_t left)
 {
 	uint32_t astray = 0;
@@ -69,8 +69,8 @@ static void overwrite_left(struct vhost_stall *stall, const struct vhost_descrip
 	stall->overwritten = left;
 }
 
-/* Open vSwitch has fetched all frames before `oldest`, those first that were overwritten. */
-static void moved(struct vhost_stall *stall, uint32_t left, uint32_t oldest, int64_t now_ns)
+/* Open vSwitch has fetched all frames before `oldest`. Overwritten frames are fetched first. */
+static void progress_update(struct vhost_stall *stall, uint32_t left, uint32_t oldest, int64_t now_ns)
 {
 	uint32_t fetched = (oldest + stall->ring_count - stall->oldest) % stall->ring_count;
 
@@ -83,42 +83,42 @@ static void moved(struct vhost_stall *stall, uint32_t left, uint32_t oldest, int
 	stall->stalled = false;
 }
 
-static void look_at(struct vhost_stall *stall, struct vhost_descriptor *ring, int64_t now_ns)
+static void check_ring(struct vhost_stall *stall, struct vhost_descriptor *ring, int64_t now_ns)
 {
 	uint32_t left = ring ? vhost_left(ring, stall->ring_count) : 0;
 	uint32_t oldest = left ? vhost_oldest(ring, stall->ring_count, left) : 0;
-	int64_t unmoved_ns;
+	int64_t stalled_ns;
 
 	if (!left || oldest != stall->oldest || !stall->since_ns) {
-		moved(stall, left, oldest, now_ns);
+		progress_update(stall, left, oldest, now_ns);
 		return;
 	}
-	unmoved_ns = now_ns - stall->since_ns;
-	/* Frames may have been added since the last look, but none after this one. */
+	stalled_ns = now_ns - stall->since_ns;
+	/* Frames may have been added since the last check, but none are after this one. */
 	if (!stall->stalled) {
-		stall->stalled = unmoved_ns >= look_ns(stall) / 2;
+		stall->stalled = stalled_ns >= check_interval_ns(stall) / 2;
 		return;
 	}
-	if (stall->overwritten < left && unmoved_ns >= stall->stale_after_ns - 2 * look_ns(stall))
+	if (stall->overwritten < left && stalled_ns >= stall->stale_after_ns - 2 * check_interval_ns(stall))
 		overwrite_left(stall, ring, left);
 }
 
-static void look(void *context)
+static void check(void *context)
 {
 	struct vhost_stall *stall = context;
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	look_at(stall, stall->ring(stall->context), now.tv_sec * INT64_C(1000000000) + now.tv_nsec);
+	check_ring(stall, stall->ring(stall->context), now.tv_sec * INT64_C(1000000000) + now.tv_nsec);
 	(void)vhost_stall_begin(stall);
 }
 
 int vhost_stall_begin(struct vhost_stall *stall)
 {
-	return rte_eal_alarm_set((uint64_t)look_ns(stall) / NS_PER_US, look, stall);
+	return rte_eal_alarm_set((uint64_t)check_interval_ns(stall) / NS_PER_US, check, stall);
 }
 
 void vhost_stall_end(struct vhost_stall *stall)
 {
-	(void)rte_eal_alarm_cancel(look, stall);
+	(void)rte_eal_alarm_cancel(check, stall);
 }

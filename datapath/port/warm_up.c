@@ -59,7 +59,7 @@ int warm_up_create(struct warm_up **created)
 
 void warm_up_once(struct warm_up *warm_up)
 {
-	/* Loopback may be down: then there is nothing to warm, and nothing to do about it. */
+	/* Loopback may be down: then this has no effect, which is harmless. */
 	(void)send(warm_up->fd, warm_up->frame, sizeof(warm_up->frame), MSG_DONTWAIT);
 }
 

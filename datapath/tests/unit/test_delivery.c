@@ -258,13 +258,13 @@ static void hold_waits_for_the_queue(void **state)
 	assert_int_equal(put(bed, 1, 100, 100), 0);
 	usleep(20000);
 	assert_int_equal(atomic_load(&bed->got[1]), 100);
-	ktsn_deliveries_go_on(bed->deliveries);
+	ktsn_deliveries_resume(bed->deliveries);
 	await(bed, 1, 101);
 	atomic_store(&bed->frame_ns[0], 50000000);
 	assert_int_equal(put(bed, 0, 0, 100), 0);
 	ktsn_deliveries_hold(bed->deliveries, 1000000);
 	assert_int_equal(counts(bed).queued, 1);
-	ktsn_deliveries_go_on(bed->deliveries);
+	ktsn_deliveries_resume(bed->deliveries);
 }
 
 static void share_shrinks_with_the_cost_of_frames(void **state)
