@@ -74,7 +74,7 @@ func printNetworkSchedule(out io.Writer, network *v1alpha1.TSNNetwork, nodes []n
 	request := network.Status.Schedule
 	switch {
 	case request != nil && request.Hash == gates.Hash():
-		gates = gates.At(request.BaseTime)
+		gates = gates.WithBaseTime(request.BaseTime)
 	case tsnnetwork.HasGates(network):
 		fmt.Fprintln(out, "The operator has not accepted what follows:")
 	}

@@ -122,7 +122,7 @@ func (e *export) table(ctx context.Context, arguments []string) (*control.GatePa
 		return nil, fmt.Errorf("network %s: %w", e.network, err)
 	}
 	if request := network.Status.Schedule; request != nil && request.Hash == gates.Hash() {
-		gates = gates.At(request.BaseTime)
+		gates = gates.WithBaseTime(request.BaseTime)
 	}
 	e.Classes, e.CodePoints = gates.Classes, gates.Points
 	return &gates.Table, nil

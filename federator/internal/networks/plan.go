@@ -97,9 +97,9 @@ func selectedBy(selector *metav1.LabelSelector, clusters []v1alpha1.Cluster) ([]
 
 // ranges are the ranges that a network divides among clusters.
 type ranges struct {
-	ipv4 tsnnetwork.Whole
+	ipv4 tsnnetwork.Range
 	// ipv6 is nil if the network has no IPv6.
-	ipv6 *tsnnetwork.Whole
+	ipv6 *tsnnetwork.Range
 }
 
 // newRanges divides both ranges into the same number of subnets.
@@ -108,7 +108,7 @@ func newRanges(network *tsn.TSNNetwork) (*ranges, error) {
 	if bits > spec.IPv4.NodePrefixLength {
 		return nil, fmt.Errorf("spec.span.clusterPrefixLength %d is longer than spec.ipv4.nodePrefixLength %d; a cluster's part has those of its nodes", bits, spec.IPv4.NodePrefixLength)
 	}
-	ipv4, err := tsnnetwork.NewWhole(spec.IPv4.CIDR, bits)
+	ipv4, err := tsnnetwork.NewRange(spec.IPv4.CIDR, bits)
 	if err != nil || spec.IPv6 == nil {
 		return &ranges{ipv4: ipv4}, err
 	}
@@ -124,7 +124,7 @@ func newRanges(network *tsn.TSNNetwork) (*ranges, error) {
 	if bits6 > spec.IPv6.NodePrefixLength {
 		return nil, fmt.Errorf("spec.ipv6.cidr has no room for as many parts as spec.ipv4.cidr: they would be of /%d, and a node's is of /%d", bits6, spec.IPv6.NodePrefixLength)
 	}
-	ipv6, err := tsnnetwork.NewWhole(spec.IPv6.CIDR, bits6)
+	ipv6, err := tsnnetwork.NewRange(spec.IPv6.CIDR, bits6)
 	return &ranges{ipv4: ipv4, ipv6: &ipv6}, err
 }
 

@@ -38,7 +38,7 @@ type share struct {
 type allocation struct {
 	count int
 	// ipv4 and ipv6 are nil if the service does not have that family.
-	ipv4, ipv6 *tsnnetwork.Whole
+	ipv4, ipv6 *tsnnetwork.Range
 }
 
 // newAllocation uses half of the bits that number a range's links for the parts, so that links and clusters have equal
@@ -64,7 +64,7 @@ func newAllocation(service *tsn.TSNService) (*allocation, error) {
 	return d, err
 }
 
-func divide(whole *tsn.LinkRange, bits int) (*tsnnetwork.Whole, error) {
+func divide(whole *tsn.LinkRange, bits int) (*tsnnetwork.Range, error) {
 	if whole == nil {
 		return nil, nil
 	}
@@ -72,7 +72,7 @@ func divide(whole *tsn.LinkRange, bits int) (*tsnnetwork.Whole, error) {
 	if err != nil {
 		return nil, err
 	}
-	createdWhole, err := tsnnetwork.NewWhole(whole.LinkCIDR, int32(prefix.Bits()+bits))
+	createdWhole, err := tsnnetwork.NewRange(whole.LinkCIDR, int32(prefix.Bits()+bits))
 	return &createdWhole, err
 }
 
@@ -80,10 +80,10 @@ func divide(whole *tsn.LinkRange, bits int) (*tsnnetwork.Whole, error) {
 func (d *allocation) share(number int) share {
 	source := share{vnis: vnisOf(number)}
 	if d.ipv4 != nil {
-		source.ipv4 = d.ipv4.Part(number).String()
+		source.ipv4 = d.ipv4.Subnet(number).String()
 	}
 	if d.ipv6 != nil {
-		source.ipv6 = d.ipv6.Part(number).String()
+		source.ipv6 = d.ipv6.Subnet(number).String()
 	}
 	return source
 }

@@ -75,7 +75,7 @@ func (s *Service) awaitDrained(ctx context.Context, cluster string, names []stri
 				break
 			}
 			move, _ := readMove(policy)
-			if move != nil && move.Ended() {
+			if move != nil && move.IsFinal() {
 				return hub.Faultf(http.StatusConflict, "workload %s cannot be taken from cluster %s: %s", name, cluster, move.Message)
 			}
 			select {

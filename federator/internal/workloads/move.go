@@ -37,9 +37,9 @@ func (s *Service) Move(ctx context.Context, namespace, name string, request *fed
 	switch {
 	case err != nil:
 		return nil, err
-	case current != nil && !current.Ended() && slices.Equal(current.To, to):
+	case current != nil && !current.IsFinal() && slices.Equal(current.To, to):
 		return s.Get(ctx, namespace, name)
-	case current != nil && !current.Ended():
+	case current != nil && !current.IsFinal():
 		return nil, hub.Faultf(http.StatusConflict, "workload %s/%s is moving to %s already; wait until it has moved", namespace, name, strings.Join(current.To, ", "))
 	case slices.Equal(placedOn(policy), to) && current != nil && slices.Equal(current.To, to):
 		return s.Get(ctx, namespace, name) // the caller may have lost the response

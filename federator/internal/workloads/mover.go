@@ -56,7 +56,7 @@ func (m *Mover) Reconcile(ctx context.Context, request reconcile.Request) (recon
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	move, err := readMove(policy)
-	if err != nil || move == nil || move.Ended() || isDeleting(policy) {
+	if err != nil || move == nil || move.IsFinal() || isDeleting(policy) {
 		return reconcile.Result{}, err
 	}
 	if policy.Spec.PreserveResourcesOnDeletion == nil {

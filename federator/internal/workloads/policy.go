@@ -108,7 +108,7 @@ func writeMove(policy *policyv1alpha1.PropagationPolicy, move *federation.Move) 
 // isMoving reports whether a move is in progress.
 func isMoving(policy *policyv1alpha1.PropagationPolicy) bool {
 	move, err := readMove(policy)
-	return err == nil && move != nil && !move.Ended()
+	return err == nil && move != nil && !move.IsFinal()
 }
 
 func isDeleting(policy *policyv1alpha1.PropagationPolicy) bool {

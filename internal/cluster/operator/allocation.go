@@ -33,14 +33,14 @@ func allocateSubnets(network *v1alpha1.TSNNetwork, allocated map[string]subnet, 
 		// A missing range stays invalid and is not allocated.
 		allocated4[node], allocated6[node] = part.ipv4, part.ipv6
 	}
-	range4, err := tsnnetwork.NewWhole(cmp.Or(network.Spec.IPv4.Part, network.Spec.IPv4.CIDR), network.Spec.IPv4.NodePrefixLength)
+	range4, err := tsnnetwork.NewRange(cmp.Or(network.Spec.IPv4.Part, network.Spec.IPv4.CIDR), network.Spec.IPv4.NodePrefixLength)
 	if err != nil {
 		return nil, nil, err
 	}
 	subnets4, without := range4.Allocate(allocated4, existing, wanted)
 	subnets6 := map[string]netip.Prefix{}
 	if network.Spec.IPv6 != nil {
-		range6, err := tsnnetwork.NewWhole(cmp.Or(network.Spec.IPv6.Part, network.Spec.IPv6.CIDR), network.Spec.IPv6.NodePrefixLength)
+		range6, err := tsnnetwork.NewRange(cmp.Or(network.Spec.IPv6.Part, network.Spec.IPv6.CIDR), network.Spec.IPv6.NodePrefixLength)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -132,7 +132,7 @@ func TestUnpinnedClusters(t *testing.T) {
 		"a key of two clusters":    {cluster: "south", pins: map[string]string{"north": first.String()}, says: "it signs by " + first.Fingerprint() + ", which is the key of cluster north"},
 		"too many clusters":        {cluster: "south", pins: full, says: "is not pinned because 256 clusters are already"},
 		"an entry that is no pin":  {cluster: "south", pins: map[string]string{"south": "no key"}, says: "cluster south: ConfigMap kubernetsn-cluster-keys:"},
-		"a part that is none":      {cluster: "south", pins: map[string]string{"south": first.String() + "\nold 10.42"}, says: `line "old 10.42": "10.42" is no range of IPv4`},
+		"a part that is none":      {cluster: "south", pins: map[string]string{"south": first.String() + "\nold 10.42"}, says: `line "old 10.42": "10.42" is not an IPv4 range`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := inCluster(t, encryptedNetwork(peersFrom(test.cluster, first.String()), peersFrom("other", second.String()), pinsOf(maps.Clone(test.pins)))...)

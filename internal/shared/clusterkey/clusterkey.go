@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clusterkey is the key by which a cluster signs where its nodes are and what their keys are: who carries that from one cluster
-// to another, as a hub does, can withhold it, and cannot make it up.
+// Package clusterkey implements the key with which a cluster signs the addresses and keys of its nodes. A hub, which carries these
+// statements between clusters, can withhold but not forge them.
 package clusterkey
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// purpose is part of what is signed, so that a signature is of use for nothing else.
+// purpose is part of the signed text, so that a signature cannot be used for anything else.
 const purpose = "kubernetsn peer node v1\x00"
 
 // Private is the key of a cluster.
@@ -27,16 +27,16 @@ type Private struct {
 	Succession string
 }
 
-// New makes a key.
+// New creates a key.
 func New() (*Private, error) {
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
-		return nil, fmt.Errorf("make the cluster's key: %w", err)
+		return nil, fmt.Errorf("create the cluster's key: %w", err)
 	}
 	return &Private{key: key}, nil
 }
 
-// FromSeed reads a key that Seed wrote.
+// FromSeed returns the key of a seed.
 func FromSeed(seed []byte) (*Private, error) {
 	if len(seed) != ed25519.SeedSize {
 		return nil, fmt.Errorf("the cluster's key has %d bytes, and the seed of an Ed25519 key has %d", len(seed), ed25519.SeedSize)
@@ -44,10 +44,10 @@ func FromSeed(seed []byte) (*Private, error) {
 	return &Private{key: ed25519.NewKeyFromSeed(seed)}, nil
 }
 
-// Seed is the key as it is kept.
+// Seed returns the seed, the stored form of the key.
 func (p *Private) Seed() []byte { return p.key.Seed() }
 
-// Public is the public half.
+// Public returns the public half.
 func (p *Private) Public() Public {
 	var public Public
 	copy(public[:], p.key.Public().(ed25519.PublicKey))
@@ -59,7 +59,7 @@ func (p *Private) Sign(network string, node *v1alpha1.PeerNode) {
 	node.Signature = base64.StdEncoding.EncodeToString(ed25519.Sign(p.key, statement(network, node)))
 }
 
-// LinkNode is what is signed of a node at an end of encrypted links, whose tunnels end at an address.
+// LinkNode returns the signed statement about a node at an end of encrypted links; address is its tunnel address.
 func LinkNode(name, address string, keys *v1alpha1.LinkNodeKeys) *v1alpha1.PeerNode {
 	node := &v1alpha1.PeerNode{Name: name, Address: address}
 	if keys != nil {
@@ -69,7 +69,7 @@ func LinkNode(name, address string, keys *v1alpha1.LinkNodeKeys) *v1alpha1.PeerN
 	return node
 }
 
-// NodeKeys is the form that links have of what a cluster has signed of a node.
+// NodeKeys converts a signed statement about a node to its form in links.
 func (p *Private) NodeKeys(node *v1alpha1.PeerNode) *v1alpha1.LinkNodeKeys {
 	return &v1alpha1.LinkNodeKeys{
 		ClusterKey: p.Public().String(), ClusterKeySuccession: p.Succession, Keys: node.Keys, Sender: node.Sender, CannotEncrypt: node.CannotEncrypt,
@@ -87,30 +87,30 @@ func (p *Private) SignLinkNode(name, address string, keys *v1alpha1.LinkNodeKeys
 // Public is the public half of a cluster's key.
 type Public [ed25519.PublicKeySize]byte
 
-// ErrSignature says that a node was not signed by the key.
+// ErrSignature is returned if a node is not signed with the key.
 var ErrSignature = errors.New("it is not signed by the key of its cluster")
 
-// Parse reads a public key in base64.
+// Parse parses a public key in base64.
 func Parse(text string) (Public, error) {
 	var public Public
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
 	if err != nil || len(raw) != len(public) {
-		return public, fmt.Errorf("%q is no public key of a cluster: give the %d bytes of an Ed25519 key in base64", text, len(public))
+		return public, fmt.Errorf("%q is not a public key of a cluster: give the %d bytes of an Ed25519 key in base64", text, len(public))
 	}
 	copy(public[:], raw)
 	return public, nil
 }
 
-// String is the key as Parse reads it.
+// String returns the key in the form that Parse reads.
 func (p Public) String() string { return base64.StdEncoding.EncodeToString(p[:]) }
 
-// Fingerprint is what people compare.
+// Fingerprint returns a short hash of the key that users can compare.
 func (p Public) Fingerprint() string {
 	sum := sha256.Sum256(p[:])
 	return "SHA256:" + hex.EncodeToString(sum[:16])
 }
 
-// Verify tells whether the cluster has signed a node of a network as it is.
+// Verify returns an error if the cluster has not signed the node of a network with these values.
 func (p Public) Verify(network string, node *v1alpha1.PeerNode) error {
 	signature, err := base64.StdEncoding.DecodeString(node.Signature)
 	if err != nil || !ed25519.Verify(p[:], statement(network, node), signature) {
@@ -119,7 +119,7 @@ func (p Public) Verify(network string, node *v1alpha1.PeerNode) error {
 	return nil
 }
 
-// statement is what is signed. Its fields are in the order of the type, so that each has one form only.
+// statement returns the signed text. The order of its fields is fixed by the type, so that it is unique.
 func statement(network string, node *v1alpha1.PeerNode) []byte {
 	type key struct{ ID, Algorithm, PublicKey string }
 	reported := struct {
@@ -140,17 +140,17 @@ func statement(network string, node *v1alpha1.PeerNode) []byte {
 	}
 	text, err := json.Marshal(reported)
 	if err != nil {
-		panic(err) // texts and numbers can be written
+		panic(err) // cannot fail for strings and numbers
 	}
 	return append([]byte(purpose), text...)
 }
 
-// Differs says that a cluster signs by another key than the one that is pinned; says is in base64, and may be none.
-func Differs(pinned Public, says string) string {
-	other := "something that is no key"
-	if key, err := Parse(says); err == nil {
+// Differs returns the message for a cluster that signs with another key than the pinned one. claimed is in base64 and may be invalid.
+func Differs(pinned Public, claimed string) string {
+	other := "an invalid key"
+	if key, err := Parse(claimed); err == nil {
 		other = key.Fingerprint()
 	}
-	return fmt.Sprintf("its cluster signs by %s, and %s is pinned; if the cluster was set up anew, remove the old key from ConfigMap %s, else somebody "+
-		"claims to be it", other, pinned.Fingerprint(), v1alpha1.ClusterKeyPins)
+	return fmt.Sprintf("its cluster signs by %s, and %s is pinned; if the cluster was set up again, remove the old key from ConfigMap %s, else somebody "+
+		"impersonates it", other, pinned.Fingerprint(), v1alpha1.ClusterKeyPins)
 }

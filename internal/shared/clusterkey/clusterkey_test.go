@@ -15,8 +15,8 @@ func node() *v1alpha1.PeerNode {
 		Sender: &v1alpha1.SenderGenerations{Kernel: 3, Ktsnd: 9}}
 }
 
-// TestStatementKeepsItsForm is about nodes of another release, which verify what this one signs.
-func TestStatementKeepsItsForm(t *testing.T) {
+// TestStatementFormat is about nodes of another release, which verify what this one signs.
+func TestStatementFormat(t *testing.T) {
 	peer := node()
 	peer.ClusterIPv4, peer.ClusterIPv6, peer.Sequence, peer.CannotEncrypt = "10.42.0.0/20", "fd42::/52", 7, true
 	const want = "kubernetsn peer node v1\x00" + `{"Network":"line","Name":"a","Address":"192.0.2.1","IPv4":"10.42.1.0/24","IPv6":"fd42:0:0:1::/64",` +
@@ -27,7 +27,7 @@ func TestStatementKeepsItsForm(t *testing.T) {
 	}
 }
 
-func TestWhoeverChangesASignedNodeIsFoundOut(t *testing.T) {
+func TestVerifyDetectsChanges(t *testing.T) {
 	key, err := New()
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestWhoeverChangesASignedNodeIsFoundOut(t *testing.T) {
 	}
 }
 
-func TestAKeyIsReadAsItWasKept(t *testing.T) {
+func TestFromSeed(t *testing.T) {
 	key, err := New()
 	if err != nil {
 		t.Fatal(err)

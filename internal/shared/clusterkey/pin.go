@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// Pin is what is kept of another cluster: its public key, and its part of each network.
+// Pin is the pinned state of another cluster: its public key, and its part of each network.
 type Pin struct {
 	Key   Public
 	Parts map[string]Part
 }
 
-// ParsePin reads the form that String writes: the key on the first line, then a line for each network with its name and the cluster's parts
-// of spec.ipv4 and spec.ipv6.
+// ParsePin parses the form of String: the key on the first line, then a line for each network with its name and the cluster's parts of
+// spec.ipv4 and spec.ipv6.
 func ParsePin(text string) (*Pin, error) {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	key, err := Parse(lines[0])
@@ -43,7 +43,7 @@ func ParsePin(text string) (*Pin, error) {
 	return pin, nil
 }
 
-// String is the pin as ParsePin reads it.
+// String returns the pin in the form that ParsePin reads.
 func (p *Pin) String() string {
 	lines := []string{p.Key.String()}
 	for _, network := range slices.Sorted(maps.Keys(p.Parts)) {
@@ -52,24 +52,24 @@ func (p *Pin) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// Part is a cluster's part of a network. IPv6 is the zero value on a network without spec.ipv6, both are where nothing is known.
+// Part is a cluster's part of a network. IPv6 is invalid for a network without spec.ipv6; both are if the part is unknown.
 type Part struct{ IPv4, IPv6 netip.Prefix }
 
-// ParsePart reads a part; ipv6 may be empty.
+// ParsePart parses a part; ipv6 may be empty.
 func ParsePart(ipv4, ipv6 string) (part Part, err error) {
 	if part.IPv4, err = netip.ParsePrefix(ipv4); err != nil || !part.IPv4.Addr().Is4() {
-		return Part{}, errors.Join(fmt.Errorf("%q is no range of IPv4", ipv4), err)
+		return Part{}, errors.Join(fmt.Errorf("%q is not an IPv4 range", ipv4), err)
 	}
 	if ipv6 == "" {
 		return part, nil
 	}
 	if part.IPv6, err = netip.ParsePrefix(ipv6); err != nil || !part.IPv6.Addr().Is6() {
-		return Part{}, errors.Join(fmt.Errorf("%q is no range of IPv6", ipv6), err)
+		return Part{}, errors.Join(fmt.Errorf("%q is not an IPv6 range", ipv6), err)
 	}
 	return part, nil
 }
 
-// Texts are both ranges, "" for one that is missing.
+// Texts returns both ranges, "" for a missing one.
 func (p Part) Texts() (ipv4, ipv6 string) {
 	if p.IPv4.IsValid() {
 		ipv4 = p.IPv4.String()
@@ -80,23 +80,23 @@ func (p Part) Texts() (ipv4, ipv6 string) {
 	return ipv4, ipv6
 }
 
-// String has the ranges with a blank between them.
+// String returns the ranges separated by a space.
 func (p Part) String() string {
 	ipv4, ipv6 := p.Texts()
 	return strings.TrimSpace(ipv4 + " " + ipv6)
 }
 
-// Overlaps tells whether two parts have an address in common.
+// Overlaps reports whether two parts have an address in common.
 func (p Part) Overlaps(other Part) bool {
 	return p.IPv4.Overlaps(other.IPv4) || p.IPv6.Overlaps(other.IPv6)
 }
 
-// Contains tells whether all of another part lies in this one.
+// Contains reports whether another part lies completely in this one.
 func (p Part) Contains(other Part) bool {
 	return p.Has(other.IPv4) && (!other.IPv6.IsValid() || p.Has(other.IPv6))
 }
 
-// Has tells whether a range lies in the part.
+// Has reports whether a range lies in the part.
 func (p Part) Has(subnet netip.Prefix) bool {
 	return slices.ContainsFunc([]netip.Prefix{p.IPv4, p.IPv6}, func(prefix netip.Prefix) bool {
 		return prefix.IsValid() && subnet.IsValid() && prefix.Bits() <= subnet.Bits() && prefix.Contains(subnet.Addr())

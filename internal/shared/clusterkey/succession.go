@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// successionPurpose is part of what a former key signs, so that the signature is of use for nothing else.
+// successionPurpose is part of the text that a former key signs, so that the signature cannot be used for anything else.
 const successionPurpose = "kubernetsn cluster key succession v1\x00"
 
-// maxSteps is how many former keys are told of: a cluster that was away while more keys were replaced has to pin the key by hand.
+// maxSteps limits the former keys in a succession: a cluster that misses more replacements has to pin the key manually.
 const maxSteps = 4
 
-// Succeed makes the key that takes the place of this one, and signs it with this one. Former keys are KEY:SIGNATURE in base64 with blanks between,
-// the last one first, where each signature is of the key after it.
+// Succeed creates the key that replaces this one, and signs it with this one. Former keys are KEY:SIGNATURE in base64, separated by spaces,
+// the latest first; each signature is over the next key.
 func (p *Private) Succeed() (*Private, error) {
 	next, err := New()
 	if err != nil {
@@ -28,7 +28,7 @@ func (p *Private) Succeed() (*Private, error) {
 	return next, nil
 }
 
-// Succeeds tells whether a former key, or one after it, has signed this one.
+// Succeeds reports whether a former key has signed this one, directly or through keys in between.
 func (p Public) Succeeds(former Public, succession string) bool {
 	key := p
 	for _, step := range strings.Fields(succession) {

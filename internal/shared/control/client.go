@@ -54,15 +54,15 @@ func (c *Client) Close() error {
 	return c.conn.Close()
 }
 
-// Gone waits until ktsnd ends the connection, and returns nil then, or until ctx ends. No other request may be sent on
-// this connection meanwhile or afterwards.
-func (c *Client) Gone(ctx context.Context) error {
+// WaitClosed waits until ktsnd closes the connection and returns nil, or returns the error of ctx. No other request may be sent on this
+// connection meanwhile or afterwards.
+func (c *Client) WaitClosed(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer c.interruptAt(ctx)()
 	data, err := c.receive()
 	if err == nil {
-		return fmt.Errorf("ktsnd said %.100q without being asked", data)
+		return fmt.Errorf("ktsnd sent %.100q without a request", data)
 	}
 	return ctx.Err()
 }
@@ -135,31 +135,31 @@ func (c *Client) PeerDel(ctx context.Context, vni uint32, address netip.Addr) er
 // Endpoints lists all endpoints. The list is read in pages: one that changes meanwhile may show an
 // endpoint twice or not at all.
 func (c *Client) Endpoints(ctx context.Context) ([]AttachedEndpoint, error) {
-	return pages(ctx, c, "endpoints", func(page *endpointsReply) ([]AttachedEndpoint, int) { return page.Endpoints, page.Total })
+	return readPages(ctx, c, "endpoints", func(page *endpointsReply) ([]AttachedEndpoint, int) { return page.Endpoints, page.Total })
 }
 
 // Pods lists all pods, with the same reserve as Endpoints.
 func (c *Client) Pods(ctx context.Context) ([]Pod, error) {
-	return pages(ctx, c, "pods", func(page *podsReply) ([]Pod, int) { return page.Pods, page.Total })
+	return readPages(ctx, c, "pods", func(page *podsReply) ([]Pod, int) { return page.Pods, page.Total })
 }
 
 // Flows lists the sockets of all connected processes, with the same reserve as Endpoints.
 func (c *Client) Flows(ctx context.Context) ([]Flow, error) {
-	return pages(ctx, c, "flows", func(page *flowsReply) ([]Flow, int) { return page.Flows, page.Total })
+	return readPages(ctx, c, "flows", func(page *flowsReply) ([]Flow, int) { return page.Flows, page.Total })
 }
 
 // Peers lists all peers, with the same reserve as Endpoints.
 func (c *Client) Peers(ctx context.Context) ([]Peer, error) {
-	return pages(ctx, c, "peers", func(page *peersReply) ([]Peer, int) { return page.Peers, page.Total })
+	return readPages(ctx, c, "peers", func(page *peersReply) ([]Peer, int) { return page.Peers, page.Total })
 }
 
 // Groups lists the groups of the pods of this node and of each peer, with the same reserve as Endpoints.
 func (c *Client) Groups(ctx context.Context) ([]NodeGroups, error) {
-	return pages(ctx, c, "groups", func(page *groupsReply) ([]NodeGroups, int) { return page.Groups, page.Total })
+	return readPages(ctx, c, "groups", func(page *groupsReply) ([]NodeGroups, int) { return page.Groups, page.Total })
 }
 
-// pages reads a list to its end; entries returns the entries of a reply, and the length of the list.
-func pages[Entry, Reply any, Page interface {
+// readPages reads a whole list; entries returns the entries of a reply, and the length of the list.
+func readPages[Entry, Reply any, Page interface {
 	*Reply
 	reply
 }](ctx context.Context, c *Client, list string, entries func(Page) ([]Entry, int)) ([]Entry, error) {
@@ -293,7 +293,7 @@ func (c *Client) interruptAt(ctx context.Context) (release func()) {
 
 // receive reads one message into memory of its length: few replies are long, and most connections only wait.
 func (c *Client) receive() ([]byte, error) {
-	length, err := c.await()
+	length, err := c.peekLength()
 	switch {
 	case err != nil:
 		return nil, err
@@ -307,8 +307,8 @@ func (c *Client) receive() ([]byte, error) {
 	return data, err
 }
 
-// await waits for a message and returns its length, 0 at the end of the connection.
-func (c *Client) await() (length int, err error) {
+// peekLength waits for a message and returns its length, 0 at the end of the connection.
+func (c *Client) peekLength() (length int, err error) {
 	raw, err := c.conn.SyscallConn()
 	if err != nil {
 		return 0, err

@@ -126,7 +126,7 @@ func TestEndpointAddFailsClosed(t *testing.T) {
 	}
 }
 
-func TestAnyOtherRefusalOfAnEndpointIsReported(t *testing.T) {
+func TestEndpointAddReportsRefusal(t *testing.T) {
 	client := fakeDaemon(t, func(map[string]any) string {
 		return `{"version":1,"error":{"field":"sources.addresses[0]","message":"is 7; must be an IP subnet"}}`
 	})
@@ -155,7 +155,7 @@ func TestEndpointsAreReadInPages(t *testing.T) {
 	}
 }
 
-func TestPeersEndAtAnEmptyPageEvenIfTheTotalShrank(t *testing.T) {
+func TestReadPagesEndsAtEmptyPage(t *testing.T) {
 	client := fakeDaemon(t, func(map[string]any) string {
 		return encode(t, peersReply{replyHeader{Version: 1, Reply: "peers"}, 5, []Peer{}})
 	})
@@ -185,7 +185,7 @@ func TestDeparturesAreReadUntilCaughtUp(t *testing.T) {
 	}
 }
 
-func TestTraceIsTheExample(t *testing.T) {
+func TestTraceExample(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(examples, "trace.reply.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +205,7 @@ func TestTraceIsTheExample(t *testing.T) {
 	}
 }
 
-func TestScheduleIsTheExample(t *testing.T) {
+func TestScheduleExample(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(examples, "schedule.reply.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -237,7 +237,7 @@ func TestRefusalIsTyped(t *testing.T) {
 	}
 }
 
-func TestSilentDaemonEndsWithTheContext(t *testing.T) {
+func TestRequestEndsWithContext(t *testing.T) {
 	for name, test := range map[string]struct {
 		context func(context.Context) (context.Context, context.CancelFunc)
 		want    error
@@ -262,7 +262,7 @@ func TestSilentDaemonEndsWithTheContext(t *testing.T) {
 	}
 }
 
-func TestGoneWaitsForTheEndOfTheDaemon(t *testing.T) {
+func TestWaitClosed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "control.sock")
 	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
 	if err != nil {
@@ -280,16 +280,16 @@ func TestGoneWaitsForTheEndOfTheDaemon(t *testing.T) {
 	}
 	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if err := client.Gone(short); !errors.Is(err, context.DeadlineExceeded) {
+	if err := client.WaitClosed(short); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("while the daemon lives: %v", err)
 	}
 	daemon.Close()
-	if err := client.Gone(t.Context()); err != nil {
+	if err := client.WaitClosed(t.Context()); err != nil {
 		t.Errorf("after it ended: %v", err)
 	}
 }
 
-func TestDialWithoutDaemonSaysWhere(t *testing.T) {
+func TestDialWithoutDaemon(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "nobody.sock")
 	if _, err := Dial(t.Context(), path); err == nil {
 		t.Error("connected to nobody")

@@ -92,5 +92,5 @@ type networkClocksReply struct {
 
 // NetworkClocks lists the networks with a requirement for the clock, with the same reserve as Endpoints.
 func (c *Client) NetworkClocks(ctx context.Context) ([]NetworkClock, error) {
-	return pages(ctx, c, "network-clocks", func(page *networkClocksReply) ([]NetworkClock, int) { return page.Networks, page.Total })
+	return readPages(ctx, c, "network-clocks", func(page *networkClocksReply) ([]NetworkClock, int) { return page.Networks, page.Total })
 }

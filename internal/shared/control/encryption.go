@@ -46,7 +46,7 @@ type networkEncryptionsReply struct {
 
 // NetworkEncryptions lists the networks with encryption, with the same reserve as Endpoints.
 func (c *Client) NetworkEncryptions(ctx context.Context) ([]NetworkEncryption, error) {
-	return pages(ctx, c, "network-encryptions",
+	return readPages(ctx, c, "network-encryptions",
 		func(page *networkEncryptionsReply) ([]NetworkEncryption, int) { return page.Networks, page.Total })
 }
 
@@ -124,7 +124,7 @@ type securityAssociationsReply struct {
 
 // SecurityAssociations lists the nodes that ktsnd has associations for, with the same reserve as Endpoints.
 func (c *Client) SecurityAssociations(ctx context.Context) ([]AssociationState, error) {
-	return pages(ctx, c, "security-associations",
+	return readPages(ctx, c, "security-associations",
 		func(page *securityAssociationsReply) ([]AssociationState, int) { return page.Associations, page.Total })
 }
 

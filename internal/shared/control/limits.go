@@ -59,5 +59,5 @@ func (c *Client) NetworkLimitsSet(ctx context.Context, limits NetworkLimits) err
 
 // NetworkLimits lists the networks that have limits, with the same reserve as Endpoints.
 func (c *Client) NetworkLimits(ctx context.Context) ([]NetworkLimits, error) {
-	return pages(ctx, c, "network-limits", func(page *networkLimitsReply) ([]NetworkLimits, int) { return page.Networks, page.Total })
+	return readPages(ctx, c, "network-limits", func(page *networkLimitsReply) ([]NetworkLimits, int) { return page.Networks, page.Total })
 }

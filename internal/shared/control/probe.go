@@ -50,11 +50,11 @@ func Probe(ctx context.Context, folder string) (*ProbeAnswer, error) {
 	data := make([]byte, probeBytes)
 	count, err := conn.Read(data)
 	if err != nil {
-		return nil, fmt.Errorf("read what this ktsnd says: %w", err)
+		return nil, fmt.Errorf("read this ktsnd's answer: %w", err)
 	}
 	var answer ProbeAnswer
 	if err := json.Unmarshal(data[:count], &answer); err != nil {
-		return nil, fmt.Errorf("decode what this ktsnd says: %w", err)
+		return nil, fmt.Errorf("decode this ktsnd's answer: %w", err)
 	}
 	if answer.Version != protocolVersion {
 		return nil, fmt.Errorf("this ktsnd answers probes in version %d, this program asks in version %d", answer.Version, protocolVersion)

@@ -216,21 +216,20 @@ func (s *Status) FIFOPriority() int {
 	return s.SchedulerPriority
 }
 
-// RealtimeBudget is the processor time that the kernel lets real-time threads have before it stops them, and what became
-// of it.
+// RealtimeBudget is the processor time that the kernel allows real-time threads before it throttles them, and its use.
 type RealtimeBudget struct {
-	// RuntimeNs may be used of each PeriodNs; both are 0 where the kernel stops nobody. Source says who decides it.
+	// RuntimeNs may be used in each PeriodNs; both are 0 if the kernel does not throttle. Source is the origin of the limit.
 	RuntimeNs int64  `json:"runtime-ns"`
 	PeriodNs  int64  `json:"period-ns"`
 	Source    string `json:"source"`
-	// UsedNs is what the loop used in the last whole period, MostUsedNs in any since the budget was changed last.
+	// UsedNs is the use of the loop in the last whole period, MostUsedNs the largest in any period since the budget was changed.
 	UsedNs     int64 `json:"used-ns"`
 	MostUsedNs int64 `json:"most-used-ns"`
-	// Rests were taken between departures, RestsForced where no gap was long enough.
+	// Rests counts rests between departures, RestsForced those taken although no gap was long enough.
 	Rests       uint64 `json:"rests"`
 	RestsForced uint64 `json:"rests-forced"`
-	// Stops are times that the kernel kept the loop from its processor for 10 ms or longer, StoppedNs all of that
-	// time. HostPauses are times that the machine stood still for so long.
+	// Stops counts the times that the kernel kept the loop from its processor for 10 ms or longer, StoppedNs is their sum. HostPauses counts
+	// pauses of the machine of that length.
 	Stops      uint64 `json:"stops"`
 	StoppedNs  int64  `json:"stopped-ns"`
 	HostPauses uint64 `json:"host-pauses"`
@@ -249,8 +248,7 @@ func (b *RealtimeBudget) share(ns int64) float64 {
 	return float64(ns) / float64(b.RuntimeNs)
 }
 
-// Clock is what the kernel says of the node's clock, as it was told by whoever disciplines it, and what ktsnd was told and has
-// seen of it.
+// Clock is the kernel's state of the node's clock, the agent's last report about it, and the steps that ktsnd has seen.
 type Clock struct {
 	// TAIOffsetS is TAI - UTC; 0 when it is not set.
 	TAIOffsetS int `json:"tai-offset-s"`
@@ -278,14 +276,15 @@ type Pod struct {
 	// Path is the path of the pod's application socket; empty if it has none yet.
 	Path      string `json:"path"`
 	Endpoints int    `json:"endpoints"`
-	// Processes are connections, also those that ended and have messages under way.
+	// Processes are connections, including ended ones with pending messages.
 	Processes       uint64 `json:"processes"`
 	Sockets         uint64 `json:"sockets"`
 	RingMemoryBytes uint64 `json:"ring-memory-bytes"`
 	Pending         uint64 `json:"pending"`
 	// RelayConnections are the connections of the pod's relay, counted like Processes.
 	RelayConnections uint64 `json:"relay-connections"`
-	// UntimedPending is of frames without a time, which the pod's relay has handed over; the limit of Pending counts for it too, apart.
+	// UntimedPending is the number of pending frames without a transmit time from the pod's relay; the limit of Pending applies to it
+	// separately.
 	UntimedPending uint64    `json:"untimed-pending"`
 	Limits         PodLimits `json:"limits"`
 	// Receive is the state of the pod's sockets with receive rings.
@@ -296,17 +295,17 @@ type Pod struct {
 type PodReceive struct {
 	// Sockets is the number of sockets with a ring.
 	Sockets uint64 `json:"sockets"`
-	// Received are datagrams that came into a ring, Dropped those that found it full.
+	// Received counts datagrams that were put into a ring, Dropped those for which it was full.
 	Received uint64 `json:"received"`
 	Dropped  uint64 `json:"dropped"`
-	// Kernel are those that came into the kernel's queue of such a socket.
+	// Kernel counts datagrams in the kernel's queue of such a socket.
 	Kernel uint64 `json:"kernel"`
-	// Refused is the number of sockets that stayed with the kernel, and Reason is why the last of them did.
+	// Refused is the number of sockets that got no ring, and Reason is the reason of the last one.
 	Refused uint64 `json:"refused"`
 	Reason  string `json:"reason"`
-	// Refusals are these sockets by reason; nil of a ktsnd that does not say.
+	// Refusals are these sockets by reason; nil if ktsnd does not report them.
 	Refusals []SocketsFor `json:"refusals"`
-	// Left are sockets with a ring that stays empty now, because the kernel has to ask others of each datagram.
+	// Left are sockets whose ring is not used any more, because the kernel has to filter each datagram.
 	Left []SocketsFor `json:"left"`
 }
 
@@ -332,7 +331,7 @@ type Flow struct {
 	// Number is the number in Departure.Flow; it is never reused.
 	Number   uint64 `json:"flow"`
 	Identity string `json:"identity"`
-	// PID is the process's when it connected; 0 if ktsnd's PID namespace does not show it.
+	// PID is the process ID at the time of the connection; 0 if it is not visible in ktsnd's PID namespace.
 	PID int `json:"pid"`
 	// LocalAddress and RemoteAddress have address and port; the latter is empty for a socket that is not connected.
 	LocalAddress  string `json:"local-address"`
@@ -356,28 +355,27 @@ type Flow struct {
 type Counters struct {
 	Taken uint64 `json:"taken"`
 	Sent  uint64 `json:"sent"`
-	// SentBridge are those of Sent that went to pods of the same node.
+	// SentBridge are the messages of Sent to pods of the same node.
 	SentBridge uint64 `json:"sent-bridge"`
 	OnTime     uint64 `json:"on-time"`
-	// Untimed left without a transmit time that anybody asked for.
+	// Untimed left without a requested transmit time.
 	Untimed        uint64 `json:"untimed"`
 	LateTaken      uint64 `json:"late-taken"`
 	LateWakeup     uint64 `json:"late-wakeup"`
 	LatePort       uint64 `json:"late-port"`
 	LateUnresolved uint64 `json:"late-unresolved"`
-	// LateGate and LateLink are the schedule's doing: the gate of their class was shut, or frames before them
-	// occupied the link.
+	// LateGate and LateLink are caused by the schedule: the gate of their class was closed, or earlier frames occupied the link.
 	LateGate uint64 `json:"late-gate"`
 	LateLink uint64 `json:"late-link"`
 	// LateClock waited because their network's clock was lost, and left when it was good again.
 	LateClock   uint64 `json:"late-clock"`
 	DropInvalid uint64 `json:"drop-invalid"`
-	// DropHorizon were further ahead than a pod's messages may be.
+	// DropHorizon had transmit times beyond the pod's horizon.
 	DropHorizon    uint64 `json:"drop-horizon"`
 	DropUnresolved uint64 `json:"drop-unresolved"`
 	// DropPort were reported as errors by the device, or were due while the link was down.
 	DropPort uint64 `json:"drop-port"`
-	// DropReceiver found the queue of their receiver full, a pod of the same node.
+	// DropReceiver : the queue of the receiver, a pod of the same node, was full.
 	DropReceiver uint64 `json:"drop-receiver"`
 	DropClosed   uint64 `json:"drop-closed"`
 	// DropMissed and DropTxtime are strategy etf's: their time had passed when they were due, or when they were
@@ -387,14 +385,14 @@ type Counters struct {
 	// DropMaxSDU were larger than the queue-max-sdu of their class, DropNoWindow than all windows of it.
 	DropMaxSDU   uint64 `json:"drop-max-sdu"`
 	DropNoWindow uint64 `json:"drop-no-window"`
-	// DropSource said that they were from somebody else than their pod, or had a priority that was not granted.
+	// DropSource had a source address of another pod, or a priority that is not granted.
 	DropSource uint64 `json:"drop-source"`
 	// DropStale were not taken by the port within ktsnd's --stale-after; or were withdrawn from it, because Open vSwitch did not
 	// fetch them, so that Sent and its parts went down; or had no transmit time, and were too old when ktsnd took their ring over.
 	DropStale uint64 `json:"drop-stale"`
-	// DropClock waited for their network's clock for too long, or were handed over although it refuses messages.
+	// DropClock waited too long for their network's clock, or were sent while it refuses messages.
 	DropClock uint64 `json:"drop-clock"`
-	// DropNoAssociation were to be encrypted, and ktsnd had no key for their node.
+	// DropNoAssociation could not be encrypted, because ktsnd had no key for their node.
 	DropNoAssociation uint64 `json:"drop-no-association"`
 	// Sealed is the number of frames encrypted, SealedAgain of those that another one overtook, ClearPreferred of those that left
 	// in clear for want of a key, as their network allows.
@@ -403,49 +401,49 @@ type Counters struct {
 	ClearPreferred uint64 `json:"clear-preferred"`
 	// ClockLost are those of Sent that left by a clock that was lost.
 	ClockLost uint64 `json:"clock-lost"`
-	// Uncertain is the number of messages that were leaving when the ktsnd before this one was killed: they
+	// Uncertain is the number of messages that were leaving when the previous ktsnd was killed: they
 	// have left or not, and are not sent again. They do not count as taken.
 	Uncertain uint64 `json:"uncertain"`
 	// CopiesSent are frames of messages that went to several nodes and pods, CopiesDropped those of their copies
 	// that did not leave. Such a message counts as sent when one copy left.
 	CopiesSent    uint64 `json:"copies-sent"`
 	CopiesDropped uint64 `json:"copies-dropped"`
-	// CopiesPruned were not made because nobody there is a member of the group, CopiesLeftOut because a message has
-	// no more copies.
+	// CopiesPruned were not created because no receiver there is a member of the group, CopiesLeftOut because of the limit of copies per
+	// message.
 	CopiesPruned  uint64 `json:"copies-pruned"`
 	CopiesLeftOut uint64 `json:"copies-left-out"`
-	// Reports is how many of the drops their applications were told of, as they had asked, and ReportsLost of how
-	// many they were not, because they did not read what they had been told before.
+	// Reports is the number of drops that were reported to applications on request, ReportsLost the number that could not be reported,
+	// because the application did not read earlier reports.
 	Reports        uint64 `json:"reports"`
 	ReportsLost    uint64 `json:"reports-lost"`
 	PortRetries    uint64 `json:"port-retries"`
 	FramePoolEmpty uint64 `json:"frame-pool-empty"`
-	// SharePending, ShareRate and ShareDoorbells are times that a pod reached its share of ktsnd: what it may
-	// have under way, send, and ring.
+	// SharePending, ShareRate and ShareDoorbells count how often a pod reached its limit of pending messages, messages a second, and
+	// doorbells a second.
 	SharePending   uint64 `json:"share-pending"`
 	ShareRate      uint64 `json:"share-rate"`
 	ShareDoorbells uint64 `json:"share-doorbells"`
 	Wakeups        uint64 `json:"wakeups"`
 	Doorbells      uint64 `json:"doorbells"`
 	KernelPath     uint64 `json:"kernel-path"`
-	// Unanswered is how many timed messages were refused because ktsnd did not answer, as the application says.
+	// Unanswered is the number of timed messages that failed because ktsnd did not answer, as applications report.
 	Unanswered uint64 `json:"unanswered"`
-	// LimitRefusals are connections, sockets and rings that a pod asked for above its limits.
+	// LimitRefusals counts connections, sockets and rings that were refused because of a pod's limits.
 	LimitRefusals uint64 `json:"limit-refusals"`
-	// ShareReceiver is how often frames to a pod of this node had to wait because receiving took more than the pod's share of a
+	// ShareReceiver counts how often frames to a pod of this node had to wait because receiving took more than the pod's share of a
 	// processor.
 	ShareReceiver uint64 `json:"share-receiver"`
-	// DeliveryFailed are frames that left for a pod of this node and did not reach it: its link was down or gone, or they waited for
-	// ktsnd's --stale-after.
+	// DeliveryFailed counts frames that left for a pod of this node and did not reach it: its link was down or gone, or they waited longer
+	// than ktsnd's --stale-after.
 	DeliveryFailed uint64 `json:"delivery-failed"`
 }
 
-// Late is the number of messages that left after their time, for whichever reason.
+// Late returns the number of messages that left after their time.
 func (c Counters) Late() uint64 {
 	return c.LateTaken + c.LateWakeup + c.LatePort + c.LateUnresolved + c.LateGate + c.LateLink + c.LateClock
 }
 
-// Dropped is the number of messages that were taken and never left.
+// Dropped returns the number of messages that were taken and never left.
 func (c Counters) Dropped() uint64 {
 	return c.DropInvalid + c.DropHorizon + c.DropUnresolved + c.DropPort + c.DropReceiver + c.DropClosed +
 		c.DropMissed + c.DropTxtime + c.DropMaxSDU + c.DropNoWindow +

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package device says how a virtual machine in a pod is connected to the pod's interface. The operator's webhook, tsn-cni and the
-// relays read it alike.
+// Package device describes how a virtual machine in a pod is connected to the pod's interface, for the operator's webhook, tsn-cni and the
+// relays.
 package device
 
 import (
@@ -15,51 +15,51 @@ import (
 
 // Kinds of devices.
 const (
-	// Tap is a device of the kernel's, in the pod's network namespace.
+	// Tap is a tap device in the pod's network namespace.
 	Tap = "tap"
 	// VhostUser is a socket at which a relay serves the machine's queues.
 	VhostUser = "vhost-user"
-	// VFIO is a network card of the node, which the container runtime, Kata's, gives to the machine.
+	// VFIO is a network card of the node that Kata's runtime passes through to the machine.
 	VFIO = "vfio"
-	// Veth is the pod's interface itself: the container runtime, Kata's, or `ktsn vm attach` makes a tap and redirects between both.
+	// Veth is the pod's interface itself: Kata's runtime, or `ktsn vm attach`, creates a tap and redirects between both.
 	Veth = "veth"
 )
 
-// kinds are all of them.
+// kinds lists all kinds.
 var kinds = []string{Tap, VhostUser, Veth, VFIO}
 
 // Sources of the traffic class of a frame.
 const (
-	// ClassRecord : the record in front of it.
+	// ClassRecord : the record in front of the frame.
 	ClassRecord = "record"
-	// ClassPCP : the priority code point of its tag.
+	// ClassPCP : the priority code point of the frame's tag.
 	ClassPCP = "pcp"
-	// ClassQueue : the pair of queues by which it left the machine.
+	// ClassQueue : the queue pair by which the frame left the machine.
 	ClassQueue = "queue"
 )
 
-// Classes are all of them; the first one is the default.
+// Classes lists all sources; the first one is the default.
 var Classes = []string{ClassRecord, ClassPCP, ClassQueue}
 
-// MaxQueues is how many pairs of queues a machine has at most: a class each.
+// MaxQueues is the maximum number of queue pairs: one for each class.
 const MaxQueues = 8
 
-// Device is one. Its zero value is none.
+// Device is a device of a virtual machine. The zero value means that there is none.
 type Device struct {
 	Kind string `json:"kind"`
-	// Queues are pairs.
+	// Queues is the number of queue pairs.
 	Queues int    `json:"queues"`
 	Class  string `json:"class"`
-	// Owner is the user whose process the machine is; 0: root.
+	// Owner is the user ID of the machine's process.
 	Owner int `json:"owner"`
-	// DAN is the folder in which Kata's runtime looks for the devices of its pods, instead of in their network namespaces (directly
-	// attachable network); "": it does not.
+	// DAN is the folder in which Kata's runtime finds the devices of its pods (directly attachable network); "" if it finds them in their
+	// network namespaces.
 	DAN string `json:"dan,omitempty"`
-	// Card is the PCI address of the one of VFIO, once it is chosen.
+	// Card is the PCI address of the card for VFIO, once it is chosen.
 	Card string `json:"card,omitempty"`
 }
 
-// Names of what is asked for, as arguments of tsn-cni and behind the slash of annotations.
+// Names of the fields, as arguments of tsn-cni and after the slash of annotations.
 const (
 	KindName   = "device"
 	QueuesName = "device-queues"
@@ -68,18 +68,18 @@ const (
 	DANName    = "device-dan"
 )
 
-// Names are all of them.
+// Names lists all names.
 var Names = []string{KindName, QueuesName, ClassName, OwnerName, DANName}
 
-// maxOwner is the largest number of a user; the next one means none.
+// maxOwner is the largest user ID; the next number means none.
 const maxOwner = 1<<32 - 2
 
-// Parse reads what is asked for by these names. The error begins with the name that is wrong.
-func Parse(asked map[string]string) (Device, error) {
-	kind, given := asked[KindName]
+// Parse parses the requested fields. Errors begin with the name of the field.
+func Parse(requested map[string]string) (Device, error) {
+	kind, given := requested[KindName]
 	if !given {
 		for _, name := range Names {
-			if value, there := asked[name]; there {
+			if value, there := requested[name]; there {
 				return Device{}, fmt.Errorf("%s is %q, and there is no device; give %s as well, or leave it out", name, value, KindName)
 			}
 		}
@@ -88,12 +88,12 @@ func Parse(asked map[string]string) (Device, error) {
 	if !slices.Contains(kinds, kind) {
 		return Device{}, fmt.Errorf("%s is %q; give %s, %s, %s or %s", KindName, kind, Tap, VhostUser, Veth, VFIO)
 	}
-	device := Device{Kind: kind, Class: cmp.Or(asked[ClassName], Classes[0]), DAN: asked[DANName]}
+	device := Device{Kind: kind, Class: cmp.Or(requested[ClassName], Classes[0]), DAN: requested[DANName]}
 	var err error
-	if device.Queues, err = number(asked, QueuesName, 1, 1, MaxQueues); err != nil {
+	if device.Queues, err = parseNumber(requested, QueuesName, 1, 1, MaxQueues); err != nil {
 		return Device{}, err
 	}
-	if device.Owner, err = number(asked, OwnerName, 0, 0, maxOwner); err != nil {
+	if device.Owner, err = parseNumber(requested, OwnerName, 0, 0, maxOwner); err != nil {
 		return Device{}, err
 	}
 	if !slices.Contains(Classes, device.Class) {
@@ -106,17 +106,17 @@ func Parse(asked map[string]string) (Device, error) {
 	return device, device.checkRuntime()
 }
 
-// kataFolder is Kata's own, of which dan_conf is a part by default.
+// kataFolder is Kata's runtime folder, which contains dan_conf by default.
 const kataFolder = "/run/kata-containers/"
 
-// IsDANFolder tells whether a folder is directly in Kata's own. A pod's owner can name it, and the plugin writes there as root; further
-// down there are files of pods.
+// IsDANFolder reports whether a folder is directly in Kata's runtime folder. The check is needed because a pod's owner can name it, and the
+// plugin writes there as root; deeper folders contain files of pods.
 func IsDANFolder(folder string) bool {
 	dir, name := path.Split(folder)
 	return dir == kataFolder && name != "" && name != "." && name != ".."
 }
 
-// checkRuntime finds what the runtime that makes the machine cannot do.
+// checkRuntime returns an error for a combination that the container runtime does not support.
 func (d Device) checkRuntime() error {
 	switch {
 	case d.Kind == VFIO && d.DAN == "":
@@ -131,28 +131,28 @@ func (d Device) checkRuntime() error {
 	return nil
 }
 
-// IsOfRuntime tells whether the container runtime opens the device, and not a program in the pod's containers.
+// IsOfRuntime reports whether the container runtime opens the device, and not a program in the pod's containers.
 func (d Device) IsOfRuntime() bool { return d.Kind == Veth || d.DAN != "" }
 
-func number(asked map[string]string, name string, otherwise, least, most int) (int, error) {
-	text, given := asked[name]
+func parseNumber(requested map[string]string, name string, defaultValue, minimum, maximum int) (int, error) {
+	text, given := requested[name]
 	if !given {
-		return otherwise, nil
+		return defaultValue, nil
 	}
 	value, err := strconv.Atoi(text)
-	if err != nil || value < least || value > most {
-		return 0, fmt.Errorf("%s is %q; give a number from %d to %d", name, text, least, most)
+	if err != nil || value < minimum || value > maximum {
+		return 0, fmt.Errorf("%s is %q; give a number from %d to %d", name, text, minimum, maximum)
 	}
 	return value, nil
 }
 
-// Is tells whether there is a device of that kind.
+// Is reports whether the device is of a kind.
 func (d Device) Is(kind string) bool { return d.Kind == kind }
 
-// Exists tells whether there is one.
+// Exists reports whether there is a device.
 func (d Device) Exists() bool { return d.Kind != "" }
 
-// String says it in a few words.
+// String describes the device.
 func (d Device) String() string {
 	if d.Kind == VFIO {
 		return VFIO + " " + d.Card
@@ -166,25 +166,24 @@ func (d Device) String() string {
 
 const (
 	tapPrefix = "tap"
-	// podPrefix opens the names that KubeVirt gives to interfaces, in whose place it expects tapPrefix.
+	// podPrefix is the prefix of KubeVirt's interface names, which tapPrefix replaces in the names of taps.
 	podPrefix = "pod"
-	// maxName is that of an interface: IFNAMSIZ less the final zero.
-	maxName = 15
+	// maxInterfaceBytes is IFNAMSIZ without the terminating zero.
+	maxInterfaceBytes = 15
 )
 
-// TapName is the name of the tap of an interface, as KubeVirt expects it: that of pod16477688c0e is tap16477688c0e, that of tsn0 is
-// taptsn0.
+// TapName returns the name of an interface's tap as KubeVirt expects it: tap16477688c0e for pod16477688c0e, taptsn0 for tsn0.
 func TapName(interfaceName string) (string, error) {
 	name := tapPrefix + strings.TrimPrefix(interfaceName, podPrefix)
-	if len(name) > maxName {
+	if len(name) > maxInterfaceBytes {
 		return "", fmt.Errorf("%s is too long a name for an interface with a tap: the tap would be %s, and a name has at most %d characters",
-			interfaceName, name, maxName)
+			interfaceName, name, maxInterfaceBytes)
 	}
 	return name, nil
 }
 
-// SocketFolder is a folder beside a socket of vhost-user, in which a relay makes it.
+// SocketFolder returns the folder next to a vhost-user socket in which a relay creates it.
 func SocketFolder(socket string) string { return strings.TrimSuffix(socket, ".sock") + ".new" }
 
-// SocketName is the name of the socket of vhost-user of an interface, in the folder of the pod's application socket.
+// SocketName returns the name of an interface's vhost-user socket, in the folder of the pod's application socket.
 func SocketName(interfaceName string) string { return interfaceName + ".vhost.sock" }

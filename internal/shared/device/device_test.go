@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestADeviceIsReadWithItsDefaults(t *testing.T) {
+func TestParse(t *testing.T) {
 	for name, test := range map[string]struct {
 		asked map[string]string
 		want  Device
@@ -24,7 +24,7 @@ func TestADeviceIsReadWithItsDefaults(t *testing.T) {
 	}
 }
 
-func TestADeviceThatCannotBeIsRefusedByTheNameThatIsWrong(t *testing.T) {
+func TestParseInvalid(t *testing.T) {
 	for want, asked := range map[string]map[string]string{
 		`device is "macvtap"; give tap, vhost-user, veth or vfio`:           {"device": "macvtap"},
 		`device is ""; give tap, vhost-user, veth or vfio`:                  {"device": ""},
@@ -45,7 +45,7 @@ func TestADeviceThatCannotBeIsRefusedByTheNameThatIsWrong(t *testing.T) {
 	}
 }
 
-func TestTheTapOfAnInterfaceHasTheNameThatKubeVirtExpects(t *testing.T) {
+func TestTapName(t *testing.T) {
 	for interfaceName, want := range map[string]string{
 		"pod16477688c0e": "tap16477688c0e", "tsn0": "taptsn0", "twelve-chars": "taptwelve-chars",
 	} {

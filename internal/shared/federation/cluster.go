@@ -4,15 +4,15 @@ package federation
 
 import "time"
 
-// Ways by which a cluster gets what the hub wants of it.
+// Modes of a cluster's membership.
 const (
-	// Pull : an agent in the cluster asks the hub.
+	// Pull : an agent in the cluster reads from the hub.
 	Pull = "Pull"
 	// Push : the hub has credentials of the cluster and reaches it.
 	Push = "Push"
 )
 
-// JoinRequest asks for a cluster to become a member.
+// JoinRequest requests that a cluster becomes a member.
 type JoinRequest struct {
 	Name        string            `json:"name" maxLength:"48" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" patternDescription:"small letters, digits and hyphens" doc:"Name of the cluster at the hub."`
 	Mode        string            `json:"mode,omitempty" enum:"Pull,Push" default:"Pull" doc:"Pull: an agent in the cluster asks the hub. Push: the hub reaches the cluster and keeps its credentials."`
@@ -40,7 +40,7 @@ type Bootstrap struct {
 	ExpiresAt time.Time `json:"expiresAt" doc:"When the token ends."`
 }
 
-// CertificateRequest asks for the certificate of a cluster's agent.
+// CertificateRequest requests the certificate of a cluster's agent.
 type CertificateRequest struct {
 	Request string `json:"request" maxLength:"16384" doc:"Certificate signing request in PEM, of CN system:karmada:agent:NAME and O system:karmada:agents."`
 }
@@ -52,26 +52,26 @@ type Certificate struct {
 	Certificate string `json:"certificate" doc:"Certificate of the agent, in PEM."`
 }
 
-// AgentUser and AgentGroup are who an agent is at the hub: its certificate's CN, to which the cluster's name is added, and O.
+// AgentUser and AgentGroup identify an agent at the hub: the prefix of its certificate's CN, followed by the cluster's name, and its O.
 const (
 	AgentUser  = "system:karmada:agent:"
 	AgentGroup = "system:karmada:agents"
 )
 
-// Audience is that of the tokens by which users ask the federator. A token for it is no good at the API server of the hub.
+// Audience is the audience of users' tokens for the federator. The hub's API server does not accept such a token.
 const Audience = "ktsn-federator"
 
 // States of a cluster's certificate authority.
 const (
-	// PinMatches : what the hub knows of the cluster is of the authority that was given.
+	// PinMatches : the CA that the hub knows of the cluster is the given one.
 	PinMatches = "Matches"
-	// PinDiffers : it is of another one.
+	// PinDiffers : the CA is another one.
 	PinDiffers = "Differs"
-	// PinUnknown : nothing was given, or the hub knows nothing that could be compared.
+	// PinUnknown : no CA was given, or the hub knows none.
 	PinUnknown = "Unknown"
 )
 
-// Cluster is a member.
+// Cluster is a member cluster.
 type Cluster struct {
 	Name              string            `json:"name"`
 	Mode              string            `json:"mode" enum:"Pull,Push"`
@@ -87,12 +87,12 @@ type Cluster struct {
 	Leaving           bool              `json:"leaving,omitempty" doc:"The cluster is being removed."`
 }
 
-// Clusters is a list of them.
+// Clusters is a list of clusters.
 type Clusters struct {
 	Items []Cluster `json:"items"`
 }
 
-// Unjoined is the answer when a cluster was asked to leave.
+// Unjoined is the answer to a request to remove a cluster.
 type Unjoined struct {
 	Cluster string   `json:"cluster"`
 	Drained []string `json:"drained" doc:"Workloads that are on other clusters too and were taken from this one, as NAMESPACE/NAME."`

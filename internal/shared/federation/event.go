@@ -4,7 +4,7 @@ package federation
 
 import "time"
 
-// Event is what happened to an object of the hub, once or several times.
+// Event is an event of an object of the hub.
 type Event struct {
 	At        time.Time `json:"at" doc:"When it was seen last."`
 	First     time.Time `json:"first" doc:"When it was seen first."`
@@ -16,12 +16,12 @@ type Event struct {
 	Count     int32     `json:"count" doc:"How often it was seen: equal events are told once."`
 }
 
-// Events is a list of them, the youngest first.
+// Events is a list of events, the newest first.
 type Events struct {
 	Items []Event `json:"items"`
 }
 
-// Change is that an object is not as it was.
+// Change is a change of an object.
 type Change struct {
 	Change    string    `json:"change" enum:"Added,Modified,Deleted"`
 	Kind      string    `json:"kind" enum:"Cluster,Workload,Network,Link"`
@@ -33,7 +33,7 @@ type Change struct {
 	Link      *Link     `json:"link,omitempty" doc:"The link over clusters, if it is one."`
 }
 
-// Problem is an answer that says why there is no other, by RFC 9457.
+// Problem is an error response (RFC 9457).
 type Problem struct {
 	Title  string          `json:"title"`
 	Status int             `json:"status"`
@@ -41,7 +41,7 @@ type Problem struct {
 	Errors []ProblemDetail `json:"errors,omitempty"`
 }
 
-// ProblemDetail is one thing that is wrong with a request.
+// ProblemDetail is a single error of a request.
 type ProblemDetail struct {
 	Message  string `json:"message"`
 	Location string `json:"location,omitempty"`

@@ -14,7 +14,7 @@ type Service struct {
 	Conditions []Condition `json:"conditions"`
 }
 
-// Link is a TSNLink of the hub: one that no cluster could make alone.
+// Link is a TSNLink of the hub, between clusters.
 type Link struct {
 	Namespace  string      `json:"namespace"`
 	Name       string      `json:"name"`

@@ -22,7 +22,7 @@ type NetworkOnCluster struct {
 	MTU     int32  `json:"mtu,omitempty" doc:"The most that its nodes leave for pods, where it is known."`
 }
 
-// Condition is one of an object's.
+// Condition is a condition of an object.
 type Condition struct {
 	Type    string `json:"type"`
 	Status  string `json:"status" enum:"True,False,Unknown"`
@@ -30,7 +30,7 @@ type Condition struct {
 	Message string `json:"message"`
 }
 
-// Networks is a list of them.
+// Networks is a list of networks.
 type Networks struct {
 	Items []Network `json:"items"`
 }

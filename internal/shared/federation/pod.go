@@ -2,7 +2,7 @@
 
 package federation
 
-// Pod is where containers run.
+// Pod is a pod of a workload.
 type Pod struct {
 	Workload   string      `json:"workload" doc:"NAMESPACE/NAME of the workload."`
 	Cluster    string      `json:"cluster"`
@@ -23,14 +23,14 @@ type PodOnTSN struct {
 	Addresses []string `json:"addresses"`
 }
 
-// Container is one of a pod's.
+// Container is a container of a pod.
 type Container struct {
 	Name  string `json:"name"`
 	Image string `json:"image"`
 	State string `json:"state" enum:"Running,Waiting,Terminated,Unknown"`
 }
 
-// Unseen is a cluster whose pods the hub cannot ask for.
+// Unseen is a cluster whose pods the hub cannot list.
 type Unseen struct {
 	Workload string `json:"workload"`
 	Cluster  string `json:"cluster"`
@@ -39,7 +39,7 @@ type Unseen struct {
 	Reason   string `json:"reason"`
 }
 
-// Pods is where workloads run.
+// Pods are the pods of workloads.
 type Pods struct {
 	Items  []Pod    `json:"items"`
 	Unseen []Unseen `json:"unseen" doc:"Clusters that have a workload, whose pods the hub cannot ask for."`

@@ -37,7 +37,7 @@ type Workloads struct {
 	Items []Workload `json:"items"`
 }
 
-// Object is one of a workload's.
+// Object is an object of a workload.
 type Object struct {
 	APIVersion string      `json:"apiVersion"`
 	Kind       string      `json:"kind"`
@@ -64,21 +64,21 @@ type OnCluster struct {
 
 // Phases of a move.
 const (
-	// MovePlacing : the workload is on the old and the new clusters, and is awaited there.
+	// MovePlacing : the workload is on the old and the new clusters, and not yet ready on the new ones.
 	MovePlacing = "Placing"
-	// MoveNarrowing : the workload is ready on the new clusters, and is taken from the old ones.
+	// MoveNarrowing : the workload is ready on the new clusters, and is being removed from the old ones.
 	MoveNarrowing = "Narrowing"
-	// MoveReverting : the workload did not become ready in time, and is taken from the new clusters.
+	// MoveReverting : the workload did not become ready in time, and is being removed from the new clusters.
 	MoveReverting = "Reverting"
-	// MoveSettling : it was taken from there, where what remains is being removed.
+	// MoveSettling : the workload is removed from the new clusters; its remaining objects there are being deleted.
 	MoveSettling = "Settling"
 	// MoveDone : the workload has moved.
 	MoveDone = "Done"
-	// MoveFailed : the workload is where it was.
+	// MoveFailed : the workload is on the old clusters.
 	MoveFailed = "Failed"
 )
 
-// Move is one of a workload.
+// Move is a move of a workload to other clusters.
 type Move struct {
 	From      []string  `json:"from" doc:"Clusters that had the workload."`
 	To        []string  `json:"to" doc:"Clusters that shall have it."`
@@ -89,5 +89,5 @@ type Move struct {
 	By        string    `json:"by,omitempty" doc:"Who asked for it."`
 }
 
-// Ended tells whether nothing more becomes of a move.
-func (m *Move) Ended() bool { return m.Phase == MoveDone || m.Phase == MoveFailed }
+// IsFinal reports whether the move has ended.
+func (m *Move) IsFinal() bool { return m.Phase == MoveDone || m.Phase == MoveFailed }

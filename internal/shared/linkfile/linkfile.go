@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package linkfile is how ktsn-agent tells the containers of a pod of its links: in files of a folder that they have mounted.
+// Package linkfile defines the files by which ktsn-agent reports links to the containers of a pod, in a mounted folder.
 //
-//	/run/ktsn/links/IFNAME           the link was up once; a Link in JSON
-//	/run/ktsn/links/IFNAME.waiting   it was not yet; a sentence that says what is missing
+//	/run/ktsn/links/IFNAME           the link was up: a Link in JSON
+//	/run/ktsn/links/IFNAME.waiting   the link was not up yet: a message with the reason
 package linkfile
 
 import "net/netip"
 
 const (
-	// Folder has the files, in the pod's folder.
+	// Folder is the name of the folder in the pod's folder.
 	Folder = "links"
-	// PodFolder is where containers have it.
+	// PodFolder is its path in containers.
 	PodFolder = "/run/ktsn/" + Folder
-	// Waiting ends the name of the file that says what is missing.
+	// Waiting is the suffix of the file of a link that was not up yet.
 	Waiting = ".waiting"
 )
 
-// Link is what the file of a link says.
+// Link is the content of a link's file.
 type Link struct {
 	Interface string `json:"interface"`
 	Service   string `json:"service"`
-	// Addresses are the pod's, with the lengths of their prefixes.
+	// Addresses are the pod's addresses with their prefix lengths.
 	Addresses []string `json:"addresses"`
 	Peer      Peer     `json:"peer"`
-	// MTU is that of the interface, in bytes.
+	// MTU is the interface's MTU in bytes.
 	MTU int `json:"mtu"`
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podstatus reads of a pod where it runs and what it is attached to.
+// Package podstatus reads a pod's readiness, place and networks from its object.
 package podstatus
 
 import (
@@ -13,26 +13,26 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// Ready tells whether a pod serves.
+// Ready reports whether a pod is ready.
 func Ready(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
 		return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
 	})
 }
 
-// Place is where a pod runs, and its networks.
+// Place returns where a pod runs, and its networks.
 func Place(pod *corev1.Pod) v1alpha1.WorkloadPod {
-	at := v1alpha1.WorkloadPod{Name: pod.Name, Node: pod.Spec.NodeName, Phase: string(pod.Status.Phase), Ready: Ready(pod), Networks: Networks(pod)}
+	place := v1alpha1.WorkloadPod{Name: pod.Name, Node: pod.Spec.NodeName, Phase: string(pod.Status.Phase), Ready: Ready(pod), Networks: Networks(pod)}
 	for _, address := range pod.Status.PodIPs {
-		at.Addresses = append(at.Addresses, address.IP)
+		place.Addresses = append(place.Addresses, address.IP)
 	}
 	for i := range pod.Spec.Containers {
 		container := &pod.Spec.Containers[i]
-		at.Containers = append(at.Containers, v1alpha1.WorkloadContainer{
+		place.Containers = append(place.Containers, v1alpha1.WorkloadContainer{
 			Name: container.Name, Image: container.Image, State: stateOf(pod, container.Name),
 		})
 	}
-	return at
+	return place
 }
 
 func stateOf(pod *corev1.Pod, container string) string {
@@ -51,30 +51,30 @@ func stateOf(pod *corev1.Pod, container string) string {
 	return "Unknown"
 }
 
-// MultusAnnotation is that by which Multus says what a pod was attached to.
+// MultusAnnotation is the annotation with the attachments that Multus reports.
 const MultusAnnotation = "k8s.v1.cni.cncf.io/network-status"
 
-// Networks are the TSNNetworks of a pod, with what Multus says of them.
+// Networks returns the TSNNetworks of a pod, with the interfaces and addresses that Multus reports.
 func Networks(pod *corev1.Pod) []v1alpha1.WorkloadNetwork {
 	var attached []struct {
 		Name      string   `json:"name"`
 		Interface string   `json:"interface"`
 		IPs       []string `json:"ips"`
 	}
-	_ = json.Unmarshal([]byte(pod.Annotations[MultusAnnotation]), &attached) // what cannot be read is not told
+	_ = json.Unmarshal([]byte(pod.Annotations[MultusAnnotation]), &attached) // an invalid annotation is ignored
 	var networks []v1alpha1.WorkloadNetwork
 	for name := range strings.SplitSeq(pod.Annotations[v1alpha1.NetworkAnnotation], ",") {
 		if name = strings.TrimSpace(name); name == "" {
 			continue
 		}
-		on := v1alpha1.WorkloadNetwork{Network: name}
+		network := v1alpha1.WorkloadNetwork{Network: name}
 		for _, row := range attached {
 			if row.Name == name || strings.HasSuffix(row.Name, "/"+name) {
-				on.Interface = row.Interface
-				on.Addresses = append(on.Addresses, row.IPs...)
+				network.Interface = row.Interface
+				network.Addresses = append(network.Addresses, row.IPs...)
 			}
 		}
-		networks = append(networks, on)
+		networks = append(networks, network)
 	}
 	return networks
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Pause waits for so long. The error is that of ctx, when that ends before.
+// Pause waits for a duration. It returns the error of ctx if that is done first.
 func Pause(ctx context.Context, duration time.Duration) error {
 	timer := time.NewTimer(duration)
 	defer timer.Stop()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package retry asks again what was refused. Both halves of a removal do: helm would not ask again when an API server is
-// restarted, or has too much to do, or has not yet heard of an account's rights.
+// Package retry repeats operations that fail, for programs that helm runs once: an API server may be restarting, overloaded, or not know
+// an account's rights yet.
 package retry
 
 import (
@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// ErrFinal is in errors that asking again does not mend.
+// ErrFinal marks errors for which a retry does not help.
 var ErrFinal = errors.New("failed")
 
-// Until asks, with a pause between, until there is no error, or a final one, or ctx ends. The error is then the last that says what was
-// wrong, and not that the time was over in the middle of a question.
-func Until(ctx context.Context, pause time.Duration, ask func() error) error {
+// Until calls attempt, with a pause between calls, until it succeeds, fails with ErrFinal, or ctx is done. Then it returns the last error
+// that was not caused by ctx.
+func Until(ctx context.Context, pause time.Duration, attempt func() error) error {
 	var last error
 	for {
-		err := ask()
+		err := attempt()
 		if err == nil || errors.Is(err, ErrFinal) {
 			return err
 		}

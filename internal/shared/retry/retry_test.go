@@ -35,7 +35,7 @@ func TestUntil(t *testing.T) {
 	}
 }
 
-func TestWhenTheTimeIsOverTheLastReasonIsSaid(t *testing.T) {
+func TestUntilReturnsLastError(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	asked := 0
 	err := Until(ctx, time.Millisecond, func() error {
@@ -50,7 +50,7 @@ func TestWhenTheTimeIsOverTheLastReasonIsSaid(t *testing.T) {
 	}
 }
 
-func TestAPauseEndsWithItsTimeOrItsContext(t *testing.T) {
+func TestPause(t *testing.T) {
 	if err := Pause(t.Context(), time.Millisecond); err != nil {
 		t.Errorf("after its time: %v", err)
 	}

@@ -45,10 +45,10 @@ func (d *Document) Check(linkSpeedBps int64) error {
 func (d *Document) checkTimes(smallestNs, linkSpeedBps int64) *Error {
 	table := d.Table
 	cycle := d.root.member("admin-cycle-time")
-	whyLeast := fmt.Sprintf("the time of the smallest frame at %s", FormatLinkSpeed(linkSpeedBps))
+	reason := fmt.Sprintf("the time of the smallest frame at %s", FormatLinkSpeed(linkSpeedBps))
 	switch cycleNs := table.AdminCycleTime.Nanoseconds(); {
 	case table.GateEnabled && cycleNs < smallestNs:
-		return cycle.fault("is %d ns; must be at least %d ns, %s", cycleNs, smallestNs, whyLeast)
+		return cycle.fault("is %d ns; must be at least %d ns, %s", cycleNs, smallestNs, reason)
 	case cycleNs > maxCycleTimeNs:
 		return cycle.fault("is %d ns; must be at most %d s", cycleNs, int64(maxCycleTimeNs/nsPerSecond))
 	}
@@ -60,7 +60,7 @@ func (d *Document) checkTimes(smallestNs, linkSpeedBps int64) *Error {
 	for i, entry := range table.AdminControlList.Entries {
 		if at := list.entry(i); int64(entry.TimeIntervalValue) < smallestNs {
 			interval := at.member("time-interval-value")
-			return interval.fault("is %d; must be at least %d, %s", entry.TimeIntervalValue, smallestNs, whyLeast)
+			return interval.fault("is %d; must be at least %d, %s", entry.TimeIntervalValue, smallestNs, reason)
 		}
 	}
 	return nil

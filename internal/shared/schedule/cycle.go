@@ -23,7 +23,7 @@ type window struct {
 	states       uint8
 }
 
-// windows are what is executed of the list: cut at the end of the cycle, or with its last states held until then.
+// windows returns the executed part of the list: cut at the end of the cycle, or with its last states held until then.
 func (c Cycle) windows() []window {
 	var all []window
 	at := int64(0)
@@ -40,7 +40,7 @@ func (c Cycle) windows() []window {
 	return all
 }
 
-// Executed is the control list as it is executed: cut at the end of the cycle, or with its last states held until then.
+// Executed returns the control list as it is executed: cut at the end of the cycle, or with its last states held until then.
 func (c Cycle) Executed() (entries []control.GateControlEntry) {
 	for _, window := range c.windows() {
 		// A long one takes several entries.
@@ -65,8 +65,8 @@ func openNs(windows []window, class int, fromNs, toNs int64) int64 {
 	return open
 }
 
-// longestNs is that of the windows of a class, of which one may go on in the next cycle; 0 when its gate never opens,
-// the largest number when it never shuts.
+// longestNs returns the longest window of a class, which may continue in the next cycle; 0 if its gate never opens, the largest number if
+// it never closes.
 func (c Cycle) longestNs(class int) int64 {
 	windows := c.windows()
 	if openNs(windows, class, 0, c.TimeNs) == c.TimeNs {
@@ -86,7 +86,7 @@ func (c Cycle) longestNs(class int) int64 {
 	return longest
 }
 
-// Link is what decides which frames fit into a window.
+// Link has the properties of a link that decide which frames fit into a window.
 type Link struct {
 	SpeedBps int64
 	// GuardBandNs is how long before its gate closes a frame must have left.

@@ -103,7 +103,7 @@ func (c Cycle) row(windows []window, class, columns int, glyphs glyphs) (row str
 	return out.String(), hidden
 }
 
-// gateEdges are begin and end of the cycle and the times between at which the gate of a class moves.
+// gateEdges returns begin and end of the cycle and the times at which the gate of a class changes.
 func gateEdges(windows []window, class int) []int64 {
 	var edges []int64
 	for i, window := range windows {
@@ -114,7 +114,7 @@ func gateEdges(windows []window, class int) []int64 {
 	return append(edges, windows[len(windows)-1].toNs)
 }
 
-// edgesWithin counts those from (inclusive) to (inclusive).
+// edgesWithin counts the edges between two times, both inclusive.
 func edgesWithin(edges []int64, fromNs, toNs int64) int {
 	count := 0
 	for _, edge := range edges {
@@ -125,7 +125,7 @@ func edgesWithin(edges []int64, fromNs, toNs int64) int {
 	return count
 }
 
-// edges are the beginnings of all windows but the first.
+// edges returns the beginnings of all windows except the first.
 func edges(windows []window) []int64 {
 	var all []int64
 	for _, window := range windows {

@@ -21,7 +21,7 @@ func cycleOf(timeNs int64, pairs ...uint32) Cycle {
 	return cycle
 }
 
-func TestCyclesAreDrawn(t *testing.T) {
+func TestDraw(t *testing.T) {
 	for name, test := range map[string]struct {
 		cycle Cycle
 		style Style
@@ -111,7 +111,7 @@ TC0 |####################|
 	}
 }
 
-func TestNotesSayWhatTheListDoesNot(t *testing.T) {
+func TestNotes(t *testing.T) {
 	link := Link{SpeedBps: gigabit, GuardBandNs: 20000}
 	for name, test := range map[string]struct {
 		cycle Cycle
@@ -139,7 +139,7 @@ func TestNotesSayWhatTheListDoesNot(t *testing.T) {
 	}
 }
 
-func TestClassesAreNamed(t *testing.T) {
+func TestClasses(t *testing.T) {
 	for states, want := range map[uint8]string{0: "none", 129: "TC7, TC0", 4: "TC2"} {
 		if got := Classes(states); got != want {
 			t.Errorf("%d is %q", states, got)

@@ -89,7 +89,7 @@ func TestTableMayBeBareOrWrapped(t *testing.T) {
 	}
 }
 
-func TestDefaultsAreThoseOfYANG(t *testing.T) {
+func TestYANGDefaults(t *testing.T) {
 	const list = "admin-control-list: {gate-control-entry: [{index: 0, operation-name: set-gate-states, " +
 		"time-interval-value: 1000, gate-states-value: 0x80}]}\n"
 	entries := control.GateControlList{Entries: []control.GateControlEntry{
@@ -272,7 +272,7 @@ func TestCheckTable(t *testing.T) {
 	}
 }
 
-func TestBadFilesAreRefusedInOneSentence(t *testing.T) {
+func TestReadInvalidFiles(t *testing.T) {
 	const cycle = "gate-enabled: true\nadmin-cycle-time:\n  numerator: 1\n  denominator: 1000\n"
 	for name, test := range map[string]struct{ text, want string }{
 		"nothing":          {"", "s.yaml: is empty; must hold a gate-parameter-table"},
@@ -331,14 +331,14 @@ func TestBadFilesAreRefusedInOneSentence(t *testing.T) {
 	}
 }
 
-func TestFileThatIsNotThereIsNamed(t *testing.T) {
+func TestReadMissingFile(t *testing.T) {
 	_, err := Read(filepath.Join(t.TempDir(), "nowhere.yaml"))
 	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "nowhere.yaml") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestLongestListIsRead(t *testing.T) {
+func TestLongestList(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("gate-enabled: true\nadmin-cycle-time: {numerator: 1, denominator: 1}\n" +
 		"admin-control-list:\n  gate-control-entry:\n")
@@ -377,7 +377,7 @@ func TestLinkSpeeds(t *testing.T) {
 	}
 }
 
-func TestDurationsAreWrittenExactly(t *testing.T) {
+func TestFormatNs(t *testing.T) {
 	for ns, want := range map[int64]string{0: "0 ns", 999: "999 ns", 1000: "1 µs", 1001: "1.001 µs", 300000: "300 µs",
 		1500000: "1.5 ms", 1234567: "1234.567 µs", 3600e9: "3600 s", 1000000001: "1000000.001 µs"} {
 		if got := FormatNs(ns, false); got != want {

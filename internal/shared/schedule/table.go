@@ -96,13 +96,13 @@ func unwrap(tree *node) (place, *Error) {
 			root.value = field.value
 			return root, nil
 		}
-		return root, besideTable(tree.fields, field.name)
+		return root, rejectOtherFields(tree.fields, field.name)
 	}
 	return root, nil
 }
 
-// besideTable rejects the first field that is not the table.
-func besideTable(fields []field, table string) *Error {
+// rejectOtherFields returns an error for the first field that is not the table.
+func rejectOtherFields(fields []field, table string) *Error {
 	for _, field := range fields {
 		if field.name != table {
 			return &Error{Line: field.line,
@@ -145,12 +145,12 @@ func (d *decoder) object(p place, fields ...string) {
 	}
 }
 
-func (d *decoder) list(p place, most int) {
+func (d *decoder) list(p place, limit int) {
 	switch {
 	case p.value.kind != kindList:
-		d.refuseValue(p, "a list of 0 to %d entries", most)
-	case len(p.value.items) > most:
-		d.refuse(p, "has %d entries; must have 0 to %d", len(p.value.items), most)
+		d.refuseValue(p, "a list of 0 to %d entries", limit)
+	case len(p.value.items) > limit:
+		d.refuse(p, "has %d entries; must have 0 to %d", len(p.value.items), limit)
 	}
 }
 
@@ -180,28 +180,28 @@ func (d *decoder) whole(p place) (uint64, bool) {
 	}
 }
 
-func (d *decoder) integer(p place, least, most uint64) uint64 {
+func (d *decoder) integer(p place, minimum, maximum uint64) uint64 {
 	if d.fault != nil {
 		return 0
 	}
 	number, whole := d.whole(p)
-	if !whole || number < least || number > most {
-		d.refuseValue(p, "a whole number from %d to %d", least, most)
+	if !whole || number < minimum || number > maximum {
+		d.refuseValue(p, "a whole number from %d to %d", minimum, maximum)
 		return 0
 	}
 	return number
 }
 
-func (d *decoder) requiredInteger(object *place, name string, least, most uint64) uint64 {
-	return d.integer(d.required(object, name), least, most)
+func (d *decoder) requiredInteger(object *place, name string, minimum, maximum uint64) uint64 {
+	return d.integer(d.required(object, name), minimum, maximum)
 }
 
-func (d *decoder) optionalInteger(object *place, name string, most, otherwise uint64) uint64 {
+func (d *decoder) optionalInteger(object *place, name string, maximum, defaultValue uint64) uint64 {
 	p := object.member(name)
 	if p.value == nil {
-		return otherwise
+		return defaultValue
 	}
-	return d.integer(p, 0, most)
+	return d.integer(p, 0, maximum)
 }
 
 func (d *decoder) table(root place) *control.GateParameterTable {

@@ -38,7 +38,7 @@ type Jitter struct {
 type Spread struct {
 	Summary
 	P0_1 int64 `json:"p0_1"`
-	// SpanP99_9 is from P0_1 to P99_9.
+	// SpanP99_9 is P99_9 - P0_1.
 	SpanP99_9 int64 `json:"span_p99_9"`
 }
 
@@ -48,8 +48,8 @@ func SummarizeSpread(samples []int64) *Spread {
 	if all == nil {
 		return nil
 	}
-	least := Percentile(slices.Sorted(slices.Values(samples)), P0_1)
-	return &Spread{*all, least, all.P99_9 - least}
+	p0_1 := Percentile(slices.Sorted(slices.Values(samples)), P0_1)
+	return &Spread{*all, p0_1, all.P99_9 - p0_1}
 }
 
 // Summarize describes samples, in any order, which it leaves as they are; nil when there are none.
@@ -88,23 +88,23 @@ func Percentile(sorted []int64, hundredths int) int64 {
 	return sorted[Rank(len(sorted), hundredths)-1]
 }
 
-// Rank is where a percentile stands in that many samples, counted from 1.
+// Rank returns the rank of a percentile in that many samples, counted from 1.
 func Rank(count, hundredths int) int {
 	return max((count*hundredths+whole-1)/whole, 1)
 }
 
-// leastAbove is how many samples above a percentile say where it is.
-const leastAbove = 10
+// minSamplesAbove is the number of samples above a percentile that make it reliable.
+const minSamplesAbove = 10
 
-// Supported tells whether that many samples are enough for a percentile: whether at least ten of them lie above it.
+// Supported reports whether that many samples are enough for a percentile: whether at least ten of them lie above it.
 func Supported(count, hundredths int) bool {
-	return count-Rank(count, hundredths) >= leastAbove
+	return count-Rank(count, hundredths) >= minSamplesAbove
 }
 
-// Event is something that happened once for the message with that sequence number.
+// Event is an event of the message with that sequence number.
 type Event struct {
 	Sequence uint32
-	// At is when, in nanoseconds.
+	// At is its time in nanoseconds.
 	At int64
 }
 

@@ -18,7 +18,7 @@ func upTo(n int) []int64 {
 	return all
 }
 
-func TestPercentilesAreByNearestRank(t *testing.T) {
+func TestPercentile(t *testing.T) {
 	for name, test := range map[string]struct {
 		samples []int64
 		want    *Summary
@@ -44,7 +44,7 @@ func TestPercentilesAreByNearestRank(t *testing.T) {
 	}
 }
 
-func TestJitterIsTakenBetweenConsecutiveMessagesOnly(t *testing.T) {
+func TestJitterOf(t *testing.T) {
 	const cycle = 1000
 	for name, test := range map[string]struct {
 		events []Event
@@ -66,7 +66,7 @@ func TestJitterIsTakenBetweenConsecutiveMessagesOnly(t *testing.T) {
 	}
 }
 
-func TestAbsoluteJitterIgnoresTheSign(t *testing.T) {
+func TestSummarizeJitter(t *testing.T) {
 	got := SummarizeJitter([]int64{-10, 1, 2, -3, 4})
 	want := &Jitter{Summary{-10, 1, 4, 4, 4, 4}, 3, 10}
 	if !reflect.DeepEqual(got, want) {
@@ -77,7 +77,7 @@ func TestAbsoluteJitterIgnoresTheSign(t *testing.T) {
 	}
 }
 
-func TestMedianOverAlternationsTakesEachFigureByItself(t *testing.T) {
+func TestMedianSummary(t *testing.T) {
 	got := MedianSummary([]*Summary{{1, 10, 5, 6, 7, 8}, nil, {2, 20, 4, 7, 6, 9}, {3, 15, 6, 5, 5, 1}})
 	if want := (&Summary{2, 15, 5, 6, 6, 8}); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -98,7 +98,7 @@ func TestMedianOverAlternationsTakesEachFigureByItself(t *testing.T) {
 	}
 }
 
-func TestAPercentileNeedsTenSamplesAboveIt(t *testing.T) {
+func TestSupported(t *testing.T) {
 	for name, test := range map[string]struct {
 		count, hundredths int
 		want              bool
@@ -119,7 +119,7 @@ func TestAPercentileNeedsTenSamplesAboveIt(t *testing.T) {
 	}
 }
 
-func TestSpreadIsBetweenPercentilesAtBothEnds(t *testing.T) {
+func TestSummarizeSpread(t *testing.T) {
 	got := SummarizeSpread(upTo(10_000))
 	if got.P0_1 != 10 || got.P99_9 != 9990 || got.SpanP99_9 != 9980 || got.Min != 1 {
 		t.Errorf("got %+v", got)

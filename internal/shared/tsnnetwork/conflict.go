@@ -11,14 +11,14 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// ByAge sorts networks from the oldest to the youngest: who was there first keeps what two want.
+// ByAge sorts networks from the oldest to the youngest: the older one wins a conflict.
 func ByAge(networks []v1alpha1.TSNNetwork) []v1alpha1.TSNNetwork {
 	return slices.SortedFunc(slices.Values(networks), func(a, b v1alpha1.TSNNetwork) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
 }
 
-// Conflict names an older network with which this one cannot be, and what they both want.
+// Conflict returns an older network that conflicts with this one, and why; "" for none.
 func Conflict(network *v1alpha1.TSNNetwork, networks []v1alpha1.TSNNetwork) (name, why string) {
 	for _, other := range ByAge(networks) {
 		if other.Name == network.Name {
@@ -27,17 +27,17 @@ func Conflict(network *v1alpha1.TSNNetwork, networks []v1alpha1.TSNNetwork) (nam
 		if other.Spec.VNI == network.Spec.VNI {
 			return other.Name, "the same vni"
 		}
-		if both := Overlap(Ranges(network), Ranges(&other)); both.IsValid() {
-			return other.Name, "addresses of the same range, " + both.String()
+		if overlap := Overlap(Ranges(network), Ranges(&other)); overlap.IsValid() {
+			return other.Name, "addresses of the same range, " + overlap.String()
 		}
 	}
 	return "", ""
 }
 
-// Overlap is the first of their ranges that has addresses of one of ours; it is not valid if there is none.
-func Overlap(ours, theirs []netip.Prefix) netip.Prefix {
-	for _, prefix := range ours {
-		for _, other := range theirs {
+// Overlap returns the first of others that overlaps one of ranges; it is invalid if there is none.
+func Overlap(ranges, others []netip.Prefix) netip.Prefix {
+	for _, prefix := range ranges {
+		for _, other := range others {
 			if prefix.Overlaps(other) {
 				return other
 			}
@@ -46,7 +46,7 @@ func Overlap(ours, theirs []netip.Prefix) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// Ranges are those of a network's addresses.
+// Ranges returns the address ranges of a network.
 func Ranges(network *v1alpha1.TSNNetwork) []netip.Prefix {
 	texts := []string{network.Spec.IPv4.CIDR}
 	if network.Spec.IPv6 != nil {
@@ -54,7 +54,7 @@ func Ranges(network *v1alpha1.TSNNetwork) []netip.Prefix {
 	}
 	var all []netip.Prefix
 	for _, text := range texts {
-		if prefix, err := netip.ParsePrefix(text); err == nil { // the API server took it for one
+		if prefix, err := netip.ParsePrefix(text); err == nil { // the API server validates it
 			all = append(all, prefix)
 		}
 	}

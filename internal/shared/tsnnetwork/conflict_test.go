@@ -21,7 +21,7 @@ func agedNetwork(name string, seconds int64, vni int32, ipv4, ipv6 string) v1alp
 	return network
 }
 
-func TestOfTwoNetworksThatWantTheSameTheOlderHasIt(t *testing.T) {
+func TestConflict(t *testing.T) {
 	for name, test := range map[string]struct {
 		older, younger v1alpha1.TSNNetwork
 		why            string

@@ -10,16 +10,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ProcessorsAnnotation is Kata's for those of a pod's machine, which has one without it.
+// ProcessorsAnnotation is Kata's annotation for the number of processors of a pod's machine; the default is 1.
 const ProcessorsAnnotation = "io.katacontainers.config.hypervisor.default_vcpus"
 
-// KataHandlers begins the names of Kata's handlers of RuntimeClasses, as Kata installs them.
+// KataHandlers is the prefix of the RuntimeClass handlers that Kata installs.
 const KataHandlers = "kata"
 
-// ProcessorsOf is how many the machine of a pod of Kata has at least, and why. Kata in Rust makes them as many as the limits of its
-// containers, rounded up, and without limits as its annotation says (docs/design/vcpu-handling-runtime-rs.md of Kata 3); Kata in Go
-// adds both. A default in Kata's configuration nobody knows here.
-func ProcessorsOf(pod *corev1.Pod) (count int, because string, err error) {
+// ProcessorsOf returns the minimum number of processors of a Kata pod's machine, and the reason. Kata in Rust uses the sum of the
+// containers' limits, rounded up, or the annotation if there are no limits (docs/design/vcpu-handling-runtime-rs.md of Kata 3); Kata in Go
+// adds both. A default in Kata's configuration is unknown here.
+func ProcessorsOf(pod *corev1.Pod) (count int, reason string, err error) {
 	if limit := limitOf(pod); limit > 0 {
 		return int(math.Ceil(limit)), fmt.Sprintf("its limits of cpu are %v", limit), nil
 	}
@@ -34,7 +34,7 @@ func ProcessorsOf(pod *corev1.Pod) (count int, because string, err error) {
 	return int(math.Ceil(value)), "annotation " + ProcessorsAnnotation, nil
 }
 
-// limitOf is the sum of the limits of those containers that run at the same time, or what the pod says of itself; 0: nobody has one.
+// limitOf returns the pod's CPU limit, or the sum of the limits of the containers that run at the same time; 0 for none.
 func limitOf(pod *corev1.Pod) float64 {
 	if pod.Spec.Resources != nil {
 		if limit, given := pod.Spec.Resources.Limits[corev1.ResourceCPU]; given {

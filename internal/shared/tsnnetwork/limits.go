@@ -10,7 +10,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// LimitsOf reads the limits of a network's pods.
+// LimitsOf parses the limits of a network's pods.
 func LimitsOf(network *v1alpha1.TSNNetwork) (control.GivenLimits, error) {
 	spec := network.Spec.Limits
 	if spec == nil {
@@ -32,7 +32,7 @@ func LimitsOf(network *v1alpha1.TSNNetwork) (control.GivenLimits, error) {
 	return given, nil
 }
 
-// number is what the field says in units, nil if it says nothing. The API server has seen to it that it is not negative.
+// number multiplies a field by its unit, nil if it is not set. The API server rejects negative values.
 func number(field *int32, unit uint64) *uint64 {
 	if field == nil {
 		return nil

@@ -12,36 +12,36 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// EncryptionMinimum is the least encryption that a cluster accepts, whatever its TSNNetworks and TSNServices ask for: a hub writes those, and
-// does not set the options of the cluster's programs. The zero value, and nil, accept all.
+// EncryptionMinimum is the minimum encryption of a cluster, whatever its TSNNetworks and TSNServices request: a hub writes these objects,
+// but cannot set the options of the cluster's programs. The zero value and nil accept everything.
 type EncryptionMinimum struct {
-	all string
-	// of are exceptions, by the name of a TSNNetwork or by NAMESPACE/NAME of a TSNService.
-	of map[string]string
+	defaultMinimum string
+	// exceptions are indexed by the name of a TSNNetwork or by NAMESPACE/NAME of a TSNService.
+	exceptions map[string]string
 }
 
-// AddFlags adds the options of a program.
+// AddFlags adds the options to a program.
 func (m *EncryptionMinimum) AddFlags(flags *flag.FlagSet) {
-	flags.Func("encryption-minimum", "the least encryption of networks and links, `WHAT`ever TSNNetworks and TSNServices ask for: None (default), Preferred or Required",
+	flags.Func("encryption-minimum", "minimum encryption `MODE` of networks and links: None (default), Preferred or Required",
 		func(text string) error {
-			m.all = text
+			m.defaultMinimum = text
 			return checkEncryption(text)
 		})
-	flags.Func("encryption-minimum-of", "the same for one TSNNetwork, or one TSNService by its namespace and name, instead: `NAME=WHAT`; may be given several times",
+	flags.Func("encryption-minimum-of", "minimum for one TSNNetwork, or one TSNService by NAMESPACE/NAME, instead: `NAME=MODE`; can be repeated",
 		func(text string) error {
 			name, value, ok := strings.Cut(text, "=")
 			if !ok || name == "" {
 				return fmt.Errorf("%q: give the name of a TSNNetwork, or NAMESPACE/NAME of a TSNService, then = and the value", text)
 			}
-			if m.of == nil {
-				m.of = map[string]string{}
+			if m.exceptions == nil {
+				m.exceptions = map[string]string{}
 			}
-			m.of[name] = value
+			m.exceptions[name] = value
 			return checkEncryption(value)
 		})
 }
 
-// encryptions are the values of spec.encryption, from the least.
+// encryptions are the values of spec.encryption in ascending order.
 var encryptions = []string{v1alpha1.EncryptionNone, v1alpha1.EncryptionPreferred, v1alpha1.EncryptionRequired}
 
 func checkEncryption(text string) error {
@@ -51,36 +51,36 @@ func checkEncryption(text string) error {
 	return nil
 }
 
-// LessEncrypted tells whether a value of spec.encryption asks for less than another; "" is None.
-func LessEncrypted(asked, other string) bool {
+// LessEncrypted reports whether a value of spec.encryption is below another; "" is None.
+func LessEncrypted(value, other string) bool {
 	order := func(value string) int { return slices.Index(encryptions, cmp.Or(value, v1alpha1.EncryptionNone)) }
-	return order(asked) < order(other)
+	return order(value) < order(other)
 }
 
-// Raise changes the spec.encryption of a TSNNetwork, or of a TSNService NAMESPACE/NAME or its links, to the minimum where it asks for less, and
-// says so, for people; "" where it does not.
+// Raise raises the spec.encryption of a TSNNetwork, or of a TSNService NAMESPACE/NAME or its links, to the minimum. It returns a message for
+// users if it has changed the value, else "".
 func (m *EncryptionMinimum) Raise(encryption *string, name string) (text string) {
 	if m == nil {
 		return ""
 	}
-	minimum, ok := m.of[name]
+	minimum, ok := m.exceptions[name]
 	value := "encryption.minimumOf"
 	if !ok {
-		minimum, value = m.all, "encryption.minimum"
+		minimum, value = m.defaultMinimum, "encryption.minimum"
 	}
-	asked := cmp.Or(*encryption, v1alpha1.EncryptionNone)
-	if !LessEncrypted(asked, minimum) {
+	requested := cmp.Or(*encryption, v1alpha1.EncryptionNone)
+	if !LessEncrypted(requested, minimum) {
 		return ""
 	}
 	*encryption = minimum
-	object, effect := "TSNNetwork "+name, "does not reach clusters that use "+asked
+	object, effect := "TSNNetwork "+name, "does not reach clusters that use "+requested
 	switch {
 	case strings.Contains(name, "/"):
-		object, effect = "TSNService "+name, "admits no links of a hub with "+asked
-	case asked == v1alpha1.EncryptionPreferred:
+		object, effect = "TSNService "+name, "admits no links of a hub with "+requested
+	case requested == v1alpha1.EncryptionPreferred:
 		effect = "reaches clusters that use Preferred only while all nodes of the network can encrypt"
 	}
 	return fmt.Sprintf("spec.encryption of %s is %s, and the minimum of this cluster for it is %s (chart value %s): this cluster uses the minimum, and "+
-		"%s; set spec.encryption to %s, at the hub if the hub made the object, or lower the chart value",
-		object, asked, minimum, value, effect, minimum)
+		"%s; set spec.encryption to %s, at the hub if the hub created the object, or lower the chart value",
+		object, requested, minimum, value, effect, minimum)
 }

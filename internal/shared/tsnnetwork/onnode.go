@@ -8,7 +8,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// OnNode is a network on a node: the node's part of it, and what the node's agent says of it; nil where there is none.
+// OnNode returns the spec and the status of a network in a TSNNode; nil if missing.
 func OnNode(node *v1alpha1.TSNNode, network string) (part *v1alpha1.NodeNetwork, status *v1alpha1.NodeNetworkStatus) {
 	if at := slices.IndexFunc(node.Spec.Networks, func(nodeNetwork v1alpha1.NodeNetwork) bool { return nodeNetwork.Name == network }); at >= 0 {
 		part = &node.Spec.Networks[at]

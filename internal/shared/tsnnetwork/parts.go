@@ -8,42 +8,42 @@ import (
 	"slices"
 )
 
-// Whole is a range that is divided among nodes.
-type Whole struct {
+// Range is a range that is divided into node subnets.
+type Range struct {
 	prefix netip.Prefix
-	// nodeBits is the prefix length of a part.
+	// nodeBits is the prefix length of a node subnet.
 	nodeBits int
 }
 
-// NewWhole divides a range into parts of a prefix length.
-func NewWhole(cidr string, nodeBits int32) (Whole, error) {
+// NewRange returns a range that is divided into subnets of a prefix length.
+func NewRange(cidr string, nodeBits int32) (Range, error) {
 	prefix, err := netip.ParsePrefix(cidr)
 	if err != nil {
-		return Whole{}, fmt.Errorf("range %q is none: %w", cidr, err)
+		return Range{}, fmt.Errorf("range %q is invalid: %w", cidr, err)
 	}
 	bits := int(nodeBits) - prefix.Bits()
 	if bits < 0 || bits > 16 || int(nodeBits) > prefix.Addr().BitLen() {
-		return Whole{}, fmt.Errorf("range %s cannot be divided into parts of /%d", cidr, nodeBits)
+		return Range{}, fmt.Errorf("range %s cannot be divided into subnets of /%d", cidr, nodeBits)
 	}
-	return Whole{prefix.Masked(), int(nodeBits)}, nil
+	return Range{prefix.Masked(), int(nodeBits)}, nil
 }
 
-// count is how many parts there are.
-func (w Whole) count() int { return 1 << (w.nodeBits - w.prefix.Bits()) }
+// count returns the number of subnets.
+func (w Range) count() int { return 1 << (w.nodeBits - w.prefix.Bits()) }
 
-// Part is the part with a number, from 0.
-func (w Whole) Part(number int) netip.Prefix {
+// Subnet returns the subnet with a number, counted from 0.
+func (w Range) Subnet(number int) netip.Prefix {
 	address := w.prefix.Addr().AsSlice()
 	for bit := w.nodeBits - 1; number > 0; bit-- {
 		address[bit/8] |= byte(number&1) << (7 - bit%8)
 		number >>= 1
 	}
-	createdAddress, _ := netip.AddrFromSlice(address) // it has the length of an address
-	return netip.PrefixFrom(createdAddress, w.nodeBits)
+	start, _ := netip.AddrFromSlice(address) // it has the length of an address
+	return netip.PrefixFrom(start, w.nodeBits)
 }
 
-// number is that of a part, -1 if a prefix is none.
-func (w Whole) number(prefix netip.Prefix) int {
+// number returns the number of a subnet, -1 if the prefix is not a subnet of the range.
+func (w Range) number(prefix netip.Prefix) int {
 	if !prefix.IsValid() || prefix.Bits() != w.nodeBits || prefix != prefix.Masked() || !w.prefix.Contains(prefix.Addr()) {
 		return -1
 	}
@@ -54,41 +54,41 @@ func (w Whole) number(prefix netip.Prefix) int {
 	return number
 }
 
-// Allocate gives each wanted node a part. Nodes keep what they have, wanted or not, as long as they exist; when nothing
-// is left, it is taken from nodes that are not wanted. without are the wanted nodes that get none.
-func (w Whole) Allocate(have map[string]netip.Prefix, exist, wanted []string) (parts map[string]netip.Prefix, without []string) {
-	numbered := make(map[string]int, len(have))
-	for node, part := range have {
+// Allocate allocates a subnet to each wanted node. Existing nodes keep their subnets, wanted or not; if none is left, subnets are taken
+// from nodes that are not wanted. without lists the wanted nodes that get none.
+func (w Range) Allocate(existing map[string]netip.Prefix, nodes, wanted []string) (subnets map[string]netip.Prefix, without []string) {
+	numbered := make(map[string]int, len(existing))
+	for node, part := range existing {
 		numbered[node] = w.number(part)
 	}
-	numbers, without := AllocateNumbers(w.count(), numbered, exist, wanted)
-	parts = make(map[string]netip.Prefix, len(numbers))
+	numbers, without := AllocateNumbers(w.count(), numbered, nodes, wanted)
+	subnets = make(map[string]netip.Prefix, len(numbers))
 	for node, number := range numbers {
-		parts[node] = w.Part(number)
+		subnets[node] = w.Subnet(number)
 	}
-	return parts, without
+	return subnets, without
 }
 
-// AllocateNumbers does this for parts that are numbered from 0. What is no number of a part is not kept.
-func AllocateNumbers(count int, have map[string]int, exist, wanted []string) (numbers map[string]int, without []string) {
+// AllocateNumbers does the same for numbers from 0 to count-1. Existing numbers out of range are not kept.
+func AllocateNumbers(count int, existing map[string]int, nodes, wanted []string) (numbers map[string]int, without []string) {
 	numbers = map[string]int{}
 	used := map[int]bool{}
 	wanted = slices.Sorted(slices.Values(wanted))
 	var idle []string
-	for _, node := range slices.Sorted(slices.Values(exist)) {
+	for _, node := range slices.Sorted(slices.Values(nodes)) {
 		if _, ok := slices.BinarySearch(wanted, node); !ok {
 			idle = append(idle, node)
 		}
 	}
 	// Nodes that need a subnet come first, in case two have the same one.
 	for _, node := range slices.Concat(wanted, idle) {
-		if number, has := have[node]; has && number >= 0 && number < count && !used[number] {
+		if number, allocated := existing[node]; allocated && number >= 0 && number < count && !used[number] {
 			numbers[node], used[number] = number, true
 		}
 	}
 	next := 0
 	for _, node := range wanted {
-		if _, has := numbers[node]; has {
+		if _, allocated := numbers[node]; allocated {
 			continue
 		}
 		for next < count && used[next] {
@@ -104,12 +104,12 @@ func AllocateNumbers(count int, have map[string]int, exist, wanted []string) (nu
 	return numbers, without
 }
 
-// takeFrom gives a node the part of the first idle one that has any.
+// takeFrom gives a node the number of the first idle node that has one.
 func takeFrom(idle *[]string, numbers map[string]int, node string) bool {
 	for len(*idle) > 0 {
 		from := (*idle)[0]
 		*idle = (*idle)[1:]
-		if number, has := numbers[from]; has {
+		if number, allocated := numbers[from]; allocated {
 			delete(numbers, from)
 			numbers[node] = number
 			return true

@@ -11,7 +11,7 @@ import (
 
 func words(text string) []string { return strings.Fields(text) }
 
-func TestNodesGetPartsAndKeepThem(t *testing.T) {
+func TestAllocate(t *testing.T) {
 	for name, test := range map[string]struct {
 		cidr           string
 		bits           int32
@@ -41,7 +41,7 @@ func TestNodesGetPartsAndKeepThem(t *testing.T) {
 		"across a byte":           {"10.0.0.0/12", 27, map[string]string{"a": "10.0.0.0/27"}, "a b", "a b", "map[a:10.0.0.0/27 b:10.0.0.32/27]", "[]"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, err := NewWhole(test.cidr, test.bits)
+			w, err := NewRange(test.cidr, test.bits)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -60,8 +60,8 @@ func TestNodesGetPartsAndKeepThem(t *testing.T) {
 	}
 }
 
-func TestNoTwoNodesHaveTheSamePart(t *testing.T) {
-	w, err := NewWhole("10.0.0.0/12", 28)
+func TestAllocateUnique(t *testing.T) {
+	w, err := NewRange("10.0.0.0/12", 28)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,9 +86,9 @@ func TestNoTwoNodesHaveTheSamePart(t *testing.T) {
 	}
 }
 
-func TestARangeThatCannotBeDividedIsRefused(t *testing.T) {
+func TestNewRangeInvalid(t *testing.T) {
 	for cidr, bits := range map[string]int32{"ten": 24, "10.0.0.0/24": 23, "10.0.0.0/8": 25, "10.1.0.0/24": 33} {
-		if _, err := NewWhole(cidr, bits); err == nil {
+		if _, err := NewRange(cidr, bits); err == nil {
 			t.Errorf("%s is divided into parts of /%d", cidr, bits)
 		}
 	}

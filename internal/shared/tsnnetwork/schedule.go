@@ -15,14 +15,14 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/schedule"
 )
 
-// Gates are what a network asks of each node's ktsnd.
+// Gates are the schedule and the traffic classes for each node's ktsnd.
 type Gates struct {
 	Table   control.GateParameterTable `json:"table"`
 	Classes control.TrafficClassMap    `json:"classes"`
 	Points  control.PriorityCodePoints `json:"points"`
 }
 
-// DefaultGates are those of a ktsnd that nobody told anything: always open.
+// DefaultGates are the initial gates of ktsnd: always open.
 func DefaultGates() *Gates {
 	return &Gates{
 		Table:   control.GateParameterTable{AdminGateStates: 255},
@@ -31,12 +31,12 @@ func DefaultGates() *Gates {
 	}
 }
 
-// HasGates tells whether a network asks for something that a node can have once only.
+// HasGates reports whether a network has a schedule or traffic classes, which a node can have only once.
 func HasGates(network *v1alpha1.TSNNetwork) bool {
 	return network.Spec.Schedule != nil || network.Spec.TrafficClasses != nil
 }
 
-// GatesOf reads a network's schedule and classes. The error says what is wrong, with the field's whole path.
+// GatesOf parses a network's schedule and classes. Errors contain the full path of the field.
 func GatesOf(network *v1alpha1.TSNNetwork) (*Gates, error) {
 	gates := DefaultGates()
 	if classes := network.Spec.TrafficClasses; classes != nil {
@@ -60,7 +60,7 @@ func GatesOf(network *v1alpha1.TSNNetwork) (*Gates, error) {
 	}
 	var fault *schedule.Error
 	if errors.As(err, &fault) {
-		// There are no lines to name, and the table is the field.
+		// The spec has no line numbers, and spec.schedule is the table.
 		return nil, fmt.Errorf("spec.schedule%s: %s", strings.TrimPrefix(fault.Field, "gate-parameter-table"), fault.Message)
 	}
 	if err != nil {
@@ -76,18 +76,18 @@ func copyNumbers(to []uint8, from []int32) {
 	}
 }
 
-// Hash tells gates apart.
+// Hash identifies the gates.
 func (g *Gates) Hash() string {
 	text, err := json.Marshal(g)
 	if err != nil {
-		panic(err) // numbers and lists of numbers
+		panic(err) // cannot fail for numbers and lists of numbers
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])
 }
 
-// At are the same gates with a base time.
-func (g *Gates) At(base v1alpha1.PTPTime) *Gates {
+// WithBaseTime returns a copy of the gates with a base time.
+func (g *Gates) WithBaseTime(base v1alpha1.PTPTime) *Gates {
 	moved := *g
 	moved.Table.AdminBaseTime = control.PTPTime{Seconds: uint64(base.Seconds), Nanoseconds: uint32(base.Nanoseconds)}
 	return &moved
@@ -95,11 +95,11 @@ func (g *Gates) At(base v1alpha1.PTPTime) *Gates {
 
 const nsPerSecond = 1_000_000_000
 
-// BaseTime is when all nodes shall begin: at the network's own base time if there is time to tell them until then, else
-// a whole number of cycles after it. Times are TAI, in nanoseconds.
+// BaseTime returns when all nodes start the schedule: at the network's base time if that is at least the lead ahead, else a whole number of
+// cycles after it. Times are TAI, in nanoseconds.
 //
 //	base        base + cycle     ...     |now        |now + lead
-//	|-----------|-----------|-----------|-----------|----------X first beginning that leaves time
+//	|-----------|-----------|-----------|-----------|----------X first cycle start after the lead
 func (g *Gates) BaseTime(nowTAINs, leadNs int64) v1alpha1.PTPTime {
 	base := g.Table.AdminBaseTime
 	baseNs := int64(base.Seconds)*nsPerSecond + int64(base.Nanoseconds)

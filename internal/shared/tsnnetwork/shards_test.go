@@ -43,7 +43,7 @@ func changes(shards []Shard) string {
 	return fmt.Sprint(text)
 }
 
-func TestAChangeOfOneNodeWritesOneShard(t *testing.T) {
+func TestDivideShards(t *testing.T) {
 	wanted := nodesNamed(0, 1000)
 	shards := DivideShards(nil, wanted, nil)
 	if got := changes(shards); got != "[0:100 1:100 2:100 3:100 4:100 5:100 6:100 7:100 8:100 9:100]" {
@@ -97,7 +97,7 @@ func TestAChangeOfOneNodeWritesOneShard(t *testing.T) {
 	}
 }
 
-func TestANodeInTwoShardsStaysInTheFirst(t *testing.T) {
+func TestDivideShardsDuplicateNode(t *testing.T) {
 	wanted := nodesNamed(0, 1)
 	node := wanted["node-0000"]
 	shards := DivideShards([]Shard{{Number: 4, Nodes: []v1alpha1.PeerNode{node}}, {Number: 2, Nodes: []v1alpha1.PeerNode{node}}}, wanted, nil)
@@ -106,13 +106,13 @@ func TestANodeInTwoShardsStaysInTheFirst(t *testing.T) {
 	}
 }
 
-func TestNumbersOfOthersAreNotUsed(t *testing.T) {
+func TestDivideShardsForeignNumbers(t *testing.T) {
 	if got := changes(DivideShards(nil, nodesNamed(0, 150), map[int]bool{0: true, 2: true})); got != "[1:100 3:50]" {
 		t.Errorf("it writes %s", got)
 	}
 }
 
-func TestAShardsNumberIsInItsName(t *testing.T) {
+func TestShardNumber(t *testing.T) {
 	for name, want := range map[string]int{"tsn-0": 0, "tsn-12": 12, "tsn-": -1, "tsn": -1, "tsn-01": -1, "tsn-x": -1, "tsn-1-0": -1, "tsn--1": -1, "other-0": -1} {
 		if got := ShardNumber("tsn", name); got != want {
 			t.Errorf("%s has number %d, want %d", name, got, want)

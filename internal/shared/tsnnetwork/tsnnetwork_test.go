@@ -13,7 +13,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-func TestAnAnnotationNamesNetworks(t *testing.T) {
+func TestNetworksOf(t *testing.T) {
 	for value, want := range map[string][]string{"tsn": {"tsn"}, " b , a": {"b", "a"}} {
 		if got, err := NetworksOf(value); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%q: got %v, %v, want %v", value, got, err, want)
@@ -45,7 +45,7 @@ func exampleNetwork(t *testing.T) *v1alpha1.TSNNetwork {
 	return &v1alpha1.TSNNetwork{Spec: v1alpha1.TSNNetworkSpec{Schedule: &file.Table}}
 }
 
-func TestAScheduleOfAFileIsOneOfANetwork(t *testing.T) {
+func TestGatesOf(t *testing.T) {
 	gates, err := GatesOf(exampleNetwork(t))
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestAScheduleOfAFileIsOneOfANetwork(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongWithAScheduleIsSaid(t *testing.T) {
+func TestGatesOfInvalid(t *testing.T) {
 	for name, test := range map[string]struct {
 		change   func(*v1alpha1.TSNNetworkSpec)
 		sentence string
@@ -83,7 +83,7 @@ func TestWhatIsWrongWithAScheduleIsSaid(t *testing.T) {
 	}
 }
 
-func TestAllBeginAtAWholeNumberOfCycles(t *testing.T) {
+func TestBaseTime(t *testing.T) {
 	const lead = 1_000_000_000
 	for name, test := range map[string]struct {
 		base  v1alpha1.PTPTime
@@ -108,7 +108,7 @@ func TestAllBeginAtAWholeNumberOfCycles(t *testing.T) {
 			if got != test.want {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
-			if at := gates.At(got).Table.AdminBaseTime; int64(at.Seconds) != got.Seconds {
+			if at := gates.WithBaseTime(got).Table.AdminBaseTime; int64(at.Seconds) != got.Seconds {
 				t.Errorf("asked for %v", at)
 			}
 		})

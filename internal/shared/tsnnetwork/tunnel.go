@@ -14,13 +14,13 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// TunnelAddress is where a node's tunnels end: at the address of its annotation, else at its first InternalIP of IPv4.
-// The error says why there is none.
+// TunnelAddress returns a node's tunnel address: the address in its annotation, or its first IPv4 InternalIP. It returns an error if there
+// is none.
 func TunnelAddress(node *corev1.Node) (netip.Addr, error) {
-	if given := node.Annotations[v1alpha1.TunnelAddressAnnotation]; given != "" {
-		address, err := netip.ParseAddr(given)
+	if annotation := node.Annotations[v1alpha1.TunnelAddressAnnotation]; annotation != "" {
+		address, err := netip.ParseAddr(annotation)
 		if err != nil || !address.Is4() {
-			return netip.Addr{}, fmt.Errorf("annotation %s: %q is no IPv4 address", v1alpha1.TunnelAddressAnnotation, given)
+			return netip.Addr{}, fmt.Errorf("annotation %s: %q is not an IPv4 address", v1alpha1.TunnelAddressAnnotation, annotation)
 		}
 		return address, nil
 	}
@@ -30,9 +30,9 @@ func TunnelAddress(node *corev1.Node) (netip.Addr, error) {
 	return netip.Addr{}, fmt.Errorf("it has no IPv4 InternalIP; annotate it with %s", v1alpha1.TunnelAddressAnnotation)
 }
 
-// TunnelAddresses returns the tunnel addresses of all nodes by name; faults has the reasons why the others have none. One address has one node: the
-// holder, as long as it claims the address; else a node of which it is an InternalIP; else the oldest that names it in its annotation. An annotation
-// gives no node the InternalIP of another. holders are nodes with the addresses that they had before, nil where nobody knows.
+// TunnelAddresses returns the tunnel addresses of all nodes by name; faults has the reasons why the other nodes have none. Each address has
+// one node: its holder, as long as it claims the address; else a node with this InternalIP; else the oldest node that has it in its
+// annotation. An annotation cannot claim the InternalIP of another node. holders are the previous addresses by node, nil if unknown.
 func TunnelAddresses(nodes []corev1.Node, holders map[string]netip.Addr) (addresses map[string]netip.Addr, faults map[string]error) {
 	addresses, faults = map[string]netip.Addr{}, map[string]error{}
 	claims := make([]claim, 0, len(nodes))
@@ -67,7 +67,7 @@ func TunnelAddresses(nodes []corev1.Node, holders map[string]netip.Addr) (addres
 			faults[name] = fmt.Errorf("annotation %s: %s is the InternalIP of node %s; give it an address of this node", v1alpha1.TunnelAddressAnnotation,
 				claim.address, internal[claim.address])
 		case known:
-			faults[name] = fmt.Errorf("its tunnel's address %s is node %s's; annotate it with another %s", claim.address, other,
+			faults[name] = fmt.Errorf("its tunnel address %s belongs to node %s; annotate it with another %s", claim.address, other,
 				v1alpha1.TunnelAddressAnnotation)
 		default:
 			addresses[name], owner[claim.address] = claim.address, name
@@ -76,21 +76,21 @@ func TunnelAddresses(nodes []corev1.Node, holders map[string]netip.Addr) (addres
 	return addresses, faults
 }
 
-// claim is a node that wants an address.
+// claim is a node's claim of an address.
 type claim struct {
 	node    *corev1.Node
 	address netip.Addr
 	rank    int
 }
 
-// Ranks of claims: the first one gets the address.
+// Ranks of claims: the lowest gets the address.
 const (
 	held = iota
 	native
 	named
 )
 
-// internalIPs returns the node's InternalIPs of IPv4.
+// internalIPs returns the node's IPv4 InternalIPs.
 func internalIPs(node *corev1.Node) (addresses []netip.Addr) {
 	for _, known := range node.Status.Addresses {
 		address, err := netip.ParseAddr(known.Address)

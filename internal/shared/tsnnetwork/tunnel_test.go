@@ -30,7 +30,7 @@ func aged(name string, age time.Duration, internal, given string) corev1.Node {
 	return node
 }
 
-func TestATunnelEndsWhereTheNodeSays(t *testing.T) {
+func TestTunnelAddresses(t *testing.T) {
 	for name, test := range map[string]struct {
 		nodes     []corev1.Node
 		holders   string
@@ -41,9 +41,9 @@ func TestATunnelEndsWhereTheNodeSays(t *testing.T) {
 		"at that of the annotation": {[]corev1.Node{aged("a", 0, "192.0.2.1", "198.51.100.1")}, "", "map[a:198.51.100.1]", ""},
 		"nowhere without either":    {[]corev1.Node{aged("a", 0, "", "")}, "", "map[]", "a: it has no IPv4 InternalIP; annotate it with kubernetsn.io/tunnel-address"},
 		"nowhere by a wrong annotation, whatever the InternalIP": {[]corev1.Node{aged("a", 0, "192.0.2.1", "fd00::2")}, "", "map[]",
-			`a: annotation kubernetsn.io/tunnel-address: "fd00::2" is no IPv4 address`},
+			`a: annotation kubernetsn.io/tunnel-address: "fd00::2" is not an IPv4 address`},
 		"on the oldest of those that name one address": {[]corev1.Node{aged("a", 1, "", "192.0.2.1"), aged("b", 2, "", "192.0.2.1")}, "", "map[b:192.0.2.1]",
-			"a: its tunnel's address 192.0.2.1 is node b's"},
+			"a: its tunnel address 192.0.2.1 belongs to node b"},
 		"on the node of which it is the InternalIP, not on an older one that names it": {
 			[]corev1.Node{aged("a", 1, "192.0.2.1", ""), aged("b", 2, "192.0.2.2", "192.0.2.1")}, "", "map[a:192.0.2.1]",
 			"b: annotation kubernetsn.io/tunnel-address: 192.0.2.1 is the InternalIP of node a; give it an address of this node"},
@@ -51,13 +51,13 @@ func TestATunnelEndsWhereTheNodeSays(t *testing.T) {
 			[]corev1.Node{aged("a", 1, "192.0.2.1", "198.51.100.1"), aged("b", 2, "192.0.2.2", "192.0.2.1")}, "", "map[a:198.51.100.1]",
 			"b: annotation kubernetsn.io/tunnel-address: 192.0.2.1 is the InternalIP of node a"},
 		"on its holder, not on an older node that reports it": {[]corev1.Node{aged("a", 1, "192.0.2.1", ""), aged("b", 2, "192.0.2.1", "")}, "a=192.0.2.1",
-			"map[a:192.0.2.1]", "b: its tunnel's address 192.0.2.1 is node a's"},
+			"map[a:192.0.2.1]", "b: its tunnel address 192.0.2.1 belongs to node a"},
 		"on its holder, which names what another node reports": {[]corev1.Node{aged("a", 1, "192.0.2.1", "198.51.100.1"), aged("b", 2, "198.51.100.1", "")},
-			"a=198.51.100.1", "map[a:198.51.100.1]", "b: its tunnel's address 198.51.100.1 is node a's"},
+			"a=198.51.100.1", "map[a:198.51.100.1]", "b: its tunnel address 198.51.100.1 belongs to node a"},
 		"elsewhere once the holder gives it up": {[]corev1.Node{aged("a", 2, "192.0.2.3", ""), aged("b", 1, "192.0.2.1", "")}, "a=192.0.2.1",
 			"map[a:192.0.2.3 b:192.0.2.1]", ""},
 		"on the first by name of two of one age": {[]corev1.Node{aged("b", 1, "192.0.2.1", ""), aged("a", 1, "192.0.2.1", "")}, "", "map[a:192.0.2.1]",
-			"b: its tunnel's address 192.0.2.1 is node a's"},
+			"b: its tunnel address 192.0.2.1 belongs to node a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			holders := map[string]netip.Addr{}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package version says which KuberneTSN a program is of: the number in the file VERSION, which the programs in C read too, and
-// the commit, which the Makefile gives to the linker.
+// Package version provides the version of KuberneTSN: the number in the file VERSION, which the programs in C use too, and the commit,
+// which the Makefile passes to the linker.
 package version
 
 import (
@@ -14,13 +14,13 @@ import (
 //go:embed VERSION
 var number string
 
-// commit is what scripts/commit.sh said when the program was built.
+// commit is the output of scripts/commit.sh at build time.
 var commit = "unknown commit"
 
-// Number is the version's, such as 0.1.0.
+// Number returns the version number, such as 0.1.0.
 func Number() string { return strings.TrimSpace(number) }
 
-// Line is what a program answers to --version, without the end of the line.
+// Line returns the output of --version, without the newline.
 func Line(program string) string {
 	return fmt.Sprintf("%s %s (%s, %s)", program, Number(), commit, runtime.Version())
 }

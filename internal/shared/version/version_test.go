@@ -15,7 +15,7 @@ import (
 // answer is the line that every program gives: its name, the number, the commit, and what compiled it.
 var answer = regexp.MustCompile(`^([a-z-]+) (\d+\.\d+\.\d+) \(([0-9a-f]{12}(?:\+changes)?|unknown commit), (go\d[\w.]*|(?:gcc|clang) \d[\d.]*)\)\n$`)
 
-func TestEveryProgramSaysWhichVersionItIs(t *testing.T) {
+func TestProgramVersions(t *testing.T) {
 	commits := map[string]string{}
 	for program, compiler := range map[string]string{
 		"ktsn": "go", "ktsn-agent": "go", "ktsn-operator": "go", "ktsn-realtime": "go", "ktsn-wait": "go", "ktsnd": "gcc", "tsnperf": "gcc",
@@ -40,7 +40,7 @@ func TestEveryProgramSaysWhichVersionItIs(t *testing.T) {
 	}
 }
 
-func TestThePluginTellsAPersonItsVersion(t *testing.T) {
+func TestPluginVersion(t *testing.T) {
 	command := exec.Command(testlab.Program(t, "tsn-cni"))
 	command.Env = []string{}
 	output, err := command.CombinedOutput()
@@ -49,7 +49,7 @@ func TestThePluginTellsAPersonItsVersion(t *testing.T) {
 	}
 }
 
-func TestTheChartsHaveTheVersionOfThePrograms(t *testing.T) {
+func TestChartVersions(t *testing.T) {
 	for _, name := range []string{"kubernetsn", "federator"} {
 		chart, err := os.ReadFile("../../../charts/" + name + "/Chart.yaml")
 		if err != nil {
@@ -61,7 +61,7 @@ func TestTheChartsHaveTheVersionOfThePrograms(t *testing.T) {
 	}
 }
 
-func TestALineSaysWhatIsNotKnown(t *testing.T) {
+func TestLineUnknownCommit(t *testing.T) {
 	before := commit
 	defer func() { commit = before }()
 	commit = "unknown commit"

@@ -69,7 +69,7 @@ func (r *Resync) serve(ctx context.Context, client *control.Client) {
 	go func() {
 		defer close(closed)
 		defer cancel()
-		_ = client.Gone(connCtx) // after any error the connection is useless
+		_ = client.WaitClosed(connCtx) // after any error the connection is useless
 	}()
 	for connCtx.Err() == nil {
 		err := r.restore(connCtx)

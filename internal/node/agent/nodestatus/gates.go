@@ -24,7 +24,7 @@ func desiredGates(state *network.Cluster) (gates *tsnnetwork.Gates, known bool) 
 	if err != nil || gates.Hash() != request.Hash {
 		return nil, false
 	}
-	return gates.At(request.BaseTime), true
+	return gates.WithBaseTime(request.BaseTime), true
 }
 
 // hasTable reports whether a table was set in ktsnd.

@@ -312,7 +312,7 @@ func TestInvalidTunnelAddressIsReported(t *testing.T) {
 		*kubeNode("node1", "10.244.1.0/24", "192.0.2.1", nil),
 		*kubeNode("node2", "10.244.2.0/24", "192.0.2.2", map[string]string{v1alpha1.TunnelAddressAnnotation: "fd00::1"}),
 	}, oneNetwork)
-	if err := built.faults["node2"]; err == nil || !strings.Contains(err.Error(), `annotation kubernetsn.io/tunnel-address: "fd00::1" is no IPv4 address`) {
+	if err := built.faults["node2"]; err == nil || !strings.Contains(err.Error(), `annotation kubernetsn.io/tunnel-address: "fd00::1" is not an IPv4 address`) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controltest plays ktsnd's control socket in tests.
+// Package controltest provides a fake of ktsnd's control socket for tests.
 package controltest
 
 import (
@@ -10,9 +10,8 @@ import (
 	"testing"
 )
 
-// Serve answers each request on a control socket of its own with what answer returns for it; an empty answer is no answer. One
-// connection is served after the other. stop waits until the clients have closed theirs, and is called at the end of the test if not
-// before.
+// Serve answers each request on a new control socket with the result of answer; "" sends no answer. It serves one connection at a time.
+// stop waits until the clients have closed their connections; the test calls it at its end.
 func Serve(t *testing.T, answer func(request []byte) string) (socket string, stop func()) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "control.sock")
