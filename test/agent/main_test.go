@@ -19,7 +19,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/apiserver"
 )
 
-// The API server under test; errServer is why there is none.
+// The API server under test; errServer is why it does not run.
 var (
 	config    *rest.Config
 	admin     client.Client
@@ -27,7 +27,7 @@ var (
 	scheme    = runtime.NewScheme()
 )
 
-// patience is how long anything may take that takes milliseconds on an idle machine.
+// patience limits operations that take milliseconds on an idle machine.
 const patience = 60 * time.Second
 
 func TestMain(m *testing.M) {
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(suite.Run(m))
 }
 
-// needServer skips a test where there is none, and bounds what it does.
+// needServer skips a test without an API server, and returns a context with a timeout.
 func needServer(t *testing.T) context.Context {
 	t.Helper()
 	if errServer != nil {
@@ -55,20 +55,20 @@ func create(ctx context.Context, t *testing.T, objects ...client.Object) {
 	t.Helper()
 	for _, object := range objects {
 		if err := admin.Create(ctx, object); err != nil {
-			t.Fatalf("make %T: %v", object, err)
+			t.Fatalf("create %T: %v", object, err)
 		}
 		t.Cleanup(func() {
 			if err := admin.Delete(context.WithoutCancel(ctx), object); client.IgnoreNotFound(err) != nil {
-				t.Errorf("remove %T: %v", object, err)
+				t.Errorf("delete %T: %v", object, err)
 			}
 		})
 	}
 }
 
-// update changes an object that is up to date.
+// update updates an object.
 func update(ctx context.Context, t *testing.T, object client.Object) {
 	t.Helper()
 	if err := admin.Update(ctx, object); err != nil {
-		t.Fatalf("change %T: %v", object, err)
+		t.Fatalf("update %T: %v", object, err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// requests counts what is asked of the API server.
+// requests counts the requests to the API server.
 type requests struct {
 	next http.RoundTripper
 	mu   sync.Mutex
@@ -23,13 +23,13 @@ type requests struct {
 	open map[*watching]bool
 }
 
-// counted is a client of its own, with connections of its own, whose requests are counted.
-func counted(of *rest.Config) (client.WithWatch, *requests, error) {
+// newCountingClient returns a client with its own connections whose requests are counted.
+func newCountingClient(base *rest.Config) (client.WithWatch, *requests, error) {
 	counter := &requests{open: map[*watching]bool{}}
-	of = rest.CopyConfig(of)
-	of.Wrap(func(next http.RoundTripper) http.RoundTripper { counter.next = next; return counter })
-	made, err := client.NewWithWatch(of, client.Options{Scheme: scheme, Mapper: admin.RESTMapper()})
-	return made, counter, err
+	base = rest.CopyConfig(base)
+	base.Wrap(func(next http.RoundTripper) http.RoundTripper { counter.next = next; return counter })
+	created, err := client.NewWithWatch(base, client.Options{Scheme: scheme, Mapper: admin.RESTMapper()})
+	return created, counter, err
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -41,26 +41,26 @@ func (r *requests) RoundTrip(request *http.Request) (*http.Response, error) {
 	if err != nil || request.URL.Query().Get("watch") == "" || response.StatusCode != http.StatusOK {
 		return response, err
 	}
-	one := &watching{response.Body, r, request.URL}
-	response.Body = one
+	w := &watching{response.Body, r, request.URL}
+	response.Body = w
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.open[one] = true
+	r.open[w] = true
 	return response, nil
 }
 
 // watching is the body of a watch's response.
 type watching struct {
 	io.ReadCloser
-	of  *requests
-	url *url.URL
+	requests *requests
+	url      *url.URL
 }
 
 // Close implements io.Closer.
 func (w *watching) Close() error {
-	w.of.mu.Lock()
-	delete(w.of.open, w)
-	w.of.mu.Unlock()
+	w.requests.mu.Lock()
+	delete(w.requests.open, w)
+	w.requests.mu.Unlock()
 	return w.ReadCloser.Close()
 }
 
@@ -76,29 +76,29 @@ func (r *requests) watches() int {
 	return len(r.open)
 }
 
-// perMinute is how often the open watches are begun anew.
+// perMinute returns how often the open watches are restarted per minute.
 func (r *requests) perMinute() float64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	sum := 0.0
-	for one := range r.open {
-		seconds, err := strconv.Atoi(one.url.Query().Get("timeoutSeconds"))
+	for item := range r.open {
+		seconds, err := strconv.Atoi(item.url.Query().Get("timeoutSeconds"))
 		if err != nil {
-			seconds = 1 // one without is no good
+			seconds = 1 // missing
 		}
 		sum += time.Minute.Seconds() / float64(seconds)
 	}
 	return sum
 }
 
-// unselected are requests for all objects of a kind.
+// unselected returns requests for all objects of a kind.
 func (r *requests) unselected() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var all []string
-	for _, one := range r.all {
-		if query := one.Query(); query.Get("fieldSelector") == "" && query.Get("labelSelector") == "" {
-			all = append(all, one.String())
+	for _, item := range r.all {
+		if query := item.Query(); query.Get("fieldSelector") == "" && query.Get("labelSelector") == "" {
+			all = append(all, item.String())
 		}
 	}
 	return all

@@ -19,7 +19,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/ptp"
 )
 
-// clockOf is what a DaemonSet of the chart's calls ktsn-ptp with, and its container.
+// clockOf returns ktsn-ptp's arguments in a DaemonSet of the chart, and its container.
 func clockOf(t *testing.T, objects [][]byte, name string) (*ptp.Runner, *corev1.Container, *appsv1.DaemonSet) {
 	t.Helper()
 	set := daemonSet(t, objects, name)
@@ -56,7 +56,7 @@ func TestChartClockOptions(t *testing.T) {
 	if spec := set.Spec.Template.Spec; !spec.HostNetwork || len(spec.NodeSelector) != 1 || spec.NodeSelector["kubernetes.io/os"] != "linux" || len(spec.Tolerations) == 0 {
 		t.Errorf("it runs on %v", spec.NodeSelector)
 	}
-	// Who watches finds the socket, and ptp4l finds who watches.
+	// The watcher must find the socket of ptp4l, and ptp4l the watcher.
 	for path, at := range map[string]string{ptp.DefaultRunDir: "ptp", clock.DefaultLocalDir: "watchers"} {
 		if !slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == path && m.Name == at }) ||
 			!slices.ContainsFunc(set.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == at && v.HostPath.Path == path }) {
@@ -122,7 +122,7 @@ func TestChartClockPrivileges(t *testing.T) {
 	}
 }
 
-// What cleans the nodes waits until nobody keeps their clocks, and may end each DaemonSet.
+// The removal waits for the DaemonSets of clocks, and may delete each of them.
 func TestChartRemovalEndsClocks(t *testing.T) {
 	for values, want := range map[string][]string{
 		"clock.mode=ptp":      {"ktsn-clock"},

@@ -53,23 +53,23 @@ func (r rights) add(account, scope, resource, names string, verbs []string) {
 	r[key] = strings.Join(verbs, ", ")
 }
 
-// rightsOf reads what the roles of a rendered chart give to which accounts.
+// rightsOf returns the rights that the roles of a rendered chart grant to accounts.
 func rightsOf(t *testing.T, objects [][]byte) rights {
 	t.Helper()
-	rules, made := map[string][]rbacv1.PolicyRule{}, rights{}
+	rules, granted := map[string][]rbacv1.PolicyRule{}, rights{}
 	var bindings []rbacv1.ClusterRoleBinding // a RoleBinding has the same fields
 	for _, text := range objects {
-		var one struct {
+		var object struct {
 			Kind     string
 			Metadata struct{ Name string }
 			Rules    []rbacv1.PolicyRule
 		}
-		if err := yaml.Unmarshal(text, &one); err != nil {
+		if err := yaml.Unmarshal(text, &object); err != nil {
 			t.Fatal(err)
 		}
-		switch one.Kind {
+		switch object.Kind {
 		case "Role", "ClusterRole":
-			rules[one.Kind+" "+one.Metadata.Name] = one.Rules
+			rules[object.Kind+" "+object.Metadata.Name] = object.Rules
 		case "RoleBinding", "ClusterRoleBinding":
 			var binding rbacv1.ClusterRoleBinding
 			if err := yaml.Unmarshal(text, &binding); err != nil {
@@ -95,7 +95,7 @@ func rightsOf(t *testing.T, objects [][]byte) rights {
 				}
 				for _, group := range rule.APIGroups {
 					for _, resource := range rule.Resources {
-						made.add(subject.Name, scope, strings.TrimSuffix(resource+"."+group, "."), strings.Join(rule.ResourceNames, ", "), rule.Verbs)
+						granted.add(subject.Name, scope, strings.TrimSuffix(resource+"."+group, "."), strings.Join(rule.ResourceNames, ", "), rule.Verbs)
 					}
 				}
 			}
@@ -106,21 +106,21 @@ func rightsOf(t *testing.T, objects [][]byte) rights {
 			t.Errorf("%s is given to nobody", role)
 		}
 	}
-	return made
+	return granted
 }
 
-// tableOfRights reads the table in docs/security.md.
+// tableOfRights parses the table in docs/security.md.
 func tableOfRights(t *testing.T) rights {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/security.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, found := strings.Cut(string(text), "| account | in | resource | objects | verbs |\n|---|---|---|---|---|\n")
-	if !found {
+	_, table, ok := strings.Cut(string(text), "| account | in | resource | objects | verbs |\n|---|---|---|---|---|\n")
+	if !ok {
 		t.Fatal("docs/security.md has no table of rights")
 	}
-	made := rights{}
+	granted := rights{}
 	for line := range strings.Lines(table) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(strings.ReplaceAll(line, "`", "")), "|"), "|")
 		if len(cells) != 5 {
@@ -129,12 +129,12 @@ func tableOfRights(t *testing.T) rights {
 		for i := range cells {
 			cells[i] = strings.TrimSpace(cells[i])
 		}
-		made.add(cells[0], cells[1], cells[2], cells[3], strings.Split(cells[4], ", "))
+		granted.add(cells[0], cells[1], cells[2], cells[3], strings.Split(cells[4], ", "))
 	}
-	return made
+	return granted
 }
 
-// TestChartRightsMatchTable compares each right that the chart gives with docs/security.md.
+// TestChartRightsMatchTable compares the chart's rights with docs/security.md.
 func TestChartRightsMatchTable(t *testing.T) {
 	objects, err := render(t, "--set", "kata.handlers.kata-qemu=veth")
 	if err != nil {

@@ -35,7 +35,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
-// render has helm render the chart, one document for each object.
+// render renders the chart with helm, one document per object.
 func render(t *testing.T, arguments ...string) ([][]byte, error) {
 	t.Helper()
 	helm, err := filepath.Abs("../../../bin/helm")
@@ -57,7 +57,7 @@ func render(t *testing.T, arguments ...string) ([][]byte, error) {
 	return bytes.Split(text, []byte("\n---\n")), nil
 }
 
-// object reads the object of a kind and name into target.
+// object decodes the object of a kind and name into target.
 func object(t *testing.T, objects [][]byte, kind, name string, target any) {
 	t.Helper()
 	for _, text := range objects {
@@ -123,7 +123,7 @@ func checkMounts(t *testing.T, spec *corev1.PodSpec) {
 	}
 }
 
-// daemonSet reads one of the chart's.
+// daemonSet returns a DaemonSet of the chart.
 func daemonSet(t *testing.T, objects [][]byte, name string) *appsv1.DaemonSet {
 	t.Helper()
 	read := &appsv1.DaemonSet{}
@@ -131,7 +131,7 @@ func daemonSet(t *testing.T, objects [][]byte, name string) *appsv1.DaemonSet {
 	return read
 }
 
-// Nodes with Open vSwitch have DaemonSets of their own, and no node has both.
+// Nodes with Open vSwitch have separate DaemonSets; no node runs both.
 func TestChartOpenVSwitchNodes(t *testing.T) {
 	objects, err := render(t, "--set", `uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=0000:01:00.0,uplink.ovs.pmdCPUs=2\,3,uplink.ovs.pmdMaxSleep=50us,`+
 		"uplink.ovs.prefixLength=20,uplink.ovs.runDir=/run/o,uplink.ovs.dpdkExtra=--no-pci")
@@ -143,11 +143,11 @@ func TestChartOpenVSwitchNodes(t *testing.T) {
 	}
 	agent := containerOf(t, &daemonSet(t, objects, "ktsn-agent-ovs").Spec.Template.Spec, "agent")
 	ktsnd := containerOf(t, &daemonSet(t, objects, "ktsnd-ovs").Spec.Template.Spec, "ktsnd")
-	if said := strings.Join(ktsnd.Args, " "); !strings.HasSuffix(said, " --interface br-phy --uplink ovs --ring-memory 512") || !strings.HasPrefix(agent.Image, "registry.example.org/kubernetsn/ktsn-agent-ovs:") {
+	if text := strings.Join(ktsnd.Args, " "); !strings.HasSuffix(text, " --interface br-phy --uplink ovs --ring-memory 512") || !strings.HasPrefix(agent.Image, "registry.example.org/kubernetsn/ktsn-agent-ovs:") {
 		t.Errorf("ktsnd is called with %q, and the agent's image is %s", ktsnd.Args, agent.Image)
 	}
-	if said := strings.Join(ktsnd.Command, " "); !strings.HasSuffix(said, " --await br-phy -- /usr/bin/ktsnd") || ktsnd.StartupProbe.FailureThreshold < 10000 {
-		t.Errorf("ktsnd is started by %q, and kubelet does not wait for it: %v", said, ktsnd.StartupProbe)
+	if text := strings.Join(ktsnd.Command, " "); !strings.HasSuffix(text, " --await br-phy -- /usr/bin/ktsnd") || ktsnd.StartupProbe.FailureThreshold < 10000 {
+		t.Errorf("ktsnd is started by %q, and kubelet does not wait for it: %v", text, ktsnd.StartupProbe)
 	}
 	if direct := containerOf(t, &daemonSet(t, objects, "ktsnd").Spec.Template.Spec, "ktsnd"); slices.Contains(direct.Command, "--await") ||
 		direct.StartupProbe.FailureThreshold > 100 {
@@ -203,7 +203,7 @@ func checkApart(t *testing.T, others, switched *appsv1.DaemonSet) {
 	}
 }
 
-// What cleans a node finds Open vSwitch's sockets wherever they are, and has neither them nor rights for it where there is none.
+// The cleaning pod gets Open vSwitch's sockets in any folder, and neither sockets nor rights on nodes without Open vSwitch.
 func TestChartCleaningPodOpenVSwitch(t *testing.T) {
 	const node = "uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=card"
 	for name, test := range map[string]struct {
@@ -239,7 +239,7 @@ func TestChartCleaningPodOpenVSwitch(t *testing.T) {
 	}
 }
 
-// One processor is a number for whoever writes it, and may be the first.
+// A single processor is a YAML number, and may be 0.
 func TestChartPMDCPUs(t *testing.T) {
 	for value, want := range map[string][]int{"pmdCPUs=0": {0}, "pmdCPUs=3": {3}, `pmdCPUs=2\,3`: {2, 3}, "pmdCPUs=": nil, "pmdCPUs=null": nil} {
 		objects, err := render(t, "--set", "uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=card,uplink.ovs."+value)
@@ -254,7 +254,7 @@ func TestChartPMDCPUs(t *testing.T) {
 	}
 }
 
-// cleaningPod is what the hook of helm's uninstall starts on a node, read as the hook reads it.
+// cleaningPod returns the pod that the uninstall hook starts on a node, parsed as by the hook.
 func cleaningPod(t *testing.T, objects [][]byte) *corev1.Pod {
 	t.Helper()
 	cleaner := corev1.ConfigMap{}
@@ -279,7 +279,7 @@ func containerOf(t *testing.T, spec *corev1.PodSpec, name string) *corev1.Contai
 	return &spec.Containers[at]
 }
 
-// Else kubelet would kill it while it waits.
+// Otherwise kubelet would kill the agent while it waits.
 func TestChartAgentGracePeriod(t *testing.T) {
 	objects, err := render(t)
 	if err != nil {
@@ -291,7 +291,7 @@ func TestChartAgentGracePeriod(t *testing.T) {
 	}
 }
 
-// Else the Job's end would come before the sentence that says what was wrong, or its pod could not be placed.
+// Otherwise the Job would end before it reports the error, or its pod could not be scheduled.
 func TestChartRemovalTimeout(t *testing.T) {
 	objects, err := render(t, "--set-json", `operator.tolerations=[{"key":"ours","operator":"Exists"}]`, "--set", "removal.timeoutSeconds=200")
 	if err != nil {
@@ -332,7 +332,7 @@ func TestChartExclusiveCore(t *testing.T) {
 	}
 }
 
-// ktsnd that is killed for want of memory takes every pod's timed messages with it: the limit has room for all that pods may have.
+// A ktsnd that is out of memory is killed with every pod's timed messages: the memory limit covers the limits of all pods.
 func TestChartKtsndMemory(t *testing.T) {
 	for name, test := range map[string]struct {
 		arguments []string
@@ -393,7 +393,7 @@ func TestChartRemovalHooks(t *testing.T) {
 	}
 }
 
-// What the policy says is tested with an API server, in test/operator.
+// test/operator tests the content of the policy with an API server.
 func TestChartAdmissionPolicy(t *testing.T) {
 	objects, err := render(t)
 	if err != nil {
@@ -491,13 +491,13 @@ func TestChartAgentCapabilities(t *testing.T) {
 	}
 	var role rbacv1.ClusterRole
 	object(t, objects, "ClusterRole", "kubernetsn:ktsn-agent", &role)
-	var said []string
+	var text []string
 	for _, rule := range role.Rules {
-		said = append(said, fmt.Sprint(rule.APIGroups, rule.Resources, rule.Verbs))
+		text = append(text, fmt.Sprint(rule.APIGroups, rule.Resources, rule.Verbs))
 	}
 	want := []string{"[] [nodes] [list watch]", "[] [pods] [list watch]", "[] [events] [create patch]"}
-	if !slices.Equal(said, want) {
-		t.Errorf("it may %q, want %q", said, want)
+	if !slices.Equal(text, want) {
+		t.Errorf("it may %q, want %q", text, want)
 	}
 }
 
@@ -555,7 +555,7 @@ func TestChartRejectsInvalidValues(t *testing.T) {
 	}
 }
 
-// Who holds the registry, or its name, cannot have nodes start something else.
+// Digests protect nodes against a compromised registry.
 func TestChartImageDigests(t *testing.T) {
 	names := []string{"ktsnd", "ktsn-agent", "ktsn-agent-ovs", "ktsn-operator", "ktsn-clock"}
 	var digests []string
@@ -567,11 +567,11 @@ func TestChartImageDigests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := regexp.MustCompile(`(?m)^ *image: (.*)$`).FindAllSubmatch(bytes.Join(objects, nil), -1)
-	if len(found) < 9 {
-		t.Fatalf("%d images are named", len(found))
+	images := regexp.MustCompile(`(?m)^ *image: (.*)$`).FindAllSubmatch(bytes.Join(objects, nil), -1)
+	if len(images) < 9 {
+		t.Fatalf("%d images are named", len(images))
 	}
-	for _, image := range found {
+	for _, image := range images {
 		if !regexp.MustCompile(`^registry\.example\.org/kubernetsn/[a-z-]+@sha256:0{63}[0-4]$`).Match(image[1]) {
 			t.Errorf("an image is named %s", image[1])
 		}
@@ -619,7 +619,7 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// TestChartDashboardMetrics holds its questions against the metrics that the agent registers.
+// TestChartDashboardMetrics compares the dashboard's queries with the agent's metrics.
 func TestChartDashboardMetrics(t *testing.T) {
 	objects, err := render(t, "--set", "dashboard.enabled=true")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// rolled says how many pods a DaemonSet may have too many and too few in an upgrade.
+// rolled returns how many pods a DaemonSet may have too many and too few during an upgrade.
 func rolled(daemons *appsv1.DaemonSet) string {
 	either := func(intOrString *intstr.IntOrString) string {
 		if intOrString == nil {
@@ -27,7 +27,7 @@ func rolled(daemons *appsv1.DaemonSet) string {
 	return fmt.Sprintf("%s more, %s less", either(rolling.MaxSurge), either(rolling.MaxUnavailable))
 }
 
-// A node without a processor or a card to spare cannot have two ktsnd, and never two agents.
+// A node without a spare processor or card cannot run two ktsnd; no node runs two agents.
 func TestChartUpdateStrategy(t *testing.T) {
 	const single = "0 more, 1 less"
 	for name, test := range map[string]struct {
@@ -53,7 +53,7 @@ func TestChartUpdateStrategy(t *testing.T) {
 	}
 }
 
-// Two are on a node for a while: each probe has to speak of its own pod, also after a restart of the container.
+// Two ktsnd are on a node during an upgrade: each probe must check its own pod, even after a restart of the container.
 func TestChartProbes(t *testing.T) {
 	objects, err := render(t, "--set", "uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=card")
 	if err != nil {
@@ -69,14 +69,14 @@ func TestChartProbes(t *testing.T) {
 			}
 		}
 		for probe, asks := range map[*corev1.Probe]string{ktsnd.ReadinessProbe: "serving", ktsnd.LivenessProbe: "alive", ktsnd.StartupProbe: "alive"} {
-			if said := strings.Join(probe.Exec.Command, " "); said != "/usr/bin/ktsn probe --instance-dir "+dir+" "+asks {
-				t.Errorf("%s is asked by %q, want %s", name, said, asks)
+			if text := strings.Join(probe.Exec.Command, " "); text != "/usr/bin/ktsn probe --instance-dir "+dir+" "+asks {
+				t.Errorf("%s is asked by %q, want %s", name, text, asks)
 			}
 		}
 	}
 }
 
-// mountedAt is where a container has an emptyDir.
+// mountedAt returns where a container mounts an emptyDir.
 func mountedAt(t *testing.T, spec *corev1.PodSpec, container *corev1.Container, name string) string {
 	t.Helper()
 	volume := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == name })
@@ -87,7 +87,7 @@ func mountedAt(t *testing.T, spec *corev1.PodSpec, container *corev1.Container, 
 	return container.VolumeMounts[mount].MountPath
 }
 
-// Whoever removes the chart may remove the DaemonSets that it has, and knows the labels of their pods.
+// The removal may delete the chart's DaemonSets, and knows the labels of their pods.
 func TestChartRemovalKnowsDaemonSets(t *testing.T) {
 	objects, err := render(t, "--set", "clock.mode=ptp,uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=card")
 	if err != nil {
@@ -109,7 +109,7 @@ func TestChartRemovalKnowsDaemonSets(t *testing.T) {
 	}
 }
 
-// removableDaemonSets are those that the account of the removal may remove.
+// removableDaemonSets returns the DaemonSets that the account of the removal may delete.
 func removableDaemonSets(t *testing.T, objects [][]byte) []string {
 	t.Helper()
 	var role rbacv1.Role
@@ -121,11 +121,11 @@ func removableDaemonSets(t *testing.T, objects [][]byte) []string {
 	return role.Rules[at].ResourceNames
 }
 
-func selects(t *testing.T, selector string, of map[string]string) bool {
+func selects(t *testing.T, selector string, set map[string]string) bool {
 	t.Helper()
 	parsed, err := labels.Parse(selector)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return parsed.Matches(labels.Set(of))
+	return parsed.Matches(labels.Set(set))
 }

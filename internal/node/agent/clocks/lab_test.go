@@ -36,7 +36,7 @@ func (fakeJudge) Look(need clock.Need, estimate clock.Estimate) clock.Verdict {
 	return clock.Verdict{State: clock.Synchronized, Reason: "Slave"}
 }
 
-// fakeKtsnd remembers what it is told.
+// fakeKtsnd records the requests.
 type fakeKtsnd struct {
 	clock    control.ClockQuality
 	networks map[uint32]control.ClockNeed

@@ -21,8 +21,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// TestFollowerRun runs the whole: a watch that fails and is begun anew, a ktsnd that does not answer at all, and
-// readers meanwhile.
+// TestFollowerRun runs everything: a watch that fails and is restarted, a ktsnd that does not answer, and
+// concurrent readers.
 func TestFollowerRun(t *testing.T) {
 	figures, err := metrics.New(prometheus.NewRegistry())
 	if err != nil {

@@ -65,7 +65,7 @@ func TestUpdaterResendsDriftedBound(t *testing.T) {
 	if got := tell(2*time.Second, 6900); got != "" {
 		t.Errorf("what grew as it was told is told again: %s", got)
 	}
-	// By itself it would come to believe 5 + 7 µs before it is told again but one.
+	// ktsnd's extrapolation would reach 5 + 7 µs before the update after the next.
 	if got := tell(2*time.Second, 8900); got != "clock synchronized 8900" {
 		t.Errorf("a clock that it would soon take for lost is told as %q", got)
 	}
@@ -112,7 +112,7 @@ func TestOldestNetworkWinsVNI(t *testing.T) {
 
 func TestUpdaterPrepare(t *testing.T) {
 	for sentence, test := range map[string]struct {
-		sent   bool
+		sent    bool
 		refuses error
 		want    string
 		fails   bool

@@ -27,7 +27,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
-// fakeDaemon listens as ktsnd would, and forgets all when it is started anew.
+// fakeDaemon listens like ktsnd, and loses its state when it restarts.
 type fakeDaemon struct {
 	mu      sync.Mutex
 	sockets map[string]net.Listener
@@ -99,10 +99,10 @@ type node struct {
 	server *Server
 	client csi.NodeClient
 	info   csi.IdentityClient
-	// told is what the agent was told of its registration.
-	told chan error
-	stop func()
-	// leave is called when the agent is told to end.
+	// registered is what the agent was told of its registration.
+	registered chan error
+	stop       func()
+	// leave is called when the agent ends.
 	leave func()
 }
 
@@ -142,7 +142,7 @@ func newNode(t *testing.T) *node {
 func (n *node) start(t *testing.T) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	n.told = make(chan error, 100)
+	n.registered = make(chan error, 100)
 	n.driver = &Driver{
 		Node: "node1", Version: "1", PodsDir: filepath.Join(n.dir, "kubelet", "pods"), Ready: func() bool { return true }, Log: log,
 		Volumes: &Volumes{Dir: filepath.Join(n.dir, "run"), Library: filepath.Join(n.dir, "run", "lib", libraryName), Daemon: n.daemon},
@@ -150,7 +150,7 @@ func (n *node) start(t *testing.T) {
 	n.server = &Server{
 		Driver: n.driver, Endpoint: filepath.Join(n.dir, "kubelet", "plugins", "csi.sock"),
 		Registry: filepath.Join(n.dir, "kubelet", "plugins_registry", "reg.sock"), Log: log,
-		Registered: func(err error) { n.told <- err },
+		Registered: func(err error) { n.registered <- err },
 		Leave: func(context.Context) {
 			if n.leave != nil {
 				n.leave()
@@ -188,13 +188,13 @@ func mountsBelow(t *testing.T, dir string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var found []string
+	var mounts []string
 	for line := range strings.Lines(string(text)) {
 		if fields := strings.Fields(line); strings.HasPrefix(fields[4], dir+"/") {
-			found = append(found, fields[4])
+			mounts = append(mounts, fields[4])
 		}
 	}
-	return found
+	return mounts
 }
 
 // target is where kubelet wants a pod's volume.
@@ -483,7 +483,7 @@ func TestSweepExcludesPublish(t *testing.T) {
 	n.checkClean(t)
 }
 
-// What a kubelet that is late would have published, nobody would unmount any more.
+// Nobody would unmount a volume that kubelet publishes after the agent has closed.
 func TestCloseStopsPublishing(t *testing.T) {
 	n := newNode(t)
 	n.publish(t, "before", "ktsn")
@@ -528,7 +528,7 @@ func TestCloseStopsPublishing(t *testing.T) {
 
 func TestPodsDirIsRootOnly(t *testing.T) {
 	n := newNode(t)
-	// Of an earlier version, or of the network plugin.
+	// From an earlier version, or the network plugin.
 	pods := filepath.Join(n.dir, "run", "pods")
 	if err := os.MkdirAll(pods, 0o755); err != nil {
 		t.Fatal(err)
@@ -574,7 +574,7 @@ func TestPublishConcurrently(t *testing.T) {
 func (n *node) next(t *testing.T) error {
 	t.Helper()
 	select {
-	case err := <-n.told:
+	case err := <-n.registered:
 		return err
 	case <-time.After(10 * time.Second):
 		t.Fatal("the agent was told nothing")
@@ -648,7 +648,7 @@ func TestServerServesUntilLeaveReturns(t *testing.T) {
 	}
 }
 
-// One that was deleted by force may end after its successor has come.
+// An agent that was deleted by force may end after its successor has started.
 func TestServerKeepsSocketsOfSuccessor(t *testing.T) {
 	n := newNode(t)
 	n.publish(t, "uid", "v")
@@ -679,7 +679,7 @@ func awaitOther(t *testing.T, path string, before fs.FileInfo) fs.FileInfo {
 	})
 }
 
-// Somebody who tidies a folder up takes the driver from kubelet for seconds, not until the agent is started anew.
+// A removed socket interrupts the driver for seconds, not until the agent restarts.
 func TestServerRecreatesRemovedSocket(t *testing.T) {
 	n := newNode(t)
 	_ = n.next(t) // at the start

@@ -20,9 +20,9 @@ type installer struct {
 	do  func(ctx context.Context, ask func(context.Context, Ktsnd) error) error
 	log *slog.Logger
 
-	// sent are the associations by which the kernel sends, by peer, told those of ktsnd, and former those of its predecessor, by which a
+	// sent are the associations by which the kernel sends, by peer, inKtsnd those of ktsnd, and former those of its predecessor, by which a
 	// ktsnd that took over sends until it has others.
-	sent, told, former map[netip.Addr]*handed
+	sent, inKtsnd, former map[netip.Addr]*handed
 	// removed are states of the node's present keys by which the kernel has received packets.
 	removed map[xfrm.Name]bool
 	// modes are the networks' modes in ktsnd, nil while they are not known. restarted has something when there is a new ktsnd.
@@ -32,7 +32,7 @@ type installer struct {
 
 // handed is the association by which a sender sends to a node.
 type handed struct {
-	own    security.Public
+	local  security.Public
 	to     security.End
 	serial uint32
 	spi    uint32
@@ -40,14 +40,14 @@ type handed struct {
 
 // reset forgets what was installed with former keys.
 func (ins *installer) reset() {
-	ins.sent, ins.told, ins.former = map[netip.Addr]*handed{}, map[netip.Addr]*handed{}, map[netip.Addr]*handed{}
+	ins.sent, ins.inKtsnd, ins.former = map[netip.Addr]*handed{}, map[netip.Addr]*handed{}, map[netip.Addr]*handed{}
 	ins.removed = map[xfrm.Name]bool{}
 }
 
 // installed returns the peers to which kernel or ktsnd send.
 func (ins *installer) installed() map[netip.Addr]bool {
 	addresses := map[netip.Addr]bool{}
-	for _, peers := range []map[netip.Addr]*handed{ins.sent, ins.told, ins.former} {
+	for _, peers := range []map[netip.Addr]*handed{ins.sent, ins.inKtsnd, ins.former} {
 		for address := range peers {
 			addresses[address] = true
 		}
@@ -57,9 +57,9 @@ func (ins *installer) installed() map[netip.Addr]bool {
 
 // sendsBy reports whether kernel or ktsnd may still send by a key of the node.
 func (ins *installer) sendsBy(key security.Public) bool {
-	for _, peers := range []map[netip.Addr]*handed{ins.sent, ins.told, ins.former} {
+	for _, peers := range []map[netip.Addr]*handed{ins.sent, ins.inKtsnd, ins.former} {
 		for _, given := range peers {
-			if given.own == key {
+			if given.local == key {
 				return true
 			}
 		}

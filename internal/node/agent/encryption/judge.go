@@ -32,8 +32,8 @@ type Judge struct {
 	// seen are the newest statements about nodes, by goodKey.String; unsaved means that they are newer than the file.
 	seen    map[string]security.Seen
 	unsaved bool
-	// own is the node's announcement.
-	own Announcement
+	// announcement is the node's announcement.
+	announcement Announcement
 	// trouble is why the desired state is not installed.
 	trouble error
 	// far are the last verdicts about the nodes at the other ends of links.
@@ -84,7 +84,7 @@ type Verdict struct {
 	Cannot string
 	// Peers are the other nodes to which frames can be encrypted, by their addresses.
 	Peers map[netip.Addr]*Trusted
-	// Own is what other nodes are told of this one, nil if they are not.
+	// Own is the statement about this node for other nodes, nil if there is none.
 	Own *Trusted
 	// Faults are why nodes are not trusted, sorted; Waited names those that have not announced keys.
 	Faults []string
@@ -110,14 +110,14 @@ func (j *Judge) SetUnavailable(err error) (changed bool) {
 func (j *Judge) announce(ownAnnouncement *Announcement, trouble error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.own, j.trouble = *ownAnnouncement, trouble
+	j.announcement, j.trouble = *ownAnnouncement, trouble
 }
 
 // Announced returns the node's announcement.
 func (j *Judge) Announced() Announcement {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.own
+	return j.announcement
 }
 
 // Look judges one of the node's networks; nil means that it asks for no encryption.

@@ -147,7 +147,7 @@ func (ins *installer) send(kernel Kernel, ownAddress netip.Addr, w *wants, have 
 
 func (ins *installer) sendTo(kernel Kernel, ownAddress, address netip.Addr, peer *Trusted, w *wants) error {
 	to := security.End{Address: address, Key: peer.Keys[0]}
-	if ins.sent[address].current(ins.keys.ring.Current().Public, to, ins.keys.kernel) || !ins.reached(address, w.own[address], ins.keys.kernel, security.Kernel) {
+	if ins.sent[address].current(ins.keys.ring.Current().Public, to, ins.keys.kernel) || !ins.reached(address, w.statements[address], ins.keys.kernel, security.Kernel) {
 		return nil
 	}
 	associations, err := ins.keys.kernel.Take(ownAddress, to)
@@ -164,12 +164,12 @@ func (ins *installer) sendTo(kernel Kernel, ownAddress, address netip.Addr, peer
 
 // current reports whether this is the association by which a sender should send now.
 func (h *handed) current(ownKey security.Public, to security.End, by *security.Outgoing) bool {
-	return h != nil && h.own == ownKey && h.to == to && h.serial == by.Generation()
+	return h != nil && h.local == ownKey && h.to == to && h.serial == by.Generation()
 }
 
-// reached reports whether a peer, which is told own about this node, accepts what a sender would send now.
-func (ins *installer) reached(address netip.Addr, own *Trusted, by *security.Outgoing, sender security.Sender) bool {
-	return ins.reaches(address, own, sender, by.Generation())
+// reached reports whether a peer that got statement about this node accepts what a sender would send now.
+func (ins *installer) reached(address netip.Addr, statement *Trusted, by *security.Outgoing, sender security.Sender) bool {
+	return ins.reaches(address, statement, sender, by.Generation())
 }
 
 func (ins *installer) reaches(address netip.Addr, statement *Trusted, sender security.Sender, generation uint32) bool {

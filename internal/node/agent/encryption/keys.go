@@ -73,7 +73,7 @@ func (k *nodeKeys) announcement() Announcement {
 // noteKeys notes when keys were first published to other nodes.
 func (k *nodeKeys) noteKeys(w *wants) {
 	published := map[security.Public]time.Time{}
-	for _, statement := range w.told {
+	for _, statement := range w.ownStatements {
 		for i := 0; statement != nil && i < len(statement.Keys); i++ {
 			since := k.publishedAt[statement.Keys[i]]
 			if since.IsZero() {
@@ -96,7 +96,7 @@ func (k *nodeKeys) settling() bool {
 	return !since.IsZero() && k.now().Sub(since) < k.settle
 }
 
-// publishedTo reports whether what a peer is told of this node has the current key and is not behind the announced generations.
+// publishedTo reports whether the statement for a peer has the current key and at least the announced generations.
 func (k *nodeKeys) publishedTo(statement *Trusted) bool {
 	return statement != nil && slices.Contains(statement.Keys, k.ring.Current().Public) && !slices.ContainsFunc(senders, func(sender security.Sender) bool {
 		return generationOf(sender, k.generations) > generationOf(sender, &statement.Sender)
@@ -109,7 +109,7 @@ func (k *nodeKeys) publishedTo(statement *Trusted) bool {
 func (k *nodeKeys) generationToAnnounce(by *security.Outgoing, sender security.Sender, given map[netip.Addr]*handed, peers *peerState, w *wants) int64 {
 	sends := int64(by.Generation())
 	announced := generationOf(sender, k.generations)
-	for _, statement := range w.told {
+	for _, statement := range w.ownStatements {
 		if statement != nil {
 			announced = max(announced, generationOf(sender, &statement.Sender))
 		}

@@ -19,8 +19,8 @@ func (ins *installer) updateKtsnd(ctx context.Context, ownAddress netip.Addr, w 
 	case <-ins.restarted:
 		ins.modes = nil
 		if ins.keys.ring != nil {
-			maps.Copy(ins.former, ins.told)
-			ins.told = map[netip.Addr]*handed{}
+			maps.Copy(ins.former, ins.inKtsnd)
+			ins.inKtsnd = map[netip.Addr]*handed{}
 			if err := ins.keys.ktsnd.Renew(); err != nil {
 				return err
 			}
@@ -54,7 +54,7 @@ func (ins *installer) readModes(ctx context.Context, ktsnd Ktsnd) error {
 	return nil
 }
 
-// setModes sets which networks ktsnd encrypts. One that prefers encryption is encrypted for all its nodes or for none.
+// setModes sets which networks ktsnd encrypts. A network that prefers encryption is encrypted for all its nodes or for none.
 func (ins *installer) setModes(ctx context.Context, w *wants, ktsnd Ktsnd) error {
 	set := func(vni uint32, mode control.Encryption) error {
 		if have, known := ins.modes[vni]; have == mode || !known && mode == control.EncryptionNone {
@@ -83,16 +83,16 @@ func (ins *installer) setKeys(ctx context.Context, ownAddress netip.Addr, w *wan
 	// at once in that.
 	next := ins.keys.ktsnd.Generation() + 2*ktsndWidth - 1
 	rekeyed := func(address netip.Addr, current bool) bool {
-		have := ins.told[address]
-		return !current && have != nil && have.serial == ins.keys.ktsnd.Generation() && ins.reaches(address, w.own[address], security.Ktsnd, next)
+		have := ins.inKtsnd[address]
+		return !current && have != nil && have.serial == ins.keys.ktsnd.Generation() && ins.reaches(address, w.statements[address], security.Ktsnd, next)
 	}
-	if ins.mustRenew(ins.keys.ktsnd, ins.told, w, rekeyed) {
+	if ins.mustRenew(ins.keys.ktsnd, ins.inKtsnd, w, rekeyed) {
 		if err := ins.keys.ktsnd.Renew(); err != nil {
 			return err
 		}
 	}
 	var all error
-	for _, have := range []map[netip.Addr]*handed{ins.told, ins.former} {
+	for _, have := range []map[netip.Addr]*handed{ins.inKtsnd, ins.former} {
 		for address := range have {
 			if (w.peers[address] != nil || w.kept[address] || !w.complete) && !w.rejects(address, have[address]) {
 				continue
@@ -112,7 +112,7 @@ func (ins *installer) setKeys(ctx context.Context, ownAddress netip.Addr, w *wan
 
 func (ins *installer) setKeysTo(ctx context.Context, ownAddress, address netip.Addr, peer *Trusted, w *wants, ktsnd Ktsnd) error {
 	to := security.End{Address: address, Key: peer.Keys[0]}
-	if have := ins.told[address]; have != nil && have.serial == ins.keys.ktsnd.Generation() || !ins.reached(address, w.own[address], ins.keys.ktsnd, security.Ktsnd) {
+	if have := ins.inKtsnd[address]; have != nil && have.serial == ins.keys.ktsnd.Generation() || !ins.reached(address, w.statements[address], ins.keys.ktsnd, security.Ktsnd) {
 		return nil
 	}
 	taken, err := ins.keys.ktsnd.Take(ownAddress, to)
@@ -126,9 +126,9 @@ func (ins *installer) setKeysTo(ctx context.Context, ownAddress, address netip.A
 		})
 	}
 	// ktsnd may have them even if the request fails.
-	ins.told[address] = &handed{own: ins.keys.ring.Current().Public, to: to, serial: ins.keys.ktsnd.Generation()}
+	ins.inKtsnd[address] = &handed{local: ins.keys.ring.Current().Public, to: to, serial: ins.keys.ktsnd.Generation()}
 	if err := ktsnd.SetSecurityAssociations(ctx, address, associations); err != nil {
-		delete(ins.told, address)
+		delete(ins.inKtsnd, address)
 		return errors.Join(fmt.Errorf("set the keys for %s in ktsnd: %w", address, err), ins.outrun(ctx, ktsnd, err))
 	}
 	delete(ins.former, address)

@@ -27,9 +27,9 @@ type Far struct {
 	Other, Own []*v1alpha1.LinkNodeKeys
 }
 
-// FarNodes returns the nodes at the other ends of a node's encrypted links. own is the address at which the node's tunnels end. Links that
+// FarNodes returns the nodes at the other ends of a node's encrypted links. localAddress is the node's tunnel address. Links that
 // no pod of the cluster has asked for do not count, and within the cluster only those that the operator wrote do.
-func FarNodes(all []*v1alpha1.TSNLink, node string, own netip.Addr) []Far {
+func FarNodes(all []*v1alpha1.TSNLink, node string, localAddress netip.Addr) []Far {
 	nodesByKey := map[farKey]*Far{}
 	for _, link := range all {
 		spec := &link.Spec
@@ -39,7 +39,7 @@ func FarNodes(all []*v1alpha1.TSNLink, node string, own netip.Addr) []Far {
 		for _, ends := range [][2]*v1alpha1.LinkEnd{{&spec.Client, &spec.Endpoint}, {&spec.Endpoint, &spec.Client}} {
 			here, there := ends[0], ends[1]
 			address, err := netip.ParseAddr(there.NodeAddress)
-			if here.Node != node || here.NodeAddress != own.String() || err != nil || address == own {
+			if here.Node != node || here.NodeAddress != localAddress.String() || err != nil || address == localAddress {
 				continue
 			}
 			key := farKey{clusterOf(here, there), there.Node, address}
@@ -198,7 +198,7 @@ func (r *Reconciler) addFar(w *wants, ownAddress netip.Addr, far []Far, keys []v
 			continue
 		}
 		w.add(v)
-		if len(v.Peers) > 0 { // a node without keys keeps nobody waiting: nothing is sent to it, and it is told once it has keys
+		if len(v.Peers) > 0 { // do not wait for a node without keys: nothing is sent to it, and it gets the statement once it has keys
 			w.awaited = append(w.awaited, v.Own)
 		}
 	}

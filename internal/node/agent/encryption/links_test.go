@@ -25,10 +25,10 @@ import (
 type linkWorld struct {
 	*world
 	asked string
-	// keys are those of the clusters, by name, and pinned what nodes are told of them.
+	// keys are those of the clusters, by name, and pinned those that nodes get.
 	keys   map[string]*clusterkey.Private
 	pinned map[string]*clusterkey.Private
-	// withheld are nodes of whose keys nobody is told; carryKeys changes what is told of others.
+	// withheld are nodes whose keys are not published; carryKeys changes the keys of others.
 	withheld  map[string]bool
 	carryKeys func(*v1alpha1.LinkNodeKeys)
 	said      map[string]*v1alpha1.LinkNodeKeys

@@ -10,23 +10,23 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/security"
 )
 
-// silentAfter is how long the announcement of generations waits for a peer that is not told of them. It is shorter than the time for which
+// silentAfter is how long the announcement of generations waits for a peer that has not got them. It is shorter than the time for which
 // a peer's last key is accepted, and longer than operators and hubs need.
 const silentAfter = 20 * time.Second
 
 // senders are those of a node.
 var senders = []security.Sender{security.Kernel, security.Ktsnd}
 
-// peerState knows what each peer has been told of this node, and which generations each peer has announced.
+// peerState has what was announced to each peer about this node, and which generations each peer has announced.
 type peerState struct {
-	// settle is how long a peer may take to accept what it is told, linger how long a peer that is not wanted any more is kept.
+	// settle is how long a peer may take to accept a statement, linger how long an unplanned peer is kept.
 	settle, linger time.Duration
 	now            func() time.Time
 
-	// told is per peer: one that is told nothing keeps no other waiting.
-	told map[netip.Addr]*toldPeer
-	// firstTold is when any peer was told of a generation first.
-	firstTold map[senderGeneration]time.Time
+	// announced is per peer: a peer without an announcement does not delay others.
+	announced map[netip.Addr]*announcedPeer
+	// firstAnnounced is when a generation was first announced to any peer.
+	firstAnnounced map[senderGeneration]time.Time
 	// floors are the latest generations that a peer's key has announced.
 	floors map[security.Public]v1alpha1.SenderGenerations
 	// goneSince is when peers were not wanted any more.
@@ -39,22 +39,22 @@ type senderGeneration struct {
 	generation int64
 }
 
-// toldPeer is what one peer has been told of this node.
-type toldPeer struct {
-	senders map[security.Sender]*toldGeneration
-	// missingSince is when the peer was told neither of what the node announces nor of anything else, zero if it was.
+// announcedPeer is what was announced to one peer about this node.
+type announcedPeer struct {
+	senders map[security.Sender]*announcedGeneration
+	// missingSince is since when the peer has got no announcement, zero if it has.
 	missingSince time.Time
 	// gone means that it is no peer now, and does not count for others.
 	gone bool
 }
 
-// toldGeneration is what a peer has been told of the generations of a sender. It accepts them after settle.
-type toldGeneration struct {
+// announcedGeneration has the generations of a sender that were announced to a peer. It accepts them after settle.
+type announcedGeneration struct {
 	former, latest int64
 	since          time.Time
 }
 
-func (g *toldGeneration) update(p *peerState, generation int64) (changed bool) {
+func (g *announcedGeneration) update(p *peerState, generation int64) (changed bool) {
 	if generation == g.latest {
 		return false
 	}
@@ -63,7 +63,7 @@ func (g *toldGeneration) update(p *peerState, generation int64) (changed bool) {
 }
 
 // accepted returns the generation that the peer accepts now.
-func (g *toldGeneration) accepted(p *peerState) int64 {
+func (g *announcedGeneration) accepted(p *peerState) int64 {
 	if p.now().Sub(g.since) < p.settle {
 		return min(g.former, g.latest)
 	}
@@ -73,14 +73,14 @@ func (g *toldGeneration) accepted(p *peerState) int64 {
 // reset forgets all peers.
 func (p *peerState) reset() {
 	*p = peerState{
-		settle: p.settle, linger: p.linger, now: p.now, told: map[netip.Addr]*toldPeer{}, firstTold: map[senderGeneration]time.Time{},
+		settle: p.settle, linger: p.linger, now: p.now, announced: map[netip.Addr]*announcedPeer{}, firstAnnounced: map[senderGeneration]time.Time{},
 		floors: map[security.Public]v1alpha1.SenderGenerations{}, goneSince: map[netip.Addr]time.Time{},
 	}
 }
 
-// accepted returns the generation of a sender that a peer accepts now, 0 if it was told of none.
+// accepted returns the generation of a sender that a peer accepts now, 0 if none was announced to it.
 func (p *peerState) accepted(address netip.Addr, sender security.Sender) int64 {
-	if peer := p.told[address]; peer != nil {
+	if peer := p.announced[address]; peer != nil {
 		return peer.senders[sender].accepted(p)
 	}
 	return 0
@@ -90,7 +90,7 @@ func (p *peerState) accepted(address netip.Addr, sender security.Sender) int64 {
 // told, as while the API server does not answer, none is silent.
 func (p *peerState) silent() map[netip.Addr]bool {
 	silent, anyTold := map[netip.Addr]bool{}, false
-	for address, peer := range p.told {
+	for address, peer := range p.announced {
 		if peer.gone {
 			continue
 		}
@@ -105,51 +105,51 @@ func (p *peerState) silent() map[netip.Addr]bool {
 	return silent
 }
 
-// update notes which keys and generations of the node the peers have been told of.
+// update records which keys and generations of the node were announced to the peers.
 func (p *peerState) update(w *wants, keys *nodeKeys) {
-	p.updateFirstTold(w)
+	p.updateFirstAnnounced(w)
 	for address := range w.peers {
-		p.updatePeer(address, w.own[address], keys)
+		p.updatePeer(address, w.statements[address], keys)
 	}
-	for address, peer := range p.told {
+	for address, peer := range p.announced {
 		peer.gone = w.peers[address] == nil
 		if peer.gone && !w.kept[address] && w.complete {
-			delete(p.told, address)
+			delete(p.announced, address)
 		}
 	}
 }
 
-// updateFirstTold notes when any peer was told of generations first: a new peer knows them no later than this node.
-func (p *peerState) updateFirstTold(w *wants) {
+// updateFirstAnnounced records when generations were first announced to any peer: a new peer knows them no later than this node.
+func (p *peerState) updateFirstAnnounced(w *wants) {
 	first := map[senderGeneration]time.Time{}
-	for _, statement := range w.told {
+	for _, statement := range w.ownStatements {
 		for _, sender := range senders {
 			if statement == nil {
 				continue
 			}
 			at := senderGeneration{sender, generationOf(sender, &statement.Sender)}
-			if first[at] = p.firstTold[at]; first[at].IsZero() {
+			if first[at] = p.firstAnnounced[at]; first[at].IsZero() {
 				first[at] = p.now()
 			}
 		}
 	}
-	p.firstTold = first
+	p.firstAnnounced = first
 }
 
-// updatePeer notes what one peer is told of this node.
+// updatePeer records the statement for a peer.
 func (p *peerState) updatePeer(address netip.Addr, statement *Trusted, keys *nodeKeys) {
 	generations := v1alpha1.SenderGenerations{}
 	if statement != nil {
 		generations = statement.Sender
 	}
-	peer, changed := p.told[address], false
+	peer, changed := p.announced[address], false
 	if peer == nil {
-		peer = &toldPeer{senders: map[security.Sender]*toldGeneration{}}
+		peer = &announcedPeer{senders: map[security.Sender]*announcedGeneration{}}
 		for _, sender := range senders {
 			latest := generationOf(sender, &generations)
-			peer.senders[sender] = &toldGeneration{latest: latest, since: p.firstTold[senderGeneration{sender, latest}]}
+			peer.senders[sender] = &announcedGeneration{latest: latest, since: p.firstAnnounced[senderGeneration{sender, latest}]}
 		}
-		p.told[address] = peer
+		p.announced[address] = peer
 	}
 	for _, sender := range senders {
 		changed = peer.senders[sender].update(p, generationOf(sender, &generations)) || changed
@@ -162,9 +162,9 @@ func (p *peerState) updatePeer(address netip.Addr, statement *Trusted, keys *nod
 	}
 }
 
-// settling reports whether a peer may not accept yet what it was told last.
+// settling reports whether a peer may not accept the last announcement yet.
 func (p *peerState) settling() bool {
-	for _, peer := range p.told {
+	for _, peer := range p.announced {
 		for _, sender := range senders {
 			if peer.senders[sender].accepted(p) != peer.senders[sender].latest {
 				return true

@@ -292,7 +292,7 @@ func (r *Reconciler) serve(ctx context.Context, state *network.Cluster, ownAddre
 	err = errors.Join(r.install.expel(kernel, ownAddress, w), r.install.program(kernel, ownAddress, w), r.install.updateKtsnd(ctx, ownAddress, w), r.retune(ctx, state, w))
 	r.keys.generations = &v1alpha1.SenderGenerations{
 		Kernel: r.keys.generationToAnnounce(r.keys.kernel, security.Kernel, r.install.sent, &r.peers, w),
-		Ktsnd:  r.keys.generationToAnnounce(r.keys.ktsnd, security.Ktsnd, r.install.told, &r.peers, w),
+		Ktsnd:  r.keys.generationToAnnounce(r.keys.ktsnd, security.Ktsnd, r.install.inKtsnd, &r.peers, w),
 	}
 	return err
 }

@@ -113,7 +113,7 @@ func TestKeysChangeBesideALinkToANodeWithoutKeys(t *testing.T) {
 	}
 }
 
-// Where nobody hears, as while the API server is away, others are told of no more than what they take together with what is in use.
+// While the API server is away, only generations are announced that peers accept together with those in use.
 func TestNobodyIsSilentWhereNobodyHears(t *testing.T) {
 	w := newWorld(t, v1alpha1.EncryptionRequired, 3)
 	w.settle()

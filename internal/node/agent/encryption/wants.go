@@ -18,9 +18,9 @@ import (
 
 // wants is the desired state of all networks together.
 type wants struct {
-	// peers are the nodes to which frames are encrypted, and own what each of them is told of this node.
-	peers map[netip.Addr]*Trusted
-	own   map[netip.Addr]*Trusted
+	// peers are the nodes to which frames are encrypted, statements those about this node for each of them.
+	peers      map[netip.Addr]*Trusted
+	statements map[netip.Addr]*Trusted
 	// local are the addresses of the cluster's nodes, and disputed those that several other clusters claim, with a node of each.
 	local    map[netip.Addr]bool
 	disputed map[netip.Addr][2]*Trusted
@@ -32,16 +32,16 @@ type wants struct {
 	active, known map[uint32]bool
 	// complete means that all networks are known.
 	complete bool
-	// published means that the other clusters' nodes can be told of the node's keys now.
+	// published means that the node's keys can be announced to nodes of other clusters now.
 	published bool
-	// told are the statements about this node, by network, and awaited those without which its keys do not change.
-	told, awaited []*Trusted
+	// ownStatements are the statements about this node, by network, and awaited those without which its keys do not change.
+	ownStatements, awaited []*Trusted
 }
 
 // wants collects the desired state of the networks.
 func (r *Reconciler) wants(state *network.Cluster) *wants {
 	w := &wants{
-		peers: map[netip.Addr]*Trusted{}, own: map[netip.Addr]*Trusted{}, kept: map[netip.Addr]bool{}, active: map[uint32]bool{},
+		peers: map[netip.Addr]*Trusted{}, statements: map[netip.Addr]*Trusted{}, kept: map[netip.Addr]bool{}, active: map[uint32]bool{},
 		known: map[uint32]bool{}, complete: true, published: true, local: map[netip.Addr]bool{}, disputed: map[netip.Addr][2]*Trusted{},
 		rejected: map[netip.Addr][]security.Public{},
 	}
@@ -65,7 +65,7 @@ func (r *Reconciler) wants(state *network.Cluster) *wants {
 	return w
 }
 
-// isPublished reports whether nodes of other clusters are told of this one: the keys of a node that is not published do not change.
+// isPublished reports whether nodes of other clusters get the keys of this one: the keys of a node that is not published do not change.
 func isPublished(object *v1alpha1.TSNNetwork) bool {
 	return object.Spec.IPv4.Part == "" || meta.IsStatusConditionTrue(object.Status.Conditions, v1alpha1.ConditionHubSeen)
 }
@@ -103,7 +103,7 @@ func (w *wants) add(v *Verdict) {
 			w.reject(address, have)
 		}
 	}
-	w.told = append(w.told, v.Own)
+	w.ownStatements = append(w.ownStatements, v.Own)
 	for address, peer := range v.Peers {
 		have := w.peers[address]
 		switch {
@@ -118,8 +118,8 @@ func (w *wants) add(v *Verdict) {
 		case have == nil || later(peer, have):
 			w.peers[address] = peer
 		}
-		if have := w.own[address]; v.Own != nil && (have == nil || later(v.Own, have)) {
-			w.own[address] = v.Own
+		if have := w.statements[address]; v.Own != nil && (have == nil || later(v.Own, have)) {
+			w.statements[address] = v.Own
 		}
 	}
 }
@@ -128,7 +128,7 @@ func (w *wants) add(v *Verdict) {
 func (w *wants) reject(address netip.Addr, have *Trusted) {
 	w.rejected[address] = append(w.rejected[address], have.Keys...)
 	delete(w.peers, address)
-	delete(w.own, address)
+	delete(w.statements, address)
 }
 
 // rejects reports whether a sender must not use an association for the node at an address any more: its key is another cluster's.

@@ -49,7 +49,7 @@ func (w *world) claim(n *node, cluster string, at *node) (stolen security.Public
 
 // uses tells whether kernel or ktsnd of a node were given a key of another node.
 func (n *node) uses(at *node, key security.Public) bool {
-	sent, told := n.install.sent[at.address], n.install.told[at.address]
+	sent, told := n.install.sent[at.address], n.install.inKtsnd[at.address]
 	return sent != nil && sent.to.Key == key || told != nil && told.to.Key == key
 }
 

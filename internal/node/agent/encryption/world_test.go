@@ -205,7 +205,7 @@ func (w *world) settle() {
 	}
 }
 
-// pass lets time go by. Nodes look within Settle at what they are told, as the API server has them do.
+// pass advances the time. Nodes read announcements within Settle, as with the API server.
 func (w *world) pass(duration time.Duration) {
 	w.t.Helper()
 	if heard := w.nodes[0].Settle - 1; duration > heard {
@@ -343,7 +343,7 @@ func newKtsnd(n *node) *fakeKtsnd {
 		highest: new(uint32), now: map[netip.Addr]*control.SecurityAssociation{}}
 }
 
-// replaced is the next ktsnd: it knows what a successor is told, or nothing.
+// replaced is the next ktsnd: it has the state that a successor gets, or none.
 func (k *fakeKtsnd) replaced(handedOver bool) *fakeKtsnd {
 	next := newKtsnd(k.node)
 	next.highest, next.former = k.highest, *k.highest

@@ -76,7 +76,7 @@ func TestProgramsWithoutLibrary(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			process(t, dir, 17, test.cgroup, test.environment, test.maps, test.program)
-			// One that ends while it is looked at.
+			// A process that ends during the inspection.
 			if err := os.Mkdir(filepath.Join(dir, "18"), 0o700); err != nil {
 				t.Fatal(err)
 			}

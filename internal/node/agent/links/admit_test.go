@@ -30,8 +30,8 @@ import (
 // fakeCluster has links, a pod of the UID "e", and what is said of links.
 type fakeCluster struct {
 	client.SubResourceWriter
-	links map[types.NamespacedName]*v1alpha1.TSNLink
-	statuses  []string
+	links    map[types.NamespacedName]*v1alpha1.TSNLink
+	statuses []string
 }
 
 func (f *fakeCluster) Get(name types.NamespacedName) *v1alpha1.TSNLink { return f.links[name] }
@@ -201,8 +201,8 @@ func TestReconcileKeepsUndecidedLink(t *testing.T) {
 }
 
 func TestSweepKeepsNamesOfUndecidedLink(t *testing.T) {
-	for is, want := range map[admission]bool{unknown: true, refused: false} {
-		r, _ := newTestReconciler(t, &fakePlugin{}, newLink("a", "", is))
+	for decision, want := range map[admission]bool{unknown: true, refused: false} {
+		r, _ := newTestReconciler(t, &fakePlugin{}, newLink("a", "", decision))
 		var path string
 		left := kubelets + hostsBegin + "\n10.200.5.1\tshop\n" + hostsEnd + "\n"
 		r.Hosts, path = newPod(t, left)
@@ -212,7 +212,7 @@ func TestSweepKeepsNamesOfUndecidedLink(t *testing.T) {
 			}
 		}
 		if got := read(t, path); (got == left) != want {
-			t.Errorf("admission %v: the file is %q", is, got)
+			t.Errorf("admission %v: the file is %q", decision, got)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 )
 
-// fakeProber finds what it is told to.
+// fakeProber returns the finding of the test.
 type fakeProber struct {
 	finding linkprobe.Finding
 	watched *linkprobe.Target

@@ -44,7 +44,7 @@ func TestEncrypt(t *testing.T) {
 	for name, test := range map[string]struct {
 		asked          string
 		local, plugged bool
-		state             encryption.LinkState
+		state          encryption.LinkState
 		encrypted      bool
 		refused, note  string
 	}{
@@ -79,9 +79,9 @@ func TestEncrypt(t *testing.T) {
 			if (err != nil) != (test.refused != "") || err != nil && !strings.Contains(err.Error(), test.refused) {
 				t.Fatalf("got %v", err)
 			}
-			said := r.buildReport(s, &outcome{err: err, encryptionNotes: secret}).Conditions[0].Message
-			if plan.Encrypted != test.encrypted || (plan.Port == encryptedPort) != test.encrypted || !strings.Contains(said, test.note+test.refused) {
-				t.Errorf("encrypted %v by port %d, and its condition says %q", plan.Encrypted, plan.Port, said)
+			message := r.buildReport(s, &outcome{err: err, encryptionNotes: secret}).Conditions[0].Message
+			if plan.Encrypted != test.encrypted || (plan.Port == encryptedPort) != test.encrypted || !strings.Contains(message, test.note+test.refused) {
+				t.Errorf("encrypted %v by port %d, and its condition says %q", plan.Encrypted, plan.Port, message)
 			}
 			if less := test.asked != none && !test.local; plan.MTU != 1450-map[bool]int{true: xfrm.OverheadBytes}[less] || plan.MTU < overlay.MinMTU {
 				t.Errorf("it has an MTU of %d", plan.MTU)

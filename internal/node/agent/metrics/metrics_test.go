@@ -20,10 +20,10 @@ type described struct {
 var fullName = regexp.MustCompile(`fqName: "([^"]+)"`)
 
 func (d *described) Register(collector prometheus.Collector) error {
-	said := make(chan *prometheus.Desc, 10)
-	collector.Describe(said)
-	close(said)
-	for description := range said {
+	descriptions := make(chan *prometheus.Desc, 10)
+	collector.Describe(descriptions)
+	close(descriptions)
+	for description := range descriptions {
 		d.names = append(d.names, fullName.FindStringSubmatch(description.String())[1])
 	}
 	return nil

@@ -105,8 +105,8 @@ func (j *Joined) Network() (Network, error) {
 }
 
 // ValidateSubnets returns why the subnets of another node are invalid, nil if they are valid. Subnets of a node of this
-// cluster must be in this cluster's part of the network, which is the whole network if there is no part. Those of a
-// node of another cluster must be in the network outside that part, so that a hub cannot take addresses from pods here.
+// cluster must be in this cluster's part of the network, which is the whole network if there is no part. Subnets
+// of a node of another cluster must be in the network outside that part, so that a hub cannot take addresses from pods here.
 func (j *Joined) ValidateSubnets(member *Member) error {
 	spec := &j.Object.Spec
 	ranges := []struct{ whole, part string }{{spec.IPv4.CIDR, spec.IPv4.Part}}

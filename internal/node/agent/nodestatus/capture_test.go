@@ -16,10 +16,10 @@ import (
 )
 
 func TestANodeSaysWhetherFramesAreCaptured(t *testing.T) {
-	of := func(network, pod string) relay.Status {
+	status := func(network, pod string) relay.Status {
 		return relay.Status{Attachment: overlay.Attachment{Network: network, Identity: pod, Interface: "tsn0"}, Running: true}
 	}
-	away, briefly, past, old := of("tsn", "away"), of("tsn", "briefly"), of("tsn", "past"), of("tsn", "old")
+	away, briefly, past, old := status("tsn", "away"), status("tsn", "briefly"), status("tsn", "past"), status("tsn", "old")
 	away.Running, away.Away, away.Failure = false, time.Minute, errors.New("there is no program")
 	briefly.Running, briefly.Away, briefly.Failure = false, time.Millisecond, errors.New("it was killed")
 	past.KernelPath, old.TooOld = true, true
@@ -30,10 +30,10 @@ func TestANodeSaysWhetherFramesAreCaptured(t *testing.T) {
 		want   string
 	}{
 		"nothing is captured":             {nil, ""},
-		"only on another network":         {[]relay.Status{of("other", "p")}, ""},
-		"all is well":                     {[]relay.Status{of("tsn", "p"), of("tsn", "q")}, "True AsAsked "},
+		"only on another network":         {[]relay.Status{status("other", "p")}, ""},
+		"all is well":                     {[]relay.Status{status("tsn", "p"), status("tsn", "q")}, "True AsAsked "},
 		"a relay was killed just now":     {[]relay.Status{briefly}, "True AsAsked "},
-		"a relay is away":                 {[]relay.Status{of("tsn", "p"), away}, "False RelayAway " + noRelay},
+		"a relay is away":                 {[]relay.Status{status("tsn", "p"), away}, "False RelayAway " + noRelay},
 		"what is dropped goes before":     {[]relay.Status{past, away}, "False RelayAway " + noRelay + " (and 1 more)"},
 		"frames leave by the kernel":      {[]relay.Status{past}, "False KernelPath pod past: frames of interface tsn0 without a transmit time leave by the kernel, or are dropped if the schedule closes their gate at times, because ktsnd does not take them; `ktsn node capture` on the node shows more"},
 		"ktsnd is of a release before it": {[]relay.Status{old}, "False KtsndTooOld pod old: the node's ktsnd is of a release that takes no captured frames, so those of interface tsn0 are not sent; upgrade ktsnd"},

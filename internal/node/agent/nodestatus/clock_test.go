@@ -52,8 +52,8 @@ func (l *lab) says() string {
 		state = clock.State
 	}
 	if networks := l.state.Node.Status.Networks; len(networks) == 1 {
-		if is := meta.FindStatusCondition(networks[0].Conditions, v1alpha1.ConditionClockSynchronized); is != nil {
-			condition = fmt.Sprintf("%s %s", is.Status, is.Reason)
+		if synchronized := meta.FindStatusCondition(networks[0].Conditions, v1alpha1.ConditionClockSynchronized); synchronized != nil {
+			condition = fmt.Sprintf("%s %s", synchronized.Status, synchronized.Reason)
 		}
 	}
 	return state + ", " + condition

@@ -83,15 +83,15 @@ type lab struct {
 
 // fakeEncryption says what the test has it say.
 type fakeEncryption struct {
-	own     encryption.Announcement
-	is      *metav1.Condition
-	refused string
+	announcement encryption.Announcement
+	condition    *metav1.Condition
+	refused      string
 }
 
-func (e *fakeEncryption) Announced() encryption.Announcement { return e.own }
+func (e *fakeEncryption) Announced() encryption.Announcement { return e.announcement }
 
 func (e *fakeEncryption) Condition(*network.Joined) (*metav1.Condition, string) {
-	return e.is, e.refused
+	return e.condition, e.refused
 }
 
 func newLab(t *testing.T, about *v1alpha1.TSNNetwork) *lab {
@@ -206,7 +206,7 @@ func TestTheAcceptedScheduleIsExecuted(t *testing.T) {
 	if l.look(); l.ktsnd.sets != 1 {
 		t.Error("ktsnd is told again what it was told")
 	}
-	// One that was started anew knows nothing.
+	// A restarted ktsnd has no state.
 	l.ktsnd.schedule = control.Schedule{}
 	if l.look(); l.ktsnd.sets != 2 {
 		t.Error("a ktsnd that was started anew is told nothing")
@@ -315,7 +315,7 @@ func TestANodeSaysOnlyWhatHasChanged(t *testing.T) {
 	if l.look(); l.written != 3 || l.state.Node.Status.KtsndVersion != "1.3" {
 		t.Errorf("without ktsnd the node says %+v", l.state.Node.Status)
 	}
-	l.state.Node.Status = v1alpha1.TSNNodeStatus{} // somebody made it anew
+	l.state.Node.Status = v1alpha1.TSNNodeStatus{} // recreated
 	l.now = l.now.Add(time.Minute)
 	if l.reconcile(); l.written != 4 {
 		t.Error("what is lost is not said again")

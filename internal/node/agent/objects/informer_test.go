@@ -16,7 +16,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// lab is an informer whose watches the test is. What it watches with an API server is tested in test/agent.
+// lab is an informer whose watches the test imitates. test/agent tests the watches with an API server.
 type lab struct {
 	*Informer
 	t *testing.T
@@ -184,12 +184,12 @@ func TestEncryptionMinimum(t *testing.T) {
 	}
 	l := newLab(t)
 	l.Minimum = minimum
-	one := &networkWatch{}
+	nw := &networkWatch{}
 	for _, asked := range []string{v1alpha1.EncryptionRequired, v1alpha1.EncryptionNone, ""} {
 		network := newNetwork()
 		network.Spec.Encryption = asked
-		l.setNetwork(one, network)
-		if got := one.object.Spec.Encryption; got != v1alpha1.EncryptionRequired {
+		l.setNetwork(nw, network)
+		if got := nw.object.Spec.Encryption; got != v1alpha1.EncryptionRequired {
 			t.Errorf("a network that asks for %q has %q", asked, got)
 		}
 		all := &Links{Minimum: minimum, Changed: func(types.NamespacedName) {}}

@@ -16,8 +16,8 @@ import (
 // lab is a Prober that finds these, and how often it has asked and told.
 type lab struct {
 	*Prober
-	mu          sync.Mutex // of what follows
-	finds       map[netip.Addr]int
+	mu             sync.Mutex // of what follows
+	finds          map[netip.Addr]int
 	asked, changes int
 }
 
@@ -29,8 +29,8 @@ func newLab(t *testing.T, finds map[netip.Addr]int) *lab {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.asked++
-			if found := l.finds[to]; found > 0 {
-				return min(found, largest), nil
+			if bytes := l.finds[to]; bytes > 0 {
+				return min(bytes, largest), nil
 			}
 			return 0, ErrSilent
 		},

@@ -39,11 +39,11 @@ func clusterOf(shards ...[]network.Member) *network.Cluster {
 // lab is node1 of a cluster, with a clock that the test moves.
 type lab struct {
 	*Reconciler
-	on    *fakeNode
-	state *network.Cluster
-	now   time.Time
-	parts *map[string][]netip.Prefix
-	said  *error
+	on       *fakeNode
+	state    *network.Cluster
+	now      time.Time
+	parts    *map[string][]netip.Prefix
+	reported *error
 	// all tells whether other networks' configuration was to go.
 	all bool
 }
@@ -51,7 +51,7 @@ type lab struct {
 func newLab(state *network.Cluster) *lab {
 	l := &lab{on: newFakeNode(42, 43), state: state, now: time.Now()}
 	nodes := fake.NewClientBuilder().WithObjects(kubeNode("node1", "", "192.0.2.1", nil)).Build()
-	l.Reconciler, l.parts, l.said = newReconcilerFor(l.on, &FromCluster{Nodes: nodes, Node: "node1", State: func() network.Cluster { return *l.state }})
+	l.Reconciler, l.parts, l.reported = newReconcilerFor(l.on, &FromCluster{Nodes: nodes, Node: "node1", State: func() network.Cluster { return *l.state }})
 	l.Linger, l.Now = 10*time.Second, func() time.Time { return l.now }
 	configure := l.Configure
 	l.Configure = func(networks []network.Network, parts map[string][]netip.Prefix, all bool) error {
@@ -65,8 +65,8 @@ func TestPlanMembers(t *testing.T) {
 	l := newLab(clusterOf([]network.Member{member(1), member(2)}, []network.Member{member(3), member(2)}))
 	reconcileOnce(t, l.Reconciler)
 	want := "42 192.0.2.2 [10.42.2.0/24] flooded true told [10.42.2.0/24]; 42 192.0.2.3 [10.42.3.0/24] flooded true told [10.42.3.0/24]"
-	if got := l.on.text(); got != want || *l.said != nil || !l.all {
-		t.Errorf("peers are %s, %v, want %s", got, *l.said, want)
+	if got := l.on.text(); got != want || *l.reported != nil || !l.all {
+		t.Errorf("peers are %s, %v, want %s", got, *l.reported, want)
 	}
 	if got := fmt.Sprint(*l.parts); got != "map[tsn:[10.42.1.0/24]]" {
 		t.Errorf("configured %s", got)
@@ -215,8 +215,8 @@ func TestPeersStayWhileStateIsUnknown(t *testing.T) {
 					t.Errorf("network %d: ktsnd still knows its peer: %v, want %v", vni, kept, want)
 				}
 			}
-			if !strings.Contains(fmt.Sprint(*l.said), test.sentence) || l.all != test.all {
-				t.Errorf("said %v, want %q; other networks go: %v", *l.said, test.sentence, l.all)
+			if !strings.Contains(fmt.Sprint(*l.reported), test.sentence) || l.all != test.all {
+				t.Errorf("said %v, want %q; other networks go: %v", *l.reported, test.sentence, l.all)
 			}
 		})
 	}
@@ -230,7 +230,7 @@ func TestNodeWithoutUplink(t *testing.T) {
 	}
 }
 
-// What one shard's change costs must not grow with the square of the peers.
+// The cost of a change of one shard must not be quadratic in the number of peers.
 func BenchmarkPlan(b *testing.B) {
 	for _, count := range []int{100, 1000} {
 		var shards [][]network.Member
@@ -269,8 +269,8 @@ func TestPlanForeignMembers(t *testing.T) {
 	l := newLab(state)
 	reconcileOnce(t, l.Reconciler)
 	want := "42 192.0.2.2 [10.42.2.0/24] flooded true told [10.42.2.0/24]; 42 192.0.2.9 [10.42.64.0/24] flooded true told [10.42.64.0/24]"
-	if got := l.on.text(); got != want || *l.said != nil {
-		t.Errorf("peers are %s, %v, want %s", got, *l.said, want)
+	if got := l.on.text(); got != want || *l.reported != nil {
+		t.Errorf("peers are %s, %v, want %s", got, *l.reported, want)
 	}
 }
 
@@ -295,8 +295,8 @@ func TestPlanRejectsForeignClaims(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if said := built.faults["south/node1"]; test.want == "" && said != nil || test.want != "" && (said == nil || !strings.Contains(said.Error(), test.want)) {
-				t.Errorf("said %v, want %q", said, test.want)
+			if reported := built.faults["south/node1"]; test.want == "" && reported != nil || test.want != "" && (reported == nil || !strings.Contains(reported.Error(), test.want)) {
+				t.Errorf("said %v, want %q", reported, test.want)
 			}
 			reconcileOnce(t, l.Reconciler)
 			if got := l.on.text(); got != "42 192.0.2.2 [10.42.2.0/24] flooded true told [10.42.2.0/24]" {

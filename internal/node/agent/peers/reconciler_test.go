@@ -163,11 +163,11 @@ func TestReconcileAddsPeers(t *testing.T) {
 	on := newFakeNode(42, 1)
 	// Flannel's tunnel floods, too.
 	on.flooded[1][netip.MustParseAddr("192.0.2.9")] = true
-	r, parts, said := newReconciler(on, oneNetwork, kubeNode("node1", "10.244.0.0/24", "192.0.2.1", nil),
+	r, parts, reported := newReconciler(on, oneNetwork, kubeNode("node1", "10.244.0.0/24", "192.0.2.1", nil),
 		kubeNode("node2", "10.244.1.0/24", "192.0.2.2", nil),
 		kubeNode("node3", "10.244.2.0/24", "192.0.2.3", map[string]string{v1alpha1.TunnelAddressAnnotation: "198.51.100.3", "range.kubernetsn.io/tsn": "10.42.200.0/24"}))
-	if result := reconcileOnce(t, r); result.RequeueAfter != repeat.Every || *said != nil {
-		t.Errorf("again after %v, said %v", result.RequeueAfter, *said)
+	if result := reconcileOnce(t, r); result.RequeueAfter != repeat.Every || *reported != nil {
+		t.Errorf("again after %v, said %v", result.RequeueAfter, *reported)
 	}
 	want := "42 192.0.2.2 [10.42.1.0/24] flooded true told [10.42.1.0/24]; 42 198.51.100.3 [10.42.200.0/24] flooded true told [10.42.200.0/24]"
 	if got := on.text(); got != want {
@@ -187,18 +187,18 @@ func TestReconcileAddsPeers(t *testing.T) {
 
 func TestReconcileRestoresGuard(t *testing.T) {
 	on := newFakeNode(42)
-	r, _, said := newReconciler(on, oneNetwork, kubeNode("node1", "10.244.0.0/24", "192.0.2.1", nil),
+	r, _, reported := newReconciler(on, oneNetwork, kubeNode("node1", "10.244.0.0/24", "192.0.2.1", nil),
 		kubeNode("node2", "10.244.1.0/24", "192.0.2.2", nil))
 	for look := range 3 {
-		if reconcileOnce(t, r); on.guarded != look+1 || *said != nil {
-			t.Errorf("after look %d: it was looked at %d times, and said %v", look+1, on.guarded, *said)
+		if reconcileOnce(t, r); on.guarded != look+1 || *reported != nil {
+			t.Errorf("after look %d: it was looked at %d times, and said %v", look+1, on.guarded, *reported)
 		}
 	}
 	on.unguardable = errors.New("no nf_tables")
 	delete(on.ktsnd, key{42, netip.MustParseAddr("192.0.2.2")})
 	result := reconcileOnce(t, r)
-	if !errors.Is(*said, on.unguardable) || result.RequeueAfter != repeat.AfterFailure {
-		t.Errorf("it said %v, and looks again after %v", *said, result.RequeueAfter)
+	if !errors.Is(*reported, on.unguardable) || result.RequeueAfter != repeat.AfterFailure {
+		t.Errorf("it said %v, and looks again after %v", *reported, result.RequeueAfter)
 	}
 	if len(on.ktsnd) != 1 {
 		t.Error("without a filter ktsnd is not told of the peer any more")
@@ -224,13 +224,13 @@ func TestReconcileRepairsPeers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			on := newFakeNode(42)
-			r, _, said := newReconciler(on, oneNetwork, kubeNode("node1", "10.244.0.0/24", "192.0.2.1", nil), kubeNode("node2", "10.244.1.0/24", "192.0.2.2", nil))
+			r, _, reported := newReconciler(on, oneNetwork, kubeNode("node1", "10.244.0.0/24", "192.0.2.1", nil), kubeNode("node2", "10.244.1.0/24", "192.0.2.2", nil))
 			reconcileOnce(t, r)
 			before := on.text()
 			spoil(on)
 			reconcileOnce(t, r)
-			if got := on.text(); got != before || len(on.ktsnd) != 1 || len(on.flooded[42]) != 1 || *said != nil {
-				t.Errorf("peers are %s, told %v, flooded %v (%v); want %s", got, on.ktsnd, on.flooded, *said, before)
+			if got := on.text(); got != before || len(on.ktsnd) != 1 || len(on.flooded[42]) != 1 || *reported != nil {
+				t.Errorf("peers are %s, told %v, flooded %v (%v); want %s", got, on.ktsnd, on.flooded, *reported, before)
 			}
 		})
 	}
@@ -254,7 +254,7 @@ func TestFaultyNodeIsSkipped(t *testing.T) {
 	} {
 		t.Run("as "+nodeName+" sees it", func(t *testing.T) {
 			on := newFakeNode()
-			r, _, said := newReconciler(on, oneNetwork, nodes...)
+			r, _, reported := newReconciler(on, oneNetwork, nodes...)
 			r.Plan.(*FromNodes).Node = nodeName
 			leftOut, events := 0, []string{}
 			r.LeftOut = func(count int) { leftOut = count }
@@ -270,13 +270,13 @@ func TestFaultyNodeIsSkipped(t *testing.T) {
 				t.Errorf("%d nodes are left out, want 4", leftOut)
 			}
 			if test.sentence == "" {
-				if *said != nil || result.RequeueAfter != repeat.Every || len(events) > 0 {
-					t.Errorf("said %v, again after %v, Events %q, of other nodes' faults", *said, result.RequeueAfter, events)
+				if *reported != nil || result.RequeueAfter != repeat.Every || len(events) > 0 {
+					t.Errorf("said %v, again after %v, Events %q, of other nodes' faults", *reported, result.RequeueAfter, events)
 				}
 				return
 			}
-			if !strings.Contains(fmt.Sprint(*said), test.sentence) {
-				t.Errorf("said %v, want %q", *said, test.sentence)
+			if !strings.Contains(fmt.Sprint(*reported), test.sentence) {
+				t.Errorf("said %v, want %q", *reported, test.sentence)
 			}
 			if len(events) != 1 || !strings.HasPrefix(events[0], nodeName+" TSNNodeLeftOut "+test.sentence) {
 				t.Errorf("the Events are %q, want one", events)
@@ -288,9 +288,9 @@ func TestFaultyNodeIsSkipped(t *testing.T) {
 func TestReconcileReportsFailure(t *testing.T) {
 	on := newFakeNode()
 	on.err = errors.New("no")
-	r, _, said := newReconciler(on, oneNetwork, kubeNode("node1", "10.244.0.0/24", "192.0.2.1", nil), kubeNode("node4", "10.244.3.0/24", "192.0.2.4", nil))
-	if result := reconcileOnce(t, r); result.RequeueAfter != repeat.AfterFailure || !strings.Contains(fmt.Sprint(*said), "change peers: no") {
-		t.Errorf("said %v, again after %v", *said, result.RequeueAfter)
+	r, _, reported := newReconciler(on, oneNetwork, kubeNode("node1", "10.244.0.0/24", "192.0.2.1", nil), kubeNode("node4", "10.244.3.0/24", "192.0.2.4", nil))
+	if result := reconcileOnce(t, r); result.RequeueAfter != repeat.AfterFailure || !strings.Contains(fmt.Sprint(*reported), "change peers: no") {
+		t.Errorf("said %v, again after %v", *reported, result.RequeueAfter)
 	}
 }
 
@@ -319,7 +319,7 @@ func TestInvalidTunnelAddressIsReported(t *testing.T) {
 
 func TestSwitchGetsSupportedTunnels(t *testing.T) {
 	networks := fixed{oneNetwork[0], {Name: "large", VNI: 4095, Port: 4789, Ranges: []network.Range{{Prefix: netip.MustParsePrefix("10.43.0.0/16"), NodeBits: 24}}}}
-	r, _, said := newReconciler(newFakeNode(), networks, kubeNode("node1", "10.0.1.0/24", "192.0.2.1", nil),
+	r, _, reported := newReconciler(newFakeNode(), networks, kubeNode("node1", "10.0.1.0/24", "192.0.2.1", nil),
 		kubeNode("node2", "10.0.2.0/24", "192.0.2.2", nil), kubeNode("node3", "10.0.3.0/24", "192.0.2.9", map[string]string{v1alpha1.TunnelAddressAnnotation: "198.51.100.3"}))
 	var received Tunnels
 	var refuse error
@@ -330,21 +330,21 @@ func TestSwitchGetsSupportedTunnels(t *testing.T) {
 	}
 	reconcileOnce(t, r)
 	slices.SortFunc(received.Peers, netip.Addr.Compare)
-	if want := (Tunnels{netip.MustParseAddr("192.0.2.1"), []uint32{42}, []netip.Addr{netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("198.51.100.3")}, 4789}); fmt.Sprint(received) != fmt.Sprint(want) || *said != nil {
-		t.Errorf("it is told of %v, want %v; %v", received, want, *said)
+	if want := (Tunnels{netip.MustParseAddr("192.0.2.1"), []uint32{42}, []netip.Addr{netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("198.51.100.3")}, 4789}); fmt.Sprint(received) != fmt.Sprint(want) || *reported != nil {
+		t.Errorf("it is told of %v, want %v; %v", received, want, *reported)
 	}
 	refuse = errors.New("set up Open vSwitch: no hugepages")
 	for range 2 {
 		reconcileOnce(t, r)
-		if *said == nil || !strings.Contains((*said).Error(), "no hugepages") {
-			t.Errorf("it reports %v", *said)
+		if *reported == nil || !strings.Contains((*reported).Error(), "no hugepages") {
+			t.Errorf("it reports %v", *reported)
 		}
 	}
 	if want := []string{"node1 TSNOpenVSwitchNotSetUp set up Open vSwitch: no hugepages"}; !slices.Equal(events, want) {
 		t.Errorf("events are %q, want %q", events, want)
 	}
 	refuse = nil
-	if reconcileOnce(t, r); *said != nil {
-		t.Errorf("it reports %v", *said)
+	if reconcileOnce(t, r); *reported != nil {
+		t.Errorf("it reports %v", *reported)
 	}
 }

@@ -111,7 +111,7 @@ func TestCleanCanBeRepeated(t *testing.T) {
 	for _, obstacle := range []string{"ipam/second", "run", "kubelet/driver", "conf", "state"} {
 		t.Run(obstacle+" cannot be removed", func(t *testing.T) {
 			n, root := newNode(t)
-			// What is mounted cannot be removed, not even by root.
+			// A mount point cannot be removed, not even by root.
 			path := filepath.Join(root, obstacle)
 			if obstacle == "conf" {
 				path = filepath.Join(path, "tsn.conf")

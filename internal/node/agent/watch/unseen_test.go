@@ -25,10 +25,10 @@ func TestEventForBypassingProgram(t *testing.T) {
 	var refuse error
 	total := map[string]uint64{}
 	watcher.Guards = func() ([]attachment.Guarded, error) {
-		of := func(uid string) overlay.Attachment {
+		attachmentOf := func(uid string) overlay.Attachment {
 			return overlay.Attachment{Identity: uid, ContainerID: uid, Interface: "tsn0"}
 		}
-		return []attachment.Guarded{{Attachment: of("uid"), Count: now}, {Attachment: of("another"), Count: refused(9)}}, refuse
+		return []attachment.Guarded{{Attachment: attachmentOf("uid"), Count: now}, {Attachment: attachmentOf("another"), Count: refused(9)}}, refuse
 	}
 	watcher.Dropped = func(namespace, name string, more uint64) { total[namespace+"/"+name] += more }
 	python := []capture.Program{{Name: "py\x1b", Refused: 3, PID: 4}}
