@@ -180,7 +180,7 @@ func TestRelayedAttachmentsAreListed(t *testing.T) {
 		}
 	}
 	check("once they are attached")
-	// Records that are lost are made anew from what the kernel knows.
+	// Lost records are rebuilt from the kernel's state.
 	must(t, os.RemoveAll(filepath.Join(lab.a.dir, "state", "attachments")))
 	lab.a.ktsn(t, "node", "restore")
 	check("once they are restored")

@@ -134,7 +134,7 @@ func TestCheckNamesEveryDifference(t *testing.T) {
 			err := lab.a.runtime.CheckNetworkList(t.Context(), configs, pod.attachment())
 			code := uint(106)
 			if name == "IPAM forgot the address" {
-				code = 999 // host-local's own
+				code = 999 // host-local's code
 			}
 			checkSentence(t, err, code, expand(test.want, pod))
 		})

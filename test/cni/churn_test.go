@@ -53,7 +53,7 @@ func TestFiftyConcurrentAddsAndDels(t *testing.T) {
 	inParallel(t, count, func(i int) error {
 		return lab.a.runtime.CheckNetworkList(context.Background(), configs, runtimeConf(i, spaces[i].Path()))
 	})
-	// Half of them go while the others come once more, so that the last port leaves while the first one comes.
+	// Half of them are deleted while the others are added again, so that the last port is removed while the first one is added.
 	inParallel(t, count, func(i int) error {
 		at := runtimeConf(i, spaces[i].Path())
 		if err := lab.a.runtime.DelNetworkList(context.Background(), configs, at); err != nil || i%2 == 0 {
@@ -72,7 +72,7 @@ func TestConcurrentFirstAddAndLastDel(t *testing.T) {
 	before := lab.a.inventory(t)
 	configs := list(t, lab.a.config(nil))
 	spaces := namespaces(t, 4)
-	// Four containers that come and go by themselves: bridge and tunnel are made and removed all the time.
+	// Four containers are added and deleted independently, so bridge and tunnel are created and removed repeatedly.
 	inParallel(t, len(spaces), func(i int) error {
 		for range 12 {
 			at := runtimeConf(i, spaces[i].Path())

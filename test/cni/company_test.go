@@ -197,7 +197,7 @@ func TestBridgeStaysWhileUsed(t *testing.T) {
 	if have := lab.a.inventory(t, pod); !slices.Contains(have, "node has "+bridgeName) || slices.Contains(have, "node has "+tunnelName) {
 		t.Errorf("there is:\n%s", strings.Join(have, "\n"))
 	}
-	pod.add(t, config) // it is used again
+	pod.add(t, config) // it is reused
 	on(t, lab.a.Namespace, "theirs", netlink.LinkDel)
 	pod.del(t, config)
 	if have := lab.a.inventory(t, pod); slices.Contains(have, "node has "+bridgeName) {

@@ -252,7 +252,7 @@ func TestPodKernelDoesNotAnswerForMachine(t *testing.T) {
 			if _, err := unix.Write(socket, machineFrame(broadcast, source, unix.ETH_P_ARP, arpRequest(source, asked, whose))); err != nil {
 				t.Fatal(err)
 			}
-			// It is there, whoever answers.
+			// It exists, whoever answers.
 			arrivalTime(t, captured, string(asked.AsSlice()))
 			if got := countAnswers(t, socket, hardwareAddress(t, m.guest)); got != test.answers {
 				t.Errorf("it is answered %d times, want %d", got, test.answers)
@@ -265,7 +265,7 @@ func TestMachineReceivesByTap(t *testing.T) {
 	t.Parallel()
 	for name, changes := range map[string]fields{
 		"by the bridge": {"device": "tap", "device-queues": 2},
-		// Others' come past the bridge there.
+		// Other pods' frames pass the bridge there.
 		"on a network that redirects": {"device": "tap", "device-queues": 2, "receive": fields{"redirect": true}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -323,7 +323,7 @@ func TestMachineDevicesGoWithPod(t *testing.T) {
 		}
 	}
 	t.Run("an ADD that fails", func(t *testing.T) {
-		// There is one of the tap's name, so that it cannot be made.
+		// A device has the tap's name, so that it cannot be created.
 		must(t, pod.Do(func() error { return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: linkAttrs(podTap)}) }))
 		occupied := lab.a.inventory(t, pod)
 		_, err := lab.a.runtime.AddNetworkList(t.Context(), list(t, lab.a.config(fields{"device": "tap"})), pod.attachment())

@@ -93,7 +93,7 @@ func TestTunnelRejectsForgedPodSource(t *testing.T) {
 	for name, attack := range map[string]struct {
 		as, victim *pod
 		send       func(payload []byte)
-		// by is who must drop it, for what.
+		// by is the filter that must drop it, and the reason.
 		by     *node
 		reason string
 	}{
@@ -238,7 +238,7 @@ func TestTunnelAcceptsOnlyPeersAndTheirSubnets(t *testing.T) {
 		"from this node, by whoever can pretend": {"192.0.2.2", udp(ipv4, target), ""},
 	} {
 		if test.source == "192.0.2.2" {
-			continue // the kernel drops what comes from its own address before any filter
+			continue // the kernel drops packets from its own address before any filter
 		}
 		check(name, test.source, test.forge, test.reason)
 	}
@@ -264,7 +264,7 @@ func TestTunnelAcceptsOnlyPeersAndTheirSubnets(t *testing.T) {
 		on(t, r.b.Namespace, tunnelName, func(link netlink.Link) error {
 			entries, err := netlink.NeighList(link.Attrs().Index, unix.AF_BRIDGE)
 			if slices.ContainsFunc(entries, func(entry netlink.Neigh) bool {
-				// The tunnel has a table of its own, which only counts for what the bridge sends there.
+				// The tunnel's own table only applies to the bridge's frames.
 				return entry.MasterIndex != 0 && entry.HardwareAddr.String() == podMAC.String()
 			}) {
 				t.Error("the bridge sends the pod's frames into the tunnel")

@@ -101,7 +101,7 @@ func sendUDP(t *testing.T, from *topology.Namespace, to netip.Addr, payload []by
 			return err
 		}
 		defer conn.Close()
-		_, _ = conn.Write(payload) // a refusal is one of the answers
+		_, _ = conn.Write(payload) // an error is one possible answer
 		return nil
 	}))
 }
@@ -226,7 +226,7 @@ func TestFramesToSecondaryAddressReachPod(t *testing.T) {
 	t.Parallel()
 	r := newReachable(t)
 	inner := net.HardwareAddr{0x02, 0, 0, 0, 0, 7}
-	// As an interface of type macvlan in the pod does.
+	// Like a macvlan interface in the pod.
 	sendRaw(t, r.a2.Namespace, podIf, arpFrame(t, inner, r.address(r.a2, true), "it is here"))
 	received := listen(t, r.a2)
 	for name, from := range map[string]*pod{"the same node": r.a1, "another node": r.b1} {

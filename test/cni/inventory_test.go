@@ -29,7 +29,7 @@ func (n *node) inventory(t testing.TB, pods ...*pod) []string {
 		entries, err := netlink.NeighList(0, unix.AF_BRIDGE)
 		for _, entry := range entries {
 			if entry.HardwareAddr[0]&1 == 1 {
-				continue // a group that a device listens to
+				continue // a multicast group of a device
 			}
 			if link, err := netlink.LinkByIndex(entry.LinkIndex); err == nil && link.Attrs().Name != uplinkName {
 				all = append(all, fmt.Sprintf("forwarding %s %s", link.Attrs().Name, entry.HardwareAddr))

@@ -65,7 +65,7 @@ func TestKataMachineSends(t *testing.T) {
 	m.a.awaitTaps(t, m.guest)
 	tap, there := filteredByKata(t, m.guest), packetSocket(t, m.otherMachine, machineEtherType)
 	must(t, m.a.runtime.CheckNetworkList(t.Context(), list(t, m.config), m.guest.attachment()))
-	// Kata gives the machine the interface's MTU; the record of the largest frame goes beyond it.
+	// Kata gives the machine the interface's MTU; the record makes the largest frame exceed it.
 	m.sendsBy(t, tap, there)
 	source, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.otherMachine)
 	_, err := unix.Write(packetSocket(t, m.otherMachine, machineEtherType), machineFrame(source, to, machineEtherType, []byte("for the machine")))
@@ -161,14 +161,14 @@ func TestKataMachineHasPrimaryInterface(t *testing.T) {
 	tap := openTapAs(t, pod, device.Back.TapName, 0)
 	broadcast := net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 	request := slices.Concat(vnetHeader, machineFrame(broadcast, mac, unix.ETH_P_ARP, arpRequest(mac, address, gateway)))
-	// The other plugin does not wait until its bridge forwards.
+	// The other plugin does not wait for its bridge's forwarding state.
 	go func() {
 		for t.Context().Err() == nil {
 			_, _ = tap.Write(request)
 			time.Sleep(100 * time.Millisecond)
 		}
 	}()
-	// The reply names who is asked for first, and then who asked.
+	// The reply contains the requested address first, then the requester's.
 	awaitFrame(t, tap, string(slices.Concat(gateway.AsSlice(), mac, address.AsSlice())))
 }
 
@@ -218,7 +218,7 @@ func TestStatusReportsKataInterface(t *testing.T) {
 	if !strings.Contains(shown, "veth") || strings.Contains(shown, "let pass") {
 		t.Errorf("captured is %s", shown)
 	}
-	// What is not told to stay goes with who has it open, and with it the redirection to it.
+	// A tap that is not persistent is removed when it is closed, and so is the redirection to it.
 	must(t, tap.Close())
 	checkMachineStatus(t, pod, "the interface itself, which nothing has taken", "nothing has taken tsn0 for a machine")
 }
@@ -318,7 +318,7 @@ func TestKataAddRollsBackOtherInterfaces(t *testing.T) {
 			pod := lab.a.newPod(t)
 			primary(t, pod)
 			prepare(t, pod)
-			// There is one of the name of the last interface's tap, so that it cannot be made.
+			// A device has the name of the last interface's tap, so that it cannot be created.
 			must(t, pod.Do(func() error {
 				last := &netlink.Bridge{LinkAttrs: linkAttrs("last")}
 				if err := netlink.LinkAdd(last); err != nil {

@@ -87,7 +87,7 @@ func TestKilledAddHarmsNoOther(t *testing.T) {
 	before := lab.a.inventory(t, resident, victim)
 	for _, point := range fault.Add {
 		if point == "bridge-made" || point == "tunnel-made" {
-			continue // not made: they are there
+			continue // they exist
 		}
 		t.Run(point, func(t *testing.T) {
 			_, err := lab.a.killedAt(t, point).AddNetworkList(t.Context(), configs, victim.attachment())

@@ -159,7 +159,7 @@ func TestLinkMTUAbovePathIsReported(t *testing.T) {
 		condition := lab.awaitCondition(t, fixed, v1alpha1.ConditionUp, metav1.ConditionFalse)
 		return saysMTU(condition.Message)
 	})
-	// The client's containers do not start, and ktsn-wait says why.
+	// The client's containers do not start, and ktsn-wait logs the reason.
 	files := filepath.Join(client.node.podDir(client.uid), linkfile.Folder, "up0")
 	eventually(t, "the waiting pod is told both numbers", func() bool {
 		text, err := os.ReadFile(files + linkfile.Waiting)
@@ -372,7 +372,7 @@ func TestClearLinkKeepsBlockedRoutes(t *testing.T) {
 	})
 	setClientRoutes(lab, clearLink, "10.0.0.0/8", "198.18.0.0/15")
 	awaitRoute(t, inClear.client, netip.MustParseAddr("198.18.0.1"))
-	lab.links.remove(clearLink) // one agent plugs and unplugs in order: the link in clear is plugged as a whole
+	lab.links.remove(clearLink) // one agent plugs and unplugs in order: the unencrypted link is plugged completely
 	eventually(t, "the link in clear is unplugged", func() bool {
 		left, err := lab.agent[lab.a].Plugged(inClear.client.name)
 		return err == nil && len(left) == 0
@@ -554,7 +554,7 @@ func TestHubLinkIsPluggedWhileAdmitted(t *testing.T) {
 	})
 	lab.links.admit(link, metav1.ConditionTrue, "")
 	lab.awaitCondition(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
-	lab.links.update(link, func(link *v1alpha1.TSNLink) { link.Generation++ }) // until that is looked at, the link stays
+	lab.links.update(link, func(link *v1alpha1.TSNLink) { link.Generation++ }) // the link remains until that is reconciled
 	lab.links.admit(link, metav1.ConditionFalse, "pod p has no label")
 	condition := lab.awaitCondition(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionFalse)
 	if !strings.Contains(condition.Message, "pods of this cluster have not requested the link: pod p has no label") {

@@ -384,7 +384,7 @@ func TestSandboxIsForgottenWithLinks(t *testing.T) {
 	before, forwarded := lab.a.inventory(t, client), forwarding(t, client)
 	_, err := lab.a.runtime.AddNetworkList(t.Context(), lab.a.sandboxes(t), client.attachment())
 	must(t, err)
-	const many = 40 // more than go together
+	const many = 40 // more than one batch
 	for i := range many {
 		l := newLinked(client, endpoint, linkVNI+i)
 		l.client.name, l.client.forward = fmt.Sprintf("up%d", i), []string{"IPv4"}

@@ -249,7 +249,7 @@ func TestRebuiltRecordKeepsMachineDevice(t *testing.T) {
 			pod.add(t, config)
 			want, recorded := pod.remembered(t), kataInventory(t, folder, pod)
 			if want.Device.Kind == "" {
-				want.AppSocket = "" // nobody tells it
+				want.AppSocket = "" // not configured
 			}
 			lab.a.loseState(t)
 			lab.a.ktsn(t, "node", "restore")
@@ -258,7 +258,7 @@ func TestRebuiltRecordKeepsMachineDevice(t *testing.T) {
 			}
 			checkSame(t, "once it is rebuilt", recorded, kataInventory(t, folder, pod))
 			must(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), pod.attachment()))
-			// GC does not hear from the network what the device of each pod is.
+			// The network configuration of GC does not contain the device of each pod.
 			must(t, lab.a.gc(t, lab.a.forgetful(t, shipped(t)), list(t, lab.a.config(fields{"createSocket": false}))))
 			checkSame(t, "after GC", before, kataInventory(t, folder, pod))
 		})

@@ -42,7 +42,7 @@ func discovery(t *testing.T, kind uint8, from net.HardwareAddr, source netip.Add
 		body = body[:4]
 	}
 	body = append(append(body, option, 1), from...)
-	padded := make([]byte, (2+len(mark)+7)/8*8) // as an option that nobody knows
+	padded := make([]byte, (2+len(mark)+7)/8*8) // as an unknown option
 	padded[0], padded[1] = 253, byte(len(padded)/8)
 	copy(padded[2:], mark)
 	body = append(body, padded...)
@@ -94,7 +94,7 @@ func TestPodAnswersOnlyForItsAddresses(t *testing.T) {
 		return arpOf(t, layers.EthernetTypeARP, layers.ARPReply, forged, claimed4, toVictim, podAddress, mark, tags...)
 	}
 	attacks := map[string]struct {
-		address netip.Addr // whose entry it overwrites; not valid: none's
+		address netip.Addr // whose entry it overwrites, invalid for none
 		frame   func(mark string) frame
 	}{
 		"an ARP reply":                         {claimed4, func(mark string) frame { return reply(mark) }},
@@ -147,9 +147,9 @@ func TestPodAnswersOnlyForItsAddresses(t *testing.T) {
 		on(t, r.a1.Namespace, podIf, func(link netlink.Link) error {
 			return netlink.NeighSet(&netlink.Neigh{LinkIndex: link.Attrs().Index, IP: address.AsSlice(), HardwareAddr: truth, State: netlink.NUD_STALE})
 		})
-		time.Sleep(20 * time.Millisecond) // a reply of the same tick is taken for the younger one's copy
+		time.Sleep(20 * time.Millisecond) // a reply in the same tick counts as a copy of the newer one
 	}
-	// Else the kernel keeps an entry for a second against ARP replies.
+	// Otherwise the kernel ignores ARP replies for an entry for a second.
 	must(t, r.a1.Do(func() error { return os.WriteFile("/proc/sys/net/ipv4/neigh/"+podIf+"/locktime", []byte("0"), 0) }))
 	attacker.node.removeFilter(t, portOf(attacker), neighborsFilter)
 	for name, attack := range attacks {

@@ -113,7 +113,7 @@ func TestPodmanAttachesContainers(t *testing.T) {
 
 	file := filepath.Join(r.b.dir, "listener.csv")
 	listener := r.startListener(t, r.b1, file, 20)
-	// A container's name for itself is how its id begins.
+	// A container's host name is the beginning of its ID.
 	fmt.Fprintf(stdin, "export KTSN_SOCKET=$(echo /run/ktsn/$HOSTNAME*/app.sock) LD_PRELOAD=/opt/libktsn.so\n"+
 		"/opt/tsnperf talker --quiet --count 20 --to %s; echo $?\n", netip.AddrPortFrom(r.address(r.b1, true), 7788))
 	if status := line(t, container, stdout); status != "0" {
@@ -131,7 +131,7 @@ func TestPodmanAttachesContainers(t *testing.T) {
 	}
 	must(t, errors.Join(stdin.Close(), container.Wait()))
 	after := slices.DeleteFunc(r.a.inventory(t), func(line string) bool {
-		return strings.HasPrefix(line, "forwarding "+tunnelName) // learnt from the other node's pods
+		return strings.HasPrefix(line, "forwarding "+tunnelName) // learned from the other node's pods
 	})
 	checkSame(t, "after it has ended", slices.DeleteFunc(before, func(line string) bool {
 		return strings.HasPrefix(line, "forwarding "+tunnelName)
@@ -154,7 +154,7 @@ func TestPodmanDetachesKilledContainers(t *testing.T) {
 		t.Fatalf("podman kill: %v: %s", err, out)
 	}
 	_ = container.Wait()
-	// podman cleans up when it has noticed.
+	// podman cleans up after it has noticed.
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline) && len(lab.a.inventory(t)) > len(before); {
 		time.Sleep(50 * time.Millisecond)
 	}

@@ -90,7 +90,7 @@ func TestReceivePodIsInProgram(t *testing.T) {
 	}
 	must(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), pod.attachment()))
 
-	// Somebody removes everything.
+	// Remove everything externally.
 	must(t, lab.a.Do(func() error { _, err := receive.Detach(receive.DefaultDir); return err }))
 	checkRefused(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), pod.attachment()), 106, "it does again")
 	must(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), pod.attachment()))
@@ -113,7 +113,7 @@ func TestReceiveForOnePod(t *testing.T) {
 	if got := strings.Join(lab.a.rings(t), " "); got != address {
 		t.Errorf("the program knows %q, want %s", got, address)
 	}
-	// The runtime forgets it, and its network namespace goes.
+	// The runtime forgets it, and its network namespace is removed.
 	must(t, pod.Destroy())
 	must(t, lab.a.gc(t, lab.a.forgetful(t, shipped(t)), list(t, lab.a.config(nil))))
 	if got := lab.a.rings(t); len(got) != 0 {
@@ -162,7 +162,7 @@ func TestReceiveProgramFollowsPeers(t *testing.T) {
 	change(overlay.Change{Peer: peer})
 	pod := lab.a.newPod(t)
 	pod.add(t, lab.a.config(fields{"receive": fields{"rings": true}, "args": fields{"cni": fields{"receive": "ring"}}}))
-	// Its subnet, and everything of IPv6, of which it has none.
+	// Its subnet, and all of IPv6, since it has no IPv6 subnet.
 	if got := lab.a.peerEntries(t); got != 2 {
 		t.Errorf("a program that was loaded later has %d entries of peers, want 2", got)
 	}

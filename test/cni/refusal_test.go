@@ -67,7 +67,7 @@ func TestFailedAddLeavesNothing(t *testing.T) {
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	for name, test := range map[string]struct {
-		// prepare breaks something; changes and at are of configuration and attachment.
+		// prepare breaks something. changes modify the configuration, at the attachment.
 		prepare func(*testing.T, *pod)
 		changes fields
 		at      func(*libcni.RuntimeConf)
@@ -232,7 +232,7 @@ func TestHeldLockAsksToRetry(t *testing.T) {
 	err = lab.a.runtime.DelNetworkList(t.Context(), list(t, config), pod.attachment())
 	checkRefused(t, err, 11, "state/lock was held by other processes for 200ms; try again later")
 	must(t, unix.Flock(int(file.Fd()), unix.LOCK_UN))
-	pod.del(t, config) // and what was left is done then
+	pod.del(t, config) // it completes the rest
 	for _, line := range lab.a.inventory(t, pod) {
 		if strings.Contains(line, "tsn") {
 			t.Errorf("left: %s", line)

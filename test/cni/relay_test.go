@@ -74,7 +74,7 @@ func (n *node) taps(t *testing.T) map[string]int {
 				taps[name] = link.Attrs().Index
 			}
 		}
-		if errors.Is(err, netlink.ErrDumpInterrupted) { // who waits for them looks again
+		if errors.Is(err, netlink.ErrDumpInterrupted) { // the caller retries
 			return nil
 		}
 		return err
@@ -118,7 +118,7 @@ func TestRelaysFollowPods(t *testing.T) {
 	must(t, lab.a.runtime.DelNetworkList(t.Context(), list(t, config), first.attachment()))
 	lab.a.awaitTaps(t, second)
 
-	// Killed, it leaves nothing, and the next one begins anew.
+	// A killed supervisor leaves nothing, and the next one starts from the beginning.
 	must(t, unix.Kill(relays.PID(), unix.SIGKILL))
 	_ = relays.Wait()
 	lab.a.awaitTaps(t)

@@ -46,7 +46,7 @@ func (s *service) reaches(t *testing.T, p *pod, interfaceName string, from netip
 	must(t, udp.SetNetworkLayerForChecksum(ip))
 	source := macOf(t, p.Namespace, interfaceName)
 	sendRaw(t, p.Namespace, interfaceName, ethernet(t, source, destination, layers.EthernetTypeIPv4, nil, ip, udp, gopacket.Payload(text)))
-	// What a veth pair carries is with the receiver when it is sent, or dropped.
+	// A veth pair delivers a frame when it is sent, or drops it.
 	must(t, p.node.Do(func() error {
 		return sendText(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), s.port()), "end "+text)
 	}))
@@ -104,7 +104,7 @@ type offender struct {
 	name, port string
 	address    netip.Addr
 	check      func(*testing.T) error
-	// again plugs it once more; nil: that is not done.
+	// again plugs it once more, if it is not nil.
 	again func(*testing.T)
 }
 
@@ -125,7 +125,7 @@ func (o *offender) offend(t *testing.T, service *service) {
 	reach("as it was attached", false)
 	must(t, o.check(t))
 	o.node.removeFilter(t, o.port, "ktsn_reserved")
-	reach("without the filter", true) // or nothing is shown by the rest
+	reach("without the filter", true) // otherwise the rest proves nothing
 	if err := o.check(t); err == nil || !strings.Contains(err.Error(), "lacked the filter that keeps what the pod sends to addresses of bridges") {
 		t.Errorf("CHECK says %v", err)
 	}
@@ -172,7 +172,7 @@ func TestReservedAddressesFromPeerNode(t *testing.T) {
 	}
 	for _, filtered := range []bool{true, false} {
 		if !filtered {
-			lab.a.removeFilter(t, tunnelName, "ktsn_reserved") // or nothing is shown
+			lab.a.removeFilter(t, tunnelName, "ktsn_reserved") // otherwise the rest proves nothing
 		}
 		for _, destination := range bridgesOwn {
 			if got := reaches(destination); got == filtered {

@@ -232,7 +232,7 @@ func TestKtsndGetsPodSources(t *testing.T) {
 	lab.a.startDaemon(t)
 	lab.a.loseState(t)
 	lab.a.ktsn(t, "node", "restore")
-	// What only the record and ktsnd knew is gone; the interface still has its own addresses.
+	// The sources in the record and ktsnd are gone; the interface still has its own addresses.
 	want.Addresses = want.Addresses[:1]
 	grants.PriorityMax = 6
 	lab.a.checkSources(t, "restored without its record", want, grants)

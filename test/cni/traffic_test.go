@@ -390,7 +390,7 @@ func TestOversizedTimedMessagesAreRejected(t *testing.T) {
 		talker.Env = append(os.Environ(), "LD_PRELOAD="+program(t, "libktsn.so"), "KTSN_SOCKET="+socket)
 		started, err := process.Start(r.a1.Namespace, "talker", talker)
 		must(t, err)
-		_ = started.Wait() // what the calls said stands in the file
+		_ = started.Wait() // the file contains the calls' results
 		content, err := os.Open(file)
 		must(t, err)
 		sent, err := tsnperf.ReadTalker(content)

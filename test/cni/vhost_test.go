@@ -50,13 +50,13 @@ func (p *pod) startFrontEnd(t *testing.T) *frontEnd {
 	t.Helper()
 	p.awaitVhostSocket(t)
 	openPodFolder(t, p)
-	// Where that user may execute it.
+	// To a folder where that user may execute it.
 	copied := filepath.Join(p.node.dir, "ktsn-test-guest")
 	text, err := os.ReadFile(program(t, "ktsn-test-guest"))
 	must(t, err)
 	if _, err := os.Stat(copied); err != nil {
 		must(t, os.WriteFile(copied, text, 0o755))
-		must(t, os.Chmod(copied, 0o755)) // whatever the umask is
+		must(t, os.Chmod(copied, 0o755)) // independent of the umask
 	}
 	command := exec.Command(copied, p.vhostSocket(), "1", "connect")
 	command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: qemuUser, Gid: qemuUser}}
@@ -137,7 +137,7 @@ func TestMachineByVhostUser(t *testing.T) {
 		return err == nil && bytes.Contains(frame, []byte("for the machine"))
 	})
 
-	// What is left of the pod goes with DEL, while relays run.
+	// DEL removes the rest of the pod while relays run.
 	must(t, guest.process.Stop(patience))
 	must(t, m.a.runtime.DelNetworkList(t.Context(), list(t, m.config), m.guest.attachment()))
 	if _, err := os.Stat(filepath.Dir(m.guest.vhostSocket())); !os.IsNotExist(err) {
@@ -167,7 +167,7 @@ func TestVhostRecordNeedsCapture(t *testing.T) {
 // kernel.
 func (p *pod) sendsItself(t *testing.T, frame func(text string) []byte) {
 	t.Helper()
-	// SO_MARK takes CAP_NET_RAW since Linux 5.17. The first is the mark by which relays sent in former releases.
+	// SO_MARK needs CAP_NET_RAW since Linux 5.17. The first is the mark of relays in older releases.
 	const bypass, mark = 1, 2
 	for how := range 4 {
 		must(t, p.Do(func() error {
@@ -185,7 +185,7 @@ func (p *pod) sendsItself(t *testing.T, frame func(text string) []byte) {
 			if err != nil {
 				return err
 			}
-			// The pod's own filter may refuse it.
+			// The pod's own filter may reject it.
 			if _, err := unix.Write(fd, frame(fmt.Sprintf("forged, way %d", how))); err != nil && !errors.Is(err, unix.ENOBUFS) {
 				return err
 			}
@@ -213,12 +213,12 @@ func TestMachinePodSendsOnlyThroughRelay(t *testing.T) {
 	m.a.runRelays(t)
 	guest := m.guest.startFrontEnd(t)
 	m.guest.sendsItself(t, frame)
-	// To all: frames to a destination that ktsnd has been asked for wait in the ring for the next ktsnd.
+	// Broadcast: frames to a destination known to ktsnd wait in the ring for the next ktsnd.
 	everyone := net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 	guest.send(t, machineFrame(everyone, source, machineEtherType, []byte("through ktsnd")))
 	first("through ktsnd")
 
-	// Without the filters in the pod, which CAP_NET_ADMIN removes.
+	// Without the filters in the pod, which CAP_NET_ADMIN can remove.
 	on(t, m.guest.Namespace, podIf, func(link netlink.Link) error {
 		return netlink.QdiscDel(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
 			LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
@@ -227,7 +227,7 @@ func TestMachinePodSendsOnlyThroughRelay(t *testing.T) {
 	m.guest.sendsItself(t, frame)
 	must(t, m.a.daemon.Stop(patience))
 	m.guest.sendsItself(t, frame)
-	// The relay alone sends past ktsnd.
+	// Only the relay sends past ktsnd.
 	guest.send(t, frame("past ktsnd"))
 	first("past ktsnd")
 }

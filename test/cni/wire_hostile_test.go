@@ -30,12 +30,12 @@ func TestPodWithRawSocketsDisturbsNoOther(t *testing.T) {
 	r.a.ktsn(t, "node", "peers", "add", "--vni", "42", "192.0.2.2", "10.42.2.0/24", "fd00:42:2::/64")
 	r.b.ktsn(t, "node", "peers", "add", "--vni", "42", "192.0.2.1", "10.42.1.0/24", "fd00:42:1::/64")
 	for _, ipv4 := range families {
-		ping(t, r.a1, r.address(r.b1, ipv4), 56) // IPv6 asks for no neighbour in its first two seconds
+		ping(t, r.a1, r.address(r.b1, ipv4), 56) // IPv6 resolves no neighbour in its first two seconds
 	}
 	quiet := r.sendBeside(t, "", true)
 	for _, attack := range []struct {
 		mode string
-		ipv4 bool // the innocent's messages
+		ipv4 bool // of the good pod's messages
 	}{
 		{"arp", true}, {"nd", false}, {"fdb", true}, {"fragments", true}, {"extensions", false}, {"membership", true},
 		{"neighbours", true}, {"vxlan", true}, {"bridge", true},
@@ -43,7 +43,7 @@ func TestPodWithRawSocketsDisturbsNoOther(t *testing.T) {
 		t.Run(attack.mode, func(t *testing.T) {
 			const spare, tries = 5 * time.Millisecond, 5
 			late := r.sendBeside(t, attack.mode, attack.ipv4)
-			for i := 1; i < tries && late > 4*quiet+spare; i++ { // what a busy machine does comes and goes
+			for i := 1; i < tries && late > 4*quiet+spare; i++ { // disturbances of a busy machine vary
 				quiet = max(quiet, r.sendBeside(t, "", attack.ipv4))
 				late = min(late, r.sendBeside(t, attack.mode, attack.ipv4))
 			}

@@ -78,7 +78,7 @@ func TestProgramStartedWithoutDaemonWaits(t *testing.T) {
 				time.Sleep(300 * time.Millisecond)
 				_, client := lab.startDaemon(t)
 				checkAnswer(t, asker, "made")
-				refused := 0 // as those that may not wait are for as long as the machine keeps ktsnd from answering
+				refused := 0 // non-blocking calls fail until ktsnd answers
 				answer, _ := asker.answer(t)
 				for begun := time.Now(); answer != "sent"; answer, _ = asker.answer(t) {
 					if answer != "ENETDOWN" || way == "blocking" || time.Since(begun) > patience {
@@ -418,7 +418,7 @@ func TestSocketsCreatedBetweenDaemonsAreServed(t *testing.T) {
 	asker := lab.startAsker(t, "blocking")
 	asker.expect(t, "socket", "made")
 	asker.expect(t, "send", "sent")
-	awaitSent(t, client, 1) // or it is uncertain whether it has left
+	awaitSent(t, client, 1) // otherwise its departure is uncertain
 	kill(t, daemon)
 	asker.request(t, "socket")
 	time.Sleep(300 * time.Millisecond)
@@ -490,7 +490,7 @@ func TestBlockedSenderSurvivesKtsnd(t *testing.T) {
 			t.Parallel()
 			lab := newLab(t)
 			daemon, _ := lab.startDaemon(t)
-			lab.listenForTexts(t) // so that nobody answers that the port is closed
+			lab.listenForTexts(t) // avoids "port unreachable"
 			command := exec.Command(python, "testdata/space.py", topology.PodAddressB.String(), strconv.Itoa(listenPort), way)
 			command.Env = lab.preloaded(t)
 			running := startDialogue(t, lab.PodA, "python3", command)

@@ -21,7 +21,7 @@ func TestDaemonRejectsBadInputInOneLine(t *testing.T) {
 	lab := newLab(t)
 	program(t, "ktsnd")
 	for name, test := range map[string]struct {
-		// arguments are instead of the good ones; "CONTROL" stands for a path that is free.
+		// arguments replace the valid ones. "CONTROL" stands for an unused path.
 		arguments []string
 		command   func(*exec.Cmd) *exec.Cmd
 		want      string

@@ -48,8 +48,8 @@ var otherName = "w" + machineName[1:]
 const (
 	// vhostPod is the pod of node a's machine for vhost-user.
 	vhostPod = "test-vhost"
-	// tapDevice and vhostDevice are the interfaces in the machines. That of vhost-user is in a network namespace of its own, so that no
-	// frame takes the other one.
+	// tapDevice and vhostDevice are the interfaces in the machines. The latter has its own network namespace, so that no
+	// frame uses the wrong one.
 	tapDevice, vhostDevice = "tap0", "vhost0"
 	inVhost                = "ip netns exec vhost "
 )
@@ -61,9 +61,9 @@ const (
 type machines struct {
 	// whole is the test to which all parts belong.
 	whole *testing.T
-	// a and b are the lab as it is seen from each node.
+	// a and b are the lab from each node's point of view.
 	a, b *captured
-	// machine and other are the machines; tap and otherTap how they are connected.
+	// tap and otherAttachment are the attachments of machine and otherMachine.
 	machine, otherMachine *session
 	tap, otherAttachment  *virtualMachine
 	// vhost is the pod for vhost-user, relays the process that runs its relay.
@@ -150,7 +150,7 @@ func (m *machines) attachVhost(t *testing.T) {
 	side.Also(netip.PrefixFrom(ofVhost.ipv6, podPrefixBits6), podSubnet6B)
 	side.Capture(capture.None)
 	m.a.attachSide(t, side)
-	// The machine has the addresses, and the pod's kernel would answer in its name.
+	// The addresses belong to the machine. The pod's kernel would answer for it.
 	ip(t, pod, "address", "flush", "dev", topology.PodInterface)
 	m.vhost, m.vhostMAC = pod, interfaceMAC(t, pod)
 	sockets := publicDir(t)
@@ -179,7 +179,7 @@ func (m *machines) vhostArguments() []string {
 func (m *machines) pageArguments(t *testing.T) []string {
 	t.Helper()
 	const bytes = 8 << 20
-	// In memory, since a relay of vhost-user takes no other files.
+	// In memory, since a relay of vhost-user accepts no other files.
 	memory, err := os.MkdirTemp("/dev/shm", "ktsn-test-")
 	if err != nil {
 		t.Fatal(err)

@@ -48,7 +48,7 @@ func budgetGroup(t *testing.T, budget realtimeBudget) string {
 		t.Skipf("make a cgroup: %v", err)
 	}
 	t.Cleanup(func() {
-		// Its last process has only just ended.
+		// Its last process may have just ended.
 		for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 			err := syscall.Rmdir(group)
 			if err == nil || time.Now().After(deadline) {
@@ -89,7 +89,7 @@ func releaseAbandonedBudgets(t *testing.T) {
 			continue
 		}
 		folders := foldersBelow(t, cluster)
-		slices.Reverse(folders) // a cgroup gives nothing back that those below it have
+		slices.Reverse(folders) // a cgroup cannot release the budget of its children
 		for _, folder := range folders {
 			if err := os.WriteFile(filepath.Join(folder, "cpu.rt_runtime_us"), []byte("0"), 0); err != nil {
 				t.Logf("take the budget of %s: %v", folder, err)

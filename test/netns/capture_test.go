@@ -158,7 +158,7 @@ func TestUnseenMessagesDoNotLeaveEarly(t *testing.T) {
 			if frame := receiveFrame(t, frames, 300*time.Millisecond); frame != nil {
 				t.Error("a frame left early")
 			}
-			// Others of the pod go on.
+			// Other programs of the pod continue.
 			lab.sendUntimed(t, listener, "last")
 			if got := receivedTexts(t, listener); len(got) > 0 {
 				t.Errorf("arrived: %q, want nothing", got)

@@ -96,11 +96,11 @@ func TestAllTrafficGoesThroughKtsnd(t *testing.T) {
 	v6 := netip.AddrPortFrom(podAddress6B, listenPort)
 	for _, test := range []struct {
 		name string
-		// least is how many frames without a time there must be.
+		// least is the minimum number of frames without a time.
 		least uint64
 		send  func(*testing.T)
 	}{
-		// First: nobody knows anybody's hardware address yet.
+		// First, while no hardware address is resolved.
 		{"echoes, and who asks for addresses", 6, func(t *testing.T) { checkEchoes(t, c.PodA, topology.PodAddressB) }},
 		{"echoes over IPv6", 6, func(t *testing.T) { checkEchoes(t, c.PodA, podAddress6B) }},
 		{"answers", 5, func(t *testing.T) { checkEchoes(t, c.PodB, topology.PodAddressA) }},
@@ -209,7 +209,7 @@ func TestUntimedTrafficLeavesInClassWindows(t *testing.T) {
 		if err := unix.Sendto(conn, markedPayload(i, 0, 64), 0, to); err != nil {
 			t.Fatal(err)
 		}
-		// For longer than a heartbeat lasts the relay gets no processor.
+		// The relay gets no CPU for longer than a heartbeat is valid.
 		switch i {
 		case 200:
 			c.signalRelays(t, syscall.SIGSTOP)

@@ -79,7 +79,7 @@ func pollingListener(t *testing.T, pod *topology.Namespace, at netip.AddrPort, c
 	command := exec.Command(program(t, "tsnperf"), "listener", "--poll", "--quiet", "--csv", f.listenerFile, "--bind", at.String(),
 		"--count", strconv.Itoa(count), "--cpu", listenerCPU, "--first-timeout", seconds(patience), "--idle-timeout", "2s")
 	f.listener = start(t, pod, "listener", command)
-	time.Sleep(100 * time.Millisecond) // for its start: nobody waits for what a poll has
+	time.Sleep(100 * time.Millisecond) // it polls and cannot report that it has started
 	return f
 }
 
@@ -152,7 +152,7 @@ func staticTalker(t *testing.T, file string, options ...string) *exec.Cmd {
 func benchTalkers(t *testing.T) {
 	c := newCaptured(t, capture.Timed, daemonOptions...)
 	const count = 1000 + warmUp
-	// Not a cycle ahead: the talker would wake up on ktsnd's processor whenever a message leaves.
+	// Not a whole cycle: the talker would wake up on ktsnd's CPU whenever a message leaves.
 	for _, lead := range []string{"1100us", "300us"} {
 		direct, relayed := &pathTiming{}, &pathTiming{}
 		var directly, captured resourceUse
@@ -238,7 +238,7 @@ func benchIdle(t *testing.T) {
 	const span = 10 * time.Second
 	for _, mode := range []capture.Mode{capture.Timed, capture.All} {
 		c := newCaptured(t, mode, daemonOptions...)
-		time.Sleep(2 * time.Second) // for what a start leaves to do
+		time.Sleep(2 * time.Second) // until the work after the start is done
 		var idle resourceUse
 		idle.add(t, c, func() { time.Sleep(span) })
 		record(t, limited("relay, idle, mode "+mode.String(), cores(idle.relay, idle.span), "cores", 0.005),
@@ -352,7 +352,7 @@ func benchSchedule(t *testing.T) {
 	outside, frames := 0, 0
 	var gigabits []float64
 	for range 3 {
-		// Without a trace, in which all that TCP sends would stand as well.
+		// Without a trace, which would contain all TCP segments.
 		alone.add(c.runTalker(t, c.preloadedTalker, 2000, "--lead", "2ms", "--priority", "7", "--offset", "100us").timing(nil))
 		transfer := make(chan float64, 1)
 		go func() { transfer <- c.transfer(t, 5*time.Second) }()

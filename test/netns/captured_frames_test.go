@@ -157,7 +157,7 @@ func TestPacketSocketFramesLeaveOnTimeUnchanged(t *testing.T) {
 		"the largest frame":         func(f *framing) { f.payloadBytes = 1422 },
 		"a tagged frame":            func(f *framing) { f.tag = &layers.Dot1Q{Priority: 5, VLANIdentifier: 7} },
 		"a record of the pod's own": func(f *framing) { f.record = &ownRecord{version: 1} },
-		// It leads into no other network: it stays within its own.
+		// It does not reach another network.
 		"a tunnel of the pod's own": func(f *framing) {
 			f.inside = append([]byte{8, 0, 0, 0, 0, 0, 7, 0}, markedPayload(0, 0, 64)...)
 			f.port = topology.VXLANPort
@@ -197,7 +197,7 @@ func checkFrameReceived(t *testing.T, fd int, want []byte) {
 			return
 		}
 		if tag := want[12:14]; binary.BigEndian.Uint16(tag) == unix.ETH_P_8021Q {
-			// The kernel takes the tag out of what a packet socket gets.
+			// The kernel removes the tag before a packet socket receives the frame.
 			frame = append(append(append([]byte{}, frame[:12]...), want[12:16]...), frame[12:]...)
 		}
 		if string(frame) == string(want) {
@@ -267,7 +267,7 @@ func TestForgedFramesAreDropped(t *testing.T) {
 			c.checkDropped(t, func() { c.sendFrame(t, sent) })
 		})
 	}
-	// All of them did no harm.
+	// The forged frames did no harm.
 	c.checkServed(t)
 }
 

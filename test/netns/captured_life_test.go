@@ -128,7 +128,7 @@ func TestKilledDuringCaptureLosesNothingUncounted(t *testing.T) {
 	const kills = 5
 	for name, test := range map[string]struct {
 		kill func(*testing.T, *captured, *sum)
-		// unread tells that frames can be lost before a relay reads them, with the device where they wait.
+		// unread means that frames can be lost with the device where they wait for a relay.
 		unread bool
 	}{
 		"the relay": {func(t *testing.T, c *captured, _ *sum) { c.killRelays(t) }, false},
@@ -164,7 +164,7 @@ func TestKilledDuringCaptureLosesNothingUncounted(t *testing.T) {
 				running.drain(t)
 				counted, ktsnd := c.countFrames(t), counters(t, c.client)
 				total.add(ktsnd)
-				// A relay can be killed when it has read a frame and not yet counted it.
+				// A relay can be killed between reading and counting a frame.
 				accounted := total.uncertain + total.dropped + counted.refused + kills
 				if test.unread {
 					accounted += counted.captured - (ktsnd.Taken - ktsnd.Untimed)

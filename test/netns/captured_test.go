@@ -110,7 +110,7 @@ func (c *captured) restoreDaemon(t *testing.T, options ...string) {
 	c.startBareDaemon(t, options...)
 	command := c.ktsn(t, "restore", "--control", c.control)
 	var output []byte
-	err := c.NodeA.Do(func() (err error) { output, err = command.CombinedOutput(); return err }) // it makes the node's filter
+	err := c.NodeA.Do(func() (err error) { output, err = command.CombinedOutput(); return err }) // it creates the node's filter
 	if err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
@@ -185,7 +185,7 @@ func awaitMarks(t *testing.T, tap *wiretap.Tap, count int) []markedPacket {
 		_, ok := markOf(packet.Head)
 		return ok
 	})
-	time.Sleep(20 * time.Millisecond) // for such as should not be there
+	time.Sleep(20 * time.Millisecond) // for unexpected ones
 	capture, err := tap.Stop()
 	if err != nil {
 		t.Fatal(err)
@@ -297,7 +297,7 @@ func awaitExit(t *testing.T, pids []int) {
 
 // frameCounts are the counters of pod a's kernel programs and relays.
 type frameCounts struct {
-	// captured got a record in the pod; passed took the kernel's path in mode All.
+	// captured counts frames with a record, passed those on the kernel's path in mode All.
 	captured, passed uint64
 	// refused counts frames dropped by a program of the kernel, the full device of a relay, or a relay.
 	refused uint64

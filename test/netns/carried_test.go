@@ -48,10 +48,10 @@ func TestFramesCarrySocketAndMessageOptions(t *testing.T) {
 	lab, client := newLab6(t)
 	ip(t, lab.PodA, "address", "add", "10.42.1.9/16", "dev", topology.PodInterface)
 	ip(t, lab.PodA, "address", "add", "fd00:42:1::9/32", "dev", topology.PodInterface, "nodad",
-		"preferred_lft", "0") // taken only when it is asked for
+		"preferred_lft", "0") // used only on request
 	const (
 		v4A, v6A = "10.42.1.2", "fd00:42:1::2"
-		// What SO_PRIORITY 0, 2, 4, 5 and 6 belong to (traffic-class-map).
+		// Classes of SO_PRIORITY 0, 2, 4, 5 and 6 (traffic-class-map).
 		bestEffort, two, four, five, six = 1, 2, 4, 5, 6
 	)
 	for name, test := range map[string]struct {

@@ -98,7 +98,7 @@ func (u *disruption) killPredecessor(t *testing.T, at string) {
 		successor = u.killAt(t, u.nextName(), at, func(*instance) *process.Process { return older.Process })
 	})
 	u.continueWith(t, successor)
-	if at == stepTaken { // it was started for the relay's socket, at which it would look for others when it stands by
+	if at == stepTaken { // it was started with the relay's socket, which it must not use when it stands by
 		u.replace(t).terminate(t)
 	}
 }
@@ -164,12 +164,12 @@ func (u *disruption) checkGone(t *testing.T) {
 
 // TestChaosOfInstances replaces, stops and kills instances in any order, also during a hand-over.
 func TestChaosOfInstances(t *testing.T) {
-	const rounds = 60 // each way of dying in a hand-over twice
+	const rounds = 60 // each kill in a hand-over twice
 	u := &disruption{lab: newLab(t)}
 	u.serving, u.client = u.startServing(t, "instance-0")
 	running := u.startFlow(t, "--lead", "50ms", "--cycle", "1ms")
 	awaitTaken(t, u.client, 50)
-	u.killWhoServes(t) // a ring that was handed back has a descriptor more
+	u.killWhoServes(t) // a ring that was handed back has an additional descriptor
 	u.replace(t).terminate(t)
 	awaitTaken(t, u.client, 50)
 	before := u.open(t)
@@ -212,8 +212,8 @@ func departureLimit(without time.Duration) time.Duration {
 // baseline is the result of the good pod without a neighbour.
 type baseline struct {
 	p99, reply time.Duration
-	// Whether its turns are within the limits of each other: on a machine where they are not, a turn beside a neighbour that is
-	// above them says nothing.
+	// departuresTell and repliesTell mean that its turns are within the limits of each other. Otherwise a turn with a neighbour
+	// above the limits proves nothing.
 	departuresTell, repliesTell bool
 }
 

@@ -161,7 +161,7 @@ func TestChaosOfKilledDaemons(t *testing.T) {
 	const flows = 3
 	kills := shortOrLong(5, 100)
 	lab := newLab(t)
-	// As many slots as there are kills, nearly: if one were lost with each, senders would wait for ever.
+	// Almost as many slots as kills: if each kill lost one, senders would wait forever.
 	options := []string{"--slots", "64"}
 	daemon, client := lab.startDaemon(t, options...)
 	var running [flows]*flow
@@ -173,7 +173,7 @@ func TestChaosOfKilledDaemons(t *testing.T) {
 	var deaths []death
 	for i := range kills {
 		awaitTaken(t, client, 50*flows)
-		if i%2 == 0 { // else while the messages that waited leave
+		if i%2 == 0 { // otherwise while the waiting messages leave
 			awaitOnTime(t, client)
 			time.Sleep(rand.N(50 * time.Millisecond))
 		}
@@ -191,7 +191,7 @@ func TestChaosOfKilledDaemons(t *testing.T) {
 		awaitTaken(t, client, 1)
 		gaps = append(gaps, time.Since(died))
 	}
-	awaitFlows(t, client, flows) // what is in a ring when its application ends before is lost with it
+	awaitFlows(t, client, flows) // messages in the ring of an application that ends earlier are lost
 	awaitTaken(t, client, 50*flows)
 	missing := uint64(0)
 	for _, f := range running {
@@ -253,7 +253,7 @@ func TestChaosOfKilledApplications(t *testing.T) {
 		}
 	}
 	fromKilled := counted.Sent - base.Sent - steadies
-	// Some are killed before they have begun, the more the busier the machine is.
+	// On a busy machine more of them are killed before they start to send.
 	if fromKilled < uint64(kills)/5 {
 		t.Errorf("only %d messages came from %d applications; this test has no meaning", fromKilled, kills)
 	}
@@ -314,7 +314,7 @@ type exchangeResult struct {
 // is called when the first message is about to be due.
 func (c *manyPods) exchange(t *testing.T, client *control.Client, processes, messages int, begin func()) exchangeResult {
 	t.Helper()
-	// Where the machine is busy, starting takes longer than until the first message: then all begin anew.
+	// On a busy machine starting may take longer than until the first message: then all start again.
 	for _, each := range []time.Duration{15, 30, 60} {
 		base := time.Now().Truncate(messagePeriod).Add(time.Duration(processes)*each*time.Millisecond + time.Second)
 		begun := exchangeResult{taiOf(base), awaitSettled(t, client).Sent}
@@ -383,7 +383,7 @@ func TestChaosOfManyPods(t *testing.T) {
 	awaitIdle(t, client)
 	single := departureErrors(t, client, alone.sentBefore)
 	counter.awaitSince(t, alone.baseTAI, messages)
-	all.exchange(t, client, processes, 2, func() {}) // what the allocator keeps of it is there for the next, and no more is
+	all.exchange(t, client, processes, 2, func() {}) // the allocator keeps memory of the first run for the next ones
 	awaitIdle(t, client)
 	before := holdingsOf(t, daemon)
 	var during podResources

@@ -107,7 +107,7 @@ func TestMessagesWaitForClockAndLeaveInOrder(t *testing.T) {
 			awaitTaken(t, client, 100)
 			clockFor(t, client, topology.VNI, control.OnLossHold, false)
 			checkNothingLeaves(t, client)
-			// The successor finds them in the ring, and knows that they wait.
+			// The successor finds them in the ring and holds them.
 			total.add(counters(t, client))
 			held := statusOf(t, client).Pending
 			_, client = lab.takeOver(t, daemon, "--strategy", strategy)
@@ -178,7 +178,7 @@ func TestLostClockRefusesMessagesAfterPending(t *testing.T) {
 	clockFor(t, client, topology.VNI, control.OnLossRefuse, true)
 	awaitReply(t, sender, "ok")
 
-	// A ktsnd that is started again knows of no clock until it is told.
+	// A restarted ktsnd has no clock quality until the agent sends it.
 	clockFor(t, client, topology.VNI, control.OnLossRefuse, false)
 	awaitReply(t, sender, "ENETDOWN")
 	kill(t, daemon)
@@ -248,7 +248,7 @@ func otherPeer(remote netip.Addr) control.Peer {
 
 func TestOtherNetworkContinuesWhileClockIsLost(t *testing.T) {
 	content(t)
-	const many = 100 // less than there is room for
+	const many = 100 // fewer than fit
 	lab, daemon, client := newClockLab(t)
 	lab.listenForTexts(t)
 	other := lab.addNetwork(t, client)
@@ -263,7 +263,7 @@ func TestOtherNetworkContinuesWhileClockIsLost(t *testing.T) {
 	for range 3 {
 		sender.expect("ok", "send", 0, "other", other)
 		sender.expect("ENETDOWN", "send", 0, "never")
-		// Also by the successor, whose numbers are the same.
+		// The successor has the same counters.
 		daemon, client = lab.takeOver(t, daemon)
 	}
 	clockFor(t, client, topology.VNI, control.OnLossHold, false)
@@ -294,7 +294,7 @@ func TestMessagesHeldForClockUseCommonBuffers(t *testing.T) {
 	const toHeld, full = 278, 512 // messages: of the send buffer, and of the ring
 	sender.expect(fmt.Sprint(toHeld, " EAGAIN"), "fill", topology.PodAddressB, "one")
 	sender.expect("0 EAGAIN", "fill", other, "one")
-	// Another socket has a buffer of its own.
+	// Another socket has its own buffer.
 	sender.expect("0", "burst", 100, other, "two")
 	awaitCounters(t, client, "the other network's messages have left", func(c control.Counters) bool { return c.Sent == 100 })
 	sender.expect(fmt.Sprint(full-toHeld, " EAGAIN"), "fill", topology.PodAddressB, "three")
@@ -327,7 +327,7 @@ func TestCallsFailWhileClockIsLost(t *testing.T) {
 	clockFor(t, client, topology.VNI, control.OnLossRefuse, false)
 	awaitReply(t, sender, "ENETDOWN")
 	each(checkRefused)
-	// The parts that were taken are dropped with it, also by the call that ends a datagram and has no error to give.
+	// The parts that were taken are dropped with it, also by a call that ends a datagram and returns no error.
 	sender.expect("ENETDOWN ENETDOWN ok ok", "end")
 	clockFor(t, client, topology.VNI, control.OnLossRefuse, true)
 	awaitReply(t, sender, "ok")
@@ -337,7 +337,7 @@ func TestCallsFailWhileClockIsLost(t *testing.T) {
 		t.Errorf("%d came to ktsnd although they are refused", dropped)
 	}
 
-	// What a ktsnd that is started again says of a socket's network is another bit.
+	// A restarted ktsnd uses another bit for the socket's network.
 	kill(t, daemon)
 	_, client = lab.startDaemon(t)
 	if err := client.EndpointDel(t.Context(), identity, topology.PodInterface); err != nil {
@@ -400,7 +400,7 @@ func TestSilentClockIsLostAtItsBound(t *testing.T) {
 		bound  = 4_000  // ns
 		drift  = 20_000 // ns a second
 		toLose = 300 * time.Millisecond
-		late   = 500 * time.Millisecond // a busy machine is
+		late   = 500 * time.Millisecond // on a busy machine
 	)
 	lab, _, client := newClockLab(t)
 	lab.listenForTexts(t)
@@ -414,7 +414,7 @@ func TestSilentClockIsLostAtItsBound(t *testing.T) {
 		t.Fatal(err)
 	}
 	reported := time.Now()
-	// Not by the control socket, whose requests have ktsnd look.
+	// Not by the control socket, whose requests wake ktsnd up.
 	for sender.command("send", 0, "asked") == "ok" {
 		if time.Since(reported) > patience {
 			t.Fatal("the clock is never lost")
@@ -439,7 +439,7 @@ func TestSilentClockIsLostAtItsBound(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitReply(t, sender, "ok")
-	// Without what it asks a network has no clock that could be lost.
+	// Without a requirement a network has no clock to lose.
 	if err := client.NetworkClockSet(t.Context(), topology.VNI, nil); err != nil {
 		t.Fatal(err)
 	}

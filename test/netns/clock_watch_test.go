@@ -179,7 +179,7 @@ func TestClockFollowsGrandmasters(t *testing.T) {
 	if e.Source != clock.PTP || e.Parts.Accuracy != time.Microsecond || e.Parts.PathDelay <= 0 || len(e.Ports) != 1 || e.Ports[0].Interface != "eth0" {
 		t.Errorf("with a grandmaster: %+v", e)
 	}
-	// What linuxptp 3.1.1 says of a port whose servo may not adjust the clock; the estimate counts on it.
+	// The port state of linuxptp 3.1.1 whose servo may not adjust the clock. The estimate relies on it.
 	if e.Ports[0].State != "UNCALIBRATED" {
 		t.Errorf("the port of a ptp4l that runs free is %s", e.Ports[0].State)
 	}
@@ -191,7 +191,7 @@ func TestClockFollowsGrandmasters(t *testing.T) {
 	if e.Lost.After(killed) || e.Grandmaster != first {
 		t.Errorf("lost since %v, which is after %v; %+v", e.Lost, killed, e)
 	}
-	var before time.Time // the last look that found holdover: beside load looks may be further apart than a second
+	var before time.Time // the last estimate in holdover: under load estimates may be more than a second apart
 	e, verdict = w.awaitThat(t, "its end", func(e clock.Estimate, verdict clock.Verdict) bool {
 		if verdict.State == clock.Holdover {
 			before = e.At

@@ -71,7 +71,7 @@ func (l *lab) sendDatagrams(t *testing.T, family txtime.Family, cases, environme
 	command := exec.Command(program(t, "ktsn-test-txtime"), append(arguments, cases[1:]...)...)
 	command.Env = environment
 	var output []byte
-	// All cases in one go.
+	// All cases in one run.
 	if err := l.PodA.Do(func() (err error) { output, err = runFor(2*patience, command); return err }); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
@@ -105,7 +105,7 @@ func differences(what string, got, want []string) []string {
 func TestSegmentationOffloadMatchesKernel(t *testing.T) {
 	timing(t)
 	t.Parallel()
-	// The kernel's are seen too.
+	// The kernel's datagrams are received too.
 	lab := newLabWithPass(t)
 	client := lab.startDaemon6(t)
 	cases := datagramCases(t, "segment-", "cork-")

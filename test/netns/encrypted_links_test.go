@@ -77,7 +77,7 @@ func newEncryptedLinkLab(t *testing.T) *encryptedLinkLab {
 		n.options = &attachment.LinkOptions{StateDir: dir, ControlSocket: filepath.Join(dir, "control.sock"), Uplink: "phys0", Patience: patience}
 		daemon := start(t, n.Namespace, "ktsnd", exec.Command(program(t, "ktsnd"), "--interface", "phys0", "--local-address", n.address.String(),
 			"--control", n.options.ControlSocket))
-		// An emulated processor takes a while where others are busy, too.
+		// An emulated CPU is slow while others are busy.
 		for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 			if _, err := os.Stat(n.options.ControlSocket); err == nil {
 				break
@@ -314,7 +314,7 @@ func (n *linkNode) exchange(t *testing.T, count int) {
 	talker := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--count", strconv.Itoa(count), "--cycle", "20ms", "--lead", "10ms",
 		"--to", netip.AddrPortFrom(n.other().inPod, talkPort).String())
 	talker.Env = append(os.Environ(), "LD_PRELOAD="+program(t, "libktsn.so"), "KTSN_SOCKET="+n.socket)
-	_ = start(t, n.pod, "talker", talker).Wait() // what became of the messages is looked at elsewhere
+	_ = start(t, n.pod, "talker", talker).Wait() // the receiver checks the messages
 }
 
 // listen receives timed messages in the pod. The function waits until all have arrived or none arrives any more.

@@ -69,7 +69,7 @@ func TestKernelEncryptsNetworks(t *testing.T) {
 		return l.condition(a) == "True AsAsked " && l.condition(b) == "True AsAsked " && a.sendsTo(t, b) && b.sendsTo(t, a)
 	})
 
-	// That there is nobody, ARP remembers from before there were keys.
+	// ARP still has failed entries from the time without keys.
 	l.awaitCondition("they talk", func() bool {
 		_, _ = early.Write([]byte("now"))
 		return len(readDatagrams(listener, quiet)) > 0
@@ -155,7 +155,7 @@ func carriesESP(t *testing.T, l *encryptedLab, toB *wireEnd, listener *net.UDPCo
 			t.Errorf("the wire carries protocol %d", frame[ethernetBytes+9])
 		}
 	}
-	// The largest is the one that the MTU of the pods allows for.
+	// The largest fills the pods' MTU.
 	if count < 10 || most > 1500 || most < 1500-3 {
 		t.Errorf("%d packets of ESP, the largest with %d bytes", count, most)
 	}
@@ -210,7 +210,7 @@ func udp(from, to netip.Addr, fromPort, toPort uint16, payload []byte) []byte {
 
 func checkStrangers(t *testing.T, l *encryptedLab, toB *wireEnd, listener *net.UDPConn) {
 	a, b := l.nodes[0], l.nodes[1]
-	// That a frame like these is one at all shows the network that is not encrypted.
+	// The unencrypted network shows that such a frame is valid.
 	clear := b.listen(clearVNI)
 	toB.send(t, forgedFrame(t, l, clearVNI, 4789, "forged"))
 	if got := readDatagrams(clear, quiet); fmt.Sprint(got) != "[forged]" {

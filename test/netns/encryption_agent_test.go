@@ -50,7 +50,7 @@ type keyedNodes struct {
 	times  security.Times
 
 	mu sync.Mutex
-	// carry changes what agents hear, nil: nobody does.
+	// carry changes the announcements on their way to the agents, if it is not nil.
 	carry func([]v1alpha1.PeerNode)
 	// peers is what agents learn of each other. keys are those of node a in it, the oldest first.
 	peers []v1alpha1.PeerNode
@@ -227,7 +227,7 @@ func (n *keyedNodes) agent(t *testing.T, name string, address netip.Addr,
 
 func (k *keyedNode) run(ctx context.Context) {
 	for tick := time.Tick(agentsLook); ctx.Err() == nil; {
-		_, _ = k.Reconcile(ctx, reconcile.Request{}) // what does not work out now does later, or the test finds it
+		_, _ = k.Reconcile(ctx, reconcile.Request{}) // the next round repeats it, or the test fails
 		k.nodes.clock.afterRound(k.name)
 		select {
 		case <-ctx.Done():
@@ -340,7 +340,7 @@ func TestAgentKeysDecryptOnOtherNode(t *testing.T) {
 		awaitTaken(t, client, 500)
 		counted := counters(t, client)
 		total.add(counted)
-		if life%2 != 0 { // it was started behind one that was killed, and waited for keys, after which nothing is dropped
+		if life%2 != 0 { // it was started after a kill and waited for keys: afterwards nothing is dropped
 			keyless += counted.DropNoAssociation
 			total.dropped -= counted.DropNoAssociation
 		}
@@ -354,7 +354,7 @@ func TestAgentKeysDecryptOnOtherNode(t *testing.T) {
 			nodes.agents[0].KtsndRestarted()
 		}
 	}
-	// An hour goes by in seconds.
+	// An hour passes in seconds.
 	testlab.Eventually(t, 3*patience, agentsLook, func() error {
 		if nodes.keyCount() < 2 {
 			return fmt.Errorf("node a has had %d keys", nodes.keyCount())
@@ -457,7 +457,7 @@ func TestHubCannotMoveNode(t *testing.T) {
 	awaitAssociations(t, client)
 	nodes.hear(func(b *v1alpha1.PeerNode) { *b = *old.DeepCopy() })
 	b := nodes.agents[1]
-	for range 20 { // agents look in each round
+	for range 20 { // agents run in each round
 		time.Sleep(agentsLook)
 		all, err := client.SecurityAssociations(t.Context())
 		if err != nil {

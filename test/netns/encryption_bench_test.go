@@ -71,7 +71,7 @@ func (l *lab) startStamping(t *testing.T) func() []int64 {
 	if err := unix.SetsockoptInt(d.fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond) // stamps begin a little after they are asked for
+	time.Sleep(100 * time.Millisecond) // the kernel enables stamps with a delay
 	return func() (stamps []int64) {
 		frame, control := make([]byte, 2048), make([]byte, 128)
 		for {

@@ -59,7 +59,7 @@ func association(generation uint32) control.SecurityAssociation {
 type decrypter struct {
 	fd, bridge int
 	done       chan struct{}
-	// key is that of an SPI, as node b had it when the packet arrived: on a busy machine packets wait for the decrypter.
+	// key returns node b's key of an SPI at the arrival of the packet: on a busy machine packets wait for the decrypter.
 	key func(spi uint32, arrived time.Time) (control.AssociationKey, bool)
 
 	mu sync.Mutex
@@ -158,7 +158,7 @@ func (d *decrypter) take(frame []byte, arrived time.Time) {
 	content := frame[etherAt+ipBytes:]
 	switch frame[etherAt+9] {
 	case unix.IPPROTO_UDP:
-		// What the kernel sends is the agent's to encrypt: here it asks for hardware addresses in clear.
+		// The agent would encrypt the kernel's packets. Here it resolves addresses unencrypted.
 		if binary.BigEndian.Uint16(content[2:]) == topology.VXLANPort && len(content) > innerTypeAt+2 &&
 			binary.BigEndian.Uint16(content[innerTypeAt:]) != unix.ETH_P_ARP {
 			d.clear++

@@ -47,7 +47,7 @@ var launchCases = []struct {
 	{"in order", []string{"10000:a", "20000:b"}, []string{"a", "b"}, 0},
 	{"the last comes first", []string{"20000:a", "10000:b"}, []string{"b", "a"}, 0},
 	{"a time that is past", []string{"0:a"}, nil, 1},
-	// The kernel's etf drops it; here it is the kernel's own, and no etf stands in its way (so-txtime.md).
+	// The kernel's etf drops it. Here the kernel sends it, without an etf (so-txtime.md).
 	{"no time", []string{"-:a"}, []string{"a"}, 0},
 }
 
@@ -87,7 +87,7 @@ func unlessLate(t *testing.T, seen *tracing, run func() []string) []string {
 	t.Helper()
 	const (
 		attempts = 3
-		delta    = 500 * time.Microsecond // of ktsnd unless told otherwise
+		delta    = 500 * time.Microsecond // ktsnd's default
 	)
 	for attempt := 1; ; attempt++ {
 		began := time.Now()
@@ -145,7 +145,7 @@ func (l *lab) launch(t *testing.T, clock launchClock, to netip.Addr, sent, want 
 	for i, text := range arrived {
 		due, timed := times[text]
 		late := time.Duration(at[i] - due - realtime)
-		// What the two clocks differ by is measured to some microseconds.
+		// The difference of the clocks is known to some microseconds.
 		if timed && (late < -20*time.Microsecond || late > launchVariance) {
 			complaints = append(complaints, fmt.Sprintf("%q arrived %v after its time", text, late))
 		}
@@ -258,7 +258,7 @@ func TestPeriodicDeadlinesLeaveAtOnce(t *testing.T) {
 		count = 200
 		every = 10 * time.Millisecond
 		ahead = 5 * time.Millisecond
-		// soon is what it may take to wake up and send, and must be left when a message is handed over.
+		// soon is the time for waking up and sending that must remain when a message is handed over.
 		soon = time.Millisecond
 	)
 	lab := newLab(t)

@@ -42,7 +42,7 @@ const podPrefixBits6 = 32
 func addIPv6(t *testing.T, pod *topology.Namespace, address netip.Addr) {
 	t.Helper()
 	if err := pod.Do(func() error {
-		// In this order: the address of the link is made when IPv6 is switched on, and not looked for elsewhere.
+		// In this order: the link-local address is created when IPv6 is enabled.
 		for _, setting := range [][2]string{{"accept_dad", "0"}, {"disable_ipv6", "1"}, {"disable_ipv6", "0"}} {
 			path := "/proc/sys/net/ipv6/conf/" + topology.PodInterface + "/" + setting[0]
 			if err := os.WriteFile(path, []byte(setting[1]), 0); err != nil {
@@ -113,7 +113,7 @@ func listen(t *testing.T, pod *topology.Namespace, network string, at netip.Addr
 		conn, err = net.ListenUDP(network, net.UDPAddrFromAddrPort(at))
 		return err
 	}
-	// A test beside this one may just have forked: until it executes its program, the child holds what is closed here.
+	// A parallel test may have just forked: its child holds the descriptors closed here until it executes its program.
 	err := pod.Do(bind)
 	for deadline := time.Now().Add(patience); errors.Is(err, unix.EADDRINUSE) && time.Now().Before(deadline); err = pod.Do(bind) {
 		time.Sleep(10 * time.Millisecond)
@@ -157,7 +157,7 @@ func (l *lab) tunnelledFrames(t *testing.T, text string, count int, send func())
 	}
 	send()
 	awaitWire(t, tap, count, holds)
-	time.Sleep(20 * time.Millisecond) // for such as should not be there
+	time.Sleep(20 * time.Millisecond) // for unexpected ones
 	capture, err := tap.Stop()
 	if err != nil {
 		t.Fatal(err)

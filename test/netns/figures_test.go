@@ -18,7 +18,7 @@ type figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit"`
-	// Limit is the most that is wanted; none: the figure is only reported.
+	// Limit is the maximum. Without one the figure is only reported.
 	Limit   *float64 `json:"limit,omitempty"`
 	Reached *bool    `json:"reached,omitempty"`
 }

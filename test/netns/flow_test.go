@@ -108,7 +108,7 @@ func (f *flow) checkConserved(t *testing.T, counted sum) {
 		switch errno := syscall.Errno(message.Errno); {
 		case errno == 0:
 			missing[message.Sequence] = true
-		case errno != syscall.EINTR || i != len(f.sent)-1: // by the signal that ended the talker
+		case errno != syscall.EINTR || i != len(f.sent)-1: // interrupted by the signal that ended the talker
 			t.Errorf("the call for message %d gave %v", message.Sequence, errno)
 		}
 	}

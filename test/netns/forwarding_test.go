@@ -208,7 +208,7 @@ func TestForgedAddressOfOtherNodeRedirectsNoPod(t *testing.T) {
 	neighbor := lab.others["a neighbor on node a"]
 	mac := interfaceMAC(t, neighbor).String()
 	fd := listenPacket(t, neighbor)
-	// As tsn-cni enters each pod's.
+	// Like tsn-cni for each pod.
 	lab.fdb(t, "replace", mac, "dev", "pod2", "master", "static", "sticky")
 	if err := lab.client.EndpointDel(t.Context(), "neighbor", topology.PodInterface); err != nil {
 		t.Fatal(err)

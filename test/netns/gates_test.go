@@ -113,7 +113,7 @@ func TestEtfDropsLateFrames(t *testing.T) {
 		if counted := awaitSettled(t, client); counted.DropTxtime != 2 || counted.Taken != 2 {
 			t.Errorf("%d of %d messages dropped for their transmit time, want 2", counted.DropTxtime, counted.Taken)
 		}
-		// An idle machine wakes in time; this one may not, and then the message is rightly dropped.
+		// A busy machine may wake up late, and then the message is rightly dropped.
 		for begun := time.Now(); awaitSettled(t, client).Sent == 0; {
 			if time.Since(begun) > patience {
 				t.Fatalf("nothing leaves: %+v", counters(t, client))

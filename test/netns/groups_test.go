@@ -188,7 +188,7 @@ func TestUnreachableNodeDelaysNoGroup(t *testing.T) {
 		"--cycle", "10ms", "--count", "700")
 	talker.Env = lab.preloaded(t)
 	running := start(t, lab.PodA, "talker", talker)
-	// Once the dead node has been given up, which takes the kernel three seconds.
+	// After the kernel has given up the dead node, which takes three seconds.
 	time.Sleep(5 * time.Second)
 	before := counters(t, lab.client)
 	for range 150 {
@@ -299,7 +299,7 @@ func hasGroup(group string) func(control.NodeGroups) bool {
 
 func (d *twoDaemons) awaitBothListed(t *testing.T) {
 	t.Helper()
-	// Then node a's own ports are known as well: they were asked at the same time.
+	// Then node a's own ports are known too: they were queried at the same time.
 	awaitGroups(t, d.client, topology.NodeAddressA, "all of node a known", isListed)
 	awaitGroups(t, d.client, topology.NodeAddressB, "all of node b known", isListed)
 }
@@ -397,7 +397,7 @@ func TestMembersStayDuringPortFlap(t *testing.T) {
 	content(t)
 	const (
 		group, port = "239.1.2.3", "pod2"
-		most        = 3 * time.Second // for which ktsnd remembers
+		most        = 3 * time.Second // ktsnd's timeout
 	)
 	both := newTwoDaemons(t)
 	both.awaitBothListed(t)
@@ -407,10 +407,10 @@ func TestMembersStayDuringPortFlap(t *testing.T) {
 			t.Fatalf("the port was never down for less than %v", most)
 		}
 		awaitGroups(t, both.client, topology.NodeAddressB, "a member on node b", hasGroup(group))
-		time.Sleep(2500 * time.Millisecond) // until an announcement decides, whatever the pod reported
+		time.Sleep(2500 * time.Millisecond) // until the announcement takes precedence over the pod's reports
 		began := time.Now()
 		ip(t, both.NodeB, "link", "set", port, "down")
-		// Once this is announced, node b's ktsnd has seen that the port is down.
+		// This announcement shows that node b's ktsnd has noticed the port's state.
 		later := "239.1.3." + strconv.Itoa(attempt)
 		join(t, both.PodB, "udp4", netip.MustParseAddrPort(later+":7788"))
 		awaitGroups(t, both.client, topology.NodeAddressB, "a later member on node b", hasGroup(later))
@@ -456,7 +456,7 @@ func TestLateGroupMemberIsReached(t *testing.T) {
 		receive(t, join(t, both.others[where], "udp4", netip.MustParseAddrPort(group)))
 	}
 
-	// A killed ktsnd announces nothing any more: the report itself says who joins.
+	// A killed ktsnd announces nothing: the report itself contains the member.
 	kill(t, both.daemonB)
 	late := addPod(t, both.NodeB, "3", netip.MustParseAddr("10.42.2.4"))
 	const other = "239.1.2.4:7788"
@@ -465,14 +465,14 @@ func TestLateGroupMemberIsReached(t *testing.T) {
 	running = both.talkToGroup(t, other)
 	receive(t, join(t, late, "udp4", netip.MustParseAddrPort(other)))
 
-	// The next one knows nothing yet and wants everything, then knows what the pods answer.
+	// The next ktsnd first requests all groups, then has the pods' answers.
 	both.startDaemonB(t)
 	awaitGroups(t, both.client, topology.NodeAddressB, "everything", func(groups control.NodeGroups) bool { return groups.Everything })
 	awaitGroups(t, both.client, topology.NodeAddressB, "what the pods answer", func(groups control.NodeGroups) bool {
 		return isListed(groups) && hasGroup("239.1.2.3")(groups) && hasGroup("239.1.2.4")(groups)
 	})
 
-	// One that ends says so.
+	// A ktsnd that ends announces it.
 	if err := both.daemonB.Stop(patience); err != nil {
 		t.Error(err)
 	}

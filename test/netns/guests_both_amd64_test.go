@@ -38,7 +38,7 @@ func TestGuestsOfBothNodes(t *testing.T) {
 		{"outlive ktsnd and relays", m.outlive, false},
 		{"begin again when they are reset", m.reset, false},
 		{"begin again when QEMU is killed", m.checkKilledMachine, true},
-		// The last: its schedule stays.
+		// Last, since its schedule remains.
 		{"flood all queues beside a pod's messages", m.flood, false},
 	} {
 		if !part.long || longGuests {
@@ -73,7 +73,7 @@ func (m *machines) reachAll(t *testing.T) {
 		for _, peer := range []address{ofPodA, ofPodB, ofOther} {
 			for _, to := range peer.both() {
 				t.Run(name+" to "+to.String(), func(t *testing.T) {
-					// Five have to come back: a relay without a processor drops frames without a time, and counts them.
+					// Five must come back: a relay without a CPU drops frames without a time and counts them.
 					m.machine.run(t, "%sping -n -q -c 5 -i 0.05 -w 15 %s", way.in, to)
 					m.machine.run(t, "%s$inside %s", way.in, strings.Join(askTo(to, way.mtu), " "))
 				})
@@ -115,7 +115,7 @@ func (m *machines) areReached(t *testing.T) {
 		for from, pod := range map[string]*topology.Namespace{"pod a": m.a.PodA, "pod b": m.a.PodB} {
 			for _, to := range way.addresses.both() {
 				t.Run(fmt.Sprintf("%s at %s from %s", name, to, from), func(t *testing.T) {
-					// Until five have come back: a relay that has no processor for long drops what has no time, and counts it.
+					// Until five have come back: a relay without a CPU drops frames without a time and counts them.
 					pinged := start(t, pod, "ping", exec.Command("ping", "-n", "-q", "-c", "5", "-i", "0.05", "-w", "15", to.String()))
 					if err := finish(t, pinged); err != nil {
 						t.Errorf("five echoes do not come back in 15 s: %v", err)
@@ -147,7 +147,7 @@ func (m *machines) largest(t *testing.T) {
 
 // checkTags exchanges messages between the machines in a VLAN over link-local addresses.
 func (m *machines) checkTags(t *testing.T) {
-	const vlan, priority = 7, 5 // the kernel's own questions for addresses have 7, and get the same
+	const vlan, priority = 7, 5 // the kernel's own address requests have 7 and get the same
 	const make = `ip link show vlan7 >/dev/null 2>&1 || ip link add link %[1]s name vlan7 type vlan id %[2]d egress-qos-map 0:%[3]d 7:%[3]d
 sysctl -q -w net.ipv6.conf.vlan7.accept_dad=0
 ip link set vlan7 up`

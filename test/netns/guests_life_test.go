@@ -281,7 +281,7 @@ func checkNoneEarly(t *testing.T, traced []control.TracedMessage, seen []markedP
 			t.Errorf("message %d left %d ns early", i, early)
 		}
 		if i > 0 {
-			// The program's times are a cycle apart on any clock, within what clocks drift in it.
+			// The program's times are a cycle apart on any clock, up to the drift within it.
 			apart, asked := traced[i].DueTAI-traced[i-1].DueTAI, message.txtime-seen[i-1].txtime
 			if wrong := apart - asked; wrong > int64(1e6) || wrong < -int64(1e6) {
 				t.Errorf("messages %d and %d are %d ns apart, and should be %d", i-1, i, apart, asked)
@@ -293,7 +293,7 @@ func checkNoneEarly(t *testing.T, traced []control.TracedMessage, seen []markedP
 const (
 	// flooding is the lowest message number of a flood. The pod's messages have lower ones.
 	flooding = 1 << 20
-	// podPriority leads to the class of the second of threeWindows, that of a flood to the third.
+	// podPriority maps to the class of the second of threeWindows, that of a flood to the third.
 	podPriority, podWindow, floodWindow = 6, 1, 2
 )
 

@@ -102,7 +102,7 @@ func newUnattached(t *testing.T) (*lab, *cniruntime.Wiring) {
 			t.Error(err)
 		}
 	})
-	// Most tests tell ktsnd by themselves what they want it to know.
+	// Most tests configure ktsnd themselves.
 	wiring := cniruntime.Wire(nodes, plugins, identity)
 	dir := publicDir(t)
 	l := &lab{Topology: nodes, dir: dir, control: filepath.Join(dir, "control.sock"), socket: filepath.Join(dir, "app.sock")}
@@ -268,7 +268,7 @@ func publicCopy(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(publicDir(t), name)
-	// Whatever the umask is.
+	// Independent of the umask.
 	if err := errors.Join(os.WriteFile(path, content, 0o755), os.Chmod(path, 0o755)); err != nil {
 		t.Fatal(err)
 	}
@@ -377,7 +377,7 @@ const unlimited = 1000000
 func startListener(t *testing.T, pod *topology.Namespace, at netip.AddrPort, count int, file string) *process.Process {
 	t.Helper()
 	first, idle := patience/2, patience/4
-	if count == unlimited { // for as long as the machine takes to start a ktsnd, or whatever comes between two messages
+	if count == unlimited { // the time between two messages may include a start of ktsnd
 		first, idle = time.Hour, time.Hour
 	}
 	readable, writable, err := os.Pipe()
@@ -403,7 +403,7 @@ func seconds(duration time.Duration) string { return strconv.Itoa(int(duration.S
 // drain ends a listener when it has received everything that was sent to it.
 func drain(t *testing.T, listener *process.Process) {
 	t.Helper()
-	time.Sleep(500 * time.Millisecond) // for what the kernel has not brought there yet
+	time.Sleep(500 * time.Millisecond) // for frames in the kernel's backlog
 	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
 		if unread(t, listener) > 0 {
 			return fmt.Errorf("the listener does not read; it says: %s", listener.Stderr())
@@ -532,7 +532,7 @@ func awaitCounters(t *testing.T, client *control.Client, what string, condition 
 func awaitSettled(t *testing.T, client *control.Client) control.Counters {
 	t.Helper()
 	return testlab.EventuallyValue(t, patience, 10*time.Millisecond, func() (control.Counters, error) {
-		left := unsettled(t, client) // first: what ended then is in the counters that are read now
+		left := unsettled(t, client) // first, so that the counters read next include ended processes
 		status := statusOf(t, client)
 		if left == 0 && status.Pending == 0 {
 			return status.Counters, nil

@@ -36,7 +36,7 @@ type hostile struct {
 	lab      *lab
 	pod      *topology.Namespace
 	socket   string
-	cpus     string              // as taskset takes them; "": any
+	cpus     string              // in the syntax of taskset, "" for any
 	receiver *topology.Namespace // a third pod, if it was added
 }
 
@@ -196,7 +196,7 @@ func (l *lab) startServedTalker(t *testing.T, options ...string) *process.Proces
 				return talker
 			}
 		}
-		// One that may have sent its first message cannot be taken back: it stays, and its messages are late.
+		// A talker that may have sent its first message is kept, and its messages are late.
 		if time.Since(began) > ahead-spare/2 {
 			return talker
 		}
@@ -276,11 +276,11 @@ func TestHostilePodHarmsOnlyItself(t *testing.T) {
 	timing(t)
 	for _, test := range []struct {
 		mode string
-		// achieves is what the program must have got done for the test to mean anything.
+		// achieves are the counters that the program must reach for a valid test.
 		achieves string
-		// fails is what it must not have got done.
+		// fails are the counters that must stay 0.
 		fails string
-		// sends tells that some of its messages are good ones and arrive.
+		// sends means that some of its messages are valid and arrive.
 		sends bool
 	}{
 		{mode: "scribble", achieves: "written"},
@@ -359,7 +359,7 @@ func TestPodThatStallsKtsndDelaysNoOther(t *testing.T) {
 				running = enemy.start(t, mode, time.Second)
 				asking = startAsking(t, lab.PodA, lab.socket, 4*time.Second)
 			})
-			// Either it was not held up or it was, for seconds.
+			// A delay, if any, takes seconds.
 			const heldUp = time.Second
 			if results := asking.results(t); results["asked"] == 0 || results["longest-us"] > int(heldUp/time.Microsecond) {
 				t.Errorf("another pod's requests: %v", results)
@@ -377,7 +377,7 @@ func TestStalledKtsndIsReplacedAndEnds(t *testing.T) {
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)
 	enemy := lab.addHostile(t, client)
-	// A ktsnd ends when the kernel lets go of its last thread: on a busy machine not before the pod does.
+	// ktsnd ends when the kernel releases its last thread, on a busy machine not before the pod ends.
 	const held = patience / 2
 	running := enemy.start(t, "locked", held)
 	time.Sleep(500 * time.Millisecond)
@@ -438,7 +438,7 @@ func checkPace(t *testing.T, seen []statusSample, base, perSecond float64, value
 type shareCase struct {
 	options []string
 	mode    string
-	// check gets what was seen while the program ran, and when it had ended.
+	// check gets the samples during the run and the counters at its end.
 	check func(t *testing.T, results map[string]int, seen []statusSample, end control.Counters)
 }
 

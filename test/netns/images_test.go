@@ -119,7 +119,7 @@ func TestLibraryWithOtherPreloadedLibrary(t *testing.T) {
 	for libc, program := range programs {
 		for name, test := range map[string]struct {
 			preload string
-			// want is what reaches the other library: timed messages pass libktsn by.
+			// want are the calls that reach the other library: libktsn handles timed messages itself.
 			want int
 		}{
 			"in front of libktsn": {counters[libc] + ":" + library, 4},

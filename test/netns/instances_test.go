@@ -165,8 +165,8 @@ func TestNewerInstanceServesAndOlderStandsBy(t *testing.T) {
 	} else {
 		t.Logf("the one that stands by has %d KiB of memory of its own", kib)
 	}
-	// Waking up shows who looks for something again and again, however fast or busy the machine is. It may still have to hear
-	// that it is known to stand by.
+	// Wake-ups show a process that polls, on machines of any speed. It may still have to receive
+	// the confirmation that it stands by.
 	const wakes = 2
 	before := statusField(t, older.PID(), "voluntary_ctxt_switches")
 	lab.receive(t, 1, func() { lab.sendAt(t, nil, 500*time.Millisecond, "text") })
@@ -216,7 +216,7 @@ func TestOlderInstanceStandsByAtOnce(t *testing.T) {
 	serving, client := lab.startServing(t, "serving")
 	before := statusOf(t, client)
 	lab.olderThanAll(t, "older")
-	for range 2 { // a container that is started again is as old
+	for range 2 { // a restarted container keeps its age
 		older := lab.startInstance(t, "older")
 		older.awaitState(t, control.StateStandingBy)
 		lab.awaitInstance(t, "serving", "older")
@@ -246,7 +246,7 @@ func TestInstanceRetriesTakeOverOnce(t *testing.T) {
 	}
 	lab.receive(t, 1, func() { lab.sendAt(t, nil, 10*time.Millisecond, "text") })
 	younger.terminate(t)
-	// Its container is started again: it is the younger one now also after that.
+	// It remains the younger one after a restart of its container.
 	older.terminate(t)
 	again := lab.startInstance(t, "older")
 	again.awaitState(t, control.StateServing)
@@ -397,7 +397,7 @@ func TestUnansweredInstanceStartsWithoutTakeOver(t *testing.T) {
 	var hung atomic.Bool
 	ended := make(chan struct{})
 	startRelay(t, lab.control, target, func(m message) bool {
-		if step(m) != stepRequest || hung.Swap(true) { // the second time, when the first was in vain
+		if step(m) != stepRequest || hung.Swap(true) { // the second attempt
 			return true
 		}
 		<-ended
@@ -418,7 +418,7 @@ func TestRejectedInstanceDoesNotRetry(t *testing.T) {
 	lab := newLab(t)
 	listener := lab.listenAsKtsnd(t)
 	instance := lab.startInstance(t, "instance")
-	const most = 10 // it looks again every 100 ms
+	const most = 10 // it retries every 100 ms
 	times := 0
 	for began := time.Now(); time.Since(began) < 500*time.Millisecond; times += 2 {
 		conn, _ := acceptRequest(t, listener)
@@ -471,7 +471,7 @@ func TestStandbyInstanceServesAfterKill(t *testing.T) {
 	client := connect(t, older.Process, lab.control)
 	lab.attach(t, client, older.Process)
 	lab.receive(t, 1, func() { lab.sendAt(t, nil, 10*time.Millisecond, "text") })
-	// Its container is started again by kubelet, and its pod is the younger one still.
+	// Kubelet restarts its container, and its pod is still the younger one.
 	younger, _ = lab.upgrade(t, older, "younger")
 	lab.awaitInstance(t, "younger", "older")
 	lab.receive(t, 1, func() { lab.sendAt(t, nil, 10*time.Millisecond, "text") })
@@ -598,7 +598,7 @@ func (l *lab) killAt(t *testing.T, name, at string, victim func(successor *insta
 	case <-time.After(patience):
 		t.Fatalf("the hand-over did not come to %s; the successor says: %s", at, successor.Stderr())
 	}
-	// Where the socket is that was there before, or the successor's own.
+	// At the previous socket or the successor's own.
 	if at == stepTaken || victim(successor) == successor.Process {
 		l.control = target
 	}

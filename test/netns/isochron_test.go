@@ -37,7 +37,7 @@ func TestIsochronSendsThroughLibktsn(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		arguments []string
-		// listen returns the payload of what arrives next, nil when nothing does for so long.
+		// listen returns the payload of the next message, nil at the timeout.
 		listen func(*lab, *testing.T) func(time.Duration) []byte
 	}{
 		"UDP": {[]string{"--l4", "--ip-destination", topology.PodAddressB.String()}, (*lab).listenForIsochronUDP},
@@ -51,7 +51,7 @@ func TestIsochronSendsThroughLibktsn(t *testing.T) {
 			_, client := lab.startDaemon(t)
 			receive := test.listen(lab, t)
 			lab.answerIsochron(t)
-			// It would set the machine's TAI offset if it were told one; so that it cannot, whatever it is told:
+			// Without the right to set the clock, since it would set the machine's TAI offset:
 			command := exec.Command("setpriv", append([]string{"--bounding-set", "-sys_time", isochron, "send",
 				"--interface", topology.PodInterface, "--cycle-time", "0.005", "--frame-size", "100",
 				"--num-frames", strconv.Itoa(isochronMessages), "--txtime", "--omit-sync", "--no-ts",
@@ -176,7 +176,7 @@ func isochronAnswer(request, value []byte) []byte {
 	switch about {
 	case linkState:
 		value = []byte{running, 0, 0, 0}
-	case logs: // one without entries
+	case logs: // without entries
 		behind = binary.BigEndian.AppendUint32(behind, logVersion)
 		behind = binary.BigEndian.AppendUint32(behind, 0)
 	}

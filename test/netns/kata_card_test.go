@@ -147,7 +147,7 @@ func TestKataPodGetsCard(t *testing.T) {
 			}
 		})
 	}
-	// The card has another interface since it was given back.
+	// The card has another interface after its return.
 	again, err := passthrough.NewBus().Read(card.Address)
 	if err != nil || len(again.Interfaces) != 1 {
 		t.Fatalf("%+v, %v", again, err)

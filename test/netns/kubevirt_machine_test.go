@@ -203,7 +203,7 @@ func makeTap(t *testing.T, where *topology.Namespace, name string) {
 	attributes.Name = name
 	tap := &netlink.Tuntap{
 		LinkAttrs: attributes, Mode: netlink.TUNTAP_MODE_TAP, Flags: netlink.TUNTAP_MULTI_QUEUE_DEFAULTS | netlink.TUNTAP_VNET_HDR,
-		Owner: nobody, Group: nobody, // a group that is root's would be asked for as well
+		Owner: nobody, Group: nobody, // otherwise root's group is required too
 	}
 	if err := where.Do(func() error {
 		if err := netlink.LinkAdd(tap); err != nil {
@@ -259,7 +259,7 @@ func TestGuestsOfKubeVirtByVhostUser(t *testing.T) {
 	}
 	awaitSent(t, client, 1)
 	h.checkClock(t)
-	// The machine looks for a relay that comes again.
+	// The machine reconnects to a restarted relay.
 	kill(t, rig.relay)
 	rig.startRelay(t)
 	rig.awaitEcho(t, send, there, "with another relay")

@@ -230,7 +230,7 @@ func TestKeptRingsCountUntilReleased(t *testing.T) {
 			if counted < results["kept-bytes"] || counted > test.allowed {
 				t.Errorf("the pod has rings of %d bytes, ktsnd counts %d and may %d", results["kept-bytes"], counted, test.allowed)
 			}
-			// The kernel counts in batches, and ktsnd gives back a little meanwhile.
+			// The kernel counts in batches, and ktsnd releases a little meanwhile.
 			if took > test.allowed+slack || took < results["kept-bytes"]-1<<20 {
 				t.Errorf("rings of %d bytes took %d of ktsnd's memory", results["kept-bytes"], took)
 			}
@@ -264,7 +264,7 @@ func TestRingsOfRemovedPodCountSeparately(t *testing.T) {
 	if living := ringBytes(t, client); counted < 6<<20 || living != 0 {
 		t.Errorf("%d bytes are counted of a pod that kept its rings, %d of others", counted, living)
 	}
-	// It goes on with the next ktsnd.
+	// It continues with the next ktsnd.
 	_, client = lab.takeOver(t, daemon)
 	if after := removedRingBytes(t, client); after != counted {
 		t.Errorf("%d bytes are counted after ktsnd was replaced, %d before", after, counted)
@@ -335,7 +335,7 @@ func TestRingCreationRateIsBounded(t *testing.T) {
 	if results["handed"] == 0 || results["handed"] > most {
 		t.Errorf("handed back: %v; want at most %d", results, most)
 	}
-	// Others wait for none of them.
+	// Other pods do not wait for them.
 	if asked := asking.results(t); asked["asked"] == 0 || asked["longest-us"] > int(time.Second/time.Microsecond) {
 		t.Errorf("another pod's requests: %v", asked)
 	}

@@ -125,7 +125,7 @@ func checkHeld(t *testing.T, traced []control.TracedMessage, seen []markedPacket
 	if len(traced) != count || len(seen) != count {
 		t.Fatalf("ktsnd saw %d of %d messages, and %d were on the wire", len(traced), count, len(seen))
 	}
-	// What the host's clock is ahead is known at both ends only, each time within a bound.
+	// The host clock's lead is known before and after the run only, each time within a bound.
 	bound := max(before.BoundNs, after.BoundNs)
 	least, most := min(before.AheadNs, after.AheadNs)-bound, max(before.AheadNs, after.AheadNs)+bound
 	for i, message := range seen {
@@ -188,7 +188,7 @@ func (c *captured) linksOfNode(t *testing.T) (names []string) {
 	if err := c.NodeA.Do(func() error {
 		links, err := netlink.LinkList()
 		for _, link := range links {
-			// The relay's device goes when the supervisor has seen that its interface has gone.
+			// The supervisor removes the relay's device after it has noticed that the interface is gone.
 			if !strings.HasPrefix(link.Attrs().Name, "ktsnr") {
 				names = append(names, link.Attrs().Name)
 			}
@@ -232,7 +232,7 @@ func TestGuestsFailedAttachLeavesNothing(t *testing.T) {
 			t.Errorf("%q are left", left)
 		}
 	}
-	// What there was is still there: a machine of that name, and an interface that somebody else has called so.
+	// Existing objects are kept: a machine and a foreign interface of that name.
 	if after := c.linksOfNode(t); !slices.Equal(before, after) {
 		t.Errorf("the node's interfaces were %q and are %q", before, after)
 	}
@@ -257,7 +257,7 @@ func TestGuestsSocketBelongsToHypervisor(t *testing.T) {
 	const owner = 1234
 	c := newCaptured(t, capture.Timed)
 	m := c.attachMachine(t, "--owner", "1234")
-	// As QEMU opens it, run by that user.
+	// Like QEMU run by that user.
 	open := exec.Command("perl", "-e", `open(my $tun, "+<", "/dev/net/tun") or die $!; `+
 		`ioctl($tun, 0x400454ca, pack("Z16 s x22", $ARGV[0], 0x5002)) or die "$!\n"`, m.Tap)
 	open.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: owner, Gid: owner}}
@@ -267,7 +267,7 @@ func TestGuestsSocketBelongsToHypervisor(t *testing.T) {
 	}
 	listen := exec.Command("perl", "-MIO::Socket::UNIX", "-e", `IO::Socket::UNIX->new(Local => $ARGV[0], Listen => 1) or die "$!\n"; unlink $ARGV[0]`, m.Clock)
 	listen.SysProcAttr = open.SysProcAttr
-	for dir := m.stateDir; dir != os.TempDir(); dir = filepath.Dir(dir) { // those that testing makes are root's
+	for dir := m.stateDir; dir != os.TempDir(); dir = filepath.Dir(dir) { // folders of package testing belong to root
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -287,7 +287,7 @@ func TestGuestsSocketBelongsToHypervisor(t *testing.T) {
 func TestGuestsByVhostUserUseNodeRelays(t *testing.T) {
 	c := newCaptured(t, capture.Timed)
 	m := c.attachMachine(t, "--device", "vhost-user", "--queues", "2", "--vcpus", "2", "--owner", strconv.Itoa(nobody))
-	// QEMU's user must come as far as the socket.
+	// QEMU's user needs access to the socket.
 	for dir := filepath.Dir(m.Socket); len(dir) > len("/run"); dir = filepath.Dir(dir) {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -329,7 +329,7 @@ func TestGuestsTapQueueSetsClass(t *testing.T) {
 	following := c.follow(t, machineIdentity)
 	c.awaitRelay(t, machineIdentity)
 	const queue = 5
-	// Until the relay answers, frames are the bridge's.
+	// The bridge forwards frames until the relay answers.
 	for range 20 {
 		writeTap(taps[queue], make([]byte, virtioHeaderBytes), rig.frame(mac, "by queue"))
 		if text := arrivedText(t, there); text != "by queue" {

@@ -74,7 +74,7 @@ func (f *followedFlow) stop() []control.TracedMessage {
 type turn struct {
 	mode     string
 	from, to int64
-	replies  []time.Duration // of the control socket
+	replies  []time.Duration // on the control socket
 }
 
 // alone is the mode of a neighbour that does nothing.
@@ -206,8 +206,8 @@ type turnResult struct {
 	memoryBytes          int           // ktsnd's, resident
 	count                int
 	lost                 int
-	calledLate           int // by the talker itself
-	takenLate, wokenLate int // by ktsnd: found in its ring when it was due already, and departed later than that
+	calledLate           int // the talker itself was late
+	takenLate, wokenLate int // ktsnd found it in the ring after its time, or sent it late
 }
 
 func (f turnResult) String() string {
@@ -356,7 +356,7 @@ func TestForgedNetlinkDelaysNobody(t *testing.T) {
 	content(t)
 	const (
 		length = 3 * time.Second
-		// Either it hung or it did not.
+		// A hang, if any, lasts.
 		hung = time.Second
 	)
 	lab := newLab(t)
@@ -368,7 +368,7 @@ func TestForgedNetlinkDelaysNobody(t *testing.T) {
 	for end := time.Now().Add(length - 500*time.Millisecond); time.Now().Before(end); {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		// Each looks for the interface and its addresses.
+		// Each reads the interface and its addresses.
 		if err := client.EndpointDel(ctx, hostileIdentity, topology.PodInterface); err != nil {
 			t.Fatal(err)
 		}
@@ -389,7 +389,7 @@ func TestForgedNetlinkDelaysNobody(t *testing.T) {
 	if !slices.ContainsFunc(endpoints, func(e control.AttachedEndpoint) bool { return e.Identity == hostileIdentity }) {
 		t.Errorf("the pod's endpoint is gone: %+v", endpoints)
 	}
-	// A socket takes from anybody between the two calls by which it is opened.
+	// Until the second of the two calls that open a socket, it accepts messages of any sender.
 	if results := running.results(t); results["sockets"] == 0 || results["told"] == 0 || results["taken"] > results["tried"]/10 {
 		t.Errorf("the hostile pod: %v; want sockets found, groups told, and next to nothing taken from it", results)
 	}

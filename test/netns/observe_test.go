@@ -150,7 +150,7 @@ func TestTraceFollowsMessages(t *testing.T) {
 			}
 		}
 	}
-	// The first may have been in the ring already.
+	// The first may have been in the ring before.
 	if stamped < count/2 {
 		t.Errorf("only %d of %d messages say when their call began", stamped, count)
 	}
@@ -165,7 +165,7 @@ func (l *lab) startTrace(t *testing.T, client *control.Client, arguments ...stri
 	}
 	tracer := begin()
 	testlab.Eventually(t, patience, 20*time.Millisecond, func() error {
-		// It may have started while this test traced.
+		// It may have started during this trace.
 		if strings.Contains(tracer.Stderr(), "another client traces") {
 			tracer = begin()
 		}
@@ -212,7 +212,7 @@ func TestTraceEndsWithItsClient(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// What was refused has changed nothing.
+	// The rejected requests changed nothing.
 	if messages, _, err := client.TraceRead(t.Context(), 0); err != nil || len(messages) != 0 {
 		t.Errorf("read %v, %v", messages, err)
 	}

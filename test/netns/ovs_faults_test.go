@@ -65,7 +65,7 @@ func (l *ovsLab) state(t *testing.T) string {
 		for _, link := range links {
 			name := link.Attrs().Name
 			if slices.Contains([]string{"ovs-netdev", "ovs-system"}, name) {
-				continue // Open vSwitch's own, which come with its first bridge
+				continue // Open vSwitch creates them with its first bridge
 			}
 			addresses, err := netlink.AddrList(link, netlink.FAMILY_V4)
 			if err != nil {
@@ -104,7 +104,7 @@ func TestOpenVSwitchSetupAndTeardownLeaveNothing(t *testing.T) {
 	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
 	fresh := lab.state(t)
 	t.Run("where something is in the way, nothing is left", func(t *testing.T) {
-		// Before DPDK is started for the first time.
+		// Before the first start of DPDK.
 		lab.checkRefused(t, "needs 1000000 MB of hugepages", "--memory", "1000000")
 		lab.checkRefused(t, "is not the run directory of the ovs-vswitchd that follows", "--run-dir", lab.dir)
 		lab.checkRefused(t, "there is no such interface", "--interface", "eno9")
@@ -192,7 +192,7 @@ func (l *ovsLab) neighbor(t *testing.T, name string) (neighbor, local string) {
 // awaitNeighbor waits until node b sends node a's packets to that interface.
 func (l *ovsLab) awaitNeighbor(t *testing.T, name string) {
 	t.Helper()
-	const soon = 5 * time.Second // far less than the kernel takes to doubt what it knows
+	const soon = 5 * time.Second // far less than the kernel's neighbour timeout
 	testlab.Eventually(t, soon, 10*time.Millisecond, func() error {
 		neighbor, local := l.neighbor(t, name)
 		if neighbor == local {
@@ -238,7 +238,7 @@ func TestUnsuitableOpenVSwitchIsReported(t *testing.T) {
 		testlab.Missing(t, err.Error())
 	}
 	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.StartProgram(t.Context(), lab.Topology, kernelDaemon) })
-	for version := ""; version == ""; { // until ovs-vswitchd has said what it is
+	for version := ""; version == ""; { // until ovs-vswitchd has reported its version
 		version = strings.TrimSpace(strings.Trim(lab.vsctl(t, "get", "Open_vSwitch", ".", "dpdk_version"), "[]\n"))
 	}
 	t.Run("built without DPDK", func(t *testing.T) { lab.checkRefused(t, "runs without DPDK") })
@@ -256,7 +256,7 @@ func TestUnsuitableOpenVSwitchIsReported(t *testing.T) {
 }
 
 func TestOpenVSwitchTeardownAfterItEnded(t *testing.T) {
-	content(t) // it waits for what has ended, and its Open vSwitch hardly runs
+	content(t) // it mostly waits, and its Open vSwitch rarely runs
 	lab := newOVSNode(t)
 	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
 	fresh := lab.state(t)
@@ -323,7 +323,7 @@ func TestInterruptedOpenVSwitchSetupLeavesNothing(t *testing.T) {
 	lab := newOVSNode(t)
 	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
 	fresh := lab.state(t)
-	if output, err := lab.ktsn(t, "setup", lab.setup()...); err != nil { // how long it takes, from the second time on
+	if output, err := lab.ktsn(t, "setup", lab.setup()...); err != nil { // for its duration from the second run on
 		t.Fatalf("%v: %s", err, output)
 	}
 	if output, err := lab.ktsn(t, "teardown"); err != nil {
@@ -351,7 +351,7 @@ func TestInterruptedOpenVSwitchSetupLeavesNothing(t *testing.T) {
 		if lab.state(t) != fresh {
 			halfway++
 		}
-		if i%2 == 0 { // what was begun is gone on with
+		if i%2 == 0 { // a partial setup is continued
 			if output, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
 				t.Errorf("killed after %s, and again: %v: %s", wait, err, output)
 			}
@@ -458,7 +458,7 @@ func TestKtsndEndsWithStalledOpenVSwitch(t *testing.T) {
 	talker := lab.startTalker(t, filepath.Join(lab.Dir, "talker.csv"), "--cycle", "20ms", "--lead", "40ms")
 	awaitTaken(t, client, 5)
 	lab.stopAnswering(t)
-	// Those that are handed over from now on stay in the queue.
+	// Messages handed over from now on stay in the queue.
 	awaitTaken(t, client, counters(t, client).Taken+20)
 	interruptedWithin(t, daemon, endsWithin)
 	if notFetched.FindString(daemon.Stderr()) == "" {
@@ -486,7 +486,7 @@ func connectSilently(t *testing.T, path string, times int) {
 			_, _ = io.Copy(io.Discard, connection) // until ktsnd ends it
 			stop()
 			_ = connection.Close()
-			time.Sleep(20 * time.Millisecond) // not to the socket that ktsnd is about to remove
+			time.Sleep(20 * time.Millisecond) // avoids the socket that ktsnd is about to remove
 		}
 	}()
 }
@@ -574,7 +574,7 @@ func checkUnanswered(t *testing.T, daemon *process.Process, took time.Duration) 
 type replacements struct {
 	*flow
 	counted sum
-	// pauses are how long no message left, as the successors say; gaps how long none arrived.
+	// pauses are the times without departures in the successors' logs, gaps those without arrivals.
 	pauses, gaps []time.Duration
 	// log contains the logs of all ktsnds.
 	log string
@@ -638,8 +638,8 @@ func TestReplaceUnderLoadKeepsOpenVSwitch(t *testing.T) {
 	if counted := result.counted; counted.uncertain != 0 || counted.dropped != 0 || counted.astray != 0 {
 		t.Errorf("%d messages are uncertain, %d dropped, %d went the kernel's way", counted.uncertain, counted.dropped, counted.astray)
 	}
-	// Where Open vSwitch stands still for --stale-after, as on a busy machine, frames are withdrawn, and the next message, which the
-	// port refused first, is dropped.
+	// If Open vSwitch stalls for --stale-after, as on a busy machine, frames are withdrawn, and the next message, which the
+	// port rejected first, is dropped.
 	frames, times := withdrawnIn(t, result.log)
 	if lost := result.lost(t); len(lost) > frames+times {
 		t.Errorf("of %d messages %d were lost, %d frames of them withdrawn in %d standstills: %d", len(result.sent), len(lost), frames, times, lost)
@@ -665,14 +665,14 @@ func TestReplacedKtsndReportsFramesNotFetched(t *testing.T) {
 	talker := lab.startTalker(t, filepath.Join(lab.Dir, "talker.csv"), "--cycle", "20ms", "--lead", "40ms")
 	awaitCounters(t, client, "messages are sent", func(c control.Counters) bool { return c.Sent >= 5 })
 	lab.stopAnswering(t)
-	// It waits for Open vSwitch, in vain, and goes on.
+	// It waits for Open vSwitch until the timeout and continues.
 	lab.takeOver(t, daemon, lab.uplink()...)
 	interrupt(t, talker)
 	match := notFetched.FindStringSubmatch(daemon.Stderr())
 	if match == nil {
 		t.Fatalf("it does not say so but: %s", daemon.Stderr())
 	}
-	// It notices within --stale-after that nothing is fetched, and puts no more frames into the queue.
+	// Within --stale-after it notices that Open vSwitch fetches nothing, and adds no more frames to the queue.
 	const queue = 512
 	if count, err := strconv.Atoi(match[1]); err != nil || count < 1 || count > queue {
 		t.Errorf("with a message each 20 ms, it is %s frames", match[1])

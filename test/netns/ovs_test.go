@@ -61,7 +61,7 @@ func newOVSNode(t *testing.T) *ovsLab {
 	})
 	dir := publicDir(t)
 	l := &ovsLab{&lab{Topology: nodes, dir: dir, control: filepath.Join(dir, "control.sock"), socket: filepath.Join(dir, "app.sock")}, nil, cniruntime.Wire(nodes, plugins, identity)}
-	l.wiring.B.LetPass() // what answers there has no libktsn
+	l.wiring.B.LetPass() // the programs that answer there do not use libktsn
 	return l
 }
 
@@ -322,7 +322,7 @@ func TestKilledOpenVSwitchReconnects(t *testing.T) {
 	lab.awaitConnected(t)
 	running := lab.startFlow(t, "--cycle", "5ms", "--lead", "20ms")
 	const kills = 2
-	// On a busy machine ktsnd may hear of Open vSwitch later than whoever asks that, and peers answer later still.
+	// On a busy machine ktsnd may notice Open vSwitch later than the test, and peers answer even later.
 	sends := func() {
 		before := counters(t, client).Sent
 		awaitCounters(t, client, "messages are sent", func(c control.Counters) bool { return c.Sent >= before+100 })
@@ -446,8 +446,8 @@ func TestStalledOpenVSwitchSendsNoStaleMessages(t *testing.T) {
 	for _, departure := range departures {
 		departed[departure.RequestedTAI] = departure.DepartedTAI
 	}
-	// Open vSwitch may have fetched a burst when it is stopped, or loses its processor: ktsnd cannot take that back. Without being
-	// overwritten 40 frames of each standstill would be late.
+	// Open vSwitch may have fetched a burst when it is stopped or loses its CPU: ktsnd cannot withdraw that. Without being
+	// overwritten, 40 frames of each stall would be late.
 	const burst = 32
 	var late []time.Duration
 	for _, message := range running.received {
@@ -462,7 +462,7 @@ func TestStalledOpenVSwitchSendsNoStaleMessages(t *testing.T) {
 	if withdrawn == 0 || counted.DropStale < uint64(withdrawn) {
 		t.Errorf("ktsnd withdrew %d frames, counted %d as drop-stale, and logged %s", withdrawn, counted.DropStale, daemon.Stderr())
 	}
-	// Open vSwitch itself may lose a few.
+	// Open vSwitch may lose a few.
 	if arrived := len(running.received); counted.Sent >= uint64(arrived+withdrawn) {
 		t.Errorf("%d messages count as sent, %d arrived, and %d frames were withdrawn", counted.Sent, arrived, withdrawn)
 	}

@@ -121,7 +121,7 @@ func TestPacketSocketFramesLeaveOnTime(t *testing.T) {
 				}
 			}
 			for where, fd := range fds {
-				// To an address of which nobody was told where it is, frames go everywhere.
+				// Frames to an unknown address are flooded.
 				if frame, ours := receiveAny(t, fd, 20*time.Millisecond); ours {
 					t.Errorf("%s got another: %q", where, frame)
 				}

@@ -268,7 +268,7 @@ func checkCarries(t *testing.T, bus *passthrough.Bus, address string, wire *pass
 	frame := slices.Concat(bytes.Repeat([]byte{0xff}, 6), []byte{2, 0, 0, 0, 0, 1}, []byte{0x88, 0xb5}, bytes.Repeat([]byte{7}, 50))
 	got := make([]byte, 100)
 	testlab.Eventually(t, patience, 100*time.Millisecond, func() error {
-		// The link comes up in its own time.
+		// The link takes a while to come up.
 		_, _ = unix.Write(sockets[0], frame)
 		if n, err := unix.Read(sockets[1], got); err == nil && bytes.Equal(got[:n], frame) {
 			return nil

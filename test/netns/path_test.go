@@ -101,12 +101,12 @@ func TestNoMessageLeavesEarly(t *testing.T) {
 		t.Fatalf("%d datagrams on the wire, want %d", len(seen.packets), count)
 	}
 	for i, wire := range seen.wireTAI {
-		// On one flow with rising times the order on the wire is that of the calls.
+		// With rising times the order on the wire is that of the calls.
 		if txtime := seen.sent[i].Txtime; wire < txtime {
 			t.Errorf("message %d was %d ns early", i, txtime-wire)
 		}
 	}
-	awaitSettled(t, client) // a message may arrive before its departure is noted
+	awaitSettled(t, client) // a message may arrive before ktsnd records its departure
 	departures, overwritten, err := client.Departures(t.Context(), 0)
 	if err != nil || overwritten != 0 || len(departures) != count {
 		t.Fatalf("%d departures, %d overwritten, %v", len(departures), overwritten, err)
@@ -120,7 +120,7 @@ func TestNoMessageLeavesEarly(t *testing.T) {
 
 func TestFirstMessageToNewPeerIsNotLost(t *testing.T) {
 	content(t)
-	lab := newLab(t) // nothing was sent in it: nobody knows anybody's MAC address
+	lab := newLab(t) // no MAC address is resolved yet
 	lab.startDaemon(t)
 	checkAllArrived(t, lab.run(t, traffic{count: 5, payloadBytes: 64, environment: lab.preloaded(t)}), 5)
 
@@ -137,7 +137,7 @@ func TestFirstMessageToNewPeerIsNotLost(t *testing.T) {
 func TestPermanentNeighborsStay(t *testing.T) {
 	content(t)
 	lab := newLab(t)
-	lab.startDaemon(t) // DPDK sets the interface's own MAC address again, for which the kernel forgets all it knows
+	lab.startDaemon(t) // DPDK sets the interface's MAC address again, for which the kernel flushes its neighbours
 	for _, neighbor := range []struct {
 		namespace, peer *topology.Namespace
 		name            string
@@ -190,7 +190,7 @@ func TestMessagesLeaveInTimeOrder(t *testing.T) {
 	lab := newLab(t)
 	sender := program(t, "ktsn-test-send")
 	_, client := lab.startDaemon(t)
-	// So far apart that no disturbance of the machine keeps the program from the calls until the first has left.
+	// Far enough apart for all calls to precede the first departure on a busy machine.
 	for name, test := range map[string]struct {
 		options  []string
 		messages []string
@@ -249,7 +249,7 @@ func TestMessageTakenLateCountsAsMissed(t *testing.T) {
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t, "--strategy", "etf")
 	lab.listenForTexts(t)
-	const lead = 300 * time.Millisecond // so long that no disturbance of the machine keeps the call from coming in time
+	const lead = 300 * time.Millisecond // long enough for a call in time on a busy machine
 	asker := lab.startAskerAhead(t, "blocking", lead)
 	asker.expect(t, "socket", "made")
 	signal(t, daemon, syscall.SIGSTOP)

@@ -53,7 +53,7 @@ func TestKtsndDropsPrivileges(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	daemon, _ := lab.startDaemon(t)
-	// A pod's thread gives up its privileges first; the newest thread may not have run yet.
+	// A pod's thread drops its privileges first. The newest thread may not have run yet.
 	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
 		if excesses := threadExcesses(t, daemon.PID()); len(excesses) > 0 {
 			return errors.New(strings.Join(excesses, "\n"))
@@ -113,7 +113,7 @@ func TestSocketOfOtherNamespaceIsRejected(t *testing.T) {
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
 	enemy := lab.addHostile(t, client)
-	// From pod b, through the file system: the socket that it hands over is of pod b's namespace.
+	// From pod b, through the file system: the passed socket belongs to pod b's namespace.
 	ip(t, lab.PodB, "link", "set", "lo", "up")
 	asked := startAt(t, lab.PodB, enemy.socket, "foreign", netip.AddrPortFrom(topology.PodAddressA, listenPort), time.Second)
 	if results := asked.results(t); results["refused"] != 1 || results["errno"] != 1 {

@@ -58,7 +58,7 @@ func (n *clockNode) keep(t *testing.T, options ...string) *process.Process {
 	t.Helper()
 	all := slices.Concat([]string{"--device", topology.PhysicalInterface, "--run-dir", n.runDir, "--log-announce-interval", "-2", "--log-sync-interval", "-3",
 		"--log-delay-interval", "-3"}, noClockIsSet, options)
-	// Its own log and its sentence are one text for the test.
+	// The test reads its log and its error as one text.
 	shell := exec.Command("/bin/sh", append([]string{"-c", `exec "$@" 1>&2`, "sh", program(t, "ktsn-ptp")}, all...)...)
 	return start(t, n.Namespace, "ktsn-ptp", shell)
 }
@@ -243,7 +243,7 @@ func TestKilledKtsnPtpEndsPtp4l(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-kept.Done()
-	// Nobody here is ptp4l's parent now, so it goes when init has seen its end.
+	// Init is now ptp4l's parent and reaps it.
 	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
 		if running(ptp4l) {
 			return fmt.Errorf("ptp4l, process %d, goes on", ptp4l)
@@ -275,7 +275,7 @@ func running(pid int) bool {
 func TestKtsnPtpReportsObstacles(t *testing.T) {
 	content(t)
 	a, _ := newClockNodes(t)
-	// Not a process of that name: other tests look for such in this machine's /proc.
+	// Not a real process: other tests search this machine's /proc for that name.
 	proc := t.TempDir()
 	if err := os.Mkdir(filepath.Join(proc, "411"), 0o700); err != nil {
 		t.Fatal(err)
@@ -293,7 +293,7 @@ func TestKtsnPtpReportsObstacles(t *testing.T) {
 		options []string
 		want    string
 	}{
-		// None of these gets as far as a ptp4l: there is none at that path, if nothing else keeps it from starting one.
+		// None of these may start ptp4l: the path does not exist.
 		"another master of the clock": {[]string{"--device", topology.PhysicalInterface, "--run-dir", elsewhere, "--proc", proc}, "chronyd (process 411) keeps this node's clock already"},
 		"another instance":            {[]string{"--device", topology.PhysicalInterface, "--run-dir", a.runDir}, "another ktsn-ptp runs on this node"},
 		"no such interface":           {[]string{"--device", "eth9", "--run-dir", elsewhere}, "there is no interface eth9 on this node; it has " + topology.PhysicalInterface},
@@ -309,7 +309,7 @@ func TestKtsnPtpReportsObstacles(t *testing.T) {
 			}
 		})
 	}
-	a.awaitProbe(t, kept, 0) // the first one goes on
+	a.awaitProbe(t, kept, 0) // the first one continues
 }
 
 // TestPtp4lAcceptsConfigurations runs ptp4l with the printed configurations for machines outside the cluster, including
@@ -342,7 +342,7 @@ func TestPtp4lAcceptsConfigurations(t *testing.T) {
 			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			// Options of the command line go before those of the file.
+			// Command-line options override those of the file.
 			ptp4l := start(t, a.Namespace, "ptp4l", exec.Command("/bin/sh", "-c", `exec "$@" 1>&2`, "sh", "/usr/sbin/ptp4l", "--free_running=1",
 				"--time_stamping=software", "--uds_address="+socket, "-f", config, "-m", "-q"))
 			testlab.Eventually(t, patience, 10*time.Millisecond, func() error {

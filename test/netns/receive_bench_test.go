@@ -36,9 +36,9 @@ func (b *receivingBench) receivedMessages(t *testing.T) uint64 {
 // receivePath is a path from an application of node a to one of node b.
 type receivePath struct {
 	name string
-	// host: without pods. timed: by ktsnd; else the talker spins until it is time, and sends by the kernel.
+	// host means without pods. timed means through ktsnd; otherwise the talker spins until the time and sends through the kernel.
 	host, timed bool
-	// What the program at the uplink does. None: it knows no pod.
+	// Functions of the program at the uplink. With none set it has no entry for the pod.
 	rings, redirect bool
 }
 
@@ -133,7 +133,7 @@ func (b *receivingBench) listen(t *testing.T, path *receivePath, in *topology.Na
 		command.Env = append(os.Environ(), "LD_PRELOAD="+program(t, "libktsn.so"), "KTSN_SOCKET="+b.socketOfB, "KTSN_RECEIVE=ring")
 	}
 	started := start(t, in, "listener", command)
-	time.Sleep(200 * time.Millisecond) // for its start, and its ring
+	time.Sleep(200 * time.Millisecond) // until it has started and has a ring
 	return started
 }
 
@@ -203,7 +203,7 @@ func (u *receiveUse) record(t *testing.T, name string, rings bool) {
 	t.Helper()
 	receiver := reported(name+"ktsnd of the receiving node at 1 kHz", cores(u.receiver, u.span), "cores")
 	if rings {
-		// A busy machine may have libktsn leave a socket to the kernel.
+		// On a busy machine libktsn may leave a socket to the kernel.
 		record(t, reported(name+"by a ring", float64(u.byRing), "messages"))
 		receiver = limited(receiver.Name, receiver.Value, receiver.Unit, 0.15)
 	}
@@ -293,7 +293,7 @@ func (b *receivingBench) roundTrip(t *testing.T, path *receivePath, count int) *
 	dir := t.TempDir()
 	f := &flow{talkerFile: filepath.Join(dir, "talker.csv"), listenerFile: filepath.Join(dir, "replies.csv")}
 	f.listener = b.listen(t, path, to, at, "--poll", "--echo", "--count", strconv.Itoa(count))
-	// A message is handed over more than a millisecond ahead, when the reply to the one before it must have come.
+	// A message is handed over more than a millisecond ahead, after the reply to the previous one.
 	talker := b.talker(t, path, at, f.talkerFile, count, "--cycle", "2ms", "--replies", f.listenerFile)
 	if path.rings {
 		talker.Env = append(b.preloaded(t), "KTSN_RECEIVE=ring")
@@ -356,7 +356,7 @@ func (b *receivingBench) incoming(t *testing.T) (end func() int) {
 		"--first-timeout", seconds(patience), "--idle-timeout", "1s")
 	listener.Env = append(b.preloaded(t), "KTSN_RECEIVE=ring")
 	f.listener = start(t, b.PodA, "listener", listener)
-	time.Sleep(200 * time.Millisecond) // for its start, and its ring
+	time.Sleep(200 * time.Millisecond) // until it has started and has a ring
 	f.talker = b.startKernelTalker(t, f.talkerFile, unlimited)
 	return func() int {
 		interrupt(t, f.talker)

@@ -142,7 +142,7 @@ func TestReceiveFloodAffectsOnlyItsPod(t *testing.T) {
 	enemy := c.attack(t, c.enemy.pod, "receive", 4*time.Second, 1)
 	c.awaitRings(t, hostileIdentity, 1)
 	talker := c.startKernelTalker(t, sent, 1500)
-	// Nobody reads, so the ring is full after some hundred datagrams; five a millisecond are a flood to it, and leave this machine
+	// Nobody reads, so the ring is full after some hundred datagrams. Five a millisecond flood it and leave this machine
 	// time for the rest.
 	flood := start(t, c.PodB, "flood", exec.Command(program(t, "tsnperf"), "talker", "--no-txtime", "--quiet",
 		"--to", netip.AddrPortFrom(neighborAddress, listenPort).String(), "--count", "7500", "--cycle", "200us"))
@@ -252,7 +252,7 @@ func TestReceiveAfterKillHasNoDuplicates(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The last one gives the ring to whoever asks in time, or takes it away: nothing is lost by either.
+	// The last ktsnd gives the ring to the application if it asks in time, or removes it: neither loses messages.
 	testlab.Eventually(t, 20*time.Second, 50*time.Millisecond, func() error {
 		if receivedOf(t, client).Sockets == 0 {
 			return errors.New("the listener does not ask the last ktsnd for a ring")

@@ -47,8 +47,8 @@ type oracle struct {
 	daemon      *process.Process
 	client      *control.Client
 	environment []string
-	// asExpected are the runs in which as many datagrams came into rings as should; late are others, in which ktsnd took too long
-	// to make one.
+	// asExpected counts runs with the expected number of datagrams in rings, late those in which ktsnd took too long
+	// to create a ring.
 	asExpected, late int
 }
 
@@ -59,7 +59,7 @@ func newOracle(t *testing.T) *oracle {
 	addIPv6(t, lab.PodB, podAddress6B)
 	lab.addAddress(t)
 	ip(t, lab.PodB, "address", "add", alsoPodAddress6B.String()+"/32", "dev", topology.PodInterface, "nodad")
-	// A host that answers every refused datagram, and pods whose IPv6 reaches themselves.
+	// The host answers every rejected datagram, and pods reach themselves over IPv6.
 	set(t, lab.PodB, "ipv4/icmp_ratelimit", "0")
 	set(t, lab.PodB, "ipv6/icmp/ratelimit", "0")
 	set(t, lab.PodA, "ipv6/conf/lo/disable_ipv6", "0")
@@ -131,7 +131,7 @@ func (l *lab) runReceiveCase(program, family, name string, environment []string,
 		}
 	}
 	result.sent, result.err = sender.end()
-	if err != nil { // then the sender's is of no interest
+	if err != nil { // it outranks the sender's error
 		result.err = err
 	}
 	result.lines = slices.Collect(strings.Lines(output.String()))
@@ -470,7 +470,7 @@ func (l *lab) newAskedSender(ipv6 bool) (*requestedSender, error) {
 // end waits for the end of the program and returns the number of datagrams sent to it.
 func (s *requestedSender) end() (int, error) {
 	s.theirs.Close()
-	_ = unix.Shutdown(s.channel, unix.SHUT_RDWR) // a child of the program may have it still
+	_ = unix.Shutdown(s.channel, unix.SHUT_RDWR) // a child of the program may still have it
 	s.done.Wait()
 	for _, fd := range []int{s.marker, s.channel, s.sources[0].fd, s.sources[1].fd, s.sources[2].fd} {
 		_ = unix.Close(fd)
@@ -582,7 +582,7 @@ func (s *requestedSender) tell(text string) error {
 }
 
 func (s *requestedSender) do(asked *request) error {
-	if asked.afterMS > 0 { // the program goes on meanwhile
+	if asked.afterMS > 0 { // the program continues meanwhile
 		if err := s.tell("sent"); err != nil {
 			return err
 		}

@@ -28,7 +28,7 @@ var atPodA = netip.AddrPortFrom(topology.PodAddressA, listenPort)
 type receivingSide struct {
 	node, pod             *topology.Namespace
 	tunnel, address, peer netip.Addr
-	behind                netip.Prefix // of the peer
+	behind                netip.Prefix // the peer's pods
 }
 
 // sideA returns pod a on node a.
@@ -214,7 +214,7 @@ func TestRedirectedDatagramsReachKernelListeners(t *testing.T) {
 	lab := newLab(t)
 	lab.sideA().attach(t, rings.Endpoint{Redirect: true})
 	sent, came := filepath.Join(t.TempDir(), "talker.csv"), filepath.Join(t.TempDir(), "listener.csv")
-	listener := lab.startRingListener(t, came) // ktsnd is not there, and gives it no ring
+	listener := lab.startRingListener(t, came) // without ktsnd it gets no ring
 	const messages = 1000
 	if err := finish(t, lab.startKernelTalker(t, sent, messages)); err != nil {
 		t.Fatal(err)

@@ -33,7 +33,7 @@ var (
 // it.
 type receiverLoad struct {
 	sockets  int
-	filtered bool // each with a filter that takes some 20 us
+	filtered bool // each with a filter of about 20 us
 	to       netip.Addr
 	every    time.Duration
 }
@@ -139,7 +139,7 @@ type shapedDatagram struct {
 
 	source      netip.AddrPort
 	destination netip.Addr
-	// stampTAI is the kernel's reading at the arrival; readTAI is ours, later.
+	// stampTAI is the kernel's time of the arrival, readTAI that of reading it.
 	stampTAI, readTAI int64
 }
 

@@ -136,7 +136,7 @@ func (r *captureRig) openTap(t *testing.T) {
 		t.Fatal(err)
 	}
 	ip(t, r.NodeA, "link", "set", relayTap, "addrgenmode", "none")
-	// Its queue has room for all frames of a test, also while there is no relay.
+	// Its queue has room for all frames of a test without a relay.
 	ip(t, r.NodeA, "link", "set", relayTap, "up", "mtu", "1524", "txqueuelen", "4000")
 	r.inject = boundTo(t, r.NodeA, relayTap)
 }
@@ -300,7 +300,7 @@ func TestRelayOfAllFramesRenewsHeartbeat(t *testing.T) {
 	})
 	kill(t, daemon)
 	rig.awaitCount(t, "the end is noticed", func(c relayed) bool { return c.Connected == 0 })
-	// A round that had begun before may still renew it; from then on nothing does.
+	// A round that began before may still renew it. Afterwards nothing does.
 	time.Sleep(100 * time.Millisecond)
 	last := rig.lastBeat(t)
 	time.Sleep(100 * time.Millisecond)
@@ -370,7 +370,7 @@ func helloWith(t *testing.T, fd int, flags byte) error {
 func (l *lab) connectionsUse(t *testing.T) (used int) {
 	t.Helper()
 	for {
-		// The first answer comes when it is known whether it may be there.
+		// The first answer comes when ktsnd has decided on the connection.
 		if err := helloWith(t, l.clientOf(t, l.PodA), 0); errors.Is(err, unix.ECONNRESET) {
 			return used
 		}
@@ -401,7 +401,7 @@ func TestRelayConnectionIsReserved(t *testing.T) {
 		t.Fatalf("it gets %d connections", used)
 	}
 	there := listenFrames(t, rig.PodB, carriedEtherType)
-	// The successor knows which connections are whose.
+	// The successor knows the owner of each connection.
 	for _, when := range []string{"at first", "with the successor"} {
 		rig.startRelay(t)
 		rig.awaitHeartbeat(t, rig.lastBeat(t))
@@ -446,7 +446,7 @@ func TestRelayFramesContinueDuringReplace(t *testing.T) {
 		t.Errorf("it arrives %d ns before its time", at-now)
 	}
 	awaitCounters(t, client, "each as what it is", func(c control.Counters) bool { return c.Untimed == 1 && c.Sent == 2 })
-	// The heartbeat shows that the successor's loop has the ring for an untimed one.
+	// The heartbeat shows that the successor treats the ring as untimed.
 	beat := rig.lastBeat(t)
 	rig.awaitHeartbeat(t, beat)
 	if counted := rig.count(t); counted.Connected != connected|connectedU || counted.HandedBack != 0 || counted.drops() != 0 {

@@ -25,7 +25,7 @@ type message struct {
 type relay struct {
 	listener int
 	path     string
-	// see is told of each message before it is passed on; false: nothing more is, in this connection.
+	// see is called with each message before it is forwarded. If it returns false, the connection forwards nothing more.
 	see func(message) bool
 
 	mu     sync.Mutex
@@ -56,7 +56,7 @@ func (r *relay) close() {
 	}
 	r.closed = true
 	_ = unix.Unlink(r.path)
-	_ = unix.Shutdown(r.listener, unix.SHUT_RD) // whoever accepts wakes up, and closes it
+	_ = unix.Shutdown(r.listener, unix.SHUT_RD) // wakes up the accepting goroutine, which closes it
 }
 
 func (r *relay) accept(target string) {

@@ -256,7 +256,7 @@ func TestControlSocketHasDescriptorsInReserve(t *testing.T) {
 	before := possessionsOf(daemon)
 	var running *attack
 	lab.goodTraffic(t, 1000, func() { running = enemy.start(t, "many", 1500*time.Millisecond) })
-	// Another one while the pod has them.
+	// Remove another pod meanwhile.
 	many := enemy.start(t, "many", 2*time.Second)
 	awaitLog(t, many.Process, "begun")
 	time.Sleep(time.Second)

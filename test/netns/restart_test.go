@@ -78,7 +78,7 @@ func TestKilledTwentyTimesLosesNothingUncounted(t *testing.T) {
 			var total sum
 			for i := range 20 {
 				awaitTaken(t, client, 50)
-				if i%2 == 0 { // else while the messages that waited leave
+				if i%2 == 0 { // otherwise while the waiting messages leave
 					awaitOnTime(t, client)
 					time.Sleep(rand.N(200 * time.Millisecond))
 				}
@@ -110,7 +110,7 @@ func TestStopUnderLoadLosesNothing(t *testing.T) {
 	running := lab.startFlow(t, "--lead", "50ms", "--cycle", "200us")
 	var total sum
 	for range shortOrLong(4, 50) {
-		awaitOnTime(t, client) // until then the ring is full, and nothing comes
+		awaitOnTime(t, client) // until then the ring is full
 		time.Sleep(rand.N(20 * time.Millisecond))
 		daemon, client = lab.restart(t, daemon, client, interrupt, &total)
 	}
@@ -233,7 +233,7 @@ func checkTimesKept(t *testing.T, arrived []shapedDatagram, dead, again int64) (
 			}
 			continue
 		}
-		// The first message after the restart is what makes the library look for the new ktsnd.
+		// The first message after the restart makes the library connect to the new ktsnd.
 		if datagram.txtimeTAI > again+4*int64(slack) && after > slack {
 			late = append(late, fmt.Sprintf("%s came %v after its time", datagram.label, after))
 		}

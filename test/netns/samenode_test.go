@@ -107,14 +107,14 @@ func TestSameNodeLossesAreCounted(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	neighbor := lab.addNeighbor(t)
-	// So little that most frames wait until they are given up.
+	// So small that most frames wait until they are dropped.
 	_, client := lab.startDaemon(t, "--receiver-quota", "1", "--stale-after", "5ms")
 	onBridge(t, client, "neighbor", neighbor)
 	onBridge(t, client, identity, lab.PodA)
 	at := netip.AddrPortFrom(neighborAddress, listenPort)
 	f := listenFor(t, neighbor, at, unlimited)
 	f.talker = lab.startTalker(t, f.talkerFile, "--to", at.String(), "--cycle", "200us", "--lead", "2ms")
-	// How soon the quota is used up depends on the speed of the machine.
+	// The time until the quota is used up depends on the machine.
 	awaitCounters(t, client, "messages are lost", func(c control.Counters) bool { return c.DeliveryFailed+c.Dropped() > 0 })
 	awaitTaken(t, client, 2000)
 	f.end(t, client)
@@ -130,7 +130,7 @@ func TestSameNodeMessagesKeepOrder(t *testing.T) {
 	timing(t)
 	lab := newLab(t)
 	neighbor := lab.addNeighbor(t)
-	// A busy machine may keep the receiver's thread from a processor for longer than 100 ms.
+	// On a busy machine the receiver's thread may not run for longer than 100 ms.
 	daemon, client := lab.startDaemon(t, "--stale-after", "5s")
 	onBridge(t, client, "neighbor", neighbor)
 	onBridge(t, client, identity, lab.PodA)

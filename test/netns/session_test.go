@@ -43,7 +43,7 @@ type session struct {
 	answers *bufio.Scanner
 	qmp     *qmp
 	end     context.CancelFunc
-	// say adds to a failure what others say of the machine.
+	// say adds other logs about the machine to a failure.
 	say   func() string
 	ended chan error
 }
@@ -59,7 +59,7 @@ func newSession(t *testing.T, where *topology.Namespace, processors int, devices
 	s.machine = guestmachine.Machine{
 		Base: guestmachine.Kernel(t, root), First: testlab.Program(t, "ktsn-test-first"), Out: t.TempDir(), Processors: processors, MemoryMiB: sessionMiB,
 		Shown: []string{root, testlab.BinDir(t)},
-		// A relay without privileges connects to sockets of QEMU's.
+		// A relay without privileges connects to QEMU's sockets.
 		QEMU: append([]string{"ip", "netns", "exec", where.Name(), "sh", "-c", `umask 0; exec "$0" "$@"`}, guestmachine.QEMU(t, root)...),
 		Devices: append(devices, "-device", "virtserialport,chardev=test,name="+sessionPort,
 			"-chardev", "socket,id=test,server=on,wait=off,path="+s.path("test.sock"),
@@ -77,7 +77,7 @@ func (s *session) path(name string) string { return filepath.Join(s.dir, name) }
 func (s *session) boot(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"test.sock", "qmp.sock", "pid"} {
-		_ = os.Remove(s.path(name)) // of a machine before
+		_ = os.Remove(s.path(name)) // left by a previous machine
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
@@ -226,7 +226,7 @@ func (s *session) close(t *testing.T) {
 		s.port.Close()
 	}
 	select {
-	case <-s.ended: // with the status of a program that nobody speaks to any more
+	case <-s.ended: // with the status of a program whose input is closed
 	case <-time.After(patience):
 		s.end()
 		if err := <-s.ended; !errors.Is(err, context.Canceled) {

@@ -226,7 +226,7 @@ func checkServed(t *testing.T, shape shape, arrived []shapedDatagram) {
 		if early := datagram.txtimeTAI - min(datagram.stampTAI, datagram.readTAI); early > 0 {
 			t.Errorf("%s came %v before its time", datagram.label, time.Duration(early))
 		}
-		// Between processes there is no order of what was late already when ktsnd came to take it.
+		// Messages of several processes that were late when ktsnd took them have no order.
 		late := datagram.stampTAI-datagram.txtimeTAI > time.Millisecond.Nanoseconds()
 		if datagram.txtimeTAI < latest && !late {
 			t.Errorf("%s came behind one of a later time", datagram.label)
@@ -297,10 +297,10 @@ func TestProgramShapesWithoutDaemonBehaveAsWithoutLibrary(t *testing.T) {
 			for _, shape := range shapes {
 				t.Run(libc+", "+user+", "+shape.sentence, func(t *testing.T) {
 					wanted := shape.timed + shape.untimed
-					if user == "nobody" { // to whom the kernel refuses the times
+					if user == "nobody" { // the kernel rejects its transmit times
 						wanted = shape.untimed
 					}
-					// What the kernel sends is there when it is looked for, if the machine runs.
+					// The kernel's messages arrive at once.
 					for _, complaint := range testlab.Undisturbed(t, testlab.Stopped, func() []string {
 						plain := outcome(t, shapeCommand(program, shape, user, os.Environ()), wanted)
 						preloaded := outcome(t, shapeCommand(program, shape, user, environment), wanted)

@@ -45,7 +45,7 @@ func newManyNodes(t *testing.T) *manyNodes {
 	t.Helper()
 	lab := newLab(t)
 	ip(t, lab.NodeA, "route", "add", "198.18.0.0/15", "via", topology.NodeAddressB.String())
-	// Frames to them come to node b, which is none of them.
+	// Node b receives their frames without being one of them.
 	_, client := lab.startDaemon(t, "--packets", "8192")
 	ip(t, lab.PodA, "route", "add", "239.0.0.0/8", "dev", topology.PodInterface)
 	return &manyNodes{lab, client}
@@ -89,7 +89,7 @@ func (c *manyNodes) announce(t *testing.T, group netip.Addr, isMember func(i int
 				return err
 			}
 			if i%50 == 0 {
-				time.Sleep(time.Millisecond) // the socket that hears them has a buffer as others
+				time.Sleep(time.Millisecond) // the receiving socket's buffer is limited
 			}
 		}
 		return nil
@@ -158,7 +158,7 @@ func TestGroupOfThousandNodesCostsOnlyMembers(t *testing.T) {
 	content(t)
 	many := newManyNodes(t)
 	const group = "239.1.2.3"
-	// One that has the group already: its list follows the peers.
+	// The group exists already: its list follows the peers.
 	talker := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--clock", "tai", "--to", group+":7789",
 		"--cycle", "50ms", "--count", "1000000")
 	talker.Env = many.preloaded(t)
@@ -167,7 +167,7 @@ func TestGroupOfThousandNodesCostsOnlyMembers(t *testing.T) {
 	t.Logf("%d peers were told in %v", manyPeers, many.addPeers(t))
 	interrupt(t, running)
 
-	// Nothing is known of them: the message goes to as many as it may, and node b is one of those peers.
+	// Their groups are unknown: the message goes to the maximum of peers, including node b.
 	before := awaitSettled(t, many.client)
 	took := many.onWire(t, group, "to all of them", maxCopies)
 	after := awaitSettled(t, many.client)
@@ -177,7 +177,7 @@ func TestGroupOfThousandNodesCostsOnlyMembers(t *testing.T) {
 		t.Errorf("to all: counted %+v, before %+v", after, before)
 	}
 
-	// Again, as each ktsnd does: some may be lost.
+	// Repeated, like each ktsnd does: some may be lost.
 	testlab.Eventually(t, membersPatience, 10*time.Millisecond, func() error {
 		if many.known(t) < manyPeers {
 			many.announce(t, netip.MustParseAddr(group), func(i int) bool { return i%membersEach == 0 })
@@ -185,7 +185,7 @@ func TestGroupOfThousandNodesCostsOnlyMembers(t *testing.T) {
 		}
 		return nil
 	})
-	// And node b, whose ktsnd there is not.
+	// And node b, which has no ktsnd.
 	const members = manyPeers/membersEach + 1
 	before = awaitSettled(t, many.client)
 	took = many.onWire(t, group, "to members", members)

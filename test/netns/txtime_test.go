@@ -228,7 +228,7 @@ func TestRejectedSocketsGetError(t *testing.T) {
 				}
 				return txtime.FactsOf(test, string(output), nil)
 			}
-			// The answer must come before the program asks for it.
+			// The answer must arrive before the program reads it.
 			complaints := testlab.Undisturbed(t, testlab.Stopped, func() []string {
 				got, want := run(lab.preloaded(t)), run(nil)
 				if !slices.Contains(want, "second = ECONNREFUSED") {

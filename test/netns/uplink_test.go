@@ -71,7 +71,7 @@ func (l *lab) flapUplink(t *testing.T, flaps int, down, up time.Duration) {
 // ktsnd's notification: the kernel would keep them.
 func TestUplinkFlapSendsNoStaleMessages(t *testing.T) {
 	timing(t)
-	// A frame that is kept leaves when the carrier is back. A busy kernel may also take 100 ms to receive one.
+	// A kept frame would leave when the carrier is back. A busy kernel may take 100 ms to receive one.
 	const down, kept = 400 * time.Millisecond, 300 * time.Millisecond
 	lab := newLab(t)
 	_, client := lab.startDaemon(t, "--departures", "65536")
@@ -211,6 +211,6 @@ func TestUplinkMTUIsFollowedUpToStartValue(t *testing.T) {
 	setMTU(higher)
 	sizer.awaitSize(t, "another", high-tunnelHeaderBytes-headerBytes, "ok")
 	sizer.checkLargest(t, "another", high-tunnelHeaderBytes-headerBytes)
-	sizer.awaitSize(t, "first", high-tunnelHeaderBytes-headerBytes, "ok") // it asks again after 100 ms
+	sizer.awaitSize(t, "first", high-tunnelHeaderBytes-headerBytes, "ok") // it retries after 100 ms
 	sizer.checkLargest(t, "first", high-tunnelHeaderBytes-headerBytes)
 }

@@ -40,11 +40,11 @@ func TestVhostMaliciousFrontEnd(t *testing.T) {
 			}
 			if sentence := ending[mode]; sentence != "" {
 				rig.endsWithASentence(t, sentence)
-				rig.startRelay(whole) // for the modes that follow as well
+				rig.startRelay(whole) // also for the following modes
 			}
 			rig.startGuest(t)
 			rig.send(t, 0, rig.frame(rig.podA, "after "+mode))
-			for text := ""; text != "after "+mode; { // good frames of the front end that lies may come before
+			for text := ""; text != "after "+mode; { // valid frames of the malicious front end may come before
 				text = arrivedText(t, there)
 			}
 			kill(t, rig.guest.Process)

@@ -46,7 +46,7 @@ type guestRig struct {
 	options []string
 	// flood are the front end's arguments for a flood. If nil, it waits for frames to send.
 	flood []string
-	// Processors on which they run; empty: any.
+	// CPUs on which they run, "" for any.
 	relayCPU, guestCPU string
 	path               string
 	packet             *os.File
@@ -57,7 +57,7 @@ type guestRig struct {
 	podA, podB []byte
 	relay      *process.Process
 	guest      dialogue
-	// lines are the lines of the guest's that are not read yet.
+	// lines are the unread lines of the guest's output.
 	lines chan string
 }
 
@@ -116,7 +116,7 @@ func (r *guestRig) startRelay(t *testing.T) {
 	if r.listens {
 		arguments = append(arguments, "--connect")
 	} else {
-		_ = os.Remove(r.path) // so that what is there is this relay's
+		_ = os.Remove(r.path) // so that the next socket is this relay's
 	}
 	command := asNobody(on(r.relayCPU, r.relayProgram, append(arguments, r.options...)))
 	command.ExtraFiles = []*os.File{r.packet, r.link, r.folder, r.counted}
@@ -298,7 +298,7 @@ func TestVhostFirstFrameLeavesAtOnce(t *testing.T) {
 		took = append(took, time.Since(begin))
 	}
 	slices.Sort(took)
-	// Queues are looked at every 100 ms in any case.
+	// Queues are polled every 100 ms in any case.
 	if median, p90 := took[30], took[54]; p90 > 30*time.Millisecond {
 		t.Errorf("frames take %v in the median, p90 %v", median, p90)
 	}
@@ -306,7 +306,7 @@ func TestVhostFirstFrameLeavesAtOnce(t *testing.T) {
 
 func TestVhostFrameClass(t *testing.T) {
 	timing(t)
-	// What priorities belong to (traffic-class-map). A record has 3.
+	// Classes of priorities (traffic-class-map). A record has 3.
 	const bestEffort, three, four, five = 1, 3, 4, 5
 	for name, test := range map[string]struct {
 		options []string
@@ -485,7 +485,7 @@ func TestVhostForgedFramesAreDropped(t *testing.T) {
 	rig.send(t, 0, withRecord(rig.frame(stranger, "forged"), nowTAI(t)))
 	rig.send(t, 0, rig.frame(stranger, "forged"))
 	rig.send(t, 1, bits)
-	// An IPv4 header that is nobody's, and a priority that was not granted.
+	// An IPv4 header with a foreign address, and a priority that is not granted.
 	foreign := rig.frame(rig.podA, "")
 	copy(foreign[12:], []byte{0x08, 0x00, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 253, 0, 0, 10, 99, 99, 99, 10, 42, 2, 2})
 	rig.send(t, 0, foreign)
@@ -515,7 +515,7 @@ func TestVhostRecordsNeedPermission(t *testing.T) {
 	rig.startRelay(t)
 	rig.startGuest(t)
 	there := listenFrames(t, rig.PodB, carriedEtherType)
-	// Also one that has a class and no time.
+	// Also a frame with a class and without a time.
 	const what, untimed = 15, 0x36
 	classed := withRecord(rig.frame(rig.podA, "with a class"), 0)
 	classed[what] = untimed

@@ -62,7 +62,7 @@ func ask(arguments []string) error {
 
 func askOnce(conn net.Conn, payload []byte) (err error) {
 	buffer := make([]byte, largest)
-	for range 10 { // the network may lose one
+	for range 10 { // the network may lose datagrams
 		if _, err = conn.Write(payload); err != nil {
 			return err
 		}

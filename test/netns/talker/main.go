@@ -31,7 +31,7 @@ type options struct {
 	priority int
 	runID    uint
 	cpu      int
-	// cycle, lead and offset are of the transmit times; a message is handed over a lead before its own.
+	// cycle and offset define the transmit times. A message is handed over lead before its time.
 	cycle, lead, offset time.Duration
 	csv                 string
 }
