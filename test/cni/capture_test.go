@@ -157,7 +157,7 @@ func TestKernelWithoutBTFIsReported(t *testing.T) {
 	_, err := lab.a.forgetful(t, dir).AddNetworkList(t.Context(), list(t, lab.a.config(nil)), pod.attachment())
 	var failure *types.Error
 	if !errors.As(err, &failure) || failure.Code != 107 || !strings.Contains(failure.Msg, "read the kernel's BTF") || !strings.Contains(failure.Msg, "leaving tsn0 early") {
-		t.Errorf("ADD said %v", err)
+		t.Errorf("ADD reports %v", err)
 	}
 	if after := lab.a.inventory(t, pod); !slices.Equal(after, before) {
 		t.Errorf("it left %q, there was %q", after, before)
@@ -232,7 +232,7 @@ func TestPortsKnowGatesWithoutRelay(t *testing.T) {
 	before, after := lab.a.newPod(t), lab.a.newPod(t)
 	before.add(t, config)
 	if port := before.port(t); port.GatedPriorities != 0 {
-		t.Errorf("without a schedule it knows the gates %#x", port.GatedPriorities)
+		t.Errorf("without a schedule it has the gates %#x", port.GatedPriorities)
 	}
 	must(t, lab.a.client.ScheduleSet(t.Context(), scheduleClosing()))
 	status, err := lab.a.client.Status(t.Context())
@@ -245,11 +245,11 @@ func TestPortsKnowGatesWithoutRelay(t *testing.T) {
 	}
 	after.add(t, config)
 	if port := after.port(t); port.GatedPriorities != want {
-		t.Errorf("after ADD it knows the gates %#x, want %#x", port.GatedPriorities, want)
+		t.Errorf("after ADD it has the gates %#x, want %#x", port.GatedPriorities, want)
 	}
 	lab.a.guard(t)
 	if port := before.port(t); port.GatedPriorities != want {
-		t.Errorf("after a look it knows the gates %#x, want %#x", port.GatedPriorities, want)
+		t.Errorf("after a look it has the gates %#x, want %#x", port.GatedPriorities, want)
 	}
 	makeFormer(t, before)
 	if !before.port(t).Former {
@@ -264,7 +264,7 @@ func TestPortsKnowGatesWithoutRelay(t *testing.T) {
 	on(t, lab.a.Namespace, portOf(after), removeFilters)
 	lab.a.guard(t)
 	if port := before.port(t); port.GatedPriorities != want {
-		t.Errorf("without ktsnd it knows the gates %#x, want %#x", port.GatedPriorities, want)
+		t.Errorf("without ktsnd it has the gates %#x, want %#x", port.GatedPriorities, want)
 	}
 	if port := after.port(t); !port.Attached || port.GatedPriorities != capture.AllGated {
 		t.Errorf("attached without ktsnd the port is %+v", port)
@@ -280,17 +280,17 @@ func TestRemovedCaptureFilterIsRestored(t *testing.T) {
 		"by CHECK": func(t *testing.T, p *pod) {
 			err := lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), p.attachment())
 			if err == nil || !strings.Contains(err.Error(), "had lost a filter") {
-				t.Errorf("CHECK said %v", err)
+				t.Errorf("CHECK reports %v", err)
 			}
 			must(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), p.attachment()))
 		},
 		"by ktsn node restore": func(t *testing.T, p *pod) {
 			want := "put back the filter of interface tsn0 of container " + p.id
 			if output := lab.a.ktsn(t, "node", "restore"); !strings.Contains(output, want) {
-				t.Errorf("it said %q, want %q", output, want)
+				t.Errorf("got %q, want %q", output, want)
 			}
 			if output := lab.a.ktsn(t, "node", "restore"); strings.Contains(output, "put back") {
-				t.Errorf("of a filter that is there it said %q", output)
+				t.Errorf("of a filter that is there got %q", output)
 			}
 		},
 	} {

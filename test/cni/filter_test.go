@@ -119,7 +119,7 @@ func TestTunnelRejectsForgedPodSource(t *testing.T) {
 			attack.send(forged("forged before").encapsulate())
 			r.exchange(t, attack.victim, "first end")
 			if !ear.receives(t, "forged before", "first end") {
-				t.Error("without the filter it does not arrive; this test has no meaning")
+				t.Error("without the filter it does not arrive; the test proves nothing")
 			}
 			attack.victim.node.unlearn(t, attack.as)
 			attack.by.ktsnFilter(t)
@@ -244,7 +244,7 @@ func TestTunnelAcceptsOnlyPeersAndTheirSubnets(t *testing.T) {
 	}
 	t.Run("the kernel listens for the tunnel on IPv4 only", func(t *testing.T) {
 		if !r.b.listensOn(t, "udp", tunnelPort) || r.b.listensOn(t, "udp6", tunnelPort) {
-			t.Error("its sockets are others")
+			t.Error("its sockets differ")
 		}
 	})
 	t.Run("peers come and go", func(t *testing.T) {

@@ -186,7 +186,7 @@ func machineOf(t *testing.T, p *pod) machine.Machine {
 	must(t, json.Unmarshal(output, &state))
 	at := slices.IndexFunc(state.Devices, func(device machine.Machine) bool { return device.Identity == p.identity() })
 	if at < 0 {
-		t.Fatalf("it says nothing of %s: %+v", p.id, state.Devices)
+		t.Fatalf("it does not report %s: %+v", p.id, state.Devices)
 	}
 	return state.Devices[at]
 }

@@ -190,7 +190,7 @@ func (n *node) startDaemon(t testing.TB) {
 	n.daemon = started
 	t.Cleanup(func() {
 		if err := started.Stop(patience); err != nil {
-			t.Errorf("%v\nit said: %s", err, started.Stderr())
+			t.Errorf("%v\nits log: %s", err, started.Stderr())
 		}
 	})
 	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {

@@ -56,7 +56,7 @@ func TestAgentsPlugLink(t *testing.T) {
 			})
 			checkSame(t, "after the link", before, lab.a.inventory(t, client))
 			if _, err := os.Stat(filepath.Join(client.node.podDir(client.uid), "links", "up0")); err == nil {
-				t.Error("the pod is still told of the link")
+				t.Error("the pod is still notified of the link")
 			}
 		})
 	}
@@ -71,7 +71,7 @@ func checkNotified(t *testing.T, p *pod, interfaceName, peer string) {
 	var written linkfile.Link
 	must(t, json.Unmarshal(text, &written))
 	if written.Interface != interfaceName || written.Service != "shop" || written.Peer.Addresses[0].String() != peer || written.MTU != 1450 {
-		t.Errorf("the pod is told %s", text)
+		t.Errorf("the pod is notified of %s", text)
 	}
 }
 
@@ -125,9 +125,9 @@ func TestLinkWithoutRouteIsDown(t *testing.T) {
 	setUplink(t, lab.b, false)
 	began := time.Now()
 	condition := lab.awaitCondition(t, link, v1alpha1.ConditionUp, metav1.ConditionFalse)
-	t.Logf("it was said after %v: %s", time.Since(began), condition.Message)
+	t.Logf("it was logged after %v: %s", time.Since(began), condition.Message)
 	if !strings.Contains(condition.Message, "10.200.5.1, the other end, does not answer any more; the link is up again when it does") {
-		t.Errorf("it says %q", condition.Message)
+		t.Errorf("got %q", condition.Message)
 	}
 	setUplink(t, lab.b, true)
 	began = time.Now()
@@ -166,7 +166,7 @@ func TestLinkMTUAbovePathIsReported(t *testing.T) {
 		return err == nil && saysMTU(string(text))
 	})
 	if _, err := os.Stat(files); err == nil {
-		t.Error("the pod is told that the link was up")
+		t.Error("the pod is notified that the link was up")
 	}
 	lab.awaitCondition(t, adapts, v1alpha1.ConditionUp, metav1.ConditionTrue)
 	if got := lab.links.Get(adapts).Status.MeasuredMTU; got < 1346 || got > 1354 {
@@ -240,7 +240,7 @@ func TestLinkToOwnNodeIsRejected(t *testing.T) {
 		link := lab.link("shop-"+address, pair, func(spec *v1alpha1.TSNLinkSpec) { spec.Endpoint.NodeAddress = address })
 		condition := lab.awaitCondition(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionFalse)
 		if !strings.Contains(condition.Message, sentence) {
-			t.Errorf("it says %q", condition.Message)
+			t.Errorf("got %q", condition.Message)
 		}
 		lab.links.remove(link)
 	}
@@ -558,7 +558,7 @@ func TestHubLinkIsPluggedWhileAdmitted(t *testing.T) {
 	lab.links.admit(link, metav1.ConditionFalse, "pod p has no label")
 	condition := lab.awaitCondition(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionFalse)
 	if !strings.Contains(condition.Message, "pods of this cluster have not requested the link: pod p has no label") {
-		t.Errorf("it says %q", condition.Message)
+		t.Errorf("got %q", condition.Message)
 	}
 	eventually(t, "it is unplugged", func() bool { return len(lab.a.inventory(t, client)) == len(before) })
 	checkSame(t, "after the refusal", before, lab.a.inventory(t, client))

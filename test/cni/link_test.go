@@ -228,7 +228,7 @@ func TestLinkDropsForeignSources(t *testing.T) {
 		}))
 		got := receivesFrom(t, l.client.pod, l.endpoint.pod, netip.MustParseAddr(source), netip.MustParseAddr("10.200.5.1"))
 		if got != comes {
-			t.Errorf("what comes from %s is heard: %v", source, got)
+			t.Errorf("what arrives from %s is heard: %v", source, got)
 		}
 	}
 }
@@ -420,7 +420,7 @@ func TestInvalidLinkIsRejected(t *testing.T) {
 			test.change(config, link, link["peer"].(fields))
 			_, err := lab.a.runtime.AddNetworkList(t.Context(), rename(t, "kubernetsn-link", config), l.client.attachment())
 			if err == nil || !strings.Contains(err.Error(), test.sentence) {
-				t.Errorf("it says %v", err)
+				t.Errorf("got %v", err)
 			}
 			checkSame(t, "after the refusal", before, lab.a.inventory(t, l.client.pod))
 		})
@@ -469,7 +469,7 @@ func (l *linkedPods) checkTimed(t *testing.T) {
 	must(t, err)
 	for _, message := range received {
 		if message.Arrival < message.Txtime {
-			t.Errorf("message %d came %d ns before its time", message.Sequence, message.Txtime-message.Arrival)
+			t.Errorf("message %d arrived %d ns before its time", message.Sequence, message.Txtime-message.Arrival)
 		}
 	}
 	if sent := from.counters(t).Sent - before.Sent; len(received) != count || sent != count {

@@ -139,7 +139,7 @@ func TestTableTLSAndVPN(t *testing.T) {
 	must(t, errors.Join(err, conn.CloseWrite()))
 	got, err := io.ReadAll(conn)
 	if err != nil || !bytes.Equal(got, text) {
-		t.Errorf("%d bytes came back: %v", len(got), err)
+		t.Errorf("%d bytes returned: %v", len(got), err)
 	}
 }
 
@@ -169,10 +169,10 @@ func TestTableNoNAT(t *testing.T) {
 		must(t, err)
 		_, sender, err := listener.ReadFromUDPAddrPort(make([]byte, 100))
 		if local := talker.LocalAddr().(*net.UDPAddr).AddrPort(); err != nil || sender.Port() != local.Port() || sender.Addr().Unmap() != from.address() {
-			t.Errorf("a datagram of %s comes from %s: %v", local, sender, err)
+			t.Errorf("a datagram of %s arrives from %s: %v", local, sender, err)
 		}
 		if seen, local := acceptedFrom(t, from, to); seen != local {
-			t.Errorf("a connection of %s comes from %s", local, seen)
+			t.Errorf("a connection of %s arrives from %s", local, seen)
 		}
 	}
 }
@@ -218,7 +218,7 @@ func TestTableSCTP(t *testing.T) {
 	}
 	must(t, json.Unmarshal(output.Bytes(), &got))
 	if got.Bytes < 1<<20 || got.From != l.client.address().String() {
-		t.Errorf("%d bytes came from %s", got.Bytes, got.From)
+		t.Errorf("%d bytes arrived from %s", got.Bytes, got.From)
 	}
 }
 

@@ -131,7 +131,7 @@ func TestRestartedKtsndLearnsEndpoints(t *testing.T) {
 			again := strings.Replace(test.want, "rebuilt 2", "rebuilt 0", 1)
 			for _, want := range []string{test.want, again} { // repeating it changes nothing
 				if out := lab.a.ktsn(t, "node", "restore"); out != want {
-					t.Errorf("ktsn node restore says %q, want %q", out, want)
+					t.Errorf("ktsn node restore reports %q, want %q", out, want)
 				}
 			}
 			if err := lab.a.runtime.CheckNetworkList(t.Context(), configs, first.attachment()); err != nil {
@@ -167,7 +167,7 @@ func TestRestoreSkipsRemovedPods(t *testing.T) {
 	want := "told ktsnd of 0 peers, 1 interfaces and 1 sockets; rebuilt 0 records\n" +
 		"left out 1 interfaces, whose network namespaces are gone; the container runtime will delete them\n"
 	if out := lab.a.ktsn(t, "node", "restore"); out != want {
-		t.Errorf("ktsn node restore says %q, want %q", out, want)
+		t.Errorf("ktsn node restore reports %q, want %q", out, want)
 	}
 	first.del(t, config)
 	second.del(t, config)
@@ -254,7 +254,7 @@ func TestRebuiltRecordKeepsMachineDevice(t *testing.T) {
 			lab.a.loseState(t)
 			lab.a.ktsn(t, "node", "restore")
 			if got := pod.remembered(t); got != want {
-				t.Errorf("it says %+v, want %+v", got, want)
+				t.Errorf("got %+v, want %+v", got, want)
 			}
 			checkSame(t, "once it is rebuilt", recorded, kataInventory(t, folder, pod))
 			must(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), pod.attachment()))

@@ -157,7 +157,7 @@ func TestPodAnswersOnlyForItsAddresses(t *testing.T) {
 			resolve(attack.address)
 		}
 		if !arrives("forged before: "+name, attack.frame("forged before: "+name)) {
-			t.Errorf("%s does not arrive without the filter; this test has no meaning", name)
+			t.Errorf("%s does not arrive without the filter; the test proves nothing", name)
 		}
 		if attack.address.IsValid() && !bytes.Equal(neighborOf(t, r.a1, attack.address), forged) {
 			t.Errorf("%s overwrites nothing without the filter: the entry of %v is %v", name, attack.address, neighborOf(t, r.a1, attack.address))

@@ -55,7 +55,7 @@ func checkPeers(t *testing.T, n *node, when, kernel, ktsnd string) {
 		t.Errorf("%s: the kernel floods to %q, want %q", when, got, kernel)
 	}
 	if got := strings.Join(n.ktsndPeers(t), " "); got != ktsnd {
-		t.Errorf("%s: ktsnd knows %q, want %q", when, got, ktsnd)
+		t.Errorf("%s: ktsnd has %q, want %q", when, got, ktsnd)
 	}
 }
 
@@ -157,12 +157,12 @@ func TestRemovedPeerRemovesItsPods(t *testing.T) {
 	target := r.address(r.b1, true)
 	ping(t, r.a1, target, 56)
 	if !r.a.learnt(t, netip.MustParseAddr("192.0.2.2")) {
-		t.Fatal("the tunnel has learnt nothing; this test has no meaning")
+		t.Fatal("the tunnel has learnt nothing; the test proves nothing")
 	}
 	on(t, r.b.Namespace, uplinkName, netlink.LinkSetDown)
 	r.a.ktsn(t, "node", "peers", "del", "--vni", "42", "192.0.2.2")
 	if r.a.learnt(t, netip.MustParseAddr("192.0.2.2")) {
-		t.Error("the tunnel still knows pods behind the peer")
+		t.Error("the tunnel still knows pods of the peer")
 	}
 }
 

@@ -148,7 +148,7 @@ func TestPodmanDetachesKilledContainers(t *testing.T) {
 	container, stdin, stdout := podman.run(t, name)
 	fmt.Fprintln(stdin, "echo here")
 	if text := line(t, container, stdout); text != "here" {
-		t.Fatalf("it says %q", text)
+		t.Fatalf("got %q", text)
 	}
 	if out, err := podman.command("kill", "--signal", "KILL", name).CombinedOutput(); err != nil {
 		t.Fatalf("podman kill: %v: %s", err, out)
@@ -166,7 +166,7 @@ func line(t *testing.T, container *process.Process, stdout *bufio.Reader) string
 	t.Helper()
 	text, err := stdout.ReadString('\n')
 	if err != nil {
-		t.Fatalf("the container says no more: %v; podman says: %s", err, container.Stderr())
+		t.Fatalf("the container prints nothing more: %v; podman's log: %s", err, container.Stderr())
 	}
 	return strings.TrimSpace(text)
 }

@@ -86,7 +86,7 @@ func TestReceivePodIsInProgram(t *testing.T) {
 	config := lab.a.config(fields{"receive": fields{"rings": true}, "args": fields{"cni": fields{"receive": "ring"}}})
 	address := addressOf(pod.add(t, config), true).String()
 	if got := strings.Join(lab.a.rings(t), " "); got != address {
-		t.Errorf("the program knows %q, want %s", got, address)
+		t.Errorf("the program has %q, want %s", got, address)
 	}
 	must(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), pod.attachment()))
 
@@ -95,12 +95,12 @@ func TestReceivePodIsInProgram(t *testing.T) {
 	checkRefused(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), pod.attachment()), 106, "it does again")
 	must(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), pod.attachment()))
 	if got := strings.Join(lab.a.rings(t), " "); got != address {
-		t.Errorf("after CHECK the program knows %q, want %s", got, address)
+		t.Errorf("after CHECK the program has %q, want %s", got, address)
 	}
 
 	must(t, lab.a.runtime.DelNetworkList(t.Context(), list(t, config), pod.attachment()))
 	if got := lab.a.rings(t); len(got) != 0 {
-		t.Errorf("after DEL the program knows %q", got)
+		t.Errorf("after DEL the program has %q", got)
 	}
 }
 
@@ -111,13 +111,13 @@ func TestReceiveForOnePod(t *testing.T) {
 	pod := lab.a.newPod(t)
 	address := addressOf(pod.add(t, lab.a.config(fields{"receive": fields{"rings": true}, "args": fields{"cni": fields{"receive": "ring"}}})), true).String()
 	if got := strings.Join(lab.a.rings(t), " "); got != address {
-		t.Errorf("the program knows %q, want %s", got, address)
+		t.Errorf("the program has %q, want %s", got, address)
 	}
 	// The runtime forgets it, and its network namespace is removed.
 	must(t, pod.Destroy())
 	must(t, lab.a.gc(t, lab.a.forgetful(t, shipped(t)), list(t, lab.a.config(nil))))
 	if got := lab.a.rings(t); len(got) != 0 {
-		t.Errorf("after GC the program knows %q", got)
+		t.Errorf("after GC the program has %q", got)
 	}
 }
 
@@ -129,7 +129,7 @@ func TestReceiveEntryAfterLostDel(t *testing.T) {
 	lost, next := lab.a.newPod(t), lab.a.newPod(t)
 	lost.add(t, lab.a.config(fields{"ipam": fixed, "receive": fields{"redirect": true}}))
 	if got := strings.Join(lab.a.rings(t), " "); got != address {
-		t.Fatalf("the program knows %q, want %s", got, address)
+		t.Fatalf("the program has %q, want %s", got, address)
 	}
 	must(t, lost.Destroy()) // without DEL
 	configs := list(t, lab.a.config(fields{"ipam": fixed}))
@@ -139,7 +139,7 @@ func TestReceiveEntryAfterLostDel(t *testing.T) {
 		return err == nil
 	})
 	if got := lab.a.rings(t); len(got) != 0 {
-		t.Errorf("for the next pod of the address, which is on the kernel's path, the program knows %q", got)
+		t.Errorf("for the next pod of the address, which is on the kernel's path, the program has %q", got)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestReceiveProgramHasNoEncryptedPeers(t *testing.T) {
 	address := addressOf(pod.add(t, config), true).String()
 	lab.a.ktsn(t, "node", "peers", "add", "--vni", "42", "192.0.2.2", "10.42.2.0/24")
 	if count := lab.a.peerEntries(t); count == 0 {
-		t.Fatal("the program knows no peer of a network that is not encrypted")
+		t.Fatal("the program has no peer of a network that is not encrypted")
 	}
 	must(t, lab.a.Do(func() error {
 		tunnel, err := netlink.LinkByName(tunnelName)
@@ -207,7 +207,7 @@ func TestReceiveProgramHasNoEncryptedPeers(t *testing.T) {
 	must(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), pod.attachment()))
 	second.add(t, config)
 	if got := strings.Join(lab.a.rings(t), " "); got != "" {
-		t.Errorf("the program knows %q, %q before, on an encrypted network", got, address)
+		t.Errorf("the program has %q, %q before, on an encrypted network", got, address)
 	}
 }
 
@@ -242,7 +242,7 @@ func TestReplacedReceiveProgramKeepsPodsAndPeers(t *testing.T) {
 		return node.ChangePeers(t.Context(), []overlay.Change{{Peer: peer}}, lab.a.client)
 	}))
 	if got := strings.Join(lab.a.rings(t), " "); got != address {
-		t.Errorf("the new program knows the pods %q, want %s", got, address)
+		t.Errorf("the new program has the pods %q, want %s", got, address)
 	}
 	if got := lab.a.peerEntries(t); got != 2 {
 		t.Errorf("the new program has %d entries of peers, want 2", got)
@@ -271,7 +271,7 @@ func TestRestoreFillsReceiveProgram(t *testing.T) {
 		return err
 	}))
 	if got := strings.Join(lab.a.rings(t), " "); got != address {
-		t.Errorf("the program knows %q, want %s", got, address)
+		t.Errorf("the program has %q, want %s", got, address)
 	}
 }
 
@@ -286,11 +286,11 @@ func TestKilledAddLeavesNoReceiveEntry(t *testing.T) {
 			_, err := lab.a.killedAt(t, "receiving").AddNetworkList(t.Context(), configs, pod.attachment())
 			mustBeKilled(t, err)
 			if got := lab.a.rings(t); len(got) != 1 {
-				t.Fatalf("before, the program knows %q", got)
+				t.Fatalf("before, the program has %q", got)
 			}
 			clean(t, pod, configs)
 			if got := lab.a.rings(t); len(got) != 0 {
-				t.Errorf("the program knows %q", got)
+				t.Errorf("the program has %q", got)
 			}
 		})
 	}

@@ -39,7 +39,7 @@ func checkSentence(t *testing.T, err error, code uint, want string) {
 	checkRefused(t, err, code, want)
 	var failure *types.Error
 	if errors.As(err, &failure) && failure.Msg != want {
-		t.Errorf("it says more: %q", failure.Msg)
+		t.Errorf("unexpected output %q", failure.Msg)
 	}
 }
 

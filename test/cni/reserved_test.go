@@ -127,7 +127,7 @@ func (o *offender) offend(t *testing.T, service *service) {
 	o.node.removeFilter(t, o.port, "ktsn_reserved")
 	reach("without the filter", true) // otherwise the rest proves nothing
 	if err := o.check(t); err == nil || !strings.Contains(err.Error(), "lacked the filter that keeps what the pod sends to addresses of bridges") {
-		t.Errorf("CHECK says %v", err)
+		t.Errorf("CHECK reports %v", err)
 	}
 	reach("after CHECK", false)
 	o.node.removeFilter(t, o.port, "ktsn_reserved")

@@ -192,7 +192,7 @@ func checkTooLarge(t *testing.T, from *pod, target netip.Addr, payloadBytes int)
 		return errors.Join(errControl, errOption)
 	}))
 	if !errors.Is(err, syscall.EMSGSIZE) {
-		t.Errorf("the kernel says %v, want %v", err, syscall.EMSGSIZE)
+		t.Errorf("the kernel reports %v, want %v", err, syscall.EMSGSIZE)
 	}
 }
 
@@ -300,7 +300,7 @@ func (r *reachable) checkTimed(t *testing.T, to *pod) {
 	must(t, err)
 	for _, message := range received {
 		if message.Source.Addr() != r.address(r.a1, true) {
-			t.Errorf("message %d came from %s", message.Sequence, message.Source)
+			t.Errorf("message %d arrived from %s", message.Sequence, message.Source)
 		}
 	}
 	onWire, onBridge := count, 0
@@ -371,7 +371,7 @@ func startListenerAt(t *testing.T, in *pod, at netip.AddrPort, file string, coun
 	writable.Close()
 	must(t, readable.SetReadDeadline(time.Now().Add(patience)))
 	if _, err := readable.Read(make([]byte, 1)); err != nil {
-		t.Fatalf("the listener is not ready: %v; it says: %s", err, listener.Stderr())
+		t.Fatalf("the listener is not ready: %v; its log: %s", err, listener.Stderr())
 	}
 	return listener
 }

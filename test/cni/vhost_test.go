@@ -87,10 +87,10 @@ func (f *frontEnd) awaitLine(t *testing.T, what string, condition func(string) b
 				return
 			}
 			if !more {
-				t.Fatalf("the front end ends before %s; it says: %s", what, f.process.Stderr())
+				t.Fatalf("the front end ends before %s; its log: %s", what, f.process.Stderr())
 			}
 		case <-deadline:
-			t.Fatalf("the front end waits for %s in vain; it says: %s", what, f.process.Stderr())
+			t.Fatalf("the front end waits for %s without success; its log: %s", what, f.process.Stderr())
 		}
 	}
 }

@@ -48,7 +48,7 @@ func TestPodWithRawSocketsDisturbsNoOther(t *testing.T) {
 				late = min(late, r.sendBeside(t, attack.mode, attack.ipv4))
 			}
 			if late > 4*quiet+spare {
-				t.Errorf("departures were %v late at p90 in the best of %d turns, beside a quiet pod %v", late, tries, quiet)
+				t.Errorf("departures were %v late at p90 in the best of %d turns, next to a quiet pod %v", late, tries, quiet)
 			}
 		})
 	}

@@ -56,7 +56,7 @@ var daemonEnds = map[string]func(t *testing.T, lab *lab, daemon *process.Process
 func checkSocket(t *testing.T, lab *lab, want bool) {
 	t.Helper()
 	if _, err := os.Lstat(lab.socket); (err == nil) != want {
-		t.Fatalf("the socket is there: %v, want %v; this test has no meaning then", !want, want)
+		t.Fatalf("the socket is there: %v, want %v; the test proves nothing then", !want, want)
 	}
 }
 
@@ -101,7 +101,7 @@ func TestProgramStartedWithoutDaemonWaits(t *testing.T) {
 func checkAnswer(t *testing.T, asker *asker, want string) {
 	t.Helper()
 	if answer, _ := asker.answer(t); answer != want {
-		t.Errorf("it says %q, want %q", answer, want)
+		t.Errorf("got %q, want %q", answer, want)
 	}
 }
 
@@ -113,7 +113,7 @@ func checkAccount(t *testing.T, counted control.Counters, sent, refused int) {
 		t.Errorf("the application sent %d, and ktsnd counts %+v", sent, counted)
 	}
 	if counted.Unanswered != uint64(refused) { //nolint:gosec // a few
-		t.Errorf("the application was refused %d, and ktsnd knows of %d", refused, counted.Unanswered)
+		t.Errorf("the application was refused %d, and ktsnd has of %d", refused, counted.Unanswered)
 	}
 }
 
@@ -254,7 +254,7 @@ func (l *lab) startAskerAhead(t *testing.T, way string, lead time.Duration) *ask
 func (a *asker) request(t *testing.T, what string) {
 	t.Helper()
 	if _, err := fmt.Fprintln(a.stdin, what); err != nil {
-		t.Fatalf("%v; it says %s", err, a.Stderr())
+		t.Fatalf("%v; its log: %s", err, a.Stderr())
 	}
 }
 
@@ -264,7 +264,7 @@ func (a *asker) answer(t *testing.T) (string, time.Duration) {
 	var answer string
 	var milliseconds int64
 	if !a.stdout.Scan() {
-		t.Fatalf("it says nothing more; %s", a.Stderr())
+		t.Fatalf("it prints nothing more; %s", a.Stderr())
 	}
 	if _, err := fmt.Sscan(a.stdout.Text(), &answer, &milliseconds); err != nil {
 		t.Fatalf("%q: %v", a.stdout.Text(), err)
@@ -277,7 +277,7 @@ func (a *asker) expect(t *testing.T, what, want string) time.Duration {
 	a.request(t, what)
 	answer, took := a.answer(t)
 	if answer != want {
-		t.Errorf("%s: it says %q, want %q", what, answer, want)
+		t.Errorf("%s: got %q, want %q", what, answer, want)
 	}
 	return took
 }
@@ -352,7 +352,7 @@ func TestNonBlockingCallFailsWithSilentDaemon(t *testing.T) {
 				if answer, _ := asker.answer(t); answer == "sent" {
 					break
 				} else if answer != "ENETDOWN" || time.Since(idle) > patience {
-					t.Fatalf("ktsnd goes on, and a message gives %s", answer)
+					t.Fatalf("ktsnd continues, and a message gives %s", answer)
 				}
 			}
 			asker.expect(t, "send", "sent")
@@ -364,7 +364,7 @@ func TestNonBlockingCallFailsWithSilentDaemon(t *testing.T) {
 			checkWire(t, tap, 2)
 			awaitLog(t, daemon, "did not answer in time")
 			if count := strings.Count(daemon.Stderr(), "did not answer in time"); count != 1 {
-				t.Errorf("ktsnd says %d times that it did not answer: %s", count, daemon.Stderr())
+				t.Errorf("ktsnd reports %d times that it did not answer: %s", count, daemon.Stderr())
 			}
 		}
 	}
@@ -424,7 +424,7 @@ func TestSocketsCreatedBetweenDaemonsAreServed(t *testing.T) {
 	time.Sleep(300 * time.Millisecond)
 	_, client = lab.startDaemon(t)
 	if answer, _ := asker.answer(t); answer != "made" {
-		t.Errorf("it says %q", answer)
+		t.Errorf("got %q", answer)
 	}
 	asker.expect(t, "send", "sent")
 	asker.awaitEnd(t)
@@ -476,7 +476,7 @@ func stopNowAndThen(t *testing.T, daemon, running *process.Process) {
 			return nil
 		case <-time.After(30 * time.Millisecond):
 		}
-		return fmt.Errorf("%s does not end; it said: %s", running.Name(), running.Stderr())
+		return fmt.Errorf("%s does not end; its log: %s", running.Name(), running.Stderr())
 	})
 }
 
@@ -495,7 +495,7 @@ func TestBlockedSenderSurvivesKtsnd(t *testing.T) {
 			command.Env = lab.preloaded(t)
 			running := startDialogue(t, lab.PodA, "python3", command)
 			if !running.stdout.Scan() || running.stdout.Text() != "waiting" {
-				t.Fatalf("it said %q; %s", running.stdout.Text(), running.Stderr())
+				t.Fatalf("got %q; %s", running.stdout.Text(), running.Stderr())
 			}
 			if err := syscall.Kill(daemon.PID(), syscall.SIGKILL); err != nil {
 				t.Fatal(err)
@@ -570,15 +570,15 @@ func TestWithoutDaemonKernelErrorsStay(t *testing.T) {
 	plain := start(t, lab.PodA, "talker", nobodysTalker(t, nil))
 	errPlain := finish(t, plain)
 	if errPlain == nil {
-		t.Fatal("the kernel granted SO_TXTIME with CLOCK_TAI to nobody; this test has no meaning here")
+		t.Fatal("the kernel granted SO_TXTIME with CLOCK_TAI to nobody; the test proves nothing")
 	}
 	begin := time.Now()
 	preloaded := start(t, lab.PodA, "talker", nobodysTalker(t, lab.preloadedForNobody(t)))
 	if err := finish(t, preloaded); err == nil || preloaded.Stderr() != plain.Stderr() {
-		t.Errorf("with libktsn it says %q (%v), without %q", preloaded.Stderr(), err, plain.Stderr())
+		t.Errorf("with libktsn got %q (%v), without %q", preloaded.Stderr(), err, plain.Stderr())
 	}
 	if took := time.Since(begin); took > 5*time.Second {
-		t.Errorf("it took %v to find that nobody is there", took)
+		t.Errorf("it took %v to detect that there is no daemon", took)
 	}
 }
 

@@ -53,7 +53,7 @@ func TestDaemonRejectsBadInputInOneLine(t *testing.T) {
 			}
 			checkRefusal(t, lab.NodeA, command, test.want)
 			if _, err := os.Lstat(path); err == nil {
-				t.Errorf("%s was left behind", path)
+				t.Errorf("%s was not removed", path)
 			}
 		})
 	}
@@ -66,7 +66,7 @@ func checkRefusal(t *testing.T, where *topology.Namespace, command *exec.Cmd, wa
 	err := finish(t, refused)
 	message := strings.TrimSpace(refused.Stderr())
 	if err == nil || !strings.Contains(message, want) {
-		t.Errorf("it ended with %v and said %q, want a sentence with %q", err, message, want)
+		t.Errorf("it ended with %v and printed %q, want a sentence with %q", err, message, want)
 	}
 	if strings.Contains(message, "\n") {
 		t.Errorf("it said more than one line:\n%s", message)
@@ -81,7 +81,7 @@ func TestDaemonRejectsInterfaceThatIsDown(t *testing.T) {
 	}
 	checkRefusal(t, lab.NodeA, exec.Command(program(t, "ktsnd"), lab.daemonArguments()...), "down")
 	if _, err := os.Lstat(lab.control); err == nil {
-		t.Errorf("%s was left behind", lab.control)
+		t.Errorf("%s was not removed", lab.control)
 	}
 }
 
@@ -117,7 +117,7 @@ func TestDaemonRemovesItsSocketsAtExit(t *testing.T) {
 	}
 	for _, path := range []string{lab.control, lab.socket} {
 		if _, err := os.Lstat(path); err == nil {
-			t.Errorf("%s was left behind", path)
+			t.Errorf("%s was not removed", path)
 		}
 	}
 }

@@ -157,7 +157,7 @@ func (l *lab) keepBusy(t *testing.T, client *control.Client, cycle, lasts time.D
 		if status.Counters.Sent == uint64(count) {
 			return status, nil
 		}
-		return nil, fmt.Errorf("%d of %d messages left: %+v\nthe talker said: %s", status.Counters.Sent, count, status.Counters, talker.Stderr())
+		return nil, fmt.Errorf("%d of %d messages left: %+v\nthe talker's log: %s", status.Counters.Sent, count, status.Counters, talker.Stderr())
 	})
 }
 
@@ -205,7 +205,7 @@ func TestBusyLoopSurvivesRealtimeBudget(t *testing.T) {
 		t.Errorf("the budget is by %s, want %s", status.RealtimeBudget.Source, want)
 	}
 	if log := daemon.Stderr(); !strings.Contains(log, "stops real-time threads after 20000 of 100000 us") {
-		t.Errorf("ktsnd said:\n%s", log)
+		t.Errorf("ktsnd's log:\n%s", log)
 	}
 }
 
@@ -222,7 +222,7 @@ func TestRealtimeAwaitsInterface(t *testing.T) {
 	t.Run("at once where it is there", func(t *testing.T) {
 		waiting, output := begin(topology.PhysicalInterface)
 		if err := finish(t, waiting); err != nil || output.String() != "started\n" || strings.Contains(waiting.Stderr(), "waiting") {
-			t.Errorf("it ended with %v and said %q, %q", err, output, waiting.Stderr())
+			t.Errorf("it ended with %v and printed %q, %q", err, output, waiting.Stderr())
 		}
 	})
 	t.Run("and not before it is up and has an address", func(t *testing.T) {
@@ -238,7 +238,7 @@ func TestRealtimeAwaitsInterface(t *testing.T) {
 		}
 		ip(t, lab.NodeA, "link", "set", "late0", "up")
 		if err := finish(t, waiting); err != nil || output.String() != "started\n" || strings.Count(waiting.Stderr(), "waiting") != 1 {
-			t.Errorf("it ended with %v and said %q, %q", err, output, waiting.Stderr())
+			t.Errorf("it ended with %v and printed %q, %q", err, output, waiting.Stderr())
 		}
 	})
 }

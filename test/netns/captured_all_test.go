@@ -279,7 +279,7 @@ func TestClosedGatePassesNothingWithoutKtsnd(t *testing.T) {
 	untimed := c.port(t, identity).Untimed
 	send()
 	if more := c.port(t, identity).Untimed - untimed; more < count {
-		t.Errorf("%d of %d came to the relay", more, count)
+		t.Errorf("%d of %d reached the relay", more, count)
 	}
 	relays, gated := c.relayPIDs(t), c.port(t, identity).Gated
 	kill(t, c.relays)
@@ -344,7 +344,7 @@ func TestTrafficFallsBackToKernelPathAndReturns(t *testing.T) {
 		if c.untimedFrames(t)-before >= 5 {
 			return nil
 		}
-		return errors.New("traffic does not come back to ktsnd")
+		return errors.New("traffic does not return to ktsnd")
 	})
 }
 

@@ -225,7 +225,7 @@ func (c *captured) checkDropped(t *testing.T, send func()) {
 			}
 			return nil
 		}
-		return errors.New("the bridge goes on to forward frames")
+		return errors.New("the bridge continues to forward frames")
 	})
 }
 

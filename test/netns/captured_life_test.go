@@ -37,7 +37,7 @@ func checkLosses(t *testing.T, f *flow, accounted uint64) {
 	t.Helper()
 	for _, message := range f.received {
 		if message.Arrival < message.Txtime || !message.Valid {
-			t.Errorf("message %d came at %d, due at %d, intact: %v", message.Sequence, message.Arrival, message.Txtime, message.Valid)
+			t.Errorf("message %d arrived at %d, due at %d, intact: %v", message.Sequence, message.Arrival, message.Txtime, message.Valid)
 		}
 	}
 	lost := f.lost(t)
@@ -103,7 +103,7 @@ func (c *captured) awaitNoRelay(t *testing.T, pod string) {
 	t.Helper()
 	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
 		if c.hasRelay(t, pod) {
-			return fmt.Errorf("ktsnd still serves a relay of %s; the supervisor says: %s", pod, c.relays.Stderr())
+			return fmt.Errorf("ktsnd still serves a relay of %s; the supervisor's log: %s", pod, c.relays.Stderr())
 		}
 		return nil
 	})

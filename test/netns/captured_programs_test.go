@@ -192,7 +192,7 @@ func checkNotEarly(t *testing.T, seen *observed, count int) {
 			t.Errorf("message %d was %d ns early", i, message.Txtime-wire)
 		}
 		if from := seen.packets[i]; from.VNI != topology.VNI || from.Source.Addr() != topology.PodAddressA {
-			t.Errorf("message %d comes from %s in network %d", i, from.Source, from.VNI)
+			t.Errorf("message %d arrives from %s in network %d", i, from.Source, from.VNI)
 		}
 	}
 }

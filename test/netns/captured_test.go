@@ -82,7 +82,7 @@ func (c *captured) startBareDaemon(t *testing.T, options ...string) {
 func (c *captured) attachSide(t *testing.T, side *cniruntime.Side) {
 	t.Helper()
 	if err := side.Attach(t.Context(), c.client, c.control); err != nil {
-		t.Fatalf("%v\nktsnd says: %s", err, c.daemon.Stderr())
+		t.Fatalf("%v\nktsnd's log: %s", err, c.daemon.Stderr())
 	}
 }
 
@@ -124,7 +124,7 @@ func (c *captured) awaitRelay(t *testing.T, pod string) {
 		if port := c.port(t, pod); c.hasRelay(t, pod) && (port.Mode != capture.All || port.Answers()) {
 			return nil
 		}
-		return fmt.Errorf("ktsnd serves no relay of %s; the supervisor says: %s\nktsnd says: %s", pod, c.relays.Stderr(), c.daemon.Stderr())
+		return fmt.Errorf("ktsnd serves no relay of %s; the supervisor's log: %s\nktsnd's log: %s", pod, c.relays.Stderr(), c.daemon.Stderr())
 	})
 }
 
@@ -290,7 +290,7 @@ func awaitExit(t *testing.T, pids []int) {
 			if err != nil || strings.Contains(string(stat), ") Z ") {
 				return nil
 			}
-			return fmt.Errorf("process %d goes on", pid)
+			return fmt.Errorf("process %d continues", pid)
 		})
 	}
 }

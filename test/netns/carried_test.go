@@ -237,7 +237,7 @@ func TestNamespaceWithoutEndpointUsesKernel(t *testing.T) {
 	}
 	want := send(nil)
 	if want != "5 0, 4 0, 6 0" {
-		t.Fatalf("the kernel itself says %q", want)
+		t.Fatalf("the kernel itself reports %q", want)
 	}
 	if got := send(lab.preloaded(t)); got != want {
 		t.Errorf("results are %q, the kernel's %q", got, want)

@@ -255,7 +255,7 @@ func TestChaosOfKilledApplications(t *testing.T) {
 	fromKilled := counted.Sent - base.Sent - steadies
 	// On a busy machine more of them are killed before they start to send.
 	if fromKilled < uint64(kills)/5 {
-		t.Errorf("only %d messages came from %d applications; this test has no meaning", fromKilled, kills)
+		t.Errorf("only %d messages arrived from %d applications; the test proves nothing", fromKilled, kills)
 	}
 	counter.awaitArrivals(t, int(fromKilled))
 	record(t,

@@ -122,7 +122,7 @@ func TestMessagesWaitForClockAndLeaveInOrder(t *testing.T) {
 			running.checkNoneLost(t, total)
 			inOrder := slices.IsSortedFunc(running.received, func(a, b tsnperf.Received) int { return cmp.Compare(a.Sequence, b.Sequence) })
 			if !inOrder {
-				t.Error("messages came out of the order of their times")
+				t.Error("messages arrived out of the order of their times")
 			}
 			if counted.LateClock < uint64(held)/2 || counted.ClockLost != 0 {
 				t.Errorf("%d messages were held, %d count as late for it, and %d as sent by a clock that was lost", held,
@@ -334,7 +334,7 @@ func TestCallsFailWhileClockIsLost(t *testing.T) {
 	sender.expect("ok ok ok", "begin")
 	sender.expect("ok ok ok ok", "end")
 	if dropped := counters(t, client).DropClock; dropped != 0 {
-		t.Errorf("%d came to ktsnd although they are refused", dropped)
+		t.Errorf("%d reached ktsnd although they are refused", dropped)
 	}
 
 	// A restarted ktsnd uses another bit for the socket's network.
@@ -481,6 +481,6 @@ func TestCapturedTimedFramesFollowClock(t *testing.T) {
 		return counted.OnTime+counted.Late() > before.OnTime+before.Late()
 	})
 	if dropped := counters(t, c.client).DropClock; dropped != 0 {
-		t.Errorf("%d frames came to ktsnd although their network refuses them", dropped)
+		t.Errorf("%d frames reached ktsnd although their network refuses them", dropped)
 	}
 }

@@ -246,7 +246,7 @@ func TestPtp4lSocketOfOtherOwnerIsRejected(t *testing.T) {
 	output, err := exec.Command(ktsn, "node", "clock", "--ptp-socket", network.socketOf("first"), "--local-dir", filepath.Join(network.dir, "cli"),
 		"--chrony-socket", filepath.Join(network.dir, "none")).CombinedOutput()
 	if err != nil || !strings.Contains(string(output), "Unknown") || !strings.Contains(string(output), "belongs to user 65534, not to root") {
-		t.Errorf("it said %q, %v", output, err)
+		t.Errorf("got %q, %v", output, err)
 	}
 }
 

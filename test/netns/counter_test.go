@@ -96,6 +96,6 @@ func (c *counter) awaitSince(t *testing.T, tai int64, count int) {
 		t.Errorf("%d messages arrived, want %d", different, count)
 	}
 	if again != 0 {
-		t.Errorf("%d messages came again", again)
+		t.Errorf("%d messages arrived again", again)
 	}
 }

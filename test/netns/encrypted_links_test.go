@@ -237,7 +237,7 @@ func TestKernelEncryptsLinks(t *testing.T) {
 	wire := l.tap("b")
 	l.reconcile()
 	if state := a.linkState(); !strings.Contains(state.Silent, "node of-b/b has not announced keys yet") {
-		t.Errorf("before there are keys, node a says %+v", state)
+		t.Errorf("before there are keys, node a reports %+v", state)
 	}
 	a.plug()
 	b.plug()
@@ -250,11 +250,11 @@ func TestKernelEncryptsLinks(t *testing.T) {
 	}
 	for end := time.Now().Add(20 * time.Second); !a.isSending() || !b.isSending(); time.Sleep(50 * time.Millisecond) {
 		if l.reconcile(); time.Now().After(end) {
-			t.Fatalf("node a says %+v, node b %+v", a.linkState(), b.linkState())
+			t.Fatalf("node a reports %+v, node b %+v", a.linkState(), b.linkState())
 		}
 	}
 	if a.linkState() != (encryption.LinkState{}) || b.linkState() != (encryption.LinkState{}) {
-		t.Errorf("node a says %+v, node b %+v", a.linkState(), b.linkState())
+		t.Errorf("node a reports %+v, node b %+v", a.linkState(), b.linkState())
 	}
 	t.Run("pings of the link's MTU and timed messages pass, and the wire carries ESP only", func(t *testing.T) {
 		const pings, messages = 5, 20
@@ -266,7 +266,7 @@ func TestKernelEncryptsLinks(t *testing.T) {
 		lines, err := os.ReadFile(file)
 		check(t, err)
 		if got := strings.Count(string(lines), "\n") - 1; got != messages {
-			t.Errorf("of %d timed messages %d came", messages, got)
+			t.Errorf("of %d timed messages %d arrived", messages, got)
 		}
 		status, err := a.client.Status(t.Context())
 		check(t, err)
@@ -280,7 +280,7 @@ func TestKernelEncryptsLinks(t *testing.T) {
 			l.reconcile()
 		}
 		if state := b.linkState(); state.Silent == "" || state.Clear != "" {
-			t.Errorf("node b says %+v", state)
+			t.Errorf("node b reports %+v", state)
 		}
 		wire.onWire()
 		if err := b.ping(1); err == nil {
@@ -331,7 +331,7 @@ func (n *linkNode) listen(t *testing.T, count int) (wait func() error, file stri
 	writable.Close()
 	check(t, readable.SetReadDeadline(time.Now().Add(patience)))
 	if _, err := readable.Read(make([]byte, 1)); err != nil {
-		t.Fatalf("the listener is not ready: %v; it says: %s", err, listener.Stderr())
+		t.Fatalf("the listener is not ready: %v; its log: %s", err, listener.Stderr())
 	}
 	return listener.Wait, file
 }
@@ -417,7 +417,7 @@ func checkAssociation(t *testing.T, sender, receiver *os.File) {
 	}
 	for i := range messages {
 		if !bytes.Equal(got[i*size:(i+1)*size], bytes.Repeat([]byte{byte(i)}, size)) {
-			t.Fatalf("message %d came changed", i)
+			t.Fatalf("message %d arrived changed", i)
 		}
 	}
 	if err := <-sent; err != nil {

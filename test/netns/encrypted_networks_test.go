@@ -58,7 +58,7 @@ func TestKernelEncryptsNetworks(t *testing.T) {
 	early := a.dial(secretVNI, b)
 	_, _ = early.Write([]byte("before there are keys"))
 	if got := readDatagrams(listener, quiet); len(got) != 0 {
-		t.Errorf("before there are keys, the pod hears %q", got)
+		t.Errorf("before there are keys, the pod receives %q", got)
 	}
 	for _, frame := range toB.frames() {
 		if isIPv4(frame, protocolUDP) {
@@ -116,7 +116,7 @@ func carriesESP(t *testing.T, l *encryptedLab, toB *wireEnd, listener *net.UDPCo
 		t.Fatal(err)
 	}
 	if got := readDatagrams(listener, quiet); len(got) != 1 || got[0] != string(largest) {
-		t.Fatalf("of one large datagram the pod hears %d", len(got))
+		t.Fatalf("of one large datagram the pod receives %d", len(got))
 	}
 	var server net.Listener
 	check(t, b.pods[secretVNI].Do(func() (err error) {
@@ -214,12 +214,12 @@ func checkStrangers(t *testing.T, l *encryptedLab, toB *wireEnd, listener *net.U
 	clear := b.listen(clearVNI)
 	toB.send(t, forgedFrame(t, l, clearVNI, 4789, "forged"))
 	if got := readDatagrams(clear, quiet); fmt.Sprint(got) != "[forged]" {
-		t.Fatalf("the network that is not encrypted hears %q", got)
+		t.Fatalf("the network that is not encrypted receives %q", got)
 	}
 	for _, port := range []uint16{overlay.EncryptedPort, 4789} {
 		toB.send(t, forgedFrame(t, l, secretVNI, port, "forged"))
 		if got := readDatagrams(listener, quiet); len(got) != 0 {
-			t.Errorf("in clear to port %d: the pod hears %q", port, got)
+			t.Errorf("in clear to port %d: the pod receives %q", port, got)
 		}
 	}
 	toB.frames()
@@ -227,7 +227,7 @@ func checkStrangers(t *testing.T, l *encryptedLab, toB *wireEnd, listener *net.U
 	_, err := talker.Write([]byte("once"))
 	check(t, err)
 	if got := readDatagrams(listener, quiet); fmt.Sprint(got) != "[once]" {
-		t.Fatalf("the pod hears %q", got)
+		t.Fatalf("the pod receives %q", got)
 	}
 	var recorded []byte
 	for _, frame := range toB.frames() {
@@ -246,7 +246,7 @@ func checkStrangers(t *testing.T, l *encryptedLab, toB *wireEnd, listener *net.U
 	for what, frame := range map[string][]byte{"once more": recorded, "changed": changed, "by another SPI": elsewhere} {
 		toB.send(t, frame)
 		if got := readDatagrams(listener, quiet); len(got) != 0 {
-			t.Errorf("%s: the pod hears %q", what, got)
+			t.Errorf("%s: the pod receives %q", what, got)
 		}
 	}
 }
@@ -320,7 +320,7 @@ func checkRevocation(t *testing.T, l *encryptedLab, toB *wireEnd, listener *net.
 	toB.frames()
 	_, _ = talker.Write([]byte("after"))
 	if got := readDatagrams(listener, quiet); len(got) != 0 {
-		t.Errorf("the pod hears %q", got)
+		t.Errorf("the pod receives %q", got)
 	}
 	sent := 0
 	for _, frame := range toB.frames() {
@@ -642,7 +642,7 @@ func (l *encryptedLab) awaitCondition(what string, holds func() bool) {
 	l.t.Helper()
 	for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(50 * time.Millisecond) {
 		if l.reconcileAfter(time.Second); time.Now().After(end) {
-			l.t.Fatalf("%s: node a says %s, node b %s", what, l.condition(l.nodes[0]), l.condition(l.nodes[1]))
+			l.t.Fatalf("%s: node a reports %s, node b %s", what, l.condition(l.nodes[0]), l.condition(l.nodes[1]))
 		}
 	}
 }

@@ -366,7 +366,7 @@ func TestAgentKeysDecryptOnOtherNode(t *testing.T) {
 	total.add(running.end(t, client))
 	lost := uint64(len(running.lost(t)))
 	if lost > total.uncertain+keyless || total.dropped != 0 || total.astray != 0 {
-		t.Errorf("%d messages are lost: %d are uncertain, %d fell into times without keys behind a kill; %d were dropped otherwise and %d went the kernel's way",
+		t.Errorf("%d messages are lost: %d are uncertain, %d fell into times without keys after a kill; %d were dropped otherwise and %d went the kernel's way",
 			lost, total.uncertain, keyless, total.dropped, total.astray)
 	}
 	opened, spis := decrypter.check(t)
@@ -429,7 +429,7 @@ func TestHubCannotMoveNode(t *testing.T) {
 		}
 		all, err := client.Peers(t.Context())
 		if err != nil || len(all) != 1 {
-			t.Fatalf("ktsnd knows %v: %v", all, err)
+			t.Fatalf("ktsnd has %v: %v", all, err)
 		}
 		return fmt.Sprint(all[0].Subnets)
 	}

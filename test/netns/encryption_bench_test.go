@@ -52,7 +52,7 @@ func departuresOf(t *testing.T, encryption control.Encryption, size, count int) 
 	stamps := wire()
 	departures, overwritten, err := client.Departures(t.Context(), 0)
 	if err != nil || overwritten != 0 || len(departures) != len(stamps) {
-		t.Fatalf("%d departures, and %d frames came: %v", len(departures), len(stamps), err)
+		t.Fatalf("%d departures, and %d frames arrived: %v", len(departures), len(stamps), err)
 	}
 	for i, departure := range departures {
 		late = append(late, stamps[i]-departure.RequestedTAI)

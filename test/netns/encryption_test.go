@@ -178,7 +178,7 @@ func (d *decrypter) take(frame []byte, arrived time.Time) {
 func (d *decrypter) decrypt(esp []byte, arrived time.Time) ([]byte, error) {
 	spi, sequence := binary.BigEndian.Uint32(esp), binary.BigEndian.Uint32(esp[4:])
 	if sequence <= d.last[spi] {
-		return nil, fmt.Errorf("SPI %#x: number %d comes after %d", spi, sequence, d.last[spi])
+		return nil, fmt.Errorf("SPI %#x: number %d arrives after %d", spi, sequence, d.last[spi])
 	}
 	d.last[spi] = sequence
 	key, known := d.key(spi, arrived)
@@ -216,7 +216,7 @@ func (d *decrypter) check(t *testing.T) (opened, spis int) {
 		t.Error(what)
 	}
 	if d.clear != 0 {
-		t.Errorf("%d frames came in clear", d.clear)
+		t.Errorf("%d frames arrived unencrypted", d.clear)
 	}
 	return d.opened, len(d.last)
 }
@@ -260,7 +260,7 @@ func TestEncryptedMessagesArriveOnTime(t *testing.T) {
 	key := association(1).Key
 	if !strings.Contains(output, "VNI 42: required") || !strings.Contains(output, "to 192.0.2.2: SPI 0x1001, generation 1, ") ||
 		strings.Contains(strings.ToLower(output), hex.EncodeToString(key[:8])) {
-		t.Errorf("ktsn status says:\n%s", output)
+		t.Errorf("ktsn status prints:\n%s", output)
 	}
 }
 
@@ -330,7 +330,7 @@ func TestInvalidEncryptionRequestsChangeNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := client.SetSecurityAssociations(t.Context(), test.peer, test.list); err == nil || !strings.Contains(err.Error(), test.words) {
-				t.Errorf("ktsnd says %v", err)
+				t.Errorf("ktsnd reports %v", err)
 			}
 		})
 	}

@@ -166,7 +166,7 @@ func (l *lab) handOver(t *testing.T, arguments, messages []string) map[string]in
 	times := map[string]int64{}
 	lines := strings.Split(strings.TrimSpace(output.String()), "\n")
 	if len(lines) != len(messages) {
-		t.Fatalf("ktsn-test-send says %q of %d messages", lines, len(messages))
+		t.Fatalf("ktsn-test-send reports %q of %d messages", lines, len(messages))
 	}
 	for i, line := range lines {
 		_, text, _ := strings.Cut(messages[i], ":")
@@ -246,7 +246,7 @@ func stampIn(t *testing.T, control []byte) int64 {
 			return int64(binary.NativeEndian.Uint64(message.Data))*int64(time.Second) + int64(binary.NativeEndian.Uint64(message.Data[8:]))
 		}
 	}
-	t.Fatal("a datagram came without a time stamp")
+	t.Fatal("a datagram arrived without a time stamp")
 	return 0
 }
 

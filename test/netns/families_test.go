@@ -143,7 +143,7 @@ func silent(t *testing.T, conn *net.UDPConn) {
 	buffer := make([]byte, 2000)
 	_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
 	if length, source, err := conn.ReadFromUDPAddrPort(buffer); err == nil {
-		t.Errorf("%q came from %s", buffer[:length], source)
+		t.Errorf("%q arrived from %s", buffer[:length], source)
 	}
 }
 

@@ -116,11 +116,11 @@ func (f *flow) checkConserved(t *testing.T, counted sum) {
 	for _, message := range f.received {
 		switch {
 		case arrived[message.Sequence]:
-			t.Errorf("message %d came twice", message.Sequence)
+			t.Errorf("message %d arrived twice", message.Sequence)
 		case !message.Valid || !missing[message.Sequence]:
 			t.Errorf("message %d was never sent so", message.Sequence)
 		case message.Arrival < message.Txtime:
-			t.Errorf("message %d came %d ns before its time", message.Sequence, message.Txtime-message.Arrival)
+			t.Errorf("message %d arrived %d ns before its time", message.Sequence, message.Txtime-message.Arrival)
 		}
 		arrived[message.Sequence] = true
 		delete(missing, message.Sequence)
@@ -150,7 +150,7 @@ func (f *flow) lost(t *testing.T) []uint32 {
 	came := map[uint32]bool{}
 	for _, message := range f.received {
 		if came[message.Sequence] {
-			t.Errorf("message %d came twice", message.Sequence)
+			t.Errorf("message %d arrived twice", message.Sequence)
 		}
 		came[message.Sequence] = true
 	}
@@ -167,6 +167,6 @@ func (f *flow) lost(t *testing.T) []uint32 {
 func (f *flow) checkWentOn(t *testing.T, few uint32) {
 	t.Helper()
 	if last := f.sent[len(f.sent)-2].Sequence; len(f.received) == 0 || f.received[len(f.received)-1].Sequence < last-few {
-		t.Error("the last messages have not come")
+		t.Error("the last messages have not arrived")
 	}
 }

@@ -108,7 +108,7 @@ func (s *frameSender) onlyHere(t *testing.T, when string, fd int) {
 	for {
 		frame := receiveFrame(t, fd, patience)
 		if frame == nil {
-			t.Fatalf("%s: %q did not come", when, text)
+			t.Fatalf("%s: %q did not arrive", when, text)
 		}
 		if bytes.Contains(frame, []byte(text)) {
 			break

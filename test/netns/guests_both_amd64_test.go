@@ -118,7 +118,7 @@ func (m *machines) areReached(t *testing.T) {
 					// Until five have come back: a relay without a CPU drops frames without a time and counts them.
 					pinged := start(t, pod, "ping", exec.Command("ping", "-n", "-q", "-c", "5", "-i", "0.05", "-w", "15", to.String()))
 					if err := finish(t, pinged); err != nil {
-						t.Errorf("five echoes do not come back in 15 s: %v", err)
+						t.Errorf("five echoes do not return in 15 s: %v", err)
 					}
 					asked := start(t, pod, "ask", exec.Command(program(t, "ktsn-test-inside"), askTo(to, way.mtu)...))
 					if err := finish(t, asked); err != nil {
@@ -138,7 +138,7 @@ func (m *machines) largest(t *testing.T) {
 				m.machine.run(t, "%sping -n -q -c 5 -i 0.05 -w 15 -M do -s %d %s", way.in, fits, to)
 				output := m.machine.expectFailure(t, "%sping -n -c 1 -W 1 -M do -s %d %s 2>&1", way.in, fits+1, to)
 				if !strings.Contains(strings.ToLower(output), "message too long") {
-					t.Errorf("of one byte more the machine's kernel says %q", output)
+					t.Errorf("of one byte more the machine's kernel reports %q", output)
 				}
 			})
 		}

@@ -142,7 +142,7 @@ func checkBelieved(t *testing.T, output string, truth []reading, least, most int
 		within := width + int64(float64(estimate.After-estimate.Before)/2*perTick) + 1000 // of the host's own reading
 		wrong := estimate.TAI + estimate.Ahead - tai
 		if wrong > estimate.BoundNs+within || wrong < -estimate.BoundNs-within {
-			t.Errorf("what the machine believes is wrong by %d ns, and its bound is %d; the comparison is uncertain by %d", wrong, estimate.BoundNs, within)
+			t.Errorf("the estimate is wrong by %d ns, and its bound is %d; the comparison is uncertain by %d", wrong, estimate.BoundNs, within)
 		}
 		errors, bounds = append(errors, max(wrong, -wrong)), append(bounds, estimate.BoundNs)
 	}
@@ -221,7 +221,7 @@ func (m *machines) awaitJump(t *testing.T, way guestPath, want int) {
 	t.Helper()
 	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
 		if m.jumpsSaid(t, way) < want {
-			return fmt.Errorf("ktsn-guest never says %q", jumpSaid)
+			return fmt.Errorf("ktsn-guest never reports %q", jumpSaid)
 		}
 		return nil
 	})

@@ -163,7 +163,7 @@ func (c *captured) forgedArrives(t *testing.T, e *guestAttacker, pod string, mak
 		if c.port(t, pod).Passed == passed || c.port(t, pod).Mode != capture.All {
 			return came, nil
 		}
-		return false, errors.New("the bridge goes on to forward frames")
+		return false, errors.New("the bridge continues to forward frames")
 	})
 }
 

@@ -74,7 +74,7 @@ func checkUndisturbed(t *testing.T, seen []markedPacket, before, after guestStat
 	least := min(before.AheadNs, after.AheadNs) - max(before.BoundNs, after.BoundNs)
 	for i, message := range seen {
 		if i > 0 && message.number <= seen[i-1].number {
-			t.Errorf("message %d is behind message %d", message.number, seen[i-1].number)
+			t.Errorf("message %d follows message %d", message.number, seen[i-1].number)
 		}
 		if early := message.txtime + least - message.wireTAI; early > 0 {
 			t.Errorf("message %d left %v early", message.number, time.Duration(early))
@@ -200,7 +200,7 @@ func (m *machines) guestClock(t *testing.T, way guestPath) guestStatus {
 	output := m.machine.run(t, "%sktsn-guest status --interface %s -o json", way.in, way.device)
 	var all []guestStatus
 	if err := json.Unmarshal([]byte(output), &all); err != nil || len(all) != 1 {
-		t.Fatalf("ktsn-guest says %q: %v", output, err)
+		t.Fatalf("ktsn-guest reports %q: %v", output, err)
 	}
 	return all[0]
 }
@@ -255,7 +255,7 @@ func (m *machines) heldOnce(t *testing.T, way guestPath, command string) {
 	seen := awaitMarks(t, tap, heldCount)
 	traced := timedMessages(following.stop())
 	if after.Sent-before.Sent != heldCount || len(after.Refused) > 0 {
-		t.Errorf("ktsn-guest says %+v before and %+v after", before, after)
+		t.Errorf("ktsn-guest reports %+v before and %+v after", before, after)
 	}
 	if strings.Contains(command, "--clock") {
 		checkNoneEarly(t, traced, seen, heldCount)
@@ -337,7 +337,7 @@ func (m *machines) podSends(t *testing.T, count int) []control.TracedMessage {
 			t.Fatalf("%v: %s", err, sending.Stderr())
 		}
 	case <-time.After(time.Duration(count)*3*window + patience):
-		t.Fatal("the pod goes on to send")
+		t.Fatal("the pod continues to send")
 	}
 	time.Sleep(2 * 50 * time.Millisecond)
 	return timedMessages(following.stop())
@@ -473,7 +473,7 @@ tc qdisc replace dev %[1]s parent 100:2 etf clockid CLOCK_TAI delta 500000`, way
 		seen := awaitMarks(t, tap, 0)
 		for i := 1; i < len(seen); i++ {
 			if seen[i].number <= seen[i-1].number {
-				t.Errorf("message %d is behind message %d", seen[i].number, seen[i-1].number)
+				t.Errorf("message %d follows message %d", seen[i].number, seen[i-1].number)
 			}
 		}
 		released = behindTimes(seen, before)

@@ -148,7 +148,7 @@ func (l *lab) attach(t *testing.T, client *control.Client, daemon *process.Proce
 		client.EndpointAdd(ctx, l.endpoint()),
 		client.SocketAdd(ctx, identity, l.socket))
 	if err != nil {
-		t.Fatalf("attach pod a: %v\nktsnd says: %s", err, daemon.Stderr())
+		t.Fatalf("attach pod a: %v\nktsnd's log: %s", err, daemon.Stderr())
 	}
 }
 
@@ -170,7 +170,7 @@ func connect(t *testing.T, daemon *process.Process, path string) *control.Client
 		if err == nil {
 			t.Cleanup(func() { client.Close() })
 			if _, err := client.Status(t.Context()); err != nil {
-				t.Fatalf("ktsnd does not answer: %v\nit says: %s", err, daemon.Stderr())
+				t.Fatalf("ktsnd does not answer: %v\nits log: %s", err, daemon.Stderr())
 			}
 			return client, nil
 		}
@@ -179,7 +179,7 @@ func connect(t *testing.T, daemon *process.Process, path string) *control.Client
 			t.Fatal(daemon.Ended())
 		default:
 		}
-		return nil, fmt.Errorf("ktsnd does not listen: %v\nit says: %s", err, daemon.Stderr())
+		return nil, fmt.Errorf("ktsnd does not listen: %v\nits log: %s", err, daemon.Stderr())
 	})
 }
 
@@ -192,7 +192,7 @@ func start(t *testing.T, where *topology.Namespace, name string, command *exec.C
 	}
 	t.Cleanup(func() {
 		if err := started.Stop(patience); err != nil {
-			t.Errorf("%v\nit said: %s", err, started.Stderr())
+			t.Errorf("%v\nits log: %s", err, started.Stderr())
 		}
 	})
 	return started
@@ -239,7 +239,7 @@ func finish(t *testing.T, running *process.Process) error {
 	case <-running.Done():
 		return running.Wait()
 	case <-time.After(patience):
-		t.Fatalf("%s does not end; it said: %s\nits threads:\n%s", running.Name(), running.Stderr(), running.Threads())
+		t.Fatalf("%s does not end; its log: %s\nits threads:\n%s", running.Name(), running.Stderr(), running.Threads())
 		return nil
 	}
 }
@@ -393,7 +393,7 @@ func startListener(t *testing.T, pod *topology.Namespace, at netip.AddrPort, cou
 	writable.Close()
 	_ = readable.SetReadDeadline(time.Now().Add(patience))
 	if _, err := readable.Read(make([]byte, 1)); err != nil {
-		t.Fatalf("the listener is not ready: %v; it says: %s", err, listener.Stderr())
+		t.Fatalf("the listener is not ready: %v; its log: %s", err, listener.Stderr())
 	}
 	return listener
 }
@@ -406,7 +406,7 @@ func drain(t *testing.T, listener *process.Process) {
 	time.Sleep(500 * time.Millisecond) // for frames in the kernel's backlog
 	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
 		if unread(t, listener) > 0 {
-			return fmt.Errorf("the listener does not read; it says: %s", listener.Stderr())
+			return fmt.Errorf("the listener does not read; its log: %s", listener.Stderr())
 		}
 		return nil
 	})

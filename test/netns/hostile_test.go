@@ -109,7 +109,7 @@ func (a *attack) results(t *testing.T) map[string]int {
 		name, number, _ := strings.Cut(strings.TrimSpace(line), " ")
 		value, err := strconv.Atoi(number)
 		if err != nil {
-			t.Fatalf("%s said %q", a.Name(), line)
+			t.Fatalf("%s reports %q", a.Name(), line)
 		}
 		results[name] = value
 	}
@@ -132,7 +132,7 @@ func (h *hostile) listenHostile(t *testing.T) func() int {
 				return
 			}
 			if source.Addr() != neighborAddress {
-				t.Errorf("a message of the hostile pod comes from %s", source)
+				t.Errorf("a message of the hostile pod arrives from %s", source)
 			}
 			count++
 		}
@@ -158,7 +158,7 @@ func (l *lab) goodTraffic(t *testing.T, count int, begin func()) {
 			t.Fatalf("message %d is the %d. to arrive:%s", message.Sequence, i, arrivals(f.received, i))
 		}
 		if message.Arrival < message.Txtime {
-			t.Errorf("message %d came %d ns before its time", message.Sequence, message.Txtime-message.Arrival)
+			t.Errorf("message %d arrived %d ns before its time", message.Sequence, message.Txtime-message.Arrival)
 		}
 	}
 }

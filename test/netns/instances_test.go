@@ -59,7 +59,7 @@ func (i *instance) awaitState(t *testing.T, state string) {
 		if err == nil && answer.State == state && answer.Instance == i.name {
 			return nil
 		}
-		return fmt.Errorf("instance %s is %+v, %v, want it %s; it says: %s", i.name, answer, err, state, i.Stderr())
+		return fmt.Errorf("instance %s is %+v, %v, want it %s; its log: %s", i.name, answer, err, state, i.Stderr())
 	})
 }
 
@@ -89,7 +89,7 @@ func (i *instance) terminate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := finish(t, i.Process); err != nil {
-		t.Errorf("instance %s, told to end: %v", i.name, err)
+		t.Errorf("instance %s, terminated: %v", i.name, err)
 	}
 }
 
@@ -155,7 +155,7 @@ func TestNewerInstanceServesAndOlderStandsBy(t *testing.T) {
 	younger, client := lab.upgrade(t, older, "younger")
 	lab.awaitInstance(t, "younger", "older")
 	if output := lab.ask(t, "status"); !strings.Contains(output, "younger; standing by: older") {
-		t.Errorf("status says\n%s", output)
+		t.Errorf("status prints\n%s", output)
 	}
 	if have := children(t, older.PID()); len(have) != 0 || statusField(t, older.PID(), "Threads") != 1 {
 		t.Errorf("the one that stands by has processes %v and %d threads", have, statusField(t, older.PID(), "Threads"))
@@ -224,7 +224,7 @@ func TestOlderInstanceStandsByAtOnce(t *testing.T) {
 	}
 	after, err := client.Status(t.Context())
 	if err != nil || after.PID != before.PID || strings.Contains(serving.Stderr(), "take over") {
-		t.Errorf("the one that serves was asked to hand over: %v; it says: %s", err, serving.Stderr())
+		t.Errorf("the one that serves was asked to hand over: %v; its log: %s", err, serving.Stderr())
 	}
 }
 
@@ -434,7 +434,7 @@ func TestRejectedInstanceDoesNotRetry(t *testing.T) {
 		t.Errorf("it asked %d times in half a second, want %d at most", times, most)
 	}
 	if log := instance.Stderr(); log != "" {
-		t.Errorf("it says: %s", log)
+		t.Errorf("its log: %s", log)
 	}
 	listener.Close()
 	instance.awaitState(t, control.StateServing)
@@ -596,7 +596,7 @@ func (l *lab) killAt(t *testing.T, name, at string, victim func(successor *insta
 	case dead := <-killed:
 		_ = finish(t, dead)
 	case <-time.After(patience):
-		t.Fatalf("the hand-over did not come to %s; the successor says: %s", at, successor.Stderr())
+		t.Fatalf("the hand-over did not reach %s; the successor's log: %s", at, successor.Stderr())
 	}
 	// At the previous socket or the successor's own.
 	if at == stepTaken || victim(successor) == successor.Process {

@@ -89,7 +89,7 @@ func checkIsochron(t *testing.T, receive func(time.Duration) []byte) {
 		}
 	}
 	if more := receive(afterTheLast); more != nil {
-		t.Errorf("% x came after the last", more)
+		t.Errorf("% x arrived after the last", more)
 	}
 }
 

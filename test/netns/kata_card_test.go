@@ -82,7 +82,7 @@ func (p *cardPod) add(t *testing.T, configs *libcni.NetworkConfigList) (*current
 func speaksOf(t *testing.T, err error, part string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), part) {
-		t.Errorf("it says %v, and should speak of %q", err, part)
+		t.Errorf("got %v, want %q", err, part)
 	}
 }
 

@@ -106,7 +106,7 @@ func (h *hypervisor) boot(t *testing.T, domain string) {
 	})
 	for _, arguments := range [][]string{{"define", path}, {"start", hypervisorDomain}} {
 		if output, err := h.virsh(arguments...); err != nil {
-			t.Fatalf("virsh %q: %v: %s\nlibvirtd says: %s\nthe domain is %s", arguments, err, output, h.daemon.Stderr(), domain)
+			t.Fatalf("virsh %q: %v: %s\nlibvirtd's log: %s\nthe domain is %s", arguments, err, output, h.daemon.Stderr(), domain)
 		}
 	}
 }
@@ -158,7 +158,7 @@ func (h *hypervisor) machineAnswers(t *testing.T, send, there int, frame []byte)
 		if back := receiveFrame(t, there, 200*time.Millisecond); back != nil {
 			return back, nil
 		}
-		return nil, fmt.Errorf("the machine does not answer; QEMU says: %s", h.log())
+		return nil, fmt.Errorf("the machine does not answer; QEMU's log: %s", h.log())
 	})
 }
 
@@ -188,7 +188,7 @@ func TestGuestsOfKubeVirtByTap(t *testing.T) {
 	frame := fmt.Appendf(slices.Concat(mac, from, []byte{carriedEtherType >> 8, carriedEtherType & 0xff}), "%-46s", "and back")
 	back := h.machineAnswers(t, send, there, frame)
 	if want := slices.Concat(from, mac, frame[12:]); !bytes.Equal(back, want) {
-		t.Errorf("%x comes back, want %x", back, want)
+		t.Errorf("%x returns, want %x", back, want)
 	}
 	h.checkClock(t)
 	if output, err := h.virsh("dumpxml", hypervisorDomain); err != nil || !strings.Contains(output, "<driver queues='2'>") || !strings.Contains(output, "<host gso='off' tso4='off'") {
@@ -252,7 +252,7 @@ func TestGuestsOfKubeVirtByVhostUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	if back := arrivedText(t, there); back != text {
-		t.Errorf("%q comes back, want %q", back, text)
+		t.Errorf("%q returns, want %q", back, text)
 	}
 	if now := nowTAI(t); now < at {
 		t.Errorf("a frame arrives %d ns before its time", at-now)

@@ -157,7 +157,7 @@ func TestGuestsDetachLeavesNothing(t *testing.T) {
 		t.Errorf("it was attached as %+v", m.Machine)
 	}
 	if output := string(c.vm(t, "list", "--state-dir", m.stateDir)); !strings.Contains(output, m.Tap) || !strings.Contains(output, m.Address) {
-		t.Errorf("ktsn vm list says %q", output)
+		t.Errorf("ktsn vm list reports %q", output)
 	}
 	for part, arguments := range map[string][]string{
 		"is connected already": {"attach", machineName, "--network", "tsn", "--conf-dir", m.ConfDir},
@@ -166,7 +166,7 @@ func TestGuestsDetachLeavesNothing(t *testing.T) {
 		"no virtual machine":   {"detach", "vm2"},
 	} {
 		if err := c.tryVM(t, append(arguments, "--state-dir", m.stateDir)...); err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("ktsn vm %q: %v, and should speak of %q", arguments, err, part)
+			t.Errorf("ktsn vm %q: %v, want %q", arguments, err, part)
 		}
 	}
 	c.vm(t, "detach", machineName, "--state-dir", m.stateDir)
@@ -226,7 +226,7 @@ func TestGuestsFailedAttachLeavesNothing(t *testing.T) {
 		"make the network namespace ktsn-vm-" + machineName: append(slices.Clone(again), plugins...),
 	} {
 		if err := c.tryVM(t, arguments...); err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("%v, and should speak of %q", err, part)
+			t.Errorf("%v, want %q", err, part)
 		}
 		if left := leftIn(t, stateDir); len(left) > 0 {
 			t.Errorf("%q are left", left)
@@ -399,7 +399,7 @@ func TestGuestsByVhostUserAreNotMigrated(t *testing.T) {
 	conn := testlab.EventuallyValue(t, patience, 10*time.Millisecond, func() (net.Conn, error) {
 		conn, err := net.Dial("unix", control)
 		if err != nil {
-			return nil, fmt.Errorf("%w; QEMU says: %s; the relay says: %s", err, machine.Stderr(), rig.relay.Stderr())
+			return nil, fmt.Errorf("%w; QEMU's log: %s; the relay's log: %s", err, machine.Stderr(), rig.relay.Stderr())
 		}
 		return conn, nil
 	})
@@ -407,7 +407,7 @@ func TestGuestsByVhostUserAreNotMigrated(t *testing.T) {
 	q := newQMP(t, conn)
 	refused := q.try(t, "migrate", map[string]any{"uri": "exec:cat >/dev/null"})
 	if !strings.Contains(refused, "vhost-user backend lacks") {
-		t.Errorf("QEMU says %q of a migration", refused)
+		t.Errorf("QEMU reports %q of a migration", refused)
 	}
 	t.Log(refused)
 }

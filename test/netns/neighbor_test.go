@@ -334,10 +334,10 @@ func checkP90(t *testing.T, byMode map[string][]turnResult) {
 	limit := 4*bestP90(byMode[alone]) + spare
 	for mode, all := range byMode {
 		if p90 := bestP90(all); p90 > limit {
-			t.Errorf("beside %s departures were %v late at p90 in the best of the turns; want at most %v", mode, p90, limit)
+			t.Errorf("next to %s departures were %v late at p90 in the best of the turns; want at most %v", mode, p90, limit)
 		}
 		if _, lost := summarize(all); lost != 0 {
-			t.Errorf("beside %s %d messages were lost", mode, lost)
+			t.Errorf("next to %s %d messages were lost", mode, lost)
 		}
 	}
 }
@@ -396,7 +396,7 @@ func TestForgedNetlinkDelaysNobody(t *testing.T) {
 	stubborn := enemy.start(t, "netlink", patience)
 	time.Sleep(200 * time.Millisecond)
 	if err := daemon.Stop(patience); err != nil {
-		t.Errorf("ktsnd does not end beside it: %v", err)
+		t.Errorf("ktsnd does not end: %v", err)
 	}
 	kill(t, stubborn.Process)
 }

@@ -291,14 +291,14 @@ func TestReportsSurviveKtsnd(t *testing.T) {
 			defer listener.Close()
 			running, lines := lab.startInterlude(t)
 			if want := []string{"before = 1, 0x8, data as given"}; !slices.Equal(lines, want) {
-				t.Fatalf("it said %q, want %q; %s", lines, want, running.Stderr())
+				t.Fatalf("got %q, want %q; %s", lines, want, running.Stderr())
 			}
 			replace(t, lab, daemon)
 			running.stdin.Close()
 			want := []string{"after = 1, 0x8, data as given", "poll = 1, 0x8", "read = before", "read = after",
 				"after they were read = 0, 0", "last = 1, 0x8, data as given"}
 			if lines := running.said(); !slices.Equal(lines, want) {
-				t.Errorf("it said %q, want %q", lines, want)
+				t.Errorf("got %q, want %q", lines, want)
 			}
 			if err := finish(t, running.Process); err != nil {
 				t.Error(err)

@@ -91,7 +91,7 @@ func (l *ovsLab) checkRefused(t *testing.T, want string, options ...string) {
 	before := l.state(t)
 	output, err := l.ktsn(t, "setup", append(l.setup(), options...)...)
 	if err == nil || !strings.Contains(output, want) || strings.Count(strings.TrimSpace(output), "\n") > 0 {
-		t.Errorf("it ended with %v and said %q, want %q", err, output, want)
+		t.Errorf("it ended with %v and printed %q, want %q", err, output, want)
 	}
 	if after := l.state(t); after != before {
 		t.Errorf("it changed\n%s\ninto\n%s", before, after)
@@ -140,7 +140,7 @@ func TestOpenVSwitchSetupAndTeardownLeaveNothing(t *testing.T) {
 		}
 		output, err := lab.ktsn(t, "status")
 		if err == nil || !strings.Contains(output, "not connected to ktsnd") || strings.Contains(output, "flows are missing") {
-			t.Errorf("status says %v: %s", err, output)
+			t.Errorf("status reports %v: %s", err, output)
 		}
 	})
 	t.Run("and what somebody else added stays", func(t *testing.T) {
@@ -216,7 +216,7 @@ func TestFailedOpenVSwitchTeardownContinues(t *testing.T) {
 	noted := strings.TrimSpace(lab.vsctl(t, "get", "Open_vSwitch", ".", "external_ids:kubernetsn-address-from"))
 	lab.vsctl(t, "set", "Open_vSwitch", ".", mark+`"phys0 nowhere"`)
 	if output, err := lab.ktsn(t, "teardown"); err == nil || !strings.Contains(output, "give phys0 its address back") {
-		t.Fatalf("it ended with %v and said %q", err, output)
+		t.Fatalf("it ended with %v and printed %q", err, output)
 	}
 	if kept := lab.vsctl(t, "get", "Open_vSwitch", ".", "external_ids:kubernetsn-address-from"); !strings.Contains(kept, "nowhere") {
 		t.Errorf("what there is to give back is forgotten: %q", kept)
@@ -283,7 +283,7 @@ func TestOpenVSwitchTeardownAfterItEnded(t *testing.T) {
 				options = lab.setup()
 			}
 			if output, err := lab.ktsn(t, command, options...); err == nil || !strings.Contains(output, ended) {
-				t.Errorf("it ended with %v and said %q", err, output)
+				t.Errorf("it ended with %v and printed %q", err, output)
 			}
 		})
 	}
@@ -314,7 +314,7 @@ func (l *ovsLab) stopAfter(t *testing.T, wait time.Duration, signal os.Signal) {
 	select {
 	case <-setup.Done():
 	case <-time.After(2 * patience):
-		t.Fatalf("ktsn ovs setup goes on after %v", signal)
+		t.Fatalf("ktsn ovs setup continues after %v", signal)
 	}
 }
 
@@ -342,7 +342,7 @@ func TestInterruptedOpenVSwitchSetupLeavesNothing(t *testing.T) {
 		wait := whole * time.Duration(i) / moments
 		lab.stopAfter(t, wait, syscall.SIGTERM)
 		if after := lab.state(t); after != fresh && !lab.complete(t) {
-			t.Errorf("told to end after %s: of\n%s\nis left\n%s", wait, fresh, after)
+			t.Errorf("terminated after %s: of\n%s\nis left\n%s", wait, fresh, after)
 		}
 		if output, err := lab.ktsn(t, "teardown"); err != nil {
 			t.Fatalf("%v: %s", err, output)
@@ -365,7 +365,7 @@ func TestInterruptedOpenVSwitchSetupLeavesNothing(t *testing.T) {
 	}
 	t.Logf("setup takes %s; of %d that were killed %d left something, which teardown removed", whole, moments, halfway)
 	if halfway == 0 {
-		t.Error("nobody was killed half-way")
+		t.Error("no process was killed in between")
 	}
 }
 
@@ -400,7 +400,7 @@ func TestInvalidOpenVSwitchSocketIsNamed(t *testing.T) {
 			daemon := start(t, lab.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), append(lab.daemonArguments(), "--uplink", "ovs", "--vhost-socket", test.path)...))
 			err := finish(t, daemon)
 			if err == nil || !strings.Contains(daemon.Stderr(), test.path) || !strings.Contains(daemon.Stderr(), test.want) {
-				t.Errorf("it ended with %v and said %q, want %q", err, daemon.Stderr(), test.want)
+				t.Errorf("it ended with %v and printed %q, want %q", err, daemon.Stderr(), test.want)
 			}
 		})
 	}
@@ -411,7 +411,7 @@ func TestInvalidOpenVSwitchSocketIsNamed(t *testing.T) {
 		err := client.EndpointAdd(t.Context(), control.Endpoint{Identity: identity, Interface: topology.PodInterface, Netns: lab.PodA.Path(),
 			VNI: ovs.MaxNetwork + 1})
 		if err == nil || !strings.Contains(err.Error(), "carries networks 1 to 4094") {
-			t.Errorf("it says %v", err)
+			t.Errorf("got %v", err)
 		}
 		info, err := os.Stat(socket)
 		if err != nil || info.Mode().Perm() != 0o700 && info.Mode().Perm() != 0o600 {
@@ -547,7 +547,7 @@ func TestKtsndFailsWithoutOpenVSwitchAnswer(t *testing.T) {
 			case <-time.After(10 * time.Millisecond):
 			}
 			if time.Since(began) > patience {
-				t.Fatalf("ktsnd neither starts nor ends but says: %s", daemon.Stderr())
+				t.Fatalf("ktsnd neither starts nor ends; its log: %s", daemon.Stderr())
 			}
 		}
 		interruptedWithin(t, daemon, endsWithin)
@@ -566,7 +566,7 @@ func checkUnanswered(t *testing.T, daemon *process.Process, took time.Duration) 
 		t.Errorf("ktsnd ends after %v, want %d attempts of %v each", took, attempts, answerTimeout)
 	}
 	if !strings.Contains(daemon.Stderr(), "does not answer") {
-		t.Errorf("ktsnd says %s", daemon.Stderr())
+		t.Errorf("ktsnd reports %s", daemon.Stderr())
 	}
 }
 

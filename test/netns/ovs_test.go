@@ -139,7 +139,7 @@ func (l *ovsLab) startOVSDaemon(t *testing.T) (*process.Process, *control.Client
 	daemon, client := l.startDaemon(t, l.uplink()...)
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("ktsnd said: %s\novs-vswitchd's log ends with:\n%s\nsockets are:\n%s", daemon.Stderr(), lastOf(l.log(t), 8000), l.vhostSockets())
+			t.Logf("ktsnd's log: %s\novs-vswitchd's log ends with:\n%s\nsockets are:\n%s", daemon.Stderr(), lastOf(l.log(t), 8000), l.vhostSockets())
 		}
 	})
 	return daemon, client
@@ -227,7 +227,7 @@ func TestMessagesGoThroughOpenVSwitch(t *testing.T) {
 		conn := join(t, lab.PodB, "udp4", group)
 		lab.sendTo(t, "--multicast-interface", topology.PodInterface, "--to", group.Addr().String(), "--port", "7790", "200000:to all")
 		if text, from := receive(t, conn); text != "to all" || from.Addr() != topology.PodAddressA {
-			t.Errorf("%q came from %s", text, from)
+			t.Errorf("%q arrived from %s", text, from)
 		}
 		silent(t, conn)
 	})
@@ -257,7 +257,7 @@ func (l *ovsLab) checkOwnFlow(t *testing.T) {
 	for priority, arrive := range map[string]int{"6": 0, "5": count} {
 		seen := l.run(t, traffic{count: count, payloadBytes: 64, talkerOptions: []string{"--priority", priority}, environment: l.preloaded(t)})
 		if len(seen.sent) != count || len(seen.received) != arrive {
-			t.Errorf("of priority %s were %d sent, and %d came", priority, len(seen.sent), len(seen.received))
+			t.Errorf("of priority %s were %d sent, and %d arrived", priority, len(seen.sent), len(seen.received))
 		}
 	}
 	if dumped := flows("dump-flows", "cookie=1/-1"); !strings.Contains(dumped, "n_packets=20") {
@@ -278,7 +278,7 @@ func (l *ovsLab) checkAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text, from := receive(t, conn); text != "an answer" || from.Addr() != topology.PodAddressB {
-		t.Errorf("%q came from %s", text, from)
+		t.Errorf("%q arrived from %s", text, from)
 	}
 }
 
@@ -309,7 +309,7 @@ func TestPluginAttachesThroughOpenVSwitchWithKtsnd(t *testing.T) {
 		lab.wiring.A.Through(ovs.BridgePhysical, "tsnvx4711")
 		err := lab.wiring.A.Attach(t.Context(), client, lab.control)
 		if err == nil || !strings.Contains(err.Error(), "ktsn ovs setup") {
-			t.Errorf("it says %v", err)
+			t.Errorf("got %v", err)
 		}
 	})
 }
@@ -349,7 +349,7 @@ func TestKilledOpenVSwitchReconnects(t *testing.T) {
 	running.checkWentOn(t, 50)
 	for _, message := range running.received {
 		if late := time.Duration(message.Arrival - message.Txtime); late > time.Second {
-			t.Errorf("message %d came %s late: it waited for Open vSwitch", message.Sequence, late)
+			t.Errorf("message %d arrived %s late: it waited for Open vSwitch", message.Sequence, late)
 		}
 	}
 	awaitLog(t, keeper, "was restarted and is set up again")
@@ -395,10 +395,10 @@ func TestOpenVSwitchIsFoundWithoutDatabaseEntry(t *testing.T) {
 	lab.vsctl(t, "set", "Interface", "ktsnd", "link_state=down", "status={mode=client,status=disconnected}")
 	output, err := lab.ktsn(t, "status")
 	if err != nil || !strings.Contains(output, "ktsnd connected: yes") {
-		t.Errorf("it ends with %v and says %s", err, output)
+		t.Errorf("it ends with %v and logs %s", err, output)
 	}
 	if link := lab.vsctl(t, "get", "Interface", "ktsnd", "link_state"); link != "up\n" {
-		t.Errorf("the database goes on saying that the link is %s", link)
+		t.Errorf("the database continues saying that the link is %s", link)
 	}
 }
 
@@ -549,7 +549,7 @@ func TestAgentMaintainsOpenVSwitch(t *testing.T) {
 	select {
 	case <-restarted:
 	case <-time.After(patience):
-		t.Fatal("nobody saw that Open vSwitch was started anew")
+		t.Fatal("nothing noticed that Open vSwitch was restarted")
 	}
 	if err := lab.followIn(t, follower, wanted); err != nil {
 		t.Fatal(err)
@@ -631,12 +631,12 @@ func (s *stream) check(t *testing.T, count int) {
 			t.Errorf("from %s came %+v", s.source, message)
 		}
 		if s.timed && message.Arrival < message.Txtime {
-			t.Errorf("message %d came %d ns before its time", message.Sequence, message.Txtime-message.Arrival)
+			t.Errorf("message %d arrived %d ns before its time", message.Sequence, message.Txtime-message.Arrival)
 		}
 		came[message.Sequence] = true
 	}
 	if len(came) != count {
-		t.Errorf("%d of %d messages came from %s", len(came), count, s.source)
+		t.Errorf("%d of %d messages arrived from %s", len(came), count, s.source)
 	}
 }
 

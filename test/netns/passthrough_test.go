@@ -74,14 +74,14 @@ func runPassthrough(t *testing.T, arguments ...string) (string, error) {
 func cardRefused(t *testing.T, part string, arguments ...string) {
 	t.Helper()
 	if output, err := runPassthrough(t, arguments...); err == nil || !strings.Contains(err.Error(), part) {
-		t.Errorf("ktsn vm passthrough %q says %q, %v, and should speak of %q", arguments, output, err, part)
+		t.Errorf("ktsn vm passthrough %q reports %q, %v, want %q", arguments, output, err, part)
 	}
 }
 
 func cardDone(t *testing.T, part string, arguments ...string) {
 	t.Helper()
 	if output, err := runPassthrough(t, arguments...); err != nil || !strings.Contains(output, part) {
-		t.Fatalf("ktsn vm passthrough %q says %q, %v, and should speak of %q", arguments, output, err, part)
+		t.Fatalf("ktsn vm passthrough %q reports %q, %v, want %q", arguments, output, err, part)
 	}
 }
 
@@ -170,11 +170,11 @@ func sendByCard(t *testing.T, card, wire *passthrough.Device) {
 	const count = 200
 	seen := lab.run(t, traffic{count: count, payloadBytes: 64, environment: lab.preloaded(t), talkerOptions: []string{"--cycle", "20ms", "--lead", "10ms"}})
 	if len(seen.received) != count {
-		t.Errorf("%d of %d messages came; ktsnd says %s", len(seen.received), count, daemon.Stderr())
+		t.Errorf("%d of %d messages arrived; ktsnd reports %s", len(seen.received), count, daemon.Stderr())
 	}
 	for _, message := range seen.received {
 		if message.Arrival < message.Txtime {
-			t.Errorf("message %d came %v early", message.Sequence, time.Duration(message.Txtime-message.Arrival))
+			t.Errorf("message %d arrived %v early", message.Sequence, time.Duration(message.Txtime-message.Arrival))
 		}
 	}
 	status, err := client.Status(t.Context())

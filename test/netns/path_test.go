@@ -61,7 +61,7 @@ func TestMessagesArriveUnchangedFromPodAddresses(t *testing.T) {
 			checkAllArrived(t, seen, count)
 			for _, received := range seen.received {
 				if received.Source != source || int(received.PayloadBytes) != payloadBytes {
-					t.Errorf("message %d has %d bytes and comes from %s", received.Sequence,
+					t.Errorf("message %d has %d bytes and arrives from %s", received.Sequence,
 						received.PayloadBytes, received.Source)
 				}
 			}
@@ -225,7 +225,7 @@ func TestMessagesLeaveInTimeOrder(t *testing.T) {
 			for _, arrival := range arrivals {
 				texts = append(texts, arrival.text)
 				if arrival.source.Addr() != topology.PodAddressA {
-					t.Errorf("%q came from %s", arrival.text, arrival.source)
+					t.Errorf("%q arrived from %s", arrival.text, arrival.source)
 				}
 			}
 			if !slices.Equal(texts, test.want) {

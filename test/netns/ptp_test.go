@@ -102,7 +102,7 @@ func (n *clockNode) awaitProbe(t *testing.T, kept *process.Process, domain int) 
 		case <-time.After(50 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the probe says %s", output)
+			t.Fatalf("the probe reports %s", output)
 		}
 	}
 }
@@ -120,7 +120,7 @@ func (n *clockNode) awaitFollowing(t *testing.T, kept *process.Process, grandmas
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("node b does not follow %s:\n%s%s%s\nit says: %s", grandmaster, status, port, current, kept.Stderr())
+			t.Fatalf("node b does not follow %s:\n%s%s%s\nits log: %s", grandmaster, status, port, current, kept.Stderr())
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
@@ -198,7 +198,7 @@ func TestPtpElectsGrandmasterAndMeasuresClocks(t *testing.T) {
 			b.awaitFollowing(t, follower, grandmaster, test.domain, test.delay)
 			properties := b.ask(t, test.domain, "GET TIME_PROPERTIES_DATA_SET")
 			if field(properties, "currentUtcOffset") != "37" || field(properties, "currentUtcOffsetValid") != "1" || field(properties, "timeTraceable") != "0" {
-				t.Errorf("node b hears of TAI - UTC\n%s", properties)
+				t.Errorf("node b receives of TAI - UTC\n%s", properties)
 			}
 			for node, kept := range map[*clockNode]*process.Process{a: master, b: follower} {
 				ptp4l := ptp4lOf(t, kept)
@@ -246,7 +246,7 @@ func TestKilledKtsnPtpEndsPtp4l(t *testing.T) {
 	// Init is now ptp4l's parent and reaps it.
 	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
 		if running(ptp4l) {
-			return fmt.Errorf("ptp4l, process %d, goes on", ptp4l)
+			return fmt.Errorf("ptp4l, process %d, continues", ptp4l)
 		}
 		return nil
 	})
@@ -352,7 +352,7 @@ func TestPtp4lAcceptsConfigurations(t *testing.T) {
 						t.Fatal(ptp4l.Ended())
 					default:
 					}
-					return fmt.Errorf("it says %s", ptp4l.Stderr())
+					return fmt.Errorf("got %s", ptp4l.Stderr())
 				}
 				return nil
 			})

@@ -362,7 +362,7 @@ func (b *receivingBench) incoming(t *testing.T) (end func() int) {
 		interrupt(t, f.talker)
 		f.drain(t)
 		if len(f.received) != len(f.sent) {
-			t.Errorf("%d of %d datagrams came to pod a", len(f.received), len(f.sent))
+			t.Errorf("%d of %d datagrams reached pod a", len(f.received), len(f.sent))
 		}
 		return len(f.received)
 	}

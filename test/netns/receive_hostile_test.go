@@ -72,7 +72,7 @@ func (c *ringCompany) receiveStatus(t *testing.T, identity string) (control.Pod,
 			return pod, pod.Receive
 		}
 	}
-	t.Fatalf("ktsnd knows no pod %s", identity)
+	t.Fatalf("ktsnd has no pod %s", identity)
 	return control.Pod{}, control.PodReceive{}
 }
 
@@ -94,12 +94,12 @@ func onlyOnce(t *testing.T, sent, came string) int {
 	seen := map[uint32]bool{}
 	for _, message := range read(t, came, tsnperf.ReadListener) {
 		if seen[message.Sequence] || !message.Valid {
-			t.Errorf("message %d came twice, or not as it was sent", message.Sequence)
+			t.Errorf("message %d arrived twice, or not as it was sent", message.Sequence)
 		}
 		seen[message.Sequence] = true
 	}
 	if len(seen) != count {
-		t.Errorf("%d of %d messages came", len(seen), count)
+		t.Errorf("%d of %d messages arrived", len(seen), count)
 	}
 	return count
 }
@@ -160,7 +160,7 @@ func TestReceiveFloodAffectsOnlyItsPod(t *testing.T) {
 		t.Errorf("of %d messages pod a's rings got %+v", count, podA)
 	}
 	if others.Received == 0 || others.Received+others.Dropped+others.Kernel != 7500 || others.Dropped < 5000 {
-		t.Errorf("of 7500 datagrams the flooded ring says %+v", others)
+		t.Errorf("of 7500 datagrams the flooded ring reports %+v", others)
 	}
 }
 
@@ -264,6 +264,6 @@ func TestReceiveAfterKillHasNoDuplicates(t *testing.T) {
 	got := receivedOf(t, client)
 	drain(t, listener)
 	if count := onlyOnce(t, sent, came); got.Sockets != 1 || got.Dropped != 0 || lab.sideA().counts(t).Received < uint64(count)*9/10 {
-		t.Errorf("of %d messages ktsnd says %+v, the program %+v", count, got, lab.sideA().counts(t))
+		t.Errorf("of %d messages ktsnd reports %+v, the program %+v", count, got, lab.sideA().counts(t))
 	}
 }

@@ -208,7 +208,7 @@ func TestReceiverTableMatchesProgram(t *testing.T) {
 		known = append(known, test.name)
 	}
 	if programs := strings.Fields(string(output)); !slices.Equal(known, programs) {
-		t.Errorf("the test knows\n%q\nthe program\n%q", known, programs)
+		t.Errorf("the test has\n%q\nthe program\n%q", known, programs)
 	}
 }
 

@@ -138,7 +138,7 @@ func (l *lab) startRingListener(t *testing.T, file string) *process.Process {
 	writable.Close()
 	_ = readable.SetReadDeadline(time.Now().Add(patience))
 	if _, err := readable.Read(make([]byte, 1)); err != nil {
-		t.Fatalf("the listener is not ready: %v; it says: %s", err, listener.Stderr())
+		t.Fatalf("the listener is not ready: %v; its log: %s", err, listener.Stderr())
 	}
 	return listener
 }
@@ -203,7 +203,7 @@ func TestReceiveRingSurvivesKtsnd(t *testing.T) {
 			drain(t, listener)
 			count := onlyOnce(t, sent, came)
 			if got.Sockets != 1 || got.Dropped != 0 || got.Received == 0 || lab.sideA().counts(t).Received < uint64(count)*9/10 {
-				t.Errorf("ktsnd says %+v, the program %+v", got, lab.sideA().counts(t))
+				t.Errorf("ktsnd reports %+v, the program %+v", got, lab.sideA().counts(t))
 			}
 		})
 	}
@@ -222,6 +222,6 @@ func TestRedirectedDatagramsReachKernelListeners(t *testing.T) {
 	drain(t, listener)
 	count := onlyOnce(t, sent, came)
 	if counts := lab.sideA().counts(t); count != messages || counts.Redirected != messages {
-		t.Errorf("%d of %d messages came; the program says %+v", count, messages, counts)
+		t.Errorf("%d of %d messages arrived; the program reports %+v", count, messages, counts)
 	}
 }

@@ -197,7 +197,7 @@ func (r *captureRig) awaitCount(t *testing.T, what string, condition func(relaye
 		if condition(counted) {
 			return counted, nil
 		}
-		return relayed{}, fmt.Errorf("%s never: %+v\nthe relay says: %s", what, counted, r.relay.Stderr())
+		return relayed{}, fmt.Errorf("%s never: %+v\nthe relay's log: %s", what, counted, r.relay.Stderr())
 	})
 }
 
@@ -269,7 +269,7 @@ func (r *captureRig) awaitHeartbeat(t *testing.T, than uint64) uint64 {
 		if beat := r.lastBeat(t); beat != than {
 			return beat, nil
 		}
-		return 0, fmt.Errorf("the heartbeat is not renewed; the relay says: %s", r.relay.Stderr())
+		return 0, fmt.Errorf("the heartbeat is not renewed; the relay's log: %s", r.relay.Stderr())
 	})
 }
 
@@ -439,7 +439,7 @@ func TestRelayFramesContinueDuringReplace(t *testing.T) {
 	rig.capture(t, rig.frame(rig.podA, "untimed, after"))
 	for _, expected := range []string{"untimed, after", "timed"} {
 		if text := arrivedText(t, there); text != expected {
-			t.Errorf("%q arrives instead of %q; ktsnd says: %s", text, expected, successor.Stderr())
+			t.Errorf("%q arrives instead of %q; ktsnd's log: %s", text, expected, successor.Stderr())
 		}
 	}
 	if now := nowTAI(t); now < at {

@@ -194,11 +194,11 @@ func TestLateAnswerOfDaemonIsIgnored(t *testing.T) {
 		seen[datagram.label] = true
 		checkAddresses(t, datagram)
 		if datagram.stampTAI < datagram.txtimeTAI {
-			t.Errorf("%s came before its time", datagram.label)
+			t.Errorf("%s arrived before its time", datagram.label)
 		}
 	}
 	if twice != 0 || len(seen)+refused != 100 || counted.Dropped() != 0 {
-		t.Errorf("%d came, %d of them twice, and %d were refused, of 100; %+v", len(seen), twice, refused, counted)
+		t.Errorf("%d arrived, %d of them twice, and %d were refused, of 100; %+v", len(seen), twice, refused, counted)
 	}
 }
 
@@ -218,13 +218,13 @@ func checkTimesKept(t *testing.T, arrived []shapedDatagram, dead, again int64) (
 	waited := 0
 	for _, datagram := range arrived {
 		if seen[datagram.label] {
-			t.Errorf("%s came twice", datagram.label)
+			t.Errorf("%s arrived twice", datagram.label)
 		}
 		seen[datagram.label] = true
 		checkAddresses(t, datagram)
 		after := time.Duration(datagram.stampTAI - datagram.txtimeTAI)
 		if after < 0 {
-			t.Errorf("%s came %v before its time", datagram.label, -after)
+			t.Errorf("%s arrived %v before its time", datagram.label, -after)
 		}
 		if datagram.txtimeTAI > dead && datagram.txtimeTAI < again {
 			waited++
@@ -239,10 +239,10 @@ func checkTimesKept(t *testing.T, arrived []shapedDatagram, dead, again int64) (
 		}
 	}
 	if len(seen) != keptSending || !seen["future"] || !seen["passing"] {
-		t.Errorf("%d of %d messages came: %s", len(seen), keptSending, strings.Join(labelsOf(arrived), " "))
+		t.Errorf("%d of %d messages arrived: %s", len(seen), keptSending, strings.Join(labelsOf(arrived), " "))
 	}
 	if waited < 8 {
-		t.Errorf("only %d messages had to wait; this test has no meaning", waited)
+		t.Errorf("only %d messages had to wait; the test proves nothing", waited)
 	}
 	return late
 }
@@ -274,14 +274,14 @@ func (r *tickingSender) checkAllCame(t *testing.T, client *control.Client) {
 	text := r.line(t)
 	count, err := strconv.Atoi(text)
 	if err != nil {
-		t.Fatalf("it said %q", text)
+		t.Fatalf("got %q", text)
 	}
 	var want []string
 	for i := range count {
 		want = append(want, "tick"+strconv.Itoa(i))
 	}
 	if got := receivedTexts(t, r.listener); !slices.Equal(got, want) {
-		t.Errorf("%d of %d messages came: %v", len(got), count, got)
+		t.Errorf("%d of %d messages arrived: %v", len(got), count, got)
 	}
 	if counted.Dropped() != 0 {
 		t.Errorf("messages were dropped: %+v", counted)
@@ -292,7 +292,7 @@ func (r *tickingSender) checkAllCame(t *testing.T, client *control.Client) {
 func (r *tickingSender) line(t *testing.T) string {
 	t.Helper()
 	if !r.stdout.Scan() {
-		t.Fatalf("it says nothing: %v; on stderr %s", r.stdout.Err(), r.Stderr())
+		t.Fatalf("it prints nothing: %v; on stderr %s", r.stdout.Err(), r.Stderr())
 	}
 	return r.stdout.Text()
 }

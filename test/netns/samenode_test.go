@@ -148,7 +148,7 @@ func TestSameNodeMessagesKeepOrder(t *testing.T) {
 	}
 	for i := 1; i < len(f.received); i++ {
 		if f.received[i].Sequence < f.received[i-1].Sequence {
-			t.Fatalf("message %d came after %d:%s", f.received[i].Sequence, f.received[i-1].Sequence, arrivals(f.received, i))
+			t.Fatalf("message %d arrived after %d:%s", f.received[i].Sequence, f.received[i-1].Sequence, arrivals(f.received, i))
 		}
 	}
 	if failed := awaitSettled(t, client).DeliveryFailed; failed != 0 {

@@ -139,10 +139,10 @@ func (s *session) answer(t *testing.T, wait time.Duration) (got answered) {
 	_ = s.port.SetReadDeadline(time.Now().Add(wait))
 	if !s.answers.Scan() {
 		log, _ := os.ReadFile(filepath.Join(s.machine.Out, guestmachine.LogFile))
-		t.Fatalf("the virtual machine does not answer: %v\nit says: %s", s.answers.Err(), log)
+		t.Fatalf("the virtual machine does not answer: %v\nits log: %s", s.answers.Err(), log)
 	}
 	if err := json.Unmarshal(s.answers.Bytes(), &got); err != nil {
-		t.Fatalf("the virtual machine says %q: %v", s.answers.Text(), err)
+		t.Fatalf("the virtual machine reports %q: %v", s.answers.Text(), err)
 	}
 	return got
 }
@@ -332,7 +332,7 @@ func (r *guestRig) awaitEcho(t *testing.T, send, there int, text string) {
 			}
 			return nil
 		}
-		return fmt.Errorf("%q does not come back; the relay says: %s, and counted %+v", text, r.relay.Stderr(), r.count(t))
+		return fmt.Errorf("%q does not return; the relay's log: %s, and counted %+v", text, r.relay.Stderr(), r.count(t))
 	})
 }
 

@@ -151,7 +151,7 @@ func TestShapeTableMatchesProgram(t *testing.T) {
 		known = append(known, shape.name)
 	}
 	if programs := strings.Fields(string(output)); !slices.Equal(known, programs) {
-		t.Errorf("the test knows\n%q\nthe program\n%q", known, programs)
+		t.Errorf("the test has\n%q\nthe program\n%q", known, programs)
 	}
 }
 
@@ -214,7 +214,7 @@ func checkServed(t *testing.T, shape shape, arrived []shapedDatagram) {
 	seen := map[string]bool{}
 	for _, datagram := range arrived {
 		if seen[datagram.label] {
-			t.Errorf("%s came twice", datagram.label)
+			t.Errorf("%s arrived twice", datagram.label)
 		}
 		seen[datagram.label] = true
 		checkAddresses(t, datagram)
@@ -224,17 +224,17 @@ func checkServed(t *testing.T, shape shape, arrived []shapedDatagram) {
 		}
 		timed++
 		if early := datagram.txtimeTAI - min(datagram.stampTAI, datagram.readTAI); early > 0 {
-			t.Errorf("%s came %v before its time", datagram.label, time.Duration(early))
+			t.Errorf("%s arrived %v before its time", datagram.label, time.Duration(early))
 		}
 		// Messages of several processes that were late when ktsnd took them have no order.
 		late := datagram.stampTAI-datagram.txtimeTAI > time.Millisecond.Nanoseconds()
 		if datagram.txtimeTAI < latest && !late {
-			t.Errorf("%s came behind one of a later time", datagram.label)
+			t.Errorf("%s arrived after a message with a later time", datagram.label)
 		}
 		latest = max(latest, datagram.txtimeTAI)
 	}
 	if timed != shape.timed || untimed != shape.untimed {
-		t.Errorf("%d with and %d without a time came, want %d and %d: %v", timed, untimed, shape.timed, shape.untimed,
+		t.Errorf("%d with and %d without a time arrived, want %d and %d: %v", timed, untimed, shape.timed, shape.untimed,
 			labelsOf(arrived))
 	}
 }
@@ -242,10 +242,10 @@ func checkServed(t *testing.T, shape shape, arrived []shapedDatagram) {
 func checkAddresses(t *testing.T, datagram shapedDatagram) {
 	t.Helper()
 	if datagram.source.Addr() != topology.PodAddressA || (datagram.port != 0 && datagram.source.Port() != datagram.port) {
-		t.Errorf("%s came from %s, its socket is on port %d", datagram.label, datagram.source, datagram.port)
+		t.Errorf("%s arrived from %s, its socket is on port %d", datagram.label, datagram.source, datagram.port)
 	}
 	if datagram.destination != datagram.to {
-		t.Errorf("%s was for %s and came to %s", datagram.label, datagram.to, datagram.destination)
+		t.Errorf("%s was for %s and reached %s", datagram.label, datagram.to, datagram.destination)
 	}
 }
 

@@ -29,7 +29,7 @@ func (l *lab) takeOver(t *testing.T, before *process.Process, options ...string)
 	arguments := append(append(l.daemonArguments(), "--take-over"), options...)
 	after := start(t, l.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), arguments...))
 	if err := finish(t, before); err != nil {
-		t.Fatalf("the ktsnd that was replaced: %v\nit said: %s\nthe other: %s", err, before.Stderr(), after.Stderr())
+		t.Fatalf("the ktsnd that was replaced: %v\nits log: %s\nthe other: %s", err, before.Stderr(), after.Stderr())
 	}
 	return after, connect(t, after, l.control)
 }
@@ -42,7 +42,7 @@ func departurePause(t *testing.T, successor *process.Process) time.Duration {
 	awaitLog(t, successor, "departures paused for")
 	match := pausedLine.FindStringSubmatch(successor.Stderr())
 	if match == nil {
-		t.Fatalf("the successor does not say how long it took; it says: %s", successor.Stderr())
+		t.Fatalf("the successor does not report its duration; its log: %s", successor.Stderr())
 	}
 	us, err := strconv.Atoi(match[1])
 	if err != nil {

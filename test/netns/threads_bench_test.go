@@ -32,7 +32,7 @@ func (l *lab) sendCall(t *testing.T, threads int) float64 {
 	}
 	var p50, p99 float64
 	if _, err := fmt.Sscan(output.String(), &p50, &p99); err != nil {
-		t.Fatalf("ktsn-test-threads said %q: %v", output, err)
+		t.Fatalf("ktsn-test-threads reports %q: %v", output, err)
 	}
 	return p50
 }

@@ -140,10 +140,10 @@ func (l *lab) startSizer(t *testing.T) *sizer {
 func (s *sizer) send(t *testing.T, which string, size int) string {
 	t.Helper()
 	if _, err := fmt.Fprintln(s.stdin, which, size); err != nil {
-		t.Fatalf("%v; it says %s", err, s.Stderr())
+		t.Fatalf("%v; its log: %s", err, s.Stderr())
 	}
 	if !s.stdout.Scan() {
-		t.Fatalf("it says nothing more; %s", s.Stderr())
+		t.Fatalf("it prints nothing more; %s", s.Stderr())
 	}
 	return s.stdout.Text()
 }

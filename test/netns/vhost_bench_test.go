@@ -30,7 +30,7 @@ func benchVhostRelay(t *testing.T, timed bool, bytes int) {
 	rig := newGuestRig(t, 1, false, "--records")
 	drain := startDialogue(t, rig.NodeA, "ktsn-test-drain", on("0", "nice", []string{"-n", "-15", program(t, "ktsn-test-drain"), rig.socket}))
 	if !drain.stdout.Scan() || drain.stdout.Text() != "ready" {
-		t.Fatalf("nobody empties the ring: %s", drain.Stderr())
+		t.Fatalf("the ring is not emptied: %s", drain.Stderr())
 	}
 	if err := os.Chmod(rig.socket, 0o666); err != nil {
 		t.Fatal(err)

@@ -68,7 +68,7 @@ func TestVhostMaliciousFrontEnd(t *testing.T) {
 func (r *guestRig) endsWithASentence(t *testing.T, sentence string) {
 	t.Helper()
 	if err := finish(t, r.relay); err == nil || !strings.Contains(r.relay.Stderr(), sentence) {
-		t.Errorf("it ended with %v and said %s", err, r.relay.Stderr())
+		t.Errorf("it ended with %v and printed %s", err, r.relay.Stderr())
 	}
 }
 

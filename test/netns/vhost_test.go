@@ -156,7 +156,7 @@ func (r *guestRig) awaitSocket(t *testing.T) {
 		if _, err := os.Stat(r.path); err == nil {
 			return nil
 		}
-		return fmt.Errorf("the relay does not listen; it says: %s", r.relay.Stderr())
+		return fmt.Errorf("the relay does not listen; its log: %s", r.relay.Stderr())
 	})
 }
 
@@ -178,7 +178,7 @@ func (r *guestRig) awaitLine(t *testing.T, want string) {
 			return
 		}
 		if line == "" {
-			t.Fatalf("the guest never says %q; it says: %s\nthe relay says: %s", want, r.guest.Stderr(), r.relay.Stderr())
+			t.Fatalf("the guest never reports %q; its log: %s\nthe relay's log: %s", want, r.guest.Stderr(), r.relay.Stderr())
 		}
 	}
 }
@@ -197,7 +197,7 @@ func (r *guestRig) receiveFromRing(t *testing.T, etherType uint16) (pair int, fr
 	for deadline := time.Now().Add(patience); ; {
 		number, text, _ := strings.Cut(r.line(time.Until(deadline)), " ")
 		if number == "" {
-			t.Fatalf("no frame reaches the guest; the relay says: %s, and counted %+v", r.relay.Stderr(), r.count(t))
+			t.Fatalf("no frame reaches the guest; the relay's log: %s, and counted %+v", r.relay.Stderr(), r.count(t))
 		}
 		frame, err := hex.DecodeString(text)
 		if err == nil && len(frame) > 14 && bytes.Contains(frame[12:18], binary.BigEndian.AppendUint16(nil, etherType)) {
@@ -223,7 +223,7 @@ func (r *guestRig) awaitCount(t *testing.T, what string, condition func(relayed)
 		if condition(counted) {
 			return counted, nil
 		}
-		return relayed{}, fmt.Errorf("%s never: %+v\nthe relay says: %s", what, counted, r.relay.Stderr())
+		return relayed{}, fmt.Errorf("%s never: %+v\nthe relay's log: %s", what, counted, r.relay.Stderr())
 	})
 }
 
