@@ -209,7 +209,7 @@ func TestConfigurationIsApplied(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
-	t.Run("the hardware address that the runtime asks for", func(t *testing.T) {
+	t.Run("the hardware address of the runtime", func(t *testing.T) {
 		pod := lab.a.newPod(t)
 		configs := list(t, lab.a.config(nil))
 		at := pod.attachment()
@@ -241,7 +241,7 @@ func TestConfigurationIsApplied(t *testing.T) {
 		}
 		pod.del(t, config)
 	})
-	t.Run("a socket that is not this plugin's to make", func(t *testing.T) {
+	t.Run("a socket that the plugin must not create", func(t *testing.T) {
 		pod := lab.a.newPod(t)
 		config := lab.a.config(fields{"createSocket": false})
 		result := pod.add(t, config)

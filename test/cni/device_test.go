@@ -322,7 +322,7 @@ func TestMachineDevicesGoWithPod(t *testing.T) {
 			})
 		}
 	}
-	t.Run("an ADD that fails", func(t *testing.T) {
+	t.Run("a failed ADD", func(t *testing.T) {
 		// A device has the tap's name, so that it cannot be created.
 		must(t, pod.Do(func() error { return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: linkAttrs(podTap)}) }))
 		occupied := lab.a.inventory(t, pod)

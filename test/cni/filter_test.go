@@ -218,24 +218,24 @@ func TestTunnelAcceptsOnlyPeersAndTheirSubnets(t *testing.T) {
 		forge  func(mark string) frame
 		reason string
 	}{
-		"a pod's own IPv4 address":               {local, udp(ipv4, target), ""},
-		"a pod's own IPv6 address":               {local, udp(ipv6, target6), ""},
-		"a pod's own address behind a tag":       {local, udp(ipv4, target, tag), ""},
-		"a pod's own address by ARP":             {local, arp(ipv4), ""},
-		"no address yet by ARP":                  {local, arp(netip.IPv4Unspecified()), ""},
-		"a pod's own address as neighbour":       {local, neighbor(ipv6), ""},
-		"a link-local address as neighbour":      {local, neighbor(linkLocal), ""},
-		"another node's address":                 {local, udp(other, target), filter.ReasonSource},
-		"another node's IPv6 address":            {local, udp(other6, target6), filter.ReasonSource},
-		"an address of this node's pods":         {local, udp(r.address(r.b1, true), target), filter.ReasonSource},
-		"another's address behind a tag":         {local, udp(other, target, tag), filter.ReasonSource},
-		"another's IPv6 address behind a tag":    {local, udp(other6, target6, outer), filter.ReasonSource},
-		"a pod's own address behind two tags":    {local, udp(ipv4, target, outer, tag), filter.ReasonSource},
-		"another's address by ARP":               {local, arp(other), filter.ReasonSource},
-		"another's address as neighbour":         {local, neighbor(other6), filter.ReasonSource},
-		"by IPv6, as no tunnel of ours goes":     {"fd00:ff::1", udp(ipv4, target), filter.ReasonIPv6},
-		"from a node that is no peer":            {"192.0.2.77", udp(ipv4, target), filter.ReasonPeer},
-		"from this node, by whoever can pretend": {"192.0.2.2", udp(ipv4, target), ""},
+		"a pod's own IPv4 address":                 {local, udp(ipv4, target), ""},
+		"a pod's own IPv6 address":                 {local, udp(ipv6, target6), ""},
+		"own address in a VLAN frame":              {local, udp(ipv4, target, tag), ""},
+		"a pod's own address by ARP":               {local, arp(ipv4), ""},
+		"no address yet by ARP":                    {local, arp(netip.IPv4Unspecified()), ""},
+		"a pod's own address as neighbour":         {local, neighbor(ipv6), ""},
+		"a link-local address as neighbour":        {local, neighbor(linkLocal), ""},
+		"another node's address":                   {local, udp(other, target), filter.ReasonSource},
+		"another node's IPv6 address":              {local, udp(other6, target6), filter.ReasonSource},
+		"an address of this node's pods":           {local, udp(r.address(r.b1, true), target), filter.ReasonSource},
+		"other pod's address in a VLAN frame":      {local, udp(other, target, tag), filter.ReasonSource},
+		"other pod's IPv6 address in a VLAN frame": {local, udp(other6, target6, outer), filter.ReasonSource},
+		"own address after two VLAN tags":          {local, udp(ipv4, target, outer, tag), filter.ReasonSource},
+		"other pod's address by ARP":               {local, arp(other), filter.ReasonSource},
+		"other pod's address by ND":                {local, neighbor(other6), filter.ReasonSource},
+		"over IPv6":                                {"fd00:ff::1", udp(ipv4, target), filter.ReasonIPv6},
+		"from a node that is no peer":              {"192.0.2.77", udp(ipv4, target), filter.ReasonPeer},
+		"forged source of this node":               {"192.0.2.2", udp(ipv4, target), ""},
 	} {
 		if test.source == "192.0.2.2" {
 			continue // the kernel drops packets from its own address before any filter
@@ -247,7 +247,7 @@ func TestTunnelAcceptsOnlyPeersAndTheirSubnets(t *testing.T) {
 			t.Error("its sockets differ")
 		}
 	})
-	t.Run("peers come and go", func(t *testing.T) {
+	t.Run("peers are added and removed", func(t *testing.T) {
 		r.b.ktsn(t, "node", "peers", "add", "--vni", "42", "192.0.2.77", "10.42.9.0/24")
 		check("a new peer", "192.0.2.77", udp(other, target), "")
 		check("a new peer as the old one's pod", "192.0.2.77", udp(ipv4, target), filter.ReasonSource)

@@ -309,8 +309,8 @@ func foreignFilter(t *testing.T, p *pod) {
 func TestKataAddRollsBackOtherInterfaces(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(*testing.T, *pod){
-		"which nothing was at":              func(*testing.T, *pod) {},
-		"which another's filter was at too": foreignFilter,
+		"which nothing was at":  func(*testing.T, *pod) {},
+		"with a foreign filter": foreignFilter,
 	} {
 		t.Run(name, func(t *testing.T) {
 			lab := newLab(t)

@@ -117,10 +117,10 @@ func TestPodAnswersOnlyForItsAddresses(t *testing.T) {
 		"a neighbour advertisement": {claimed6, func(mark string) frame {
 			return discovery(t, layers.ICMPv6TypeNeighborAdvertisement, forged, r.address(attacker, false), claimed6, 0, mark)
 		}},
-		"a neighbour advertisement behind three headers": {claimed6, func(mark string) frame {
+		"a neighbour advertisement after three headers": {claimed6, func(mark string) frame {
 			return discovery(t, layers.ICMPv6TypeNeighborAdvertisement, forged, r.address(attacker, false), claimed6, 3, mark)
 		}},
-		"a neighbour advertisement behind nine headers": {netip.Addr{}, func(mark string) frame {
+		"a neighbour advertisement after nine headers": {netip.Addr{}, func(mark string) frame {
 			return discovery(t, layers.ICMPv6TypeNeighborAdvertisement, forged, r.address(attacker, false), claimed6, 9, mark)
 		}},
 		"a neighbour advertisement of a link-local address": {linkLocal(macOf(t, victim.Namespace, podIf)), func(mark string) frame {
@@ -191,16 +191,16 @@ func (r *reachable) checkOwnDiscovery(t *testing.T, arrives func(string, frame) 
 	hidden := netip.MustParseAddr("fe80::1234:5678:9abc:def0")
 	const advertisement, solicitation = layers.ICMPv6TypeNeighborAdvertisement, layers.ICMPv6TypeNeighborSolicitation
 	for name, frame := range map[string]frame{
-		"ARP of itself":                     arpOf(t, layers.EthernetTypeARP, layers.ARPReply, mac, own4, broadcast, own4, "ARP of itself"),
-		"ARP with a tag":                    arpOf(t, layers.EthernetTypeARP, layers.ARPReply, mac, own4, broadcast, own4, "ARP with a tag", layers.EthernetTypeDot1Q),
-		"an ARP probe":                      arpOf(t, layers.EthernetTypeARP, layers.ARPRequest, mac, netip.IPv4Unspecified(), broadcast, to, "an ARP probe"),
-		"an advertisement":                  discovery(t, advertisement, mac, own6, own6, 0, "an advertisement"),
-		"one of its link-local address":     discovery(t, advertisement, mac, linkLocal(mac), linkLocal(mac), 1, "one of its link-local address"),
-		"one of an address without a MAC":   discovery(t, advertisement, mac, hidden, hidden, 0, "one of an address without a MAC"),
-		"a solicitation":                    discovery(t, solicitation, mac, own6, r.address(r.b1, false), 0, "a solicitation"),
-		"a search for duplicates":           discovery(t, solicitation, mac, netip.IPv6Unspecified(), own6, 0, "a search for duplicates"),
-		"a router solicitation from none":   discovery(t, layers.ICMPv6TypeRouterSolicitation, mac, netip.IPv6Unspecified(), own6, 0, "a router solicitation from none"),
-		"a datagram from another's address": inFrame(t, mac, r.address(r.b1, true), r.a1, to, "a datagram from another's address"),
+		"ARP of itself":                         arpOf(t, layers.EthernetTypeARP, layers.ARPReply, mac, own4, broadcast, own4, "ARP of itself"),
+		"ARP with a tag":                        arpOf(t, layers.EthernetTypeARP, layers.ARPReply, mac, own4, broadcast, own4, "ARP with a tag", layers.EthernetTypeDot1Q),
+		"an ARP probe":                          arpOf(t, layers.EthernetTypeARP, layers.ARPRequest, mac, netip.IPv4Unspecified(), broadcast, to, "an ARP probe"),
+		"an advertisement":                      discovery(t, advertisement, mac, own6, own6, 0, "an advertisement"),
+		"one of its link-local address":         discovery(t, advertisement, mac, linkLocal(mac), linkLocal(mac), 1, "one of its link-local address"),
+		"one of an address without a MAC":       discovery(t, advertisement, mac, hidden, hidden, 0, "one of an address without a MAC"),
+		"a solicitation":                        discovery(t, solicitation, mac, own6, r.address(r.b1, false), 0, "a solicitation"),
+		"a search for duplicates":               discovery(t, solicitation, mac, netip.IPv6Unspecified(), own6, 0, "a search for duplicates"),
+		"a router solicitation from none":       discovery(t, layers.ICMPv6TypeRouterSolicitation, mac, netip.IPv6Unspecified(), own6, 0, "a router solicitation from none"),
+		"a datagram from another pod's address": inFrame(t, mac, r.address(r.b1, true), r.a1, to, "a datagram from another pod's address"),
 	} {
 		if !arrives(name, frame) {
 			t.Errorf("%s does not arrive", name)

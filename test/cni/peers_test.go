@@ -87,14 +87,14 @@ func TestPeersReachKernelAndKtsnd(t *testing.T) {
 		t.Errorf("as JSON: %s", out)
 	}
 
-	t.Run("a refusal of ktsnd changes nothing", func(t *testing.T) {
+	t.Run("an error of ktsnd changes nothing", func(t *testing.T) {
 		_, err := lab.a.tryKtsn(t, "node", "peers", "add", "--vni", "42", "192.0.2.1", "10.42.9.0/24")
 		if err == nil || !strings.Contains(err.Error(), "this is the local node's own address") {
 			t.Errorf("got %v", err)
 		}
 		checkPeers(t, lab.a, "after it", "192.0.2.2", "192.0.2.2")
 	})
-	t.Run("without ktsnd nothing is changed either", func(t *testing.T) {
+	t.Run("without ktsnd nothing changes", func(t *testing.T) {
 		lab.a.stopDaemon(t)
 		command := exec.Command(program(t, "ktsn"), append(del, "--control", lab.a.control(), "--state-dir", filepath.Join(lab.a.dir, "state"))...)
 		started, err := process.Start(lab.a.Namespace, "ktsn", command)

@@ -138,7 +138,7 @@ func TestFailedAddLeavesNothing(t *testing.T) {
 		"a UID that is none": {at: func(at *libcni.RuntimeConf) { at.Args = [][2]string{{"K8S_POD_UID", "a/b"}} }, code: 4,
 			want: `K8S_POD_UID in CNI_ARGS: "a/b" cannot be an identity; give 1 to 128 letters, digits, dots, dashes and underscores`},
 		"a socket's folder that cannot be made": {changes: fields{"socketDir": "/proc/nowhere"}, code: 999, want: "make a folder for the pod's socket: "},
-		"a socket that somebody else has": {changes: fields{"socketDir": filepath.Join(lab.a.dir, "taken")}, code: 104,
+		"a socket of another process": {changes: fields{"socketDir": filepath.Join(lab.a.dir, "taken")}, code: 104,
 			prepare: func(t *testing.T, p *pod) {
 				path := filepath.Join(p.node.dir, "taken", p.identity(), "app.sock")
 				must(t, os.MkdirAll(path, 0o755))
@@ -332,7 +332,7 @@ func TestAddNeedsSynchronizedClock(t *testing.T) {
 		checkSentence(t, errStatus, 50, "pods cannot be attached: "+step.want)
 		checkSame(t, step.sentence, before, lab.a.inventory(t, first))
 	}
-	t.Run("a clock that is lost keeps others out, and not those that are there", func(t *testing.T) {
+	t.Run("a lost clock rejects new pods and keeps existing ones", func(t *testing.T) {
 		lab.a.clock(t, false, "ptp4l has ended; start it", good)
 		_, err := lab.a.runtime.AddNetworkList(t.Context(), list(t, config), lab.a.newPod(t).attachment())
 		checkRefused(t, err, 109, "ptp4l has ended; start it")
@@ -341,7 +341,7 @@ func TestAddNeedsSynchronizedClock(t *testing.T) {
 		must(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), first.attachment()))
 		first.del(t, config)
 	})
-	t.Run("a network that asks for no clock is served whatever it is", func(t *testing.T) {
+	t.Run("a network without a requirement accepts any clock", func(t *testing.T) {
 		lab.a.newPod(t).add(t, lab.a.config(nil))
 	})
 }

@@ -74,10 +74,10 @@ func TestPodsReachEachOther(t *testing.T) {
 			from, to := ends[0], ends[1]
 			source, target := r.address(from, ipv4), r.address(to, ipv4)
 			t.Run("ICMP "+way+" over "+family, func(t *testing.T) { ping(t, from, target, 56) })
-			t.Run("ICMP in the largest that fits "+way+" over "+family, func(t *testing.T) { ping(t, from, target, largest(ipv4)) })
+			t.Run("largest ICMP "+way+" over "+family, func(t *testing.T) { ping(t, from, target, largest(ipv4)) })
 			t.Run("UDP "+way+" over "+family, func(t *testing.T) { checkUDP(t, from, to, source, target, 56) })
-			t.Run("UDP in the largest that fits "+way+" over "+family, func(t *testing.T) { checkUDP(t, from, to, source, target, largest(ipv4)) })
-			t.Run("UDP that is too large "+way+" over "+family, func(t *testing.T) { checkTooLarge(t, from, target, largest(ipv4)+1) })
+			t.Run("largest UDP "+way+" over "+family, func(t *testing.T) { checkUDP(t, from, to, source, target, largest(ipv4)) })
+			t.Run("oversized UDP "+way+" over "+family, func(t *testing.T) { checkTooLarge(t, from, target, largest(ipv4)+1) })
 			t.Run("TCP "+way+" over "+family, func(t *testing.T) { checkTCP(t, from, to, target) })
 		}
 	}

@@ -33,15 +33,15 @@ func TestDaemonRejectsBadInputInOneLine(t *testing.T) {
 		"no such interface":   {arguments: []string{"--interface", "nowhere0", "--control", "CONTROL"}, want: "nowhere0"},
 		"not Ethernet":        {arguments: []string{"--interface", "lo", "--control", "CONTROL"}, want: "lo"},
 		"an unknown option":   {arguments: []string{"--interface", "phys0", "--control", "CONTROL", "--fast"}, want: "fast"},
-		"a word too many":     {arguments: []string{"--interface", "phys0", "--control", "CONTROL", "now"}, want: "now"},
-		"a CPU that is none":  {arguments: []string{"--interface", "phys0", "--control", "CONTROL", "--cpu", "x"}, want: "--cpu"},
-		"a CPU nobody has":    {arguments: []string{"--interface", "phys0", "--control", "CONTROL", "--cpu", "1000"}, want: "1000"},
+		"an extra argument":   {arguments: []string{"--interface", "phys0", "--control", "CONTROL", "now"}, want: "now"},
+		"an invalid CPU":      {arguments: []string{"--interface", "phys0", "--control", "CONTROL", "--cpu", "x"}, want: "--cpu"},
+		"a missing CPU":       {arguments: []string{"--interface", "phys0", "--control", "CONTROL", "--cpu", "1000"}, want: "1000"},
 		"a priority too high": {arguments: []string{"--interface", "phys0", "--control", "CONTROL", "--fifo", "100"}, want: "--fifo"},
-		"an address that is none": {
+		"an invalid address": {
 			arguments: []string{"--interface", "phys0", "--control", "CONTROL", "--local-address", "192.0.2"}, want: "192.0.2"},
-		"a folder for the socket that is not there": {
+		"a missing folder for the socket": {
 			arguments: []string{"--interface", "phys0", "--control", "/nowhere/control.sock"}, want: "/nowhere/control.sock"},
-		"a device that DPDK does not know": {
+		"an unknown DPDK device": {
 			arguments: []string{"--interface", "phys0", "--control", "CONTROL", "--device", "net_nothing0"}, want: "net_nothing0"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -219,13 +219,13 @@ func TestRealtimeAwaitsInterface(t *testing.T) {
 		command.Stdout = &output
 		return start(t, lab.NodeA, "ktsn-realtime", command), &output
 	}
-	t.Run("at once where it is there", func(t *testing.T) {
+	t.Run("an existing interface", func(t *testing.T) {
 		waiting, output := begin(topology.PhysicalInterface)
 		if err := finish(t, waiting); err != nil || output.String() != "started\n" || strings.Contains(waiting.Stderr(), "waiting") {
 			t.Errorf("it ended with %v and printed %q, %q", err, output, waiting.Stderr())
 		}
 	})
-	t.Run("and not before it is up and has an address", func(t *testing.T) {
+	t.Run("an interface that is created later", func(t *testing.T) {
 		waiting, output := begin("late0")
 		awaitLog(t, waiting, "waiting until interface late0 is up and has an IPv4 address")
 		for _, step := range [][]string{{"link", "add", "late0", "type", "veth", "peer", "name", "late1"}, {"addr", "add", "192.0.2.77/32", "dev", "late0"}} {

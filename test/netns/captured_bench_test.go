@@ -48,7 +48,7 @@ func TestCaptureFigures(t *testing.T) {
 	t.Run("a static talker", benchTalkers)
 	t.Run("idle", benchIdle)
 	t.Run("all traffic", benchAll)
-	t.Run("a schedule beside saturating TCP", benchSchedule)
+	t.Run("a schedule with saturating TCP", benchSchedule)
 	t.Run("a captured flood", benchFlood)
 }
 

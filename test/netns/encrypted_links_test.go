@@ -274,7 +274,7 @@ func TestKernelEncryptsLinks(t *testing.T) {
 			t.Errorf("the wire carries %d packets of ESP, of which ktsnd has sealed %d, and %q", sealed, status.Counters.Sealed, others)
 		}
 	})
-	t.Run("a node whose keys are withdrawn is not heard, and nothing goes in clear", func(t *testing.T) {
+	t.Run("a node without keys is rejected, and nothing leaves unencrypted", func(t *testing.T) {
 		a.withheld = true
 		for range int(keysLinger/time.Second) + 3 {
 			l.reconcile()
@@ -296,7 +296,7 @@ func TestKernelEncryptsLinks(t *testing.T) {
 			t.Error("ktsnd of node b has dropped nothing")
 		}
 	})
-	t.Run("an unplugged link leaves ktsnd nothing of its number", func(t *testing.T) {
+	t.Run("ktsnd forgets the number of an unplugged link", func(t *testing.T) {
 		for _, n := range l.ends {
 			check(t, n.Do(func() error { return attachment.UnplugLink(t.Context(), n.options, n.plugged) }))
 			left, err := n.client.NetworkEncryptions(t.Context())

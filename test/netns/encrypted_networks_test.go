@@ -76,10 +76,10 @@ func TestKernelEncryptsNetworks(t *testing.T) {
 	})
 
 	t.Run("TCP and large datagrams pass, and the wire carries ESP only", func(t *testing.T) { carriesESP(t, l, toB, listener) })
-	t.Run("strangers are not heard", func(t *testing.T) { checkStrangers(t, l, toB, listener) })
+	t.Run("strangers are rejected", func(t *testing.T) { checkStrangers(t, l, toB, listener) })
 	t.Run("keys roll without loss", func(t *testing.T) { checkKeyRollover(t, l, toB, listener) })
-	t.Run("a revoked node is not heard", func(t *testing.T) { checkRevocation(t, l, toB, listener) })
-	t.Run("nothing is left", func(t *testing.T) { checkRemoval(t, l) })
+	t.Run("a revoked node is rejected", func(t *testing.T) { checkRevocation(t, l, toB, listener) })
+	t.Run("removal leaves nothing", func(t *testing.T) { checkRemoval(t, l) })
 }
 
 // sendsTo reports whether the kernel has a key for a node.

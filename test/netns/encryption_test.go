@@ -322,7 +322,7 @@ func TestInvalidEncryptionRequestsChangeNothing(t *testing.T) {
 		list  []control.SecurityAssociation
 		words string
 	}{
-		"of its own address": {topology.NodeAddressA, makeAssociations(9, 1), "local node's own address"},
+		"own address":        {topology.NodeAddressA, makeAssociations(9, 1), "local node's own address"},
 		"of old generations": {topology.NodeAddressB, makeAssociations(1, 2), "the newest generation is 2, and 5 is in use"},
 		"out of order":       {topology.NodeAddressB, []control.SecurityAssociation{association(8), association(7)}, "ascending order"},
 		"of another key": {topology.NodeAddressB, []control.SecurityAssociation{{SPI: firstSPI + 5, Generation: 5}},

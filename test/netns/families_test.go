@@ -241,7 +241,7 @@ func TestManyMessagesOverIPv6ArriveUnchanged(t *testing.T) {
 			}
 		})
 	}
-	t.Run("one byte more is refused", func(t *testing.T) {
+	t.Run("one byte more is rejected", func(t *testing.T) {
 		const emsgsize = 90
 		if sent := lab.sendTo(t, "--to", podAddress6B.String(), "--port", "7788", "10000:@1403", "10000:@1402"); len(sent) != 2 ||
 			sent[0].errno != emsgsize || sent[1].result != 1402 {
@@ -328,7 +328,7 @@ func TestIPv6NeighborsAreResolvedAgain(t *testing.T) {
 			ip(t, namespace, "neighbour", "flush", "all")
 		}
 	}
-	t.Run("and given up when nobody answers", func(t *testing.T) {
+	t.Run("unanswered requests expire", func(t *testing.T) {
 		before := counters(t, client)
 		lab.sendTo(t, "--to", "fd00:42:2::99", "--port", "7788", "--hold", "4000", "0:nobody")
 		if after := awaitSettled(t, client); after.DropUnresolved-before.DropUnresolved != 1 {
@@ -348,7 +348,7 @@ func TestUnreachableIPv6AddressesAreRejected(t *testing.T) {
 		arguments []string
 		errno     int
 	}{
-		"behind no peer":                       {[]string{"--to", "fd00:42:3::2"}, ehostunreach},
+		"without a peer":                       {[]string{"--to", "fd00:42:3::2"}, ehostunreach},
 		"without a route":                      {[]string{"--to", "2001:db8::2"}, enetunreach},
 		"IPv4 from a socket that is IPv6 only": {[]string{"--to", topology.PodAddressB.String(), "--domain", "6", "--v6only", "1"}, enetunreach},
 	} {

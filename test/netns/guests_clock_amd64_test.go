@@ -46,10 +46,10 @@ func (m *machines) checkClockBound(t *testing.T) {
 	way := m.bothPaths()["tap"]
 	m.followHost(t, way)
 	t.Run("idle", func(t *testing.T) { m.checkBound(t, way, "", func() {}) })
-	t.Run("with its processors loaded", func(t *testing.T) {
+	t.Run("loaded CPUs", func(t *testing.T) {
 		m.checkBound(t, way, "for _ in 1 2 3; do timeout 5 sh -c 'while :; do :; done' >/dev/null 2>&1 & done\n", func() {})
 	})
-	t.Run("while QEMU is stopped for two seconds", func(t *testing.T) {
+	t.Run("QEMU stopped for two seconds", func(t *testing.T) {
 		m.checkBound(t, way, "", func() { m.pauseQEMU(t, 2*time.Second) })
 	})
 }
@@ -175,7 +175,7 @@ func taiAt(all []reading, tsc uint64) (int64, bool) {
 // checkClockContradiction makes clocks jump: the hypervisor stops the machine, and the host's clock is set.
 func (m *machines) checkClockContradiction(t *testing.T) {
 	way := m.bothPaths()["tap"]
-	t.Run("the machine stands still", func(t *testing.T) {
+	t.Run("the machine is paused", func(t *testing.T) {
 		m.followHost(t, way)
 		jumps := m.jumpsSaid(t, way)
 		m.machine.qmp.do(t, "stop", nil)

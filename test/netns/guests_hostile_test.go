@@ -137,7 +137,7 @@ var lies = map[string]struct {
 	"another address":                      {false, datagramFrom(func(f *framing) { f.from = stranger })},
 	"the address of a pod of its node":     {false, datagramFrom(func(f *framing) { f.from = netip.MustParseAddr("10.42.1.4") })},
 	"the address that it sends to":         {false, datagramFrom(func(f *framing) { f.from = topology.PodAddressB })},
-	"another address behind a tag":         {false, datagramFrom(func(f *framing) { f.tag, f.from = &layers.Dot1Q{Priority: 5, VLANIdentifier: 7}, stranger })},
+	"another address in a VLAN frame":      {false, datagramFrom(func(f *framing) { f.tag, f.from = &layers.Dot1Q{Priority: 5, VLANIdentifier: 7}, stranger })},
 	"a claim of another address by ARP":    {false, claimSource(unix.AF_INET, stranger)},
 	"a claim of another address by ND":     {false, claimSource(unix.AF_INET6, netip.MustParseAddr("fd00:42:1::77"))},
 	"a record with a foreign frame":        {true, datagramFrom(func(f *framing) { f.record, f.source = &ownRecord{version: 1}, foreign })},

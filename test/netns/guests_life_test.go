@@ -99,9 +99,9 @@ func (m *machines) outlive(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m.followHost(t, way)
 			if way.device == tapDevice || longGuests {
-				t.Run("of ktsnd", func(t *testing.T) { m.checkDisturbance(t, way, false, m.restartDaemon) })
+				t.Run("ktsnd", func(t *testing.T) { m.checkDisturbance(t, way, false, m.restartDaemon) })
 			}
-			t.Run("of the relay", func(t *testing.T) {
+			t.Run("relay", func(t *testing.T) {
 				m.checkDisturbance(t, way, way.device == vhostDevice, func() {
 					if way.device == tapDevice {
 						m.a.killRelays(t)
@@ -230,7 +230,7 @@ func (m *machines) held(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a pod's, for comparison", func(t *testing.T) {
+	t.Run("a pod for comparison", func(t *testing.T) {
 		listener := listen(t, m.a.PodB, "udp", atPodB)
 		following := m.a.followPodA(t)
 		m.a.send(t, exec.Command(sender.Path, sender.Args[1:]...))

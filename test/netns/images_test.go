@@ -123,7 +123,7 @@ func TestLibraryWithOtherPreloadedLibrary(t *testing.T) {
 			want int
 		}{
 			"in front of libktsn": {counters[libc] + ":" + library, 4},
-			"behind libktsn":      {library + ":" + counters[libc], 2},
+			"after libktsn":       {library + ":" + counters[libc], 2},
 		} {
 			t.Run(libc+", "+name, func(t *testing.T) {
 				report := filepath.Join(t.TempDir(), "report")

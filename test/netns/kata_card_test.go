@@ -113,7 +113,7 @@ func TestKataPodGetsCard(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := kata.Path(folder, pod.id)
-	t.Run("not while the node has an address on it", func(t *testing.T) {
+	t.Run("rejected while the node has an address on it", func(t *testing.T) {
 		address, err := netlink.ParseAddr("192.0.2.77/24")
 		if err != nil {
 			t.Fatal(err)
@@ -180,7 +180,7 @@ func TestKataPodGetsCard(t *testing.T) {
 			t.Errorf("CHECK: %v", err)
 		}
 	})
-	t.Run("to one pod alone", func(t *testing.T) {
+	t.Run("exclusive to one pod", func(t *testing.T) {
 		_, err := second.add(t, configs)
 		speaksOf(t, err, card.Address+": it belongs to cards:first:tsn0:uid-first already")
 		if err := runtime.DelNetworkList(t.Context(), configs, second.at()); err != nil || driverOf(card.Address) != passthrough.VFIO {
@@ -189,7 +189,7 @@ func TestKataPodGetsCard(t *testing.T) {
 		_, err = pod.add(t, configs)
 		speaksOf(t, err, "container first is attached to network cards as tsn0 already; call DEL first")
 	})
-	t.Run("not taken back while its machine runs", func(t *testing.T) {
+	t.Run("kept while its machine runs", func(t *testing.T) {
 		bound, err := passthrough.NewBus().Read(card.Address)
 		if err != nil {
 			t.Fatal(err)

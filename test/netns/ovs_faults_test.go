@@ -103,7 +103,7 @@ func TestOpenVSwitchSetupAndTeardownLeaveNothing(t *testing.T) {
 	lab := newOVSNode(t)
 	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
 	fresh := lab.state(t)
-	t.Run("where something is in the way, nothing is left", func(t *testing.T) {
+	t.Run("a failed setup leaves nothing", func(t *testing.T) {
 		// Before the first start of DPDK.
 		lab.checkRefused(t, "needs 1000000 MB of hugepages", "--memory", "1000000")
 		lab.checkRefused(t, "is not the run directory of the ovs-vswitchd that follows", "--run-dir", lab.dir)
@@ -120,7 +120,7 @@ func TestOpenVSwitchSetupAndTeardownLeaveNothing(t *testing.T) {
 		t.Fatalf("%v: %s", err, output)
 	}
 	first := lab.state(t)
-	t.Run("repeated, it changes nothing", func(t *testing.T) {
+	t.Run("a repeated setup changes nothing", func(t *testing.T) {
 		if output, err := lab.ktsn(t, "setup", lab.setup()...); err != nil || output != "" {
 			t.Errorf("%v: %s", err, output)
 		}
@@ -128,7 +128,7 @@ func TestOpenVSwitchSetupAndTeardownLeaveNothing(t *testing.T) {
 			t.Errorf("it changed\n%s\ninto\n%s", first, again)
 		}
 	})
-	t.Run("with other options, it follows them", func(t *testing.T) {
+	t.Run("changed options are applied", func(t *testing.T) {
 		if output, err := lab.ktsn(t, "setup", append(lab.setup(), "--network", "7", "--peer", "192.0.2.9")...); err != nil {
 			t.Fatalf("%v: %s", err, output)
 		}
@@ -143,7 +143,7 @@ func TestOpenVSwitchSetupAndTeardownLeaveNothing(t *testing.T) {
 			t.Errorf("status reports %v: %s", err, output)
 		}
 	})
-	t.Run("and what somebody else added stays", func(t *testing.T) {
+	t.Run("foreign changes are kept", func(t *testing.T) {
 		lab.vsctl(t, "add-port", ovs.BridgeInternal, "foreign", "--", "set", "Interface", "foreign", "type=internal")
 		if output, err := lab.ktsn(t, "teardown"); err != nil {
 			t.Fatalf("%v: %s", err, output)
@@ -228,7 +228,7 @@ func TestFailedOpenVSwitchTeardownContinues(t *testing.T) {
 	if after := lab.state(t); after != fresh {
 		t.Errorf("of\n%s\nis left\n%s", fresh, after)
 	}
-	t.Run("and the other node knows at once where the address is", func(t *testing.T) { lab.awaitNeighbor(t, topology.PhysicalInterface) })
+	t.Run("the other node learns the address at once", func(t *testing.T) { lab.awaitNeighbor(t, topology.PhysicalInterface) })
 }
 
 func TestUnsuitableOpenVSwitchIsReported(t *testing.T) {
@@ -250,7 +250,7 @@ func TestUnsuitableOpenVSwitchIsReported(t *testing.T) {
 		lab.vsctl(t, "set", "Open_vSwitch", ".", `dpdk_version="DPDK 22.11"`)
 		lab.checkRefused(t, "bridge br-int is there already and of the kernel's datapath")
 	})
-	t.Run("or is not there", func(t *testing.T) {
+	t.Run("missing", func(t *testing.T) {
 		lab.checkRefused(t, "the database of Open vSwitch does not answer", "--db", "unix:"+filepath.Join(lab.dir, "none"))
 	})
 }
@@ -268,7 +268,7 @@ func TestOpenVSwitchTeardownAfterItEnded(t *testing.T) {
 	}
 	const ended = "ovs-vswitchd does not run, or does not follow this database; start it"
 	kill()
-	t.Run("nothing is set up", func(t *testing.T) { lab.checkRefused(t, ended) })
+	t.Run("not set up", func(t *testing.T) { lab.checkRefused(t, ended) })
 	if err := lab.node.StartDaemon(); err != nil {
 		t.Fatal(err)
 	}
@@ -404,7 +404,7 @@ func TestInvalidOpenVSwitchSocketIsNamed(t *testing.T) {
 			}
 		})
 	}
-	t.Run("and a network that has no VLAN is refused", func(t *testing.T) {
+	t.Run("a network without a VLAN is rejected", func(t *testing.T) {
 		socket := filepath.Join(lab.dir, "v.sock")
 		daemon := start(t, lab.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), append(lab.daemonArguments(), "--uplink", "ovs", "--vhost-socket", socket)...))
 		client := connect(t, daemon, lab.control)

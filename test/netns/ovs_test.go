@@ -217,12 +217,12 @@ func TestMessagesGoThroughOpenVSwitch(t *testing.T) {
 			}
 		})
 	}
-	t.Run("and what has no time", func(t *testing.T) {
+	t.Run("untimed messages", func(t *testing.T) {
 		seen := lab.run(t, traffic{count: 50, payloadBytes: 1422, talkerOptions: []string{"--no-txtime"}})
 		checkAllArrived(t, seen, 50)
 	})
-	t.Run("and answers come back, whatever the pod sent last", func(t *testing.T) { lab.checkAnswers(t) })
-	t.Run("and a group is reached, once", func(t *testing.T) {
+	t.Run("answers return", func(t *testing.T) { lab.checkAnswers(t) })
+	t.Run("a group is reached once", func(t *testing.T) {
 		group := netip.MustParseAddrPort("239.1.2.3:7790")
 		conn := join(t, lab.PodB, "udp4", group)
 		lab.sendTo(t, "--multicast-interface", topology.PodInterface, "--to", group.Addr().String(), "--port", "7790", "200000:to all")
@@ -231,8 +231,8 @@ func TestMessagesGoThroughOpenVSwitch(t *testing.T) {
 		}
 		silent(t, conn)
 	})
-	t.Run("and a flow of one's own sees the priority of a message's class", func(t *testing.T) { lab.checkOwnFlow(t) })
-	t.Run("and status is that of ovs", func(t *testing.T) {
+	t.Run("a foreign flow sees the class priority", func(t *testing.T) { lab.checkOwnFlow(t) })
+	t.Run("status", func(t *testing.T) {
 		status, err := client.Status(t.Context())
 		if err != nil || status.Uplink != "ovs" || status.Interface != ovs.BridgePhysical {
 			t.Errorf("it is %+v, %v", status, err)
@@ -305,7 +305,7 @@ func TestPluginAttachesThroughOpenVSwitchWithKtsnd(t *testing.T) {
 	if output, err := lab.ktsn(t, "status"); err != nil {
 		t.Errorf("after the last pod Open vSwitch is not in order: %v\n%s", err, output)
 	}
-	t.Run("but not a network that does not go there", func(t *testing.T) {
+	t.Run("a network without setup is rejected", func(t *testing.T) {
 		lab.wiring.A.Through(ovs.BridgePhysical, "tsnvx4711")
 		err := lab.wiring.A.Attach(t.Context(), client, lab.control)
 		if err == nil || !strings.Contains(err.Error(), "ktsn ovs setup") {

@@ -229,7 +229,7 @@ func TestPacketSocketVLANTagsTravelUnchanged(t *testing.T) {
 	if !ok || tag.Priority != 5 || tag.VLANIdentifier != 7 || tag.Type != etherType {
 		t.Errorf("the tag is %+v in %v", tag, frame)
 	}
-	t.Run("and count within what the tunnel holds", func(t *testing.T) {
+	t.Run("they count towards the tunnel's MTU", func(t *testing.T) {
 		if sent := lab.sendTo(t, "--packet", "dgram", "--interface", topology.PodInterface, "--mac", other.String(),
 			"--ethertype", strconv.Itoa(tagged), "0:@1450", "0:@1451"); sent[0].result != 1450 || sent[1].errno == 0 {
 			t.Errorf("the calls answered %v", sent)

@@ -96,7 +96,7 @@ func driverOf(address string) string {
 // TestCardIsBoundToVFIOAndBack runs subtests in order, since each needs the previous one.
 func TestCardIsBoundToVFIOAndBack(t *testing.T) {
 	card, wire := cards(t)
-	t.Run("not while the node has an address on it", func(t *testing.T) {
+	t.Run("rejected while the node has an address on it", func(t *testing.T) {
 		link, err := netlink.LinkByName(card.Interfaces[0])
 		if err != nil {
 			t.Fatal(err)

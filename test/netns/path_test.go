@@ -124,7 +124,7 @@ func TestFirstMessageToNewPeerIsNotLost(t *testing.T) {
 	lab.startDaemon(t)
 	checkAllArrived(t, lab.run(t, traffic{count: 5, payloadBytes: 64, environment: lab.preloaded(t)}), 5)
 
-	t.Run("nor when everybody has forgotten the other", func(t *testing.T) {
+	t.Run("after all neighbours were flushed", func(t *testing.T) {
 		for _, namespace := range []*topology.Namespace{lab.PodA, lab.PodB, lab.NodeA, lab.NodeB} {
 			if err := finish(t, start(t, namespace, "ip", exec.Command("ip", "neigh", "flush", "all"))); err != nil {
 				t.Fatal(err)
@@ -202,11 +202,11 @@ func TestMessagesLeaveInTimeOrder(t *testing.T) {
 			[]string{"300000:first", "600000:second", "900000:third"}, []string{"first", "second", "third"}},
 		"on a socket that is not connected": {[]string{"--unconnected"},
 			[]string{"900000:third", "300000:first", "600000:second"}, []string{"first", "second", "third"}},
-		"on a socket with a port of its own": {[]string{"--bind", "6100"},
+		"on a bound socket": {[]string{"--bind", "6100"},
 			[]string{"600000:second", "300000:first"}, []string{"first", "second"}},
-		"on one with neither": {[]string{"--unconnected", "--bind", "6101"},
+		"on a bound socket that is not connected": {[]string{"--unconnected", "--bind", "6101"},
 			[]string{"600000:second", "300000:first"}, []string{"first", "second"}},
-		"a time that has passed leaves at once": {nil,
+		"a passed time leaves at once": {nil,
 			[]string{"500000:later", "-1000:late"}, []string{"late", "later"}},
 	} {
 		t.Run(name, func(t *testing.T) {

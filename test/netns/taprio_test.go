@@ -128,7 +128,7 @@ func TestKernelExecutesSchedule(t *testing.T) {
 		t.Error(err)
 	}
 
-	t.Run("another one in its place", func(t *testing.T) {
+	t.Run("a replacement", func(t *testing.T) {
 		if output, err := exportTo(t, in, exampleFolder+"kata-schedule.yaml"); err != nil {
 			t.Fatalf("%v: %s", err, output)
 		}
@@ -136,7 +136,7 @@ func TestKernelExecutesSchedule(t *testing.T) {
 			t.Errorf("the root is %+v with %+v", root, children)
 		}
 	})
-	t.Run("a refused one leaves nothing", func(t *testing.T) {
+	t.Run("a rejected one leaves nothing", func(t *testing.T) {
 		// The device has no gates of its own.
 		output, err := exportTo(t, in, "--offload=taprio", "--vlan", "4", exampleFolder+"kata-schedule.yaml")
 		if err == nil || !strings.Contains(output, "flags 0x2") {
