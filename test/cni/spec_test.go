@@ -14,14 +14,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 	types040 "github.com/containernetworking/cni/pkg/types/040"
 	current "github.com/containernetworking/cni/pkg/types/100"
-	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/containernetworking/plugins/pkg/testutils"
 
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
@@ -135,63 +132,6 @@ func checkAttached(t *testing.T, pod *pod) {
 	if info, err := os.Stat(filepath.Join(pod.node.dir, "pods", pod.identity(), "app.sock")); err != nil || info.Mode()&os.ModeSocket == 0 {
 		t.Errorf("the pod's socket: %v, %v", info, err)
 	}
-}
-
-// TestResultsMatchReferenceTestutils calls the functions as the tests of the reference plugins do.
-func TestResultsMatchReferenceTestutils(t *testing.T) {
-	t.Parallel()
-	lab := newLab(t)
-	pod := lab.a.newPod(t)
-	for _, version := range testutils.AllSpecVersions {
-		if !slices.Contains(spoken, version) {
-			continue
-		}
-		t.Run(version, func(t *testing.T) {
-			config := listOf(t, version, lab.a.config(nil)).Plugins[0].Bytes
-			args := &skel.CmdArgs{ContainerID: pod.id, Netns: pod.Path(), IfName: podIf, Path: referencePlugins(t)}
-			args.StdinData = withFields(t, config, fields{"name": networkName, "cniVersion": version})
-			inNode(t, lab.a, func() error {
-				result, _, err := testutils.CmdAddWithArgs(args, func() error { return cni.Functions().Add(args) })
-				if err != nil {
-					return fmt.Errorf("ADD: %w", err)
-				}
-				checking := *args
-				checking.StdinData = withFields(t, args.StdinData, fields{"prevResult": result})
-				if testutils.SpecVersionHasCHECK(version) {
-					if err := testutils.CmdCheckWithArgs(&checking, func() error { return cni.Functions().Check(&checking) }); err != nil {
-						return fmt.Errorf("CHECK: %w", err)
-					}
-				}
-				if testutils.SpecVersionHasSTATUS(version) {
-					if err := testutils.CmdStatus(func() error { return cni.Functions().Status(args) }); err != nil {
-						return fmt.Errorf("STATUS: %w", err)
-					}
-				}
-				return testutils.CmdDelWithArgs(args, func() error { return cni.Functions().Del(args) })
-			})
-		})
-	}
-}
-
-// inNode runs a function on a thread inside the node's network namespace.
-func inNode(t *testing.T, n *node, f func() error) {
-	t.Helper()
-	must(t, ns.WithNetNSPath(n.Path(), func(ns.NetNS) error { return f() }))
-}
-
-// withFields adds fields to a configuration.
-func withFields(t *testing.T, config []byte, more fields) []byte {
-	t.Helper()
-	var all map[string]any
-	must(t, json.Unmarshal(config, &all))
-	for name, value := range more {
-		all[name] = value
-	}
-	text, err := json.Marshal(all)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
 }
 
 func TestUnsupportedVersionsAreRejected(t *testing.T) {

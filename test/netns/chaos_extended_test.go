@@ -16,7 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
@@ -48,9 +51,9 @@ func (u *disruption) replace(t *testing.T) *instance {
 
 // recordKill records the time at which a serving instance was killed.
 func (u *disruption) recordKill(kill func()) {
-	from := clockTAI()
+	from := testlab.ClockNow(unix.CLOCK_TAI)
 	kill()
-	u.deaths = append(u.deaths, death{from, clockTAI()})
+	u.deaths = append(u.deaths, death{from, testlab.ClockNow(unix.CLOCK_TAI)})
 }
 
 // continueWith waits until an instance serves after a kill and attaches pod a to it like the agent.

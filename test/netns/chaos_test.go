@@ -15,7 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
@@ -184,9 +187,9 @@ func TestChaosOfKilledDaemons(t *testing.T) {
 		}
 		total.add(counted)
 		died := time.Now()
-		from := clockTAI()
+		from := testlab.ClockNow(unix.CLOCK_TAI)
 		kill(t, daemon)
-		deaths = append(deaths, death{from, clockTAI()})
+		deaths = append(deaths, death{from, testlab.ClockNow(unix.CLOCK_TAI)})
 		daemon, client = lab.startDaemon(t, options...)
 		awaitTaken(t, client, 1)
 		gaps = append(gaps, time.Since(died))
@@ -369,7 +372,7 @@ func servedBy(t *testing.T, client *control.Client, deadline time.Time, flows in
 
 // taiOf converts a time by the current difference of the clocks.
 func taiOf(at time.Time) int64 {
-	return clockTAI() + int64(time.Until(at))
+	return testlab.ClockNow(unix.CLOCK_TAI) + int64(time.Until(at))
 }
 
 func TestChaosOfManyPods(t *testing.T) {

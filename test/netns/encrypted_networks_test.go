@@ -562,23 +562,11 @@ func (n *encryptedNode) start() {
 		},
 		RemoveKeys: func() error { return security.Remove(dir, witness) },
 		Do: func(ctx context.Context, ask func(context.Context, encryption.Ktsnd) error) error {
-			return ask(ctx, noKtsnd{})
+			return ask(ctx, withoutKtsnd{})
 		},
 		Retune: func(context.Context, []encryption.Tunnel) error { return nil },
 		MTU:    func(*network.Joined) int { return 1413 }, Log: slog.New(slog.DiscardHandler),
 	})
-}
-
-// noKtsnd accepts all changes: other tests cover what ktsnd sends.
-type noKtsnd struct{}
-
-func (noKtsnd) NetworkEncryptions(context.Context) ([]control.NetworkEncryption, error) {
-	return nil, nil
-}
-func (noKtsnd) SetNetworkEncryption(context.Context, uint32, control.Encryption) error { return nil }
-func (noKtsnd) UsedGeneration(context.Context) (uint32, error)                         { return 0, nil }
-func (noKtsnd) SetSecurityAssociations(context.Context, netip.Addr, []control.SecurityAssociation) error {
-	return nil
 }
 
 // state returns the state from operator and API server for the node.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"os/exec"
 	"slices"
 	"sync"
 	"testing"
@@ -294,19 +293,6 @@ func (n *keyedNodes) keyCount() int {
 	return len(n.keys)
 }
 
-// startKeyless starts ktsnd for a network that requires encryption and attaches the pod like tsn-cni. The agent has the
-// keys.
-func (l *lab) startKeyless(t *testing.T) (*process.Process, *control.Client) {
-	t.Helper()
-	daemon := start(t, l.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), l.daemonArguments()...))
-	client := connect(t, daemon, l.control)
-	if err := client.SetNetworkEncryption(t.Context(), topology.VNI, control.EncryptionRequired); err != nil {
-		t.Fatal(err)
-	}
-	l.attach(t, client, daemon)
-	return daemon, client
-}
-
 // awaitAssociations waits until ktsnd has keys for node b.
 func awaitAssociations(t *testing.T, client *control.Client) {
 	t.Helper()
@@ -325,7 +311,7 @@ func awaitAssociations(t *testing.T, client *control.Client) {
 func TestAgentKeysDecryptOnOtherNode(t *testing.T) {
 	content(t)
 	lab := newLab(t)
-	daemon, client := lab.startKeyless(t)
+	daemon, client := lab.startEncrypting(t, nil)
 	nodes := lab.startAgents(t)
 	b := nodes.agents[1]
 	decrypter := lab.startDecrypterBy(t, func(spi uint32, arrived time.Time) (control.AssociationKey, bool) {
@@ -346,7 +332,7 @@ func TestAgentKeysDecryptOnOtherNode(t *testing.T) {
 		}
 		if life%2 == 0 {
 			kill(t, daemon)
-			daemon, client = lab.startKeyless(t)
+			daemon, client = lab.startEncrypting(t, nil)
 			nodes.agents[0].KtsndRestarted()
 			awaitAssociations(t, client)
 		} else {
@@ -414,7 +400,7 @@ func (l *lab) peersOfA(t *testing.T, nodes *keyedNodes, client *control.Client) 
 func TestHubCannotMoveNode(t *testing.T) {
 	content(t)
 	lab := newLab(t)
-	_, client := lab.startKeyless(t)
+	_, client := lab.startEncrypting(t, nil)
 	nodes := lab.startAgentsWith(t, security.Times{Period: time.Second, Lead: 2 * time.Second})
 	awaitAssociations(t, client)
 	reconciler := lab.peersOfA(t, nodes, client)

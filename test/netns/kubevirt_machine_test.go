@@ -246,7 +246,7 @@ func TestGuestsOfKubeVirtByVhostUser(t *testing.T) {
 	h.machineAnswers(t, send, there, rig.toMachine("and back"))
 	for receiveFrame(t, there, 200*time.Millisecond) != nil {
 	}
-	at := nowTAI(t) + int64(time.Second)
+	at := testlab.ClockNow(unix.CLOCK_TAI) + int64(time.Second)
 	text := fmt.Sprintf("at %d", at)
 	if _, err := unix.Write(send, rig.toMachine(text)); err != nil {
 		t.Fatal(err)
@@ -254,7 +254,7 @@ func TestGuestsOfKubeVirtByVhostUser(t *testing.T) {
 	if back := arrivedText(t, there); back != text {
 		t.Errorf("%q returns, want %q", back, text)
 	}
-	if now := nowTAI(t); now < at {
+	if now := testlab.ClockNow(unix.CLOCK_TAI); now < at {
 		t.Errorf("a frame arrives %d ns before its time", at-now)
 	}
 	awaitSent(t, client, 1)

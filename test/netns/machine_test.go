@@ -22,6 +22,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/vm"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
@@ -297,13 +299,13 @@ func TestGuestsByVhostUserUseNodeRelays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rig := &guestRig{lab: c.lab, guestProgram: publicCopy(t, "ktsn-test-guest"), pairs: 2, path: m.Socket, podA: mac, podB: interfaceMAC(t, c.PodB), relay: c.relays}
+	rig := &guestRig{relayRig: &relayRig{lab: c.lab, podA: mac, podB: interfaceMAC(t, c.PodB), relay: c.relays}, guestProgram: publicCopy(t, "ktsn-test-guest"), pairs: 2, path: m.Socket}
 	rig.startGuest(t)
 	there := listenFrames(t, c.PodB, carriedEtherType)
-	at := nowTAI(t) + int64(100*time.Millisecond)
+	at := testlab.ClockNow(unix.CLOCK_TAI) + int64(100*time.Millisecond)
 	rig.send(t, 1, withRecord(rig.frame(mac, "at its time"), at))
-	if text := arrivedText(t, there); text != "at its time" || nowTAI(t) < at {
-		t.Errorf("%q arrives at %d, and was due at %d", text, nowTAI(t), at)
+	if text := arrivedText(t, there); text != "at its time" || testlab.ClockNow(unix.CLOCK_TAI) < at {
+		t.Errorf("%q arrives at %d, and was due at %d", text, testlab.ClockNow(unix.CLOCK_TAI), at)
 	}
 	c.vm(t, "detach", machineName, "--state-dir", m.stateDir)
 	if _, err := os.Stat(m.Socket); !os.IsNotExist(err) {
@@ -324,7 +326,7 @@ func TestGuestsTapQueueSetsClass(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rig := &guestRig{lab: c.lab, podA: mac, podB: interfaceMAC(t, c.PodB)}
+	rig := &relayRig{lab: c.lab, podA: mac, podB: interfaceMAC(t, c.PodB)}
 	there := listenFrames(t, c.PodB, carriedEtherType)
 	following := c.follow(t, machineIdentity)
 	c.awaitRelay(t, machineIdentity)

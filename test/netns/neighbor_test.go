@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
@@ -184,10 +186,10 @@ func (h *hostile) attack(t *testing.T, client *control.Client, mode string, leng
 	}
 	time.Sleep(before)
 	asking := h.lab.askControl(t)
-	taken = turn{mode: mode, from: clockTAI()}
+	taken = turn{mode: mode, from: testlab.ClockNow(unix.CLOCK_TAI)}
 	time.Sleep(length)
 	taken.replies = asking.stop()
-	taken.to = clockTAI()
+	taken.to = testlab.ClockNow(unix.CLOCK_TAI)
 	if running != nil {
 		if results := running.results(t); results[achieves] == 0 {
 			short = fmt.Sprintf("the neighbour achieved nothing: %v", results)

@@ -23,6 +23,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/kubernetsn/kubernetsn/internal/node/ovs"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
@@ -602,12 +604,12 @@ func (l *lab) replaceUnderLoad(t *testing.T, daemon *process.Process, client *co
 	var periods [][2]int64
 	for range times {
 		awaitTaken(t, client, 200)
-		begin, before := clockTAI(), daemon
+		begin, before := testlab.ClockNow(unix.CLOCK_TAI), daemon
 		daemon, client = l.takeOver(t, daemon, options...)
 		result.pauses = append(result.pauses, departurePause(t, daemon))
 		awaitLog(t, daemon, says)
 		result.log += before.Stderr()
-		periods = append(periods, [2]int64{begin, clockTAI()})
+		periods = append(periods, [2]int64{begin, testlab.ClockNow(unix.CLOCK_TAI)})
 	}
 	awaitTaken(t, client, 200)
 	result.counted.add(result.end(t, client))

@@ -43,26 +43,13 @@ type ovsLab struct {
 // newOVSNode creates nodes with an unconfigured Open vSwitch on node a.
 func newOVSNode(t *testing.T) *ovsLab {
 	t.Helper()
-	plugins := filepath.Dir(program(t, "tsn-cni"))
-	for _, name := range append(cniruntime.Plugins, "ktsnd", "ktsn") {
-		program(t, name)
-	}
+	program(t, "ktsn")
 	if _, err := ovsnode.Program(); err != nil {
 		testlab.Missing(t, err.Error())
 	}
-	nodes, err := topology.Create(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := nodes.Destroy(); err != nil {
-			t.Error(err)
-		}
-	})
-	dir := publicDir(t)
-	l := &ovsLab{&lab{Topology: nodes, dir: dir, control: filepath.Join(dir, "control.sock"), socket: filepath.Join(dir, "app.sock")}, nil, cniruntime.Wire(nodes, plugins, identity)}
-	l.wiring.B.LetPass() // the programs that answer there do not use libktsn
-	return l
+	lab, wiring := newUnattached(t)
+	wiring.B.LetPass() // the programs that answer there do not use libktsn
+	return &ovsLab{lab, nil, wiring}
 }
 
 func (l *ovsLab) start(t *testing.T, begin func() (*ovsnode.Node, error)) {

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
@@ -200,7 +201,7 @@ func (r *shapedReceiver) run(conn *net.UDPConn, address netip.Addr) {
 		if err != nil {
 			return
 		}
-		datagram := shapedDatagram{source: source, destination: address, readTAI: clockTAI()}
+		datagram := shapedDatagram{source: source, destination: address, readTAI: testlab.ClockNow(unix.CLOCK_TAI)}
 		datagram.stampTAI, err = stampOf(control[:controlLength])
 		if err == nil {
 			err = datagram.read(string(buffer[:length]))
@@ -247,12 +248,6 @@ func (r *shapedReceiver) take(t *testing.T, count int, allowed time.Duration) []
 	taken := r.datagrams
 	r.datagrams, r.err = nil, nil
 	return taken
-}
-
-func clockTAI() int64 {
-	var now unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_TAI, &now)
-	return now.Nano()
 }
 
 // stampOf returns the kernel's stamp of CLOCK_REALTIME, converted to CLOCK_TAI.

@@ -58,30 +58,22 @@ func (r relayed) drops() (all uint64) {
 	return all
 }
 
-// captureRig is the agent's environment of a relay of pod a: the tap, to which the test sends in the place of the
-// kernel's redirection, and its other descriptors.
-type captureRig struct {
+// relayRig is the agent's environment of a relay of pod a.
+type relayRig struct {
 	*lab
-	program  string
-	tap      *os.File
-	inject   int
 	packet   *os.File
 	folder   *os.File
 	counters *os.File
-	// heartbeat is the map, heartbeatFD the relay's descriptor of it.
-	heartbeat   *ebpf.Map
-	heartbeatFD *os.File
 	// podA and podB are the addresses of frames.
 	podA, podB []byte
 	relay      *process.Process
 }
 
-func newCaptureRig(t *testing.T) *captureRig {
+func newRelayRig(t *testing.T) *relayRig {
 	t.Helper()
-	rig := &captureRig{lab: newLab(t), program: publicCopy(t, "ktsn-relay")}
+	rig := &relayRig{lab: newLab(t)}
 	rig.podA, rig.podB = interfaceMAC(t, rig.PodA), interfaceMAC(t, rig.PodB)
-	rig.openTap(t)
-	rig.openPacket(t)
+	rig.packet = ownFile(t, boundTo(t, rig.PodA, topology.PodInterface), "packet socket")
 	rig.folder = opened(t, rig.dir, unix.O_PATH|unix.O_DIRECTORY)
 	fd, err := unix.MemfdCreate("counters", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -91,12 +83,31 @@ func newCaptureRig(t *testing.T) *captureRig {
 	if err := rig.counters.Truncate(int64(binary.Size(relayed{}))); err != nil {
 		t.Fatal(err)
 	}
+	return rig
+}
+
+// captureRig is the environment of a relay of captured frames. The test sends to the tap in the place of the kernel's redirection.
+type captureRig struct {
+	*relayRig
+	program string
+	tap     *os.File
+	inject  int
+	// heartbeat is the map, heartbeatFD the relay's descriptor of it.
+	heartbeat   *ebpf.Map
+	heartbeatFD *os.File
+}
+
+func newCaptureRig(t *testing.T) *captureRig {
+	t.Helper()
+	rig := &captureRig{relayRig: newRelayRig(t), program: publicCopy(t, "ktsn-relay")}
+	rig.openTap(t)
+	var err error
 	rig.heartbeat, err = ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: uint32(binary.Size(heartbeatEntry{})), MaxEntries: 1, Flags: unix.BPF_F_MMAPABLE})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { rig.heartbeat.Close() })
-	fd, err = unix.Dup(rig.heartbeat.FD())
+	fd, err := unix.Dup(rig.heartbeat.FD())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,11 +172,6 @@ func boundTo(t *testing.T, where *topology.Namespace, name string) int {
 	return fd
 }
 
-func (r *captureRig) openPacket(t *testing.T) {
-	t.Helper()
-	r.packet = ownFile(t, boundTo(t, r.PodA, topology.PodInterface), "packet socket")
-}
-
 // startRelay starts a relay of all frames, without privileges.
 func (r *captureRig) startRelay(t *testing.T) {
 	t.Helper()
@@ -180,7 +186,7 @@ func (r *captureRig) startRelay(t *testing.T) {
 	r.relay = start(t, r.NodeA, "ktsn-relay", command)
 }
 
-func (r *captureRig) count(t *testing.T) relayed {
+func (r *relayRig) count(t *testing.T) relayed {
 	t.Helper()
 	var counted relayed
 	if err := binary.Read(io.NewSectionReader(r.counters, 0, 512), binary.NativeEndian, &counted); err != nil {
@@ -190,7 +196,7 @@ func (r *captureRig) count(t *testing.T) relayed {
 }
 
 // awaitCount waits until the relay's counters satisfy a condition.
-func (r *captureRig) awaitCount(t *testing.T, what string, condition func(relayed) bool) relayed {
+func (r *relayRig) awaitCount(t *testing.T, what string, condition func(relayed) bool) relayed {
 	t.Helper()
 	return testlab.EventuallyValue(t, patience, time.Millisecond, func() (relayed, error) {
 		counted := r.count(t)
@@ -201,16 +207,7 @@ func (r *captureRig) awaitCount(t *testing.T, what string, condition func(relaye
 	})
 }
 
-func nowTAI(t *testing.T) int64 {
-	t.Helper()
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_TAI, &now); err != nil {
-		t.Fatal(err)
-	}
-	return now.Nano()
-}
-
-func (r *captureRig) frame(source []byte, text string) []byte {
+func (r *relayRig) frame(source []byte, text string) []byte {
 	return fmt.Appendf(binary.BigEndian.AppendUint16(append(bytes.Clone(r.podB), source...), carriedEtherType), "%-46s", text)
 }
 
@@ -432,7 +429,7 @@ func TestRelayFramesContinueDuringReplace(t *testing.T) {
 		t.Fatalf("%q arrives", text)
 	}
 	// A ktsnd is ready long before that.
-	at := nowTAI(t) + int64(5*time.Second)
+	at := testlab.ClockNow(unix.CLOCK_TAI) + int64(5*time.Second)
 	rig.capture(t, withRecord(rig.frame(rig.podA, "timed"), at))
 	awaitCounters(t, client, "both are taken", func(c control.Counters) bool { return c.Taken == 2 })
 	successor, client := rig.takeOver(t, before)
@@ -442,7 +439,7 @@ func TestRelayFramesContinueDuringReplace(t *testing.T) {
 			t.Errorf("%q arrives instead of %q; ktsnd's log: %s", text, expected, successor.Stderr())
 		}
 	}
-	if now := nowTAI(t); now < at {
+	if now := testlab.ClockNow(unix.CLOCK_TAI); now < at {
 		t.Errorf("it arrives %d ns before its time", at-now)
 	}
 	awaitCounters(t, client, "each as what it is", func(c control.Counters) bool { return c.Untimed == 1 && c.Sent == 2 })

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
@@ -152,10 +154,10 @@ func restartOnce(t *testing.T, program, user string) []string {
 		shapeCommand(program, shape{name: "keeps-sending"}, user, environment))
 	awaitTaken(t, client, 4)
 	kill(t, daemon)
-	dead := clockTAI()
+	dead := testlab.ClockNow(unix.CLOCK_TAI)
 	time.Sleep(time.Second)
 	_, client = lab.startDaemon(t)
-	again := clockTAI()
+	again := testlab.ClockNow(unix.CLOCK_TAI)
 	if err := finish(t, application); err != nil {
 		t.Error(err)
 	}

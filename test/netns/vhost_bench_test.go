@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
@@ -39,7 +42,7 @@ func benchVhostRelay(t *testing.T, timed bool, bytes int) {
 	rig.startRelay(t)
 	frame := append(rig.frame(rig.podA, ""), make([]byte, bytes)...)[:bytes]
 	if timed {
-		frame = withRecord(frame, nowTAI(t))
+		frame = withRecord(frame, testlab.ClockNow(unix.CLOCK_TAI))
 	}
 	rig.awaitCount(t, "both sessions stand", func(c relayed) bool { return c.Connected == connected|connectedU })
 	rig.guestCPU = "0"

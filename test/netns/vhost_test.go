@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -38,7 +37,7 @@ const (
 // guestRig replaces pod a's programs by a virtual machine without the machine: DPDK's virtio-user device is the other
 // end of vhost-user. It has the hardware address of the pod's interface.
 type guestRig struct {
-	*lab
+	*relayRig
 	relayProgram, guestProgram string
 	// listens means that the front end listens and the relay connects.
 	listens bool
@@ -49,14 +48,8 @@ type guestRig struct {
 	// CPUs on which they run, "" for any.
 	relayCPU, guestCPU string
 	path               string
-	packet             *os.File
 	link               *os.File
-	folder             *os.File
-	counted            *os.File
-	// podA and podB are the addresses of frames.
-	podA, podB []byte
-	relay      *process.Process
-	guest      dialogue
+	guest              dialogue
 	// lines are the unread lines of the guest's output.
 	lines chan string
 }
@@ -64,21 +57,10 @@ type guestRig struct {
 func newGuestRig(t *testing.T, pairs int, listens bool, options ...string) *guestRig {
 	t.Helper()
 	rig := &guestRig{
-		lab: newLab(t), pairs: pairs, listens: listens, options: options,
+		relayRig: newRelayRig(t), pairs: pairs, listens: listens, options: options,
 		relayProgram: publicCopy(t, "ktsn-relay-vhost"), guestProgram: publicCopy(t, "ktsn-test-guest"),
 	}
-	rig.podA, rig.podB = interfaceMAC(t, rig.PodA), interfaceMAC(t, rig.PodB)
-	rig.packet = ownFile(t, boundTo(t, rig.PodA, topology.PodInterface), "packet socket")
 	rig.link = ownFile(t, dupFile(t, listenFrames(t, rig.PodA, unix.ETH_P_ALL)), "link")
-	rig.folder = opened(t, rig.dir, unix.O_PATH|unix.O_DIRECTORY)
-	fd, err := unix.MemfdCreate("counters", unix.MFD_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rig.counted = ownFile(t, fd, "counters")
-	if err := rig.counted.Truncate(int64(binary.Size(relayed{}))); err != nil {
-		t.Fatal(err)
-	}
 	sockets := publicDir(t)
 	if err := os.Chmod(sockets, 0o777); err != nil {
 		t.Fatal(err)
@@ -119,7 +101,7 @@ func (r *guestRig) startRelay(t *testing.T) {
 		_ = os.Remove(r.path) // so that the next socket is this relay's
 	}
 	command := asNobody(on(r.relayCPU, r.relayProgram, append(arguments, r.options...)))
-	command.ExtraFiles = []*os.File{r.packet, r.link, r.folder, r.counted}
+	command.ExtraFiles = []*os.File{r.packet, r.link, r.folder, r.counters}
 	command.Dir = "/"
 	r.relay = start(t, r.NodeA, "ktsn-relay-vhost", command)
 }
@@ -207,30 +189,6 @@ func (r *guestRig) receiveFromRing(t *testing.T, etherType uint16) (pair int, fr
 	}
 }
 
-func (r *guestRig) count(t *testing.T) relayed {
-	t.Helper()
-	var counted relayed
-	if err := binary.Read(io.NewSectionReader(r.counted, 0, 512), binary.NativeEndian, &counted); err != nil {
-		t.Fatal(err)
-	}
-	return counted
-}
-
-func (r *guestRig) awaitCount(t *testing.T, what string, condition func(relayed) bool) relayed {
-	t.Helper()
-	return testlab.EventuallyValue(t, patience, time.Millisecond, func() (relayed, error) {
-		counted := r.count(t)
-		if condition(counted) {
-			return counted, nil
-		}
-		return relayed{}, fmt.Errorf("%s never: %+v\nthe relay's log: %s", what, counted, r.relay.Stderr())
-	})
-}
-
-func (r *guestRig) frame(source []byte, text string) []byte {
-	return fmt.Appendf(binary.BigEndian.AppendUint16(append(bytes.Clone(r.podB), source...), carriedEtherType), "%-46s", text)
-}
-
 // withVLANTag adds a priority tag (VLAN 0) to a frame.
 func withVLANTag(frame []byte, priority byte) []byte {
 	return slices.Concat(frame[:12], []byte{0x81, 0x00, priority << 5, 0}, frame[12:])
@@ -248,7 +206,7 @@ func TestVhostFramesLeaveOnTime(t *testing.T) {
 			rig.startRelay(t)
 			rig.startGuest(t)
 			there := listenFrames(t, rig.PodB, carriedEtherType)
-			base := nowTAI(t) + int64(300*time.Millisecond)
+			base := testlab.ClockNow(unix.CLOCK_TAI) + int64(300*time.Millisecond)
 			const frames = 40
 			for i := range frames {
 				// The last leaves first.
@@ -262,7 +220,7 @@ func TestVhostFramesLeaveOnTime(t *testing.T) {
 				if err != nil || at < last {
 					t.Fatalf("%q arrives after %d", text, last)
 				}
-				if now := nowTAI(t); now < at {
+				if now := testlab.ClockNow(unix.CLOCK_TAI); now < at {
 					t.Errorf("a frame arrives %d ns before its time", at-now)
 				}
 				last = at
@@ -334,7 +292,7 @@ func TestVhostFrameClass(t *testing.T) {
 				frame = withVLANTag(frame, 4)
 			}
 			if test.timed {
-				frame = withRecord(frame, nowTAI(t)+int64(50*time.Millisecond))
+				frame = withRecord(frame, testlab.ClockNow(unix.CLOCK_TAI)+int64(50*time.Millisecond))
 			}
 			rig.send(t, test.pair, frame)
 			awaitSent(t, client, 1)
@@ -392,7 +350,7 @@ func TestVhostFrontEndReconnects(t *testing.T) {
 			for i := range 3 {
 				rig.startGuest(t)
 				text := strconv.Itoa(i)
-				rig.send(t, 1, withRecord(rig.frame(rig.podA, text), nowTAI(t)+int64(50*time.Millisecond)))
+				rig.send(t, 1, withRecord(rig.frame(rig.podA, text), testlab.ClockNow(unix.CLOCK_TAI)+int64(50*time.Millisecond)))
 				if arrived := arrivedText(t, there); arrived != text {
 					t.Fatalf("%q arrives, want %q", arrived, text)
 				}
@@ -415,7 +373,7 @@ func TestVhostGuestSurvivesRelayKill(t *testing.T) {
 	there := listenFrames(t, rig.PodB, carriedEtherType)
 	for i := range 3 {
 		text := strconv.Itoa(i)
-		rig.send(t, i%2, withRecord(rig.frame(rig.podA, text), nowTAI(t)+int64(50*time.Millisecond)))
+		rig.send(t, i%2, withRecord(rig.frame(rig.podA, text), testlab.ClockNow(unix.CLOCK_TAI)+int64(50*time.Millisecond)))
 		if arrived := arrivedText(t, there); arrived != text {
 			t.Fatalf("%q arrives, want %q", arrived, text)
 		}
@@ -437,11 +395,11 @@ func TestVhostGuestSurvivesKtsndKill(t *testing.T) {
 	rig.startRelay(t)
 	rig.startGuest(t)
 	there := listenFrames(t, rig.PodB, carriedEtherType)
-	rig.send(t, 0, withRecord(rig.frame(rig.podA, "before"), nowTAI(t)))
+	rig.send(t, 0, withRecord(rig.frame(rig.podA, "before"), testlab.ClockNow(unix.CLOCK_TAI)))
 	if text := arrivedText(t, there); text != "before" {
 		t.Fatalf("%q arrives", text)
 	}
-	at := nowTAI(t) + int64(1500*time.Millisecond)
+	at := testlab.ClockNow(unix.CLOCK_TAI) + int64(1500*time.Millisecond)
 	rig.send(t, 0, withRecord(rig.frame(rig.podA, "in the ring"), at))
 	rig.awaitCount(t, "both are handed over", func(c relayed) bool { return c.HandedTimed == 2 })
 	kill(t, daemon)
@@ -456,7 +414,7 @@ func TestVhostGuestSurvivesKtsndKill(t *testing.T) {
 		if text := arrivedText(t, there); text != expected {
 			t.Errorf("%q arrives", text)
 		}
-		if now := nowTAI(t); now < at {
+		if now := testlab.ClockNow(unix.CLOCK_TAI); now < at {
 			t.Errorf("it arrives %d ns before its time", at-now)
 		}
 	}
@@ -480,20 +438,20 @@ func TestVhostForgedFramesAreDropped(t *testing.T) {
 	rig.startGuest(t)
 	there := listenFrames(t, rig.PodB, carriedEtherType)
 	stranger := []byte{2, 9, 9, 9, 9, 9}
-	bits := withRecord(rig.frame(rig.podA, "bits"), nowTAI(t))
+	bits := withRecord(rig.frame(rig.podA, "bits"), testlab.ClockNow(unix.CLOCK_TAI))
 	bits[15] |= 0x80
-	rig.send(t, 0, withRecord(rig.frame(stranger, "forged"), nowTAI(t)))
+	rig.send(t, 0, withRecord(rig.frame(stranger, "forged"), testlab.ClockNow(unix.CLOCK_TAI)))
 	rig.send(t, 0, rig.frame(stranger, "forged"))
 	rig.send(t, 1, bits)
 	// An IPv4 header with a foreign address, and a priority that is not granted.
 	foreign := rig.frame(rig.podA, "")
 	copy(foreign[12:], []byte{0x08, 0x00, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 253, 0, 0, 10, 99, 99, 99, 10, 42, 2, 2})
 	rig.send(t, 0, foreign)
-	rig.send(t, 0, withRecord(foreign, nowTAI(t)))
-	high := withRecord(rig.frame(rig.podA, "high"), nowTAI(t))
+	rig.send(t, 0, withRecord(foreign, testlab.ClockNow(unix.CLOCK_TAI)))
+	high := withRecord(rig.frame(rig.podA, "high"), testlab.ClockNow(unix.CLOCK_TAI))
 	high[15] = 7
 	rig.send(t, 0, high)
-	rig.send(t, 1, withRecord(rig.frame(rig.podA, "in a year"), nowTAI(t)+int64(365*24*time.Hour)))
+	rig.send(t, 1, withRecord(rig.frame(rig.podA, "in a year"), testlab.ClockNow(unix.CLOCK_TAI)+int64(365*24*time.Hour)))
 	rig.send(t, 1, rig.frame(rig.podA, "own"))
 	if text := arrivedText(t, there); text != "own" {
 		t.Errorf("%q arrives", text)
@@ -519,7 +477,7 @@ func TestVhostRecordsNeedPermission(t *testing.T) {
 	const what, untimed = 15, 0x36
 	classed := withRecord(rig.frame(rig.podA, "with a class"), 0)
 	classed[what] = untimed
-	rig.send(t, 0, withRecord(rig.frame(rig.podA, "with a record"), nowTAI(t)))
+	rig.send(t, 0, withRecord(rig.frame(rig.podA, "with a record"), testlab.ClockNow(unix.CLOCK_TAI)))
 	rig.send(t, 0, classed)
 	rig.send(t, 0, rig.frame(rig.podA, "without"))
 	if text := arrivedText(t, there); text != "without" {
@@ -584,7 +542,7 @@ func TestVhostRelayFromCommandLine(t *testing.T) {
 	there := listenFrames(t, rig.PodB, carriedEtherType)
 	for i := range 2 {
 		text := strconv.Itoa(i)
-		rig.send(t, 1, withRecord(rig.frame(rig.podA, text), nowTAI(t)+int64(50*time.Millisecond)))
+		rig.send(t, 1, withRecord(rig.frame(rig.podA, text), testlab.ClockNow(unix.CLOCK_TAI)+int64(50*time.Millisecond)))
 		if arrived := arrivedText(t, there); arrived != text {
 			t.Fatalf("%q arrives, want %q", arrived, text)
 		}
