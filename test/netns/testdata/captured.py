@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends with transmit times by the socket module: captured.py ADDR PORT COUNT CLOCK LEAD_NS CYCLE_NS, as
-datapath/tests/programs/captured does.
+"""Sends with transmit times through the socket module, like datapath/tests/programs/captured.
+
+    captured.py ADDR PORT COUNT CLOCK LEAD_NS CYCLE_NS
 """
 import socket
 import struct

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends messages with a transmit time as it is told on standard input, one command a line, and says how that went.
+"""Sends messages with a transmit time by commands on standard input, one a line, and prints the results.
 
     clock.py ADDR PORT
 
-    send MILLISECONDS TEXT [ADDR [SOCKET]]  a message due so much later: "ok", or the name of the error
-    burst COUNT [ADDR [SOCKET]]             so many messages, due now: how many calls failed
+    send MILLISECONDS TEXT [ADDR [SOCKET]]  a message due after this time: "ok" or the name of the error
+    burst COUNT [ADDR [SOCKET]]             COUNT messages, due now: the number of failed calls
     fill ADDR SOCKET                        messages due now, without blocking, until one fails: "COUNT ERROR"
     error                                   waits for the socket's next error: "missed TEXT" or "invalid TEXT", or "none"
-    each OTHER INTERFACE MAC                a message by each kind of call: "KIND=RESULT ...". OTHER is on another network
+    each OTHER INTERFACE MAC                a message with each kind of call: "KIND=RESULT ...". OTHER is on another network
     begin, end                              datagrams of two parts (MSG_MORE, UDP_CORK), and one that is uncorked after one
-    block MILLISECONDS                      a call waits for space behind messages that are due so much later
-    woken                                   waits for it: its result
-    quiet COUNT                             so many calls that may make no system call: "FAILED ERROR", and ends
+    block MILLISECONDS                      a call waits for space while messages due after this time fill the buffer
+    woken                                   waits for that call: its result
+    quiet COUNT                             COUNT calls that may make no system call: "FAILED ERROR", and ends
 """
 import collections
 import ctypes
@@ -174,9 +174,9 @@ def woken():
 
 
 def allow_none():
-    """From now on the process is killed for any other system call than those of its memory and of its end. libktsn
-    asks now and then whether ktsnd is still there (recvfrom) and the socket has no error (getsockopt), as with every
-    send, and is told EAGAIN."""
+    """Kills the process from now on for each system call except those for its memory and its end. libktsn sometimes
+    checks the connection to ktsnd (recvfrom) and the socket's error (getsockopt), as with every send, and gets
+    EAGAIN."""
     numbers = {  # those that are allowed, those that fail, and write
         "x86_64": ([0, 9, 11, 12, 25, 28, 202, 231], [45, 55], 1),
         "aarch64": ([63, 222, 215, 214, 216, 233, 98, 94], [207, 209], 64),

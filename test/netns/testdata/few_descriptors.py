@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waits for a timed socket to be writable in epoll, where few or no descriptors are left for libktsn's copies.
+"""Waits in epoll until a timed socket is writable, with few or no descriptors left for libktsn's copies.
 
     few_descriptors.py ADDR PORT LIMIT SPARE
 
-The process may have LIMIT descriptors, and all but SPARE are taken when the socket is put into the set.
+The process may have LIMIT descriptors, and all but SPARE are used when the socket is added to the set.
 """
 import os
 import resource

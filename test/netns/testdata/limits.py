@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For each line on standard input, opens another timed socket and sends a message on it, and says how that went: "ok", or the
-name of the error.
+"""Opens another timed socket for each line on standard input, sends a message on it, and prints "ok" or the name of the error.
 
     limits.py ADDR PORT
 """

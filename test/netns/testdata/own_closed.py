@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Closes, past libktsn, the descriptors that libktsn made to wait with, and waits again.
+"""Closes the descriptors with which libktsn waits, without libktsn noticing, and waits again.
 
     own_closed.py ADDR PORT
 """

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goes on sending timed messages while ktsnd is replaced: tick0, tick1, ... every 50 ms, until its standard input ends.
+"""Sends timed messages (tick0, tick1, ...) every 50 ms, also while ktsnd is replaced, until standard input ends.
 
     restored.py sendto ADDR PORT
     restored.py connect ADDR PORT BESIDE
 
-It prints how many it sent. With connect there is a socket before it, connected to BESIDE, which sends last of all; its errno
-is printed.
+It prints the number of sent messages. With connect, a socket that was opened before and connected to BESIDE sends the last
+message, and its errno is printed.
 """
 import os
 import select

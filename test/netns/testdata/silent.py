@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends timed messages to which it has no answer yet from ktsnd, and says what each call came to.
+"""Sends timed messages while ktsnd does not answer, and prints the result of each call.
 
     silent.py WAY ADDR PORT LEAD_NS
 
-Messages are due LEAD_NS after the call. Of each: the errno's name, or "sent", and how long the call took in ms. The payload is
-its transmit time (TAI, ns).
-A line on stdin, and it goes on: "socket", "send", "past" (a message whose time is past), "report" (the errno's name of what
-became of one). At the end of stdin it ends.
+Messages are due LEAD_NS after the call. For each it prints the name of the errno or "sent", and the duration of the call in ms.
+The payload is the transmit time (TAI, ns).
+Commands on stdin: "socket", "send", "past" (a message whose time has passed), "report" (the name of a message's errno). It ends
+with stdin.
 """
 import errno
 import select

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fills a timed socket's send buffer with messages that leave a little later, waits for space in the way
-that is named, and sends again.
+"""Fills a timed socket's send buffer with messages that leave a little later, waits for space with the given
+call, and sends again.
 
     space.py ADDR PORT poll|select|epoll|epoll-edge
 
-It says "waiting" before it waits, and "sent" when it could send.
+It prints "waiting" before it waits, and "sent" after it has sent.
 """
 import select
 import socket

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Uses SO_TXTIME as far as CPython's own modules go: sends, is told of a drop, waits in each of its ways.
+"""Uses SO_TXTIME with CPython's own modules: sends, receives the error of a drop, waits with each call.
 
     txtime.py ADDR PORT
 """

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends datagrams past libktsn.so: it looks sendmsg up in the C library's own handle, as foreign functions of Java, Node and
-others do.
+"""Sends datagrams past libktsn.so: it looks up sendmsg in the C library's own handle, like foreign functions of Java and Node.
 
-    unseen.py udp|packet ADDR PORT COUNT     so many datagrams, 200 ms ahead of their times
-    unseen.py tcp ADDR PORT BYTES            a paced stream, which has transmit times of its own in the kernel
+    unseen.py udp|packet ADDR PORT COUNT     COUNT datagrams, 200 ms ahead of their times
+    unseen.py tcp ADDR PORT BYTES            a paced stream, for which the kernel itself sets transmit times
 
 Prints how many sends succeeded, or how many bytes were sent.
 """
@@ -58,7 +57,7 @@ def main(kind, address, port, amount):
     else:
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, 50_000_000)
-        # Also with SO_TXTIME: what a stream has as times is TCP's own.
+        # Also with SO_TXTIME: the times of a stream belong to TCP.
         sock.setsockopt(socket.SOL_SOCKET, SO_TXTIME, struct.pack("iI", time.CLOCK_MONOTONIC, 0))
         sock.connect((address, port))
         sock.sendall(b"x" * amount)
