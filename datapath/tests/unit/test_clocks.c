@@ -85,7 +85,7 @@ static int tear_down(void **state)
 }
 
 /* Reports this clock error now. */
-static void tell(int64_t bound_ns, int64_t drift_ppb)
+static void clock_report(int64_t bound_ns, int64_t drift_ppb)
 {
 	node_clock_set(&bed.node, &(struct node_clock){.state = NODE_CLOCK_SYNCHRONIZED,
 						       .error_bound_ns = bound_ns,
@@ -164,14 +164,14 @@ static void unreported_clock_is_lost(void **state)
 	ask(RED, ON_LOSS_HOLD, true);
 	assert_true(is_lost(RED));
 	assert_attachment_command(&bed.red, LOOP_CLOCK_HOLD);
-	tell(850, 120);
+	clock_report(850, 120);
 	assert_false(is_lost(RED));
 	assert_attachment_command(&bed.red, LOOP_CLOCK_GOOD);
-	tell(-1, 0);
+	clock_report(-1, 0);
 	assert_true(is_lost(RED));
-	tell(10000, 0);
+	clock_report(10000, 0);
 	assert_false(is_lost(RED));
-	tell(10001, 0);
+	clock_report(10001, 0);
 	assert_true(is_lost(RED));
 }
 
@@ -180,7 +180,7 @@ static void last_report_is_valid_until_the_bound(void **state)
 	int ms;
 
 	assert_int_equal(clocks_tick(&bed.node), -1);
-	tell(1000, 900);
+	clock_report(1000, 900);
 	assert_int_equal(clocks_tick(&bed.node), -1);
 	ask(RED, ON_LOSS_HOLD, true);
 	/* 9 us at 0.9 us a second. */
@@ -194,13 +194,13 @@ static void last_report_is_valid_until_the_bound(void **state)
 	assert_int_equal(clocks_tick(&bed.node), -1);
 	assert_true(is_lost(RED));
 	assert_attachment_command(&bed.red, LOOP_CLOCK_HOLD);
-	tell(1000, 900);
+	clock_report(1000, 900);
 	assert_false(is_lost(RED));
 	assert_attachment_command(&bed.red, LOOP_CLOCK_GOOD);
 	/* A clock that does not drift stays good. */
-	tell(1000, 0);
+	clock_report(1000, 0);
 	assert_int_equal(clocks_tick(&bed.node), -1);
-	tell(0, 1);
+	clock_report(0, 1);
 	assert_in_range(clocks_tick(&bed.node), 10000 * SECOND_MS, 10002 * SECOND_MS);
 	assert_no_command();
 }
@@ -211,7 +211,7 @@ static void timer_is_set_for_any_request(void **state)
 	const struct clock_need hour = {3600 * NS_PER_SECOND, ON_LOSS_HOLD, true, ""};
 	struct refusal refusal;
 
-	tell(0, NS_PER_SECOND);
+	clock_report(0, NS_PER_SECOND);
 	assert_int_equal(node_network_clock_set(&bed.node, RED, &hour, &refusal), 0);
 	assert_in_range(clocks_tick(&bed.node), 3600 * SECOND_MS, 3600 * SECOND_MS + 2);
 	atomic_fetch_add(&monotonic_ns, 3600 * NS_PER_SECOND);
@@ -220,16 +220,16 @@ static void timer_is_set_for_any_request(void **state)
 	(void)clocks_tick(&bed.node);
 	assert_true(is_lost(RED));
 	/* The timer cannot count that far; it is set again when it expires. */
-	tell(0, 1000);
+	clock_report(0, 1000);
 	assert_int_equal(clocks_tick(&bed.node), INT32_MAX);
-	tell(0, 1);
+	clock_report(0, 1);
 	assert_int_equal(clocks_tick(&bed.node), -1);
 }
 
 /* The agent's verdict includes hysteresis and holdover. */
 static void agent_verdict_counts_besides_the_bound(void **state)
 {
-	tell(1000, 0);
+	clock_report(1000, 0);
 	ask(RED, ON_LOSS_CONTINUE, false);
 	assert_true(is_lost(RED));
 	assert_attachment_command(&bed.red, LOOP_CLOCK_CONTINUE);
@@ -241,7 +241,7 @@ static void agent_verdict_counts_besides_the_bound(void **state)
 
 static void only_pods_of_the_network_are_notified(void **state)
 {
-	tell(1000, 0);
+	clock_report(1000, 0);
 	ask(RED, ON_LOSS_HOLD, false);
 	ask(BLUE + 1, ON_LOSS_REFUSE, false);
 	assert_attachment_command(&bed.red, LOOP_CLOCK_HOLD);
@@ -261,7 +261,7 @@ static void rings_refuse_before_the_loop(void **state)
 	uint64_t red = attachment_bit(bed.red.attachment), blue = attachment_bit(bed.blue.attachment);
 
 	assert_true(red && blue && red != blue);
-	tell(1000, 0);
+	clock_report(1000, 0);
 	ask(RED, ON_LOSS_REFUSE, false);
 	assert_ring_marked(red);
 	assert_attachment_command(&bed.red, LOOP_CLOCK_REFUSE);
@@ -281,7 +281,7 @@ static void later_rings_show_refusals(void **state)
 {
 	struct ktsn_ring_header *header = bed.ring.memory.address;
 
-	tell(1000, 0);
+	clock_report(1000, 0);
 	bed.process->resuming = true; /* the loop does not have it yet */
 	ask(RED, ON_LOSS_REFUSE, false);
 	assert_attachment_command(&bed.red, LOOP_CLOCK_REFUSE);
@@ -319,7 +319,7 @@ static void remaining_rings_of_a_pod_are_marked(void **state)
 
 	attachment_use(red); /* a destination still uses it */
 	endpoint_remove(&bed.node.routing, &bed.pod.endpoints, &bed.red);
-	tell(1000, 0);
+	clock_report(1000, 0);
 	ask(RED, ON_LOSS_HOLD, false);
 	assert_int_equal(red->clock, LOOP_CLOCK_HOLD);
 	ask_nothing(RED);

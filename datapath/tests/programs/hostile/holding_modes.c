@@ -90,8 +90,8 @@ static int lingering_pass(struct client *client, long *held)
 
 static int passed_print(struct client *client, int err, long passed, long held)
 {
-	say("passed", passed);
-	say("held", held);
+	result_print("passed", passed);
+	result_print("held", held);
 	client_close(client);
 	return err ? complain("have an answer", err) : 0;
 }
@@ -290,7 +290,7 @@ int mode_unread(const struct target *target)
 
 	while (time_left(target) && !err)
 		err = unread_leave_all(target, &left);
-	say("left", left);
+	result_print("left", left);
 	return err ? complain("leave something unread", err) : 0;
 }
 
@@ -314,7 +314,7 @@ int mode_ask(const struct target *target)
 		longest_ns = took_ns > longest_ns ? took_ns : longest_ns;
 		usleep(10 * NAP_US);
 	}
-	say("asked", asked);
-	say("longest-us", longest_ns / 1000);
+	result_print("asked", asked);
+	result_print("longest-us", longest_ns / 1000);
 	return 0;
 }

@@ -72,7 +72,7 @@ static const struct mode {
 
 enum { MODES = sizeof(modes) / sizeof(modes[0]) };
 
-void say(const char *name, long number)
+void result_print(const char *name, long number)
 {
 	printf("%s %ld\n", name, number);
 	fflush(stdout);

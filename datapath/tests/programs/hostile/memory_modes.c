@@ -66,8 +66,8 @@ static int attack(const struct target *target,
 		(void)ring_fill(&client, now_ns(CLOCK_TAI));
 		client_ring(&client);
 	}
-	say("tried", attempts.tried);
-	say(done, attempts.done);
+	result_print("tried", attempts.tried);
+	result_print(done, attempts.done);
 	client_close(&client);
 	return 0;
 }
@@ -136,10 +136,10 @@ int mode_keep(const struct target *target)
 		refused++;
 		usleep(NAP_US);
 	}
-	say("kept", count);
-	say("kept-bytes", (long)bytes);
-	say("refused", refused);
-	say("answer-errno", -answer);
+	result_print("kept", count);
+	result_print("kept-bytes", (long)bytes);
+	result_print("refused", refused);
+	result_print("answer-errno", -answer);
 	return 0;
 }
 
@@ -194,8 +194,8 @@ int mode_sparse(const struct target *target)
 		else
 			hang_up(&client);
 	}
-	say("handed", handed);
-	say("accepted", accepted);
-	say("answer-errno", -answer);
+	result_print("handed", handed);
+	result_print("accepted", accepted);
+	result_print("answer-errno", -answer);
 	return 0;
 }

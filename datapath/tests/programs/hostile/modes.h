@@ -90,7 +90,7 @@ int lingering_open(struct lingering *lingering, int linger_s);
 /* Publishes into every slot that has become free. Returns their number. */
 long ring_fill(const struct client *client, int64_t txtime_ns);
 
-void say(const char *name, long number);
+void result_print(const char *name, long number);
 int complain(const char *label, int err);
 
 #endif

@@ -78,9 +78,9 @@ int mode_netlink(const struct target *target)
 				taken += forge(fd, ports[i], 0, number++) == 0;
 		listed += forge(fd, 0, groups, number++) == 0;
 	}
-	say("sockets", sockets);
-	say("tried", (long)number);
-	say("taken", taken);
-	say("told", listed);
+	result_print("sockets", sockets);
+	result_print("tried", (long)number);
+	result_print("taken", taken);
+	result_print("told", listed);
 	return 0;
 }

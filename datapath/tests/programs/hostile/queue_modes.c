@@ -99,8 +99,8 @@ int mode_watchers(const struct target *target)
 			client_publish(&client, (uint32_t)writes / 16 % client.slot_count, now_ns(CLOCK_TAI),
 				       PAYLOAD_BYTES);
 	}
-	say("watchers", watchers.count);
-	say("writes", writes);
+	result_print("watchers", watchers.count);
+	result_print("writes", writes);
 	watchers_end(&watchers);
 	client_close(&client);
 	return 0;
@@ -123,8 +123,8 @@ int mode_audience(const struct target *target)
 		err = client_call(&client, &request, -1, &reply);
 		err = err == -EPROTO ? 0 : err;
 	}
-	say("watchers", watchers.count);
-	say("replies", replies);
+	result_print("watchers", watchers.count);
+	result_print("replies", replies);
 	watchers_end(&watchers);
 	client_close(&client);
 	return err ? complain("have an answer", err) : 0;
@@ -167,7 +167,7 @@ int mode_folder(const struct target *target)
 	(void)getrlimit(RLIMIT_NOFILE, &descriptors);
 	descriptors.rlim_cur = descriptors.rlim_max;
 	(void)setrlimit(RLIMIT_NOFILE, &descriptors);
-	say("watchers", folder_watch(folder, wanted(target, WATCHERS)));
+	result_print("watchers", folder_watch(folder, wanted(target, WATCHERS)));
 	while (time_left(target))
 		usleep(GROUP_EVERY_US);
 	return 0;
@@ -193,8 +193,8 @@ int mode_watchers_close(const struct target *target)
 		watchers_end(&watchers);
 		client_close(&client);
 	}
-	say("watchers", watchers.count);
-	say("closes", closes);
+	result_print("watchers", watchers.count);
+	result_print("closes", closes);
 	return 0;
 }
 
@@ -264,8 +264,8 @@ int mode_sleepers(const struct target *target)
 		client_ring(&client);
 		told += poll(&space, 1, 10) == 1;
 	}
-	say("sleepers", sleepers);
-	say("told", told);
+	result_print("sleepers", sleepers);
+	result_print("told", told);
 	return 0;
 }
 
@@ -315,7 +315,7 @@ int mode_pollers(const struct target *target)
 		client_ring(&client);
 		usleep(POLL_EVERY_US);
 	}
-	say("pollers", pollers);
+	result_print("pollers", pollers);
 	client_close(&client);
 	return 0;
 }
@@ -355,7 +355,7 @@ int mode_group(const struct target *target)
 		client_ring(&client);
 		usleep(GROUP_EVERY_US);
 	}
-	say("messages", messages);
+	result_print("messages", messages);
 	client_close(&client);
 	return 0;
 }
@@ -408,7 +408,7 @@ int mode_handback(const struct target *target)
 			return complain("start a thread", -EAGAIN);
 	for (int i = 0; i < HAND_BACK_THREADS; i++)
 		pthread_join(threads[i], NULL);
-	say("handed", handed_back);
-	say("refused", refused);
+	result_print("handed", handed_back);
+	result_print("refused", refused);
 	return 0;
 }

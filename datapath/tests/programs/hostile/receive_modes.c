@@ -79,9 +79,9 @@ int mode_receive(const struct target *target)
 		refused += err != 0;
 		last = err ? -err : last;
 	}
-	say("opened", opened);
-	say("refused", refused);
-	say("errno", last);
+	result_print("opened", opened);
+	result_print("refused", refused);
+	result_print("errno", last);
 	while (time_left(target))
 		usleep(NAP_US);
 	client_close(&client);
@@ -119,8 +119,8 @@ int mode_receive_churn(const struct target *target)
 		(void)ring_ask(&client, KTSN_APP_RECEIVE_CLOSE, other);
 		close(other);
 	}
-	say("asked", requested);
-	say("opened", opened);
+	result_print("asked", requested);
+	result_print("opened", opened);
 	client_close(&client);
 	close(fd);
 	return 0;

@@ -113,7 +113,7 @@ static int receivers_run(const struct target *target, bool filtered)
 		descriptors.rlim_cur = descriptors.rlim_max;
 		(void)setrlimit(RLIMIT_NOFILE, &descriptors);
 	}
-	say("sockets", count);
+	result_print("sockets", count);
 	if (receivers_spread(target, filtered, count))
 		return -1;
 	while (time_left(target))
@@ -147,7 +147,7 @@ int mode_steady(const struct target *target)
 		client_ring(&client);
 		usleep((useconds_t)every_us);
 	}
-	say("messages", messages);
+	result_print("messages", messages);
 	client_close(&client);
 	return 0;
 }

@@ -91,8 +91,8 @@ int mode_immortal(const struct target *target)
 		(void)client_send(&clients[more], &request, sizeof(request), -1);
 		more++;
 	}
-	say("left", 1);
-	say("connections", more);
+	result_print("left", 1);
+	result_print("connections", more);
 	rest(target);
 	return 0;
 }
@@ -119,7 +119,7 @@ int mode_immortal2(const struct target *target)
 		err = fds_send(&behind, fds, (size_t)rings);
 	if (err)
 		return complain("leave rings behind a pair of sockets", err);
-	say("rings", rings);
+	result_print("rings", rings);
 	/* Waits until ktsnd has read as far as it can. */
 	usleep(50 * NAP_US);
 	rest(target);
@@ -177,7 +177,7 @@ int mode_refill(const struct target *target)
 			client_close(&client);
 		usleep(10 * NAP_US);
 	}
-	say("sent", sent);
+	result_print("sent", sent);
 	rest(target);
 	return 0;
 }
@@ -207,7 +207,7 @@ int mode_ends(const struct target *target)
 	for (long i = 0; i < count; i++)
 		client_close(&clients[i]);
 	client_close(&first);
-	say("connections", count);
+	result_print("connections", count);
 	rest(target);
 	return 0;
 }
@@ -242,8 +242,8 @@ int mode_returns(const struct target *target)
 		if (!err)
 			client_close(&client);
 	}
-	say("returned", returned);
-	say("accepted", accepted);
+	result_print("returned", returned);
+	result_print("accepted", accepted);
 	return err ? complain("have an answer", err) : 0;
 }
 
@@ -323,7 +323,7 @@ static int fuse_leave(const struct target *target, uint32_t type)
 		return complain("serve a file system", file_fd);
 	/* The connection can be aborted through it. */
 	if (statx(file_fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &status) == 0)
-		say("connection", status.stx_dev_minor);
+		result_print("connection", status.stx_dev_minor);
 	err = client_connect(&client, target);
 	if (!err && time_left(target))
 		err = client_send(&client, &request, sizeof(request), file_fd);
@@ -332,7 +332,7 @@ static int fuse_leave(const struct target *target, uint32_t type)
 	if (!err)
 		err = client_send(&client, &request, sizeof(request), server_fd);
 	close(server_fd);
-	say("left", !err);
+	result_print("left", !err);
 	rest(target);
 	return err ? complain("leave a file", err) : 0;
 }
@@ -402,7 +402,7 @@ int mode_faulted(const struct target *target)
 		err = client_send(&client, &request, sizeof(request), faulting.fd);
 	rest(target);
 	/* It is not answered before the page arrives. */
-	say("held", recv(client.fd, &reply, sizeof(reply), MSG_DONTWAIT) < 0 && errno == EAGAIN);
+	result_print("held", recv(client.fd, &reply, sizeof(reply), MSG_DONTWAIT) < 0 && errno == EAGAIN);
 	close(faults_fd);
 	pthread_join(thread, NULL);
 	if (!err)

@@ -47,7 +47,7 @@ int mode_scribble(const struct target *target)
 			       (uint32_t)test_random_below(&random, client.slot_bytes));
 		client_ring(&client);
 	}
-	say("written", written);
+	result_print("written", written);
 	client_close(&client);
 	return 0;
 }
@@ -89,7 +89,7 @@ int mode_lie(const struct target *target)
 		if (told % 16 == 0)
 			client_ring(&client);
 	}
-	say("told", told);
+	result_print("told", told);
 	client_close(&client);
 	return 0;
 }
@@ -118,7 +118,7 @@ int mode_race(const struct target *target)
 					      memory_order_relaxed);
 		}
 	}
-	say("flips", flips);
+	result_print("flips", flips);
 	client_close(&client);
 	return 0;
 }
@@ -160,7 +160,7 @@ static int fill_rings(const struct target *target, int64_t ahead_ns)
 				client_ring(&clients[i]);
 		}
 	}
-	say("filled", filled);
+	result_print("filled", filled);
 	for (int i = 0; i < FLOOD_RINGS; i++)
 		client_close(&clients[i]);
 	return 0;

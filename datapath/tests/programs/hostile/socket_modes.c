@@ -51,7 +51,7 @@ int mode_stall(const struct target *target)
 		return complain("connect", err);
 	while (time_left(target))
 		closed += stalled_ask(clients, target);
-	say("closed", closed);
+	result_print("closed", closed);
 	return 0;
 }
 
@@ -96,12 +96,12 @@ int mode_many(const struct target *target)
 
 			err_socket = err ? err : err_socket;
 		}
-	say("connections", count);
-	say("rings", rings);
-	say("sockets", sockets);
-	say("connection-errno", -err_connection);
-	say("ring-errno", -err_ring);
-	say("socket-errno", -err_socket);
+	result_print("connections", count);
+	result_print("rings", rings);
+	result_print("sockets", sockets);
+	result_print("connection-errno", -err_connection);
+	result_print("ring-errno", -err_ring);
+	result_print("socket-errno", -err_socket);
 	while (time_left(target))
 		usleep(NAP_US);
 	return 0;
@@ -133,7 +133,7 @@ int mode_bell(const struct target *target)
 			client_publish(&client, (uint32_t)rings / 256 % client.slot_count, now_ns(CLOCK_TAI),
 				       PAYLOAD_BYTES);
 	}
-	say("rings", rings);
+	result_print("rings", rings);
 	client_close(&client);
 	return 0;
 }
@@ -161,8 +161,8 @@ int mode_churn(const struct target *target)
 			(void)client_send(&client, &request, sizeof(request), -1);
 		client_close(&client);
 	}
-	say("rounds", rounds);
-	say("refused", refused);
+	result_print("rounds", rounds);
+	result_print("refused", refused);
 	return 0;
 }
 
@@ -194,7 +194,7 @@ int mode_register(const struct target *target)
 		}
 		client_ring(&client);
 	}
-	say("registered", registered);
+	result_print("registered", registered);
 	client_close(&client);
 	return err ? complain("have an answer", err) : 0;
 }
@@ -210,8 +210,8 @@ int mode_foreign(const struct target *target)
 	if (err || socket_fd < 0)
 		return complain("get a ring", err ? err : socket_fd);
 	err = client_flow_open(&client, socket_fd);
-	say("refused", err != 0);
-	say("errno", -err);
+	result_print("refused", err != 0);
+	result_print("errno", -err);
 	close(socket_fd);
 	client_close(&client);
 	return 0;

@@ -425,7 +425,7 @@ static int wire_send(const struct target *target, void (*build)(const struct wir
 		nanosleep(&pause, NULL);
 	}
 	close(wire.fd);
-	say("frames", sent);
+	result_print("frames", sent);
 	return 0;
 }
 
