@@ -105,7 +105,7 @@ static void foreign_file_is_refused(void **state)
 		born_write(texts[i]);
 		last_line[0] = '\0';
 		assert_int_equal(instance_born(&instance, folder), -EINVAL);
-		assert_non_null(strstr(last_line, "/born: has something else in it"));
+		assert_non_null(strstr(last_line, "/born: does not contain what ktsnd writes there"));
 	}
 	assert_int_equal(instance_born(&instance, "/nowhere"), -ENOENT);
 	assert_non_null(strstr(last_line, "the folder does not exist"));
