@@ -13,22 +13,22 @@ static_assert(KTSN_GCM_TAG_BYTES == IMB_MAX_TAG_LEN && KTSN_GCM_NONCE_BYTES == I
 		      KTSN_GCM_KEY_BYTES == IMB_GCM_128_KEY_LEN,
 	      "AES-128-GCM with a whole tag");
 
-/* What is called here is chosen once, and keeps nothing from one call to the next. */
-static IMB_MGR *chosen;
+/* Holds the functions for this processor. They are chosen once and keep no state between calls. */
+static IMB_MGR *manager;
 
-/* The library's emulation of the instructions is as slow as it is needed on no machine of the last decade. */
+/* Uses no emulation of the AES instructions: it is slow, and no machine of the last decade needs it. */
 int ktsn_gcm_begin(void)
 {
-	if (chosen)
+	if (manager)
 		return 0;
-	chosen = alloc_mb_mgr(0);
-	if (!chosen)
+	manager = alloc_mb_mgr(0);
+	if (!manager)
 		return -ENOMEM;
-	init_mb_mgr_auto(chosen, NULL);
-	if (imb_get_errno(chosen) == 0)
+	init_mb_mgr_auto(manager, NULL);
+	if (imb_get_errno(manager) == 0)
 		return 0;
-	free_mb_mgr(chosen);
-	chosen = NULL;
+	free_mb_mgr(manager);
+	manager = NULL;
 	return -ENOTSUP;
 }
 
@@ -39,7 +39,7 @@ size_t ktsn_gcm_key_bytes(void)
 
 void ktsn_gcm_key_expand(struct ktsn_gcm_key *key, const uint8_t bytes[KTSN_GCM_KEY_BYTES])
 {
-	IMB_AES128_GCM_PRE(chosen, bytes, &key->data);
+	IMB_AES128_GCM_PRE(manager, bytes, &key->data);
 }
 
 void ktsn_gcm_seal(const struct ktsn_gcm_key *key, const uint8_t nonce[KTSN_GCM_NONCE_BYTES],
@@ -48,7 +48,7 @@ void ktsn_gcm_seal(const struct ktsn_gcm_key *key, const uint8_t nonce[KTSN_GCM_
 {
 	struct gcm_context_data context;
 
-	IMB_AES128_GCM_ENC(chosen, &key->data, &context, text, text, text_bytes, nonce, aad, aad_bytes, tag,
+	IMB_AES128_GCM_ENC(manager, &key->data, &context, text, text, text_bytes, nonce, aad, aad_bytes, tag,
 			   KTSN_GCM_TAG_BYTES);
 }
 
@@ -59,9 +59,9 @@ bool ktsn_gcm_open(const struct ktsn_gcm_key *key, const uint8_t nonce[KTSN_GCM_
 	uint8_t computed[KTSN_GCM_TAG_BYTES], different = 0;
 	struct gcm_context_data context;
 
-	IMB_AES128_GCM_DEC(chosen, &key->data, &context, text, text, text_bytes, nonce, aad, aad_bytes,
+	IMB_AES128_GCM_DEC(manager, &key->data, &context, text, text, text_bytes, nonce, aad, aad_bytes,
 			   computed, KTSN_GCM_TAG_BYTES);
-	/* In a time that says nothing of where they differ. */
+	/* In constant time, so that the time does not reveal where they differ. */
 	for (int i = 0; i < KTSN_GCM_TAG_BYTES; i++)
 		different |= computed[i] ^ tag[i];
 	return !different;

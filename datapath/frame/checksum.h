@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The Internet checksum (RFC 1071). Pure; safe from any thread. Inline, because of a header, whose length is
- * known, not much is left then.
+ * The Internet checksum (RFC 1071). Pure; safe from any thread. Inline, because for a header, whose length is
+ * constant, the compiler can then remove most of the code.
  */
 #ifndef KTSN_FRAME_CHECKSUM_H
 #define KTSN_FRAME_CHECKSUM_H
@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* One's complement addition: the carry out of the top comes back in at the bottom. */
+/* One's complement addition: adds the carry of the highest bit to the lowest. */
 static inline uint64_t ktsn_checksum_carry(uint64_t sum, uint64_t addend)
 {
 	sum += addend;
@@ -18,8 +18,8 @@ static inline uint64_t ktsn_checksum_carry(uint64_t sum, uint64_t addend)
 }
 
 /*
- * At most fifteen bytes. A last odd byte counts as the first of a pair in memory, with a zero behind it,
- * on either byte order.
+ * The sum of at most fifteen bytes. A last odd byte counts as the first of a pair in memory that ends with a
+ * zero, in either byte order.
  */
 static inline uint64_t ktsn_checksum_tail(const uint8_t *data, size_t bytes)
 {
@@ -45,11 +45,11 @@ static inline uint64_t ktsn_checksum_tail(const uint8_t *data, size_t bytes)
 }
 
 /*
- * Adds `bytes` of data to a running sum. Every piece but the last must have an even length. The sum is
+ * Adds `bytes` of data to a running sum. Every piece except the last must have an even length. The sum is
  * in the byte order of memory: store the folded result as it is.
  *
- * A sum of 64-bit words folds to the same 16 bits as one of 16-bit words (RFC 1071 section 2 (C)). Two
- * sums side by side, since each waits for its own carry.
+ * A sum of 64-bit words folds to the same 16 bits as a sum of 16-bit words (RFC 1071 section 2 (C)). There
+ * are two sums, because each addition waits for the carry of the previous one in the same sum.
  */
 static inline uint64_t ktsn_checksum_add(uint64_t sum, const void *data, size_t bytes)
 {

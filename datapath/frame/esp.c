@@ -10,11 +10,11 @@
 enum {
 	ALIGN_BYTES = 4,
 	PAD_LENGTH_AND_NEXT_HEADER_BYTES = 2,
-	/* In the IPv4 header. */
+	/* Offsets in the IPv4 header. */
 	AT_TOTAL_BYTES = 2,
 	AT_PROTOCOL = 9,
 	AT_CHECKSUM = 10,
-	/* In the UDP header. */
+	/* Offsets in the UDP header. */
 	AT_DESTINATION_PORT = 2,
 	AT_UDP_BYTES = 4,
 	AT_ETHERTYPE = 12,
@@ -31,16 +31,16 @@ size_t ktsn_esp_bytes(size_t datagram_bytes)
 	       PAD_LENGTH_AND_NEXT_HEADER_BYTES + KTSN_ESP_ICV_BYTES;
 }
 
-/* Padding counts from 1 (RFC 4303 section 2.4). */
+/* The padding bytes are 1, 2, 3 (RFC 4303 section 2.4). */
 uint8_t *ktsn_esp_put(uint8_t *at, size_t datagram_bytes)
 {
-	uint8_t *behind = at + KTSN_ESP_HEAD_BYTES + datagram_bytes;
+	uint8_t *trailer = at + KTSN_ESP_HEAD_BYTES + datagram_bytes;
 	uint8_t padding = (uint8_t)padding_bytes(datagram_bytes);
 
 	for (uint8_t i = 1; i <= padding; i++)
-		*behind++ = i;
-	*behind++ = padding;
-	*behind = KTSN_ESP_NEXT_HEADER_UDP;
+		*trailer++ = i;
+	*trailer++ = padding;
+	*trailer = KTSN_ESP_NEXT_HEADER_UDP;
 	return at + KTSN_ESP_HEAD_BYTES;
 }
 
@@ -84,7 +84,7 @@ uint32_t ktsn_esp_destination_be(const struct ktsn_esp *esp)
 {
 	uint32_t destination_be;
 
-	/* The last of the IPv4 header. */
+	/* The last field of the IPv4 header. */
 	memcpy(&destination_be, esp->header - sizeof(destination_be), sizeof(destination_be));
 	return destination_be;
 }
@@ -96,7 +96,7 @@ void ktsn_esp_nonce(const struct ktsn_esp *esp, const uint8_t salt[KTSN_ESP_SALT
 	memcpy(nonce + KTSN_ESP_SALT_BYTES, esp->header + KTSN_ESP_HEADER_BYTES, KTSN_ESP_IV_BYTES);
 }
 
-/* Its length, its content's protocol, and its checksum. */
+/* Sets the length, the protocol of the content, and the checksum of an IPv4 header. */
 static void ipv4_rewrite(uint8_t *ipv4, uint16_t total_bytes, uint8_t protocol)
 {
 	const uint16_t total_bytes_be = htobe16(total_bytes), none = 0;

@@ -30,7 +30,7 @@ enum {
 /* The VNI is valid (RFC 7348 section 5). */
 static const uint32_t vxlan_flag_vni = 0x08000000;
 
-/* Headers are filled in here and copied out: a frame may lie at any alignment. */
+/* Headers are filled in here and then copied to the frame, which may have any alignment. */
 struct ethernet_header {
 	uint8_t destination_mac[KTSN_ETHER_ADDR_BYTES];
 	uint8_t source_mac[KTSN_ETHER_ADDR_BYTES];
@@ -38,7 +38,7 @@ struct ethernet_header {
 };
 static_assert(sizeof(struct ethernet_header) == KTSN_ETHER_HEADER_BYTES, "padding");
 
-/* Between the addresses and the EtherType. */
+/* The tag is between the addresses and the EtherType. */
 struct vlan_tag {
 	uint16_t ethertype_be;
 	uint16_t control_be; /* priority code point, drop eligible indicator, VLAN identifier */
@@ -111,7 +111,7 @@ static uint8_t *put_ethernet(uint8_t *at, const struct ktsn_frame_path *path)
 	return put(at, &header, sizeof(header));
 }
 
-/* The same with the tunnel's tag between the addresses and the EtherType. */
+/* Writes the Ethernet header with the tunnel's tag between the addresses and the EtherType. */
 static uint8_t *put_tagged_ethernet(uint8_t *at, const struct ktsn_frame_path *path,
 				    const struct ktsn_frame_tunnel *tunnel)
 {
@@ -127,8 +127,8 @@ static uint8_t *put_tagged_ethernet(uint8_t *at, const struct ktsn_frame_path *p
 }
 
 /*
- * The sums of what headers hold are made of the values, not of the memory that they have just been written
- * to: reading a word that was written in pieces takes a processor longer than all the rest.
+ * The sums of headers are computed from the values, not from the memory to which they have just been written:
+ * a read of a word that was written in pieces takes a processor longer than all other work here.
  */
 static uint64_t two_bytes(uint8_t first, uint8_t second)
 {
@@ -142,7 +142,8 @@ static uint64_t ipv4_sum(const struct ipv4_header *header)
 	       header->destination_be;
 }
 
-/* The id of an atomic datagram, which nobody may fragment, means nothing and is 0 (RFC 6864 section 4.1). */
+/* The id of an atomic datagram, which must not be fragmented, has no meaning and is 0 (RFC 6864 section 4.1).
+ */
 static uint8_t *put_ipv4(uint8_t *at, const struct ktsn_frame_path *path, uint8_t protocol,
 			 size_t content_bytes)
 {
@@ -187,7 +188,7 @@ static struct udp_header udp_header(const struct ktsn_frame_path *path, size_t u
 	};
 }
 
-/* The two halves of both addresses are summed as they lie in memory, which nobody has just written. */
+/* Sums IPv6 addresses from memory, which is fast because it has not just been written. */
 static uint64_t addresses_sum(const struct ktsn_frame_path *path)
 {
 	if (path->kind == KTSN_FRAME_IPV4)
@@ -196,8 +197,8 @@ static uint64_t addresses_sum(const struct ktsn_frame_path *path)
 				 path->destination_ipv6, sizeof(path->destination_ipv6));
 }
 
-/* Over the pseudo header (RFC 768; RFC 8200 section 8.1, whose longer fields hold the same numbers), the
- * header and the payload. */
+/* The checksum over the pseudo header (RFC 768; RFC 8200 section 8.1, whose longer fields contain the same
+ * numbers), the header and the payload. */
 static uint16_t udp_checksum_be(const struct ktsn_frame_path *path, struct udp_header header,
 				const uint8_t *payload, size_t payload_bytes)
 {
@@ -210,14 +211,14 @@ static uint16_t udp_checksum_be(const struct ktsn_frame_path *path, struct udp_h
 	return checksum_be ? checksum_be : 0xffff;
 }
 
-/* Everything up to the UDP header; its checksum stays 0, "none". */
+/* Writes the outer headers and the VXLAN header. The UDP checksum stays 0, "none". */
 static uint8_t *put_outer(uint8_t *at, const struct ktsn_frame_tunnel *tunnel, size_t inner_frame_bytes)
 {
 	size_t udp_bytes = KTSN_UDP_HEADER_BYTES + KTSN_VXLAN_HEADER_BYTES + inner_frame_bytes;
 	const struct udp_header udp = udp_header(&tunnel->outer, udp_bytes);
 	const struct vxlan_header vxlan = {htobe32(vxlan_flag_vni), htobe32(tunnel->vni << 8)};
 
-	/* A longer number would end up in another tenant's network. */
+	/* A larger number would send the frame to another tenant's network. */
 	assert(tunnel->vni <= VXLAN_VNI_MAX);
 	at = tunnel->vlan_id ? put_tagged_ethernet(at, &tunnel->outer, tunnel)
 			     : put_ethernet(at, &tunnel->outer);
@@ -244,7 +245,7 @@ static size_t inner_header_bytes(const struct ktsn_frame_path *path)
 	return KTSN_INNER_HEADER_BYTES;
 }
 
-/* `tag` is the tunnel whose tag stands in it; NULL: it has none. */
+/* `tag` is the tunnel whose tag the inner Ethernet header contains; NULL: it has no tag. */
 static uint8_t *put_inner(uint8_t *at, const struct ktsn_frame_path *path,
 			  const struct ktsn_frame_tunnel *tag, size_t payload_bytes)
 {
@@ -263,7 +264,7 @@ static uint8_t *put_inner(uint8_t *at, const struct ktsn_frame_path *path,
 	return put(at, &udp, sizeof(udp));
 }
 
-/* In front of the outermost IPv4 header. */
+/* Bytes before the outermost IPv4 header. */
 static size_t outer_ethernet_bytes(const struct ktsn_frame_tunnel *tunnel)
 {
 	return KTSN_ETHER_HEADER_BYTES + (tunnel && tunnel->vlan_id ? KTSN_VLAN_TAG_BYTES : 0);
@@ -306,7 +307,7 @@ size_t ktsn_frame_trailer_bytes(const struct ktsn_frame_path *inner, const struc
 	return tunnel && tunnel->esp ? ktsn_esp_bytes(udp_bytes) - KTSN_ESP_HEAD_BYTES - udp_bytes : 0;
 }
 
-/* 64 bits of the inner flow's addresses. */
+/* Folds the inner flow's addresses to 64 bits. */
 static uint64_t addresses_fold(const struct ktsn_frame_path *inner)
 {
 	uint64_t words[4] = {0};
@@ -321,16 +322,16 @@ static uint64_t addresses_fold(const struct ktsn_frame_path *inner)
 		memcpy(&words[1], inner->destination_mac, sizeof(inner->destination_mac));
 		words[2] = inner->ethertype_be;
 	}
-	/* Each word by another odd constant, or addresses that only change places would meet. */
+	/* Multiplies each word by another odd constant, or flows with swapped addresses would collide. */
 	return words[0] + words[1] * UINT64_C(0x9e3779b97f4a7c15) + words[2] * UINT64_C(0xc2b2ae3d27d4eb4f) +
 	       words[3] * UINT64_C(0x165667b19e3779f9);
 }
 
-/* The upper bits are the best. */
+/* The upper bits are the most evenly distributed. */
 static uint64_t flow_hash(const struct ktsn_frame_path *inner)
 {
-	/* Two odd constants without structure (of splitmix64): a multiplication carries every bit of the
-	 * flow upwards, so the upper bits of the product are the ones to take. */
+	/* Two odd constants without structure (from splitmix64): a multiplication carries every bit of the
+	 * flow to higher bits, so every bit affects the upper bits of the product. */
 	uint64_t ports = (uint64_t)inner->source_port_be << 16 | inner->destination_port_be;
 	uint64_t hash = (addresses_fold(inner) ^ ports << 8) * UINT64_C(0xbf58476d1ce4e5b9);
 
@@ -351,7 +352,7 @@ uint32_t ktsn_frame_flow_label(const struct ktsn_frame_path *inner)
 
 size_t ktsn_frame_link_bytes(size_t frame_bytes, const struct ktsn_frame_tunnel *tunnel)
 {
-	/* The switch takes the tag off and puts the tunnel's headers on. */
+	/* The switch removes the tag and adds the tunnel's headers. */
 	return tunnel && tunnel->switched ? frame_bytes - KTSN_VLAN_TAG_BYTES + KTSN_TUNNEL_HEADER_BYTES
 					  : frame_bytes;
 }

@@ -13,7 +13,7 @@ enum {
 	ETHERTYPE_IPV6 = 0x86dd,
 	TAGS_MAX = 2,
 	IPV4_SOURCE = 12,
-	/* RFC 826, for IPv4 on Ethernet. */
+	/* RFC 826, for IPv4 over Ethernet. */
 	ARP_BYTES = 28,
 	ARP_SENDER_MAC = 8,
 	ARP_SENDER_IPV4 = 14,
@@ -31,7 +31,7 @@ enum {
 	ADVERTISEMENT_TARGET = 8,
 };
 
-/* What is left of a frame. */
+/* The rest of a frame that is not parsed yet. */
 struct rest {
 	const uint8_t *at;
 	size_t bytes;
@@ -59,7 +59,7 @@ static int ipv4_sources(struct rest rest, struct ktsn_frame_source *sources)
 	return 1;
 }
 
-/* Anything but IPv4 on Ethernet claims nothing that is understood here, and by hosts. */
+/* Only IPv4 over Ethernet is supported, here as by hosts. */
 static int arp_sources(struct rest rest, struct ktsn_frame_source *sources)
 {
 	static const uint8_t ipv4_on_ethernet[] = {0, 1, ETHERTYPE_IPV4 >> 8, ETHERTYPE_IPV4 & 0xff, 6, 4};
@@ -76,7 +76,8 @@ static int is_extension(uint8_t header)
 	return header == NEXT_HOP_BY_HOP || header == NEXT_ROUTING || header == NEXT_DESTINATION_OPTIONS;
 }
 
-/* Whether an advertisement follows, where `rest` is then. Fragments of one nobody takes (RFC 6980). */
+/* Returns 1 if `rest` then starts at a neighbour advertisement, 0 if not, or -EBADMSG. Hosts ignore fragments
+ * of advertisements (RFC 6980). */
 static int advertisement_find(struct rest *rest, uint8_t header)
 {
 	for (int i = 0; is_extension(header); i++) {
@@ -112,7 +113,7 @@ static int ipv6_sources(struct rest rest, struct ktsn_frame_source *sources)
 	return 2;
 }
 
-/* Of a tag: behind its two bytes stands another EtherType. */
+/* Skips VLAN tags. The two bytes of a tag are followed by another EtherType. */
 static int tags_skip(uint16_t *ethertype_be, struct rest *rest)
 {
 	for (int tags = 0; ktsn_frame_is_tagged(*ethertype_be); tags++) {

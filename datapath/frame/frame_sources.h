@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who a frame says that it is from, beyond its hardware address: what it claims of addresses that others
- * would believe. Frames of anybody, so all is bounds-checked. Pure; safe from any thread.
+ * Reads the addresses that a frame claims for its sender, besides its hardware address, and that other hosts
+ * would trust. Frames come from any sender, so all accesses are bounds-checked. Pure; safe from any thread.
  */
 #ifndef KTSN_FRAME_FRAME_SOURCES_H
 #define KTSN_FRAME_FRAME_SOURCES_H
@@ -19,10 +19,10 @@ struct ktsn_frame_source {
 enum { KTSN_FRAME_SOURCES_MAX = 2 };
 
 /*
- * What a frame claims whose payload stands behind that EtherType: the source of IPv4 and IPv6, the target of
- * a neighbour advertisement, the sender's two addresses of ARP and RARP; behind one or two VLAN tags as well.
- * Returns how many; 0 of another protocol; or -EBADMSG when it is cut short, or has more tags, so that nobody
- * can tell.
+ * Finds the addresses that a frame with that EtherType and payload claims: the source of IPv4 and IPv6, the
+ * target of a neighbour advertisement, the sender's two addresses of ARP and RARP; also after one or two VLAN
+ * tags. Returns their number; 0 for another protocol; or -EBADMSG if the addresses are unknown, because the
+ * frame is truncated or has more tags.
  */
 int ktsn_frame_sources(uint16_t ethertype_be, const uint8_t *payload, size_t bytes,
 		       struct ktsn_frame_source sources[KTSN_FRAME_SOURCES_MAX]);

@@ -19,13 +19,13 @@ enum {
 	KTSN_IPV6_ADDR_BYTES = 16,
 	KTSN_UDP_HEADER_BYTES = 8,
 	KTSN_VXLAN_HEADER_BYTES = 8,
-	/* Ethernet + IPv4 + UDP in front of the payload. */
+	/* Ethernet + IPv4 + UDP before the payload. */
 	KTSN_INNER_HEADER_BYTES = 42,
-	/* Ethernet + IPv6 + UDP likewise: no inner headers are longer. */
+	/* Ethernet + IPv6 + UDP before the payload: the longest inner headers. */
 	KTSN_INNER_HEADER_BYTES_MAX = 62,
-	/* Ethernet + IPv4 + UDP + VXLAN in front of the inner frame; a VLAN tag comes on top. */
+	/* Ethernet + IPv4 + UDP + VXLAN before the inner frame, without a VLAN tag. */
 	KTSN_TUNNEL_HEADER_BYTES = 50,
-	/* What a frame occupies on the wire beside its own bytes: preamble and SFD 8, FCS 4, gap 12
+	/* Bytes that a frame takes on the wire in addition to its own: preamble and SFD 8, FCS 4, gap 12
 	 * (IEEE 802.3 clause 4.4.2). */
 	KTSN_WIRE_OVERHEAD_BYTES = 24,
 	/* Shortest frame without FCS; shorter ones are padded by the MAC (IEEE 802.3 clause 4.2.3.3). */
