@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 
-// tc programs that bring the frames of a pod that libktsn.so did not take to the pod's relay, and those of a
-// virtual machine:
+// tc programs that send the frames of a pod that libktsn.so did not take, and those of a virtual machine, to
+// the pod's relay:
 //
-//   pod's interface, egress          ktsn_capture    puts a record in front of what carries a transmit time
+//   pod's interface, egress          ktsn_capture    puts a record before each frame with a transmit time
 //   guest's interface, egress        ktsn_guest      the same, with the host's times in the records
 //   its node's end, ingress          ktsn_divert     redirects such frames, or all, to the relay's device
 //
-// The transmit time stands in the packet only inside the pod's network namespace, or the guest, therefore
-// two. What libktsn.so takes comes to neither. A frame that cannot be given a record would leave at once,
-// which is early, and is dropped and counted. tsn-cni attaches the programs, each with maps of its own, to
-// each interface (internal/node/capture), and they end with it.
+// There are two programs for each interface, because a packet has its transmit time only inside the pod's
+// network namespace or the guest. Messages that libktsn.so takes reach neither. If a frame cannot get a
+// record, it is dropped and counted, because it would leave at once, which is too early. tsn-cni attaches the
+// programs, each with maps of its own, to each interface (internal/node/capture), and they end with it.
 //
 // ktsn_capture runs in the kernel for each packet of the interface: mostly in the sender's own context,
 // sometimes in a soft interrupt (a datagram that waited for its neighbour's address). The first comparison
-// lets nearly everything pass. ktsn_divert runs in a soft interrupt.
+// passes nearly all packets. ktsn_divert runs in a soft interrupt.
 //
-// A transmit time alone says little, because TCP paces its segments by the same field. SOCK_TXTIME of the
-// socket says that its program asked for transmit times.
+// A transmit time alone is not enough to recognize a timed frame, because TCP paces its segments with the
+// same field. SOCK_TXTIME of the socket shows that its program uses transmit times.
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>
@@ -31,7 +31,7 @@
 #include "kernel.h"
 #include "record.h"
 
-// Names of programs that a map holds. What others send is in the sum only.
+// Number of programs that the map holds. Frames of further programs are counted in the sum only.
 #define MAX_PROGRAMS 32
 #define COMM_BYTES   16
 
@@ -40,7 +40,7 @@
 #define TYPE_RAW    3
 #define TYPE_PACKET 10
 
-// linux/time.h, likewise.
+// linux/time.h, which is not for BPF.
 #define CLOCK_REALTIME  0
 #define CLOCK_MONOTONIC 1
 #define CLOCK_TAI       11
@@ -59,17 +59,17 @@
 #define MLD_DONE            132
 #define MLD2_REPORT         143
 
-// Bytes a second of a pod that go to the bridge because it learns from them, and what each frame counts at
-// least: 200 short reports, or 67 of an Ethernet frame's length.
+// How many bytes of a pod's control frames go to the bridge per second, and how many bytes each frame counts
+// at least: 200 short reports, or 67 of the length of an Ethernet frame.
 #define MAX_CONTROL_BYTES   102400
 #define LEAST_CONTROL_BYTES 512
 #define SECOND_NS           1000000000ULL
 
-// Untimed frames of gated priorities that wait for a relay that does not answer. They share the relay's
-// queue, of about 1,000 frames, with timed ones.
+// How many untimed frames of gated priorities may wait for a relay that does not answer. They share the
+// relay's queue of about 1,000 frames with timed ones.
 #define MAX_QUEUED 256
 
-// Places in the map `counts`. Read by internal/node/capture; both sides have the same order.
+// Indexes in the map `counts`. internal/node/capture reads them; both sides must have the same order.
 enum count {
 	// ktsn_capture; COUNT_NO_ROOM is also ktsn_divert's
 	COUNT_CAPTURED,
@@ -91,7 +91,7 @@ enum count {
 	COUNTS
 };
 
-// Likewise.
+// internal/node/capture reads this, too.
 struct program {
 	char comm[COMM_BYTES];
 };
@@ -99,7 +99,7 @@ struct program {
 struct sent {
 	__u64 captured;
 	__u64 refused;
-	// The process that sent the last one, as the node numbers it.
+	// The process that sent the last frame, with its number on the node.
 	__u32 pid;
 	__u32 reserved;
 };
@@ -118,7 +118,7 @@ struct {
 	__type(value, struct sent);
 } programs SEC(".maps");
 
-// In the pod only the mode of it is used.
+// The programs in the pod use only its mode.
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -136,10 +136,10 @@ struct {
 } heartbeat SEC(".maps");
 
 struct control {
-	// Bytes of this second that went to the bridge because it learns from them.
+	// Bytes of control frames that went to the bridge in this second.
 	__u64 since_ns;
 	__u64 bytes;
-	// Untimed frames since the relay answered last.
+	// Untimed frames since the relay's last answer.
 	__u64 queued;
 };
 
@@ -150,7 +150,7 @@ struct {
 	__type(value, struct control);
 } control SEC(".maps");
 
-// In a guest.
+// Used in a guest.
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -158,8 +158,8 @@ struct {
 	__type(value, struct ktsn_guest_clock);
 } guest SEC(".maps");
 
-// The widest bound, in nanoseconds, with which a time was written since the entry was cleared. Processors
-// may lose each other's update; the next frame repeats it.
+// The largest bound, in nanoseconds, of all times that were written since the entry was cleared. A processor
+// may overwrite another one's update; the next frame repeats it.
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -184,9 +184,9 @@ static __always_inline const struct ktsn_capture_state *look_up_state(void)
 
 // ---- in the pod
 
-// What is put in front of a frame. Behind a record stands the tag of a frame whose tag the kernel carries
-// beside it, and which would otherwise come to stand in front of the record.
-struct front {
+// The bytes that are put before a frame. If the kernel keeps the frame's tag outside the packet, the tag is
+// written after the record, because the kernel would otherwise insert it before the record.
+struct prefix {
 	__u8 addresses[ADDRESSES_BYTES];
 	__be16 ethertype;
 	__u8 version;
@@ -197,9 +197,9 @@ struct front {
 	__be16 tag;
 };
 
-_Static_assert(__builtin_offsetof(struct front, time) == KTSN_RECORD_AT_TIME,
-	       "record.h says where it stands");
-_Static_assert(__builtin_offsetof(struct front, frame_addresses) == KTSN_RECORD_BYTES, "the frame follows");
+_Static_assert(__builtin_offsetof(struct prefix, time) == KTSN_RECORD_AT_TIME,
+	       "record.h has the same offset");
+_Static_assert(__builtin_offsetof(struct prefix, frame_addresses) == KTSN_RECORD_BYTES, "the frame follows");
 
 static __always_inline int sends_datagrams(struct __sk_buff *packet)
 {
@@ -214,8 +214,8 @@ static __always_inline int asked_for_txtime(const struct sock *sk)
 	       1;
 }
 
-// In a soft interrupt the current process is any; one of another network namespace is certainly not the
-// sender.
+// In a soft interrupt the current process may be any process; if it is in another network namespace, it is
+// certainly not the sender.
 static __always_inline int may_have_sent(struct task_struct *task, const struct sock *sk)
 {
 	return BPF_CORE_READ(task, nsproxy, net_ns) == BPF_CORE_READ(sk, __sk_common.skc_net.net);
@@ -225,25 +225,25 @@ static __always_inline void count_program(const struct sock *sk, int refused)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	struct program key = {};
-	struct sent first = {}, *known;
+	struct sent first = {}, *entry;
 
 	if (!may_have_sent(task, sk))
 		return;
-	// Threads have names of their own.
+	// Threads may have other names than their process.
 	BPF_CORE_READ_INTO(&key.comm, task, group_leader, comm);
 	bpf_map_update_elem(&programs, &key, &first, BPF_NOEXIST);
-	known = bpf_map_lookup_elem(&programs, &key);
-	if (!known)
-		return; // there are too many
+	entry = bpf_map_lookup_elem(&programs, &key);
+	if (!entry)
+		return; // the map is full
 	if (refused)
-		__sync_fetch_and_add(&known->refused, 1);
+		__sync_fetch_and_add(&entry->refused, 1);
 	else
-		__sync_fetch_and_add(&known->captured, 1);
-	known->pid = BPF_CORE_READ(task, tgid);
+		__sync_fetch_and_add(&entry->captured, 1);
+	entry->pid = BPF_CORE_READ(task, tgid);
 }
 
-// Returns the clock's number in a record, negative for a clock that has none and on a kernel that does not
-// say.
+// Returns the clock's number in a record; negative if the clock has none, or if the kernel does not have the
+// field.
 static __always_inline int record_clock(const struct sock *sk)
 {
 	if (!bpf_core_field_exists(sk->sk_clockid))
@@ -265,79 +265,80 @@ static __always_inline int is_deadline(const struct sock *sk)
 	       BPF_CORE_READ_BITFIELD_PROBED(sk, sk_txtime_deadline_mode);
 }
 
-// The kernel takes the tag beside a packet away only together with the next one, and looks for that in the
-// record.
-static __always_inline int has_tag_behind_tag(struct __sk_buff *packet)
+// Whether a packet has a second tag. When the kernel removes the tag outside the packet, it also takes the
+// next one from the packet, and would look for it in the record.
+static __always_inline int has_two_tags(struct __sk_buff *packet)
 {
 	return packet->vlan_present &&
 	       (packet->protocol == bpf_htons(ETH_P_8021Q) || packet->protocol == bpf_htons(ETH_P_8021AD));
 }
 
-static __always_inline int put_in_front(struct __sk_buff *packet, struct front *front)
+static __always_inline int prepend(struct __sk_buff *packet, struct prefix *prefix)
 {
 	__u32 tagged = packet->vlan_present;
 
-	if (bpf_skb_load_bytes(packet, 0, front->addresses, ADDRESSES_BYTES))
+	if (bpf_skb_load_bytes(packet, 0, prefix->addresses, ADDRESSES_BYTES))
 		return -1;
 	if (!tagged) {
 		if (bpf_skb_change_head(packet, KTSN_RECORD_BYTES, 0))
 			return -1;
-		return bpf_skb_store_bytes(packet, 0, front, KTSN_RECORD_BYTES, 0);
+		return bpf_skb_store_bytes(packet, 0, prefix, KTSN_RECORD_BYTES, 0);
 	}
-	__builtin_memcpy(front->frame_addresses, front->addresses, ADDRESSES_BYTES);
-	front->tag_ethertype = packet->vlan_proto;
-	front->tag = bpf_htons(packet->vlan_tci);
-	// The tag moves into the frame: what was in front of the frame's own EtherType is written anew.
+	__builtin_memcpy(prefix->frame_addresses, prefix->addresses, ADDRESSES_BYTES);
+	prefix->tag_ethertype = packet->vlan_proto;
+	prefix->tag = bpf_htons(packet->vlan_tci);
+	// The tag moves into the frame: the bytes before the frame's own EtherType are written again.
 	if (bpf_skb_change_head(packet, KTSN_RECORD_BYTES + VLAN_TAG_BYTES, 0) ||
-	    bpf_skb_store_bytes(packet, 0, front, sizeof(*front), 0))
+	    bpf_skb_store_bytes(packet, 0, prefix, sizeof(*prefix), 0))
 		return -1;
 	return bpf_skb_vlan_pop(packet);
 }
 
-// A time on a clock, as it stands in a record.
+// A time on a clock, as in a record.
 struct when {
 	__u64 time;
 	int clock;
 };
 
-// Keeps the widest bound with which a time was written.
-static __always_inline void note_bound(const struct ktsn_guest_clock *known, __u64 now_ns)
+// Updates `widest` with the bound of the time that is written now.
+static __always_inline void widen(const struct ktsn_guest_clock *entry, __u64 now_ns)
 {
 	__u32 only = 0;
-	__u64 *most = bpf_map_lookup_elem(&widest, &only);
-	__u64 bound_ns = known->bound_ns;
+	__u64 *limit = bpf_map_lookup_elem(&widest, &only);
+	__u64 bound_ns = entry->bound_ns;
 
-	if (now_ns > known->at_ns)
-		bound_ns += (now_ns - known->at_ns) * known->drift_ppb / 1000000000 + 1;
-	if (most && bound_ns > *most)
-		*most = bound_ns;
+	if (now_ns > entry->at_ns)
+		bound_ns += (now_ns - entry->at_ns) * entry->drift_ppb / 1000000000 + 1;
+	if (limit && bound_ns > *limit)
+		*limit = bound_ns;
 }
 
-// Returns 0, or -1 when nobody knows well enough what time the host has.
-static __always_inline int make_hosts(struct when *when)
+// Converts a time to the host's clock. Returns 0, or -1 if the host's time is not known well enough.
+static __always_inline int to_host_time(struct when *when)
 {
 	__u32 only = 0;
-	const struct ktsn_guest_clock *known = bpf_map_lookup_elem(&guest, &only);
+	const struct ktsn_guest_clock *entry = bpf_map_lookup_elem(&guest, &only);
 	__u64 now_ns = bpf_ktime_get_ns();
 
-	if (!known || now_ns >= known->until_ns)
+	if (!entry || now_ns >= entry->until_ns)
 		return -1;
-	note_bound(known, now_ns);
+	widen(entry, now_ns);
 	if (when->clock == KTSN_RECORD_TAI)
-		when->time += known->ahead_ns[KTSN_RECORD_TAI];
+		when->time += entry->ahead_ns[KTSN_RECORD_TAI];
 	else if (when->clock == KTSN_RECORD_MONOTONIC)
-		when->time += known->ahead_ns[KTSN_RECORD_MONOTONIC];
+		when->time += entry->ahead_ns[KTSN_RECORD_MONOTONIC];
 	else
-		when->time += known->ahead_ns[KTSN_RECORD_REALTIME];
+		when->time += entry->ahead_ns[KTSN_RECORD_REALTIME];
 	when->clock = KTSN_RECORD_TAI;
 	return 0;
 }
 
-// Returns what to count: COUNT_CAPTURED, or why the frame is refused.
+// Puts the record before a frame. Returns the count to increment: COUNT_CAPTURED, or the reason to refuse the
+// frame.
 static __always_inline enum count record(struct __sk_buff *packet, const struct sock *sk, int in_guest)
 {
 	const struct ktsn_capture_state *now = look_up_state();
-	struct front front = {
+	struct prefix prefix = {
 		.ethertype = bpf_htons(KTSN_RECORD_ETHERTYPE),
 		.version = KTSN_RECORD_VERSION,
 	};
@@ -347,16 +348,16 @@ static __always_inline enum count record(struct __sk_buff *packet, const struct 
 		return COUNT_MODE_NONE;
 	if (when.clock < 0)
 		return COUNT_CLOCK;
-	if (has_tag_behind_tag(packet))
+	if (has_two_tags(packet))
 		return COUNT_TAGS;
-	if (in_guest && make_hosts(&when))
+	if (in_guest && to_host_time(&when))
 		return COUNT_UNSURE;
-	front.time = bpf_cpu_to_be64(when.time);
-	front.what = (packet->priority & KTSN_RECORD_PRIORITY_MASK) | when.clock << KTSN_RECORD_CLOCK_SHIFT |
-		     (is_deadline(sk) ? KTSN_RECORD_DEADLINE : 0);
-	if (put_in_front(packet, &front))
+	prefix.time = bpf_cpu_to_be64(when.time);
+	prefix.what = (packet->priority & KTSN_RECORD_PRIORITY_MASK) | when.clock << KTSN_RECORD_CLOCK_SHIFT |
+		      (is_deadline(sk) ? KTSN_RECORD_DEADLINE : 0);
+	if (prepend(packet, &prefix))
 		return COUNT_NO_ROOM;
-	// No queueing discipline of the pod shall wait for it.
+	// Cleared so that no queueing discipline of the pod delays the packet.
 	packet->tstamp = 0;
 	return COUNT_CAPTURED;
 }
@@ -369,7 +370,7 @@ static __always_inline int capture(struct __sk_buff *packet, int in_guest)
 
 	if (!packet->tstamp || !sends_datagrams(packet))
 		return TC_ACT_UNSPEC;
-	// Not packet->sk, in which the verifier allows known fields only.
+	// Not packet->sk, because the verifier allows only known fields there.
 	sk = BPF_CORE_READ((struct sk_buff *)packet, sk);
 	if (!asked_for_txtime(sk))
 		return TC_ACT_UNSPEC;
@@ -397,13 +398,13 @@ static __always_inline int has_record(struct __sk_buff *packet)
 {
 	__u8 version;
 
-	// A tag stands beside the packet here, and would come to stand in front of the record.
+	// Here a tag is outside the packet, and the kernel would insert it before the record.
 	return packet->protocol == bpf_htons(KTSN_RECORD_ETHERTYPE) && !packet->vlan_present &&
 	       !bpf_skb_load_bytes(packet, KTSN_RECORD_AT_VERSION, &version, sizeof(version)) &&
 	       version == KTSN_RECORD_VERSION;
 }
 
-// A device that has gone leaves its number behind.
+// Checks that the device still exists: its number stays in the map after it was deleted.
 static __always_inline int has_relay(struct __sk_buff *packet, const struct ktsn_capture_state *now)
 {
 	__u32 mtu = 0;
@@ -411,7 +412,7 @@ static __always_inline int has_relay(struct __sk_buff *packet, const struct ktsn
 	return now->relay_ifindex && bpf_check_mtu(packet, now->relay_ifindex, &mtu, 0, 0) >= 0;
 }
 
-// The clock of a processor may be a little behind that of the relay's.
+// The clock of this processor may be a little behind that of the relay's processor.
 static __always_inline int relay_answers(void)
 {
 	__u32 only = 0;
@@ -422,8 +423,8 @@ static __always_inline int relay_answers(void)
 	return at_ns && age_ns <= KTSN_CAPTURE_HEARTBEAT_NS && age_ns >= -KTSN_CAPTURE_HEARTBEAT_NS;
 }
 
-// Whether the schedule closes the gate of this priority at times, or that of a lower one: a virtual machine
-// chooses the priority itself, and only ktsnd knows up to which it may.
+// Whether the schedule sometimes closes the gate of this or a lower priority. Lower ones count, because a
+// virtual machine chooses the priority itself, and only ktsnd knows its highest allowed priority.
 static __always_inline int is_gated(__u8 priority)
 {
 	__u32 only = 0;
@@ -432,7 +433,7 @@ static __always_inline int is_gated(__u8 priority)
 	return !last || (last->gated & ((2ULL << (priority & KTSN_RECORD_PRIORITY_MASK)) - 1));
 }
 
-// Two processors may let one more wait.
+// Two processors at once may queue one frame more.
 static __always_inline int may_queue(void)
 {
 	__u32 only = 0;
@@ -441,7 +442,7 @@ static __always_inline int may_queue(void)
 	return relay && __sync_fetch_and_add(&relay->queued, 1) < MAX_QUEUED;
 }
 
-static __always_inline void queued_forget(void)
+static __always_inline void queued_reset(void)
 {
 	__u32 only = 0;
 	struct control *relay = bpf_map_lookup_elem(&control, &only);
@@ -450,7 +451,7 @@ static __always_inline void queued_forget(void)
 		relay->queued = 0;
 }
 
-// Reserved addresses, 01:80:c2:00:00:00 to 0f, are the bridge's own, and it forwards none of them.
+// The reserved addresses 01:80:c2:00:00:00 to 0f are for the bridge itself, which never forwards such frames.
 static __always_inline int is_for_the_bridge(const __u8 *address)
 {
 	return address[0] == 0x01 && address[1] == 0x80 && address[2] == 0xc2 && !address[3] && !address[4] &&
@@ -465,7 +466,7 @@ static __always_inline int is_igmp(struct __sk_buff *packet)
 	       protocol == IPPROTO_IGMP;
 }
 
-// Multicast listener discovery always has one option in front, the router alert.
+// Messages of multicast listener discovery always follow one option, the router alert.
 static __always_inline int is_mld(struct __sk_buff *packet)
 {
 	__u8 next, option[2], type;
@@ -491,8 +492,8 @@ static __always_inline int is_control(struct __sk_buff *packet)
 	       (packet->protocol == bpf_htons(ETH_P_IPV6) && is_mld(packet));
 }
 
-// No gate holds these frames, and nobody checks their addresses, therefore they are few. Two processors may
-// let one more pass.
+// Control frames are limited, because they pass without a gate and without a check of their addresses. Two
+// processors at once may pass one frame more.
 static __always_inline int may_pass_as_control(struct __sk_buff *packet)
 {
 	__u64 bytes = packet->len < LEAST_CONTROL_BYTES ? LEAST_CONTROL_BYTES : packet->len;
@@ -509,8 +510,9 @@ static __always_inline int may_pass_as_control(struct __sk_buff *packet)
 	return __sync_fetch_and_add(&passed->bytes, bytes) + bytes <= MAX_CONTROL_BYTES;
 }
 
-// The kernel divides a frame into segments at the pod's interface, behind ktsn_capture, so that each has the
-// record (tsn-cni sees to it). Here nobody could any more: behind a record it does not know the protocol.
+// The kernel divides a frame into segments at the pod's interface, after ktsn_capture, so that each segment
+// has the record (tsn-cni configures that). Here it could not, because it does not know the protocol after a
+// record.
 static __always_inline int divert_timed(struct __sk_buff *packet, const struct ktsn_capture_state *now)
 {
 	if (packet->gso_size) {
@@ -525,11 +527,11 @@ static __always_inline int divert_timed(struct __sk_buff *packet, const struct k
 	return bpf_redirect(now->relay_ifindex, 0);
 }
 
-// 0 for a frame that cannot have a record: behind one nobody could divide it into segments. A tap's queues
-// are counted from 1 in a packet.
+// Returns 0 for a frame that cannot have a record, for example because the kernel could not divide it into
+// segments after a record. In a packet the queues of a tap are counted from 1.
 static __always_inline __u8 priority_of(struct __sk_buff *packet, const struct ktsn_capture_state *now)
 {
-	if (packet->gso_size || has_tag_behind_tag(packet))
+	if (packet->gso_size || has_two_tags(packet))
 		return 0;
 	if (now->class_by == KTSN_CAPTURE_CLASS_PCP && packet->vlan_present)
 		return packet->vlan_tci >> VLAN_PCP_SHIFT & KTSN_RECORD_PRIORITY_MASK;
@@ -539,19 +541,20 @@ static __always_inline __u8 priority_of(struct __sk_buff *packet, const struct k
 }
 
 // Returns -1 when there is no room.
-static __always_inline int put_class_in_front(struct __sk_buff *packet, __u8 priority)
+static __always_inline int prepend_class(struct __sk_buff *packet, __u8 priority)
 {
-	struct front front = {
+	struct prefix prefix = {
 		.ethertype = bpf_htons(KTSN_RECORD_ETHERTYPE),
 		.version = KTSN_RECORD_VERSION,
 		.what = priority | KTSN_RECORD_UNTIMED << KTSN_RECORD_CLOCK_SHIFT,
 	};
 
-	return priority ? put_in_front(packet, &front) : 0;
+	return priority ? prepend(packet, &prefix) : 0;
 }
 
-// A frame whose gate is closed at times never passes it by the bridge: it waits in the device of a relay that
-// does not answer, which drops it if ktsnd is away, and is dropped here without a relay, or if many wait.
+// A frame of a gated priority must never bypass its gate through the bridge. If the relay does not answer,
+// the frame waits in the relay's device, and the relay drops it if ktsnd is not running. If there is no
+// relay, or if too many frames wait, it is dropped here.
 static __always_inline int divert_untimed(struct __sk_buff *packet, const struct ktsn_capture_state *now)
 {
 	__u8 priority = priority_of(packet, now);
@@ -562,8 +565,8 @@ static __always_inline int divert_untimed(struct __sk_buff *packet, const struct
 		return gated ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 	}
 	if (answers)
-		queued_forget();
-	if (put_class_in_front(packet, priority)) {
+		queued_reset();
+	if (prepend_class(packet, priority)) {
 		count(COUNT_NO_ROOM);
 		return TC_ACT_SHOT;
 	}

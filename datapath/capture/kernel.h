@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 
-// What the programs read of the kernel's own structures. Only the fields that they read are here: their
-// places come from the running kernel's BTF when a program is loaded (CO-RE).
+// The kernel structures that the programs read, with only the fields that they read. The offsets of the
+// fields come from the running kernel's BTF when a program is loaded (CO-RE).
 #pragma once
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct net;
 
-// The kernel wraps the pointer so that it can be left out.
+// In the kernel this is a struct, so that a kernel without namespaces can omit the pointer.
 typedef struct {
 	struct net *net;
 } possible_net_t;
@@ -42,5 +42,5 @@ struct task_struct {
 
 #pragma clang attribute pop
 
-// The number differs among kernels; this one is asked for by its name only.
+// The number differs among kernels and is looked up by its name.
 enum sock_flags { SOCK_TXTIME };

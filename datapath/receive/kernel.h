@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 
-// What the program reads of the kernel's own structures. Only the fields that it reads are here: their places
+// The kernel structures that the program reads, with only the fields that it reads. The offsets of the fields
 // come from the running kernel's BTF when it is loaded (CO-RE).
 #pragma once
 
@@ -37,10 +37,10 @@ struct bpf_prog_array {
 	struct bpf_prog_array_item items[1];
 };
 
-// The kernel's own numbers; include/linux/bpf-cgroup-defs.h.
+// Looked up in the running kernel by name; include/linux/bpf-cgroup-defs.h.
 enum cgroup_bpf_attach_type { CGROUP_INET_INGRESS, CGROUP_UDP4_RECVMSG, CGROUP_UDP6_RECVMSG };
 
-// Of the cgroup and of all above it.
+// `effective` has the programs of the cgroup and of all its ancestors.
 struct cgroup_bpf {
 	struct bpf_prog_array *effective[1];
 };
@@ -55,12 +55,12 @@ struct sock_cgroup_data {
 
 struct xfrm_policy;
 
-// Of all sockets that share a port.
+// All sockets that share a port have one.
 struct sock_reuseport {
 	struct bpf_prog *prog;
 };
 
-// The kernel wraps the pointer so that it can be left out.
+// In the kernel this is a struct, so that a kernel without namespaces can omit the pointer.
 typedef struct {
 	struct net *net;
 } possible_net_t;
@@ -85,7 +85,7 @@ struct sk_buff {
 
 #pragma clang attribute pop
 
-// linux/skbuff.h: the sender left the checksum to the device, and the frame has not passed a wire.
+// linux/skbuff.h: the sender left the checksum to the device, and the frame has not been on a wire.
 #define CHECKSUM_PARTIAL 3
 
 // linux/netfilter.h

@@ -2,18 +2,19 @@
 
 // Brings datagrams from the uplink into receive rings of applications (ring/receive_layout.h):
 //
-//   uplink, ingress    ktsn_receive           VXLAN of a pod that asked --> ring of the socket that it is
-//   for, or
-//                                             the pod's interface, past tunnel device, bridge and queue
-//                                             everything else: the kernel's path, as if nothing were here
-//   such a socket      ktsn_receive_kernel    counts what the kernel puts into the socket's own queue
+//   uplink, ingress    ktsn_receive           VXLAN for a pod with receive rings --> the socket's ring, or
+//   the
+//                                             pod's interface without tunnel device, bridge and queue
+//                                             everything else --> the kernel
+//   such a socket      ktsn_receive_kernel    counts datagrams that the kernel puts into the socket's own
+//   queue
 //
-// ktsn_receive takes what the kernel, with the filter of the node's tunnels (internal/node/overlay/filter),
-// would hand to the socket, and less: anything unusual is left to the kernel, which knows what becomes of it.
-// It returns TC_ACT_UNSPEC then, so that filters of others behind it are asked.
+// ktsn_receive takes only datagrams that the kernel, with the filter of the node's tunnels
+// (internal/node/overlay/filter), would put into the socket's queue too, but not all of these: it leaves
+// unusual ones to the kernel. Then it returns TC_ACT_UNSPEC, so that later filters run.
 //
 // Both run in soft interrupts. internal/node/receive loads them, attaches the first and fills `peers` and
-// `endpoints`; ktsnd fills `sockets`, `rings` and `controls`. Maps are pinned and outlive both.
+// `endpoints`; ktsnd fills `sockets`, `rings` and `controls`. The maps are pinned and stay if both end.
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
@@ -40,18 +41,18 @@
 #define MAX_ENDPOINTS 4096
 #define MAX_SOCKETS   16384
 
-// Records have one of these sizes: the kernel's verifier wants to know it. Each of them costs a loop over the
-// record for the checksum.
+// Records have one of these sizes, because the kernel's verifier requires a constant. Each size needs a loop
+// of its own for the checksum.
 #define SMALL_RECORD  256
 #define MEDIUM_RECORD 2048
 #define LARGE_RECORD  9216
 
-// The datagram's UDP header is copied along with its payload: together they are never empty, which the
-// verifier insists on, and one range is summed up. It lies where the end of struct ktsn_receive_header comes
-// to stand.
+// The datagram's UDP header is copied together with its payload: so the copy is never empty, which the
+// verifier requires, and the checksum is over one range. The end of struct ktsn_receive_header later
+// overwrites it.
 #define AT_UDP (sizeof(struct ktsn_receive_header) - sizeof(struct udphdr))
 
-// bpf_csum_diff takes no more before Linux 6.13.
+// The limit of bpf_csum_diff before Linux 6.13.
 #define SUMMED_AT_ONCE 512
 
 struct {
@@ -77,7 +78,7 @@ struct {
 	__type(value, struct ktsn_receive_socket);
 } sockets SEC(".maps");
 
-// The size is that of the template; each ring has its own.
+// This size is only for the template; each ring has its own.
 struct ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 65536);
@@ -90,7 +91,7 @@ struct {
 	__array(values, struct ring);
 } rings SEC(".maps");
 
-// Sizes, not types: clang leaves the type of what only a template names incomplete.
+// Sizes, not types: clang leaves a type incomplete that only a template uses.
 struct control {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -113,7 +114,7 @@ struct {
 	__type(value, __u64);
 } counts SEC(".maps");
 
-// Everything in front of what is inside the tunnel's frame.
+// All headers before the content of the inner frame.
 struct tunnel {
 	struct ethhdr ethernet;
 	struct iphdr ip;
@@ -123,14 +124,14 @@ struct tunnel {
 	struct ethhdr inner;
 } __attribute__((packed, aligned(2)));
 
-// What a datagram says of itself. Addresses of IPv4 are in the first four bytes, before zeros.
+// The values from a datagram's headers. IPv4 addresses are in the first four bytes, followed by zeros.
 struct datagram {
 	__u8 source[16];
 	__u8 destination[16];
 	__u32 family;
 	__u32 at_udp; // in the frame
 	__u32 bytes;  // of its UDP header and payload
-	__u32 end;    // of what IP says that there is, in the frame
+	__u32 end;    // of the IP packet by its own length, in the frame
 	__u8 tos;
 	__u8 ttl;
 	struct udphdr udp;
@@ -167,7 +168,7 @@ static __always_inline int header_sums_up(const void *ip)
 
 // ---- the tunnel
 
-// Most frames of an uplink end here.
+// False for most frames of an uplink.
 static __always_inline int is_tunnel(struct __sk_buff *packet, const struct tunnel *tunnel)
 {
 	return packet->protocol == bpf_htons(ETH_P_IP) && !packet->vlan_present &&
@@ -181,19 +182,20 @@ static __always_inline const struct ktsn_receive_endpoint *endpoint_of(struct __
 								       const struct tunnel *tunnel)
 {
 	struct ktsn_receive_endpoint_key key = {.vni = bpf_ntohl(tunnel->vni) >> 8};
-	const struct ktsn_receive_endpoint *found;
+	const struct ktsn_receive_endpoint *endpoint;
 
 	__builtin_memcpy(key.mac, tunnel->inner.h_dest, ETH_ALEN);
-	found = bpf_map_lookup_elem(&endpoints, &key);
-	return found && found->uplink == packet->ifindex && found->tunnel_port_be == tunnel->udp.dest &&
-			       found->node_be == tunnel->ip.daddr
-		       ? found
+	endpoint = bpf_map_lookup_elem(&endpoints, &key);
+	return endpoint && endpoint->uplink == packet->ifindex &&
+			       endpoint->tunnel_port_be == tunnel->udp.dest &&
+			       endpoint->node_be == tunnel->ip.daddr
+		       ? endpoint
 		       : 0;
 }
 
-// A mark of congestion on the tunnel's packet is for the datagram inside (RFC 6040), or against it: the
-// kernel does that. The checksum of the outer datagram may be believed unseen (RFC 7348 clause 4), as long as
-// the datagram inside has one of its own.
+// The kernel handles packets with a congestion mark, because it must apply the mark to the inner datagram or
+// drop it (RFC 6040). The checksum of the outer datagram need not be checked (RFC 7348 clause 4) if the inner
+// datagram has one of its own.
 static __always_inline int is_sound(struct __sk_buff *packet, const struct tunnel *tunnel)
 {
 	__u32 ip_bytes = bpf_ntohs(tunnel->ip.tot_len);
@@ -219,33 +221,33 @@ static __always_inline int is_behind_peer(const struct tunnel *tunnel, const str
 	return bpf_map_lookup_elem(&peers, &key) != 0;
 }
 
-// ---- the datagram inside. Functions return a reason to leave it to the kernel, or KTSN_RECEIVE_RECEIVED.
+// ---- the inner datagram. Functions return a reason to leave it to the kernel, or KTSN_RECEIVE_RECEIVED.
 
 static __always_inline __u32 read_ipv4(struct __sk_buff *packet, struct datagram *datagram)
 {
 	struct {
 		struct iphdr ip;
 		struct udphdr udp;
-	} inside;
+	} inner;
 
-	if (bpf_skb_load_bytes(packet, sizeof(struct tunnel), &inside, sizeof(inside)))
+	if (bpf_skb_load_bytes(packet, sizeof(struct tunnel), &inner, sizeof(inner)))
 		return KTSN_RECEIVE_LENGTH;
-	if (inside.ip.version != 4 || inside.ip.protocol != IPPROTO_UDP)
+	if (inner.ip.version != 4 || inner.ip.protocol != IPPROTO_UDP)
 		return KTSN_RECEIVE_PROTOCOL;
-	if (inside.ip.ihl != 5)
+	if (inner.ip.ihl != 5)
 		return KTSN_RECEIVE_OPTIONS;
-	if (inside.ip.frag_off & bpf_htons(FRAGMENT))
+	if (inner.ip.frag_off & bpf_htons(FRAGMENT))
 		return KTSN_RECEIVE_FRAGMENT;
-	if (!header_sums_up(&inside.ip))
+	if (!header_sums_up(&inner.ip))
 		return KTSN_RECEIVE_HEADER;
-	__builtin_memcpy(datagram->source, &inside.ip.saddr, 4);
-	__builtin_memcpy(datagram->destination, &inside.ip.daddr, 4);
+	__builtin_memcpy(datagram->source, &inner.ip.saddr, 4);
+	__builtin_memcpy(datagram->destination, &inner.ip.daddr, 4);
 	datagram->family = KTSN_RECEIVE_IPV4;
 	datagram->at_udp = sizeof(struct tunnel) + sizeof(struct iphdr);
-	datagram->end = sizeof(struct tunnel) + bpf_ntohs(inside.ip.tot_len);
-	datagram->tos = inside.ip.tos;
-	datagram->ttl = inside.ip.ttl;
-	datagram->udp = inside.udp;
+	datagram->end = sizeof(struct tunnel) + bpf_ntohs(inner.ip.tot_len);
+	datagram->tos = inner.ip.tos;
+	datagram->ttl = inner.ip.ttl;
+	datagram->udp = inner.udp;
 	return KTSN_RECEIVE_RECEIVED;
 }
 
@@ -254,29 +256,29 @@ static __always_inline __u32 read_ipv6(struct __sk_buff *packet, struct datagram
 	struct {
 		struct ipv6hdr ip;
 		struct udphdr udp;
-	} inside;
+	} inner;
 
-	if (bpf_skb_load_bytes(packet, sizeof(struct tunnel), &inside, sizeof(inside)))
+	if (bpf_skb_load_bytes(packet, sizeof(struct tunnel), &inner, sizeof(inner)))
 		return KTSN_RECEIVE_LENGTH;
-	if (inside.ip.nexthdr == IPPROTO_FRAGMENT)
+	if (inner.ip.nexthdr == IPPROTO_FRAGMENT)
 		return KTSN_RECEIVE_FRAGMENT;
-	if (inside.ip.version != 6 || inside.ip.nexthdr != IPPROTO_UDP)
+	if (inner.ip.version != 6 || inner.ip.nexthdr != IPPROTO_UDP)
 		return KTSN_RECEIVE_PROTOCOL;
-	if (!inside.udp.check)
+	if (!inner.udp.check)
 		return KTSN_RECEIVE_CHECKSUM;
-	__builtin_memcpy(datagram->source, &inside.ip.saddr, 16);
-	__builtin_memcpy(datagram->destination, &inside.ip.daddr, 16);
+	__builtin_memcpy(datagram->source, &inner.ip.saddr, 16);
+	__builtin_memcpy(datagram->destination, &inner.ip.daddr, 16);
 	datagram->family = KTSN_RECEIVE_IPV6;
 	datagram->at_udp = sizeof(struct tunnel) + sizeof(struct ipv6hdr);
-	datagram->end = datagram->at_udp + bpf_ntohs(inside.ip.payload_len);
-	datagram->tos = inside.ip.priority << 4 | inside.ip.flow_lbl[0] >> 4;
-	datagram->ttl = inside.ip.hop_limit;
-	datagram->udp = inside.udp;
+	datagram->end = datagram->at_udp + bpf_ntohs(inner.ip.payload_len);
+	datagram->tos = inner.ip.priority << 4 | inner.ip.flow_lbl[0] >> 4;
+	datagram->ttl = inner.ip.hop_limit;
+	datagram->udp = inner.udp;
 	return KTSN_RECEIVE_RECEIVED;
 }
 
-// Neither may UDP say less than IP, as the kernel accepts, nor more. The outer datagram ends where the frame
-// may have been filled up.
+// The lengths of UDP and IP must be equal, though the kernel accepts a shorter UDP length. The frame may be
+// padded after the end of the outer datagram.
 static __always_inline int lengths_agree(const struct tunnel *tunnel, struct datagram *datagram)
 {
 	datagram->bytes = bpf_ntohs(datagram->udp.len);
@@ -285,7 +287,7 @@ static __always_inline int lengths_agree(const struct tunnel *tunnel, struct dat
 	       datagram->end <= sizeof(struct ethhdr) + bpf_ntohs(tunnel->ip.tot_len);
 }
 
-// A link-local source is one of an interface, which the kernel knows better.
+// Link-local sources are left to the kernel, because they belong to an interface.
 static __always_inline int is_possible_source(const struct datagram *datagram)
 {
 	const __u8 *at = datagram->source;
@@ -293,15 +295,17 @@ static __always_inline int is_possible_source(const struct datagram *datagram)
 
 	if (datagram->family == KTSN_RECEIVE_IPV4)
 		return at[0] && at[0] != 127 && at[0] < 224 && !(at[0] == 169 && at[1] == 254);
-	// Neither ::/32, which has ::1 and IPv4 in it, nor fe80::/10 and the like, nor groups.
+	// Excludes ::/32, which contains ::1 and IPv4 addresses, and fe00::/7 with link-local addresses and
+	// groups.
 	return words[0] && at[0] < 0xfe;
 }
 
 static __always_inline int is_equal(const __u8 *a, const __u8 *b)
 {
-	const __u32 *one = (const void *)a, *other = (const void *)b;
+	const __u32 *words_a = (const void *)a, *words_b = (const void *)b;
 
-	return one[0] == other[0] && one[1] == other[1] && one[2] == other[2] && one[3] == other[3];
+	return words_a[0] == words_b[0] && words_a[1] == words_b[1] && words_a[2] == words_b[2] &&
+	       words_a[3] == words_b[3];
 }
 
 static __always_inline int is_destination(const struct datagram *datagram,
@@ -340,8 +344,9 @@ static __always_inline __u32 read_datagram(struct __sk_buff *packet, const struc
 
 // ---- the socket
 
-// The verifier allows no arithmetic with its pointer to a socket; what is read of memory is a number.
-static __always_inline const struct sock *kernels_own(struct bpf_sock *sk)
+// Converts the verifier's pointer to a socket, with which it allows no arithmetic: a value that is read from
+// memory is only a number to it.
+static __always_inline const struct sock *kernel_socket(struct bpf_sock *sk)
 {
 	struct bpf_sock *volatile stored = sk;
 	const struct sock *kernel = 0;
@@ -349,7 +354,7 @@ static __always_inline const struct sock *kernels_own(struct bpf_sock *sk)
 	return bpf_probe_read_kernel(&kernel, sizeof(kernel), (const void *)&stored) ? 0 : kernel;
 }
 
-// nftables, the older tables, connection tracking, IPVS: each has hooks only in namespaces that use it.
+// nftables, iptables, connection tracking and IPVS have hooks only in namespaces that use them.
 static __always_inline int has_packet_filter(const struct net *net, const struct datagram *datagram)
 {
 	if (!bpf_core_field_exists(net->nf))
@@ -380,7 +385,7 @@ static __always_inline int has_program(const struct cgroup *cgroup, __u32 place)
 	return programs && BPF_CORE_READ(programs, items[0].prog);
 }
 
-// The last are those that change where a datagram seems to come from, when it is read.
+// Programs for RECVMSG count, because they change the source address of a datagram when it is read.
 static __always_inline int has_cgroup_program(const struct sock *kernel, __u32 family)
 {
 	const struct cgroup *cgroup = 0;
@@ -397,7 +402,7 @@ static __always_inline int has_cgroup_program(const struct sock *kernel, __u32 f
 				   : bpf_core_enum_value(enum cgroup_bpf_attach_type, CGROUP_UDP4_RECVMSG));
 }
 
-// Without one the kernel chooses by a hash of the addresses, here as well.
+// Without a program the kernel chooses the socket by a hash of the addresses, also in bpf_sk_lookup_udp.
 static __always_inline int has_reuseport_program(const struct sock *kernel)
 {
 	const struct sock_reuseport *group = BPF_CORE_READ(kernel, sk_reuseport_cb);
@@ -405,17 +410,18 @@ static __always_inline int has_reuseport_program(const struct sock *kernel)
 	return group && BPF_CORE_READ(group, prog);
 }
 
-// A socket with a ring. It is asked of each datagram, since rules come and go.
-static __always_inline __u32 judge_socket(struct bpf_sock *sk, const struct datagram *datagram,
+// Checks a socket with a ring. Called for each datagram, because filters and policies may change at any time.
+static __always_inline __u32 check_socket(struct bpf_sock *sk, const struct datagram *datagram,
 					  const struct ktsn_receive_endpoint *endpoint)
 {
-	const struct sock *kernel = kernels_own(sk);
+	const struct sock *kernel = kernel_socket(sk);
 	const struct net *net;
 
 	if (!kernel || sk->bound_dev_if)
 		return KTSN_RECEIVE_FOREIGN;
 	net = BPF_CORE_READ(kernel, __sk_common.skc_net.net);
-	// The number of a namespace is used again, and an entry may be older than the one that has it now.
+	// The kernel reuses the id of a namespace, and the entry may be for an earlier namespace with that
+	// id.
 	if (BPF_CORE_READ(net, net_cookie) != endpoint->netns_cookie)
 		return KTSN_RECEIVE_FOREIGN;
 	if (has_packet_filter(net, datagram))
@@ -427,8 +433,9 @@ static __always_inline __u32 judge_socket(struct bpf_sock *sk, const struct data
 	return has_reuseport_program(kernel) ? KTSN_RECEIVE_REUSEPORT_PROGRAM : KTSN_RECEIVE_RECEIVED;
 }
 
-static __always_inline struct bpf_sock *look_up(struct __sk_buff *packet, const struct datagram *datagram,
-						const struct ktsn_receive_endpoint *endpoint)
+static __always_inline struct bpf_sock *socket_lookup(struct __sk_buff *packet,
+						      const struct datagram *datagram,
+						      const struct ktsn_receive_endpoint *endpoint)
 {
 	struct bpf_sock_tuple tuple = {};
 
@@ -446,12 +453,12 @@ static __always_inline struct bpf_sock *look_up(struct __sk_buff *packet, const 
 	return bpf_sk_lookup_udp(packet, &tuple, sizeof(tuple.ipv6), (__u32)endpoint->netns_id, 0);
 }
 
-// Finds the id of the socket's ring. A socket that is bound to a device compares with the uplink's number
-// here.
+// Finds the id of the socket's ring. For a socket that is bound to a device this lookup compares with the
+// uplink.
 static __always_inline __u32 find_socket(struct __sk_buff *packet, const struct datagram *datagram,
 					 const struct ktsn_receive_endpoint *endpoint, __u64 *id)
 {
-	struct bpf_sock *sk = look_up(packet, datagram, endpoint);
+	struct bpf_sock *sk = socket_lookup(packet, datagram, endpoint);
 	const struct ktsn_receive_socket *stored;
 	__u32 why = KTSN_RECEIVE_NO_SOCKET;
 
@@ -460,7 +467,7 @@ static __always_inline __u32 find_socket(struct __sk_buff *packet, const struct 
 	stored = bpf_sk_storage_get(&sockets, sk, 0, 0);
 	if (stored) {
 		*id = stored->id;
-		why = judge_socket(sk, datagram, endpoint);
+		why = check_socket(sk, datagram, endpoint);
 	}
 	bpf_sk_release(sk);
 	return why;
@@ -468,9 +475,9 @@ static __always_inline __u32 find_socket(struct __sk_buff *packet, const struct 
 
 // ---- the ring
 
-// The checksum of a frame that never left this machine may still be left to a device: then the kernel
-// believes it, too.
-static __always_inline int is_believed(struct __sk_buff *packet, const struct datagram *datagram)
+// Whether a frame never left this machine and its checksum is still left to a device: then the kernel trusts
+// it, too.
+static __always_inline int is_checksum_trusted(struct __sk_buff *packet, const struct datagram *datagram)
 {
 	const struct sk_buff *kernel = (const struct sk_buff *)packet;
 	const unsigned char *head, *data;
@@ -492,21 +499,21 @@ static __always_inline int sums_up(const struct datagram *datagram, __u8 *udp, _
 	} pseudo = {.length = bpf_htonl(bytes), .protocol = bpf_htonl(IPPROTO_UDP)};
 	__s64 sum;
 
-	// The zeros behind addresses of IPv4 add nothing.
+	// The zeros after IPv4 addresses add nothing to the sum.
 	__builtin_memcpy(pseudo.addresses, datagram->source, 16);
 	__builtin_memcpy(pseudo.addresses + 16, datagram->destination, 16);
 	sum = bpf_csum_diff(0, 0, (void *)&pseudo, sizeof(pseudo), 0);
 #pragma unroll
 	for (__u32 at = 0; at < capacity; at += SUMMED_AT_ONCE) {
-		const __u32 most = capacity - at < SUMMED_AT_ONCE ? capacity - at : SUMMED_AT_ONCE;
-		__u32 now;
+		const __u32 limit = capacity - at < SUMMED_AT_ONCE ? capacity - at : SUMMED_AT_ONCE;
+		__u32 length;
 
 		if (at >= bytes)
 			break;
-		now = (bytes - at + 3) & ~3U;
-		if (now > most)
-			now = most;
-		sum = bpf_csum_diff(0, 0, (void *)(udp + at), now, sum);
+		length = (bytes - at + 3) & ~3U;
+		if (length > limit)
+			length = limit;
+		sum = bpf_csum_diff(0, 0, (void *)(udp + at), length, sum);
 	}
 	return folded(sum) == 0xffff;
 }
@@ -526,9 +533,9 @@ static __always_inline void describe(struct ktsn_receive_header *header, const s
 	__builtin_memcpy(header->destination, datagram->destination, sizeof(header->destination));
 }
 
-// The reader says that it sleeps, and then looks at the ring's position once more; here the position, which
-// bpf_ringbuf_reserve has stored, comes first, and then what the reader says. In between both have a full
-// barrier.
+// The reader sets `sleeping` and then reads the ring's position again. Here the order is the opposite:
+// bpf_ringbuf_reserve has stored the position, and then this reads `sleeping`. Both have a full barrier in
+// between.
 static __always_inline __u64 wakeup(struct ktsn_receive_control *control)
 {
 	__u64 before = __sync_fetch_and_add(&control->received, 1);
@@ -552,8 +559,8 @@ static __always_inline int put(struct __sk_buff *packet, const struct datagram *
 		return TC_ACT_SHOT;
 	}
 	udp = record + AT_UDP;
-	// Two tests in 64 bits, of the register that is used: the verifier of Linux 6.1 does not follow what
-	// clang makes of them otherwise.
+	// Two 64-bit tests of the register that is used later: otherwise the verifier of Linux 6.1 does not
+	// understand the code that clang generates.
 	asm volatile("" : "+r"(bytes));
 	if (bytes < sizeof(struct udphdr))
 		goto refuse;
@@ -561,10 +568,11 @@ static __always_inline int put(struct __sk_buff *packet, const struct datagram *
 	if (bytes > capacity - 4)
 		goto refuse;
 	asm volatile("" : "+r"(bytes));
-	*(__u32 *)(udp + (bytes & ~3ULL)) = 0; // what is summed up behind the end
+	*(__u32 *)(udp + (bytes & ~3ULL)) = 0; // the sum includes up to 3 bytes after the end
 	if (bpf_skb_load_bytes(packet, datagram->at_udp, udp, bytes))
 		goto refuse;
-	if (datagram->udp.check && !is_believed(packet, datagram) && !sums_up(datagram, udp, bytes, capacity))
+	if (datagram->udp.check && !is_checksum_trusted(packet, datagram) &&
+	    !sums_up(datagram, udp, bytes, capacity))
 		goto refuse;
 	describe((struct ktsn_receive_header *)record, datagram, endpoint);
 	bpf_ringbuf_submit(record, wakeup(control));
@@ -588,7 +596,8 @@ static __always_inline struct ktsn_receive_control *control_of(__u64 id)
 	return page ? bpf_map_lookup_elem(page, &only) : 0;
 }
 
-// For those who ask why a ring stays empty (ktsnd's status). In the order of both enumerations.
+// Stores the reason for ktsnd's status, which shows why a ring stays empty. Both enumerations have the same
+// order.
 static __always_inline void note_left(__u64 id, __u32 why)
 {
 	struct ktsn_receive_control *control;
@@ -621,19 +630,20 @@ static __always_inline int deliver(struct __sk_buff *packet, const struct datagr
 
 // ---- the pod's interface
 
-// The sum that a device is still to fill in has to be the inner datagram's: the outer header goes.
-static __always_inline int is_summed_inside(struct __sk_buff *packet, const struct datagram *datagram)
+// If a device must still fill in a checksum, it must be that of the inner datagram, because the outer header
+// is removed.
+static __always_inline int is_sum_inner(struct __sk_buff *packet, const struct datagram *datagram)
 {
 	const struct sk_buff *kernel = (const struct sk_buff *)packet;
 
 	return BPF_CORE_READ_BITFIELD_PROBED(kernel, ip_summed) != CHECKSUM_PARTIAL ||
-	       is_believed(packet, datagram);
+	       is_checksum_trusted(packet, datagram);
 }
 
-// Takes the tunnel's headers off, and has the packet come in by the pod's interface as if it had passed
-// tunnel and bridge: packet filters, rp_filter and programs of the pod see it. The kernel forgets what a
-// device said of the outer checksum (bpf_skb_adjust_room without BPF_F_ADJ_ROOM_NO_CSUM_RESET). IPv6 stays
-// the kernel's: what is in the frame would be called IPv4.
+// Removes the tunnel's headers and lets the packet enter through the pod's interface as if it had passed
+// tunnel and bridge: packet filters, rp_filter and programs of the pod see it. The kernel discards the
+// device's result for the outer checksum (bpf_skb_adjust_room without BPF_F_ADJ_ROOM_NO_CSUM_RESET). IPv6 is
+// left to the kernel, because the packet's protocol would remain IPv4.
 static __always_inline int hand_over(struct __sk_buff *packet, struct tunnel *tunnel,
 				     const struct datagram *datagram,
 				     const struct ktsn_receive_endpoint *endpoint, __u32 why)
@@ -641,7 +651,7 @@ static __always_inline int hand_over(struct __sk_buff *packet, struct tunnel *tu
 	__u32 port = endpoint->port;
 
 	if (!(endpoint->has & KTSN_RECEIVE_REDIRECT) || datagram->family != KTSN_RECEIVE_IPV4 || !port ||
-	    !is_summed_inside(packet, datagram))
+	    !is_sum_inner(packet, datagram))
 		return leave(why);
 	if (bpf_skb_adjust_room(packet, -(__s32)(sizeof(*tunnel) - sizeof(struct ethhdr)), BPF_ADJ_ROOM_MAC,
 				0))
@@ -649,9 +659,9 @@ static __always_inline int hand_over(struct __sk_buff *packet, struct tunnel *tu
 	if (bpf_skb_store_bytes(packet, 0, &tunnel->inner, 2 * ETH_ALEN,
 				BPF_F_RECOMPUTE_CSUM | BPF_F_INVALIDATE_HASH)) {
 		leave(KTSN_RECEIVE_LENGTH);
-		return TC_ACT_SHOT; // without its tunnel it would be somebody else's
+		return TC_ACT_SHOT; // without its tunnel header it could reach another receiver
 	}
-	packet->mark = 0; // the node's
+	packet->mark = 0; // a mark of the node has no meaning in the pod
 	leave(KTSN_RECEIVE_REDIRECTED);
 	return bpf_redirect_peer(port, 0);
 }
@@ -687,7 +697,7 @@ int ktsn_receive(struct __sk_buff *packet)
 	return deliver(packet, &datagram, endpoint, id);
 }
 
-// Its return value is how much of the datagram the socket gets: all.
+// The return value is how many bytes of the datagram the socket gets: all.
 SEC("socket")
 int ktsn_receive_kernel(struct __sk_buff *packet)
 {
