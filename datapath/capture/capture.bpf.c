@@ -304,13 +304,13 @@ struct when {
 static __always_inline void widen(const struct ktsn_guest_clock *entry, __u64 now_ns)
 {
 	__u32 only = 0;
-	__u64 *limit = bpf_map_lookup_elem(&widest, &only);
+	__u64 *largest = bpf_map_lookup_elem(&widest, &only);
 	__u64 bound_ns = entry->bound_ns;
 
 	if (now_ns > entry->at_ns)
 		bound_ns += (now_ns - entry->at_ns) * entry->drift_ppb / 1000000000 + 1;
-	if (limit && bound_ns > *limit)
-		*limit = bound_ns;
+	if (largest && bound_ns > *largest)
+		*largest = bound_ns;
 }
 
 // Converts a time to the host's clock. Returns 0, or -1 if the host's time is not known well enough.

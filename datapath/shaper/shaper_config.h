@@ -23,7 +23,7 @@ struct ktsn_shaper_config {
 	int64_t tolerance_ns;    /* packets that are later than this are late; etf-deadline drops them */
 };
 
-/* What to do with a dequeued packet. */
+/* How to handle a dequeued packet. */
 enum ktsn_verdict {
 	KTSN_SEND,
 	KTSN_DROP_MISSED,    /* etf: its time has passed */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The strategy `tas`, the Time-Aware Shaper: a frame leaves when the gate of its class is open, and stays
- * open until the whole frame and the guard band have passed. Of several such frames that of the highest class
- * leaves (IEEE Std 802.1Q-2022 clause 8.6.8.4).
+ * open until the whole frame and the guard band have passed. If there are several such frames, the frame of
+ * the highest class leaves (IEEE Std 802.1Q-2022 clause 8.6.8.4).
  *
  *   gate      shut |<------------- open ------------------->| shut
  *                  |   | frame |                | frame     |    does not fit: waits for the next window

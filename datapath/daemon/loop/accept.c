@@ -247,7 +247,7 @@ void pending_update(struct loop *loop, struct loop_destination *destination)
 }
 
 /* Whether there will never be room for `more` packets, because the packets that would have to leave first
- * wait for room too. Those are all packets of a pod that may not have more, or all packets in the pool. */
+ * wait for room too: all packets of a pod that may not have more, or all packets in the pool. */
 static bool room_never_comes(const struct loop *loop, const struct quota *quota, uint32_t more)
 {
 	uint32_t pending = quota_pending(quota), pending_max = quota_pending_max(quota);

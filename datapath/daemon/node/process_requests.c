@@ -293,9 +293,9 @@ static void request_serve(struct process *process, struct app_request *from, str
 		flow_request_serve(process, from, reply);
 }
 
-/* Fills in the descriptors of a reply: the ring and its doorbell, or the doorbell of a ring handed back.
- * Those of a receive ring are set already. They are copies, because the process may end before the reply is
- * sent. */
+/* Fills in the descriptors of a reply: the ring and its doorbell, or the doorbell of a ring handed back. The
+ * descriptors of a receive ring are set already. All are copies, because the process may end before the reply
+ * is sent. */
 static int reply_fds_fill(const struct process *process, struct app_request *request)
 {
 	const struct ktsn_app_reply *reply = &request->reply;

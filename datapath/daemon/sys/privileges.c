@@ -21,7 +21,7 @@
 
 /* ---- capabilities ---- */
 
-/* The capabilities that ktsnd uses. Those without `kept` are given up once it runs. */
+/* The capabilities that ktsnd uses. Capabilities without `kept` are dropped once it runs. */
 static const struct {
 	cap_value_t capability;
 	const char *name;

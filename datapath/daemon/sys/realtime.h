@@ -43,17 +43,15 @@ void realtime_lock_memory(void);
  * Three mechanisms do that, by the kernel's version and build (kernel/sched/rt.c, kernel/sched/deadline.c,
  * Documentation/scheduler/sched-rt-group.rst, Documentation/scheduler/sched-deadline.rst):
  *
- *   run queue   Before 6.12. What real-time threads use of a processor adds up in its run queue, and all of
- *               them stop at sched_rt_runtime_us. Each sched_rt_period_us a timer takes off one runtime. The
- *               timer's phase is unknown, so at most one runtime may be used in any period.
- *   cgroup      With CONFIG_RT_GROUP_SCHED, of any version. The same for each group on each processor, and
- *               what a thread uses adds up in its group and in all above. The root has the sysctl's values.
- *               cgroup v2 has no files for it: all real-time threads are the root's.
- *   fair server Since 6.12. When ordinary threads of a processor have had less than the server's runtime of
- *               a period (50 ms of a second), they run before real-time threads until they have had it. Time
- *               in which the processor idles, or they run anyway, counts for them.
- *               An isolated processor has none but those that are bound to it, such as the kernel's own: they
- *               run for microseconds.
+ *   run queue   Before 6.12. The run queue of a processor sums up the time of its real-time threads, and all
+ * of them stop at sched_rt_runtime_us. Each sched_rt_period_us a timer subtracts one runtime. The timer's
+ * phase is unknown, so at most one runtime may be used in any period. cgroup      With CONFIG_RT_GROUP_SCHED,
+ * of any version. The same for each group on each processor, and what a thread uses adds up in its group and
+ * in all above. The root has the sysctl's values. cgroup v2 has no files for it: all real-time threads are
+ * the root's. fair server Since 6.12. When ordinary threads of a processor have had less than the server's
+ * runtime of a period (50 ms of a second), they run before real-time threads until they have had it. Time in
+ * which the processor idles, or they run anyway, counts for them. An isolated processor has none but those
+ * that are bound to it, such as the kernel's own: they run for microseconds.
  *
  * The first two stop the thread even while no other thread is runnable, also on an isolated processor; -1 in
  * sched_rt_runtime_us disables both, for all groups. The loop uses less than the tightest limit, spread
