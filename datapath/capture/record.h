@@ -47,7 +47,7 @@ enum ktsn_capture_mode {
 	KTSN_CAPTURE_ALL = 2,
 };
 
-/* What determines the class of a virtual machine's frame that has no record. */
+/* How the class of a virtual machine's frame without a record is determined. */
 enum ktsn_capture_class {
 	/* Nothing: its class is 0. */
 	KTSN_CAPTURE_CLASS_RECORD = 0,

@@ -632,7 +632,7 @@ static __always_inline int deliver(struct __sk_buff *packet, const struct datagr
 
 // If a device must still fill in a checksum, it must be that of the inner datagram, because the outer header
 // is removed.
-static __always_inline int is_sum_inner(struct __sk_buff *packet, const struct datagram *datagram)
+static __always_inline int is_tunnel_removable(struct __sk_buff *packet, const struct datagram *datagram)
 {
 	const struct sk_buff *kernel = (const struct sk_buff *)packet;
 
@@ -651,7 +651,7 @@ static __always_inline int hand_over(struct __sk_buff *packet, struct tunnel *tu
 	__u32 port = endpoint->port;
 
 	if (!(endpoint->has & KTSN_RECEIVE_REDIRECT) || datagram->family != KTSN_RECEIVE_IPV4 || !port ||
-	    !is_sum_inner(packet, datagram))
+	    !is_tunnel_removable(packet, datagram))
 		return leave(why);
 	if (bpf_skb_adjust_room(packet, -(__s32)(sizeof(*tunnel) - sizeof(struct ethhdr)), BPF_ADJ_ROOM_MAC,
 				0))
