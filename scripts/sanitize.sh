@@ -41,8 +41,6 @@ short_form+='|^TestPythonSocketsBehaveAsWithKernel$|^TestErrorsNameTheField$'
 left_out='/musl|^TestTxtimeMatchesKernelWithMusl$|^TestMuslPrograms'
 # Tests of the shipped files.
 left_out+='|^TestLibraryNeedsOnly'
-# Tests of memory use: AddressSanitizer keeps freed memory for a while.
-left_out+='|^TestMemoryIsRefusedBeforeItCostsAnything$'
 # Measurements of time.
 left_out+='|Bench|^TestVhost(Idle|Ring)'
 

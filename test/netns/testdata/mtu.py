@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends timed messages of the sizes on standard input, one a line: "first SIZE" on a socket opened at the beginning, "another SIZE"
-on a new socket. Prints "ok" or the name of the error. For "option 0" it prints IP_MTU of the first socket.
+"""Sends timed messages of the sizes on standard input, one a line: "first SIZE" on a socket opened at the beginning,
+"another SIZE" on a new socket. Prints "ok" or the name of the error. For "option 0" it prints IP_MTU of the first socket.
 
     mtu.py ADDR PORT
 """
