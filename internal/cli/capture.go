@@ -62,7 +62,7 @@ func showCapture(ctx context.Context, out io.Writer, client *control.Client, for
 	if err != nil {
 		return err
 	}
-	return printCapture(out, all, podNames{of: namesOf(pods), wide: format == "wide"})
+	return printCapture(out, all, podNames{byIdentity: namesOf(pods), wide: format == "wide"})
 }
 
 // readCapture reads the counts of all interfaces. What fails of one is said in its place.

@@ -15,22 +15,22 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// requestTimeout bounds all requests of one command together.
+// requestTimeout is the timeout of all requests of one command together.
 const requestTimeout = 5 * time.Second
 
-// addControl gives a command the option that names ktsnd's control socket.
+// addControl adds the option for ktsnd's control socket.
 func addControl(command *cobra.Command, path *string) {
 	command.Flags().StringVar(path, "control", control.DefaultPath, "ktsnd's control socket")
 }
 
-// withClient has do talk to the ktsnd whose control socket is at path.
+// withClient calls do with a client of the control socket at path.
 func withClient(ctx context.Context, path string, do func(context.Context, *control.Client) error) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return withLastingClient(ctx, path, do)
 }
 
-// withLastingClient is withClient for a command that goes on until it is interrupted.
+// withLastingClient is withClient for a command that runs until it is interrupted.
 func withLastingClient(ctx context.Context, path string, do func(context.Context, *control.Client) error) error {
 	client, err := control.Dial(ctx, path)
 	if err != nil {
@@ -40,7 +40,7 @@ func withLastingClient(ctx context.Context, path string, do func(context.Context
 	return do(ctx, client)
 }
 
-// endless is what a command that went on until it was interrupted ended with: nothing went wrong then.
+// endless converts the error of a command that ran until it was interrupted to success.
 func endless(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil

@@ -25,7 +25,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// where are the options by which a command finds a cluster.
+// where has the options that select a cluster.
 type where struct{ kubeconfig, context, system string }
 
 func addWhere(command *cobra.Command, w *where) {
@@ -39,7 +39,7 @@ func (w *where) open() (*clusterreader.Cluster, error) {
 	return clusterreader.Open(w.kubeconfig, w.context, w.system)
 }
 
-// onNode runs ktsn beside the ktsnd of a node of the cluster.
+// onNode runs ktsn next to the ktsnd of a node of the cluster.
 func (w *where) onNode(ctx context.Context, node string, out io.Writer, arguments ...string) error {
 	c, err := w.open()
 	if err != nil {
@@ -63,7 +63,7 @@ func (w *where) status(ctx context.Context, out io.Writer, format string) error 
 	return printOverview(out, all)
 }
 
-// overview is what `ktsn status --cluster` shows.
+// overview is the output of `ktsn status --cluster`.
 type overview struct {
 	Operators []podState            `json:"operators"`
 	Ktsnd     []podState            `json:"ktsnd"`
@@ -73,7 +73,7 @@ type overview struct {
 	Links     []v1alpha1.TSNLink    `json:"links"`
 }
 
-// podState is a pod of ours.
+// podState is the state of a pod of the chart.
 type podState struct {
 	Node  string `json:"node"`
 	Pod   string `json:"pod"`
@@ -115,7 +115,7 @@ func podStates(ctx context.Context, c *clusterreader.Cluster, selector string) (
 	return states, nil
 }
 
-// rankOf is 0 for the worse.
+// rankOf sorts pods that are not ready first.
 func rankOf(well bool) int {
 	if well {
 		return 1
@@ -182,7 +182,7 @@ func printNetwork(out, table io.Writer, network *v1alpha1.TSNNetwork, nodes []no
 	printMore(table, "  ", len(nodes))
 }
 
-// receiveInShort is how datagrams reach the pods of a network.
+// receiveInShort describes the receive path of a network.
 func receiveInShort(receive *v1alpha1.Receive) string {
 	if receive == nil {
 		return "-"
@@ -197,7 +197,7 @@ func orDash(text string) string {
 	return text
 }
 
-// inShort is a condition in a table's cell: yes, no with the sentence, or - where nobody said anything.
+// inShort formats a condition for a table: yes, the reason with its message, or - if it is missing.
 func inShort(conditions []metav1.Condition, kind string) string {
 	condition := meta.FindStatusCondition(conditions, kind)
 	switch {
@@ -209,7 +209,7 @@ func inShort(conditions []metav1.Condition, kind string) string {
 	return condition.Reason + ": " + condition.Message
 }
 
-// clockInShort is the same of a node's clock. What a network does not ask for any more its nodes may still say for a moment.
+// clockInShort is the same for a node's clock. Nodes may still report a requirement that the network has dropped.
 func clockInShort(network *v1alpha1.TSNNetwork, conditions []metav1.Condition) string {
 	condition := meta.FindStatusCondition(conditions, v1alpha1.ConditionClockSynchronized)
 	switch {
@@ -221,7 +221,7 @@ func clockInShort(network *v1alpha1.TSNNetwork, conditions []metav1.Condition) s
 	return inShort(conditions, v1alpha1.ConditionClockSynchronized)
 }
 
-// network reads one from the cluster, with the states of its nodes.
+// network reads a network with the states of its nodes.
 func (w *where) network(ctx context.Context, name string) (*v1alpha1.TSNNetwork, []nodeState, error) {
 	c, err := w.open()
 	if err != nil {

@@ -27,19 +27,19 @@ import (
 // nodeClock is a node's clock as `ktsn clock` shows it.
 type nodeClock struct {
 	Node string `json:"node"`
-	// Clock is what the node's agent says of it, null where it has said nothing.
+	// Clock is the agent's report, null if there is none.
 	Clock *v1alpha1.NodeClock `json:"clock"`
-	// Networks are those of the node that ask for a good clock.
+	// Networks are the node's networks with a clock requirement.
 	Networks []networkClock `json:"networks"`
 }
 
-// networkClock is what a network asks of a node's clock, and how the node answers.
+// networkClock is a network's requirement for a node's clock, and the node's report.
 type networkClock struct {
 	Name     string `json:"name"`
 	MaxError string `json:"maxError"`
 	Holdover string `json:"holdover"`
 	OnLoss   string `json:"onLoss"`
-	// Good is True, False or Unknown, as the condition ClockSynchronized, with its reason and sentence.
+	// Good is the status of condition ClockSynchronized, with its reason and message.
 	Good    metav1.ConditionStatus `json:"good"`
 	Reason  string                 `json:"reason,omitempty"`
 	Message string                 `json:"message,omitempty"`
@@ -75,7 +75,7 @@ func newClock(env *commandline.Environment) *cobra.Command {
 	return command
 }
 
-// clocks shows those of all nodes.
+// clocks prints the clocks of all nodes.
 func (w *where) clocks(ctx context.Context, out io.Writer, format string) error {
 	c, err := w.open()
 	if err != nil {
@@ -96,7 +96,7 @@ func (w *where) clocks(ctx context.Context, out io.Writer, format string) error 
 	return printClocks(out, all, time.Now())
 }
 
-// clockOf shows that of one node.
+// clockOf prints the clock of one node.
 func (w *where) clockOf(ctx context.Context, out io.Writer, name, format string) error {
 	c, err := w.open()
 	if err != nil {
@@ -128,7 +128,7 @@ func listNetworks(ctx context.Context, c *clusterreader.Cluster) ([]v1alpha1.TSN
 	return networks, nil
 }
 
-// clocksOf are those of all nodes, the worst first.
+// clocksOf returns the clocks of all nodes, the worst first.
 func clocksOf(nodes []v1alpha1.TSNNode, networks []v1alpha1.TSNNetwork) []nodeClock {
 	all := []nodeClock{}
 	for i := range nodes {
@@ -146,7 +146,7 @@ func clocksOf(nodes []v1alpha1.TSNNode, networks []v1alpha1.TSNNetwork) []nodeCl
 	return all
 }
 
-// networkClockOf is a network's on a node; asks is false where it does not ask, or the node has no part of it.
+// networkClockOf returns a network's requirement on a node; asks is false if there is none, or the node has no subnet of the network.
 func networkClockOf(node *v1alpha1.TSNNode, network *v1alpha1.TSNNetwork) (clock networkClock, asks bool) {
 	part, status := tsnnetwork.OnNode(node, network.Name)
 	need := network.Spec.Clock // to which the API server has added what was left out
@@ -162,7 +162,7 @@ func networkClockOf(node *v1alpha1.TSNNode, network *v1alpha1.TSNNetwork) (clock
 	return clock, true
 }
 
-// lost names the networks for which the clock is not good enough.
+// lost lists the networks for which the clock is not good enough.
 func (n *nodeClock) lost() []string {
 	var names []string
 	for _, network := range n.Networks {
@@ -194,7 +194,7 @@ func (n *nodeClock) state() string {
 	return n.Clock.State
 }
 
-// nodeBoundText is the bound of a clock's error.
+// nodeBoundText formats the bound of a clock's error.
 func nodeBoundText(clock *v1alpha1.NodeClock) string {
 	if clock.ErrorBoundNanoseconds == nil || *clock.ErrorBoundNanoseconds < 0 {
 		return "unknown"
@@ -232,7 +232,7 @@ func printClocks(out io.Writer, all []nodeClock, now time.Time) error {
 	return nil
 }
 
-// mostSentences is how many sentences follow the table of clocks.
+// mostSentences limits the messages after the table of clocks.
 const mostSentences = 5
 
 func printNodeClock(out io.Writer, clock *nodeClock, now time.Time) error {

@@ -18,10 +18,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// maxRows is how many nodes or pods a table shows. A large cluster has more, of which nobody reads those that are well.
+// maxRows limits the rows of a table. The worst rows come first.
 const maxRows = 50
 
-// nodeState is a network on a node.
+// nodeState is the state of a network on a node.
 type nodeState struct {
 	Name         string             `json:"name"`
 	IPv4         string             `json:"ipv4"`
@@ -33,7 +33,7 @@ type nodeState struct {
 	Conditions   []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// listNodes reads the nodes' states.
+// listNodes lists the TSNNodes.
 func listNodes(ctx context.Context, c *clusterreader.Cluster) ([]v1alpha1.TSNNode, error) {
 	nodes, err := clusterreader.List[v1alpha1.TSNNode](ctx, c, clusterreader.TSNNodes, "", "", "")
 	if err != nil {
@@ -42,7 +42,7 @@ func listNodes(ctx context.Context, c *clusterreader.Cluster) ([]v1alpha1.TSNNod
 	return nodes, nil
 }
 
-// statesOf are those of the nodes with a part of a network, the worst first.
+// statesOf returns the states of the nodes with a subnet of a network, the worst first.
 func statesOf(network string, nodes []v1alpha1.TSNNode) []nodeState {
 	states := []nodeState{}
 	for i := range nodes {
@@ -81,7 +81,7 @@ func (n *nodeState) rank() int {
 	return 5
 }
 
-// printMore says how many rows a table does not show.
+// printMore prints the number of omitted rows.
 func printMore(table io.Writer, indent string, count int) {
 	if count > maxRows {
 		fmt.Fprintf(table, "%sand %d more; -o json has all\n", indent, count-maxRows)

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli is the command line of ktsn: what each command accepts, checks and says. The work is done in
-// the packages it calls.
+// Package cli implements the command line of ktsn: options, checks and output of each command.
 package cli

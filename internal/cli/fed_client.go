@@ -25,18 +25,18 @@ import (
 )
 
 const (
-	// fedPatience is for how long the federator may take: as long as it takes for workloads to be drained.
+	// fedPatience is the timeout of a request, which may include draining workloads.
 	fedPatience = 5 * time.Minute
-	// fedDial is for how long a connection may take.
+	// fedDial is the timeout of a connection.
 	fedDial = 10 * time.Second
-	// fedTries is how often a federator is asked that has too much to do, and maxFedWait bounds each pause that it asks for.
+	// fedTries limits the attempts at a busy federator, and maxFedWait the pauses that it requests.
 	fedTries   = 5
 	maxFedWait = 10 * time.Second
-	// maxFedAnswer is how much of an answer is read.
+	// maxFedAnswer limits the size of an answer.
 	maxFedAnswer = 64 << 20
 )
 
-// fedClient asks a federator.
+// fedClient is a client of a federator.
 type fedClient struct {
 	http   *http.Client
 	server string
@@ -102,7 +102,7 @@ func (c *fedClient) do(ctx context.Context, method, path string, body, into any)
 	return nil
 }
 
-// send returns the answer, unless it says why there is none. A federator that has too much to do is asked again a few times.
+// send returns a successful answer, or the error that the federator reports. It retries a busy federator a few times.
 func (c *fedClient) send(ctx context.Context, method, path string, body any) (*http.Response, error) {
 	var raw []byte
 	if body != nil {
@@ -151,7 +151,7 @@ func (c *fedClient) sendOnce(ctx context.Context, method, path string, body []by
 	return answer, nil
 }
 
-// readProblem is why there is no other answer.
+// readProblem returns the error in an answer.
 func readProblem(answer *http.Response) error {
 	var problem federation.Problem
 	text, err := io.ReadAll(io.LimitReader(answer.Body, federation.MaxBody))
@@ -165,7 +165,7 @@ func readProblem(answer *http.Response) error {
 	return errors.New(withoutControls(strings.Join(reported, "; ")))
 }
 
-// watch has tell called for each change until the federator has no more, or ctx ends.
+// watch calls tell for each change until the stream ends or ctx is done.
 func (c *fedClient) watch(ctx context.Context, path string, tell func(*federation.Change) error) error {
 	answer, err := c.send(ctx, http.MethodGet, path, nil)
 	if err != nil {

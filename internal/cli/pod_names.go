@@ -11,7 +11,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// namesOf is what people call pods, by identity.
+// namesOf returns the pods' names by identity.
 func namesOf(pods []control.Pod) map[string]string {
 	names := map[string]string{}
 	for _, pod := range pods {
@@ -20,17 +20,17 @@ func namesOf(pods []control.Pod) map[string]string {
 	return names
 }
 
-// podNames shows pods in tables: by name where they have one; in wide tables with the identity behind it.
+// podNames formats pods in tables: by name if they have one, in wide tables followed by the identity.
 type podNames struct {
-	of   map[string]string
-	wide bool
+	byIdentity map[string]string
+	wide       bool
 }
 
-func (n podNames) called(identity string) string { return cmp.Or(n.of[identity], identity) }
+func (n podNames) called(identity string) string { return cmp.Or(n.byIdentity[identity], identity) }
 
 func (n podNames) cells(identity string) string { return n.head(n.called(identity), identity) }
 
-// head is the name of the column, or of both.
+// head returns the title of one or both columns.
 func (n podNames) head(name, identity string) string {
 	if n.wide {
 		return name + "\t" + identity
@@ -38,7 +38,7 @@ func (n podNames) head(name, identity string) string {
 	return name
 }
 
-// identityOf finds the pod that a user means by its name or identity. One that ktsnd does not know by name is returned as it is.
+// identityOf returns the identity of a pod that is given by name or identity. Unknown text without a slash is returned unchanged.
 func identityOf(pods []control.Pod, wanted string) (string, error) {
 	var existing []string
 	for _, pod := range pods {
@@ -60,20 +60,20 @@ func identityOf(pods []control.Pod, wanted string) (string, error) {
 	return wanted, nil
 }
 
-// flowPods tells whose flows are, and asks ktsnd for those that it does not know.
+// flowPods caches the pods of flows, and reads unknown ones from ktsnd.
 type flowPods struct {
 	client *control.Client
-	// of is the identity of each flow's pod, empty for one that had ended before it was asked for.
-	of    map[uint64]string
-	names map[string]string
+	// identities has the identity of each flow's pod, empty for a flow that had ended before it was read.
+	identities map[uint64]string
+	names      map[string]string
 }
 
-// learn asks for the flows of messages, if there are new ones.
+// learn reads the flows of messages, if there are new ones.
 func (f *flowPods) learn(ctx context.Context, messages []control.TracedMessage) error {
 	unknown := false
 	for _, message := range messages {
-		if _, known := f.of[message.Flow]; !known {
-			f.of[message.Flow], unknown = "", true
+		if _, known := f.identities[message.Flow]; !known {
+			f.identities[message.Flow], unknown = "", true
 		}
 	}
 	if !unknown {
@@ -88,7 +88,7 @@ func (f *flowPods) learn(ctx context.Context, messages []control.TracedMessage) 
 		return err
 	}
 	for _, flow := range flows {
-		f.of[flow.Number] = flow.Identity
+		f.identities[flow.Number] = flow.Identity
 	}
 	f.names = namesOf(pods)
 	return nil

@@ -12,8 +12,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/version"
 )
 
-// Main runs a command line, without the program's name, until ctx ends, and returns the exit status. An
-// error is one sentence on stderr.
+// Main runs a command line, without the program's name, until ctx is done, and returns the exit status. Errors are written to stderr.
 func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int {
 	return commandline.Main(ctx, newRoot, arguments, stdout, stderr)
 }

@@ -154,7 +154,7 @@ func withPreload(environ []string, sanitizer, library, socket string) []string {
 	return append(kept, preloadVariable+"="+strings.Join(preloaded, ":"), socketVariable+"="+socket)
 }
 
-// withReceive has libktsn ask for receive rings.
+// withReceive makes libktsn request receive rings.
 func withReceive(environ []string) []string {
 	kept := slices.DeleteFunc(environ, func(variable string) bool { return strings.HasPrefix(variable, receiveVariable+"=") })
 	return append(kept, receiveVariable+"=ring")

@@ -27,7 +27,7 @@ const (
 // keyPollMs is how often a wait for a key looks whether it is still wanted.
 const keyPollMs = 100
 
-// screen is a terminal that a view fills.
+// screen is a full-screen view on a terminal.
 type screen struct {
 	out      *os.File
 	keyboard *os.File
@@ -61,7 +61,7 @@ func (s *screen) enter(keyboard *os.File) error {
 	return nil
 }
 
-// leave gives the terminal back as it was.
+// leave restores the terminal.
 func (s *screen) leave() {
 	fmt.Fprint(s.out, screenLeave)
 	if s.before != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// defaultFIFO is the priority that a ktsnd has which was given none.
+// defaultFIFO is ktsnd's default priority.
 const defaultFIFO = 50
 
 func newSettings(env *commandline.Environment) *cobra.Command {
@@ -62,7 +62,7 @@ func newSettings(env *commandline.Environment) *cobra.Command {
 	return command
 }
 
-// served is what counts of a ktsnd that runs.
+// served returns the relevant settings of a running ktsnd.
 func served(status *control.Status) hostsettings.Ktsnd {
 	return hostsettings.Ktsnd{CPU: status.CPU, FIFOPriority: status.FIFOPriority(), KeepsAwake: status.KeepAwake, Interface: status.Interface, PID: status.PID}
 }

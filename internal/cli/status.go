@@ -20,7 +20,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/schedule"
 )
 
-// state is everything `ktsn status` shows.
+// state is the output of `ktsn status`.
 type state struct {
 	Status    *control.Status            `json:"status"`
 	Instance  *control.Instance          `json:"instance"`
@@ -117,7 +117,7 @@ func readState(ctx context.Context, client *control.Client) (*state, error) {
 }
 
 func printText(out io.Writer, current *state, wide bool) error {
-	names := podNames{of: namesOf(current.Pods), wide: wide}
+	names := podNames{byIdentity: namesOf(current.Pods), wide: wide}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	printDaemon(table, current.Status)
 	printInstance(table, current.Instance)
@@ -189,7 +189,7 @@ func printDaemon(out io.Writer, status *control.Status) {
 		status.RingMemoryRemovedBytes>>10)
 }
 
-// printInstance says which of a node's ktsnd this is; one without a name is the only one.
+// printInstance prints the name of this instance and of those that stand by; a single ktsnd has no name.
 func printInstance(out io.Writer, instance *control.Instance) {
 	line := instance.Name
 	if len(instance.StandingBy) > 0 {
@@ -200,7 +200,7 @@ func printInstance(out io.Writer, instance *control.Instance) {
 	}
 }
 
-// budgetLine is how much of its real-time budget the loop uses.
+// budgetLine describes the use of the real-time budget.
 func budgetLine(budget *control.RealtimeBudget) string {
 	if budget.PeriodNs == 0 {
 		return "the kernel never stops the sending thread"
@@ -214,7 +214,7 @@ func budgetLine(budget *control.RealtimeBudget) string {
 		budget.Rests, budget.RestsForced, stops, budget.HostPauses)
 }
 
-// scheduleLine is the schedule in short; `ktsn schedule get` has it all.
+// scheduleLine summarises the schedule; `ktsn schedule get` prints all of it.
 func scheduleLine(current *control.Schedule) string {
 	table := &current.Table
 	line := "no control list is executed, open: " + schedule.Classes(table.OperGateStates)
@@ -229,7 +229,7 @@ func scheduleLine(current *control.Schedule) string {
 	return line
 }
 
-// printPods shows of each pod what it has and what it may have.
+// printPods prints the use and the limits of each pod.
 func printPods(out io.Writer, pods []control.Pod, names podNames) {
 	fmt.Fprintln(out, names.head("pod", "identity")+"\tendpoints\tprocesses\tsockets\tring memory\tpending\trate limit\tdoorbell limit\thorizon\tsocket")
 	for _, pod := range pods {
@@ -245,7 +245,7 @@ func printPods(out io.Writer, pods []control.Pod, names podNames) {
 	}
 }
 
-// askedForRings are the pods that have ever asked for a receive ring.
+// askedForRings returns the pods that have requested receive rings.
 func askedForRings(pods []control.Pod) []control.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(pod control.Pod) bool {
 		return pod.Receive.Sockets == 0 && pod.Receive.Received == 0 && pod.Receive.Refused == 0
@@ -268,7 +268,7 @@ func rateText(perSecond uint64) string {
 	return fmt.Sprintf("%d/s", perSecond)
 }
 
-// limitsLine are those limits that are given.
+// limitsLine lists the limits that are set.
 func limitsLine(limits control.GivenLimits) string {
 	var all []string
 	for _, limit := range []struct {
@@ -293,7 +293,7 @@ func limitsLine(limits control.GivenLimits) string {
 	return strings.Join(all, ", ")
 }
 
-// printFlows gives each socket its line.
+// printFlows prints a line for each socket.
 func printFlows(out io.Writer, flows []control.Flow, names podNames) {
 	fmt.Fprintln(out, "flow\t"+names.head("pod", "identity")+"\tprocess\tfrom\tto\tclock\tclass\ttaken\tsent\tlate\tdropped\tpending\tlast departure error")
 	for _, flow := range flows {
@@ -312,7 +312,7 @@ func printFlows(out io.Writer, flows []control.Flow, names podNames) {
 	}
 }
 
-// printClasses gives each traffic class its line, the most important one first.
+// printClasses prints a line for each traffic class, the most important one first.
 func printClasses(out io.Writer, status *control.Status) {
 	fmt.Fprintln(out, "class\tPCP\tSO_PRIORITY\tpending\tsent\tlate\tdropped\ttransmission-overrun")
 	for _, class := range slices.Backward(status.Classes) {

@@ -22,7 +22,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/schedule"
 )
 
-// tracePause is how long ktsnd is left alone when it had nothing more to tell.
+// tracePause is the pause after a read without messages.
 const tracePause = 100 * time.Millisecond
 
 const traceLong = `Follows single messages: when the application called, when ktsnd took the message, when it was due, when it left
@@ -33,7 +33,7 @@ the call began. POD is the name that it has in a cluster, else its identity; "-"
 With --chain it shows instead over which links the packets of a pod of a Kubernetes cluster go, pod by pod, whether each
 link is up and keeps transmit times, and who answers packets that are really sent.`
 
-// traceOptions are what a trace follows.
+// traceOptions select the messages of a trace.
 type traceOptions struct {
 	pod    string
 	flow   uint64
@@ -81,7 +81,7 @@ func newTrace(env *commandline.Environment) *cobra.Command {
 	return command
 }
 
-// trace prints messages until there are enough or ctx ends. The trace ends with the connection.
+// trace prints messages until the requested number is reached or ctx is done. The trace ends with the connection.
 func trace(ctx context.Context, client *control.Client, options traceOptions, stdout, stderr io.Writer) error {
 	identity, err := tracedPod(ctx, client, options.pod)
 	if err != nil {
@@ -91,7 +91,7 @@ func trace(ctx context.Context, client *control.Client, options traceOptions, st
 		return traceAdvice(err)
 	}
 	write := tracedWriter(stdout, options.format)
-	pods := &flowPods{client: client, of: map[uint64]string{}}
+	pods := &flowPods{client: client, identities: map[uint64]string{}}
 	var after, shown uint64
 	for {
 		messages, overwritten, err := client.TraceRead(ctx, after)
@@ -105,7 +105,7 @@ func trace(ctx context.Context, client *control.Client, options traceOptions, st
 			fmt.Fprintf(stderr, "ktsn: %d messages were overwritten before they could be read\n", overwritten)
 		}
 		for _, message := range messages {
-			identity := pods.of[message.Flow]
+			identity := pods.identities[message.Flow]
 			if err := write(traced{message, identity, pods.names[identity]}); err != nil {
 				return fmt.Errorf("write: %w", err)
 			}
@@ -120,7 +120,7 @@ func trace(ctx context.Context, client *control.Client, options traceOptions, st
 	}
 }
 
-// tracedPod is the identity of the pod that a user wants; empty for all.
+// tracedPod returns the identity of the selected pod; empty for all.
 func tracedPod(ctx context.Context, client *control.Client, wanted string) (string, error) {
 	if wanted == "" {
 		return "", nil

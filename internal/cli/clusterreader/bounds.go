@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// bounds are how long a command in a container may take, and how much it may say. What runs in the containers of tenants is theirs.
+// bounds limit the duration and the output of a command in a container. Containers of tenants are not trusted.
 type bounds struct {
 	time  time.Duration
 	bytes int
 }
 
-// ofTenants are the bounds for commands in containers that are not the chart's.
+// ofTenants are the bounds for commands in other containers than the chart's.
 var ofTenants = bounds{time: 15 * time.Second, bytes: 1 << 20}
 
-// hold runs a command that writes until its context ends, within the bounds. It returns what the command complained of.
+// hold runs a command within the bounds and returns its standard error.
 func (b bounds) hold(ctx context.Context, out io.Writer, command func(ctx context.Context, stdout, stderr io.Writer) error) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, b.time, fmt.Errorf("it has not ended within %v", b.time))
 	defer cancel()
@@ -34,7 +34,7 @@ func (b bounds) hold(ctx context.Context, out io.Writer, command func(ctx contex
 	return complaint.String(), err
 }
 
-// bounded takes so many bytes, and says when there are more, which it drops.
+// bounded accepts a limited number of bytes and drops the rest.
 type bounded struct {
 	out  io.Writer
 	left int

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clusterreader reads what a Kubernetes cluster knows, with the rights of whoever asks, and runs ktsn beside a node's
-// ktsnd. It changes nothing. It reads without the types of all Kubernetes, whose registration would cost each start of
-// ktsn more than all else that it does.
+// Package clusterreader reads objects of a Kubernetes cluster with the rights of the user, and runs ktsn next to a node's ktsnd. It
+// changes nothing. It does not register the types of Kubernetes, because that would take most of ktsn's start-up time.
 package clusterreader

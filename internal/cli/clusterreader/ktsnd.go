@@ -20,7 +20,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/podstatus"
 )
 
-// Label selectors of the chart's pods: ktsnd, agents, operators.
+// Label selectors of the chart's pods.
 const (
 	ofChart      = "app.kubernetes.io/name=kubernetsn,app.kubernetes.io/component="
 	KtsndPods    = ofChart + "ktsnd"
@@ -40,7 +40,7 @@ func (c *Cluster) PodsOn(ctx context.Context, node, selector string) ([]corev1.P
 	return pods, nil
 }
 
-// askable is the pod of several ktsnd in which ktsn is run: one that is ready, or one that runs. Each reaches the ktsnd that serves.
+// askable returns the pod in which ktsn is run: a ready one, or a running one. Each reaches the serving ktsnd.
 func askable(pods []corev1.Pod) *corev1.Pod {
 	for _, good := range []func(*corev1.Pod) bool{podstatus.Ready, running} {
 		for i := range pods {
@@ -56,7 +56,7 @@ func running(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(status corev1.ContainerStatus) bool { return status.State.Running != nil })
 }
 
-// Ktsn runs ktsn beside a node's ktsnd and copies what it says to out.
+// Ktsn runs ktsn next to a node's ktsnd and copies its output to out.
 func (c *Cluster) Ktsn(ctx context.Context, node string, out io.Writer, arguments ...string) error {
 	pods, err := c.PodsOn(ctx, node, KtsndPods)
 	if err != nil {
@@ -75,8 +75,8 @@ func (c *Cluster) Ktsn(ctx context.Context, node string, out io.Writer, argument
 	return nil
 }
 
-// Run runs a command in a container of a pod of anybody's, and copies what it says to out. The error has what it complained of. It may
-// take 15 s and say 1 MiB.
+// Run runs a command in a container of any pod and copies its output to out. The error contains its standard error. It is limited to 15 s
+// and 1 MiB.
 func (c *Cluster) Run(ctx context.Context, pod *corev1.Pod, container string, out io.Writer, command ...string) error {
 	complaint, err := ofTenants.hold(ctx, out, func(ctx context.Context, stdout, stderr io.Writer) error {
 		return c.execute(ctx, pod, container, command, stdout, stderr)

@@ -45,7 +45,7 @@ type Cluster struct {
 // DefaultSystem is the chart's namespace.
 const DefaultSystem = "kubernetsn-system"
 
-// requestTimeout bounds one question.
+// requestTimeout is the timeout of one request.
 const requestTimeout = 15 * time.Second
 
 // Open finds the API server as kubectl does: by a file, else by KUBECONFIG, else by ~/.kube/config; of several clusters
@@ -77,7 +77,7 @@ func (c *Cluster) Get(ctx context.Context, resource schema.GroupVersionResource,
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into)
 }
 
-// page is how many objects to ask for at once.
+// page is the number of objects in one request.
 const page = 500
 
 // List reads all objects that a selector of labels chooses; fields may be a selector of fields.

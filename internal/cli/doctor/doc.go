@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package doctor says what a pod, a node or a cluster lacks for timed traffic, and how to mend it. Each look has an order:
-// what comes first is what the rest needs, so the first fault that is found is mostly the one to mend.
+// Package doctor checks what a pod, a node or a cluster lacks for timed traffic, and how to fix it. Checks are ordered by dependency, so
+// the first fault is usually the one to fix.
 //
-// doctor.go has the form of what is found; pod.go, node.go and whole.go look, settings.go at the machine below a node; what each needs of the cluster it asks for
-// itself, by the rights of who runs it, and what it may not see it says.
+// doctor.go defines findings; pod.go, node.go and whole.go check, settings.go checks a node's machine. Checks read the cluster with the
+// rights of the user, and report what they may not read.
 package doctor

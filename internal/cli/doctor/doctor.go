@@ -22,7 +22,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/errortext"
 )
 
-// Level says how bad it is.
+// Level is the severity of a finding.
 type Level string
 
 // Levels.
@@ -32,16 +32,16 @@ const (
 	Bad  Level = "bad"  // timed traffic does not work
 )
 
-// Finding is one thing that was looked at.
+// Finding is the result of one check.
 type Finding struct {
 	Level Level  `json:"level"`
 	About string `json:"about"`
 	Text  string `json:"text"`
-	// Mend is what to do; empty where nothing is to be done.
+	// Mend is what to do; empty if nothing.
 	Mend string `json:"mend,omitempty"`
 }
 
-// State is what `ktsn status -o json` says of a ktsnd.
+// State is the output of `ktsn status -o json`.
 type State struct {
 	Status    *control.Status            `json:"status"`
 	Instance  *control.Instance          `json:"instance"`
@@ -52,22 +52,22 @@ type State struct {
 	Devices   []machine.Machine          `json:"devices"`
 }
 
-// Doctor looks.
+// Doctor runs checks.
 type Doctor struct {
 	Cluster *clusterreader.Cluster
-	// AskKtsnd asks the ktsnd of a node.
+	// AskKtsnd returns the state of a node's ktsnd.
 	AskKtsnd func(ctx context.Context, node string) (*State, error)
-	// AskCapture asks what was captured at the interfaces of a node's pods.
+	// AskCapture returns the capture counters of a node's pods.
 	AskCapture func(ctx context.Context, node string) ([]capture.At, error)
-	// AskSettings asks how a node's machine is set up.
+	// AskSettings returns the settings of a node's machine.
 	AskSettings func(ctx context.Context, node string) ([]hostsettings.Setting, error)
-	// AskGuest runs ktsn-guest in a container of a pod, and returns what it says, also if it fails.
+	// AskGuest runs ktsn-guest in a container of a pod, and returns its output, also if it fails.
 	AskGuest func(ctx context.Context, pod *corev1.Pod, container string, arguments ...string) (string, error)
 
-	found []Finding
+	findings []Finding
 }
 
-// New looks into a cluster.
+// New returns a Doctor for a cluster.
 func New(c *clusterreader.Cluster) *Doctor {
 	return &Doctor{
 		Cluster: c,
@@ -91,7 +91,7 @@ func New(c *clusterreader.Cluster) *Doctor {
 	}
 }
 
-// ask runs ktsn beside a node's ktsnd and reads what it says.
+// ask runs ktsn next to a node's ktsnd and decodes its output.
 func ask(ctx context.Context, c *clusterreader.Cluster, node string, into any, command ...string) error {
 	var output bytes.Buffer
 	if err := c.Ktsn(ctx, node, &output, append(command, "--output", "json")...); err != nil {
@@ -107,12 +107,12 @@ func (d *Doctor) say(level Level, about, mend, text string, arguments ...any) {
 	if len(arguments) > 0 {
 		text = fmt.Sprintf(text, arguments...)
 	}
-	d.found = append(d.found, Finding{Level: level, About: clean(about), Text: clean(text), Mend: clean(mend)})
+	d.findings = append(d.findings, Finding{Level: level, About: clean(about), Text: clean(text), Mend: clean(mend)})
 }
 
 func clean(text string) string { return strings.TrimSpace(strings.Map(printable, text)) }
 
-// printable keeps a finding on one line, and a terminal from what the pod's owner wrote into annotations and messages.
+// printable puts a finding on one line, and removes terminal control characters that a pod's owner wrote into annotations and messages.
 func printable(r rune) rune {
 	if unicode.IsPrint(r) {
 		return r
@@ -122,7 +122,7 @@ func printable(r rune) rune {
 
 func (d *Doctor) ok(about, text string, arguments ...any) { d.say(OK, about, "", text, arguments...) }
 
-// unseen says what could not be looked at, which is no fault of what is looked at.
+// unseen adds a note about something that could not be read.
 func (d *Doctor) unseen(about string, err error) {
 	mend := ""
 	if apierrors.IsForbidden(err) {
@@ -133,12 +133,12 @@ func (d *Doctor) unseen(about string, err error) {
 
 // take ends a look.
 func (d *Doctor) take() []Finding {
-	findings := d.found
-	d.found = nil
+	findings := d.findings
+	d.findings = nil
 	return findings
 }
 
-// Faults counts what is bad.
+// Faults returns the number of faults.
 func Faults(findings []Finding) (count int) {
 	for _, finding := range findings {
 		if finding.Level == Bad {

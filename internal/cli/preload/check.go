@@ -22,16 +22,16 @@ import (
 )
 
 const (
-	// scriptDepth is how many interpreters that are scripts themselves the kernel follows.
+	// scriptDepth is how many interpreters that are scripts the kernel follows.
 	scriptDepth = 5
-	// shebangBytes is how much of a script's first line it reads.
+	// shebangBytes is how much of a script's first line the kernel reads.
 	shebangBytes = 256
 	elfMagic     = "\x7fELF"
 )
 
 // Incompatible is the error for a program that LD_PRELOAD does not reach.
 type Incompatible struct {
-	// Program is what is started: the interpreter when the application is a script.
+	// Program is the started program: the interpreter if the application is a script.
 	Program string
 	// Reason completes a sentence that begins with the program.
 	Reason string
@@ -100,7 +100,7 @@ func checkELF(path string, file *os.File) error {
 	return nil
 }
 
-// foreign compares a program with this one, which was built for the machine that libktsn was built for.
+// foreign compares a program's machine with this program's, for which libktsn is built too.
 func foreign(about *program.Program) string {
 	file, err := os.Open("/proc/self/exe")
 	if err != nil {
@@ -130,13 +130,13 @@ func goSyscalls(about *program.Program, file *os.File) string {
 	return "is a Go program, which makes its own system calls past the C library"
 }
 
-// hasSendingC tells whether a Go program has C code that handles sockets, or needs a library that may.
+// hasSendingC reports whether a Go program has C code that handles sockets, or needs a library that may.
 func hasSendingC(imports *program.Imports) bool {
 	return slices.ContainsFunc([]string{"setsockopt", "sendmsg", "sendmmsg"}, imports.Mentions) ||
 		slices.ContainsFunc(imports.Libraries, func(name string) bool { return !isLibC(name) })
 }
 
-// isLibC tells whether a library is a part of the C library that Go's own packages use.
+// isLibC reports whether a library is a part of the C library that Go's own packages use.
 func isLibC(name string) bool {
 	stem, _, _ := strings.Cut(name, ".so")
 	return slices.Contains([]string{"libc", "libpthread", "libresolv", "libdl", "libm"}, stem) ||

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package preload knows what must be so for libktsn to be of use to a program: LD_PRELOAD reaches it, and a
-// ktsnd of the same release answers on the application socket. What is not so is said in one sentence.
+// Package preload checks the requirements of libktsn: LD_PRELOAD must reach the program, and a ktsnd of the same release must answer on the
+// application socket.
 package preload

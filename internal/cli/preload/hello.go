@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The application socket's protocol, as in datapath/ring/app_protocol.h.
+// The application socket's protocol (datapath/ring/app_protocol.h).
 const (
 	appMagic     = 0x6e73746b
 	appVersion   = 6 // KTSN_APP_VERSION
@@ -32,8 +32,7 @@ const (
 // sameRelease is what to do about ktsnd and libktsn of different versions.
 const sameRelease = "use libktsn.so and ktsnd of the same release"
 
-// Greet makes sure that a ktsnd of this release answers on the application socket at path, in the way in
-// which libktsn will ask it, and leaves again.
+// Greet checks that a ktsnd of this release answers on the application socket at path, with libktsn's request, and disconnects.
 func Greet(path string) error {
 	dialer := net.Dialer{Timeout: appTimeout}
 	conn, err := dialer.Dial("unixpacket", path)
@@ -68,7 +67,7 @@ func hello() []byte {
 	return request
 }
 
-// receive reads one message and closes the descriptors that come with it.
+// receive reads one message and closes its descriptors.
 func receive(conn *net.UnixConn) ([]byte, error) {
 	reply, control := make([]byte, 2*replyBytes), make([]byte, 256)
 	count, controlCount, _, _, err := conn.ReadMsgUnix(reply, control)

@@ -13,7 +13,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 )
 
-// Rates are what happened to messages, a second.
+// Rates are numbers of messages a second.
 type Rates struct {
 	Sent    float64 `json:"sent-per-second"`
 	Late    float64 `json:"late-per-second"`
@@ -25,11 +25,11 @@ type Rates struct {
 	ErrorP99Ns *int64 `json:"departure-error-p99-ns"`
 }
 
-// Flow is one socket with its rates.
+// Flow is a socket with its rates.
 type Flow struct {
 	Number   uint64 `json:"flow"`
 	Identity string `json:"identity"`
-	// Name is what people call its pod, if anybody said it.
+	// Name is its pod's name, if known.
 	Name          string `json:"name"`
 	PID           int    `json:"pid"`
 	LocalAddress  string `json:"local-address"`
@@ -38,7 +38,7 @@ type Flow struct {
 	Rates
 }
 
-// Pod is one pod with the rates of its flows together.
+// Pod is a pod with the sum of the rates of its flows.
 type Pod struct {
 	Identity string `json:"identity"`
 	Name     string `json:"name"`
@@ -46,20 +46,20 @@ type Pod struct {
 	Rates
 }
 
-// View is what happened between two samples.
+// View is the difference of two samples.
 type View struct {
 	At         time.Time `json:"at"`
 	IntervalNs int64     `json:"interval-ns"`
 	Clock      Clock     `json:"clock"`
-	// Total is of all messages, also those of flows that are gone.
+	// Total counts all messages, including those of flows that are gone.
 	Total Rates  `json:"total"`
 	Pods  []Pod  `json:"pods"`
 	Flows []Flow `json:"flows"`
-	// DeparturesUnseen left so fast that ktsnd overwrote them; the percentiles are without them.
+	// DeparturesUnseen counts departures that ktsnd overwrote before they were read; the percentiles do not include them.
 	DeparturesUnseen uint64 `json:"departures-unseen"`
 }
 
-// counts are what rates are made of.
+// counts are the counters from which rates are computed.
 type counts struct {
 	sent, late, dropped, pending uint64
 	errorsNs                     []int64
@@ -84,7 +84,7 @@ func (c counts) rates(interval time.Duration) Rates {
 	return rates
 }
 
-// Compare tells what happened between two samples.
+// Compare returns the difference of two samples.
 func Compare(before, after *Sample) *View {
 	interval := max(after.At.Sub(before.At), time.Nanosecond)
 	view := &View{At: after.At, IntervalNs: int64(interval), Clock: compareClocks(before, after), DeparturesUnseen: after.Overwritten}
@@ -125,7 +125,7 @@ func Compare(before, after *Sample) *View {
 	return view
 }
 
-// since is 0 for a counter that began anew.
+// since returns the increase of a counter, 0 if it was reset.
 func since(before, after uint64) uint64 {
 	return after - min(before, after)
 }
@@ -151,10 +151,10 @@ func flowCounts(before, after control.Flow, errorsNs []int64) counts {
 		after.Pending, errorsNs}
 }
 
-// Order is what pods and flows are sorted by.
+// Order is the sort order of pods and flows.
 type Order string
 
-// orders are all there are; the letter of each is its key on a keyboard.
+// orders lists all orders with their keys on the keyboard.
 var orders = []struct {
 	order Order
 	key   byte
@@ -167,7 +167,7 @@ var orders = []struct {
 	{"pending", 'p', func(a, b Rates) int { return cmp.Compare(b.Pending, a.Pending) }},
 }
 
-// Orders lists the names.
+// Orders lists the names of all orders.
 func Orders() string {
 	var names []string
 	for _, row := range orders {
@@ -176,7 +176,7 @@ func Orders() string {
 	return strings.Join(names, ", ")
 }
 
-// ParseOrder reads a name.
+// ParseOrder parses the name of an order.
 func ParseOrder(name string) (Order, error) {
 	for _, row := range orders {
 		if string(row.order) == name {
@@ -186,7 +186,7 @@ func ParseOrder(name string) (Order, error) {
 	return "", fmt.Errorf("%q is no order; accepted are %s", name, Orders())
 }
 
-// OrderOfKey returns the order that a key stands for.
+// OrderOfKey returns the order of a key.
 func OrderOfKey(key byte) (Order, bool) {
 	for _, row := range orders {
 		if row.key == key {
@@ -196,7 +196,7 @@ func OrderOfKey(key byte) (Order, bool) {
 	return "", false
 }
 
-// errorOf puts what did not depart behind what did.
+// errorOf sorts entries without departures last.
 func errorOf(rates Rates) int64 {
 	if rates.ErrorP99Ns == nil {
 		return -1 << 63
@@ -204,7 +204,7 @@ func errorOf(rates Rates) int64 {
 	return *rates.ErrorP99Ns
 }
 
-// Sort puts the most remarkable first; what is equal is ordered by name and number, so that lines do not jump.
+// Sort sorts the largest first; ties are ordered by name and number, so that lines do not jump.
 func (v *View) Sort(order Order) {
 	more := func(Rates, Rates) int { return 0 }
 	for _, row := range orders {

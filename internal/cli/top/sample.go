@@ -10,7 +10,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// Source is the part of ktsnd's control socket that is read.
+// Source is the part of the control client that Take uses.
 type Source interface {
 	Status(ctx context.Context) (*control.Status, error)
 	Pods(ctx context.Context) ([]control.Pod, error)
@@ -18,21 +18,21 @@ type Source interface {
 	Departures(ctx context.Context, after uint64) ([]control.Departure, uint64, error)
 }
 
-// Sample is one look at ktsnd.
+// Sample is the state of ktsnd at one time.
 type Sample struct {
 	At       time.Time
 	Counters control.Counters
 	Clock    control.Clock
 	Pods     []control.Pod
 	Flows    []control.Flow
-	// Departures are those since the sample before, Overwritten more of them that ktsnd no longer had.
+	// Departures are the departures since the previous sample, Overwritten the number that ktsnd no longer had.
 	Departures  []control.Departure
 	Overwritten uint64
-	// last is the number of the last departure that was seen.
+	// last is the number of the last departure that was read.
 	last uint64
 }
 
-// Take looks at ktsnd; before is the sample before, or nil for the first, which has no departures.
+// Take takes a sample; before is the previous one, or nil for the first, which has no departures.
 func Take(ctx context.Context, source Source, now func() time.Time, before *Sample) (*Sample, error) {
 	status, err := source.Status(ctx)
 	if err != nil {

@@ -58,7 +58,7 @@ func (p *planner) firstByVNI() map[int32]*v1alpha1.TSNLink {
 	first := map[int32]*v1alpha1.TSNLink{}
 	for i := range p.in.Links {
 		link := &p.in.Links[i]
-		if holder := first[link.Spec.VNI]; holder == nil || p.takesPrecedence(link, holder) {
+		if current := first[link.Spec.VNI]; current == nil || p.takesPrecedence(link, current) {
 			first[link.Spec.VNI] = link
 		}
 	}
@@ -72,7 +72,7 @@ func (p *planner) firstByAddress() map[netip.Addr]*v1alpha1.TSNLink {
 		link := &p.in.Links[i]
 		for _, end := range []*v1alpha1.LinkEnd{&link.Spec.Client, &link.Spec.Endpoint} {
 			for _, address := range addressesOf(end) {
-				if holder := first[address]; holder == nil || p.takesPrecedence(link, holder) {
+				if current := first[address]; current == nil || p.takesPrecedence(link, current) {
 					first[address] = link
 				}
 			}
@@ -131,7 +131,7 @@ func (p *planner) validateLink(link *v1alpha1.TSNLink, g *group) error {
 	for _, row := range []struct {
 		what     string
 		end      *v1alpha1.LinkEnd
-		is       func(*member) bool
+		matches  func(*member) bool
 		forwards []string
 	}{
 		{"client", &link.Spec.Client, func(m *member) bool { return m.clientInterface == link.Spec.Client.Interface }, expected.clientForwards},
@@ -152,7 +152,7 @@ func (p *planner) validateLink(link *v1alpha1.TSNLink, g *group) error {
 			continue
 		}
 		err = expected.checkSettings(row.end, row.forwards)
-		if members := expected.members[row.what]; !slices.ContainsFunc(members, func(m *member) bool { return m.pod == pod && row.is(m) }) {
+		if members := expected.members[row.what]; !slices.ContainsFunc(members, func(m *member) bool { return m.pod == pod && row.matches(m) }) {
 			err = fmt.Errorf("its labels do not ask TSNService %s for interface %s", keyOf(g.service), row.end.Interface)
 		}
 		if err != nil {

@@ -255,7 +255,7 @@ func TestUrgentStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			status := same()
 			test.change(status)
-			if ok := isUrgent(network, status); ok != test.pressing {
+			if ok := mustWriteNow(network, status); ok != test.pressing {
 				t.Errorf("it presses: %v, want %v", ok, test.pressing)
 			}
 		})

@@ -89,7 +89,7 @@ func (r *Networks) updateStatus(ctx context.Context, o *outcome) (reconcile.Resu
 	if clockStatusChanged(&network.Status, status) {
 		every = min(every, clockWriteInterval)
 	}
-	if wait := r.pace.wait(network.Name, every); wait > 0 && !isUrgent(network, status) {
+	if wait := r.pace.wait(network.Name, every); wait > 0 && !mustWriteNow(network, status) {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	if err := r.applyStatus(ctx, network, status); err != nil {
@@ -133,8 +133,8 @@ func (r *Networks) createEvents(network *v1alpha1.TSNNetwork, findings []finding
 	r.reported[network.Name] = reported
 }
 
-// pressing reports whether nodes or the network's author wait for the status: whether more than the counts of nodes change.
-func isUrgent(network *v1alpha1.TSNNetwork, status *v1alpha1.TSNNetworkStatus) bool {
+// mustWriteNow reports whether nodes or the network's author wait for the status: whether more than the counts of nodes change.
+func mustWriteNow(network *v1alpha1.TSNNetwork, status *v1alpha1.TSNNetworkStatus) bool {
 	ready := meta.FindStatusCondition(network.Status.Conditions, v1alpha1.ConditionReady)
 	return ready == nil || ready.ObservedGeneration != network.Generation ||
 		!equality.Semantic.DeepEqual(network.Status.ClusterKeys, status.ClusterKeys) ||

@@ -83,10 +83,10 @@ WantedBy=multi-user.target
 `
 }
 
-// slowly keeps chronyd from slewing the clock faster, in millionths, than ktsn-guest expects between two looks.
+// slowly limits chronyd's slew, in ppm, to the maximum that ktsn-guest assumes between two updates.
 const slowly = "maxslewrate 500\nmakestep 0.001 3\n"
 
-// chronyLines are for chrony.conf. Both clocks are the host's CLOCK_REALTIME.
+// chronyLines returns lines of chrony.conf. Both reference clocks are the host's CLOCK_REALTIME.
 func chronyLines(ptp string) string {
 	if ptp != "" {
 		return "refclock PHC " + ptp + " poll 0 dpoll -2 offset 0 stratum 2\n" + slowly

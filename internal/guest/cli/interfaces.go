@@ -13,11 +13,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
-// interfaces are those that an option names, or of which it names the hardware address: a card that is passed through has the name that
-// this machine's kernel gives it.
+// interfaces are given by options, by name or by hardware address: the name of a passed-through card is chosen by this machine's kernel.
 type interfaces struct {
 	names, addresses []string
-	// all lists those that there are.
+	// all lists the machine's interfaces.
 	all func() ([]net.Interface, error)
 }
 
@@ -27,7 +26,7 @@ func (i *interfaces) add(command *cobra.Command) {
 	command.Flags().StringSliceVar(&i.addresses, "mac", nil, "hardware `ADDRESS` of an interface to the network, in the place of its name; can be repeated")
 }
 
-// resolve returns the names. The error is the command line's.
+// resolve returns the names. Errors are usage errors.
 func (i *interfaces) resolve() ([]string, error) {
 	names := slices.Clone(i.names)
 	for _, text := range i.addresses {
@@ -40,7 +39,7 @@ func (i *interfaces) resolve() ([]string, error) {
 	return names, checkInterfaces(names)
 }
 
-// named is the name of the interface with a hardware address.
+// named returns the name of the interface with a hardware address.
 func (i *interfaces) named(text string) (string, error) {
 	address, err := net.ParseMAC(text)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
-// parts is an option that names parts of kernelconfig.
+// parts is the option --for, a list of parts of kernelconfig.
 type parts []string
 
 func (p *parts) add(command *cobra.Command, defaults ...kernelconfig.Part) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli is the command line ktsn-guest, which is for virtual machines.
+// Package cli implements the command line of ktsn-guest, which runs in virtual machines.
 package cli
 
 import (
@@ -13,8 +13,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/version"
 )
 
-// Main runs a command line, without the program's name, until ctx ends, and returns the exit status. An error is one sentence on
-// stderr.
+// Main runs a command line, without the program's name, until ctx is done, and returns the exit status. Errors are written to stderr.
 func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int {
 	return commandline.Main(ctx, newRoot, arguments, stdout, stderr)
 }

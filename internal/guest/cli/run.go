@@ -32,15 +32,15 @@ const (
 	clockKVM  = "ptp_kvm"
 )
 
-// maxTAIOffset is more than there will be, in seconds.
+// maxTAIOffset limits --tai-offset, in seconds.
 const maxTAIOffset = 1000
 
-// runOptions are those of `ktsn-guest run`.
+// runOptions are the options of `ktsn-guest run`.
 type runOptions struct {
 	interfaces interfaces
 	port       string
 	hostClock  string
-	// taiOffset is in seconds; 0: this machine's kernel knows it.
+	// taiOffset is in seconds; 0 uses that of this machine's kernel.
 	taiOffset int64
 	limit     time.Duration
 	driftPPM  int64
@@ -100,7 +100,7 @@ func (o *runOptions) check() error {
 	return nil
 }
 
-// follower attaches the programs.
+// follower attaches the programs and returns a Follower for them.
 func (o *runOptions) follower(log *slog.Logger) (_ *hosttime.Follower, closeAll func(), err error) {
 	var opened []*capture.Guest
 	closeAll = func() {
@@ -131,7 +131,7 @@ func (o *runOptions) follower(log *slog.Logger) (_ *hosttime.Follower, closeAll 
 	return follower, closeAll, nil
 }
 
-// open returns what opens the way to the host's time.
+// open returns the function that opens the source of the host's time.
 func (o *runOptions) open() (func() (hosttime.Port, error), error) {
 	kvm := hosttime.NewKVM(time.Duration(o.taiOffset)*time.Second, o.limit)
 	switch o.hostClock {
@@ -143,7 +143,7 @@ func (o *runOptions) open() (func() (hosttime.Port, error), error) {
 	return func() (hosttime.Port, error) { return hosttime.OpenEither(o.port, kvm) }, nil
 }
 
-// attach attaches the program, unless it is there, so that its counts survive a restart.
+// attach opens the program, and attaches it if necessary; its counters survive a restart of this command.
 func attach(name string) (*capture.Guest, error) {
 	guest, err := capture.OpenGuest(name)
 	if err == nil {

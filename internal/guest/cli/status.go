@@ -18,11 +18,11 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
-// status is what is known of an interface.
+// status is the status of an interface.
 type status struct {
 	Interface string `json:"interface"`
-	// Known tells whether the host's time is, BoundNs how far it may be wrong now. WidestBoundNs is the widest bound with which a frame
-	// left since it was last cleared.
+	// Known is set if the host's time is known; BoundNs is its maximum error now. WidestBoundNs is the widest bound with which a frame left
+	// since it was last cleared.
 	Known         bool              `json:"known"`
 	BoundNs       uint64            `json:"bound_ns"`
 	WidestBoundNs uint64            `json:"widest_bound_ns"`

@@ -11,10 +11,10 @@ import (
 // sampleMagic is SOCK_MAGIC of chrony's refclock_sock.c.
 const sampleMagic = 0x534f434b
 
-// Chrony gives samples to the SOCK reference clock of a chronyd, which makes the socket. One that is not there misses them.
+// Chrony sends samples to the SOCK reference clock of a chronyd, which creates the socket.
 type Chrony struct{ Path string }
 
-// Discipline gives one.
+// Discipline sends a sample.
 func (c Chrony) Discipline(sample Sample) error {
 	connection, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: c.Path, Net: "unixgram"})
 	if err != nil {
@@ -25,7 +25,7 @@ func (c Chrony) Discipline(sample Sample) error {
 	return err
 }
 
-// encode is struct sock_sample of a machine of 64 bits: struct timeval, offset in seconds, pulse, leap, padding, magic.
+// encode returns struct sock_sample of a 64-bit machine: struct timeval, offset in seconds, pulse, leap, padding, magic.
 func encode(sample Sample) []byte {
 	bytes := binary.NativeEndian.AppendUint64(nil, uint64(sample.At.Unix()))
 	bytes = binary.NativeEndian.AppendUint64(bytes, uint64(sample.At.Nanosecond()/1000))

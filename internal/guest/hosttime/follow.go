@@ -18,13 +18,12 @@ import (
 )
 
 const (
-	// tick is between two looks at the host's clock, exchanges how many there are each time.
+	// tick is the interval between updates, exchanges the number of exchanges in each.
 	tick      = 100 * time.Millisecond
 	exchanges = 2
-	// answerPatience is how long to wait for a reply.
+	// answerPatience is the timeout of a reply.
 	answerPatience = 500 * time.Millisecond
-	// lasting is for how long what was found is believed when nothing follows it: who follows may have been killed, and nobody
-	// would notice that a clock was set.
+	// lasting limits how long a result is valid: a killed follower cannot detect that a clock was set.
 	lasting = time.Second
 )
 
@@ -49,13 +48,13 @@ type Sample struct {
 type Follower struct {
 	// Open opens the port.
 	Open func() (Port, error)
-	// Programs are told what it is.
+	// Programs get the result.
 	Programs []Program
-	// DriftPPB is by how many billionths the guest's counter may be wrong against the host's; what the host's clock does, the host says.
+	// DriftPPB is the maximum drift of the guest's counter against the host's; the host reports the drift of its clock.
 	DriftPPB int64
-	// Limit is the bound above which nothing timed is to be sent; 0: only the host's counts.
+	// Limit is the bound above which nothing with a transmit time is sent; 0 uses the host's limit only.
 	Limit time.Duration
-	// Discipline gets what the guest's clock is wrong by; nil: nobody does.
+	// Discipline gets the error of the guest's clock; it may be nil.
 	Discipline func(Sample) error
 	Log        *slog.Logger
 
@@ -67,24 +66,24 @@ type Follower struct {
 	slews    [3]slew
 	failed   string
 	unsure   bool
-	// undisciplined is why nobody sets the guest's clock, as it was said last.
+	// undisciplined is the last reported error of Discipline.
 	undisciplined string
 
-	// mu is held while programs are told, sets counts how often the guest's clock was set.
+	// mu is held while programs are updated. sets counts how often the guest's clock was set.
 	mu   sync.Mutex
 	sets uint64
 }
 
-// slew is how a clock moves against the counter.
+// slew is the movement of a clock against the counter.
 type slew struct {
 	known                bool
 	apart, raw, movedPPB int64
 }
 
-// clocks are those of records, in the order of enum ktsn_record_clock.
+// clocks are the clocks of records, in the order of enum ktsn_record_clock.
 var clocks = [3]int32{unix.CLOCK_TAI, unix.CLOCK_MONOTONIC, unix.CLOCK_REALTIME}
 
-// Run follows until ctx ends. A host that does not answer is asked again; meanwhile the bound grows.
+// Run follows the host's clock until ctx is done. If the host does not answer it retries; meanwhile the bound grows.
 func (f *Follower) Run(ctx context.Context) error {
 	f.interval.DriftPPB = f.DriftPPB
 	set, err := watchSets(ctx, f.forget)
@@ -109,7 +108,7 @@ func (f *Follower) Run(ctx context.Context) error {
 	}
 }
 
-// forget has the programs believe nothing any more, at once: the guest's clock was set, and the host may not be answering.
+// forget invalidates the programs' clock at once: the guest's clock was set, and the host may not be answering.
 func (f *Follower) forget() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -125,7 +124,7 @@ func (f *Follower) setsSoFar() uint64 {
 	return f.sets
 }
 
-// ask makes exchanges. An error is said once.
+// ask makes exchanges. It logs an error once.
 func (f *Follower) ask() {
 	err := f.exchange()
 	if err == nil {
@@ -137,7 +136,7 @@ func (f *Follower) ask() {
 	}
 	f.close()
 	if f.failed != err.Error() {
-		f.Log.Warn("the host does not tell its time", "error", err)
+		f.Log.Warn("cannot read the host's time", "error", err)
 	}
 	f.failed = err.Error()
 }
@@ -190,7 +189,7 @@ func (f *Follower) close() {
 	f.port = nil
 }
 
-// limit is the stricter one of both, 0 without.
+// limit returns the stricter of both limits, 0 for none.
 func (f *Follower) limit() int64 {
 	local, hosts := f.Limit.Nanoseconds(), f.host.LimitNs
 	if local == 0 || (hosts > 0 && hosts < local) {
@@ -199,7 +198,7 @@ func (f *Follower) limit() int64 {
 	return local
 }
 
-// tell gives the programs what is known.
+// tell updates the programs.
 func (f *Follower) tell() error {
 	sets := f.setsSoFar()
 	clock := f.clock()
@@ -220,7 +219,7 @@ func (f *Follower) tell() error {
 	return nil
 }
 
-// set writes what is known into the programs, unless the guest's clock was set meanwhile; then the next look finds what it is.
+// set writes the clock into the programs, unless the guest's clock was set meanwhile; then the next update writes it.
 func (f *Follower) set(clock capture.GuestClock, sets uint64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -234,7 +233,7 @@ func (f *Follower) set(clock capture.GuestClock, sets uint64) error {
 	return all
 }
 
-// discipline hands a sample on. That nobody takes it is said once.
+// discipline passes a sample on. It logs an error once.
 func (f *Follower) discipline(sample Sample) {
 	failed := ""
 	if err := f.Discipline(sample); err != nil {
@@ -249,7 +248,7 @@ func (f *Follower) discipline(sample Sample) {
 	f.undisciplined = failed
 }
 
-// clock is what is known now. UntilNs is 0 when that is not enough.
+// clock returns the current result. UntilNs is 0 if the bound exceeds the limit.
 func (f *Follower) clock() capture.GuestClock {
 	var clock capture.GuestClock
 	if f.interval.Exchanges == 0 {
@@ -264,7 +263,7 @@ func (f *Follower) clock() capture.GuestClock {
 		clock.AheadNs[i] = f.interval.Ahead() + apart
 		width, slewed = max(width, (looked.width()+1)/2), max(slewed, f.slews[i].ratePPB(apart, looked.after))
 	}
-	// Both clocks may move against the counter from now on: the bound holds at each moment until the next look, however late that is.
+	// Both clocks may move against the counter from now on: the bound must stay valid until the next update, however late that is.
 	grows := f.interval
 	grows.DriftPPB += slewed
 	bound := grows.Bound() + width
@@ -285,13 +284,13 @@ type look struct{ before, now, after int64 }
 func (l look) width() int64 { return l.after - l.before }
 
 const (
-	// looks are how often a clock is read at most for one reading, narrow is when it is good enough. The machine may stand still between
-	// two instructions, and what was read around such a moment says little.
+	// looks limits the attempts for one reading, narrow is the width in ns at which it is good enough. If the machine is paused between two
+	// instructions, the reading is wide.
 	looks  = 8
 	narrow = 20_000
 )
 
-// lookAt returns the narrowest of some looks at a clock.
+// lookAt returns the narrowest of several readings of a clock.
 func lookAt(id int32) (best look) {
 	for i := range looks {
 		sample := look{read(unix.CLOCK_MONOTONIC_RAW), read(id), read(unix.CLOCK_MONOTONIC_RAW)}
@@ -305,8 +304,8 @@ func lookAt(id int32) (best look) {
 	return best
 }
 
-// ratePPB returns how fast the clock may move against the counter from now on: twice as fast as it did lately, and not slower than by a
-// slew that the kernel may begin at any moment. Looks closer to each other than half a tick say too little of its rate.
+// ratePPB returns how fast the clock may move against the counter from now on: twice the last rate, but at least the slew that the kernel
+// may start at any time. Readings closer than half a tick are too close to measure the rate.
 func (s *slew) ratePPB(apart, raw int64) int64 {
 	elapsed := raw - s.raw
 	if s.known && elapsed < tick.Nanoseconds()/2 {

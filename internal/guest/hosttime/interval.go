@@ -4,25 +4,24 @@ package hosttime
 
 import "math/bits"
 
-// Exchange is one question and its answer: the guest's counter (CLOCK_MONOTONIC_RAW) before it asked and after the answer came,
-// and the host's clock in between, all in nanoseconds.
+// Exchange is a request and its reply: the guest's counter (CLOCK_MONOTONIC_RAW) before the request and after the reply, and the host's
+// clock in between, all in nanoseconds.
 type Exchange struct {
 	AskedRaw, AnsweredRaw   int64
 	ReceivedTAI, RepliedTAI int64
 }
 
-// Interval is what the host's clock may be ahead of the guest's counter.
+// Interval bounds how far the host's clock is ahead of the guest's counter.
 type Interval struct {
-	// DriftPPB is by how many billionths the host's clock may move against the counter.
+	// DriftPPB is the maximum drift of the host's clock against the counter.
 	DriftPPB int64
-	// Least and Most are at the counter At. Before the first exchange Exchanges is 0.
+	// Least and Most are the bounds when the counter is At.
 	Least, Most, At int64
-	// Exchanges counts those that narrowed it, Jumps those that contradicted it: one of both clocks was set, or the machine stood
-	// still.
+	// Exchanges counts valid exchanges, Jumps those that contradicted the interval: a clock was set, or the machine was paused.
 	Exchanges, Jumps uint64
 }
 
-// Advance widens it to what it may be at a later counter.
+// Advance widens the interval to a later counter.
 func (i *Interval) Advance(raw int64) {
 	if raw <= i.At {
 		return
@@ -31,7 +30,7 @@ func (i *Interval) Advance(raw int64) {
 	i.Least, i.Most, i.At = i.Least-grown, i.Most+grown, raw
 }
 
-// drift is by how much both may move apart in a time, rounded up.
+// drift returns the maximum drift in a time, rounded up.
 func (i *Interval) drift(elapsed int64) int64 {
 	high, low := bits.Mul64(uint64(elapsed), uint64(i.DriftPPB))
 	if high >= 1e9 {
@@ -44,8 +43,8 @@ func (i *Interval) drift(elapsed int64) int64 {
 	return int64(quotient)
 }
 
-// Narrow takes an exchange into account, from which on the drift may be another one. Since the last exchange it was the one or the
-// other. One that cannot be, whose readings are not in order, changes nothing but that.
+// Narrow applies an exchange and sets the drift from then on; for the time since the last exchange the larger drift counts. An exchange
+// whose readings are not in order only sets the drift.
 func (i *Interval) Narrow(exchange Exchange, driftPPB int64) {
 	i.DriftPPB = max(i.DriftPPB, driftPPB)
 	i.narrow(exchange)
@@ -54,7 +53,7 @@ func (i *Interval) Narrow(exchange Exchange, driftPPB int64) {
 
 func (i *Interval) narrow(exchange Exchange) {
 	least, most := exchange.RepliedTAI-exchange.AnsweredRaw, exchange.ReceivedTAI-exchange.AskedRaw
-	// Both were true at some moment of the exchange.
+	// Both bounds were valid at some time during the exchange.
 	during := i.drift(max(exchange.AnsweredRaw-exchange.AskedRaw, 0))
 	least, most = least-during, most+during
 	if exchange.AnsweredRaw < exchange.AskedRaw || exchange.RepliedTAI < exchange.ReceivedTAI || least > most {
@@ -73,13 +72,13 @@ func (i *Interval) narrow(exchange Exchange) {
 	i.Exchanges++
 }
 
-// Ahead is the middle, Bound half the width, rounded up.
+// Ahead returns the middle of the interval.
 func (i *Interval) Ahead() int64 { return i.Least + (i.Most-i.Least)/2 }
 
-// Bound is how far Ahead may be from the truth.
+// Bound returns the maximum error of Ahead: half the width, rounded up.
 func (i *Interval) Bound() int64 { return (i.Most - i.Least + 1) / 2 }
 
-// Lasts is for how long the bound stays below a limit without another exchange.
+// Lasts returns how long the bound stays below a limit without another exchange.
 func (i *Interval) Lasts(limit int64) int64 {
 	left := limit - i.Bound()
 	if left <= 0 {

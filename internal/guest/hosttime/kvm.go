@@ -16,25 +16,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kvmName is clock_name of the clock that ptp_kvm makes (drivers/ptp/ptp_kvm_common.c of Linux).
+// kvmName is the clock_name of ptp_kvm's clock (drivers/ptp/ptp_kvm_common.c of Linux).
 const kvmName = "KVM virtual PTP"
 
 // KVM is the host's CLOCK_REALTIME as the kernel of a guest on KVM shows it (ptp_kvm).
 type KVM struct {
-	// Sys and Dev are the folders of the kernel's files and of devices.
+	// Sys and Dev are the paths of sysfs and of the devices.
 	Sys, Dev string
-	// AheadOfUTC is CLOCK_TAI less CLOCK_REALTIME of the host, which the clock does not tell.
+	// AheadOfUTC is CLOCK_TAI - CLOCK_REALTIME of the host, which the clock does not provide.
 	AheadOfUTC time.Duration
-	// Limit is the error above which the guest sends nothing with a transmit time: the host has nobody who would say it.
+	// Limit is the error above which the guest sends nothing with a transmit time; ptp_kvm provides no limit of the host.
 	Limit time.Duration
 	// read reads the clock of an open device.
 	read func(device *os.File) (int64, error)
 }
 
-// DefaultKVMLimit is more than ten times what the assumed drift and slewing add until the clock is read again.
+// DefaultKVMLimit is more than ten times the growth of the bound, by drift and slewing, between two readings.
 const DefaultKVMLimit = time.Millisecond
 
-// NewKVM is that of this machine. Without an offset the host's is that of this machine's kernel, without a limit it is the default.
+// NewKVM returns the clock of this machine. A zero offset uses that of this machine's kernel, a zero limit the default.
 func NewKVM(aheadOfUTC, limit time.Duration) *KVM {
 	if aheadOfUTC == 0 {
 		aheadOfUTC = time.Duration(aheadOf(unix.CLOCK_TAI, unix.CLOCK_REALTIME))
@@ -52,7 +52,7 @@ func readDevice(device *os.File) (int64, error) {
 	return now.Nano(), nil
 }
 
-// Check says why the clock does not tell the host's CLOCK_TAI.
+// Check returns an error if the host's CLOCK_TAI cannot be computed from the clock.
 func (k *KVM) Check() error {
 	if k.AheadOfUTC == 0 {
 		return errors.New("ptp_kvm tells the host's CLOCK_REALTIME, and this machine's kernel does not know how far CLOCK_TAI is ahead; give --tai-offset, exactly " +
@@ -61,7 +61,7 @@ func (k *KVM) Check() error {
 	return nil
 }
 
-// Open opens it as a port whose host answers at once.
+// Open returns a Port that reads the clock.
 func (k *KVM) Open() (Port, error) {
 	path, err := k.find()
 	if err != nil {
@@ -74,10 +74,10 @@ func (k *KVM) Open() (Port, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &kvmPort{of: k, device: device}, nil
+	return &kvmPort{clock: k, device: device}, nil
 }
 
-// find finds the device.
+// find returns the path of the device.
 func (k *KVM) find() (string, error) {
 	folders, err := filepath.Glob(filepath.Join(k.Sys, "class", "ptp", "ptp*"))
 	if err != nil {
@@ -92,38 +92,38 @@ func (k *KVM) find() (string, error) {
 	return "", fmt.Errorf("this machine has no clock %q: it is not on KVM, or its kernel lacks CONFIG_PTP_1588_CLOCK_KVM", kvmName)
 }
 
-// kvmPort answers requests itself.
+// kvmPort answers requests from the clock.
 type kvmPort struct {
-	of     *KVM
+	clock  *KVM
 	device *os.File
 	bytes.Buffer
 }
 
-// Write takes a request, and reads the clock.
+// Write receives a request and buffers the reply.
 func (p *kvmPort) Write(message []byte) (int, error) {
 	var request Request
 	if err := binary.Read(bytes.NewReader(message), binary.LittleEndian, &request); err != nil {
 		return 0, err
 	}
-	now, err := p.of.read(p.device)
+	now, err := p.clock.read(p.device)
 	if err != nil {
 		return 0, fmt.Errorf("read the host's clock: %w", err)
 	}
-	now += p.of.AheadOfUTC.Nanoseconds()
+	now += p.clock.AheadOfUTC.Nanoseconds()
 	// The host does not report how its clock is being adjusted.
 	reply := Reply{
-		Magic: replyMagic, Number: request.Number, ReceivedTAI: now, RepliedTAI: now, AheadOfUTC: p.of.AheadOfUTC.Nanoseconds(), DriftPPB: slewPPB,
-		LimitNs: p.of.Limit.Nanoseconds(),
+		Magic: replyMagic, Number: request.Number, ReceivedTAI: now, RepliedTAI: now, AheadOfUTC: p.clock.AheadOfUTC.Nanoseconds(), DriftPPB: slewPPB,
+		LimitNs: p.clock.Limit.Nanoseconds(),
 	}
 	return len(message), write(&p.Buffer, &reply)
 }
 
 func (p *kvmPort) Close() error { return p.device.Close() }
 
-// SetDeadline has nothing to do: nothing is waited for.
+// SetDeadline does nothing, because reads never block.
 func (*kvmPort) SetDeadline(time.Time) error { return nil }
 
-// OpenEither opens the virtio port of that name, and where there is none the host's clock of KVM.
+// OpenEither opens the virtio port of that name, or ptp_kvm if there is none.
 func OpenEither(port string, kvm *KVM) (Port, error) {
 	return either(func() (Port, error) { return OpenPort(port) }, kvm)
 }

@@ -8,39 +8,39 @@ import (
 	"io"
 )
 
-// PortName is what the virtio port is called, in the guest and on QEMU's command line.
+// PortName is the name of the virtio port, in the guest and on QEMU's command line.
 const PortName = "org.kubernetsn.clock"
 
-// Prefix of a message; the last digit is the version.
+// Magic numbers of messages; the last digit is the version.
 const (
 	requestMagic = 0x3251544b // KTQ2
 	replyMagic   = 0x3252544b // KTR2
 )
 
-// Request asks for the host's time. All of both is little-endian.
+// Request requests the host's time. All fields of both messages are little-endian.
 type Request struct {
 	Magic  uint32
 	Number uint32
 }
 
-// Reply is the answer to the request of that number.
+// Reply is the answer to the request with that number.
 type Reply struct {
 	Magic  uint32
 	Number uint32
-	// ReceivedTAI and RepliedTAI are readings of the host's CLOCK_TAI after the request came, and before the reply left.
+	// ReceivedTAI and RepliedTAI are the host's CLOCK_TAI after the request arrived and before the reply was sent.
 	ReceivedTAI, RepliedTAI int64
-	// AheadOfUTC is CLOCK_TAI less CLOCK_REALTIME of the host, in nanoseconds.
+	// AheadOfUTC is CLOCK_TAI - CLOCK_REALTIME of the host, in nanoseconds.
 	AheadOfUTC int64
-	// DriftPPB is by how many billionths the host's clock may move against its counter until the next reply.
+	// DriftPPB is the maximum drift of the host's clock against its counter until the next reply.
 	DriftPPB int64
-	// LimitNs is the error above which the guest shall send nothing with a transmit time; 0: there is no limit.
+	// LimitNs is the error above which the guest must not send frames with a transmit time; 0 is no limit.
 	LimitNs int64
 }
 
-// stream finds messages among bytes, of which some may have been lost or left over.
+// stream finds messages in a byte stream, of which a part may be lost or left over.
 type stream struct{ *bufio.Reader }
 
-// next reads one that begins with the magic number.
+// next reads the next message with the magic number.
 func (s stream) next(magic uint32, into any) error {
 	for {
 		start, err := s.Peek(4)

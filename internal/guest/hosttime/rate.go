@@ -5,22 +5,22 @@ package hosttime
 import "golang.org/x/sys/unix"
 
 const (
-	// slewPPB is how fast the kernel slews a clock by adjtime(3), a phase-locked loop or a frequency within its ordinary limits: what
-	// may begin at any moment.
+	// slewPPB is the fastest slew of the kernel by adjtime(3), its phase-locked loop or a frequency within its limits, which may start at any
+	// time.
 	slewPPB = 500_000
-	// usualTick is what a tick of USER_HZ adds to the clock, in microseconds; each microsecond more makes it faster by 100 ppm.
+	// usualTick is the default length of a tick in microseconds; each further microsecond makes the clock 100 ppm faster.
 	usualTick = 10_000
 	tickPPB   = 100_000
-	// freqBits are those behind the point of struct timex's freq, which is in millionths.
+	// freqBits is the number of fraction bits of struct timex's freq, which is in ppm.
 	freqBits = 16
 )
 
-// clockDrift is by how many billionths this machine's clock may move against its counter in the next moments: as it is set now, by
-// which chronyd slews it by more than the kernel itself would, and what may come in addition.
+// clockDrift returns the maximum drift of this machine's clock against its counter in ppb: its present rate, which chronyd may set, and
+// slewPPB in addition.
 func clockDrift() int64 {
 	var state unix.Timex
 	if _, err := unix.Adjtimex(&state); err != nil {
-		return slewPPB // it only fails for what is set
+		return slewPPB // fails only for invalid changes, and there are none
 	}
 	rate := state.Freq*1000>>freqBits + (state.Tick-usualTick)*tickPPB
 	return slewPPB + max(rate, -rate)

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// burst requests are answered at once; a guest that goes on asking gets an answer each pause.
+	// burst is the number of requests that are answered at once; then each answer is delayed by pause.
 	burst = 32
 	pause = 10 * time.Millisecond
-	// again is when to look for a virtual machine that is not there.
+	// again is the interval between attempts to connect to a virtual machine.
 	again = time.Second
 )
 
-// Serve answers a guest until the connection or ctx ends, which closes the connection.
+// Serve answers a guest until the connection ends or ctx is done. It closes the connection.
 func Serve(ctx context.Context, connection io.ReadWriteCloser, limit time.Duration) error {
 	stop := context.AfterFunc(ctx, func() { _ = connection.Close() })
 	defer stop()
@@ -47,7 +47,7 @@ func Serve(ctx context.Context, connection io.ReadWriteCloser, limit time.Durati
 	}
 }
 
-// paced makes a guest wait that sends without end, whatever it sends.
+// paced limits the rate of reads, whatever the guest sends.
 type paced struct {
 	io.Reader
 	reads int
@@ -65,8 +65,8 @@ func (p *paced) Read(into []byte) (int, error) {
 	return p.Reader.Read(into)
 }
 
-// ServeAt answers the guest whose virtual machine listens at a unix socket, as QEMU does for a character device, until ctx ends.
-// The machine may come and go.
+// ServeAt connects to the unix socket of a virtual machine's character device, as QEMU provides it, and answers the guest until ctx is
+// done. It reconnects when the machine restarts.
 func ServeAt(ctx context.Context, socket string, limit time.Duration, log *slog.Logger) error {
 	absent := false
 	for ctx.Err() == nil {
@@ -87,14 +87,14 @@ func ServeAt(ctx context.Context, socket string, limit time.Duration, log *slog.
 	return nil
 }
 
-// read is a clock in nanoseconds.
+// read returns a clock in nanoseconds.
 func read(clock int32) int64 {
 	var now unix.Timespec
-	_ = unix.ClockGettime(clock, &now) // no error for clocks that there are
+	_ = unix.ClockGettime(clock, &now) // cannot fail for existing clocks
 	return now.Nano()
 }
 
-// aheadOf is one clock less another, both set in whole seconds apart.
+// aheadOf returns the difference of two clocks, which is a whole number of seconds.
 func aheadOf(value, other int32) int64 {
 	return (time.Duration(read(value)-read(other)) * time.Nanosecond).Round(time.Second).Nanoseconds()
 }

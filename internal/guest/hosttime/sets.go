@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchSets tells each time that CLOCK_REALTIME, and with it CLOCK_TAI, was set, until ctx ends (timerfd_create(2),
-// TFD_TIMER_CANCEL_ON_SET): it calls a function, in a goroutine of its own, and then writes to the channel.
+// watchSets calls atOnce, in its own goroutine, each time that CLOCK_REALTIME and thus CLOCK_TAI is set, and then writes to the channel,
+// until ctx is done (timerfd_create(2), TFD_TIMER_CANCEL_ON_SET).
 func watchSets(ctx context.Context, atOnce func()) (<-chan struct{}, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_REALTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
 	if err != nil {
@@ -20,7 +20,7 @@ func watchSets(ctx context.Context, atOnce func()) (<-chan struct{}, error) {
 	arm := func() error {
 		never := unix.ItimerSpec{Value: unix.Timespec{Sec: 1 << 40}}
 		err := unix.TimerfdSettime(fd, unix.TFD_TIMER_ABSTIME|unix.TFD_TIMER_CANCEL_ON_SET, &never, nil)
-		if errors.Is(err, unix.ECANCELED) { // it was set since; the timer is armed
+		if errors.Is(err, unix.ECANCELED) { // the clock was set meanwhile; the timer is armed
 			return nil
 		}
 		return err
@@ -42,7 +42,7 @@ func watchSets(ctx context.Context, atOnce func()) (<-chan struct{}, error) {
 			atOnce()
 			select {
 			case set <- struct{}{}:
-			default: // there is one that nobody has seen yet
+			default: // an earlier one is still unread
 			}
 		}
 	}()

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// WriteFragment writes the options of some parts in the form of a fragment of a kernel's configuration, as the kernel's
-// merge_config.sh and the builder of Kata's guest kernels take it. All are built in: such kernels load no modules.
+// WriteFragment writes the options of parts as a fragment of a kernel's configuration, for the kernel's merge_config.sh and the builder of
+// Kata's guest kernels. All options are built in, because such kernels load no modules.
 func WriteFragment(to io.Writer, parts []Part) error {
 	var last string
 	for _, option := range Options {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kernelconfig says which options the kernel of a virtual machine needs for time-sensitive networking, and compares a
-// kernel's configuration with them. One list serves both the fragment for a kernel's builder and the comparison.
+// Package kernelconfig lists the options that the kernel of a virtual machine needs for time-sensitive networking, writes them as a
+// fragment of a kernel's configuration, and compares a configuration with them.
 package kernelconfig
 
-// Part is what options are for.
+// Part is a feature that needs options.
 type Part string
 
 // Parts of time-sensitive networking in a virtual machine.
@@ -15,25 +15,25 @@ const (
 	Released Part = "released"
 	// Clock is for the machine's clock: PTP on a card of its own, and that of the host.
 	Clock Part = "clock"
-	// Card is for network cards that are passed through.
+	// Card is for passed-through network cards.
 	Card Part = "card"
 )
 
-// Parts are all of them.
+// Parts lists all parts.
 var Parts = []Part{Held, Released, Clock, Card}
 
-// Option is one of the kernel.
+// Option is a kernel option.
 type Option struct {
-	// Name is without CONFIG_.
+	// Name is the name without CONFIG_.
 	Name string
 	Part Part
-	// For says what does not work without it.
+	// For describes what does not work without the option.
 	For string
-	// Comfort tells that all works without it.
+	// Comfort is set if the option is not required.
 	Comfort bool
 }
 
-// Options are all, in the order of the fragment.
+// Options lists all options, in the order of the fragment.
 var Options = []Option{
 	{Name: "VIRTIO_NET", Part: Held, For: "the machine's network device"},
 	{Name: "NET_SCHED", Part: Held, For: "queueing disciplines"},

@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Config has the options of a kernel that are built in or modules, without CONFIG_.
+// Config has the options of a kernel that are built in or modules, by name without CONFIG_.
 type Config map[string]bool
 
-// Read reads a configuration of the form of .config.
+// Read reads a configuration in the format of .config.
 func Read(from io.Reader) (Config, error) {
 	config := Config{}
 	lines := bufio.NewScanner(from)
@@ -37,7 +37,7 @@ func Read(from io.Reader) (Config, error) {
 	return config, nil
 }
 
-// ReadFile reads one from a file, which gzip may have packed.
+// ReadFile reads a configuration from a file, which may be compressed with gzip.
 func ReadFile(path string) (config Config, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -56,7 +56,7 @@ func ReadFile(path string) (config Config, err error) {
 	return config, nil
 }
 
-// ReadRunning reads that of the kernel that runs, where it shows it or a file of the distribution has it.
+// ReadRunning reads the configuration of the running kernel, from the kernel itself or from a file of the distribution.
 func ReadRunning() (Config, error) {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
@@ -74,7 +74,7 @@ func ReadRunning() (Config, error) {
 		release, strings.Join(places[1:], " and "))
 }
 
-// Missing are the options of some parts that a kernel lacks.
+// Missing returns the required options of parts that a kernel lacks.
 func (c Config) Missing(parts []Part) (missing []Option) {
 	for _, option := range Options {
 		if slices.Contains(parts, option.Part) && !option.Comfort && !c[option.Name] {
