@@ -104,7 +104,7 @@ func (k *nodeKeys) publishedTo(statement *Trusted) bool {
 }
 
 // generationToAnnounce returns the generation of a sender by which it sends to all peers, or an earlier one until it does, as far as the
-// peers that are told of both accept both. It does not wait for silent peers, which have not been told of any. It never goes back: what was
+// peers with both statements accept both. It does not wait for silent peers, which have got none. It never goes back: what was
 // announced was in use everywhere else.
 func (k *nodeKeys) generationToAnnounce(by *security.Outgoing, sender security.Sender, given map[netip.Addr]*handed, peers *peerState, w *wants) int64 {
 	sends := int64(by.Generation())

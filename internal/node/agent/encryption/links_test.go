@@ -31,7 +31,7 @@ type linkWorld struct {
 	// withheld are nodes whose keys are not published; carryKeys changes the keys of others.
 	withheld  map[string]bool
 	carryKeys func(*v1alpha1.LinkNodeKeys)
-	said      map[string]*v1alpha1.LinkNodeKeys
+	announced map[string]*v1alpha1.LinkNodeKeys
 	unknown   bool
 	// status is that of the links.
 	status v1alpha1.TSNLinkStatus
@@ -47,7 +47,7 @@ func newLinkWorld(t *testing.T, asked string) *linkWorld {
 	w := &linkWorld{
 		world: &world{t: t, now: time.Unix(1e9, 0), sent: map[[security.KeyBytes]byte]string{}}, asked: asked,
 		keys: map[string]*clusterkey.Private{}, pinned: map[string]*clusterkey.Private{}, withheld: map[string]bool{}, changes: map[string]int{},
-		carryKeys: func(*v1alpha1.LinkNodeKeys) {}, said: map[string]*v1alpha1.LinkNodeKeys{}, status: admitted,
+		carryKeys: func(*v1alpha1.LinkNodeKeys) {}, announced: map[string]*v1alpha1.LinkNodeKeys{}, status: admitted,
 	}
 	for _, cluster := range []string{"north", "south"} {
 		key, err := clusterkey.New()
@@ -67,11 +67,11 @@ func newLinkWorld(t *testing.T, asked string) *linkWorld {
 func (w *linkWorld) start(n *node) {
 	n.start()
 	n.State = func() network.Cluster {
-		own := clusterOfNode[n.name]
+		ownCluster := clusterOfNode[n.name]
 		state := &v1alpha1.TSNNode{}
 		for cluster, key := range w.pinned {
 			name := cluster
-			if cluster == own {
+			if cluster == ownCluster {
 				name = ""
 			}
 			state.Spec.ClusterKeys = append(state.Spec.ClusterKeys, v1alpha1.ClusterKey{Cluster: name, PublicKey: key.Public().String()})
@@ -97,9 +97,9 @@ func (w *linkWorld) links() []*v1alpha1.TSNLink {
 	return all
 }
 
-func (w *linkWorld) end(of int) v1alpha1.LinkEnd {
-	n := w.nodes[of]
-	return v1alpha1.LinkEnd{Cluster: clusterOfNode[n.name], Node: n.name, NodeAddress: n.address.String(), NodeKeys: w.said[n.name]}
+func (w *linkWorld) end(index int) v1alpha1.LinkEnd {
+	n := w.nodes[index]
+	return v1alpha1.LinkEnd{Cluster: clusterOfNode[n.name], Node: n.name, NodeAddress: n.address.String(), NodeKeys: w.announced[n.name]}
 }
 
 // publish does what operators and the hub do with what nodes announce.
@@ -107,13 +107,13 @@ func (w *linkWorld) publish() {
 	for _, n := range w.nodes {
 		ownAnnouncement := n.Judge.Announced()
 		if w.withheld[n.name] || len(ownAnnouncement.Keys) == 0 && ownAnnouncement.Unavailable == "" {
-			delete(w.said, n.name)
+			delete(w.announced, n.name)
 			continue
 		}
 		keys := &v1alpha1.LinkNodeKeys{Keys: ownAnnouncement.Keys, Sender: ownAnnouncement.Sender, CannotEncrypt: ownAnnouncement.Unavailable != "", Sequence: w.nextSequence()}
 		w.keys[clusterOfNode[n.name]].SignLinkNode(n.name, n.address.String(), keys)
 		w.carryKeys(keys)
-		w.said[n.name] = keys
+		w.announced[n.name] = keys
 	}
 }
 
@@ -129,14 +129,14 @@ func (w *linkWorld) settle() {
 }
 
 // state is how a node says that links to the other one are encrypted.
-func (w *linkWorld) state(of int) LinkState {
-	here, there := w.end(of), w.end(1-of)
-	return w.nodes[of].Judge.Link(LinkMode(w.asked == v1alpha1.EncryptionRequired), &here, &there)
+func (w *linkWorld) state(index int) LinkState {
+	here, there := w.end(index), w.end(1-index)
+	return w.nodes[index].Judge.Link(LinkMode(w.asked == v1alpha1.EncryptionRequired), &here, &there)
 }
 
 // sends tells whether kernel and ktsnd of a node have keys for the other one.
-func (w *linkWorld) sends(of int) bool {
-	from, to := w.nodes[of], w.nodes[1-of]
+func (w *linkWorld) sends(index int) bool {
+	from, to := w.nodes[index], w.nodes[1-index]
 	for name, state := range from.kernel.states {
 		if !state.Incoming && name.To == to.address {
 			return from.kernel.peers.Has(to.address) && from.ktsnd.using(to.address) != nil
@@ -147,9 +147,9 @@ func (w *linkWorld) sends(of int) bool {
 
 func (w *linkWorld) mustSend(what string) {
 	w.t.Helper()
-	for of := range w.nodes {
-		if !w.sends(of) || w.state(of) != (LinkState{}) {
-			w.t.Errorf("%s, %s does not send encrypted: %+v, %v", what, w.nodes[of].name, w.state(of), w.nodes[of].err)
+	for index := range w.nodes {
+		if !w.sends(index) || w.state(index) != (LinkState{}) {
+			w.t.Errorf("%s, %s does not send encrypted: %+v, %v", what, w.nodes[index].name, w.state(index), w.nodes[index].err)
 		}
 	}
 }
@@ -161,8 +161,8 @@ func TestLinksBetweenClustersAreEncrypted(t *testing.T) {
 			t.Errorf("before anybody looked it says %+v", linkState)
 		}
 		w.nodes[0].look()
-		if is := w.state(0); w.sends(0) || !strings.Contains(is.Silent, "node south/node2 has not announced keys yet") {
-			t.Errorf("before keys are known it says %+v", is)
+		if state := w.state(0); w.sends(0) || !strings.Contains(state.Silent, "node south/node2 has not announced keys yet") {
+			t.Errorf("before keys are known it says %+v", state)
 		}
 		w.settle()
 		w.mustSend(asked)

@@ -276,7 +276,7 @@ func TestOlderStatementsByNewLinks(t *testing.T) {
 	w.settle()
 	w.mustSend("before")
 	a, b := w.nodes[0], w.nodes[1]
-	old, first := w.said[b.name].DeepCopy(), b.keys.ring.Current().Public
+	old, first := w.announced[b.name].DeepCopy(), b.keys.ring.Current().Public
 	for range 12 {
 		w.pass(10 * time.Minute)
 		w.settle()
@@ -292,13 +292,13 @@ func TestOlderStatementsByNewLinks(t *testing.T) {
 		if restart {
 			w.start(a)
 		}
-		newest := w.said[b.name]
-		w.said[b.name] = old
+		newest := w.announced[b.name]
+		w.announced[b.name] = old
 		a.Links = links
 		if a.look(); a.uses(b, first) || !strings.Contains(w.state(0).Silent, "is older than what was accepted before") {
 			t.Errorf("%s, it says %+v; the old key is used: %v", name, w.state(0), a.uses(b, first))
 		}
-		w.said[b.name] = newest
+		w.announced[b.name] = newest
 		if a.look(); strings.Contains(w.state(0).Silent, "is older") {
 			t.Errorf("%s, of the newest statement it says %+v", name, w.state(0))
 		}

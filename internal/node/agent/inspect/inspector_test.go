@@ -123,7 +123,7 @@ func TestHugeFilesAreReadInPart(t *testing.T) {
 	huge := strings.Repeat("7f00-7f01 r-xp 0 0:1 1 /some/where\n", mappingsMax/30)
 	for name, test := range map[string]struct {
 		environment, maps string
-		found             int
+		programs          int
 	}{
 		"mappings without an end":             {podPreload, huge, 0},
 		"the library at the end of many":      {podPreload, huge[:mappingsMax/2] + libraryName, 0},
@@ -135,7 +135,7 @@ func TestHugeFilesAreReadInPart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			process(t, dir, 17, podCgroup, test.environment, test.maps, program)
-			if messages, err := newInspector(t, dir).Without(t.Context(), podUID); err != nil || len(messages) != test.found {
+			if messages, err := newInspector(t, dir).Without(t.Context(), podUID); err != nil || len(messages) != test.programs {
 				t.Errorf("said %q, %v", messages, err)
 			}
 		})
