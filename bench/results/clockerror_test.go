@@ -9,7 +9,7 @@ import (
 
 func ns(value int64) *int64 { return &value }
 
-func TestErrorOfALatencyIsThatOfBothClocks(t *testing.T) {
+func TestClockErrorOf(t *testing.T) {
 	tooLarge := ClockErrorOf(ns(1_000_000), ns(2_000_000))
 	tooLarge.Doubt = "too large"
 	for name, test := range map[string]struct {
@@ -36,7 +36,7 @@ func TestErrorOfALatencyIsThatOfBothClocks(t *testing.T) {
 	}
 }
 
-func TestWorstOfSeveralAlternationsCounts(t *testing.T) {
+func TestWorstClock(t *testing.T) {
 	doubted := ClockErrorOf(ns(1), ns(1))
 	doubted.Doubt, doubted.AnyClock = "why", true
 	for name, test := range map[string]struct {

@@ -4,7 +4,7 @@ package results
 
 import "testing"
 
-func TestNumbersHaveThreeDigits(t *testing.T) {
+func TestMicros(t *testing.T) {
 	for ns, want := range map[int64]string{0: "0.00", 10: "0.01", -250: "-0.25", 9_990: "9.99", 12_340: "12.3",
 		-12_340: "-12.3", 123_400: "123", 27_557_352: "27557"} {
 		if got := Micros(ns); got != want {
@@ -13,7 +13,7 @@ func TestNumbersHaveThreeDigits(t *testing.T) {
 	}
 }
 
-func TestAmountsHaveTheirUnit(t *testing.T) {
+func TestAmount(t *testing.T) {
 	for unit, want := range map[string]string{UnitNs: "0.20 µs", UnitMessages: "200", UnitCores: "200.0000", UnitRatio: "200.00"} {
 		figure := Figure{Unit: unit}
 		if got := figure.Amount(200); got != want {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestMessagesOfEarlierBenchesAreRead(t *testing.T) {
+func TestReadMessagesOfOlderBench(t *testing.T) {
 	text := earlierColumns + "\ndirect,plain,64,1000,1,0,7,1000,700,701,1001,1002,1009,0\n"
 	got, err := ReadMessages(bufio.NewReader(strings.NewReader(text)))
 	if err != nil || len(got) != 1 || got[0] != (Message{0, 7, 1000, 700, 701, 1001, 1002, 1009, 0, 0}) {
@@ -19,7 +19,7 @@ func TestMessagesOfEarlierBenchesAreRead(t *testing.T) {
 	}
 }
 
-func TestMessagesOfMachinesAreInTimeWhenTheyAreHandedOverAhead(t *testing.T) {
+func TestInTime(t *testing.T) {
 	const due = 1_000_000_000
 	for name, test := range map[string]struct {
 		message Message
@@ -36,7 +36,7 @@ func TestMessagesOfMachinesAreInTimeWhenTheyAreHandedOverAhead(t *testing.T) {
 	}
 }
 
-func TestTheRelayIsOnTheSendingSideOfAMachine(t *testing.T) {
+func TestSendingCoresIncludeRelay(t *testing.T) {
 	d := Distributions{CPUCores: map[string]float64{"talker": 0.2, "ktsnd": 0.02, "relay": 0.01, "listener": 0.5}}
 	if d.AddSendingCores(PathGuestTap); d.SendingCores == nil || *d.SendingCores < 0.2299 || *d.SendingCores > 0.2301 {
 		t.Errorf("got %v", d.SendingCores)

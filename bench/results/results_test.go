@@ -14,7 +14,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 )
 
-func TestSummaryHasTheFieldsOfTheSchema(t *testing.T) {
+func TestSummaryMatchesSchema(t *testing.T) {
 	run := &Run{Path: "direct", Workload: WorkloadPlain, PayloadBytes: 64, CycleNs: 1_000_000,
 		Distributions: Distributions{Latency: &stats.Summary{}, Jitter: &stats.Jitter{},
 			CPUCores: map[string]float64{"ktsnd": 0.1}}}
@@ -35,7 +35,7 @@ func TestSummaryHasTheFieldsOfTheSchema(t *testing.T) {
 	}
 }
 
-func TestAlternationsArePooled(t *testing.T) {
+func TestPoolCounts(t *testing.T) {
 	two, three := uint64(2), uint64(3)
 	counts := PoolCounts([]Alternation{
 		{Counts: Counts{Sent: 10, Received: 9, Lost: 1, Late: &two}},
@@ -49,7 +49,7 @@ func TestAlternationsArePooled(t *testing.T) {
 	}
 }
 
-func TestFramesOfAClassArePooled(t *testing.T) {
+func TestPoolGates(t *testing.T) {
 	three, four := 3, 4
 	first := Alternation{Counts: Counts{CompetingFrames: &three, Gates: []GateFrames{
 		{TrafficClass: 7, CloseNs: 300, Sent: 10, Frames: 10, Cycles: 12, OutsideWindow: 1, TransmissionOverrun: 2}}}}
@@ -70,7 +70,7 @@ func TestFramesOfAClassArePooled(t *testing.T) {
 	}
 }
 
-func TestMedianCoversEveryDistribution(t *testing.T) {
+func TestMedianOf(t *testing.T) {
 	var alternations []Alternation
 	for _, value := range []int64{3, 1, 2} {
 		summary := &stats.Summary{P50: value}
@@ -89,7 +89,7 @@ func TestMedianCoversEveryDistribution(t *testing.T) {
 	}
 }
 
-func TestMessagesAreWrittenWithGapsWhereNothingWasSeen(t *testing.T) {
+func TestWriteMessagesWithGaps(t *testing.T) {
 	var text strings.Builder
 	writer := NewMessageWriter(&text)
 	err := errors.Join(
@@ -104,7 +104,7 @@ func TestMessagesAreWrittenWithGapsWhereNothingWasSeen(t *testing.T) {
 	}
 }
 
-func TestMessagesAreReadAsTheyWereWritten(t *testing.T) {
+func TestMessagesRoundTrip(t *testing.T) {
 	want := []Message{{0, 0, 1000, 700, 701, 1001, 1002, 1009, 0, 0}, {3, 4294967295, 2000, 2001, 2003, 0, 0, 0, 105, 1995}}
 	var text strings.Builder
 	writer := NewMessageWriter(&text)
@@ -129,14 +129,14 @@ func TestMessagesAreReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-func TestStolenTimeIsRead(t *testing.T) {
+func TestStolenTime(t *testing.T) {
 	stolen, err := StolenTime()
 	if err != nil || stolen < 0 {
 		t.Errorf("got %v, %v", stolen, err)
 	}
 }
 
-func TestHostIsDescribed(t *testing.T) {
+func TestDescribeHost(t *testing.T) {
 	host, err := DescribeHost(time.Unix(1_700_000_000, 5))
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +146,7 @@ func TestHostIsDescribed(t *testing.T) {
 	}
 }
 
-func TestProcessorTimeOfTheSendingSideIsThatOfItsPrograms(t *testing.T) {
+func TestAddSendingCores(t *testing.T) {
 	alternations := make([]Alternation, 5)
 	paths := []string{PathHostSpin, PathDirect, PathOVS, PathHost, PathTSN}
 	for i, cores := range []map[string]float64{
@@ -176,7 +176,7 @@ func TestProcessorTimeOfTheSendingSideIsThatOfItsPrograms(t *testing.T) {
 	}
 }
 
-func TestPathsThatSpinHaveTheRouteOfThoseThatSleep(t *testing.T) {
+func TestRoute(t *testing.T) {
 	for path, route := range map[string]string{"kernel-vxlan-spin": "kernel-vxlan", "host-spin": "host", "kernel-vxlan": "kernel-vxlan", "direct": "direct"} {
 		if Route(path) != route || Spins(path) != (path != route) {
 			t.Errorf("path %s has route %s, and spins: %v", path, Route(path), Spins(path))

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestUsageIsAddedUp(t *testing.T) {
+func TestUsageOf(t *testing.T) {
 	const second = int64(time.Second)
 	sample := func(pod, uid string, at, cpu, memory int64) UsageSample {
 		return UsageSample{Node: "n", Pod: pod, UID: uid, TimeNs: at * second, CPUNs: cpu * second / 10, MemoryBytes: memory}

@@ -73,7 +73,7 @@ func writeProfile(t *testing.T, text string) string {
 	return path
 }
 
-func TestQuickBenchMeasuresReportsAndJudges(t *testing.T) {
+func TestQuickBench(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "quick")
 	started := startBench(t, "quick", out, "--assert", "direct.early == 0 && direct.gates.lost == 0")
 	if err := finishDemo(t, started); err != nil {
@@ -180,7 +180,7 @@ func awaitRuns(t *testing.T, started *process.Process, out string, count int) {
 	})
 }
 
-func TestBenchThatIsStoppedGoesOnWhereItWas(t *testing.T) {
+func TestStoppedBenchContinues(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "interrupted": syscall.SIGINT} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -219,7 +219,7 @@ func TestBenchThatIsStoppedGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-func TestBenchRefusesWhatItCannotDo(t *testing.T) {
+func TestBenchErrors(t *testing.T) {
 	out := t.TempDir()
 	running := startBench(t, writeProfile(t, smallProfile), out)
 	awaitRuns(t, running, out, 1)
@@ -283,7 +283,7 @@ repetitions: 2
 samplers: on
 `
 
-func TestMessagesHaveTheWindowOfTheProfile(t *testing.T) {
+func TestBenchWithWindow(t *testing.T) {
 	out := t.TempDir()
 	profile := writeProfile(t, windowProfile)
 	victim := startBench(t, profile, out)
@@ -348,7 +348,7 @@ with:
   lasts: 500ms
 `
 
-func TestScaleOfFlowsAndPodsIsMeasuredAndGoesOnWhereItWas(t *testing.T) {
+func TestStoppedScaleContinues(t *testing.T) {
 	profile, out := writeProfile(t, shortScale), t.TempDir()
 	victim := startBench(t, profile, out)
 	awaitRuns(t, victim, out, 3) // the fourth of each repetition has the pods

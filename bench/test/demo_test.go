@@ -179,7 +179,7 @@ func TestDemoMeasuresAndLeavesNothing(t *testing.T) {
 	checkNoTraces(t, demo.PID())
 }
 
-func TestDemoMeasuresTheWayThroughOpenVSwitch(t *testing.T) {
+func TestDemoWithOpenVSwitch(t *testing.T) {
 	if _, err := ovsnode.Program(); err != nil {
 		testlab.Missing(t, err.Error())
 	}
@@ -193,7 +193,7 @@ func TestDemoMeasuresTheWayThroughOpenVSwitch(t *testing.T) {
 }
 
 // The kernel's number of hugepages cannot be changed where the demo sees it, as in a container.
-func TestDemoWithoutHugepagesSaysSoAndMeasuresTheRest(t *testing.T) {
+func TestDemoWithoutHugepages(t *testing.T) {
 	if _, err := ovsnode.Program(); err != nil {
 		testlab.Missing(t, err.Error())
 	}
@@ -210,7 +210,7 @@ func TestDemoWithoutHugepagesSaysSoAndMeasuresTheRest(t *testing.T) {
 	checkResults(t, out, "plain direct")
 }
 
-func TestDemoMeasuresTheWorkloadsItIsAskedFor(t *testing.T) {
+func TestDemoWorkloads(t *testing.T) {
 	out := t.TempDir()
 	if err := finishDemo(t, startDemo(t, out, "--workloads", "gates-saturated")); err != nil {
 		t.Fatal(err)
@@ -230,7 +230,7 @@ func finishDemo(t *testing.T, demo *process.Process) error {
 	}
 }
 
-func TestDemoThatIsStoppedLeavesNothing(t *testing.T) {
+func TestStoppedDemoLeavesNothing(t *testing.T) {
 	for name, test := range map[string]struct {
 		signal    syscall.Signal
 		workloads string
@@ -267,7 +267,7 @@ func TestDemoThatIsStoppedLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestDemoThatIsKilledIsCleanedUpByTheNext(t *testing.T) {
+func TestNextDemoCleansUpAfterKill(t *testing.T) {
 	victim := startDemo(t, t.TempDir())
 	awaitTalker(t, victim, "talker")
 	if err := syscall.Kill(victim.PID(), syscall.SIGKILL); err != nil {
@@ -289,7 +289,7 @@ func TestDemoThatIsKilledIsCleanedUpByTheNext(t *testing.T) {
 	checkNoTraces(t, victim.PID())
 }
 
-func TestTwoDemosAtOnceDoNotMeet(t *testing.T) {
+func TestConcurrentDemosAreSeparate(t *testing.T) {
 	outs := []string{t.TempDir(), t.TempDir()}
 	var demos []*process.Process
 	for _, out := range outs {

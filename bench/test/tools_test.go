@@ -85,7 +85,7 @@ func rowsOf(t *testing.T, summary *results.Summary, section, table string, cells
 	return nil
 }
 
-func TestThroughputIsInterruptedGoesOnAndIsReported(t *testing.T) {
+func TestThroughputContinuesAfterInterruption(t *testing.T) {
 	needTools(t, "iperf3", "ping")
 	out := filepath.Join(t.TempDir(), "bench")
 	first, output := benchCommand(t, shortThroughput, out)
@@ -132,7 +132,7 @@ func TestThroughputIsInterruptedGoesOnAndIsReported(t *testing.T) {
 	}
 }
 
-func TestLinksAreMeasuredAndReported(t *testing.T) {
+func TestLinks(t *testing.T) {
 	needTools(t, "iperf3", "ping")
 	program(t, "ktsn-test-sctp")
 	out := filepath.Join(t.TempDir(), "bench")
@@ -182,7 +182,7 @@ func runFiles(t *testing.T, out string) []string {
 }
 
 // Twenty runs of three seconds, in which ddsperf mostly waits, and of which no figure is looked at.
-func TestDDSIsMeasuredAndReported(t *testing.T) {
+func TestDDS(t *testing.T) {
 	t.Parallel()
 	needTools(t, "ddsperf", "openssl")
 	out := filepath.Join(t.TempDir(), "bench")
@@ -212,7 +212,7 @@ func TestDDSIsMeasuredAndReported(t *testing.T) {
 	}
 }
 
-func TestAProgramThatIsMissingIsNamed(t *testing.T) {
+func TestMissingProgramIsReported(t *testing.T) {
 	for name, test := range map[string]struct{ profile, want string }{
 		"iperf3": {"paths: [host]\nexperiment: throughput\nwith: {tests: [udp]}\n", "iperf3 is not installed here; as root: apt-get install iperf3"},
 		"ping":   {"paths: [host]\nexperiment: throughput\nwith: {tests: [ping]}\n", "ping is not installed here; as root: apt-get install iputils-ping"},

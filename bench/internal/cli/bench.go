@@ -96,7 +96,7 @@ func newBenchRun(env *commandline.Environment) *cobra.Command {
 	return command
 }
 
-// checkFlags finds options of a cluster without one, and the other way round.
+// checkFlags rejects options of a cluster without one, and the other way round.
 func (b *benchRun) checkFlags(flags *pflag.FlagSet) error {
 	if b.cluster.Kubeconfig != "" {
 		for name, why := range map[string]string{"bin-dir": "a cluster has its own programs", "target": "a cluster is a target of its own"} {
@@ -117,7 +117,7 @@ func (b *benchRun) checkFlags(flags *pflag.FlagSet) error {
 	return nil
 }
 
-// means are those of the target that was asked for.
+// means returns those of the requested target.
 func (b *benchRun) means() *engine.Means {
 	if b.cluster.Kubeconfig != "" {
 		return engine.Cluster
@@ -156,7 +156,7 @@ func checkAssertions(assertions []string) error {
 	return nil
 }
 
-// measure makes all runs that are missing, and leaves nothing of its own but the store.
+// measure performs all missing runs, and leaves nothing but the store.
 func (b *benchRun) measure(ctx context.Context, profile *engine.Profile) (_ *engine.Store, err error) {
 	progress := b.env.Stderr
 	if b.quiet {
@@ -195,7 +195,7 @@ func (b *benchRun) measure(ctx context.Context, profile *engine.Profile) (_ *eng
 	return store, nil
 }
 
-// open makes the target, having removed what an earlier one left whose process was killed.
+// open opens the target, after removing leftovers of a killed bench.
 func (b *benchRun) open(ctx context.Context, profile *engine.Profile, progress io.Writer) (engine.Target, error) {
 	if profile.OnTestbed() {
 		return b.openTestbed(ctx, profile, progress)
@@ -239,7 +239,7 @@ func (b *benchRun) open(ctx context.Context, profile *engine.Profile, progress i
 	return target, nil
 }
 
-// openTestbed makes the target of an experiment that is made on paths of its own.
+// openTestbed opens the target of an experiment with its own paths.
 func (b *benchRun) openTestbed(ctx context.Context, profile *engine.Profile, progress io.Writer) (engine.Target, error) {
 	if profile.Target == engine.Cluster.Name {
 		target, err := clustertarget.OpenTools(ctx, b.cluster, profile, func(message string) { fmt.Fprintln(progress, message) })
@@ -260,7 +260,7 @@ func (b *benchRun) openTestbed(ctx context.Context, profile *engine.Profile, pro
 	return target, nil
 }
 
-// leaveOVS leaves path ovs out where it cannot be had, unless nothing else was asked for.
+// leaveOVS leaves path ovs out if it is not available, unless nothing else was requested.
 func leaveOVS(ctx context.Context, profile *engine.Profile) error {
 	if !slices.Contains(profile.Paths, results.PathOVS) {
 		return nil
@@ -276,7 +276,7 @@ func leaveOVS(ctx context.Context, profile *engine.Profile) error {
 	return nil
 }
 
-// interrupted says what to do next when somebody stopped the bench.
+// interrupted explains how to continue an interrupted bench.
 func (b *benchRun) interrupted(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("the bench was stopped before its end; what was measured is in %s: the same command goes on with it, and "+
@@ -301,7 +301,7 @@ func (b *benchRun) conclude(store *engine.Store) error {
 	return judge(measurement.Summary)
 }
 
-// reported computes everything about a store.
+// reported computes the summary of a store.
 func reported(store *engine.Store, assertions []string) (*report.Measurement, error) {
 	summary, series, err := engine.Collect(store)
 	if err != nil {
@@ -315,8 +315,8 @@ func reported(store *engine.Store, assertions []string) (*report.Measurement, er
 	return &report.Measurement{Summary: summary, Series: series}, nil
 }
 
-// assertAll judges. What cannot be judged, because it names what was not measured, does not hold for that reason: the report of
-// all the rest is worth having.
+// assertAll evaluates the assertions. An assertion about something that was not measured fails for that reason; the
+// report of the rest is still useful.
 func assertAll(facts *engine.Facts, assertions []string) []results.Assertion {
 	all := []results.Assertion{}
 	for _, expression := range assertions {
@@ -330,7 +330,7 @@ func assertAll(facts *engine.Facts, assertions []string) []results.Assertion {
 	return all
 }
 
-// judge is the exit status: what is invalid or failed, and what does not hold.
+// judge returns the exit status for invalid or failed measurements and assertions.
 func judge(summary *results.Summary) error {
 	var err error
 	if count := len(summary.Problems); count > 0 {

@@ -65,7 +65,7 @@ func generated(random *rand.Rand, run engine.Run) *engine.Outcome {
 	return outcome
 }
 
-func TestReportOfAMillionMessagesIsSmallAndSoonThere(t *testing.T) {
+func TestReportOfMillionMessages(t *testing.T) {
 	dir := generate(t, 1_000_000)
 	var before, after syscall.Rusage
 	errBefore := syscall.Getrusage(syscall.RUSAGE_SELF, &before)
@@ -104,7 +104,7 @@ func BenchmarkReportOfAMillionMessages(b *testing.B) {
 	b.ReportMetric(float64(info.Size())/1e6, "MB")
 }
 
-func TestSeveralBenchesShareAReport(t *testing.T) {
+func TestReportOfSeveralBenches(t *testing.T) {
 	first, other, out := generate(t, 4500), generate(t, 9000), t.TempDir()
 	var stdout, stderr bytes.Buffer
 	arguments := []string{"ktsn", "bench", "report", first, other, "--out", out, "--assert", "direct.lost == 0"}

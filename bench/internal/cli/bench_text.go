@@ -15,7 +15,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/results"
 )
 
-// warner says whose warnings they are.
+// warner names the source of the warnings.
 func warner(summary *results.Summary) string {
 	if summary.Profile.Target == engine.Cluster.Name {
 		return ""
@@ -23,7 +23,7 @@ func warner(summary *results.Summary) string {
 	return "ktsnd says: "
 }
 
-// printUsage prints what nodes and pods used.
+// printUsage prints the usage of nodes and pods.
 func printUsage(out io.Writer, usage []results.Usage) {
 	if len(usage) == 0 {
 		return
@@ -37,7 +37,7 @@ func printUsage(out io.Writer, usage []results.Usage) {
 	fmt.Fprintln(out)
 }
 
-// printBench prints the figures over all messages, the ratios, and what was asked about them.
+// printBench prints the figures over all messages, the ratios, and the assertions.
 func printBench(out io.Writer, summary *results.Summary) error {
 	fmt.Fprintf(out, "%s, %d cores, Linux %s: profile %s, %d of %d runs\n\n", summary.Host.CPUModel, summary.Host.Cores,
 		summary.Host.Kernel, cmp.Or(summary.Profile.Name, "without a name"), summary.Profile.Done, summary.Profile.Runs)
@@ -68,7 +68,7 @@ func printBench(out io.Writer, summary *results.Summary) error {
 	return nil
 }
 
-// printSections prints what an experiment found.
+// printSections prints an experiment's results.
 func printSections(out io.Writer, summary *results.Summary) {
 	for _, section := range summary.Sections {
 		fmt.Fprintln(out, section.Title)
@@ -117,7 +117,7 @@ func lateText(run *results.Run) string {
 	return strconv.FormatUint(*run.Late, 10)
 }
 
-// sendingText is the processor time of the whole sending side.
+// sendingText formats the processor time of the whole sending side.
 func sendingText(run *results.Run) string {
 	if run.SendingCores != nil {
 		return fmt.Sprintf("%.3f", *run.SendingCores)
@@ -164,7 +164,7 @@ func printAssertions(out io.Writer, assertions []results.Assertion) {
 	}
 }
 
-// printComparison prints what two benches have in common, and in what they differ otherwise.
+// printComparison prints the common results of two benches, and other differences.
 func printComparison(out io.Writer, comparison *engine.Comparison) error {
 	for _, difference := range comparison.Unlike {
 		fmt.Fprintf(out, "note: %s\n", difference)
@@ -187,7 +187,7 @@ func printComparison(out io.Writer, comparison *engine.Comparison) error {
 	return table.Flush()
 }
 
-// differenceDoubt says why a difference may be the clocks'; empty where it is not.
+// differenceDoubt returns why a difference may be the clocks', "" if it is not.
 func differenceDoubt(d *engine.Difference) string {
 	switch {
 	case d.Doubt != "":
@@ -208,7 +208,7 @@ func verdictOf(shown bool, ratio float64) string {
 	return "no difference shown"
 }
 
-// printCases prints what two benches of an experiment have in common.
+// printCases prints the common results of two benches of an experiment.
 func printCases(out io.Writer, differences []engine.CaseDifference) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "path\tcase\tfigure\tA\tB\tB ÷ A\trange\t")
@@ -228,7 +228,7 @@ func printCases(out io.Writer, differences []engine.CaseDifference) error {
 	return table.Flush()
 }
 
-// printOnly prints what one of two benches has alone.
+// printOnly prints the results of only one of two benches.
 func printOnly(out io.Writer, comparison *engine.Comparison) {
 	for _, key := range comparison.OnlyA {
 		fmt.Fprintf(out, "only in A: %s\n", key)

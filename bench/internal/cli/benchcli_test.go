@@ -18,7 +18,7 @@ func called(t *testing.T, arguments ...string) (status int, stdout, stderr strin
 	return status, out.String(), complaint.String()
 }
 
-func TestBadCommandLinesAreRefusedInOneSentence(t *testing.T) {
+func TestInvalidCommandLines(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "nowhere")
 	for name, test := range map[string]struct {
 		arguments []string
@@ -52,7 +52,7 @@ func TestBadCommandLinesAreRefusedInOneSentence(t *testing.T) {
 	}
 }
 
-func TestHelpNamesTheProgramThatWasCalled(t *testing.T) {
+func TestHelpNamesCalledProgram(t *testing.T) {
 	for name, arguments := range map[string][]string{
 		"  ktsn demo [flags]":                      {"ktsn", "demo", "--help"},
 		"  ktsn bench run PROFILE --out DIR":       {"ktsn", "bench", "run", "--help"},

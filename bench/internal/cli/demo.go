@@ -31,7 +31,7 @@ and removes everything it made. Needs root.
 The exit status is 0 when the measurement is valid and no message of path direct was lost, early, or outside the
 window of its class without ktsnd having noticed; figures that are not reached do not change it.`
 
-// short is a demo that takes seconds: what it shows does not depend on the machine's mood.
+// short is a demo that takes seconds, and only shows what does not depend on the machine's state.
 const (
 	shortMessages     = 200
 	shortAlternations = 1
@@ -71,7 +71,7 @@ func newDemo(env *commandline.Environment) *cobra.Command {
 	return command
 }
 
-// shorten sets what the user did not.
+// shorten sets the options that the user did not set.
 func shorten(command *cobra.Command, config *demo.Config) {
 	for name, set := range map[string]func(){
 		"messages":     func() { config.Messages = shortMessages },
@@ -85,7 +85,7 @@ func shorten(command *cobra.Command, config *demo.Config) {
 	}
 }
 
-// terminalColumns is the width of the terminal behind out, 0 when there is none.
+// terminalColumns is the width of out's terminal, 0 if there is none.
 func terminalColumns(out io.Writer) int {
 	file, ok := out.(*os.File)
 	if !ok {
@@ -95,7 +95,7 @@ func terminalColumns(out io.Writer) int {
 	if err != nil {
 		return 0
 	}
-	if size.Col == 0 { // a terminal that does not know
+	if size.Col == 0 { // a terminal that does not know its width
 		return 80
 	}
 	return int(size.Col)

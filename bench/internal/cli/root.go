@@ -13,11 +13,11 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/version"
 )
 
-// name is the program's own. ktsn starts it under the name of ktsn, for its commands are those of ktsn to users.
+// name is the program's own name. ktsn starts it under the name of ktsn, because users call its commands through ktsn.
 const name = "ktsn-bench"
 
-// Main runs a command line until ctx ends, and returns the exit status. The first argument is the name by which the program was
-// started. An error is one sentence on stderr.
+// Main runs a command line until ctx ends, and returns the exit status. The first argument is the name by which the
+// program was started. Errors are one line on stderr.
 func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int {
 	called := name
 	if arguments[0] == "ktsn" {

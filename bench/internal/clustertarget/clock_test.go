@@ -27,7 +27,7 @@ import (
 
 func known(bound time.Duration) reading { return reading{bound: bound, state: "Synchronized"} }
 
-func TestClocksAreJudgedByWhatWasMeasuredWithThem(t *testing.T) {
+func TestJudge(t *testing.T) {
 	us := func(count int) time.Duration { return time.Duration(count) * time.Microsecond }
 	held := reading{bound: us(30), state: "Holdover", why: "ptp4l has lost its master"}
 	for name, test := range map[string]struct {
@@ -61,7 +61,7 @@ func TestClocksAreJudgedByWhatWasMeasuredWithThem(t *testing.T) {
 	}
 }
 
-func TestWhatKtsndSaysOfItsClockIsRead(t *testing.T) {
+func TestReadKtsndClock(t *testing.T) {
 	for name, test := range map[string]struct {
 		status string
 		want   reading
@@ -84,7 +84,7 @@ func TestWhatKtsndSaysOfItsClockIsRead(t *testing.T) {
 	}
 }
 
-func TestAStepCountsWhereTheSameSawIt(t *testing.T) {
+func TestSteppedSince(t *testing.T) {
 	earlier := reading{steps: 1, byKtsnd: true}
 	for name, test := range map[string]struct {
 		later reading
@@ -182,7 +182,7 @@ func between(t *testing.T, watching *agents) *Target {
 		ends: [2]end{{node: "a", written: true}, {node: "b", written: true}}}
 }
 
-func TestWhatAgentsWriteOfTheirClocksIsRead(t *testing.T) {
+func TestReadAgentClock(t *testing.T) {
 	held := written("Holdover", 20_000)
 	held.Message, held.Steps = "ptp4l has lost its master", 3
 	target := between(t, &agents{clocks: map[string]*v1alpha1.NodeClock{"good": written("Synchronized", 1000), "held": held,
@@ -228,7 +228,7 @@ func watchWhile(t *testing.T, target *Target, watching *agents, until int) [2]es
 	return *seen
 }
 
-func TestLargestErrorDuringARunCounts(t *testing.T) {
+func TestWatchTakesLargestError(t *testing.T) {
 	good := func() map[string]*v1alpha1.NodeClock {
 		return map[string]*v1alpha1.NodeClock{"a": written("Synchronized", 1000), "b": written("Synchronized", 2000)}
 	}
@@ -276,7 +276,7 @@ func TestLargestErrorDuringARunCounts(t *testing.T) {
 	}
 }
 
-func TestBenchWithBadClocksIsRefusedBeforeItMeasures(t *testing.T) {
+func TestBadClocksAreRejectedFirst(t *testing.T) {
 	for name, test := range map[string]struct {
 		b        *v1alpha1.NodeClock
 		limit    time.Duration
@@ -307,7 +307,7 @@ func TestBenchWithBadClocksIsRefusedBeforeItMeasures(t *testing.T) {
 	}
 }
 
-func TestClocksThatBecomeGoodAreWaitedFor(t *testing.T) {
+func TestAwaitClocks(t *testing.T) {
 	watching := &agents{clocks: map[string]*v1alpha1.NodeClock{"a": written("Synchronized", 1000), "b": written("Unknown", -1)},
 		onAsked: func(count int, clocks map[string]*v1alpha1.NodeClock) {
 			if count > 6 {
@@ -326,7 +326,7 @@ func TestClocksThatBecomeGoodAreWaitedFor(t *testing.T) {
 	}
 }
 
-func TestWhatAnAgentHasWrittenIsNotBelievedWithoutIt(t *testing.T) {
+func TestReportNeedsRunningAgent(t *testing.T) {
 	watching := &agents{clocks: map[string]*v1alpha1.NodeClock{"a": written("Synchronized", 1000), "b": written("Synchronized", 2000)},
 		away: map[string]bool{"b": true}}
 	target := between(t, watching)
@@ -356,7 +356,7 @@ func follows(source, grandmaster string, tai int32) *v1alpha1.NodeClock {
 	return clock
 }
 
-func TestBoundsOfClocksThatFollowDifferentOnesAreNotAdded(t *testing.T) {
+func TestDifferentSourcesHaveNoError(t *testing.T) {
 	for name, test := range map[string]struct {
 		a, b  *v1alpha1.NodeClock
 		doubt string
@@ -393,7 +393,7 @@ func TestBoundsOfClocksThatFollowDifferentOnesAreNotAdded(t *testing.T) {
 	}
 }
 
-func TestNodesOfOneKernelHaveOneClock(t *testing.T) {
+func TestHaveOneClock(t *testing.T) {
 	booted := func(id string) *corev1.Node {
 		return &corev1.Node{Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: id}}}
 	}
@@ -415,7 +415,7 @@ func TestNodesOfOneKernelHaveOneClock(t *testing.T) {
 	}
 }
 
-func TestMedianLatencyIsOfWhatArrived(t *testing.T) {
+func TestMedianLatency(t *testing.T) {
 	messages := []results.Message{{Txtime: 100, Arrival: 130}, {Txtime: 200, Arrival: 210}, {Txtime: 300}, {Txtime: 400, Arrival: 420},
 		{Txtime: 500, Arrival: 500, Errno: 11}}
 	if median, ok := medianLatency(messages); !ok || median != 20 {

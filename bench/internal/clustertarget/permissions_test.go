@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-func TestRoleOfTheDocumentationHasAllRightsAndNoOthers(t *testing.T) {
+func TestDocumentedRole(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/examples/bench-role.yaml")
 	if err != nil {
 		t.Fatal(err)

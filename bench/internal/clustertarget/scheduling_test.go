@@ -19,7 +19,7 @@ func runOn(path string, talkers int) engine.Run {
 	return engine.Run{Key: results.Key{Path: path, CycleNs: time.Millisecond.Nanoseconds()}, Talkers: talkers}
 }
 
-func TestTalkersThatSpinAreScheduledAsKtsndIs(t *testing.T) {
+func TestSpinningTalkersAreScheduledLikeKtsnd(t *testing.T) {
 	const spinning = "--spin 120000ns"
 	s := scheduling{spin: 120 * time.Microsecond, fifo: 50, share: 17, denied: map[string]bool{results.PathHostSpin: true}}
 	none := s
@@ -44,7 +44,7 @@ func TestTalkersThatSpinAreScheduledAsKtsndIs(t *testing.T) {
 	}
 }
 
-func TestWhatTalkersCannotHaveIsSaid(t *testing.T) {
+func TestMissShares(t *testing.T) {
 	profile := &engine.Profile{Paths: []string{results.PathPrimarySpin, results.PathPrimary}, Workloads: []engine.Workload{{Name: results.WorkloadPlain},
 		{Name: results.WorkloadTalkers}}, Cycles: []time.Duration{time.Millisecond, 10 * time.Millisecond}, Talkers: 4}
 	missed := func() []results.Gap {
@@ -63,7 +63,7 @@ func TestWhatTalkersCannotHaveIsSaid(t *testing.T) {
 	}
 }
 
-func TestPodsOfTalkersThatSpinMayUseSchedFIFOAndNothingElse(t *testing.T) {
+func TestSpinningPodPrivileges(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{corev1.LabelHostname: "a"}}}
 	for path, host := range map[string]bool{results.PathPrimarySpin: false, results.PathHostSpin: true} {
 		pod := spinningPod(path, node, "tsnperf:dev", "")
@@ -86,7 +86,7 @@ func TestPodsOfTalkersThatSpinMayUseSchedFIFOAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestPodsOfTalkersThatSpinSeeTheNodesCgroupsWhereKtsndDoes(t *testing.T) {
+func TestSpinningPodCgroups(t *testing.T) {
 	ktsnd := &corev1.Pod{Spec: corev1.PodSpec{
 		Volumes: []corev1.Volume{{Name: "tmp"}, {Name: "cgroup", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: cgroups}}}},
 		Containers: []corev1.Container{{Name: ktsndContainer, VolumeMounts: []corev1.VolumeMount{{Name: "tmp", MountPath: "/tmp"},

@@ -175,7 +175,7 @@ func open(t *testing.T, cluster *api, where Where, paths ...string) error {
 	return err
 }
 
-func TestWhatAClusterLacksIsSaidInASentence(t *testing.T) {
+func TestMissingPartsOfCluster(t *testing.T) {
 	two := []corev1.Node{usableNode("b"), usableNode("a")}
 	tainted := usableNode("c")
 	tainted.Spec.Taints = []corev1.Taint{{Effect: corev1.TaintEffectNoSchedule}}
@@ -222,7 +222,7 @@ func TestWhatAClusterLacksIsSaidInASentence(t *testing.T) {
 	}
 }
 
-func TestPodsAreOnTheNetworkAsTheClusterHasIt(t *testing.T) {
+func TestPodsAreOnNetwork(t *testing.T) {
 	two := []corev1.Node{usableNode("a"), usableNode("b")}
 	byHand := map[string]string{networksWanted: "kubernetsn-system/tsn@tsn0"}
 	byAnnotation := map[string]string{v1alpha1.NetworkAnnotation: "tsn"}
@@ -269,7 +269,7 @@ func TestPodsAreOnTheNetworkAsTheClusterHasIt(t *testing.T) {
 	}
 }
 
-func TestNamespaceOfABenchThatWasKilledIsRemoved(t *testing.T) {
+func TestNamespaceOfKilledBenchIsRemoved(t *testing.T) {
 	self, err := identify(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
@@ -290,7 +290,7 @@ func TestNamespaceOfABenchThatWasKilledIsRemoved(t *testing.T) {
 	}
 }
 
-func TestProcessesOfOtherMachinesMayLive(t *testing.T) {
+func TestLives(t *testing.T) {
 	for identity, want := range map[string]bool{"": true, "another-boot 1 2": true, "nonsense": true} {
 		if lives(identity) != want {
 			t.Errorf("%q lives: %v", identity, !want)
@@ -298,7 +298,7 @@ func TestProcessesOfOtherMachinesMayLive(t *testing.T) {
 	}
 }
 
-func TestClocksOfTwoNodesAreBounded(t *testing.T) {
+func TestMeasureClocks(t *testing.T) {
 	same := clocks{there: 30_000, back: 20_000}
 	if same.bound() != 30_000 || same.difference() != 5_000 || same.known() != 25_000 || same.warning() != "" {
 		t.Errorf("bound %v, difference %v ± %v: %s", same.bound(), same.difference(), same.known(), same.warning())
@@ -315,14 +315,14 @@ func TestClocksOfTwoNodesAreBounded(t *testing.T) {
 	}
 }
 
-func TestImageOfTsnperfIsBesideThatOfKtsnd(t *testing.T) {
+func TestImageOf(t *testing.T) {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "ktsnd", Image: "registry.example:5000/x/ktsnd:1.2"}}}}
 	if got := imageOf(pod); got != "registry.example:5000/x/tsnperf:1.2" {
 		t.Error(got)
 	}
 }
 
-func TestWhatProgramsSayIsRead(t *testing.T) {
+func TestRunReadsOutput(t *testing.T) {
 	status, err := readStatus(`{"status": {"scheduler": "SCHED_FIFO", "scheduler-priority": 50, "spin-ns": 120000, "processor-time-ns": 7,
 		"counters": {"late-gate": 2, "late-taken": 3, "taken": 9, "sent": 8}}}`)
 	if err != nil || *status.count() != (counted{late: 5, sent: 8, busy: 7}) || status.SpinNs != 120_000 || status.SchedulerPriority != 50 {
@@ -340,7 +340,7 @@ func TestWhatProgramsSayIsRead(t *testing.T) {
 	}
 }
 
-func TestWhatWasLateOfOthersIsNotTheBenchs(t *testing.T) {
+func TestForeignLateMessagesAreIgnored(t *testing.T) {
 	talkers := []traffic.Talker{{Sent: make([]tsnperf.Sent, 3)}, {Sent: []tsnperf.Sent{{}, {Errno: 11}}}} // four were handed over
 	run := engine.Run{Key: results.Key{Path: results.PathTSN, CycleNs: time.Millisecond.Nanoseconds()}, Messages: 4}
 	for name, test := range map[string]struct {
@@ -367,7 +367,7 @@ func TestWhatWasLateOfOthersIsNotTheBenchs(t *testing.T) {
 	}
 }
 
-func TestKubeletsAreUnderstood(t *testing.T) {
+func TestReadSummary(t *testing.T) {
 	text, err := os.ReadFile("testdata/summary.json")
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/internal/testbed"
 )
 
-func TestWhatTheClustersDNSSaysIsRead(t *testing.T) {
+func TestAddresses(t *testing.T) {
 	output := "10.244.1.7      STREAM peers-primary.ktsn-bench.svc.cluster.local\n10.244.1.7      DGRAM  \n10.244.1.7      RAW    \n" +
 		"10.244.0.5      STREAM \n\n"
 	want := []netip.Addr{netip.MustParseAddr("10.244.1.7"), netip.MustParseAddr("10.244.0.5")}
@@ -25,7 +25,7 @@ func TestWhatTheClustersDNSSaysIsRead(t *testing.T) {
 	}
 }
 
-func TestPodsForProgramsOfOthersHaveNoMoreThanTheyNeed(t *testing.T) {
+func TestToolsPodPrivileges(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{corev1.LabelHostname: "a"}}}
 	tools := &Tools{Target: &Target{connection: &connection{Where: Where{Image: "nettools:dev", Network: "kubernetsn-system/tsn"}}},
 		paths: map[string]bool{testbed.Host: true, testbed.TSN: true}}

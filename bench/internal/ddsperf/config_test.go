@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestTheConfigurationSaysWhatWasAskedFor(t *testing.T) {
+func TestConfigXML(t *testing.T) {
 	a, b := netip.MustParseAddr("10.42.1.2"), netip.MustParseAddr("10.42.2.2")
 	for name, test := range map[string]struct {
 		config    Config

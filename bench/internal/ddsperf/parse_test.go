@@ -20,7 +20,7 @@ func recorded(t *testing.T, name string) *os.File {
 	return file
 }
 
-func TestASubscribersCountIsRead(t *testing.T) {
+func TestParseSubscriber(t *testing.T) {
 	got, err := ParseSubscriber(recorded(t, "sub-1.txt"))
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +34,7 @@ func TestASubscribersCountIsRead(t *testing.T) {
 	}
 }
 
-func TestAPublishersLatenciesAreRead(t *testing.T) {
+func TestParsePublisher(t *testing.T) {
 	got, err := ParsePublisher(recorded(t, "ping-4.txt"))
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestPercentilesAreWeightedByAnswers(t *testing.T) {
 	}
 }
 
-func TestWhatDdsperfSaysOfFailuresIsASentence(t *testing.T) {
+func TestParseFailures(t *testing.T) {
 	for name, want := range map[string]string{
 		"nobody.txt":       "ddsperf: too few matching participants (0)",
 		"no-config.txt":    "ddsperf: can't open configuration file file:///nope.xml",
@@ -89,7 +89,7 @@ func TestWhatDdsperfSaysOfFailuresIsASentence(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeJudgedIsASentence(t *testing.T) {
+func TestParseIncompleteOutput(t *testing.T) {
 	second := func(at, total, delta string) string {
 		return "[9] " + at + "  size 64 total " + total + " lost 0 delta " + delta + " lost 0 rate 0.00 kS/s 0.00 Mb/s (0.00 kS/s 0.00 Mb/s)\n"
 	}
@@ -112,7 +112,7 @@ func TestWhatCannotBeJudgedIsASentence(t *testing.T) {
 	}
 }
 
-func TestTheCoresOfAProcessAreRead(t *testing.T) {
+func TestParseCores(t *testing.T) {
 	got, ok := ParseCores(recorded(t, "pub.txt"))
 	want := (0.06 + 0.25 + 0.01 + 0.05 + 0.19 + 0.01 + 0.03 + 0.14 + 0.01 + 0.01 + 0.03 + 0.12) / 4
 	if !ok || math.Abs(got-want) > 1e-9 {

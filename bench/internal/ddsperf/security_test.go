@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-func TestEachLevelSaysWhatItProtects(t *testing.T) {
+func TestGovernance(t *testing.T) {
 	if _, err := exec.LookPath(signer); err != nil {
 		t.Skip("openssl is not installed")
 	}
@@ -42,8 +42,8 @@ func TestEachLevelSaysWhatItProtects(t *testing.T) {
 	}
 }
 
-// TestCycloneDDSTakesEachLevel has ping and pong over the loopback interface.
-func TestCycloneDDSTakesEachLevel(t *testing.T) {
+// TestCycloneDDSAcceptsLevels has ping and pong over the loopback interface.
+func TestCycloneDDSAcceptsLevels(t *testing.T) {
 	program, err := exec.LookPath(Program)
 	_, errPlugins := os.Stat(filepath.Join(PluginFolder, "libdds_security_auth.so"))
 	_, errSigner := exec.LookPath(signer)

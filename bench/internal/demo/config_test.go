@@ -25,7 +25,7 @@ func validConfig() Config {
 	}
 }
 
-func TestPathThatTheMachineDoesNotHaveIsSkippedWithALine(t *testing.T) {
+func TestUnavailablePathIsSkipped(t *testing.T) {
 	var output strings.Builder
 	config := validConfig()
 	config.Report = &output
@@ -43,7 +43,7 @@ func TestPathThatTheMachineDoesNotHaveIsSkippedWithALine(t *testing.T) {
 	}
 }
 
-func TestConfigIsCheckedInSentences(t *testing.T) {
+func TestInvalidConfigs(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Config)
 		want   string

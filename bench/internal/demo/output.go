@@ -25,7 +25,7 @@ func conclude(config *Config, store *engine.Store) error {
 	if err != nil {
 		return err
 	}
-	// Nobody asked for a profile, and a demo that goes on is none.
+	// Nobody asked for a profile, and a demo cannot be continued.
 	summary.Profile, summary.NotMeasured = nil, []results.Gap{}
 	measurement := &report.Measurement{Summary: summary, Series: series}
 	if err := writeResults(config.OutDir, store.WriteMessages, measurement); err != nil {
@@ -46,7 +46,7 @@ func conclude(config *Config, store *engine.Store) error {
 	return nil
 }
 
-// writeResults puts the files in place, each at once: a reader never sees half of one.
+// writeResults renames the files into place, each atomically.
 func writeResults(dir string, messages func(io.Writer) error, measurement *report.Measurement) error {
 	if err := results.WriteFile(filepath.Join(dir, messagesName), messages); err != nil {
 		return fmt.Errorf("write %s: %w", messagesName, err)

@@ -47,7 +47,7 @@ func TestResultsAreWritten(t *testing.T) {
 	}
 }
 
-func TestReportThatCannotBeMadeLeavesNoHalfFile(t *testing.T) {
+func TestFailedReportLeavesNoFile(t *testing.T) {
 	dir := t.TempDir()
 	if err := writeResults(dir, func(io.Writer) error { return os.ErrNotExist }, &report.Measurement{}); err == nil {
 		t.Error("messages that are not there were written")

@@ -14,7 +14,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 )
 
-// unmeasured stands in a cell for what a path does not have.
+// unmeasured is a cell without a value.
 const unmeasured = "-"
 
 // printReport writes the whole report.
@@ -174,7 +174,7 @@ func coresCell(cores float64, known bool) string {
 	return fmt.Sprintf("%.3f", cores)
 }
 
-// programsCell is the processor time of talker and ktsnd, and of Open vSwitch where it has a part in it.
+// programsCell is the processor time of talker and ktsnd, and of Open vSwitch if it takes part.
 func programsCell(run *results.Run) string {
 	programs := run.MedianOfAlternations.CPUCores
 	talker, known := programs["talker"]
@@ -204,7 +204,7 @@ func causesRow(_ []*results.Run, run *results.Run) []string {
 		strconv.Itoa(run.Lost), strconv.Itoa(run.Early), late, programsCell(run)}
 }
 
-// portCell is what ktsnd's port takes, and of path ovs its share of the latency.
+// portCell is the time in ktsnd's port, and on path ovs its share of the latency.
 func portCell(run *results.Run) string {
 	port := run.MedianOfAlternations.Port
 	if port == nil {

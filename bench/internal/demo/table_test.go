@@ -29,7 +29,7 @@ func madeGates(workload string, latencyNs int64, outside int) *results.Run {
 	return r
 }
 
-func TestReportHasEveryRunAndVerdict(t *testing.T) {
+func TestPrintReport(t *testing.T) {
 	runs := []*results.Run{results.SampleRun(results.PathDirect, 64, 4000), results.SampleRun(results.PathKernelVXLAN, 64, 16000), results.SampleRun(results.PathHost, 64, 12345),
 		results.SampleRun(results.PathKernelVXLANSpin, 64, 5000)}
 	runs = append(runs, &results.Run{Path: results.PathDirect, Workload: results.WorkloadKeepAwake, PayloadBytes: 64})
@@ -75,7 +75,7 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
-func TestReportThatCannotBeWrittenIsAnError(t *testing.T) {
+func TestPrintReportFails(t *testing.T) {
 	if err := printReport(full{}, &results.Summary{}); err == nil {
 		t.Error("nobody noticed")
 	}

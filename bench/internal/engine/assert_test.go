@@ -29,7 +29,7 @@ func someFacts(t *testing.T) *Facts {
 	return facts
 }
 
-func TestAssertionsAreAboutEveryPayload(t *testing.T) {
+func TestAssert(t *testing.T) {
 	for expression, want := range map[string]struct {
 		holds  bool
 		detail string
@@ -52,7 +52,7 @@ func TestAssertionsAreAboutEveryPayload(t *testing.T) {
 	}
 }
 
-func TestAssertionsThatCannotBeAnswered(t *testing.T) {
+func TestAssertErrors(t *testing.T) {
 	for expression, want := range map[string]string{
 		"":                                  "an assertion is empty",
 		"direct.latency_ns.p99 <=":          "is no expression: unexpected token EOF",
@@ -76,7 +76,7 @@ func TestAssertionsThatCannotBeAnswered(t *testing.T) {
 	}
 }
 
-func TestBenchesAreCompared(t *testing.T) {
+func TestCompare(t *testing.T) {
 	a, b, profile := t.TempDir(), t.TempDir(), short()
 	other := profile
 	other.Payloads, other.Paths = []int{64}, []string{"direct", "kernel-vxlan"}
@@ -115,7 +115,7 @@ func TestBenchesAreCompared(t *testing.T) {
 	}
 }
 
-func TestUnknownPathsAreNotMeasuredAndSaidSo(t *testing.T) {
+func TestUnknownPaths(t *testing.T) {
 	dir, profile := t.TempDir(), short()
 	profile.IfPossible = []string{"flannel"}
 	if err := measure(t.Context(), dir, &profile, &fake{}); err != nil {
@@ -127,7 +127,7 @@ func TestUnknownPathsAreNotMeasuredAndSaidSo(t *testing.T) {
 	}
 }
 
-func TestNamesOfAssertionsAreCheckedBeforeTheBench(t *testing.T) {
+func TestPreflight(t *testing.T) {
 	profile, err := ParseProfile("p.yaml", []byte("paths: [direct, kernel-vxlan]\npayloads: [64, 256]\n"+
 		"workloads: [plain, {name: gates, paths: [direct], payloads: [256]}]\n"), Namespaces)
 	if err != nil {

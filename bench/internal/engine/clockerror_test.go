@@ -30,7 +30,7 @@ func clusterRun(path string, latencyNs int64, clock *results.ClockError) *result
 	return run
 }
 
-func TestLimitOfALatencyIsJudgedAsFarAsTheClocksAllow(t *testing.T) {
+func TestLatencyLimitWithClockError(t *testing.T) {
 	const name = "latency p50, tsn / primary" // at most 0.5
 	for what, test := range map[string]struct {
 		tsn, primary        int64
@@ -65,7 +65,7 @@ func TestLimitOfALatencyIsJudgedAsFarAsTheClocksAllow(t *testing.T) {
 	}
 }
 
-func TestLimitsThatNeedOneClockOnlyAreJudgedWithAnyClocks(t *testing.T) {
+func TestOneClockLimitsIgnoreClockError(t *testing.T) {
 	runs := []*results.Run{clusterRun(results.PathTSN, 1000, doubted(false)), clusterRun(results.PathPrimary, 1000, doubted(false))}
 	judged := map[string]string{}
 	for _, figure := range figures(runs, nil) {
@@ -76,7 +76,7 @@ func TestLimitsThatNeedOneClockOnlyAreJudgedWithAnyClocks(t *testing.T) {
 	}
 }
 
-func TestAPayloadThatCertainlyMissesALimitDecides(t *testing.T) {
+func TestCertainMissDecides(t *testing.T) {
 	certain := []*results.Run{clusterRun(results.PathTSN, 9000, results.OneClock()), clusterRun(results.PathPrimary, 10_000, results.OneClock())}
 	for _, run := range certain {
 		run.PayloadBytes = 256
@@ -89,7 +89,7 @@ func TestAPayloadThatCertainlyMissesALimitDecides(t *testing.T) {
 	}
 }
 
-func TestAssertionsOnLatenciesThatAreNotToBeBelievedDoNotHold(t *testing.T) {
+func TestAssertionsOnUntrustedLatenciesFail(t *testing.T) {
 	for name, test := range map[string]struct {
 		clock      *results.ClockError
 		expression string
@@ -116,7 +116,7 @@ func TestAssertionsOnLatenciesThatAreNotToBeBelievedDoNotHold(t *testing.T) {
 	}
 }
 
-func TestRangesHaveTheErrorOfTheClocksInThem(t *testing.T) {
+func TestRangesIncludeClockError(t *testing.T) {
 	low, high := widened(0.4, 0.6, 5000, 10_000, results.OneClock(), results.OneClock())
 	if low != 0.4 || high != 0.6 {
 		t.Errorf("of one clock %v to %v", low, high)
@@ -144,7 +144,7 @@ func folder(t *testing.T, factor int64, clock *results.ClockError) *Store {
 	return store
 }
 
-func TestBenchesAreComparedAsFarAsTheirClocksAllow(t *testing.T) {
+func TestCompareWithClockError(t *testing.T) {
 	for name, test := range map[string]struct {
 		a, b          *results.ClockError
 		clear, clocks bool
@@ -169,7 +169,7 @@ func TestBenchesAreComparedAsFarAsTheirClocksAllow(t *testing.T) {
 	}
 }
 
-func TestErrorOfTheClocksIsKeptBesideTheLatencies(t *testing.T) {
+func TestClockErrorIsStored(t *testing.T) {
 	summary, _, err := Collect(folder(t, 1, clocksOf(40)))
 	if err != nil {
 		t.Fatal(err)

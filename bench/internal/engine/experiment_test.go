@@ -99,7 +99,7 @@ func countingOf(t *testing.T) *Profile {
 	return profile
 }
 
-func TestExperimentIsMeasuredInTurnsAndReported(t *testing.T) {
+func TestExperiment(t *testing.T) {
 	countingOnly(t, &counting{})
 	profile := countingOf(t)
 	runs := runsOf(Plan(profile))
@@ -120,7 +120,7 @@ func TestExperimentIsMeasuredInTurnsAndReported(t *testing.T) {
 	}
 }
 
-func TestAnotherPathOfACaseBeginsInEachRepetition(t *testing.T) {
+func TestPathsRotateBetweenRepetitions(t *testing.T) {
 	countingOnly(t, &counting{})
 	profile := countingOf(t)
 	profile.Repetitions = 3
@@ -136,7 +136,7 @@ func TestAnotherPathOfACaseBeginsInEachRepetition(t *testing.T) {
 	}
 }
 
-func TestAnExperimentIsJudgedAndCompared(t *testing.T) {
+func TestExperimentAssertionsAndComparison(t *testing.T) {
 	countingOnly(t, &counting{})
 	a, b, profile := t.TempDir(), t.TempDir(), countingOf(t)
 	other := countingOf(t)
@@ -200,7 +200,7 @@ func measureExperiment(t *testing.T, dir string, profile *Profile) error {
 	return errors.Join(runner.Perform(t.Context(), Plan(profile)), store.Close())
 }
 
-func TestExperimentThatWasStoppedGoesOn(t *testing.T) {
+func TestStoppedExperimentContinues(t *testing.T) {
 	experiment := &counting{}
 	countingOnly(t, experiment)
 	dir, profile := t.TempDir(), countingOf(t)
@@ -229,7 +229,7 @@ func TestExperimentThatWasStoppedGoesOn(t *testing.T) {
 	}
 }
 
-func TestABenchOfAnotherKtsnIsRefusedByItsFolder(t *testing.T) {
+func TestFolderOfOtherProgramsIsRejected(t *testing.T) {
 	dir := t.TempDir()
 	countingOnly(t, &counting{})
 	if err := measureExperiment(t, dir, countingOf(t)); err != nil {
@@ -249,7 +249,7 @@ func TestABenchOfAnotherKtsnIsRefusedByItsFolder(t *testing.T) {
 	}
 }
 
-func TestExperimentsThatCannotBeAreRefusedInASentence(t *testing.T) {
+func TestInvalidExperimentsAreRejected(t *testing.T) {
 	for name, test := range map[string]struct{ old, new, want string }{
 		"unknown":             {"experiment: counting", "experiment: singing", `:3: experiment: is "singing"; must be one of counting`},
 		"with for nothing":    {"experiment: counting\n", "", ":4: with: given, and no experiment that it could be for"},

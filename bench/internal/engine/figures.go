@@ -9,21 +9,21 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/results"
 )
 
-// target is a figure that the project wants to keep to.
+// target is a target of the project for a figure.
 type target struct {
 	name  string
 	unit  string
 	limit float64
-	// against is one of the kernel's paths, when the figure is a ratio to it.
+	// against is one of the kernel's paths, if the figure is a ratio to it.
 	against string
-	// of takes the figure from a run's medians over alternations; false when it was not measured.
+	// figure returns the figure from a run's medians over alternations; false if it was not measured.
 	figure func(*results.Run) (float64, bool)
-	// twoClocks tells that the figure is as wrong as the clocks of both ends are against each other.
+	// twoClocks: the figure includes the difference of both ends' clocks.
 	twoClocks bool
 }
 
-// targets are those of the plain runs by ktsnd's paths, which are their keys. A ratio is one of medians, so that it can be
-// checked against the table.
+// targets are those of the plain runs, by ktsnd's paths. A ratio is a ratio of medians, so that it can be checked
+// against the table.
 var targets = map[string][]target{
 	results.PathDirect: {
 		{"latency p50, direct / kernel-vxlan-spin", results.UnitRatio, 0.80, results.PathKernelVXLANSpin, LatencyP50, true},
@@ -61,12 +61,12 @@ var targets = map[string][]target{
 func lost(r *results.Run) (float64, bool)  { return float64(r.Lost), true }
 func early(r *results.Run) (float64, bool) { return float64(r.Early), true }
 
-// earlyOnWire is not known of a run whose link nobody watched: it counts then what came to the listener early.
+// earlyOnWire is unknown if the link was not watched: then early arrivals at the listener count.
 func earlyOnWire(r *results.Run) (float64, bool) {
 	return float64(r.Early), r.MedianOfAlternations.LaunchError != nil
 }
 
-// gateTargets compare the most important class beside a saturated one with the same without it.
+// gateTargets compare the most important class during saturation with the same without it.
 var gateTargets = []struct {
 	name   string
 	limit  float64
@@ -76,7 +76,7 @@ var gateTargets = []struct {
 	{"latency p99, gates-saturated / gates", 1.5, LatencyP99},
 }
 
-// idleWindowLimit is how much of the saturated window may stay empty: with more of it, nothing was saturated, and the
+// idleWindowLimit is the largest idle share of the saturated window: above it, nothing was saturated, and the
 // comparison means little.
 const idleWindowLimit = 0.25
 
@@ -88,8 +88,7 @@ const (
 	idleLimit = 0.005
 )
 
-// figures compares the plain runs and the idle daemon with the targets. A figure of which nothing was
-// measured is left out.
+// figures compares the plain runs and the idle daemon with the targets. Figures that were not measured are left out.
 func figures(runs []*results.Run, idle *results.Idle) []results.Figure {
 	var all []results.Figure
 	for _, path := range []string{results.PathDirect, results.PathOVS, results.PathTSN} {
@@ -132,7 +131,7 @@ func figuresOf(path string, runs []*results.Run) []results.Figure {
 	return all
 }
 
-// undecided says why nobody can tell whether a run's value is within the limit, because of the clocks; empty: it can be told.
+// undecided returns why the clocks make it unknown whether a run's value is within the limit; "" if it is known.
 func (t *target) undecided(runs []*results.Run, run *results.Run, value float64) string {
 	if !t.twoClocks {
 		return ""
@@ -179,12 +178,12 @@ func (t *target) value(runs []*results.Run, run *results.Run) (float64, bool) {
 	return value / base, true
 }
 
-// Against divides a figure of a run by that of another path; false when one was not measured.
+// Against divides a figure of a run by that of another path; false if one was not measured.
 func Against(path string, runs []*results.Run, run *results.Run, figure func(*results.Run) (float64, bool)) (float64, bool) {
 	return (&target{against: path, figure: figure}).value(runs, run)
 }
 
-// find returns the run of that path and workload with payload and cycle of another; nil when there is none.
+// find returns the run of a path and workload with payload and cycle of another run; nil if there is none.
 func find(runs []*results.Run, like *results.Run, path, workload string) *results.Run {
 	for _, run := range runs {
 		if run.Path == path && run.Workload == workload && run.PayloadBytes == like.PayloadBytes && run.CycleNs == like.CycleNs {
@@ -194,7 +193,7 @@ func find(runs []*results.Run, like *results.Run, path, workload string) *result
 	return nil
 }
 
-// LatencyP50 is the median latency; false when it was not measured. The figure is the median over alternations.
+// LatencyP50 is the median latency; false if it was not measured. The figure is the median over alternations.
 func LatencyP50(r *results.Run) (float64, bool) {
 	if summary := r.MedianOfAlternations.Latency; summary != nil {
 		return float64(summary.P50), true
@@ -245,7 +244,7 @@ func sendCallP50(r *results.Run) (float64, bool) {
 	return 0, false
 }
 
-// switchShare is what Open vSwitch takes of the median latency; nil where it has no part in it, or nobody saw the wire.
+// switchShare is Open vSwitch's part of the median latency; nil if it takes no part, or the wire was not watched.
 func switchShare(r *results.Run) *float64 {
 	port, latency := r.MedianOfAlternations.Port, r.MedianOfAlternations.Latency
 	if r.Path != results.PathOVS || port == nil || latency == nil || latency.P50 <= 0 {
@@ -300,7 +299,7 @@ func gateFigures(runs []*results.Run, setup *results.GateSetup) []results.Figure
 	return all
 }
 
-// AgainstGates divides a figure of a run with gates by the same without anything that saturates.
+// AgainstGates divides a figure of a run with gates by the same without saturation.
 func AgainstGates(runs []*results.Run, run *results.Run, figure func(*results.Run) (float64, bool)) (float64, bool) {
 	alone := find(runs, run, run.Path, results.WorkloadGates)
 	if alone == nil {
@@ -314,7 +313,7 @@ func AgainstGates(runs []*results.Run, run *results.Run, figure func(*results.Ru
 	return value / base, true
 }
 
-// idleWindow is the share of its windows that the saturating class left empty, the guard band aside.
+// idleWindow is the share of its windows that the saturating class left empty, without the guard band.
 func idleWindow(run *results.Run, setup *results.GateSetup) float64 {
 	for _, class := range run.Gates {
 		if class.TrafficClass != FloodClass || class.Cycles == 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/results"
 )
 
-func TestFiguresAreJudgedByTheirWorstPayload(t *testing.T) {
+func TestWorstPayloadDecides(t *testing.T) {
 	runs := []*results.Run{
 		results.SampleRun(results.PathDirect, 64, 4000), results.SampleRun(results.PathKernelVXLAN, 64, 16000),
 		results.SampleRun(results.PathDirect, 1024, 9000), results.SampleRun(results.PathKernelVXLAN, 1024, 18000),
@@ -63,7 +63,7 @@ func saturated(frames, cycles int) *results.Run {
 	return r
 }
 
-func TestFiguresOfGatesCompareWithAndWithoutSaturation(t *testing.T) {
+func TestGateFigures(t *testing.T) {
 	for name, test := range map[string]struct {
 		runs  []*results.Run
 		setup *results.GateSetup
@@ -102,7 +102,7 @@ func TestFiguresOfGatesCompareWithAndWithoutSaturation(t *testing.T) {
 	}
 }
 
-func TestFiguresThatWereNotMeasuredAreLeftOut(t *testing.T) {
+func TestUnmeasuredFiguresAreLeftOut(t *testing.T) {
 	if got := figures([]*results.Run{results.SampleRun(results.PathKernelVXLAN, 64, 1), results.SampleRun(results.PathHost, 64, 1)}, nil); len(got) != 0 {
 		t.Errorf("without path direct there are %+v", got)
 	}

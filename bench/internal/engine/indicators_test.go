@@ -26,7 +26,7 @@ func caseOf(workload, path string, handover, launch []int64) *Record {
 	return record
 }
 
-func TestIndicatorsCountFromTheBeginningOfTheCycle(t *testing.T) {
+func TestIndicators(t *testing.T) {
 	profile := Defaults()
 	profile.Paths = []string{results.PathDirect, results.PathKernelVXLAN}
 	profile.Window = katasWindow
@@ -69,7 +69,7 @@ func TestIndicatorsCountFromTheBeginningOfTheCycle(t *testing.T) {
 	}
 }
 
-func TestCasesOfVirtualMachinesCountFromTheHostsCycles(t *testing.T) {
+func TestIndicatorsOfGuests(t *testing.T) {
 	// The machine asks for 40 µs more than the host is told, hands over at the beginning of an earlier cycle, and the gate holds the frame.
 	key := results.Key{Path: results.PathGuestTap, Workload: results.WorkloadGates, CycleNs: 2_000_000}
 	run := Run{Key: key, Window: katasWindow.On(key.Path)}

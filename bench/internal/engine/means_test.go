@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestShippedProfilesAreForClustersToo(t *testing.T) {
+func TestShippedProfilesOnCluster(t *testing.T) {
 	for _, name := range shippedOfMessages() {
 		profile, err := ReadProfile(name, Cluster)
 		if err != nil && strings.Contains(err.Error(), "target: is namespaces") {
@@ -37,7 +37,7 @@ func TestShippedProfilesAreForClustersToo(t *testing.T) {
 	}
 }
 
-func TestProfileForAClusterIsCheckedAgainstOne(t *testing.T) {
+func TestClusterProfileIsChecked(t *testing.T) {
 	for text, want := range map[string]string{
 		"target: cluster\npaths: [tsn, direct]":                    "p.yaml:2: paths: path direct cannot be measured: it is between network namespaces; in a cluster its counterpart is path tsn",
 		"target: namespaces\npaths: [host]":                        "p.yaml:1: target: is namespaces, and --kubeconfig asks for a cluster; leave one of them out",
@@ -53,7 +53,7 @@ func TestProfileForAClusterIsCheckedAgainstOne(t *testing.T) {
 	}
 }
 
-func TestFiguresOfAClusterAreThoseOfItsOwnPaths(t *testing.T) {
+func TestClusterFigures(t *testing.T) {
 	for path, figures := range targets {
 		for _, target := range figures {
 			if strings.Contains(target.name, " / ") && !strings.Contains(target.name, path+" / "+target.against) {
@@ -63,7 +63,7 @@ func TestFiguresOfAClusterAreThoseOfItsOwnPaths(t *testing.T) {
 	}
 }
 
-func TestPathsThatSpinHaveCounterpartsInACluster(t *testing.T) {
+func TestSpinningPathsHaveCounterparts(t *testing.T) {
 	for text, want := range map[string][]string{
 		"paths: [direct, kernel-vxlan-spin, kernel-vxlan, host-spin, host]": {"tsn", "primary-spin", "primary", "host-spin", "host"},
 		"paths: [tsn, flannel-spin]":                                        {"tsn", "primary-spin"},

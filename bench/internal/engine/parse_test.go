@@ -49,7 +49,7 @@ assert:
   - direct.latency_ns.p99 <= 0.6 * kernel-vxlan.latency_ns.p99
 `
 
-func TestProfileSaysEverything(t *testing.T) {
+func TestParseProfile(t *testing.T) {
 	got, err := ParseProfile("mine.yaml", []byte(everything), Namespaces)
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestProfileSaysEverything(t *testing.T) {
 	}
 }
 
-func TestExampleOfTheDocumentationIsGood(t *testing.T) {
+func TestDocumentedProfile(t *testing.T) {
 	if _, err := ReadProfile("../../../docs/examples/bench.yaml", Namespaces); err != nil {
 		t.Error(err)
 	}
@@ -85,7 +85,7 @@ func shippedOfMessages() []string {
 	})
 }
 
-func TestShippedProfilesAreGood(t *testing.T) {
+func TestShippedProfiles(t *testing.T) {
 	names := shippedOfMessages()
 	if strings.Join(names, " ") != "kata-cases kubernetsn quick saturation vm" {
 		t.Errorf("they are %q", names)
@@ -111,8 +111,8 @@ func TestShippedProfilesAreGood(t *testing.T) {
 	}
 }
 
-// TestBadProfilesAreRefusedInASentence has each fault in a profile that is good otherwise: lines begin at 1 with paths.
-func TestBadProfilesAreRefusedInASentence(t *testing.T) {
+// TestInvalidProfilesAreRejected has each fault in an otherwise valid profile: lines begin at 1 with paths.
+func TestInvalidProfilesAreRejected(t *testing.T) {
 	for name, test := range map[string]struct {
 		profile string
 		want    string
@@ -208,7 +208,7 @@ func TestBadProfilesAreRefusedInASentence(t *testing.T) {
 	}
 }
 
-func TestProfilesThatAreNotThereAreNamed(t *testing.T) {
+func TestMissingProfiles(t *testing.T) {
 	if _, err := ReadProfile("fast", Namespaces); err == nil || !strings.Contains(err.Error(), "fast is neither a file nor a shipped profile; those are ") ||
 		!strings.Contains(err.Error(), " kata-cases, kubernetsn, links, many-links, quick") {
 		t.Errorf("got %v", err)
@@ -237,7 +237,7 @@ func FuzzParseProfile(f *testing.F) {
 	})
 }
 
-func TestKatasCasesAreThoseOfVirtualMachinesToo(t *testing.T) {
+func TestKataCasesWithGuests(t *testing.T) {
 	profile, err := ReadProfile("kata-cases", Guest)
 	if err != nil {
 		t.Fatal(err)

@@ -33,7 +33,7 @@ func runsOf(blocks []Block) []Run {
 	return all
 }
 
-func TestEveryMessageAskedForIsSent(t *testing.T) {
+func TestPlanSendsAllMessages(t *testing.T) {
 	profile := wanted()
 	sent := map[results.Key]int{}
 	for _, run := range runsOf(Plan(&profile)) {
@@ -51,7 +51,7 @@ func TestEveryMessageAskedForIsSent(t *testing.T) {
 	}
 }
 
-func TestEachRepetitionHasEverythingInTurns(t *testing.T) {
+func TestPlanTakesTurns(t *testing.T) {
 	profile := wanted()
 	profile.Workloads = []Workload{{Name: "plain"}, {Name: "competing", Paths: []string{"direct"}}}
 	profile.Idle, profile.WarmUp = 0, 0
@@ -74,7 +74,7 @@ func TestEachRepetitionHasEverythingInTurns(t *testing.T) {
 	}
 }
 
-func TestWhatWantsAnotherDaemonIsPutTogetherAndWarmedUp(t *testing.T) {
+func TestPlanGroupsSettings(t *testing.T) {
 	profile := wanted()
 	blocks := Plan(&profile)
 	if len(blocks) != 3*3 {
@@ -97,7 +97,7 @@ func TestWhatWantsAnotherDaemonIsPutTogetherAndWarmedUp(t *testing.T) {
 	}
 }
 
-func TestWhatGoesThroughOpenVSwitchHasASettingOfItsOwn(t *testing.T) {
+func TestPlanSeparatesOpenVSwitch(t *testing.T) {
 	profile := wanted()
 	profile.Paths = []string{"direct", "ovs"}
 	profile.Workloads = []Workload{{Name: "plain"}, {Name: "gates"}}
@@ -110,7 +110,7 @@ func TestWhatGoesThroughOpenVSwitchHasASettingOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestPollingThatMayPauseIsMeasuredOnPathOVSAlone(t *testing.T) {
+func TestPMDSleepIsForPathOVS(t *testing.T) {
 	profile := wanted()
 	profile.Paths = []string{"direct", "ovs"}
 	profile.Workloads = []Workload{{Name: "plain"}, {Name: "pmd-sleep"}}
@@ -135,7 +135,7 @@ func TestPollingThatMayPauseIsMeasuredOnPathOVSAlone(t *testing.T) {
 	}
 }
 
-func TestPathThatIsLeftOutIsNotPlannedAndStandsInTheReport(t *testing.T) {
+func TestLeftOutPathIsReported(t *testing.T) {
 	profile := wanted()
 	profile.Paths = []string{"direct", "ovs"}
 	profile.Workloads = []Workload{{Name: "plain"}, {Name: "talkers", Paths: []string{"ovs"}}, {Name: "competing", Paths: []string{"direct", "ovs"}}}
@@ -151,7 +151,7 @@ func TestPathThatIsLeftOutIsNotPlannedAndStandsInTheReport(t *testing.T) {
 	}
 }
 
-func TestRunsAreShortEnough(t *testing.T) {
+func TestPlanLimitsRuns(t *testing.T) {
 	profile := wanted()
 	profile.Messages = 130_001
 	profile.Talkers = 4
@@ -168,7 +168,7 @@ func TestRunsAreShortEnough(t *testing.T) {
 	}
 }
 
-func TestOnlyPathDirectHasGatesAndADaemonToWatch(t *testing.T) {
+func TestGatesAreForPathDirect(t *testing.T) {
 	profile := wanted()
 	profile.Paths, profile.Idle = []string{results.PathHost}, 0
 	for _, block := range Plan(&profile) {
@@ -189,7 +189,7 @@ func TestOnlyPathDirectHasGatesAndADaemonToWatch(t *testing.T) {
 	}
 }
 
-func TestSamplersAreLeftOutWhereTheyAreNotWanted(t *testing.T) {
+func TestPlanWithoutSamplers(t *testing.T) {
 	profile := wanted()
 	for _, run := range runsOf(Plan(&profile)) {
 		if run.Number > 0 && run.Unsampled != (run.Workload == results.WorkloadUnsampled) {
@@ -204,7 +204,7 @@ func TestSamplersAreLeftOutWhereTheyAreNotWanted(t *testing.T) {
 	}
 }
 
-func TestRunsAreWatchedApart(t *testing.T) {
+func TestPlanWithWitnesses(t *testing.T) {
 	profile := wanted()
 	profile.Samplers = SamplersApart
 	profile.Workloads = []Workload{{Name: results.WorkloadPlain}, {Name: results.WorkloadGates}}
@@ -224,7 +224,7 @@ func TestRunsAreWatchedApart(t *testing.T) {
 	}
 }
 
-func TestProgressTellsTheTimeLeft(t *testing.T) {
+func TestProgressTimeLeft(t *testing.T) {
 	now := time.Unix(0, 0)
 	var out strings.Builder
 	profile := wanted()
@@ -253,7 +253,7 @@ func TestProgressTellsTheTimeLeft(t *testing.T) {
 	}
 }
 
-func TestProgressOnATerminalStaysOnOneLine(t *testing.T) {
+func TestProgressOnTerminal(t *testing.T) {
 	var out strings.Builder
 	profile := wanted()
 	progress := NewProgress(&out, 30, time.Now)

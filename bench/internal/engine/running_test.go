@@ -9,7 +9,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 )
 
-func TestRunningIsCloseToExact(t *testing.T) {
+func TestRunning(t *testing.T) {
 	running := NewRunning()
 	samples := make([]int64, 100_000)
 	for i := range samples {

@@ -9,7 +9,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/results"
 )
 
-func TestShareOfOpenVSwitchIsOfWhatWasWatched(t *testing.T) {
+func TestSwitchShareNeedsWitness(t *testing.T) {
 	for _, samplers := range []Samplers{SamplersOn, SamplersApart, SamplersOff} {
 		dir, profile := t.TempDir(), short()
 		profile.Paths, profile.Samplers = []string{"direct", "kernel-vxlan", "ovs"}, samplers
@@ -30,7 +30,7 @@ func TestShareOfOpenVSwitchIsOfWhatWasWatched(t *testing.T) {
 	}
 }
 
-func TestWitnessesSayWhatWasOnTheWireAndNothingOfLatency(t *testing.T) {
+func TestWitnesses(t *testing.T) {
 	dir, profile := t.TempDir(), short()
 	profile.Samplers = SamplersApart
 	if err := measure(t.Context(), dir, &profile, &fake{}); err != nil {
@@ -61,7 +61,7 @@ func TestWitnessesSayWhatWasOnTheWireAndNothingOfLatency(t *testing.T) {
 	}
 }
 
-func TestOlderBenchesSayWhetherTheyWatched(t *testing.T) {
+func TestSamplersOfOlderBench(t *testing.T) {
 	for text, want := range map[string]Samplers{"true": SamplersOn, "false": SamplersOff, `"apart"`: SamplersApart} {
 		var got Samplers
 		if err := json.Unmarshal([]byte(text), &got); err != nil || got != want {

@@ -114,7 +114,7 @@ func collected(t *testing.T, dir string) (*results.Summary, []results.Series) {
 	return summary, series
 }
 
-func TestWhatIsMeasuredIsCollected(t *testing.T) {
+func TestCollect(t *testing.T) {
 	dir, profile := t.TempDir(), short()
 	if err := measure(t.Context(), dir, &profile, &fake{}); err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func TestWhatIsMeasuredIsCollected(t *testing.T) {
 }
 
 // A talker's processor time was once that of the whole program. Such benches have no sum of the sending side.
-func TestTheSendingSideIsOnlyKnownToTheBenchThatAddedItUp(t *testing.T) {
+func TestSendingCoresOfOlderBench(t *testing.T) {
 	profile := short()
 	measured, older := t.TempDir(), t.TempDir()
 	if err := measure(t.Context(), measured, &profile, &fake{}); err != nil {
@@ -174,7 +174,7 @@ func TestTheSendingSideIsOnlyKnownToTheBenchThatAddedItUp(t *testing.T) {
 }
 
 // ktsnd had its default before a profile could say how long it is awake.
-func TestBenchWithoutASpinHadThatOfKtsnd(t *testing.T) {
+func TestSpinOfOlderBench(t *testing.T) {
 	dir, profile := t.TempDir(), short()
 	if err := measure(t.Context(), dir, &profile, &fake{}); err != nil {
 		t.Fatal(err)
@@ -196,7 +196,7 @@ func TestBenchWithoutASpinHadThatOfKtsnd(t *testing.T) {
 	}
 }
 
-func TestBenchThatWasStoppedGoesOn(t *testing.T) {
+func TestStoppedBenchContinues(t *testing.T) {
 	dir, profile := t.TempDir(), short()
 	ctx, cancel := context.WithCancel(t.Context())
 	first := &fake{stopAfter: 12, stop: func() error { cancel(); return ctx.Err() }}
@@ -233,7 +233,7 @@ func TestBenchThatWasStoppedGoesOn(t *testing.T) {
 	}
 }
 
-func TestInterruptedAndUninterruptedBenchesHaveTheSameRuns(t *testing.T) {
+func TestInterruptionKeepsRuns(t *testing.T) {
 	whole, parts, profile := t.TempDir(), t.TempDir(), short()
 	if err := measure(t.Context(), whole, &profile, &fake{}); err != nil {
 		t.Fatal(err)
@@ -262,7 +262,7 @@ func TestInterruptedAndUninterruptedBenchesHaveTheSameRuns(t *testing.T) {
 	}
 }
 
-func TestFolderOfAnotherBenchIsRefused(t *testing.T) {
+func TestFolderOfOtherBenchIsRejected(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Profile, *Manifest)
 		want   string
@@ -291,7 +291,7 @@ func TestFolderOfAnotherBenchIsRefused(t *testing.T) {
 	}
 }
 
-func TestFolderInUseIsRefused(t *testing.T) {
+func TestFolderInUseIsRejected(t *testing.T) {
 	profile := short()
 	manifest := NewManifest(&profile, host(), (&fake{}).Environment())
 	t.Run("by another bench", func(t *testing.T) {
@@ -326,7 +326,7 @@ func TestFolderInUseIsRefused(t *testing.T) {
 	})
 }
 
-func TestNoBenchAndDamagedOnesAreNamed(t *testing.T) {
+func TestReadStoreErrors(t *testing.T) {
 	dir, profile := t.TempDir(), short()
 	if _, err := ReadStore(dir); !errors.Is(err, ErrNoBench) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("got %v", err)
@@ -353,7 +353,7 @@ func TestNoBenchAndDamagedOnesAreNamed(t *testing.T) {
 	}
 }
 
-func TestFullDiskKeepsWhatWasMeasured(t *testing.T) {
+func TestFullDiskKeepsMeasurements(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to mount a small file system")
 	}
@@ -384,7 +384,7 @@ func TestFullDiskKeepsWhatWasMeasured(t *testing.T) {
 	}
 }
 
-func TestPauseOfTheTalkerMakesAllMessagesLateThatWereDue(t *testing.T) {
+func TestPauseDelaysDueMessages(t *testing.T) {
 	// The talker stands still from the 10th to the 60th message and then sends what was due at once, as tsnperf does; each
 	// send takes 1 µs and each message 5 µs.
 	const cycle, pauseEnd = 1_000_000, 60_000_000

@@ -31,7 +31,7 @@ func longest(profile string) time.Duration {
 // least is how many repetitions a shipped profile has, without which there are no standard errors.
 const least = 3
 
-func TestShippedProfilesOfExperimentsAreGood(t *testing.T) {
+func TestShippedProfiles(t *testing.T) {
 	count := 0
 	for _, name := range engine.ShippedProfiles() {
 		for _, means := range []*engine.Means{engine.Namespaces, engine.Cluster} {
@@ -69,7 +69,7 @@ func TestShippedProfilesOfExperimentsAreGood(t *testing.T) {
 	}
 }
 
-func TestExperimentsThatCannotBeAreRefusedInASentence(t *testing.T) {
+func TestInvalidExperimentsAreRejected(t *testing.T) {
 	for name, test := range map[string]struct{ profile, want string }{
 		"a path of messages":      {"name: x\npaths: [direct]\nexperiment: throughput\n", `:2: paths: no path is called "direct"; give some of [host flannel flannel-host-gw tsn link]`},
 		"a path of clusters":      {"name: x\npaths: [primary]\nexperiment: throughput\n", ":2: paths: path primary cannot be measured: it is that of a cluster"},

@@ -49,7 +49,7 @@ func (r *Rig) attach(ctx context.Context, machine *Machine, node *Node, letter, 
 	return err
 }
 
-// attachTap connects a machine by `ktsn vm attach`. Frames are captured where ktsn-guest marks them.
+// attachTap connects a machine by `ktsn vm attach`. Frames that ktsn-guest marks are captured.
 func (r *Rig) attachTap(machine *Machine, node *Node, letter, name string) (*attached, error) {
 	side, pairs, socket := node.Side.Another("", nil, machine.Addresses[name]), max(queues[name], 1), ""
 	if letter == "a" && pairs == 1 {
@@ -95,7 +95,7 @@ func (r *Rig) vm(node *Node, arguments ...string) ([]byte, error) {
 	return stdout.Bytes(), nil
 }
 
-// attachVhost attaches a pod in whose place the machine is, and starts a relay for it.
+// attachVhost attaches the pod of a machine, and starts a relay for it.
 func (r *Rig) attachVhost(ctx context.Context, machine *Machine, node *Node, letter string) (*attached, error) {
 	pod, err := topology.NewNamespace(r.nodes.ID.String() + "-vhost-" + letter)
 	if err != nil {
@@ -132,7 +132,7 @@ func (r *Rig) attachVhost(ctx context.Context, machine *Machine, node *Node, let
 		"-netdev", "vhost-user,id=vhost,chardev=vhost", "-device", "virtio-net-pci,netdev=vhost,mac=" + mac.String()}}, nil
 }
 
-// awaitFile waits for a socket that a program makes.
+// awaitFile waits for a socket that a program creates.
 func awaitFile(ctx context.Context, path string, by *process.Process) error {
 	ctx, cancel := context.WithTimeout(ctx, relayPatience)
 	defer cancel()
@@ -150,7 +150,7 @@ func awaitFile(ctx context.Context, path string, by *process.Process) error {
 	}
 }
 
-// silence takes the addresses from the pod's interface, so that its kernel does not answer in the machine's name.
+// silence removes the addresses of the pod's interface, so that its kernel does not answer for the machine.
 func silence(pod *topology.Namespace) (mac net.HardwareAddr, mtu int, err error) {
 	err = pod.Do(func() error {
 		link, err := netlink.LinkByName(topology.PodInterface)

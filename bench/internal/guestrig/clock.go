@@ -14,10 +14,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/guestmachine"
 )
 
-// HostReading is the counter of this machine and its CLOCK_TAI at one moment.
+// HostReading is this machine's counter and CLOCK_TAI at one moment.
 type HostReading struct{ Counter, TAI int64 }
 
-// readings of a clock are taken again until one takes little, for an interruption makes it imprecise.
+// A reading is repeated until it is short, because an interruption makes it imprecise.
 const readings = 8
 
 // ReadHost reads both.
@@ -37,7 +37,7 @@ func ReadHost() (HostReading, error) {
 	return best, nil
 }
 
-// TrueClock turns times of a machine's CLOCK_TAI into those of this machine's, by what both clocks said meanwhile.
+// TrueClock converts times of a machine's CLOCK_TAI to this machine's, by readings of both clocks.
 type TrueClock struct {
 	readings      []guestclock.Reading
 	before, after HostReading
@@ -45,10 +45,10 @@ type TrueClock struct {
 	Within time.Duration
 }
 
-// NewTrueClock takes what the machine's clock said from one look at this machine's to another.
+// NewTrueClock takes the readings of the machine's clock between two readings of this machine's.
 func NewTrueClock(machine *guestmachine.Session, before, after HostReading) *TrueClock {
 	samples := machine.Page.Samples(0)
-	// One before the first look, so that it is covered; counters only grow.
+	// One before the first reading, so that it is covered; counters only grow.
 	first := max(sort.Search(len(samples), func(i int) bool { return machine.Counter.Host(samples[i].Before) >= before.Counter })-1, 0)
 	t := &TrueClock{before: before, after: after}
 	for i := range samples[first:] {
@@ -57,10 +57,10 @@ func NewTrueClock(machine *guestmachine.Session, before, after HostReading) *Tru
 	return t
 }
 
-// ErrUnknownTime is said of a time at which nobody read the machine's clock.
+// ErrUnknownTime is returned for a time without readings of the machine's clock.
 var ErrUnknownTime = errors.New("the machine's clock was not read around a time")
 
-// Host is this machine's CLOCK_TAI when the other's was that.
+// Host returns this machine's CLOCK_TAI at a time of the machine's.
 func (t *TrueClock) Host(tai int64) (int64, error) {
 	at := sort.Search(len(t.readings), func(i int) bool { return t.readings[i].TAI >= tai })
 	if at == 0 || at == len(t.readings) {
@@ -72,7 +72,7 @@ func (t *TrueClock) Host(tai int64) (int64, error) {
 	return t.before.TAI + interpolate(counter-t.before.Counter, t.after.Counter-t.before.Counter, t.after.TAI-t.before.TAI), nil
 }
 
-// interpolate is part of whole in the measure of another whole.
+// interpolate scales part of whole to another whole.
 func interpolate(part, whole, other int64) int64 {
 	if whole == 0 {
 		return 0

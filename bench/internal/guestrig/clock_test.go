@@ -22,7 +22,7 @@ func samplePage(t *testing.T, ahead uint64, tai func(counter int64) int64) *gues
 	return page
 }
 
-func TestTimesOfAMachineAreFoundByItsTrueClock(t *testing.T) {
+func TestTrueClock(t *testing.T) {
 	const ahead, origin, late = 777, 1_800_000_000_000_000_000, 3_600_000_000_000
 	// Two ticks a nanosecond; the machine's clock gains a thousandth.
 	guest := func(counter int64) int64 { return origin - late + counter/2 + counter/2000 }
@@ -47,7 +47,7 @@ func TestTimesOfAMachineAreFoundByItsTrueClock(t *testing.T) {
 	}
 }
 
-func TestNetworkNamespacesOfRigsAreRecognized(t *testing.T) {
+func TestSweepRecognizesNamespaces(t *testing.T) {
 	for name, want := range map[string]bool{"ktsn-vm-" + machineName("a", Tap): true, "ktsn-vm-" + machineName("b", Released): true, "ktsn-vm-plc": false,
 		"ktsn-vm-at": false} {
 		if namespaces.MatchString(name) != want {

@@ -12,18 +12,18 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/guestclock"
 )
 
-// Parts are where what the machines consist of is.
+// Parts are the folders of the machines' parts.
 type Parts struct {
-	// Programs is the folder of what was built.
+	// Programs is the folder of built programs.
 	Programs string
 	// Kernel is the folder that scripts/guest-kernel.sh prints, QEMU the one that scripts/guest-qemu.sh prints.
 	Kernel, QEMU string
 }
 
-// programs are needed of what was built.
+// programs are the needed built programs.
 var programs = []string{"ktsn", "ktsn-guest", "ktsn-relay", "ktsn-relay-vhost", "ktsn-test-first", "tsnperf"}
 
-// Find looks for the parts, and says how to make what is missing.
+// Find finds the parts. An error says how to build missing ones.
 func Find(programDir string) (*Parts, error) {
 	if !guestclock.Supported {
 		return nil, errors.New("the virtual machines are of amd64, and this machine is not")
@@ -52,14 +52,14 @@ func Find(programDir string) (*Parts, error) {
 
 func (p *Parts) program(name string) string { return filepath.Join(p.Programs, name) }
 
-// Version says which kernel and which QEMU these are.
+// Version returns the versions of kernel and QEMU.
 func (p *Parts) Version() (kernel, qemu string) {
 	return packageIn(p.Kernel, "linux-image"), packageIn(p.QEMU, "qemu-system-x86")
 }
 
-// packageIn is the version of a package in a folder's list.
+// packageIn returns the version of a package in a folder's list.
 func packageIn(folder, beginning string) string {
-	text, _ := os.ReadFile(filepath.Join(folder, "version")) // Find has seen it
+	text, _ := os.ReadFile(filepath.Join(folder, "version")) // Find has read it
 	for line := range strings.Lines(string(text)) {
 		if name, version, _ := strings.Cut(strings.TrimSpace(line), " "); strings.HasPrefix(name, beginning) {
 			return version

@@ -22,11 +22,11 @@ import (
 )
 
 const (
-	// Processors and memoryMiB are of each machine; several queues need two processors.
+	// Processors and memoryMiB are each machine's; several queues need two processors.
 	Processors = 2
 	memoryMiB  = 512
 	stopGrace  = 10 * time.Second
-	// relayUser is as whom relays run: nobody in particular, without a privilege.
+	// relayUser is the unprivileged user of relays.
 	relayUser     = 65533
 	relayPatience = 10 * time.Second
 	relayPoll     = 20 * time.Millisecond
@@ -40,7 +40,7 @@ const (
 	Gated    = "gated"
 )
 
-// Interfaces are those that machines get, by their names.
+// Interfaces are the possible interfaces of machines, by name.
 type Interfaces struct{ A, B []string }
 
 // Node is one node with its daemon.
@@ -52,24 +52,24 @@ type Node struct {
 	Control string
 }
 
-// Machine is a virtual machine that runs on a node.
+// Machine is a virtual machine on a node.
 type Machine struct {
 	*guestmachine.Session
 	// Addresses are by the names of its interfaces.
 	Addresses map[string]netip.Addr
-	// Out is a folder of this machine, which the virtual one has at guestmachine.OutDir.
+	// Out is a folder of this machine that the virtual one mounts at guestmachine.OutDir.
 	Out string
 
 	interfaces []*attached
 }
 
-// Rig is both machines, and what connects them.
+// Rig is both machines, and their connections.
 type Rig struct {
 	A, B *Machine
 
 	parts *Parts
 	nodes *topology.Topology
-	// public is a folder that relays can enter, which have no privileges.
+	// public is a folder that relays, which have no privileges, can enter.
 	public string
 	// closers are called by Close, the last first.
 	closers []func() error
@@ -95,8 +95,8 @@ var (
 	addressesB = map[string]netip.Addr{Tap: netip.MustParseAddr("10.42.2.21"), Vhost: netip.MustParseAddr("10.42.2.22")}
 )
 
-// Open connects and boots both machines, or leaves nothing behind. Both have the interface Tap, by which ktsn-guest knows the host's
-// time.
+// Open connects and boots both machines, or leaves nothing behind. Both have the interface Tap, by which ktsn-guest
+// gets the host's time.
 func Open(ctx context.Context, parts *Parts, nodes *topology.Topology, a, b Node, has Interfaces) (_ *Rig, err error) {
 	if err := sweep(); err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func Open(ctx context.Context, parts *Parts, nodes *topology.Topology, a, b Node
 	return r, nil
 }
 
-// publish makes the folder, with the relays' programs.
+// publish creates the folder with the relays' programs.
 func (r *Rig) publish() error {
 	r.public = r.nodes.Dir + "-public"
 	if err := os.Mkdir(r.public, 0o755); err != nil {
@@ -160,7 +160,7 @@ func (r *Rig) publish() error {
 	return nil
 }
 
-// boot boots both at once, for they wait for each other's host half of the time.
+// boot boots both at once, because they wait for the host half of the time.
 func (r *Rig) boot(ctx context.Context, a, b *Node) error {
 	var both sync.WaitGroup
 	var errs [2]error
@@ -193,8 +193,8 @@ func (r *Rig) bootOne(ctx context.Context, machine *Machine, node *Node, name st
 	return err
 }
 
-// clockOptions have the machine's clock go by its processor's counter at that one's rate. The kernel would compare it with other
-// clocks, find it unstable when the emulation stands still, and lose time by the next one.
+// clockOptions make the machine's clock follow its processor's counter at a fixed rate. The kernel would otherwise
+// compare it with other clocks, mark it unstable when the emulation stalls, and lose time with the next one.
 func clockOptions() []string {
 	return []string{"clocksource=tsc", "tsc=reliable", fmt.Sprintf("tsc_early_khz=%.0f", guestclock.Hertz()/1e3)}
 }

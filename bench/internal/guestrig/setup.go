@@ -24,20 +24,20 @@ import (
 //go:embed interface.sh
 var interfaceScript string
 
-// etfDelta is how long before its time the machine's etf hands a frame to its interface. It has no other way to be in time, and an
-// emulated processor that is late by more drops the frame.
+// etfDelta is how long before its time the machine's etf hands a frame to its interface. It has no other way to be in
+// time, and drops the frame if an emulated processor is late by more.
 const etfDelta = time.Millisecond
 
 // ReleasedPriority is the SO_PRIORITY whose frames the machine's etf holds.
 const ReleasedPriority = 1
 
-// beliefPatience is for ktsn-guest to know the host's time.
+// beliefPatience is how long ktsn-guest may take to know the host's time.
 const (
 	beliefPatience = 30 * time.Second
 	beliefPoll     = 100 * time.Millisecond
 )
 
-// setUp gives the machines' interfaces their addresses, and has ktsn-guest mark frames.
+// setUp sets the addresses of the machines' interfaces, and makes ktsn-guest mark frames.
 func (r *Rig) setUp(ctx context.Context, a *Node) error {
 	if _, err := r.start(a.Namespace, "ktsn vm clock", "vm", "clock", "--socket", r.A.clockSocket()); err != nil {
 		return err

@@ -13,30 +13,30 @@ import (
 )
 
 const (
-	// bootstrapBlocks and leastBlock bound the blocks of a sample: what follows within a block stays together, because
-	// neighbours are alike (a pause of the machine makes many messages late).
+	// bootstrapBlocks and leastBlock limit the blocks of a sample. Values within a block stay together, because
+	// neighbours are correlated (a pause of the machine makes many messages late).
 	bootstrapBlocks = 100
 	leastBlock      = 50
-	// gridValues are how many different values a resampled percentile can take, and as many again in the upper
+	// gridValues is the number of different values of a resampled percentile, and the additional number in the upper
 	// twentieth.
 	gridValues = 1024
 )
 
-// Resampled is a sample prepared for drawing it again.
+// Resampled is a sample prepared for resampling.
 type Resampled struct {
 	// grid are values of the sample, ascending; below[g*blocks+b] counts those of block b that are grid[g] or less.
 	grid  []int64
 	below []uint32
 	sizes []int
-	// byPart lists the blocks of each part; those of an empty part are none.
+	// byPart has the blocks of each part; those of an empty part are none.
 	byPart [][]int
-	// weights is how often each block was drawn in the round under way, count the samples in them.
+	// weights is how often each block was drawn in the current round, count the samples in them.
 	weights []int
 	count   int
 }
 
-// NewResampled takes a sample in parts (the repetitions of a run), each in the order of time; nil when it is empty. An empty
-// part is one in which nothing was measured, and keeps its place: parts of several samples belong together by their number.
+// NewResampled takes a sample in parts (the repetitions of a run), each in order of time; nil if it is empty. A part in
+// which nothing was measured is empty and keeps its index: parts of several samples correspond by index.
 func NewResampled(parts [][]int64) *Resampled {
 	r := &Resampled{}
 	var all []int64
@@ -86,8 +86,8 @@ func gridOf(sorted []int64) []int64 {
 	return slices.Compact(grid)
 }
 
-// draw takes blocks with replacement out of parts, of which each may be given more than once, and those that the sample
-// does not have count as empty.
+// draw draws blocks with replacement from parts, which may be listed more than once. Parts that the sample does not
+// have count as empty.
 func (r *Resampled) draw(random *rand.Rand, parts []int) {
 	clear(r.weights)
 	r.count = 0
@@ -104,7 +104,7 @@ func (r *Resampled) draw(random *rand.Rand, parts []int) {
 	}
 }
 
-// percentile is that of the sample drawn last.
+// percentile returns a percentile of the last drawn sample.
 func (r *Resampled) percentile(hundredths int) int64 {
 	rank := stats.Rank(r.count, hundredths)
 	blocks := len(r.weights)
@@ -121,16 +121,16 @@ func (r *Resampled) percentile(hundredths int) int64 {
 // Pairing is how two samples were taken.
 type Pairing bool
 
-// In turns, so that what happened during a part of one happened during the same part of the other; or apart.
+// In turns, so that disturbances during a part of one also hit that part of the other; or apart.
 const (
 	InTurns Pairing = true
 	Apart   Pairing = false
 )
 
-// RatioRange is the range in which the ratio of two percentiles lies with a confidence below 1, by a bootstrap of two
-// stages: parts are drawn with replacement, and within them blocks. Of samples that were taken in turns the same parts are
-// drawn, so that noise which hit both does not count; one that lacks a part adds nothing where that is drawn. False when a
-// percentile of the second can be zero.
+// RatioRange returns the range of the ratio of two percentiles with a confidence below 1, by a bootstrap in two stages:
+// parts are drawn with replacement, and blocks within them. For samples taken in turns the same parts are drawn, so
+// that common noise cancels out; a sample without a drawn part adds nothing. It returns false if a percentile of the
+// second can be zero.
 func RatioRange(random *rand.Rand, resampled, other *Resampled, hundredths, rounds int, confidence float64,
 	pairing Pairing) (low, high float64, ok bool) {
 	if resampled == nil || other == nil {
@@ -150,8 +150,8 @@ func RatioRange(random *rand.Rand, resampled, other *Resampled, hundredths, roun
 	return stat.Quantile(tail, stat.Empirical, ratios, nil), stat.Quantile(1-tail, stat.Empirical, ratios, nil), true
 }
 
-// drawBoth draws both samples, again while one of them comes out empty. Neither is, so that this ends: what was drawn may
-// be all parts.
+// drawBoth draws both samples, again while one is empty. It ends, because neither sample is empty and all parts can be
+// drawn.
 func drawBoth(random *rand.Rand, resampled, other *Resampled, pairing Pairing) {
 	if pairing == InTurns {
 		for again := true; again; again = resampled.count == 0 || other.count == 0 {

@@ -20,7 +20,7 @@ func drawn(random *rand.Rand, parts, each int, median float64) [][]int64 {
 	return all
 }
 
-func TestRangeOfARatioHoldsTheTrueOneAsOftenAsItSays(t *testing.T) {
+func TestRatioRangeCoverage(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, hundredths := range []int{5000, 9900} {
 		const trials = 200
@@ -59,7 +59,7 @@ func TestRangeIsWiderWhenRepetitionsDiffer(t *testing.T) {
 	}
 }
 
-func TestPartsThatAreMissingLeaveTheOthersTogether(t *testing.T) {
+func TestMissingPartsKeepPairing(t *testing.T) {
 	const parts = 6
 	// sample has one block a part, so that what was drawn of each part is its block's weight.
 	sample := func(missing ...int) (*Resampled, map[int]int) {
@@ -112,7 +112,7 @@ func TestSameSeedGivesTheSameRange(t *testing.T) {
 	}
 }
 
-func TestResampledPercentilesAreThoseOfTheSample(t *testing.T) {
+func TestResampledPercentiles(t *testing.T) {
 	// One block a part and one part: every draw is the sample itself.
 	sample := make([]int64, 0, leastBlock)
 	for i := range leastBlock {
@@ -139,7 +139,7 @@ func TestRangeOfNothing(t *testing.T) {
 	}
 }
 
-func TestFewSamplesAreResampledToo(t *testing.T) {
+func TestFewSamples(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 0))
 	for count := 1; count < 25; count++ {
 		part := make([]int64, count)

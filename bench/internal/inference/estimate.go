@@ -10,7 +10,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// EstimateConfidence is how sure the range of a quotient is.
+// EstimateConfidence is the confidence of a quotient's range.
 const EstimateConfidence = 0.95
 
 // Estimate is a figure over repetitions.
@@ -21,7 +21,7 @@ type Estimate struct {
 	Count int
 }
 
-// EstimateOf is over some values.
+// EstimateOf estimates from some values.
 func EstimateOf(values []float64) Estimate {
 	e := Estimate{Count: len(values)}
 	if e.Count == 0 {
@@ -36,7 +36,7 @@ func EstimateOf(values []float64) Estimate {
 	return e
 }
 
-// Text shows it in a unit of so much, with its error where there is one.
+// Text formats the estimate in a unit, with its error if there is one.
 func (e Estimate) Text(unit float64, digits int) string {
 	if e.Count < 2 {
 		return fmt.Sprintf("%.*f", digits, e.Mean/unit)
@@ -44,18 +44,18 @@ func (e Estimate) Text(unit float64, digits int) string {
 	return fmt.Sprintf("%.*f ± %.*f", digits, e.Mean/unit, digits, e.Error/unit)
 }
 
-// Quotient is one estimate divided by another, and the range in which it lies with EstimateConfidence.
+// Quotient is one estimate divided by another, with its range at EstimateConfidence.
 type Quotient struct {
 	Value, Low, High float64
 }
 
-// Differs tells whether the range is on one side of 1: else no difference is shown.
+// Differs reports whether the range is on one side of 1: otherwise no difference is shown.
 func (q Quotient) Differs() bool { return q.Low > 1 || q.High < 1 }
 
-// QuotientOf divides two estimates that are above 0; false where one of them has less than two repetitions, of which nobody
-// knows how far another would have been off. The range is that of the difference of logarithms, by Student's distribution with
-// the degrees of freedom of Welch and Satterthwaite: of few repetitions the standard errors themselves are guesses, and a number
-// of them that is right for many would show differences that are not there.
+// QuotientOf divides two estimates above 0; false if one of them has less than two repetitions, so that its error is
+// unknown. The range is that of the difference of logarithms, by Student's distribution with the degrees of freedom of
+// Welch and Satterthwaite: with few repetitions the standard errors themselves are uncertain, and a fixed multiple of
+// them would show differences that do not exist.
 func QuotientOf(estimate, other Estimate) (Quotient, bool) {
 	if estimate.Count < 2 || other.Count < 2 || estimate.Mean <= 0 || other.Mean <= 0 {
 		return Quotient{}, false

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestAnEstimateHasTheStandardErrorOfTheMean(t *testing.T) {
+func TestEstimateOf(t *testing.T) {
 	e := EstimateOf([]float64{2, 4, 4, 4, 5, 5, 7, 9})
 	if want := math.Sqrt(32.0/7) / math.Sqrt(8); e.Mean != 5 || math.Abs(e.Error-want) > 1e-12 || e.Count != 8 {
 		t.Errorf("%+v, want an error of %v", e, want)
@@ -21,7 +21,7 @@ func TestAnEstimateHasTheStandardErrorOfTheMean(t *testing.T) {
 	}
 }
 
-func TestEstimatesDifferOnlyWhereTheirErrorsShowIt(t *testing.T) {
+func TestQuotientOf(t *testing.T) {
 	a, b := Estimate{Mean: 10, Error: 1, Count: 3}, Estimate{Mean: 14, Error: 1, Count: 3}
 	differ := func() bool { q, ok := QuotientOf(a, b); return ok && q.Differs() }
 	if differ() {

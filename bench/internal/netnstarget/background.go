@@ -22,8 +22,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// Background is many flows to measure ktsnd with: so many pods with a process each, or as many as flows need, whose sockets take
-// turns.
+// Background is a load of many flows for measuring ktsnd: a number of pods with a process each, or as many as the flows
+// need, whose sockets take turns.
 type Background struct {
 	Pods, FlowsPerPod int
 	// Cycle is the time between two messages of a flow; those of all flows are spread evenly over it.
@@ -34,45 +34,46 @@ type Background struct {
 	Rounds int
 }
 
-// Processes is how many have the flows of a pod.
+// Processes returns how many processes have the flows of a pod.
 func (c *Background) Processes() int { return (c.FlowsPerPod + flowsPerProcess - 1) / flowsPerProcess }
 
-// Messages are those of all flows together.
+// Messages returns the number of messages of all flows.
 func (c *Background) Messages() int { return c.Pods * c.FlowsPerPod * c.Rounds }
 
-// lasts is from the transmit time of the first message to one cycle after that of the last.
+// lasts returns the time from the transmit time of the first message to one cycle after that of the last.
 func (c *Background) lasts() time.Duration { return c.Cycle * time.Duration(c.Rounds) }
 
 const (
-	// flowsPerProcess is below what ktsnd takes from one process (256).
+	// flowsPerProcess is below ktsnd's limit per process (256).
 	flowsPerProcess = 250
-	// backgroundFIFO is the SCHED_FIFO priority of talkers, below ktsnd's: they are to be in time beside any other load.
+	// backgroundFIFO is the SCHED_FIFO priority of talkers, below ktsnd's: they should be in time whatever else runs.
 	backgroundFIFO = fifoPriority - 10
-	// beforeFirst is before the first message is due, when all is quiet again after the start of the background.
+	// beforeFirst is the quiet time between the start of the background and the first message.
 	beforeFirst = 50 * time.Millisecond
 )
 
-// discarded is where the messages go, though none arrives.
+// discarded is the destination of the messages, although none arrives.
 var discarded = netip.AddrPortFrom(topology.PodAddressB, 7)
 
-// backgroundStarts are how long a process may take to start: where the machine is busy not all may have been answered when the
-// first message is due, and then all begin anew, slower.
+// backgroundStarts are how long processes may take to start: if not all are ready on a busy machine when the first
+// message is due, all start again, more slowly.
 var backgroundStarts = []time.Duration{10 * time.Millisecond, 40 * time.Millisecond, 120 * time.Millisecond}
 
-// talker is a process that sends for the background, and the files with what became of its messages and what it took.
+// talker is a sending process of the background, and the files with its records and its processor time.
 type talker struct {
 	*process.Process
 	records, cpuTime string
 }
 
-// pod is one of the background.
+// pod is a pod of the background.
 type pod struct {
 	identity  string
 	namespace *topology.Namespace
 	socket    string
 }
 
-// Measure has the background send and watches ktsnd, which is new. Nothing of the background is left, also after an error.
+// Measure runs the background and watches ktsnd, which is new. It leaves nothing of the background, also after an
+// error.
 func (l *Target) Measure(ctx context.Context, c Background) (_ *Observed, err error) {
 	seen := &Observed{}
 	if seen.EmptyBytes, err = residentBytes(l.daemon.process.PID()); err != nil {
@@ -120,7 +121,7 @@ func (l *Target) addPods(ctx context.Context, count int) ([]pod, error) {
 	return all, ctx.Err()
 }
 
-// removePods takes those from ktsnd that it knows; one that has died knows none.
+// removePods removes pods from ktsnd; a ktsnd that has ended knows none.
 func (l *Target) removePods(ctx context.Context, pods []pod) error {
 	var err error
 	for _, current := range pods {
@@ -131,7 +132,7 @@ func (l *Target) removePods(ctx context.Context, pods []pod) error {
 	return err
 }
 
-// gather starts the talkers, again and slower if ktsnd did not get to know all of them, and returns when the first message
+// gather starts the talkers, again and more slowly if ktsnd did not get all of them, and returns when the first message
 // is due.
 func (l *Target) gather(ctx context.Context, c Background, pods []pod) ([]talker, time.Time, error) {
 	flows := c.Pods * c.FlowsPerPod
@@ -153,7 +154,7 @@ func (l *Target) gather(ctx context.Context, c Background, pods []pod) ([]talker
 	return nil, time.Time{}, fmt.Errorf("the machine is too busy: not all of %d flows found ktsnd in time", flows)
 }
 
-// share is what one process sends.
+// share is the part of one process.
 type share struct {
 	pod   pod
 	flows int
@@ -195,14 +196,14 @@ func (l *Target) startBackground(c Background, pods []pod, first time.Time) ([]t
 	return all, nil
 }
 
-// taiOf converts by the difference of now.
+// taiOf converts a time by the current difference of the clocks.
 func taiOf(at time.Time) int64 {
 	var now unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_TAI, &now) // a clock that each kernel has
+	_ = unix.ClockGettime(unix.CLOCK_TAI, &now) // every kernel has this clock
 	return now.Nano() + int64(time.Until(at))
 }
 
-// awaitFlows tells whether ktsnd knows so many flows before a time. A talker that ends before that has failed.
+// awaitFlows reports whether ktsnd has a number of flows before a deadline. It fails if a talker ends earlier.
 func (l *Target) awaitFlows(ctx context.Context, flows int, talkers []talker, until time.Time) (bool, error) {
 	for time.Now().Before(until) {
 		for _, current := range talkers {

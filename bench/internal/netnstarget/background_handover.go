@@ -12,20 +12,20 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
-// leastLead is how long before its time a message must be handed over to count as ktsnd's: it is longer than ktsnd is awake
+// leastLead is how long before its time a message must be handed over to count: it is longer than ktsnd's busy-waiting
 // before a departure (--spin).
 const leastLead = 200 * time.Microsecond
 
-// handOvers is what the talkers say of how they handed their messages over.
+// handOvers summarises how the talkers handed over their messages.
 type handOvers struct {
-	// late are the transmit times of messages whose talker woke too late, or was not through with those before. A message that
-	// was late because a send call waited for ktsnd is not among them.
+	// late are the transmit times of messages whose talker woke too late, or had not finished earlier ones. Messages
+	// that were late because a send call waited for ktsnd are not included.
 	late map[int64]bool
-	// failed are send calls.
+	// failed is the number of failed send calls.
 	failed int
-	// cpuTime is what all talkers took while they sent.
+	// cpuTime is the processor time of all talkers while they sent.
 	cpuTime time.Duration
-	// wakeups are how late talkers woke from a sleep.
+	// wakeups are the delays of the talkers' wake-ups.
 	wakeups []int64
 }
 
@@ -43,10 +43,10 @@ func readHandOvers(talkers []talker, lead time.Duration) (*handOvers, error) {
 	return all, nil
 }
 
-// add takes the messages of one talker, in their order. It goes through them once more with send calls that take no time: what is
-// late then is so because of the talker, all else because of ktsnd.
+// add adds the messages of one talker in order. It simulates send calls without duration: messages that are late even
+// so are the talker's fault, all others ktsnd's.
 func (h *handOvers) add(sent []tsnperf.Sent, lead time.Duration) {
-	// When the call before had ended, and when the talker would have been through if calls took no time.
+	// The end of the previous call, and the end that it would have had without duration.
 	ended, readyAt := int64(math.MinInt64), int64(0)
 	for _, message := range sent {
 		awake := message.Txtime - lead.Nanoseconds()

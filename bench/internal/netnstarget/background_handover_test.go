@@ -24,7 +24,7 @@ func sentBy(calls []call) []tsnperf.Sent {
 	return all
 }
 
-func TestMessagesAreLateBecauseOfWhoWasLate(t *testing.T) {
+func TestLateHandOversAreTheTalkers(t *testing.T) {
 	for name, test := range map[string]struct {
 		calls []call
 		// late are the numbers of those that are the talker's fault.
@@ -51,7 +51,7 @@ func TestMessagesAreLateBecauseOfWhoWasLate(t *testing.T) {
 	}
 }
 
-func TestFailedCallsAndWakeUpsAreCounted(t *testing.T) {
+func TestFailedCallsAndWakeUps(t *testing.T) {
 	sent := sentBy([]call{{10, 11, 12}, {1030, 1031, 1032}, {2020, 2021, 2022}})
 	sent[1].Errno = 11
 	seen := &handOvers{late: map[int64]bool{}}
@@ -61,7 +61,7 @@ func TestFailedCallsAndWakeUpsAreCounted(t *testing.T) {
 	}
 }
 
-func TestDeparturesOfMessagesHandedOverLateCountApart(t *testing.T) {
+func TestLateHandOversAreSeparate(t *testing.T) {
 	seen := &Observed{}
 	seen.judge([]control.Departure{{RequestedTAI: 100, DepartedTAI: 107}, {RequestedTAI: 200, DepartedTAI: 5000}, {RequestedTAI: 300, DepartedTAI: 299}},
 		&handOvers{late: map[int64]bool{200: true}})

@@ -12,31 +12,31 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// Observed is what the background costs, and what became of its messages.
+// Observed is the cost of the background, and the results of its messages.
 type Observed struct {
 	Cost
-	// TalkerCores is the processor time of the processes that send, without their start and end, as a number of cores.
+	// TalkerCores is the processor time of the sending processes, without start and end, as a number of cores.
 	TalkerCores float64
-	// MemoryBytes is what ktsnd had while all flows were there, EmptyBytes before there was any pod of the background.
+	// MemoryBytes is ktsnd's memory with all flows, EmptyBytes that before any pod of the background.
 	MemoryBytes, EmptyBytes int64
 	// DepartureNs are ktsnd's departure errors, one for each message that was handed over in time.
 	DepartureNs []int64
-	// HandedOverLate left as well, but their talkers woke too late for them; Early are of all messages.
+	// HandedOverLate left as well, but their talkers woke too late; Early counts all messages.
 	HandedOverLate, Early int
-	// WakeupNs is how late the talkers woke from their sleep, in the median.
+	// WakeupNs is the median delay of the talkers' wake-ups.
 	WakeupNs int64
-	// SendErrors are send calls that failed, Sent messages that left, Frames those that came off the link.
+	// SendErrors are failed send calls, Sent messages that left, Frames those that arrived from the link.
 	SendErrors, Sent, Frames int
 	// Counters are ktsnd's, from before the first message to after the last.
 	Counters Counted
 }
 
-// Cost is that of all messages. It is read before the first is due and after the last has left, when ktsnd does next to nothing:
-// talkers that are to be in time may keep those who read from their processor while there are messages.
+// Cost is the cost of all messages. It is read before the first is due and after the last has left, when ktsnd is
+// nearly idle: the talkers' real-time priority may keep the reader from running while messages are sent.
 type Cost struct {
 	// CPUTime is the processor time of ktsnd.
 	CPUTime time.Duration
-	// Wakeups and Doorbells are what ktsnd counted.
+	// Wakeups and Doorbells are ktsnd's counters.
 	Wakeups, Doorbells uint64
 	// Over is the time from when the first message was due to when the last left, or was to leave.
 	Over time.Duration
@@ -45,30 +45,30 @@ type Cost struct {
 // Cores is the processor time of ktsnd as a number of cores.
 func (c *Cost) Cores() float64 { return float64(c.CPUTime) / float64(c.Over) }
 
-// Counted is what ktsnd counted of the messages.
+// Counted are ktsnd's counters about the messages.
 type Counted struct {
 	Dropped, KernelPath uint64
 	// Late are by reason.
 	Late map[string]uint64
-	// Held is above 0 when messages waited because of their pod's rate, or their doorbells were not listened to.
+	// Held is above 0 if messages waited because of their pod's rate, or their doorbells were ignored.
 	Held uint64
-	// Stops are times at which the kernel stopped ktsnd because of the real-time budget, nil where there is no budget; Pauses are
-	// those of the machine's host that ktsnd noticed.
+	// Stops are interruptions of ktsnd by the kernel's real-time budget, nil without a budget; Pauses are those by the
+	// machine's host that ktsnd noticed.
 	Stops  *uint64
 	Pauses uint64
 }
 
-// drained is how long after the last message the last frame has come off the link for certain.
+// drained is how long after the last message the last frame has certainly arrived.
 const drained = 200 * time.Millisecond
 
-// reading is what ktsnd and the link have counted.
+// reading has the counters of ktsnd and the link.
 type reading struct {
 	cpu    time.Duration
 	frames uint64
 	status *control.Status
 }
 
-// read looks at the link first, so that a frame that is sent meanwhile counts on it and not only at ktsnd.
+// read reads the link first, so that a frame that is sent meanwhile does not count at ktsnd only.
 func (l *Target) read(ctx context.Context) (r reading, err error) {
 	if r.frames, err = l.nodes.NodeB.FramesReceived(topology.PhysicalInterface); err != nil {
 		return r, err
@@ -80,10 +80,9 @@ func (l *Target) read(ctx context.Context) (r reading, err error) {
 	return r, err
 }
 
-// observe counts from now on, not from when the first message is due: a pause of the machine may be longer than what is left
-// until then.
+// observe counts from now, not from when the first message is due, because the machine may pause for longer than that.
 func (l *Target) observe(ctx context.Context, c Background, talkers []talker, first time.Time, seen *Observed) (err error) {
-	if _, err := l.daemon.departures(ctx); err != nil { // those of a start that was given up
+	if _, err := l.daemon.departures(ctx); err != nil { // departures of an abandoned start
 		return err
 	}
 	before, err := l.read(ctx)
@@ -107,7 +106,7 @@ func (l *Target) observe(ctx context.Context, c Background, talkers []talker, fi
 	return l.count(ctx, c, before, talkers, seen)
 }
 
-// count takes what became of the messages once all have left.
+// count evaluates the messages after all have left.
 func (l *Target) count(ctx context.Context, c Background, before reading, talkers []talker, seen *Observed) error {
 	if err := retry.Pause(ctx, drained); err != nil {
 		return err
@@ -131,7 +130,7 @@ func (l *Target) count(ctx context.Context, c Background, before reading, talker
 	return err
 }
 
-// span is from when the first was due to when the last left.
+// span returns the time from when the first message was due to when the last left.
 func span(departures []control.Departure) time.Duration {
 	var begin, end int64
 	for i, departure := range departures {
@@ -157,7 +156,7 @@ func countedBetween(before, after *control.Status) Counted {
 	return counted
 }
 
-// judge takes the errors of what was handed over in time, and counts the rest.
+// judge takes the errors of messages that were handed over in time, and counts the others.
 func (o *Observed) judge(departures []control.Departure, handed *handOvers) {
 	for _, departure := range departures {
 		late := departure.DepartedTAI - departure.RequestedTAI

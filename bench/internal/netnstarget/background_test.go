@@ -4,7 +4,7 @@ package netnstarget
 
 import "testing"
 
-func TestFlowsAreDividedAmongProcesses(t *testing.T) {
+func TestShares(t *testing.T) {
 	for name, test := range map[string]struct {
 		background Background
 		processes  int

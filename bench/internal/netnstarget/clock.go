@@ -14,8 +14,8 @@ import (
 // clockReads are enough for a p99.
 const clockReads = 10_000
 
-// measureClock bounds how exact a stamp can be, by reading the clock with a system call: all stamps are readings of this machine's CLOCK_TAI, or, on the wire, of the
-// same clock by the kernel.
+// measureClock bounds the accuracy of a stamp, by reading the clock with a system call: all stamps are readings of this
+// machine's CLOCK_TAI or, on the wire, of the same clock by the kernel.
 func measureClock() (results.Clock, error) {
 	taken := make([]int64, clockReads)
 	last, err := readTAI()

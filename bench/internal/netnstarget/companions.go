@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// floodNice leaves to who floods what the others do not want of their common processor: it is the link that
-	// they are to compete for. That is nearly all of it.
+	// floodNice gives a flood the processor time that the others leave, which is nearly all: they should compete for
+	// the link, not for their common processor.
 	floodNice = 10
-	// floodFrames on the link say that a flood has begun, which must not take longer than floodTimeout.
+	// floodFrames on the link show that a flood has begun, for at most floodTimeout.
 	floodFrames  = 100
 	floodTimeout = 10 * time.Second
 )
 
-// running is a companion that was started.
+// running is a started companion.
 type running struct {
 	traffic.Companion
 	talker *process.Process
@@ -35,14 +35,14 @@ type running struct {
 	file   string
 }
 
-// companions are the talkers beside a run, and where their messages go.
+// companions are the additional talkers of a run, and the destination of their messages.
 type companions struct {
 	all  []*running
 	sink *sink
 }
 
-// startCompanions starts the talkers beside a run, and returns when those that flood do. What it returns must be stopped,
-// also after an error.
+// startCompanions starts the companions of a run, and returns when floods have begun. The result must be stopped, also
+// after an error.
 func (l *Target) startCompanions(ctx context.Context, r engine.Run) (*companions, error) {
 	started := &companions{}
 	wanted := traffic.CompanionsOf(r, results.PathKernelVXLAN)
@@ -82,7 +82,7 @@ func (l *Target) startCompanion(r engine.Run, c traffic.Companion, to netip.Addr
 	return started, err
 }
 
-// awaitFlood lets a flood begin, behind the others that want the processor. It must be the first to send.
+// awaitFlood waits for a flood, which runs after other programs on the processor. It must be the first to send.
 func (l *Target) awaitFlood(ctx context.Context, who *process.Process) error {
 	ctx, cancel := context.WithTimeout(ctx, floodTimeout)
 	defer cancel()
@@ -105,7 +105,7 @@ func (l *Target) awaitFlood(ctx context.Context, who *process.Process) error {
 	}
 }
 
-// stop ends what is still running.
+// stop ends the companions that still run.
 func (c *companions) stop() {
 	for _, current := range c.all {
 		_ = current.talker.Stop(stopGrace)
@@ -115,8 +115,8 @@ func (c *companions) stop() {
 	}
 }
 
-// finish ends the companions and adds to the observation what they have sent. The sink stays: messages may be under
-// way.
+// finish ends the companions and adds their sent messages to the observation. The sink stays, because messages may be
+// under way.
 func (c *companions) finish(seen *traffic.Observation) error {
 	for _, current := range c.all {
 		if err := errors.Join(current.talker.Stop(stopGrace), current.talker.Wait()); err != nil {
@@ -135,7 +135,7 @@ func (c *companions) finish(seen *traffic.Observation) error {
 	return nil
 }
 
-// accepted counts the messages that a send call took.
+// accepted counts the messages that a send call accepted.
 func accepted(sent []tsnperf.Sent) int {
 	number := 0
 	for i := range sent {

@@ -23,9 +23,10 @@ const (
 	readyTimeout = 10 * time.Second
 	readyPoll    = 20 * time.Millisecond
 	stopGrace    = 3 * time.Second
-	// daemonGrace is longer: a thread that keeps the core awake has the lowest priority and ends when it gets a turn.
+	// daemonGrace is longer: a thread that keeps the core awake has the lowest priority and ends when it gets processor
+	// time.
 	daemonGrace = 20 * time.Second
-	// endedGrace is how long after its last sign of life a process that fails has ended for certain.
+	// endedGrace is how long after its last output a failing process has ended for certain.
 	endedGrace = 500 * time.Millisecond
 )
 
@@ -33,32 +34,32 @@ const (
 type daemon struct {
 	process *process.Process
 	client  *control.Client
-	// control is where the network plugin reaches it.
+	// control is the path of the control socket.
 	control string
 	// lastDeparture is the sequence number up to which departures were read.
 	lastDeparture uint64
 }
 
-// daemonSetting is how a block of runs wants ktsnd.
+// daemonSetting configures ktsnd for a block of runs.
 type daemonSetting struct {
-	// receiving is of node b's, which sends nothing: virtual machines receive by its relays.
+	// receiving: ktsnd of node b, which sends nothing; virtual machines receive by its relays.
 	receiving bool
 	cpu       int
 	spin      time.Duration
 	keepAwake bool
-	// linkSpeed is what ktsnd is told of the link; empty: it asks the link.
+	// linkSpeed is the configured speed of the link; empty: ktsnd asks the link.
 	linkSpeed string
 	// vhostSocket is where Open vSwitch fetches frames; empty: ktsnd sends them itself.
 	vhostSocket string
-	// departures is how many it has to remember; 0: as many as it does by itself.
+	// departures is the number of departures that it stores; 0: its default.
 	departures int
-	// podRate is how many messages a second it takes from one pod; 0: as many as it does by itself.
+	// podRate is the messages per second that it takes from one pod; 0: its default.
 	podRate int
-	// vlan is the tag of its frames; 0: none.
+	// vlan is the VLAN ID of its frames; 0: untagged.
 	vlan int
 }
 
-// arguments are those of a ktsnd in this setting.
+// arguments returns the arguments of ktsnd in this setting.
 func (setting *daemonSetting) arguments(controlSocket string) []string {
 	local := topology.NodeAddressA
 	if setting.receiving {
@@ -119,7 +120,7 @@ func startDaemon(ctx context.Context, nodes *topology.Topology, program string,
 	return d, nil
 }
 
-// explain replaces an error in talking to ktsnd by what ktsnd said when it ended, if it did.
+// explain replaces an error of the control connection by ktsnd's own error if it has ended.
 func (d *daemon) explain(err error) error {
 	if err == nil {
 		return nil
@@ -153,7 +154,7 @@ func (d *daemon) connect(ctx context.Context, controlSocket string) error {
 	}
 }
 
-// departures returns those since it was last called.
+// departures returns the departures since the last call.
 func (d *daemon) departures(ctx context.Context) ([]control.Departure, error) {
 	departures, overwritten, err := d.client.Departures(ctx, d.lastDeparture)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// What follows is for experiments, which bring programs of their own. They hold nothing of it beyond their case.
+// The following methods are for experiments, which run their own programs. Experiments keep nothing beyond their case.
 
 // Nodes are the two nodes and their pods.
 func (l *Target) Nodes() *topology.Topology { return l.nodes }
@@ -16,7 +16,7 @@ func (l *Target) Nodes() *topology.Topology { return l.nodes }
 // Wiring attaches pods; those of Nodes are attached.
 func (l *Target) Wiring() *cniruntime.Wiring { return l.wiring }
 
-// Daemon is ktsnd on node a, how to talk to it and its process; nil where the setting has none.
+// Daemon returns ktsnd's client and process on node a, nil if the setting has none.
 func (l *Target) Daemon() (client *control.Client, pid int) {
 	if l.daemon == nil {
 		return nil, 0
@@ -24,5 +24,5 @@ func (l *Target) Daemon() (client *control.Client, pid int) {
 	return l.daemon.client, l.daemon.process.PID()
 }
 
-// Processors are those of what sends and of what listens, traffic.NotPinned where they were not chosen.
+// Processors are those of sender and listener, traffic.NotPinned if they were not chosen.
 func (l *Target) Processors() (sender, listener int) { return l.pinning.sender, l.pinning.listener }

@@ -13,11 +13,11 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// gatesLinkSpeed is what ktsnd is told of the link: a veth has no speed and reports 10 Gbit/s, which ktsnd cannot
-// fill from one core. With this one the window of a class is full when the link is, not when the processor is.
+// gatesLinkSpeed is the configured speed of the link: a veth reports 10 Gbit/s, which ktsnd cannot fill from one core.
+// With this speed the window of a class is full when the link is, not when the processor is.
 const gatesLinkSpeed = "1Gbit"
 
-// scheduleTimeout is how long the schedule may take to come into force: no cycle is that long.
+// scheduleTimeout limits the wait for the schedule: no cycle is that long.
 const scheduleTimeout = 5 * time.Second
 
 // setSchedule returns once the schedule is in force.
@@ -43,7 +43,7 @@ func (d *daemon) setSchedule(ctx context.Context, cycle time.Duration, window en
 	}
 }
 
-// overruns are the counters of transmission-overrun by class.
+// overruns returns the counters of transmission-overrun by class.
 func (d *daemon) overruns(ctx context.Context) (counts [control.TrafficClasses]uint64, err error) {
 	schedule, err := d.client.Schedule(ctx)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 
 const (
 	guestTalkerFile, guestCPUFile, guestListenerFile = "talker.csv", "talker-cpu.csv", "listener.csv"
-	// clockMargin is for the machines' clocks to be read before the first and after the last message.
+	// clockMargin is the time to read the machines' clocks before the first and after the last message.
 	clockMargin = 200 * time.Millisecond
 )
 
@@ -32,17 +32,18 @@ type guestRun struct {
 	seen *traffic.Observation
 	// from and to are the interfaces.
 	from, to string
-	// held tells that the host holds the frames.
+	// held: the host holds the frames.
 	held   bool
 	before guestrig.HostReading
-	// boundNs is the widest with which a frame of the run left its machine, where frames are held.
+	// boundNs is the largest error bound with which a frame of the run left its machine, if frames are held.
 	boundNs int64
 	belief  guestrig.Belief
-	// asked tells that belief is that from before the run.
+	// asked: belief is from before the run.
 	asked bool
 }
 
-// guestTraffic runs listener and talker in virtual machines, and reads what they, and ktsnd, have to say, in this machine's time.
+// guestTraffic runs listener and talker in virtual machines, and reads their and ktsnd's records in this machine's
+// time.
 func (l *Target) guestTraffic(ctx context.Context, r engine.Run, seen *traffic.Observation, watched *results.Distributions) error {
 	g := &guestRun{Target: l, r: r, seen: seen, held: seen.ViaDaemon}
 	g.from, g.to = interfaceOf(r.Path)
@@ -75,7 +76,7 @@ func (l *Target) guestTraffic(ctx context.Context, r engine.Run, seen *traffic.O
 	return g.inHostTime()
 }
 
-// believe notes what ktsn-guest knows, and what it refused since the last time.
+// believe stores ktsn-guest's state, and its refusals since the last call.
 func (g *guestRun) believe(ctx context.Context) error {
 	if !g.held {
 		return nil
@@ -93,7 +94,7 @@ func (g *guestRun) believe(ctx context.Context) error {
 	return nil
 }
 
-// observed has the messages sent, while processors and the link are watched.
+// observed sends the messages while processors and the link are watched.
 func (g *guestRun) observed(ctx context.Context, watched *results.Distributions) error {
 	beside, err := g.startCompanions(ctx, g.r)
 	defer beside.stop()
@@ -123,7 +124,7 @@ func (g *guestRun) observed(ctx context.Context, watched *results.Distributions)
 	return beside.finish(g.seen)
 }
 
-// talkInGuests sends the messages and waits for the listener to have heard them.
+// talkInGuests sends the messages and waits until the listener has received them.
 func (g *guestRun) talkInGuests(ctx context.Context) (err error) {
 	a, b, talker := g.guests.A, g.guests.B, &g.seen.Talkers[0]
 	listens := append(append([]string{g.programs.tsnperf}, traffic.GuestListener(g.r, talker.RunID, b.Addresses[g.to])...),
@@ -164,7 +165,7 @@ func (g *guestRun) talkInGuests(ctx context.Context) (err error) {
 	return retry.Pause(ctx, clockMargin)
 }
 
-// talker is the program that sends in a machine, with its arguments.
+// talker is the sending program in a machine, with its arguments.
 func (g *guestRun) talker() []string {
 	a, b := g.guests.A, g.guests.B
 	arguments := append([]string{g.programs.tsnperf, "talker", "--quiet", "--clock", "tai"}, traffic.MeasuredTalker(g.r, 0, b.Addresses[g.to])...)
@@ -180,11 +181,11 @@ func (g *guestRun) talker() []string {
 	return arguments
 }
 
-// inGuest is a file of a machine's, as it is called there.
+// inGuest returns the path of a machine's file inside the machine.
 func inGuest(name string) string { return filepath.Join(guestmachine.OutDir, name) }
 
-// inHostTime has all times be this machine's CLOCK_TAI: those of the machines by their true clocks, and transmit times as ktsnd was
-// told them.
+// inHostTime converts all times to this machine's CLOCK_TAI: the machines' by their true clocks, and transmit times to
+// those that ktsnd got.
 func (g *guestRun) inHostTime() error {
 	after, err := guestrig.ReadHost()
 	if err != nil {
@@ -198,7 +199,7 @@ func (g *guestRun) inHostTime() error {
 				return fmt.Errorf("the talker's times: %w", err)
 			}
 		}
-		if g.r.Path != results.PathGuestKernel { // which asks for no time
+		if g.r.Path != results.PathGuestKernel { // this path has no transmit times
 			sent[i].Asked = sent[i].Txtime
 		}
 	}
@@ -208,13 +209,13 @@ func (g *guestRun) inHostTime() error {
 			return fmt.Errorf("the listener's times: %w", err)
 		}
 	}
-	// The comparison itself is uncertain by as much as the true clocks are.
+	// The comparison itself has the uncertainty of the true clocks.
 	talker, listener := g.boundNs+a.Within.Nanoseconds(), b.Within.Nanoseconds()
 	g.seen.GuestClock = results.ClockErrorOf(&talker, &listener)
 	return nil
 }
 
-// counting is the processor time of a run's virtual machines and relays from some moment on.
+// counting is the processor time of a run's virtual machines and relays since some moment.
 type counting struct {
 	pids  map[string][]int
 	used  map[string]time.Duration
@@ -245,7 +246,7 @@ func (c *counting) now() (map[string]time.Duration, error) {
 	return all, nil
 }
 
-// finish adds the cores that they took.
+// finish adds their cores.
 func (c *counting) finish(seen *traffic.Observation) error {
 	after, err := c.now()
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/guestmachine"
 )
 
-// guests are the virtual machines of a setting, and the ktsnd of node b, by which the listener's receives with vhost-user.
+// guests are the virtual machines of a setting, and node b's ktsnd, by which the listener receives with vhost-user.
 type guests struct {
 	*guestrig.Rig
 	receiver *daemon
@@ -46,8 +46,8 @@ func (l *Target) enterGuests(ctx context.Context, setting engine.Setting) error 
 	return l.guests.schedule(ctx, setting)
 }
 
-// schedule has the kernel of the talker's machine execute the schedule on the interface for that, by the commands that
-// `ktsn schedule export` prints. The window of the messages is longer there, and etf may hand a frame over when it opens.
+// schedule makes the kernel of the talker's machine execute the schedule on the interface for it, with the commands of
+// `ktsn schedule export`. The window of the messages is longer there, and etf may hand a frame over when it opens.
 func (g *guests) schedule(ctx context.Context, setting engine.Setting) error {
 	window, cycle := setting.Window.On(results.PathGuestTaprio), setting.GatesCycle*time.Duration(max(setting.Window.Stretch, 1))
 	options := taprio.Options{Device: guestrig.Gated, Classes: traffic.KernelClasses, ETF: true, ETFClasses: []int{traffic.KernelWindowClass},
@@ -68,10 +68,10 @@ func (g *guests) schedule(ctx context.Context, setting engine.Setting) error {
 	return g.Tag(ctx, guestrig.Gated, setting.VLAN)
 }
 
-// leastDelta of etf is that of a window whose messages are due when it opens.
+// leastDelta is etf's delta for a window whose messages are due when it opens.
 const leastDelta = 100 * time.Microsecond
 
-// interfacesFor are those by which the messages of a profile go between virtual machines.
+// interfacesFor returns the interfaces of a profile's messages between virtual machines.
 func interfacesFor(profile *engine.Profile) guestrig.Interfaces {
 	has := guestrig.Interfaces{A: []string{guestrig.Tap}, B: []string{guestrig.Tap}}
 	add := func(to *[]string, name string) {
@@ -87,7 +87,7 @@ func interfacesFor(profile *engine.Profile) guestrig.Interfaces {
 	return has
 }
 
-// describeGuests says on each page what these machines are.
+// describeGuests describes these machines for the report.
 func (l *Target) describeGuests() {
 	kernel, qemu := l.guestParts.Version()
 	l.environment.Emulated = fmt.Sprintf("The processors of the virtual machines are emulated (QEMU %s, Linux %s, 2 processors each, on one thread): their programs are "+
@@ -113,7 +113,7 @@ func (g *guests) load() (release func(), err error) {
 	var programs []*guestmachine.Program
 	release = func() {
 		for _, program := range programs {
-			_ = program.Stop() // a machine that has ended says so to the run
+			_ = program.Stop() // the run fails if the machine has ended
 		}
 	}
 	for range guestrig.Processors {
@@ -127,7 +127,7 @@ func (g *guests) load() (release func(), err error) {
 	return release, nil
 }
 
-// interfaceOf is by which a path's messages leave a virtual machine, and by which they arrive.
+// interfaceOf returns the interfaces by which a path's messages leave a virtual machine, and arrive.
 func interfaceOf(path string) (from, to string) {
 	switch path {
 	case results.PathGuestVhost:

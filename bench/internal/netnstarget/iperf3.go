@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// iperf3Port is where iperf3's server listens.
+	// iperf3Port is the port of iperf3's server.
 	iperf3Port = 5201
 	// iperf3Slack is how much longer than the messages iperf3 sends, so that it begins before and ends after them.
 	iperf3Slack = 2 * time.Second
@@ -30,7 +30,7 @@ const (
 	iperf3GuestSlack = 8 * time.Second
 )
 
-// Iperf3Missing says what to do where a profile wants iperf3 and there is none.
+// Iperf3Missing is the error if a profile needs iperf3 and it is missing.
 func Iperf3Missing(profile *engine.Profile) error {
 	wants := false
 	for _, workload := range profile.Workloads {
@@ -46,13 +46,13 @@ func Iperf3Missing(profile *engine.Profile) error {
 	return nil
 }
 
-// saturation is an iperf3 between the pods, by the kernel's path. A nil pointer where a run has none.
+// saturation is an iperf3 between the pods by the kernel's path. It is a nil pointer if a run has none.
 type saturation struct {
 	server, client *process.Process
 	output         bytes.Buffer
 }
 
-// startIperf3 returns once it floods. What it returns must be stopped, also after an error.
+// startIperf3 returns once it sends. The result must be stopped, also after an error.
 func (l *Target) startIperf3(ctx context.Context, r engine.Run) (*saturation, error) {
 	if r.Workload != results.WorkloadGatesIperf3 {
 		return nil, nil
@@ -73,11 +73,11 @@ func (l *Target) startIperf3(ctx context.Context, r engine.Run) (*saturation, er
 		if err == nil || !iperf3.NotListening(err) || ctx.Err() != nil {
 			return s, err
 		}
-		time.Sleep(readyPoll) // the server has not begun to listen
+		time.Sleep(readyPoll) // the server does not listen yet
 	}
 }
 
-// yielding has iperf3 on the talkers' processor.
+// yielding runs iperf3 on the talkers' processor.
 func (l *Target) yielding() []string {
 	if l.pinning.sender == traffic.NotPinned {
 		return nil
@@ -85,7 +85,7 @@ func (l *Target) yielding() []string {
 	return []string{"--affinity", strconv.Itoa(l.pinning.sender)}
 }
 
-// yield leaves to a program what the others do not want of the processor.
+// yield gives a program the processor time that the others leave.
 func yield(program *process.Process) error {
 	if err := unix.Setpriority(unix.PRIO_PROCESS, program.PID(), floodNice); err != nil {
 		return fmt.Errorf("make %s yield: %w", program.Name(), err)
@@ -109,7 +109,7 @@ func (l *Target) startClient(ctx context.Context, r engine.Run, s *saturation) e
 	}
 	if err := l.awaitFlood(ctx, s.client); err != nil {
 		select {
-		case <-s.client.Done(): // it says why in its JSON
+		case <-s.client.Done(): // its JSON has the reason
 			_, errSaid := iperf3.Parse(&s.output)
 			return errors.Join(errSaid, err)
 		default:
@@ -119,7 +119,7 @@ func (l *Target) startClient(ctx context.Context, r engine.Run, s *saturation) e
 	return nil
 }
 
-// finish waits for its end and notes what it came to.
+// finish waits for its end and records the result.
 func (s *saturation) finish(ctx context.Context, seen *traffic.Observation) error {
 	if s == nil {
 		return nil

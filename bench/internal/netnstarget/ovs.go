@@ -18,8 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// OVSMissing is why nothing can go through Open vSwitch on this machine, in a sentence; nil when it can. What it tries is
-// undone.
+// OVSMissing returns why Open vSwitch cannot be used on this machine, nil if it can. It undoes its attempt.
 func OVSMissing(ctx context.Context) error {
 	if _, err := ovsnode.Program(); err != nil {
 		return err
@@ -32,7 +31,7 @@ func OVSMissing(ctx context.Context) error {
 	return errors.Join(err, nodes.Destroy())
 }
 
-// enterOVS starts an Open vSwitch on node a and has the pod's network go through it.
+// enterOVS starts an Open vSwitch on node a and connects the pod's network to it.
 func (l *Target) enterOVS(ctx context.Context, setting engine.Setting) (err error) {
 	if l.ovs, err = ovsnode.Start(ctx, l.nodes); err != nil {
 		return err
@@ -53,7 +52,7 @@ func (l *Target) enterOVS(ctx context.Context, setting engine.Setting) (err erro
 	return nil
 }
 
-// awaitOVS waits until Open vSwitch fetches what ktsnd sends, if it does.
+// awaitOVS waits until Open vSwitch fetches ktsnd's frames, if it does.
 func (l *Target) awaitOVS(ctx context.Context) error {
 	if l.ovs == nil {
 		return nil
@@ -78,7 +77,7 @@ func (l *Target) awaitOVS(ctx context.Context) error {
 	}
 }
 
-// leaveOVS takes it down, with a new start for who comes next.
+// leaveOVS removes it, so that a later setting starts again.
 func (l *Target) leaveOVS(ctx context.Context) error {
 	if l.ovs == nil {
 		return nil
@@ -89,7 +88,7 @@ func (l *Target) leaveOVS(ctx context.Context) error {
 	return err
 }
 
-// listenerCPU is where the listener polls. Where Open vSwitch took its processor, it is beside ktsnd, whose priority is
+// listenerCPU is the processor of the polling listener. If Open vSwitch uses that, it is ktsnd's, whose priority is
 // higher.
 func (l *Target) listenerCPU() int {
 	if l.ovs != nil && l.pinning.polling == l.pinning.listener {

@@ -11,17 +11,18 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/internal/traffic"
 )
 
-// pinning is where programs run: talkers and ktsnd together, as they would on a node, and the listener,
-// which spins, on another core.
+// pinning is the processors of programs: talkers and ktsnd together, as on a node, and the listener, which busy-waits,
+// on another core.
 type pinning struct {
 	sender   int
 	listener int
-	// polling is for Open vSwitch's polling thread, which is never idle: a third, or the listener's where there are two.
+	// polling is for Open vSwitch's polling thread, which is never idle: a third processor, or the listener's if there
+	// are two.
 	polling int
 }
 
-// choosePinning takes the processors that were asked for, else the first two that this process may use. With one there
-// is nothing to choose: the spinning listener then disturbs everything else.
+// choosePinning takes the requested processors, or the first two that this process may use. With one there is no
+// choice: the busy-waiting listener then disturbs everything else.
 func choosePinning(wanted engine.Pinning) (pinning, error) {
 	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
@@ -51,7 +52,7 @@ func choosePinning(wanted engine.Pinning) (pinning, error) {
 	return pinning{first[0], first[1], pollingCPU(&allowed, first[0], first[1])}, nil
 }
 
-// pollingCPU is one that is neither's, else the listener's.
+// pollingCPU returns a processor that neither uses, or the listener's.
 func pollingCPU(allowed *unix.CPUSet, sender, listener int) int {
 	for cpu := range len(allowed) * 64 {
 		if allowed.IsSet(cpu) && cpu != sender && cpu != listener {

@@ -14,20 +14,20 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/cniruntime"
 )
 
-// Programs are the absolute paths of what was built.
+// Programs are the absolute paths of built programs.
 type Programs struct {
 	ktsnd   string
 	library string
 	tsnperf string
 	// plugins is the folder of the network plugins.
 	plugins string
-	// Guests are what virtual machines are made of; nil: there are none.
+	// Guests are the parts of virtual machines; nil: there are none.
 	Guests *guestrig.Parts
-	// sums are SHA-256 sums by name, so that nobody takes two builds for one.
+	// sums are SHA-256 sums by name, which identify the build.
 	sums map[string]string
 }
 
-// FindPrograms looks for what the paths need, and says how to make what is missing.
+// FindPrograms returns the programs that the paths need. An error says how to build missing ones.
 func FindPrograms(binDir string, needDaemon bool) (*Programs, error) {
 	dir, err := filepath.Abs(binDir)
 	if err != nil {

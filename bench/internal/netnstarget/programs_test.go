@@ -13,7 +13,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/cniruntime"
 )
 
-func TestMissingProgramsAreNamed(t *testing.T) {
+func TestFindProgramsErrors(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := FindPrograms(dir, false); err == nil || !strings.Contains(err.Error(), "tsnperf") {
 		t.Errorf("got %v", err)
@@ -33,7 +33,7 @@ func TestMissingProgramsAreNamed(t *testing.T) {
 	}
 }
 
-func TestProcessorsThatNobodyMayUseAreRefused(t *testing.T) {
+func TestChoosePinningErrors(t *testing.T) {
 	for _, wanted := range []engine.Pinning{{Mode: engine.PinGiven, Sender: 0, Listener: 1023}, {Mode: engine.PinGiven, Sender: -1, Listener: 0},
 		{Mode: engine.PinGiven, Sender: 100_000, Listener: 0}} {
 		if got, err := choosePinning(wanted); err == nil || !strings.Contains(err.Error(), "may not use") {
@@ -46,7 +46,7 @@ func TestProcessorsThatNobodyMayUseAreRefused(t *testing.T) {
 	}
 }
 
-func TestClockIsRead(t *testing.T) {
+func TestMeasureClock(t *testing.T) {
 	clock, err := measureClock()
 	if err != nil || clock.ReadNs <= 0 || clock.ReadP99Ns < clock.ReadNs || clock.ErrorNs != 0 || clock.About == "" {
 		t.Errorf("got %+v, %v", clock, err)

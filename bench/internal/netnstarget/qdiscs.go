@@ -12,10 +12,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// timedQdiscs are the kernel's queueing disciplines that heed SO_TXTIME, as tc is told of them.
+// timedQdiscs are tc's arguments for the kernel's queueing disciplines that heed SO_TXTIME.
 var timedQdiscs = [][]string{{"etf", "clockid", "CLOCK_TAI", "delta", "300000"}, {"fq"}}
 
-// tcIn runs tc in a namespace and returns all that it says.
+// tcIn runs tc in a namespace and returns its output.
 func tcIn(namespace *topology.Namespace) func(...string) (string, error) {
 	return func(arguments ...string) (text string, err error) {
 		err = namespace.Do(func() error {
@@ -27,8 +27,8 @@ func tcIn(namespace *topology.Namespace) func(...string) (string, error) {
 	}
 }
 
-// untimedHost says why the talker of path host sleeps and sends: what the kernel answers when it is asked for the queueing
-// disciplines with which it need not. They are tried on a loopback interface that nobody uses.
+// untimedHost returns why the talker of path host sleeps and sends: the kernel's errors for the queueing disciplines
+// with which it would not have to. They are tried on an unused loopback interface.
 func untimedHost(tc func(...string) (string, error)) results.Gap {
 	answers := make([]string, 0, len(timedQdiscs))
 	for _, qdisc := range timedQdiscs {

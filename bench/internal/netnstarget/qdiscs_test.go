@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestWhatTheKernelAnswersIsTheReasonWhyTheTalkerSleeps(t *testing.T) {
+func TestUntimedHost(t *testing.T) {
 	refused := exec.Command("false").Run()
 	for name, test := range map[string]struct {
 		tc   func(...string) (string, error)
@@ -34,7 +34,7 @@ func TestWhatTheKernelAnswersIsTheReasonWhyTheTalkerSleeps(t *testing.T) {
 	}
 }
 
-func TestATimedQdiscThatWasTriedIsTakenAway(t *testing.T) {
+func TestTriedQdiscIsRemoved(t *testing.T) {
 	there := 0
 	untimedHost(func(arguments ...string) (string, error) {
 		switch arguments[1] {

@@ -23,7 +23,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/wiretap"
 )
 
-// ends are those between which a path's messages travel.
+// ends returns the ends between which a path's messages travel.
 type ends struct {
 	from, to        *topology.Namespace
 	source, address netip.Addr
@@ -83,7 +83,7 @@ func (l *Target) perform(ctx context.Context, r engine.Run) (*engine.Outcome, er
 	return outcome, nil
 }
 
-// tapped watches the link while there is traffic.
+// tapped watches the link during the traffic.
 func (l *Target) tapped(ctx context.Context, r engine.Run, seen *traffic.Observation, watched *results.Distributions) error {
 	tap, err := l.openTap(r)
 	if err != nil {
@@ -94,7 +94,7 @@ func (l *Target) tapped(ctx context.Context, r engine.Run, seen *traffic.Observa
 	return errors.Join(errTraffic, err)
 }
 
-// expectedFrames is how many frames a run puts on the link at most: twice the messages and some ARP.
+// expectedFrames is the largest number of frames of a run on the link: twice the messages and some ARP.
 func (l *Target) expectedFrames(r engine.Run) int {
 	frames := 2*r.Messages*r.Talkers + 1000
 	for _, companion := range traffic.CompanionsOf(r, results.PathKernelVXLAN) {
@@ -117,7 +117,7 @@ func (l *Target) openTap(r engine.Run) (tap *wiretap.Tap, err error) {
 	return tap, err
 }
 
-// traffic runs listener and talkers and reads what they, and ktsnd, have to say.
+// traffic runs listener and talkers and reads their and ktsnd's records.
 func (l *Target) traffic(ctx context.Context, r engine.Run, seen *traffic.Observation, watched *results.Distributions) error {
 	if results.InGuest(r.Path) {
 		return l.guestTraffic(ctx, r, seen, watched)
@@ -173,7 +173,7 @@ func (l *Target) traffic(ctx context.Context, r engine.Run, seen *traffic.Observ
 	return watch.finish(ctx, r, seen)
 }
 
-// talk runs the measured talkers, and waits for the listener to have heard them.
+// talk runs the measured talkers, and waits until the listener has received the messages.
 func (l *Target) talk(ctx context.Context, r engine.Run, seen *traffic.Observation, listener *process.Process,
 	watched *results.Distributions) error {
 	programs := map[string]*process.Process{"listener": listener}
@@ -264,7 +264,7 @@ func (l *Target) startListener(ctx context.Context, r engine.Run, seen *traffic.
 	return listener, nil
 }
 
-// awaitReady waits for the byte by which a program says that it is ready.
+// awaitReady waits for the byte by which a program reports that it is ready.
 func awaitReady(ctx context.Context, from *os.File) error {
 	stop := context.AfterFunc(ctx, func() { _ = from.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -275,7 +275,7 @@ func awaitReady(ctx context.Context, from *os.File) error {
 	return err
 }
 
-// talkerCommand is a talker whose messages take a path.
+// talkerCommand returns the command of a talker for a path.
 func (l *Target) talkerCommand(path string, arguments []string) *exec.Cmd {
 	arguments = append([]string{"talker", "--quiet", "--clock", "tai"}, arguments...)
 	arguments = append(arguments, traffic.CPU(l.pinning.sender)...)

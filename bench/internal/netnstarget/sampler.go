@@ -16,21 +16,21 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
-// samplePeriod is how often programs and machine are looked at during a run.
+// samplePeriod is the interval of samples of programs and machine during a run.
 const samplePeriod = 250 * time.Millisecond
 
-// sampler watches the machine and some programs while a run is under way. It is a nil pointer in runs without samplers.
+// sampler watches the machine and some programs during a run. It is a nil pointer in runs without samplers.
 type sampler struct {
 	stop   context.CancelFunc
 	done   chan struct{}
 	begin  time.Time
 	busy   time.Duration
 	memory map[string]int64
-	// err is valid when done is closed.
+	// err is valid after done is closed.
 	err error
 }
 
-// startSampler begins to watch the programs of watched, by name.
+// startSampler begins to watch programs by name.
 func startSampler(ctx context.Context, watched map[string]*process.Process) (*sampler, error) {
 	busy, err := results.BusyTime()
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *sampler) watch(ctx context.Context, watched map[string]*process.Process
 			bytes, err := residentBytes(program.PID())
 			if err == nil {
 				s.memory[name] = max(s.memory[name], bytes)
-			} else if !os.IsNotExist(err) && s.err == nil { // one that has ended has no memory
+			} else if !os.IsNotExist(err) && s.err == nil { // a program that has ended has no memory
 				s.err = err
 			}
 		}
@@ -63,7 +63,7 @@ func (s *sampler) watch(ctx context.Context, watched map[string]*process.Process
 	}
 }
 
-// finish ends watching and adds to what was observed.
+// finish ends the watch and adds its results to the observation.
 func (s *sampler) finish(observed *results.Distributions) error {
 	if s == nil {
 		return nil
@@ -79,11 +79,11 @@ func (s *sampler) finish(observed *results.Distributions) error {
 	return s.err
 }
 
-// residentBytes is the memory that a process has now.
+// residentBytes is the current memory of a process.
 func residentBytes(pid int) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-		return 0, nil // it has just ended, and its file was open or not
+		return 0, nil // it has just ended
 	}
 	if err != nil {
 		return 0, err

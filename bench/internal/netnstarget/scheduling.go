@@ -15,23 +15,23 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// fifoPriority is the SCHED_FIFO priority that ktsnd asks for, and says whether it got.
+// fifoPriority is ktsnd's default SCHED_FIFO priority; ktsnd reports whether it got it.
 const fifoPriority = 50
 
-// scheduling is what keeps a program in time. ktsnd and the talkers of paths that spin have the same, so that a comparison of
-// them is one of paths.
+// scheduling is a program's real-time scheduling. ktsnd and the talkers of spinning paths have the same, for a fair
+// comparison of paths.
 type scheduling struct {
-	// spin is how long before its moment the program is awake at most.
+	// spin is the longest time of busy-waiting before a departure or send.
 	spin time.Duration
-	// fifo is the SCHED_FIFO priority; 0 where the kernel gives none.
+	// fifo is the SCHED_FIFO priority; 0 if the kernel denies it.
 	fifo int
 }
 
-// chooseScheduling finds out whether the kernel gives real-time scheduling to this process, and so to those that it starts.
+// chooseScheduling tests whether the kernel allows real-time scheduling for this process and its children.
 func chooseScheduling(spin time.Duration) (scheduling, error) {
 	denied := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlock it: the thread ends with what it was given
+		runtime.LockOSThread() // never unlocked: the thread ends with its priority
 		denied <- unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: fifoPriority}, 0)
 	}()
 	switch err := <-denied; {
@@ -44,7 +44,7 @@ func chooseScheduling(spin time.Duration) (scheduling, error) {
 	}
 }
 
-// check refuses a ktsnd that is scheduled otherwise.
+// check rejects a ktsnd with different scheduling.
 func (a scheduling) check(status *control.Status) error {
 	if ktsnd := (scheduling{time.Duration(status.SpinNs), status.FIFOPriority()}); ktsnd != a {
 		return fmt.Errorf("ktsnd is awake %v before a departure with SCHED_FIFO priority %d, and the talkers to compare it with %v before a "+
@@ -53,7 +53,7 @@ func (a scheduling) check(status *control.Status) error {
 	return nil
 }
 
-// arguments tell a talker of a path.
+// arguments returns the arguments for a talker of a path.
 func (a scheduling) arguments(path string) []string {
 	if !results.Spins(path) {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-func TestTalkersOfPathsThatSpinAreScheduledAsKtsnd(t *testing.T) {
+func TestSpinningTalkersAreScheduledLikeKtsnd(t *testing.T) {
 	profiled := scheduling{spin: 90 * time.Microsecond, fifo: fifoPriority}
 	ktsnd := (&daemonSetting{spin: profiled.spin}).arguments("/control.sock")
 	for _, path := range []string{results.PathKernelVXLANSpin, results.PathHostSpin} {
@@ -37,7 +37,7 @@ func TestTalkersOfPathsThatSpinAreScheduledAsKtsnd(t *testing.T) {
 	}
 }
 
-func TestAKtsndThatIsScheduledOtherwiseIsRefused(t *testing.T) {
+func TestOtherSchedulingIsRejected(t *testing.T) {
 	talkers := scheduling{spin: 120 * time.Microsecond, fifo: 50}
 	for name, test := range map[string]struct {
 		status control.Status
@@ -57,7 +57,7 @@ func TestAKtsndThatIsScheduledOtherwiseIsRefused(t *testing.T) {
 	}
 }
 
-func TestTheKernelIsAskedForRealTimeScheduling(t *testing.T) {
+func TestChooseScheduling(t *testing.T) {
 	chosen, err := chooseScheduling(time.Microsecond)
 	if err != nil || chosen.spin != time.Microsecond || chosen.fifo != 0 && chosen.fifo != fifoPriority {
 		t.Errorf("got %+v, %v", chosen, err)

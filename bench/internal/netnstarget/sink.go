@@ -14,8 +14,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// sink is a UDP socket that throws everything away as it arrives: without it each message that nobody wants would
-// cost an ICMP answer.
+// sink is a UDP socket that discards everything on arrival: without it each unwanted message would cause an ICMP
+// answer.
 type sink struct {
 	socket  *net.UDPConn
 	address netip.AddrPort
@@ -36,7 +36,7 @@ func openSink(where *topology.Namespace, address netip.Addr) (*sink, error) {
 	return &sink{socket, socket.LocalAddr().(*net.UDPAddr).AddrPort()}, nil
 }
 
-// discardAll attaches a filter that takes nothing.
+// discardAll attaches a filter that accepts nothing.
 func discardAll(socket syscall.Conn) error {
 	raw, err := socket.SyscallConn()
 	if err != nil {

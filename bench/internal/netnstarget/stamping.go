@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stampingDelay is what the kernel may take to begin to stamp frames as they come off a link: a work queue switches it
-// on for the first who wants it. Far more than it takes on a machine that is not overloaded.
+// stampingDelay is how long the kernel may take to begin to stamp arriving frames: a work queue enables it for the
+// first user. It is far more than needed on a machine that is not overloaded.
 const stampingDelay = 200 * time.Millisecond
 
-// stamping has the kernel stamp frames as they come off a link as long as it is open, so that it does not begin anew with
-// each tap, while there are frames already.
+// stamping keeps the kernel's stamping of arriving frames enabled while it is open, so that it does not start again
+// with each tap, when frames arrive already.
 type stamping struct{ socket int }
 
 func startStamping() (*stamping, error) {
@@ -30,7 +30,7 @@ func startStamping() (*stamping, error) {
 	return &stamping{socket}, nil
 }
 
-// stamp switches the stamps on for runs that are sampled, and off for the others, which are to cost nothing.
+// stamp enables the stamps for sampled runs, and disables them for the others, to save their cost.
 func (l *Target) stamp(wanted bool) (err error) {
 	switch {
 	case wanted && l.stamping == nil:

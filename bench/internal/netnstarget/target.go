@@ -19,35 +19,36 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// Target is where runs are made. It implements engine.Target. One goroutine.
+// Target performs runs. It implements engine.Target. It is not safe for concurrent use.
 type Target struct {
 	nodes       *topology.Topology
 	programs    Programs
 	pinning     pinning
 	scheduling  scheduling
-	spins       bool // a path of the profile has talkers that are scheduled as ktsnd is
+	spins       bool // a path of the profile has talkers that are scheduled like ktsnd
 	wiring      *cniruntime.Wiring
 	environment engine.Environment
-	// prepared tells that setting holds, and that pod a is attached.
+	// prepared: setting is in force, and pod a is attached.
 	prepared bool
 	setting  engine.Setting
-	// daemon is nil when no path needs it.
+	// daemon is nil if no path needs it.
 	daemon *daemon
-	// ovs is nil where nothing goes through Open vSwitch.
+	// ovs is nil if nothing uses Open vSwitch.
 	ovs *ovsnode.Node
-	// guests is nil where no path is between virtual machines, and guestParts what these are made of.
+	// guests is nil if no path is between virtual machines; guestParts are the machines' parts.
 	guests     *guests
 	guestParts *guestrig.Parts
-	// guestInterfaces are those by which messages go between them; followed tells that the talker's machine has the host's clock.
+	// guestInterfaces are the interfaces of messages between them; followed: the talker's machine follows the host's
+	// clock.
 	guestInterfaces guestrig.Interfaces
 	followed        bool
-	// stamping is nil when no run is sampled.
+	// stamping is nil if no run is sampled.
 	stamping *stamping
-	// lastRunID tells the messages of a run from those of others.
+	// lastRunID distinguishes the messages of runs.
 	lastRunID uint32
 }
 
-// Open makes nodes and pods, or leaves nothing behind. Close removes them.
+// Open creates nodes and pods, or leaves nothing behind. Close removes them.
 func Open(ctx context.Context, programs *Programs, profile *engine.Profile) (_ *Target, err error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("network namespaces are made by root only; try it with sudo")
@@ -83,7 +84,7 @@ func Open(ctx context.Context, programs *Programs, profile *engine.Profile) (_ *
 	return l, nil
 }
 
-// notMeasured is what no network of namespaces shows.
+// notMeasured lists what network namespaces cannot show.
 func notMeasured(nodes *topology.Topology) []results.Gap {
 	return []results.Gap{
 		{What: "a network card: serialisation, propagation, interrupts, stamps of hardware", Why: "the link is a veth pair"},
@@ -92,10 +93,10 @@ func notMeasured(nodes *topology.Topology) []results.Gap {
 	}
 }
 
-// Dir is a folder of the lab's own, which goes away with it.
+// Dir is a folder of the target, which is removed with it.
 func (l *Target) Dir() string { return l.nodes.Dir }
 
-// Environment is the lab's, and ktsnd's once there was one.
+// Environment describes the target, and ktsnd once it was started.
 func (l *Target) Environment() engine.Environment {
 	environment := l.environment
 	environment.Warnings = slices.Clone(environment.Warnings)
@@ -122,7 +123,7 @@ func (l *Target) leave(ctx context.Context) error {
 	return errors.Join(err, l.leaveOVS(ctx))
 }
 
-// Prepare brings the lab into a setting, with a ktsnd of its own.
+// Prepare brings the target into a setting, with a new ktsnd.
 func (l *Target) Prepare(ctx context.Context, setting engine.Setting) error {
 	if l.prepared && l.setting == setting {
 		return nil
@@ -137,7 +138,7 @@ func (l *Target) Prepare(ctx context.Context, setting engine.Setting) error {
 	return nil
 }
 
-// explain says what ktsnd said when it ended, if it did.
+// explain adds ktsnd's own error if it has ended.
 func (l *Target) explain(err error) error {
 	if l.daemon == nil {
 		return err
@@ -210,7 +211,7 @@ func (l *Target) setSchedule(ctx context.Context, setting engine.Setting) error 
 	return nil
 }
 
-// collectWarnings keeps each thing that ktsnd says once.
+// collectWarnings stores each different warning of ktsnd.
 func (l *Target) collectWarnings() {
 	for _, warning := range l.daemon.process.Said() {
 		if !slices.Contains(l.environment.Warnings, warning) {
@@ -234,7 +235,7 @@ func (l *Target) describeDaemon(ctx context.Context) error {
 	return l.scheduling.check(status)
 }
 
-// Perform makes one run.
+// Perform performs one run.
 func (l *Target) Perform(ctx context.Context, run engine.Run) (*engine.Outcome, error) {
 	if run.IdleNs > 0 {
 		return l.idle(ctx, time.Duration(run.IdleNs))

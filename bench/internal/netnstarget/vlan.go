@@ -9,8 +9,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// VLANMissing is why frames with a VLAN tag cannot be received on this machine, in a sentence; nil when they can. What it tries
-// is undone.
+// VLANMissing returns why frames with a VLAN tag cannot be received on this machine, nil if they can. It undoes its
+// attempt.
 func VLANMissing(ctx context.Context) error {
 	nodes, err := topology.Create(ctx)
 	if err != nil {

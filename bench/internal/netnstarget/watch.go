@@ -15,10 +15,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
-// drainTimeout is how long ktsnd may take to send what it was handed: hundreds of messages, in windows.
+// drainTimeout limits how long ktsnd may take to send hundreds of messages in windows.
 const drainTimeout = 5 * time.Second
 
-// watch is what ktsnd had counted when a run began.
+// watch has ktsnd's counters at the beginning of a run.
 type watch struct {
 	daemon   *daemon
 	status   *control.Status
@@ -47,8 +47,9 @@ func (w *watch) finish(ctx context.Context, r engine.Run, seen *traffic.Observat
 	if err != nil {
 		return err
 	}
-	// A sleeping ktsnd takes nothing before and after the messages, so that their time alone counts, as it does for the
-	// talker. One that keeps its core awake never sleeps, and under a schedule there is more to send than the messages.
+	// A sleeping ktsnd needs no processor time before and after the messages, so that only their time counts, as for
+	// the talker. A ktsnd that keeps its core awake never sleeps, and under a schedule there is more to send than the
+	// messages.
 	during := time.Duration(r.Messages) * r.Cycle()
 	if r.Workload == results.WorkloadKeepAwake || engine.HasGates(r.Workload) {
 		during = time.Since(w.begin)
@@ -63,11 +64,11 @@ func (w *watch) finish(ctx context.Context, r engine.Run, seen *traffic.Observat
 		return err
 	}
 	departed, err := w.daemon.departures(ctx)
-	seen.Departures = append([]control.Departure{}, departed...) // asked, even if there is none
+	seen.Departures = append([]control.Departure{}, departed...) // not nil: ktsnd was asked, even if there are none
 	return err
 }
 
-// countLate takes those of the measured messages' class: nobody else uses it.
+// countLate returns the late messages of the measured messages' class: nobody else uses it.
 func (w *watch) countLate(ctx context.Context, r engine.Run, seen *traffic.Observation) error {
 	status, err := w.daemon.client.Status(ctx)
 	if err != nil {
@@ -91,7 +92,7 @@ func (w *watch) classOf(priority int) uint8 {
 	return w.status.TrafficClassMap[priority%control.Priorities]
 }
 
-// finishGates waits until everything has left, and says which class each flow was.
+// finishGates waits until everything has left, and records the class of each flow.
 func (w *watch) finishGates(ctx context.Context, r engine.Run, seen *traffic.Observation) error {
 	gates := seen.Gates
 	for _, talker := range seen.Talkers {
@@ -115,8 +116,8 @@ func (w *watch) finishGates(ctx context.Context, r engine.Run, seen *traffic.Obs
 	return nil
 }
 
-// drain waits until ktsnd has taken so many messages since the watch began, and holds none. That some are missing
-// after a while the frames will tell.
+// drain waits until ktsnd has taken a number of messages since the watch began, and holds none. If some are still
+// missing, the frames will show it.
 func (w *watch) drain(ctx context.Context, messages uint64) error {
 	for until := time.Now().Add(drainTimeout); time.Now().Before(until); {
 		status, err := w.daemon.client.Status(ctx)

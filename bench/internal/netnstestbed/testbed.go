@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package netnstestbed runs experiments over the pod networks of package podnetworks, in network namespaces of this machine.
+// Package netnstestbed runs experiments over the pod networks of package podnetworks, in network namespaces of this
+// machine.
 package netnstestbed
 
 import (
@@ -28,8 +29,8 @@ import (
 
 const stopGrace = 10 * time.Second
 
-// Testbed is a testbed.Testbed whose networks are made when they are asked for: others when the link shall carry something else, or
-// when more pods are needed. One goroutine.
+// Testbed is a testbed.Testbed that creates its networks on demand, and again for a different MTU of the link or for
+// more pods. It is not safe for concurrent use.
 type Testbed struct {
 	paths    []string
 	programs string
@@ -38,7 +39,7 @@ type Testbed struct {
 	wanted   podnetworks.Wanted
 }
 
-// Open makes nothing yet. Programs is the folder of what was built, which paths tsn and link need.
+// Open creates nothing yet. programs is the folder of built programs for paths tsn and link.
 func Open(profile *engine.Profile, programs string) (*Testbed, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("network namespaces are made by root only; try it with sudo")
@@ -51,7 +52,7 @@ func Open(profile *engine.Profile, programs string) (*Testbed, error) {
 	return &Testbed{paths: slices.Clone(profile.Paths), programs: programs}, nil
 }
 
-// Prepare has nothing to do: Ends makes what a case needs.
+// Prepare does nothing: Ends creates what a case needs.
 func (l *Testbed) Prepare(context.Context, engine.Setting) error { return nil }
 
 // Perform is for cases of experiments only.
@@ -59,7 +60,7 @@ func (l *Testbed) Perform(context.Context, engine.Run) (*engine.Outcome, error) 
 	return nil, errors.New("there are no messages between these networks, only cases of experiments")
 }
 
-// Environment is what is known of the place.
+// Environment describes the testbed.
 func (l *Testbed) Environment() engine.Environment {
 	return engine.Environment{SenderCPU: traffic.NotPinned, ListenerCPU: traffic.NotPinned, Programs: map[string]string{}, Warnings: []string{},
 		NotMeasured: []results.Gap{{What: "a network card and a switch", Why: "the link is a veth pair, which has no speed of its own: " +
@@ -79,13 +80,13 @@ func (l *Testbed) Close(ctx context.Context) error {
 	return err
 }
 
-// Route has further ends be those of nodes with a router between, or without.
+// Route makes further ends belong to nodes with a router between, or without.
 func (l *Testbed) Route(routed bool) { l.routed = routed }
 
-// Networks are those that Ends has made last.
+// Networks are the networks that Ends created last.
 func (l *Testbed) Networks() *podnetworks.Networks { return l.networks }
 
-// Ends makes the networks, if others are there.
+// Ends creates the networks, if others exist.
 func (l *Testbed) Ends(ctx context.Context, network string, linkMTU, far int) (testbed.End, []testbed.End, error) {
 	if linkMTU == 0 {
 		linkMTU = podnetworks.MinMTU
@@ -109,7 +110,7 @@ func (l *Testbed) Ends(ctx context.Context, network string, linkMTU, far int) (t
 	return &placed{l.networks.Near(network), l.programs}, all, nil
 }
 
-// Watch counts the processor time of both ktsnd, of the machine, and of what its kernel does with packets.
+// Watch counts the processor time of both ktsnd, of the machine, and of its kernel's packet processing.
 func (l *Testbed) Watch(context.Context) (func() (map[string]float64, error), error) {
 	begin := time.Now()
 	busy, err := results.BusyTime()
@@ -165,14 +166,14 @@ func (l *Testbed) Watch(context.Context) (func() (map[string]float64, error), er
 	}, nil
 }
 
-// placed is an end as a place has it.
+// placed is an end for programs.
 type placed struct {
 	end *podnetworks.End
-	// programs is the folder of this project's.
+	// programs is the folder of this project's programs.
 	programs string
 }
 
-// find looks for a program among this project's, and then where the others are.
+// find searches a program among this project's, and then on the path.
 func (p *placed) find(name string) (string, error) {
 	absolute, err := filepath.Abs(filepath.Join(p.programs, name))
 	if err != nil {
@@ -205,7 +206,7 @@ func (p *placed) Start(_ context.Context, command *testbed.Command) (testbed.Pro
 	return r, nil
 }
 
-// running is a program in a namespace; what it printed is read once it has ended.
+// running is a program in a namespace; its output is read after it has ended.
 type running struct {
 	process *process.Process
 	stdout  bytes.Buffer
@@ -228,7 +229,7 @@ func (r *running) Stop() (string, error) {
 	return r.stdout.String() + r.process.Stderr(), err
 }
 
-// memoryEvery is how often it is looked: a program that ends by itself says nothing of it.
+// memoryEvery is the interval of memory samples: a program that has ended has none.
 const memoryEvery = 500 * time.Millisecond
 
 func (r *running) watchMemory() {
@@ -242,7 +243,7 @@ func (r *running) watchMemory() {
 	}
 }
 
-// readMemory reads the most that the program had since it was started; what wait4 says includes this program's own.
+// readMemory reads the program's peak memory since its start; wait4's value would include this program's own.
 func (r *running) readMemory() {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.process.PID()))
 	if err != nil {
@@ -257,7 +258,7 @@ func (r *running) readMemory() {
 	}
 }
 
-// MemoryBytes is the most that it had.
+// MemoryBytes is its peak memory.
 func (r *running) MemoryBytes() (float64, bool) {
 	bytes := r.memory.Load()
 	return float64(bytes), bytes > 0

@@ -15,7 +15,7 @@ func ascending(count int) []int64 {
 	return samples
 }
 
-func TestBoxHasPercentilesByNearestRank(t *testing.T) {
+func TestNewBox(t *testing.T) {
 	b := newBox(ascending(1000))
 	if b.count != 1000 || b.min != 1 || b.p1 != 10 || b.p25 != 250 || b.p50 != 500 || b.p75 != 750 || b.p90 != 900 ||
 		b.p99 != 990 || b.p99_9 != 999 || b.max != 1000 {
@@ -41,7 +41,7 @@ func TestBoxOfFewSamples(t *testing.T) {
 	}
 }
 
-func TestPointsBeyondTheWhiskersAreBoundedAndKeepTheExtremes(t *testing.T) {
+func TestOutliersAreThinned(t *testing.T) {
 	b := newBox(ascending(100_000))
 	if len(b.outside) != 2*outsidePerSide || !slices.IsSorted(b.outside) {
 		t.Fatalf("%d points", len(b.outside))

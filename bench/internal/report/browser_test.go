@@ -58,7 +58,7 @@ func open(t *testing.T, browser, page string, arguments ...string) string {
 	return stdout.String()
 }
 
-func TestBrowserShowsTheReportWithoutNetwork(t *testing.T) {
+func TestBrowserNeedsNoNetwork(t *testing.T) {
 	browser := browser(t)
 	measurement := generated(2000, threePaths, []int{64, 256, 1024}, true)
 	dir := t.TempDir()
@@ -163,8 +163,8 @@ func requestsOf(t *testing.T, netLog string) []string {
 	return requests
 }
 
-// TestBrowserTellsRequests makes sure that the test above would see a request if there were one.
-func TestBrowserTellsRequests(t *testing.T) {
+// TestBrowserReportsRequests makes sure that the test above would see a request if there were one.
+func TestBrowserReportsRequests(t *testing.T) {
 	browser := browser(t)
 	dir := t.TempDir()
 	page, netLog := filepath.Join(dir, "page.html"), filepath.Join(dir, "net.json")

@@ -9,7 +9,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 )
 
-func TestCurveKeepsItsEndsAndPercentiles(t *testing.T) {
+func TestNewCurve(t *testing.T) {
 	for _, count := range []int{1, 2, 999, 1000, 1001, 5000, 60_000} {
 		sorted := ascending(count)
 		c := newCurve(sorted)
@@ -40,7 +40,7 @@ func TestCurveKeepsItsEndsAndPercentiles(t *testing.T) {
 	}
 }
 
-func TestAxisReachesTwiceTheLargestP75(t *testing.T) {
+func TestReach(t *testing.T) {
 	for p75, want := range map[int64]int64{
 		0: 1_000, 20_600: 50_000, 99_000: 200_000, 1_000_000: 2_000_000, -5: 1_000,
 	} {
@@ -50,7 +50,7 @@ func TestAxisReachesTwiceTheLargestP75(t *testing.T) {
 	}
 }
 
-func TestShareBeyondTheAxis(t *testing.T) {
+func TestBeyond(t *testing.T) {
 	if got := beyond(ascending(10), 8); got != 0.2 {
 		t.Errorf("got %v", got)
 	}

@@ -26,7 +26,7 @@ func withClocks(t *testing.T) *Measurement {
 	return measurement
 }
 
-func TestErrorOfTheClocksIsBesideEachLatency(t *testing.T) {
+func TestPageShowsClockError(t *testing.T) {
 	measurement := withClocks(t)
 	page := rendered(t, measurement)
 	for what, want := range map[string]string{
@@ -64,7 +64,7 @@ func TestErrorOfTheClocksIsBesideEachLatency(t *testing.T) {
 	}
 }
 
-func TestErrorOfTheClocksIsAmongTheFigures(t *testing.T) {
+func TestFiguresIncludeClockError(t *testing.T) {
 	rows := map[string]string{}
 	for _, row := range figureRows(withClocks(t).Summary) {
 		if strings.HasPrefix(row[5], "clock_error_ns.") && row[4] == "0" {

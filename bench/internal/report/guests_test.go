@@ -10,7 +10,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 )
 
-func TestPagesOfVirtualMachinesSayThatTheyAreEmulated(t *testing.T) {
+func TestPageMentionsEmulation(t *testing.T) {
 	measurement := generated(500, []string{"direct", "guest-tap"}, []int{256}, false)
 	summary := measurement.Summary
 	summary.Emulated = "Their processors are emulated."

@@ -8,8 +8,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/results"
 )
 
-// TestLogarithmicAxesBearWhatHasNoLogarithm is for benches that were interrupted before there was anything, and for nothing used.
-func TestLogarithmicAxesBearWhatHasNoLogarithm(t *testing.T) {
+// TestLogarithmicAxesWithoutPositiveValues covers benches that were interrupted before any measurement, and zero usage.
+func TestLogarithmicAxesWithoutPositiveValues(t *testing.T) {
 	for name, lines := range map[string][]results.Line{
 		"no line":           nil,
 		"no point":          {{Name: "a"}},

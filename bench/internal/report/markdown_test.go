@@ -19,7 +19,7 @@ func tabled(t *testing.T, summary *results.Summary) string {
 	return out.String()
 }
 
-func TestTablesOfABenchAreMarkdown(t *testing.T) {
+func TestWriteTables(t *testing.T) {
 	measurement := benched()
 	addGates(measurement, results.WorkloadGatesSaturated)
 	text := tabled(t, measurement.Summary)
@@ -51,7 +51,7 @@ func TestTablesOfABenchAreMarkdown(t *testing.T) {
 	}
 }
 
-func TestRowsOfATableHaveOneCellAColumn(t *testing.T) {
+func TestRowsHaveOneCellPerColumn(t *testing.T) {
 	measurement := benched()
 	addGates(measurement, results.WorkloadGatesSaturated)
 	run := measurement.Summary.Runs[0] // as one of which nothing arrived
@@ -76,7 +76,7 @@ func TestRowsOfATableHaveOneCellAColumn(t *testing.T) {
 	}
 }
 
-func TestTablesOfAnExperimentAreItsOwn(t *testing.T) {
+func TestWriteTablesOfExperiment(t *testing.T) {
 	text := tabled(t, experimental().Summary)
 	want := "\n## What it costs\n\n### All of it\n\n| flows | cores |\n|---|---|\n| 1 | 0.1 |\n\n- A flow costs 0.1.\n"
 	if !strings.HasSuffix(text, want) || strings.Contains(text, "## Latency") {

@@ -33,7 +33,7 @@ func TestPageFetchesNothing(t *testing.T) {
 	}
 }
 
-func TestPageIsSmallAndSoonWritten(t *testing.T) {
+func TestPageSizeAndTime(t *testing.T) {
 	measurement := generated(6667, threePaths, []int{64, 256, 1024}, true)
 	begin := time.Now()
 	page := rendered(t, measurement)
@@ -45,7 +45,7 @@ func TestPageIsSmallAndSoonWritten(t *testing.T) {
 	}
 }
 
-func TestPageShowsWhatThereIs(t *testing.T) {
+func TestPageContents(t *testing.T) {
 	for name, test := range map[string]struct {
 		measurement *Measurement
 		has, hasNot []string
@@ -100,7 +100,7 @@ func benched() *Measurement {
 	return measurement
 }
 
-func TestPageShowsWhatOpenVSwitchTakes(t *testing.T) {
+func TestPageShowsOpenVSwitch(t *testing.T) {
 	measurement := generated(50, []string{"direct", "ovs"}, []int{64}, false)
 	share := 0.4321
 	for _, run := range measurement.Summary.Runs {
@@ -120,7 +120,7 @@ func TestPageShowsWhatOpenVSwitchTakes(t *testing.T) {
 }
 
 // The strongest of the kernel's paths is beside ours, with what both take of processors.
-func TestPageComparesWithTheTalkerThatSpins(t *testing.T) {
+func TestPageComparesWithSpinningTalker(t *testing.T) {
 	for _, paths := range [][]string{{"direct", "kernel-vxlan-spin", "kernel-vxlan"}, {"tsn", "primary-spin", "primary"}} {
 		t.Run(paths[0], func(t *testing.T) { comparesWithTheTalkerThatSpins(t, paths) })
 	}
@@ -154,7 +154,7 @@ func comparesWithTheTalkerThatSpins(t *testing.T, paths []string) {
 	}
 }
 
-func TestSeveralMeasurementsShareAPage(t *testing.T) {
+func TestPageOfSeveralMeasurements(t *testing.T) {
 	first, other := benched(), benched()
 	first.Name, other.Name = "first", "second"
 	var out bytes.Buffer
@@ -174,7 +174,7 @@ func TestSeveralMeasurementsShareAPage(t *testing.T) {
 	}
 }
 
-func TestCyclesStandApart(t *testing.T) {
+func TestPageSeparatesCycles(t *testing.T) {
 	measurement := generated(100, threePaths, []int{64}, false)
 	for i := range measurement.Summary.Runs[:3] {
 		slow, series := *measurement.Summary.Runs[i], measurement.Series[i]
@@ -190,7 +190,7 @@ func TestCyclesStandApart(t *testing.T) {
 	}
 }
 
-func TestFolderHoldsDrawingsAndTheirPoints(t *testing.T) {
+func TestWriteFolder(t *testing.T) {
 	for _, format := range Formats {
 		dir := t.TempDir()
 		if err := WriteFolder(dir, format, benched()); err != nil {
@@ -207,7 +207,7 @@ func TestFolderHoldsDrawingsAndTheirPoints(t *testing.T) {
 	}
 }
 
-func TestHistogramsCountEverySample(t *testing.T) {
+func TestNewHistogram(t *testing.T) {
 	sorted := []int64{-5, 0, 1, 59, 60, 61, 119, 120, 5000}
 	h := newHistogram(sorted, 0, 120)
 	total := h.below + h.beyond
@@ -219,7 +219,7 @@ func TestHistogramsCountEverySample(t *testing.T) {
 	}
 }
 
-func TestMeansAreThoseOfTheirInterval(t *testing.T) {
+func TestMeans(t *testing.T) {
 	series := &results.Series{LatencyNs: []int64{10, 20, 90, 40}, MeasuredNs: []int64{0, 999, 1000, 3500}}
 	got := newMeans(series, 1000)
 	if len(got) != 4 || got[0] != 15 || got[1] != 90 || !math.IsNaN(got[2]) || got[3] != 40 {
@@ -234,7 +234,7 @@ func TestMeansAreThoseOfTheirInterval(t *testing.T) {
 	}
 }
 
-func TestFramesOutsideTheirWindowAreShown(t *testing.T) {
+func TestPageShowsFramesOutsideWindow(t *testing.T) {
 	measurement := generated(100, threePaths, []int{64}, false)
 	addGates(measurement, results.WorkloadGatesSaturated)
 	page := rendered(t, measurement)
@@ -250,7 +250,7 @@ func TestFramesOutsideTheirWindowAreShown(t *testing.T) {
 	}
 }
 
-func TestRunWithoutSamplesLeavesItsPlaceEmpty(t *testing.T) {
+func TestPageOfRunWithoutSamples(t *testing.T) {
 	measurement := generated(100, threePaths, []int{64, 256}, false)
 	measurement.Series = append(measurement.Series[:1], measurement.Series[2:]...) // kernel-vxlan, 64 B
 	lost := measurement.Summary.Runs[1]
@@ -265,7 +265,7 @@ func TestRunWithoutSamplesLeavesItsPlaceEmpty(t *testing.T) {
 	}
 }
 
-func TestNegativeLatencyIsDrawn(t *testing.T) {
+func TestPageWithNegativeLatency(t *testing.T) {
 	measurement := generated(100, threePaths, []int{64}, false)
 	measurement.Series[0].LatencyNs[0] = -40_000
 	if page := rendered(t, measurement); !strings.Contains(page, `data-exact="-40000"`) || strings.Contains(page, "NaN") {
@@ -273,7 +273,7 @@ func TestNegativeLatencyIsDrawn(t *testing.T) {
 	}
 }
 
-func TestProblemsAndWarningsStandAtTheTop(t *testing.T) {
+func TestProblemsAndWarningsAreFirst(t *testing.T) {
 	measurement := generated(10, threePaths, []int{64}, false)
 	measurement.Summary.Problems = []string{"something <was> lost", "and more"}
 	measurement.Summary.Warnings = []string{"no real-time scheduling"}
@@ -285,14 +285,14 @@ func TestProblemsAndWarningsStandAtTheTop(t *testing.T) {
 	}
 }
 
-func TestSameMeasurementGivesTheSamePage(t *testing.T) {
+func TestPageIsReproducible(t *testing.T) {
 	first := rendered(t, generated(300, threePaths, []int{64, 256}, true))
 	if two := rendered(t, generated(300, threePaths, []int{64, 256}, true)); first != two {
 		t.Error("two pages differ")
 	}
 }
 
-func TestSamplesAreLeftAsTheyAre(t *testing.T) {
+func TestSamplesAreNotModified(t *testing.T) {
 	measurement := generated(300, threePaths, []int{64}, false)
 	before := append([]int64(nil), measurement.Series[0].LatencyNs...)
 	rendered(t, measurement)
@@ -320,7 +320,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-func TestColumnsInWhichNothingWasMeasuredAreLeftOut(t *testing.T) {
+func TestEmptyColumnsAreLeftOut(t *testing.T) {
 	known := results.Distributions{SendCall: &stats.Summary{P50: 1}, CPUCores: map[string]float64{"talker": 0.5}}
 	runs := []sampled{{run: &results.Run{Path: "tsn", Counts: results.Counts{Late: new(uint64)}, Distributions: known}},
 		{run: &results.Run{Path: "host", Distributions: known}}}
@@ -333,7 +333,7 @@ func TestColumnsInWhichNothingWasMeasuredAreLeftOut(t *testing.T) {
 	}
 }
 
-func TestEachDrawingBesideAnotherHasHalfTheWidth(t *testing.T) {
+func TestAdjacentDrawingsHaveHalfWidth(t *testing.T) {
 	page := rendered(t, generated(500, threePaths, []int{64, 256}, true))
 	if !strings.Contains(page, ".drawings:not(.n1) {") {
 		t.Error("three histograms, which are drawn for half the width, have all of it")

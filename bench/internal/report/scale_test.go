@@ -21,7 +21,7 @@ func labels(ticks []plot.Tick) []string {
 	return all
 }
 
-func TestScaleIsSymmetricAndMonotonous(t *testing.T) {
+func TestSymlog(t *testing.T) {
 	if middle := (symlog{}).Normalize(-100, 100, 0); math.Abs(middle-0.5) > 1e-9 {
 		t.Errorf("zero is at %v", middle)
 	}
@@ -56,7 +56,7 @@ func TestTicks(t *testing.T) {
 	}
 }
 
-func TestNumbersAreWrittenForReaders(t *testing.T) {
+func TestThousands(t *testing.T) {
 	for ns, want := range map[int64]string{
 		0: "0.00", 8: "0.01", -8: "−0.01", 9_990: "9.99", 12_340: "12.3", 999_400: "999", 999_500: "1,000",
 		-1_000_000: "−1,000", 27_557_352: "27,557",

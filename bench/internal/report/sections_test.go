@@ -28,7 +28,7 @@ func experimental() *Measurement {
 		Profile: &results.ProfileSummary{Name: "scale", Experiment: "scale", Target: "namespaces", Runs: 1, Done: 1}}}
 }
 
-func TestPageHasTheSectionsOfAnExperiment(t *testing.T) {
+func TestPageWithSections(t *testing.T) {
 	page := rendered(t, experimental())
 	for _, want := range []string{"<h1>profile scale</h1>", `id="section-cost"`, "Cost &lt;by&gt; flows.", "<li>A flow costs 0.1.</li>", `id="cost-cores"`,
 		`id="cost-table"`, `<th scope="row">1</th><td>0.1</td>`, "the experiment looks itself"} {
@@ -48,7 +48,7 @@ func TestPageHasTheSectionsOfAnExperiment(t *testing.T) {
 	}
 }
 
-func TestFiguresOfAnExperimentAreCSV(t *testing.T) {
+func TestFiguresCSVOfExperiment(t *testing.T) {
 	measurement, result := experimental(), &results.Case{Path: "host", Name: "tcp-1500"}
 	result.Add("received_bps", 1, 9e9)
 	result.Add("received_bps", 3, 10e9)
@@ -72,7 +72,7 @@ host,tcp-1500,,,1,retransmits,2
 	}
 }
 
-func TestDrawingsOfAnExperimentAreFilesToo(t *testing.T) {
+func TestDrawingFilesOfExperiment(t *testing.T) {
 	for _, format := range Formats {
 		dir := t.TempDir()
 		if err := WriteFolder(dir, format, experimental()); err != nil {
@@ -90,7 +90,7 @@ func TestDrawingsOfAnExperimentAreFilesToo(t *testing.T) {
 	}
 }
 
-func TestReportOnAFullDiskIsOneSentence(t *testing.T) {
+func TestReportOnFullDisk(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to make a small file system")
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/results"
 )
 
-func TestFiguresArePrintedWithTheirVerdict(t *testing.T) {
+func TestPrintFigures(t *testing.T) {
 	whole := results.Figure{Name: "lost", Unit: results.UnitMessages, Limit: 0, Values: map[string]float64{results.Independent: 3}}
 	byPayload := results.Figure{Name: "launch error", Unit: results.UnitNs, Limit: 5000, Values: map[string]float64{"64": 4000, "256": 4500}, Reached: true}
 	undecided := results.Figure{Name: "latency", Unit: results.UnitRatio, Limit: 1, Values: map[string]float64{"64": 0.9}, NotJudged: "64 B: no clock"}

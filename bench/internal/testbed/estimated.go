@@ -9,7 +9,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/internal/inference"
 )
 
-// Estimated is the estimate of a value over the repetitions of a case; false where nobody measured it.
+// Estimated returns the estimate of a value over the repetitions of a case; false if it was not measured.
 func Estimated(measured []engine.Measured, path, name, value string) (inference.Estimate, bool) {
 	var values []float64
 	for _, measurement := range measured {
@@ -23,13 +23,13 @@ func Estimated(measured []engine.Measured, path, name, value string) (inference.
 	return inference.EstimateOf(values), len(values) > 0
 }
 
-// Confidence is how sure ranges are, as texts say it.
+// Confidence is the confidence of ranges, for texts.
 var Confidence = fmt.Sprintf("%.0f %%", 100*inference.EstimateConfidence)
 
-// MayBeChance is said of figures with a repetition each.
+// MayBeChance is the remark about figures with one repetition.
 const MayBeChance = "one run each, so it may be chance"
 
-// Range is how far a quotient may be off, and whether that leaves no difference.
+// Range describes the range of a quotient, and whether it includes no difference.
 func Range(q inference.Quotient) string {
 	text := fmt.Sprintf("%.2f to %.2f with %s", q.Low, q.High, Confidence)
 	if !q.Differs() {

@@ -10,7 +10,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/internal/engine"
 )
 
-// EncapsulationBytes is what VXLAN takes of the link's MTU.
+// EncapsulationBytes is VXLAN's overhead.
 const EncapsulationBytes = 50
 
 const (
@@ -37,7 +37,8 @@ var cluster = &engine.Means{
 	Overhead:     1500 * time.Millisecond,
 }
 
-// PointToPoint are Means with path link, for experiments between two programs. A cluster's links are made by its own objects.
+// PointToPoint are Means with path link, for experiments between two programs. A cluster's own objects create its
+// links.
 func PointToPoint(target string) *engine.Means {
 	means := *Means(target)
 	if target == engine.Cluster.Name {
@@ -49,7 +50,7 @@ func PointToPoint(target string) *engine.Means {
 	return &means
 }
 
-// Means are the paths between which experiments with other people's programs can be made.
+// Means are the paths of experiments with other programs.
 func Means(target string) *engine.Means {
 	if target == engine.Cluster.Name {
 		return cluster

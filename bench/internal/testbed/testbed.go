@@ -12,7 +12,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/results"
 )
 
-// The names of paths of experiments with other people's programs.
+// The names of paths of experiments with other programs.
 const (
 	Host          = "host"
 	Flannel       = "flannel"
@@ -20,50 +20,50 @@ const (
 	TSN           = "tsn"
 	// Link is a point-to-point link between two pods.
 	Link = "link"
-	// Primary is the network that each pod of a cluster has, whichever it is.
+	// Primary is the default network of a cluster's pods.
 	Primary = "primary"
 )
 
-// Testbed is a target with several networks. One goroutine.
+// Testbed is a target with several networks. It is not safe for concurrent use.
 type Testbed interface {
 	engine.Target
-	// Ends are the two sides of a network, for so many programs on the far one. They stay valid until it is called again.
-	// linkMTU is what the link between the nodes shall carry, 0 for what it does.
+	// Ends returns the two sides of a network, with a number of programs on the far one. They are valid until the next
+	// call. linkMTU is the MTU of the link between the nodes, 0 for its current one.
 	Ends(ctx context.Context, network string, linkMTU, far int) (near End, all []End, err error)
-	// Watch looks at what does not belong to the ends until the function it returns is called, which says what they used, by
+	// Watch observes what does not belong to the ends until the returned function is called, which returns the usage by
 	// names of engine.Outcome's values.
 	Watch(ctx context.Context) (func() (map[string]float64, error), error)
 }
 
-// End is where a program can be run at one end of a network.
+// End is one end of a network, where a program can run.
 type End interface {
 	Address() netip.Addr
-	// MTU is the network's there, 0 where nobody knows.
+	// MTU is the network's, 0 if it is unknown.
 	MTU() int
 	Start(ctx context.Context, command *Command) (Program, error)
 }
 
 // Command is a program with its arguments.
 type Command struct {
-	// Name is what sentences call it.
+	// Name is the name in messages.
 	Name string
-	// Program is looked for where programs are there, and Package is the Debian package that has it.
+	// Program is searched on the path, and Package is its Debian package.
 	Program, Package string
 	Arguments        []string
 	// Environment has entries NAME=value.
 	Environment []string
 }
 
-// Program is one that was started.
+// Program is a started program.
 type Program interface {
-	// Wait returns what it printed once it has ended. An error tells how it ended if not with exit status 0; what it printed
-	// until then is there nevertheless.
+	// Wait returns the output after the program has ended. It fails if the exit status is not 0; the output is returned
+	// nevertheless.
 	Wait(context.Context) (string, error)
-	// Stop has it end, if it has not, and returns what it printed.
+	// Stop ends the program, if it runs, and returns its output.
 	Stop() (string, error)
 }
 
-// MemoryOf is the most memory that a program had, in bytes; false where nobody knows.
+// MemoryOf returns the peak memory of a program in bytes; false if it is unknown.
 func MemoryOf(program Program) (float64, bool) {
 	watched, ok := program.(interface{ MemoryBytes() (float64, bool) })
 	if !ok {
@@ -72,7 +72,7 @@ func MemoryOf(program Program) (float64, bool) {
 	return watched.MemoryBytes()
 }
 
-// Of is the testbed that a target is.
+// Of returns the testbed that a target is.
 func Of(target engine.Target) (Testbed, error) {
 	here, ok := target.(Testbed)
 	if !ok {
@@ -81,7 +81,7 @@ func Of(target engine.Target) (Testbed, error) {
 	return here, nil
 }
 
-// Missing is a sentence about a program that is not there.
+// Missing returns an error about a missing program.
 func Missing(command *Command) error {
 	return fmt.Errorf("%s is not installed here; as root: apt-get install %s", command.Program, command.Package)
 }
@@ -96,7 +96,7 @@ func Pause(ctx context.Context, duration time.Duration) error {
 	}
 }
 
-// Because is what a program printed that was no result, with how it ended where that says more.
+// Because returns a program's invalid output as an error, with its exit status if that says more.
 func Because(err, ended error) error {
 	if ended == nil {
 		return err
@@ -104,18 +104,18 @@ func Because(err, ended error) error {
 	return fmt.Errorf("%w (%w)", err, ended)
 }
 
-// The names of values of every case: MachineCores is what all cores of the machine did, and what ends with Cores is a program's
-// share of one.
+// Names of values of every case: MachineCores is the usage of all cores of the machine, and names that end with Cores
+// are the shares of one core of programs.
 const (
 	MachineCores = "machine_cores"
-	// PacketCores is the part of it that the kernel's packet processing takes outside of system calls (softirq).
+	// PacketCores is the part of the kernel's packet processing outside of system calls (softirq).
 	PacketCores = "softirq_cores"
 	Cores       = "_cores"
 	// Stolen is what the hypervisor gave to others.
 	Stolen = "stolen_ns"
 )
 
-// Observe does something, and adds to the outcome what was used meanwhile.
+// Observe calls a function, and adds the usage meanwhile to the outcome.
 func Observe(ctx context.Context, here Testbed, outcome *engine.Outcome, do func() error) error {
 	finish, err := here.Watch(ctx)
 	if err != nil {
@@ -141,18 +141,18 @@ func Observe(ctx context.Context, here Testbed, outcome *engine.Outcome, do func
 	return err
 }
 
-// HasMulticast tells whether a network carries multicast between its ends: those that route do not, and of a cluster's own nothing
-// is known.
+// HasMulticast reports whether a network carries multicast between its ends: routed ones do not, and a cluster's own is
+// unknown.
 func HasMulticast(path string) bool {
 	return path == Host || path == TSN
 }
 
-// Router is a testbed whose nodes can also have a router between them, as those of two clusters.
+// Router is a testbed whose nodes can also have a router between them, like nodes of two clusters.
 type Router interface {
 	Route(routed bool)
 }
 
-// Finder is a place that has a discovery of its own for who takes part in an experiment.
+// Finder is a testbed with its own discovery of an experiment's participants.
 type Finder interface {
 	Find(ctx context.Context, network string, near End, far []End) ([]netip.Addr, error)
 }

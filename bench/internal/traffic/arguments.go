@@ -11,35 +11,34 @@ import (
 )
 
 const (
-	// ListenPort is where the listener waits, on whichever address.
+	// ListenPort is the listener's port.
 	ListenPort = 7788
-	// talkerPort is where the first of several talkers sends from; the others follow.
+	// talkerPort is the source port of the first of several talkers; the others follow.
 	talkerPort = 7800
-	// RunGrace is what a run may take beyond its messages before it counts as stuck.
+	// RunGrace is how much longer than its messages a run may take before it counts as stuck.
 	RunGrace = 30 * time.Second
-	// GuestGrace is what a run in virtual machines may take more, on a busy host.
+	// GuestGrace is added for a run in virtual machines on a busy host.
 	GuestGrace = time.Minute
 	// idleTimeout ends the listener when messages are missing.
 	idleTimeout = 2 * time.Second
-	// firstTimeout ends it when none came at all.
+	// firstTimeout ends it when none arrived at all.
 	firstTimeout = 10 * time.Second
-	// companionSlack is how much longer than the measured messages a companion may have to go on.
-	// guestIdleTimeout and guestFirstTimeout are those in a virtual machine, which is slow.
+	// companionSlack is how much longer than the measured messages a companion may have to send.
 	guestIdleTimeout  = 5 * time.Second
 	guestFirstTimeout = 20 * time.Second
-	// guestStart is how long after its start the first message of a talker in a virtual machine is due.
+	// guestStart is the time from the start of a talker in a virtual machine to its first message.
 	guestStart     = time.Second
 	companionSlack = 2 * time.Second
-	// endlessFlood is more messages than any run has room for: who floods is told when to end.
+	// endlessFlood is more messages than any run needs: floods are ended by a signal.
 	endlessFlood = 10_000_000
-	// framesPerMillisecond is more than one processor puts on the link.
+	// framesPerMillisecond is more than one processor can send.
 	framesPerMillisecond = 300
 )
 
-// NotPinned stands for a processor that was not chosen.
+// NotPinned is the value for a processor that was not chosen.
 const NotPinned = -1
 
-// Talkers are those of a run, told from each other and from those of other runs; next numbers the first.
+// Talkers are the talkers of a run, distinguished from each other and from other runs; next numbers the first.
 func Talkers(r engine.Run, next uint32) []Talker {
 	all := make([]Talker, r.Talkers)
 	for i := range all {
@@ -51,7 +50,7 @@ func Talkers(r engine.Run, next uint32) []Talker {
 	return all
 }
 
-// MeasuredTalker is what a talker is told that is measured.
+// MeasuredTalker returns the arguments of a measured talker.
 func MeasuredTalker(r engine.Run, number int, to netip.Addr) []string {
 	arguments := []string{
 		"--to", netip.AddrPortFrom(to, ListenPort).String(),
@@ -68,17 +67,19 @@ func MeasuredTalker(r engine.Run, number int, to netip.Addr) []string {
 	return arguments
 }
 
-// GuestTalker is what a talker in a virtual machine is told besides.
+// GuestTalker returns additional arguments of a talker in a virtual machine.
 func GuestTalker() []string { return []string{"--start", "+" + Nanoseconds(guestStart)} }
 
-// GuestListener is what the listener in a virtual machine is told. It sleeps, for its processors are the talker's host's, too.
+// GuestListener returns the arguments of the listener in a virtual machine. It sleeps, because it shares its processors
+// with the talker's host.
 func GuestListener(r engine.Run, runID uint32, at netip.Addr) []string {
 	return []string{"listener", "--block", "--bind", netip.AddrPortFrom(at, ListenPort).String(), "--count", strconv.Itoa(r.Messages),
 		"--run-id", strconv.FormatUint(uint64(runID), 10), "--idle-timeout", Nanoseconds(guestIdleTimeout),
 		"--first-timeout", Nanoseconds(guestFirstTimeout)}
 }
 
-// Spin is what a talker is told that is awake so long before each send, with that priority of SCHED_FIFO; 0: ordinary scheduling.
+// Spin returns the arguments of a talker that busy-waits before each send, with a SCHED_FIFO priority; 0: ordinary
+// scheduling.
 func Spin(spin time.Duration, fifo int) []string {
 	arguments := []string{"--spin", Nanoseconds(spin)}
 	if fifo > 0 {
@@ -87,19 +88,19 @@ func Spin(spin time.Duration, fifo int) []string {
 	return arguments
 }
 
-// Listener is what the listener of a run is told.
+// Listener returns the arguments of the listener of a run.
 func Listener(r engine.Run, talkers []Talker, at netip.Addr, cpu int) []string {
 	arguments := []string{"listener", "--poll", "--quiet",
 		"--bind", netip.AddrPortFrom(at, ListenPort).String(),
 		"--count", strconv.Itoa(r.Messages * r.Talkers),
 		"--idle-timeout", Nanoseconds(idleTimeout), "--first-timeout", Nanoseconds(firstTimeout)}
-	if len(talkers) == 1 { // several are told from each other, and from others, by their ports
+	if len(talkers) == 1 { // several are distinguished by their ports
 		arguments = append(arguments, "--run-id", strconv.FormatUint(uint64(talkers[0].RunID), 10))
 	}
 	return append(arguments, CPU(cpu)...)
 }
 
-// CompanionTalker is what a companion is told.
+// CompanionTalker returns the arguments of a companion.
 func CompanionTalker(r engine.Run, c *Companion, to netip.AddrPort) []string {
 	arguments := []string{
 		"--to", to.String(),
@@ -114,12 +115,12 @@ func CompanionTalker(r engine.Run, c *Companion, to netip.AddrPort) []string {
 	return arguments
 }
 
-// Records says by which number a talker's messages are known, and where it writes what became of them.
+// Records returns the arguments for the run ID of a talker's messages and its output.
 func Records(runID uint32, file string) []string {
 	return []string{"--run-id", strconv.FormatUint(uint64(runID), 10), "--csv", file}
 }
 
-// messages is how many a companion is asked to send; it is stopped before.
+// messages is the number of a companion's messages; it is stopped before.
 func (c *Companion) messages(r engine.Run) int {
 	if c.Flood {
 		return endlessFlood
@@ -127,7 +128,7 @@ func (c *Companion) messages(r engine.Run) int {
 	return int((r.Duration()+companionSlack)/c.Cycle) + 1
 }
 
-// MostFrames is how many of its frames can be on the link during a run.
+// MostFrames is the largest number of its frames on the link during a run.
 func (c *Companion) MostFrames(r engine.Run) int {
 	if c.Flood {
 		return int((r.Duration()+companionSlack)/time.Millisecond) * framesPerMillisecond
@@ -135,7 +136,7 @@ func (c *Companion) MostFrames(r engine.Run) int {
 	return c.messages(r)
 }
 
-// CPU pins a program.
+// CPU returns the arguments that pin a program.
 func CPU(cpu int) []string {
 	if cpu == NotPinned {
 		return nil
@@ -143,7 +144,7 @@ func CPU(cpu int) []string {
 	return []string{"--cpu", strconv.Itoa(cpu)}
 }
 
-// Nanoseconds writes a duration as tsnperf reads it.
+// Nanoseconds formats a duration for tsnperf.
 func Nanoseconds(duration time.Duration) string {
 	return strconv.FormatInt(duration.Nanoseconds(), 10) + "ns"
 }

@@ -47,8 +47,8 @@ func apart(to, all uint8, cycle time.Duration, wanted engine.Window) []window {
 	return []window{{to, wanted.Open, wanted.Close}, {all &^ to, wanted.Close % cycle, wanted.Open}}
 }
 
-// windowOf is when in the cycle the gate of a class is open; each class has one window, which may go over the end of the
-// cycle.
+// windowOf returns when in the cycle the gate of a class is open; each class has one window, which may cross the end of
+// the cycle.
 func windowOf(class uint8, cycle time.Duration, wanted engine.Window) window {
 	all := windows(cycle, wanted)
 	return all[slices.IndexFunc(all, func(w window) bool { return w.states>>class&1 == 1 })]
@@ -60,7 +60,7 @@ func middleOf(class uint8, cycle time.Duration) time.Duration {
 	return (w.open + w.close) / 2
 }
 
-// contains tells whether a time lies in the window, to the nanosecond.
+// contains reports whether a time lies in the window, to the nanosecond.
 func (w window) contains(tai int64, cycle time.Duration) bool {
 	phase := time.Duration(tai % cycle.Nanoseconds())
 	if w.close <= w.open {
@@ -69,8 +69,8 @@ func (w window) contains(tai int64, cycle time.Duration) bool {
 	return phase >= w.open && phase < w.close
 }
 
-// entries are windows in the order in which they begin, from the beginning of the cycle to its end: one that goes
-// over it is two.
+// entries returns the windows in order of their beginnings, from the beginning of the cycle to its end. A window that
+// crosses it is divided.
 func entries(cycle time.Duration, windows []window) []window {
 	var all []window
 	for _, w := range windows {
@@ -85,22 +85,23 @@ func entries(cycle time.Duration, windows []window) []window {
 	return all
 }
 
-// ScheduleOf is what ktsnd is asked for. The base time is that of the clock, so cycles begin at whole multiples.
+// ScheduleOf returns the schedule for ktsnd. The base time is the clock's epoch, so cycles begin at whole multiples.
 func ScheduleOf(cycle time.Duration, wanted engine.Window) *control.GateParameterTable {
 	return tableOf(cycle, windows(cycle, wanted))
 }
 
-// KernelClasses are those of the experiment with TSN in Kata containers: to which of four each SO_PRIORITY leads. KernelWindowClass is
-// the one of the measured messages.
+// KernelClasses are those of the experiment with TSN in Kata containers: which of four classes each SO_PRIORITY leads
+// to. KernelWindowClass is that of the measured messages.
 var KernelClasses = control.TrafficClassMap{3, 3, 3, 3, 3, 3, KernelWindowClass, 3, 3, 3, 3, 3, 3, 3, 3, 3}
 
-// KernelWindowClass is the class of the measured messages in a kernel's schedule, and KernelWindowPCP the priority in their tags.
+// KernelWindowClass is the class of the measured messages in a kernel's schedule, and KernelWindowPCP the priority in
+// their tags.
 const (
 	KernelWindowClass = 1
 	KernelWindowPCP   = priorityWindow
 )
 
-// KernelScheduleOf is the same schedule for a kernel with KernelClasses.
+// KernelScheduleOf returns the same schedule for a kernel with KernelClasses.
 func KernelScheduleOf(cycle time.Duration, wanted engine.Window) *control.GateParameterTable {
 	const classes = 0b1111
 	return tableOf(cycle, apart(1<<KernelWindowClass, classes, cycle, wanted))
@@ -132,7 +133,7 @@ type Flow struct {
 	Class uint8
 }
 
-// Gates is what was seen of gates in a run.
+// Gates has the observations of gates in a run.
 type Gates struct {
 	Cycle    time.Duration
 	Window   engine.Window
@@ -140,9 +141,9 @@ type Gates struct {
 	Overruns [control.TrafficClasses]uint64
 }
 
-// judge compares the wire with the schedule: one entry a class that had something to send, the most important first. It complains
-// of what a schedule promises and was not kept. A frame outside its window is a figure when ktsnd reported that very message as
-// an overrun, and a failure when it did not.
+// judge compares the wire with the schedule: one entry for each class that sent something, the most important first. It
+// reports violations of the schedule. A frame outside its window is a figure if ktsnd reported that message as an
+// overrun, and a failure if it did not.
 func (g *Gates) judge(messages []wireMessage, departures []control.Departure) (classes []results.GateFrames, problems []string) {
 	flows := slices.Clone(g.Flows)
 	slices.SortStableFunc(flows, func(a, b Flow) int { return cmp.Compare(b.Class, a.Class) })
@@ -162,7 +163,7 @@ func (g *Gates) judge(messages []wireMessage, departures []control.Departure) (c
 	return classes, problems
 }
 
-// countFrames counts those of one flow, and returns those that were outside the window of its class.
+// countFrames counts the frames of one flow, and returns those outside the window of its class.
 func (g *Gates) countFrames(flow Flow, messages []wireMessage) (class results.GateFrames, outside []wireMessage) {
 	window := windowOf(flow.Class, g.Cycle, g.Window)
 	class = results.GateFrames{
@@ -186,8 +187,8 @@ func (g *Gates) countFrames(flow Flow, messages []wireMessage) (class results.Ga
 	return class, outside
 }
 
-// unreported counts the frames outside their window of which ktsnd reported no overrun, by their transmit times. Messages of
-// other sockets may have the same times: the flow that shares most of them with the frames is theirs.
+// unreported counts the frames outside their window for which ktsnd reported no overrun, by their transmit times.
+// Messages of other sockets may have the same times: the flow that shares most of them is the frames' own.
 func unreported(outside, all []wireMessage, departures []control.Departure) int {
 	sent := make(map[int64]bool, len(all))
 	for _, message := range all {

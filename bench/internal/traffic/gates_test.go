@@ -35,7 +35,7 @@ func TestScheduleDividesTheCycle(t *testing.T) {
 	}
 }
 
-func TestWindowOfAProfileLeavesTheRestToOthers(t *testing.T) {
+func TestProfileWindow(t *testing.T) {
 	const cycle = 2 * time.Millisecond
 	wanted := engine.Window{Open: 1200 * time.Microsecond, Close: 1300 * time.Microsecond, Offset: 50 * time.Microsecond}
 	table := ScheduleOf(cycle, wanted)
@@ -74,7 +74,7 @@ func TestWindowOfAProfileLeavesTheRestToOthers(t *testing.T) {
 	}
 }
 
-func TestWindowAtTheEndOfTheCycleIsTwoEntries(t *testing.T) {
+func TestWindowAcrossCycleEnd(t *testing.T) {
 	for wanted, want := range map[engine.Window]int{
 		{Open: 0, Close: 100_000}:         2,
 		{Open: 900_000, Close: 1_000_000}: 2,
@@ -91,7 +91,7 @@ func TestWindowAtTheEndOfTheCycleIsTwoEntries(t *testing.T) {
 	}
 }
 
-func TestWindowsAreOpenToTheNanosecond(t *testing.T) {
+func TestWindowContains(t *testing.T) {
 	const cycle = time.Millisecond
 	for class, edges := range map[uint8][2]int64{7: {0, 300_000}, 6: {300_000, 600_000}, 5: {600_000, 1_000_000}, 0: {600_000, 1_000_000}} {
 		const start = 1_790_000_000_123_000_000 // of a cycle
@@ -105,7 +105,7 @@ func TestWindowsAreOpenToTheNanosecond(t *testing.T) {
 	}
 }
 
-func TestTransmitTimesLieWithinTheirWindows(t *testing.T) {
+func TestTransmitTimesAreInWindows(t *testing.T) {
 	for _, workload := range engine.GateWorkloads {
 		for _, cycle := range []time.Duration{100 * time.Microsecond, time.Millisecond, 100 * time.Millisecond} {
 			if w := windowOf(priorityMeasured, cycle, engine.Window{}); !w.contains(OffsetOf(engine.Run{Key: results.Key{Workload: workload, CycleNs: cycle.Nanoseconds()}, Talkers: 1}, 0).Nanoseconds(), cycle) {
@@ -120,7 +120,7 @@ func TestTransmitTimesLieWithinTheirWindows(t *testing.T) {
 	}
 }
 
-func TestTimersOfSeveralTalkersExpireBetweenDepartures(t *testing.T) {
+func TestTimersExpireBetweenDepartures(t *testing.T) {
 	for _, cycle := range []time.Duration{100 * time.Microsecond, time.Millisecond, 7 * time.Millisecond} {
 		for talkers := 2; talkers <= 8; talkers++ {
 			r := engine.Run{Key: results.Key{Workload: results.WorkloadTalkers, CycleNs: cycle.Nanoseconds()}, Talkers: talkers}
@@ -146,7 +146,7 @@ func withGates(t *testing.T) *Observation {
 	return seen
 }
 
-func TestFramesAreCountedByClass(t *testing.T) {
+func TestCountFrames(t *testing.T) {
 	seen := withGates(t)
 	seen.Gates.Overruns[7] = 4
 	outcome, err := Join(seen)
@@ -181,7 +181,7 @@ func overrun(flow uint64, sequence int64) control.Departure {
 	return late
 }
 
-func TestWhatGatesPromiseIsJudged(t *testing.T) {
+func TestJudge(t *testing.T) {
 	// The first message of class 1 was on the wire at that time instead.
 	outside := func(o *Observation, tai int64) { o.Capture.Packets[5] = frame(t, testRun+1, 0, tai) }
 	for name, test := range map[string]struct {
@@ -238,7 +238,7 @@ func TestWhatGatesPromiseIsJudged(t *testing.T) {
 	}
 }
 
-func TestDeparturesOfOthersAreNotTaken(t *testing.T) {
+func TestForeignDeparturesAreIgnored(t *testing.T) {
 	sent := []tsnperf.Sent{{Txtime: 100}, {Txtime: 200}, {Txtime: 300}}
 	got := departureTimes([]control.Departure{
 		{Flow: 2, RequestedTAI: 100, DepartedTAI: 900},
@@ -253,7 +253,7 @@ func TestDeparturesOfOthersAreNotTaken(t *testing.T) {
 	}
 }
 
-func TestAKernelsScheduleHasItsOwnClasses(t *testing.T) {
+func TestKernelScheduleOf(t *testing.T) {
 	const cycle = 40 * time.Millisecond
 	wanted := engine.Window{Open: 24 * time.Millisecond, Close: 26 * time.Millisecond, Offset: time.Millisecond}
 	table := KernelScheduleOf(cycle, wanted)
@@ -274,7 +274,7 @@ func TestAKernelsScheduleHasItsOwnClasses(t *testing.T) {
 	}
 }
 
-func TestFramesOfAMachineAreJudgedByTheTimesThatKtsndWasTold(t *testing.T) {
+func TestJudgeGuestFrames(t *testing.T) {
 	// The machine's clock is 7 ahead; ktsnd reports an overrun by the time that it was told.
 	seen := withGates(t)
 	seen.Capture.Packets[2] = frame(t, testRun, 0, testBase+300)
@@ -295,7 +295,7 @@ func TestFramesOfAMachineAreJudgedByTheTimesThatKtsndWasTold(t *testing.T) {
 	}
 }
 
-func TestTalkersHandOverAsTheProfileSays(t *testing.T) {
+func TestLeadOf(t *testing.T) {
 	for path, leadTime := range map[string]time.Duration{results.PathDirect: lead, results.PathGuestTap: engine.GuestLead} {
 		r := engine.Run{Key: results.Key{Path: path, Workload: results.WorkloadPlain, CycleNs: 10_000_000}, Talkers: 1}
 		if got := LeadAmong(r); got != leadTime {

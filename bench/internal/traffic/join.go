@@ -16,24 +16,24 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/wiretap"
 )
 
-// Talker is a measured talker and what it has sent.
+// Talker is a measured talker and its sent messages.
 type Talker struct {
 	RunID uint32
-	// Port is where its messages came from, 0 when there is only one talker.
+	// Port is the source port of its messages, 0 if there is only one talker.
 	Port uint16
 	Sent []tsnperf.Sent
 }
 
-// Observation is everything that was seen of one run. Times are CLOCK_TAI.
+// Observation is everything observed of one run. Times are CLOCK_TAI.
 type Observation struct {
 	Talkers  []Talker
 	Received []tsnperf.Received
-	// Capture is nil in a run whose link nobody watched.
+	// Capture is nil in a run whose link was not watched.
 	Capture *wiretap.Capture
-	// Competing are the numbers of talkers that went past ktsnd beside those that are measured.
+	// Competing are the numbers of additional talkers that bypassed ktsnd.
 	Competing []uint32
-	// ViaDaemon says whether the run's messages were ktsnd's; Late and Departures are what it said of them, nil when it
-	// was not asked. ViaSwitch says that ktsnd handed them to Open vSwitch.
+	// ViaDaemon: ktsnd sent the run's messages; Late and Departures are its counts, nil if it was not asked. ViaSwitch:
+	// ktsnd handed them to Open vSwitch.
 	ViaDaemon  bool
 	ViaSwitch  bool
 	Departures []control.Departure
@@ -41,14 +41,14 @@ type Observation struct {
 	CPUCores   map[string]float64
 	// ClockError bounds the difference between sending and receiving clock.
 	ClockError time.Duration
-	// GuestClock is how wrong the clocks of virtual machines may be, whose times these were; nil of one clock.
+	// GuestClock is the possible error of virtual machines' clocks; nil with one clock.
 	GuestClock *results.ClockError
 	// Gates is nil in a run without a schedule.
 	Gates *Gates
-	// VLAN and PCP are the tag that the frames of the messages must have on the link; VLAN 0: none.
+	// VLAN and PCP are the required tag of the messages' frames on the link; VLAN 0: untagged.
 	VLAN int
 	PCP  uint8
-	// Values are what others measured meanwhile, and Problems what makes the run invalid for other reasons.
+	// Values are other measurements meanwhile, and Problems lists other reasons why the run is invalid.
 	Values   map[string]float64
 	Problems []string
 }
@@ -85,7 +85,8 @@ func Join(seen *Observation) (*engine.Outcome, error) {
 	return result, nil
 }
 
-// retime gives frames of a virtual machine's messages the times that ktsnd was told: they carry those of the machine's clock.
+// retime replaces the times in frames of a virtual machine's messages, which are those of the machine's clock, by
+// ktsnd's.
 func (o *Observation) retime(onWire []wireMessage) {
 	if o.GuestClock == nil {
 		return
@@ -128,8 +129,8 @@ func (o *Observation) joinTalker(number int, onWire []wireMessage, result *engin
 	}
 }
 
-// departureTimes finds when each message left, by its transmit time. Those of other sockets may have the same: the
-// flow that shares most of them is the messages'.
+// departureTimes returns when each message left, by its transmit time. Messages of other sockets may have the same
+// times: the flow that shares most of them is the talker's.
 func departureTimes(departures []control.Departure, sent []tsnperf.Sent) map[int64]int64 {
 	planned := make(map[int64]bool, len(sent))
 	for _, message := range sent {
@@ -161,7 +162,7 @@ type wireMessage struct {
 	tag             *wiretap.VLANTag
 }
 
-// wireMessages finds the messages among the frames, in the order of arrival.
+// wireMessages returns the messages among the frames in order of arrival.
 func wireMessages(packets []wiretap.Packet) ([]wireMessage, error) {
 	messages := make([]wireMessage, 0, len(packets))
 	for _, packet := range packets {
@@ -184,7 +185,7 @@ func wireMessages(packets []wiretap.Packet) ([]wireMessage, error) {
 	return messages, nil
 }
 
-// wrongTags complains about messages that were not in the VLAN asked for.
+// wrongTags reports messages without the required VLAN tag.
 func (o *Observation) wrongTags(onWire []wireMessage) []string {
 	if o.VLAN == 0 {
 		return nil
@@ -200,7 +201,7 @@ func (o *Observation) wrongTags(onWire []wireMessage) []string {
 	return []string{fmt.Sprintf("%d messages were on the link without the tag of VLAN %d and priority %d", wrong, want.ID, want.PCP)}
 }
 
-// wireTimes finds when each message of the run was first on the wire.
+// wireTimes returns when each message of the run was first on the wire.
 func wireTimes(messages []wireMessage, runID uint32) map[uint32]int64 {
 	times := map[uint32]int64{}
 	for _, message := range messages {
@@ -211,7 +212,7 @@ func wireTimes(messages []wireMessage, runID uint32) map[uint32]int64 {
 	return times
 }
 
-// arrivalTimes finds when each message from a port arrived first, and counts those that are no good.
+// arrivalTimes returns when each message from a port arrived first, and counts corrupt and duplicate ones.
 func arrivalTimes(received []tsnperf.Received, port uint16, counts *results.Counts) map[uint32]int64 {
 	times := make(map[uint32]int64, len(received))
 	for _, message := range received {
@@ -246,8 +247,8 @@ func (o *Observation) count(counts *results.Counts, message *results.Message) {
 	}
 }
 
-// firstSeen is when a message was beyond the talker's node for certain: on the wire, or, where nobody watches that, at
-// the listener; 0 when it never was.
+// firstSeen returns the first time when a message had certainly left the talker's node: on the wire or, if that was not
+// watched, at the listener; 0 if never.
 func (o *Observation) firstSeen(message *results.Message) int64 {
 	if o.Capture != nil || message.Arrival == 0 {
 		return message.Wire
@@ -255,8 +256,9 @@ func (o *Observation) firstSeen(message *results.Message) int64 {
 	return message.Arrival + o.ClockError.Nanoseconds()
 }
 
-// findProblems judges a run. That a kernel path or Open vSwitch loses a message is a result, and ktsnd drops what Open vSwitch does not
-// fetch in time; that ktsnd loses one otherwise is a failure; that the observer missed something makes the run invalid.
+// findProblems judges a run. A message lost by a kernel path or Open vSwitch is a result, and ktsnd drops frames that
+// Open vSwitch does not fetch in time; another loss by ktsnd is a failure; a gap in the observation makes the run
+// invalid.
 func findProblems(seen *Observation, result *engine.Outcome) []string {
 	counts := result.Observed.Counts
 	messages := result.Messages

@@ -82,7 +82,7 @@ func perfect(t *testing.T) *Observation {
 	return seen
 }
 
-func TestEachMessageIsFollowedToTheListener(t *testing.T) {
+func TestJoin(t *testing.T) {
 	outcome, err := Join(perfect(t))
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func several(t *testing.T) *Observation {
 	return seen
 }
 
-func TestTalkersWithTheSameNumbersAreToldApart(t *testing.T) {
+func TestJoinSeparatesTalkers(t *testing.T) {
 	outcome, err := Join(several(t))
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +143,7 @@ func TestTalkersWithTheSameNumbersAreToldApart(t *testing.T) {
 	}
 }
 
-func TestRunWithoutSamplersIsJudgedWithoutTheWire(t *testing.T) {
+func TestJoinWithoutSamplers(t *testing.T) {
 	seen := perfect(t)
 	seen.Capture = nil
 	outcome, err := Join(seen)
@@ -159,7 +159,7 @@ func TestRunWithoutSamplersIsJudgedWithoutTheWire(t *testing.T) {
 	}
 }
 
-func TestWhatGoesWrongIsFound(t *testing.T) {
+func TestProblems(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Observation)
 		want   []string
@@ -222,7 +222,7 @@ func TestWhatGoesWrongIsFound(t *testing.T) {
 	}
 }
 
-func TestMessagesInAnotherVLANAreAProblem(t *testing.T) {
+func TestWrongTags(t *testing.T) {
 	tagged := func(tag wiretap.VLANTag) *Observation {
 		seen := perfect(t)
 		seen.VLAN, seen.PCP = 3, 6
@@ -256,7 +256,7 @@ func TestMessagesInAnotherVLANAreAProblem(t *testing.T) {
 	}
 }
 
-func TestWhatOthersMeasuredMeanwhileIsKept(t *testing.T) {
+func TestJoinKeepsValues(t *testing.T) {
 	seen := perfect(t)
 	seen.Values, seen.Problems = map[string]float64{"flood": 5}, []string{"the flood ended first"}
 	outcome, err := Join(seen)

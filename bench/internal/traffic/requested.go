@@ -10,9 +10,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
-// TakeRequested has the transmit times of messages from a virtual machine be those that ktsnd was told: of the departures of the flow
-// that has most of them, each the next to a message, by less than half a cycle. What the machine knows of the host's time differs
-// from the true one by much less. A message without a departure keeps its time.
+// TakeRequested replaces the transmit times of messages from a virtual machine by those that ktsnd got: for each
+// message the nearest departure, within half a cycle, of the flow that has most of them. The machine's error about the
+// host's time is much smaller. A message without a departure keeps its time.
 func TakeRequested(sent []tsnperf.Sent, departures []control.Departure, cycle time.Duration) {
 	byFlow := map[uint64]map[int]int64{}
 	var most map[int]int64
@@ -36,7 +36,7 @@ func TakeRequested(sent []tsnperf.Sent, departures []control.Departure, cycle ti
 	}
 }
 
-// nearest is the message whose time is the next; -1: there is none. The times grow.
+// nearest returns the message with the nearest time, -1 if there is none. The times ascend.
 func nearest(sent []tsnperf.Sent, tai int64) int {
 	after := sort.Search(len(sent), func(i int) bool { return sent[i].Txtime >= tai })
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
-func TestTimesOfAMachineBecomeThoseThatKtsndWasTold(t *testing.T) {
+func TestTakeRequested(t *testing.T) {
 	sent := []tsnperf.Sent{{Sequence: 0, Txtime: 1000}, {Sequence: 1, Txtime: 2000}, {Sequence: 2, Txtime: 3000}, {Sequence: 3, Txtime: 4000}}
 	departures := []control.Departure{
 		{Flow: 1, RequestedTAI: 1010}, {Flow: 1, RequestedTAI: 1995}, {Flow: 1, RequestedTAI: 4020},

@@ -11,42 +11,41 @@ import (
 )
 
 const (
-	// lead is how long before its transmit time the talker hands a timed message over: far enough for a talker
-	// that is late itself, and not a whole number of cycles, or its timer would interrupt ktsnd, which shares
-	// its processor, at the very moment of a departure.
+	// lead is how long before its transmit time the talker hands over a timed message: enough for a late talker, and
+	// not a whole number of cycles, because its timer would interrupt ktsnd, which shares its processor, exactly at a
+	// departure.
 	lead = 2500 * time.Microsecond
-	// priorityMeasured and priorityOther are SO_PRIORITY, and the classes that ktsnd maps them to; that of who
-	// floods is the default, 0, which is class 1 and needs no privilege.
+	// priorityMeasured and priorityOther are SO_PRIORITY, and the classes that ktsnd maps them to; floods have the
+	// default, 0, which is class 1 and needs no privilege.
 	priorityMeasured = 7
 	priorityOther    = 6
 	priorityFlood    = 0
-	// priorityWindow is that of the measured messages in the window of a profile, as in the paper whose cases those are.
+	// priorityWindow is the priority of the measured messages in a profile's window, as in the paper of these cases.
 	priorityWindow = 6
-	// gatesLeadTenths of a cycle is how long before their transmit times the talkers of classes 7 and 6 hand
-	// messages over: 2.9 cycles, so that their timers expire 0.1 of a cycle behind a departure of theirs, when
-	// ktsnd, which shares their processor, has nothing to send. On a virtual machine a timer holds up for tens of
-	// microseconds what it interrupts.
+	// gatesLeadTenths of a cycle is how long before their transmit times the talkers of classes 7 and 6 hand over
+	// messages: 2.9 cycles, so that their timers expire 0.1 of a cycle after a departure of theirs, when ktsnd, which
+	// shares their processor, has nothing to send. On a virtual machine a timer interrupt takes tens of microseconds.
 	gatesLeadTenths = 29
 	// competingFlows send messages of engine.FloodPayload, one each competingCycle: together some 23 Mbit/s.
 	competingFlows = 2
 	competingCycle = time.Millisecond
 )
 
-// Companion is a talker beside those that are measured.
+// Companion is an additional talker during a run.
 type Companion struct {
 	Name         string
 	Path         string
 	Priority     int
 	PayloadBytes int
 	Cycle        time.Duration
-	// Offset is where in the cycle its transmit times lie.
+	// Offset is the position of its transmit times in the cycle.
 	Offset time.Duration
 	// Flood makes it send as fast as it can.
 	Flood bool
 }
 
-// CompanionsOf are the talkers beside the measured ones, those that flood first. Those without a schedule take the
-// kernel's path between the pods, whichever path is measured, so that all paths have the same beside them.
+// CompanionsOf returns the additional talkers, floods first. Those without a schedule use the kernel's path between the
+// pods on every measured path, so that all have the same competition.
 func CompanionsOf(r engine.Run, kernel string) []Companion {
 	workload, cycle := r.Workload, r.Cycle()
 	flood := func(path string) Companion {
@@ -81,7 +80,7 @@ func CompanionsOf(r engine.Run, kernel string) []Companion {
 	return []Companion{beside}
 }
 
-// besideTheWindow is nobody but who floods: all other classes share the rest of the cycle.
+// besideTheWindow has only the floods' class: all other classes share the rest of the cycle.
 func besideTheWindow(workload string, flood func(string) Companion, kernel string) []Companion {
 	switch workload {
 	case results.WorkloadGatesSaturated:
@@ -103,8 +102,8 @@ func PriorityOf(r engine.Run) int {
 	return priorityMeasured
 }
 
-// LeadOf is how long before its transmit time a timed message is handed over. In the window of a profile it is handed over
-// at the beginning of the cycle, or of the one before where that is too close.
+// LeadOf returns how long before its transmit time a timed message is handed over. In a profile's window that is at the
+// beginning of the cycle, or of the previous one if that is too close.
 func LeadOf(workload string, cycle time.Duration, window engine.Window) time.Duration {
 	switch {
 	case !engine.HasGates(workload):
@@ -115,12 +114,12 @@ func LeadOf(workload string, cycle time.Duration, window engine.Window) time.Dur
 	return window.Lead(cycle, results.PathDirect)
 }
 
-// LeadOfPlain is that of a profile's messages without a schedule, of a pod.
+// LeadOfPlain returns that of a pod's messages without a schedule.
 func LeadOfPlain(profile *engine.Profile) time.Duration {
 	return cmp.Or(profile.Lead, lead)
 }
 
-// LeadAmong is that of one of several talkers, whose timers expire in the middle between departures.
+// LeadAmong returns that of one of several talkers, whose timers expire midway between departures.
 func LeadAmong(r engine.Run) time.Duration {
 	if r.LeadNs != 0 && !engine.HasGates(r.Workload) {
 		return time.Duration(r.LeadNs)
@@ -138,7 +137,7 @@ func LeadAmong(r engine.Run) time.Duration {
 	return (lead+between-1)/between*between + between/2
 }
 
-// OffsetOf is where in the cycle the transmit times of a measured talker lie: several divide the cycle.
+// OffsetOf returns the position of a measured talker's transmit times in the cycle: several talkers divide the cycle.
 func OffsetOf(r engine.Run, talker int) time.Duration {
 	if engine.HasGates(r.Workload) && r.Window != (engine.Window{}) {
 		return r.Window.Transmit() % r.Cycle()

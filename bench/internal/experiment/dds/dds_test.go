@@ -13,7 +13,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/internal/testbed"
 )
 
-func TestEveryCaseIsThereOnceAndIsReadBack(t *testing.T) {
+func TestCases(t *testing.T) {
 	profile := &engine.Profile{Paths: []string{testbed.Host, testbed.Flannel, testbed.TSN}}
 	e := New().(*Experiment)
 	seen := map[string]bool{}
@@ -41,7 +41,7 @@ func TestEveryCaseIsThereOnceAndIsReadBack(t *testing.T) {
 	}
 }
 
-func TestACaseOfTwoPartsIsThereOnceOnEachPath(t *testing.T) {
+func TestCaseOfTwoParts(t *testing.T) {
 	profile := &engine.Profile{Paths: []string{testbed.Host, testbed.TSN}}
 	e := New().(*Experiment)
 	e.Parts, e.Subscribers, e.Levels = []string{security, subscribers}, []int{1}, []string{ddsperf.NoSecurity}
@@ -56,7 +56,7 @@ func TestACaseOfTwoPartsIsThereOnceOnEachPath(t *testing.T) {
 	}
 }
 
-func TestWhatIsComparedFollowsEachOther(t *testing.T) {
+func TestComparedCasesAreAdjacent(t *testing.T) {
 	e := New().(*Experiment)
 	e.Sizes, e.Levels = []int{64, 1024}, []string{ddsperf.NoSecurity, "encrypt-rtps"}
 	var names []string
@@ -71,7 +71,7 @@ func TestWhatIsComparedFollowsEachOther(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeMeasuredIsASentence(t *testing.T) {
+func TestCheck(t *testing.T) {
 	profile := &engine.Profile{Paths: []string{testbed.Host}}
 	for want, change := range map[string]func(*Experiment){
 		"duration: 4.5s; give whole seconds":                           func(e *Experiment) { e.Duration = 4500 * time.Millisecond },
@@ -123,7 +123,7 @@ func check(t *testing.T, text string, has, lack []string) {
 	}
 }
 
-func TestRemarksOnNetworksSayNoMoreThanTheFigures(t *testing.T) {
+func TestNetworkRemarks(t *testing.T) {
 	small, large := plain(throughput, 64), plain(throughput, 1024)
 	both := append(data{testbed.Host: {100e6, 100e6, 100e6}, testbed.Flannel: {60e6, 61e6, 59e6}, testbed.TSN: {80e6, 81e6, 79e6}}.measured(small, valueBps),
 		data{testbed.Host: {900e6, 900e6, 900e6}, testbed.Flannel: {450e6, 450e6, 450e6}, testbed.TSN: {440e6, 400e6, 480e6}}.measured(large, valueBps)...)
@@ -145,7 +145,7 @@ func TestRemarksOnNetworksSayNoMoreThanTheFigures(t *testing.T) {
 	check(t, remarksOf(overhead, nil), nil, []string{"over"})
 }
 
-func TestRemarksOnSubscribersSayNoMoreThanTheFigures(t *testing.T) {
+func TestSubscriberRemarks(t *testing.T) {
 	r := &report{Experiment: New().(*Experiment)}
 	four, twelve := r.among(throughput, false)(4), r.among(throughput, false)(12)
 	all := append(data{testbed.TSN: {40e6, 40e6, 40e6}}.measured(four, valueBps), data{testbed.TSN: {10e6, 10e6, 10e6}}.measured(twelve, valueBps)...)
@@ -157,7 +157,7 @@ func TestRemarksOnSubscribersSayNoMoreThanTheFigures(t *testing.T) {
 		"(0.58 to 6.93 with 95 %, so it may be chance)."}, []string{"the publisher takes"})
 }
 
-func TestRemarksOnSecurityAndBestEffortSayNoMoreThanTheFigures(t *testing.T) {
+func TestSecurityAndBestEffortRemarks(t *testing.T) {
 	r := &report{Experiment: New().(*Experiment)}
 	all := append(data{testbed.TSN: {100e6, 100e6}}.measured(r.secured(throughput, ddsperf.NoSecurity), valueBps),
 		data{testbed.TSN: {30e6, 30e6}}.measured(r.secured(throughput, "encrypt-rtps"), valueBps)...)

@@ -58,7 +58,7 @@ func recorded(t *testing.T, name string) string {
 	return string(text)
 }
 
-func TestAPublisherThatDiesIsAProblem(t *testing.T) {
+func TestPublisherFailureIsAProblem(t *testing.T) {
 	published, received := recorded(t, "pub.txt"), recorded(t, "sub-1.txt")
 	if whole := throughputOf(t, &told{output: published}, received); len(whole.Problems) > 0 || whole.Values[valueBps] <= 0 {
 		t.Errorf("got %+v", whole)
@@ -69,7 +69,7 @@ func TestAPublisherThatDiesIsAProblem(t *testing.T) {
 	}
 }
 
-func TestCoresOfSubscribersAreOfAllOrOfNone(t *testing.T) {
+func TestSubscriberCoresNeedAll(t *testing.T) {
 	received := recorded(t, "sub-1.txt")
 	var silent []string
 	for line := range strings.Lines(received) {

@@ -30,7 +30,7 @@ func TestEachPartHasItsPaths(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeMeasuredIsASentence(t *testing.T) {
+func TestCheck(t *testing.T) {
 	for want, profile := range map[string]engine.Profile{
 		"links are measured between network namespaces": {Target: engine.Cluster.Name, Paths: paths},
 		"links is about path link, and the paths are":   {Paths: []string{testbed.Host}},
@@ -54,7 +54,7 @@ func repetitions(name, path, value string, parameters map[string]string, values 
 	return all
 }
 
-func TestRatiosAreThoseOfTheSameRepetition(t *testing.T) {
+func TestRatios(t *testing.T) {
 	measured := slices.Concat(
 		repetitions("tcp-1500", testbed.Flannel, throughput.ValueBps, nil, 10e9, 1e9, 4e9),
 		repetitions("tcp-1500", testbed.Link, throughput.ValueBps, nil, 9e9, 0.9e9, 8e9))
@@ -64,7 +64,7 @@ func TestRatiosAreThoseOfTheSameRepetition(t *testing.T) {
 	}
 }
 
-func TestFiguresAreJudgedByTheirLimits(t *testing.T) {
+func TestFigures(t *testing.T) {
 	measured := slices.Concat(
 		repetitions("tcp-1500", testbed.Flannel, throughput.ValueBps, nil, 10e9),
 		repetitions("tcp-1500", testbed.Link, throughput.ValueBps, nil, 9e9),
@@ -84,7 +84,7 @@ func TestFiguresAreJudgedByTheirLimits(t *testing.T) {
 	}
 }
 
-func TestMessagesThatAreMissingOrEarlyAreProblems(t *testing.T) {
+func TestProblems(t *testing.T) {
 	e := New().(*Experiment)
 	e.Messages = 3
 	outcome := &engine.Outcome{Values: map[string]float64{}}
@@ -101,7 +101,7 @@ func TestMessagesThatAreMissingOrEarlyAreProblems(t *testing.T) {
 	}
 }
 
-func TestAReportHasASectionForEachPart(t *testing.T) {
+func TestReport(t *testing.T) {
 	e := New().(*Experiment)
 	e.Parts, e.Tests, e.MTUs, e.Numbers = []string{timed, transfers, many}, []string{"tcp"}, []int{1500}, []int{5}
 	findings := e.Report(&engine.Profile{Paths: paths}, slices.Concat(

@@ -27,7 +27,7 @@ func parsed(t *testing.T, text string, on *engine.Means) (*engine.Profile, error
 	return engine.ParseProfile("p.yaml", []byte(text), on)
 }
 
-func TestShippedScaleIsPlannedInTime(t *testing.T) {
+func TestShippedProfileDuration(t *testing.T) {
 	profile, err := engine.ReadProfile("scale", engine.Namespaces)
 	if err != nil || profile.Name != "scale" || profile.About == "" {
 		t.Fatalf("%+v, %v", profile, err)
@@ -49,7 +49,7 @@ func TestShippedScaleIsPlannedInTime(t *testing.T) {
 	}
 }
 
-func TestCasesWithManyMessagesHaveRoomForThem(t *testing.T) {
+func TestCasesHaveRoomForMessages(t *testing.T) {
 	for _, current := range New().Cases(nil) {
 		full := current.Name == "flows-100-1ms"
 		if current.Setting.Departures > 400_000 != full || current.Setting.PodRate > 150_000 != full {
@@ -58,7 +58,7 @@ func TestCasesWithManyMessagesHaveRoomForThem(t *testing.T) {
 	}
 }
 
-func TestScaleThatCannotBeIsRefusedInASentence(t *testing.T) {
+func TestCheck(t *testing.T) {
 	const scaled = "paths: [direct]\nexperiment: scale\nwith: "
 	for name, test := range map[string]struct {
 		text string
@@ -87,7 +87,7 @@ func TestScaleThatCannotBeIsRefusedInASentence(t *testing.T) {
 	}
 }
 
-func TestSettingsOfABenchAreReadAgainButNotThoseOfAnOlderOne(t *testing.T) {
+func TestSettingsRoundTrip(t *testing.T) {
 	text, err := json.Marshal(New())
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func testScale() *scale {
 	return &scale{Cycles: []load{{Cycle: 100 * time.Millisecond}, {Cycle: time.Millisecond}}, Lasts: 4 * time.Second}
 }
 
-func TestScaleIsReportedAsCurves(t *testing.T) {
+func TestReport(t *testing.T) {
 	thousand := map[string]float64{valueCores: 0.2, valueMemory: 21 << 20, valueMessageUs: 20, valueTalkerCores: 0.1, valueWakeups: 0.5, valueDoorbells: 0.25,
 		valueRate: 10_000, valueLost: 2, valueHandedLate: 3, valueLatePrefix + "taken": 4, valueLatePrefix + "port": 0, valueLatePrefix + "wakeup": 5, valueStops: 1, valuePauses: 2}
 	findings := testScale().Report(nil, []engine.Measured{
@@ -154,7 +154,7 @@ func TestScaleIsReportedAsCurves(t *testing.T) {
 	}
 }
 
-func TestFiguresAreThoseOfTheWorstStep(t *testing.T) {
+func TestFigures(t *testing.T) {
 	const prompt, slow = 15_000, 30_000
 	busy := func(ktsnd, wakeupNs float64) map[string]float64 {
 		return map[string]float64{valueCores: ktsnd, valueTalkerLate: wakeupNs}
@@ -191,7 +191,7 @@ func TestFiguresAreThoseOfTheWorstStep(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotLeaveInTimeIsAProblem(t *testing.T) {
+func TestProblems(t *testing.T) {
 	background := &netnstarget.Background{Pods: 2, FlowsPerPod: 1, Rounds: 2}
 	good := netnstarget.Observed{Sent: 4, Frames: 5, DepartureNs: []int64{1, 2, 3}, HandedOverLate: 1}
 	for name, test := range map[string]struct {

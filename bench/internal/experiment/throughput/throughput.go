@@ -16,7 +16,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/ping"
 )
 
-// Name is how profiles call the experiment.
+// Name is the experiment's name in profiles.
 const Name = "throughput"
 
 // The tests.
@@ -27,24 +27,24 @@ const (
 	echo = "ping"
 )
 
-// The underlays: what is between the nodes.
+// The underlays between the nodes.
 const (
 	flat   = "flat"
 	routed = "routed"
 )
 
-// Experiment is what a profile can set of it.
+// Experiment has the settings of a profile.
 type Experiment struct {
 	Tests []string `json:"tests"`
-	// Underlays are what is between the nodes: one link, or a router, as between those of two clusters.
+	// Underlays are one link, or a router, like between nodes of two clusters.
 	Underlays []string `json:"underlays,omitempty"`
-	// MTUs are those of the link between the nodes; a tunnel takes its part of them.
+	// MTUs are those of the link between the nodes; a tunnel uses part of them.
 	MTUs []int `json:"mtus"`
 	// Duration is how long each transfer is counted, after a second that is not.
 	Duration time.Duration `json:"duration"`
-	// BufferBytes is what UDP sends at once.
+	// BufferBytes is the size of a UDP datagram.
 	BufferBytes int `json:"buffer"`
-	// MessageBytes are those of a message of SCTP.
+	// MessageBytes is the size of an SCTP message.
 	MessageBytes int `json:"message,omitempty"`
 	// Pings of PingBytes each are sent every PingInterval.
 	Pings        int           `json:"pings"`
@@ -52,13 +52,13 @@ type Experiment struct {
 	PingInterval time.Duration `json:"ping-interval"`
 }
 
-// New has the paper's settings, but for the durations.
+// New returns the paper's settings with shorter durations.
 func New() engine.Experiment {
 	return &Experiment{Tests: []string{tcp, udp, echo}, Underlays: []string{flat}, MTUs: []int{1500, 8900}, Duration: 3 * time.Second,
 		BufferBytes: 60_000, MessageBytes: 1400, Pings: 200, PingBytes: 56, PingInterval: 10 * time.Millisecond}
 }
 
-// Fields are what a profile can say below `with`.
+// Fields are the settings below `with`.
 func (e *Experiment) Fields() map[string]engine.Field {
 	return map[string]engine.Field{
 		"tests":         engine.Words(&e.Tests, tcp, udp, sctp, echo),
@@ -73,7 +73,7 @@ func (e *Experiment) Fields() map[string]engine.Field {
 	}
 }
 
-// Check finds what cannot be measured.
+// Check rejects settings that cannot be measured.
 func (e *Experiment) Check(profile *engine.Profile) error {
 	if err := e.checkTarget(profile); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (e *Experiment) Check(profile *engine.Profile) error {
 	return nil
 }
 
-// checkTarget finds what only namespaces have.
+// checkTarget rejects settings that need namespaces.
 func (e *Experiment) checkTarget(profile *engine.Profile) error {
 	switch {
 	case slices.Contains(e.Underlays, routed) && slices.Contains(profile.Paths, testbed.FlannelHostGW):
@@ -110,10 +110,10 @@ func (*Experiment) Compared() []string { return []string{ValueBps, ValueMean, Va
 // Means are the networks to measure over.
 func (*Experiment) Means(target string) *engine.Means { return testbed.PointToPoint(target) }
 
-// omitted is left out of the count of iperf3, in which TCP finds its pace.
+// omitted is the time that iperf3 does not count, in which TCP finds its rate.
 const omitted = time.Second
 
-// Cases are all tests with each underlay and MTU; networks are innermost.
+// Cases returns all tests with each underlay and MTU; networks are innermost.
 func (e *Experiment) Cases(profile *engine.Profile) []engine.Case {
 	var all []engine.Case
 	for _, c := range e.cells(profile, e.Tests) {
@@ -129,7 +129,7 @@ func (e *Experiment) Cases(profile *engine.Profile) []engine.Case {
 	return all
 }
 
-// asItIs is the MTU of a cluster, which a bench leaves alone.
+// asItIs is the MTU of a cluster, which a bench does not change.
 const asItIs = 0
 
 func (e *Experiment) mtus(profile *engine.Profile) []int {
@@ -139,7 +139,7 @@ func (e *Experiment) mtus(profile *engine.Profile) []int {
 	return e.MTUs
 }
 
-// underlays are at least one: a bench of an older release has none.
+// underlays returns at least one: a bench of an older release has none.
 func (e *Experiment) underlays() []string {
 	if len(e.Underlays) == 0 {
 		return []string{flat}
@@ -161,7 +161,7 @@ func (c cell) name() string {
 	return name
 }
 
-// cells are those of some tests. The order has as few changes of the networks as can be.
+// cells returns those of some tests, ordered to change the networks as rarely as possible.
 func (e *Experiment) cells(profile *engine.Profile, tests []string) []cell {
 	var all []cell
 	for _, underlay := range e.underlays() {
@@ -189,7 +189,7 @@ const (
 	sampleRoundTrips = "round_trip_ns"
 )
 
-// Perform makes one test.
+// Perform performs one test.
 func (e *Experiment) Perform(ctx context.Context, target engine.Target, _ *engine.Profile, c *engine.Case) (*engine.Outcome, error) {
 	here, err := testbed.Of(target)
 	if err != nil {
@@ -244,7 +244,7 @@ func (e *Experiment) ping(ctx context.Context, near, far testbed.End, outcome *e
 	return nil
 }
 
-// port is that of the server, whose namespace is its own or, on path host, may have others'.
+// port is the server's: its namespace is its own or, on path host, is shared with others.
 const port = 5201
 
 func (e *Experiment) transfer(ctx context.Context, near, far testbed.End, datagrams bool, outcome *engine.Outcome) error {
@@ -274,7 +274,7 @@ func command(name string, arguments []string) *testbed.Command {
 	return &testbed.Command{Name: name, Program: iperf3.Program, Package: iperf3.Package, Arguments: arguments}
 }
 
-// connect runs the client, again as long as the server does not listen yet, of which it says nothing.
+// connect runs the client, again while the server does not listen yet, which is not reported.
 func connect(ctx context.Context, near testbed.End, test *iperf3.Test) (*iperf3.Result, string, error) {
 	const attempts, pause = 40, 100 * time.Millisecond
 	for attempt := 1; ; attempt++ {

@@ -12,7 +12,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/internal/testbed"
 )
 
-func TestNetworksAreInnermostAndEachCaseOnce(t *testing.T) {
+func TestCases(t *testing.T) {
 	profile := &engine.Profile{Paths: []string{testbed.Host, testbed.TSN}}
 	cases := New().Cases(profile)
 	if len(cases) != 2*3*2 {
@@ -30,7 +30,7 @@ func TestNetworksAreInnermostAndEachCaseOnce(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeMeasuredIsASentence(t *testing.T) {
+func TestCheck(t *testing.T) {
 	for want, change := range map[string]func(*Experiment){
 		"duration: 1.5s; iperf3 knows whole seconds":                        func(e *Experiment) { e.Duration = 1500 * time.Millisecond },
 		"ping-bytes: 1423 do not fit an MTU of 1500 through a tunnel; give": func(e *Experiment) { e.PingBytes = 1423 },
@@ -69,7 +69,7 @@ func reportOf(all []engine.Measured) string {
 	return strings.Join(remarks, "\n")
 }
 
-func TestRemarksSayNoMoreThanTheFigures(t *testing.T) {
+func TestRemarks(t *testing.T) {
 	for name, test := range map[string]struct {
 		by        map[string][]float64
 		has, lack []string
@@ -100,7 +100,7 @@ func TestRemarksSayNoMoreThanTheFigures(t *testing.T) {
 	}
 }
 
-func TestATableHasARowForWhatWasMeasuredOnly(t *testing.T) {
+func TestTableOmitsUnmeasured(t *testing.T) {
 	e := New().(*Experiment)
 	e.MTUs = []int{1500}
 	all := measured(udp, ValueBps, map[string][]float64{testbed.Host: {2e9, 4e9}, testbed.TSN: {1e9, 2e9}})
@@ -114,7 +114,7 @@ func TestATableHasARowForWhatWasMeasuredOnly(t *testing.T) {
 	}
 }
 
-func TestCasesOfAnUnderlayFollowEachOther(t *testing.T) {
+func TestCasesAreGroupedByUnderlay(t *testing.T) {
 	e := New().(*Experiment)
 	e.Tests, e.Underlays, e.MTUs = []string{tcp, echo}, []string{flat, routed}, []int{1500, 8950}
 	var names []string
@@ -127,7 +127,7 @@ func TestCasesOfAnUnderlayFollowEachOther(t *testing.T) {
 	}
 }
 
-func TestWhatOnlyNamespacesHaveIsRefusedOfAClusterInASentence(t *testing.T) {
+func TestClusterRejectsNamespaceSettings(t *testing.T) {
 	for want, test := range map[string]struct {
 		change func(*Experiment)
 		on     engine.Profile
@@ -144,7 +144,7 @@ func TestWhatOnlyNamespacesHaveIsRefusedOfAClusterInASentence(t *testing.T) {
 	}
 }
 
-func TestWhatAnAssociationCarriedIsRead(t *testing.T) {
+func TestRateOf(t *testing.T) {
 	rate, err := rateOf(`{"bytes": 60009600, "elapsed_ns": 2000000000, "from": "10.99.0.1"}`)
 	if err != nil || rate != 240038400 {
 		t.Errorf("%v, %v", rate, err)
