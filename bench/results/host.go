@@ -91,7 +91,7 @@ func BusyTime() (time.Duration, error) {
 	return sum, nil
 }
 
-// The times of /proc/stat: user nice system idle iowait irq softirq steal. Those of guests are in user, too.
+// The times of /proc/stat: user nice system idle iowait irq softirq steal. The time of guests is part of user.
 const (
 	idle      = 3
 	ioWait    = 4

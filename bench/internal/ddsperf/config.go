@@ -14,7 +14,7 @@ const (
 	// fragmentBytes and largestMessage are Cyclone DDS's own defaults.
 	fragmentBytes  = 1344
 	largestMessage = 14720
-	// Of a message with one sample: its headers and the first submessage, and each further submessage.
+	// The overheads of a message with one sample: its headers and the first submessage, and each further submessage.
 	messageOverhead  = 52
 	fragmentOverhead = 64
 	// securedOverhead is the largest addition of encryption and signatures to both.

@@ -44,8 +44,8 @@ type Case struct {
 	Name string `json:"name"`
 	// Path is one of the profile's, or empty if paths mean nothing.
 	Path string `json:"path,omitempty"`
-	// Of are the experiment's parameters of the case.
-	Of map[string]string `json:"of,omitempty"`
+	// Parameters are the experiment's parameters of the case.
+	Parameters map[string]string `json:"of,omitempty"`
 	// LastsNs is the approximate duration.
 	LastsNs int64 `json:"lasts_ns"`
 	// Setting is the required setting of the target.

@@ -70,7 +70,8 @@ func TestIndicators(t *testing.T) {
 }
 
 func TestIndicatorsOfGuests(t *testing.T) {
-	// The machine asks for 40 µs more than the host is told, hands over at the beginning of an earlier cycle, and the gate holds the frame.
+	// The machine requests a time 40 µs later than the one that ktsnd gets, hands over at the beginning of an earlier
+	// cycle, and the gate holds the frame.
 	key := results.Key{Path: results.PathGuestTap, Workload: results.WorkloadGates, CycleNs: 2_000_000}
 	run := Run{Key: key, Window: katasWindow.On(key.Path)}
 	if run.due() != time.Millisecond || run.ahead() != 101*time.Millisecond {

@@ -207,7 +207,7 @@ func TestStoppedBenchContinues(t *testing.T) {
 	if summary.Profile.Done != 9 || !strings.Contains(fmt.Sprint(summary.NotMeasured), "10 of 19 runs") { // three warm-ups
 		t.Errorf("%+v, %v", summary.Profile, summary.NotMeasured)
 	}
-	// What a killed bench leaves half-written does not count.
+	// Incomplete files of a killed bench do not count.
 	half := filepath.Join(dir, runsName, ".00010-plain")
 	if err := os.WriteFile(half, []byte("half"), 0o600); err != nil {
 		t.Fatal(err)

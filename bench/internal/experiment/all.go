@@ -10,7 +10,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/internal/experiment/throughput"
 )
 
-// Register makes all experiments known to profiles.
+// Register registers all experiments for profiles.
 func Register() {
 	engine.Register(dds.Name, dds.New)
 	engine.Register(links.Name, links.New)

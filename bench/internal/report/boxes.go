@@ -6,8 +6,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 )
 
-// outsidePerSide bounds the points drawn beyond each whisker: a hundred circles on top of each other say no
-// more than these do, and each costs room in the file.
+// outsidePerSide limits the points drawn beyond each whisker: more circles on top of each other show nothing new, and
+// each needs space in the file.
 const outsidePerSide = 20
 
 // Percentiles in hundredths of a percent.
@@ -21,16 +21,16 @@ const (
 	rankP99_9 = 9990
 )
 
-// box is a distribution of nanoseconds as a box plot shows it: the box from p25 to p75, whiskers at p1 and p99.
-// Percentiles are samples, by nearest rank over all of them.
+// box is a distribution of nanoseconds as a box plot: the box from p25 to p75, whiskers at p1 and p99. Percentiles are
+// samples, by nearest rank over all of them.
 type box struct {
 	count                                        int
 	min, p1, p25, p50, p75, p90, p99, p99_9, max int64
-	// outside are the samples beyond the whiskers that are drawn, ascending; the extremes are among them.
+	// outside are the drawn samples beyond the whiskers, ascending, including the extremes.
 	outside []int64
 }
 
-// newBox reduces samples in ascending order; nil when there are none.
+// newBox reduces samples in ascending order; nil if there are none.
 func newBox(sorted []int64) *box {
 	if len(sorted) == 0 {
 		return nil
@@ -52,7 +52,7 @@ func newBox(sorted []int64) *box {
 	return b
 }
 
-// thinned picks at most so many samples, at even distances by rank, the first and the last among them.
+// thinned picks a limited number of samples, at even distances by rank, including the first and the last.
 func thinned(sorted []int64, most int) []int64 {
 	if len(sorted) <= most {
 		return append([]int64(nil), sorted...)

@@ -9,24 +9,24 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 )
 
-// curvePoints bounds the points of a curve: more than a drawing of this width has pixels.
+// curvePoints limits the points of a curve: more than a drawing of this width has pixels.
 const curvePoints = 1000
 
-// curvePoint says that a share of rank / count of all samples is ns or less.
+// curvePoint: a share of rank / count of all samples is at most ns.
 type curvePoint struct {
 	ns   int64
 	rank int
 }
 
-// curve is an empirical distribution function of so many samples, with few enough points to draw.
+// curve is an empirical distribution function, with few enough points to draw.
 type curve struct {
 	count  int
 	points []curvePoint
 }
 
-// newCurve reduces samples in ascending order; nil when there are none. Half of the points stand at even
-// distances of rank, the others ever closer towards the last one, where the tail is; the first, the last and
-// the percentiles that the tables name are always among them.
+// newCurve reduces samples in ascending order; nil if there are none. Half of the points are at even distances of rank,
+// the others ever closer towards the last one, where the tail is; the first, the last and the percentiles in the tables
+// are always included.
 func newCurve(sorted []int64) *curve {
 	count := len(sorted)
 	if count == 0 {
@@ -64,8 +64,8 @@ func thinnedRanks(ranks []int, count int) []int {
 	return slices.Compact(ranks)
 }
 
-// reach is where the axis of a distribution function ends that shows the bulk of all its curves: twice the
-// largest p75, rounded up to a mark of the axis. What is beyond is the tail's own drawing.
+// reach is the end of the axis of a distribution function for the bulk of all its curves: twice the largest p75,
+// rounded up to a mark of the axis. The tail has its own drawing.
 func reach(boxes []*box) int64 {
 	largest := int64(1000) // a whole microsecond, whatever the samples
 	for _, b := range boxes {

@@ -9,14 +9,14 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/results"
 )
 
-// clusterTarget is how a profile calls a cluster.
+// clusterTarget is the name of a cluster in profiles.
 const clusterTarget = "cluster"
 
 func inCluster(summary *results.Summary) bool {
 	return summary.Profile != nil && summary.Profile.Target == clusterTarget
 }
 
-// nodesOf says between what the messages travel.
+// nodesOf describes the nodes of a measurement.
 func nodesOf(summary *results.Summary) string {
 	if inCluster(summary) {
 		return "two nodes of a Kubernetes cluster"
@@ -24,12 +24,12 @@ func nodesOf(summary *results.Summary) string {
 	return "two nodes, which are network namespaces of one machine joined by a veth pair"
 }
 
-// saturatedInACluster takes the place of what is said of namespaces.
+// saturatedInACluster replaces the text about namespaces.
 const saturatedInACluster = "A sender on the talkers’ node that sends messages of 1,400 B as fast as it can, by the network that each " +
 	"pod has, whichever path is measured, to the listeners’ node. What it saturates is what the paths share: the link, or before it " +
 	"a processor."
 
-// usageRow is what a node, or a container of a pod, used.
+// usageRow is the usage of a node, or of a container of a pod.
 type usageRow struct {
 	Node, Name            string
 	Cores, Memory, Counts string

@@ -18,7 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 )
 
-// Names of what WriteFolder writes.
+// Names of the files of WriteFolder.
 const (
 	PageName    = "report.html"
 	SummaryName = "summary.json"
@@ -28,7 +28,7 @@ const (
 	usageName   = "usage.csv"
 )
 
-// Formats are those of drawings as files.
+// Formats are the formats of drawings as files.
 var Formats = []string{"svg", "png"}
 
 // data are the points of a drawing.
@@ -46,8 +46,8 @@ func (d *data) add(path string, values ...int64) {
 	d.Rows = append(d.Rows, row)
 }
 
-// WriteFolder writes the page into a folder, and beside it each drawing as a file of the format, the points of the drawings
-// all figures as CSV and as tables in Markdown, and summary.json, or, of several measurements, one of each.
+// WriteFolder writes the page into a folder, with each drawing as a file in a format, the points of the drawings and
+// all figures as CSV and as tables in Markdown, and summary.json, or one for each of several measurements.
 func WriteFolder(dir, format string, measurements ...*Measurement) error {
 	page, err := newPage(measurements)
 	if err != nil {
@@ -76,7 +76,7 @@ func writeFolder(dir, format string, page *page, measurements []*Measurement) er
 	return nil
 }
 
-// write writes a file at once.
+// write writes a file atomically.
 func write(path string, content func(io.Writer) error) error {
 	if err := results.WriteFile(path, content); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
@@ -120,7 +120,7 @@ func writePart(dir, plots, format string, part *part, summary *results.Summary) 
 	return writeUsage(filepath.Join(dir, part.Prefix+usageName), summary.Usage)
 }
 
-// writeUsage writes nothing where nobody counted.
+// writeUsage writes nothing if the usage is unknown.
 func writeUsage(path string, usage []results.Usage) error {
 	if len(usage) == 0 {
 		return nil

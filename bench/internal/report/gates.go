@@ -9,7 +9,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/results"
 )
 
-// gateTable says how the frames of each traffic class kept to their window.
+// gateTable shows how the frames of each traffic class kept to their window.
 type gateTable struct {
 	ID   string
 	Head []string
@@ -21,7 +21,7 @@ type gateRow struct {
 	Cells []cell
 }
 
-// newGateTable has a row for each class of a run with a schedule, and one for what went past ktsnd; nil when no run
+// newGateTable has a row for each class of a run with a schedule, and one for frames that bypassed ktsnd; nil if no run
 // had either.
 func newGateTable(id string, runs []sampled) *gateTable {
 	t := &gateTable{ID: id, Head: []string{"window", "sent", "frames", "outside", "overruns"}}

@@ -14,10 +14,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 )
 
-// histogramBins divide the axis of a histogram.
+// histogramBins is the number of bins on the axis of a histogram.
 const histogramBins = 60
 
-// histogram counts samples in bins of the same width, from low on; those beside the axis are counted apart.
+// histogram counts samples in bins of equal width, from low on; those outside the axis are counted separately.
 type histogram struct {
 	low, width    int64
 	counts        []int
@@ -41,14 +41,14 @@ func newHistogram(sorted []int64, low, high int64) *histogram {
 	return h
 }
 
-// fullest is the bin with most samples.
+// fullest is the count of the fullest bin.
 func (h *histogram) fullest() int {
 	return slices.Index(h.counts, slices.Max(h.counts))
 }
 
 func (h *histogram) share(count int) float64 { return float64(count) / float64(h.total) }
 
-// histogramSeries is one of the values that have a histogram.
+// histogramSeries is a value that has a histogram.
 type histogramSeries struct {
 	id, title, axis string
 	samples         func(*sampled) []int64
@@ -62,7 +62,7 @@ var (
 	jitterHistogram  = histogramSeries{"jitter-histogram", "jitter", "Jitter, µs", func(s *sampled) []int64 { return s.jitterNs }, true}
 )
 
-// span is the axis that shows the bulk of all samples.
+// span is the axis for the bulk of all samples.
 func (h *histogramSeries) span(runs []sampled) (low, high int64) {
 	high = 1000
 	for i := range runs {
@@ -83,7 +83,7 @@ func (h *histogramSeries) span(runs []sampled) (low, high int64) {
 	return low, high
 }
 
-// histogramFigure draws histograms of latency and jitter at one payload; none when nothing was measured.
+// histogramFigure draws histograms of latency and jitter at one payload; none if nothing was measured.
 func histogramFigure(prefix string, runs []sampled) ([]figure, error) {
 	runs, payload := atPayload(runs)
 	if len(runs) == 0 {
@@ -147,7 +147,7 @@ func drawHistogram(runs []sampled, counted []*histogram, axis, label string) (*p
 	return &picture{p, halfWidth, halfHeight, label, pathsOf(runs), false, nil}, nil
 }
 
-// histogramTable holds what the drawing shows at first sight, and what it does not show.
+// histogramTable lists the main features of the drawing, and the samples outside it.
 func histogramTable(id, title string, runs []sampled, counted []*histogram) table {
 	head := []string{"messages", "width of a bin", "fullest bin from", "holds", "below the axis", "beyond the axis"}
 	at := 0

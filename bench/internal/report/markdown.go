@@ -18,8 +18,8 @@ import (
 // TablesName is the file of WriteTables in a folder.
 const TablesName = "tables.md"
 
-// WriteTables writes the figures of a measurement as Markdown, to be kept beside those of others: when, where and with what
-// it was measured, and a table of each kind of figure that it has. The folder docs/results consists of such files.
+// WriteTables writes the figures of a measurement as Markdown for archiving: date, place and conditions, and a table of
+// each kind of figure. The folder docs/results consists of such files.
 func WriteTables(out io.Writer, summary *results.Summary) error {
 	var text strings.Builder
 	text.WriteString(tablesHead(summary))
@@ -36,7 +36,7 @@ func WriteTables(out io.Writer, summary *results.Summary) error {
 	return err
 }
 
-// tablesHead says what was measured, when and where.
+// tablesHead describes the measurement.
 func tablesHead(summary *results.Summary) string {
 	host := &summary.Host
 	lines := []string{"Date: " + host.Date.UTC().Format("2 January 2006, 15:04 UTC")}
@@ -49,7 +49,7 @@ func tablesHead(summary *results.Summary) string {
 			summary.Setup.Alternations))
 	}
 	machine := fmt.Sprintf("Machine: %s, %d cores, Linux %s", host.CPUModel, host.Cores, host.Kernel)
-	if !inCluster(summary) { // nobody looks there
+	if !inCluster(summary) { // not watched there
 		machine += fmt.Sprintf(", clock source %s; the hypervisor took %.2f cores", host.ClockSource, summary.StolenCores)
 	}
 	lines = append(lines, machine)
@@ -72,7 +72,7 @@ type grid struct {
 	rows  [][]string
 }
 
-// markdown is nothing for a table without rows.
+// markdown returns "" for a table without rows.
 func (g *grid) markdown() string {
 	if len(g.rows) == 0 {
 		return ""
@@ -97,13 +97,13 @@ func rowMarkdown(cells []string) string {
 	return "| " + strings.Join(escaped, " | ") + " |\n"
 }
 
-// list is sentences with their title.
+// list is a list of statements with its title.
 type list struct {
 	title     string
 	sentences []string
 }
 
-// markdown is nothing for a list without sentences.
+// markdown returns "" for an empty list.
 func (l *list) markdown() string {
 	if len(l.sentences) == 0 {
 		return ""
@@ -129,7 +129,7 @@ func tablesOf(summary *results.Summary) []grid {
 		ratioGrid(summary.Ratios), usageGrid(summary.Usage)}
 }
 
-// keyCells name a run.
+// keyCells identify a run.
 func keyCells(run *results.Run) []string {
 	return []string{run.Workload, run.Path, strconv.Itoa(run.PayloadBytes), results.Micros(run.CycleNs)}
 }
@@ -163,7 +163,7 @@ func messageGrid(runs []*results.Run) grid {
 	return g
 }
 
-// clockText is the error of a latency's clocks; empty where nothing arrived.
+// clockText is the error of a latency's clocks; empty if nothing arrived.
 func clockText(run *results.Run) string {
 	if run.Latency == nil {
 		return ""
@@ -182,7 +182,7 @@ func distributionCells(summary *stats.Summary) []string {
 	return cells
 }
 
-// causeGrid is where the time goes, and the processors.
+// causeGrid lists the parts of the latency, and the processor time.
 func causeGrid(runs []*results.Run) grid {
 	g := grid{title: "Departure, launch and send call, µs; processor time, cores",
 		head: slices.Concat(keyHead, []string{"departure p50", "p99", "launch p50", "p99", "port p50", "send call p50", "programs"})}
@@ -198,7 +198,7 @@ func causeGrid(runs []*results.Run) grid {
 	return g
 }
 
-// requestGrid is how far from what applications in virtual machines asked for their frames were on the wire.
+// requestGrid lists how far frames were on the wire from the time that applications in virtual machines requested.
 func requestGrid(runs []*results.Run) grid {
 	g := grid{title: "Between virtual machines: on the wire, counted from what the application asked for by the true clock, µs",
 		head: slices.Concat(keyHead, []string{"p50", "p99", "least", "p99 of the absolute value", "bound of what the talker’s machine knows"})}
@@ -260,7 +260,7 @@ func limitGrid(figures []results.Figure) grid {
 	return g
 }
 
-// byNumber orders payloads as numbers; what is none comes first.
+// byNumber orders payloads as numbers; other keys come first.
 func byNumber(a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }

@@ -16,14 +16,14 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/results"
 )
 
-// paperInterval is over how long the mean is taken in the figure that is drawn anew.
+// paperInterval is the interval of the mean in the reproduced figure.
 const paperInterval = 10 * time.Second
 
-// intervals are what it is taken over where too little was measured for ten points.
+// intervals are tried if too little was measured for ten points.
 var intervals = []time.Duration{5 * time.Second, 2 * time.Second, time.Second, 500 * time.Millisecond, 200 * time.Millisecond,
 	100 * time.Millisecond}
 
-// means are the mean latencies of intervals that follow each other; one in which nothing arrived is NaN.
+// means are the mean latencies of consecutive intervals; an interval without arrivals is NaN.
 type means []float64
 
 func newMeans(series *results.Series, interval time.Duration) means {
@@ -47,12 +47,12 @@ func newMeans(series *results.Series, interval time.Duration) means {
 	return all
 }
 
-// present are those in which something arrived.
+// present returns the intervals with arrivals.
 func (m means) present() []float64 {
 	return slices.DeleteFunc(slices.Clone(m), math.IsNaN)
 }
 
-// intervalFor is 10 s, or less where less than 100 s were measured, unless somebody chose.
+// intervalFor returns 10 s, or less if less than 100 s were measured, unless the profile sets it.
 func intervalFor(runs []sampled, chosenNs int64) time.Duration {
 	if chosenNs > 0 {
 		return time.Duration(chosenNs)
@@ -71,10 +71,10 @@ func intervalFor(runs []sampled, chosenNs int64) time.Duration {
 	return intervals[len(intervals)-1]
 }
 
-// notJudged stands in a cell about a limit where the clocks are not to be believed.
+// notJudged is a cell about a limit if the clocks cannot be trusted.
 const notJudged = "not judged"
 
-// meanFigure draws the mean latency over the time measured against the budget; none when nothing was measured.
+// meanFigure draws the mean latency over the measured time against the budget; none if nothing was measured.
 func meanFigure(prefix string, all []sampled, profile *results.ProfileSummary) ([]figure, error) {
 	runs, payload := atPayload(all)
 	runs = slices.DeleteFunc(runs, func(s sampled) bool { return len(s.series.MeasuredNs) == 0 })

@@ -21,17 +21,17 @@ var pageStyle string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
-// cdfPayload is the payload whose distribution function is drawn, where it was measured.
+// cdfPayload is the payload whose distribution function is drawn, if it was measured.
 const cdfPayload = 256
 
-// page is what the template is filled with.
+// page is the template's data.
 type page struct {
 	Style template.CSS
 	Title string
 	Parts []part
-	// Outside is how many points are drawn beyond a whisker, Points how many a curve has.
+	// Outside is the limit of drawn points beyond a whisker, Points that of a curve.
 	Outside, Points int
-	// Messages tells that some of the page is about messages, and not all of it about an experiment.
+	// Messages: some of the page is about messages, not all of it about an experiment.
 	Messages bool
 	// Command wrote the page.
 	Command string
@@ -39,8 +39,8 @@ type page struct {
 
 // part is one measurement.
 type part struct {
-	// Name is empty when there is only one, and Prefix opens the names of what belongs to the part.
-	// Headline is that of an experiment; empty for messages.
+	// Name is empty if there is only one, and Prefix begins the names of the part's elements. Headline is an
+	// experiment's; empty for messages.
 	Headline     string
 	Name, Prefix string
 	Date         string
@@ -59,11 +59,11 @@ type part struct {
 	Assertions   []results.Assertion
 	Usage        []usageRow
 	NotMeasured  []results.Gap
-	// Nodes is between what is measured, Warner who warns.
+	// Nodes describes the nodes, Warner the source of warnings.
 	Nodes, Warner string
 	Machine       []entry
 	Warnings      []string
-	// Emulated says what virtual machines there were.
+	// Emulated describes virtual machines.
 	Emulated string
 	Problems []string
 }
@@ -80,7 +80,7 @@ func (p *part) figures() []figure {
 	return all
 }
 
-// tile is one number to begin with.
+// tile is one of the main numbers.
 type tile struct {
 	Value, Unit, Title, Note string
 	Bad                      bool
@@ -92,7 +92,7 @@ type pathKey struct {
 	Swatch template.HTML
 }
 
-// figure is a drawing, what is to know about it, and its numbers.
+// figure is a drawing, its explanation, and its numbers.
 type figure struct {
 	ID       string
 	Title    string
@@ -104,16 +104,16 @@ type figure struct {
 	Data []data
 }
 
-// drawing is one picture and what its vertical axis shows.
+// drawing is one picture and the label of its vertical axis.
 type drawing struct {
 	Axis    string
 	picture *picture
 }
 
-// Picture draws.
+// Picture returns the drawing as SVG.
 func (d drawing) Picture() (template.HTML, error) { return d.picture.inline() }
 
-// workload is a block of runs apart from the plain ones.
+// workload is a block of runs separate from the plain ones.
 type workload struct {
 	ID      string
 	Name    string
@@ -128,7 +128,7 @@ type entry struct{ Name, Value string }
 
 func newPage(measurements []*Measurement) (*page, error) {
 	p := &page{
-		Style:   template.CSS(pageStyle), // ours
+		Style:   template.CSS(pageStyle), // a constant of this program
 		Outside: 2 * outsidePerSide,
 		Points:  curvePoints,
 		Command: "ktsn demo",
@@ -217,7 +217,7 @@ func newPart(measurement *Measurement, prefix string) (*part, error) {
 	return p, nil
 }
 
-// nameOf is the workload, with the cycle where there are several.
+// nameOf is the workload, with the cycle if there are several.
 func nameOf(under condition, all []condition) string {
 	for _, other := range all {
 		if other.cycleNs != under.cycleNs {
@@ -267,8 +267,7 @@ const jitterCaption = "After figure 3b of the paper. t(i) − (t(i−1) + cycle)
 	"cycle after the one before. The axis is linear within ±1 µs and logarithmic beyond. After a message that " +
 	"comes late by a time, the next one shows that time below zero: each delay appears twice."
 
-// boxFigures are the box plots of latency and of jitter, without those of which nothing was measured. All
-// payloads need the page's width.
+// boxFigures are the box plots of latency and of jitter, without unmeasured ones. All payloads need the page's width.
 func boxFigures(prefix string, runs []sampled) ([]figure, error) {
 	var figures []figure
 	latency, drawn, err := drawBoxes(runs, latencyBox, wideWidth, wideHeight, latencyLabel)
@@ -292,7 +291,7 @@ func boxFigures(prefix string, runs []sampled) ([]figure, error) {
 	return figures, nil
 }
 
-// compactFigure has both side by side, for runs apart; none when nothing was measured.
+// compactFigure has both side by side, for separate runs; none if nothing was measured.
 func compactFigure(name string, runs []sampled) ([]figure, error) {
 	latency, drawn, err := drawBoxes(runs, latencyBox, halfWidth, halfHeight, name+": "+latencyLabel)
 	if err != nil || !drawn {
@@ -312,7 +311,7 @@ func compactFigure(name string, runs []sampled) ([]figure, error) {
 	return []figure{result}, nil
 }
 
-// cdfFigure is the distribution function of latency at one payload; none when nothing was measured.
+// cdfFigure is the distribution function of latency at one payload; none if nothing was measured.
 func cdfFigure(prefix string, all []sampled) ([]figure, error) {
 	runs, payload := atPayload(all)
 	if len(runs) == 0 {
@@ -357,7 +356,7 @@ func cdfData(id string, runs []sampled, curves []*curve) data {
 	return d
 }
 
-// payloadOfCDF is the payload of the paper's figure, else the smallest of which there are samples.
+// payloadOfCDF is the payload of the paper's figure, or the smallest with samples.
 func payloadOfCDF(runs []sampled) (payload int, ok bool) {
 	for i := len(runs) - 1; i >= 0; i-- {
 		if runs[i].latency == nil {
@@ -390,7 +389,7 @@ func pathKeys(paths []string) []pathKey {
 	return keys
 }
 
-// aboutWorkloads says what is different in runs that are not plain.
+// aboutWorkloads describes the runs that are not plain.
 var aboutWorkloads = map[string]string{
 	results.WorkloadUnsampled: "The same messages without a tap on the link and without a look at programs and machine, in turns with " +
 		"those above: what the bench itself does to what it measures.",
@@ -416,7 +415,7 @@ var aboutWorkloads = map[string]string{
 		"same nodes as fast as it can, past ktsnd and its gates.",
 }
 
-// aboutGates says what follows behind the window that a profile gave.
+// aboutGates describes the rest of the cycle after a profile's window.
 var aboutGates = map[string]string{
 	results.WorkloadGates: "Nothing else is sent.",
 	results.WorkloadGatesSaturated: "A talker sends large messages of class 1 through ktsnd as fast as it can, so that the rest of each " +
@@ -426,7 +425,7 @@ var aboutGates = map[string]string{
 	results.WorkloadGatesIperf3: "iperf3 sends UDP by the kernel’s path (bridge, VXLAN) of the same nodes as fast as it can, past ktsnd and its gates.",
 }
 
-// aboutWorkload says what is different in runs that are not plain.
+// aboutWorkload describes a run that is not plain.
 func aboutWorkload(workload string, summary *results.Summary) string {
 	if inCluster(summary) && workload == results.WorkloadSaturated {
 		return saturatedInACluster

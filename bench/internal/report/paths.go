@@ -11,12 +11,12 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// look is how a path is drawn, the same in every figure of every report. Colours are Okabe and Ito's, which
-// colour-blind readers can tell apart; dashes serve who prints without colour.
+// look is the style of a path, the same in every figure of every report. The colours are Okabe and Ito's, which
+// colour-blind readers can distinguish; dashes serve prints without colour.
 type look struct {
 	color  color.NRGBA
 	dashes []vg.Length
-	// route says in a few words how messages go.
+	// route describes the route of messages in a few words.
 	route string
 }
 

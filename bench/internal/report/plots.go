@@ -30,11 +30,11 @@ const (
 	halfHeight = vg.Length(235)
 	fontSize   = vg.Length(9.5)
 	smallSize  = vg.Length(8.5)
-	// labelledPitch is the distance between two boxes from which on there is room for a text below each.
+	// labelledPitch is the minimum distance of boxes with a text below each.
 	labelledPitch = vg.Length(50)
-	// widestPitch keeps a few boxes together.
+	// widestPitch limits the distance of a few boxes.
 	widestPitch = vg.Length(85)
-	// tickRoom is about what the labels of the vertical axis take.
+	// tickRoom is the approximate width of the labels of the vertical axis.
 	tickRoom = vg.Length(45)
 )
 
@@ -45,7 +45,7 @@ var (
 	frame = color.NRGBA{R: 0x9a, G: 0xa5, B: 0xb1, A: 0xff}
 )
 
-// microseconds is what all axes of time show.
+// microseconds is the unit of all axes of time.
 func microseconds(ns int64) float64 { return float64(ns) / 1000 }
 
 // newPlot is an empty drawing in the page's style.
@@ -69,7 +69,7 @@ func styleText(style *text.Style, size vg.Length, ink color.Color) {
 	style.Color = ink
 }
 
-// addGrid draws lines behind everything else.
+// addGrid draws lines in the background.
 func addGrid(p *plot.Plot, vertical bool) {
 	grid := plotter.NewGrid()
 	line := draw.LineStyle{Color: rule, Width: vg.Points(0.6)}
@@ -81,20 +81,20 @@ func addGrid(p *plot.Plot, vertical bool) {
 	p.Add(grid)
 }
 
-// picture is a drawing that is not on paper yet.
+// picture is a drawing before it is rendered.
 type picture struct {
 	plot          *plot.Plot
 	width, height vg.Length
 	label         string
-	// paths are those in the drawing: on the page a key stands above it, elsewhere it has a legend of its own.
+	// paths are the paths in the drawing: on the page a key is above it, elsewhere it has a legend of its own.
 	paths []string
-	// legendBelow is where lines rise to the upper right.
+	// legendBelow is for lines that rise to the upper right.
 	legendBelow bool
-	// looks are those of lines that are no paths.
+	// looks are the styles of lines that are not paths.
 	looks map[string]look
 }
 
-// lookOf is how one of the lines is drawn.
+// lookOf returns the style of a line.
 func (p *picture) lookOf(name string) look {
 	if look, ok := p.looks[name]; ok {
 		return look
@@ -102,8 +102,7 @@ func (p *picture) lookOf(name string) look {
 	return lookOf(name)
 }
 
-// inline draws into SVG for inclusion in HTML: without the header of a file, names of fonts and absolute size,
-// which are the page's.
+// inline renders SVG for HTML: without the header of a file, names of fonts and absolute size, which are the page's.
 func (p *picture) inline() (template.HTML, error) {
 	canvas := vgsvg.New(p.width, p.height)
 	p.plot.Draw(draw.New(canvas))
@@ -121,7 +120,7 @@ func (p *picture) inline() (template.HTML, error) {
 	drawing = strings.ReplaceAll(drawing,
 		"font-family:Liberation Sans;font-variant:none;font-weight:normal;font-style:normal;", "")
 	drawing = strings.ReplaceAll(drawing, "\n", "")
-	// Whatever is a text in the drawing was escaped by vgsvg.
+	// vgsvg has escaped the texts in the drawing.
 	return template.HTML(fmt.Sprintf(`<svg viewBox="0 0 %g %g" role="img" aria-label="`, p.width.Points(), p.height.Points()) +
 		template.HTMLEscapeString(p.label) + `">` + drawing), nil
 }
@@ -129,7 +128,7 @@ func (p *picture) inline() (template.HTML, error) {
 // pngDPI gives a drawing of the page's width some 1,800 pixels.
 const pngDPI = 200
 
-// write draws into a file's format: svg or png. On paper of its own a drawing has a background.
+// write renders a file: svg or png. As a file a drawing has a background.
 func (p *picture) write(out io.Writer, format string) error {
 	alone := *p.plot
 	alone.BackgroundColor = color.White
@@ -152,7 +151,7 @@ func (p *picture) write(out io.Writer, format string) error {
 	return err
 }
 
-// addLegend says which line is which path.
+// addLegend shows which line is which path.
 func (p *picture) addLegend(to *plot.Plot) error {
 	to.Legend = plot.NewLegend()
 	to.Legend.Top = !p.legendBelow
@@ -177,8 +176,8 @@ type slot struct {
 	box          *box
 }
 
-// arrange places boxes in groups by payload, in the order given, with the room of one box between groups.
-// Payload and path get their place also where nothing was measured.
+// arrange places boxes in groups by payload, in the order given, with the space of one box between groups. Unmeasured
+// payloads and paths get their place as well.
 func arrange(runs []sampled, boxOf func(*sampled) *box) (slots []slot, width float64) {
 	paths := pathsOf(runs)
 	for group, payload := range payloadsOf(runs) {
@@ -213,8 +212,8 @@ func payloadsOf(runs []sampled) []int {
 	return payloads
 }
 
-// drawBoxes draws one box a run, grouped by payload; false when there is nothing to draw. A few boxes keep
-// their size, in the middle.
+// drawBoxes draws one box per run, grouped by payload; false if there is nothing to draw. A few boxes keep their size,
+// in the middle.
 func drawBoxes(runs []sampled, boxOf func(*sampled) *box, width, height vg.Length, label string) (*picture, bool, error) {
 	slots, occupied := arrange(runs, boxOf)
 	paths := pathsOf(runs)
@@ -250,7 +249,7 @@ func drawBoxes(runs []sampled, boxOf func(*sampled) *box, width, height vg.Lengt
 	return &picture{plot: p, width: width, height: height, label: label, paths: paths}, true, nil
 }
 
-// newBoxPlot gives the library's box our percentiles: its own whiskers would end at 1.5 interquartile ranges.
+// newBoxPlot sets our percentiles in the library's box: its own whiskers would end at 1.5 interquartile ranges.
 func newBoxPlot(slot slot, width vg.Length) (*plotter.BoxPlot, error) {
 	b := slot.box
 	outside := plotter.Values{microseconds(b.p50)} // never empty
@@ -278,7 +277,7 @@ func newBoxPlot(slot slot, width vg.Length) (*plotter.BoxPlot, error) {
 	return plotted, nil
 }
 
-// boxTicks are the texts below the boxes: path and median where there is room, and the payload of each group.
+// boxTicks are the texts below the boxes: path and median if there is room, and the payload of each group.
 func boxTicks(slots []slot, paths int, labelled bool) plot.ConstantTicks {
 	var ticks plot.ConstantTicks
 	blank := ""
@@ -313,7 +312,7 @@ func (s separator) Plot(c draw.Canvas, p *plot.Plot) {
 	c.StrokeLine2(draw.LineStyle{Color: rule, Width: vg.Points(1)}, x(float64(s)), c.Min.Y, x(float64(s)), c.Max.Y)
 }
 
-// drawCDF draws the share of messages that took at most so long, up to a limit.
+// drawCDF draws the share of messages up to a latency, up to a limit.
 func drawCDF(runs []sampled, curves []*curve, limit int64, label string) (*picture, error) {
 	p := newPlot()
 	addGrid(p, true)
@@ -343,7 +342,7 @@ func drawCDF(runs []sampled, curves []*curve, limit int64, label string) (*pictu
 	return &picture{p, halfWidth, halfHeight, label, pathsOf(runs), true, nil}, nil
 }
 
-// drawTail draws the share of messages that took at least so long, both axes logarithmic.
+// drawTail draws the share of messages from a latency on, both axes logarithmic.
 func drawTail(runs []sampled, curves []*curve, label string) (*picture, error) {
 	p := newPlot()
 	p.X.Scale, p.X.Tick.Marker = symlog{}, across

@@ -17,9 +17,9 @@ type ratioTable struct {
 type ratioRow struct {
 	What, Figure, Payload string
 	Value, Low, High      string
-	// Clear tells that the range is on one side of 1.
+	// Clear: the range is on one side of 1.
 	Clear bool
-	// Doubt says why the latencies are not to be believed.
+	// Doubt is why the latencies cannot be trusted.
 	Doubt string
 }
 

@@ -10,17 +10,17 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/results"
 )
 
-// Measurement is what a report is about.
+// Measurement is the subject of a report.
 type Measurement struct {
-	// Name tells it from others in the same report; empty when there are none.
+	// Name identifies it among others in the same report; empty if it is the only one.
 	Name    string
 	Summary *results.Summary
 	// Series belong to the runs of the summary; a run without one has no box and no curve.
 	Series []results.Series
 }
 
-// Write writes the page. Paths and payloads appear in the order of the summaries' runs; those that are missing
-// leave their place empty.
+// Write writes the page. Paths and payloads appear in the order of the summaries' runs; places of missing ones are
+// empty.
 func Write(out io.Writer, measurements ...*Measurement) error {
 	page, err := newPage(measurements)
 	if err != nil {
@@ -29,7 +29,7 @@ func Write(out io.Writer, measurements ...*Measurement) error {
 	return pageTemplate.Execute(out, page)
 }
 
-// condition is under what was measured: a workload and a cycle.
+// condition is a workload and a cycle.
 type condition struct {
 	workload string
 	cycleNs  int64
@@ -46,7 +46,7 @@ func conditionsOf(summary *results.Summary) []condition {
 	return all
 }
 
-// sampled is a run reduced to what is drawn and written; its samples are sorted, but for those of series.
+// sampled is a run reduced to its drawings and tables; its samples are sorted, except those of series.
 type sampled struct {
 	run       *results.Run
 	series    *results.Series
@@ -82,7 +82,7 @@ func reduce(measurement *Measurement, under condition) []sampled {
 	return all
 }
 
-// atPayload leaves the runs with the payload of the paper's figures, or the smallest, of which there are samples.
+// atPayload keeps the runs with the payload of the paper's figures, or the smallest with samples.
 func atPayload(all []sampled) (runs []sampled, payload int) {
 	payload, ok := payloadOfCDF(all)
 	if !ok {

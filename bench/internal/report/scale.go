@@ -9,8 +9,8 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// symlog is logarithmic on both sides of zero and linear within about one unit of it, so that microseconds and
-// the milliseconds of a tail fit into one drawing, and jitter below zero as well.
+// symlog is logarithmic on both sides of zero and linear within about one unit of it, so that microseconds and a tail
+// of milliseconds fit into one drawing, and negative jitter as well.
 type symlog struct{}
 
 // Normalize implements plot.Normalizer.
@@ -18,14 +18,14 @@ func (symlog) Normalize(low, high, x float64) float64 {
 	return (math.Asinh(x) - math.Asinh(low)) / (math.Asinh(high) - math.Asinh(low))
 }
 
-// symlogTicks are powers of ten of either sign and zero; the steps between them have no label unless there are
-// few powers to be seen.
+// symlogTicks are powers of ten of either sign and zero; the steps between them have no label unless few powers are
+// visible.
 type symlogTicks struct {
-	// few is up to how many labels the steps 2 and 5 get some too.
+	// few is the number of labels up to which the steps 2 and 5 get some too.
 	few int
 }
 
-// On an axis beside a drawing labels stand above each other, on one below it they stand in each other's way.
+// Labels of a vertical axis do not overlap, those of a horizontal one do.
 var (
 	upright = symlogTicks{few: 3}
 	across  = symlogTicks{few: 2}
@@ -83,7 +83,7 @@ func (shareTicks) Ticks(low, high float64) []plot.Tick {
 	return ticks
 }
 
-// evenStep is a round distance of marks, four to eight of which reach up to a limit.
+// evenStep is a round distance of marks, with four to eight marks up to a limit.
 func evenStep(limit float64) float64 {
 	decade := math.Pow10(int(math.Floor(math.Log10(limit))))
 	for _, step := range []float64{0.2, 0.25, 0.5, 1} {
@@ -104,7 +104,7 @@ func evenTicks(limit float64) []plot.Tick {
 	return ticks
 }
 
-// thousands writes a whole number with a comma after every third digit, and others as they are.
+// thousands formats a whole number with a comma after every third digit, and others unchanged.
 func thousands(value float64) string {
 	text := strconv.FormatFloat(math.Abs(value), 'f', -1, 64)
 	if value == math.Trunc(value) {

@@ -16,7 +16,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/results"
 )
 
-// section is the part of a page that an experiment has to itself.
+// section is an experiment's part of a page.
 type section struct {
 	ID, Title, About string
 	Remarks          []string
@@ -44,11 +44,11 @@ func newSections(prefix string, all []results.Section) ([]section, error) {
 	return drawn, nil
 }
 
-// palette is for lines that are no paths, which have looks of their own.
+// palette is for lines that are not paths, which have their own styles.
 var palette = []look{{color: blue}, {color: vermillion, dashes: []vg.Length{7, 3}}, {color: green, dashes: []vg.Length{2, 2}},
 	{color: purple, dashes: []vg.Length{8, 2, 2, 2}}, {color: orange, dashes: []vg.Length{4, 2}}, {color: sky}, {color: black}, {color: grey}}
 
-// looksOf gives each line a look that the others do not have, as far as there are so many.
+// looksOf gives each line a different style, as far as there are enough.
 func looksOf(lines []results.Line) map[string]look {
 	all, next := map[string]look{}, 0
 	for _, line := range lines {
@@ -98,7 +98,7 @@ func drawChart(chart *results.Chart) (*picture, error) {
 	return drawn, nil
 }
 
-// scale sets the axes; one that is not logarithmic begins at zero, or below.
+// scale sets the axes; linear ones begin at zero, or below.
 func scale(p *plot.Plot, chart *results.Chart) {
 	p.Y.Max += (p.Y.Max - min(p.Y.Min, 0)) * 0.05
 	if chart.LogY {
@@ -117,15 +117,15 @@ func scale(p *plot.Plot, chart *results.Chart) {
 		logarithmic(&p.X, 0.1)
 	default:
 		if chart.Steps {
-			break // as far as the samples go
+			break // up to the samples
 		}
 		p.X.Min = min(p.X.Min, 0)
 		p.X.Tick.Marker = plot.TickerFunc(linearTicks)
 	}
 }
 
-// logarithmic makes an axis so, with some room at its ends. One on which nothing is has a range all the same: there is no logarithm
-// of what a plot has for nothing, and no end to the ticks of it.
+// logarithmic makes an axis logarithmic, with some room at its ends. An empty axis gets a range nevertheless: a plot's
+// range for no data has no logarithm, and infinitely many ticks.
 func logarithmic(axis *plot.Axis, room float64) {
 	axis.Scale, axis.Tick.Marker = plot.LogScale{}, plot.TickerFunc(decadeTicks)
 	if axis.Min > axis.Max {
@@ -134,8 +134,8 @@ func logarithmic(axis *plot.Axis, room float64) {
 	axis.Min, axis.Max = axis.Min*(1-room), axis.Max*(1+room)
 }
 
-// drawable leaves out of a line the points that logarithmic axes do not have, and cuts off what a range has beyond a tenth of its
-// point there. The data beside the drawing has all.
+// drawable drops points that logarithmic axes cannot show, and limits ranges to a tenth of their point there. The data
+// with the drawing is complete.
 func drawable(chart *results.Chart, line results.Line) *results.Line {
 	points := line.Points
 	line.Points = nil
@@ -209,7 +209,7 @@ func addCurve(p *plot.Plot, chart *results.Chart, line *results.Line, as look) e
 	return addRanges(p, points, line.Points, as.color)
 }
 
-// groupShare of the distance between two names is taken by their bars.
+// groupShare is the share of the distance between two names that their bars use.
 const groupShare = 0.8
 
 func addBars(p *plot.Plot, chart *results.Chart, number int, as look) error {
@@ -230,7 +230,7 @@ func addBars(p *plot.Plot, chart *results.Chart, number int, as look) error {
 	return addRanges(p, points, line.Points, as.color)
 }
 
-// decadeTicks mark a logarithmic axis: powers of ten, and 2 and 5 of them where there are few.
+// decadeTicks mark a logarithmic axis: powers of ten, and 2 and 5 of them if there are few.
 func decadeTicks(low, high float64) []plot.Tick {
 	var ticks []plot.Tick
 	few := math.Log10(high/low) <= float64(upright.few)

@@ -14,7 +14,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 )
 
-// unmeasured stands in a cell for what a path does not have.
+// unmeasured is a cell without a value.
 const unmeasured = "–"
 
 // table is rows of numbers, each about a path, grouped by payload.
@@ -26,7 +26,7 @@ type table struct {
 }
 
 type row struct {
-	// Opens tells that a new payload begins.
+	// Opens: a new payload begins.
 	Opens        bool
 	PayloadBytes int
 	Path         string
@@ -34,10 +34,10 @@ type row struct {
 	Cells        []cell
 }
 
-// cell is a number as it is read, and exactly.
+// cell is a number, formatted and exact.
 type cell struct {
 	Text string
-	// Exact is in nanoseconds for times; empty where nothing was measured.
+	// Exact is in nanoseconds for times; empty if nothing was measured.
 	Exact string
 	// Bad marks a count that should be 0.
 	Bad bool
@@ -47,7 +47,7 @@ func timeCell(ns int64) cell {
 	return cell{Text: micros(ns), Exact: strconv.FormatInt(ns, 10)}
 }
 
-// micros writes microseconds as the terminal does, long ones with commas.
+// micros formats microseconds like the terminal, large ones with commas.
 func micros(ns int64) string {
 	if ns > -999_500 && ns < 999_500 {
 		return strings.Replace(results.Micros(ns), "-", "−", 1)
@@ -91,7 +91,7 @@ func newTable(id, title string, runs []sampled, head []string, cells func(*sampl
 	return t
 }
 
-// boxTable holds what the boxes show.
+// boxTable lists the numbers of the boxes.
 func boxTable(id, title string, runs []sampled, boxOf func(*sampled) *box) table {
 	head := []string{"messages", "min", "p1", "p25", "p50", "p75", "p90", "p99", "p99.9", "max"}
 	return newTable(id, title, runs, head, func(s *sampled) []cell {
@@ -107,7 +107,7 @@ func boxTable(id, title string, runs []sampled, boxOf func(*sampled) *box) table
 	})
 }
 
-// latencyTable adds what the latency takes of processors, unless nobody looked.
+// latencyTable adds the processor time, if it was watched.
 func latencyTable(id string, runs []sampled) table {
 	t := boxTable(id, latencyAxis, runs, latencyBox)
 	t.Head = append(t.Head, "± clocks", "sending side, cores")
@@ -117,7 +117,7 @@ func latencyTable(id string, runs []sampled) table {
 	return withoutEmpty(t)
 }
 
-// clockCell is the error of a latency's clocks; nothing where nothing arrived.
+// clockCell is the error of a latency's clocks; empty if nothing arrived.
 func clockCell(run *results.Run) cell {
 	if run.Latency == nil {
 		return noCells(1)[0]
@@ -130,7 +130,7 @@ func clockCell(run *results.Run) cell {
 	return c
 }
 
-// jitterTable adds the absolute value, which the targets are about.
+// jitterTable adds the absolute value, which the targets use.
 func jitterTable(id string, runs []sampled) table {
 	t := boxTable(id, jitterAxis, runs, jitterBox)
 	t.Head[0] = "pairs"
@@ -145,7 +145,7 @@ func jitterTable(id string, runs []sampled) table {
 	return t
 }
 
-// cdfTable holds what the curves show: how long a share of messages took at most, and what is beyond the axis.
+// cdfTable lists the numbers of the curves: the largest latency of a share of messages, and the share beyond the axis.
 func cdfTable(id string, runs []sampled, limit int64) table {
 	head := []string{"messages", "50 %", "90 %", "99 %", "99.9 %", "all", "beyond the axis"}
 	return newTable(id, "µs", runs, head, func(s *sampled) []cell {
@@ -159,7 +159,7 @@ func cdfTable(id string, runs []sampled, limit int64) table {
 	})
 }
 
-// causesTable says how latency comes about, and what it costs.
+// causesTable lists the parts of the latency, and the processor time.
 func causesTable(id string, runs []sampled) table {
 	head := []string{"departure p50", "p99", "launch p50", "p99", "request p50", "p99", "least", "port p50", "p99", "send call p50", "p99",
 		"lost", "early", "late", "sending side, cores", "talker", "ktsnd", "relay", "listener", "machine"}
@@ -177,7 +177,7 @@ func causesTable(id string, runs []sampled) table {
 	return withoutEmpty(all)
 }
 
-// withoutEmpty leaves columns out in which nothing was measured, as departures between pods of a cluster are not.
+// withoutEmpty drops columns without values, such as departures between pods of a cluster.
 func withoutEmpty(t table) table {
 	for column := len(t.Head) - 1; column >= 0; column-- {
 		measured := slices.ContainsFunc(t.Rows, func(r row) bool { return r.Cells[column] != noCells(1)[0] })
@@ -192,7 +192,7 @@ func withoutEmpty(t table) table {
 	return t
 }
 
-// switchCells are the processors that Open vSwitch takes, and its share of the latency.
+// switchCells are Open vSwitch's processor time, and its part of the latency.
 func switchCells(run *results.Run) []cell {
 	cores, known := run.CPUCores["ovs-vswitchd"]
 	if run.SwitchShare == nil {
@@ -201,7 +201,7 @@ func switchCells(run *results.Run) []cell {
 	return []cell{coresCell(cores, known), shareCell(*run.SwitchShare)}
 }
 
-// requestCells are of messages between virtual machines, whose applications ask by clocks of their own.
+// requestCells are about messages between virtual machines, whose applications use their own clocks.
 func requestCells(request *stats.Jitter) []cell {
 	if request == nil {
 		return noCells(3)
@@ -246,14 +246,14 @@ func pairCells(summary *stats.Summary) []cell {
 	return []cell{timeCell(summary.P50), timeCell(summary.P99)}
 }
 
-// targetRow is one figure of the project's beside its limit.
+// targetRow is one figure of the project with its limit.
 type targetRow struct {
 	Name, Limit string
-	// Values are one a payload, or Whole is the only one.
+	// Values are one for each payload, or Whole is the only one.
 	Values  []string
 	Whole   string
 	Reached bool
-	// Verdict says whether it is reached, and NotJudged why nobody can tell.
+	// Verdict is whether the target is reached, and NotJudged why that is unknown.
 	Verdict, NotJudged string
 }
 
@@ -262,7 +262,7 @@ type targetTable struct {
 	Payloads []int
 	Rows     []targetRow
 	Reached  int
-	// NotJudged is how many nobody can judge.
+	// NotJudged is the number of figures without a verdict.
 	NotJudged int
 }
 

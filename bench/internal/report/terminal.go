@@ -12,13 +12,13 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/results"
 )
 
-// TextTable is a table for a terminal: the first column to the left, the others to the right.
+// TextTable is a table for a terminal: the first column is aligned left, the others right.
 type TextTable [][]string
 
-// Row adds one.
+// Row adds a row.
 func (t *TextTable) Row(cells ...string) { *t = append(*t, cells) }
 
-// Print writes the table, two blanks before each column.
+// Print writes the table, with two blanks before each column.
 func (t TextTable) Print(out io.Writer) error {
 	var widths []int
 	for _, row := range t {
@@ -46,7 +46,7 @@ func (t TextTable) Print(out io.Writer) error {
 	return nil
 }
 
-// PrintFigures prints the comparison with what the project wants to reach, a column for each payload.
+// PrintFigures prints the comparison with the project's targets, a column for each payload.
 func PrintFigures(out io.Writer, all []results.Figure) error {
 	if len(all) == 0 {
 		return nil
@@ -78,7 +78,7 @@ func PrintFigures(out io.Writer, all []results.Figure) error {
 	return err
 }
 
-// text has a figure that does not depend on the payload in the first column of values.
+// text writes a figure that does not depend on the payload in the first column of values.
 func (r *targetRow) text() []string {
 	values := slices.Clone(r.Values)
 	switch {

@@ -12,7 +12,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/results"
 )
 
-// headline are the paths that the numbers at the top are about: ours, and the strongest of the kernel's beside it.
+// headline are the paths of the numbers at the top: ours, and the kernel's strongest for comparison.
 func headline(plain []sampled) (ours, other string) {
 	measured := func(path string) bool {
 		return slices.ContainsFunc(plain, func(s sampled) bool { return s.run.Path == path })
@@ -27,7 +27,7 @@ func headline(plain []sampled) (ours, other string) {
 	return ours, sleeping
 }
 
-// tiles are the numbers to begin with, as far as they were measured.
+// tiles are the main numbers, as far as they were measured.
 func tiles(summary *results.Summary, plain []sampled, targets targetTable) []tile {
 	var all []tile
 	payload, _ := payloadOfCDF(plain)
@@ -70,7 +70,7 @@ func latencyTile(ours, other *sampled) tile {
 	return t
 }
 
-// appendSendingTile says what that latency takes of processors.
+// appendSendingTile adds the processor time of that latency.
 func appendSendingTile(all []tile, ours *results.Run, other *sampled) []tile {
 	if ours.SendingCores == nil {
 		return all
@@ -84,7 +84,7 @@ func appendSendingTile(all []tile, ours *results.Run, other *sampled) []tile {
 	return append(all, t)
 }
 
-// lossTile counts over all plain messages; early ones are those of our path, the only one that holds messages.
+// lossTile counts over all plain messages; only our path, which holds messages, has early ones.
 func lossTile(plain []sampled) tile {
 	var sent, lost, early int
 	var withLoss []string
@@ -114,7 +114,7 @@ func findRun(runs []sampled, path string, payloadBytes int) *sampled {
 	return nil
 }
 
-// machine is where and how it was measured.
+// machine describes place and conditions.
 func machine(summary *results.Summary) []entry {
 	host, setup := summary.Host, summary.Setup
 	entries := []entry{
@@ -163,7 +163,7 @@ func clockOf(clock *results.Clock) string {
 	return clock.About
 }
 
-// profileEntries are what was asked for.
+// profileEntries describe the request.
 func profileEntries(profile *results.ProfileSummary) []entry {
 	samplers := "on: a tap on the link, and a look at programs and machine every 250 ms"
 	switch {

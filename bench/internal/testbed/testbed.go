@@ -72,8 +72,8 @@ func MemoryOf(program Program) (float64, bool) {
 	return watched.MemoryBytes()
 }
 
-// Of returns the testbed that a target is.
-func Of(target engine.Target) (Testbed, error) {
+// From returns the testbed that a target is.
+func From(target engine.Target) (Testbed, error) {
 	here, ok := target.(Testbed)
 	if !ok {
 		return nil, fmt.Errorf("the target has no networks between which other programs could be run (%T)", target)

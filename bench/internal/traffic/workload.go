@@ -44,7 +44,7 @@ type Companion struct {
 	Flood bool
 }
 
-// CompanionsOf returns the additional talkers, floods first. Those without a schedule use the kernel's path between the
+// CompanionsOf returns the additional talkers, floods first. Without a schedule they use the kernel's path between the
 // pods on every measured path, so that all have the same competition.
 func CompanionsOf(r engine.Run, kernel string) []Companion {
 	workload, cycle := r.Workload, r.Cycle()

@@ -13,7 +13,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/internal/testbed"
 )
 
-// Name is how profiles call the experiment.
+// Name is the experiment's name in profiles.
 const Name = "dds"
 
 // The parts.
@@ -24,12 +24,13 @@ const (
 	security    = "security"
 )
 
-// Experiment is what a profile can set of it.
+// Experiment has the settings of a profile.
 type Experiment struct {
 	Parts []string `json:"parts"`
 	// Sizes are bytes of a sample, in parts overhead and best-effort.
 	Sizes []int `json:"sizes"`
-	// Subscribers is how many there are in turn in part subscribers, with samples of Size; Size is that of part security, too.
+	// Subscribers are the numbers of subscribers in part subscribers, with samples of Size; Size is that of part
+	// security, too.
 	Subscribers []int `json:"subscribers"`
 	Size        int   `json:"size"`
 	// Levels of DDS Security, on SecurityPaths.
@@ -38,17 +39,17 @@ type Experiment struct {
 	// Duration is how long each publisher publishes.
 	Duration time.Duration `json:"duration"`
 
-	// authority vouches for participants; made when it is needed.
+	// authority certifies participants; it is created when it is needed.
 	authority *ddsperf.Authority
 }
 
-// New has the paper's sizes and numbers, and less time.
+// New returns the paper's sizes and numbers with shorter durations.
 func New() engine.Experiment {
 	return &Experiment{Parts: []string{overhead, bestEffort, subscribers, security}, Sizes: []int{64, 256, 1024, 4096, 16384},
 		Subscribers: []int{4, 8, 12}, Size: 1024, Levels: ddsperf.Levels(), SecurityPaths: []string{testbed.TSN}, Duration: 4 * time.Second}
 }
 
-// Fields are what a profile can say below `with`.
+// Fields are the settings below `with`.
 func (e *Experiment) Fields() map[string]engine.Field {
 	return map[string]engine.Field{
 		"parts":          engine.Words(&e.Parts, overhead, bestEffort, subscribers, security),
@@ -61,10 +62,10 @@ func (e *Experiment) Fields() map[string]engine.Field {
 	}
 }
 
-// shortest leaves one second of samples when the first and the last do not count.
+// shortest leaves one second of samples without the first and the last.
 const shortest = 3 * time.Second
 
-// Check finds what cannot be measured.
+// Check rejects settings that are impossible to measure.
 func (e *Experiment) Check(profile *engine.Profile) error {
 	if e.Duration%time.Second != 0 {
 		return fmt.Errorf("duration: %v; give whole seconds, such as 4s", e.Duration)
@@ -88,13 +89,13 @@ func (e *Experiment) securityPaths(profile *engine.Profile) []string {
 	return slices.DeleteFunc(slices.Clone(profile.Paths), func(path string) bool { return !slices.Contains(e.SecurityPaths, path) })
 }
 
-// measure is what ddsperf does.
+// measure is ddsperf's mode.
 const (
 	throughput = "throughput"
 	latency    = "latency"
 )
 
-// kind is one case but for its path.
+// kind is a case without its path.
 type kind struct {
 	measure     string
 	bytes       int
@@ -104,12 +105,12 @@ type kind struct {
 	level       string
 }
 
-// plain is with one subscriber, reliable, without multicast and security.
+// plain has one subscriber, reliable, without multicast and security.
 func plain(measure string, bytes int) kind {
 	return kind{measure: measure, bytes: bytes, subscribers: 1, level: ddsperf.NoSecurity}
 }
 
-// name tells it from others.
+// name identifies the kind.
 func (k kind) name() string {
 	name := fmt.Sprintf("%s-%dB-%d", k.measure, k.bytes, k.subscribers)
 	if k.bestEffort {
@@ -124,7 +125,7 @@ func (k kind) name() string {
 	return name
 }
 
-// lasts is about how long it takes: discovery grows with who takes part, and subscribers end one after the other.
+// lasts is the approximate duration: discovery grows with the participants, and subscribers end one after the other.
 func (e *Experiment) lasts(k kind) time.Duration {
 	lasts := e.Duration + time.Second + time.Duration(k.subscribers)*50*time.Millisecond
 	if k.level != ddsperf.NoSecurity {
@@ -133,14 +134,14 @@ func (e *Experiment) lasts(k kind) time.Duration {
 	return lasts
 }
 
-// on are kinds with the paths they are measured on.
+// on are kinds with their paths.
 type on struct {
 	kind
 	paths []string
 }
 
-// kinds are those of all parts, each on each path once, however many parts have it. What is compared with each other, such as a
-// level of security with none, follows each other, so that one minute hits all of it.
+// kinds returns those of all parts, each on each path once, even if several parts have it. Kinds that are compared with
+// each other, such as a level of security with none, are adjacent, so that disturbances affect both.
 func (e *Experiment) kinds(profile *engine.Profile) []on {
 	var all []on
 	add := func(k kind, paths []string) {
@@ -189,7 +190,7 @@ func (e *Experiment) kinds(profile *engine.Profile) []on {
 	return besideEachOther(all)
 }
 
-// besideEachOther puts what differs in the manner of sending only behind the first of its like.
+// besideEachOther moves kinds that differ only in the manner of sending after the first of their like.
 func besideEachOther(all []on) []on {
 	like := func(a, other on) bool {
 		return a.measure == other.measure && a.bytes == other.bytes && a.subscribers == other.subscribers
@@ -214,7 +215,7 @@ func (e *Experiment) Cases(profile *engine.Profile) []engine.Case {
 	var all []engine.Case
 	for _, current := range e.kinds(profile) {
 		for _, path := range current.paths {
-			all = append(all, engine.Case{Name: current.name(), Path: path, Of: current.describe(), LastsNs: e.lasts(current.kind).Nanoseconds()})
+			all = append(all, engine.Case{Name: current.name(), Path: path, Parameters: current.describe(), LastsNs: e.lasts(current.kind).Nanoseconds()})
 		}
 	}
 	return all

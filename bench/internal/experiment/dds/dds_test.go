@@ -23,7 +23,7 @@ func TestCases(t *testing.T) {
 		} else {
 			seen[name] = true
 		}
-		k, err := described(current.Of)
+		k, err := described(current.Parameters)
 		if err != nil || k.name() != current.Name {
 			t.Errorf("%s is read as %s, %v", current.Name, k.name(), err)
 		}

@@ -27,14 +27,14 @@ const (
 	valueP90      = "latency_p90_ns"
 	valueP99      = "latency_p99_ns"
 	valueTimeouts = "timeouts"
-	// What processes used; of subscribers, all together.
+	// The usage of processes; for subscribers, all together.
 	valuePublisherCores    = "publisher" + testbed.Cores
 	valueSubscribersCores  = "subscribers" + testbed.Cores
 	valuePublisherMemory   = "publisher_memory_bytes"
 	valueSubscribersMemory = "subscribers_memory_bytes"
 )
 
-// describe writes a kind for a case, from which described reads it.
+// describe encodes a kind for a case; described decodes it.
 func (k kind) describe() map[string]string {
 	return map[string]string{"measure": k.measure, "bytes": strconv.Itoa(k.bytes), "subscribers": strconv.Itoa(k.subscribers),
 		"best-effort": strconv.FormatBool(k.bestEffort), "multicast": strconv.FormatBool(k.multicast), "level": k.level}
@@ -50,13 +50,13 @@ func described(parameters map[string]string) (kind, error) {
 		multicast: parameters["multicast"] == "true", level: parameters["level"]}, nil
 }
 
-// Perform makes one case.
+// Perform performs one case.
 func (e *Experiment) Perform(ctx context.Context, target engine.Target, _ *engine.Profile, c *engine.Case) (*engine.Outcome, error) {
-	k, err := described(c.Of)
+	k, err := described(c.Parameters)
 	if err != nil {
 		return nil, err
 	}
-	here, err := testbed.Of(target)
+	here, err := testbed.From(target)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,8 @@ func (e *Experiment) securityAt(ctx context.Context, level string) (*ddsperf.Sec
 	return e.authority.At(ctx, level)
 }
 
-// peers are where participants look for each other: what the place has for it, or the addresses of the ends.
+// peers are the addresses at which participants search each other: the testbed's discovery, or the addresses of the
+// ends.
 func peers(ctx context.Context, here testbed.Testbed, path string, near testbed.End, far []testbed.End) ([]netip.Addr, error) {
 	if finder, ok := here.(testbed.Finder); ok {
 		return finder.Find(ctx, path, near, far)
@@ -105,7 +106,7 @@ func peers(ctx context.Context, here testbed.Testbed, path string, near testbed.
 	return all, nil
 }
 
-// run is one case under way.
+// run is a running case.
 type run struct {
 	kind
 	near     testbed.End
@@ -159,13 +160,13 @@ func (r *run) perform(ctx context.Context) error {
 	if err := errors.Join(ctx.Err(), errStop); err != nil {
 		return err
 	}
-	if errEnd != nil { // without a word about why: the subscribers counted what there was until then
+	if errEnd != nil { // without a reason: the subscribers' counts so far are used
 		r.outcome.Problems = append(r.outcome.Problems, fmt.Sprintf("the publisher did not publish to the end: %v", errEnd))
 	}
 	return r.received(received)
 }
 
-// withMemory adds what processes had of it at most, where the place knows.
+// withMemory adds the peak memory of processes, if the testbed knows it.
 func withMemory(values map[string]float64, publisher testbed.Program, all []testbed.Program) map[string]float64 {
 	if bytes, ok := testbed.MemoryOf(publisher); ok {
 		values[valuePublisherMemory] = bytes
@@ -182,7 +183,7 @@ func withMemory(values map[string]float64, publisher testbed.Program, all []test
 	return values
 }
 
-// stopAll returns what each printed.
+// stopAll returns the output of each program.
 func stopAll(all []testbed.Program) ([]string, error) {
 	outputs, errs := make([]string, len(all)), make([]error, len(all))
 	done := make(chan struct{})
@@ -198,7 +199,7 @@ func stopAll(all []testbed.Program) ([]string, error) {
 	return outputs, errors.Join(errs...)
 }
 
-// published takes what the publisher said.
+// published reads the publisher's output.
 func (r *run) published(output string) error {
 	r.outcome.Said["publisher"] = output
 	if cores, ok := ddsperf.ParseCores(strings.NewReader(output)); ok {
@@ -220,7 +221,7 @@ func (r *run) published(output string) error {
 	return nil
 }
 
-// received takes what the subscribers said.
+// received reads the subscribers' outputs.
 func (r *run) received(outputs []string) error {
 	var samples, lost, rate, cores float64
 	reported := 0
@@ -240,7 +241,7 @@ func (r *run) received(outputs []string) error {
 		rate += received.SamplesPerSecond / float64(r.subscribers)
 	}
 	values := r.outcome.Values
-	if reported == len(outputs) { // else the sum lacks some
+	if reported == len(outputs) { // otherwise the sum is incomplete
 		values[valueSubscribersCores] = cores
 	}
 	if !r.test.Latency {

@@ -12,10 +12,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/internal/testbed"
 )
 
-// A remark is a sentence with its figures, and says no more than they do. Of what is larger or smaller it gives the range in which
-// the quotient lies; with a repetition only, or where that range includes 1, the sentence says that it may be chance.
+// A remark is a statement with its figures. For a larger or smaller figure it gives the range of the quotient; with one
+// repetition, or if that range includes 1, the remark says that the difference may be chance.
 
-// chance is the end of a sentence about the quotient of two figures.
+// chance is the end of a remark about the quotient of two figures.
 func chance(first, other inference.Estimate) string {
 	quotient, known := inference.QuotientOf(first, other)
 	if !known {
@@ -24,16 +24,16 @@ func chance(first, other inference.Estimate) string {
 	return " (" + testbed.Range(quotient) + ")"
 }
 
-// spread is the least and the most of some shares, and with what.
+// spread has the smallest and the largest of some shares, and their settings.
 type spread struct {
 	least, most         float64
 	atLeast, atMost     int
 	count, above, below int
-	// differ of known are shown to differ from 0; of the others there is one repetition.
+	// differ of known are shown to differ from 0; the others have one repetition.
 	known, differ int
 }
 
-// compare adds how much more one figure is than another, as a share of that.
+// compare adds the relative difference of two figures.
 func (s *spread) compare(first, other inference.Estimate, at int) {
 	if other.Mean <= 0 {
 		return
@@ -47,7 +47,7 @@ func (s *spread) compare(first, other inference.Estimate, at int) {
 	s.add(first.Mean/other.Mean-1, at)
 }
 
-// certainly says with how many sizes the figures are shown to differ.
+// certainly returns for how many sizes a difference is shown.
 func (s *spread) certainly() string {
 	if s.known == 0 {
 		return testbed.MayBeChance
@@ -79,7 +79,7 @@ func (s *spread) text() string {
 	return fmt.Sprintf("%+.1f %% (%d B) to %+.1f %% (%d B)", 100*s.least, s.atLeast, 100*s.most, s.atMost)
 }
 
-// compared is how a path differs from another in a value, by size.
+// compared is the difference of a path from another in a value, by size.
 func (r *report) compared(path, base string, sizes []int, kindOf func(int) kind, value string) spread {
 	var s spread
 	for _, bytes := range sizes {
@@ -92,7 +92,7 @@ func (r *report) compared(path, base string, sizes []int, kindOf func(int) kind,
 	return s
 }
 
-// latencies are the paper's percentile, and the one that a pause of the machine hardly moves.
+// latencies are the paper's percentile, and one that a pause of the machine hardly affects.
 var latencies = []struct{ name, value string }{{"p90", valueP90}, {"median", valueP50}}
 
 func (r *report) overheadRemarks(sizes []int) []string {
@@ -118,7 +118,7 @@ func (r *report) overheadRemarks(sizes []int) []string {
 	return remarks
 }
 
-// beside counts with how many sizes one path is better than another.
+// beside counts for how many sizes one path is better than another.
 func (r *report) beside(path, other string, sizes []int) []string {
 	if !slices.Contains(r.profile.Paths, path) || !slices.Contains(r.profile.Paths, other) {
 		return nil
@@ -182,7 +182,7 @@ func (r *report) subscriberRemarks(counts []int) []string {
 	return remarks
 }
 
-// publishers compares what the publisher takes.
+// publishers compares the publisher's usage.
 func (r *report) publishers(path string, count int) string {
 	unicast, ok := r.estimate(path, r.among(throughput, false)(count), valuePublisherCores)
 	multicast, both := r.estimate(path, r.among(throughput, true)(count), valuePublisherCores)
@@ -192,13 +192,13 @@ func (r *report) publishers(path string, count int) string {
 	return fmt.Sprintf("; the publisher takes %s cores and %s", multicast.Text(1, 2), unicast.Text(1, 2))
 }
 
-// counted is an estimate with so many subscribers.
+// counted is an estimate with a number of subscribers.
 type counted struct {
 	inference.Estimate
 	count int
 }
 
-// ends are the fewest and the most subscribers that were measured by unicast; of no count when there are not two.
+// ends are the smallest and the largest number of measured subscribers by unicast; 0 if there are not two.
 func (r *report) ends(path string, counts []int) (first, last counted) {
 	for _, count := range counts {
 		e, ok := r.estimate(path, r.among(throughput, false)(count), valueBps)

@@ -20,14 +20,14 @@ const (
 	mebibyte    = 1 << 20
 )
 
-// report is the experiment with what was measured.
+// report is the experiment with its measurements.
 type report struct {
 	*Experiment
 	profile  *engine.Profile
 	measured []engine.Measured
 }
 
-// Report says what the cases mean.
+// Report returns the results of the cases.
 func (e *Experiment) Report(profile *engine.Profile, measured []engine.Measured) engine.Findings {
 	r := &report{e, profile, measured}
 	sections := map[string]func() results.Section{overhead: r.overhead, bestEffort: r.bestEffort, subscribers: r.subscribers, security: r.security}
@@ -68,14 +68,14 @@ var (
 		{"machine", testbed.MachineCores, 1, 2}, {"publisher, MiB", valuePublisherMemory, mebibyte, 1}, {"subscribers, MiB", valueSubscribersMemory, mebibyte, 1}}
 )
 
-// row is one of a table: what it is called, and of what.
+// row is a row of a table: its label, and its case.
 type row struct {
 	names []string
 	path  string
 	kind  kind
 }
 
-// table leaves out rows and columns of which nothing was measured.
+// table drops rows and columns without measurements.
 func (r *report) table(id, title string, heads []string, rows []row, columns []column) results.SectionTable {
 	columns = slices.DeleteFunc(slices.Clone(columns), func(c column) bool {
 		return !slices.ContainsFunc(rows, func(current row) bool { _, ok := r.estimate(current.path, current.kind, c.value); return ok })
@@ -165,10 +165,10 @@ func (r *report) overhead() results.Section {
 
 func plainOf(measure string) func(int) kind { return bySize(measure, false) }
 
-// inBrackets says what is in the brackets of relative tables.
+// inBrackets explains the brackets in relative tables.
 var inBrackets = "; in brackets, with several repetitions: between which values it lies with " + testbed.Confidence
 
-// relative is a table of differences to path host in percent of it, with the range in which each lies.
+// relative is a table of differences from path host in percent, with the range of each.
 func (r *report) relative(id, title string, sizes []int, kindOf func(int) kind, value string, sign float64) results.SectionTable {
 	table := results.SectionTable{ID: id, Title: title, Head: []string{"path"}}
 	for _, bytes := range sizes {
@@ -229,7 +229,7 @@ func reliability(unreliable bool) string {
 	return "reliable"
 }
 
-// among is with several subscribers.
+// among returns the kind with several subscribers.
 func (r *report) among(measure string, multicast bool) func(int) kind {
 	return func(count int) kind {
 		k := plain(measure, r.Size)
@@ -277,7 +277,7 @@ func delivery(multicast bool) string {
 	return "unicast"
 }
 
-// secured is with a level of security.
+// secured returns the kind with a level of security.
 func (r *report) secured(measure, level string) kind {
 	k := plain(measure, r.Size)
 	k.level = level

@@ -13,7 +13,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 )
 
-// What the project wants to reach: a link is to carry 0.95 of what Flannel's VXLAN does, and to answer as soon.
+// The project's targets: a link carries 0.95 of the throughput of Flannel's VXLAN, with the same latency.
 const (
 	mostQuotient  = 1 / 0.95
 	mostRoundTrip = 1
@@ -21,7 +21,7 @@ const (
 	mostRest, restLinks = 0.1, 1000
 )
 
-// spread is the median of a value over the repetitions, and the least and most.
+// spread is the median of a value over the repetitions, with minimum and maximum.
 type spread struct {
 	median, least, most float64
 	count               int
@@ -34,7 +34,7 @@ func spreadOf(values []float64) spread {
 	return spread{stats.Median(values), slices.Min(values), slices.Max(values), len(values)}
 }
 
-// seen are the values of a case, by repetition.
+// seen returns the values of a case, by repetition.
 func seen(measured []engine.Measured, path, name, value string) map[int]float64 {
 	all := map[int]float64{}
 	for _, measurement := range measured {
@@ -57,7 +57,7 @@ func ratios(measured []engine.Measured, first, other, name, value string) spread
 	return spreadOf(all)
 }
 
-// valueOf is by what a transfer is judged.
+// valueOf is the value by which a transfer is judged.
 func valueOf(name string) string {
 	if strings.HasPrefix(name, "ping-") {
 		return throughput.ValueP50
@@ -65,11 +65,11 @@ func valueOf(name string) string {
 	return throughput.ValueBps
 }
 
-// transferNames are the cases of part transfers that were measured, in their order.
+// transferNames are the measured cases of part transfers in order.
 func transferNames(measured []engine.Measured) []string {
 	var names []string
 	for _, measurement := range measured {
-		if measurement.Case.Of[part] == "" && !slices.Contains(names, measurement.Case.Name) {
+		if measurement.Case.Parameters[part] == "" && !slices.Contains(names, measurement.Case.Name) {
 			names = append(names, measurement.Case.Name)
 		}
 	}
@@ -108,7 +108,7 @@ func valuesOf(byRepetition map[int]float64) []float64 {
 	return all
 }
 
-// restOf is what both ktsnd take with links over which nothing is sent.
+// restOf is the usage of both ktsnd with links that carry nothing.
 func restOf(measured []engine.Measured, name string) spread {
 	var all []float64
 	b := seen(measured, testbed.Link, name, "ktsnd_b"+testbed.Cores)

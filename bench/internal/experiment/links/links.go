@@ -18,7 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/podnetworks"
 )
 
-// Name is how profiles call the experiment.
+// Name is the experiment's name in profiles.
 const Name = "links"
 
 // The parts.
@@ -28,7 +28,7 @@ const (
 	many      = "many"
 )
 
-// Experiment is what a profile can set of it; part transfers has the settings of experiment throughput.
+// Experiment has the settings of a profile; part transfers has those of experiment throughput.
 type Experiment struct {
 	throughput.Experiment
 	Parts []string `json:"parts"`
@@ -37,7 +37,7 @@ type Experiment struct {
 	PayloadBytes int           `json:"payload"`
 	Cycle        time.Duration `json:"cycle"`
 	Lead         time.Duration `json:"lead"`
-	// Numbers are of links that are plugged, and Rest is how long they are looked at while nothing is sent.
+	// Numbers are the numbers of plugged links, and Rest is how long they are watched while nothing is sent.
 	Numbers []int         `json:"links"`
 	Rest    time.Duration `json:"rest"`
 }
@@ -51,7 +51,7 @@ func New() engine.Experiment {
 	}
 }
 
-// mostMessages is less than ktsnd remembers departures of.
+// mostMessages is below the number of departures that ktsnd stores.
 const mostMessages = 50_000
 
 // Fields implements engine.Experiment.
@@ -83,7 +83,7 @@ func (e *Experiment) Check(profile *engine.Profile) error {
 	return e.Experiment.Check(transferring(profile))
 }
 
-// Means are the networks to measure over. A cluster's links are made by its own objects.
+// Means are the networks to measure over. A cluster's own objects create its links.
 func (*Experiment) Means(target string) *engine.Means { return testbed.PointToPoint(target) }
 
 // Compared implements engine.Experiment.
@@ -91,7 +91,7 @@ func (e *Experiment) Compared() []string {
 	return append(e.Experiment.Compared(), sampleDeparted+"_p50", sampleLatency+"_p50", valueMemory, samplePlug+"_p50")
 }
 
-// transferring is the profile with the paths of part transfers: network tsn is measured by experiment throughput.
+// transferring is the profile with the paths of part transfers: experiment throughput measures network tsn.
 func transferring(profile *engine.Profile) *engine.Profile {
 	only := *profile
 	only.Paths = slices.DeleteFunc(slices.Clone(profile.Paths), func(path string) bool { return path == testbed.TSN })
@@ -104,7 +104,7 @@ func (e *Experiment) Cases(profile *engine.Profile) []engine.Case {
 	if slices.Contains(e.Parts, timed) {
 		for _, path := range timedPaths(profile) {
 			all = append(all, engine.Case{Name: timed, Path: path, LastsNs: (time.Duration(e.Messages)*e.Cycle + timedOverhead).Nanoseconds(),
-				Of: map[string]string{part: timed}})
+				Parameters: map[string]string{part: timed}})
 		}
 	}
 	if slices.Contains(e.Parts, transfers) {
@@ -114,13 +114,13 @@ func (e *Experiment) Cases(profile *engine.Profile) []engine.Case {
 		for _, number := range e.Numbers {
 			lasts := e.Rest + manyOverhead + time.Duration(number)*perLink
 			all = append(all, engine.Case{Name: manyName(number), Path: testbed.Link, LastsNs: lasts.Nanoseconds(),
-				Of: map[string]string{part: many, numberOf: strconv.Itoa(number)}})
+				Parameters: map[string]string{part: many, numberOf: strconv.Itoa(number)}})
 		}
 	}
 	return all
 }
 
-// What a case is about: part is absent from those of experiment throughput.
+// Parameters of a case. Cases of experiment throughput have no part.
 const (
 	part     = "part"
 	numberOf = "links"
@@ -128,7 +128,7 @@ const (
 
 // Perform implements engine.Experiment.
 func (e *Experiment) Perform(ctx context.Context, target engine.Target, profile *engine.Profile, c *engine.Case) (*engine.Outcome, error) {
-	if c.Of[part] == "" {
+	if c.Parameters[part] == "" {
 		return e.Experiment.Perform(ctx, target, profile, c)
 	}
 	here, ok := target.(*netnstestbed.Testbed)
@@ -140,10 +140,10 @@ func (e *Experiment) Perform(ctx context.Context, target engine.Target, profile 
 	if err != nil {
 		return nil, err
 	}
-	if c.Of[part] == timed {
+	if c.Parameters[part] == timed {
 		return e.performTimed(ctx, here, near, far[0])
 	}
-	number, err := strconv.Atoi(c.Of[numberOf])
+	number, err := strconv.Atoi(c.Parameters[numberOf])
 	if err != nil {
 		return nil, err
 	}

@@ -48,7 +48,7 @@ func TestCheck(t *testing.T) {
 func repetitions(name, path, value string, parameters map[string]string, values ...float64) []engine.Measured {
 	var all []engine.Measured
 	for i, number := range values {
-		all = append(all, engine.Measured{Case: engine.Case{Name: name, Path: path, Of: parameters}, Repetition: i + 1,
+		all = append(all, engine.Measured{Case: engine.Case{Name: name, Path: path, Parameters: parameters}, Repetition: i + 1,
 			Outcome: &engine.Outcome{Values: map[string]float64{value: number}}})
 	}
 	return all

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// manyOverhead and perLink are about what a case takes besides its rest.
+	// manyOverhead and perLink are the approximate duration of a case without its rest.
 	manyOverhead, perLink = 2 * time.Second, 120 * time.Millisecond
-	// lastShare is the part of the links, those plugged last, that shows whether many make the next one slow.
+	// lastShare is the share of the last links, which shows whether existing links slow down the next.
 	lastShare = 10
 )
 
@@ -34,7 +34,7 @@ const (
 	valueAnswers = "last_link_answers"
 )
 
-// performMany plugs links one after the other, looks at them while nothing is sent, and unplugs them.
+// performMany plugs links one after the other, watches them while nothing is sent, and unplugs them.
 func (e *Experiment) performMany(ctx context.Context, here *netnstestbed.Testbed, near testbed.End, number int) (_ *engine.Outcome, err error) {
 	networks := here.Networks()
 	begin, err := memoryOf(networks)
@@ -71,7 +71,7 @@ func (e *Experiment) performMany(ctx context.Context, here *netnstestbed.Testbed
 	return outcome, nil
 }
 
-// plugAll plugs links 1 to number, of which each took so long, both ends together.
+// plugAll plugs links 1 to number, and returns the duration of each, both ends together.
 func plugAll(ctx context.Context, networks *podnetworks.Networks, number int) (took []int64, err error) {
 	for link := 1; link <= number; link++ {
 		if err := ctx.Err(); err != nil {
@@ -86,7 +86,7 @@ func plugAll(ctx context.Context, networks *podnetworks.Networks, number int) (t
 	return took, nil
 }
 
-// memory is what is used.
+// memory is the used memory.
 type memory struct{ kernel, daemons float64 }
 
 func memoryOf(networks *podnetworks.Networks) (now memory, err error) {

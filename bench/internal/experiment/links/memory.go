@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// kernelMemory is what the kernel itself has: of the machine, so that others change it, too.
+// kernelMemory is the memory of the machine's kernel, which other programs affect as well.
 func kernelMemory() (bytes float64, err error) {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
@@ -34,7 +34,7 @@ func kernelMemory() (bytes float64, err error) {
 	return bytes, nil
 }
 
-// residentMemory is that of a program.
+// residentMemory is a program's memory.
 func residentMemory(pid int) (bytes float64, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {

@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// timedStart is how long after its start a talker's first message is due: the listener is there then.
+	// timedStart is the time from a talker's start to its first message: the listener is ready by then.
 	timedStart = 500 * time.Millisecond
-	// timedOverhead is what a case takes besides its messages.
+	// timedOverhead is the duration of a case without its messages.
 	timedOverhead = timedStart + 500*time.Millisecond
 	timedGrace    = 30 * time.Second
 )
@@ -42,7 +42,7 @@ func timedPaths(profile *engine.Profile) []string {
 	return slices.DeleteFunc(slices.Clone(profile.Paths), func(path string) bool { return path != testbed.Link && path != testbed.TSN })
 }
 
-// performTimed has a talker send messages with a transmit time, and looks when each left and arrived.
+// performTimed makes a talker send messages with a transmit time, and records when each left and arrived.
 func (e *Experiment) performTimed(ctx context.Context, here *netnstestbed.Testbed, near, far testbed.End) (*engine.Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(e.Messages)*e.Cycle+timedGrace)
 	defer cancel()
@@ -75,7 +75,7 @@ func lastOf(departures []control.Departure) uint64 {
 	return departures[len(departures)-1].Sequence
 }
 
-// messages sends them and returns what arrived.
+// messages sends them and returns the arrived ones.
 func (e *Experiment) messages(ctx context.Context, file string, near, far testbed.End) ([]tsnperf.Received, error) {
 	to := netip.AddrPortFrom(far.Address(), traffic.ListenPort).String()
 	listener, err := far.Start(ctx, &testbed.Command{Name: "listener", Program: "tsnperf", Arguments: []string{"listener", "--poll", "--quiet",
@@ -103,7 +103,7 @@ func (e *Experiment) messages(ctx context.Context, file string, near, far testbe
 	return tsnperf.ReadListener(content)
 }
 
-// count is what became of the messages.
+// count evaluates the messages.
 func (e *Experiment) count(outcome *engine.Outcome, received []tsnperf.Received, departures []control.Departure) {
 	errors, latencies, early := make([]int64, 0, len(departures)), make([]int64, 0, len(received)), 0
 	for i := range departures {

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// Up to steadyRate messages a second every departure is to be exact; fullRate is as much as one core is to do.
+	// Up to steadyRate messages a second every departure should be exact; fullRate is the target of one core.
 	steadyRate, fullRate = 10_000, 100_000
-	// Where the first cores limit counts: a machine that wakes its threads so soon.
+	// The machine's wake-up delay up to which the first limit of cores applies.
 	promptWakeupNs = 20_000
 )
 
-// figures compare with what the project wants to reach: medians over the repetitions, at the worst point that a figure is about.
+// figures compare with the project's targets: medians over the repetitions, at the worst point of a figure.
 func figures(lines []line) []results.Figure {
 	var all []results.Figure
 	add := func(name, unit string, limit float64, value *float64) {
@@ -50,7 +50,7 @@ func pointsWhere(lines []line, matches func(*point) bool) []line {
 	return some
 }
 
-// worst is the largest value; nil when there is none.
+// worst is the largest value; nil if there is none.
 func worst(lines []line, read func(*point) *float64) *float64 {
 	var most *float64
 	for _, current := range lines {
@@ -80,7 +80,7 @@ func (p *point) cores() *float64 {
 	return &cores
 }
 
-// coresWherePrompt is nil on a machine that wakes its threads late: there ktsnd has to be awake longer before each departure.
+// coresWherePrompt is nil on a machine with slow wake-ups: there ktsnd has to busy-wait longer before each departure.
 func (p *point) coresWherePrompt() *float64 {
 	if p.median(valueTalkerLate) > promptWakeupNs {
 		return nil

@@ -12,29 +12,29 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 )
 
-// line is all points of one kind with one cycle, the fewest flows first.
+// line has all points of one kind with one cycle, the fewest flows first.
 type line struct {
 	kind   string
 	cycle  time.Duration
 	points []*point
 }
 
-// point is all repetitions of a case.
+// point has all repetitions of a case.
 type point struct {
 	number      int
 	cycle       time.Duration
 	repetitions []repetition
 }
 
-// repetition is one of them.
+// repetition is one repetition.
 type repetition struct {
 	values map[string]float64
-	// departure is of so many messages; nil of none.
+	// departure has messages; nil if there are none.
 	departure *stats.Summary
 	messages  int
 }
 
-// linesOf puts the repetitions of each case together.
+// linesOf groups the repetitions of each case.
 func linesOf(cycles []load, measured []engine.Measured) []line {
 	var all []line
 	for i := range cycles {
@@ -50,8 +50,8 @@ func linesOf(cycles []load, measured []engine.Measured) []line {
 func lineOf(kind string, cycle time.Duration, measured []engine.Measured) line {
 	result := line{kind: kind, cycle: cycle}
 	for _, m := range measured {
-		number, err := strconv.Atoi(m.Case.Of["number"])
-		if err != nil || m.Case.Of["kind"] != kind || m.Case.Of["cycle"] != durationText(cycle) {
+		number, err := strconv.Atoi(m.Case.Parameters["number"])
+		if err != nil || m.Case.Parameters["kind"] != kind || m.Case.Parameters["cycle"] != durationText(cycle) {
 			continue
 		}
 		at := slices.IndexFunc(result.points, func(p *point) bool { return p.number == number })
@@ -66,7 +66,7 @@ func lineOf(kind string, cycle time.Duration, measured []engine.Measured) line {
 	return result
 }
 
-// rate is how many messages a second the flows of a point send.
+// rate is the messages per second of the flows of a point.
 func (p *point) rate() float64 { return float64(p.number) / p.cycle.Seconds() }
 
 // values are those of all repetitions.
@@ -88,12 +88,12 @@ func (p *point) sum(name string) int {
 	return int(sum)
 }
 
-// grownBytes is by how much ktsnd grew for the flows.
+// grownBytes is the growth of ktsnd's memory by the flows.
 func (p *point) grownBytes() float64 { return p.median(valueMemory) - p.median(valueEmpty) }
 
 // quantile is a figure of the departure error.
 type quantile struct {
-	// name heads a column, id a chart.
+	// name is a column's title, id a chart's.
 	name, id string
 	// hundredths of a percent; 0: the largest.
 	hundredths int
@@ -108,7 +108,7 @@ var (
 	largest = quantile{"max", "departure-max", 0, func(s *stats.Summary) int64 { return s.Max }}
 )
 
-// departure is a quantile in each repetition, false when one of them has too few messages for it.
+// departure returns a quantile in each repetition, false if one of them has too few messages for it.
 func (p *point) departure(q quantile) ([]float64, bool) {
 	all := make([]float64, 0, len(p.repetitions))
 	for _, repetition := range p.repetitions {

@@ -14,7 +14,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 )
 
-// unmeasured stands in a cell for a percentile that there are too few messages for.
+// unmeasured is a cell for a percentile with too few messages.
 const unmeasured = "–"
 
 // Report implements engine.Experiment.
@@ -39,7 +39,7 @@ func (s *scale) about() string {
 		"were handed over in time.", s.Lasts)
 }
 
-// name tells a line from others.
+// name identifies a line.
 func (l *line) name() string {
 	if l.kind == byPods {
 		return "pods of one flow, each " + durationText(l.cycle)
@@ -47,7 +47,7 @@ func (l *line) name() string {
 	return "flows of one pod, each " + durationText(l.cycle)
 }
 
-// id is that of a table about the line.
+// id identifies a table about the line.
 func (l *line) id(table string) string {
 	return strings.ReplaceAll(fmt.Sprintf("%s-%s-%s", l.kind, durationText(l.cycle), table), ".", "-")
 }
@@ -131,7 +131,7 @@ func (p *point) most() string {
 	return results.Micros(int64(slices.Max(values)))
 }
 
-// late is what ktsnd counted, by reason.
+// late are ktsnd's counts, by reason.
 func (p *point) late() string {
 	var reasons []string
 	for _, name := range slices.Sorted(maps.Keys(p.repetitions[0].values)) {
@@ -145,7 +145,7 @@ func (p *point) late() string {
 	return strings.Join(reasons, ", ")
 }
 
-// stops are those by the kernel's real-time budget, where there is one.
+// stops are those by the kernel's real-time budget, if there is one.
 func (p *point) stops() string {
 	for _, repetition := range p.repetitions {
 		if _, known := repetition.values[valueStops]; !known {
@@ -167,7 +167,7 @@ func (l *line) costs() results.SectionTable {
 	return table
 }
 
-// remarks say what the ends of a line show, and what is to know of all of it.
+// remarks describe the ends of a line, and notable facts about all of it.
 func (l *line) remarks() []string {
 	var remarks []string
 	first, last := l.points[0], l.points[len(l.points)-1]

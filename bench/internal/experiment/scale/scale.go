@@ -19,22 +19,22 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/results"
 )
 
-// Name is how profiles call the experiment.
+// Name is the experiment's name in profiles.
 const Name = "scale"
 
-// scale is what ktsnd costs, and how well it keeps times, as flows and pods become more.
+// scale measures ktsnd's cost and accuracy with increasing numbers of flows and pods.
 type scale struct {
 	Cycles []load `json:"cycles"`
 	// Lasts is how long each case sends.
 	Lasts time.Duration `json:"lasts"`
 }
 
-// load is what is measured with one cycle.
+// load is measured with one cycle.
 type load struct {
 	// Cycle is the time between two messages of a flow, Lead how long before its transmit time each is handed over.
 	Cycle time.Duration `json:"cycle"`
 	Lead  time.Duration `json:"lead"`
-	// Flows of one pod, sockets of few processes; and Pods with one flow each.
+	// Flows are those of one pod, as sockets of few processes; Pods have one flow each.
 	Flows []int `json:"flows"`
 	Pods  []int `json:"pods"`
 }
@@ -49,23 +49,23 @@ func New() engine.Experiment {
 const (
 	mostFlows = 1000
 	mostPods  = 100
-	// mostMessages keeps a case small enough to be read, and kept, as a whole.
+	// mostMessages keeps a case small enough to be read and stored as a whole.
 	mostMessages = 1_000_000
-	// So many departures ktsnd keeps unless it is told otherwise, and from so many messages a second on its --pod-rate leaves a pod
-	// little or nothing to catch up with after a pause.
+	// ktsnd's default number of stored departures, and the messages per second from which on its --pod-rate leaves a
+	// pod little or no room to catch up after a pause.
 	keptDepartures, tightRate = 60_000, 50_000
 	// Below ktsnd's defaults of --slots and --pod-pending.
 	mostWaiting, mostPending = 400, 1000
-	// mostRate is as much as one process of tsnperf sends without trouble.
+	// mostRate is what one process of tsnperf sends without trouble.
 	mostRate    = 100_000
 	defaultLead = 10 * time.Millisecond
-	// backgroundOverhead is about what a case takes besides its messages, and for each pod.
+	// backgroundOverhead is the approximate duration of a case without its messages, and for each pod.
 	backgroundOverhead, podOverhead = 2500 * time.Millisecond, 40 * time.Millisecond
-	// Messages of which the departures and hand-overs are read in a second.
+	// The messages whose departures and hand-overs are read in a second.
 	readPerSecond = 300_000
 )
 
-// The kinds of cases, by what becomes more.
+// The kinds of cases, by the increasing number.
 const (
 	byFlows = "flows"
 	byPods  = "pods"
@@ -97,7 +97,7 @@ func (s *scale) Fields() map[string]engine.Field {
 	return map[string]engine.Field{
 		"cycles": engine.Mappings(&s.Cycles, "a cycle", func() load { return load{Lead: defaultLead} }, (*load).fields),
 		"lasts":  engine.Span(&s.Lasts, 500*time.Millisecond, time.Minute),
-		// What was said of one cycle only.
+		// Settings of a single cycle.
 		"flows":  ofEachCycle,
 		"pods":   ofEachCycle,
 		"period": ofEachCycle,
@@ -117,7 +117,7 @@ func (l *load) fields() map[string]engine.Field {
 	}
 }
 
-// UnmarshalJSON reads the settings of a bench. Those of an older one had a single period, and cases that name no cycle.
+// UnmarshalJSON reads the settings of a bench. Older benches had a single period, and cases without a cycle.
 func (s *scale) UnmarshalJSON(text []byte) error {
 	type settings scale
 	read := struct {
@@ -176,10 +176,10 @@ func (s *scale) checkLoad(l *load) error {
 	return nil
 }
 
-// rateOfPod is how many messages a second one pod sends.
+// rateOfPod is the messages per second of one pod.
 func rateOfPod(b *netnstarget.Background) float64 { return float64(b.FlowsPerPod) / b.Cycle.Seconds() }
 
-// checkBackground finds what there is no room for.
+// checkBackground rejects a background that is too large.
 func checkBackground(b *netnstarget.Background) error {
 	rate := rateOfPod(b)
 	waiting := int(rate * b.Lead.Seconds())
@@ -197,7 +197,7 @@ func checkBackground(b *netnstarget.Background) error {
 	return nil
 }
 
-// background is who sends in a case.
+// background is the load of a case.
 type background struct {
 	kind   string
 	number int
@@ -220,7 +220,7 @@ func (l *load) backgrounds(lasts time.Duration) []background {
 	return all
 }
 
-// durationText writes a duration as a profile does, in ASCII.
+// durationText formats a duration as in a profile, in ASCII.
 func durationText(d time.Duration) string { return strings.ReplaceAll(d.String(), "µ", "u") }
 
 // Cases implements engine.Experiment. Each has a new ktsnd, whose memory is of that case alone.
@@ -238,14 +238,14 @@ func (s *scale) Cases(*engine.Profile) []engine.Case {
 				setting.PodRate = 2 * int(rate)
 			}
 			all = append(all, engine.Case{Name: fmt.Sprintf("%s-%d-%s", background.kind, background.number, cycle), Path: results.PathDirect,
-				Of:      map[string]string{"kind": background.kind, "number": strconv.Itoa(background.number), "cycle": cycle},
-				LastsNs: lasts.Nanoseconds(), Setting: setting})
+				Parameters: map[string]string{"kind": background.kind, "number": strconv.Itoa(background.number), "cycle": cycle},
+				LastsNs:    lasts.Nanoseconds(), Setting: setting})
 		}
 	}
 	return all
 }
 
-// backgroundOf finds who sends in a case.
+// backgroundOf returns the background of a case.
 func (s *scale) backgroundOf(parameters map[string]string) (*netnstarget.Background, error) {
 	for i := range s.Cycles {
 		for _, background := range s.Cycles[i].backgrounds(s.Lasts) {
@@ -263,7 +263,7 @@ func (s *scale) Perform(ctx context.Context, on engine.Target, _ *engine.Profile
 	if !ok {
 		return nil, errors.New("experiment scale is measured between network namespaces only")
 	}
-	background, err := s.backgroundOf(current.Of)
+	background, err := s.backgroundOf(current.Parameters)
 	if err != nil {
 		return nil, err
 	}
@@ -293,7 +293,7 @@ func outcomeOf(background *netnstarget.Background, seen *netnstarget.Observed) *
 		Samples: map[string][]int64{sampleDeparted: seen.DepartureNs}}
 }
 
-// problemsOf says what became of messages that did not leave by ktsnd, or early.
+// problemsOf describes messages that ktsnd did not send, or that were early.
 func problemsOf(background *netnstarget.Background, seen *netnstarget.Observed) []string {
 	problems := []string{}
 	known := len(seen.DepartureNs) + seen.HandedOverLate

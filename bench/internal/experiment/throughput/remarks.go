@@ -10,10 +10,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/internal/testbed"
 )
 
-// A remark says no more than the figures in it: a ratio of two means has the range in which it lies, and where that includes 1
-// the remark says that no difference is shown.
+// A remark contains its figures: a ratio of two means has its range, and if that includes 1, the remark says that no
+// difference is shown.
 
-// compare has each network beside the bare link, and the tsn network beside the other overlay.
+// compare compares each network with the bare link, and the tsn network with the other overlay.
 func (r *report) compare(tests []string, value string, unit float64, unitName string) []string {
 	var remarks []string
 	for _, c := range r.groups(tests) {
@@ -41,7 +41,7 @@ func relation(ratio inference.Quotient) string {
 	return text
 }
 
-// grow says what the larger MTU brings.
+// grow describes the gain by the larger MTU.
 func (r *report) grow(tests []string, value string) []string {
 	if len(r.mtus) < 2 {
 		return nil
@@ -67,10 +67,10 @@ func (r *report) grow(tests []string, value string) []string {
 	return remarks
 }
 
-// smallest is the least share of a core that is shown.
+// smallest is the smallest share of a core that is shown.
 const smallest = 0.0001
 
-// mostOf says what each component took at most.
+// mostOf describes the largest usage of each component.
 func (r *report) mostOf(names []string) []string {
 	var remarks []string
 	for _, name := range names {

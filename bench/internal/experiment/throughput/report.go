@@ -22,16 +22,16 @@ const (
 
 var titles = map[string]string{tcp: "TCP", udp: "UDP", sctp: "SCTP", echo: "ping"}
 
-// report is the experiment with what was measured.
+// report is the experiment with its measurements.
 type report struct {
 	*Experiment
 	profile  *engine.Profile
 	measured []engine.Measured
-	// mtus are those that were measured.
+	// mtus are the measured MTUs.
 	mtus []int
 }
 
-// title is what a cell is called.
+// title is the title of a cell.
 func (c cell) title() string {
 	if c.underlay == routed {
 		return titles[c.test] + ", " + mtuText(c.mtu) + ", routed"
@@ -39,7 +39,7 @@ func (c cell) title() string {
 	return titles[c.test] + ", " + mtuText(c.mtu)
 }
 
-// Report says what the cases mean.
+// Report returns the results of the cases.
 func (e *Experiment) Report(profile *engine.Profile, measured []engine.Measured) engine.Findings {
 	r := &report{e, profile, measured, e.mtus(profile)}
 	findings := engine.Findings{}
@@ -61,7 +61,7 @@ func (e *Experiment) Report(profile *engine.Profile, measured []engine.Measured)
 	return findings
 }
 
-// transfers are the tests that iperf3 makes.
+// transfers are iperf3's tests.
 func (r *report) transfers() []string {
 	return slices.DeleteFunc(slices.Clone(r.Tests), func(test string) bool { return test == echo })
 }
@@ -70,7 +70,7 @@ func (r *report) estimate(path string, c cell, value string) (inference.Estimate
 	return testbed.Estimated(r.measured, path, c.name(), value)
 }
 
-// groups are the cells of a chart in which paths are beside each other.
+// groups are the cells of a chart in which paths are next to each other.
 func (r *report) groups(tests []string) []cell {
 	var all []cell
 	for _, test := range tests {
@@ -110,7 +110,7 @@ func (r *report) throughput(tests []string) results.Section {
 	return section
 }
 
-// aboutSCTP says how SCTP is measured, if it is.
+// aboutSCTP describes how SCTP is measured, if it is.
 func (r *report) aboutSCTP(tests []string) string {
 	if !slices.Contains(tests, sctp) {
 		return ""
@@ -139,7 +139,7 @@ func (r *report) transferTable(tests []string) results.SectionTable {
 	return table
 }
 
-// text shows a value, or that it was not measured.
+// text formats a value, or that it was not measured.
 func (r *report) text(path string, c cell, value string, unit float64, digits int) string {
 	e, ok := r.estimate(path, c, value)
 	if !ok {
@@ -159,7 +159,7 @@ func (r *report) share(path string, c cell, value string) string {
 	return percent(e.Mean)
 }
 
-// link is how a table says what is between the nodes.
+// link describes the underlay in a table.
 func (c cell) link() string {
 	if c.underlay == routed {
 		return linkText(c.mtu) + ", routed"
@@ -212,7 +212,7 @@ func (r *report) latencyTable() results.SectionTable {
 	return table
 }
 
-// processors is what was used meanwhile.
+// processors is the processor time meanwhile.
 func (r *report) processors(names []string) results.Section {
 	section := results.Section{ID: "processors", Title: "Processors meanwhile",
 		About: "Cores during the tests above: programs that belong to a network and not to the test, and all cores of the machine together, " +
@@ -235,7 +235,7 @@ func (r *report) processors(names []string) results.Section {
 	return section
 }
 
-// components are the values of cores that are not iperf3's own.
+// components are the values of cores other than iperf3's own.
 func (r *report) components() []string {
 	names := map[string]bool{}
 	for _, measurement := range r.measured {

@@ -15,20 +15,20 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/internal/testbed"
 )
 
-// The program by which SCTP is measured without the kernel's, and the largest message that it sends.
+// The program that measures SCTP without the kernel's, and its largest message.
 const (
 	sctpProgram      = "ktsn-test-sctp"
 	sctpPort         = 5202
 	mostMessageBytes = 1 << 16
 )
 
-// association is what the server of an association printed.
+// association is the output of an association's server.
 type association struct {
 	Bytes     int64 `json:"bytes"`
 	ElapsedNs int64 `json:"elapsed_ns"`
 }
 
-// associate has one association of SCTP. Its ends retry by themselves, so that the client need not wait for the server.
+// associate runs an SCTP association. Its ends retry by themselves, so the client need not wait for the server.
 func (e *Experiment) associate(ctx context.Context, near, far testbed.End, outcome *engine.Outcome) error {
 	ctx, cancel := context.WithTimeout(ctx, e.Duration+omitted+time.Minute)
 	defer cancel()
@@ -54,7 +54,7 @@ func (e *Experiment) associate(ctx context.Context, near, far testbed.End, outco
 	return err
 }
 
-// rateOf is the payload that arrived in bit/s.
+// rateOf is the received payload in bit/s.
 func rateOf(output string) (float64, error) {
 	var got association
 	if err := json.Unmarshal([]byte(output), &got); err != nil {

@@ -123,7 +123,7 @@ func (e *Experiment) Cases(profile *engine.Profile) []engine.Case {
 		}
 		for _, path := range profile.Paths {
 			all = append(all, engine.Case{Name: c.name(), Path: path, LastsNs: lasts.Nanoseconds(),
-				Of: map[string]string{"test": c.test, "mtu": strconv.Itoa(c.mtu), "underlay": c.underlay}})
+				Parameters: map[string]string{"test": c.test, "mtu": strconv.Itoa(c.mtu), "underlay": c.underlay}})
 		}
 	}
 	return all
@@ -191,16 +191,16 @@ const (
 
 // Perform performs one test.
 func (e *Experiment) Perform(ctx context.Context, target engine.Target, _ *engine.Profile, c *engine.Case) (*engine.Outcome, error) {
-	here, err := testbed.Of(target)
+	here, err := testbed.From(target)
 	if err != nil {
 		return nil, err
 	}
-	mtu, err := strconv.Atoi(c.Of["mtu"])
+	mtu, err := strconv.Atoi(c.Parameters["mtu"])
 	if err != nil {
 		return nil, err
 	}
 	if router, ok := here.(testbed.Router); ok {
-		router.Route(c.Of["underlay"] == routed)
+		router.Route(c.Parameters["underlay"] == routed)
 	}
 	near, far, err := here.Ends(ctx, c.Path, mtu, 1)
 	if err != nil {
@@ -211,7 +211,7 @@ func (e *Experiment) Perform(ctx context.Context, target engine.Target, _ *engin
 		outcome.Values[valueMTU] = float64(mtu)
 	}
 	err = testbed.Observe(ctx, here, outcome, func() error {
-		switch test := c.Of["test"]; test {
+		switch test := c.Parameters["test"]; test {
 		case echo:
 			return e.ping(ctx, near, far[0], outcome)
 		case sctp:
