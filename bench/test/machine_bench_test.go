@@ -32,7 +32,7 @@ assert:
   - guest-vhost.guest-load.request_error_ns.min >= -guest-vhost.guest-load.clock_error_ns.talker
 `
 
-func TestBenchWithGuests(t *testing.T) {
+func TestGuestsInBench(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)

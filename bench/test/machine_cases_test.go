@@ -33,7 +33,7 @@ warm-up: 0
 samplers: on
 `
 
-func TestGuestCases(t *testing.T) {
+func TestGuestsInCases(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
