@@ -14,7 +14,6 @@ import (
 	"syscall"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/linkwait"
-	"github.com/kubernetsn/kubernetsn/internal/shared/linkfile"
 	"github.com/kubernetsn/kubernetsn/internal/shared/version"
 )
 
@@ -45,7 +44,7 @@ func main() {
 func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("ktsn-wait", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	dir, which := flags.String("dir", linkfile.PodFolder, ""), flags.Bool("version", false, "")
+	dir, which := flags.String("dir", linkwait.PodFolder, ""), flags.Bool("version", false, "")
 	err := flags.Parse(arguments)
 	switch {
 	case errors.Is(err, flag.ErrHelp):

@@ -22,7 +22,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
-	"github.com/kubernetsn/kubernetsn/internal/shared/linkfile"
+	"github.com/kubernetsn/kubernetsn/internal/node/linkwait"
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
@@ -64,11 +64,11 @@ func TestAgentsPlugLink(t *testing.T) {
 
 func checkNotified(t *testing.T, p *pod, interfaceName, peer string) {
 	t.Helper()
-	path := filepath.Join(p.node.podDir(p.uid), linkfile.Folder, interfaceName)
+	path := filepath.Join(p.node.podDir(p.uid), linkwait.Folder, interfaceName)
 	eventually(t, path+" is there", func() bool { _, err := os.Stat(path); return err == nil })
 	text, err := os.ReadFile(path)
 	must(t, err)
-	var written linkfile.Link
+	var written linkwait.Link
 	must(t, json.Unmarshal(text, &written))
 	if written.Interface != interfaceName || written.Service != "shop" || written.Peer.Addresses[0].String() != peer || written.MTU != 1450 {
 		t.Errorf("the pod is notified of %s", text)
@@ -160,9 +160,9 @@ func TestLinkMTUAbovePathIsReported(t *testing.T) {
 		return saysMTU(condition.Message)
 	})
 	// The client's containers do not start, and ktsn-wait logs the reason.
-	files := filepath.Join(client.node.podDir(client.uid), linkfile.Folder, "up0")
+	files := filepath.Join(client.node.podDir(client.uid), linkwait.Folder, "up0")
 	eventually(t, "the waiting pod is told both numbers", func() bool {
-		text, err := os.ReadFile(files + linkfile.Waiting)
+		text, err := os.ReadFile(files + linkwait.Waiting)
 		return err == nil && saysMTU(string(text))
 	})
 	if _, err := os.Stat(files); err == nil {
@@ -257,7 +257,7 @@ func TestLinkNameConflictIsReported(t *testing.T) {
 	eventually(t, "the interface is named", func() bool {
 		return strings.Contains(lab.awaitCondition(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionFalse).Message, want)
 	})
-	file := filepath.Join(client.node.podDir(client.uid), linkfile.Folder, "up0"+linkfile.Waiting)
+	file := filepath.Join(client.node.podDir(client.uid), linkwait.Folder, "up0"+linkwait.Waiting)
 	eventually(t, "the waiting pod is told", func() bool {
 		text, err := os.ReadFile(file)
 		return err == nil && strings.Contains(string(text), "link to service shop: not plugged: ") && strings.Contains(string(text), want)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package linkwait is ktsn-wait: it waits, in a container of a pod, for the files by which ktsn-agent says that links are up.
+// Package linkwait implements ktsn-wait: it waits, in a container of a pod, for the files that ktsn-agent writes when links are up.
 package linkwait
 
 import (
@@ -14,8 +14,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-
-	"github.com/kubernetsn/kubernetsn/internal/shared/linkfile"
 )
 
 // The files are looked for every pollInterval where the kernel does not report changes, else every watchInterval: filesystems in
@@ -82,7 +80,7 @@ func (w *waiting) wait(ctx context.Context, interfaces []string, ticks <-chan ti
 type waiting struct {
 	dir string
 	out io.Writer
-	// told is nil where the kernel does not tell of changes.
+	// watch is nil if the kernel does not report changes.
 	watch      *watch
 	reported   map[string]string
 	reportedAt map[string]time.Time
@@ -101,7 +99,7 @@ func (w *waiting) check(name string, now time.Time) bool {
 
 // upReport describes a link that is up.
 func upReport(text []byte) string {
-	var link linkfile.Link
+	var link Link
 	if json.Unmarshal(text, &link) != nil || len(link.Peer.Addresses) == 0 {
 		return "up"
 	}
@@ -114,7 +112,7 @@ func (w *waiting) reason(name string, err error) string {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Sprintf("its file cannot be read: %v", err)
 	}
-	file, err := os.Open(filepath.Join(w.dir, name+linkfile.Waiting))
+	file, err := os.Open(filepath.Join(w.dir, name+Waiting))
 	if err == nil {
 		defer file.Close()
 		text, err := io.ReadAll(io.LimitReader(file, maxReasonBytes))
@@ -122,7 +120,7 @@ func (w *waiting) reason(name string, err error) string {
 			return "waiting: " + sentence
 		}
 	}
-	return "waiting: nobody has made a link yet; the conditions and events of its TSNService and of this pod say why"
+	return "waiting: there is no link yet; the conditions and events of its TSNService and of this pod say why"
 }
 
 func (w *waiting) report(name, sentence string, now time.Time) {

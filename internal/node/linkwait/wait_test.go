@@ -63,7 +63,7 @@ func TestWait(t *testing.T) {
 	out := &text{}
 	ended := make(chan error, 1)
 	go func() { ended <- Wait(t.Context(), dir, []string{"up0", "up1"}, out) }()
-	await(t, out, "up1: waiting: nobody has made a link yet")
+	await(t, out, "up1: waiting: there is no link yet")
 	write(t, filepath.Join(dir, "up1.waiting"), "link to service shop: not plugged: no sandbox\n")
 	await(t, out, "up1: waiting: link to service shop: not plugged: no sandbox\n")
 	write(t, filepath.Join(dir, "up0"), `{"interface":"up0","service":"shop","addresses":["10.200.5.0/31"],"peer":{"addresses":["10.200.5.1"],"namespace":"default","pod":"b"},"mtu":1450}`)
@@ -82,7 +82,7 @@ func TestWait(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatalf("it goes on: %s", out)
 	}
-	if count := strings.Count(out.String(), "nobody has made a link yet"); count != 2 {
+	if count := strings.Count(out.String(), "there is no link yet"); count != 2 {
 		t.Errorf("it said %d times that nobody has made the two links", count)
 	}
 }
@@ -148,7 +148,7 @@ func TestWatch(t *testing.T) {
 			}
 			out, ended := begin(t, dir, true, nil, "up0", "up1")
 			if name != "that are there from the beginning" {
-				await(t, out, "up1: waiting: nobody has made a link yet")
+				await(t, out, "up1: waiting: there is no link yet")
 			}
 			if name == "in a folder that is made anew" {
 				if err := os.Remove(dir); err != nil {
@@ -166,7 +166,7 @@ func TestWatch(t *testing.T) {
 func TestPollWithoutWatch(t *testing.T) {
 	dir, ticks := filepath.Join(t.TempDir(), "links"), make(chan time.Time)
 	out, ended := begin(t, dir, false, ticks, "up0")
-	await(t, out, "up0: waiting: nobody has made a link yet")
+	await(t, out, "up0: waiting: there is no link yet")
 	write(t, filepath.Join(dir, "up0"), "{}")
 	ticks <- time.Time{}
 	checkEnds(t, out, ended)

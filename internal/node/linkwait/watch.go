@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watch tells of changes in a folder, by the kernel's inotify. The folder may be made later, and anew: its parent is watched as well.
+// watch reports changes in a folder through inotify. The folder may be created later or again, so its parent is watched as well.
 type watch struct {
 	dir  string
 	file *os.File
-	// changed has an element when something has changed since it was taken.
+	// changed has an element if something has changed since it was read.
 	changed chan struct{}
 }
 
@@ -24,7 +24,7 @@ const (
 	inParent = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_ONLYDIR
 )
 
-// newWatch begins to watch. It fails where the kernel has no inotify, or no more of it for this user.
+// newWatch starts watching. It fails if the kernel has no inotify or the user's limit is reached.
 func newWatch(dir string) (*watch, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -39,8 +39,8 @@ func newWatch(dir string) (*watch, error) {
 	return w, nil
 }
 
-// follow watches what there is of the folder and its parent now. To watch anew what is watched changes nothing. It is called before files
-// are looked for, so that a file that comes between is told of.
+// follow watches the folder, or its parent if the folder does not exist. Repeating it changes nothing. It must be called before the
+// files are read, so that a file that is created in between is reported.
 func (w *watch) follow() error {
 	errDir := w.add(w.dir, inFolder|unix.IN_ONLYDIR)
 	if errDir == nil {
@@ -49,7 +49,7 @@ func (w *watch) follow() error {
 	if err := w.add(filepath.Dir(w.dir), inParent); err != nil {
 		return err
 	}
-	// It may have come just before its parent was watched.
+	// The folder may have been created just before its parent was watched.
 	_ = w.add(w.dir, inFolder|unix.IN_ONLYDIR)
 	return nil
 }
@@ -69,7 +69,7 @@ func (w *watch) add(path string, mask uint32) error {
 	return nil
 }
 
-// read goes on until the watch is closed. What has changed does not matter: all files are looked for again.
+// read runs until the watch is closed. The content of events does not matter, because the caller reads all files again.
 func (w *watch) read() {
 	events := make([]byte, 4096)
 	for {
@@ -78,7 +78,7 @@ func (w *watch) read() {
 		}
 		select {
 		case w.changed <- struct{}{}:
-		default: // told already
+		default: // reported already
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/linkfile"
+	"github.com/kubernetsn/kubernetsn/internal/node/linkwait"
 )
 
 // Files describe links to applications of pods: the folder links in a pod's folder, which is /run/ktsn/links in the
@@ -23,7 +23,7 @@ type Files struct {
 }
 
 // WriteLink describes a link that has been up.
-func (f *Files) WriteLink(uid string, link *linkfile.Link) error {
+func (f *Files) WriteLink(uid string, link *linkwait.Link) error {
 	text, err := json.Marshal(link)
 	if err != nil {
 		return fmt.Errorf("write the pod's link file: %w", err)
@@ -31,21 +31,21 @@ func (f *Files) WriteLink(uid string, link *linkfile.Link) error {
 	if err := f.writeFile(uid, link.Interface, append(text, '\n')); err != nil {
 		return err
 	}
-	return f.removeFile(uid, link.Interface+linkfile.Waiting)
+	return f.removeFile(uid, link.Interface+linkwait.Waiting)
 }
 
 // WriteWaiting writes why a link has not been up yet.
 func (f *Files) WriteWaiting(uid, interfaceName, message string) error {
-	return f.writeFile(uid, interfaceName+linkfile.Waiting, []byte(message+"\n"))
+	return f.writeFile(uid, interfaceName+linkwait.Waiting, []byte(message+"\n"))
 }
 
 // Remove removes the files of a link.
 func (f *Files) Remove(uid, interfaceName string) error {
-	return errors.Join(f.removeFile(uid, interfaceName), f.removeFile(uid, interfaceName+linkfile.Waiting))
+	return errors.Join(f.removeFile(uid, interfaceName), f.removeFile(uid, interfaceName+linkwait.Waiting))
 }
 
 func (f *Files) path(uid, name string) string {
-	return filepath.Join(f.PodDir(uid), linkfile.Folder, name)
+	return filepath.Join(f.PodDir(uid), linkwait.Folder, name)
 }
 
 // writeFile atomically writes a file that all users of the pod can read. A pod without a folder has no volume: nobody
@@ -93,8 +93,8 @@ func ignoreMissing(err error) error {
 }
 
 // linkFile returns the description of the link for the application of this end.
-func (s *side) linkFile(mtu int) *linkfile.Link {
-	link := &linkfile.Link{Interface: s.end.Interface, Service: s.link.Spec.Service, Addresses: s.end.Addresses, MTU: mtu}
+func (s *side) linkFile(mtu int) *linkwait.Link {
+	link := &linkwait.Link{Interface: s.end.Interface, Service: s.link.Spec.Service, Addresses: s.end.Addresses, MTU: mtu}
 	for _, text := range s.otherEnd.Addresses {
 		if prefix, err := netip.ParsePrefix(text); err == nil {
 			link.Peer.Addresses = append(link.Peer.Addresses, prefix.Addr())

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package linkfile defines the files by which ktsn-agent reports links to the containers of a pod, in a mounted folder.
-//
-//	/run/ktsn/links/IFNAME           the link was up: a Link in JSON
-//	/run/ktsn/links/IFNAME.waiting   the link was not up yet: a message with the reason
-package linkfile
+package linkwait
 
 import "net/netip"
 
+// ktsn-agent writes the state of a pod's links to files in a folder that the pod's containers have mounted:
+//
+//	/run/ktsn/links/IFNAME           the link was up once; a Link in JSON
+//	/run/ktsn/links/IFNAME.waiting   it was not up yet; a message that says what is missing
 const (
-	// Folder is the name of the folder in the pod's folder.
+	// Folder is the name of the folder of these files in the pod's folder.
 	Folder = "links"
-	// PodFolder is its path in containers.
+	// PodFolder is the path of the folder in containers.
 	PodFolder = "/run/ktsn/" + Folder
-	// Waiting is the suffix of the file of a link that was not up yet.
+	// Waiting is the suffix of the file that says what is missing.
 	Waiting = ".waiting"
 )
 
@@ -28,7 +28,7 @@ type Link struct {
 	MTU int `json:"mtu"`
 }
 
-// Peer is the other end.
+// Peer is the other end of a link.
 type Peer struct {
 	Addresses []netip.Addr `json:"addresses"`
 	Cluster   string       `json:"cluster,omitempty"`
