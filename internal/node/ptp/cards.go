@@ -6,8 +6,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/clock/phc"
 )
 
-// cards publishes how far the clocks of the network cards are from the system's, for who watches the clock without the privilege to open
-// them.
+// cards publishes the offsets of the network cards' clocks from the system's, for ktsn-agent, which may not open them.
 type cards struct {
 	folder string
 	names  []string
@@ -18,18 +17,18 @@ type cards struct {
 	complaints map[string]string
 }
 
-// cardsOf are those that stamp; none in software.
+// cardsOf returns the cards that stamp messages; none with software time stamps.
 func (r *Runner) cardsOf(stamping Stamping) *cards {
-	made := &cards{folder: r.RunDir, open: r.Card, say: r.say, opened: map[string]phc.Device{}, complaints: map[string]string{}}
+	result := &cards{folder: r.RunDir, open: r.Card, say: r.say, opened: map[string]phc.Device{}, complaints: map[string]string{}}
 	if stamping.Hardware {
 		for _, device := range stamping.Devices {
-			made.names = append(made.names, device.Name)
+			result.names = append(result.names, device.Name)
 		}
 	}
-	return made
+	return result
 }
 
-// publish reads all and publishes. What cannot be read is said once.
+// publish reads and publishes all clocks. It reports an error once.
 func (c *cards) publish() {
 	for _, name := range c.names {
 		complaint := ""
@@ -37,7 +36,7 @@ func (c *cards) publish() {
 			complaint = err.Error()
 		}
 		if complaint != c.complaints[name] && complaint != "" {
-			c.say("who watches the clock does not hear of " + name + ": " + complaint)
+			c.say("the clock of " + name + " is not published: " + complaint)
 		}
 		c.complaints[name] = complaint
 	}
@@ -61,7 +60,7 @@ func (c *cards) publishOne(name string) error {
 	return phc.Publish(c.folder, name, reading)
 }
 
-// close leaves nothing.
+// close closes the clocks and removes what was published.
 func (c *cards) close() {
 	for _, card := range c.opened {
 		card.Close()

@@ -27,14 +27,14 @@ func (s simulatedCard) Compare() (phc.Reading, error) {
 func (simulatedCard) Close() {}
 
 func TestClocksOfCardsArePublishedWhileTheProgramsRun(t *testing.T) {
-	runner, said, _ := simulated(t, "--device eth1")
+	runner, messages, _ := simulated(t, "--device eth1")
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- runner.Run(ctx) }()
 	await(t, filepath.Join(runner.RunDir, "card-eth1"))
 	reading, err := phc.Published(runner.RunDir, "eth1").Compare()
 	if err != nil || reading.Ahead != 250 || reading.Exact < 10 {
-		t.Errorf("published is %+v, %v; it said %s", reading, err, said)
+		t.Errorf("published is %+v, %v; it said %s", reading, err, messages)
 	}
 	cancel()
 	select {
@@ -51,27 +51,27 @@ func TestClocksOfCardsArePublishedWhileTheProgramsRun(t *testing.T) {
 }
 
 func TestACardThatCannotBeReadIsSaidOnce(t *testing.T) {
-	var said []string
+	var messages []string
 	broken := true
-	made := &cards{folder: t.TempDir(), names: []string{"eth1", "eth2"}, say: func(sentence string) { said = append(said, sentence) },
+	reading := &cards{folder: t.TempDir(), names: []string{"eth1", "eth2"}, say: func(sentence string) { messages = append(messages, sentence) },
 		opened: map[string]phc.Device{}, complaints: map[string]string{}}
-	made.open = func(name string) (phc.Device, error) {
+	reading.open = func(name string) (phc.Device, error) {
 		if name == "eth2" {
 			return nil, errors.New("not permitted")
 		}
 		return simulatedCard{broken}, nil
 	}
 	for range 3 {
-		made.publish()
+		reading.publish()
 	}
-	want := []string{"who watches the clock does not hear of eth1: it is gone", "who watches the clock does not hear of eth2: not permitted"}
-	if !slices.Equal(said, want) {
-		t.Errorf("it said %q, want %q", said, want)
+	want := []string{"the clock of eth1 is not published: it is gone", "the clock of eth2 is not published: not permitted"}
+	if !slices.Equal(messages, want) {
+		t.Errorf("it said %q, want %q", messages, want)
 	}
 	broken = false
-	made.publish()
-	if _, err := os.Stat(filepath.Join(made.folder, "card-eth1")); err != nil {
+	reading.publish()
+	if _, err := os.Stat(filepath.Join(reading.folder, "card-eth1")); err != nil {
 		t.Errorf("what can be read again is not published: %v", err)
 	}
-	made.close()
+	reading.close()
 }

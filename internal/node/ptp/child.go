@@ -14,20 +14,20 @@ import (
 	"time"
 )
 
-// endPatience is how long a program may take to end when it is told to.
+// endPatience limits the wait for a program after SIGTERM.
 const endPatience = 3 * time.Second
 
-// child is a program that was started. What it says is passed on line by line.
+// child is a program that was started. Its output is passed on line by line.
 type child struct {
 	name    string
 	command *exec.Cmd
-	// ended is closed when it has ended and was waited for; err says how then.
-	ended chan struct{}
-	err   error
-	said  *lines
+	// ended is closed when it has ended and was reaped. err is valid then.
+	ended  chan struct{}
+	err    error
+	output *lines
 }
 
-// lines passes on lines of several programs, and remembers the last one of each.
+// lines passes on a program's lines and keeps the last one.
 type lines struct {
 	to    *sync.Mutex
 	out   io.Writer
@@ -47,7 +47,7 @@ func (l *lines) read(from io.Reader) {
 		fmt.Fprintln(l.out, scanner.Text())
 		l.to.Unlock()
 	}
-	// A line that is too long for a log is not worth the program's end, which a closed pipe would be.
+	// After a line that is too long, keep reading: a closed pipe would end the program.
 	_, _ = io.Copy(io.Discard, from)
 }
 
@@ -57,55 +57,55 @@ func (l *lines) lastLine() string {
 	return l.last
 }
 
-// startChild starts a program. It must be called by a goroutine that keeps its thread until the program has ended: the kernel
-// ends the program with the thread, so that nobody sets the clock when this program is killed.
+// startChild starts a program. The calling goroutine must keep its thread until the program has ended: the kernel ends the program
+// with the thread, so that no program sets the clock after this one is killed.
 func startChild(path string, arguments []string, out io.Writer, mutex *sync.Mutex) (*child, error) {
-	made := &child{name: filepath.Base(path), command: exec.Command(path, arguments...), ended: make(chan struct{}), said: &lines{to: mutex, out: out}}
-	made.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	started := &child{name: filepath.Base(path), command: exec.Command(path, arguments...), ended: make(chan struct{}), output: &lines{to: mutex, out: out}}
+	started.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	reader, writer := io.Pipe()
-	made.command.Stdout, made.command.Stderr = writer, writer
-	if err := made.command.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", made.name, err)
+	started.command.Stdout, started.command.Stderr = writer, writer
+	if err := started.command.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", started.name, err)
 	}
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		made.said.read(reader)
+		started.output.read(reader)
 	}()
 	go func() {
-		defer close(made.ended)
-		made.err = made.command.Wait()
+		defer close(started.ended)
+		started.err = started.command.Wait()
 		_ = writer.Close()
 		<-read
 	}()
-	return made, nil
+	return started, nil
 }
 
-// firstToEnd has each program when it has ended. Nothing waits for who does not read it.
+// firstToEnd returns a channel that gets each program when it has ended. The channel never blocks a sender.
 func firstToEnd(programs []*child) <-chan *child {
 	ended := make(chan *child, len(programs))
-	for _, one := range programs {
+	for _, program := range programs {
 		go func() {
-			<-one.ended
-			ended <- one
+			<-program.ended
+			ended <- program
 		}()
 	}
 	return ended
 }
 
-// why says how it ended.
+// why describes how the program ended.
 func (c *child) why() string {
 	how := "with status 0"
 	if c.err != nil {
 		how = c.err.Error()
 	}
-	if last := c.said.lastLine(); last != "" {
+	if last := c.output.lastLine(); last != "" {
 		return fmt.Sprintf("%s ended by itself (%s); it said last: %s", c.name, how, last)
 	}
 	return fmt.Sprintf("%s ended by itself (%s)", c.name, how)
 }
 
-// end ends it, first politely, and waits until it has ended.
+// end ends the program by SIGTERM, then SIGKILL, and waits for its end.
 func (c *child) end(ctx context.Context) {
 	_ = c.command.Process.Signal(syscall.SIGTERM)
 	ctx, cancel := context.WithTimeout(ctx, endPatience)

@@ -25,13 +25,13 @@ type Port struct {
 // gptpDestination is the group address of IEEE 802.1AS, which no bridge forwards.
 const gptpDestination = "01:80:C2:00:00:0E"
 
-// applicationClass is the clockClass of IEEE 1588 (table 4) of a clock whose time is that of an application: role grandmaster says that the
-// domain has this node's time, whoever keeps it. Classes 6 and 7 would claim a primary reference such as GNSS, 193 that one was lost, and
-// 248 is everybody's, with which nobody can tell a grandmaster from a node that has lost its own. How exact it is, only who keeps it
-// knows: clockAccuracy stays unknown.
+// applicationClass is the clockClass of IEEE 1588 (table 4) of a clock with an application-specific time: with RoleGrandmaster the
+// domain gets this node's time, whichever program keeps it. Classes 6 and 7 would claim a primary reference such as GNSS, 193 the loss of
+// one, and 248 is the default, which does not distinguish a grandmaster from a node that has lost its own. The accuracy is known only to
+// the program that keeps the clock, so clockAccuracy stays unknown.
 const applicationClass = 13
 
-// Config makes the configuration of ptp4l. What has ptp4l's own default is left out.
+// Config returns the configuration of ptp4l, without values that are ptp4l's defaults.
 func (o *Options) Config(stamping Stamping) *Config {
 	config := &Config{}
 	if o.Profile == ProfileGPTP {
@@ -47,7 +47,7 @@ func (o *Options) Config(stamping Stamping) *Config {
 	set(o.Servo != "pi", "clock_servo", o.Servo)
 	set(!stamping.Hardware, "time_stamping", StampSoftware)
 	set(stamping.Hardware && len(stamping.oneOfEachClock()) > 1, "boundary_clock_jbod", "1")
-	// A grandmaster's clock is somebody else's: with software stamps it would be ptp4l's to set if it came to follow.
+	// Another program keeps a grandmaster's clock. With software stamps ptp4l would set it if it became a follower.
 	set(o.FreeRunning || (o.Role == RoleGrandmaster && !stamping.Hardware), "free_running", "1")
 	set(o.Role == RoleGrandmaster, "clockClass", strconv.Itoa(applicationClass))
 	set(o.UTCOffset != 0 && o.UTCOffset != CurrentUTCOffset, "utc_offset", strconv.Itoa(o.UTCOffset))
@@ -64,7 +64,7 @@ func (o *Options) Config(stamping Stamping) *Config {
 	return config
 }
 
-// default1588 has the options of the default profile that differ from ptp4l's defaults, which are those of the profile.
+// default1588 returns the options that differ from the default profile, whose values are ptp4l's defaults.
 func (o *Options) default1588() []Setting {
 	var global []Setting
 	set := func(when bool, name, value string) {
@@ -73,7 +73,7 @@ func (o *Options) default1588() []Setting {
 		}
 	}
 	set(o.onlyFollows(), "slaveOnly", "1")
-	// Before end stations, whose priority is 128, and behind a clock of which somebody says so.
+	// Better than end stations with priority 128, and worse than a clock with an explicit lower value.
 	first := 128
 	if o.Role == RoleSwitch {
 		first = 127
@@ -89,7 +89,7 @@ func (o *Options) default1588() []Setting {
 	return global
 }
 
-// delayInterval is the option for how often the delay is measured.
+// delayInterval returns the name of the option for the interval of delay measurements.
 func (o *Options) delayInterval() string {
 	if o.Delay == "P2P" || o.Profile == ProfileGPTP {
 		return "logMinPdelayReqInterval"
@@ -97,9 +97,9 @@ func (o *Options) delayInterval() string {
 	return "logMinDelayReqInterval"
 }
 
-// gptp has the options of IEEE 802.1AS.
+// gptp returns the options of IEEE 802.1AS.
 func (o *Options) gptp(stamping Stamping) []Setting {
-	// IEEE 802.1AS-2020, 8.6.2.1: 246 for infrastructure, 248 for fixed end stations, 255 for who cannot be grandmaster.
+	// IEEE 802.1AS-2020, 8.6.2.1: 246 for infrastructure, 248 for fixed end stations, 255 for stations that are not grandmaster-capable.
 	capable, first := "1", 248
 	switch {
 	case o.onlyFollows():
@@ -116,7 +116,7 @@ func (o *Options) gptp(stamping Stamping) []Setting {
 		global = append(global, Setting{o.delayInterval(), number(o.LogDelay, 0)})
 	}
 	global = append(global, Setting{"syncReceiptTimeout", "3"})
-	// Software does not measure a delay below 800 ns, and a neighbour with more would not count as one of 802.1AS.
+	// Software measures delays above 800 ns, with which a neighbour would not count as capable of 802.1AS.
 	if stamping.Hardware {
 		global = append(global, Setting{"neighborPropDelayThresh", "800"})
 	}
@@ -125,8 +125,8 @@ func (o *Options) gptp(stamping Stamping) []Setting {
 		Setting{"network_transport", TransportL2}, Setting{"delay_mechanism", "P2P"})
 }
 
-// port has the options of each interface. The number of the standard (transportSpecific) is among them, and not among those of all
-// ports: ptp4l's socket for management would get it, too, and answer only to who knows it.
+// port returns the options of each interface. transportSpecific is not a global option: then ptp4l's management socket would require
+// it in requests as well.
 func (o *Options) port() []Setting {
 	var settings []Setting
 	if o.Profile == ProfileGPTP {
@@ -152,7 +152,7 @@ func either(given, otherwise string) string {
 	return otherwise
 }
 
-// Write writes the configuration as ptp4l reads it.
+// Write writes the configuration in ptp4l's format.
 func (c *Config) Write(to io.Writer) error {
 	var text strings.Builder
 	section(&text, "global", c.Global)

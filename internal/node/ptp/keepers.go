@@ -12,18 +12,17 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/clock/masters"
 )
 
-// refuseKeepers refuses a second master of the clock. Who only serves has another one that keeps its clock; two programs of
-// linuxptp are too many there, too. It takes the privileges to read other processes' configurations: where they are missing, one of which
-// that leaves a doubt is refused.
+// refuseKeepers fails if another program keeps the clock. With RoleGrandmaster it fails only for programs of linuxptp. It needs the
+// privileges to read other processes' configurations. A program whose configuration cannot be read is refused if it may keep the clock.
 func (o *Options) refuseKeepers(proc string) error {
 	if o.FreeRunning {
 		return nil
 	}
-	found, err := masters.Find(proc)
+	keepers, err := masters.Find(proc)
 	if err != nil {
 		return err
 	}
-	for _, master := range found {
+	for _, master := range keepers {
 		if o.Role == RoleGrandmaster && master.Program != "ptp4l" && master.Program != "phc2sys" {
 			continue
 		}
@@ -37,10 +36,10 @@ func (o *Options) refuseKeepers(proc string) error {
 	return nil
 }
 
-// lockFolder makes sure that this is the only instance with that folder. The lock ends with the file, or with the program.
+// lockFolder fails if another instance uses the folder. The lock ends with the file or the program.
 func lockFolder(folder string) (*os.File, error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return nil, fmt.Errorf("make the folder of ptp4l's socket: %w", err)
+		return nil, fmt.Errorf("create the folder of ptp4l's socket: %w", err)
 	}
 	opened, err := os.Open(folder)
 	if err != nil {
@@ -58,7 +57,7 @@ func lockFolder(folder string) (*os.File, error) {
 	return nil, fmt.Errorf("lock %s: %w", folder, err)
 }
 
-// clearSocket removes a socket that nobody serves any more, and refuses one that somebody does.
+// clearSocket removes a socket that no process serves. It fails if a process serves it.
 func clearSocket(path string) error {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

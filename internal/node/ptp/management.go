@@ -48,7 +48,7 @@ const askerName = "ktsn-ptp."
 // Management is a connection to the management socket of a ptp4l. Only one goroutine may use it at a time.
 type Management struct {
 	connection *net.UnixConn
-	own        string
+	path       string
 	domain     uint8
 	sequence   uint16
 }
@@ -59,19 +59,19 @@ func DialManagement(socket string, domain int) (*Management, error) {
 		return nil, fmt.Errorf("no ptp4l serves this node: %w", err)
 	}
 	// A process ID would not be unique: another goroutine may ask too, and a process of another PID namespace may have the same.
-	own := filepath.Join(filepath.Dir(socket), askerName+rand.Text()[:8])
-	connection, err := net.DialUnix("unixgram", &net.UnixAddr{Name: own, Net: "unixgram"}, &net.UnixAddr{Name: socket, Net: "unixgram"})
+	path := filepath.Join(filepath.Dir(socket), askerName+rand.Text()[:8])
+	connection, err := net.DialUnix("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"}, &net.UnixAddr{Name: socket, Net: "unixgram"})
 	if err != nil {
-		_ = os.Remove(own)
+		_ = os.Remove(path)
 		return nil, fmt.Errorf("reach ptp4l: %w", err)
 	}
-	return &Management{connection: connection, own: own, domain: uint8(domain)}, nil //nolint:gosec // checked before
+	return &Management{connection: connection, path: path, domain: uint8(domain)}, nil //nolint:gosec // checked before
 }
 
 // Close closes the socket and removes its name.
 func (m *Management) Close() error {
 	err := m.connection.Close()
-	if gone := os.Remove(m.own); gone != nil && !errors.Is(gone, os.ErrNotExist) {
+	if gone := os.Remove(m.path); gone != nil && !errors.Is(gone, os.ErrNotExist) {
 		err = errors.Join(err, gone)
 	}
 	return err

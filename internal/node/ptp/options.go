@@ -29,15 +29,15 @@ const (
 	RoleSender = "sender"
 	// RoleReceiver only follows.
 	RoleReceiver = "receiver"
-	// RoleSwitch is as RoleSender, but goes before the others where none is better.
+	// RoleSwitch is like RoleSender with a higher priority among equal clocks.
 	RoleSwitch = "switch"
-	// RoleGuest is a virtual machine with a network card of its own. It only follows.
+	// RoleGuest is a virtual machine with its own network card. It only follows.
 	RoleGuest = "guest"
-	// RoleGrandmaster only serves. Its clock is kept by somebody else, such as by NTP.
+	// RoleGrandmaster only serves. Another program, such as chronyd, keeps its clock.
 	RoleGrandmaster = "grandmaster"
 )
 
-// How messages are stamped.
+// Kinds of time stamps.
 const (
 	StampAuto     = "auto"
 	StampHardware = "hardware"
@@ -50,19 +50,19 @@ const CurrentUTCOffset = 37
 // Setting is an option of ptp4l.
 type Setting struct{ Name, Value string }
 
-// Options say how a node's clock is kept.
+// Options configure how a node's clock is kept.
 type Options struct {
 	Devices                  []string
 	Profile, Role, Transport string
 	Delay, Servo, Stamping   string
 	Domain                   int
-	// UTCOffset is what this node announces as TAI - UTC when it is grandmaster; 0: it does not know.
+	// UTCOffset is TAI - UTC in seconds that this node announces as grandmaster; 0: unknown.
 	UTCOffset int
-	// FreeRunning : nobody sets the clock; offsets are only measured.
+	// FreeRunning: offsets are only measured; no program sets the clock.
 	FreeRunning bool
-	// Those that are nil are the profile's or the role's.
+	// Nil stands for the default of the profile or role.
 	Priority1, Priority2, LogSync, LogAnnounce, LogDelay *int
-	// Extra are further options of ptp4l, which go before those of profile and role.
+	// Extra are further options of ptp4l, which override those of profile and role.
 	Extra []Setting
 }
 
@@ -74,13 +74,13 @@ func (o *Options) Register(flags *flag.FlagSet) {
 	})
 	flags.StringVar(&o.Profile, "profile", ProfileDefault, "`PROFILE` of PTP: 1588 (the default profile) or gptp (IEEE 802.1AS)")
 	flags.StringVar(&o.Role, "role", RoleSender, "`ROLE` of this node: sender (follows, may become grandmaster), receiver (only follows), switch (as sender, "+
-		"but goes before), guest (a virtual machine with a network card of its own; only follows) or grandmaster (only serves; somebody else keeps its clock)")
+		"but goes before), guest (a virtual machine with a network card of its own; only follows) or grandmaster (only serves; another program keeps its clock)")
 	flags.StringVar(&o.Transport, "transport", "", "`TRANSPORT`, L2 or UDPv4 (default: UDPv4, with gptp L2)")
 	flags.IntVar(&o.Domain, "domain", 0, "`NUMBER` of the PTP domain, 0 to 127")
 	flags.StringVar(&o.Delay, "delay-mechanism", "", "`MECHANISM`, E2E or P2P (default: E2E, with gptp P2P)")
 	flags.StringVar(&o.Servo, "servo", "pi", "`SERVO`, pi or linreg")
 	flags.StringVar(&o.Stamping, "time-stamping", StampAuto, "`KIND` of time stamps: hardware, software, or auto: hardware where all devices have it")
-	for _, one := range []struct {
+	for _, option := range []struct {
 		name, about string
 		to          **int
 	}{
@@ -90,20 +90,20 @@ func (o *Options) Register(flags *flag.FlagSet) {
 		{"log-announce-interval", "`EXPONENT` of 2: seconds between two Announce messages (default: 1, with gptp 0)", &o.LogAnnounce},
 		{"log-delay-interval", "`EXPONENT` of 2: seconds between two measurements of the delay (default: 0)", &o.LogDelay},
 	} {
-		flags.Func(one.name, one.about, func(text string) error {
+		flags.Func(option.name, option.about, func(text string) error {
 			number, err := strconv.Atoi(text)
 			if err != nil {
 				return fmt.Errorf("%q is no whole number", text)
 			}
-			*one.to = &number
+			*option.to = &number
 			return nil
 		})
 	}
 	flags.IntVar(&o.UTCOffset, "utc-offset", CurrentUTCOffset, "`SECONDS` of TAI - UTC that this node announces as grandmaster; 0: it does not know them")
 	flags.BoolVar(&o.FreeRunning, "free-running", false, "measure only, and set no clock")
 	flags.Func("set", "`NAME=VALUE`: a further option of ptp4l; can be repeated", func(text string) error {
-		name, value, found := strings.Cut(text, "=")
-		if !found {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok {
 			return fmt.Errorf("%q: give NAME=VALUE", text)
 		}
 		o.Extra = append(o.Extra, Setting{name, value})
@@ -111,7 +111,7 @@ func (o *Options) Register(flags *flag.FlagSet) {
 	})
 }
 
-// reserved are options of ptp4l that have a place of their own.
+// reserved are options of ptp4l that follow from options of this program.
 var reserved = map[string]string{
 	"domainNumber": "--domain", "network_transport": "--transport", "delay_mechanism": "--delay-mechanism", "clock_servo": "--servo",
 	"time_stamping": "--time-stamping", "free_running": "--free-running", "utc_offset": "--utc-offset", "priority1": "--priority1",
@@ -123,13 +123,13 @@ var reserved = map[string]string{
 
 var (
 	settingName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.]*$`)
-	// settingValue is ASCII that is printed, without spaces around it.
+	// settingValue matches printable ASCII without surrounding spaces.
 	settingValue = regexp.MustCompile(`^[[:graph:]]([[:print:]]*[[:graph:]])?$`)
-	// deviceName is what the kernel lets interfaces be called, without what would end a section's name.
+	// deviceName matches names that the kernel allows, without characters that end a section's name.
 	deviceName = regexp.MustCompile(`^[^\s/:\]\[]{1,15}$`)
 )
 
-// Check says what is wrong with options, without looking at the node.
+// Check returns an error if the options are invalid. It does not examine the node.
 func (o *Options) Check() error {
 	for _, check := range []func() error{o.checkDevices, o.checkChoices, o.checkNumbers, o.checkExtra} {
 		if err := check(); err != nil {
@@ -155,7 +155,7 @@ func (o *Options) checkDevices() error {
 }
 
 func (o *Options) checkChoices() error {
-	for _, one := range []struct {
+	for _, choice := range []struct {
 		option, value string
 		accepted      []string
 	}{
@@ -166,10 +166,10 @@ func (o *Options) checkChoices() error {
 		{"--servo", o.Servo, []string{"pi", "linreg"}},
 		{"--time-stamping", o.Stamping, []string{StampAuto, StampHardware, StampSoftware}},
 	} {
-		if !slices.Contains(one.accepted, one.value) {
-			names := slices.DeleteFunc(slices.Clone(one.accepted), func(name string) bool { return name == "" })
+		if !slices.Contains(choice.accepted, choice.value) {
+			names := slices.DeleteFunc(slices.Clone(choice.accepted), func(name string) bool { return name == "" })
 			last := len(names) - 1
-			return fmt.Errorf("%s %q: give %s or %s", one.option, one.value, strings.Join(names[:last], ", "), names[last])
+			return fmt.Errorf("%s %q: give %s or %s", choice.option, choice.value, strings.Join(names[:last], ", "), names[last])
 		}
 	}
 	switch {
@@ -181,14 +181,14 @@ func (o *Options) checkChoices() error {
 	return nil
 }
 
-// A year has rarely two leap seconds, and TAI - UTC was 10 s when they began.
+// TAI - UTC was 10 s when leap seconds began; they rarely come twice a year.
 const (
 	minUTCOffset = 10
 	maxUTCOffset = 255
 )
 
 func (o *Options) checkNumbers() error {
-	for _, one := range []struct {
+	for _, limit := range []struct {
 		option   string
 		value    *int
 		min, max int
@@ -200,8 +200,8 @@ func (o *Options) checkNumbers() error {
 		{"--log-announce-interval", o.LogAnnounce, -7, 7},
 		{"--log-delay-interval", o.LogDelay, -7, 7},
 	} {
-		if one.value != nil && (*one.value < one.min || *one.value > one.max) {
-			return fmt.Errorf("%s %d: give %d to %d", one.option, *one.value, one.min, one.max)
+		if limit.value != nil && (*limit.value < limit.min || *limit.value > limit.max) {
+			return fmt.Errorf("%s %d: give %d to %d", limit.option, *limit.value, limit.min, limit.max)
 		}
 	}
 	if o.UTCOffset != 0 && (o.UTCOffset < minUTCOffset || o.UTCOffset > maxUTCOffset) {

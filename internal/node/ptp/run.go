@@ -20,7 +20,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/clock/phc"
 )
 
-// DefaultRunDir is the folder of ptp4l's socket and configuration. Who watches the clock finds them there.
+// DefaultRunDir is the default folder of ptp4l's socket and configuration, where ktsn-agent reads them.
 const DefaultRunDir = "/run/ktsn/ptp"
 
 const (
@@ -28,26 +28,26 @@ const (
 	configName = "ptp4l.conf"
 )
 
-// startPatience is how long ptp4l may take until it answers.
+// startPatience limits the wait for ptp4l's first answer.
 const startPatience = 10 * time.Second
 
-// lookEvery is how often the offset of TAI is compared.
-const lookEvery = time.Second
+// compareEvery is the period of comparisons of the TAI offset.
+const compareEvery = time.Second
 
 // Runner runs linuxptp.
 type Runner struct {
 	Options
-	// RunDir has ptp4l's socket; Proc is where this node's processes are seen.
+	// RunDir is the folder of ptp4l's socket; Proc is this node's /proc.
 	RunDir, Proc string
 	// PTP4L and PHC2SYS are the programs.
 	PTP4L, PHC2SYS string
-	// Out gets their lines and those of this program.
+	// Out gets their output and the messages of this program.
 	Out io.Writer
-	// Inspect and TryClock ask for devices, Adjust is adjtimex(2).
+	// Inspect and TryClock examine devices, Adjust is adjtimex(2).
 	Inspect  func(name string) (Device, error)
 	TryClock func(clock int) error
 	Adjust   func(*unix.Timex) (int, error)
-	// Reduce gives up all privileges but some; nil: they stay.
+	// Reduce drops all other privileges; nil: they stay.
 	Reduce func(keep ...privilege.Capability) error
 	// Card opens the clock of an interface's card.
 	Card func(name string) (phc.Device, error)
@@ -55,7 +55,7 @@ type Runner struct {
 	mutex sync.Mutex // of Out
 }
 
-// NewRunner returns one for this node.
+// NewRunner returns a runner for this node.
 func NewRunner(out io.Writer) *Runner {
 	return &Runner{RunDir: DefaultRunDir, Proc: "/proc", PTP4L: "/usr/sbin/ptp4l", PHC2SYS: "/usr/sbin/phc2sys", Out: out,
 		Inspect: Inspect, TryClock: TryClock, Adjust: unix.Adjtimex, Card: phc.Open}
@@ -69,7 +69,7 @@ func (r *Runner) say(sentence string) {
 
 func (r *Runner) socket() string { return filepath.Join(r.RunDir, socketName) }
 
-// Run keeps the clock until ctx ends, or until something ends that should not; the error says what. Nothing is left then.
+// Run runs the programs until ctx ends. It fails when one of them ends by itself. It leaves nothing behind.
 func (r *Runner) Run(ctx context.Context) error {
 	if err := r.Check(); err != nil {
 		return err
@@ -86,8 +86,8 @@ func (r *Runner) Run(ctx context.Context) error {
 	if err := r.refuseKeepers(r.Proc); err != nil {
 		return err
 	}
-	// A privileged container has every capability: that is the only kind of container which sees the clocks of network cards. Among them
-	// is the one to read the configurations of those that may keep the clock.
+	// Only a privileged container, which has every capability, sees the clocks of network cards. refuseKeepers needed the capability to
+	// read the configurations of other processes.
 	if r.Reduce != nil {
 		if err := r.Reduce(r.privileges()...); err != nil {
 			return err
@@ -130,9 +130,10 @@ func (r *Runner) writeConfig(path string, stamping Stamping) error {
 	return nil
 }
 
-// phc2sysArguments : it follows the states of ptp4l's ports. The system's clock is set by a port that follows a master; it is
-// the source where this node is grandmaster (the second -r). Who only serves has another one that sets it, and a phc2sys for each card's
-// clock, which sets no other: phc2sys 3.1 takes one -c, and by the states of ports it may set the system's.
+// phc2sysArguments returns the arguments of each phc2sys. It follows the states of ptp4l's ports (-a): it sets the system's clock from
+// a port that follows a master, and uses it as the source when this node is grandmaster (the second -r). A node that only serves has
+// another program that sets its clock, and one phc2sys for each card's clock, which sets no other: phc2sys 3.1 accepts a single -c, and
+// with -a it could set the system's clock.
 func (r *Runner) phc2sysArguments(stamping Stamping) [][]string {
 	common := []string{"-E", r.Servo, "-n", strconv.Itoa(r.Domain), "-z", r.socket(), "-m", "-q"}
 	switch {
@@ -148,23 +149,23 @@ func (r *Runner) phc2sysArguments(stamping Stamping) [][]string {
 	return [][]string{append([]string{"-a", "-r", "-r"}, common...)}
 }
 
-// startPhc2sys starts what keeps the clocks of cards and the system's together. Those that were started are returned in any case.
+// startPhc2sys starts the programs that synchronise the clocks of cards and the system. With an error it returns those that it started.
 func (r *Runner) startPhc2sys(stamping Stamping) (started []*child, err error) {
 	for _, arguments := range r.phc2sysArguments(stamping) {
-		one, err := startChild(r.PHC2SYS, arguments, r.Out, &r.mutex)
+		program, err := startChild(r.PHC2SYS, arguments, r.Out, &r.mutex)
 		if err != nil {
 			return started, err
 		}
-		started = append(started, one)
+		started = append(started, program)
 	}
 	return started, nil
 }
 
-// endPhc2sys ends them all, and removes the sockets of those that could not.
+// endPhc2sys ends the programs and removes the sockets of those that were killed.
 func endPhc2sys(ctx context.Context, started []*child) {
-	for _, one := range started {
-		one.end(ctx)
-		_ = removeFile(fmt.Sprintf("/var/run/phc2sys.%d", one.command.Process.Pid))
+	for _, program := range started {
+		program.end(ctx)
+		_ = removeFile(fmt.Sprintf("/var/run/phc2sys.%d", program.command.Process.Pid))
 	}
 }
 
@@ -195,20 +196,20 @@ func (r *Runner) runPrograms(ctx context.Context, config string, stamping Stampi
 		}
 		programs = append(programs, started...)
 	}
-	r.sayWhatRuns(stamping)
+	r.logMode(stamping)
 	cards := r.cardsOf(stamping)
 	defer cards.close()
 	return r.watch(ctx, management, cards, programs)
 }
 
-func (r *Runner) sayWhatRuns(stamping Stamping) {
+func (r *Runner) logMode(stamping Stamping) {
 	kind := "software stamps messages, and ptp4l keeps the system's clock"
 	switch {
 	case r.Role == RoleGrandmaster && !r.FreeRunning:
-		kind = map[bool]string{true: "hardware stamps messages, phc2sys keeps the cards' clocks by the system's, and somebody else that one",
-			false: "software stamps messages, and somebody else keeps the system's clock"}[stamping.Hardware]
+		kind = map[bool]string{true: "hardware stamps messages, phc2sys keeps the cards' clocks by the system's, and another program keeps that one",
+			false: "software stamps messages, and another program keeps the system's clock"}[stamping.Hardware]
 	case r.FreeRunning:
-		kind = "ptp4l measures only, and nobody sets the clock"
+		kind = "ptp4l measures only, and no program sets the clock"
 	case stamping.Hardware:
 		kind = "hardware stamps messages, and phc2sys keeps the system's clock"
 	}
@@ -218,8 +219,8 @@ func (r *Runner) sayWhatRuns(stamping Stamping) {
 // askEvery is the pause before ptp4l is asked again.
 const askEvery = 50 * time.Millisecond
 
-// announce has ptp4l say TAI - UTC. On a busy node it may take longer than one answer is waited for. Without error it is done, or ctx has
-// ended.
+// announce makes ptp4l announce TAI - UTC. It repeats the request, because an answer can be late on a busy node. It returns nil when
+// ctx ends.
 func (r *Runner) announce(ctx context.Context, management *Management, ptp4l *child) error {
 	ends := time.Now().Add(startPatience)
 	for {
@@ -240,7 +241,7 @@ func (r *Runner) announce(ctx context.Context, management *Management, ptp4l *ch
 	}
 }
 
-// awaitAnswer waits until ptp4l answers. Without management and error ctx has ended.
+// awaitAnswer waits until ptp4l answers. It returns nil and no error when ctx ends.
 func (r *Runner) awaitAnswer(ctx context.Context, ptp4l *child) (*Management, error) {
 	ends := time.Now().Add(startPatience)
 	for {
@@ -264,11 +265,11 @@ func (r *Runner) awaitAnswer(ctx context.Context, ptp4l *child) (*Management, er
 	}
 }
 
-// watch looks after the programs until ctx ends or one of them does.
+// watch sets the TAI offset and publishes the cards' clocks until ctx or one of the programs ends.
 func (r *Runner) watch(ctx context.Context, management *Management, cards *cards, programs []*child) error {
 	ended := firstToEnd(programs)
 	setter := &taiSetter{adjust: r.Adjust, say: r.say}
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(compareEvery)
 	defer tick.Stop()
 	complaint := ""
 	for {
@@ -276,8 +277,8 @@ func (r *Runner) watch(ctx context.Context, management *Management, cards *cards
 		case <-ctx.Done():
 			r.say("ends, and ends ptp4l")
 			return nil
-		case one := <-ended:
-			return errors.New(one.why())
+		case program := <-ended:
+			return errors.New(program.why())
 		case <-tick.C:
 			cards.publish()
 			if r.FreeRunning {
@@ -297,10 +298,10 @@ func (r *Runner) keepTAI(ctx context.Context, management *Management, setter *ta
 	if err != nil {
 		return err
 	}
-	return setter.look(known)
+	return setter.update(known)
 }
 
-// Probe tells whether the ptp4l of a folder answers.
+// Probe fails if the ptp4l of a folder does not answer.
 func Probe(ctx context.Context, runDir string, domain int) error {
 	management, err := DialManagement(filepath.Join(runDir, socketName), domain)
 	if err != nil {

@@ -127,15 +127,15 @@ func simulated(t *testing.T, line string) (*Runner, *log, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := &log{}
-	runner := NewRunner(said)
+	output := &log{}
+	runner := NewRunner(output)
 	runner.Options = *parse(t, line)
 	runner.RunDir, runner.Proc, runner.PTP4L, runner.PHC2SYS = filepath.Join(t.TempDir(), "ptp"), t.TempDir(), self, self
 	runner.Inspect = func(name string) (Device, error) { return card(name, 0), nil }
 	runner.TryClock = func(int) error { return nil }
 	runner.Card = func(string) (phc.Device, error) { return simulatedCard{}, nil }
 	runner.Adjust = func(state *unix.Timex) (int, error) { state.Tai = 37; return 0, nil }
-	return runner, said, folder
+	return runner, output, folder
 }
 
 // await waits until a file is there, and returns its text.
@@ -173,7 +173,7 @@ func TestAClockInTheCardIsKeptByBothPrograms(t *testing.T) {
 		"of a node that only follows":       {"--device eth0 --role receiver", "-a -r -E pi -n 0 -z %s -m -q"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			runner, said, folder := simulated(t, test.line)
+			runner, output, folder := simulated(t, test.line)
 			ctx, cancel := context.WithCancel(t.Context())
 			result := make(chan error, 1)
 			go func() { result <- runner.Run(ctx) }()
@@ -197,8 +197,8 @@ func TestAClockInTheCardIsKeptByBothPrograms(t *testing.T) {
 			}
 			checkGone(t, runner)
 			for _, part := range []string{"ptp4l begins", "phc2sys was told to end", "ptp4l was told to end", "hardware stamps messages"} {
-				if !strings.Contains(said.String(), part) {
-					t.Errorf("the log lacks %q:\n%s", part, said)
+				if !strings.Contains(output.String(), part) {
+					t.Errorf("the log lacks %q:\n%s", part, output)
 				}
 			}
 			if err := Probe(t.Context(), runner.RunDir, runner.Domain); err == nil || !strings.Contains(err.Error(), "no ptp4l serves this node") {
@@ -222,14 +222,14 @@ func TestAGrandmasterHasAPhc2sysForEachCard(t *testing.T) {
 		"two cards, of which one has two ports": {"eth0,eth1,eth2", []string{"eth0", "eth1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			runner, said, folder := simulated(t, "--role grandmaster --device "+test.devices)
+			runner, output, folder := simulated(t, "--role grandmaster --device "+test.devices)
 			runner.Inspect = threePorts
 			ctx, cancel := context.WithCancel(t.Context())
 			result := make(chan error, 1)
 			go func() { result <- runner.Run(ctx) }()
-			for _, one := range test.cards {
-				want := fmt.Sprintf("-s CLOCK_REALTIME -c %s -w -E pi -n 0 -z %s -m -q", one, runner.socket())
-				if got := await(t, filepath.Join(folder, "phc2sys of "+one)); got != want {
+			for _, line := range test.cards {
+				want := fmt.Sprintf("-s CLOCK_REALTIME -c %s -w -E pi -n 0 -z %s -m -q", line, runner.socket())
+				if got := await(t, filepath.Join(folder, "phc2sys of "+line)); got != want {
 					t.Errorf("phc2sys is called with %q, want %q", got, want)
 				}
 			}
@@ -241,22 +241,22 @@ func TestAGrandmasterHasAPhc2sysForEachCard(t *testing.T) {
 			if all, err := filepath.Glob(filepath.Join(folder, "phc2sys*")); err != nil || len(all) != len(test.cards) {
 				t.Errorf("started were %v, %v", all, err)
 			}
-			if ended := strings.Count(said.String(), "phc2sys was told to end"); ended != len(test.cards) {
-				t.Errorf("%d were told to end:\n%s", ended, said)
+			if ended := strings.Count(output.String(), "phc2sys was told to end"); ended != len(test.cards) {
+				t.Errorf("%d were told to end:\n%s", ended, output)
 			}
 		})
 	}
 }
 
 func TestAPhc2sysThatEndsEndsThoseOfOtherCards(t *testing.T) {
-	runner, said, _ := simulated(t, "--role grandmaster --device eth0,eth1")
+	runner, output, _ := simulated(t, "--role grandmaster --device eth0,eth1")
 	runner.Inspect = threePorts
 	t.Setenv("KTSN_TEST_ENDS", "phc2sys of eth1")
 	if err := runner.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "ended by itself (exit status 3)") {
 		t.Errorf("got %v", err)
 	}
-	if !strings.Contains(said.String(), "ptp4l was told to end") {
-		t.Errorf("ptp4l was not ended:\n%s", said)
+	if !strings.Contains(output.String(), "ptp4l was told to end") {
+		t.Errorf("ptp4l was not ended:\n%s", output)
 	}
 	checkGone(t, runner)
 }
@@ -282,7 +282,7 @@ func TestAnAnnouncementThatPtp4lRefusesIsTriedAgain(t *testing.T) {
 func TestAProgramThatEndsEndsTheOther(t *testing.T) {
 	for _, name := range []string{"ptp4l", "phc2sys"} {
 		t.Run(name, func(t *testing.T) {
-			runner, said, _ := simulated(t, "--device eth0")
+			runner, output, _ := simulated(t, "--device eth0")
 			t.Setenv("KTSN_TEST_ENDS", name)
 			if name == "ptp4l" {
 				t.Setenv("KTSN_TEST_DEAF", "1")
@@ -292,8 +292,8 @@ func TestAProgramThatEndsEndsTheOther(t *testing.T) {
 			if err == nil || err.Error() != self+" ended by itself (exit status 3); it said last: no such clock" {
 				t.Errorf("got %v", err)
 			}
-			if other := "ptp4l was told to end"; name == "phc2sys" && !strings.Contains(said.String(), other) {
-				t.Errorf("%q is missing in\n%s", other, said)
+			if other := "ptp4l was told to end"; name == "phc2sys" && !strings.Contains(output.String(), other) {
+				t.Errorf("%q is missing in\n%s", other, output)
 			}
 			checkGone(t, runner)
 		})
@@ -312,14 +312,14 @@ func TestNothingIsStartedWhereItCannotBe(t *testing.T) {
 		"without the other program":       {"--device eth0", func(_ *testing.T, r *Runner) { r.PHC2SYS = "/nowhere/phc2sys" }, "start phc2sys"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			runner, said, _ := simulated(t, test.line)
+			runner, output, _ := simulated(t, test.line)
 			if test.prepare != nil {
 				test.prepare(t, runner)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			if err := runner.Run(ctx); err == nil || !strings.Contains(err.Error(), test.refusal) {
-				t.Errorf("got %v, want %q in it; it said %s", err, test.refusal, said)
+				t.Errorf("got %v, want %q in it; it said %s", err, test.refusal, output)
 			}
 			if _, err := os.Stat(runner.RunDir); err == nil {
 				checkGone(t, runner)
@@ -409,7 +409,7 @@ func TestManagementSockets(t *testing.T) {
 	if err := second.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := os.Stat(first.own); err != nil {
+	if _, err := os.Stat(first.path); err != nil {
 		t.Errorf("the second one removed the first one's socket: %v", err)
 	}
 }

@@ -13,27 +13,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What ptp4l asks of a device for each kind of time stamps.
+// Modes that ptp4l requires from a device for each kind of time stamps.
 const (
 	hardwareModes = unix.SOF_TIMESTAMPING_TX_HARDWARE | unix.SOF_TIMESTAMPING_RX_HARDWARE | unix.SOF_TIMESTAMPING_RAW_HARDWARE
 	softwareModes = unix.SOF_TIMESTAMPING_TX_SOFTWARE | unix.SOF_TIMESTAMPING_RX_SOFTWARE | unix.SOF_TIMESTAMPING_SOFTWARE
 )
 
-// Device is what an interface can stamp.
+// Device has the time stamping capabilities of an interface.
 type Device struct {
 	Name               string
 	Hardware, Software bool
-	// Clock is the number of its PTP clock, /dev/ptpN; -1: it has none.
+	// Clock is the number N of its PTP clock /dev/ptpN, -1 for none.
 	Clock int
 }
 
-// Stamping is how messages are stamped.
+// Stamping is the chosen kind of time stamps.
 type Stamping struct {
 	Hardware bool
 	Devices  []Device
 }
 
-// oneOfEachClock are devices, one for each PTP clock: ports of one card may share theirs.
+// oneOfEachClock returns one device for each PTP clock, because ports of one card may share it.
 func (s *Stamping) oneOfEachClock() []string {
 	var numbers []int
 	var names []string
@@ -45,7 +45,7 @@ func (s *Stamping) oneOfEachClock() []string {
 	return names
 }
 
-// Inspect asks the kernel what an interface of this network namespace can stamp.
+// Inspect returns the capabilities of an interface in this network namespace.
 func Inspect(name string) (Device, error) {
 	device := Device{Name: name, Clock: -1}
 	if _, err := net.InterfaceByName(name); err != nil {
@@ -82,8 +82,8 @@ func interfaces() []string {
 	return names
 }
 
-// ChooseStamping finds out how messages are stamped on all devices: ptp4l has one kind for all. tried opens a PTP clock; note is told
-// why a clock that is there is not used.
+// ChooseStamping chooses the kind of time stamps, which ptp4l uses for all devices. try opens a PTP clock. ChooseStamping calls note with
+// the reason why it chooses software time stamps.
 func (o *Options) ChooseStamping(inspect func(name string) (Device, error), try func(clock int) error, note func(string)) (Stamping, error) {
 	chosen := Stamping{Hardware: o.Stamping != StampSoftware}
 	for _, name := range o.Devices {
@@ -117,7 +117,7 @@ func (o *Options) ChooseStamping(inspect func(name string) (Device, error), try 
 	return chosen, nil
 }
 
-// withoutHardware says why there are no hardware time stamps on all devices; empty: there are.
+// withoutHardware returns why not all devices have hardware time stamps, "" if all have.
 func withoutHardware(devices []Device, try func(clock int) error) string {
 	for _, device := range devices {
 		if !device.Hardware || device.Clock < 0 {

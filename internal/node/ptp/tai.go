@@ -11,20 +11,20 @@ import (
 // adjTAI is ADJ_TAI of linux/timex.h.
 const adjTAI = 0x0080
 
-// taiSetter gives the kernel TAI - UTC. linuxptp 3.1.1 does so in two cases only: ptp4l with software time stamps, and phc2sys that
-// sets the system's clock, both by a grandmaster whose time is traceable to the primary reference. On the grandmaster itself, and
-// behind one whose offset is valid but whose time is not traceable, nobody would.
+// taiSetter sets the kernel's TAI - UTC. linuxptp 3.1.1 sets it in two cases only: ptp4l with software time stamps, and phc2sys that
+// sets the system's clock, both with a grandmaster whose time is traceable to the primary reference. It does not on the grandmaster
+// itself, nor with a grandmaster whose offset is valid but whose time is not traceable.
 type taiSetter struct {
 	// adjust is adjtimex(2).
 	adjust func(*unix.Timex) (int, error)
-	// say is told what was changed.
+	// say logs changes.
 	say func(string)
-	// differs is the offset that the kernel did not have at the last look; 0: it had the right one.
+	// differs is the offset that the kernel lacked at the last update; 0: it was right.
 	differs int
 }
 
-// look compares the kernel's offset. An offset that differs is set at the second look in succession: linuxptp may be about to.
-func (k *taiSetter) look(known UTCOffset) error {
+// update compares the kernel's offset. It sets an offset that differs twice in a row, because linuxptp may be about to set it.
+func (k *taiSetter) update(known UTCOffset) error {
 	// Around a leap second the kernel's offset changes at midnight, and the grandmaster's some seconds later.
 	if !known.Valid || known.Leap {
 		k.differs = 0
@@ -41,7 +41,7 @@ func (k *taiSetter) look(known UTCOffset) error {
 		return nil
 	case known.Seconds < minUTCOffset || known.Seconds > maxUTCOffset:
 		k.differs = 0
-		return fmt.Errorf("the grandmaster announces that TAI - UTC is %d s, which cannot be (it is %d s since 2017): the kernel keeps its %d s; "+
+		return fmt.Errorf("the grandmaster announces that TAI - UTC is %d s, which is invalid (it is %d s since 2017): the kernel keeps its %d s; "+
 			"give the grandmaster the right utc_offset", known.Seconds, CurrentUTCOffset, has)
 	case k.differs != known.Seconds:
 		k.differs = known.Seconds
@@ -51,7 +51,7 @@ func (k *taiSetter) look(known UTCOffset) error {
 	if _, err := k.adjust(&unix.Timex{Modes: adjTAI, Constant: int64(known.Seconds)}); err != nil {
 		return fmt.Errorf("set the kernel's TAI offset to %d s: %w", known.Seconds, err)
 	}
-	// The kernel passes over what it does not take, without an error.
+	// The kernel ignores values that it does not accept, without an error.
 	after := unix.Timex{}
 	if _, err := k.adjust(&after); err != nil {
 		return fmt.Errorf("read back the kernel's TAI offset: %w", err)

@@ -28,9 +28,9 @@ func TestTheKernelGetsTheGrandmastersOffsetOfTAI(t *testing.T) {
 		"doubted in between":             {0, []UTCOffset{valid, {}, valid}, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sets, said := 0, ""
+			sets, messages := 0, ""
 			kernel := test.has
-			setter := &taiSetter{say: func(text string) { said += text }, adjust: func(state *unix.Timex) (int, error) {
+			setter := &taiSetter{say: func(text string) { messages += text }, adjust: func(state *unix.Timex) (int, error) {
 				if state.Modes == adjTAI {
 					kernel, sets = int32(state.Constant), sets+1
 				} else if state.Modes != 0 {
@@ -40,24 +40,24 @@ func TestTheKernelGetsTheGrandmastersOffsetOfTAI(t *testing.T) {
 				return 0, nil
 			}}
 			for _, known := range test.known {
-				if err := setter.look(known); err != nil {
+				if err := setter.update(known); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if kernel != test.want || sets != test.sets || (said != "") != (sets > 0) {
-				t.Errorf("the kernel has %d after %d times, and it says %q", kernel, sets, said)
+			if kernel != test.want || sets != test.sets || (messages != "") != (sets > 0) {
+				t.Errorf("the kernel has %d after %d times, and it says %q", kernel, sets, messages)
 			}
 		})
 	}
 	refused := &taiSetter{adjust: func(*unix.Timex) (int, error) { return 0, unix.EPERM }}
-	if err := refused.look(valid); !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "TAI offset") {
+	if err := refused.update(valid); !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "TAI offset") {
 		t.Errorf("without the privilege: %v", err)
 	}
 }
 
 func TestAnOffsetOfTAIThatCannotBeIsNotGivenToTheKernel(t *testing.T) {
 	for _, seconds := range []int{-5, 0, 9, 256, 1000} {
-		setter := &taiSetter{say: func(said string) { t.Errorf("%d s: it says %q", seconds, said) }, adjust: func(state *unix.Timex) (int, error) {
+		setter := &taiSetter{say: func(messages string) { t.Errorf("%d s: it says %q", seconds, messages) }, adjust: func(state *unix.Timex) (int, error) {
 			if state.Modes != 0 {
 				t.Errorf("%d s are set", seconds)
 			}
@@ -65,7 +65,7 @@ func TestAnOffsetOfTAIThatCannotBeIsNotGivenToTheKernel(t *testing.T) {
 			return 0, nil
 		}}
 		for range 3 {
-			if err := setter.look(UTCOffset{Seconds: seconds, Valid: true}); err == nil || !strings.Contains(err.Error(), "which cannot be") {
+			if err := setter.update(UTCOffset{Seconds: seconds, Valid: true}); err == nil || !strings.Contains(err.Error(), "which is invalid") {
 				t.Errorf("%d s: %v", seconds, err)
 			}
 		}
@@ -73,11 +73,11 @@ func TestAnOffsetOfTAIThatCannotBeIsNotGivenToTheKernel(t *testing.T) {
 }
 
 func TestAnOffsetOfTAIThatTheKernelDoesNotTakeIsNotClaimed(t *testing.T) {
-	setter := &taiSetter{say: func(said string) { t.Errorf("it says %q", said) }, adjust: func(state *unix.Timex) (int, error) {
+	setter := &taiSetter{say: func(messages string) { t.Errorf("it says %q", messages) }, adjust: func(state *unix.Timex) (int, error) {
 		state.Tai = 0
 		return 0, nil
 	}}
-	first, second := setter.look(UTCOffset{Seconds: 37, Valid: true}), setter.look(UTCOffset{Seconds: 37, Valid: true})
+	first, second := setter.update(UTCOffset{Seconds: 37, Valid: true}), setter.update(UTCOffset{Seconds: 37, Valid: true})
 	if first != nil || second == nil || second.Error() != "the kernel did not take 37 s as its TAI offset: it has 0 s" {
 		t.Errorf("got %v, then %v", first, second)
 	}
