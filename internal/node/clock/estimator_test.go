@@ -49,8 +49,8 @@ func (v *virtual) look(change ...func(*observation)) Estimate {
 		v.next.ptp = &status
 	}
 	v.next.at, v.next.chronyAsked, v.next.step = v.now, v.now, 0
-	for _, one := range change {
-		one(&v.next)
+	for _, apply := range change {
+		apply(&v.next)
 	}
 	v.last = v.observe(v.next)
 	return v.last
@@ -107,7 +107,7 @@ func TestNothingIsBelievedBeforeItWasMeasured(t *testing.T) {
 	}
 }
 
-// A clock that is 3 s off was believed within its path delay for a second, when ptp4l had that and nothing else.
+// The path delay, which ptp4l can have before the first offset, says nothing about the offset: a clock that was 3 s off was trusted within it.
 func TestThePathDelayAloneIsNoMeasurement(t *testing.T) {
 	v := newVirtual()
 	nothing := ptp(func(s *ptp4l.Status) { s.PathDelay, s.Offset = 0, 0 })
@@ -182,7 +182,7 @@ func TestTheOffsetOfTheGrandmasterBeforeIsNotBelieved(t *testing.T) {
 	v.looks(30, ptp(func(s *ptp4l.Status) { s.Offset = 7 }))
 	other := ptp(func(s *ptp4l.Status) { s.Grandmaster = "other" })
 	if e := v.look(other); e.Grandmaster != "gm" || e.Lost.IsZero() || e.Why.Reason != ReasonNotMeasured {
-		t.Errorf("believed at once: %+v", e)
+		t.Errorf("trusted at once: %+v", e)
 	}
 	e := v.look(other, ptp(func(s *ptp4l.Status) { s.Offset = 900 * us }))
 	if e.Grandmaster != "other" || !e.Lost.IsZero() || e.Parts.Offset != 900*us || e.Parts.Jitter != 0 {
@@ -252,7 +252,7 @@ func TestAStepCountsUntilItWasMeasuredTwice(t *testing.T) {
 }
 
 func TestAGrandmasterIsRightIfItWasMadeForThat(t *testing.T) {
-	own := ptp(func(s *ptp4l.Status) {
+	offset := ptp(func(s *ptp4l.Status) {
 		s.Grandmaster, s.Class, s.Accuracy, s.Ports = "own", 248, 0xfe, []ptp4l.Port{{Number: 1, Interface: "eth0", State: ptp4l.Master}}
 	})
 	for name, test := range map[string]struct {
@@ -271,7 +271,7 @@ func TestAGrandmasterIsRightIfItWasMadeForThat(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := newVirtual()
 			v.looks(test.follows)
-			e := v.looks(3, own, ptp(test.change))
+			e := v.looks(3, offset, ptp(test.change))
 			if lost := !e.Lost.IsZero(); lost != test.lost || e.Source != PTP {
 				t.Fatalf("lost %v, want %v; %+v", lost, test.lost, e)
 			}
@@ -284,10 +284,10 @@ func TestAGrandmasterIsRightIfItWasMadeForThat(t *testing.T) {
 
 func TestANodeThatHearsNobodyIsNoGrandmaster(t *testing.T) {
 	v := newVirtual()
-	own := ptp(func(s *ptp4l.Status) {
+	offset := ptp(func(s *ptp4l.Status) {
 		s.Grandmaster, s.Class, s.Accuracy, s.Ports = "own", 248, 0xfe, []ptp4l.Port{{Number: 1, State: ptp4l.Master}}
 	})
-	if e := v.looks(10, own); e.Source != None || e.Bound >= 0 || e.Why.Reason != ReasonPortLost || !strings.Contains(e.Why.Sentence, "clockClass") {
+	if e := v.looks(10, offset); e.Source != None || e.Bound >= 0 || e.Why.Reason != ReasonPortLost || !strings.Contains(e.Why.Sentence, "clockClass") {
 		t.Errorf("got %+v", e)
 	}
 }
@@ -324,14 +324,14 @@ func TestTheCardsClockIsPartOfTheBound(t *testing.T) {
 		}
 	})
 	t.Run("also of a grandmaster, whose card serves", func(t *testing.T) {
-		own := ptp(func(s *ptp4l.Status) {
+		offset := ptp(func(s *ptp4l.Status) {
 			s.Grandmaster, s.Ports = "own", []ptp4l.Port{{Number: 1, Interface: "eth0", State: ptp4l.Master, Hardware: true}}
 		})
-		if e := newVirtual().looks(3, own, reads(4*us)); e.Bound != 7*us || !e.Lost.IsZero() { // of which the accuracy is 1 us
+		if e := newVirtual().looks(3, offset, reads(4*us)); e.Bound != 7*us || !e.Lost.IsZero() { // of which the accuracy is 1 us
 			t.Errorf("got %+v", e)
 		}
 		unread := func(o *observation) { o.noCard = Fault{ReasonCardClock, "no permission"} }
-		if e := newVirtual().looks(3, own, unread); e.Why.Reason != ReasonCardClock || e.Source != None {
+		if e := newVirtual().looks(3, offset, unread); e.Why.Reason != ReasonCardClock || e.Source != None {
 			t.Errorf("if it cannot be read: %+v", e)
 		}
 	})

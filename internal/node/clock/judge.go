@@ -61,7 +61,7 @@ func (j *Judge) next(need Need, e Estimate) Verdict {
 	case j.verdict.State == Synchronized || (j.good >= minGoodEstimates && e.At.Sub(j.since) >= settleTime):
 		return Verdict{State: Synchronized, Reason: ReasonSynchronized}
 	}
-	settling := fmt.Sprintf("the clock's error is at most %v now; it is believed when it has been below %v for %v", e.boundAhead(),
+	settling := fmt.Sprintf("the clock's error is at most %v now; it is trusted when it has been below %v for %v", e.boundAhead(),
 		time.Duration(margin*float64(need.MaxError)), settleTime)
 	state := j.verdict.State
 	if state == "" || state == Unknown {

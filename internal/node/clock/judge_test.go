@@ -101,7 +101,7 @@ func TestManyEstimatesInAMomentAreNoPatience(t *testing.T) {
 		e := kept(us)
 		e.At = epoch.Add(time.Duration(i) * 90 * time.Millisecond)
 		if verdict := judge.Look(usual, e); verdict.State == Synchronized {
-			t.Fatalf("believed after %v", e.At.Sub(epoch))
+			t.Fatalf("trusted after %v", e.At.Sub(epoch))
 		}
 	}
 }

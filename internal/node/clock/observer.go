@@ -36,20 +36,20 @@ type observer struct {
 
 	ptp      *ptp4l.Client
 	path     string // of the socket in use
-	inode    uint64 // by which a ptp4l that was started anew is seen
+	inode    uint64 // of the socket; it changes when ptp4l is restarted
 	tried    map[string]*attempt
-	missed   int // polls without an answer, one after the other
+	missed   int // consecutive polls without an answer
 	last     *ptp4l.Status
 	card     phc.Device
 	cardName string
 
-	tracking    *chrony.Tracking // what chronyd said last,
-	said        time.Time        // when it was asked for that,
-	unsaid      int              // and how often in vain since
-	askedChrony time.Time
-	masters     []masters.Master
-	found       []Fault
-	searched    time.Time
+	tracking     *chrony.Tracking // what chronyd said last,
+	chronyAsked  time.Time        // when it was asked for that,
+	chronyMissed int              // and how often in vain since
+	askedChrony  time.Time
+	masters      []masters.Master
+	faults       []Fault
+	searched     time.Time
 }
 
 func (o *observer) close() {
@@ -250,22 +250,22 @@ func (o *observer) askChrony(ctx context.Context) func() (*chrony.Tracking, time
 		go func() { answer <- firstChrony(ctx, addresses) }()
 		return func() (*chrony.Tracking, time.Time) {
 			o.hearChrony(<-answer, now)
-			return o.tracking, o.said
+			return o.tracking, o.chronyAsked
 		}
 	}
-	return func() (*chrony.Tracking, time.Time) { return o.tracking, o.said }
+	return func() (*chrony.Tracking, time.Time) { return o.tracking, o.chronyAsked }
 }
 
-// hearChrony takes an answer, nil for none. One that is missed, of a chronyd that waits for a processor, leaves the answer before, as old as
-// it is.
+// hearChrony processes an answer of chronyd, nil for none. After a single missing answer, as of a chronyd that waits for a processor, the
+// last answer stays valid with its age.
 func (o *observer) hearChrony(answer *chrony.Tracking, asked time.Time) {
 	const patient = 2
 	o.askedChrony = asked
 	if answer != nil {
-		o.tracking, o.said, o.unsaid = answer, asked, 0
+		o.tracking, o.chronyAsked, o.chronyMissed = answer, asked, 0
 		return
 	}
-	if o.unsaid++; o.unsaid >= patient {
+	if o.chronyMissed++; o.chronyMissed >= patient {
 		o.tracking = nil
 	}
 }
@@ -292,9 +292,9 @@ func firstChrony(ctx context.Context, addresses []string) *chrony.Tracking {
 func (o *observer) findMasters() []Fault {
 	now := time.Now()
 	if o.options.Proc == "-" || now.Sub(o.searched) < mastersInterval {
-		return o.found
+		return o.faults
 	}
-	o.searched, o.found, o.masters = now, nil, nil
+	o.searched, o.faults, o.masters = now, nil, nil
 	all, err := masters.Find(o.options.Proc)
 	if err != nil {
 		o.options.Log.Warn("two programs that set the clock would not be seen", "reason", err.Error())
@@ -302,9 +302,9 @@ func (o *observer) findMasters() []Fault {
 	}
 	o.masters = all
 	if len(all) > 1 {
-		o.found = []Fault{twoMasters(all)}
+		o.faults = []Fault{twoMasters(all)}
 	}
-	return o.found
+	return o.faults
 }
 
 func twoMasters(all []masters.Master) Fault {

@@ -115,7 +115,7 @@ func TestOneAnswerOfChronydThatIsMissedIsNoLoss(t *testing.T) {
 	answer := &chrony.Tracking{}
 	asked := time.Unix(1, 0)
 	o.hearChrony(answer, asked)
-	if o.hearChrony(nil, asked.Add(time.Second)); o.tracking != answer || !o.said.Equal(asked) || o.askedChrony.Equal(asked) {
+	if o.hearChrony(nil, asked.Add(time.Second)); o.tracking != answer || !o.chronyAsked.Equal(asked) || o.askedChrony.Equal(asked) {
 		t.Errorf("one missed: %+v", o)
 	}
 	if o.hearChrony(nil, asked.Add(2*time.Second)); o.tracking != nil {

@@ -20,30 +20,30 @@ var (
 // DefaultLocalDir is where sockets to ptp4l are, for ptp4l to answer to.
 const DefaultLocalDir = "/run/ktsn/clock"
 
-// DefaultDriftFloorPPB is the least drift of an oscillator that is left alone for a minute: that of a change of temperature by one degree.
+// DefaultDriftFloorPPB is the smallest assumed drift of an oscillator within a minute: that of a change of temperature by one degree.
 const DefaultDriftFloorPPB = 200
 
-// Options of a Watcher. What is empty has the default.
+// Options configure a Watcher. Zero values stand for defaults.
 type Options struct {
-	// PTPSockets are where ptp4l's management socket may be: the first that exists is used.
+	// PTPSockets are the possible paths of ptp4l's management socket; the first that exists is used.
 	PTPSockets []string
-	// LocalDir is a folder of the watcher's own.
+	// LocalDir is the folder for the watcher's own sockets.
 	LocalDir string
-	// ChronyAddresses are where chronyd may be: the path of its socket, or host:port of its command port. By default the port is asked only
-	// while a chronyd that may set the clock is seen in Proc.
+	// ChronyAddresses are the possible addresses of chronyd: the path of its socket, or host:port of its command port. By default the port
+	// is used only while Proc has a chronyd that may set the clock.
 	ChronyAddresses []string
 	provenChrony    bool
-	// Proc is where the machine's processes are; "-": nobody looks there for programs that set the clock.
+	// Proc is the machine's /proc; "-": programs that set the clock are not searched for.
 	Proc string
-	// DriftFloorPPB is the least drift that is reckoned with; UnknownAccuracy the error of a grandmaster that announces none: 0, because
+	// DriftFloorPPB is the smallest assumed drift. UnknownAccuracy is the assumed error of a grandmaster that announces none: 0, because
 	// the time of a domain is its grandmaster's.
 	DriftFloorPPB   int64
 	UnknownAccuracy time.Duration
-	// Interval between two looks.
+	// Interval is the time between two observations.
 	Interval time.Duration
 	// Card opens the clock of an interface's card.
 	Card func(name string) (phc.Device, error)
-	// Log is told what changed, and what does not work.
+	// Log gets changes and errors.
 	Log *slog.Logger
 }
 

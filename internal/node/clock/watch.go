@@ -52,14 +52,14 @@ func (w *Watcher) Close() {
 	w.running.Wait()
 }
 
-// Latest is the last estimate.
+// Latest returns the last estimate.
 func (w *Watcher) Latest() Estimate {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	return w.latest
 }
 
-// Changes has each new estimate: once a second, and at once when something changed. Who is slow finds the newest only.
+// Changes returns the channel of new estimates: one a second, and one at once after a change. A slow reader gets the newest only.
 func (w *Watcher) Changes() <-chan Estimate { return w.changes }
 
 func (w *Watcher) step() {

@@ -60,13 +60,13 @@ func ticking(t *testing.T, options Options) *ptp4ltest.Server {
 }
 
 // await waits for an estimate.
-func await(t *testing.T, w *Watcher, what string, is func(Estimate) bool) Estimate {
+func await(t *testing.T, w *Watcher, what string, holds func(Estimate) bool) Estimate {
 	t.Helper()
 	timeout := time.After(patience)
 	for {
 		select {
 		case e := <-w.Changes():
-			if is(e) {
+			if holds(e) {
 				return e
 			}
 		case <-timeout:

@@ -178,7 +178,7 @@ type canned struct{ data []byte }
 func (c *canned) Read(into []byte) (int, error)     { return copy(into, c.data), nil }
 func (c *canned) Write(written []byte) (int, error) { return len(written), nil }
 
-// TestAskAtOnce: each that asks has a socket of its own, and keeps it. What a killed process left is removed.
+// TestAskAtOnce: each asker has its own socket and keeps it. Sockets of killed processes are removed.
 func TestAskAtOnce(t *testing.T) {
 	t.Parallel()
 	const askers = 4

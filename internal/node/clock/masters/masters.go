@@ -50,16 +50,16 @@ func Find(proc string) ([]Master, error) {
 		if err != nil {
 			continue
 		}
-		if name, found := look(filepath.Join(proc, entry)); found.sets || found.unread != "" {
-			masters = append(masters, Master{name, pid, found.unread})
+		if name, result := inspect(filepath.Join(proc, entry)); result.sets || result.unread != "" {
+			masters = append(masters, Master{name, pid, result.unread})
 		}
 	}
 	slices.SortFunc(masters, func(a, b Master) int { return a.PID - b.PID })
 	return withoutHelpers(proc, masters), nil
 }
 
-// look tells whether a process sets the clock.
-func look(process string) (name string, found verdict) {
+// inspect reports whether a process sets the clock.
+func inspect(process string) (name string, result verdict) {
 	comm := strings.TrimSuffix(contents(filepath.Join(process, "comm")), "\n")
 	check, known := programs[comm]
 	if !known || !maySet(process) {
@@ -69,27 +69,27 @@ func look(process string) (name string, found verdict) {
 	if full, cut := names[comm]; cut {
 		comm = full
 	}
-	found = check(arguments[1:], func(path string) (string, bool) { // as the process sees it
+	result = check(arguments[1:], func(path string) (string, bool) { // as the process sees it
 		if !filepath.IsAbs(path) {
 			return readable(filepath.Join(process, "cwd", path))
 		}
 		return readable(filepath.Join(process, "root", path))
 	})
-	if found.unread != "" && !maySet(process) { // it has ended, and left no file to read
+	if result.unread != "" && !maySet(process) { // it has ended, and left no file to read
 		return "", verdict{}
 	}
-	return comm, found
+	return comm, result
 }
 
-// maySet tells whether a process may set the clock: any pod can call its program chronyd. It takes CAP_SYS_TIME, and not that of another
-// user namespace, whose users are mapped.
+// maySet reports whether a process may set the clock, because any pod can call its program chronyd: it has CAP_SYS_TIME, and not in a
+// user namespace with mapped users.
 func maySet(process string) bool {
 	const unmapped, everybody = "0", "4294967295"
 	if fields := strings.Fields(contents(filepath.Join(process, "uid_map"))); !slices.Equal(fields, []string{unmapped, unmapped, everybody}) {
 		return false
 	}
 	for line := range strings.Lines(contents(filepath.Join(process, "status"))) {
-		if value, found := strings.CutPrefix(line, "CapEff:"); found {
+		if value, ok := strings.CutPrefix(line, "CapEff:"); ok {
 			capabilities, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
 			return err == nil && capabilities&(1<<unix.CAP_SYS_TIME) != 0
 		}

@@ -35,14 +35,14 @@ func machine(t *testing.T, processes ...process) string {
 		}
 	}
 	write(filepath.Join(proc, "uptime"), "1 1")
-	for _, one := range processes {
-		folder := filepath.Join(proc, strconv.Itoa(one.pid))
-		write(filepath.Join(folder, "comm"), one.comm+"\n")
-		write(filepath.Join(folder, "cmdline"), strings.Join(one.arguments, "\x00")+"\x00")
-		write(filepath.Join(folder, "stat"), strconv.Itoa(one.pid)+" ("+one.comm+") S "+strconv.Itoa(one.parent)+" 1 1")
-		write(filepath.Join(folder, "status"), "Name:\tx\nCapPrm:\t0\nCapEff:\t"+cmp.Or(one.capEff, "000001ffffffffff")+"\n")
-		write(filepath.Join(folder, "uid_map"), cmp.Or(one.uidMap, "         0          0 4294967295\n"))
-		for name, text := range one.files {
+	for _, master := range processes {
+		folder := filepath.Join(proc, strconv.Itoa(master.pid))
+		write(filepath.Join(folder, "comm"), master.comm+"\n")
+		write(filepath.Join(folder, "cmdline"), strings.Join(master.arguments, "\x00")+"\x00")
+		write(filepath.Join(folder, "stat"), strconv.Itoa(master.pid)+" ("+master.comm+") S "+strconv.Itoa(master.parent)+" 1 1")
+		write(filepath.Join(folder, "status"), "Name:\tx\nCapPrm:\t0\nCapEff:\t"+cmp.Or(master.capEff, "000001ffffffffff")+"\n")
+		write(filepath.Join(folder, "uid_map"), cmp.Or(master.uidMap, "         0          0 4294967295\n"))
+		for name, text := range master.files {
 			write(filepath.Join(folder, "root", name), text)
 		}
 	}
@@ -107,13 +107,13 @@ func TestProgramsThatSetTheClockAreFound(t *testing.T) {
 }
 
 func TestAProcessThatMayNotSetTheClockIsNoMaster(t *testing.T) {
-	for name, one := range map[string]process{
+	for name, master := range map[string]process{
 		"without CAP_SYS_TIME":      {capEff: "00000000a80425fb"},
 		"in another user namespace": {uidMap: "         0     100000      65536\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			one.pid, one.comm, one.arguments = 7, "chronyd", []string{"chronyd"}
-			if masters, err := Find(machine(t, one)); err != nil || len(masters) > 0 {
+			master.pid, master.comm, master.arguments = 7, "chronyd", []string{"chronyd"}
+			if masters, err := Find(machine(t, master)); err != nil || len(masters) > 0 {
 				t.Errorf("found %v, %v", masters, err)
 			}
 		})
@@ -157,8 +157,8 @@ func TestAConfigurationThatCannotBeReadDoesNotCountAsNone(t *testing.T) {
 			if err != nil || !slices.Equal(masters, unknown("/etc/p.conf")) {
 				t.Fatalf("found %v, %v", masters, err)
 			}
-			if said := masters[0].String(); said != "ptp4l (process 5), whose configuration /etc/p.conf cannot be read," {
-				t.Errorf("it is named %q", said)
+			if message := masters[0].String(); message != "ptp4l (process 5), whose configuration /etc/p.conf cannot be read," {
+				t.Errorf("it is named %q", message)
 			}
 		})
 	}

@@ -79,30 +79,30 @@ func ptp4l(arguments []string, read func(string) (string, bool)) verdict {
 	if given.has("S") || given.has("H") || given.has("L") {
 		config.set("time_stamping", map[bool]string{true: "software", false: "hardware"}[given.has("S")])
 	}
-	stamping, said := config.global["time_stamping"]
+	stamping, configured := config.global["time_stamping"]
 	switch {
-	case said && stamping != "software", on(config.global["free_running"]), config.onlyServes():
+	case configured && stamping != "software", on(config.global["free_running"]), config.onlyServes():
 		return verdict{}
 	case unread:
 		return verdict{unread: path}
 	default:
-		return verdict{sets: said}
+		return verdict{sets: configured}
 	}
 }
 
-// configuration is what a ptp4l was told that matters here.
+// configuration has the settings of a ptp4l.
 type configuration struct {
 	global map[string]string
 	ports  []map[string]string
 	names  []string
 }
 
-// read reads a file of ptp4l.
+// read parses a configuration file of ptp4l.
 func (c *configuration) read(text string) {
 	section := c.global
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
-		if name, found := strings.CutPrefix(line, "["); found {
+		if name, ok := strings.CutPrefix(line, "["); ok {
 			name = strings.TrimSuffix(name, "]")
 			switch name {
 			case "global":
@@ -137,12 +137,12 @@ func (c *configuration) set(name, value string) {
 	}
 }
 
-// onlyServes tells whether no port ever follows. The option has another name since linuxptp 4.
+// onlyServes reports whether no port ever follows. linuxptp 4 has renamed the option.
 func (c *configuration) onlyServes() bool {
 	serves := func(port map[string]string) bool {
 		for _, name := range []string{"masterOnly", "serverOnly"} {
-			value, own := port[name]
-			if !own {
+			value, present := port[name]
+			if !present {
 				value = c.global[name]
 			}
 			if on(value) {
@@ -178,7 +178,7 @@ func parse(arguments []string, withValue string) commandLine {
 		if word == "--" {
 			break
 		}
-		if long, found := strings.CutPrefix(word, "--"); found {
+		if long, ok := strings.CutPrefix(word, "--"); ok {
 			name, value, has := strings.Cut(long, "=")
 			if !has {
 				value = next()
@@ -193,7 +193,7 @@ func parse(arguments []string, withValue string) commandLine {
 	return line
 }
 
-// cluster reads the short options of one word.
+// cluster parses the short options of one word.
 func cluster(word, withValue string, next func() string) commandLine {
 	var line commandLine
 	for i := range len(word) {
@@ -212,14 +212,14 @@ func cluster(word, withValue string, next func() string) commandLine {
 }
 
 func (l commandLine) has(name string) bool {
-	return slices.ContainsFunc(l, func(one argument) bool { return one.name == name })
+	return slices.ContainsFunc(l, func(option argument) bool { return option.name == name })
 }
 
-// value is that of the last such option: it goes before the others.
+// value returns the value of the last such option, which overrides earlier ones.
 func (l commandLine) value(name string) (value string, given bool) {
-	for _, one := range l {
-		if one.name == name {
-			value, given = one.value, true
+	for _, option := range l {
+		if option.name == name {
+			value, given = option.value, true
 		}
 	}
 	return value, given

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A container without privileges cannot open /dev/ptpN. Who keeps the clock can, and publishes each second what it reads, in the folder of
-// ptp4l's socket: one line with Ahead, Exact and CLOCK_BOOTTIME in nanoseconds.
+// A container without privileges cannot open /dev/ptpN. ktsn-ptp can, and publishes a reading each second in the folder of ptp4l's
+// socket: one line with Ahead, Exact and CLOCK_BOOTTIME in nanoseconds.
 
-// oldestReading is how old what was published may be. driftPPB is by how much a card's clock may run away from the system's meanwhile.
+// oldestReading is the largest age of a published reading. driftPPB is the assumed drift between a card's and the system's clock meanwhile.
 const (
 	oldestReading = 3 * time.Second
 	driftPPB      = 1000

@@ -111,7 +111,7 @@ func (c *Client) read() {
 			continue
 		}
 		if uid, err := sender(oob[:oobN]); err != nil || !trusted(uid) {
-			c.refused.Store(&RefusedError{fmt.Sprintf("a process of user %d answers at ptp4l's socket; what it says of the clock is not believed. "+
+			c.refused.Store(&RefusedError{fmt.Sprintf("a process of user %d answers at ptp4l's socket and is not trusted. "+
 				"Start ptp4l as root", uid)})
 			continue
 		}

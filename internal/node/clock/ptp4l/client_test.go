@@ -124,7 +124,7 @@ func TestAPtp4lThatIsNoneIsAnError(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(*ptp4ltest.Clock)
-		is     error
+		status error
 	}{
 		"one that reads and does not answer": {func(c *ptp4ltest.Clock) { c.Silent = true }, ptp4l.ErrNoAnswer},
 		"one that answers garbage":           {func(c *ptp4ltest.Clock) { c.Garbage = []byte(strings.Repeat("tick", 64)) }, ptp4l.ErrNoAnswer},
@@ -136,11 +136,11 @@ func TestAPtp4lThatIsNoneIsAnError(t *testing.T) {
 			server := ptp4ltest.Start(t, filepath.Join(folder, "ptp4l"), example())
 			client := dial(t, folder)
 			server.Change(test.change)
-			if status, err := client.Poll(t.Context()); !errors.Is(err, test.is) {
+			if status, err := client.Poll(t.Context()); !errors.Is(err, test.status) {
 				t.Errorf("got %+v, %v", status, err)
 			}
 			_, err := ptp4l.Dial(t.Context(), filepath.Join(folder, "ptp4l"), filepath.Join(folder, "local"))
-			if !errors.Is(err, test.is) {
+			if !errors.Is(err, test.status) {
 				t.Errorf("connected anew: %v", err)
 			}
 		})

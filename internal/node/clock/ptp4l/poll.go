@@ -25,11 +25,11 @@ const (
 // ErrNoAnswer : nobody reads ptp4l's socket, or what reads it is no ptp4l.
 var ErrNoAnswer = errors.New("no answer")
 
-// slow is what is asked for rarely: it changes with the grandmaster, which the frequent answers show.
+// slow has data that is polled rarely, because it changes with the grandmaster, which frequent answers contain.
 type slow struct {
 	asked       time.Time
 	grandmaster ptp.ClockIdentity
-	own         ptp.ClockIdentity
+	local       ptp.ClockIdentity
 	quality     ptp.ClockQuality
 	time        timeProperties
 }
@@ -166,11 +166,11 @@ func (c *Client) find(ctx context.Context, likely, others []Address) error {
 	if len(others) == 0 {
 		patience *= 4 // about what asking the others takes
 	}
-	if found, err := c.try(ctx, likely, patience); found || err != nil {
+	if known, err := c.try(ctx, likely, patience); known || err != nil {
 		return err
 	}
 	for batch := range slices.Chunk(others, len(first)) {
-		if found, err := c.try(ctx, batch, answerPatience/10); found || err != nil {
+		if known, err := c.try(ctx, batch, answerPatience/10); known || err != nil {
 			return err
 		}
 	}
@@ -181,7 +181,7 @@ func (c *Client) find(ctx context.Context, likely, others []Address) error {
 }
 
 // try asks at addresses, and waits for an answer to any.
-func (c *Client) try(ctx context.Context, addresses []Address, patience time.Duration) (found bool, err error) {
+func (c *Client) try(ctx context.Context, addresses []Address, patience time.Duration) (known bool, err error) {
 	for _, address := range addresses {
 		if err := c.send(address, ptp.GET, ptp.IDDefaultDataSet, nil); err != nil {
 			return false, err
@@ -227,7 +227,7 @@ func (s *Status) takePort(tlv *ptp.PortPropertiesNPTLV) {
 	if port.State == "" {
 		port.State = fmt.Sprintf("STATE_%d", tlv.PortState)
 	}
-	if at := slices.IndexFunc(s.Ports, func(one Port) bool { return one.Number == port.Number }); at >= 0 {
+	if at := slices.IndexFunc(s.Ports, func(other Port) bool { return other.Number == port.Number }); at >= 0 {
 		s.Ports[at] = port
 		return
 	}
@@ -238,7 +238,7 @@ func (s *slow) take(answers []*ptp.Management) {
 	for _, answer := range answers {
 		switch tlv := answer.TLV.(type) {
 		case *ptp.DefaultDataSetTLV:
-			s.own = tlv.ClockIdentity
+			s.local = tlv.ClockIdentity
 		case *ptp.ParentDataSetTLV:
 			s.quality = tlv.GrandmasterClockQuality
 		case *timeProperties:
@@ -248,7 +248,7 @@ func (s *slow) take(answers []*ptp.Management) {
 }
 
 func (s *slow) put(status *Status) {
-	status.Identity = s.own.String()
+	status.Identity = s.local.String()
 	status.Class, status.Accuracy = uint8(s.quality.ClockClass), uint8(s.quality.ClockAccuracy)
 	status.UTCOffset, status.UTCOffsetValid = int(s.time.CurrentUTCOffset), s.time.Flags&flagUTCOffsetValid != 0
 	status.PTPTimescale = s.time.Flags&flagPTPTimescale != 0

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RefusedError says why a socket is not believed.
+// RefusedError is the reason why a socket is not trusted.
 type RefusedError struct{ sentence string }
 
 func (e *RefusedError) Error() string { return e.sentence }
@@ -33,11 +33,11 @@ func inspect(path string) error {
 	case stat.Mode&unix.S_IFMT != unix.S_IFSOCK:
 		return &RefusedError{fmt.Sprintf("%s is no socket; name the one of ptp4l's uds_address", path)}
 	case !trusted(stat.Uid):
-		return &RefusedError{fmt.Sprintf("socket %s belongs to user %d, not to root; what it says of the clock is not believed. "+
+		return &RefusedError{fmt.Sprintf("socket %s belongs to user %d, not to root, and is not trusted. "+
 			"Remove it and start ptp4l as root", path, stat.Uid)}
 	case stat.Mode&unix.S_IWOTH != 0:
 		return &RefusedError{fmt.Sprintf("everybody may write to socket %s (mode %04o), and so set the clock's properties; "+
-			"what it says is not believed. Set its mode to 0660", path, stat.Mode&0o7777)}
+			"so it is not trusted. Set its mode to 0660", path, stat.Mode&0o7777)}
 	}
 	return inspectFolder(filepath.Dir(path))
 }
@@ -54,7 +54,7 @@ func inspectFolder(path string) error {
 	}
 	if !trusted(stat.Uid) || (stat.Mode&unix.S_IWOTH != 0 && stat.Mode&unix.S_ISVTX == 0) {
 		return &RefusedError{fmt.Sprintf("others than root may replace ptp4l's socket in folder %s (owner %d, mode %04o); what it says is "+
-			"not believed. Let ptp4l's uds_address be in a folder of root's", folder, stat.Uid, stat.Mode&0o7777)}
+			"not trusted. Let ptp4l's uds_address be in a folder of root's", folder, stat.Uid, stat.Mode&0o7777)}
 	}
 	return nil
 }
