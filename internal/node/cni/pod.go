@@ -125,8 +125,8 @@ func (r *request) checkVhostUser() error {
 	return nil
 }
 
-// readGuardOfPod reads what is asked for one pod, which goes before what the network has. Who writes a pod cannot have it
-// send past the gates of a network that captures everything.
+// readGuardOfPod parses the pod's own settings, which override those of the network. A pod cannot bypass the gates of a network that
+// captures everything.
 func (c *Config) readGuardOfPod(text []byte) error {
 	everything := c.requestedCapture != nil && *c.requestedCapture == capture.All
 	if err := c.readAskedOfPod(text); err != nil {

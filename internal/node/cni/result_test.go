@@ -11,22 +11,22 @@ import (
 )
 
 func TestResultOfOlderVersion(t *testing.T) {
-	for of, want := range map[string]bool{"0.4.0": false, "1.0.0": false, "1.1.0": true} {
+	for version, want := range map[string]bool{"0.4.0": false, "1.0.0": false, "1.1.0": true} {
 		result := &current.Result{Interfaces: []*current.Interface{
 			{Name: "tsn0", Mac: "52:54:00:12:34:56", Mtu: 1500, Sandbox: "/run/netns/c", PciID: "0000:02:00.0"},
 		}}
-		leaveOutLater(result, of)
-		made, err := result.GetAsVersion(of)
+		leaveOutLater(result, version)
+		converted, err := result.GetAsVersion(version)
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := json.Marshal(made)
+		text, err := json.Marshal(converted)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, field := range []string{"pciID", "mtu"} {
 			if got := bytes.Contains(text, []byte(`"`+field+`"`)); got != want {
-				t.Errorf("in %s there is %s: %v, want %v: %s", of, field, got, want, text)
+				t.Errorf("in %s there is %s: %v, want %v: %s", version, field, got, want, text)
 			}
 		}
 	}

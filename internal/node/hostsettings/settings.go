@@ -55,7 +55,7 @@ func This() *Machine {
 	return machine
 }
 
-// Read reads all settings. Those that matter most on most machines come first.
+// Read reads all settings. The settings that matter most on most machines come first.
 func (m *Machine) Read(ktsnd Ktsnd) []Setting {
 	r := reader{Machine: m, ktsnd: ktsnd, isVirtual: m.virtual()}
 	for _, read := range []func(){

@@ -42,8 +42,8 @@ const asKata = `{
 }`
 
 // keys are the paths of an object's fields, with lists left out.
-func keys(prefix string, of any, into map[string]bool) {
-	switch value := of.(type) {
+func keys(prefix string, document any, into map[string]bool) {
+	switch value := document.(type) {
 	case map[string]any:
 		for name, inner := range value {
 			into[prefix+name] = true
@@ -62,9 +62,9 @@ func keysOf(t *testing.T, text []byte) map[string]bool {
 	if err := json.Unmarshal(text, &all); err != nil {
 		t.Fatal(err)
 	}
-	found := map[string]bool{}
-	keys("", all, found)
-	return found
+	present := map[string]bool{}
+	keys("", all, present)
+	return present
 }
 
 func TestWriteDevices(t *testing.T) {

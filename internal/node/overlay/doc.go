@@ -12,11 +12,10 @@
 //	              |
 //	            uplink ------------ the other nodes
 //
-// The first port of a network makes its bridge and tunnel, the last to leave removes them. What this package
-// made carries a link group of its own from the moment of creation, so that a device which was there before
-// is used and never removed, however a program was killed. The kernel is the truth about devices and ports;
-// the state directory holds only what the kernel cannot: the peers (remote nodes) that were told, which a
-// tunnel gets when it is made.
+// The first port of a network creates its bridge and tunnel, the last port to leave removes them. Devices of this package
+// have a link group from their creation, so that a foreign device is used and never removed, even after a program was
+// killed. The kernel has the state of devices and ports. The state directory has only the peers (remote nodes), which a
+// tunnel gets when it is created.
 //
 // Two programs at once take turns by a lock in the state directory, with a time limit. It is held while
 // bridge and tunnel are made sure of and a port is added, and while the last port's departure is dealt with;

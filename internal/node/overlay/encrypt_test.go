@@ -34,14 +34,14 @@ func enterNamespace(t *testing.T) {
 	testlab.Root(t)
 	id, err := topology.NewID()
 	must(t, err)
-	made, err := topology.NewNamespace(id.String() + "-tunnel")
+	created, err := topology.NewNamespace(id.String() + "-tunnel")
 	must(t, err)
 	t.Cleanup(func() {
-		if err := made.Destroy(); err != nil {
+		if err := created.Destroy(); err != nil {
 			t.Error(err)
 		}
 	})
-	file, err := os.Open(made.Path())
+	file, err := os.Open(created.Path())
 	must(t, err)
 	defer file.Close()
 	runtime.LockOSThread()
@@ -168,9 +168,9 @@ func TestRetuneDropsClear(t *testing.T) {
 		_, err := receive.Detach(node.receiveDir)
 		must(t, err)
 	}()
-	own, err := receive.NodeDir(node.receiveDir)
+	nodeDir, err := receive.NodeDir(node.receiveDir)
 	must(t, err)
-	peers, err := ebpf.LoadPinnedMap(filepath.Join(own, "peers"), nil)
+	peers, err := ebpf.LoadPinnedMap(filepath.Join(nodeDir, "peers"), nil)
 	must(t, err)
 	defer peers.Close()
 	plain := &Network{VNI: tuned, Bridge: BridgeName(tuned), Tunnel: TunnelName(tuned), Port: 4789, Uplink: "up0"}

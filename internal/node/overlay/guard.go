@@ -153,7 +153,7 @@ func (n *Node) closeOff(network *Network, have devices) error {
 }
 
 func (n *Node) setAccess(bridge *netlink.Bridge, open bool) error {
-	// 8: nobody is told the hardware address of the node's addresses, also while the filter is missing.
+	// 8: the node answers no ARP request here, even while the filter is missing.
 	alias, ignore := "", "8"
 	if open {
 		alias, ignore = openAlias, "0"

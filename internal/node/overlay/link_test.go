@@ -16,36 +16,36 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// linksKtsnd writes down what it is told of links, and refuses peers when it is told to.
+// linksKtsnd records requests about links, and rejects peers if refuses is set.
 type linksKtsnd struct {
 	atUplink
-	heard   []string
-	refuses error
+	requests []string
+	refuses  error
 }
 
 func (l *linksKtsnd) Peers(context.Context) ([]control.Peer, error) { return nil, nil }
 
 func (l *linksKtsnd) PeerAdd(context.Context, control.Peer) error {
 	if l.refuses == nil {
-		l.heard = append(l.heard, "peer")
+		l.requests = append(l.requests, "peer")
 	}
 	return l.refuses
 }
 
 func (l *linksKtsnd) PeerDel(context.Context, uint32, netip.Addr) error {
-	l.heard = append(l.heard, "no peer")
+	l.requests = append(l.requests, "no peer")
 	return nil
 }
 
 func (l *linksKtsnd) Encrypt(_ context.Context, _ uint32, required bool) error {
-	l.heard = append(l.heard, map[bool]string{false: "none", true: "required"}[required])
+	l.requests = append(l.requests, map[bool]string{false: "none", true: "required"}[required])
 	return nil
 }
 
 // told is what it was told since it was asked last.
 func (l *linksKtsnd) told() string {
-	defer func() { l.heard = nil }()
-	return strings.Join(l.heard, ", ")
+	defer func() { l.requests = nil }()
+	return strings.Join(l.requests, ", ")
 }
 
 // encryptedLink is an encrypted link with a peer, and a node with none of its ports.

@@ -40,7 +40,7 @@ func TestLock(t *testing.T) {
 		t.Errorf("for one who does not want it any more: %v", err)
 	}
 	unlock()
-	// Those who gave up wait for it in the background, and let go of it at once.
+	// Callers that gave up still wait in the background and release the lock at once.
 	for range 20 {
 		var unlock func()
 		if unlock, err = second.lock(t.Context()); err == nil {

@@ -72,7 +72,7 @@ func (a *Attachment) Check() error {
 }
 
 // parseAlias parses an alias, and returns the note that follows.
-func parseAlias(text string) (of Attachment, note string, ok bool) {
+func parseAlias(text string) (attachment Attachment, note string, ok bool) {
 	const parts = 5
 	read := strings.SplitN(text, " ", parts+1)
 	if len(read) < parts || read[0] != aliasPrefix {

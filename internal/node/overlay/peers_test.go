@@ -18,7 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// fakeKtsnd remembers peers, and refuses when it is told to.
+// fakeKtsnd records peers, and rejects them if refuse is set.
 type fakeKtsnd struct {
 	peers  map[netip.Addr]control.Peer
 	refuse error
@@ -42,11 +42,11 @@ func (f *fakeKtsnd) PeerDel(_ context.Context, _ uint32, address netip.Addr) err
 }
 
 func peer(address string, subnets ...string) control.Peer {
-	made := control.Peer{VNI: 16777001, Address: netip.MustParseAddr(address)} // a network that no test machine has
+	created := control.Peer{VNI: 16777001, Address: netip.MustParseAddr(address)} // a network that no test machine has
 	for _, subnet := range subnets {
-		made.Subnets = append(made.Subnets, netip.MustParsePrefix(subnet))
+		created.Subnets = append(created.Subnets, netip.MustParsePrefix(subnet))
 	}
-	return made
+	return created
 }
 
 func TestPeerAdd(t *testing.T) {
@@ -107,7 +107,7 @@ func TestChangePeersSomeRefused(t *testing.T) {
 		changes []Change
 		refuse  error
 		want    []control.Peer
-		said    string
+		message string
 	}{
 		"all":                        {changes, nil, []control.Peer{moved, third}, ""},
 		"none":                       {nil, nil, []control.Peer{first, second}, ""},
@@ -123,16 +123,16 @@ func TestChangePeersSomeRefused(t *testing.T) {
 			}
 			ktsnd.refuse = test.refuse
 			err := node.ChangePeers(t.Context(), test.changes, ktsnd)
-			if said := fmt.Sprint(err); (err != nil || test.said != "") && !strings.HasPrefix(said, test.said) {
-				t.Errorf("said %s, want %s", said, test.said)
+			if message := fmt.Sprint(err); (err != nil || test.message != "") && !strings.HasPrefix(message, test.message) {
+				t.Errorf("said %s, want %s", message, test.message)
 			}
 			got, err := node.Peers()
 			if err != nil {
 				t.Fatal(err)
 			}
 			known := []control.Peer{}
-			for _, one := range got {
-				known = append(known, ktsnd.peers[one.Address])
+			for _, peer := range got {
+				known = append(known, ktsnd.peers[peer.Address])
 			}
 			if slices.SortFunc(got, byAddress); !reflect.DeepEqual(got, test.want) {
 				t.Errorf("remembered are %+v, want %+v", got, test.want)
@@ -183,9 +183,9 @@ func TestPeerAddUndo(t *testing.T) {
 func TestCheckPeer(t *testing.T) {
 	node := openNode(t, t.TempDir(), time.Second)
 	bad := func(change func(*control.Peer)) control.Peer {
-		made := peer("192.0.2.2", "10.42.2.0/24")
-		change(&made)
-		return made
+		created := peer("192.0.2.2", "10.42.2.0/24")
+		change(&created)
+		return created
 	}
 	for name, test := range map[string]struct {
 		peer control.Peer

@@ -185,31 +185,31 @@ func TestClaim(t *testing.T) {
 	m := newMachine(t)
 	m.add(card, "0x020000", "igb", "7", "eth1")
 	for _, step := range []struct {
-		owner string
-		own   bool
+		owner   string
+		claimed bool
 	}{{"first", true}, {"first", true}, {"second", false}} {
-		if own, err := m.Claim(card, step.owner); err != nil || own != step.own {
-			t.Errorf("%s claims it: %v, %v", step.owner, own, err)
+		if claimed, err := m.Claim(card, step.owner); err != nil || claimed != step.claimed {
+			t.Errorf("%s claims it: %v, %v", step.owner, claimed, err)
 		}
 	}
 	if _, err := m.Unbind(card); err == nil || !strings.Contains(err.Error(), card+" belongs to first") {
 		t.Errorf("the administrator takes it: %v", err)
 	}
-	// What is not his he cannot give back.
+	// Another owner's card cannot be given back.
 	if err := m.GiveBack(card, "second"); err != nil || m.Claimed(card) != "first" {
 		t.Errorf("another gives it back: %v; it is of %q", err, m.Claimed(card))
 	}
 	if err := m.GiveBack(card, "first"); err != nil || m.Claimed(card) != "" {
 		t.Errorf("its owner gives it back: %v; it is of %q", err, m.Claimed(card))
 	}
-	if own, err := m.Claim(card, "first"); err != nil || !own {
-		t.Fatal(own, err)
+	if claimed, err := m.Claim(card, "first"); err != nil || !claimed {
+		t.Fatal(claimed, err)
 	}
 	if _, err := m.UnbindAnyway(card); err != nil || m.Claimed(card) != "" {
 		t.Errorf("the administrator takes it anyway: %v; it is of %q", err, m.Claimed(card))
 	}
-	if own, err := m.Claim("0000:ff:00.0", "first"); err != nil || !own {
-		t.Errorf("one that is gone is claimed: %v, %v", own, err)
+	if claimed, err := m.Claim("0000:ff:00.0", "first"); err != nil || !claimed {
+		t.Errorf("one that is gone is claimed: %v, %v", claimed, err)
 	}
 	if err := m.GiveBack("0000:ff:00.0", "first"); err != nil || m.Claimed("0000:ff:00.0") != "" {
 		t.Errorf("one that is gone is given back: %v", err)

@@ -30,18 +30,18 @@ func TestUsesStacked(t *testing.T) {
 	card := &netlink.Device{LinkAttrs: attributes(2, "eno1")}
 	port := &netlink.Device{LinkAttrs: attributes(3, "eno2")}
 	port.MasterIndex = 8
-	on := func(made netlink.Link) netlink.Link {
-		made.Attrs().ParentIndex = 2
-		return made
+	on := func(link netlink.Link) netlink.Link {
+		link.Attrs().ParentIndex = 2
+		return link
 	}
 	bridge := &netlink.Bridge{LinkAttrs: attributes(8, "br0")}
 	tunnel := &netlink.Vxlan{LinkAttrs: attributes(5, "tsnvx42"), VtepDevIndex: 2}
 	elsewhere := on(&netlink.Vlan{LinkAttrs: attributes(6, "eth0")})
 	elsewhere.Attrs().NetNsID = 4
 	for name, test := range map[string]struct {
-		of   netlink.Link
-		also []netlink.Link
-		want string
+		below netlink.Link
+		also  []netlink.Link
+		want  string
 	}{
 		"a tunnel of ours":                  {card, []netlink.Link{tunnel}, "eno1 carries tsnvx42 (vxlan)"},
 		"a VLAN":                            {card, []netlink.Link{on(&netlink.Vlan{LinkAttrs: attributes(6, "eno1.5")})}, "eno1 carries eno1.5 (vlan)"},
@@ -53,7 +53,7 @@ func TestUsesStacked(t *testing.T) {
 		"the other end of a pair like this": {card, []netlink.Link{on(&netlink.Veth{LinkAttrs: attributes(6, "veth0")})}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, how := stacked(test.of, append(test.also, test.of)); strings.Join(how, ", ") != test.want {
+			if _, how := stacked(test.below, append(test.also, test.below)); strings.Join(how, ", ") != test.want {
 				t.Errorf("it says %q, want %q", how, test.want)
 			}
 		})

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package xfrm has the node's kernel encrypt the tunnels of encrypted networks: ESP in transport mode (RFC 4303) with AES-128-GCM
-// (RFC 4106) around UDP to one port, which is these tunnels' own. What it makes of states and policies carries an identity of its own
-// (Reqid, and priorities of policies), by which it is found again and removed, whoever made it.
+// (RFC 4106) around UDP to one port, which only these tunnels use. Its states and policies have a fixed Reqid and priorities, by which
+// any process can find and remove them.
 //
 //	policy in    UDP to the port, from anywhere           must have come by ESP, else the kernel drops it before the tunnel sees it
 //	policy out   UDP to the port, to a peer               leaves by ESP, or not at all while there is no state

@@ -13,7 +13,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
-// TestTry asks this machine's kernel, whichever it is. What one with ESP does is tested in a virtual machine.
+// TestTry tests with this machine's kernel. A kernel with ESP is tested in a virtual machine.
 func TestTry(t *testing.T) {
 	testlab.Root(t)
 	namespace := func() string {

@@ -12,11 +12,11 @@
 //	    |  input ──> tunnel ──> (inside, or tagged) ──> the kernel's VXLAN device
 //	    drop, counted by reason
 //
-// The rules never change but with this package; which tunnels, peers, sources and bridges there are stands in sets. Each rule's
-// comment ends with a digest of the rule, so that one which somebody changed, or an older version made, is known.
+// The rules are fixed for a version of this package; tunnels, peers, sources and bridges are elements of sets. Each rule's
+// comment ends with a digest of the rule, by which Apply detects rules that were changed or that another version wrote.
 //
-// Apply is level-based: it is told all that shall be, compares it with what is there, and changes what differs in one
-// transaction. It touches no other table. Callers take turns by a lock of their own.
+// Apply is level-based: it gets the whole desired state, compares it with the existing rules and sets, and changes the differences in
+// one transaction. It touches no other table. Callers must serialise their calls.
 //
 // Threads: everything works in the network namespace of the calling thread.
 package filter

@@ -22,11 +22,11 @@ import (
 )
 
 func peer(address string, subnets ...string) control.Peer {
-	made := control.Peer{VNI: 42, Address: netip.MustParseAddr(address)}
+	result := control.Peer{VNI: 42, Address: netip.MustParseAddr(address)}
 	for _, subnet := range subnets {
-		made.Subnets = append(made.Subnets, netip.MustParsePrefix(subnet))
+		result.Subnets = append(result.Subnets, netip.MustParsePrefix(subnet))
 	}
-	return made
+	return result
 }
 
 func TestSources(t *testing.T) {
@@ -70,14 +70,14 @@ func enterNamespace(t *testing.T) {
 	testlab.Root(t)
 	id, err := topology.NewID()
 	must(t, err)
-	made, err := topology.NewNamespace(id.String() + "-filter")
+	netns, err := topology.NewNamespace(id.String() + "-filter")
 	must(t, err)
 	t.Cleanup(func() {
-		if err := made.Destroy(); err != nil {
+		if err := netns.Destroy(); err != nil {
 			t.Error(err)
 		}
 	})
-	file, err := os.Open(made.Path())
+	file, err := os.Open(netns.Path())
 	must(t, err)
 	defer file.Close()
 	runtime.LockOSThread()
@@ -101,8 +101,8 @@ func mustApply(t *testing.T, wanted *Wanted, differs string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if said := strings.Join(changed, "; "); (differs == "") != (said == "") || !strings.Contains(said, differs) {
-		t.Errorf("it says %q, want %q", said, differs)
+	if message := strings.Join(changed, "; "); (differs == "") != (message == "") || !strings.Contains(message, differs) {
+		t.Errorf("it says %q, want %q", message, differs)
 	}
 	if err := Check(wanted); err != nil {
 		t.Errorf("afterwards: %v", err)
@@ -170,9 +170,9 @@ func TestApplyRepairs(t *testing.T) {
 }
 
 func TestExplain(t *testing.T) {
-	for _, said := range []error{unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT, os.NewSyscallError("sendmsg", unix.EOPNOTSUPP)} {
-		if err := explain(said); !errors.Is(err, ErrMissing) {
-			t.Errorf("%v: %v", said, err)
+	for _, errno := range []error{unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT, os.NewSyscallError("sendmsg", unix.EOPNOTSUPP)} {
+		if err := explain(errno); !errors.Is(err, ErrMissing) {
+			t.Errorf("%v: %v", errno, err)
 		}
 	}
 	if err := explain(unix.EPERM); errors.Is(err, ErrMissing) {
@@ -184,10 +184,10 @@ func tables(t *testing.T) []string {
 	t.Helper()
 	conn, err := nftables.New()
 	must(t, err)
-	found, err := conn.ListTables()
+	listed, err := conn.ListTables()
 	must(t, err)
 	var names []string
-	for _, table := range found {
+	for _, table := range listed {
 		names = append(names, table.Name)
 	}
 	return names

@@ -192,10 +192,10 @@ func (k *kernel) addRules(to *nftables.Chain, rules []rule) error {
 	return nil
 }
 
-// maxElements is how many fit into one message, however long they are.
+// maxElements is the number of elements that fit into one message at any length.
 const maxElements = 256
 
-// fill makes the sets what is wanted. What goes does so first, because ranges must not overlap.
+// fill updates the sets. It removes elements first, because ranges must not overlap.
 func (k *kernel) fill(have, wanted map[string]elements) error {
 	for i := range forms {
 		set := forms[i].set(tableInet)

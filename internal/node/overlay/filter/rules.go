@@ -87,8 +87,8 @@ func chains() []chain {
 // closing returns the rules of a closed bridge's chain.
 func closing() []rule { return []rule{drop(ReasonToNode)} }
 
-// inner checks the source of the frame inside, whose EtherType is at that offset. Frames that are neither IP nor ARP have no
-// address that could be wrong. What comes most is what the first rule accepts: each rule costs every packet behind it.
+// inner returns the rules that check the source of the inner frame, whose EtherType is at that offset. Frames that are neither IP
+// nor ARP have no such address. The first rule accepts the most frequent frames, because each rule costs time for every packet after it.
 func inner(at uint32) []rule {
 	const (
 		ipv4Source, ipv6Source, arpSource = 2 + 12, 2 + 8, 2 + 14
