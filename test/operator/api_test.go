@@ -171,16 +171,16 @@ func TestWhatCanBeChanged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := needServer(t)
-			made := parseNetwork(t, fmt.Sprintf("metadata: {generateName: changed-}\n%s", spec()))
-			made.SetName("")
-			if err := admin.Create(ctx, made); err != nil {
+			created := parseNetwork(t, fmt.Sprintf("metadata: {generateName: changed-}\n%s", spec()))
+			created.SetName("")
+			if err := admin.Create(ctx, created); err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { _ = admin.Delete(context.WithoutCancel(ctx), made) })
-			if err := unstructured.SetNestedField(made.Object, test.value, append([]string{"spec"}, test.path...)...); err != nil {
+			t.Cleanup(func() { _ = admin.Delete(context.WithoutCancel(ctx), created) })
+			if err := unstructured.SetNestedField(created.Object, test.value, append([]string{"spec"}, test.path...)...); err != nil {
 				t.Fatal(err)
 			}
-			err := admin.Update(ctx, made, client.DryRunAll)
+			err := admin.Update(ctx, created, client.DryRunAll)
 			if (err == nil) != (test.sentence == "") || err != nil && !strings.Contains(err.Error(), test.sentence) {
 				t.Errorf("got %v, want %q", err, test.sentence)
 			}
@@ -190,20 +190,20 @@ func TestWhatCanBeChanged(t *testing.T) {
 
 func TestASpanCannotBeTakenAway(t *testing.T) {
 	ctx := needServer(t)
-	made := parseNetwork(t, fmt.Sprintf("metadata: {generateName: spanned-}\n%s", spec("span: {clusterPrefixLength: 20}")))
-	made.SetName("")
-	if err := admin.Create(ctx, made); err != nil {
+	created := parseNetwork(t, fmt.Sprintf("metadata: {generateName: spanned-}\n%s", spec("span: {clusterPrefixLength: 20}")))
+	created.SetName("")
+	if err := admin.Create(ctx, created); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = admin.Delete(context.WithoutCancel(ctx), made) })
-	if err := unstructured.SetNestedField(made.Object, "2us", "spec", "clock", "maxError"); err != nil {
+	t.Cleanup(func() { _ = admin.Delete(context.WithoutCancel(ctx), created) })
+	if err := unstructured.SetNestedField(created.Object, "2us", "spec", "clock", "maxError"); err != nil {
 		t.Fatal(err)
 	}
-	if err := admin.Update(ctx, made, client.DryRunAll); err != nil {
+	if err := admin.Update(ctx, created, client.DryRunAll); err != nil {
 		t.Errorf("another change is refused: %v", err)
 	}
-	unstructured.RemoveNestedField(made.Object, "spec", "span")
-	if err := admin.Update(ctx, made, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "span cannot be added to or taken from a network") {
+	unstructured.RemoveNestedField(created.Object, "spec", "span")
+	if err := admin.Update(ctx, created, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "span cannot be added to or taken from a network") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -72,11 +72,11 @@ func asOperator(t *testing.T) client.Client {
 	}
 	config := rest.CopyConfig(config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user}
-	made, err := client.New(config, client.Options{Scheme: scheme})
+	created, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return made
+	return created
 }
 
 func TestASecretThatWasRemovedIsMadeAnew(t *testing.T) {

@@ -50,9 +50,9 @@ func TestTheCommandLineShowsClocks(t *testing.T) {
 	create(ctx, t, onNetwork("shown-one", "default", "shown", node.Name))
 	isTold(ctx, t, stateOf(node.Name), "shown=10.243.0.0/24,1 gates=")
 	reportsClock(ctx, t, node.Name, network, metav1.ConditionFalse, v1alpha1.ReasonClockUnsynchronized)
-	const said = `{"status":{"clock":{"state":"Unsynchronized","since":"2026-11-23T12:00:00Z","source":"PTP","grandmaster":"001122.fffe.334455",
+	const output = `{"status":{"clock":{"state":"Unsynchronized","since":"2026-11-23T12:00:00Z","source":"PTP","grandmaster":"001122.fffe.334455",
 		"errorBoundNanoseconds":20000,"steps":2,"message":"run ptp4l","history":[{"time":"2026-11-23T12:00:00.123456Z","state":"Unsynchronized","reason":"PortLost"}]}}}`
-	if err := admin.Status().Patch(ctx, stateOf(node.Name), client.RawPatch(types.MergePatchType, []byte(said))); err != nil {
+	if err := admin.Status().Patch(ctx, stateOf(node.Name), client.RawPatch(types.MergePatchType, []byte(output))); err != nil {
 		t.Fatal(err)
 	}
 	condition(ctx, t, network, v1alpha1.ConditionClockSynchronized, metav1.ConditionFalse, v1alpha1.ReasonClockUnsynchronized)

@@ -40,9 +40,9 @@ var byKarmada = map[string]string{"karmada.io/managed": "true"}
 // theHub is a client with what `ktsn fed rights` gives karmada-agent, which does whatever a hub says.
 func theHub(ctx context.Context, t *testing.T) client.Client {
 	t.Helper()
-	var printed, said bytes.Buffer
-	if cli.Main(ctx, []string{"fed", "rights", "--workload-namespace", plant}, &printed, &said) != 0 {
-		t.Fatal(said.String())
+	var printed, output bytes.Buffer
+	if cli.Main(ctx, []string{"fed", "rights", "--workload-namespace", plant}, &printed, &output) != 0 {
+		t.Fatal(output.String())
 	}
 	create(ctx, t, newNamespace(agentNamespace, nil))
 	for part := range bytes.SplitSeq(printed.Bytes(), []byte("\n---\n")) {
@@ -54,15 +54,15 @@ func theHub(ctx context.Context, t *testing.T) client.Client {
 	}
 	as := rest.CopyConfig(config)
 	as.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + agentNamespace + ":karmada-agent-sa"}
-	made, err := client.New(as, client.Options{Scheme: scheme})
+	created, err := client.New(as, client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
 	eventually(ctx, t, func() error {
 		// The namespace default is not the hub's.
-		return says(made.Update(ctx, current(ctx, t, newNamespace("default", nil)), client.DryRunAll), onlyItsOwn)
+		return says(created.Update(ctx, current(ctx, t, newNamespace("default", nil)), client.DryRunAll), onlyItsOwn)
 	})
-	return made
+	return created
 }
 
 // current is an object as the API server has it.
@@ -94,7 +94,7 @@ func TestStolenHubIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	hub := theHub(ctx, t)
-	own, made := newNetwork("hub-own", 244, "10.244.0.0/24"), hubNetwork("hub-made", 245, "10.245.0.0/24")
+	own, created := newNetwork("hub-own", 244, "10.244.0.0/24"), hubNetwork("hub-made", 245, "10.245.0.0/24")
 	config, key := &corev1.ConfigMap{ObjectMeta: named(plant, "own", nil)}, &corev1.Secret{ObjectMeta: named(system, "hub-key", nil)}
 	beside := &corev1.Secret{ObjectMeta: named(plant, "beside", nil)}
 	certificate := &corev1.Secret{ObjectMeta: named(agentNamespace, "karmada-kubeconfig", nil)}
@@ -102,14 +102,14 @@ func TestStolenHubIsBounded(t *testing.T) {
 	mine := newNamespace("hub-mine", byKarmada)
 	create(ctx, t, own, config, key, beside, certificate, foreign)
 	for name, err := range map[string]error{
-		"a network":   hub.Create(ctx, made),
+		"a network":   hub.Create(ctx, created),
 		"a namespace": hub.Create(ctx, mine),
 	} {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 	}
-	t.Cleanup(func() { remove(context.WithoutCancel(ctx), t, made) })
+	t.Cleanup(func() { remove(context.WithoutCancel(ctx), t, created) })
 	privileged := plainPod("privileged", plant)
 	privileged.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)}
 	daemons := &appsv1.DaemonSet{ObjectMeta: named(system, "hub", nil)}
@@ -143,10 +143,10 @@ func TestStolenHubIsBounded(t *testing.T) {
 		"starts a privileged pod":                 {hub.Create(ctx, privileged, dry), "violates PodSecurity"},
 		"starts a pod elsewhere":                  {hub.Create(ctx, plainPod("plain", "default"), dry), notAllowed},
 		"gives itself rights":                     {hub.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: named(plant, "more", nil)}, dry), notAllowed},
-		"changes a network of its own":            {change(made.DeepCopy()), ""},
+		"changes a network of its own":            {change(created.DeepCopy()), ""},
 		"changes a network of the cluster":        {change(own.DeepCopy()), onlyItsOwn},
 		"removes a network of the cluster":        {hub.Delete(ctx, own, dry), onlyItsOwn},
-		"says how a network is":                   {hub.Status().Update(ctx, made, dry), notAllowed},
+		"says how a network is":                   {hub.Status().Update(ctx, created, dry), notAllowed},
 		"gives a node a subnet":                   {hub.Create(ctx, &v1alpha1.TSNNode{ObjectMeta: named("", "hub-node", nil)}, dry), notAllowed},
 		"changes peers of an earlier membership":  {hub.Update(ctx, foreign, dry), ""},
 		"takes a namespace":                       {hub.Update(ctx, current(ctx, t, newNamespace(system, nil)), dry), onlyItsOwn},

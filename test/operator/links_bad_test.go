@@ -22,15 +22,15 @@ import (
 
 // warnings are what an API server warns of.
 type warnings struct {
-	mu   sync.Mutex
-	said []string
+	mu     sync.Mutex
+	output []string
 }
 
 // HandleWarningHeader remembers one.
 func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.said = append(w.said, text)
+	w.output = append(w.output, text)
 }
 
 func TestAPodWhoseServiceIsMissingIsWarnedOfAndToldSo(t *testing.T) {
@@ -50,8 +50,8 @@ func TestAPodWhoseServiceIsMissingIsWarnedOfAndToldSo(t *testing.T) {
 	}
 	t.Cleanup(func() { remove(context.WithoutCancel(ctx), t, pod) })
 	const want = "label client.kubernetsn.io/later: there is no TSNService later in namespace links-missing; the pod waits for its link until it is created"
-	if !slices.ContainsFunc(warned.said, func(text string) bool { return strings.Contains(text, want) }) {
-		t.Errorf("warned of %q", warned.said)
+	if !slices.ContainsFunc(warned.output, func(text string) bool { return strings.Contains(text, want) }) {
+		t.Errorf("warned of %q", warned.output)
 	}
 	lab.said(t, pod, v1alpha1.ReasonServiceMissing, "there is no TSNService links-missing/later; the pod gets its links once somebody makes it")
 	service := newService("later", "10.182.0.0/24")
@@ -163,9 +163,9 @@ func TestALinkOfAHubWithAddressesOfTheClustersOwnIsNotAdmitted(t *testing.T) {
 func TestRangesOfTwoHubsThatOverlapAreRefused(t *testing.T) {
 	ctx := needOperator(t)
 	network := func(name string, vni int32, cidr, part string) *v1alpha1.TSNNetwork {
-		made := newNetwork(name, vni, cidr)
-		made.Spec.IPv4.Part = part
-		return made
+		created := newNetwork(name, vni, cidr)
+		created.Spec.IPv4.Part = part
+		return created
 	}
 	first, second := network("hub-one", 1181, "10.181.0.0/16", "10.181.0.0/20"), network("hub-two", 1182, "10.181.128.0/17", "10.181.240.0/20")
 	create(ctx, t, first)

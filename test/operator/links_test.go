@@ -317,11 +317,11 @@ func TestLinksGoWithTheirService(t *testing.T) {
 
 func TestTheAttachmentOfLinksIsThere(t *testing.T) {
 	ctx := needOperator(t)
-	made := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition"}}
-	made.SetName(v1alpha1.LinksAttachment)
-	made.SetNamespace(system)
-	eventually(ctx, t, func() error { return get(ctx, made) })
-	if got, _, _ := unstructured.NestedString(made.Object, "spec", "config"); got != `{"cniVersion":"1.1.0","name":"kubernetsn-links","type":"tsn-cni","links":true}` {
+	created := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition"}}
+	created.SetName(v1alpha1.LinksAttachment)
+	created.SetNamespace(system)
+	eventually(ctx, t, func() error { return get(ctx, created) })
+	if got, _, _ := unstructured.NestedString(created.Object, "spec", "config"); got != `{"cniVersion":"1.1.0","name":"kubernetsn-links","type":"tsn-cni","links":true}` {
 		t.Errorf("its configuration is %s", got)
 	}
 }

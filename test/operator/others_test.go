@@ -142,10 +142,10 @@ func TestServicesStayInTheirRanges(t *testing.T) {
 		"what is no range":      {func(s *v1alpha1.TSNServiceSpec) { s.Routes[0].To = "x" }, "to must be a range"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			made := newService("ranged-new", "10.197.1.0/24")
-			made.Namespace, made.Spec.Routes = "default", []v1alpha1.ServiceRoute{{To: "10.9.0.0/16"}}
-			test.change(&made.Spec)
-			if err := says(admin.Create(ctx, made, client.DryRunAll), test.sentence); err != nil {
+			created := newService("ranged-new", "10.197.1.0/24")
+			created.Namespace, created.Spec.Routes = "default", []v1alpha1.ServiceRoute{{To: "10.9.0.0/16"}}
+			test.change(&created.Spec)
+			if err := says(admin.Create(ctx, created, client.DryRunAll), test.sentence); err != nil {
 				t.Error(err)
 			}
 		})

@@ -68,11 +68,11 @@ func ownInForce(ctx context.Context, probe *v1alpha1.TSNNetwork) error {
 
 func theOperator(t *testing.T) client.Client {
 	t.Helper()
-	made, err := client.New(operatorsAccount(), client.Options{Scheme: scheme})
+	created, err := client.New(operatorsAccount(), client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return made
+	return created
 }
 
 func TestOfWebhooksTheOperatorChangesItsOwnBundleOnly(t *testing.T) {
