@@ -57,7 +57,7 @@ func TestTheOperatorAdmitsALinkOfAHubAsLongAsAPodAsksForIt(t *testing.T) {
 		}
 	}
 	routes(`["10.0.0.0/8"]`)
-	admitted(metav1.ConditionFalse, "route 10.0.0.0/8 leads to no address of links of TSNService links-admitted/s, and is not in its spec.routes")
+	admitted(metav1.ConditionFalse, "route 10.0.0.0/8 is neither in a range of TSNService links-admitted/s nor in its spec.routes")
 	routes("null")
 	admitted(metav1.ConditionTrue, "")
 	if err := admin.Patch(ctx, from, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"client.kubernetsn.io/s":null}}}`))); err != nil {

@@ -53,7 +53,7 @@ func TestAPodWhoseServiceIsMissingIsWarnedOfAndToldSo(t *testing.T) {
 	if !slices.ContainsFunc(warned.output, func(text string) bool { return strings.Contains(text, want) }) {
 		t.Errorf("warned of %q", warned.output)
 	}
-	lab.said(t, pod, v1alpha1.ReasonServiceMissing, "there is no TSNService links-missing/later; the pod gets its links once somebody makes it")
+	lab.said(t, pod, v1alpha1.ReasonServiceMissing, "there is no TSNService links-missing/later; the pod gets its links when it is created")
 	service := newService("later", "10.182.0.0/24")
 	service.Namespace = lab.namespace
 	create(ctx, t, service)
@@ -81,9 +81,9 @@ func TestAPodThatCanHaveNoLinkIsRefusedByTheAPIServer(t *testing.T) {
 			map[string]string{"app": "filter", v1alpha1.ClientLabelPrefix + "looped": "up", v1alpha1.EndpointLabelPrefix + "looped": "down"}},
 		"to itself": {lab.namespace, "has no spec.chain; remove one of the two labels",
 			map[string]string{v1alpha1.ClientLabelPrefix + "closed": "up", v1alpha1.EndpointLabelPrefix + "closed": "down"}},
-		"twice to one service": {lab.namespace, "ask TSNService links-refused/closed for a link each, and a pod gets one of a service; remove one of them",
+		"twice to one service": {lab.namespace, "both request a link of TSNService links-refused/closed, and a pod gets one link of a service; remove one of them",
 			map[string]string{v1alpha1.ClientLabelPrefix + "closed": "up", v1alpha1.ClientLabelPrefix + "closed." + lab.namespace: "other"}},
-		"with an interface that it has": {lab.namespace, "the pod already has an interface eth0 (of the primary network); take another name",
+		"with an interface that it has": {lab.namespace, "the pod already has an interface eth0 (of the primary network); use another name",
 			map[string]string{v1alpha1.ClientLabelPrefix + "closed": "eth0"}},
 		"of too many services": {lab.namespace, "the pod is a client of 17 services by labels client.kubernetsn.io/SERVICE; it may be one of 16", many},
 	} {
@@ -112,7 +112,7 @@ func TestLoopsAndLimitsAreToldWhereUsersLook(t *testing.T) {
 		}
 	}
 	const round = "services wait for each other: links-limits/x -> links-limits/y -> links-limits/x"
-	if text := lab.service(t, x, isFor(v1alpha1.ReasonChainLoop)); !strings.Contains(text, round) || !strings.Contains(text, "Take a label client.kubernetsn.io/ from the pods of one") {
+	if text := lab.service(t, x, isFor(v1alpha1.ReasonChainLoop)); !strings.Contains(text, round) || !strings.Contains(text, "Remove a label client.kubernetsn.io/ from the pods of one") {
 		t.Errorf("the service says %q", text)
 	}
 	for service, want := range map[*v1alpha1.TSNService]struct {
@@ -120,7 +120,7 @@ func TestLoopsAndLimitsAreToldWhereUsersLook(t *testing.T) {
 		reason, text string
 	}{
 		one: {2, v1alpha1.ReasonLimitReached, "each pod that is an endpoint has 1 links already (spec.limits.linksPerEndpoint); raise the limit, or start more such pods"},
-		few: {3, v1alpha1.ReasonRangeUsedUp, "no addresses of 10.184.3.0/30 are left for another link; its range is used up. Make another TSNService with a larger one"},
+		few: {3, v1alpha1.ReasonRangeUsedUp, "no addresses of 10.184.3.0/30 are left for another link. Create another TSNService with a larger range"},
 	} {
 		to := lab.pod(t, "to-"+service.Name, 1, endpointOf(service.Name), true)
 		var last *corev1.Pod
@@ -175,13 +175,13 @@ func TestRangesOfTwoHubsThatOverlapAreRefused(t *testing.T) {
 	lab := newLinkLab(ctx, t, "links-hubs", service)
 	create(ctx, t, second)
 	text := condition(ctx, t, second, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonOverlaps)
-	if !strings.Contains(text, "network hub-one has addresses of the same range, 10.181.0.0/16") {
+	if !strings.Contains(text, "network hub-one is older and has addresses of the same range, 10.181.0.0/16") {
 		t.Errorf("the network says %q", text)
 	}
 	text = lab.service(t, service, func(_ *v1alpha1.TSNServiceStatus, ready *metav1.Condition) bool {
 		return ready.Reason == v1alpha1.ReasonOverlaps
 	})
-	if !strings.Contains(text, "TSNNetwork hub-one has addresses of the same range, 10.181.0.0/16, and goes before this service; make another TSNService with another range") {
+	if !strings.Contains(text, "TSNNetwork hub-one has addresses of the same range, 10.181.0.0/16, and goes before this service; create another TSNService with another range") {
 		t.Errorf("the service says %q", text)
 	}
 	condition(ctx, t, first, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)

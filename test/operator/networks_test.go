@@ -287,7 +287,7 @@ func TestWhatOverlapsIsSaid(t *testing.T) {
 	time.Sleep(1100 * time.Millisecond)
 	create(ctx, t, second)
 	text := condition(ctx, t, second, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonOverlaps)
-	if !strings.Contains(text, "network overlap-1 has addresses of the same range, 10.207.0.0/16") {
+	if !strings.Contains(text, "network overlap-1 is older and has addresses of the same range, 10.207.0.0/16") {
 		t.Errorf("it says %q", text)
 	}
 	condition(ctx, t, first, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)

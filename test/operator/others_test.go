@@ -172,7 +172,7 @@ func TestTheClustersRangesAreNoLinks(t *testing.T) {
 	routed.Spec.Routes = []v1alpha1.ServiceRoute{{To: "10.196.3.7/32"}}
 	lab := newLinkLab(ctx, t, "links-reserved", pods, routed)
 	for service, sentence := range map[*v1alpha1.TSNService]string{
-		pods:   "pods of node reserved-node has addresses of the same range, 10.196.3.0/24; make another TSNService with another range",
+		pods:   "pods of node reserved-node has addresses of the same range, 10.196.3.0/24; create another TSNService with another range",
 		routed: "route 10.196.3.7/32 is not set in pods: pods of node reserved-node has addresses of it, 10.196.3.0/24",
 	} {
 		text := lab.service(t, service, func(_ *v1alpha1.TSNServiceStatus, ready *metav1.Condition) bool {

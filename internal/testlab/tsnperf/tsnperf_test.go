@@ -120,7 +120,7 @@ func TestCPUTime(t *testing.T) {
 
 func TestFloodWithSpinIsRejected(t *testing.T) {
 	output, err := exec.Command(testlab.Program(t, "tsnperf"), "talker", "--to", "127.0.0.1:9", "--flood", "--spin", "1us").CombinedOutput()
-	if err == nil || !strings.Contains(string(output), "--spin with --flood") || strings.Count(string(output), "\n") != 1 {
+	if err == nil || !strings.Contains(string(output), "--spin has no effect with --flood") || strings.Count(string(output), "\n") != 1 {
 		t.Errorf("it ended with %v and said %q", err, output)
 	}
 }

@@ -64,11 +64,17 @@ func needFederator(t *testing.T) (context.Context, *federator) {
 			t.Log(f.log())
 		}
 	})
-	await(ctx, t, func(context.Context) error {
+	f.awaitAnswer(ctx)
+	return ctx, f
+}
+
+// awaitAnswer waits until the federator answers.
+func (f *federator) awaitAnswer(ctx context.Context) {
+	f.t.Helper()
+	await(ctx, f.t, func(context.Context) error {
 		_, err := f.try(ctx, "clusters")
 		return err
 	})
-	return ctx, f
 }
 
 func (f *federator) write(name, text string) {
@@ -130,13 +136,14 @@ func (f *federator) stop() {
 	}
 }
 
-// startIfEnded restarts the federator if it has ended by itself, as kubelet does.
-func (f *federator) startIfEnded() {
+// startIfEnded restarts the federator if it has ended by itself, as kubelet does, and waits until it answers.
+func (f *federator) startIfEnded(ctx context.Context) {
 	f.t.Helper()
 	select {
 	case <-f.ended:
 		f.t.Log("the federator had ended")
 		f.start()
+		f.awaitAnswer(ctx)
 	default:
 	}
 }

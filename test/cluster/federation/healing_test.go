@@ -162,7 +162,7 @@ func TestHealing(t *testing.T) {
 // dies causes a failure, and returns its effect on the client.
 func (d *dying) dies(ctx context.Context, t *testing.T, victim *death) asker.Outcome {
 	t.Helper()
-	d.f.startIfEnded()
+	d.f.startIfEnded(ctx)
 	for _, member := range members {
 		await(ctx, t, kube.MemberReady(hub.client, member.as))
 		await(ctx, t, kube.NodesReady(member.client, len(member.Nodes)))

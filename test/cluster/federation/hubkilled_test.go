@@ -39,7 +39,7 @@ func (f *federator) startHub(ctx context.Context) {
 			f.t.Fatal(err)
 		}
 	})
-	f.startIfEnded()
+	f.startIfEnded(ctx)
 	for _, member := range members {
 		await(ctx, f.t, kube.MemberReady(hub.client, member.as))
 	}

@@ -174,8 +174,8 @@ func anotherHubGivesWay(ctx context.Context, t *testing.T) {
 		cidr, part string
 		says       string
 	}{
-		"same-vni":   {78, "10.90.0.0/16", "10.90.0.0/20", "network line has the same vni"},
-		"same-range": {90, "10.78.128.0/17", "10.78.128.0/20", "network line has addresses of the same range"},
+		"same-vni":   {78, "10.90.0.0/16", "10.90.0.0/20", "network line is older and has the same vni"},
+		"same-range": {90, "10.78.128.0/17", "10.78.128.0/20", "network line is older and has addresses of the same range"},
 	} {
 		member.apply(ctx, t, fmt.Sprintf(ofAnotherHub, name, test.vni, test.cidr, test.part))
 		t.Cleanup(func() {

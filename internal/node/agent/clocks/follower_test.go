@@ -255,7 +255,7 @@ func TestLastingReasonIsReported(t *testing.T) {
 	for range 40 {
 		l.estimate(time.Second, clock.Estimate{Source: clock.PTP, Bound: 9000})
 	}
-	if condition, _ := l.Network("tsn"); !strings.Contains(condition.Message, "it is believed when") {
+	if condition, _ := l.Network("tsn"); !strings.Contains(condition.Message, "it is trusted when") {
 		t.Errorf("after 40 s it says %+v", condition)
 	}
 }
