@@ -15,12 +15,12 @@ import (
 func processes(t *testing.T, all ...[2]string) string {
 	t.Helper()
 	proc := t.TempDir()
-	for i, keeper := range all {
+	for i, process := range all {
 		dir := filepath.Join(proc, strconv.Itoa(100+i))
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		for name, text := range map[string]string{"comm": keeper[0] + "\n", "cmdline": strings.ReplaceAll(keeper[1], " ", "\x00"),
+		for name, text := range map[string]string{"comm": process[0] + "\n", "cmdline": strings.ReplaceAll(process[1], " ", "\x00"),
 			// It may set the clock, and not that of a user namespace.
 			"uid_map": "0 0 4294967295\n", "status": "CapEff:\t0000000002000000\n"} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
