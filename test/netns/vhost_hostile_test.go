@@ -13,7 +13,7 @@ import (
 )
 
 // ending contains the relay's message when a mode ends it.
-var ending = map[string]string{"shrinks": "the guest's memory is gone", "disk": "passes memory that is no memfd"}
+var ending = map[string]string{"shrinks": "the guest's memory disappeared", "disk": "passes memory that is no memfd"}
 
 // TestVhostMaliciousFrontEnd checks that a malicious front end only harms itself: the relay continues, ktsnd gets no
 // invalid frame, and the next front end is served. A front end that removes its memory under the relay, or passes

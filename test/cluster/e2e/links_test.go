@@ -235,7 +235,7 @@ func (l *linked) refuses(ctx context.Context, t *testing.T) {
 	}{
 		"a namespace that may not":      {other, labelled(waiting("bad", ""), "client.kubernetsn.io/camera."+l.namespace+"=cam"), "may not be clients of TSNService " + l.namespace + "/camera"},
 		"a name that is too long":       {l.namespace, labelled(waiting("bad", ""), "client.kubernetsn.io/camera=more-than-fifteen"), "has 17 characters"},
-		"an interface that there is":    {l.namespace, labelled(waiting("bad", ""), "client.kubernetsn.io/camera=eth0"), "the pod has an interface eth0 already"},
+		"an interface that there is":    {l.namespace, labelled(waiting("bad", ""), "client.kubernetsn.io/camera=eth0"), "the pod already has an interface eth0"},
 		"both roles without an element": {l.namespace, labelled(waiting("bad", ""), "client.kubernetsn.io/camera=a", "endpoint.kubernetsn.io/camera=b"), "has no spec.chain"},
 	} {
 		t.Run(name, func(t *testing.T) {
