@@ -43,7 +43,7 @@ struct option_spec {
 	int64_t minimum, maximum;        /* inclusive, of a number or a duration in ns */
 	int64_t scale;                   /* of OPTION_NUMBER; 0 stands for 1 */
 	const struct option_word *words; /* of OPTION_WORD; a row without a name ends them */
-	/* Of OPTION_CUSTOM. Returns 0 or a negative errno. */
+	/* parse reads an OPTION_CUSTOM; 0 or -errno. */
 	int (*parse)(const char *text, void *field);
 	const char *accepted; /* completes "must be "; NULL: from the type and the range */
 };

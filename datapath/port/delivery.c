@@ -89,9 +89,7 @@ static int64_t now_ns(void)
 
 static void wake(const struct delivery *delivery)
 {
-	const uint64_t one = 1;
-
-	(void)!write(delivery->event_fd, &one, sizeof(one));
+	(void)eventfd_write(delivery->event_fd, 1);
 }
 
 /* ---- the loop ---- */

@@ -48,7 +48,7 @@ type TrueClock struct {
 // NewTrueClock takes the readings of the machine's clock between two readings of this machine's.
 func NewTrueClock(machine *guestmachine.Session, before, after HostReading) *TrueClock {
 	samples := machine.Page.Samples(0)
-	// One before the first reading, so that it is covered; counters only grow.
+	// Begin one sample before the first reading, so that the reading is covered; counters only grow.
 	first := max(sort.Search(len(samples), func(i int) bool { return machine.Counter.Host(samples[i].Before) >= before.Counter })-1, 0)
 	t := &TrueClock{before: before, after: after}
 	for i := range samples[first:] {

@@ -251,9 +251,9 @@ void pending_update(struct loop *loop, struct loop_destination *destination)
 static bool room_never_comes(const struct loop *loop, const struct quota *quota, uint32_t more)
 {
 	uint32_t pending = quota_pending(quota), pending_max = quota_pending_max(quota);
-	bool own = pending >= pending_max || more > pending_max - pending;
+	bool over_pod_limit = pending >= pending_max || more > pending_max - pending;
 
-	return (own && quota->released_count == pending) ||
+	return (over_pod_limit && quota->released_count == pending) ||
 	       loop->released.count == loop->config.packets - loop->pool.free_count;
 }
 

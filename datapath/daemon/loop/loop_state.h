@@ -17,6 +17,7 @@
 #include "port.h"
 
 #include <pthread.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 /* ---- messages and packets ---- */
@@ -354,10 +355,8 @@ static inline uint32_t loop_pending_messages(const struct loop *loop)
 /* Wakes the loop. Any thread. */
 static inline void loop_kick(const struct loop *loop)
 {
-	uint64_t one = 1;
-
 	/* Fails only when the counter is full, and then the loop is being woken anyway. */
-	(void)!write(loop->wait.kick_fd, &one, sizeof(one));
+	(void)eventfd_write(loop->wait.kick_fd, 1);
 }
 
 #endif

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <linux/errqueue.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 /* ---- notifications: the loop itself makes no system call for a pod ---- */
@@ -20,7 +21,6 @@
 void notification_push(struct loop *loop, struct loop_flow *flow, uint32_t why)
 {
 	struct loop_flow *top;
-	uint64_t one = 1;
 
 	/* Release: the thread that sees `why` also sees the report or the free slots. */
 	if (atomic_fetch_or_explicit(&flow->notify, why, memory_order_release))
@@ -31,7 +31,7 @@ void notification_push(struct loop *loop, struct loop_flow *flow, uint32_t why)
 	while (!atomic_compare_exchange_weak_explicit(&loop->notifications.first, &top, flow,
 						      memory_order_release, memory_order_relaxed));
 	if (!top)
-		(void)!write(loop->notifications.fd, &one, sizeof(one));
+		(void)eventfd_write(loop->notifications.fd, 1);
 }
 
 void space_notify(struct loop *loop, struct loop_ring *ring)
@@ -57,7 +57,6 @@ void space_notify(struct loop *loop, struct loop_ring *ring)
 void object_retire(struct loop *loop, struct loop_object *object)
 {
 	struct loop_object *top = atomic_load_explicit(&loop->retired.first, memory_order_relaxed);
-	uint64_t one = 1;
 
 	do
 		object->next = top;
@@ -66,7 +65,7 @@ void object_retire(struct loop *loop, struct loop_object *object)
 	/* loop_retired() reads the eventfd before it takes the list: while the list is not empty, that is
 	 * still to come. */
 	if (!top)
-		(void)!write(loop->retired.fd, &one, sizeof(one));
+		(void)eventfd_write(loop->retired.fd, 1);
 }
 
 /* Forgets the flow, because its frames may be withdrawn after it was freed. */

@@ -8,6 +8,7 @@
 #include "loop_state.h"
 
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 /* ---- clock offsets ---- */
@@ -46,10 +47,8 @@ void clock_offsets_read(struct clock_offsets *offsets)
 /* Wakes the control thread, which measures the step and reports it. */
 static void step_report(const struct loop *loop, int64_t moved_ns)
 {
-	uint64_t one = 1;
-
 	if (llabs(moved_ns) >= CLOCK_STEP_NS)
-		(void)!write(loop->retired.fd, &one, sizeof(one));
+		(void)eventfd_write(loop->retired.fd, 1);
 }
 
 const struct clock_offsets *loop_offsets(struct loop *loop)

@@ -242,18 +242,18 @@ static void turn_make(struct loop *loop)
 }
 
 /* Whether there is time for a turn of the next pod. */
-static bool turns_may_continue(struct loop *loop, uint32_t made)
+static bool turns_may_continue(struct loop *loop, uint32_t turns)
 {
-	if (made % TAKE_AT_ONCE || !made)
+	if (turns % TAKE_AT_ONCE || !turns)
 		return true;
-	return made < COPIES_AT_ONCE &&
+	return turns < COPIES_AT_ONCE &&
 	       !round_must_end(loop,
 			       container_of(loop->replication.quotas, const struct quota, replication_entry));
 }
 
 void replication_continue(struct loop *loop)
 {
-	for (uint32_t made = 0; loop->replication.quotas && turns_may_continue(loop, made); made++)
+	for (uint32_t turns = 0; loop->replication.quotas && turns_may_continue(loop, turns); turns++)
 		turn_make(loop);
 	if (loop->replication.quotas)
 		quota_wake_by(loop, loop->round.now_tai_ns);

@@ -251,12 +251,10 @@ static struct pod_work *work_wait(struct worker *worker)
 /* Passes a work to the control thread for done(). */
 static void work_report(struct pod_threads *all, struct pod_work *work)
 {
-	const uint64_t one = 1;
-
 	pthread_mutex_lock(&all->lock);
 	queue_push(&all->finished, work);
 	pthread_mutex_unlock(&all->lock);
-	(void)!write(all->reports.fd, &one, sizeof(one));
+	(void)eventfd_write(all->reports.fd, 1);
 }
 
 static void thread_free(struct pod_thread *thread)
