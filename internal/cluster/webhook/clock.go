@@ -3,7 +3,6 @@
 package webhook
 
 import (
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,27 +48,6 @@ func requireClock(term *corev1.NodeSelectorTerm, networks []string) {
 			term.MatchExpressions = append(term.MatchExpressions, corev1.NodeSelectorRequirement{
 				Key: key, Operator: corev1.NodeSelectorOpNotIn, Values: []string{v1alpha1.ClockLost},
 			})
-		}
-	}
-}
-
-// affinity adds the differences that avoidLostClocks has made.
-func (p *patch) affinity(before, after *corev1.Affinity) {
-	const at = "/spec/affinity"
-	const required = at + "/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution"
-	switch {
-	case after == nil || after.NodeAffinity == nil || after.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil:
-	case before == nil:
-		p.add(at, after)
-	case before.NodeAffinity == nil:
-		p.add(at+"/nodeAffinity", after.NodeAffinity)
-	case before.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil:
-		p.add(required, after.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
-	default:
-		previous := before.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
-		terms := after.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
-		for i := range previous {
-			appendAll(p, fmt.Sprintf("%s/nodeSelectorTerms/%d/matchExpressions", required, i), previous[i].MatchExpressions, terms[i].MatchExpressions)
 		}
 	}
 }

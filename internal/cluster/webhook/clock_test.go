@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	patchlib "gomodules.xyz/jsonpatch/v2"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -51,7 +52,7 @@ func TestAvoidLostClocks(t *testing.T) {
 				}
 				before := pod.DeepCopy()
 				avoidLostClocks(pod, test.networks)
-				raw = applied(t, raw, patchOf(before, pod))
+				raw = applied(t, raw, newPatch(t, before, pod))
 				if !strings.Contains(string(raw), test.want) {
 					t.Errorf("got  %s\nwant %s in it", raw, test.want)
 				}
@@ -63,8 +64,17 @@ func TestAvoidLostClocks(t *testing.T) {
 	}
 }
 
+func newPatch(t *testing.T, before, after *corev1.Pod) []patchlib.JsonPatchOperation {
+	t.Helper()
+	patch, err := patchOf(before, after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return patch
+}
+
 // applied applies a patch, and sorts the members of objects.
-func applied(t *testing.T, raw []byte, p patch) []byte {
+func applied(t *testing.T, raw []byte, p []patchlib.JsonPatchOperation) []byte {
 	t.Helper()
 	operations, err := json.Marshal(p)
 	if err != nil {

@@ -64,7 +64,11 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	return admission.Patched("", patchOf(before, pod)...).WithWarnings(warnings...)
+	patch, err := patchOf(before, pod)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("compare the pods: %w", err))
+	}
+	return admission.Patched("", patch...).WithWarnings(warnings...)
 }
 
 // mutatePod adds what the pod's annotation and labels request. The API server does not send pods that have neither.
@@ -137,7 +141,7 @@ func checkCard(pod *corev1.Pod, namespace string, network *v1alpha1.TSNNetwork) 
 // getNetwork returns a network.
 func (h *Handler) getNetwork(ctx context.Context, name string) (*v1alpha1.TSNNetwork, error) {
 	network := &v1alpha1.TSNNetwork{}
-	if err := h.get(ctx, name, network); apierrors.IsNotFound(err) {
+	if err := h.get(ctx, types.NamespacedName{Name: name}, network); apierrors.IsNotFound(err) {
 		return nil, refusal{fmt.Errorf("annotation %s: there is no TSNNetwork %s; `kubectl get tsnnetworks` lists all",
 			v1alpha1.NetworkAnnotation, name)}
 	} else if err != nil {
@@ -159,7 +163,7 @@ func (h *Handler) checkNamespace(ctx context.Context, namespace string, network 
 		return refusal{fmt.Errorf("TSNNetwork %s: spec.namespaceSelector: %w; correct it", network.Name, err)}
 	}
 	object := &corev1.Namespace{}
-	if err := h.get(ctx, namespace, object); err != nil {
+	if err := h.get(ctx, types.NamespacedName{Name: namespace}, object); err != nil {
 		return fmt.Errorf("get namespace %s: %w", namespace, err)
 	}
 	if !selector.Matches(labels.Set(object.Labels)) {
@@ -171,11 +175,7 @@ func (h *Handler) checkNamespace(ctx context.Context, namespace string, network 
 
 // get reads an object from the cache, and from the API server if the cache does not have it yet. The object is shared with the cache and
 // read only, because a network of many nodes is large.
-func (h *Handler) get(ctx context.Context, name string, into client.Object) error {
-	return h.getIn(ctx, types.NamespacedName{Name: name}, into)
-}
-
-func (h *Handler) getIn(ctx context.Context, key types.NamespacedName, into client.Object) error {
+func (h *Handler) get(ctx context.Context, key types.NamespacedName, into client.Object) error {
 	err := h.Cached.Get(ctx, key, into, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
 		err = h.Live.Get(ctx, key, into)

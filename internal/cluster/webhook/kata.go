@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
@@ -59,7 +60,7 @@ func (h *Handler) kataDevices(ctx context.Context, pod *corev1.Pod) (where, warn
 		return "", kataWarning("RuntimeClass", *name), nil
 	}
 	class := &nodev1.RuntimeClass{}
-	if err := h.get(ctx, *name, class); apierrors.IsNotFound(err) {
+	if err := h.get(ctx, types.NamespacedName{Name: *name}, class); apierrors.IsNotFound(err) {
 		return "", "", refusal{fmt.Errorf("runtimeClassName is %s, and there is no such RuntimeClass, so it is unknown how to connect the pod's interface; "+
 			"`kubectl get runtimeclasses` lists all", *name)}
 	} else if err != nil {
@@ -113,4 +114,18 @@ func applyKata(pod *corev1.Pod, where string, requested map[string]string) error
 	}
 	pod.Annotations[v1alpha1.DeviceAnnotation] = requested[device.KindName]
 	return nil
+}
+
+// checkProcessors returns an error for several queues of a machine that may have one processor: a queue would wait while another is
+// served.
+func checkProcessors(pod *corev1.Pod, queues string) error {
+	if queues == "" || queues == "1" {
+		return nil
+	}
+	count, because, err := tsnnetwork.ProcessorsOf(pod)
+	if err != nil || count > 1 {
+		return err
+	}
+	return fmt.Errorf("annotation %s is %q, and the pod's machine has one processor (%s): a queue would wait while another is served; give it two or more by "+
+		"annotation %s or by limits of cpu, or one queue", v1alpha1.DeviceQueuesAnnotation, queues, because, tsnnetwork.ProcessorsAnnotation)
 }

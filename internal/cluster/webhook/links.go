@@ -94,7 +94,7 @@ func checkLinkSupport(pod *corev1.Pod, roles []links.Role, kata string) error {
 // checkRole returns an error if a pod may not have the role of one of its labels.
 func (h *Handler) checkRole(ctx context.Context, pod *corev1.Pod, namespace string, role *links.Role) (warning string, err error) {
 	service := &v1alpha1.TSNService{}
-	err = h.getIn(ctx, types.NamespacedName{Namespace: role.Namespace, Name: role.Service}, service)
+	err = h.get(ctx, types.NamespacedName{Namespace: role.Namespace, Name: role.Service}, service)
 	if apierrors.IsNotFound(err) {
 		return fmt.Sprintf("label %s: there is no TSNService %s in namespace %s; the pod waits for its link until it is created", role.Label, role.Service, role.Namespace), nil
 	}
@@ -111,7 +111,7 @@ func (h *Handler) checkRole(ctx context.Context, pod *corev1.Pod, namespace stri
 		return "", nil
 	}
 	object := &corev1.Namespace{}
-	if err := h.get(ctx, namespace, object); err != nil {
+	if err := h.get(ctx, types.NamespacedName{Name: namespace}, object); err != nil {
 		return "", fmt.Errorf("get namespace %s: %w", namespace, err)
 	}
 	if err := links.CheckClient(service, namespace, object.Labels); err != nil {

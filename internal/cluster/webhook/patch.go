@@ -3,80 +3,51 @@
 package webhook
 
 import (
+	"encoding/json"
 	"fmt"
-	"strings"
+	"slices"
 
 	"gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
 )
 
-// patch is the difference between a pod and its mutated copy. It names single fields, so that fields of a newer API server that these
-// types do not have stay unchanged.
-type patch []jsonpatch.JsonPatchOperation
-
-// patchOf compares the fields that this package may change: annotations, labels, volumes, variables and mounts of containers, affinity,
-// and a first init container.
-func patchOf(before, after *corev1.Pod) patch {
-	var p patch
-	p.stringMap("/metadata/annotations", before.Annotations, after.Annotations)
-	p.stringMap("/metadata/labels", before.Labels, after.Labels)
-	inits, waits, index := splitWaiter(before, after)
-	p.containers("/spec/initContainers", before.Spec.InitContainers, inits)
-	p.containers("/spec/containers", before.Spec.Containers, after.Spec.Containers)
-	appendAll(&p, "/spec/volumes", before.Spec.Volumes, after.Spec.Volumes)
-	p.affinity(before.Spec.Affinity, after.Spec.Affinity)
-	switch { // last, because it changes the indices of the others
-	case waits == nil:
+// patchOf returns the difference between a pod and its mutated copy. It names single fields, so that fields of a newer API server that
+// these types do not have stay unchanged. The library compares lists by index; therefore the wait container, which goes before the other
+// init containers, is compared at its previous index and moved afterwards.
+func patchOf(before, after *corev1.Pod) ([]jsonpatch.JsonPatchOperation, error) {
+	inits, waiter, index := splitWaiter(before, after)
+	unmoved := *after
+	unmoved.Spec.InitContainers = inits
+	previous, err := json.Marshal(before)
+	if err != nil {
+		return nil, err
+	}
+	current, err := json.Marshal(&unmoved)
+	if err != nil {
+		return nil, err
+	}
+	patch, err := jsonpatch.CreatePatch(previous, current)
+	switch {
+	case err != nil || waiter == nil:
+		return patch, err
 	case len(before.Spec.InitContainers) == 0:
-		p.add("/spec/initContainers", []corev1.Container{*waits})
-	default:
-		if index >= 0 {
-			p = append(p, jsonpatch.NewOperation("remove", fmt.Sprintf("/spec/initContainers/%d", index), nil))
-		}
-		p.add("/spec/initContainers/0", *waits)
+		return append(patch, jsonpatch.NewOperation("add", "/spec/initContainers", []corev1.Container{*waiter})), nil
+	case index >= 0:
+		patch = append(patch, jsonpatch.NewOperation("remove", fmt.Sprintf("/spec/initContainers/%d", index), nil))
 	}
-	return p
+	return append(patch, jsonpatch.NewOperation("add", "/spec/initContainers/0", *waiter)), nil
 }
 
-// add adds or replaces a member of an object.
-func (p *patch) add(path string, value any) {
-	*p = append(*p, jsonpatch.NewOperation("add", path, value))
-}
-
-var escape = strings.NewReplacer("~", "~0", "/", "~1")
-
-func (p *patch) stringMap(path string, before, after map[string]string) {
-	if len(before) == 0 && len(after) > 0 {
-		p.add(path, after)
-		return
+// splitWaiter returns the init containers of a changed pod in the order of the original, and the wait container, nil if it has not moved.
+// index is its previous index, -1 if it is new.
+func splitWaiter(before, after *corev1.Pod) (inits []corev1.Container, waiter *corev1.Container, index int) {
+	index = slices.IndexFunc(before.Spec.InitContainers, isWaiter)
+	now := after.Spec.InitContainers
+	switch {
+	case len(now) == 0 || !isWaiter(now[0]) || index == 0:
+		return now, nil, index
+	case index < 0:
+		return now[1:], &now[0], index
 	}
-	for name, value := range after {
-		if had, known := before[name]; !known || had != value {
-			p.add(path+"/"+escape.Replace(name), value)
-		}
-	}
-}
-
-func (p *patch) containers(path string, before, after []corev1.Container) {
-	for i := range before {
-		at := fmt.Sprintf("%s/%d", path, i)
-		for j := range before[i].Env {
-			if before[i].Env[j].Value != after[i].Env[j].Value {
-				p.add(fmt.Sprintf("%s/env/%d/value", at, j), after[i].Env[j].Value)
-			}
-		}
-		appendAll(p, at+"/env", before[i].Env, after[i].Env)
-		appendAll(p, at+"/volumeMounts", before[i].VolumeMounts, after[i].VolumeMounts)
-	}
-}
-
-// appendAll adds the entries that were appended to a list.
-func appendAll[Entry any](p *patch, path string, before, after []Entry) {
-	if len(before) == 0 && len(after) > 0 {
-		p.add(path, after)
-		return
-	}
-	for i := len(before); i < len(after); i++ {
-		p.add(path+"/-", after[i])
-	}
+	return slices.Insert(slices.Clone(now[1:]), index, now[0]), &now[0], index
 }

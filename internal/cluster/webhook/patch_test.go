@@ -27,7 +27,7 @@ func patched(t *testing.T, text string) (got, want map[string]any) {
 	if err := mutate(pod, "ns", []string{"tsn"}, ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(applied(t, raw, patchOf(before, pod)), &got); err != nil {
+	if err := json.Unmarshal(applied(t, raw, newPatch(t, before, pod)), &got); err != nil {
 		t.Fatal(err)
 	}
 	if err := json.Unmarshal([]byte(asText(t, pod)), &want); err != nil {
@@ -83,7 +83,7 @@ func TestPatchIsIdempotent(t *testing.T) {
 	if err := mutate(pod, "ns", []string{"tsn"}, ""); err != nil {
 		t.Fatal(err)
 	}
-	if p := patchOf(before, pod); len(p) > 0 {
+	if p := newPatch(t, before, pod); len(p) > 0 {
 		t.Errorf("it is patched with %v", p)
 	}
 }

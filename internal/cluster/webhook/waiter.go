@@ -86,17 +86,3 @@ func (l *Links) waitContainer(volume string, names []string) corev1.Container {
 		},
 	}
 }
-
-// splitWaiter returns the init containers that a changed pod had, in their order, and the wait container, nil if it has not moved. index is
-// its previous index, -1 if it is new.
-func splitWaiter(before, after *corev1.Pod) (inits []corev1.Container, waits *corev1.Container, index int) {
-	index = slices.IndexFunc(before.Spec.InitContainers, isWaiter)
-	now := after.Spec.InitContainers
-	switch {
-	case len(now) == 0 || !isWaiter(now[0]) || index == 0:
-		return now, nil, index
-	case index < 0:
-		return now[1:], &now[0], index
-	}
-	return slices.Insert(slices.Clone(now[1:]), index, now[0]), &now[0], index
-}
