@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -85,7 +84,7 @@ func TestASecretThatWasRemovedIsMadeAnew(t *testing.T) {
 	place := types.NamespacedName{Namespace: certificates, Name: ofSecrets(t).ResourceNames[0]}
 	renewer := &certificate.Renewer{
 		Config: certificate.Config{Secret: place, Webhook: certificates, Name: "localhost"},
-		Client: operator, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Client: operator, Log: slog.New(slog.DiscardHandler),
 	}
 	var before []byte
 	for range 3 {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"log/slog"
 	"testing"
-	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -158,7 +157,7 @@ func TestThePoliciesLetTheOperatorWork(t *testing.T) {
 	}
 	renewer := &certificate.Renewer{
 		Config: certificate.Config{Secret: types.NamespacedName{Namespace: system, Name: "ktsn-operator-certificate"}, Webhook: "kubernetsn", Name: "localhost"},
-		Client: theOperator(t), Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Client: theOperator(t), Log: slog.New(slog.DiscardHandler),
 	}
 	if err := renewer.Reconcile(ctx); err != nil {
 		t.Fatal(err)

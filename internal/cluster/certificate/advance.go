@@ -7,7 +7,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"time"
+
+	"k8s.io/client-go/util/cert"
 )
 
 // Keys of the Secret. Keys without a prefix are the current generation.
@@ -24,10 +27,13 @@ const (
 	validity = 90 * 24 * time.Hour
 	// trustDelay is how long a certificate is in the CA bundle before it is served.
 	trustDelay = time.Minute
+	// clockSkew is how long before its issue a certificate begins to be valid, which client-go decides.
+	clockSkew = time.Hour
 )
 
 // advance returns the next content of the Secret and the CA bundle, one step of the sequence in doc.go. It is idempotent.
-func advance(name string, secret map[string][]byte, trusted []byte, now time.Time) (after map[string][]byte, bundle []byte, err error) {
+func advance(name string, secret map[string][]byte, trusted []byte) (after map[string][]byte, bundle []byte, err error) {
+	now := time.Now()
 	after = map[string][]byte{}
 	for _, key := range []string{keyAuthority, keyCertificate, keyKey, prefixNext + keyAuthority, prefixNext + keyCertificate,
 		prefixNext + keyKey, keyPrevious} {
@@ -40,28 +46,28 @@ func advance(name string, secret map[string][]byte, trusted []byte, now time.Tim
 	case current == nil && next != nil:
 		promote(after) // the current one has expired: do not wait for trustDelay
 	case current == nil:
-		generation, err := issue(name, now, validity)
-		if err != nil {
-			return nil, nil, err
-		}
 		after = map[string][]byte{}
-		store(after, "", generation)
+		err = issue(after, "", name)
 	case now.Before(current.NotAfter.Add(-validity / 3)):
 		// It is not in its last third yet.
 	case next == nil:
-		generation, err := issue(name, now, validity)
-		if err != nil {
-			return nil, nil, err
-		}
-		store(after, prefixNext, generation)
+		err = issue(after, prefixNext, name)
 	case bytes.Contains(trusted, after[prefixNext+keyAuthority]) && now.After(next.NotBefore.Add(clockSkew+trustDelay)):
 		promote(after)
 	}
-	return after, bundleOf(after), nil
+	bundle = bytes.Join([][]byte{after[keyAuthority], after[prefixNext+keyAuthority], after[keyPrevious]}, nil)
+	return after, bundle, err
 }
 
-func store(secret map[string][]byte, prefix string, g *generation) {
-	secret[prefix+keyAuthority], secret[prefix+keyCertificate], secret[prefix+keyKey] = g.authority, g.certificate, g.key
+// issue creates a generation for a DNS name: a certificate with its key, and the CA that signed it.
+func issue(secret map[string][]byte, prefix, name string) error {
+	chain, key, err := cert.GenerateSelfSignedCertKeyWithOptions(cert.SelfSignedCertKeyOptions{Host: name, MaxAge: clockSkew + validity})
+	if err != nil {
+		return fmt.Errorf("issue a certificate: %w", err)
+	}
+	leaf, authority := pem.Decode(chain) // the CA follows the certificate
+	secret[prefix+keyAuthority], secret[prefix+keyCertificate], secret[prefix+keyKey] = authority, pem.EncodeToMemory(leaf), key
+	return nil
 }
 
 func promote(secret map[string][]byte) {
@@ -72,11 +78,6 @@ func promote(secret map[string][]byte) {
 	}
 }
 
-// bundleOf returns the CA bundle.
-func bundleOf(secret map[string][]byte) []byte {
-	return bytes.Join([][]byte{secret[keyAuthority], secret[prefixNext+keyAuthority], secret[keyPrevious]}, nil)
-}
-
 // validFrom returns a certificate of the Secret if it can be served: key, CA, name and time are valid. Otherwise it returns nil.
 func validFrom(secret map[string][]byte, prefix, name string, now time.Time) *x509.Certificate {
 	pair, err := tls.X509KeyPair(secret[prefix+keyCertificate], secret[prefix+keyKey])
@@ -84,9 +85,7 @@ func validFrom(secret map[string][]byte, prefix, name string, now time.Time) *x5
 		return nil
 	}
 	roots := x509.NewCertPool()
-	if block, _ := pem.Decode(secret[prefix+keyAuthority]); block == nil || !roots.AppendCertsFromPEM(secret[prefix+keyAuthority]) {
-		return nil
-	}
+	roots.AppendCertsFromPEM(secret[prefix+keyAuthority])
 	if _, err := pair.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: roots, CurrentTime: now}); err != nil {
 		return nil
 	}

@@ -4,111 +4,97 @@ package certificate
 
 import (
 	"bytes"
-	"crypto/tls"
-	"crypto/x509"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
 const testName = "ktsn-operator.test.svc"
 
-// accepted tells whether who trusts a bundle accepts what a Secret has served.
-func accepted(t *testing.T, bundle []byte, secret map[string][]byte, now time.Time) bool {
+// isTrusted reports whether a client that trusts a bundle accepts the certificate that a Secret has served.
+func isTrusted(bundle []byte, secret map[string][]byte) bool {
+	served := map[string][]byte{keyAuthority: bundle, keyCertificate: secret[keyCertificate], keyKey: secret[keyKey]}
+	return validFrom(served, "", testName, time.Now()) != nil
+}
+
+func mustAdvance(t *testing.T, name string, secret map[string][]byte, trusted []byte) (after map[string][]byte, bundle []byte) {
 	t.Helper()
-	pair, err := tls.X509KeyPair(secret[keyCertificate], secret[keyKey])
+	after, bundle, err := advance(name, secret, trusted)
 	if err != nil {
 		t.Fatal(err)
 	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(bundle)
-	_, err = pair.Leaf.Verify(x509.VerifyOptions{DNSName: testName, Roots: roots, CurrentTime: now})
-	return err == nil
+	return after, bundle
 }
 
 func TestServedCertificateIsTrusted(t *testing.T) {
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	end := now.AddDate(2, 0, 0)
-	secret, bundle, err := advance(testName, nil, nil, now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	generations := 1
-	for now.Before(end) {
-		now = now.Add(20 * time.Hour)
-		before, trusted := secret, bundle
-		if secret, bundle, err = advance(testName, before, trusted, now); err != nil {
-			t.Fatal(err)
-		}
-		// A replica may serve what was in the Secret before, and an API server trust what it was told before.
-		for name, served := range map[string]map[string][]byte{"new": secret, "old": before} {
-			if !accepted(t, bundle, served, now) || !accepted(t, trusted, served, now) {
-				t.Fatalf("%v: the %s certificate is not trusted", now, name)
+	synctest.Test(t, func(t *testing.T) {
+		secret, bundle := mustAdvance(t, testName, nil, nil)
+		generations := 1
+		for end := time.Now().AddDate(2, 0, 0); time.Now().Before(end); {
+			time.Sleep(20 * time.Hour)
+			before, trusted := secret, bundle
+			secret, bundle = mustAdvance(t, testName, before, trusted)
+			// A replica may still serve the previous Secret, and an API server may still have the previous bundle.
+			for name, served := range map[string]map[string][]byte{"new": secret, "old": before} {
+				if !isTrusted(bundle, served) || !isTrusted(trusted, served) {
+					t.Fatalf("%v: the %s certificate is not trusted", time.Now(), name)
+				}
+			}
+			if !bytes.Equal(before[keyCertificate], secret[keyCertificate]) {
+				generations++
 			}
 		}
-		if !bytes.Equal(before[keyCertificate], secret[keyCertificate]) {
-			generations++
+		if generations < 8 || generations > 14 {
+			t.Errorf("there were %d certificates in two years", generations)
 		}
-	}
-	if generations < 8 || generations > 14 {
-		t.Errorf("there were %d certificates in two years", generations)
-	}
+	})
 }
 
 func TestAdvanceWaitsForTrust(t *testing.T) {
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	secret, bundle, err := advance(testName, nil, nil, now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	current := secret[keyCertificate]
-	late := now.Add(validity * 3 / 4)
-	secret, both, err := advance(testName, secret, bundle, late)
-	if err != nil || secret[prefixNext+keyCertificate] == nil || !bytes.Equal(secret[keyCertificate], current) {
-		t.Fatalf("no next one is prepared: %v", err)
-	}
-	for name, test := range map[string]struct {
-		trusted []byte
-		now     time.Time
-		want    bool
-	}{
-		"nobody was told to trust it":    {bundle, late.Add(time.Hour), false},
-		"they were told a moment ago":    {both, late.Add(time.Second), false},
-		"they were told long enough ago": {both, late.Add(2 * trustDelay), true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			after, _, err := advance(testName, secret, test.trusted, test.now)
-			if served := !bytes.Equal(after[keyCertificate], current); err != nil || served != test.want {
-				t.Errorf("served: %v, want %v; %v", served, test.want, err)
+	synctest.Test(t, func(t *testing.T) {
+		secret, bundle := mustAdvance(t, testName, nil, nil)
+		current := secret[keyCertificate]
+		time.Sleep(validity * 3 / 4)
+		secret, both := mustAdvance(t, testName, secret, bundle)
+		if secret[prefixNext+keyCertificate] == nil || !bytes.Equal(secret[keyCertificate], current) {
+			t.Fatal("no next certificate is prepared")
+		}
+		for _, step := range []struct {
+			name    string
+			trusted []byte
+			after   time.Duration
+			want    bool
+		}{
+			{"just published", both, time.Second, false},
+			{"not published", bundle, time.Hour, false},
+			{"published long ago", both, time.Second, true},
+		} {
+			time.Sleep(step.after)
+			after, _ := mustAdvance(t, testName, secret, step.trusted)
+			if served := !bytes.Equal(after[keyCertificate], current); served != step.want {
+				t.Errorf("%s: served %t, want %t", step.name, served, step.want)
 			}
-		})
-	}
+		}
+	})
 }
 
 func TestAdvanceReplacesInvalid(t *testing.T) {
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	good, bundle, err := advance(testName, nil, nil, now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, _, err := advance("another.name.svc", nil, nil, now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, test := range map[string]struct {
-		secret map[string][]byte
-		now    time.Time
-	}{
-		"garbage":         {map[string][]byte{keyCertificate: []byte("no"), keyKey: []byte("no"), keyAuthority: []byte("no")}, now},
-		"another's key":   {map[string][]byte{keyCertificate: good[keyCertificate], keyKey: other[keyKey], keyAuthority: good[keyAuthority]}, now},
-		"another name":    {other, now},
-		"no authority":    {map[string][]byte{keyCertificate: good[keyCertificate], keyKey: good[keyKey]}, now},
-		"one that is old": {good, now.Add(validity + time.Hour)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			after, trusted, err := advance(testName, test.secret, bundle, test.now)
-			if err != nil || !accepted(t, trusted, after, test.now) {
-				t.Errorf("what is served is not trusted: %v", err)
+	synctest.Test(t, func(t *testing.T) {
+		old, bundle := mustAdvance(t, testName, nil, nil)
+		time.Sleep(validity + time.Hour)
+		good, _ := mustAdvance(t, testName, nil, nil)
+		other, _ := mustAdvance(t, "another.name.svc", nil, nil)
+		for name, secret := range map[string]map[string][]byte{
+			"garbage":      {keyCertificate: []byte("no"), keyKey: []byte("no"), keyAuthority: []byte("no")},
+			"another key":  {keyCertificate: good[keyCertificate], keyKey: other[keyKey], keyAuthority: good[keyAuthority]},
+			"another name": other,
+			"no authority": {keyCertificate: good[keyCertificate], keyKey: good[keyKey]},
+			"expired":      old,
+		} {
+			after, trusted := mustAdvance(t, testName, secret, bundle)
+			if !isTrusted(trusted, after) {
+				t.Errorf("%s: the served certificate is not trusted", name)
 			}
-		})
-	}
+		}
+	})
 }

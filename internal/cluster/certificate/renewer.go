@@ -45,7 +45,6 @@ type Renewer struct {
 	Config
 	// Client must not cache: reading one Secret must not need the right to list Secrets.
 	Client client.Client
-	Now    func() time.Time
 	Log    *slog.Logger
 }
 
@@ -79,7 +78,7 @@ func (r *Renewer) Reconcile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	after, bundle, err := advance(r.Name, secret.Data, webhook.Webhooks[0].ClientConfig.CABundle, r.Now())
+	after, bundle, err := advance(r.Name, secret.Data, webhook.Webhooks[0].ClientConfig.CABundle)
 	if err != nil {
 		return err
 	}

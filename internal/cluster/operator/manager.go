@@ -127,7 +127,7 @@ func addAll(ctx context.Context, m manager.Manager, options *Options, live clien
 	if err := Add(ctx, m, options, nowTAI); err != nil {
 		return err
 	}
-	renewer := &certificate.Renewer{Config: certificateConfig(options), Client: live, Now: time.Now, Log: log}
+	renewer := &certificate.Renewer{Config: certificateConfig(options), Client: live, Log: log}
 	attachment := &linksAttachment{client: live, namespace: options.Namespace, log: log}
 	for _, runnable := range []manager.Runnable{certificates, renewer, attachment} {
 		if err := m.Add(runnable); err != nil {
