@@ -4,7 +4,6 @@ package operator
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -195,18 +193,5 @@ func applyClockLabels(ctx context.Context, cluster client.Client, node *corev1.N
 			changes[label] = v1alpha1.ClockLost
 		}
 	}
-	if len(changes) == 0 {
-		return nil
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": changes}})
-	if err != nil {
-		return err
-	}
-	target := &corev1.Node{}
-	target.Name = node.Name
-	err = cluster.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("label node %s: %w", node.Name, err)
-	}
-	return nil
+	return patchNodeLabels(ctx, cluster, node.Name, changes)
 }

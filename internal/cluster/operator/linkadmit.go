@@ -8,8 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
@@ -35,7 +33,7 @@ func (r *Links) updateAdmissions(ctx context.Context, all []links.Admission) err
 }
 
 func (r *Links) writeAdmissions(ctx context.Context, all []links.Admission) error {
-	return forEachParallel(all, func(admission *links.Admission) error {
+	return forEachParallel(ctx, all, func(admission *links.Admission) error {
 		err := r.writeAdmission(ctx, admission)
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("write whether agents may plug link %s/%s: %w", admission.Link.Namespace, admission.Link.Name, err)
@@ -50,16 +48,9 @@ func (r *Links) writeAdmission(ctx context.Context, admission *links.Admission) 
 	if !meta.SetStatusCondition(&conditions, admittedCondition(admission)) {
 		return nil
 	}
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(meta.FindStatusCondition(conditions, v1alpha1.ConditionAdmitted))
-	if err != nil {
-		return err
-	}
-	object := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": []any{fields}}}}
-	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TSNLink"))
-	object.SetNamespace(link.Namespace)
-	object.SetName(link.Name)
-	object.SetUID(link.UID) // fails for a recreated link of the same name
-	return r.Client.Status().Patch(ctx, object, client.Apply, fieldOwner, client.ForceOwnership)
+	status := &v1alpha1.TSNLinkStatus{Conditions: []metav1.Condition{*meta.FindStatusCondition(conditions, v1alpha1.ConditionAdmitted)}}
+	_, err := applyPart(ctx, r.Client, "TSNLink", metav1.ObjectMeta{Namespace: link.Namespace, Name: link.Name, UID: link.UID}, "status", status)
+	return err
 }
 
 // admittedCondition returns condition Admitted.

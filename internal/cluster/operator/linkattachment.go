@@ -53,7 +53,7 @@ func (l *linksAttachment) Start(ctx context.Context) error {
 }
 
 func (l *linksAttachment) apply(ctx context.Context) error {
-	attachment := newLinksAttachment(l.namespace)
+	attachment := newAttachment(v1alpha1.LinksAttachment, l.namespace)
 	attachment.SetLabels(map[string]string{managedBy: string(fieldOwner)})
 	if err := unstructured.SetNestedField(attachment.Object, linksConfiguration, "spec", "config"); err != nil {
 		return err
@@ -66,8 +66,4 @@ func (l *linksAttachment) apply(ctx context.Context) error {
 		return fmt.Errorf("create NetworkAttachmentDefinition %s/%s: %w", l.namespace, v1alpha1.LinksAttachment, err)
 	}
 	return nil
-}
-
-func newLinksAttachment(namespace string) *unstructured.Unstructured {
-	return newAttachment(v1alpha1.LinksAttachment, namespace)
 }

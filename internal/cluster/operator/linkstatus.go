@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,7 +52,7 @@ func (r *Links) updateStatus(ctx context.Context, in *links.Input, plan *links.R
 		requeueAfter = earlier(requeueAfter, wait)
 		errs = append(errs, err)
 	}
-	r.forgetDeleted(existing)
+	maps.DeleteFunc(r.reported, func(uid string, _ map[string]bool) bool { return !existing[uid] })
 	return requeueAfter, errors.Join(errs...)
 }
 
@@ -89,16 +89,7 @@ func (r *Links) updateServiceStatus(ctx context.Context, service *v1alpha1.TSNSe
 	if wait := r.pace.wait(key, writeInterval); wait > 0 {
 		return wait, nil
 	}
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
-	if err != nil {
-		return 0, err
-	}
-	object := &unstructured.Unstructured{Object: map[string]any{"status": fields}}
-	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TSNService"))
-	object.SetNamespace(service.Namespace)
-	object.SetName(service.Name)
-	object.SetUID(service.UID)
-	err = r.Client.Status().Patch(ctx, object, client.Apply, fieldOwner, client.ForceOwnership)
+	_, err = applyPart(ctx, r.Client, "TSNService", metav1.ObjectMeta{Namespace: service.Namespace, Name: service.Name, UID: service.UID}, "status", &status)
 	if client.IgnoreNotFound(err) != nil {
 		return 0, fmt.Errorf("write the status of TSNService %s: %w", key, err)
 	}

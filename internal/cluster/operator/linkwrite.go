@@ -6,15 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
@@ -35,7 +35,7 @@ func (r *Links) applyPlan(ctx context.Context, in *links.Input, plan *links.Resu
 	}
 	healed := map[string]string{}
 	var mu sync.Mutex // guards the ledger and the maps while links are written concurrently
-	err := forEachParallel(plan.Delete, func(removal *links.Removal) error {
+	err := forEachParallel(ctx, plan.Delete, func(removal *links.Removal) error {
 		link := removal.Link
 		err := r.Client.Delete(ctx, &v1alpha1.TSNLink{ObjectMeta: metav1.ObjectMeta{Namespace: link.Namespace, Name: link.Name}},
 			client.Preconditions{UID: &link.UID})
@@ -56,7 +56,7 @@ func (r *Links) applyPlan(ctx context.Context, in *links.Input, plan *links.Resu
 		owners[links.Key{Namespace: in.Services[i].Namespace, Name: in.Services[i].Name}] = in.Services[i].UID
 	}
 	created := map[string]bool{}
-	err = forEachParallel(slices.Concat(plan.Make, plan.Change), func(link *v1alpha1.TSNLink) error {
+	err = forEachParallel(ctx, slices.Concat(plan.Make, plan.Change), func(link *v1alpha1.TSNLink) error {
 		isNew := link.UID == ""
 		written, err := r.apply(ctx, link, owners[links.Key{Namespace: link.Namespace, Name: link.Spec.Service}])
 		if err != nil {
@@ -95,20 +95,14 @@ func podOf(end *v1alpha1.LinkEnd) *corev1.Pod {
 
 // apply creates or updates a link, and returns it as the API server has it.
 func (r *Links) apply(ctx context.Context, link *v1alpha1.TSNLink, owner types.UID) (*v1alpha1.TSNLink, error) {
-	spec, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&link.Spec)
+	object, err := applyPart(ctx, r.Client, "TSNLink", metav1.ObjectMeta{
+		Namespace: link.Namespace, Name: link.Name, UID: link.UID, // so that an update does not recreate a deleted link
+		Labels: map[string]string{v1alpha1.LinkMakerLabel: v1alpha1.MakerOperator, managedBy: string(fieldOwner)},
+		OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: "TSNService", Name: link.Spec.Service, UID: owner, Controller: ptr.To(true),
+		}},
+	}, "spec", &link.Spec)
 	if err != nil {
-		return nil, err
-	}
-	object := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
-	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TSNLink"))
-	object.SetNamespace(link.Namespace)
-	object.SetName(link.Name)
-	object.SetUID(link.UID) // so that an update does not recreate a deleted link
-	object.SetLabels(map[string]string{v1alpha1.LinkMakerLabel: v1alpha1.MakerOperator, managedBy: string(fieldOwner)})
-	yes := true
-	object.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "TSNService", Name: link.Spec.Service, UID: owner,
-		Controller: &yes}})
-	if err := r.Client.Patch(ctx, object, client.Apply, fieldOwner, client.ForceOwnership); err != nil {
 		return nil, err
 	}
 	written := &v1alpha1.TSNLink{}
@@ -116,28 +110,8 @@ func (r *Links) apply(ctx context.Context, link *v1alpha1.TSNLink, owner types.U
 }
 
 // forEachParallel calls do for each element, linkWorkers at a time, and joins the errors.
-func forEachParallel[T any](all []T, do func(*T) error) error {
+func forEachParallel[T any](ctx context.Context, all []T, do func(*T) error) error {
 	results := make([]error, len(all))
-	next := make(chan int)
-	var workers sync.WaitGroup
-	for range min(linkWorkers, len(all)) {
-		workers.Add(1)
-		go func() {
-			defer workers.Done()
-			for at := range next {
-				results[at] = do(&all[at])
-			}
-		}()
-	}
-	for at := range all {
-		next <- at
-	}
-	close(next)
-	workers.Wait()
-	return errors.Join(results...)
-}
-
-// forgetDeleted forgets the Events of deleted objects.
-func (r *Links) forgetDeleted(existing map[string]bool) {
-	maps.DeleteFunc(r.reported, func(uid string, _ map[string]bool) bool { return !existing[uid] })
+	workqueue.ParallelizeUntil(ctx, linkWorkers, len(all), func(at int) { results[at] = do(&all[at]) })
+	return errors.Join(append(results, ctx.Err())...)
 }

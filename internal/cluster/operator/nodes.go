@@ -48,7 +48,7 @@ func (l *NodeLabels) Reconcile(ctx context.Context, request reconcile.Request) (
 		if labelled {
 			return reconcile.Result{}, nil
 		}
-		return reconcile.Result{}, l.label(ctx, &node, `"`+v1alpha1.LabelValue+`"`)
+		return reconcile.Result{}, l.label(ctx, node.Name, v1alpha1.LabelValue)
 	}
 	if !labelled {
 		delete(l.idleSince, node.Name)
@@ -57,7 +57,7 @@ func (l *NodeLabels) Reconcile(ctx context.Context, request reconcile.Request) (
 	if left := l.remainingLinger(node.Name); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
-	return reconcile.Result{}, l.label(ctx, &node, "null")
+	return reconcile.Result{}, l.label(ctx, node.Name, nil)
 }
 
 // needed reports whether a pod on the node has links, or is on a network that selects its namespace.
@@ -119,12 +119,10 @@ func (l *NodeLabels) remainingLinger(node string) time.Duration {
 	return l.Linger - l.Now().Sub(l.idleSince[node])
 }
 
-func (l *NodeLabels) label(ctx context.Context, node *corev1.Node, value string) error {
-	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, v1alpha1.NodeLabel, value)
-	err := l.Client.Patch(ctx, node, client.RawPatch(types.MergePatchType, []byte(patch)))
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("label node %s: %w", node.Name, err)
+func (l *NodeLabels) label(ctx context.Context, node string, value any) error {
+	if err := patchNodeLabels(ctx, l.Client, node, map[string]any{v1alpha1.NodeLabel: value}); err != nil {
+		return err
 	}
-	delete(l.idleSince, node.Name)
+	delete(l.idleSince, node)
 	return nil
 }

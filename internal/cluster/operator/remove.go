@@ -4,7 +4,6 @@ package operator
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -16,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -75,17 +73,13 @@ func Remove(ctx context.Context, cluster client.Client, namespace string) error 
 	if len(names) > 0 {
 		return fmt.Errorf("%d pods are on networks or have links; delete them and their controllers first: %s", len(names), strings.Join(abbreviate(names), ", "))
 	}
-	if err := retry.Until(ctx, pollInterval, func() error { return deleteNetworks(ctx, cluster) }); err != nil {
-		return err
-	}
-	if err := retry.Until(ctx, pollInterval, func() error { return checkDeleted(ctx, cluster) }); err != nil {
-		return err
-	}
-	if err := retry.Until(ctx, pollInterval, func() error { return removeLabels(ctx, cluster) }); err != nil {
-		return err
+	for _, step := range []func(context.Context, client.Client) error{deleteNetworks, checkDeleted, removeLabels} {
+		if err := retry.Until(ctx, pollInterval, func() error { return step(ctx, cluster) }); err != nil {
+			return err
+		}
 	}
 	return retry.Until(ctx, pollInterval, func() error {
-		err := cluster.Delete(ctx, newLinksAttachment(namespace))
+		err := cluster.Delete(ctx, newAttachment(v1alpha1.LinksAttachment, namespace))
 		if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete the NetworkAttachmentDefinition %s: %w", v1alpha1.LinksAttachment, err)
 		}
@@ -163,16 +157,8 @@ func removeLabels(ctx context.Context, cluster client.Client) error {
 				labels[label] = nil
 			}
 		}
-		if len(labels) == 0 {
-			continue
-		}
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
-		if err != nil {
+		if err := patchNodeLabels(ctx, cluster, nodes.Items[i].Name, labels); err != nil {
 			return err
-		}
-		err = cluster.Patch(ctx, &nodes.Items[i], client.RawPatch(types.MergePatchType, patch))
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("remove the labels of node %s: %w", nodes.Items[i].Name, err)
 		}
 	}
 	return nil

@@ -4,15 +4,21 @@ package operator
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
@@ -84,6 +90,43 @@ func (r *nodeQueue) add(name string, after time.Duration) {
 		return
 	}
 	r.queue.AddAfter(requestFor(name), after)
+}
+
+// applyPart applies one top-level field of an object, "spec" or "status". A typed object would also apply the other ones, empty. With a UID
+// or a resource version it fails if the object was recreated or changed. It returns the object as the API server has it.
+func applyPart(ctx context.Context, cluster client.Client, kind string, part metav1.ObjectMeta, field string, value any) (*unstructured.Unstructured, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(value)
+	if err != nil {
+		return nil, err
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{field: fields}}
+	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
+	object.SetNamespace(part.Namespace)
+	object.SetName(part.Name)
+	object.SetUID(part.UID)
+	object.SetResourceVersion(part.ResourceVersion)
+	object.SetLabels(part.Labels)
+	object.SetOwnerReferences(part.OwnerReferences)
+	if field == "status" {
+		return object, cluster.Status().Patch(ctx, object, client.Apply, fieldOwner, client.ForceOwnership)
+	}
+	return object, cluster.Patch(ctx, object, client.Apply, fieldOwner, client.ForceOwnership)
+}
+
+// patchNodeLabels sets labels of a node; a nil value removes one. A deleted node is no error.
+func patchNodeLabels(ctx context.Context, cluster client.Client, name string, labels map[string]any) error {
+	if len(labels) == 0 {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
+	if err != nil {
+		return err
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if err := client.IgnoreNotFound(cluster.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch))); err != nil {
+		return fmt.Errorf("label node %s: %w", name, err)
+	}
+	return nil
 }
 
 func requestFor(name string) reconcile.Request {

@@ -13,9 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
@@ -92,7 +89,10 @@ func (r *Networks) updateStatus(ctx context.Context, o *outcome) (reconcile.Resu
 	if wait := r.pace.wait(network.Name, every); wait > 0 && !mustWriteNow(network, status) {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	if err := r.applyStatus(ctx, network, status); err != nil {
+	// If the network has changed since it was read this is a conflict: base times have no other record, and a stale cache would lead to a
+	// second base time.
+	part := metav1.ObjectMeta{Name: network.Name, ResourceVersion: network.ResourceVersion}
+	if _, err := applyPart(ctx, r.Client, "TSNNetwork", part, "status", status); err != nil {
 		return reconcile.Result{}, fmt.Errorf("write the status of network %s: %w", network.Name, err)
 	}
 	r.pace.done(network.Name)
@@ -222,19 +222,4 @@ func join(findings []finding) string {
 		}
 	}
 	return strings.Join(abbreviate(text), "; ")
-}
-
-// applyStatus writes the status. If the network has changed since it was read this is a conflict: base times have no other record, and a
-// stale cache would lead to a second base time.
-func (r *Networks) applyStatus(ctx context.Context, network *v1alpha1.TSNNetwork, status *v1alpha1.TSNNetworkStatus) error {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
-	if err != nil {
-		return err
-	}
-	// Unstructured, because a typed object would also apply an empty spec.
-	object := &unstructured.Unstructured{Object: map[string]any{"status": fields}}
-	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TSNNetwork"))
-	object.SetName(network.Name)
-	object.SetResourceVersion(network.ResourceVersion)
-	return r.Client.Status().Patch(ctx, object, client.Apply, fieldOwner, client.ForceOwnership)
 }
