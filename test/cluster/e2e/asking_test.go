@@ -108,17 +108,13 @@ func (w *watched) ends(ctx context.Context, t *testing.T) {
 	if err := pods.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Error(err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	if err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		list, err := pods.List(ctx, metav1.ListOptions{})
 		if err == nil && len(list.Items) > 0 {
 			err = fmt.Errorf("%d pods are still there", len(list.Items))
 		}
 		return err
-	}); err != nil {
-		t.Error(err)
-	}
+	})
 }
 
 // rows returns the client's records.
@@ -133,9 +129,7 @@ func (w *watched) rows(ctx context.Context) ([]asker.Row, error) {
 // isAnswered waits until one of these pods answers the client, and the client's link leads to it.
 func (w *watched) isAnswered(ctx context.Context, t *testing.T, by ...*corev1.Pod) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	if err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		link, err := linkOf(ctx, w.client)
 		if err != nil || link == nil {
 			return fmt.Errorf("the client has no link: %w", err)
@@ -152,9 +146,7 @@ func (w *watched) isAnswered(ctx context.Context, t *testing.T, by ...*corev1.Po
 			return fmt.Errorf("the last answer came %v ago, from %s, and the link leads to %v", time.Since(at), from, link.Spec.Endpoint.Addresses)
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 }
 
 // judged returns the failure's effect on the client and its requests.

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
-	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 
@@ -31,7 +30,7 @@ func outside(name, host, networks string) *corev1.Pod {
 // captures waits until a node reports that ktsnd sends the frames of the network's pods.
 func captures(ctx context.Context, t *testing.T, name, host string) {
 	t.Helper()
-	err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		statuses, err := onNodes(ctx, name)
 		if err != nil {
 			return err
@@ -41,9 +40,6 @@ func captures(ctx context.Context, t *testing.T, name, host string) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // forNow starts pods that are deleted when the test ends, because their relays are processes of ktsnd.
@@ -94,7 +90,7 @@ func killRelays(ctx context.Context, t *testing.T, host string) {
 		t.Fatalf("the relays of %s are %v, %v", host, killed, err)
 	}
 	killOn(ctx, t, host, "ktsn-relay")
-	if err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		running, err := relays(ctx)
 		if err != nil {
 			return err
@@ -104,9 +100,7 @@ func killRelays(ctx context.Context, t *testing.T, host string) {
 			return fmt.Errorf("on %s the relays %v were killed, and %v run", host, killed, running)
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 }
 
 // capturedWholly checks that pods of a fully captured network reach each other, and that ktsnd sends their frames.

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 
@@ -62,7 +61,7 @@ func endKtsnd(ctx context.Context, t *testing.T, host string, talker *corev1.Pod
 		t.Fatal(err)
 	}
 	folder := "/run/ktsn/pods/" + string(talker.UID)
-	err = kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		output, err := node.Output(ctx, under.Place(host), nil, "sh", "-c", "test ! -e "+folder+"/app.sock && test -e "+folder+"/libktsn.so")
 		if err == nil {
 			away = true
@@ -73,9 +72,6 @@ func endKtsnd(ctx context.Context, t *testing.T, host string, talker *corev1.Pod
 		}
 		return fmt.Errorf("ktsnd has not ended: %w, %s", err, output)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return away
 }
 

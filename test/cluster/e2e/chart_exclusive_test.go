@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
-	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 
@@ -57,18 +56,13 @@ func restartKubelet(ctx context.Context, t *testing.T, host string, configuratio
 	if err := under.RestartService(ctx, host, "kubelet"); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		node, err := client.CoreV1().Nodes().Get(ctx, host, metav1.GetOptions{})
 		if err == nil && node.Status.Allocatable.Cpu().String() != allocatable {
 			err = fmt.Errorf("node %s has %s processors for pods, want %s", host, node.Status.Allocatable.Cpu(), allocatable)
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // processorsOf returns the processors on which threads of a node's program may run, without duplicates.
@@ -99,12 +93,7 @@ func TestAnExclusiveCoreIsKtsndsOwn(t *testing.T) {
 		waitForChart(context.WithoutCancel(ctx), t)
 	})
 	// kubelet decides which processor it gets.
-	arguments := slices.Concat([]string{"upgrade", release, chartFolder(t), "--wait", "--timeout", "3m"}, chartValues,
-		[]string{"--set", "ktsnd.exclusiveCore=true", "--set-json", `ktsnd.extraArgs=[]`})
-	if output, err := helm(ctx, t, arguments...); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
-	waitForChart(ctx, t)
+	upgradeChart(ctx, t, "--set", "ktsnd.exclusiveCore=true", "--set-json", `ktsnd.extraArgs=[]`)
 
 	t.Run("kubelet gives it a processor, where its sending thread is", func(t *testing.T) { ownsProcessor(ctx, t, host) })
 	t.Run("doctor sees it", func(t *testing.T) {
@@ -133,9 +122,7 @@ func TestAnExclusiveCoreIsKtsndsOwn(t *testing.T) {
 // ownsProcessor checks that ktsnd has processor 1, that its sending thread is bound to it, and that the agent has the
 // other: kubelet takes processors from containers that share them within seconds.
 func ownsProcessor(ctx context.Context, t *testing.T, host string) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		for program, want := range map[string]string{"ktsnd": "1", "ktsn-agent": "0"} {
 			if lists, err := processorsOf(ctx, host, program); err != nil || !slices.Equal(lists, []string{want}) {
 				return fmt.Errorf("%s may run on processors %q, want %s: %w", program, lists, want, err)
@@ -143,9 +130,6 @@ func ownsProcessor(ctx context.Context, t *testing.T, host string) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
 	if status := chartStatus(ctx, t, host); status.CPU != 1 || status.Scheduler != "SCHED_FIFO" {
 		t.Errorf("ktsnd sends from processor %d with %s, want 1 and SCHED_FIFO", status.CPU, status.Scheduler)
 	}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
-	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 
@@ -156,7 +155,7 @@ func TestAPodCannotSendFromAnothersAddress(t *testing.T) {
 func TestAPodCannotTakeAnothersHardwareAddress(t *testing.T) {
 	ctx := needChart(t)
 	c := newCompany(ctx, t)
-	mac := macOn(t, c.good)
+	mac := attachmentOf(t, c.good).MAC
 	t.Run("it is not given it", func(t *testing.T) {
 		taker := timed(waiting("taker", c.host))
 		taker.Annotations["k8s.v1.cni.cncf.io/networks"] = fmt.Sprintf(`[{"name":"tsn","namespace":%q,"interface":%q,"mac":%q}]`, chartSystem, tsnInterface, mac)
@@ -165,7 +164,7 @@ func TestAPodCannotTakeAnothersHardwareAddress(t *testing.T) {
 	t.Run("the bridge has each for good, on the pod's own port", func(t *testing.T) {
 		ports := map[string]bool{}
 		for _, pod := range []*corev1.Pod{c.good, c.bad} {
-			entry := onNode(ctx, t, c.host, "sh", "-c", "bridge fdb show br tsnbr42 | grep '^"+macOn(t, pod)+" '")
+			entry := onNode(ctx, t, c.host, "sh", "-c", "bridge fdb show br tsnbr42 | grep '^"+attachmentOf(t, pod).MAC+" '")
 			fields := strings.Fields(entry)
 			if strings.Count(entry, "\n") != 1 || len(fields) < 3 || ports[fields[2]] || !strings.Contains(entry, "static") {
 				t.Errorf("%s: %q", pod.Name, entry)
@@ -177,31 +176,13 @@ func TestAPodCannotTakeAnothersHardwareAddress(t *testing.T) {
 	c.arrives(ctx, t)
 }
 
-// macOn returns a pod's hardware address on the chart's network, from Multus' annotation.
-func macOn(t *testing.T, pod *corev1.Pod) string {
-	t.Helper()
-	all, err := networkStatuses(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, status := range all {
-		if status.Interface == tsnInterface {
-			return status.MAC
-		}
-	}
-	t.Fatalf("%s has no interface %s", pod.Name, tsnInterface)
-	return ""
-}
-
 // isRefused fails the test unless a created pod never gets its network, for a reason that names its request.
 func isRefused(ctx context.Context, t *testing.T, namespace string, pod *corev1.Pod, reason string) {
 	t.Helper()
 	if _, err := client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		events, err := client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod.Name + ",reason=FailedCreatePodSandBox"})
 		if err != nil {
 			return err
@@ -214,9 +195,6 @@ func isRefused(ctx context.Context, t *testing.T, namespace string, pod *corev1.
 		}
 		return fmt.Errorf("no refusal names %s: %s", reason, lastEvents(ctx, namespace, pod.Name))
 	})
-	if err != nil {
-		t.Error(err)
-	}
 	if now, err := client.CoreV1().Pods(namespace).Get(ctx, pod.Name, metav1.GetOptions{}); err != nil || now.Status.Phase != corev1.PodPending {
 		t.Errorf("pod %s: %v, %v", pod.Name, now.Status.Phase, err)
 	}
@@ -230,7 +208,7 @@ func TestTheTwoHalvesOfAnEndpointComeInEitherOrder(t *testing.T) {
 		hasSocketsAndEndpoints(ctx, t, 2, under.Nodes[0])
 		began := time.Now().Add(-time.Second)
 		killOn(ctx, t, c.host, "ktsnd")
-		err := kube.Wait(ctx, func(ctx context.Context) error {
+		await(ctx, t, func(ctx context.Context) error {
 			pod, err := chartPodOn(ctx, agentPods, c.host)
 			if err != nil {
 				return err
@@ -241,9 +219,6 @@ func TestTheTwoHalvesOfAnEndpointComeInEitherOrder(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		c.arrives(ctx, t)
 	})
 	t.Run("the interface anew, under a socket that stays", func(t *testing.T) {
@@ -252,16 +227,13 @@ func TestTheTwoHalvesOfAnEndpointComeInEitherOrder(t *testing.T) {
 		had := interfaceOf(ctx, t, c)
 		// When its sandbox ends, kubelet creates another.
 		onNode(ctx, t, c.host, "sh", "-c", `kill -KILL $(grep -l `+string(c.good.UID)+` $(grep -lx pause /proc/[0-9]*/comm | sed s/comm/cgroup/) | cut -d/ -f3)`)
-		err := kube.Wait(ctx, func(ctx context.Context) error {
+		await(ctx, t, func(ctx context.Context) error {
 			c.good = waitReady(ctx, t, c.namespace, "good")
 			if interfaceOf(ctx, t, c) == had || c.good.Status.ContainerStatuses[0].RestartCount == 0 {
 				return fmt.Errorf("the pod still has the sandbox or the container of before")
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		if after := onNode(ctx, t, c.host, "stat", "-c", "%i %Z", folder+"/app.sock"); after != before {
 			t.Errorf("the socket is another one: %s, before %s", after, before)
 		}

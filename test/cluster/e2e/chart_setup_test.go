@@ -4,43 +4,40 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
 	helmchart "github.com/kubernetsn/kubernetsn/test/cluster/internal/chart"
-	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
-	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 
 const (
 	// chartSystem is the chart's namespace.
 	chartSystem = "kubernetsn-system"
 	release     = "kubernetsn"
+	// tsnInterface is a pod's interface on the chart's network.
+	tsnInterface = "tsn0"
 	// chartNetwork is the network annotation of pods on the chart's network.
 	chartNetwork = chartSystem + "/tsn@" + tsnInterface
 	csiDriver    = "csi.kubernetsn.io"
 )
 
-// chart is installed when a test needs it, and removed when another needs the network without it.
+// chart is installed when a test needs it, and removed when another installs it in its own way.
 var chart struct {
 	installed, failed bool
-	// nodesBefore and objectsBefore are the state before the installation, inventory everything that pods could leave.
-	nodesBefore map[string]string
-	before      map[string]bool
-	inventory   map[string]map[string]bool
+	before            clusterState
 }
 
-// needChart makes sure that the chart is installed, and no other ktsnd.
+// needChart makes sure that the chart is installed.
 func needChart(t *testing.T) context.Context {
 	t.Helper()
 	return withChart(needTwoNodes(t), t)
@@ -55,9 +52,8 @@ func withChart(ctx context.Context, t *testing.T) context.Context {
 	}
 	if !chart.installed {
 		chart.failed = true
-		noRelease(ctx, t)
-		removeTSN(ctx, t)
-		chart.nodesBefore, chart.before, chart.inventory = nodeFiles(ctx, t), objects(ctx, t), inventories(ctx, t)
+		removeChart(ctx, t)
+		chart.before = currentState(ctx, t)
 		installChart(ctx, t)
 		chart.installed, chart.failed = true, false
 	}
@@ -65,9 +61,9 @@ func withChart(ctx context.Context, t *testing.T) context.Context {
 	return ctx
 }
 
-// noRelease removes the traces of a killed test run: first pods in the tests' namespaces, which block the
+// removeChart removes the chart, also that of a killed test run: first pods in the tests' namespaces, which block the
 // uninstallation.
-func noRelease(ctx context.Context, t *testing.T) {
+func removeChart(ctx context.Context, t *testing.T) {
 	t.Helper()
 	namespaces, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -78,9 +74,38 @@ func noRelease(ctx context.Context, t *testing.T) {
 			deleteNamespace(t, namespace.Name)
 		}
 	}
-	if output, err := helm(ctx, t, "uninstall", release, "--ignore-not-found", "--wait", "--timeout", "5m"); err != nil {
-		t.Fatalf("%v: %s", err, output)
+	mustHelm(ctx, t, "uninstall", release, "--ignore-not-found", "--wait", "--timeout", "5m")
+	chart.installed = false
+}
+
+// withRelease installs the chart with other values until the test ends. The test can call uninstall, which fails unless
+// everything is then as before.
+func withRelease(ctx context.Context, t *testing.T, values ...string) (before clusterState, uninstall func(*testing.T)) {
+	t.Helper()
+	testlab.Program(t, "helm")
+	removeChart(ctx, t)
+	before = currentState(ctx, t)
+	uninstalled := false
+	installChart(ctx, t, values...)
+	t.Cleanup(func() {
+		if !uninstalled {
+			output, err := helm(context.WithoutCancel(ctx), t, "uninstall", release, "--wait", "--timeout", "3m")
+			t.Logf("removed after a failure: %v %s", err, output)
+		}
+	})
+	return before, func(t *testing.T) {
+		t.Helper()
+		mustHelm(ctx, t, "uninstall", release, "--wait", "--timeout", "5m")
+		uninstalled = true
+		before.isRestored(ctx, t)
 	}
+}
+
+// withOperator is withRelease with the operator.
+func withOperator(ctx context.Context, t *testing.T, more ...string) (uninstall func(*testing.T)) {
+	t.Helper()
+	_, uninstall = withRelease(ctx, t, slices.Concat(operatorValues, more)...)
+	return uninstall
 }
 
 // chartValues differ from the defaults as a test cluster requires.
@@ -102,13 +127,20 @@ var chartValues = []string{
 // podProcesses is how many programs of a pod ktsnd serves at once.
 const podProcesses = 4
 
-func installChart(ctx context.Context, t *testing.T) {
+func installChart(ctx context.Context, t *testing.T, values ...string) {
 	t.Helper()
-	arguments := append([]string{"install", release, chartFolder(t), "--wait", "--timeout", "2m"}, chartValues...)
-	if output, err := helm(ctx, t, arguments...); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
+	mustHelm(ctx, t, slices.Concat([]string{"install", release, chartFolder(t), "--wait", "--timeout", "2m"}, chartValues, values)...)
 }
+
+// upgradeChart upgrades the chart to its values and more, and waits until its pods are ready.
+func upgradeChart(ctx context.Context, t *testing.T, more ...string) {
+	t.Helper()
+	mustHelm(ctx, t, slices.Concat([]string{"upgrade", release, chartFolder(t), "--wait", "--timeout", "3m"}, chartValues, more)...)
+	waitForChart(ctx, t)
+}
+
+// operatorValues add the operator to chartValues.
+var operatorValues = []string{"--set", "operator.enabled=true", "--set", "operator.linger=2s"}
 
 func chartFolder(t *testing.T) string {
 	t.Helper()
@@ -125,44 +157,11 @@ func helm(ctx context.Context, t *testing.T, arguments ...string) (string, error
 	return helmchart.Helm(ctx, testlab.Program(t, "helm"), under.Kubeconfig(), arguments...)
 }
 
-// removeTSN removes what needTSN created, because a node can have only one ktsnd.
-func removeTSN(ctx context.Context, t *testing.T) {
+func mustHelm(ctx context.Context, t *testing.T, arguments ...string) {
 	t.Helper()
-	err := client.CoreV1().Namespaces().Delete(ctx, system, metav1.DeleteOptions{})
-	if apierrors.IsNotFound(err) {
-		return
-	}
-	if err == nil {
-		err = kube.Wait(ctx, func(ctx context.Context) error {
-			_, err := client.CoreV1().Namespaces().Get(ctx, system, metav1.GetOptions{})
-			if apierrors.IsNotFound(err) {
-				return nil
-			}
-			return fmt.Errorf("namespace %s is still there (%w)", system, err)
-		})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, host := range under.Nodes {
-		if _, err := node.Output(ctx, under.Place(host.Name), nil, "rm", "-rf", "/run/ktsn", "/var/lib/cni/tsn-cni",
-			"/var/lib/cni/networks/tsn", "/opt/cni/bin/tsn-cni", configs+"/tsn.conf"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	tsnOnce, tsnReady = sync.Once{}, false
-}
-
-// removeChart removes the chart, for needTSN.
-func removeChart(ctx context.Context, t *testing.T) {
-	t.Helper()
-	if !chart.installed {
-		return
-	}
-	if output, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "5m"); err != nil {
+	if output, err := helm(ctx, t, arguments...); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
-	chart.installed = false
 }
 
 // These components of the chart run on each node; the values are those of their labels.
@@ -212,16 +211,11 @@ func whyNotReady(pods []corev1.Pod) string {
 
 func waitForChart(ctx context.Context, t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	for _, host := range under.Nodes {
-		err := kube.Wait(ctx, func(ctx context.Context) error {
+		await(ctx, t, func(ctx context.Context) error {
 			_, err := chartPodsOn(ctx, host.Name)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 
@@ -229,7 +223,7 @@ func waitForChart(ctx context.Context, t *testing.T) {
 func chartStatus(ctx context.Context, t *testing.T, host string) ktsndStatus {
 	t.Helper()
 	var text string
-	err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		pod, err := chartPodOn(ctx, ktsndPods, host)
 		if err != nil {
 			return err
@@ -241,9 +235,6 @@ func chartStatus(ctx context.Context, t *testing.T, host string) ktsndStatus {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return parseStatus(t, text)
 }
 
@@ -276,8 +267,8 @@ func waiting(name, host string) *corev1.Pod {
 	return pod
 }
 
-// addressOn returns a pod's address on the chart's network.
-func addressOn(t *testing.T, pod *corev1.Pod) netip.Addr {
+// attachmentOf returns a pod's interface on the chart's network, as Multus reports it.
+func attachmentOf(t *testing.T, pod *corev1.Pod) networkStatus {
 	t.Helper()
 	all, err := networkStatuses(pod)
 	if err != nil {
@@ -285,9 +276,69 @@ func addressOn(t *testing.T, pod *corev1.Pod) netip.Addr {
 	}
 	for _, status := range all {
 		if status.Interface == tsnInterface && len(status.IPs) > 0 {
-			return status.IPs[0]
+			return status
 		}
 	}
-	t.Fatalf("%s has no address on %s", pod.Name, tsnInterface)
-	return netip.Addr{}
+	t.Fatalf("%s has no interface %s with an address: %+v", pod.Name, tsnInterface, all)
+	return networkStatus{}
+}
+
+// addressOn returns a pod's address on the chart's network.
+func addressOn(t *testing.T, pod *corev1.Pod) netip.Addr {
+	t.Helper()
+	return attachmentOf(t, pod).IPs[0]
+}
+
+// inKtsnd runs ktsn in a pod of ktsnd.
+func inKtsnd(ctx context.Context, t *testing.T, pod *corev1.Pod, arguments ...string) string {
+	t.Helper()
+	stdout, stderr, err := run(ctx, pod, "ktsnd", append([]string{"/usr/bin/ktsn"}, arguments...)...)
+	if err != nil {
+		t.Fatalf("ktsn %q on %s: %v: %s", arguments, pod.Spec.NodeName, err, stderr)
+	}
+	return stdout
+}
+
+// ktsndStatus is the part of ktsnd's status that the tests use.
+type ktsndStatus struct {
+	Uplink            string            `json:"uplink"`
+	Interface         string            `json:"interface"`
+	LocalAddress      string            `json:"local-address"`
+	Scheduler         string            `json:"scheduler"`
+	SchedulerPriority int               `json:"scheduler-priority"`
+	CPU               int               `json:"cpu"`
+	SpinNs            int64             `json:"spin-ns"`
+	ProcessorTimeNs   int64             `json:"processor-time-ns"`
+	Endpoints         int               `json:"endpoints"`
+	Sockets           int               `json:"sockets"`
+	Peers             int               `json:"peers"`
+	Flows             int               `json:"flows"`
+	Counters          map[string]uint64 `json:"counters"`
+}
+
+func parseStatus(t *testing.T, text string) ktsndStatus {
+	t.Helper()
+	var state struct {
+		Status ktsndStatus `json:"status"`
+	}
+	if err := json.Unmarshal([]byte(text), &state); err != nil {
+		t.Fatal(err)
+	}
+	return state.Status
+}
+
+// networkStatus is an entry of the annotation that Multus writes.
+type networkStatus struct {
+	Interface string       `json:"interface"`
+	IPs       []netip.Addr `json:"ips"`
+	MAC       string       `json:"mac"`
+}
+
+func networkStatuses(pod *corev1.Pod) ([]networkStatus, error) {
+	var all []networkStatus
+	text := pod.Annotations["k8s.v1.cni.cncf.io/network-status"]
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
+		return nil, fmt.Errorf("network-status of %s is %q: %w", pod.Name, text, err)
+	}
+	return all, nil
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -210,9 +210,7 @@ func chartStates(ctx context.Context) (map[string]*chartState, error) {
 // were sent, the last one at end: an undisturbed run proves nothing.
 func disturbed(ctx context.Context, t *testing.T, host string, before map[string]*chartState, replaced, everywhere bool, end time.Time) (late string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		states, err := chartStates(ctx)
 		if err != nil {
 			return err
@@ -231,9 +229,6 @@ func disturbed(ctx context.Context, t *testing.T, host string, before map[string
 		}
 		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
 	return late
 }
 
@@ -293,11 +288,12 @@ func TestFiftyPodsComeAndGoWithTheirVolumesAndLeaveNothing(t *testing.T) {
 	}}
 	deployMany(ctx, t, namespace, pod, many)
 	waitForReplicas(ctx, t, namespace, "many", many)
+	isSeen(ctx, t, before, many)
 	hasSocketsAndEndpoints(ctx, t, many, under.Nodes...)
 	t.Run("and a killed ktsnd is told of all", func(t *testing.T) {
 		had := chartStatus(ctx, t, under.Nodes[1].Name)
 		killOn(ctx, t, under.Nodes[1].Name, "ktsnd")
-		err := kube.Wait(ctx, func(ctx context.Context) error {
+		await(ctx, t, func(ctx context.Context) error {
 			has := chartStatus(ctx, t, under.Nodes[1].Name)
 			if has.Sockets != had.Sockets || has.Endpoints != had.Endpoints || has.Peers != had.Peers {
 				return fmt.Errorf("ktsnd has %d sockets, %d endpoints, %d peers; before it had %d, %d, %d", has.Sockets, has.Endpoints, has.Peers,
@@ -305,15 +301,20 @@ func TestFiftyPodsComeAndGoWithTheirVolumesAndLeaveNothing(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Error(err)
-		}
 	})
-	t.Run("and a restarted kubelet finds the driver", func(t *testing.T) {
-		if err := under.RestartService(ctx, under.Nodes[1].Name, "kubelet"); err != nil {
-			t.Fatal(err)
-		}
-		waitForNodes(ctx, t)
+	for _, service := range []string{"containerd", "kubelet"} {
+		t.Run("and stay while "+service+" is restarted", func(t *testing.T) {
+			for _, host := range under.Nodes {
+				if err := under.RestartService(ctx, host.Name, service); err != nil {
+					t.Fatal(err)
+				}
+			}
+			waitForNodes(ctx, t)
+			waitForReplicas(ctx, t, namespace, "many", many)
+		})
+	}
+	t.Run("and a restarted Multus attaches more", func(t *testing.T) {
+		restartMultus(ctx, t)
 		pod := start(ctx, t, namespace, timed(waiting("after", under.Nodes[1].Name)))[0]
 		if err := client.CoreV1().Pods(namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
@@ -329,9 +330,7 @@ func TestFiftyPodsComeAndGoWithTheirVolumesAndLeaveNothing(t *testing.T) {
 // gone yet.
 func hasSocketsAndEndpoints(ctx context.Context, t *testing.T, count int, hosts ...plan.Node) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		sockets, endpoints := 0, 0
 		for _, host := range hosts {
 			status := chartStatus(ctx, t, host.Name)
@@ -342,9 +341,6 @@ func hasSocketsAndEndpoints(ctx context.Context, t *testing.T, count int, hosts 
 		}
 		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
 }
 
 func deployMany(ctx context.Context, t *testing.T, namespace string, pod *corev1.Pod, replicas int32) {
@@ -362,6 +358,88 @@ func deployMany(ctx context.Context, t *testing.T, namespace string, pod *corev1
 	}
 }
 
+func scale(ctx context.Context, t *testing.T, namespace, name string, replicas int32) {
+	t.Helper()
+	_, err := client.AppsV1().Deployments(namespace).UpdateScale(ctx, name, &autoscalingv1.Scale{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Spec:       autoscalingv1.ScaleSpec{Replicas: replicas},
+	}, metav1.UpdateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waitForReplicas waits until that many pods are ready and there are no others.
+func waitForReplicas(ctx context.Context, t *testing.T, namespace, name string, replicas int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	defer cancel()
+	await(ctx, t, func(ctx context.Context) error {
+		pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + name})
+		if err != nil {
+			return err
+		}
+		ready, why := 0, ""
+		for _, pod := range pods.Items {
+			if podReady(&pod) {
+				ready++
+			} else {
+				why = pod.Name + ": " + lastEvents(ctx, namespace, pod.Name)
+			}
+		}
+		if ready != replicas || len(pods.Items) != replicas {
+			return fmt.Errorf("%d pods, %d of them ready, want %d; %s", len(pods.Items), ready, replicas, why)
+		}
+		return nil
+	})
+}
+
+// restartMultus replaces Multus' pods.
+func restartMultus(ctx context.Context, t *testing.T) {
+	t.Helper()
+	err := client.CoreV1().Pods(metav1.NamespaceSystem).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "app=multus"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(ctx, t, func(ctx context.Context) error {
+		pods, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "app=multus"})
+		if err != nil {
+			return err
+		}
+		for _, pod := range pods.Items {
+			if pod.DeletionTimestamp != nil {
+				return fmt.Errorf("%s has not ended yet", pod.Name)
+			}
+		}
+		return kube.SystemReady(client, len(under.Nodes))(ctx)
+	})
+}
+
+// TestPodsReachEachOther sends ordinary traffic over Flannel and over the TSN network.
+func TestPodsReachEachOther(t *testing.T) {
+	ctx := needChart(t)
+	namespace := newNamespace(ctx, t, restricted)
+	pods := start(ctx, t, namespace, onChart(agnhost("a", under.Nodes[0].Name)),
+		onChart(agnhost("b", under.Nodes[1].Name)), onChart(agnhost("c", under.Nodes[1].Name)))
+	a, b, c := pods[0], pods[1], pods[2]
+	flannel := func(pod *corev1.Pod) string { return pod.Status.PodIP }
+	tsn := func(pod *corev1.Pod) string { return addressOn(t, pod).String() }
+	for name, test := range map[string]struct{ from, to *corev1.Pod }{
+		"from the first node to the second": {a, b},
+		"from the second node to the first": {b, a},
+		"within a node":                     {b, c},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, address := range []func(*corev1.Pod) string{flannel, tsn} {
+				reaches(ctx, t, test.from, test.to, address(test.to))
+				if source := seenFrom(ctx, t, test.from, address(test.to)); source.String() != address(test.from) {
+					t.Errorf("%s is seen as %s, want %s", test.from.Name, source, address(test.from))
+				}
+			}
+		})
+	}
+}
+
 func TestWhatNoPodHasAnyMoreIsSwept(t *testing.T) {
 	ctx := needChart(t)
 	host := under.Nodes[0].Name
@@ -376,7 +454,7 @@ func TestWhatNoPodHasAnyMoreIsSwept(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	err = kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		has, err := inventory(ctx, host)
 		if err != nil {
 			return err
@@ -389,24 +467,13 @@ func TestWhatNoPodHasAnyMoreIsSwept(t *testing.T) {
 		_, err = node.Output(ctx, under.Place(host), nil, "test", "!", "-e", "/run/ktsn/pods/"+uid)
 		return err
 	})
-	if err != nil {
-		t.Error(err)
-	}
 }
 
 func TestTheAgentWithoutTheRightToLookAtProgramsServesPods(t *testing.T) {
 	ctx := needChart(t)
-	upgrade := func(more ...string) {
-		t.Helper()
-		arguments := slices.Concat([]string{"upgrade", release, chartFolder(t), "--wait", "--timeout", "3m"}, chartValues, more)
-		if output, err := helm(ctx, t, arguments...); err != nil {
-			t.Fatalf("%v: %s", err, output)
-		}
-		waitForChart(ctx, t)
-	}
-	upgrade("--set", "agent.inspectPrograms=false")
+	upgradeChart(ctx, t, "--set", "agent.inspectPrograms=false")
 	t.Cleanup(func() {
-		if _, err := helm(context.WithoutCancel(ctx), t, slices.Concat([]string{"rollback", release, "--wait", "--timeout", "3m"})...); err != nil {
+		if _, err := helm(context.WithoutCancel(ctx), t, "rollback", release, "--wait", "--timeout", "3m"); err != nil {
 			t.Error(err)
 		}
 	})

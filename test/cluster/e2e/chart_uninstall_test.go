@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 
@@ -34,6 +34,45 @@ find /sys/fs/bpf/ktsn 2>/dev/null
 for at in /sys/class/net/*; do tc filter show dev ${at##*/} ingress 2>/dev/null | grep -o 'ktsn_receive[^ ]*'; done
 true
 `
+
+// clusterState is what an installation of the chart must leave as it was: files of nodes, objects, and everything that
+// pods could leave.
+type clusterState struct {
+	files     map[string]string
+	objects   map[string]bool
+	inventory map[string]map[string]bool
+}
+
+func currentState(ctx context.Context, t *testing.T) clusterState {
+	t.Helper()
+	return clusterState{nodeFiles(ctx, t), objects(ctx, t), inventories(ctx, t)}
+}
+
+// isRestored fails the test unless nodes and cluster have, after a while, what they had before, and no more.
+func (before clusterState) isRestored(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for host, after := range nodeFiles(ctx, t) {
+		if after != before.files[host] {
+			t.Errorf("%s has changed: %s", host, difference(before.files[host], after))
+		}
+	}
+	leavesNothing(ctx, t, before.inventory)
+	await(ctx, t, func(ctx context.Context) error {
+		after, err := objectsNow(ctx)
+		if err != nil {
+			return err
+		}
+		left, missing := without(after, before.objects), without(before.objects, after)
+		if len(left)+len(missing) > 0 {
+			return fmt.Errorf("left in the cluster: %s; missing in it: %s", strings.Join(left, ", "), strings.Join(missing, ", "))
+		}
+		nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.NodeLabel})
+		if err == nil && len(nodes.Items) > 0 {
+			err = fmt.Errorf("%d nodes are still labelled", len(nodes.Items))
+		}
+		return err
+	})
+}
 
 // nodeFiles returns the listing of all nodes.
 func nodeFiles(ctx context.Context, t *testing.T) map[string]string {
@@ -55,16 +94,11 @@ var passing = []string{"events", "leases", "endpoints", "endpointslices", "pods"
 // objects returns all objects of the cluster.
 func objects(ctx context.Context, t *testing.T) map[string]bool {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	var all map[string]bool
-	err := kube.Wait(ctx, func(ctx context.Context) (err error) {
+	await(ctx, t, func(ctx context.Context) (err error) {
 		all, err = objectsNow(ctx)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return all
 }
 
@@ -139,26 +173,7 @@ func TestUninstallRefusesWhilePodsUseTheNetworkThenLeavesNothing(t *testing.T) {
 		t.Fatalf("%v: %s", err, output)
 	}
 	chart.installed = false
-	for host, after := range nodeFiles(ctx, t) {
-		if before := chart.nodesBefore[host]; after != before {
-			t.Errorf("%s has changed: %s", host, difference(before, after))
-		}
-	}
-	leavesNothing(ctx, t, chart.inventory)
-	err = kube.Wait(ctx, func(ctx context.Context) error {
-		after, err := objectsNow(ctx)
-		if err != nil {
-			return err
-		}
-		left, missing := without(after, chart.before), without(chart.before, after)
-		if len(left)+len(missing) > 0 {
-			return fmt.Errorf("left in the cluster: %s; missing in it: %s", strings.Join(left, ", "), strings.Join(missing, ", "))
-		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
+	chart.before.isRestored(ctx, t)
 }
 
 // recovers follows docs/install.md for a refused uninstallation: helm upgrades no release that it has begun to remove,
@@ -180,14 +195,8 @@ func recovers(ctx context.Context, t *testing.T) {
 	if err := client.AppsV1().DaemonSets(chartSystem).Delete(ctx, "ktsnd", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if output, err := helm(ctx, t, "rollback", release, releases[0].Revision, "--wait", "--timeout", "3m"); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
-	arguments := slices.Concat([]string{"upgrade", release, chartFolder(t), "--wait", "--timeout", "3m"}, chartValues)
-	if output, err := helm(ctx, t, arguments...); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
-	waitForChart(ctx, t)
+	mustHelm(ctx, t, "rollback", release, releases[0].Revision, "--wait", "--timeout", "3m")
+	upgradeChart(ctx, t)
 }
 
 // without returns the members of set that other lacks.

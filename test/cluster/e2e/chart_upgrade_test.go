@@ -16,8 +16,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
 
 const (
@@ -270,9 +268,7 @@ func TestARollbackInTheMiddleOfAnUpgradeLosesNoMessage(t *testing.T) {
 		mark := fmt.Sprintf("withdrawn-%d", time.Now().UnixNano())
 		var back time.Time
 		got, _ := p.send(ctx, t, 4000+2*attempt, upgradeCycle*time.Duration(times), func() {
-			if output, err := helm(ctx, t, upgradedTo(t, mark)...); err != nil {
-				t.Fatalf("%v: %s", err, output)
-			}
+			mustHelm(ctx, t, upgradedTo(t, mark)...)
 			waitHalfUpgraded(ctx, t, mark)
 			if output, err := helm(ctx, t, "rollback", release, "--wait", "--timeout", "3m"); err != nil {
 				t.Errorf("%v: %s", err, output)
@@ -296,9 +292,7 @@ func TestARollbackInTheMiddleOfAnUpgradeLosesNoMessage(t *testing.T) {
 // waitHalfUpgraded waits until the first node has a serving ktsnd of the upgrade.
 func waitHalfUpgraded(ctx context.Context, t *testing.T, mark string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		for _, host := range under.Nodes {
 			if pod, err := chartPodOn(ctx, ktsndPods, host.Name); err == nil && pod.Annotations["upgraded"] == mark {
 				return nil
@@ -306,7 +300,4 @@ func waitHalfUpgraded(ctx context.Context, t *testing.T, mark string) {
 		}
 		return fmt.Errorf("no node has a ktsnd of the upgrade yet")
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }

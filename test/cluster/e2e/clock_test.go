@@ -26,9 +26,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/bench/results"
-	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
-	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 
@@ -82,32 +80,15 @@ func TestClocksAreBelievedOnlyWhileTheyAreGood(t *testing.T) {
 	needTwoNodes(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	t.Cleanup(cancel)
-	testlab.Program(t, "helm")
-	removeChart(ctx, t)
-	noRelease(ctx, t)
-	removeTSN(ctx, t)
-	nodesBefore, before, inventory := nodeFiles(ctx, t), objects(ctx, t), inventories(ctx, t)
+	uninstall := withOperator(ctx, t)
 	keptBefore, frequencyBefore := kernelClock(t)
-	values := slices.Concat(chartValues, []string{"--set", "operator.enabled=true", "--set", "operator.linger=2s"})
-	if output, err := helm(ctx, t, slices.Concat([]string{"install", release, chartFolder(t), "--wait", "--timeout", "2m"}, values)...); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
-	uninstalled := false
-	t.Cleanup(func() {
-		if !uninstalled {
-			output, err := helm(context.WithoutCancel(ctx), t, "uninstall", release, "--wait", "--timeout", "3m")
-			t.Logf("removed after a failure: %v %s", err, output)
-		}
-	})
 	applyText(ctx, t, clockNetworks)
 	namespace := newNamespace(ctx, t, restricted)
 	for i, name := range []string{"listener", "talker"} {
 		create(ctx, t, namespace, annotated(waiting(name, under.Nodes[i].Name), allClockNetworks))
 	}
 	t.Run("external, and nobody keeps the clocks", func(t *testing.T) { nobodyKeepsClocks(ctx, t, namespace) })
-	if output, err := helm(ctx, t, slices.Concat([]string{"upgrade", release, chartFolder(t), "--wait", "--timeout", "3m"}, values, freeRunning())...); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
+	upgradeChart(ctx, t, slices.Concat(operatorValues, freeRunning())...)
 	talker, listener := &corev1.Pod{}, &corev1.Pod{}
 	t.Run("ptp, and pods start", func(t *testing.T) { talker, listener = clocksBecomeGood(ctx, t, namespace) })
 	if t.Failed() {
@@ -121,12 +102,7 @@ func TestClocksAreBelievedOnlyWhileTheyAreGood(t *testing.T) {
 	}
 	t.Run("uninstall leaves nothing", func(t *testing.T) {
 		deleteNamespace(t, namespace)
-		if output, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "5m"); err != nil {
-			t.Fatalf("%v: %s", err, output)
-		}
-		uninstalled = true
-		leftNothing(ctx, t, nodesBefore, before)
-		leavesNothing(ctx, t, inventory)
+		uninstall(t)
 		for _, host := range under.Nodes {
 			if lost := lostTo(ctx, t, host.Name); len(lost) > 0 {
 				t.Errorf("%s is still labelled as lost to %v", host.Name, lost)
@@ -222,7 +198,7 @@ func ptp4lIsKilled(ctx context.Context, t *testing.T) {
 	killOn(ctx, t, host, "ptp4l")
 	// An agent that has not seen the master for that long reports it.
 	const seen = 6 * time.Second
-	err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		pod, err := chartPodOn(ctx, "clock", host)
 		if err != nil {
 			return err
@@ -233,9 +209,6 @@ func ptp4lIsKilled(ctx context.Context, t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	awaitClock(ctx, t, host, "Synchronized")
 	awaitLost(ctx, t, host, nil)
 }
@@ -459,10 +432,8 @@ func clockNow(ctx context.Context, t *testing.T, host string) v1alpha1.NodeClock
 // awaitClock waits until a node reports a state of its clock, for itself and for each network.
 func awaitClock(ctx context.Context, t *testing.T, host, want string) v1alpha1.NodeClock {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	var clock v1alpha1.NodeClock
-	err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		state, err := nodeState(ctx, host)
 		if err != nil {
 			return err
@@ -485,9 +456,6 @@ func awaitClock(ctx context.Context, t *testing.T, host, want string) v1alpha1.N
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return clock
 }
 
@@ -511,18 +479,13 @@ func lostTo(ctx context.Context, t *testing.T, host string) []string {
 // awaitLost waits until a node is labelled as lost for exactly these networks.
 func awaitLost(ctx context.Context, t *testing.T, host string, networks []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	want := slices.Sorted(slices.Values(networks))
-	err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		if lost := lostTo(ctx, t, host); !slices.Equal(lost, want) {
 			return fmt.Errorf("%s is labelled as lost to %v, want %v", host, lost, want)
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // waitsForAClock waits for kubelet's Event that tsn-cni keeps a pod waiting for its node's clock.
@@ -539,9 +502,7 @@ func hasUnplaced(ctx context.Context, t *testing.T, namespace, name string) {
 
 func awaitEvent(ctx context.Context, t *testing.T, namespace, name, reason, sentence string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		events, err := client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + name + ",reason=" + reason})
 		if err != nil {
 			return err
@@ -554,7 +515,4 @@ func awaitEvent(ctx context.Context, t *testing.T, namespace, name, reason, sent
 		}
 		return fmt.Errorf("no Event %s of pod %s says %q; there are %s", reason, name, sentence, lastEvents(ctx, namespace, name))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -116,15 +116,13 @@ func (w *watched) remakeClient(ctx context.Context, t *testing.T) {
 // waitGone waits until there is no pod of that name.
 func waitGone(ctx context.Context, t *testing.T, namespace, name string) {
 	t.Helper()
-	if err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		_, err := client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
 		return fmt.Errorf("%s is still there: %w", name, err)
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 }
 
 // killEndpoint kills the program that answers, but not its pod.
@@ -161,15 +159,13 @@ func scaleOperator(ctx context.Context, t *testing.T, replicas int32) {
 	if replicas > 0 {
 		return
 	}
-	if err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		list, err := client.CoreV1().Pods(chartSystem).List(ctx, metav1.ListOptions{LabelSelector: operatorPods})
 		if err == nil && len(list.Items) > 0 {
 			err = fmt.Errorf("%d operators are still there", len(list.Items))
 		}
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 }
 
 const operatorPods = "app.kubernetes.io/component=operator"
@@ -188,9 +184,7 @@ func (w *watched) deleteWithoutAgent(ctx context.Context, t *testing.T) {
 func (w *watched) killServer(ctx context.Context, t *testing.T) {
 	t.Helper()
 	killOn(ctx, t, under.ControlPlane().Name, "kube-apiserver")
-	if err := kube.Wait(ctx, kube.ControlPlaneReady(client)); err != nil {
-		t.Fatal(err)
-	}
+	await(ctx, t, kube.ControlPlaneReady(client))
 }
 
 // killsNearby returns a failure that kills a program on the client's node.
@@ -267,7 +261,7 @@ func leader(ctx context.Context) (*corev1.Pod, error) {
 // operatorOn makes one of the operators run on a node: the scheduler only prefers different nodes.
 func operatorOn(ctx context.Context, t *testing.T, host string) {
 	t.Helper()
-	if err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		leads, err := leader(ctx)
 		if err != nil {
 			return err
@@ -287,15 +281,13 @@ func operatorOn(ctx context.Context, t *testing.T, host string) {
 			}
 		}
 		return fmt.Errorf("no operator is ready on %s: %w", host, err)
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 }
 
 // leadsThere makes an operator on the endpoint's node the leader.
 func (w *watched) leadsThere(ctx context.Context, t *testing.T) {
 	t.Helper()
-	if err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		leads, err := leader(ctx)
 		if err != nil {
 			return err
@@ -307,7 +299,5 @@ func (w *watched) leadsThere(ctx context.Context, t *testing.T) {
 			err = client.CoreV1().Pods(chartSystem).Delete(ctx, leads.Name, metav1.DeleteOptions{})
 		}
 		return fmt.Errorf("the operator that leads is on %s: %w", leads.Spec.NodeName, err)
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 }

@@ -53,7 +53,7 @@ func TestHealing(t *testing.T) {
 		t.Fatal(err)
 	}
 	// On nodes without real-time budget, each start of ktsnd would first wait for some.
-	withOperator(ctx, t, func() {}, "--set", "operator.linger=1h", "--set", fmt.Sprintf("ktsnd.cgroupV1=%v", cgroups.RealtimeDivided() && budget > 0))
+	withOperator(ctx, t, "--set", "operator.linger=1h", "--set", fmt.Sprintf("ktsnd.cgroupV1=%v", cgroups.RealtimeDivided() && budget > 0))
 	w := newWatched(ctx, t)
 	var all []asker.Outcome
 	for i, victim := range deaths() {
@@ -155,9 +155,7 @@ func renewChart(ctx context.Context, t *testing.T) {
 			}
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	if err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		pods, err := client.CoreV1().Pods(chartSystem).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -169,7 +167,5 @@ func renewChart(ctx context.Context, t *testing.T) {
 		}
 		_, err = leader(ctx)
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 }

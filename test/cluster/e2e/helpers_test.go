@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/components"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
@@ -98,7 +99,7 @@ func agnhost(name, node string) *corev1.Pod {
 					Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 				},
 				ReadinessProbe: &corev1.Probe{
-					ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intOrString(httpPort)}},
+					ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(httpPort)}},
 					PeriodSeconds: 1,
 				},
 			}},
@@ -127,19 +128,15 @@ func start(ctx context.Context, t *testing.T, namespace string, pods ...*corev1.
 // not wait for.
 func create(ctx context.Context, t *testing.T, namespace string, pod *corev1.Pod) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	var refused error
-	if err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		_, err := client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
 		if err != nil && apierrors.IsInternalError(err) && strings.Contains(err.Error(), "connection refused") {
 			return err
 		}
 		refused = err
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 	if refused != nil {
 		t.Fatal(refused)
 	}
@@ -147,10 +144,8 @@ func create(ctx context.Context, t *testing.T, namespace string, pod *corev1.Pod
 
 func waitReady(ctx context.Context, t *testing.T, namespace, name string) *corev1.Pod {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	var pod *corev1.Pod
-	err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		var err error
 		pod, err = client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
@@ -161,9 +156,6 @@ func waitReady(ctx context.Context, t *testing.T, namespace, name string) *corev
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return pod
 }
 
@@ -301,10 +293,8 @@ var createOptions = metav1.CreateOptions{}
 // waitEnded waits until a pod has succeeded or failed.
 func waitEnded(ctx context.Context, t *testing.T, namespace, name string) *corev1.Pod {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	var pod *corev1.Pod
-	err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		var err error
 		pod, err = client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
@@ -312,18 +302,13 @@ func waitEnded(ctx context.Context, t *testing.T, namespace, name string) *corev
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return pod
 }
 
 // hasEvent waits until there is an Event about a pod with that reason.
 func hasEvent(ctx context.Context, t *testing.T, namespace, name, reason string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		events, err := client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + name + ",reason=" + reason})
 		if err == nil && len(events.Items) == 0 {
 			err = fmt.Errorf("no Event %s; there are %s", reason, lastEvents(ctx, namespace, name))
@@ -333,9 +318,6 @@ func hasEvent(ctx context.Context, t *testing.T, namespace, name, reason string)
 		}
 		return err
 	})
-	if err != nil {
-		t.Error(err)
-	}
 }
 
 // patiently repeats a try that shows nothing because the machine was too slow, each time with twice as much time. The
@@ -354,4 +336,9 @@ func patiently(t *testing.T, try func(attempt, times int) (why string)) {
 		}
 		t.Logf("attempt %d shows nothing: %s", attempt+1, why)
 	}
+}
+
+func waitForNodes(ctx context.Context, t *testing.T) {
+	t.Helper()
+	await(ctx, t, kube.NodesReady(client, len(under.Nodes)))
 }

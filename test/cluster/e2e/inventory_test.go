@@ -12,7 +12,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 
@@ -57,7 +56,7 @@ func inventory(ctx context.Context, host string) (map[string]bool, error) {
 func systemPods(ctx context.Context, host string) ([]string, error) {
 	containers := []string{"ctr", "--namespace=k8s.io", "containers", "list", "--quiet"}
 	var owners []string
-	for _, namespace := range []string{metav1.NamespaceSystem, "kube-flannel", system, chartSystem} {
+	for _, namespace := range []string{metav1.NamespaceSystem, "kube-flannel", chartSystem} {
 		pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + host})
 		if err != nil {
 			return nil, err
@@ -108,9 +107,7 @@ func isSeen(ctx context.Context, t *testing.T, before map[string]map[string]bool
 func leavesNothing(ctx context.Context, t *testing.T, before map[string]map[string]bool) {
 	t.Helper()
 	for host, had := range before {
-		ctx, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		err := kube.Wait(ctx, func(ctx context.Context) error {
+		await(ctx, t, func(ctx context.Context) error {
 			has, err := inventory(ctx, host)
 			if err != nil {
 				return err
@@ -123,14 +120,11 @@ func leavesNothing(ctx context.Context, t *testing.T, before map[string]map[stri
 			}
 			return nil
 		})
-		if err != nil {
-			t.Error(err)
-		}
 	}
 }
 
-// isTSNLeftover reports whether a thing belongs to the TSN network: without pods on it there are none.
-func isTSNLeftover(thing string) bool {
+// isAttachment reports whether a thing belongs to a pod's attachment to the TSN network.
+func isAttachment(thing string) bool {
 	for _, prefix := range []string{"interface tsn", "/var/lib/cni/networks/tsn/", "/var/lib/cni/tsn-cni/attachments/", "/run/ktsn/pods/"} {
 		if strings.HasPrefix(thing, prefix) {
 			return true

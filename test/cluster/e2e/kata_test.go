@@ -17,7 +17,6 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
-	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 
@@ -115,7 +114,7 @@ type guestClock struct {
 // guestClockOf waits until ktsn-guest in a machine knows the time.
 func guestClockOf(ctx context.Context, t *testing.T, machine *corev1.Pod) (clock guestClock) {
 	t.Helper()
-	err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		output, complaint, err := run(ctx, machine, "ktsn-guest", "/usr/bin/ktsn-guest", "status", "--interface", tsnInterface, "-o", "json")
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, complaint)
@@ -127,9 +126,6 @@ func guestClockOf(ctx context.Context, t *testing.T, machine *corev1.Pod) (clock
 		clock = all[0]
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return clock
 }
 
@@ -224,14 +220,12 @@ func kataRefusals(ctx context.Context, t *testing.T, namespace string) {
 	t.Run("a handler that the chart does not know as Kata's", func(t *testing.T) {
 		create(ctx, t, namespace, inKata("unnamed", under.Nodes[1].Name, kataUnnamed))
 		const sentence = "add the queueing discipline ingress to " + tsnInterface + ": file exists"
-		if err := kube.Wait(ctx, func(ctx context.Context) error {
+		await(ctx, t, func(ctx context.Context) error {
 			if events := lastEvents(ctx, namespace, "unnamed"); !strings.Contains(events, sentence) {
 				return fmt.Errorf("the pod's Events say %q, want %q", events, sentence)
 			}
 			return nil
-		}); err != nil {
-			t.Error(err)
-		}
+		})
 		if err := client.CoreV1().Pods(namespace).Delete(ctx, "unnamed", metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
@@ -239,15 +233,13 @@ func kataRefusals(ctx context.Context, t *testing.T, namespace string) {
 	t.Run("a handler that the node's runtime does not have", func(t *testing.T) {
 		create(ctx, t, namespace, inKata("absent", under.Nodes[1].Name, kataAbsent))
 		const sentence = `no runtime for "` + kataAbsent + `" is configured`
-		if err := kube.Wait(ctx, func(ctx context.Context) error {
+		await(ctx, t, func(ctx context.Context) error {
 			output, err := ktsn(ctx, t, "doctor", namespace+"/absent")
 			if err == nil || !strings.Contains(output, sentence) || !strings.Contains(output, "scheduling.nodeSelector of the RuntimeClass") {
 				return fmt.Errorf("ktsn doctor says %w, %q, want %q", err, output, sentence)
 			}
 			return nil
-		}); err != nil {
-			t.Error(err)
-		}
+		})
 		if err := client.CoreV1().Pods(namespace).Delete(ctx, "absent", metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}

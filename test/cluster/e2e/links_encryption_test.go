@@ -118,14 +118,8 @@ func (s *secret) required(ctx context.Context, t *testing.T) {
 		if pod.Status.PodIP == "" {
 			continue
 		}
-		devices, err := devicesOf(ctx, pod.Spec.NodeName, pod)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, device := range devices {
-			if device.Name == name {
-				t.Errorf("%s still has the interface %s", pod.Name, name)
-			}
+		if hasInterface(ctx, t, pod, name) {
+			t.Errorf("%s still has the interface %s", pod.Name, name)
 		}
 	}
 }
@@ -147,9 +141,7 @@ func (s *secret) preferred(ctx context.Context, t *testing.T) {
 // is the first end.
 func (s *secret) says(ctx context.Context, t *testing.T, status metav1.ConditionStatus, texts func(end int) []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	if err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		link, err := linkOf(ctx, s.client)
 		if err != nil || link == nil {
 			return errors.Join(err, errors.New("the client has no link"))
@@ -166,9 +158,7 @@ func (s *secret) says(ctx context.Context, t *testing.T, status metav1.Condition
 			}
 		}
 		return s.signed(link)
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 }
 
 // signed checks what the cluster has signed for both nodes: their keys, or that they cannot encrypt.

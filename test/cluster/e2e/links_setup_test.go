@@ -17,34 +17,8 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
-	"github.com/kubernetsn/kubernetsn/internal/testlab"
-	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
-
-// withOperator installs the chart with its operator, after calling look, and removes it at the end of the test, unless
-// the test calls uninstalled.
-func withOperator(ctx context.Context, t *testing.T, look func(), more ...string) (uninstalled func()) {
-	t.Helper()
-	testlab.Program(t, "helm")
-	removeChart(ctx, t)
-	noRelease(ctx, t)
-	removeTSN(ctx, t)
-	look()
-	arguments := slices.Concat([]string{"install", release, chartFolder(t), "--wait", "--timeout", "2m"}, chartValues,
-		[]string{"--set", "operator.enabled=true", "--set", "operator.linger=2s"}, more)
-	if output, err := helm(ctx, t, arguments...); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
-	done := false
-	t.Cleanup(func() {
-		if !done {
-			output, err := helm(context.WithoutCancel(ctx), t, "uninstall", release, "--wait", "--timeout", "3m")
-			t.Logf("removed after a failure: %v %s", err, output)
-		}
-	})
-	return func() { done = true }
-}
 
 // theServices are the tests' services in a namespace.
 const theServices = `
@@ -108,10 +82,8 @@ func linkOf(ctx context.Context, pod *corev1.Pod) (*v1alpha1.TSNLink, error) {
 // waitLink waits until a pod has a link that is up, to one of the others.
 func waitLink(ctx context.Context, t *testing.T, from *corev1.Pod, to ...*corev1.Pod) *v1alpha1.TSNLink {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	var link *v1alpha1.TSNLink
-	err := kube.Wait(ctx, func(ctx context.Context) (err error) {
+	await(ctx, t, func(ctx context.Context) (err error) {
 		if link, err = linkOf(ctx, from); err != nil {
 			return err
 		}
@@ -124,9 +96,6 @@ func waitLink(ctx context.Context, t *testing.T, from *corev1.Pod, to ...*corev1
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return link
 }
 

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,16 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
-	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
 
 // TestLinks is one test, because the chart is installed once, and later parts use the pods of earlier ones.
 func TestLinks(t *testing.T) {
 	ctx := needTwoNodes(t)
-	var nodesBefore map[string]string
-	var before map[string]bool
-	var inventory map[string]map[string]bool
-	uninstalled := withOperator(ctx, t, func() { nodesBefore, before, inventory = nodeFiles(ctx, t), objects(ctx, t), inventories(ctx, t) })
+	uninstall := withOperator(ctx, t)
 	namespace := newNamespace(ctx, t, restricted)
 	l := &linked{namespace: namespace}
 	if !t.Run("a client starts when its link is up", func(t *testing.T) { l.starts(ctx, t) }) {
@@ -41,12 +38,7 @@ func TestLinks(t *testing.T) {
 	t.Run("links are up soon", func(t *testing.T) { l.measures(ctx, t) })
 	t.Run("nothing is left", func(t *testing.T) {
 		deleteNamespace(t, namespace)
-		if output, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "5m"); err != nil {
-			t.Fatalf("%v: %s", err, output)
-		}
-		uninstalled()
-		leftNothing(ctx, t, nodesBefore, before)
-		leavesNothing(ctx, t, inventory)
+		uninstall(t)
 	})
 }
 
@@ -139,15 +131,13 @@ func (l *linked) heals(ctx context.Context, t *testing.T) {
 		t.Errorf("clients were restarted: %v, before %v", after, before)
 	}
 	for _, name := range []string{"camera", "camera." + l.namespace + ".tsn.internal"} {
-		if err := kube.Wait(ctx, func(ctx context.Context) error {
+		await(ctx, t, func(ctx context.Context) error {
 			given, err := dial(ctx, l.joined, "http", name, httpPort, "hostname", 1)
 			if err == nil && (len(given) != 1 || given[0] != other.Name) {
 				err = fmt.Errorf("%s answers by the name %s", given, name)
 			}
 			return err
-		}); err != nil {
-			t.Error(err)
-		}
+		})
 	}
 	l.endpoint = other
 }
@@ -179,22 +169,15 @@ func (l *linked) leaves(ctx context.Context, t *testing.T) {
 	if _, err := client.CoreV1().Pods(l.namespace).Patch(ctx, l.joined.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	patient, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	if err := kube.Wait(patient, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		if link, err := linkOf(ctx, l.joined); err != nil || link != nil {
 			return fmt.Errorf("it still has one: %w", err)
 		}
-		devices, err := devicesOf(ctx, l.joined.Spec.NodeName, l.joined)
-		for _, device := range devices {
-			if device.Name == "cam" {
-				return fmt.Errorf("it still has the interface")
-			}
+		if hasInterface(ctx, t, l.joined, "cam") {
+			return errors.New("it still has the interface")
 		}
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+		return nil
+	})
 	link := waitLink(ctx, t, l.client, l.endpoint)
 	pings(ctx, t, l.client, "cam", addressOf(t, &link.Spec.Endpoint, true))
 }
@@ -214,14 +197,10 @@ func (l *linked) chain(ctx context.Context, t *testing.T) {
 		t.Errorf("the endpoint sees %s, and the client is %s", source, want)
 	}
 	// kubelet rewrites /etc/hosts when a container starts, and the agent restores the names within a second.
-	patient, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	if err := kube.Wait(patient, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		_, err := dial(ctx, first, "http", "filtered", httpPort, "hostname", 1)
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 	reaches(ctx, t, first, last, "filtered")
 	reaches(ctx, t, last, first, want.String())
 }
@@ -299,9 +278,7 @@ func (l *linked) upAfterSandbox(ctx context.Context, t *testing.T, name string) 
 // waitEvent waits until a pod has an Event.
 func waitEvent(ctx context.Context, t *testing.T, namespace, pod, reason, text string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		events, err := client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod})
 		if err != nil {
 			return err
@@ -313,7 +290,4 @@ func waitEvent(ctx context.Context, t *testing.T, namespace, pod, reason, text s
 		}
 		return fmt.Errorf("%s was not told %s: %s, but %s", pod, reason, text, lastEvents(ctx, namespace, pod))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -20,7 +20,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
-	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 
@@ -60,6 +59,13 @@ func networkNamespace(ctx context.Context, t *testing.T, pod *corev1.Pod) string
 	return "/run/netns/" + strings.TrimSpace(name)
 }
 
+// hasInterface reports whether a pod has an interface.
+func hasInterface(ctx context.Context, t *testing.T, pod *corev1.Pod, name string) bool {
+	t.Helper()
+	list := onNode(ctx, t, pod.Spec.NodeName, "nsenter", "--net="+networkNamespace(ctx, t, pod), "ip", "-o", "link")
+	return strings.Contains(list, ": "+name+"@")
+}
+
 // inside returns a command that runs a perl program in a pod's network namespace.
 func inside(namespace, program string, arguments ...string) []string {
 	return append([]string{"nsenter", "--net=" + namespace, "perl", "-e", program}, arguments...)
@@ -68,15 +74,7 @@ func inside(namespace, program string, arguments ...string) []string {
 // hardwareAddressOn returns a pod's hardware address on the chart's network.
 func hardwareAddressOn(t *testing.T, pod *corev1.Pod) net.HardwareAddr {
 	t.Helper()
-	all, err := networkStatuses(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := slices.IndexFunc(all, func(status networkStatus) bool { return status.Interface == tsnInterface })
-	if at < 0 {
-		t.Fatalf("%s has no %s: %+v", pod.Name, tsnInterface, all)
-	}
-	address, err := net.ParseMAC(all[at].MAC)
+	address, err := net.ParseMAC(attachmentOf(t, pod).MAC)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,15 +125,13 @@ func machines(ctx context.Context, t *testing.T, namespace string, listener *cor
 		}
 		last = frame.asked
 	}
-	if err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		owner, err := node.Output(ctx, under.Place(host), nil, "stat", "-c", "%F %u %a", "/run/ktsn/pods/"+string(pods[1].UID)+"/tsn0.vhost.sock")
 		if err == nil && strings.TrimSpace(owner) != "socket 1000 660" {
 			err = fmt.Errorf("the socket of vhost-user is a %s", owner)
 		}
 		return err
-	}); err != nil {
-		t.Error(err)
-	}
+	})
 }
 
 // arrival is the requested and the actual time of a frame.

@@ -26,8 +26,9 @@ var (
 	firstFew = 10 * time.Second
 )
 
-// patience bounds everything that takes seconds on an idle machine.
-const patience = 2 * time.Minute
+const patience = clustertest.Patience
+
+var await = clustertest.Await
 
 func TestMain(m *testing.M) {
 	if err := connect(); err != nil {

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"strconv"
 	"testing"
-
-	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
 
 // This is all that a cluster of one node can show: kubelet, the runtime and Multus do their parts for the chart.
@@ -30,17 +28,12 @@ func TestPodsOfOneNodeSendEachOtherTimedMessages(t *testing.T) {
 		}
 	})
 	t.Run("and leave nothing", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		err := kube.Wait(ctx, func(ctx context.Context) error {
+		await(ctx, t, func(ctx context.Context) error {
 			if after := chartStatus(ctx, t, host); after.Endpoints > before.Endpoints || after.Sockets > before.Sockets {
 				return fmt.Errorf("ktsnd has %d endpoints and %d sockets, before it had %d and %d", after.Endpoints, after.Sockets,
 					before.Endpoints, before.Sockets)
 			}
 			return nil
 		})
-		if err != nil {
-			t.Error(err)
-		}
 	})
 }

@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/netip"
 	"os/exec"
 	"slices"
@@ -108,18 +107,13 @@ func networkNow(ctx context.Context, name string) (*v1alpha1.TSNNetwork, error) 
 // waitNetwork waits until look returns nil for a network.
 func waitNetwork(ctx context.Context, t *testing.T, name string, look func(*v1alpha1.TSNNetwork) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		network, err := networkNow(ctx, name)
 		if err != nil {
 			return err
 		}
 		return look(network)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // onNodes returns the agents' statuses of a network, by the nodes' names.
@@ -193,10 +187,7 @@ func TestOneAnnotation(t *testing.T) {
 	needTwoNodes(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // more than others have
 	t.Cleanup(cancel)
-	var nodesBefore map[string]string
-	var before map[string]bool
-	var inventory map[string]map[string]bool
-	uninstalled := withOperator(ctx, t, func() { nodesBefore, before, inventory = nodeFiles(ctx, t), objects(ctx, t), inventories(ctx, t) }, kataValues...)
+	uninstall := withOperator(ctx, t, kataValues...)
 	applyText(ctx, t, theNetworks)
 	t.Run("ktsn bench measures with pods of its own", func(t *testing.T) { benchOnATSNNetwork(ctx, t) })
 	namespace := newNamespace(ctx, t, restricted)
@@ -234,12 +225,7 @@ func TestOneAnnotation(t *testing.T) {
 			t.Fatalf("got %v, %q", err, output)
 		}
 		deleteNamespace(t, namespace)
-		if output, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "5m"); err != nil {
-			t.Fatalf("%v: %s", err, output)
-		}
-		uninstalled()
-		leftNothing(ctx, t, nodesBefore, before)
-		leavesNothing(ctx, t, inventory)
+		uninstall(t)
 	})
 }
 
@@ -338,15 +324,12 @@ func limits(ctx context.Context, t *testing.T, talker, listener *corev1.Pod) {
 func secondProgram(ctx context.Context, t *testing.T, talker, listener *corev1.Pod, address string, id, count int, want syscall.Errno) (late string) {
 	t.Helper()
 	flows := func(wanted bool) {
-		err := kube.Wait(ctx, func(ctx context.Context) error {
+		await(ctx, t, func(ctx context.Context) error {
 			if status := chartStatus(ctx, t, talker.Spec.NodeName); (status.Flows > 0) != wanted {
 				return fmt.Errorf("ktsnd has %d flows", status.Flows)
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 	}
 	flows(false)
 	var sent []tsnperf.Sent
@@ -379,16 +362,13 @@ func limitsOnNodes(ctx context.Context, t *testing.T, some bool, shown string) {
 	t.Helper()
 	began := time.Now()
 	for _, host := range under.Nodes {
-		err := kube.Wait(ctx, func(context.Context) error {
+		await(ctx, t, func(context.Context) error {
 			output, err := ktsn(ctx, t, "status", "--node", host.Name)
 			if line := strings.TrimPrefix(shown, "limits of a pod: "); err == nil && strings.Contains(output, "VNI 42, of a pod: "+line) != some {
 				err = fmt.Errorf("ktsn status --node %s says %s; want %q in it: %v", host.Name, output, line, some)
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 	}
 	t.Logf("on both nodes after %v", time.Since(began).Round(10*time.Millisecond))
 	if output, err := ktsn(ctx, t, "status", "--cluster"); err != nil || strings.Contains(output, "limits of a pod") != some || !strings.Contains(output, shown) {
@@ -421,7 +401,7 @@ func upgradedUnderMessages(ctx context.Context, t *testing.T, namespace string, 
 	}
 	uncertain := chartStatus(ctx, t, talker.Spec.NodeName).Counters["uncertain"]
 	arguments := slices.Concat([]string{"upgrade", release, chartFolder(t), "--wait", "--timeout", "3m"}, chartValues,
-		[]string{"--set", "operator.enabled=true", "--set", "operator.linger=2s", "--set-string", "podAnnotations.upgraded=" + time.Now().Format(time.TimeOnly)})
+		operatorValues, []string{"--set-string", "podAnnotations.upgraded=" + time.Now().Format(time.TimeOnly)})
 	reviews := 0
 	got := talk(ctx, t, talker, listener, addressOn(t, listener).String(), id,
 		[]string{"--count", strconv.Itoa(count), "--cycle", strconv.Itoa(cycleMs) + "ms", "--lead", "5ms"},
@@ -550,13 +530,10 @@ func refusals(ctx context.Context, t *testing.T, namespace string) {
 			[]byte(`{"metadata":{"labels":{"elsewhere":"allowed"}}}`), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		err := kube.Wait(ctx, func(ctx context.Context) error {
+		await(ctx, t, func(ctx context.Context) error {
 			_, err := client.CoreV1().Pods(namespace).Create(ctx, annotated(waiting("uplink", under.Nodes[0].Name), "elsewhere"), createOptions)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		says(ctx, t, "elsewhere", v1alpha1.ConditionDegraded, v1alpha1.ReasonUplinkMissing, "the network insists on interface eno9, and ktsnd sends by eth0")
 	})
 }
@@ -599,36 +576,4 @@ func operatorsKilled(ctx context.Context, t *testing.T, namespace string) {
 		waitForReplicas(ctx, t, namespace, fmt.Sprintf("kept-%d", round), 0)
 	}
 	says(ctx, t, "tsn", v1alpha1.ConditionReady, v1alpha1.ReasonAsAsked, "")
-}
-
-// leftNothing compares with the state before.
-func leftNothing(ctx context.Context, t *testing.T, nodesBefore map[string]string, before map[string]bool) {
-	t.Helper()
-	for host, after := range nodeFiles(ctx, t) {
-		if after != nodesBefore[host] {
-			t.Errorf("%s has changed: %s", host, difference(nodesBefore[host], after))
-		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err := kube.Wait(ctx, func(ctx context.Context) error {
-		after, err := objectsNow(ctx)
-		if err != nil {
-			return err
-		}
-		for object := range before {
-			delete(after, object)
-		}
-		if len(after) > 0 {
-			return fmt.Errorf("left in the cluster: %s", strings.Join(slices.Sorted(maps.Keys(after)), ", "))
-		}
-		nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.NodeLabel})
-		if err == nil && len(nodes.Items) > 0 {
-			err = fmt.Errorf("%d nodes are still labelled", len(nodes.Items))
-		}
-		return err
-	})
-	if err != nil {
-		t.Error(err)
-	}
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/wiretap"
-	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/network"
 )
 
@@ -144,17 +143,12 @@ func seenOnTheWire(ctx context.Context, t *testing.T, from, other *corev1.Pod) {
 // waitSent waits until a node's ktsnd has sent that many messages.
 func waitSent(ctx context.Context, t *testing.T, host string, count uint64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		if sent := chartStatus(ctx, t, host).Counters["sent"]; sent < count {
 			return fmt.Errorf("ktsnd on %s has sent %d messages, want %d", host, sent, count)
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func changeOnTheWire(ctx context.Context, t *testing.T, from, other *corev1.Pod, id, count int) error {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/ovsnode"
-	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/network"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
@@ -112,16 +111,11 @@ cat /proc/sys/net/ipv4/conf/` + network.SecondCard + `/arp_ignore
 // tunnelsThrough waits until a node's Open vSwitch has the tunnels of a network, or none.
 func tunnelsThrough(ctx context.Context, t *testing.T, host plan.Node, vni int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err := kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		flows, err := node.Output(ctx, under.Place(host.Name), nil, "ovs-ofctl", "dump-flows", "unix:/run/openvswitch/br-int.mgmt")
 		if want := fmt.Sprintf("dl_vlan=%d", vni); err == nil && !strings.Contains(flows, want) {
 			err = fmt.Errorf("of Open vSwitch's flows none has %s: %s", want, flows)
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }

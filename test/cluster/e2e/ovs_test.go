@@ -18,7 +18,6 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
-	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/network"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
@@ -49,8 +48,6 @@ type mixed struct {
 	switched, direct     plan.Node
 	namespace            string
 	onSwitched, onDirect *corev1.Pod
-	nodesBefore          map[string]string
-	before               map[string]bool
 	ovsBefore            string
 	runs                 int
 }
@@ -60,14 +57,13 @@ func TestANodeSendsThroughOpenVSwitchAndAnotherByItself(t *testing.T) {
 	ctx := needTwoNodes(t)
 	testlab.Program(t, "helm")
 	removeChart(ctx, t)
-	removeTSN(ctx, t)
 	m := &mixed{direct: under.Nodes[0], switched: under.Nodes[1]}
-	noRelease(ctx, t)
 	needOpenVSwitch(ctx, t, m.switched)
-	m.nodesBefore, m.before = nodeFiles(ctx, t), objects(ctx, t)
 	m.ovsBefore = onNode(ctx, t, m.switched.Name, "sh", "-c", ovsListing)
 	onNode(ctx, t, m.switched.Name, "sv", "-w", "10", "force-stop", "/etc/service/ovs-vswitchd")
-	uninstalled := installMixed(ctx, t)
+	before, uninstall := withRelease(ctx, t, ovsValues...)
+	clear(before.inventory) // Open vSwitch was stopped
+	applyText(ctx, t, mixedNetwork)
 	m.namespace = newNamespace(ctx, t, restricted)
 	t.Run("without ovs-vswitchd the node says so, and serves pods once it is there", func(t *testing.T) { m.begin(ctx, t) })
 	if t.Failed() {
@@ -82,30 +78,9 @@ func TestANodeSendsThroughOpenVSwitchAndAnotherByItself(t *testing.T) {
 	})
 	t.Run("uninstall takes Open vSwitch down and leaves nothing", func(t *testing.T) {
 		deleteNamespace(t, m.namespace)
-		if output, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "5m"); err != nil {
-			t.Fatalf("%v: %s", err, output)
-		}
-		*uninstalled = true
+		uninstall(t)
 		m.asBefore(ctx, t)
 	})
-}
-
-// installMixed installs the chart with the network, and removes both after a failure.
-func installMixed(ctx context.Context, t *testing.T) (uninstalled *bool) {
-	t.Helper()
-	uninstalled = new(bool)
-	t.Cleanup(func() {
-		if !*uninstalled {
-			output, err := helm(context.WithoutCancel(ctx), t, "uninstall", release, "--ignore-not-found", "--wait", "--timeout", "3m")
-			t.Logf("removed after a failure: %v %s", err, output)
-		}
-	})
-	arguments := slices.Concat([]string{"install", release, chartFolder(t), "--wait", "--timeout", "2m"}, chartValues, ovsValues)
-	if output, err := helm(ctx, t, arguments...); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
-	applyText(ctx, t, mixedNetwork)
-	return uninstalled
 }
 
 // both returns a pod on the network, with tsnperf for timed and agnhost for other traffic.
@@ -124,7 +99,7 @@ func (m *mixed) begin(ctx context.Context, t *testing.T) {
 	}
 	const sentence = "set up Open vSwitch: ovs-vswitchd does not run, or does not follow this database; start it and see its log"
 	says(ctx, t, "tsn", v1alpha1.ConditionReady, v1alpha1.ReasonNodeNotReady, sentence)
-	err := kube.Wait(ctx, func(ctx context.Context) error { // who records Events does not wait for them
+	await(ctx, t, func(ctx context.Context) error { // who records Events does not wait for them
 		events, err := client.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{
 			FieldSelector: "reason=TSNOpenVSwitchNotSetUp,involvedObject.name=" + m.switched.Name,
 		})
@@ -133,9 +108,6 @@ func (m *mixed) begin(ctx context.Context, t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Error(err)
-	}
 	m.onDirect = waitReady(ctx, t, m.namespace, "direct")
 	onNode(ctx, t, m.switched.Name, "sv", "start", "/etc/service/ovs-vswitchd")
 	m.onSwitched = waitReady(ctx, t, m.namespace, "switched")
@@ -221,30 +193,13 @@ func (m *mixed) timed(ctx context.Context, t *testing.T) {
 	for i, way := range m.ways() {
 		accounted(t, got[i], count, func() uint64 { return 0 })
 		name := way[0].Spec.NodeName
-		countsSent(ctx, t, name, before[name]["sent"]+count)
+		waitSent(ctx, t, name, before[name]["sent"]+count)
 		for counter, now := range chartStatus(ctx, t, name).Counters {
 			change := now - before[name][counter]
 			if (counter == "sent" && change != count) || (strings.HasPrefix(counter, "drop-") && change != 0) {
 				t.Errorf("ktsnd on %s counts %d %s", name, change, counter)
 			}
 		}
-	}
-}
-
-// countsSent waits until a ktsnd has counted that many sent messages: it counts a message once the device has it, when
-// it may already have arrived.
-func countsSent(ctx context.Context, t *testing.T, host string, want uint64) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err := kube.Wait(ctx, func(ctx context.Context) error {
-		if has := chartStatus(ctx, t, host).Counters["sent"]; has < want {
-			return fmt.Errorf("ktsnd on %s counts %d messages, want %d", host, has, want)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
 	}
 }
 
@@ -259,16 +214,13 @@ func (m *mixed) renewed(ctx context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 	tunnelsThrough(ctx, t, m.switched, 42)
-	err = kube.Wait(ctx, func(ctx context.Context) error {
+	await(ctx, t, func(ctx context.Context) error {
 		log, err := logs(ctx, pod, "ktsnd")
 		if err == nil && strings.Count(log, "Open vSwitch is connected to") < 2 {
 			err = fmt.Errorf("ktsnd says %s", log)
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, way := range m.ways() {
 		eventuallyReaches(ctx, t, way[0], way[1], addressOn(t, way[1]).String())
 	}
@@ -290,7 +242,6 @@ func (m *mixed) asBefore(ctx context.Context, t *testing.T) {
 	if after := onNode(ctx, t, m.switched.Name, "sh", "-c", ovsListing); after != m.ovsBefore {
 		t.Errorf("Open vSwitch or the node's network has changed: %s", difference(m.ovsBefore, after))
 	}
-	leftNothing(ctx, t, m.nodesBefore, m.before)
 	waitForNodes(ctx, t)
 	namespace := newNamespace(ctx, t, restricted)
 	pods := start(ctx, t, namespace, agnhost("a", m.direct.Name), agnhost("b", m.switched.Name))

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -15,32 +14,23 @@ import (
 )
 
 func TestKtsndMayUseRealTimeSchedulingInItsPod(t *testing.T) {
-	ctx := needTSN(t)
+	ctx := needChart(t)
 	for _, host := range under.Nodes {
-		if status := statusOn(ctx, t, host.Name); status.Scheduler != "SCHED_FIFO" {
-			t.Errorf("%s: ktsnd has %s; it said: %s", host.Name, status.Scheduler, ktsndLog(ctx, t, host.Name))
+		if status := chartStatus(ctx, t, host.Name); status.Scheduler != "SCHED_FIFO" {
+			pod, err := chartPodOn(ctx, ktsndPods, host.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := logs(ctx, pod, "ktsnd")
+			t.Errorf("%s: ktsnd has %s; its log: %s %v", host.Name, status.Scheduler, text, err)
 		}
 	}
-}
-
-// ktsndLog returns the log of a node's ktsnd, or why there is none.
-func ktsndLog(ctx context.Context, t *testing.T, host string) string {
-	t.Helper()
-	pod, err := ktsndOn(ctx, host)
-	if err != nil {
-		return err.Error()
-	}
-	text, err := logs(ctx, pod, "ktsnd")
-	if err != nil {
-		return err.Error()
-	}
-	return text
 }
 
 // TestKtsndSaysWhenItMayNotUseRealTimeScheduling runs ktsnd in a pod without the cgroups of its node, by which it could
 // get a share of the budget. If the kernel does not divide the budget, nothing is logged.
 func TestKtsndSaysWhenItMayNotUseRealTimeScheduling(t *testing.T) {
-	ctx := needTSN(t)
+	ctx := needChart(t)
 	namespace := newNamespace(ctx, t, privileged)
 	pod := start(ctx, t, namespace, &corev1.Pod{
 		ObjectMeta: agnhost("ktsnd", "").ObjectMeta,

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/clustertest"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
 
@@ -76,7 +77,7 @@ type stages struct{ hub, came, ready time.Duration }
 // the hub has it.
 func (b *bench) everywhereWithin(ctx context.Context, t *testing.T, name string, throughHub bool, do func() error) (took stages) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, clustertest.Patience)
 	defer cancel()
 	places := []*place{b.east, b.west}
 	if throughHub {
@@ -103,7 +104,7 @@ func (b *bench) everywhereWithin(ctx context.Context, t *testing.T, name string,
 				took.came, took.ready = max(took.came, seen.came.Sub(began)), max(took.ready, seen.ready.Sub(began))
 			}
 		case <-ctx.Done():
-			t.Fatalf("%s: %s has not all of its pods within %v", places[i].Name, name, patience)
+			t.Fatalf("%s: %s has not all of its pods within %v", places[i].Name, name, clustertest.Patience)
 		}
 	}
 	return took

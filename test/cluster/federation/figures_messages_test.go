@@ -17,6 +17,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/clustertest"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
 
@@ -84,7 +85,7 @@ func records(t *testing.T, talking, listening *kube.Program) (sent []tsnperf.Sen
 // turn sends the messages of a turn to a station, and traces them in ktsnd.
 func (s *stations) turn(ctx context.Context, t *testing.T, to *station) timed {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, clustertest.Patience)
 	defer cancel()
 	tracing := kube.Begin(ctx, s.from.config, s.from.client, s.ktsnd, "/usr/bin/ktsn", "trace", "--output", "json", "--count", strconv.Itoa(messagesATurn))
 	listening := to.listen(ctx, t, messagesATurn, 3*time.Second)

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/clustertest"
 )
 
 const (
@@ -119,7 +121,7 @@ func (b *bench) move(ctx context.Context, t *testing.T) {
 	from, to := b.east, b.west
 	for range times(2 * moves) {
 		stopLooking, stopAsking := neverNone(ctx, b.namespace), b.client(ctx)
-		bounded, cancel := context.WithTimeout(ctx, patience)
+		bounded, cancel := context.WithTimeout(ctx, clustertest.Patience)
 		at := to.arrives(bounded, t, b.namespace, "web", 1)
 		began := time.Now()
 		b.f.run(ctx, "move", b.namespace+"/web", "--to", to.as)

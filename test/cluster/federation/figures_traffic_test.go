@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/testlab/iperf3"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/ping"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/clustertest"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 
@@ -46,7 +47,7 @@ func (s *station) beside(ctx context.Context, command ...string) (string, error)
 // transfer measures TCP throughput, in bit/s.
 func (w *way) transfer(ctx context.Context, t *testing.T) float64 {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, clustertest.Patience)
 	defer cancel()
 	served := make(chan error, 1)
 	go func() {

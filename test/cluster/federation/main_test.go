@@ -39,11 +39,9 @@ var (
 	whyNot  string
 )
 
-const (
-	firstFew = 10 * time.Second
-	// patience bounds everything that takes seconds on an idle machine.
-	patience = 2 * time.Minute
-)
+const firstFew = 10 * time.Second
+
+var await = clustertest.Await
 
 func TestMain(m *testing.M) {
 	ctx, cancel := context.WithTimeout(context.Background(), firstFew)
@@ -147,14 +145,4 @@ func needFederation(t *testing.T) context.Context {
 		await(ctx, t, kube.NodesReady(member.client, len(member.Nodes)))
 	}
 	return ctx
-}
-
-// await repeats a question until it returns nil.
-func await(ctx context.Context, t *testing.T, question func(context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	if err := kube.Wait(ctx, question); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -7,14 +7,18 @@ package clustertest
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"testing"
+	"time"
 
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cluster"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/network"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
@@ -30,6 +34,19 @@ func Name(variable, hint string) (string, error) {
 		return "", fmt.Errorf("%s is not set; %s", variable, hint)
 	}
 	return name, nil
+}
+
+// Patience bounds everything that takes seconds on an idle machine.
+const Patience = 2 * time.Minute
+
+// Await repeats a question until it returns nil. After Patience it fails the test with the last error.
+func Await(ctx context.Context, t *testing.T, question func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	if err := kube.Wait(ctx, question); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Dir returns the folder of all clusters.
