@@ -204,7 +204,7 @@ func TestDemoWithoutHugepages(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
-	if strings.Count(string(output), "skipped") != 1 || !strings.Contains(string(output), "Path ovs is skipped: ") || !strings.Contains(string(output), pages) {
+	if strings.Count(string(output), "- path ovs: ") != 1 || !strings.Contains(string(output), pages) {
 		t.Errorf("it says\n%s", output)
 	}
 	checkResults(t, out, "plain direct")

@@ -64,6 +64,8 @@ type benchRun struct {
 	format     string
 	assertions []string
 	quiet      bool
+	// demo: the runs are kept with the target's folder only, and out gets every message instead.
+	demo bool
 }
 
 func newBenchRun(env *commandline.Environment) *cobra.Command {
@@ -139,12 +141,7 @@ func (b *benchRun) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	store, err := b.measure(ctx, profile)
-	if err != nil {
-		return err
-	}
-	err = b.conclude(store)
-	return errors.Join(err, store.Close())
+	return b.measure(ctx, profile)
 }
 
 func checkAssertions(assertions []string) error {
@@ -156,43 +153,48 @@ func checkAssertions(assertions []string) error {
 	return nil
 }
 
-// measure performs all missing runs, and leaves nothing but the store.
-func (b *benchRun) measure(ctx context.Context, profile *engine.Profile) (_ *engine.Store, err error) {
+// measure performs all missing runs, writes the report and judges. It leaves nothing but the folder.
+func (b *benchRun) measure(ctx context.Context, profile *engine.Profile) (err error) {
 	progress := b.env.Stderr
 	if b.quiet {
 		progress = io.Discard
 	}
 	target, err := b.open(ctx, profile, progress)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
-		return nil, fmt.Errorf("the bench was stopped before it measured anything: %w", cause)
+		return fmt.Errorf("the bench was stopped before it measured anything: %w", cause)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, target.Close(ctx)) }()
 	for _, assertion := range slices.Concat(profile.Assert, b.assertions) {
 		if err := engine.Preflight(profile, assertion); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	host, err := target.Host()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	store, err := engine.OpenStore(b.out, engine.NewManifest(profile, host, target.Environment()))
+	dir := b.out
+	if here, ok := target.(*netnstarget.Target); ok && b.demo {
+		dir = filepath.Join(here.Dir(), "bench")
+	}
+	store, err := engine.OpenStore(dir, engine.NewManifest(profile, host, target.Environment()))
 	if err != nil {
-		return nil, err
+		return err
 	}
+	defer func() { err = errors.Join(err, store.Close()) }()
 	experimenting, err := engine.ForProfile(target, profile)
 	if err != nil {
-		return nil, errors.Join(err, store.Close())
+		return err
 	}
 	runner := &engine.Runner{Store: store, Target: experimenting, Now: time.Now,
 		Progress: engine.NewProgress(progress, terminalColumns(progress), time.Now)}
 	if err := runner.Perform(ctx, engine.Plan(profile)); err != nil {
-		return nil, errors.Join(b.interrupted(ctx, err), store.Close())
+		return b.interrupted(ctx, err)
 	}
-	return store, nil
+	return b.conclude(store)
 }
 
 // open opens the target, after removing leftovers of a killed bench.
@@ -291,14 +293,32 @@ func (b *benchRun) conclude(store *engine.Store) error {
 	if err != nil {
 		return err
 	}
-	if err := report.WriteFolder(b.out, b.format, measurement); err != nil {
+	if b.demo {
+		measurement.Summary.Profile = nil // nobody asked for one
+	}
+	if err := writeReport(b.env, b.out, b.format, measurement); err != nil {
 		return err
 	}
-	if err := printBench(b.env.Stdout, measurement.Summary); err != nil {
-		return err
+	if b.demo {
+		if err := results.WriteFile(filepath.Join(b.out, messagesName), store.WriteMessages); err != nil {
+			return fmt.Errorf("write %s: %w", messagesName, err)
+		}
 	}
-	fmt.Fprintf(b.env.Stdout, "To look at: %s\n", filepath.Join(b.out, report.PageName))
 	return judge(measurement.Summary)
+}
+
+// writeReport writes the report of some benches, and prints its tables.
+func writeReport(env *commandline.Environment, out, format string, measurements ...*report.Measurement) error {
+	if err := report.WriteFolder(out, format, measurements...); err != nil {
+		return err
+	}
+	for _, measurement := range measurements {
+		if err := report.WriteTables(env.Stdout, measurement.Summary); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(env.Stdout, "\nTo look at: %s\n", filepath.Join(out, report.PageName))
+	return nil
 }
 
 // reported computes the summary of a store.
@@ -368,7 +388,7 @@ func newBenchReport(env *commandline.Environment) *cobra.Command {
 			if out == "" {
 				out = arguments[0]
 			}
-			return writeReport(env, arguments, out, format, assertions)
+			return reportBenches(env, arguments, out, format, assertions)
 		},
 	}
 	flags := command.Flags()
@@ -378,7 +398,7 @@ func newBenchReport(env *commandline.Environment) *cobra.Command {
 	return command
 }
 
-func writeReport(env *commandline.Environment, dirs []string, out, format string, assertions []string) error {
+func reportBenches(env *commandline.Environment, dirs []string, out, format string, assertions []string) error {
 	var all []*report.Measurement
 	var verdict error
 	for _, dir := range dirs {
@@ -396,16 +416,7 @@ func writeReport(env *commandline.Environment, dirs []string, out, format string
 		all = append(all, measurement)
 		verdict = errors.Join(verdict, refute(measurement.Summary.Assertions))
 	}
-	if err := report.WriteFolder(out, format, all...); err != nil {
-		return err
-	}
-	for _, measurement := range all {
-		if err := printBench(env.Stdout, measurement.Summary); err != nil {
-			return err
-		}
-	}
-	fmt.Fprintf(env.Stdout, "To look at: %s\n", filepath.Join(out, report.PageName))
-	return verdict
+	return errors.Join(writeReport(env, out, format, all...), verdict)
 }
 
 func newBenchCompare(env *commandline.Environment) *cobra.Command {

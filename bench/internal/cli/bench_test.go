@@ -84,7 +84,7 @@ func TestReportOfMillionMessages(t *testing.T) {
 	if err != nil || info.Size() > 5<<20 {
 		t.Errorf("the report: %+v, %v", info, err)
 	}
-	if !strings.Contains(stdout.String(), "90 of 90 runs") || !strings.Contains(stdout.String(), "direct ÷ kernel-vxlan, plain") {
+	if !strings.Contains(stdout.String(), "90 of 90 runs") || !strings.Contains(stdout.String(), "| plain direct              | plain kernel-vxlan ") {
 		t.Errorf("it says\n%s", stdout.String())
 	}
 }

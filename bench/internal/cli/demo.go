@@ -3,16 +3,20 @@
 package cli
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/bench/internal/demo"
 	"github.com/kubernetsn/kubernetsn/bench/internal/engine"
+	"github.com/kubernetsn/kubernetsn/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
@@ -26,21 +30,33 @@ const demoLong = `Makes two nodes and two pods out of network namespaces and sen
   ovs                pod a, libktsn, ktsnd, Open vSwitch with DPDK, pod b; skipped where it or hugepages cannot be had
 
 in turns; and over path direct under a schedule (IEEE 802.1Qbv), with and without talkers that saturate the link.
-Prints a table, writes report.html (with drawings, for a browser), summary.json and messages.csv,
-and removes everything it made. Needs root.
+Prints tables, writes report.html (with drawings, for a browser), tables.md, summary.json and messages.csv,
+and removes everything else that it made. Needs root.
 The exit status is 0 when the measurement is valid and no message of path direct was lost, early, or outside the
 window of its class without ktsnd having noticed; figures that are not reached do not change it.`
 
-// short is a demo that takes seconds, and only shows what does not depend on the machine's state.
 const (
-	shortMessages     = 200
-	shortAlternations = 1
-	shortPayload      = 64
+	// asideMessages and asidePayload are the size of runs of workloads keep-awake and pmd-sleep.
+	asideMessages = 1000
+	asidePayload  = 64
+	// idleTime is how long ktsnd is watched with nothing to send.
+	idleTime = 2 * time.Second
+	// messagesName is the file with all messages of a demo, whose runs are not kept.
+	messagesName = "messages.csv"
 )
 
+// demo has the options of a demo, which is a bench of a profile made from them.
+type demo struct {
+	// messages are sent for each path and payload, in alternations pieces.
+	messages, alternations int
+	payloads               []int
+	cycle                  time.Duration
+	paths, workloads       []string
+}
+
 func newDemo(env *commandline.Environment) *cobra.Command {
-	config := &demo.Config{Report: env.Stdout, Progress: env.Stderr, Now: time.Now}
-	var short, quiet bool
+	d, run := &demo{}, &benchRun{env: env, demo: true}
+	var short bool
 	command := &cobra.Command{
 		Use:   "demo",
 		Short: "Measure KuberneTSN beside the kernel's own paths",
@@ -48,41 +64,78 @@ func newDemo(env *commandline.Environment) *cobra.Command {
 		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if short {
-				shorten(command, config)
+				if err := shorten(command); err != nil {
+					return err
+				}
 			}
-			if quiet {
-				config.Progress = io.Discard
+			profile, err := d.profile()
+			if err != nil {
+				return err
 			}
-			config.ProgressColumns = terminalColumns(config.Progress)
-			return demo.Run(command.Context(), config)
+			err = run.measure(command.Context(), profile)
+			if cause := context.Cause(command.Context()); err != nil && cause != nil {
+				return fmt.Errorf("the demo was stopped before its end and removed what it had made: %w", cause)
+			}
+			return err
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&config.OutDir, "out", filepath.Join("out", "demo"), "folder for report.html, summary.json and messages.csv")
-	flags.StringVar(&config.BinDir, "bin-dir", filepath.Dir(env.Executable), "folder of ktsnd, libktsn.so and tsnperf")
-	flags.IntVar(&config.Messages, "messages", 5000, "messages per path and payload")
-	flags.IntVar(&config.Alternations, "alternations", 5, "pieces in which they are sent, the paths taking turns")
-	flags.IntSliceVar(&config.Payloads, "payloads", []int{64, 256, 1024}, "bytes of UDP payload")
-	flags.DurationVar(&config.Cycle, "cycle", time.Millisecond, "time between two messages")
-	flags.StringSliceVar(&config.Paths, "paths", engine.PodPaths, "paths to compare")
-	flags.StringSliceVar(&config.Workloads, "workloads", demo.AllWorkloads, "conditions under which to measure")
+	flags.StringVar(&run.out, "out", filepath.Join("out", "demo"), "folder for report.html, summary.json and messages.csv")
+	flags.StringVar(&run.binDir, "bin-dir", filepath.Dir(env.Executable), "folder of ktsnd, libktsn.so and tsnperf")
+	flags.IntVar(&d.messages, "messages", 5000, "messages per path and payload")
+	flags.IntVar(&d.alternations, "alternations", 5, "pieces in which they are sent, the paths taking turns")
+	flags.IntSliceVar(&d.payloads, "payloads", []int{64, 256, 1024}, "bytes of UDP payload")
+	flags.DurationVar(&d.cycle, "cycle", time.Millisecond, "time between two messages")
+	flags.StringSliceVar(&d.paths, "paths", engine.PodPaths, "paths to compare")
+	flags.StringSliceVar(&d.workloads, "workloads", []string{results.WorkloadPlain, results.WorkloadKeepAwake, results.WorkloadPMDSleep,
+		results.WorkloadGates, results.WorkloadGatesSaturated, results.WorkloadKernelSaturated}, "conditions under which to measure")
 	flags.BoolVar(&short, "short", false, "200 messages of 64 B in one piece, without workloads keep-awake and pmd-sleep")
-	flags.BoolVar(&quiet, "quiet", false, "no progress")
+	flags.BoolVar(&run.quiet, "quiet", false, "no progress")
+	run.format = "svg"
 	return command
 }
 
-// shorten sets the options that the user did not set.
-func shorten(command *cobra.Command, config *demo.Config) {
-	for name, set := range map[string]func(){
-		"messages":     func() { config.Messages = shortMessages },
-		"alternations": func() { config.Alternations = shortAlternations },
-		"payloads":     func() { config.Payloads = []int{shortPayload} },
-		"workloads":    func() { config.Workloads = demo.ShortWorkloads },
-	} {
-		if !command.Flags().Changed(name) {
-			set()
+// shorten sets the options that the user did not set to those of a demo of seconds, which only shows what does not
+// depend on the machine's state.
+func shorten(command *cobra.Command) error {
+	workloads := []string{results.WorkloadPlain, results.WorkloadGates, results.WorkloadGatesSaturated, results.WorkloadKernelSaturated}
+	for name, value := range map[string]string{"messages": "200", "alternations": "1", "payloads": "64", "workloads": strings.Join(workloads, ",")} {
+		if command.Flags().Changed(name) {
+			continue
+		}
+		if err := command.Flags().Set(name, value); err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// profile returns the demo's profile.
+func (d *demo) profile() (*engine.Profile, error) {
+	if d.alternations < 1 || d.messages/d.alternations < 2 {
+		return nil, fmt.Errorf("%d messages in %d alternations; give at least two messages for each, and at least one alternation", d.messages, d.alternations)
+	}
+	profile := engine.Defaults()
+	profile.Name, profile.About = "demo", "What `ktsn demo` measures."
+	profile.Paths, profile.Payloads, profile.Cycles = d.paths, d.payloads, []time.Duration{d.cycle}
+	profile.Messages, profile.Repetitions = d.messages/d.alternations, d.alternations
+	profile.Workloads, profile.Samplers = nil, engine.SamplersOn // messages.csv has the wire's time of each message
+	for _, name := range d.workloads {
+		workload := engine.Workload{Name: name}
+		switch {
+		case engine.HasGates(name):
+			workload.Payloads = []int{engine.GatesPayload}
+		case name == results.WorkloadKeepAwake, name == results.WorkloadPMDSleep:
+			workload.Payloads, workload.Messages = []int{asidePayload}, min(profile.Messages, max(asideMessages/d.alternations, 2))
+		case name == results.WorkloadPlain && slices.Contains(d.paths, results.PathDirect):
+			profile.Idle = idleTime
+		}
+		profile.Workloads = append(profile.Workloads, workload)
+	}
+	if fault := profile.Check(); fault != nil {
+		return nil, fault
+	}
+	return &profile, nil
 }
 
 // terminalColumns is the width of out's terminal, 0 if there is none.

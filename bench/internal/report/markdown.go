@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/kubernetsn/kubernetsn/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
@@ -59,6 +60,12 @@ func tablesHead(summary *results.Summary) string {
 	if spinning := summary.SpinningTalkers(); spinning != "" {
 		lines = append(lines, "talkers that spin: "+spinning)
 	}
+	if len(summary.Runs) > 0 && !inCluster(summary) {
+		lines = append(lines, "Processors: "+pinned(summary.Setup))
+	}
+	if summary.Idle != nil {
+		lines = append(lines, idle(summary.Idle))
+	}
 	if summary.Emulated != "" {
 		lines = append(lines, "Emulated: "+summary.Emulated)
 	}
@@ -72,29 +79,36 @@ type grid struct {
 	rows  [][]string
 }
 
-// markdown returns "" for a table without rows.
+// markdown returns "" for a table without rows. Columns are aligned, because the tables are also printed on terminals.
 func (g *grid) markdown() string {
 	if len(g.rows) == 0 {
 		return ""
 	}
-	rule := make([]string, len(g.head))
-	for i := range rule {
-		rule[i] = "---"
+	rows := append([][]string{g.head}, g.rows...)
+	widths := make([]int, len(g.head))
+	for i, row := range rows {
+		rows[i] = slices.Clone(row)
+		for column, cell := range row {
+			rows[i][column] = strings.ReplaceAll(cell, "|", `\|`)
+			widths[column] = max(widths[column], utf8.RuneCountInString(rows[i][column]))
+		}
 	}
 	var text strings.Builder
-	text.WriteString("\n## " + g.title + "\n\n" + rowMarkdown(g.head) + "|" + strings.Join(rule, "|") + "|\n")
-	for _, row := range g.rows {
-		text.WriteString(rowMarkdown(row))
+	text.WriteString("\n## " + g.title + "\n\n")
+	for i, row := range rows {
+		for column, cell := range row {
+			text.WriteString("| " + cell + strings.Repeat(" ", widths[column]-utf8.RuneCountInString(cell)+1))
+		}
+		text.WriteString("|\n")
+		if i > 0 {
+			continue
+		}
+		for _, width := range widths {
+			text.WriteString("|" + strings.Repeat("-", width+2))
+		}
+		text.WriteString("|\n")
 	}
 	return text.String()
-}
-
-func rowMarkdown(cells []string) string {
-	escaped := make([]string, len(cells))
-	for i, cell := range cells {
-		escaped[i] = strings.ReplaceAll(cell, "|", `\|`)
-	}
-	return "| " + strings.Join(escaped, " | ") + " |\n"
 }
 
 // list is a list of statements with its title.

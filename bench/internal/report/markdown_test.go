@@ -3,20 +3,26 @@
 package report
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/kubernetsn/kubernetsn/bench/results"
 )
 
-// tabled is a measurement as Markdown.
+var rules = regexp.MustCompile(`-{3,}`)
+
+// tabled returns a measurement as Markdown without the padding of cells.
 func tabled(t *testing.T, summary *results.Summary) string {
 	t.Helper()
-	var out strings.Builder
+	var out, text strings.Builder
 	if err := WriteTables(&out, summary); err != nil {
 		t.Fatal(err)
 	}
-	return out.String()
+	for line := range strings.Lines(rules.ReplaceAllString(out.String(), "---")) {
+		text.WriteString(strings.Join(strings.Fields(line), " ") + "\n")
+	}
+	return text.String()
 }
 
 func TestWriteTables(t *testing.T) {
