@@ -2,22 +2,7 @@
 
 package results
 
-import (
-	"bufio"
-	"strings"
-	"testing"
-)
-
-func TestReadMessagesOfOlderBench(t *testing.T) {
-	text := earlierColumns + "\ndirect,plain,64,1000,1,0,7,1000,700,701,1001,1002,1009,0\n"
-	got, err := ReadMessages(bufio.NewReader(strings.NewReader(text)))
-	if err != nil || len(got) != 1 || got[0] != (Message{0, 7, 1000, 700, 701, 1001, 1002, 1009, 0, 0}) {
-		t.Errorf("got %+v, %v", got, err)
-	}
-	if _, err := ReadMessages(bufio.NewReader(strings.NewReader(text[:len(text)-1] + ",5\n"))); err == nil {
-		t.Error("a line with a column more is read")
-	}
-}
+import "testing"
 
 func TestInTime(t *testing.T) {
 	const due = 1_000_000_000

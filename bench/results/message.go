@@ -4,7 +4,7 @@ package results
 
 import (
 	"bufio"
-	"bytes"
+	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
@@ -15,9 +15,6 @@ import (
 // messageColumns is the header of every CSV file of messages.
 const messageColumns = "path,workload,payload_bytes,cycle_ns,alternation,talker,sequence,txtime_ns,send_start_ns," +
 	"send_end_ns,departed_ns,wire_ns,arrival_ns,errno,asked_ns"
-
-// earlierColumns is the header of older benches.
-var earlierColumns = strings.TrimSuffix(messageColumns, ",asked_ns")
 
 // keyColumns are the same in all lines of a run.
 const keyColumns = 5
@@ -63,31 +60,29 @@ func NewMessageWriter(out io.Writer) *MessageWriter {
 func (w *MessageWriter) Write(key Key, alternation int, messages []Message) error {
 	opening := fmt.Sprintf("%s,%s,%d,%d,%d", key.Path, key.Workload, key.PayloadBytes, key.CycleNs, alternation)
 	for i := range messages {
-		message := &messages[i]
 		line := append(w.out.AvailableBuffer(), opening...)
-		line = append(line, ',')
-		line = strconv.AppendInt(line, int64(message.Talker), 10)
-		line = append(line, ',')
-		line = strconv.AppendUint(line, uint64(message.Sequence), 10)
-		for _, observed := range [...]int64{message.Txtime, message.SendStart, message.SendEnd,
-			message.Departed, message.Wire, message.Arrival} {
+		for _, column := range messages[i].columns() {
 			line = append(line, ',')
-			if observed != 0 {
-				line = strconv.AppendInt(line, observed, 10)
+			if column.value != 0 || !column.observed {
+				line = strconv.AppendInt(line, column.value, 10)
 			}
 		}
-		line = append(line, ',')
-		line = strconv.AppendInt(line, int64(message.Errno), 10)
-		line = append(line, ',')
-		if message.Asked != 0 {
-			line = strconv.AppendInt(line, message.Asked, 10)
-		}
-		line = append(line, '\n')
-		if _, err := w.out.Write(line); err != nil {
+		if _, err := w.out.Write(append(line, '\n')); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// column is a number of a message; one that is observed is empty if it is 0.
+type column struct {
+	value    int64
+	observed bool
+}
+
+func (m *Message) columns() [10]column {
+	return [...]column{{int64(m.Talker), false}, {int64(m.Sequence), false}, {m.Txtime, true}, {m.SendStart, true}, {m.SendEnd, true},
+		{m.Departed, true}, {m.Wire, true}, {m.Arrival, true}, {int64(m.Errno), false}, {m.Asked, true}}
 }
 
 // Flush writes buffered data to the file.
@@ -97,65 +92,32 @@ func (w *MessageWriter) Flush() error {
 
 // ReadMessages reads one alternation in a MessageWriter's format, without the columns that are the same in all of its
 // lines.
-func ReadMessages(from *bufio.Reader) ([]Message, error) {
-	header, err := from.ReadString('\n')
-	columns := strings.TrimSuffix(header, "\n")
-	if err != nil || columns != messageColumns && columns != earlierColumns {
-		return nil, fmt.Errorf("read messages: the columns are %q instead of %q", header, messageColumns)
+func ReadMessages(from io.Reader) ([]Message, error) {
+	lines := csv.NewReader(from)
+	lines.ReuseRecord = true // there can be millions
+	header, err := lines.Read()
+	if err != nil || strings.Join(header, ",") != messageColumns {
+		return nil, fmt.Errorf("read messages: the columns are %q instead of %q (%w)", header, messageColumns, err)
 	}
-	count := strings.Count(columns, ",") + 1 - keyColumns
 	var all []Message
 	for number := 2; ; number++ {
-		line, err := from.ReadSlice('\n')
-		if errors.Is(err, io.EOF) && len(line) == 0 {
+		fields, err := lines.Read()
+		if errors.Is(err, io.EOF) {
 			return all, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read messages: line %d: %w", number, err)
+			return nil, fmt.Errorf("read messages: %w", err)
 		}
-		message, ok := parseMessage(bytes.TrimSuffix(line, []byte("\n")), count)
-		if !ok {
-			return nil, fmt.Errorf("read messages: line %d is %q", number, line)
+		var n [10]int64
+		for i, field := range fields[keyColumns:] {
+			if field == "" {
+				continue
+			}
+			if n[i], err = strconv.ParseInt(field, 10, 64); err != nil {
+				return nil, fmt.Errorf("read messages: line %d: %w", number, err)
+			}
 		}
-		all = append(all, message)
+		all = append(all, Message{Talker: int(n[0]), Sequence: uint32(n[1]), Txtime: n[2], SendStart: n[3], SendEnd: n[4], Departed: n[5],
+			Wire: n[6], Arrival: n[7], Errno: int(n[8]), Asked: n[9]})
 	}
-}
-
-// parseMessage reads one line, quickly, because there can be millions.
-func parseMessage(line []byte, columns int) (message Message, ok bool) {
-	for range keyColumns {
-		_, rest, hasComma := bytes.Cut(line, []byte(","))
-		if !hasComma {
-			return message, false
-		}
-		line = rest
-	}
-	var numbers [10]int64
-	column := 0
-	var number int64
-	negative := false
-	for _, character := range line {
-		switch {
-		case character >= '0' && character <= '9':
-			number = 10*number + int64(character-'0')
-		case character == '-' && number == 0:
-			negative = true
-		case character == ',' && column < columns-1:
-			numbers[column] = signed(number, negative)
-			column, number, negative = column+1, 0, false
-		default:
-			return message, false
-		}
-	}
-	numbers[column] = signed(number, negative)
-	return Message{Talker: int(numbers[0]), Sequence: uint32(numbers[1]), Txtime: numbers[2], SendStart: numbers[3],
-			SendEnd: numbers[4], Departed: numbers[5], Wire: numbers[6], Arrival: numbers[7], Errno: int(numbers[8]), Asked: numbers[9]},
-		column == columns-1
-}
-
-func signed(number int64, negative bool) int64 {
-	if negative {
-		return -number
-	}
-	return number
 }

@@ -5,13 +5,11 @@ package results
 // Section is a part of a report that belongs to an experiment; the report draws and writes it without interpreting it.
 type Section struct {
 	// ID is a unique word in lower case.
-	ID    string `json:"id"`
-	Title string `json:"title"`
-	About string `json:"about"`
-	// Remarks are statements that the data supports, each with its figures.
-	Remarks []string       `json:"remarks"`
-	Charts  []Chart        `json:"charts"`
-	Tables  []SectionTable `json:"tables"`
+	ID     string         `json:"id"`
+	Title  string         `json:"title"`
+	About  string         `json:"about"`
+	Charts []Chart        `json:"charts"`
+	Tables []SectionTable `json:"tables"`
 }
 
 // Chart has lines over a common axis, or bars if the points have names.

@@ -14,13 +14,6 @@ import (
 // A latency is a difference of two clock readings, so it is as wrong as the clocks differ. A target estimates the error
 // and stores it with the measurement. This file applies it to figures, ratios and assertions.
 
-// knowClock adds the clock error to a run in namespaces of an older bench: all share one clock.
-func (c *collector) knowClock(record *Record) {
-	if record.Observed.ClockError == nil && c.profile.means().Name == Namespaces.Name {
-		record.Observed.ClockError = results.OneClock()
-	}
-}
-
 // doubtAbout returns why a quotient of two latencies cannot be trusted, "" if it can.
 func doubtAbout(above, below *results.ClockError, denominator float64) string {
 	doubt := cmp.Or(above.DoubtOf(), below.DoubtOf())

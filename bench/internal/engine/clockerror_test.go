@@ -151,7 +151,6 @@ func TestCompareWithClockError(t *testing.T) {
 		doubt         string
 	}{
 		"one clock":                 {results.OneClock(), results.OneClock(), true, false, ""},
-		"older benches":             {nil, nil, true, false, ""}, // of namespaces, which have one clock
 		"clocks that matter little": {clocksOf(10), clocksOf(10), true, false, ""},
 		"clocks that matter":        {clocksOf(5000), clocksOf(5000), false, true, ""},
 		"unknown ones":              {results.OneClock(), doubted(false), false, false, "the error of the clock of node b is not known"},

@@ -131,7 +131,6 @@ func (c *collector) add(record *Record) error {
 	c.done++
 	c.stolenNs += record.StolenNs
 	c.tookNs += record.TookNs
-	c.knowClock(record)
 	c.usage = append(c.usage, record.Usage...)
 	run := record.Run
 	for _, problem := range record.Problems {

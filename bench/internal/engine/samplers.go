@@ -2,12 +2,7 @@
 
 package engine
 
-import (
-	"encoding/json"
-	"fmt"
-
-	"github.com/kubernetsn/kubernetsn/bench/results"
-)
+import "github.com/kubernetsn/kubernetsn/bench/results"
 
 // Samplers is which runs of a profile are watched: the link by a tap, and programs and machine.
 type Samplers string
@@ -24,24 +19,6 @@ const (
 
 // witnessShare is the share of a run's messages that is repeated with watching.
 const witnessShare = 5
-
-// UnmarshalJSON also accepts the values of older benches.
-func (s *Samplers) UnmarshalJSON(text []byte) error {
-	switch string(text) {
-	case "true":
-		*s = SamplersOn
-		return nil
-	case "false":
-		*s = SamplersOff
-		return nil
-	}
-	var name string
-	if err := json.Unmarshal(text, &name); err != nil {
-		return fmt.Errorf("samplers: %w", err)
-	}
-	*s = Samplers(name)
-	return nil
-}
 
 // watched divides a run into an unwatched and a watched part, if the profile wants it.
 func (p *Profile) watched(run Run) []Run {

@@ -3,7 +3,6 @@
 package engine
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/kubernetsn/kubernetsn/bench/results"
@@ -58,17 +57,5 @@ func TestWitnesses(t *testing.T) {
 	}
 	if watched == 0 {
 		t.Error("nothing says what watching costs")
-	}
-}
-
-func TestSamplersOfOlderBench(t *testing.T) {
-	for text, want := range map[string]Samplers{"true": SamplersOn, "false": SamplersOff, `"apart"`: SamplersApart} {
-		var got Samplers
-		if err := json.Unmarshal([]byte(text), &got); err != nil || got != want {
-			t.Errorf("%s: %q, %v", text, got, err)
-		}
-	}
-	if err := json.Unmarshal([]byte("7"), new(Samplers)); err == nil {
-		t.Error("7 is no error")
 	}
 }

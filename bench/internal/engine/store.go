@@ -66,7 +66,6 @@ var ErrNoBench = errors.New("no bench was begun there")
 // ReadStore opens a store for reading only.
 func ReadStore(dir string) (*Store, error) {
 	s := &Store{dir: dir}
-	s.Manifest.Profile.Spin = defaultSpin // for a bench begun before profiles had the field
 	text, err := os.ReadFile(filepath.Join(dir, manifestName))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w; `ktsn bench run` makes such a folder", dir, ErrNoBench)

@@ -3,13 +3,13 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -29,7 +29,7 @@ type fake struct {
 	stop      func() error
 	// factor makes messages take longer; 0 is 1.
 	factor int64
-	// clock is the error of the clocks; nil: nobody says.
+	// clock is the error of the clocks; nil: there is one clock.
 	clock *results.ClockError
 }
 
@@ -49,7 +49,7 @@ func (f *fake) Perform(_ context.Context, run Run) (*Outcome, error) {
 		return &Outcome{Idle: &results.Idle{DurationNs: run.IdleNs, CPUCores: map[string]float64{"ktsnd": 0.001}}}, nil
 	}
 	outcome := outcomeOf(run, int64(len(run.Path)*1000)*max(f.factor, 1))
-	outcome.Observed.ClockError = f.clock
+	outcome.Observed.ClockError = cmp.Or(f.clock, results.OneClock())
 	return outcome, nil
 }
 
@@ -141,58 +141,6 @@ func TestCollect(t *testing.T) {
 	}
 	if len(summary.Ratios) != 2*2*2 {
 		t.Errorf("%d ratios", len(summary.Ratios))
-	}
-}
-
-// A talker's processor time was once that of the whole program. Such benches have no sum of the sending side.
-func TestSendingCoresOfOlderBench(t *testing.T) {
-	profile := short()
-	measured, older := t.TempDir(), t.TempDir()
-	if err := measure(t.Context(), measured, &profile, &fake{}); err != nil {
-		t.Fatal(err)
-	}
-	store, err := OpenStore(older, NewManifest(&profile, host(), (&fake{}).Environment()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, run := range runsOf(Plan(&profile)) {
-		if run.Number > 0 && run.IdleNs == 0 {
-			err = errors.Join(err, store.Add(run, outcomeOf(run, 1000)))
-		}
-	}
-	if err := errors.Join(err, store.Close()); err != nil {
-		t.Fatal(err)
-	}
-	for dir, known := range map[string]bool{measured: true, older: false} {
-		summary, _ := collected(t, dir)
-		for _, run := range summary.Runs {
-			if cores := run.SendingCores; (cores != nil) != known || known && *cores != 0.375 {
-				t.Errorf("%s: %v, of %v", run.Key(), cores, run.CPUCores)
-			}
-		}
-	}
-}
-
-// ktsnd had its default before a profile could say how long it is awake.
-func TestSpinOfOlderBench(t *testing.T) {
-	dir, profile := t.TempDir(), short()
-	if err := measure(t.Context(), dir, &profile, &fake{}); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, manifestName)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	older := regexp.MustCompile(`(?m)^ *"spin": \d+,\n`).ReplaceAll(text, nil)
-	if len(older) == len(text) {
-		t.Fatalf("there is no spin in %s", text)
-	}
-	if err := os.WriteFile(path, older, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := measure(t.Context(), dir, &profile, &fake{}); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -132,9 +132,6 @@ func sectionMarkdown(section *results.Section) string {
 		part := grid{title: table.Title, head: table.Head, rows: table.Rows}
 		text.WriteString(strings.Replace(part.markdown(), "\n## ", "\n### ", 1))
 	}
-	if len(section.Remarks) > 0 {
-		text.WriteString("\n- " + strings.Join(section.Remarks, "\n- ") + "\n")
-	}
 	return text.String()
 }
 

@@ -84,7 +84,7 @@ func TestRowsHaveOneCellPerColumn(t *testing.T) {
 
 func TestWriteTablesOfExperiment(t *testing.T) {
 	text := tabled(t, experimental().Summary)
-	want := "\n## What it costs\n\n### All of it\n\n| flows | cores |\n|---|---|\n| 1 | 0.1 |\n\n- A flow costs 0.1.\n"
+	want := "\n## What it costs\n\n### All of it\n\n| flows | cores |\n|---|---|\n| 1 | 0.1 |\n"
 	if !strings.HasSuffix(text, want) || strings.Contains(text, "## Latency") {
 		t.Errorf("got\n%s", text)
 	}

@@ -19,7 +19,6 @@ import (
 // section is an experiment's part of a page.
 type section struct {
 	ID, Title, About string
-	Remarks          []string
 	Figures          []figure
 	Tables           []results.SectionTable
 }
@@ -27,7 +26,7 @@ type section struct {
 func newSections(prefix string, all []results.Section) ([]section, error) {
 	var drawn []section
 	for _, current := range all {
-		s := section{ID: prefix + current.ID, Title: current.Title, About: current.About, Remarks: current.Remarks}
+		s := section{ID: prefix + current.ID, Title: current.Title, About: current.About}
 		for _, table := range current.Tables {
 			table.ID = s.ID + "-" + table.ID
 			s.Tables = append(s.Tables, table)

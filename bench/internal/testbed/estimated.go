@@ -7,6 +7,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/bench/internal/engine"
 	"github.com/kubernetsn/kubernetsn/bench/internal/inference"
+	"github.com/kubernetsn/kubernetsn/bench/results"
 )
 
 // Estimated returns the estimate of a value over the repetitions of a case; false if it was not measured.
@@ -26,14 +27,41 @@ func Estimated(measured []engine.Measured, path, name, value string) (inference.
 // Confidence is the confidence of ranges, for texts.
 var Confidence = fmt.Sprintf("%.0f %%", 100*inference.EstimateConfidence)
 
-// MayBeChance is the remark about figures with one repetition.
-const MayBeChance = "one run each, so it may be chance"
+// Comparison is a value of one case or path divided by the same of another.
+type Comparison struct {
+	// What describes it in the table.
+	What, Value       string
+	Path, AgainstPath string
+	Case, AgainstCase string
+}
 
-// Range describes the range of a quotient, and whether it includes no difference.
-func Range(q inference.Quotient) string {
-	text := fmt.Sprintf("%.2f to %.2f with %s", q.Low, q.High, Confidence)
-	if !q.Differs() {
-		text += ", so it may be chance"
+// Compare returns a table with the range of each ratio. Comparisons without several repetitions of both are left out,
+// because nothing is known of their errors.
+func Compare(measured []engine.Measured, all []Comparison) results.SectionTable {
+	table := results.SectionTable{ID: "ratios", Title: "Ratios, and between which values each lies with " + Confidence, Head: []string{"ratio", "value", "from", "to", ""}}
+	for _, c := range all {
+		estimate, _ := Estimated(measured, c.Path, c.Case, c.Value)
+		other, _ := Estimated(measured, c.AgainstPath, c.AgainstCase, c.Value)
+		ratio, known := inference.QuotientOf(estimate, other)
+		if !known {
+			continue
+		}
+		verdict := ""
+		if !ratio.Differs() {
+			verdict = "no difference shown"
+		}
+		table.Rows = append(table.Rows, []string{c.What, fmt.Sprintf("%.2f", ratio.Value), fmt.Sprintf("%.2f", ratio.Low), fmt.Sprintf("%.2f", ratio.High), verdict})
 	}
-	return text
+	return table
+}
+
+// ComparePaths compares a value of a case over each path with that over the paths before it.
+func ComparePaths(what, name, value string, paths []string) []Comparison {
+	var all []Comparison
+	for i, path := range paths {
+		for _, other := range paths[:i] {
+			all = append(all, Comparison{What: what + ": " + path + " ÷ " + other, Value: value, Path: path, AgainstPath: other, Case: name, AgainstCase: name})
+		}
+	}
+	return all
 }

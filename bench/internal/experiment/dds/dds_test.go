@@ -99,72 +99,31 @@ func (d data) measured(k kind, value string) []engine.Measured {
 	return all
 }
 
-func remarksOf(part string, all []engine.Measured) string {
-	e := New().(*Experiment)
-	e.Parts, e.Sizes, e.Subscribers = []string{part}, []int{64, 1024}, []int{4, 12}
-	var remarks []string
-	for _, section := range e.Report(&engine.Profile{Paths: []string{testbed.Host, testbed.Flannel, testbed.TSN}}, all).Sections {
-		remarks = append(remarks, section.Remarks...)
+func TestRatios(t *testing.T) {
+	r := &report{Experiment: New().(*Experiment)}
+	twice := func(first, other kind, value string) []engine.Measured {
+		return append(data{testbed.TSN: {30, 30, 30}}.measured(first, value), data{testbed.TSN: {10, 10, 10}}.measured(other, value)...)
 	}
-	return strings.Join(remarks, "\n")
-}
-
-func check(t *testing.T, text string, has, lack []string) {
-	t.Helper()
-	for _, want := range has {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %q in\n%s", want, text)
+	for what, test := range map[string]struct {
+		part string
+		all  []engine.Measured
+	}{
+		"throughput, 64 B: tsn ÷ flannel":                       {overhead, data{testbed.TSN: {30, 30, 30}, testbed.Flannel: {10, 10, 10}}.measured(plain(throughput, 64), valueBps)},
+		"median of latency, 64 B: tsn ÷ host":                   {overhead, data{testbed.TSN: {30, 30, 30}, testbed.Host: {10, 10, 10}}.measured(plain(latency, 64), valueP50)},
+		"p90 of latency over tsn, 64 B: best effort ÷ reliable": {bestEffort, twice(bySize(latency, true)(64), plain(latency, 64), valueP90)},
+		"throughput over tsn, 12 subscribers: multicast ÷ unicast": {subscribers,
+			twice(r.among(throughput, true)(12), r.among(throughput, false)(12), valueBps)},
+		"throughput over tsn, unicast: 12 ÷ 4 subscribers": {subscribers, twice(r.among(throughput, false)(12), r.among(throughput, false)(4), valueBps)},
+		"latency over tsn: encrypt-rtps ÷ none":            {security, twice(r.secured(latency, "encrypt-rtps"), r.secured(latency, ddsperf.NoSecurity), valueP90)},
+	} {
+		e := New().(*Experiment)
+		e.Parts = []string{test.part}
+		tables := e.Report(&engine.Profile{Paths: []string{testbed.Host, testbed.Flannel, testbed.TSN}}, test.all).Sections[0].Tables
+		rows := tables[len(tables)-1].Rows
+		if !slices.ContainsFunc(rows, func(row []string) bool { return slices.Equal(row, []string{what, "3.00", "3.00", "3.00", ""}) }) {
+			t.Errorf("no ratio %q in %q", what, rows)
 		}
 	}
-	for _, unwanted := range lack {
-		if strings.Contains(text, unwanted) {
-			t.Errorf("%q in\n%s", unwanted, text)
-		}
-	}
-}
-
-func TestNetworkRemarks(t *testing.T) {
-	small, large := plain(throughput, 64), plain(throughput, 1024)
-	both := append(data{testbed.Host: {100e6, 100e6, 100e6}, testbed.Flannel: {60e6, 61e6, 59e6}, testbed.TSN: {80e6, 81e6, 79e6}}.measured(small, valueBps),
-		data{testbed.Host: {900e6, 900e6, 900e6}, testbed.Flannel: {450e6, 450e6, 450e6}, testbed.TSN: {440e6, 400e6, 480e6}}.measured(large, valueBps)...)
-	check(t, remarksOf(overhead, both), []string{
-		"Throughput over flannel beside that over host: -50.0 % (1024 B) to -40.0 % (64 B) (2 of 2 differ with 95 %).",
-		"With 1 of 2 sizes throughput over tsn is higher than over flannel (1 of 2 differ with 95 %): -2.2 % (1024 B) to +33.3 % (64 B)."},
-		[]string{"latency"})
-
-	medians := data{testbed.Host: {10_000, 10_100, 9_900}, testbed.Flannel: {20_000, 20_100, 19_900}, testbed.TSN: {15_000, 15_100, 14_900}}.measured(plain(latency, 64), valueP50)
-	check(t, remarksOf(overhead, medians), []string{"The median of latency over flannel beside that over host: +100.0 % (64 B) (1 of 1 differ with 95 %).",
-		"With 1 of 1 sizes the median of latency over tsn is lower than over flannel (1 of 1 differ with 95 %): -25.0 % (64 B)."}, []string{"p90", "Throughput"})
-
-	single := data{testbed.Host: {100e6}, testbed.Flannel: {60e6}, testbed.TSN: {80e6}}.measured(small, valueBps)
-	check(t, remarksOf(overhead, single), []string{"With 1 of 1 sizes throughput over tsn is higher than over flannel (one run each, so it may be chance): +33.3 % (64 B).",
-		"Throughput over tsn beside that over host: -20.0 % (64 B) (one run each, so it may be chance)."},
-		[]string{"95 %", "1024"})
-
-	check(t, remarksOf(overhead, data{testbed.TSN: {80e6}}.measured(small, valueBps)), nil, []string{"over", "host"})
-	check(t, remarksOf(overhead, nil), nil, []string{"over"})
-}
-
-func TestSubscriberRemarks(t *testing.T) {
-	r := &report{Experiment: New().(*Experiment)}
-	four, twelve := r.among(throughput, false)(4), r.among(throughput, false)(12)
-	all := append(data{testbed.TSN: {40e6, 40e6, 40e6}}.measured(four, valueBps), data{testbed.TSN: {10e6, 10e6, 10e6}}.measured(twelve, valueBps)...)
-	check(t, remarksOf(subscribers, all), []string{"Over tsn by unicast a subscriber among 12 receives 25 % of what one among 4 does (0.25 to 0.25 with 95 %)."}, []string{"multicast", "chance"})
-
-	all = append(all, data{testbed.TSN: {30e6, 10e6, 20e6}}.measured(r.among(throughput, true)(12), valueBps)...)
-	all = append(all, data{testbed.TSN: {0.25}}.measured(r.among(throughput, true)(12), valuePublisherCores)...)
-	check(t, remarksOf(subscribers, all), []string{"Over tsn with 12 subscribers multicast brings each 20.0 ± 5.8 Mbit/s and unicast 10.0 ± 0.0: 2.00 times " +
-		"(0.58 to 6.93 with 95 %, so it may be chance)."}, []string{"the publisher takes"})
-}
-
-func TestSecurityAndBestEffortRemarks(t *testing.T) {
-	r := &report{Experiment: New().(*Experiment)}
-	all := append(data{testbed.TSN: {100e6, 100e6}}.measured(r.secured(throughput, ddsperf.NoSecurity), valueBps),
-		data{testbed.TSN: {30e6, 30e6}}.measured(r.secured(throughput, "encrypt-rtps"), valueBps)...)
-	check(t, remarksOf(security, all), []string{"Over tsn, encrypt-rtps has, beside none, 30 % of the throughput (0.30 to 0.30 with 95 %)."}, []string{"latency", "sign", "chance"})
-
-	all = append(data{testbed.TSN: {50_000}}.measured(bySize(latency, false)(64), valueP90), data{testbed.TSN: {40_000}}.measured(bySize(latency, true)(64), valueP90)...)
-	check(t, remarksOf(bestEffort, all), []string{"Over tsn the p90 of latency with best effort is lower than reliable with 1 of 1 sizes (one run each, so it may be chance): -20.0 % (64 B); 0 answers"}, []string{"host"})
 }
 
 func TestTableOneIsRelativeToHost(t *testing.T) {

@@ -142,6 +142,13 @@ func (r *report) overhead() results.Section {
 	for i := range latencies {
 		latencies[i].kind.measure = latency
 	}
+	var ratios []testbed.Comparison
+	for _, bytes := range sizes {
+		ratios = append(ratios, testbed.ComparePaths(fmt.Sprintf("throughput, %d B", bytes), plain(throughput, bytes).name(), valueBps, r.profile.Paths)...)
+		for _, value := range []struct{ name, value string }{{"p90", valueP90}, {"median", valueP50}} {
+			ratios = append(ratios, testbed.ComparePaths(fmt.Sprintf("%s of latency, %d B", value.name, bytes), plain(latency, bytes).name(), value.value, r.profile.Paths)...)
+		}
+	}
 	heads := []string{"path", "B"}
 	return results.Section{ID: overhead, Title: "What networks cost: one publisher, one subscriber, reliable", About: about,
 		Charts: []results.Chart{
@@ -158,9 +165,14 @@ func (r *report) overhead() results.Section {
 			r.relative("median-latency", "More latency than host in %, median"+inBrackets, sizes, plainOf(latency), valueP50, 1),
 			r.table("throughput", "Throughput", heads, rows, slices.Concat(throughputColumns, costColumns)),
 			r.table("latency", "Latency", heads, latencies, slices.Concat(latencyColumns, costColumns)),
+			testbed.Compare(r.measured, ratios),
 		},
-		Remarks: r.overheadRemarks(sizes),
 	}
+}
+
+// compare compares two kinds over a path.
+func compare(what, path, value string, first, other kind) testbed.Comparison {
+	return testbed.Comparison{What: what, Value: value, Path: path, AgainstPath: path, Case: first.name(), AgainstCase: other.name()}
 }
 
 func plainOf(measure string) func(int) kind { return bySize(measure, false) }
@@ -206,8 +218,11 @@ func percentMore(first, other inference.Estimate, sign float64) string {
 func (r *report) bestEffort() results.Section {
 	sizes := slices.Sorted(slices.Values(r.Sizes))
 	var rows []row
+	var ratios []testbed.Comparison
 	for _, bytes := range sizes {
 		for _, path := range r.profile.Paths {
+			ratios = append(ratios, compare(fmt.Sprintf("p90 of latency over %s, %d B: best effort ÷ reliable", path, bytes), path, valueP90,
+				bySize(latency, true)(bytes), plain(latency, bytes)))
 			for _, unreliable := range []bool{false, true} {
 				rows = append(rows, row{[]string{path, strconv.Itoa(bytes), reliability(unreliable)}, path, bySize(latency, unreliable)(bytes)})
 			}
@@ -217,8 +232,8 @@ func (r *report) bestEffort() results.Section {
 		About: "One publisher, one subscriber. With a lost ping ddsperf waits a second for the next, which counts as a timeout.",
 		Charts: []results.Chart{{ID: "latency", Title: "p90 of latency by size, best effort", XAxis: "Payload, B", YAxis: "Latency, µs", LogX: true, LogY: true,
 			Lines: r.lines("", r.profile.Paths, sizes, bySize(latency, true), valueP90, microsecond), Caption: "After figure 5 of the paper."}},
-		Tables:  []results.SectionTable{r.table("latency", "Latency", []string{"path", "B", "quality"}, rows, latencyColumns)},
-		Remarks: r.bestEffortRemarks(sizes),
+		Tables: []results.SectionTable{r.table("latency", "Latency", []string{"path", "B", "quality"}, rows, latencyColumns),
+			testbed.Compare(r.measured, ratios)},
 	}
 }
 
@@ -248,8 +263,15 @@ func (r *report) subscribers() results.Section {
 		return results.Chart{ID: id, Title: title, XAxis: "Subscribers", YAxis: axis, Lines: lines(measure, value, unit), Caption: "After figure 6 of the paper."}
 	}
 	var rows, latencies []row
+	var ratios []testbed.Comparison
 	for _, count := range counts {
 		for _, path := range r.profile.Paths {
+			for _, what := range []struct{ name, value string }{{"throughput", valueBps}, {"cores of the publisher", valuePublisherCores}} {
+				ratios = append(ratios, compare(fmt.Sprintf("%s over %s, %d subscribers: multicast ÷ unicast", what.name, path, count), path, what.value,
+					r.among(throughput, true)(count), r.among(throughput, false)(count)))
+			}
+			ratios = append(ratios, compare(fmt.Sprintf("throughput over %s, unicast: %d ÷ %d subscribers", path, count, counts[0]), path, valueBps,
+				r.among(throughput, false)(count), r.among(throughput, false)(counts[0])))
 			for _, multicast := range []bool{false, true} {
 				names := []string{path, strconv.Itoa(count), delivery(multicast)}
 				rows = append(rows, row{names, path, r.among(throughput, multicast)(count)})
@@ -265,8 +287,7 @@ func (r *report) subscribers() results.Section {
 			chart("latency", "p90 of latency", "Latency, µs", latency, valueP90, microsecond),
 			chart("publisher", "What the publisher takes while it publishes", "Cores", throughput, valuePublisherCores, 1)},
 		Tables: []results.SectionTable{r.table("throughput", "Throughput", heads, rows, slices.Concat(throughputColumns, costColumns)),
-			r.table("latency", "Latency", heads, latencies, slices.Concat(latencyColumns, costColumns))},
-		Remarks: r.subscriberRemarks(counts),
+			r.table("latency", "Latency", heads, latencies, slices.Concat(latencyColumns, costColumns)), testbed.Compare(r.measured, ratios)},
 	}
 }
 
@@ -286,8 +307,15 @@ func (r *report) secured(measure, level string) kind {
 
 func (r *report) security() results.Section {
 	var rows, latencies []row
+	var ratios []testbed.Comparison
 	for _, path := range r.securityPaths(r.profile) {
 		for _, level := range r.Levels {
+			for _, what := range []struct{ measure, value string }{{throughput, valueBps}, {latency, valueP90}} {
+				if level != ddsperf.NoSecurity {
+					ratios = append(ratios, compare(fmt.Sprintf("%s over %s: %s ÷ %s", what.measure, path, level, ddsperf.NoSecurity), path, what.value,
+						r.secured(what.measure, level), r.secured(what.measure, ddsperf.NoSecurity)))
+				}
+			}
 			names := []string{path, level}
 			rows = append(rows, row{names, path, r.secured(throughput, level)})
 			latencies = append(latencies, row{names, path, r.secured(latency, level)})
@@ -313,7 +341,6 @@ func (r *report) security() results.Section {
 		Charts: []results.Chart{bars("throughput", "Throughput by level", "Throughput, Mbit/s", throughput, valueBps, megabit),
 			bars("latency", "p90 of latency by level", "Latency, µs", latency, valueP90, microsecond)},
 		Tables: []results.SectionTable{r.table("throughput", "Throughput", heads, rows, slices.Concat(throughputColumns, costColumns)),
-			r.table("latency", "Latency", heads, latencies, slices.Concat(latencyColumns, costColumns))},
-		Remarks: r.securityRemarks(),
+			r.table("latency", "Latency", heads, latencies, slices.Concat(latencyColumns, costColumns)), testbed.Compare(r.measured, ratios)},
 	}
 }

@@ -23,7 +23,6 @@ func (s *scale) Report(_ *engine.Profile, measured []engine.Measured) engine.Fin
 	lines := linesOf(s.Cycles, measured)
 	for i := range lines {
 		section.Tables = append(section.Tables, lines[i].departures(), lines[i].costs())
-		section.Remarks = append(section.Remarks, lines[i].remarks()...)
 	}
 	if len(lines) > 0 {
 		section.Charts = charts(lines)
@@ -165,27 +164,4 @@ func (l *line) costs() results.SectionTable {
 			fmt.Sprintf("%.1f", p.grownBytes()/1024/float64(p.number))})
 	}
 	return table
-}
-
-// remarks describe the ends of a line, and notable facts about all of it.
-func (l *line) remarks() []string {
-	var remarks []string
-	first, last := l.points[0], l.points[len(l.points)-1]
-	if first != last {
-		cores, memory := last.median(valueCores)-first.median(valueCores), last.grownBytes()-first.grownBytes()
-		remarks = append(remarks, fmt.Sprintf("From %d to %d %s ktsnd takes %.4f more of a core, which is %.2f µs a message, and grows by %.1f KiB for each.",
-			first.number, last.number, l.name(), cores, cores/(last.rate()-first.rate())*1e6, memory/1024/float64(last.number-first.number)))
-	}
-	held, handedLate, messages := 0, 0, 0
-	for _, p := range l.points {
-		held, handedLate, messages = held+p.sum(valueHeld), handedLate+p.sum(valueHandedLate), messages+p.sum(valueSent)
-	}
-	if handedLate > 0 {
-		remarks = append(remarks, fmt.Sprintf("Of %d messages of %s %d were handed over less than 200 µs before their time, because their talker woke late; "+
-			"the departure errors are those of the others.", messages, l.name(), handedLate))
-	}
-	if held > 0 {
-		remarks = append(remarks, fmt.Sprintf("Messages of %s waited because of the limits of their pod (--pod-rate, --pod-doorbells).", l.name()))
-	}
-	return remarks
 }

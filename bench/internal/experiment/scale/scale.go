@@ -4,15 +4,12 @@ package scale
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"go.yaml.in/yaml/v3"
 
 	"github.com/kubernetsn/kubernetsn/bench/internal/engine"
 	"github.com/kubernetsn/kubernetsn/bench/internal/netnstarget"
@@ -97,15 +94,7 @@ func (s *scale) Fields() map[string]engine.Field {
 	return map[string]engine.Field{
 		"cycles": engine.Mappings(&s.Cycles, "a cycle", func() load { return load{Lead: defaultLead} }, (*load).fields),
 		"lasts":  engine.Span(&s.Lasts, 500*time.Millisecond, time.Minute),
-		// Settings of a single cycle.
-		"flows":  ofEachCycle,
-		"pods":   ofEachCycle,
-		"period": ofEachCycle,
 	}
-}
-
-func ofEachCycle(*yaml.Node) error {
-	return errors.New("is said of each cycle; write `cycles: [{cycle: 100ms, flows: [1, 10], pods: [1, 10]}]`")
 }
 
 func (l *load) fields() map[string]engine.Field {
@@ -115,22 +104,6 @@ func (l *load) fields() map[string]engine.Field {
 		"flows": engine.Numbers(&l.Flows, 1, mostFlows),
 		"pods":  engine.Numbers(&l.Pods, 1, mostPods),
 	}
-}
-
-// UnmarshalJSON reads the settings of a bench. Older benches had a single period, and cases without a cycle.
-func (s *scale) UnmarshalJSON(text []byte) error {
-	type settings scale
-	read := struct {
-		*settings
-		Period *json.RawMessage `json:"period"`
-	}{settings: (*settings)(s)}
-	if err := json.Unmarshal(text, &read); err != nil {
-		return err
-	}
-	if read.Period != nil {
-		return errors.New("it was measured with one period for all cases, which this ktsn does not know; report it with the one that measured it")
-	}
-	return nil
 }
 
 // Compared implements engine.Experiment.

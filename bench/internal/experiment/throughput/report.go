@@ -97,6 +97,24 @@ func (r *report) bars(tests []string, value string, unit float64) (labels []stri
 	return labels, lines
 }
 
+// ratios compares the paths with each other, and the largest MTU with the smallest.
+func (r *report) ratios(tests []string, value string) results.SectionTable {
+	var all []testbed.Comparison
+	for _, c := range r.groups(tests) {
+		all = append(all, testbed.ComparePaths(c.title(), c.name(), value, r.profile.Paths)...)
+	}
+	small, large := slices.Min(r.mtus), slices.Max(r.mtus)
+	for _, test := range tests {
+		for _, path := range r.profile.Paths {
+			if small != large {
+				all = append(all, testbed.Comparison{What: fmt.Sprintf("%s over %s: %s ÷ %s", titles[test], path, mtuText(large), mtuText(small)), Value: value,
+					Path: path, AgainstPath: path, Case: cell{test, r.Underlays[0], large}.name(), AgainstCase: cell{test, r.Underlays[0], small}.name()})
+			}
+		}
+	}
+	return testbed.Compare(r.measured, all)
+}
+
 func (r *report) throughput(tests []string) results.Section {
 	labels, lines := r.bars(tests, ValueBps, gigabit)
 	section := results.Section{ID: "throughput", Title: "Throughput",
@@ -104,8 +122,7 @@ func (r *report) throughput(tests []string) results.Section {
 			"%d B at once. What counts is what arrived.", r.Duration, r.BufferBytes) + r.aboutSCTP(tests),
 		Charts: []results.Chart{{ID: "bars", Title: "Throughput", Bars: true, Labels: labels, YAxis: "Throughput, Gbit/s", Lines: lines,
 			Caption: "After figure 3 of the paper. The MTU is that of the link between the nodes. Lines on bars: the mean ± its standard error over repetitions."}},
-		Tables:  []results.SectionTable{r.transferTable(tests)},
-		Remarks: slices.Concat(r.compare(tests, ValueBps, gigabit, "Gbit/s"), r.grow(tests, ValueBps)),
+		Tables: []results.SectionTable{r.transferTable(tests), r.ratios(tests, ValueBps)},
 	}
 	return section
 }
@@ -189,8 +206,7 @@ func (r *report) latency() results.Section {
 		About: fmt.Sprintf("%d echo requests of %d B, one each %v: round trips.", r.Pings, r.PingBytes, r.PingInterval),
 		Charts: []results.Chart{{ID: "bars", Title: "Mean round trip of ping", Bars: true, Labels: labels, YAxis: "Round trip, µs", Lines: lines,
 			Caption: "After figure 4 of the paper. Lines on bars: the mean ± its standard error over repetitions."}},
-		Tables:  []results.SectionTable{r.latencyTable()},
-		Remarks: r.compare([]string{echo}, ValueMean, microsecond, "µs"),
+		Tables: []results.SectionTable{r.latencyTable(), r.ratios([]string{echo}, ValueMean)},
 	}
 }
 
@@ -231,7 +247,6 @@ func (r *report) processors(names []string) results.Section {
 		}
 	}
 	section.Tables = []results.SectionTable{table}
-	section.Remarks = r.mostOf(names)
 	return section
 }
 

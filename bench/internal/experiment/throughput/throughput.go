@@ -37,7 +37,7 @@ const (
 type Experiment struct {
 	Tests []string `json:"tests"`
 	// Underlays are one link, or a router, like between nodes of two clusters.
-	Underlays []string `json:"underlays,omitempty"`
+	Underlays []string `json:"underlays"`
 	// MTUs are those of the link between the nodes; a tunnel uses part of them.
 	MTUs []int `json:"mtus"`
 	// Duration is how long each transfer is counted, after a second that is not.
@@ -45,7 +45,7 @@ type Experiment struct {
 	// BufferBytes is the size of a UDP datagram.
 	BufferBytes int `json:"buffer"`
 	// MessageBytes is the size of an SCTP message.
-	MessageBytes int `json:"message,omitempty"`
+	MessageBytes int `json:"message"`
 	// Pings of PingBytes each are sent every PingInterval.
 	Pings        int           `json:"pings"`
 	PingBytes    int           `json:"ping-bytes"`
@@ -139,14 +139,6 @@ func (e *Experiment) mtus(profile *engine.Profile) []int {
 	return e.MTUs
 }
 
-// underlays returns at least one: a bench of an older release has none.
-func (e *Experiment) underlays() []string {
-	if len(e.Underlays) == 0 {
-		return []string{flat}
-	}
-	return e.Underlays
-}
-
 // cell is what is measured over each network.
 type cell struct {
 	test, underlay string
@@ -164,7 +156,7 @@ func (c cell) name() string {
 // cells returns those of some tests, ordered to change the networks as rarely as possible.
 func (e *Experiment) cells(profile *engine.Profile, tests []string) []cell {
 	var all []cell
-	for _, underlay := range e.underlays() {
+	for _, underlay := range e.Underlays {
 		for _, mtu := range e.mtus(profile) {
 			for _, test := range tests {
 				all = append(all, cell{test, underlay, mtu})

@@ -58,43 +58,24 @@ func measured(test string, value string, by map[string][]float64) []engine.Measu
 	return all
 }
 
-func reportOf(all []engine.Measured) string {
+func TestRatios(t *testing.T) {
 	e := New().(*Experiment)
 	e.MTUs = []int{1500}
-	findings := e.Report(&engine.Profile{Paths: []string{testbed.Host, testbed.Flannel, testbed.TSN}}, all)
-	var remarks []string
-	for _, section := range findings.Sections {
-		remarks = append(remarks, section.Remarks...)
-	}
-	return strings.Join(remarks, "\n")
-}
-
-func TestRemarks(t *testing.T) {
 	for name, test := range map[string]struct {
-		by        map[string][]float64
-		has, lack []string
+		by   map[string][]float64
+		want []string
 	}{
 		"a difference": {map[string][]float64{testbed.Host: {10e9, 10.1e9, 9.9e9}, testbed.Flannel: {5e9, 5.1e9, 4.9e9}},
-			[]string{"TCP, MTU 1500: 5.00 ± 0.06 Gbit/s over flannel and 10.00 ± 0.06 Gbit/s over host, a ratio of 0.50 (0.48 to 0.52 with 95 %)."}, []string{"tsn", "no difference"}},
-		"none": {map[string][]float64{testbed.Host: {10e9, 5e9, 15e9}, testbed.TSN: {9e9, 4e9, 14e9}},
-			[]string{"over tsn and", "with 95 %): no difference is shown"}, []string{"flannel"}},
-		"two repetitions, of which nobody knows how exact their errors are": {map[string][]float64{testbed.Host: {4.565e9, 3.925e9}, testbed.Flannel: {2.809e9, 1.845e9}},
-			[]string{"over flannel and", "no difference is shown"}, nil},
-		"one repetition":    {map[string][]float64{testbed.Host: {10e9}, testbed.TSN: {1e9}}, nil, []string{"over"}},
-		"nothing else":      {map[string][]float64{testbed.TSN: {1e9, 1e9}}, nil, []string{"over"}},
-		"nothing whatever ": {nil, nil, []string{"over"}},
+			[]string{"TCP, MTU 1500: flannel ÷ host", "0.50", "0.48", "0.52", ""}},
+		"none": {map[string][]float64{testbed.Flannel: {10e9, 5e9, 15e9}, testbed.TSN: {9e9, 4e9, 14e9}},
+			[]string{"TCP, MTU 1500: tsn ÷ flannel", "0.90", "0.27", "3.00", "no difference shown"}},
+		"one repetition": {map[string][]float64{testbed.Host: {10e9}, testbed.TSN: {1e9}}, nil},
+		"nothing else":   {map[string][]float64{testbed.TSN: {1e9, 1e9}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			remarks := reportOf(measured(tcp, ValueBps, test.by))
-			for _, want := range test.has {
-				if !strings.Contains(remarks, want) {
-					t.Errorf("no %q in %q", want, remarks)
-				}
-			}
-			for _, unwanted := range test.lack {
-				if strings.Contains(remarks, unwanted) {
-					t.Errorf("%q in %q", unwanted, remarks)
-				}
+			findings := e.Report(&engine.Profile{Paths: []string{testbed.Host, testbed.Flannel, testbed.TSN}}, measured(tcp, ValueBps, test.by))
+			if rows := findings.Sections[0].Tables[1].Rows; len(rows) > 1 || !slices.Equal(slices.Concat(rows...), test.want) {
+				t.Errorf("got %q", rows)
 			}
 		})
 	}
