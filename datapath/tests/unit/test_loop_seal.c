@@ -11,6 +11,7 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <linux/errqueue.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -182,11 +183,14 @@ static void assert_carries(const struct bench *bench, size_t index, unsigned int
 static void numbers_follow_departures(void **state)
 {
 	struct bench *bench = *state;
-	int64_t first_tai_ns = clock_tai_ns() + 30 * MS;
+	int64_t first_tai_ns = clock_tai_ns() + 300 * MS;
 
 	association_give(bench, association_make(SPI_FIRST, NODE_A));
 	for (unsigned int i = BENCH_MANY; i-- > 0;)
 		bench_send_number(bench, i, first_tai_ns + (int64_t)i * 20000);
+	/* All are taken before the first is due, even on a slow machine. */
+	rig_send(&bench->ring, &(struct rig_message){.flow = 99, .text = "wakes the loop"});
+	bench_wait_taken(bench, BENCH_MANY + 1);
 	bench_skip_if_due(first_tai_ns);
 	bench_wait_sent(bench, BENCH_MANY);
 	assert_int_equal(frames_look(bench).sealed, BENCH_MANY);
@@ -200,9 +204,11 @@ static void overtaken_frame_gets_a_new_number(void **state)
 {
 	enum { ROUNDS = 100 };
 	struct bench *bench = *state;
+	unsigned int i;
 
 	association_give(bench, association_make(SPI_FIRST, NODE_A));
-	for (unsigned int i = 0; i < ROUNDS; i++) {
+	/* A loop that gets the processor too late finds both messages at once: none is overtaken. */
+	for (i = 0; i < ROUNDS || !counter_read(&bench->counters->sealed_again); i++) {
 		int64_t now_tai_ns = clock_tai_ns();
 
 		bench_send_number(bench, 1, now_tai_ns + 900000);
@@ -210,11 +216,10 @@ static void overtaken_frame_gets_a_new_number(void **state)
 		bench_send_number(bench, 2, now_tai_ns + 600000);
 		bench_wait_sent(bench, 2 * (i + 1));
 	}
-	assert_int_equal(frames_look(bench).sealed, 2 * ROUNDS);
-	assert_true(counter_read(&bench->counters->sealed_again) > 0);
+	assert_int_equal(frames_look(bench).sealed, 2 * i);
 	/* Each number belongs to a frame that left or to one that was overtaken. */
 	assert_int_equal(counter_read(&bench->counters->sealed),
-			 2 * ROUNDS + counter_read(&bench->counters->sealed_again));
+			 2 * i + counter_read(&bench->counters->sealed_again));
 	assert_int_equal(frames_look(bench).sequence[0], counter_read(&bench->counters->sealed));
 }
 
@@ -437,12 +442,21 @@ static void copies_are_sealed_per_node(void **state)
 	free(copies);
 }
 
+static void counters_print(const struct counters *counters)
+{
+#define X(name, text)                                                                                        \
+	if (counter_read(&counters->name))                                                                   \
+		print_message("# %s %" PRIu64 "\n", text, counter_read(&counters->name));
+	KTSN_COUNTERS(X)
+#undef X
+}
+
 /* Frames to two nodes, with keys that change, a port that refuses and fails, and times in any order. */
 static void no_number_is_used_twice(void **state)
 {
 	struct test_random random = test_random_seeded("loop_seal");
 	struct loop_route route = route_make(LOOP_REQUIRED, NODE_B);
-	uint32_t rounds = (uint32_t)test_random_rounds(2000), spi = SPI_FIRST;
+	uint32_t rounds = (uint32_t)test_random_rounds(2000), sent, spi = SPI_FIRST;
 	struct bench *bench = *state;
 	struct loop_destination *other =
 		rig_destination_open(&bench->rig, &bench->ring, 1, bench->flow, DESTINATION_RESOLVED);
@@ -451,7 +465,9 @@ static void no_number_is_used_twice(void **state)
 	route_set(bench, other, &route);
 	association_give(bench, association_make(spi++, NODE_A));
 	association_give(bench, association_make(spi++, NODE_B));
-	for (uint32_t i = 0; i < rounds; i++) {
+	/* A loop that gets the processor too late finds many messages at once, and none is overtaken: go on
+	 * until one is. */
+	for (sent = 0; sent < rounds || !counter_read(&bench->counters->sealed_again); sent++) {
 		rig_send(&bench->ring,
 			 &(struct rig_message){.destination = (uint32_t)test_random_below(&random, 2),
 					       .clock = KTSN_CLOCK_TAI,
@@ -474,17 +490,17 @@ static void no_number_is_used_twice(void **state)
 	}
 	ktsn_port_fake_limit_next(bench->rig.port, 0, 0);
 	/* Messages that are still in the ring are not pending yet. */
-	bench_wait_taken(bench, rounds);
+	bench_wait_taken(bench, sent);
 	rig_wait_pending(&bench->rig, 0);
-	seen = frames_look(bench);
-	/* On a busy machine, a frame that the port refused can become stale before the port is tried again.
-	 */
-	assert_int_equal(seen.sealed + counter_read(&bench->counters->drop_port) +
-				 counter_read(&bench->counters->drop_stale),
-			 rounds);
-	assert_int_equal(seen.clear, 0);
-	assert_true(counter_read(&bench->counters->sealed_again) > 0);
 	rig_destination_close(&bench->rig, &bench->ring, 1);
+	seen = frames_look(bench);
+	if (seen.sealed + rig_drops(&bench->rig) != sent)
+		counters_print(bench->counters);
+	/* Besides failed frames: on a busy machine, a frame that the port refused can become stale before the
+	 * port is tried again. */
+	assert_int_equal(seen.sealed + rig_drops(&bench->rig), sent);
+	assert_int_equal(seen.clear, 0);
+	assert_int_equal(counter_read(&bench->counters->drop_no_association), 0);
 }
 
 int main(void)
