@@ -30,7 +30,7 @@ void bench_fini(struct bench *bench);
 void bench_stop(struct bench *bench);
 
 /* Runs a test with a started bench on CLOCK_TAI. */
-#define BENCH_TEST(name) cmocka_unit_test_setup_teardown(name, bench_set_up, bench_tear_down)
+#define BENCH_TEST(name) TEST_WITH(name, bench_set_up, bench_tear_down)
 int bench_set_up(void **state);
 int bench_tear_down(void **state);
 

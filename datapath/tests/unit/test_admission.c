@@ -62,7 +62,7 @@ static void assert_ipv6(const char *source, bool allowed)
 	assert_int_equal(allows(IPV6, 0, frame, advertisement_make(frame, "fd00::1", source)), allowed);
 }
 
-static void endpoint_addresses_are_allowed(void **state)
+TEST(endpoint_addresses_are_allowed)
 {
 	assert_ipv4("10.42.1.2", true);
 	assert_ipv4("10.43.2.1", true);
@@ -76,7 +76,7 @@ static void endpoint_addresses_are_allowed(void **state)
 	assert_ipv6("fe80::ff:fe00:2", true);
 }
 
-static void foreign_addresses_are_refused(void **state)
+TEST(foreign_addresses_are_refused)
 {
 	assert_ipv4("10.42.1.3", false);
 	assert_ipv4("10.43.4.0", false);
@@ -91,7 +91,7 @@ static void foreign_addresses_are_refused(void **state)
 	assert_ipv6("::ffff:0.0.0.0", false);
 }
 
-static void arp_is_limited_to_the_endpoints_macs(void **state)
+TEST(arp_is_limited_to_the_endpoints_macs)
 {
 	uint8_t frame[FRAMES_BYTES_MAX];
 
@@ -99,7 +99,7 @@ static void arp_is_limited_to_the_endpoints_macs(void **state)
 	assert_false(allows(ARP, 0, frame, arp_make(frame, foreign_mac, "10.42.1.2")));
 }
 
-static void malformed_frames_are_refused(void **state)
+TEST(malformed_frames_are_refused)
 {
 	uint8_t frame[FRAMES_BYTES_MAX] = {0};
 
@@ -107,7 +107,7 @@ static void malformed_frames_are_refused(void **state)
 	assert_true(allows(0x88f7, 0, frame, 10));
 }
 
-static void endpoint_without_addresses_may_use_any(void **state)
+TEST(endpoint_without_addresses_may_use_any)
 {
 	uint8_t frame[FRAMES_BYTES_MAX] = {0};
 
@@ -120,7 +120,7 @@ static void endpoint_without_addresses_may_use_any(void **state)
 	sources.any_address = false;
 }
 
-static void priority_of_frames_is_bounded(void **state)
+TEST(priority_of_frames_is_bounded)
 {
 	uint8_t frame[FRAMES_BYTES_MAX];
 
@@ -137,7 +137,7 @@ static uint8_t priority_of(uint16_t ethertype, const uint8_t *frame, size_t byte
 	return admission_priority(&destination, htobe16(ethertype), 2, frame, bytes);
 }
 
-static void granted_tag_sets_the_priority(void **state)
+TEST(granted_tag_sets_the_priority)
 {
 	uint8_t frame[FRAMES_BYTES_MAX];
 	size_t bytes = tag_push(frame, ipv4_make(frame, "10.42.1.2"), IPV4, 5);
@@ -153,15 +153,5 @@ static void granted_tag_sets_the_priority(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(endpoint_addresses_are_allowed),
-		cmocka_unit_test(foreign_addresses_are_refused),
-		cmocka_unit_test(arp_is_limited_to_the_endpoints_macs),
-		cmocka_unit_test(malformed_frames_are_refused),
-		cmocka_unit_test(endpoint_without_addresses_may_use_any),
-		cmocka_unit_test(priority_of_frames_is_bounded),
-		cmocka_unit_test(granted_tag_sets_the_priority),
-	};
-
-	return cmocka_run_group_tests_name("admission", tests, set_up, NULL);
+	return unit_tests_run(set_up, NULL);
 }

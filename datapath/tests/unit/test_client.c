@@ -37,7 +37,7 @@ static int pair_close(void **state)
 	return 0;
 }
 
-static void versions_are_negotiated(void **state)
+TEST(versions_are_negotiated)
 {
 	static const struct {
 		const char *name;
@@ -75,7 +75,9 @@ static void versions_are_negotiated(void **state)
 	}
 }
 
-static void requests_have_the_current_version(void **state)
+#define PAIR_TEST(name) TEST_WITH(name, pair_create, pair_close)
+
+PAIR_TEST(requests_have_the_current_version)
 {
 	struct ktsn_client_version version = {.oldest = PREVIOUS, .newest = NEXT, .current = PREVIOUS};
 	const struct ktsn_app_request request = ktsn_client_request(KTSN_APP_RESUME);
@@ -108,7 +110,7 @@ static int lowest_free_fd(void)
 	return fd;
 }
 
-static void replies_have_descriptors(void **state)
+PAIR_TEST(replies_have_descriptors)
 {
 	const size_t whole = sizeof(struct ktsn_app_reply);
 	struct ktsn_app_reply reply;
@@ -130,7 +132,7 @@ static void replies_have_descriptors(void **state)
 	}
 }
 
-static void other_messages_are_rejected(void **state)
+PAIR_TEST(other_messages_are_rejected)
 {
 	struct ktsn_app_reply reply;
 
@@ -145,7 +147,7 @@ static void other_messages_are_rejected(void **state)
 	assert_int_equal(errno, EDOM);
 }
 
-static void invalid_ring_sizes_are_refused(void **state)
+TEST(invalid_ring_sizes_are_refused)
 {
 	struct ktsn_ring_producer ring;
 	size_t bytes = 0;
@@ -158,19 +160,4 @@ static void invalid_ring_sizes_are_refused(void **state)
 	assert_null(ring.header);
 	assert_int_equal(bytes, 0);
 	close(fd);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, pair_create, pair_close)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(versions_are_negotiated),
-		TEST(requests_have_the_current_version),
-		TEST(replies_have_descriptors),
-		TEST(other_messages_are_rejected),
-		cmocka_unit_test(invalid_ring_sizes_are_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -142,7 +142,7 @@ static void assert_no_command(void)
 	assert_null(commands_peek(&bed.rig.loop->commands, bed.commands));
 }
 
-static void bound_grows_with_drift(void **state)
+TEST(bound_grows_with_drift)
 {
 	const struct node_clock reported = {NODE_CLOCK_HOLDOVER, 850, 120, BEGAN_NS};
 	const struct node_clock fast = {NODE_CLOCK_HOLDOVER, 1, 1000000000, BEGAN_NS};
@@ -159,7 +159,7 @@ static void bound_grows_with_drift(void **state)
 	assert_int_equal(node_clock_bound_ns(&unknown, BEGAN_NS), -1);
 }
 
-static void unreported_clock_is_lost(void **state)
+TEST_F(unreported_clock_is_lost)
 {
 	ask(RED, ON_LOSS_HOLD, true);
 	assert_true(is_lost(RED));
@@ -175,7 +175,7 @@ static void unreported_clock_is_lost(void **state)
 	assert_true(is_lost(RED));
 }
 
-static void last_report_is_valid_until_the_bound(void **state)
+TEST_F(last_report_is_valid_until_the_bound)
 {
 	int ms;
 
@@ -206,7 +206,7 @@ static void last_report_is_valid_until_the_bound(void **state)
 }
 
 /* No overflow: the room may be an hour, and the drift a second per second. */
-static void timer_is_set_for_any_request(void **state)
+TEST_F(timer_is_set_for_any_request)
 {
 	const struct clock_need hour = {3600 * NS_PER_SECOND, ON_LOSS_HOLD, true, ""};
 	struct refusal refusal;
@@ -227,7 +227,7 @@ static void timer_is_set_for_any_request(void **state)
 }
 
 /* The agent's verdict includes hysteresis and holdover. */
-static void agent_verdict_counts_besides_the_bound(void **state)
+TEST_F(agent_verdict_counts_besides_the_bound)
 {
 	clock_report(1000, 0);
 	ask(RED, ON_LOSS_CONTINUE, false);
@@ -239,7 +239,7 @@ static void agent_verdict_counts_besides_the_bound(void **state)
 	assert_no_command();
 }
 
-static void only_pods_of_the_network_are_notified(void **state)
+TEST_F(only_pods_of_the_network_are_notified)
 {
 	clock_report(1000, 0);
 	ask(RED, ON_LOSS_HOLD, false);
@@ -256,7 +256,7 @@ static void only_pods_of_the_network_are_notified(void **state)
 
 /* Rings are marked before the loop refuses and cleared after it accepts again, so that the loop never
  * drops a message that the library accepted. */
-static void rings_refuse_before_the_loop(void **state)
+TEST_F(rings_refuse_before_the_loop)
 {
 	uint64_t red = attachment_bit(bed.red.attachment), blue = attachment_bit(bed.blue.attachment);
 
@@ -277,7 +277,7 @@ static void rings_refuse_before_the_loop(void **state)
 	assert_no_command();
 }
 
-static void later_rings_show_refusals(void **state)
+TEST_F(later_rings_show_refusals)
 {
 	struct ktsn_ring_header *header = bed.ring.memory.address;
 
@@ -295,7 +295,7 @@ static void later_rings_show_refusals(void **state)
 	assert_int_equal(atomic_load(&header->refused), 0);
 }
 
-static void later_pod_gets_the_current_state(void **state)
+TEST_F(later_pod_gets_the_current_state)
 {
 	struct endpoint green = {.vni = BLUE + 7};
 
@@ -313,7 +313,7 @@ static void later_pod_gets_the_current_state(void **state)
 	assert_no_command();
 }
 
-static void remaining_rings_of_a_pod_are_marked(void **state)
+TEST_F(remaining_rings_of_a_pod_are_marked)
 {
 	struct attachment *red = bed.red.attachment;
 
@@ -328,7 +328,7 @@ static void remaining_rings_of_a_pod_are_marked(void **state)
 	assert_int_equal(endpoint_insert(&bed.node.routing, &bed.pod.endpoints, &bed.red, 0), 0);
 }
 
-static void attachments_of_a_pod_have_their_own_bits(void **state)
+TEST_F(attachments_of_a_pod_have_their_own_bits)
 {
 	enum { MANY = ATTACHMENT_NUMBERS + 2 };
 	static struct endpoint many[MANY];
@@ -360,7 +360,7 @@ static void attachments_of_a_pod_have_their_own_bits(void **state)
 }
 
 /* Libraries know the bit until then. */
-static void bit_is_free_after_its_last_destination(void **state)
+TEST_F(bit_is_free_after_its_last_destination)
 {
 	struct attachment *red = bed.red.attachment;
 	struct endpoint green = {.vni = BLUE + 7};
@@ -378,7 +378,7 @@ static void bit_is_free_after_its_last_destination(void **state)
 	assert_int_equal(bed.red.attachment->number, number);
 }
 
-static void successor_assigns_no_missing_bit(void **state)
+TEST_F(successor_assigns_no_missing_bit)
 {
 	struct endpoint green = {.vni = BLUE + 7};
 
@@ -388,7 +388,7 @@ static void successor_assigns_no_missing_bit(void **state)
 	endpoint_remove(&bed.node.routing, &bed.pod.endpoints, &green);
 }
 
-static void networks_with_limits_are_bounded(void **state)
+TEST_F(networks_with_limits_are_bounded)
 {
 	const struct clock_need need = {10000, ON_LOSS_HOLD, true, ""};
 	struct refusal refusal;
@@ -403,7 +403,7 @@ static void networks_with_limits_are_bounded(void **state)
 	assert_int_equal(node_network_clock_set(&bed.node, 7, &need, &refusal), 0);
 }
 
-static void steps_are_counted_by_size_and_direction(void **state)
+TEST(steps_are_counted_by_size_and_direction)
 {
 	struct clock_steps steps = {0};
 
@@ -421,28 +421,4 @@ static void steps_are_counted_by_size_and_direction(void **state)
 	clock_steps_take(&steps, 38 * NS_PER_SECOND - 100000);
 	assert_int_equal(steps.count, 2);
 	assert_int_equal(steps.last_ns, -100000);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(bound_grows_with_drift),
-		TEST(unreported_clock_is_lost),
-		TEST(last_report_is_valid_until_the_bound),
-		TEST(timer_is_set_for_any_request),
-		TEST(agent_verdict_counts_besides_the_bound),
-		TEST(only_pods_of_the_network_are_notified),
-		TEST(rings_refuse_before_the_loop),
-		TEST(later_rings_show_refusals),
-		TEST(later_pod_gets_the_current_state),
-		TEST(remaining_rings_of_a_pod_are_marked),
-		TEST(attachments_of_a_pod_have_their_own_bits),
-		TEST(bit_is_free_after_its_last_destination),
-		TEST(successor_assigns_no_missing_bit),
-		TEST(networks_with_limits_are_bounded),
-		cmocka_unit_test(steps_are_counted_by_size_and_direction),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

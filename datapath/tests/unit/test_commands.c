@@ -46,7 +46,7 @@ static bool pop(struct commands *commands, uint32_t *number)
 	return true;
 }
 
-static void commands_come_out_in_order(void **state)
+TEST_F(commands_come_out_in_order)
 {
 	uint32_t number;
 
@@ -62,7 +62,7 @@ static void commands_come_out_in_order(void **state)
 	assert_false(pop(*state, &number));
 }
 
-static void full_queue_refuses(void **state)
+TEST_F(full_queue_refuses)
 {
 	uint32_t number;
 
@@ -82,7 +82,7 @@ static void full_queue_refuses(void **state)
 	assert_false(pop(*state, &number));
 }
 
-static void commands_can_be_peeked(void **state)
+TEST_F(commands_can_be_peeked)
 {
 	uint32_t number;
 
@@ -100,7 +100,7 @@ static void commands_can_be_peeked(void **state)
 }
 
 /* A popped command is not executed yet: a mark is passed only after the reader has reported completion. */
-static void mark_is_passed_after_all_before_it(void **state)
+TEST_F(mark_is_passed_after_all_before_it)
 {
 	uint32_t empty = commands_mark(*state), first, second, number;
 
@@ -123,7 +123,7 @@ static void mark_is_passed_after_all_before_it(void **state)
 	assert_true(commands_passed(*state, empty));
 }
 
-static void numbers_wrap_around(void **state)
+TEST_F(numbers_wrap_around)
 {
 	struct commands *commands = *state;
 	uint32_t before, number, mark;
@@ -153,7 +153,7 @@ static void *push_many(void *commands)
 	return NULL;
 }
 
-static void each_command_is_popped_once(void **state)
+TEST_F(each_command_is_popped_once)
 {
 	uint32_t number;
 	pthread_t writer;
@@ -168,16 +168,4 @@ static void each_command_is_popped_once(void **state)
 	pthread_join(writer, NULL);
 	assert_false(pop(*state, &number));
 	assert_true(commands_passed(*state, commands_mark(*state)));
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-	const struct CMUnitTest tests[] = {
-		TEST(commands_come_out_in_order), TEST(full_queue_refuses),
-		TEST(commands_can_be_peeked),     TEST(mark_is_passed_after_all_before_it),
-		TEST(numbers_wrap_around),        TEST(each_command_is_popped_once),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -203,7 +203,7 @@ static void request_compare(const struct control_request *request, const struct 
 	assert_memory_equal(request->priority_code_points, expected->priority_code_points, KTSN_CLASSES);
 }
 
-static void example_requests_are_parsed(void **state)
+TEST(example_requests_are_parsed)
 {
 	for (size_t i = 0; i < LENGTH(examples); i++) {
 		char text[FILE_BYTES_MAX];
@@ -218,7 +218,7 @@ static void example_requests_are_parsed(void **state)
 }
 
 /* Fails for a new example that is not listed above. */
-static void every_example_request_is_tested(void **state)
+TEST(every_example_request_is_tested)
 {
 	DIR *folder = opendir(PROTOCOL_DIR);
 	struct dirent *entry;
@@ -231,7 +231,7 @@ static void every_example_request_is_tested(void **state)
 	assert_int_equal(count, LENGTH(examples));
 }
 
-static void ok_and_error_match_the_examples(void **state)
+TEST(ok_and_error_match_the_examples)
 {
 	const struct refusal refusal = {"netns", "/run/netns/pod-a: No such file or directory; give the path "
 						 "of the pod's network namespace"};
@@ -274,7 +274,7 @@ static void counters_fill(struct counters *counters)
 		counter_add(values[i].counter, values[i].value);
 }
 
-static void status_matches_the_example(void **state)
+TEST(status_matches_the_example)
 {
 	const struct realtime_budget budget = {
 		.runtime_us = 950000, .period_us = 1000000, .source = "kernel.sched_rt_runtime_us"};
@@ -327,7 +327,7 @@ static void status_matches_the_example(void **state)
 	reply_compare("status.reply.json", control_reply_status(&status));
 }
 
-static void instance_matches_the_example(void **state)
+TEST(instance_matches_the_example)
 {
 	const struct instance instance = {"ktsnd-9wq4d", BOOT_ID, 90000000000000};
 	const char *const standing_by[] = {"ktsnd-x7k2p"};
@@ -338,7 +338,7 @@ static void instance_matches_the_example(void **state)
 
 /* Some counters of the example are equal, so the example alone would not reveal swapped names. */
 /* NOLINTNEXTLINE(readability-function-size): one loop for each counter, by a macro */
-static void counters_have_their_names(void **state)
+TEST(counters_have_their_names)
 {
 #define X(name, text)                                                                                        \
 	for (size_t i = 0; i <= strlen(#name); i++)                                                          \
@@ -347,7 +347,7 @@ static void counters_have_their_names(void **state)
 #undef X
 }
 
-static void endpoints_match_the_example(void **state)
+TEST(endpoints_match_the_example)
 {
 	struct endpoint endpoint = {.interface = "tsn0",
 				    .netns = "/run/netns/pod-a",
@@ -363,7 +363,7 @@ static void endpoints_match_the_example(void **state)
 	reply_compare("endpoints.reply.json", control_reply_endpoints(&node, 0, 100));
 }
 
-static void pods_match_the_example(void **state)
+TEST(pods_match_the_example)
 {
 	struct quota quota = {
 		.limits = {64, 1024, 67108864, 4096, 100000, 10000, 60000000000},
@@ -391,7 +391,7 @@ static void pods_match_the_example(void **state)
 	reply_compare("pods.reply.json", control_reply_pods(&node, 0, 100));
 }
 
-static void network_limits_match_the_example(void **state)
+TEST(network_limits_match_the_example)
 {
 	struct network_limits network = {.vni = 42, .limits = {{4, -1, -1, -1, 2000, -1, 1000000000}}};
 	struct node node = {.network_limits = &network};
@@ -399,7 +399,7 @@ static void network_limits_match_the_example(void **state)
 	reply_compare("network-limits.reply.json", control_reply_network_limits(&node, 0, 100));
 }
 
-static void encryption_matches_the_example(void **state)
+TEST(encryption_matches_the_example)
 {
 	struct network_encryption networks[2] = {{42, LOOP_REQUIRED, &networks[1]},
 						 {43, LOOP_PREFERRED, NULL}};
@@ -417,7 +417,7 @@ static void encryption_matches_the_example(void **state)
 	reply_compare("security-associations.reply.json", control_reply_security_associations(&node, 0, 100));
 }
 
-static void network_clocks_match_the_example(void **state)
+TEST(network_clocks_match_the_example)
 {
 	struct network_clock networks[2] = {
 		{.vni = 42, .need = {10000, ON_LOSS_HOLD, true, ""}, .next = &networks[1]},
@@ -431,7 +431,7 @@ static void network_clocks_match_the_example(void **state)
 	reply_compare("network-clocks.reply.json", control_reply_network_clocks(&node, 0, 100));
 }
 
-static void flows_match_the_example(void **state)
+TEST(flows_match_the_example)
 {
 	struct loop_flow loops[2] = {{.number = 7}, {.number = 8}};
 	struct flow flows[2] = {
@@ -460,7 +460,7 @@ static void flows_match_the_example(void **state)
 	reply_compare("flows.reply.json", control_reply_flows(&node, 0, 100));
 }
 
-static void peers_match_the_example(void **state)
+TEST(peers_match_the_example)
 {
 	static const struct subnet known[] = {IPV4_SUBNET(10, 42, 2, 0, 24), IPV6_SUBNET};
 	struct peer_subnet subnets[] = {{.subnet = known[0]}, {.subnet = known[1]}};
@@ -471,7 +471,7 @@ static void peers_match_the_example(void **state)
 	reply_compare("peers.reply.json", control_reply_peers(&node, 0, 100));
 }
 
-static void groups_match_the_example(void **state)
+TEST(groups_match_the_example)
 {
 	static struct ktsn_address announced[] = {{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 1, 2, 3}},
 						  {{0xff, 0x15, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2}}};
@@ -492,7 +492,7 @@ static void groups_match_the_example(void **state)
 	reply_compare("groups.reply.json", control_reply_groups(&node, 0, 100));
 }
 
-static void departures_match_the_example(void **state)
+TEST(departures_match_the_example)
 {
 	static const struct departure records[] = {
 		{1, 7, 1700000000000000000, 1700000000000000071, false},
@@ -508,7 +508,7 @@ static uint8_t outcome(const _Atomic uint64_t *counter, const struct counters *c
 	return (uint8_t)(counter - (const _Atomic uint64_t *)counters);
 }
 
-static void trace_matches_the_example(void **state)
+TEST(trace_matches_the_example)
 {
 	struct counters counters;
 	const struct trace_record records[] = {
@@ -534,7 +534,7 @@ static void page_check(char *reply, const char *name, size_t entries, json_int_t
 	free(reply);
 }
 
-static void lists_have_pages(void **state)
+TEST(lists_have_pages)
 {
 	struct peer peers[3] = {{.vni = 1, .next = &peers[1]}, {.vni = 2, .next = &peers[2]}, {.vni = 3}};
 	struct endpoint endpoints[2] = {{.vni = 1, .next = &endpoints[1]}, {.vni = 2}};
@@ -589,7 +589,7 @@ static struct ktsn_address long_address(uint8_t first, uint8_t last)
 	return address;
 }
 
-static void longest_peer_and_group_pages_fit(void **state)
+TEST(longest_peer_and_group_pages_fit)
 {
 	enum { GROUPS = 256 };
 	static struct ktsn_address groups[GROUPS];
@@ -614,7 +614,7 @@ static void longest_peer_and_group_pages_fit(void **state)
 	assert_in_range(pages_read(control_reply_groups, &node, "groups"), 2, 10);
 }
 
-static void longest_endpoint_pages_fit(void **state)
+TEST(longest_endpoint_pages_fit)
 {
 	static struct endpoint endpoints[MANY];
 	struct pod pod = {.endpoints.first = endpoints};
@@ -628,7 +628,7 @@ static void longest_endpoint_pages_fit(void **state)
 }
 
 /* An error message that is cut within a character is still a valid reply. */
-static void refusal_without_valid_utf8_is_a_reply(void **state)
+TEST(refusal_without_valid_utf8_is_a_reply)
 {
 	const struct refusal refusal = {"netns", "/run/netns/\xc3: no such file \xe2\x82"};
 	char *reply = control_reply_error(&refusal);
@@ -853,13 +853,13 @@ static const struct bad_request {
 	{"{" V "\"request\":\"departures\",\"after\":9223372036854775808,\"limit\":1}", "", "not JSON"},
 };
 
-static void bad_requests_are_refused(void **state)
+TEST(bad_requests_are_refused)
 {
 	for (size_t i = 0; i < LENGTH(bad_requests); i++)
 		refused(bad_requests[i].text, bad_requests[i].field, bad_requests[i].words);
 }
 
-static void long_strings_and_lists_are_refused(void **state)
+TEST(long_strings_and_lists_are_refused)
 {
 	static char text[PATH_MAX + 2000], path[PATH_MAX + 1], names[200];
 
@@ -886,7 +886,7 @@ static void long_strings_and_lists_are_refused(void **state)
 	}
 }
 
-static void limits_are_inclusive(void **state)
+TEST(limits_are_inclusive)
 {
 	static const char *const good[] = {
 		ADD_ENDPOINT("\"a\"", "\"fifteen-is-fine\"", "\"/n\"", "1"),
@@ -913,7 +913,7 @@ static void limits_are_inclusive(void **state)
 }
 
 /* The message has exactly this many bytes; the bytes after them are not read. */
-static void bytes_after_the_message_are_not_read(void **state)
+TEST(bytes_after_the_message_are_not_read)
 {
 	static const char text[] = "{" V "\"request\":\"status\"}garbage";
 	struct control_request request;
@@ -925,7 +925,7 @@ static void bytes_after_the_message_are_not_read(void **state)
 }
 
 /* In the format of older programs. */
-static void omitted_endpoint_fields_have_defaults(void **state)
+TEST(omitted_endpoint_fields_have_defaults)
 {
 	static const char text[] = ADD_ENDPOINT("\"a\"", "\"tsn0\"", "\"/n\"", "42");
 	const struct endpoint_admission expected = endpoint_admission_default();
@@ -944,7 +944,7 @@ static int endpoint_add(struct node *node, const char *netns, struct refusal *re
 	return node_endpoint_add(node, "a", &description, refusal);
 }
 
-static void refused_changes_have_no_effect(void **state)
+TEST(refused_changes_have_no_effect)
 {
 	static const struct subnet subnets[] = {IPV4_SUBNET(10, 42, 2, 0, 24), IPV6_SUBNET},
 				   other = IPV4_SUBNET(10, 42, 3, 0, 24);
@@ -994,7 +994,7 @@ static uint32_t peer_of(const struct node *node, uint32_t vni, const char *text)
 }
 
 /* A repeated addition replaces the subnets. The longest prefix wins. */
-static void peers_are_found_by_the_longest_prefix(void **state)
+TEST(peers_are_found_by_the_longest_prefix)
 {
 	static const struct subnet wide[] = {IPV4_SUBNET(10, 0, 0, 0, 8), IPV4_SUBNET(0, 0, 0, 0, 0)},
 				   narrow[] = {IPV4_SUBNET(10, 42, 2, 0, 24),
@@ -1018,39 +1018,4 @@ static void peers_are_found_by_the_longest_prefix(void **state)
 	assert_int_equal(node.routing.peer_count, 2);
 	node_close(&node);
 	assert_null(node.routing.peers);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(example_requests_are_parsed),
-		cmocka_unit_test(every_example_request_is_tested),
-		cmocka_unit_test(ok_and_error_match_the_examples),
-		cmocka_unit_test(status_matches_the_example),
-		cmocka_unit_test(instance_matches_the_example),
-		cmocka_unit_test(counters_have_their_names),
-		cmocka_unit_test(omitted_endpoint_fields_have_defaults),
-		cmocka_unit_test(endpoints_match_the_example),
-		cmocka_unit_test(pods_match_the_example),
-		cmocka_unit_test(network_limits_match_the_example),
-		cmocka_unit_test(network_clocks_match_the_example),
-		cmocka_unit_test(encryption_matches_the_example),
-		cmocka_unit_test(flows_match_the_example),
-		cmocka_unit_test(peers_match_the_example),
-		cmocka_unit_test(groups_match_the_example),
-		cmocka_unit_test(longest_peer_and_group_pages_fit),
-		cmocka_unit_test(longest_endpoint_pages_fit),
-		cmocka_unit_test(departures_match_the_example),
-		cmocka_unit_test(trace_matches_the_example),
-		cmocka_unit_test(lists_have_pages),
-		cmocka_unit_test(refusal_without_valid_utf8_is_a_reply),
-		cmocka_unit_test(bad_requests_are_refused),
-		cmocka_unit_test(long_strings_and_lists_are_refused),
-		cmocka_unit_test(limits_are_inclusive),
-		cmocka_unit_test(bytes_after_the_message_are_not_read),
-		cmocka_unit_test(refused_changes_have_no_effect),
-		cmocka_unit_test(peers_are_found_by_the_longest_prefix),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

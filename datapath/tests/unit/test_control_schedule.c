@@ -95,7 +95,7 @@ static const struct {
 	{"schedule/queue-max-sdu-bytes/7", "-1", "schedule.queue-max-sdu-bytes[7]", "is -1; must be"},
 };
 
-static void bad_schedules_are_refused(void **state)
+TEST(bad_schedules_are_refused)
 {
 	for (size_t i = 0; i < LENGTH(bad_schedules); i++) {
 		char *text =
@@ -107,7 +107,7 @@ static void bad_schedules_are_refused(void **state)
 }
 
 /* Values that the link cannot execute. The parser accepts them; ktsn_schedule_check() refuses them. */
-static void unsafe_schedules_are_refused(void **state)
+TEST(unsafe_schedules_are_refused)
 {
 	static const struct {
 		const char *place, *text, *field, *message;
@@ -140,7 +140,7 @@ static void unsafe_schedules_are_refused(void **state)
 	}
 }
 
-static void duplicate_names_are_refused(void **state)
+TEST(duplicate_names_are_refused)
 {
 	refused("{\"version\":1,\"request\":\"schedule-set\",\"schedule\":"
 		"{\"gate-enabled\":true,\"gate-enabled\":false}}",
@@ -166,7 +166,7 @@ static const struct {
 	 "is missing; traffic-classes-set needs it"},
 };
 
-static void bad_strategies_and_maps_are_refused(void **state)
+TEST(bad_strategies_and_maps_are_refused)
 {
 	for (size_t i = 0; i < LENGTH(bad_others); i++) {
 		char *text = changed(bad_others[i].file, bad_others[i].place, bad_others[i].text);
@@ -176,7 +176,7 @@ static void bad_strategies_and_maps_are_refused(void **state)
 	}
 }
 
-static void limits_are_inclusive(void **state)
+TEST(limits_are_inclusive)
 {
 	static const struct {
 		const char *place, *text;
@@ -219,7 +219,7 @@ static char *long_request(uint32_t count)
 	return text;
 }
 
-static void longest_list(void **state)
+TEST(longest_list)
 {
 	char *text = long_request(KTSN_SCHEDULE_ENTRIES_MAX);
 	struct ktsn_schedule schedule;
@@ -237,7 +237,7 @@ static void longest_list(void **state)
 	free(text);
 }
 
-static void reply_matches_the_example(void **state)
+TEST(reply_matches_the_example)
 {
 	static const struct ktsn_schedule admin = {
 		.gate_enabled = true,
@@ -279,7 +279,7 @@ static json_int_t integer_at(const json_t *table, const char *object, const char
 	return json_integer_value(json_object_get(json_object_get(table, object), name));
 }
 
-static void reply_without_a_schedule(void **state)
+TEST(reply_without_a_schedule)
 {
 	/* A schedule may have a list while gates are not enabled. */
 	static const struct ktsn_schedule none = {
@@ -304,7 +304,7 @@ static void reply_without_a_schedule(void **state)
 }
 
 /* Nanoseconds are written as a fraction of a second in lowest terms. */
-static void cycle_times_are_fractions(void **state)
+TEST(cycle_times_are_fractions)
 {
 	static const struct {
 		int64_t ns;
@@ -329,21 +329,4 @@ static void cycle_times_are_fractions(void **state)
 		json_decref(root);
 		free(text);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(bad_schedules_are_refused),
-		cmocka_unit_test(unsafe_schedules_are_refused),
-		cmocka_unit_test(duplicate_names_are_refused),
-		cmocka_unit_test(bad_strategies_and_maps_are_refused),
-		cmocka_unit_test(limits_are_inclusive),
-		cmocka_unit_test(longest_list),
-		cmocka_unit_test(reply_matches_the_example),
-		cmocka_unit_test(reply_without_a_schedule),
-		cmocka_unit_test(cycle_times_are_fractions),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -119,7 +119,7 @@ static void check_each_once(const struct group *group, size_t first, const char 
 	}
 }
 
-static void one_copy_leaves_to_each_receiver(void **state)
+TEST(one_copy_leaves_to_each_receiver)
 {
 	int64_t txtime_tai_ns = clock_tai_ns() + 20 * MS;
 	struct group group = {0};
@@ -147,7 +147,7 @@ static uint16_t id_of_frame(const struct group *group, size_t index, const char 
 }
 
 /* The kernel assigns an id before it copies a datagram; the next datagram has another id. */
-static void fragmentable_copies_share_an_id(void **state)
+TEST(fragmentable_copies_share_an_id)
 {
 	static const char *const texts[] = {"first", "second"};
 	struct loop_replication *copies = copies_make(PEERS, true);
@@ -167,7 +167,7 @@ static void fragmentable_copies_share_an_id(void **state)
 	group_fini(&group, 2);
 }
 
-static void slot_is_free_after_all_copies(void **state)
+TEST(slot_is_free_after_all_copies)
 {
 	struct group group = {0};
 
@@ -182,7 +182,7 @@ static void slot_is_free_after_all_copies(void **state)
 	group_fini(&group, 1);
 }
 
-static void single_copies_are_not_sent_again(void **state)
+TEST(single_copies_are_not_sent_again)
 {
 	struct group group = {0};
 
@@ -195,7 +195,7 @@ static void single_copies_are_not_sent_again(void **state)
 	group_fini(&group, 1);
 }
 
-static void message_without_departed_copy_is_dropped(void **state)
+TEST(message_without_departed_copy_is_dropped)
 {
 	struct group group = {0};
 
@@ -213,7 +213,7 @@ static void message_without_departed_copy_is_dropped(void **state)
 	group_fini(&group, 1);
 }
 
-static void message_without_receivers_is_dropped_once(void **state)
+TEST(message_without_receivers_is_dropped_once)
 {
 	struct group group = {0};
 
@@ -225,7 +225,7 @@ static void message_without_receivers_is_dropped_once(void **state)
 }
 
 /* Messages wait as a whole. Their copies are made from the list that is known then. */
-static void pending_messages_use_the_current_list(void **state)
+TEST(pending_messages_use_the_current_list)
 {
 	struct group group = {0};
 	struct loop_route route = rig_route(DESTINATION_RESOLVED);
@@ -256,7 +256,7 @@ static struct loop_replication *single_make(bool port)
 }
 
 /* A list is shortened after its receiver was found: the message is then an ordinary message. */
-static void message_to_a_known_receiver_is_no_copy(void **state)
+TEST(message_to_a_known_receiver_is_no_copy)
 {
 	for (int port = 0; port <= 1; port++) {
 		struct group group = {0};
@@ -271,7 +271,7 @@ static void message_to_a_known_receiver_is_no_copy(void **state)
 	}
 }
 
-static void pending_messages_use_the_learned_receiver(void **state)
+TEST(pending_messages_use_the_learned_receiver)
 {
 	for (int port = 0; port <= 1; port++) {
 		struct loop_route route = rig_route(DESTINATION_RESOLVED);
@@ -292,7 +292,7 @@ static void pending_messages_use_the_learned_receiver(void **state)
 	}
 }
 
-static void all_copies_or_none(void **state)
+TEST(all_copies_or_none)
 {
 	struct group group = {0};
 	int64_t soon_tai_ns = clock_tai_ns() + 50 * MS;
@@ -311,7 +311,7 @@ static void all_copies_or_none(void **state)
 }
 
 /* Together they exceed their pod's quota: they are sent one after the other, and none loses a copy. */
-static void pending_messages_wait_for_room_for_their_copies(void **state)
+TEST(pending_messages_wait_for_room_for_their_copies)
 {
 	enum { MESSAGES = 4 };
 	struct group group = {0};
@@ -358,7 +358,7 @@ static void pending_messages_leave(uint32_t pending_max, uint32_t messages, uint
 }
 
 /* A message does not wait for room that only it could free: it uses the pod's whole quota, */
-static void pending_messages_of_a_pod_do_not_deadlock(void **state)
+TEST(pending_messages_of_a_pod_do_not_deadlock)
 {
 	enum { MESSAGES = 4 };
 
@@ -366,13 +366,13 @@ static void pending_messages_of_a_pod_do_not_deadlock(void **state)
 }
 
 /* or all packets of the pool, and there are fewer packets than it needs. */
-static void pending_messages_do_not_share_packets(void **state)
+TEST(pending_messages_do_not_share_packets)
 {
 	pending_messages_leave(UINT32_MAX, 2, PACKETS - 1);
 }
 
 /* A message does not wait for room that can never exist. */
-static void copies_beyond_the_quota_are_dropped(void **state)
+TEST(copies_beyond_the_quota_are_dropped)
 {
 	struct group group = {0};
 
@@ -385,7 +385,7 @@ static void copies_beyond_the_quota_are_dropped(void **state)
 	group_fini(&group, 1);
 }
 
-static void closing_waits_for_every_copy(void **state)
+TEST(closing_waits_for_every_copy)
 {
 	struct group group = {0};
 
@@ -404,7 +404,7 @@ static void closing_waits_for_every_copy(void **state)
 }
 
 /* A successor does not send the other copies of a message that has begun to leave. */
-static void stopping_loop_sends_the_other_copies(void **state)
+TEST(stopping_loop_sends_the_other_copies)
 {
 	enum { MANY = 30, TIMEOUT_NS = 2000000 };
 	struct group group = {0};
@@ -427,7 +427,7 @@ static void stopping_loop_sends_the_other_copies(void **state)
 }
 
 /* A message counts as sent when one copy has left. */
-static void copies_can_be_withdrawn(void **state)
+TEST(copies_can_be_withdrawn)
 {
 	struct group group;
 
@@ -449,29 +449,4 @@ static void copies_can_be_withdrawn(void **state)
 	assert_int_equal(counter_read(&group.counters->sent), 0);
 	group.rig.withdrawn = 1;
 	group_fini(&group, 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(one_copy_leaves_to_each_receiver),
-		cmocka_unit_test(fragmentable_copies_share_an_id),
-		cmocka_unit_test(slot_is_free_after_all_copies),
-		cmocka_unit_test(single_copies_are_not_sent_again),
-		cmocka_unit_test(message_without_departed_copy_is_dropped),
-		cmocka_unit_test(message_without_receivers_is_dropped_once),
-		cmocka_unit_test(pending_messages_use_the_current_list),
-		cmocka_unit_test(message_to_a_known_receiver_is_no_copy),
-		cmocka_unit_test(pending_messages_use_the_learned_receiver),
-		cmocka_unit_test(all_copies_or_none),
-		cmocka_unit_test(pending_messages_wait_for_room_for_their_copies),
-		cmocka_unit_test(pending_messages_of_a_pod_do_not_deadlock),
-		cmocka_unit_test(pending_messages_do_not_share_packets),
-		cmocka_unit_test(copies_beyond_the_quota_are_dropped),
-		cmocka_unit_test(closing_waits_for_every_copy),
-		cmocka_unit_test(stopping_loop_sends_the_other_copies),
-		cmocka_unit_test(copies_can_be_withdrawn),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -181,7 +181,7 @@ static void assert_nothing_left(void)
 }
 
 /* ktsnd would drop a message that is too long for the lowered MTU. */
-static void message_beyond_a_lowered_mtu_is_refused(void **state)
+TEST_F(message_beyond_a_lowered_mtu_is_refused)
 {
 	assert_int_equal(send_part("too long", 8, MSG_MORE), 8);
 	process.payload_max_bytes = 9;
@@ -200,7 +200,7 @@ static void fill_ring(uint32_t slots)
 		assert_int_equal(ktsn_ring_claim(&process.session.ring, &slot), 0);
 }
 
-static void parts_leave_together_with_the_last(void **state)
+TEST_F(parts_leave_together_with_the_last)
 {
 	uint8_t payload[PAYLOAD];
 
@@ -247,7 +247,7 @@ static void parts_check(const uint8_t *payload, int bytes, uint32_t came[THREADS
 	}
 }
 
-static void threads_join_whole_parts(void **state)
+TEST_F(threads_join_whole_parts)
 {
 	pthread_t threads[THREADS];
 	uint32_t came[THREADS] = {0};
@@ -284,7 +284,7 @@ static int child_after_fork(void)
 	return begun;
 }
 
-static void child_has_no_corked_message_of_its_parent(void **state)
+TEST_F(child_has_no_corked_message_of_its_parent)
 {
 	int status;
 	pid_t child;
@@ -302,7 +302,7 @@ static void child_has_no_corked_message_of_its_parent(void **state)
 	assert_nothing_left();
 }
 
-static void close_drops_a_corked_message(void **state)
+TEST_F(close_drops_a_corked_message)
 {
 	assert_int_equal(send_part("never sent", 10, MSG_MORE), 10);
 	assert_false(ktsn_ring_has_space(&process.session.ring, SLOTS));
@@ -311,7 +311,7 @@ static void close_drops_a_corked_message(void **state)
 }
 
 /* Otherwise the last part would leave early as a separate datagram. */
-static void corked_message_in_a_lost_ring_is_netdown(void **state)
+TEST_F(corked_message_in_a_lost_ring_is_netdown)
 {
 	static const int flags[] = {0, MSG_MORE};
 	uint8_t payload[PAYLOAD];
@@ -339,7 +339,7 @@ static bool kernel_has_a_beginning_after(size_t bytes, long kernel_results)
 }
 
 /* Otherwise a following timed message would not be joined with it. */
-static void kernel_keeps_parts_when_it_refuses_one(void **state)
+TEST_F(kernel_keeps_parts_when_it_refuses_one)
 {
 	assert_true(kernel_has_a_beginning_after(UINT16_MAX + 1, -EMSGSIZE));
 	assert_true(kernel_has_a_beginning_after(1, -EOPNOTSUPP));
@@ -347,7 +347,7 @@ static void kernel_keeps_parts_when_it_refuses_one(void **state)
 	assert_false(kernel_has_a_beginning_after(1, -ENOBUFS));
 }
 
-static void socket_with_ip_options_is_refused(void **state)
+TEST_F(socket_with_ip_options_is_refused)
 {
 	static const uint8_t no_operation[4] = {1, 1, 1, 1};
 
@@ -371,7 +371,7 @@ static long send_three(int flags)
 	return send_part("0123456789abcdefghijABCDEFGHIJ", 30, flags);
 }
 
-static void segments_without_space_are_eagain(void **state)
+TEST_F(segments_without_space_are_eagain)
 {
 	uint8_t payload[PAYLOAD];
 
@@ -381,7 +381,7 @@ static void segments_without_space_are_eagain(void **state)
 	assert_true(ktsn_ring_has_space(&process.session.ring, 2));
 }
 
-static void segments_wait_for_the_send_timeout(void **state)
+TEST_F(segments_wait_for_the_send_timeout)
 {
 	const struct timeval timeout = {.tv_usec = 30000};
 	int64_t began_ms = monotonic_ms();
@@ -401,7 +401,7 @@ static void *slot_free_soon(void *slot)
 	return NULL;
 }
 
-static void segments_wait_for_space_for_all(void **state)
+TEST_F(segments_wait_for_space_for_all)
 {
 	uint32_t slot;
 	pthread_t thread;
@@ -416,24 +416,4 @@ static void segments_wait_for_space_for_all(void **state)
 
 		assert_int_equal(datagram_take(payload), 10);
 	}
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-	const struct CMUnitTest tests[] = {
-		TEST(message_beyond_a_lowered_mtu_is_refused),
-		TEST(parts_leave_together_with_the_last),
-		TEST(threads_join_whole_parts),
-		TEST(child_has_no_corked_message_of_its_parent),
-		TEST(close_drops_a_corked_message),
-		TEST(corked_message_in_a_lost_ring_is_netdown),
-		TEST(kernel_keeps_parts_when_it_refuses_one),
-		TEST(socket_with_ip_options_is_refused),
-		TEST(segments_without_space_are_eagain),
-		TEST(segments_wait_for_the_send_timeout),
-		TEST(segments_wait_for_space_for_all),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,7 +111,7 @@ static struct ktsn_port_delivery_counts counts(const struct bed *bed)
 }
 
 /* Wraps around the end of the queue at every fill level. */
-static void frames_arrive_in_their_order(void **state)
+TEST_F(frames_arrive_in_their_order)
 {
 	enum { FRAMES = 20000 };
 	struct bed *bed = *state;
@@ -128,7 +128,7 @@ static void frames_arrive_in_their_order(void **state)
 	assert_int_equal(atomic_load(&bed->disordered), 0);
 }
 
-static void frame_is_refused_when_the_queue_is_full(void **state)
+TEST_F(frame_is_refused_when_the_queue_is_full)
 {
 	struct bed *bed = *state;
 	uint32_t frames = 0;
@@ -157,7 +157,7 @@ static long page_faults(void)
 }
 
 /* The loop writes into it between two departures. */
-static void queue_memory_is_resident(void **state)
+TEST_F(queue_memory_is_resident)
 {
 	struct bed *bed = *state;
 	long before;
@@ -181,7 +181,7 @@ static void queue_memory_is_resident(void **state)
 
 /* After a frame of 20 ms the next one starts 8 s later at the earliest: 400 times 10 ms of the receiver's
  * share, of which it gets 50 %, less its burst allowance. */
-static void expensive_receiver_delays_no_other(void **state)
+TEST_F(expensive_receiver_delays_no_other)
 {
 	enum { FRAMES = 100 };
 	struct bed *bed = *state;
@@ -206,7 +206,7 @@ static void expensive_receiver_delays_no_other(void **state)
 	assert_int_equal(counts(bed).delivered, FRAMES + 1);
 }
 
-static void stale_frames_are_dropped(void **state)
+TEST_F(stale_frames_are_dropped)
 {
 	enum { FRAMES = 100 };
 	struct bed *bed = *state;
@@ -222,7 +222,7 @@ static void stale_frames_are_dropped(void **state)
 	assert_int_equal(counts(bed).failed, FRAMES - 1);
 }
 
-static void cheap_frames_are_sent_at_the_end(void **state)
+TEST_F(cheap_frames_are_sent_at_the_end)
 {
 	enum { FRAMES = 1000 };
 	struct bed *bed = *state;
@@ -234,7 +234,7 @@ static void cheap_frames_are_sent_at_the_end(void **state)
 	assert_int_equal(counts(bed).failed, 0);
 }
 
-static void frames_refused_by_the_link_are_counted(void **state)
+TEST_F(frames_refused_by_the_link_are_counted)
 {
 	struct bed *bed = *state;
 
@@ -247,7 +247,7 @@ static void frames_refused_by_the_link_are_counted(void **state)
 }
 
 /* As when another ktsnd takes over: earlier frames have arrived or wait until this one continues. */
-static void hold_waits_for_the_queue(void **state)
+TEST_F(hold_waits_for_the_queue)
 {
 	struct bed *bed = *state;
 
@@ -267,7 +267,7 @@ static void hold_waits_for_the_queue(void **state)
 	ktsn_deliveries_resume(bed->deliveries);
 }
 
-static void share_shrinks_with_the_cost_of_frames(void **state)
+TEST(share_shrinks_with_the_cost_of_frames)
 {
 	static const struct {
 		int64_t cost_ns, every_ns;
@@ -294,22 +294,4 @@ static void share_shrinks_with_the_cost_of_frames(void **state)
 		assert_in_range((uint64_t)at_ns, (uint64_t)cases[i].every_ns * 99,
 				(uint64_t)cases[i].every_ns * 101);
 	}
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-	const struct CMUnitTest tests[] = {
-		TEST(frames_arrive_in_their_order),
-		TEST(frame_is_refused_when_the_queue_is_full),
-		TEST(queue_memory_is_resident),
-		TEST(expensive_receiver_delays_no_other),
-		TEST(stale_frames_are_dropped),
-		TEST(cheap_frames_are_sent_at_the_end),
-		TEST(frames_refused_by_the_link_are_counted),
-		TEST(hold_waits_for_the_queue),
-		cmocka_unit_test(share_shrinks_with_the_cost_of_frames),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,20 +63,20 @@ static uint32_t read_page(struct departures *departures, uint64_t after, uint32_
 	return count;
 }
 
-static void empty_journal_has_no_records(void **state)
+TEST_F(empty_journal_has_no_records)
 {
 	assert_int_equal(read_page(*state, 0, PAGE, 0, 0), 0);
 	assert_int_equal(read_page(*state, 1000, PAGE, 0, 0), 0);
 }
 
-static void first_departure_has_number_one(void **state)
+TEST_F(first_departure_has_number_one)
 {
 	add(*state, 1);
 	assert_int_equal(read_page(*state, 0, PAGE, 1, 0), 1);
 	assert_int_equal(read_page(*state, 1, PAGE, 0, 0), 0);
 }
 
-static void pages_are_contiguous(void **state)
+TEST_F(pages_are_contiguous)
 {
 	uint64_t after = 0;
 	uint32_t count;
@@ -92,14 +92,14 @@ static void pages_are_contiguous(void **state)
 	assert_int_equal(read_page(*state, 10, 0, 11, 0), 0);
 }
 
-static void future_numbers_have_no_records(void **state)
+TEST_F(future_numbers_have_no_records)
 {
 	add_many(*state, 1, 10);
 	assert_int_equal(read_page(*state, 11, PAGE, 0, 0), 0);
 	assert_int_equal(read_page(*state, INT64_MAX - 1, PAGE, 0, 0), 0);
 }
 
-static void overwritten_departures_are_counted(void **state)
+TEST_F(overwritten_departures_are_counted)
 {
 	add_many(*state, 1, READABLE);
 	assert_int_equal(read_page(*state, 0, PAGE, 1, 0), PAGE);
@@ -112,7 +112,7 @@ static void overwritten_departures_are_counted(void **state)
 	assert_int_equal(read_page(*state, 3 * READABLE - 1, PAGE, 3 * READABLE, 0), 1);
 }
 
-static void capacity_is_as_requested(void **state)
+TEST_F(capacity_is_as_requested)
 {
 	struct departures more;
 
@@ -134,7 +134,7 @@ static void *write_many(void *departures)
 
 /* With concurrent overwriting, every record is whole, and is either read or counted as overwritten exactly
  * once. */
-static void concurrent_reader_and_writer(void **state)
+TEST_F(concurrent_reader_and_writer)
 {
 	static struct departure records[PAGE];
 	uint64_t after = 0, read = 0, lost = 0;
@@ -157,20 +157,4 @@ static void concurrent_reader_and_writer(void **state)
 	assert_int_equal(after, CONCURRENT);
 	assert_int_equal(read + lost, CONCURRENT);
 	print_message("# read %lu, overwritten %lu\n", (unsigned long)read, (unsigned long)lost);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-	const struct CMUnitTest tests[] = {
-		TEST(empty_journal_has_no_records),
-		TEST(first_departure_has_number_one),
-		TEST(pages_are_contiguous),
-		TEST(future_numbers_have_no_records),
-		TEST(overwritten_departures_are_counted),
-		TEST(capacity_is_as_requested),
-		TEST(concurrent_reader_and_writer),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

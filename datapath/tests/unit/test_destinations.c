@@ -119,7 +119,7 @@ static void assert_no_command(const struct bench *bench)
 	assert_int_equal(commands_count(bench), bench->commands);
 }
 
-static void waiting_destinations_get_the_neighbor(void **state)
+TEST_F(waiting_destinations_get_the_neighbor)
 {
 	struct bench *bench = *state;
 
@@ -134,7 +134,7 @@ static void waiting_destinations_get_the_neighbor(void **state)
 }
 
 /* There may be thousands of other pods' destinations, and the kernel reports neighbors all the time. */
-static void other_destinations_are_not_visited(void **state)
+TEST_F(other_destinations_are_not_visited)
 {
 	struct bench *bench = *state;
 	struct destination *all = bench->routing.destinations;
@@ -146,7 +146,7 @@ static void other_destinations_are_not_visited(void **state)
 	bench->routing.destinations = all;
 }
 
-static void freed_destination_gets_no_command(void **state)
+TEST_F(freed_destination_gets_no_command)
 {
 	struct bench *bench = *state;
 
@@ -160,24 +160,11 @@ static void freed_destination_gets_no_command(void **state)
 }
 
 /* Its address was removed: the neighbor does not bring it back. */
-static void closed_destination_stays_closed(void **state)
+TEST_F(closed_destination_stays_closed)
 {
 	struct bench *bench = *state;
 
 	bench->destinations[WAITING]->route.frames.state = DESTINATION_CLOSED;
 	becomes(&bench->neighbors[1], NEIGHBOR_VALID);
 	assert_no_command(bench);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-	const struct CMUnitTest tests[] = {
-		TEST(waiting_destinations_get_the_neighbor),
-		TEST(other_destinations_are_not_visited),
-		TEST(freed_destination_gets_no_command),
-		TEST(closed_destination_stays_closed),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

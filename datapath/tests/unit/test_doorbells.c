@@ -62,7 +62,7 @@ static void ring(int event_fd)
 	assert_int_equal(write(event_fd, &increment, sizeof(increment)), sizeof(increment));
 }
 
-static void each_ring_is_heard_once(void **state)
+TEST_F(each_ring_is_heard_once)
 {
 	int fd = doorbell_make(), set_fd = doorbell_join(doorbells, fd);
 
@@ -83,7 +83,7 @@ static void each_ring_is_heard_once(void **state)
 }
 
 /* The application still has the eventfd and rings it. */
-static void removed_doorbell_is_not_heard(void **state)
+TEST_F(removed_doorbell_is_not_heard)
 {
 	int fd = doorbell_make(), kept_fd = dup(fd), set_fd = doorbell_join(doorbells, fd);
 	int next_fd, next_set_fd;
@@ -121,7 +121,7 @@ static int is_in(int set_fd, int fd)
 }
 
 /* Otherwise the loop would wait while an application lengthens the eventfd's wait queue. */
-static void loop_set_has_no_application_eventfd(void **state)
+TEST_F(loop_set_has_no_application_eventfd)
 {
 	enum { MANY = 8 };
 	int fds[MANY], set_fds[MANY];
@@ -141,7 +141,7 @@ static void loop_set_has_no_application_eventfd(void **state)
 }
 
 /* An application lengthens the eventfd's wait queue and holds up its pod's thread while ktsnd ends. */
-static void sets_stay_during_a_join(void **state)
+TEST_F(sets_stay_during_a_join)
 {
 	int fd = doorbell_make(), set_fd;
 
@@ -151,17 +151,4 @@ static void sets_stay_during_a_join(void **state)
 	assert_true(is_in(set_fd, fd));
 	assert_true(is_in(loop_fd, set_fd));
 	doorbell_leave(doorbells, set_fd, fd);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-	const struct CMUnitTest tests[] = {
-		TEST(each_ring_is_heard_once),
-		TEST(removed_doorbell_is_not_heard),
-		TEST(loop_set_has_no_application_eventfd),
-		TEST(sets_stay_during_a_join),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

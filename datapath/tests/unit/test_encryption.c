@@ -107,7 +107,7 @@ static void assert_uses(const struct ktsnd *ktsnd, uint32_t address, uint32_t ge
 	assert_int_equal(state.left, left);
 }
 
-static void first_association_is_used(void **state)
+TEST_F(first_association_is_used)
 {
 	struct ktsnd *ktsnd = ktsnd_start();
 	struct refusal refusal;
@@ -123,7 +123,7 @@ static void first_association_is_used(void **state)
 	ktsnd_end(ktsnd);
 }
 
-static void newer_keys_are_used_at_once(void **state)
+TEST_F(newer_keys_are_used_at_once)
 {
 	struct ktsnd *ktsnd = ktsnd_start();
 	struct refusal refusal;
@@ -136,7 +136,7 @@ static void newer_keys_are_used_at_once(void **state)
 	ktsnd_end(ktsnd);
 }
 
-static void used_associations_are_not_reused(void **state)
+TEST_F(used_associations_are_not_reused)
 {
 	struct refusal refusal;
 
@@ -166,7 +166,7 @@ static void used_associations_are_not_reused(void **state)
 }
 
 /* A successor that never served has claimed some: the running ktsnd keeps its association. */
-static void running_ktsnd_keeps_its_association(void **state)
+TEST_F(running_ktsnd_keeps_its_association)
 {
 	struct ktsnd *ktsnd = ktsnd_start(), *successor = ktsnd_start();
 	struct refusal refusal;
@@ -181,7 +181,7 @@ static void running_ktsnd_keeps_its_association(void **state)
 	ktsnd_end(ktsnd);
 }
 
-static void bad_lists_change_nothing(void **state)
+TEST_F(bad_lists_change_nothing)
 {
 	struct association_list other = list_make(7, 1);
 	struct ktsnd *ktsnd = ktsnd_start();
@@ -206,7 +206,7 @@ static void bad_lists_change_nothing(void **state)
 	ktsnd_end(ktsnd);
 }
 
-static void without_the_file_no_association_is_used(void **state)
+TEST_F(without_the_file_no_association_is_used)
 {
 	struct ktsnd *ktsnd = ktsnd_start();
 	struct refusal refusal;
@@ -218,7 +218,7 @@ static void without_the_file_no_association_is_used(void **state)
 	ktsnd_end(ktsnd);
 }
 
-static void empty_list_removes_the_node(void **state)
+TEST_F(empty_list_removes_the_node)
 {
 	struct ktsnd *ktsnd = ktsnd_start();
 	struct refusal refusal;
@@ -232,7 +232,7 @@ static void empty_list_removes_the_node(void **state)
 	ktsnd_end(ktsnd);
 }
 
-static void next_association_before_numbers_end(void **state)
+TEST_F(next_association_before_numbers_end)
 {
 	struct ktsnd *ktsnd = ktsnd_start();
 	struct loop_association *used;
@@ -255,7 +255,7 @@ static void next_association_before_numbers_end(void **state)
 	ktsnd_end(ktsnd);
 }
 
-static void networks_are_kept_until_removed(void **state)
+TEST_F(networks_are_kept_until_removed)
 {
 	struct loop_route frames = {.encryption = LOOP_CLEAR};
 	struct ktsnd *ktsnd = ktsnd_start();
@@ -278,23 +278,4 @@ static void networks_are_kept_until_removed(void **state)
 	assert_int_equal(encryption_network_set(&ktsnd->routing, 9, LOOP_PREFERRED, &refusal), -EINVAL);
 	assert_string_equal(refusal.field, "vni");
 	ktsnd_end(ktsnd);
-}
-
-#define ENCRYPTION_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		ENCRYPTION_TEST(first_association_is_used),
-		ENCRYPTION_TEST(newer_keys_are_used_at_once),
-		ENCRYPTION_TEST(used_associations_are_not_reused),
-		ENCRYPTION_TEST(running_ktsnd_keeps_its_association),
-		ENCRYPTION_TEST(bad_lists_change_nothing),
-		ENCRYPTION_TEST(without_the_file_no_association_is_used),
-		ENCRYPTION_TEST(empty_list_removes_the_node),
-		ENCRYPTION_TEST(next_association_before_numbers_end),
-		ENCRYPTION_TEST(networks_are_kept_until_removed),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

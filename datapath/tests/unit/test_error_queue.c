@@ -59,7 +59,7 @@ static void assert_control(const struct reader *reader, int level, int type, siz
 	assert_memory_equal(CMSG_DATA(header) + sizeof(missed), zeros, data_bytes - sizeof(missed));
 }
 
-static void control_messages_of_each_family(void **state)
+TEST(control_messages_of_each_family)
 {
 	struct reader reader;
 	struct error_report report;
@@ -77,7 +77,7 @@ static void control_messages_of_each_family(void **state)
 	assert_control(&reader, 263, 16, 16);
 }
 
-static void IPv6_sockets_get_their_address(void **state)
+TEST(IPv6_sockets_get_their_address)
 {
 	uint8_t frame6[62] = {[12] = 0x86, [13] = 0xdd, [22] = 0xfd, [37] = 9}, link[62] = {0},
 		frame4[42] = {0};
@@ -123,7 +123,7 @@ static void IPv6_sockets_get_their_address(void **state)
 }
 
 /* The available bytes, and nothing after them. */
-static void short_frame_has_no_address(void **state)
+TEST(short_frame_has_no_address)
 {
 	uint8_t frame[54] = {[12] = 0x86, [13] = 0xdd, [22] = 0xfd};
 	const struct cmsghdr *header;
@@ -144,7 +144,7 @@ static void short_frame_has_no_address(void **state)
 	}
 }
 
-static void invalid_messages_have_EINVAL(void **state)
+TEST(invalid_messages_have_EINVAL)
 {
 	struct error_report report = report_of(AF_INET, "");
 	struct sock_extended_err error;
@@ -161,7 +161,7 @@ static void invalid_messages_have_EINVAL(void **state)
 	assert_int_equal(error.ee_data, UINT32_MAX);
 }
 
-static void frame_fills_the_iovec(void **state)
+TEST(frame_fills_the_iovec)
 {
 	struct error_report report = report_of(AF_INET, "0123456789");
 	struct reader reader;
@@ -175,7 +175,7 @@ static void frame_fills_the_iovec(void **state)
 	assert_int_equal(reader.message.msg_flags, MSG_ERRQUEUE | MSG_TRUNC | (int)MSG_CMSG_CLOEXEC);
 }
 
-static void control_is_truncated(void **state)
+TEST(control_is_truncated)
 {
 	static const struct {
 		size_t room, used;
@@ -198,7 +198,7 @@ static void control_is_truncated(void **state)
 	}
 }
 
-static void no_address_without_a_name(void **state)
+TEST(no_address_without_a_name)
 {
 	struct sockaddr_in from = {.sin_port = 7}, untouched = from;
 	struct error_report report = report_of(AF_INET, "x");
@@ -210,19 +210,4 @@ static void no_address_without_a_name(void **state)
 	error_report_write(&report, &reader.message, 0);
 	assert_int_equal(reader.message.msg_namelen, 0);
 	assert_memory_equal(&from, &untouched, sizeof(from));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(control_messages_of_each_family),
-		cmocka_unit_test(IPv6_sockets_get_their_address),
-		cmocka_unit_test(short_frame_has_no_address),
-		cmocka_unit_test(invalid_messages_have_EINVAL),
-		cmocka_unit_test(frame_fills_the_iovec),
-		cmocka_unit_test(control_is_truncated),
-		cmocka_unit_test(no_address_without_a_name),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,7 +66,7 @@ static const struct vector {
 	 "1ba30b396a0aac973d58e0915bc94fbc3221a5db94fae95ae7121a47"},
 };
 
-static void published_vectors_match(void **state)
+TEST(published_vectors_match)
 {
 	for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++) {
 		uint8_t key_bytes[KTSN_GCM_KEY_BYTES], nonce[KTSN_GCM_NONCE_BYTES], aad[32];
@@ -88,7 +88,7 @@ static void published_vectors_match(void **state)
 	}
 }
 
-static void changed_frames_do_not_open(void **state)
+TEST(changed_frames_do_not_open)
 {
 	const uint8_t key_bytes[KTSN_GCM_KEY_BYTES] = {1}, nonce[KTSN_GCM_NONCE_BYTES] = {2};
 	struct ktsn_gcm_key *key = key_make(key_bytes);
@@ -146,7 +146,7 @@ static size_t frame_make(uint8_t frame[FRAME_BYTES_MAX], const struct ktsn_frame
 	return headers_bytes + payload_bytes + ktsn_frame_trailer_bytes(&inner, tunnel, payload_bytes);
 }
 
-static void esp_encloses_the_datagram(void **state)
+TEST(esp_encloses_the_datagram)
 {
 	const struct ktsn_frame_tunnel tunnel = tunnel_make(true, 0);
 
@@ -175,7 +175,7 @@ static void esp_encloses_the_datagram(void **state)
 }
 
 /* With and without a VLAN tag. */
-static void frame_without_esp_is_unchanged(void **state)
+TEST(frame_without_esp_is_unchanged)
 {
 	for (uint16_t vlan_id = 0; vlan_id <= 7; vlan_id += 7) {
 		const struct ktsn_frame_tunnel with = tunnel_make(true, vlan_id),
@@ -192,7 +192,7 @@ static void frame_without_esp_is_unchanged(void **state)
 	}
 }
 
-static void frame_too_long_for_esp_is_refused(void **state)
+TEST(frame_too_long_for_esp_is_refused)
 {
 	const struct ktsn_frame_tunnel tunnel = tunnel_make(true, 0);
 	uint8_t frame[FRAME_BYTES_MAX];
@@ -204,7 +204,7 @@ static void frame_too_long_for_esp_is_refused(void **state)
 }
 
 /* The frame on the wire, with numbers whose bytes all differ; checked with Go's crypto/cipher. */
-static void sealed_frame_matches_the_golden_frame(void **state)
+TEST(sealed_frame_matches_the_golden_frame)
 {
 	const struct ktsn_frame_tunnel tunnel = tunnel_make(true, 0);
 	const uint8_t salt[KTSN_ESP_SALT_BYTES] = {0x10, 0x11, 0x12, 0x13};
@@ -224,18 +224,4 @@ static void sealed_frame_matches_the_golden_frame(void **state)
 	assert_int_equal(hex_read(GOLDEN, golden), bytes);
 	assert_memory_equal(frame, golden, bytes);
 	free(key);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(published_vectors_match),
-		cmocka_unit_test(changed_frames_do_not_open),
-		cmocka_unit_test(esp_encloses_the_datagram),
-		cmocka_unit_test(frame_without_esp_is_unchanged),
-		cmocka_unit_test(frame_too_long_for_esp_is_refused),
-		cmocka_unit_test(sealed_frame_matches_the_golden_frame),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

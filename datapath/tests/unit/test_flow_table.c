@@ -43,7 +43,7 @@ static uint32_t users_of(struct flow *flow)
 	return atomic_load(&flow->users);
 }
 
-static void descriptor_without_txtime_has_no_flow(void **state)
+TEST(descriptor_without_txtime_has_no_flow)
 {
 	assert_null(flow_acquire(0));
 	assert_null(flow_acquire(1023));
@@ -51,7 +51,7 @@ static void descriptor_without_txtime_has_no_flow(void **state)
 	assert_null(flow_remove(7));
 }
 
-static void descriptors_beyond_the_table_have_no_flow(void **state)
+TEST(descriptors_beyond_the_table_have_no_flow)
 {
 	static const int descriptors[] = {-1, INT32_MIN, DESCRIPTORS_MAX, INT32_MAX};
 
@@ -62,7 +62,7 @@ static void descriptors_beyond_the_table_have_no_flow(void **state)
 	}
 }
 
-static void entered_flow_is_found_until_removed(void **state)
+TEST(entered_flow_is_found_until_removed)
 {
 	struct flow *flow = enter(10);
 
@@ -81,7 +81,7 @@ static void entered_flow_is_found_until_removed(void **state)
 	release(flow);
 }
 
-static void last_descriptor_can_be_entered(void **state)
+TEST(last_descriptor_can_be_entered)
 {
 	struct flow *flow = enter(DESCRIPTORS_MAX - 1);
 
@@ -92,7 +92,7 @@ static void last_descriptor_can_be_entered(void **state)
 }
 
 /* One thread closes while sendmsg() runs in another. */
-static void removed_flow_lives_until_its_last_user(void **state)
+TEST(removed_flow_lives_until_its_last_user)
 {
 	struct flow *sending, *next;
 
@@ -109,7 +109,7 @@ static void removed_flow_lives_until_its_last_user(void **state)
 }
 
 /* After dup() the socket lives until both descriptors are closed. */
-static void shared_flow_has_two_descriptors(void **state)
+TEST(shared_flow_has_two_descriptors)
 {
 	struct flow *flow = enter(30);
 
@@ -153,7 +153,7 @@ static void *adopt(void *context)
 	return NULL;
 }
 
-static void one_thread_enters_a_flow(void **state)
+TEST(one_thread_enters_a_flow)
 {
 	struct adopters adopters = {0};
 	pthread_t threads[ADOPTERS];
@@ -191,7 +191,7 @@ static bool visit(int fd, struct flow *flow, void *context)
 	return flow_release(flow);
 }
 
-static void each_flow_is_visited_once(void **state)
+TEST(each_flow_is_visited_once)
 {
 	static const int descriptors[] = {0, 50, 1023, 1024, DESCRIPTORS_MAX - 1};
 	struct visits visits = {0};
@@ -212,7 +212,7 @@ static void each_flow_is_visited_once(void **state)
 }
 
 /* Locks that other threads of the parent held are free in the child. */
-static void locks_are_open_after_fork(void **state)
+TEST(locks_are_open_after_fork)
 {
 	struct flow *flow = enter(60);
 
@@ -224,7 +224,7 @@ static void locks_are_open_after_fork(void **state)
 	release(flow_remove(60));
 }
 
-static void reused_flow_is_empty(void **state)
+TEST(reused_flow_is_empty)
 {
 	struct flow *flow = enter(40), *again;
 
@@ -247,7 +247,7 @@ static void reused_flow_is_empty(void **state)
 	release(flow_remove(40));
 }
 
-static void many_flows_are_kept_apart(void **state)
+TEST(many_flows_are_kept_apart)
 {
 	static struct flow *flows[MANY];
 
@@ -349,7 +349,7 @@ static void stay(int round)
 	release(flow_remove(SHARED_FD + 1));
 }
 
-static void sender_keeps_its_flow(void **state)
+TEST(sender_keeps_its_flow)
 {
 	struct race race = {0};
 
@@ -367,30 +367,9 @@ static void come_and_go(int round)
 	release(flow_remove(SHARED_FD + 1));
 }
 
-static void threads_send_during_close_and_open(void **state)
+TEST(threads_send_during_close_and_open)
 {
 	struct race race = {0};
 
 	race_run(&race, acquire_counting_users, come_and_go);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(descriptor_without_txtime_has_no_flow),
-		cmocka_unit_test(descriptors_beyond_the_table_have_no_flow),
-		cmocka_unit_test(entered_flow_is_found_until_removed),
-		cmocka_unit_test(last_descriptor_can_be_entered),
-		cmocka_unit_test(removed_flow_lives_until_its_last_user),
-		cmocka_unit_test(shared_flow_has_two_descriptors),
-		cmocka_unit_test(one_thread_enters_a_flow),
-		cmocka_unit_test(each_flow_is_visited_once),
-		cmocka_unit_test(locks_are_open_after_fork),
-		cmocka_unit_test(reused_flow_is_empty),
-		cmocka_unit_test(many_flows_are_kept_apart),
-		cmocka_unit_test(sender_keeps_its_flow),
-		cmocka_unit_test(threads_send_during_close_and_open),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -105,7 +105,7 @@ static void notify(struct rtnl_forwarding entry)
 	forwarding_entry_changed(&bench.routing, &entry);
 }
 
-static void address_is_read_from_the_kernel(void **state)
+TEST(address_is_read_from_the_kernel)
 {
 	static const struct {
 		const char *label;
@@ -158,7 +158,7 @@ static void address_is_read_from_the_kernel(void **state)
 	}
 }
 
-static void address_changes_are_followed(void **state)
+TEST_F(address_changes_are_followed)
 {
 	struct rtnl_forwarding unknown = at_node(OTHER_REMOTE);
 
@@ -185,7 +185,7 @@ static void address_changes_are_followed(void **state)
 	assert_int_equal(queries, ENTRIES);
 }
 
-static void address_is_requested_once_for_all_watchers(void **state)
+TEST_F(address_is_requested_once_for_all_watchers)
 {
 	struct forwarding_watch another = {.bridge_link_index = 0};
 
@@ -201,7 +201,7 @@ static void address_is_requested_once_for_all_watchers(void **state)
 	assert_place(0, OTHER_REMOTE);
 }
 
-static void unwatched_addresses_take_no_memory(void **state)
+TEST_F(unwatched_addresses_take_no_memory)
 {
 	enum { LEARNT = 100000 };
 
@@ -219,7 +219,7 @@ static void unwatched_addresses_take_no_memory(void **state)
 	assert_place(0, 0);
 }
 
-static void lost_notifications_cause_a_query(void **state)
+TEST_F(lost_notifications_cause_a_query)
 {
 	watch();
 	assert_place(0, 0);
@@ -231,7 +231,7 @@ static void lost_notifications_cause_a_query(void **state)
 	assert_int_equal(queries, 2 * ENTRIES);
 }
 
-static void address_is_unknown_without_an_answer(void **state)
+TEST_F(address_is_unknown_without_an_answer)
 {
 	kernel_err = -ETIMEDOUT;
 	kernel[FORWARDING_TUNNEL] = at_node(REMOTE);
@@ -268,7 +268,7 @@ static bool parsed(struct ndmsg info, uint32_t master, uint32_t remote_be, uint1
 		AF_BRIDGE, 0, 0, index, state, flags, 0                                                      \
 	}
 
-static void irrelevant_entries_are_ignored(void **state)
+TEST(irrelevant_entries_are_ignored)
 {
 	struct rtnl_forwarding entry;
 
@@ -289,20 +289,4 @@ static void irrelevant_entries_are_ignored(void **state)
 	assert_false(entry.known); /* in another network */
 	assert_true(parsed(AT(TUNNEL, NUD_PERMANENT, NTF_SELF), 0, 0, 0, 0, &entry));
 	assert_false(entry.known); /* of another kind of device */
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(address_is_read_from_the_kernel),
-		cmocka_unit_test_setup_teardown(address_changes_are_followed, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(address_is_requested_once_for_all_watchers, set_up,
-						tear_down),
-		cmocka_unit_test_setup_teardown(unwatched_addresses_take_no_memory, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(lost_notifications_cause_a_query, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(address_is_unknown_without_an_answer, set_up, tear_down),
-		cmocka_unit_test(irrelevant_entries_are_ignored),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -116,7 +116,7 @@ static struct ktsn_frame_tunnel tagged_tunnel(uint16_t vlan_id, uint8_t pcp)
 	return tagged;
 }
 
-static void golden_frames(void **state)
+TEST(golden_frames)
 {
 	check_golden(inner_path(), NULL, golden_even, sizeof(golden_even), 4);
 	check_golden(inner_path(), NULL, golden_odd, sizeof(golden_odd), 3);
@@ -124,14 +124,14 @@ static void golden_frames(void **state)
 	check_golden(inner_path(), tunnel(), golden_vxlan, sizeof(golden_vxlan), 3);
 }
 
-static void golden_frame_of_a_vlan(void **state)
+TEST(golden_frame_of_a_vlan)
 {
 	const struct ktsn_frame_tunnel tagged = tagged_tunnel(100, 5);
 
 	check_golden(inner_path(), &tagged, golden_vlan, sizeof(golden_vlan), 3);
 }
 
-static void golden_frame_for_a_switch(void **state)
+TEST(golden_frame_for_a_switch)
 {
 	struct ktsn_frame_tunnel switched = tagged_tunnel(42, 5);
 
@@ -145,7 +145,7 @@ static void golden_frame_for_a_switch(void **state)
 }
 
 /* All ones give TCI 0xeffe: the last VLAN; the bit between the fields (DEI) stays 0. */
-static void tag_has_vlan_and_priority(void **state)
+TEST(tag_has_vlan_and_priority)
 {
 	for (unsigned int pcp = 0; pcp < 8; pcp++) {
 		for (unsigned int vlan_id = 1; vlan_id <= 4094; vlan_id++) {
@@ -163,14 +163,14 @@ static void tag_has_vlan_and_priority(void **state)
 }
 
 /* Without a VLAN there is no field for the priority. */
-static void priority_without_vlan_has_no_effect(void **state)
+TEST(priority_without_vlan_has_no_effect)
 {
 	const struct ktsn_frame_tunnel untagged = tagged_tunnel(0, 7);
 
 	check_golden(inner_path(), &untagged, golden_vxlan, sizeof(golden_vxlan), 3);
 }
 
-static void sdu_starts_after_the_ethertype(void **state)
+TEST(sdu_starts_after_the_ethertype)
 {
 	const struct ktsn_frame_tunnel tagged = tagged_tunnel(100, 5);
 
@@ -179,7 +179,7 @@ static void sdu_starts_after_the_ethertype(void **state)
 	assert_int_equal(ktsn_frame_sdu_bytes(sizeof(golden_vlan), &tagged), 81);
 }
 
-static void zero_udp_checksum_becomes_ones(void **state)
+TEST(zero_udp_checksum_becomes_ones)
 {
 	check_golden(inner_path(), NULL, golden_zero_checksum, sizeof(golden_zero_checksum), 2);
 }
@@ -194,7 +194,7 @@ static void expect_refused(const struct ktsn_frame_tunnel *through, size_t capac
 		assert_int_equal(buffer[i], UNTOUCHED);
 }
 
-static void frame_beyond_capacity_is_refused(void **state)
+TEST(frame_beyond_capacity_is_refused)
 {
 	const struct ktsn_frame_tunnel tagged = tagged_tunnel(1, 0);
 
@@ -206,7 +206,7 @@ static void frame_beyond_capacity_is_refused(void **state)
 	expect_refused(tunnel(), KTSN_INNER_HEADER_BYTES + KTSN_TUNNEL_HEADER_BYTES + 63, 64);
 }
 
-static void payload_beyond_length_fields_is_refused(void **state)
+TEST(payload_beyond_length_fields_is_refused)
 {
 	const struct ktsn_frame_tunnel tagged = tagged_tunnel(1, 0);
 
@@ -224,7 +224,7 @@ static uint16_t load_be16(const uint8_t *at)
 	return (uint16_t)(at[0] << 8 | at[1]);
 }
 
-static void longest_payloads_fill_the_length_fields(void **state)
+TEST(longest_payloads_fill_the_length_fields)
 {
 	const uint8_t *outer_ip = buffer + KTSN_ETHER_HEADER_BYTES;
 	const uint8_t *inner_ip = outer_ip + KTSN_TUNNEL_HEADER_BYTES;
@@ -245,7 +245,7 @@ static void longest_payloads_fill_the_length_fields(void **state)
 }
 
 /* A tag is not part of the datagram and does not count in its length. */
-static void tag_does_not_shorten_the_payload(void **state)
+TEST(tag_does_not_shorten_the_payload)
 {
 	const struct ktsn_frame_tunnel tagged = tagged_tunnel(4094, 7);
 
@@ -268,7 +268,7 @@ static uint16_t naive_checksum(const uint8_t *data, size_t bytes)
 }
 
 /* In one piece and in two; sometimes all ones, for the carries. */
-static void checksum_matches_simple_sum(void **state)
+TEST(checksum_matches_simple_sum)
 {
 	struct test_random random = test_random_seeded("checksum");
 
@@ -288,7 +288,7 @@ static void checksum_matches_simple_sum(void **state)
 	}
 }
 
-static void checksum_carries_from_any_running_sum(void **state)
+TEST(checksum_carries_from_any_running_sum)
 {
 	static const uint8_t data[] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
 				       0xff, 0xff, 0xff, 0xff, 0x00, 0x01};
@@ -311,7 +311,7 @@ static struct ktsn_frame_path random_path(struct test_random *random)
 	return path;
 }
 
-static void tunnel_source_port_is_ephemeral(void **state)
+TEST(tunnel_source_port_is_ephemeral)
 {
 	struct test_random random = test_random_seeded("tunnel source port");
 
@@ -322,7 +322,7 @@ static void tunnel_source_port_is_ephemeral(void **state)
 	}
 }
 
-static void tunnel_source_port_is_constant_per_flow(void **state)
+TEST(tunnel_source_port_is_constant_per_flow)
 {
 	struct test_random random = test_random_seeded("flows");
 
@@ -338,7 +338,7 @@ static void tunnel_source_port_is_constant_per_flow(void **state)
 }
 
 /* 4096 flows that differ in one port fill 3623 of the 16384 ports on average if the choice is random. */
-static void tunnel_source_ports_spread_flows(void **state)
+TEST(tunnel_source_ports_spread_flows)
 {
 	static bool seen[16384];
 	struct ktsn_frame_path path = *inner_path();
@@ -355,36 +355,11 @@ static void tunnel_source_ports_spread_flows(void **state)
 	assert_true(distinct > 3400);
 }
 
-static void short_frames_take_the_minimum_length(void **state)
+TEST(short_frames_take_the_minimum_length)
 {
 	assert_int_equal(ktsn_frame_wire_bytes(0), 84);
 	assert_int_equal(ktsn_frame_wire_bytes(59), 84);
 	assert_int_equal(ktsn_frame_wire_bytes(60), 84);
 	assert_int_equal(ktsn_frame_wire_bytes(61), 85);
 	assert_int_equal(ktsn_frame_wire_bytes(1514), 1538);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(golden_frames),
-		cmocka_unit_test(golden_frame_of_a_vlan),
-		cmocka_unit_test(golden_frame_for_a_switch),
-		cmocka_unit_test(tag_has_vlan_and_priority),
-		cmocka_unit_test(priority_without_vlan_has_no_effect),
-		cmocka_unit_test(sdu_starts_after_the_ethertype),
-		cmocka_unit_test(zero_udp_checksum_becomes_ones),
-		cmocka_unit_test(frame_beyond_capacity_is_refused),
-		cmocka_unit_test(payload_beyond_length_fields_is_refused),
-		cmocka_unit_test(longest_payloads_fill_the_length_fields),
-		cmocka_unit_test(tag_does_not_shorten_the_payload),
-		cmocka_unit_test(checksum_matches_simple_sum),
-		cmocka_unit_test(checksum_carries_from_any_running_sum),
-		cmocka_unit_test(tunnel_source_port_is_ephemeral),
-		cmocka_unit_test(tunnel_source_port_is_constant_per_flow),
-		cmocka_unit_test(tunnel_source_ports_spread_flows),
-		cmocka_unit_test(short_frames_take_the_minimum_length),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -129,7 +129,7 @@ static const uint8_t golden_ipv6_unchecked[] = {
 	0x00, 0x00, 0x02, 0x9c, 0x40, 0x13, 0x89, 0x00, 0x0b, 0x00, 0x00, 0x54, 0x53, 0x4e,
 };
 
-static void golden_frames(void **state)
+TEST(golden_frames)
 {
 	const struct ktsn_frame_path ipv6 = ipv6_path(), ethernet = ethernet_path();
 	const struct ktsn_frame_tunnel through = *tunnel();
@@ -142,7 +142,7 @@ static void golden_frames(void **state)
 	check_golden(&ethernet, NULL, golden_ethernet, sizeof(golden_ethernet), 7);
 }
 
-static void golden_frames_with_options(void **state)
+TEST(golden_frames_with_options)
 {
 	const struct ktsn_frame_path fragmentable = ipv4_path(0xbeef, true, false);
 	const struct ktsn_frame_path unchecked = ipv4_path(0xbeef, false, true); /* the id is ignored */
@@ -159,7 +159,7 @@ static void golden_frames_with_options(void **state)
 	check_golden(&ipv6, NULL, golden_ipv6_unchecked, sizeof(golden_ipv6_unchecked), 3);
 }
 
-static void longest_payloads_fit(void **state)
+TEST(longest_payloads_fit)
 {
 	const struct ktsn_frame_path ipv6 = ipv6_path(), ethernet = ethernet_path();
 	const struct ktsn_frame_tunnel through = *tunnel();
@@ -173,7 +173,7 @@ static void longest_payloads_fit(void **state)
 }
 
 /* Every field that is constant within a flow decides the flow label and the port. */
-static void flows_are_distinguished(void **state)
+TEST(flows_are_distinguished)
 {
 	struct test_random random = test_random_seeded("IPv6 flows");
 	uint32_t labels = 0;
@@ -196,16 +196,4 @@ static void flows_are_distinguished(void **state)
 		assert_in_range(be16toh(ktsn_frame_tunnel_source_port_be(&path)), 49152, 65535);
 	}
 	assert_true(labels > 990);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(golden_frames),
-		cmocka_unit_test(golden_frames_with_options),
-		cmocka_unit_test(longest_payloads_fit),
-		cmocka_unit_test(flows_are_distinguished),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,7 +39,7 @@ static void assert_source(const struct ktsn_frame_source *source, int family, co
 	assert_memory_equal(source->bytes, bytes, sizeof(bytes));
 }
 
-static void sources_of_each_protocol(void **state)
+TEST(sources_of_each_protocol)
 {
 	struct ktsn_frame_source sources[KTSN_FRAME_SOURCES_MAX];
 	uint8_t frame[FRAMES_BYTES_MAX];
@@ -59,7 +59,7 @@ static void sources_of_each_protocol(void **state)
 	assert_int_equal(sources_of(0x05dc, frame, 0, sources), 0);
 }
 
-static void advertised_neighbor_after_extension_headers(void **state)
+TEST(advertised_neighbor_after_extension_headers)
 {
 	struct ktsn_frame_source sources[KTSN_FRAME_SOURCES_MAX];
 	uint8_t frame[FRAMES_BYTES_MAX];
@@ -82,7 +82,7 @@ static void advertised_neighbor_after_extension_headers(void **state)
 	assert_int_equal(sources_of(IPV6, frame, 64, sources), 1);
 }
 
-static void sources_after_tags(void **state)
+TEST(sources_after_tags)
 {
 	struct ktsn_frame_source sources[KTSN_FRAME_SOURCES_MAX];
 	uint8_t frame[FRAMES_BYTES_MAX];
@@ -97,7 +97,7 @@ static void sources_after_tags(void **state)
 	assert_int_equal(sources_of(S_TAG, frame, bytes, sources), -EBADMSG);
 }
 
-static void truncated_frames_are_refused(void **state)
+TEST(truncated_frames_are_refused)
 {
 	struct ktsn_frame_source sources[KTSN_FRAME_SOURCES_MAX];
 	uint8_t frame[FRAMES_BYTES_MAX];
@@ -117,7 +117,7 @@ static void truncated_frames_are_refused(void **state)
 	assert_int_equal(sources_of(IPV6, frame, whole, sources), -EBADMSG);
 }
 
-static void mismatched_ethertype_is_refused(void **state)
+TEST(mismatched_ethertype_is_refused)
 {
 	struct ktsn_frame_source sources[KTSN_FRAME_SOURCES_MAX];
 	uint8_t frame[FRAMES_BYTES_MAX];
@@ -127,17 +127,4 @@ static void mismatched_ethertype_is_refused(void **state)
 	arp_make(frame, mac, "10.42.1.2");
 	frame[4] = 8;
 	assert_int_equal(sources_of(ARP, frame, 40, sources), -EBADMSG);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sources_of_each_protocol),
-		cmocka_unit_test(advertised_neighbor_after_extension_headers),
-		cmocka_unit_test(sources_after_tags),
-		cmocka_unit_test(truncated_frames_are_refused),
-		cmocka_unit_test(mismatched_ethertype_is_refused),
-	};
-
-	return cmocka_run_group_tests_name("frame_sources", tests, NULL, NULL);
 }

@@ -146,7 +146,7 @@ static void destinations_wait(uint32_t count)
 	}
 }
 
-static void flow_of_frames_needs_a_packet_socket(void **state)
+TEST_F(flow_of_frames_needs_a_packet_socket)
 {
 	int udp = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), cooked = packet_socket(SOCK_DGRAM);
 	const struct sockaddr_in any = {.sin_family = AF_INET};
@@ -177,7 +177,7 @@ static void flow_of_frames_needs_a_packet_socket(void **state)
 	close(cooked);
 }
 
-static void untimed_ring_allows_plain_frame_flows_only(void **state)
+TEST_F(untimed_ring_allows_plain_frame_flows_only)
 {
 	hello(KTSN_APP_UNTIMED);
 	assert_int_equal(flow_ask(0, KTSN_CLOCK_TAI, packet_fd).status, -EINVAL);
@@ -187,7 +187,7 @@ static void untimed_ring_allows_plain_frame_flows_only(void **state)
 	assert_int_equal(flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_TAI, packet_fd).status, 0);
 }
 
-static void frame_destinations_stay_until_closed(void **state)
+TEST_F(frame_destinations_stay_until_closed)
 {
 	uint32_t flow, numbers[MANY];
 
@@ -215,7 +215,7 @@ static void frame_destinations_stay_until_closed(void **state)
 	destinations_wait(0);
 }
 
-static void only_its_flow_closes_a_destination(void **state)
+TEST_F(only_its_flow_closes_a_destination)
 {
 	uint32_t frames, other, other_kind, of_frames, of_other_kind;
 
@@ -233,7 +233,7 @@ static void only_its_flow_closes_a_destination(void **state)
 	assert_int_equal(destination_close_ask(frames, of_frames), 0);
 }
 
-static void frames_use_the_endpoints_macs(void **state)
+TEST_F(frames_use_the_endpoints_macs)
 {
 	struct ktsn_app_request announcement;
 	uint32_t flow;
@@ -249,7 +249,7 @@ static void frames_use_the_endpoints_macs(void **state)
 }
 
 /* The grants that the loop has for an endpoint. */
-static void loop_gets_the_endpoints_grants(void **state)
+TEST_F(loop_gets_the_endpoints_grants)
 {
 	struct endpoint_admission admission = {
 		.mac_count = 1,
@@ -291,7 +291,7 @@ static void endpoint_again(const struct endpoint_admission *admission, bool keep
 }
 
 /* Removing addresses and grants takes effect, too. */
-static void destinations_follow_endpoint_grants(void **state)
+TEST_F(destinations_follow_endpoint_grants)
 {
 	const struct endpoint_admission single_address = {.address_count = 1,
 							  .addresses = {{ktsn_address_of_ipv4(
@@ -336,18 +336,9 @@ static bool network_begin(void)
 	return system(command) == 0;
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(flow_of_frames_needs_a_packet_socket), TEST(untimed_ring_allows_plain_frame_flows_only),
-		TEST(frame_destinations_stay_until_closed), TEST(only_its_flow_closes_a_destination),
-		TEST(frames_use_the_endpoints_macs),        TEST(loop_gets_the_endpoints_grants),
-		TEST(destinations_follow_endpoint_grants),
-	};
-
 	if (!network_begin())
 		return all_skipped("no network namespace can be made");
-	return cmocka_run_group_tests_name("frames", tests, NULL, NULL);
+	return unit_tests_run(NULL, NULL);
 }

@@ -174,7 +174,7 @@ static void picture_check(const struct ktsn_gates *gates, const char *cycle, int
 	}
 }
 
-static void cycles_match_their_pictures(void **state)
+TEST(cycles_match_their_pictures)
 {
 	static const int64_t bases[] = {0, 1, 1750000000123456789, KTSN_BASE_TIME_MAX_NS};
 	struct ktsn_gates gates;
@@ -203,7 +203,7 @@ static void cycles_match_their_pictures(void **state)
 	}
 }
 
-static void admin_gate_states_before_base_time(void **state)
+TEST(admin_gate_states_before_base_time)
 {
 	const struct ktsn_gate_entry entries[] = {{5, 0x01}, {5, 0x02}};
 	struct ktsn_schedule schedule = schedule_of(1000, 10, entries, 2);
@@ -229,7 +229,7 @@ static void admin_gate_states_before_base_time(void **state)
 	assert_true(start_tai_ns == KTSN_WINDOW_NEVER);
 }
 
-static void open_window_continues_across_a_change(void **state)
+TEST(open_window_continues_across_a_change)
 {
 	const struct ktsn_gate_entry old_entries[] = {{6, 0}, {4, 1}}, new_entries[] = {{3, 1}, {7, 0}};
 	struct ktsn_schedule old_schedule = schedule_of(0, 10, old_entries, 2);
@@ -250,7 +250,7 @@ static void open_window_continues_across_a_change(void **state)
 	assert_true(start_tai_ns == KTSN_WINDOW_NEVER);
 }
 
-static void disabled_gates_apply_immediately(void **state)
+TEST(disabled_gates_apply_immediately)
 {
 	const struct ktsn_gate_entry entries[] = {{5, 0x01}, {5, 0x02}};
 	struct ktsn_schedule running = schedule_of(0, 10, entries, 2), disabled;
@@ -271,7 +271,7 @@ static void disabled_gates_apply_immediately(void **state)
 	assert_true(start_tai_ns == KTSN_WINDOW_NEVER);
 }
 
-static void closing_classes_of_current_and_pending_lists(void **state)
+TEST(closing_classes_of_current_and_pending_lists)
 {
 	const struct ktsn_gate_entry old_entries[] = {{6, 0xf0}, {4, 0xf1}}, new_entries[] = {{10, 0x7f}};
 	struct ktsn_schedule old_schedule = schedule_of(0, 10, old_entries, 2);
@@ -369,7 +369,7 @@ static void request_check(int64_t epoch_tai_ns, uint32_t extension_ns, int64_t n
 	pair_destroy(pair);
 }
 
-static void changes_at_any_tick_match_the_machines(void **state)
+TEST(changes_at_any_tick_match_the_machines)
 {
 	static const int64_t new_cycles_ns[] = {4, 5, 7};
 
@@ -381,7 +381,7 @@ static void changes_at_any_tick_match_the_machines(void **state)
 						      after_ns, base_after_ns);
 }
 
-static void past_base_time_counts_while_running(void **state)
+TEST(past_base_time_counts_while_running)
 {
 	const struct ktsn_gate_entry entries[] = {{5, 1}, {5, 2}};
 	struct ktsn_schedule disabled, schedule = schedule_of(999, 10, entries, 2);
@@ -407,7 +407,7 @@ static void past_base_time_counts_while_running(void **state)
 	assert_true(b.config_change_tai_ns == 1050);
 }
 
-static void random_requests_match_the_machines(void **state)
+TEST(random_requests_match_the_machines)
 {
 	struct test_random random = test_random_seeded(__func__);
 	uint64_t rounds = test_random_rounds(5000);
@@ -428,20 +428,4 @@ static void random_requests_match_the_machines(void **state)
 		}
 		pair_destroy(pair);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(cycles_match_their_pictures),
-		cmocka_unit_test(admin_gate_states_before_base_time),
-		cmocka_unit_test(open_window_continues_across_a_change),
-		cmocka_unit_test(disabled_gates_apply_immediately),
-		cmocka_unit_test(closing_classes_of_current_and_pending_lists),
-		cmocka_unit_test(changes_at_any_tick_match_the_machines),
-		cmocka_unit_test(past_base_time_counts_while_running),
-		cmocka_unit_test(random_requests_match_the_machines),
-	};
-
-	return cmocka_run_group_tests_name("gates", tests, NULL, NULL);
 }

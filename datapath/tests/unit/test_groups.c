@@ -123,7 +123,7 @@ static void assert_groups(const struct group_list *list, const char *const group
 		assert_groups(list, groups_, sizeof(groups_) / sizeof(groups_[0]));                          \
 	} while (0)
 
-static void announcement_round_trip(void **state)
+TEST(announcement_round_trip)
 {
 	struct group_list list = {.count = 4,
 				  .groups = {address_of("ff15::1:2"), address_of("239.1.2.3"),
@@ -139,7 +139,7 @@ static void announcement_round_trip(void **state)
 	ASSERT_GROUPS(&packet->list, "239.1.2.2", "239.1.2.3", "ff15::1:2");
 }
 
-static void overlong_list_announces_everything(void **state)
+TEST(overlong_list_announces_everything)
 {
 	struct group_list list = {.count = GROUP_LIST_MAX};
 	struct frame frame;
@@ -157,7 +157,7 @@ static void overlong_list_announces_everything(void **state)
 	assert_int_equal(parse(&frame)->list.count, 0);
 }
 
-static void igmp_reports_are_read(void **state)
+TEST(igmp_reports_are_read)
 {
 	static const uint8_t version3[] = {
 		0x22, 0, 0, 0, 0,   0, 0, 6, /* six records: */
@@ -187,7 +187,7 @@ static void igmp_reports_are_read(void **state)
 
 #define GROUP6(last) 0xff, 0x15, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last
 
-static void mld_reports_are_read(void **state)
+TEST(mld_reports_are_read)
 {
 	static const uint8_t version2[] = {143, 0, 0, 0,         0, 0, 0, 2, 4,
 					   0,   0, 0, GROUP6(7), 3, 0, 0, 0, GROUP6(8)};
@@ -201,7 +201,7 @@ static void mld_reports_are_read(void **state)
 }
 
 /* Any cut, and any count of records. */
-static void truncated_frames_are_not_overread(void **state)
+TEST(truncated_frames_are_not_overread)
 {
 	static const uint8_t report[] = {0x22, 0, 0, 0, 0, 0, 0xff, 0xff, 4, 0xff, 0xff, 0xff, 239, 1, 2, 3};
 	struct group_list list = {.count = 2, .groups = {address_of("239.1.2.3"), address_of("ff15::1")}};
@@ -216,7 +216,7 @@ static void truncated_frames_are_not_overread(void **state)
 	}
 }
 
-static void frames_outside_the_tunnel_are_ignored(void **state)
+TEST(frames_outside_the_tunnel_are_ignored)
 {
 	static const struct {
 		size_t at;
@@ -233,7 +233,7 @@ static void frames_outside_the_tunnel_are_ignored(void **state)
 }
 
 /* Bridges forward other addresses, so a pod could have sent it. */
-static void announcements_of_pods_are_ignored(void **state)
+TEST(announcements_of_pods_are_ignored)
 {
 	struct group_list list = {.count = 0};
 	struct frame frame = announcement(&list, LIFETIME_S);
@@ -251,7 +251,7 @@ static uint32_t sum_of(const uint8_t *bytes, size_t count, uint32_t sum)
 	return sum;
 }
 
-static void queries_have_valid_checksums(void **state)
+TEST(queries_have_valid_checksums)
 {
 	uint8_t frame[GROUP_QUERY_BYTES_MAX];
 
@@ -263,7 +263,7 @@ static void queries_have_valid_checksums(void **state)
 	assert_int_equal(sum_of(frame + 62, 28, sum_of(frame + 22, 32, 28 + 58)), 0xffff);
 }
 
-static void link_local_groups_go_to_all(void **state)
+TEST(link_local_groups_go_to_all)
 {
 	static const struct {
 		const char *address;
@@ -304,7 +304,7 @@ static bool wants(const struct known *known, const char *group, int64_t now_ms)
 	return peer_groups_want(&known->groups, &address, now_ms);
 }
 
-static void peer_gets_everything_without_announcement(void **state)
+TEST(peer_gets_everything_without_announcement)
 {
 	struct known known = {.packet = {.vni = 0}};
 
@@ -325,7 +325,7 @@ static void peer_gets_everything_without_announcement(void **state)
 }
 
 /* Reports come through the tunnel even while the node's ktsnd is away. */
-static void reports_count_until_a_newer_announcement(void **state)
+TEST(reports_count_until_a_newer_announcement)
 {
 	struct known known = {.packet = {.vni = 0}};
 
@@ -341,7 +341,7 @@ static void reports_count_until_a_newer_announcement(void **state)
 	peer_groups_fini(&known.groups);
 }
 
-static void excess_reports_select_everything(void **state)
+TEST(excess_reports_select_everything)
 {
 	struct known known = {.packet = {.vni = 0}};
 	char group[16];
@@ -358,24 +358,4 @@ static void excess_reports_select_everything(void **state)
 	assert_true(peer_groups_expire(&known.groups, 262 * S));
 	assert_false(wants(&known, "239.9.9.9", 262 * S));
 	peer_groups_fini(&known.groups);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(announcement_round_trip),
-		cmocka_unit_test(overlong_list_announces_everything),
-		cmocka_unit_test(igmp_reports_are_read),
-		cmocka_unit_test(mld_reports_are_read),
-		cmocka_unit_test(truncated_frames_are_not_overread),
-		cmocka_unit_test(frames_outside_the_tunnel_are_ignored),
-		cmocka_unit_test(announcements_of_pods_are_ignored),
-		cmocka_unit_test(queries_have_valid_checksums),
-		cmocka_unit_test(link_local_groups_go_to_all),
-		cmocka_unit_test(peer_gets_everything_without_announcement),
-		cmocka_unit_test(reports_count_until_a_newer_announcement),
-		cmocka_unit_test(excess_reports_select_everything),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

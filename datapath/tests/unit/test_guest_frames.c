@@ -36,7 +36,7 @@ static struct captured_frame frame_of(const char *destination, uint16_t ethertyp
 
 /* ---- class ---- */
 
-static void class_follows_the_configuration(void **state)
+TEST(class_follows_the_configuration)
 {
 	const uint8_t tag_5_7[] = {0xa0, 7, 0x08, 0};
 	struct captured_frame tagged = frame_of(UNICAST, ETHERTYPE_VLAN, tag_5_7, sizeof(tag_5_7));
@@ -47,7 +47,7 @@ static void class_follows_the_configuration(void **state)
 	assert_int_equal(class_priority(CLASS_BY_QUEUE, &tagged, 2), 2);
 }
 
-static void untagged_frame_has_no_pcp(void **state)
+TEST(untagged_frame_has_no_pcp)
 {
 	const uint8_t payload[] = {0xff, 0xff};
 	struct captured_frame plain = frame_of(UNICAST, ETHERTYPE_IP, payload, sizeof(payload));
@@ -66,7 +66,7 @@ static bool is_control(const char *destination, uint16_t ethertype, const uint8_
 	return control_frame_is(&frame);
 }
 
-static void frames_for_the_bridge_are_control(void **state)
+TEST(frames_for_the_bridge_are_control)
 {
 	static const char group[] = "\x01\0\x5e\x01\x01\x01", group6[] = "\x33\x33\0\0\0\x16";
 	const uint8_t igmp[20] = {[0] = 0x45, [9] = 2}, udp[20] = {[0] = 0x45, [9] = 17};
@@ -85,7 +85,7 @@ static void frames_for_the_bridge_are_control(void **state)
 	assert_false(is_control("\xff\xff\xff\xff\xff\xff", ETHERTYPE_ARP, udp, sizeof(udp)));
 }
 
-static void control_frames_are_limited(void **state)
+TEST(control_frames_are_limited)
 {
 	const uint8_t igmp[20] = {[0] = 0x45, [9] = 2};
 	const struct captured_frame frame =
@@ -102,7 +102,7 @@ static void control_frames_are_limited(void **state)
 	assert_false(bypass_send(&none, &frame));
 }
 
-static void bypassed_frames_are_unchanged(void **state)
+TEST(bypassed_frames_are_unchanged)
 {
 	const uint8_t payload[] = "payload";
 	const struct captured_frame frame = frame_of(UNICAST, ETHERTYPE_ARP, payload, sizeof(payload));
@@ -118,17 +118,4 @@ static void bypassed_frames_are_unchanged(void **state)
 			    FRAME_HEADER_BYTES + sizeof(payload));
 	close(ends[0]);
 	close(ends[1]);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(class_follows_the_configuration),
-		cmocka_unit_test(untagged_frame_has_no_pcp),
-		cmocka_unit_test(frames_for_the_bridge_are_control),
-		cmocka_unit_test(control_frames_are_limited),
-		cmocka_unit_test(bypassed_frames_are_unchanged),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,7 @@ static int parse(const char *line)
 	"--vhost-socket /run/v.sock --packet-fd 0 --link-fd 1 --socket-dir-fd 2 --socket-name app.sock "     \
 	"--counters-fd 0"
 
-static void options_are_stored(void **state)
+TEST(options_are_stored)
 {
 	assert_int_equal(parse(REQUIRED), 0);
 	assert_string_equal(options.vhost_socket, "/run/v.sock");
@@ -47,7 +47,7 @@ static void options_are_stored(void **state)
 	assert_int_equal(options.class_by, CLASS_BY_RECORD);
 }
 
-static void bad_lines_get_a_message(void **state)
+TEST(bad_lines_get_a_message)
 {
 	static const struct {
 		const char *line, *wanted;
@@ -66,14 +66,4 @@ static void bad_lines_get_a_message(void **state)
 		assert_true(parse(wrong[i].line) < 0);
 		assert_non_null(strstr(message, wrong[i].wanted));
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(options_are_stored),
-		cmocka_unit_test(bad_lines_get_a_message),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

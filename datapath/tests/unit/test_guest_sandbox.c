@@ -45,17 +45,8 @@ static bool listening_is_refused_and_accepting_is_not(void)
 	       errno != EPERM;
 }
 
-static void calls_are_sandboxed(void **state)
+TEST(calls_are_sandboxed)
 {
 	assert_calls_sandboxed(run);
 	assert_true(sandboxed(run, listening_is_refused_and_accepting_is_not));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(calls_are_sandboxed),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

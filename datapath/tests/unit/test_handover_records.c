@@ -46,7 +46,7 @@ static int received(struct handover_record *record)
 	return handover_receive(ends[1], record, fds);
 }
 
-static void records_of_all_types_arrive(void **state)
+TEST(records_of_all_types_arrive)
 {
 	for (uint32_t type = 1; type <= TYPES; type++) {
 		struct handover_record sent = filled(), got;
@@ -81,7 +81,7 @@ static void send_so(uint32_t version, size_t length, uint32_t says, uint32_t typ
 	assert_int_equal(send(ends[0], &sent, length, MSG_NOSIGNAL), length);
 }
 
-static void records_of_other_releases_are_accepted(void **state)
+TEST(records_of_other_releases_are_accepted)
 {
 	const size_t whole = sizeof(struct handover_record);
 	const size_t peer =
@@ -100,7 +100,7 @@ static void records_of_other_releases_are_accepted(void **state)
 	assert_int_equal(got.type, 99);
 }
 
-static void invalid_records_are_refused(void **state)
+TEST(invalid_records_are_refused)
 {
 	static const struct {
 		uint32_t version;
@@ -139,7 +139,7 @@ static int lowest_free(void)
 	return fd;
 }
 
-static void surplus_descriptors_are_refused(void **state)
+TEST(surplus_descriptors_are_refused)
 {
 	const int before = lowest_free();
 
@@ -166,12 +166,5 @@ static void surplus_descriptors_are_refused(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(records_of_all_types_arrive),
-		cmocka_unit_test(records_of_other_releases_are_accepted),
-		cmocka_unit_test(invalid_records_are_refused),
-		cmocka_unit_test(surplus_descriptors_are_refused),
-	};
-
-	return cmocka_run_group_tests(tests, pair_make, pair_close);
+	return unit_tests_run(pair_make, pair_close);
 }

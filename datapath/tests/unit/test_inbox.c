@@ -265,17 +265,17 @@ static void family_compare(int family, int wire)
 		}
 }
 
-static void ipv4_matches_the_kernel(void **state)
+TEST(ipv4_matches_the_kernel)
 {
 	family_compare(AF_INET, AF_INET);
 }
 
-static void ipv6_matches_the_kernel(void **state)
+TEST(ipv6_matches_the_kernel)
 {
 	family_compare(AF_INET6, AF_INET6);
 }
 
-static void ipv4_on_ipv6_matches_the_kernel(void **state)
+TEST(ipv4_on_ipv6_matches_the_kernel)
 {
 	family_compare(AF_INET6, AF_INET);
 }
@@ -305,7 +305,7 @@ static void expect_error(struct rig *rig, int error, int flags)
 	assert_int_equal(text_receive(rig, text, flags), -error);
 }
 
-static void peeks_and_then_takes(void **state)
+TEST(peeks_and_then_takes)
 {
 	struct rig rig;
 
@@ -321,7 +321,7 @@ static void peeks_and_then_takes(void **state)
 	rig_end(&rig);
 }
 
-static void reads_both_queues_in_turns(void **state)
+TEST(reads_both_queues_in_turns)
 {
 	struct rig rig;
 	char text[ROOM + 1];
@@ -371,7 +371,7 @@ static void kernel_stamps_await(struct rig *rig)
 		 (stamp.tv_sec == read_at.tv_sec && stamp.tv_nsec >= read_at.tv_nsec));
 }
 
-static void orders_both_queues_by_time_stamps(void **state)
+TEST(orders_both_queues_by_time_stamps)
 {
 	static const int stamps[] = {ABI_SO_TIMESTAMPNS_OLD};
 	const struct timespec pause = {.tv_nsec = 2000000};
@@ -396,7 +396,7 @@ static void orders_both_queues_by_time_stamps(void **state)
 	rig_end(&rig);
 }
 
-static void reads_the_kernel_queue_without_a_count(void **state)
+TEST(reads_the_kernel_queue_without_a_count)
 {
 	const struct timespec pause = {.tv_nsec = 30000000};
 	struct rig rig;
@@ -423,7 +423,7 @@ static void refused_cause(const struct rig *rig)
 	assert_int_equal(poll(&refused, 1, 5000), 1);
 }
 
-static void returns_the_socket_error(void **state)
+TEST(returns_the_socket_error)
 {
 	struct rig rig;
 
@@ -435,7 +435,7 @@ static void returns_the_socket_error(void **state)
 	rig_end(&rig);
 }
 
-static void returns_a_reported_socket_error(void **state)
+TEST(returns_a_reported_socket_error)
 {
 	struct rig rig;
 
@@ -449,7 +449,7 @@ static void returns_a_reported_socket_error(void **state)
 	rig_end(&rig);
 }
 
-static void returns_a_kept_error_first(void **state)
+TEST(returns_a_kept_error_first)
 {
 	struct rig rig;
 
@@ -461,7 +461,7 @@ static void returns_a_kept_error_first(void **state)
 	rig_end(&rig);
 }
 
-static void receives_from_the_current_descriptor(void **state)
+TEST(receives_from_the_current_descriptor)
 {
 	struct rig former, now;
 
@@ -475,7 +475,7 @@ static void receives_from_the_current_descriptor(void **state)
 	rig_end(&now);
 }
 
-static void waits_until_the_timeout(void **state)
+TEST(waits_until_the_timeout)
 {
 	const struct timeval limit = {.tv_usec = 50000};
 	struct timespec began, ended;
@@ -492,7 +492,7 @@ static void waits_until_the_timeout(void **state)
 	rig_end(&rig);
 }
 
-static void ends_when_shut_down(void **state)
+TEST(ends_when_shut_down)
 {
 	struct rig rig;
 
@@ -528,18 +528,18 @@ static void interrupted(int flags, int error)
 	rig_end(&rig);
 }
 
-static void is_interrupted_by_a_signal(void **state)
+TEST(is_interrupted_by_a_signal)
 {
 	interrupted(0, EINTR);
 }
 
 /* As in the kernel, a call with a time-out is not restarted. */
-static void timed_wait_is_not_restarted(void **state)
+TEST(timed_wait_is_not_restarted)
 {
 	interrupted(SA_RESTART, EAGAIN);
 }
 
-static void refuses_what_the_kernel_refuses(void **state)
+TEST(refuses_what_the_kernel_refuses)
 {
 	struct rig rig;
 	struct iovec iov = {&rig, SIZE_MAX};
@@ -554,7 +554,7 @@ static void refuses_what_the_kernel_refuses(void **state)
 	rig_end(&rig);
 }
 
-static void leaves_kernel_only_options(void **state)
+TEST(leaves_kernel_only_options)
 {
 	static const int options[][2] = {
 		{SOL_SOCKET, ABI_SO_TIMESTAMPING_OLD}, {IPPROTO_IP, ABI_IP_RECVOPTS},
@@ -574,29 +574,4 @@ static void leaves_kernel_only_options(void **state)
 		assert_false(inbox_options_read(rig.fd, AF_INET, &wants));
 		rig_end(&rig);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ipv4_matches_the_kernel),
-		cmocka_unit_test(ipv6_matches_the_kernel),
-		cmocka_unit_test(ipv4_on_ipv6_matches_the_kernel),
-		cmocka_unit_test(peeks_and_then_takes),
-		cmocka_unit_test(reads_both_queues_in_turns),
-		cmocka_unit_test(orders_both_queues_by_time_stamps),
-		cmocka_unit_test(reads_the_kernel_queue_without_a_count),
-		cmocka_unit_test(returns_the_socket_error),
-		cmocka_unit_test(returns_a_reported_socket_error),
-		cmocka_unit_test(returns_a_kept_error_first),
-		cmocka_unit_test(receives_from_the_current_descriptor),
-		cmocka_unit_test(waits_until_the_timeout),
-		cmocka_unit_test(ends_when_shut_down),
-		cmocka_unit_test(is_interrupted_by_a_signal),
-		cmocka_unit_test(timed_wait_is_not_restarted),
-		cmocka_unit_test(refuses_what_the_kernel_refuses),
-		cmocka_unit_test(leaves_kernel_only_options),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,7 +40,7 @@ static bool remove_is_last(int fd)
 	return last;
 }
 
-static void last_close_during_a_read(void **state)
+TEST(last_close_during_a_read)
 {
 	struct inbox *reading = inbox_make();
 
@@ -51,7 +51,7 @@ static void last_close_during_a_read(void **state)
 	inbox_put(reading);
 }
 
-static void descriptor_is_counted_once(void **state)
+TEST(descriptor_is_counted_once)
 {
 	struct inbox *first = inbox_make(), *second = inbox_make();
 
@@ -62,7 +62,7 @@ static void descriptor_is_counted_once(void **state)
 	inbox_put(first);
 }
 
-static void process_is_counted_once_as_a_reader(void **state)
+TEST(process_is_counted_once_as_a_reader)
 {
 	struct inbox *inbox = inbox_make();
 
@@ -80,7 +80,7 @@ static void process_is_counted_once_as_a_reader(void **state)
 }
 
 /* The child's memory, except for rings, is a copy: it reports through its exit status. */
-static void child_is_not_the_counted_reader(void **state)
+TEST(child_is_not_the_counted_reader)
 {
 	struct inbox *inbox = inbox_make();
 	pid_t child;
@@ -105,13 +105,6 @@ static void child_is_not_the_counted_reader(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(last_close_during_a_read),
-		cmocka_unit_test(descriptor_is_counted_once),
-		cmocka_unit_test(process_is_counted_once_as_a_reader),
-		cmocka_unit_test(child_is_not_the_counted_reader),
-	};
-
 	setenv("KTSN_RECEIVE", "ring", 1);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_tests_run(NULL, NULL);
 }

@@ -56,7 +56,7 @@ static void born_write(const char *text)
 	fclose(file);
 }
 
-static void instance_age_is_that_of_its_folder(void **state)
+TEST(instance_age_is_that_of_its_folder)
 {
 	struct instance first = {.name = ""}, second = {.name = ""};
 
@@ -76,7 +76,7 @@ static void instance_age_is_that_of_its_folder(void **state)
 }
 
 /* As a file system may leave it after a power failure. */
-static void empty_file_is_no_instance(void **state)
+TEST(empty_file_is_no_instance)
 {
 	struct instance first = {.name = ""}, second = {.name = ""};
 
@@ -87,7 +87,7 @@ static void empty_file_is_no_instance(void **state)
 	assert_int_equal(second.born_ns, first.born_ns);
 }
 
-static void foreign_file_is_refused(void **state)
+TEST(foreign_file_is_refused)
 {
 	static const char *const texts[] = {
 		"\n",
@@ -111,7 +111,7 @@ static void foreign_file_is_refused(void **state)
 	assert_non_null(strstr(last_line, "the folder does not exist"));
 }
 
-static void later_instance_is_younger(void **state)
+TEST(later_instance_is_younger)
 {
 	struct instance now = {.name = ""};
 	struct instance before, earlier, unknown = {.name = ""};
@@ -135,12 +135,5 @@ static void later_instance_is_younger(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(instance_age_is_that_of_its_folder),
-		cmocka_unit_test(empty_file_is_no_instance),
-		cmocka_unit_test(foreign_file_is_refused),
-		cmocka_unit_test(later_instance_is_younger),
-	};
-
-	return cmocka_run_group_tests(tests, folder_make, folder_remove);
+	return unit_tests_run(folder_make, folder_remove);
 }

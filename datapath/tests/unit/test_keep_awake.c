@@ -40,7 +40,7 @@ static int end(void **state)
 	return system(command); /* NOLINT(cert-env33-c): a folder of the test */
 }
 
-static void polling_cpu_holds_a_zero_limit(void **state)
+TEST(polling_cpu_holds_a_zero_limit)
 {
 	struct keep_awake awake;
 	int32_t limit_us = -1;
@@ -63,7 +63,7 @@ static void polling_cpu_holds_a_zero_limit(void **state)
 	assert_int_equal(awake.by, KEEP_AWAKE_NONE);
 }
 
-static void thread_spins_without_an_effective_limit(void **state)
+TEST(thread_spins_without_an_effective_limit)
 {
 	static const struct {
 		const char *label, *state0, *device;
@@ -89,7 +89,7 @@ static void thread_spins_without_an_effective_limit(void **state)
 }
 
 /* The device shows the limit that is in force for the machine. */
-static void real_device_accepts_the_limit(void **state)
+TEST(real_device_accepts_the_limit)
 {
 	struct keep_awake awake;
 	int32_t limit_us = -1;
@@ -111,11 +111,5 @@ static void real_device_accepts_the_limit(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(polling_cpu_holds_a_zero_limit),
-		cmocka_unit_test(thread_spins_without_an_effective_limit),
-		cmocka_unit_test(real_device_accepts_the_limit),
-	};
-
-	return cmocka_run_group_tests(tests, begin, end);
+	return unit_tests_run(begin, end);
 }

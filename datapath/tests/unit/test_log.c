@@ -61,7 +61,7 @@ static void complain_often(int count)
 		complain(i);
 }
 
-static void first_twenty_are_written(void **state)
+TEST_F(first_twenty_are_written)
 {
 	complain_often(LOG_LIMIT_BURST);
 	assert_int_equal(line_count, LOG_LIMIT_BURST);
@@ -70,7 +70,7 @@ static void first_twenty_are_written(void **state)
 	assert_int_equal(log_tick(), -1);
 }
 
-static void suppressed_lines_are_counted(void **state)
+TEST_F(suppressed_lines_are_counted)
 {
 	complain_often(LOG_LIMIT_BURST + 5);
 	assert_int_equal(line_count, LOG_LIMIT_BURST);
@@ -86,7 +86,7 @@ static void suppressed_lines_are_counted(void **state)
 	assert_int_equal(line_count, LOG_LIMIT_BURST + 2);
 }
 
-static void rate_is_ten_per_second(void **state)
+TEST_F(rate_is_ten_per_second)
 {
 	int complaints = 0;
 
@@ -101,7 +101,7 @@ static void rate_is_ten_per_second(void **state)
 	assert_int_equal(complaints, 30);
 }
 
-static void tick_reports_suppressed_lines(void **state)
+TEST_F(tick_reports_suppressed_lines)
 {
 	complain_often(LOG_LIMIT_BURST + 3);
 	assert_true(log_tick() > 0);
@@ -117,7 +117,7 @@ static void tick_reports_suppressed_lines(void **state)
 	assert_int_equal(line_count, LOG_LIMIT_BURST + 1);
 }
 
-static void sites_have_separate_limits(void **state)
+TEST_F(sites_have_separate_limits)
 {
 	complain_often(LOG_LIMIT_BURST + 1);
 	log_warning("something else");
@@ -125,7 +125,7 @@ static void sites_have_separate_limits(void **state)
 	assert_string_equal(lines[LOG_LIMIT_BURST], "something else");
 }
 
-static void disabled_levels_use_no_tokens(void **state)
+TEST_F(disabled_levels_use_no_tokens)
 {
 	log_level_set(LOG_LEVEL_ERROR);
 	complain_often(1000);
@@ -133,16 +133,4 @@ static void disabled_levels_use_no_tokens(void **state)
 	assert_int_equal(line_count, 0);
 	complain_often(LOG_LIMIT_BURST);
 	assert_int_equal(line_count, LOG_LIMIT_BURST);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-	const struct CMUnitTest tests[] = {
-		TEST(first_twenty_are_written),   TEST(suppressed_lines_are_counted),
-		TEST(rate_is_ten_per_second),     TEST(tick_reports_suppressed_lines),
-		TEST(sites_have_separate_limits), TEST(disabled_levels_use_no_tokens),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

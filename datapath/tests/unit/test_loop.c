@@ -14,7 +14,7 @@
 
 #include "unit_test.h"
 
-static void frame_carries_payload_and_addresses(void **state)
+BENCH_TEST(frame_carries_payload_and_addresses)
 {
 	struct bench *bench = *state;
 	struct loop_route route = rig_route(DESTINATION_RESOLVED);
@@ -32,7 +32,7 @@ static void frame_carries_payload_and_addresses(void **state)
 	assert_memory_equal(frame, expected, sizeof(expected));
 }
 
-static void empty_and_largest_message_leave(void **state)
+BENCH_TEST(empty_and_largest_message_leave)
 {
 	struct bench *bench = *state;
 	char largest[RIG_PAYLOAD_BYTES];
@@ -47,7 +47,7 @@ static void empty_and_largest_message_leave(void **state)
 	bench_assert_sent(bench, 1, largest);
 }
 
-static void frames_leave_by_time_never_early(void **state)
+BENCH_TEST(frames_leave_by_time_never_early)
 {
 	struct bench *bench = *state;
 	int64_t first_tai_ns = clock_tai_ns() + 300 * MS;
@@ -65,7 +65,7 @@ static void frames_leave_by_time_never_early(void **state)
 	bench_check_departures(bench, first_tai_ns, MS, BENCH_MANY);
 }
 
-static void equal_times_keep_the_sending_order(void **state)
+BENCH_TEST(equal_times_keep_the_sending_order)
 {
 	struct bench *bench = *state;
 	int64_t txtime_tai_ns = clock_tai_ns() + 300 * MS;
@@ -86,7 +86,7 @@ static void equal_times_keep_the_sending_order(void **state)
 
 /* As when ktsnd did not run for a while: all are overdue, and only a few are taken before the first
  * leaves. A message that was handed over later is in a lower slot. */
-static void overdue_messages_keep_the_sending_order(void **state)
+BENCH_TEST(overdue_messages_keep_the_sending_order)
 {
 	struct bench *bench = *state;
 	const int64_t first_tai_ns = clock_tai_ns() - 1000 * MS;
@@ -115,7 +115,7 @@ static void overdue_messages_keep_the_sending_order(void **state)
 }
 
 /* After an interrupted send, at most one message of each flow is uncertain. */
-static void messages_of_a_flow_leave_one_at_a_time(void **state)
+BENCH_TEST(messages_of_a_flow_leave_one_at_a_time)
 {
 	enum { FLOWS = 3, PER_QUOTA = 4 };
 	struct bench *bench = *state;
@@ -157,7 +157,7 @@ static void messages_of_a_flow_leave_one_at_a_time(void **state)
 	rig_wait_retired(&bench->rig, 2 * (FLOWS - 1));
 }
 
-static void late_messages_leave_and_are_counted(void **state)
+BENCH_TEST(late_messages_leave_and_are_counted)
 {
 	struct bench *bench = *state;
 	int64_t now_tai_ns = clock_tai_ns();
@@ -198,13 +198,13 @@ static void check_absurd_times(enum ktsn_clock clock)
 	bench_stop(&bench);
 }
 
-static void absurd_times_are_harmless(void **state)
+BENCH_TEST(absurd_times_are_harmless)
 {
 	for (int clock = 0; clock < KTSN_CLOCKS; clock++)
 		check_absurd_times((enum ktsn_clock)clock);
 }
 
-static void clocks_are_converted(void **state)
+BENCH_TEST(clocks_are_converted)
 {
 	struct bench *bench = *state;
 	static const clockid_t clocks[KTSN_CLOCKS] = {CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_TAI};
@@ -234,7 +234,7 @@ static void clocks_are_converted(void **state)
 }
 
 /* Invalid flows, destinations and lengths that an application may write. */
-static void invalid_messages_are_dropped(void **state)
+BENCH_TEST(invalid_messages_are_dropped)
 {
 	static const struct ktsn_ring_message bad[] = {
 		{.flow = 1},
@@ -273,7 +273,7 @@ static void invalid_messages_are_dropped(void **state)
 	rig_wait_retired(&bench->rig, 1);
 }
 
-static void message_beyond_the_horizon_is_dropped(void **state)
+TEST(message_beyond_the_horizon_is_dropped)
 {
 	struct bench bench = {0};
 
@@ -285,7 +285,7 @@ static void message_beyond_the_horizon_is_dropped(void **state)
 }
 
 /* The loop expects a periodic sender, which rings less and less. */
-static void periodic_flow_is_expected(void **state)
+BENCH_TEST(periodic_flow_is_expected)
 {
 	struct bench *bench = *state;
 	int64_t first_tai_ns = clock_tai_ns() + 20 * MS;
@@ -306,7 +306,7 @@ static void periodic_flow_is_expected(void **state)
 
 /* Rings of periodic flows that are expected much later do not make a message of another flow more
  * expensive. */
-static void unexpected_rings_cost_nothing(void **state)
+BENCH_TEST(unexpected_rings_cost_nothing)
 {
 	enum { IDLE = 100, MESSAGES = 50, EACH_MAX = 8 };
 	struct bench *bench = *state;
@@ -346,7 +346,7 @@ static void unexpected_rings_cost_nothing(void **state)
 	free(idle);
 }
 
-static void stopped_loop_sends_no_more(void **state)
+TEST(stopped_loop_sends_no_more)
 {
 	struct bench bench = {0};
 
@@ -363,7 +363,7 @@ static void stopped_loop_sends_no_more(void **state)
 
 /* As when ktsnd ends: removing the endpoint closes the route of later messages. The loop also executes
  * commands that it had not reached, even if no later command fits into the queue. */
-static void stopped_loop_leaves_messages_to_its_successor(void **state)
+TEST(stopped_loop_leaves_messages_to_its_successor)
 {
 	enum { MESSAGES = 3 };
 	struct bench bench = {0};
@@ -382,27 +382,4 @@ static void stopped_loop_leaves_messages_to_its_successor(void **state)
 	assert_int_equal(rig_ring_free_slots(&bench.ring), BENCH_SLOTS - MESSAGES);
 	rig_fini(&bench.rig);
 	rig_ring_fini(&bench.ring);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		BENCH_TEST(frame_carries_payload_and_addresses),
-		BENCH_TEST(empty_and_largest_message_leave),
-		BENCH_TEST(frames_leave_by_time_never_early),
-		BENCH_TEST(equal_times_keep_the_sending_order),
-		BENCH_TEST(overdue_messages_keep_the_sending_order),
-		BENCH_TEST(messages_of_a_flow_leave_one_at_a_time),
-		BENCH_TEST(late_messages_leave_and_are_counted),
-		BENCH_TEST(absurd_times_are_harmless),
-		BENCH_TEST(clocks_are_converted),
-		BENCH_TEST(invalid_messages_are_dropped),
-		cmocka_unit_test(message_beyond_the_horizon_is_dropped),
-		BENCH_TEST(periodic_flow_is_expected),
-		BENCH_TEST(unexpected_rings_cost_nothing),
-		cmocka_unit_test(stopped_loop_sends_no_more),
-		cmocka_unit_test(stopped_loop_leaves_messages_to_its_successor),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

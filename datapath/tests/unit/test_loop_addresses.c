@@ -11,7 +11,7 @@
 
 #include "unit_test.h"
 
-static void unresolved_messages_wait(void **state)
+BENCH_TEST(unresolved_messages_wait)
 {
 	struct bench *bench = *state;
 	int64_t now_tai_ns = clock_tai_ns();
@@ -30,7 +30,7 @@ static void unresolved_messages_wait(void **state)
 	assert_int_equal(counter_read(&bench->counters->late_unresolved), 10);
 }
 
-static void message_resolved_in_time_is_on_time(void **state)
+BENCH_TEST(message_resolved_in_time_is_on_time)
 {
 	struct bench *bench = *state;
 	int64_t txtime_tai_ns = clock_tai_ns() + 100 * MS;
@@ -43,7 +43,7 @@ static void message_resolved_in_time_is_on_time(void **state)
 	bench_check_departures(bench, txtime_tai_ns, 0, 1);
 }
 
-static void unreachable_destination_drops_messages(void **state)
+BENCH_TEST(unreachable_destination_drops_messages)
 {
 	struct bench *bench = *state;
 
@@ -61,7 +61,7 @@ static void unreachable_destination_drops_messages(void **state)
 	assert_int_equal(bench_sent_number(bench, 0), 6);
 }
 
-static void closed_destination_drops_messages(void **state)
+BENCH_TEST(closed_destination_drops_messages)
 {
 	struct bench *bench = *state;
 
@@ -74,16 +74,4 @@ static void closed_destination_drops_messages(void **state)
 	bench_send_number(bench, 5, clock_tai_ns());
 	rig_wait_counter(&bench->rig, &bench->counters->drop_closed, 6);
 	assert_int_equal(counter_read(&bench->counters->sent), 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		BENCH_TEST(unresolved_messages_wait),
-		BENCH_TEST(message_resolved_in_time_is_on_time),
-		BENCH_TEST(unreachable_destination_drops_messages),
-		BENCH_TEST(closed_destination_drops_messages),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,7 +44,7 @@ static int round_tells(int first)
 	return marked;
 }
 
-static void each_round_marks_a_few_rings(void **state)
+TEST_WITH(each_round_marks_a_few_rings, set_up, NULL)
 {
 	bool marked[RINGS] = {false};
 	int rounds = 0, sum = 0;
@@ -69,7 +69,7 @@ static void each_round_marks_a_few_rings(void **state)
 	assert_true(round_tells(0) > 0);
 }
 
-static void ended_rings_are_not_marked(void **state)
+TEST_WITH(ended_rings_are_not_marked, set_up, NULL)
 {
 	enum { LAST = 3 };
 
@@ -83,7 +83,7 @@ static void ended_rings_are_not_marked(void **state)
 	assert_true(alive_sleep_max(&loop, SLEEP_NS) == SLEEP_NS);
 }
 
-static void rings_show_gated_priorities(void **state)
+TEST_WITH(rings_show_gated_priorities, set_up, NULL)
 {
 	static struct loop_gates gates;
 	struct ktsn_schedule schedule;
@@ -118,15 +118,4 @@ static void rings_show_gated_priorities(void **state)
 	for (int round = 0; round <= RINGS / AT_ONCE_MAX; round++)
 		alive_update(&loop);
 	assert_int_equal(atomic_load(&headers[0].gated), 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(each_round_marks_a_few_rings, set_up),
-		cmocka_unit_test_setup(ended_rings_are_not_marked, set_up),
-		cmocka_unit_test_setup(rings_show_gated_priorities, set_up),
-	};
-
-	return cmocka_run_group_tests_name("loop_alive", tests, NULL, NULL);
 }

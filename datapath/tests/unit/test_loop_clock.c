@@ -87,7 +87,7 @@ static void wait_sent(struct bench *bench, uint64_t count)
 	rig_wait_counter(&bench->rig, &loop_counters(bench->rig.loop)->sent, count);
 }
 
-static void every_clock_is_met_when_TAI_is_ahead(void **state)
+TEST_F(every_clock_is_met_when_TAI_is_ahead)
 {
 	struct bench *bench = *state;
 
@@ -107,7 +107,7 @@ static void every_clock_is_met_when_TAI_is_ahead(void **state)
 }
 
 /* CLOCK_TAI jumps ahead, as with a leap second or when somebody sets the machine's TAI offset. */
-static void messages_on_other_clocks_are_not_early_when_TAI_is_set_ahead(void **state)
+TEST_F(messages_on_other_clocks_are_not_early_when_TAI_is_set_ahead)
 {
 	struct bench *bench = *state;
 	int64_t realtime_ns = send_ahead(bench, KTSN_CLOCK_REALTIME, 300 * MS);
@@ -128,7 +128,7 @@ static void messages_on_other_clocks_are_not_early_when_TAI_is_set_ahead(void **
 }
 
 /* Without the step they would wait for a thousand seconds. */
-static void messages_on_other_clocks_are_not_late_when_TAI_is_set_back(void **state)
+TEST_F(messages_on_other_clocks_are_not_late_when_TAI_is_set_back)
 {
 	struct bench *bench = *state;
 
@@ -141,7 +141,7 @@ static void messages_on_other_clocks_are_not_late_when_TAI_is_set_back(void **st
 	assert_int_equal(rig_departure(&bench->rig, 0).flow, KTSN_CLOCK_MONOTONIC + 1);
 }
 
-static void messages_on_TAI_follow_it(void **state)
+TEST_F(messages_on_TAI_follow_it)
 {
 	struct bench *bench = *state;
 	int64_t txtime_ns = send_ahead(bench, KTSN_CLOCK_TAI, (int64_t)FAR_S * NS_PER_SECOND / 2);
@@ -155,7 +155,7 @@ static void messages_on_TAI_follow_it(void **state)
 }
 
 /* A message that waits for an address is moved, too. */
-static void pending_messages_follow_steps(void **state)
+TEST_F(pending_messages_follow_steps)
 {
 	struct bench *bench = *state;
 	struct loop_destination *destination = bench->destinations[KTSN_CLOCK_MONOTONIC];
@@ -171,18 +171,4 @@ static void pending_messages_follow_steps(void **state)
 	rig_destination_update(&bench->rig, destination, DESTINATION_RESOLVED);
 	wait_sent(bench, 2);
 	assert_true(clock_ns(CLOCK_MONOTONIC) >= txtime_ns);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-	const struct CMUnitTest tests[] = {
-		TEST(every_clock_is_met_when_TAI_is_ahead),
-		TEST(messages_on_other_clocks_are_not_early_when_TAI_is_set_ahead),
-		TEST(messages_on_other_clocks_are_not_late_when_TAI_is_set_back),
-		TEST(messages_on_TAI_follow_it),
-		TEST(pending_messages_follow_steps),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

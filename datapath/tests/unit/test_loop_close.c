@@ -29,7 +29,7 @@ static void check_many_left(struct bench *bench)
 		assert_int_equal(bench_sent_number(bench, i), i);
 }
 
-static void closed_ring_ends_after_its_messages(void **state)
+TEST(closed_ring_ends_after_its_messages)
 {
 	struct bench bench = {0};
 
@@ -47,7 +47,7 @@ static void closed_ring_ends_after_its_messages(void **state)
 }
 
 /* An application may write anything into its ring and remove it again: the ring must end all the same. */
-static void closed_ring_with_removed_messages_ends(void **state)
+TEST(closed_ring_with_removed_messages_ends)
 {
 	struct bench bench = {0};
 	struct ktsn_ring_header *header;
@@ -73,7 +73,7 @@ static void closed_ring_with_removed_messages_ends(void **state)
 
 /* As when a process ends: its flows and destinations are closed with the ring, without commands of their
  * own. */
-static void closed_ring_without_memory_loses_nothing(void **state)
+TEST(closed_ring_without_memory_loses_nothing)
 {
 	struct bench bench = {0};
 
@@ -89,7 +89,7 @@ static void closed_ring_without_memory_loses_nothing(void **state)
 	rig_ring_fini(&bench.ring);
 }
 
-static void closed_unresolved_ring_ends_with_the_answer(void **state)
+TEST(closed_unresolved_ring_ends_with_the_answer)
 {
 	struct bench bench = {0};
 
@@ -109,7 +109,7 @@ static void closed_unresolved_ring_ends_with_the_answer(void **state)
 	rig_ring_fini(&bench.ring);
 }
 
-static void closed_flow_ends_after_its_messages(void **state)
+BENCH_TEST(closed_flow_ends_after_its_messages)
 {
 	struct bench *bench = *state;
 	struct departure records[2];
@@ -134,7 +134,7 @@ static void closed_flow_ends_after_its_messages(void **state)
 }
 
 /* One system call for each would take the loop longer than everything else that it does for them. */
-static void ended_objects_are_announced_once(void **state)
+BENCH_TEST(ended_objects_are_announced_once)
 {
 	enum { OBJECTS = 100 };
 	struct bench *bench = *state;
@@ -157,7 +157,7 @@ static void ended_objects_are_announced_once(void **state)
 }
 
 /* The test takes the place of the loop. */
-static void backlog_ends_a_few_at_a_time(void **state)
+TEST(backlog_ends_a_few_at_a_time)
 {
 	enum { OBJECTS = 100, AT_ONCE_MAX = 32 };
 	struct loop *loop = calloc(1, sizeof(*loop));
@@ -190,7 +190,7 @@ static void backlog_ends_a_few_at_a_time(void **state)
 	free(loop);
 }
 
-static void closed_objects_end_after_the_backlog(void **state)
+TEST(closed_objects_end_after_the_backlog)
 {
 	enum { OBJECTS = 100 };
 	struct bench bench = {0};
@@ -217,7 +217,7 @@ static void closed_objects_end_after_the_backlog(void **state)
  * close() and socket() in a row, found by the loop at the same time: an invalid message that is looked up
  * while the first socket is being closed must not open the second one before that.
  */
-static void reopened_socket_stays_open(void **state)
+TEST(reopened_socket_stays_open)
 {
 	struct bench bench = {0};
 	struct rig *rig = &bench.rig;
@@ -244,21 +244,4 @@ static void reopened_socket_stays_open(void **state)
 	assert_int_equal(counter_read(&bench.counters->drop_invalid), 1);
 	rig_wait_retired(rig, 2);
 	bench_fini(&bench);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(closed_ring_with_removed_messages_ends),
-		cmocka_unit_test(backlog_ends_a_few_at_a_time),
-		cmocka_unit_test(closed_objects_end_after_the_backlog),
-		cmocka_unit_test(closed_ring_ends_after_its_messages),
-		cmocka_unit_test(closed_ring_without_memory_loses_nothing),
-		cmocka_unit_test(closed_unresolved_ring_ends_with_the_answer),
-		BENCH_TEST(closed_flow_ends_after_its_messages),
-		BENCH_TEST(ended_objects_are_announced_once),
-		cmocka_unit_test(reopened_socket_stays_open),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

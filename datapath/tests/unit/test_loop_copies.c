@@ -170,7 +170,7 @@ static void good_send(struct bench *bench)
 
 /* They are due at the same moment as the first of the other pod, and all are handed over before its others
  * have left. */
-static void due_copies_delay_no_other_pod(void **state)
+TEST_F(due_copies_delay_no_other_pod)
 {
 	struct bench *bench = *state;
 
@@ -181,7 +181,7 @@ static void due_copies_delay_no_other_pod(void **state)
 }
 
 /* They are made when those of the other pod are due. */
-static void making_copies_delays_no_other_pod(void **state)
+TEST_F(making_copies_delays_no_other_pod)
 {
 	struct bench *bench = *state;
 
@@ -191,7 +191,7 @@ static void making_copies_delays_no_other_pod(void **state)
 	assert_in_range(good_worst(bench), 0, BOUND_NS);
 }
 
-static void overdue_copies_delay_no_other_pod(void **state)
+TEST_F(overdue_copies_delay_no_other_pod)
 {
 	struct bench *bench = *state;
 
@@ -213,7 +213,7 @@ static uint32_t frame_address(const struct bench *bench, size_t index)
 }
 
 /* The command belongs to the second round; in the first one no message can be made as a whole. */
-static void begun_message_keeps_its_receivers(void **state)
+TEST_F(begun_message_keeps_its_receivers)
 {
 	struct bench *bench = *state;
 	struct loop_replication *others = copies_make(0xc0000310);
@@ -234,16 +234,4 @@ static void begun_message_keeps_its_receivers(void **state)
 		assert_in_range(frame_address(bench, i), 0xc0000210, 0xc0000210 + PEERS - 1);
 	rig_wait_retired(&bench->rig, 1);
 	assert_int_equal(bench->rig.retired[0], LOOP_REPLICATION);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(due_copies_delay_no_other_pod, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(making_copies_delays_no_other_pod, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(overdue_copies_delay_no_other_pod, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(begun_message_keeps_its_receivers, set_up, tear_down),
-	};
-
-	return cmocka_run_group_tests_name("loop_copies", tests, NULL, NULL);
 }

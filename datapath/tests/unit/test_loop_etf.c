@@ -16,7 +16,7 @@
 #define FAR    (1000 * INT64_C(1000000000))
 #define PERIOD (100 * MS)
 
-static void periodic_deadlines_leave_immediately(void **state)
+BENCH_TEST(periodic_deadlines_leave_immediately)
 {
 	struct bench *bench = *state;
 	int64_t first_tai_ns = clock_tai_ns() + FAR;
@@ -30,7 +30,7 @@ static void periodic_deadlines_leave_immediately(void **state)
 	assert_int_equal(counter_read(&bench->counters->on_time), 5);
 }
 
-static void strategy_change_sends_waiting_deadlines(void **state)
+BENCH_TEST(strategy_change_sends_waiting_deadlines)
 {
 	struct bench *bench = *state;
 	int64_t first_tai_ns = clock_tai_ns() + FAR;
@@ -49,7 +49,7 @@ static void strategy_change_sends_waiting_deadlines(void **state)
 	bench_wait_sent(bench, 3);
 }
 
-static void transmit_times_are_refused_with_deadlines(void **state)
+BENCH_TEST(transmit_times_are_refused_with_deadlines)
 {
 	struct bench *bench = *state;
 	int64_t first_tai_ns = clock_tai_ns() + FAR;
@@ -85,7 +85,7 @@ static void bench_with_delta(struct bench *bench, int64_t delta_ns)
 	rig_strategy_set(&bench->rig, KTSN_STRATEGY_ETF);
 }
 
-static void loop_lateness_within_delta_is_sent(void **state)
+TEST(loop_lateness_within_delta_is_sent)
 {
 	struct bench bench;
 
@@ -99,7 +99,7 @@ static void loop_lateness_within_delta_is_sent(void **state)
 	bench_fini(&bench);
 }
 
-static void loop_lateness_beyond_delta_is_missed(void **state)
+TEST(loop_lateness_beyond_delta_is_missed)
 {
 	struct bench bench;
 
@@ -107,17 +107,4 @@ static void loop_lateness_beyond_delta_is_missed(void **state)
 	message_with_a_late_loop(&bench, MS);
 	rig_wait_counter(&bench.rig, &bench.counters->drop_missed, 1);
 	bench_fini(&bench);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		BENCH_TEST(periodic_deadlines_leave_immediately),
-		BENCH_TEST(strategy_change_sends_waiting_deadlines),
-		BENCH_TEST(transmit_times_are_refused_with_deadlines),
-		cmocka_unit_test(loop_lateness_within_delta_is_sent),
-		cmocka_unit_test(loop_lateness_beyond_delta_is_missed),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -119,7 +119,7 @@ static void assert_released(struct bench *bench, unsigned int count)
 		assert_int_equal(bench_sent_number(bench, i), i);
 }
 
-static void held_messages_leave_by_time(void **state)
+TEST_F(held_messages_leave_by_time)
 {
 	struct bench *bench = *state;
 	int64_t first_tai_ns = clock_tai_ns() + 20 * MS;
@@ -136,7 +136,7 @@ static void held_messages_leave_by_time(void **state)
 }
 
 /* More than continue in one round; messages that arrive meanwhile are sorted in between. */
-static void hundreds_leave_by_time(void **state)
+TEST_F(hundreds_leave_by_time)
 {
 	struct bench *bench = *state;
 	int64_t first_tai_ns = clock_tai_ns() - 10 * MS;
@@ -151,7 +151,7 @@ static void hundreds_leave_by_time(void **state)
 	assert_released(bench, 2 * BENCH_MANY);
 }
 
-static void released_messages_are_not_early(void **state)
+TEST_F(released_messages_are_not_early)
 {
 	struct bench *bench = *state;
 	int64_t txtime_tai_ns = clock_tai_ns() + 60 * MS;
@@ -166,7 +166,7 @@ static void released_messages_are_not_early(void **state)
 	assert_int_equal(counter_read(&bench->counters->late_clock), 0);
 }
 
-static void clock_set_back_releases_none_early(void **state)
+TEST_F(clock_set_back_releases_none_early)
 {
 	struct bench *bench = *state;
 	int64_t txtime_tai_ns = clock_tai_ns();
@@ -181,7 +181,7 @@ static void clock_set_back_releases_none_early(void **state)
 	assert_true(clock_tai_ns() >= txtime_tai_ns);
 }
 
-static void other_networks_continue(void **state)
+TEST_F(other_networks_continue)
 {
 	struct bench *bench = *state;
 	int64_t now_tai_ns = clock_tai_ns();
@@ -206,7 +206,7 @@ static void other_networks_continue(void **state)
 	assert_true(counter_read(&bench->counters->late_clock) >= BENCH_MANY);
 }
 
-static void messages_beyond_the_horizon_are_reported(void **state)
+TEST_F(messages_beyond_the_horizon_are_reported)
 {
 	struct bench *bench = *state;
 	int64_t now_tai_ns = clock_tai_ns();
@@ -234,7 +234,7 @@ static void messages_beyond_the_horizon_are_reported(void **state)
 	ktsn_ring_report_done(&bench->ring.producer, report.slot);
 }
 
-static void hundreds_are_dropped_at_their_horizon(void **state)
+TEST_F(hundreds_are_dropped_at_their_horizon)
 {
 	struct bench *bench = *state;
 
@@ -248,7 +248,7 @@ static void hundreds_are_dropped_at_their_horizon(void **state)
 
 /* However many messages of one network have expired, the others get their turns: all of these have expired
  * when the loop first looks. */
-static void networks_take_turns_at_horizons(void **state)
+TEST_F(networks_take_turns_at_horizons)
 {
 	enum { FEW = 8 };
 	struct bench *bench = *state;
@@ -281,7 +281,7 @@ static void networks_take_turns_at_horizons(void **state)
 							     .clock = LOOP_CLOCK_GOOD});
 }
 
-static void shorter_horizon_applies_immediately(void **state)
+TEST_F(shorter_horizon_applies_immediately)
 {
 	struct bench *bench = *state;
 
@@ -294,7 +294,7 @@ static void shorter_horizon_applies_immediately(void **state)
 	rig_wait_counter(&bench->rig, &bench->counters->drop_clock, 1);
 }
 
-static void released_messages_are_held_again(void **state)
+TEST_F(released_messages_are_held_again)
 {
 	struct bench *bench = *state;
 	int64_t now_tai_ns = clock_tai_ns();
@@ -315,7 +315,7 @@ static void released_messages_are_held_again(void **state)
 
 /* As with messages that leave at their times, the loop drops messages that the strategy does not send late
  * instead of holding them. */
-static void strict_strategies_drop_held_messages(void **state)
+TEST_F(strict_strategies_drop_held_messages)
 {
 	struct bench *bench = *state;
 
@@ -340,7 +340,7 @@ static void strict_strategies_drop_held_messages(void **state)
 	bench->flow->deadline = false;
 }
 
-static void strategy_change_keeps_held_messages(void **state)
+TEST_F(strategy_change_keeps_held_messages)
 {
 	struct bench *bench = *state;
 
@@ -383,7 +383,7 @@ static void to_many_no_more(struct bench *bench, struct loop_replication *copies
 }
 
 /* Each on its own port, as one message. */
-static void copies_are_held_with_their_message(void **state)
+TEST_F(copies_are_held_with_their_message)
 {
 	struct bench *bench = *state;
 	struct loop_replication *copies = to_many(bench);
@@ -401,7 +401,7 @@ static void copies_are_held_with_their_message(void **state)
 }
 
 /* The port takes one at a time, and then none until the clock is lost. */
-static void partly_sent_message_leaves(void **state)
+TEST_F(partly_sent_message_leaves)
 {
 	struct bench *bench = *state;
 	struct loop_replication *copies = to_many(bench);
@@ -419,7 +419,7 @@ static void partly_sent_message_leaves(void **state)
 	to_many_no_more(bench, copies);
 }
 
-static void local_messages_are_held(void **state)
+TEST_F(local_messages_are_held)
 {
 	struct bench *bench = *state;
 	struct loop_route route = rig_route(DESTINATION_RESOLVED);
@@ -440,7 +440,7 @@ static void local_messages_are_held(void **state)
 }
 
 /* Covers an address that is found meanwhile, and a socket that is closed. */
-static void resolved_messages_are_held(void **state)
+TEST_F(resolved_messages_are_held)
 {
 	struct bench *bench = *state;
 	int64_t now_tai_ns = clock_tai_ns();
@@ -459,7 +459,7 @@ static void resolved_messages_are_held(void **state)
 }
 
 /* Held messages keep their times on their own clocks, so their order changes. */
-static void held_messages_follow_their_clock(void **state)
+TEST_F(held_messages_follow_their_clock)
 {
 	struct bench *bench = *state;
 	struct loop_flow *flow = rig_flow_open(&bench->rig, &bench->ring, 2, 2, KTSN_CLOCK_MONOTONIC);
@@ -493,7 +493,7 @@ static void held_messages_follow_their_clock(void **state)
 }
 
 /* Until all released messages are back in the shaper, later ones that come due are sorted after them. */
-static void release_keeps_the_order(void **state)
+TEST(release_keeps_the_order)
 {
 	struct loop_attachment releasing = {.clock = LOOP_CLOCK_GOOD};
 	struct loop_destination destination = {.attachment = &releasing};
@@ -521,7 +521,7 @@ static void release_keeps_the_order(void **state)
 	assert_false(held_concerns(&packet));
 }
 
-static void full_pending_quota_waits(void **state)
+TEST_F(full_pending_quota_waits)
 {
 	struct bench *bench = *state;
 
@@ -536,7 +536,7 @@ static void full_pending_quota_waits(void **state)
 	bench_wait_sent(bench, 2 * BENCH_MANY);
 }
 
-static void ended_process_has_its_messages_sent(void **state)
+TEST(ended_process_has_its_messages_sent)
 {
 	struct bench bench;
 
@@ -560,7 +560,7 @@ static void ended_process_has_its_messages_sent(void **state)
 }
 
 /* They are READY in its ring, as if they had just arrived. */
-static void stopped_loop_leaves_held_messages(void **state)
+TEST(stopped_loop_leaves_held_messages)
 {
 	struct bench bench;
 	struct ktsn_ring_taken taken;
@@ -582,7 +582,7 @@ static void stopped_loop_leaves_held_messages(void **state)
 
 /* ---- Refuse ---- */
 
-static void refused_network_sends_earlier_messages_only(void **state)
+TEST_F(refused_network_sends_earlier_messages_only)
 {
 	struct bench *bench = *state;
 	struct ktsn_ring_header *header = bench->ring.memory.address;
@@ -620,7 +620,7 @@ static void refused_network_sends_earlier_messages_only(void **state)
 }
 
 /* The application writes these numbers: it never has more sent messages than its ring held. */
-static void false_counts_have_no_lasting_effect(void **state)
+TEST_F(false_counts_have_no_lasting_effect)
 {
 	struct bench *bench = *state;
 	struct ktsn_ring_header *header = bench->ring.memory.address;
@@ -644,7 +644,7 @@ static void false_counts_have_no_lasting_effect(void **state)
 
 /* ---- Continue ---- */
 
-static void departures_by_a_lost_clock_are_counted(void **state)
+TEST_F(departures_by_a_lost_clock_are_counted)
 {
 	struct bench *bench = *state;
 	int64_t now_tai_ns = clock_tai_ns();
@@ -662,7 +662,7 @@ static void departures_by_a_lost_clock_are_counted(void **state)
 }
 
 /* The policy changes while messages wait. */
-static void policy_changes_with_waiting_messages(void **state)
+TEST_F(policy_changes_with_waiting_messages)
 {
 	struct bench *bench = *state;
 
@@ -684,38 +684,4 @@ static void policy_changes_with_waiting_messages(void **state)
 	assert_int_equal(counter_read(&bench->counters->drop_clock), 0);
 	ring_refuses(bench, 0);
 	clock_becomes(bench, LOOP_CLOCK_GOOD);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-	const struct CMUnitTest tests[] = {
-		TEST(held_messages_leave_by_time),
-		TEST(hundreds_leave_by_time),
-		TEST(released_messages_are_not_early),
-		TEST(clock_set_back_releases_none_early),
-		TEST(other_networks_continue),
-		TEST(messages_beyond_the_horizon_are_reported),
-		TEST(hundreds_are_dropped_at_their_horizon),
-		TEST(networks_take_turns_at_horizons),
-		TEST(shorter_horizon_applies_immediately),
-		TEST(released_messages_are_held_again),
-		TEST(strict_strategies_drop_held_messages),
-		TEST(strategy_change_keeps_held_messages),
-		TEST(copies_are_held_with_their_message),
-		TEST(partly_sent_message_leaves),
-		TEST(local_messages_are_held),
-		TEST(resolved_messages_are_held),
-		TEST(held_messages_follow_their_clock),
-		cmocka_unit_test(release_keeps_the_order),
-		TEST(full_pending_quota_waits),
-		cmocka_unit_test(ended_process_has_its_messages_sent),
-		cmocka_unit_test(stopped_loop_leaves_held_messages),
-		TEST(refused_network_sends_earlier_messages_only),
-		TEST(false_counts_have_no_lasting_effect),
-		TEST(departures_by_a_lost_clock_are_counted),
-		TEST(policy_changes_with_waiting_messages),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,7 +38,7 @@ static void send_text(struct pod *pod, const char *text, int64_t txtime_tai_ns)
 
 /* Slots and links may both be longer than the port's frames: a ring that was handed back, or pods of one
  * node. */
-static void overlong_message_harms_no_other(void **state)
+TEST(overlong_message_harms_no_other)
 {
 	static char longer[2 * RIG_BUFFER_BYTES];
 	struct rig rig = {0};
@@ -85,7 +85,7 @@ static void wait_for_nothing(struct sleepers *sleepers)
 }
 
 /* Waking a sender walks past everything that the pod has put there, between departures of others. */
-static void loop_wakes_nothing_in_shared_memory(void **state)
+TEST(loop_wakes_nothing_in_shared_memory)
 {
 	enum { THREADS = 8, MESSAGES = 3 };
 	struct sleepers sleepers = {.wait = wait_for_nothing, .call = SYS_futex};
@@ -114,14 +114,4 @@ static void loop_wakes_nothing_in_shared_memory(void **state)
 	rig_wait_retired(&rig, OBJECTS_OF_POD);
 	rig_fini(&rig);
 	rig_ring_fini(&pod.ring);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(overlong_message_harms_no_other),
-		cmocka_unit_test(loop_wakes_nothing_in_shared_memory),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -256,7 +256,7 @@ static uint32_t ended_before_the_other(struct bench *bench, uint32_t count)
 	return ended_before;
 }
 
-static void found_address_delays_no_other_pod(void **state)
+TEST_F(found_address_delays_no_other_pod)
 {
 	struct bench *bench = *state;
 
@@ -281,7 +281,7 @@ static uint32_t reports_read(struct pod *pod)
 	return count;
 }
 
-static void failed_address_delays_no_other_pod(void **state)
+TEST_F(failed_address_delays_no_other_pod)
 {
 	struct bench *bench = *state;
 
@@ -299,7 +299,7 @@ static void failed_address_delays_no_other_pod(void **state)
 }
 
 /* Each has its own command, as when a gateway is found. */
-static void shared_address_delays_no_other_pod(void **state)
+TEST_F(shared_address_delays_no_other_pod)
 {
 	struct bench *bench = *state;
 	struct loop_destination *destinations[ADDRESSES];
@@ -344,19 +344,19 @@ static void messages_to_nowhere_delay_no_other_pod(struct bench *bench, uint32_t
 }
 
 /* They are not searched for among the waiting commands, */
-static void unknown_addresses_delay_no_other_pod(void **state)
+TEST_F(unknown_addresses_delay_no_other_pod)
 {
 	messages_to_nowhere_delay_no_other_pod(*state, 0);
 }
 
 /* or each of them could be the one. */
-static void queued_addresses_delay_no_other_pod(void **state)
+TEST_F(queued_addresses_delay_no_other_pod)
 {
 	messages_to_nowhere_delay_no_other_pod(*state, 1);
 }
 
 /* A few commands are executed per round, and a pod that sends a lot makes rounds long. */
-static void taking_messages_delays_no_commands(void **state)
+TEST_F(taking_messages_delays_no_commands)
 {
 	enum { LONGEST_NS = 200000 };
 	struct bench *bench = *state;
@@ -378,7 +378,7 @@ static void taking_messages_delays_no_commands(void **state)
 }
 
 /* They are dropped in the order of their turns. */
-static void released_pods_take_turns(void **state)
+TEST_F(released_pods_take_turns)
 {
 	struct bench *bench = *state;
 
@@ -424,7 +424,7 @@ static void assert_in_order(const int64_t *due_tai_ns, uint32_t count)
 
 /* The later its time, the earlier it was handed over. The frames that a round releases have left before
  * the next round. */
-static void released_messages_leave_by_time(void **state)
+TEST_F(released_messages_leave_by_time)
 {
 	struct bench *bench = *state;
 	int64_t due_tai_ns[PENDING];
@@ -440,7 +440,7 @@ static void released_messages_leave_by_time(void **state)
 
 /* New messages are handed over while the others are being released: some with times between theirs, and
  * one with the earliest of all. Only messages that had their turn before it was taken leave before it. */
-static void later_messages_are_sorted_in(void **state)
+TEST_F(later_messages_are_sorted_in)
 {
 	enum { LATER = 100, ALL = PENDING + LATER + 1, EARLIEST = 1 };
 	struct bench *bench = *state;
@@ -465,7 +465,7 @@ static void later_messages_are_sorted_in(void **state)
 }
 
 /* Like the other pod's below. */
-static void released_destinations_take_turns(void **state)
+TEST_F(released_destinations_take_turns)
 {
 	struct bench *bench = *state;
 	struct loop_destination *another = rig_destination_open(&bench->rig, &bench->load.ring, 1,
@@ -489,7 +489,7 @@ static void released_destinations_take_turns(void **state)
 
 /* A message that is sent when the address is found, for the same time, leaves after those that waited for
  * it. */
-static void no_message_overtakes_waiting_ones(void **state)
+TEST_F(no_message_overtakes_waiting_ones)
 {
 	enum { LATER = 100 };
 	struct bench *bench = *state;
@@ -507,7 +507,7 @@ static void no_message_overtakes_waiting_ones(void **state)
 		rig_assert_sent(&bench->rig, i, i < PENDING ? "first" : "later");
 }
 
-static void lost_address_is_waited_for_again(void **state)
+TEST_F(lost_address_is_waited_for_again)
 {
 	struct bench *bench = *state;
 
@@ -524,7 +524,7 @@ static void lost_address_is_waited_for_again(void **state)
 }
 
 /* Its pod may have a few under way: they wait, and the others follow in the ring. */
-static void waiting_pod_keeps_its_limit(void **state)
+TEST_F(waiting_pod_keeps_its_limit)
 {
 	enum { LIMIT = 64 };
 	struct bench *bench = *state;
@@ -542,7 +542,7 @@ static void waiting_pod_keeps_its_limit(void **state)
 }
 
 /* As when its process ends: nobody closes the objects in the ring. */
-static void closed_ring_ends_after_waiting_messages(void **state)
+TEST_WITH(closed_ring_ends_after_waiting_messages, set_up, NULL)
 {
 	struct bench *bench = *state;
 
@@ -562,7 +562,7 @@ static void closed_ring_ends_after_waiting_messages(void **state)
 }
 
 /* The destination first: it ends with the last of its messages, in the middle of its turns. */
-static void closed_objects_end_after_waiting_messages(void **state)
+TEST_WITH(closed_objects_end_after_waiting_messages, set_up, NULL)
 {
 	struct bench *bench = *state;
 
@@ -578,28 +578,4 @@ static void closed_objects_end_after_waiting_messages(void **state)
 	rig_application_close(&bench->rig, &bench->other.ring);
 	rig_wait_retired(&bench->rig, 2 * OBJECTS_OF_POD);
 	bench_fini(bench);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-	const struct CMUnitTest tests[] = {
-		TEST(found_address_delays_no_other_pod),
-		TEST(failed_address_delays_no_other_pod),
-		TEST(shared_address_delays_no_other_pod),
-		TEST(unknown_addresses_delay_no_other_pod),
-		TEST(queued_addresses_delay_no_other_pod),
-		TEST(taking_messages_delays_no_commands),
-		TEST(released_pods_take_turns),
-		TEST(released_messages_leave_by_time),
-		TEST(later_messages_are_sorted_in),
-		TEST(released_destinations_take_turns),
-		TEST(no_message_overtakes_waiting_ones),
-		TEST(lost_address_is_waited_for_again),
-		TEST(waiting_pod_keeps_its_limit),
-		cmocka_unit_test_setup(closed_ring_ends_after_waiting_messages, set_up),
-		cmocka_unit_test_setup(closed_objects_end_after_waiting_messages, set_up),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,7 @@
 
 #include "unit_test.h"
 
-static void full_port_is_retried(void **state)
+BENCH_TEST(full_port_is_retried)
 {
 	struct bench *bench = *state;
 
@@ -23,7 +23,7 @@ static void full_port_is_retried(void **state)
 		assert_int_equal(bench_sent_number(bench, i), i);
 }
 
-static void port_with_room_for_one(void **state)
+BENCH_TEST(port_with_room_for_one)
 {
 	struct bench *bench = *state;
 	int64_t txtime_tai_ns = clock_tai_ns() + 20 * MS;
@@ -37,7 +37,7 @@ static void port_with_room_for_one(void **state)
 }
 
 /* The message that was sent later for an earlier time stays the first. */
-static void port_refusal_keeps_the_order(void **state)
+BENCH_TEST(port_refusal_keeps_the_order)
 {
 	struct bench *bench = *state;
 	int64_t txtime_tai_ns = clock_tai_ns() + 100 * MS;
@@ -54,7 +54,7 @@ static void port_refusal_keeps_the_order(void **state)
 		assert_int_equal(bench_sent_number(bench, i), i);
 }
 
-static void failed_frames_are_dropped(void **state)
+BENCH_TEST(failed_frames_are_dropped)
 {
 	struct bench *bench = *state;
 	int64_t txtime_tai_ns = clock_tai_ns() + 20 * MS;
@@ -68,7 +68,7 @@ static void failed_frames_are_dropped(void **state)
 }
 
 /* A port may stop at a frame that failed: the frames after it were not refused and belong to others. */
-static void failed_frame_delays_no_other(void **state)
+BENCH_TEST(failed_frame_delays_no_other)
 {
 	enum { FLOWS = 4, FAIL = 2 };
 	static const char *const texts[FLOWS] = {"0", "1", "2", "3"};
@@ -100,7 +100,7 @@ static void failed_frame_delays_no_other(void **state)
 	rig_wait_retired(&bench->rig, 2 * (FLOWS - 1));
 }
 
-static void refused_message_becomes_stale(void **state)
+BENCH_TEST(refused_message_becomes_stale)
 {
 	struct bench *bench = *state;
 
@@ -115,7 +115,7 @@ static void refused_message_becomes_stale(void **state)
 }
 
 /* Lateness is no reason to give up sooner. */
-static void late_message_is_retried_equally(void **state)
+BENCH_TEST(late_message_is_retried_equally)
 {
 	struct bench *bench = *state;
 
@@ -126,7 +126,7 @@ static void late_message_is_retried_equally(void **state)
 }
 
 /* A device would keep the frames and send them all when the link is back. */
-static void due_messages_are_dropped_without_link(void **state)
+BENCH_TEST(due_messages_are_dropped_without_link)
 {
 	struct bench *bench = *state;
 
@@ -142,7 +142,7 @@ static void due_messages_are_dropped_without_link(void **state)
 }
 
 /* The last ones that it took, and no more than it may withdraw. */
-static void withdrawn_frames_become_stale(void **state)
+BENCH_TEST(withdrawn_frames_become_stale)
 {
 	struct bench *bench = *state;
 	const struct class_counters *class = &bench->counters->classes[1];
@@ -173,7 +173,7 @@ static void withdrawn_frames_become_stale(void **state)
 	bench->rig.withdrawn = 2 + RIG_WITHDRAWN_MAX;
 }
 
-static void withdrawal_after_socket_close(void **state)
+BENCH_TEST(withdrawal_after_socket_close)
 {
 	struct bench *bench = *state;
 	struct loop_flow *flow = rig_flow_open(&bench->rig, &bench->ring, 1, 8, KTSN_CLOCK_TAI);
@@ -191,22 +191,4 @@ static void withdrawal_after_socket_close(void **state)
 	rig_wait_counter(&bench->rig, &bench->counters->drop_stale, 1);
 	assert_int_equal(counter_read(&bench->counters->sent), 0);
 	bench->rig.withdrawn = 1;
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		BENCH_TEST(full_port_is_retried),
-		BENCH_TEST(port_with_room_for_one),
-		BENCH_TEST(port_refusal_keeps_the_order),
-		BENCH_TEST(failed_frames_are_dropped),
-		BENCH_TEST(failed_frame_delays_no_other),
-		BENCH_TEST(refused_message_becomes_stale),
-		BENCH_TEST(late_message_is_retried_equally),
-		BENCH_TEST(due_messages_are_dropped_without_link),
-		BENCH_TEST(withdrawn_frames_become_stale),
-		BENCH_TEST(withdrawal_after_socket_close),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,7 +56,7 @@ static uint32_t greedy_pending(const struct pods *pods)
 
 /* All of them take as many packets as they can. The reserve of each other pod is left, including one for a
  * pod that arrives then. */
-static void every_pod_has_its_reserve(void **state)
+TEST(every_pod_has_its_reserve)
 {
 	/* Six pods and two more: 16 reserves of half the pool. */
 	enum { RESERVE = PACKETS / 2 / 16, OF_LATE = RESERVE / 2 };
@@ -113,7 +113,7 @@ static void ring_never_opened_close(struct pods *pods, struct rig_ring *ring, st
 }
 
 /* Otherwise it could take the rest that is left for others, and be one of these as well. */
-static void unopened_ring_keeps_other_reserves(void **state)
+TEST(unopened_ring_keeps_other_reserves)
 {
 	struct pods pods = {0};
 	struct rig_ring unresumed = {0};
@@ -133,7 +133,7 @@ static void unopened_ring_keeps_other_reserves(void **state)
 }
 
 /* No message leaves and returns quota: all wait for an address. */
-static void larger_quota_takes_waiting_messages(void **state)
+TEST(larger_quota_takes_waiting_messages)
 {
 	enum { BEFORE = 4, AFTER = 9 };
 	struct quota_limits limits = {.pending = BEFORE, .horizon_ns = INT64_MAX};
@@ -169,7 +169,7 @@ static void larger_quota_takes_waiting_messages(void **state)
 	rig_ring_fini(&pods.modest);
 }
 
-static void rate_applies_immediately(void **state)
+TEST(rate_applies_immediately)
 {
 	struct quota quota = {0};
 	int64_t now_tai_ns = 5000 * MS;
@@ -191,7 +191,7 @@ static void rate_applies_immediately(void **state)
 
 /* Messages above the rate stay in the ring: they leave one after the other, however long they have been
  * due. */
-static void messages_above_the_rate_wait(void **state)
+TEST(messages_above_the_rate_wait)
 {
 	enum { COUNT = 5 };
 	const int64_t interval_ns = 20 * MS;
@@ -215,17 +215,4 @@ static void messages_above_the_rate_wait(void **state)
 	rig_wait_retired(&pods.rig, OBJECTS_OF_POD);
 	rig_fini(&pods.rig);
 	rig_ring_fini(&pods.modest);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_pod_has_its_reserve),
-		cmocka_unit_test(unopened_ring_keeps_other_reserves),
-		cmocka_unit_test(larger_quota_takes_waiting_messages),
-		cmocka_unit_test(rate_applies_immediately),
-		cmocka_unit_test(messages_above_the_rate_wait),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,7 +84,7 @@ static void assert_to_be_woken(struct bench *bench, uint32_t why)
 	assert_int_equal(poll(&notified, 1, 0), 0);
 }
 
-static void invalid_message_is_reported_with_headers(void **state)
+TEST_F(invalid_message_is_reported_with_headers)
 {
 	struct bench *bench = *state;
 
@@ -94,7 +94,7 @@ static void invalid_message_is_reported_with_headers(void **state)
 	rig_wait_counter(&bench->rig, &bench->counters->reports, 1);
 }
 
-static void unresolved_message_is_reported_as_missed(void **state)
+TEST_F(unresolved_message_is_reported_as_missed)
 {
 	struct bench *bench = *state;
 
@@ -111,7 +111,7 @@ static void unresolved_message_is_reported_as_missed(void **state)
 }
 
 /* A pod of this node whose queue is full. */
-static void message_to_a_full_receiver_is_reported(void **state)
+TEST_F(message_to_a_full_receiver_is_reported)
 {
 	struct bench *bench = *state;
 	struct loop_route route = rig_route(DESTINATION_RESOLVED);
@@ -130,7 +130,7 @@ static void message_to_a_full_receiver_is_reported(void **state)
 	assert_int_equal(counter_read(&bench->counters->drop_port), 0);
 }
 
-static void reports_need_a_request(void **state)
+TEST_F(reports_need_a_request)
 {
 	struct bench *bench = *state;
 
@@ -141,7 +141,7 @@ static void reports_need_a_request(void **state)
 	assert_int_equal(counter_read(&bench->counters->reports_lost), 0);
 }
 
-static void message_without_flow_is_not_reported(void **state)
+TEST_F(message_without_flow_is_not_reported)
 {
 	struct bench *bench = *state;
 
@@ -153,7 +153,7 @@ static void message_without_flow_is_not_reported(void **state)
 	assert_false(ktsn_ring_report_waits(&bench->ring.producer, 0));
 }
 
-static void unread_reports_do_not_block_sending(void **state)
+TEST_F(unread_reports_do_not_block_sending)
 {
 	struct bench *bench = *state;
 
@@ -167,7 +167,7 @@ static void unread_reports_do_not_block_sending(void **state)
 	assert_to_be_woken(bench, NOTIFY_REPORT);
 }
 
-static void polling_socket_is_notified_of_space(void **state)
+TEST_F(polling_socket_is_notified_of_space)
 {
 	struct bench *bench = *state;
 
@@ -177,20 +177,4 @@ static void polling_socket_is_notified_of_space(void **state)
 	rig_wait_counter(&bench->rig, &bench->counters->sent, 1);
 	rig_wait_pending(&bench->rig, 0);
 	assert_to_be_woken(bench, NOTIFY_SPACE);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-	const struct CMUnitTest tests[] = {
-		TEST(invalid_message_is_reported_with_headers),
-		TEST(unresolved_message_is_reported_as_missed),
-		TEST(message_to_a_full_receiver_is_reported),
-		TEST(reports_need_a_request),
-		TEST(message_without_flow_is_not_reported),
-		TEST(unread_reports_do_not_block_sending),
-		TEST(polling_socket_is_notified_of_space),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -266,7 +266,7 @@ static void bench_destroy(struct bench *bench)
 }
 
 /* The rig's lead is 60 us: gaps of 70 us are too short for an ordinary sleep. */
-static void loop_rests_between_departures(void **state)
+TEST(loop_rests_between_departures)
 {
 	for (int64_t phase_ns = 0; phase_ns < 50 * MS; phase_ns += 20 * MS) {
 		struct bench *bench = bench_create(70000);
@@ -287,7 +287,7 @@ static void loop_rests_between_departures(void **state)
 }
 
 /* The loop learns from rests: at first no gap is long enough for its initial lead. */
-static void punctual_machine_sleeps_in_short_gaps(void **state)
+TEST(punctual_machine_sleeps_in_short_gaps)
 {
 	struct bench *bench = bench_create(70000);
 	int64_t most_ns;
@@ -303,7 +303,7 @@ static void punctual_machine_sleeps_in_short_gaps(void **state)
 }
 
 /* No rest of that length fits into a gap of 12 us, of which a frame takes 4. */
-static void loop_rests_without_long_gaps(void **state)
+TEST(loop_rests_without_long_gaps)
 {
 	for (int64_t phase_ns = 0; phase_ns < 10 * MS; phase_ns += 4 * MS) {
 		struct bench *bench = bench_create(12000);
@@ -321,7 +321,7 @@ static void loop_rests_without_long_gaps(void **state)
 }
 
 /* With a backlog there is no gap. Many short rests delay each message less than a long one. */
-static void rests_are_short_with_a_backlog(void **state)
+TEST(rests_are_short_with_a_backlog)
 {
 	struct bench *bench = bench_create(3000);
 	struct loop_budget_use use;
@@ -334,7 +334,7 @@ static void rests_are_short_with_a_backlog(void **state)
 }
 
 /* A container may have a fifth of a processor: a loop that is awake for 75 of 200 us would use more. */
-static void small_budget_sleeps_longer(void **state)
+TEST(small_budget_sleeps_longer)
 {
 	struct bench *bench = bench_create(200000);
 	struct loop_budget_use use;
@@ -347,7 +347,7 @@ static void small_budget_sleeps_longer(void **state)
 }
 
 /* While the loop rests. */
-static void budget_may_end_anytime(void **state)
+TEST(budget_may_end_anytime)
 {
 	struct bench *bench = bench_create(12000);
 
@@ -363,7 +363,7 @@ static void budget_may_end_anytime(void **state)
 }
 
 /* A doorbell must not wait for a gap that never comes while a departure is always near. */
-static void doorbells_between_dense_departures(void **state)
+TEST(doorbells_between_dense_departures)
 {
 	struct bench *bench = bench_create(15000);
 	int64_t most_ns;
@@ -376,7 +376,7 @@ static void doorbells_between_dense_departures(void **state)
 }
 
 /* A loop that does not rest is stopped; otherwise the tests above would show nothing. */
-static void loop_without_known_budget_is_stopped(void **state)
+TEST(loop_without_known_budget_is_stopped)
 {
 	struct bench *bench = bench_create(70000);
 	int64_t most_ns;
@@ -388,7 +388,7 @@ static void loop_without_known_budget_is_stopped(void **state)
 	bench_destroy(bench);
 }
 
-static void stops_differ_from_machine_pauses(void **state)
+TEST(stops_differ_from_machine_pauses)
 {
 	for (int by_kernel = 0; by_kernel < 2; by_kernel++) {
 		struct bench *bench = bench_create(70000);
@@ -407,7 +407,7 @@ static void stops_differ_from_machine_pauses(void **state)
 }
 
 /* The time during which it was stopped is not counted again. */
-static void pause_soon_after_a_stop_is_a_pause(void **state)
+TEST(pause_soon_after_a_stop_is_a_pause)
 {
 	struct bench *bench = bench_create(70000);
 	struct loop_budget_use use;
@@ -423,7 +423,7 @@ static void pause_soon_after_a_stop_is_a_pause(void **state)
 }
 
 /* A status with the old budget's use and the new budget would be inconsistent. */
-static void use_belongs_to_the_current_budget(void **state)
+TEST(use_belongs_to_the_current_budget)
 {
 	struct bench *bench = bench_create(12000);
 	struct loop_budget_use use;
@@ -437,23 +437,4 @@ static void use_belongs_to_the_current_budget(void **state)
 	assert_int_equal(use.period_ns, 10 * MS);
 	assert_true(use.most_used_ns <= 5 * MS);
 	bench_destroy(bench);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(loop_rests_between_departures),
-		cmocka_unit_test(punctual_machine_sleeps_in_short_gaps),
-		cmocka_unit_test(loop_rests_without_long_gaps),
-		cmocka_unit_test(rests_are_short_with_a_backlog),
-		cmocka_unit_test(small_budget_sleeps_longer),
-		cmocka_unit_test(budget_may_end_anytime),
-		cmocka_unit_test(doorbells_between_dense_departures),
-		cmocka_unit_test(loop_without_known_budget_is_stopped),
-		cmocka_unit_test(stops_differ_from_machine_pauses),
-		cmocka_unit_test(pause_soon_after_a_stop_is_a_pause),
-		cmocka_unit_test(use_belongs_to_the_current_budget),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

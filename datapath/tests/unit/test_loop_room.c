@@ -40,7 +40,7 @@ static void check_short_memory(uint32_t packets, uint32_t buffers)
 }
 
 /* Its whole quota leaves at once, and nothing rings for the messages that still wait. */
-static void freed_quota_resumes_a_held_ring(void **state)
+TEST(freed_quota_resumes_a_held_ring)
 {
 	struct bench bench = {0};
 	int64_t txtime_tai_ns;
@@ -55,18 +55,18 @@ static void freed_quota_resumes_a_held_ring(void **state)
 	bench_fini(&bench);
 }
 
-static void small_packet_pool_loses_nothing(void **state)
+TEST(small_packet_pool_loses_nothing)
 {
 	check_short_memory(16, 1024);
 }
 
-static void small_frame_pool_loses_nothing(void **state)
+TEST(small_frame_pool_loses_nothing)
 {
 	check_short_memory(1024, 16);
 }
 
 /* All messages under way leave at once, and then nothing else would wake the loop. */
-static void held_ring_is_taken_again(void **state)
+TEST(held_ring_is_taken_again)
 {
 	enum { MESSAGES = 64, PENDING_MAX = 2 };
 	struct rig rig;
@@ -90,7 +90,7 @@ static void held_ring_is_taken_again(void **state)
 }
 
 /* The messages of both pods are due, and the flood's earlier: the flood leaves first, but not all of it. */
-static void late_flood_lets_others_through(void **state)
+TEST(late_flood_lets_others_through)
 {
 	enum { FLOOD = 256, BEFORE_IT_MAX = 64 };
 	struct rig rig;
@@ -121,17 +121,4 @@ static void late_flood_lets_others_through(void **state)
 	rig_fini(&rig);
 	rig_ring_fini(&flood);
 	rig_ring_fini(&other);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(freed_quota_resumes_a_held_ring),
-		cmocka_unit_test(small_packet_pool_loses_nothing),
-		cmocka_unit_test(small_frame_pool_loses_nothing),
-		cmocka_unit_test(held_ring_is_taken_again),
-		cmocka_unit_test(late_flood_lets_others_through),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

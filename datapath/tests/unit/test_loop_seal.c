@@ -109,8 +109,6 @@ static int tear_down(void **state)
 	return bench_tear_down(state);
 }
 
-#define SEAL_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
 /* ---- frames that have left ---- */
 
 struct seen {
@@ -180,7 +178,7 @@ static void assert_carries(const struct bench *bench, size_t index, unsigned int
 
 /* ---- tests ---- */
 
-static void numbers_follow_departures(void **state)
+TEST_F(numbers_follow_departures)
 {
 	struct bench *bench = *state;
 	int64_t first_tai_ns = clock_tai_ns() + 300 * MS;
@@ -200,7 +198,7 @@ static void numbers_follow_departures(void **state)
 }
 
 /* It is sealed when the other arrives, which leaves first. */
-static void overtaken_frame_gets_a_new_number(void **state)
+TEST_F(overtaken_frame_gets_a_new_number)
 {
 	enum { ROUNDS = 100 };
 	struct bench *bench = *state;
@@ -223,7 +221,7 @@ static void overtaken_frame_gets_a_new_number(void **state)
 	assert_int_equal(frames_look(bench).sequence[0], counter_read(&bench->counters->sealed));
 }
 
-static void refused_frame_keeps_its_number(void **state)
+TEST_F(refused_frame_keeps_its_number)
 {
 	struct bench *bench = *state;
 
@@ -236,7 +234,7 @@ static void refused_frame_keeps_its_number(void **state)
 	assert_int_equal(frames_look(bench).sequence[0], 10);
 }
 
-static void failed_numbers_are_not_reused(void **state)
+TEST_F(failed_numbers_are_not_reused)
 {
 	struct bench *bench = *state;
 
@@ -249,7 +247,7 @@ static void failed_numbers_are_not_reused(void **state)
 	assert_int_equal(frames_look(bench).sequence[0], 10);
 }
 
-static void required_encryption_needs_a_key(void **state)
+TEST_F(required_encryption_needs_a_key)
 {
 	struct bench *bench = *state;
 
@@ -265,7 +263,7 @@ static void required_encryption_needs_a_key(void **state)
 	assert_int_equal(ktsn_port_fake_sent_count(bench->rig.port), 1);
 }
 
-static void missing_key_is_reported(void **state)
+TEST_F(missing_key_is_reported)
 {
 	struct bench *bench = *state;
 	struct ktsn_ring_report report;
@@ -279,7 +277,7 @@ static void missing_key_is_reported(void **state)
 	ktsn_ring_report_done(&bench->ring.producer, report.slot);
 }
 
-static void preferred_encryption_works_without_a_key(void **state)
+TEST_F(preferred_encryption_works_without_a_key)
 {
 	struct loop_route route = route_make(LOOP_PREFERRED, NODE_A);
 	struct bench *bench = *state;
@@ -298,7 +296,7 @@ static void preferred_encryption_works_without_a_key(void **state)
 }
 
 /* A frame that is sealed already leaves with the key that is valid when it leaves. */
-static void new_keys_apply_to_later_departures(void **state)
+TEST_F(new_keys_apply_to_later_departures)
 {
 	struct bench *bench = *state;
 	struct seen seen;
@@ -318,7 +316,7 @@ static void new_keys_apply_to_later_departures(void **state)
 }
 
 /* The highest number is assigned once. */
-static void last_number_ends_the_association(void **state)
+TEST_F(last_number_ends_the_association)
 {
 	struct loop_association *association = association_make(SPI_FIRST, NODE_A);
 	struct bench *bench = *state;
@@ -345,7 +343,7 @@ static void network_set(struct bench *bench, enum loop_encryption encryption)
 	rig_wait_commands(&bench->rig);
 }
 
-static void requirement_applies_to_waiting_frames(void **state)
+TEST_F(requirement_applies_to_waiting_frames)
 {
 	struct bench *bench = *state;
 	int64_t txtime_tai_ns = clock_tai_ns() + 100 * MS;
@@ -360,7 +358,7 @@ static void requirement_applies_to_waiting_frames(void **state)
 	assert_int_equal(ktsn_port_fake_sent_count(bench->rig.port), 0);
 }
 
-static void waiting_frames_stay_encrypted(void **state)
+TEST_F(waiting_frames_stay_encrypted)
 {
 	struct bench *bench = *state;
 	int64_t txtime_tai_ns = clock_tai_ns() + 100 * MS;
@@ -377,7 +375,7 @@ static void waiting_frames_stay_encrypted(void **state)
 }
 
 /* Its headers changed between taking and leaving. */
-static void unresolved_frames_follow_their_network(void **state)
+TEST_F(unresolved_frames_follow_their_network)
 {
 	struct loop_route route = route_make(LOOP_CLEAR, NODE_A);
 	struct bench *bench = *state;
@@ -409,7 +407,7 @@ static struct loop_replication *copies_make(void)
 }
 
 /* The copy for a bridge of this node stays unencrypted. */
-static void copies_are_sealed_per_node(void **state)
+TEST_F(copies_are_sealed_per_node)
 {
 	struct loop_replication *copies = copies_make();
 	struct bench *bench = *state;
@@ -452,7 +450,7 @@ static void counters_print(const struct counters *counters)
 }
 
 /* Frames to two nodes, with keys that change, a port that refuses and fails, and times in any order. */
-static void no_number_is_used_twice(void **state)
+TEST_F(no_number_is_used_twice)
 {
 	struct test_random random = test_random_seeded("loop_seal");
 	struct loop_route route = route_make(LOOP_REQUIRED, NODE_B);
@@ -501,26 +499,4 @@ static void no_number_is_used_twice(void **state)
 	assert_int_equal(seen.sealed + rig_drops(&bench->rig), sent);
 	assert_int_equal(seen.clear, 0);
 	assert_int_equal(counter_read(&bench->counters->drop_no_association), 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		SEAL_TEST(numbers_follow_departures),
-		SEAL_TEST(overtaken_frame_gets_a_new_number),
-		SEAL_TEST(refused_frame_keeps_its_number),
-		SEAL_TEST(failed_numbers_are_not_reused),
-		SEAL_TEST(required_encryption_needs_a_key),
-		SEAL_TEST(missing_key_is_reported),
-		SEAL_TEST(preferred_encryption_works_without_a_key),
-		SEAL_TEST(new_keys_apply_to_later_departures),
-		SEAL_TEST(last_number_ends_the_association),
-		SEAL_TEST(requirement_applies_to_waiting_frames),
-		SEAL_TEST(waiting_frames_stay_encrypted),
-		SEAL_TEST(unresolved_frames_follow_their_network),
-		SEAL_TEST(copies_are_sealed_per_node),
-		SEAL_TEST(no_number_is_used_twice),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -121,7 +121,7 @@ static void priorities_are_counted_in(struct bench *bench, const uint8_t classes
 		rig_wait_counter(&bench->rig, &bench->counters->classes[class].sent, expected[class]);
 }
 
-static void priorities_select_classes(void **state)
+TEST(priorities_select_classes)
 {
 	/* IEEE Std 802.1Q-2022 table 8-5, eight classes; twice. */
 	static const uint8_t standard[PRIORITIES] = {1, 0, 2, 3, 4, 5, 6, 7, 1, 0, 2, 3, 4, 5, 6, 7};
@@ -154,7 +154,7 @@ static void tagged_frames_are_expected(struct bench *bench, size_t first, uint16
 	}
 }
 
-static void vlan_frames_have_their_code_point(void **state)
+TEST(vlan_frames_have_their_code_point)
 {
 	static const uint8_t standard[PRIORITIES] = {0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7};
 	static const uint8_t all_six[PRIORITIES] = {6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6};
@@ -210,7 +210,7 @@ static void departures_check(struct bench *bench, const struct ktsn_schedule *sc
 	}
 }
 
-static void frames_leave_in_their_windows(void **state)
+TEST(frames_leave_in_their_windows)
 {
 	const struct ktsn_schedule schedule = halves();
 	struct bench bench;
@@ -229,7 +229,7 @@ static void frames_leave_in_their_windows(void **state)
 	bench_fini(&bench);
 }
 
-static void overlong_messages_are_dropped(void **state)
+TEST(overlong_messages_are_dropped)
 {
 	struct ktsn_schedule schedule = {.gate_enabled = true,
 					 .cycle_time_ns = MS,
@@ -254,7 +254,7 @@ static void overlong_messages_are_dropped(void **state)
 	bench_fini(&bench);
 }
 
-static void each_overrun_is_a_departure(void **state)
+TEST(each_overrun_is_a_departure)
 {
 	enum { MESSAGES = 4 * PRIORITIES };
 	/* Shorter than the send: most frames are on the link when their gate shuts, and some may not be. */
@@ -284,7 +284,7 @@ static void each_overrun_is_a_departure(void **state)
 	bench_fini(&bench);
 }
 
-static void replaced_gates_come_back(void **state)
+TEST(replaced_gates_come_back)
 {
 	const struct ktsn_schedule schedule = halves();
 	struct bench bench;
@@ -298,7 +298,7 @@ static void replaced_gates_come_back(void **state)
 	bench_fini(&bench);
 }
 
-static void disabled_gates_release_messages(void **state)
+TEST(disabled_gates_release_messages)
 {
 	struct ktsn_schedule shut = {.gate_enabled = true,
 				     .cycle_time_ns = 3600000 * MS,
@@ -392,7 +392,7 @@ static void change_something(struct bench *bench, struct test_random *random)
 	rig_collect(&bench->rig);
 }
 
-static void changes_under_load_lose_nothing(void **state)
+TEST(changes_under_load_lose_nothing)
 {
 	struct test_random random = test_random_seeded(__func__);
 	struct bench bench;
@@ -432,7 +432,7 @@ static void *flood_run(void *argument)
 	return NULL;
 }
 
-static void flood_delays_no_other_ring(void **state)
+TEST(flood_delays_no_other_ring)
 {
 	enum { MESSAGES = 100 };
 	struct bench bench;
@@ -469,7 +469,7 @@ static void flood_delays_no_other_ring(void **state)
 }
 
 /* The application's time of its call decides, unless a false time would be to its advantage. */
-static void etf_uses_the_hand_over_time(void **state)
+TEST(etf_uses_the_hand_over_time)
 {
 	const struct {
 		int64_t called_ns; /* from now */
@@ -523,22 +523,4 @@ static void etf_uses_the_hand_over_time(void **state)
 			 became[SENT]);
 	assert_int_equal(counter_read(&bench.counters->drop_txtime), became[REFUSED]);
 	bench_fini(&bench);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(priorities_select_classes),
-		cmocka_unit_test(vlan_frames_have_their_code_point),
-		cmocka_unit_test(frames_leave_in_their_windows),
-		cmocka_unit_test(overlong_messages_are_dropped),
-		cmocka_unit_test(each_overrun_is_a_departure),
-		cmocka_unit_test(replaced_gates_come_back),
-		cmocka_unit_test(disabled_gates_release_messages),
-		cmocka_unit_test(changes_under_load_lose_nothing),
-		cmocka_unit_test(etf_uses_the_hand_over_time),
-		cmocka_unit_test(flood_delays_no_other_ring),
-	};
-
-	return cmocka_run_group_tests_name("loop_shaping", tests, NULL, NULL);
 }

@@ -192,7 +192,7 @@ static void senders_run(struct stress *stress)
 		pthread_join(senders[i].id, NULL);
 }
 
-static void everything_at_once(void **state)
+TEST(everything_at_once)
 {
 	static struct stress stress;
 	const struct counters *counters;
@@ -212,13 +212,4 @@ static void everything_at_once(void **state)
 	rig_fini(&stress.rig);
 	for (int i = 0; i < RINGS; i++)
 		rig_ring_fini(&stress.processes[i].ring);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(everything_at_once),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

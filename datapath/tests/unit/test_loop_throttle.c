@@ -86,7 +86,7 @@ static bool is_heard(struct loop_ring *ring)
 	return false;
 }
 
-static void each_round_hears_a_few_again(void **state)
+TEST_F(each_round_hears_a_few_again)
 {
 	int rounds = 0;
 
@@ -110,7 +110,7 @@ static void each_round_hears_a_few_again(void **state)
 	assert_int_equal(throttle_next(&loop), KTSN_SHAPER_NEVER);
 }
 
-static void earlier_rings_are_heard(void **state)
+TEST_F(earlier_rings_are_heard)
 {
 	uint64_t increment = 1;
 
@@ -121,7 +121,7 @@ static void earlier_rings_are_heard(void **state)
 	assert_true(is_heard(&rings[0]));
 }
 
-static void second_ring_waits_for_the_next_turn(void **state)
+TEST_F(second_ring_waits_for_the_next_turn)
 {
 	int64_t now_tai_ns = BEGAN_NS + THROTTLED_NS;
 
@@ -138,7 +138,7 @@ static void second_ring_waits_for_the_next_turn(void **state)
 	assert_false(rings[0].throttled);
 }
 
-static void ended_rings_are_removed(void **state)
+TEST_F(ended_rings_are_removed)
 {
 	throttle(0, RINGS, BEGAN_NS);
 	throttle_release(&loop, BEGAN_NS + THROTTLED_NS);
@@ -155,7 +155,7 @@ static void ended_rings_are_removed(void **state)
 }
 
 /* The application keeps its eventfd after it hung up, and the ring is freed: the set must not contain it. */
-static void closed_doorbell_is_not_heard(void **state)
+TEST_F(closed_doorbell_is_not_heard)
 {
 	uint64_t increment = 1;
 
@@ -169,24 +169,11 @@ static void closed_doorbell_is_not_heard(void **state)
 	assert_true(is_heard(&rings[1]));
 }
 
-static void clock_set_back_unblocks_throttled(void **state)
+TEST_F(clock_set_back_unblocks_throttled)
 {
 	throttle(0, RINGS, BEGAN_NS);
 	throttle_clock_set_back(&loop);
 	for (int i = 0; i < RINGS && throttled_count(0, RINGS); i++)
 		throttle_release(&loop, i);
 	assert_int_equal(throttled_count(0, RINGS), 0);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(each_round_hears_a_few_again),        TEST(earlier_rings_are_heard),
-		TEST(second_ring_waits_for_the_next_turn), TEST(ended_rings_are_removed),
-		TEST(closed_doorbell_is_not_heard),        TEST(clock_set_back_unblocks_throttled),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

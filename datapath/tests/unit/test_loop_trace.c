@@ -9,7 +9,7 @@
 
 #include "unit_test.h"
 
-static void sockets_count_their_messages(void **state)
+BENCH_TEST(sockets_count_their_messages)
 {
 	struct bench *bench = *state;
 	struct loop_flow *other = rig_flow_open(&bench->rig, &bench->ring, 2, 8, KTSN_CLOCK_TAI);
@@ -61,7 +61,7 @@ static void assert_outcome(const struct bench *bench, const struct trace_record 
 	assert_ptr_equal(&((const _Atomic uint64_t *)bench->counters)[record->outcome], counter);
 }
 
-static void traces_cover_call_to_end(void **state)
+BENCH_TEST(traces_cover_call_to_end)
 {
 	struct bench *bench = *state;
 	int64_t due_tai_ns = clock_tai_ns() - 10 * MS, before_tai_ns = clock_tai_ns();
@@ -100,7 +100,7 @@ static void traces_cover_call_to_end(void **state)
 }
 
 /* Messages that are not traced, or were taken under an earlier trace, are not recorded. */
-static void only_the_current_trace_is_written(void **state)
+BENCH_TEST(only_the_current_trace_is_written)
 {
 	struct bench *bench = *state;
 	struct trace_record got[8];
@@ -123,15 +123,4 @@ static void only_the_current_trace_is_written(void **state)
 	bench_send_number(bench, 3, 0);
 	bench_wait_sent(bench, 4);
 	assert_int_equal(trace_all(bench, got, 8), 1);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		BENCH_TEST(sockets_count_their_messages),
-		BENCH_TEST(traces_cover_call_to_end),
-		BENCH_TEST(only_the_current_trace_is_written),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

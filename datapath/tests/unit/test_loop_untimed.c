@@ -143,7 +143,7 @@ static void frame_check(const struct relay *relay, size_t index, const char *tex
 	assert_memory_equal(payload, text, bytes);
 }
 
-static void untimed_frame_is_never_late(void **state)
+TEST_F(untimed_frame_is_never_late)
 {
 	struct relay *relay = *state;
 	struct departure departure;
@@ -161,7 +161,7 @@ static void untimed_frame_is_never_late(void **state)
 	rig_departures(&relay->rig, 0, &departure, 1, 0);
 }
 
-static void frame_sets_ethertype_and_class(void **state)
+TEST_F(frame_sets_ethertype_and_class)
 {
 	static const uint16_t ethertypes[] = {0x0806, 0x86dd, 0x88b5};
 	struct relay *relay = *state;
@@ -179,7 +179,7 @@ static void frame_sets_ethertype_and_class(void **state)
 	}
 }
 
-static void tag_adds_to_the_longest_payload(void **state)
+TEST_F(tag_adds_to_the_longest_payload)
 {
 	char text[PAYLOAD_MAX + 5];
 	struct relay *relay = *state;
@@ -194,7 +194,7 @@ static void tag_adds_to_the_longest_payload(void **state)
 }
 
 /* A few are taken at a time. */
-static void untimed_frames_keep_their_order(void **state)
+TEST_F(untimed_frames_keep_their_order)
 {
 	struct relay *relay = *state;
 	char text[16];
@@ -209,7 +209,7 @@ static void untimed_frames_keep_their_order(void **state)
 	}
 }
 
-static void untimed_frames_leave_with_every_strategy(void **state)
+TEST_F(untimed_frames_leave_with_every_strategy)
 {
 	struct relay *relay = *state;
 
@@ -258,7 +258,7 @@ static void gates_open(struct relay *relay, const struct loop_gates *before)
 }
 
 /* It does not delay a timed frame of another class either. */
-static void untimed_frame_waits_for_its_gate(void **state)
+TEST_F(untimed_frame_waits_for_its_gate)
 {
 	struct relay *relay = *state;
 	const struct loop_gates *shut = gates_shut(relay);
@@ -278,7 +278,7 @@ static void untimed_frame_waits_for_its_gate(void **state)
 }
 
 /* A pod's whole quota waits for its gate, and more frames wait in the ring. */
-static void untimed_quota_is_separate(void **state)
+TEST_F(untimed_quota_is_separate)
 {
 	enum { PENDING_MAX = 10 };
 	struct relay *relay = *state;
@@ -306,7 +306,7 @@ static void untimed_quota_is_separate(void **state)
 	rig_wait_retired(&relay->rig, 1);
 }
 
-static void forbidden_frame_is_dropped(void **state)
+TEST_F(forbidden_frame_is_dropped)
 {
 	struct relay *relay = *state;
 
@@ -325,7 +325,7 @@ static int64_t alive_at(const struct relay *relay)
 	return atomic_load(&header->alive_ns);
 }
 
-static void idle_loop_marks_rings(void **state)
+TEST_F(idle_loop_marks_rings)
 {
 	struct relay *relay = *state;
 	int64_t first_ns = alive_at(relay);
@@ -344,7 +344,7 @@ static void idle_loop_marks_rings(void **state)
 }
 
 /* They do not depend on clocks. */
-static void untimed_frames_continue_without_clock(void **state)
+TEST_F(untimed_frames_continue_without_clock)
 {
 	struct loop_attachment attachment = {.clock = LOOP_CLOCK_GOOD};
 	struct relay *relay = *state;
@@ -365,7 +365,7 @@ static void untimed_frames_continue_without_clock(void **state)
 	rig_wait_commands(&relay->rig);
 }
 
-static void old_frames_are_stale_after_take_over(void **state)
+TEST_WITH(old_frames_are_stale_after_take_over, NULL, tear_down)
 {
 	struct relay *relay = relay_create();
 	int64_t now_tai_ns = clock_tai_ns();
@@ -388,7 +388,7 @@ static void old_frames_are_stale_after_take_over(void **state)
 	assert_int_equal(counter_read(&relay->counters->taken), 4);
 }
 
-static void timed_relay_frames_leave_at_their_time(void **state)
+TEST_F(timed_relay_frames_leave_at_their_time)
 {
 	struct relay *relay = *state;
 	int64_t txtime_tai_ns = clock_tai_ns() + 20 * MS;
@@ -402,26 +402,4 @@ static void timed_relay_frames_leave_at_their_time(void **state)
 	rig_departures(&relay->rig, 0, &departure, 1, 1);
 	assert_int_equal(departure.requested_tai_ns, txtime_tai_ns);
 	assert_true(departure.departed_tai_ns >= txtime_tai_ns);
-}
-
-#define RELAY_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		RELAY_TEST(untimed_frame_is_never_late),
-		RELAY_TEST(frame_sets_ethertype_and_class),
-		RELAY_TEST(tag_adds_to_the_longest_payload),
-		RELAY_TEST(untimed_frames_keep_their_order),
-		RELAY_TEST(untimed_frames_leave_with_every_strategy),
-		RELAY_TEST(untimed_frame_waits_for_its_gate),
-		RELAY_TEST(untimed_quota_is_separate),
-		RELAY_TEST(forbidden_frame_is_dropped),
-		RELAY_TEST(idle_loop_marks_rings),
-		cmocka_unit_test_setup_teardown(untimed_frames_continue_without_clock, set_up, tear_down),
-		cmocka_unit_test_teardown(old_frames_are_stale_after_take_over, tear_down),
-		RELAY_TEST(timed_relay_frames_leave_at_their_time),
-	};
-
-	return cmocka_run_group_tests_name("loop_untimed", tests, NULL, NULL);
 }

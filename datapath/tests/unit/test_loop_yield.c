@@ -128,7 +128,7 @@ static void bench_destroy(struct bench *bench)
 }
 
 /* The frame that is at the port when the message comes due finishes up to FRAME_NS later. */
-static void punctual_message_waits_for_no_late_frame(void **state)
+TEST(punctual_message_waits_for_no_late_frame)
 {
 	const uint8_t priorities[] = {0, 6};
 
@@ -172,7 +172,7 @@ static void good_leaves_before_the_untimed(uint8_t good_priority, int flood_pods
 
 /* This holds for any number of pods. With many, a burst is longer, and learning the length of a frame
  * takes longer: one may have begun. */
-static void punctual_message_waits_for_no_untimed_frame(void **state)
+TEST(punctual_message_waits_for_no_untimed_frame)
 {
 	good_leaves_before_the_untimed(0, 1, FRAME_NS / 10);
 	good_leaves_before_the_untimed(6, 1, FRAME_NS / 10);
@@ -181,7 +181,7 @@ static void punctual_message_waits_for_no_untimed_frame(void **state)
 }
 
 /* There is always a due frame before another could finish. */
-static void late_messages_get_their_share(void **state)
+TEST(late_messages_get_their_share)
 {
 	struct bench *bench = bench_create(6, 1, false);
 	int late = 0, good = 0;
@@ -196,15 +196,4 @@ static void late_messages_get_their_share(void **state)
 	}
 	assert_true(late >= (DENSE - LEARNT) / 5);
 	bench_destroy(bench);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(punctual_message_waits_for_no_late_frame),
-		cmocka_unit_test(punctual_message_waits_for_no_untimed_frame),
-		cmocka_unit_test(late_messages_get_their_share),
-	};
-
-	return cmocka_run_group_tests_name("loop_yield", tests, NULL, NULL);
 }

@@ -99,7 +99,7 @@ static void assert_result(const struct controls *control, int expected)
 	assert_int_equal(message_txtime(&control->message, &txtime_ns), expected);
 }
 
-static void no_control_has_no_txtime(void **state)
+TEST_F(no_control_has_no_txtime)
 {
 	struct controls *control = *state;
 
@@ -112,19 +112,19 @@ static void no_control_has_no_txtime(void **state)
 	assert_result(control, 0);
 }
 
-static void txtime_is_found(void **state)
+TEST_F(txtime_is_found)
 {
 	append_txtime(*state, txtime);
 	assert_txtime(*state, txtime);
 }
 
-static void negative_txtime_is_found(void **state)
+TEST_F(negative_txtime_is_found)
 {
 	append_txtime(*state, INT64_MIN);
 	assert_txtime(*state, INT64_MIN);
 }
 
-static void txtime_is_found_among_others(void **state)
+TEST_F(txtime_is_found_among_others)
 {
 	append_ttl(*state, 3);
 	append_txtime(*state, txtime);
@@ -132,7 +132,7 @@ static void txtime_is_found_among_others(void **state)
 	assert_txtime(*state, txtime);
 }
 
-static void other_messages_are_not_txtime(void **state)
+TEST_F(other_messages_are_not_txtime)
 {
 	append_ttl(*state, 3);
 	/* The same number on another level, and another number on this level. */
@@ -142,14 +142,14 @@ static void other_messages_are_not_txtime(void **state)
 }
 
 /* The kernel takes the last one. */
-static void last_of_several_counts(void **state)
+TEST_F(last_of_several_counts)
 {
 	append_txtime(*state, 1);
 	append_txtime(*state, 2);
 	assert_txtime(*state, 2);
 }
 
-static void unaligned_control_is_read(void **state)
+TEST_F(unaligned_control_is_read)
 {
 	struct controls *control = *state;
 	uint8_t *buffer;
@@ -165,7 +165,7 @@ static void unaligned_control_is_read(void **state)
 }
 
 /* CMSG_SPACE() need not fit: the last message may end with its data. */
-static void txtime_without_trailing_padding_is_found(void **state)
+TEST_F(txtime_without_trailing_padding_is_found)
 {
 	struct controls *control = *state;
 
@@ -174,7 +174,7 @@ static void txtime_without_trailing_padding_is_found(void **state)
 	assert_txtime(control, txtime);
 }
 
-static void txtime_of_another_length_is_invalid(void **state)
+TEST_F(txtime_of_another_length_is_invalid)
 {
 	static const size_t data_bytes[] = {0, 1, 4, 7, 9, 12, 16};
 
@@ -188,7 +188,7 @@ static void txtime_of_another_length_is_invalid(void **state)
 	}
 }
 
-static void malformed_lengths_are_invalid(void **state)
+TEST_F(malformed_lengths_are_invalid)
 {
 	static const size_t lengths[] = {0,    1,         15,        CMSG_LEN(8) + 1, CMSG_LEN(8) + 8,
 					 1000, INT32_MAX, UINT32_MAX};
@@ -207,7 +207,7 @@ static void malformed_lengths_are_invalid(void **state)
 }
 
 /* Too short for a header: the kernel sees no message there. */
-static void short_rest_is_ignored(void **state)
+TEST_F(short_rest_is_ignored)
 {
 	struct controls *control = *state;
 
@@ -220,7 +220,7 @@ static void short_rest_is_ignored(void **state)
 	}
 }
 
-static void musl_padding_is_not_read(void **state)
+TEST_F(musl_padding_is_not_read)
 {
 	struct controls *control = *state;
 	struct iovec piece = {(void *)(uintptr_t) "hello", 5};
@@ -244,7 +244,7 @@ static struct msghdr message_of(struct iovec *pieces, size_t count)
 	return (struct msghdr){.msg_iov = pieces, .msg_iovlen = count};
 }
 
-static void payload_is_the_sum_of_its_pieces(void **state)
+TEST_F(payload_is_the_sum_of_its_pieces)
 {
 	char text[] = "the quick brown fox";
 	struct iovec pieces[] = {{text, 4}, {NULL, 0}, {text + 4, 6}, {text + 10, 0}, {text + 10, 9}};
@@ -259,7 +259,7 @@ static void payload_is_the_sum_of_its_pieces(void **state)
 	assert_int_equal(message_payload_copy(&message, to, sizeof(to)), 0);
 }
 
-static void copy_stops_at_the_capacity(void **state)
+TEST_F(copy_stops_at_the_capacity)
 {
 	char text[] = "the quick brown fox";
 	struct iovec pieces[] = {{text, 4}, {text + 4, 6}, {text + 10, 9}};
@@ -276,7 +276,7 @@ static void copy_stops_at_the_capacity(void **state)
 	}
 }
 
-static void too_much_payload_is_refused(void **state)
+TEST_F(too_much_payload_is_refused)
 {
 	static char bytes[PAYLOAD_BYTES_MAX];
 	struct iovec pieces[2] = {{bytes, PAYLOAD_BYTES_MAX}, {bytes, 1}};
@@ -292,7 +292,7 @@ static void too_much_payload_is_refused(void **state)
 	assert_int_equal(message_payload_bytes(&both), -EMSGSIZE);
 }
 
-static void too_many_pieces_are_refused(void **state)
+TEST_F(too_many_pieces_are_refused)
 {
 	static struct iovec pieces[PIECES_MAX + 1];
 	struct msghdr message;
@@ -307,7 +307,7 @@ static void too_many_pieces_are_refused(void **state)
 }
 
 /* The rest, according to the C library's macros. */
-static void control_is_copied_without_txtime(void **state)
+TEST_F(control_is_copied_without_txtime)
 {
 	struct controls *control = *state;
 	_Alignas(struct cmsghdr) uint8_t without[CONTROL_BYTES];
@@ -331,7 +331,7 @@ static void control_is_copied_without_txtime(void **state)
 	assert_null(CMSG_NXTHDR(&left, header));
 }
 
-static void txtime_alone_leaves_no_control(void **state)
+TEST_F(txtime_alone_leaves_no_control)
 {
 	uint8_t without[1];
 
@@ -340,7 +340,7 @@ static void txtime_alone_leaves_no_control(void **state)
 			 0);
 }
 
-static void control_that_does_not_fit_is_refused(void **state)
+TEST_F(control_that_does_not_fit_is_refused)
 {
 	struct controls *control = *state;
 	uint8_t without[CONTROL_BYTES];
@@ -356,7 +356,7 @@ static void control_that_does_not_fit_is_refused(void **state)
 }
 
 /* Random bytes as control messages: the sanitizers detect invalid accesses. */
-static void random_control(void **state)
+TEST_F(random_control)
 {
 	struct test_random random = test_random_seeded("random control messages");
 	struct controls *control = *state;
@@ -380,33 +380,4 @@ static void random_control(void **state)
 		assert_true(result == -EMSGSIZE || (result >= 0 && (size_t)result <= capacity));
 		free(without);
 	}
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-	const struct CMUnitTest tests[] = {
-		TEST(no_control_has_no_txtime),
-		TEST(txtime_is_found),
-		TEST(negative_txtime_is_found),
-		TEST(txtime_is_found_among_others),
-		TEST(other_messages_are_not_txtime),
-		TEST(last_of_several_counts),
-		TEST(unaligned_control_is_read),
-		TEST(txtime_without_trailing_padding_is_found),
-		TEST(txtime_of_another_length_is_invalid),
-		TEST(malformed_lengths_are_invalid),
-		TEST(short_rest_is_ignored),
-		TEST(musl_padding_is_not_read),
-		TEST(payload_is_the_sum_of_its_pieces),
-		TEST(copy_stops_at_the_capacity),
-		TEST(too_much_payload_is_refused),
-		TEST(too_many_pieces_are_refused),
-		TEST(control_is_copied_without_txtime),
-		TEST(txtime_alone_leaves_no_control),
-		TEST(control_that_does_not_fit_is_refused),
-		TEST(random_control),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,7 +84,7 @@ static int read_as(struct letter *letter, struct socket_kind kind)
 	return message_destination_read(&letter->message, kind, letter->fd, &letter->key);
 }
 
-static void empty_message_uses_the_socket(void **state)
+TEST(empty_message_uses_the_socket)
 {
 	static const struct ktsn_app_key nothing;
 	struct letter letter;
@@ -102,7 +102,7 @@ static void empty_message_uses_the_socket(void **state)
 	assert_int_equal(read_as(&letter, ipv6), 0);
 }
 
-static void equal_addresses_share_a_key(void **state)
+TEST(equal_addresses_share_a_key)
 {
 	struct letter letter, mapped;
 
@@ -119,7 +119,7 @@ static void equal_addresses_share_a_key(void **state)
 	assert_memory_equal(&mapped.key, &letter.key, sizeof(letter.key));
 }
 
-static void scopes_of_link_local_addresses_count(void **state)
+TEST(scopes_of_link_local_addresses_count)
 {
 	static const struct {
 		const char *address;
@@ -141,7 +141,7 @@ static void scopes_of_link_local_addresses_count(void **state)
 	assert_int_equal(read_as(&letter, ipv6), -EINVAL);
 }
 
-static void invalid_addresses_are_refused(void **state)
+TEST(invalid_addresses_are_refused)
 {
 	struct letter letter;
 
@@ -160,7 +160,7 @@ static void invalid_addresses_are_refused(void **state)
 	assert_int_equal(read_as(&letter, ipv6), -EINVAL);
 }
 
-static void control_messages_of_ipv4_are_read(void **state)
+TEST(control_messages_of_ipv4_are_read)
 {
 	struct in_pktinfo info = {.ipi_ifindex = 3};
 	uint8_t tos = 0x10;
@@ -184,7 +184,7 @@ static void control_messages_of_ipv4_are_read(void **state)
 	assert_int_equal(letter.key.carries, KTSN_APP_CARRIES_PRIORITY);
 }
 
-static void control_messages_of_ipv6_are_read(void **state)
+TEST(control_messages_of_ipv6_are_read)
 {
 	struct in6_pktinfo info = {.ipi6_ifindex = 3};
 	struct letter letter;
@@ -208,7 +208,7 @@ static void control_messages_of_ipv6_are_read(void **state)
 }
 
 /* -1 selects the socket's value. */
-static void ipv6_defaults_can_be_requested(void **state)
+TEST(ipv6_defaults_can_be_requested)
 {
 	struct letter letter;
 
@@ -221,7 +221,7 @@ static void ipv6_defaults_can_be_requested(void **state)
 }
 
 /* The last one counts. */
-static void ipv6_defaults_come_back(void **state)
+TEST(ipv6_defaults_come_back)
 {
 	struct letter letter;
 
@@ -232,7 +232,7 @@ static void ipv6_defaults_come_back(void **state)
 	assert_int_equal(letter.key.carries, 0);
 }
 
-static void a_mark_is_refused(void **state)
+TEST(a_mark_is_refused)
 {
 	struct letter letter;
 	int err;
@@ -244,7 +244,7 @@ static void a_mark_is_refused(void **state)
 	assert_true(err == -EOPNOTSUPP || err == -EPERM);
 }
 
-static void bad_control_messages_are_refused(void **state)
+TEST(bad_control_messages_are_refused)
 {
 	static const struct {
 		struct socket_kind kind;
@@ -292,7 +292,7 @@ static void bad_control_messages_are_refused(void **state)
 	}
 }
 
-static void invalid_lengths_are_refused(void **state)
+TEST(invalid_lengths_are_refused)
 {
 	int value = 1;
 	struct letter letter;
@@ -308,7 +308,7 @@ static void invalid_lengths_are_refused(void **state)
 	assert_int_equal(read_as(&letter, ipv4), -EINVAL);
 }
 
-static void interfaces_must_agree(void **state)
+TEST(interfaces_must_agree)
 {
 	struct in6_pktinfo info = {.ipi6_ifindex = 8};
 	struct letter letter;
@@ -321,7 +321,7 @@ static void interfaces_must_agree(void **state)
 	assert_int_equal(read_as(&letter, ipv6), 1);
 }
 
-static void frames_have_their_destination(void **state)
+TEST(frames_have_their_destination)
 {
 	static uint8_t frame[] = {2, 0, 0, 0, 0, 0xb, 2, 0, 0, 0, 0, 0xa, 0x88, 0xb5, 'x'};
 	struct iovec pieces[] = {{frame, 3}, {frame + 3, sizeof(frame) - 3}};
@@ -343,7 +343,7 @@ static void frames_have_their_destination(void **state)
 	assert_int_equal(read_as(&letter, packet_raw), 1);
 }
 
-static void link_addresses_select_the_destination(void **state)
+TEST(link_addresses_select_the_destination)
 {
 	struct letter letter;
 
@@ -369,7 +369,7 @@ static void link_addresses_select_the_destination(void **state)
 	assert_int_equal(read_as(&letter, packet_dgram), -EINVAL);
 }
 
-static void irrelevant_fields_of_frames_are_accepted(void **state)
+TEST(irrelevant_fields_of_frames_are_accepted)
 {
 	int flags = SOF_TIMESTAMPING_OPT_ID;
 	struct letter letter;
@@ -386,27 +386,4 @@ static void irrelevant_fields_of_frames_are_accepted(void **state)
 	add(&letter, SOL_SOCKET, SCM_TS_OPT_ID_CONTROL, CMSG_LEN(1), &flags, 1);
 	assert_int_equal(read_as(&letter, ipv4), -EINVAL);
 	close(letter.fd);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(empty_message_uses_the_socket),
-		cmocka_unit_test(equal_addresses_share_a_key),
-		cmocka_unit_test(scopes_of_link_local_addresses_count),
-		cmocka_unit_test(invalid_addresses_are_refused),
-		cmocka_unit_test(control_messages_of_ipv4_are_read),
-		cmocka_unit_test(control_messages_of_ipv6_are_read),
-		cmocka_unit_test(ipv6_defaults_can_be_requested),
-		cmocka_unit_test(ipv6_defaults_come_back),
-		cmocka_unit_test(a_mark_is_refused),
-		cmocka_unit_test(irrelevant_fields_of_frames_are_accepted),
-		cmocka_unit_test(bad_control_messages_are_refused),
-		cmocka_unit_test(invalid_lengths_are_refused),
-		cmocka_unit_test(interfaces_must_agree),
-		cmocka_unit_test(frames_have_their_destination),
-		cmocka_unit_test(link_addresses_select_the_destination),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -108,7 +108,7 @@ static void error_end(const struct pair *pair)
 	assert_int_equal(error, ECONNRESET);
 }
 
-static void error_can_be_raised_repeatedly(void **state)
+TEST_F(error_can_be_raised_repeatedly)
 {
 	struct pair *pair = *state;
 	struct epoll_event event = {.events = EPOLLET};
@@ -131,7 +131,7 @@ static void error_can_be_raised_repeatedly(void **state)
 }
 
 /* An application that fills the socket's queue, reads from it, or closes its end does not block ktsnd. */
-static void application_cannot_block_error_notification(void **state)
+TEST_F(application_cannot_block_error_notification)
 {
 	struct pair *pair = *state;
 	char byte;
@@ -148,7 +148,7 @@ static void application_cannot_block_error_notification(void **state)
 	pair->error_fd = dup(pair->far_fd);
 }
 
-static void sockets_with_other_peers_are_refused(void **state)
+TEST_F(sockets_with_other_peers_are_refused)
 {
 	struct pair *pair = *state;
 	struct sockaddr_un path = {.sun_family = AF_UNIX};
@@ -172,7 +172,7 @@ static void sockets_with_other_peers_are_refused(void **state)
 	close(unbound);
 }
 
-static void space_empties_an_eventfd(void **state)
+TEST_F(space_empties_an_eventfd)
 {
 	struct pair *pair = *state;
 	uint64_t full = UINT64_MAX - 1;
@@ -212,7 +212,7 @@ static int resting_count(const struct loop_flow *loop_flows, int count)
 
 enum { SOCKETS = 250, AT_ONCE_MAX = 100 };
 
-static void notifications_are_limited_per_pod(void **state)
+TEST_F(notifications_are_limited_per_pod)
 {
 	struct pair *pair = *state;
 	struct ktsn_port *port = ktsn_port_fake_create(64, 2048);
@@ -247,16 +247,4 @@ static void notifications_are_limited_per_pod(void **state)
 	ktsn_port_destroy(port);
 	free(loop_flows);
 	free(flows);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-	const struct CMUnitTest tests[] = {
-		TEST(error_can_be_raised_repeatedly),       TEST(application_cannot_block_error_notification),
-		TEST(sockets_with_other_peers_are_refused), TEST(space_empties_an_eventfd),
-		TEST(notifications_are_limited_per_pod),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

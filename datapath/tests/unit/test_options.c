@@ -37,7 +37,7 @@ static struct options parse_good(const char *line)
 	return options;
 }
 
-static void defaults(void **state)
+TEST(defaults)
 {
 	struct options options = parse_good("--interface eno1");
 
@@ -59,7 +59,7 @@ static void defaults(void **state)
 	assert_int_equal(options.log_level, LOG_LEVEL_INFO);
 }
 
-static void texts_and_flags(void **state)
+TEST(texts_and_flags)
 {
 	struct options options = parse_good("--interface=fifteen-letters --device net_tap0,iface=x "
 					    "--control /tmp/c --local-address 192.0.2.1 --cpu 0");
@@ -74,7 +74,7 @@ static void texts_and_flags(void **state)
 	assert_string_equal(parse_good("--interface a --interface b").interface, "b");
 }
 
-static void only_cpu(void **state)
+TEST(only_cpu)
 {
 	struct options any = parse_good("--interface a --keep-awake");
 	struct options given = parse_good("--interface a --cpu 0");
@@ -92,7 +92,7 @@ static void only_cpu(void **state)
 	assert_int_equal(any.cpu, 3);
 }
 
-static void uplink(void **state)
+TEST(uplink)
 {
 	struct options options = parse_good("--interface a");
 
@@ -109,7 +109,7 @@ static void uplink(void **state)
 			    "/tmp/v");
 }
 
-static void number_limits(void **state)
+TEST(number_limits)
 {
 	struct options least = parse_good("--interface a --vxlan-port 1 --fifo 0 --slots 64 --packets 64 "
 					  "--departures 1024");
@@ -129,7 +129,7 @@ static void number_limits(void **state)
 	assert_int_equal(most.departures, 16777216);
 }
 
-static void duration_units(void **state)
+TEST(duration_units)
 {
 	assert_int_equal(parse_good("--interface a --spin 0ns").spin_ns, 0);
 	assert_int_equal(parse_good("--interface a --spin 1500ns").spin_ns, 1500);
@@ -142,7 +142,7 @@ static void duration_units(void **state)
 	assert_int_equal(parse_good("--interface a --delta 0ns").delta_ns, 0);
 }
 
-static void log_levels(void **state)
+TEST(log_levels)
 {
 	assert_int_equal(parse_good("--interface a --log-level error").log_level, LOG_LEVEL_ERROR);
 	assert_int_equal(parse_good("--interface a --log-level warning").log_level, LOG_LEVEL_WARNING);
@@ -210,7 +210,7 @@ static const struct bad_line {
 	{"--interface a --log-level loud", "ktsnd: --log-level loud: must be error, warning, info or debug"},
 };
 
-static void bad_lines_get_a_message(void **state)
+TEST(bad_lines_get_a_message)
 {
 	for (size_t i = 0; i < sizeof(bad_lines) / sizeof(bad_lines[0]); i++) {
 		const struct bad_line *bad = &bad_lines[i];
@@ -226,7 +226,7 @@ static void bad_lines_get_a_message(void **state)
 	}
 }
 
-static void help_and_version(void **state)
+TEST(help_and_version)
 {
 	struct options options;
 	char text[TEXT_BYTES];
@@ -238,7 +238,7 @@ static void help_and_version(void **state)
 }
 
 /* The help lists all options, with the defaults that the first test checks. */
-static void help_lists_options_and_defaults(void **state)
+TEST(help_lists_options_and_defaults)
 {
 	static const char *const words[] = {
 		"--interface NAME",
@@ -284,17 +284,4 @@ static void help_lists_options_and_defaults(void **state)
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
 		if (!strstr(text, words[i]))
 			fail_msg("the help lacks \"%s\"", words[i]);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(defaults),         cmocka_unit_test(texts_and_flags),
-		cmocka_unit_test(only_cpu),         cmocka_unit_test(uplink),
-		cmocka_unit_test(number_limits),    cmocka_unit_test(duration_units),
-		cmocka_unit_test(log_levels),       cmocka_unit_test(bad_lines_get_a_message),
-		cmocka_unit_test(help_and_version), cmocka_unit_test(help_lists_options_and_defaults),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

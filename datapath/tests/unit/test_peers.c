@@ -88,7 +88,7 @@ static struct ktsn_address address_of_node(uint32_t network, uint32_t node, bool
 	return subnets[!ipv4].network;
 }
 
-static void lookup_takes_one_step_per_prefix_length(void **state)
+TEST_F(lookup_takes_one_step_per_prefix_length)
 {
 	const struct routing *routing = *state;
 	uint64_t before = compared(routing);
@@ -107,7 +107,7 @@ static void lookup_takes_one_step_per_prefix_length(void **state)
 		    (uint64_t)NETWORKS * 2 * NODES * LOOK_UPS_OF_ADDRESS * COMPARED_ON_AVERAGE);
 }
 
-static void failed_lookup_is_as_fast(void **state)
+TEST_F(failed_lookup_is_as_fast)
 {
 	const struct routing *routing = *state;
 	uint64_t before = compared(routing);
@@ -122,7 +122,7 @@ static void failed_lookup_is_as_fast(void **state)
 		    (uint64_t)NODES * (LOOK_UPS_OF_ADDRESS + 1) * COMPARED_ON_AVERAGE);
 }
 
-static void nodes_change_in_a_few_steps(void **state)
+TEST_F(nodes_change_in_a_few_steps)
 {
 	struct routing *routing = *state;
 	uint64_t before = compared(routing);
@@ -141,7 +141,7 @@ static void nodes_change_in_a_few_steps(void **state)
 	assert_true(compared(routing) - before <= (uint64_t)NODES * 6 * COMPARED_ON_AVERAGE);
 }
 
-static void new_subnets_replace_old_ones(void **state)
+TEST_F(new_subnets_replace_old_ones)
 {
 	struct routing *routing = *state;
 	struct ktsn_address address = address_of_node(0, 17, true);
@@ -157,7 +157,7 @@ static void new_subnets_replace_old_ones(void **state)
 }
 
 /* While nodes swap their subnets, two nodes have the same one. */
-static void last_node_of_a_shared_subnet_counts(void **state)
+TEST_F(last_node_of_a_shared_subnet_counts)
 {
 	struct routing *routing = *state;
 	struct ktsn_address address = address_of_node(0, 5, true);
@@ -171,7 +171,7 @@ static void last_node_of_a_shared_subnet_counts(void **state)
 	assert_int_equal(peer_of_address(routing, 1, &address)->address_be, node_address(5));
 }
 
-static void network_lists_its_peers(void **state)
+TEST_F(network_lists_its_peers)
 {
 	const struct routing *routing = *state;
 	const struct peer_network *network = peer_network_find(routing, 3);
@@ -183,19 +183,4 @@ static void network_lists_its_peers(void **state)
 	assert_int_equal(count, NODES);
 	assert_int_equal(network->peer_count, NODES);
 	assert_null(peer_network_find(routing, NETWORKS + 1));
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-	const struct CMUnitTest tests[] = {
-		TEST(lookup_takes_one_step_per_prefix_length),
-		TEST(failed_lookup_is_as_fast),
-		TEST(nodes_change_in_a_few_steps),
-		TEST(new_subnets_replace_old_ones),
-		TEST(last_node_of_a_shared_subnet_counts),
-		TEST(network_lists_its_peers),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

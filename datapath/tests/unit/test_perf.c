@@ -29,7 +29,7 @@ static const struct message_header example = {
 
 /* --- message --- */
 
-static void message_round_trip(void **state)
+TEST(message_round_trip)
 {
 	uint8_t payload[64];
 	struct message_header header;
@@ -45,7 +45,7 @@ static void message_round_trip(void **state)
 	assert_int_equal(message_verify(payload, sizeof(payload), &header), 0);
 }
 
-static void header_is_in_network_byte_order(void **state)
+TEST(header_is_in_network_byte_order)
 {
 	static const uint8_t golden[MESSAGE_HEADER_BYTES] = {
 		'T', 'S', 'N',  'P',  1,    11,   0,    0,    1,    2,    3, 4, 5, 6,
@@ -57,7 +57,7 @@ static void header_is_in_network_byte_order(void **state)
 	assert_memory_equal(payload, golden, sizeof(golden));
 }
 
-static void negative_transmit_time_round_trip(void **state)
+TEST(negative_transmit_time_round_trip)
 {
 	struct message_header sent = example, received;
 	uint8_t payload[64];
@@ -76,7 +76,7 @@ static int receive(const uint8_t *payload, size_t received_bytes)
 	return error ? error : message_verify(payload, received_bytes, &header);
 }
 
-static void changed_pattern_bits_are_detected(void **state)
+TEST(changed_pattern_bits_are_detected)
 {
 	uint8_t payload[64];
 
@@ -89,7 +89,7 @@ static void changed_pattern_bits_are_detected(void **state)
 	assert_int_equal(receive(payload, sizeof(payload)), 0);
 }
 
-static void pattern_depends_on_run_and_sequence(void **state)
+TEST(pattern_depends_on_run_and_sequence)
 {
 	uint8_t payload[64];
 
@@ -101,7 +101,7 @@ static void pattern_depends_on_run_and_sequence(void **state)
 	assert_int_equal(receive(payload, sizeof(payload)), -EILSEQ);
 }
 
-static void swapped_pattern_parts_are_detected(void **state)
+TEST(swapped_pattern_parts_are_detected)
 {
 	static uint8_t payload[4096];
 	struct message_header header = example;
@@ -115,7 +115,7 @@ static void swapped_pattern_parts_are_detected(void **state)
 	assert_int_equal(receive(payload, sizeof(payload)), -EILSEQ);
 }
 
-static void wrong_headers_are_distinguished(void **state)
+TEST(wrong_headers_are_distinguished)
 {
 	uint8_t payload[64];
 
@@ -130,7 +130,7 @@ static void wrong_headers_are_distinguished(void **state)
 	assert_int_equal(receive(payload, sizeof(payload)), -EPROTO);
 }
 
-static void wrong_length_is_detected(void **state)
+TEST(wrong_length_is_detected)
 {
 	uint8_t payload[65] = {0};
 
@@ -142,7 +142,7 @@ static void wrong_length_is_detected(void **state)
 	assert_int_equal(receive(payload, 0), -EBADMSG);
 }
 
-static void short_message_round_trip(void **state)
+TEST(short_message_round_trip)
 {
 	static const uint8_t clocks[] = {CLOCK_TAI, CLOCK_REALTIME, CLOCK_MONOTONIC};
 
@@ -166,7 +166,7 @@ static void short_message_round_trip(void **state)
 }
 
 /* A header without a pattern is checked by its checksum; one in 256 changes of several bytes may pass. */
-static void changed_short_messages_are_detected(void **state)
+TEST(changed_short_messages_are_detected)
 {
 	enum { BYTES = 20 };
 	uint8_t payload[BYTES];
@@ -190,7 +190,7 @@ static void changed_short_messages_are_detected(void **state)
 	assert_true(receive(payload, BYTES - 1) != 0);
 }
 
-static void invalid_message_gives_an_empty_header(void **state)
+TEST(invalid_message_gives_an_empty_header)
 {
 	static const struct message_header empty;
 	struct message_header header;
@@ -202,7 +202,7 @@ static void invalid_message_gives_an_empty_header(void **state)
 	assert_memory_equal(&header, &empty, sizeof(header));
 }
 
-static void largest_message_round_trip(void **state)
+TEST(largest_message_round_trip)
 {
 	static uint8_t payload[MESSAGE_MAX_BYTES];
 	struct message_header header = example;
@@ -216,7 +216,7 @@ static void largest_message_round_trip(void **state)
 
 /* --- parsers --- */
 
-static void numbers_are_digits_only(void **state)
+TEST(numbers_are_digits_only)
 {
 	static const char *const refused[] = {"", "-1", "+1", " 1", "1 ", "0x10", "ten", "1.5"};
 	int64_t number = 42;
@@ -231,7 +231,7 @@ static void numbers_are_digits_only(void **state)
 	assert_int_equal(number, 10);
 }
 
-static void durations_have_units(void **state)
+TEST(durations_have_units)
 {
 	static const struct {
 		const char *text;
@@ -253,7 +253,7 @@ static void durations_have_units(void **state)
 	}
 }
 
-static void invalid_durations_are_refused(void **state)
+TEST(invalid_durations_are_refused)
 {
 	static const char *const refused[] = {"", "ms", "-1ms", "1 ms", "1m", "1sec", "1.5ms", "1MS"};
 	int64_t duration_ns = 42;
@@ -264,7 +264,7 @@ static void invalid_durations_are_refused(void **state)
 	assert_int_equal(duration_ns, 42);
 }
 
-static void endpoints_have_address_and_port(void **state)
+TEST(endpoints_have_address_and_port)
 {
 	union parse_endpoint endpoint;
 
@@ -284,7 +284,7 @@ static void endpoints_have_address_and_port(void **state)
 	assert_int_equal(endpoint.ipv6.sin6_port, 0);
 }
 
-static void invalid_endpoints_are_refused(void **state)
+TEST(invalid_endpoints_are_refused)
 {
 	static const char *const refused[] = {
 		"",
@@ -315,7 +315,7 @@ static void invalid_endpoints_are_refused(void **state)
 	assert_int_equal(parse_endpoint("[fe80::1%no-such-link]:7000", true, &endpoint), -EINVAL);
 }
 
-static void start_is_absolute_or_relative(void **state)
+TEST(start_is_absolute_or_relative)
 {
 	struct parse_start start;
 
@@ -368,7 +368,7 @@ static int parse_line(struct values *values, int argc, const char **argv)
 	parse_line(values, sizeof((const char *[]){"test", __VA_ARGS__}) / sizeof(char *),                   \
 		   (const char *[]){"test", __VA_ARGS__, NULL})
 
-static void options_store_their_values(void **state)
+TEST(options_store_their_values)
 {
 	struct values values = {0};
 
@@ -385,7 +385,7 @@ static void options_store_their_values(void **state)
 	assert_false(values.quiet);
 }
 
-static void bad_command_lines_are_refused(void **state)
+TEST(bad_command_lines_are_refused)
 {
 	struct values values = {.size_bytes = 7};
 
@@ -407,7 +407,7 @@ static void bad_command_lines_are_refused(void **state)
 
 /* --- timing and samples --- */
 
-static void times_round_up_to_whole_steps(void **state)
+TEST(times_round_up_to_whole_steps)
 {
 	int64_t rounded_ns;
 
@@ -433,7 +433,7 @@ static bool stopped_at_the_third_look(void)
 	return ++looks == 3;
 }
 
-static void spinning_ends_at_its_time(void **state)
+TEST(spinning_ends_at_its_time)
 {
 	int64_t until_ns = timing_now_ns(CLOCK_MONOTONIC) + 200000;
 
@@ -446,14 +446,14 @@ static void spinning_ends_at_its_time(void **state)
 	assert_int_equal(looks, 0);
 }
 
-static void spinning_ends_when_stopped(void **state)
+TEST(spinning_ends_when_stopped)
 {
 	looks = 0;
 	assert_int_equal(timing_spin_until(CLOCK_MONOTONIC, INT64_MAX, stopped_at_the_third_look), -EINTR);
 	assert_int_equal(looks, 3);
 }
 
-static void percentiles_use_the_nearest_rank(void **state)
+TEST(percentiles_use_the_nearest_rank)
 {
 	int64_t samples[1000];
 
@@ -468,36 +468,4 @@ static void percentiles_use_the_nearest_rank(void **state)
 	assert_int_equal(samples_percentile(samples, 3, SAMPLES_P50), 2);
 	assert_int_equal(samples_percentile(samples, 2, SAMPLES_P50), 1);
 	assert_int_equal(samples_percentile(samples, 1, SAMPLES_P99_9), 1);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(message_round_trip),
-		cmocka_unit_test(header_is_in_network_byte_order),
-		cmocka_unit_test(negative_transmit_time_round_trip),
-		cmocka_unit_test(changed_pattern_bits_are_detected),
-		cmocka_unit_test(pattern_depends_on_run_and_sequence),
-		cmocka_unit_test(swapped_pattern_parts_are_detected),
-		cmocka_unit_test(wrong_headers_are_distinguished),
-		cmocka_unit_test(wrong_length_is_detected),
-		cmocka_unit_test(short_message_round_trip),
-		cmocka_unit_test(changed_short_messages_are_detected),
-		cmocka_unit_test(invalid_message_gives_an_empty_header),
-		cmocka_unit_test(largest_message_round_trip),
-		cmocka_unit_test(numbers_are_digits_only),
-		cmocka_unit_test(durations_have_units),
-		cmocka_unit_test(invalid_durations_are_refused),
-		cmocka_unit_test(endpoints_have_address_and_port),
-		cmocka_unit_test(invalid_endpoints_are_refused),
-		cmocka_unit_test(start_is_absolute_or_relative),
-		cmocka_unit_test(options_store_their_values),
-		cmocka_unit_test(bad_command_lines_are_refused),
-		cmocka_unit_test(times_round_up_to_whole_steps),
-		cmocka_unit_test(spinning_ends_at_its_time),
-		cmocka_unit_test(spinning_ends_when_stopped),
-		cmocka_unit_test(percentiles_use_the_nearest_rank),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

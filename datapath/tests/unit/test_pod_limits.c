@@ -79,7 +79,7 @@ static void expect(const struct bed *bed, struct quota_limits expected)
 			 expected.doorbell_rate ? 1000000000 / expected.doorbell_rate : 0);
 }
 
-static void limits_apply_to_pods_of_the_network(void **state)
+TEST(limits_apply_to_pods_of_the_network)
 {
 	struct bed bed;
 
@@ -95,7 +95,7 @@ static void limits_apply_to_pods_of_the_network(void **state)
 	bed_fini(&bed);
 }
 
-static void limits_change_for_existing_pods(void **state)
+TEST(limits_change_for_existing_pods)
 {
 	struct bed bed;
 
@@ -116,7 +116,7 @@ static void limits_change_for_existing_pods(void **state)
 	bed_fini(&bed);
 }
 
-static void lowest_limits_of_several_networks(void **state)
+TEST(lowest_limits_of_several_networks)
 {
 	struct bed bed;
 
@@ -134,7 +134,7 @@ static void lowest_limits_of_several_networks(void **state)
 	bed_fini(&bed);
 }
 
-static void networks_with_limits_are_bounded(void **state)
+TEST(networks_with_limits_are_bounded)
 {
 	struct pod_limits limits = NONE, none = NONE;
 	struct refusal refusal;
@@ -150,16 +150,4 @@ static void networks_with_limits_are_bounded(void **state)
 	set(&bed, 5000, none);
 	set(&bed, 7, limits);
 	bed_fini(&bed);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(limits_apply_to_pods_of_the_network),
-		cmocka_unit_test(limits_change_for_existing_pods),
-		cmocka_unit_test(lowest_limits_of_several_networks),
-		cmocka_unit_test(networks_with_limits_are_bounded),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

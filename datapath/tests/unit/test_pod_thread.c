@@ -116,7 +116,7 @@ static void done_await(const struct fixture *fixture, int count)
 	}
 }
 
-static void work_is_done_in_order(void **state)
+TEST_F(work_is_done_in_order)
 {
 	struct fixture *fixture = *state;
 	struct test_work works[WORKS];
@@ -129,7 +129,7 @@ static void work_is_done_in_order(void **state)
 	assert_int_equal(pod_thread_backlog(fixture->thread), 0);
 }
 
-static void blocked_thread_blocks_no_other(void **state)
+TEST_F(blocked_thread_blocks_no_other)
 {
 	struct fixture *fixture = *state;
 	struct test_work held = {{run_held_up, done_in_order, NULL}, fixture, 1, false, false};
@@ -147,7 +147,7 @@ static void blocked_thread_blocks_no_other(void **state)
 	pod_thread_put(other);
 }
 
-static void remaining_work_is_done_at_the_end(void **state)
+TEST_F(remaining_work_is_done_at_the_end)
 {
 	struct fixture *fixture = *state;
 	int pair[2];
@@ -200,7 +200,7 @@ static int64_t works_await(const struct fixture *fixture)
 	return clock_monotonic_ms() - began_ms;
 }
 
-static void close_waiting_for_a_later_one_ends(void **state)
+TEST_F(close_waiting_for_a_later_one_ends)
 {
 	struct fixture *fixture = *state;
 	int fds[PAIRS][2];
@@ -215,7 +215,7 @@ static void close_waiting_for_a_later_one_ends(void **state)
 	assert_true(works_await(fixture) < REMOVAL_MS);
 }
 
-static void close_of_a_living_pod_is_interrupted(void **state)
+TEST_F(close_of_a_living_pod_is_interrupted)
 {
 	struct fixture *fixture = *state;
 	int fds[2];
@@ -273,7 +273,7 @@ static void run_unstick(struct pod_work *work)
 	unstuck = true;
 }
 
-static void uninterruptible_close_gets_a_replacement(void **state)
+TEST_F(uninterruptible_close_gets_a_replacement)
 {
 	struct fixture *fixture = *state;
 	struct test_work rest = {{run_unstick, done_in_order, NULL}, fixture, 0, false, false};
@@ -298,7 +298,7 @@ static void uninterruptible_close_gets_a_replacement(void **state)
 }
 
 /* Closing a notifier closes the files that the application queued on it, and may block. */
-static void blocked_notifier_gets_a_replacement(void **state)
+TEST_F(blocked_notifier_gets_a_replacement)
 {
 	struct fixture *fixture = *state;
 	struct test_work rest = {{run_unstick, done_in_order, NULL}, fixture, 0, false, false};
@@ -345,7 +345,7 @@ static void run_create(struct pod_work *work)
 }
 
 /* The application queued a file on it, and it has a peer. */
-static void blocked_passing_gets_a_replacement(void **state)
+TEST_F(blocked_passing_gets_a_replacement)
 {
 	struct fixture *fixture = *state;
 	struct test_work rest = {{run_unstick, NULL, NULL}, fixture, 0, false, false};
@@ -365,7 +365,7 @@ static void blocked_passing_gets_a_replacement(void **state)
 }
 
 /* The same when it is notified. Its number may belong to another descriptor by then. */
-static void blocked_notification_gets_a_replacement(void **state)
+TEST_F(blocked_notification_gets_a_replacement)
 {
 	struct fixture *fixture = *state;
 	struct test_work rest = {{run_unstick, NULL, NULL}, fixture, 0, false, false};
@@ -388,7 +388,7 @@ static void serve_nothing(struct process *process)
 }
 
 /* More descriptors arrived than a request may have. */
-static void blocked_surplus_close_gets_a_replacement(void **state)
+TEST_F(blocked_surplus_close_gets_a_replacement)
 {
 	struct fixture *fixture = *state;
 	struct test_work rest = {{run_unstick, NULL, NULL}, fixture, 0, false, false};
@@ -429,7 +429,7 @@ static void ticks(const struct fixture *fixture, int ms)
 }
 
 /* The replacement ends when the pod is gone and no work is left; the blocked thread is then alone again. */
-static void blocked_thread_is_replaced_once(void **state)
+TEST_F(blocked_thread_is_replaced_once)
 {
 	struct fixture *fixture = *state;
 
@@ -450,7 +450,7 @@ static void blocked_thread_is_replaced_once(void **state)
 	stuck_fd = -1;
 }
 
-static void threads_have_no_privileges(void **state)
+TEST_F(threads_have_no_privileges)
 {
 	struct fixture *fixture = *state;
 	struct test_work work = {{run_privileges, done_in_order, NULL}, fixture, 0, false, true};
@@ -458,25 +458,4 @@ static void threads_have_no_privileges(void **state)
 	pod_thread_do(fixture->thread, &work.work);
 	done_await(fixture, 1);
 	assert_false(work.privileged);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-	const struct CMUnitTest tests[] = {
-		TEST(work_is_done_in_order),
-		TEST(blocked_thread_blocks_no_other),
-		TEST(remaining_work_is_done_at_the_end),
-		TEST(threads_have_no_privileges),
-		TEST(close_waiting_for_a_later_one_ends),
-		TEST(close_of_a_living_pod_is_interrupted),
-		TEST(uninterruptible_close_gets_a_replacement),
-		TEST(blocked_notifier_gets_a_replacement),
-		TEST(blocked_passing_gets_a_replacement),
-		TEST(blocked_notification_gets_a_replacement),
-		TEST(blocked_surplus_close_gets_a_replacement),
-		TEST(blocked_thread_is_replaced_once),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,24 +104,19 @@ static void assert_as_expected(int (*act)(void))
 	assert_int_equal(WEXITSTATUS(status), AS_EXPECTED);
 }
 
-static void unused_privileges_are_dropped_at_start(void **state)
+TEST(unused_privileges_are_dropped_at_start)
 {
 	assert_as_expected(limit);
 }
 
-static void start_privileges_are_dropped_by_all_threads(void **state)
+TEST(start_privileges_are_dropped_by_all_threads)
 {
 	assert_as_expected(drop);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(unused_privileges_are_dropped_at_start),
-		cmocka_unit_test(start_privileges_are_dropped_by_all_threads),
-	};
-
 	if (geteuid())
 		return all_skipped("there are privileges to give up for root only");
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_tests_run(NULL, NULL);
 }

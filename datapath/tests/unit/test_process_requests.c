@@ -171,7 +171,7 @@ static struct ktsn_app_reply greeted(struct application *application, uint16_t v
 	return reply;
 }
 
-static void applications_of_two_releases_are_served(void **state)
+TEST_F(applications_of_two_releases_are_served)
 {
 	static const struct {
 		uint16_t version;
@@ -236,7 +236,7 @@ static void answer_compare(struct application *application, const struct recorde
 	}
 }
 
-static void recorded_requests_get_recorded_replies(void **state)
+TEST_F(recorded_requests_get_recorded_replies)
 {
 	static struct recorded recorded;
 
@@ -261,7 +261,7 @@ static void recorded_requests_get_recorded_replies(void **state)
 }
 
 /* The requests of a process with a ring are not bounded. */
-static void process_with_a_ring_gets_no_doorbell(void **state)
+TEST_F(process_with_a_ring_gets_no_doorbell)
 {
 	struct application client = begun(0);
 
@@ -274,7 +274,7 @@ static void process_with_a_ring_gets_no_doorbell(void **state)
 }
 
 /* Its messages would be sent twice. */
-static void held_ring_is_not_taken_back(void **state)
+TEST_F(held_ring_is_not_taken_back)
 {
 	struct application client = begun(0), other = application_connect(0),
 			   foreign = application_connect(1);
@@ -288,7 +288,7 @@ static void held_ring_is_not_taken_back(void **state)
 	close(client.ring_fd);
 }
 
-static void released_ring_is_taken_back(void **state)
+TEST_F(released_ring_is_taken_back)
 {
 	struct application client = begun(0), other;
 
@@ -305,7 +305,7 @@ static void released_ring_is_taken_back(void **state)
 	close(client.ring_fd);
 }
 
-static void foreign_memory_is_not_taken(void **state)
+TEST_F(foreign_memory_is_not_taken)
 {
 	struct ktsn_ring_memory other;
 	struct application application = application_connect(0);
@@ -319,7 +319,7 @@ static void foreign_memory_is_not_taken(void **state)
 	hang_up(&application);
 }
 
-static void kept_rings_count_for_the_pod(void **state)
+TEST_F(kept_rings_count_for_the_pod)
 {
 	int kept[RINGS_OF_POD];
 	struct application client;
@@ -343,7 +343,7 @@ static void kept_rings_count_for_the_pod(void **state)
 		close(kept[i]);
 }
 
-static void rings_of_all_pods_count_for_the_node(void **state)
+TEST_F(rings_of_all_pods_count_for_the_node)
 {
 	struct application all[RINGS_OF_NODE], client;
 
@@ -360,7 +360,7 @@ static void rings_of_all_pods_count_for_the_node(void **state)
 	assert_int_equal(charged(), 0);
 }
 
-static void untimed_ring_has_its_own_quota(void **state)
+TEST_F(untimed_ring_has_its_own_quota)
 {
 	struct application timed = begun(0), untimed;
 	const struct pod *pod = pod_at(0);
@@ -388,7 +388,7 @@ static void untimed_ring_has_its_own_quota(void **state)
 }
 
 /* It would have a second quota. */
-static void pod_gets_no_untimed_ring(void **state)
+TEST_F(pod_gets_no_untimed_ring)
 {
 	struct application client = application_connect(0);
 
@@ -398,7 +398,7 @@ static void pod_gets_no_untimed_ring(void **state)
 	close(client.ring_fd);
 }
 
-static void timed_relay_ring_uses_the_pods_quota(void **state)
+TEST_F(timed_relay_ring_uses_the_pods_quota)
 {
 	struct application relay = relay_connect(0);
 	const struct pod *pod = pod_at(0);
@@ -411,7 +411,7 @@ static void timed_relay_ring_uses_the_pods_quota(void **state)
 	close(relay.ring_fd);
 }
 
-static void exhausted_pod_keeps_its_relay(void **state)
+TEST_F(exhausted_pod_keeps_its_relay)
 {
 	struct application all[RINGS_OF_POD], relay, client;
 
@@ -430,7 +430,7 @@ static void exhausted_pod_keeps_its_relay(void **state)
 	close(relay.ring_fd);
 }
 
-static void relay_quota_lives_as_long_as_its_ring(void **state)
+TEST_F(relay_quota_lives_as_long_as_its_ring)
 {
 	struct application client = relay_connect(0);
 
@@ -442,7 +442,7 @@ static void relay_quota_lives_as_long_as_its_ring(void **state)
 	close(client.ring_fd);
 }
 
-static void untimed_ring_stays_untimed(void **state)
+TEST_F(untimed_ring_stays_untimed)
 {
 	struct application client = relay_connect(0), again;
 
@@ -458,7 +458,7 @@ static void untimed_ring_stays_untimed(void **state)
 	ring_lives = false;
 }
 
-static void unknown_ring_flags_are_refused(void **state)
+TEST_F(unknown_ring_flags_are_refused)
 {
 	struct application client = relay_connect(0);
 
@@ -479,7 +479,7 @@ static uint64_t rings_allowed(void)
 	return count;
 }
 
-static void rings_of_removed_pods_count_separately(void **state)
+TEST_F(rings_of_removed_pods_count_separately)
 {
 	struct ring_charges *charges = &bed.node.ring_charges;
 	struct application client = begun(0), other_client;
@@ -530,7 +530,7 @@ static void take_over(int ring_fd, int doorbell_fd, int connection_fd)
 	processes_taken_open(&bed.node);
 }
 
-static void invalid_doorbell_ends_the_connection(void **state)
+TEST_F(invalid_doorbell_ends_the_connection)
 {
 	struct ktsn_ring_memory ring;
 	struct application application;
@@ -547,30 +547,4 @@ static void invalid_doorbell_ends_the_connection(void **state)
 	}
 	hang_up(&application);
 	ktsn_ring_memory_destroy(&ring);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-	const struct CMUnitTest tests[] = {
-		TEST(applications_of_two_releases_are_served),
-		TEST(recorded_requests_get_recorded_replies),
-		TEST(process_with_a_ring_gets_no_doorbell),
-		TEST(held_ring_is_not_taken_back),
-		TEST(released_ring_is_taken_back),
-		TEST(foreign_memory_is_not_taken),
-		TEST(kept_rings_count_for_the_pod),
-		TEST(rings_of_all_pods_count_for_the_node),
-		TEST(untimed_ring_has_its_own_quota),
-		TEST(pod_gets_no_untimed_ring),
-		TEST(timed_relay_ring_uses_the_pods_quota),
-		TEST(exhausted_pod_keeps_its_relay),
-		TEST(relay_quota_lives_as_long_as_its_ring),
-		TEST(untimed_ring_stays_untimed),
-		TEST(unknown_ring_flags_are_refused),
-		TEST(rings_of_removed_pods_count_separately),
-		TEST(invalid_doorbell_ends_the_connection),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

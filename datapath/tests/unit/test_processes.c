@@ -73,7 +73,7 @@ static void connect_all(int *fds, int count)
 	serve();
 }
 
-static void connections_are_limited(void **state)
+TEST_F(connections_are_limited)
 {
 	int fds[ALLOWED + 1];
 
@@ -86,7 +86,7 @@ static void connections_are_limited(void **state)
 		close(fds[i]);
 }
 
-static void full_pod_keeps_its_relay(void **state)
+TEST_F(full_pod_keeps_its_relay)
 {
 	int fds[ALLOWED + POD_RELAYS_MAX + 1];
 
@@ -126,7 +126,7 @@ static void joining_run(struct pod_work *work)
 }
 
 /* As in a successor whose predecessor ended in the middle of the hand-over. */
-static void pod_threads_outlive_their_node(void **state)
+TEST_WITH(pod_threads_outlive_their_node, set_up, rest_remove)
 {
 	struct joining joining = {
 		.work.run = joining_run, .doorbells = bed.node.doorbells, .doorbell_fd = doorbell_make()};
@@ -145,15 +145,4 @@ static void pod_threads_outlive_their_node(void **state)
 	close(joining.doorbell_fd);
 	close(fds[0]);
 	close(fds[1]);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(connections_are_limited, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(full_pod_keeps_its_relay, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(pod_threads_outlive_their_node, set_up, rest_remove),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -215,13 +215,13 @@ static void example_check(const struct example *example, bool ordinary_too)
 	files_remove(example);
 }
 
-static void the_tightest_budget_counts(void **state)
+TEST(the_tightest_budget_counts)
 {
 	for (size_t i = 0; i < sizeof(examples) / sizeof(examples[0]); i++)
 		example_check(&examples[i], false);
 }
 
-static void keep_awake_thread_is_included(void **state)
+TEST(keep_awake_thread_is_included)
 {
 	const struct example isolated = {"an isolated processor",
 					 "6.18.44",
@@ -245,10 +245,5 @@ static int tear_down(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_tightest_budget_counts),
-		cmocka_unit_test(keep_awake_thread_is_included),
-	};
-
-	return cmocka_run_group_tests(tests, set_up, tear_down);
+	return unit_tests_run(set_up, tear_down);
 }

@@ -33,7 +33,7 @@ static void expect_nothing(void)
 	assert_int_equal(ktsn_receive_peek(&ring.reader, &record), -EAGAIN);
 }
 
-static void takes_datagrams_in_order(void **state)
+TEST(takes_datagrams_in_order)
 {
 	receive_ring_init(&ring, 0);
 	expect_nothing();
@@ -48,7 +48,7 @@ static void takes_datagrams_in_order(void **state)
 	expect_nothing();
 }
 
-static void reads_across_the_end(void **state)
+TEST(reads_across_the_end)
 {
 	for (uint64_t position = 0; position < 2 * RECEIVE_RING_BYTES; position += 8) {
 		receive_ring_init(&ring, position);
@@ -60,7 +60,7 @@ static void reads_across_the_end(void **state)
 	}
 }
 
-static void reads_when_positions_wrap(void **state)
+TEST(reads_when_positions_wrap)
 {
 	receive_ring_init(&ring, UINT64_MAX - 63);
 	put("first");
@@ -70,7 +70,7 @@ static void reads_when_positions_wrap(void **state)
 	expect_nothing();
 }
 
-static void waits_for_unfinished_records(void **state)
+TEST(waits_for_unfinished_records)
 {
 	uint64_t at;
 
@@ -84,7 +84,7 @@ static void waits_for_unfinished_records(void **state)
 	expect_nothing();
 }
 
-static void skips_discarded_records(void **state)
+TEST(skips_discarded_records)
 {
 	receive_ring_init(&ring, 0);
 	for (int i = 0; i < 3; i++)
@@ -94,7 +94,7 @@ static void skips_discarded_records(void **state)
 	assert_false(ktsn_receive_any(&ring.reader));
 }
 
-static void peeks_without_taking(void **state)
+TEST(peeks_without_taking)
 {
 	struct ktsn_receive_record record;
 
@@ -108,7 +108,7 @@ static void peeks_without_taking(void **state)
 	assert_false(ktsn_receive_is_current(&ring.reader, &record));
 }
 
-static void gives_a_datagram_to_one_reader(void **state)
+TEST(gives_a_datagram_to_one_reader)
 {
 	struct ktsn_receive_record first, second;
 
@@ -122,7 +122,7 @@ static void gives_a_datagram_to_one_reader(void **state)
 	expect("next");
 }
 
-static void refuses_invalid_records(void **state)
+TEST(refuses_invalid_records)
 {
 	struct ktsn_receive_record record;
 	struct ktsn_receive_header header = {.payload_bytes = 200};
@@ -145,7 +145,7 @@ static void refuses_invalid_records(void **state)
 	assert_int_equal(ktsn_receive_peek(&ring.reader, &record), -EPROTO);
 }
 
-static void refuses_invalid_ring_sizes(void **state)
+TEST(refuses_invalid_ring_sizes)
 {
 	static const uint64_t sizes[] = {0, 1, 2048, 4095, 4097, 12288, UINT64_C(1) << 32, UINT64_MAX};
 	struct ktsn_receive_reader reader;
@@ -154,21 +154,4 @@ static void refuses_invalid_ring_sizes(void **state)
 		assert_int_equal(ktsn_receive_reader_init(&reader, &ring.consumer, &ring.producer,
 							  ring.records, sizes[i]),
 				 -EINVAL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(takes_datagrams_in_order),
-		cmocka_unit_test(reads_across_the_end),
-		cmocka_unit_test(reads_when_positions_wrap),
-		cmocka_unit_test(waits_for_unfinished_records),
-		cmocka_unit_test(skips_discarded_records),
-		cmocka_unit_test(peeks_without_taking),
-		cmocka_unit_test(gives_a_datagram_to_one_reader),
-		cmocka_unit_test(refuses_invalid_records),
-		cmocka_unit_test(refuses_invalid_ring_sizes),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

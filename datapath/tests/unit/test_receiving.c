@@ -207,7 +207,7 @@ static const struct pod *the_pod(void)
 	return pod_find(&bed.node, "pod");
 }
 
-static void socket_gets_and_returns_a_ring(void **state)
+TEST_F(socket_gets_and_returns_a_ring)
 {
 	int application = application_connect(), fd = socket_bound(SOCK_DGRAM), size = 100000;
 	const struct ktsn_receive_control *control;
@@ -237,7 +237,7 @@ static void socket_gets_and_returns_a_ring(void **state)
 	hang_up(application);
 }
 
-static void kernel_queue_is_counted(void **state)
+TEST_F(kernel_queue_is_counted)
 {
 	int application = application_connect(), fd = socket_bound(SOCK_DGRAM);
 	struct answer answer = ask(application, KTSN_APP_RECEIVE_OPEN, fd);
@@ -259,7 +259,7 @@ static void kernel_queue_is_counted(void **state)
 	close(fd);
 }
 
-static void shared_socket_has_one_ring(void **state)
+TEST_F(shared_socket_has_one_ring)
 {
 	int one = application_connect(), other = application_connect(), fd = socket_bound(SOCK_DGRAM);
 	struct answer first = ask(one, KTSN_APP_RECEIVE_OPEN, fd);
@@ -327,7 +327,7 @@ static void foreign_program(int fd)
 	close(program);
 }
 
-static void unsupported_sockets_stay_with_the_kernel(void **state)
+TEST_F(unsupported_sockets_stay_with_the_kernel)
 {
 	static const struct {
 		void (*prepare)(int fd);
@@ -360,7 +360,7 @@ static void unsupported_sockets_stay_with_the_kernel(void **state)
 	hang_up(application);
 }
 
-static void endpoint_without_receive_gets_no_ring(void **state)
+TEST_F(endpoint_without_receive_gets_no_ring)
 {
 	int application = application_connect(), fd = socket_bound(SOCK_DGRAM);
 	const char *folder = bed.node.receive.folder;
@@ -379,7 +379,7 @@ static void endpoint_without_receive_gets_no_ring(void **state)
 }
 
 /* Nothing that anybody sends in clear to the tunnel's port may reach a ring. */
-static void encrypted_network_gets_no_rings(void **state)
+TEST_F(encrypted_network_gets_no_rings)
 {
 	int application = application_connect(), fd = socket_bound(SOCK_DGRAM);
 	struct refusal refusal;
@@ -396,7 +396,7 @@ static void encrypted_network_gets_no_rings(void **state)
 	hang_up(application);
 }
 
-static void rings_per_pod_are_limited(void **state)
+TEST_F(rings_per_pod_are_limited)
 {
 	int application = application_connect(), fds[SOCKETS + 1];
 	struct answer answers[SOCKETS + 1];
@@ -418,7 +418,7 @@ static void rings_per_pod_are_limited(void **state)
 	}
 }
 
-static void closed_socket_is_found_by_cookie(void **state)
+TEST_F(closed_socket_is_found_by_cookie)
 {
 	int one = application_connect(), other = application_connect(), fd = socket_bound(SOCK_DGRAM);
 	struct answer answer = ask(one, KTSN_APP_RECEIVE_OPEN, fd);
@@ -441,7 +441,7 @@ static void closed_socket_is_found_by_cookie(void **state)
 	close(fd);
 }
 
-static void passed_socket_stays_with_the_kernel(void **state)
+TEST_F(passed_socket_stays_with_the_kernel)
 {
 	int one = application_connect(), other = application_connect(), fd = socket_bound(SOCK_DGRAM);
 	struct answer first = ask(one, KTSN_APP_RECEIVE_OPEN, fd);
@@ -463,7 +463,7 @@ static void passed_socket_stays_with_the_kernel(void **state)
 	close(fd);
 }
 
-static void passed_socket_gets_no_ring(void **state)
+TEST_F(passed_socket_gets_no_ring)
 {
 	int application = application_connect(), fd = socket_bound(SOCK_DGRAM);
 
@@ -474,7 +474,7 @@ static void passed_socket_gets_no_ring(void **state)
 	close(fd);
 }
 
-static void status_has_the_reasons_for_no_ring(void **state)
+TEST_F(status_has_the_reasons_for_no_ring)
 {
 	int application = application_connect(), fd = socket_bound(SOCK_DGRAM);
 	struct answer answer;
@@ -494,7 +494,7 @@ static void status_has_the_reasons_for_no_ring(void **state)
 }
 
 /* The program's maps are shared by all pods, independent of a pod's limits. */
-static void maps_are_shared_among_pods(void **state)
+TEST_F(maps_are_shared_among_pods)
 {
 	int application = application_connect(), fd = socket_bound(SOCK_DGRAM);
 	struct quota_limits limits = the_pod()->quota->limits;
@@ -514,7 +514,7 @@ static void maps_are_shared_among_pods(void **state)
 	close(fd);
 }
 
-static void kept_memory_counts(void **state)
+TEST_F(kept_memory_counts)
 {
 	int application = application_connect(), fd = socket_bound(SOCK_DGRAM);
 	struct answer answer = ask(application, KTSN_APP_RECEIVE_OPEN, fd);
@@ -544,7 +544,7 @@ static int socket_bound_beyond_descriptors(void)
 }
 
 /* Rings cannot be entered there. */
-static void failed_entry_leaves_nothing(void **state)
+TEST_F(failed_entry_leaves_nothing)
 {
 	int application = application_connect(), fd = socket_bound_beyond_descriptors();
 	const char *folder = bed.node.receive.folder;
@@ -581,7 +581,7 @@ static uint32_t left_make(int fd, struct receive_descriptors *fds)
 	return ring.ring_id;
 }
 
-static void old_rings_are_taken_over_or_removed(void **state)
+TEST_F(old_rings_are_taken_over_or_removed)
 {
 	int wanted = socket_bound(SOCK_DGRAM), unwanted = socket_bound(SOCK_DGRAM), application;
 	struct receive_descriptors one, other;
@@ -616,7 +616,7 @@ static void old_rings_are_taken_over_or_removed(void **state)
 	close(unwanted);
 }
 
-static void socket_is_entered_in_new_maps(void **state)
+TEST_F(socket_is_entered_in_new_maps)
 {
 	int application = application_connect(), fd = socket_bound(SOCK_DGRAM);
 	const char *folder = bed.node.receive.folder;
@@ -639,7 +639,7 @@ static void socket_is_entered_in_new_maps(void **state)
 	bed.node.receive.folder = folder;
 }
 
-static void ring_size_follows_the_socket_buffer(void **state)
+TEST(ring_size_follows_the_socket_buffer)
 {
 	assert_int_equal(receive_ring_bytes(0), 64 << 10);
 	assert_int_equal(receive_ring_bytes(-1), 64 << 10);
@@ -733,25 +733,6 @@ static bool begin(void)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ring_size_follows_the_socket_buffer),
-		cmocka_unit_test_setup_teardown(socket_gets_and_returns_a_ring, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(kernel_queue_is_counted, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(shared_socket_has_one_ring, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(closed_socket_is_found_by_cookie, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(passed_socket_stays_with_the_kernel, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(passed_socket_gets_no_ring, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(status_has_the_reasons_for_no_ring, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(unsupported_sockets_stay_with_the_kernel, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(endpoint_without_receive_gets_no_ring, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(encrypted_network_gets_no_rings, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(rings_per_pod_are_limited, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(maps_are_shared_among_pods, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(failed_entry_leaves_nothing, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(socket_is_entered_in_new_maps, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(kept_memory_counts, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(old_rings_are_taken_over_or_removed, set_up, tear_down),
-	};
 	int failed;
 
 	if (!begin()) {
@@ -759,7 +740,7 @@ int main(void)
 		rmdir(all_pins);
 		return all_skipped("needs network and mount namespaces, a BPF file system and programs");
 	}
-	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	failed = unit_tests_run(NULL, NULL);
 	umount(all_pins);
 	rmdir(all_pins);
 	return failed;

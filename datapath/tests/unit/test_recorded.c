@@ -158,7 +158,7 @@ static uint32_t record_replay(const struct recorded_message *message)
 	return record.type;
 }
 
-static void recorded_hand_overs_are_read(void **state)
+TEST(recorded_hand_overs_are_read)
 {
 	static const uint32_t once[] = {
 		HANDOVER_CONTROL, HANDOVER_SHAPING, HANDOVER_SOCKET, HANDOVER_ENDPOINT,    HANDOVER_POD_NAME,
@@ -188,7 +188,7 @@ static int ring_fill(struct ktsn_ring_memory *memory)
 	return memory->fd;
 }
 
-static void messages_in_recorded_rings_are_taken(void **state)
+TEST(messages_in_recorded_rings_are_taken)
 {
 	static struct ktsn_ring_consumer consumer;
 
@@ -219,10 +219,5 @@ static void messages_in_recorded_rings_are_taken(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(recorded_hand_overs_are_read),
-		cmocka_unit_test(messages_in_recorded_rings_are_taken),
-	};
-
-	return cmocka_run_group_tests(tests, pair_make, pair_close);
+	return unit_tests_run(pair_make, pair_close);
 }

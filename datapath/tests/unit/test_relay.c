@@ -411,7 +411,7 @@ static void untimed_put(uint8_t first)
 
 /* ---- tests ---- */
 
-static void timed_frame_reaches_the_ring(void **state)
+TEST(timed_frame_reaches_the_ring)
 {
 	struct ktsn_ring_taken taken;
 
@@ -438,7 +438,7 @@ static void timed_frame_reaches_the_ring(void **state)
 	relay_end();
 }
 
-static void each_clock_and_deadline_has_a_flow(void **state)
+TEST(each_clock_and_deadline_has_a_flow)
 {
 	relay_prepare(false);
 	relay_begin();
@@ -454,7 +454,7 @@ static void each_clock_and_deadline_has_a_flow(void **state)
 	relay_end();
 }
 
-static void untimed_frames_have_their_ring(void **state)
+TEST(untimed_frames_have_their_ring)
 {
 	struct ktsn_ring_taken taken;
 
@@ -478,7 +478,7 @@ static unsigned long long heartbeat(void)
 	return atomic_load((_Atomic unsigned long long *)&heartbeat_map.at_ns);
 }
 
-static void heartbeat_follows_ktsnd(void **state)
+TEST(heartbeat_follows_ktsnd)
 {
 	struct ktsn_ring_header *header;
 
@@ -501,7 +501,7 @@ static void heartbeat_follows_ktsnd(void **state)
 }
 
 /* ktsnd runs without the pod's endpoint: it would drop the frames that are diverted. */
-static void heartbeat_waits_for_the_flow(void **state)
+TEST(heartbeat_waits_for_the_flow)
 {
 	struct ktsn_app_request request;
 	struct ktsn_ring_header *header;
@@ -529,7 +529,7 @@ static void heartbeat_waits_for_the_flow(void **state)
 
 /* The gates that ktsnd reported apply while it is away: a frame whose gate closes at times does not leave
  * by the bridge. */
-static void gated_frame_does_not_bypass(void **state)
+TEST(gated_frame_does_not_bypass)
 {
 	struct ktsn_ring_header *header;
 	int bridge[2];
@@ -573,7 +573,7 @@ static void gated_frame_does_not_bypass(void **state)
 	close(bridge[1]);
 }
 
-static void old_untimed_frames_are_stale(void **state)
+TEST(old_untimed_frames_are_stale)
 {
 	enum { WAITED = 100 };
 
@@ -598,7 +598,7 @@ static void old_untimed_frames_are_stale(void **state)
 	relay_end();
 }
 
-static void frame_without_record_is_dropped(void **state)
+TEST(frame_without_record_is_dropped)
 {
 	relay_prepare(false);
 	relay_begin();
@@ -608,7 +608,7 @@ static void frame_without_record_is_dropped(void **state)
 	relay_end();
 }
 
-static void old_ktsnd_is_logged_and_awaited(void **state)
+TEST(old_ktsnd_is_logged_and_awaited)
 {
 	struct ktsn_app_request hello;
 	struct ktsn_app_reply reply;
@@ -667,7 +667,7 @@ static void hello_serve_older(void)
 	ring_give(RELAY_TIMED, &hello);
 }
 
-static void relay_negotiates_an_older_version(void **state)
+TEST(relay_negotiates_an_older_version)
 {
 	relay_begin_newer();
 	timed_put(0xc1);
@@ -680,7 +680,7 @@ static void relay_negotiates_an_older_version(void **state)
 }
 
 /* A connection is handed over to an older ktsnd. */
-static void requests_are_repeated_for_an_older_ktsnd(void **state)
+TEST(requests_are_repeated_for_an_older_ktsnd)
 {
 	relay_begin_newer();
 	timed_put(0xc1);
@@ -739,7 +739,7 @@ static void ring_returns(void)
 	relay_end();
 }
 
-static void ring_is_handed_to_the_next_ktsnd(void **state)
+TEST(ring_is_handed_to_the_next_ktsnd)
 {
 	relay_prepare(false);
 	relay_begin();
@@ -747,7 +747,7 @@ static void ring_is_handed_to_the_next_ktsnd(void **state)
 	ring_returns();
 }
 
-static void ring_is_handed_to_an_older_ktsnd(void **state)
+TEST(ring_is_handed_to_an_older_ktsnd)
 {
 	relay_begin_newer();
 	ktsnd_ends_with_a_ring();
@@ -756,7 +756,7 @@ static void ring_is_handed_to_an_older_ktsnd(void **state)
 }
 
 /* A ktsnd that is too new for the relay is followed by a compatible one. */
-static void ring_waits_for_a_compatible_ktsnd(void **state)
+TEST(ring_waits_for_a_compatible_ktsnd)
 {
 	relay_prepare(false);
 	relay_begin();
@@ -767,7 +767,7 @@ static void ring_waits_for_a_compatible_ktsnd(void **state)
 	ring_returns();
 }
 
-static void permanent_refusal_delays_no_ring(void **state)
+TEST(permanent_refusal_delays_no_ring)
 {
 	struct ktsn_app_request request;
 	struct ktsn_app_reply reply;
@@ -796,7 +796,7 @@ static void permanent_refusal_delays_no_ring(void **state)
 	relay_end();
 }
 
-static void refused_ring_is_replaced(void **state)
+TEST(refused_ring_is_replaced)
 {
 	struct ktsn_app_request request;
 	int fd;
@@ -821,7 +821,7 @@ static void refused_ring_is_replaced(void **state)
 	relay_end();
 }
 
-static void foreign_source_is_remembered(void **state)
+TEST(foreign_source_is_remembered)
 {
 	struct ktsn_app_request request;
 
@@ -839,7 +839,7 @@ static void foreign_source_is_remembered(void **state)
 	relay_end();
 }
 
-static void late_reply_counts(void **state)
+TEST(late_reply_counts)
 {
 	struct ktsn_app_request request;
 
@@ -857,7 +857,7 @@ static void late_reply_counts(void **state)
 	relay_end();
 }
 
-static void refused_flow_delays_no_open_one(void **state)
+TEST(refused_flow_delays_no_open_one)
 {
 	struct ktsn_app_request request;
 
@@ -924,7 +924,7 @@ static void route_add(int kind)
 	destination->payload_max_bytes = MTU_BYTES;
 }
 
-static void timed_frames_pass_an_untimed_request(void **state)
+TEST(timed_frames_pass_an_untimed_request)
 {
 	struct ktsn_app_request request;
 
@@ -950,7 +950,7 @@ static void timed_frames_pass_an_untimed_request(void **state)
 }
 
 /* The request for the ring, and those after a restart, are answered at any later time. */
-static void timed_frames_pass_a_joining_untimed_session(void **state)
+TEST(timed_frames_pass_a_joining_untimed_session)
 {
 	struct ktsn_app_request request;
 	struct ktsn_app_reply reply;
@@ -1021,7 +1021,7 @@ static void room_notify(int space_fd)
 	assert_int_equal(read(space_fd, &count, sizeof(count)), sizeof(count));
 }
 
-static void timed_frames_wait_for_room(void **state)
+TEST(timed_frames_wait_for_room)
 {
 	int space_fd;
 
@@ -1039,7 +1039,7 @@ static void timed_frames_wait_for_room(void **state)
 	relay_end();
 }
 
-static void untimed_frames_never_wait(void **state)
+TEST(untimed_frames_never_wait)
 {
 	relay_prepare(true);
 	relay_begin();
@@ -1055,7 +1055,7 @@ static void untimed_frames_never_wait(void **state)
 	relay_end();
 }
 
-static void untimed_frames_pass_waiting_timed_frames(void **state)
+TEST(untimed_frames_pass_waiting_timed_frames)
 {
 	relay_prepare(true);
 	relay_begin();
@@ -1099,7 +1099,7 @@ static void long_frame_serve(uint32_t before, uint32_t number, uint32_t mtu_byte
 	destination_reply_for(RELAY_TIMED, &request, number, mtu_bytes);
 }
 
-static void frame_longer_than_its_path_is_dropped(void **state)
+TEST(frame_longer_than_its_path_is_dropped)
 {
 	relay_prepare(false);
 	relay_begin();
@@ -1112,7 +1112,7 @@ static void frame_longer_than_its_path_is_dropped(void **state)
 	relay_end();
 }
 
-static void least_recently_used_destination_is_removed(void **state)
+TEST(least_recently_used_destination_is_removed)
 {
 	struct destinations *table = &relay.sessions[RELAY_TIMED].destinations;
 
@@ -1134,7 +1134,7 @@ static void least_recently_used_destination_is_removed(void **state)
 	relay_end();
 }
 
-static void next_relay_counts_lost_frames(void **state)
+TEST(next_relay_counts_lost_frames)
 {
 	struct relay_counters *counters;
 	int fd = memfd_create("counters", MFD_CLOEXEC);
@@ -1155,35 +1155,5 @@ static void next_relay_counts_lost_frames(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(timed_frame_reaches_the_ring),
-		cmocka_unit_test(each_clock_and_deadline_has_a_flow),
-		cmocka_unit_test(untimed_frames_have_their_ring),
-		cmocka_unit_test(heartbeat_follows_ktsnd),
-		cmocka_unit_test(heartbeat_waits_for_the_flow),
-		cmocka_unit_test(gated_frame_does_not_bypass),
-		cmocka_unit_test(old_untimed_frames_are_stale),
-		cmocka_unit_test(frame_without_record_is_dropped),
-		cmocka_unit_test(old_ktsnd_is_logged_and_awaited),
-		cmocka_unit_test(relay_negotiates_an_older_version),
-		cmocka_unit_test(requests_are_repeated_for_an_older_ktsnd),
-		cmocka_unit_test(ring_is_handed_to_an_older_ktsnd),
-		cmocka_unit_test(ring_waits_for_a_compatible_ktsnd),
-		cmocka_unit_test(ring_is_handed_to_the_next_ktsnd),
-		cmocka_unit_test(permanent_refusal_delays_no_ring),
-		cmocka_unit_test(refused_ring_is_replaced),
-		cmocka_unit_test(foreign_source_is_remembered),
-		cmocka_unit_test(late_reply_counts),
-		cmocka_unit_test(refused_flow_delays_no_open_one),
-		cmocka_unit_test(timed_frames_pass_an_untimed_request),
-		cmocka_unit_test(timed_frames_pass_a_joining_untimed_session),
-		cmocka_unit_test(timed_frames_wait_for_room),
-		cmocka_unit_test(untimed_frames_never_wait),
-		cmocka_unit_test(untimed_frames_pass_waiting_timed_frames),
-		cmocka_unit_test(frame_longer_than_its_path_is_dropped),
-		cmocka_unit_test(least_recently_used_destination_is_removed),
-		cmocka_unit_test(next_relay_counts_lost_frames),
-	};
-
-	return cmocka_run_group_tests(tests, folder_enter, folder_remove);
+	return unit_tests_run(folder_enter, folder_remove);
 }

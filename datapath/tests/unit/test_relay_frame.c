@@ -31,7 +31,7 @@ static enum captured_verdict parse_changed(size_t at, uint8_t byte, struct captu
 	return captured_frame_parse(bytes, sizeof(bytes), frame);
 }
 
-static void record_is_removed(void **state)
+TEST(record_is_removed)
 {
 	struct captured_frame frame;
 
@@ -47,7 +47,7 @@ static void record_is_removed(void **state)
 	assert_memory_equal(frame.payload, "\x45\x00", 2);
 }
 
-static void record_has_clock_and_deadline(void **state)
+TEST(record_has_clock_and_deadline)
 {
 	struct captured_frame frame;
 
@@ -59,7 +59,7 @@ static void record_has_clock_and_deadline(void **state)
 	assert_int_equal(frame.priority, 15);
 }
 
-static void record_may_have_only_a_class(void **state)
+TEST(record_may_have_only_a_class)
 {
 	struct captured_frame frame;
 
@@ -69,7 +69,7 @@ static void record_may_have_only_a_class(void **state)
 	assert_memory_equal(frame.addresses, recorded + RECORD, FRAME_ADDRESSES_BYTES);
 }
 
-static void frame_without_record_is_unchanged(void **state)
+TEST(frame_without_record_is_unchanged)
 {
 	static const uint8_t plain[] = {ADDRESSES, 0x08, 0x06, 1, 2, 3};
 	struct captured_frame frame;
@@ -82,7 +82,7 @@ static void frame_without_record_is_unchanged(void **state)
 	assert_memory_equal(frame.payload, "\1\2\3", 3);
 }
 
-static void other_versions_are_ordinary_frames(void **state)
+TEST(other_versions_are_ordinary_frames)
 {
 	struct captured_frame frame;
 
@@ -95,7 +95,7 @@ static void other_versions_are_ordinary_frames(void **state)
 	assert_int_equal(frame.payload_bytes, 0);
 }
 
-static void forged_records_are_detected(void **state)
+TEST(forged_records_are_detected)
 {
 	struct captured_frame frame;
 
@@ -109,7 +109,7 @@ static void forged_records_are_detected(void **state)
 		assert_int_equal(captured_frame_parse(recorded, count, &frame), CAPTURED_TRUNCATED);
 }
 
-static void tag_after_the_addresses_is_payload(void **state)
+TEST(tag_after_the_addresses_is_payload)
 {
 	static const uint8_t tagged[] = {ADDRESSES, 0x88, 0xb5, 1,    0x02, TIME,
 					 ADDRESSES, TAG,  0x86, 0xdd, 0x60};
@@ -122,7 +122,7 @@ static void tag_after_the_addresses_is_payload(void **state)
 	assert_memory_equal(frame.payload, "\x60\x05\x86\xdd\x60", 5);
 }
 
-static void no_record_after_a_tag(void **state)
+TEST(no_record_after_a_tag)
 {
 	static const uint8_t tagged[] = {ADDRESSES, TAG,       0x88, 0xb5, 1,    0x02,
 					 TIME,      ADDRESSES, 0x86, 0xdd, 0x60, 0x61};
@@ -150,7 +150,7 @@ enum { DATAGRAM_AT = 34 };
 static const struct virtio_net_hdr wanted = {
 	.flags = VIRTIO_NET_HDR_F_NEEDS_CSUM, .csum_start = DATAGRAM_AT, .csum_offset = 6};
 
-static void checksum_is_completed(void **state)
+TEST(checksum_is_completed)
 {
 	uint8_t frame[DATAGRAM_AT + sizeof(datagram)] = {ADDRESSES, 0x08, 0x00};
 	uint16_t pseudo = pseudo_sum_be();
@@ -162,7 +162,7 @@ static void checksum_is_completed(void **state)
 }
 
 /* 0 would mean that there is no checksum. */
-static void checksum_is_never_zero(void **state)
+TEST(checksum_is_never_zero)
 {
 	uint8_t frame[DATAGRAM_AT + 8] = {0};
 
@@ -171,7 +171,7 @@ static void checksum_is_never_zero(void **state)
 	assert_memory_equal(frame + DATAGRAM_AT + 6, "\xff\xff", 2);
 }
 
-static void checksum_outside_the_frame_is_refused(void **state)
+TEST(checksum_outside_the_frame_is_refused)
 {
 	uint8_t frame[DATAGRAM_AT + 8] = {0};
 	struct virtio_net_hdr header = wanted;
@@ -181,30 +181,10 @@ static void checksum_outside_the_frame_is_refused(void **state)
 	assert_int_equal(offload_complete(&header, frame, sizeof(frame)), -EINVAL);
 }
 
-static void unsegmented_frame_is_refused(void **state)
+TEST(unsegmented_frame_is_refused)
 {
 	const struct virtio_net_hdr header = {.gso_type = VIRTIO_NET_HDR_GSO_UDP};
 	uint8_t frame[64] = {0};
 
 	assert_int_equal(offload_complete(&header, frame, sizeof(frame)), -EOPNOTSUPP);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(record_is_removed),
-		cmocka_unit_test(record_has_clock_and_deadline),
-		cmocka_unit_test(record_may_have_only_a_class),
-		cmocka_unit_test(frame_without_record_is_unchanged),
-		cmocka_unit_test(other_versions_are_ordinary_frames),
-		cmocka_unit_test(forged_records_are_detected),
-		cmocka_unit_test(tag_after_the_addresses_is_payload),
-		cmocka_unit_test(no_record_after_a_tag),
-		cmocka_unit_test(checksum_is_completed),
-		cmocka_unit_test(checksum_is_never_zero),
-		cmocka_unit_test(checksum_outside_the_frame_is_refused),
-		cmocka_unit_test(unsegmented_frame_is_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,7 @@ static int parse(const char *line)
 
 #define REQUIRED "--source-fd 0 --packet-fd 1 --socket-dir-fd 2 --socket-name app.sock --counters-fd 0"
 
-static void options_are_stored(void **state)
+TEST(options_are_stored)
 {
 	assert_int_equal(parse(REQUIRED), 0);
 	assert_int_equal(options.source_fd, 0);
@@ -41,7 +41,7 @@ static void options_are_stored(void **state)
 	assert_int_equal(options.heartbeat_fd, 1);
 }
 
-static void bad_lines_get_a_message(void **state)
+TEST(bad_lines_get_a_message)
 {
 	static const struct {
 		const char *line, *wanted;
@@ -67,14 +67,4 @@ static void bad_lines_get_a_message(void **state)
 		assert_int_equal(parse(cases[i].line), -EINVAL);
 		assert_string_equal(message, cases[i].wanted);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(options_are_stored),
-		cmocka_unit_test(bad_lines_get_a_message),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,16 +13,7 @@ static int run(bool (*holds)(void))
 	return sandbox_enter() ? NOT_ENTERED : holds() ? YES : NO;
 }
 
-static void calls_are_sandboxed(void **state)
+TEST(calls_are_sandboxed)
 {
 	assert_calls_sandboxed(run);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(calls_are_sandboxed),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

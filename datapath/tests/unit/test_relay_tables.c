@@ -41,7 +41,7 @@ static struct destination *find(uint32_t number)
 	return destinations_find(&table, &key);
 }
 
-static void added_destination_is_found(void **state)
+TEST(added_destination_is_found)
 {
 	struct destination_key of_another_flow = key_of(7);
 
@@ -57,7 +57,7 @@ static void added_destination_is_found(void **state)
 	assert_null(destinations_next_used(&table, NULL));
 }
 
-static void full_table_refuses(void **state)
+TEST(full_table_refuses)
 {
 	destinations_init(&table, 2);
 	for (uint32_t i = 0; i < DESTINATIONS_MAX; i++)
@@ -68,7 +68,7 @@ static void full_table_refuses(void **state)
 		assert_int_equal(find(i)->number, i);
 }
 
-static void least_recently_used_is_first(void **state)
+TEST(least_recently_used_is_first)
 {
 	struct destination *at;
 
@@ -90,7 +90,7 @@ static void least_recently_used_is_first(void **state)
 }
 
 /* Compared with the simplest table: the time of each number's last use. */
-static void order_of_use_is_kept(void **state)
+TEST(order_of_use_is_kept)
 {
 	enum { NUMBERS = 2000, STEPS = 200000 };
 	static uint32_t used[NUMBERS];
@@ -115,7 +115,7 @@ static void order_of_use_is_kept(void **state)
 	}
 }
 
-static void refusal_expires(void **state)
+TEST(refusal_expires)
 {
 	static struct refusals refusals = {.seed = 5};
 	const struct destination_key refused = key_of(1), other = key_of(2);
@@ -140,7 +140,7 @@ static uint32_t requests_at(struct refusals *refusals, int64_t now_ns)
 	return taken;
 }
 
-static void requests_are_limited(void **state)
+TEST(requests_are_limited)
 {
 	static struct refusals refusals;
 	int64_t now_ns = INT64_C(1000000000000);
@@ -166,7 +166,7 @@ static bool push(uint32_t number)
 	return backlog_push(&backlog, &frame);
 }
 
-static void frames_keep_their_order(void **state)
+TEST(frames_keep_their_order)
 {
 	uint32_t pushed = 0, popped = 0;
 
@@ -186,7 +186,7 @@ static void frames_keep_their_order(void **state)
 }
 
 /* Frames of many lengths lie at any position and around the end. */
-static void frames_keep_their_bytes(void **state)
+TEST(frames_keep_their_bytes)
 {
 	static uint8_t bytes[FRAME_BYTES_MAX];
 	struct captured_frame frame = {.addresses = bytes, .payload = bytes + FRAME_HEADER_BYTES};
@@ -222,7 +222,7 @@ static uint32_t until_full(const struct captured_frame *frame)
 	return count;
 }
 
-static void fewer_long_frames_fit(void **state)
+TEST(fewer_long_frames_fit)
 {
 	static uint8_t bytes[FRAME_BYTES_MAX];
 	struct captured_frame frame = {
@@ -233,7 +233,7 @@ static void fewer_long_frames_fit(void **state)
 	assert_int_equal(until_full(&frame), BACKLOG_BYTES / (9000 + FRAME_ADDRESSES_BYTES));
 }
 
-static void longest_frame_fits(void **state)
+TEST(longest_frame_fits)
 {
 	static uint8_t bytes[FRAME_BYTES_MAX];
 	struct captured_frame frame = {.addresses = bytes,
@@ -242,22 +242,4 @@ static void longest_frame_fits(void **state)
 
 	memset(&backlog, 0, sizeof(backlog));
 	assert_true(backlog_push(&backlog, &frame));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(added_destination_is_found),
-		cmocka_unit_test(full_table_refuses),
-		cmocka_unit_test(least_recently_used_is_first),
-		cmocka_unit_test(order_of_use_is_kept),
-		cmocka_unit_test(refusal_expires),
-		cmocka_unit_test(requests_are_limited),
-		cmocka_unit_test(frames_keep_their_order),
-		cmocka_unit_test(longest_frame_fits),
-		cmocka_unit_test(frames_keep_their_bytes),
-		cmocka_unit_test(fewer_long_frames_fit),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

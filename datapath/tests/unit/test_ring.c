@@ -49,8 +49,10 @@ static void fill(struct ring_pair *pair)
 		send_text(pair, "x", i);
 }
 
+#define PAIR_TEST(name) TEST_WITH(name, set_up, ring_pair_tear_down)
+
 /* A network beyond the bits has no bit and is not refused here. */
-static void networks_are_refused_by_bits(void **state)
+PAIR_TEST(networks_are_refused_by_bits)
 {
 	const uint64_t first = 1, last = UINT64_C(1) << 63;
 	struct ring_pair *pair = *state;
@@ -73,7 +75,7 @@ static void networks_are_refused_by_bits(void **state)
 }
 
 /* The previous content of the slot is not taken for the time of another call. */
-static void call_time_is_passed_while_tracing(void **state)
+PAIR_TEST(call_time_is_passed_while_tracing)
 {
 	struct ring_pair *pair = *state;
 	struct ktsn_ring_message message = {.payload_bytes = 1, .called_tai_ns = 4711};
@@ -96,7 +98,7 @@ static void call_time_is_passed_while_tracing(void **state)
 	assert_false(ktsn_ring_traced(&pair->producer));
 }
 
-static void slots_and_payload_are_rounded_up(void **state)
+PAIR_TEST(slots_and_payload_are_rounded_up)
 {
 	struct ring_pair *pair = *state;
 	struct ktsn_ring_memory memory;
@@ -142,7 +144,7 @@ static const struct bad_header {
 #undef FIELD
 };
 
-static void bad_headers_are_refused(void **state)
+PAIR_TEST(bad_headers_are_refused)
 {
 	struct ring_pair *pair = *state;
 	struct ktsn_ring_producer producer;
@@ -163,7 +165,7 @@ static void bad_headers_are_refused(void **state)
 	assert_int_equal(ktsn_ring_producer_init(&producer, pair->application, pair->memory.bytes), 0);
 }
 
-static void small_memory_is_refused(void **state)
+PAIR_TEST(small_memory_is_refused)
 {
 	struct ring_pair *pair = *state;
 	struct ktsn_ring_producer producer;
@@ -176,7 +178,7 @@ static void small_memory_is_refused(void **state)
 	assert_int_equal(ktsn_ring_producer_init(&producer, pair->application, laid_out_bytes - 1), -EBADMSG);
 }
 
-static void message_arrives_as_it_was_sent(void **state)
+PAIR_TEST(message_arrives_as_it_was_sent)
 {
 	struct ring_pair *pair = *state;
 	uint32_t slot = send_text(pair, "hello", -7);
@@ -194,7 +196,7 @@ static void message_arrives_as_it_was_sent(void **state)
 	assert_nothing_to_take(pair);
 }
 
-static void messages_are_numbered_by_publication(void **state)
+PAIR_TEST(messages_are_numbered_by_publication)
 {
 	struct ring_pair *pair = *state;
 
@@ -208,7 +210,7 @@ static void messages_are_numbered_by_publication(void **state)
 	}
 }
 
-static void smallest_and_largest_payload_fit(void **state)
+PAIR_TEST(smallest_and_largest_payload_fit)
 {
 	struct ring_pair *pair = *state;
 	struct ktsn_ring_message message = {.payload_bytes = PAYLOAD_CAPACITY_BYTES};
@@ -227,7 +229,7 @@ static void smallest_and_largest_payload_fit(void **state)
 	assert_int_equal(take_one(pair).payload_bytes, 0);
 }
 
-static void slot_states(void **state)
+PAIR_TEST(slot_states)
 {
 	struct ring_pair *pair = *state;
 	const struct ktsn_ring_message message = {0};
@@ -253,7 +255,7 @@ static void slot_states(void **state)
 	assert_int_equal(pair->consumer.held, 0);
 }
 
-static void full_ring_refuses(void **state)
+PAIR_TEST(full_ring_refuses)
 {
 	struct ring_pair *pair = *state;
 	struct ktsn_ring_taken taken;
@@ -270,7 +272,7 @@ static void full_ring_refuses(void **state)
 	assert_int_equal(ktsn_ring_claim(&pair->producer, &slot), -EAGAIN);
 }
 
-static void slots_become_free_in_any_order(void **state)
+PAIR_TEST(slots_become_free_in_any_order)
 {
 	struct ring_pair *pair = *state;
 	uint32_t slots[SLOTS], slot;
@@ -289,7 +291,7 @@ static void slots_become_free_in_any_order(void **state)
 	assert_int_equal(pair->consumer.held, 0);
 }
 
-static void untaken_message_is_taken_again(void **state)
+PAIR_TEST(untaken_message_is_taken_again)
 {
 	struct ring_pair *pair = *state;
 	uint32_t slot = send_text(pair, "later", 9), other;
@@ -313,7 +315,7 @@ static void untaken_message_is_taken_again(void **state)
 	assert_nothing_to_take(pair);
 }
 
-static void doorbell_follows_the_threshold(void **state)
+PAIR_TEST(doorbell_follows_the_threshold)
 {
 	struct ring_pair *pair = *state;
 	struct ktsn_ring_producer *producer = &pair->producer;
@@ -332,7 +334,7 @@ static void doorbell_follows_the_threshold(void **state)
 	assert_false(ktsn_ring_doorbell_due(producer, KTSN_CLOCK_TAI, INT64_MAX));
 }
 
-static void waiting_sockets_are_notified_once(void **state)
+PAIR_TEST(waiting_sockets_are_notified_once)
 {
 	struct ring_pair *pair = *state;
 	uint32_t slot;
@@ -354,7 +356,7 @@ static void waiting_sockets_are_notified_once(void **state)
 }
 
 /* A ktsnd that was killed, and its successor. */
-static void successor_finds_ready_messages(void **state)
+PAIR_TEST(successor_finds_ready_messages)
 {
 	struct ring_pair *pair = *state;
 	struct ktsn_ring_header *header = pair->application;
@@ -393,7 +395,7 @@ static void successor_finds_ready_messages(void **state)
 }
 
 /* Between the two steps of a publication: the slot is READY, but its bit is not set yet. */
-static void concurrent_publication_is_taken_once(void **state)
+PAIR_TEST(concurrent_publication_is_taken_once)
 {
 	struct ring_pair *pair = *state;
 	uint32_t slot = send_text(pair, "once", 1);
@@ -408,7 +410,7 @@ static void concurrent_publication_is_taken_once(void **state)
 }
 
 /* All claimed slots can be given back, and space is reported when the requested number is free. */
-static void unused_slots_are_returned(void **state)
+PAIR_TEST(unused_slots_are_returned)
 {
 	struct ring_pair *pair = *state;
 	uint32_t slots[KTSN_RING_WORD_BITS], count = pair->producer.slot_count;
@@ -427,7 +429,7 @@ static void unused_slots_are_returned(void **state)
 	assert_false(ktsn_ring_has_space(&pair->producer, 1));
 }
 
-static void message_of_frames_has_its_attributes(void **state)
+PAIR_TEST(message_of_frames_has_its_attributes)
 {
 	struct ring_pair *pair = *state;
 	const struct ktsn_ring_message message = {.ethertype_be = 0x1234, .priority = 0xf6};
@@ -437,31 +439,4 @@ static void message_of_frames_has_its_attributes(void **state)
 	taken = take_one(pair);
 	assert_int_equal(taken.ethertype_be, 0x1234);
 	assert_int_equal(taken.priority, 6);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, ring_pair_tear_down)
-	const struct CMUnitTest tests[] = {
-		TEST(slots_and_payload_are_rounded_up),
-		TEST(networks_are_refused_by_bits),
-		TEST(call_time_is_passed_while_tracing),
-		TEST(bad_headers_are_refused),
-		TEST(small_memory_is_refused),
-		TEST(message_arrives_as_it_was_sent),
-		TEST(messages_are_numbered_by_publication),
-		TEST(smallest_and_largest_payload_fit),
-		TEST(slot_states),
-		TEST(unused_slots_are_returned),
-		TEST(message_of_frames_has_its_attributes),
-		TEST(full_ring_refuses),
-		TEST(slots_become_free_in_any_order),
-		TEST(untaken_message_is_taken_again),
-		TEST(doorbell_follows_the_threshold),
-		TEST(waiting_sockets_are_notified_once),
-		TEST(successor_finds_ready_messages),
-		TEST(concurrent_publication_is_taken_once),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,8 +48,10 @@ static void assert_nothing_to_take(struct ring_pair *pair)
 	assert_false(ktsn_ring_ready(&pair->consumer));
 }
 
+#define PAIR_TEST(name) TEST_WITH(name, set_up, ring_pair_tear_down)
+
 /* The bits only show where to look; the state decides. */
-static void unpublished_slot_is_ignored(void **state)
+PAIR_TEST(unpublished_slot_is_ignored)
 {
 	struct ring_pair *pair = *state;
 	uint32_t slot;
@@ -64,7 +66,7 @@ static void unpublished_slot_is_ignored(void **state)
 	while (slot != 77);
 }
 
-static void any_state_but_ready_is_ignored(void **state)
+PAIR_TEST(any_state_but_ready_is_ignored)
 {
 	static const uint32_t states[] = {KTSN_SLOT_FREE, KTSN_SLOT_WRITING, KTSN_SLOT_DEPARTING, 4,
 					  UINT32_MAX};
@@ -85,7 +87,7 @@ static void any_state_but_ready_is_ignored(void **state)
 	}
 }
 
-static void overlong_payload_is_bad(void **state)
+PAIR_TEST(overlong_payload_is_bad)
 {
 	static const uint32_t sizes[] = {PAYLOAD_CAPACITY_BYTES + 1, 65536, INT32_MAX, UINT32_MAX};
 	struct ring_pair *pair = *state;
@@ -99,7 +101,7 @@ static void overlong_payload_is_bad(void **state)
 	}
 }
 
-static void bits_beyond_the_ring_are_ignored(void **state)
+PAIR_TEST(bits_beyond_the_ring_are_ignored)
 {
 	struct ring_pair *pair = *state;
 
@@ -116,7 +118,7 @@ static void bits_beyond_the_ring_are_ignored(void **state)
 	assert_nothing_to_take(pair);
 }
 
-static void summary_without_bits_is_harmless(void **state)
+PAIR_TEST(summary_without_bits_is_harmless)
 {
 	struct ring_pair *pair = *state;
 
@@ -124,7 +126,7 @@ static void summary_without_bits_is_harmless(void **state)
 	assert_nothing_to_take(pair);
 }
 
-static void held_slot_is_not_taken_again(void **state)
+PAIR_TEST(held_slot_is_not_taken_again)
 {
 	struct ring_pair *pair = *state;
 	uint32_t slot = send_empty(pair);
@@ -140,7 +142,7 @@ static void held_slot_is_not_taken_again(void **state)
 	assert_nothing_to_take(pair);
 }
 
-static void republished_message_is_one_message(void **state)
+PAIR_TEST(republished_message_is_one_message)
 {
 	struct ring_pair *pair = *state;
 	uint32_t slot = send_empty(pair);
@@ -155,7 +157,7 @@ static void republished_message_is_one_message(void **state)
 }
 
 /* The application may overwrite the header; the consumer uses its own copy. */
-static void overwritten_header_moves_no_slot(void **state)
+PAIR_TEST(overwritten_header_moves_no_slot)
 {
 	struct ring_pair *pair = *state;
 	uint32_t slot = send_empty(pair);
@@ -174,7 +176,7 @@ static void overwritten_header_moves_no_slot(void **state)
 	ktsn_ring_release(&pair->consumer, slot);
 }
 
-static void free_bits_of_held_slots_are_ignored(void **state)
+PAIR_TEST(free_bits_of_held_slots_are_ignored)
 {
 	struct ring_pair *pair = *state;
 	uint32_t slot = send_empty(pair), other;
@@ -191,7 +193,7 @@ static void free_bits_of_held_slots_are_ignored(void **state)
 }
 
 /* Bits without messages are set again and again: each look into the ring ends all the same. */
-static void each_look_ends(void **state)
+PAIR_TEST(each_look_ends)
 {
 	struct ring_pair *pair = *state;
 	struct ktsn_ring_taken taken;
@@ -205,7 +207,7 @@ static void each_look_ends(void **state)
 }
 
 /* Each costs a read of uncached memory: the caller has to look at the clock in between. */
-static void false_bits_are_read_in_batches(void **state)
+PAIR_TEST(false_bits_are_read_in_batches)
 {
 	struct ring_pair *pair = *state;
 	struct ktsn_ring_taken taken;
@@ -273,7 +275,7 @@ static void give_back(struct ring_pair *pair, struct book *book, struct test_ran
 		ktsn_ring_untake(&pair->consumer, &taken);
 }
 
-static void random_writes_keep_the_accounting(void **state)
+PAIR_TEST(random_writes_keep_the_accounting)
 {
 	struct test_random random = test_random_seeded("consumer against random writes");
 	struct ring_pair *pair = *state;
@@ -291,7 +293,7 @@ static void random_writes_keep_the_accounting(void **state)
 }
 
 /* The application may overwrite the word that shows how full the ring is: the producer harms only itself. */
-static void slots_beyond_the_ring_are_not_claimed(void **state)
+PAIR_TEST(slots_beyond_the_ring_are_not_claimed)
 {
 	struct ring_pair *pair = *state;
 	uint32_t slot;
@@ -299,26 +301,4 @@ static void slots_beyond_the_ring_are_not_claimed(void **state)
 	for (int w = 0; w < KTSN_RING_WORDS; w++)
 		atomic_store(&pair->application->free[w], w < SLOTS / 64 ? 0 : UINT64_MAX);
 	assert_int_equal(ktsn_ring_claim(&pair->producer, &slot), -EAGAIN);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, ring_pair_tear_down)
-	const struct CMUnitTest tests[] = {
-		TEST(unpublished_slot_is_ignored),
-		TEST(any_state_but_ready_is_ignored),
-		TEST(overlong_payload_is_bad),
-		TEST(bits_beyond_the_ring_are_ignored),
-		TEST(summary_without_bits_is_harmless),
-		TEST(held_slot_is_not_taken_again),
-		TEST(republished_message_is_one_message),
-		TEST(overwritten_header_moves_no_slot),
-		TEST(free_bits_of_held_slots_are_ignored),
-		TEST(each_look_ends),
-		TEST(false_bits_are_read_in_batches),
-		TEST(random_writes_keep_the_accounting),
-		TEST(slots_beyond_the_ring_are_not_claimed),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,7 +79,7 @@ static long faults(void)
 #endif
 }
 
-static void no_access_faults(void **state)
+TEST_F(no_access_faults)
 {
 	const struct map *map = *state;
 	long before = faults();
@@ -104,7 +104,7 @@ static void marks_check(const struct map *map)
 	assert_true(faults() - before < 4);
 }
 
-static void pages_cannot_be_removed(void **state)
+TEST_F(pages_cannot_be_removed)
 {
 	const struct map *map = *state;
 	static const int advices[] = {MADV_REMOVE,  MADV_COLLAPSE, MADV_DONTNEED,
@@ -125,7 +125,7 @@ static void pages_cannot_be_removed(void **state)
 	marks_check(map);
 }
 
-static void mapping_is_bounded(void **state)
+TEST_F(mapping_is_bounded)
 {
 	const struct map *map = *state;
 	void *address;
@@ -133,7 +133,7 @@ static void mapping_is_bounded(void **state)
 	assert_int_equal(ktsn_ring_map_mmap(map->fd, map->bytes + 4096, &address), -EINVAL);
 }
 
-static void map_of_another_size_is_refused(void **state)
+TEST_F(map_of_another_size_is_refused)
 {
 	const struct map *map = *state;
 	uint32_t id;
@@ -156,7 +156,7 @@ static int other_map(enum bpf_map_type type, uint32_t value_bytes, uint32_t entr
 	return (int)syscall(SYS_bpf, BPF_MAP_CREATE, &attributes, sizeof(attributes));
 }
 
-static void map_with_other_flags_is_refused(void **state)
+TEST_F(map_with_other_flags_is_refused)
 {
 	const struct map *map = *state;
 	int memory = memfd_create("sparse", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -186,7 +186,7 @@ static bool ends_within_timeout(uint32_t id)
 	return !ktsn_ring_map_exists(id);
 }
 
-static void map_lives_until_its_last_mapping(void **state)
+TEST_F(map_lives_until_its_last_mapping)
 {
 	struct map map;
 
@@ -198,7 +198,7 @@ static void map_lives_until_its_last_mapping(void **state)
 	assert_true(ends_within_timeout(map.id));
 }
 
-static void map_lives_until_its_last_descriptor(void **state)
+TEST_F(map_lives_until_its_last_descriptor)
 {
 	struct map map;
 
@@ -211,7 +211,7 @@ static void map_lives_until_its_last_descriptor(void **state)
 }
 
 /* Processes that may not create maps use those of ktsnd. */
-static void descriptor_suffices_to_map(void **state)
+TEST_F(descriptor_suffices_to_map)
 {
 	const struct map *map = *state;
 	int status;
@@ -232,17 +232,6 @@ static void descriptor_suffices_to_map(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-	const struct CMUnitTest tests[] = {
-		TEST(no_access_faults),
-		TEST(pages_cannot_be_removed),
-		TEST(mapping_is_bounded),
-		TEST(map_of_another_size_is_refused),
-		TEST(map_with_other_flags_is_refused),
-		TEST(map_lives_until_its_last_mapping),
-		TEST(map_lives_until_its_last_descriptor),
-		TEST(descriptor_suffices_to_map),
-	};
 	struct map probe;
 	int err = map_create(&probe);
 	char reason[128];
@@ -253,5 +242,5 @@ int main(void)
 	}
 	munmap(probe.address, probe.bytes);
 	close(probe.fd);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_tests_run(NULL, NULL);
 }

@@ -42,7 +42,7 @@ static int offered(int fd, struct ktsn_ring_geometry geometry)
 	return err;
 }
 
-static void own_memory_is_taken(void **state)
+TEST_F(own_memory_is_taken)
 {
 	const struct ring_pair *pair = *state;
 	struct ktsn_ring_memory memory;
@@ -56,7 +56,7 @@ static void own_memory_is_taken(void **state)
 	ktsn_ring_memory_destroy(&memory);
 }
 
-static void other_sizes_are_refused(void **state)
+TEST_F(other_sizes_are_refused)
 {
 	const struct ring_pair *pair = *state;
 	static const struct {
@@ -76,7 +76,7 @@ static void other_sizes_are_refused(void **state)
 			fail_msg("%s: taken", cases[i].label);
 }
 
-static void other_memory_is_refused(void **state)
+TEST_F(other_memory_is_refused)
 {
 	int memory = memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING), pipe_fds[2];
 
@@ -91,7 +91,7 @@ static void other_memory_is_refused(void **state)
 }
 
 /* One field of a valid header replaced. */
-static void other_headers_are_refused(void **state)
+TEST_F(other_headers_are_refused)
 {
 	struct ring_pair *pair = *state;
 	static const struct {
@@ -124,17 +124,4 @@ static void other_headers_are_refused(void **state)
 		memcpy(field, &good, cases[i].bytes);
 	}
 	assert_int_equal(offered(pair->memory.fd, usual()), 0);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-	const struct CMUnitTest tests[] = {
-		TEST(own_memory_is_taken),
-		TEST(other_sizes_are_refused),
-		TEST(other_memory_is_refused),
-		TEST(other_headers_are_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,7 +80,7 @@ static void order_check(struct ktsn_ring_order *order, uint32_t slot_count, uint
 	free(held);
 }
 
-static void smallest_sequence_comes_out_first(void **state)
+TEST(smallest_sequence_comes_out_first)
 {
 	static const uint64_t limits[] = {1, 3, SLOTS, UINT64_C(1) << 52};
 	struct test_random random = test_random_seeded("order of slots");
@@ -96,7 +96,7 @@ static void smallest_sequence_comes_out_first(void **state)
 }
 
 /* The largest ring, and around the end of its positions. */
-static void ordered_slots_stay_ordered(void **state)
+TEST(ordered_slots_stay_ordered)
 {
 	struct ktsn_ring_order *order = malloc(sizeof(*order));
 	uint64_t sequence = 0, expected = 0, taken;
@@ -162,8 +162,10 @@ static void assert_nothing_to_take(struct ring_pair *pair)
 	assert_int_equal(pair->consumer.held, 0);
 }
 
+#define PAIR_TEST(name) TEST_WITH(name, set_up, ring_pair_tear_down)
+
 /* A new message gets the lowest free slot, below older ones: as many arrive as leave. */
-static void batches_keep_the_publication_order(void **state)
+PAIR_TEST(batches_keep_the_publication_order)
 {
 	struct test_random random = test_random_seeded("messages a few at a time");
 	struct ring_pair *pair = *state;
@@ -183,7 +185,7 @@ static void batches_keep_the_publication_order(void **state)
 }
 
 /* The caller looks at the clock in between. */
-static void full_ring_is_sorted_in_batches(void **state)
+PAIR_TEST(full_ring_is_sorted_in_batches)
 {
 	struct test_random random = test_random_seeded("full ring");
 	struct ring_pair *pair = *state;
@@ -206,7 +208,7 @@ static void full_ring_is_sorted_in_batches(void **state)
 }
 
 /* Independent of other ready messages. */
-static void next_message_is_found_in_one_call(void **state)
+PAIR_TEST(next_message_is_found_in_one_call)
 {
 	struct ring_pair *pair = *state;
 	struct ktsn_ring_taken taken;
@@ -223,7 +225,7 @@ static void next_message_is_found_in_one_call(void **state)
 
 /* A thread has a number and has not published its message yet: others are not delayed. Once it has, no
  * later message is taken before it. */
-static void late_publication_is_next(void **state)
+PAIR_TEST(late_publication_is_next)
 {
 	struct test_random random = test_random_seeded("late message");
 	struct ring_pair *pair = *state;
@@ -248,7 +250,7 @@ static void late_publication_is_next(void **state)
 }
 
 /* A single message is found by one call. */
-static void single_message_is_found_in_one_call(void **state)
+PAIR_TEST(single_message_is_found_in_one_call)
 {
 	struct ring_pair *pair = *state;
 	struct ktsn_ring_taken taken;
@@ -263,7 +265,7 @@ static void single_message_is_found_in_one_call(void **state)
 }
 
 /* Also the last message, and together with others that arrived meanwhile. */
-static void untaken_message_precedes_later_ones(void **state)
+PAIR_TEST(untaken_message_precedes_later_ones)
 {
 	struct test_random random = test_random_seeded("messages put back");
 	struct ring_pair *pair = *state;
@@ -296,7 +298,7 @@ static void bits_set(struct ring_pair *pair)
 	atomic_store(&pair->application->ready_summary, UINT64_MAX);
 }
 
-static void false_bits_keep_the_order(void **state)
+PAIR_TEST(false_bits_keep_the_order)
 {
 	struct test_random random = test_random_seeded("lies");
 	struct ring_pair *pair = *state;
@@ -325,7 +327,7 @@ static void false_bits_keep_the_order(void **state)
 }
 
 /* The application takes them back after they were put in order. */
-static void withdrawn_slots_are_skipped(void **state)
+PAIR_TEST(withdrawn_slots_are_skipped)
 {
 	struct test_random random = test_random_seeded("slots taken back");
 	struct ring_pair *pair = *state;
@@ -349,7 +351,7 @@ static void withdrawn_slots_are_skipped(void **state)
 }
 
 /* All sequences equal, or random. */
-static void any_sequence_loses_no_message(void **state)
+PAIR_TEST(any_sequence_loses_no_message)
 {
 	struct test_random random = test_random_seeded("sequences of any value");
 	struct ring_pair *pair = *state;
@@ -367,7 +369,7 @@ static void any_sequence_loses_no_message(void **state)
 	}
 }
 
-static void successor_keeps_the_order(void **state)
+PAIR_TEST(successor_keeps_the_order)
 {
 	struct test_random random = test_random_seeded("successor");
 	struct ring_pair *pair = *state;
@@ -416,7 +418,7 @@ static void assert_next_found_at_once(struct ring_pair *pair, uint64_t first)
 }
 
 /* Messages that its predecessor took are not waited for. */
-static void successor_finds_the_next_message(void **state)
+PAIR_TEST(successor_finds_the_next_message)
 {
 	struct test_random random = test_random_seeded("successor");
 	struct ring_pair *pair = *state;
@@ -439,7 +441,7 @@ static void successor_finds_the_next_message(void **state)
 
 /* A thread has a number when the ring is handed over, and publishes its message later, before another one
  * of its own in a lower slot. A second thread has no number yet. */
-static void successor_orders_unfinished_messages(void **state)
+PAIR_TEST(successor_orders_unfinished_messages)
 {
 	struct ring_pair *pair = *state;
 	uint32_t low, late, numberless;
@@ -465,27 +467,4 @@ static void successor_orders_unfinished_messages(void **state)
 	ktsn_ring_release(&pair->consumer, take_one(pair, 3).slot);
 	assert_next_found_at_once(pair, 4);
 	assert_nothing_to_take(pair);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, ring_pair_tear_down)
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(smallest_sequence_comes_out_first),
-		cmocka_unit_test(ordered_slots_stay_ordered),
-		TEST(batches_keep_the_publication_order),
-		TEST(full_ring_is_sorted_in_batches),
-		TEST(next_message_is_found_in_one_call),
-		TEST(late_publication_is_next),
-		TEST(single_message_is_found_in_one_call),
-		TEST(untaken_message_precedes_later_ones),
-		TEST(false_bits_keep_the_order),
-		TEST(withdrawn_slots_are_skipped),
-		TEST(any_sequence_loses_no_message),
-		TEST(successor_keeps_the_order),
-		TEST(successor_finds_the_next_message),
-		TEST(successor_orders_unfinished_messages),
-	};
-
-	return cmocka_run_group_tests_name("ring_order", tests, NULL, NULL);
 }

@@ -75,7 +75,9 @@ static uint32_t free_slots(const struct ring_pair *pair)
 	return (uint32_t)count;
 }
 
-static void reading_a_report_frees_its_slot(void **state)
+#define PAIR_TEST(name) TEST_WITH(name, set_up, ring_pair_tear_down)
+
+PAIR_TEST(reading_a_report_frees_its_slot)
 {
 	struct ring_pair *pair = *state;
 	uint32_t slot = report_text(pair, FLOW, "dropped");
@@ -89,7 +91,7 @@ static void reading_a_report_frees_its_slot(void **state)
 	assert_no_report(pair, FLOW);
 }
 
-static void reports_keep_the_drop_order(void **state)
+PAIR_TEST(reports_keep_the_drop_order)
 {
 	struct ring_pair *pair = *state;
 	uint32_t slots[3];
@@ -107,7 +109,7 @@ static void reports_keep_the_drop_order(void **state)
 	assert_report(pair, FLOW, "a");
 }
 
-static void sockets_have_separate_reports(void **state)
+PAIR_TEST(sockets_have_separate_reports)
 {
 	struct ring_pair *pair = *state;
 
@@ -119,7 +121,7 @@ static void sockets_have_separate_reports(void **state)
 	assert_report(pair, 1, "one");
 }
 
-static void unread_reports_take_half_the_ring(void **state)
+PAIR_TEST(unread_reports_take_half_the_ring)
 {
 	struct ring_pair *pair = *state;
 
@@ -130,7 +132,7 @@ static void unread_reports_take_half_the_ring(void **state)
 	assert_true(ktsn_ring_report_room(&pair->consumer));
 }
 
-static void reports_of_ended_sockets_are_freed(void **state)
+PAIR_TEST(reports_of_ended_sockets_are_freed)
 {
 	struct ring_pair *pair = *state;
 
@@ -149,7 +151,7 @@ static void reports_of_ended_sockets_are_freed(void **state)
 	assert_false(ktsn_ring_report_room(&pair->consumer));
 }
 
-static void successor_keeps_reports(void **state)
+PAIR_TEST(successor_keeps_reports)
 {
 	struct ring_pair *pair = *state;
 
@@ -166,7 +168,7 @@ static void successor_keeps_reports(void **state)
 	assert_int_equal(free_slots(pair), SLOTS);
 }
 
-static void false_reports_harm_only_their_writer(void **state)
+PAIR_TEST(false_reports_harm_only_their_writer)
 {
 	struct ring_pair *pair = *state;
 	struct ktsn_ring_report report;
@@ -188,7 +190,7 @@ static void false_reports_harm_only_their_writer(void **state)
 }
 
 /* Otherwise each socket that ends would cost a look into every slot. */
-static void only_existing_reports_are_freed(void **state)
+PAIR_TEST(only_existing_reports_are_freed)
 {
 	struct ring_pair *pair = *state;
 	uint32_t reported_slot = report_text(pair, FLOW, "made");
@@ -208,7 +210,7 @@ static void only_existing_reports_are_freed(void **state)
 
 /* As many as the kernel holds in the same buffer, recorded from Linux 6.1 in
  * test/conformance/txtime/kernel.txt. */
-static void messages_are_charged_like_the_kernel(void **state)
+PAIR_TEST(messages_are_charged_like_the_kernel)
 {
 	assert_int_equal(ktsn_ring_charge_bytes(0), 768);
 	assert_int_equal(ktsn_ring_charge_bytes(64), 768);
@@ -218,7 +220,7 @@ static void messages_are_charged_like_the_kernel(void **state)
 	assert_true(ktsn_ring_charge_bytes(UINT32_MAX) > 0);
 }
 
-static void ended_messages_are_counted_per_socket(void **state)
+PAIR_TEST(ended_messages_are_counted_per_socket)
 {
 	struct ring_pair *pair = *state;
 
@@ -234,7 +236,7 @@ static void ended_messages_are_counted_per_socket(void **state)
 	assert_int_equal(ktsn_ring_released_bytes(&pair->producer, KTSN_RING_FLOWS), 0);
 }
 
-static void polling_sockets_are_notified_once(void **state)
+PAIR_TEST(polling_sockets_are_notified_once)
 {
 	struct ring_pair *pair = *state;
 
@@ -247,19 +249,4 @@ static void polling_sockets_are_notified_once(void **state)
 	assert_int_equal(ktsn_ring_space_pollers(&pair->consumer, 3), UINT64_C(1) << (200 - 192));
 	assert_int_equal(ktsn_ring_space_pollers(&pair->consumer, 3), 0);
 	assert_false(ktsn_ring_space_polled(&pair->consumer));
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, ring_pair_tear_down)
-	const struct CMUnitTest tests[] = {
-		TEST(reading_a_report_frees_its_slot),      TEST(reports_keep_the_drop_order),
-		TEST(sockets_have_separate_reports),        TEST(unread_reports_take_half_the_ring),
-		TEST(reports_of_ended_sockets_are_freed),   TEST(successor_keeps_reports),
-		TEST(false_reports_harm_only_their_writer), TEST(only_existing_reports_are_freed),
-		TEST(messages_are_charged_like_the_kernel), TEST(ended_messages_are_counted_per_socket),
-		TEST(polling_sockets_are_notified_once),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -294,28 +294,17 @@ static void run(uint32_t slot_count, bool doorbell_only_early)
 	free(stress);
 }
 
-static void small_full_ring(void **state)
+TEST(small_full_ring)
 {
 	run(64, false);
 }
 
-static void large_ring(void **state)
+TEST(large_ring)
 {
 	run(1024, false);
 }
 
-static void half_of_the_messages_do_not_ring(void **state)
+TEST(half_of_the_messages_do_not_ring)
 {
 	run(256, true);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(small_full_ring),
-		cmocka_unit_test(large_ring),
-		cmocka_unit_test(half_of_the_messages_do_not_ring),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

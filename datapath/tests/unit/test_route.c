@@ -100,7 +100,7 @@ static void send_until_asked(int times, uint32_t expected)
 	}
 }
 
-static void later_endpoint_gets_the_messages(void **state)
+TEST_F(later_endpoint_gets_the_messages)
 {
 	send_until_asked(3, KTSN_APP_ROUTE_KERNEL);
 	process.answers = has_endpoint;
@@ -114,7 +114,7 @@ static void later_endpoint_gets_the_messages(void **state)
 	assert_int_equal(process.asked, 0);
 }
 
-static void requests_are_limited(void **state)
+TEST_F(requests_are_limited)
 {
 	int64_t began_ms = monotonic_ms();
 
@@ -124,7 +124,7 @@ static void requests_are_limited(void **state)
 	assert_true(monotonic_ms() - began_ms >= 180);
 }
 
-static void kernel_sends_without_an_answer(void **state)
+TEST_F(kernel_sends_without_an_answer)
 {
 	assert_int_equal(route(), KTSN_APP_ROUTE_KERNEL);
 	process.silent = true;
@@ -132,16 +132,4 @@ static void kernel_sends_without_an_answer(void **state)
 	process.silent = false;
 	process.answers = (struct ktsn_app_reply){.status = -ENETDOWN, .flow = KTSN_APP_NONE};
 	send_until_asked(4, KTSN_APP_ROUTE_KERNEL);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-	const struct CMUnitTest tests[] = {
-		TEST(later_endpoint_gets_the_messages),
-		TEST(requests_are_limited),
-		TEST(kernel_sends_without_an_answer),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,7 +61,7 @@ static void assert_refused(long number)
 		fail_msg("system call %ld: status %#x", number, (unsigned int)status);
 }
 
-static void threads_can_be_made(void **state)
+TEST(threads_can_be_made)
 {
 	int status = sandboxed(thread_make, 0);
 
@@ -69,7 +69,7 @@ static void threads_can_be_made(void **state)
 	assert_int_equal(WEXITSTATUS(status), MADE);
 }
 
-static void processes_cannot_be_made(void **state)
+TEST(processes_cannot_be_made)
 {
 	static const long calls[] = {
 		SYS_clone,
@@ -90,7 +90,7 @@ static int bpf_call(long command)
 
 /* Memory of rings can be created and entered into maps; everything else of bpf() is refused. It does not
  * kill because DPDK calls bpf() when it closes an XDP socket. */
-static void bpf_programs_cannot_be_loaded(void **state)
+TEST(bpf_programs_cannot_be_loaded)
 {
 	static const long refused[] = {BPF_PROG_LOAD,   BPF_PROG_ATTACH, BPF_PROG_DETACH,
 				       BPF_OBJ_PIN,     BPF_MAP_FREEZE,  BPF_PROG_GET_FD_BY_ID,
@@ -107,7 +107,7 @@ static void bpf_programs_cannot_be_loaded(void **state)
 		assert_int_equal(WEXITSTATUS(sandboxed(bpf_call, allowed[i])), MADE);
 }
 
-static void sanitizer_calls_are_refused(void **state)
+TEST(sanitizer_calls_are_refused)
 {
 	static const long calls[] = {
 		SYS_sigaltstack, SYS_pipe2, SYS_kill, SYS_prctl,  SYS_wait4, SYS_getppid, SYS_getcwd,
@@ -120,7 +120,7 @@ static void sanitizer_calls_are_refused(void **state)
 		assert_refused(calls[i]);
 }
 
-static void spying_calls_kill(void **state)
+TEST(spying_calls_kill)
 {
 	static const long calls[] = {SYS_ptrace, SYS_process_vm_readv, SYS_execve, SYS_mount};
 
@@ -130,17 +130,4 @@ static void spying_calls_kill(void **state)
 		if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGSYS)
 			fail_msg("system call %ld: status %#x", calls[i], (unsigned int)status);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(threads_can_be_made),
-		cmocka_unit_test(processes_cannot_be_made),
-		cmocka_unit_test(bpf_programs_cannot_be_loaded),
-		cmocka_unit_test(sanitizer_calls_are_refused),
-		cmocka_unit_test(spying_calls_kill),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,7 +50,7 @@ static void refused(const struct ktsn_schedule *schedule, const struct ktsn_sche
 	assert_true(fault.maximum == expected->maximum);
 }
 
-static void cycle_time_range(void **state)
+TEST(cycle_time_range)
 {
 	struct ktsn_schedule schedule = good_schedule();
 	struct ktsn_schedule_fault fault = {
@@ -68,7 +68,7 @@ static void cycle_time_range(void **state)
 	refused(&schedule, &fault);
 }
 
-static void base_time_range(void **state)
+TEST(base_time_range)
 {
 	struct ktsn_schedule schedule = good_schedule();
 	struct ktsn_schedule_fault fault = {.field = "base-time-tai-ns", .maximum = KTSN_BASE_TIME_MAX_NS};
@@ -81,7 +81,7 @@ static void base_time_range(void **state)
 	refused(&schedule, &fault);
 }
 
-static void entry_count_range(void **state)
+TEST(entry_count_range)
 {
 	struct ktsn_schedule schedule = good_schedule();
 	struct ktsn_schedule_fault fault = {
@@ -97,7 +97,7 @@ static void entry_count_range(void **state)
 	refused(&schedule, &fault);
 }
 
-static void interval_range(void **state)
+TEST(interval_range)
 {
 	struct ktsn_schedule schedule = good_schedule();
 	struct ktsn_schedule_fault fault = {.list = "entries",
@@ -116,7 +116,7 @@ static void interval_range(void **state)
 	refused(&schedule, &fault);
 }
 
-static void queue_max_sdu_range(void **state)
+TEST(queue_max_sdu_range)
 {
 	struct ktsn_schedule schedule = good_schedule();
 	struct ktsn_schedule_fault fault = {.list = "queue-max-sdu-bytes",
@@ -133,7 +133,7 @@ static void queue_max_sdu_range(void **state)
 	refused(&schedule, &fault);
 }
 
-static void disabled_gates_need_no_list(void **state)
+TEST(disabled_gates_need_no_list)
 {
 	struct ktsn_schedule schedule;
 
@@ -141,15 +141,4 @@ static void disabled_gates_need_no_list(void **state)
 	assert_false(schedule.gate_enabled);
 	assert_int_equal(schedule.gate_states, 0xff);
 	accepted(&schedule);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(cycle_time_range),    cmocka_unit_test(base_time_range),
-		cmocka_unit_test(entry_count_range),   cmocka_unit_test(interval_range),
-		cmocka_unit_test(queue_max_sdu_range), cmocka_unit_test(disabled_gates_need_no_list),
-	};
-
-	return cmocka_run_group_tests_name("schedule", tests, NULL, NULL);
 }

@@ -43,7 +43,7 @@ static void assert_segment(const struct letter *letter, uint32_t expected)
 	assert_int_equal(segment_bytes, expected);
 }
 
-static void empty_message_uses_the_socket(void **state)
+TEST(empty_message_uses_the_socket)
 {
 	struct letter letter = {.message = {.msg_name = NULL}};
 	int ttl = 3;
@@ -53,7 +53,7 @@ static void empty_message_uses_the_socket(void **state)
 	assert_segment(&letter, NOT_SET);
 }
 
-static void last_of_several_counts(void **state)
+TEST(last_of_several_counts)
 {
 	struct letter letter = {.message = {.msg_name = NULL}};
 
@@ -65,7 +65,7 @@ static void last_of_several_counts(void **state)
 	assert_segment(&letter, 0);
 }
 
-static void other_lengths_and_kinds_are_refused(void **state)
+TEST(other_lengths_and_kinds_are_refused)
 {
 	static const struct {
 		int type;
@@ -82,7 +82,7 @@ static void other_lengths_and_kinds_are_refused(void **state)
 	}
 }
 
-static void truncated_control_is_refused(void **state)
+TEST(truncated_control_is_refused)
 {
 	struct letter letter = {.message = {.msg_name = NULL}};
 	uint32_t segment_bytes;
@@ -92,7 +92,7 @@ static void truncated_control_is_refused(void **state)
 	assert_int_equal(segment_read(&letter.message, &segment_bytes), -EINVAL);
 }
 
-static void messages_are_cut_like_the_kernel(void **state)
+TEST(messages_are_cut_like_the_kernel)
 {
 	static const struct {
 		size_t bytes;
@@ -130,7 +130,7 @@ static void messages_are_cut_like_the_kernel(void **state)
 }
 
 /* For any request, the pieces add up to the whole, and none is longer than allowed. */
-static void pieces_add_up(void **state)
+TEST(pieces_add_up)
 {
 	struct test_random random = test_random_seeded("segment");
 	uint64_t rounds = test_random_rounds(100000);
@@ -147,18 +147,4 @@ static void pieces_add_up(void **state)
 		assert_true(last <= most && (count == 1 || (last > 0 && last <= segment_bytes)));
 		assert_true(count == 1 || segment_bytes <= most);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(empty_message_uses_the_socket),
-		cmocka_unit_test(last_of_several_counts),
-		cmocka_unit_test(other_lengths_and_kinds_are_refused),
-		cmocka_unit_test(truncated_control_is_refused),
-		cmocka_unit_test(messages_are_cut_like_the_kernel),
-		cmocka_unit_test(pieces_add_up),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -162,7 +162,7 @@ static void first_answers(const char *socket_path, int first, int then)
 	assert_int_equal(status, 0);
 }
 
-static void no_trace_of_ktsnd_is_notconn(void **state)
+TEST(no_trace_of_ktsnd_is_notconn)
 {
 	char elsewhere[sizeof(folder) + 32];
 
@@ -172,14 +172,14 @@ static void no_trace_of_ktsnd_is_notconn(void **state)
 	first_answers("app.sock", -ENOTCONN, -ENOTCONN);
 }
 
-static void killed_ktsnd_is_away(void **state)
+TEST(killed_ktsnd_is_away)
 {
 	close(listen_here()); /* the traces that it leaves */
 	first_answers(address.sun_path, -ETIMEDOUT, -ETIMEDOUT);
 	unlink(address.sun_path);
 }
 
-static void starting_ktsnd_is_away(void **state)
+TEST(starting_ktsnd_is_away)
 {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
@@ -189,7 +189,7 @@ static void starting_ktsnd_is_away(void **state)
 	unlink(address.sun_path);
 }
 
-static void ended_ktsnd_with_folder_is_away(void **state)
+TEST(ended_ktsnd_with_folder_is_away)
 {
 	char library[sizeof(folder) + 32];
 	int fd;
@@ -206,7 +206,7 @@ static void ended_ktsnd_with_folder_is_away(void **state)
 	first_answers(address.sun_path, -ENOTCONN, -ENOTCONN);
 }
 
-static void slow_ktsnd_gets_one_hello(void **state)
+TEST(slow_ktsnd_gets_one_hello)
 {
 	int listener = listen_here(), connection;
 	struct ktsn_ring_memory memory;
@@ -230,7 +230,7 @@ static void slow_ktsnd_gets_one_hello(void **state)
 	close(listener);
 }
 
-static void known_ktsnd_is_not_forgotten(void **state)
+TEST(known_ktsnd_is_not_forgotten)
 {
 	struct session *session;
 
@@ -238,7 +238,7 @@ static void known_ktsnd_is_not_forgotten(void **state)
 	assert_int_equal(session_get(&session), -ETIMEDOUT);
 }
 
-static void refusal_has_its_reason(void **state)
+TEST(refusal_has_its_reason)
 {
 	int listener = listen_here(), connection;
 	struct session *session;
@@ -259,7 +259,7 @@ static void refusal_has_its_reason(void **state)
 	session_forked();
 }
 
-static void full_backlog_means_ktsnd_is_there(void **state)
+TEST(full_backlog_means_ktsnd_is_there)
 {
 	int listener = listen_here(), others[16], count = 0;
 	struct session *session;
@@ -293,7 +293,7 @@ static void nothing_more_received(int connection)
 	assert_int_equal(recv(connection, &request, sizeof(request), MSG_DONTWAIT), -1);
 }
 
-static void unanswered_request_is_not_repeated(void **state)
+TEST(unanswered_request_is_not_repeated)
 {
 	const struct ktsn_app_request end = {.magic = KTSN_APP_MAGIC, .type = KTSN_APP_FLOW_CLOSE, .flow = 3};
 	struct client client = client_greeted();
@@ -354,7 +354,7 @@ static struct client client_of_next_release(void)
 	return client;
 }
 
-static void older_ktsnd_gets_its_version(void **state)
+TEST(older_ktsnd_gets_its_version)
 {
 	struct client client = client_of_next_release();
 	struct ktsn_app_request again;
@@ -372,7 +372,7 @@ static void older_ktsnd_gets_its_version(void **state)
 }
 
 /* An older ktsnd took over a connection that began with a newer one. */
-static void older_successor_gets_its_version(void **state)
+TEST(older_successor_gets_its_version)
 {
 	struct client client = client_of_next_release();
 	struct ktsn_app_request request;
@@ -393,7 +393,7 @@ static void older_successor_gets_its_version(void **state)
 }
 
 /* The ktsnd supports only the version of the previous release, which this library does not. */
-static void incompatible_ktsnd_is_refused(void **state)
+TEST(incompatible_ktsnd_is_refused)
 {
 	struct client client = client_of_next_release();
 	struct ktsn_app_request request;
@@ -451,7 +451,7 @@ static struct ktsn_app_reply request_replay(struct session *session, int connect
 	return now;
 }
 
-static void recorded_replies_are_read(void **state)
+TEST(recorded_replies_are_read)
 {
 	static struct recorded recorded;
 
@@ -482,21 +482,5 @@ static void recorded_replies_are_read(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(no_trace_of_ktsnd_is_notconn),
-		cmocka_unit_test(killed_ktsnd_is_away),
-		cmocka_unit_test(starting_ktsnd_is_away),
-		cmocka_unit_test(ended_ktsnd_with_folder_is_away),
-		cmocka_unit_test(slow_ktsnd_gets_one_hello),
-		cmocka_unit_test(known_ktsnd_is_not_forgotten),
-		cmocka_unit_test(refusal_has_its_reason),
-		cmocka_unit_test(full_backlog_means_ktsnd_is_there),
-		cmocka_unit_test(unanswered_request_is_not_repeated),
-		cmocka_unit_test(recorded_replies_are_read),
-		cmocka_unit_test(older_ktsnd_gets_its_version),
-		cmocka_unit_test(incompatible_ktsnd_is_refused),
-		cmocka_unit_test(older_successor_gets_its_version),
-	};
-
-	return cmocka_run_group_tests(tests, folder_make, folder_remove);
+	return unit_tests_run(folder_make, folder_remove);
 }

@@ -103,7 +103,7 @@ static void is_dropped(struct rig *rig, int64_t at_tai_ns, const struct ktsn_sha
 	assert_int_equal(verdict, expected);
 }
 
-static void classes_leave_in_their_windows(void **state)
+TEST(classes_leave_in_their_windows)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
 	struct ktsn_shaper_packet high = packet_of(5 * MS + 700 * US, 7, 125);
@@ -123,7 +123,7 @@ static void classes_leave_in_their_windows(void **state)
 	rig_destroy(rig);
 }
 
-static void frame_must_fit_before_its_gate_shuts(void **state)
+TEST(frame_must_fit_before_its_gate_shuts)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
 	/* 125 bytes are 1000 ns at 1 Gbit/s. */
@@ -139,7 +139,7 @@ static void frame_must_fit_before_its_gate_shuts(void **state)
 	rig_destroy(rig);
 }
 
-static void guard_band(void **state)
+TEST(guard_band)
 {
 	const struct ktsn_shaper_config config = {.link_speed_bps = GBIT, .guard_band_ns = 20 * US};
 	struct rig *rig = rig_create_with(&config);
@@ -156,7 +156,7 @@ static void guard_band(void **state)
 	rig_destroy(rig);
 }
 
-static void frame_may_span_entries(void **state)
+TEST(frame_may_span_entries)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
 	const struct ktsn_schedule schedule = {
@@ -178,7 +178,7 @@ static void frame_may_span_entries(void **state)
 	rig_destroy(rig);
 }
 
-static void frame_too_long_for_any_window_is_dropped(void **state)
+TEST(frame_too_long_for_any_window_is_dropped)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
 	/* 300 us are 37,500 bytes. */
@@ -197,7 +197,7 @@ static void frame_too_long_for_any_window_is_dropped(void **state)
 	rig_destroy(rig);
 }
 
-static void shut_gates_wait_for_a_change(void **state)
+TEST(shut_gates_wait_for_a_change)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
 	struct ktsn_schedule shut = {
@@ -215,7 +215,7 @@ static void shut_gates_wait_for_a_change(void **state)
 	rig_destroy(rig);
 }
 
-static void disabled_gates_release_packets(void **state)
+TEST(disabled_gates_release_packets)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
 	struct ktsn_schedule disabled;
@@ -230,7 +230,7 @@ static void disabled_gates_release_packets(void **state)
 	rig_destroy(rig);
 }
 
-static void queue_max_sdu_is_per_class(void **state)
+TEST(queue_max_sdu_is_per_class)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
 	struct ktsn_schedule schedule = three_windows();
@@ -253,7 +253,7 @@ static void queue_max_sdu_is_per_class(void **state)
 	rig_destroy(rig);
 }
 
-static void queue_max_sdu_changes_with_schedule(void **state)
+TEST(queue_max_sdu_changes_with_schedule)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
 	struct ktsn_schedule schedule = three_windows();
@@ -272,7 +272,7 @@ static void queue_max_sdu_changes_with_schedule(void **state)
 	rig_destroy(rig);
 }
 
-static void overrun_at_gate_shut(void **state)
+TEST(overrun_at_gate_shut)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
 	struct ktsn_shaper_packet packet = packet_of(5 * MS, 7, 125);
@@ -293,7 +293,7 @@ static void overrun_at_gate_shut(void **state)
 	rig_destroy(rig);
 }
 
-static void frame_past_its_window_waits(void **state)
+TEST(frame_past_its_window_waits)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
 	/* 1250 bytes are 10 us: the second is on the link from 285 to 295 us, and 5 us are left. */
@@ -314,7 +314,7 @@ static void frame_past_its_window_waits(void **state)
 	rig_destroy(rig);
 }
 
-static void equal_times_leave_by_class(void **state)
+TEST(equal_times_leave_by_class)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_STRICT_PRIORITY);
 	struct ktsn_shaper_packet packets[3] = {packet_of(MS, 1, 1250), packet_of(MS, 3, 1250),
@@ -329,7 +329,7 @@ static void equal_times_leave_by_class(void **state)
 	rig_destroy(rig);
 }
 
-static void etf_ignores_classes(void **state)
+TEST(etf_ignores_classes)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_ETF);
 	struct ktsn_shaper_packet last = packet_of(400 * US, 7, 125);
@@ -345,7 +345,7 @@ static void etf_ignores_classes(void **state)
 	rig_destroy(rig);
 }
 
-static void etf_drops_late_packets(void **state)
+TEST(etf_drops_late_packets)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_ETF);
 	struct ktsn_shaper_packet past = packet_of(MS, 0, 84), due = packet_of(3 * MS, 0, 84);
@@ -361,7 +361,7 @@ static void etf_drops_late_packets(void **state)
 	rig_destroy(rig);
 }
 
-static void etf_uses_the_hand_over_time(void **state)
+TEST(etf_uses_the_hand_over_time)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_ETF);
 	struct ktsn_shaper_packet past = packet_of(MS, 0, 84), missed = packet_of(2 * MS, 0, 84);
@@ -379,7 +379,7 @@ static void etf_uses_the_hand_over_time(void **state)
 	rig_destroy(rig);
 }
 
-static void etf_sends_within_delta(void **state)
+TEST(etf_sends_within_delta)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_ETF);
 	struct ktsn_shaper_packet in_time = packet_of(3 * MS, 0, 84), last = packet_of(4 * MS, 0, 84);
@@ -396,7 +396,7 @@ static void etf_sends_within_delta(void **state)
 	rig_destroy(rig);
 }
 
-static void etf_drops_packets_delayed_by_the_link(void **state)
+TEST(etf_drops_packets_delayed_by_the_link)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_ETF);
 	/* 12,500 bytes are 100 us. */
@@ -422,7 +422,7 @@ static struct ktsn_shaper_packet deadline_of(int64_t txtime_tai_ns, uint8_t clas
 	return packet;
 }
 
-static void etf_deadline_sends_nearest_first(void **state)
+TEST(etf_deadline_sends_nearest_first)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_ETF_DEADLINE);
 	struct ktsn_shaper_packet far = deadline_of(9 * MS, 7), near = deadline_of(5 * MS, 0);
@@ -440,7 +440,7 @@ static void etf_deadline_sends_nearest_first(void **state)
 	rig_destroy(rig);
 }
 
-static void etf_deadline_tolerance(void **state)
+TEST(etf_deadline_tolerance)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_ETF_DEADLINE);
 	struct ktsn_shaper_packet met = deadline_of(5 * MS, 0), missed = deadline_of(6 * MS, 0);
@@ -455,7 +455,7 @@ static void etf_deadline_tolerance(void **state)
 	rig_destroy(rig);
 }
 
-static void deadlines_become_transmit_times(void **state)
+TEST(deadlines_become_transmit_times)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_ETF_DEADLINE);
 	struct ktsn_shaper_packet packet = deadline_of(9 * MS, 7);
@@ -467,7 +467,7 @@ static void deadlines_become_transmit_times(void **state)
 	rig_destroy(rig);
 }
 
-static void strategy_changes_lose_nothing(void **state)
+TEST(strategy_changes_lose_nothing)
 {
 	enum { HELD = 64 };
 	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
@@ -501,7 +501,7 @@ static void strategy_changes_lose_nothing(void **state)
 }
 
 /* The rig's link takes 1 us for 125 bytes. */
-static void due_frames_are_given_in_bursts(void **state)
+TEST(due_frames_are_given_in_bursts)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_STRICT_PRIORITY);
 	struct ktsn_shaper_packet low = packet_of(MS, 1, 125), high = packet_of(MS, 5, 125),
@@ -530,7 +530,7 @@ static void due_frames_are_given_in_bursts(void **state)
 }
 
 /* Preparing a frame ahead does not remove it. */
-static void next_is_visible_ahead(void **state)
+TEST(next_is_visible_ahead)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
 	struct ktsn_shaper_packet first = packet_of(2 * MS, 1, 125), earlier = packet_of(MS, 0, 125);
@@ -547,7 +547,7 @@ static void next_is_visible_ahead(void **state)
 	rig_destroy(rig);
 }
 
-static void bursts_respect_gates(void **state)
+TEST(bursts_respect_gates)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
 	struct ktsn_shaper_packet first = packet_of(299 * US, 7, 125), second = packet_of(299 * US, 7, 125),
@@ -566,7 +566,7 @@ static void bursts_respect_gates(void **state)
 	rig_destroy(rig);
 }
 
-static void burst_overrun_includes_earlier_frames(void **state)
+TEST(burst_overrun_includes_earlier_frames)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
 	struct ktsn_shaper_packet first = packet_of(290 * US, 7, 125), second = packet_of(290 * US, 7, 125);
@@ -586,7 +586,7 @@ static void burst_overrun_includes_earlier_frames(void **state)
 	rig_destroy(rig);
 }
 
-static void refused_packet_keeps_its_place(void **state)
+TEST(refused_packet_keeps_its_place)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
 	struct ktsn_shaper_packet first = packet_of(MS, 3, 125), second = packet_of(MS, 3, 125);
@@ -612,7 +612,7 @@ static struct ktsn_shaper_lane *lane_create(void)
 }
 
 /* All packets of one sender are overdue, also in another class; the other sender has one packet. */
-static void sender_waits_for_one_frame_of_another(void **state)
+TEST(sender_waits_for_one_frame_of_another)
 {
 	enum { FLOOD = 100 };
 
@@ -647,7 +647,7 @@ static void sender_waits_for_one_frame_of_another(void **state)
 	}
 }
 
-static void punctual_senders_leave_by_time(void **state)
+TEST(punctual_senders_leave_by_time)
 {
 	enum { PACKETS = 60, SENDERS = 3 };
 	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
@@ -666,7 +666,7 @@ static void punctual_senders_leave_by_time(void **state)
 }
 
 /* Not the packet that was offered again in vain while another has its turn. */
-static void returned_packet_restores_the_turn(void **state)
+TEST(returned_packet_restores_the_turn)
 {
 	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){.strategy = KTSN_STRATEGY_TAS});
 	struct ktsn_shaper_lane *lanes[] = {lane_create(), lane_create()};
@@ -690,7 +690,7 @@ static void returned_packet_restores_the_turn(void **state)
 }
 
 /* The first frame of a burst left and the rest came back: that was a turn. */
-static void returned_packet_keeps_other_turns(void **state)
+TEST(returned_packet_keeps_other_turns)
 {
 	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){.strategy = KTSN_STRATEGY_TAS});
 	struct ktsn_shaper_lane *lanes[] = {lane_create(), lane_create()};
@@ -718,7 +718,7 @@ static void returned_packet_keeps_other_turns(void **state)
 
 /* The packets that waited for it have had their turn: the one that comes due is next, then they follow in
  * their order. */
-static void overdue_packet_yields_to_due_packet(void **state)
+TEST(overdue_packet_yields_to_due_packet)
 {
 	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){.strategy = KTSN_STRATEGY_TAS});
 	struct ktsn_shaper_lane *lanes[] = {lane_create(), lane_create(), lane_create()};
@@ -744,7 +744,7 @@ static void overdue_packet_yields_to_due_packet(void **state)
 	rig_destroy(rig);
 }
 
-static void no_yield_to_shut_gates(void **state)
+TEST(no_yield_to_shut_gates)
 {
 	const struct ktsn_schedule schedule = three_windows();
 	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){.strategy = KTSN_STRATEGY_TAS});
@@ -801,7 +801,7 @@ static void untimed_destroy(struct untimed *untimed)
 }
 
 /* Every packet of a burst, as long as it is not late; and under every strategy. */
-static void punctual_packets_precede_untimed(void **state)
+TEST(punctual_packets_precede_untimed)
 {
 	for (int strategy = 0; strategy < KTSN_STRATEGIES; strategy++) {
 		struct rig *rig = rig_create((enum ktsn_strategy)strategy);
@@ -829,7 +829,7 @@ static void punctual_packets_precede_untimed(void **state)
 	}
 }
 
-static void late_flood_takes_turns_with_untimed(void **state)
+TEST(late_flood_takes_turns_with_untimed)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
 	struct untimed *untimed = untimed_enqueue(rig, 2 * MS);
@@ -854,7 +854,7 @@ static void late_flood_takes_turns_with_untimed(void **state)
 }
 
 /* The packet that is due when the gate opens was not due when the others began to wait. */
-static void gated_packet_precedes_untimed(void **state)
+TEST(gated_packet_precedes_untimed)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
 	struct ktsn_shaper_packet timed = packet_of(10 * MS + 100 * US, 3, 125);
@@ -873,7 +873,7 @@ static void gated_packet_precedes_untimed(void **state)
 	rig_destroy(rig);
 }
 
-static void untimed_packets_hide_no_due_packet(void **state)
+TEST(untimed_packets_hide_no_due_packet)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
 	struct untimed *untimed = untimed_enqueue(rig, MS);
@@ -893,7 +893,7 @@ static void untimed_packets_hide_no_due_packet(void **state)
 	rig_destroy(rig);
 }
 
-static void untimed_packets_move_with_the_strategy(void **state)
+TEST(untimed_packets_move_with_the_strategy)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
 	struct untimed *untimed = untimed_enqueue(rig, 2 * MS);
@@ -911,7 +911,7 @@ static void untimed_packets_move_with_the_strategy(void **state)
 	rig_destroy(rig);
 }
 
-static void clock_set_back_keeps_turns(void **state)
+TEST(clock_set_back_keeps_turns)
 {
 	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){.strategy = KTSN_STRATEGY_TAS});
 	struct ktsn_shaper_lane *lanes[] = {lane_create(), lane_create()};
@@ -946,7 +946,7 @@ static void leaves_from(struct rig *rig, int64_t now_tai_ns, int64_t at_tai_ns,
 
 /* Cycles begin at the base time and each cycle time after it, by the current reading of the clock: a step
  * cuts the cycle. */
-static void clock_step_uses_gates_of_the_new_time(void **state)
+TEST(clock_step_uses_gates_of_the_new_time)
 {
 	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){.strategy = KTSN_STRATEGY_TAS});
 	struct ktsn_shaper_packet six = packet_of(350 * US, 6, 125), seven = packet_of(350 * US, 7, 125),
@@ -969,7 +969,7 @@ static void clock_step_uses_gates_of_the_new_time(void **state)
 
 /* A step over the time of a change makes the change, in the phase of its base time. A step back before
  * that time makes it pending again, with the old gates until then. */
-static void clock_step_over_a_change(void **state)
+TEST(clock_step_over_a_change)
 {
 	const struct ktsn_gate_entry only_six[] = {{500 * US, 0x40}, {500 * US, 0x00}};
 	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){.strategy = KTSN_STRATEGY_TAS});
@@ -999,7 +999,7 @@ static void clock_step_over_a_change(void **state)
 
 /* As if it had never been there: the link is free, no sender had a turn, and the next packet of its sender
  * is first. */
-static void withdrawn_packets_leave_no_trace(void **state)
+TEST(withdrawn_packets_leave_no_trace)
 {
 	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){
 		.strategy = KTSN_STRATEGY_TAS, .link_speed_bps = GBIT, .delta_ns = 7, .tolerance_ns = 9});
@@ -1024,7 +1024,7 @@ static void withdrawn_packets_leave_no_trace(void **state)
 	rig_destroy(rig);
 }
 
-static void strict_strategies_have_a_limit(void **state)
+TEST(strict_strategies_have_a_limit)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_ETF);
 	struct ktsn_shaper_packet packet = packet_of(10 * US, 3, 125), deadline = packet_of(10 * US, 3, 125);
@@ -1041,7 +1041,7 @@ static void strict_strategies_have_a_limit(void **state)
 	rig_destroy(rig);
 }
 
-static void strategies_have_names(void **state)
+TEST(strategies_have_names)
 {
 	static const char *const names[KTSN_STRATEGIES] = {"tas", "strict-priority", "etf", "etf-deadline"};
 	enum ktsn_strategy strategy;
@@ -1055,7 +1055,7 @@ static void strategies_have_names(void **state)
 	assert_int_equal(ktsn_strategy_parse("", &strategy), -EINVAL);
 }
 
-static void time_on_the_link_is_rounded_up(void **state)
+TEST(time_on_the_link_is_rounded_up)
 {
 	assert_true(ktsn_link_ns(GBIT, 84) == 672);
 	assert_true(ktsn_link_ns(100000000, 84) == 6720);
@@ -1063,56 +1063,4 @@ static void time_on_the_link_is_rounded_up(void **state)
 	assert_true(ktsn_link_ns(400000000000, 1) == 1);
 	assert_true(ktsn_link_ns(1, UINT16_MAX) == INT64_C(8000000000) * UINT16_MAX);
 	assert_true(ktsn_link_ns(0, 1538) == 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(classes_leave_in_their_windows),
-		cmocka_unit_test(frame_must_fit_before_its_gate_shuts),
-		cmocka_unit_test(guard_band),
-		cmocka_unit_test(frame_may_span_entries),
-		cmocka_unit_test(frame_too_long_for_any_window_is_dropped),
-		cmocka_unit_test(shut_gates_wait_for_a_change),
-		cmocka_unit_test(disabled_gates_release_packets),
-		cmocka_unit_test(queue_max_sdu_is_per_class),
-		cmocka_unit_test(queue_max_sdu_changes_with_schedule),
-		cmocka_unit_test(overrun_at_gate_shut),
-		cmocka_unit_test(frame_past_its_window_waits),
-		cmocka_unit_test(equal_times_leave_by_class),
-		cmocka_unit_test(etf_ignores_classes),
-		cmocka_unit_test(etf_drops_late_packets),
-		cmocka_unit_test(etf_uses_the_hand_over_time),
-		cmocka_unit_test(etf_sends_within_delta),
-		cmocka_unit_test(etf_drops_packets_delayed_by_the_link),
-		cmocka_unit_test(etf_deadline_sends_nearest_first),
-		cmocka_unit_test(etf_deadline_tolerance),
-		cmocka_unit_test(deadlines_become_transmit_times),
-		cmocka_unit_test(strategy_changes_lose_nothing),
-		cmocka_unit_test(due_frames_are_given_in_bursts),
-		cmocka_unit_test(next_is_visible_ahead),
-		cmocka_unit_test(bursts_respect_gates),
-		cmocka_unit_test(burst_overrun_includes_earlier_frames),
-		cmocka_unit_test(refused_packet_keeps_its_place),
-		cmocka_unit_test(sender_waits_for_one_frame_of_another),
-		cmocka_unit_test(punctual_senders_leave_by_time),
-		cmocka_unit_test(returned_packet_restores_the_turn),
-		cmocka_unit_test(returned_packet_keeps_other_turns),
-		cmocka_unit_test(overdue_packet_yields_to_due_packet),
-		cmocka_unit_test(no_yield_to_shut_gates),
-		cmocka_unit_test(punctual_packets_precede_untimed),
-		cmocka_unit_test(late_flood_takes_turns_with_untimed),
-		cmocka_unit_test(gated_packet_precedes_untimed),
-		cmocka_unit_test(untimed_packets_hide_no_due_packet),
-		cmocka_unit_test(untimed_packets_move_with_the_strategy),
-		cmocka_unit_test(clock_set_back_keeps_turns),
-		cmocka_unit_test(clock_step_uses_gates_of_the_new_time),
-		cmocka_unit_test(clock_step_over_a_change),
-		cmocka_unit_test(withdrawn_packets_leave_no_trace),
-		cmocka_unit_test(strict_strategies_have_a_limit),
-		cmocka_unit_test(strategies_have_names),
-		cmocka_unit_test(time_on_the_link_is_rounded_up),
-	};
-
-	return cmocka_run_group_tests_name("shaper", tests, NULL, NULL);
 }

@@ -623,7 +623,7 @@ static void world_run(struct world *world, struct totals *totals)
 	drain(world, totals);
 }
 
-static void random_worlds_match_the_simple_shaper(void **state)
+TEST(random_worlds_match_the_simple_shaper)
 {
 	struct test_random random = test_random_seeded(__func__);
 	struct world *world = calloc(1, sizeof(*world));
@@ -657,13 +657,4 @@ static void random_worlds_match_the_simple_shaper(void **state)
 	free(world->gates);
 	free(world->gates_spare);
 	free(world);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(random_worlds_match_the_simple_shaper),
-	};
-
-	return cmocka_run_group_tests_name("shaper_property", tests, NULL, NULL);
 }

@@ -80,7 +80,7 @@ static void wait_for_a_slot(struct sleepers *sleepers)
 }
 
 /* A thread that finds no slot sleeps again and is notified of the next one. */
-static void threads_get_slots_one_by_one(void **state)
+TEST_F(threads_get_slots_one_by_one)
 {
 	struct sleepers sleepers = {.wait = wait_for_a_slot, .call = SYS_ppoll};
 
@@ -95,7 +95,7 @@ static void threads_get_slots_one_by_one(void **state)
 	sleepers_join(&sleepers);
 }
 
-static void earlier_slot_is_seen(void **state)
+TEST_F(earlier_slot_is_seen)
 {
 	ktsn_ring_report_done(&process.session.ring, process.slots[0]);
 	assert_int_equal(space_wait(&process.session, process.flow, MINUTE_NS), 0);
@@ -110,7 +110,7 @@ static void *slot_free_soon(void *unused)
 }
 
 /* Reading the error queue frees slots without ktsnd. */
-static void own_freed_slot_ends_the_wait(void **state)
+TEST_F(own_freed_slot_ends_the_wait)
 {
 	pthread_t thread;
 
@@ -148,7 +148,7 @@ static struct flow *waiting_flow(int fd)
 
 /* The last user of the socket ends its wait, even if that is the thread that only looks for sockets to
  * wake. */
-static void closed_socket_ends_the_wait(void **state)
+TEST_F(closed_socket_ends_the_wait)
 {
 	enum { FD = 701, CLOSES = 40000 };
 	_Atomic bool stop = false;
@@ -179,7 +179,7 @@ static void *shut_down_soon(void *unused)
 	return unused;
 }
 
-static void shutdown_ends_the_wait(void **state)
+TEST_F(shutdown_ends_the_wait)
 {
 	pthread_t thread;
 
@@ -200,7 +200,7 @@ static void *signal_soon(void *thread)
 	return NULL;
 }
 
-static void signals_and_time_end_the_wait(void **state)
+TEST_F(signals_and_time_end_the_wait)
 {
 	struct sigaction action = {.sa_handler = nothing_to_be_done, .sa_flags = SA_RESTART};
 	pthread_t self = pthread_self(), thread;
@@ -213,13 +213,13 @@ static void signals_and_time_end_the_wait(void **state)
 }
 
 /* A program that closes unknown descriptors, or has none left. */
-static void wait_polls_without_a_notifier(void **state)
+TEST_F(wait_polls_without_a_notifier)
 {
 	atomic_store(&process.flow->poll_state.space_fd, 9999);
 	assert_int_equal(space_wait(&process.session, process.flow, MINUTE_NS), -ETIMEDOUT);
 }
 
-static void slots_come_all_or_none(void **state)
+TEST_F(slots_come_all_or_none)
 {
 	struct slots slots = {.count = 0};
 
@@ -241,7 +241,7 @@ static void slots_come_all_or_none(void **state)
 	assert_true(ktsn_ring_has_space(&process.session.ring, 3));
 }
 
-static void too_many_slots_are_refused(void **state)
+TEST_F(too_many_slots_are_refused)
 {
 	struct slots slots = {.count = 0};
 
@@ -249,7 +249,7 @@ static void too_many_slots_are_refused(void **state)
 }
 
 /* As in the kernel, the last send may exceed the send buffer, and none begins after that. */
-static void full_send_buffer_refuses(void **state)
+TEST_F(full_send_buffer_refuses)
 {
 	struct slots slots = {.count = 0};
 
@@ -260,18 +260,4 @@ static void full_send_buffer_refuses(void **state)
 	atomic_store(&process.flow->sent_bytes, 999);
 	assert_int_equal(slots_claim(&process.session, process.flow, 1, &slots), 0);
 	slots_give_back(&process.session, &slots, 0);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-	const struct CMUnitTest tests[] = {
-		TEST(threads_get_slots_one_by_one), TEST(earlier_slot_is_seen),
-		TEST(own_freed_slot_ends_the_wait), TEST(closed_socket_ends_the_wait),
-		TEST(shutdown_ends_the_wait),       TEST(signals_and_time_end_the_wait),
-		TEST(slots_come_all_or_none),       TEST(too_many_slots_are_refused),
-		TEST(full_send_buffer_refuses),     TEST(wait_polls_without_a_notifier),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -106,17 +106,17 @@ static void random_operations(const char *test, uint64_t order_noise)
 	free(model);
 }
 
-static void random_operations_match_a_search(void **state)
+TEST(random_operations_match_a_search)
 {
 	random_operations(__func__, 1);
 }
 
-static void mixed_orders_match_a_search(void **state)
+TEST(mixed_orders_match_a_search)
 {
 	random_operations(__func__, 100000);
 }
 
-static void equal_times_leave_by_order(void **state)
+TEST(equal_times_leave_by_order)
 {
 	struct model *model = model_create();
 
@@ -128,7 +128,7 @@ static void equal_times_leave_by_order(void **state)
 }
 
 /* In the middle of a list they form a heap; every fourth leaves in between. */
-static void times_within_a_slot_leave_by_order(void **state)
+TEST(times_within_a_slot_leave_by_order)
 {
 	struct test_random random = test_random_seeded(__func__);
 	struct model *model = model_create();
@@ -145,7 +145,7 @@ static void times_within_a_slot_leave_by_order(void **state)
 }
 
 /* The wheel of a page has wrapped to their position. */
-static void late_packets_leave_before_all_others(void **state)
+TEST(late_packets_leave_before_all_others)
 {
 	struct model *model = model_create();
 	int64_t now_tai_ns = 1750000000000000000;
@@ -162,7 +162,7 @@ static void late_packets_leave_before_all_others(void **state)
 }
 
 /* A packet that is due in an hour must not make the queue coarse for the others. */
-static void distant_packet_stays(void **state)
+TEST(distant_packet_stays)
 {
 	struct model *model = model_create();
 	int64_t now_tai_ns = 1750000000000000000, hour_ns = INT64_C(3600000000000);
@@ -183,18 +183,4 @@ static void distant_packet_stays(void **state)
 	}
 	pop(model);
 	free(model);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(random_operations_match_a_search),
-		cmocka_unit_test(mixed_orders_match_a_search),
-		cmocka_unit_test(equal_times_leave_by_order),
-		cmocka_unit_test(times_within_a_slot_leave_by_order),
-		cmocka_unit_test(late_packets_leave_before_all_others),
-		cmocka_unit_test(distant_packet_stays),
-	};
-
-	return cmocka_run_group_tests_name("txtime_queue", tests, NULL, NULL);
 }

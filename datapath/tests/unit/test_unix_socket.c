@@ -98,7 +98,7 @@ static void dying_end(pid_t pid)
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
-static void dying_process_loses_its_socket(void **state)
+TEST(dying_process_loses_its_socket)
 {
 	pid_t dying = dying_start(-1);
 	int old_fd = unix_connect(path, TIMEOUT_S), fd = -1, client_fd;
@@ -122,7 +122,7 @@ static void dying_process_loses_its_socket(void **state)
 }
 
 /* It would not answer; the path is free. */
-static void dying_process_is_not_contacted(void **state)
+TEST(dying_process_is_not_contacted)
 {
 	const struct instance instance = {.name = ""};
 	pid_t dying = dying_start(-1);
@@ -133,7 +133,7 @@ static void dying_process_is_not_contacted(void **state)
 	unlink(path);
 }
 
-static void living_process_keeps_its_socket(void **state)
+TEST(living_process_keeps_its_socket)
 {
 	int fd = -1, other_fd = -1;
 
@@ -145,7 +145,7 @@ static void living_process_keeps_its_socket(void **state)
 }
 
 /* A successor has the sockets of a ktsnd that was replaced and cannot end. */
-static void passed_socket_of_a_dying_process_stays(void **state)
+TEST(passed_socket_of_a_dying_process_stays)
 {
 	int fd = -1, other_fd = -1;
 	pid_t dying;
@@ -160,7 +160,7 @@ static void passed_socket_of_a_dying_process_stays(void **state)
 }
 
 /* Sockets that it passed on stay when only its process id is left, whatever process the kernel names. */
-static void passed_socket_of_a_dead_process_stays(void **state)
+TEST(passed_socket_of_a_dead_process_stays)
 {
 	int fd = -1, other_fd = -1;
 	siginfo_t info;
@@ -183,7 +183,7 @@ static void passed_socket_of_a_dead_process_stays(void **state)
 }
 
 /* A process that has stopped, and whose backlog is full. */
-static void nonblocking_connect_reports_full_backlog(void **state)
+TEST(nonblocking_connect_reports_full_backlog)
 {
 	int fd = -1, waiting_fd, none_fd;
 
@@ -208,7 +208,7 @@ static void nonblocking_connect_reports_full_backlog(void **state)
 }
 
 /* A free low number does not let pods use the reserved descriptors. */
-static void descriptor_reserve_survives_holes(void **state)
+TEST(descriptor_reserve_survives_holes)
 {
 	enum { LIMIT = 400, KEPT = LIMIT / 8 };
 	struct rlimit before, limit;
@@ -229,15 +229,5 @@ static void descriptor_reserve_survives_holes(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(dying_process_loses_its_socket),
-		cmocka_unit_test(dying_process_is_not_contacted),
-		cmocka_unit_test(living_process_keeps_its_socket),
-		cmocka_unit_test(nonblocking_connect_reports_full_backlog),
-		cmocka_unit_test(passed_socket_of_a_dying_process_stays),
-		cmocka_unit_test(passed_socket_of_a_dead_process_stays),
-		cmocka_unit_test(descriptor_reserve_survives_holes),
-	};
-
-	return cmocka_run_group_tests(tests, folder_make, folder_remove);
+	return unit_tests_run(folder_make, folder_remove);
 }

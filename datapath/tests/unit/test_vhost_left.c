@@ -50,13 +50,13 @@ static void fetch(uint32_t frames)
 	fetched += frames;
 }
 
-static void empty_queue_has_nothing_left(void **state)
+TEST_WITH(empty_queue_has_nothing_left, set_up, NULL)
 {
 	assert_int_equal(vhost_left(ring, COUNT), 0);
 }
 
 /* Every number of waiting frames, fetched in every number at once, from every position. */
-static void batches_from_every_position(void **state)
+TEST_WITH(batches_from_every_position, set_up, NULL)
 {
 	for (uint32_t begin = 0; begin < 3 * COUNT; begin++)
 		for (uint32_t waiting = 1; waiting <= COUNT; waiting++)
@@ -75,16 +75,4 @@ static void batches_from_every_position(void **state)
 					assert_int_equal(vhost_left(ring, COUNT), available - fetched);
 				assert_int_equal(vhost_left(ring, COUNT), 0);
 			}
-}
-
-#define TEST(name) cmocka_unit_test_setup(name, set_up)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(empty_queue_has_nothing_left),
-		TEST(batches_from_every_position),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

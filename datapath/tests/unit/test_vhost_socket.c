@@ -51,7 +51,7 @@ static bool is_there(const char *path)
 	return access(path, F_OK) == 0;
 }
 
-static void first_path_is_used_if_free(void **state)
+TEST_WITH(first_path_is_used_if_free, folder_make, folder_remove)
 {
 	struct vhost_socket vhost;
 
@@ -63,7 +63,7 @@ static void first_path_is_used_if_free(void **state)
 	assert_false(is_there(second));
 }
 
-static void successor_uses_the_other_path(void **state)
+TEST_WITH(successor_uses_the_other_path, folder_make, folder_remove)
 {
 	struct vhost_socket vhost;
 	int fd = listen_at(first);
@@ -80,7 +80,7 @@ static void successor_uses_the_other_path(void **state)
 	close(fd);
 }
 
-static void surviving_predecessor_loses_its_path(void **state)
+TEST_WITH(surviving_predecessor_loses_its_path, folder_make, folder_remove)
 {
 	struct vhost_socket vhost;
 	int old, new;
@@ -97,7 +97,7 @@ static void surviving_predecessor_loses_its_path(void **state)
 	close(new);
 }
 
-static void unreachable_ktsnd_moves_to_the_other_path(void **state)
+TEST_WITH(unreachable_ktsnd_moves_to_the_other_path, folder_make, folder_remove)
 {
 	struct vhost_socket vhost;
 	int old = listen_at(first), new;
@@ -112,7 +112,7 @@ static void unreachable_ktsnd_moves_to_the_other_path(void **state)
 	close(new);
 }
 
-static void other_files_are_left(void **state)
+TEST_WITH(other_files_are_left, folder_make, folder_remove)
 {
 	struct vhost_socket vhost;
 	int fd = listen_at(first);
@@ -123,19 +123,4 @@ static void other_files_are_left(void **state)
 	assert_int_equal(vhost_socket_choose(&vhost, first, true), -EEXIST);
 	assert_true(is_there(second));
 	close(fd);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(first_path_is_used_if_free, folder_make, folder_remove),
-		cmocka_unit_test_setup_teardown(successor_uses_the_other_path, folder_make, folder_remove),
-		cmocka_unit_test_setup_teardown(surviving_predecessor_loses_its_path, folder_make,
-						folder_remove),
-		cmocka_unit_test_setup_teardown(unreachable_ktsnd_moves_to_the_other_path, folder_make,
-						folder_remove),
-		cmocka_unit_test_setup_teardown(other_files_are_left, folder_make, folder_remove),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

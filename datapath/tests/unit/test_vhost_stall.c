@@ -150,7 +150,7 @@ static bool is_untouched(void)
 }
 
 /* At any time between two checks, and with any --stale-after. */
-static void frames_are_overwritten_before_stale(void **state)
+TEST(frames_are_overwritten_before_stale)
 {
 	static const int64_t stale_after_ns[] = {10 * MS, 100 * MS, 150 * MS, 10000 * MS};
 
@@ -172,7 +172,7 @@ static void frames_are_overwritten_before_stale(void **state)
 }
 
 /* However long --stale-after is. */
-static void stall_is_noticed_within_40_ms(void **state)
+TEST(stall_is_noticed_within_40_ms)
 {
 	static const int64_t stale_after_ns[] = {100 * MS, 1000 * MS, 10000 * MS};
 
@@ -187,7 +187,7 @@ static void stall_is_noticed_within_40_ms(void **state)
 	}
 }
 
-static void fetched_queue_is_untouched(void **state)
+TEST(fetched_queue_is_untouched)
 {
 	begin(100 * MS);
 	for (int i = 0; i < 100; i++) {
@@ -202,7 +202,7 @@ static void fetched_queue_is_untouched(void **state)
 	assert_true(is_untouched());
 }
 
-static void port_resumes_after_a_fetch(void **state)
+TEST(port_resumes_after_a_fetch)
 {
 	begin(100 * MS);
 	for (int i = 0; i < BUFFERS; i++)
@@ -227,7 +227,7 @@ static void port_resumes_after_a_fetch(void **state)
 	assert_true(is_overwritten(0));
 }
 
-static void frame_is_withdrawn_once(void **state)
+TEST(frame_is_withdrawn_once)
 {
 	begin(100 * MS);
 	for (int i = 0; i < 4; i++)
@@ -258,7 +258,7 @@ static void frame_is_withdrawn_once(void **state)
 }
 
 /* Open vSwitch can write to the queue's memory. */
-static void foreign_descriptor_is_untouched(void **state)
+TEST(foreign_descriptor_is_untouched)
 {
 	static uint8_t other[BUFFER_BYTES];
 	const uint64_t inside = (uintptr_t)memory;
@@ -305,7 +305,7 @@ static void foreign_descriptor_is_untouched(void **state)
 	assert_int_equal(astray, 1);
 }
 
-static void no_check_without_a_connection(void **state)
+TEST(no_check_without_a_connection)
 {
 	begin(100 * MS);
 	queue();
@@ -318,19 +318,4 @@ static void no_check_without_a_connection(void **state)
 	assert_int_equal(reports, 0);
 	vhost_stall_end(&stall);
 	assert_null(due_run);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(frames_are_overwritten_before_stale),
-		cmocka_unit_test(stall_is_noticed_within_40_ms),
-		cmocka_unit_test(fetched_queue_is_untouched),
-		cmocka_unit_test(port_resumes_after_a_fetch),
-		cmocka_unit_test(frame_is_withdrawn_once),
-		cmocka_unit_test(foreign_descriptor_is_untouched),
-		cmocka_unit_test(no_check_without_a_connection),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }
