@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -50,19 +49,16 @@ func addClockLabels(m manager.Manager, shared *shared) error {
 }
 
 // clockNodeChanged ignores updates of a node that change neither its labels nor its conditions.
-var clockNodeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+var clockNodeChanged = changed(func(before, after *corev1.Node) bool {
 	return !maps.Equal(before.Labels, after.Labels) || !equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions)
-}}
+})
 
 // clockChanged ignores updates of a TSNNode that do not change the quality or the source of its clock.
-var clockChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return !equality.Semantic.DeepEqual(clockReport(e.ObjectOld), clockReport(e.ObjectNew))
-}}
+var clockChanged = fieldChanged(clockReport)
 
 // clockReport returns a node's report of its clock by network, and of the clock itself under "".
-func clockReport(object client.Object) map[string]string {
-	status := &object.(*v1alpha1.TSNNode).Status
+func clockReport(node *v1alpha1.TSNNode) map[string]string {
+	status := &node.Status
 	reported := map[string]string{}
 	if clock := status.Clock; clock != nil {
 		reported[""] = clock.State
@@ -86,10 +82,7 @@ func clockReport(object client.Object) map[string]string {
 }
 
 // requirementChanged ignores updates of a network that do not change spec.clock.
-var requirementChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	before, after := e.ObjectOld.(*v1alpha1.TSNNetwork), e.ObjectNew.(*v1alpha1.TSNNetwork)
-	return !equality.Semantic.DeepEqual(before.Spec.Clock, after.Spec.Clock)
-}}
+var requirementChanged = fieldChanged(func(network *v1alpha1.TSNNetwork) *v1alpha1.ClockRequirement { return network.Spec.Clock })
 
 // allNodes returns a function that lists the names of all nodes.
 func allNodes(reader client.Reader) func(context.Context, client.Object) []string {

@@ -84,12 +84,9 @@ var podLinks = predicate.Funcs{
 }
 
 // nodeReadinessChanged ignores updates of a node that change neither its readiness nor its labels.
-var nodeReadinessChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+var nodeReadinessChanged = changed(func(before, after *corev1.Node) bool {
 	return nodeReady(before) != nodeReady(after) || !maps.Equal(before.Labels, after.Labels)
-}}
+})
 
 // mtuChanged ignores updates of a TSNNode that do not change the MTU of interfaces.
-var mtuChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return smallestMTU(e.ObjectOld.(*v1alpha1.TSNNode)) != smallestMTU(e.ObjectNew.(*v1alpha1.TSNNode))
-}}
+var mtuChanged = fieldChanged(smallestMTU)

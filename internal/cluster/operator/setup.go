@@ -5,6 +5,7 @@ package operator
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -138,17 +139,15 @@ func slimNodeObject(node *corev1.Node, keep func(label string) bool) *corev1.Nod
 // agentSelector selects the agents' pods.
 const agentSelector = "app.kubernetes.io/name=kubernetsn,app.kubernetes.io/component=agent"
 
-// agentPods returns a cache of the agents' pods; the manager's cache has only pods on networks.
-func agentPods(m manager.Manager, namespace string) (cache.Cache, error) {
-	selector, err := labels.Parse(agentSelector)
+// podCache returns a cache of the pods that a label selector selects; the manager's cache has only pods on networks.
+func podCache(m manager.Manager, selector string, options cache.Options) (cache.Cache, error) {
+	parsed, err := labels.Parse(selector)
 	if err != nil {
 		return nil, err
 	}
-	pods, err := cache.New(m.GetConfig(), cache.Options{
-		HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper(),
-		DefaultNamespaces: map[string]cache.Config{namespace: {}},
-		ByObject:          map[client.Object]cache.ByObject{&corev1.Pod{}: {Label: selector, Transform: slimAgent}},
-	})
+	options.HTTPClient, options.Scheme, options.Mapper = m.GetHTTPClient(), m.GetScheme(), m.GetRESTMapper()
+	options.ByObject = map[client.Object]cache.ByObject{&corev1.Pod{}: {Label: parsed}}
+	pods, err := cache.New(m.GetConfig(), options)
 	if err != nil {
 		return nil, err
 	}
@@ -204,36 +203,18 @@ func Add(ctx context.Context, m manager.Manager, options *Options, nowTAI func()
 	}
 	shared := newShared(m.GetAPIReader(), newAgentIndex(cmp.Or(options.AgentTimeout, agentTimeout), time.Now))
 	shared.minimum = &options.Minimum
-	agents, err := agentPods(m, options.Namespace)
+	agents, err := podCache(m, agentSelector, cache.Options{
+		DefaultNamespaces: map[string]cache.Config{options.Namespace: {}}, DefaultTransform: slimAgent,
+	})
 	if err != nil {
 		return fmt.Errorf("watch the agents: %w", err)
-	}
-	if err := addNetworks(m, shared, agents, options, nowTAI); err != nil {
-		return fmt.Errorf("watch the networks: %w", err)
-	}
-	if err := addNodeStates(m, shared); err != nil {
-		return fmt.Errorf("watch the TSNNodes: %w", err)
-	}
-	if err := addPeers(m, shared); err != nil {
-		return fmt.Errorf("watch the peers: %w", err)
-	}
-	if err := addNodeLabels(m, options.Linger); err != nil {
-		return fmt.Errorf("watch the nodes: %w", err)
-	}
-	if err := addClockLabels(m, shared); err != nil {
-		return fmt.Errorf("watch the nodes' clocks: %w", err)
-	}
-	if err := addWorkloads(m); err != nil {
-		return fmt.Errorf("watch the workloads: %w", err)
 	}
 	switched, err := switchedSelector(options.SwitchedNodes)
 	if err != nil {
 		return err
 	}
-	if err := addLinks(m, shared, options.Namespace, switched, options.Reserved); err != nil {
-		return fmt.Errorf("watch the links: %w", err)
-	}
-	return nil
+	return errors.Join(addNetworks(m, shared, agents, options, nowTAI), addNodeStates(m, shared), addPeers(m, shared), addNodeLabels(m, options.Linger),
+		addClockLabels(m, shared), addWorkloads(m), addLinks(m, shared, options.Namespace, switched, options.Reserved))
 }
 
 const (
@@ -287,7 +268,7 @@ func addPeers(m manager.Manager, shared *shared) error {
 		return []string{object.GetLabels()[v1alpha1.NetworkLabel]}
 	})
 	return ctrl.NewControllerManagedBy(m).Named("peers").
-		For(&v1alpha1.TSNNetwork{}, builder.WithPredicates(predicate.Or[client.Object](createdOrDeleted, encryptionChanged, clusterKeyChanged))).
+		For(&v1alpha1.TSNNetwork{}, builder.WithPredicates(encryptionChanged)).
 		Watches(&v1alpha1.TSNPeers{}, network, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
 		Watches(&v1alpha1.TSNNode{}, enqueueAfter(batchDelay, networksOfNodeState), builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, keysChanged))).
 		Watches(&corev1.Node{}, enqueueAfter(countBatchDelay, everyNetwork(m.GetClient())), builder.WithPredicates(nodeAddressChanged)).
@@ -298,23 +279,27 @@ func addPeers(m manager.Manager, shared *shared) error {
 // createdOrDeleted ignores updates.
 var createdOrDeleted = predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 
+// changed ignores updates of an object for which differ is false.
+func changed[T client.Object](differ func(before, after T) bool) predicate.Funcs {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return differ(e.ObjectOld.(T), e.ObjectNew.(T)) }}
+}
+
+// fieldChanged ignores updates of an object that do not change the value of field.
+func fieldChanged[T client.Object, V any](field func(T) V) predicate.Funcs {
+	return changed(func(before, after T) bool { return !equality.Semantic.DeepEqual(field(before), field(after)) })
+}
+
 // nodeAddressChanged ignores updates of a node that do not change its tunnel address.
-var nodeAddressChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+var nodeAddressChanged = changed(func(before, after *corev1.Node) bool {
 	return before.UID != after.UID || !slices.Equal(before.Spec.PodCIDRs, after.Spec.PodCIDRs) ||
 		before.Annotations[v1alpha1.TunnelAddressAnnotation] != after.Annotations[v1alpha1.TunnelAddressAnnotation] ||
 		!slices.Equal(before.Status.Addresses, after.Status.Addresses)
-}}
+})
 
-// encryptionChanged ignores updates of a network that do not change spec.encryption.
-var encryptionChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return e.ObjectOld.(*v1alpha1.TSNNetwork).Spec.Encryption != e.ObjectNew.(*v1alpha1.TSNNetwork).Spec.Encryption
-}}
-
-// clusterKeyChanged ignores updates of a network that do not change this cluster's key.
-var clusterKeyChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return clusterKeyOf(e.ObjectOld.(*v1alpha1.TSNNetwork)) != clusterKeyOf(e.ObjectNew.(*v1alpha1.TSNNetwork))
-}}
+// encryptionChanged ignores updates of a network that change neither spec.encryption nor this cluster's key.
+var encryptionChanged = fieldChanged(func(network *v1alpha1.TSNNetwork) [2]string {
+	return [2]string{network.Spec.Encryption, clusterKeyOf(network)}
+})
 
 // clusterKeyOf returns this cluster's key from the network's status, "" for none.
 func clusterKeyOf(network *v1alpha1.TSNNetwork) string {
@@ -327,24 +312,18 @@ func clusterKeyOf(network *v1alpha1.TSNNetwork) string {
 }
 
 // keysChanged ignores updates of a TSNNode that do not change its encryption keys.
-var keysChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	before, after := &e.ObjectOld.(*v1alpha1.TSNNode).Status, &e.ObjectNew.(*v1alpha1.TSNNode).Status
-	return !equality.Semantic.DeepEqual(before.Keys, after.Keys) || !equality.Semantic.DeepEqual(before.Sender, after.Sender) ||
-		before.EncryptionUnavailable != after.EncryptionUnavailable
-}}
+var keysChanged = fieldChanged(func(node *v1alpha1.TSNNode) v1alpha1.TSNNodeStatus {
+	return v1alpha1.TSNNodeStatus{Keys: node.Status.Keys, Sender: node.Status.Sender, EncryptionUnavailable: node.Status.EncryptionUnavailable}
+})
 
 // fromOtherClusters ignores this cluster's TSNPeers.
 var fromOtherClusters = predicate.NewPredicateFuncs(func(object client.Object) bool { return object.(*v1alpha1.TSNPeers).Spec.Cluster != "" })
 
 // activeChanged ignores updates of a node that do not add or remove its agent.
-var activeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return active(e.ObjectOld.(*corev1.Node)) != active(e.ObjectNew.(*corev1.Node))
-}}
+var activeChanged = fieldChanged(active)
 
 // stateChanged ignores updates of a TSNNode by the operator itself.
-var stateChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return !equality.Semantic.DeepEqual(e.ObjectOld.(*v1alpha1.TSNNode).Status, e.ObjectNew.(*v1alpha1.TSNNode).Status)
-}}
+var stateChanged = fieldChanged(func(node *v1alpha1.TSNNode) v1alpha1.TSNNodeStatus { return node.Status })
 
 // enqueueAfter enqueues the named objects after a delay, once for all events until then.
 func enqueueAfter(delay time.Duration, names func(context.Context, client.Object) []string) handler.EventHandler {
@@ -434,14 +413,9 @@ func nodesOfPods(reader client.Reader, matches func(pod *corev1.Pod, name string
 
 func addNodeLabels(m manager.Manager, linger time.Duration) error {
 	nodeOfPod := enqueueAfter(0, func(_ context.Context, object client.Object) []string {
-		if name := object.(*corev1.Pod).Spec.NodeName; name != "" {
-			return []string{name}
-		}
-		return nil
+		return []string{object.(*corev1.Pod).Spec.NodeName}
 	})
-	nodeAssigned := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.(*corev1.Pod).Spec.NodeName != e.ObjectNew.(*corev1.Pod).Spec.NodeName
-	}}
+	nodeAssigned := fieldChanged(func(pod *corev1.Pod) string { return pod.Spec.NodeName })
 	return ctrl.NewControllerManagedBy(m).Named("node-labels").
 		For(&corev1.Node{}, builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&corev1.Pod{}, nodeOfPod, builder.WithPredicates(nodeAssigned)).

@@ -16,13 +16,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
 )
 
 // linksOf returns the links of pods by the pods' UIDs: existing ones, and those that pods request and do not have.
 func (r *Workloads) linksOf(ctx context.Context, pods []corev1.Pod) (map[types.UID][]v1alpha1.WorkloadLink, error) {
 	linkedPods := map[types.UID]*corev1.Pod{}
 	for i := range pods {
-		if asksForLinks(&pods[i]) {
+		if links.HasLinkLabel(pods[i].Labels) {
 			linkedPods[pods[i].UID] = &pods[i]
 		}
 	}
@@ -33,28 +34,19 @@ func (r *Workloads) linksOf(ctx context.Context, pods []corev1.Pod) (map[types.U
 	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the links: %w", err)
 	}
-	links := map[types.UID][]v1alpha1.WorkloadLink{}
+	byPod := map[types.UID][]v1alpha1.WorkloadLink{}
 	for i := range list.Items {
 		link := &list.Items[i]
 		for _, end := range []*v1alpha1.LinkEnd{&link.Spec.Client, &link.Spec.Endpoint} {
 			if pod := linkedPods[types.UID(end.UID)]; pod != nil {
-				links[pod.UID] = append(links[pod.UID], workloadLink(link, pod, end == &link.Spec.Client))
+				byPod[pod.UID] = append(byPod[pod.UID], workloadLink(link, pod, end == &link.Spec.Client))
 			}
 		}
 	}
 	for uid, pod := range linkedPods {
-		links[uid] = addMissing(links[uid], pod)
+		byPod[uid] = addMissing(byPod[uid], pod)
 	}
-	return links, nil
-}
-
-func asksForLinks(pod *corev1.Pod) bool {
-	for key := range pod.Labels {
-		if strings.HasPrefix(key, v1alpha1.ClientLabelPrefix) || strings.HasPrefix(key, v1alpha1.EndpointLabelPrefix) {
-			return true
-		}
-	}
-	return false
+	return byPod, nil
 }
 
 // workloadLink returns the end of a link in a pod.

@@ -12,8 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -37,26 +35,10 @@ type Workloads struct {
 	pace *pace
 }
 
-// workloadPods returns a cache of the pods that belong to workloads of a hub; the manager's cache has only pods on networks.
-func workloadPods(m manager.Manager) (cache.Cache, error) {
-	has, err := labels.NewRequirement(v1alpha1.WorkloadLabel, selection.Exists, nil)
-	if err != nil {
-		return nil, err
-	}
-	pods, err := cache.New(m.GetConfig(), cache.Options{
-		HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper(), DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {Label: labels.NewSelector().Add(*has)}},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return pods, m.Add(pods)
-}
-
 func addWorkloads(m manager.Manager) error {
-	pods, err := workloadPods(m)
+	pods, err := podCache(m, v1alpha1.WorkloadLabel, cache.Options{DefaultTransform: cache.TransformStripManagedFields()})
 	if err != nil {
-		return err
+		return fmt.Errorf("watch the workloads' pods: %w", err)
 	}
 	enqueueWorkload := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, pod *corev1.Pod) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: pod.Namespace, Name: pod.Labels[v1alpha1.WorkloadLabel]}}}
