@@ -39,7 +39,7 @@ func (p *planner) admit(groups map[Key]*group) {
 			}
 			continue
 		}
-		refusal := p.validateLink(link, groups[Key{link.Namespace, link.Spec.Service}])
+		refusal := p.validateLink(link, groups[Key{Namespace: link.Namespace, Name: link.Spec.Service}])
 		if other := first[link.Spec.VNI]; other != link {
 			refusal = fmt.Errorf("TSNLink %s/%s has its VXLAN network identifier, %d", other.Namespace, other.Name, link.Spec.VNI)
 		}

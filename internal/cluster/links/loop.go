@@ -4,6 +4,7 @@ package links
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
@@ -45,7 +46,8 @@ func (p *planner) findLoops(groups map[Key]*group, waiting map[Key][]*member) {
 			for _, key := range cycle {
 				names = append(names, key.String())
 			}
-			p.out.Services[key].prepend(Finding{v1alpha1.ReasonChainLoop, fmt.Sprintf("services wait for each other: %s; each has clients that start when they have a link, "+
+			plan := p.out.Services[key]
+			plan.Findings = slices.Insert(plan.Findings, 0, Finding{v1alpha1.ReasonChainLoop, fmt.Sprintf("services wait for each other: %s; each has clients that start when they have a link, "+
 				"and endpoints that are clients of the next. Remove a label client.kubernetsn.io/ from the pods of one service", strings.Join(names, " -> "))})
 		}
 	}

@@ -123,10 +123,10 @@ func toStrings[T fmt.Stringer](objects []T) []string {
 	return all
 }
 
-// hostRoutes returns a prefix for each address.
-func hostRoutes(addresses []netip.Addr) []netip.Prefix {
+// hostPrefixes returns a prefix for each address of an end of a link.
+func hostPrefixes(end *v1alpha1.LinkEnd) []netip.Prefix {
 	var all []netip.Prefix
-	for _, address := range addresses {
+	for _, address := range addressesOf(end) {
 		all = append(all, netip.PrefixFrom(address, address.BitLen()))
 	}
 	return all

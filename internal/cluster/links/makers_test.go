@@ -50,10 +50,10 @@ func TestLimitCountsOtherMakers(t *testing.T) {
 	w.client("node1", "plant")
 	w.client("node1", "plant")
 	plan := w.settle(t)
-	if len(w.Links) != 1 || plan.Services[Key{"ns", "plant"}].Findings[0].Reason != v1alpha1.ReasonLimitReached {
+	if len(w.Links) != 1 || plan.Services[Key{Namespace: "ns", Name: "plant"}].Findings[0].Reason != v1alpha1.ReasonLimitReached {
 		t.Errorf("%d links, %+v", len(w.Links), plan.Services)
 	}
-	if offers := plan.Services[Key{"ns", "plant"}].Status.Offers; offers[0].Links != 1 {
+	if offers := plan.Services[Key{Namespace: "ns", Name: "plant"}].Status.Offers; offers[0].Links != 1 {
 		t.Errorf("offered with %d links, and one is the maker's", offers[0].Links)
 	}
 }
@@ -74,10 +74,10 @@ func TestElementOfOtherMakerIsSkipped(t *testing.T) {
 	if w.linkOf(&near, 0) != nil || len(w.Links) != 2 {
 		t.Errorf("the operator's client is linked by %s, whose link onward is the hub's", middle.Name)
 	}
-	if wants := plan.Services[Key{"ns", "plant"}].Status.Wants; len(wants) != 2 {
+	if wants := plan.Services[Key{Namespace: "ns", Name: "plant"}].Status.Wants; len(wants) != 2 {
 		t.Errorf("wants are %+v", wants)
 	}
-	if offers := plan.Services[Key{"ns", "plant"}].Status.Offers; offers[1].Onward != "on" && offers[0].Onward != "on" {
+	if offers := plan.Services[Key{Namespace: "ns", Name: "plant"}].Status.Offers; offers[1].Onward != "on" && offers[0].Onward != "on" {
 		t.Errorf("offers are %+v", offers)
 	}
 	other := *w.middle("node1", "plant", "filter")
@@ -114,7 +114,7 @@ func TestWants(t *testing.T) {
 	foreign.Name, foreign.Spec.Client.UID, foreign.Spec.Client.NodeAddress = "plant-foreign-hub", "foreign", "192.0.2.98"
 	foreign.Spec.Endpoint = v1alpha1.LinkEnd{UID: mine.UID, Node: mine.Node, NodeAddress: "192.0.2.1"}
 	w.Links = append(w.Links, *foreign)
-	status := Plan(&w.Input).Services[Key{"ns", "plant"}].Status
+	status := Plan(&w.Input).Services[Key{Namespace: "ns", Name: "plant"}].Status
 	if len(status.Wants) != v1alpha1.MaxServicePods || !slices.Equal(status.Left, gone) {
 		t.Errorf("%d want links, and %v have left", len(status.Wants), status.Left)
 	}
@@ -154,7 +154,7 @@ func TestReplaceHubLink(t *testing.T) {
 	if link := get(); link == nil || link.Spec.Endpoint.UID != near.UID || link.Spec.Client.UID != client.UID || link.Spec.VNI == w.Links[0].Spec.VNI {
 		t.Fatalf("the links are %+v", w.Links)
 	}
-	if wants := plan.Services[Key{"ns", "plant"}].Status.Wants; len(wants) != 0 {
+	if wants := plan.Services[Key{Namespace: "ns", Name: "plant"}].Status.Wants; len(wants) != 0 {
 		t.Errorf("the hub is still told of %+v", wants)
 	}
 	created := get().Name

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
@@ -119,11 +121,11 @@ func (r *Result) RangeExhausted() bool {
 }
 
 // Key identifies a service.
-type Key struct{ Namespace, Name string }
+type Key = types.NamespacedName
 
-func (k Key) String() string { return k.Namespace + "/" + k.Name }
-
-func keyOf(service *v1alpha1.TSNService) Key { return Key{service.Namespace, service.Name} }
+func keyOf(service *v1alpha1.TSNService) Key {
+	return Key{Namespace: service.Namespace, Name: service.Name}
+}
 
 // byAge sorts services from the oldest to the youngest: the older one wins a conflict.
 func byAge(services []v1alpha1.TSNService) []*v1alpha1.TSNService {
@@ -139,13 +141,4 @@ func byAge(services []v1alpha1.TSNService) []*v1alpha1.TSNService {
 
 func sortedKeys[Value any](m map[string]Value) []string {
 	return slices.Sorted(maps.Keys(m))
-}
-
-func comparePairs(pairs ...string) int {
-	for i := 0; i+1 < len(pairs); i += 2 {
-		if order := strings.Compare(pairs[i], pairs[i+1]); order != 0 {
-			return order
-		}
-	}
-	return 0
 }

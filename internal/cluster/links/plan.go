@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -71,7 +70,7 @@ func Plan(in *Input) *Result {
 	}
 	p.findLoops(groups, waiting)
 	p.admit(groups)
-	p.sort()
+	slices.SortFunc(p.out.Delete, func(a, b Removal) int { return compareLinks(a.Link, b.Link) }) // whatever the order of maps
 	return p.out
 }
 
@@ -90,18 +89,6 @@ func (p *planner) requeueAfter(after time.Duration) {
 	}
 }
 
-// sort makes the order of removals independent of maps.
-func (p *planner) sort() {
-	slices.SortFunc(p.out.Delete, func(a, b Removal) int { return compareLinks(a.Link, b.Link) })
-}
-
-// updateIfChanged plans an update of a link if its spec differs.
-func (p *planner) updateIfChanged(existing, desired *v1alpha1.TSNLink) {
-	if !equality.Semantic.DeepEqual(existing.Spec, desired.Spec) {
-		p.out.Change = append(p.out.Change, *desired)
-	}
-}
-
 // isOwned reports whether the maker has created a link, and may delete it.
 func (p *planner) isOwned(link *v1alpha1.TSNLink) bool {
 	return link.Labels[v1alpha1.LinkMakerLabel] == p.maker
@@ -111,7 +98,7 @@ func (p *planner) isOwned(link *v1alpha1.TSNLink) bool {
 func linksByService(all []v1alpha1.TSNLink) map[Key][]*v1alpha1.TSNLink {
 	byService := map[Key][]*v1alpha1.TSNLink{}
 	for i := range all {
-		key := Key{all[i].Namespace, all[i].Spec.Service}
+		key := Key{Namespace: all[i].Namespace, Name: all[i].Spec.Service}
 		byService[key] = append(byService[key], &all[i])
 	}
 	for _, links := range byService {

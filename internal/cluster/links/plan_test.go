@@ -37,7 +37,7 @@ func TestPlanLink(t *testing.T) {
 	if !reflect.DeepEqual(link.Spec, want) {
 		t.Errorf("got  %+v\nwant %+v", link.Spec, want)
 	}
-	status := plan.Services[Key{"ns", "camera"}].Status
+	status := plan.Services[Key{Namespace: "ns", Name: "camera"}].Status
 	if status.Endpoints != 1 || status.Clients != 1 || status.Linked != 1 || len(status.Offers) != 1 || status.Offers[0].Links != 1 || len(status.Wants) != 0 {
 		t.Errorf("the status is %+v", status)
 	}
@@ -78,7 +78,7 @@ func TestLimit(t *testing.T) {
 		w.client("node0", "s")
 	}
 	plan := w.settle(t)
-	servicePlan := plan.Services[Key{"ns", "s"}]
+	servicePlan := plan.Services[Key{Namespace: "ns", Name: "s"}]
 	if len(w.Links) != 2 || len(servicePlan.Status.Wants) != 1 || len(servicePlan.Findings) != 1 || servicePlan.Findings[0].Reason != v1alpha1.ReasonLimitReached ||
 		!strings.Contains(servicePlan.Findings[0].Text, "has 2 links already (spec.limits.linksPerEndpoint)") {
 		t.Errorf("%d links, %+v", len(w.Links), servicePlan)
@@ -264,7 +264,7 @@ func TestFindLoops(t *testing.T) {
 			pod.Ready = false
 		}
 		plan := w.settle(t)
-		finding := plan.Services[Key{"ns", "x"}].Findings[0]
+		finding := plan.Services[Key{Namespace: "ns", Name: "x"}].Findings[0]
 		if finding.Reason != v1alpha1.ReasonChainLoop || !strings.Contains(finding.Text, "ns/x -> ns/y -> ns/x") {
 			t.Errorf("got %+v", finding)
 		}
@@ -280,7 +280,7 @@ func TestFindLoops(t *testing.T) {
 		client := *w.client("node0", "s")
 		plan := w.settle(t)
 		const text = "is selected by several elements of spec.chain of TSNService ns/s (a, b), so that the chain would lead through it twice; let one select it"
-		findings := plan.Services[Key{"ns", "s"}].Findings
+		findings := plan.Services[Key{Namespace: "ns", Name: "s"}].Findings
 		if currentFindings := plan.Pods[pod.UID]; len(currentFindings) != 1 || currentFindings[0].Reason != v1alpha1.ReasonChainLoop || !strings.Contains(currentFindings[0].Text, text) ||
 			len(findings) == 0 || findings[0].Reason != v1alpha1.ReasonChainLoop || !strings.Contains(findings[0].Text, "pod "+pod.FullName()+": the pod "+text) {
 			t.Errorf("got %+v, %+v", currentFindings, findings)
@@ -331,7 +331,7 @@ func TestConflictOlderServiceWins(t *testing.T) {
 		t.Errorf("%d links", len(w.Links))
 	}
 	for name, text := range map[string]string{"younger": "TSNService ns/older has addresses of the same range, 10.200.0.0/16", "beside": "TSNNetwork net has addresses of the same range, 10.42.0.0/16"} {
-		if findings := plan.Services[Key{"ns", name}].Findings; len(findings) != 1 || findings[0].Reason != v1alpha1.ReasonOverlaps || !strings.HasPrefix(findings[0].Text, text) {
+		if findings := plan.Services[Key{Namespace: "ns", Name: name}].Findings; len(findings) != 1 || findings[0].Reason != v1alpha1.ReasonOverlaps || !strings.HasPrefix(findings[0].Text, text) {
 			t.Errorf("%s: %+v", name, findings)
 		}
 	}
@@ -363,7 +363,7 @@ func TestReservedRanges(t *testing.T) {
 		"inside": {"the cluster's Services has addresses of the same range, 10.96.0.0/12"}, "around": {"the cluster's Services has addresses of the same range, 10.244.3.0/24"},
 		"routed": {"route 0.0.0.0/1 is not set in pods", "route 10.96.0.10/32 is not set in pods"},
 	} {
-		findings := plan.Services[Key{"ns", name}].Findings
+		findings := plan.Services[Key{Namespace: "ns", Name: name}].Findings
 		for i, text := range texts {
 			if len(findings) != len(texts) || findings[i].Reason != v1alpha1.ReasonOverlaps || !strings.HasPrefix(findings[i].Text, text) {
 				t.Errorf("%s: %+v, want %q", name, findings, text)
@@ -417,8 +417,8 @@ func TestFederatorLink(t *testing.T) {
 	w.Links = append(w.Links, hub)
 	w.endpoint("node0", "s")
 	plan := w.settle(t)
-	if len(w.Links) != 1 || len(plan.Services[Key{"ns", "s"}].Status.Wants) != 1 {
-		t.Errorf("%d links, %+v", len(w.Links), plan.Services[Key{"ns", "s"}])
+	if len(w.Links) != 1 || len(plan.Services[Key{Namespace: "ns", Name: "s"}].Status.Wants) != 1 {
+		t.Errorf("%d links, %+v", len(w.Links), plan.Services[Key{Namespace: "ns", Name: "s"}])
 	}
 	another := *w.client("node0", "s")
 	w.settle(t)

@@ -53,8 +53,8 @@ func (s podFindings) add(pod *Pod, reason, format string, arguments ...any) {
 
 // selection has the parsed selectors of a service.
 type selection struct {
-	endpoint, namespaces labels.Selector
-	elements             []labels.Selector
+	endpoint labels.Selector
+	elements []labels.Selector
 }
 
 // parseSelectors parses the selectors of a service.
@@ -74,7 +74,7 @@ func parseSelectors(service *v1alpha1.TSNService) (*selection, error) {
 	if s.endpoint, err = parse("endpoint", service.Spec.Endpoint); err != nil {
 		return nil, err
 	}
-	if s.namespaces, err = parse("clientNamespaces", service.Spec.ClientNamespaces); err != nil {
+	if _, err = parse("clientNamespaces", service.Spec.ClientNamespaces); err != nil {
 		return nil, err
 	}
 	for i := range service.Spec.Chain {
@@ -189,7 +189,7 @@ func groupsOf(in *Input, findings podFindings) map[Key]*group {
 func membersOf(pod *Pod, roles []Role) map[Key]*member {
 	members := map[Key]*member{}
 	for _, role := range roles {
-		key := Key{role.Namespace, role.Service}
+		key := Key{Namespace: role.Namespace, Name: role.Service}
 		m := members[key]
 		if m == nil {
 			m = &member{pod: pod}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
@@ -43,10 +45,11 @@ func (r *pairing) planRoutes() {
 	}
 	for _, link := range all {
 		desired := n.completeLink(link)
-		if existing := r.owned[slot{link.Spec.Client.UID, int(link.Spec.Hop)}]; existing == link {
-			r.updateIfChanged(existing, desired)
-		} else {
+		switch {
+		case r.owned[slot{link.Spec.Client.UID, int(link.Spec.Hop)}] != link:
 			r.out.Make = append(r.out.Make, *desired)
+		case !equality.Semantic.DeepEqual(link.Spec, desired.Spec):
+			r.out.Change = append(r.out.Change, *desired)
 		}
 	}
 }
@@ -57,14 +60,12 @@ func (n *routing) keysFor(spec *v1alpha1.TSNLinkSpec, end *v1alpha1.LinkEnd) *v1
 	if !spec.Encrypted() || client != nil && endpoint != nil && client.Node == endpoint.Node {
 		return nil
 	}
-	if pod == nil {
-		return end.NodeKeys
+	if pod != nil {
+		if node, known := n.in.Nodes[pod.Node]; known {
+			return node.Keys
+		}
 	}
-	node, known := n.in.Nodes[pod.Node]
-	if !known {
-		return end.NodeKeys
-	}
-	return node.Keys
+	return end.NodeKeys
 }
 
 // completeLink returns a link with the fields that depend on other links and on the service.
@@ -84,10 +85,10 @@ func (n *routing) completeLink(link *v1alpha1.TSNLink) *v1alpha1.TSNLink {
 	downstream, upstream := n.downstream(link), n.upstream(link)
 	var down, up []netip.Prefix
 	for _, link := range downstream {
-		down = append(down, hostRoutes(addressesOf(&link.Spec.Endpoint))...)
+		down = append(down, hostPrefixes(&link.Spec.Endpoint)...)
 	}
 	for _, link := range upstream {
-		up = append(up, hostRoutes(addressesOf(&link.Spec.Client))...)
+		up = append(up, hostPrefixes(&link.Spec.Client)...)
 	}
 	down = append(down, n.behindRoutes(link, v1alpha1.BehindEndpoint)...)
 	if n.byEndpoint[slot{spec.Endpoint.UID, hop}][0] == link { // several clients have the same routes behind them: use one

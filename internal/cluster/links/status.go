@@ -3,14 +3,13 @@
 package links
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
-
-// prepend adds a finding before the others.
-func (s *ServicePlan) prepend(finding Finding) { s.Findings = slices.Insert(s.Findings, 0, finding) }
 
 // servicePlan returns the status and the findings of the service.
 func (r *pairing) servicePlan() *ServicePlan {
@@ -100,7 +99,9 @@ func (r *pairing) serviceNodes(status *v1alpha1.TSNServiceStatus) []v1alpha1.Ser
 }
 
 func limitPods(pods []v1alpha1.ServicePod) []v1alpha1.ServicePod {
-	slices.SortFunc(pods, func(a, b v1alpha1.ServicePod) int { return comparePairs(a.Namespace, b.Namespace, a.Pod, b.Pod) })
+	slices.SortFunc(pods, func(a, b v1alpha1.ServicePod) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Pod, b.Pod))
+	})
 	return pods[:min(len(pods), v1alpha1.MaxServicePods)]
 }
 
@@ -127,27 +128,13 @@ func (r *pairing) clientFindings() []Finding {
 		all[i].Text = fmt.Sprintf("%d of %d clients have no link: %s", count, len(r.clients), all[i].Text)
 	}
 	if len(all) == 0 && len(r.clients) == 0 {
-		for hop := range r.stages {
-			if r.countEligible(hop) > 0 {
-				continue
-			}
-			if why := r.noTargetFinding(hop, r.countEligible(hop), 0); why.Reason == v1alpha1.ReasonNoEndpoint || why.Reason == v1alpha1.ReasonNoElement {
-				return []Finding{why}
+		for hop, stage := range r.stages {
+			if !slices.ContainsFunc(stage, r.isEligible) {
+				return []Finding{r.noTargetFinding(hop, 0, 0)}
 			}
 		}
 	}
 	return all
-}
-
-// countEligible counts the pods to which links of a hop can lead.
-func (r *pairing) countEligible(hop int) int {
-	count := 0
-	for _, member := range r.stages[hop] {
-		if r.isEligible(member) {
-			count++
-		}
-	}
-	return count
 }
 
 // noTargetFinding returns why no pod of a hop can be linked to.

@@ -32,8 +32,8 @@ func (r *Links) collectInput(ctx context.Context) (*links.Input, error) {
 	in.Networks = networks.Items
 	r.raised = map[links.Key]string{}
 	for _, service := range services.Items { // copies: Raise changes their spec
-		key := links.Key{Namespace: service.Namespace, Name: service.Name}
-		if message := r.shared.minimum.Raise(&service.Spec.Encryption, key.Namespace+"/"+key.Name); message != "" {
+		key := client.ObjectKeyFromObject(&service)
+		if message := r.shared.minimum.Raise(&service.Spec.Encryption, key.String()); message != "" {
 			r.raised[key] = message
 		}
 		in.Services = append(in.Services, service)

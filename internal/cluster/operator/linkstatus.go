@@ -38,13 +38,13 @@ func (r *Links) updateStatus(ctx context.Context, in *links.Input, plan *links.R
 	var errs []error
 	for i := range in.Services {
 		service := &in.Services[i]
-		servicePlan := plan.Services[links.Key{Namespace: service.Namespace, Name: service.Name}]
+		servicePlan := plan.Services[client.ObjectKeyFromObject(service)]
 		if servicePlan == nil {
 			continue // the service is being deleted
 		}
 		existing[string(service.UID)] = true
 		findings := slices.Clip(servicePlan.Findings)
-		if raised := r.raised[links.Key{Namespace: service.Namespace, Name: service.Name}]; raised != "" {
+		if raised := r.raised[client.ObjectKeyFromObject(service)]; raised != "" {
 			findings = append(findings, links.Finding{Reason: v1alpha1.ReasonEncryptionBelowMinimum, Text: raised})
 		}
 		r.createEvents(string(service.UID), service, findings)
@@ -79,7 +79,7 @@ func (r *Links) createEvents(uid string, object runtime.Object, findings []links
 // updateServiceStatus writes the status of a service if it has changed.
 func (r *Links) updateServiceStatus(ctx context.Context, service *v1alpha1.TSNService, plan *links.ServicePlan) (wait time.Duration, err error) {
 	status := plan.Status
-	ready := serviceCondition(service, plan, r.raised[links.Key{Namespace: service.Namespace, Name: service.Name}])
+	ready := serviceCondition(service, plan, r.raised[client.ObjectKeyFromObject(service)])
 	status.Conditions = slices.Clone(service.Status.Conditions)
 	meta.SetStatusCondition(&status.Conditions, ready)
 	if equality.Semantic.DeepEqual(service.Status, status) {

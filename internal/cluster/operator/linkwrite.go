@@ -53,7 +53,7 @@ func (r *Links) applyPlan(ctx context.Context, in *links.Input, plan *links.Resu
 	}
 	owners := map[links.Key]types.UID{}
 	for i := range in.Services {
-		owners[links.Key{Namespace: in.Services[i].Namespace, Name: in.Services[i].Name}] = in.Services[i].UID
+		owners[client.ObjectKeyFromObject(&in.Services[i])] = in.Services[i].UID
 	}
 	created := map[string]bool{}
 	err = forEachParallel(ctx, slices.Concat(plan.Make, plan.Change), func(link *v1alpha1.TSNLink) error {
