@@ -3,11 +3,18 @@
 package linkledger
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
@@ -117,3 +124,44 @@ func (l *Ledger) release(link *v1alpha1.TSNLink) {
 	l.released[link.UID] = release{VNI: link.Spec.VNI, Addresses: slices.Clone(link.Spec.Client.Addresses), At: l.now(), Client: ClientOfLink(link)}
 	l.unsaved = l.unsaved || !known
 }
+
+// clientBytes is the length of the hash that identifies a client. Names would be too long for thousands of them in one object.
+const clientBytes = 9
+
+// ClientOf identifies a pod of a cluster as a client of a service. A recreated pod of the same name is the same client.
+func ClientOf(serviceNamespace, service, cluster, namespace, pod string) string {
+	hash := sha256.Sum256([]byte(strings.Join([]string{serviceNamespace, service, cluster, namespace, pod}, "\x00")))
+	return base64.RawURLEncoding.EncodeToString(hash[:clientBytes])
+}
+
+// ClientOfLink identifies the client of a link.
+func ClientOfLink(link *v1alpha1.TSNLink) string {
+	client := &link.Spec.Client
+	return ClientOf(link.Namespace, link.Spec.Service, client.Cluster, client.Namespace, client.Pod)
+}
+
+// Clients returns the clients of recently deleted links.
+func (l *Ledger) Clients() map[string]bool {
+	clients := map[string]bool{}
+	for _, release := range l.released {
+		if release.Client != "" {
+			clients[release.Client] = true
+		}
+	}
+	return clients
+}
+
+// PlanChanged ignores updates of a link that do not affect a plan.
+var PlanChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, after := e.ObjectOld.(*v1alpha1.TSNLink), e.ObjectNew.(*v1alpha1.TSNLink)
+	if before.UID != after.UID || !equality.Semantic.DeepEqual(before.Spec, after.Spec) {
+		return true
+	}
+	for _, kind := range []string{v1alpha1.ConditionUp, v1alpha1.ConditionClientPlugged} {
+		was, condition := meta.FindStatusCondition(before.Status.Conditions, kind), meta.FindStatusCondition(after.Status.Conditions, kind)
+		if (was == nil) != (condition == nil) || was != nil && was.Status != condition.Status {
+			return true
+		}
+	}
+	return false
+}}

@@ -4,7 +4,9 @@ package operator
 
 import (
 	"fmt"
+	"iter"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -108,5 +110,22 @@ func TestMarkReported(t *testing.T) {
 	r.lookAt(t)
 	if count := toPods(); count != 2 {
 		t.Errorf("%d Events say it of the pod on another node, want 2", count)
+	}
+}
+
+func TestAbbreviate(t *testing.T) {
+	if names := abbreviate(slices.Repeat([]string{"a"}, 7)); fmt.Sprint(names) != "[a a a a a and 2 more]" {
+		t.Errorf("seven are named %q", names)
+	}
+}
+
+// nodesNamed are the names of nodes with numbers from one on.
+func nodesNamed(from, count int) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := from; i < from+count; i++ {
+			if !yield(fmt.Sprintf("node-%04d", i)) {
+				return
+			}
+		}
 	}
 }

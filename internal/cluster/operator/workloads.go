@@ -3,6 +3,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -12,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -23,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
 	"github.com/kubernetsn/kubernetsn/internal/shared/podstatus"
 )
 
@@ -106,4 +110,87 @@ func (r *Workloads) status(ctx context.Context, workload *v1alpha1.TSNWorkload) 
 	slices.SortFunc(status.Pods, func(a, b v1alpha1.WorkloadPod) int { return strings.Compare(a.Name, b.Name) })
 	status.Pods = status.Pods[:min(len(status.Pods), v1alpha1.MaxWorkloadPods)]
 	return status, nil
+}
+
+// linksOf returns the links of pods by the pods' UIDs: existing ones, and those that pods request and do not have.
+func (r *Workloads) linksOf(ctx context.Context, pods []corev1.Pod) (map[types.UID][]v1alpha1.WorkloadLink, error) {
+	linkedPods := map[types.UID]*corev1.Pod{}
+	for i := range pods {
+		if links.HasLinkLabel(pods[i].Labels) {
+			linkedPods[pods[i].UID] = &pods[i]
+		}
+	}
+	if len(linkedPods) == 0 {
+		return nil, nil
+	}
+	var list v1alpha1.TSNLinkList
+	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the links: %w", err)
+	}
+	byPod := map[types.UID][]v1alpha1.WorkloadLink{}
+	for i := range list.Items {
+		link := &list.Items[i]
+		for _, end := range []*v1alpha1.LinkEnd{&link.Spec.Client, &link.Spec.Endpoint} {
+			if pod := linkedPods[types.UID(end.UID)]; pod != nil {
+				byPod[pod.UID] = append(byPod[pod.UID], workloadLink(link, pod, end == &link.Spec.Client))
+			}
+		}
+	}
+	for uid, pod := range linkedPods {
+		byPod[uid] = addMissing(byPod[uid], pod)
+	}
+	return byPod, nil
+}
+
+// workloadLink returns the end of a link in a pod.
+func workloadLink(link *v1alpha1.TSNLink, pod *corev1.Pod, isClient bool) v1alpha1.WorkloadLink {
+	end, other := &link.Spec.Endpoint, &link.Spec.Client
+	if isClient {
+		end, other = other, end
+	}
+	result := v1alpha1.WorkloadLink{
+		Service: link.Spec.Service, Client: isClient, Interface: end.Interface, Addresses: end.Addresses, Peer: other.Namespace + "/" + other.Pod,
+		Up: meta.IsStatusConditionTrue(link.Status.Conditions, v1alpha1.ConditionUp),
+	}
+	// The agent of the client's node reports whether a link is up, but not into another cluster.
+	if !isClient && other.Cluster != end.Cluster {
+		result.Up = meta.IsStatusConditionTrue(link.Status.Conditions, v1alpha1.ConditionEndpointPlugged)
+	}
+	if link.Namespace != pod.Namespace {
+		result.Service += "." + link.Namespace
+	}
+	if other.Cluster != end.Cluster {
+		result.Peer = other.Cluster + "/" + result.Peer
+	}
+	return result
+}
+
+// addMissing adds the links that a pod requests and does not have, and sorts all by service and interface.
+func addMissing(links []v1alpha1.WorkloadLink, pod *corev1.Pod) []v1alpha1.WorkloadLink {
+	for key, name := range pod.Labels {
+		service, ok := strings.CutPrefix(key, v1alpha1.ClientLabelPrefix)
+		if ok && !slices.ContainsFunc(links, func(link v1alpha1.WorkloadLink) bool { return link.Client && link.Interface == name }) {
+			links = append(links, v1alpha1.WorkloadLink{Service: strings.TrimSuffix(service, "."+pod.Namespace), Client: true, Interface: name})
+		}
+	}
+	slices.SortFunc(links, func(a, b v1alpha1.WorkloadLink) int {
+		return cmp.Or(strings.Compare(a.Service, b.Service), strings.Compare(a.Interface, b.Interface))
+	})
+	return links[:min(len(links), v1alpha1.MaxWorkloadLinks)]
+}
+
+// workloadsOfLink returns requests for the workloads of the pods at the ends of a link.
+func (r *Workloads) workloadsOfLink(ctx context.Context, object client.Object) []reconcile.Request {
+	link, ok := object.(*v1alpha1.TSNLink)
+	if !ok {
+		return nil
+	}
+	var all []reconcile.Request
+	for _, end := range []*v1alpha1.LinkEnd{&link.Spec.Client, &link.Spec.Endpoint} {
+		var pod corev1.Pod
+		if r.Pods.Get(ctx, client.ObjectKey{Namespace: end.Namespace, Name: end.Pod}, &pod) == nil && string(pod.UID) == end.UID {
+			all = append(all, reconcile.Request{NamespacedName: client.ObjectKey{Namespace: pod.Namespace, Name: pod.Labels[v1alpha1.WorkloadLabel]}})
+		}
+	}
+	return all
 }
