@@ -123,176 +123,6 @@ TEST(classes_leave_in_their_windows)
 	rig_destroy(rig);
 }
 
-TEST(frame_must_fit_before_its_gate_shuts)
-{
-	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
-	/* 125 bytes are 1000 ns at 1 Gbit/s. */
-	struct ktsn_shaper_packet fits = packet_of(5 * MS + 299 * US, 7, 125);
-	struct ktsn_shaper_packet late = packet_of(6 * MS + 299 * US + 1, 7, 125);
-
-	three_windows_set(rig, 0);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &fits, 0), 0);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &late, 0), 0);
-	leaves(rig, 5 * MS + 299 * US, &fits);
-	assert_int_equal(fits.waited, KTSN_WAIT_NONE);
-	leaves(rig, 7 * MS, &late);
-	rig_destroy(rig);
-}
-
-TEST(guard_band)
-{
-	const struct ktsn_shaper_config config = {.link_speed_bps = GBIT, .guard_band_ns = 20 * US};
-	struct rig *rig = rig_create_with(&config);
-	/* 1000 ns on the link and 20 us of guard band before 300 us. */
-	struct ktsn_shaper_packet fits = packet_of(5 * MS + 279 * US, 7, 125);
-	struct ktsn_shaper_packet late = packet_of(6 * MS + 279 * US + 1, 7, 125);
-
-	three_windows_set(rig, 0);
-	takes(rig, &fits, 0);
-	takes(rig, &late, 0);
-	leaves(rig, 5 * MS + 279 * US, &fits);
-	leaves(rig, 7 * MS, &late);
-	assert_int_equal(late.waited, KTSN_WAIT_GATE);
-	rig_destroy(rig);
-}
-
-TEST(frame_may_span_entries)
-{
-	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
-	const struct ktsn_schedule schedule = {
-		.gate_enabled = true,
-		.cycle_time_ns = MS,
-		.entry_count = 4,
-		.entries = {{1 * US, 0x81}, {498 * US, 0x01}, {500 * US, 0x40}, {1 * US, 0x80}}};
-	/* Class 7 is open for 1 us at the end of a cycle and 1 us at the beginning of the next. */
-	struct ktsn_shaper_packet wrapped = packet_of(5 * MS - 1500, 7, 250);
-	struct ktsn_shaper_packet across = packet_of(6 * MS + 500, 0, 125);
-
-	gates_ask(rig, &schedule, 0);
-	takes(rig, &wrapped, 0);
-	takes(rig, &across, 0);
-	leaves(rig, 5 * MS - 1 * US, &wrapped);
-	assert_true(wrapped.close_tai_ns == 5 * MS + 1 * US);
-	leaves(rig, 6 * MS + 500, &across);
-	assert_int_equal(across.waited, KTSN_WAIT_NONE);
-	rig_destroy(rig);
-}
-
-TEST(frame_too_long_for_any_window_is_dropped)
-{
-	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
-	/* 300 us are 37,500 bytes. */
-	struct ktsn_shaper_packet longest = packet_of(5 * MS, 7, 37500);
-	struct ktsn_shaper_packet too_long = packet_of(5 * MS + 1, 7, 37501);
-	struct ktsn_shaper_packet other = packet_of(5 * MS + 1, 6, 125);
-
-	three_windows_set(rig, 0);
-	takes(rig, &longest, 0);
-	takes(rig, &too_long, 0);
-	takes(rig, &other, 0);
-	leaves(rig, 5 * MS, &longest);
-	/* Then the link is free again, and both are due. */
-	is_dropped(rig, 5 * MS + 300 * US, &too_long, KTSN_DROP_NO_WINDOW);
-	leaves(rig, 5 * MS + 300 * US, &other);
-	rig_destroy(rig);
-}
-
-TEST(shut_gates_wait_for_a_change)
-{
-	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
-	struct ktsn_schedule shut = {
-		.gate_enabled = true, .cycle_time_ns = MS, .entry_count = 1, .entries = {{MS, 0}}};
-	struct ktsn_schedule open = three_windows();
-	struct ktsn_shaper_packet first = packet_of(2 * MS, 7, 125), second = packet_of(2 * MS + 1, 7, 125);
-
-	gates_ask(rig, &shut, 0);
-	takes(rig, &first, 0);
-	takes(rig, &second, 0);
-	is_dropped(rig, 2 * MS, &first, KTSN_DROP_NO_WINDOW);
-	open.base_time_tai_ns = 700 * MS;
-	gates_ask(rig, &open, 2 * MS);
-	leaves(rig, 700 * MS, &second);
-	rig_destroy(rig);
-}
-
-TEST(disabled_gates_release_packets)
-{
-	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
-	struct ktsn_schedule disabled;
-	struct ktsn_shaper_packet packet = packet_of(5 * MS + 400 * US, 7, 125);
-
-	three_windows_set(rig, 0);
-	takes(rig, &packet, 0);
-	assert_true(ktsn_shaper_next(rig->shaper, 0) == 6 * MS);
-	ktsn_schedule_init(&disabled);
-	gates_ask(rig, &disabled, 5 * MS + 500 * US);
-	assert_true(ktsn_shaper_next(rig->shaper, 5 * MS + 500 * US) == 5 * MS + 500 * US);
-	rig_destroy(rig);
-}
-
-TEST(queue_max_sdu_is_per_class)
-{
-	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
-	struct ktsn_schedule schedule = three_windows();
-	struct ktsn_shaper_packet packet = packet_of(5 * MS, 7, 125);
-
-	schedule.queue_max_sdu_bytes[7] = 100;
-	gates_ask(rig, &schedule, 0);
-	packet.sdu_bytes = 101;
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &packet, MS), -EMSGSIZE);
-	packet.traffic_class = 6;
-	takes(rig, &packet, MS);
-	packet = packet_of(5 * MS, 7, 125);
-	packet.sdu_bytes = 100;
-	ktsn_shaper_init(rig->shaper, &(struct ktsn_shaper_config){.link_speed_bps = GBIT});
-	ktsn_shaper_gates_set(rig->shaper, &rig->gates);
-	takes(rig, &packet, MS);
-	packet.sdu_bytes = 101;
-	ktsn_shaper_strategy_set(rig->shaper, KTSN_STRATEGY_STRICT_PRIORITY);
-	takes(rig, &(struct ktsn_shaper_packet){.traffic_class = 7, .sdu_bytes = 101}, MS);
-	rig_destroy(rig);
-}
-
-TEST(queue_max_sdu_changes_with_schedule)
-{
-	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
-	struct ktsn_schedule schedule = three_windows();
-	struct ktsn_shaper_packet packets[3];
-
-	schedule.queue_max_sdu_bytes[7] = 100;
-	schedule.base_time_tai_ns = 10 * MS;
-	gates_ask(rig, &schedule, 0);
-	for (int i = 0; i < 3; i++) {
-		packets[i] = packet_of(50 * MS, 7, 125);
-		packets[i].sdu_bytes = 101;
-	}
-	takes(rig, &packets[0], 10 * MS - 1);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &packets[1], 10 * MS), -EMSGSIZE);
-	assert_int_equal(ktsn_shaper_pending(rig->shaper), 1);
-	rig_destroy(rig);
-}
-
-TEST(overrun_at_gate_shut)
-{
-	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
-	struct ktsn_shaper_packet packet = packet_of(5 * MS, 7, 125);
-	enum ktsn_verdict verdict;
-
-	three_windows_set(rig, 0);
-	takes(rig, &packet, 0);
-	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 5 * MS, &verdict), &packet);
-	assert_false(ktsn_shaper_overrun(rig->shaper, &packet, 5 * MS));
-	assert_false(ktsn_shaper_overrun(rig->shaper, &packet, 5 * MS + 299 * US));
-	assert_true(ktsn_shaper_overrun(rig->shaper, &packet, 5 * MS + 299 * US + 1));
-	assert_true(ktsn_shaper_overrun(rig->shaper, &packet, 6 * MS));
-	/* No gate, no overrun. */
-	ktsn_shaper_strategy_set(rig->shaper, KTSN_STRATEGY_STRICT_PRIORITY);
-	takes(rig, &packet, 6 * MS);
-	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 6 * MS, &verdict), &packet);
-	assert_false(ktsn_shaper_overrun(rig->shaper, &packet, KTSN_TXTIME_MAX_NS));
-	rig_destroy(rig);
-}
-
 TEST(frame_past_its_window_waits)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
@@ -314,53 +144,6 @@ TEST(frame_past_its_window_waits)
 	rig_destroy(rig);
 }
 
-TEST(equal_times_leave_by_class)
-{
-	struct rig *rig = rig_create(KTSN_STRATEGY_STRICT_PRIORITY);
-	struct ktsn_shaper_packet packets[3] = {packet_of(MS, 1, 1250), packet_of(MS, 3, 1250),
-						packet_of(MS + 5 * US, 7, 1250)};
-
-	for (int i = 0; i < 3; i++)
-		assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &packets[i], 0), 0);
-	leaves(rig, MS, &packets[1]);
-	leaves(rig, MS + 10 * US, &packets[2]);
-	assert_int_equal(packets[2].waited, KTSN_WAIT_LINK);
-	leaves(rig, MS + 20 * US, &packets[0]);
-	rig_destroy(rig);
-}
-
-TEST(etf_ignores_classes)
-{
-	struct rig *rig = rig_create(KTSN_STRATEGY_ETF);
-	struct ktsn_shaper_packet last = packet_of(400 * US, 7, 125);
-	struct ktsn_shaper_packet first = packet_of(200 * US, 5, 125);
-	struct ktsn_shaper_packet middle = packet_of(300 * US, 1, 125);
-
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &last, 0), 0);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &first, 0), 0);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &middle, 0), 0);
-	leaves(rig, 200 * US, &first);
-	leaves(rig, 300 * US, &middle);
-	leaves(rig, 400 * US, &last);
-	rig_destroy(rig);
-}
-
-TEST(etf_drops_late_packets)
-{
-	struct rig *rig = rig_create(KTSN_STRATEGY_ETF);
-	struct ktsn_shaper_packet past = packet_of(MS, 0, 84), due = packet_of(3 * MS, 0, 84);
-	struct ktsn_shaper_packet deadline = packet_of(4 * MS, 0, 84);
-	enum ktsn_verdict verdict;
-
-	deadline.deadline = true;
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &past, 2 * MS), -ETIME);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &deadline, 2 * MS), -EINVAL);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &due, 2 * MS), 0);
-	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 3 * MS + 10 * US + 1, &verdict), &due);
-	assert_int_equal(verdict, KTSN_DROP_MISSED);
-	rig_destroy(rig);
-}
-
 TEST(etf_uses_the_hand_over_time)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_ETF);
@@ -376,23 +159,6 @@ TEST(etf_uses_the_hand_over_time)
 	/* Within the tolerance for unavoidable delay. */
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 3 * MS + US, &verdict), &near);
 	assert_int_equal(verdict, KTSN_SEND);
-	rig_destroy(rig);
-}
-
-TEST(etf_sends_within_delta)
-{
-	struct rig *rig = rig_create(KTSN_STRATEGY_ETF);
-	struct ktsn_shaper_packet in_time = packet_of(3 * MS, 0, 84), last = packet_of(4 * MS, 0, 84);
-	enum ktsn_verdict verdict;
-
-	takes(rig, &in_time, 3 * MS);
-	takes(rig, &last, 2 * MS);
-	leaves(rig, 3 * MS, &in_time);
-	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 4 * MS + 10 * US, &verdict), &last);
-	assert_int_equal(verdict, KTSN_SEND);
-	takes(rig, &in_time, 2 * MS);
-	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 3 * MS + 10 * US + 1, &verdict), &in_time);
-	assert_int_equal(verdict, KTSN_DROP_MISSED);
 	rig_destroy(rig);
 }
 
@@ -422,24 +188,6 @@ static struct ktsn_shaper_packet deadline_of(int64_t txtime_tai_ns, uint8_t clas
 	return packet;
 }
 
-TEST(etf_deadline_sends_nearest_first)
-{
-	struct rig *rig = rig_create(KTSN_STRATEGY_ETF_DEADLINE);
-	struct ktsn_shaper_packet far = deadline_of(9 * MS, 7), near = deadline_of(5 * MS, 0);
-	struct ktsn_shaper_packet no_deadline = packet_of(9 * MS, 0, 125);
-
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &no_deadline, 0), -EINVAL);
-	takes(rig, &far, MS);
-	takes(rig, &near, MS);
-	assert_true(ktsn_shaper_next(rig->shaper, MS) == MS);
-	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, MS, &(enum ktsn_verdict){0}), &near);
-	assert_true(ktsn_shaper_next(rig->shaper, MS) == MS + 1 * US);
-	/* Its deadline passes while nobody calls. */
-	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 9 * MS + 10 * US + 1, &(enum ktsn_verdict){0}),
-			 &far);
-	rig_destroy(rig);
-}
-
 TEST(etf_deadline_tolerance)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_ETF_DEADLINE);
@@ -452,51 +200,6 @@ TEST(etf_deadline_tolerance)
 	assert_int_equal(ktsn_shaper_enqueue_handed(rig->shaper, NULL, &missed, 0, 6 * MS + 20 * US + 1), 0);
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 6 * MS + 20 * US + 1, &verdict), &missed);
 	assert_int_equal(verdict, KTSN_DROP_MISSED);
-	rig_destroy(rig);
-}
-
-TEST(deadlines_become_transmit_times)
-{
-	struct rig *rig = rig_create(KTSN_STRATEGY_ETF_DEADLINE);
-	struct ktsn_shaper_packet packet = deadline_of(9 * MS, 7);
-
-	takes(rig, &packet, MS);
-	assert_true(ktsn_shaper_next(rig->shaper, MS) == MS);
-	ktsn_shaper_strategy_set(rig->shaper, KTSN_STRATEGY_TAS);
-	leaves(rig, 9 * MS, &packet);
-	rig_destroy(rig);
-}
-
-TEST(strategy_changes_lose_nothing)
-{
-	enum { HELD = 64 };
-	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
-	struct ktsn_shaper_packet packets[HELD];
-	bool left[HELD] = {false};
-	int64_t now_tai_ns = 5 * MS;
-
-	three_windows_set(rig, 0);
-	for (uint64_t i = 0; i < HELD; i++) {
-		packets[i] = packet_of(5 * MS + (int64_t)i * 20 * US, (uint8_t)(i % KTSN_CLASSES), 125);
-		packets[i].order = i;
-		takes(rig, &packets[i], 0);
-	}
-	for (unsigned int count = 0; count < HELD; count++) {
-		enum ktsn_verdict verdict;
-		struct ktsn_shaper_packet *packet;
-
-		ktsn_shaper_strategy_set(rig->shaper, (enum ktsn_strategy)(count % KTSN_STRATEGIES));
-		assert_int_equal(ktsn_shaper_pending(rig->shaper), HELD - count);
-		now_tai_ns = ktsn_shaper_next(rig->shaper, now_tai_ns);
-		packet = ktsn_shaper_dequeue(rig->shaper, now_tai_ns, &verdict);
-		assert_non_null(packet);
-		/* Taken under a strategy that drops nothing for being late. */
-		assert_int_equal(verdict, KTSN_SEND);
-		assert_false(left[packet - packets]);
-		assert_true(now_tai_ns >= packet->txtime_tai_ns);
-		left[packet - packets] = true;
-	}
-	assert_true(ktsn_shaper_next(rig->shaper, now_tai_ns) == KTSN_SHAPER_NEVER);
 	rig_destroy(rig);
 }
 
@@ -586,83 +289,12 @@ TEST(burst_overrun_includes_earlier_frames)
 	rig_destroy(rig);
 }
 
-TEST(refused_packet_keeps_its_place)
-{
-	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
-	struct ktsn_shaper_packet first = packet_of(MS, 3, 125), second = packet_of(MS, 3, 125);
-	enum ktsn_verdict verdict;
-
-	second.order = 1;
-	takes(rig, &first, 0);
-	takes(rig, &second, 0);
-	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, MS, &verdict), &first);
-	ktsn_shaper_requeue(rig->shaper, NULL, &first, MS);
-	assert_int_equal(ktsn_shaper_pending(rig->shaper), 2);
-	leaves(rig, MS + 1 * US, &first);
-	leaves(rig, MS + 2 * US, &second);
-	rig_destroy(rig);
-}
-
 static struct ktsn_shaper_lane *lane_create(void)
 {
 	struct ktsn_shaper_lane *lane = calloc(1, ktsn_shaper_lane_bytes());
 
 	assert_non_null(lane);
 	return lane;
-}
-
-/* All packets of one sender are overdue, also in another class; the other sender has one packet. */
-TEST(sender_waits_for_one_frame_of_another)
-{
-	enum { FLOOD = 100 };
-
-	for (int strategy = 0; strategy < KTSN_STRATEGIES; strategy++) {
-		struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){
-			.strategy = (enum ktsn_strategy)strategy, .delta_ns = MS, .tolerance_ns = MS});
-		struct ktsn_shaper_lane *lanes[] = {lane_create(), lane_create()};
-		struct ktsn_shaper_packet flood[FLOOD], other = packet_of(2 * MS, 3, 125), *packet;
-		bool deadline = strategy == KTSN_STRATEGY_ETF_DEADLINE;
-		enum ktsn_verdict verdict;
-		int before = 0, after = 0;
-
-		for (int i = 0; i < FLOOD; i++) {
-			flood[i] = packet_of(2 * MS - FLOOD + i, 3, 125);
-			flood[i].deadline = deadline;
-			assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[0], &flood[i], 0), 0);
-		}
-		other.deadline = deadline;
-		assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[1], &other, 0), 0);
-		while ((packet = ktsn_shaper_dequeue(rig->shaper, 2 * MS, &verdict)) != &other) {
-			assert_ptr_equal(packet, &flood[before]);
-			before++;
-		}
-		/* It is due last and leaves second. */
-		assert_int_equal(before, 1);
-		while ((packet = ktsn_shaper_dequeue(rig->shaper, 2 * MS, &verdict)))
-			assert_ptr_equal(packet, &flood[before + after++]);
-		assert_int_equal(before + after, FLOOD);
-		free(lanes[0]);
-		free(lanes[1]);
-		rig_destroy(rig);
-	}
-}
-
-TEST(punctual_senders_leave_by_time)
-{
-	enum { PACKETS = 60, SENDERS = 3 };
-	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
-	struct ktsn_shaper_packet packets[PACKETS];
-	struct ktsn_shaper_lane *lanes[SENDERS] = {lane_create(), lane_create(), lane_create()};
-
-	for (int i = PACKETS; i-- > 0;) {
-		packets[i] = packet_of(MS + i * 2 * US, 5, 125);
-		assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[i * i % SENDERS], &packets[i], 0), 0);
-	}
-	for (int i = 0; i < PACKETS; i++)
-		leaves(rig, MS + i * 2 * US, &packets[i]);
-	for (int i = 0; i < SENDERS; i++)
-		free(lanes[i]);
-	rig_destroy(rig);
 }
 
 /* Not the packet that was offered again in vain while another has its turn. */
@@ -684,33 +316,6 @@ TEST(returned_packet_restores_the_turn)
 	assert_ptr_equal(ktsn_shaper_peek(rig->shaper, 2 * MS), &other);
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 2 * MS, &verdict), &other);
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 2 * MS, &verdict), &flood[1]);
-	free(lanes[0]);
-	free(lanes[1]);
-	rig_destroy(rig);
-}
-
-/* The first frame of a burst left and the rest came back: that was a turn. */
-TEST(returned_packet_keeps_other_turns)
-{
-	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){.strategy = KTSN_STRATEGY_TAS});
-	struct ktsn_shaper_lane *lanes[] = {lane_create(), lane_create()};
-	struct ktsn_shaper_packet flood[] = {packet_of(MS, 3, 125), packet_of(MS + 1, 3, 125),
-					     packet_of(MS + 2, 3, 125)};
-	struct ktsn_shaper_packet others[] = {packet_of(MS + 3, 3, 125), packet_of(MS + 4, 3, 125)};
-	struct ktsn_shaper_packet *burst[] = {&flood[0], &others[0], &flood[1]};
-	struct ktsn_shaper_packet *rest[] = {&others[0], &flood[1], &others[1], &flood[2]};
-	enum ktsn_verdict verdict;
-
-	for (int i = 0; i < 3; i++)
-		assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[0], &flood[i], 0), 0);
-	for (int i = 0; i < 2; i++)
-		assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[1], &others[i], 0), 0);
-	for (int i = 0; i < 3; i++)
-		assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 2 * MS, &verdict), burst[i]);
-	ktsn_shaper_requeue(rig->shaper, lanes[0], &flood[1], 2 * MS);
-	ktsn_shaper_requeue(rig->shaper, lanes[1], &others[0], 2 * MS);
-	for (int i = 0; i < 4; i++)
-		assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 2 * MS, &verdict), rest[i]);
 	free(lanes[0]);
 	free(lanes[1]);
 	rig_destroy(rig);

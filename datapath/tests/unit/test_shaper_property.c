@@ -316,6 +316,7 @@ static void overrun_check(const struct world *world, const struct ktsn_shaper_pa
 
 	if (close >= HORIZON) {
 		world_assert(world, packet->close_tai_ns >= world->epoch_tai_ns + HORIZON);
+		world_assert(world, !ktsn_shaper_overrun(world->shaper, packet, world->epoch_tai_ns + TICKS));
 		return;
 	}
 	world_assert(world, packet->close_tai_ns == world->epoch_tai_ns + close);
