@@ -409,14 +409,43 @@ static void untimed_put(uint8_t first)
 	frame_put("", 0, first, 46);
 }
 
+/* Answers everything that comes before the first untimed frame. */
+static void untimed_serve(void)
+{
+	hello_serve(RELAY_TIMED);
+	hello_serve(RELAY_UNTIMED);
+	flow_serve(RELAY_UNTIMED, KTSN_APP_NONE, FLOW, KTSN_CLOCK_TAI, 0);
+}
+
 /* ---- tests ---- */
 
-TEST(timed_frame_reaches_the_ring)
+static int set_up(void **state)
+{
+	relay_prepare(false);
+	relay_begin();
+	return 0;
+}
+
+static int untimed_set_up(void **state)
+{
+	relay_prepare(true);
+	relay_begin();
+	untimed_serve();
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	relay_end();
+	return 0;
+}
+
+#define UNTIMED_TEST(name) TEST_WITH(name, untimed_set_up, tear_down)
+
+TEST_F(timed_frame_reaches_the_ring)
 {
 	struct ktsn_ring_taken taken;
 
-	relay_prepare(false);
-	relay_begin();
 	timed_put(0xa1);
 	first_serve();
 	taken = frame_await(RELAY_TIMED);
@@ -435,13 +464,10 @@ TEST(timed_frame_reaches_the_ring)
 	count_await(&outside.counters->handed[RELAY_TIMED], 2);
 	assert_int_equal(outside.counters->read[RELAY_TIMED], 2);
 	assert_int_equal(outside.counters->connected, 1);
-	relay_end();
 }
 
-TEST(each_clock_and_deadline_has_a_flow)
+TEST_F(each_clock_and_deadline_has_a_flow)
 {
-	relay_prepare(false);
-	relay_begin();
 	timed_put(1);
 	first_serve();
 	timed_put_as(KTSN_RECORD_MONOTONIC << KTSN_RECORD_CLOCK_SHIFT, 2, 46);
@@ -451,18 +477,12 @@ TEST(each_clock_and_deadline_has_a_flow)
 	flow_serve(RELAY_TIMED, KTSN_APP_NONE, 4, KTSN_CLOCK_TAI, KTSN_APP_DEADLINE);
 	destination_serve(RELAY_TIMED, 4, KTSN_APP_NONE, 51);
 	count_await(&outside.counters->handed[RELAY_TIMED], 3);
-	relay_end();
 }
 
-TEST(untimed_frames_have_their_ring)
+UNTIMED_TEST(untimed_frames_have_their_ring)
 {
 	struct ktsn_ring_taken taken;
 
-	relay_prepare(true);
-	relay_begin();
-	hello_serve(RELAY_TIMED);
-	hello_serve(RELAY_UNTIMED);
-	flow_serve(RELAY_UNTIMED, KTSN_APP_NONE, FLOW, KTSN_CLOCK_TAI, 0);
 	untimed_put(0xb1);
 	destination_serve(RELAY_UNTIMED, FLOW, KTSN_APP_NONE, DESTINATION);
 	taken = frame_await(RELAY_UNTIMED);
@@ -470,7 +490,6 @@ TEST(untimed_frames_have_their_ring)
 	assert_int_equal(taken.payload_bytes, 46);
 	assert_int_equal(slot_of(RELAY_UNTIMED, &taken)->priority, 0);
 	count_await(&outside.counters->handed[RELAY_UNTIMED], 1);
-	relay_end();
 }
 
 static unsigned long long heartbeat(void)
@@ -478,30 +497,30 @@ static unsigned long long heartbeat(void)
 	return atomic_load((_Atomic unsigned long long *)&heartbeat_map.at_ns);
 }
 
-TEST(heartbeat_follows_ktsnd)
+/* While ktsnd's loop completes rounds. */
+static void heartbeat_await(struct ktsn_ring_header *header)
 {
-	struct ktsn_ring_header *header;
-
-	relay_prepare(true);
-	relay_begin();
-	hello_serve(RELAY_TIMED);
-	hello_serve(RELAY_UNTIMED);
-	flow_serve(RELAY_UNTIMED, KTSN_APP_NONE, FLOW, KTSN_CLOCK_TAI, 0);
-	count_await(&outside.counters->connected, 3);
-	/* Time for some heartbeats; there must be none because ktsnd's loop has never completed a round. */
-	usleep(100000);
-	assert_int_equal(heartbeat(), 0);
-	header = outside.memory[RELAY_UNTIMED].address;
 	for (int i = 0; i < TIMEOUT_MS && heartbeat() == 0; i++) {
 		atomic_store(&header->alive_ns, monotonic_ns());
 		usleep(1000);
 	}
 	assert_int_not_equal(heartbeat(), 0);
-	relay_end();
+}
+
+UNTIMED_TEST(heartbeat_follows_ktsnd)
+{
+	struct ktsn_ring_header *header;
+
+	count_await(&outside.counters->connected, 3);
+	/* Time for some heartbeats; there must be none because ktsnd's loop has never completed a round. */
+	usleep(100000);
+	assert_int_equal(heartbeat(), 0);
+	header = outside.memory[RELAY_UNTIMED].address;
+	heartbeat_await(header);
 }
 
 /* ktsnd runs without the pod's endpoint: it would drop the frames that are diverted. */
-TEST(heartbeat_waits_for_the_flow)
+TEST_WITH(heartbeat_waits_for_the_flow, NULL, tear_down)
 {
 	struct ktsn_app_request request;
 	struct ktsn_ring_header *header;
@@ -519,12 +538,7 @@ TEST(heartbeat_waits_for_the_flow)
 	}
 	assert_int_equal(heartbeat(), 0);
 	flow_serve(RELAY_UNTIMED, KTSN_APP_NONE, FLOW, KTSN_CLOCK_TAI, 0);
-	for (int i = 0; i < TIMEOUT_MS && heartbeat() == 0; i++) {
-		atomic_store(&header->alive_ns, monotonic_ns());
-		usleep(1000);
-	}
-	assert_int_not_equal(heartbeat(), 0);
-	relay_end();
+	heartbeat_await(header);
 }
 
 /* The gates that ktsnd reported apply while it is away: a frame whose gate closes at times does not leave
@@ -540,15 +554,10 @@ TEST(gated_frame_does_not_bypass)
 	relay.bypass.fd = bridge[0];
 	relay.stale_left = 0;
 	relay_begin();
-	hello_serve(RELAY_TIMED);
-	hello_serve(RELAY_UNTIMED);
-	flow_serve(RELAY_UNTIMED, KTSN_APP_NONE, FLOW, KTSN_CLOCK_TAI, 0);
+	untimed_serve();
 	header = outside.memory[RELAY_UNTIMED].address;
 	atomic_store(&header->gated, 1);
-	for (int i = 0; i < TIMEOUT_MS && heartbeat() == 0; i++) {
-		atomic_store(&header->alive_ns, monotonic_ns());
-		usleep(1000);
-	}
+	heartbeat_await(header);
 	assert_int_equal(atomic_load((_Atomic unsigned long long *)&heartbeat_map.gated), 1);
 	close(outside.listener);
 	for (int kind = 0; kind < RELAY_KINDS; kind++)
@@ -573,7 +582,7 @@ TEST(gated_frame_does_not_bypass)
 	close(bridge[1]);
 }
 
-TEST(old_untimed_frames_are_stale)
+TEST_WITH(old_untimed_frames_are_stale, NULL, tear_down)
 {
 	enum { WAITED = 100 };
 
@@ -582,12 +591,8 @@ TEST(old_untimed_frames_are_stale)
 		untimed_put(0);
 	timed_put(1);
 	relay_begin();
-	hello_serve(RELAY_TIMED);
-	hello_serve(RELAY_UNTIMED);
-	flow_serve(RELAY_UNTIMED, KTSN_APP_NONE, FLOW, KTSN_CLOCK_TAI, 0);
-	flow_serve(RELAY_TIMED, KTSN_APP_NONE, FLOW, KTSN_CLOCK_TAI, 0);
-	close(space_serve(FLOW));
-	destination_serve(RELAY_TIMED, FLOW, KTSN_APP_NONE, DESTINATION);
+	untimed_serve();
+	route_serve();
 	(void)frame_await(RELAY_TIMED);
 	count_await(&outside.counters->dropped[RELAY_DROP_STALE], WAITED);
 	/* Later frames are sent. */
@@ -595,27 +600,21 @@ TEST(old_untimed_frames_are_stale)
 	destination_serve(RELAY_UNTIMED, FLOW, KTSN_APP_NONE, DESTINATION);
 	(void)frame_await(RELAY_UNTIMED);
 	assert_int_equal(outside.counters->dropped[RELAY_DROP_STALE], WAITED);
-	relay_end();
 }
 
-TEST(frame_without_record_is_dropped)
+TEST_F(frame_without_record_is_dropped)
 {
-	relay_prepare(false);
-	relay_begin();
 	hello_serve(RELAY_TIMED);
 	untimed_put(1);
 	count_await(&outside.counters->dropped[RELAY_DROP_UNEXPECTED], 1);
-	relay_end();
 }
 
-TEST(old_ktsnd_is_logged_and_awaited)
+TEST_F(old_ktsnd_is_logged_and_awaited)
 {
 	struct ktsn_app_request hello;
 	struct ktsn_app_reply reply;
 	int fd;
 
-	relay_prepare(false);
-	relay_begin();
 	timed_put(0xc1);
 	fd = connection_accept();
 	(void)request_receive(fd, KTSN_APP_HELLO, &hello);
@@ -630,7 +629,6 @@ TEST(old_ktsnd_is_logged_and_awaited)
 	first_serve();
 	(void)frame_await(RELAY_TIMED);
 	count_await(&outside.counters->too_old, 0);
-	relay_end();
 }
 
 static void version_refuse(int kind, enum ktsn_app_type type, uint16_t asked, uint16_t spoken)
@@ -667,7 +665,7 @@ static void hello_serve_older(void)
 	ring_give(RELAY_TIMED, &hello);
 }
 
-TEST(relay_negotiates_an_older_version)
+TEST_WITH(relay_negotiates_an_older_version, NULL, tear_down)
 {
 	relay_begin_newer();
 	timed_put(0xc1);
@@ -676,11 +674,10 @@ TEST(relay_negotiates_an_older_version)
 	(void)frame_await(RELAY_TIMED);
 	assert_int_equal(outside.counters->too_old, 0);
 	assert_int_equal(outside.counters->protocol, KTSN_APP_VERSION);
-	relay_end();
 }
 
 /* A connection is handed over to an older ktsnd. */
-TEST(requests_are_repeated_for_an_older_ktsnd)
+TEST_WITH(requests_are_repeated_for_an_older_ktsnd, NULL, tear_down)
 {
 	relay_begin_newer();
 	timed_put(0xc1);
@@ -688,7 +685,6 @@ TEST(requests_are_repeated_for_an_older_ktsnd)
 	version_refuse(RELAY_TIMED, KTSN_APP_FLOW_OPEN, KTSN_APP_VERSION + 1, KTSN_APP_VERSION);
 	route_serve();
 	(void)frame_await(RELAY_TIMED);
-	relay_end();
 }
 
 static void ktsnd_ends(void)
@@ -736,18 +732,15 @@ static void ring_returns(void)
 	timed_put(0xd3);
 	readable_await(doorbell);
 	close(doorbell);
-	relay_end();
 }
 
-TEST(ring_is_handed_to_the_next_ktsnd)
+TEST_F(ring_is_handed_to_the_next_ktsnd)
 {
-	relay_prepare(false);
-	relay_begin();
 	ktsnd_ends_with_a_ring();
 	ring_returns();
 }
 
-TEST(ring_is_handed_to_an_older_ktsnd)
+TEST_WITH(ring_is_handed_to_an_older_ktsnd, NULL, tear_down)
 {
 	relay_begin_newer();
 	ktsnd_ends_with_a_ring();
@@ -756,10 +749,8 @@ TEST(ring_is_handed_to_an_older_ktsnd)
 }
 
 /* A ktsnd that is too new for the relay is followed by a compatible one. */
-TEST(ring_waits_for_a_compatible_ktsnd)
+TEST_F(ring_waits_for_a_compatible_ktsnd)
 {
-	relay_prepare(false);
-	relay_begin();
 	ktsnd_ends_with_a_ring();
 	version_refuse(RELAY_TIMED, KTSN_APP_HAND_BACK, KTSN_APP_VERSION, KTSN_APP_VERSION + 1);
 	close(outside.connection[RELAY_TIMED]);
@@ -767,14 +758,12 @@ TEST(ring_waits_for_a_compatible_ktsnd)
 	ring_returns();
 }
 
-TEST(permanent_refusal_delays_no_ring)
+TEST_F(permanent_refusal_delays_no_ring)
 {
 	struct ktsn_app_request request;
 	struct ktsn_app_reply reply;
 	int doorbell = eventfd(0, EFD_CLOEXEC);
 
-	relay_prepare(false);
-	relay_begin();
 	timed_put(1);
 	first_serve();
 	(void)frame_await(RELAY_TIMED);
@@ -793,16 +782,13 @@ TEST(permanent_refusal_delays_no_ring)
 	status_send(outside.connection[RELAY_TIMED], &request, 0);
 	count_await(&outside.counters->handed_back, 1);
 	close(doorbell);
-	relay_end();
 }
 
-TEST(refused_ring_is_replaced)
+TEST_F(refused_ring_is_replaced)
 {
 	struct ktsn_app_request request;
 	int fd;
 
-	relay_prepare(false);
-	relay_begin();
 	timed_put(1);
 	first_serve();
 	(void)frame_await(RELAY_TIMED);
@@ -818,15 +804,12 @@ TEST(refused_ring_is_replaced)
 	timed_put(2);
 	route_serve();
 	(void)frame_await(RELAY_TIMED);
-	relay_end();
 }
 
-TEST(foreign_source_is_remembered)
+TEST_F(foreign_source_is_remembered)
 {
 	struct ktsn_app_request request;
 
-	relay_prepare(false);
-	relay_begin();
 	timed_put(1);
 	hello_serve(RELAY_TIMED);
 	flow_serve(RELAY_TIMED, KTSN_APP_NONE, FLOW, KTSN_CLOCK_TAI, 0);
@@ -836,15 +819,12 @@ TEST(foreign_source_is_remembered)
 	timed_put(2);
 	status_send(outside.connection[RELAY_TIMED], &request, -EPERM);
 	count_await(&outside.counters->dropped[RELAY_DROP_SOURCE], 2);
-	relay_end();
 }
 
-TEST(late_reply_counts)
+TEST_F(late_reply_counts)
 {
 	struct ktsn_app_request request;
 
-	relay_prepare(false);
-	relay_begin();
 	timed_put(0xe1);
 	hello_serve(RELAY_TIMED);
 	flow_serve(RELAY_TIMED, KTSN_APP_NONE, FLOW, KTSN_CLOCK_TAI, 0);
@@ -854,15 +834,12 @@ TEST(late_reply_counts)
 	destination_reply(RELAY_TIMED, &request, DESTINATION);
 	assert_int_equal(frame_await(RELAY_TIMED).destination, DESTINATION);
 	count_await(&outside.counters->backlog, 0);
-	relay_end();
 }
 
-TEST(refused_flow_delays_no_open_one)
+TEST_F(refused_flow_delays_no_open_one)
 {
 	struct ktsn_app_request request;
 
-	relay_prepare(false);
-	relay_begin();
 	timed_put(1);
 	first_serve();
 	(void)frame_await(RELAY_TIMED);
@@ -874,7 +851,6 @@ TEST(refused_flow_delays_no_open_one)
 	status_send(outside.connection[RELAY_TIMED], &request, -EMFILE);
 	count_await(&outside.counters->dropped[RELAY_DROP_NO_FLOW], 2);
 	assert_int_equal(first_byte_await(RELAY_TIMED), 4);
-	relay_end();
 }
 
 /* Runs the relay's rounds in this thread until the counter has the value. The test sees which frames do
@@ -903,11 +879,20 @@ static void timed_session_serve_by_rounds(void)
 	rounds_until(&outside.counters->connected, 1);
 }
 
-static void rounds_end(void)
+static int rounds_set_up(void **state)
+{
+	relay_prepare(true);
+	return 0;
+}
+
+static int rounds_tear_down(void **state)
 {
 	relay_begin();
 	relay_end();
+	return 0;
 }
+
+#define ROUNDS_TEST(name) TEST_WITH(name, rounds_set_up, rounds_tear_down)
 
 /* Makes the relay know it, as if ktsnd had answered. */
 static void route_add(int kind)
@@ -924,11 +909,10 @@ static void route_add(int kind)
 	destination->payload_max_bytes = MTU_BYTES;
 }
 
-TEST(timed_frames_pass_an_untimed_request)
+ROUNDS_TEST(timed_frames_pass_an_untimed_request)
 {
 	struct ktsn_app_request request;
 
-	relay_prepare(true);
 	timed_session_serve_by_rounds();
 	route_add(RELAY_TIMED);
 	hello_serve(RELAY_UNTIMED);
@@ -946,17 +930,15 @@ TEST(timed_frames_pass_an_untimed_request)
 	rounds_until(&outside.counters->handed[RELAY_UNTIMED], 2);
 	assert_int_equal(first_byte_await(RELAY_UNTIMED), 1);
 	assert_int_equal(first_byte_await(RELAY_UNTIMED), 2);
-	rounds_end();
 }
 
 /* The request for the ring, and those after a restart, are answered at any later time. */
-TEST(timed_frames_pass_a_joining_untimed_session)
+ROUNDS_TEST(timed_frames_pass_a_joining_untimed_session)
 {
 	struct ktsn_app_request request;
 	struct ktsn_app_reply reply;
 	int doorbell = eventfd(0, EFD_CLOEXEC);
 
-	relay_prepare(true);
 	timed_session_serve_by_rounds();
 	route_add(RELAY_TIMED);
 	timed_put(1);
@@ -990,7 +972,6 @@ TEST(timed_frames_pass_a_joining_untimed_session)
 	status_send(outside.connection[RELAY_UNTIMED], &request, 0);
 	rounds_until(&outside.counters->handed_back, 1);
 	close(doorbell);
-	rounds_end();
 }
 
 /* Fills the ring; one more frame waits. Returns the eventfd through which the relay is notified. */
@@ -1021,12 +1002,10 @@ static void room_notify(int space_fd)
 	assert_int_equal(read(space_fd, &count, sizeof(count)), sizeof(count));
 }
 
-TEST(timed_frames_wait_for_room)
+TEST_F(timed_frames_wait_for_room)
 {
 	int space_fd;
 
-	relay_prepare(false);
-	relay_begin();
 	hello_serve(RELAY_TIMED);
 	space_fd = ring_fill();
 	/* Later frames stay where they are: the relay does not read. */
@@ -1036,32 +1015,20 @@ TEST(timed_frames_wait_for_room)
 	count_await(&outside.counters->handed[RELAY_TIMED], SLOTS + 1);
 	count_await(&outside.counters->read[RELAY_TIMED], SLOTS + 2);
 	close(space_fd);
-	relay_end();
 }
 
-TEST(untimed_frames_never_wait)
+UNTIMED_TEST(untimed_frames_never_wait)
 {
-	relay_prepare(true);
-	relay_begin();
-	hello_serve(RELAY_TIMED);
-	hello_serve(RELAY_UNTIMED);
-	flow_serve(RELAY_UNTIMED, KTSN_APP_NONE, FLOW, KTSN_CLOCK_TAI, 0);
 	untimed_put(0);
 	destination_serve(RELAY_UNTIMED, FLOW, KTSN_APP_NONE, DESTINATION);
 	for (int i = 1; i < SLOTS + 3; i++)
 		untimed_put((uint8_t)i);
 	count_await(&outside.counters->dropped[RELAY_DROP_NO_ROOM], 3);
 	assert_int_equal(outside.counters->handed[RELAY_UNTIMED], SLOTS);
-	relay_end();
 }
 
-TEST(untimed_frames_pass_waiting_timed_frames)
+UNTIMED_TEST(untimed_frames_pass_waiting_timed_frames)
 {
-	relay_prepare(true);
-	relay_begin();
-	hello_serve(RELAY_TIMED);
-	hello_serve(RELAY_UNTIMED);
-	flow_serve(RELAY_UNTIMED, KTSN_APP_NONE, FLOW, KTSN_CLOCK_TAI, 0);
 	count_await(&outside.counters->connected, 3);
 	close(ring_fill());
 	untimed_put(1);
@@ -1074,7 +1041,6 @@ TEST(untimed_frames_pass_waiting_timed_frames)
 	}
 	count_await(&outside.counters->backlog, BACKLOG_MAX);
 	assert_int_equal(outside.counters->dropped[RELAY_DROP_BACKLOG_FULL], 3);
-	relay_end();
 }
 
 static void close_serve(uint32_t number)
@@ -1099,20 +1065,17 @@ static void long_frame_serve(uint32_t before, uint32_t number, uint32_t mtu_byte
 	destination_reply_for(RELAY_TIMED, &request, number, mtu_bytes);
 }
 
-TEST(frame_longer_than_its_path_is_dropped)
+TEST_F(frame_longer_than_its_path_is_dropped)
 {
-	relay_prepare(false);
-	relay_begin();
 	timed_put_as(PRIORITY, 1, MTU_BYTES);
 	first_serve();
 	long_frame_serve(DESTINATION, DESTINATION + 1, MTU_BYTES);
 	count_await(&outside.counters->dropped[RELAY_DROP_TOO_LONG], 1);
 	long_frame_serve(DESTINATION + 1, DESTINATION + 2, MTU_BYTES + 1);
 	count_await(&outside.counters->handed[RELAY_TIMED], 2);
-	relay_end();
 }
 
-TEST(least_recently_used_destination_is_removed)
+TEST_WITH(least_recently_used_destination_is_removed, NULL, tear_down)
 {
 	struct destinations *table = &relay.sessions[RELAY_TIMED].destinations;
 
@@ -1131,7 +1094,6 @@ TEST(least_recently_used_destination_is_removed)
 	close_serve(1000);
 	destination_serve(RELAY_TIMED, FLOW, KTSN_APP_NONE, DESTINATION);
 	assert_int_equal(frame_await(RELAY_TIMED).destination, DESTINATION);
-	relay_end();
 }
 
 TEST(next_relay_counts_lost_frames)
