@@ -28,12 +28,8 @@ import (
 func (l *lab) writeLibrary(t *testing.T) {
 	t.Helper()
 	content, err := os.ReadFile(program(t, "libktsn.so"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(l.dir, "libktsn.so"), content, 0o444); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(l.dir, "libktsn.so"), content, 0o444))
 }
 
 // daemonEnds are the states in which a stopped ktsnd leaves the folder of its socket.
@@ -46,9 +42,7 @@ var daemonEnds = map[string]func(t *testing.T, lab *lab, daemon *process.Process
 	"the pod's library, when it ended in order": func(t *testing.T, lab *lab, daemon *process.Process) {
 		t.Helper()
 		lab.writeLibrary(t)
-		if err := daemon.Stop(patience); err != nil {
-			t.Fatal(err)
-		}
+		must(t, daemon.Stop(patience))
 		checkSocket(t, lab, false)
 	},
 }
@@ -175,9 +169,7 @@ func TestProgramWithoutDaemonUsesKernel(t *testing.T) {
 func endInOrder(t *testing.T, lab *lab) {
 	t.Helper()
 	daemon, _ := lab.startDaemon(t)
-	if err := daemon.Stop(patience); err != nil {
-		t.Fatal(err)
-	}
+	must(t, daemon.Stop(patience))
 	checkSocket(t, lab, false)
 }
 
@@ -298,9 +290,7 @@ func leadsOnWire(t *testing.T, tap *wiretap.Tap, want int) []time.Duration {
 	t.Helper()
 	awaitWire(t, tap, want, func(frame wiretap.Packet) bool { _, ok := txtimeOf(frame); return ok })
 	capture, err := tap.Stop()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if capture.Drops > 0 {
 		t.Fatalf("the tap dropped %d frames", capture.Drops)
 	}
@@ -382,9 +372,7 @@ func TestNothingTimedLeavesWithoutAnswer(t *testing.T) {
 			listenApp(t, lab.socket)
 			tap := lab.openTap(t, 100)
 			dir := publicDir(t)
-			if err := os.Chmod(dir, 0o777); err != nil { //nolint:gosec // for nobody's report
-				t.Fatal(err)
-			}
+			must(t, os.Chmod(dir, 0o777)) //nolint:gosec // for nobody's report
 			file := filepath.Join(dir, "talker.csv")
 			command := exec.Command(publicCopy(t, "tsnperf"), "talker", "--quiet", "--clock", "tai", "--count", "2", "--csv", file,
 				"--to", netip.AddrPortFrom(topology.PodAddressB, listenPort).String())
@@ -497,9 +485,7 @@ func TestBlockedSenderSurvivesKtsnd(t *testing.T) {
 			if !running.stdout.Scan() || running.stdout.Text() != "waiting" {
 				t.Fatalf("got %q; %s", running.stdout.Text(), running.Stderr())
 			}
-			if err := syscall.Kill(daemon.PID(), syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
+			must(t, syscall.Kill(daemon.PID(), syscall.SIGKILL))
 			<-daemon.Done()
 			lab.startDaemon(t)
 			if err := finish(t, running.Process); err != nil {
@@ -586,12 +572,8 @@ func TestWithoutDaemonKernelErrorsStay(t *testing.T) {
 func listenApp(t *testing.T, path string) *net.UnixListener {
 	t.Helper()
 	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { listener.Close() })
-	if err := os.Chmod(path, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(path, 0o666))
 	return listener
 }

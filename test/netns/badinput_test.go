@@ -76,9 +76,7 @@ func checkRefusal(t *testing.T, where *topology.Namespace, command *exec.Cmd, wa
 func TestDaemonRejectsInterfaceThatIsDown(t *testing.T) {
 	content(t)
 	lab := newLab(t)
-	if err := finish(t, start(t, lab.NodeA, "ip", exec.Command("ip", "link", "set", "phys0", "down"))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, finish(t, start(t, lab.NodeA, "ip", exec.Command("ip", "link", "set", "phys0", "down"))))
 	checkRefusal(t, lab.NodeA, exec.Command(program(t, "ktsnd"), lab.daemonArguments()...), "down")
 	if _, err := os.Lstat(lab.control); err == nil {
 		t.Errorf("%s was not removed", lab.control)
@@ -173,9 +171,7 @@ func TestErrorsNameTheField(t *testing.T) {
 func kill(t *testing.T, running *process.Process) {
 	t.Helper()
 	victim, err := os.FindProcess(running.PID())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = victim.Kill()
 	_ = finish(t, running)
 }

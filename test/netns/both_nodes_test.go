@@ -121,10 +121,8 @@ func (m *machines) startOtherNode(t *testing.T) {
 	m.b.wiring.A.Capture(capture.All)
 	m.b.startBareDaemon(t, "--local-address", topology.NodeAddressB.String(), "--link-speed", "1Gbit")
 	m.b.startRelays(t)
-	if err := m.b.client.PeerAdd(t.Context(), control.Peer{VNI: topology.VNI, Address: topology.NodeAddressA,
-		Subnets: []netip.Prefix{topology.PodSubnetA, podSubnet6A}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.b.client.PeerAdd(t.Context(), control.Peer{VNI: topology.VNI, Address: topology.NodeAddressA,
+		Subnets: []netip.Prefix{topology.PodSubnetA, podSubnet6A}}))
 }
 
 // withBoth returns another pod of the node with an address of each family.
@@ -138,9 +136,7 @@ func withBoth(side *cniruntime.Side, addresses address, remote netip.Prefix) *cn
 func (m *machines) attachVhost(t *testing.T) {
 	t.Helper()
 	pod, err := topology.NewNamespace(m.a.NodeA.Name() + "-vhost")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := pod.Destroy(); err != nil {
 			t.Error(err)
@@ -154,9 +150,7 @@ func (m *machines) attachVhost(t *testing.T) {
 	ip(t, pod, "address", "flush", "dev", topology.PodInterface)
 	m.vhost, m.vhostMAC = pod, interfaceMAC(t, pod)
 	sockets := publicDir(t)
-	if err := os.Chmod(sockets, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(sockets, 0o777))
 	m.vhostPath = filepath.Join(sockets, "vhost.sock")
 	m.relays = start(t, m.a.NodeA, "ktsn vm relay", exec.Command(program(t, "ktsn"), "vm", "relay", "--netns", pod.Path(), "--socket", side.Socket(),
 		"--vhost-socket", m.vhostPath, "--queues", "2", "--vcpus", "2", "--records",
@@ -181,14 +175,10 @@ func (m *machines) pageArguments(t *testing.T) []string {
 	const bytes = 8 << 20
 	// In memory, since a relay of vhost-user accepts no other files.
 	memory, err := os.MkdirTemp("/dev/shm", "ktsn-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(memory) })
 	m.page = filepath.Join(memory, "page")
-	if err := errors.Join(os.WriteFile(m.page, nil, 0o600), os.Truncate(m.page, bytes)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.WriteFile(m.page, nil, 0o600), os.Truncate(m.page, bytes)))
 	return []string{"-object", fmt.Sprintf("memory-backend-file,id=page,share=on,mem-path=%s,size=%d", m.page, bytes), "-device", "ivshmem-plain,memdev=page"}
 }
 
@@ -257,9 +247,7 @@ func linkAddress(t *testing.T, shown string) netip.Addr {
 func parseMAC(t *testing.T, text string) net.HardwareAddr {
 	t.Helper()
 	mac, err := net.ParseMAC(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return mac
 }
 

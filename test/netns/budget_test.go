@@ -81,9 +81,7 @@ func releaseAbandonedBudgets(t *testing.T) {
 	t.Helper()
 	const long = 5 * time.Minute
 	clusters, err := filepath.Glob(filepath.Join(cpuHierarchy, "ktsnc-*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, cluster := range clusters {
 		if info, err := os.Stat(cluster); err != nil || time.Since(info.ModTime()) < long || hasProcesses(t, cluster) {
 			continue
@@ -107,9 +105,7 @@ func foldersBelow(t *testing.T, group string) (folders []string) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return folders
 }
 
@@ -149,9 +145,7 @@ func (l *lab) keepBusy(t *testing.T, client *control.Client, cycle, lasts time.D
 	case <-time.After(lasts + patience):
 		t.Fatal("the talker does not end")
 	}
-	if err := talker.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, talker.Wait())
 	return testlab.EventuallyValue(t, patience, 50*time.Millisecond, func() (*control.Status, error) {
 		status := statusOf(t, client)
 		if status.Counters.Sent == uint64(count) {

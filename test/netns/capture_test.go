@@ -30,9 +30,7 @@ const unseenCount = 20
 func unseenBy(t *testing.T, lab *lab) capture.Count {
 	t.Helper()
 	count, err := capture.ReadIn(lab.PodA.Path(), topology.PodInterface)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return count
 }
 
@@ -63,9 +61,7 @@ const goSends = "KTSN_TEST_GO_SENDS_TO"
 func goSender(t *testing.T) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	command := exec.Command(self, "-test.run", "^TestGoProgramSends$")
 	command.Env = []string{goSends + "=" + netip.AddrPortFrom(topology.PodAddressB, listenPort).String()}
 	return command
@@ -79,22 +75,14 @@ func TestGoProgramSends(t *testing.T) {
 		return
 	}
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer unix.Close(fd)
 	// struct sock_txtime: CLOCK_MONOTONIC, no flags.
-	if err := unix.SetsockoptString(fd, unix.SOL_SOCKET, unix.SO_TXTIME, "\x01\x00\x00\x00\x00\x00\x00\x00"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.SetsockoptString(fd, unix.SOL_SOCKET, unix.SO_TXTIME, "\x01\x00\x00\x00\x00\x00\x00\x00"))
 	for range unseenCount {
 		var now unix.Timespec
-		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-			t.Fatal(err)
-		}
-		if err := unix.Sendmsg(fd, []byte("past"), txtimeControl(now.Nano()+2e8), &unix.SockaddrInet4{Addr: to.Addr().As4(), Port: int(to.Port())}, 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.ClockGettime(unix.CLOCK_MONOTONIC, &now))
+		must(t, unix.Sendmsg(fd, []byte("past"), txtimeControl(now.Nano()+2e8), &unix.SockaddrInet4{Addr: to.Addr().As4(), Port: int(to.Port())}, 0))
 	}
 }
 
@@ -110,9 +98,7 @@ func withoutLibrary(t *testing.T) *exec.Cmd {
 func (l *lab) sendUntimed(t *testing.T, listener *net.UDPConn, text string) {
 	t.Helper()
 	command := exec.Command(program(t, "ktsn-test-send"), topology.PodAddressB.String(), strconv.Itoa(listenPort), "-:"+text)
-	if err := finish(t, start(t, l.PodA, "ktsn-test-send", command)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, finish(t, start(t, l.PodA, "ktsn-test-send", command)))
 	buffer := make([]byte, 100)
 	_ = listener.SetReadDeadline(time.Now().Add(patience))
 	length, err := listener.Read(buffer)
@@ -204,12 +190,10 @@ func TestPacedStreamIsNotDropped(t *testing.T) {
 	lab := newLab(t)
 	received := make(chan int64, 1)
 	var server net.Listener
-	if err := lab.PodB.Do(func() (err error) {
+	must(t, lab.PodB.Do(func() (err error) {
 		server, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp4", netip.AddrPortFrom(topology.PodAddressB, listenPort).String())
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	t.Cleanup(func() { _ = server.Close() })
 	go func() {
 		connection, err := server.Accept()
@@ -221,9 +205,7 @@ func TestPacedStreamIsNotDropped(t *testing.T) {
 		length, _ := io.Copy(io.Discard, connection)
 		received <- length
 	}()
-	if err := finish(t, start(t, lab.PodA, "python3", foreignCall(t, "tcp", bytes))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, finish(t, start(t, lab.PodA, "python3", foreignCall(t, "tcp", bytes))))
 	if got := <-received; got != bytes {
 		t.Errorf("%d of %d bytes arrived", got, bytes)
 	}
@@ -236,9 +218,7 @@ func TestEndpointWithPassLetsTimedFramesPass(t *testing.T) {
 	content(t)
 	lab := newLabWithPass(t)
 	listener := lab.listenForTexts(t)
-	if err := finish(t, start(t, lab.PodA, "static-send", staticSender(t))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, finish(t, start(t, lab.PodA, "static-send", staticSender(t))))
 	if got := receivedTexts(t, listener); !slices.Equal(got, slices.Repeat([]string{"past"}, unseenCount)) {
 		t.Errorf("arrived: %q", got)
 	}

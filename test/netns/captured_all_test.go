@@ -37,12 +37,10 @@ func (c *captured) untimedFrames(t *testing.T) uint64 {
 func streamTo(t *testing.T, from, to *topology.Namespace, at netip.AddrPort, length int) {
 	t.Helper()
 	var server net.Listener
-	if err := to.Do(func() (err error) {
+	must(t, to.Do(func() (err error) {
 		server, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", at.String())
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	defer server.Close()
 	received := make(chan [sha256.Size]byte, 1)
 	go func() {
@@ -57,18 +55,14 @@ func streamTo(t *testing.T, from, to *topology.Namespace, at netip.AddrPort, len
 		received <- [sha256.Size]byte(sum.Sum(nil))
 	}()
 	var connection net.Conn
-	if err := from.Do(func() (err error) {
+	must(t, from.Do(func() (err error) {
 		connection, err = (&net.Dialer{Timeout: patience}).Dial("tcp", at.String())
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	content := make([]byte, length)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(content)
 	_, err := connection.Write(content)
-	if err := errors.Join(err, connection.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, connection.Close()))
 	select {
 	case sum := <-received:
 		if sum != sha256.Sum256(content) {
@@ -143,10 +137,8 @@ func (c *captured) sendSegments(t *testing.T) {
 	t.Helper()
 	listener := listen(t, c.PodB, "udp4", atPodB)
 	fd := ownSocket(t, c.PodA, unix.AF_INET, unix.SOCK_DGRAM)
-	if err := errors.Join(unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT, 200),
-		unix.Connect(fd, &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort})); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT, 200),
+		unix.Connect(fd, &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort})))
 	if _, err := unix.SendmsgN(fd, []byte(strings.Repeat("x", 1000)), nil, nil, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -162,12 +154,10 @@ func (c *captured) sendToGroup(t *testing.T) {
 	group := netip.MustParseAddrPort("239.1.2.3:7788")
 	member := join(t, c.PodB, "udp4", group)
 	var sender *net.UDPConn
-	if err := c.PodA.Do(func() (err error) {
+	must(t, c.PodA.Do(func() (err error) {
 		sender, err = net.DialUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(topology.PodAddressA, 0)), net.UDPAddrFromAddrPort(group))
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	defer sender.Close()
 	if _, err := sender.Write([]byte("to all")); err != nil {
 		t.Fatal(err)
@@ -197,9 +187,7 @@ func TestTimedFramesWithOtherTrafficLeaveOnTime(t *testing.T) {
 // pod a uses it.
 func (c *captured) setSchedule(t *testing.T, table *control.GateParameterTable) {
 	t.Helper()
-	if err := c.client.ScheduleSet(t.Context(), table); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.client.ScheduleSet(t.Context(), table))
 	waitForSchedule(t, c.client)
 	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
 		if c.port(t, identity).GatedPriorities&1 == 0 {
@@ -221,9 +209,7 @@ func TestUntimedTrafficLeavesInClassWindows(t *testing.T) {
 	to := &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort}
 	const count = 600
 	for i := range count {
-		if err := unix.Sendto(conn, markedPayload(i, 0, 64), 0, to); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.Sendto(conn, markedPayload(i, 0, 64), 0, to))
 		// The relay gets no CPU for longer than a heartbeat is valid.
 		switch i {
 		case 200:
@@ -265,9 +251,7 @@ func numbersOf(all []markedPacket) (numbers []uint32) {
 func (c *captured) signalRelays(t *testing.T, signal syscall.Signal) {
 	t.Helper()
 	for _, pid := range c.relayPIDs(t) {
-		if err := syscall.Kill(pid, signal); err != nil {
-			t.Fatal(err)
-		}
+		must(t, syscall.Kill(pid, signal))
 	}
 }
 
@@ -286,9 +270,7 @@ func TestClosedGatePassesNothingWithoutKtsnd(t *testing.T) {
 	send := func() {
 		fd := ownSocket(t, c.PodA, unix.AF_INET, unix.SOCK_DGRAM)
 		for i := range count {
-			if err := unix.Sendto(fd, markedPayload(i, 0, 64), 0, &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, unix.Sendto(fd, markedPayload(i, 0, 64), 0, &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort}))
 		}
 	}
 	untimed := c.port(t, identity).Untimed
@@ -312,19 +294,13 @@ func TestClosedGatePassesNothingWithoutKtsnd(t *testing.T) {
 func TestClosedGatePassesNothingWithoutRelay(t *testing.T) {
 	content(t)
 	c := newCapturedWithoutRelay(t, capture.All, "--link-speed", "1Gbit")
-	if err := c.client.ScheduleSet(t.Context(), threeWindows()); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.NodeA.Do(func() error { _, err := attachment.Guard(c.wiring.A.StateDir()); return err }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.client.ScheduleSet(t.Context(), threeWindows()))
+	must(t, c.NodeA.Do(func() error { _, err := attachment.Guard(c.wiring.A.StateDir()); return err }))
 	const count = 20
 	tap, before := c.openTap(t, 1000), c.port(t, identity)
 	fd := ownSocket(t, c.PodA, unix.AF_INET, unix.SOCK_DGRAM)
 	for i := range count {
-		if err := unix.Sendto(fd, markedPayload(i, 0, 64), 0, &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.Sendto(fd, markedPayload(i, 0, 64), 0, &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort}))
 	}
 	for deadline := time.Now().Add(patience); c.port(t, identity).Gated == before.Gated && time.Now().Before(deadline); {
 		time.Sleep(10 * time.Millisecond)
@@ -398,9 +374,7 @@ func TestUntimedFramesThatWaitTooLongAreDropped(t *testing.T) {
 	tap := c.openTap(t, 1000)
 	fd := ownSocket(t, c.PodA, unix.AF_INET, unix.SOCK_DGRAM)
 	for i := range count {
-		if err := unix.Sendto(fd, markedPayload(i, 0, 64), 0, &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.Sendto(fd, markedPayload(i, 0, 64), 0, &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort}))
 	}
 	awaitStatus(t, c.client, "they wait", func(status *control.Status) bool { return status.Pending >= count })
 	kill(t, c.daemon)

@@ -215,9 +215,7 @@ func recordTalkers(t *testing.T, lead string, direct, relayed *pathTiming) {
 func processTime(t *testing.T, pid int) time.Duration {
 	t.Helper()
 	used, err := process.CPUTime(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return used
 }
 
@@ -269,14 +267,12 @@ func (l *lab) transfer(t *testing.T, duration time.Duration) float64 {
 func (l *lab) segmentation(t *testing.T, late uint32) {
 	t.Helper()
 	const setTSO, setGSO = 0x1f, 0x24 // linux/ethtool.h
-	if err := l.PodA.Do(func() error {
+	must(t, l.PodA.Do(func() error {
 		if err := ethtool.Do(topology.PodInterface, []uint32{setTSO, late}); err != nil {
 			return err
 		}
 		return ethtool.Do(topology.PodInterface, []uint32{setGSO, late})
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // measureEchoes returns round-trip times from pod a to pod b.
@@ -344,9 +340,7 @@ func twoWindows() *control.GateParameterTable {
 // benchSchedule sends class 7 in its window, with and without a stream that uses all of class 0.
 func benchSchedule(t *testing.T) {
 	c := newCaptured(t, capture.All, append(slices.Clone(daemonOptions), "--link-speed", "1Gbit")...)
-	if err := c.client.ScheduleSet(t.Context(), twoWindows()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.client.ScheduleSet(t.Context(), twoWindows()))
 	waitForSchedule(t, c.client)
 	alone, beside := &pathTiming{}, &pathTiming{}
 	outside, frames := 0, 0
@@ -386,12 +380,10 @@ func benchSchedule(t *testing.T) {
 func (l *lab) openUDPTap(t *testing.T) *wiretap.Tap {
 	t.Helper()
 	var tap *wiretap.Tap
-	if err := l.NodeB.Do(func() (err error) {
+	must(t, l.NodeB.Do(func() (err error) {
 		tap, err = wiretap.OpenWithout(topology.PhysicalInterface, 20_000, 5201)
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return tap
 }
 
@@ -410,9 +402,7 @@ func benchFlood(t *testing.T) {
 		before, begin := counters(t, c.client).Taken, time.Now()
 		beside.add(c.measure(t, c.preloadedTalker, 2000))
 		taken, span = taken+counters(t, c.client).Taken-before, span+time.Since(begin)
-		if err := unix.Kill(flood.PID(), unix.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.Kill(flood.PID(), unix.SIGKILL))
 		<-flood.Done()
 		time.Sleep(500 * time.Millisecond)
 	}

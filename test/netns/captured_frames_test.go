@@ -62,18 +62,14 @@ func (f *framing) frame(t *testing.T, at int64) []byte {
 	}
 	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: f.from.AsSlice(), DstIP: f.to.AsSlice()}
 	udp := &layers.UDP{SrcPort: 6000, DstPort: layers.UDPPort(f.port)}
-	if err := udp.SetNetworkLayerForChecksum(ip); err != nil {
-		t.Fatal(err)
-	}
+	must(t, udp.SetNetworkLayerForChecksum(ip))
 	payload := f.inside
 	if payload == nil {
 		payload = markedPayload(0, at, f.payloadBytes)
 	}
 	buffer := gopacket.NewSerializeBuffer()
-	if err := gopacket.SerializeLayers(buffer, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true},
-		append(all, ip, udp, gopacket.Payload(payload))...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, gopacket.SerializeLayers(buffer, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true},
+		append(all, ip, udp, gopacket.Payload(payload))...))
 	if f.record == nil {
 		return buffer.Bytes()
 	}
@@ -114,9 +110,7 @@ func (c *captured) packetSender(t *testing.T, timed bool) int {
 	if err == nil && timed {
 		err = testlab.EnableTxtime(fd, unix.CLOCK_TAI)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return fd
 }
 
@@ -127,9 +121,7 @@ const soon = 50 * time.Millisecond
 func (c *captured) sendFrame(t *testing.T, f *framing) int64 {
 	t.Helper()
 	at, err := c.trySend(t, f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return at
 }
 
@@ -323,9 +315,7 @@ func TestSegmentsLeaveAtTransmitTime(t *testing.T) {
 	c := newCaptured(t, capture.Timed)
 	listener := listen(t, c.PodB, "udp4", atPodB)
 	fd := c.timedSocket(t)
-	if err := unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT, 200); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT, 200))
 	tap := c.openTap(t, 100)
 	at := testlab.ClockNow(unix.CLOCK_TAI) + soon.Nanoseconds()
 	var payload []byte
@@ -343,10 +333,8 @@ func TestSegmentsLeaveAtTransmitTime(t *testing.T) {
 func (c *captured) timedSocket(t *testing.T) int {
 	t.Helper()
 	fd := ownSocket(t, c.PodA, unix.AF_INET, unix.SOCK_DGRAM)
-	if err := errors.Join(testlab.EnableTxtime(fd, unix.CLOCK_TAI),
-		unix.Connect(fd, &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort})); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(testlab.EnableTxtime(fd, unix.CLOCK_TAI),
+		unix.Connect(fd, &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort})))
 	return fd
 }
 

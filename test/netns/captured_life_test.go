@@ -55,9 +55,7 @@ func (c *captured) newCapturedPod(t *testing.T, number int) (*topology.Namespace
 	t.Helper()
 	name := fmt.Sprintf("more-%d", number)
 	pod, err := topology.NewNamespace(c.ID.String() + "-" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := pod.Destroy(); err != nil {
 			t.Error(err)
@@ -85,9 +83,7 @@ func TestCapturedPodsComeAndGo(t *testing.T) {
 				if i%2 == 0 { // else while it sends
 					kill(t, sending)
 				}
-				if err := side.Detach(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, side.Detach(t.Context()))
 				c.awaitNoRelay(t, side.ContainerID)
 			}
 			interrupt(t, running.talker)

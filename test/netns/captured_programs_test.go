@@ -78,9 +78,7 @@ func (c *captured) send(t *testing.T, command *exec.Cmd) {
 	if command.ProcessState.ExitCode() == lacking {
 		testlab.Missing(t, "the kernel lacks it (kernel.io_uring_disabled?)")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // TestProgramsWithoutLibrarySendOnTime checks programs that libktsn cannot intercept, for each user, clock and family.
@@ -270,8 +268,6 @@ func TestUnprivilegedProgramInCapturedPod(t *testing.T) {
 func (c *captured) openSocket(t *testing.T) {
 	t.Helper()
 	for dir := filepath.Dir(c.socket); strings.HasPrefix(dir, c.Dir); dir = filepath.Dir(dir) {
-		if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // for nobody's program
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(dir, 0o711)) //nolint:gosec // for nobody's program
 	}
 }

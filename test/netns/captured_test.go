@@ -64,9 +64,7 @@ func newCapturedWithoutRelay(t *testing.T, mode capture.Mode, options ...string)
 	c := &captured{lab: bare, wiring: wiring}
 	c.socket = wiring.A.Socket()
 	c.startBareDaemon(t, options...)
-	if err := wiring.B.Attach(t.Context(), nil, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, wiring.B.Attach(t.Context(), nil, ""))
 	c.attachSide(t, wiring.A)
 	return c
 }
@@ -132,9 +130,7 @@ func (c *captured) awaitRelay(t *testing.T, pod string) {
 func (c *captured) hasRelay(t *testing.T, pod string) bool {
 	t.Helper()
 	pods, err := c.client.Pods(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range pods {
 		if pods[i].Identity == pod && pods[i].RelayConnections > 0 {
 			return true
@@ -187,9 +183,7 @@ func awaitMarks(t *testing.T, tap *wiretap.Tap, count int) []markedPacket {
 	})
 	time.Sleep(20 * time.Millisecond) // for unexpected ones
 	capture, err := tap.Stop()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if capture.Drops > 0 {
 		t.Fatalf("the tap dropped %d frames", capture.Drops)
 	}
@@ -233,12 +227,10 @@ func checkInOrder(t *testing.T, seen []markedPacket, count int, clock int32) {
 func ownSocket(t *testing.T, pod *topology.Namespace, family, kind int) int {
 	t.Helper()
 	fd := -1
-	if err := pod.Do(func() (err error) {
+	must(t, pod.Do(func() (err error) {
 		fd, err = unix.Socket(family, kind|unix.SOCK_CLOEXEC, 0)
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	t.Cleanup(func() { unix.Close(fd) })
 	return fd
 }
@@ -247,9 +239,7 @@ func ownSocket(t *testing.T, pod *topology.Namespace, family, kind int) int {
 func (c *captured) relayPIDs(t *testing.T) []int {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var all []int
 	for _, file := range files {
 		stat, err := os.ReadFile(file)
@@ -260,9 +250,7 @@ func (c *captured) relayPIDs(t *testing.T) []int {
 		pid, _, _ := strings.Cut(before, " ")
 		if fields := strings.Fields(behind); len(fields) > 1 && fields[1] == strconv.Itoa(c.relays.PID()) && fields[0] != "Z" {
 			number, err := strconv.Atoi(pid)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			all = append(all, number)
 		}
 	}
@@ -307,9 +295,7 @@ type frameCounts struct {
 func (c *captured) countFrames(t *testing.T) frameCounts {
 	t.Helper()
 	pod, err := capture.ReadIn(c.PodA.Path(), topology.PodInterface)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	port := c.port(t, identity)
 	counts := frameCounts{captured: pod.Captured, passed: port.Passed,
 		refused: pod.RefusedSum() + port.NoRelay + port.Segments + relayDrops(t, c.relays)}
@@ -323,7 +309,7 @@ func (c *captured) countFrames(t *testing.T) frameCounts {
 func (c *captured) relayDevices(t *testing.T) []netlink.Link {
 	t.Helper()
 	var devices []netlink.Link
-	if err := c.NodeA.Do(func() error {
+	must(t, c.NodeA.Do(func() error {
 		all, err := netlink.LinkList()
 		for _, link := range all {
 			if _, ok := link.(*netlink.Tuntap); ok {
@@ -331,9 +317,7 @@ func (c *captured) relayDevices(t *testing.T) []netlink.Link {
 			}
 		}
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return devices
 }
 
@@ -341,12 +325,10 @@ func (c *captured) relayDevices(t *testing.T) []netlink.Link {
 func (c *captured) port(t *testing.T, pod string) (count capture.PortCount) {
 	t.Helper()
 	name := c.portName(t, pod)
-	if err := c.NodeA.Do(func() (err error) {
+	must(t, c.NodeA.Do(func() (err error) {
 		count, err = capture.ReadPort(name)
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return count
 }
 
@@ -354,9 +336,7 @@ func (c *captured) port(t *testing.T, pod string) (count capture.PortCount) {
 func (c *captured) portName(t *testing.T, pod string) string {
 	t.Helper()
 	all, err := attachment.Relayed(c.wiring.A.StateDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range all {
 		if all[i].ContainerID == pod {
 			return all[i].PortName()
@@ -380,9 +360,7 @@ func relayDrops(t *testing.T, supervisor *process.Process) uint64 {
 func relayCounters(t *testing.T, supervisor *process.Process) (all []relayed) {
 	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", supervisor.PID()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, file := range files {
 		if to, err := os.Readlink(file); err != nil || !strings.Contains(to, "ktsn-relay-counters") {
 			continue

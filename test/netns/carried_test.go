@@ -147,9 +147,7 @@ func TestEndpointUsesSourcesAndGrants(t *testing.T) {
 	endpoint := control.Endpoint{Identity: identity, Interface: topology.PodInterface, Netns: lab.PodA.Path(), VNI: topology.VNI,
 		Sources: &control.Sources{Addresses: []netip.Prefix{netip.PrefixFrom(topology.PodAddressA, 32), netip.PrefixFrom(podAddress6A, 128)}},
 		Grants:  &control.Grants{PriorityMax: 7}}
-	if err := client.EndpointAdd(t.Context(), endpoint); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.EndpointAdd(t.Context(), endpoint))
 	four, six := topology.PodAddressB.String(), podAddress6B.String()
 	for name, test := range map[string]struct {
 		arguments []string

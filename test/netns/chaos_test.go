@@ -280,9 +280,7 @@ func (l *lab) addManyPods(t *testing.T, client *control.Client, count int) *many
 	for i := range count {
 		name := fmt.Sprintf("background%d", i)
 		pod, err := topology.NewNamespace(l.NodeA.Name() + "-" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() {
 			if err := pod.Destroy(); err != nil {
 				t.Error(err)
@@ -294,13 +292,9 @@ func (l *lab) addManyPods(t *testing.T, client *control.Client, count int) *many
 		address = address.Next()
 		ip(t, pod, "link", "set", topology.PodInterface, "up")
 		socket := filepath.Join(l.dir, name+".sock")
-		if err := client.SocketAdd(t.Context(), name, socket); err != nil {
-			t.Fatal(err)
-		}
-		if err := client.EndpointAdd(t.Context(), control.Endpoint{Identity: name, Interface: topology.PodInterface,
-			Netns: pod.Path(), VNI: topology.VNI}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, client.SocketAdd(t.Context(), name, socket))
+		must(t, client.EndpointAdd(t.Context(), control.Endpoint{Identity: name, Interface: topology.PodInterface,
+			Netns: pod.Path(), VNI: topology.VNI}))
 		all.pods, all.sockets = append(all.pods, pod), append(all.sockets, socket)
 	}
 	return all
@@ -332,9 +326,7 @@ func (c *manyPods) exchange(t *testing.T, client *control.Client, processes, mes
 		time.Sleep(time.Until(base.Add(-20 * time.Millisecond)))
 		begin()
 		for _, talker := range running {
-			if err := finish(t, talker); err != nil {
-				t.Fatal(err)
-			}
+			must(t, finish(t, talker))
 		}
 		return begun
 	}
@@ -432,9 +424,7 @@ func TestChaosOfIdleRings(t *testing.T) {
 	perMessage := func() float64 {
 		talker := lab.startServedTalker(t, "--count", strconv.Itoa(messages), "--cycle", "2ms", "--lead", "1ms", "--to", to)
 		before := cpuTime(t, daemon)
-		if err := finish(t, talker); err != nil {
-			t.Fatal(err)
-		}
+		must(t, finish(t, talker))
 		return float64(cpuTime(t, daemon)-before) / float64(messages)
 	}
 	alone := perMessage()
@@ -465,9 +455,7 @@ func ratio(duration, to time.Duration) float64 { return float64(duration) / floa
 func cpuTime(t *testing.T, running *process.Process) time.Duration {
 	t.Helper()
 	spent, err := process.CPUTime(running.PID())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return spent
 }
 
@@ -475,9 +463,7 @@ func cpuTime(t *testing.T, running *process.Process) time.Duration {
 func departureErrors(t *testing.T, client *control.Client, after uint64) []time.Duration {
 	t.Helper()
 	departures, _, err := client.Departures(t.Context(), after)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var all []time.Duration
 	for _, departure := range departures {
 		all = append(all, time.Duration(departure.DepartedTAI-departure.RequestedTAI))

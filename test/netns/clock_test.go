@@ -32,9 +32,7 @@ func clockFor(t *testing.T, client *control.Client, vni uint32, onLoss control.O
 	if !good {
 		need.Reason = "the test says so"
 	}
-	if err := client.NetworkClockSet(t.Context(), vni, need); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.NetworkClockSet(t.Context(), vni, need))
 }
 
 // newClockLab returns a lab whose ktsnd is told that the node's clock is good.
@@ -42,9 +40,7 @@ func newClockLab(t *testing.T, options ...string) (*lab, *process.Process, *cont
 	t.Helper()
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t, options...)
-	if err := client.ClockSet(t.Context(), goodClock); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.ClockSet(t.Context(), goodClock))
 	return lab, daemon, client
 }
 
@@ -137,9 +133,7 @@ func TestMessageHeldBeyondHorizonIsReported(t *testing.T) {
 	lab, _, client := newClockLab(t)
 	horizon := int64(200 * time.Millisecond)
 	err := client.NetworkLimitsSet(t.Context(), control.NetworkLimits{VNI: topology.VNI, Limits: control.GivenLimits{HorizonNs: &horizon}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	listener := lab.listenForTexts(t)
 	sender := lab.startSender(t)
 	sender.expect("ok", "send", 0, "first")
@@ -232,9 +226,7 @@ func (l *lab) addNetwork(t *testing.T, client *control.Client) netip.Addr {
 	ip(t, l.PodA, "link", "set", name, "up")
 	ip(t, l.PodA, "address", "add", "10.43.1.2/16", "dev", name)
 	ip(t, l.PodA, "neighbor", "add", remote.String(), "lladdr", "02:00:0a:2b:02:02", "dev", name, "nud", "permanent")
-	if err := errors.Join(client.EndpointAdd(t.Context(), l.otherEndpoint()), client.PeerAdd(t.Context(), otherPeer(remote))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(client.EndpointAdd(t.Context(), l.otherEndpoint()), client.PeerAdd(t.Context(), otherPeer(remote))))
 	return remote
 }
 
@@ -340,14 +332,10 @@ func TestCallsFailWhileClockIsLost(t *testing.T) {
 	// A restarted ktsnd uses another bit for the socket's network.
 	kill(t, daemon)
 	_, client = lab.startDaemon(t)
-	if err := client.EndpointDel(t.Context(), identity, topology.PodInterface); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.EndpointDel(t.Context(), identity, topology.PodInterface))
 	err := errors.Join(client.EndpointAdd(t.Context(), lab.otherEndpoint()), client.EndpointAdd(t.Context(), lab.endpoint()),
 		client.PeerAdd(t.Context(), otherPeer(other)), client.ClockSet(t.Context(), goodClock))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	clockFor(t, client, topology.VNI, control.OnLossRefuse, false)
 	awaitReply(t, sender, "ENETDOWN")
 	each(checkRefused)
@@ -410,9 +398,7 @@ func TestSilentClockIsLostAtItsBound(t *testing.T) {
 	before := statusOf(t, client)
 	began := time.Now()
 	err := client.ClockSet(t.Context(), control.ClockQuality{State: control.ClockHoldover, ErrorBoundNs: bound, DriftPPB: drift})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	reported := time.Now()
 	// Not by the control socket, whose requests wake ktsnd up.
 	for sender.command("send", 0, "asked") == "ok" {
@@ -435,14 +421,10 @@ func TestSilentClockIsLostAtItsBound(t *testing.T) {
 	if before.Clock.State != control.ClockSynchronized || before.Clock.ErrorBoundNs != goodClock.ErrorBoundNs {
 		t.Errorf("before, the clock was %+v", before.Clock)
 	}
-	if err := client.ClockSet(t.Context(), goodClock); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.ClockSet(t.Context(), goodClock))
 	awaitReply(t, sender, "ok")
 	// Without a requirement a network has no clock to lose.
-	if err := client.NetworkClockSet(t.Context(), topology.VNI, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.NetworkClockSet(t.Context(), topology.VNI, nil))
 	if clocks, err := client.NetworkClocks(t.Context()); err != nil || len(clocks) != 0 {
 		t.Errorf("networks: %+v, %v", clocks, err)
 	}
@@ -453,9 +435,7 @@ func TestSilentClockIsLostAtItsBound(t *testing.T) {
 func TestCapturedTimedFramesFollowClock(t *testing.T) {
 	timing(t)
 	c := newCaptured(t, capture.All)
-	if err := c.client.ClockSet(t.Context(), goodClock); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.client.ClockSet(t.Context(), goodClock))
 	checkEchoes(t, c.PodA, topology.PodAddressB)
 	frame := c.validFrame(t)
 	c.sendFrame(t, frame)

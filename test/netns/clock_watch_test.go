@@ -34,15 +34,11 @@ func newTimeNetwork(t *testing.T, names ...string) *timeNetwork {
 	t.Helper()
 	testlab.Root(t)
 	id, err := topology.NewID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	network := &timeNetwork{dir: publicDir(t), nodes: map[string]*topology.Namespace{}}
 	namespace := func(name string) *topology.Namespace {
 		network, err := topology.NewNamespace(id.String() + "-" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() {
 			if err := network.Destroy(); err != nil {
 				t.Error(err)
@@ -71,9 +67,7 @@ func (n *timeNetwork) run(t *testing.T, node, path string, arguments ...string) 
 	output := &strings.Builder{}
 	command := exec.Command("setpriv", append([]string{"--bounding-set", "-sys_time", path}, arguments...)...)
 	command.Stdout, command.Stderr = output, output
-	if err := n.nodes[node].Start(command); err != nil {
-		t.Fatal(err)
-	}
+	must(t, n.nodes[node].Start(command))
 	kill = sync.OnceFunc(func() {
 		_ = command.Process.Kill()
 		_ = command.Wait()
@@ -118,9 +112,7 @@ func (n *timeNetwork) ptp4l(t *testing.T, node string, settings ...string) (kill
 	configuration := filepath.Join(n.dir, node+".conf")
 	text := "[global]\ntime_stamping software\nfree_running 1\nnetwork_transport L2\nuds_address " + n.socketOf(node) +
 		"\nlogSyncInterval -3\nlogMinDelayReqInterval -3\nlogAnnounceInterval -2\nannounceReceiptTimeout 2\n" + strings.Join(settings, "\n") + "\n[eth0]\n"
-	if err := os.WriteFile(configuration, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(configuration, []byte(text), 0o600))
 	return n.run(t, node, systemProgram(t, "ptp4l"), "-f", configuration, "-m")
 }
 
@@ -136,9 +128,7 @@ func (n *timeNetwork) watch(t *testing.T, node string, holdover time.Duration) *
 	t.Helper()
 	w, err := clock.Watch(t.Context(), clock.Options{PTPSockets: []string{n.socketOf(node)}, LocalDir: filepath.Join(n.dir, node+".local"),
 		ChronyAddresses: []string{filepath.Join(n.dir, node+".chrony", "chronyd.sock")}, Proc: "-"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(w.Close)
 	return &watchedClock{Watcher: w, need: clock.Need{MaxError: time.Second, Holdover: holdover}}
 }
@@ -240,9 +230,7 @@ func TestPtp4lSocketOfOtherOwnerIsRejected(t *testing.T) {
 	network.ptp4l(t, "first", "clockClass 6")
 	w := network.watch(t, "first", time.Minute)
 	w.awaitState(t, clock.Synchronized)
-	if err := os.Chown(network.socketOf("first"), nobody, nobody); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chown(network.socketOf("first"), nobody, nobody))
 	output, err := exec.Command(ktsn, "node", "clock", "--ptp-socket", network.socketOf("first"), "--local-dir", filepath.Join(network.dir, "cli"),
 		"--chrony-socket", filepath.Join(network.dir, "none")).CombinedOutput()
 	if err != nil || !strings.Contains(string(output), "Unknown") || !strings.Contains(string(output), "belongs to user 65534, not to root") {
@@ -261,9 +249,7 @@ func TestClockWatchSurvivesFlood(t *testing.T) {
 		t.Fatalf("the watcher's sockets are %v, %v", ours, err)
 	}
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer unix.Close(fd)
 	const messages, batch = 20_000, 100
 	for sent := range messages { // 10,000 a second
@@ -284,9 +270,7 @@ func TestClockWatchReportsGarbage(t *testing.T) {
 	content(t)
 	network := newTimeNetwork(t, "first")
 	connection, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: network.socketOf("first"), Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer connection.Close()
 	go func() {
 		data := make([]byte, 2048)
@@ -300,9 +284,7 @@ func TestClockWatchReportsGarbage(t *testing.T) {
 			}
 		}
 	}()
-	if err := os.Chmod(network.socketOf("first"), 0o660); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(network.socketOf("first"), 0o660))
 	w := network.watch(t, "first", time.Minute)
 	estimate, verdict := w.awaitThat(t, "that no ptp4l answers", func(e clock.Estimate, _ clock.Verdict) bool {
 		return strings.Contains(e.Why.Sentence, "what answers is no ptp4l")
@@ -318,14 +300,10 @@ func TestClockWatchWithChrony(t *testing.T) {
 	path := chronydProgram(t)
 	chronyd := func(node string, settings ...string) (kill func()) {
 		folder := filepath.Join(network.dir, node+".chrony")
-		if err := os.MkdirAll(folder, 0o770); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(folder, 0o770))
 		configuration := filepath.Join(folder, "chrony.conf")
 		text := fmt.Sprintf("bindcmdaddress %s/chronyd.sock\npidfile %s/chronyd.pid\ncmdport 0\n%s\n", folder, folder, strings.Join(settings, "\n"))
-		if err := os.WriteFile(configuration, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(configuration, []byte(text), 0o600))
 		return network.run(t, node, path, "-x", "-d", "-u", "root", "-f", configuration)
 	}
 	chronyd("server", "local stratum 2", "allow all")

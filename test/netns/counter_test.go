@@ -39,9 +39,7 @@ func (l *lab) startCounter(t *testing.T) *counter {
 			_ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUFFORCE, 16<<20)
 		})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { started.conn.Close() })
 	go started.run()
 	return started

@@ -25,9 +25,7 @@ import (
 func datagramCases(t *testing.T, kinds ...string) []string {
 	t.Helper()
 	output, err := exec.Command(program(t, "ktsn-test-txtime"), "--list").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return slices.DeleteFunc(strings.Fields(string(output)), func(name string) bool {
 		return !slices.ContainsFunc(kinds, func(kind string) bool { return strings.HasPrefix(name, kind) })
 	})

@@ -64,15 +64,15 @@ type encryptedLinkLab struct {
 func newEncryptedLinkLab(t *testing.T) *encryptedLinkLab {
 	t.Helper()
 	id, err := topology.NewID()
-	check(t, err)
+	must(t, err)
 	l := &encryptedLinkLab{encryptedLab: &encryptedLab{t: t, now: time.Now()}}
 	l.wire = l.namespace(id.String() + "-wire")
-	check(t, l.wire.Do(func() error { return addBridge("wire") }))
+	must(t, l.wire.Do(func() error { return addBridge("wire") }))
 	for i, name := range []string{"a", "b"} {
 		n := &linkNode{Namespace: l.namespace(id.String() + "-" + name), lab: l, name: name, cluster: "of-" + name, pod: l.namespace(id.String() + "-pod-" + name),
 			address: netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)}), inPod: netip.AddrFrom4([4]byte{10, 200, 0, byte(i)}), podInterface: "up" + name}
-		check(t, l.wire.Do(func() error { return plugNode(name, n.Path()) }))
-		check(t, n.Do(func() error { return errors.Join(up("lo"), giveAddress("phys0", n.address.String()+"/24", 1500)) }))
+		must(t, l.wire.Do(func() error { return plugNode(name, n.Path()) }))
+		must(t, n.Do(func() error { return errors.Join(up("lo"), giveAddress("phys0", n.address.String()+"/24", 1500)) }))
 		dir := t.TempDir()
 		n.options = &attachment.LinkOptions{StateDir: dir, ControlSocket: filepath.Join(dir, "control.sock"), Uplink: "phys0", Patience: patience}
 		daemon := start(t, n.Namespace, "ktsnd", exec.Command(program(t, "ktsnd"), "--interface", "phys0", "--local-address", n.address.String(),
@@ -85,7 +85,7 @@ func newEncryptedLinkLab(t *testing.T) *encryptedLinkLab {
 		}
 		n.client = connect(t, daemon, n.options.ControlSocket)
 		n.key, err = clusterkey.New()
-		check(t, err)
+		must(t, err)
 		n.start(dir)
 		n.openSocket(dir)
 		l.ends = append(l.ends, n)
@@ -96,7 +96,7 @@ func newEncryptedLinkLab(t *testing.T) *encryptedLinkLab {
 // openSocket makes ktsnd's socket accessible to the pod's applications.
 func (n *linkNode) openSocket(dir string) {
 	n.socket = filepath.Join(dir, "app.sock")
-	check(n.lab.t, n.client.SocketAdd(n.lab.t.Context(), n.identity(), n.socket))
+	must(n.lab.t, n.client.SocketAdd(n.lab.t.Context(), n.identity(), n.socket))
 }
 
 func (n *linkNode) identity() string { return "uid-" + n.name }
@@ -170,7 +170,7 @@ func (n *linkNode) plug() {
 	plan := &attachment.LinkPlan{Sandbox: sandbox, Interface: n.podInterface, VNI: uint32(v1alpha1.FirstLinkVNI), MTU: linkMTU, Port: overlay.EncryptedPort, Encrypted: true,
 		Link: attachment.Link{Addresses: []netip.Prefix{netip.PrefixFrom(n.inPod, 31)}, MAC: clientMAC.String(),
 			Peer: attachment.LinkPeer{Addresses: []netip.Addr{other.inPod}, MAC: endpointMAC.String(), Node: other.address}}}
-	check(n.lab.t, n.Do(func() error { return attachment.PlugLink(n.lab.t.Context(), n.options, plan) }))
+	must(n.lab.t, n.Do(func() error { return attachment.PlugLink(n.lab.t.Context(), n.options, plan) }))
 	n.plugged = &attachment.Plugged{Sandbox: sandbox, Interface: n.podInterface, VNI: plan.VNI}
 }
 
@@ -179,7 +179,7 @@ func (l *encryptedLinkLab) reconcile() {
 	l.t.Helper()
 	l.advance(time.Second)
 	for _, n := range l.ends {
-		check(l.t, n.Do(func() error {
+		must(l.t, n.Do(func() error {
 			_, err := n.agent.Reconcile(l.t.Context(), requestOfAll)
 			return err
 		}))
@@ -189,7 +189,7 @@ func (l *encryptedLinkLab) reconcile() {
 // isSending reports whether kernel and ktsnd have keys for the other node.
 func (n *linkNode) isSending() bool {
 	hasState := false
-	check(n.lab.t, n.Do(func() error {
+	must(n.lab.t, n.Do(func() error {
 		kernel, err := xfrm.Open(overlay.EncryptedPort)
 		if err != nil {
 			return err
@@ -202,7 +202,7 @@ func (n *linkNode) isSending() bool {
 		return err
 	}))
 	associations, err := n.client.SecurityAssociations(n.lab.t.Context())
-	check(n.lab.t, err)
+	must(n.lab.t, err)
 	return hasState && len(associations) == 1 && associations[0].Generation > 0
 }
 
@@ -259,17 +259,17 @@ func TestKernelEncryptsLinks(t *testing.T) {
 	t.Run("pings of the link's MTU and timed messages pass, and the wire carries ESP only", func(t *testing.T) {
 		const pings, messages = 5, 20
 		wire.onWire()
-		check(t, a.ping(pings))
+		must(t, a.ping(pings))
 		listener, file := b.listen(t, messages)
 		a.exchange(t, messages)
-		check(t, listener())
+		must(t, listener())
 		lines, err := os.ReadFile(file)
-		check(t, err)
+		must(t, err)
 		if got := strings.Count(string(lines), "\n") - 1; got != messages {
 			t.Errorf("of %d timed messages %d arrived", messages, got)
 		}
 		status, err := a.client.Status(t.Context())
-		check(t, err)
+		must(t, err)
 		if sealed, others := wire.onWire(); sealed < 2*pings+messages || len(others) != 0 || status.Counters.Sealed < messages {
 			t.Errorf("the wire carries %d packets of ESP, of which ktsnd has sealed %d, and %q", sealed, status.Counters.Sealed, others)
 		}
@@ -291,16 +291,16 @@ func TestKernelEncryptsLinks(t *testing.T) {
 			t.Errorf("the wire carries %d packets of ESP and %q", sealed, others)
 		}
 		status, err := b.client.Status(t.Context())
-		check(t, err)
+		must(t, err)
 		if status.Counters.DropNoAssociation == 0 {
 			t.Error("ktsnd of node b has dropped nothing")
 		}
 	})
 	t.Run("ktsnd forgets the number of an unplugged link", func(t *testing.T) {
 		for _, n := range l.ends {
-			check(t, n.Do(func() error { return attachment.UnplugLink(t.Context(), n.options, n.plugged) }))
+			must(t, n.Do(func() error { return attachment.UnplugLink(t.Context(), n.options, n.plugged) }))
 			left, err := n.client.NetworkEncryptions(t.Context())
-			check(t, err)
+			must(t, err)
 			if len(left) != 0 {
 				t.Errorf("ktsnd of node %s still encrypts %v", n.name, left)
 			}
@@ -321,7 +321,7 @@ func (n *linkNode) exchange(t *testing.T, count int) {
 func (n *linkNode) listen(t *testing.T, count int) (wait func() error, file string) {
 	t.Helper()
 	readable, writable, err := os.Pipe()
-	check(t, err)
+	must(t, err)
 	defer readable.Close()
 	file = filepath.Join(t.TempDir(), "listener.csv")
 	command := exec.Command(program(t, "tsnperf"), "listener", "--block", "--quiet", "--csv", file, "--ready-fd", "3", "--bind",
@@ -329,7 +329,7 @@ func (n *linkNode) listen(t *testing.T, count int) (wait func() error, file stri
 	command.ExtraFiles = []*os.File{writable}
 	listener := start(t, n.pod, "listener", command)
 	writable.Close()
-	check(t, readable.SetReadDeadline(time.Now().Add(patience)))
+	must(t, readable.SetReadDeadline(time.Now().Add(patience)))
 	if _, err := readable.Read(make([]byte, 1)); err != nil {
 		t.Fatalf("the listener is not ready: %v; its log: %s", err, listener.Stderr())
 	}
@@ -344,9 +344,7 @@ func TestKernelSCTPOverLinks(t *testing.T) {
 	}
 	n, err := podnetworks.Create(t.Context(), podnetworks.Wanted{Networks: []string{podnetworks.Link}, LinkMTU: 1500, Pods: 1,
 		Programs: filepath.Dir(program(t, "ktsnd"))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := n.Close(t.Context()); err != nil {
 			t.Error(err)
@@ -354,9 +352,7 @@ func TestKernelSCTPOverLinks(t *testing.T) {
 	})
 	near, far := n.Near(podnetworks.Link), n.Far(podnetworks.Link, 1)[0]
 	listener := sctpSocket(t, far)
-	if err := unix.Listen(int(listener.Fd()), 1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Listen(int(listener.Fd()), 1))
 	sender := sctpSocket(t, near)
 	address, err := unix.Getsockname(int(listener.Fd()))
 	if err == nil {
@@ -391,9 +387,7 @@ func sctpSocket(t *testing.T, end *podnetworks.End) *os.File {
 		return errors.Join(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout),
 			unix.Bind(fd, &unix.SockaddrInet4{Addr: end.Address.As4()}))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { socket.Close() })
 	return socket
 }

@@ -95,7 +95,7 @@ func (n *encryptedNode) sendsTo(t *testing.T, to *encryptedNode) bool {
 
 func (n *encryptedNode) states(t *testing.T) (all []xfrm.Found) {
 	t.Helper()
-	check(t, n.Do(func() error {
+	must(t, n.Do(func() error {
 		kernel, err := xfrm.Open(overlay.EncryptedPort)
 		if err != nil {
 			return err
@@ -119,7 +119,7 @@ func carriesESP(t *testing.T, l *encryptedLab, toB *wireEnd, listener *net.UDPCo
 		t.Fatalf("of one large datagram the pod receives %d", len(got))
 	}
 	var server net.Listener
-	check(t, b.pods[secretVNI].Do(func() (err error) {
+	must(t, b.pods[secretVNI].Do(func() (err error) {
 		server, err = net.Listen("tcp4", netip.AddrPortFrom(b.pod(secretVNI), talkPort).String())
 		return err
 	}))
@@ -131,7 +131,7 @@ func carriesESP(t *testing.T, l *encryptedLab, toB *wireEnd, listener *net.UDPCo
 		}
 	}()
 	var client net.Conn
-	check(t, a.pods[secretVNI].Do(func() (err error) {
+	must(t, a.pods[secretVNI].Do(func() (err error) {
 		client, err = net.DialTimeout("tcp4", server.Addr().String(), 10*time.Second)
 		return err
 	}))
@@ -175,7 +175,7 @@ func forgedFrame(t *testing.T, l *encryptedLab, vni uint32, port uint16, text st
 
 func (n *encryptedNode) hardware(t *testing.T) (address net.HardwareAddr) {
 	t.Helper()
-	check(t, n.Do(func() error {
+	must(t, n.Do(func() error {
 		link, err := netlink.LinkByName("phys0")
 		if err == nil {
 			address = link.Attrs().HardwareAddr
@@ -225,7 +225,7 @@ func checkStrangers(t *testing.T, l *encryptedLab, toB *wireEnd, listener *net.U
 	toB.frames()
 	talker := a.dial(secretVNI, b)
 	_, err := talker.Write([]byte("once"))
-	check(t, err)
+	must(t, err)
 	if got := readDatagrams(listener, quiet); fmt.Sprint(got) != "[once]" {
 		t.Fatalf("the pod receives %q", got)
 	}
@@ -312,7 +312,7 @@ func checkRevocation(t *testing.T, l *encryptedLab, toB *wireEnd, listener *net.
 	l.announced["a"] = false
 	l.mu.Unlock()
 	lookAtB := func() {
-		check(t, b.Do(func() error { return lookOnce(t, b) }))
+		must(t, b.Do(func() error { return lookOnce(t, b) }))
 	}
 	lookAtB()
 	l.advance(keysLinger)
@@ -339,7 +339,7 @@ func checkRevocation(t *testing.T, l *encryptedLab, toB *wireEnd, listener *net.
 // checkRemoval removes encryption from both nodes.
 func checkRemoval(t *testing.T, l *encryptedLab) {
 	for _, n := range l.nodes {
-		check(t, n.Do(func() error {
+		must(t, n.Do(func() error {
 			kernel, err := xfrm.Open(overlay.EncryptedPort)
 			if err != nil {
 				return err
@@ -403,27 +403,20 @@ type encryptedNode struct {
 	agent *encryption.Reconciler
 }
 
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func newSecretLab(t *testing.T) *encryptedLab {
 	t.Helper()
 	id, err := topology.NewID()
-	check(t, err)
+	must(t, err)
 	key, err := clusterkey.New()
-	check(t, err)
+	must(t, err)
 	l := &encryptedLab{t: t, key: key, announced: map[string]bool{"a": true, "b": true}, now: time.Now()}
 	l.wire = l.namespace(id.String() + "-wire")
-	check(t, l.wire.Do(func() error { return addBridge("wire") }))
+	must(t, l.wire.Do(func() error { return addBridge("wire") }))
 	for i, name := range []string{"a", "b"} {
 		n := &encryptedNode{Namespace: l.namespace(id.String() + "-" + name), lab: l, name: name, address: netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)}),
 			part: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 42, byte(i + 1), 0}), 24), pods: map[uint32]*topology.Namespace{}, dir: t.TempDir()}
-		check(t, l.wire.Do(func() error { return plugNode(name, n.Path()) }))
-		check(t, n.Do(func() error { return giveAddress("phys0", n.address.String()+"/24", 1500) }))
+		must(t, l.wire.Do(func() error { return plugNode(name, n.Path()) }))
+		must(t, n.Do(func() error { return giveAddress("phys0", n.address.String()+"/24", 1500) }))
 		for _, vni := range []uint32{secretVNI, clearVNI} {
 			n.pods[vni] = l.namespace(fmt.Sprint(id, "-", name, vni))
 		}
@@ -441,13 +434,13 @@ func newSecretLab(t *testing.T) *encryptedLab {
 func (l *encryptedLab) namespace(name string) *topology.Namespace {
 	l.t.Helper()
 	namespace, err := topology.NewNamespace(name)
-	check(l.t, err)
+	must(l.t, err)
 	l.t.Cleanup(func() {
 		if err := namespace.Destroy(); err != nil {
 			l.t.Error(err)
 		}
 	})
-	check(l.t, namespace.Do(func() error {
+	must(l.t, namespace.Do(func() error {
 		if err := os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
@@ -516,7 +509,7 @@ func (n *encryptedNode) pod(vni uint32) netip.Addr {
 func (n *encryptedNode) plug(vni uint32) {
 	n.lab.t.Helper()
 	file, err := os.Open(n.pods[vni].Path())
-	check(n.lab.t, err)
+	must(n.lab.t, err)
 	defer file.Close()
 	joined := &overlay.Network{VNI: vni, Bridge: overlay.BridgeName(vni), Tunnel: overlay.TunnelName(vni), Port: network.DefaultPort, Uplink: "phys0", LocalAddress: n.address}
 	if vni == secretVNI {
@@ -524,7 +517,7 @@ func (n *encryptedNode) plug(vni uint32) {
 	}
 	port := &overlay.Port{Attachment: overlay.Attachment{Network: fmt.Sprint("n", vni), ContainerID: n.name, Interface: "tsn0", Identity: fmt.Sprint(vni)},
 		HardwareAddress: overlay.HardwareAddress(n.pod(vni)), Netns: int(file.Fd())}
-	check(n.lab.t, n.Do(func() error {
+	must(n.lab.t, n.Do(func() error {
 		node, err := overlay.Open(n.dir, time.Second)
 		if err != nil {
 			return err
@@ -541,7 +534,7 @@ func (n *encryptedNode) plug(vni uint32) {
 		_, errPlug := node.Plug(n.lab.t.Context(), joined, port, nil)
 		return errors.Join(err, errPlug)
 	}))
-	check(n.lab.t, n.pods[vni].Do(func() error {
+	must(n.lab.t, n.pods[vni].Do(func() error {
 		link, err := netlink.LinkByName("tsn0")
 		if err != nil {
 			return err
@@ -612,7 +605,7 @@ func (l *encryptedLab) reconcileAfter(after time.Duration) {
 	l.t.Helper()
 	l.advance(after)
 	for _, n := range l.nodes {
-		check(l.t, n.Do(func() error {
+		must(l.t, n.Do(func() error {
 			_, err := n.agent.Reconcile(l.t.Context(), requestOfAll)
 			return err
 		}))
@@ -639,7 +632,7 @@ func (l *encryptedLab) awaitCondition(what string, holds func() bool) {
 func (n *encryptedNode) listen(vni uint32) *net.UDPConn {
 	n.lab.t.Helper()
 	var conn *net.UDPConn
-	check(n.lab.t, n.pods[vni].Do(func() (err error) {
+	must(n.lab.t, n.pods[vni].Do(func() (err error) {
 		conn, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(n.pod(vni), talkPort)))
 		return err
 	}))
@@ -653,7 +646,7 @@ const talkPort = 7000
 func (n *encryptedNode) dial(vni uint32, to *encryptedNode) *net.UDPConn {
 	n.lab.t.Helper()
 	var conn *net.UDPConn
-	check(n.lab.t, n.pods[vni].Do(func() (err error) {
+	must(n.lab.t, n.pods[vni].Do(func() (err error) {
 		conn, err = net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(to.pod(vni), talkPort)))
 		return err
 	}))
@@ -683,7 +676,7 @@ type wireEnd struct {
 func (l *encryptedLab) tap(name string) *wireEnd {
 	l.t.Helper()
 	end := &wireEnd{}
-	check(l.t, l.wire.Do(func() error {
+	must(l.t, l.wire.Do(func() error {
 		link, err := netlink.LinkByName(name)
 		if err != nil {
 			return err
@@ -714,7 +707,7 @@ func (p *wireEnd) frames() (all [][]byte) {
 // send sends a frame over the wire to the node.
 func (p *wireEnd) send(t *testing.T, frame []byte) {
 	t.Helper()
-	check(t, unix.Sendto(p.socket, frame, 0, &unix.SockaddrLinklayer{Ifindex: p.index}))
+	must(t, unix.Sendto(p.socket, frame, 0, &unix.SockaddrLinklayer{Ifindex: p.index}))
 }
 
 // requestOfAll is the request with which the agent's part reconciles everything.

@@ -177,9 +177,7 @@ func (l *lab) startAgents(t *testing.T) *keyedNodes { return l.startAgentsWith(t
 func (l *lab) startAgentsWith(t *testing.T, times security.Times) *keyedNodes {
 	t.Helper()
 	key, err := clusterkey.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n := &keyedNodes{key: key, times: times, keys: map[string]bool{}, clock: roundsClock{time: time.Now(), advanced: time.Now(), looked: map[string]bool{}}}
 	askKtsnd := func(ctx context.Context, ask func(context.Context, encryption.Ktsnd) error) error {
 		client, err := control.Dial(ctx, l.control)
@@ -410,9 +408,7 @@ func TestHubCannotMoveNode(t *testing.T) {
 			_, err := reconciler.Reconcile(t.Context(), reconcile.Request{})
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all, err := client.Peers(t.Context())
 		if err != nil || len(all) != 1 {
 			t.Fatalf("ktsnd has %v: %v", all, err)
@@ -446,9 +442,7 @@ func TestHubCannotMoveNode(t *testing.T) {
 	for range 20 { // agents run in each round
 		time.Sleep(agentsLook)
 		all, err := client.SecurityAssociations(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, state := range all {
 			if _, known := b.kernel.keyFrom(topology.NodeAddressA, b.address, state.SPI, time.Now()); !known {
 				t.Fatalf("ktsnd seals by SPI %#x, for a key that node b has no longer", state.SPI)

@@ -40,15 +40,11 @@ func departuresOf(t *testing.T, encryption control.Encryption, size, count int) 
 	t.Helper()
 	lab := newLab(t)
 	_, client := lab.startEncrypting(t, makeAssociations(1, 1))
-	if err := client.SetNetworkEncryption(t.Context(), topology.VNI, encryption); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.SetNetworkEncryption(t.Context(), topology.VNI, encryption))
 	wire := lab.startStamping(t)
 	running := lab.startFlow(t, "--cycle", "1ms", "--lead", "5ms", "--size", strconv.Itoa(size), "--count", strconv.Itoa(count))
 	awaitSent(t, client, uint64(count))
-	if err := finish(t, running.talker); err != nil {
-		t.Fatal(err)
-	}
+	must(t, finish(t, running.talker))
 	stamps := wire()
 	departures, overwritten, err := client.Departures(t.Context(), 0)
 	if err != nil || overwritten != 0 || len(departures) != len(stamps) {
@@ -64,13 +60,9 @@ func departuresOf(t *testing.T, encryption control.Encryption, size, count int) 
 func (l *lab) startStamping(t *testing.T) func() []int64 {
 	t.Helper()
 	d := &decrypter{last: map[uint32]uint32{}}
-	if err := l.NodeB.Do(d.open); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.NodeB.Do(d.open))
 	t.Cleanup(func() { unix.Close(d.fd) })
-	if err := unix.SetsockoptInt(d.fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.SetsockoptInt(d.fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1))
 	time.Sleep(100 * time.Millisecond) // the kernel enables stamps with a delay
 	return func() (stamps []int64) {
 		frame, control := make([]byte, 2048), make([]byte, 128)
@@ -81,9 +73,7 @@ func (l *lab) startStamping(t *testing.T) func() []int64 {
 			}
 			if isMessage(frame[:n]) {
 				stamp, err := stampOf(control[:controlBytes])
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				stamps = append(stamps, stamp)
 			}
 		}

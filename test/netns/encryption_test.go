@@ -79,9 +79,7 @@ func (l *lab) startDecrypter(t *testing.T) *decrypter {
 func (l *lab) startDecrypterBy(t *testing.T, key func(spi uint32, arrived time.Time) (control.AssociationKey, bool)) *decrypter {
 	t.Helper()
 	d := &decrypter{done: make(chan struct{}), last: map[uint32]uint32{}, key: key}
-	if err := l.NodeB.Do(d.open); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.NodeB.Do(d.open))
 	go d.run()
 	t.Cleanup(func() {
 		d.stop()
@@ -228,9 +226,7 @@ func (l *lab) startEncrypting(t *testing.T, keys []control.SecurityAssociation) 
 	if err == nil && keys != nil {
 		err = client.SetSecurityAssociations(t.Context(), topology.NodeAddressB, keys)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	l.attach(t, client, daemon)
 	return daemon, client
 }
@@ -303,9 +299,7 @@ func TestRequiredEncryptionWithoutKeySendsNothing(t *testing.T) {
 	decrypter := lab.startDecrypter(t)
 	running := lab.startFlow(t, "--cycle", "1ms")
 	awaitCounters(t, client, "messages are dropped", func(c control.Counters) bool { return c.DropNoAssociation >= 50 })
-	if err := client.SetSecurityAssociations(t.Context(), topology.NodeAddressB, makeAssociations(1, 1)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.SetSecurityAssociations(t.Context(), topology.NodeAddressB, makeAssociations(1, 1)))
 	awaitSent(t, client, 50)
 	running.end(t, client)
 	if opened, _ := decrypter.check(t); opened < 50 {

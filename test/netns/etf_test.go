@@ -111,9 +111,7 @@ type tracing struct {
 
 func startTracing(t *testing.T, client *control.Client) *tracing {
 	t.Helper()
-	if err := client.TraceStart(t.Context(), "", 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.TraceStart(t.Context(), "", 0))
 	return &tracing{client: client}
 }
 
@@ -160,9 +158,7 @@ func (l *lab) handOver(t *testing.T, arguments, messages []string) map[string]in
 	command.Env = l.preloaded(t)
 	var output bytes.Buffer
 	command.Stdout = &output
-	if err := finish(t, start(t, l.PodA, "ktsn-test-send", command)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, finish(t, start(t, l.PodA, "ktsn-test-send", command)))
 	times := map[string]int64{}
 	lines := strings.Split(strings.TrimSpace(output.String()), "\n")
 	if len(lines) != len(messages) {
@@ -189,10 +185,8 @@ func realtimeOf(t *testing.T, clock launchClock) int64 {
 	ahead, shortest := int64(0), int64(math.MaxInt64)
 	for range tries {
 		var before, reading, after unix.Timespec
-		if err := errors.Join(unix.ClockGettime(unix.CLOCK_REALTIME, &before), unix.ClockGettime(clock.id, &reading),
-			unix.ClockGettime(unix.CLOCK_REALTIME, &after)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(unix.ClockGettime(unix.CLOCK_REALTIME, &before), unix.ClockGettime(clock.id, &reading),
+			unix.ClockGettime(unix.CLOCK_REALTIME, &after)))
 		if took := after.Nano() - before.Nano(); took < shortest {
 			ahead, shortest = before.Nano()-reading.Nano(), took
 		}
@@ -204,14 +198,10 @@ func realtimeOf(t *testing.T, clock launchClock) int64 {
 func stampArrivals(t *testing.T, listener *net.UDPConn) {
 	t.Helper()
 	raw, err := listener.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var failed error
 	err = raw.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1) })
-	if err := errors.Join(err, failed); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, failed))
 }
 
 // stampedTexts returns texts and CLOCK_REALTIME of arrivals until nothing more arrives.
@@ -227,9 +217,7 @@ func stampedTexts(t *testing.T, listener *net.UDPConn) (all []string, at []int64
 			}
 			return all, at
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all = append(all, string(data[:length]))
 		at = append(at, stampIn(t, control[:controlBytes]))
 	}
@@ -238,9 +226,7 @@ func stampedTexts(t *testing.T, listener *net.UDPConn) (all []string, at []int64
 func stampIn(t *testing.T, control []byte) int64 {
 	t.Helper()
 	messages, err := unix.ParseSocketControlMessage(control)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, message := range messages {
 		if message.Header.Level == unix.SOL_SOCKET && message.Header.Type == unix.SCM_TIMESTAMPNS {
 			return int64(binary.NativeEndian.Uint64(message.Data))*int64(time.Second) + int64(binary.NativeEndian.Uint64(message.Data[8:]))

@@ -41,7 +41,7 @@ const podPrefixBits6 = 32
 // addIPv6 adds an address that is usable at once to a pod's interface.
 func addIPv6(t *testing.T, pod *topology.Namespace, address netip.Addr) {
 	t.Helper()
-	if err := pod.Do(func() error {
+	must(t, pod.Do(func() error {
 		// In this order: the link-local address is created when IPv6 is enabled.
 		for _, setting := range [][2]string{{"accept_dad", "0"}, {"disable_ipv6", "1"}, {"disable_ipv6", "0"}} {
 			path := "/proc/sys/net/ipv6/conf/" + topology.PodInterface + "/" + setting[0]
@@ -50,9 +50,7 @@ func addIPv6(t *testing.T, pod *topology.Namespace, address netip.Addr) {
 			}
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	ip(t, pod, "address", "add", address.String()+"/"+strconv.Itoa(podPrefixBits6), "dev", topology.PodInterface, "nodad")
 }
 
@@ -75,10 +73,8 @@ func (l *lab) startDaemon6(t *testing.T, options ...string) *control.Client {
 
 func (l *lab) addPeer6(t *testing.T, client *control.Client) {
 	t.Helper()
-	if err := client.PeerAdd(t.Context(), control.Peer{VNI: topology.VNI, Address: topology.NodeAddressB,
-		Subnets: []netip.Prefix{topology.PodSubnetB, podSubnet6B}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.PeerAdd(t.Context(), control.Peer{VNI: topology.VNI, Address: topology.NodeAddressB,
+		Subnets: []netip.Prefix{topology.PodSubnetB, podSubnet6B}}))
 }
 
 // sendResult is the result of a send call of ktsn-test-destination.
@@ -91,9 +87,7 @@ func (l *lab) sendTo(t *testing.T, arguments ...string) []sendResult {
 	command.Env = l.preloaded(t)
 	var output bytes.Buffer
 	command.Stdout = &output
-	if err := finish(t, start(t, l.PodA, "ktsn-test-destination", command)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, finish(t, start(t, l.PodA, "ktsn-test-destination", command)))
 	var all []sendResult
 	for lines := bufio.NewScanner(&output); lines.Scan(); {
 		var result sendResult
@@ -118,9 +112,7 @@ func listen(t *testing.T, pod *topology.Namespace, network string, at netip.Addr
 	for deadline := time.Now().Add(patience); errors.Is(err, unix.EADDRINUSE) && time.Now().Before(deadline); err = pod.Do(bind) {
 		time.Sleep(10 * time.Millisecond)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return conn
 }
@@ -131,9 +123,7 @@ func receive(t *testing.T, conn *net.UDPConn) (string, netip.AddrPort) {
 	buffer := make([]byte, 2000)
 	_ = conn.SetReadDeadline(time.Now().Add(patience))
 	length, source, err := conn.ReadFromUDPAddrPort(buffer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(buffer[:length]), source
 }
 
@@ -159,9 +149,7 @@ func (l *lab) tunnelledFrames(t *testing.T, text string, count int, send func())
 	awaitWire(t, tap, count, holds)
 	time.Sleep(20 * time.Millisecond) // for unexpected ones
 	capture, err := tap.Stop()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var frames []gopacket.Packet
 	for _, packet := range capture.Packets {
 		if holds(packet) {
@@ -277,9 +265,7 @@ func linkLocal(t *testing.T, pod *topology.Namespace) netip.Addr {
 	t.Helper()
 	output, err := exec.Command("ip", "-n", pod.Name(), "-6", "-brief", "address", "show", "dev", topology.PodInterface,
 		"scope", "link").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, field := range strings.Fields(string(output)) {
 		if prefix, err := netip.ParsePrefix(field); err == nil {
 			return prefix.Addr()

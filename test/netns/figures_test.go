@@ -67,15 +67,11 @@ func record(t *testing.T, more ...figure) {
 	} else if errors.Is(err, fs.ErrNotExist) {
 		err = os.MkdirAll(filepath.Dir(path), 0o755)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all.Figures = append(all.Figures, more...)
 	text, err = json.MarshalIndent(all, "", " ")
 	if err == nil {
 		err = os.WriteFile(path, append(text, '\n'), 0o644)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }

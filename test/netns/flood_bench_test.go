@@ -28,9 +28,7 @@ func (l *lab) addFloodPeers(t *testing.T, peers int) {
 	command := exec.Command("bridge", "-force", "-batch", "-")
 	command.Stdin = strings.NewReader(batch.String())
 	began := time.Now()
-	if err := finish(t, start(t, l.NodeA, "bridge", command)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, finish(t, start(t, l.NodeA, "bridge", command)))
 	t.Logf("%d forwarding entries in %v", peers, time.Since(began))
 }
 
@@ -41,7 +39,7 @@ func (l *lab) timeRequest(t *testing.T) time.Duration {
 	frame := slices.Concat([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, make([]byte, 6), []byte{8, 6, 0, 1, 8, 0, 6, 4, 0, 1}, make([]byte, 6),
 		topology.PodAddressA.AsSlice(), make([]byte, 6), []byte{10, 42, 3, 200})
 	var took []time.Duration
-	if err := l.PodA.Do(func() error {
+	must(t, l.PodA.Do(func() error {
 		link, err := net.InterfaceByName(topology.PodInterface)
 		if err != nil {
 			return err
@@ -62,9 +60,7 @@ func (l *lab) timeRequest(t *testing.T) time.Duration {
 			time.Sleep(5 * time.Millisecond)
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	slices.Sort(took)
 	return took[len(took)/2]
 }

@@ -78,9 +78,7 @@ func (f *flow) drain(t *testing.T) {
 func (f *flow) finish(t *testing.T) {
 	t.Helper()
 	for _, running := range []*process.Process{f.talker, f.listener} {
-		if err := finish(t, running); err != nil {
-			t.Fatal(err)
-		}
+		must(t, finish(t, running))
 	}
 	f.read(t)
 }

@@ -39,9 +39,7 @@ func (c *fourPods) startFrameSender(t *testing.T, mac string) *frameSender {
 		"--ethertype", strconv.Itoa(etherType), "--lines")
 	command.Env = c.preloaded(t)
 	lines, err := command.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	start(t, c.PodA, "ktsn-test-destination", command)
 	t.Cleanup(func() { lines.Close() })
 	return &frameSender{fourPods: c, lines: lines, tap: c.openTap(t, 10000)}
@@ -71,9 +69,7 @@ func (s *frameSender) wentTo(t *testing.T, text string) []string {
 	const destination, outerBytes = 14 + 16, 14 + 20 + 8 + 8
 	time.Sleep(20 * time.Millisecond) // the kernel may have it in a backlog
 	packets, err := s.tap.Seen()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	nodes := []string{}
 	for _, packet := range packets {
 		if len(packet.Head) > outerBytes && bytes.Contains(packet.Head[outerBytes:], []byte(text)) {
@@ -123,11 +119,9 @@ func (s *frameSender) onlyHere(t *testing.T, when string, fd int) {
 func speakAs(t *testing.T, pod *topology.Namespace, mac string) {
 	t.Helper()
 	source, err := net.ParseMAC(mac)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	frame := append(append(bytes.Repeat([]byte{0xff}, 6), source...), 0x88, 0xb6)
-	if err := pod.Do(func() error {
+	must(t, pod.Do(func() error {
 		link, err := net.InterfaceByName(topology.PodInterface)
 		if err != nil {
 			return err
@@ -138,9 +132,7 @@ func speakAs(t *testing.T, pod *topology.Namespace, mac string) {
 		}
 		defer unix.Close(fd)
 		return unix.Sendto(fd, append(frame, make([]byte, 46)...), 0, &unix.SockaddrLinklayer{Ifindex: link.Index})
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // fdb changes forwarding entries of node a.
@@ -157,9 +149,7 @@ func newFourPodsThreeNodes(t *testing.T) *fourPods {
 	lab := newFourPods(t)
 	ip(t, lab.NodeB, "address", "add", nodeAddressC.String()+"/24", "dev", topology.PhysicalInterface)
 	peer := control.Peer{VNI: topology.VNI, Address: nodeAddressC, Subnets: []netip.Prefix{netip.MustParsePrefix("10.42.3.0/24")}}
-	if err := lab.client.PeerAdd(t.Context(), peer); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lab.client.PeerAdd(t.Context(), peer))
 	return lab
 }
 
@@ -192,9 +182,7 @@ func TestFramesFollowLearnedAddresses(t *testing.T) {
 	talker.expect(t, "it is behind a node that is no peer", nodeB, nodeC)
 	lab.fdb(t, "replace", mac, "dev", topology.TunnelName, "dst", nodeC.String(), "self", "dynamic")
 	talker.expect(t, "it is behind one that is", nodeC)
-	if err := lab.client.PeerDel(t.Context(), topology.VNI, nodeC); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lab.client.PeerDel(t.Context(), topology.VNI, nodeC))
 	talker.expect(t, "that one is gone", nodeB)
 	if counted := counters(t, lab.client); counted.CopiesDropped+counted.DropPort+counted.DropInvalid != 0 {
 		t.Errorf("counted %+v", counted)
@@ -210,9 +198,7 @@ func TestForgedAddressOfOtherNodeRedirectsNoPod(t *testing.T) {
 	fd := listenPacket(t, neighbor)
 	// Like tsn-cni for each pod.
 	lab.fdb(t, "replace", mac, "dev", "pod2", "master", "static", "sticky")
-	if err := lab.client.EndpointDel(t.Context(), "neighbor", topology.PodInterface); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lab.client.EndpointDel(t.Context(), "neighbor", topology.PodInterface))
 	before := lab.startFrameSender(t, mac)
 	before.onlyHere(t, "before ktsnd knows the pod", fd)
 	onBridge(t, lab.client, "neighbor", neighbor)

@@ -38,18 +38,14 @@ func (l *lab) sendAt(t *testing.T, options []string, offset time.Duration, text 
 		strconv.FormatInt(offset.Microseconds(), 10)+":"+text)
 	command := exec.Command(program(t, "ktsn-test-send"), arguments...)
 	command.Env = l.preloaded(t)
-	if err := finish(t, start(t, l.PodA, "ktsn-test-send", command)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, finish(t, start(t, l.PodA, "ktsn-test-send", command)))
 }
 
 func TestEachClassLeavesInItsWindow(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
-	if err := client.ScheduleSet(t.Context(), threeWindows()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.ScheduleSet(t.Context(), threeWindows()))
 	waitForSchedule(t, client)
 	for name, test := range map[string]struct {
 		priority string
@@ -90,9 +86,7 @@ func waitForSchedule(t *testing.T, client *control.Client) *control.Schedule {
 	t.Helper()
 	return testlab.EventuallyValue(t, patience, 10*time.Millisecond, func() (*control.Schedule, error) {
 		schedule, err := client.Schedule(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !schedule.Table.ConfigPending {
 			return schedule, nil
 		}
@@ -104,9 +98,7 @@ func TestEtfDropsLateFrames(t *testing.T) {
 	timing(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
-	if err := client.StrategySet(t.Context(), "etf"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.StrategySet(t.Context(), "etf"))
 	arrivals := lab.receive(t, 1, func() {
 		lab.sendAt(t, nil, -time.Millisecond, "late")
 		lab.sendAt(t, []string{"--deadline"}, 20*time.Millisecond, "deadline")
@@ -124,9 +116,7 @@ func TestEtfDropsLateFrames(t *testing.T) {
 	if arrivals[0].text != "in time" {
 		t.Errorf("%q arrived", arrivals[0].text)
 	}
-	if err := client.StrategySet(t.Context(), "tas"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.StrategySet(t.Context(), "tas"))
 	lab.receive(t, 1, func() { lab.sendAt(t, nil, -time.Millisecond, "late") })
 }
 
@@ -141,9 +131,7 @@ func TestFramesCarryTheirClassInTheVLANTag(t *testing.T) {
 			awaitSettled(t, client)
 			awaitWire(t, tap, 1, isTunnelled)
 			capture, err := tap.Stop()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			tags := tagsOf(capture)
 			if len(tags) != 1 || tags[0] != (wiretap.VLANTag{ID: 3, PCP: pcp}) {
 				t.Errorf("tags on the wire %+v, want VLAN 3 with PCP %d once", tags, pcp)

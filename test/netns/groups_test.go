@@ -54,16 +54,14 @@ func newFourPods(t *testing.T) *fourPods {
 func join(t *testing.T, pod *topology.Namespace, network string, group netip.AddrPort) *net.UDPConn {
 	t.Helper()
 	var conn *net.UDPConn
-	if err := pod.Do(func() error {
+	must(t, pod.Do(func() error {
 		link, err := net.InterfaceByName(topology.PodInterface)
 		if err != nil {
 			return err
 		}
 		conn, err = net.ListenMulticastUDP(network, link, net.UDPAddrFromAddrPort(group))
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	t.Cleanup(func() { conn.Close() })
 	return conn
 }
@@ -178,10 +176,8 @@ func TestGroupMessagesAreNotLoopedBack(t *testing.T) {
 func TestUnreachableNodeDelaysNoGroup(t *testing.T) {
 	content(t)
 	lab := newFourPods(t)
-	if err := lab.client.PeerAdd(t.Context(), control.Peer{VNI: topology.VNI, Address: netip.MustParseAddr("192.0.2.99"),
-		Subnets: []netip.Prefix{netip.MustParsePrefix("10.42.99.0/24")}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lab.client.PeerAdd(t.Context(), control.Peer{VNI: topology.VNI, Address: netip.MustParseAddr("192.0.2.99"),
+		Subnets: []netip.Prefix{netip.MustParsePrefix("10.42.99.0/24")}}))
 	conn := join(t, lab.PodB, "udp4", netip.MustParseAddrPort("239.1.2.3:7788"))
 	ip(t, lab.PodA, "route", "add", "239.0.0.0/8", "dev", topology.PodInterface)
 	talker := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--clock", "tai", "--to", "239.1.2.3:7788",
@@ -194,9 +190,7 @@ func TestUnreachableNodeDelaysNoGroup(t *testing.T) {
 	for range 150 {
 		receive(t, conn)
 	}
-	if err := finish(t, running); err != nil {
-		t.Fatal(err)
-	}
+	must(t, finish(t, running))
 	after := awaitSettled(t, lab.client)
 	if after.Sent != 700 || after.LateUnresolved != before.LateUnresolved || after.DropUnresolved != 0 {
 		t.Errorf("counted %+v, earlier %+v", after, before)
@@ -210,9 +204,7 @@ func TestNewGroupPeerIsReached(t *testing.T) {
 	talker := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--clock", "tai", "--to", "239.1.2.3:7788",
 		"--cycle", "5ms", "--count", "1000000")
 	talker.Env = lab.preloaded(t)
-	if err := lab.client.PeerDel(t.Context(), topology.VNI, topology.NodeAddressB); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lab.client.PeerDel(t.Context(), topology.VNI, topology.NodeAddressB))
 	group := netip.MustParseAddrPort("239.1.2.3:7788")
 	conns := map[string]*net.UDPConn{}
 	for where, pod := range lab.others {
@@ -257,19 +249,15 @@ func (d *twoDaemons) startDaemonB(t *testing.T) {
 	d.daemonB = start(t, d.NodeB, "ktsnd b", exec.Command(program(t, "ktsnd"), "--interface", topology.PhysicalInterface,
 		"--local-address", topology.NodeAddressB.String(), "--control", path))
 	d.clientB = connect(t, d.daemonB, path)
-	if err := d.clientB.PeerAdd(t.Context(), control.Peer{VNI: topology.VNI, Address: topology.NodeAddressA,
-		Subnets: []netip.Prefix{topology.PodSubnetA}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.clientB.PeerAdd(t.Context(), control.Peer{VNI: topology.VNI, Address: topology.NodeAddressA,
+		Subnets: []netip.Prefix{topology.PodSubnetA}}))
 }
 
 // ofNode returns what ktsnd of node a knows of a node's groups.
 func ofNode(t *testing.T, client *control.Client, address netip.Addr) control.NodeGroups {
 	t.Helper()
 	all, err := client.Groups(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	at := slices.IndexFunc(all, func(groups control.NodeGroups) bool { return groups.Address == address && groups.VNI == topology.VNI })
 	if at < 0 {
 		t.Fatalf("no groups of %s among %+v", address, all)

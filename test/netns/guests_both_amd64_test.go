@@ -160,9 +160,7 @@ ip link set vlan7 up`
 			tap := m.a.openTap(t, 2000)
 			m.machine.run(t, "%sping -n -q -c 3 -i 0.2 -W 10 %s%%vlan7", way.in, there)
 			capture, err := tap.Stop()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			source, tags := []byte(parseMAC(t, way.mac)), 0
 			for _, packet := range capture.Packets {
 				if tag, ok := innerTag(packet.Head, source); ok {

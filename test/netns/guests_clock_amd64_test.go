@@ -56,36 +56,26 @@ func (m *machines) checkClockBound(t *testing.T) {
 
 func (m *machines) pauseQEMU(t *testing.T, pause time.Duration) {
 	t.Helper()
-	if err := syscall.Kill(m.machine.pid(t), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(m.machine.pid(t), syscall.SIGSTOP))
 	time.Sleep(pause)
-	if err := syscall.Kill(m.machine.pid(t), syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(m.machine.pid(t), syscall.SIGCONT))
 }
 
 func (m *machines) checkBound(t *testing.T, way guestPath, before string, meanwhile func()) {
 	t.Helper()
 	const exchanges = 3000
 	page, err := guestclock.Map(m.page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	finish := m.machine.begin(t, fmt.Sprintf("%s$inside belief --device %s --answers %d --for 3s", before, way.device, exchanges))
 	asked, err := page.Ask(exchanges, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	end, readings := make(chan struct{}), make(chan []reading)
 	go func() { readings <- readHost(end) }()
 	meanwhile()
 	output, err := finish(t)
 	close(end)
 	truth := <-readings
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	least, most := constant(asked)
 	if most < least {
 		t.Fatal("the machine's counter is not the host's plus a constant")
@@ -186,9 +176,7 @@ func (m *machines) checkClockContradiction(t *testing.T) {
 		m.heldOnce(t, way, sendInside)
 	})
 	t.Run("the host's clock is set", func(t *testing.T) {
-		if err := m.clock.Stop(patience); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m.clock.Stop(patience))
 		step := m.serveSteppedClock(t)
 		m.followHost(t, way)
 		before := m.guestClock(t, way)
@@ -211,9 +199,7 @@ const jumpSaid = "the host's clock was set, or this machine stood still"
 func (m *machines) jumpsSaid(t *testing.T, way guestPath) int {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(m.machine.machine.Out, "ktsn-guest."+way.device))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return strings.Count(string(text), jumpSaid)
 }
 
@@ -231,9 +217,7 @@ func (m *machines) awaitJump(t *testing.T, way guestPath, want int) {
 func (m *machines) serveSteppedClock(t *testing.T) chan<- time.Duration {
 	t.Helper()
 	conn, err := net.Dial("unix", m.tap.Clock)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	stepped := &steppedClock{Conn: conn, step: make(chan time.Duration, 1)}

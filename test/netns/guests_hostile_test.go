@@ -57,7 +57,7 @@ func (c *captured) openMachineTap(t *testing.T, m *virtualMachine) *os.File {
 	if m.Queues > 1 {
 		flags |= unix.IFF_MULTI_QUEUE
 	}
-	if err := c.NodeA.Do(func() (err error) {
+	must(t, c.NodeA.Do(func() (err error) {
 		if fd, err = unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0); err != nil {
 			return err
 		}
@@ -67,9 +67,7 @@ func (c *captured) openMachineTap(t *testing.T, m *virtualMachine) *os.File {
 		}
 		request.SetUint16(flags)
 		return unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return ownFile(t, fd, m.Tap)
 }
 
@@ -112,17 +110,13 @@ func claimSource(family int, source netip.Addr) forgedFrameMaker {
 			ether.EthernetType = layers.EthernetTypeIPv6
 			ip := &layers.IPv6{Version: 6, HopLimit: 255, NextHeader: layers.IPProtocolICMPv6, SrcIP: source.AsSlice(), DstIP: podAddress6B.AsSlice()}
 			icmp := &layers.ICMPv6{TypeCode: layers.CreateICMPv6TypeCode(layers.ICMPv6TypeNeighborAdvertisement, 0)}
-			if err := icmp.SetNetworkLayerForChecksum(ip); err != nil {
-				t.Fatal(err)
-			}
+			must(t, icmp.SetNetworkLayerForChecksum(ip))
 			all = []gopacket.SerializableLayer{ether, ip, icmp, &layers.ICMPv6NeighborAdvertisement{Flags: 0x60, TargetAddress: source.AsSlice(),
 				Options: layers.ICMPv6Options{{Type: layers.ICMPv6OptTargetAddress, Data: e.mac}}}}
 		}
 		buffer := gopacket.NewSerializeBuffer()
 		err := gopacket.SerializeLayers(buffer, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, append(all, gopacket.Payload(payload))...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return buffer.Bytes()
 	}
 }

@@ -307,9 +307,7 @@ func (m *machines) writeFlood(t *testing.T, way guestPath) {
 		f.record = record
 		fmt.Fprintln(&text, hex.EncodeToString(f.frame(t, 0)))
 	}
-	if err := os.WriteFile(filepath.Join(m.machine.machine.Out, "flood."+way.device), []byte(text.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(m.machine.machine.Out, "flood."+way.device), []byte(text.String()), 0o644))
 }
 
 // beginFlood fills the machine's queues of both paths from both of its CPUs.
@@ -346,9 +344,7 @@ func (m *machines) podSends(t *testing.T, count int) []control.TracedMessage {
 // flood floods from the machine while a pod sends: both keep to their windows, and the pod's messages arrive in order
 // and not early.
 func (m *machines) flood(t *testing.T) {
-	if err := m.a.client.ScheduleSet(t.Context(), threeWindows()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.a.client.ScheduleSet(t.Context(), threeWindows()))
 	waitForSchedule(t, m.a.client)
 	const count = 6
 	passed, tap := m.passedFrames(t), m.a.openTap(t, 300_000)
@@ -356,9 +352,7 @@ func (m *machines) flood(t *testing.T) {
 	time.Sleep(300 * time.Millisecond)
 	traced := m.podSends(t, count)
 	output, err := finish(t)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	time.Sleep(3 * window)
 	seen := awaitMarks(t, tap, 0)
 	m.checkFlooded(t, seen, traced, count, m.passedFrames(t)-passed)

@@ -46,6 +46,14 @@ const (
 	nobody = 65534
 )
 
+// must fails the test if a step that it needs has failed.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // program returns the path of a built program. It skips the test without the program or without root.
 func program(t *testing.T, name string) string {
 	t.Helper()
@@ -80,9 +88,7 @@ func newLabWith(t *testing.T, prepare func(*cniruntime.Wiring)) *lab {
 	t.Helper()
 	lab, wiring := newUnattached(t)
 	prepare(wiring)
-	if err := wiring.AttachBoth(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, wiring.AttachBoth(t.Context()))
 	return lab
 }
 
@@ -94,9 +100,7 @@ func newUnattached(t *testing.T) (*lab, *cniruntime.Wiring) {
 		program(t, name)
 	}
 	nodes, err := topology.Create(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := nodes.Destroy(); err != nil {
 			t.Error(err)
@@ -113,13 +117,9 @@ func newUnattached(t *testing.T) (*lab, *cniruntime.Wiring) {
 func publicDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ktsn-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(dir, 0o755))
 	return dir
 }
 
@@ -187,9 +187,7 @@ func connect(t *testing.T, daemon *process.Process, path string) *control.Client
 func start(t *testing.T, where *topology.Namespace, name string, command *exec.Cmd) *process.Process {
 	t.Helper()
 	started, err := process.Start(where, name, command)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := started.Stop(patience); err != nil {
 			t.Errorf("%v\nits log: %s", err, started.Stderr())
@@ -209,13 +207,9 @@ type dialogue struct {
 func startDialogue(t *testing.T, where *topology.Namespace, name string, command *exec.Cmd) dialogue {
 	t.Helper()
 	stdin, err := command.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	readable, writable, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { readable.Close() })
 	command.Stdout = writable
 	started := start(t, where, name, command)
@@ -264,14 +258,10 @@ func asNobody(command *exec.Cmd) *exec.Cmd {
 func publicCopy(t *testing.T, name string) string {
 	t.Helper()
 	content, err := os.ReadFile(program(t, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	path := filepath.Join(publicDir(t), name)
 	// Independent of the umask.
-	if err := errors.Join(os.WriteFile(path, content, 0o755), os.Chmod(path, 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.WriteFile(path, content, 0o755), os.Chmod(path, 0o755)))
 	return path
 }
 
@@ -316,9 +306,7 @@ func (l *lab) openTap(t *testing.T, count int) *wiretap.Tap {
 		tap, err = wiretap.Open(topology.PhysicalInterface, 2*count+1000)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return tap
 }
 
@@ -328,9 +316,7 @@ func awaitWire(t *testing.T, tap *wiretap.Tap, count int, matches func(wiretap.P
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		packets, err := tap.Seen()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		seen := 0
 		for _, packet := range packets {
 			if matches(packet) {
@@ -351,9 +337,7 @@ func awaitWire(t *testing.T, tap *wiretap.Tap, count int, matches func(wiretap.P
 func (o *observed) addPackets(t *testing.T, tap *wiretap.Tap) {
 	t.Helper()
 	capture, err := tap.Stop()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if capture.Drops > 0 {
 		t.Fatalf("the tap dropped %d frames", capture.Drops)
 	}
@@ -362,9 +346,7 @@ func (o *observed) addPackets(t *testing.T, tap *wiretap.Tap) {
 		if errors.Is(err, wiretap.ErrOther) {
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		o.packets = append(o.packets, datagram)
 		o.wireTAI = append(o.wireTAI, packet.TAI)
 	}
@@ -381,9 +363,7 @@ func startListener(t *testing.T, pod *topology.Namespace, at netip.AddrPort, cou
 		first, idle = time.Hour, time.Hour
 	}
 	readable, writable, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer readable.Close()
 	command := exec.Command(program(t, "tsnperf"), "listener", "--block", "--quiet", "--csv", file,
 		"--bind", at.String(),
@@ -421,9 +401,7 @@ func unread(t *testing.T, running *process.Process) uint64 {
 	bytes := uint64(0)
 	for _, name := range []string{"udp", "udp6"} {
 		table, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", running.PID(), name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for line := range strings.Lines(string(table)) {
 			fields := strings.Fields(line)
 			if len(fields) <= inode || !slices.Contains(descriptors, "socket:["+fields[inode]+"]") {
@@ -445,9 +423,7 @@ func descriptorsOf(t *testing.T, pid int) []string {
 	t.Helper()
 	folder := fmt.Sprintf("/proc/%d/fd", pid)
 	entries, err := os.ReadDir(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var all []string
 	for _, entry := range entries {
 		if to, err := os.Readlink(filepath.Join(folder, entry.Name())); err == nil {
@@ -460,14 +436,10 @@ func descriptorsOf(t *testing.T, pid int) []string {
 func read[T any](t *testing.T, path string, from func(io.Reader) ([]T, error)) []T {
 	t.Helper()
 	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer file.Close()
 	all, err := from(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return all
 }
 
@@ -487,18 +459,14 @@ func interfaceMACOf(t *testing.T, where *topology.Namespace, name string) net.Ha
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return mac
 }
 
 func statusOf(t *testing.T, client *control.Client) *control.Status {
 	t.Helper()
 	status, err := client.Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return status
 }
 
@@ -545,9 +513,7 @@ func awaitSettled(t *testing.T, client *control.Client) control.Counters {
 func unsettled(t *testing.T, client *control.Client) uint64 {
 	t.Helper()
 	pods, err := client.Pods(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	left := uint64(0)
 	for _, pod := range pods {
 		left += pod.Processes + pod.RelayConnections

@@ -44,9 +44,7 @@ type hostile struct {
 func (l *lab) addHostile(t *testing.T, client *control.Client) *hostile {
 	t.Helper()
 	added := &hostile{lab: l, pod: l.addNeighbor(t), socket: filepath.Join(l.dir, "hostile.sock")}
-	if err := added.attach(t.Context(), client); err != nil {
-		t.Fatal(err)
-	}
+	must(t, added.attach(t.Context(), client))
 	ip(t, added.pod, "link", "set", "lo", "up")
 	return added
 }
@@ -101,9 +99,7 @@ func startAttack(t *testing.T, pod *topology.Namespace, mode string, command *ex
 // results waits for the end of the program and returns the counters it prints.
 func (a *attack) results(t *testing.T) map[string]int {
 	t.Helper()
-	if err := finish(t, a.Process); err != nil {
-		t.Fatal(err)
-	}
+	must(t, finish(t, a.Process))
 	results := map[string]int{}
 	for line := range strings.Lines(a.stdout.String()) {
 		name, number, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -179,9 +175,7 @@ func arrivals(received []tsnperf.Received, i int) string {
 func (l *lab) startServedTalker(t *testing.T, options ...string) *process.Process {
 	t.Helper()
 	client, err := control.Dial(t.Context(), l.control)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer client.Close()
 	const spare = 50 * time.Millisecond
 	for _, ahead := range []time.Duration{150 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second} {
@@ -215,13 +209,9 @@ type podResources struct {
 func holdingsOf(t *testing.T, running *process.Process) podResources {
 	t.Helper()
 	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", running.PID()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pages, err := strconv.Atoi(strings.Fields(string(statm))[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return podResources{len(keptOpen(t, running.PID())), pages * os.Getpagesize()}
 }
 
@@ -385,9 +375,7 @@ func TestStalledKtsndIsReplacedAndEnds(t *testing.T) {
 	kill(t, running.Process)
 	running = enemy.start(t, "locked", held)
 	lab.goodTraffic(t, 50, func() {})
-	if err := successor.Stop(patience); err != nil {
-		t.Fatal(err)
-	}
+	must(t, successor.Stop(patience))
 	kill(t, running.Process)
 }
 

@@ -27,17 +27,13 @@ const muslLoader = "/lib/ld-musl-x86_64.so.1"
 func neededSymbols(t *testing.T) []elf.Symbol {
 	t.Helper()
 	file, err := elf.Open(program(t, "libktsn.so"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer file.Close()
 	if libraries, err := file.ImportedLibraries(); err != nil || len(libraries) != 0 {
 		t.Errorf("it names libraries: %q, %v", libraries, err)
 	}
 	symbols, err := file.DynamicSymbols()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	symbols = slices.DeleteFunc(symbols, func(symbol elf.Symbol) bool {
 		return symbol.Section != elf.SHN_UNDEF || elf.ST_BIND(symbol.Info) == elf.STB_WEAK
 	})
@@ -56,9 +52,7 @@ func definedSymbols(t *testing.T, path string) map[string][]string {
 	}
 	defer file.Close()
 	symbols, err := file.DynamicSymbols()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	versions := map[string][]string{}
 	for _, symbol := range symbols {
 		if symbol.Section != elf.SHN_UNDEF {
@@ -176,9 +170,7 @@ func TestPythonSocketsBehaveAsWithKernel(t *testing.T) {
 	listener := lab.listenForTexts(t)
 	command := exec.Command(python, "testdata/txtime.py", topology.PodAddressB.String(), strconv.Itoa(listenPort))
 	command.Env = lab.preloaded(t)
-	if err := finish(t, start(t, lab.PodA, "python3", command)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, finish(t, start(t, lab.PodA, "python3", command)))
 	awaitSettled(t, client)
 	if got, want := receivedTexts(t, listener), []string{"python-sooner", "python-later"}; !slices.Equal(got, want) {
 		t.Errorf("arrived: %q, want %q", got, want)

@@ -85,9 +85,7 @@ func (l *lab) upgrade(t *testing.T, before *instance, name string, options ...st
 // terminate ends an instance with SIGTERM like kubelet.
 func (i *instance) terminate(t *testing.T) {
 	t.Helper()
-	if err := syscall.Kill(i.PID(), syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(i.PID(), syscall.SIGTERM))
 	if err := finish(t, i.Process); err != nil {
 		t.Errorf("instance %s, terminated: %v", i.name, err)
 	}
@@ -120,9 +118,7 @@ func children(t *testing.T, pid int) []string {
 	var pids []string
 	for _, file := range all {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		pids = append(pids, strings.Fields(string(text))...)
 	}
 	return pids
@@ -132,15 +128,11 @@ func children(t *testing.T, pid int) []string {
 func statusField(t *testing.T, pid int, name string) int {
 	t.Helper()
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for line := range strings.Lines(string(text)) {
 		if value, ok := strings.CutPrefix(line, name+":"); ok {
 			number, err := strconv.Atoi(strings.Fields(value)[0])
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return number
 		}
 	}
@@ -195,9 +187,7 @@ func TestNewerInstanceServesAndOlderStandsBy(t *testing.T) {
 func bootID(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return strings.TrimSpace(string(text))
 }
 
@@ -205,9 +195,7 @@ func bootID(t *testing.T) string {
 func (l *lab) olderThanAll(t *testing.T, name string) {
 	t.Helper()
 	born := filepath.Join(l.instanceFolder(t, name), "born")
-	if err := os.WriteFile(born, []byte(bootID(t)+" 1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(born, []byte(bootID(t)+" 1\n"), 0o600))
 }
 
 func TestOlderInstanceStandsByAtOnce(t *testing.T) {
@@ -256,9 +244,7 @@ func TestInstanceRetriesTakeOverOnce(t *testing.T) {
 func (l *lab) listenAsKtsnd(t *testing.T) *net.UnixListener {
 	t.Helper()
 	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: l.control, Net: "unixpacket"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { listener.Close() })
 	return listener
 }
@@ -267,9 +253,7 @@ func (l *lab) listenAsKtsnd(t *testing.T) *net.UnixListener {
 func acceptRequest(t *testing.T, listener *net.UnixListener) (conn *net.UnixConn, answer func()) {
 	t.Helper()
 	conn, err := listener.AcceptUnix()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	request := make([]byte, 4096)
 	count, err := conn.Read(request)
@@ -309,18 +293,14 @@ func TestInstanceRetriesTakeOverOnceAnswered(t *testing.T) {
 func (l *lab) say(t *testing.T, request string) string {
 	t.Helper()
 	conn, err := net.Dial("unixpacket", l.control)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	if _, err := conn.Write([]byte(request)); err != nil {
 		t.Fatal(err)
 	}
 	answer := make([]byte, 4096)
 	count, err := conn.Read(answer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(answer[:count])
 }
 
@@ -331,9 +311,7 @@ func TestTakeOverByOlderInstanceIsRejected(t *testing.T) {
 	lab := newLab(t)
 	_, client := lab.startServing(t, "serving")
 	serving, err := client.Instance(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for request, want := range map[string]string{
 		`{"version":1,"request":"take-over","records":3,"boot-id":"` + serving.BootID + `","born-ns":1}`:  "the younger goes on",
 		`{"version":1,"request":"take-over","records":1,"boot-id":"","born-ns":0}`:                        "records",
@@ -351,17 +329,13 @@ func (l *lab) fillBacklog(t *testing.T) {
 	t.Helper()
 	for range 10000 {
 		fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = syscall.Close(fd) })
 		err = syscall.Connect(fd, &syscall.SockaddrUnix{Name: l.control})
 		if errors.Is(err, syscall.EAGAIN) {
 			return
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	t.Fatal("there is room for ever more connections")
 }
@@ -372,9 +346,7 @@ func TestInstanceWaitsForStalledInstance(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	serving, client := lab.startServing(t, "serving")
-	if err := syscall.Kill(statusOf(t, client).PID, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(statusOf(t, client).PID, syscall.SIGSTOP))
 	lab.fillBacklog(t)
 	checkRefusal(t, lab.NodeA, exec.Command(program(t, "ktsnd"), lab.daemonArguments()...), "a running process listens there")
 	instance := lab.startInstance(t, "told")
@@ -424,9 +396,7 @@ func TestRejectedInstanceDoesNotRetry(t *testing.T) {
 		conn, _ := acceptRequest(t, listener)
 		conn.Close()
 		conn, err := listener.AcceptUnix()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		conn.Close()
 	}
 	instance.awaitState(t, control.StateStarting)
@@ -449,12 +419,8 @@ func TestInstanceEndsWithServingProcess(t *testing.T) {
 	only := start(t, lab.NodeA, "ktsnd", exec.Command("env", append(arguments, "--take-over", "--instance-dir", folder)...))
 	client := connect(t, only, lab.control)
 	status, err := client.Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(status.PID, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, syscall.Kill(status.PID, syscall.SIGKILL))
 	var exit *exec.ExitError
 	if err := finish(t, only); !errors.As(err, &exit) || exit.ExitCode() != 128+int(syscall.SIGKILL) {
 		t.Errorf("it ended with %v", err)

@@ -57,9 +57,7 @@ func TestIsochronSendsThroughLibktsn(t *testing.T) {
 				"--num-frames", strconv.Itoa(isochronMessages), "--txtime", "--omit-sync", "--no-ts",
 				"--client", topology.PodAddressB.String(), "--output-file", "/dev/null"}, test.arguments...)...)
 			command.Env = lab.preloaded(t)
-			if err := finish(t, start(t, lab.PodA, "isochron", command)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, finish(t, start(t, lab.PodA, "isochron", command)))
 			checkIsochron(t, receive)
 			if now := awaitSettled(t, client); now.Taken != isochronMessages || now.Sent != isochronMessages {
 				t.Errorf("ktsnd took %d messages and sent %d, want %d", now.Taken, now.Sent, isochronMessages)
@@ -124,12 +122,10 @@ func (l *lab) listenForIsochronEthernet(t *testing.T) func(time.Duration) []byte
 func (l *lab) answerIsochron(t *testing.T) {
 	t.Helper()
 	var listener net.Listener
-	if err := l.PodB.Do(func() (err error) {
+	must(t, l.PodB.Do(func() (err error) {
 		listener, err = net.Listen("tcp4", netip.AddrPortFrom(topology.PodAddressB, isochronManagementPort).String())
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	done := make(chan error, 1)
 	go func() { done <- serveIsochron(listener) }()
 	t.Cleanup(func() {

@@ -35,9 +35,7 @@ type cardPod struct {
 func newCardPod(t *testing.T, runtime *libcni.CNIConfig, id string) *cardPod {
 	t.Helper()
 	namespace, err := topology.NewNamespace("ktsn-card-" + id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := namespace.Destroy(); err != nil {
 			t.Error(err)
@@ -65,9 +63,7 @@ func (p *cardPod) primary(t *testing.T) {
 		}
 		return netlink.LinkSetUp(link)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 func (p *cardPod) add(t *testing.T, configs *libcni.NetworkConfigList) (*current.Result, error) {
@@ -103,33 +99,23 @@ func TestKataPodGetsCard(t *testing.T) {
 		"ipam":  map[string]any{"type": "static", "addresses": []any{map[string]any{"address": "10.42.1.9/16"}}, "routes": []any{map[string]any{"dst": "10.43.0.0/16", "gw": "10.42.0.1"}}},
 		"cards": []string{"0000:ff:1f.7", card.Address}, "device": "vfio", "device-dan": folder,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pod, second := newCardPod(t, runtime, "first"), newCardPod(t, runtime, "second")
 	pod.primary(t)
 	link, err := netlink.LinkByName(card.Interfaces[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	path := kata.Path(folder, pod.id)
 	t.Run("rejected while the node has an address on it", func(t *testing.T) {
 		address, err := netlink.ParseAddr("192.0.2.77/24")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := netlink.AddrAdd(link, address); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, netlink.AddrAdd(link, address))
 		_, err = pod.add(t, configs)
 		speaksOf(t, err, "0000:ff:1f.7: this machine has no PCI device")
 		speaksOf(t, err, card.Address+": the node would be cut off: "+card.Interfaces[0]+" has the address 192.0.2.77/24")
 		if _, err := os.Stat(path); driverOf(card.Address) != cardDriver || !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("the driver is %q, the file %v", driverOf(card.Address), err)
 		}
-		if err := netlink.AddrDel(link, address); err != nil {
-			t.Fatal(err)
-		}
+		must(t, netlink.AddrDel(link, address))
 	})
 	for _, point := range fault.Card {
 		t.Run("not kept by an ADD that was killed when it was "+point, func(t *testing.T) {
@@ -138,9 +124,7 @@ func TestKataPodGetsCard(t *testing.T) {
 			if _, err := killed.AddNetworkList(t.Context(), configs, pod.at()); err == nil || !strings.Contains(err.Error(), "signal: killed") {
 				t.Fatalf("it was not killed: %v", err)
 			}
-			if err := runtime.DelNetworkList(t.Context(), configs, pod.at()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, runtime.DelNetworkList(t.Context(), configs, pod.at()))
 			left, _ := os.ReadDir(passthrough.NewBus().StateDir)
 			if got := driverOf(card.Address); got != cardDriver || len(left) > 0 {
 				t.Errorf("the driver is %q, notes are %v", got, left)
@@ -157,9 +141,7 @@ func TestKataPodGetsCard(t *testing.T) {
 	}
 	t.Run("given", func(t *testing.T) {
 		result, err := pod.add(t, configs)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if moved := result.Interfaces[0]; len(result.Interfaces) != 1 || moved.PciID != card.Address || moved.Mac != link.Attrs().HardwareAddr.String() {
 			t.Errorf("the result is %+v", result.Interfaces)
 		}
@@ -191,26 +173,18 @@ func TestKataPodGetsCard(t *testing.T) {
 	})
 	t.Run("kept while its machine runs", func(t *testing.T) {
 		bound, err := passthrough.NewBus().Read(card.Address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		open, err := os.OpenFile(filepath.Join("/dev/vfio", strconv.Itoa(bound.Group)), os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		speaksOf(t, runtime.DelNetworkList(t.Context(), configs, pod.at()), "is in use")
 		if _, err := os.Stat(path); err != nil || driverOf(card.Address) != passthrough.VFIO {
 			t.Errorf("the driver is %q, the file %v", driverOf(card.Address), err)
 		}
-		if err := open.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, open.Close())
 	})
 	t.Run("given back", func(t *testing.T) {
 		for range 2 {
-			if err := runtime.DelNetworkList(t.Context(), configs, pod.at()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, runtime.DelNetworkList(t.Context(), configs, pod.at()))
 		}
 		if got := driverOf(card.Address); got != cardDriver {
 			t.Errorf("the driver is %q", got)

@@ -49,12 +49,8 @@ func startHypervisor(t *testing.T, where *topology.Namespace, shown ...string) *
 	h := &hypervisor{where: where, folder: publicDir(t)}
 	for _, name := range []string{"run", "config", "cache", "data", "hooks", "hooks/c", "hooks/c/userdata", "private"} {
 		folder := filepath.Join(h.folder, name)
-		if err := os.Mkdir(folder, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chown(folder, nobody, nobody); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(folder, 0o755))
+		must(t, os.Chown(folder, nobody, nobody))
 	}
 	h.daemon = start(t, where, "libvirtd", h.daemonCommand(shown))
 	return h
@@ -95,9 +91,7 @@ func (h *hypervisor) virsh(arguments ...string) (string, error) {
 func (h *hypervisor) boot(t *testing.T, domain string) {
 	t.Helper()
 	path := filepath.Join(h.folder, "domain.xml")
-	if err := os.WriteFile(path, []byte(domain), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(domain), 0o644))
 	testlab.Eventually(t, patience, 50*time.Millisecond, func() error {
 		if _, err := os.Stat(filepath.Join(h.folder, "run/libvirt/libvirt-sock")); err == nil {
 			return nil
@@ -125,9 +119,7 @@ func (h *hypervisor) defined(t *testing.T, kind string) string {
 	instance := filepath.Join(h.folder, "instance.json")
 	asked := strings.NewReplacer(`"kubernetsn.io/device":"tap"`, `"kubernetsn.io/device":"`+kind+`","kubernetsn.io/device-queues":"2"`,
 		`"status":{`, `"status":{"interfaces":[{"name":"blue","podInterfaceName":"`+topology.PodInterface+`"}],`)
-	if err := os.WriteFile(instance, []byte(asked.Replace(readText(t, "../../kubevirt/testdata/alone.json"))), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(instance, []byte(asked.Replace(readText(t, "../../kubevirt/testdata/alone.json"))), 0o644))
 	command := exec.Command(program(t, "ktsn-kubevirt"), "define", "--instance", instance, "--hooks", filepath.Join(h.folder, "hooks"), "--container", "c")
 	command.Stdin = strings.NewReader(readText(t, "../../kubevirt/testdata/alone.xml"))
 	var definition, stderr bytes.Buffer
@@ -142,9 +134,7 @@ func (h *hypervisor) defined(t *testing.T, kind string) string {
 func readText(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
@@ -176,9 +166,7 @@ func (h *hypervisor) checkClock(t *testing.T) {
 func TestGuestsOfKubeVirtByTap(t *testing.T) {
 	l := newLab(t)
 	name, err := device.TapName(topology.PodInterface)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	mac := interfaceMAC(t, l.PodA)
 	makeTap(t, l.PodA, name)
 	h := startHypervisor(t, l.PodA)
@@ -205,14 +193,12 @@ func makeTap(t *testing.T, where *topology.Namespace, name string) {
 		LinkAttrs: attributes, Mode: netlink.TUNTAP_MODE_TAP, Flags: netlink.TUNTAP_MULTI_QUEUE_DEFAULTS | netlink.TUNTAP_VNET_HDR,
 		Owner: nobody, Group: nobody, // otherwise root's group is required too
 	}
-	if err := where.Do(func() error {
+	must(t, where.Do(func() error {
 		if err := netlink.LinkAdd(tap); err != nil {
 			return err
 		}
 		return netlink.LinkSetUp(tap)
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // packetSocket returns a socket that receives the machine's frames at a tap.
@@ -220,15 +206,13 @@ func packetSocket(t *testing.T, where *topology.Namespace, name string) int {
 	t.Helper()
 	fd := boundTo(t, where, name)
 	var protocol uint16 = carriedEtherType
-	if err := where.Do(func() error {
+	must(t, where.Do(func() error {
 		link, err := net.InterfaceByName(name)
 		if err != nil {
 			return err
 		}
 		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: protocol<<8 | protocol>>8, Ifindex: link.Index})
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return fd
 }
 
@@ -279,8 +263,6 @@ func publicQEMU(t *testing.T) (path string, shown []string) {
 	shown = []string{from + ":" + to, modules[0] + ":/usr" + strings.TrimPrefix(modules[0], from)}
 	path = filepath.Join(publicDir(t), "qemu")
 	script := "#!/bin/sh\nexec " + strings.ReplaceAll(strings.Join(qemu, " "), from, to) + ` "$@"` + "\n"
-	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(script), 0o755))
 	return path, shown
 }

@@ -57,9 +57,7 @@ func (o *opener) another() string {
 func otherLimits(t *testing.T, client *control.Client) control.PodLimits {
 	t.Helper()
 	pods, err := client.Pods(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, pod := range pods {
 		if pod.Identity == otherIdentity {
 			return pod.Limits
@@ -82,9 +80,7 @@ func TestNetworkLimitsApplyToItsPods(t *testing.T) {
 		client.SocketAdd(ctx, otherIdentity, other.socket),
 		client.EndpointAdd(ctx, control.Endpoint{Identity: otherIdentity, Interface: topology.PodInterface, Netns: pod.Path(), VNI: otherVNI}),
 		client.PeerAdd(ctx, control.Peer{VNI: otherVNI, Address: topology.NodeAddressB, Subnets: []netip.Prefix{topology.PodSubnetB}}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ours, others := startOpener(t, python, lab.PodA, lab.preloaded(t)), startOpener(t, python, pod, other.preloaded(t))
 	if first, other := ours.another(), others.another(); first != "ok" || other != "ok" {
 		t.Fatalf("the first sockets: %s, %s", first, other)
@@ -93,9 +89,7 @@ func TestNetworkLimitsApplyToItsPods(t *testing.T) {
 
 	sockets, pending := uint64(2), uint64(64)
 	given := []control.NetworkLimits{{VNI: otherVNI, Limits: control.GivenLimits{Sockets: &sockets, Pending: &pending}}}
-	if err := client.NetworkLimitsSet(ctx, given[0]); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.NetworkLimitsSet(ctx, given[0]))
 	want := before
 	want.Sockets, want.Pending = 2, 64
 	if got := otherLimits(t, client); got != want {
@@ -121,9 +115,7 @@ func TestNetworkLimitsApplyToItsPods(t *testing.T) {
 		t.Errorf("with the successor the pod's limits are %+v", got)
 	}
 
-	if err := client.NetworkLimitsSet(ctx, control.NetworkLimits{VNI: otherVNI}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.NetworkLimitsSet(ctx, control.NetworkLimits{VNI: otherVNI}))
 	if got := others.another(); got != "ok" {
 		t.Errorf("another socket when the limits are gone: %s", got)
 	}
@@ -164,28 +156,20 @@ func newMemoryGroup(t *testing.T) *memoryGroup {
 // take moves a process to the group until its end.
 func (g *memoryGroup) take(t *testing.T, running *process.Process) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(g.path, "cgroup.procs"), []byte(strconv.Itoa(running.PID())), 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(g.path, "cgroup.procs"), []byte(strconv.Itoa(running.PID())), 0))
 }
 
 func (g *memoryGroup) limitTo(t *testing.T, bytes int) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(g.path, g.limit), []byte(strconv.Itoa(bytes)), 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(g.path, g.limit), []byte(strconv.Itoa(bytes)), 0))
 }
 
 func (g *memoryGroup) bytes(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(g.path, g.usage))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	bytes, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return bytes
 }
 
@@ -257,9 +241,7 @@ func TestRingsOfRemovedPodCountSeparately(t *testing.T) {
 	enemy := lab.addHostile(t, client)
 	keeping := enemy.start(t, "keep", patience)
 	time.Sleep(500 * time.Millisecond)
-	if err := enemy.remove(t.Context(), client); err != nil {
-		t.Fatal(err)
-	}
+	must(t, enemy.remove(t.Context(), client))
 	counted := removedRingBytes(t, client)
 	if living := ringBytes(t, client); counted < 6<<20 || living != 0 {
 		t.Errorf("%d bytes are counted of a pod that kept its rings, %d of others", counted, living)

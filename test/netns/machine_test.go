@@ -63,9 +63,7 @@ func (c *captured) attachMachineAs(t *testing.T, name string, side *cniruntime.S
 	if err == nil {
 		err = os.WriteFile(filepath.Join(confDir, "10-tsn.conflist"), text, 0o644)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	machine := &virtualMachine{stateDir: stateDir}
 	output := c.vm(t, append([]string{"attach", name, "--network", network, "--conf-dir", confDir, "--plugin-dir", filepath.Dir(program(t, "tsn-cni")),
 		"--state-dir", stateDir, "-o", "json"}, options...)...)
@@ -187,7 +185,7 @@ func TestGuestsDetachLeavesNothing(t *testing.T) {
 // linksOfNode returns the names of node a's interfaces.
 func (c *captured) linksOfNode(t *testing.T) (names []string) {
 	t.Helper()
-	if err := c.NodeA.Do(func() error {
+	must(t, c.NodeA.Do(func() error {
 		links, err := netlink.LinkList()
 		for _, link := range links {
 			// The supervisor removes the relay's device after it has noticed that the interface is gone.
@@ -196,9 +194,7 @@ func (c *captured) linksOfNode(t *testing.T) (names []string) {
 			}
 		}
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	slices.Sort(names)
 	return names
 }
@@ -208,9 +204,7 @@ func leftIn(t *testing.T, stateDir string) (left []string) {
 	t.Helper()
 	for _, pattern := range []string{"*.json*", "sockets/*"} {
 		paths, err := filepath.Glob(filepath.Join(stateDir, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		left = append(left, paths...)
 	}
 	return left
@@ -238,13 +232,11 @@ func TestGuestsFailedAttachLeavesNothing(t *testing.T) {
 	if after := c.linksOfNode(t); !slices.Equal(before, after) {
 		t.Errorf("the node's interfaces were %q and are %q", before, after)
 	}
-	if err := c.NodeA.Do(func() error {
+	must(t, c.NodeA.Do(func() error {
 		attributes := netlink.NewLinkAttrs()
 		attributes.Name = "ktsn-other"
 		return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attributes})
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	before = c.linksOfNode(t)
 	other := append([]string{"attach", "other", "--network", m.Network, "--conf-dir", m.ConfDir, "--state-dir", stateDir, "--mac", "0a:58:0a:2a:01:99"}, plugins...)
 	if err := c.tryVM(t, other...); err == nil || len(leftIn(t, stateDir)) > 0 {
@@ -270,17 +262,13 @@ func TestGuestsSocketBelongsToHypervisor(t *testing.T) {
 	listen := exec.Command("perl", "-MIO::Socket::UNIX", "-e", `IO::Socket::UNIX->new(Local => $ARGV[0], Listen => 1) or die "$!\n"; unlink $ARGV[0]`, m.Clock)
 	listen.SysProcAttr = open.SysProcAttr
 	for dir := m.stateDir; dir != os.TempDir(); dir = filepath.Dir(dir) { // folders of package testing belong to root
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(dir, 0o755))
 	}
 	if output, err := listen.CombinedOutput(); err != nil {
 		t.Errorf("its user cannot make the clock's socket: %v: %s", err, output)
 	}
 	about, err := os.Stat(filepath.Dir(m.Clock))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if uid := about.Sys().(*syscall.Stat_t).Uid; uid != owner || about.Mode().Perm() != 0o750 {
 		t.Errorf("the folder of the clock's socket is of user %d, with mode %v", uid, about.Mode())
 	}
@@ -291,14 +279,10 @@ func TestGuestsByVhostUserUseNodeRelays(t *testing.T) {
 	m := c.attachMachine(t, "--device", "vhost-user", "--queues", "2", "--vcpus", "2", "--owner", strconv.Itoa(nobody))
 	// QEMU's user needs access to the socket.
 	for dir := filepath.Dir(m.Socket); len(dir) > len("/run"); dir = filepath.Dir(dir) {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(dir, 0o755))
 	}
 	mac, err := net.ParseMAC(m.Address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rig := &guestRig{relayRig: &relayRig{lab: c.lab, podA: mac, podB: interfaceMAC(t, c.PodB), relay: c.relays}, guestProgram: publicCopy(t, "ktsn-test-guest"), pairs: 2, path: m.Socket}
 	rig.startGuest(t)
 	there := listenFrames(t, c.PodB, carriedEtherType)
@@ -323,9 +307,7 @@ func TestGuestsTapQueueSetsClass(t *testing.T) {
 		taps = append(taps, c.openMachineTap(t, m))
 	}
 	mac, err := net.ParseMAC(m.Address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rig := &relayRig{lab: c.lab, podA: mac, podB: interfaceMAC(t, c.PodB)}
 	there := listenFrames(t, c.PodB, carriedEtherType)
 	following := c.follow(t, machineIdentity)
@@ -352,9 +334,7 @@ func TestGuestsTapQueueSetsClass(t *testing.T) {
 func TestGuestsForcedDetachWithoutPlugin(t *testing.T) {
 	c := newCaptured(t, capture.Timed)
 	m := c.attachMachine(t)
-	if err := os.Remove(filepath.Join(m.ConfDir, "10-tsn.conflist")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filepath.Join(m.ConfDir, "10-tsn.conflist")))
 	if err := c.tryVM(t, "detach", machineName, "--state-dir", m.stateDir); err == nil || !strings.Contains(err.Error(), "--force leaves it") {
 		t.Errorf("%v", err)
 	}
@@ -386,9 +366,7 @@ func TestGuestsTapIsListed(t *testing.T) {
 // to migrate a machine away from the frames that its relay holds. The machine's CPUs do not run here.
 func TestGuestsByVhostUserAreNotMigrated(t *testing.T) {
 	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rig := newGuestRig(t, 1, true)
 	rig.startRelay(t)
 	control := filepath.Join(publicDir(t), "qmp.sock")

@@ -39,9 +39,7 @@ func (l *lab) follow(t *testing.T, pod string) *followedFlow {
 	if err == nil {
 		err = client.TraceStart(t.Context(), pod, 0)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	following := &followedFlow{end: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		defer close(following.ended)
@@ -98,9 +96,7 @@ type replies struct {
 func (l *lab) askControl(t *testing.T) *replies {
 	t.Helper()
 	client, err := control.Dial(t.Context(), l.control)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	asking := &replies{end: make(chan struct{}), done: make(chan struct{})}
 	go func() {
 		defer close(asking.done)
@@ -142,9 +138,7 @@ func (h *hostile) prepareGroup(t *testing.T, client *control.Client) {
 			"dev", topology.PhysicalInterface, "nud", "permanent")
 		err := client.PeerAdd(t.Context(), control.Peer{VNI: topology.VNI, Address: address,
 			Subnets: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 42, byte(100 + i), 0}), 24)}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 }
 
@@ -371,12 +365,8 @@ func TestForgedNetlinkDelaysNobody(t *testing.T) {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		// Each reads the interface and its addresses.
-		if err := client.EndpointDel(ctx, hostileIdentity, topology.PodInterface); err != nil {
-			t.Fatal(err)
-		}
-		if err := client.EndpointAdd(ctx, endpoint); err != nil {
-			t.Fatal(err)
-		}
+		must(t, client.EndpointDel(ctx, hostileIdentity, topology.PodInterface))
+		must(t, client.EndpointAdd(ctx, endpoint))
 		cancel()
 		longest = max(longest, time.Since(began))
 	}
@@ -385,9 +375,7 @@ func TestForgedNetlinkDelaysNobody(t *testing.T) {
 	}
 	lab.goodTraffic(t, 100, func() {})
 	endpoints, err := client.Endpoints(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !slices.ContainsFunc(endpoints, func(e control.AttachedEndpoint) bool { return e.Identity == hostileIdentity }) {
 		t.Errorf("the pod's endpoint is gone: %+v", endpoints)
 	}

@@ -27,9 +27,7 @@ func soleFlow(t *testing.T, client *control.Client) control.Flow {
 	t.Helper()
 	return testlab.EventuallyValue(t, patience, time.Millisecond, func() (control.Flow, error) {
 		flows, err := client.Flows(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if len(flows) == 1 && flows[0].Sent > 0 {
 			return flows[0], nil
 		}
@@ -46,9 +44,7 @@ func (l *lab) ask(t *testing.T, arguments ...string) string {
 	if errors.As(err, &ended) {
 		t.Fatalf("ktsn %v: %v: %s", arguments, err, ended.Stderr)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(output)
 }
 
@@ -98,9 +94,7 @@ func checkTop(t *testing.T, text string, number uint64) {
 			P99    *int64  `json:"departure-error-p99-ns"`
 		} `json:"flows"`
 	}
-	if err := json.Unmarshal([]byte(text), &view); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(text), &view))
 	if len(view.Flows) != 1 || view.Flows[0].Number != number || view.Flows[0].Sent <= 0 || view.Flows[0].P99 == nil || *view.Flows[0].P99 < 0 {
 		t.Errorf("top shows %s", text)
 	}
@@ -222,9 +216,7 @@ func TestUnreadTraceEnds(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
-	if err := client.TraceStart(t.Context(), "", 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.TraceStart(t.Context(), "", 0))
 	time.Sleep(11 * time.Second)
 	if _, _, err := client.TraceRead(t.Context(), 0); err == nil || !strings.Contains(err.Error(), "trace-start first") {
 		t.Errorf("it still runs: %v", err)
@@ -262,21 +254,15 @@ func TestReportsSurviveKtsnd(t *testing.T) {
 	const silent = time.Second // longer than a call waits for an answer, shorter than the program waits for a report
 	for name, replace := range map[string]func(*testing.T, *lab, *process.Process){
 		"killed and started again": func(t *testing.T, lab *lab, daemon *process.Process) {
-			if err := syscall.Kill(daemon.PID(), syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
+			must(t, syscall.Kill(daemon.PID(), syscall.SIGKILL))
 			<-daemon.Done()
 			lab.startDaemon(t, "--strategy", "etf")
 		},
 		"killed, and the next one does not answer at first": func(t *testing.T, lab *lab, daemon *process.Process) {
-			if err := syscall.Kill(daemon.PID(), syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
+			must(t, syscall.Kill(daemon.PID(), syscall.SIGKILL))
 			<-daemon.Done()
 			next, _ := lab.startDaemon(t, "--strategy", "etf")
-			if err := syscall.Kill(next.PID(), syscall.SIGSTOP); err != nil {
-				t.Fatal(err)
-			}
+			must(t, syscall.Kill(next.PID(), syscall.SIGSTOP))
 			goesOn := time.AfterFunc(silent, func() { _ = syscall.Kill(next.PID(), syscall.SIGCONT) })
 			t.Cleanup(func() { goesOn.Stop() })
 		},

@@ -81,9 +81,7 @@ func (l *ovsLab) state(t *testing.T) string {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return state.String()
 }
 
@@ -185,9 +183,7 @@ func (l *ovsLab) neighbor(t *testing.T, name string) (neighbor, local string) {
 			return err
 		})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return neighbor, local
 }
 
@@ -245,9 +241,7 @@ func TestUnsuitableOpenVSwitchIsReported(t *testing.T) {
 	}
 	t.Run("built without DPDK", func(t *testing.T) { lab.checkRefused(t, "runs without DPDK") })
 	t.Run("with a bridge of the kernel", func(t *testing.T) {
-		if err := lab.node.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, lab.node.Kill())
 		lab.vsctl(t, "add-br", ovs.BridgeInternal)
 		lab.vsctl(t, "set", "Open_vSwitch", ".", `dpdk_version="DPDK 22.11"`)
 		lab.checkRefused(t, "bridge br-int is there already and of the kernel's datapath")
@@ -264,16 +258,12 @@ func TestOpenVSwitchTeardownAfterItEnded(t *testing.T) {
 	fresh := lab.state(t)
 	kill := func() {
 		t.Helper()
-		if err := lab.node.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, lab.node.Kill())
 	}
 	const ended = "ovs-vswitchd does not run, or does not follow this database; start it"
 	kill()
 	t.Run("not set up", func(t *testing.T) { lab.checkRefused(t, ended) })
-	if err := lab.node.StartDaemon(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lab.node.StartDaemon())
 	if output, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
@@ -295,9 +285,7 @@ func TestOpenVSwitchTeardownAfterItEnded(t *testing.T) {
 	if after := lab.state(t); after != fresh {
 		t.Errorf("of\n%s\nis left\n%s", fresh, after)
 	}
-	if err := lab.node.StartDaemon(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lab.node.StartDaemon())
 	if output, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
 		t.Errorf("and set up again: %v: %s", err, output)
 	}
@@ -309,9 +297,7 @@ func (l *ovsLab) stopAfter(t *testing.T, wait time.Duration, signal os.Signal) {
 	setup := start(t, l.NodeA, "ktsn ovs setup", l.ktsnCommand(t, "setup", l.setup()...))
 	time.Sleep(wait)
 	process, err := os.FindProcess(setup.PID())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = process.Signal(signal) // it may have ended
 	select {
 	case <-setup.Done():
@@ -382,14 +368,10 @@ func TestInvalidOpenVSwitchSocketIsNamed(t *testing.T) {
 	timing(t)
 	lab := newLab(t)
 	occupied := filepath.Join(lab.dir, "file")
-	if err := os.WriteFile(occupied, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(occupied, nil, 0o600))
 	taken := filepath.Join(lab.dir, "taken.sock")
 	listener, err := net.Listen("unix", taken)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer listener.Close()
 	for name, test := range map[string]struct {
 		path, want string
@@ -440,9 +422,7 @@ func interruptedWithin(t *testing.T, running *process.Process, most time.Duratio
 // stopAnswering stops ovs-vswitchd until the end of the test: its connections remain and are not read.
 func (l *ovsLab) stopAnswering(t *testing.T) {
 	t.Helper()
-	if err := l.node.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.node.Signal(syscall.SIGSTOP))
 	t.Cleanup(func() {
 		if err := l.node.Signal(syscall.SIGCONT); err != nil {
 			t.Error(err)

@@ -76,18 +76,14 @@ func newOVSLab(t *testing.T) *ovsLab {
 	}
 	lab.prepareFarEnd(t)
 	lab.wiring.A.Through(ovs.BridgePhysical, overlay.TunnelName(topology.VNI))
-	if err := lab.wiring.AttachBoth(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lab.wiring.AttachBoth(t.Context()))
 	return lab
 }
 
 // prepareFarEnd disables checksum offload at node b, whose veth pair does not compute checksums.
 func (l *ovsLab) prepareFarEnd(t *testing.T) {
 	t.Helper()
-	if err := l.NodeB.Do(func() error { return ovs.LeaveNoChecksum(topology.PhysicalInterface) }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.NodeB.Do(func() error { return ovs.LeaveNoChecksum(topology.PhysicalInterface) }))
 }
 
 // setup returns the options of `ktsn ovs setup`.
@@ -103,9 +99,7 @@ func (l *ovsLab) ktsn(t *testing.T, command string, options ...string) (string, 
 	var out bytes.Buffer
 	running.Stdout = &out
 	started, err := process.Start(l.NodeA, "ktsn ovs "+command, running)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	select {
 	case <-started.Done():
 	case <-time.After(2 * patience):
@@ -153,9 +147,7 @@ func (l *ovsLab) awaitConnected(t *testing.T) {
 func (l *ovsLab) log(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(l.node.Log())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
@@ -261,9 +253,7 @@ func (l *ovsLab) checkAnswers(t *testing.T) {
 	conn := listen(t, l.PodA, "udp4", at)
 	checkAllArrived(t, l.run(t, traffic{count: 20, payloadBytes: 64, environment: l.preloaded(t)}), 20)
 	command := exec.Command(program(t, "ktsn-test-send"), at.Addr().String(), "7791", "200000:an answer")
-	if err := finish(t, start(t, l.PodB, "ktsn-test-send", command)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, finish(t, start(t, l.PodB, "ktsn-test-send", command)))
 	if text, from := receive(t, conn); text != "an answer" || from.Addr() != topology.PodAddressB {
 		t.Errorf("%q arrived from %s", text, from)
 	}
@@ -276,19 +266,13 @@ func TestPluginAttachesThroughOpenVSwitchWithKtsnd(t *testing.T) {
 	daemon := start(t, lab.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), append(lab.daemonArguments(), lab.uplink()...)...))
 	client := connect(t, daemon, lab.control)
 	lab.awaitConnected(t)
-	if err := lab.wiring.A.Detach(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := lab.wiring.A.Attach(t.Context(), client, lab.control); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lab.wiring.A.Detach(t.Context()))
+	must(t, lab.wiring.A.Attach(t.Context(), client, lab.control))
 	checkAllArrived(t, lab.run(t, traffic{count: 50, payloadBytes: 64, environment: lab.preloaded(t)}), 50)
 	if taken := counters(t, client).Taken; taken != 50 {
 		t.Errorf("ktsnd took %d messages", taken)
 	}
-	if err := lab.wiring.A.Detach(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lab.wiring.A.Detach(t.Context()))
 	if output, err := lab.ktsn(t, "status"); err != nil {
 		t.Errorf("after the last pod Open vSwitch is not in order: %v\n%s", err, output)
 	}
@@ -316,14 +300,10 @@ func TestKilledOpenVSwitchReconnects(t *testing.T) {
 	}
 	for range kills {
 		sends()
-		if err := lab.node.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, lab.node.Kill())
 		awaitLog(t, daemon, "Open vSwitch is not connected")
 		awaitTaken(t, client, counters(t, client).Taken+20)
-		if err := lab.node.StartDaemon(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, lab.node.StartDaemon())
 		lab.awaitConnected(t)
 		sends()
 	}
@@ -349,9 +329,7 @@ func TestOpenVSwitchReconnectsAfterConnectionEnds(t *testing.T) {
 	lab := newOVSLab(t)
 	daemon, _ := lab.startOVSDaemon(t)
 	lab.awaitConnected(t)
-	if err := lab.node.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lab.node.Kill())
 	awaitLog(t, daemon, "Open vSwitch is not connected")
 	signal(t, daemon, syscall.SIGSTOP)
 	conn, err := net.Dial("unix", lab.node.VhostSocket())
@@ -359,12 +337,8 @@ func TestOpenVSwitchReconnectsAfterConnectionEnds(t *testing.T) {
 		err = conn.Close()
 	}
 	signal(t, daemon, syscall.SIGCONT)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := lab.node.StartDaemon(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, lab.node.StartDaemon())
 	if output, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
@@ -397,9 +371,7 @@ func withdrawnIn(t *testing.T, log string) (frames, times int) {
 	t.Helper()
 	for _, match := range withdrawnFrames.FindAllStringSubmatch(log, -1) {
 		count, err := strconv.Atoi(match[1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		frames, times = frames+count, times+1
 	}
 	return frames, times
@@ -417,9 +389,7 @@ func TestStalledOpenVSwitchSendsNoStaleMessages(t *testing.T) {
 	for range 3 {
 		awaitTaken(t, client, counters(t, client).Taken+200)
 		for _, number := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
-			if err := lab.node.Signal(number); err != nil {
-				t.Fatal(err)
-			}
+			must(t, lab.node.Signal(number))
 			time.Sleep(5 * staleAfter)
 		}
 	}
@@ -510,14 +480,10 @@ func TestAgentMaintainsOpenVSwitch(t *testing.T) {
 	plan := ovs.Plan{Interface: topology.PhysicalInterface, VhostSocket: lab.node.VhostSocket(), DPDKExtra: lab.node.DPDKExtra()}
 	follower := &openvswitch.Reconciler{Switch: &lab.node.Switch, Plan: plan, PrefixBits: 24, PrefixOf: ovs.PrefixOf, Now: time.Now}
 	wanted := &openvswitch.State{Local: topology.NodeAddressA, Networks: []uint32{topology.VNI}, Peers: []netip.Addr{topology.NodeAddressB}, Port: topology.VXLANPort}
-	if err := lab.followIn(t, follower, wanted); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lab.followIn(t, follower, wanted))
 	lab.prepareFarEnd(t)
 	lab.wiring.A.Through(ovs.BridgePhysical, overlay.TunnelName(topology.VNI))
-	if err := lab.wiring.AttachBoth(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lab.wiring.AttachBoth(t.Context()))
 	_, client := lab.startOVSDaemon(t)
 	lab.awaitConnected(t)
 	checkAllArrived(t, lab.run(t, traffic{count: 50, payloadBytes: 64, environment: lab.preloaded(t)}), 50)
@@ -527,20 +493,14 @@ func TestAgentMaintainsOpenVSwitch(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- openvswitch.Watch(watching, &lab.node.Switch, func() { restarted <- true }) }()
-	if err := lab.node.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if err := lab.node.StartDaemon(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lab.node.Kill())
+	must(t, lab.node.StartDaemon())
 	select {
 	case <-restarted:
 	case <-time.After(patience):
 		t.Fatal("nothing noticed that Open vSwitch was restarted")
 	}
-	if err := lab.followIn(t, follower, wanted); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lab.followIn(t, follower, wanted))
 	lab.awaitConnected(t)
 	before := counters(t, client)
 	checkAllArrived(t, lab.run(t, traffic{count: 50, payloadBytes: 64, environment: lab.preloaded(t)}), 50)
@@ -553,13 +513,9 @@ func TestAgentMaintainsOpenVSwitch(t *testing.T) {
 		t.Error(err)
 	}
 
-	if err := lab.wiring.A.Detach(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lab.wiring.A.Detach(t.Context()))
 	wanted.Networks = nil
-	if err := lab.followIn(t, follower, wanted); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lab.followIn(t, follower, wanted))
 	if after := lab.state(t); after != fresh {
 		t.Errorf("when there is no network any more, of\n%s\nis left\n%s", fresh, after)
 	}
@@ -576,9 +532,7 @@ func (l *ovsLab) startDirectFarEnd(t *testing.T) (*control.Client, []string) {
 		client.SocketAdd(t.Context(), "pod-b", socket),
 		client.EndpointAdd(t.Context(), control.Endpoint{Identity: "pod-b", Interface: topology.PodInterface, Netns: l.PodB.Path(), VNI: topology.VNI}),
 		client.PeerAdd(t.Context(), control.Peer{VNI: topology.VNI, Address: topology.NodeAddressA, Subnets: []netip.Prefix{topology.PodSubnetA}}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return client, append(os.Environ(), "LD_PRELOAD="+program(t, "libktsn.so"), "KTSN_SOCKET="+socket)
 }
 
@@ -675,9 +629,7 @@ func TestMessagesGoThroughOpenVSwitchByAFXDP(t *testing.T) {
 	}
 	lab.prepareFarEnd(t)
 	lab.wiring.A.Through(ovs.BridgePhysical, overlay.TunnelName(topology.VNI))
-	if err := lab.wiring.AttachBoth(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lab.wiring.AttachBoth(t.Context()))
 	_, client := lab.startOVSDaemon(t)
 	lab.awaitConnected(t)
 	const count = 200
@@ -697,7 +649,5 @@ func TestMessagesGoThroughOpenVSwitchByAFXDP(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }

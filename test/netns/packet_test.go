@@ -31,7 +31,7 @@ func listenPacket(t *testing.T, pod *topology.Namespace) int {
 func listenFrames(t *testing.T, pod *topology.Namespace, protocol uint16) int {
 	t.Helper()
 	var fd int
-	if err := pod.Do(func() error {
+	must(t, pod.Do(func() error {
 		link, err := net.InterfaceByName(topology.PodInterface)
 		if err != nil {
 			return err
@@ -41,9 +41,7 @@ func listenFrames(t *testing.T, pod *topology.Namespace, protocol uint16) int {
 			return err
 		}
 		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: protocol<<8 | protocol>>8, Ifindex: link.Index})
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	t.Cleanup(func() { unix.Close(fd) })
 	return fd
 }
@@ -60,16 +58,12 @@ func receiveAny(t *testing.T, fd int, wait time.Duration) (frame []byte, ours bo
 	t.Helper()
 	buffer := make([]byte, 2000)
 	timeout := unix.NsecToTimeval(wait.Nanoseconds())
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout))
 	length, from, err := testlab.Receive(fd, buffer)
 	if errors.Is(err, unix.EAGAIN) {
 		return nil, false
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return buffer[:length], from.(*unix.SockaddrLinklayer).Pkttype != unix.PACKET_OTHERHOST
 }
 
@@ -202,9 +196,7 @@ func TestPacketSocketErrorsMatchKernel(t *testing.T) {
 			command.Env = lab.preloaded(t)
 			var output bytes.Buffer
 			command.Stdout = &output
-			if err := finish(t, start(t, lab.PodA, "ktsn-test-destination", command)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, finish(t, start(t, lab.PodA, "ktsn-test-destination", command)))
 			if got := output.String(); got != "-1 "+test.errno+"\n" {
 				t.Errorf("the call answered %q, want errno %s", got, test.errno)
 			}

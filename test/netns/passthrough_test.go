@@ -39,15 +39,11 @@ func cards(t *testing.T) (card, wire *passthrough.Device) {
 	}
 	bus := passthrough.NewBus()
 	entries, err := os.ReadDir("/sys/bus/pci/devices")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var devices []*passthrough.Device
 	for _, entry := range entries {
 		device, err := bus.Read(entry.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if device.Vendor == cardVendor && device.Product == cardProduct {
 			devices = append(devices, device)
 		}
@@ -98,24 +94,16 @@ func TestCardIsBoundToVFIOAndBack(t *testing.T) {
 	card, wire := cards(t)
 	t.Run("rejected while the node has an address on it", func(t *testing.T) {
 		link, err := netlink.LinkByName(card.Interfaces[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		address, err := netlink.ParseAddr("192.0.2.77/24")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := netlink.AddrAdd(link, address); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, netlink.AddrAdd(link, address))
 		cardRefused(t, "192.0.2.77/24", "check", card.Address)
 		cardRefused(t, "192.0.2.77/24", "bind", card.Address)
 		if got := driverOf(card.Address); got != cardDriver {
 			t.Errorf("the driver is %q", got)
 		}
-		if err := netlink.AddrDel(link, address); err != nil {
-			t.Fatal(err)
-		}
+		must(t, netlink.AddrDel(link, address))
 	})
 	t.Run("taken", func(t *testing.T) {
 		cardDone(t, "driver          "+cardDriver, "check", card.Address)
@@ -148,20 +136,12 @@ func TestCardIsBoundToVFIOAndBack(t *testing.T) {
 func sendByCard(t *testing.T, card, wire *passthrough.Device) {
 	lab := newLab(t)
 	nodeB, err := os.Open(lab.NodeB.Path())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer nodeB.Close()
 	link, err := netlink.LinkByName(wire.Interfaces[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := netlink.LinkSetNsFd(link, int(nodeB.Fd())); err != nil {
-		t.Fatal(err)
-	}
-	if err := lab.NodeB.Do(func() error { return redirect(wire.Interfaces[0], topology.PhysicalInterface) }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, netlink.LinkSetNsFd(link, int(nodeB.Fd())))
+	must(t, lab.NodeB.Do(func() error { return redirect(wire.Interfaces[0], topology.PhysicalInterface) }))
 	if _, err := lab.ReserveHugepages(128); err != nil {
 		t.Fatal(err)
 	}
@@ -185,9 +165,7 @@ func sendByCard(t *testing.T, card, wire *passthrough.Device) {
 	if err := daemon.Stop(patience); err != nil {
 		t.Error(err)
 	}
-	if err := lab.NodeB.Do(func() error { return bringBack(wire.Interfaces[0]) }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lab.NodeB.Do(func() error { return bringBack(wire.Interfaces[0]) }))
 }
 
 // redirect redirects all frames of one interface to another, addressed to this host.
@@ -220,9 +198,7 @@ func awaitLinkUp(t *testing.T, namespace *topology.Namespace, name string) {
 			up = err == nil && link.Attrs().OperState == netlink.OperUp
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if up {
 			return nil
 		}
@@ -252,17 +228,11 @@ func checkCarries(t *testing.T, bus *passthrough.Bus, address string, wire *pass
 		if err == nil {
 			err = netlink.LinkSetUp(link)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer unix.Close(fd)
-		if err := unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: link.Attrs().Index, Protocol: 0xb588}); err != nil { // 0x88b5 in network order
-			t.Fatal(err)
-		}
+		must(t, unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: link.Attrs().Index, Protocol: 0xb588})) // 0x88b5 in network order
 		sockets = append(sockets, fd)
 	}
 	frame := slices.Concat(bytes.Repeat([]byte{0xff}, 6), []byte{2, 0, 0, 0, 0, 1}, []byte{0x88, 0xb5}, bytes.Repeat([]byte{7}, 50))
@@ -282,9 +252,7 @@ const guestKernel = "KTSN_GUEST_KERNEL"
 
 func TestGuestKernelConfiguration(t *testing.T) {
 	var name unix.Utsname
-	if err := unix.Uname(&name); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Uname(&name))
 	config := filepath.Join(os.Getenv(guestKernel), "kernel", "boot", "config-"+unix.ByteSliceToString(name.Release[:]))
 	output, err := exec.Command(program(t, "ktsn-guest"), "kernel", "check", "--for", "held,released,clock,card", "--config", config).CombinedOutput()
 	if err != nil || !strings.Contains(string(output), "the kernel has all options for held, released, clock, card") {

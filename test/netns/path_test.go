@@ -126,9 +126,7 @@ func TestFirstMessageToNewPeerIsNotLost(t *testing.T) {
 
 	t.Run("after all neighbours were flushed", func(t *testing.T) {
 		for _, namespace := range []*topology.Namespace{lab.PodA, lab.PodB, lab.NodeA, lab.NodeB} {
-			if err := finish(t, start(t, namespace, "ip", exec.Command("ip", "neigh", "flush", "all"))); err != nil {
-				t.Fatal(err)
-			}
+			must(t, finish(t, start(t, namespace, "ip", exec.Command("ip", "neigh", "flush", "all"))))
 		}
 		checkAllArrived(t, lab.run(t, traffic{count: 5, payloadBytes: 64, environment: lab.preloaded(t)}), 5)
 	})
@@ -217,9 +215,7 @@ func TestMessagesLeaveInTimeOrder(t *testing.T) {
 			var began time.Time
 			arrivals := lab.receive(t, len(test.messages), func() {
 				began = time.Now()
-				if err := finish(t, start(t, lab.PodA, "ktsn-test-send", command)); err != nil {
-					t.Fatal(err)
-				}
+				must(t, finish(t, start(t, lab.PodA, "ktsn-test-send", command)))
 			})
 			var texts []string
 			for _, arrival := range arrivals {

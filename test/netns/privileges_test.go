@@ -29,9 +29,7 @@ const (
 func threadStatus(t *testing.T, folder string) (name string, fields map[string]string) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(folder, "status"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	fields = map[string]string{}
 	for line := range strings.Lines(string(content)) {
 		key, value, _ := strings.Cut(line, ":")
@@ -43,9 +41,7 @@ func threadStatus(t *testing.T, folder string) (name string, fields map[string]s
 func capabilities(t *testing.T, field string) uint64 {
 	t.Helper()
 	set, err := strconv.ParseUint(field, 16, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return set
 }
 
@@ -98,9 +94,7 @@ func TestControlSocketIsPrivate(t *testing.T) {
 	lab := newLab(t)
 	lab.startDaemon(t)
 	info, err := os.Stat(lab.control)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if mode := info.Mode(); mode.Type() != fs.ModeSocket || mode.Perm() != 0o600 {
 		t.Errorf("the control socket has mode %v, want a socket of 0600", mode)
 	}

@@ -42,9 +42,7 @@ func newClockNodes(t *testing.T) (a, b *clockNode) {
 		}
 	}
 	nodes, err := topology.Create(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := nodes.Destroy(); err != nil {
 			t.Error(err)
@@ -130,9 +128,7 @@ func (n *clockNode) awaitFollowing(t *testing.T, kept *process.Process, grandmas
 func ptp4lOf(t *testing.T, kept *process.Process) int {
 	t.Helper()
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", kept.PID()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var all []int
 	for _, task := range tasks {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", kept.PID(), task.Name()))
@@ -158,9 +154,7 @@ func (n *clockNode) checkNothingLeft(t *testing.T, ptp4l int) {
 		t.Errorf("ptp4l, process %d, is still there: %v", ptp4l, err)
 	}
 	entries, err := os.ReadDir(n.runDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, entry := range entries {
 		t.Errorf("%s is left in the folder", entry.Name())
 	}
@@ -202,9 +196,7 @@ func TestPtpElectsGrandmasterAndMeasuresClocks(t *testing.T) {
 			}
 			for node, kept := range map[*clockNode]*process.Process{a: master, b: follower} {
 				ptp4l := ptp4lOf(t, kept)
-				if err := syscall.Kill(kept.PID(), syscall.SIGTERM); err != nil {
-					t.Fatal(err)
-				}
+				must(t, syscall.Kill(kept.PID(), syscall.SIGTERM))
 				if err := kept.Wait(); err != nil {
 					t.Errorf("it ended with %v", err)
 				}
@@ -223,9 +215,7 @@ func TestKtsnPtpEndsWithItsPtp4l(t *testing.T) {
 	kept := a.keep(t)
 	a.awaitProbe(t, kept, 0)
 	ptp4l := ptp4lOf(t, kept)
-	if err := syscall.Kill(ptp4l, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(ptp4l, syscall.SIGKILL))
 	if err := kept.Wait(); err == nil || !strings.Contains(kept.Stderr(), "ktsn-ptp: ptp4l ended by itself (signal: killed); it said last: ptp4l[") {
 		t.Errorf("it ended with %v", err)
 	}
@@ -239,9 +229,7 @@ func TestKilledKtsnPtpEndsPtp4l(t *testing.T) {
 	kept := a.keep(t)
 	a.awaitProbe(t, kept, 0)
 	ptp4l := ptp4lOf(t, kept)
-	if err := syscall.Kill(kept.PID(), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(kept.PID(), syscall.SIGKILL))
 	<-kept.Done()
 	// Init is now ptp4l's parent and reaps it.
 	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
@@ -250,9 +238,7 @@ func TestKilledKtsnPtpEndsPtp4l(t *testing.T) {
 		}
 		return nil
 	})
-	if err := os.WriteFile(filepath.Join(a.runDir, "ktsn-ptp.1"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(a.runDir, "ktsn-ptp.1"), nil, 0o600))
 	next := a.keep(t)
 	a.awaitProbe(t, next, 0)
 	ptp4l = ptp4lOf(t, next)
@@ -277,14 +263,10 @@ func TestKtsnPtpReportsObstacles(t *testing.T) {
 	a, _ := newClockNodes(t)
 	// Not a real process: other tests search this machine's /proc for that name.
 	proc := t.TempDir()
-	if err := os.Mkdir(filepath.Join(proc, "411"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(filepath.Join(proc, "411"), 0o700))
 	for name, text := range map[string]string{"comm": "chronyd\n", "cmdline": "/usr/sbin/chronyd\x00-F\x001\x00", "stat": "411 (chronyd) S 1 411",
 		"uid_map": "0 0 4294967295\n", "status": "CapEff:\t0000000002000000\n"} {
-		if err := os.WriteFile(filepath.Join(proc, "411", name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(proc, "411", name), []byte(text), 0o600))
 	}
 	kept := a.keep(t)
 	a.awaitProbe(t, kept, 0)
@@ -301,9 +283,7 @@ func TestKtsnPtpReportsObstacles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ended, err := process.Start(a.Namespace, "ktsn-ptp", exec.Command(program(t, "ktsn-ptp"), append(test.options, "--ptp4l", "/nowhere/ptp4l")...))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if err := ended.Wait(); err == nil || !strings.Contains(ended.Stderr(), test.want) || strings.Count(ended.Stderr(), "\n") != 1 {
 				t.Errorf("it ended with %v, want %q", err, test.want)
 			}
@@ -317,9 +297,7 @@ func TestKtsnPtpReportsObstacles(t *testing.T) {
 func TestPtp4lAcceptsConfigurations(t *testing.T) {
 	content(t)
 	guest, err := os.ReadFile("../../docs/examples/ptp4l-guest.conf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	printed := func(options ...string) string {
 		output, err := exec.CommandContext(t.Context(), program(t, "ktsn"), append([]string{"clock", "config", "--device", topology.PhysicalInterface}, options...)...).Output()
 		if err != nil {
@@ -339,9 +317,7 @@ func TestPtp4lAcceptsConfigurations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, _ := newClockNodes(t)
 			config, socket := filepath.Join(t.TempDir(), "ptp4l.conf"), filepath.Join(publicDir(t), "ptp4l")
-			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(config, []byte(text), 0o600))
 			// Command-line options override those of the file.
 			ptp4l := start(t, a.Namespace, "ptp4l", exec.Command("/bin/sh", "-c", `exec "$@" 1>&2`, "sh", "/usr/sbin/ptp4l", "--free_running=1",
 				"--time_stamping=software", "--uds_address="+socket, "-f", config, "-m", "-q"))

@@ -88,9 +88,7 @@ func newReceivingBench(t *testing.T) *receivingBench {
 		client.EndpointAdd(t.Context(), control.Endpoint{Identity: podB, Interface: topology.PodInterface, Netns: b.PodB.Path(), VNI: topology.VNI, Receive: true}),
 		client.SocketAdd(t.Context(), podB, b.socketOfB),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	return b
 }
@@ -247,9 +245,7 @@ func (b *receivingBench) idle(t *testing.T) {
 	record(t, limited("idle, ktsnd of the receiving node", cores(processTime(t, b.daemonB.PID())-ktsnd, span), "cores", 0.005),
 		limited("idle, a listener that blocks at a ring", cores(processTime(t, started.PID())-application, span), "cores", 0.005))
 	interrupt(t, started)
-	if err := finish(t, started); err != nil {
-		t.Fatal(err)
-	}
+	must(t, finish(t, started))
 }
 
 // roundTripPaths take turns. Replies use the kernel without a transmit time on each path.

@@ -44,9 +44,7 @@ func newRingCompany(t *testing.T, options ...string) *ringCompany {
 	second.tell(t, rings.Endpoint{Rings: true})
 	err := client.EndpointAdd(t.Context(), control.Endpoint{Identity: hostileIdentity, Interface: topology.PodInterface,
 		Netns: enemy.pod.Path(), VNI: topology.VNI, Receive: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &ringCompany{lab, daemon, client, enemy}
 }
 
@@ -64,9 +62,7 @@ func (c *ringCompany) attack(t *testing.T, pod *topology.Namespace, mode string,
 func (c *ringCompany) receiveStatus(t *testing.T, identity string) (control.Pod, control.PodReceive) {
 	t.Helper()
 	pods, err := c.client.Pods(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, pod := range pods {
 		if pod.Identity == identity {
 			return pod, pod.Receive
@@ -112,9 +108,7 @@ func TestReceiveRingHasOnlyThePodsDatagrams(t *testing.T) {
 	enemy := c.attack(t, c.enemy.pod, "receive", 3*time.Second, 1)
 	c.awaitRings(t, hostileIdentity, 1)
 	talker := c.startKernelTalker(t, sent, 1000)
-	if err := finish(t, talker); err != nil {
-		t.Fatal(err)
-	}
+	must(t, finish(t, talker))
 	_, podA := c.receiveStatus(t, identity)
 	_, others := c.receiveStatus(t, hostileIdentity)
 	if results := enemy.results(t); results["opened"] != 1 {
@@ -147,9 +141,7 @@ func TestReceiveFloodAffectsOnlyItsPod(t *testing.T) {
 	flood := start(t, c.PodB, "flood", exec.Command(program(t, "tsnperf"), "talker", "--no-txtime", "--quiet",
 		"--to", netip.AddrPortFrom(neighborAddress, listenPort).String(), "--count", "7500", "--cycle", "200us"))
 	c.goodTraffic(t, 500, func() {})
-	if err := errors.Join(finish(t, talker), finish(t, flood)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(finish(t, talker), finish(t, flood)))
 	_, podA := c.receiveStatus(t, identity)
 	_, others := c.receiveStatus(t, hostileIdentity)
 	if results := enemy.results(t); results["opened"] != 1 {
@@ -187,9 +179,7 @@ func (s *receivingSide) countEntries(t *testing.T) (count int) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return count
 }
 
@@ -248,9 +238,7 @@ func TestReceiveAfterKillHasNoDuplicates(t *testing.T) {
 		endpoint := lab.endpoint()
 		endpoint.Receive = true
 		err := errors.Join(client.EndpointAdd(t.Context(), endpoint), client.SocketAdd(t.Context(), identity, lab.socket))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	// The last ktsnd gives the ring to the application if it asks in time, or removes it: neither loses messages.
 	testlab.Eventually(t, 20*time.Second, 50*time.Millisecond, func() error {

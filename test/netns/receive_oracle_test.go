@@ -77,9 +77,7 @@ func newOracle(t *testing.T) *oracle {
 // set changes a setting of a pod's network.
 func set(t *testing.T, pod *topology.Namespace, name, value string) {
 	t.Helper()
-	if err := pod.Do(func() error { return os.WriteFile("/proc/sys/net/"+name, []byte(value), 0) }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, pod.Do(func() error { return os.WriteFile("/proc/sys/net/"+name, []byte(value), 0) }))
 }
 
 // admit adds an allowed source to the program at the uplink.
@@ -93,9 +91,7 @@ func (s *receivingSide) admit(t *testing.T, behind ...netip.Prefix) {
 		defer maps.Close()
 		return maps.SetPeers(topology.VNI, s.tunnel, []control.Peer{{VNI: topology.VNI, Address: s.peer, Subnets: behind}})
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // longestCase is the timeout of a case, which takes about a second.
@@ -200,9 +196,7 @@ func (o *oracle) slow(t *testing.T, program string) bool {
 func TestReceiverTableMatchesProgram(t *testing.T) {
 	timing(t)
 	output, err := exec.Command(program(t, "ktsn-test-receive"), "--list").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var known []string
 	for _, test := range receiveCases {
 		known = append(known, test.name)
@@ -649,13 +643,9 @@ func (s *requestedSender) mark(from int) error {
 func (l *lab) warm(t *testing.T, ipv6 bool) {
 	t.Helper()
 	s, err := l.newAskedSender(ipv6)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, source := range s.sources {
-		if err := s.mark(source.fd); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.mark(source.fd))
 	}
 	if _, err := s.end(); err != nil {
 		t.Fatal(err)

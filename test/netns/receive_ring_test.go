@@ -62,9 +62,7 @@ func (s *receivingSide) join(t *testing.T, pod rings.Endpoint) {
 		_, err := rings.Attach(rings.DefaultDir, topology.PhysicalInterface)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.tell(t, pod)
 }
 
@@ -81,9 +79,7 @@ func (s *receivingSide) tell(t *testing.T, pod rings.Endpoint) {
 	if err == nil {
 		err = s.node.Do(func() error { return s.put(&pod) })
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 func (s *receivingSide) put(pod *rings.Endpoint) error {
@@ -117,18 +113,14 @@ func (l *lab) receiving(t *testing.T, client *control.Client) {
 	t.Helper()
 	endpoint := l.endpoint()
 	endpoint.Receive = true
-	if err := client.EndpointAdd(t.Context(), endpoint); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.EndpointAdd(t.Context(), endpoint))
 }
 
 // startRingListener starts a listener in pod a that reads from a ring.
 func (l *lab) startRingListener(t *testing.T, file string) *process.Process {
 	t.Helper()
 	readable, writable, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer readable.Close()
 	command := exec.Command(program(t, "tsnperf"), "listener", "--block", "--quiet", "--csv", file, "--bind", atPodA.String(),
 		"--ready-fd", "3", "--first-timeout", "3600s", "--idle-timeout", "3600s")
@@ -172,9 +164,7 @@ func (s *receivingSide) counts(t *testing.T) (counts *rings.Counts) {
 		counts, err = maps.Counts()
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return counts
 }
 
@@ -216,9 +206,7 @@ func TestRedirectedDatagramsReachKernelListeners(t *testing.T) {
 	sent, came := filepath.Join(t.TempDir(), "talker.csv"), filepath.Join(t.TempDir(), "listener.csv")
 	listener := lab.startRingListener(t, came) // without ktsnd it gets no ring
 	const messages = 1000
-	if err := finish(t, lab.startKernelTalker(t, sent, messages)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, finish(t, lab.startKernelTalker(t, sent, messages)))
 	drain(t, listener)
 	count := onlyOnce(t, sent, came)
 	if counts := lab.sideA().counts(t); count != messages || counts.Redirected != messages {

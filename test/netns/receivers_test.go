@@ -155,9 +155,7 @@ type shapedReceiver struct {
 func (l *lab) addAddress(t *testing.T) {
 	t.Helper()
 	command := exec.Command("ip", "address", "add", alsoPodAddressB.String()+"/16", "dev", topology.PodInterface)
-	if err := finish(t, start(t, l.PodB, "ip", command)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, finish(t, start(t, l.PodB, "ip", command)))
 }
 
 // listenShaped receives until the end of the test.
@@ -181,9 +179,7 @@ func (l *lab) listenStamped(t *testing.T, address netip.Addr) *net.UDPConn {
 	t.Helper()
 	conn := listen(t, l.PodB, "udp4", netip.AddrPortFrom(address, listenPort))
 	raw, err := conn.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var optionErr error
 	err = raw.Control(func(fd uintptr) {
 		optionErr = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1)

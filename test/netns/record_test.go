@@ -43,9 +43,7 @@ func (r *recording) write(t *testing.T, file string) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := os.WriteFile(file, r.bytes, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, r.bytes, 0o644))
 	t.Logf("%s: %d bytes", file, len(r.bytes))
 }
 
@@ -67,18 +65,14 @@ func ringOf(m message) []byte {
 // with a timed socket and a message that waits, and a hand-over of both.
 func TestRecord(t *testing.T) {
 	folder := os.Getenv("KTSN_RECORD")
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(folder, 0o755))
 	lab := newLab(t)
 	var application, handOver recording
 	var ring []byte
 	direct := *lab
 	direct.socket = filepath.Join(lab.dir, "real.sock")
 	daemon, client := direct.startDaemon(t, "--slots", "64")
-	if err := client.PodNameSet(t.Context(), identity, "factory/axis-1"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.PodNameSet(t.Context(), identity, "factory/axis-1"))
 	ready := make(chan struct{})
 	startRelay(t, lab.socket, direct.socket, func(m message) bool {
 		application.add(m)
@@ -101,9 +95,7 @@ func TestRecord(t *testing.T) {
 		return true
 	})
 	after := start(t, lab.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), append(lab.daemonArguments(), "--slots", "64", "--take-over")...))
-	if err := finish(t, daemon); err != nil {
-		t.Fatal(err)
-	}
+	must(t, finish(t, daemon))
 	awaitLog(t, after, "took over")
 	application.write(t, filepath.Join(folder, "application.bin"))
 	handOver.write(t, filepath.Join(folder, "hand-over.bin"))

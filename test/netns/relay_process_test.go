@@ -76,13 +76,9 @@ func newRelayRig(t *testing.T) *relayRig {
 	rig.packet = ownFile(t, boundTo(t, rig.PodA, topology.PodInterface), "packet socket")
 	rig.folder = opened(t, rig.dir, unix.O_PATH|unix.O_DIRECTORY)
 	fd, err := unix.MemfdCreate("counters", unix.MFD_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rig.counters = ownFile(t, fd, "counters")
-	if err := rig.counters.Truncate(int64(binary.Size(relayed{}))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rig.counters.Truncate(int64(binary.Size(relayed{}))))
 	return rig
 }
 
@@ -103,14 +99,10 @@ func newCaptureRig(t *testing.T) *captureRig {
 	rig.openTap(t)
 	var err error
 	rig.heartbeat, err = ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: uint32(binary.Size(heartbeatEntry{})), MaxEntries: 1, Flags: unix.BPF_F_MMAPABLE})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { rig.heartbeat.Close() })
 	fd, err := unix.Dup(rig.heartbeat.FD())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rig.heartbeatFD = ownFile(t, fd, "heartbeat")
 	return rig
 }
@@ -126,16 +118,14 @@ func ownFile(t *testing.T, fd int, name string) *os.File {
 func opened(t *testing.T, path string, flags int) *os.File {
 	t.Helper()
 	fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return ownFile(t, fd, path)
 }
 
 // openTap creates the relay's tap without a bridge and a socket that sends frames to it.
 func (r *captureRig) openTap(t *testing.T) {
 	t.Helper()
-	if err := r.NodeA.Do(func() error {
+	must(t, r.NodeA.Do(func() error {
 		r.tap = opened(t, "/dev/net/tun", unix.O_RDWR)
 		request, err := unix.NewIfreq(relayTap)
 		if err != nil {
@@ -143,9 +133,7 @@ func (r *captureRig) openTap(t *testing.T) {
 		}
 		request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
 		return unix.IoctlIfreq(int(r.tap.Fd()), unix.TUNSETIFF, request)
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	ip(t, r.NodeA, "link", "set", relayTap, "addrgenmode", "none")
 	// Its queue has room for all frames of a test without a relay.
 	ip(t, r.NodeA, "link", "set", relayTap, "up", "mtu", "1524", "txqueuelen", "4000")
@@ -156,7 +144,7 @@ func (r *captureRig) openTap(t *testing.T) {
 func boundTo(t *testing.T, where *topology.Namespace, name string) int {
 	t.Helper()
 	var fd int
-	if err := where.Do(func() error {
+	must(t, where.Do(func() error {
 		link, err := net.InterfaceByName(name)
 		if err != nil {
 			return err
@@ -166,9 +154,7 @@ func boundTo(t *testing.T, where *topology.Namespace, name string) int {
 			return err
 		}
 		return unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: link.Index})
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return fd
 }
 
@@ -189,9 +175,7 @@ func (r *captureRig) startRelay(t *testing.T) {
 func (r *relayRig) count(t *testing.T) relayed {
 	t.Helper()
 	var counted relayed
-	if err := binary.Read(io.NewSectionReader(r.counters, 0, 512), binary.NativeEndian, &counted); err != nil {
-		t.Fatal(err)
-	}
+	must(t, binary.Read(io.NewSectionReader(r.counters, 0, 512), binary.NativeEndian, &counted))
 	return counted
 }
 
@@ -248,9 +232,7 @@ type heartbeatEntry struct{ AtNs, Gated uint64 }
 
 func (r *captureRig) lastHeartbeat(t *testing.T) (last heartbeatEntry) {
 	t.Helper()
-	if err := r.heartbeat.Lookup(uint32(0), &last); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.heartbeat.Lookup(uint32(0), &last))
 	return last
 }
 
@@ -286,9 +268,7 @@ func TestRelayOfAllFramesRenewsHeartbeat(t *testing.T) {
 		t.Errorf("%q arrives", text)
 	}
 	awaitCounters(t, client, "it left as untimed", func(c control.Counters) bool { return c.Untimed == 1 })
-	if err := client.ScheduleSet(t.Context(), threeWindows()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.ScheduleSet(t.Context(), threeWindows()))
 	testlab.Eventually(t, patience, time.Millisecond, func() error {
 		if rig.lastHeartbeat(t).Gated != 0xffff {
 			return fmt.Errorf("the gates that close are %#x", rig.lastHeartbeat(t).Gated)
@@ -329,15 +309,13 @@ const (
 func (l *lab) clientOf(t *testing.T, from *topology.Namespace) int {
 	t.Helper()
 	var fd int
-	if err := from.Do(func() (err error) {
+	must(t, from.Do(func() (err error) {
 		fd, err = unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			return err
 		}
 		return unix.Connect(fd, &unix.SockaddrUnix{Name: l.socket})
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	t.Cleanup(func() { unix.Close(fd) })
 	return fd
 }

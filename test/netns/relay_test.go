@@ -38,9 +38,7 @@ func startRelay(t *testing.T, path, target string, see func(message) bool) *rela
 	if err == nil {
 		err = errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: path}), unix.Chmod(path, 0o666), unix.Listen(fd, 16))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r := &relay{listener: fd, path: path, see: see}
 	t.Cleanup(r.close)
 	go r.accept(target)

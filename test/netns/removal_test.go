@@ -141,9 +141,7 @@ func TestRemovedPodLeavesNothing(t *testing.T) {
 			lab := newLab(t)
 			daemon, client := lab.startDaemon(t)
 			remover, err := control.Dial(t.Context(), lab.control)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			t.Cleanup(func() { _ = remover.Close() })
 			var enemy *hostile
 			var running *attack
@@ -185,9 +183,7 @@ func TestSocketFolderWatchersDelayNobody(t *testing.T) {
 	enemy := lab.addHostile(t, client)
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	must(enemy.remove(t.Context(), client))
 	folder := filepath.Join(lab.dir, hostileIdentity)
@@ -229,9 +225,7 @@ func TestRemovedPodsStarveNobody(t *testing.T) {
 		if results := enemy.start(t, "immortal2", 500*time.Millisecond).results(t); results["rings"] < 30 {
 			t.Errorf("the hostile pod left %d rings", results["rings"])
 		}
-		if err := errors.Join(enemy.remove(t.Context(), client), enemy.attach(t.Context(), client)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(enemy.remove(t.Context(), client), enemy.attach(t.Context(), client)))
 		if results := startAsking(t, lab.PodA, lab.socket, 50*time.Millisecond).results(t); results["asked"] == 0 {
 			t.Errorf("another pod: %v", results)
 		}
@@ -248,9 +242,7 @@ func TestControlSocketHasDescriptorsInReserve(t *testing.T) {
 	const limit = 1000
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t, "--pod-processes", "4096", "--slots", "64")
-	if err := unix.Prlimit(daemon.PID(), unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: limit, Max: limit}, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Prlimit(daemon.PID(), unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: limit, Max: limit}, nil))
 	enemy := lab.addHostile(t, client)
 	awaitIdle(t, client)
 	before := possessionsOf(daemon)
@@ -272,9 +264,7 @@ func TestControlSocketHasDescriptorsInReserve(t *testing.T) {
 		t.Errorf("the control socket took %v to answer", took)
 	}
 	peers, err := control.Dial(t.Context(), lab.control)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	peers.Close()
 	running.results(t)
 	many.results(t)
@@ -299,9 +289,7 @@ func TestHandOverDuringPodRemoval(t *testing.T) {
 			running := enemy.start(t, mode, 300*time.Millisecond)
 			t.Cleanup(func() { running.abortIfStuck(t) })
 			running.results(t)
-			if err := enemy.remove(t.Context(), client); err != nil {
-				t.Fatal(err)
-			}
+			must(t, enemy.remove(t.Context(), client))
 			var successor *process.Process
 			lab.goodTraffic(t, 500, func() { successor, client = lab.takeOver(t, daemon) })
 			awaitIdle(t, client)
@@ -318,9 +306,7 @@ func TestKilledKtsndEndsDuringPodRemoval(t *testing.T) {
 	daemon, client := lab.startDaemon(t)
 	enemy := lab.addHostile(t, client)
 	enemy.start(t, "immortal", 300*time.Millisecond).results(t)
-	if err := enemy.remove(t.Context(), client); err != nil {
-		t.Fatal(err)
-	}
+	must(t, enemy.remove(t.Context(), client))
 	began := time.Now()
 	kill(t, daemon)
 	if took := time.Since(began); took > removalLimit {

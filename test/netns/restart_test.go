@@ -57,9 +57,7 @@ func (l *lab) startTalker(t *testing.T, file string, options ...string) *process
 // interrupt ends a program with SIGINT, waits for it, and fails if it reports an error.
 func interrupt(t *testing.T, running *process.Process) {
 	t.Helper()
-	if err := syscall.Kill(running.PID(), syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(running.PID(), syscall.SIGINT))
 	if err := finish(t, running); err != nil {
 		t.Error(err)
 	}
@@ -206,9 +204,7 @@ func TestLateAnswerOfDaemonIsIgnored(t *testing.T) {
 
 func signal(t *testing.T, running *process.Process, number syscall.Signal) {
 	t.Helper()
-	if err := syscall.Kill(running.PID(), number); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(running.PID(), number))
 }
 
 // checkTimesKept checks the messages of "keeps-sending". Those due between the kill and the restart had to wait. It
@@ -309,9 +305,7 @@ func TestRestartLosesOnlySocketsWithoutRoute(t *testing.T) {
 	ip(t, lab.PodA, "route", "add", vanishing.String(), "dev", topology.PodInterface)
 	err := client.PeerAdd(t.Context(), control.Peer{VNI: topology.VNI, Address: netip.MustParseAddr("192.0.2.99"),
 		Subnets: []netip.Prefix{vanishing}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	running := lab.startTicking(t, "connect", vanishing.Addr().Next().String())
 	awaitTaken(t, client, 5)
 	kill(t, daemon)
@@ -337,15 +331,11 @@ func TestRestartedDaemonLearnsOfPeersLater(t *testing.T) {
 		client.SocketAdd(t.Context(), identity, lab.socket),
 		client.EndpointAdd(t.Context(), control.Endpoint{Identity: identity, Interface: topology.PodInterface,
 			Netns: lab.PodA.Path(), VNI: topology.VNI}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	time.Sleep(500 * time.Millisecond)
 	err = client.PeerAdd(t.Context(), control.Peer{VNI: topology.VNI, Address: topology.NodeAddressB,
 		Subnets: []netip.Prefix{topology.PodSubnetB}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	running.checkAllCame(t, client)
 }
 

@@ -34,9 +34,7 @@ func (l *lab) addNeighbor(t *testing.T) *topology.Namespace {
 func addPod(t *testing.T, node *topology.Namespace, name string, address netip.Addr) *topology.Namespace {
 	t.Helper()
 	pod, err := topology.NewNamespace(node.Name() + "-" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := pod.Destroy(); err != nil {
 			t.Error(err)
@@ -56,9 +54,7 @@ func onBridge(t *testing.T, client *control.Client, identity string, pod *topolo
 	endpoint := control.Endpoint{Identity: identity, Interface: topology.PodInterface, Netns: pod.Path(), VNI: topology.VNI,
 		Bridge: topology.BridgeName}
 	_ = client.EndpointDel(t.Context(), endpoint.Identity, endpoint.Interface)
-	if err := client.EndpointAdd(t.Context(), endpoint); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.EndpointAdd(t.Context(), endpoint))
 }
 
 func TestMessagesToSameNodeStayOffTheWire(t *testing.T) {
@@ -75,16 +71,12 @@ func TestMessagesToSameNodeStayOffTheWire(t *testing.T) {
 		"900000:third", "300000:first", "600000:second")
 	command.Env = lab.preloaded(t)
 	began := time.Now()
-	if err := finish(t, start(t, lab.PodA, "ktsn-test-send", command)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, finish(t, start(t, lab.PodA, "ktsn-test-send", command)))
 	buffer := make([]byte, 100)
 	for _, want := range []string{"first", "second", "third"} {
 		_ = listener.SetReadDeadline(time.Now().Add(patience))
 		length, source, err := listener.ReadFromUDPAddrPort(buffer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := string(buffer[:length]); got != want || source.Addr() != topology.PodAddressA {
 			t.Errorf("got %q from %v, want %q from %v", got, source, want, topology.PodAddressA)
 		}

@@ -52,9 +52,7 @@ type session struct {
 func newSession(t *testing.T, where *topology.Namespace, processors int, devices ...string) *session {
 	t.Helper()
 	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &session{where: where, dir: publicDir(t), root: root, say: func() string { return "" }}
 	s.machine = guestmachine.Machine{
 		Base: guestmachine.Kernel(t, root), First: testlab.Program(t, "ktsn-test-first"), Out: t.TempDir(), Processors: processors, MemoryMiB: sessionMiB,
@@ -153,9 +151,7 @@ func (s *session) begin(t *testing.T, script string) (finish func(*testing.T) (s
 	s.number++
 	bin := testlab.BinDir(t)
 	request := map[string]any{"Number": s.number, "Script": fmt.Sprintf("PATH='%s':$PATH; inside=ktsn-test-inside\n%s", bin, script)}
-	if err := json.NewEncoder(s.port).Encode(request); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.NewEncoder(s.port).Encode(request))
 	return func(t *testing.T) (string, error) {
 		t.Helper()
 		got := s.answer(t, time.Minute)
@@ -195,22 +191,16 @@ func (s *session) expectFailure(t *testing.T, script string, arguments ...any) s
 func (s *session) pid(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile(s.path("pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return pid
 }
 
 // kill kills QEMU.
 func (s *session) kill(t *testing.T) {
 	t.Helper()
-	if err := syscall.Kill(s.pid(t), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(s.pid(t), syscall.SIGKILL))
 	<-s.ended
 	s.ended = nil
 }
@@ -262,9 +252,7 @@ func machineFiles(t *testing.T) (kernel, initial string) {
 		fmt.Fprintf(&modules, "/%s\n", name)
 	}
 	copyTo(t, program(t, "ktsn-test-machine"), filepath.Join(root, "init"))
-	if err := os.WriteFile(filepath.Join(root, "modules"), []byte(modules.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(root, "modules"), []byte(modules.String()), 0o600))
 	pack := exec.CommandContext(t.Context(), "cpio", "-o", "-H", "newc", "--quiet", "-D", root)
 	pack.Stdin = strings.NewReader(strings.Join(names, "\n") + "\n")
 	archive, err := pack.Output()
@@ -274,9 +262,7 @@ func machineFiles(t *testing.T) (kernel, initial string) {
 	public := publicDir(t) // the machine runs without privileges
 	kernel, initial = filepath.Join(public, "vmlinuz"), filepath.Join(public, "initial.cpio")
 	copyTo(t, filepath.Join(base, "vmlinuz"), kernel)
-	if err := os.WriteFile(initial, archive, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(initial, archive, 0o644))
 	return kernel, initial
 }
 
@@ -308,9 +294,7 @@ func copyTo(t *testing.T, from, to string) {
 	if err == nil {
 		err = os.WriteFile(to, content, 0o755)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // toMachine returns a frame of pod b with a text.
@@ -363,9 +347,7 @@ func (q *qmp) try(t *testing.T, command string, arguments map[string]any) (refus
 	if arguments != nil {
 		request["arguments"] = arguments
 	}
-	if err := json.NewEncoder(q.conn).Encode(request); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.NewEncoder(q.conn).Encode(request))
 	for {
 		var answer struct {
 			Return any

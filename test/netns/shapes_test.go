@@ -143,9 +143,7 @@ var users = []string{"root", "nobody"}
 func TestShapeTableMatchesProgram(t *testing.T) {
 	timing(t)
 	output, err := exec.Command(program(t, "ktsn-test-shapes"), "--list").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var known []string
 	for _, shape := range shapes {
 		known = append(known, shape.name)
@@ -159,9 +157,7 @@ func TestMuslProgramsAreMuslPrograms(t *testing.T) {
 	content(t)
 	program(t, "ktsn-test-shapes")
 	file, err := elf.Open(shapePrograms(t)["musl"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer file.Close()
 	for _, segment := range file.Progs {
 		if segment.Type != elf.PT_INTERP {

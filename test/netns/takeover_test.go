@@ -45,9 +45,7 @@ func departurePause(t *testing.T, successor *process.Process) time.Duration {
 		t.Fatalf("the successor does not report its duration; its log: %s", successor.Stderr())
 	}
 	us, err := strconv.Atoi(match[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return time.Duration(us) * time.Microsecond
 }
 
@@ -61,9 +59,7 @@ func TestTakeOverUnderLoadLosesNothing(t *testing.T) {
 	table.AdminControlList.Entries[0].GateStatesValue = 255
 	table.AdminControlList.Entries[1].GateStatesValue = 255
 	table.AdminControlList.Entries[2].GateStatesValue = 255
-	if err := client.ScheduleSet(t.Context(), table); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.ScheduleSet(t.Context(), table))
 	waitForSchedule(t, client)
 	running := lab.startFlow(t, "--lead", "5ms", "--cycle", "1ms")
 	var total sum
@@ -103,17 +99,11 @@ func longestGap(received []tsnperf.Received) time.Duration {
 func listenerOf(t *testing.T, path string) int {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer unix.Close(fd)
-	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: path}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Connect(fd, &unix.SockaddrUnix{Name: path}))
 	peer, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return int(peer.Pid)
 }
 
@@ -125,9 +115,7 @@ func TestPodNameSurvivesTakeOver(t *testing.T) {
 		t.Errorf("a pod that is not there got a name: %v", err)
 	}
 	for _, name := range []string{"factory/axis-0", "factory/axis-1"} {
-		if err := client.PodNameSet(t.Context(), identity, name); err != nil {
-			t.Fatal(err)
-		}
+		must(t, client.PodNameSet(t.Context(), identity, name))
 	}
 	for range 2 {
 		daemon, client = lab.takeOver(t, daemon)
@@ -172,9 +160,7 @@ func TestPodPermissionsSurviveTakeOver(t *testing.T) {
 	endpoint.Sources = &control.Sources{HardwareAddresses: []string{"02:00:00:00:00:99", mac}, Addresses: subnets}
 	endpoint.Grants = &control.Grants{PriorityMax: 15, PriorityCodePoint: true}
 	want := control.Sources{HardwareAddresses: []string{mac, "02:00:00:00:00:99"}, Addresses: subnets}
-	if err := client.EndpointAdd(t.Context(), endpoint); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.EndpointAdd(t.Context(), endpoint))
 	check("of which more was said", want, *endpoint.Grants)
 	for range 2 {
 		daemon, client = lab.takeOver(t, daemon)
@@ -184,9 +170,7 @@ func TestPodPermissionsSurviveTakeOver(t *testing.T) {
 
 	grants := *endpoint.Grants
 	endpoint.Sources, endpoint.Grants = nil, nil
-	if err := client.EndpointAdd(t.Context(), endpoint); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.EndpointAdd(t.Context(), endpoint))
 	check("told again by an older program, which says nothing of it", want, grants)
 	_, client = lab.takeOver(t, daemon)
 	check("that was taken over", want, grants)

@@ -45,15 +45,13 @@ type qdisc struct {
 func queueing(t *testing.T, in *topology.Namespace) (root *qdisc, children []qdisc) {
 	t.Helper()
 	var all []qdisc
-	if err := in.Do(func() error {
+	must(t, in.Do(func() error {
 		output, err := exec.Command("tc", "-j", "qdisc", "show", "dev", taprioDevice).Output()
 		if err != nil {
 			return err
 		}
 		return json.Unmarshal(output, &all)
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for i := range all {
 		if all[i].Root {
 			root = &all[i]
@@ -75,25 +73,19 @@ func exportTo(t *testing.T, in *topology.Namespace, arguments ...string) (string
 func multiQueue(t *testing.T) *topology.Namespace {
 	t.Helper()
 	id, err := topology.NewID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	namespace, err := topology.NewNamespace(id.String() + "-taprio")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := namespace.Destroy(); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := namespace.Do(func() error {
+	must(t, namespace.Do(func() error {
 		attributes := netlink.NewLinkAttrs()
 		attributes.Name, attributes.NumTxQueues, attributes.NumRxQueues = taprioDevice, 8, 8
 		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: "other"})
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return namespace
 }
 

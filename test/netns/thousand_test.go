@@ -55,9 +55,7 @@ func (c *manyNodes) addPeers(t *testing.T) time.Duration {
 	t.Helper()
 	began := time.Now()
 	for i := range manyPeers {
-		if err := c.client.PeerAdd(t.Context(), peerAt(i)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.client.PeerAdd(t.Context(), peerAt(i)))
 	}
 	return time.Since(began)
 }
@@ -66,14 +64,12 @@ func (c *manyNodes) addPeers(t *testing.T) time.Duration {
 func (c *manyNodes) announce(t *testing.T, group netip.Addr, isMember func(i int) bool) {
 	t.Helper()
 	var to net.HardwareAddr
-	if err := c.NodeA.Do(func() error {
+	must(t, c.NodeA.Do(func() error {
 		link, err := net.InterfaceByName(topology.PhysicalInterface)
 		to = link.HardwareAddr
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.NodeB.Do(func() error {
+	}))
+	must(t, c.NodeB.Do(func() error {
 		link, err := net.InterfaceByName(topology.PhysicalInterface)
 		if err != nil {
 			return err
@@ -93,9 +89,7 @@ func (c *manyNodes) announce(t *testing.T, group netip.Addr, isMember func(i int
 			}
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 func announcementOf(to, from net.HardwareAddr, node, group netip.Addr, isMember bool) []byte {
@@ -118,9 +112,7 @@ func announcementOf(to, from net.HardwareAddr, node, group netip.Addr, isMember 
 func (c *manyNodes) known(t *testing.T) int {
 	t.Helper()
 	all, err := c.client.Groups(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	count := 0
 	for _, node := range all {
 		if node.Known && node.Address != topology.NodeAddressA {
@@ -139,9 +131,7 @@ func (c *manyNodes) onWire(t *testing.T, group, text string, frames int) time.Du
 	c.sendTo(t, "--to", group, "--port", "7788", "--multicast-interface", topology.PodInterface, "50000:"+text)
 	awaitWire(t, tap, frames, holds)
 	capture, err := tap.Stop()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var stamps []int64
 	for _, frame := range capture.Packets {
 		if holds(frame) {

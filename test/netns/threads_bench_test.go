@@ -27,9 +27,7 @@ func (l *lab) sendCall(t *testing.T, threads int) float64 {
 	command.Env = l.preloaded(t)
 	output := &bytes.Buffer{}
 	command.Stdout = output
-	if err := finish(t, start(t, l.PodA, "ktsn-test-threads", command)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, finish(t, start(t, l.PodA, "ktsn-test-threads", command)))
 	var p50, p99 float64
 	if _, err := fmt.Sscan(output.String(), &p50, &p99); err != nil {
 		t.Fatalf("ktsn-test-threads reports %q: %v", output, err)
@@ -99,11 +97,7 @@ func TestCallCost(t *testing.T) {
 		fmt.Printf("added to %-10s %5.1f ns, beside a timed socket %5.1f ns\n", name, costs.Alone[name], costs.Beside[name])
 	}
 	if path := os.Getenv("KTSN_BENCH_CALLS"); path != "" {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, output, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(t, os.WriteFile(path, output, 0o644))
 	}
 }

@@ -129,9 +129,7 @@ func receivedTexts(t *testing.T, listener *net.UDPConn) []string {
 			}
 			return all
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all = append(all, string(buffer[:min(n, textBytes)]))
 	}
 }
@@ -140,16 +138,12 @@ func receivedTexts(t *testing.T, listener *net.UDPConn) []string {
 func waiting(t *testing.T, listener *net.UDPConn) bool {
 	t.Helper()
 	raw, err := listener.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	there := false
-	if err := raw.Control(func(fd uintptr) {
+	must(t, raw.Control(func(fd uintptr) {
 		_, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
 		there = err == nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return there
 }
 

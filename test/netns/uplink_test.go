@@ -26,9 +26,7 @@ func (l *lab) setUplink(t *testing.T, set func(netlink.Link) error) {
 		}
 		return set(link)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 func TestMessagesDueWhileUplinkIsDownAreDropped(t *testing.T) {
@@ -39,9 +37,7 @@ func TestMessagesDueWhileUplinkIsDownAreDropped(t *testing.T) {
 		"200000:first", "2000000:while it is down", "4500000:after")
 	command.Env = lab.preloaded(t)
 	arrivals := lab.receive(t, 2, func() {
-		if err := finish(t, start(t, lab.PodA, "ktsn-test-send", command)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, finish(t, start(t, lab.PodA, "ktsn-test-send", command)))
 		awaitCounters(t, client, "the first has left", func(counted control.Counters) bool { return counted.Sent == 1 })
 		lab.setUplink(t, netlink.LinkSetDown)
 		awaitCounters(t, client, "the second was due", func(counted control.Counters) bool { return counted.DropPort > 0 || counted.Sent > 1 })

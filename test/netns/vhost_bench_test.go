@@ -35,9 +35,7 @@ func benchVhostRelay(t *testing.T, timed bool, bytes int) {
 	if !drain.stdout.Scan() || drain.stdout.Text() != "ready" {
 		t.Fatalf("the ring is not emptied: %s", drain.Stderr())
 	}
-	if err := os.Chmod(rig.socket, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(rig.socket, 0o666))
 	rig.relayCPU = "1"
 	rig.startRelay(t)
 	frame := append(rig.frame(rig.podA, ""), make([]byte, bytes)...)[:bytes]
@@ -47,17 +45,13 @@ func benchVhostRelay(t *testing.T, timed bool, bytes int) {
 	rig.awaitCount(t, "both sessions stand", func(c relayed) bool { return c.Connected == connected|connectedU })
 	rig.guestCPU = "0"
 	before, err := process.CPUTime(rig.relay.PID())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rig.flood = []string{strconv.FormatInt(span.Milliseconds(), 10), "0", fmt.Sprintf("%x", frame)}
 	rig.startGuest(t)
 	rig.awaitLine(t, "ready")
 	offered := rig.line(patience)
 	used, err := process.CPUTime(rig.relay.PID())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	counted := rig.count(t)
 	handed := float64(counted.HandedTimed + counted.HandedUntimed)
 	label := fmt.Sprintf("relay of a guest, %d bytes, timed %v: ", bytes, timed)

@@ -27,9 +27,7 @@ func TestVhostMaliciousFrontEnd(t *testing.T) {
 	hostile := publicCopy(t, "ktsn-test-hostile-guest")
 	there := listenFrames(t, rig.PodB, carriedEtherType)
 	modes, err := exec.Command(hostile).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for mode := range strings.FieldsSeq(string(modes)) {
 		t.Run(mode, func(t *testing.T) {
 			before := rig.count(t)
@@ -81,9 +79,7 @@ func TestVhostRingUnreadableCostsNothing(t *testing.T) {
 	hostile := publicCopy(t, "ktsn-test-hostile-guest")
 	rig.awaitSocket(t)
 	before, err := process.CPUTime(rig.relay.PID())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	begin := time.Now()
 	for range 5 {
 		attack := start(t, rig.NodeA, hostile, asNobody(exec.Command(hostile, rig.path, "loops", net.HardwareAddr(rig.podA).String())))
@@ -92,9 +88,7 @@ func TestVhostRingUnreadableCostsNothing(t *testing.T) {
 		}
 	}
 	after, err := process.CPUTime(rig.relay.PID())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if share := (after - before).Seconds() / time.Since(begin).Seconds(); share > 0.05 {
 		t.Errorf("a chain of descriptors without an end costs %.3f of a core", share)
 	}

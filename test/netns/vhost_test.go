@@ -62,9 +62,7 @@ func newGuestRig(t *testing.T, pairs int, listens bool, options ...string) *gues
 	}
 	rig.link = ownFile(t, dupFile(t, listenFrames(t, rig.PodA, unix.ETH_P_ALL)), "link")
 	sockets := publicDir(t)
-	if err := os.Chmod(sockets, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(sockets, 0o777))
 	rig.path = filepath.Join(sockets, "vhost.sock")
 	return rig
 }
@@ -73,9 +71,7 @@ func newGuestRig(t *testing.T, pairs int, listens bool, options ...string) *gues
 func dupFile(t *testing.T, fd int) int {
 	t.Helper()
 	other, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return other
 }
 
@@ -431,9 +427,7 @@ func TestVhostForgedFramesAreDropped(t *testing.T) {
 	_, client := rig.startDaemon(t)
 	limited := rig.endpoint()
 	limited.Sources = &control.Sources{Addresses: []netip.Prefix{netip.PrefixFrom(topology.PodAddressA, 32)}}
-	if err := client.EndpointAdd(t.Context(), limited); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.EndpointAdd(t.Context(), limited))
 	rig.startRelay(t)
 	rig.startGuest(t)
 	there := listenFrames(t, rig.PodB, carriedEtherType)
@@ -496,14 +490,10 @@ func TestVhostIdleGuestCostsNothing(t *testing.T) {
 	time.Sleep(500 * time.Millisecond)
 	const span = 5 * time.Second
 	before, err := process.CPUTime(rig.relay.PID())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	time.Sleep(span)
 	after, err := process.CPUTime(rig.relay.PID())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	share := (after - before).Seconds() / span.Seconds()
 	t.Logf("an idle guest costs %.5f of a core", share)
 	if share > 0.005 {
@@ -516,9 +506,7 @@ func TestVhostRelayEndsOnRequest(t *testing.T) {
 	rig := newGuestRig(t, 1, false)
 	rig.startRelay(t)
 	rig.startGuest(t)
-	if err := syscall.Kill(rig.relay.PID(), syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(rig.relay.PID(), syscall.SIGTERM))
 	if err := finish(t, rig.relay); err != nil {
 		t.Error(err)
 	}
@@ -567,15 +555,11 @@ func TestVhostRelayFromCommandLine(t *testing.T) {
 func killChild(t *testing.T, pid int) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, file := range files {
 		children, _ := os.ReadFile(file) // its thread may have ended
 		for child := range strings.FieldsSeq(string(children)) {
-			if err := exec.Command("kill", "-KILL", child).Run(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, exec.Command("kill", "-KILL", child).Run())
 			return
 		}
 	}

@@ -22,9 +22,7 @@ func tap(t *testing.T, pod *topology.Namespace) int {
 	t.Helper()
 	fd := listenFrames(t, pod, unix.ETH_P_ALL)
 	timeout := unix.NsecToTimeval((50 * time.Millisecond).Nanoseconds())
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout))
 	return fd
 }
 
