@@ -4,6 +4,7 @@ package testlab
 
 import (
 	"encoding/binary"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,4 +32,9 @@ func ClockNow(clock int32) int64 {
 	var now unix.Timespec
 	_ = unix.ClockGettime(clock, &now)
 	return now.Nano()
+}
+
+// TAIOffset returns CLOCK_TAI minus CLOCK_REALTIME in nanoseconds, a number of whole seconds.
+func TAIOffset() int64 {
+	return time.Duration(ClockNow(unix.CLOCK_TAI) - ClockNow(unix.CLOCK_REALTIME)).Round(time.Second).Nanoseconds()
 }

@@ -242,24 +242,14 @@ func (l *lab) startAskerAhead(t *testing.T, way string, lead time.Duration) *ask
 	return &asker{startDialogue(t, l.PodA, "silent.py "+way, command)}
 }
 
-// request makes the program open a socket or send a message, without waiting for the result.
-func (a *asker) request(t *testing.T, what string) {
-	t.Helper()
-	if _, err := fmt.Fprintln(a.stdin, what); err != nil {
-		t.Fatalf("%v; its log: %s", err, a.Stderr())
-	}
-}
-
 // answer returns the result of a command and its duration.
 func (a *asker) answer(t *testing.T) (string, time.Duration) {
 	t.Helper()
 	var answer string
 	var milliseconds int64
-	if !a.stdout.Scan() {
-		t.Fatalf("it prints nothing more; %s", a.Stderr())
-	}
-	if _, err := fmt.Sscan(a.stdout.Text(), &answer, &milliseconds); err != nil {
-		t.Fatalf("%q: %v", a.stdout.Text(), err)
+	text := a.line(t)
+	if _, err := fmt.Sscan(text, &answer, &milliseconds); err != nil {
+		t.Fatalf("%q: %v", text, err)
 	}
 	return answer, time.Duration(milliseconds) * time.Millisecond
 }
@@ -289,13 +279,8 @@ func txtimeOf(frame wiretap.Packet) (int64, bool) {
 func leadsOnWire(t *testing.T, tap *wiretap.Tap, want int) []time.Duration {
 	t.Helper()
 	awaitWire(t, tap, want, func(frame wiretap.Packet) bool { _, ok := txtimeOf(frame); return ok })
-	capture, err := tap.Stop()
-	must(t, err)
-	if capture.Drops > 0 {
-		t.Fatalf("the tap dropped %d frames", capture.Drops)
-	}
 	var leads []time.Duration
-	for _, frame := range capture.Packets {
+	for _, frame := range stopTap(t, tap) {
 		if txtime, ok := txtimeOf(frame); ok {
 			leads = append(leads, time.Duration(txtime-frame.TAI))
 		}
@@ -472,21 +457,17 @@ func stopNowAndThen(t *testing.T, daemon, running *process.Process) {
 // successor of a killed ktsnd.
 func TestBlockedSenderSurvivesKtsnd(t *testing.T) {
 	timing(t)
-	python := python(t)
 	for _, way := range []string{"poll", "select", "epoll", "epoll-edge"} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			lab := newLab(t)
 			daemon, _ := lab.startDaemon(t)
 			lab.listenForTexts(t) // avoids "port unreachable"
-			command := exec.Command(python, "testdata/space.py", topology.PodAddressB.String(), strconv.Itoa(listenPort), way)
-			command.Env = lab.preloaded(t)
-			running := startDialogue(t, lab.PodA, "python3", command)
-			if !running.stdout.Scan() || running.stdout.Text() != "waiting" {
-				t.Fatalf("got %q; %s", running.stdout.Text(), running.Stderr())
+			running := startDialogue(t, lab.PodA, "python3", lab.script(t, "space.py", way))
+			if text := running.line(t); text != "waiting" {
+				t.Fatalf("got %q; %s", text, running.Stderr())
 			}
-			must(t, syscall.Kill(daemon.PID(), syscall.SIGKILL))
-			<-daemon.Done()
+			kill(t, daemon)
 			lab.startDaemon(t)
 			if err := finish(t, running.Process); err != nil {
 				t.Errorf("it was not woken: %v; %s", err, running.Stderr())
@@ -499,7 +480,6 @@ func TestBlockedSenderSurvivesKtsnd(t *testing.T) {
 // open a descriptor of its own.
 func TestEpollReportsWritableWithoutSpareDescriptors(t *testing.T) {
 	content(t)
-	python := python(t)
 	lab := newLab(t)
 	lab.startDaemon(t)
 	lab.listenForTexts(t)
@@ -510,11 +490,7 @@ func TestEpollReportsWritableWithoutSpareDescriptors(t *testing.T) {
 		"none left below a limit that is high": {"1024", "0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			arguments := append([]string{"testdata/few_descriptors.py", topology.PodAddressB.String(),
-				strconv.Itoa(listenPort)}, numbers...)
-			command := exec.Command(python, arguments...)
-			command.Env = lab.preloaded(t)
-			if err := finish(t, start(t, lab.PodA, "python3", command)); err != nil {
+			if err := finish(t, start(t, lab.PodA, "python3", lab.script(t, "few_descriptors.py", numbers...))); err != nil {
 				t.Error(err)
 			}
 		})
@@ -523,13 +499,10 @@ func TestEpollReportsWritableWithoutSpareDescriptors(t *testing.T) {
 
 func TestPollIgnoresDescriptorClosedElsewhere(t *testing.T) {
 	content(t)
-	python := python(t)
 	lab := newLab(t)
 	lab.startDaemon(t)
 	lab.listenForTexts(t)
-	command := exec.Command(python, "testdata/own_closed.py", topology.PodAddressB.String(), strconv.Itoa(listenPort))
-	command.Env = lab.preloaded(t)
-	if err := finish(t, start(t, lab.PodA, "python3", command)); err != nil {
+	if err := finish(t, start(t, lab.PodA, "python3", lab.script(t, "own_closed.py"))); err != nil {
 		t.Error(err)
 	}
 }

@@ -135,13 +135,7 @@ func withBoth(side *cniruntime.Side, addresses address, remote netip.Prefix) *cn
 // attachVhost attaches a pod without processes and starts the relay of its machine.
 func (m *machines) attachVhost(t *testing.T) {
 	t.Helper()
-	pod, err := topology.NewNamespace(m.a.NodeA.Name() + "-vhost")
-	must(t, err)
-	t.Cleanup(func() {
-		if err := pod.Destroy(); err != nil {
-			t.Error(err)
-		}
-	})
+	pod := newNamespace(t, m.a.NodeA.Name()+"-vhost")
 	side := m.a.wiring.A.Another(vhostPod, pod, ofVhost.ipv4)
 	side.Also(netip.PrefixFrom(ofVhost.ipv6, podPrefixBits6), podSubnet6B)
 	side.Capture(capture.None)

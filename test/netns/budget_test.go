@@ -49,15 +49,7 @@ func budgetGroup(t *testing.T, budget realtimeBudget) string {
 	}
 	t.Cleanup(func() {
 		// Its last process may have just ended.
-		for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-			err := syscall.Rmdir(group)
-			if err == nil || time.Now().After(deadline) {
-				if err != nil {
-					t.Errorf("remove %s: %v", group, err)
-				}
-				return
-			}
-		}
+		testlab.Eventually(t, patience, 10*time.Millisecond, func() error { return os.Remove(group) })
 	})
 	err = giveBudget(group, budget)
 	if errors.Is(err, syscall.EINVAL) {
@@ -99,13 +91,12 @@ func releaseAbandonedBudgets(t *testing.T) {
 // foldersBelow lists a cgroup and its descendants, the topmost first.
 func foldersBelow(t *testing.T, group string) (folders []string) {
 	t.Helper()
-	err := filepath.WalkDir(group, func(path string, entry fs.DirEntry, err error) error {
+	must(t, filepath.WalkDir(group, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.IsDir() {
 			folders = append(folders, path)
 		}
 		return err
-	})
-	must(t, err)
+	}))
 	return folders
 }
 
@@ -136,10 +127,7 @@ func (l *lab) keepBusy(t *testing.T, client *control.Client, cycle, lasts time.D
 	t.Helper()
 	l.openDiscard(t)
 	count := int(lasts / cycle)
-	command := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--lead", "10ms",
-		"--to", netip.AddrPortFrom(topology.PodAddressB, listenPort).String(), "--sockets", "20", "--cycle", strconv.FormatInt(cycle.Nanoseconds(), 10), "--count", strconv.Itoa(count))
-	command.Env = l.preloaded(t)
-	talker := start(t, l.PodA, "talker", command)
+	talker := l.startTalker(t, os.DevNull, "--lead", "10ms", "--sockets", "20", "--cycle", strconv.FormatInt(cycle.Nanoseconds(), 10), "--count", strconv.Itoa(count))
 	select {
 	case <-talker.Done():
 	case <-time.After(lasts + patience):

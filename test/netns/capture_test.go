@@ -4,7 +4,6 @@ package netns_test
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -20,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
@@ -77,12 +77,10 @@ func TestGoProgramSends(t *testing.T) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
 	must(t, err)
 	defer unix.Close(fd)
-	// struct sock_txtime: CLOCK_MONOTONIC, no flags.
-	must(t, unix.SetsockoptString(fd, unix.SOL_SOCKET, unix.SO_TXTIME, "\x01\x00\x00\x00\x00\x00\x00\x00"))
+	must(t, testlab.EnableTxtime(fd, unix.CLOCK_MONOTONIC))
 	for range unseenCount {
-		var now unix.Timespec
-		must(t, unix.ClockGettime(unix.CLOCK_MONOTONIC, &now))
-		must(t, unix.Sendmsg(fd, []byte("past"), txtimeControl(now.Nano()+2e8), &unix.SockaddrInet4{Addr: to.Addr().As4(), Port: int(to.Port())}, 0))
+		at := testlab.TxtimeMessage(testlab.ClockNow(unix.CLOCK_MONOTONIC) + 2e8)
+		must(t, unix.Sendmsg(fd, []byte("past"), at, &unix.SockaddrInet4{Addr: to.Addr().As4(), Port: int(to.Port())}, 0))
 	}
 }
 
@@ -154,16 +152,6 @@ func TestUnseenMessagesDoNotLeaveEarly(t *testing.T) {
 	}
 }
 
-// txtimeControl is the control message SCM_TXTIME.
-func txtimeControl(txtimeNs int64) []byte {
-	message := make([]byte, unix.CmsgSpace(8))
-	binary.NativeEndian.PutUint64(message, uint64(unix.CmsgLen(8)))
-	binary.NativeEndian.PutUint32(message[8:], unix.SOL_SOCKET)
-	binary.NativeEndian.PutUint32(message[12:], unix.SCM_TXTIME)
-	binary.NativeEndian.PutUint64(message[16:], uint64(txtimeNs))
-	return message
-}
-
 // checkShown checks that `ktsn node capture` shows the program.
 func checkShown(t *testing.T, lab *lab, sender string) {
 	t.Helper()
@@ -189,11 +177,9 @@ func TestPacedStreamIsNotDropped(t *testing.T) {
 	const bytes = 200_000
 	lab := newLab(t)
 	received := make(chan int64, 1)
-	var server net.Listener
-	must(t, lab.PodB.Do(func() (err error) {
-		server, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp4", netip.AddrPortFrom(topology.PodAddressB, listenPort).String())
-		return err
-	}))
+	server := within(t, lab.PodB, func() (net.Listener, error) {
+		return (&net.ListenConfig{}).Listen(context.Background(), "tcp4", netip.AddrPortFrom(topology.PodAddressB, listenPort).String())
+	})
 	t.Cleanup(func() { _ = server.Close() })
 	go func() {
 		connection, err := server.Accept()

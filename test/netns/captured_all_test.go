@@ -36,11 +36,9 @@ func (c *captured) untimedFrames(t *testing.T) uint64 {
 // streamTo sends a stream from one pod to another and compares it.
 func streamTo(t *testing.T, from, to *topology.Namespace, at netip.AddrPort, length int) {
 	t.Helper()
-	var server net.Listener
-	must(t, to.Do(func() (err error) {
-		server, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", at.String())
-		return err
-	}))
+	server := within(t, to, func() (net.Listener, error) {
+		return (&net.ListenConfig{}).Listen(context.Background(), "tcp", at.String())
+	})
 	defer server.Close()
 	received := make(chan [sha256.Size]byte, 1)
 	go func() {
@@ -54,11 +52,7 @@ func streamTo(t *testing.T, from, to *topology.Namespace, at netip.AddrPort, len
 		_, _ = io.Copy(sum, connection)
 		received <- [sha256.Size]byte(sum.Sum(nil))
 	}()
-	var connection net.Conn
-	must(t, from.Do(func() (err error) {
-		connection, err = (&net.Dialer{Timeout: patience}).Dial("tcp", at.String())
-		return err
-	}))
+	connection := within(t, from, func() (net.Conn, error) { return (&net.Dialer{Timeout: patience}).Dial("tcp", at.String()) })
 	content := make([]byte, length)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(content)
 	_, err := connection.Write(content)
@@ -153,11 +147,9 @@ func (c *captured) sendToGroup(t *testing.T) {
 	t.Helper()
 	group := netip.MustParseAddrPort("239.1.2.3:7788")
 	member := join(t, c.PodB, "udp4", group)
-	var sender *net.UDPConn
-	must(t, c.PodA.Do(func() (err error) {
-		sender, err = net.DialUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(topology.PodAddressA, 0)), net.UDPAddrFromAddrPort(group))
-		return err
-	}))
+	sender := within(t, c.PodA, func() (*net.UDPConn, error) {
+		return net.DialUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(topology.PodAddressA, 0)), net.UDPAddrFromAddrPort(group))
+	})
 	defer sender.Close()
 	if _, err := sender.Write([]byte("to all")); err != nil {
 		t.Fatal(err)
@@ -205,11 +197,8 @@ func TestUntimedTrafficLeavesInClassWindows(t *testing.T) {
 	c.setSchedule(t, threeWindows())
 	before, passed := counters(t, c.client), c.countFrames(t).passed
 	tap := c.openTap(t, 20_000)
-	conn := ownSocket(t, c.PodA, unix.AF_INET, unix.SOCK_DGRAM)
-	to := &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort}
 	const count = 600
-	for i := range count {
-		must(t, unix.Sendto(conn, markedPayload(i, 0, 64), 0, to))
+	c.sendMarks(t, count, func(i int) {
 		// The relay gets no CPU for longer than a heartbeat is valid.
 		switch i {
 		case 200:
@@ -218,7 +207,7 @@ func TestUntimedTrafficLeavesInClassWindows(t *testing.T) {
 			c.signalRelays(t, syscall.SIGCONT)
 		}
 		time.Sleep(time.Millisecond)
-	}
+	})
 	seen := awaitMarks(t, tap, count)
 	if len(seen) != count {
 		t.Errorf("%d of %d on the wire", len(seen), count)
@@ -238,6 +227,18 @@ func TestUntimedTrafficLeavesInClassWindows(t *testing.T) {
 	}
 	if after := counters(t, c.client); after.Late() != before.Late() || after.Untimed-before.Untimed < count {
 		t.Errorf("counted %+v, before %+v", after, before)
+	}
+}
+
+// sendMarks sends marked datagrams without a time from pod a to pod b and calls between, if given, after each.
+func (c *captured) sendMarks(t *testing.T, count int, between func(i int)) {
+	t.Helper()
+	fd := ownSocket(t, c.PodA, unix.AF_INET, unix.SOCK_DGRAM)
+	for i := range count {
+		must(t, unix.Sendto(fd, markedPayload(i, 0, 64), 0, &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort}))
+		if between != nil {
+			between(i)
+		}
 	}
 }
 
@@ -267,21 +268,15 @@ func TestClosedGatePassesNothingWithoutKtsnd(t *testing.T) {
 	time.Sleep(2 * heartbeat)
 	const count = 20
 	tap, before := c.openTap(t, 1000), c.countFrames(t)
-	send := func() {
-		fd := ownSocket(t, c.PodA, unix.AF_INET, unix.SOCK_DGRAM)
-		for i := range count {
-			must(t, unix.Sendto(fd, markedPayload(i, 0, 64), 0, &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort}))
-		}
-	}
 	untimed := c.port(t, identity).Untimed
-	send()
+	c.sendMarks(t, count, nil)
 	if more := c.port(t, identity).Untimed - untimed; more < count {
 		t.Errorf("%d of %d reached the relay", more, count)
 	}
 	relays, gated := c.relayPIDs(t), c.port(t, identity).Gated
 	kill(t, c.relays)
 	awaitExit(t, relays)
-	send()
+	c.sendMarks(t, count, nil)
 	if more := c.port(t, identity).Gated - gated; more < count {
 		t.Errorf("without a relay %d of %d were dropped", more, count)
 	}
@@ -298,14 +293,14 @@ func TestClosedGatePassesNothingWithoutRelay(t *testing.T) {
 	must(t, c.NodeA.Do(func() error { _, err := attachment.Guard(c.wiring.A.StateDir()); return err }))
 	const count = 20
 	tap, before := c.openTap(t, 1000), c.port(t, identity)
-	fd := ownSocket(t, c.PodA, unix.AF_INET, unix.SOCK_DGRAM)
-	for i := range count {
-		must(t, unix.Sendto(fd, markedPayload(i, 0, 64), 0, &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort}))
-	}
-	for deadline := time.Now().Add(patience); c.port(t, identity).Gated == before.Gated && time.Now().Before(deadline); {
-		time.Sleep(10 * time.Millisecond)
-	}
-	if port := c.port(t, identity); port.Gated == before.Gated || port.Passed != before.Passed {
+	c.sendMarks(t, count, nil)
+	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
+		if c.port(t, identity).Gated == before.Gated {
+			return errors.New("the port counts nothing that a gate stopped")
+		}
+		return nil
+	})
+	if port := c.port(t, identity); port.Passed != before.Passed {
 		t.Errorf("the port counted %+v, before %+v", port, before)
 	}
 	if seen := awaitMarks(t, tap, 0); len(seen) > 0 {
@@ -372,10 +367,7 @@ func TestUntimedFramesThatWaitTooLongAreDropped(t *testing.T) {
 	c.setSchedule(t, shutAtFirst())
 	const count = 50
 	tap := c.openTap(t, 1000)
-	fd := ownSocket(t, c.PodA, unix.AF_INET, unix.SOCK_DGRAM)
-	for i := range count {
-		must(t, unix.Sendto(fd, markedPayload(i, 0, 64), 0, &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort}))
-	}
+	c.sendMarks(t, count, nil)
 	awaitStatus(t, c.client, "they wait", func(status *control.Status) bool { return status.Pending >= count })
 	kill(t, c.daemon)
 	time.Sleep(200 * time.Millisecond)

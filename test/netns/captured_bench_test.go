@@ -22,7 +22,6 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/iperf3"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/ping"
-	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/wiretap"
 )
@@ -174,7 +173,7 @@ type resourceUse struct{ ktsnd, relay, supervisor, span time.Duration }
 func (u *resourceUse) add(t *testing.T, c *captured, run func()) {
 	t.Helper()
 	read := func() resourceUse {
-		return resourceUse{processTime(t, c.daemon.PID()), c.relayTime(t), processTime(t, c.relays.PID()), 0}
+		return resourceUse{cpuTime(t, c.daemon.PID()), c.relayTime(t), cpuTime(t, c.relays.PID()), 0}
 	}
 	before, begin := read(), time.Now()
 	run()
@@ -211,20 +210,12 @@ func recordTalkers(t *testing.T, lead string, direct, relayed *pathTiming) {
 		reported(lead+" ahead: latency p99, captured / direct", mine99/theirs99, "ratio"))
 }
 
-// processTime returns the CPU time of a process.
-func processTime(t *testing.T, pid int) time.Duration {
-	t.Helper()
-	used, err := process.CPUTime(pid)
-	must(t, err)
-	return used
-}
-
 // relayTime returns the CPU time of all relays of the lab.
 func (c *captured) relayTime(t *testing.T) time.Duration {
 	t.Helper()
 	sum := time.Duration(0)
 	for _, pid := range c.relayPIDs(t) {
-		sum += processTime(t, pid)
+		sum += cpuTime(t, pid)
 	}
 	return sum
 }
@@ -353,11 +344,7 @@ func benchSchedule(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond)
 		tap := c.openUDPTap(t)
 		beside.add(c.runTalker(t, c.preloadedTalker, 3000, "--lead", "2ms", "--priority", "7", "--offset", "100us").timing(nil))
-		capture, err := tap.Stop()
-		if err != nil || capture.Drops > 0 {
-			t.Fatalf("%v, %d frames dropped by the tap", err, capture.Drops)
-		}
-		for _, packet := range capture.Packets {
+		for _, packet := range stopTap(t, tap) {
 			frames++
 			if time.Duration(packet.TAI%benchCycle.Nanoseconds()) >= classSevenEnd {
 				outside++
@@ -379,12 +366,7 @@ func benchSchedule(t *testing.T) {
 // openUDPTap opens a tap without the stream's frames.
 func (l *lab) openUDPTap(t *testing.T) *wiretap.Tap {
 	t.Helper()
-	var tap *wiretap.Tap
-	must(t, l.NodeB.Do(func() (err error) {
-		tap, err = wiretap.OpenWithout(topology.PhysicalInterface, 20_000, 5201)
-		return err
-	}))
-	return tap
+	return within(t, l.NodeB, func() (*wiretap.Tap, error) { return wiretap.OpenWithout(topology.PhysicalInterface, 20_000, 5201) })
 }
 
 // benchFlood floods by captured frames from another pod.

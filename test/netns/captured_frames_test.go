@@ -99,18 +99,11 @@ func (r *ownRecord) bytes(f *framing, at int64) []byte {
 // packetSender returns a packet socket at pod a's interface with transmit times of CLOCK_TAI.
 func (c *captured) packetSender(t *testing.T, timed bool) int {
 	t.Helper()
-	fd := ownSocket(t, c.PodA, unix.AF_PACKET, unix.SOCK_RAW)
-	err := c.PodA.Do(func() error {
-		link, err := net.InterfaceByName(topology.PodInterface)
-		if err != nil {
-			return err
-		}
-		return unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: link.Index})
-	})
-	if err == nil && timed {
-		err = testlab.EnableTxtime(fd, unix.CLOCK_TAI)
+	fd := frameSocket(t, c.PodA, topology.PodInterface, 0)
+	t.Cleanup(func() { unix.Close(fd) })
+	if timed {
+		must(t, testlab.EnableTxtime(fd, unix.CLOCK_TAI))
 	}
-	must(t, err)
 	return fd
 }
 

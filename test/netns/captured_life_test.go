@@ -54,13 +54,7 @@ func firstOf(all []uint32) []uint32 { return all[:min(len(all), 20)] }
 func (c *captured) newCapturedPod(t *testing.T, number int) (*topology.Namespace, *cniruntime.Side) {
 	t.Helper()
 	name := fmt.Sprintf("more-%d", number)
-	pod, err := topology.NewNamespace(c.ID.String() + "-" + name)
-	must(t, err)
-	t.Cleanup(func() {
-		if err := pod.Destroy(); err != nil {
-			t.Error(err)
-		}
-	})
+	pod := newNamespace(t, c.ID.String()+"-"+name)
 	side := c.wiring.A.Another(name, pod, netip.AddrFrom4([4]byte{10, 42, 1, byte(10 + number)}))
 	c.attachSide(t, side)
 	return pod, side

@@ -12,7 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -72,8 +72,7 @@ func newCapturedWithoutRelay(t *testing.T, mode capture.Mode, options ...string)
 // startBareDaemon starts a ktsnd without endpoints and peers.
 func (c *captured) startBareDaemon(t *testing.T, options ...string) {
 	t.Helper()
-	c.daemon = start(t, c.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), append(c.daemonArguments(), options...)...))
-	c.client = connect(t, c.daemon, c.control)
+	c.daemon, c.client = c.startUnattached(t, options...)
 }
 
 // attachSide attaches a pod of node a until the end of the test.
@@ -182,13 +181,8 @@ func awaitMarks(t *testing.T, tap *wiretap.Tap, count int) []markedPacket {
 		return ok
 	})
 	time.Sleep(20 * time.Millisecond) // for unexpected ones
-	capture, err := tap.Stop()
-	must(t, err)
-	if capture.Drops > 0 {
-		t.Fatalf("the tap dropped %d frames", capture.Drops)
-	}
 	var all []markedPacket
-	for _, packet := range capture.Packets {
+	for _, packet := range stopTap(t, tap) {
 		if mark, ok := markOf(packet.Head); ok {
 			all = append(all, markedPacket{mark, packet.TAI, packet})
 		}
@@ -226,11 +220,7 @@ func checkInOrder(t *testing.T, seen []markedPacket, count int, clock int32) {
 // ownSocket opens a socket in a pod from this process, which has no preloaded library.
 func ownSocket(t *testing.T, pod *topology.Namespace, family, kind int) int {
 	t.Helper()
-	fd := -1
-	must(t, pod.Do(func() (err error) {
-		fd, err = unix.Socket(family, kind|unix.SOCK_CLOEXEC, 0)
-		return err
-	}))
+	fd := within(t, pod, func() (int, error) { return unix.Socket(family, kind|unix.SOCK_CLOEXEC, 0) })
 	t.Cleanup(func() { unix.Close(fd) })
 	return fd
 }
@@ -238,23 +228,9 @@ func ownSocket(t *testing.T, pod *topology.Namespace, family, kind int) int {
 // relayPIDs returns the relays that the supervisor has started.
 func (c *captured) relayPIDs(t *testing.T) []int {
 	t.Helper()
-	files, err := filepath.Glob("/proc/[0-9]*/stat")
+	all, err := process.Children(c.relays.PID())
 	must(t, err)
-	var all []int
-	for _, file := range files {
-		stat, err := os.ReadFile(file)
-		if err != nil {
-			continue // it has ended
-		}
-		before, behind, _ := strings.Cut(string(stat), ") ")
-		pid, _, _ := strings.Cut(before, " ")
-		if fields := strings.Fields(behind); len(fields) > 1 && fields[1] == strconv.Itoa(c.relays.PID()) && fields[0] != "Z" {
-			number, err := strconv.Atoi(pid)
-			must(t, err)
-			all = append(all, number)
-		}
-	}
-	return all
+	return slices.DeleteFunc(all, hasEnded)
 }
 
 // killRelays kills all relays and waits for their end.
@@ -269,18 +245,21 @@ func (c *captured) killRelays(t *testing.T) {
 	awaitExit(t, relays)
 }
 
+// hasEnded reports whether a process does not exist any more, or is a zombie.
+func hasEnded(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || strings.Contains(string(stat), ") Z ")
+}
+
 // awaitExit waits until processes have ended.
 func awaitExit(t *testing.T, pids []int) {
 	t.Helper()
-	for _, pid := range pids {
-		testlab.Eventually(t, patience, time.Millisecond, func() error {
-			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-			if err != nil || strings.Contains(string(stat), ") Z ") {
-				return nil
-			}
-			return fmt.Errorf("process %d continues", pid)
-		})
-	}
+	testlab.Eventually(t, patience, time.Millisecond, func() error {
+		if left := slices.DeleteFunc(slices.Clone(pids), hasEnded); len(left) > 0 {
+			return fmt.Errorf("processes %d continue", left)
+		}
+		return nil
+	})
 }
 
 // frameCounts are the counters of pod a's kernel programs and relays.
@@ -322,14 +301,10 @@ func (c *captured) relayDevices(t *testing.T) []netlink.Link {
 }
 
 // port returns the counters of the program at the port of a pod of node a.
-func (c *captured) port(t *testing.T, pod string) (count capture.PortCount) {
+func (c *captured) port(t *testing.T, pod string) capture.PortCount {
 	t.Helper()
 	name := c.portName(t, pod)
-	must(t, c.NodeA.Do(func() (err error) {
-		count, err = capture.ReadPort(name)
-		return err
-	}))
-	return count
+	return within(t, c.NodeA, func() (capture.PortCount, error) { return capture.ReadPort(name) })
 }
 
 // portName returns the name of a pod's port on node a.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
+	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
@@ -113,26 +114,19 @@ func TestFramesCarrySocketAndMessageOptions(t *testing.T) {
 func TestForbiddenMessageOptionsAreRejected(t *testing.T) {
 	content(t)
 	lab, _ := newLab6(t)
-	const (
-		eperm  = 1
-		einval = 22
-	)
 	for name, test := range map[string]struct {
 		arguments []string
-		errno     int
+		errno     unix.Errno
 	}{
-		"a TTL of 0":                           {[]string{"--cmsg-ttl", "0"}, einval},
-		"a TTL of 256":                         {[]string{"--cmsg-ttl", "256"}, einval},
-		"a TOS of 256":                         {[]string{"--cmsg-tos", "256"}, einval},
-		"a priority that takes a privilege":    {[]string{"--cmsg-priority", "7"}, eperm},
-		"another interface than the socket's":  {[]string{"--device", topology.PodInterface, "--cmsg-interface", "lo"}, einval},
-		"the address of another pod as source": {[]string{"--cmsg-source", topology.PodAddressB.String()}, einval},
+		"a TTL of 0":                           {[]string{"--cmsg-ttl", "0"}, unix.EINVAL},
+		"a TTL of 256":                         {[]string{"--cmsg-ttl", "256"}, unix.EINVAL},
+		"a TOS of 256":                         {[]string{"--cmsg-tos", "256"}, unix.EINVAL},
+		"a priority that takes a privilege":    {[]string{"--cmsg-priority", "7"}, unix.EPERM},
+		"another interface than the socket's":  {[]string{"--device", topology.PodInterface, "--cmsg-interface", "lo"}, unix.EINVAL},
+		"the address of another pod as source": {[]string{"--cmsg-source", topology.PodAddressB.String()}, unix.EINVAL},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sent := lab.sendTo(t, append(test.arguments, "--to", topology.PodAddressB.String(), "--port", "7788", "0:text")...)
-			if len(sent) != 1 || sent[0].errno != test.errno {
-				t.Errorf("the calls answered %v, want errno %d", sent, test.errno)
-			}
+			lab.checkErrno(t, test.errno, append(test.arguments, "--to", topology.PodAddressB.String())...)
 		})
 	}
 }
@@ -141,7 +135,6 @@ func TestForbiddenMessageOptionsAreRejected(t *testing.T) {
 func TestEndpointUsesSourcesAndGrants(t *testing.T) {
 	content(t)
 	lab, client := newLab6(t)
-	const eperm = 1
 	ip(t, lab.PodA, "address", "add", "10.42.1.9/16", "dev", topology.PodInterface)
 	ip(t, lab.PodA, "address", "add", "fd00:42:1::9/48", "dev", topology.PodInterface, "nodad")
 	endpoint := control.Endpoint{Identity: identity, Interface: topology.PodInterface, Netns: lab.PodA.Path(), VNI: topology.VNI,
@@ -151,21 +144,18 @@ func TestEndpointUsesSourcesAndGrants(t *testing.T) {
 	four, six := topology.PodAddressB.String(), podAddress6B.String()
 	for name, test := range map[string]struct {
 		arguments []string
-		errno     int
+		errno     unix.Errno
 	}{
 		"from its IPv4 address":          {[]string{"--to", four}, 0},
 		"from its IPv6 address":          {[]string{"--to", six, "--bind", podAddress6A.String()}, 0},
-		"from another of its interface":  {[]string{"--to", four, "--cmsg-source", "10.42.1.9"}, eperm},
-		"bound to another":               {[]string{"--to", four, "--bind", "10.42.1.9"}, eperm},
-		"from another IPv6 address":      {[]string{"--to", six, "--cmsg-source", "fd00:42:1::9"}, eperm},
+		"from another of its interface":  {[]string{"--to", four, "--cmsg-source", "10.42.1.9"}, unix.EPERM},
+		"bound to another":               {[]string{"--to", four, "--bind", "10.42.1.9"}, unix.EPERM},
+		"from another IPv6 address":      {[]string{"--to", six, "--cmsg-source", "fd00:42:1::9"}, unix.EPERM},
 		"with a priority it was granted": {[]string{"--to", four, "--cmsg-priority", "7"}, 0},
-		"with one above":                 {[]string{"--to", four, "--cmsg-priority", "8"}, eperm},
+		"with one above":                 {[]string{"--to", four, "--cmsg-priority", "8"}, unix.EPERM},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sent := lab.sendTo(t, append(test.arguments, "--port", "7788", "0:text")...)
-			if len(sent) != 1 || sent[0].errno != test.errno {
-				t.Errorf("the calls answered %v, want errno %d", sent, test.errno)
-			}
+			lab.checkErrno(t, test.errno, test.arguments...)
 		})
 	}
 }
@@ -174,7 +164,6 @@ func TestEndpointUsesSourcesAndGrants(t *testing.T) {
 func TestForeignSourceAddressIsRejected(t *testing.T) {
 	content(t)
 	lab, _ := newLab6(t)
-	const einval = 22
 	for name, test := range map[string]struct {
 		domain   string
 		bind, to netip.Addr
@@ -185,11 +174,7 @@ func TestForeignSourceAddressIsRejected(t *testing.T) {
 		"IPv4 from IPv6 socket": {"6", netip.MustParseAddr("::ffff:10.42.1.77"), topology.PodAddressB},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sent := lab.sendTo(t, "--domain", test.domain, "--freebind", "1", "--bind", test.bind.String(),
-				"--to", test.to.String(), "--port", "7788", "0:text")
-			if len(sent) != 1 || sent[0].errno != einval {
-				t.Errorf("the calls answered %v, want errno %d", sent, einval)
-			}
+			lab.checkErrno(t, unix.EINVAL, "--domain", test.domain, "--freebind", "1", "--bind", test.bind.String(), "--to", test.to.String())
 		})
 	}
 }
@@ -227,11 +212,7 @@ func TestNamespaceWithoutEndpointUsesKernel(t *testing.T) {
 		command := exec.Command("unshare", "--net", "sh", "-c", `ip link set lo up && exec "$0" "$@"`,
 			program(t, "ktsn-test-send"), "--unconnected", "127.0.0.1", strconv.Itoa(listenPort), "5000:first", "-:none", "6000:second")
 		command.Env = environment
-		var output []byte
-		if err := lab.PodA.Do(func() (err error) { output, err = runFor(patience, command); return err }); err != nil {
-			t.Fatalf("%v: %s", err, output)
-		}
-		return saidOf(string(output))
+		return saidOf(lab.outputOf(t, patience, command))
 	}
 	want := send(nil)
 	if want != "5 0, 4 0, 6 0" {

@@ -228,11 +228,8 @@ func TestChaosOfKilledApplications(t *testing.T) {
 	for range kills / atOnce {
 		var running [atOnce]*process.Process
 		for i := range running {
-			command := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--clock", "tai", "--count", "1000000",
-				"--cycle", "500us", "--lead", "5ms", "--start", "+10ms",
+			running[i] = lab.startTalker(t, os.DevNull, "--cycle", "500us", "--lead", "5ms", "--start", "+10ms",
 				"--to", netip.AddrPortFrom(topology.PodAddressB, hostilePort).String())
-			command.Env = lab.preloaded(t)
-			running[i] = start(t, lab.PodA, "talker", command)
 		}
 		time.Sleep(40*time.Millisecond + rand.N(80*time.Millisecond))
 		for _, application := range running {
@@ -279,13 +276,7 @@ func (l *lab) addManyPods(t *testing.T, client *control.Client, count int) *many
 	address := topology.BackgroundAddresses
 	for i := range count {
 		name := fmt.Sprintf("background%d", i)
-		pod, err := topology.NewNamespace(l.NodeA.Name() + "-" + name)
-		must(t, err)
-		t.Cleanup(func() {
-			if err := pod.Destroy(); err != nil {
-				t.Error(err)
-			}
-		})
+		pod := newNamespace(t, l.NodeA.Name()+"-"+name)
 		ip(t, l.NodeA, "link", "add", name, "mtu", "1450", "master", topology.BridgeName, "up", "type", "veth",
 			"peer", "name", topology.PodInterface, "mtu", "1450", "netns", pod.Name())
 		ip(t, pod, "address", "add", fmt.Sprintf("%s/%d", address, topology.PodPrefixBits), "dev", topology.PodInterface)
@@ -386,10 +377,10 @@ func TestChaosOfManyPods(t *testing.T) {
 	var began time.Time
 	begun := all.exchange(t, client, processes, messages, func() {
 		during = holdingsOf(t, daemon)
-		cpuBefore = cpuTime(t, daemon)
+		cpuBefore = cpuTime(t, daemon.PID())
 		began = time.Now()
 	})
-	took, cpu := time.Since(began), cpuTime(t, daemon)-cpuBefore
+	took, cpu := time.Since(began), cpuTime(t, daemon.PID())-cpuBefore
 	counted := awaitSettled(t, client)
 	checkBooks(t, counted)
 	if counted.Dropped() != 0 || counted.KernelPath != 0 {
@@ -423,16 +414,14 @@ func TestChaosOfIdleRings(t *testing.T) {
 	to := netip.AddrPortFrom(topology.PodAddressB, hostilePort).String()
 	perMessage := func() float64 {
 		talker := lab.startServedTalker(t, "--count", strconv.Itoa(messages), "--cycle", "2ms", "--lead", "1ms", "--to", to)
-		before := cpuTime(t, daemon)
+		before := cpuTime(t, daemon.PID())
 		must(t, finish(t, talker))
-		return float64(cpuTime(t, daemon)-before) / float64(messages)
+		return float64(cpuTime(t, daemon.PID())-before) / float64(messages)
 	}
 	alone := perMessage()
 	var idle []*process.Process
 	for range idlers {
-		command := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--clock", "tai", "--count", "1", "--start", "+600s", "--to", to)
-		command.Env = lab.preloaded(t)
-		idle = append(idle, start(t, lab.PodA, "talker", command))
+		idle = append(idle, lab.startTalker(t, os.DevNull, "--count", "1", "--start", "+600s", "--to", to))
 	}
 	awaitFlows(t, client, idlers)
 	beside := perMessage()
@@ -452,9 +441,10 @@ func milliseconds(duration time.Duration) float64 {
 // ratio returns the ratio of two times, of which the second is at least 1 ns.
 func ratio(duration, to time.Duration) float64 { return float64(duration) / float64(max(to, 1)) }
 
-func cpuTime(t *testing.T, running *process.Process) time.Duration {
+// cpuTime returns the CPU time of a process.
+func cpuTime(t *testing.T, pid int) time.Duration {
 	t.Helper()
-	spent, err := process.CPUTime(running.PID())
+	spent, err := process.CPUTime(pid)
 	must(t, err)
 	return spent
 }

@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -52,21 +50,13 @@ type sender struct {
 
 func (l *lab) startSender(t *testing.T) *sender {
 	t.Helper()
-	command := exec.Command(python(t), "testdata/clock.py", topology.PodAddressB.String(), strconv.Itoa(listenPort))
-	command.Env = l.preloaded(t)
-	return &sender{startDialogue(t, l.PodA, "python3", command), t}
+	return &sender{startDialogue(t, l.PodA, "python3", l.script(t, "clock.py")), t}
 }
 
 // command executes a command and returns its reply.
 func (s *sender) command(command string, arguments ...any) string {
 	s.t.Helper()
-	if _, err := fmt.Fprintln(s.stdin, append([]any{command}, arguments...)...); err != nil {
-		s.t.Fatal(err)
-	}
-	if !s.stdout.Scan() {
-		s.t.Fatalf("it ended: %v; %s", s.stdout.Err(), s.Stderr())
-	}
-	return s.stdout.Text()
+	return s.ask(s.t, append([]any{command}, arguments...)...)
 }
 
 func (s *sender) expect(want, command string, arguments ...any) {
@@ -132,8 +122,7 @@ func TestMessageHeldBeyondHorizonIsReported(t *testing.T) {
 	content(t)
 	lab, _, client := newClockLab(t)
 	horizon := int64(200 * time.Millisecond)
-	err := client.NetworkLimitsSet(t.Context(), control.NetworkLimits{VNI: topology.VNI, Limits: control.GivenLimits{HorizonNs: &horizon}})
-	must(t, err)
+	must(t, client.NetworkLimitsSet(t.Context(), control.NetworkLimits{VNI: topology.VNI, Limits: control.GivenLimits{HorizonNs: &horizon}}))
 	listener := lab.listenForTexts(t)
 	sender := lab.startSender(t)
 	sender.expect("ok", "send", 0, "first")
@@ -333,9 +322,8 @@ func TestCallsFailWhileClockIsLost(t *testing.T) {
 	kill(t, daemon)
 	_, client = lab.startDaemon(t)
 	must(t, client.EndpointDel(t.Context(), identity, topology.PodInterface))
-	err := errors.Join(client.EndpointAdd(t.Context(), lab.otherEndpoint()), client.EndpointAdd(t.Context(), lab.endpoint()),
-		client.PeerAdd(t.Context(), otherPeer(other)), client.ClockSet(t.Context(), goodClock))
-	must(t, err)
+	must(t, errors.Join(client.EndpointAdd(t.Context(), lab.otherEndpoint()), client.EndpointAdd(t.Context(), lab.endpoint()),
+		client.PeerAdd(t.Context(), otherPeer(other)), client.ClockSet(t.Context(), goodClock)))
 	clockFor(t, client, topology.VNI, control.OnLossRefuse, false)
 	awaitReply(t, sender, "ENETDOWN")
 	each(checkRefused)

@@ -36,21 +36,11 @@ func newTimeNetwork(t *testing.T, names ...string) *timeNetwork {
 	id, err := topology.NewID()
 	must(t, err)
 	network := &timeNetwork{dir: publicDir(t), nodes: map[string]*topology.Namespace{}}
-	namespace := func(name string) *topology.Namespace {
-		network, err := topology.NewNamespace(id.String() + "-" + name)
-		must(t, err)
-		t.Cleanup(func() {
-			if err := network.Destroy(); err != nil {
-				t.Error(err)
-			}
-		})
-		return network
-	}
-	network.hub = namespace("hub")
+	network.hub = newNamespace(t, id.String()+"-hub")
 	ip(t, network.hub, "link", "add", "hub", "type", "bridge")
 	ip(t, network.hub, "link", "set", "hub", "up")
 	for i, name := range names {
-		node := namespace(name)
+		node := newNamespace(t, id.String()+"-"+name)
 		network.nodes[name] = node
 		ip(t, network.hub, "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", node.Name())
 		ip(t, network.hub, "link", "set", name, "master", "hub", "up")

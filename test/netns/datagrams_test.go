@@ -68,12 +68,8 @@ func (l *lab) sendDatagrams(t *testing.T, family txtime.Family, cases, environme
 	arguments := txtime.Case{Name: cases[0], Family: family}.Arguments(caseReceiver)
 	command := exec.Command(program(t, "ktsn-test-txtime"), append(arguments, cases[1:]...)...)
 	command.Env = environment
-	var output []byte
-	// All cases in one run.
-	if err := l.PodA.Do(func() (err error) { output, err = runFor(2*patience, command); return err }); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
-	return strings.Split(strings.TrimSpace(string(output)), "\n"), arrived()
+	output := l.outputOf(t, 2*patience, command) // all cases in one run
+	return strings.Split(strings.TrimSpace(output), "\n"), arrived()
 }
 
 // differences compares two lists line by line and returns the first few differences: a missing line shifts all others.

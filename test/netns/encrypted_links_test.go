@@ -32,6 +32,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
 	"github.com/kubernetsn/kubernetsn/internal/shared/clusterkey"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/podnetworks"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
@@ -78,11 +79,10 @@ func newEncryptedLinkLab(t *testing.T) *encryptedLinkLab {
 		daemon := start(t, n.Namespace, "ktsnd", exec.Command(program(t, "ktsnd"), "--interface", "phys0", "--local-address", n.address.String(),
 			"--control", n.options.ControlSocket))
 		// An emulated CPU is slow while others are busy.
-		for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-			if _, err := os.Stat(n.options.ControlSocket); err == nil {
-				break
-			}
-		}
+		testlab.Eventually(t, 3*time.Minute, 100*time.Millisecond, func() error {
+			_, err := os.Stat(n.options.ControlSocket)
+			return err
+		})
 		n.client = connect(t, daemon, n.options.ControlSocket)
 		n.key, err = clusterkey.New()
 		must(t, err)
@@ -179,10 +179,7 @@ func (l *encryptedLinkLab) reconcile() {
 	l.t.Helper()
 	l.advance(time.Second)
 	for _, n := range l.ends {
-		must(l.t, n.Do(func() error {
-			_, err := n.agent.Reconcile(l.t.Context(), requestOfAll)
-			return err
-		}))
+		reconcileIn(l.t, n, n.agent)
 	}
 }
 
@@ -248,11 +245,13 @@ func TestKernelEncryptsLinks(t *testing.T) {
 	if sealed, others := wire.onWire(); sealed != 0 || len(others) != 0 {
 		t.Errorf("before there are keys, the wire carries %d packets of ESP and %q", sealed, others)
 	}
-	for end := time.Now().Add(20 * time.Second); !a.isSending() || !b.isSending(); time.Sleep(50 * time.Millisecond) {
-		if l.reconcile(); time.Now().After(end) {
-			t.Fatalf("node a reports %+v, node b %+v", a.linkState(), b.linkState())
+	testlab.Eventually(t, 20*time.Second, 50*time.Millisecond, func() error {
+		if a.isSending() && b.isSending() {
+			return nil
 		}
-	}
+		l.reconcile()
+		return fmt.Errorf("node a reports %+v, node b %+v", a.linkState(), b.linkState())
+	})
 	if a.linkState() != (encryption.LinkState{}) || b.linkState() != (encryption.LinkState{}) {
 		t.Errorf("node a reports %+v, node b %+v", a.linkState(), b.linkState())
 	}
@@ -260,9 +259,10 @@ func TestKernelEncryptsLinks(t *testing.T) {
 		const pings, messages = 5, 20
 		wire.onWire()
 		must(t, a.ping(pings))
-		listener, file := b.listen(t, messages)
+		file := filepath.Join(t.TempDir(), "listener.csv")
+		listener := startListener(t, b.pod, netip.AddrPortFrom(b.inPod, talkPort), messages, file)
 		a.exchange(t, messages)
-		must(t, listener())
+		must(t, finish(t, listener))
 		lines, err := os.ReadFile(file)
 		must(t, err)
 		if got := strings.Count(string(lines), "\n") - 1; got != messages {
@@ -317,25 +317,6 @@ func (n *linkNode) exchange(t *testing.T, count int) {
 	_ = start(t, n.pod, "talker", talker).Wait() // the receiver checks the messages
 }
 
-// listen receives timed messages in the pod. The function waits until all have arrived or none arrives any more.
-func (n *linkNode) listen(t *testing.T, count int) (wait func() error, file string) {
-	t.Helper()
-	readable, writable, err := os.Pipe()
-	must(t, err)
-	defer readable.Close()
-	file = filepath.Join(t.TempDir(), "listener.csv")
-	command := exec.Command(program(t, "tsnperf"), "listener", "--block", "--quiet", "--csv", file, "--ready-fd", "3", "--bind",
-		netip.AddrPortFrom(n.inPod, talkPort).String(), "--count", strconv.Itoa(count), "--first-timeout", "20s", "--idle-timeout", "5s")
-	command.ExtraFiles = []*os.File{writable}
-	listener := start(t, n.pod, "listener", command)
-	writable.Close()
-	must(t, readable.SetReadDeadline(time.Now().Add(patience)))
-	if _, err := readable.Read(make([]byte, 1)); err != nil {
-		t.Fatalf("the listener is not ready: %v; its log: %s", err, listener.Stderr())
-	}
-	return listener.Wait, file
-}
-
 // TestKernelSCTPOverLinks runs an SCTP association of two pods' kernels over a link, whose receiver sees the sender's
 // address.
 func TestKernelSCTPOverLinks(t *testing.T) {
@@ -377,7 +358,7 @@ func TestKernelSCTPOverLinks(t *testing.T) {
 func sctpSocket(t *testing.T, end *podnetworks.End) *os.File {
 	t.Helper()
 	var socket *os.File
-	err := end.Do(func() error {
+	must(t, end.Do(func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP)
 		if err != nil {
 			return fmt.Errorf("make a socket of SCTP: %w", err)
@@ -386,8 +367,7 @@ func sctpSocket(t *testing.T, end *podnetworks.End) *os.File {
 		timeout := unix.Timeval{Sec: 60}
 		return errors.Join(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout),
 			unix.Bind(fd, &unix.SockaddrInet4{Addr: end.Address.As4()}))
-	})
-	must(t, err)
+	}))
 	t.Cleanup(func() { socket.Close() })
 	return socket
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
 	"github.com/kubernetsn/kubernetsn/internal/shared/clusterkey"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
@@ -118,11 +119,9 @@ func carriesESP(t *testing.T, l *encryptedLab, toB *wireEnd, listener *net.UDPCo
 	if got := readDatagrams(listener, quiet); len(got) != 1 || got[0] != string(largest) {
 		t.Fatalf("of one large datagram the pod receives %d", len(got))
 	}
-	var server net.Listener
-	must(t, b.pods[secretVNI].Do(func() (err error) {
-		server, err = net.Listen("tcp4", netip.AddrPortFrom(b.pod(secretVNI), talkPort).String())
-		return err
-	}))
+	server := within(t, b.pods[secretVNI], func() (net.Listener, error) {
+		return net.Listen("tcp4", netip.AddrPortFrom(b.pod(secretVNI), talkPort).String())
+	})
 	defer server.Close()
 	go func() {
 		if conn, err := server.Accept(); err == nil {
@@ -130,11 +129,7 @@ func carriesESP(t *testing.T, l *encryptedLab, toB *wireEnd, listener *net.UDPCo
 			conn.Close()
 		}
 	}()
-	var client net.Conn
-	must(t, a.pods[secretVNI].Do(func() (err error) {
-		client, err = net.DialTimeout("tcp4", server.Addr().String(), 10*time.Second)
-		return err
-	}))
+	client := within(t, a.pods[secretVNI], func() (net.Conn, error) { return net.DialTimeout("tcp4", server.Addr().String(), 10*time.Second) })
 	defer client.Close()
 	sent := bytes.Repeat([]byte("kubernetsn"), 30_000)
 	go func() { _, _ = client.Write(sent) }()
@@ -170,19 +165,7 @@ func forgedFrame(t *testing.T, l *encryptedLab, vni uint32, port uint16, text st
 	vxlan := make([]byte, 8)
 	vxlan[0] = 8
 	binary.BigEndian.PutUint32(vxlan[4:], vni<<8)
-	return append(ethernet(b.hardware(t), a.hardware(t)), udp(a.address, b.address, 50000, port, append(vxlan, inner...))...)
-}
-
-func (n *encryptedNode) hardware(t *testing.T) (address net.HardwareAddr) {
-	t.Helper()
-	must(t, n.Do(func() error {
-		link, err := netlink.LinkByName("phys0")
-		if err == nil {
-			address = link.Attrs().HardwareAddr
-		}
-		return err
-	}))
-	return address
+	return append(ethernet(interfaceMACOf(t, b.Namespace, "phys0"), interfaceMACOf(t, a.Namespace, "phys0")), udp(a.address, b.address, 50000, port, append(vxlan, inner...))...)
 }
 
 func ethernet(to, from net.HardwareAddr) []byte {
@@ -311,12 +294,9 @@ func checkRevocation(t *testing.T, l *encryptedLab, toB *wireEnd, listener *net.
 	l.mu.Lock()
 	l.announced["a"] = false
 	l.mu.Unlock()
-	lookAtB := func() {
-		must(t, b.Do(func() error { return lookOnce(t, b) }))
-	}
-	lookAtB()
+	reconcileIn(t, b, b.agent)
 	l.advance(keysLinger)
-	lookAtB()
+	reconcileIn(t, b, b.agent)
 	toB.frames()
 	_, _ = talker.Write([]byte("after"))
 	if got := readDatagrams(listener, quiet); len(got) != 0 {
@@ -365,9 +345,13 @@ func checkRemoval(t *testing.T, l *encryptedLab) {
 	}
 }
 
-func lookOnce(t *testing.T, n *encryptedNode) error {
-	_, err := n.agent.Reconcile(t.Context(), requestOfAll)
-	return err
+// reconcileIn runs the agent's part for encryption once in its node.
+func reconcileIn(t *testing.T, node testlab.Namespace, agent *encryption.Reconciler) {
+	t.Helper()
+	must(t, node.Do(func() error {
+		_, err := agent.Reconcile(t.Context(), reconcile.Request{})
+		return err
+	}))
 }
 
 const (
@@ -433,13 +417,7 @@ func newSecretLab(t *testing.T) *encryptedLab {
 
 func (l *encryptedLab) namespace(name string) *topology.Namespace {
 	l.t.Helper()
-	namespace, err := topology.NewNamespace(name)
-	must(l.t, err)
-	l.t.Cleanup(func() {
-		if err := namespace.Destroy(); err != nil {
-			l.t.Error(err)
-		}
-	})
+	namespace := newNamespace(l.t, name)
 	must(l.t, namespace.Do(func() error {
 		if err := os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
@@ -605,10 +583,7 @@ func (l *encryptedLab) reconcileAfter(after time.Duration) {
 	l.t.Helper()
 	l.advance(after)
 	for _, n := range l.nodes {
-		must(l.t, n.Do(func() error {
-			_, err := n.agent.Reconcile(l.t.Context(), requestOfAll)
-			return err
-		}))
+		reconcileIn(l.t, n, n.agent)
 	}
 }
 
@@ -621,21 +596,21 @@ func (l *encryptedLab) condition(n *encryptedNode) string {
 // awaitCondition runs the agents until a condition holds.
 func (l *encryptedLab) awaitCondition(what string, holds func() bool) {
 	l.t.Helper()
-	for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(50 * time.Millisecond) {
-		if l.reconcileAfter(time.Second); time.Now().After(end) {
-			l.t.Fatalf("%s: node a reports %s, node b %s", what, l.condition(l.nodes[0]), l.condition(l.nodes[1]))
+	testlab.Eventually(l.t, 20*time.Second, 50*time.Millisecond, func() error {
+		if holds() {
+			return nil
 		}
-	}
+		l.reconcileAfter(time.Second)
+		return fmt.Errorf("%s: node a reports %s, node b %s", what, l.condition(l.nodes[0]), l.condition(l.nodes[1]))
+	})
 }
 
 // listen receives datagrams in a pod.
 func (n *encryptedNode) listen(vni uint32) *net.UDPConn {
 	n.lab.t.Helper()
-	var conn *net.UDPConn
-	must(n.lab.t, n.pods[vni].Do(func() (err error) {
-		conn, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(n.pod(vni), talkPort)))
-		return err
-	}))
+	conn := within(n.lab.t, n.pods[vni], func() (*net.UDPConn, error) {
+		return net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(n.pod(vni), talkPort)))
+	})
 	n.lab.t.Cleanup(func() { conn.Close() })
 	return conn
 }
@@ -645,11 +620,9 @@ const talkPort = 7000
 // dial opens a socket from a pod to the pod of another node.
 func (n *encryptedNode) dial(vni uint32, to *encryptedNode) *net.UDPConn {
 	n.lab.t.Helper()
-	var conn *net.UDPConn
-	must(n.lab.t, n.pods[vni].Do(func() (err error) {
-		conn, err = net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(to.pod(vni), talkPort)))
-		return err
-	}))
+	conn := within(n.lab.t, n.pods[vni], func() (*net.UDPConn, error) {
+		return net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(to.pod(vni), talkPort)))
+	})
 	n.lab.t.Cleanup(func() { conn.Close() })
 	return conn
 }
@@ -709,6 +682,3 @@ func (p *wireEnd) send(t *testing.T, frame []byte) {
 	t.Helper()
 	must(t, unix.Sendto(p.socket, frame, 0, &unix.SockaddrLinklayer{Ifindex: p.index}))
 }
-
-// requestOfAll is the request with which the agent's part reconciles everything.
-var requestOfAll reconcile.Request

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
@@ -132,7 +132,7 @@ func arrivedAt(stamps []byte) time.Time {
 	if err != nil {
 		return time.Now()
 	}
-	return time.Unix(0, stamp-taiOffset())
+	return time.Unix(0, stamp-testlab.TAIOffset())
 }
 
 func (d *decrypter) stop() {
@@ -220,8 +220,7 @@ func (d *decrypter) check(t *testing.T) (opened, spis int) {
 // startEncrypting is startDaemon for a network that requires encryption, configured in the agent's order. keys may be nil.
 func (l *lab) startEncrypting(t *testing.T, keys []control.SecurityAssociation) (*process.Process, *control.Client) {
 	t.Helper()
-	daemon := start(t, l.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), l.daemonArguments()...))
-	client := connect(t, daemon, l.control)
+	daemon, client := l.startUnattached(t)
 	err := client.SetNetworkEncryption(t.Context(), topology.VNI, control.EncryptionRequired)
 	if err == nil && keys != nil {
 		err = client.SetSecurityAssociations(t.Context(), topology.NodeAddressB, keys)

@@ -4,10 +4,8 @@ package netns_test
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -131,10 +129,9 @@ func (s *tracing) read(t *testing.T) []control.TracedMessage {
 // launch sends from pod a and returns how the messages in pod b differ from the expected ones.
 func (l *lab) launch(t *testing.T, clock launchClock, to netip.Addr, sent, want []string) (complaints []string) {
 	t.Helper()
-	listener := listen(t, l.PodB, "udp", netip.AddrPortFrom(to, listenPort))
+	listener := l.listenStamped(t, to)
 	defer listener.Close()
-	stampArrivals(t, listener)
-	realtime := realtimeOf(t, clock)
+	ahead := offsetTo(clock.id)
 	times := l.handOver(t, append([]string{"--clock", clock.name}, to.String(), strconv.Itoa(listenPort)), sent)
 	arrived, at := stampedTexts(t, listener)
 	if !slices.Equal(arrived, want) {
@@ -142,7 +139,7 @@ func (l *lab) launch(t *testing.T, clock launchClock, to netip.Addr, sent, want 
 	}
 	for i, text := range arrived {
 		due, timed := times[text]
-		late := time.Duration(at[i] - due - realtime)
+		late := time.Duration(at[i] - due - ahead)
 		// The difference of the clocks is known to some microseconds.
 		if timed && (late < -20*time.Microsecond || late > launchVariance) {
 			complaints = append(complaints, fmt.Sprintf("%q arrived %v after its time", text, late))
@@ -177,34 +174,7 @@ func (l *lab) handOver(t *testing.T, arguments, messages []string) map[string]in
 	return times
 }
 
-// realtimeOf returns CLOCK_REALTIME minus another clock, rounded down, by the shortest of several reads. An
-// interruption between the reads makes the difference inexact.
-func realtimeOf(t *testing.T, clock launchClock) int64 {
-	t.Helper()
-	const tries = 20
-	ahead, shortest := int64(0), int64(math.MaxInt64)
-	for range tries {
-		var before, reading, after unix.Timespec
-		must(t, errors.Join(unix.ClockGettime(unix.CLOCK_REALTIME, &before), unix.ClockGettime(clock.id, &reading),
-			unix.ClockGettime(unix.CLOCK_REALTIME, &after)))
-		if took := after.Nano() - before.Nano(); took < shortest {
-			ahead, shortest = before.Nano()-reading.Nano(), took
-		}
-	}
-	return ahead
-}
-
-// stampArrivals enables the kernel's stamps of arrivals, which do not depend on when a datagram is read.
-func stampArrivals(t *testing.T, listener *net.UDPConn) {
-	t.Helper()
-	raw, err := listener.SyscallConn()
-	must(t, err)
-	var failed error
-	err = raw.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1) })
-	must(t, errors.Join(err, failed))
-}
-
-// stampedTexts returns texts and CLOCK_REALTIME of arrivals until nothing more arrives.
+// stampedTexts returns texts and CLOCK_TAI of arrivals until nothing more arrives.
 func stampedTexts(t *testing.T, listener *net.UDPConn) (all []string, at []int64) {
 	t.Helper()
 	data, control := make([]byte, 2000), make([]byte, 200)
@@ -219,21 +189,10 @@ func stampedTexts(t *testing.T, listener *net.UDPConn) (all []string, at []int64
 		}
 		must(t, err)
 		all = append(all, string(data[:length]))
-		at = append(at, stampIn(t, control[:controlBytes]))
+		stamp, err := stampOf(control[:controlBytes])
+		must(t, err)
+		at = append(at, stamp)
 	}
-}
-
-func stampIn(t *testing.T, control []byte) int64 {
-	t.Helper()
-	messages, err := unix.ParseSocketControlMessage(control)
-	must(t, err)
-	for _, message := range messages {
-		if message.Header.Level == unix.SOL_SOCKET && message.Header.Type == unix.SCM_TIMESTAMPNS {
-			return int64(binary.NativeEndian.Uint64(message.Data))*int64(time.Second) + int64(binary.NativeEndian.Uint64(message.Data[8:]))
-		}
-	}
-	t.Fatal("a datagram arrived without a time stamp")
-	return 0
 }
 
 // TestPeriodicDeadlinesLeaveAtOnce checks that messages handed over well before their deadlines leave at once and not

@@ -99,6 +99,14 @@ func (l *lab) sendTo(t *testing.T, arguments ...string) []sendResult {
 	return all
 }
 
+// checkErrno checks the error of sending one message.
+func (l *lab) checkErrno(t *testing.T, want unix.Errno, arguments ...string) {
+	t.Helper()
+	if sent := l.sendTo(t, append(arguments, "--port", "7788", "0:text")...); len(sent) != 1 || unix.Errno(sent[0].errno) != want {
+		t.Errorf("the calls answered %v, want %v", sent, want)
+	}
+}
+
 // listen opens a UDP socket in a pod.
 func listen(t *testing.T, pod *topology.Namespace, network string, at netip.AddrPort) *net.UDPConn {
 	t.Helper()
@@ -148,10 +156,8 @@ func (l *lab) tunnelledFrames(t *testing.T, text string, count int, send func())
 	send()
 	awaitWire(t, tap, count, holds)
 	time.Sleep(20 * time.Millisecond) // for unexpected ones
-	capture, err := tap.Stop()
-	must(t, err)
 	var frames []gopacket.Packet
-	for _, packet := range capture.Packets {
+	for _, packet := range stopTap(t, tap) {
 		if holds(packet) {
 			frames = append(frames, gopacket.NewPacket(packet.Head[outerBytes:], layers.LayerTypeEthernet, gopacket.Default))
 		}
@@ -326,23 +332,16 @@ func TestIPv6NeighborsAreResolvedAgain(t *testing.T) {
 func TestUnreachableIPv6AddressesAreRejected(t *testing.T) {
 	content(t)
 	lab, _ := newLab6(t)
-	const (
-		enetunreach  = 101
-		ehostunreach = 113
-	)
 	for name, test := range map[string]struct {
 		arguments []string
-		errno     int
+		errno     unix.Errno
 	}{
-		"without a peer":                       {[]string{"--to", "fd00:42:3::2"}, ehostunreach},
-		"without a route":                      {[]string{"--to", "2001:db8::2"}, enetunreach},
-		"IPv4 from a socket that is IPv6 only": {[]string{"--to", topology.PodAddressB.String(), "--domain", "6", "--v6only", "1"}, enetunreach},
+		"without a peer":                       {[]string{"--to", "fd00:42:3::2"}, unix.EHOSTUNREACH},
+		"without a route":                      {[]string{"--to", "2001:db8::2"}, unix.ENETUNREACH},
+		"IPv4 from a socket that is IPv6 only": {[]string{"--to", topology.PodAddressB.String(), "--domain", "6", "--v6only", "1"}, unix.ENETUNREACH},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sent := lab.sendTo(t, append(test.arguments, "--port", "7788", "0:text")...)
-			if len(sent) != 1 || sent[0].errno != test.errno {
-				t.Errorf("the calls answered %v, want errno %d", sent, test.errno)
-			}
+			lab.checkErrno(t, test.errno, test.arguments...)
 		})
 	}
 }

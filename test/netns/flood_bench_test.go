@@ -6,7 +6,6 @@ package netns_test
 
 import (
 	"fmt"
-	"net"
 	"os/exec"
 	"slices"
 	"strings"
@@ -38,29 +37,19 @@ func (l *lab) timeRequest(t *testing.T) time.Duration {
 	const requests = 201
 	frame := slices.Concat([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, make([]byte, 6), []byte{8, 6, 0, 1, 8, 0, 6, 4, 0, 1}, make([]byte, 6),
 		topology.PodAddressA.AsSlice(), make([]byte, 6), []byte{10, 42, 3, 200})
+	mac := interfaceMAC(t, l.PodA)
+	copy(frame[6:], mac)
+	copy(frame[22:], mac)
+	fd := frameSocket(t, l.PodA, topology.PodInterface, 0)
+	defer unix.Close(fd)
 	var took []time.Duration
-	must(t, l.PodA.Do(func() error {
-		link, err := net.InterfaceByName(topology.PodInterface)
-		if err != nil {
-			return err
-		}
-		copy(frame[6:], link.HardwareAddr)
-		copy(frame[22:], link.HardwareAddr)
-		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(fd)
-		for range requests {
-			began := time.Now()
-			if err := unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: link.Index}); err != nil {
-				return err
-			}
-			took = append(took, time.Since(began))
-			time.Sleep(5 * time.Millisecond)
-		}
-		return nil
-	}))
+	for range requests {
+		began := time.Now()
+		_, err := unix.Write(fd, frame)
+		must(t, err)
+		took = append(took, time.Since(began))
+		time.Sleep(5 * time.Millisecond)
+	}
 	slices.Sort(took)
 	return took[len(took)/2]
 }

@@ -120,19 +120,10 @@ func speakAs(t *testing.T, pod *topology.Namespace, mac string) {
 	t.Helper()
 	source, err := net.ParseMAC(mac)
 	must(t, err)
-	frame := append(append(bytes.Repeat([]byte{0xff}, 6), source...), 0x88, 0xb6)
-	must(t, pod.Do(func() error {
-		link, err := net.InterfaceByName(topology.PodInterface)
-		if err != nil {
-			return err
-		}
-		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(fd)
-		return unix.Sendto(fd, append(frame, make([]byte, 46)...), 0, &unix.SockaddrLinklayer{Ifindex: link.Index})
-	}))
+	fd := frameSocket(t, pod, topology.PodInterface, 0)
+	defer unix.Close(fd)
+	_, err = unix.Write(fd, slices.Concat(bytes.Repeat([]byte{0xff}, 6), source, []byte{0x88, 0xb6}, make([]byte, 46)))
+	must(t, err)
 }
 
 // fdb changes forwarding entries of node a.

@@ -130,9 +130,7 @@ func TestFramesCarryTheirClassInTheVLANTag(t *testing.T) {
 			lab.sendAt(t, []string{"--priority", priority}, 5*time.Millisecond, "tagged")
 			awaitSettled(t, client)
 			awaitWire(t, tap, 1, isTunnelled)
-			capture, err := tap.Stop()
-			must(t, err)
-			tags := tagsOf(capture)
+			tags := tagsOf(stopTap(t, tap))
 			if len(tags) != 1 || tags[0] != (wiretap.VLANTag{ID: 3, PCP: pcp}) {
 				t.Errorf("tags on the wire %+v, want VLAN 3 with PCP %d once", tags, pcp)
 			}
@@ -147,9 +145,9 @@ func isTunnelled(frame wiretap.Packet) bool {
 }
 
 // tagsOf returns the VLAN tags of the UDP frames.
-func tagsOf(capture *wiretap.Capture) []wiretap.VLANTag {
+func tagsOf(frames []wiretap.Packet) []wiretap.VLANTag {
 	var tags []wiretap.VLANTag
-	for _, packet := range capture.Packets {
+	for _, packet := range frames {
 		if isTunnelled(packet) {
 			tag := wiretap.VLANTag{}
 			if packet.VLAN != nil {

@@ -3,9 +3,11 @@
 package netns_test
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -15,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gopacket/gopacket/layers"
+	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
@@ -134,11 +137,7 @@ func TestGroupsAndBroadcastReachEachPodOnceOnTime(t *testing.T) {
 func TestBroadcastNeedsSocketOption(t *testing.T) {
 	content(t)
 	lab := newFourPods(t)
-	const eacces = 13
-	sent := lab.sendTo(t, "--to", "10.42.255.255", "--port", "7788", "0:text")
-	if len(sent) != 1 || sent[0].errno != eacces {
-		t.Errorf("the calls answered %v", sent)
-	}
+	lab.checkErrno(t, unix.EACCES, "--to", "10.42.255.255")
 }
 
 func TestHostLocalGroupMessageUsesKernel(t *testing.T) {
@@ -180,10 +179,7 @@ func TestUnreachableNodeDelaysNoGroup(t *testing.T) {
 		Subnets: []netip.Prefix{netip.MustParsePrefix("10.42.99.0/24")}}))
 	conn := join(t, lab.PodB, "udp4", netip.MustParseAddrPort("239.1.2.3:7788"))
 	ip(t, lab.PodA, "route", "add", "239.0.0.0/8", "dev", topology.PodInterface)
-	talker := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--clock", "tai", "--to", "239.1.2.3:7788",
-		"--cycle", "10ms", "--count", "700")
-	talker.Env = lab.preloaded(t)
-	running := start(t, lab.PodA, "talker", talker)
+	running := lab.startTalker(t, os.DevNull, "--to", "239.1.2.3:7788", "--cycle", "10ms", "--count", "700")
 	// After the kernel has given up the dead node, which takes three seconds.
 	time.Sleep(5 * time.Second)
 	before := counters(t, lab.client)
@@ -201,16 +197,13 @@ func TestNewGroupPeerIsReached(t *testing.T) {
 	content(t)
 	lab := newFourPods(t)
 	ip(t, lab.PodA, "route", "add", "239.0.0.0/8", "dev", topology.PodInterface)
-	talker := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--clock", "tai", "--to", "239.1.2.3:7788",
-		"--cycle", "5ms", "--count", "1000000")
-	talker.Env = lab.preloaded(t)
 	must(t, lab.client.PeerDel(t.Context(), topology.VNI, topology.NodeAddressB))
 	group := netip.MustParseAddrPort("239.1.2.3:7788")
 	conns := map[string]*net.UDPConn{}
 	for where, pod := range lab.others {
 		conns[where] = join(t, pod, "udp4", group)
 	}
-	running := start(t, lab.PodA, "talker", talker)
+	running := lab.startTalker(t, os.DevNull, "--to", "239.1.2.3:7788", "--cycle", "5ms")
 	receive(t, conns["a neighbor on node a"])
 	silent(t, conns["pod b"])
 
@@ -246,9 +239,7 @@ func newTwoDaemons(t *testing.T) *twoDaemons {
 func (d *twoDaemons) startDaemonB(t *testing.T) {
 	t.Helper()
 	path := filepath.Join(filepath.Dir(d.control), "control-b.sock")
-	d.daemonB = start(t, d.NodeB, "ktsnd b", exec.Command(program(t, "ktsnd"), "--interface", topology.PhysicalInterface,
-		"--local-address", topology.NodeAddressB.String(), "--control", path))
-	d.clientB = connect(t, d.daemonB, path)
+	d.daemonB, d.clientB = startDaemonOn(t, d.NodeB, path, topology.NodeAddressB)
 	must(t, d.clientB.PeerAdd(t.Context(), control.Peer{VNI: topology.VNI, Address: topology.NodeAddressA,
 		Subnets: []netip.Prefix{topology.PodSubnetA}}))
 }
@@ -413,25 +404,23 @@ func TestMembersStayDuringPortFlap(t *testing.T) {
 		}
 		break
 	}
-	for answered, deadline := false, time.Now().Add(patience); !answered; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the bridge does not learn again of the member")
-		}
-		answered = bridgeKnows(t, both.NodeB, port, group)
+	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
+		known := bridgeKnows(t, both.NodeB, port, group)
 		if groups := ofNode(t, both.client, topology.NodeAddressB); !hasGroup(group)(groups) {
 			t.Fatalf("before the pod has answered, the member is forgotten: %+v", groups)
 		}
-	}
+		if known {
+			return nil
+		}
+		return errors.New("the bridge does not learn again of the member")
+	})
 }
 
 // talkToGroup sends to a group from pod a every few milliseconds until it is stopped.
 func (d *twoDaemons) talkToGroup(t *testing.T, group string) *process.Process {
 	t.Helper()
 	ip(t, d.PodA, "route", "add", "239.0.0.0/8", "dev", topology.PodInterface)
-	talker := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--clock", "tai", "--to", group,
-		"--cycle", "5ms", "--count", "1000000")
-	talker.Env = d.preloaded(t)
-	return start(t, d.PodA, "talker", talker)
+	return d.startTalker(t, os.DevNull, "--to", group, "--cycle", "5ms")
 }
 
 func TestLateGroupMemberIsReached(t *testing.T) {

@@ -159,10 +159,8 @@ ip link set vlan7 up`
 			m.machine.run(t, way.in+"sh -euc '%s'", fmt.Sprintf(make, way.device, vlan, priority))
 			tap := m.a.openTap(t, 2000)
 			m.machine.run(t, "%sping -n -q -c 3 -i 0.2 -W 10 %s%%vlan7", way.in, there)
-			capture, err := tap.Stop()
-			must(t, err)
 			source, tags := []byte(parseMAC(t, way.mac)), 0
-			for _, packet := range capture.Packets {
+			for _, packet := range stopTap(t, tap) {
 				if tag, ok := innerTag(packet.Head, source); ok {
 					if tags++; tag != priority<<13|vlan {
 						t.Errorf("a frame of the machine has the tag %#04x", tag)

@@ -115,8 +115,7 @@ func claimSource(family int, source netip.Addr) forgedFrameMaker {
 				Options: layers.ICMPv6Options{{Type: layers.ICMPv6OptTargetAddress, Data: e.mac}}}}
 		}
 		buffer := gopacket.NewSerializeBuffer()
-		err := gopacket.SerializeLayers(buffer, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, append(all, gopacket.Payload(payload))...)
-		must(t, err)
+		must(t, gopacket.SerializeLayers(buffer, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, append(all, gopacket.Payload(payload))...))
 		return buffer.Bytes()
 	}
 }

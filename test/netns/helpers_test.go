@@ -54,6 +54,29 @@ func must(t *testing.T, err error) {
 	}
 }
 
+// within returns the result of an action in a network namespace.
+func within[T any](t *testing.T, where testlab.Namespace, action func() (T, error)) (result T) {
+	t.Helper()
+	must(t, where.Do(func() (err error) {
+		result, err = action()
+		return err
+	}))
+	return result
+}
+
+// newNamespace creates a network namespace until the end of the test.
+func newNamespace(t *testing.T, name string) *topology.Namespace {
+	t.Helper()
+	created, err := topology.NewNamespace(name)
+	must(t, err)
+	t.Cleanup(func() {
+		if err := created.Destroy(); err != nil {
+			t.Error(err)
+		}
+	})
+	return created
+}
+
 // program returns the path of a built program. It skips the test without the program or without root.
 func program(t *testing.T, name string) string {
 	t.Helper()
@@ -138,6 +161,20 @@ func (l *lab) startDaemonBy(t *testing.T, command *exec.Cmd) (*process.Process, 
 	return daemon, client
 }
 
+// startUnattached starts ktsnd on node a without pods.
+func (l *lab) startUnattached(t *testing.T, options ...string) (*process.Process, *control.Client) {
+	t.Helper()
+	return startDaemonOn(t, l.NodeA, l.control, topology.NodeAddressA, options...)
+}
+
+// startDaemonOn starts ktsnd on a node without pods.
+func startDaemonOn(t *testing.T, node *topology.Namespace, path string, address netip.Addr, options ...string) (*process.Process, *control.Client) {
+	t.Helper()
+	arguments := append([]string{"--interface", topology.PhysicalInterface, "--local-address", address.String(), "--control", path}, options...)
+	daemon := start(t, node, "ktsnd", exec.Command(program(t, "ktsnd"), arguments...))
+	return daemon, connect(t, daemon, path)
+}
+
 // attach configures pod a and node b in ktsnd in the agents' order: the socket comes last.
 func (l *lab) attach(t *testing.T, client *control.Client, daemon *process.Process) {
 	t.Helper()
@@ -215,6 +252,38 @@ func startDialogue(t *testing.T, where *topology.Namespace, name string, command
 	started := start(t, where, name, command)
 	writable.Close()
 	return dialogue{started, stdin, bufio.NewScanner(readable)}
+}
+
+// request sends a command.
+func (d *dialogue) request(t *testing.T, words ...any) {
+	t.Helper()
+	if _, err := fmt.Fprintln(d.stdin, words...); err != nil {
+		t.Fatalf("%v; its log: %s", err, d.Stderr())
+	}
+}
+
+// line returns the next line of output.
+func (d *dialogue) line(t *testing.T) string {
+	t.Helper()
+	if !d.stdout.Scan() {
+		t.Fatalf("%s prints nothing more: %v; its log: %s", d.Name(), d.stdout.Err(), d.Stderr())
+	}
+	return d.stdout.Text()
+}
+
+// ask sends a command and returns the line that answers it.
+func (d *dialogue) ask(t *testing.T, words ...any) string {
+	t.Helper()
+	d.request(t, words...)
+	return d.line(t)
+}
+
+// script returns a Python program of testdata with libktsn that sends to pod b.
+func (l *lab) script(t *testing.T, name string, further ...string) *exec.Cmd {
+	t.Helper()
+	command := exec.Command(python(t), append([]string{"testdata/" + name, topology.PodAddressB.String(), strconv.Itoa(listenPort)}, further...)...)
+	command.Env = l.preloaded(t)
+	return command
 }
 
 // awaitEnd closes the program's input and waits for its end.
@@ -301,20 +370,14 @@ func (l *lab) run(t *testing.T, what traffic) *observed {
 
 func (l *lab) openTap(t *testing.T, count int) *wiretap.Tap {
 	t.Helper()
-	var tap *wiretap.Tap
-	err := l.NodeB.Do(func() (err error) {
-		tap, err = wiretap.Open(topology.PhysicalInterface, 2*count+1000)
-		return err
-	})
-	must(t, err)
-	return tap
+	return within(t, l.NodeB, func() (*wiretap.Tap, error) { return wiretap.Open(topology.PhysicalInterface, 2*count+1000) })
 }
 
 // awaitWire waits until the tap has captured count matching frames. A frame that ktsnd has sent may still be in a
 // backlog of the kernel.
 func awaitWire(t *testing.T, tap *wiretap.Tap, count int, matches func(wiretap.Packet) bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	testlab.Eventually(t, patience, time.Millisecond, func() error {
 		packets, err := tap.Seen()
 		must(t, err)
 		seen := 0
@@ -324,24 +387,27 @@ func awaitWire(t *testing.T, tap *wiretap.Tap, count int, matches func(wiretap.P
 			}
 		}
 		if seen >= count {
-			return
+			return nil
 		}
-		if time.Now().After(deadline) {
-			t.Errorf("%d frames on the wire, want %d", seen, count)
-			return
-		}
-	}
+		return fmt.Errorf("%d frames on the wire, want %d", seen, count)
+	})
 }
 
-// addPackets adds the tap's messages of tsnperf.
-func (o *observed) addPackets(t *testing.T, tap *wiretap.Tap) {
+// stopTap ends a tap, which must not have dropped any frame, and returns its frames.
+func stopTap(t *testing.T, tap *wiretap.Tap) []wiretap.Packet {
 	t.Helper()
 	capture, err := tap.Stop()
 	must(t, err)
 	if capture.Drops > 0 {
 		t.Fatalf("the tap dropped %d frames", capture.Drops)
 	}
-	for _, packet := range capture.Packets {
+	return capture.Packets
+}
+
+// addPackets adds the tap's messages of tsnperf.
+func (o *observed) addPackets(t *testing.T, tap *wiretap.Tap) {
+	t.Helper()
+	for _, packet := range stopTap(t, tap) {
 		datagram, err := wiretap.Dissect(packet.Head)
 		if errors.Is(err, wiretap.ErrOther) {
 			continue
@@ -358,6 +424,12 @@ const unlimited = 1000000
 // startListener starts tsnperf's listener and returns when it listens.
 func startListener(t *testing.T, pod *topology.Namespace, at netip.AddrPort, count int, file string) *process.Process {
 	t.Helper()
+	return startListenerIn(t, pod, at, count, file, nil)
+}
+
+// startListenerIn is startListener with an environment; nil is this process's.
+func startListenerIn(t *testing.T, pod *topology.Namespace, at netip.AddrPort, count int, file string, environment []string) *process.Process {
+	t.Helper()
 	first, idle := patience/2, patience/4
 	if count == unlimited { // the time between two messages may include a start of ktsnd
 		first, idle = time.Hour, time.Hour
@@ -368,7 +440,7 @@ func startListener(t *testing.T, pod *topology.Namespace, at netip.AddrPort, cou
 	command := exec.Command(program(t, "tsnperf"), "listener", "--block", "--quiet", "--csv", file,
 		"--bind", at.String(),
 		"--count", strconv.Itoa(count), "--ready-fd", "3", "--first-timeout", seconds(first), "--idle-timeout", seconds(idle))
-	command.ExtraFiles = []*os.File{writable}
+	command.ExtraFiles, command.Env = []*os.File{writable}, environment
 	listener := start(t, pod, "listener", command)
 	writable.Close()
 	_ = readable.SetReadDeadline(time.Now().Add(patience))
@@ -452,14 +524,13 @@ func interfaceMAC(t *testing.T, pod *topology.Namespace) net.HardwareAddr {
 func interfaceMACOf(t *testing.T, where *topology.Namespace, name string) net.HardwareAddr {
 	t.Helper()
 	var mac net.HardwareAddr
-	err := where.Do(func() error {
+	must(t, where.Do(func() error {
 		link, err := net.InterfaceByName(name)
 		if err == nil {
 			mac = link.HardwareAddr
 		}
 		return err
-	})
-	must(t, err)
+	}))
 	return mac
 }
 

@@ -180,11 +180,8 @@ func (l *lab) startServedTalker(t *testing.T, options ...string) *process.Proces
 	const spare = 50 * time.Millisecond
 	for _, ahead := range []time.Duration{150 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second} {
 		before := processCount(t, client)
-		command := exec.Command(program(t, "tsnperf"),
-			append([]string{"talker", "--quiet", "--clock", "tai", "--start", "+" + ahead.String()}, options...)...)
-		command.Env = l.preloaded(t)
 		began := time.Now()
-		talker := start(t, l.PodA, "talker", command)
+		talker := l.startTalker(t, os.DevNull, append([]string{"--start", "+" + ahead.String()}, options...)...)
 		for deadline := began.Add(ahead - spare); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 			if status, err := client.Status(t.Context()); err == nil && status.Processes > before && status.Flows > 0 {
 				return talker

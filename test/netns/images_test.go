@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
-	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // oldestGlibc is the version of Debian 9.
@@ -164,13 +163,10 @@ func TestKtsnRunWithBothCLibraries(t *testing.T) {
 // makes its system calls through the C library.
 func TestPythonSocketsBehaveAsWithKernel(t *testing.T) {
 	content(t)
-	python := python(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t, "--strategy", "etf")
 	listener := lab.listenForTexts(t)
-	command := exec.Command(python, "testdata/txtime.py", topology.PodAddressB.String(), strconv.Itoa(listenPort))
-	command.Env = lab.preloaded(t)
-	must(t, finish(t, start(t, lab.PodA, "python3", command)))
+	must(t, finish(t, start(t, lab.PodA, "python3", lab.script(t, "txtime.py"))))
 	awaitSettled(t, client)
 	if got, want := receivedTexts(t, listener), []string{"python-sooner", "python-later"}; !slices.Equal(got, want) {
 		t.Errorf("arrived: %q, want %q", got, want)

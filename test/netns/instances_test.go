@@ -108,22 +108,6 @@ func (l *lab) awaitInstance(t *testing.T, name string, standingBy ...string) {
 	})
 }
 
-// children returns the living child processes of a process.
-func children(t *testing.T, pid int) []string {
-	t.Helper()
-	all, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
-	if err != nil || len(all) == 0 {
-		t.Fatalf("no tasks of process %d: %v", pid, err)
-	}
-	var pids []string
-	for _, file := range all {
-		text, err := os.ReadFile(file)
-		must(t, err)
-		pids = append(pids, strings.Fields(string(text))...)
-	}
-	return pids
-}
-
 // statusField returns a line of proc(5), /proc/PID/status, in kB or as a plain number.
 func statusField(t *testing.T, pid int, name string) int {
 	t.Helper()
@@ -149,7 +133,7 @@ func TestNewerInstanceServesAndOlderStandsBy(t *testing.T) {
 	if output := lab.ask(t, "status"); !strings.Contains(output, "younger; standing by: older") {
 		t.Errorf("status prints\n%s", output)
 	}
-	if have := children(t, older.PID()); len(have) != 0 || statusField(t, older.PID(), "Threads") != 1 {
+	if have, err := process.Children(older.PID()); err != nil || len(have) != 0 || statusField(t, older.PID(), "Threads") != 1 {
 		t.Errorf("the one that stands by has processes %v and %d threads", have, statusField(t, older.PID(), "Threads"))
 	}
 	if kib := statusField(t, older.PID(), "RssAnon"); kib > 4096 && !testlab.Sanitized() {

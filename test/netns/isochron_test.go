@@ -121,11 +121,9 @@ func (l *lab) listenForIsochronEthernet(t *testing.T) func(time.Duration) []byte
 // answerIsochron implements the part of isochron's management protocol that its sender uses, in pod b.
 func (l *lab) answerIsochron(t *testing.T) {
 	t.Helper()
-	var listener net.Listener
-	must(t, l.PodB.Do(func() (err error) {
-		listener, err = net.Listen("tcp4", netip.AddrPortFrom(topology.PodAddressB, isochronManagementPort).String())
-		return err
-	}))
+	listener := within(t, l.PodB, func() (net.Listener, error) {
+		return net.Listen("tcp4", netip.AddrPortFrom(topology.PodAddressB, isochronManagementPort).String())
+	})
 	done := make(chan error, 1)
 	go func() { done <- serveIsochron(listener) }()
 	t.Cleanup(func() {

@@ -34,13 +34,7 @@ type cardPod struct {
 
 func newCardPod(t *testing.T, runtime *libcni.CNIConfig, id string) *cardPod {
 	t.Helper()
-	namespace, err := topology.NewNamespace("ktsn-card-" + id)
-	must(t, err)
-	t.Cleanup(func() {
-		if err := namespace.Destroy(); err != nil {
-			t.Error(err)
-		}
-	})
+	namespace := newNamespace(t, "ktsn-card-"+id)
 	return &cardPod{namespace, runtime, id}
 }
 
@@ -51,7 +45,7 @@ func (p *cardPod) at() *libcni.RuntimeConf {
 // primary adds an interface of another plugin to the pod.
 func (p *cardPod) primary(t *testing.T) {
 	t.Helper()
-	err := p.Do(func() error {
+	must(t, p.Do(func() error {
 		attributes := netlink.NewLinkAttrs()
 		attributes.Name = "eth0"
 		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: "other"}); err != nil {
@@ -62,8 +56,7 @@ func (p *cardPod) primary(t *testing.T) {
 			return err
 		}
 		return netlink.LinkSetUp(link)
-	})
-	must(t, err)
+	}))
 }
 
 func (p *cardPod) add(t *testing.T, configs *libcni.NetworkConfigList) (*current.Result, error) {

@@ -171,7 +171,7 @@ func TestGuestsOfKubeVirtByTap(t *testing.T) {
 	makeTap(t, l.PodA, name)
 	h := startHypervisor(t, l.PodA)
 	h.boot(t, h.defined(t, device.Tap))
-	send, there := boundTo(t, l.PodA, name), packetSocket(t, l.PodA, name)
+	send, there := frameSocket(t, l.PodA, name, 0), frameSocket(t, l.PodA, name, carriedEtherType)
 	from := []byte{2, 0, 0, 0, 0, 9}
 	frame := fmt.Appendf(slices.Concat(mac, from, []byte{carriedEtherType >> 8, carriedEtherType & 0xff}), "%-46s", "and back")
 	back := h.machineAnswers(t, send, there, frame)
@@ -201,21 +201,6 @@ func makeTap(t *testing.T, where *topology.Namespace, name string) {
 	}))
 }
 
-// packetSocket returns a socket that receives the machine's frames at a tap.
-func packetSocket(t *testing.T, where *topology.Namespace, name string) int {
-	t.Helper()
-	fd := boundTo(t, where, name)
-	var protocol uint16 = carriedEtherType
-	must(t, where.Do(func() error {
-		link, err := net.InterfaceByName(name)
-		if err != nil {
-			return err
-		}
-		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: protocol<<8 | protocol>>8, Ifindex: link.Index})
-	}))
-	return fd
-}
-
 func TestGuestsOfKubeVirtByVhostUser(t *testing.T) {
 	rig := newGuestRig(t, 2, false, "--records")
 	_, client := rig.startDaemon(t)
@@ -226,7 +211,7 @@ func TestGuestsOfKubeVirtByVhostUser(t *testing.T) {
 	domain := strings.Replace(h.defined(t, device.VhostUser), "/run/ktsn/"+device.SocketName(topology.PodInterface), rig.path, 1)
 	domain = strings.Replace(domain, "<devices>", "<devices><emulator>"+emulator+"</emulator>", 1)
 	h.boot(t, domain)
-	send, there := boundTo(t, rig.PodB, topology.PodInterface), listenFrames(t, rig.PodB, carriedEtherType)
+	send, there := frameSocket(t, rig.PodB, topology.PodInterface, 0), listenFrames(t, rig.PodB, carriedEtherType)
 	h.machineAnswers(t, send, there, rig.toMachine("and back"))
 	for receiveFrame(t, there, 200*time.Millisecond) != nil {
 	}

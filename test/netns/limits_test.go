@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strconv"
@@ -28,31 +27,6 @@ const (
 	otherIdentity = "other"
 )
 
-// opener opens timed sockets and sends on each.
-type opener struct {
-	dialogue
-	t *testing.T
-}
-
-func startOpener(t *testing.T, python string, pod *topology.Namespace, environment []string) *opener {
-	t.Helper()
-	command := exec.Command(python, "testdata/limits.py", topology.PodAddressB.String(), strconv.Itoa(listenPort))
-	command.Env = environment
-	return &opener{startDialogue(t, pod, "python3", command), t}
-}
-
-// another opens another socket and returns the result.
-func (o *opener) another() string {
-	o.t.Helper()
-	if _, err := fmt.Fprintln(o.stdin, "another"); err != nil {
-		o.t.Fatal(err)
-	}
-	if !o.stdout.Scan() {
-		o.t.Fatalf("it ended: %v", o.stdout.Err())
-	}
-	return o.stdout.Text()
-}
-
 // otherLimits are the limits of the other pod.
 func otherLimits(t *testing.T, client *control.Client) control.PodLimits {
 	t.Helper()
@@ -69,20 +43,20 @@ func otherLimits(t *testing.T, client *control.Client) control.PodLimits {
 
 func TestNetworkLimitsApplyToItsPods(t *testing.T) {
 	content(t)
-	python := python(t)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)
 	other := *lab // with another pod's socket
 	other.socket = filepath.Join(lab.dir, "other.sock")
 	pod := lab.addNeighbor(t)
 	ctx := t.Context()
-	err := errors.Join(
+	must(t, errors.Join(
 		client.SocketAdd(ctx, otherIdentity, other.socket),
 		client.EndpointAdd(ctx, control.Endpoint{Identity: otherIdentity, Interface: topology.PodInterface, Netns: pod.Path(), VNI: otherVNI}),
-		client.PeerAdd(ctx, control.Peer{VNI: otherVNI, Address: topology.NodeAddressB, Subnets: []netip.Prefix{topology.PodSubnetB}}))
-	must(t, err)
-	ours, others := startOpener(t, python, lab.PodA, lab.preloaded(t)), startOpener(t, python, pod, other.preloaded(t))
-	if first, other := ours.another(), others.another(); first != "ok" || other != "ok" {
+		client.PeerAdd(ctx, control.Peer{VNI: otherVNI, Address: topology.NodeAddressB, Subnets: []netip.Prefix{topology.PodSubnetB}})))
+	// Each opens a timed socket for each command and sends on it.
+	ours := startDialogue(t, lab.PodA, "python3", lab.script(t, "limits.py"))
+	others := startDialogue(t, pod, "python3", other.script(t, "limits.py"))
+	if first, other := ours.ask(t, "another"), others.ask(t, "another"); first != "ok" || other != "ok" {
 		t.Fatalf("the first sockets: %s, %s", first, other)
 	}
 	before := otherLimits(t, client)
@@ -96,10 +70,10 @@ func TestNetworkLimitsApplyToItsPods(t *testing.T) {
 		t.Errorf("the pod's limits are %+v instead of %+v", got, want)
 	}
 	for _, answer := range []string{"ok", "ENOBUFS", "ENOBUFS"} {
-		if got := ours.another(); got != "ok" {
+		if got := ours.ask(t, "another"); got != "ok" {
 			t.Errorf("a pod on another network: %s", got)
 		}
-		if got := others.another(); got != answer {
+		if got := others.ask(t, "another"); got != answer {
 			t.Errorf("the pod with limits: %s instead of %s", got, answer)
 		}
 	}
@@ -116,7 +90,7 @@ func TestNetworkLimitsApplyToItsPods(t *testing.T) {
 	}
 
 	must(t, client.NetworkLimitsSet(ctx, control.NetworkLimits{VNI: otherVNI}))
-	if got := others.another(); got != "ok" {
+	if got := others.ask(t, "another"); got != "ok" {
 		t.Errorf("another socket when the limits are gone: %s", got)
 	}
 	if got := otherLimits(t, client); got != before {

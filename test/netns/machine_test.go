@@ -316,9 +316,7 @@ func TestGuestsTapQueueSetsClass(t *testing.T) {
 	// The bridge forwards frames until the relay answers.
 	for range 20 {
 		writeTap(taps[queue], make([]byte, virtioHeaderBytes), rig.frame(mac, "by queue"))
-		if text := arrivedText(t, there); text != "by queue" {
-			t.Fatalf("%q arrives", text)
-		}
+		expectText(t, there, "by queue")
 	}
 	traced := following.stop()
 	if len(traced) == 0 {

@@ -136,9 +136,8 @@ func (h *hostile) prepareGroup(t *testing.T, client *control.Client) {
 		address := netip.AddrFrom4([4]byte{192, 0, 2, byte(100 + i)})
 		ip(t, h.lab.NodeA, "neigh", "replace", address.String(), "lladdr", fmt.Sprintf("02:00:00:00:02:%02x", i),
 			"dev", topology.PhysicalInterface, "nud", "permanent")
-		err := client.PeerAdd(t.Context(), control.Peer{VNI: topology.VNI, Address: address,
-			Subnets: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 42, byte(100 + i), 0}), 24)}})
-		must(t, err)
+		must(t, client.PeerAdd(t.Context(), control.Peer{VNI: topology.VNI, Address: address,
+			Subnets: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 42, byte(100 + i), 0}), 24)}}))
 	}
 }
 

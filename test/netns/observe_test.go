@@ -254,13 +254,11 @@ func TestReportsSurviveKtsnd(t *testing.T) {
 	const silent = time.Second // longer than a call waits for an answer, shorter than the program waits for a report
 	for name, replace := range map[string]func(*testing.T, *lab, *process.Process){
 		"killed and started again": func(t *testing.T, lab *lab, daemon *process.Process) {
-			must(t, syscall.Kill(daemon.PID(), syscall.SIGKILL))
-			<-daemon.Done()
+			kill(t, daemon)
 			lab.startDaemon(t, "--strategy", "etf")
 		},
 		"killed, and the next one does not answer at first": func(t *testing.T, lab *lab, daemon *process.Process) {
-			must(t, syscall.Kill(daemon.PID(), syscall.SIGKILL))
-			<-daemon.Done()
+			kill(t, daemon)
 			next, _ := lab.startDaemon(t, "--strategy", "etf")
 			must(t, syscall.Kill(next.PID(), syscall.SIGSTOP))
 			goesOn := time.AfterFunc(silent, func() { _ = syscall.Kill(next.PID(), syscall.SIGCONT) })

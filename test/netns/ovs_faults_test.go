@@ -28,7 +28,6 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/ovs"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
-	"github.com/kubernetsn/kubernetsn/internal/testlab/ovsnode"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
@@ -54,7 +53,7 @@ func (l *ovsLab) state(t *testing.T) string {
 	state.WriteString(l.vsctl(t, "--columns=name,external_ids", "list", "Bridge"))
 	state.WriteString(l.vsctl(t, "--columns=name,tag,external_ids", "list", "Port"))
 	state.WriteString(l.vsctl(t, "--columns=other_config,external_ids", "list", "Open_vSwitch"))
-	err := l.NodeA.Do(func() error {
+	must(t, l.NodeA.Do(func() error {
 		answers, err := os.ReadFile("/proc/sys/net/ipv4/conf/" + topology.PhysicalInterface + "/arp_ignore")
 		if err != nil {
 			return err
@@ -80,8 +79,7 @@ func (l *ovsLab) state(t *testing.T) string {
 			state.WriteString("\n")
 		}
 		return nil
-	})
-	must(t, err)
+	}))
 	return state.String()
 }
 
@@ -101,7 +99,6 @@ func (l *ovsLab) checkRefused(t *testing.T, want string, options ...string) {
 func TestOpenVSwitchSetupAndTeardownLeaveNothing(t *testing.T) {
 	timing(t)
 	lab := newOVSNode(t)
-	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
 	fresh := lab.state(t)
 	t.Run("a failed setup leaves nothing", func(t *testing.T) {
 		// Before the first start of DPDK.
@@ -116,9 +113,7 @@ func TestOpenVSwitchSetupAndTeardownLeaveNothing(t *testing.T) {
 		ip(t, lab.NodeA, "route", "del", "203.0.113.0/24")
 		lab.checkRefused(t, "cannot open ktsn-phys", "--interface", "", "--device", "net_af_packet9,iface=eno9", "--address", "198.51.100.1/24")
 	})
-	if output, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
+	lab.mustKtsn(t, "setup", lab.setup()...)
 	first := lab.state(t)
 	t.Run("a repeated setup changes nothing", func(t *testing.T) {
 		if output, err := lab.ktsn(t, "setup", lab.setup()...); err != nil || output != "" {
@@ -129,9 +124,7 @@ func TestOpenVSwitchSetupAndTeardownLeaveNothing(t *testing.T) {
 		}
 	})
 	t.Run("changed options are applied", func(t *testing.T) {
-		if output, err := lab.ktsn(t, "setup", append(lab.setup(), "--network", "7", "--peer", "192.0.2.9")...); err != nil {
-			t.Fatalf("%v: %s", err, output)
-		}
+		lab.mustKtsn(t, "setup", append(lab.setup(), "--network", "7", "--peer", "192.0.2.9")...)
 		state := lab.state(t)
 		for _, want := range []string{"vx7-c0000202", "vx7-c0000209", "vx42-c0000209", "tsnov7", "tsnvx7"} {
 			if !strings.Contains(state, want) {
@@ -145,17 +138,13 @@ func TestOpenVSwitchSetupAndTeardownLeaveNothing(t *testing.T) {
 	})
 	t.Run("foreign changes are kept", func(t *testing.T) {
 		lab.vsctl(t, "add-port", ovs.BridgeInternal, "foreign", "--", "set", "Interface", "foreign", "type=internal")
-		if output, err := lab.ktsn(t, "teardown"); err != nil {
-			t.Fatalf("%v: %s", err, output)
-		}
+		lab.mustKtsn(t, "teardown")
 		if ports := lab.vsctl(t, "list-ports", ovs.BridgeInternal); ports != "foreign\n" {
 			t.Errorf("on br-int are %q", ports)
 		}
 		lab.vsctl(t, "del-port", ovs.BridgeInternal, "foreign")
 	})
-	if output, err := lab.ktsn(t, "teardown"); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
+	lab.mustKtsn(t, "teardown")
 	if after := lab.state(t); after != fresh {
 		t.Errorf("of\n%s\nis left\n%s", fresh, after)
 	}
@@ -204,11 +193,8 @@ func (l *ovsLab) awaitNeighbor(t *testing.T, name string) {
 func TestFailedOpenVSwitchTeardownContinues(t *testing.T) {
 	timing(t)
 	lab := newOVSNode(t)
-	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
 	fresh := lab.state(t)
-	if output, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
+	lab.mustKtsn(t, "setup", lab.setup()...)
 	lab.awaitNeighbor(t, ovs.BridgePhysical)
 	const mark = "external_ids:kubernetsn-address-from="
 	noted := strings.TrimSpace(lab.vsctl(t, "get", "Open_vSwitch", ".", "external_ids:kubernetsn-address-from"))
@@ -220,9 +206,7 @@ func TestFailedOpenVSwitchTeardownContinues(t *testing.T) {
 		t.Errorf("what there is to give back is forgotten: %q", kept)
 	}
 	lab.vsctl(t, "set", "Open_vSwitch", ".", mark+noted)
-	if output, err := lab.ktsn(t, "teardown"); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
+	lab.mustKtsn(t, "teardown")
 	if after := lab.state(t); after != fresh {
 		t.Errorf("of\n%s\nis left\n%s", fresh, after)
 	}
@@ -231,11 +215,10 @@ func TestFailedOpenVSwitchTeardownContinues(t *testing.T) {
 
 func TestUnsuitableOpenVSwitchIsReported(t *testing.T) {
 	timing(t)
-	lab := newOVSNode(t)
 	if _, err := os.Stat(kernelDaemon); err != nil {
 		testlab.Missing(t, err.Error())
 	}
-	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.StartProgram(t.Context(), lab.Topology, kernelDaemon) })
+	lab := newOVSNode(t, kernelDaemon)
 	for version := ""; version == ""; { // until ovs-vswitchd has reported its version
 		version = strings.TrimSpace(strings.Trim(lab.vsctl(t, "get", "Open_vSwitch", ".", "dpdk_version"), "[]\n"))
 	}
@@ -254,7 +237,6 @@ func TestUnsuitableOpenVSwitchIsReported(t *testing.T) {
 func TestOpenVSwitchTeardownAfterItEnded(t *testing.T) {
 	content(t) // it mostly waits, and its Open vSwitch rarely runs
 	lab := newOVSNode(t)
-	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
 	fresh := lab.state(t)
 	kill := func() {
 		t.Helper()
@@ -264,9 +246,7 @@ func TestOpenVSwitchTeardownAfterItEnded(t *testing.T) {
 	kill()
 	t.Run("not set up", func(t *testing.T) { lab.checkRefused(t, ended) })
 	must(t, lab.node.StartDaemon())
-	if output, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
+	lab.mustKtsn(t, "setup", lab.setup()...)
 	kill()
 	for _, command := range []string{"setup", "status"} {
 		t.Run(command, func(t *testing.T) {
@@ -286,9 +266,7 @@ func TestOpenVSwitchTeardownAfterItEnded(t *testing.T) {
 		t.Errorf("of\n%s\nis left\n%s", fresh, after)
 	}
 	must(t, lab.node.StartDaemon())
-	if output, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
-		t.Errorf("and set up again: %v: %s", err, output)
-	}
+	lab.mustKtsn(t, "setup", lab.setup()...)
 }
 
 // stopAfter starts setup and stops it with a signal after a while.
@@ -309,22 +287,13 @@ func (l *ovsLab) stopAfter(t *testing.T, wait time.Duration, signal os.Signal) {
 func TestInterruptedOpenVSwitchSetupLeavesNothing(t *testing.T) {
 	timing(t)
 	lab := newOVSNode(t)
-	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
 	fresh := lab.state(t)
-	if output, err := lab.ktsn(t, "setup", lab.setup()...); err != nil { // for its duration from the second run on
-		t.Fatalf("%v: %s", err, output)
-	}
-	if output, err := lab.ktsn(t, "teardown"); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
+	lab.mustKtsn(t, "setup", lab.setup()...) // for its duration from the second run on
+	lab.mustKtsn(t, "teardown")
 	begin := time.Now()
-	if output, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
+	lab.mustKtsn(t, "setup", lab.setup()...)
 	whole, halfway := time.Since(begin), 0
-	if output, err := lab.ktsn(t, "teardown"); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
+	lab.mustKtsn(t, "teardown")
 	const moments = 8
 	for i := range moments {
 		wait := whole * time.Duration(i) / moments
@@ -332,9 +301,7 @@ func TestInterruptedOpenVSwitchSetupLeavesNothing(t *testing.T) {
 		if after := lab.state(t); after != fresh && !lab.complete(t) {
 			t.Errorf("terminated after %s: of\n%s\nis left\n%s", wait, fresh, after)
 		}
-		if output, err := lab.ktsn(t, "teardown"); err != nil {
-			t.Fatalf("%v: %s", err, output)
-		}
+		lab.mustKtsn(t, "teardown")
 		lab.stopAfter(t, wait, os.Kill)
 		if lab.state(t) != fresh {
 			halfway++
@@ -344,9 +311,7 @@ func TestInterruptedOpenVSwitchSetupLeavesNothing(t *testing.T) {
 				t.Errorf("killed after %s, and again: %v: %s", wait, err, output)
 			}
 		}
-		if output, err := lab.ktsn(t, "teardown"); err != nil {
-			t.Fatalf("%v: %s", err, output)
-		}
+		lab.mustKtsn(t, "teardown")
 		if after := lab.state(t); after != fresh {
 			t.Errorf("killed after %s, and taken down: of\n%s\nis left\n%s", wait, fresh, after)
 		}
@@ -390,8 +355,7 @@ func TestInvalidOpenVSwitchSocketIsNamed(t *testing.T) {
 	}
 	t.Run("a network without a VLAN is rejected", func(t *testing.T) {
 		socket := filepath.Join(lab.dir, "v.sock")
-		daemon := start(t, lab.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), append(lab.daemonArguments(), "--uplink", "ovs", "--vhost-socket", socket)...))
-		client := connect(t, daemon, lab.control)
+		_, client := lab.startUnattached(t, "--uplink", "ovs", "--vhost-socket", socket)
 		err := client.EndpointAdd(t.Context(), control.Endpoint{Identity: identity, Interface: topology.PodInterface, Netns: lab.PodA.Path(),
 			VNI: ovs.MaxNetwork + 1})
 		if err == nil || !strings.Contains(err.Error(), "carries networks 1 to 4094") {
@@ -676,8 +640,6 @@ func TestTakeOverWithSingleOpenVSwitchSocket(t *testing.T) {
 	}
 	t.Logf("%d sent, %d lost", len(result.sent), len(result.lost(t)))
 	result.checkWentOn(t, 20)
-	if output, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
-		t.Errorf("it cannot be set up again: %v: %s", err, output)
-	}
+	lab.mustKtsn(t, "setup", lab.setup()...)
 	lab.awaitConnected(t)
 }

@@ -40,8 +40,8 @@ type ovsLab struct {
 	wiring *cniruntime.Wiring
 }
 
-// newOVSNode creates nodes with an unconfigured Open vSwitch on node a.
-func newOVSNode(t *testing.T) *ovsLab {
+// newOVSNode creates nodes with an unconfigured Open vSwitch on node a. programs replace the ovs-vswitchd that has DPDK.
+func newOVSNode(t *testing.T, programs ...string) *ovsLab {
 	t.Helper()
 	program(t, "ktsn")
 	if _, err := ovsnode.Program(); err != nil {
@@ -49,41 +49,39 @@ func newOVSNode(t *testing.T) *ovsLab {
 	}
 	lab, wiring := newUnattached(t)
 	wiring.B.LetPass() // the programs that answer there do not use libktsn
-	return &ovsLab{lab, nil, wiring}
-}
-
-func (l *ovsLab) start(t *testing.T, begin func() (*ovsnode.Node, error)) {
-	t.Helper()
-	node, err := begin()
+	var node *ovsnode.Node
+	var err error
+	if len(programs) > 0 {
+		node, err = ovsnode.StartProgram(t.Context(), lab.Topology, programs[0])
+	} else {
+		node, err = ovsnode.Start(t.Context(), lab.Topology)
+	}
 	if err != nil {
 		testlab.Missing(t, err.Error())
 	}
-	l.node = node
 	t.Cleanup(func() {
 		if err := node.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
+	return &ovsLab{lab, node, wiring}
 }
 
 // newOVSLab creates a lab with everything set up and both pods attached.
 func newOVSLab(t *testing.T) *ovsLab {
 	t.Helper()
 	lab := newOVSNode(t)
-	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
-	if output, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
-	lab.prepareFarEnd(t)
-	lab.wiring.A.Through(ovs.BridgePhysical, overlay.TunnelName(topology.VNI))
-	must(t, lab.wiring.AttachBoth(t.Context()))
+	lab.mustKtsn(t, "setup", lab.setup()...)
+	lab.attachPods(t)
 	return lab
 }
 
-// prepareFarEnd disables checksum offload at node b, whose veth pair does not compute checksums.
-func (l *ovsLab) prepareFarEnd(t *testing.T) {
+// attachPods attaches both pods. It disables checksum offload at node b, whose veth pair does not compute checksums.
+func (l *ovsLab) attachPods(t *testing.T) {
 	t.Helper()
 	must(t, l.NodeB.Do(func() error { return ovs.LeaveNoChecksum(topology.PhysicalInterface) }))
+	l.wiring.A.Through(ovs.BridgePhysical, overlay.TunnelName(topology.VNI))
+	must(t, l.wiring.AttachBoth(t.Context()))
 }
 
 // setup returns the options of `ktsn ovs setup`.
@@ -106,6 +104,14 @@ func (l *ovsLab) ktsn(t *testing.T, command string, options ...string) (string, 
 		t.Fatalf("ktsn ovs %s does not end", command)
 	}
 	return out.String() + started.Stderr(), started.Wait()
+}
+
+// mustKtsn is ktsn for a command that must succeed.
+func (l *ovsLab) mustKtsn(t *testing.T, command string, options ...string) {
+	t.Helper()
+	if output, err := l.ktsn(t, command, options...); err != nil {
+		t.Fatalf("ktsn ovs %s: %v: %s", command, err, output)
+	}
 }
 
 func (l *ovsLab) ktsnCommand(t *testing.T, command string, options ...string) *exec.Cmd {
@@ -263,8 +269,7 @@ func TestPluginAttachesThroughOpenVSwitchWithKtsnd(t *testing.T) {
 	timing(t)
 	lab := newOVSLab(t)
 	lab.socket = lab.wiring.A.Socket()
-	daemon := start(t, lab.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), append(lab.daemonArguments(), lab.uplink()...)...))
-	client := connect(t, daemon, lab.control)
+	_, client := lab.startUnattached(t, lab.uplink()...)
 	lab.awaitConnected(t)
 	must(t, lab.wiring.A.Detach(t.Context()))
 	must(t, lab.wiring.A.Attach(t.Context(), client, lab.control))
@@ -339,9 +344,7 @@ func TestOpenVSwitchReconnectsAfterConnectionEnds(t *testing.T) {
 	signal(t, daemon, syscall.SIGCONT)
 	must(t, err)
 	must(t, lab.node.StartDaemon())
-	if output, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
+	lab.mustKtsn(t, "setup", lab.setup()...)
 	lab.awaitConnected(t)
 	checkAllArrived(t, lab.run(t, traffic{count: 20, payloadBytes: 64, environment: lab.preloaded(t)}), 20)
 }
@@ -475,15 +478,12 @@ func (l *ovsLab) followIn(t *testing.T, follower *openvswitch.Reconciler, wanted
 func TestAgentMaintainsOpenVSwitch(t *testing.T) {
 	timing(t)
 	lab := newOVSNode(t)
-	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
 	fresh := lab.state(t)
 	plan := ovs.Plan{Interface: topology.PhysicalInterface, VhostSocket: lab.node.VhostSocket(), DPDKExtra: lab.node.DPDKExtra()}
 	follower := &openvswitch.Reconciler{Switch: &lab.node.Switch, Plan: plan, PrefixBits: 24, PrefixOf: ovs.PrefixOf, Now: time.Now}
 	wanted := &openvswitch.State{Local: topology.NodeAddressA, Networks: []uint32{topology.VNI}, Peers: []netip.Addr{topology.NodeAddressB}, Port: topology.VXLANPort}
 	must(t, lab.followIn(t, follower, wanted))
-	lab.prepareFarEnd(t)
-	lab.wiring.A.Through(ovs.BridgePhysical, overlay.TunnelName(topology.VNI))
-	must(t, lab.wiring.AttachBoth(t.Context()))
+	lab.attachPods(t)
 	_, client := lab.startOVSDaemon(t)
 	lab.awaitConnected(t)
 	checkAllArrived(t, lab.run(t, traffic{count: 50, payloadBytes: 64, environment: lab.preloaded(t)}), 50)
@@ -525,14 +525,11 @@ func TestAgentMaintainsOpenVSwitch(t *testing.T) {
 func (l *ovsLab) startDirectFarEnd(t *testing.T) (*control.Client, []string) {
 	t.Helper()
 	controlSocket, socket := filepath.Join(l.dir, "control-b.sock"), filepath.Join(l.dir, "app-b.sock")
-	daemon := start(t, l.NodeB, "ktsnd of node b", exec.Command(program(t, "ktsnd"), "--interface", topology.PhysicalInterface,
-		"--local-address", topology.NodeAddressB.String(), "--control", controlSocket))
-	client := connect(t, daemon, controlSocket)
-	err := errors.Join(
+	_, client := startDaemonOn(t, l.NodeB, controlSocket, topology.NodeAddressB)
+	must(t, errors.Join(
 		client.SocketAdd(t.Context(), "pod-b", socket),
 		client.EndpointAdd(t.Context(), control.Endpoint{Identity: "pod-b", Interface: topology.PodInterface, Netns: l.PodB.Path(), VNI: topology.VNI}),
-		client.PeerAdd(t.Context(), control.Peer{VNI: topology.VNI, Address: topology.NodeAddressA, Subnets: []netip.Prefix{topology.PodSubnetA}}))
-	must(t, err)
+		client.PeerAdd(t.Context(), control.Peer{VNI: topology.VNI, Address: topology.NodeAddressA, Subnets: []netip.Prefix{topology.PodSubnetA}})))
 	return client, append(os.Environ(), "LD_PRELOAD="+program(t, "libktsn.so"), "KTSN_SOCKET="+socket)
 }
 
@@ -621,15 +618,10 @@ func TestMessagesGoThroughOpenVSwitchByAFXDP(t *testing.T) {
 		t.Fatal(err)
 	}
 	lab := newOVSNode(t)
-	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
 	ip(t, lab.NodeA, "address", "del", topology.NodeAddressA.String()+"/24", "dev", topology.PhysicalInterface)
 	options := append(lab.setup(), "--interface", "", "--device", "net_af_xdp0,iface="+topology.PhysicalInterface)
-	if output, err := lab.ktsn(t, "setup", options...); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
-	lab.prepareFarEnd(t)
-	lab.wiring.A.Through(ovs.BridgePhysical, overlay.TunnelName(topology.VNI))
-	must(t, lab.wiring.AttachBoth(t.Context()))
+	lab.mustKtsn(t, "setup", options...)
+	lab.attachPods(t)
 	_, client := lab.startOVSDaemon(t)
 	lab.awaitConnected(t)
 	const count = 200
@@ -639,15 +631,12 @@ func TestMessagesGoThroughOpenVSwitchByAFXDP(t *testing.T) {
 		t.Errorf("ktsnd sent %d and dropped %d", counted.Sent, counted.Dropped())
 	}
 	lab.checkAnswers(t)
-	if output, err := lab.ktsn(t, "teardown"); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
-	err := lab.NodeA.Do(func() error {
+	lab.mustKtsn(t, "teardown")
+	must(t, lab.NodeA.Do(func() error {
 		card, err := netlink.LinkByName(topology.PhysicalInterface)
 		if err == nil && card.Attrs().Xdp != nil && card.Attrs().Xdp.Attached {
 			t.Error("a program of XDP stays at the interface")
 		}
 		return err
-	})
-	must(t, err)
+	}))
 }

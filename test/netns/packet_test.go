@@ -30,20 +30,26 @@ func listenPacket(t *testing.T, pod *topology.Namespace) int {
 // listenFrames receives frames of an EtherType, or of all (ETH_P_ALL), in a pod.
 func listenFrames(t *testing.T, pod *topology.Namespace, protocol uint16) int {
 	t.Helper()
-	var fd int
-	must(t, pod.Do(func() error {
-		link, err := net.InterfaceByName(topology.PodInterface)
-		if err != nil {
-			return err
-		}
-		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: protocol<<8 | protocol>>8, Ifindex: link.Index})
-	}))
+	fd := frameSocket(t, pod, topology.PodInterface, protocol)
 	t.Cleanup(func() { unix.Close(fd) })
 	return fd
+}
+
+// frameSocket returns a packet socket at an interface that receives frames of an EtherType, none if it is 0. The caller
+// closes it.
+func frameSocket(t *testing.T, where *topology.Namespace, name string, protocol uint16) int {
+	t.Helper()
+	return within(t, where, func() (int, error) {
+		link, err := net.InterfaceByName(name)
+		if err != nil {
+			return 0, err
+		}
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return 0, err
+		}
+		return fd, unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: protocol<<8 | protocol>>8, Ifindex: link.Index})
+	})
 }
 
 // receiveFrame waits for a frame. It returns nil at the timeout.

@@ -193,12 +193,11 @@ func awaitLinkUp(t *testing.T, namespace *topology.Namespace, name string) {
 	t.Helper()
 	testlab.Eventually(t, patience, 100*time.Millisecond, func() error {
 		var up bool
-		err := namespace.Do(func() error {
+		must(t, namespace.Do(func() error {
 			link, err := netlink.LinkByName(name)
 			up = err == nil && link.Attrs().OperState == netlink.OperUp
 			return err
-		})
-		must(t, err)
+		}))
 		if up {
 			return nil
 		}

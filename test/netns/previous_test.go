@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
-	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
 // previous returns the path of a program of the previous release, as built by scripts/previous.sh.
@@ -32,16 +31,6 @@ var libraries = map[string]func(*testing.T) string{
 	"with the new libktsn.so": currentProgram("libktsn.so"),
 }
 
-// replaceBy starts another ktsnd that takes over from the running one.
-func (l *lab) replaceBy(t *testing.T, before *process.Process, program string) (*process.Process, *control.Client) {
-	t.Helper()
-	after := start(t, l.NodeA, "ktsnd", exec.Command(program, append(l.daemonArguments(), "--take-over")...))
-	if err := finish(t, before); err != nil {
-		t.Fatalf("the ktsnd that was replaced: %v\nlog of the other: %s", err, after.Stderr())
-	}
-	return after, connect(t, after, l.control)
-}
-
 // TestPreviousReleaseUnderLoad replaces either release by the other under load. New sockets use the existing connection, which may
 // have begun with the other release.
 func TestPreviousReleaseUnderLoad(t *testing.T) {
@@ -54,7 +43,7 @@ func TestPreviousReleaseUnderLoad(t *testing.T) {
 			running := lab.startFlow(t, "--lead", "5ms", "--cycle", "1ms")
 			for n := range 6 {
 				awaitTaken(t, client, 200)
-				daemon, client = lab.replaceBy(t, daemon, programs[(n+1)%2])
+				daemon, client = lab.takeOverBy(t, daemon, programs[(n+1)%2])
 			}
 			awaitTaken(t, client, 200)
 			var total sum
@@ -113,14 +102,14 @@ func TestOtherReleaseOpensSockets(t *testing.T) {
 			lab := newLab(t)
 			lab.library = test.library(t)
 			daemon, client := lab.startDaemonBy(t, exec.Command(test.first(t), lab.daemonArguments()...))
-			opening := startOpener(t, python(t), lab.PodA, lab.preloaded(t))
+			opening := startDialogue(t, lab.PodA, "python3", lab.script(t, "limits.py"))
 			for n, program := range []string{test.second(t), test.first(t), test.second(t)} {
-				if answer := opening.another(); answer != "ok" {
+				if answer := opening.ask(t, "another"); answer != "ok" {
 					t.Fatalf("a socket after %d replacements: %s", n, answer)
 				}
-				daemon, client = lab.replaceBy(t, daemon, program)
+				daemon, client = lab.takeOverBy(t, daemon, program)
 			}
-			if answer := opening.another(); answer != "ok" {
+			if answer := opening.ask(t, "another"); answer != "ok" {
 				t.Errorf("the last socket: %s", answer)
 			}
 			if status, err := client.Status(t.Context()); err != nil || status.Processes != 1 || status.Flows != 4 {

@@ -88,61 +88,41 @@ func field(answer, name string) string {
 // awaitProbe waits until ktsn-ptp reports that its ptp4l answers.
 func (n *clockNode) awaitProbe(t *testing.T, kept *process.Process, domain int) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
+	testlab.Eventually(t, patience, 50*time.Millisecond, func() error {
 		output, err := exec.CommandContext(t.Context(), program(t, "ktsn-ptp"), "probe", "--run-dir", n.runDir, "--domain", strconv.Itoa(domain)).CombinedOutput()
 		if err == nil {
-			return
+			return nil
 		}
 		select {
 		case <-kept.Done():
 			t.Fatal(kept.Ended())
-		case <-time.After(50 * time.Millisecond):
+		default:
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the probe reports %s", output)
-		}
-	}
+		return fmt.Errorf("the probe reports %s", output)
+	})
 }
 
 // awaitFollowing waits until a node follows a grandmaster and has measured its path delay.
 func (n *clockNode) awaitFollowing(t *testing.T, kept *process.Process, grandmaster string, domain int, delay string) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
+	testlab.Eventually(t, patience, 100*time.Millisecond, func() error {
 		status := n.ask(t, domain, "GET TIME_STATUS_NP")
 		port := n.ask(t, domain, "GET PORT_DATA_SET")
 		current := n.ask(t, domain, "GET CURRENT_DATA_SET")
 		measured := field(current, "meanPathDelay") + field(port, "peerMeanPathDelay")
 		if field(status, "gmIdentity") == grandmaster && field(status, "gmPresent") == "true" && regexp.MustCompile(delay).MatchString(measured) {
-			return
+			return nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("node b does not follow %s:\n%s%s%s\nits log: %s", grandmaster, status, port, current, kept.Stderr())
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+		return fmt.Errorf("node b does not follow %s:\n%s%s%s\nits log: %s", grandmaster, status, port, current, kept.Stderr())
+	})
 }
 
-// ptp4lOf returns the only child of a ktsn-ptp, of any of its threads.
+// ptp4lOf returns the only child of a ktsn-ptp.
 func ptp4lOf(t *testing.T, kept *process.Process) int {
 	t.Helper()
-	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", kept.PID()))
-	must(t, err)
-	var all []int
-	for _, task := range tasks {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", kept.PID(), task.Name()))
-		if err != nil {
-			continue
-		}
-		for word := range strings.FieldsSeq(string(text)) {
-			if child, err := strconv.Atoi(word); err == nil {
-				all = append(all, child)
-			}
-		}
-	}
-	if len(all) != 1 {
-		t.Fatalf("ktsn-ptp has the children %v, want ptp4l", all)
+	all, err := process.Children(kept.PID())
+	if err != nil || len(all) != 1 {
+		t.Fatalf("ktsn-ptp has the children %v, %v, want ptp4l", all, err)
 	}
 	return all[0]
 }
@@ -233,7 +213,7 @@ func TestKilledKtsnPtpEndsPtp4l(t *testing.T) {
 	<-kept.Done()
 	// Init is now ptp4l's parent and reaps it.
 	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
-		if running(ptp4l) {
+		if !hasEnded(ptp4l) {
 			return fmt.Errorf("ptp4l, process %d, continues", ptp4l)
 		}
 		return nil
@@ -246,16 +226,6 @@ func TestKilledKtsnPtpEndsPtp4l(t *testing.T) {
 		t.Error(err)
 	}
 	a.checkNothingLeft(t, ptp4l)
-}
-
-// running reports whether a process exists and is no zombie.
-func running(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return false
-	}
-	_, state, _ := strings.Cut(string(stat), ") ")
-	return !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
 }
 
 func TestKtsnPtpReportsObstacles(t *testing.T) {

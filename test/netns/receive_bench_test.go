@@ -5,6 +5,7 @@
 package netns_test
 
 import (
+	"errors"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -80,16 +81,12 @@ func newReceivingBench(t *testing.T) *receivingBench {
 	const podB = "pod-b"
 	b.socketOfB = filepath.Join(b.Dir, "app-b.sock")
 	at := filepath.Join(b.Dir, "ctl-b.sock")
-	b.daemonB = start(t, b.NodeB, "ktsnd of node b", exec.Command(program(t, "ktsnd"), append([]string{"--interface", topology.PhysicalInterface,
-		"--local-address", topology.NodeAddressB.String(), "--control", at}, daemonOptions...)...))
-	client := connect(t, b.daemonB, at)
-	for _, err := range []error{
+	daemonB, client := startDaemonOn(t, b.NodeB, at, topology.NodeAddressB, daemonOptions...)
+	b.daemonB = daemonB
+	must(t, errors.Join(
 		client.PeerAdd(t.Context(), control.Peer{VNI: topology.VNI, Address: topology.NodeAddressA, Subnets: []netip.Prefix{topology.PodSubnetA}}),
 		client.EndpointAdd(t.Context(), control.Endpoint{Identity: podB, Interface: topology.PodInterface, Netns: b.PodB.Path(), VNI: topology.VNI, Receive: true}),
-		client.SocketAdd(t.Context(), podB, b.socketOfB),
-	} {
-		must(t, err)
-	}
+		client.SocketAdd(t.Context(), podB, b.socketOfB)))
 	return b
 }
 
@@ -187,11 +184,11 @@ type receiveUse struct {
 func (u *receiveUse) add(t *testing.T, b *receivingBench, run func() *flow) {
 	t.Helper()
 	byRing := b.receivedMessages(t)
-	sender, receiver, begin := processTime(t, b.daemonA.PID()), processTime(t, b.daemonB.PID()), time.Now()
+	sender, receiver, begin := cpuTime(t, b.daemonA.PID()), cpuTime(t, b.daemonB.PID()), time.Now()
 	f := run()
 	u.span += time.Since(begin)
-	u.sender += processTime(t, b.daemonA.PID()) - sender
-	u.receiver += processTime(t, b.daemonB.PID()) - receiver
+	u.sender += cpuTime(t, b.daemonA.PID()) - sender
+	u.receiver += cpuTime(t, b.daemonB.PID()) - receiver
 	u.byRing += b.receivedMessages(t) - byRing
 	u.talker += f.talker.Used()
 	u.listener += f.listener.Used()
@@ -240,10 +237,10 @@ func (b *receivingBench) idle(t *testing.T) {
 	b.side.tell(t, rings.Endpoint{Rings: true})
 	started := b.listen(t, &receivePath{rings: true}, b.PodB, atPodB, "--block", "--first-timeout", "0")
 	time.Sleep(time.Second)
-	ktsnd, application := processTime(t, b.daemonB.PID()), processTime(t, started.PID())
+	ktsnd, application := cpuTime(t, b.daemonB.PID()), cpuTime(t, started.PID())
 	time.Sleep(span)
-	record(t, limited("idle, ktsnd of the receiving node", cores(processTime(t, b.daemonB.PID())-ktsnd, span), "cores", 0.005),
-		limited("idle, a listener that blocks at a ring", cores(processTime(t, started.PID())-application, span), "cores", 0.005))
+	record(t, limited("idle, ktsnd of the receiving node", cores(cpuTime(t, b.daemonB.PID())-ktsnd, span), "cores", 0.005),
+		limited("idle, a listener that blocks at a ring", cores(cpuTime(t, started.PID())-application, span), "cores", 0.005))
 	interrupt(t, started)
 	must(t, finish(t, started))
 }

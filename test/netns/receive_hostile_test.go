@@ -42,9 +42,8 @@ func newRingCompany(t *testing.T, options ...string) *ringCompany {
 	second := lab.sideA()
 	second.pod, second.address = enemy.pod, neighborAddress
 	second.tell(t, rings.Endpoint{Rings: true})
-	err := client.EndpointAdd(t.Context(), control.Endpoint{Identity: hostileIdentity, Interface: topology.PodInterface,
-		Netns: enemy.pod.Path(), VNI: topology.VNI, Receive: true})
-	must(t, err)
+	must(t, client.EndpointAdd(t.Context(), control.Endpoint{Identity: hostileIdentity, Interface: topology.PodInterface,
+		Netns: enemy.pod.Path(), VNI: topology.VNI, Receive: true}))
 	return &ringCompany{lab, daemon, client, enemy}
 }
 
@@ -159,7 +158,7 @@ func TestReceiveFloodAffectsOnlyItsPod(t *testing.T) {
 // countEntries returns the number of sockets with a ring in the program's maps.
 func (s *receivingSide) countEntries(t *testing.T) (count int) {
 	t.Helper()
-	err := s.node.Do(func() error {
+	must(t, s.node.Do(func() error {
 		dir, err := rings.NodeDir(rings.DefaultDir)
 		if err != nil {
 			return err
@@ -178,8 +177,7 @@ func (s *receivingSide) countEntries(t *testing.T) (count int) {
 			err = nil
 		}
 		return err
-	})
-	must(t, err)
+	}))
 	return count
 }
 
@@ -233,12 +231,10 @@ func TestReceiveAfterKillHasNoDuplicates(t *testing.T) {
 		time.Sleep(rand.N(300 * time.Millisecond))
 		kill(t, daemon)
 		time.Sleep(rand.N(100 * time.Millisecond))
-		daemon = start(t, lab.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), lab.daemonArguments()...))
-		client = connect(t, daemon, lab.control)
+		daemon, client = lab.startUnattached(t)
 		endpoint := lab.endpoint()
 		endpoint.Receive = true
-		err := errors.Join(client.EndpointAdd(t.Context(), endpoint), client.SocketAdd(t.Context(), identity, lab.socket))
-		must(t, err)
+		must(t, errors.Join(client.EndpointAdd(t.Context(), endpoint), client.SocketAdd(t.Context(), identity, lab.socket)))
 	}
 	// The last ktsnd gives the ring to the application if it asks in time, or removes it: neither loses messages.
 	testlab.Eventually(t, 20*time.Second, 50*time.Millisecond, func() error {

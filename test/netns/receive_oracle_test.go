@@ -83,15 +83,14 @@ func set(t *testing.T, pod *topology.Namespace, name, value string) {
 // admit adds an allowed source to the program at the uplink.
 func (s *receivingSide) admit(t *testing.T, behind ...netip.Prefix) {
 	t.Helper()
-	err := s.node.Do(func() error {
+	must(t, s.node.Do(func() error {
 		maps, err := rings.Open(rings.DefaultDir)
 		if err != nil {
 			return err
 		}
 		defer maps.Close()
 		return maps.SetPeers(topology.VNI, s.tunnel, []control.Peer{{VNI: topology.VNI, Address: s.peer, Subnets: behind}})
-	})
-	must(t, err)
+	}))
 }
 
 // longestCase is the timeout of a case, which takes about a second.
@@ -195,15 +194,11 @@ func (o *oracle) slow(t *testing.T, program string) bool {
 
 func TestReceiverTableMatchesProgram(t *testing.T) {
 	timing(t)
-	output, err := exec.Command(program(t, "ktsn-test-receive"), "--list").Output()
-	must(t, err)
 	var known []string
 	for _, test := range receiveCases {
 		known = append(known, test.name)
 	}
-	if programs := strings.Fields(string(output)); !slices.Equal(known, programs) {
-		t.Errorf("the test has\n%q\nthe program\n%q", known, programs)
-	}
+	checkListed(t, "ktsn-test-receive", known)
 }
 
 func TestReceiveRingMatchesKernel(t *testing.T) {

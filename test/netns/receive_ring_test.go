@@ -58,11 +58,10 @@ func (s *receivingSide) join(t *testing.T, pod rings.Endpoint) {
 			t.Error(err)
 		}
 	})
-	err := s.node.Do(func() error {
+	must(t, s.node.Do(func() error {
 		_, err := rings.Attach(rings.DefaultDir, topology.PhysicalInterface)
 		return err
-	})
-	must(t, err)
+	}))
 	s.tell(t, pod)
 }
 
@@ -119,20 +118,7 @@ func (l *lab) receiving(t *testing.T, client *control.Client) {
 // startRingListener starts a listener in pod a that reads from a ring.
 func (l *lab) startRingListener(t *testing.T, file string) *process.Process {
 	t.Helper()
-	readable, writable, err := os.Pipe()
-	must(t, err)
-	defer readable.Close()
-	command := exec.Command(program(t, "tsnperf"), "listener", "--block", "--quiet", "--csv", file, "--bind", atPodA.String(),
-		"--ready-fd", "3", "--first-timeout", "3600s", "--idle-timeout", "3600s")
-	command.ExtraFiles = []*os.File{writable}
-	command.Env = append(l.preloaded(t), "KTSN_RECEIVE=ring")
-	listener := start(t, l.PodA, "listener", command)
-	writable.Close()
-	_ = readable.SetReadDeadline(time.Now().Add(patience))
-	if _, err := readable.Read(make([]byte, 1)); err != nil {
-		t.Fatalf("the listener is not ready: %v; its log: %s", err, listener.Stderr())
-	}
-	return listener
+	return startListenerIn(t, l.PodA, atPodA, unlimited, file, append(l.preloaded(t), "KTSN_RECEIVE=ring"))
 }
 
 // startKernelTalker sends messages from pod b through the kernel, one a millisecond.
@@ -153,19 +139,16 @@ func receivedOf(t *testing.T, client *control.Client) control.PodReceive {
 }
 
 // counts returns the counters of the program at the uplink.
-func (s *receivingSide) counts(t *testing.T) (counts *rings.Counts) {
+func (s *receivingSide) counts(t *testing.T) *rings.Counts {
 	t.Helper()
-	err := s.node.Do(func() error {
+	return within(t, s.node, func() (*rings.Counts, error) {
 		maps, err := rings.Open(rings.DefaultDir)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		defer maps.Close()
-		counts, err = maps.Counts()
-		return err
+		return maps.Counts()
 	})
-	must(t, err)
-	return counts
 }
 
 func TestReceiveRingSurvivesKtsnd(t *testing.T) {

@@ -4,6 +4,7 @@ package netns_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -177,16 +178,14 @@ func (l *lab) listenShaped(t *testing.T) *shapedReceiver {
 // listenStamped opens a socket in pod b with the kernel's receive stamps.
 func (l *lab) listenStamped(t *testing.T, address netip.Addr) *net.UDPConn {
 	t.Helper()
-	conn := listen(t, l.PodB, "udp4", netip.AddrPortFrom(address, listenPort))
+	conn := listen(t, l.PodB, "udp", netip.AddrPortFrom(address, listenPort))
 	raw, err := conn.SyscallConn()
 	must(t, err)
 	var optionErr error
 	err = raw.Control(func(fd uintptr) {
 		optionErr = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1)
 	})
-	if err != nil || optionErr != nil {
-		t.Fatalf("ask for time stamps: %v, %v", err, optionErr)
-	}
+	must(t, errors.Join(err, optionErr))
 	return conn
 }
 
@@ -256,16 +255,8 @@ func stampOf(control []byte) (int64, error) {
 		if message.Header.Type == unix.SCM_TIMESTAMPNS && len(message.Data) == 16 {
 			seconds := int64(binary.NativeEndian.Uint64(message.Data))
 			nanoseconds := int64(binary.NativeEndian.Uint64(message.Data[8:]))
-			return seconds*int64(time.Second) + nanoseconds + taiOffset(), nil
+			return seconds*int64(time.Second) + nanoseconds + testlab.TAIOffset(), nil
 		}
 	}
 	return 0, fmt.Errorf("it carries no time stamp")
-}
-
-// taiOffset returns CLOCK_TAI - CLOCK_REALTIME, a number of whole seconds.
-func taiOffset() int64 {
-	var realtime, tai unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_REALTIME, &realtime)
-	_ = unix.ClockGettime(unix.CLOCK_TAI, &tai)
-	return time.Duration(tai.Nano() - realtime.Nano()).Round(time.Second).Nanoseconds()
 }

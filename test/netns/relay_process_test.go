@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,7 +72,7 @@ func newRelayRig(t *testing.T) *relayRig {
 	t.Helper()
 	rig := &relayRig{lab: newLab(t)}
 	rig.podA, rig.podB = interfaceMAC(t, rig.PodA), interfaceMAC(t, rig.PodB)
-	rig.packet = ownFile(t, boundTo(t, rig.PodA, topology.PodInterface), "packet socket")
+	rig.packet = ownFile(t, frameSocket(t, rig.PodA, topology.PodInterface, 0), "packet socket")
 	rig.folder = opened(t, rig.dir, unix.O_PATH|unix.O_DIRECTORY)
 	fd, err := unix.MemfdCreate("counters", unix.MFD_CLOEXEC)
 	must(t, err)
@@ -137,25 +136,7 @@ func (r *captureRig) openTap(t *testing.T) {
 	ip(t, r.NodeA, "link", "set", relayTap, "addrgenmode", "none")
 	// Its queue has room for all frames of a test without a relay.
 	ip(t, r.NodeA, "link", "set", relayTap, "up", "mtu", "1524", "txqueuelen", "4000")
-	r.inject = boundTo(t, r.NodeA, relayTap)
-}
-
-// boundTo returns a packet socket that receives nothing.
-func boundTo(t *testing.T, where *topology.Namespace, name string) int {
-	t.Helper()
-	var fd int
-	must(t, where.Do(func() error {
-		link, err := net.InterfaceByName(name)
-		if err != nil {
-			return err
-		}
-		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		return unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: link.Index})
-	}))
-	return fd
+	r.inject = frameSocket(t, r.NodeA, relayTap, 0)
 }
 
 // startRelay starts a relay of all frames, without privileges.
@@ -227,6 +208,14 @@ func arrivedText(t *testing.T, fd int) string {
 	return string(bytes.TrimRight(frame[14:], " \x00"))
 }
 
+// expectText checks the text of the next frame at pod b.
+func expectText(t *testing.T, fd int, want string) {
+	t.Helper()
+	if text := arrivedText(t, fd); text != want {
+		t.Errorf("%q arrives, want %q", text, want)
+	}
+}
+
 // heartbeatEntry is struct ktsn_capture_heartbeat.
 type heartbeatEntry struct{ AtNs, Gated uint64 }
 
@@ -264,9 +253,7 @@ func TestRelayOfAllFramesRenewsHeartbeat(t *testing.T) {
 		t.Errorf("without a schedule the gates %#x close", gated)
 	}
 	rig.capture(t, rig.frame(rig.podA, "without a time"))
-	if text := arrivedText(t, there); text != "without a time" {
-		t.Errorf("%q arrives", text)
-	}
+	expectText(t, there, "without a time")
 	awaitCounters(t, client, "it left as untimed", func(c control.Counters) bool { return c.Untimed == 1 })
 	must(t, client.ScheduleSet(t.Context(), threeWindows()))
 	testlab.Eventually(t, patience, time.Millisecond, func() error {
@@ -287,9 +274,7 @@ func TestRelayOfAllFramesRenewsHeartbeat(t *testing.T) {
 	rig.startDaemon(t)
 	rig.awaitHeartbeat(t, last)
 	rig.capture(t, rig.frame(rig.podA, "again"))
-	if text := arrivedText(t, there); text != "again" {
-		t.Errorf("%q arrives", text)
-	}
+	expectText(t, there, "again")
 	if counted := rig.count(t); counted.Connected != connected|connectedU || counted.drops() != 0 {
 		t.Errorf("the relay counted %+v", counted)
 	}
@@ -381,9 +366,7 @@ func TestRelayConnectionIsReserved(t *testing.T) {
 		rig.startRelay(t)
 		rig.awaitHeartbeat(t, rig.lastBeat(t))
 		rig.capture(t, rig.frame(rig.podA, when))
-		if text := arrivedText(t, there); text != when {
-			t.Errorf("%q arrives", text)
-		}
+		expectText(t, there, when)
 		if when != "at first" {
 			return
 		}
@@ -403,19 +386,15 @@ func TestRelayFramesContinueDuringReplace(t *testing.T) {
 	there := listenFrames(t, rig.PodB, carriedEtherType)
 	rig.awaitHeartbeat(t, 0)
 	rig.capture(t, rig.frame(rig.podA, "untimed, before"))
-	if text := arrivedText(t, there); text != "untimed, before" {
-		t.Fatalf("%q arrives", text)
-	}
+	expectText(t, there, "untimed, before")
 	// A ktsnd is ready long before that.
 	at := testlab.ClockNow(unix.CLOCK_TAI) + int64(5*time.Second)
 	rig.capture(t, withRecord(rig.frame(rig.podA, "timed"), at))
 	awaitCounters(t, client, "both are taken", func(c control.Counters) bool { return c.Taken == 2 })
-	successor, client := rig.takeOver(t, before)
+	_, client = rig.takeOver(t, before)
 	rig.capture(t, rig.frame(rig.podA, "untimed, after"))
 	for _, expected := range []string{"untimed, after", "timed"} {
-		if text := arrivedText(t, there); text != expected {
-			t.Errorf("%q arrives instead of %q; ktsnd's log: %s", text, expected, successor.Stderr())
-		}
+		expectText(t, there, expected)
 	}
 	if now := testlab.ClockNow(unix.CLOCK_TAI); now < at {
 		t.Errorf("it arrives %d ns before its time", at-now)

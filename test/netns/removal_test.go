@@ -181,15 +181,11 @@ func TestSocketFolderWatchersDelayNobody(t *testing.T) {
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
 	enemy := lab.addHostile(t, client)
-	must := func(err error) {
-		t.Helper()
-		must(t, err)
-	}
-	must(enemy.remove(t.Context(), client))
+	must(t, enemy.remove(t.Context(), client))
 	folder := filepath.Join(lab.dir, hostileIdentity)
-	must(os.Mkdir(folder, 0o755))
+	must(t, os.Mkdir(folder, 0o755))
 	enemy.socket = filepath.Join(folder, "app.sock")
-	must(enemy.attach(t.Context(), client))
+	must(t, enemy.attach(t.Context(), client))
 	running := enemy.start(t, "folder", 5*time.Second)
 	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
 		if !strings.Contains(running.stdout.String(), "watchers") {
@@ -200,7 +196,7 @@ func TestSocketFolderWatchersDelayNobody(t *testing.T) {
 	replies := lab.askControl(t)
 	lab.goodTraffic(t, 1000, func() {
 		for range 10 {
-			must(errors.Join(enemy.remove(t.Context(), client), enemy.attach(t.Context(), client)))
+			must(t, errors.Join(enemy.remove(t.Context(), client), enemy.attach(t.Context(), client)))
 		}
 	})
 	slowest := slices.Max(replies.stop())

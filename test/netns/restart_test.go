@@ -44,7 +44,7 @@ func awaitOnTime(t *testing.T, client *control.Client) {
 	awaitCounters(t, client, "a message leaves on time", func(c control.Counters) bool { return c.OnTime > 0 })
 }
 
-// startTalker starts a talker in pod a that sends until it is stopped.
+// startTalker starts a talker in pod a that sends until it is stopped. file is its report, os.DevNull for none.
 func (l *lab) startTalker(t *testing.T, file string, options ...string) *process.Process {
 	t.Helper()
 	arguments := append([]string{"talker", "--quiet", "--clock", "tai", "--csv", file, "--count", "1000000",
@@ -286,15 +286,6 @@ func (r *tickingSender) checkAllCame(t *testing.T, client *control.Client) {
 	}
 }
 
-// line returns the next line of its output.
-func (r *tickingSender) line(t *testing.T) string {
-	t.Helper()
-	if !r.stdout.Scan() {
-		t.Fatalf("it prints nothing: %v; on stderr %s", r.stdout.Err(), r.Stderr())
-	}
-	return r.stdout.Text()
-}
-
 // TestRestartLosesOnlySocketsWithoutRoute checks that a socket that cannot be restored is skipped and later ones in the
 // table are restored.
 func TestRestartLosesOnlySocketsWithoutRoute(t *testing.T) {
@@ -303,9 +294,8 @@ func TestRestartLosesOnlySocketsWithoutRoute(t *testing.T) {
 	daemon, client := lab.startDaemon(t)
 	vanishing := netip.MustParsePrefix("198.51.100.0/24")
 	ip(t, lab.PodA, "route", "add", vanishing.String(), "dev", topology.PodInterface)
-	err := client.PeerAdd(t.Context(), control.Peer{VNI: topology.VNI, Address: netip.MustParseAddr("192.0.2.99"),
-		Subnets: []netip.Prefix{vanishing}})
-	must(t, err)
+	must(t, client.PeerAdd(t.Context(), control.Peer{VNI: topology.VNI, Address: netip.MustParseAddr("192.0.2.99"),
+		Subnets: []netip.Prefix{vanishing}}))
 	running := lab.startTicking(t, "connect", vanishing.Addr().Next().String())
 	awaitTaken(t, client, 5)
 	kill(t, daemon)
@@ -325,8 +315,7 @@ func TestRestartedDaemonLearnsOfPeersLater(t *testing.T) {
 	running := lab.startTicking(t, "sendto")
 	awaitTaken(t, client, 5)
 	kill(t, daemon)
-	daemon = start(t, lab.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), lab.daemonArguments()...))
-	client = connect(t, daemon, lab.control)
+	daemon, client = lab.startUnattached(t)
 	err := errors.Join(
 		client.SocketAdd(t.Context(), identity, lab.socket),
 		client.EndpointAdd(t.Context(), control.Endpoint{Identity: identity, Interface: topology.PodInterface,

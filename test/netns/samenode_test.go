@@ -33,13 +33,7 @@ func (l *lab) addNeighbor(t *testing.T) *topology.Namespace {
 // addPod attaches a pod to a node's bridge.
 func addPod(t *testing.T, node *topology.Namespace, name string, address netip.Addr) *topology.Namespace {
 	t.Helper()
-	pod, err := topology.NewNamespace(node.Name() + "-" + name)
-	must(t, err)
-	t.Cleanup(func() {
-		if err := pod.Destroy(); err != nil {
-			t.Error(err)
-		}
-	})
+	pod := newNamespace(t, node.Name()+"-"+name)
 	ip(t, node, "link", "add", "pod"+name, "mtu", "1450", "type", "veth", "peer", "name", topology.PodInterface,
 		"netns", pod.Name())
 	ip(t, node, "link", "set", "pod"+name, "master", topology.BridgeName, "up")

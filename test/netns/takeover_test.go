@@ -26,8 +26,13 @@ import (
 // takeOver starts a ktsnd that replaces the running one and waits for the end of that one.
 func (l *lab) takeOver(t *testing.T, before *process.Process, options ...string) (*process.Process, *control.Client) {
 	t.Helper()
-	arguments := append(append(l.daemonArguments(), "--take-over"), options...)
-	after := start(t, l.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), arguments...))
+	return l.takeOverBy(t, before, program(t, "ktsnd"), options...)
+}
+
+// takeOverBy is takeOver for any program.
+func (l *lab) takeOverBy(t *testing.T, before *process.Process, program string, options ...string) (*process.Process, *control.Client) {
+	t.Helper()
+	after := start(t, l.NodeA, "ktsnd", exec.Command(program, append(append(l.daemonArguments(), "--take-over"), options...)...))
 	if err := finish(t, before); err != nil {
 		t.Fatalf("the ktsnd that was replaced: %v\nits log: %s\nthe other: %s", err, before.Stderr(), after.Stderr())
 	}
@@ -220,9 +225,9 @@ func TestTakeOverDropsOnlyCorruptRing(t *testing.T) {
 func awaitCPUTime(t *testing.T, running *process.Process) {
 	t.Helper()
 	const enough = 20 * time.Millisecond
-	before := cpuTime(t, running)
+	before := cpuTime(t, running.PID())
 	testlab.Eventually(t, patience, time.Millisecond, func() error {
-		if cpuTime(t, running)-before < enough {
+		if cpuTime(t, running.PID())-before < enough {
 			return fmt.Errorf("%s does not run", running.Name())
 		}
 		return nil

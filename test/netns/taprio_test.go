@@ -74,13 +74,7 @@ func multiQueue(t *testing.T) *topology.Namespace {
 	t.Helper()
 	id, err := topology.NewID()
 	must(t, err)
-	namespace, err := topology.NewNamespace(id.String() + "-taprio")
-	must(t, err)
-	t.Cleanup(func() {
-		if err := namespace.Destroy(); err != nil {
-			t.Error(err)
-		}
-	})
+	namespace := newNamespace(t, id.String()+"-taprio")
 	must(t, namespace.Do(func() error {
 		attributes := netlink.NewLinkAttrs()
 		attributes.Name, attributes.NumTxQueues, attributes.NumRxQueues = taprioDevice, 8, 8

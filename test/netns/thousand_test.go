@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os/exec"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -63,33 +63,16 @@ func (c *manyNodes) addPeers(t *testing.T) time.Duration {
 // announce announces in the name of each peer the group membership of its pods, like a ktsnd there.
 func (c *manyNodes) announce(t *testing.T, group netip.Addr, isMember func(i int) bool) {
 	t.Helper()
-	var to net.HardwareAddr
-	must(t, c.NodeA.Do(func() error {
-		link, err := net.InterfaceByName(topology.PhysicalInterface)
-		to = link.HardwareAddr
-		return err
-	}))
-	must(t, c.NodeB.Do(func() error {
-		link, err := net.InterfaceByName(topology.PhysicalInterface)
-		if err != nil {
-			return err
+	to, from := interfaceMACOf(t, c.NodeA, topology.PhysicalInterface), interfaceMACOf(t, c.NodeB, topology.PhysicalInterface)
+	fd := frameSocket(t, c.NodeB, topology.PhysicalInterface, 0)
+	defer unix.Close(fd)
+	for i := range manyPeers {
+		_, err := unix.Write(fd, announcementOf(to, from, peerAt(i).Address, group, isMember(i)))
+		must(t, err)
+		if i%50 == 0 {
+			time.Sleep(time.Millisecond) // the receiving socket's buffer is limited
 		}
-		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(fd)
-		for i := range manyPeers {
-			frame := announcementOf(to, link.HardwareAddr, peerAt(i).Address, group, isMember(i))
-			if err := unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: link.Index}); err != nil {
-				return err
-			}
-			if i%50 == 0 {
-				time.Sleep(time.Millisecond) // the receiving socket's buffer is limited
-			}
-		}
-		return nil
-	}))
+	}
 }
 
 func announcementOf(to, from net.HardwareAddr, node, group netip.Addr, isMember bool) []byte {
@@ -130,10 +113,8 @@ func (c *manyNodes) onWire(t *testing.T, group, text string, frames int) time.Du
 	tap := c.openTap(t, frames)
 	c.sendTo(t, "--to", group, "--port", "7788", "--multicast-interface", topology.PodInterface, "50000:"+text)
 	awaitWire(t, tap, frames, holds)
-	capture, err := tap.Stop()
-	must(t, err)
 	var stamps []int64
-	for _, frame := range capture.Packets {
+	for _, frame := range stopTap(t, tap) {
 		if holds(frame) {
 			stamps = append(stamps, frame.TAI)
 		}
@@ -149,10 +130,7 @@ func TestGroupOfThousandNodesCostsOnlyMembers(t *testing.T) {
 	many := newManyNodes(t)
 	const group = "239.1.2.3"
 	// The group exists already: its list follows the peers.
-	talker := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--clock", "tai", "--to", group+":7789",
-		"--cycle", "50ms", "--count", "1000000")
-	talker.Env = many.preloaded(t)
-	running := start(t, many.PodA, "talker", talker)
+	running := many.startTalker(t, os.DevNull, "--to", group+":7789", "--cycle", "50ms")
 	awaitOnTime(t, many.client)
 	t.Logf("%d peers were told in %v", manyPeers, many.addPeers(t))
 	interrupt(t, running)

@@ -79,10 +79,7 @@ func TestCallCost(t *testing.T) {
 	defer listener.Close()
 	command := exec.Command(program(t, "ktsn-test-calls"), topology.PodAddressB.String(), strconv.Itoa(listenPort))
 	command.Env = lab.preloaded(t)
-	var output []byte
-	if err := lab.PodA.Do(func() (err error) { output, err = runFor(3*patience, command); return err }); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
+	output := []byte(lab.outputOf(t, 3*patience, command))
 	var costs callCosts
 	if err := json.Unmarshal(output, &costs); err != nil {
 		t.Fatalf("%v: %s", err, output)

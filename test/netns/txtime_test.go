@@ -57,15 +57,8 @@ func (l *lab) runCase(t *testing.T, program string, test txtime.Case, environmen
 	arrived := l.listenForCase(t, test)
 	command := exec.Command(program, test.Arguments(caseReceiver)...)
 	command.Env = environment
-	var output []byte
-	err := l.PodA.Do(func() (err error) {
-		output, err = runFor(patience, command)
-		return err
-	})
-	if err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
-	return txtime.FactsOf(test, string(output), arrived())
+	output := l.outputOf(t, patience, command)
+	return txtime.FactsOf(test, output, arrived())
 }
 
 // listenForCase listens in pod b until the returned function is called, which returns the received texts.
@@ -98,15 +91,20 @@ func packetTexts(t *testing.T, fd int) []string {
 	}
 }
 
-// runFor runs a command with a timeout and returns its output.
-func runFor(limit time.Duration, command *exec.Cmd) ([]byte, error) {
+// outputOf runs a command in pod a with a timeout and returns its output.
+func (l *lab) outputOf(t *testing.T, limit time.Duration, command *exec.Cmd) string {
+	t.Helper()
 	timer := time.AfterFunc(limit, func() {
 		if command.Process != nil {
 			_ = command.Process.Kill()
 		}
 	})
 	defer timer.Stop()
-	return command.CombinedOutput()
+	var output []byte
+	if err := l.PodA.Do(func() (err error) { output, err = command.CombinedOutput(); return err }); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	return string(output)
 }
 
 func (l *lab) listenForTexts(t *testing.T) *net.UDPConn {
@@ -216,11 +214,7 @@ func TestRejectedSocketsGetError(t *testing.T) {
 			run := func(environment []string) txtime.Facts {
 				command := exec.Command(sender, test.Arguments(caseReceiver)...)
 				command.Env = environment
-				var output []byte
-				if err := lab.PodA.Do(func() (err error) { output, err = runFor(patience, command); return err }); err != nil {
-					t.Fatalf("%v: %s", err, output)
-				}
-				return txtime.FactsOf(test, string(output), nil)
+				return txtime.FactsOf(test, lab.outputOf(t, patience, command), nil)
 			}
 			// The answer must arrive before the program reads it.
 			complaints := testlab.Undisturbed(t, testlab.Stopped, func() []string {

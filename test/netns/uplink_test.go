@@ -19,14 +19,13 @@ import (
 // setUplink brings the link between the nodes up or down on node a.
 func (l *lab) setUplink(t *testing.T, set func(netlink.Link) error) {
 	t.Helper()
-	err := l.NodeA.Do(func() error {
+	must(t, l.NodeA.Do(func() error {
 		link, err := netlink.LinkByName(topology.PhysicalInterface)
 		if err != nil {
 			return err
 		}
 		return set(link)
-	})
-	must(t, err)
+	}))
 }
 
 func TestMessagesDueWhileUplinkIsDownAreDropped(t *testing.T) {
@@ -127,21 +126,13 @@ func (l *lab) startSizer(t *testing.T) *sizer {
 	t.Helper()
 	listener := l.listenStamped(t, topology.PodAddressB) // without one, the next call returns ECONNREFUSED
 	t.Cleanup(func() { listener.Close() })
-	command := exec.Command(python(t), "testdata/mtu.py", topology.PodAddressB.String(), strconv.Itoa(listenPort))
-	command.Env = l.preloaded(t)
-	return &sizer{startDialogue(t, l.PodA, "mtu.py", command)}
+	return &sizer{startDialogue(t, l.PodA, "mtu.py", l.script(t, "mtu.py"))}
 }
 
 // send sends a message on the program's first socket or another one, and returns the result.
 func (s *sizer) send(t *testing.T, which string, size int) string {
 	t.Helper()
-	if _, err := fmt.Fprintln(s.stdin, which, size); err != nil {
-		t.Fatalf("%v; its log: %s", err, s.Stderr())
-	}
-	if !s.stdout.Scan() {
-		t.Fatalf("it prints nothing more; %s", s.Stderr())
-	}
-	return s.stdout.Text()
+	return s.ask(t, which, size)
 }
 
 // checkLargest sends a message of the largest size and one that is a byte longer.

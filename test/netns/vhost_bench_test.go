@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
-	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
 // TestBenchVhostRelay measures how many frames a second a guest's relay hands over: one queue pair, filled by a front
@@ -32,8 +31,8 @@ func benchVhostRelay(t *testing.T, timed bool, bytes int) {
 	const span = 3 * time.Second
 	rig := newGuestRig(t, 1, false, "--records")
 	drain := startDialogue(t, rig.NodeA, "ktsn-test-drain", on("0", "nice", []string{"-n", "-15", program(t, "ktsn-test-drain"), rig.socket}))
-	if !drain.stdout.Scan() || drain.stdout.Text() != "ready" {
-		t.Fatalf("the ring is not emptied: %s", drain.Stderr())
+	if text := drain.line(t); text != "ready" {
+		t.Fatalf("the ring is not emptied: %s, %s", text, drain.Stderr())
 	}
 	must(t, os.Chmod(rig.socket, 0o666))
 	rig.relayCPU = "1"
@@ -44,14 +43,12 @@ func benchVhostRelay(t *testing.T, timed bool, bytes int) {
 	}
 	rig.awaitCount(t, "both sessions stand", func(c relayed) bool { return c.Connected == connected|connectedU })
 	rig.guestCPU = "0"
-	before, err := process.CPUTime(rig.relay.PID())
-	must(t, err)
+	before := cpuTime(t, rig.relay.PID())
 	rig.flood = []string{strconv.FormatInt(span.Milliseconds(), 10), "0", fmt.Sprintf("%x", frame)}
 	rig.startGuest(t)
 	rig.awaitLine(t, "ready")
 	offered := rig.line(patience)
-	used, err := process.CPUTime(rig.relay.PID())
-	must(t, err)
+	used := cpuTime(t, rig.relay.PID())
 	counted := rig.count(t)
 	handed := float64(counted.HandedTimed + counted.HandedUntimed)
 	label := fmt.Sprintf("relay of a guest, %d bytes, timed %v: ", bytes, timed)

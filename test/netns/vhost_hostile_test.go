@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
 // ending contains the relay's message when a mode ends it.
@@ -78,8 +76,7 @@ func TestVhostRingUnreadableCostsNothing(t *testing.T) {
 	rig.startRelay(t)
 	hostile := publicCopy(t, "ktsn-test-hostile-guest")
 	rig.awaitSocket(t)
-	before, err := process.CPUTime(rig.relay.PID())
-	must(t, err)
+	before := cpuTime(t, rig.relay.PID())
 	begin := time.Now()
 	for range 5 {
 		attack := start(t, rig.NodeA, hostile, asNobody(exec.Command(hostile, rig.path, "loops", net.HardwareAddr(rig.podA).String())))
@@ -87,9 +84,7 @@ func TestVhostRingUnreadableCostsNothing(t *testing.T) {
 			t.Fatalf("%v: %s", err, attack.Stderr())
 		}
 	}
-	after, err := process.CPUTime(rig.relay.PID())
-	must(t, err)
-	if share := (after - before).Seconds() / time.Since(begin).Seconds(); share > 0.05 {
+	if share := (cpuTime(t, rig.relay.PID()) - before).Seconds() / time.Since(begin).Seconds(); share > 0.05 {
 		t.Errorf("a chain of descriptors without an end costs %.3f of a core", share)
 	}
 }

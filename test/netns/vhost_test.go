@@ -67,6 +67,16 @@ func newGuestRig(t *testing.T, pairs int, listens bool, options ...string) *gues
 	return rig
 }
 
+// newServedGuest returns a rig whose front end is connected and served by ktsnd.
+func newServedGuest(t *testing.T, pairs int, listens bool, options ...string) (*guestRig, *process.Process, *control.Client) {
+	t.Helper()
+	rig := newGuestRig(t, pairs, listens, options...)
+	daemon, client := rig.startDaemon(t)
+	rig.startRelay(t)
+	rig.startGuest(t)
+	return rig, daemon, client
+}
+
 // dupFile duplicates a descriptor that is closed elsewhere.
 func dupFile(t *testing.T, fd int) int {
 	t.Helper()
@@ -197,10 +207,7 @@ func TestVhostFramesLeaveOnTime(t *testing.T) {
 	timing(t)
 	for name, listens := range both {
 		t.Run(name, func(t *testing.T) {
-			rig := newGuestRig(t, 4, listens, "--records")
-			_, client := rig.startDaemon(t)
-			rig.startRelay(t)
-			rig.startGuest(t)
+			rig, _, client := newServedGuest(t, 4, listens, "--records")
 			there := listenFrames(t, rig.PodB, carriedEtherType)
 			base := testlab.ClockNow(unix.CLOCK_TAI) + int64(300*time.Millisecond)
 			const frames = 40
@@ -236,19 +243,14 @@ func TestVhostFramesLeaveOnTime(t *testing.T) {
 // frame would wait for the next one.
 func TestVhostFirstFrameLeavesAtOnce(t *testing.T) {
 	timing(t)
-	rig := newGuestRig(t, 2, false)
-	rig.startDaemon(t)
-	rig.startRelay(t)
-	rig.startGuest(t)
+	rig, _, _ := newServedGuest(t, 2, false)
 	there := listenFrames(t, rig.PodB, carriedEtherType)
 	var took []time.Duration
 	for i := range 60 {
 		time.Sleep(time.Duration(i) * 200 * time.Microsecond)
 		begin := time.Now()
 		rig.send(t, i%rig.pairs, rig.frame(rig.podA, strconv.Itoa(i)))
-		if text := arrivedText(t, there); text != strconv.Itoa(i) {
-			t.Fatalf("%q arrives, want %d", text, i)
-		}
+		expectText(t, there, strconv.Itoa(i))
 		took = append(took, time.Since(begin))
 	}
 	slices.Sort(took)
@@ -279,10 +281,7 @@ func TestVhostFrameClass(t *testing.T) {
 		"by queue, the first of them": {[]string{"--class", "queue"}, 0, true, false, bestEffort},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rig := newGuestRig(t, 6, false, test.options...)
-			_, client := rig.startDaemon(t)
-			rig.startRelay(t)
-			rig.startGuest(t)
+			rig, _, client := newServedGuest(t, 6, false, test.options...)
 			frame := rig.frame(rig.podA, "in a class")
 			if test.tag {
 				frame = withVLANTag(frame, 4)
@@ -303,11 +302,8 @@ func TestVhostFrameClass(t *testing.T) {
 
 func TestVhostFramesReachGuest(t *testing.T) {
 	timing(t)
-	rig := newGuestRig(t, 4, false)
-	rig.startDaemon(t)
-	rig.startRelay(t)
-	rig.startGuest(t)
-	send := boundTo(t, rig.PodB, topology.PodInterface)
+	rig, _, _ := newServedGuest(t, 4, false)
+	send := frameSocket(t, rig.PodB, topology.PodInterface, 0)
 	to := func(destination []byte, text string) []byte {
 		return fmt.Appendf(binary.BigEndian.AppendUint16(slices.Concat(destination, rig.podB), carriedEtherType), "%-46s", text)
 	}
@@ -347,9 +343,7 @@ func TestVhostFrontEndReconnects(t *testing.T) {
 				rig.startGuest(t)
 				text := strconv.Itoa(i)
 				rig.send(t, 1, withRecord(rig.frame(rig.podA, text), testlab.ClockNow(unix.CLOCK_TAI)+int64(50*time.Millisecond)))
-				if arrived := arrivedText(t, there); arrived != text {
-					t.Fatalf("%q arrives, want %q", arrived, text)
-				}
+				expectText(t, there, text)
 				kill(t, rig.guest.Process)
 			}
 			awaitSent(t, client, 3)
@@ -362,17 +356,12 @@ func TestVhostFrontEndReconnects(t *testing.T) {
 
 func TestVhostGuestSurvivesRelayKill(t *testing.T) {
 	timing(t)
-	rig := newGuestRig(t, 2, true, "--records")
-	_, client := rig.startDaemon(t)
-	rig.startRelay(t)
-	rig.startGuest(t)
+	rig, _, client := newServedGuest(t, 2, true, "--records")
 	there := listenFrames(t, rig.PodB, carriedEtherType)
 	for i := range 3 {
 		text := strconv.Itoa(i)
 		rig.send(t, i%2, withRecord(rig.frame(rig.podA, text), testlab.ClockNow(unix.CLOCK_TAI)+int64(50*time.Millisecond)))
-		if arrived := arrivedText(t, there); arrived != text {
-			t.Fatalf("%q arrives, want %q", arrived, text)
-		}
+		expectText(t, there, text)
 		kill(t, rig.relay)
 		rig.awaitLine(t, "down")
 		rig.startRelay(t)
@@ -386,15 +375,10 @@ func TestVhostGuestSurvivesRelayKill(t *testing.T) {
 
 func TestVhostGuestSurvivesKtsndKill(t *testing.T) {
 	timing(t)
-	rig := newGuestRig(t, 2, false, "--records")
-	daemon, _ := rig.startDaemon(t)
-	rig.startRelay(t)
-	rig.startGuest(t)
+	rig, daemon, _ := newServedGuest(t, 2, false, "--records")
 	there := listenFrames(t, rig.PodB, carriedEtherType)
 	rig.send(t, 0, withRecord(rig.frame(rig.podA, "before"), testlab.ClockNow(unix.CLOCK_TAI)))
-	if text := arrivedText(t, there); text != "before" {
-		t.Fatalf("%q arrives", text)
-	}
+	expectText(t, there, "before")
 	at := testlab.ClockNow(unix.CLOCK_TAI) + int64(1500*time.Millisecond)
 	rig.send(t, 0, withRecord(rig.frame(rig.podA, "in the ring"), at))
 	rig.awaitCount(t, "both are handed over", func(c relayed) bool { return c.HandedTimed == 2 })
@@ -402,14 +386,10 @@ func TestVhostGuestSurvivesKtsndKill(t *testing.T) {
 	rig.awaitCount(t, "the end is noticed", func(c relayed) bool { return c.Connected == 0 })
 	rig.send(t, 1, withRecord(rig.frame(rig.podA, "while it is away"), at+int64(50*time.Millisecond)))
 	rig.send(t, 1, rig.frame(rig.podA, "by the kernel"))
-	if text := arrivedText(t, there); text != "by the kernel" {
-		t.Errorf("%q arrives", text)
-	}
+	expectText(t, there, "by the kernel")
 	_, client := rig.startDaemon(t)
 	for _, expected := range []string{"in the ring", "while it is away"} {
-		if text := arrivedText(t, there); text != expected {
-			t.Errorf("%q arrives", text)
-		}
+		expectText(t, there, expected)
 		if now := testlab.ClockNow(unix.CLOCK_TAI); now < at {
 			t.Errorf("it arrives %d ns before its time", at-now)
 		}
@@ -447,9 +427,7 @@ func TestVhostForgedFramesAreDropped(t *testing.T) {
 	rig.send(t, 0, high)
 	rig.send(t, 1, withRecord(rig.frame(rig.podA, "in a year"), testlab.ClockNow(unix.CLOCK_TAI)+int64(365*24*time.Hour)))
 	rig.send(t, 1, rig.frame(rig.podA, "own"))
-	if text := arrivedText(t, there); text != "own" {
-		t.Errorf("%q arrives", text)
-	}
+	expectText(t, there, "own")
 	rig.awaitCount(t, "what is forged is dropped", func(c relayed) bool {
 		return c.Dropped[dropSource] == 2 && c.Dropped[dropRecordBits] == 1 && c.drops() == 3
 	})
@@ -462,10 +440,7 @@ func TestVhostForgedFramesAreDropped(t *testing.T) {
 
 func TestVhostRecordsNeedPermission(t *testing.T) {
 	content(t)
-	rig := newGuestRig(t, 2, false)
-	rig.startDaemon(t)
-	rig.startRelay(t)
-	rig.startGuest(t)
+	rig, _, _ := newServedGuest(t, 2, false)
 	there := listenFrames(t, rig.PodB, carriedEtherType)
 	// Also a frame with a class and without a time.
 	const what, untimed = 15, 0x36
@@ -474,27 +449,19 @@ func TestVhostRecordsNeedPermission(t *testing.T) {
 	rig.send(t, 0, withRecord(rig.frame(rig.podA, "with a record"), testlab.ClockNow(unix.CLOCK_TAI)))
 	rig.send(t, 0, classed)
 	rig.send(t, 0, rig.frame(rig.podA, "without"))
-	if text := arrivedText(t, there); text != "without" {
-		t.Errorf("%q arrives", text)
-	}
+	expectText(t, there, "without")
 	rig.awaitCount(t, "both are dropped", func(c relayed) bool { return c.Dropped[dropRecordDenied] == 2 && c.drops() == 2 })
 }
 
 func TestVhostIdleGuestCostsNothing(t *testing.T) {
 	timing(t)
-	rig := newGuestRig(t, 8, false)
-	rig.startDaemon(t)
-	rig.startRelay(t)
-	rig.startGuest(t)
+	rig, _, _ := newServedGuest(t, 8, false)
 	rig.awaitCount(t, "ktsnd takes both kinds", func(c relayed) bool { return c.Connected == connected|connectedU })
 	time.Sleep(500 * time.Millisecond)
 	const span = 5 * time.Second
-	before, err := process.CPUTime(rig.relay.PID())
-	must(t, err)
+	before := cpuTime(t, rig.relay.PID())
 	time.Sleep(span)
-	after, err := process.CPUTime(rig.relay.PID())
-	must(t, err)
-	share := (after - before).Seconds() / span.Seconds()
+	share := (cpuTime(t, rig.relay.PID()) - before).Seconds() / span.Seconds()
 	t.Logf("an idle guest costs %.5f of a core", share)
 	if share > 0.005 {
 		t.Errorf("an idle guest costs %.4f of a core", share)
@@ -531,9 +498,7 @@ func TestVhostRelayFromCommandLine(t *testing.T) {
 	for i := range 2 {
 		text := strconv.Itoa(i)
 		rig.send(t, 1, withRecord(rig.frame(rig.podA, text), testlab.ClockNow(unix.CLOCK_TAI)+int64(50*time.Millisecond)))
-		if arrived := arrivedText(t, there); arrived != text {
-			t.Fatalf("%q arrives, want %q", arrived, text)
-		}
+		expectText(t, there, text)
 		if i == 0 {
 			killChild(t, attach.PID())
 			rig.awaitLine(t, "down")
@@ -554,14 +519,9 @@ func TestVhostRelayFromCommandLine(t *testing.T) {
 // killChild kills the only child of a process.
 func killChild(t *testing.T, pid int) {
 	t.Helper()
-	files, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
-	must(t, err)
-	for _, file := range files {
-		children, _ := os.ReadFile(file) // its thread may have ended
-		for child := range strings.FieldsSeq(string(children)) {
-			must(t, exec.Command("kill", "-KILL", child).Run())
-			return
-		}
+	children, err := process.Children(pid)
+	if err != nil || len(children) == 0 {
+		t.Fatalf("there is no relay: %v", err)
 	}
-	t.Fatal("there is no relay")
+	must(t, syscall.Kill(children[0], syscall.SIGKILL))
 }
