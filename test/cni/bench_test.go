@@ -63,9 +63,7 @@ func BenchmarkAgainstBridgePlugin(b *testing.B) {
 	for name, configs := range plugins {
 		at := resident.attachment()
 		at.IfName = "eth-" + name[:3]
-		if _, err := lab.a.runtime.AddNetworkList(context.Background(), configs, at); err != nil {
-			b.Fatal(err)
-		}
+		must(b, lab.a.attach(configs, at))
 		defer func() { _ = lab.a.runtime.DelNetworkList(context.Background(), configs, at) }()
 	}
 	adds, dels := durations{}, durations{}

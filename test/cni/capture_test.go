@@ -35,9 +35,7 @@ func isGuarded(t *testing.T, p *pod) bool {
 	t.Helper()
 	count, err := capture.ReadIn(p.Path(), podIf)
 	must(t, err)
-	var port capture.PortCount
-	must(t, p.node.Do(func() (err error) { port, err = capture.ReadPort(portOf(p)); return err }))
-	return count.Attached && port.Attached
+	return count.Attached && p.port(t).Attached
 }
 
 // attachedPrograms returns the programs of an interface's filters and their maps.
@@ -85,8 +83,7 @@ func awaitRemoval[T interface{ Close() error }](t *testing.T, what string, open 
 
 func TestCaptureProgramsGoWithInterface(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	pod := lab.a.newPod(t)
 	config := lab.a.config(nil)
 	pod.add(t, config)
@@ -109,8 +106,7 @@ func TestCaptureProgramsGoWithInterface(t *testing.T) {
 
 func TestCaptureFollowsNetworkConfiguration(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	for name, test := range map[string]struct {
 		changes fields
 		want    capture.Mode
@@ -147,8 +143,7 @@ func TestCaptureFollowsNetworkConfiguration(t *testing.T) {
 // TestKernelWithoutBTFIsReported hides the kernel's BTF from the plugin.
 func TestKernelWithoutBTFIsReported(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	dir := t.TempDir()
 	plugin := fmt.Sprintf("#!/bin/sh\nexec unshare --mount sh -c 'mount -t tmpfs none /sys/kernel/btf && exec \"$0\"' '%s'\n", filepath.Join(shipped(t), "tsn-cni"))
 	must(t, os.WriteFile(filepath.Join(dir, "tsn-cni"), []byte(plugin), 0o755)) //nolint:gosec // a program
@@ -166,8 +161,7 @@ func TestKernelWithoutBTFIsReported(t *testing.T) {
 
 func TestRelayedAttachmentsAreListed(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	captured, other := lab.a.newPod(t), lab.a.newPod(t)
 	captured.add(t, lab.a.config(fields{"capture": "All"}))
 	other.add(t, lab.a.config(fields{"capture": "None"}))
@@ -191,10 +185,9 @@ func scheduleClosing() *control.GateParameterTable {
 	return &control.GateParameterTable{AdminGateStates: 0xfe, AdminCycleTime: control.CycleTime{Numerator: 1, Denominator: 1000}}
 }
 
-func (p *pod) port(t *testing.T) (port capture.PortCount) {
+func (p *pod) port(t *testing.T) capture.PortCount {
 	t.Helper()
-	must(t, p.node.Do(func() (err error) { port, err = capture.ReadPort(portOf(p)); return err }))
-	return port
+	return within(t, p.node, func() (capture.PortCount, error) { return capture.ReadPort(portOf(p)) })
 }
 
 func (n *node) guard(t *testing.T) {
@@ -226,8 +219,7 @@ func makeFormer(t *testing.T, p *pod) {
 // replaced.
 func TestPortsKnowGatesWithoutRelay(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	config := lab.a.config(fields{"capture": "All"})
 	before, after := lab.a.newPod(t), lab.a.newPod(t)
 	before.add(t, config)
@@ -273,8 +265,7 @@ func TestPortsKnowGatesWithoutRelay(t *testing.T) {
 
 func TestRemovedCaptureFilterIsRestored(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	config := lab.a.config(nil)
 	for name, mend := range map[string]func(*testing.T, *pod){
 		"by CHECK": func(t *testing.T, p *pod) {
@@ -317,8 +308,7 @@ func TestRemovedCaptureFilterIsRestored(t *testing.T) {
 
 func TestEndpointPassSetting(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	for name, test := range map[string]struct {
 		changes fields
 		guarded bool

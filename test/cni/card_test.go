@@ -85,9 +85,7 @@ func TestAddressIsKeptUntilCardIsReturned(t *testing.T) {
 			lab := newLab(t)
 			network, configs := networkOfCards(t, lab.a)
 			pod, folder := lab.a.newPod(t), danFolder(t)
-			if _, err := lab.a.runtime.AddNetworkList(t.Context(), configs, pod.attachment()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, lab.a.attach(configs, pod.attachment()))
 			card := claimedCard(t, network, pod)
 			record := hasCardInstead(t, pod, network, folder, card)
 			addresses := glob(t, filepath.Join(lab.a.dir, "ipam", network, "10.*"))

@@ -40,8 +40,7 @@ func portOf(p *pod) string {
 
 func TestCheckNamesEveryDifference(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	for name, test := range map[string]struct {
 		breaks func(*testing.T, *pod)
 		want   string
@@ -158,8 +157,7 @@ func (p *pod) awaitMTU(t *testing.T, want int) {
 
 func TestCheckWithoutKtsndAsksToRetry(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	pod := lab.a.newPod(t)
 	config := lab.a.config(nil)
 	pod.add(t, config)
@@ -169,8 +167,7 @@ func TestCheckWithoutKtsndAsksToRetry(t *testing.T) {
 
 func TestStatusReportsLimitedConnectivity(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	pod := lab.a.newPod(t)
 	config := lab.a.config(nil)
 	configs := list(t, config)
@@ -211,8 +208,7 @@ func TestStatusReportsLimitedConnectivity(t *testing.T) {
 
 func TestGCWithoutListRemovesNothing(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	pod := lab.a.newPod(t)
 	config := lab.a.config(nil)
 	pod.add(t, config)
@@ -227,15 +223,12 @@ func TestGCWithoutListRemovesNothing(t *testing.T) {
 // TestGCKeepsOtherNetworks runs GC with two networks on one bridge.
 func TestGCKeepsOtherNetworks(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	mine, other, stale := lab.a.newPod(t), lab.a.newPod(t), lab.a.newPod(t)
 	config := lab.a.config(nil)
 	mine.add(t, config)
 	foreign := rename(t, "tsn-other", lab.a.config(fields{"ipam": static("10.42.1.200/16")}))
-	if _, err := lab.a.runtime.AddNetworkList(t.Context(), foreign, other.attachment()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lab.a.attach(foreign, other.attachment()))
 	before := lab.a.inventory(t, mine, other, stale)
 	stale.add(t, config)
 	must(t, lab.a.gc(t, lab.a.forgetful(t, shipped(t)), list(t, config), mine))
@@ -246,8 +239,7 @@ func TestGCKeepsOtherNetworks(t *testing.T) {
 // TestGCRemovesInterfacesWithoutRecord runs GC with an endpoint in ktsnd that has neither pod nor record.
 func TestGCRemovesInterfacesWithoutRecord(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	stray := lab.a.newPod(t)
 	config := lab.a.config(nil)
 	before := lab.a.inventory(t)

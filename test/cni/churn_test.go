@@ -23,8 +23,7 @@ func runtimeConf(i int, netns string) *libcni.RuntimeConf {
 
 func TestFiftyConcurrentAddsAndDels(t *testing.T) {
 	const count = 50
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	before := lab.a.inventory(t)
 	spaces := namespaces(t, count)
 	configs := list(t, lab.a.config(nil))
@@ -98,8 +97,7 @@ func TestManyAddsAndDelsLeaveNothing(t *testing.T) {
 	if os.Getenv("KTSN_LONG") == "1" {
 		count = 500
 	}
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	pod := lab.a.newPod(t)
 	before := lab.a.inventory(t, pod)
 	open := openFiles(t, lab.a)
@@ -159,9 +157,7 @@ func namespaces(t testing.TB, count int) []ns.NetNS {
 	})
 	for range count {
 		space, err := testutils.NewNS()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all = append(all, space)
 	}
 	return all

@@ -26,9 +26,7 @@ func primary(t *testing.T, p *pod) (*libcni.NetworkConfigList, *libcni.RuntimeCo
 	must(t, err)
 	at := p.attachment()
 	at.IfName = "eth0"
-	if _, err := p.node.runtime.AddNetworkList(t.Context(), configs, at); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.node.attach(configs, at))
 	t.Cleanup(func() { _ = p.node.runtime.DelNetworkList(t.Context(), configs, at) })
 	return configs, at
 }
@@ -74,8 +72,7 @@ func defaultRoutes(t *testing.T, p *pod) []string {
 
 func TestInterfacesInSeveralNetworks(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	pod := lab.a.newPod(t)
 	before := lab.a.inventory(t, pod)
 	first := list(t, lab.a.config(nil))
@@ -83,9 +80,7 @@ func TestInterfacesInSeveralNetworks(t *testing.T) {
 	atSecond := pod.attachment()
 	atSecond.IfName = "tsn1"
 	for configs, at := range map[*libcni.NetworkConfigList]*libcni.RuntimeConf{first: pod.attachment(), second: atSecond} {
-		if _, err := lab.a.runtime.AddNetworkList(t.Context(), configs, at); err != nil {
-			t.Fatal(err)
-		}
+		must(t, lab.a.attach(configs, at))
 	}
 	have := lab.a.inventory(t, pod)
 	for _, want := range []string{"node has tsnbr42", "node has tsnbr43", pod.id + " has tsn0", pod.id + " has tsn1",
@@ -105,8 +100,7 @@ func TestInterfacesInSeveralNetworks(t *testing.T) {
 
 func TestOtherPluginsFollowInChain(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	pod := lab.a.newPod(t)
 	before := lab.a.inventory(t, pod)
 	for _, version := range spoken {
@@ -114,9 +108,7 @@ func TestOtherPluginsFollowInChain(t *testing.T) {
 			configs := listOf(t, version, lab.a.config(nil), map[string]any{"type": "tuning",
 				"dataDir": folder(t), "sysctl": fields{"net.ipv4.conf.IFNAME.log_martians": "1"}})
 			answer, err := lab.a.runtime.AddNetworkList(t.Context(), configs, pod.attachment())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			result, err := current.GetResult(answer)
 			if err != nil || len(result.Interfaces) != 3 || len(result.IPs) != 1 {
 				t.Errorf("the chain's result is %+v, %v", result, err)
@@ -152,8 +144,7 @@ func TestPluginFollowsOthersInChain(t *testing.T) {
 
 func TestExistingDevicesAreUsedAndKept(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	attributes := linkAttrs("br-mine")
 	attributes.HardwareAddr = net.HardwareAddr{2, 0, 0, 0, 0, 9}
 	lab.a.addDevice(t, &netlink.Bridge{LinkAttrs: attributes})
@@ -207,8 +198,7 @@ func TestBridgeStaysWhileUsed(t *testing.T) {
 
 func TestConfigurationIsApplied(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	t.Run("the hardware address of the runtime", func(t *testing.T) {
 		pod := lab.a.newPod(t)
 		configs := list(t, lab.a.config(nil))
@@ -266,8 +256,7 @@ func TestConfigurationIsApplied(t *testing.T) {
 		configs := list(t, lab.a.config(nil))
 		at := pod.attachment()
 		at.Args = nil
-		_, err := lab.a.runtime.AddNetworkList(t.Context(), configs, at)
-		must(t, err)
+		must(t, lab.a.attach(configs, at))
 		if have := lab.a.inventory(t, pod); !slices.Contains(have, "ktsnd has endpoint "+pod.id+" "+podIf) {
 			t.Errorf("there is:\n%s", strings.Join(have, "\n"))
 		}
@@ -305,8 +294,7 @@ func TestIPv6OnlyWithIPv6Address(t *testing.T) {
 // card): the kernel then removes none of the group.
 func TestDelWithACardInTheLeavingGroup(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	const leavingGroup = 7631727
 	on(t, lab.a.Namespace, "lo", func(lo netlink.Link) error { return netlink.LinkSetGroup(lo, leavingGroup) })
 	pod := lab.a.newPod(t)

@@ -61,12 +61,9 @@ func openTapAs(t *testing.T, p *pod, name string, more uint16) *os.File {
 }
 
 // packetSocket returns a packet socket of one EtherType at a pod's interface.
-func packetSocket(t *testing.T, p *pod, etherType uint16) (fd int) {
+func packetSocket(t *testing.T, p *pod, etherType uint16) int {
 	t.Helper()
-	must(t, p.Do(func() (err error) {
-		fd, err = packetsAt(podIf, etherType)
-		return err
-	}))
+	fd := within(t, p, func() (int, error) { return packetsAt(podIf, etherType) })
 	t.Cleanup(func() { _ = unix.Close(fd) })
 	return fd
 }
@@ -116,15 +113,6 @@ func arrivalTime(t *testing.T, at int, text string) time.Time {
 	}
 }
 
-func hardwareAddress(t *testing.T, p *pod) (address net.HardwareAddr) {
-	t.Helper()
-	on(t, p.Namespace, podIf, func(link netlink.Link) error {
-		address = link.Attrs().HardwareAddr
-		return nil
-	})
-	return address
-}
-
 func machineFrame(to, from net.HardwareAddr, etherType uint16, payload []byte) []byte {
 	return slices.Concat(to, from, binary.BigEndian.AppendUint16(nil, etherType), payload, make([]byte, max(0, 46-len(payload))))
 }
@@ -133,15 +121,7 @@ func machineFrame(to, from net.HardwareAddr, etherType uint16, payload []byte) [
 func behindRecord(frame []byte, at time.Time) []byte {
 	record := binary.BigEndian.AppendUint16(slices.Clone(frame[:12]), recordEtherType)
 	record = append(record, 1, 3) // version and priority; CLOCK_TAI
-	return append(binary.BigEndian.AppendUint64(record, uint64(at.UnixNano()+taiAhead())), frame...)
-}
-
-// taiAhead returns CLOCK_TAI - CLOCK_REALTIME.
-func taiAhead() int64 {
-	var tai, realtime unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_TAI, &tai)
-	_ = unix.ClockGettime(unix.CLOCK_REALTIME, &realtime)
-	return time.Duration(tai.Nano() - realtime.Nano()).Round(time.Second).Nanoseconds()
+	return append(binary.BigEndian.AppendUint64(record, uint64(at.UnixNano()+testlab.TAIOffset())), frame...)
 }
 
 // machines is a pod with a virtual machine on node a and an ordinary pod on node b.
@@ -188,7 +168,7 @@ func TestMachineSendsByTap(t *testing.T) {
 // record.
 func (m *machines) sendsBy(t *testing.T, tap *os.File, there int) {
 	t.Helper()
-	source, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.otherMachine)
+	source, to := macOf(t, m.guest.Namespace, podIf), macOf(t, m.otherMachine.Namespace, podIf)
 	send := func(frame []byte) {
 		if _, err := tap.Write(slices.Concat(vnetHeader, frame)); err != nil {
 			t.Fatal(err)
@@ -244,17 +224,16 @@ func TestPodKernelDoesNotAnswerForMachine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachines(t, test.changes)
-			source, whose := hardwareAddress(t, m.otherMachine), addressOf(m.result, true)
+			source, whose := macOf(t, m.otherMachine.Namespace, podIf), addressOf(m.result, true)
 			socket := packetSocket(t, m.otherMachine, unix.ETH_P_ARP)
 			captured := packetSocket(t, m.guest, unix.ETH_P_ALL)
 			asked := addressOf(m.otherResult, true)
-			broadcast := net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 			if _, err := unix.Write(socket, machineFrame(broadcast, source, unix.ETH_P_ARP, arpRequest(source, asked, whose))); err != nil {
 				t.Fatal(err)
 			}
 			// It exists, whoever answers.
 			arrivalTime(t, captured, string(asked.AsSlice()))
-			if got := countAnswers(t, socket, hardwareAddress(t, m.guest)); got != test.answers {
+			if got := countAnswers(t, socket, macOf(t, m.guest.Namespace, podIf)); got != test.answers {
 				t.Errorf("it is answered %d times, want %d", got, test.answers)
 			}
 		})
@@ -271,7 +250,7 @@ func TestMachineReceivesByTap(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newMachines(t, changes)
 			tap := openTap(t, m.guest)
-			sendDatagram(t, m.otherMachine, addressOf(m.result, true), hardwareAddress(t, m.guest), "for the machine")
+			sendDatagram(t, m.otherMachine, addressOf(m.result, true), macOf(t, m.guest.Namespace, podIf), "for the machine")
 			awaitFrame(t, tap, "for the machine")
 		})
 	}
@@ -297,16 +276,13 @@ func sendDatagram(t *testing.T, from *pod, to netip.Addr, at net.HardwareAddr, t
 
 func TestMachineDevicesGoWithPod(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	pod := lab.a.newPod(t)
 	before := lab.a.inventory(t, pod)
 	for _, device := range []string{"tap", "vhost-user"} {
 		configs := list(t, lab.a.config(fields{"device": device}))
 		add := func(t *testing.T) {
-			if _, err := lab.a.runtime.AddNetworkList(t.Context(), configs, pod.attachment()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, lab.a.attach(configs, pod.attachment()))
 		}
 		for name, clean := range cleaners {
 			t.Run(device+", "+name, func(t *testing.T) {
@@ -315,8 +291,7 @@ func TestMachineDevicesGoWithPod(t *testing.T) {
 				checkSame(t, "after "+name, before, lab.a.inventory(t, pod))
 			})
 			t.Run(device+", a killed ADD, then "+name, func(t *testing.T) {
-				_, err := lab.a.killedAt(t, "configured").AddNetworkList(t.Context(), configs, pod.attachment())
-				mustBeKilled(t, err)
+				lab.a.killAdd(t, "configured", configs, pod.attachment())
 				clean(t, pod, configs)
 				checkSame(t, "after "+name, before, lab.a.inventory(t, pod))
 			})
@@ -334,8 +309,7 @@ func TestMachineDevicesGoWithPod(t *testing.T) {
 
 func TestCheckReportsMissingMachineDevices(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	for name, test := range map[string]struct {
 		device string
 		breaks func(*testing.T, *pod)
@@ -376,8 +350,7 @@ func TestCheckReportsMissingMachineDevices(t *testing.T) {
 
 func TestMachineDeviceIsListed(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	for _, device := range []string{"tap", "vhost-user"} {
 		pod := lab.a.newPod(t)
 		pod.add(t, lab.a.config(fields{"device": device}))
@@ -395,8 +368,7 @@ func TestMachineDeviceIsListed(t *testing.T) {
 
 func TestTapClassFollowsPod(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	pod := lab.a.newPod(t)
 	config := lab.a.config(fields{"capture": "All", "args": fields{"cni": fields{"device": "tap", "device-queues": 4, "device-class": "queue"}}})
 	pod.add(t, config)

@@ -187,7 +187,9 @@ func TestTunnelAcceptsOnlyPeersAndTheirSubnets(t *testing.T) {
 		return func(mark string) frame { return arpFrame(t, mac, sender, mark) }
 	}
 	neighbor := func(address netip.Addr) func(string) frame {
-		return func(mark string) frame { return neighborFrame(t, mac, linkLocal, address, mark) }
+		return func(mark string) frame {
+			return discovery(t, layers.ICMPv6TypeNeighborAdvertisement, mac, linkLocal, address, 0, mark)
+		}
 	}
 	const tag, outer = layers.EthernetTypeDot1Q, layers.EthernetTypeQinQ
 	on(t, r.b.Namespace, uplinkName, func(link netlink.Link) error {
@@ -279,11 +281,7 @@ func TestTunnelAcceptsOnlyPeersAndTheirSubnets(t *testing.T) {
 // "udp" or "udp6".
 func (n *node) listensOn(t *testing.T, protocol string, port uint16) bool {
 	t.Helper()
-	var sockets []byte
-	must(t, n.Do(func() (err error) {
-		sockets, err = os.ReadFile("/proc/thread-self/net/" + protocol)
-		return err
-	}))
+	sockets := within(t, n, func() ([]byte, error) { return os.ReadFile("/proc/thread-self/net/" + protocol) })
 	// A line begins with a number, the local address and the port in hexadecimal digits.
 	return regexp.MustCompile(fmt.Sprintf(`(?m)^ *\d+: [0-9A-F]+:%04X `, port)).Match(sockets)
 }
@@ -291,8 +289,7 @@ func (n *node) listensOn(t *testing.T, protocol string, port uint16) bool {
 // TestFilterIsRestored checks that each component that runs restores the filter.
 func TestFilterIsRestored(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	first, second := lab.a.newPod(t), lab.a.newPod(t)
 	config := lab.a.config(nil)
 	configs := list(t, config)
@@ -318,8 +315,7 @@ func TestFilterIsRestored(t *testing.T) {
 // of its first interface, as IP_UNICAST_IF allows.
 func TestBridgeDoesNotReachNode(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	pod, opener, closer := lab.a.newPod(t), lab.a.newPod(t), lab.a.newPod(t)
 	primary(t, pod)
 	pod.add(t, lab.a.config(fields{"sysctl": fields{"net.ipv4.neigh.IFNAME.mcast_solicit": "1", "net.ipv4.neigh.IFNAME.retrans_time_ms": "200"}}))

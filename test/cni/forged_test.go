@@ -4,7 +4,6 @@ package cni_test
 
 import (
 	"bytes"
-	"encoding/binary"
 	"net"
 	"net/netip"
 	"slices"
@@ -42,20 +41,7 @@ func inFrame(t *testing.T, source net.HardwareAddr, from netip.Addr, to *pod, ta
 // arpFrame announces the hardware address of an IPv4 address to all.
 func arpFrame(t *testing.T, source net.HardwareAddr, sender netip.Addr, mark string) frame {
 	t.Helper()
-	return ethernet(t, source, broadcast, layers.EthernetTypeARP, nil, &layers.ARP{
-		AddrType: layers.LinkTypeEthernet, Protocol: layers.EthernetTypeIPv4, HwAddressSize: 6, ProtAddressSize: 4, Operation: layers.ARPReply,
-		SourceHwAddress: source, SourceProtAddress: sender.AsSlice(), DstHwAddress: broadcast, DstProtAddress: sender.AsSlice(),
-	}, gopacket.Payload(mark))
-}
-
-// neighborFrame announces the hardware address of an IPv6 address, from another address.
-func neighborFrame(t *testing.T, source net.HardwareAddr, from, address netip.Addr, mark string) frame {
-	t.Helper()
-	ip := &layers.IPv6{Version: 6, HopLimit: 255, NextHeader: layers.IPProtocolICMPv6, SrcIP: from.AsSlice(), DstIP: net.ParseIP("ff02::1")}
-	icmp := &layers.ICMPv6{TypeCode: layers.CreateICMPv6TypeCode(layers.ICMPv6TypeNeighborAdvertisement, 0)}
-	must(t, icmp.SetNetworkLayerForChecksum(ip))
-	return ethernet(t, source, net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1}, layers.EthernetTypeIPv6, nil, ip, icmp,
-		&layers.ICMPv6NeighborAdvertisement{TargetAddress: address.AsSlice()}, gopacket.Payload(mark))
+	return arpOf(t, layers.EthernetTypeARP, layers.ARPReply, source, sender, broadcast, sender, mark)
 }
 
 var broadcast = net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
@@ -82,9 +68,8 @@ func (f frame) encapsulate() []byte {
 	return append([]byte{8, 0, 0, 0, 0, 0, vni, 0}, f...)
 }
 
-func macOf(t *testing.T, in *topology.Namespace, name string) net.HardwareAddr {
+func macOf(t *testing.T, in *topology.Namespace, name string) (address net.HardwareAddr) {
 	t.Helper()
-	var address net.HardwareAddr
 	on(t, in, name, func(link netlink.Link) error {
 		address = link.Attrs().HardwareAddr
 		return nil
@@ -153,16 +138,7 @@ type listener struct{ fd int }
 
 func listen(t *testing.T, p *pod) *listener {
 	t.Helper()
-	e := &listener{}
-	on(t, p.Namespace, podIf, func(link netlink.Link) (err error) {
-		all := binary.NativeEndian.Uint16([]byte{0, unix.ETH_P_ALL})
-		if e.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
-			return err
-		}
-		return unix.Bind(e.fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: link.Attrs().Index})
-	})
-	t.Cleanup(func() { _ = unix.Close(e.fd) })
-	return e
+	return &listener{packetSocket(t, p, unix.ETH_P_ALL)}
 }
 
 // receives reports whether a frame with the mark arrives before the frame with another mark, which must arrive.

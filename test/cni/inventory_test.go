@@ -101,16 +101,12 @@ func (n *node) ktsndState(t testing.TB) []string {
 	}
 	var all []string
 	endpoints, err := n.client.Endpoints(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, endpoint := range endpoints {
 		all = append(all, fmt.Sprintf("ktsnd has endpoint %s %s", endpoint.Identity, endpoint.Interface))
 	}
 	status, err := n.client.Status(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return append(all, fmt.Sprintf("ktsnd has %d sockets", status.Sockets))
 }
 

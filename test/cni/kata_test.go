@@ -67,7 +67,7 @@ func TestKataMachineSends(t *testing.T) {
 	must(t, m.a.runtime.CheckNetworkList(t.Context(), list(t, m.config), m.guest.attachment()))
 	// Kata gives the machine the interface's MTU; the record makes the largest frame exceed it.
 	m.sendsBy(t, tap, there)
-	source, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.otherMachine)
+	source, to := macOf(t, m.guest.Namespace, podIf), macOf(t, m.otherMachine.Namespace, podIf)
 	_, err := unix.Write(packetSocket(t, m.otherMachine, machineEtherType), machineFrame(source, to, machineEtherType, []byte("for the machine")))
 	must(t, err)
 	awaitFrame(t, tap, "for the machine")
@@ -100,8 +100,7 @@ func readDevices(t *testing.T, folder string, p *pod) *kata.Devices {
 
 func TestKataFileListsAllInterfaces(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	for kind, back := range map[string]func(*pod) kata.Back{
 		"tap": func(*pod) kata.Back { return kata.Back{Type: kata.HostTap, TapName: podTap, Queues: 2} },
 		"vhost-user": func(p *pod) kata.Back {
@@ -125,7 +124,7 @@ func TestKataFileListsAllInterfaces(t *testing.T) {
 				len(first.Network.Interface.Addresses) != 1 || !slices.Equal(first.Network.Routes, []kata.Route{{Gateway: "10.99.0.1"}}) {
 				t.Errorf("the primary interface is %+v", first)
 			}
-			if second.Name != podIf || second.Back != back(pod) || second.Address != hardwareAddress(t, pod).String() || second.Network.Interface.MTU != 1450 ||
+			if second.Name != podIf || second.Back != back(pod) || second.Address != macOf(t, pod.Namespace, podIf).String() || second.Network.Interface.MTU != 1450 ||
 				!slices.Equal(second.Network.Interface.Addresses, []string{result.IPs[0].Address.String()}) {
 				t.Errorf("the network's interface is %+v", second)
 			}
@@ -147,8 +146,7 @@ func TestKataFileListsAllInterfaces(t *testing.T) {
 
 func TestKataMachineHasPrimaryInterface(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	pod := lab.a.newPod(t)
 	primary(t, pod)
 	folder := danFolder(t)
@@ -159,7 +157,6 @@ func TestKataMachineHasPrimaryInterface(t *testing.T) {
 	address := netip.MustParsePrefix(device.Network.Interface.Addresses[0]).Addr()
 	gateway := netip.MustParseAddr(device.Network.Routes[0].Gateway)
 	tap := openTapAs(t, pod, device.Back.TapName, 0)
-	broadcast := net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 	request := slices.Concat(vnetHeader, machineFrame(broadcast, mac, unix.ETH_P_ARP, arpRequest(mac, address, gateway)))
 	// The other plugin does not wait for its bridge's forwarding state.
 	go func() {
@@ -178,11 +175,9 @@ func machineOf(t *testing.T, p *pod) machine.Machine {
 	var state struct {
 		Devices []machine.Machine `json:"devices"`
 	}
-	var output []byte
-	must(t, p.node.Do(func() (err error) {
-		output, err = exec.Command(program(t, "ktsn"), "status", "--control", p.node.control(), "--output", "json").Output()
-		return err
-	}))
+	output := within(t, p.node, func() ([]byte, error) {
+		return exec.Command(program(t, "ktsn"), "status", "--control", p.node.control(), "--output", "json").Output()
+	})
 	must(t, json.Unmarshal(output, &state))
 	at := slices.IndexFunc(state.Devices, func(device machine.Machine) bool { return device.Identity == p.identity() })
 	if at < 0 {
@@ -207,8 +202,7 @@ func checkMachineStatus(t *testing.T, p *pod, way string, faults ...string) {
 
 func TestStatusReportsKataInterface(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	pod := lab.a.newPod(t)
 	pod.add(t, lab.a.config(fields{"device": "veth", "createSocket": false}))
 	checkMachineStatus(t, pod, "the interface itself, which nothing has taken", "nothing has taken tsn0 for a machine")
@@ -225,8 +219,7 @@ func TestStatusReportsKataInterface(t *testing.T) {
 
 func TestStatusReportsKataFile(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	pod := lab.a.newPod(t)
 	primary(t, pod)
 	folder := danFolder(t)
@@ -248,8 +241,7 @@ func TestStatusReportsKataFile(t *testing.T) {
 
 func TestStatusReportsUnservedVhostUser(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	pod := lab.a.newPod(t)
 	folder := danFolder(t)
 	pod.add(t, lab.a.config(fields{"device": "vhost-user", "device-dan": folder}))
@@ -313,8 +305,7 @@ func TestKataAddRollsBackOtherInterfaces(t *testing.T) {
 		"with a foreign filter": foreignFilter,
 	} {
 		t.Run(name, func(t *testing.T) {
-			lab := newLab(t)
-			lab.a.startDaemon(t)
+			lab := newServedLab(t)
 			pod := lab.a.newPod(t)
 			primary(t, pod)
 			prepare(t, pod)
@@ -340,8 +331,7 @@ func TestKataAddRollsBackOtherInterfaces(t *testing.T) {
 
 func TestKataDevicesGoWithPod(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	pod := lab.a.newPod(t)
 	primary(t, pod)
 	foreignFilter(t, pod)
@@ -377,8 +367,7 @@ func TestKataDevicesGoWithPod(t *testing.T) {
 
 func TestKataFileStaysUntilLastInterface(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	pod := lab.a.newPod(t)
 	primary(t, pod)
 	folder := danFolder(t)
@@ -393,9 +382,7 @@ func TestKataFileStaysUntilLastInterface(t *testing.T) {
 		configs *libcni.NetworkConfigList
 		at      *libcni.RuntimeConf
 	}{{first, pod.attachment()}, {second, at}} {
-		if _, err := lab.a.runtime.AddNetworkList(t.Context(), attachment.configs, attachment.at); err != nil {
-			t.Fatal(err)
-		}
+		must(t, lab.a.attach(attachment.configs, attachment.at))
 	}
 	names := func() (all []string) {
 		for _, device := range readDevices(t, folder, pod).Devices {

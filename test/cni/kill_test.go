@@ -17,6 +17,13 @@ func (n *node) killedAt(t *testing.T, point string) *libcni.CNIConfig {
 	return n.runtimeWith(t, killablePlugin(t), fault.Variable+"="+point)
 }
 
+// killAdd runs an ADD that is killed at a fault point.
+func (n *node) killAdd(t *testing.T, point string, configs *libcni.NetworkConfigList, at *libcni.RuntimeConf) {
+	t.Helper()
+	_, err := n.killedAt(t, point).AddNetworkList(t.Context(), configs, at)
+	mustBeKilled(t, err)
+}
+
 // mustBeKilled checks that the plugin was killed at its fault point.
 func mustBeKilled(t *testing.T, err error) {
 	t.Helper()
@@ -37,16 +44,14 @@ var cleaners = map[string]func(*testing.T, *pod, *libcni.NetworkConfigList){
 
 func TestKilledAddIsCleanedUp(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	pod := lab.a.newPod(t)
 	before := lab.a.inventory(t, pod)
 	configs := list(t, lab.a.config(nil))
 	for _, point := range fault.Add {
 		for name, clean := range cleaners {
 			t.Run(point+", then "+name, func(t *testing.T) {
-				_, err := lab.a.killedAt(t, point).AddNetworkList(t.Context(), configs, pod.attachment())
-				mustBeKilled(t, err)
+				lab.a.killAdd(t, point, configs, pod.attachment())
 				clean(t, pod, configs)
 				checkSame(t, "after "+name, before, lab.a.inventory(t, pod))
 			})
@@ -56,17 +61,14 @@ func TestKilledAddIsCleanedUp(t *testing.T) {
 
 func TestKilledDelIsCompleted(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	pod := lab.a.newPod(t)
 	before := lab.a.inventory(t, pod)
 	configs := list(t, lab.a.config(nil))
 	for _, point := range fault.Del {
 		for name, clean := range cleaners {
 			t.Run(point+", then "+name, func(t *testing.T) {
-				if _, err := lab.a.runtime.AddNetworkList(t.Context(), configs, pod.attachment()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, lab.a.attach(configs, pod.attachment()))
 				mustBeKilled(t, lab.a.killedAt(t, point).DelNetworkList(t.Context(), configs, pod.attachment()))
 				clean(t, pod, configs)
 				checkSame(t, "after "+name, before, lab.a.inventory(t, pod))
@@ -78,8 +80,7 @@ func TestKilledDelIsCompleted(t *testing.T) {
 // TestKilledAddHarmsNoOther checks a pod that existed before and attaches the killed one at the end.
 func TestKilledAddHarmsNoOther(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	resident, victim := lab.a.newPod(t), lab.a.newPod(t)
 	config := lab.a.config(nil)
 	configs := list(t, config)
@@ -90,8 +91,7 @@ func TestKilledAddHarmsNoOther(t *testing.T) {
 			continue // they exist
 		}
 		t.Run(point, func(t *testing.T) {
-			_, err := lab.a.killedAt(t, point).AddNetworkList(t.Context(), configs, victim.attachment())
-			mustBeKilled(t, err)
+			lab.a.killAdd(t, point, configs, victim.attachment())
 			if err := lab.a.runtime.CheckNetworkList(t.Context(), configs, resident.attachment()); err != nil {
 				t.Errorf("the other pod: %v", err)
 			}
@@ -109,16 +109,13 @@ func TestKilledAddHarmsNoOther(t *testing.T) {
 // TestKilledGCIsCompleted runs through the fault points of DEL, which GC executes for each attachment.
 func TestKilledGCIsCompleted(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	pod := lab.a.newPod(t)
 	before := lab.a.inventory(t, pod)
 	configs := list(t, lab.a.config(nil))
 	for _, point := range fault.Del {
 		t.Run(point, func(t *testing.T) {
-			if _, err := lab.a.runtime.AddNetworkList(t.Context(), configs, pod.attachment()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, lab.a.attach(configs, pod.attachment()))
 			killed := lab.a.forgetful(t, killablePlugin(t), fault.Variable+"="+point)
 			mustBeKilled(t, lab.a.gc(t, killed, configs))
 			must(t, lab.a.gc(t, lab.a.forgetful(t, shipped(t)), configs))
@@ -137,8 +134,7 @@ func TestKilledAddCanBeRepeated(t *testing.T) {
 	configs := list(t, config)
 	for _, point := range fault.Add[:6] {
 		t.Run(point, func(t *testing.T) {
-			_, err := lab.a.killedAt(t, point).AddNetworkList(t.Context(), configs, pod.attachment())
-			mustBeKilled(t, err)
+			lab.a.killAdd(t, point, configs, pod.attachment())
 			if _, err := lab.a.runtime.AddNetworkList(t.Context(), configs, pod.attachment()); err != nil {
 				t.Errorf("ADD: %v", err)
 			}

@@ -68,9 +68,7 @@ func newLab(t testing.TB) *lab {
 		t.Fatal(err)
 	}
 	id, err := topology.NewID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	l := &lab{id: id}
 	l.a = l.newNode(t, "a", "192.0.2.1", "10.42.1.0/24")
 	l.b = l.newNode(t, "b", "192.0.2.2", "10.42.2.0/24")
@@ -78,13 +76,29 @@ func newLab(t testing.TB) *lab {
 	return l
 }
 
+// newServedLab returns a lab with ktsnd on node a.
+func newServedLab(t testing.TB) *lab {
+	t.Helper()
+	l := newLab(t)
+	l.a.startDaemon(t)
+	return l
+}
+
+// within returns the result of an action in a network namespace.
+func within[T any](t testing.TB, where testlab.Namespace, action func() (T, error)) (result T) {
+	t.Helper()
+	must(t, where.Do(func() (err error) {
+		result, err = action()
+		return err
+	}))
+	return result
+}
+
 // folder creates a folder with a short name. The end of the test removes it.
 func folder(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ktsn-cni-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
 }
@@ -93,9 +107,7 @@ func folder(t testing.TB) string {
 func (l *lab) namespace(t testing.TB, role string) *topology.Namespace {
 	t.Helper()
 	namespace, err := topology.NewNamespace(l.id.String() + "-" + role)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := namespace.Destroy(); err != nil {
 			t.Error(err)
@@ -128,6 +140,12 @@ func (n *node) forgetful(t testing.TB, pluginDir string, environment ...string) 
 	return cniruntime.New(n.Path(), []string{pluginDir, referencePlugins(t)}, folder(t), os.Stderr, environment...)
 }
 
+// attach runs ADD.
+func (n *node) attach(configs *libcni.NetworkConfigList, at *libcni.RuntimeConf) error {
+	_, err := n.runtime.AddNetworkList(context.Background(), configs, at)
+	return err
+}
+
 // gc runs GC with the attachments of the given pods.
 func (n *node) gc(t testing.TB, runtime *libcni.CNIConfig, configs *libcni.NetworkConfigList, valid ...*pod) error {
 	t.Helper()
@@ -148,9 +166,7 @@ func shipped(t testing.TB) string {
 func (l *lab) link(t testing.TB) {
 	t.Helper()
 	far, err := os.Open(l.b.Path())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer far.Close()
 	must(t, l.a.Do(func() error {
 		attributes := netlink.NewLinkAttrs()
@@ -184,9 +200,7 @@ func (n *node) startDaemon(t testing.TB) {
 	t.Helper()
 	started, err := process.Start(n.Namespace, "ktsnd", exec.Command(program(t, "ktsnd"), "--interface", uplinkName,
 		"--control", n.control(), "--log-level", "warning"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n.daemon = started
 	t.Cleanup(func() {
 		if err := started.Stop(patience); err != nil {
@@ -271,9 +285,7 @@ func list(t testing.TB, config map[string]any) *libcni.NetworkConfigList {
 func listOf(t testing.TB, version string, configs ...map[string]any) *libcni.NetworkConfigList {
 	t.Helper()
 	list, err := cniruntime.List(version, networkName, configs...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return list
 }
 
@@ -318,9 +330,7 @@ func (p *pod) add(t testing.TB, config map[string]any) *current.Result {
 	}
 	t.Cleanup(func() { _ = p.node.runtime.DelNetworkList(context.Background(), configs, p.attachment()) })
 	result, err := current.GetResult(answer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return result
 }
 
@@ -345,9 +355,7 @@ func addressOf(result *current.Result, ipv4 bool) netip.Addr {
 func glob(t testing.TB, pattern string) []string {
 	t.Helper()
 	paths, err := filepath.Glob(pattern)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return paths
 }
 
@@ -355,9 +363,7 @@ func glob(t testing.TB, pattern string) []string {
 func rename(t testing.TB, name string, config map[string]any) *libcni.NetworkConfigList {
 	t.Helper()
 	list, err := cniruntime.List("1.1.0", name, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return list
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
 // manyLinks returns the number of links of BenchmarkManyLinks between two nodes (KTSN_LINKS).
@@ -226,12 +227,7 @@ func (n *node) residentKiB(b *testing.B) int {
 // processorOfDaemon returns the CPU time of the node's ktsnd.
 func (n *node) processorOfDaemon(b *testing.B) time.Duration {
 	b.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.daemon.PID()))
+	used, err := process.CPUTime(n.daemon.PID())
 	must(b, err)
-	fields := strings.Fields(string(text)[strings.LastIndex(string(text), ")")+1:])
-	user, err := strconv.Atoi(fields[11])
-	must(b, err)
-	system, err := strconv.Atoi(fields[12])
-	must(b, err)
-	return time.Duration(user+system) * 10 * time.Millisecond
+	return used
 }

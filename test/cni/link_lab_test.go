@@ -347,9 +347,7 @@ type linkLab struct {
 
 func newAgentsLab(t testing.TB) *linkLab {
 	t.Helper()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
-	lab.b.startDaemon(t)
+	lab := newLinkLab(t)
 	l := &linkLab{lab: lab, links: &tsnLinks{}, agent: map[*node]*linkAgent{}}
 	l.agent[lab.a] = lab.a.startLinkAgent(t, "a", l.links)
 	l.agent[lab.b] = lab.b.startLinkAgent(t, "b", l.links)
@@ -370,8 +368,7 @@ func (l *linkLab) sandbox(t testing.TB, n *node) *pod {
 	must(t, os.MkdirAll(n.podDir(p.uid), 0o755))
 	must(t, os.MkdirAll(filepath.Join(n.dir, "kubelet", p.uid), 0o755))
 	must(t, os.WriteFile(p.hosts(), []byte("127.0.0.1\tlocalhost\n"), 0o644))
-	_, err := n.runtime.AddNetworkList(context.Background(), n.sandboxes(t), p.attachment())
-	must(t, err)
+	must(t, n.attach(n.sandboxes(t), p.attachment()))
 	t.Cleanup(func() { _ = n.runtime.DelNetworkList(context.Background(), n.sandboxes(t), p.attachment()) })
 	return p
 }

@@ -28,10 +28,9 @@ import (
 )
 
 // newLinkLab returns two nodes with a running ktsnd.
-func newLinkLab(t *testing.T) *lab {
+func newLinkLab(t testing.TB) *lab {
 	t.Helper()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	lab.b.startDaemon(t)
 	return lab
 }
@@ -122,8 +121,7 @@ func TestLinkFollowsPeerToOtherNode(t *testing.T) {
 	l.plug(t)
 	config := l.configOf(l.client)
 	config["link"].(fields)["peer"].(fields)["node"] = "192.0.2.77"
-	_, err := lab.a.runtime.AddNetworkList(t.Context(), rename(t, "kubernetsn-link", config), l.client.attachment())
-	must(t, err)
+	must(t, lab.a.attach(rename(t, "kubernetsn-link", config), l.client.attachment()))
 	peers, err := lab.a.client.Peers(t.Context())
 	must(t, err)
 	if len(peers) != 1 || peers[0].Address.String() != "192.0.2.77" {
@@ -247,8 +245,7 @@ func TestSandboxEndUnplugsLinks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client, endpoint := lab.a.newPod(t), lab.b.newPod(t)
 			before := lab.a.inventory(t, client)
-			_, err := lab.a.runtime.AddNetworkList(t.Context(), lab.a.sandboxes(t), client.attachment())
-			must(t, err)
+			must(t, lab.a.attach(lab.a.sandboxes(t), client.attachment()))
 			for i := range 3 {
 				l := newLinked(client, endpoint, linkVNI+i)
 				l.client.name = "up" + strconv.Itoa(i)
@@ -296,8 +293,7 @@ func TestKilledPlugIsCleanedUpOrCompleted(t *testing.T) {
 	t.Parallel()
 	lab := newLinkLab(t)
 	client, endpoint := lab.a.newPod(t), lab.b.newPod(t)
-	_, err := lab.a.runtime.AddNetworkList(t.Context(), lab.a.sandboxes(t), client.attachment())
-	must(t, err)
+	must(t, lab.a.attach(lab.a.sandboxes(t), client.attachment()))
 	before := lab.a.inventory(t, client)
 	l := newLinked(client, endpoint, linkVNI)
 	l.client.forward = []string{"IPv4"}
@@ -359,8 +355,7 @@ func (n *node) removeSomethingElse(t *testing.T) {
 // TestAddAfterKilledDel kills DEL of the last pod of a network and attaches the next pod before DEL is repeated.
 func TestAddAfterKilledDel(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	former, next := lab.a.newPod(t), lab.a.newPod(t)
 	before := lab.a.inventory(t, former, next)
 	config := lab.a.config(nil)
@@ -382,8 +377,7 @@ func TestSandboxIsForgottenWithLinks(t *testing.T) {
 	lab := newLinkLab(t)
 	client, endpoint := lab.a.newPod(t), lab.b.newPod(t)
 	before, forwarded := lab.a.inventory(t, client), forwarding(t, client)
-	_, err := lab.a.runtime.AddNetworkList(t.Context(), lab.a.sandboxes(t), client.attachment())
-	must(t, err)
+	must(t, lab.a.attach(lab.a.sandboxes(t), client.attachment()))
 	const many = 40 // more than one batch
 	for i := range many {
 		l := newLinked(client, endpoint, linkVNI+i)
@@ -504,8 +498,7 @@ func TestLinkPeerWithDamagedFileIsForgotten(t *testing.T) {
 	damage()
 	config := l.configOf(l.client)
 	config["link"].(fields)["peer"].(fields)["node"] = "192.0.2.77"
-	_, err := lab.a.runtime.AddNetworkList(t.Context(), rename(t, "kubernetsn-link", config), l.client.attachment())
-	must(t, err)
+	must(t, lab.a.attach(rename(t, "kubernetsn-link", config), l.client.attachment()))
 	peers("with another peer", "192.0.2.77")
 	damage()
 	l.unplug(t, l.client)

@@ -114,11 +114,9 @@ func TestTableTLSAndVPN(t *testing.T) {
 	t.Parallel()
 	l := ofTable(t)
 	certificate, pool := selfSigned(t, l.endpoint.address())
-	var listener net.Listener
-	must(t, l.endpoint.Do(func() (err error) {
-		listener, err = tls.Listen("tcp", netip.AddrPortFrom(l.endpoint.address(), 0).String(), &tls.Config{Certificates: []tls.Certificate{certificate}})
-		return err
-	}))
+	listener := within(t, l.endpoint, func() (net.Listener, error) {
+		return tls.Listen("tcp", netip.AddrPortFrom(l.endpoint.address(), 0).String(), &tls.Config{Certificates: []tls.Certificate{certificate}})
+	})
 	defer listener.Close()
 	go func() {
 		conn, err := listener.Accept()
@@ -127,11 +125,9 @@ func TestTableTLSAndVPN(t *testing.T) {
 			conn.Close()
 		}
 	}()
-	var conn *tls.Conn
-	must(t, l.client.Do(func() (err error) {
-		conn, err = tls.DialWithDialer(&net.Dialer{Timeout: patience}, "tcp", listener.Addr().String(), &tls.Config{RootCAs: pool})
-		return err
-	}))
+	conn := within(t, l.client, func() (*tls.Conn, error) {
+		return tls.DialWithDialer(&net.Dialer{Timeout: patience}, "tcp", listener.Addr().String(), &tls.Config{RootCAs: pool})
+	})
 	defer conn.Close()
 	must(t, conn.SetDeadline(time.Now().Add(patience)))
 	text := bytes.Repeat([]byte("x"), 100_000)

@@ -37,9 +37,7 @@ func (n *node) tryKtsn(t *testing.T, arguments ...string) (string, error) {
 	var out strings.Builder
 	command.Stdout = &out
 	started, err := process.Start(n.Namespace, "ktsn", command)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	err = started.Wait()
 	return out.String(), err
 }
@@ -52,8 +50,7 @@ func (n *node) loseState(t *testing.T) {
 
 func TestDelAndGCWithoutRecords(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	pod := lab.a.newPod(t)
 	before := lab.a.inventory(t, pod)
 	config := lab.a.config(nil)
@@ -69,8 +66,7 @@ func TestDelAndGCWithoutRecords(t *testing.T) {
 
 func TestTruncatedRecordIsIgnored(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	pod := lab.a.newPod(t)
 	before := lab.a.inventory(t, pod)
 	config := lab.a.config(nil)
@@ -108,8 +104,7 @@ func TestRestartedKtsndLearnsEndpoints(t *testing.T) {
 		"and when the records are lost": {true, "told ktsnd of 1 peers, 2 interfaces and 0 sockets; rebuilt 2 records\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lab := newLab(t)
-			lab.a.startDaemon(t)
+			lab := newServedLab(t)
 			first, second := lab.a.newPod(t), lab.a.newPod(t)
 			config := lab.a.config(nil)
 			first.add(t, config)
@@ -154,8 +149,7 @@ func TestRestartedKtsndLearnsEndpoints(t *testing.T) {
 // TestRestoreSkipsRemovedPods restores records without network namespaces, as after a reboot of the node.
 func TestRestoreSkipsRemovedPods(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	first, second := lab.a.newPod(t), lab.a.newPod(t)
 	before := lab.a.inventory(t, first)
 	config := lab.a.config(nil)
@@ -176,8 +170,7 @@ func TestRestoreSkipsRemovedPods(t *testing.T) {
 
 func TestDelNeedsNeitherKtsndNorNamespace(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	pod := lab.a.newPod(t)
 	before := lab.a.inventory(t)
 	config := lab.a.config(nil)
@@ -195,8 +188,7 @@ func TestDelNeedsNeitherKtsndNorNamespace(t *testing.T) {
 // second one, and DEL of the first one again at garbage collection.
 func TestLateDelKeepsSecondSandbox(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	first := lab.a.newPod(t)
 	second := first.newSandbox(t)
 	config := lab.a.config(nil)
@@ -240,8 +232,7 @@ func TestRebuiltRecordKeepsMachineDevice(t *testing.T) {
 		"none, and what programs ask of it": {"capture": "All"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lab := newLab(t)
-			lab.a.startDaemon(t)
+			lab := newServedLab(t)
 			pod := lab.a.newPod(t)
 			changes["createSocket"] = false
 			config := lab.a.config(changes)
@@ -266,8 +257,7 @@ func TestRebuiltRecordKeepsMachineDevice(t *testing.T) {
 }
 
 func TestGCWithoutRecordRemovesKataFile(t *testing.T) {
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	folder := danFolder(t)
 	pod := lab.a.newPod(t)
 	primary(t, pod)

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +14,6 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 	"github.com/vishvananda/netlink"
-
-	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 )
 
 const neighborsFilter = "ktsn_neighbors"
@@ -163,10 +160,7 @@ func TestPodAnswersOnlyForItsAddresses(t *testing.T) {
 			t.Errorf("%s overwrites nothing without the filter: the entry of %v is %v", name, attack.address, neighborOf(t, r.a1, attack.address))
 		}
 	}
-	must(t, attacker.node.Do(func() error {
-		_, err := (&attachment.GuardRound{StateDir: filepath.Join(attacker.node.dir, "state")}).Run()
-		return err
-	}))
+	attacker.node.guard(t)
 	for _, address := range []netip.Addr{claimed4, claimed6} {
 		resolve(address)
 	}

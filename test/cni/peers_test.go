@@ -61,8 +61,7 @@ func checkPeers(t *testing.T, n *node, when, kernel, ktsnd string) {
 
 func TestPeersReachKernelAndKtsnd(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	add := []string{"node", "peers", "add", "--vni", "42", "192.0.2.2", "10.42.2.0/24"}
 	del := []string{"node", "peers", "del", "--vni", "42", "192.0.2.2"}
 	const header = "VNI  ADDRESS    SUBNETS         REMEMBERED  KERNEL     KTSND  GROUPS\n"
@@ -111,8 +110,7 @@ func TestPeersReachKernelAndKtsnd(t *testing.T) {
 // TestKilledPeerChangeIsRepaired kills `ktsn node peers add` between its steps.
 func TestKilledPeerChangeIsRepaired(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	pod := lab.a.newPod(t)
 	pod.add(t, lab.a.config(nil))
 	dir := buildFolder(t, "ktsn-killable")

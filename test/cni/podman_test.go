@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/cniruntime"
@@ -140,8 +139,7 @@ func TestPodmanAttachesContainers(t *testing.T) {
 
 // TestPodmanDetachesKilledContainers kills a container.
 func TestPodmanDetachesKilledContainers(t *testing.T) {
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	podman := newPodman(t, lab.a)
 	before := lab.a.inventory(t)
 	name := "ktsn-test-kill-" + strconv.Itoa(os.Getpid())
@@ -155,9 +153,7 @@ func TestPodmanDetachesKilledContainers(t *testing.T) {
 	}
 	_ = container.Wait()
 	// podman cleans up after it has noticed.
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline) && len(lab.a.inventory(t)) > len(before); {
-		time.Sleep(50 * time.Millisecond)
-	}
+	eventually(t, "podman has cleaned up", func() bool { return len(lab.a.inventory(t)) <= len(before) })
 	checkSame(t, "after it was killed", before, lab.a.inventory(t))
 }
 

@@ -59,8 +59,7 @@ func (n *node) withoutRings(t *testing.T) {
 // peerEntries counts the peers in the program's map.
 func (n *node) peerEntries(t *testing.T) (count int) {
 	t.Helper()
-	var name string
-	must(t, n.Do(func() (err error) { name, err = receive.NodeDir(receive.DefaultDir); return err }))
+	name := within(t, n, func() (string, error) { return receive.NodeDir(receive.DefaultDir) })
 	peers, err := ebpf.LoadPinnedMap(filepath.Join(name, "peers"), nil)
 	must(t, err)
 	defer peers.Close()
@@ -75,8 +74,7 @@ func (n *node) peerEntries(t *testing.T) (count int) {
 }
 
 func TestReceivePodIsInProgram(t *testing.T) {
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	lab.a.withoutRings(t)
 	others, pod := lab.a.newPod(t), lab.a.newPod(t)
 	others.add(t, lab.a.config(nil))
@@ -136,8 +134,7 @@ func TestReceiveEntryAfterLostDel(t *testing.T) {
 }
 
 func TestReceiveProgramFollowsPeers(t *testing.T) {
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	lab.a.withoutRings(t)
 	change := func(changes ...overlay.Change) {
 		t.Helper()
@@ -173,8 +170,7 @@ func TestReceiveProgramFollowsPeers(t *testing.T) {
 // TestReceiveProgramHasNoEncryptedPeers checks that after a network becomes encrypted, unencrypted packets with a
 // peer's address reach no ring.
 func TestReceiveProgramHasNoEncryptedPeers(t *testing.T) {
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	lab.a.withoutRings(t)
 	pod := lab.a.newPod(t)
 	config := lab.a.config(fields{"receive": fields{"rings": true}, "args": fields{"cni": fields{"receive": "ring"}}})
@@ -204,8 +200,7 @@ func TestReceiveProgramHasNoEncryptedPeers(t *testing.T) {
 }
 
 func TestReplacedReceiveProgramKeepsPodsAndPeers(t *testing.T) {
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	lab.a.withoutRings(t)
 	pod := lab.a.newPod(t)
 	address := addressOf(pod.add(t, lab.a.config(fields{"receive": fields{"rings": true}, "args": fields{"cni": fields{"receive": "ring"}}})), true).String()
@@ -242,8 +237,7 @@ func TestReplacedReceiveProgramKeepsPodsAndPeers(t *testing.T) {
 }
 
 func TestRestoreFillsReceiveProgram(t *testing.T) {
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	lab.a.withoutRings(t)
 	pod := lab.a.newPod(t)
 	address := addressOf(pod.add(t, lab.a.config(fields{"receive": fields{"rings": true}, "args": fields{"cni": fields{"receive": "ring"}}})), true).String()
@@ -268,15 +262,13 @@ func TestRestoreFillsReceiveProgram(t *testing.T) {
 }
 
 func TestKilledAddLeavesNoReceiveEntry(t *testing.T) {
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	lab.a.withoutRings(t)
 	configs := list(t, lab.a.config(fields{"receive": fields{"rings": true}, "args": fields{"cni": fields{"receive": "ring"}}}))
 	for name, clean := range cleaners {
 		t.Run(name, func(t *testing.T) {
 			pod := lab.a.newPod(t)
-			_, err := lab.a.killedAt(t, "receiving").AddNetworkList(t.Context(), configs, pod.attachment())
-			mustBeKilled(t, err)
+			lab.a.killAdd(t, "receiving", configs, pod.attachment())
 			if got := lab.a.rings(t); len(got) != 1 {
 				t.Fatalf("before, the program has %q", got)
 			}

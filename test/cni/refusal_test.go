@@ -64,8 +64,7 @@ func linkAttrs(name string) netlink.LinkAttrs {
 // TestFailedAddLeavesNothing tests all errors of a node, a pod and an IPAM plugin.
 func TestFailedAddLeavesNothing(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	for name, test := range map[string]struct {
 		// prepare breaks something. changes modify the configuration, at the attachment.
 		prepare func(*testing.T, *pod)
@@ -164,8 +163,7 @@ func TestFailedAddLeavesNothing(t *testing.T) {
 
 func TestRepeatedAddIsRejected(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	first, second := lab.a.newPod(t), lab.a.newPod(t)
 	config := lab.a.config(fields{"ipam": static("10.42.1.9/16")})
 	first.add(t, config)
@@ -294,8 +292,7 @@ func (n *node) clock(t *testing.T, good bool, reason string, quality control.Clo
 
 func TestAddNeedsSynchronizedClock(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	config := lab.a.config(fields{"clock": true})
 	good := control.ClockQuality{State: control.ClockSynchronized, ErrorBoundNs: 850, DriftPPB: 100}
 	first := lab.a.newPod(t)

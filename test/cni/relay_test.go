@@ -15,7 +15,6 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
@@ -88,10 +87,8 @@ func (n *node) awaitTaps(t *testing.T, pods ...*pod) {
 	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
 		taps, known := n.taps(t), 0
 		for _, pod := range pods {
-			var count capture.PortCount
-			must(t, n.Do(func() (err error) { count, err = capture.ReadPort(portOf(pod)); return err }))
 			for _, index := range taps {
-				if index == count.RelayIfindex {
+				if index == pod.port(t).RelayIfindex {
 					known++
 				}
 			}
@@ -106,8 +103,7 @@ func (n *node) awaitTaps(t *testing.T, pods ...*pod) {
 
 func TestRelaysFollowPods(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	config := lab.a.config(nil)
 	first, second := lab.a.newPod(t), lab.a.newPod(t)
 	first.add(t, config)

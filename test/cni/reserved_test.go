@@ -131,10 +131,7 @@ func (o *offender) offend(t *testing.T, service *service) {
 	}
 	reach("after CHECK", false)
 	o.node.removeFilter(t, o.port, "ktsn_reserved")
-	must(t, o.node.Do(func() error {
-		_, err := (&attachment.GuardRound{StateDir: filepath.Join(o.node.dir, "state")}).Run()
-		return err
-	}))
+	o.node.guard(t)
 	reach("after ktsn-agent has looked", false)
 	if o.again != nil {
 		o.node.removeFilter(t, o.port, "ktsn_reserved")
@@ -148,8 +145,7 @@ func (o *offender) offend(t *testing.T, service *service) {
 // not pass the tunnel to the node.
 func TestReservedAddressesFromPeerNode(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	lab.a.newPod(t).add(t, lab.a.config(nil))
 	lab.a.ktsn(t, "node", "peers", "add", "--vni", "42", lab.b.address.String(), lab.b.subnet.String())
 	lab.a.trust(t, tunnelName)

@@ -29,9 +29,7 @@ func TestSupportedVersions(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	info, err := lab.a.runtime.GetVersionInfo(t.Context(), "tsn-cni")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := info.SupportedVersions(); !slices.Equal(got, spoken) {
 		t.Errorf("it speaks %q, want %q", got, spoken)
 	}
@@ -39,8 +37,7 @@ func TestSupportedVersions(t *testing.T) {
 
 func TestAddAndDelInEveryVersion(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	pod := lab.a.newPod(t)
 	before := lab.a.inventory(t, pod)
 	for _, version := range spoken {
@@ -79,9 +76,7 @@ func TestAddAndDelInEveryVersion(t *testing.T) {
 func checkResult(t *testing.T, pod *pod, version string, result types.Result) {
 	t.Helper()
 	text, err := json.Marshal(result)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	later := version == "1.1.0"
 	if got := strings.Contains(string(text), "socketPath"); got != later {
 		t.Errorf("socketPath in a result of version %s: %v", version, got)
@@ -93,9 +88,7 @@ func checkResult(t *testing.T, pod *pod, version string, result types.Result) {
 		t.Errorf("the result is a %T", result)
 	}
 	all, err := current.NewResultFromResult(result)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(all.Interfaces) != 3 || len(all.IPs) != 1 {
 		t.Fatalf("the result has %d interfaces and %d addresses: %s", len(all.Interfaces), len(all.IPs), text)
 	}
@@ -148,8 +141,7 @@ func TestUnsupportedVersionsAreRejected(t *testing.T) {
 
 func TestKtsndGetsPodSources(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
+	lab := newServedLab(t)
 	pod := lab.a.newPod(t)
 	result := pod.add(t, lab.a.config(fields{"sourceAddresses": []string{"10.43.0.0/16"}, "grants": fields{"priorityMax": 7}}))
 	address, ok := netip.AddrFromSlice(result.IPs[0].Address.IP)

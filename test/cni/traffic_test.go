@@ -37,9 +37,7 @@ type reachable struct {
 // newReachable attaches three pods to one network over two nodes, each of which knows the other as its peer.
 func newReachable(t *testing.T) *reachable {
 	t.Helper()
-	lab := newLab(t)
-	lab.a.startDaemon(t)
-	lab.b.startDaemon(t)
+	lab := newLinkLab(t)
 	lab.a.ktsn(t, "node", "peers", "add", "--vni", "42", "192.0.2.2", "10.42.2.0/24")
 	lab.b.ktsn(t, "node", "peers", "add", "--vni", "42", "192.0.2.1", "10.42.1.0/24")
 	r := &reachable{lab: lab, a1: lab.a.newPod(t), a2: lab.a.newPod(t), b1: lab.b.newPod(t), addresses: map[*pod]*current.Result{}}
@@ -99,11 +97,7 @@ func ping(t *testing.T, from *pod, to netip.Addr, payloadBytes int) {
 	if !to.Is4() {
 		network, request, reply = "ip6:ipv6-icmp", 128, 129
 	}
-	var conn *net.IPConn
-	must(t, from.Do(func() (err error) {
-		conn, err = net.DialIP(network, nil, &net.IPAddr{IP: to.AsSlice()})
-		return err
-	}))
+	conn := within(t, from, func() (*net.IPConn, error) { return net.DialIP(network, nil, &net.IPAddr{IP: to.AsSlice()}) })
 	defer conn.Close()
 	message := make([]byte, 8+payloadBytes)
 	message[0], message[7] = request, 1
@@ -141,11 +135,9 @@ func checksum(message []byte) uint16 {
 // listenUDP opens a UDP socket in a pod.
 func listenUDP(t *testing.T, p *pod, address netip.Addr) *net.UDPConn {
 	t.Helper()
-	var conn *net.UDPConn
-	must(t, p.Do(func() (err error) {
-		conn, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(address, 0)))
-		return err
-	}))
+	conn := within(t, p, func() (*net.UDPConn, error) {
+		return net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(address, 0)))
+	})
 	t.Cleanup(func() { conn.Close() })
 	must(t, conn.SetReadDeadline(time.Now().Add(patience)))
 	return conn
@@ -198,11 +190,9 @@ func checkTooLarge(t *testing.T, from *pod, target netip.Addr, payloadBytes int)
 
 func checkTCP(t *testing.T, from, to *pod, target netip.Addr) {
 	t.Helper()
-	var listener *net.TCPListener
-	must(t, to.Do(func() (err error) {
-		listener, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(target, 0)))
-		return err
-	}))
+	listener := within(t, to, func() (*net.TCPListener, error) {
+		return net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(target, 0)))
+	})
 	defer listener.Close()
 	const bytes = 1 << 20
 	received := make(chan error, 1)
@@ -219,11 +209,7 @@ func checkTCP(t *testing.T, from, to *pod, target netip.Addr) {
 		}
 		received <- err
 	}()
-	var conn *net.TCPConn
-	must(t, from.Do(func() (err error) {
-		conn, err = net.DialTCP("tcp", nil, listener.Addr().(*net.TCPAddr))
-		return err
-	}))
+	conn := within(t, from, func() (*net.TCPConn, error) { return net.DialTCP("tcp", nil, listener.Addr().(*net.TCPAddr)) })
 	must(t, conn.SetDeadline(time.Now().Add(patience)))
 	_, err := conn.Write(make([]byte, bytes))
 	must(t, errors.Join(err, conn.Close(), <-received))
@@ -320,12 +306,7 @@ func (r *reachable) checkTimed(t *testing.T, to *pod) {
 // tap captures at the other end of the wire.
 func (r *reachable) tap(t *testing.T) *wiretap.Tap {
 	t.Helper()
-	var tap *wiretap.Tap
-	must(t, r.b.Do(func() (err error) {
-		tap, err = wiretap.Open(uplinkName, 2000)
-		return err
-	}))
-	return tap
+	return within(t, r.b, func() (*wiretap.Tap, error) { return wiretap.Open(uplinkName, 2000) })
 }
 
 // datagrams counts the UDP datagrams inside the tunnel.

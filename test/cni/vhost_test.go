@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -120,7 +119,7 @@ func TestMachineByVhostUser(t *testing.T) {
 	guest := m.guest.startFrontEnd(t)
 	must(t, m.a.runtime.CheckNetworkList(t.Context(), list(t, m.config), m.guest.attachment()))
 	there, back := packetSocket(t, m.otherMachine, machineEtherType), packetSocket(t, m.otherMachine, machineEtherType)
-	source, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.otherMachine)
+	source, to := macOf(t, m.guest.Namespace, podIf), macOf(t, m.otherMachine.Namespace, podIf)
 
 	guest.send(t, machineFrame(to, source, machineEtherType, []byte("at once")))
 	arrivalTime(t, there, "at once")
@@ -152,14 +151,20 @@ func TestVhostRecordNeedsCapture(t *testing.T) {
 	m.a.runRelays(t)
 	guest := m.guest.startFrontEnd(t)
 	there := packetSocket(t, m.otherMachine, machineEtherType)
-	source, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.otherMachine)
+	source, to := macOf(t, m.guest.Namespace, podIf), macOf(t, m.otherMachine.Namespace, podIf)
 	guest.send(t, behindRecord(machineFrame(to, source, machineEtherType, []byte("with a record")), time.Now()))
 	guest.send(t, machineFrame(to, source, machineEtherType, []byte("without one")))
-	frame := make([]byte, 2048)
-	n, err := testlab.Read(there, frame)
+	firstIs(t, there, "without one")
+}
+
+// firstIs checks that the next frame at a socket has a text.
+func firstIs(t *testing.T, at int, want string) {
+	t.Helper()
+	came := make([]byte, 2048)
+	n, err := testlab.Read(at, came)
 	must(t, err)
-	if !bytes.Contains(frame[:n], []byte("without one")) {
-		t.Errorf("%q arrives", frame[:n])
+	if !bytes.Contains(came[:n], []byte(want)) {
+		t.Errorf("%q arrives, want %q", came[:n], want)
 	}
 }
 
@@ -198,52 +203,34 @@ func TestMachinePodSendsOnlyThroughRelay(t *testing.T) {
 	t.Parallel()
 	m := newMachines(t, fields{"device": "vhost-user", "device-owner": qemuUser, "capture": "All"})
 	there := packetSocket(t, m.otherMachine, machineEtherType)
-	source, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.otherMachine)
+	source, to := macOf(t, m.guest.Namespace, podIf), macOf(t, m.otherMachine.Namespace, podIf)
 	frame := func(text string) []byte { return machineFrame(to, source, machineEtherType, []byte(text)) }
-	first := func(want string) {
-		t.Helper()
-		came := make([]byte, 2048)
-		n, err := testlab.Read(there, came)
-		must(t, err)
-		if !bytes.Contains(came[:n], []byte(want)) {
-			t.Errorf("%q arrives, want %q", came[:n], want)
-		}
-	}
 	m.guest.sendsItself(t, frame) // while no relay runs
 	m.a.runRelays(t)
 	guest := m.guest.startFrontEnd(t)
 	m.guest.sendsItself(t, frame)
 	// Broadcast: frames to a destination known to ktsnd wait in the ring for the next ktsnd.
-	everyone := net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
-	guest.send(t, machineFrame(everyone, source, machineEtherType, []byte("through ktsnd")))
-	first("through ktsnd")
+	guest.send(t, machineFrame(broadcast, source, machineEtherType, []byte("through ktsnd")))
+	firstIs(t, there, "through ktsnd")
 
 	// Without the filters in the pod, which CAP_NET_ADMIN can remove.
-	on(t, m.guest.Namespace, podIf, func(link netlink.Link) error {
-		return netlink.QdiscDel(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
-			LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
-		}})
-	})
+	on(t, m.guest.Namespace, podIf, removeFilters)
 	m.guest.sendsItself(t, frame)
 	must(t, m.a.daemon.Stop(patience))
 	m.guest.sendsItself(t, frame)
 	// Only the relay sends past ktsnd.
 	guest.send(t, frame("past ktsnd"))
-	first("past ktsnd")
+	firstIs(t, there, "past ktsnd")
 }
 
 func TestMachineNodeEndIsClosedAgain(t *testing.T) {
 	t.Parallel()
 	m := newMachines(t, fields{"device": "vhost-user", "device-owner": qemuUser})
-	must(t, m.a.Do(func() error {
-		link, err := netlink.LinkByName(portOf(m.guest))
-		if err != nil {
-			return err
-		}
+	on(t, m.a.Namespace, portOf(m.guest), func(link netlink.Link) error {
 		return netlink.FilterDel(&netlink.BpfFilter{FilterAttrs: netlink.FilterAttrs{
 			LinkIndex: link.Attrs().Index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Priority: 1, Protocol: unix.ETH_P_ALL,
 		}})
-	}))
+	})
 	want := portOf(m.guest) + " had lost the filter ktsn_relayed of the pod's virtual machine; it is back"
 	if err := m.a.runtime.CheckNetworkList(t.Context(), list(t, m.config), m.guest.attachment()); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %q", err, want)
