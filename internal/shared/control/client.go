@@ -69,36 +69,31 @@ func (c *Client) WaitClosed(ctx context.Context) error {
 
 // Status returns the status of ktsnd.
 func (c *Client) Status(ctx context.Context) (*Status, error) {
-	var got statusReply
-	err := c.exchange(ctx, statusRequest{header("status")}, "status", &got)
-	if err != nil {
-		return nil, err
-	}
-	return &got.Status, nil
+	var reply struct{ Status Status }
+	err := c.exchange(ctx, "status", fields{}, "status", &reply)
+	return &reply.Status, err
 }
 
 // Instance returns which of the node's ktsnd serves, and which ones stand by.
 func (c *Client) Instance(ctx context.Context) (*Instance, error) {
-	var got instanceReply
-	if err := c.exchange(ctx, instanceRequest{header("instance")}, "instance", &got); err != nil {
-		return nil, err
-	}
-	return &got.Instance, nil
+	var reply struct{ Instance Instance }
+	err := c.exchange(ctx, "instance", fields{}, "instance", &reply)
+	return &reply.Instance, err
 }
 
 // SocketAdd opens the unix socket on which the applications of the pod called identity reach ktsnd.
 func (c *Client) SocketAdd(ctx context.Context, identity, path string) error {
-	return c.command(ctx, socketAddRequest{header("socket-add"), identity, path})
+	return c.command(ctx, "socket-add", fields{"identity": identity, "path": path})
 }
 
 // SocketDel closes the pod's socket.
 func (c *Client) SocketDel(ctx context.Context, identity string) error {
-	return c.command(ctx, socketDelRequest{header("socket-del"), identity})
+	return c.command(ctx, "socket-del", fields{"identity": identity})
 }
 
 // PodNameSet sets the name of the pod, such as "namespace/name"; its socket or an endpoint must exist.
 func (c *Client) PodNameSet(ctx context.Context, identity, name string) error {
-	return c.command(ctx, podNameSetRequest{header("pod-name-set"), identity, name})
+	return c.command(ctx, "pod-name-set", fields{"identity": identity, "name": name})
 }
 
 // EndpointAdd attaches a pod's interface. A ktsnd that does not know one of the fields refuses: without sources the pod could send from any
@@ -110,7 +105,7 @@ func (c *Client) EndpointAdd(ctx context.Context, endpoint Endpoint) error {
 		complete.Addresses = append([]netip.Prefix{}, complete.Addresses...)
 		endpoint.Sources = &complete
 	}
-	err := c.command(ctx, endpointAddRequest{header("endpoint-add"), endpoint})
+	err := c.command(ctx, "endpoint-add", endpoint)
 	if refusal := (*Error)(nil); errors.As(err, &refusal) && refusal.unknownField() {
 		return fmt.Errorf("%w; upgrade the node's ktsnd to the release of its client", err)
 	}
@@ -119,59 +114,60 @@ func (c *Client) EndpointAdd(ctx context.Context, endpoint Endpoint) error {
 
 // EndpointDel detaches a pod's interface.
 func (c *Client) EndpointDel(ctx context.Context, identity, interfaceName string) error {
-	return c.command(ctx, endpointDelRequest{header("endpoint-del"), identity, interfaceName})
+	return c.command(ctx, "endpoint-del", fields{"identity": identity, "interface": interfaceName})
 }
 
 // PeerAdd sets the subnets that another node serves, and replaces earlier ones.
 func (c *Client) PeerAdd(ctx context.Context, peer Peer) error {
-	return c.command(ctx, peerAddRequest{header("peer-add"), peer})
+	return c.command(ctx, "peer-add", peer)
 }
 
 // PeerDel removes a node.
 func (c *Client) PeerDel(ctx context.Context, vni uint32, address netip.Addr) error {
-	return c.command(ctx, peerDelRequest{header("peer-del"), vni, address})
+	return c.command(ctx, "peer-del", fields{"vni": vni, "address": address})
 }
 
 // Endpoints lists all endpoints. The list is read in pages: one that changes meanwhile may show an
 // endpoint twice or not at all.
 func (c *Client) Endpoints(ctx context.Context) ([]AttachedEndpoint, error) {
-	return readPages(ctx, c, "endpoints", func(page *endpointsReply) ([]AttachedEndpoint, int) { return page.Endpoints, page.Total })
+	return readPages[AttachedEndpoint](ctx, c, "endpoints")
 }
 
 // Pods lists all pods, with the same reserve as Endpoints.
 func (c *Client) Pods(ctx context.Context) ([]Pod, error) {
-	return readPages(ctx, c, "pods", func(page *podsReply) ([]Pod, int) { return page.Pods, page.Total })
+	return readPages[Pod](ctx, c, "pods")
 }
 
 // Flows lists the sockets of all connected processes, with the same reserve as Endpoints.
 func (c *Client) Flows(ctx context.Context) ([]Flow, error) {
-	return readPages(ctx, c, "flows", func(page *flowsReply) ([]Flow, int) { return page.Flows, page.Total })
+	return readPages[Flow](ctx, c, "flows")
 }
 
 // Peers lists all peers, with the same reserve as Endpoints.
 func (c *Client) Peers(ctx context.Context) ([]Peer, error) {
-	return readPages(ctx, c, "peers", func(page *peersReply) ([]Peer, int) { return page.Peers, page.Total })
+	return readPages[Peer](ctx, c, "peers")
 }
 
 // Groups lists the groups of the pods of this node and of each peer, with the same reserve as Endpoints.
 func (c *Client) Groups(ctx context.Context) ([]NodeGroups, error) {
-	return readPages(ctx, c, "groups", func(page *groupsReply) ([]NodeGroups, int) { return page.Groups, page.Total })
+	return readPages[NodeGroups](ctx, c, "groups")
 }
 
-// readPages reads a whole list; entries returns the entries of a reply, and the length of the list.
-func readPages[Entry, Reply any, Page interface {
-	*Reply
-	reply
-}](ctx context.Context, c *Client, list string, entries func(Page) ([]Entry, int)) ([]Entry, error) {
+// readPages reads a whole list, whose name is also that of the field with its entries.
+func readPages[Entry any](ctx context.Context, c *Client, list string) ([]Entry, error) {
 	var all []Entry
 	for {
-		page := Page(new(Reply))
-		if err := c.exchange(ctx, listRequest{header(list), len(all), listPage}, list, page); err != nil {
+		var page map[string]json.RawMessage
+		if err := c.exchange(ctx, list, fields{"offset": len(all), "limit": listPage}, list, &page); err != nil {
 			return nil, err
 		}
-		part, total := entries(page)
-		all = append(all, part...)
-		if len(all) >= total || len(part) == 0 {
+		var entries []Entry
+		var total int
+		if err := errors.Join(json.Unmarshal(page[list], &entries), json.Unmarshal(page["total"], &total)); err != nil {
+			return nil, fmt.Errorf("decode %s reply: %w", list, err)
+		}
+		all = append(all, entries...)
+		if len(all) >= total || len(entries) == 0 {
 			return all, nil
 		}
 	}
@@ -181,9 +177,11 @@ func readPages[Entry, Reply any, Page interface {
 // daemon, and how many between after and the first returned the daemon no longer had.
 func (c *Client) Departures(ctx context.Context, after uint64) (all []Departure, overwritten uint64, err error) {
 	for {
-		var page departuresReply
-		request := departuresRequest{header("departures"), after, departuresPage}
-		if err := c.exchange(ctx, request, "departures", &page); err != nil {
+		var page struct {
+			Overwritten uint64
+			Departures  []Departure
+		}
+		if err := c.exchange(ctx, "departures", fields{"after": after, "limit": departuresPage}, "departures", &page); err != nil {
 			return nil, 0, err
 		}
 		overwritten += page.Overwritten
@@ -198,60 +196,57 @@ func (c *Client) Departures(ctx context.Context, after uint64) (all []Departure,
 // TraceStart begins to record the outcome of messages: of all, or of one pod if identity is not empty, or of one flow
 // if it is not 0. The trace is this connection's and ends with it, or when it is not read for ten seconds.
 func (c *Client) TraceStart(ctx context.Context, identity string, flow uint64) error {
-	return c.command(ctx, traceStartRequest{header("trace-start"), identity, flow})
+	return c.command(ctx, "trace-start", fields{"identity": identity, "flow": flow})
 }
 
 // TraceRead returns messages that ended, numbered above after, oldest first and at most 1000, and how many between
 // after and the first returned ktsnd no longer had.
 func (c *Client) TraceRead(ctx context.Context, after uint64) (messages []TracedMessage, overwritten uint64, err error) {
-	var page traceReply
-	if err := c.exchange(ctx, traceReadRequest{header("trace-read"), after, tracePage}, "trace", &page); err != nil {
-		return nil, 0, err
+	var page struct {
+		Overwritten uint64
+		Messages    []TracedMessage
 	}
-	return page.Messages, page.Overwritten, nil
+	err = c.exchange(ctx, "trace-read", fields{"after": after, "limit": tracePage}, "trace", &page)
+	return page.Messages, page.Overwritten, err
 }
 
 // TraceStop ends the trace.
 func (c *Client) TraceStop(ctx context.Context) error {
-	return c.command(ctx, traceStopRequest{header("trace-stop")})
+	return c.command(ctx, "trace-stop", fields{})
 }
 
 // ScheduleSet sets the schedule. Schedule returns the time at which ktsnd changes to it; after an error, ktsnd keeps the schedule that it has.
 func (c *Client) ScheduleSet(ctx context.Context, table *GateParameterTable) error {
-	return c.command(ctx, scheduleSetRequest{header("schedule-set"), NewGateSchedule(table)})
+	return c.command(ctx, "schedule-set", fields{"schedule": NewGateSchedule(table)})
 }
 
 // Schedule returns the schedule in force and the last one that was requested.
 func (c *Client) Schedule(ctx context.Context) (*Schedule, error) {
-	var got scheduleReply
-	if err := c.exchange(ctx, scheduleGetRequest{header("schedule-get")}, "schedule", &got); err != nil {
+	reply := &Schedule{}
+	if err := c.exchange(ctx, "schedule-get", fields{}, "schedule", reply); err != nil {
 		return nil, err
 	}
-	return &got.Schedule, nil
+	return reply, nil
 }
 
 // StrategySet changes the rule for the departure of messages.
 func (c *Client) StrategySet(ctx context.Context, strategy string) error {
-	return c.command(ctx, strategySetRequest{header("strategy-set"), strategy})
+	return c.command(ctx, "strategy-set", fields{"strategy": strategy})
 }
 
 // TrafficClassesSet sets the class of each priority, and the PCP of each class on the wire.
 func (c *Client) TrafficClassesSet(ctx context.Context, classes TrafficClassMap, points PriorityCodePoints) error {
-	return c.command(ctx, trafficClassesSetRequest{header("traffic-classes-set"), classes, points})
-}
-
-func header(request string) requestHeader {
-	return requestHeader{Version: protocolVersion, Request: request}
+	return c.command(ctx, "traffic-classes-set", fields{"traffic-class-map": classes, "priority-code-points": points})
 }
 
 // command sends a request whose reply is "ok".
-func (c *Client) command(ctx context.Context, request any) error {
-	return c.exchange(ctx, request, "ok", &okReply{})
+func (c *Client) command(ctx context.Context, request string, body any) error {
+	return c.exchange(ctx, request, body, "ok", &struct{}{})
 }
 
-// exchange sends one request and reads its reply.
-func (c *Client) exchange(ctx context.Context, request any, wanted string, into reply) error {
-	message, err := json.Marshal(request)
+// exchange sends one request, whose body is an object of its fields, and decodes the fields of its reply.
+func (c *Client) exchange(ctx context.Context, request string, body any, wanted string, into any) error {
+	message, err := encodeRequest(request, body)
 	if err != nil {
 		return fmt.Errorf("encode request: %w", err)
 	}

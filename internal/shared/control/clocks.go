@@ -24,14 +24,9 @@ type ClockQuality struct {
 	DriftPPB     int64 `json:"drift-ppb"`
 }
 
-type clockSetRequest struct {
-	requestHeader
-	Clock ClockQuality `json:"clock"`
-}
-
 // ClockSet reports the quality of the node's clock. A network loses its clock when the growing bound exceeds the network's limit.
 func (c *Client) ClockSet(ctx context.Context, clock ClockQuality) error {
-	return c.command(ctx, clockSetRequest{header("clock-set"), clock})
+	return c.command(ctx, "clock-set", fields{"clock": clock})
 }
 
 // OnClockLoss is the treatment of messages with a transmit time while their network's clock is lost.
@@ -53,27 +48,13 @@ type ClockNeed struct {
 	Reason string `json:"reason"`
 }
 
-// noNeed is the empty object, which removes a network's requirement.
-type noNeed struct{}
-
-type networkClockSetRequest struct {
-	requestHeader
-	VNI   uint32    `json:"vni"`
-	Clock ClockNeed `json:"clock"`
-}
-
-type networkClockDropRequest struct {
-	requestHeader
-	VNI   uint32 `json:"vni"`
-	Clock noNeed `json:"clock"`
-}
-
 // NetworkClockSet replaces a network's requirement for the clock; nil removes it.
 func (c *Client) NetworkClockSet(ctx context.Context, vni uint32, need *ClockNeed) error {
+	var clock any = need
 	if need == nil {
-		return c.command(ctx, networkClockDropRequest{header("network-clock-set"), vni, noNeed{}})
+		clock = struct{}{} // the empty object removes it
 	}
-	return c.command(ctx, networkClockSetRequest{header("network-clock-set"), vni, *need})
+	return c.command(ctx, "network-clock-set", fields{"vni": vni, "clock": clock})
 }
 
 // NetworkClock is a network with a requirement for the clock.
@@ -84,13 +65,7 @@ type NetworkClock struct {
 	Lost bool `json:"lost"`
 }
 
-type networkClocksReply struct {
-	replyHeader
-	Total    int            `json:"total"`
-	Networks []NetworkClock `json:"network-clocks"`
-}
-
 // NetworkClocks lists the networks with a requirement for the clock, with the same reserve as Endpoints.
 func (c *Client) NetworkClocks(ctx context.Context) ([]NetworkClock, error) {
-	return readPages(ctx, c, "network-clocks", func(page *networkClocksReply) ([]NetworkClock, int) { return page.Networks, page.Total })
+	return readPages[NetworkClock](ctx, c, "network-clocks")
 }

@@ -28,26 +28,14 @@ type NetworkEncryption struct {
 	Encryption Encryption `json:"encryption"`
 }
 
-type networkEncryptionSetRequest struct {
-	requestHeader
-	NetworkEncryption
-}
-
 // SetNetworkEncryption replaces the encryption of a network, also for messages that wait.
 func (c *Client) SetNetworkEncryption(ctx context.Context, vni uint32, encryption Encryption) error {
-	return c.command(ctx, networkEncryptionSetRequest{header("network-encryption-set"), NetworkEncryption{vni, encryption}})
-}
-
-type networkEncryptionsReply struct {
-	replyHeader
-	Total    int                 `json:"total"`
-	Networks []NetworkEncryption `json:"network-encryptions"`
+	return c.command(ctx, "network-encryption-set", NetworkEncryption{vni, encryption})
 }
 
 // NetworkEncryptions lists the networks with encryption, with the same reserve as Endpoints.
 func (c *Client) NetworkEncryptions(ctx context.Context) ([]NetworkEncryption, error) {
-	return readPages(ctx, c, "network-encryptions",
-		func(page *networkEncryptionsReply) ([]NetworkEncryption, int) { return page.Networks, page.Total })
+	return readPages[NetworkEncryption](ctx, c, "network-encryptions")
 }
 
 // associationKeyBytes is the length of an AES-128 key and its salt (RFC 4106 section 8.1).
@@ -89,19 +77,13 @@ type SecurityAssociation struct {
 	Generation uint32 `json:"generation"`
 }
 
-type securityAssociationsSetRequest struct {
-	requestHeader
-	Peer         netip.Addr            `json:"peer"`
-	Associations []SecurityAssociation `json:"associations"`
-}
-
 // SetSecurityAssociations replaces the associations for frames to a node, in ascending generations; an empty list removes the node.
 // ktsnd uses the first one that no ktsnd of this node has used before.
 func (c *Client) SetSecurityAssociations(ctx context.Context, peer netip.Addr, associations []SecurityAssociation) error {
 	if associations == nil {
 		associations = []SecurityAssociation{}
 	}
-	return c.command(ctx, securityAssociationsSetRequest{header("security-associations-set"), peer, associations})
+	return c.command(ctx, "security-associations-set", fields{"peer": peer, "associations": associations})
 }
 
 // AssociationState is the association that ktsnd uses for frames to a node.
@@ -115,23 +97,17 @@ type AssociationState struct {
 	AssociationsLeft int `json:"associations-left"`
 }
 
-type securityAssociationsReply struct {
-	replyHeader
-	Total          int                `json:"total"`
-	UsedGeneration uint32             `json:"used-generation"`
-	Associations   []AssociationState `json:"security-associations"`
-}
-
 // SecurityAssociations lists the nodes that ktsnd has associations for, with the same reserve as Endpoints.
 func (c *Client) SecurityAssociations(ctx context.Context) ([]AssociationState, error) {
-	return readPages(ctx, c, "security-associations",
-		func(page *securityAssociationsReply) ([]AssociationState, int) { return page.Associations, page.Total })
+	return readPages[AssociationState](ctx, c, "security-associations")
 }
 
 // UsedGeneration returns the highest generation that any ktsnd of the node has used; only higher ones may be used. It is 0 when none
 // has been used.
 func (c *Client) UsedGeneration(ctx context.Context) (uint32, error) {
-	var page securityAssociationsReply
-	err := c.exchange(ctx, listRequest{header("security-associations"), 0, 1}, "security-associations", &page)
-	return page.UsedGeneration, err
+	var reply struct {
+		UsedGeneration uint32 `json:"used-generation"`
+	}
+	err := c.exchange(ctx, "security-associations", fields{"offset": 0, "limit": 1}, "security-associations", &reply)
+	return reply.UsedGeneration, err
 }

@@ -41,23 +41,12 @@ type NetworkLimits struct {
 	Limits GivenLimits `json:"limits"`
 }
 
-type networkLimitsSetRequest struct {
-	requestHeader
-	NetworkLimits
-}
-
-type networkLimitsReply struct {
-	replyHeader
-	Total    int             `json:"total"`
-	Networks []NetworkLimits `json:"network-limits"`
-}
-
 // NetworkLimitsSet replaces the limits of a network's pods, also of running pods; empty limits remove them.
 func (c *Client) NetworkLimitsSet(ctx context.Context, limits NetworkLimits) error {
-	return c.command(ctx, networkLimitsSetRequest{header("network-limits-set"), limits})
+	return c.command(ctx, "network-limits-set", limits)
 }
 
 // NetworkLimits lists the networks that have limits, with the same reserve as Endpoints.
 func (c *Client) NetworkLimits(ctx context.Context) ([]NetworkLimits, error) {
-	return readPages(ctx, c, "network-limits", func(page *networkLimitsReply) ([]NetworkLimits, int) { return page.Networks, page.Total })
+	return readPages[NetworkLimits](ctx, c, "network-limits")
 }

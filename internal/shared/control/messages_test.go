@@ -4,133 +4,192 @@ package control
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
-	"errors"
-	"io"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/control/controltest"
 )
 
 const examples = "../../../docs/control-protocol"
 
-// Only a ktsnd asks another for these.
-type standByRequest struct {
-	requestHeader
-	Name string `json:"name"`
-}
+const exampleUID = "5b1f9c1e-4a0e-4d0c-9f53-0a3f1c7b6d10"
 
-type takeOverRequest struct {
-	requestHeader
-	Records int    `json:"records"`
-	BootID  string `json:"boot-id"`
-	BornNs  int64  `json:"born-ns"`
-}
-
-// exampleTypes says which type each example file stands for.
-var exampleTypes = map[string]func() any{
-	"status.request.json":                    func() any { return new(statusRequest) },
-	"status.reply.json":                      func() any { return new(statusReply) },
-	"instance.request.json":                  func() any { return new(instanceRequest) },
-	"instance.reply.json":                    func() any { return new(instanceReply) },
-	"stand-by.request.json":                  func() any { return new(standByRequest) },
-	"take-over.request.json":                 func() any { return new(takeOverRequest) },
-	"socket-add.request.json":                func() any { return new(socketAddRequest) },
-	"socket-del.request.json":                func() any { return new(socketDelRequest) },
-	"pod-name-set.request.json":              func() any { return new(podNameSetRequest) },
-	"endpoint-add.request.json":              func() any { return new(endpointAddRequest) },
-	"endpoint-del.request.json":              func() any { return new(endpointDelRequest) },
-	"endpoints.request.json":                 func() any { return new(listRequest) },
-	"endpoints.reply.json":                   func() any { return new(endpointsReply) },
-	"pods.request.json":                      func() any { return new(listRequest) },
-	"pods.reply.json":                        func() any { return new(podsReply) },
-	"network-limits-set.request.json":        func() any { return new(networkLimitsSetRequest) },
-	"network-limits.request.json":            func() any { return new(listRequest) },
-	"network-limits.reply.json":              func() any { return new(networkLimitsReply) },
-	"clock-set.request.json":                 func() any { return new(clockSetRequest) },
-	"network-clock-set.request.json":         func() any { return new(networkClockSetRequest) },
-	"network-clock-drop.request.json":        func() any { return new(networkClockDropRequest) },
-	"network-clocks.request.json":            func() any { return new(listRequest) },
-	"network-clocks.reply.json":              func() any { return new(networkClocksReply) },
-	"network-encryption-set.request.json":    func() any { return new(networkEncryptionSetRequest) },
-	"network-encryptions.request.json":       func() any { return new(listRequest) },
-	"network-encryptions.reply.json":         func() any { return new(networkEncryptionsReply) },
-	"security-associations-set.request.json": func() any { return new(securityAssociationsSetRequest) },
-	"security-associations.request.json":     func() any { return new(listRequest) },
-	"security-associations.reply.json":       func() any { return new(securityAssociationsReply) },
-	"flows.request.json":                     func() any { return new(listRequest) },
-	"flows.reply.json":                       func() any { return new(flowsReply) },
-	"peer-add.request.json":                  func() any { return new(peerAddRequest) },
-	"peer-del.request.json":                  func() any { return new(peerDelRequest) },
-	"peers.request.json":                     func() any { return new(listRequest) },
-	"peers.reply.json":                       func() any { return new(peersReply) },
-	"groups.request.json":                    func() any { return new(listRequest) },
-	"groups.reply.json":                      func() any { return new(groupsReply) },
-	"departures.request.json":                func() any { return new(departuresRequest) },
-	"departures.reply.json":                  func() any { return new(departuresReply) },
-	"trace-start.request.json":               func() any { return new(traceStartRequest) },
-	"trace-read.request.json":                func() any { return new(traceReadRequest) },
-	"trace-stop.request.json":                func() any { return new(traceStopRequest) },
-	"trace.reply.json":                       func() any { return new(traceReply) },
-	"schedule-set.request.json":              func() any { return new(scheduleSetRequest) },
-	"schedule-get.request.json":              func() any { return new(scheduleGetRequest) },
-	"schedule.reply.json":                    func() any { return new(scheduleReply) },
-	"strategy-set.request.json":              func() any { return new(strategySetRequest) },
-	"traffic-classes-set.request.json":       func() any { return new(trafficClassesSetRequest) },
-	"ok.reply.json":                          func() any { return new(okReply) },
-	"error.reply.json":                       func() any { return new(okReply) },
-}
-
-// decodeStrict reads one JSON object into target and refuses fields it does not know and anything behind.
-func decodeStrict(data []byte, target any) error {
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(target); err != nil {
-		return err
+// calls returns the call that sends the request of each example file. Only a ktsnd sends stand-by and take-over.
+func calls(ctx context.Context, c *Client, example []byte) map[string]func() error {
+	return map[string]func() error{
+		"status":             func() error { return second(c.Status(ctx)) },
+		"instance":           func() error { return second(c.Instance(ctx)) },
+		"stand-by":           nil,
+		"take-over":          nil,
+		"socket-add":         func() error { return c.SocketAdd(ctx, exampleUID, "/run/ktsn/pods/5b1f9c1e/ktsn.sock") },
+		"socket-del":         func() error { return c.SocketDel(ctx, exampleUID) },
+		"pod-name-set":       func() error { return c.PodNameSet(ctx, exampleUID, "factory/axis-1") },
+		"endpoint-add":       func() error { return c.EndpointAdd(ctx, read[Endpoint](example)) },
+		"endpoint-del":       func() error { return c.EndpointDel(ctx, exampleUID, "tsn0") },
+		"endpoints":          func() error { return second(c.Endpoints(ctx)) },
+		"pods":               func() error { return second(c.Pods(ctx)) },
+		"network-limits":     func() error { return second(c.NetworkLimits(ctx)) },
+		"network-limits-set": func() error { return c.NetworkLimitsSet(ctx, read[NetworkLimits](example)) },
+		"clock-set": func() error {
+			return c.ClockSet(ctx, ClockQuality{State: ClockSynchronized, ErrorBoundNs: 850, DriftPPB: 120})
+		},
+		"network-clock-set": func() error {
+			return c.NetworkClockSet(ctx, 42, &ClockNeed{MaxErrorNs: 10000, OnLoss: OnLossHold, Good: true})
+		},
+		"network-clock-drop":     func() error { return c.NetworkClockSet(ctx, 42, nil) },
+		"network-clocks":         func() error { return second(c.NetworkClocks(ctx)) },
+		"network-encryption-set": func() error { return c.SetNetworkEncryption(ctx, 42, EncryptionRequired) },
+		"network-encryptions":    func() error { return second(c.NetworkEncryptions(ctx)) },
+		"security-associations-set": func() error {
+			type body struct{ Associations []SecurityAssociation }
+			return c.SetSecurityAssociations(ctx, netip.MustParseAddr("192.0.2.2"), read[body](example).Associations)
+		},
+		"security-associations": func() error { return second(c.SecurityAssociations(ctx)) },
+		"flows":                 func() error { return second(c.Flows(ctx)) },
+		"peer-add":              func() error { return c.PeerAdd(ctx, read[Peer](example)) },
+		"peer-del":              func() error { return c.PeerDel(ctx, 42, netip.MustParseAddr("192.0.2.2")) },
+		"peers":                 func() error { return second(c.Peers(ctx)) },
+		"groups":                func() error { return second(c.Groups(ctx)) },
+		"departures": func() error {
+			_, _, err := c.Departures(ctx, 0)
+			return err
+		},
+		"trace-start": func() error { return c.TraceStart(ctx, exampleUID, 0) },
+		"trace-read": func() error {
+			_, _, err := c.TraceRead(ctx, 0)
+			return err
+		},
+		"trace-stop": func() error { return c.TraceStop(ctx) },
+		"schedule-set": func() error {
+			entries := []GateControlEntry{{TimeIntervalValue: 300000, GateStatesValue: 128}, {TimeIntervalValue: 300000, GateStatesValue: 96},
+				{TimeIntervalValue: 400000, GateStatesValue: 31}}
+			return c.ScheduleSet(ctx, &GateParameterTable{GateEnabled: true, AdminGateStates: 255, AdminCycleTime: CycleTime{1, 1000},
+				AdminControlList: GateControlList{entries}, QueueMaxSDUTable: []QueueMaxSDU{{4, 1500}}})
+		},
+		"schedule-get": func() error { return second(c.Schedule(ctx)) },
+		"strategy-set": func() error { return c.StrategySet(ctx, "etf-deadline") },
+		"traffic-classes-set": func() error {
+			return c.TrafficClassesSet(ctx, TrafficClassMap{1, 0, 2, 3, 4, 5, 6, 7, 1, 0, 2, 3, 4, 5, 6, 7}, PriorityCodePoints{1, 0, 2, 3, 4, 5, 6, 7})
+		},
 	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("the message goes on after its JSON object")
-	}
-	return nil
 }
 
-func TestExamplesRoundTrip(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(examples, "*.json"))
+func second[T any](_ T, err error) error { return err }
+
+func read[T any](example []byte) (value T) {
+	if err := json.Unmarshal(example, &value); err != nil {
+		panic(err)
+	}
+	return value
+}
+
+// replyFields has the type of the fields of each example of a reply, besides its header and the numbers beside a list.
+var replyFields = map[string]any{
+	"status":                new(map[string]Status),
+	"instance":              new(map[string]Instance),
+	"endpoints":             new(map[string][]AttachedEndpoint),
+	"pods":                  new(map[string][]Pod),
+	"network-limits":        new(map[string][]NetworkLimits),
+	"network-clocks":        new(map[string][]NetworkClock),
+	"network-encryptions":   new(map[string][]NetworkEncryption),
+	"security-associations": new(map[string][]AssociationState),
+	"flows":                 new(map[string][]Flow),
+	"peers":                 new(map[string][]Peer),
+	"groups":                new(map[string][]NodeGroups),
+	"departures":            new(map[string][]Departure),
+	"trace":                 new(map[string][]TracedMessage),
+	"schedule":              new(Schedule),
+	"ok":                    new(struct{}),
+	"error":                 new(map[string]Error),
+}
+
+// exampleFiles calls test for each example of a kind.
+func exampleFiles(t *testing.T, kind string, test func(t *testing.T, name string, example []byte)) {
+	files, err := filepath.Glob(filepath.Join(examples, "*."+kind+".json"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no example files in %s (%v)", examples, err)
 	}
 	for _, file := range files {
-		name := filepath.Base(file)
+		name := strings.TrimSuffix(filepath.Base(file), "."+kind+".json")
 		t.Run(name, func(t *testing.T) {
-			newMessage, known := exampleTypes[name]
-			if !known {
-				t.Fatalf("no Go type stands for this example")
-			}
-			original, err := os.ReadFile(file)
+			example, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
 			}
-			message := newMessage()
-			if err := decodeStrict(original, message); err != nil {
-				t.Fatalf("decode: %v", err)
-			}
-			encoded, err := json.Marshal(message)
-			if err != nil {
-				t.Fatalf("encode: %v", err)
-			}
-			if want, got := generic(t, original), generic(t, encoded); !reflect.DeepEqual(want, got) {
-				t.Errorf("encoded again it reads\n%s\ninstead of\n%s", encoded, original)
-			}
+			test(t, name, example)
 		})
 	}
+}
+
+func TestRequestExamples(t *testing.T) {
+	exampleFiles(t, "request", func(t *testing.T, name string, example []byte) {
+		var sent []byte
+		socket, stop := controltest.Serve(t, func(request []byte) string {
+			sent = bytes.Clone(request)
+			return `{"version":1,"error":{"field":"","message":"not now"}}`
+		})
+		client, err := Dial(t.Context(), socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		call, known := calls(t.Context(), client, example)[name]
+		switch {
+		case !known:
+			t.Fatal("no call sends this request")
+		case call == nil:
+			return
+		}
+		if err := call(); err == nil || !strings.Contains(err.Error(), "not now") {
+			t.Errorf("the call returned %v instead of the refusal", err)
+		}
+		client.Close()
+		stop() // which waits for the answer
+		if want, got := generic(t, example), generic(t, sent); !reflect.DeepEqual(want, got) {
+			t.Errorf("sent\n%s\ninstead of\n%s", sent, example)
+		}
+	})
+}
+
+func TestReplyExamplesRoundTrip(t *testing.T) {
+	exampleFiles(t, "reply", func(t *testing.T, name string, example []byte) {
+		fields, known := replyFields[name]
+		if !known {
+			t.Fatal("no Go type stands for this example")
+		}
+		body := read[map[string]json.RawMessage](example)
+		for _, field := range []string{"version", "reply", "total", "used-generation", "overwritten"} {
+			delete(body, field)
+		}
+		original, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoder := json.NewDecoder(bytes.NewReader(original))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(fields); err != nil {
+			t.Fatalf("decode: %v", err)
+		}
+		encoded, err := json.Marshal(fields)
+		if err != nil {
+			t.Fatalf("encode: %v", err)
+		}
+		if want, got := generic(t, original), generic(t, encoded); !reflect.DeepEqual(want, got) {
+			t.Errorf("encoded again it reads\n%s\ninstead of\n%s", encoded, original)
+		}
+	})
 }
 
 // generic decodes JSON for comparison, keeping numbers exact.
 func generic(t *testing.T, data []byte) any {
 	t.Helper()
-	decoder := json.NewDecoder(strings.NewReader(string(data)))
+	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
 	var value any
 	if err := decoder.Decode(&value); err != nil {
@@ -141,7 +200,7 @@ func generic(t *testing.T, data []byte) any {
 
 // A node's agent and its ktsnd are not replaced at the same moment.
 func TestUnknownReplyFieldsAreIgnored(t *testing.T) {
-	var got statusReply
+	var got struct{ Status Status }
 	err := decodeReply([]byte(`{"version":1,"reply":"status","mood":3,"status":{"pid":7,"mood":"good"}}`), "status", &got)
 	if err != nil || got.Status.PID != 7 {
 		t.Errorf("got %+v, %v", got.Status, err)
@@ -159,7 +218,7 @@ func TestRepliesAreChecked(t *testing.T) {
 		"a refusal of the message as a whole": {`{"version":1,"error":{"field":"","message":"not JSON"}}`, "refused: not JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := decodeReply([]byte(test.message), "ok", &okReply{})
+			err := decodeReply([]byte(test.message), "ok", &struct{}{})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want an error with %q", err, test.want)
 			}
