@@ -4,20 +4,12 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/kubernetsn/kubernetsn/internal/cluster/operator"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
 func main() {
-	os.Exit(run())
-}
-
-func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	return operator.Main(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	os.Exit(commandline.Run(operator.Main))
 }

@@ -34,9 +34,6 @@ func newCapture(env *commandline.Environment) *cobra.Command {
 			"whether there is a relay for them, and which programs sent those with a time, as far as that is known.",
 		Args: commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := checkFormat(format, "text", "wide", "json"); err != nil {
-				return err
-			}
 			return options.do(command.Context(), func(ctx context.Context, _ *overlay.Node, client *control.Client) error {
 				if client == nil {
 					return commandline.Usage(errors.New("without a control socket nobody says which interfaces there are"))
@@ -45,7 +42,7 @@ func newCapture(env *commandline.Environment) *cobra.Command {
 			})
 		},
 	}
-	command.Flags().StringVarP(&format, "output", "o", "text", "text, wide (with the pods' identities) or json")
+	commandline.OutputFlag(command, &format, "text, wide (with the pods' identities) or json", "text", "wide", "json")
 	return options.add(command)
 }
 

@@ -83,11 +83,7 @@ func newClassesGet(env *commandline.Environment) *cobra.Command {
 		Short: "Show traffic classes and their priority code points",
 		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			var status *control.Status
-			err := withClient(command.Context(), path, func(ctx context.Context, client *control.Client) (err error) {
-				status, err = client.Status(ctx)
-				return err
-			})
+			status, err := ask(command.Context(), path, readStatus)
 			if err != nil {
 				return err
 			}

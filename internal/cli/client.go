@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
@@ -40,6 +39,23 @@ func withLastingClient(ctx context.Context, path string, do func(context.Context
 	return do(ctx, client)
 }
 
+// ask returns the answer to what request asks of the ktsnd whose control socket is at path.
+func ask[T any](ctx context.Context, path string, request func(context.Context, *control.Client) (T, error)) (answer T, err error) {
+	err = withClient(ctx, path, func(ctx context.Context, client *control.Client) (err error) {
+		answer, err = request(ctx, client)
+		return err
+	})
+	return answer, err
+}
+
+func readStatus(ctx context.Context, client *control.Client) (*control.Status, error) {
+	return client.Status(ctx)
+}
+
+func readSchedule(ctx context.Context, client *control.Client) (*control.Schedule, error) {
+	return client.Schedule(ctx)
+}
+
 // endless converts the error of a command that ran until it was interrupted to success.
 func endless(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
@@ -48,8 +64,12 @@ func endless(ctx context.Context, err error) error {
 	return err
 }
 
-func checkFormat(format string, accepted ...string) error {
-	return commandline.CheckChoice("--output", format, accepted...)
+// show writes a value as JSON, or with print in the other formats.
+func show[T any](out io.Writer, format string, value T, print func(io.Writer, T) error) error {
+	if format == "json" {
+		return printJSON(out, value)
+	}
+	return print(out, value)
 }
 
 func printJSON(out io.Writer, value any) error {

@@ -47,9 +47,6 @@ func newNodeClock(env *commandline.Environment) *cobra.Command {
 		Long:  clockLong,
 		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := checkFormat(options.format, "text", "json"); err != nil {
-				return err
-			}
 			if options.need.MaxError <= 0 || options.need.Holdover < 0 || options.length < 0 {
 				return commandline.Usage(errors.New("--max-error, --holdover and --for are durations such as 10us, 1m and 30s; an error of 0 no clock has"))
 			}
@@ -65,7 +62,7 @@ func newNodeClock(env *commandline.Environment) *cobra.Command {
 	flags.StringVar(&options.local, "local-dir", clock.DefaultLocalDir, "`FOLDER` for the socket to which ptp4l answers")
 	flags.BoolVar(&options.follow, "follow", false, "go on, and print each estimate")
 	flags.DurationVar(&options.length, "for", 0, "end after so long; 0: when the state is certain, with --follow never")
-	flags.StringVarP(&options.format, "output", "o", "text", "text or json")
+	commandline.OutputFlag(command, &options.format, "text or json", "text", "json")
 	return command
 }
 

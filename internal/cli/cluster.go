@@ -54,13 +54,10 @@ func (w *where) status(ctx context.Context, out io.Writer, format string) error 
 		return err
 	}
 	all, err := readOverview(ctx, c)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case format == "json":
-		return printJSON(out, all)
 	}
-	return printOverview(out, all)
+	return show(out, format, all, printOverview)
 }
 
 // overview is the output of `ktsn status --cluster`.

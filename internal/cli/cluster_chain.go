@@ -69,10 +69,7 @@ func traceChain(ctx context.Context, o *chainOptions, out io.Writer) error {
 	for i := range chains {
 		chains[i].trace(ctx, c)
 	}
-	if o.format == "json" {
-		return printJSON(out, chains)
-	}
-	return printChains(out, chains)
+	return show(out, o.format, chains, printChains)
 }
 
 // ask asks from a pod of this node.

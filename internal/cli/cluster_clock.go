@@ -60,9 +60,6 @@ func newClock(env *commandline.Environment) *cobra.Command {
 			return commandline.NoArguments(command, arguments[min(1, len(arguments)):])
 		},
 		RunE: func(command *cobra.Command, arguments []string) error {
-			if err := checkFormat(format, "text", "json"); err != nil {
-				return err
-			}
 			if len(arguments) > 0 {
 				return w.clockOf(command.Context(), env.Stdout, arguments[0], format)
 			}
@@ -70,7 +67,7 @@ func newClock(env *commandline.Environment) *cobra.Command {
 		},
 	}
 	addWhere(command, &w)
-	command.Flags().StringVarP(&format, "output", "o", "text", "text or json")
+	commandline.OutputFlag(command, &format, "text or json", "text", "json")
 	command.AddCommand(newClockConfig(env))
 	return command
 }

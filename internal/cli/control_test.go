@@ -328,11 +328,11 @@ func TestStrategyAndClassesAreSet(t *testing.T) {
 	}{
 		"a strategy": {[]string{"strategy", "set", "etf"}, `{"version":1,"request":"strategy-set","strategy":"etf"}`},
 		"a map alone": {[]string{"classes", "set", "--map", "7,6,5,4,3,2,1,0,7,6,5,4,3,2,1,0"},
-			`{"version":1,"request":"traffic-classes-set","traffic-class-map":[7,6,5,4,3,2,1,0,7,6,5,4,3,2,1,0],` +
-				`"priority-code-points":[1,0,2,3,4,5,6,7]}`},
+			`{"version":1,"request":"traffic-classes-set","priority-code-points":[1,0,2,3,4,5,6,7],` +
+				`"traffic-class-map":[7,6,5,4,3,2,1,0,7,6,5,4,3,2,1,0]}`},
 		"code points alone": {[]string{"classes", "set", "--pcp", "0,0,0,0,7,7,7,7"},
-			`{"version":1,"request":"traffic-classes-set","traffic-class-map":[1,0,2,3,4,5,6,7,1,0,2,3,4,5,6,7],` +
-				`"priority-code-points":[0,0,0,0,7,7,7,7]}`},
+			`{"version":1,"request":"traffic-classes-set","priority-code-points":[0,0,0,0,7,7,7,7],` +
+				`"traffic-class-map":[1,0,2,3,4,5,6,7,1,0,2,3,4,5,6,7]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			socket, changes := fakeDaemon(t, nil)

@@ -32,9 +32,6 @@ func newDoctor(env *commandline.Environment) *cobra.Command {
 			return commandline.NoArguments(command, arguments[min(1, len(arguments)):])
 		},
 		RunE: func(command *cobra.Command, arguments []string) error {
-			if err := checkFormat(format, "text", "json"); err != nil {
-				return err
-			}
 			name := ""
 			if len(arguments) > 0 {
 				var err error
@@ -64,7 +61,7 @@ func newDoctor(env *commandline.Environment) *cobra.Command {
 	addWhere(command, &w)
 	command.Flags().StringVarP(&namespace, "namespace", "n", "default", "`NAME` of the pod's namespace")
 	command.Flags().StringVar(&node, "node", "", "look at the node `NAME`")
-	command.Flags().StringVarP(&format, "output", "o", "text", "text or json")
+	commandline.OutputFlag(command, &format, "text or json", "text", "json")
 	return command
 }
 
@@ -83,11 +80,7 @@ func podOf(argument, namespace string, given bool) (where, name string, err erro
 }
 
 func printFindings(out io.Writer, findings []doctor.Finding, format string) error {
-	if format == "json" {
-		if err := printJSON(out, findings); err != nil {
-			return err
-		}
-	} else if err := writeFindings(out, findings); err != nil {
+	if err := show(out, format, findings, writeFindings); err != nil {
 		return err
 	}
 	if faults := doctor.Faults(findings); faults > 0 {

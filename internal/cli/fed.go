@@ -25,8 +25,10 @@ func newFed(env *commandline.Environment) *cobra.Command {
 	at := &fedServer{}
 	env = &commandline.Environment{Executable: env.Executable, Stdout: printable{env.Stdout}, Stderr: env.Stderr}
 	group := commandline.Group("fed", "Have clusters act together: join, deploy, move, look where things run",
-		newFedJoin(env, at), newFedEnroll(env, at), newFedUnjoin(env, at), newFedRights(env), newFedClusters(env, at), newFedDeploy(env, at), newFedMove(env, at), newFedDelete(env, at),
-		newFedWhere(env, at), newFedNetworks(env, at), newFedLinks(env, at), newFedEvents(env, at), newFedWatch(env, at))
+		newFedJoin(env, at), newFedEnroll(env, at), newFedUnjoin(env, at), newFedRights(env), newFedList(at, "clusters", "List the members", "/api/v1/clusters", printClusters),
+		newFedDeploy(env, at), newFedMove(env, at), newFedDelete(env, at),
+		newFedWhere(at), newFedList(at, "networks", "Show networks, and the parts that clusters have of them", "/api/v1/networks", printNetworks),
+		newFedLinks(at), newFedEvents(at), newFedWatch(env, at))
 	group.Long = fedLong
 	at.add(group)
 	return group

@@ -18,23 +18,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-func newFedClusters(env *commandline.Environment, at *fedServer) *cobra.Command {
-	format := "text"
-	command := &cobra.Command{
-		Use: "clusters", Short: "List the members", Args: commandline.NoArguments,
-		RunE: func(command *cobra.Command, _ []string) error {
-			var list federation.Clusters
-			return at.show(command, format, "/api/v1/clusters", &list, func() error { return printClusters(env.Stdout, list.Items) })
-		},
-	}
-	addFormat(command, &format)
-	return command
-}
-
-func printClusters(out io.Writer, clusters []federation.Cluster) error {
+func printClusters(out io.Writer, clusters *federation.Clusters) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "cluster\tmode\tready\tnodes\tversion\tauthority\tlabels\tmessage")
-	for _, cluster := range clusters {
+	for _, cluster := range clusters.Items {
 		ready := cluster.Ready
 		if cluster.Leaving {
 			ready = "leaving"

@@ -10,18 +10,18 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
 
-	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/kubernetsn/kubernetsn/internal/cli/clusterreader"
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
@@ -56,85 +56,36 @@ func enroll(ctx context.Context, client *fedClient, cluster string, files *agent
 	return nil
 }
 
-// member is what a kubeconfig says of a cluster.
+// member is a cluster as a kubeconfig describes it.
 type member struct{ server, ca, fingerprint, token string }
-
-// kubeconfig is the part of one that is read.
-type kubeconfig struct {
-	CurrentContext string `yaml:"current-context"`
-	Contexts       []struct {
-		Name    string `yaml:"name"`
-		Context struct {
-			Cluster string `yaml:"cluster"`
-			User    string `yaml:"user"`
-		} `yaml:"context"`
-	} `yaml:"contexts"`
-	Clusters []struct {
-		Name    string `yaml:"name"`
-		Cluster struct {
-			Server string `yaml:"server"`
-			CA     string `yaml:"certificate-authority"`
-			CAData string `yaml:"certificate-authority-data"`
-		} `yaml:"cluster"`
-	} `yaml:"clusters"`
-	Users []struct {
-		Name string `yaml:"name"`
-		User struct {
-			Token string `yaml:"token"`
-		} `yaml:"user"`
-	} `yaml:"users"`
-}
 
 // readMember reads the current context of a kubeconfig.
 func readMember(file string) (*member, error) {
-	text, err := os.ReadFile(file)
+	config, err := clientcmd.BuildConfigFromFlags("", file)
+	if err == nil {
+		err = rest.LoadTLSFiles(config)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("read how the cluster is reached: %w", err)
+		return nil, fmt.Errorf("read how to reach the cluster: %w", err)
 	}
-	var config kubeconfig
-	if err := yaml.Unmarshal(text, &config); err != nil {
-		return nil, fmt.Errorf("read how the cluster is reached: %s: %w", file, err)
-	}
-	var read member
-	for _, context := range config.Contexts {
-		if context.Name != config.CurrentContext {
-			continue
-		}
-		for _, cluster := range config.Clusters {
-			if cluster.Name == context.Context.Cluster {
-				read.server = cluster.Cluster.Server
-				if read.ca, err = authorityOf(filepath.Dir(file), cluster.Cluster.CAData, cluster.Cluster.CA); err != nil {
-					return nil, fmt.Errorf("read the authority in %s: %w", file, err)
-				}
-			}
-		}
-		for _, user := range config.Users {
-			if user.Name == context.Context.User {
-				read.token = user.User.Token
-			}
-		}
-	}
-	block, _ := pem.Decode([]byte(read.ca))
+	block, _ := pem.Decode(config.CAData)
 	if block == nil {
 		return nil, fmt.Errorf("the current context of %s has no certificate of an authority", file)
 	}
 	sum := sha256.Sum256(block.Bytes)
-	read.fingerprint = "sha256:" + hex.EncodeToString(sum[:])
-	return &read, nil
+	return &member{config.Host, string(config.CAData), "sha256:" + hex.EncodeToString(sum[:]), config.BearerToken}, nil
 }
 
-// authorityOf is a certificate that is in the file, or in another.
-func authorityOf(folder, data, file string) (string, error) {
-	if data != "" {
-		text, err := base64.StdEncoding.DecodeString(data)
-		return string(text), err
+// readMemberID reads the UID of a cluster's namespace kube-system, by which its agent identifies the cluster.
+func readMemberID(ctx context.Context, kubeconfig string) (string, error) {
+	var namespace corev1.Namespace
+	cluster, err := clusterreader.Open(kubeconfig, "", "")
+	if err == nil {
+		err = cluster.Get(ctx, clusterreader.Namespaces, "", "kube-system", &namespace)
 	}
-	if file == "" {
-		return "", nil
+	if err != nil {
+		return "", fmt.Errorf("read the ID of the cluster of %s: %w; or set --id to the output of `kubectl get namespace kube-system "+
+			"-o jsonpath={.metadata.uid}` there", kubeconfig, err)
 	}
-	if !filepath.IsAbs(file) {
-		file = filepath.Join(folder, file)
-	}
-	text, err := os.ReadFile(file)
-	return string(text), err
+	return string(namespace.UID), nil
 }

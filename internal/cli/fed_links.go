@@ -15,8 +15,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-func newFedLinks(env *commandline.Environment, at *fedServer) *cobra.Command {
-	format, namespace := "text", ""
+func newFedLinks(at *fedServer) *cobra.Command {
+	var format, namespace string
 	command := &cobra.Command{
 		Use: "links [SERVICE]", Short: "Show services over clusters, and the links between clusters",
 		Long: "Shows the TSNServices of the hub, and the links that no cluster makes alone. Links within a cluster are its own; `ktsn fed where` shows\n" +
@@ -25,15 +25,11 @@ func newFedLinks(env *commandline.Environment, at *fedServer) *cobra.Command {
 			return commandline.NoArguments(command, arguments[min(1, len(arguments)):])
 		},
 		RunE: func(command *cobra.Command, arguments []string) error {
-			query := ofNamespace(namespace)
-			if len(arguments) > 0 {
-				query.Set("service", arguments[0])
-			}
-			var list federation.Links
-			return at.show(command, format, withQuery("/api/v1/links", query), &list, func() error { return printFederatedLinks(env.Stdout, &list) })
+			path := withQuery("/api/v1/links", "namespace", namespace, "service", strings.Join(arguments, ""))
+			return get(at, command, format, path, printFederatedLinks)
 		},
 	}
-	addFormat(command, &format)
+	commandline.OutputFlag(command, &format, "text or json", "text", "json")
 	addNamespace(command, &namespace)
 	return command
 }

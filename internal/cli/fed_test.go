@@ -42,6 +42,7 @@ func newFederator(t *testing.T, answers map[string]any) *federator {
 		body, _ := io.ReadAll(request.Body)
 		line := request.Method + " " + request.URL.String()
 		f.asked = append(f.asked, strings.TrimSpace(line+" "+string(body)))
+		writer.Header().Set("Content-Type", "application/json")
 		answer, known := answers[line]
 		problem, ok := answer.(federation.Problem)
 		switch {
@@ -269,9 +270,9 @@ func TestATokenGoesNowhereUnencryptedOrToAStranger(t *testing.T) {
 
 func TestAClusterJoinsAndItsAgentGetsAKeyThatStaysHere(t *testing.T) {
 	f := newFederator(t, map[string]any{
-		"GET /api/v1/namespaces/kube-system":  map[string]any{"metadata": map[string]any{"uid": "0-1-2"}},
-		"POST /api/v1/clusters":               federation.Joined{Bootstrap: &federation.Bootstrap{Token: "boot.strap"}},
-		"POST /api/v1/clusters/a/certificate": federation.Certificate{Server: "https://hub", CA: "authority", Certificate: "signed"},
+		"GET /api/v1/namespaces/kube-system?timeout=15s": map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"uid": "0-1-2"}},
+		"POST /api/v1/clusters":                          federation.Joined{Bootstrap: &federation.Bootstrap{Token: "boot.strap"}},
+		"POST /api/v1/clusters/a/certificate":            federation.Certificate{Server: "https://hub", CA: "authority", Certificate: "signed"},
 	})
 	ca, err := os.ReadFile(f.files.ca)
 	if err != nil {

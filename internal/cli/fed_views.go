@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -20,30 +21,49 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-func addFormat(command *cobra.Command, format *string) {
-	command.Flags().StringVarP(format, "output", "o", "text", "text or json")
-}
-
-// show reads something, and prints it as JSON or as tell does.
-func (s *fedServer) show(command *cobra.Command, format, path string, into any, tell func() error) error {
-	if err := commandline.CheckChoice("-o", format, "text", "json"); err != nil {
-		return err
-	}
+// get reads a value from the federator and prints it as JSON or, without control characters of terminals, as text.
+func get[T any](s *fedServer, command *cobra.Command, format, path string, print func(io.Writer, *T) error) error {
 	client, err := s.open()
 	if err != nil {
 		return err
 	}
-	if err := client.do(command.Context(), http.MethodGet, path, nil, into); err != nil {
+	value := new(T)
+	if err := client.do(command.Context(), http.MethodGet, path, nil, value); err != nil {
 		return err
 	}
 	if format == "json" {
-		return printJSON(command.OutOrStdout(), into)
+		return printJSON(command.OutOrStdout(), value)
 	}
-	return tell()
+	return print(printable{command.OutOrStdout()}, value)
 }
 
-func newFedWhere(env *commandline.Environment, at *fedServer) *cobra.Command {
-	format := "text"
+// newFedList returns a command that prints a list of the federator.
+func newFedList[T any](at *fedServer, use, short, path string, print func(io.Writer, *T) error) *cobra.Command {
+	var format string
+	command := &cobra.Command{
+		Use: use, Short: short, Args: commandline.NoArguments,
+		RunE: func(command *cobra.Command, _ []string) error { return get(at, command, format, path, print) },
+	}
+	commandline.OutputFlag(command, &format, "text or json", "text", "json")
+	return command
+}
+
+// withQuery adds names and values to a path, without those whose value is empty.
+func withQuery(path string, pairs ...string) string {
+	query := url.Values{}
+	for pair := range slices.Chunk(pairs, 2) {
+		if pair[1] != "" {
+			query.Set(pair[0], pair[1])
+		}
+	}
+	if len(query) == 0 {
+		return path
+	}
+	return path + "?" + query.Encode()
+}
+
+func newFedWhere(at *fedServer) *cobra.Command {
+	var format string
 	command := &cobra.Command{
 		Use: "where [NAMESPACE[/NAME]]", Short: "Show where containers run: cluster, node, addresses, networks, links",
 		Long: "Shows the containers of workloads: of all, of those in a namespace, or of one. Of clusters that the hub does not reach, as those in mode\n" +
@@ -52,27 +72,12 @@ func newFedWhere(env *commandline.Environment, at *fedServer) *cobra.Command {
 			return commandline.NoArguments(command, arguments[min(1, len(arguments)):])
 		},
 		RunE: func(command *cobra.Command, arguments []string) error {
-			query := url.Values{}
-			if len(arguments) > 0 {
-				namespace, name, _ := strings.Cut(arguments[0], "/")
-				query.Set("namespace", namespace)
-				if name != "" {
-					query.Set("workload", name)
-				}
-			}
-			var pods federation.Pods
-			return at.show(command, format, withQuery("/api/v1/pods", query), &pods, func() error { return printWhere(env.Stdout, &pods) })
+			namespace, name, _ := strings.Cut(strings.Join(arguments, ""), "/")
+			return get(at, command, format, withQuery("/api/v1/pods", "namespace", namespace, "workload", name), printWhere)
 		},
 	}
-	addFormat(command, &format)
+	commandline.OutputFlag(command, &format, "text or json", "text", "json")
 	return command
-}
-
-func withQuery(path string, query url.Values) string {
-	if len(query) == 0 {
-		return path
-	}
-	return path + "?" + query.Encode()
 }
 
 func printWhere(out io.Writer, pods *federation.Pods) error {
@@ -102,21 +107,8 @@ func networksInShort(networks []federation.PodOnTSN) string {
 	return strings.Join(all, "; ")
 }
 
-func newFedNetworks(env *commandline.Environment, at *fedServer) *cobra.Command {
-	format := "text"
-	command := &cobra.Command{
-		Use: "networks", Short: "Show networks, and the parts that clusters have of them", Args: commandline.NoArguments,
-		RunE: func(command *cobra.Command, _ []string) error {
-			var list federation.Networks
-			return at.show(command, format, "/api/v1/networks", &list, func() error { return printNetworks(env.Stdout, list.Items) })
-		},
-	}
-	addFormat(command, &format)
-	return command
-}
-
-func printNetworks(out io.Writer, networks []federation.Network) error {
-	for _, network := range networks {
+func printNetworks(out io.Writer, networks *federation.Networks) error {
+	for _, network := range networks.Items {
 		fmt.Fprintf(out, "network %s: VNI %d, %s\n", network.Name, network.VNI, strings.TrimSuffix(network.IPv4+", "+network.IPv6, ", "))
 		for _, condition := range network.Conditions {
 			fmt.Fprintf(out, "  %s: %s, %s\n", condition.Type, condition.Status, condition.Message)
@@ -135,16 +127,15 @@ func printNetworks(out io.Writer, networks []federation.Network) error {
 	return nil
 }
 
-func newFedEvents(env *commandline.Environment, at *fedServer) *cobra.Command {
-	format, namespace := "text", ""
+func newFedEvents(at *fedServer) *cobra.Command {
+	var format, namespace string
 	command := &cobra.Command{
 		Use: "events", Short: "Show what happened at the hub, the youngest first", Args: commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			var list federation.Events
-			return at.show(command, format, withQuery("/api/v1/events", ofNamespace(namespace)), &list, func() error { return printEvents(env.Stdout, list.Items) })
+			return get(at, command, format, withQuery("/api/v1/events", "namespace", namespace), printEvents)
 		},
 	}
-	addFormat(command, &format)
+	commandline.OutputFlag(command, &format, "text or json", "text", "json")
 	addNamespace(command, &namespace)
 	return command
 }
@@ -153,18 +144,10 @@ func addNamespace(command *cobra.Command, namespace *string) {
 	command.Flags().StringVarP(namespace, "namespace", "n", "", "only in the namespace with this `NAME`")
 }
 
-func ofNamespace(namespace string) url.Values {
-	query := url.Values{}
-	if namespace != "" {
-		query.Set("namespace", namespace)
-	}
-	return query
-}
-
-func printEvents(out io.Writer, events []federation.Event) error {
+func printEvents(out io.Writer, events *federation.Events) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "at\ttype\tobject\treason\tmessage")
-	for _, event := range events {
+	for _, event := range events.Items {
 		object := strings.TrimPrefix(event.Namespace+" "+event.Object, " ")
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", whenSeen(&event), event.Type, object, event.Reason, strings.ReplaceAll(event.Message, "\n", " "))
 	}
@@ -181,20 +164,17 @@ func whenSeen(event *federation.Event) string {
 }
 
 func newFedWatch(env *commandline.Environment, at *fedServer) *cobra.Command {
-	format, namespace := "text", ""
+	var format, namespace string
 	command := &cobra.Command{
 		Use: "watch", Short: "Show what there is, and what changes, until interrupted", Args: commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := commandline.CheckChoice("-o", format, "text", "json"); err != nil {
-				return err
-			}
 			client, err := at.open()
 			if err != nil {
 				return err
 			}
 			ctx, stop := signal.NotifyContext(command.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
-			return client.watch(ctx, withQuery("/api/v1/watch", ofNamespace(namespace)), func(change *federation.Change) error {
+			return client.watch(ctx, withQuery("/api/v1/watch", "namespace", namespace), func(change *federation.Change) error {
 				if format == "json" {
 					return json.NewEncoder(env.Stdout).Encode(change)
 				}
@@ -203,7 +183,7 @@ func newFedWatch(env *commandline.Environment, at *fedServer) *cobra.Command {
 			})
 		},
 	}
-	addFormat(command, &format)
+	commandline.OutputFlag(command, &format, "text or json", "text", "json")
 	addNamespace(command, &namespace)
 	return command
 }

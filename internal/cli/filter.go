@@ -26,9 +26,6 @@ func newFilter(env *commandline.Environment) *cobra.Command {
 			"since it was made, by reason. It needs no ktsnd.",
 		Args: commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := checkFormat(format, "text", "json"); err != nil {
-				return err
-			}
 			options.control = ""
 			return options.do(command.Context(), func(ctx context.Context, node *overlay.Node, _ *control.Client) error {
 				changed, err := node.Guard(ctx)
@@ -42,14 +39,11 @@ func newFilter(env *commandline.Environment) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if format == "json" {
-					return printJSON(env.Stdout, append([]overlay.Dropped{}, dropped...)) // a list, also when it is empty
-				}
-				return printDropped(env.Stdout, dropped)
+				return show(env.Stdout, format, append([]overlay.Dropped{}, dropped...), printDropped) // JSON has a list, also when it is empty
 			})
 		},
 	}
-	command.Flags().StringVarP(&format, "output", "o", "text", "text or json")
+	commandline.OutputFlag(command, &format, "text or json", "text", "json")
 	command.Flags().StringVar(&options.stateDir, "state-dir", overlay.DefaultStateDir, "tsn-cni's state directory")
 	return command
 }

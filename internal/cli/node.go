@@ -4,7 +4,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -158,20 +157,16 @@ func newPeersList(env *commandline.Environment) *cobra.Command {
 		Short: "Show the other nodes, and who knows of them",
 		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			show, known := map[string]func(io.Writer, []knownPeer) error{"text": printPeers, "json": printPeersJSON}[format]
-			if !known {
-				return commandline.Usage(fmt.Errorf("--output %q is no format; accepted are text and json", format))
-			}
 			return options.do(command.Context(), func(ctx context.Context, node *overlay.Node, client *control.Client) error {
 				peers, err := knownPeers(ctx, node, client)
 				if err != nil {
 					return err
 				}
-				return show(env.Stdout, peers)
+				return show(env.Stdout, format, append([]knownPeer{}, peers...), printPeers) // JSON has a list, also when it is empty
 			})
 		},
 	}
-	command.Flags().StringVarP(&format, "output", "o", "text", "text or json")
+	commandline.OutputFlag(command, &format, "text or json", "text", "json")
 	return options.add(command)
 }
 
@@ -213,16 +208,6 @@ func printBack(out io.Writer, guarded []attachment.Guarded) {
 			fmt.Fprintf(out, "put back the filter of interface %s of container %s\n", entry.Interface, entry.ContainerID)
 		}
 	}
-}
-
-// printPeersJSON prints a list, also when it is empty.
-func printPeersJSON(out io.Writer, peers []knownPeer) error {
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", "  ")
-	if peers == nil {
-		peers = []knownPeer{}
-	}
-	return encoder.Encode(peers)
 }
 
 func printPeers(out io.Writer, peers []knownPeer) error {

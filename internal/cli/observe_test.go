@@ -30,7 +30,7 @@ func TestTraceShowsOneLineAMessage(t *testing.T) {
 	if stdout != want {
 		t.Errorf("printed\n%s\nwant\n%s", stdout, want)
 	}
-	if got, want := fmt.Sprint(changes()), `[{"version":1,"request":"trace-start","identity":"pod-a","flow":7} `+
+	if got, want := fmt.Sprint(changes()), `[{"version":1,"request":"trace-start","flow":7,"identity":"pod-a"} `+
 		`{"version":1,"request":"trace-stop"}]`; got != want {
 		t.Errorf("asked for %s, want %s", got, want)
 	}

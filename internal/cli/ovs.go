@@ -164,27 +164,20 @@ func newOVSStatus(env *commandline.Environment) *cobra.Command {
 		Short: "Show how Open vSwitch is, and what is wrong; the exit status is 1 then",
 		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := checkFormat(format, "text", "json"); err != nil {
-				return err
-			}
 			ctx, cancel := context.WithTimeout(command.Context(), time.Minute)
 			defer cancel()
 			status, err := to.Status(ctx)
 			if err != nil {
 				return err
 			}
-			if format == "json" {
-				err = printJSON(env.Stdout, status)
-			} else {
-				err = printOVS(env.Stdout, status)
-			}
+			err = show(env.Stdout, format, status, printOVS)
 			if problems := status.Problems(); err == nil && len(problems) > 0 {
 				return errors.New(strings.Join(problems, "\nktsn: "))
 			}
 			return err
 		},
 	}
-	command.Flags().StringVarP(&format, "output", "o", "text", "text or json")
+	commandline.OutputFlag(command, &format, "text or json", "text", "json")
 	return ovsSwitch(command, &to)
 }
 

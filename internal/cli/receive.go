@@ -120,20 +120,14 @@ func newReceiveList(env *commandline.Environment) *cobra.Command {
 		Short: "Show the uplinks with the program, the pods that it knows, and what became of frames",
 		Args:  commandline.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
-			if err := checkFormat(format, "text", "json"); err != nil {
-				return err
-			}
 			state, err := readReceive()
 			if err != nil {
 				return err
 			}
-			if format == "json" {
-				return printJSON(env.Stdout, state)
-			}
-			return printReceive(env.Stdout, state)
+			return show(env.Stdout, format, state, printReceive)
 		},
 	}
-	command.Flags().StringVarP(&format, "output", "o", "text", "text or json")
+	commandline.OutputFlag(command, &format, "text or json", "text", "json")
 	return command
 }
 

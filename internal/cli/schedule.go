@@ -93,10 +93,8 @@ func newScheduleSet(env *commandline.Environment) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var current *control.Schedule
-			err = withClient(command.Context(), path, func(ctx context.Context, client *control.Client) (err error) {
-				current, err = setSchedule(ctx, client, document)
-				return err
+			current, err := ask(command.Context(), path, func(ctx context.Context, client *control.Client) (*control.Schedule, error) {
+				return setSchedule(ctx, client, document)
 			})
 			if err != nil {
 				return err
@@ -133,9 +131,6 @@ func newScheduleGet(env *commandline.Environment) *cobra.Command {
 		Short: "Show the schedule in force and the one that waits",
 		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := checkFormat(format, "text", "json", "yaml"); err != nil {
-				return err
-			}
 			switch {
 			case node != "" && network != "":
 				return errTwoPlaces
@@ -144,11 +139,7 @@ func newScheduleGet(env *commandline.Environment) *cobra.Command {
 			case network != "":
 				return w.getSchedule(command.Context(), env.Stdout, network, format, ascii)
 			}
-			var current *control.Schedule
-			err := withClient(command.Context(), path, func(ctx context.Context, client *control.Client) (err error) {
-				current, err = client.Schedule(ctx)
-				return err
-			})
+			current, err := ask(command.Context(), path, readSchedule)
 			switch {
 			case err != nil:
 				return err
@@ -161,7 +152,7 @@ func newScheduleGet(env *commandline.Environment) *cobra.Command {
 		},
 	}
 	addControl(command, &path)
-	command.Flags().StringVarP(&format, "output", "o", "text", "text, json or yaml")
+	commandline.OutputFlag(command, &format, "text, json or yaml", "text", "json", "yaml")
 	command.Flags().StringVar(&network, "network", "", "show that of the TSNNetwork `NAME` of a cluster, and which nodes execute it")
 	command.Flags().StringVar(&node, "node", "", "show that of the ktsnd on the cluster's node `NAME`")
 	addWhere(command, &w)

@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -30,35 +29,25 @@ func newSettings(env *commandline.Environment) *cobra.Command {
 			"ktsnd (--control \"\") the settings are judged for the processor --cpu and the interface --interface.",
 		Args: commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := checkFormat(format, "text", "json"); err != nil {
-				return err
-			}
 			ktsnd := given
 			switch flags := command.Flags(); {
 			case path != "" && (flags.Changed("cpu") || flags.Changed("interface")):
 				return commandline.Usage(errors.New("ktsnd says which processor and interface it has; give --cpu and --interface with --control \"\" only"))
 			case path != "":
-				if err := withClient(command.Context(), path, func(ctx context.Context, client *control.Client) error {
-					status, err := client.Status(ctx)
-					if err == nil {
-						ktsnd = served(status)
-					}
-					return err
-				}); err != nil {
+				status, err := ask(command.Context(), path, readStatus)
+				if err != nil {
 					return err
 				}
+				ktsnd = served(status)
 			}
 			all := hostsettings.This().Read(ktsnd)
-			if format == "json" {
-				return printJSON(env.Stdout, all)
-			}
-			return printSettings(env.Stdout, all)
+			return show(env.Stdout, format, all, printSettings)
 		},
 	}
 	addControl(command, &path)
 	command.Flags().IntVar(&given.CPU, "cpu", -1, "without a ktsnd: the processor that it shall have, -1 for any")
 	command.Flags().StringVar(&given.Interface, "interface", "", "without a ktsnd: the `NAME` of the uplink")
-	command.Flags().StringVarP(&format, "output", "o", "text", "text or json")
+	commandline.OutputFlag(command, &format, "text or json", "text", "json")
 	return command
 }
 

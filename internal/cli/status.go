@@ -45,75 +45,50 @@ func newStatus(env *commandline.Environment) *cobra.Command {
 		Short: "Show what a running ktsnd does, or what a cluster's networks do",
 		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := checkFormat(format, "text", "wide", "json"); err != nil {
-				return err
-			}
 			switch {
 			case node != "":
 				return w.onNode(command.Context(), node, env.Stdout, "status", "--output", format)
 			case whole || w.kubeconfig != "" || w.context != "":
 				return w.status(command.Context(), env.Stdout, format)
 			}
-			var current *state
-			err := withClient(command.Context(), path, func(ctx context.Context, client *control.Client) (err error) {
-				current, err = readState(ctx, client)
+			current, err := ask(command.Context(), path, readState)
+			if err != nil {
 				return err
-			})
-			switch {
-			case err != nil:
-				return err
-			case format == "json":
-				return printJSON(env.Stdout, current)
 			}
-			return printText(env.Stdout, current, format == "wide")
+			return show(env.Stdout, format, current, func(out io.Writer, current *state) error { return printText(out, current, format == "wide") })
 		},
 	}
 	addControl(command, &path)
 	addWhere(command, &w)
 	command.Flags().BoolVar(&whole, "cluster", false, "show the networks and nodes of a Kubernetes cluster")
 	command.Flags().StringVar(&node, "node", "", "show the ktsnd of the cluster's node `NAME`")
-	command.Flags().StringVarP(&format, "output", "o", "text", "text, wide (with the pods' identities) or json")
+	commandline.OutputFlag(command, &format, "text, wide (with the pods' identities) or json", "text", "wide", "json")
 	return command
 }
 
 func readState(ctx context.Context, client *control.Client) (*state, error) {
-	var current state
-	var err error
-	if current.Status, err = client.Status(ctx); err != nil {
-		return nil, err
-	}
-	if current.Instance, err = client.Instance(ctx); err != nil {
-		return nil, err
-	}
-	if current.Endpoints, err = client.Endpoints(ctx); err != nil {
-		return nil, err
+	current := &state{}
+	for _, read := range []func(context.Context) error{
+		into(&current.Status, client.Status), into(&current.Instance, client.Instance), into(&current.Endpoints, client.Endpoints),
+		into(&current.Pods, client.Pods), into(&current.Limits, client.NetworkLimits), into(&current.Clocks, client.NetworkClocks),
+		into(&current.Networks, client.NetworkEncryptions), into(&current.Associations, client.SecurityAssociations),
+		into(&current.Flows, client.Flows), into(&current.Peers, client.Peers), into(&current.Groups, client.Groups),
+		into(&current.Schedule, client.Schedule),
+	} {
+		if err := read(ctx); err != nil {
+			return nil, err
+		}
 	}
 	current.Devices = machine.List(current.Endpoints)
-	if current.Pods, err = client.Pods(ctx); err != nil {
-		return nil, err
+	return current, nil
+}
+
+// into returns a function that stores the answer to a request.
+func into[T any](value *T, request func(context.Context) (T, error)) func(context.Context) error {
+	return func(ctx context.Context) (err error) {
+		*value, err = request(ctx)
+		return err
 	}
-	if current.Limits, err = client.NetworkLimits(ctx); err != nil {
-		return nil, err
-	}
-	if current.Clocks, err = client.NetworkClocks(ctx); err != nil {
-		return nil, err
-	}
-	if current.encryptionState, err = encryption(ctx, client); err != nil {
-		return nil, err
-	}
-	if current.Flows, err = client.Flows(ctx); err != nil {
-		return nil, err
-	}
-	if current.Peers, err = client.Peers(ctx); err != nil {
-		return nil, err
-	}
-	if current.Groups, err = client.Groups(ctx); err != nil {
-		return nil, err
-	}
-	if current.Schedule, err = client.Schedule(ctx); err != nil {
-		return nil, err
-	}
-	return &current, nil
 }
 
 func printText(out io.Writer, current *state, wide bool) error {

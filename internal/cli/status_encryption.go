@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"io"
 
@@ -14,17 +13,6 @@ import (
 type encryptionState struct {
 	Networks     []control.NetworkEncryption `json:"network-encryptions"`
 	Associations []control.AssociationState  `json:"security-associations"`
-}
-
-func encryption(ctx context.Context, client *control.Client) (encryptionState, error) {
-	state := encryptionState{[]control.NetworkEncryption{}, []control.AssociationState{}}
-	networks, err := client.NetworkEncryptions(ctx)
-	if err != nil {
-		return state, err
-	}
-	state.Networks = networks
-	state.Associations, err = client.SecurityAssociations(ctx)
-	return state, err
 }
 
 func printEncryption(out io.Writer, state *encryptionState) {

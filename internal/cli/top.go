@@ -59,14 +59,11 @@ func newTop(env *commandline.Environment) *cobra.Command {
 	flags.DurationVar(&options.interval, "interval", time.Second, "the time between two looks, 100ms to 1h")
 	flags.StringVar(&options.sort, "sort", "rate", "what is on top: "+top.Orders())
 	flags.BoolVar(&options.once, "once", false, "print one interval and end")
-	flags.StringVarP(&options.format, "output", "o", "text", "text, wide (with the pods' identities), or json: one object a line and interval")
+	commandline.OutputFlag(command, &options.format, "text, wide (with the pods' identities), or json: one object a line and interval", "text", "wide", "json")
 	return command
 }
 
 func (o topOptions) check() (top.Order, error) {
-	if err := checkFormat(o.format, "text", "wide", "json"); err != nil {
-		return "", err
-	}
 	if o.interval < 100*time.Millisecond || o.interval > time.Hour {
 		return "", commandline.Usage(fmt.Errorf("--interval %v; give a time from 100ms to 1h", o.interval))
 	}

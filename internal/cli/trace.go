@@ -52,9 +52,6 @@ func newTrace(env *commandline.Environment) *cobra.Command {
 		Long:  traceLong,
 		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := checkFormat(options.format, "text", "wide", "json"); err != nil {
-				return err
-			}
 			if whole {
 				ofChain.control, ofChain.pod, ofChain.format = path, options.pod, options.format
 				return traceChain(command.Context(), &ofChain, env.Stdout)
@@ -77,7 +74,7 @@ func newTrace(env *commandline.Environment) *cobra.Command {
 	flags.StringVar(&options.pod, "pod", "", "only messages of the pod of this name, such as default/app, or identity")
 	flags.Uint64Var(&options.flow, "flow", 0, "only messages of the flow of this number; 0: all")
 	flags.Uint64Var(&options.count, "count", 0, "end after so many messages; 0: go on")
-	flags.StringVarP(&options.format, "output", "o", "text", "text, wide (with the pods' identities), or json: one object a line")
+	commandline.OutputFlag(command, &options.format, "text, wide (with the pods' identities), or json: one object a line", "text", "wide", "json")
 	return command
 }
 

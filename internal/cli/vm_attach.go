@@ -4,7 +4,6 @@ package cli
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -33,9 +32,6 @@ func newVMAttach(env *commandline.Environment) *cobra.Command {
 			"or by vhost-user; for ktsnd it is what a pod is. Relays must run (ktsn-agent, or `ktsn node relay`). Without Kubernetes; there the pod of a machine is attached like any other.",
 		Args: commandline.OneArgument("the virtual machine's name"),
 		RunE: func(command *cobra.Command, arguments []string) error {
-			if err := commandline.CheckChoice("output", format, "qemu", "libvirt", "json"); err != nil {
-				return err
-			}
 			m.Name = arguments[0]
 			if err := m.Check(); err != nil {
 				return commandline.Usage(err)
@@ -57,7 +53,7 @@ func newVMAttach(env *commandline.Environment) *cobra.Command {
 	flags.IntVar(&m.Queues, "queues", 1, "pairs of queues of its interface, 1 to 8; more than 1 needs 2 virtual processors")
 	flags.IntVar(&m.VCPUs, "vcpus", 1, "virtual processors of the machine")
 	flags.IntVar(&m.Owner, "owner", -1, "`UID` that may open the tap or the socket without a privilege (default: root alone)")
-	flags.StringVarP(&format, "output", "o", "qemu", "qemu, libvirt or json")
+	commandline.OutputFlag(command, &format, "qemu, libvirt or json", "qemu", "libvirt", "json")
 	return command
 }
 
@@ -69,9 +65,7 @@ func writeMachine(out io.Writer, m *vm.Machine, format string) error {
 	var text string
 	switch format {
 	case "json":
-		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(m)
+		return printJSON(out, m)
 	case "libvirt":
 		text = m.Libvirt()
 	default:
@@ -116,21 +110,15 @@ func newVMList(env *commandline.Environment) *cobra.Command {
 		Long:  "Shows the virtual machines that `ktsn vm attach` has connected: their networks, taps and addresses.",
 		Args:  commandline.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
-			if err := commandline.CheckChoice("output", format, "text", "json"); err != nil {
-				return err
-			}
 			all, err := node.List()
 			if err != nil {
 				return err
 			}
-			if format == "json" {
-				return printJSON(env.Stdout, all)
-			}
-			return writeMachines(env.Stdout, all)
+			return show(env.Stdout, format, all, writeMachines)
 		},
 	}
 	addVMState(command, node)
-	command.Flags().StringVarP(&format, "output", "o", "text", "text or json")
+	commandline.OutputFlag(command, &format, "text or json", "text", "json")
 	return command
 }
 

@@ -36,9 +36,6 @@ func newPassthroughCheck(env *commandline.Environment) *cobra.Command {
 			"nothing. Exit status 1: something stands against it.",
 		Args: commandline.OneArgument("the card's PCI address, such as 0000:02:00.0"),
 		RunE: func(_ *cobra.Command, arguments []string) error {
-			if err := checkFormat(format, "text", "json"); err != nil {
-				return err
-			}
 			address, err := passthrough.ParseAddress(arguments[0])
 			if err != nil {
 				return commandline.Usage(err)
@@ -58,7 +55,7 @@ func newPassthroughCheck(env *commandline.Environment) *cobra.Command {
 			return err
 		},
 	}
-	command.Flags().StringVarP(&format, "output", "o", "text", "text or json")
+	commandline.OutputFlag(command, &format, "text or json", "text", "json")
 	return command
 }
 

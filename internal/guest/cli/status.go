@@ -47,9 +47,6 @@ func newStatus(env *commandline.Environment) *cobra.Command {
 			if err != nil {
 				return commandline.Usage(err)
 			}
-			if err := commandline.CheckChoice("output", format, "text", "json"); err != nil {
-				return err
-			}
 			all, err := readAll(names, clearWidest)
 			if err != nil {
 				return err
@@ -61,7 +58,7 @@ func newStatus(env *commandline.Environment) *cobra.Command {
 		},
 	}
 	chosen.add(command)
-	command.Flags().StringVarP(&format, "output", "o", "text", "text or json")
+	commandline.OutputFlag(command, &format, "text or json", "text", "json")
 	command.Flags().BoolVar(&clearWidest, "clear", false, "afterwards begin again with the widest bound")
 	return command
 }

@@ -56,6 +56,30 @@ func NoArguments(command *cobra.Command, arguments []string) error {
 	return Usage(fmt.Errorf("%q is too much; `%s --help` shows what is accepted", arguments[0], command.CommandPath()))
 }
 
+// choice is the value of an option that has one of a few values.
+type choice struct {
+	value    *string
+	accepted []string
+}
+
+func (c choice) String() string { return *c.value }
+
+func (c choice) Type() string { return "string" }
+
+func (c choice) Set(text string) error {
+	if !slices.Contains(c.accepted, text) {
+		return fmt.Errorf("accepted are %s", strings.Join(c.accepted, ", "))
+	}
+	*c.value = text
+	return nil
+}
+
+// OutputFlag adds the option --output, -o to a command. The first of the accepted formats is the default.
+func OutputFlag(command *cobra.Command, format *string, usage string, accepted ...string) {
+	*format = accepted[0]
+	command.Flags().VarP(choice{format, accepted}, "output", "o", usage)
+}
+
 // CheckChoice rejects a value that is not among the accepted values of an option.
 func CheckChoice(option, format string, accepted ...string) error {
 	if slices.Contains(accepted, format) {

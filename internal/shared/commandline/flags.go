@@ -5,11 +5,15 @@
 package commandline
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/version"
 )
@@ -31,6 +35,14 @@ func (e usageError) Unwrap() error { return e.error }
 
 // Usage marks an error as one of the command line, for which the exit status is ExitUsage.
 func Usage(err error) error { return usageError{err} }
+
+// Run calls a program with the command line of this process until SIGINT, SIGTERM or another one of the signals arrives, and returns the
+// exit status.
+func Run(program func(ctx context.Context, arguments []string, stdout, stderr io.Writer) int, signals ...os.Signal) int {
+	ctx, stop := signal.NotifyContext(context.Background(), append(signals, os.Interrupt, syscall.SIGTERM)...)
+	defer stop()
+	return program(ctx, os.Args[1:], os.Stdout, os.Stderr)
+}
 
 // Parse reads the options of a command without further arguments. For --help and --version it writes the answer to stdout, the help
 // beginning with about, and returns flag.ErrHelp. The first word of the flags' name is the program's name.

@@ -4,20 +4,13 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
 	"syscall"
 
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cli"
 )
 
 func main() {
-	os.Exit(run())
-}
-
-func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
-	return cli.Main(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	os.Exit(commandline.Run(cli.Main, syscall.SIGHUP))
 }
