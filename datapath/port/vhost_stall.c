@@ -49,10 +49,11 @@ static bool overwrite(const struct vhost_stall *stall, const struct vhost_descri
 {
 	uint64_t address = *(const volatile uint64_t *)&descriptor->address;
 	uint32_t bytes = *(const volatile uint32_t *)&descriptor->bytes;
-	uint8_t *at = (uint8_t *)(uintptr_t)address + VIRTIO_HEADER_BYTES;
+	uint8_t *at;
 
 	if (bytes < VIRTIO_HEADER_BYTES + sizeof(nothing) || !in_buffer(&stall->buffers, address, bytes))
 		return false;
+	at = (uint8_t *)(uintptr_t)address + VIRTIO_HEADER_BYTES;
 	memcpy(at, nothing, sizeof(nothing));
 	memset(at + sizeof(nothing), 0, bytes - VIRTIO_HEADER_BYTES - sizeof(nothing));
 	return true;

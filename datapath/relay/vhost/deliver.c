@@ -25,11 +25,11 @@ enum {
 struct received {
 	struct virtio_net_hdr header;
 	struct sockaddr_ll from;
+	struct iovec parts[2];
 	union {
 		char bytes[CMSG_SPACE(sizeof(struct tpacket_auxdata))];
 		struct cmsghdr align;
 	} control;
-	struct iovec parts[2];
 };
 
 /* Used by the relay's only thread, and too large for its stack. */

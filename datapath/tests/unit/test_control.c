@@ -435,8 +435,8 @@ TEST(flows_match_the_example)
 {
 	struct loop_flow loops[2] = {{.number = 7}, {.number = 8}};
 	struct flow flows[2] = {
-		{.loop = &loops[0], .mode = {KTSN_CLOCK_TAI, false}, .attributes.priority = 3},
-		{.loop = &loops[1], .mode = {KTSN_CLOCK_MONOTONIC, true}}};
+		{.loop = &loops[0], .mode = {KTSN_CLOCK_TAI, false, false}, .attributes.priority = 3},
+		{.loop = &loops[1], .mode = {KTSN_CLOCK_MONOTONIC, true, false}}};
 	struct flow closed = {.loop = &loops[1], .closed = true};
 	struct pod pod = {.identity = IDENTITY};
 	struct process process = {.pod = &pod, .pid = 4712};

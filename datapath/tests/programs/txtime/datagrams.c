@@ -30,11 +30,11 @@ static void content_fill(void)
 }
 
 struct controls {
+	size_t used;
 	union {
 		uint8_t bytes[256];
 		struct cmsghdr align;
 	} room;
-	size_t used;
 };
 
 static void control_add(struct controls *controls, int level, int type, const void *data, size_t bytes)
