@@ -7,7 +7,7 @@
 #   KTSN_REALTIME=530000,370000  the option --realtime: ktsnd and two talkers that spin on the first node (bench_test.go), and what two
 #                 ktsnd need during an upgrade on the second
 #   E2E_RUN=REGEX run only these tests in the cluster
-#   E2E_LONG=1    the experiment of the paper with enough messages for figures
+#   E2E_LONG=1    measurements of time, too, and the experiment of the paper with enough messages for figures
 #   E2E_UPGRADES=20  number of upgrades of the chart under load, instead of one
 set -um # -m: each job is a process group, so that an interruption ends all of its processes
 cd "$(dirname "$0")/.." || exit 1
@@ -84,26 +84,24 @@ rm -rf "$out"
 KTSN_KUBERNETES_DIR=$(bin/ktsn-cluster build | sed -n 's/^kubernetes\t//p')
 export KTSN_KUBERNETES_DIR
 
-# The suite guest runs the suite inside in an emulated machine. Suites at the same time must not measure time.
+federation_up >/dev/null &
+beside[federation-up]=$!
+# These need no cluster, and run at the same time as the tests of the federation and the cluster, which mostly wait. They must not
+# measure time. The suite guest runs the suite inside in an emulated machine.
+nice_beside=10
 # shellcheck disable=SC2046 # a list of words
 if CGO_ENABLED=0 scripts/go.sh test $(scripts/suite.sh inside) -c -o "$PWD/bin/ktsn-guest-tests"; then
 	KTSN_GUEST_OUT=$PWD/$out/guest start_go guest -timeout 45m
 else
 	fail "the tests for the virtual machine cannot be built"
 fi
-TMPDIR=$servers start_go hub -timeout 15m # it mostly waits for an API server, like the operator's tests
+TMPDIR=$servers start_go hub -timeout 30m
 fresh=() # Go repeats results of these where nothing changed
 run_go images "the image builder"
 run_go cluster-parts "the cluster's own parts"
 run_go kata-parts "the stand-in for Kata's runtime"
 fresh=(-count=1)
-TMPDIR=$servers run_go operator "the operator, with an API server" -timeout 15m
-federation_up >/dev/null &
-beside[federation-up]=$!
-# The timeout is longer than any wait of its tests, so that they report what they waited for.
-TMPDIR=$servers run_go scale "many nodes, with an API server, short form" -timeout 20m
-finish_go hub "the federator, with a hub's API server, begun before these"
-[ -z "${beside[guest]:-}" ] || finish_go guest "a node with cgroups of version 2, in a virtual machine, begun before these"
+TMPDIR=$servers start_go operator -timeout 30m
 
 in_federation() { KTSN_FEDERATION_SHORT=1 run_go federation-short "in the federation" -timeout 20m; }
 
@@ -120,6 +118,10 @@ case $status in
 *) fail "the federation did not come up" "$federation_log" ;;
 esac
 federation_down
+finish_go hub "the federator, with a hub's API server, begun before these"
+finish_go operator "the operator, with an API server, begun before these"
+# The timeout is longer than any wait of its tests, so that they report what they waited for.
+TMPDIR=$servers start_go scale -timeout 30m
 
 echo "== the cluster"
 remove_others
@@ -139,12 +141,17 @@ case $? in
 	;;
 *) fail "the cluster did not come up" "$log" ;;
 esac
-left_out=()
-if [ -z "${E2E_RUN:-}" ] && ! changed "the tests of the test cluster itself" test/cluster; then
-	left_out=(-skip "^($(sed -n 's/^func \(Test[A-Za-z0-9]*\)(.*/\1/p' test/cluster/e2e/{lifecycle,flannel}_test.go | paste -sd '|'))\$")
+unchanged=()
+if [ -z "${E2E_RUN:-}" ]; then
+	changed "the tests of the test cluster itself" test/cluster || unchanged+=(test/cluster/e2e/{lifecycle,flannel}_test.go)
+	changed "the tests of ktsn-bench in the cluster" bench internal/testlab || unchanged+=(test/cluster/e2e/{bench,bench_tools,chart_measure}_test.go)
 fi
+left_out=()
+[ ${#unchanged[@]} -eq 0 ] || left_out=(-skip "^($(sed -n 's/^func \(Test[A-Za-z0-9]*\)(.*/\1/p' "${unchanged[@]}" | paste -sd '|'))\$")
 # The parallel tests wait for nodes or for their turn.
 run_go cluster "in the cluster" -timeout 45m -parallel 8 ${E2E_RUN:+-run "$E2E_RUN"} "${left_out[@]}"
+finish_go scale "many nodes, with an API server, short form, begun before these"
+[ -z "${beside[guest]:-}" ] || finish_go guest "a node with cgroups of version 2, in a virtual machine, begun before these"
 [ $failed -eq 0 ] || keep_logs
 [ $failed -eq "$before" ] || echo "The cluster can be kept for a look with KTSN_KEEP=1."
 report_timings # before the logs go

@@ -115,9 +115,12 @@ run_go() { # suite, name, flags...
 	report_go "$1" $?
 }
 
-# Starts a suite in the background; finish_go reports it.
+# Starts a suite in the background, with a lower priority if nice_beside is set; finish_go reports it.
 start_go() { # suite, flags...
-	go_test_timed "$@" >"$logs/$1.said" &
+	{
+		[ -z "${nice_beside:-}" ] || renice -n "$nice_beside" -p "$BASHPID" >/dev/null
+		go_test_timed "$@"
+	} >"$logs/$1.said" &
 	beside[$1]=$!
 }
 

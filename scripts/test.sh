@@ -111,13 +111,14 @@ if changed "the tests of ktsn-bench" bench internal/testlab; then
 	run_go laboratory "ktsn-bench, in network namespaces" -timeout 20m
 fi
 run_sanitized
-# Emulated machines use a processor, and a ktsnd in one takes seconds to start: these run alone, too.
+# An emulated machine uses a processor, and a ktsnd in one takes seconds to start: two at a time at most.
+start_go clocks-short -short -timeout 15m
 run_vm
+finish_go clocks-short "clocks that differ, short form, begun before these"
 run_go guests "virtual machines whose frames are held on the host" -timeout 15m
 if changed "the tests of ktsn-bench between virtual machines" bench internal/testlab; then
 	run_go laboratory-guests "ktsn-bench, between virtual machines" -timeout 15m
 fi
-run_go clocks-short "clocks that differ, short form" -short -timeout 15m
 run_go short "the shaper beside the kernel's, short form" -short -timeout 15m
 
 verdict

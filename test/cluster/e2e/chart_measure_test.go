@@ -32,10 +32,13 @@ const (
 	experimentLead   = 2500 * time.Microsecond
 )
 
-// experimentMessages are sent in each of experimentAlternations. The short form proves that everything works;
-// E2E_LONG=1 sends enough for figures.
+// long reports whether E2E_LONG=1 asks for measurements of time, too.
+func long() bool { return os.Getenv("E2E_LONG") == "1" }
+
+// experimentMessages are sent in each of experimentAlternations. The short form proves that everything works; the long
+// form sends enough for figures.
 var experimentMessages, experimentAlternations = func() (messages, alternations int) {
-	if os.Getenv("E2E_LONG") == "1" {
+	if long() {
 		return 1000, 5
 	}
 	return 300, 2

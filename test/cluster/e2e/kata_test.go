@@ -67,7 +67,9 @@ func kataPods(ctx context.Context, t *testing.T) {
 	testlab.AtOnce(t, tests)
 	t.Run("what cannot work is refused or said", func(t *testing.T) { kataRefusals(ctx, t, namespace) })
 	t.Run("leave nothing on their node", func(t *testing.T) { machinesLeaveNothing(ctx, t, machines, before) })
-	t.Run("start as soon as those without the network", func(t *testing.T) { kataStarts(ctx, t, namespace) })
+	if long() {
+		t.Run("start as soon as those without the network", func(t *testing.T) { kataStarts(ctx, t, namespace) })
+	}
 }
 
 // addressesOn returns a pod's addresses on the network.

@@ -203,9 +203,11 @@ func TestOneAnnotation(t *testing.T) {
 			t.Errorf("ktsnd has sent %d messages", sent)
 		}
 	})
-	t.Run("the experiment of the paper", func(t *testing.T) {
-		writeSummary(t, experiment(ctx, t, namespace, talker, listener), "annotation.json")
-	})
+	if long() {
+		t.Run("the experiment of the paper", func(t *testing.T) {
+			writeSummary(t, experiment(ctx, t, namespace, talker, listener), "annotation.json")
+		})
+	}
 	t.Run("messages that libktsn.so does not see leave at their time", func(t *testing.T) { captured(ctx, t, namespace, listener) })
 	t.Run("all frames of a network go through ktsnd", func(t *testing.T) { capturedWholly(ctx, t, namespace) })
 	t.Run("virtual machines in pods are on a network", func(t *testing.T) { machines(ctx, t, namespace, listener) })
