@@ -78,14 +78,7 @@ func (p *Publisher) Reconcile(ctx context.Context, request reconcile.Request) (r
 	case err != nil:
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	err = p.publish(ctx, cluster, profile, apierrors.IsNotFound(errProfile))
-	if spread.IsStale(err) {
-		return reconcile.Result{RequeueAfter: spread.RetryAfter}, nil // the cache does not have it yet
-	}
-	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("publish cluster %s: %w", request.Name, err)
-	}
-	return reconcile.Result{}, nil
+	return spread.Result("publish cluster "+request.Name, 0, p.publish(ctx, cluster, profile, apierrors.IsNotFound(errProfile)))
 }
 
 func (p *Publisher) publish(ctx context.Context, cluster *v1alpha1.Cluster, profile *inventory.ClusterProfile, isNew bool) error {

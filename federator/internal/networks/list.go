@@ -76,15 +76,10 @@ func addParts(network *federation.Network, override *policyv1alpha1.ClusterOverr
 // Describe returns a network as the API shows it, without its subnets.
 func Describe(network *tsn.TSNNetwork) *federation.Network {
 	currentNetwork := &federation.Network{
-		Name: network.Name, VNI: network.Spec.VNI, IPv4: network.Spec.IPv4.CIDR, Clusters: []federation.NetworkOnCluster{}, Conditions: []federation.Condition{},
+		Name: network.Name, VNI: network.Spec.VNI, IPv4: network.Spec.IPv4.CIDR, Clusters: []federation.NetworkOnCluster{}, Conditions: spread.APIConditions(network.Status.Conditions),
 	}
 	if network.Spec.IPv6 != nil {
 		currentNetwork.IPv6 = network.Spec.IPv6.CIDR
-	}
-	for _, condition := range network.Status.Conditions {
-		currentNetwork.Conditions = append(currentNetwork.Conditions, federation.Condition{
-			Type: condition.Type, Status: string(condition.Status), Reason: condition.Reason, Message: condition.Message,
-		})
 	}
 	return currentNetwork
 }

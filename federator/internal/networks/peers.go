@@ -106,7 +106,7 @@ func (s *Reconciler) writePeersOf(ctx context.Context, network *tsn.TSNNetwork, 
 	var selectors []policyv1alpha1.ResourceSelector
 	for _, shard := range tsnnetwork.DivideShards(shards, wanted, nil) {
 		name := tsnnetwork.ShardName(peersName(network.Name, cluster), shard.Number)
-		selectors = append(selectors, selector("TSNPeers", name))
+		selectors = append(selectors, spread.Selector("TSNPeers", "", name))
 		if err := s.writeShard(ctx, network, cluster, v.clusterKey(cluster), name, have[shard.Number], shard); err != nil {
 			return err
 		}
@@ -114,14 +114,17 @@ func (s *Reconciler) writePeersOf(ctx context.Context, network *tsn.TSNNetwork, 
 	slices.SortFunc(selectors, func(a, b policyv1alpha1.ResourceSelector) int { return strings.Compare(a.Name, b.Name) })
 	others := slices.DeleteFunc(slices.Clone(p.selected), func(other string) bool { return other == cluster })
 	// These objects are the hub's alone, also those that a cluster kept when it left.
-	return s.writePropagation(ctx, network, v, "kubernetsn-peers-"+peersName(network.Name, cluster), selectors, others, policyv1alpha1.ConflictOverwrite)
+	policy := &policyv1alpha1.ClusterPropagationPolicy{}
+	return s.owner(network).Place(ctx, policy, &policy.Spec, "kubernetsn-peers-"+peersName(network.Name, cluster), selectors, v.clusters, others, policyv1alpha1.ConflictOverwrite)
 }
 
 func (s *Reconciler) writeShard(ctx context.Context, network *tsn.TSNNetwork, cluster string, clusterKey tsn.ClusterKey, name string, existing *tsn.TSNPeers, shard tsnnetwork.Shard) error {
-	object := &tsn.TSNPeers{ObjectMeta: owned(network, name), Spec: tsn.TSNPeersSpec{Network: network.Name, Cluster: cluster}}
+	object := &tsn.TSNPeers{Spec: tsn.TSNPeersSpec{Network: network.Name, Cluster: cluster}}
 	if existing != nil {
 		object = existing.DeepCopy()
-		object.OwnerReferences = owned(network, "").OwnerReferences
+	}
+	if _, err := s.owner(network).Adopt(object, name); err != nil {
+		return err
 	}
 	object.Spec.Nodes, object.Spec.ClusterKey, object.Spec.ClusterKeySuccession = shard.Nodes, clusterKey.PublicKey, clusterKey.Succession
 	return spread.Save(ctx, s.Client, existing, object)

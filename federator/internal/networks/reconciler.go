@@ -37,14 +37,7 @@ func (s *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if network.Spec.Span == nil || network.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
 	}
-	err := s.reconcile(ctx, network)
-	if spread.IsStale(err) {
-		return reconcile.Result{RequeueAfter: spread.RetryAfter}, nil
-	}
-	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("stretch network %s: %w", network.Name, err)
-	}
-	return reconcile.Result{}, nil
+	return spread.Result("stretch network "+network.Name, 0, s.reconcile(ctx, network))
 }
 
 // view is the observed state for one reconciliation.
@@ -104,24 +97,21 @@ func (s *Reconciler) write(ctx context.Context, network *tsn.TSNNetwork, p *plan
 	if err := s.writeOverride(ctx, network, p, v.override); err != nil {
 		return err
 	}
-	selectors := []policyv1alpha1.ResourceSelector{selector("TSNNetwork", network.Name)}
+	selectors := []policyv1alpha1.ResourceSelector{spread.Selector("TSNNetwork", "", network.Name)}
+	policy := &policyv1alpha1.ClusterPropagationPolicy{}
 	// A network of that name that a cluster has created itself is left alone.
-	if err := s.writePropagation(ctx, network, v, Name(network.Name), selectors, p.selected, policyv1alpha1.ConflictAbort); err != nil {
+	if err := s.owner(network).Place(ctx, policy, &policy.Spec, Name(network.Name), selectors, v.clusters, p.selected, policyv1alpha1.ConflictAbort); err != nil {
 		return err
 	}
 	return s.writePeers(ctx, network, p, v, peers)
 }
 
 func (s *Reconciler) writeOverride(ctx context.Context, network *tsn.TSNNetwork, p *plan, override *policyv1alpha1.ClusterOverridePolicy) error {
-	if !spread.IsOurs(override, tsn.NetworkLabel, network.Name) {
-		return spread.ForeignError{Object: "ClusterOverridePolicy " + override.Name, For: "network"}
+	before, err := s.owner(network).Adopt(override, Name(network.Name))
+	if err != nil {
+		return err
 	}
 	base, schedule := baseTime(network, override, s.NowTAI())
-	before := override.DeepCopy()
-	if override.ResourceVersion == "" {
-		override.ObjectMeta = owned(network, Name(network.Name))
-	}
-	override.OwnerReferences = owned(network, "").OwnerReferences
 	if override.Annotations == nil {
 		override.Annotations = map[string]string{}
 	}
@@ -129,35 +119,7 @@ func (s *Reconciler) writeOverride(ctx context.Context, network *tsn.TSNNetwork,
 	if schedule != "" {
 		override.Annotations[scheduleAnnotation] = schedule
 	}
-	override.Spec.ResourceSelectors = []policyv1alpha1.ResourceSelector{selector("TSNNetwork", network.Name)}
+	override.Spec.ResourceSelectors = []policyv1alpha1.ResourceSelector{spread.Selector("TSNNetwork", "", network.Name)}
 	override.Spec.OverrideRules = p.overrides(base, network.Spec.IPv6 != nil)
 	return spread.Save(ctx, s.Client, before, override)
-}
-
-// writePropagation places objects on clusters. Without clusters the policy is deleted.
-func (s *Reconciler) writePropagation(ctx context.Context, network *tsn.TSNNetwork, v *view, name string, selectors []policyv1alpha1.ResourceSelector, clusters []string,
-	conflict policyv1alpha1.ConflictResolution) error {
-	policy := &policyv1alpha1.ClusterPropagationPolicy{}
-	if err := client.IgnoreNotFound(s.Live.Get(ctx, types.NamespacedName{Name: name}, policy)); err != nil {
-		return fmt.Errorf("look at policy %s: %w", name, err)
-	}
-	if !spread.IsOurs(policy, tsn.NetworkLabel, network.Name) {
-		return spread.ForeignError{Object: "ClusterPropagationPolicy " + name, For: "network"}
-	}
-	if len(selectors) > 0 {
-		clusters = spread.Placeable(v.clusters, selectors[0].Kind, clusters, &policy.Spec)
-	}
-	if len(clusters) == 0 || len(selectors) == 0 {
-		if policy.ResourceVersion == "" {
-			return nil
-		}
-		return client.IgnoreNotFound(s.Client.Delete(ctx, policy))
-	}
-	before := policy.DeepCopy()
-	if policy.ResourceVersion == "" {
-		policy.ObjectMeta = owned(network, name)
-	}
-	policy.OwnerReferences = owned(network, "").OwnerReferences
-	spread.Propagate(&policy.Spec, selectors, clusters, conflict)
-	return spread.Save(ctx, s.Client, before, policy)
 }

@@ -5,11 +5,6 @@ package networks
 import (
 	"cmp"
 	"context"
-	"fmt"
-
-	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
@@ -18,17 +13,7 @@ import (
 // updateStatus writes the conditions of a network.
 func (s *Reconciler) updateStatus(ctx context.Context, network *tsn.TSNNetwork, p *plan, v *view) error {
 	changed := network.DeepCopy()
-	for _, condition := range []metav1.Condition{spread.Ready("network", p.findings, p.placements(v)), spread.Degraded(p.findings)} {
-		condition.ObservedGeneration = network.Generation
-		meta.SetStatusCondition(&changed.Status.Conditions, condition)
-	}
-	if equality.Semantic.DeepEqual(network.Status, changed.Status) {
-		return nil
-	}
-	if err := s.Client.Status().Update(ctx, changed, spread.FieldOwner); err != nil {
-		return fmt.Errorf("write its status: %w", err)
-	}
-	return nil
+	return spread.UpdateStatus(ctx, s.Client, network, changed, &changed.Status.Conditions, "network", p.findings, p.placements(v))
 }
 
 // placements returns the state of the network on the clusters that should have it.

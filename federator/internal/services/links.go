@@ -14,7 +14,6 @@ import (
 	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -199,22 +198,10 @@ func clustersOf(link *tsn.TSNLink) []string {
 
 // place places a link on the clusters of its ends only. Objects with its name there are the hub's as well.
 func (s *Reconciler) place(ctx context.Context, link *tsn.TSNLink) error {
+	owner := &spread.Owner{Client: s.Client, Live: s.Client, Object: link, Kind: "TSNLink", Label: tsn.ServiceLabel, Value: link.Spec.Service, Word: "service"}
 	policy := &policyv1alpha1.PropagationPolicy{}
-	name := types.NamespacedName{Namespace: link.Namespace, Name: linkPolicyName(link.Name)}
-	if err := client.IgnoreNotFound(s.Client.Get(ctx, name, policy)); err != nil {
-		return fmt.Errorf("look at policy %s: %w", name, err)
-	}
-	if !spread.IsOurs(policy, tsn.ServiceLabel, link.Spec.Service) {
-		return spread.ForeignError{Object: "PropagationPolicy " + name.String(), For: "service"}
-	}
-	before := policy.DeepCopy()
-	if policy.ResourceVersion == "" {
-		policy.ObjectMeta = metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name, Labels: labelsOf(link.Spec.Service)}
-	}
-	policy.OwnerReferences = []metav1.OwnerReference{{APIVersion: tsn.GroupVersion.String(), Kind: "TSNLink", Name: link.Name, UID: link.UID}}
-	selectors := []policyv1alpha1.ResourceSelector{selector("TSNLink", client.ObjectKeyFromObject(link))}
-	spread.Propagate(&policy.Spec, selectors, clustersOf(link), policyv1alpha1.ConflictOverwrite)
-	return spread.Save(ctx, s.Client, before, policy)
+	selectors := []policyv1alpha1.ResourceSelector{spread.Selector("TSNLink", link.Namespace, link.Name)}
+	return owner.Place(ctx, policy, &policy.Spec, linkPolicyName(link.Name), selectors, nil, clustersOf(link), policyv1alpha1.ConflictOverwrite)
 }
 
 // deleteLinks deletes links that may be deleted, and returns them. All of Karmada's objects must first say that

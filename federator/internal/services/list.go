@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/federator/internal/hub"
+	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
@@ -34,7 +34,7 @@ func List(ctx context.Context, c hub.Lister, namespace, service string) (*federa
 		if candidate := &services.Items[i]; service == "" || candidate.Name == service {
 			all.Services = append(all.Services, federation.Service{
 				Namespace: candidate.Namespace, Name: candidate.Name, Endpoints: candidate.Status.Endpoints, Clients: candidate.Status.Clients, Linked: candidate.Status.Linked,
-				Conditions: conditions(candidate.Status.Conditions),
+				Conditions: spread.APIConditions(candidate.Status.Conditions),
 			})
 		}
 	}
@@ -57,7 +57,7 @@ func Describe(link *tsn.TSNLink) federation.Link {
 	currentLink := federation.Link{
 		Namespace: link.Namespace, Name: link.Name, Service: link.Spec.Service, Hop: link.Spec.Hop, VNI: link.Spec.VNI,
 		MTU: link.Status.MeasuredMTU, Encryption: link.Spec.Encryption, Up: meta.IsStatusConditionTrue(link.Status.Conditions, tsn.ConditionUp),
-		Client: describeEnd(&link.Spec.Client), Endpoint: describeEnd(&link.Spec.Endpoint), Conditions: conditions(link.Status.Conditions),
+		Client: describeEnd(&link.Spec.Client), Endpoint: describeEnd(&link.Spec.Endpoint), Conditions: spread.APIConditions(link.Status.Conditions),
 	}
 	if link.Status.Since != nil {
 		since := link.Status.Since.UTC().Truncate(time.Microsecond)
@@ -70,12 +70,4 @@ func describeEnd(end *tsn.LinkEnd) federation.LinkEnd {
 	return federation.LinkEnd{
 		Cluster: end.Cluster, Namespace: end.Namespace, Pod: end.Pod, Node: end.Node, Interface: end.Interface, Addresses: slices.Clone(end.Addresses),
 	}
-}
-
-func conditions(all []metav1.Condition) []federation.Condition {
-	conditions := []federation.Condition{}
-	for _, condition := range all {
-		conditions = append(conditions, federation.Condition{Type: condition.Type, Status: string(condition.Status), Reason: condition.Reason, Message: condition.Message})
-	}
-	return conditions
 }

@@ -60,13 +60,7 @@ func (s *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	} else {
 		again, err = s.reconcile(ctx, service)
 	}
-	if spread.IsStale(err) {
-		return reconcile.Result{RequeueAfter: spread.RetryAfter}, nil
-	}
-	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("have service %s be on clusters: %w", request, err)
-	}
-	return reconcile.Result{RequeueAfter: again}, nil
+	return spread.Result("have service "+request.String()+" be on clusters", again, err)
 }
 
 // view is the observed state for one reconciliation.

@@ -16,7 +16,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -32,14 +31,8 @@ type Reflector struct{ Client client.Client }
 
 // Add adds the controller to a manager.
 func (r *Reflector) Add(to manager.Manager) error {
-	bound := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
-		if binding, ok := object.(*workv1alpha2.ResourceBinding); ok && binding.Spec.Resource.Kind == "TSNLink" {
-			return requestFor(binding.Namespace, binding.Spec.Resource.Name)
-		}
-		return nil
-	})
 	err := ctrl.NewControllerManagedBy(to).Named("links").For(&tsn.TSNLink{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&workv1alpha2.ResourceBinding{}, bound, builder.WithPredicates(spread.Reported)).Complete(r)
+		Watches(&workv1alpha2.ResourceBinding{}, spread.Bound("TSNLink"), builder.WithPredicates(spread.Reported)).Complete(r)
 	if err != nil {
 		return fmt.Errorf("prepare the links: %w", err)
 	}
@@ -62,14 +55,7 @@ func (r *Reflector) Reconcile(ctx context.Context, request reconcile.Request) (r
 	if equality.Semantic.DeepEqual(before.Status, link.Status) {
 		return reconcile.Result{}, nil
 	}
-	err := r.Client.Status().Update(ctx, link, spread.FieldOwner)
-	if spread.IsStale(err) {
-		return reconcile.Result{RequeueAfter: spread.RetryAfter}, nil
-	}
-	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("say how link %s is: %w", request, err)
-	}
-	return reconcile.Result{}, nil
+	return spread.Result("update the status of link "+request.String(), 0, r.Client.Status().Update(ctx, link, spread.FieldOwner))
 }
 
 // reflect takes the status of each end from the end's cluster. Conditions that a cluster does not report stay unchanged.

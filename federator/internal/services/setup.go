@@ -3,7 +3,6 @@
 package services
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
@@ -13,12 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/federator/internal/hub"
@@ -32,23 +28,14 @@ func (s *Reconciler) Add(to manager.Manager) error {
 	s.failed = map[types.NamespacedName]links.Failures{}
 	released := &linkledger.Store{Client: s.Client, Live: s.Live, At: types.NamespacedName{Namespace: s.Namespace, Name: ReleasedName}, Owner: spread.FieldOwner}
 	s.ledger = linkledger.New(released, s.Now)
-	labelled := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
-		return requestFor(object.GetNamespace(), object.GetLabels()[tsn.ServiceLabel])
-	})
-	bound := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
-		if binding, ok := object.(*workv1alpha2.ResourceBinding); ok && binding.Spec.Resource.Kind == "TSNService" {
-			return requestFor(binding.Namespace, binding.Spec.Resource.Name)
-		}
-		return nil
-	})
-	every := handler.EnqueueRequestsFromMapFunc(s.allServices)
+	labelled, every := spread.Labelled(tsn.ServiceLabel), spread.Every(s.Client, &tsn.TSNServiceList{}, s.Log)
 	changed := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, spread.Leaving))
 	err := ctrl.NewControllerManagedBy(to).Named("services").For(&tsn.TSNService{}, changed).
 		// A service or network that was deleted or changed may no longer conflict with others.
 		Watches(&tsn.TSNService{}, every, changed).
 		Watches(&tsn.TSNNetwork{}, every, changed).
 		Watches(&v1alpha1.Cluster{}, every, builder.WithPredicates(predicate.Or(clusterChanged, spread.KindsReported))).
-		Watches(&workv1alpha2.ResourceBinding{}, bound, builder.WithPredicates(spread.Reported)).
+		Watches(&workv1alpha2.ResourceBinding{}, spread.Bound("TSNService"), builder.WithPredicates(spread.Reported)).
 		Watches(&policyv1alpha1.OverridePolicy{}, labelled, changed).
 		Watches(&policyv1alpha1.PropagationPolicy{}, labelled, changed).
 		Watches(&tsn.TSNLink{}, labelled, builder.WithPredicates(predicate.Or(linkledger.PlanChanged, spread.Leaving))).
@@ -69,25 +56,4 @@ var clusterChanged = predicate.Funcs{UpdateFunc: func(changed event.UpdateEvent)
 
 func isReady(cluster *v1alpha1.Cluster) bool {
 	return meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterConditionReady)
-}
-
-func requestFor(namespace, service string) []reconcile.Request {
-	if service == "" {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: service}}}
-}
-
-// allServices returns a request for each service.
-func (s *Reconciler) allServices(ctx context.Context, _ client.Object) []reconcile.Request {
-	var list tsn.TSNServiceList
-	if err := s.Client.List(ctx, &list); err != nil {
-		s.Log.Error("the services cannot be listed", "error", err)
-		return nil
-	}
-	var all []reconcile.Request
-	for i := range list.Items {
-		all = append(all, requestFor(list.Items[i].Namespace, list.Items[i].Name)...)
-	}
-	return all
 }

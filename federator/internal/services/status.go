@@ -5,12 +5,7 @@ package services
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"math"
-
-	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
@@ -35,15 +30,5 @@ func (s *Reconciler) updateStatus(ctx context.Context, service *tsn.TSNService, 
 		count(&changed.Status.Clients, report.Status.Clients)
 		count(&changed.Status.Linked, report.Status.Linked)
 	}
-	for _, condition := range []metav1.Condition{spread.Ready("service", p.findings, on), spread.Degraded(p.findings)} {
-		condition.ObservedGeneration = service.Generation
-		meta.SetStatusCondition(&changed.Status.Conditions, condition)
-	}
-	if equality.Semantic.DeepEqual(service.Status, changed.Status) {
-		return nil
-	}
-	if err := s.Client.Status().Update(ctx, changed, spread.FieldOwner); err != nil {
-		return fmt.Errorf("write its status: %w", err)
-	}
-	return nil
+	return spread.UpdateStatus(ctx, s.Client, service, changed, &changed.Status.Conditions, "service", p.findings, on)
 }

@@ -36,19 +36,20 @@ var Leaving = predicate.Funcs{UpdateFunc: func(changed event.UpdateEvent) bool {
 
 // Reported selects updates by which the reports of clusters change.
 var Reported = predicate.Funcs{UpdateFunc: func(changed event.UpdateEvent) bool {
-	before, ok := statusOf(changed.ObjectOld)
-	now, are := statusOf(changed.ObjectNew)
+	_, before, ok := binding(changed.ObjectOld)
+	_, now, are := binding(changed.ObjectNew)
 	return !ok || !are || !equality.Semantic.DeepEqual(before.AggregatedStatus, now.AggregatedStatus)
 }}
 
-func statusOf(binding any) (*workv1alpha2.ResourceBindingStatus, bool) {
-	switch binding := binding.(type) {
+// binding returns the parts of a binding of Karmada.
+func binding(object any) (*workv1alpha2.ResourceBindingSpec, *workv1alpha2.ResourceBindingStatus, bool) {
+	switch binding := object.(type) {
 	case *workv1alpha2.ClusterResourceBinding:
-		return &binding.Status, true
+		return &binding.Spec, &binding.Status, true
 	case *workv1alpha2.ResourceBinding:
-		return &binding.Status, true
+		return &binding.Spec, &binding.Status, true
 	}
-	return nil, false
+	return nil, nil, false
 }
 
 // KindsReported selects updates by which a cluster reports other kinds of KuberneTSN than before.

@@ -5,11 +5,13 @@ package spread
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
 // Reasons of conditions that only a hub sets.
@@ -33,12 +35,7 @@ type Finding struct {
 
 // Blocked reports whether a finding blocks all changes.
 func Blocked(findings []Finding) bool {
-	for _, finding := range findings {
-		if finding.Blocks {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(findings, func(finding Finding) bool { return finding.Blocks })
 }
 
 // Placement is the state of an object on a cluster.
@@ -106,4 +103,13 @@ func Degraded(findings []Finding) metav1.Condition {
 		return metav1.Condition{Type: tsn.ConditionDegraded, Status: metav1.ConditionFalse, Reason: tsn.ReasonAsAsked, Message: "all is as it was asked for"}
 	}
 	return metav1.Condition{Type: tsn.ConditionDegraded, Status: metav1.ConditionTrue, Reason: reason, Message: Message(texts)}
+}
+
+// APIConditions returns conditions as the API shows them.
+func APIConditions(all []metav1.Condition) []federation.Condition {
+	conditions := []federation.Condition{}
+	for _, condition := range all {
+		conditions = append(conditions, federation.Condition{Type: condition.Type, Status: string(condition.Status), Reason: condition.Reason, Message: condition.Message})
+	}
+	return conditions
 }
