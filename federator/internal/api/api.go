@@ -91,14 +91,6 @@ func (a *API) register(registry huma.API) {
 	a.registerLinks(registry)
 }
 
-// Document returns the OpenAPI document, which depends only on the types.
-func Document() ([]byte, error) {
-	mux := http.NewServeMux()
-	api := humago.New(mux, config())
-	(&API{}).register(api)
-	return api.OpenAPI().MarshalJSON()
-}
-
 // session has the clients and services for one caller.
 type session struct {
 	client    client.WithWatch

@@ -13,8 +13,9 @@ import (
 )
 
 type linksInput struct {
-	Namespace string `query:"namespace" maxLength:"63" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" patternDescription:"small letters, digits and hyphens" doc:"Only what is in this namespace."`
-	Service   string `query:"service" maxLength:"30" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" patternDescription:"small letters, digits and hyphens" doc:"Only the service with this name and its links."`
+	NamespaceInput
+
+	Service string `query:"service" maxLength:"30" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" patternDescription:"small letters, digits and hyphens" doc:"Only the service with this name and its links."`
 }
 
 func (a *API) registerLinks(registry huma.API) {

@@ -15,8 +15,9 @@ import (
 )
 
 type podsInput struct {
-	Namespace string `query:"namespace" maxLength:"63" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" patternDescription:"small letters, digits and hyphens" doc:"Only what is in this namespace."`
-	Workload  string `query:"workload" maxLength:"63" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" patternDescription:"small letters, digits and hyphens" doc:"Only the pods of the workload with this name."`
+	NamespaceInput
+
+	Workload string `query:"workload" maxLength:"63" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" patternDescription:"small letters, digits and hyphens" doc:"Only the pods of the workload with this name."`
 }
 
 func (a *API) registerViews(registry huma.API) {
@@ -30,7 +31,7 @@ func (a *API) registerViews(registry huma.API) {
 			return networks.List(ctx, s.lister)
 		})
 	serve(a, registry, huma.Operation{OperationID: "list-events", Method: http.MethodGet, Path: "/api/v1/events", Tags: tags, Summary: "What happened at the hub, the youngest first"},
-		func(ctx context.Context, s *session, input *namespaceInput) (*federation.Events, error) {
+		func(ctx context.Context, s *session, input *NamespaceInput) (*federation.Events, error) {
 			return journal.Events(ctx, s.client, input.Namespace)
 		})
 	sse.Register(registry, withLimits(huma.Operation{OperationID: "watch", Method: http.MethodGet, Path: "/api/v1/watch", Tags: tags, Summary: "What there is, and what changes, as server-sent events"}),
@@ -38,7 +39,7 @@ func (a *API) registerViews(registry huma.API) {
 }
 
 // watch sends changes until the caller disconnects or the hub ends the watch. An error is sent as the last event.
-func (a *API) watch(ctx context.Context, input *namespaceInput, send sse.Sender) {
+func (a *API) watch(ctx context.Context, input *NamespaceInput, send sse.Sender) {
 	s, err := a.open(ctx)
 	if err == nil {
 		err = journal.Watch(ctx, s.client, input.Namespace, func(change *federation.Change) error { return send.Data(change) })

@@ -13,25 +13,27 @@ import (
 
 type deployInput struct{ Body federation.DeployRequest }
 
-type namespaceInput struct {
+// NamespaceInput is the input of operations on a namespace, or on all.
+type NamespaceInput struct {
 	Namespace string `query:"namespace" maxLength:"63" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" patternDescription:"small letters, digits and hyphens" doc:"Only what is in this namespace."`
 }
 
-type workloadInput struct {
+// WorkloadInput names a workload.
+type WorkloadInput struct {
 	Namespace string `path:"namespace" maxLength:"63" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" patternDescription:"small letters, digits and hyphens" doc:"Namespace of the workload."`
 	Name      string `path:"name" maxLength:"63" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" patternDescription:"small letters, digits and hyphens" doc:"Name of the workload."`
 }
 
 type moveInput struct {
-	Namespace string `path:"namespace" maxLength:"63" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" patternDescription:"small letters, digits and hyphens" doc:"Namespace of the workload."`
-	Name      string `path:"name" maxLength:"63" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" patternDescription:"small letters, digits and hyphens" doc:"Name of the workload."`
-	Body      federation.MoveRequest
+	WorkloadInput
+
+	Body federation.MoveRequest
 }
 
 func (a *API) registerWorkloads(registry huma.API) {
 	tags := []string{"workloads"}
 	serve(a, registry, huma.Operation{OperationID: "list-workloads", Method: http.MethodGet, Path: "/api/v1/workloads", Tags: tags, Summary: "What shall run where, and what became of it"},
-		func(ctx context.Context, s *session, input *namespaceInput) (*federation.Workloads, error) {
+		func(ctx context.Context, s *session, input *NamespaceInput) (*federation.Workloads, error) {
 			return s.workloads.List(ctx, input.Namespace)
 		})
 	serve(a, registry, huma.Operation{
@@ -43,7 +45,7 @@ func (a *API) registerWorkloads(registry huma.API) {
 	serve(a, registry, huma.Operation{
 		OperationID: "get-workload", Method: http.MethodGet, Path: "/api/v1/workloads/{namespace}/{name}", Tags: tags, Summary: "One workload",
 		Errors: []int{http.StatusNotFound, http.StatusConflict},
-	}, func(ctx context.Context, s *session, input *workloadInput) (*federation.Workload, error) {
+	}, func(ctx context.Context, s *session, input *WorkloadInput) (*federation.Workload, error) {
 		return s.workloads.Get(ctx, input.Namespace, input.Name)
 	})
 	huma.Register(registry, withLimits(huma.Operation{
@@ -58,7 +60,7 @@ func (a *API) registerWorkloads(registry huma.API) {
 	})
 }
 
-func (a *API) deleteWorkload(ctx context.Context, input *workloadInput) (*struct{}, error) {
+func (a *API) deleteWorkload(ctx context.Context, input *WorkloadInput) (*struct{}, error) {
 	s, err := a.open(ctx)
 	if err == nil {
 		err = s.workloads.Delete(ctx, input.Namespace, input.Name)

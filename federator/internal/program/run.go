@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	profiles "sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
@@ -31,7 +32,6 @@ import (
 
 	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/federator/internal/api"
-	"github.com/kubernetsn/kubernetsn/federator/internal/heartbeat"
 	"github.com/kubernetsn/kubernetsn/federator/internal/hub"
 	"github.com/kubernetsn/kubernetsn/federator/internal/inventory"
 	"github.com/kubernetsn/kubernetsn/federator/internal/networks"
@@ -73,16 +73,17 @@ func Run(ctx context.Context, options *Options, config *rest.Config, log *slog.L
 
 // runControllers waits until the hub answers, and runs the controllers.
 func runControllers(ctx context.Context, options *Options, reached *hub.Hub, memory *hub.Memory, log *slog.Logger) error {
-	for err := reached.Answers(); err != nil; err = reached.Answers() {
-		memory.SetAway(true)
-		log.Error("the controllers wait for the hub", "error", err)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(hubRetry):
+	err := wait.PollUntilContextCancel(ctx, hubRetry, true, func(context.Context) (bool, error) {
+		err := reached.Answers()
+		if err != nil {
+			log.Error("the controllers wait for the hub", "error", err)
 		}
+		memory.SetAway(err != nil)
+		return err == nil, nil
+	})
+	if err != nil {
+		return nil // ctx has ended
 	}
-	memory.SetAway(false)
 	m, err := newManager(options, reached, memory, log)
 	if err != nil {
 		return err
@@ -164,7 +165,7 @@ func addControllers(m manager.Manager, options *Options, log *slog.Logger) error
 			return err
 		}
 	}
-	return m.Add(&heartbeat.Beater{Client: m.GetClient(), Namespace: options.Namespace, Now: time.Now, Log: log})
+	return m.Add(heartbeat(m.GetClient(), options.Namespace, log))
 }
 
 // nowTAI returns CLOCK_TAI in nanoseconds.
