@@ -9,10 +9,10 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
@@ -151,33 +151,25 @@ type answer struct {
 
 // queryAll asks clusters, some at a time.
 func (f *Finder) queryAll(ctx context.Context, asked []place, reached map[string]string) map[place]answer {
-	var (
-		mu      sync.Mutex
-		waiting sync.WaitGroup
-		turns   = make(chan struct{}, maxConcurrentQueries)
-		answers = map[place]answer{}
-	)
-	for _, at := range asked {
+	given := make([]answer, len(asked))
+	var group errgroup.Group
+	group.SetLimit(maxConcurrentQueries)
+	for i, at := range asked {
 		reason, known := reached[at.cluster]
-		if !known {
-			reason = "there is no such cluster any more"
+		switch {
+		case !known:
+			given[i].reason = "there is no such cluster any more"
+		case reason != "":
+			given[i].reason = reason
+		default:
+			group.Go(func() error { given[i] = f.query(ctx, at); return nil })
 		}
-		if reason != "" {
-			mu.Lock()
-			answers[at] = answer{reason: reason}
-			mu.Unlock()
-			continue
-		}
-		turns <- struct{}{}
-		waiting.Go(func() {
-			defer func() { <-turns }()
-			answer := f.query(ctx, at)
-			mu.Lock()
-			defer mu.Unlock()
-			answers[at] = answer
-		})
 	}
-	waiting.Wait()
+	_ = group.Wait() // answers have the errors
+	answers := map[place]answer{}
+	for i, at := range asked {
+		answers[at] = given[i]
+	}
 	return answers
 }
 

@@ -172,11 +172,9 @@ func checkReplaceable(existing, wanted *policyv1alpha1.PropagationPolicy) error 
 	}
 	var lost []string
 	for _, old := range existing.Spec.ResourceSelectors {
-		exists := false
-		for _, object := range wanted.Spec.ResourceSelectors {
-			exists = exists || (old.APIVersion == object.APIVersion && old.Kind == object.Kind && old.Name == object.Name)
-		}
-		if !exists {
+		if !slices.ContainsFunc(wanted.Spec.ResourceSelectors, func(object policyv1alpha1.ResourceSelector) bool {
+			return old.APIVersion == object.APIVersion && old.Kind == object.Kind && old.Name == object.Name
+		}) {
 			lost = append(lost, old.Kind+" "+old.Name)
 		}
 	}

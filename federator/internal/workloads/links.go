@@ -135,8 +135,9 @@ func (s *Service) checkService(ctx context.Context, role *links.Role, clusters [
 	return true, nil
 }
 
-// checkPolicyServices rejects clusters on which the services of a workload's pods are not.
-func (s *Service) checkPolicyServices(ctx context.Context, policy *policyv1alpha1.PropagationPolicy, clusters []string) error {
+// checkPolicy rejects clusters that the networks of a workload's pods do not span, or on which their services are not.
+func (s *Service) checkPolicy(ctx context.Context, policy *policyv1alpha1.PropagationPolicy, clusters []string) error {
+	var objects []*unstructured.Unstructured
 	for _, selector := range policy.Spec.ResourceSelectors {
 		object := &unstructured.Unstructured{}
 		object.SetAPIVersion(selector.APIVersion)
@@ -145,9 +146,14 @@ func (s *Service) checkPolicyServices(ctx context.Context, policy *policyv1alpha
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("look at %s %s: %w", selector.Kind, selector.Name, err)
 		}
-		if err != nil {
-			continue
+		if err == nil {
+			objects = append(objects, object)
 		}
+	}
+	if err := s.checkNetworks(ctx, networksOf(objects), clusters); err != nil {
+		return err
+	}
+	for _, object := range objects {
 		roles, err := rolesOf(object)
 		if err != nil {
 			return err
@@ -163,21 +169,10 @@ func (s *Service) checkPolicyServices(ctx context.Context, policy *policyv1alpha
 
 // clients returns the objects of a workload whose pods want links.
 func (p *progress) clients() []string {
-	var names []string
-	for i := range p.works {
-		for _, manifest := range p.works[i].Spec.Workload.Manifests {
-			object := &unstructured.Unstructured{}
-			if object.UnmarshalJSON(manifest.Raw) != nil || isScaledToZero(object) {
-				continue
-			}
-			roles, err := rolesOf(object)
-			wants := slices.ContainsFunc(roles, func(role links.Role) bool { return role.Client })
-			if name := describeObject(object); err == nil && wants && !slices.Contains(names, name) {
-				names = append(names, name)
-			}
-		}
-	}
-	return names
+	return p.objectsThat(func(object *unstructured.Unstructured) bool {
+		roles, err := rolesOf(object)
+		return err == nil && slices.ContainsFunc(roles, func(role links.Role) bool { return role.Client })
+	})
 }
 
 // awaitedLinks returns which link of a pod in a cluster is missing according to its operator, "" if none is.

@@ -50,10 +50,7 @@ func (s *Service) Move(ctx context.Context, namespace, name string, request *fed
 	if err := clusters.Require(ctx, s.Client, to); err != nil {
 		return nil, err
 	}
-	if err := s.checkPolicyNetworks(ctx, policy, to); err != nil {
-		return nil, err
-	}
-	if err := s.checkPolicyServices(ctx, policy, to); err != nil {
+	if err := s.checkPolicy(ctx, policy, to); err != nil {
 		return nil, err
 	}
 	if err := s.beginMove(policy, to, request.TimeoutSeconds); err != nil {

@@ -8,14 +8,12 @@ import (
 	"strings"
 
 	"github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
-	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
@@ -52,22 +50,6 @@ func (s *Service) checkNetwork(ctx context.Context, name string, clusters []stri
 		}
 	}
 	return true, nil
-}
-
-// checkPolicyNetworks rejects clusters that the networks of a workload's pods do not span.
-func (s *Service) checkPolicyNetworks(ctx context.Context, policy *policyv1alpha1.PropagationPolicy, clusters []string) error {
-	var objects []*unstructured.Unstructured
-	for _, selector := range policy.Spec.ResourceSelectors {
-		object := &unstructured.Unstructured{}
-		object.SetAPIVersion(selector.APIVersion)
-		object.SetKind(selector.Kind)
-		err := s.Client.Get(ctx, types.NamespacedName{Namespace: policy.Namespace, Name: selector.Name}, object)
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("look at %s %s: %w", selector.Kind, selector.Name, err)
-		}
-		objects = append(objects, object)
-	}
-	return s.checkNetworks(ctx, networksOf(objects), clusters)
 }
 
 // checkNetworks rejects clusters that one of the networks does not span. Networks that the hub does not have may be the

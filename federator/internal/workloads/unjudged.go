@@ -16,14 +16,13 @@ import (
 	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// withoutHealth returns the objects of a workload whose pods' readiness Karmada does not report, such as virtual
-// machines.
-func (p *progress) withoutHealth() []string {
+// objectsThat returns the names of the objects of a workload with pods at present for which a condition holds.
+func (p *progress) objectsThat(holds func(*unstructured.Unstructured) bool) []string {
 	var names []string
 	for i := range p.works {
 		for _, manifest := range p.works[i].Spec.Workload.Manifests {
 			object := &unstructured.Unstructured{}
-			if object.UnmarshalJSON(manifest.Raw) != nil || hasPods(object.GetKind()) || podMetadata(object) == nil || isScaledToZero(object) {
+			if object.UnmarshalJSON(manifest.Raw) != nil || podMetadata(object) == nil || isScaledToZero(object) || !holds(object) {
 				continue
 			}
 			if name := describeObject(object); !slices.Contains(names, name) {
@@ -32,6 +31,12 @@ func (p *progress) withoutHealth() []string {
 		}
 	}
 	return names
+}
+
+// withoutHealth returns the objects of a workload whose pods' readiness Karmada does not report, such as virtual
+// machines.
+func (p *progress) withoutHealth() []string {
+	return p.objectsThat(func(object *unstructured.Unstructured) bool { return !hasPods(object.GetKind()) })
 }
 
 // isScaledToZero reports whether an object has no pods at present, on purpose.

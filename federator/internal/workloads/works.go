@@ -78,16 +78,12 @@ func (p *progress) ready(clusters []string) (ok bool, awaited string) {
 			}
 		}
 	}
-	if names := p.withoutHealth(); len(names) > 0 {
+	for _, check := range []struct {
+		names []string
+		why   func(names []string, cluster string) string
+	}{{p.withoutHealth(), p.awaitedPods}, {p.clients(), p.awaitedLinks}} {
 		for _, cluster := range clusters {
-			if why := p.awaitedPods(names, cluster); why != "" {
-				return false, why
-			}
-		}
-	}
-	if names := p.clients(); len(names) > 0 {
-		for _, cluster := range clusters {
-			if why := p.awaitedLinks(names, cluster); why != "" {
+			if why := check.why(check.names, cluster); len(check.names) > 0 && why != "" {
 				return false, why
 			}
 		}
