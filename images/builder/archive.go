@@ -4,17 +4,18 @@ package builder
 
 import (
 	"archive/tar"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
 // WriteArchive writes an OCI archive (the layout of the OCI image specification in a tar file) for `ctr images import`
@@ -39,60 +40,51 @@ func WriteArchive(file, reference string, image v1.Image) (err error) {
 	return os.Rename(temporary.Name(), file)
 }
 
-func writeLayout(to io.Writer, reference string, image v1.Image) error {
-	archive := tar.NewWriter(to)
-	index, err := indexOf(reference, image)
+// writeLayout writes the layout of an image to a tar file. Its index names the image for containerd and as the
+// specification says.
+func writeLayout(to io.Writer, reference string, image v1.Image) (err error) {
+	folder, err := os.MkdirTemp("", "ktsn-images-")
 	if err != nil {
 		return err
 	}
-	if err := writeBlob(archive, "oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`)); err != nil {
-		return err
-	}
-	if err := writeBlob(archive, "index.json", index); err != nil {
-		return err
-	}
-	if err := writeManifest(archive, image); err != nil {
-		return err
-	}
-	layers, err := image.Layers()
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	digest, err := image.Digest()
 	if err != nil {
 		return err
 	}
-	for _, layer := range layers {
-		if err := writeCompressed(archive, layer); err != nil {
+	path, err := layout.Write(folder, empty.Index)
+	if err != nil {
+		return err
+	}
+	name, _, _ := strings.Cut(reference, ":")
+	for _, annotations := range []map[string]string{
+		{"io.containerd.image.name": reference, "org.opencontainers.image.ref.name": reference},
+		// A node that imports the archive also knows the image by the name with the digest, which charts use.
+		{"io.containerd.image.name": name + "@" + digest.String()},
+	} {
+		platform := layout.WithPlatform(v1.Platform{OS: "linux", Architecture: "amd64"})
+		if err := path.AppendImage(image, layout.WithAnnotations(annotations), platform); err != nil {
 			return err
 		}
 	}
-	return archive.Close()
-}
-
-// indexOf returns the index, which names the image for containerd and as the specification says.
-func indexOf(reference string, image v1.Image) ([]byte, error) {
-	digest, err := image.Digest()
-	if err != nil {
-		return nil, err
-	}
-	size, err := image.Size()
-	if err != nil {
-		return nil, err
-	}
-	byTag := v1.Descriptor{
-		MediaType: types.OCIManifestSchema1,
-		Digest:    digest,
-		Size:      size,
-		Platform:  &v1.Platform{OS: "linux", Architecture: "amd64"},
-		Annotations: map[string]string{
-			"io.containerd.image.name":          reference,
-			"org.opencontainers.image.ref.name": reference,
-		},
-	}
-	// A node that imports the archive also knows the image by the name with the digest, which charts use.
-	byDigest := byTag
-	name, _, _ := strings.Cut(reference, ":")
-	byDigest.Annotations = map[string]string{"io.containerd.image.name": name + "@" + digest.String()}
-	return json.Marshal(v1.IndexManifest{
-		SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: []v1.Descriptor{byTag, byDigest},
+	archive := tar.NewWriter(to)
+	files := os.DirFS(folder)
+	err = fs.WalkDir(files, ".", func(at string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(files, at)
+		if err != nil {
+			return err
+		}
+		header := &tar.Header{Name: at, Mode: 0o644, Size: int64(len(content)), ModTime: epoch, Format: tar.FormatPAX}
+		if err := archive.WriteHeader(header); err != nil {
+			return err
+		}
+		_, err = archive.Write(content)
+		return err
 	})
+	return errors.Join(err, archive.Close())
 }
 
 // readArchive reads the name and digest of the image in an archive.
@@ -117,59 +109,4 @@ func readArchive(file string) (Made, error) {
 	}
 	name, _, _ := strings.Cut(index.Manifests[0].Annotations["io.containerd.image.name"], ":")
 	return Made{Name: name, Digest: index.Manifests[0].Digest.String()}, nil
-}
-
-func writeManifest(archive *tar.Writer, image v1.Image) error {
-	manifest, err := image.RawManifest()
-	if err != nil {
-		return err
-	}
-	config, err := image.RawConfigFile()
-	if err != nil {
-		return err
-	}
-	for _, content := range [][]byte{manifest, config} {
-		digest, err := digestOf(content)
-		if err != nil {
-			return err
-		}
-		if err := writeBlob(archive, blobPath(digest), content); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func writeCompressed(archive *tar.Writer, layer v1.Layer) error {
-	digest, err := layer.Digest()
-	if err != nil {
-		return err
-	}
-	compressed, err := layer.Compressed()
-	if err != nil {
-		return err
-	}
-	content, err := io.ReadAll(compressed)
-	if err := errors.Join(err, compressed.Close()); err != nil {
-		return err
-	}
-	return writeBlob(archive, blobPath(digest), content)
-}
-
-func digestOf(content []byte) (v1.Hash, error) {
-	digest, _, err := v1.SHA256(bytes.NewReader(content))
-	return digest, err
-}
-
-func blobPath(digest v1.Hash) string {
-	return "blobs/" + digest.Algorithm + "/" + digest.Hex
-}
-
-func writeBlob(archive *tar.Writer, at string, content []byte) error {
-	header := &tar.Header{Name: at, Mode: 0o644, Size: int64(len(content)), ModTime: epoch, Format: tar.FormatPAX}
-	if err := archive.WriteHeader(header); err != nil {
-		return err
-	}
-	_, err := archive.Write(content)
-	return err
 }
