@@ -14,10 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/asker"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/clustertest"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
-	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 
 const (
@@ -50,16 +49,7 @@ type watched struct {
 // newWatched creates a namespace with the service, and copies the asker to the nodes.
 func newWatched(ctx context.Context, t *testing.T) *watched {
 	t.Helper()
-	for _, host := range under.Nodes {
-		if err := asker.Bring(ctx, under.Place(host.Name), testlab.Program(t, "ktsn-test-asker")); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if _, err := node.Output(context.WithoutCancel(ctx), under.Place(host.Name), nil, "rm", "-rf", asker.Folder); err != nil {
-				t.Error(err)
-			}
-		})
-	}
+	clustertest.BringAsker(ctx, t, under)
 	w := &watched{namespace: newNamespace(ctx, t, privileged)}
 	applyText(ctx, t, fmt.Sprintf(watchedService, w.namespace))
 	return w
@@ -119,11 +109,7 @@ func (w *watched) ends(ctx context.Context, t *testing.T) {
 
 // rows returns the client's records.
 func (w *watched) rows(ctx context.Context) ([]asker.Row, error) {
-	text, err := logs(ctx, w.client, askerName)
-	if err != nil {
-		return nil, err
-	}
-	return asker.Read(text)
+	return clustertest.Rows(ctx, client, w.client, askerName)
 }
 
 // isAnswered waits until one of these pods answers the client, and the client's link leads to it.
@@ -171,16 +157,4 @@ func (w *watched) judged(ctx context.Context, t *testing.T, name string) asker.O
 	outcome.To = link.Spec.Endpoint.Pod
 	t.Logf("%s", &outcome)
 	return outcome
-}
-
-// killEverywhere kills programs on all nodes.
-func killEverywhere(ctx context.Context, t *testing.T, names ...string) {
-	t.Helper()
-	for _, name := range names {
-		for _, host := range under.Nodes {
-			if _, err := node.Output(ctx, under.Place(host.Name), nil, "sh", "-c", "pkill -KILL -x "+name+" || [ $? -eq 1 ]"); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
 }

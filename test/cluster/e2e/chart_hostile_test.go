@@ -155,7 +155,7 @@ func TestAPodCannotSendFromAnothersAddress(t *testing.T) {
 func TestAPodCannotTakeAnothersHardwareAddress(t *testing.T) {
 	ctx := needChart(t)
 	c := newCompany(ctx, t)
-	mac := attachmentOf(t, c.good).MAC
+	mac := attachmentOf(t, c.good, tsnInterface).MAC
 	t.Run("it is not given it", func(t *testing.T) {
 		taker := timed(waiting("taker", c.host))
 		taker.Annotations["k8s.v1.cni.cncf.io/networks"] = fmt.Sprintf(`[{"name":"tsn","namespace":%q,"interface":%q,"mac":%q}]`, chartSystem, tsnInterface, mac)
@@ -164,7 +164,7 @@ func TestAPodCannotTakeAnothersHardwareAddress(t *testing.T) {
 	t.Run("the bridge has each for good, on the pod's own port", func(t *testing.T) {
 		ports := map[string]bool{}
 		for _, pod := range []*corev1.Pod{c.good, c.bad} {
-			entry := onNode(ctx, t, c.host, "sh", "-c", "bridge fdb show br tsnbr42 | grep '^"+attachmentOf(t, pod).MAC+" '")
+			entry := onNode(ctx, t, c.host, "sh", "-c", "bridge fdb show br tsnbr42 | grep '^"+attachmentOf(t, pod, tsnInterface).MAC+" '")
 			fields := strings.Fields(entry)
 			if strings.Count(entry, "\n") != 1 || len(fields) < 3 || ports[fields[2]] || !strings.Contains(entry, "static") {
 				t.Errorf("%s: %q", pod.Name, entry)

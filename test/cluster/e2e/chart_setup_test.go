@@ -18,6 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
 	helmchart "github.com/kubernetsn/kubernetsn/test/cluster/internal/chart"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
 
 const (
@@ -179,7 +180,7 @@ func chartPodOn(ctx context.Context, component, host string) (*corev1.Pod, error
 		return nil, err
 	}
 	for _, pod := range pods.Items {
-		if podReady(&pod) && pod.DeletionTimestamp == nil {
+		if kube.Ready(&pod) && pod.DeletionTimestamp == nil {
 			return &pod, nil
 		}
 	}
@@ -267,26 +268,26 @@ func waiting(name, host string) *corev1.Pod {
 	return pod
 }
 
-// attachmentOf returns a pod's interface on the chart's network, as Multus reports it.
-func attachmentOf(t *testing.T, pod *corev1.Pod) networkStatus {
+// attachmentOf returns a pod's interface, as Multus reports it.
+func attachmentOf(t *testing.T, pod *corev1.Pod, name string) kube.Attachment {
 	t.Helper()
-	all, err := networkStatuses(pod)
+	all, err := kube.Attachments(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, status := range all {
-		if status.Interface == tsnInterface && len(status.IPs) > 0 {
-			return status
+	for _, attachment := range all {
+		if attachment.Interface == name && len(attachment.IPs) > 0 {
+			return attachment
 		}
 	}
-	t.Fatalf("%s has no interface %s with an address: %+v", pod.Name, tsnInterface, all)
-	return networkStatus{}
+	t.Fatalf("%s has no interface %s with an address: %+v", pod.Name, name, all)
+	return kube.Attachment{}
 }
 
 // addressOn returns a pod's address on the chart's network.
 func addressOn(t *testing.T, pod *corev1.Pod) netip.Addr {
 	t.Helper()
-	return attachmentOf(t, pod).IPs[0]
+	return attachmentOf(t, pod, tsnInterface).IPs[0]
 }
 
 // inKtsnd runs ktsn in a pod of ktsnd.
@@ -325,20 +326,4 @@ func parseStatus(t *testing.T, text string) ktsndStatus {
 		t.Fatal(err)
 	}
 	return state.Status
-}
-
-// networkStatus is an entry of the annotation that Multus writes.
-type networkStatus struct {
-	Interface string       `json:"interface"`
-	IPs       []netip.Addr `json:"ips"`
-	MAC       string       `json:"mac"`
-}
-
-func networkStatuses(pod *corev1.Pod) ([]networkStatus, error) {
-	var all []networkStatus
-	text := pod.Annotations["k8s.v1.cni.cncf.io/network-status"]
-	if err := json.Unmarshal([]byte(text), &all); err != nil {
-		return nil, fmt.Errorf("network-status of %s is %q: %w", pod.Name, text, err)
-	}
-	return all, nil
 }

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -61,27 +59,25 @@ func talk(ctx context.Context, t *testing.T, from, to *corev1.Pod, address strin
 
 func talkOnce(ctx context.Context, from, to *corev1.Pod, address string, id int, talker, listener []string, during func()) (exchange, error) {
 	const port = 7788
-	var listenerCSV bytes.Buffer
+	listening := kube.Begin(ctx, config, client, kube.Container{Namespace: to.Namespace, Pod: to.Name, Name: "tsnperf"}, append([]string{"/usr/bin/tsnperf", "listener",
+		"--bind", fmt.Sprintf("0.0.0.0:%d", port), "--run-id", strconv.Itoa(id), "--csv", "/dev/stdout", "--quiet", "--ready-fd", "2", "--first-timeout", "30s"}, listener...)...)
+	if err := listening.HasBegun(); err != nil {
+		return exchange{}, err
+	}
 	var talkerCSV, complaint string
-	var listenerErr, talkerErr error
-	var both sync.WaitGroup
-	listening := newHerald() // by a newline, when it does
-	both.Go(func() {
-		defer listening.tell()
-		listenerErr = runTo(ctx, to, "tsnperf", &listenerCSV, listening, append([]string{"/usr/bin/tsnperf", "listener", "--bind", fmt.Sprintf("0.0.0.0:%d", port),
-			"--run-id", strconv.Itoa(id), "--csv", "/dev/stdout", "--quiet", "--ready-fd", "2", "--first-timeout", "30s"}, listener...)...)
-	})
-	<-listening.written
-	both.Go(func() {
+	var talkerErr error
+	var talking sync.WaitGroup
+	talking.Go(func() {
 		talkerCSV, complaint, talkerErr = run(ctx, from, "tsnperf", append([]string{"/usr/bin/tsnperf", "talker", "--to", fmt.Sprintf("%s:%d", address, port),
 			"--run-id", strconv.Itoa(id), "--csv", "/dev/stdout", "--cpu-time", "/dev/stderr", "--quiet", "--start", "+1s"}, talker...)...)
 	})
 	if during != nil {
 		during()
 	}
-	both.Wait()
+	talking.Wait()
+	listenerCSV, listenerErr := listening.Said()
 	if listenerErr != nil || talkerErr != nil {
-		return exchange{}, fmt.Errorf("%w; the listener said %q, the talker %q", errors.Join(listenerErr, talkerErr), listening.String(), complaint)
+		return exchange{}, fmt.Errorf("%w; the talker said %q", errors.Join(listenerErr, talkerErr), complaint)
 	}
 	sent, err := tsnperf.ReadTalker(strings.NewReader(talkerCSV))
 	if err != nil {
@@ -91,7 +87,7 @@ func talkOnce(ctx context.Context, from, to *corev1.Pod, address string, id int,
 	if err != nil {
 		return exchange{}, err
 	}
-	received, err := tsnperf.ReadListener(&listenerCSV)
+	received, err := tsnperf.ReadListener(strings.NewReader(listenerCSV))
 	return exchange{sent, received, busy}, err
 }
 
@@ -360,11 +356,7 @@ func deployMany(ctx context.Context, t *testing.T, namespace string, pod *corev1
 
 func scale(ctx context.Context, t *testing.T, namespace, name string, replicas int32) {
 	t.Helper()
-	_, err := client.AppsV1().Deployments(namespace).UpdateScale(ctx, name, &autoscalingv1.Scale{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
-		Spec:       autoscalingv1.ScaleSpec{Replicas: replicas},
-	}, metav1.UpdateOptions{})
-	if err != nil {
+	if err := kube.Scale(ctx, client, namespace, name, replicas); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -381,7 +373,7 @@ func waitForReplicas(ctx context.Context, t *testing.T, namespace, name string, 
 		}
 		ready, why := 0, ""
 		for _, pod := range pods.Items {
-			if podReady(&pod) {
+			if kube.Ready(&pod) {
 				ready++
 			} else {
 				why = pod.Name + ": " + lastEvents(ctx, namespace, pod.Name)

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
@@ -112,10 +111,6 @@ func objectsNow(ctx context.Context) (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	everything, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
 	all := map[string]bool{}
 	for _, list := range kinds {
 		group, err := schema.ParseGroupVersion(list.GroupVersion)
@@ -126,7 +121,7 @@ func objectsNow(ctx context.Context) (map[string]bool, error) {
 			if !slices.Contains(kind.Verbs, "list") || slices.Contains(passing, kind.Name) {
 				continue
 			}
-			items, err := everything.Resource(group.WithResource(kind.Name)).List(ctx, metav1.ListOptions{})
+			items, err := dynamicClient.Resource(group.WithResource(kind.Name)).List(ctx, metav1.ListOptions{})
 			if err != nil {
 				return nil, fmt.Errorf("list the %s: %w", kind.Name, err)
 			}

@@ -20,13 +20,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 
@@ -390,30 +389,11 @@ func mend(ctx context.Context, t *testing.T, host string) {
 // clockAddress returns a pod's address on one of its networks, in the order of its annotation.
 func clockAddress(t *testing.T, pod *corev1.Pod, network int) string {
 	t.Helper()
-	all, err := networkStatuses(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, status := range all {
-		if status.Interface == fmt.Sprintf("tsn%d", network) && len(status.IPs) > 0 {
-			return status.IPs[0].String()
-		}
-	}
-	t.Fatalf("%s has no address on tsn%d: %+v", pod.Name, network, all)
-	return ""
+	return attachmentOf(t, pod, fmt.Sprintf("tsn%d", network)).IPs[0].String()
 }
 
 func nodeState(ctx context.Context, host string) (*v1alpha1.TSNNode, error) {
-	dynamicClient, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	object, err := dynamicClient.Resource(v1alpha1.GroupVersion.WithResource("tsnnodes")).Get(ctx, host, metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	state := &v1alpha1.TSNNode{}
-	return state, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, state)
+	return kube.Get[v1alpha1.TSNNode](ctx, dynamicClient, "tsnnodes", "", host)
 }
 
 // clockNow returns a node's clock status.

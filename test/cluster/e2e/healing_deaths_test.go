@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/clustertest"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
 
@@ -22,7 +23,7 @@ import (
 func kills(names ...string) func(*watched, context.Context, *testing.T) {
 	return func(_ *watched, ctx context.Context, t *testing.T) {
 		t.Helper()
-		killEverywhere(ctx, t, names...)
+		clustertest.Kill(ctx, t, under, names...)
 		time.Sleep(answered) // kubelet notices
 	}
 }
@@ -31,7 +32,7 @@ func kills(names ...string) func(*watched, context.Context, *testing.T) {
 func killsAtOnce(name string) func(*watched, context.Context, *testing.T) {
 	return func(_ *watched, ctx context.Context, t *testing.T) {
 		t.Helper()
-		killEverywhere(ctx, t, name)
+		clustertest.Kill(ctx, t, under, name)
 	}
 }
 
@@ -147,15 +148,7 @@ func withoutOperator(die func(*watched, context.Context, *testing.T)) func(*watc
 // scaleOperator scales the operator, and waits until it has that many replicas.
 func scaleOperator(ctx context.Context, t *testing.T, replicas int32) {
 	t.Helper()
-	deployments := client.AppsV1().Deployments(chartSystem)
-	scale, err := deployments.GetScale(ctx, "ktsn-operator", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	scale.Spec.Replicas = replicas
-	if _, err := deployments.UpdateScale(ctx, "ktsn-operator", scale, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	scale(ctx, t, chartSystem, "ktsn-operator", replicas)
 	if replicas > 0 {
 		return
 	}
@@ -271,12 +264,12 @@ func operatorOn(ctx context.Context, t *testing.T, host string) {
 			return err
 		}
 		for i := range list.Items {
-			if pod := &list.Items[i]; pod.Spec.NodeName == host && podReady(pod) {
+			if pod := &list.Items[i]; pod.Spec.NodeName == host && kube.Ready(pod) {
 				return nil
 			}
 		}
 		for i := range list.Items {
-			if pod := &list.Items[i]; pod.UID != leads.UID && pod.DeletionTimestamp == nil && podReady(pod) {
+			if pod := &list.Items[i]; pod.UID != leads.UID && pod.DeletionTimestamp == nil && kube.Ready(pod) {
 				err = client.CoreV1().Pods(chartSystem).Delete(ctx, pod.Name, metav1.DeleteOptions{})
 			}
 		}

@@ -12,13 +12,9 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/asker"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
-	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/clustertest"
 )
 
 // death is a failure while a client is answered continuously.
@@ -74,7 +70,11 @@ func TestHealing(t *testing.T) {
 // dies causes a failure, and returns its effect on the client.
 func (w *watched) dies(ctx context.Context, t *testing.T, victim *death, id int) asker.Outcome {
 	t.Helper()
-	renewChart(ctx, t)
+	clustertest.RenewPods(ctx, t, client, chartSystem)
+	await(ctx, t, func(ctx context.Context) error {
+		_, err := leader(ctx)
+		return err
+	})
 	operatorOn(ctx, t, under.Nodes[0].Name) // where the client will be, and which stays
 	defer func() {
 		ctx := context.WithoutCancel(ctx)
@@ -137,35 +137,4 @@ func (w *watched) timedOver(ctx context.Context, t *testing.T, id int, lasts tim
 		done <- asker.JudgeTimed(got.sent, got.received)
 	}()
 	return func() *asker.Timed { return <-done }
-}
-
-// renewChart replaces pods of the chart whose container was restarted: kubelet's back-off grows with each restart.
-func renewChart(ctx context.Context, t *testing.T) {
-	t.Helper()
-	pods, err := client.CoreV1().Pods(chartSystem).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	old := map[types.UID]bool{}
-	for i := range pods.Items {
-		if pod := &pods.Items[i]; kube.Restarts(pod) > 0 {
-			old[pod.UID] = true
-			if err := client.CoreV1().Pods(chartSystem).Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	await(ctx, t, func(ctx context.Context) error {
-		pods, err := client.CoreV1().Pods(chartSystem).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		for i := range pods.Items {
-			if pod := &pods.Items[i]; old[pod.UID] || !podReady(pod) && pod.Status.Phase == corev1.PodRunning {
-				return fmt.Errorf("%s is not ready, or that of before", pod.Name)
-			}
-		}
-		_, err = leader(ctx)
-		return err
-	})
 }

@@ -7,11 +7,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/netip"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -151,21 +149,12 @@ func waitReady(ctx context.Context, t *testing.T, namespace, name string) *corev
 		if err != nil {
 			return err
 		}
-		if !podReady(pod) {
+		if !kube.Ready(pod) {
 			return fmt.Errorf("pod %s is not ready: %s: %s", name, pod.Status.Phase, lastEvents(ctx, namespace, name))
 		}
 		return nil
 	})
 	return pod
-}
-
-func podReady(pod *corev1.Pod) bool {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodReady {
-			return condition.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 func lastEvents(ctx context.Context, namespace, name string) string {
@@ -254,33 +243,10 @@ func seenFrom(ctx context.Context, t *testing.T, from *corev1.Pod, address strin
 // run runs a command in a container of a pod and returns its output.
 func run(ctx context.Context, pod *corev1.Pod, container string, command ...string) (stdout, stderr string, err error) {
 	var out, errors bytes.Buffer
-	err = runTo(ctx, pod, container, &out, &errors, command...)
+	in := kube.Container{Namespace: pod.Namespace, Pod: pod.Name, Name: container}
+	err = kube.Exec(ctx, config, client, in, &out, &errors, command...)
 	return out.String(), errors.String(), err
 }
-
-// runTo is run with output streams that can be read while the command runs.
-func runTo(ctx context.Context, pod *corev1.Pod, container string, stdout, stderr io.Writer, command ...string) error {
-	in := kube.Container{Namespace: pod.Namespace, Pod: pod.Name, Name: container}
-	return kube.Exec(ctx, config, client, in, stdout, stderr, command...)
-}
-
-// herald is a buffer that signals the first write.
-type herald struct {
-	text    bytes.Buffer // not embedded: its ReadFrom would go past Write
-	once    sync.Once
-	written chan struct{}
-}
-
-func newHerald() *herald { return &herald{written: make(chan struct{})} }
-
-func (h *herald) Write(text []byte) (int, error) {
-	defer h.tell()
-	return h.text.Write(text)
-}
-
-func (h *herald) String() string { return h.text.String() }
-
-func (h *herald) tell() { h.once.Do(func() { close(h.written) }) }
 
 // logs returns the log of a pod's container.
 func logs(ctx context.Context, pod *corev1.Pod, container string) (string, error) {

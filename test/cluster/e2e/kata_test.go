@@ -75,17 +75,11 @@ func kataPods(ctx context.Context, t *testing.T) {
 // addressesOn returns a pod's addresses on the network.
 func addressesOn(t *testing.T, pod *corev1.Pod) []netip.Addr {
 	t.Helper()
-	all, err := networkStatuses(pod)
-	if err != nil {
-		t.Fatal(err)
+	all := attachmentOf(t, pod, tsnInterface).IPs
+	if len(all) != 2 {
+		t.Fatalf("%s has not two addresses on %s: %v", pod.Name, tsnInterface, all)
 	}
-	for _, status := range all {
-		if status.Interface == tsnInterface && len(status.IPs) == 2 {
-			return status.IPs
-		}
-	}
-	t.Fatalf("%s has not two addresses on %s: %+v", pod.Name, tsnInterface, all)
-	return nil
+	return all
 }
 
 // machineIsReached checks that a machine's kernel answers pings. The node's kernel has the pod's addresses, too, but

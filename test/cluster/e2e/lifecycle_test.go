@@ -9,39 +9,27 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cluster"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/clustertest"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-// second is another cluster on this machine, of one node, for the tests of start and removal. Most of them run in
-// parallel with a test that waits for the first cluster's nodes, and one after the other.
-type second struct {
-	program, dir string
-	plan         *plan.Plan
-}
-
-// oneSecond is held by the test that uses it.
-var oneSecond sync.Mutex
+// second is another cluster on this machine, of one node, for the tests of start and removal.
+type second struct{ *clustertest.Other }
 
 func newSecond(t *testing.T) *second {
 	t.Helper()
 	haveCluster(t)
-	oneSecond.Lock()
-	t.Cleanup(oneSecond.Unlock)
 	// The name combines the first cluster's and this process's, so that two test runs do not conflict.
 	p, err := plan.New(fmt.Sprintf("%.20s-%d", under.Name, os.Getpid()), clustertest.Dir(), 1, netip.Prefix{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &second{program: testlab.Program(t, "ktsn-cluster"), dir: clustertest.Dir(), plan: p}
+	s := &second{clustertest.NewOther(t, p)}
 	t.Cleanup(func() {
 		if output, err := s.command(context.WithoutCancel(t.Context()), "down").CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, output)
@@ -52,17 +40,15 @@ func newSecond(t *testing.T) *second {
 
 // command returns a call of ktsn-cluster for the second cluster.
 func (s *second) command(ctx context.Context, name string, arguments ...string) *exec.Cmd {
-	all := append([]string{name, "--name", s.plan.Name, "--dir", s.dir}, arguments...)
+	arguments = append([]string{name}, arguments...)
 	if name == "up" {
 		// Real-time budget is scarce, and not used here.
-		all = append(all, "--nodes", "1", "--realtime", "10000")
+		arguments = append(arguments, "--nodes", "1", "--realtime", "10000")
 		if cache := os.Getenv("KTSN_CLUSTER_CACHE"); cache != "" {
-			all = append(all, "--cache", cache)
+			arguments = append(arguments, "--cache", cache)
 		}
 	}
-	command := exec.CommandContext(ctx, s.program, all...)
-	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	return command
+	return s.Command(ctx, arguments...)
 }
 
 // run calls ktsn-cluster and expects success.
@@ -75,24 +61,12 @@ func (s *second) run(ctx context.Context, t *testing.T, name string, arguments .
 	return string(output)
 }
 
-// isGone fails the test unless nothing is left of the cluster.
-func (s *second) isGone(t *testing.T) {
-	t.Helper()
-	left, err := clustertest.Leftovers(s.plan)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(left) > 0 {
-		t.Errorf("left: %s", strings.Join(left, "\n      "))
-	}
-}
-
 func TestASecondClusterStandsBesideTheFirst(t *testing.T) {
 	ctx := needCluster(t)
 	s := newSecond(t)
-	s.isGone(t)
+	s.IsGone(t)
 	s.run(ctx, t, "up")
-	c, err := cluster.Open(s.plan.Name, s.dir)
+	c, err := cluster.Open(s.Name, clustertest.Dir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,10 +94,10 @@ func TestASecondClusterStandsBesideTheFirst(t *testing.T) {
 	if output := s.run(ctx, t, "logs", "node1", "kubelet"); !strings.Contains(output, "node1 kubelet") {
 		t.Errorf("logs says %.200q", output)
 	}
-	refuses(ctx, t, s, "cluster "+s.plan.Name+" has no node \"node2\"", "node", "cut", "node2")
+	refuses(ctx, t, s, "cluster "+s.Name+" has no node \"node2\"", "node", "cut", "node2")
 	refuses(ctx, t, s, "node1 carries the control plane", "node", "stop", "node1")
 	s.run(ctx, t, "down")
-	s.isGone(t)
+	s.IsGone(t)
 	s.run(ctx, t, "down")
 	refuses(ctx, t, s, "there is no such cluster", "status")
 	if err := kube.Wait(ctx, kube.SystemReady(client, len(under.Nodes))); err != nil {
@@ -160,7 +134,7 @@ func TestKilledStartIsRemoved(t *testing.T) {
 				killed++
 			}
 			s.run(ctx, t, "down")
-			s.isGone(t)
+			s.IsGone(t)
 		})
 	}
 	if killed == 0 {

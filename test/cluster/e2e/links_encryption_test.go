@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
@@ -93,12 +92,8 @@ func (s *secret) find(ctx context.Context, t *testing.T) {
 // ask changes the service's setting.
 func (s *secret) ask(ctx context.Context, t *testing.T, encryption string) {
 	t.Helper()
-	objects, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
 	patch := fmt.Appendf(nil, `{"spec":{"encryption":%q}}`, encryption)
-	services := objects.Resource(v1alpha1.GroupVersion.WithResource("tsnservices")).Namespace(s.namespace)
+	services := dynamicClient.Resource(v1alpha1.GroupVersion.WithResource("tsnservices")).Namespace(s.namespace)
 	if _, err := services.Patch(ctx, "secret", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -13,10 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 
@@ -47,27 +46,9 @@ func labelled(pod *corev1.Pod, labels ...string) *corev1.Pod {
 	return pod
 }
 
-func objectsOf[Object any](ctx context.Context, resource, namespace string) ([]Object, error) {
-	dynamicClient, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	list, err := dynamicClient.Resource(v1alpha1.GroupVersion.WithResource(resource)).Namespace(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	all := make([]Object, len(list.Items))
-	for i := range list.Items {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &all[i]); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
-}
-
 // linkOf returns a pod's link, nil if it has none.
 func linkOf(ctx context.Context, pod *corev1.Pod) (*v1alpha1.TSNLink, error) {
-	all, err := objectsOf[v1alpha1.TSNLink](ctx, "tsnlinks", pod.Namespace)
+	all, err := kube.List[v1alpha1.TSNLink](ctx, dynamicClient, "tsnlinks", pod.Namespace, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/clustertest"
 )
 
 // TestLinks is one test, because the chart is installed once, and later parts use the pods of earlier ones.
@@ -147,7 +148,7 @@ func goesOn(ctx context.Context, t *testing.T) {
 	w := newWatched(ctx, t)
 	w.begins(ctx, t, under.Nodes[0].Name)
 	w.died = time.Now()
-	killEverywhere(ctx, t, "ktsn-agent", "ktsn-operator")
+	clustertest.Kill(ctx, t, under, "ktsn-agent", "ktsn-operator")
 	time.Sleep(answered)
 	waitForChart(ctx, t)
 	if outcome := w.judged(ctx, t, "agents and operators are killed"); outcome.Lost > 0 || !outcome.Kept {

@@ -74,7 +74,7 @@ func inside(namespace, program string, arguments ...string) []string {
 // hardwareAddressOn returns a pod's hardware address on the chart's network.
 func hardwareAddressOn(t *testing.T, pod *corev1.Pod) net.HardwareAddr {
 	t.Helper()
-	address, err := net.ParseMAC(attachmentOf(t, pod).MAC)
+	address, err := net.ParseMAC(attachmentOf(t, pod, tsnInterface).MAC)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -19,11 +20,12 @@ import (
 
 // The cluster under test, nil if there is none.
 var (
-	under    *cluster.Cluster
-	config   *rest.Config
-	client   kubernetes.Interface
-	whyNot   string
-	firstFew = 10 * time.Second
+	under         *cluster.Cluster
+	config        *rest.Config
+	client        kubernetes.Interface
+	dynamicClient dynamic.Interface
+	whyNot        string
+	firstFew      = 10 * time.Second
 )
 
 const patience = clustertest.Patience
@@ -50,8 +52,10 @@ func connect() error {
 	if err != nil {
 		return err
 	}
-	client, err = kubernetes.NewForConfig(config)
-	if err != nil {
+	if client, err = kubernetes.NewForConfig(config); err != nil {
+		return err
+	}
+	if dynamicClient, err = dynamic.NewForConfig(config); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), firstFew)

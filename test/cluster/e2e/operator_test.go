@@ -17,8 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
@@ -91,24 +89,11 @@ func applyText(ctx context.Context, t *testing.T, text string) {
 	}
 }
 
-func networkNow(ctx context.Context, name string) (*v1alpha1.TSNNetwork, error) {
-	dynamicClient, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	object, err := dynamicClient.Resource(v1alpha1.GroupVersion.WithResource("tsnnetworks")).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	network := &v1alpha1.TSNNetwork{}
-	return network, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, network)
-}
-
 // waitNetwork waits until look returns nil for a network.
 func waitNetwork(ctx context.Context, t *testing.T, name string, look func(*v1alpha1.TSNNetwork) error) {
 	t.Helper()
 	await(ctx, t, func(ctx context.Context) error {
-		network, err := networkNow(ctx, name)
+		network, err := kube.Get[v1alpha1.TSNNetwork](ctx, dynamicClient, "tsnnetworks", "", name)
 		if err != nil {
 			return err
 		}
@@ -118,20 +103,12 @@ func waitNetwork(ctx context.Context, t *testing.T, name string, look func(*v1al
 
 // onNodes returns the agents' statuses of a network, by the nodes' names.
 func onNodes(ctx context.Context, name string) (map[string]v1alpha1.NodeNetworkStatus, error) {
-	dynamicClient, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	nodes, err := dynamicClient.Resource(v1alpha1.GroupVersion.WithResource("tsnnodes")).List(ctx, metav1.ListOptions{})
+	nodes, err := kube.List[v1alpha1.TSNNode](ctx, dynamicClient, "tsnnodes", "", metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
 	all := map[string]v1alpha1.NodeNetworkStatus{}
-	for i := range nodes.Items {
-		var node v1alpha1.TSNNode
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(nodes.Items[i].Object, &node); err != nil {
-			return nil, err
-		}
+	for _, node := range nodes {
 		for _, part := range node.Spec.Networks {
 			if part.Name != name {
 				continue
@@ -236,7 +213,7 @@ func twoNetworks(ctx context.Context, t *testing.T, namespace string, talker *co
 	other := deploy(ctx, t, namespace, annotated(waiting("other", under.Nodes[1].Name), "second"))
 	says(ctx, t, "second", v1alpha1.ConditionReady, v1alpha1.ReasonAsAsked, "")
 	var interfaces []string
-	all, err := networkStatuses(talker)
+	all, err := kube.Attachments(talker)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -386,7 +363,7 @@ func upgraded(ctx context.Context, t *testing.T, namespace string, talker, liste
 	})
 	for _, pod := range []*corev1.Pod{talker, listener} {
 		now, err := client.CoreV1().Pods(namespace).Get(ctx, pod.Name, metav1.GetOptions{})
-		if err != nil || now.UID != pod.UID || !podReady(now) || now.Status.ContainerStatuses[0].RestartCount != 0 {
+		if err != nil || now.UID != pod.UID || !kube.Ready(now) || now.Status.ContainerStatuses[0].RestartCount != 0 {
 			t.Errorf("pod %s did not stay: %v, %+v", pod.Name, err, now.Status)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -19,12 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
-	"github.com/kubernetsn/kubernetsn/internal/testlab"
-	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/asker"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/clustertest"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/components"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
-	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 
 const (
@@ -48,16 +45,6 @@ func mayMount(ctx context.Context, t *testing.T, namespace string) {
 			}
 			return err
 		})
-	}
-}
-
-// bringAsker copies the asker, which no image contains, to a member's nodes.
-func (p *place) bringAsker(ctx context.Context, t *testing.T) {
-	t.Helper()
-	for _, host := range p.Nodes {
-		if err := asker.Bring(ctx, p.Place(host.Name), testlab.Program(t, "ktsn-test-asker")); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 
@@ -123,10 +110,8 @@ func (p *place) pod(ctx context.Context, t *testing.T, namespace, name string) *
 		if err != nil {
 			return err
 		}
-		for i := range pod.Status.Conditions {
-			if condition := &pod.Status.Conditions[i]; condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
-				return nil
-			}
+		if kube.Ready(pod) {
+			return nil
 		}
 		return fmt.Errorf("pod %s is %s", name, pod.Status.Phase)
 	})
@@ -173,24 +158,12 @@ func (w *watched) timedOver(ctx context.Context, t *testing.T, lasts time.Durati
 	return func() *asker.Timed {
 		sent, errSent := talking.Said()
 		received, errReceived := listening.Said()
-		timed, err := judgeTimed(sent, received)
+		timed, err := asker.ReadTimed(sent, received)
 		if err := errors.Join(errSent, errReceived, err); err != nil {
 			t.Errorf("timed messages: %v", err)
 		}
 		return timed
 	}
-}
-
-func judgeTimed(talker, listener string) (*asker.Timed, error) {
-	sent, err := tsnperf.ReadTalker(strings.NewReader(talker))
-	if err != nil {
-		return nil, err
-	}
-	received, err := tsnperf.ReadListener(strings.NewReader(listener))
-	if err != nil {
-		return nil, err
-	}
-	return asker.JudgeTimed(sent, received), nil
 }
 
 // ends removes the pods.
@@ -203,23 +176,13 @@ func (w *watched) ends(ctx context.Context, t *testing.T) {
 		}
 	}
 	for _, at := range []*place{hub, w.east, w.west} {
-		await(ctx, t, func(ctx context.Context) error {
-			list, err := at.dynamic.Resource(tsnlinks).Namespace(w.namespace).List(ctx, metav1.ListOptions{})
-			if err == nil && len(list.Items) > 0 {
-				err = fmt.Errorf("%s has %d links", at.Name, len(list.Items))
-			}
-			return err
-		})
+		await(ctx, t, at.linkless(w.namespace))
 	}
 }
 
 // rows returns the records of one of the client's askers.
 func (w *watched) rows(ctx context.Context, container string) ([]asker.Row, error) {
-	text, err := w.east.client.CoreV1().Pods(w.namespace).GetLogs(w.client.Name, &corev1.PodLogOptions{Container: container}).DoRaw(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return asker.Read(string(text))
+	return clustertest.Rows(ctx, w.east.client, w.client, container)
 }
 
 // isAnswered waits until the client is answered by both versions of IP over its present link, which leads to that
@@ -272,53 +235,4 @@ func (w *watched) judged(ctx context.Context, t *testing.T, name string, to *pla
 	}
 	t.Logf("%s; by IPv6 %.2f s, %d of %d lost", &outcome, found6.Gap.Seconds(), found6.Lost, found6.Sent)
 	return outcome
-}
-
-// killAll kills programs of a member. Some may not run.
-func (p *place) killAll(ctx context.Context, t *testing.T, names ...string) {
-	t.Helper()
-	for _, host := range p.Nodes {
-		for _, name := range names {
-			if _, err := node.Output(ctx, p.Place(host.Name), nil, "sh", "-c", "pkill -KILL -x "+name+" || [ $? -eq 1 ]"); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-}
-
-// renewChart replaces pods of the chart whose container was restarted: kubelet's back-off grows with each restart.
-func (p *place) renewChart(ctx context.Context, t *testing.T) {
-	t.Helper()
-	const namespace = "kubernetsn-system"
-	pods, err := p.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var old []string
-	for i := range pods.Items {
-		if pod := &pods.Items[i]; kube.Restarts(pod) > 0 {
-			old = append(old, pod.Name)
-			if err := p.client.CoreV1().Pods(namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	await(ctx, t, func(ctx context.Context) error {
-		pods, err := p.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		var wait []string
-		for i := range pods.Items {
-			pod := &pods.Items[i]
-			ready := slices.ContainsFunc(pod.Status.ContainerStatuses, func(status corev1.ContainerStatus) bool { return status.Ready })
-			if slices.Contains(old, pod.Name) || pod.Status.Phase == corev1.PodRunning && !ready {
-				wait = append(wait, pod.Name)
-			}
-		}
-		if len(wait) > 0 {
-			return fmt.Errorf("%s: %s are not ready, or those of before", p.Name, strings.Join(wait, ", "))
-		}
-		return nil
-	})
 }

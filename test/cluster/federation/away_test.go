@@ -21,13 +21,7 @@ import (
 // scaleAgent stops or starts a member's agent.
 func (p *place) scaleAgent(ctx context.Context, t *testing.T, replicas int32) {
 	t.Helper()
-	agents := p.client.AppsV1().Deployments(agentSystem)
-	scale, err := agents.GetScale(ctx, "karmada-agent", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	scale.Spec.Replicas = replicas
-	if _, err := agents.UpdateScale(ctx, "karmada-agent", scale, metav1.UpdateOptions{}); err != nil {
+	if err := kube.Scale(ctx, p.client, agentSystem, "karmada-agent", replicas); err != nil {
 		t.Fatal(err)
 	}
 	await(ctx, t, p.runs(agentSystem, "karmada-agent", replicas))

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/asker"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/clustertest"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
 
@@ -56,7 +57,7 @@ func killsIn(names ...string) func(*dying, context.Context, *testing.T) {
 	return func(d *dying, ctx context.Context, t *testing.T) {
 		t.Helper()
 		for _, member := range []*place{d.east, d.west} {
-			member.killAll(ctx, t, names...)
+			clustertest.Kill(ctx, t, member.Cluster, names...)
 		}
 	}
 }
@@ -65,7 +66,7 @@ func killsIn(names ...string) func(*dying, context.Context, *testing.T) {
 func killsAt(end func(*dying) *place) func(*dying, context.Context, *testing.T) {
 	return func(d *dying, ctx context.Context, t *testing.T) {
 		t.Helper()
-		end(d).killAll(ctx, t, "ktsnd")
+		clustertest.Kill(ctx, t, end(d).Cluster, "ktsnd")
 	}
 }
 
@@ -130,7 +131,7 @@ func TestHealing(t *testing.T) {
 		for _, name := range names {
 			await(ctx, t, member.hasPart(w.namespace, name))
 		}
-		member.bringAsker(ctx, t)
+		clustertest.BringAsker(ctx, t, member.Cluster)
 	}
 	var all []asker.Outcome
 	// Write after each failure, so that an interrupted run keeps its results.
@@ -166,7 +167,7 @@ func (d *dying) dies(ctx context.Context, t *testing.T, victim *death) asker.Out
 	for _, member := range members {
 		await(ctx, t, kube.MemberReady(hub.client, member.as))
 		await(ctx, t, kube.NodesReady(member.client, len(member.Nodes)))
-		member.renewChart(ctx, t)
+		clustertest.RenewPods(ctx, t, member.client, "kubernetsn-system")
 	}
 	defer d.ends(context.WithoutCancel(ctx), t)
 	if victim.mend != nil {

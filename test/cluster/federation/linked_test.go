@@ -15,14 +15,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
 
 var (
 	services  = v1alpha1.GroupVersion.WithResource("tsnservices")
-	tsnlinks  = v1alpha1.GroupVersion.WithResource("tsnlinks")
 	linkCount = 300
 )
 
@@ -56,17 +55,22 @@ spec:
 
 // links returns the links of a service in a place.
 func (p *place) links(ctx context.Context, namespace, service string) ([]v1alpha1.TSNLink, error) {
-	list, err := p.dynamic.Resource(tsnlinks).Namespace(namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.service=" + service})
+	links, err := kube.List[v1alpha1.TSNLink](ctx, p.dynamic, "tsnlinks", namespace, metav1.ListOptions{FieldSelector: "spec.service=" + service})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Name, err)
 	}
-	links := make([]v1alpha1.TSNLink, len(list.Items))
-	for i := range list.Items {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &links[i]); err != nil {
-			return nil, err
-		}
-	}
 	return links, nil
+}
+
+// linkless returns a question for await: whether a place has no links in a namespace.
+func (p *place) linkless(namespace string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		links, err := kube.List[v1alpha1.TSNLink](ctx, p.dynamic, "tsnlinks", namespace, metav1.ListOptions{})
+		if err == nil && len(links) > 0 {
+			err = fmt.Errorf("%s has %d links", p.Name, len(links))
+		}
+		return err
+	}
 }
 
 // linkedTo returns a question for await: whether the only client of a service has a link that is up to an endpoint in a
@@ -93,13 +97,9 @@ func (p *place) linkedTo(namespace, service string, other *place, link *v1alpha1
 // hasPart returns a question for await: whether a member has a service with a part of its range.
 func (p *place) hasPart(namespace, service string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		object, err := p.dynamic.Resource(services).Namespace(namespace).Get(ctx, service, metav1.GetOptions{})
+		endpoint, err := kube.Get[v1alpha1.TSNService](ctx, p.dynamic, "tsnservices", namespace, service)
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.Name, err)
-		}
-		endpoint := &v1alpha1.TSNService{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, endpoint); err != nil {
-			return err
 		}
 		if endpoint.Spec.IPv4.Part == "" || endpoint.Spec.VNIs == nil || len(endpoint.Spec.Clusters) > 0 {
 			return fmt.Errorf("%s has the service %+v", p.Name, endpoint.Spec)
@@ -241,12 +241,6 @@ func (l *acrossClusters) ends(ctx context.Context, t *testing.T) {
 		}
 	}
 	for _, at := range []*place{hub, l.east, l.west} {
-		await(ctx, t, func(ctx context.Context) error {
-			list, err := at.dynamic.Resource(tsnlinks).Namespace(l.namespace).List(ctx, metav1.ListOptions{})
-			if err == nil && len(list.Items) > 0 {
-				err = fmt.Errorf("%s has %d links", at.Name, len(list.Items))
-			}
-			return err
-		})
+		await(ctx, t, at.linkless(l.namespace))
 	}
 }

@@ -17,9 +17,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
 
 const stretchedNetwork = `
@@ -40,12 +40,11 @@ var (
 
 // network reads a TSNNetwork.
 func (p *place) network(ctx context.Context, name string) (*v1alpha1.TSNNetwork, error) {
-	object, err := p.dynamic.Resource(networks).Get(ctx, name, metav1.GetOptions{})
+	network, err := kube.Get[v1alpha1.TSNNetwork](ctx, p.dynamic, "tsnnetworks", "", name)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Name, err)
 	}
-	network := &v1alpha1.TSNNetwork{}
-	return network, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, network)
+	return network, nil
 }
 
 // removeNetwork removes a network from the hub and the members.
@@ -81,11 +80,7 @@ func (p *place) addressesOf(ctx context.Context, namespace, name string) (all []
 	if err != nil {
 		return nil, err
 	}
-	var attached []struct {
-		Name string       `json:"name"`
-		IPs  []netip.Addr `json:"ips"`
-	}
-	_ = json.Unmarshal([]byte(pod.Annotations["k8s.v1.cni.cncf.io/network-status"]), &attached) // not there yet
+	attached, _ := kube.Attachments(pod) // not there yet
 	for _, attachment := range attached {
 		if strings.HasSuffix(attachment.Name, "/line") {
 			all = attachment.IPs
@@ -149,15 +144,11 @@ func arrivals(text string) (count, early int, err error) {
 // knowsNodesOf returns a question for await: whether a member knows another one's nodes on network line.
 func (p *place) knowsNodesOf(other *place) func(context.Context) error {
 	return func(ctx context.Context) error {
-		list, err := p.dynamic.Resource(peers).List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.NetworkLabel + "=line"})
+		list, err := kube.List[v1alpha1.TSNPeers](ctx, p.dynamic, "tsnpeers", "", metav1.ListOptions{LabelSelector: v1alpha1.NetworkLabel + "=line"})
 		if err != nil {
 			return err
 		}
-		for i := range list.Items {
-			object := &v1alpha1.TSNPeers{}
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, object); err != nil {
-				return err
-			}
+		for _, object := range list {
 			if object.Spec.Cluster == other.as && len(object.Spec.Nodes) == len(other.Nodes) {
 				return nil
 			}

@@ -4,10 +4,24 @@ package asker
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
+
+// ReadTimed is JudgeTimed of the records of tsnperf.
+func ReadTimed(talker, listener string) (*Timed, error) {
+	sent, err := tsnperf.ReadTalker(strings.NewReader(talker))
+	if err != nil {
+		return nil, err
+	}
+	received, err := tsnperf.ReadListener(strings.NewReader(listener))
+	if err != nil {
+		return nil, err
+	}
+	return JudgeTimed(sent, received), nil
+}
 
 // JudgeTimed compares sent with received timed messages.
 func JudgeTimed(sent []tsnperf.Sent, received []tsnperf.Received) *Timed {

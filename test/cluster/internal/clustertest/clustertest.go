@@ -11,15 +11,25 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/asker"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cluster"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/network"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
@@ -49,11 +59,110 @@ func Await(ctx context.Context, t *testing.T, question func(context.Context) err
 	}
 }
 
+// BringAsker copies the asker, which no image contains, to a cluster's nodes until the test ends.
+func BringAsker(ctx context.Context, t *testing.T, to *cluster.Cluster) {
+	t.Helper()
+	for _, host := range to.Nodes {
+		if err := asker.Bring(ctx, to.Place(host.Name), testlab.Program(t, "ktsn-test-asker")); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if _, err := node.Output(context.WithoutCancel(ctx), to.Place(host.Name), nil, "rm", "-rf", asker.Folder); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Rows returns the records of an asker in a container of a pod.
+func Rows(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, container string) ([]asker.Row, error) {
+	text, err := client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container}).DoRaw(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return asker.Read(string(text))
+}
+
+// Other is another cluster or hub than the one under test.
+type Other struct {
+	*plan.Plan
+	program string
+}
+
+// NewOther returns a cluster or hub with a plan, which has not been started.
+func NewOther(t *testing.T, p *plan.Plan) *Other {
+	t.Helper()
+	return &Other{p, testlab.Program(t, "ktsn-cluster")}
+}
+
+// Command returns a call of ktsn-cluster for it, which ends with the test.
+func (o *Other) Command(ctx context.Context, arguments ...string) *exec.Cmd {
+	command := exec.CommandContext(ctx, o.program, append([]string{"--name", o.Name, "--dir", Dir()}, arguments...)...)
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return command
+}
+
+// IsGone fails the test unless nothing is left of it.
+func (o *Other) IsGone(t *testing.T) {
+	t.Helper()
+	left, err := leftovers(o.Plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(left) > 0 {
+		t.Errorf("left: %s", strings.Join(left, "\n      "))
+	}
+}
+
+// Kill kills programs on all nodes of a cluster. Some may not run.
+func Kill(ctx context.Context, t *testing.T, in *cluster.Cluster, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		for _, host := range in.Nodes {
+			if _, err := node.Output(ctx, in.Place(host.Name), nil, "sh", "-c", "pkill -KILL -x "+name+" || [ $? -eq 1 ]"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// RenewPods replaces pods of a namespace whose container was restarted, because kubelet's back-off grows with each
+// restart, and waits until all pods that run are ready.
+func RenewPods(ctx context.Context, t *testing.T, client kubernetes.Interface, namespace string) {
+	t.Helper()
+	pods := client.CoreV1().Pods(namespace)
+	list, err := pods.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := map[types.UID]bool{}
+	for i := range list.Items {
+		if pod := &list.Items[i]; kube.Restarts(pod) > 0 {
+			old[pod.UID] = true
+			if err := pods.Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	Await(ctx, t, func(ctx context.Context) error {
+		list, err := pods.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if pod := &list.Items[i]; old[pod.UID] || !kube.Ready(pod) && pod.Status.Phase == corev1.PodRunning {
+				return fmt.Errorf("%s is not ready, or that of before", pod.Name)
+			}
+		}
+		return nil
+	})
+}
+
 // Dir returns the folder of all clusters.
 func Dir() string { return cmp.Or(os.Getenv("KTSN_CLUSTER_DIR"), cluster.DefaultDir) }
 
-// Leftovers lists everything that belongs to a cluster on this machine.
-func Leftovers(p *plan.Plan) ([]string, error) {
+// leftovers lists everything that belongs to a cluster on this machine.
+func leftovers(p *plan.Plan) ([]string, error) {
 	left := network.Left(p)
 	folders, err := cgroups.Find(p.Cgroup())
 	if err != nil {
