@@ -30,22 +30,22 @@ var attachmentKind = schema.GroupVersionKind{Group: "k8s.cni.cncf.io", Version: 
 // fieldOwner is the operator's field manager in server-side apply.
 const fieldOwner = client.FieldOwner("ktsn-operator")
 
+// findingError is an error that a person must correct.
+type findingError finding
+
+func (e *findingError) Error() string { return e.text }
+
 // errMultus is returned if the cluster has no kind for attachments.
-var errMultus = errors.New("the cluster has no NetworkAttachmentDefinitions; install Multus, by which pods get a second network")
+var errMultus = &findingError{reason: v1alpha1.ReasonMultusMissing, blocks: true,
+	text: "the cluster has no NetworkAttachmentDefinitions; install Multus, by which pods get a second network"}
 
-// foreignError lists the namespaces where an attachment of another owner has the network's name.
-type foreignError struct{ namespaces []string }
-
-func (e *foreignError) Error() string {
-	return fmt.Sprintf("a NetworkAttachmentDefinition of this name that the operator does not own is in the namespaces %v; delete or rename it",
-		abbreviate(e.namespaces))
-}
-
-// selectorError is returned for a selector that the API server accepts and that cannot be parsed.
-type selectorError struct{ error }
-
-func (e *selectorError) Error() string {
-	return fmt.Sprintf("spec.namespaceSelector: %v; correct it, until then no more pods can be on the network", e.error)
+// attachmentFinding converts errors that a person must correct into findings and returns all others.
+func attachmentFinding(err error) ([]finding, error) {
+	var correctable *findingError
+	if errors.As(err, &correctable) {
+		return []finding{finding(*correctable)}, nil
+	}
+	return nil, err
 }
 
 // attachmentCheck is the result of a check of a network's attachments.
@@ -56,12 +56,16 @@ type attachmentCheck struct {
 	findings []finding
 }
 
-// checkAttachments creates attachments in the namespaces that the network selects. An invalid selector leaves them unchanged. They are
+// ensureAttachments creates attachments in the namespaces that the network selects. An invalid selector leaves them unchanged. They are
 // not watched, so they are checked when the desired ones change, or after an interval.
-func (r *Networks) checkAttachments(ctx context.Context, network *v1alpha1.TSNNetwork, withPods map[string]int32) ([]finding, error) {
+func (r *Networks) ensureAttachments(ctx context.Context, o *outcome) error {
+	network, withPods := o.network, maps.Clone(o.used.namespaces)
+	maps.Copy(withPods, o.used.excluded) // Multus may need the attachments of excluded pods until these are gone
 	namespaces, err := allowedNamespaces(ctx, r.Client, network)
 	if err != nil {
-		return attachmentFinding(err)
+		findings, err := attachmentFinding(err)
+		o.add(findings...)
+		return err
 	}
 	last, key := r.attached[network.Name], fmt.Sprint(network.UID, slices.Sorted(maps.Keys(namespaces)), slices.Sorted(maps.Keys(withPods)))
 	interval := resyncPeriod
@@ -69,14 +73,16 @@ func (r *Networks) checkAttachments(ctx context.Context, network *v1alpha1.TSNNe
 		interval = retryPeriod
 	}
 	if last.key == key && r.pace.now().Sub(last.at) < interval {
-		return last.findings, nil
+		o.add(last.findings...)
+		return nil
 	}
 	delete(r.attached, network.Name)
 	findings, err := attachmentFinding(r.applyAttachments(ctx, network, namespaces, withPods))
 	if err == nil {
 		r.attached[network.Name] = attachmentCheck{key, r.pace.now(), findings}
 	}
-	return findings, err
+	o.add(findings...)
+	return err
 }
 
 // allowedNamespaces lists the namespaces whose pods may be on the network.
@@ -85,7 +91,8 @@ func allowedNamespaces(ctx context.Context, reader client.Reader, network *v1alp
 	if network.Spec.NamespaceSelector != nil {
 		var err error
 		if selector, err = metav1.LabelSelectorAsSelector(network.Spec.NamespaceSelector); err != nil {
-			return nil, &selectorError{err}
+			return nil, &findingError{reason: v1alpha1.ReasonSelectorInvalid, blocks: true,
+				text: fmt.Sprintf("spec.namespaceSelector: %v; correct it, until then no more pods can be on the network", err)}
 		}
 	}
 	namespaces, err := listNamespaces(ctx, reader, selector)
@@ -122,7 +129,8 @@ func (r *Networks) applyAttachments(ctx context.Context, network *v1alpha1.TSNNe
 	foreign = slices.DeleteFunc(foreign, func(namespace string) bool { return !namespaces[namespace] })
 	if len(foreign) > 0 {
 		slices.Sort(foreign)
-		errs = errors.Join(errs, &foreignError{foreign})
+		errs = errors.Join(errs, &findingError{reason: v1alpha1.ReasonForeignAttachment, text: fmt.Sprintf(
+			"a NetworkAttachmentDefinition of this name that the operator does not own is in the namespaces %v; delete or rename it", abbreviate(foreign))})
 	}
 	return errs
 }

@@ -112,13 +112,9 @@ func (l *ClockLabels) Reconcile(ctx context.Context, request reconcile.Request) 
 	if err := l.Client.List(ctx, &networks, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, fmt.Errorf("list the networks: %w", err)
 	}
-	var state *v1alpha1.TSNNode
-	object := &v1alpha1.TSNNode{}
-	switch err := l.Client.Get(ctx, request.NamespacedName, object, client.UnsafeDisableDeepCopy); {
-	case err == nil:
-		state = object
-	case client.IgnoreNotFound(err) != nil:
-		return reconcile.Result{}, fmt.Errorf("get TSNNode %s: %w", node.Name, err)
+	state, err := getState(ctx, l.Client, node.Name, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return reconcile.Result{}, err
 	}
 	wanted, recheckAfter := l.desired(&node, state, networks.Items)
 	return reconcile.Result{RequeueAfter: recheckAfter}, applyClockLabels(ctx, l.Client, &node, wanted)

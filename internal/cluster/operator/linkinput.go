@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -116,14 +117,7 @@ func (r *Links) nodeStates(set *nodeSet) map[string]links.Node {
 }
 
 // nodeReady reports whether a node's kubelet is ready.
-func nodeReady(node *corev1.Node) bool {
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady {
-			return condition.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
+func nodeReady(node *corev1.Node) bool { return kubeletReadyFor(node, time.Now()) >= 0 }
 
 // smallestMTU returns the smallest MTU that a node's agent reports for interfaces of pods, 0 if it reports none.
 func smallestMTU(state *v1alpha1.TSNNode) int32 {

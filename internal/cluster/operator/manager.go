@@ -26,6 +26,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/cluster/certificate"
 	podhook "github.com/kubernetsn/kubernetsn/internal/cluster/webhook"
+	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
 const (
@@ -64,7 +65,7 @@ func Run(ctx context.Context, options *Options, config *rest.Config, nowTAI func
 	if err != nil {
 		return err
 	}
-	certificates := newCertificateServer(options, live, log)
+	certificates := &certificate.Server{Config: certificateConfig(options), Client: live, Log: log}
 	timeout := shutdownTimeout
 	m, err := ctrl.NewManager(config, manager.Options{
 		Scheme: scheme, Logger: logger,
@@ -95,22 +96,13 @@ const serverRetryInterval = time.Second
 // waitForServer waits until the API server answers, for example while a cluster starts. Exiting instead would run into kubelet's
 // exponential restart back-off.
 func waitForServer(ctx context.Context, live client.Client, log *slog.Logger) error {
-	for {
+	return retry.Until(ctx, serverRetryInterval, func() error {
 		_, err := live.RESTMapper().RESTMapping(schema.GroupKind{Kind: "Pod"}, "v1")
-		if err == nil {
-			return nil
+		if err != nil {
+			log.Warn("the API server does not answer", "error", err)
 		}
-		log.Warn("the API server does not answer", "error", err)
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for the API server: %w", err)
-		case <-time.After(serverRetryInterval):
-		}
-	}
-}
-
-func newCertificateServer(options *Options, live client.Client, log *slog.Logger) *certificate.Server {
-	return &certificate.Server{Config: certificateConfig(options), Client: live, Log: log}
+		return err
+	})
 }
 
 func certificateConfig(options *Options) certificate.Config {

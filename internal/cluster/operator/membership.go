@@ -72,17 +72,18 @@ func listNamespaces(ctx context.Context, reader client.Reader, selector labels.S
 
 // reportExcluded reports pods that name the network and are in a namespace that it does not select, each pod once. The cache may not have a new
 // namespace yet; its pods are not reported until it has.
-func (r *Networks) reportExcluded(ctx context.Context, network *v1alpha1.TSNNetwork, used *usage) ([]finding, error) {
+func (r *Networks) reportExcluded(ctx context.Context, o *outcome) error {
+	network, used := o.network, o.used
 	for namespace := range used.excluded {
 		err := r.Client.Get(ctx, types.NamespacedName{Name: namespace}, &corev1.Namespace{})
 		if apierrors.IsNotFound(err) {
 			delete(used.excluded, namespace)
 		} else if err != nil {
-			return nil, fmt.Errorf("get namespace %s: %w", namespace, err)
+			return fmt.Errorf("get namespace %s: %w", namespace, err)
 		}
 	}
 	if len(used.excluded) == 0 {
-		return nil, nil
+		return nil
 	}
 	why := fmt.Sprintf("spec.namespaceSelector of TSNNetwork %s (%s) does not select", network.Name, metav1.FormatLabelSelector(network.Spec.NamespaceSelector))
 	for _, pod := range r.shared.pods.excluded(network.Name, used.excluded) {
@@ -92,6 +93,7 @@ func (r *Networks) reportExcluded(ctx context.Context, network *v1alpha1.TSNNetw
 		}
 	}
 	names := slices.Sorted(maps.Keys(used.excluded))
-	return []finding{{reason: v1alpha1.ReasonNamespaceNotSelected, text: fmt.Sprintf(
-		"%s these namespaces, and their pods that name the network do not count: %s", why, strings.Join(abbreviate(names), ", "))}}, nil
+	o.add(finding{reason: v1alpha1.ReasonNamespaceNotSelected, text: fmt.Sprintf(
+		"%s these namespaces, and their pods that name the network do not count: %s", why, strings.Join(abbreviate(names), ", "))})
+	return nil
 }

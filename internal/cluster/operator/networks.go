@@ -227,7 +227,7 @@ func (r *Networks) serve(ctx context.Context, o *outcome) (reconcile.Result, err
 		}
 	}
 	for _, step := range []func(context.Context, *outcome) error{
-		r.ensureAttachments, r.excludePods, r.allocate, r.signKeys, r.describeSpan, r.requestSchedule, r.collectReports,
+		r.ensureAttachments, r.reportExcluded, r.allocate, r.signKeys, r.describeSpan, checkMTU, r.requestSchedule, r.collectReports,
 	} {
 		if err := step(ctx, o); err != nil {
 			return reconcile.Result{}, err
@@ -241,22 +241,6 @@ func (r *Networks) raiseEncryption(o *outcome) {
 	if text := r.shared.minimum.Raise(&o.network.Spec.Encryption, o.network.Name); text != "" {
 		o.add(finding{reason: v1alpha1.ReasonEncryptionBelowMinimum, text: text})
 	}
-}
-
-// ensureAttachments creates the attachments in the namespaces where pods may be on the network.
-func (r *Networks) ensureAttachments(ctx context.Context, o *outcome) error {
-	withPods := maps.Clone(o.used.namespaces)
-	maps.Copy(withPods, o.used.excluded) // Multus may need the attachments of excluded pods until these are gone
-	findings, err := r.checkAttachments(ctx, o.network, withPods)
-	o.add(findings...)
-	return err
-}
-
-// excludePods reports pods that may not be on the network.
-func (r *Networks) excludePods(ctx context.Context, o *outcome) error {
-	findings, err := r.reportExcluded(ctx, o.network, o.used)
-	o.add(findings...)
-	return err
 }
 
 // allocate gives each node with pods a subnet of the network's ranges.
@@ -282,15 +266,6 @@ func (r *Networks) signKeys(ctx context.Context, o *outcome) error {
 	keys, findings, err := r.shared.keys.clusterKeys(ctx, o.network, peers.Items)
 	o.keys = keys
 	o.add(findings...)
-	return err
-}
-
-// describeSpan collects what a hub needs to know of a network with nodes in several clusters.
-func (r *Networks) describeSpan(ctx context.Context, o *outcome) error {
-	span, findings, err := r.spanOf(ctx, o.network, o.nodes)
-	o.span = span
-	o.add(findings...)
-	o.add(mtuFindings(o.network, o.nodes, o.used)...)
 	return err
 }
 
@@ -323,23 +298,6 @@ func conflict(network *v1alpha1.TSNNetwork, all []v1alpha1.TSNNetwork) string {
 		return fmt.Sprintf("spec.vni is %d, and numbers from %d on are reserved for links; recreate the network with a smaller one", network.Spec.VNI, v1alpha1.FirstLinkVNI)
 	}
 	return ""
-}
-
-// attachmentFinding converts errors that a person must correct into findings and returns all others.
-func attachmentFinding(err error) ([]finding, error) {
-	var foreignErr *foreignError
-	var selectorErr *selectorError
-	switch {
-	case err == nil:
-		return nil, nil
-	case errors.As(err, &selectorErr):
-		return []finding{{reason: v1alpha1.ReasonSelectorInvalid, text: selectorErr.Error(), blocks: true}}, nil
-	case errors.Is(err, errMultus):
-		return []finding{{reason: v1alpha1.ReasonMultusMissing, text: err.Error(), blocks: true}}, nil
-	case errors.As(err, &foreignErr):
-		return []finding{{reason: v1alpha1.ReasonForeignAttachment, text: foreignErr.Error()}}, nil
-	}
-	return nil, err
 }
 
 // enqueueNodes enqueues the nodes whose TSNNode does not have the network's subnets, number of pods or gates yet.

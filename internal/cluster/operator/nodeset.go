@@ -134,6 +134,19 @@ func learnAddress(held map[string]netip.Addr, node, text string) {
 // active reports whether ktsnd and its agent run on a node.
 func active(node *corev1.Node) bool { return node.Labels[v1alpha1.NodeLabel] == v1alpha1.LabelValue }
 
+// getState returns the TSNNode of a node, nil if there is none.
+func getState(ctx context.Context, reader client.Reader, node string, options ...client.GetOption) (*v1alpha1.TSNNode, error) {
+	state := &v1alpha1.TSNNode{}
+	err := reader.Get(ctx, client.ObjectKey{Name: node}, state, options...)
+	switch {
+	case err == nil:
+		return state, nil
+	case client.IgnoreNotFound(err) == nil:
+		return nil, nil
+	}
+	return nil, fmt.Errorf("get TSNNode %s: %w", node, err)
+}
+
 // networkOf returns the network's entry in the spec of a TSNNode, nil for none.
 func networkOf(state *v1alpha1.TSNNode, network string) *v1alpha1.NodeNetwork {
 	if state == nil {

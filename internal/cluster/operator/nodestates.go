@@ -54,14 +54,9 @@ func (r *NodeStates) Reconcile(ctx context.Context, request reconcile.Request) (
 
 // reconcile reports whether something cannot be written to the TSNNode yet.
 func (r *NodeStates) reconcile(ctx context.Context, name string) (pending bool, err error) {
-	var existing *v1alpha1.TSNNode
-	object := &v1alpha1.TSNNode{}
-	err = r.Client.Get(ctx, types.NamespacedName{Name: name}, object)
-	switch {
-	case err == nil:
-		existing = object
-	case !apierrors.IsNotFound(err):
-		return false, fmt.Errorf("get TSNNode %s: %w", name, err)
+	existing, err := getState(ctx, r.Client, name)
+	if err != nil {
+		return false, err
 	}
 	var node corev1.Node
 	err = r.Client.Get(ctx, types.NamespacedName{Name: name}, &node)
@@ -114,14 +109,10 @@ func (r *NodeStates) withholdOccupied(ctx context.Context, name string, subnets 
 
 // hasSubnet reports whether a TSNNode has a subnet, or one range of it. It reads past the cache, which may not have it yet.
 func (r *NodeStates) hasSubnet(ctx context.Context, name, network string, wanted subnet) (bool, error) {
-	state := &v1alpha1.TSNNode{}
-	err := r.shared.live.Get(ctx, types.NamespacedName{Name: name}, state)
-	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("get TSNNode %s: %w", name, err)
-	}
+	state, err := getState(ctx, r.shared.live, name)
 	nodeNetwork := networkOf(state, network)
-	if err != nil || nodeNetwork == nil {
-		return false, nil
+	if nodeNetwork == nil {
+		return false, err
 	}
 	assigned, _ := parseSubnet(nodeNetwork.IPv4, nodeNetwork.IPv6) // an invalid subnet belongs to nobody
 	return assigned.overlaps(wanted), nil

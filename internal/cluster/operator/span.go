@@ -34,17 +34,17 @@ type span struct {
 // spansClusters reports whether a hub has given this cluster a part of the network.
 func spansClusters(network *v1alpha1.TSNNetwork) bool { return network.Spec.IPv4.Part != "" }
 
-// spanOf collects the network's nodes and the state of the hub.
-func (r *Networks) spanOf(ctx context.Context, network *v1alpha1.TSNNetwork, nodes *nodeSet) (span, []finding, error) {
+// describeSpan collects what a hub needs to know of a network with nodes in several clusters: its nodes and the state of the hub.
+func (r *Networks) describeSpan(ctx context.Context, o *outcome) error {
+	network, nodes, result := o.network, o.nodes, &o.span
 	if network.Spec.Span != nil {
-		return span{}, []finding{{reason: v1alpha1.ReasonSpanOfHub, blocks: true, text: "spec.span is for a hub, whose ktsn-federator gives clusters " +
-			"their parts; in a cluster of its own remove it, else make the network at the hub"}}, nil
+		o.add(finding{reason: v1alpha1.ReasonSpanOfHub, blocks: true, text: "spec.span is for a hub, whose ktsn-federator gives clusters " +
+			"their parts; in a cluster of its own remove it, else make the network at the hub"})
+		return nil
 	}
 	if !spansClusters(network) {
-		return span{}, nil, nil
+		return nil
 	}
-	var result span
-	var findings []finding
 	signer, err := r.shared.keys.signingKey(ctx, network)
 	if err == nil {
 		r.shared.announced.learn(signer, network.Name, network.Status.Peers...)
@@ -55,11 +55,11 @@ func (r *Networks) spanOf(ctx context.Context, network *v1alpha1.TSNNetwork, nod
 	result.mtu = minMTU(result.peers)
 	if count := len(result.peers); count > v1alpha1.MaxSpanPeers {
 		result.peers = result.peers[:v1alpha1.MaxSpanPeers]
-		findings = append(findings, finding{reason: v1alpha1.ReasonRangeUsedUp, text: fmt.Sprintf("only %d of the network's %d nodes here are announced to other clusters; "+
+		o.add(finding{reason: v1alpha1.ReasonRangeUsedUp, text: fmt.Sprintf("only %d of the network's %d nodes here are announced to other clusters; "+
 			"put its pods on fewer nodes", v1alpha1.MaxSpanPeers, count)})
 	}
 	result.hub, result.hubValidFor, err = r.hubCondition(ctx)
-	return result, findings, err
+	return err
 }
 
 // peersOf returns the nodes that are peers of a network, sorted by name, with their keys if there is a signer.
@@ -111,20 +111,21 @@ func minMTU(peers []v1alpha1.PeerNode) int32 {
 	return slices.MinFunc(peers, func(a, b v1alpha1.PeerNode) int { return int(a.MTU) - int(b.MTU) }).MTU
 }
 
-// mtuFindings reports the nodes whose uplink is too small for spec.mtu: pods cannot be attached there.
-func mtuFindings(network *v1alpha1.TSNNetwork, nodes *nodeSet, used *usage) []finding {
+// checkMTU reports the nodes whose uplink is too small for spec.mtu: pods cannot be attached there.
+func checkMTU(_ context.Context, o *outcome) error {
 	var small []string
-	for _, name := range slices.Sorted(maps.Keys(used.onNode)) {
-		if limit := mtuOf(nodes.states[name], network.Name); limit > 0 && network.Spec.MTU > limit {
+	network := o.network
+	for _, name := range slices.Sorted(maps.Keys(o.used.onNode)) {
+		if limit := mtuOf(o.nodes.states[name], network.Name); limit > 0 && network.Spec.MTU > limit {
 			small = append(small, fmt.Sprintf("%s (%d)", name, limit))
 		}
 	}
-	if len(small) == 0 {
-		return nil
+	if len(small) > 0 {
+		o.add(finding{reason: v1alpha1.ReasonMTUTooLarge, blocks: true, once: v1alpha1.ReasonMTUTooLarge, text: fmt.Sprintf(
+			"spec.mtu is %d bytes, and the uplinks of these nodes leave less: %s; lower spec.mtu, or raise the MTU of the uplinks",
+			network.Spec.MTU, strings.Join(abbreviate(small), ", "))})
 	}
-	return []finding{{reason: v1alpha1.ReasonMTUTooLarge, blocks: true, once: v1alpha1.ReasonMTUTooLarge, text: fmt.Sprintf(
-		"spec.mtu is %d bytes, and the uplinks of these nodes leave less: %s; lower spec.mtu, or raise the MTU of the uplinks",
-		network.Spec.MTU, strings.Join(abbreviate(small), ", "))}}
+	return nil
 }
 
 // hubTimeout is how long a hub's heartbeat is valid; the hub renews it three times in this period.

@@ -79,7 +79,7 @@ func (r *Networks) updateStatus(ctx context.Context, o *outcome) (reconcile.Resu
 	network := o.network
 	r.createEvents(network, o.findings)
 	status := o.status()
-	if sameStatus(&network.Status, status) {
+	if equality.Semantic.DeepEqual(&network.Status, status) {
 		return reconcile.Result{RequeueAfter: o.requeueAfter()}, nil
 	}
 	every := statusInterval(len(o.used.onNode))
@@ -139,14 +139,6 @@ func mustWriteNow(network *v1alpha1.TSNNetwork, status *v1alpha1.TSNNetworkStatu
 	return ready == nil || ready.ObservedGeneration != network.Generation ||
 		!equality.Semantic.DeepEqual(network.Status.ClusterKeys, status.ClusterKeys) ||
 		!equality.Semantic.DeepEqual(network.Status.Schedule, status.Schedule)
-}
-
-// sameStatus reports whether there is nothing to write.
-func sameStatus(existing, want *v1alpha1.TSNNetworkStatus) bool {
-	return existing.MTU == want.MTU && equality.Semantic.DeepEqual(existing.Peers, want.Peers) &&
-		equality.Semantic.DeepEqual(existing.ClusterKeys, want.ClusterKeys) && existing.Pods == want.Pods && existing.NodesReady == want.NodesReady &&
-		equality.Semantic.DeepEqual(existing.NodeCounts, want.NodeCounts) && equality.Semantic.DeepEqual(existing.NodeProblems, want.NodeProblems) &&
-		equality.Semantic.DeepEqual(existing.Schedule, want.Schedule) && equality.Semantic.DeepEqual(existing.Conditions, want.Conditions)
 }
 
 // conditions returns the network's conditions; unchanged ones keep their transition time. more has optional conditions, nil where the network
