@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestWhatIsCommittedIsWhatIsGenerated(t *testing.T) {
+func TestGeneratedFilesAreCurrent(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)

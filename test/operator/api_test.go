@@ -40,7 +40,7 @@ func spec(fields ...string) string {
 	return "spec:\n  vni: 42\n  ipv4: {cidr: 10.42.0.0/16}\n  " + strings.Join(fields, "\n  ") + "\n"
 }
 
-func TestWhatIsAllowedInANetwork(t *testing.T) {
+func TestValidNetworks(t *testing.T) {
 	for name, text := range map[string]string{
 		"no more than is required":    spec(),
 		"a second address":            spec("ipv6: {cidr: 'fd42::/48'}"),
@@ -90,7 +90,7 @@ func indent(t *testing.T, file string) string {
 
 const entry = "{index: 0, operation-name: set-gate-states, time-interval-value: 1000000, gate-states-value: 255}"
 
-func TestARefusalSaysWhatIsWrong(t *testing.T) {
+func TestInvalidNetworks(t *testing.T) {
 	for name, test := range map[string]struct{ text, sentence string }{
 		"a name with a dot":    {"metadata: {name: a.b}\n" + spec(), "metadata.name must have 1 to 63 small letters"},
 		"no ipv4":              {"spec: {vni: 1}", "spec.ipv4: Required"},
@@ -150,7 +150,7 @@ func TestARefusalSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestWhatCanBeChanged(t *testing.T) {
+func TestNetworkUpdates(t *testing.T) {
 	for name, test := range map[string]struct {
 		path     []string
 		value    any
@@ -188,7 +188,7 @@ func TestWhatCanBeChanged(t *testing.T) {
 	}
 }
 
-func TestASpanCannotBeTakenAway(t *testing.T) {
+func TestSpanIsImmutable(t *testing.T) {
 	ctx := needServer(t)
 	created := parseNetwork(t, fmt.Sprintf("metadata: {generateName: spanned-}\n%s", spec("span: {clusterPrefixLength: 20}")))
 	created.SetName("")

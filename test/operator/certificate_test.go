@@ -78,7 +78,7 @@ func asOperator(t *testing.T) client.Client {
 	return created
 }
 
-func TestASecretThatWasRemovedIsMadeAnew(t *testing.T) {
+func TestDeletedSecretIsRecreated(t *testing.T) {
 	ctx := needServer(t)
 	operator := asOperator(t)
 	place := types.NamespacedName{Namespace: certificates, Name: ofSecrets(t).ResourceNames[0]}

@@ -9,10 +9,8 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/cli"
@@ -41,7 +39,7 @@ func ktsn(ctx context.Context, arguments ...string) (status int, text string) {
 	return status, strings.Join(strings.Fields(out.String()), " ")
 }
 
-func TestTheCommandLineShowsClocks(t *testing.T) {
+func TestClockCommand(t *testing.T) {
 	ctx := needOperator(t)
 	file := kubeconfig(t)
 	network, node := newNetwork("shown", 243, "10.243.0.0/16"), newNode("shown-1")
@@ -52,9 +50,7 @@ func TestTheCommandLineShowsClocks(t *testing.T) {
 	reportsClock(ctx, t, node.Name, network, metav1.ConditionFalse, v1alpha1.ReasonClockUnsynchronized)
 	const output = `{"status":{"clock":{"state":"Unsynchronized","since":"2026-11-23T12:00:00Z","source":"PTP","grandmaster":"001122.fffe.334455",
 		"errorBoundNanoseconds":20000,"steps":2,"message":"run ptp4l","history":[{"time":"2026-11-23T12:00:00.123456Z","state":"Unsynchronized","reason":"PortLost"}]}}}`
-	if err := admin.Status().Patch(ctx, stateOf(node.Name), client.RawPatch(types.MergePatchType, []byte(output))); err != nil {
-		t.Fatal(err)
-	}
+	mustPatchStatus(ctx, t, stateOf(node.Name), output)
 	condition(ctx, t, network, v1alpha1.ConditionClockSynchronized, metav1.ConditionFalse, v1alpha1.ReasonClockUnsynchronized)
 	for name, test := range map[string]struct {
 		arguments []string

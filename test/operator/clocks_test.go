@@ -12,13 +12,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-func TestWhatANetworkLeavesOutOfClocksHasDefaults(t *testing.T) {
+func TestClockDefaults(t *testing.T) {
 	ctx := needServer(t)
 	network := newNetwork("clock-defaults", 240, "10.240.0.0/16")
 	network.Spec.Clock = &v1alpha1.ClockRequirement{}
@@ -67,14 +66,12 @@ func isLost(ctx context.Context, t *testing.T, node *corev1.Node, network string
 	})
 }
 
-func TestANodeWithABadClockGetsNoMorePods(t *testing.T) {
+func TestLostClockKeepsPodsAway(t *testing.T) {
 	ctx := needOperator(t)
 	network, node := newNetwork("clock-lost", 241, "10.241.0.0/16"), newNode("clock-lost-1")
 	network.Spec.Clock = &v1alpha1.ClockRequirement{}
 	create(ctx, t, node, network)
-	if err := makeAgent(ctx, node.Name); err != nil {
-		t.Fatal(err)
-	}
+	makeAgent(ctx, t, node.Name)
 	one := onNetwork("clock-lost-one", "default", "clock-lost", node.Name)
 	create(ctx, t, one)
 	if one.Spec.Affinity != nil {
@@ -96,7 +93,7 @@ func TestANodeWithABadClockGetsNoMorePods(t *testing.T) {
 	}
 	condition(ctx, t, network, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonClockUnsynchronized)
 	condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
-	eventually(ctx, t, func() error { return hasEvent(ctx, network.Name, v1alpha1.ReasonClockUnsynchronized) })
+	awaitEvent(ctx, t, "default", network.Name, v1alpha1.ReasonClockUnsynchronized)
 	two := onNetwork("clock-lost-two", "default", "clock-lost", "")
 	create(ctx, t, two)
 	if got := fmt.Sprint(two.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions); got != "[{clock.kubernetsn.io/clock-lost NotIn [lost]}]" {
@@ -105,7 +102,7 @@ func TestANodeWithABadClockGetsNoMorePods(t *testing.T) {
 	reportsClock(ctx, t, node.Name, network, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
 	isLost(ctx, t, node, network.Name, false)
 	condition(ctx, t, network, v1alpha1.ConditionClockSynchronized, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
-	eventually(ctx, t, func() error { return hasEvent(ctx, network.Name, v1alpha1.ReasonClockSynchronized) })
+	awaitEvent(ctx, t, "default", network.Name, v1alpha1.ReasonClockSynchronized)
 	// Neither a network that does not ask any more leaves a label, nor a node whose agent goes with its last pod.
 	reportsClock(ctx, t, node.Name, network, metav1.ConditionFalse, v1alpha1.ReasonClockUnknown)
 	isLost(ctx, t, node, network.Name, true)
@@ -128,38 +125,33 @@ func othersAreGood(ctx context.Context, t *testing.T, except ...string) {
 		if slices.Contains(except, nodes.Items[i].Name) {
 			continue
 		}
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"status":{"clock":{"state":"Synchronized","errorBoundNanoseconds":1000}}}`))
+		patch := mergePatch(`{"status":{"clock":{"state":"Synchronized","errorBoundNanoseconds":1000}}}`)
 		if err := admin.Status().Patch(ctx, &nodes.Items[i], patch); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-func TestAScheduleWaitsForTheNodesThatAreNamed(t *testing.T) {
+func TestScheduleAwaitsClocks(t *testing.T) {
 	ctx := needOperator(t)
 	network, good, bad := newNetwork("clock-gates", 242, "10.242.0.0/16"), newNode("clock-gates-1"), newNode("clock-gates-2")
 	network.Spec.Clock = &v1alpha1.ClockRequirement{}
 	create(ctx, t, good, bad, network)
 	for _, node := range []*corev1.Node{good, bad} {
-		if err := makeAgent(ctx, node.Name); err != nil {
-			t.Fatal(err)
-		}
+		makeAgent(ctx, t, node.Name)
 		create(ctx, t, onNetwork(node.Name, "default", "clock-gates", node.Name))
 		eventually(ctx, t, func() error { return get(ctx, stateOf(node.Name)) })
 	}
 	othersAreGood(ctx, t, good.Name, bad.Name)
 	change(ctx, t, network, func() { network.Spec.Schedule = gates(15) })
 	reportsClock(ctx, t, good.Name, network, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
-	text := condition(ctx, t, network, v1alpha1.ConditionScheduleAccepted, metav1.ConditionUnknown, v1alpha1.ReasonClockAwaited)
-	if !strings.Contains(text, "clock-gates-2") {
-		t.Errorf("it says %q", text)
-	}
+	condition(ctx, t, network, v1alpha1.ConditionScheduleAccepted, metav1.ConditionUnknown, v1alpha1.ReasonClockAwaited, "clock-gates-2")
 	reportsClock(ctx, t, bad.Name, network, metav1.ConditionFalse, v1alpha1.ReasonClockUnsynchronized)
-	text = condition(ctx, t, network, v1alpha1.ConditionScheduleAccepted, metav1.ConditionFalse, v1alpha1.ReasonClockAwaited)
+	text := condition(ctx, t, network, v1alpha1.ConditionScheduleAccepted, metav1.ConditionFalse, v1alpha1.ReasonClockAwaited)
 	if !strings.Contains(text, "are not: clock-gates-2; ") || network.Status.Schedule != nil {
 		t.Errorf("it says %q, and asked for is %+v", text, network.Status.Schedule)
 	}
-	eventually(ctx, t, func() error { return hasEvent(ctx, network.Name, v1alpha1.ReasonClockAwaited) })
+	awaitEvent(ctx, t, "default", network.Name, v1alpha1.ReasonClockAwaited)
 	reportsClock(ctx, t, bad.Name, network, metav1.ConditionTrue, v1alpha1.ReasonClockHoldover)
 	condition(ctx, t, network, v1alpha1.ConditionScheduleAccepted, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
 	condition(ctx, t, network, v1alpha1.ConditionClockSynchronized, metav1.ConditionTrue, v1alpha1.ReasonClockHoldover)
@@ -172,21 +164,17 @@ func TestAScheduleWaitsForTheNodesThatAreNamed(t *testing.T) {
 func follows(ctx context.Context, t *testing.T, node, grandmaster string) {
 	t.Helper()
 	text := fmt.Sprintf(`{"status":{"clock":{"state":"Synchronized","errorBoundNanoseconds":1000,"source":"PTP","grandmaster":%q,"taiOffset":37}}}`, grandmaster)
-	if err := admin.Status().Patch(ctx, stateOf(node), client.RawPatch(types.MergePatchType, []byte(text))); err != nil {
-		t.Fatal(err)
-	}
+	mustPatchStatus(ctx, t, stateOf(node), text)
 }
 
-func TestNodesThatFollowTwoGrandmastersAreNamed(t *testing.T) {
+func TestClocksDiffer(t *testing.T) {
 	ctx := needOperator(t)
 	network := newNetwork("clock-differ", 244, "10.244.0.0/16")
 	network.Spec.Clock = &v1alpha1.ClockRequirement{}
 	create(ctx, t, network)
 	for _, name := range []string{"clock-differ-1", "clock-differ-2"} {
 		create(ctx, t, newNode(name))
-		if err := makeAgent(ctx, name); err != nil {
-			t.Fatal(err)
-		}
+		makeAgent(ctx, t, name)
 		create(ctx, t, onNetwork(name, "default", "clock-differ", name))
 		eventually(ctx, t, func() error { return get(ctx, stateOf(name)) })
 		reportsClock(ctx, t, name, network, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
@@ -199,13 +187,13 @@ func TestNodesThatFollowTwoGrandmastersAreNamed(t *testing.T) {
 		}
 	}
 	condition(ctx, t, network, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonClocksDiffer)
-	eventually(ctx, t, func() error { return hasEvent(ctx, network.Name, v1alpha1.ReasonClocksDiffer) })
+	awaitEvent(ctx, t, "default", network.Name, v1alpha1.ReasonClocksDiffer)
 	follows(ctx, t, "clock-differ-1", "gm-clock-differ-2")
 	condition(ctx, t, network, v1alpha1.ConditionClockSynchronized, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
 }
 
 // Of a node the operator changes its own labels.
-func TestOfANodeTheOperatorChangesItsLabelsOnly(t *testing.T) {
+func TestOperatorWritesOnlyNodeLabels(t *testing.T) {
 	ctx := needPolicy(t)
 	operator, node := theOperator(t), newNode("clock-policy")
 	node.Labels = map[string]string{"own": "own"}
@@ -219,9 +207,7 @@ func TestOfANodeTheOperatorChangesItsLabelsOnly(t *testing.T) {
 		`{"metadata":{"annotations":{"clock.kubernetsn.io/a":"lost"}}}`: sentence,
 		`{"spec":{"unschedulable":true}}`:                               sentence,
 	} {
-		err := operator.Patch(ctx, node.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(text)), client.DryRunAll)
-		if err := says(err, want); err != nil {
-			t.Errorf("%s: %v", text, err)
-		}
+		err := operator.Patch(ctx, node.DeepCopy(), mergePatch(text), client.DryRunAll)
+		checkRefusal(t, text, err, want)
 	}
 }

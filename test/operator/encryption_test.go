@@ -16,52 +16,33 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/clusterkey"
 )
 
-// TestAnEncryptedNetworkHasSignedNodesAndPinnedClusters has the operator work with the rights that the chart gives it.
-func TestAnEncryptedNetworkHasSignedNodesAndPinnedClusters(t *testing.T) {
+// TestEncryptedNetwork has the operator work with the rights that the chart gives it.
+func TestEncryptedNetwork(t *testing.T) {
 	ctx := needOperator(t)
 	network := newNetwork("secret", 233, "10.233.0.0/16")
 	network.Spec.Encryption, network.Spec.IPv4.Part = v1alpha1.EncryptionRequired, "10.233.0.0/20"
 	create(ctx, t, newNode("secret-node"), network)
 	create(ctx, t, onNetwork("secret-pod", "default", "secret", "secret-node"))
-	agent, err := agentOf("secret-node")
-	if err != nil {
-		t.Fatal(err)
-	}
+	announce(ctx, t, "secret-node")
 	eventually(ctx, t, func() error {
-		state := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: "secret-node"}}
-		if err := get(ctx, state); err != nil {
+		peers, err := signedPeers(ctx, "secret")
+		if err != nil {
 			return err
 		}
-		state.Status.AgentVersion = "1"
-		state.Status.Keys = []v1alpha1.NodeKey{{ID: "one", Algorithm: v1alpha1.KeyAlgorithm, PublicKey: strings.Repeat("A", 43) + "=", NotBefore: metav1.Unix(1e9, 0)}}
-		state.Status.Sender = &v1alpha1.SenderGenerations{Kernel: 1, Ktsnd: 4}
-		return agent.Status().Update(ctx, state)
-	})
-	var own clusterkey.Public
-	eventually(ctx, t, func() error {
 		if err := get(ctx, network); err != nil {
 			return err
 		}
-		if len(network.Status.ClusterKeys) != 1 {
-			return fmt.Errorf("nodes believe %v", network.Status.ClusterKeys)
+		if keys := network.Status.ClusterKeys; len(keys) != 1 || keys[0].PublicKey != peers.Spec.ClusterKey {
+			return fmt.Errorf("nodes trust %v, want %s", keys, peers.Spec.ClusterKey)
 		}
-		var peers v1alpha1.TSNPeers
-		if err := admin.Get(ctx, client.ObjectKey{Name: "secret-0"}, &peers); err != nil {
-			return err
-		}
-		if own, err = clusterkey.Parse(network.Status.ClusterKeys[0].PublicKey); err != nil {
-			return err
-		}
-		if len(peers.Spec.Nodes) != 1 || len(peers.Spec.Nodes[0].Keys) != 1 || peers.Spec.ClusterKey != own.String() {
-			return fmt.Errorf("agents are told %+v", peers.Spec)
-		}
-		return own.Verify("secret", &peers.Spec.Nodes[0])
+		return nil
 	})
-	eventually(ctx, t, func() error { // what the hub gets
+	eventually(ctx, t, func() error { // the status that the hub reads
 		if err := get(ctx, network); err != nil || len(network.Status.Peers) != 1 {
-			return errors.Join(err, fmt.Errorf("the hub is told %+v", network.Status.Peers))
+			return errors.Join(err, fmt.Errorf("the hub reads %+v", network.Status.Peers))
 		}
-		return own.Verify("secret", &network.Status.Peers[0])
+		public, err := clusterkey.Parse(network.Status.ClusterKeys[0].PublicKey)
+		return errors.Join(err, public.Verify("secret", &network.Status.Peers[0]))
 	})
 	var secret corev1.Secret
 	if err := admin.Get(ctx, client.ObjectKey{Namespace: system, Name: v1alpha1.ClusterKeySecret}, &secret); err != nil || len(secret.Data[v1alpha1.ClusterKeyField]) != 32 {
@@ -84,17 +65,8 @@ func TestAnEncryptedNetworkHasSignedNodesAndPinnedClusters(t *testing.T) {
 		}
 	}
 	eventually(ctx, t, believes(first))
-	eventually(ctx, t, func() error {
-		if err := get(ctx, south); err != nil {
-			return err
-		}
-		south.Spec.ClusterKey = second
-		return admin.Update(ctx, south)
-	})
-	text := condition(ctx, t, network, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonClusterKeyDiffers)
-	if !strings.Contains(text, "cluster south: its cluster signs by SHA256:") {
-		t.Errorf("it says %q", text)
-	}
+	change(ctx, t, south, func() { south.Spec.ClusterKey = second })
+	condition(ctx, t, network, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonClusterKeyDiffers, "cluster south: its cluster signs by SHA256:")
 	if err := believes(first)(); err != nil {
 		t.Error(err)
 	}
@@ -109,8 +81,8 @@ func anyKey(t *testing.T) string {
 	return key.Public().String()
 }
 
-// TestEncryptedLinksHaveSignedNodes has a service with encryption, endpoints on another node, and a link that a hub brings.
-func TestEncryptedLinksHaveSignedNodes(t *testing.T) {
+// TestEncryptedLinks has a service with encryption, endpoints on another node, and a link that a hub brings.
+func TestEncryptedLinks(t *testing.T) {
 	ctx := needPolicy(t)
 	service := newService("veiled", "10.234.0.0/16")
 	service.Spec.Encryption = v1alpha1.EncryptionRequired
@@ -135,10 +107,7 @@ func TestEncryptedLinksHaveSignedNodes(t *testing.T) {
 	}
 	var public clusterkey.Public
 	for _, node := range lab.nodes {
-		agent, err := agentOf(node.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		agent := agentOf(t, node.Name)
 		eventually(ctx, t, func() error {
 			keys, err := own(node.Name)
 			if err != nil || len(keys) != 1 || keys[0].Cluster != "" {
@@ -202,20 +171,12 @@ func TestEncryptedLinksHaveSignedNodes(t *testing.T) {
 			}
 		}
 		eventually(ctx, t, pinned(first))
-		eventually(ctx, t, func() error {
-			if err := get(ctx, across); err != nil {
-				return err
-			}
-			across.Spec.Client.NodeKeys.ClusterKey = anyKey(t)
-			return admin.Update(ctx, across)
-		})
+		change(ctx, t, across, func() { across.Spec.Client.NodeKeys.ClusterKey = anyKey(t) })
 		if err := pinned(first)(); err != nil {
 			t.Error(err)
 		}
 		state := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: lab.nodes[1].Name}}
-		if err := get(ctx, state); err != nil {
-			t.Fatal(err)
-		}
+		current(ctx, t, state)
 		state.Spec.ClusterKeys[1].PublicKey = anyKey(t)
 		if err := admin.Update(ctx, state); err == nil || !strings.Contains(err.Error(), "spec.clusterKeys of a TSNNode is ktsn-operator's to say") {
 			t.Errorf("somebody else says by which keys nodes believe: %v", err)
@@ -223,13 +184,7 @@ func TestEncryptedLinksHaveSignedNodes(t *testing.T) {
 	})
 
 	t.Run("without encryption nothing is told", func(t *testing.T) {
-		eventually(ctx, t, func() error {
-			if err := get(ctx, service); err != nil {
-				return err
-			}
-			service.Spec.Encryption = v1alpha1.EncryptionNone
-			return admin.Update(ctx, service)
-		})
+		change(ctx, t, service, func() { service.Spec.Encryption = v1alpha1.EncryptionNone })
 		eventually(ctx, t, func() error {
 			keys, err := own(lab.nodes[0].Name)
 			if err != nil || len(keys) != 0 {

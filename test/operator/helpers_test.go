@@ -18,6 +18,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
@@ -202,15 +204,18 @@ func onNetwork(name, namespace, networks, node string) *corev1.Pod {
 }
 
 // makeAgent creates the pod of an agent that is ready.
-func makeAgent(ctx context.Context, node string) error {
+func makeAgent(ctx context.Context, t *testing.T, node string) {
+	t.Helper()
 	pod := plainPod("ktsn-agent-"+node, system)
 	pod.Labels = map[string]string{"app.kubernetes.io/name": "kubernetsn", "app.kubernetes.io/component": "agent"}
 	pod.Spec.NodeName = node
 	if err := admin.Create(ctx, pod); err != nil {
-		return err
+		t.Fatal(err)
 	}
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	return admin.Status().Update(ctx, pod)
+	if err := admin.Status().Update(ctx, pod); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func newNetwork(name string, vni int32, cidr string) *v1alpha1.TSNNetwork {
@@ -234,6 +239,42 @@ func newNode(name string) *corev1.Node {
 
 func newNamespace(name string, labels map[string]string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+}
+
+func clientFor(t *testing.T, account *rest.Config) client.Client {
+	t.Helper()
+	created, err := client.New(account, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return created
+}
+
+func mergePatch(text string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(text)) }
+
+func mustPatch(ctx context.Context, t testing.TB, object client.Object, text string) {
+	t.Helper()
+	if err := admin.Patch(ctx, object, mergePatch(text)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustPatchStatus(ctx context.Context, t testing.TB, object client.Object, text string) {
+	t.Helper()
+	if err := admin.Status().Patch(ctx, object, mergePatch(text)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// isGone waits until an object is deleted.
+func isGone(ctx context.Context, t *testing.T, object client.Object) {
+	t.Helper()
+	eventually(ctx, t, func() error {
+		if err := get(ctx, object); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("%T %s/%s is still there: %w", object, object.GetNamespace(), object.GetName(), err)
+		}
+		return nil
+	})
 }
 
 func get(ctx context.Context, object client.Object) error {

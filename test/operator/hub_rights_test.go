@@ -160,9 +160,7 @@ func TestStolenHubIsBounded(t *testing.T) {
 		"gives a workload a ConfigMap":            {hub.Create(ctx, &corev1.ConfigMap{ObjectMeta: named(plant, "new", byKarmada)}, dry), ""},
 		"changes a ConfigMap beside its workload": {hub.Update(ctx, config, dry), onlyItsOwn},
 	} {
-		if err := says(test.err, test.sentence); err != nil {
-			t.Errorf("a hub %s: %v", name, err)
-		}
+		checkRefusal(t, "a hub "+name, test.err, test.sentence)
 	}
 	mayNot(ctx, t, hub)
 }

@@ -30,7 +30,7 @@ func linkOfHub(namespace, service, uid, node string) *v1alpha1.TSNLink {
 	}
 }
 
-func TestTheOperatorAdmitsALinkOfAHubAsLongAsAPodAsksForIt(t *testing.T) {
+func TestHubLinkAdmission(t *testing.T) {
 	ctx := needOperator(t)
 	lab := newLinkLab(ctx, t, "links-admitted", newService("s", "10.214.0.0/24"))
 	from := lab.pod(t, "client", 0, clientOf("s"), false)
@@ -52,21 +52,17 @@ func TestTheOperatorAdmitsALinkOfAHubAsLongAsAPodAsksForIt(t *testing.T) {
 	admitted(metav1.ConditionTrue, "")
 	routes := func(list string) {
 		t.Helper()
-		if err := admin.Patch(ctx, link, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"client":{"routes":`+list+`}}}`))); err != nil {
-			t.Fatal(err)
-		}
+		mustPatch(ctx, t, link, `{"spec":{"client":{"routes":`+list+`}}}`)
 	}
 	routes(`["10.0.0.0/8"]`)
 	admitted(metav1.ConditionFalse, "route 10.0.0.0/8 is neither in a range of TSNService links-admitted/s nor in its spec.routes")
 	routes("null")
 	admitted(metav1.ConditionTrue, "")
-	if err := admin.Patch(ctx, from, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"client.kubernetsn.io/s":null}}}`))); err != nil {
-		t.Fatal(err)
-	}
+	mustPatch(ctx, t, from, `{"metadata":{"labels":{"client.kubernetsn.io/s":null}}}`)
 	admitted(metav1.ConditionFalse, "the client, pod links-admitted/client: its labels do not ask TSNService links-admitted/s for interface up")
 }
 
-func TestNobodyButTheOperatorMakesItsLinks(t *testing.T) {
+func TestOnlyOperatorCreatesItsLinks(t *testing.T) {
 	ctx := needPolicy(t)
 	const itsAlone = "is ktsn-operator's, which alone makes and changes such"
 	link := linkOfHub("default", "nothing", "nobody", "nowhere")
@@ -74,9 +70,7 @@ func TestNobodyButTheOperatorMakesItsLinks(t *testing.T) {
 	pretended := link.DeepCopy()
 	pretended.Name, pretended.ResourceVersion, pretended.UID = "nothing-pretended", "", ""
 	pretended.Labels[v1alpha1.LinkMakerLabel] = v1alpha1.MakerOperator
-	if err := says(admin.Create(ctx, pretended, client.DryRunAll), itsAlone); err != nil {
-		t.Error(err)
-	}
+	checkRefusal(t, "", admin.Create(ctx, pretended, client.DryRunAll), itsAlone)
 	own := pretended.DeepCopy()
 	own.Name = "nothing-own"
 	own.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "TSNService", Name: "nothing", UID: "x"}}
@@ -88,7 +82,7 @@ func TestNobodyButTheOperatorMakesItsLinks(t *testing.T) {
 	t.Cleanup(func() { _ = operator.Delete(context.WithoutCancel(ctx), own) })
 	asked := 0
 	for _, labels := range []string{`null`, `{"kubernetsn.io/link-maker":null}`, `{"kubernetsn.io/link-maker":"federator"}`} {
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":`+labels+`}}`))
+		patch := mergePatch(`{"metadata":{"labels":` + labels + `}}`)
 		if err := admin.Patch(ctx, own.DeepCopy(), patch, client.DryRunAll); apierrors.IsNotFound(err) {
 			continue
 		} else if err := says(err, itsAlone); err != nil {
@@ -100,14 +94,12 @@ func TestNobodyButTheOperatorMakesItsLinks(t *testing.T) {
 		t.Error("the link was gone before anything was asked of it")
 	}
 	label := []byte(`{"metadata":{"labels":{"kubernetsn.io/link-maker":"operator"}}}`)
-	if err := says(admin.Patch(ctx, link.DeepCopy(), client.RawPatch(types.MergePatchType, label), client.DryRunAll), itsAlone); err != nil {
-		t.Error(err)
-	}
+	checkRefusal(t, "", admin.Patch(ctx, link.DeepCopy(), client.RawPatch(types.MergePatchType, label), client.DryRunAll), itsAlone)
 }
 
-// TestNobodyButTheOperatorAcceptsAddresses has the operator accept the range and a route of a service, but not a route to a node. The client of this test
+// TestOnlyOperatorAcceptsAddresses has the operator accept the range and a route of a service, but not a route to a node. The client of this test
 // may do all: a policy refuses that it writes which are accepted.
-func TestNobodyButTheOperatorAcceptsAddresses(t *testing.T) {
+func TestOnlyOperatorAcceptsAddresses(t *testing.T) {
 	ctx := needPolicy(t)
 	service := newService("s", "10.186.0.0/24")
 	node := newNode("links-accepted-has")
@@ -124,53 +116,37 @@ func TestNobodyButTheOperatorAcceptsAddresses(t *testing.T) {
 		`{"accepted":null}`:              "status.accepted of a TSNService is for ktsn-operator to write",
 		`{"linked":1}`:                   "",
 	} {
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"status":`+text+`}`))
-		if err := says(admin.Status().Patch(ctx, service.DeepCopy(), patch, client.DryRunAll), sentence); err != nil {
-			t.Errorf("%s: %v", text, err)
-		}
+		patch := mergePatch(`{"status":` + text + `}`)
+		checkRefusal(t, text, admin.Status().Patch(ctx, service.DeepCopy(), patch, client.DryRunAll), sentence)
 	}
 }
 
 // The clients of this test may do all: what is refused, a policy refuses.
-func TestNobodyButTheOperatorAdmitsALink(t *testing.T) {
+func TestOnlyOperatorAdmitsLinks(t *testing.T) {
 	ctx := needPolicy(t)
 	link := linkOfHub("default", "nothing-to-admit", "nobody", "nowhere")
 	create(ctx, t, link)
-	agent, err := agentOf("nowhere")
-	if err != nil {
-		t.Fatal(err)
-	}
-	operator, err := client.New(operatorsAccount(), client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	agent := agentOf(t, "nowhere")
+	operator := theOperator(t)
 	conditions := func(admitted string) client.Patch {
 		const one = `{"type":%q,"status":%q,"reason":"Test","message":"","lastTransitionTime":"2026-11-28T08:00:00Z"}`
 		text := fmt.Sprintf(one, v1alpha1.ConditionEndpointPlugged, "True")
 		if admitted != "" {
 			text += "," + fmt.Sprintf(one, v1alpha1.ConditionAdmitted, admitted)
 		}
-		return client.RawPatch(types.MergePatchType, []byte(`{"status":{"conditions":[`+text+`]}}`))
+		return mergePatch(`{"status":{"conditions":[` + text + `]}}`)
 	}
 	const operators = "the condition Admitted of a TSNLink is for ktsn-operator to say"
-	if err := says(admin.Status().Patch(ctx, link.DeepCopy(), conditions("True"), client.DryRunAll), operators); err != nil {
-		t.Errorf("somebody who brings it: %v", err)
-	}
+	checkRefusal(t, "somebody who brings it", admin.Status().Patch(ctx, link.DeepCopy(), conditions("True"), client.DryRunAll), operators)
 	// Two policies refuse it, and either may be named.
-	if err := says(agent.Status().Patch(ctx, link.DeepCopy(), conditions("True"), client.DryRunAll), "denied request"); err != nil {
-		t.Errorf("an agent: %v", err)
-	}
-	if err := says(admin.Status().Patch(ctx, link.DeepCopy(), conditions(""), client.DryRunAll), ""); err != nil {
-		t.Errorf("another condition: %v", err)
-	}
+	checkRefusal(t, "an agent", agent.Status().Patch(ctx, link.DeepCopy(), conditions("True"), client.DryRunAll), "denied request")
+	checkRefusal(t, "another condition", admin.Status().Patch(ctx, link.DeepCopy(), conditions(""), client.DryRunAll), "")
 	if err := operator.Status().Patch(ctx, link.DeepCopy(), conditions("False")); err != nil {
 		t.Fatalf("the operator: %v", err)
 	}
 	for what, test := range map[string]struct{ admitted, sentence string }{
 		"another word": {"True", operators}, "a removed one": {"", operators}, "the same word": {"False", ""},
 	} {
-		if err := says(admin.Status().Patch(ctx, link.DeepCopy(), conditions(test.admitted), client.DryRunAll), test.sentence); err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
+		checkRefusal(t, what, admin.Status().Patch(ctx, link.DeepCopy(), conditions(test.admitted), client.DryRunAll), test.sentence)
 	}
 }

@@ -33,7 +33,7 @@ func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 	w.output = append(w.output, text)
 }
 
-func TestAPodWhoseServiceIsMissingIsWarnedOfAndToldSo(t *testing.T) {
+func TestMissingService(t *testing.T) {
 	ctx := needOperator(t)
 	lab := newLinkLab(ctx, t, "links-missing")
 	warned := &warnings{}
@@ -60,7 +60,7 @@ func TestAPodWhoseServiceIsMissingIsWarnedOfAndToldSo(t *testing.T) {
 	lab.linked(t, pod, lab.pod(t, "endpoint", 1, endpointOf("later"), true))
 }
 
-func TestAPodThatCanHaveNoLinkIsRefusedByTheAPIServer(t *testing.T) {
+func TestInvalidLinkPods(t *testing.T) {
 	ctx := needOperator(t)
 	looped, closed := newService("looped", "10.183.0.0/24"), newService("closed", "10.183.1.0/24")
 	looped.Spec.Chain = []v1alpha1.ChainElement{{Name: "a", Selector: *selector("app", "filter")}, {Name: "b", Selector: *selector("app", "filter")}}
@@ -90,15 +90,13 @@ func TestAPodThatCanHaveNoLinkIsRefusedByTheAPIServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := plainPod("refused", test.namespace)
 			pod.Labels = test.labels
-			if err := says(admin.Create(ctx, pod, client.DryRunAll), test.sentence); err != nil {
-				t.Error(err)
-			}
+			checkRefusal(t, "", admin.Create(ctx, pod, client.DryRunAll), test.sentence)
 		})
 	}
 }
 
-// TestLoopsAndLimitsAreToldWhereUsersLook is about the condition of a service, and Events of its clients.
-func TestLoopsAndLimitsAreToldWhereUsersLook(t *testing.T) {
+// TestLoopAndLimitFindings is about the condition of a service, and Events of its clients.
+func TestLoopAndLimitFindings(t *testing.T) {
 	ctx := needOperator(t)
 	x, y, one, few := newService("x", "10.184.0.0/24"), newService("y", "10.184.1.0/24"), newService("one", "10.184.2.0/24"), newService("few", "10.184.3.0/30")
 	one.Spec.Limits = &v1alpha1.LinkLimits{LinksPerEndpoint: 1}
@@ -137,7 +135,7 @@ func TestLoopsAndLimitsAreToldWhereUsersLook(t *testing.T) {
 	}
 }
 
-func TestALinkOfAHubWithAddressesOfTheClustersOwnIsNotAdmitted(t *testing.T) {
+func TestHubLinkWithClusterAddresses(t *testing.T) {
 	ctx := needOperator(t)
 	lab := newLinkLab(ctx, t, "links-taken", newService("s", "10.185.0.0/24"))
 	own := lab.linked(t, lab.pod(t, "first", 0, clientOf("s"), false), lab.pod(t, "endpoint", 1, endpointOf("s"), true))
@@ -158,9 +156,9 @@ func TestALinkOfAHubWithAddressesOfTheClustersOwnIsNotAdmitted(t *testing.T) {
 	})
 }
 
-// TestRangesOfTwoHubsThatOverlapAreRefused has each of two hubs give the cluster a part of its own of one range: that the parts differ does not
+// TestOverlappingHubRanges has each of two hubs give the cluster a part of its own of one range: that the parts differ does not
 // count, since the nodes of the other clusters have the rest of it.
-func TestRangesOfTwoHubsThatOverlapAreRefused(t *testing.T) {
+func TestOverlappingHubRanges(t *testing.T) {
 	ctx := needOperator(t)
 	network := func(name string, vni int32, cidr, part string) *v1alpha1.TSNNetwork {
 		created := newNetwork(name, vni, cidr)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,22 +36,23 @@ func attachment(namespace string) *unstructured.Unstructured {
 	return object
 }
 
-// condition waits until a network's condition has a status and a reason, and returns its sentence.
-func condition(ctx context.Context, t *testing.T, network *v1alpha1.TSNNetwork, kind string, status metav1.ConditionStatus, reason string) string {
+// condition waits until a network's condition has a status, a reason, and texts in its message, which it returns.
+func condition(ctx context.Context, t *testing.T, network *v1alpha1.TSNNetwork, kind string, status metav1.ConditionStatus, reason string, texts ...string) string {
 	t.Helper()
-	text := ""
+	message := ""
 	eventually(ctx, t, func() error {
 		if err := get(ctx, network); err != nil {
 			return err
 		}
-		is := meta.FindStatusCondition(network.Status.Conditions, kind)
-		if is == nil || is.Status != status || is.Reason != reason {
-			return fmt.Errorf("%s of %s is %+v, want %s, %s", kind, network.Name, is, status, reason)
+		got := meta.FindStatusCondition(network.Status.Conditions, kind)
+		isMissing := func(text string) bool { return !strings.Contains(got.Message, text) }
+		if got == nil || got.Status != status || got.Reason != reason || slices.ContainsFunc(texts, isMissing) {
+			return fmt.Errorf("%s of %s is %+v, want %s, %s, %q", kind, network.Name, got, status, reason, texts)
 		}
-		text = is.Message
+		message = got.Message
 		return nil
 	})
-	return text
+	return message
 }
 
 func labelled(ctx context.Context, t *testing.T, node *corev1.Node, want bool) {
@@ -66,7 +68,7 @@ func labelled(ctx context.Context, t *testing.T, node *corev1.Node, want bool) {
 	})
 }
 
-func TestNodesAreLabelledAsLongAsThereArePods(t *testing.T) {
+func TestNodeLabel(t *testing.T) {
 	ctx := needOperator(t)
 	first, second := newNode("label-1"), newNode("label-2")
 	create(ctx, t, first, second, newNetwork("label", 201, "10.201.0.0/16"))
@@ -88,7 +90,7 @@ func TestNodesAreLabelledAsLongAsThereArePods(t *testing.T) {
 	labelled(ctx, t, first, false)
 }
 
-func TestARangeIsDividedAndUsedUp(t *testing.T) {
+func TestSubnetAllocation(t *testing.T) {
 	ctx := needOperator(t)
 	network := newNetwork("parts", 202, "10.202.0.0/23")
 	create(ctx, t, newNode("parts-1"), newNode("parts-2"), newNode("parts-3"), network)
@@ -100,11 +102,8 @@ func TestARangeIsDividedAndUsedUp(t *testing.T) {
 	condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNodeWaited)
 	three := onNetwork("parts-three", "default", "parts", "parts-3")
 	create(ctx, t, three)
-	text := condition(ctx, t, network, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonRangeUsedUp)
-	if !strings.Contains(text, "no addresses of network parts are left for the nodes parts-3") {
-		t.Errorf("it says %q", text)
-	}
-	eventually(ctx, t, func() error { return hasEvent(ctx, "parts-three", v1alpha1.ReasonRangeUsedUp) })
+	condition(ctx, t, network, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonRangeUsedUp, "no addresses of network parts are left for the nodes parts-3")
+	awaitEvent(ctx, t, "default", "parts-three", v1alpha1.ReasonRangeUsedUp)
 	isTold(ctx, t, stateOf("parts-1"), "parts=10.202.0.0/24,1 gates=")
 	isTold(ctx, t, stateOf("parts-2"), "parts=10.202.1.0/24,1 gates=")
 	// What the first gives back is the third's.
@@ -113,21 +112,21 @@ func TestARangeIsDividedAndUsedUp(t *testing.T) {
 	condition(ctx, t, network, v1alpha1.ConditionDegraded, metav1.ConditionFalse, v1alpha1.ReasonAsAsked)
 }
 
-func hasEvent(ctx context.Context, pod, reason string) error {
-	return hasEventIn(ctx, "default", pod, reason)
-}
-
-func hasEventIn(ctx context.Context, namespace, pod, reason string) error {
-	var events corev1.EventList
-	if err := admin.List(ctx, &events, client.InNamespace(namespace)); err != nil {
-		return err
-	}
-	for _, event := range events.Items {
-		if event.InvolvedObject.Name == pod && event.Reason == reason {
-			return nil
+// awaitEvent waits for an Event of an object.
+func awaitEvent(ctx context.Context, t *testing.T, namespace, name, reason string) {
+	t.Helper()
+	eventually(ctx, t, func() error {
+		var events corev1.EventList
+		if err := admin.List(ctx, &events, client.InNamespace(namespace)); err != nil {
+			return err
 		}
-	}
-	return fmt.Errorf("no Event %s for pod %s among %d", reason, pod, len(events.Items))
+		for _, event := range events.Items {
+			if event.InvolvedObject.Name == name && event.Reason == reason {
+				return nil
+			}
+		}
+		return fmt.Errorf("no Event %s for %s among %d", reason, name, len(events.Items))
+	})
 }
 
 func TestAttachmentsFollowNamespaces(t *testing.T) {
@@ -138,10 +137,7 @@ func TestAttachmentsFollowNamespaces(t *testing.T) {
 	allowed, other := newNamespace("attach-allowed", map[string]string{"attach": "yes"}), newNamespace("attach-other", nil)
 	create(ctx, t, allowed, other, newNamespace("attach-foreign", map[string]string{"attach": "yes"}), foreign, network)
 	eventually(ctx, t, func() error { return get(ctx, attachment("attach-allowed")) })
-	text := condition(ctx, t, network, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonForeignAttachment)
-	if !strings.Contains(text, "attach-foreign") {
-		t.Errorf("it says %q", text)
-	}
+	condition(ctx, t, network, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonForeignAttachment, "attach-foreign")
 	if err := get(ctx, attachment("attach-other")); !apierrors.IsNotFound(err) {
 		t.Errorf("a namespace that may not has an attachment: %v", err)
 	}
@@ -154,9 +150,7 @@ func TestAttachmentsFollowNamespaces(t *testing.T) {
 	create(ctx, t, pod)
 	selects := func(labels map[string]string) {
 		t.Helper()
-		if err := get(ctx, allowed); err != nil {
-			t.Fatal(err)
-		}
+		current(ctx, t, allowed)
 		allowed.Labels = labels
 		if err := admin.Update(ctx, allowed); err != nil {
 			t.Fatal(err)
@@ -178,9 +172,7 @@ func TestAttachmentsFollowNamespaces(t *testing.T) {
 	// A pod of a namespace that is not selected any more does not count, and keeps its attachment.
 	selects(nil)
 	count(0)
-	eventually(ctx, t, func() error {
-		return hasEventIn(ctx, "attach-allowed", "attach-one", v1alpha1.ReasonNamespaceNotSelected)
-	})
+	awaitEvent(ctx, t, "attach-allowed", "attach-one", v1alpha1.ReasonNamespaceNotSelected)
 	if err := get(ctx, attachment("attach-allowed")); err != nil {
 		t.Errorf("the attachment of a pod has gone: %v", err)
 	}
@@ -190,10 +182,7 @@ func TestAttachmentsFollowNamespaces(t *testing.T) {
 	if err := admin.Delete(ctx, network); err != nil {
 		t.Fatal(err)
 	}
-	text = condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInUse)
-	if !strings.Contains(text, "attach-allowed/attach-one") {
-		t.Errorf("it says %q", text)
-	}
+	condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInUse, "attach-allowed/attach-one")
 	if err := get(ctx, attachment("attach-allowed")); err != nil {
 		t.Errorf("the attachment of a pod has gone: %v", err)
 	}
@@ -204,12 +193,7 @@ func TestAttachmentsFollowNamespaces(t *testing.T) {
 	// Once the pod does not count, nothing keeps the network.
 	selects(nil)
 	for _, object := range []client.Object{network, attachment("attach-allowed"), attachment("attach-other")} {
-		eventually(ctx, t, func() error {
-			if err := get(ctx, object); !apierrors.IsNotFound(err) {
-				return fmt.Errorf("%T %s is still there: %w", object, object.GetNamespace(), err)
-			}
-			return nil
-		})
+		isGone(ctx, t, object)
 	}
 	if err := get(ctx, foreign); err != nil {
 		t.Errorf("somebody else's attachment was removed: %v", err)
@@ -229,12 +213,9 @@ func TestOneNetworkHasTheSchedule(t *testing.T) {
 	}
 	time.Sleep(1100 * time.Millisecond) // ages are whole seconds
 	create(ctx, t, second)
-	text := condition(ctx, t, second, v1alpha1.ConditionScheduleAccepted, metav1.ConditionFalse, v1alpha1.ReasonScheduleOfAnother)
-	if !strings.Contains(text, "network gates-1 has a schedule") {
-		t.Errorf("it says %q", text)
-	}
+	condition(ctx, t, second, v1alpha1.ConditionScheduleAccepted, metav1.ConditionFalse, v1alpha1.ReasonScheduleOfAnother, "network gates-1 has a schedule")
 	change(ctx, t, first, func() { first.Spec.LinkSpeed = "1Mbit" })
-	text = condition(ctx, t, first, v1alpha1.ConditionScheduleAccepted, metav1.ConditionFalse, v1alpha1.ReasonScheduleInvalid)
+	text := condition(ctx, t, first, v1alpha1.ConditionScheduleAccepted, metav1.ConditionFalse, v1alpha1.ReasonScheduleInvalid)
 	if !strings.Contains(text, "time-interval-value: is 500000") || first.Status.Schedule == nil || first.Status.Schedule.BaseTime != asked.BaseTime {
 		t.Errorf("it says %q, and nodes are asked for %+v", text, first.Status.Schedule)
 	}
@@ -255,15 +236,15 @@ func TestOneNetworkHasTheSchedule(t *testing.T) {
 	condition(ctx, t, second, v1alpha1.ConditionScheduleAccepted, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
 }
 
-// change changes a network, whatever else was changed meanwhile.
-func change(ctx context.Context, t *testing.T, network *v1alpha1.TSNNetwork, how func()) {
+// change changes an object, whatever else was changed meanwhile.
+func change(ctx context.Context, t *testing.T, object client.Object, edit func()) {
 	t.Helper()
 	eventually(ctx, t, func() error {
-		if err := get(ctx, network); err != nil {
+		if err := get(ctx, object); err != nil {
 			return err
 		}
-		how()
-		return admin.Update(ctx, network)
+		edit()
+		return admin.Update(ctx, object)
 	})
 }
 
@@ -280,15 +261,12 @@ func gates(states int32) *v1alpha1.GateParameterTable {
 	}
 }
 
-func TestWhatOverlapsIsSaid(t *testing.T) {
+func TestOverlappingNetworks(t *testing.T) {
 	ctx := needOperator(t)
 	first, second := newNetwork("overlap-1", 207, "10.207.0.0/16"), newNetwork("overlap-2", 208, "10.207.128.0/17")
 	create(ctx, t, first)
 	time.Sleep(1100 * time.Millisecond)
 	create(ctx, t, second)
-	text := condition(ctx, t, second, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonOverlaps)
-	if !strings.Contains(text, "network overlap-1 is older and has addresses of the same range, 10.207.0.0/16") {
-		t.Errorf("it says %q", text)
-	}
+	condition(ctx, t, second, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonOverlaps, "network overlap-1 is older and has addresses of the same range, 10.207.0.0/16")
 	condition(ctx, t, first, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
 }

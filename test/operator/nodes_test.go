@@ -11,9 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
@@ -75,7 +73,7 @@ func arePeers(ctx context.Context, t *testing.T, network, want string) {
 	})
 }
 
-func TestANodeIsToldWhatItShallDo(t *testing.T) {
+func TestNodeState(t *testing.T) {
 	ctx := needOperator(t)
 	first, second, node := newNetwork("told-1", 230, "10.230.0.0/16"), newNetwork("told-2", 231, "10.231.0.0/16"), newNode("told-node")
 	second.Spec.TrafficClasses = &v1alpha1.TrafficClasses{}
@@ -93,7 +91,7 @@ func TestANodeIsToldWhatItShallDo(t *testing.T) {
 	create(ctx, t, two)
 	isTold(ctx, t, state, "told-1=10.230.0.0/24,2 told-2=10.231.0.0/24,1 gates=told-2")
 	// What somebody else writes there does not stay.
-	if err := theOperator(t).Patch(ctx, state, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"networks":[],"gates":"x"}}`))); err != nil {
+	if err := theOperator(t).Patch(ctx, state, mergePatch(`{"spec":{"networks":[],"gates":"x"}}`)); err != nil {
 		t.Fatal(err)
 	}
 	isTold(ctx, t, state, "told-1=10.230.0.0/24,2 told-2=10.231.0.0/24,1 gates=told-2")
@@ -105,15 +103,10 @@ func TestANodeIsToldWhatItShallDo(t *testing.T) {
 	remove(ctx, t, second)
 	isTold(ctx, t, state, "told-1=10.230.0.0/24,0 gates=")
 	remove(ctx, t, node)
-	eventually(ctx, t, func() error {
-		if err := get(ctx, state); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("the TSNNode of a node that is gone is still there: %w", err)
-		}
-		return nil
-	})
+	isGone(ctx, t, state)
 }
 
-func TestPeersAreWhereTheirNodesSay(t *testing.T) {
+func TestPeerAddresses(t *testing.T) {
 	ctx := needOperator(t)
 	network := newNetwork("where", 232, "10.232.0.0/16")
 	network.Spec.IPv6 = &v1alpha1.Range6{CIDR: "fd32::/48", NodePrefixLength: 64}
@@ -122,20 +115,15 @@ func TestPeersAreWhereTheirNodesSay(t *testing.T) {
 	create(ctx, t, good, without, network)
 	create(ctx, t, onNetwork("where-one", "default", "where", "where-good"), onNetwork("where-two", "default", "where", "where-without"))
 	arePeers(ctx, t, "where", "map[where-0:[where-good]]")
-	text := condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNodeLeftOut)
-	if !strings.Contains(text, "node where-without: it is not reached on network where: it has no IPv4 InternalIP; annotate it with kubernetsn.io/tunnel-address") {
-		t.Errorf("it says %q", text)
-	}
+	condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNodeLeftOut, "node where-without: it is not reached on network where: it has no IPv4 InternalIP; annotate it with kubernetsn.io/tunnel-address")
 	if problem := network.Status.NodeProblems[0]; problem.Node != "where-without" || problem.Reason != v1alpha1.ReasonNodeLeftOut {
 		t.Errorf("the first problem is %+v", problem)
 	}
-	eventually(ctx, t, func() error { return hasEvent(ctx, "where-without", v1alpha1.ReasonTSNNodeLeftOut) })
+	awaitEvent(ctx, t, "default", "where-without", v1alpha1.ReasonTSNNodeLeftOut)
 	annotate := func(node *corev1.Node, address string) {
 		t.Helper()
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.TunnelAddressAnnotation, address)
-		if err := admin.Patch(ctx, node, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-			t.Fatal(err)
-		}
+		mustPatch(ctx, t, node, patch)
 	}
 	annotate(without, "198.51.100.7")
 	arePeers(ctx, t, "where", "map[where-0:[where-good where-without]]")
@@ -153,7 +141,7 @@ func TestPeersAreWhereTheirNodesSay(t *testing.T) {
 	// A node keeps its address, whatever an older node names or reports.
 	annotate(good, "198.51.100.7")
 	arePeers(ctx, t, "where", "map[where-0:[where-without]]")
-	eventually(ctx, t, func() error { return hasEvent(ctx, "where-good", v1alpha1.ReasonTSNNodeLeftOut) })
+	awaitEvent(ctx, t, "default", "where-good", v1alpha1.ReasonTSNNodeLeftOut)
 	annotate(good, "")
 	arePeers(ctx, t, "where", "map[where-0:[where-good where-without]]")
 	for _, step := range []struct{ reported, peers string }{
@@ -161,16 +149,14 @@ func TestPeersAreWhereTheirNodesSay(t *testing.T) {
 		{good.Status.Addresses[0].Address, "map[where-0:[where-good where-without]]"},
 	} {
 		patch := fmt.Sprintf(`{"status":{"addresses":[{"type":"InternalIP","address":%q}]}}`, step.reported)
-		if err := admin.Status().Patch(ctx, good.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-			t.Fatal(err)
-		}
+		mustPatchStatus(ctx, t, good.DeepCopy(), patch)
 		arePeers(ctx, t, "where", step.peers)
 	}
 	annotate(without, good.Status.Addresses[0].Address)
 	arePeers(ctx, t, "where", "map[where-0:[where-good]]")
 }
 
-func TestAnAgentsReportCountsByItsTSNNode(t *testing.T) {
+func TestAgentReport(t *testing.T) {
 	ctx := needOperator(t)
 	network, node := newNetwork("counts", 233, "10.233.0.0/16"), newNode("counts-node")
 	network.Spec.TrafficClasses = &v1alpha1.TrafficClasses{}
@@ -207,9 +193,7 @@ func TestAnAgentsReportCountsByItsTSNNode(t *testing.T) {
 	if !strings.Contains(text, "node counts-node: it has no ready agent") || network.Status.NodesReady != "0/1" {
 		t.Errorf("it says %q of %s nodes", text, network.Status.NodesReady)
 	}
-	if err := makeAgent(ctx, "counts-node"); err != nil {
-		t.Fatal(err)
-	}
+	makeAgent(ctx, t, "counts-node")
 	condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
 	want := v1alpha1.NodeCounts{Allocated: 1, WithPods: 1, Ready: 1, ScheduleOperational: 1}
 	if got := network.Status.NodeCounts; got == nil || *got != want || network.Status.NodesReady != "1/1" || len(network.Status.NodeProblems) > 0 {
@@ -218,7 +202,7 @@ func TestAnAgentsReportCountsByItsTSNNode(t *testing.T) {
 }
 
 // What an agent may change of TSNNodes is what its own node says.
-func TestAnAgentWritesItsOwnTSNNodeOnly(t *testing.T) {
+func TestAgentWritesOnlyItsTSNNode(t *testing.T) {
 	ctx := needPolicy(t)
 	create(ctx, t, newNetwork("states", 235, "10.235.0.0/16"), newNode("own-state"), newNode("others-state"))
 	for _, node := range []string{"own-state", "others-state"} {
@@ -245,38 +229,23 @@ func TestAnAgentWritesItsOwnTSNNodeOnly(t *testing.T) {
 		"what its node says, past the status": {"own-state", "own-state", status, false, noSpec},
 	} {
 		t.Run(name, func(t *testing.T) {
-			agent, err := agentOf(test.node)
-			if err != nil {
-				t.Fatal(err)
-			}
-			patch := client.RawPatch(types.MergePatchType, []byte(test.patch))
+			agent := agentOf(t, test.node)
+			patch := mergePatch(test.patch)
+			err := agent.Patch(ctx, stateOf(test.of), patch, client.DryRunAll)
 			if test.status {
 				err = agent.Status().Patch(ctx, stateOf(test.of), patch, client.DryRunAll)
-			} else {
-				err = agent.Patch(ctx, stateOf(test.of), patch, client.DryRunAll)
 			}
-			if err := says(err, test.sentence); err != nil {
-				t.Error(err)
-			}
+			checkRefusal(t, "", err, test.sentence)
 		})
 	}
-	agent, err := agentOf("new-state")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := says(agent.Create(ctx, stateOf("new-state"), client.DryRunAll), noSpec); err != nil {
-		t.Error(err)
-	}
-	if agent, err = agentOf("own-state"); err != nil {
-		t.Fatal(err)
-	}
-	if err := says(agent.Delete(ctx, stateOf("own-state"), client.DryRunAll), noSpec); err != nil {
-		t.Error(err)
-	}
+	agent := agentOf(t, "new-state")
+	checkRefusal(t, "", agent.Create(ctx, stateOf("new-state"), client.DryRunAll), noSpec)
+	agent = agentOf(t, "own-state")
+	checkRefusal(t, "", agent.Delete(ctx, stateOf("own-state"), client.DryRunAll), noSpec)
 }
 
 // What an agent may do at all the chart's ClusterRole says.
-func TestAnAgentReadsAllAndWritesItsReport(t *testing.T) {
+func TestAgentRights(t *testing.T) {
 	ctx := needOperator(t)
 	network := newNetwork("rights", 238, "10.238.0.0/16")
 	create(ctx, t, newNode("rights-node"), network)
@@ -288,7 +257,7 @@ func TestAnAgentReadsAllAndWritesItsReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	patch := func(text string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(text)) }
+	patch := func(text string) client.Patch { return mergePatch(text) }
 	peers := newPeers("rights-0", "rights")
 	const forbidden = "is forbidden"
 	for name, test := range map[string]struct {
@@ -306,13 +275,11 @@ func TestAnAgentReadsAllAndWritesItsReport(t *testing.T) {
 		"remove peers":     {agent.Delete(ctx, peers.DeepCopy(), client.DryRunAll), forbidden},
 		"change a network": {agent.Patch(ctx, network.DeepCopy(), patch(`{"spec":{"mtu":1400}}`), client.DryRunAll), forbidden},
 	} {
-		if err := says(test.err, test.sentence); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		checkRefusal(t, name, test.err, test.sentence)
 	}
 }
 
-func TestOfPeersTheOperatorHasItsClustersOnly(t *testing.T) {
+func TestOperatorWritesOnlyOwnPeers(t *testing.T) {
 	ctx := needPolicy(t)
 	operator := theOperator(t)
 	const sentence = "those TSNPeers only that have no spec.cluster"
@@ -326,11 +293,9 @@ func TestOfPeersTheOperatorHasItsClustersOnly(t *testing.T) {
 		"its own":            {operator.Create(ctx, newPeers("foreign-1", "foreign"), client.DryRunAll), ""},
 		"another's":          {operator.Create(ctx, func() *v1alpha1.TSNPeers { p := newPeers("foreign-1", "foreign"); p.Spec.Cluster = "x"; return p }(), client.DryRunAll), sentence},
 		"another's, removed": {operator.Delete(ctx, foreign.DeepCopy(), client.DryRunAll), sentence},
-		"another's, its own": {operator.Patch(ctx, foreign.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"cluster":""}}`)), client.DryRunAll), sentence},
+		"another's, its own": {operator.Patch(ctx, foreign.DeepCopy(), mergePatch(`{"spec":{"cluster":""}}`), client.DryRunAll), sentence},
 	} {
-		if err := says(test.err, test.sentence); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		checkRefusal(t, name, test.err, test.sentence)
 	}
 	// Beside them the operator writes its own.
 	node, network := newNode("foreign-node"), newNetwork("foreign", 234, "10.234.0.0/16")
@@ -351,15 +316,12 @@ func TestOfPeersTheOperatorHasItsClustersOnly(t *testing.T) {
 }
 
 // The operator signs the keys that a node's agent announces.
-func TestNobodyButItsAgentSaysTheKeysOfANode(t *testing.T) {
+func TestOnlyAgentReportsKeys(t *testing.T) {
 	ctx := needPolicy(t)
 	create(ctx, t, newNode("announced-node"), newNetwork("announced", 209, "10.209.0.0/16"))
 	create(ctx, t, onNetwork("announced-one", "default", "announced", "announced-node"))
 	eventually(ctx, t, func() error { return get(ctx, stateOf("announced-node")) })
-	agent, err := agentOf("announced-node")
-	if err != nil {
-		t.Fatal(err)
-	}
+	agent := agentOf(t, "announced-node")
 	const agents = "keys, sender and encryptionUnavailable of a TSNNode's status are for the ktsn-agent of the node to say"
 	for what, test := range map[string]struct{ status, sentence string }{
 		"keys":                       {`"keys":[{"id":"a","algorithm":"X25519","publicKey":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","notBefore":"2026-11-28T08:00:00Z"}]`, agents},
@@ -367,12 +329,8 @@ func TestNobodyButItsAgentSaysTheKeysOfANode(t *testing.T) {
 		"why it cannot encrypt":      {`"encryptionUnavailable":"it has no ESP"`, agents},
 		"something that is no key's": {`"agentVersion":"1"`, ""},
 	} {
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"status":{`+test.status+`}}`))
-		if err := says(admin.Status().Patch(ctx, stateOf("announced-node"), patch, client.DryRunAll), test.sentence); err != nil {
-			t.Errorf("somebody says %s: %v", what, err)
-		}
-		if err := says(agent.Status().Patch(ctx, stateOf("announced-node"), patch, client.DryRunAll), ""); err != nil {
-			t.Errorf("its agent says %s: %v", what, err)
-		}
+		patch := mergePatch(`{"status":{` + test.status + `}}`)
+		checkRefusal(t, "somebody says "+what, admin.Status().Patch(ctx, stateOf("announced-node"), patch, client.DryRunAll), test.sentence)
+		checkRefusal(t, "its agent says "+what, agent.Status().Patch(ctx, stateOf("announced-node"), patch, client.DryRunAll), "")
 	}
 }

@@ -3,13 +3,13 @@
 package operator
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,8 +24,8 @@ const (
 	nodeAddresses = "say which addresses are the node's, so a node may not change them itself"
 )
 
-// TestNobodyElseWritesNodesOfTheCluster is what a hub's agent, with all rights for kubernetsn.io, cannot do.
-func TestNobodyElseWritesNodesOfTheCluster(t *testing.T) {
+// TestOnlyOperatorWritesPeersAndSpecs is what a hub's agent, with all rights for kubernetsn.io, cannot do.
+func TestOnlyOperatorWritesPeersAndSpecs(t *testing.T) {
 	ctx := needPolicy(t)
 	forged := newPeers("forged-0", "forged", v1alpha1.PeerNode{Name: "zz", Address: "192.0.2.9", IPv4: "10.42.1.0/25"})
 	foreign := forged.DeepCopy()
@@ -39,7 +39,7 @@ func TestNobodyElseWritesNodesOfTheCluster(t *testing.T) {
 	told := stateOf("forged-other")
 	told.Spec.Networks = []v1alpha1.NodeNetwork{{Name: "forged", IPv4: "10.42.2.0/24"}}
 	patch := func(object client.Object, text string) error {
-		return admin.Patch(ctx, object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(text)), client.DryRunAll)
+		return admin.Patch(ctx, object.DeepCopyObject().(client.Object), mergePatch(text), client.DryRunAll)
 	}
 	for name, test := range map[string]struct {
 		err      error
@@ -60,13 +60,11 @@ func TestNobodyElseWritesNodesOfTheCluster(t *testing.T) {
 		"the labels of a TSNNode":             {patch(state, `{"metadata":{"labels":{"a":"b"}}}`), ""},
 		"another TSNNode":                     {admin.Create(ctx, told, client.DryRunAll), operatorSpecs},
 	} {
-		if err := says(test.err, test.sentence); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		checkRefusal(t, name, test.err, test.sentence)
 	}
 }
 
-func TestNodesDoNotGiveThemselvesAddresses(t *testing.T) {
+func TestNodesCannotChangeTunnelAddresses(t *testing.T) {
 	ctx := needPolicy(t)
 	node := newNode("address-node")
 	node.Annotations = map[string]string{v1alpha1.TunnelAddressAnnotation: "192.0.2.1"}
@@ -79,36 +77,28 @@ func TestNodesDoNotGiveThemselvesAddresses(t *testing.T) {
 	}
 	registered := newNode("address-other")
 	registered.Annotations = node.Annotations
-	if err := says(kubelet.Create(ctx, registered, client.DryRunAll), nodeAddresses); err != nil {
-		t.Errorf("a node registers itself: %v", err)
-	}
+	checkRefusal(t, "a node registers itself", kubelet.Create(ctx, registered, client.DryRunAll), nodeAddresses)
 	registered.Annotations = nil
-	if err := says(kubelet.Create(ctx, registered, client.DryRunAll), ""); err != nil {
-		t.Errorf("a node registers itself without an address: %v", err)
-	}
+	checkRefusal(t, "a node registers itself without an address", kubelet.Create(ctx, registered, client.DryRunAll), "")
 	for annotations, sentence := range map[string]string{
 		`{"kubernetsn.io/tunnel-address":"192.0.2.2"}`:                                   nodeAddresses,
 		`{"kubernetsn.io/tunnel-address":null}`:                                          nodeAddresses,
 		`{"range.kubernetsn.io/tsn":"10.42.1.0/24"}`:                                     nodeAddresses,
 		`{"kubernetsn.io/tunnel-address":"192.0.2.1","volumes.kubernetes.io/csi":"yes"}`: "",
 	} {
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":`+annotations+`}}`))
+		patch := mergePatch(`{"metadata":{"annotations":` + annotations + `}}`)
 		for path, err := range map[string]error{
 			"its object": kubelet.Patch(ctx, node.DeepCopy(), patch, client.DryRunAll),
 			"its status": kubelet.Status().Patch(ctx, node.DeepCopy(), patch, client.DryRunAll),
 		} {
-			if err := says(err, sentence); err != nil {
-				t.Errorf("a node changes %s by %s: %v", annotations, path, err)
-			}
+			checkRefusal(t, fmt.Sprintf("a node changes %s by %s", annotations, path), err, sentence)
 		}
-		if err := says(admin.Patch(ctx, node.DeepCopy(), patch, client.DryRunAll), ""); err != nil {
-			t.Errorf("an administrator changes %s: %v", annotations, err)
-		}
+		checkRefusal(t, "an administrator changes "+annotations, admin.Patch(ctx, node.DeepCopy(), patch, client.DryRunAll), "")
 	}
 }
 
-// TestServicesStayInTheirRanges is what who may make TSNServices in a namespace cannot do.
-func TestServicesStayInTheirRanges(t *testing.T) {
+// TestServiceRanges is what who may make TSNServices in a namespace cannot do.
+func TestServiceRanges(t *testing.T) {
 	ctx := needPolicy(t)
 	const (
 		noRange = "is in none of the ranges that links may have here (value links.allowedRanges"
@@ -145,9 +135,7 @@ func TestServicesStayInTheirRanges(t *testing.T) {
 			created := newService("ranged-new", "10.197.1.0/24")
 			created.Namespace, created.Spec.Routes = "default", []v1alpha1.ServiceRoute{{To: "10.9.0.0/16"}}
 			test.change(&created.Spec)
-			if err := says(admin.Create(ctx, created, client.DryRunAll), test.sentence); err != nil {
-				t.Error(err)
-			}
+			checkRefusal(t, "", admin.Create(ctx, created, client.DryRunAll), test.sentence)
 		})
 	}
 	for routes, sentence := range map[string]string{
@@ -155,15 +143,13 @@ func TestServicesStayInTheirRanges(t *testing.T) {
 		`[{"to":"10.10.0.0/16"}]`:                     "",
 		`[]`:                                          "",
 	} {
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"routes":`+routes+`}}`))
-		if err := says(admin.Patch(ctx, service.DeepCopy(), patch, client.DryRunAll), sentence); err != nil {
-			t.Errorf("routes %s: %v", routes, err)
-		}
+		patch := mergePatch(`{"spec":{"routes":` + routes + `}}`)
+		checkRefusal(t, "routes "+routes, admin.Patch(ctx, service.DeepCopy(), patch, client.DryRunAll), sentence)
 	}
 }
 
-// TestTheClustersRangesAreNoLinks is about ranges that the operator knows from the cluster's own objects.
-func TestTheClustersRangesAreNoLinks(t *testing.T) {
+// TestReservedRanges is about ranges that the operator knows from the cluster's own objects.
+func TestReservedRanges(t *testing.T) {
 	ctx := needOperator(t)
 	node := newNode("reserved-node")
 	node.Spec.PodCIDR, node.Spec.PodCIDRs = "10.196.3.0/24", []string{"10.196.3.0/24"}
@@ -184,8 +170,8 @@ func TestTheClustersRangesAreNoLinks(t *testing.T) {
 	}
 }
 
-// TestANodeTakesNoAddressesOfAService has a node report an address of a service that the operator has accepted.
-func TestANodeTakesNoAddressesOfAService(t *testing.T) {
+// TestNodeClaimsServiceAddress has a node report an address of a service that the operator has accepted.
+func TestNodeClaimsServiceAddress(t *testing.T) {
 	ctx := needOperator(t)
 	kept := newService("kept", "10.198.0.0/24")
 	kept.Spec.Routes = []v1alpha1.ServiceRoute{{To: "10.198.7.0/24"}}
@@ -198,7 +184,7 @@ func TestANodeTakesNoAddressesOfAService(t *testing.T) {
 		node := newNode(name)
 		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
 		create(ctx, t, node)
-		eventually(ctx, t, func() error { return hasEvent(ctx, name, v1alpha1.ReasonOverlaps) })
+		awaitEvent(ctx, t, "default", name, v1alpha1.ReasonOverlaps)
 	}
 	time.Sleep(time.Second) // a status that changes is written within that
 	lab.service(t, kept, accepted)

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -80,7 +79,7 @@ func applyPolicies(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = admin.Delete(ctx, probe) }() // which disturbs nobody if it stays
-	nobody, err := agentOf("")
+	nobody, err := client.New(agentAccount(""), client.Options{Scheme: scheme})
 	if err != nil {
 		return err
 	}
@@ -102,7 +101,15 @@ func labelledByHand(name string) *corev1.Pod {
 	return pod
 }
 
-// says tells what is wrong with an answer to which a sentence belongs, "" to one that allows.
+// checkRefusal fails the test if a request was not refused with a text; with "" it must be allowed.
+func checkRefusal(t *testing.T, name string, err error, text string) {
+	t.Helper()
+	if err := says(err, text); err != nil {
+		t.Errorf("%s: %v", name, err)
+	}
+}
+
+// says returns an error if a request was not refused with a sentence; with "" it must be allowed.
 func says(err error, sentence string) error {
 	switch {
 	case sentence == "" && err != nil:
@@ -115,7 +122,7 @@ func says(err error, sentence string) error {
 	return nil
 }
 
-func TestOnlyAnnotatedPodsAreMadeWithTheLabel(t *testing.T) {
+func TestPodLabelOnCreate(t *testing.T) {
 	ctx := needPolicy(t)
 	create(ctx, t, newNetwork("policy-made", 210, "10.210.0.0/16"))
 	both := onNetwork("both", "default", "policy-made", "")
@@ -130,9 +137,7 @@ func TestOnlyAnnotatedPodsAreMadeWithTheLabel(t *testing.T) {
 		"the label alone":                {labelledByHand("alone"), labelAlone},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := says(admin.Create(ctx, test.pod, client.DryRunAll), test.sentence); err != nil {
-				t.Error(err)
-			}
+			checkRefusal(t, "", admin.Create(ctx, test.pod, client.DryRunAll), test.sentence)
 		})
 	}
 }
@@ -147,7 +152,7 @@ func mirrorPod(name string, labels, annotations map[string]string) *corev1.Pod {
 	return pod
 }
 
-func TestStaticPodsJoinNothing(t *testing.T) {
+func TestStaticPods(t *testing.T) {
 	ctx := needPolicy(t)
 	network := newNetwork("mirrored", 199, "10.199.0.0/16")
 	network.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": "a"}}
@@ -167,32 +172,25 @@ func TestStaticPodsJoinNothing(t *testing.T) {
 			noStaticPods},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := says(admin.Create(ctx, test.pod, client.DryRunAll), test.sentence); err != nil {
-				t.Error(err)
-			}
+			checkRefusal(t, "", admin.Create(ctx, test.pod, client.DryRunAll), test.sentence)
 		})
 	}
 	// The policy alone refuses them, too: the webhook may be another's.
-	unasked, err := client.New(operatorsAccount(), client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := says(unasked.Create(ctx, mirrorPod("alone", on, nil), client.DryRunAll), noStaticPods); err != nil {
-		t.Error(err)
-	}
+	unasked := theOperator(t)
+	checkRefusal(t, "", unasked.Create(ctx, mirrorPod("alone", on, nil), client.DryRunAll), noStaticPods)
 	static := mirrorPod("static", nil, nil)
 	create(ctx, t, static)
 	static.Status.Phase = corev1.PodRunning
 	if err := admin.Status().Update(ctx, static); err != nil {
 		t.Errorf("the status of a static pod: %v", err)
 	}
-	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"kubernetsn.io/on-network":"true"},"annotations":{"kubernetsn.io/network":"mirrored"}}}`))
+	patch := mergePatch(`{"metadata":{"labels":{"kubernetsn.io/on-network":"true"},"annotations":{"kubernetsn.io/network":"mirrored"}}}`)
 	if err := admin.Patch(ctx, static, patch, client.DryRunAll); err == nil {
 		t.Error("a static pod was put on a network")
 	}
 }
 
-func TestWhatSaysThatAPodIsOnANetworkStays(t *testing.T) {
+func TestPodLabelUpdates(t *testing.T) {
 	ctx := needPolicy(t)
 	create(ctx, t, newNetwork("policy", 211, "10.211.0.0/16"))
 	plain, on := plainPod("policy-plain", "default"), onNetwork("policy-on", "default", "policy", "")
@@ -217,16 +215,12 @@ func TestWhatSaysThatAPodIsOnANetworkStays(t *testing.T) {
 		"neither any more": {on, `{"labels":{"kubernetsn.io/on-network":null},"annotations":{"kubernetsn.io/network":null}}`,
 			annotationCounts},
 	} {
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":`+test.patch+`}`))
+		patch := mergePatch(`{"metadata":` + test.patch + `}`)
 		t.Run(name, func(t *testing.T) {
-			if err := says(admin.Patch(ctx, test.pod.DeepCopy(), patch, client.DryRunAll), test.sentence); err != nil {
-				t.Error(err)
-			}
+			checkRefusal(t, "", admin.Patch(ctx, test.pod.DeepCopy(), patch, client.DryRunAll), test.sentence)
 		})
 		t.Run(name+", by its status", func(t *testing.T) {
-			if err := says(admin.Status().Patch(ctx, test.pod.DeepCopy(), patch, client.DryRunAll), test.sentence); err != nil {
-				t.Error(err)
-			}
+			checkRefusal(t, "", admin.Status().Patch(ctx, test.pod.DeepCopy(), patch, client.DryRunAll), test.sentence)
 		})
 	}
 }
@@ -242,9 +236,7 @@ func TestOtherSubresourcesTakeNoLabels(t *testing.T) {
 		t.Fatalf("a scheduler is refused: %v", err)
 	}
 	for _, name := range []string{"ephemeralcontainers", "resize"} {
-		if err := get(ctx, pod); err != nil {
-			t.Fatal(err)
-		}
+		current(ctx, t, pod)
 		changed := pod.DeepCopy()
 		changed.Labels = map[string]string{v1alpha1.PodLabel: v1alpha1.LabelValue}
 		changed.Annotations = map[string]string{v1alpha1.NetworkAnnotation: "policy"}
@@ -256,9 +248,7 @@ func TestOtherSubresourcesTakeNoLabels(t *testing.T) {
 		if err := admin.SubResource(name).Update(ctx, changed); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if err := get(ctx, pod); err != nil {
-			t.Fatal(err)
-		}
+		current(ctx, t, pod)
 		if len(pod.Labels) > 0 || pod.Annotations[v1alpha1.NetworkAnnotation] != "" {
 			t.Errorf("%s has given the pod %v, %v", name, pod.Labels, pod.Annotations)
 		}

@@ -12,9 +12,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// agentOf is an agent with the token of a pod on a node, "" for one that does not say which. It has all rights, so that it is the
-// policy that refuses.
-func agentOf(node string) (client.Client, error) {
+// agentOf returns the client of an agent with the token of a pod on a node, "" for one that does not name it. It has all rights, so that
+// only the policy can refuse.
+func agentOf(t *testing.T, node string) client.Client {
+	t.Helper()
+	return clientFor(t, agentAccount(node))
+}
+
+func agentAccount(node string) *rest.Config {
 	as := rest.CopyConfig(config)
 	as.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + system + ":ktsn-agent", Groups: []string{"system:masters"},
@@ -23,11 +28,11 @@ func agentOf(node string) (client.Client, error) {
 	if node != "" {
 		as.Impersonate.Extra["authentication.kubernetes.io/node-name"] = []string{node}
 	}
-	return client.New(as, client.Options{Scheme: scheme})
+	return as
 }
 
 // The operator counts on it: what it gives by what it knew of a network is not written over what it did not know.
-func TestWhatIsAppliedToAVersionThatIsPastIsAConflict(t *testing.T) {
+func TestStaleApplyIsConflict(t *testing.T) {
 	ctx := needServer(t)
 	network := newNetwork("versions", 221, "10.221.0.0/16")
 	create(ctx, t, network)

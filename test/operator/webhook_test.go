@@ -11,7 +11,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-func TestAnAnnotationIsEnough(t *testing.T) {
+func TestAnnotatedPod(t *testing.T) {
 	ctx := needOperator(t)
 	create(ctx, t, newNetwork("hook-a", 101, "10.101.0.0/16"), newNetwork("hook-b", 102, "10.102.0.0/16"))
 	pod := onNetwork("pod", "default", "hook-a,hook-b", "")
@@ -26,7 +26,7 @@ func TestAnAnnotationIsEnough(t *testing.T) {
 	}
 }
 
-func TestARefusedPodSaysWhy(t *testing.T) {
+func TestRefusedPods(t *testing.T) {
 	ctx := needOperator(t)
 	closed := newNetwork("hook-closed", 103, "10.103.0.0/16")
 	closed.Spec.NamespaceSelector = selector("tenant", "a")
@@ -52,7 +52,7 @@ func TestARefusedPodSaysWhy(t *testing.T) {
 	}
 }
 
-func TestAWebhookThatIsAwayHoldsUpAnnotatedPodsOnly(t *testing.T) {
+func TestUnreachableWebhook(t *testing.T) {
 	ctx := needOperator(t)
 	port, err := freePort(ctx)
 	if err != nil {

@@ -15,7 +15,7 @@ const (
 )
 
 // What a change of one node costs the others does not depend on how fast a machine is.
-func TestAChangeOfOneNodeCostsTheOthersLittle(t *testing.T) {
+func TestChangeOfOneNode(t *testing.T) {
 	ctx := t.Context()
 	w := &world{cluster: newCluster(ctx, t), t: t}
 	w.makeNodes(ctx, 0, shortNodes)
