@@ -4,8 +4,8 @@
 // work together, TSNNode, TSNPeers and TSNLink, the one by which a cluster tells a hub where pods run, TSNWorkload, and the names of
 // annotations and labels.
 //
-// What is generated from this package are the files of the CustomResourceDefinitions, deep copies, and the reference in
-// docs/; `make generate` does so, and a test compares.
+// `make generate` generates the files of the CustomResourceDefinitions, deep copies, and the reference in docs/ from this package; a test
+// compares them.
 //
 // +kubebuilder:object:generate=true
 // +groupName=kubernetsn.io

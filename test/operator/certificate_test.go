@@ -33,18 +33,18 @@ func ofSecrets(t *testing.T) rbacv1.PolicyRule {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var found []rbacv1.PolicyRule
+	var rules []rbacv1.PolicyRule
 	for line := range strings.Lines(string(text)) {
 		if strings.Contains(line, "resources: [secrets], resourceNames: [ktsn-operator-certificate]") {
-			if err := yaml.UnmarshalStrict([]byte(line), &found); err != nil {
+			if err := yaml.UnmarshalStrict([]byte(line), &rules); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if len(found) != 1 {
-		t.Fatalf("the chart has rules %v about the certificate", found)
+	if len(rules) != 1 {
+		t.Fatalf("the chart has rules %v about the certificate", rules)
 	}
-	return found[0]
+	return rules[0]
 }
 
 // asOperator is a client with the rights to Secrets that the chart gives the operator, in a namespace of the test's.
@@ -52,13 +52,13 @@ func asOperator(t *testing.T) client.Client {
 	t.Helper()
 	ctx, user := t.Context(), "system:serviceaccount:"+certificates+":ktsn-operator"
 	subject := []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: user}}
-	name, own := metav1.ObjectMeta{Name: certificates}, metav1.ObjectMeta{Name: certificates, Namespace: certificates}
+	name, namespaced := metav1.ObjectMeta{Name: certificates}, metav1.ObjectMeta{Name: certificates, Namespace: certificates}
 	nowhere := webhookConfiguration(certificates, 1)
 	nowhere.Webhooks[0].MatchConditions[0].Expression = "false"
 	for _, object := range []client.Object{
 		&corev1.Namespace{ObjectMeta: name},
-		&rbacv1.Role{ObjectMeta: own, Rules: []rbacv1.PolicyRule{ofSecrets(t)}},
-		&rbacv1.RoleBinding{ObjectMeta: own, Subjects: subject, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: certificates}},
+		&rbacv1.Role{ObjectMeta: namespaced, Rules: []rbacv1.PolicyRule{ofSecrets(t)}},
+		&rbacv1.RoleBinding{ObjectMeta: namespaced, Subjects: subject, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: certificates}},
 		&rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{{APIGroups: []string{admissionv1.GroupName},
 			Resources: []string{"mutatingwebhookconfigurations"}, ResourceNames: []string{certificates}, Verbs: []string{"get", "patch"}}}},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: name, Subjects: subject, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: certificates}},
@@ -112,11 +112,11 @@ func TestDeletedSecretIsRecreated(t *testing.T) {
 	}
 	t.Run("and no other one may be made", func(t *testing.T) {
 		other := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: certificates}}
-		own := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: place.Name, Namespace: "default"}}
+		elsewhere := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: place.Name, Namespace: "default"}}
 		apply := corev1apply.Secret("other", certificates)
 		for name, err := range map[string]error{
 			"created": operator.Create(ctx, other), "applied": operator.Apply(ctx, apply, client.FieldOwner("test")),
-			"in another namespace": operator.Create(ctx, own), "read": operator.Get(ctx, client.ObjectKeyFromObject(other), other),
+			"in another namespace": operator.Create(ctx, elsewhere), "read": operator.Get(ctx, client.ObjectKeyFromObject(other), other),
 		} {
 			if !apierrors.IsForbidden(err) {
 				t.Errorf("%s: got %v, want that it is forbidden", name, err)

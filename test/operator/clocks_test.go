@@ -59,8 +59,8 @@ func isLost(ctx context.Context, t *testing.T, node *corev1.Node, network string
 		if err := get(ctx, node); err != nil {
 			return err
 		}
-		if is := node.Labels[v1alpha1.ClockLabelPrefix+network] == v1alpha1.ClockLost; is != want {
-			return fmt.Errorf("node %s is lost to %s: %v, want %v", node.Name, network, is, want)
+		if labelled := node.Labels[v1alpha1.ClockLabelPrefix+network] == v1alpha1.ClockLost; labelled != want {
+			return fmt.Errorf("node %s is lost to %s: %v, want %v", node.Name, network, labelled, want)
 		}
 		return nil
 	})
@@ -72,10 +72,10 @@ func TestLostClockKeepsPodsAway(t *testing.T) {
 	network.Spec.Clock = &v1alpha1.ClockRequirement{}
 	create(ctx, t, node, network)
 	makeAgent(ctx, t, node.Name)
-	one := onNetwork("clock-lost-one", "default", "clock-lost", node.Name)
-	create(ctx, t, one)
-	if one.Spec.Affinity != nil {
-		t.Errorf("a pod that has its node has the affinity %+v", one.Spec.Affinity)
+	first := onNetwork("clock-lost-one", "default", "clock-lost", node.Name)
+	create(ctx, t, first)
+	if first.Spec.Affinity != nil {
+		t.Errorf("a pod that has its node has the affinity %+v", first.Spec.Affinity)
 	}
 	isTold(ctx, t, stateOf(node.Name), "clock-lost=10.241.0.0/24,1 gates=")
 	reportsClock(ctx, t, node.Name, network, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
@@ -110,7 +110,7 @@ func TestLostClockKeepsPodsAway(t *testing.T) {
 	isLost(ctx, t, node, network.Name, false)
 	change(ctx, t, network, func() { network.Spec.Clock = &v1alpha1.ClockRequirement{} })
 	isLost(ctx, t, node, network.Name, true)
-	remove(ctx, t, one)
+	remove(ctx, t, first)
 	isLost(ctx, t, node, network.Name, false)
 }
 
@@ -192,7 +192,6 @@ func TestClocksDiffer(t *testing.T) {
 	condition(ctx, t, network, v1alpha1.ConditionClockSynchronized, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
 }
 
-// Of a node the operator changes its own labels.
 func TestOperatorWritesOnlyNodeLabels(t *testing.T) {
 	ctx := needPolicy(t)
 	operator, node := theOperator(t), newNode("clock-policy")

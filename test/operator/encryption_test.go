@@ -100,7 +100,7 @@ func TestEncryptedLinks(t *testing.T) {
 		}
 		return &all.Items[0], nil
 	}
-	own := func(node string) (keys []v1alpha1.ClusterKey, err error) {
+	keysOf := func(node string) (keys []v1alpha1.ClusterKey, err error) {
 		state := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: node}}
 		err = get(ctx, state)
 		return state.Spec.ClusterKeys, err
@@ -109,7 +109,7 @@ func TestEncryptedLinks(t *testing.T) {
 	for _, node := range lab.nodes {
 		agent := agentOf(t, node.Name)
 		eventually(ctx, t, func() error {
-			keys, err := own(node.Name)
+			keys, err := keysOf(node.Name)
 			if err != nil || len(keys) != 1 || keys[0].Cluster != "" {
 				return errors.Join(err, fmt.Errorf("node %s is told %v", node.Name, keys))
 			}
@@ -163,7 +163,7 @@ func TestEncryptedLinks(t *testing.T) {
 		create(ctx, t, across)
 		pinned := func(key string) func() error {
 			return func() error {
-				keys, err := own(lab.nodes[1].Name)
+				keys, err := keysOf(lab.nodes[1].Name)
 				if err != nil || len(keys) != 2 || keys[1] != (v1alpha1.ClusterKey{Cluster: "west-of-links", PublicKey: key}) {
 					return errors.Join(err, fmt.Errorf("the node is told %v", keys))
 				}
@@ -186,7 +186,7 @@ func TestEncryptedLinks(t *testing.T) {
 	t.Run("without encryption nothing is told", func(t *testing.T) {
 		change(ctx, t, service, func() { service.Spec.Encryption = v1alpha1.EncryptionNone })
 		eventually(ctx, t, func() error {
-			keys, err := own(lab.nodes[0].Name)
+			keys, err := keysOf(lab.nodes[0].Name)
 			if err != nil || len(keys) != 0 {
 				return errors.Join(err, fmt.Errorf("the node is still told %v", keys))
 			}

@@ -94,13 +94,13 @@ func TestStolenHubIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	hub := theHub(ctx, t)
-	own, created := newNetwork("hub-own", 244, "10.244.0.0/24"), hubNetwork("hub-made", 245, "10.245.0.0/24")
+	foreignNetwork, created := newNetwork("hub-own", 244, "10.244.0.0/24"), hubNetwork("hub-made", 245, "10.245.0.0/24")
 	config, key := &corev1.ConfigMap{ObjectMeta: named(plant, "own", nil)}, &corev1.Secret{ObjectMeta: named(system, "hub-key", nil)}
 	beside := &corev1.Secret{ObjectMeta: named(plant, "beside", nil)}
 	certificate := &corev1.Secret{ObjectMeta: named(agentNamespace, "karmada-kubeconfig", nil)}
 	foreign := &v1alpha1.TSNPeers{ObjectMeta: named("", "hub-foreign", nil), Spec: v1alpha1.TSNPeersSpec{Network: "hub-made", Cluster: "west", Nodes: []v1alpha1.PeerNode{}}}
 	mine := newNamespace("hub-mine", byKarmada)
-	create(ctx, t, own, config, key, beside, certificate, foreign)
+	create(ctx, t, foreignNetwork, config, key, beside, certificate, foreign)
 	for name, err := range map[string]error{
 		"a network":   hub.Create(ctx, created),
 		"a namespace": hub.Create(ctx, mine),
@@ -144,8 +144,8 @@ func TestStolenHubIsBounded(t *testing.T) {
 		"starts a pod elsewhere":                  {hub.Create(ctx, plainPod("plain", "default"), dry), notAllowed},
 		"gives itself rights":                     {hub.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: named(plant, "more", nil)}, dry), notAllowed},
 		"changes a network of its own":            {change(created.DeepCopy()), ""},
-		"changes a network of the cluster":        {change(own.DeepCopy()), onlyItsOwn},
-		"removes a network of the cluster":        {hub.Delete(ctx, own, dry), onlyItsOwn},
+		"changes a network of the cluster":        {change(foreignNetwork.DeepCopy()), onlyItsOwn},
+		"removes a network of the cluster":        {hub.Delete(ctx, foreignNetwork, dry), onlyItsOwn},
 		"says how a network is":                   {hub.Status().Update(ctx, created, dry), notAllowed},
 		"gives a node a subnet":                   {hub.Create(ctx, &v1alpha1.TSNNode{ObjectMeta: named("", "hub-node", nil)}, dry), notAllowed},
 		"changes peers of an earlier membership":  {hub.Update(ctx, foreign, dry), ""},
@@ -168,16 +168,16 @@ func TestStolenHubIsBounded(t *testing.T) {
 // mayNot asks for rights that no request of karmada-agent shows.
 func mayNot(ctx context.Context, t *testing.T, hub client.Client) {
 	t.Helper()
-	for _, of := range []authorizationv1.ResourceAttributes{
+	for _, attributes := range []authorizationv1.ResourceAttributes{
 		{Verb: "impersonate", Resource: "users", Name: "anna"}, {Verb: "impersonate", Resource: "groups", Name: "system:masters"},
 		{Verb: "create", Resource: "pods", Subresource: "exec", Namespace: plant}, {Verb: "create", Resource: "serviceaccounts", Subresource: "token", Namespace: plant},
 		{Verb: "delete", Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings", Name: "karmada-agent"},
 		{Verb: "bind", Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Name: "cluster-admin"}, {Verb: "patch", Resource: "nodes"},
 		{Verb: "update", Group: "kubernetsn.io", Resource: "tsnnodes"}, {Verb: "update", Group: "kubernetsn.io", Resource: "tsnlinks", Subresource: "status"},
 	} {
-		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &of}}
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes}}
 		if err := hub.Create(ctx, review); err != nil || review.Status.Allowed {
-			t.Errorf("a hub may %+v: %v", of, err)
+			t.Errorf("a hub may %+v: %v", attributes, err)
 		}
 	}
 }

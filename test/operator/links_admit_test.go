@@ -42,9 +42,9 @@ func TestHubLinkAdmission(t *testing.T) {
 			if err := get(ctx, link); err != nil {
 				return err
 			}
-			is := meta.FindStatusCondition(link.Status.Conditions, v1alpha1.ConditionAdmitted)
-			if is == nil || is.Status != status || is.ObservedGeneration != link.Generation || !strings.Contains(is.Message, sentence) {
-				return fmt.Errorf("it says %+v, want %s, %q", is, status, sentence)
+			got := meta.FindStatusCondition(link.Status.Conditions, v1alpha1.ConditionAdmitted)
+			if got == nil || got.Status != status || got.ObservedGeneration != link.Generation || !strings.Contains(got.Message, sentence) {
+				return fmt.Errorf("it says %+v, want %s, %q", got, status, sentence)
 			}
 			return nil
 		})
@@ -71,19 +71,19 @@ func TestOnlyOperatorCreatesItsLinks(t *testing.T) {
 	pretended.Name, pretended.ResourceVersion, pretended.UID = "nothing-pretended", "", ""
 	pretended.Labels[v1alpha1.LinkMakerLabel] = v1alpha1.MakerOperator
 	checkRefusal(t, "", admin.Create(ctx, pretended, client.DryRunAll), itsAlone)
-	own := pretended.DeepCopy()
-	own.Name = "nothing-own"
-	own.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "TSNService", Name: "nothing", UID: "x"}}
+	owned := pretended.DeepCopy()
+	owned.Name = "nothing-own"
+	owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "TSNService", Name: "nothing", UID: "x"}}
 	operator := theOperator(t)
-	if err := operator.Create(ctx, own); err != nil {
+	if err := operator.Create(ctx, owned); err != nil {
 		t.Fatal(err)
 	}
 	// The operator that runs removes the link soon, as one of no service.
-	t.Cleanup(func() { _ = operator.Delete(context.WithoutCancel(ctx), own) })
+	t.Cleanup(func() { _ = operator.Delete(context.WithoutCancel(ctx), owned) })
 	asked := 0
 	for _, labels := range []string{`null`, `{"kubernetsn.io/link-maker":null}`, `{"kubernetsn.io/link-maker":"federator"}`} {
 		patch := mergePatch(`{"metadata":{"labels":` + labels + `}}`)
-		if err := admin.Patch(ctx, own.DeepCopy(), patch, client.DryRunAll); apierrors.IsNotFound(err) {
+		if err := admin.Patch(ctx, owned.DeepCopy(), patch, client.DryRunAll); apierrors.IsNotFound(err) {
 			continue
 		} else if err := says(err, itsAlone); err != nil {
 			t.Errorf("labels %s for a link of the operator: %v", labels, err)
@@ -129,10 +129,10 @@ func TestOnlyOperatorAdmitsLinks(t *testing.T) {
 	agent := agentOf(t, "nowhere")
 	operator := theOperator(t)
 	conditions := func(admitted string) client.Patch {
-		const one = `{"type":%q,"status":%q,"reason":"Test","message":"","lastTransitionTime":"2026-11-28T08:00:00Z"}`
-		text := fmt.Sprintf(one, v1alpha1.ConditionEndpointPlugged, "True")
+		const condition = `{"type":%q,"status":%q,"reason":"Test","message":"","lastTransitionTime":"2026-11-28T08:00:00Z"}`
+		text := fmt.Sprintf(condition, v1alpha1.ConditionEndpointPlugged, "True")
 		if admitted != "" {
-			text += "," + fmt.Sprintf(one, v1alpha1.ConditionAdmitted, admitted)
+			text += "," + fmt.Sprintf(condition, v1alpha1.ConditionAdmitted, admitted)
 		}
 		return mergePatch(`{"status":{"conditions":[` + text + `]}}`)
 	}

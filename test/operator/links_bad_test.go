@@ -98,11 +98,11 @@ func TestInvalidLinkPods(t *testing.T) {
 // TestLoopAndLimitFindings is about the condition of a service, and Events of its clients.
 func TestLoopAndLimitFindings(t *testing.T) {
 	ctx := needOperator(t)
-	x, y, one, few := newService("x", "10.184.0.0/24"), newService("y", "10.184.1.0/24"), newService("one", "10.184.2.0/24"), newService("few", "10.184.3.0/30")
-	one.Spec.Limits = &v1alpha1.LinkLimits{LinksPerEndpoint: 1}
-	lab := newLinkLab(ctx, t, "links-limits", x, y, one, few)
-	for _, of := range [][2]string{{"x", "y"}, {"y", "x"}} {
-		lab.pod(t, "in-"+of[0], 0, map[string]string{v1alpha1.ClientLabelPrefix + of[0]: "up", v1alpha1.EndpointLabelPrefix + of[1]: "down"}, false)
+	x, y, limited, few := newService("x", "10.184.0.0/24"), newService("y", "10.184.1.0/24"), newService("one", "10.184.2.0/24"), newService("few", "10.184.3.0/30")
+	limited.Spec.Limits = &v1alpha1.LinkLimits{LinksPerEndpoint: 1}
+	lab := newLinkLab(ctx, t, "links-limits", x, y, limited, few)
+	for _, services := range [][2]string{{"x", "y"}, {"y", "x"}} {
+		lab.pod(t, "in-"+services[0], 0, map[string]string{v1alpha1.ClientLabelPrefix + services[0]: "up", v1alpha1.EndpointLabelPrefix + services[1]: "down"}, false)
 	}
 	isFor := func(reason string) func(*v1alpha1.TSNServiceStatus, *metav1.Condition) bool {
 		return func(_ *v1alpha1.TSNServiceStatus, ready *metav1.Condition) bool {
@@ -117,8 +117,8 @@ func TestLoopAndLimitFindings(t *testing.T) {
 		clients      int
 		reason, text string
 	}{
-		one: {2, v1alpha1.ReasonLimitReached, "each pod that is an endpoint has 1 links already (spec.limits.linksPerEndpoint); raise the limit, or start more such pods"},
-		few: {3, v1alpha1.ReasonRangeUsedUp, "no addresses of 10.184.3.0/30 are left for another link. Create another TSNService with a larger range"},
+		limited: {2, v1alpha1.ReasonLimitReached, "each pod that is an endpoint has 1 links already (spec.limits.linksPerEndpoint); raise the limit, or start more such pods"},
+		few:     {3, v1alpha1.ReasonRangeUsedUp, "no addresses of 10.184.3.0/30 are left for another link. Create another TSNService with a larger range"},
 	} {
 		to := lab.pod(t, "to-"+service.Name, 1, endpointOf(service.Name), true)
 		var last *corev1.Pod
@@ -138,19 +138,19 @@ func TestLoopAndLimitFindings(t *testing.T) {
 func TestHubLinkWithClusterAddresses(t *testing.T) {
 	ctx := needOperator(t)
 	lab := newLinkLab(ctx, t, "links-taken", newService("s", "10.185.0.0/24"))
-	own := lab.linked(t, lab.pod(t, "first", 0, clientOf("s"), false), lab.pod(t, "endpoint", 1, endpointOf("s"), true))
+	local := lab.linked(t, lab.pod(t, "first", 0, clientOf("s"), false), lab.pod(t, "endpoint", 1, endpointOf("s"), true))
 	second := lab.pod(t, "client", 0, clientOf("s"), false)
 	link := linkOfHub(lab.namespace, "s", string(second.UID), second.Spec.NodeName)
-	link.Spec.Client.Addresses, link.Spec.Endpoint.Addresses = own.Spec.Client.Addresses, own.Spec.Endpoint.Addresses
+	link.Spec.Client.Addresses, link.Spec.Endpoint.Addresses = local.Spec.Client.Addresses, local.Spec.Endpoint.Addresses
 	create(ctx, t, link)
-	want := "TSNLink links-taken/" + own.Name + " has its address " + strings.Split(own.Spec.Client.Addresses[0], "/")[0]
+	want := "TSNLink links-taken/" + local.Name + " has its address " + strings.Split(local.Spec.Client.Addresses[0], "/")[0]
 	eventually(ctx, t, func() error {
 		if err := get(ctx, link); err != nil {
 			return err
 		}
-		is := meta.FindStatusCondition(link.Status.Conditions, v1alpha1.ConditionAdmitted)
-		if is == nil || is.Status != metav1.ConditionFalse || !strings.Contains(is.Message, want) {
-			return fmt.Errorf("it says %+v, want %q", is, want)
+		got := meta.FindStatusCondition(link.Status.Conditions, v1alpha1.ConditionAdmitted)
+		if got == nil || got.Status != metav1.ConditionFalse || !strings.Contains(got.Message, want) {
+			return fmt.Errorf("it says %+v, want %q", got, want)
 		}
 		return nil
 	})

@@ -60,8 +60,8 @@ func (l *linkLab) setReady(node *corev1.Node, ready bool) {
 	}
 }
 
-func statusOf(is bool) corev1.ConditionStatus {
-	if is {
+func statusOf(isTrue bool) corev1.ConditionStatus {
+	if isTrue {
 		return corev1.ConditionTrue
 	}
 	return corev1.ConditionFalse
@@ -125,19 +125,19 @@ func (l *linkLab) awaitNoLinks(t *testing.T) {
 // linked waits until a pod has a link to another.
 func (l *linkLab) linked(t *testing.T, from, to *corev1.Pod) *v1alpha1.TSNLink {
 	t.Helper()
-	var found v1alpha1.TSNLink
+	var linked v1alpha1.TSNLink
 	eventually(l.ctx, t, func() error {
 		var ends []string
 		for _, link := range l.links() {
 			if link.Spec.Client.UID == string(from.UID) && link.Spec.Endpoint.UID == string(to.UID) {
-				found = link
+				linked = link
 				return nil
 			}
 			ends = append(ends, link.Spec.Client.Pod+" -> "+link.Spec.Endpoint.Pod)
 		}
 		return fmt.Errorf("%s is not linked to %s; there are %v", from.Name, to.Name, ends)
 	})
-	return &found
+	return &linked
 }
 
 // service waits until a service is as it should be.
@@ -388,8 +388,8 @@ func TestHundredClients(t *testing.T) {
 	}
 	began := time.Now()
 	eventually(ctx, t, func() error {
-		if is := len(lab.links()); is != count {
-			return fmt.Errorf("%d links", is)
+		if got := len(lab.links()); got != count {
+			return fmt.Errorf("%d links", got)
 		}
 		return nil
 	})

@@ -61,8 +61,8 @@ func labelled(ctx context.Context, t *testing.T, node *corev1.Node, want bool) {
 		if err := get(ctx, node); err != nil {
 			return err
 		}
-		if is := node.Labels[v1alpha1.NodeLabel] == v1alpha1.LabelValue; is != want {
-			return fmt.Errorf("node %s is labelled: %v, want %v", node.Name, is, want)
+		if isActive := node.Labels[v1alpha1.NodeLabel] == v1alpha1.LabelValue; isActive != want {
+			return fmt.Errorf("node %s is labelled: %v, want %v", node.Name, isActive, want)
 		}
 		return nil
 	})
@@ -73,20 +73,20 @@ func TestNodeLabel(t *testing.T) {
 	first, second := newNode("label-1"), newNode("label-2")
 	create(ctx, t, first, second, newNetwork("label", 201, "10.201.0.0/16"))
 	create(ctx, t, plainPod("plain", "default"))
-	one, two := onNetwork("label-one", "default", "label", "label-1"), onNetwork("label-two", "default", "label", "label-1")
-	create(ctx, t, one, two)
+	firstPod, secondPod := onNetwork("label-one", "default", "label", "label-1"), onNetwork("label-two", "default", "label", "label-1")
+	create(ctx, t, firstPod, secondPod)
 	labelled(ctx, t, first, true)
-	remove(ctx, t, one)
+	remove(ctx, t, firstPod)
 	time.Sleep(3 * linger)
 	labelled(ctx, t, first, true)
 	labelled(ctx, t, second, false)
-	// One that ends is there until its object has gone.
-	if err := admin.Delete(ctx, two); err != nil {
+	// A terminating pod counts until its object is deleted.
+	if err := admin.Delete(ctx, secondPod); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(3 * linger)
 	labelled(ctx, t, first, true)
-	remove(ctx, t, two)
+	remove(ctx, t, secondPod)
 	labelled(ctx, t, first, false)
 }
 
@@ -94,20 +94,20 @@ func TestSubnetAllocation(t *testing.T) {
 	ctx := needOperator(t)
 	network := newNetwork("parts", 202, "10.202.0.0/23")
 	create(ctx, t, newNode("parts-1"), newNode("parts-2"), newNode("parts-3"), network)
-	one, two := onNetwork("parts-one", "default", "parts", "parts-1"), onNetwork("parts-two", "default", "parts", "parts-2")
-	create(ctx, t, one)
+	firstPod, secondPod := onNetwork("parts-one", "default", "parts", "parts-1"), onNetwork("parts-secondPod", "default", "parts", "parts-2")
+	create(ctx, t, firstPod)
 	isTold(ctx, t, stateOf("parts-1"), "parts=10.202.0.0/24,1 gates=")
-	create(ctx, t, two)
+	create(ctx, t, secondPod)
 	isTold(ctx, t, stateOf("parts-2"), "parts=10.202.1.0/24,1 gates=")
 	condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNodeWaited)
-	three := onNetwork("parts-three", "default", "parts", "parts-3")
-	create(ctx, t, three)
+	thirdPod := onNetwork("parts-thirdPod", "default", "parts", "parts-3")
+	create(ctx, t, thirdPod)
 	condition(ctx, t, network, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonRangeUsedUp, "no addresses of network parts are left for the nodes parts-3")
-	awaitEvent(ctx, t, "default", "parts-three", v1alpha1.ReasonRangeUsedUp)
+	awaitEvent(ctx, t, "default", "parts-thirdPod", v1alpha1.ReasonRangeUsedUp)
 	isTold(ctx, t, stateOf("parts-1"), "parts=10.202.0.0/24,1 gates=")
 	isTold(ctx, t, stateOf("parts-2"), "parts=10.202.1.0/24,1 gates=")
-	// What the first gives back is the third's.
-	remove(ctx, t, one)
+	// The third node gets the subnet that the first has released.
+	remove(ctx, t, firstPod)
 	isTold(ctx, t, stateOf("parts-3"), "parts=10.202.0.0/24,1 gates=")
 	condition(ctx, t, network, v1alpha1.ConditionDegraded, metav1.ConditionFalse, v1alpha1.ReasonAsAsked)
 }

@@ -78,8 +78,8 @@ func TestNodeState(t *testing.T) {
 	first, second, node := newNetwork("told-1", 230, "10.230.0.0/16"), newNetwork("told-2", 231, "10.231.0.0/16"), newNode("told-node")
 	second.Spec.TrafficClasses = &v1alpha1.TrafficClasses{}
 	create(ctx, t, node, first, second)
-	one := onNetwork("told-one", "default", "told-1", "told-node")
-	create(ctx, t, one)
+	firstPod := onNetwork("told-one", "default", "told-1", "told-node")
+	create(ctx, t, firstPod)
 	state := stateOf("told-node")
 	isTold(ctx, t, state, "told-1=10.230.0.0/24,1 gates=told-2")
 	if owners := state.OwnerReferences; len(owners) != 1 || owners[0].Kind != "Node" || owners[0].UID != node.UID {
@@ -90,12 +90,12 @@ func TestNodeState(t *testing.T) {
 	two := onNetwork("told-two", "default", "told-1,told-2", "told-node")
 	create(ctx, t, two)
 	isTold(ctx, t, state, "told-1=10.230.0.0/24,2 told-2=10.231.0.0/24,1 gates=told-2")
-	// What somebody else writes there does not stay.
+	// The operator overwrites changes by others.
 	if err := theOperator(t).Patch(ctx, state, mergePatch(`{"spec":{"networks":[],"gates":"x"}}`)); err != nil {
 		t.Fatal(err)
 	}
 	isTold(ctx, t, state, "told-1=10.230.0.0/24,2 told-2=10.231.0.0/24,1 gates=told-2")
-	remove(ctx, t, one)
+	remove(ctx, t, firstPod)
 	remove(ctx, t, two)
 	// It keeps its parts without pods, and is no peer any more when its agent goes.
 	isTold(ctx, t, state, "told-1=10.230.0.0/24,0 told-2=10.231.0.0/24,0 gates=told-2")
@@ -201,7 +201,7 @@ func TestAgentReport(t *testing.T) {
 	}
 }
 
-// What an agent may change of TSNNodes is what its own node says.
+// TestAgentWritesOnlyItsTSNNode uses an agent with all rights, which only the policy limits.
 func TestAgentWritesOnlyItsTSNNode(t *testing.T) {
 	ctx := needPolicy(t)
 	create(ctx, t, newNetwork("states", 235, "10.235.0.0/16"), newNode("own-state"), newNode("others-state"))
@@ -217,9 +217,9 @@ func TestAgentWritesOnlyItsTSNNode(t *testing.T) {
 		newSpec = `{"spec":{"gates":"x"}}`
 	)
 	for name, test := range map[string]struct {
-		node, of, patch string
-		status          bool
-		sentence        string
+		node, target, patch string
+		status              bool
+		sentence            string
 	}{
 		"what its node says":                  {"own-state", "own-state", status, true, ""},
 		"the same from nobody knows":          {"", "own-state", status, true, nobody},
@@ -231,9 +231,9 @@ func TestAgentWritesOnlyItsTSNNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			agent := agentOf(t, test.node)
 			patch := mergePatch(test.patch)
-			err := agent.Patch(ctx, stateOf(test.of), patch, client.DryRunAll)
+			err := agent.Patch(ctx, stateOf(test.target), patch, client.DryRunAll)
 			if test.status {
-				err = agent.Status().Patch(ctx, stateOf(test.of), patch, client.DryRunAll)
+				err = agent.Status().Patch(ctx, stateOf(test.target), patch, client.DryRunAll)
 			}
 			checkRefusal(t, "", err, test.sentence)
 		})
@@ -244,7 +244,7 @@ func TestAgentWritesOnlyItsTSNNode(t *testing.T) {
 	checkRefusal(t, "", agent.Delete(ctx, stateOf("own-state"), client.DryRunAll), noSpec)
 }
 
-// What an agent may do at all the chart's ClusterRole says.
+// TestAgentRights uses the rights of the chart's ClusterRole.
 func TestAgentRights(t *testing.T) {
 	ctx := needOperator(t)
 	network := newNetwork("rights", 238, "10.238.0.0/16")

@@ -34,10 +34,10 @@ func TestOnlyOperatorWritesPeersAndSpecs(t *testing.T) {
 	create(ctx, t, newNode("specs-node"), newNetwork("specs", 198, "10.198.0.0/16"), onNetwork("specs-one", "default", "specs", "specs-node"))
 	state := stateOf("specs-node")
 	eventually(ctx, t, func() error { return get(ctx, state) })
-	own := newPeers("specs-0", "specs")
-	eventually(ctx, t, func() error { return get(ctx, own) })
-	told := stateOf("forged-other")
-	told.Spec.Networks = []v1alpha1.NodeNetwork{{Name: "forged", IPv4: "10.42.2.0/24"}}
+	peers := newPeers("specs-0", "specs")
+	eventually(ctx, t, func() error { return get(ctx, peers) })
+	forgedState := stateOf("forged-other")
+	forgedState.Spec.Networks = []v1alpha1.NodeNetwork{{Name: "forged", IPv4: "10.42.2.0/24"}}
 	patch := func(object client.Object, text string) error {
 		return admin.Patch(ctx, object.DeepCopyObject().(client.Object), mergePatch(text), client.DryRunAll)
 	}
@@ -49,16 +49,16 @@ func TestOnlyOperatorWritesPeersAndSpecs(t *testing.T) {
 		"one of another made the cluster's":   {patch(foreign, `{"spec":{"cluster":""}}`), operatorPeers},
 		"one of another without a cluster":    {patch(foreign, `{"spec":{"cluster":null}}`), operatorPeers},
 		"one of another, elsewhere":           {patch(foreign, `{"spec":{"nodes":[]}}`), ""},
-		"one of the cluster, elsewhere":       {patch(own, `{"spec":{"nodes":[]}}`), operatorPeers},
-		"one of the cluster made another's":   {patch(own, `{"spec":{"cluster":"plant"}}`), operatorPeers},
-		"one of the cluster without a label":  {patch(own, `{"metadata":{"labels":null}}`), operatorPeers},
-		"one of the cluster, another network": {patch(own, `{"metadata":{"labels":{"kubernetsn.io/tsnnetwork":"x"}}}`), operatorPeers},
-		"one of the cluster, not managed":     {patch(own, `{"metadata":{"labels":{"app.kubernetes.io/managed-by":null}}}`), operatorPeers},
-		"its annotations":                     {patch(own, `{"metadata":{"annotations":{"a":"b"}}}`), ""},
+		"one of the cluster, elsewhere":       {patch(peers, `{"spec":{"nodes":[]}}`), operatorPeers},
+		"one of the cluster made another's":   {patch(peers, `{"spec":{"cluster":"plant"}}`), operatorPeers},
+		"one of the cluster without a label":  {patch(peers, `{"metadata":{"labels":null}}`), operatorPeers},
+		"one of the cluster, another network": {patch(peers, `{"metadata":{"labels":{"kubernetsn.io/tsnnetwork":"x"}}}`), operatorPeers},
+		"one of the cluster, not managed":     {patch(peers, `{"metadata":{"labels":{"app.kubernetes.io/managed-by":null}}}`), operatorPeers},
+		"its annotations":                     {patch(peers, `{"metadata":{"annotations":{"a":"b"}}}`), ""},
 		"what a node shall do":                {patch(state, `{"spec":{"networks":[{"name":"forged","ipv4":"10.42.2.0/24"}]}}`), operatorSpecs},
 		"whose schedule it executes":          {patch(state, `{"spec":{"gates":"forged"}}`), operatorSpecs},
 		"the labels of a TSNNode":             {patch(state, `{"metadata":{"labels":{"a":"b"}}}`), ""},
-		"another TSNNode":                     {admin.Create(ctx, told, client.DryRunAll), operatorSpecs},
+		"another TSNNode":                     {admin.Create(ctx, forgedState, client.DryRunAll), operatorSpecs},
 	} {
 		checkRefusal(t, name, test.err, test.sentence)
 	}

@@ -76,61 +76,61 @@ func TestOperatorWritesOnlyCABundle(t *testing.T) {
 	other := webhookConfiguration("own-other", 1)
 	other.Webhooks[0].MatchConditions[0].Expression = "false"
 	create(ctx, t, other)
-	own := &admissionv1.MutatingWebhookConfiguration{}
-	if err := admin.Get(ctx, types.NamespacedName{Name: "kubernetsn"}, own); err != nil {
+	ours := &admissionv1.MutatingWebhookConfiguration{}
+	if err := admin.Get(ctx, types.NamespacedName{Name: "kubernetsn"}, ours); err != nil {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {
-		of       *admissionv1.MutatingWebhookConfiguration
-		change   func(*admissionv1.MutatingWebhookConfiguration)
-		sentence string
+		configuration *admissionv1.MutatingWebhookConfiguration
+		change        func(*admissionv1.MutatingWebhookConfiguration)
+		sentence      string
 	}{
-		"nothing":    {own, func(*admissionv1.MutatingWebhookConfiguration) {}, ""},
-		"the bundle": {own, func(c *admissionv1.MutatingWebhookConfiguration) { c.Webhooks[0].ClientConfig.CABundle = nil }, ""},
+		"nothing":    {ours, func(*admissionv1.MutatingWebhookConfiguration) {}, ""},
+		"the bundle": {ours, func(c *admissionv1.MutatingWebhookConfiguration) { c.Webhooks[0].ClientConfig.CABundle = nil }, ""},
 		"another's bundle": {other, func(c *admissionv1.MutatingWebhookConfiguration) {
-			c.Webhooks[0].ClientConfig.CABundle = own.Webhooks[0].ClientConfig.CABundle
+			c.Webhooks[0].ClientConfig.CABundle = ours.Webhooks[0].ClientConfig.CABundle
 		}, onlyItsWebhook},
-		"when it is asked": {own, func(c *admissionv1.MutatingWebhookConfiguration) { c.Webhooks[0].MatchConditions = nil }, onlyTheBundle},
-		"what it is asked of": {own, func(c *admissionv1.MutatingWebhookConfiguration) {
+		"when it is asked": {ours, func(c *admissionv1.MutatingWebhookConfiguration) { c.Webhooks[0].MatchConditions = nil }, onlyTheBundle},
+		"what it is asked of": {ours, func(c *admissionv1.MutatingWebhookConfiguration) {
 			c.Webhooks[0].Rules[0].Resources = []string{"secrets"}
 		}, onlyTheBundle},
-		"one more kind": {own, func(c *admissionv1.MutatingWebhookConfiguration) {
+		"one more kind": {ours, func(c *admissionv1.MutatingWebhookConfiguration) {
 			c.Webhooks[0].Rules = append(c.Webhooks[0].Rules, c.Webhooks[0].Rules[0])
 		}, onlyTheBundle},
-		"where it is": {own, func(c *admissionv1.MutatingWebhookConfiguration) {
+		"where it is": {ours, func(c *admissionv1.MutatingWebhookConfiguration) {
 			url := "https://192.0.2.1/"
 			c.Webhooks[0].ClientConfig.URL = &url
 		}, onlyTheBundle},
-		"a service for the address": {own, func(c *admissionv1.MutatingWebhookConfiguration) {
+		"a service for the address": {ours, func(c *admissionv1.MutatingWebhookConfiguration) {
 			c.Webhooks[0].ClientConfig.URL = nil
 			c.Webhooks[0].ClientConfig.Service = &admissionv1.ServiceReference{Namespace: "default", Name: "x"}
 		}, onlyTheBundle},
-		"what happens without it": {own, func(c *admissionv1.MutatingWebhookConfiguration) {
+		"what happens without it": {ours, func(c *admissionv1.MutatingWebhookConfiguration) {
 			ignore := admissionv1.Ignore
 			c.Webhooks[0].FailurePolicy = &ignore
 		}, onlyTheBundle},
-		"one more": {own, func(c *admissionv1.MutatingWebhookConfiguration) {
+		"one more": {ours, func(c *admissionv1.MutatingWebhookConfiguration) {
 			more := c.Webhooks[0].DeepCopy()
 			more.Name = "more.kubernetsn.io"
 			c.Webhooks = append(c.Webhooks, *more)
 		}, onlyTheBundle},
-		"another's name": {own, func(c *admissionv1.MutatingWebhookConfiguration) { c.Webhooks[0].Name = "x.kubernetsn.io" }, onlyTheBundle},
-		"none":           {own, func(c *admissionv1.MutatingWebhookConfiguration) { c.Webhooks = nil }, onlyTheBundle},
-		"labels":         {own, func(c *admissionv1.MutatingWebhookConfiguration) { c.Labels = map[string]string{"a": "b"} }, webhooksMetadata},
-		"finalizers":     {own, func(c *admissionv1.MutatingWebhookConfiguration) { c.Finalizers = []string{"kubernetsn.io/x"} }, webhooksMetadata},
+		"another's name": {ours, func(c *admissionv1.MutatingWebhookConfiguration) { c.Webhooks[0].Name = "x.kubernetsn.io" }, onlyTheBundle},
+		"none":           {ours, func(c *admissionv1.MutatingWebhookConfiguration) { c.Webhooks = nil }, onlyTheBundle},
+		"labels":         {ours, func(c *admissionv1.MutatingWebhookConfiguration) { c.Labels = map[string]string{"a": "b"} }, webhooksMetadata},
+		"finalizers":     {ours, func(c *admissionv1.MutatingWebhookConfiguration) { c.Finalizers = []string{"kubernetsn.io/x"} }, webhooksMetadata},
 	} {
 		t.Run(name, func(t *testing.T) {
-			changed := test.of.DeepCopy()
+			changed := test.configuration.DeepCopy()
 			test.change(changed)
-			checkRefusal(t, "", operator.Patch(ctx, changed, client.MergeFrom(test.of), client.DryRunAll), test.sentence)
+			checkRefusal(t, "", operator.Patch(ctx, changed, client.MergeFrom(test.configuration), client.DryRunAll), test.sentence)
 		})
 	}
 	checkRefusal(t, "another configuration", operator.Create(ctx, webhookConfiguration("own-more", 1), client.DryRunAll), onlyItsWebhook)
-	checkRefusal(t, "none any more", operator.Delete(ctx, own.DeepCopy(), client.DryRunAll), onlyItsWebhook)
+	checkRefusal(t, "none any more", operator.Delete(ctx, ours.DeepCopy(), client.DryRunAll), onlyItsWebhook)
 	checkRefusal(t, "an administrator", admin.Patch(ctx, other.DeepCopy(), mergePatch(`{"metadata":{"labels":{"a":"b"}}}`), client.DryRunAll), "")
 }
 
-// What the operator does by itself the policies allow: it renews the certificate, makes and removes attachments, and lets networks go.
+// TestPoliciesAllowOperator renews the certificate, creates and deletes an attachment, and lets a network go.
 func TestPoliciesAllowOperator(t *testing.T) {
 	ctx := needPolicy(t)
 	configuration := types.NamespacedName{Name: "kubernetsn"}

@@ -82,20 +82,20 @@ func TestHubCannotLowerEncryption(t *testing.T) {
 	lab := newLinkLab(ctx, t, "floor-links", service)
 	lab.pod(t, "view", 1, map[string]string{v1alpha1.EndpointLabelPrefix + "floor": "view"}, true)
 	lab.pod(t, "control", 0, map[string]string{v1alpha1.ClientLabelPrefix + "floor": "cam"}, false)
-	var own v1alpha1.TSNLink
+	var local v1alpha1.TSNLink
 	eventually(ctx, t, func() error {
 		var all v1alpha1.TSNLinkList
 		if err := admin.List(ctx, &all, client.InNamespace(lab.namespace)); err != nil || len(all.Items) != 1 {
 			return errors.Join(err, fmt.Errorf("there are %d links", len(all.Items)))
 		}
-		own = all.Items[0]
+		local = all.Items[0]
 		return nil
 	})
-	if own.Spec.Encryption != v1alpha1.EncryptionRequired {
-		t.Errorf("the cluster's own link has encryption %q", own.Spec.Encryption)
+	if local.Spec.Encryption != v1alpha1.EncryptionRequired {
+		t.Errorf("the cluster's own link has encryption %q", local.Spec.Encryption)
 	}
 	hub := &v1alpha1.TSNLink{ObjectMeta: metav1.ObjectMeta{Namespace: lab.namespace, Name: "floor-0-hub", Labels: map[string]string{v1alpha1.LinkMakerLabel: v1alpha1.MakerFederator}},
-		Spec: *own.Spec.DeepCopy()}
+		Spec: *local.Spec.DeepCopy()}
 	hub.Spec.VNI, hub.Spec.Encryption = v1alpha1.LastLinkVNI-1, v1alpha1.EncryptionNone
 	hub.Spec.Client.Addresses, hub.Spec.Endpoint.Addresses = []string{"10.137.255.250/31"}, []string{"10.137.255.251/31"}
 	hub.Spec.Client.Cluster, hub.Spec.Client.UID, hub.Spec.Client.NodeAddress = "floor-west", "elsewhere", "192.0.2.78"
@@ -105,8 +105,8 @@ func TestHubCannotLowerEncryption(t *testing.T) {
 		if err := get(ctx, hub); err != nil {
 			return err
 		}
-		for _, is := range hub.Status.Conditions {
-			if is.Type == v1alpha1.ConditionAdmitted && is.Status == metav1.ConditionFalse && strings.Contains(is.Message, "its encryption is None, and links of TSNService floor-links/floor have Required here") {
+		for _, condition := range hub.Status.Conditions {
+			if condition.Type == v1alpha1.ConditionAdmitted && condition.Status == metav1.ConditionFalse && strings.Contains(condition.Message, "its encryption is None, and links of TSNService floor-links/floor have Required here") {
 				return nil
 			}
 		}
@@ -153,8 +153,8 @@ func TestHubCannotMovePart(t *testing.T) {
 			return nil
 		})
 	}
-	key := func(cluster string, of *clusterkey.Private, part string) v1alpha1.ClusterKey {
-		return v1alpha1.ClusterKey{Cluster: cluster, PublicKey: of.Public().String(), IPv4: part}
+	key := func(cluster string, signer *clusterkey.Private, part string) v1alpha1.ClusterKey {
+		return v1alpha1.ClusterKey{Cluster: cluster, PublicKey: signer.Public().String(), IPv4: part}
 	}
 	withheld := remoteCluster(t, "parts-south", south, "192.0.2.81", "10.138.16.0/20")
 	create(ctx, t, withheld)

@@ -39,7 +39,7 @@ type None struct{}
 // long as two processors take, and what an agent asks meanwhile waits. An agent of its own marks a megabyte.
 const gcPercent = 800
 
-// runAgents serves the test until it is told to end.
+// runAgents serves the test until ctx is done.
 func runAgents(ctx context.Context, config *partConfig) error {
 	debug.SetGCPercent(gcPercent)
 	log, err := os.OpenFile(filepath.Join(config.Dir, "agents.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -123,7 +123,7 @@ type Overview struct {
 	// Ready counts the agents that have said so at least once, LastReady is when the last of them was first seen to.
 	Ready     int
 	LastReady time.Time
-	// Unready is what some of the others say, Restarts how often agents had to be started anew.
+	// Unready is what some of the others say, Restarts how often agents were restarted.
 	Unready  []string
 	Restarts int64
 	// Peers is how many the node with the fewest has, and MostPeers the one with the most.
@@ -184,8 +184,8 @@ func (n *node) look() error {
 
 // Bill is what the agents have asked of the API server since they began.
 type Bill struct {
-	// Of is each node's.
-	Of map[string]Share
+	// ByNode has the share of each node.
+	ByNode map[string]Share
 	// ByKind counts requests by what they ask for, BySecond by when they began.
 	ByKind   map[string]int64
 	BySecond map[int64]int64
@@ -199,10 +199,10 @@ type Share struct{ Requests, Asked, Sent, Received int64 }
 
 // Bill draws it up.
 func (a *Agents) Bill(_ None, bill *Bill) error {
-	bill.Of = map[string]Share{}
+	bill.ByNode = map[string]Share{}
 	for _, node := range a.all() {
 		t := node.traffic
-		bill.Of[node.Node] = Share{t.requests.Load(), t.asked.Load(), t.sent.Load(), t.received.Load()}
+		bill.ByNode[node.Node] = Share{t.requests.Load(), t.asked.Load(), t.sent.Load(), t.received.Load()}
 	}
 	book.mu.Lock()
 	defer book.mu.Unlock()

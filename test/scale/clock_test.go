@@ -30,8 +30,8 @@ type playedClock struct {
 	changed chan struct{}
 }
 
-// Errors of clocks, by which one is good enough for the network and another is not. What is added to them leaves them the same where
-// agents round them up, to 1, 2 or 5 times a power of ten: a larger one would be reported.
+// Errors of clocks that meet the network's requirement, or do not. Agents round them up to 1, 2 or 5 times a power of ten, so the variation
+// that is added to them is not reported.
 const (
 	goodError = 2200 * time.Nanosecond
 	badError  = 1200 * time.Microsecond
@@ -103,15 +103,15 @@ func (k *ktsnd) setClock(asked *request) error {
 // clockLook is what came of a change of clocks.
 type clockLook struct {
 	// labelled is when the last node was as it should be, said when the network's status was; both since the change.
-	labelled, said time.Duration
-	spent          *spent
+	labelled, reported time.Duration
+	spent              *spent
 }
 
 // clockLinger is for how long what nodes report is counted after a change: what a clock does within a state they are to keep to themselves.
 const clockLinger = 3 * time.Second
 
 // askForClocks has the network ask for good clocks, and waits until all nodes have said how good theirs are. From then on whatever
-// happens in the cluster costs what it does with clocks: a changed schedule waits for them, a node that joins is believed by its own.
+// happens in the cluster costs what it does with clocks: a changed schedule waits for them, a node that joins is trusted by its own.
 // Before all agents run it cannot: those that are to come have pods that are ready, and would be taken for agents that know of no clocks.
 func (w *world) askForClocks(ctx context.Context) {
 	w.t.Helper()
@@ -131,9 +131,9 @@ func (w *world) awaitClocks(ctx context.Context, status, names string) {
 		if err := w.admin.Get(ctx, client.ObjectKey{Name: networkName}, network); err != nil {
 			return err
 		}
-		is := meta.FindStatusCondition(network.Status.Conditions, v1alpha1.ConditionClockSynchronized)
-		if is == nil || string(is.Status) != status || !strings.Contains(is.Message, names) {
-			return fmt.Errorf("of clocks the network says %+v, want %s", is, status)
+		condition := meta.FindStatusCondition(network.Status.Conditions, v1alpha1.ConditionClockSynchronized)
+		if condition == nil || string(condition.Status) != status || !strings.Contains(condition.Message, names) {
+			return fmt.Errorf("of clocks the network says %+v, want %s", condition, status)
 		}
 		return nil
 	})
@@ -161,7 +161,7 @@ func (w *world) turnClocks(ctx context.Context, names []string, to time.Duration
 	})
 	look.labelled = time.Since(began)
 	w.awaitClocks(ctx, status, "")
-	look.said = time.Since(began)
+	look.reported = time.Since(began)
 	time.Sleep(clockLinger)
 	look.spent = between(bill, w.bill(), first)
 	return look
@@ -169,7 +169,7 @@ func (w *world) turnClocks(ctx context.Context, names []string, to time.Duration
 
 // String says what a change cost. Looks are lookEvery apart.
 func (l *clockLook) String() string {
-	return fmt.Sprintf("labels after %.1f s, the network's status after %.1f s; %d reports; %s", l.labelled.Seconds(), l.said.Seconds(), len(l.spent.reports),
+	return fmt.Sprintf("labels after %.1f s, the network's status after %.1f s; %d reports; %s", l.labelled.Seconds(), l.reported.Seconds(), len(l.spent.reports),
 		l.spent.kinds())
 }
 
@@ -177,12 +177,12 @@ func (l *clockLook) String() string {
 const mostOfClock = 2
 
 // theClocks of one node and of all are lost, and good again. A lost clock costs its node one report; one that is good again is watched
-// for a while before it is believed, which is a report as well. Nobody asks for anything.
+// for a while before it is trusted, which is a report as well. Nobody asks for anything.
 func (w *world) theClocks(ctx context.Context, nodes int) {
 	w.awaitOperational(ctx, nodes)
 	w.awaitClocks(ctx, "True", "")
 	time.Sleep(clockLinger) // in which nodes say the rest of what happened before
-	one := nodeName(nodes / 2)
+	node := nodeName(nodes / 2)
 	for _, turn := range []struct {
 		what          string
 		names         []string
@@ -191,8 +191,8 @@ func (w *world) theClocks(ctx context.Context, nodes int) {
 		status        string
 		reports, most int
 	}{
-		{"one is lost", []string{one}, badError, 1, "False", 1, 1},
-		{"one is good again", []string{one}, goodError, 0, "True", 1, 2},
+		{"one is lost", []string{node}, badError, 1, "False", 1, 1},
+		{"one is good again", []string{node}, goodError, 0, "True", 1, 2},
 		{"all are lost", nil, badError, nodes, "False", nodes, nodes},
 		{"all are good again", nil, goodError, 0, "True", nodes, 2 * nodes},
 	} {
@@ -202,8 +202,8 @@ func (w *world) theClocks(ctx context.Context, nodes int) {
 		if count := len(s.reports); count < turn.reports || count > turn.most {
 			w.t.Errorf("%s: there are %d reports, want %d to %d: %s", turn.what, count, turn.reports, turn.most, s.kinds())
 		}
-		if s.own.Asked > mostOfClock || s.most.Asked > mostOfClock || len(turn.names) > 0 && s.others.Asked > 0 {
-			w.t.Errorf("%s: the node made %d other requests, and another one %d: %s", turn.what, s.own.Asked, s.most.Asked, s.kinds())
+		if s.node.Asked > mostOfClock || s.most.Asked > mostOfClock || len(turn.names) > 0 && s.others.Asked > 0 {
+			w.t.Errorf("%s: the node made %d other requests, and another one %d: %s", turn.what, s.node.Asked, s.most.Asked, s.kinds())
 		}
 	}
 }

@@ -81,7 +81,7 @@ func newCluster(ctx context.Context, t *testing.T) *cluster {
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	c := &cluster{dir: dir, server: server}
-	// What outlasts a power cut.
+	// These folders outlast a power cut.
 	server.ControlPlane.APIServer.CertDir, server.ControlPlane.Etcd.DataDir = folder(t, dir, "certificates"), folder(t, dir, "etcd")
 	server.ControlPlaneStartTimeout = startPatience
 	// Without a route to anywhere it would not know its own address.
@@ -169,8 +169,8 @@ func (c *cluster) pointWebhook(object *unstructured.Unstructured) error {
 	if err != nil {
 		return err
 	}
-	for _, one := range webhooks {
-		one.(map[string]any)["clientConfig"] = map[string]any{"url": fmt.Sprintf("https://localhost:%d%s", c.part.Port, webhook.Path)}
+	for _, hook := range webhooks {
+		hook.(map[string]any)["clientConfig"] = map[string]any{"url": fmt.Sprintf("https://localhost:%d%s", c.part.Port, webhook.Path)}
 	}
 	return unstructured.SetNestedSlice(object.Object, webhooks, "webhooks")
 }
@@ -182,8 +182,8 @@ func (c *cluster) token(ctx context.Context, account string, pod *corev1.Pod) (s
 	if pod != nil {
 		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID}
 	}
-	of := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: system}}
-	if err := c.admin.SubResource("token").Create(ctx, of, request); err != nil {
+	serviceAccount := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: system}}
+	if err := c.admin.SubResource("token").Create(ctx, serviceAccount, request); err != nil {
 		return "", fmt.Errorf("make a token of %s: %w", account, err)
 	}
 	return request.Status.Token, nil
@@ -256,9 +256,9 @@ func (c *cluster) child(name string) (pid int, err error) {
 		if err != nil {
 			continue // it has just ended
 		}
-		rest, after, found := strings.Cut(string(text), ") ")
+		rest, after, isStat := strings.Cut(string(text), ") ")
 		fields := strings.Fields(after)
-		if found && strings.HasSuffix(rest, "("+name) && len(fields) > 1 && fields[1] == strconv.Itoa(os.Getpid()) && fields[0] != "Z" {
+		if isStat && strings.HasSuffix(rest, "("+name) && len(fields) > 1 && fields[1] == strconv.Itoa(os.Getpid()) && fields[0] != "Z" {
 			return strconv.Atoi(filepath.Base(filepath.Dir(path)))
 		}
 	}

@@ -13,7 +13,7 @@ import (
 // spent is what agents exchanged with the API server between two bills.
 type spent struct {
 	// own is that of one node, others the sum of the rest; most is the most of any of these.
-	own, others, most Share
+	node, others, most Share
 	// byKind are all requests.
 	byKind map[string]int64
 	// peak is the most requests that began in a second.
@@ -25,11 +25,11 @@ type spent struct {
 // between draws up what was spent between two bills; node may be "".
 func between(before, after *Bill, node string) *spent {
 	s := &spent{byKind: map[string]int64{}, refused: after.Refused - before.Refused, reports: after.Reports[len(before.Reports):]}
-	for name, share := range after.Of {
-		was := before.Of[name]
+	for name, share := range after.ByNode {
+		was := before.ByNode[name]
 		share = Share{share.Requests - was.Requests, share.Asked - was.Asked, share.Sent - was.Sent, share.Received - was.Received}
 		if name == node {
-			s.own = share
+			s.node = share
 			continue
 		}
 		all, most := &s.others, &s.most
@@ -49,7 +49,7 @@ func between(before, after *Bill, node string) *spent {
 }
 
 // requests are all.
-func (s *spent) requests() int64 { return s.own.Requests + s.others.Requests }
+func (s *spent) requests() int64 { return s.node.Requests + s.others.Requests }
 
 // kinds lists requests by what they ask for, the most first.
 func (s *spent) kinds() string {

@@ -49,15 +49,15 @@ func newFigures(t testing.TB, nodes, pods int) *figures {
 
 func (f *figures) add(name string, value float64, unit string, limit float64, remark string, arguments ...any) *figure {
 	f.Figures = append(f.Figures, figure{name, value, unit, limit, fmt.Sprintf(remark, arguments...)})
-	one := &f.Figures[len(f.Figures)-1]
-	f.log.Logf("figure: %s: %s %s %s; %s", name, number(value), unit, limitOf(one), one.Remark)
-	return one
+	last := &f.Figures[len(f.Figures)-1]
+	f.log.Logf("figure: %s: %s %s %s; %s", name, number(value), unit, limitOf(last), last.Remark)
+	return last
 }
 
 // bound is add for a figure that does not depend on how fast a machine is, nor on what else it does: a limit that is missed fails
 // the test.
 func (f *figures) bound(name string, value float64, unit string, limit float64, remark string, arguments ...any) {
-	if one := f.add(name, value, unit, limit, remark, arguments...); !one.reached() {
+	if added := f.add(name, value, unit, limit, remark, arguments...); !added.reached() {
 		f.log.Errorf("%s: %s %s, above %s", name, number(value), unit, number(limit))
 	}
 }
@@ -85,8 +85,8 @@ func (f *figures) write(dir string) {
 	fmt.Fprintf(&table, "%d nodes, %d pods; load of the machine at the beginning: %s\n\n", f.Nodes, f.Pods, f.Load)
 	table.WriteString("| figure | value | limit | remark |\n|---|---|---|---|\n")
 	for i := range f.Figures {
-		one := &f.Figures[i]
-		fmt.Fprintf(&table, "| %s | %s %s | %s | %s |\n", one.Name, number(one.Value), one.Unit, limitOf(one), one.Remark)
+		figure := &f.Figures[i]
+		fmt.Fprintf(&table, "| %s | %s %s | %s | %s |\n", figure.Name, number(figure.Value), figure.Unit, limitOf(figure), figure.Remark)
 	}
 	must(f.log, os.WriteFile(filepath.Join(dir, "tables.md"), []byte(table.String()), 0o644))
 }

@@ -207,7 +207,7 @@ func (k *ktsnd) answer(text []byte) ([]byte, error) {
 	return json.Marshal(reply)
 }
 
-// change does what a request asks for. What the agent sets and never reads is not kept.
+// change executes a request. It does not keep settings that the agent never reads.
 func (k *ktsnd) change(asked *request) {
 	switch asked.Request {
 	case "schedule-set":
@@ -251,11 +251,11 @@ func shared(peer *control.Peer) *control.Peer {
 			*prefix = peer.Subnets[i]
 		}
 	}
-	if one, known := peersShared.Load(id); known {
-		return one.(*control.Peer)
+	if existing, known := peersShared.Load(id); known {
+		return existing.(*control.Peer)
 	}
-	one, _ := peersShared.LoadOrStore(id, &control.Peer{VNI: peer.VNI, Address: peer.Address, Subnets: slices.Clone(peer.Subnets)})
-	return one.(*control.Peer)
+	stored, _ := peersShared.LoadOrStore(id, &control.Peer{VNI: peer.VNI, Address: peer.Address, Subnets: slices.Clone(peer.Subnets)})
+	return stored.(*control.Peer)
 }
 
 // sorted are the peers in an order that stays.

@@ -14,7 +14,7 @@ import (
 )
 
 // Sizes of the long form, and how long it looks at a cluster in which nothing happens. Watches end after 30 to 60 minutes
-// (objects.WatchTimeout), so that a shorter look sees requests beside those by which they are begun anew, and few of these.
+// (objects.WatchTimeout), so that a shorter look sees requests other than those that restart them, and few of these.
 const (
 	longNodes   = 1000
 	podsPerNode = 10
@@ -81,7 +81,7 @@ func TestAThousandNodes(t *testing.T) {
 	l.powerCut(ctx)
 }
 
-// grow makes the pods: those of a tenth of the nodes, whose agents are then started, and those of the others. What the agents keep
+// grow makes the pods: those of a tenth of the nodes, whose agents are then started, and those of the others. The agents' memory
 // grows by the others' peers.
 func (l *long) grow(ctx context.Context) {
 	first := l.nodes / 10
@@ -91,14 +91,14 @@ func (l *long) grow(ctx context.Context) {
 	before, usedBefore, billBefore := l.steadyHeap(), l.usage(), l.bill()
 	began := time.Now()
 	l.makePods(ctx, first, l.nodes, podsPerNode)
-	made := time.Since(began)
+	createdAfter := time.Since(began)
 	l.awaitReady(ctx, first, l.nodes-1)
 	used, pods := l.usage(), (l.nodes-first)*podsPerNode
 	s := between(billBefore, l.bill(), "")
-	l.add("pods made, through the webhook", float64(pods)/made.Seconds(), "pods/s", 0, "%d pods on %d nodes in %.0f s, by %d writers; %s",
-		pods, l.nodes-first, made.Seconds(), writers, used.since(usedBefore))
+	l.add("pods made, through the webhook", float64(pods)/createdAfter.Seconds(), "pods/s", 0, "%d pods on %d nodes in %.0f s, by %d writers; %s",
+		pods, l.nodes-first, createdAfter.Seconds(), writers, used.since(usedBefore))
 	l.add("operator while pods are made", cores(usedBefore.operator, used.operator), "cores", limitCores, "")
-	l.add("until agents know the last of the new nodes", time.Since(began).Seconds()-made.Seconds(), "s", 0,
+	l.add("until agents know the last of the new nodes", time.Since(began).Seconds()-createdAfter.Seconds(), "s", 0,
 		"an agent received %.0f kB for %d peers, and asked %.1f times", float64(s.others.Received)/float64(first)/1e3, l.nodes-first,
 		float64(s.others.Requests)/float64(first))
 	l.bound("memory of an agent for each peer", float64(l.steadyHeap()-before)/float64(first)/float64(l.nodes-first), "B", limitPeer,
@@ -178,7 +178,7 @@ func (l *long) joinAndLeave(ctx context.Context) {
 	s := between(bill, l.bill(), nodeName(l.nodes))
 	l.add("a node joins: bytes that each other agent receives", float64(s.others.Received)/float64(l.nodes), "B", 0,
 		"TLS included; %.2f requests of each other agent, %d of its own and %.0f kB; all know it after %.1f s", float64(s.others.Requests)/float64(l.nodes),
-		s.own.Requests, float64(s.own.Received)/1e3, took.Seconds())
+		s.node.Requests, float64(s.node.Received)/1e3, took.Seconds())
 	bill, began = l.bill(), time.Now()
 	l.call("Stop", nodeName(l.nodes), &None{})
 	l.removeNode(ctx, l.nodes, podsPerNode)
@@ -193,8 +193,8 @@ func (l *long) joinAndLeave(ctx context.Context) {
 // clocks of all nodes are lost at once, as when a grandmaster fails, and one alone.
 func (l *long) clocks(ctx context.Context) {
 	before := l.usage()
-	one := l.turnClocks(ctx, []string{nodeName(l.nodes / 2)}, badError, 1, "False")
-	l.add("a clock is lost: no new pods on its node", one.labelled.Seconds(), "s", limitClock, "%s", one)
+	change := l.turnClocks(ctx, []string{nodeName(l.nodes / 2)}, badError, 1, "False")
+	l.add("a clock is lost: no new pods on its node", change.labelled.Seconds(), "s", limitClock, "%s", change)
 	l.turnClocks(ctx, nil, goodError, 0, "True")
 	all := l.turnClocks(ctx, nil, badError, l.nodes, "False")
 	l.add("the clocks of all nodes are lost at once: no new pods anywhere", all.labelled.Seconds(), "s", 0, "%s", all)

@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// play runs a part until it is told to end.
+// play runs a part until a signal ends it.
 func play(part func(ctx context.Context, config *partConfig) error) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

@@ -54,7 +54,7 @@ type node struct {
 	stop    context.CancelFunc
 	// ended is closed when the agent was stopped and has ended.
 	ended chan struct{}
-	// restarts counts how often kubelet had to start it anew, and why is what it said last.
+	// restarts counts how often kubelet restarted it, and why is its last error.
 	restarts atomic.Int64
 	why      atomic.Pointer[error]
 	// ready is when the agent was first seen to be.
@@ -98,7 +98,7 @@ func startNode(root, programs string, seat Seat, server *rest.Config, log io.Wri
 	return n, nil
 }
 
-// firstRestart is how long kubelet waits before it starts a container anew that has ended; each time it waits twice as long.
+// firstRestart is kubelet's delay before it restarts a container; it doubles each time.
 const firstRestart = 10 * time.Second
 
 // run keeps the agent running, as kubelet does.

@@ -19,7 +19,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
-// partConfig is what a part's process is told.
+// partConfig is the configuration of a part's process.
 type partConfig struct {
 	// Dir is the folder of this run.
 	Dir string
@@ -86,5 +86,5 @@ func runOperator(ctx context.Context, config *partConfig) error {
 	return syscall.Exec("/proc/self/exe", os.Args, os.Environ())
 }
 
-// operatorEnded begins what the log says of an operator that is started anew.
+// operatorEnded is the beginning of the message in the log about a restarted operator.
 const operatorEnded = "the operator has ended:"

@@ -14,7 +14,7 @@ const (
 	shortPods  = 2
 )
 
-// What a change of one node costs the others does not depend on how fast a machine is.
+// TestChangeOfOneNode counts requests and bytes, which do not depend on the speed of the machine.
 func TestChangeOfOneNode(t *testing.T) {
 	ctx := t.Context()
 	w := &world{cluster: newCluster(ctx, t), t: t}
@@ -59,20 +59,20 @@ func (w *world) aSchedule(ctx context.Context) {
 
 // aReport is a matter of the node and the operator: nobody asks for anything.
 func (w *world) aReport(ctx context.Context) {
-	one := nodeName(7)
+	node := nodeName(7)
 	bill := w.bill()
-	w.call("Replace", Replacement{one, 2e9}, &None{})
+	w.call("Replace", Replacement{node, 2e9}, &None{})
 	w.eventually(ctx, func() error {
-		if s := between(bill, w.bill(), one); s.own.Requests == 0 {
-			return fmt.Errorf("node %s has not reported", one)
+		if s := between(bill, w.bill(), node); s.node.Requests == 0 {
+			return fmt.Errorf("node %s has not reported", node)
 		}
 		return nil
 	})
 	w.awaitOperational(ctx, shortNodes)
-	s := between(bill, w.bill(), one)
+	s := between(bill, w.bill(), node)
 	w.t.Logf("%s; another node received at most %d bytes", s.kinds(), s.most.Received)
-	if s.own.Asked > 0 || s.others.Asked > 0 {
-		w.t.Errorf("beside its report a node made %d requests, and the others %d: %s", s.own.Asked, s.others.Asked, s.kinds())
+	if s.node.Asked > 0 || s.others.Asked > 0 {
+		w.t.Errorf("beside its report a node made %d requests, and the others %d: %s", s.node.Asked, s.others.Asked, s.kinds())
 	}
 }
 
@@ -84,7 +84,7 @@ func (w *world) aNode(ctx context.Context) {
 	w.call("Start", w.seats[shortNodes:], &None{})
 	w.awaitReady(ctx, shortNodes+1, shortNodes)
 	s := between(bill, w.bill(), nodeName(shortNodes))
-	w.t.Logf("%d requests of its own; each other node received at most %d bytes", s.own.Requests, s.most.Received)
+	w.t.Logf("%d requests of its own; each other node received at most %d bytes", s.node.Requests, s.most.Received)
 	if s.others.Asked > 0 {
 		w.t.Errorf("because a node joined, the others made %d requests: %s", s.others.Asked, s.kinds())
 	}

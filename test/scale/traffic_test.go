@@ -46,7 +46,7 @@ func (t *traffic) count(server *rest.Config, token string) *rest.Config {
 		if err != nil {
 			return nil, err
 		}
-		return &countedConn{Conn: conn, of: t}, nil
+		return &countedConn{Conn: conn, counters: t}, nil
 	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &countedTransport{next, t} })
 	return config
@@ -54,24 +54,24 @@ func (t *traffic) count(server *rest.Config, token string) *rest.Config {
 
 type countedConn struct {
 	net.Conn
-	of *traffic
+	counters *traffic
 }
 
 func (c *countedConn) Read(b []byte) (int, error) {
 	count, err := c.Conn.Read(b)
-	c.of.received.Add(int64(count))
+	c.counters.received.Add(int64(count))
 	return count, err
 }
 
 func (c *countedConn) Write(b []byte) (int, error) {
 	count, err := c.Conn.Write(b)
-	c.of.sent.Add(int64(count))
+	c.counters.sent.Add(int64(count))
 	return count, err
 }
 
 type countedTransport struct {
-	next http.RoundTripper
-	of   *traffic
+	next     http.RoundTripper
+	counters *traffic
 }
 
 func (c *countedTransport) RoundTrip(asked *http.Request) (*http.Response, error) {
@@ -80,11 +80,11 @@ func (c *countedTransport) RoundTrip(asked *http.Request) (*http.Response, error
 	if err != nil {
 		return nil, err // it may never have reached the API server
 	}
-	c.of.requests.Add(1)
+	c.counters.requests.Add(1)
 	if !isWatch(asked) && !isReport(asked) {
-		c.of.asked.Add(1)
+		c.counters.asked.Add(1)
 	}
-	c.of.all.note(asked, reply.StatusCode, began)
+	c.counters.all.note(asked, reply.StatusCode, began)
 	return reply, nil
 }
 

@@ -39,7 +39,7 @@ func mostResident(t testing.TB, pid int) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	must(t, err)
 	for line := range strings.Lines(string(text)) {
-		if rest, found := strings.CutPrefix(line, "VmHWM:"); found {
+		if rest, isPeak := strings.CutPrefix(line, "VmHWM:"); isPeak {
 			kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
 			must(t, err)
 			return kib << 10

@@ -168,12 +168,12 @@ func (w *world) startParts(ctx context.Context) {
 // dial connects to a part that has just been started.
 func (w *world) dial(ctx context.Context, socket string) *rpc.Client {
 	w.t.Helper()
-	var made *rpc.Client
+	var connected *rpc.Client
 	w.eventually(ctx, func() (err error) {
-		made, err = rpc.Dial("unix", filepath.Join(w.dir, socket))
+		connected, err = rpc.Dial("unix", filepath.Join(w.dir, socket))
 		return err
 	})
-	return made
+	return connected
 }
 
 func (w *world) call(method string, arguments, reply any) {

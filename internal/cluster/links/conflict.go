@@ -46,7 +46,7 @@ func (r *pairing) conflict() *Finding {
 	return &r.findings[0]
 }
 
-// Reserved is one of the cluster's own ranges, which neither links nor their routes may use. What describes its owner.
+// Reserved is one of the cluster's own ranges, which neither links nor their routes may use. The field What describes its owner.
 type Reserved struct {
 	Range netip.Prefix
 	What  string

@@ -19,7 +19,7 @@ var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // world is a cluster that does what plans say.
 type world struct {
 	Input
-	made int
+	created int
 }
 
 func newWorld(nodes int) *world {
@@ -38,8 +38,8 @@ func newService(name, cidr string) v1alpha1.TSNService {
 }
 
 func (w *world) add(node string, labels map[string]string) *Pod {
-	w.made++
-	w.Pods = append(w.Pods, Pod{Namespace: "ns", Name: fmt.Sprintf("pod%d", w.made), UID: fmt.Sprintf("uid%d", w.made), Node: node, Labels: labels, Ready: true})
+	w.created++
+	w.Pods = append(w.Pods, Pod{Namespace: "ns", Name: fmt.Sprintf("pod%d", w.created), UID: fmt.Sprintf("uid%d", w.created), Node: node, Labels: labels, Ready: true})
 	return &w.Pods[len(w.Pods)-1]
 }
 

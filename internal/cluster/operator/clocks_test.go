@@ -269,7 +269,7 @@ func TestAwaitedScheduleKeepsPrevious(t *testing.T) {
 	r := clockWorld(t, network, clockSaid("a", metav1.ConditionTrue, v1alpha1.ReasonAsAsked))
 	before := r.lookAt(t).Status.Schedule
 	clockIs(t, r, metav1.ConditionFalse, v1alpha1.ReasonClockUnknown, "nobody keeps it")
-	// Without a change of the schedule nothing is chosen anew.
+	// Without a change of the schedule, the base time stays.
 	if status := r.lookAt(t).Status; status.Schedule == nil || *status.Schedule != *before || !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionScheduleAccepted) {
 		t.Errorf("asked for was %+v, and now is %+v, %+v", before, status.Schedule, status.Conditions)
 	}

@@ -47,10 +47,10 @@ func TestSubnetLedgerPreviousOwners(t *testing.T) {
 	first, second, third := newPart("10.42.1.0/24", "fd42:0:0:1::/64"), newPart("10.42.2.0/24", "fd42:0:0:2::/64"), newPart("10.42.2.0/24", "fd42:0:0:1::/64")
 	l := &subnetLedger{subnets: map[string]map[string]subnet{}, previousOwners: map[string]map[string][]string{}}
 	for _, step := range []struct {
-		what  string
-		parts map[string]subnet
-		of    string
-		want  string
+		what    string
+		parts   map[string]subnet
+		network string
+		want    string
 	}{
 		{"what is new was nobody's", map[string]subnet{"a": first}, "a", "[]"},
 		{"what is kept is nobody else's", map[string]subnet{"a": first, "b": second}, "a", "[]"},
@@ -61,8 +61,8 @@ func TestSubnetLedgerPreviousOwners(t *testing.T) {
 		{"one gets ranges of two", map[string]subnet{"e": third}, "e", "[b]"},
 	} {
 		l.set("x", step.parts)
-		if got := fmt.Sprint(l.previousOwnersOf("x", step.of)); got != step.want {
-			t.Errorf("%s: node %s has that of %s, want %s", step.what, step.of, got, step.want)
+		if got := fmt.Sprint(l.previousOwnersOf("x", step.network)); got != step.want {
+			t.Errorf("%s: node %s has that of %s, want %s", step.what, step.network, got, step.want)
 		}
 	}
 	l.clearPreviousOwners("x", "e", second) // it had another when somebody looked

@@ -64,35 +64,35 @@ func TestPinnedParts(t *testing.T) {
 	forged := nodeOf(south, "a", "10.42.16.0/20")
 	forged.ClusterIPv4 = "10.42.32.0/20"
 	for name, test := range map[string]struct {
-		pins       map[string]string
-		peers      []*v1alpha1.TSNPeers
-		told, says string
-		pinned     string
+		pins            map[string]string
+		peers           []*v1alpha1.TSNPeers
+		announced, says string
+		pinned          string
 	}{
 		"the first one is pinned": {peers: []*v1alpha1.TSNPeers{peersFrom("south", key(south), nodeOf(south, "a", "10.42.16.0/20"))},
-			told: "south 10.42.16.0/20", pinned: key(south) + "\nold 10.42.16.0/20"},
+			announced: "south 10.42.16.0/20", pinned: key(south) + "\nold 10.42.16.0/20"},
 		"it can grow": {pins: map[string]string{"south": key(south) + "\nold 10.42.16.0/20"},
-			peers: []*v1alpha1.TSNPeers{peersFrom("south", key(south), nodeOf(south, "b", "10.42.16.0/20"), nodeOf(south, "a", "10.42.16.0/19"))},
-			told:  "south 10.42.16.0/19"},
+			peers:     []*v1alpha1.TSNPeers{peersFrom("south", key(south), nodeOf(south, "b", "10.42.16.0/20"), nodeOf(south, "a", "10.42.16.0/19"))},
+			announced: "south 10.42.16.0/19"},
 		"it cannot move": {pins: map[string]string{"south": key(south) + "\nold 10.42.16.0/20"},
-			peers: []*v1alpha1.TSNPeers{peersFrom("south", key(south), nodeOf(south, "a", "10.42.32.0/20"))},
-			told:  "south 10.42.16.0/20", says: "ClusterPartDiffers: cluster south signs nodes for 10.42.32.0/20 of network old, and 10.42.16.0/20 is pinned"},
+			peers:     []*v1alpha1.TSNPeers{peersFrom("south", key(south), nodeOf(south, "a", "10.42.32.0/20"))},
+			announced: "south 10.42.16.0/20", says: "ClusterPartDiffers: cluster south signs nodes for 10.42.32.0/20 of network old, and 10.42.16.0/20 is pinned"},
 		"that of a cluster that the hub withholds": {pins: map[string]string{"south": key(south) + "\nold 10.42.16.0/20"},
-			peers: []*v1alpha1.TSNPeers{peersFrom("evil", key(evil), nodeOf(evil, "n", "10.42.16.0/20"))},
-			told:  "evil", says: "ClusterPartDiffers: cluster evil signs nodes for 10.42.16.0/20 of network old, and cluster south has addresses of it"},
+			peers:     []*v1alpha1.TSNPeers{peersFrom("evil", key(evil), nodeOf(evil, "n", "10.42.16.0/20"))},
+			announced: "evil", says: "ClusterPartDiffers: cluster evil signs nodes for 10.42.16.0/20 of network old, and cluster south has addresses of it"},
 		"a part around that of another": {peers: []*v1alpha1.TSNPeers{peersFrom("south", key(south), nodeOf(south, "a", "10.42.16.0/20")),
 			peersFrom("north", key(north), nodeOf(north, "n", "10.42.32.0/20")), peersFrom("west", key(evil), nodeOf(evil, "n", "10.42.0.0/18"))},
-			told: "north 10.42.32.0/20, south 10.42.16.0/20, west", says: "cluster west signs nodes for 10.42.0.0/18 of network old, and cluster north has addresses of it"},
+			announced: "north 10.42.32.0/20, south 10.42.16.0/20, west", says: "cluster west signs nodes for 10.42.0.0/18 of network old, and cluster north has addresses of it"},
 		"this cluster's": {peers: []*v1alpha1.TSNPeers{peersFrom("south", key(south), nodeOf(south, "a", clusterPart))},
-			told: "south", says: "and this cluster has addresses of it"},
+			announced: "south", says: "and this cluster has addresses of it"},
 		"outside the network": {peers: []*v1alpha1.TSNPeers{peersFrom("south", key(south), nodeOf(south, "a", "10.96.0.0/20"))},
-			told: "south", says: "cluster south signs nodes for 10.96.0.0/20, which is not in network old"},
-		"a part that it has not signed": {peers: []*v1alpha1.TSNPeers{peersFrom("south", key(south), forged)}, told: "south"},
+			announced: "south", says: "cluster south signs nodes for 10.96.0.0/20, which is not in network old"},
+		"a part that it has not signed": {peers: []*v1alpha1.TSNPeers{peersFrom("south", key(south), forged)}, announced: "south"},
 		"of a network of the name that there was before": {pins: map[string]string{"south": key(south) + "\nold 10.7.16.0/20"},
-			peers: []*v1alpha1.TSNPeers{peersFrom("south", key(south), nodeOf(south, "a", "10.42.16.0/20"))}, told: "south 10.42.16.0/20"},
+			peers: []*v1alpha1.TSNPeers{peersFrom("south", key(south), nodeOf(south, "a", "10.42.16.0/20"))}, announced: "south 10.42.16.0/20"},
 		"two that were pinned by hand": {pins: map[string]string{"south": key(south) + "\nold 10.42.16.0/20", "north": key(north) + "\nold 10.42.16.0/21"},
-			peers: []*v1alpha1.TSNPeers{peersFrom("south", key(south)), peersFrom("north", key(north))},
-			told:  "north, south", says: "cluster south has 10.42.16.0/20 of network old pinned, and cluster north has addresses of it"},
+			peers:     []*v1alpha1.TSNPeers{peersFrom("south", key(south)), peersFrom("north", key(north))},
+			announced: "north, south", says: "cluster south has 10.42.16.0/20 of network old pinned, and cluster north has addresses of it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := []client.Object{pinsOf(test.pins)}
@@ -101,8 +101,8 @@ func TestPinnedParts(t *testing.T) {
 			}
 			r := inCluster(t, encryptedNetwork(objects...)...)
 			status := r.lookAt(t).Status
-			if got := told(&status); got != test.told {
-				t.Errorf("nodes are told of %q, want %q", got, test.told)
+			if got := told(&status); got != test.announced {
+				t.Errorf("nodes are told of %q, want %q", got, test.announced)
 			}
 			if got := degraded(&status); test.says == "" != strings.HasPrefix(got, "AsAsked") || !strings.Contains(got, test.says) {
 				t.Errorf("it says %q, want %q", got, test.says)
@@ -168,8 +168,8 @@ func TestPinsUnavailable(t *testing.T) {
 		return false
 	}
 	for name, test := range map[string]struct {
-		calls interceptor.Funcs
-		told  string
+		calls     interceptor.Funcs
+		announced string
 	}{
 		"pins are not written": {interceptor.Funcs{
 			Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
@@ -198,8 +198,8 @@ func TestPinsUnavailable(t *testing.T) {
 			broken := interceptor.NewClient(r.Client.(client.WithWatch), test.calls)
 			r.shared.keys = &keys{client: broken, live: broken, namespace: "kubernetsn", now: time.Now}
 			status := r.lookAt(t).Status
-			if got := told(&status); got != test.told {
-				t.Errorf("nodes are told of %q, want %q", got, test.told)
+			if got := told(&status); got != test.announced {
+				t.Errorf("nodes are told of %q, want %q", got, test.announced)
 			}
 			if got := degraded(&status); !strings.HasPrefix(got, v1alpha1.ReasonClusterKeysUnavailable) || !strings.Contains(got, refused.Error()) {
 				t.Errorf("it says %q", got)

@@ -187,11 +187,11 @@ func TestReportWithoutAgent(t *testing.T) {
 		return get(t, r).Status.NodeCounts.Ready, result.RequeueAfter
 	}
 	for _, step := range []struct {
-		what  string
-		is    corev1.ConditionStatus
-		after time.Duration
-		ready int32
-		again time.Duration
+		what      string
+		readiness corev1.ConditionStatus
+		after     time.Duration
+		ready     int32
+		again     time.Duration
 	}{
 		{"it is ready", corev1.ConditionTrue, 0, 1, resyncPeriod},
 		{"it ends", corev1.ConditionFalse, 0, 1, agentTimeout - writeInterval},
@@ -199,7 +199,7 @@ func TestReportWithoutAgent(t *testing.T) {
 		{"it ends for good", corev1.ConditionFalse, 0, 1, agentTimeout - writeInterval},
 		{"nobody replaces it", corev1.ConditionFalse, agentTimeout, 0, retryPeriod},
 	} {
-		r.shared.agents.set(agentOn("agent", "a", step.is))
+		r.shared.agents.set(agentOn("agent", "a", step.readiness))
 		now = now.Add(step.after)
 		if ready, again := look(); ready != step.ready || again != step.again {
 			t.Errorf("%s: %d nodes are ready, and it is looked at again after %v; want %d, %v", step.what, ready, again, step.ready, step.again)

@@ -27,18 +27,18 @@ func TestAvoidLostClocks(t *testing.T) {
 		networks []string
 		want     string
 	}{
-		"no affinity": {one, []string{"a", "b"}, `"affinity":{` + required + `[{"matchExpressions":[` + lostA + `,` + lostB + `]}]}}}`},
-		"affinity to pods": {one + ", affinity: {podAffinity: {}}", []string{"a"},
+		"no affinity": {appContainer, []string{"a", "b"}, `"affinity":{` + required + `[{"matchExpressions":[` + lostA + `,` + lostB + `]}]}}}`},
+		"affinity to pods": {appContainer + ", affinity: {podAffinity: {}}", []string{"a"},
 			`"affinity":{` + required + `[{"matchExpressions":[` + lostA + `]}]}},"podAffinity":{}}`},
-		"nodes that it likes": {one + ", affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: []}}", []string{"a"},
+		"nodes that it likes": {appContainer + ", affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: []}}", []string{"a"},
 			`"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[` + lostA + `]}]}`},
-		"each of several terms": {one + ", " + terms + "[{matchExpressions: [{key: x, operator: Exists}]}, {matchFields: [{key: metadata.name, operator: In, values: [node1]}]}]}}}", []string{"a"},
+		"each of several terms": {appContainer + ", " + terms + "[{matchExpressions: [{key: x, operator: Exists}]}, {matchFields: [{key: metadata.name, operator: In, values: [node1]}]}]}}}", []string{"a"},
 			required + `[{"matchExpressions":[{"key":"x","operator":"Exists"},` + lostA + `]},{"matchExpressions":[` + lostA + `],"matchFields":[{"key":"metadata.name","operator":"In","values":["node1"]}]}]}`},
-		"a term that no node meets":       {one + ", " + terms + "[{}, {matchExpressions: [{key: x, operator: Exists}]}]}}}", []string{"a"}, required + `[{},{"matchExpressions":[{"key":"x","operator":"Exists"},` + lostA + `]}]}`},
-		"a term that says so already":     {one + ", " + terms + "[{matchExpressions: [" + lostA + "]}]}}}", []string{"a"}, required + `[{"matchExpressions":[` + lostA + `]}]}`},
-		"a term that says so of another":  {one + ", " + terms + "[{matchExpressions: [" + lostB + "]}]}}}", []string{"a"}, required + `[{"matchExpressions":[` + lostB + `,` + lostA + `]}]}`},
-		"networks that ask for no clock":  {one, nil, `{"containers":[{"name":"app"}]}`},
-		"a pod that has its node already": {one + ", nodeName: node1", []string{"a"}, `{"containers":[{"name":"app"}],"nodeName":"node1"}`},
+		"a term that no node meets":       {appContainer + ", " + terms + "[{}, {matchExpressions: [{key: x, operator: Exists}]}]}}}", []string{"a"}, required + `[{},{"matchExpressions":[{"key":"x","operator":"Exists"},` + lostA + `]}]}`},
+		"a term that says so already":     {appContainer + ", " + terms + "[{matchExpressions: [" + lostA + "]}]}}}", []string{"a"}, required + `[{"matchExpressions":[` + lostA + `]}]}`},
+		"a term that says so of another":  {appContainer + ", " + terms + "[{matchExpressions: [" + lostB + "]}]}}}", []string{"a"}, required + `[{"matchExpressions":[` + lostB + `,` + lostA + `]}]}`},
+		"networks that ask for no clock":  {appContainer, nil, `{"containers":[{"name":"app"}]}`},
+		"a pod that has its node already": {appContainer + ", nodeName: node1", []string{"a"}, `{"containers":[{"name":"app"}],"nodeName":"node1"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			raw, err := yaml.YAMLToJSON([]byte("spec: {" + test.spec + "}"))

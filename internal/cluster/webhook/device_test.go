@@ -19,9 +19,9 @@ const byKubeVirt = networksKey + `'[{"name":"tsn","namespace":"ns","mac":"02:00:
 
 func TestDeviceOf(t *testing.T) {
 	for name, test := range map[string]struct{ pod, attachments string }{
-		"a tap": {annotated(", kubernetsn.io/device: tap", one),
+		"a tap": {annotated(", kubernetsn.io/device: tap", appContainer),
 			`[{"cni-args":{"device":"tap","device-class":"record","device-owner":0,"device-queues":1},"interface":"tsn0","name":"tsn"}]`},
-		"all of it": {annotated(", kubernetsn.io/device: vhost-user, kubernetsn.io/device-queues: '4', kubernetsn.io/device-class: queue, kubernetsn.io/device-owner: '1000'", one),
+		"all of it": {annotated(", kubernetsn.io/device: vhost-user, kubernetsn.io/device-queues: '4', kubernetsn.io/device-class: queue, kubernetsn.io/device-owner: '1000'", appContainer),
 			`[{"cni-args":{"device":"vhost-user","device-class":"queue","device-owner":1000,"device-queues":4},"interface":"tsn0","name":"tsn"}]`},
 		"one of KubeVirt": {launched(byKubeVirt),
 			`[{"cni-args":{"device":"tap","device-class":"record","device-owner":107,"device-queues":1},"interface":"pod16477688c0e","mac":"02:00:00:00:00:01","name":"tsn","namespace":"ns"}]`},
@@ -51,12 +51,12 @@ func TestDeviceOf(t *testing.T) {
 
 func TestDeviceOfInvalid(t *testing.T) {
 	for name, test := range map[string]struct{ pod, sentence string }{
-		"another device":       {annotated(", kubernetsn.io/device: macvtap", one), `annotation kubernetsn.io/device is "macvtap"; give tap, vhost-user, veth or vfio`},
-		"too many queues":      {annotated(", kubernetsn.io/device: tap, kubernetsn.io/device-queues: '9'", one), `annotation kubernetsn.io/device-queues is "9"; give a number from 1 to 8`},
-		"another class":        {annotated(", kubernetsn.io/device: tap, kubernetsn.io/device-class: dscp", one), `annotation kubernetsn.io/device-class is "dscp"; give one of record, pcp, queue`},
-		"an owner by name":     {annotated(", kubernetsn.io/device: tap, kubernetsn.io/device-owner: qemu", one), `annotation kubernetsn.io/device-owner is "qemu"; give a number`},
-		"queues of no device":  {annotated(", kubernetsn.io/device-queues: '2'", one), `annotation kubernetsn.io/device-queues is "2", and there is no device`},
-		"receive rings":        {annotated(", kubernetsn.io/device: tap, kubernetsn.io/receive: ring", one), "annotation kubernetsn.io/receive is for programs of the pod, and a virtual machine has its interfaces (kubernetsn.io/device: tap); remove it"},
+		"another device":       {annotated(", kubernetsn.io/device: macvtap", appContainer), `annotation kubernetsn.io/device is "macvtap"; give tap, vhost-user, veth or vfio`},
+		"too many queues":      {annotated(", kubernetsn.io/device: tap, kubernetsn.io/device-queues: '9'", appContainer), `annotation kubernetsn.io/device-queues is "9"; give a number from 1 to 8`},
+		"another class":        {annotated(", kubernetsn.io/device: tap, kubernetsn.io/device-class: dscp", appContainer), `annotation kubernetsn.io/device-class is "dscp"; give one of record, pcp, queue`},
+		"an owner by name":     {annotated(", kubernetsn.io/device: tap, kubernetsn.io/device-owner: qemu", appContainer), `annotation kubernetsn.io/device-owner is "qemu"; give a number`},
+		"queues of no device":  {annotated(", kubernetsn.io/device-queues: '2'", appContainer), `annotation kubernetsn.io/device-queues is "2", and there is no device`},
+		"receive rings":        {annotated(", kubernetsn.io/device: tap, kubernetsn.io/receive: ring", appContainer), "annotation kubernetsn.io/receive is for programs of the pod, and a virtual machine has its interfaces (kubernetsn.io/device: tap); remove it"},
 		"what is unseen of it": {launched(", kubernetsn.io/unseen: pass"), "annotation kubernetsn.io/unseen is for programs of the pod"},
 		"another device by hand": {launched(", kubernetsn.io/device: vhost-user" + networksKey + `'[{"name": "tsn", "cni-args": {"device": "tap"}}]'`),
 			`gives the attachment tsn the argument "device": "tap", and by annotation kubernetsn.io/device it is "vhost-user"; remove one of the two`},

@@ -23,7 +23,7 @@ import (
 
 const (
 	dans   = "/run/kata-containers/dans"
-	inKata = "runtimeClassName: kata, " + one
+	inKata = "runtimeClassName: kata, " + appContainer
 	// twoProcessors is an annotation.
 	twoProcessors = "io.katacontainers.config.hypervisor.default_vcpus: '2'"
 	danArgs       = `"device-dan":"/run/kata-containers/dans",`
@@ -70,7 +70,7 @@ func TestApplyKataInvalid(t *testing.T) {
 			`annotation kubernetsn.io/device is "veth", and the runtime of the pod, Kata, does not look into the network namespace; give tap or vhost-user`},
 		"a card where Kata reads no file": {annotated(", kubernetsn.io/device: vfio", inKata), "veth",
 			`annotation kubernetsn.io/device is "vfio", and a card reaches the machine by a file of network devices, which the runtime of the pod does not read`},
-		"a card without Kata":   {annotated(", kubernetsn.io/device: vfio", one), "", "device is vfio, and no runtime finds the card"},
+		"a card without Kata":   {annotated(", kubernetsn.io/device: vfio", appContainer), "", "device is vfio, and no runtime finds the card"},
 		"several queues of one": {annotated(", kubernetsn.io/device: vfio, kubernetsn.io/device-queues: '2', "+twoProcessors, inKata), dans, "queues, classes and owner are the card's own"},
 		"classes by a queue that nobody sees": {annotated(", kubernetsn.io/device-class: queue, kubernetsn.io/device-queues: '2'", inKata), "veth",
 			"annotation kubernetsn.io/device-class is queue, and with veth the queue by which a frame left the machine is unknown"},
@@ -102,13 +102,13 @@ func TestKataDevices(t *testing.T) {
 	server := classes{"kata": "kata-qemu", "gvisor": "runsc", "fc": "kata-fc"}
 	h := &Handler{Cached: classes{}, Live: server, Kata: Kata{"kata-qemu": "veth"}}
 	without := &Handler{Cached: classes{}, Live: classes{}}
-	get := func(class string) string { return "runtimeClassName: " + class + ", " + one }
+	get := func(class string) string { return "runtimeClassName: " + class + ", " + appContainer }
 	for name, test := range map[string]struct {
 		handler                 *Handler
 		spec                    string
 		want, warning, sentence string
 	}{
-		"none":              {handler: h, spec: one},
+		"none":              {handler: h, spec: appContainer},
 		"Kata's":            {handler: h, spec: inKata, want: "veth"},
 		"another runtime's": {handler: h, spec: get("gvisor")},
 		"one of Kata's that the operator was not told of": {handler: h, spec: get("fc"),
@@ -126,7 +126,7 @@ func TestKataDevices(t *testing.T) {
 }
 
 func TestKataWarning(t *testing.T) {
-	pod, err := json.Marshal(parsePod(t, annotated("", "runtimeClassName: kata-clh, "+one)))
+	pod, err := json.Marshal(parsePod(t, annotated("", "runtimeClassName: kata-clh, "+appContainer)))
 	if err != nil {
 		t.Fatal(err)
 	}

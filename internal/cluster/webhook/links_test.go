@@ -88,7 +88,7 @@ func labelled(labels, spec string) string {
 }
 
 func TestAddWaiter(t *testing.T) {
-	response, pod := review(t, "ns", labelled("client.kubernetsn.io/camera: cam, client.kubernetsn.io/chained: ch", "initContainers: [{name: prepare}], "+one))
+	response, pod := review(t, "ns", labelled("client.kubernetsn.io/camera: cam, client.kubernetsn.io/chained: ch", "initContainers: [{name: prepare}], "+appContainer))
 	if pod == nil || len(response.Warnings) > 0 {
 		t.Fatalf("got %+v", response)
 	}
@@ -143,13 +143,13 @@ func TestNoWaiter(t *testing.T) {
 		"a pod in the middle of its chain": "app: filter, client.kubernetsn.io/chained: next, endpoint.kubernetsn.io/chained: before",
 	} {
 		t.Run(name, func(t *testing.T) {
-			response, pod := review(t, "ns", labelled(labels, one))
+			response, pod := review(t, "ns", labelled(labels, appContainer))
 			if pod == nil || len(pod.Spec.InitContainers) > 0 || pod.Labels[v1alpha1.PodLabel] == "" || len(pod.Spec.Volumes) != 1 {
 				t.Errorf("got %+v, %+v", response, pod)
 			}
 		})
 	}
-	_, pod := review(t, "ns", labelled("endpoint.kubernetsn.io/camera: cam, client.kubernetsn.io/chained: ch", one))
+	_, pod := review(t, "ns", labelled("endpoint.kubernetsn.io/camera: cam, client.kubernetsn.io/chained: ch", appContainer))
 	if len(pod.Spec.InitContainers) != 1 || fmt.Sprint(pod.Spec.InitContainers[0].Args) != "[ch]" {
 		t.Errorf("an endpoint of one service that is a client of another waits for %+v", pod.Spec.InitContainers)
 	}
@@ -158,7 +158,7 @@ func TestNoWaiter(t *testing.T) {
 func TestNetworkAndLinks(t *testing.T) {
 	_, pod := review(t, "ns", `
 metadata: {labels: {client.kubernetsn.io/camera: cam}, annotations: {kubernetsn.io/network: tsn, kubernetsn.io/unseen: pass}}
-spec: {`+one+`}`)
+spec: {`+appContainer+`}`)
 	if pod == nil {
 		t.Fatal("it is refused")
 	}
@@ -169,7 +169,7 @@ spec: {`+one+`}`)
 }
 
 func TestMissingServiceWarning(t *testing.T) {
-	response, pod := review(t, "ns", labelled("client.kubernetsn.io/later: up", one))
+	response, pod := review(t, "ns", labelled("client.kubernetsn.io/later: up", appContainer))
 	if pod == nil || len(pod.Spec.InitContainers) != 1 || len(response.Warnings) != 1 ||
 		!strings.Contains(response.Warnings[0], "there is no TSNService later in namespace ns; the pod waits for its link until it is created") {
 		t.Errorf("got %+v", response)
@@ -177,14 +177,14 @@ func TestMissingServiceWarning(t *testing.T) {
 }
 
 func TestClientNamespace(t *testing.T) {
-	if response, pod := review(t, "site-a", labelled("client.kubernetsn.io/camera.ns: cam", one)); pod == nil {
+	if response, pod := review(t, "site-a", labelled("client.kubernetsn.io/camera.ns: cam", appContainer)); pod == nil {
 		t.Errorf("it is refused: %+v", response)
 	}
 }
 
 func TestLinkRoutes(t *testing.T) {
 	for annotation, allowed := range map[string]bool{"10.9.0.0/16, fd00::/8": true, "10.9.0.1/16": false, "10.9.0.1": false, "all": false} {
-		response, _ := review(t, "ns", "metadata: {labels: {client.kubernetsn.io/camera: cam}, annotations: {kubernetsn.io/link-routes: '"+annotation+"'}}\nspec: {"+one+"}")
+		response, _ := review(t, "ns", "metadata: {labels: {client.kubernetsn.io/camera: cam}, annotations: {kubernetsn.io/link-routes: '"+annotation+"'}}\nspec: {"+appContainer+"}")
 		if response.Allowed != allowed || !allowed && !strings.Contains(response.Result.Message, "annotation kubernetsn.io/link-routes") {
 			t.Errorf("%s: %+v", annotation, response.Result)
 		}
@@ -197,28 +197,28 @@ func TestLinksInvalid(t *testing.T) {
 		many = append(many, fmt.Sprintf("client.kubernetsn.io/s%d: i%[1]d", i))
 	}
 	for name, test := range map[string]struct{ namespace, text, sentence string }{
-		"of a namespace that may not": {"site-b", labelled("client.kubernetsn.io/camera.ns: cam", one),
+		"of a namespace that may not": {"site-b", labelled("client.kubernetsn.io/camera.ns: cam", appContainer),
 			"pods of namespace site-b may not be clients of TSNService ns/camera: its spec.clientNamespaces (site=a) does not select the namespace"},
-		"with an empty label":                  {"ns", labelled(`client.kubernetsn.io/camera: ""`, one), "label client.kubernetsn.io/camera is empty"},
-		"with a name too long":                 {"ns", labelled("client.kubernetsn.io/camera: a-very-long-name", one), "which has 16 characters"},
-		"with one interface twice":             {"ns", labelled("client.kubernetsn.io/camera: x, client.kubernetsn.io/chained: x", one), "give interface x and interface x, which can be the same interface"},
-		"with the primary network's interface": {"ns", labelled("client.kubernetsn.io/camera: eth0", one), "the pod already has an interface eth0 (of the primary network)"},
-		"with a network's interface": {"ns", "metadata: {labels: {endpoint.kubernetsn.io/camera: tsn}, annotations: {kubernetsn.io/network: tsn}}\nspec: {" + one + "}",
+		"with an empty label":                  {"ns", labelled(`client.kubernetsn.io/camera: ""`, appContainer), "label client.kubernetsn.io/camera is empty"},
+		"with a name too long":                 {"ns", labelled("client.kubernetsn.io/camera: a-very-long-name", appContainer), "which has 16 characters"},
+		"with one interface twice":             {"ns", labelled("client.kubernetsn.io/camera: x, client.kubernetsn.io/chained: x", appContainer), "give interface x and interface x, which can be the same interface"},
+		"with the primary network's interface": {"ns", labelled("client.kubernetsn.io/camera: eth0", appContainer), "the pod already has an interface eth0 (of the primary network)"},
+		"with a network's interface": {"ns", "metadata: {labels: {endpoint.kubernetsn.io/camera: tsn}, annotations: {kubernetsn.io/network: tsn}}\nspec: {" + appContainer + "}",
 			"the pod already has an interface tsn0 (of TSNNetwork tsn)"},
-		"with an interface that Multus names": {"ns", "metadata: {labels: {client.kubernetsn.io/camera: net1}, annotations: {k8s.v1.cni.cncf.io/networks: other}}\nspec: {" + one + "}",
+		"with an interface that Multus names": {"ns", "metadata: {labels: {client.kubernetsn.io/camera: net1}, annotations: {k8s.v1.cni.cncf.io/networks: other}}\nspec: {" + appContainer + "}",
 			"the pod already has an interface net1 (of network ns/other)"},
-		"of both roles without a chain":  {"ns", labelled("client.kubernetsn.io/camera: a, endpoint.kubernetsn.io/camera: b", one), "has no spec.chain; remove one of the two labels"},
-		"of both roles and no element":   {"ns", labelled("client.kubernetsn.io/chained: a, endpoint.kubernetsn.io/chained: b", one), "no element of spec.chain of TSNService ns/chained selects it"},
-		"with two labels of one service": {"ns", labelled("client.kubernetsn.io/camera: a, client.kubernetsn.io/camera.ns: b", one), "both request a link of TSNService ns/camera"},
-		"that is in a chain twice": {"ns", labelled("app: filter, twice: \"yes\", client.kubernetsn.io/looped: a, endpoint.kubernetsn.io/looped: b", one),
+		"of both roles without a chain":  {"ns", labelled("client.kubernetsn.io/camera: a, endpoint.kubernetsn.io/camera: b", appContainer), "has no spec.chain; remove one of the two labels"},
+		"of both roles and no element":   {"ns", labelled("client.kubernetsn.io/chained: a, endpoint.kubernetsn.io/chained: b", appContainer), "no element of spec.chain of TSNService ns/chained selects it"},
+		"with two labels of one service": {"ns", labelled("client.kubernetsn.io/camera: a, client.kubernetsn.io/camera.ns: b", appContainer), "both request a link of TSNService ns/camera"},
+		"that is in a chain twice": {"ns", labelled("app: filter, twice: \"yes\", client.kubernetsn.io/looped: a, endpoint.kubernetsn.io/looped: b", appContainer),
 			"selected by several elements of spec.chain of TSNService ns/looped (filter, second), so that the chain would lead through it twice; let one select it"},
-		"that is element and endpoint": {"ns", labelled("app: filter, end: \"yes\", client.kubernetsn.io/looped: a, endpoint.kubernetsn.io/looped: b", one),
+		"that is element and endpoint": {"ns", labelled("app: filter, end: \"yes\", client.kubernetsn.io/looped: a, endpoint.kubernetsn.io/looped: b", appContainer),
 			"the pod is element filter of the chain of TSNService ns/looped and, by spec.endpoint, its endpoint, so that the chain would be a loop"},
-		"that would be linked to itself": {"ns", labelled("client.kubernetsn.io/camera.ns: a, endpoint.kubernetsn.io/camera: b", one), "has no spec.chain; remove one of the two labels"},
-		"of too many services":           {"ns", labelled(strings.Join(many, ", "), one), "the pod is a client of 17 services"},
-		"on the node's network":          {"ns", labelled("client.kubernetsn.io/camera: a", "hostNetwork: true, "+one), "remove hostNetwork, or the label client.kubernetsn.io/camera"},
-		"of Kata":                        {"ns", labelled("client.kubernetsn.io/camera: a", "runtimeClassName: kata, "+one), "its runtime is Kata"},
-		"with a device": {"ns", "metadata: {labels: {client.kubernetsn.io/camera: a}, annotations: {kubernetsn.io/device: tap}}\nspec: {" + one + "}",
+		"that would be linked to itself": {"ns", labelled("client.kubernetsn.io/camera.ns: a, endpoint.kubernetsn.io/camera: b", appContainer), "has no spec.chain; remove one of the two labels"},
+		"of too many services":           {"ns", labelled(strings.Join(many, ", "), appContainer), "the pod is a client of 17 services"},
+		"on the node's network":          {"ns", labelled("client.kubernetsn.io/camera: a", "hostNetwork: true, "+appContainer), "remove hostNetwork, or the label client.kubernetsn.io/camera"},
+		"of Kata":                        {"ns", labelled("client.kubernetsn.io/camera: a", "runtimeClassName: kata, "+appContainer), "its runtime is Kata"},
+		"with a device": {"ns", "metadata: {labels: {client.kubernetsn.io/camera: a}, annotations: {kubernetsn.io/device: tap}}\nspec: {" + appContainer + "}",
 			"a virtual machine has its interfaces"},
 		"with a container of the waiter's name": {"ns", labelled("client.kubernetsn.io/camera: a", "containers: [{name: ktsn-wait}]"),
 			"the pod already has a container ktsn-wait"},

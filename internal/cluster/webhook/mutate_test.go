@@ -35,8 +35,8 @@ func annotated(annotations, spec string) string {
 }
 
 const (
-	one         = "containers: [{name: app}]"
-	networksKey = ", k8s.v1.cni.cncf.io/networks: "
+	appContainer = "containers: [{name: app}]"
+	networksKey  = ", k8s.v1.cni.cncf.io/networks: "
 )
 
 func TestMutate(t *testing.T) {
@@ -81,7 +81,7 @@ func TestMutateKeepsSettings(t *testing.T) {
 	for name, test := range map[string]struct{ pod, want string }{
 		"only the named containers": {annotated(", kubernetsn.io/containers: 'prepare, app'", "initContainers: [{name: prepare}], containers: [{name: app}, {name: log}]"),
 			`"containers":[{"name":"app","env":[{"name":"LD_PRELOAD","value":"/run/ktsn/libktsn.so"}],"resources":{},"volumeMounts":[{"name":"ktsn","readOnly":true,"mountPath":"/run/ktsn"}]},{"name":"log","resources":{}}]`},
-		"an init container that is named": {annotated(", kubernetsn.io/containers: prepare", "initContainers: [{name: prepare}], "+one),
+		"an init container that is named": {annotated(", kubernetsn.io/containers: prepare", "initContainers: [{name: prepare}], "+appContainer),
 			`"initContainers":[{"name":"prepare","env":[{"name":"LD_PRELOAD"`},
 		"another preloaded library": {annotated("", "containers: [{name: app, env: [{name: LD_PRELOAD, value: /usr/lib/libjemalloc.so}]}]"),
 			`"value":"/usr/lib/libjemalloc.so:/run/ktsn/libktsn.so"`},
@@ -94,21 +94,21 @@ func TestMutateKeepsSettings(t *testing.T) {
 			`[{"name":"LD_PRELOAD","value":"a"},{"name":"LD_PRELOAD","value":"b:/run/ktsn/libktsn.so"}]`},
 		"a volume of the driver": {annotated("", "containers: [{name: app}], volumes: [{name: mine, csi: {driver: csi.kubernetsn.io}}]"),
 			`"volumeMounts":[{"name":"mine","readOnly":true,"mountPath":"/run/ktsn"}]`},
-		"other attachments":                 {annotated(networksKey+"'a, other/b@x0'", one), `"k8s.v1.cni.cncf.io/networks":"a, other/b@x0,tsn@tsn0"`},
-		"attachments in JSON":               {annotated(networksKey+`'[{"name": "a", "mac": "02:00:00:00:00:01"}]'`, one), `[{\"name\":\"a\",\"mac\":\"02:00:00:00:00:01\"},{\"interface\":\"tsn0\",\"name\":\"tsn\"}]`},
-		"what is unseen":                    {annotated(", kubernetsn.io/unseen: pass", one), `"k8s.v1.cni.cncf.io/networks":"[{\"cni-args\":{\"unseen\":\"pass\"},\"interface\":\"tsn0\",\"name\":\"tsn\"}]"`},
-		"receive rings":                     {annotated(", kubernetsn.io/receive: ring", one), `"k8s.v1.cni.cncf.io/networks":"[{\"cni-args\":{\"receive\":\"ring\"},\"interface\":\"tsn0\",\"name\":\"tsn\"}]"`},
-		"the variable for receive rings":    {annotated(", kubernetsn.io/receive: ring", one), `"name":"KTSN_RECEIVE","value":"ring"`},
-		"receive rings, and what is unseen": {annotated(", kubernetsn.io/receive: ring, kubernetsn.io/unseen: pass", one), `[{\"cni-args\":{\"receive\":\"ring\",\"unseen\":\"pass\"},`},
-		"what is unseen, beside others": {annotated(", kubernetsn.io/unseen: drop"+networksKey+"'a, other/b@x0'", one),
+		"other attachments":                 {annotated(networksKey+"'a, other/b@x0'", appContainer), `"k8s.v1.cni.cncf.io/networks":"a, other/b@x0,tsn@tsn0"`},
+		"attachments in JSON":               {annotated(networksKey+`'[{"name": "a", "mac": "02:00:00:00:00:01"}]'`, appContainer), `[{\"name\":\"a\",\"mac\":\"02:00:00:00:00:01\"},{\"interface\":\"tsn0\",\"name\":\"tsn\"}]`},
+		"what is unseen":                    {annotated(", kubernetsn.io/unseen: pass", appContainer), `"k8s.v1.cni.cncf.io/networks":"[{\"cni-args\":{\"unseen\":\"pass\"},\"interface\":\"tsn0\",\"name\":\"tsn\"}]"`},
+		"receive rings":                     {annotated(", kubernetsn.io/receive: ring", appContainer), `"k8s.v1.cni.cncf.io/networks":"[{\"cni-args\":{\"receive\":\"ring\"},\"interface\":\"tsn0\",\"name\":\"tsn\"}]"`},
+		"the variable for receive rings":    {annotated(", kubernetsn.io/receive: ring", appContainer), `"name":"KTSN_RECEIVE","value":"ring"`},
+		"receive rings, and what is unseen": {annotated(", kubernetsn.io/receive: ring, kubernetsn.io/unseen: pass", appContainer), `[{\"cni-args\":{\"receive\":\"ring\",\"unseen\":\"pass\"},`},
+		"what is unseen, beside others": {annotated(", kubernetsn.io/unseen: drop"+networksKey+"'a, other/b@x0'", appContainer),
 			`[{\"name\":\"a\",\"namespace\":\"ns\"},{\"name\":\"b\",\"namespace\":\"other\",\"interface\":\"x0\"},{\"cni-args\":{\"unseen\":\"drop\"},\"interface\":\"tsn0\",\"name\":\"tsn\"}]`},
-		"what is unseen, by hand as well": {annotated(", kubernetsn.io/unseen: pass"+networksKey+`'[{"name": "tsn", "cni-args": {"unseen": "pass"}}]'`, one), `"[{\"name\": \"tsn\", \"cni-args\": {\"unseen\": \"pass\"}}]"`},
-		"receive rings of an attachment by hand": {annotated(", kubernetsn.io/receive: ring"+networksKey+"tsn@mine", one),
+		"what is unseen, by hand as well": {annotated(", kubernetsn.io/unseen: pass"+networksKey+`'[{"name": "tsn", "cni-args": {"unseen": "pass"}}]'`, appContainer), `"[{\"name\": \"tsn\", \"cni-args\": {\"unseen\": \"pass\"}}]"`},
+		"receive rings of an attachment by hand": {annotated(", kubernetsn.io/receive: ring"+networksKey+"tsn@mine", appContainer),
 			`"[{\"cni-args\":{\"receive\":\"ring\"},\"interface\":\"mine\",\"name\":\"tsn\",\"namespace\":\"ns\"}]"`},
-		"what is unseen of one with other arguments": {annotated(", kubernetsn.io/unseen: pass"+networksKey+`'[{"name": "a"}, {"name": "tsn", "novel": 1, "cni-args": {"b": 2}}]'`, one),
+		"what is unseen of one with other arguments": {annotated(", kubernetsn.io/unseen: pass"+networksKey+`'[{"name": "a"}, {"name": "tsn", "novel": 1, "cni-args": {"b": 2}}]'`, appContainer),
 			`"[{\"name\":\"a\"},{\"cni-args\":{\"b\":2,\"unseen\":\"pass\"},\"name\":\"tsn\",\"novel\":1}]"`},
-		"the attachment by hand":      {annotated(networksKey+"tsn@mine", one), `"k8s.v1.cni.cncf.io/networks":"tsn@mine"`},
-		"that of another of the name": {annotated(networksKey+"other/tsn@x0", one), `"k8s.v1.cni.cncf.io/networks":"other/tsn@x0,tsn@tsn0"`},
+		"the attachment by hand":      {annotated(networksKey+"tsn@mine", appContainer), `"k8s.v1.cni.cncf.io/networks":"tsn@mine"`},
+		"that of another of the name": {annotated(networksKey+"other/tsn@x0", appContainer), `"k8s.v1.cni.cncf.io/networks":"other/tsn@x0,tsn@tsn0"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := parsePod(t, test.pod)
@@ -124,24 +124,24 @@ func TestMutateKeepsSettings(t *testing.T) {
 
 func TestMutateInvalid(t *testing.T) {
 	for name, test := range map[string]struct{ pod, sentence string }{
-		"the node's network":  {annotated("", one+", hostNetwork: true"), "the pod has hostNetwork: true"},
-		"Windows":             {annotated("", one+", os: {name: windows}"), "the pod is for Windows"},
-		"a missing container": {annotated(", kubernetsn.io/containers: 'app,no'", one), "annotation kubernetsn.io/containers names no, and the pod has no such container; it has app"},
-		"no container":        {annotated(", kubernetsn.io/containers: ''", one), "annotation kubernetsn.io/containers is empty"},
+		"the node's network":  {annotated("", appContainer+", hostNetwork: true"), "the pod has hostNetwork: true"},
+		"Windows":             {annotated("", appContainer+", os: {name: windows}"), "the pod is for Windows"},
+		"a missing container": {annotated(", kubernetsn.io/containers: 'app,no'", appContainer), "annotation kubernetsn.io/containers names no, and the pod has no such container; it has app"},
+		"no container":        {annotated(", kubernetsn.io/containers: ''", appContainer), "annotation kubernetsn.io/containers is empty"},
 		"LD_PRELOAD from elsewhere": {annotated("", "containers: [{name: app, env: [{name: LD_PRELOAD, valueFrom: {configMapKeyRef: {name: a, key: b}}}]}]"),
 			"container app sets LD_PRELOAD by valueFrom"},
 		"another libktsn.so": {annotated("", "containers: [{name: app, env: [{name: LD_PRELOAD, value: '/usr/lib/ktsn/libktsn.so'}]}]"),
 			"container app: LD_PRELOAD names /usr/lib/ktsn/libktsn.so, and two of that library"},
-		"a volume of our name": {annotated("", one+", volumes: [{name: ktsn, emptyDir: {}}]"), "the pod has a volume ktsn of its own"},
+		"a volume of our name": {annotated("", appContainer+", volumes: [{name: ktsn, emptyDir: {}}]"), "the pod has a volume ktsn of its own"},
 		"a mount at our place": {annotated("", "containers: [{name: app, volumeMounts: [{name: a, mountPath: /run/ktsn/}]}], volumes: [{name: a, emptyDir: {}}]"),
 			"container app has volume a mounted at /run/ktsn"},
-		"something else of what is unseen": {annotated(", kubernetsn.io/unseen: let", one), `annotation kubernetsn.io/unseen is "let"; write drop, or pass`},
-		"something else of receiving":      {annotated(", kubernetsn.io/receive: xdp", one), `annotation kubernetsn.io/receive is "xdp"; write ring, or leave`},
-		"another argument of an attachment by hand": {annotated(", kubernetsn.io/unseen: pass"+networksKey+`'[{"name": "tsn", "cni-args": {"unseen": ["pass"]}}]'`, one),
+		"something else of what is unseen": {annotated(", kubernetsn.io/unseen: let", appContainer), `annotation kubernetsn.io/unseen is "let"; write drop, or pass`},
+		"something else of receiving":      {annotated(", kubernetsn.io/receive: xdp", appContainer), `annotation kubernetsn.io/receive is "xdp"; write ring, or leave`},
+		"another argument of an attachment by hand": {annotated(", kubernetsn.io/unseen: pass"+networksKey+`'[{"name": "tsn", "cni-args": {"unseen": ["pass"]}}]'`, appContainer),
 			`gives the attachment tsn the argument "unseen": ["pass"], and by annotation kubernetsn.io/unseen it is "pass"; remove one of the two`},
-		"an interface that is taken": {annotated(networksKey+"other@tsn0", one), "gives interface tsn0 to ns/other"},
-		"an attachment that is null": {annotated(networksKey+"'[null]'", one), "annotation k8s.v1.cni.cncf.io/networks has a null among its attachments"},
-		"attachments that are none":  {annotated(networksKey+"'[{'", one), "annotation k8s.v1.cni.cncf.io/networks cannot be parsed"},
+		"an interface that is taken": {annotated(networksKey+"other@tsn0", appContainer), "gives interface tsn0 to ns/other"},
+		"an attachment that is null": {annotated(networksKey+"'[null]'", appContainer), "annotation k8s.v1.cni.cncf.io/networks has a null among its attachments"},
+		"attachments that are none":  {annotated(networksKey+"'[{'", appContainer), "annotation k8s.v1.cni.cncf.io/networks cannot be parsed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := mutate(parsePod(t, test.pod), "ns", []string{"tsn"}, "")

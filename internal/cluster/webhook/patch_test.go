@@ -38,13 +38,13 @@ func patched(t *testing.T, text string) (got, want map[string]any) {
 
 func TestPatchOf(t *testing.T) {
 	for name, text := range map[string]string{
-		"one container":              annotated("", one),
-		"labels, and a sidecar":      strings.Replace(annotated("", "initContainers: [{name: prepare}, {name: proxy, restartPolicy: Always}], "+one), "metadata: {", "metadata: {labels: {a: b}, ", 1),
+		"one container":              annotated("", appContainer),
+		"labels, and a sidecar":      strings.Replace(annotated("", "initContainers: [{name: prepare}, {name: proxy, restartPolicy: Always}], "+appContainer), "metadata: {", "metadata: {labels: {a: b}, ", 1),
 		"variables and mounts":       annotated("", "containers: [{name: app, env: [{name: A, value: b}], volumeMounts: [{name: a, mountPath: /a}]}, {name: log}], volumes: [{name: a, emptyDir: {}}]"),
 		"another library":            annotated("", "containers: [{name: app, env: [{name: A}, {name: LD_PRELOAD, value: a.so}]}]"),
 		"a variable without a value": annotated("", "containers: [{name: app, env: [{name: LD_PRELOAD}]}]"),
 		"empty lists":                annotated("", "containers: [{name: app, env: [], volumeMounts: null}], volumes: []"),
-		"other attachments":          annotated(networksKey+"other", one),
+		"other attachments":          annotated(networksKey+"other", appContainer),
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, want := patched(t, text)
@@ -75,7 +75,7 @@ func TestPatchKeepsUnknownFields(t *testing.T) {
 }
 
 func TestPatchIsIdempotent(t *testing.T) {
-	pod := parsePod(t, annotated("", one))
+	pod := parsePod(t, annotated("", appContainer))
 	if err := mutate(pod, "ns", []string{"tsn"}, ""); err != nil {
 		t.Fatal(err)
 	}
