@@ -24,9 +24,7 @@ func judge(t *testing.T, text string, options ...client.CreateOption) error {
 func parseNetwork(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	object := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(text), &object.Object))
 	object.SetAPIVersion("kubernetsn.io/v1alpha1")
 	object.SetKind("TSNNetwork")
 	if object.GetName() == "" {
@@ -72,19 +70,13 @@ func TestValidNetworks(t *testing.T) {
 func indent(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var document struct {
 		Table map[string]any `json:"gate-parameter-table"`
 	}
-	if err := yaml.Unmarshal(text, &document); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal(text, &document))
 	inner, err := yaml.Marshal(document.Table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return "    " + strings.ReplaceAll(strings.TrimSpace(string(inner)), "\n", "\n    ") + "\n"
 }
 
@@ -173,13 +165,9 @@ func TestNetworkUpdates(t *testing.T) {
 			ctx := needServer(t)
 			created := parseNetwork(t, fmt.Sprintf("metadata: {generateName: changed-}\n%s", spec()))
 			created.SetName("")
-			if err := admin.Create(ctx, created); err != nil {
-				t.Fatal(err)
-			}
+			must(t, admin.Create(ctx, created))
 			t.Cleanup(func() { _ = admin.Delete(context.WithoutCancel(ctx), created) })
-			if err := unstructured.SetNestedField(created.Object, test.value, append([]string{"spec"}, test.path...)...); err != nil {
-				t.Fatal(err)
-			}
+			must(t, unstructured.SetNestedField(created.Object, test.value, append([]string{"spec"}, test.path...)...))
 			err := admin.Update(ctx, created, client.DryRunAll)
 			if (err == nil) != (test.sentence == "") || err != nil && !strings.Contains(err.Error(), test.sentence) {
 				t.Errorf("got %v, want %q", err, test.sentence)
@@ -192,13 +180,9 @@ func TestSpanIsImmutable(t *testing.T) {
 	ctx := needServer(t)
 	created := parseNetwork(t, fmt.Sprintf("metadata: {generateName: spanned-}\n%s", spec("span: {clusterPrefixLength: 20}")))
 	created.SetName("")
-	if err := admin.Create(ctx, created); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.Create(ctx, created))
 	t.Cleanup(func() { _ = admin.Delete(context.WithoutCancel(ctx), created) })
-	if err := unstructured.SetNestedField(created.Object, "2us", "spec", "clock", "maxError"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unstructured.SetNestedField(created.Object, "2us", "spec", "clock", "maxError"))
 	if err := admin.Update(ctx, created, client.DryRunAll); err != nil {
 		t.Errorf("another change is refused: %v", err)
 	}

@@ -30,15 +30,11 @@ const certificates = "certificates"
 func ofSecrets(t *testing.T) rbacv1.PolicyRule {
 	t.Helper()
 	text, err := os.ReadFile("../../charts/kubernetsn/templates/operator-rbac.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var rules []rbacv1.PolicyRule
 	for line := range strings.Lines(string(text)) {
 		if strings.Contains(line, "resources: [secrets], resourceNames: [ktsn-operator-certificate]") {
-			if err := yaml.UnmarshalStrict([]byte(line), &rules); err != nil {
-				t.Fatal(err)
-			}
+			must(t, yaml.UnmarshalStrict([]byte(line), &rules))
 		}
 	}
 	if len(rules) != 1 {
@@ -64,17 +60,13 @@ func asOperator(t *testing.T) client.Client {
 		&rbacv1.ClusterRoleBinding{ObjectMeta: name, Subjects: subject, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: certificates}},
 		nowhere,
 	} {
-		if err := admin.Create(ctx, object); err != nil {
-			t.Fatal(err)
-		}
+		must(t, admin.Create(ctx, object))
 		t.Cleanup(func() { _ = admin.Delete(context.WithoutCancel(ctx), object) })
 	}
 	config := rest.CopyConfig(config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user}
 	created, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return created
 }
 
@@ -88,17 +80,11 @@ func TestDeletedSecretIsRecreated(t *testing.T) {
 	}
 	var before []byte
 	for range 3 {
-		if err := within(ctx, func() error { return renewer.Reconcile(ctx) }); err != nil { // rights take a moment to be known
-			t.Fatal(err)
-		}
+		must(t, within(ctx, func() error { return renewer.Reconcile(ctx) })) // rights take a moment to be known
 		var secret corev1.Secret
 		var webhook admissionv1.MutatingWebhookConfiguration
-		if err := admin.Get(ctx, place, &secret); err != nil {
-			t.Fatal(err)
-		}
-		if err := admin.Get(ctx, types.NamespacedName{Name: certificates}, &webhook); err != nil {
-			t.Fatal(err)
-		}
+		must(t, admin.Get(ctx, place, &secret))
+		must(t, admin.Get(ctx, types.NamespacedName{Name: certificates}, &webhook))
 		if now := secret.Data["tls.crt"]; len(now) == 0 || bytes.Equal(now, before) {
 			t.Errorf("the certificate is %q, that before was %q", now, before)
 		}
@@ -106,9 +92,7 @@ func TestDeletedSecretIsRecreated(t *testing.T) {
 			t.Errorf("trusted is %q, want %q", trusted, secret.Data["ca.crt"])
 		}
 		before = secret.Data["tls.crt"]
-		if err := admin.Delete(ctx, &secret); err != nil {
-			t.Fatal(err)
-		}
+		must(t, admin.Delete(ctx, &secret))
 	}
 	t.Run("and no other one may be made", func(t *testing.T) {
 		other := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: certificates}}
@@ -124,9 +108,7 @@ func TestDeletedSecretIsRecreated(t *testing.T) {
 		}
 	})
 	t.Run("and not when the chart is being removed", func(t *testing.T) {
-		if err := admin.Delete(ctx, &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: certificates}}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, admin.Delete(ctx, &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: certificates}}))
 		if err := renewer.Reconcile(ctx); !apierrors.IsNotFound(err) {
 			t.Errorf("got %v", err)
 		}

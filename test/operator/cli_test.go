@@ -26,9 +26,7 @@ func kubeconfig(t *testing.T) string {
 		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "x", AuthInfo: "x"}},
 		CurrentContext: "x",
 	}, file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return file
 }
 

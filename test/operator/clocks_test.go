@@ -118,17 +118,13 @@ func TestLostClockKeepsPodsAway(t *testing.T) {
 func othersAreGood(ctx context.Context, t *testing.T, except ...string) {
 	t.Helper()
 	var nodes v1alpha1.TSNNodeList
-	if err := admin.List(ctx, &nodes); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.List(ctx, &nodes))
 	for i := range nodes.Items {
 		if slices.Contains(except, nodes.Items[i].Name) {
 			continue
 		}
 		patch := mergePatch(`{"status":{"clock":{"state":"Synchronized","errorBoundNanoseconds":1000}}}`)
-		if err := admin.Status().Patch(ctx, &nodes.Items[i], patch); err != nil {
-			t.Fatal(err)
-		}
+		must(t, admin.Status().Patch(ctx, &nodes.Items[i], patch))
 	}
 }
 

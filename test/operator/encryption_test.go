@@ -75,9 +75,7 @@ func TestEncryptedNetwork(t *testing.T) {
 func anyKey(t *testing.T) string {
 	t.Helper()
 	key, err := clusterkey.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return key.Public().String()
 }
 
@@ -150,9 +148,7 @@ func TestEncryptedLinks(t *testing.T) {
 
 	t.Run("a hub's link has its cluster pinned", func(t *testing.T) {
 		link, err := linkOf()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		first := anyKey(t)
 		across := &v1alpha1.TSNLink{ObjectMeta: metav1.ObjectMeta{Namespace: lab.namespace, Name: "veiled-0-hub", Labels: map[string]string{v1alpha1.LinkMakerLabel: v1alpha1.MakerFederator}}, Spec: *link.Spec.DeepCopy()}
 		across.Spec.VNI = v1alpha1.LastLinkVNI

@@ -165,9 +165,7 @@ func within(ctx context.Context, look func() error) error {
 
 func eventually(ctx context.Context, t *testing.T, look func() error) {
 	t.Helper()
-	if err := within(ctx, look); err != nil {
-		t.Fatal(err)
-	}
+	must(t, within(ctx, look))
 }
 
 func create(ctx context.Context, t *testing.T, objects ...client.Object) {
@@ -209,13 +207,9 @@ func makeAgent(ctx context.Context, t *testing.T, node string) {
 	pod := plainPod("ktsn-agent-"+node, system)
 	pod.Labels = map[string]string{"app.kubernetes.io/name": "kubernetsn", "app.kubernetes.io/component": "agent"}
 	pod.Spec.NodeName = node
-	if err := admin.Create(ctx, pod); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.Create(ctx, pod))
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	if err := admin.Status().Update(ctx, pod); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.Status().Update(ctx, pod))
 }
 
 func newNetwork(name string, vni int32, cidr string) *v1alpha1.TSNNetwork {
@@ -244,9 +238,7 @@ func newNamespace(name string, labels map[string]string) *corev1.Namespace {
 func clientFor(t *testing.T, account *rest.Config) client.Client {
 	t.Helper()
 	created, err := client.New(account, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return created
 }
 
@@ -254,16 +246,12 @@ func mergePatch(text string) client.Patch { return client.RawPatch(types.MergePa
 
 func mustPatch(ctx context.Context, t testing.TB, object client.Object, text string) {
 	t.Helper()
-	if err := admin.Patch(ctx, object, mergePatch(text)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.Patch(ctx, object, mergePatch(text)))
 }
 
 func mustPatchStatus(ctx context.Context, t testing.TB, object client.Object, text string) {
 	t.Helper()
-	if err := admin.Status().Patch(ctx, object, mergePatch(text)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.Status().Patch(ctx, object, mergePatch(text)))
 }
 
 // isGone waits until an object is deleted.
@@ -279,4 +267,11 @@ func isGone(ctx context.Context, t *testing.T, object client.Object) {
 
 func get(ctx context.Context, object client.Object) error {
 	return admin.Get(ctx, client.ObjectKeyFromObject(object), object)
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

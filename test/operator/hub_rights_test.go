@@ -55,9 +55,7 @@ func theHub(ctx context.Context, t *testing.T) client.Client {
 	as := rest.CopyConfig(config)
 	as.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + agentNamespace + ":karmada-agent-sa"}
 	created, err := client.New(as, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	eventually(ctx, t, func() error {
 		// The namespace default is not the hub's.
 		return says(created.Update(ctx, current(ctx, t, newNamespace("default", nil)), client.DryRunAll), onlyItsOwn)
@@ -68,9 +66,7 @@ func theHub(ctx context.Context, t *testing.T) client.Client {
 // current is an object as the API server has it.
 func current[T client.Object](ctx context.Context, t *testing.T, object T) T {
 	t.Helper()
-	if err := get(ctx, object); err != nil {
-		t.Fatal(err)
-	}
+	must(t, get(ctx, object))
 	return object
 }
 

@@ -75,9 +75,7 @@ func TestOnlyOperatorCreatesItsLinks(t *testing.T) {
 	owned.Name = "nothing-own"
 	owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "TSNService", Name: "nothing", UID: "x"}}
 	operator := theOperator(t)
-	if err := operator.Create(ctx, owned); err != nil {
-		t.Fatal(err)
-	}
+	must(t, operator.Create(ctx, owned))
 	// The operator that runs removes the link soon, as one of no service.
 	t.Cleanup(func() { _ = operator.Delete(context.WithoutCancel(ctx), owned) })
 	asked := 0

@@ -40,14 +40,10 @@ func TestMissingService(t *testing.T) {
 	warning := rest.CopyConfig(config)
 	warning.WarningHandler = warned
 	user, err := client.New(warning, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pod := plainPod("client", lab.namespace)
 	pod.Labels, pod.Spec.NodeName = clientOf("later"), lab.nodes[0].Name
-	if err := user.Create(ctx, pod); err != nil {
-		t.Fatal(err)
-	}
+	must(t, user.Create(ctx, pod))
 	t.Cleanup(func() { remove(context.WithoutCancel(ctx), t, pod) })
 	const want = "label client.kubernetsn.io/later: there is no TSNService later in namespace links-missing; the pod waits for its link until it is created"
 	if !slices.ContainsFunc(warned.output, func(text string) bool { return strings.Contains(text, want) }) {

@@ -85,13 +85,9 @@ func (l *linkLab) pod(t *testing.T, name string, node int, labels map[string]str
 
 func (l *linkLab) podReady(t *testing.T, pod *corev1.Pod, ready bool) {
 	t.Helper()
-	if err := get(l.ctx, pod); err != nil {
-		t.Fatal(err)
-	}
+	must(t, get(l.ctx, pod))
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: statusOf(ready)}}
-	if err := admin.Status().Update(l.ctx, pod); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.Status().Update(l.ctx, pod))
 }
 
 func clientOf(service string) map[string]string {

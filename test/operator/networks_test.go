@@ -81,9 +81,7 @@ func TestNodeLabel(t *testing.T) {
 	labelled(ctx, t, first, true)
 	labelled(ctx, t, second, false)
 	// A terminating pod counts until its object is deleted.
-	if err := admin.Delete(ctx, secondPod); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.Delete(ctx, secondPod))
 	time.Sleep(3 * linger)
 	labelled(ctx, t, first, true)
 	remove(ctx, t, secondPod)
@@ -142,9 +140,7 @@ func TestAttachmentsFollowNamespaces(t *testing.T) {
 		t.Errorf("a namespace that may not has an attachment: %v", err)
 	}
 	other.Labels = map[string]string{"attach": "yes"}
-	if err := admin.Update(ctx, other); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.Update(ctx, other))
 	eventually(ctx, t, func() error { return get(ctx, attachment("attach-other")) })
 	pod := onNetwork("attach-one", "attach-allowed", "attach", "")
 	create(ctx, t, pod)
@@ -152,9 +148,7 @@ func TestAttachmentsFollowNamespaces(t *testing.T) {
 		t.Helper()
 		current(ctx, t, allowed)
 		allowed.Labels = labels
-		if err := admin.Update(ctx, allowed); err != nil {
-			t.Fatal(err)
-		}
+		must(t, admin.Update(ctx, allowed))
 	}
 	count := func(want int32) {
 		t.Helper()
@@ -179,9 +173,7 @@ func TestAttachmentsFollowNamespaces(t *testing.T) {
 	selects(map[string]string{"attach": "yes"})
 	count(1)
 	// A pod is on it, so network and attachment stay until it has gone.
-	if err := admin.Delete(ctx, network); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.Delete(ctx, network))
 	condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInUse, "attach-allowed/attach-one")
 	if err := get(ctx, attachment("attach-allowed")); err != nil {
 		t.Errorf("the attachment of a pod has gone: %v", err)

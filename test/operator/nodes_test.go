@@ -91,9 +91,7 @@ func TestNodeState(t *testing.T) {
 	create(ctx, t, two)
 	isTold(ctx, t, state, "told-1=10.230.0.0/24,2 told-2=10.231.0.0/24,1 gates=told-2")
 	// The operator overwrites changes by others.
-	if err := theOperator(t).Patch(ctx, state, mergePatch(`{"spec":{"networks":[],"gates":"x"}}`)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, theOperator(t).Patch(ctx, state, mergePatch(`{"spec":{"networks":[],"gates":"x"}}`)))
 	isTold(ctx, t, state, "told-1=10.230.0.0/24,2 told-2=10.231.0.0/24,1 gates=told-2")
 	remove(ctx, t, firstPod)
 	remove(ctx, t, two)
@@ -128,9 +126,7 @@ func TestPeerAddresses(t *testing.T) {
 	annotate(without, "198.51.100.7")
 	arePeers(ctx, t, "where", "map[where-0:[where-good where-without]]")
 	var peers v1alpha1.TSNPeers
-	if err := admin.Get(ctx, client.ObjectKey{Name: "where-0"}, &peers); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.Get(ctx, client.ObjectKey{Name: "where-0"}, &peers))
 	want := v1alpha1.PeerNode{Name: "where-without", Address: "198.51.100.7", IPv4: "10.232.1.0/24", IPv6: "fd32:0:0:1::/64"}
 	if peers.Spec.Network != "where" || peers.Spec.Cluster != "" || !equality.Semantic.DeepEqual(peers.Spec.Nodes[1], want) {
 		t.Errorf("the peers are %+v, want %+v among them", peers.Spec, want)
@@ -254,9 +250,7 @@ func TestAgentRights(t *testing.T) {
 	account := accountOf("ktsn-agent")
 	account.Impersonate.Extra = map[string][]string{"authentication.kubernetes.io/node-name": {"rights-node"}}
 	agent, err := client.New(account, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	patch := func(text string) client.Patch { return mergePatch(text) }
 	peers := newPeers("rights-0", "rights")
 	const forbidden = "is forbidden"

@@ -72,9 +72,7 @@ func TestNodesCannotChangeTunnelAddresses(t *testing.T) {
 	as := rest.CopyConfig(config)
 	as.Impersonate = rest.ImpersonationConfig{UserName: "system:node:address-node", Groups: []string{"system:nodes", "system:masters"}}
 	kubelet, err := client.New(as, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	registered := newNode("address-other")
 	registered.Annotations = node.Annotations
 	checkRefusal(t, "a node registers itself", kubelet.Create(ctx, registered, client.DryRunAll), nodeAddresses)

@@ -77,9 +77,7 @@ func TestOperatorWritesOnlyCABundle(t *testing.T) {
 	other.Webhooks[0].MatchConditions[0].Expression = "false"
 	create(ctx, t, other)
 	ours := &admissionv1.MutatingWebhookConfiguration{}
-	if err := admin.Get(ctx, types.NamespacedName{Name: "kubernetsn"}, ours); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.Get(ctx, types.NamespacedName{Name: "kubernetsn"}, ours))
 	for name, test := range map[string]struct {
 		configuration *admissionv1.MutatingWebhookConfiguration
 		change        func(*admissionv1.MutatingWebhookConfiguration)
@@ -135,21 +133,15 @@ func TestPoliciesAllowOperator(t *testing.T) {
 	ctx := needPolicy(t)
 	configuration := types.NamespacedName{Name: "kubernetsn"}
 	var before, after admissionv1.MutatingWebhookConfiguration
-	if err := admin.Get(ctx, configuration, &before); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.Get(ctx, configuration, &before))
 	unknown := before.DeepCopy()
 	unknown.Webhooks[0].ClientConfig.CABundle = nil
-	if err := admin.Update(ctx, unknown); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.Update(ctx, unknown))
 	renewer := &certificate.Renewer{
 		Config: certificate.Config{Secret: types.NamespacedName{Namespace: system, Name: "ktsn-operator-certificate"}, Webhook: "kubernetsn", Name: "localhost"},
 		Client: theOperator(t), Log: slog.New(slog.DiscardHandler),
 	}
-	if err := renewer.Reconcile(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, renewer.Reconcile(ctx))
 	if err := admin.Get(ctx, configuration, &after); err != nil || !bytes.Equal(after.Webhooks[0].ClientConfig.CABundle, before.Webhooks[0].ClientConfig.CABundle) {
 		t.Errorf("trusted is %q, %v", after.Webhooks[0].ClientConfig.CABundle, err)
 	}

@@ -63,9 +63,7 @@ func TestHubCannotLowerEncryption(t *testing.T) {
 	state := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: "floor-node"}}
 	current(ctx, t, state)
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"encryption":"None"}}`))
-	if err := admin.Patch(ctx, network, patch); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.Patch(ctx, network, patch))
 	condition(ctx, t, network, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonEncryptionBelowMinimum, "spec.encryption of TSNNetwork floor is None, and the minimum of this cluster for it is Required")
 	if err := get(ctx, network); err != nil || len(network.Status.ClusterKeys) != 1 || network.Spec.Encryption != v1alpha1.EncryptionNone {
 		t.Errorf("nodes are told of %v: %v", network.Status.ClusterKeys, err)
@@ -126,9 +124,7 @@ func remoteCluster(t *testing.T, name string, key *clusterkey.Private, address, 
 func someKey(t *testing.T) *clusterkey.Private {
 	t.Helper()
 	key, err := clusterkey.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return key
 }
 
@@ -159,18 +155,14 @@ func TestHubCannotMovePart(t *testing.T) {
 	withheld := remoteCluster(t, "parts-south", south, "192.0.2.81", "10.138.16.0/20")
 	create(ctx, t, withheld)
 	trusts(key("parts-south", south, "10.138.16.0/20"))
-	if err := admin.Delete(ctx, withheld); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.Delete(ctx, withheld))
 	create(ctx, t, remoteCluster(t, "parts-evil", evil, "192.0.2.66", "10.138.16.0/20"))
 	trusts(key("parts-evil", evil, ""))
 	condition(ctx, t, network, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonClusterPartDiffers, "cluster parts-evil signs nodes for 10.138.16.0/20 of network parts, and cluster parts-south has addresses of it")
 
 	t.Run("a key that is rolled is followed", func(t *testing.T) {
 		next, err := south.Succeed()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		create(ctx, t, remoteCluster(t, "parts-south", next, "192.0.2.81", "10.138.16.0/20"))
 		trusts(key("parts-evil", evil, ""), key("parts-south", next, "10.138.16.0/20"))
 	})
@@ -208,14 +200,10 @@ func TestClusterKeyRoll(t *testing.T) {
 	var before *v1alpha1.TSNPeers
 	eventually(ctx, t, func() (err error) { before, err = signedPeers(ctx, "rolled"); return err })
 	first, err := clusterkey.Parse(before.Spec.ClusterKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: v1alpha1.ClusterKeySecret}}
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"kubernetsn.io/roll":"now"}}}`))
-	if err := admin.Patch(ctx, secret, patch); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.Patch(ctx, secret, patch))
 	other := &v1alpha1.TSNPeers{ObjectMeta: metav1.ObjectMeta{Name: "rolled.other-0", Labels: map[string]string{v1alpha1.NetworkLabel: "rolled"}},
 		Spec: v1alpha1.TSNPeersSpec{Network: "rolled", Cluster: "rolled-other"}}
 	create(ctx, t, other)

@@ -102,9 +102,7 @@ func BenchmarkReviewsOfAThousandPods(b *testing.B) {
 		}
 		return nil
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	b.ResetTimer()
 	makePods(ctx, b)
 	b.StopTimer()

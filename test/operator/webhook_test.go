@@ -55,9 +55,7 @@ func TestRefusedPods(t *testing.T) {
 func TestUnreachableWebhook(t *testing.T) {
 	ctx := needOperator(t)
 	port, err := freePort(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	away := webhookConfiguration("away", port)
 	away.Webhooks[0].NamespaceSelector = selector("kubernetes.io/metadata.name", "hook-away")
 	create(ctx, t, newNetwork("hook-c", 104, "10.104.0.0/16"), newNamespace("hook-away", nil), away)

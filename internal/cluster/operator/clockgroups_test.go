@@ -88,12 +88,8 @@ func TestClocksDifferEvent(t *testing.T) {
 	}
 	state := &v1alpha1.TSNNode{}
 	state.Name = "b"
-	if err := r.Client.Delete(t.Context(), state); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Client.Create(t.Context(), following("b", "PTP", "x", 37)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Client.Delete(t.Context(), state))
+	must(t, r.Client.Create(t.Context(), following("b", "PTP", "x", 37)))
 	now = now.Add(time.Minute)
 	status = r.lookAt(t).Status
 	if condition := clockOf(status.Conditions); condition.Status != metav1.ConditionTrue || status.Schedule == nil {
@@ -141,12 +137,8 @@ func TestScheduleAwaitsEqualTAIOffsets(t *testing.T) {
 	}
 	state := &v1alpha1.TSNNode{}
 	state.Name = "b"
-	if err := r.Client.Delete(t.Context(), state); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Client.Create(t.Context(), following("b", "NTP", "192.0.2.2", 37)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Client.Delete(t.Context(), state))
+	must(t, r.Client.Create(t.Context(), following("b", "NTP", "192.0.2.2", 37)))
 	now = now.Add(time.Minute)
 	if status = r.lookAt(t).Status; status.Schedule == nil {
 		t.Errorf("with one offset no schedule begins: %+v", status.Conditions)

@@ -147,14 +147,10 @@ func TestClockCondition(t *testing.T) {
 func clockIs(t *testing.T, r *Networks, status metav1.ConditionStatus, reason, text string) {
 	t.Helper()
 	state := &v1alpha1.TSNNode{}
-	if err := r.Client.Get(t.Context(), client.ObjectKey{Name: "a"}, state); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Client.Get(t.Context(), client.ObjectKey{Name: "a"}, state))
 	conditions := &state.Status.Networks[0].Conditions
 	meta.SetStatusCondition(conditions, metav1.Condition{Type: v1alpha1.ConditionClockSynchronized, Status: status, Reason: reason, Message: text})
-	if err := r.Client.Update(t.Context(), state); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Client.Update(t.Context(), state))
 }
 
 // TestClockEvents uses messages that change each second.
@@ -275,9 +271,7 @@ func TestAwaitedScheduleKeepsPrevious(t *testing.T) {
 	}
 	change := get(t, r)
 	change.Spec.Schedule.AdminControlList.Entries[0].GateStatesValue = 15
-	if err := r.Client.Update(t.Context(), change); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Client.Update(t.Context(), change))
 	r.NowTAI = func() int64 { return 77e9 }
 	if status := r.lookAt(t).Status; status.Schedule == nil || status.Schedule.Hash != before.Hash || status.Schedule.BaseTime != before.BaseTime {
 		t.Errorf("asked for was %+v, and now is %+v", before, status.Schedule)
@@ -330,13 +324,9 @@ func TestClockStatusInterval(t *testing.T) {
 func clockLabelsOf(t *testing.T, r *Networks, l *ClockLabels) (labels string, again time.Duration) {
 	t.Helper()
 	result, err := l.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "a"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	node := &corev1.Node{}
-	if err := r.Client.Get(t.Context(), client.ObjectKey{Name: "a"}, node); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Client.Get(t.Context(), client.ObjectKey{Name: "a"}, node))
 	delete(node.Labels, v1alpha1.NodeLabel)
 	var all []string
 	for _, label := range slices.Sorted(maps.Keys(node.Labels)) {
@@ -353,13 +343,9 @@ func TestClockLabels(t *testing.T) {
 	update := func(change func(*corev1.Node)) {
 		t.Helper()
 		node := &corev1.Node{}
-		if err := r.Client.Get(t.Context(), client.ObjectKey{Name: "a"}, node); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Client.Get(t.Context(), client.ObjectKey{Name: "a"}, node))
 		change(node)
-		if err := r.Client.Update(t.Context(), node); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Client.Update(t.Context(), node))
 	}
 	for _, step := range []struct {
 		what string
@@ -381,9 +367,7 @@ func TestClockLabels(t *testing.T) {
 		{"the network does not ask any more", func() {
 			network := get(t, r)
 			network.Spec.Clock = nil
-			if err := r.Client.Update(t.Context(), network); err != nil {
-				t.Fatal(err)
-			}
+			must(t, r.Client.Update(t.Context(), network))
 		}, "own=own"},
 	} {
 		step.do()
@@ -403,13 +387,9 @@ func TestClockLabelsWithoutAgent(t *testing.T) {
 	answers := func(status corev1.ConditionStatus) {
 		t.Helper()
 		node := &corev1.Node{}
-		if err := r.Client.Get(t.Context(), client.ObjectKey{Name: "a"}, node); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Client.Get(t.Context(), client.ObjectKey{Name: "a"}, node))
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(now)}}
-		if err := r.Client.Status().Update(t.Context(), node); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Client.Status().Update(t.Context(), node))
 	}
 	answers(corev1.ConditionTrue)
 	r.shared.agents.expect("a", true)
@@ -448,9 +428,7 @@ func TestSlimNodeKeepsClockFields(t *testing.T) {
 			{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: began, LastHeartbeatTime: metav1.Now(), Message: "kubelet is posting"},
 		}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	node := kept.(*corev1.Node)
 	if len(node.Labels) != 2 || node.Labels[v1alpha1.ClockLabelPrefix+"old"] != v1alpha1.ClockLost {
 		t.Errorf("its labels are %v", node.Labels)

@@ -57,17 +57,13 @@ func TestNodeClaims(t *testing.T) {
 				link := &v1alpha1.TSNLink{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "l", Generation: 2, Labels: map[string]string{v1alpha1.LinkMakerLabel: test.maker}}}
 				link.Spec.Service, link.Spec.Client.Addresses, link.Spec.Client.Routes = "plant", []string{"10.60.0.0/31"}, []string{"10.9.0.0/16"}
 				link.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAdmitted, Status: metav1.ConditionTrue, ObservedGeneration: 1}}
-				if err := n.Client.Create(t.Context(), link); err != nil {
-					t.Fatal(err)
-				}
+				must(t, n.Client.Create(t.Context(), link))
 			}
 			events := record.NewFakeRecorder(10)
 			r := newLinks(n.shared, n.Client, "kubernetsn", events, nil)
 			for range 2 { // the second time without an Event
 				in, err := r.collectInput(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				plan := links.Plan(in)
 				text := overlaps(plan, "default", "plant")
 				if test.blocked == "" && text != "" || !strings.Contains(text, test.blocked) {

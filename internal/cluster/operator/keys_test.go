@@ -41,9 +41,7 @@ func peersFrom(cluster, key string, nodes ...v1alpha1.PeerNode) *v1alpha1.TSNPee
 func newKey(t *testing.T) clusterkey.Public {
 	t.Helper()
 	key, err := clusterkey.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return key.Public()
 }
 
@@ -51,9 +49,7 @@ func newKey(t *testing.T) clusterkey.Public {
 func (r *Networks) pinned(t *testing.T) map[string]string {
 	t.Helper()
 	var pins corev1.ConfigMap
-	if err := client.IgnoreNotFound(r.Client.Get(t.Context(), client.ObjectKey{Namespace: "kubernetsn", Name: v1alpha1.ClusterKeyPins}, &pins)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.IgnoreNotFound(r.Client.Get(t.Context(), client.ObjectKey{Namespace: "kubernetsn", Name: v1alpha1.ClusterKeyPins}, &pins)))
 	return pins.Data
 }
 
@@ -64,20 +60,14 @@ func TestPeersAreSigned(t *testing.T) {
 		t.Fatalf("nodes believe %v, and the hub is told of %v", status.ClusterKeys, status.Peers)
 	}
 	public, err := clusterkey.Parse(status.ClusterKeys[0].PublicKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := public.Verify("old", &status.Peers[0]); err != nil || len(status.Peers[0].Keys) != 1 || status.Peers[0].Sender.Ktsnd != 4 {
 		t.Errorf("%v: %v", status.Peers[0], err)
 	}
 	writer := &Peers{Client: r.Client, shared: r.shared, pace: newPace(time.Now)}
-	if err := writer.reconcile(t.Context(), "old"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, writer.reconcile(t.Context(), "old"))
 	var peers v1alpha1.TSNPeers
-	if err := r.Client.Get(t.Context(), client.ObjectKey{Name: "old-0"}, &peers); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Client.Get(t.Context(), client.ObjectKey{Name: "old-0"}, &peers))
 	if err := public.Verify("old", &peers.Spec.Nodes[0]); err != nil || peers.Spec.ClusterKey != public.String() {
 		t.Errorf("%v: %v", peers.Spec, err)
 	}
@@ -105,13 +95,9 @@ func TestFirstKeyIsPinned(t *testing.T) {
 		t.Fatalf("pinned is %q, nodes believe %v", got, status.ClusterKeys)
 	}
 	peers := foreignPeers(second.String())
-	if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(peers), peers); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Client.Get(t.Context(), client.ObjectKeyFromObject(peers), peers))
 	peers.Spec.ClusterKey = second.String()
-	if err := r.Client.Update(t.Context(), peers); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Client.Update(t.Context(), peers))
 	r.pace = newPace(time.Now)
 	status = r.lookAt(t).Status
 	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDegraded)
@@ -123,13 +109,9 @@ func TestFirstKeyIsPinned(t *testing.T) {
 	}
 	// The administrator believes the new one.
 	pins := &corev1.ConfigMap{}
-	if err := r.Client.Get(t.Context(), client.ObjectKey{Namespace: "kubernetsn", Name: v1alpha1.ClusterKeyPins}, pins); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Client.Get(t.Context(), client.ObjectKey{Namespace: "kubernetsn", Name: v1alpha1.ClusterKeyPins}, pins))
 	delete(pins.Data, "south")
-	if err := r.Client.Update(t.Context(), pins); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Client.Update(t.Context(), pins))
 	r.pace = newPace(time.Now)
 	if status = r.lookAt(t).Status; status.ClusterKeys[1].PublicKey != second.String() {
 		t.Errorf("nodes believe %v", status.ClusterKeys)
@@ -159,9 +141,7 @@ func minimum(t *testing.T, arguments ...string) *tsnnetwork.EncryptionMinimum {
 	t.Helper()
 	minimum, flags := &tsnnetwork.EncryptionMinimum{}, flag.NewFlagSet("test", flag.ContinueOnError)
 	minimum.AddFlags(flags)
-	if err := flags.Parse(arguments); err != nil {
-		t.Fatal(err)
-	}
+	must(t, flags.Parse(arguments))
 	return minimum
 }
 
@@ -173,9 +153,7 @@ func TestEncryptionMinimum(t *testing.T) {
 	before := r.lookAt(t).Status
 	lowered := get(t, r)
 	lowered.Spec.Encryption = v1alpha1.EncryptionNone
-	if err := r.Client.Update(t.Context(), lowered); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Client.Update(t.Context(), lowered))
 	r.pace = newPace(time.Now)
 	network := r.lookAt(t)
 	if got := degraded(&network.Status); !strings.Contains(got, "EncryptionBelowMinimum: spec.encryption of TSNNetwork old is None, and the minimum of this cluster for it is Required") {
@@ -185,13 +163,9 @@ func TestEncryptionMinimum(t *testing.T) {
 		t.Errorf("nodes are told of %v, before of %v; the spec has %s", network.Status.ClusterKeys, before.ClusterKeys, network.Spec.Encryption)
 	}
 	writer := &Peers{Client: r.Client, shared: r.shared, pace: newPace(time.Now)}
-	if err := writer.reconcile(t.Context(), "old"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, writer.reconcile(t.Context(), "old"))
 	var peers v1alpha1.TSNPeers
-	if err := r.Client.Get(t.Context(), client.ObjectKey{Name: "old-0"}, &peers); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Client.Get(t.Context(), client.ObjectKey{Name: "old-0"}, &peers))
 	if peers.Spec.Nodes[0].Signature == "" || peers.Spec.ClusterKey == "" {
 		t.Errorf("agents are told %+v", peers.Spec)
 	}
@@ -201,13 +175,9 @@ func TestEncryptionMinimum(t *testing.T) {
 func (r *Networks) rolled(t *testing.T, asked string) *v1alpha1.TSNNetworkStatus {
 	t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kubernetsn", Name: v1alpha1.ClusterKeySecret}}
-	if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Client.Get(t.Context(), client.ObjectKeyFromObject(secret), secret))
 	secret.Annotations = map[string]string{v1alpha1.RollAnnotation: asked}
-	if err := r.Client.Update(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Client.Update(t.Context(), secret))
 	r.shared.keys.readAt = time.Time{}
 	r.pace = newPace(time.Now)
 	return &r.lookAt(t).Status
@@ -224,9 +194,7 @@ func TestRollClusterKey(t *testing.T) {
 	public := map[string]clusterkey.Public{}
 	for _, k := range []v1alpha1.ClusterKey{first, second, third} {
 		key, err := clusterkey.Parse(k.PublicKey)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		public[k.PublicKey] = key
 	}
 	if !public[third.PublicKey].Succeeds(public[first.PublicKey], third.Succession) || public[first.PublicKey].Succeeds(public[third.PublicKey], third.Succession) {

@@ -19,9 +19,7 @@ func TestSubnetLedgerLoad(t *testing.T) {
 	moved := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.TSNNodeSpec{Networks: []v1alpha1.NodeNetwork{
 		{Name: "gone", IPv4: "10.43.0.0/24"}, {Name: "old", IPv4: "10.42.9.0/24", IPv6: "fd42::/64"}}}}
 	r := inCluster(t, network, moved, other, wrong)
-	if err := r.shared.waitReady(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.shared.waitReady(t.Context()))
 	if got := given(r); got != "map[a:10.42.9.0/24 b:10.42.8.0/24]" {
 		t.Errorf("the nodes have %s", got)
 	}
@@ -30,9 +28,7 @@ func TestSubnetLedgerLoad(t *testing.T) {
 	}
 	// After loading, the ledger counts and not the objects.
 	r.shared.subnets.set("old", map[string]subnet{"a": {ipv4: netip.MustParsePrefix("10.42.1.0/24")}})
-	if err := r.shared.waitReady(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.shared.waitReady(t.Context()))
 	r.shared.subnets.drop("none")
 	if got := given(r); got != "map[a:10.42.1.0/24]" {
 		t.Errorf("read again, the nodes have %s", got)

@@ -22,9 +22,7 @@ func fromHub(t *testing.T, clusters ...string) (*links.Input, *links.Result) {
 	in, plan := &links.Input{Pods: []links.Pod{{UID: "here"}}}, &links.Result{}
 	for _, cluster := range clusters {
 		key, err := clusterkey.New()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		in.Links = append(in.Links, v1alpha1.TSNLink{Spec: v1alpha1.TSNLinkSpec{Encryption: v1alpha1.EncryptionRequired,
 			Client:   v1alpha1.LinkEnd{UID: "here", Node: "near"},
 			Endpoint: v1alpha1.LinkEnd{UID: "there", Cluster: cluster, Node: "far", NodeKeys: &v1alpha1.LinkNodeKeys{ClusterKey: key.Public().String()}}}})
@@ -40,9 +38,7 @@ func TestRefusedLinkPinsNoCluster(t *testing.T) {
 	r := newLinks(shared, shared.keys.client, "kubernetsn", nil, nil)
 	read := func(in *links.Input, plan *links.Result) []v1alpha1.ClusterKey {
 		t.Helper()
-		if err := r.updateNodeKeys(t.Context(), in, plan); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.updateNodeKeys(t.Context(), in, plan))
 		return shared.links.forNode("near", nil)
 	}
 	in, plan := fromHub(t, "north")
@@ -65,9 +61,7 @@ func TestTruncateKeys(t *testing.T) {
 	clusters := []string{"real"}
 	for range 2 {
 		in, plan := fromHub(t, clusters...)
-		if err := r.updateNodeKeys(t.Context(), in, plan); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.updateNodeKeys(t.Context(), in, plan))
 		for i := range v1alpha1.MostClusterKeys {
 			clusters = append(clusters, fmt.Sprintf("invented%03d", i))
 		}
@@ -90,9 +84,7 @@ func TestLinksEncryptionMinimum(t *testing.T) {
 	shared.minimum = minimum(t, "--encryption-minimum-of=default/plant=Required")
 	r := newLinks(shared, shared.keys.client, "kubernetsn", nil, nil)
 	in, err := r.collectInput(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := in.Services[0].Spec.Encryption; got != v1alpha1.EncryptionRequired {
 		t.Errorf("its links have %s", got)
 	}
@@ -119,9 +111,7 @@ func TestLinksWithoutClusterKey(t *testing.T) {
 	shared := inCluster(t, objects...).shared
 	r := newLinks(shared, shared.keys.client, "kubernetsn", nil, nil)
 	in, err := r.collectInput(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if keys := in.Nodes["a"].Keys; keys == nil || keys.Sequence != 2 {
 		t.Errorf("node a has the keys %+v", keys)
 	}

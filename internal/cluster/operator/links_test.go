@@ -22,13 +22,9 @@ func TestUnfitNodes(t *testing.T) {
 	r := inCluster(t, node("usual", "192.0.2.1", nil, ready), node("away", "192.0.2.2", nil, nil), node("switched", "192.0.2.3", map[string]string{"uplink": "ovs"}, ready),
 		node("lost", "", nil, ready))
 	switched, err := switchedSelector("uplink=ovs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	set, err := listNodes(t.Context(), r.Client, nil, &tunnels{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	nodes := newLinks(r.shared, r.Client, "", nil, switched).nodeStates(set)
 	for name, want := range map[string]string{"usual": "", "away": "", "switched": "its uplink is an Open vSwitch bridge", "lost": "it has no IPv4 InternalIP"} {
 		if node := nodes[name]; !strings.HasPrefix(node.Unfit, want) || (node.Unfit == "") != (want == "") || node.Ready != (name != "away") {

@@ -31,9 +31,7 @@ import (
 func inCluster(t *testing.T, objects ...client.Object) *Networks {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := errors.Join(AddToScheme(scheme), metav1.AddMetaToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(AddToScheme(scheme), metav1.AddMetaToScheme(scheme)))
 	scheme.AddKnownTypeWithName(attachmentKind, &unstructured.Unstructured{})
 	scheme.AddKnownTypeWithName(attachmentKind.GroupVersion().WithKind("NetworkAttachmentDefinitionList"), &unstructured.UnstructuredList{})
 	cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.TSNNetwork{}).Build()
@@ -60,9 +58,7 @@ func (r *Networks) lookAt(t *testing.T) *v1alpha1.TSNNetwork {
 func get(t *testing.T, r *Networks) *v1alpha1.TSNNetwork {
 	t.Helper()
 	network := &v1alpha1.TSNNetwork{}
-	if err := r.Client.Get(t.Context(), client.ObjectKey{Name: "old"}, network); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Client.Get(t.Context(), client.ObjectKey{Name: "old"}, network))
 	return network
 }
 
@@ -109,9 +105,7 @@ func staleClient(t *testing.T, cluster client.Client) client.Client {
 	t.Helper()
 	var known v1alpha1.TSNNetworkList
 	changed := false
-	if err := cluster.List(t.Context(), &known); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cluster.List(t.Context(), &known))
 	return interceptor.NewClient(cluster.(client.WithWatch), interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			if networks, ok := list.(*v1alpha1.TSNNetworkList); ok {
@@ -150,9 +144,7 @@ func TestSubnetsWithStaleCache(t *testing.T) {
 	first := given(r)
 	other := aPod("other")
 	other.Spec.NodeName = "0"
-	if err := r.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "0"}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "0"}}))
 	r.shared.pods.set(other)
 	r.lookAt(t)
 	second := given(r)
@@ -257,9 +249,7 @@ func TestExcludedNamespaces(t *testing.T) {
 		t.Errorf("%d Events are about the pod, want 1", count)
 	}
 	network.Spec.NamespaceSelector = nil
-	if err := r.Client.Update(t.Context(), network); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Client.Update(t.Context(), network))
 	r.pace.forget("old")
 	if r.lookAt(t); get(t, r).Status.Pods != 2 {
 		t.Errorf("the network counts %d pods, want both once it selects all", get(t, r).Status.Pods)
@@ -295,11 +285,16 @@ func TestDeletedNodesAreForgotten(t *testing.T) {
 	if r.lookAt(t); r.reportedNode["a"] == "" {
 		t.Fatal("nothing is said of a node without an address")
 	}
-	if err := r.Client.Delete(t.Context(), node); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Client.Delete(t.Context(), node))
 	r.shared.pods.remove(client.ObjectKeyFromObject(aPod("default")))
 	if r.lookAt(t); len(r.reportedNode) > 0 {
 		t.Errorf("of nodes that are gone it is kept that %v", r.reportedNode)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -43,9 +43,7 @@ func TestSubnetInOneTSNNode(t *testing.T) {
 			t.Fatalf("node %s is looked at again after %v, %v", step.node, result.RequeueAfter, err)
 		}
 		var all v1alpha1.TSNNodeList
-		if err := r.Client.List(t.Context(), &all); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Client.List(t.Context(), &all))
 		var have []string
 		for i := range all.Items {
 			if networkOf(&all.Items[i], "old") != nil {

@@ -22,9 +22,7 @@ import (
 
 func TestDeletedNetworkIsForgotten(t *testing.T) {
 	scheme := runtime.NewScheme()
-	if err := AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must(t, AddToScheme(scheme))
 	left := &v1alpha1.TSNPeers{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "gone-0", Labels: map[string]string{v1alpha1.NetworkLabel: "gone", managedBy: string(fieldOwner)},
@@ -33,9 +31,7 @@ func TestDeletedNetworkIsForgotten(t *testing.T) {
 	}
 	r := &Peers{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(left).Build(), pace: newPace(time.Now)}
 	r.pace.done("gone")
-	if err := r.reconcile(t.Context(), "gone"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.reconcile(t.Context(), "gone"))
 	var list v1alpha1.TSNPeersList
 	if err := r.Client.List(t.Context(), &list); err != nil || len(list.Items) > 0 || len(r.pace.last) > 0 {
 		t.Errorf("there are %d TSNPeers, %v, and times of %v", len(list.Items), err, r.pace.last)
@@ -169,13 +165,9 @@ func TestStrayPeersAreDeleted(t *testing.T) {
 	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(network)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.reconcile(t.Context(), ""); err != nil { // of TSNPeers without the label
-		t.Fatal(err)
-	}
+	must(t, r.reconcile(t.Context(), "")) // of TSNPeers without the label
 	var list v1alpha1.TSNPeersList
-	if err := r.Client.List(t.Context(), &list); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Client.List(t.Context(), &list))
 	left := map[string]string{}
 	for i := range list.Items {
 		left[list.Items[i].Name] = list.Items[i].Labels[managedBy] + " " + list.Items[i].Spec.Nodes[0].Name

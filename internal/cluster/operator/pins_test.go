@@ -24,9 +24,7 @@ import (
 func privateKey(t *testing.T) *clusterkey.Private {
 	t.Helper()
 	key, err := clusterkey.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return key
 }
 
@@ -246,9 +244,7 @@ func TestAnnouncementSequence(t *testing.T) {
 func TestFollowRolledKey(t *testing.T) {
 	next := func(private *clusterkey.Private) *clusterkey.Private {
 		key, err := private.Succeed()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return key
 	}
 	first, stranger := privateKey(t), privateKey(t)

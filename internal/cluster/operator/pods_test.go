@@ -103,9 +103,7 @@ func TestMarkReported(t *testing.T) {
 		t.Errorf("%d Events say it again", count)
 	}
 	second.Spec.NodeName = "c" // it is another pod of the name
-	if err := r.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "c"}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "c"}}))
 	r.shared.pods.set(second)
 	r.lookAt(t)
 	if count := toPods(); count != 2 {

@@ -27,9 +27,7 @@ func TestRemoveDeletesLabels(t *testing.T) {
 	node, other := labelledNode(), labelledNode()
 	other.Name, other.Labels = "b", map[string]string{v1alpha1.ClockLabelPrefix + "gone": v1alpha1.ClockLost, "own": "own"}
 	r := inCluster(t, node, other)
-	if err := Remove(t.Context(), r.Client, "kubernetsn-system"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Remove(t.Context(), r.Client, "kubernetsn-system"))
 	for name, want := range map[string]int{"a": 0, "b": 1} {
 		node := &corev1.Node{}
 		if err := r.Client.Get(t.Context(), client.ObjectKey{Name: name}, node); err != nil || len(node.Labels) != want {
@@ -75,9 +73,7 @@ func TestRemoveRetries(t *testing.T) {
 		}
 		return nil
 	})
-	if err := Remove(t.Context(), cluster, "kubernetsn-system"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Remove(t.Context(), cluster, "kubernetsn-system"))
 	if len(asked) != 3 {
 		t.Errorf("asked for %v", asked)
 	}
@@ -95,9 +91,7 @@ func TestRemoveWithoutKind(t *testing.T) {
 		}
 		return nil
 	})
-	if err := Remove(t.Context(), cluster, "kubernetsn-system"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Remove(t.Context(), cluster, "kubernetsn-system"))
 }
 
 func TestCheckDeleted(t *testing.T) {

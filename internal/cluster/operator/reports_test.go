@@ -181,9 +181,7 @@ func TestReportWithoutAgent(t *testing.T) {
 		now = now.Add(writeInterval)
 		r.pace.now = func() time.Time { return now }
 		result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(network)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return get(t, r).Status.NodeCounts.Ready, result.RequeueAfter
 	}
 	for _, step := range []struct {

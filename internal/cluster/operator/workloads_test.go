@@ -24,9 +24,7 @@ import (
 func controlled(t *testing.T, objects ...client.Object) *Workloads {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must(t, AddToScheme(scheme))
 	objects = append(objects, &v1alpha1.TSNWorkload{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "arm"}})
 	cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.TSNWorkload{}).Build()
 	return &Workloads{Client: cluster, Pods: cluster, pace: newPace(time.Now)}
@@ -36,13 +34,9 @@ func (r *Workloads) lookAt(t *testing.T) (v1alpha1.TSNWorkloadStatus, reconcile.
 	t.Helper()
 	request := reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "arm"}}
 	result, err := r.Reconcile(t.Context(), request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	workload := &v1alpha1.TSNWorkload{}
-	if err := r.Client.Get(t.Context(), request.NamespacedName, workload); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Client.Get(t.Context(), request.NamespacedName, workload))
 	return workload.Status, result
 }
 
@@ -88,9 +82,7 @@ func TestWorkloadPace(t *testing.T) {
 		t.Fatalf("without pods: %+v, %v", status, result)
 	}
 	for number, name := range []string{"arm-1", "arm-2"} {
-		if err := r.Client.Create(t.Context(), armPod("ns", name, "arm")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Client.Create(t.Context(), armPod("ns", name, "arm")))
 		status, result := r.lookAt(t)
 		if status.Total != 1 || (result.RequeueAfter > 0) != (number == 1) {
 			t.Errorf("after %s: %d pods, again after %v", name, status.Total, result.RequeueAfter)

@@ -42,14 +42,10 @@ func TestAvoidLostClocks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			raw, err := yaml.YAMLToJSON([]byte("spec: {" + test.spec + "}"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for range 2 { // a pod may come twice
 				pod := &corev1.Pod{}
-				if err := json.Unmarshal(raw, pod); err != nil {
-					t.Fatal(err)
-				}
+				must(t, json.Unmarshal(raw, pod))
 				before := pod.DeepCopy()
 				avoidLostClocks(pod, test.networks)
 				raw = applied(t, raw, newPatch(t, before, pod))
@@ -67,9 +63,7 @@ func TestAvoidLostClocks(t *testing.T) {
 func newPatch(t *testing.T, before, after *corev1.Pod) []patchlib.JsonPatchOperation {
 	t.Helper()
 	patch, err := patchOf(before, after)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return patch
 }
 
@@ -77,19 +71,13 @@ func newPatch(t *testing.T, before, after *corev1.Pod) []patchlib.JsonPatchOpera
 func applied(t *testing.T, raw []byte, p []patchlib.JsonPatchOperation) []byte {
 	t.Helper()
 	operations, err := json.Marshal(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	decoded, err := jsonpatch.DecodePatch(operations)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if raw, err = decoded.Apply(raw); err != nil {
 		t.Fatalf("%s does not fit: %v", operations, err)
 	}
 	var object any
-	if err := json.Unmarshal(raw, &object); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(raw, &object))
 	return []byte(asText(t, object))
 }

@@ -31,9 +31,7 @@ func TestDeviceOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := parsePod(t, test.pod)
 			for range 2 { // it may come twice
-				if err := mutate(pod, "ns", []string{"tsn"}, ""); err != nil {
-					t.Fatal(err)
-				}
+				must(t, mutate(pod, "ns", []string{"tsn"}, ""))
 				if got := pod.Annotations[nettypes.NetworkAttachmentAnnot]; got != test.attachments {
 					t.Fatalf("got  %s\nwant %s", got, test.attachments)
 				}

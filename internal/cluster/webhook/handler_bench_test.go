@@ -44,9 +44,7 @@ func BenchmarkReview(b *testing.B) {
   containers: [{name: app, image: app, env: [{name: A, value: b}], volumeMounts: [{name: data, mountPath: /data}], resources: {limits: {cpu: "1"}},
     readinessProbe: {httpGet: {port: 80, path: /}}}, {name: log, image: log}],
   volumes: [{name: data, emptyDir: {}}]`)))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	cache := oneNetwork{network: network}
 	handler := &Handler{Cached: cache, Live: cache}
 	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "default", Object: runtime.RawExtension{Raw: pod}}}

@@ -45,9 +45,7 @@ func TestApplyKata(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := parsePod(t, test.pod)
 			for range 2 { // it may come twice
-				if err := mutate(pod, "ns", []string{"tsn"}, test.kata); err != nil {
-					t.Fatal(err)
-				}
+				must(t, mutate(pod, "ns", []string{"tsn"}, test.kata))
 				if got := pod.Annotations[nettypes.NetworkAttachmentAnnot]; got != test.attachments {
 					t.Fatalf("got  %s\nwant %s", got, test.attachments)
 				}
@@ -127,9 +125,7 @@ func TestKataDevices(t *testing.T) {
 
 func TestKataWarning(t *testing.T) {
 	pod, err := json.Marshal(parsePod(t, annotated("", "runtimeClassName: kata-clh, "+appContainer)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cache := oneNetwork{network: &v1alpha1.TSNNetwork{ObjectMeta: metav1.ObjectMeta{Name: "tsn"}}}
 	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "ns", Object: runtime.RawExtension{Raw: pod}}}
 	response := (&Handler{Cached: cache, Live: cache}).Handle(t.Context(), request)
@@ -140,9 +136,7 @@ func TestKataWarning(t *testing.T) {
 
 func TestCheckCard(t *testing.T) {
 	pod, err := json.Marshal(parsePod(t, annotated(", kubernetsn.io/device: vfio", inKata)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, test := range map[string]struct {
 		cards, namespaces []string
 		want              string
@@ -179,9 +173,7 @@ func (c cardNetwork) Get(ctx context.Context, key client.ObjectKey, into client.
 func TestKataFlag(t *testing.T) {
 	var read Kata
 	for _, part := range []string{"kata-qemu=veth", "kata-clh=" + dans + ",kata=veth"} {
-		if err := read.Set(part); err != nil {
-			t.Fatal(err)
-		}
+		must(t, read.Set(part))
 	}
 	if got := read.String(); got != "kata=veth,kata-clh="+dans+",kata-qemu=veth" {
 		t.Errorf("they are %q", got)

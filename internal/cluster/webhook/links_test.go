@@ -67,18 +67,14 @@ func linkHandler() *Handler {
 func review(t *testing.T, namespace, text string) (admission.Response, *corev1.Pod) {
 	t.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	response := linkHandler().Handle(t.Context(), admission.Request{
 		AdmissionRequest: admissionv1.AdmissionRequest{Namespace: namespace, Object: runtime.RawExtension{Raw: raw}}})
 	if !response.Allowed {
 		return response, nil
 	}
 	pod := &corev1.Pod{}
-	if err := json.Unmarshal(applied(t, raw, response.Patches), pod); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(applied(t, raw, response.Patches), pod))
 	return response, pod
 }
 

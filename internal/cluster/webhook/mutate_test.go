@@ -14,18 +14,14 @@ import (
 func parsePod(t testing.TB, text string) *corev1.Pod {
 	t.Helper()
 	pod := &corev1.Pod{}
-	if err := yaml.UnmarshalStrict([]byte(text), pod); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.UnmarshalStrict([]byte(text), pod))
 	return pod
 }
 
 func asText(t *testing.T, value any) string {
 	t.Helper()
 	text, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
@@ -44,9 +40,7 @@ func TestMutate(t *testing.T) {
   initContainers: [{name: prepare}, {name: proxy, restartPolicy: Always}],
   containers: [{name: app, env: [{name: A, value: b}], volumeMounts: [{name: data, mountPath: /data}]}, {name: log}],
   volumes: [{name: data, emptyDir: {}}]`))
-	if err := mutate(pod, "ns", []string{"tsn", "second"}, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, mutate(pod, "ns", []string{"tsn", "second"}, ""))
 	want := parsePod(t, `
 metadata:
   labels: {kubernetsn.io/on-network: "true"}
@@ -112,9 +106,7 @@ func TestMutateKeepsSettings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := parsePod(t, test.pod)
-			if err := mutate(pod, "ns", []string{"tsn"}, ""); err != nil {
-				t.Fatal(err)
-			}
+			must(t, mutate(pod, "ns", []string{"tsn"}, ""))
 			if got := asText(t, pod); !strings.Contains(got, test.want) {
 				t.Errorf("got  %s\nwant %s in it", got, test.want)
 			}
@@ -149,5 +141,12 @@ func TestMutateInvalid(t *testing.T) {
 				t.Errorf("got %v, want %q", err, test.sentence)
 			}
 		})
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

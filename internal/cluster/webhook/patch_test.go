@@ -16,23 +16,13 @@ import (
 func patched(t *testing.T, text string) (got, want map[string]any) {
 	t.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pod := &corev1.Pod{}
-	if err := json.Unmarshal(raw, pod); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(raw, pod))
 	before := pod.DeepCopy()
-	if err := mutate(pod, "ns", []string{"tsn"}, ""); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(applied(t, raw, newPatch(t, before, pod)), &got); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal([]byte(asText(t, pod)), &want); err != nil {
-		t.Fatal(err)
-	}
+	must(t, mutate(pod, "ns", []string{"tsn"}, ""))
+	must(t, json.Unmarshal(applied(t, raw, newPatch(t, before, pod)), &got))
+	must(t, json.Unmarshal([]byte(asText(t, pod)), &want))
 	return got, want
 }
 
@@ -50,13 +40,9 @@ func TestPatchOf(t *testing.T) {
 			got, want := patched(t, text)
 			// The types write fields that are empty, and a text has not.
 			again := &corev1.Pod{}
-			if err := json.Unmarshal([]byte(asText(t, got)), again); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal([]byte(asText(t, got)), again))
 			var whole map[string]any
-			if err := json.Unmarshal([]byte(asText(t, again)), &whole); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal([]byte(asText(t, again)), &whole))
 			if !reflect.DeepEqual(whole, want) {
 				t.Errorf("got  %v\nwant %v", whole, want)
 			}
@@ -76,13 +62,9 @@ func TestPatchKeepsUnknownFields(t *testing.T) {
 
 func TestPatchIsIdempotent(t *testing.T) {
 	pod := parsePod(t, annotated("", appContainer))
-	if err := mutate(pod, "ns", []string{"tsn"}, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, mutate(pod, "ns", []string{"tsn"}, ""))
 	before := pod.DeepCopy()
-	if err := mutate(pod, "ns", []string{"tsn"}, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, mutate(pod, "ns", []string{"tsn"}, ""))
 	if p := newPatch(t, before, pod); len(p) > 0 {
 		t.Errorf("it is patched with %v", p)
 	}
