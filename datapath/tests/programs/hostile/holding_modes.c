@@ -96,7 +96,7 @@ static int passed_print(struct client *client, int err, long passed, long held)
 	return err ? complain("have an answer", err) : 0;
 }
 
-int mode_linger(const struct target *target)
+static int mode_linger(const struct target *target)
 {
 	struct client client;
 	long passed = 0, held = 0;
@@ -169,7 +169,7 @@ static int notifier_pass(struct client *client, long *held)
 	return err;
 }
 
-int mode_notifier(const struct target *target)
+static int mode_notifier(const struct target *target)
 {
 	struct client client;
 	long passed = 0, held = 0;
@@ -222,7 +222,7 @@ static int locked_socket(const struct target *target)
 	return connect(fd, (const struct sockaddr *)&nobody, sizeof(nobody)) ? -errno : fd;
 }
 
-int mode_locked(const struct target *target)
+static int mode_locked(const struct target *target)
 {
 	struct ktsn_app_request request = client_request(KTSN_APP_FLOW_OPEN);
 	struct lock_holder holder = {target, locked_socket(target)};
@@ -283,7 +283,7 @@ static int unread_leave_all(const struct target *target, long *left)
 	return 0;
 }
 
-int mode_unread(const struct target *target)
+static int mode_unread(const struct target *target)
 {
 	long left = 0;
 	int err = 0;
@@ -297,7 +297,7 @@ int mode_unread(const struct target *target)
 /* ---- a benign pod ---- */
 
 /* Like libktsn at the start of an application. */
-int mode_ask(const struct target *target)
+static int mode_ask(const struct target *target)
 {
 	int64_t longest_ns = 0;
 	long asked = 0;
@@ -318,3 +318,13 @@ int mode_ask(const struct target *target)
 	result_print("longest-us", longest_ns / 1000);
 	return 0;
 }
+
+const struct mode holding_modes[] = {
+	{"linger", mode_linger, "passes sockets whose close would wait"},
+	{"notifier", mode_notifier,
+	 "queues sockets whose close would wait on the notifier that it handed over"},
+	{"locked", mode_locked, "passes a socket whose lock it holds"},
+	{"unread", mode_unread, "leaves such sockets in connections that were not read"},
+	{"ask", mode_ask, "sends valid requests, and prints the longest time to a reply"},
+	{0},
+};

@@ -72,12 +72,12 @@ static int attack(const struct target *target,
 	return 0;
 }
 
-int mode_punch(const struct target *target)
+static int mode_punch(const struct target *target)
 {
 	return attack(target, punch, "punched");
 }
 
-int mode_collapse(const struct target *target)
+static int mode_collapse(const struct target *target)
 {
 	return attack(target, collapse, "collapsed");
 }
@@ -117,7 +117,7 @@ static int ring_keep(struct client *client, const struct target *target)
 }
 
 /* Opens rings one after the other, without the limit of processes. */
-int mode_keep(const struct target *target)
+static int mode_keep(const struct target *target)
 {
 	static struct client kept[KEPT_MAX];
 	long count = 0, refused = 0;
@@ -173,7 +173,7 @@ static int hand_back(struct client *client)
 }
 
 /* Hangs up and keeps the memory if ktsnd accepted it. */
-int mode_sparse(const struct target *target)
+static int mode_sparse(const struct target *target)
 {
 	long handed = 0, accepted = 0;
 	int answer = 0;
@@ -199,3 +199,11 @@ int mode_sparse(const struct target *target)
 	result_print("answer-errno", -answer);
 	return 0;
 }
+
+const struct mode memory_modes[] = {
+	{"punch", mode_punch, "takes pages away from its ring"},
+	{"collapse", mode_collapse, "moves the pages of its ring"},
+	{"keep", mode_keep, "disconnects and keeps the ring, repeatedly"},
+	{"sparse", mode_sparse, "hands back large memory of its own without pages"},
+	{0},
+};

@@ -62,7 +62,7 @@ static uint32_t own_port(int fd)
 	return self.nl_pid;
 }
 
-int mode_netlink(const struct target *target)
+static int mode_netlink(const struct target *target)
 {
 	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
 	const uint32_t groups = RTMGRP_LINK | RTMGRP_NEIGH | RTMGRP_IPV4_IFADDR;
@@ -84,3 +84,8 @@ int mode_netlink(const struct target *target)
 	result_print("told", listed);
 	return 0;
 }
+
+const struct mode netlink_modes[] = {
+	{"netlink", mode_netlink, "sends forged netlink to ktsnd's sockets (CAP_NET_ADMIN)"},
+	{0},
+};

@@ -83,7 +83,7 @@ static long wanted(const struct target *target, long usual)
 	return target->count ? target->count : usual;
 }
 
-int mode_watchers(const struct target *target)
+static int mode_watchers(const struct target *target)
 {
 	struct watchers watchers;
 	struct client client;
@@ -107,7 +107,7 @@ int mode_watchers(const struct target *target)
 }
 
 /* Each reply wakes all of them, whichever thread sends it. */
-int mode_audience(const struct target *target)
+static int mode_audience(const struct target *target)
 {
 	struct ktsn_app_request request = client_request(KTSN_APP_RESUME);
 	struct ktsn_app_reply reply;
@@ -150,7 +150,7 @@ static long folder_watch(const char *folder, long wanted)
 }
 
 /* ktsnd creates and removes the socket there. */
-int mode_folder(const struct target *target)
+static int mode_folder(const struct target *target)
 {
 	struct rlimit descriptors;
 	char folder[PATH_MAX];
@@ -174,7 +174,7 @@ int mode_folder(const struct target *target)
 }
 
 /* The eventfd stays open here, so that ktsnd leaves a long queue each time. */
-int mode_watchers_close(const struct target *target)
+static int mode_watchers_close(const struct target *target)
 {
 	struct watchers watchers = {.count = 0};
 	long closes = 0;
@@ -239,7 +239,7 @@ static int space_hand_over(struct client *client, struct watchers *watchers, lon
 	return err ? err : fd;
 }
 
-int mode_sleepers(const struct target *target)
+static int mode_sleepers(const struct target *target)
 {
 	const uint64_t full = UINT64_MAX - 1;
 	struct watchers watchers;
@@ -297,7 +297,7 @@ static void pollers_announce(const struct client *client)
 }
 
 /* Every freed slot wakes all of them. */
-int mode_pollers(const struct target *target)
+static int mode_pollers(const struct target *target)
 {
 	const long count = wanted(target, POLLERS);
 	struct client client;
@@ -339,7 +339,7 @@ static int group_find(struct client *client)
 	return err;
 }
 
-int mode_group(const struct target *target)
+static int mode_group(const struct target *target)
 {
 	struct client client;
 	long messages = 0;
@@ -382,7 +382,7 @@ static void hand_back(struct client *ring, const struct target *target)
 	client_close(&client);
 }
 
-static void *hand_back_again_and_again(void *argument)
+static void *hand_back_repeatedly(void *argument)
 {
 	const struct target *target = argument;
 	struct client rings[RINGS_OF_A_THREAD];
@@ -399,12 +399,12 @@ static void *hand_back_again_and_again(void *argument)
 	return NULL;
 }
 
-int mode_handback(const struct target *target)
+static int mode_handback(const struct target *target)
 {
 	pthread_t threads[HAND_BACK_THREADS];
 
 	for (int i = 0; i < HAND_BACK_THREADS; i++)
-		if (pthread_create(&threads[i], NULL, hand_back_again_and_again, (void *)(uintptr_t)target))
+		if (pthread_create(&threads[i], NULL, hand_back_repeatedly, (void *)(uintptr_t)target))
 			return complain("start a thread", -EAGAIN);
 	for (int i = 0; i < HAND_BACK_THREADS; i++)
 		pthread_join(threads[i], NULL);
@@ -412,3 +412,15 @@ int mode_handback(const struct target *target)
 	result_print("refused", refused);
 	return 0;
 }
+
+const struct mode queue_modes[] = {
+	{"watchers", mode_watchers, "watches its doorbell COUNT times, and rings it"},
+	{"watchers-close", mode_watchers_close, "the same, and has ktsnd close it"},
+	{"sleepers", mode_sleepers, "has COUNT threads and watchers wait for space"},
+	{"pollers", mode_pollers, "has COUNT sockets wait for each slot that becomes free"},
+	{"group", mode_group, "sends to a group, once a millisecond"},
+	{"handback", mode_handback, "hands rings back repeatedly"},
+	{"audience", mode_audience, "watches its connection COUNT times, and sends requests"},
+	{"folder", mode_folder, "watches the folder of its socket COUNT times (dnotify, inotify)"},
+	{0},
+};

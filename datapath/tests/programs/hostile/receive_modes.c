@@ -58,7 +58,7 @@ static int ring_claim(const struct client *client)
 
 /* Opens rings for as many sockets as allowed, the first at the target's port, and reads none of them
  * although it claims to. */
-int mode_receive(const struct target *target)
+static int mode_receive(const struct target *target)
 {
 	const struct rlimit descriptors = {4 * SOCKETS_MAX, 4 * SOCKETS_MAX};
 	const long most = target->count ? target->count : SOCKETS_MAX;
@@ -99,7 +99,7 @@ static void ring_forget(struct client *client)
 }
 
 /* Opens the ring of one socket repeatedly; opens and gives back those of others. */
-int mode_receive_churn(const struct target *target)
+static int mode_receive_churn(const struct target *target)
 {
 	int fd = receiver(target->to.sin_port), err;
 	long requested = 0, opened = 0;
@@ -125,3 +125,9 @@ int mode_receive_churn(const struct target *target)
 	close(fd);
 	return 0;
 }
+
+const struct mode receive_modes[] = {
+	{"receive", mode_receive, "opens COUNT receive rings, and reads none"},
+	{"receive-churn", mode_receive_churn, "opens and returns receive rings, repeatedly"},
+	{0},
+};

@@ -121,18 +121,18 @@ static int receivers_run(const struct target *target, bool filtered)
 	return 0;
 }
 
-int mode_receivers(const struct target *target)
+static int mode_receivers(const struct target *target)
 {
 	return receivers_run(target, false);
 }
 
-int mode_receivers_filter(const struct target *target)
+static int mode_receivers_filter(const struct target *target)
 {
 	return receivers_run(target, true);
 }
 
 /* To the target: a pod, a group, or the broadcast address. */
-int mode_steady(const struct target *target)
+static int mode_steady(const struct target *target)
 {
 	const long every_us = target->count ? target->count : STEADY_EVERY_US;
 	struct client client;
@@ -151,3 +151,10 @@ int mode_steady(const struct target *target)
 	client_close(&client);
 	return 0;
 }
+
+const struct mode receiver_modes[] = {
+	{"receivers", mode_receivers, "receives with COUNT sockets on one port, members if ADDR is a group"},
+	{"receivers-filter", mode_receivers_filter, "the same, each with an expensive filter"},
+	{"steady", mode_steady, "sends to the target every COUNT us"},
+	{0},
+};

@@ -73,7 +73,7 @@ static int fds_send(const struct client *client, const int *fds, size_t count)
 	return fd_message_send(client->fd, "", 1, fds, count, MSG_DONTWAIT) < 0 ? -errno : 0;
 }
 
-int mode_immortal(const struct target *target)
+static int mode_immortal(const struct target *target)
 {
 	static struct client clients[CONNECTIONS_MAX];
 	const struct ktsn_app_request request = client_request(KTSN_APP_HELLO);
@@ -97,7 +97,7 @@ int mode_immortal(const struct target *target)
 	return 0;
 }
 
-int mode_immortal2(const struct target *target)
+static int mode_immortal2(const struct target *target)
 {
 	int fds[RINGS], err = 0;
 	struct client client, behind;
@@ -159,7 +159,7 @@ static int batch_send(struct client *client, const struct lingering *batch)
 }
 
 /* It survives the removal and continues with the connections that it has. */
-int mode_refill(const struct target *target)
+static int mode_refill(const struct target *target)
 {
 	static struct lingering batches[BATCHES_MAX][BATCH];
 	struct client client = {.fd = -1};
@@ -184,7 +184,7 @@ int mode_refill(const struct target *target)
 
 /* ---- connections in each other's queues ---- */
 
-int mode_ends(const struct target *target)
+static int mode_ends(const struct target *target)
 {
 	static struct client clients[CONNECTIONS_MAX];
 	const struct ktsn_app_request request = client_request(KTSN_APP_HELLO);
@@ -214,7 +214,7 @@ int mode_ends(const struct target *target)
 
 /* ---- descriptors from ktsnd ---- */
 
-int mode_returns(const struct target *target)
+static int mode_returns(const struct target *target)
 {
 	static const enum ktsn_app_type types[] = {
 		KTSN_APP_HELLO,     KTSN_APP_FLOW_OPEN,    KTSN_APP_FLOW_ADOPT,    KTSN_APP_FLOW_WAKE,
@@ -337,13 +337,13 @@ static int fuse_leave(const struct target *target, uint32_t type)
 	return err ? complain("leave a file", err) : 0;
 }
 
-int mode_fuse(const struct target *target)
+static int mode_fuse(const struct target *target)
 {
 	return fuse_leave(target, KTSN_APP_HELLO);
 }
 
 /* The file arrives as a ring that is handed back; ktsnd refuses it before mapping it. */
-int mode_fuse_ring(const struct target *target)
+static int mode_fuse_ring(const struct target *target)
 {
 	return fuse_leave(target, KTSN_APP_HAND_BACK);
 }
@@ -381,7 +381,7 @@ static void *fault(void *argument)
 }
 
 /* As long as the thread lives, not only for three seconds. */
-int mode_faulted(const struct target *target)
+static int mode_faulted(const struct target *target)
 {
 	struct ktsn_app_request request = client_request(KTSN_APP_FLOW_OPEN);
 	struct ktsn_app_reply reply;
@@ -410,3 +410,15 @@ int mode_faulted(const struct target *target)
 	client_close(&client);
 	return err ? complain("have an answer", err) : 0;
 }
+
+const struct mode removal_modes[] = {
+	{"immortal", mode_immortal, "passes a file whose close waits for a file that ktsnd has not read yet"},
+	{"immortal2", mode_immortal2, "the same, followed by as many rings as it can get"},
+	{"fuse", mode_fuse, "the same with a file of FUSE and its server, which no signal interrupts"},
+	{"fuse-ring", mode_fuse_ring, "the same with the file as a ring that is handed back"},
+	{"faulted", mode_faulted, "passes a socket whose lock a page fault holds (userfaultfd)"},
+	{"ends", mode_ends, "puts the ends of COUNT connections into each other"},
+	{"refill", mode_refill, "sends lingering sockets into its connections, also when it is removed"},
+	{"returns", mode_returns, "passes ktsnd the descriptors that ktsnd gave it"},
+	{0},
+};

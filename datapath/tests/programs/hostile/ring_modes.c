@@ -24,7 +24,7 @@ static int open_or_complain(struct client *client, const struct target *target)
 }
 
 /* Random bytes over the whole memory, including the header, as fast as possible. */
-int mode_scribble(const struct target *target)
+static int mode_scribble(const struct target *target)
 {
 	struct test_random random = {.state = (uint64_t)getpid()};
 	struct client client;
@@ -70,7 +70,7 @@ static uint32_t lying_number(struct test_random *random, uint32_t truth)
 }
 
 /* Slots in which only some fields are valid. */
-int mode_lie(const struct target *target)
+static int mode_lie(const struct target *target)
 {
 	struct test_random random = {.state = (uint64_t)getpid()};
 	struct client client;
@@ -95,7 +95,7 @@ int mode_lie(const struct target *target)
 }
 
 /* Valid messages whose fields change while they are read. */
-int mode_race(const struct target *target)
+static int mode_race(const struct target *target)
 {
 	struct test_random random = {.state = (uint64_t)getpid()};
 	struct client client;
@@ -167,13 +167,22 @@ static int fill_rings(const struct target *target, int64_t ahead_ns)
 }
 
 /* As many messages as fit, all due now. */
-int mode_flood(const struct target *target)
+static int mode_flood(const struct target *target)
 {
 	return fill_rings(target, 0);
 }
 
 /* As many as fit, due at the end of the pod's horizon or a little later. */
-int mode_distant(const struct target *target)
+static int mode_distant(const struct target *target)
 {
 	return fill_rings(target, 1900000000);
 }
+
+const struct mode ring_modes[] = {
+	{"scribble", mode_scribble, "writes random bytes over its ring"},
+	{"lie", mode_lie, "publishes slots whose fields are wrong"},
+	{"race", mode_race, "changes fields while they are read"},
+	{"flood", mode_flood, "sends as many messages as fit, due at once"},
+	{"distant", mode_distant, "sends as many messages as fit, due in 1.9 s"},
+	{0},
+};

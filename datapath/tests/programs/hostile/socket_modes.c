@@ -39,7 +39,7 @@ static long stalled_ask(struct client *clients, const struct target *target)
 	return closed;
 }
 
-int mode_stall(const struct target *target)
+static int mode_stall(const struct target *target)
 {
 	struct client clients[STALLED];
 	long closed = 0;
@@ -72,7 +72,7 @@ static int flows_open(struct client *client, const struct target *target, long *
 }
 
 /* Exhausts connections, rings and sockets, and prints their numbers and the errors at the limits. */
-int mode_many(const struct target *target)
+static int mode_many(const struct target *target)
 {
 	static struct client clients[CONNECTIONS_MAX];
 	const struct rlimit descriptors = {3 * CONNECTIONS_MAX, 3 * CONNECTIONS_MAX};
@@ -108,7 +108,7 @@ int mode_many(const struct target *target)
 }
 
 /* The open file is shared: its flags apply to ktsnd as well. */
-int mode_bell(const struct target *target)
+static int mode_bell(const struct target *target)
 {
 	const uint64_t increment = 1, full = UINT64_MAX - 1;
 	struct client client;
@@ -139,7 +139,7 @@ int mode_bell(const struct target *target)
 }
 
 /* Connects, sends and disconnects, alternately after and within a message. */
-int mode_churn(const struct target *target)
+static int mode_churn(const struct target *target)
 {
 	struct ktsn_app_request request = client_request(KTSN_APP_FLOW_CLOSE);
 	long rounds = 0, refused = 0;
@@ -168,7 +168,7 @@ int mode_churn(const struct target *target)
 
 /* Registers one socket repeatedly with messages under way, so that destinations come and go as fast as
  * ktsnd answers. */
-int mode_register(const struct target *target)
+static int mode_register(const struct target *target)
 {
 	struct ktsn_app_request request = client_request(KTSN_APP_FLOW_OPEN);
 	struct client client;
@@ -200,7 +200,7 @@ int mode_register(const struct target *target)
 }
 
 /* Run in another network namespace than the pod's. */
-int mode_foreign(const struct target *target)
+static int mode_foreign(const struct target *target)
 {
 	struct client client;
 	int err = client_connect(&client, target), socket_fd = socket_to(target);
@@ -216,3 +216,13 @@ int mode_foreign(const struct target *target)
 	client_close(&client);
 	return 0;
 }
+
+const struct mode socket_modes[] = {
+	{"stall", mode_stall, "sends requests and reads no reply, or stops half-way"},
+	{"many", mode_many, "opens as many connections, rings and sockets as it can"},
+	{"bell", mode_bell, "rings its doorbell continuously, and makes it block"},
+	{"churn", mode_churn, "connects, sends and closes, repeatedly"},
+	{"foreign", mode_foreign, "hands over a socket of the network namespace that it runs in"},
+	{"register", mode_register, "registers its socket repeatedly"},
+	{0},
+};

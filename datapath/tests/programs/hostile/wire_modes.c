@@ -429,47 +429,31 @@ static int wire_send(const struct target *target, void (*build)(const struct wir
 	return 0;
 }
 
-int mode_arp(const struct target *target)
-{
-	return wire_send(target, build_arp);
-}
+#define WIRE_MODE(kind)                                                                                      \
+	static int mode_##kind(const struct target *target)                                                  \
+	{                                                                                                    \
+		return wire_send(target, build_##kind);                                                      \
+	}
 
-int mode_nd(const struct target *target)
-{
-	return wire_send(target, build_nd);
-}
+WIRE_MODE(arp)
+WIRE_MODE(nd)
+WIRE_MODE(fdb)
+WIRE_MODE(fragments)
+WIRE_MODE(extensions)
+WIRE_MODE(membership)
+WIRE_MODE(neighbours)
+WIRE_MODE(vxlan)
+WIRE_MODE(bridge)
 
-int mode_fdb(const struct target *target)
-{
-	return wire_send(target, build_fdb);
-}
-
-int mode_fragments(const struct target *target)
-{
-	return wire_send(target, build_fragments);
-}
-
-int mode_extensions(const struct target *target)
-{
-	return wire_send(target, build_extensions);
-}
-
-int mode_membership(const struct target *target)
-{
-	return wire_send(target, build_membership);
-}
-
-int mode_neighbours(const struct target *target)
-{
-	return wire_send(target, build_neighbours);
-}
-
-int mode_vxlan(const struct target *target)
-{
-	return wire_send(target, build_vxlan);
-}
-
-int mode_bridge(const struct target *target)
-{
-	return wire_send(target, build_bridge);
-}
+const struct mode wire_modes[] = {
+	{"arp", mode_arp, "answers ARP for all pods (this and the following: CAP_NET_RAW, on tsn0)"},
+	{"nd", mode_nd, "does the same by neighbour discovery of IPv6"},
+	{"fdb", mode_fdb, "sends from the hardware addresses of other pods"},
+	{"fragments", mode_fragments, "sends overlapping fragments of IPv4 as any pod"},
+	{"extensions", mode_extensions, "sends chains of IPv6 extension headers"},
+	{"membership", mode_membership, "joins any number of groups, as any pod, and sends queries"},
+	{"neighbours", mode_neighbours, "makes others answer for any number of addresses"},
+	{"vxlan", mode_vxlan, "sends packets of a tunnel inside the tunnel"},
+	{"bridge", mode_bridge, "sends frames for bridges: spanning tree, pause, aggregation, LLDP"},
+	{0},
+};
