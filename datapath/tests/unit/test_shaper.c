@@ -13,11 +13,22 @@
 
 enum { US = 1000, MS = 1000000, GBIT = 1000000000 };
 
+enum { LANES = 3 };
+
 struct rig {
 	struct ktsn_shaper *shaper;
+	struct ktsn_shaper_lane *lanes[LANES]; /* of senders */
 	struct ktsn_gates gates;
 	bool gated;
 };
+
+static struct ktsn_shaper_lane *lane_create(void)
+{
+	struct ktsn_shaper_lane *lane = calloc(1, ktsn_shaper_lane_bytes());
+
+	assert_non_null(lane);
+	return lane;
+}
 
 static struct rig *rig_create_with(const struct ktsn_shaper_config *config)
 {
@@ -27,6 +38,8 @@ static struct rig *rig_create_with(const struct ktsn_shaper_config *config)
 	assert_non_null(rig);
 	assert_non_null(memory);
 	rig->shaper = ktsn_shaper_init(memory, config);
+	for (int i = 0; i < LANES; i++)
+		rig->lanes[i] = lane_create();
 	return rig;
 }
 
@@ -39,11 +52,13 @@ static struct rig *rig_create(enum ktsn_strategy strategy)
 
 static void rig_destroy(struct rig *rig)
 {
+	for (int i = 0; i < LANES; i++)
+		free(rig->lanes[i]);
 	free(rig->shaper);
 	free(rig);
 }
 
-static void gates_ask(struct rig *rig, const struct ktsn_schedule *schedule, int64_t now_tai_ns)
+static void gates_change(struct rig *rig, const struct ktsn_schedule *schedule, int64_t now_tai_ns)
 {
 	struct ktsn_gates before = rig->gates;
 
@@ -68,7 +83,7 @@ static void three_windows_set(struct rig *rig, int64_t now_tai_ns)
 {
 	struct ktsn_schedule schedule = three_windows();
 
-	gates_ask(rig, &schedule, now_tai_ns);
+	gates_change(rig, &schedule, now_tai_ns);
 }
 
 static struct ktsn_shaper_packet packet_of(int64_t txtime_tai_ns, uint8_t class, uint32_t wire_bytes)
@@ -77,30 +92,33 @@ static struct ktsn_shaper_packet packet_of(int64_t txtime_tai_ns, uint8_t class,
 		.txtime_tai_ns = txtime_tai_ns, .traffic_class = class, .wire_bytes = wire_bytes};
 }
 
-static void leaves(struct rig *rig, int64_t at_tai_ns, const struct ktsn_shaper_packet *packet)
+/* Asserts when a packet leaves or is dropped, in a shaper that is asked at `now`. */
+static void assert_ends(struct rig *rig, int64_t now_tai_ns, int64_t at_tai_ns,
+			const struct ktsn_shaper_packet *packet, enum ktsn_verdict expected)
 {
 	enum ktsn_verdict verdict;
 
-	assert_true(ktsn_shaper_next(rig->shaper, 0) == at_tai_ns);
-	assert_null(ktsn_shaper_dequeue(rig->shaper, at_tai_ns - 1, &verdict));
-	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, at_tai_ns, &verdict), packet);
-	assert_int_equal(verdict, KTSN_SEND);
-}
-
-static void takes(struct rig *rig, struct ktsn_shaper_packet *packet, int64_t now_tai_ns)
-{
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, packet, now_tai_ns), 0);
-}
-
-static void is_dropped(struct rig *rig, int64_t at_tai_ns, const struct ktsn_shaper_packet *packet,
-		       enum ktsn_verdict expected)
-{
-	enum ktsn_verdict verdict;
-
-	assert_true(ktsn_shaper_next(rig->shaper, 0) == at_tai_ns);
-	assert_null(ktsn_shaper_dequeue(rig->shaper, at_tai_ns - 1, &verdict));
+	assert_true(ktsn_shaper_next(rig->shaper, now_tai_ns) == at_tai_ns);
+	if (at_tai_ns > now_tai_ns)
+		assert_null(ktsn_shaper_dequeue(rig->shaper, at_tai_ns - 1, &verdict));
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, at_tai_ns, &verdict), packet);
 	assert_int_equal(verdict, expected);
+}
+
+static void assert_leaves(struct rig *rig, int64_t at_tai_ns, const struct ktsn_shaper_packet *packet)
+{
+	assert_ends(rig, 0, at_tai_ns, packet, KTSN_SEND);
+}
+
+static void enqueue_from(struct rig *rig, struct ktsn_shaper_lane *lane, struct ktsn_shaper_packet *packet,
+			 int64_t now_tai_ns)
+{
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lane, packet, now_tai_ns), 0);
+}
+
+static void enqueue(struct rig *rig, struct ktsn_shaper_packet *packet, int64_t now_tai_ns)
+{
+	enqueue_from(rig, NULL, packet, now_tai_ns);
 }
 
 TEST(classes_leave_in_their_windows)
@@ -111,14 +129,14 @@ TEST(classes_leave_in_their_windows)
 	struct ktsn_shaper_packet low = packet_of(5 * MS, 0, 125);
 
 	three_windows_set(rig, 0);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &high, 0), 0);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &middle, 0), 0);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &low, 0), 0);
-	leaves(rig, 5 * MS + 300 * US, &middle);
+	enqueue(rig, &high, 0);
+	enqueue(rig, &middle, 0);
+	enqueue(rig, &low, 0);
+	assert_leaves(rig, 5 * MS + 300 * US, &middle);
 	assert_int_equal(middle.waited, KTSN_WAIT_GATE);
 	assert_true(middle.close_tai_ns == 5 * MS + 600 * US);
-	leaves(rig, 5 * MS + 600 * US, &low);
-	leaves(rig, 6 * MS, &high);
+	assert_leaves(rig, 5 * MS + 600 * US, &low);
+	assert_leaves(rig, 6 * MS, &high);
 	assert_true(ktsn_shaper_next(rig->shaper, 0) == KTSN_SHAPER_NEVER);
 	rig_destroy(rig);
 }
@@ -134,12 +152,12 @@ TEST(frame_past_its_window_waits)
 	three_windows_set(rig, 0);
 	for (uint64_t i = 0; i < 3; i++) {
 		packets[i].order = i;
-		takes(rig, &packets[i], 0);
+		enqueue(rig, &packets[i], 0);
 	}
-	leaves(rig, 5 * MS + 275 * US, &packets[0]);
-	leaves(rig, 5 * MS + 285 * US, &packets[1]);
+	assert_leaves(rig, 5 * MS + 275 * US, &packets[0]);
+	assert_leaves(rig, 5 * MS + 285 * US, &packets[1]);
 	assert_int_equal(packets[1].waited, KTSN_WAIT_LINK);
-	leaves(rig, 6 * MS, &packets[2]);
+	assert_leaves(rig, 6 * MS, &packets[2]);
 	assert_int_equal(packets[2].waited, KTSN_WAIT_GATE);
 	rig_destroy(rig);
 }
@@ -171,12 +189,12 @@ TEST(etf_drops_packets_delayed_by_the_link)
 		packet_of(3 * MS + 89 * US, 3, 84), packet_of(3 * MS + 95 * US, 7, 84)};
 
 	for (int i = 0; i < 4; i++)
-		takes(rig, &packets[i], 0);
-	leaves(rig, 3 * MS, &packets[0]);
-	is_dropped(rig, 3 * MS + 89 * US, &packets[2], KTSN_DROP_MISSED);
-	leaves(rig, 3 * MS + 100 * US, &packets[1]);
+		enqueue(rig, &packets[i], 0);
+	assert_leaves(rig, 3 * MS, &packets[0]);
+	assert_ends(rig, 0, 3 * MS + 89 * US, &packets[2], KTSN_DROP_MISSED);
+	assert_leaves(rig, 3 * MS + 100 * US, &packets[1]);
 	assert_int_equal(packets[1].waited, KTSN_WAIT_LINK);
-	leaves(rig, 3 * MS + 100 * US + 672, &packets[3]);
+	assert_leaves(rig, 3 * MS + 100 * US + 672, &packets[3]);
 	rig_destroy(rig);
 }
 
@@ -211,9 +229,9 @@ TEST(due_frames_are_given_in_bursts)
 				  third = packet_of(MS, 0, 125), later = packet_of(MS + 2500, 7, 125);
 	enum ktsn_verdict verdict;
 
-	takes(rig, &low, 0);
-	takes(rig, &high, 0);
-	takes(rig, &third, 0);
+	enqueue(rig, &low, 0);
+	enqueue(rig, &high, 0);
+	enqueue(rig, &third, 0);
 	assert_null(ktsn_shaper_peek_behind(rig->shaper, MS - 1, MS - 1));
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, MS, &verdict), &high);
 	assert_null(ktsn_shaper_peek(rig->shaper, MS));
@@ -225,10 +243,10 @@ TEST(due_frames_are_given_in_bursts)
 	 * classes. */
 	assert_true(ktsn_shaper_next(rig->shaper, MS) == MS + 2 * US);
 	later.txtime_tai_ns = MS + 1500;
-	takes(rig, &later, MS);
+	enqueue(rig, &later, MS);
 	assert_null(ktsn_shaper_peek_behind(rig->shaper, MS, MS + 9 * US));
-	leaves(rig, MS + 2 * US, &later);
-	leaves(rig, MS + 3 * US, &third);
+	assert_leaves(rig, MS + 2 * US, &later);
+	assert_leaves(rig, MS + 3 * US, &third);
 	rig_destroy(rig);
 }
 
@@ -239,14 +257,14 @@ TEST(next_is_visible_ahead)
 	struct ktsn_shaper_packet first = packet_of(2 * MS, 1, 125), earlier = packet_of(MS, 0, 125);
 
 	assert_null(ktsn_shaper_peek_next(rig->shaper, 0, 9 * MS));
-	takes(rig, &first, 0);
+	enqueue(rig, &first, 0);
 	assert_null(ktsn_shaper_peek_next(rig->shaper, 0, 2 * MS - 1));
 	assert_ptr_equal(ktsn_shaper_peek_next(rig->shaper, 0, 2 * MS), &first);
-	takes(rig, &earlier, 0);
+	enqueue(rig, &earlier, 0);
 	assert_ptr_equal(ktsn_shaper_peek_next(rig->shaper, 0, 2 * MS), &earlier);
-	leaves(rig, MS, &earlier);
+	assert_leaves(rig, MS, &earlier);
 	assert_ptr_equal(ktsn_shaper_peek_next(rig->shaper, MS, 3 * MS), &first);
-	leaves(rig, 2 * MS, &first);
+	assert_leaves(rig, 2 * MS, &first);
 	rig_destroy(rig);
 }
 
@@ -259,9 +277,9 @@ TEST(bursts_respect_gates)
 
 	three_windows_set(rig, 0);
 	second.order = 1;
-	takes(rig, &first, 0);
-	takes(rig, &second, 0);
-	takes(rig, &other, 0);
+	enqueue(rig, &first, 0);
+	enqueue(rig, &second, 0);
+	enqueue(rig, &other, 0);
 	/* The window of class 7 ends at 300 us: there is room for one, and that of class 6 is not open
 	 * yet. */
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 299 * US, &verdict), &first);
@@ -277,8 +295,8 @@ TEST(burst_overrun_includes_earlier_frames)
 
 	three_windows_set(rig, 0);
 	second.order = 1;
-	takes(rig, &first, 0);
-	takes(rig, &second, 0);
+	enqueue(rig, &first, 0);
+	enqueue(rig, &second, 0);
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 290 * US, &verdict), &first);
 	assert_ptr_equal(ktsn_shaper_dequeue_behind(rig->shaper, 290 * US, 293 * US, &verdict), &second);
 	/* Sent at 298 us, the first ends at 299 and the second at 300. */
@@ -289,35 +307,24 @@ TEST(burst_overrun_includes_earlier_frames)
 	rig_destroy(rig);
 }
 
-static struct ktsn_shaper_lane *lane_create(void)
-{
-	struct ktsn_shaper_lane *lane = calloc(1, ktsn_shaper_lane_bytes());
-
-	assert_non_null(lane);
-	return lane;
-}
-
 /* Not the packet that was offered again in vain while another has its turn. */
 TEST(returned_packet_restores_the_turn)
 {
 	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){.strategy = KTSN_STRATEGY_TAS});
-	struct ktsn_shaper_lane *lanes[] = {lane_create(), lane_create()};
 	struct ktsn_shaper_packet flood[] = {packet_of(MS, 3, 125), packet_of(MS + 1, 3, 125)};
 	struct ktsn_shaper_packet other = packet_of(MS + 2, 3, 125);
 	enum ktsn_verdict verdict;
 
 	for (int i = 0; i < 2; i++)
-		assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[0], &flood[i], 0), 0);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[1], &other, 0), 0);
+		enqueue_from(rig, rig->lanes[0], &flood[i], 0);
+	enqueue_from(rig, rig->lanes[1], &other, 0);
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 2 * MS, &verdict), &flood[0]);
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 2 * MS, &verdict), &other);
-	ktsn_shaper_requeue(rig->shaper, lanes[1], &other, 2 * MS);
-	assert_true(ktsn_shaper_due_excluding(rig->shaper, lanes[0]) == MS + 2);
+	ktsn_shaper_requeue(rig->shaper, rig->lanes[1], &other, 2 * MS);
+	assert_true(ktsn_shaper_due_excluding(rig->shaper, rig->lanes[0]) == MS + 2);
 	assert_ptr_equal(ktsn_shaper_peek(rig->shaper, 2 * MS), &other);
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 2 * MS, &verdict), &other);
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 2 * MS, &verdict), &flood[1]);
-	free(lanes[0]);
-	free(lanes[1]);
 	rig_destroy(rig);
 }
 
@@ -326,16 +333,15 @@ TEST(returned_packet_restores_the_turn)
 TEST(overdue_packet_yields_to_due_packet)
 {
 	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){.strategy = KTSN_STRATEGY_TAS});
-	struct ktsn_shaper_lane *lanes[] = {lane_create(), lane_create(), lane_create()};
 	struct ktsn_shaper_packet first = packet_of(MS, 3, 125), second = packet_of(MS + 1, 3, 125);
 	struct ktsn_shaper_packet lower = packet_of(2 * MS + 1, 2, 125), next = packet_of(2 * MS + 2, 3, 125);
 	struct ktsn_shaper_packet *order[] = {&next, &first, &second, &lower};
 	enum ktsn_verdict verdict;
 
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[0], &first, 0), 0);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[1], &second, 0), 0);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[2], &next, 0), 0);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[2], &lower, 0), 0);
+	enqueue_from(rig, rig->lanes[0], &first, 0);
+	enqueue_from(rig, rig->lanes[1], &second, 0);
+	enqueue_from(rig, rig->lanes[2], &next, 0);
+	enqueue_from(rig, rig->lanes[2], &lower, 0);
 	/* A packet of a lower class delays nobody. */
 	assert_true(ktsn_shaper_due_after(rig->shaper, 3, 2 * MS) == 2 * MS + 2);
 	assert_true(ktsn_shaper_due_after(rig->shaper, 2, 2 * MS) == 2 * MS + 1);
@@ -344,8 +350,6 @@ TEST(overdue_packet_yields_to_due_packet)
 	ktsn_shaper_yield(rig->shaper, 2 * MS, 2 * MS, 2 * MS + 2);
 	for (int i = 0; i < 4; i++)
 		assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 3 * MS, &verdict), order[i]);
-	for (int i = 0; i < 3; i++)
-		free(lanes[i]);
 	rig_destroy(rig);
 }
 
@@ -356,11 +360,11 @@ TEST(no_yield_to_shut_gates)
 	struct ktsn_shaper_packet seven = packet_of(10 * US, 7, 125), six = packet_of(0, 6, 125);
 	int64_t base_tai_ns = 10 * MS;
 
-	gates_ask(rig, &schedule, 0);
+	gates_change(rig, &schedule, 0);
 	seven.txtime_tai_ns += base_tai_ns + 400 * US;
 	six.txtime_tai_ns += base_tai_ns;
-	takes(rig, &seven, 0);
-	takes(rig, &six, 0);
+	enqueue(rig, &seven, 0);
+	enqueue(rig, &six, 0);
 	/* Class 6 has its window from 300 to 600 us; class 7 comes due in it and has its window in the
 	 * next cycle. */
 	assert_ptr_equal(ktsn_shaper_peek(rig->shaper, base_tai_ns + 350 * US), &six);
@@ -391,9 +395,7 @@ static struct untimed *untimed_enqueue(struct rig *rig, int64_t handed_tai_ns)
 		*packet = packet_of(handed_tai_ns, 3, 125);
 		packet->order = (uint64_t)i;
 		packet->untimed = true;
-		assert_int_equal(ktsn_shaper_enqueue(rig->shaper, untimed->lanes[i % UNTIMED_SENDERS], packet,
-						     handed_tai_ns),
-				 0);
+		enqueue_from(rig, untimed->lanes[i % UNTIMED_SENDERS], packet, handed_tai_ns);
 	}
 	return untimed;
 }
@@ -413,7 +415,6 @@ TEST(punctual_packets_precede_untimed)
 		struct untimed *untimed = untimed_enqueue(rig, 2 * MS);
 		struct ktsn_shaper_packet timed[] = {packet_of(2 * MS + 1, 3, 125),
 						     packet_of(2 * MS + 1, 3, 125)};
-		struct ktsn_shaper_lane *lane = lane_create();
 		int64_t now_tai_ns = 2 * MS;
 
 		for (int i = 0; i < 2; i++) {
@@ -421,14 +422,13 @@ TEST(punctual_packets_precede_untimed)
 			timed[i].txtime_tai_ns += timed[i].deadline ? 5 * US : 0;
 			timed[i].order = (uint64_t)i;
 		}
-		leaves(rig, now_tai_ns, &untimed->packets[0]);
+		assert_leaves(rig, now_tai_ns, &untimed->packets[0]);
 		for (int i = 0; i < 2; i++)
-			assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lane, &timed[i], now_tai_ns), 0);
+			enqueue_from(rig, rig->lanes[0], &timed[i], now_tai_ns);
 		for (int i = 0; i < 2; i++)
-			leaves(rig, now_tai_ns += US, &timed[i]);
+			assert_leaves(rig, now_tai_ns += US, &timed[i]);
 		for (int i = 1; i < UNTIMED; i++)
-			leaves(rig, now_tai_ns += US, &untimed->packets[i]);
-		free(lane);
+			assert_leaves(rig, now_tai_ns += US, &untimed->packets[i]);
 		untimed_destroy(untimed);
 		rig_destroy(rig);
 	}
@@ -439,21 +439,19 @@ TEST(late_flood_takes_turns_with_untimed)
 	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
 	struct untimed *untimed = untimed_enqueue(rig, 2 * MS);
 	struct ktsn_shaper_packet flood[4];
-	struct ktsn_shaper_lane *lane = lane_create();
 	enum ktsn_verdict verdict;
 	int64_t now_tai_ns = 2 * MS;
 
 	for (int i = 0; i < 4; i++) {
 		flood[i] = packet_of(i, 3, 125);
-		assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lane, &flood[i], 0), 0);
+		enqueue_from(rig, rig->lanes[0], &flood[i], 0);
 	}
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, now_tai_ns, &verdict), &flood[0]);
 	for (int turn = 0; turn < UNTIMED_OF_EACH; turn++) {
 		for (int i = 0; i < UNTIMED_SENDERS; i++)
 			assert_true(ktsn_shaper_dequeue(rig->shaper, now_tai_ns += US, &verdict)->untimed);
-		leaves(rig, now_tai_ns += US, &flood[turn + 1]);
+		assert_leaves(rig, now_tai_ns += US, &flood[turn + 1]);
 	}
-	free(lane);
 	untimed_destroy(untimed);
 	rig_destroy(rig);
 }
@@ -463,17 +461,15 @@ TEST(gated_packet_precedes_untimed)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
 	struct ktsn_shaper_packet timed = packet_of(10 * MS + 100 * US, 3, 125);
-	struct ktsn_shaper_lane *lane = lane_create();
 	struct untimed *untimed;
 
 	three_windows_set(rig, 0);
 	/* Class 3 has its window from 600 us on, for earlier packets. */
 	untimed = untimed_enqueue(rig, 10 * MS);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lane, &timed, 10 * MS), 0);
+	enqueue_from(rig, rig->lanes[0], &timed, 10 * MS);
 	assert_true(ktsn_shaper_next(rig->shaper, 10 * MS) == 10 * MS + 600 * US);
-	leaves(rig, 10 * MS + 600 * US, &timed);
-	leaves(rig, 10 * MS + 601 * US, &untimed->packets[0]);
-	free(lane);
+	assert_leaves(rig, 10 * MS + 600 * US, &timed);
+	assert_leaves(rig, 10 * MS + 601 * US, &untimed->packets[0]);
 	untimed_destroy(untimed);
 	rig_destroy(rig);
 }
@@ -483,17 +479,15 @@ TEST(untimed_packets_hide_no_due_packet)
 	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
 	struct untimed *untimed = untimed_enqueue(rig, MS);
 	struct ktsn_shaper_packet timed = packet_of(3 * MS, 3, 125);
-	struct ktsn_shaper_lane *lane = lane_create();
 
 	assert_true(ktsn_shaper_due_excluding(rig->shaper, NULL) == KTSN_SHAPER_NEVER);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lane, &timed, 2 * MS), 0);
+	enqueue_from(rig, rig->lanes[0], &timed, 2 * MS);
 	assert_true(ktsn_shaper_due_after(rig->shaper, 3, 2 * MS) == 3 * MS);
 	assert_true(ktsn_shaper_due_excluding(rig->shaper, untimed->lanes[0]) == 3 * MS);
-	assert_true(ktsn_shaper_due_excluding(rig->shaper, lane) == KTSN_SHAPER_NEVER);
+	assert_true(ktsn_shaper_due_excluding(rig->shaper, rig->lanes[0]) == KTSN_SHAPER_NEVER);
 	ktsn_shaper_yield(rig->shaper, 2 * MS, 2 * MS, 3 * MS);
 	assert_ptr_equal(ktsn_shaper_peek(rig->shaper, 3 * MS - 1), &untimed->packets[0]);
 	assert_ptr_equal(ktsn_shaper_peek(rig->shaper, 3 * MS), &timed);
-	free(lane);
 	untimed_destroy(untimed);
 	rig_destroy(rig);
 }
@@ -504,12 +498,12 @@ TEST(untimed_packets_move_with_the_strategy)
 	struct untimed *untimed = untimed_enqueue(rig, 2 * MS);
 	struct ktsn_shaper_packet timed = packet_of(2 * MS, 3, 125);
 
-	takes(rig, &timed, 0);
+	enqueue(rig, &timed, 0);
 	ktsn_shaper_strategy_set(rig->shaper, KTSN_STRATEGY_ETF);
-	leaves(rig, 2 * MS, &timed);
+	assert_leaves(rig, 2 * MS, &timed);
 	ktsn_shaper_strategy_set(rig->shaper, KTSN_STRATEGY_STRICT_PRIORITY);
 	for (int i = 0; i < UNTIMED - 1; i++)
-		leaves(rig, 2 * MS + (i + 1) * US, &untimed->packets[i]);
+		assert_leaves(rig, 2 * MS + (i + 1) * US, &untimed->packets[i]);
 	assert_ptr_equal(ktsn_shaper_take(rig->shaper), &untimed->packets[UNTIMED - 1]);
 	assert_int_equal(ktsn_shaper_pending(rig->shaper), 0);
 	untimed_destroy(untimed);
@@ -519,34 +513,18 @@ TEST(untimed_packets_move_with_the_strategy)
 TEST(clock_set_back_keeps_turns)
 {
 	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){.strategy = KTSN_STRATEGY_TAS});
-	struct ktsn_shaper_lane *lanes[] = {lane_create(), lane_create()};
 	struct ktsn_shaper_packet served = packet_of(MS, 3, 125), next = packet_of(10, 3, 125);
 	struct ktsn_shaper_packet other = packet_of(20, 3, 125);
 	enum ktsn_verdict verdict;
 
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[0], &served, 0), 0);
-	leaves(rig, MS, &served);
+	enqueue_from(rig, rig->lanes[0], &served, 0);
+	assert_leaves(rig, MS, &served);
 	ktsn_shaper_clock_set_back(rig->shaper);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[0], &next, 0), 0);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[1], &other, 0), 0);
+	enqueue_from(rig, rig->lanes[0], &next, 0);
+	enqueue_from(rig, rig->lanes[1], &other, 0);
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 30, &verdict), &next);
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 30, &verdict), &other);
-	free(lanes[0]);
-	free(lanes[1]);
 	rig_destroy(rig);
-}
-
-/* The departure time of a packet in a shaper that is asked at that time. */
-static void leaves_from(struct rig *rig, int64_t now_tai_ns, int64_t at_tai_ns,
-			const struct ktsn_shaper_packet *packet)
-{
-	enum ktsn_verdict verdict;
-
-	assert_true(ktsn_shaper_next(rig->shaper, now_tai_ns) == at_tai_ns);
-	if (at_tai_ns > now_tai_ns)
-		assert_null(ktsn_shaper_dequeue(rig->shaper, at_tai_ns - 1, &verdict));
-	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, at_tai_ns, &verdict), packet);
-	assert_int_equal(verdict, KTSN_SEND);
 }
 
 /* Cycles begin at the base time and each cycle time after it, by the current reading of the clock: a step
@@ -558,17 +536,17 @@ TEST(clock_step_uses_gates_of_the_new_time)
 				  back = packet_of(350 * US, 6, 125);
 
 	three_windows_set(rig, 0);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &six, 0), 0);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &seven, 0), 0);
+	enqueue(rig, &six, 0);
+	enqueue(rig, &seven, 0);
 	assert_true(ktsn_shaper_next(rig->shaper, 100 * US) == 350 * US);
 	/* Ahead, from the first cycle into the last window of the eighth. */
-	leaves_from(rig, 7 * MS + 700 * US, 8 * MS, &seven);
-	leaves_from(rig, 8 * MS, 8 * MS + 300 * US, &six);
+	assert_ends(rig, 7 * MS + 700 * US, 8 * MS, &seven, KTSN_SEND);
+	assert_ends(rig, 8 * MS, 8 * MS + 300 * US, &six, KTSN_SEND);
 	/* And back, into the first window of the third: not before its window opens there. */
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &back, 8 * MS + 300 * US), 0);
+	enqueue(rig, &back, 8 * MS + 300 * US);
 	assert_true(ktsn_shaper_next(rig->shaper, 8 * MS + 650 * US) == 9 * MS + 300 * US);
 	ktsn_shaper_clock_set_back(rig->shaper);
-	leaves_from(rig, 2 * MS + 10 * US, 2 * MS + 300 * US, &back);
+	assert_ends(rig, 2 * MS + 10 * US, 2 * MS + 300 * US, &back, KTSN_SEND);
 	rig_destroy(rig);
 }
 
@@ -585,20 +563,20 @@ TEST(clock_step_over_a_change)
 	next.base_time_tai_ns = 20 * MS + 100 * US;
 	next.entry_count = 2;
 	memcpy(next.entries, only_six, sizeof(only_six));
-	gates_ask(rig, &next, 2 * MS);
+	gates_change(rig, &next, 2 * MS);
 	assert_true(ktsn_gates_pending(&rig->gates, 3 * MS));
 	/* Ahead of it: that cycle began at 30.1 ms. */
 	assert_int_equal(ktsn_gates_states(&rig->gates, 30 * MS + 300 * US), 0x40);
 	assert_false(ktsn_gates_pending(&rig->gates, 30 * MS));
 	assert_int_equal(rig->gates.config_change_error, 0);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &six, 3 * MS), 0);
-	leaves_from(rig, 30 * MS + 700 * US, 31 * MS + 100 * US, &six);
+	enqueue(rig, &six, 3 * MS);
+	assert_ends(rig, 30 * MS + 700 * US, 31 * MS + 100 * US, &six, KTSN_SEND);
 	/* Back before it. */
 	assert_true(ktsn_gates_pending(&rig->gates, 3 * MS));
 	assert_int_equal(ktsn_gates_states(&rig->gates, 3 * MS + 100 * US), 0x80);
 	ktsn_shaper_clock_set_back(rig->shaper);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &seven, 3 * MS + 700 * US), 0);
-	leaves_from(rig, 3 * MS + 700 * US, 4 * MS, &seven);
+	enqueue(rig, &seven, 3 * MS + 700 * US);
+	assert_ends(rig, 3 * MS + 700 * US, 4 * MS, &seven, KTSN_SEND);
 	rig_destroy(rig);
 }
 
@@ -608,24 +586,21 @@ TEST(withdrawn_packets_leave_no_trace)
 {
 	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){
 		.strategy = KTSN_STRATEGY_TAS, .link_speed_bps = GBIT, .delta_ns = 7, .tolerance_ns = 9});
-	struct ktsn_shaper_lane *lanes[] = {lane_create(), lane_create()};
 	struct ktsn_shaper_packet first = packet_of(10 * US, 3, 1250), second = packet_of(20 * US, 3, 125),
 				  other = packet_of(15 * US, 3, 125);
 
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[0], &first, 0), 0);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[0], &second, 0), 0);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[1], &other, 0), 0);
+	enqueue_from(rig, rig->lanes[0], &first, 0);
+	enqueue_from(rig, rig->lanes[0], &second, 0);
+	enqueue_from(rig, rig->lanes[1], &other, 0);
 	assert_null(ktsn_shaper_withdraw(rig->shaper, 10 * US - 1, 10 * US - 1));
 	assert_ptr_equal(ktsn_shaper_withdraw(rig->shaper, 10 * US, 10 * US), &first);
 	assert_int_equal(ktsn_shaper_pending(rig->shaper), 2);
 	assert_true(ktsn_shaper_lateness_max(rig->shaper, &first) == INT64_MAX);
-	leaves_from(rig, 10 * US, 15 * US, &other);
-	ktsn_shaper_restore(rig->shaper, lanes[0], &first, 16 * US);
-	leaves_from(rig, 16 * US, 16 * US, &first);
-	leaves_from(rig, 16 * US, 26 * US, &second);
+	assert_ends(rig, 10 * US, 15 * US, &other, KTSN_SEND);
+	ktsn_shaper_restore(rig->shaper, rig->lanes[0], &first, 16 * US);
+	assert_ends(rig, 16 * US, 16 * US, &first, KTSN_SEND);
+	assert_ends(rig, 16 * US, 26 * US, &second, KTSN_SEND);
 	assert_null(ktsn_shaper_withdraw(rig->shaper, MS, MS));
-	free(lanes[0]);
-	free(lanes[1]);
 	rig_destroy(rig);
 }
 
@@ -634,12 +609,12 @@ TEST(strict_strategies_have_a_limit)
 	struct rig *rig = rig_create(KTSN_STRATEGY_ETF);
 	struct ktsn_shaper_packet packet = packet_of(10 * US, 3, 125), deadline = packet_of(10 * US, 3, 125);
 
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &packet, 0), 0);
+	enqueue(rig, &packet, 0);
 	assert_true(ktsn_shaper_lateness_max(rig->shaper, &packet) == 10 * US);
 	assert_ptr_equal(ktsn_shaper_withdraw(rig->shaper, 10 * US, 10 * US), &packet);
 	ktsn_shaper_strategy_set(rig->shaper, KTSN_STRATEGY_ETF_DEADLINE);
 	deadline.deadline = true;
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &deadline, 0), 0);
+	enqueue(rig, &deadline, 0);
 	assert_true(ktsn_shaper_lateness_max(rig->shaper, &deadline) == 20 * US);
 	/* Before its deadline, because it could leave. */
 	assert_ptr_equal(ktsn_shaper_withdraw(rig->shaper, 0, 0), &deadline);
