@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
-	"github.com/kubernetsn/kubernetsn/internal/node/ethtool"
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/iperf3"
@@ -259,10 +259,10 @@ func (l *lab) segmentation(t *testing.T, late uint32) {
 	t.Helper()
 	const setTSO, setGSO = 0x1f, 0x24 // linux/ethtool.h
 	must(t, l.PodA.Do(func() error {
-		if err := ethtool.Do(topology.PodInterface, []uint32{setTSO, late}); err != nil {
+		if err := netdev.Ethtool(topology.PodInterface, []uint32{setTSO, late}); err != nil {
 			return err
 		}
-		return ethtool.Do(topology.PodInterface, []uint32{setGSO, late})
+		return netdev.Ethtool(topology.PodInterface, []uint32{setGSO, late})
 	}))
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
@@ -96,7 +97,7 @@ func (r *Record) checkPod(want *Expected) error {
 }
 
 func (r *Record) checkAddresses(link netlink.Link, want *Expected) error {
-	have, err := again(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
+	have, err := netdev.Dump(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
 	if err != nil {
 		return fmt.Errorf("list the addresses of %s in the pod: %w", r.Interface, err)
 	}
@@ -124,7 +125,7 @@ func (r *Record) checkRoutes(link netlink.Link, want *Expected) error {
 		if isIPv4(route.Dst.IP) {
 			family = netlink.FAMILY_V4
 		}
-		have, err := again(func() ([]netlink.Route, error) { return netlink.RouteListFiltered(family, wanted, mask) })
+		have, err := netdev.Dump(func() ([]netlink.Route, error) { return netlink.RouteListFiltered(family, wanted, mask) })
 		if err != nil {
 			return fmt.Errorf("list the pod's routes: %w", err)
 		}
@@ -133,17 +134,6 @@ func (r *Record) checkRoutes(link netlink.Link, want *Expected) error {
 		}
 	}
 	return all
-}
-
-// again repeats a kernel dump that was interrupted by a change.
-func again[T any](list func() ([]T, error)) (all []T, err error) {
-	for range 10 {
-		all, err = list()
-		if !errors.Is(err, netlink.ErrDumpInterrupted) {
-			return all, err
-		}
-	}
-	return all, err
 }
 
 func (r *Record) checkSysctls(want *Expected) error {

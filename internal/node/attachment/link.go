@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 )
 
@@ -284,7 +285,7 @@ func (l *Link) setRoutes(link netlink.Link) error {
 	}
 	mask := netlink.RT_FILTER_OIF | netlink.RT_FILTER_PROTOCOL
 	filter := &netlink.Route{LinkIndex: link.Attrs().Index, Protocol: linkRouteProtocol}
-	have, err := again(func() ([]netlink.Route, error) { return netlink.RouteListFiltered(netlink.FAMILY_ALL, filter, mask) })
+	have, err := netdev.Dump(func() ([]netlink.Route, error) { return netlink.RouteListFiltered(netlink.FAMILY_ALL, filter, mask) })
 	if err != nil {
 		return fmt.Errorf("list the routes of the link: %w", err)
 	}
@@ -366,7 +367,7 @@ func (p *plugging) open() error {
 	ends, behind := refusalsOf(p.Interface)
 	filter := &netlink.Route{Type: unix.RTN_UNREACHABLE, Protocol: linkRouteProtocol}
 	return p.netns.Do(func(ns.NetNS) error {
-		have, err := again(func() ([]netlink.Route, error) {
+		have, err := netdev.Dump(func() ([]netlink.Route, error) {
 			return netlink.RouteListFiltered(netlink.FAMILY_ALL, filter, netlink.RT_FILTER_TYPE|netlink.RT_FILTER_PROTOCOL)
 		})
 		if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 )
 
@@ -183,7 +184,7 @@ func (l *Link) checkPod(interfaceName string) error {
 		return nil //nolint:nilerr // Record.checkPod reports it
 	}
 	var all error
-	addresses, err := again(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
+	addresses, err := netdev.Dump(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
 	if err != nil {
 		return fmt.Errorf("list the addresses of %s in the pod: %w", interfaceName, err)
 	}
@@ -197,7 +198,7 @@ func (l *Link) checkPod(interfaceName string) error {
 		}
 	}
 	for _, peer := range l.Peer.Addresses {
-		neighbours, err := again(func() ([]netlink.Neigh, error) { return netlink.NeighList(link.Attrs().Index, familyOf(peer)) })
+		neighbours, err := netdev.Dump(func() ([]netlink.Neigh, error) { return netlink.NeighList(link.Attrs().Index, familyOf(peer)) })
 		if err != nil {
 			return fmt.Errorf("list the neighbours of %s in the pod: %w", interfaceName, err)
 		}
@@ -214,7 +215,7 @@ func (l *Link) checkPod(interfaceName string) error {
 
 func (l *Link) checkRoutes(link netlink.Link) error {
 	filter := &netlink.Route{LinkIndex: link.Attrs().Index, Protocol: linkRouteProtocol}
-	routes, err := again(func() ([]netlink.Route, error) {
+	routes, err := netdev.Dump(func() ([]netlink.Route, error) {
 		return netlink.RouteListFiltered(netlink.FAMILY_ALL, filter, netlink.RT_FILTER_OIF|netlink.RT_FILTER_PROTOCOL)
 	})
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/receive"
 )
@@ -118,7 +119,7 @@ func (r *Record) readPodForRings(endpoint *receive.Endpoint) error {
 			return fmt.Errorf("look for %s in the pod: %w", r.Interface, err)
 		}
 		endpoint.Interface, endpoint.MAC = link.Attrs().Index, link.Attrs().HardwareAddr
-		addresses, err := again(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
+		addresses, err := netdev.Dump(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
 		if err != nil {
 			return fmt.Errorf("list the addresses of %s in the pod: %w", r.Interface, err)
 		}

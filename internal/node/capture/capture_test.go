@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
@@ -193,7 +194,7 @@ func TestHeartbeatMapIsolation(t *testing.T) {
 func addForeign(interfaceName string, parent uint32) error {
 	link, errLink := netlink.LinkByName(interfaceName)
 	loaded, errLoad := load(captureProgram, None, ClassByRecord)
-	if err := errors.Join(errLink, errLoad, netlink.QdiscAdd(classAct(link))); err != nil {
+	if err := errors.Join(errLink, errLoad, netlink.QdiscAdd(netdev.Clsact(link))); err != nil {
 		return err
 	}
 	defer loaded.Close()

@@ -15,6 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
@@ -66,9 +67,7 @@ func redirectIn(from, to string) error {
 		return err
 	}
 	defer program.Close()
-	filter := hook{"redirect", netlink.HANDLE_MIN_INGRESS}.filter(at)
-	filter.Fd = program.FD()
-	return errors.Join(netlink.QdiscAdd(classAct(at)), netlink.FilterAdd(filter))
+	return netdev.Filter{Side: netdev.Ingress, Priority: filterPriority, Name: "redirect"}.Attach(netdev.Here, at, program)
 }
 
 // leave sends a frame from a queue of the machine and returns the frame that the relay gets.

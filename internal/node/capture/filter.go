@@ -9,24 +9,18 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/node/ethtool"
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 )
 
-// The place of our filter among those of the interface: before all others.
-const (
-	filterPriority = 1
-	filterHandle   = 1
-)
+// filterPriority places our filter before all others of the interface.
+const filterPriority = 1
 
-// hook is a place where a program can be attached.
-type hook struct {
-	program string
-	parent  uint32
-}
+// hook is the place of a program, whose name is that of its filter.
+type hook struct{ netdev.Filter }
 
 var (
-	podHook  = hook{captureProgram, netlink.HANDLE_MIN_EGRESS}
-	portHook = hook{divertProgram, netlink.HANDLE_MIN_INGRESS}
+	podHook  = hook{netdev.Filter{Side: netdev.Egress, Priority: filterPriority, Name: captureProgram}}
+	portHook = hook{netdev.Filter{Side: netdev.Ingress, Priority: filterPriority, Name: divertProgram}}
 )
 
 // AttachPod attaches the program to the egress of a pod's interface. It replaces an existing program; counters restart at 0.
@@ -50,7 +44,7 @@ func attachPod(interfaceName string, mode Mode) error {
 // divideSegments makes the kernel segment datagrams of UDP_SEGMENT at the pod's interface, after the program, so that each
 // segment has the record. No later place could add it.
 func divideSegments(interfaceName string) error {
-	err := ethtool.SetFeature(interfaceName, "tx-udp-segmentation", false)
+	err := netdev.SetFeature(interfaceName, "tx-udp-segmentation", false)
 	if errors.Is(err, unix.ENODEV) {
 		return nil // attaching the program fails next, with a better message
 	}
@@ -72,7 +66,7 @@ func (h hook) attach(interfaceName string, mode Mode, by ClassBy, gated uint64) 
 	if err != nil {
 		return err
 	}
-	loaded, err := load(h.program, mode, by)
+	loaded, err := load(h.Name, mode, by)
 	if err != nil {
 		return err
 	}
@@ -83,71 +77,23 @@ func (h hook) attach(interfaceName string, mode Mode, by ClassBy, gated uint64) 
 			return fmt.Errorf("set the gated priorities: %w", err)
 		}
 	}
-	if err := netlink.QdiscAdd(classAct(link)); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("add the queueing discipline clsact: %w", explain(err, "sch_ingress"))
-	}
-	filter := h.filter(link)
-	filter.Fd = loaded.Programs[h.program].FD()
-	if err := netlink.FilterReplace(filter); err != nil {
-		return fmt.Errorf("add the filter: %w", explain(err, "cls_bpf"))
-	}
-	return nil
-}
-
-func (h hook) filter(link netlink.Link) *netlink.BpfFilter {
-	return &netlink.BpfFilter{
-		FilterAttrs: netlink.FilterAttrs{
-			LinkIndex: link.Attrs().Index, Parent: h.parent, Handle: filterHandle, Priority: filterPriority,
-			Protocol: unix.ETH_P_ALL,
-		},
-		Name: h.program, DirectAction: true,
-	}
-}
-
-func classAct(link netlink.Link) *netlink.Clsact {
-	return &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
-		LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
-	}}
-}
-
-// explain names the part of the kernel that is missing.
-func explain(err error, module string) error {
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {
-		return fmt.Errorf("%w: the kernel has no %s", err, module)
-	}
-	return err
+	return h.Attach(netdev.Here, link, loaded.Programs[h.Name])
 }
 
 // find returns our filter, nil if there is none.
 func (h hook) find(interfaceName string) (*netlink.BpfFilter, error) {
-	return findFilter(interfaceName, h.parent, h.program)
+	link, err := netdev.Find(interfaceName)
+	if err != nil {
+		return nil, err
+	}
+	if link == nil {
+		return nil, fmt.Errorf("%w: there is no %s", ErrGone, interfaceName)
+	}
+	return h.Find(netdev.Here, link)
 }
 
 // HasFilter reports whether one side of an interface has a filter of that name.
-func HasFilter(interfaceName string, parent uint32, name string) (bool, error) {
-	filter, err := findFilter(interfaceName, parent, name)
+func HasFilter(interfaceName string, side uint32, name string) (bool, error) {
+	filter, err := hook{netdev.Filter{Side: side, Name: name}}.find(interfaceName)
 	return filter != nil, err
-}
-
-func findFilter(interfaceName string, parent uint32, name string) (*netlink.BpfFilter, error) {
-	link, err := netlink.LinkByName(interfaceName)
-	if errors.As(err, &netlink.LinkNotFoundError{}) {
-		return nil, fmt.Errorf("%w: there is no %s", ErrGone, interfaceName)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("look for %s: %w", interfaceName, err)
-	}
-	filters, err := netlink.FilterList(link, parent)
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
-		return nil, nil // no clsact
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list the filters of %s: %w", interfaceName, err)
-	}
-	for _, filter := range filters {
-		if program, ok := filter.(*netlink.BpfFilter); ok && program.Name == name {
-			return program, nil
-		}
-	}
-	return nil, nil
 }

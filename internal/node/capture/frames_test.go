@@ -19,7 +19,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/node/ethtool"
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
@@ -356,9 +356,9 @@ func tagBeside(interfaceName string, tag int32) error {
 	if err != nil {
 		return err
 	}
-	filter := podHook.filter(link)
+	filter := podHook.Place(link)
 	// The filter that was added last runs first within a priority.
-	filter.Handle, filter.Fd, filter.Name = filterHandle+1, program.FD(), "tag"
+	filter.Handle, filter.Fd, filter.Name = filter.Handle+1, program.FD(), "tag"
 	return netlink.FilterAdd(filter)
 }
 
@@ -504,7 +504,7 @@ func TestTimedFramesWithoutRelay(t *testing.T) {
 
 func TestCaptureRefusals(t *testing.T) {
 	w := newWire(t, Timed)
-	do(t, w.pod, func() error { return ethtool.SetFeature(podEnd, "tx-udp-segmentation", true) })
+	do(t, w.pod, func() error { return netdev.SetFeature(podEnd, "tx-udp-segmentation", true) })
 	w.send(t, &message{payload: make([]byte, 3000), segment: 1000, timeNs: 1, clock: unix.CLOCK_TAI})
 	if _, port := w.counts(t); port.Segments != 1 || port.Timed != 0 {
 		t.Errorf("of undivided segments the counters are %+v", port)

@@ -9,10 +9,12 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 )
 
 // guestHook is the place of the program in a virtual machine, the same as in a pod.
-var guestHook = hook{guestProgram, netlink.HANDLE_MIN_EGRESS}
+var guestHook = hook{netdev.Filter{Side: netdev.Egress, Priority: filterPriority, Name: guestProgram}}
 
 // GuestClock relates the host's clock to the guest's clocks: struct ktsn_guest_clock of datapath/capture/record.h.
 type GuestClock struct {

@@ -23,9 +23,9 @@ func (h hook) open(interfaceName string) (openMaps, error) {
 	}
 	maps, err := openMapsOf(ebpf.ProgramID(filter.Id))
 	if err != nil {
-		return nil, fmt.Errorf("open the maps of %s at %s: %w", h.program, interfaceName, err)
+		return nil, fmt.Errorf("open the maps of %s at %s: %w", h.Name, interfaceName, err)
 	}
-	for _, name := range mapsOf[h.program] {
+	for _, name := range mapsOf[h.Name] {
 		if maps[name] == nil {
 			maps.close()
 			return nil, fmt.Errorf("the program at %s is not ours", interfaceName)

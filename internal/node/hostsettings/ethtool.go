@@ -5,7 +5,7 @@ package hostsettings
 import (
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/node/ethtool"
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 )
 
 // flagLRO is ETH_FLAG_LRO of ETHTOOL_GFLAGS.
@@ -44,5 +44,5 @@ func ReadCard(name string) *Card {
 func ask(name string, command uint32, words int) (value []uint32, known bool) {
 	value = make([]uint32, words)
 	value[0] = command
-	return value, ethtool.Do(name, value) == nil
+	return value, netdev.Ethtool(name, value) == nil
 }

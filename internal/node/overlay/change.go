@@ -124,7 +124,7 @@ func (n *Node) tellOf(ctx context.Context, change *Change, before *control.Peer,
 	return err != nil && !errors.As(err, &refusal), err
 }
 
-// forwarding reads the tables of the tunnels of the changed networks, whoever made them.
+// forwarding is the table of a tunnel.
 type forwarding struct {
 	tunnel netlink.Link
 	// entries are those that lead to a node, by its address.
@@ -147,14 +147,13 @@ func (n *Node) forwarding(changes []Change) (map[uint32][]forwarding, error) {
 	for i := range changes {
 		concerned[changes[i].Peer.VNI] = true
 	}
-	links, err := listLinks(choice{kind: "vxlan"})
+	tunnels, err := listTunnels()
 	if err != nil {
 		return nil, err
 	}
 	all := map[uint32][]forwarding{}
-	for _, link := range links {
-		tunnel, ok := link.(*netlink.Vxlan)
-		if !ok || !concerned[uint32(tunnel.VxlanId)] {
+	for _, tunnel := range tunnels {
+		if !concerned[uint32(tunnel.VxlanId)] {
 			continue
 		}
 		entries, err := n.fdb(tunnel.Index)

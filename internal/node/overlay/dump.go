@@ -5,14 +5,14 @@ package overlay
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
-)
 
-// maxDumps limits how often an interrupted dump, which may be incomplete, is repeated.
-const maxDumps = 10
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
+)
 
 // users describes who uses a bridge.
 type users struct {
@@ -47,18 +47,31 @@ type choice struct {
 
 // listLinks lists devices.
 func listLinks(wanted choice) ([]netlink.Link, error) {
-	var all []netlink.Link
-	for range maxDumps {
-		all = nil
-		err := eachLink(wanted, func(link netlink.Link) bool {
+	return netdev.Dump(func() (all []netlink.Link, err error) {
+		err = eachLink(wanted, func(link netlink.Link) bool {
 			all = append(all, link)
 			return true
 		})
-		if !errors.Is(err, netlink.ErrDumpInterrupted) {
-			return all, err
+		return all, err
+	})
+}
+
+// listTunnels lists the VXLAN devices, whoever made them.
+func listTunnels() ([]*netlink.Vxlan, error) {
+	links, err := listLinks(choice{kind: "vxlan"})
+	var all []*netlink.Vxlan
+	for _, link := range links {
+		if tunnel, ok := link.(*netlink.Vxlan); ok {
+			all = append(all, tunnel)
 		}
 	}
-	return nil, fmt.Errorf("list devices: %w", netlink.ErrDumpInterrupted)
+	return all, err
+}
+
+// ownTunnels lists the VXLAN devices of this package.
+func ownTunnels() ([]*netlink.Vxlan, error) {
+	all, err := listTunnels()
+	return slices.DeleteFunc(all, func(tunnel *netlink.Vxlan) bool { return !ours(tunnel) }), err
 }
 
 // eachLink calls f for each selected device until f returns false. The kernel selects, and lists devices as they are

@@ -94,17 +94,6 @@ func (n *Node) IsEncrypted(name string) (bool, error) {
 	return ok && IsEncrypted(tunnel), err
 }
 
-func (n *Node) ownTunnels() ([]*netlink.Vxlan, error) {
-	links, err := listLinks(choice{kind: "vxlan"})
-	var all []*netlink.Vxlan
-	for _, link := range links {
-		if tunnel, ok := link.(*netlink.Vxlan); ok && ours(link) {
-			all = append(all, tunnel)
-		}
-	}
-	return all, err
-}
-
 // sendsInClear reports whether this node has another port of the link with a finished tunnel that is not encrypted.
 func (n *Node) sendsInClear(network *Network) (bool, error) {
 	link, err := n.link(network.Tunnel)
@@ -137,7 +126,7 @@ func (n *Node) Retune(ctx context.Context, wanted []Tuning, timed Timed) (change
 		return nil, err
 	}
 	defer unlock()
-	tunnels, err := n.ownTunnels()
+	tunnels, err := ownTunnels()
 	if err != nil {
 		return nil, err
 	}

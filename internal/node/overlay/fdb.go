@@ -11,6 +11,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 )
 
 // ntfSticky is NTF_STICKY of linux/neighbour.h.
@@ -75,16 +77,11 @@ func describeOwner(port netlink.Link) string {
 
 // fdb lists forwarding entries, those of one device when link is not 0.
 func (n *Node) fdb(link int) ([]netlink.Neigh, error) {
-	for tries := 0; ; tries++ {
-		entries, err := n.kernel.NeighList(link, unix.AF_BRIDGE)
-		if errors.Is(err, netlink.ErrDumpInterrupted) && tries < 10 {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("list forwarding entries: %w", err)
-		}
-		return entries, nil
+	entries, err := netdev.Dump(func() ([]netlink.Neigh, error) { return n.kernel.NeighList(link, unix.AF_BRIDGE) })
+	if err != nil {
+		return nil, fmt.Errorf("list forwarding entries: %w", err)
 	}
+	return entries, nil
 }
 
 // flood makes the tunnel send copies of frames without a known destination to the peer: broadcast, multicast, and the

@@ -103,27 +103,26 @@ func (n *Node) guardedWith(peers []control.Peer) (*filter.Wanted, error) {
 			open[bridge.Attrs().Index] = true
 		}
 	}
-	tunnels, err := listLinks(choice{kind: "vxlan"})
+	tunnels, err := ownTunnels()
 	if err != nil {
 		return nil, err
 	}
-	for _, link := range tunnels {
-		tunnel, ok := link.(*netlink.Vxlan)
-		switch {
-		case !ok || !ours(link):
-		case sealed[tunnel.MasterIndex]:
-			peer, err := n.linkPeer(uint32(tunnel.VxlanId))
-			if err != nil {
-				return nil, err
-			}
-			wanted.Links = append(wanted.Links, *linkOf(tunnel, peer))
-		default:
-			wanted.Tunnels = append(wanted.Tunnels, filter.Tunnel{
-				VNI: uint32(tunnel.VxlanId), Port: uint16(tunnel.Port), Uplink: tunnel.VtepDevIndex, Open: open[tunnel.MasterIndex],
-			})
+	for _, tunnel := range tunnels {
+		if !sealed[tunnel.MasterIndex] {
+			wanted.Tunnels = append(wanted.Tunnels, filterTunnel(tunnel, open[tunnel.MasterIndex]))
+			continue
 		}
+		peer, err := n.linkPeer(uint32(tunnel.VxlanId))
+		if err != nil {
+			return nil, err
+		}
+		wanted.Links = append(wanted.Links, *linkOf(tunnel, peer))
 	}
 	return wanted, nil
+}
+
+func filterTunnel(tunnel *netlink.Vxlan, open bool) filter.Tunnel {
+	return filter.Tunnel{VNI: uint32(tunnel.VxlanId), Port: uint16(tunnel.Port), Uplink: tunnel.VtepDevIndex, Open: open}
 }
 
 // closeOff closes the network's bridge to the node, or opens it, and updates the filter for it and for the tunnel. The

@@ -46,9 +46,9 @@ func (n *Node) removeLeaving() error {
 	case !errors.Is(err, unix.EOPNOTSUPP):
 		return fmt.Errorf("remove devices: %w", err)
 	}
-	links, err := n.kernel.LinkList()
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-		return fmt.Errorf("list the devices to remove: %w", err)
+	links, err := listLinks(choice{})
+	if err != nil {
+		return err
 	}
 	var failed error
 	for _, link := range links {

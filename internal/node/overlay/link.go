@@ -284,7 +284,7 @@ func (n *Node) changeLinkPeer(network *Network, before, peer *control.Peer) erro
 
 // linkOf returns the filter's contents for a link.
 func linkOf(tunnel *netlink.Vxlan, peer *control.Peer) *filter.Link {
-	link := &filter.Link{Tunnel: filter.Tunnel{VNI: uint32(tunnel.VxlanId), Port: uint16(tunnel.Port), Uplink: tunnel.VtepDevIndex}}
+	link := &filter.Link{Tunnel: filterTunnel(tunnel, false)}
 	if peer != nil {
 		link.Peers = []control.Peer{*peer}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
@@ -60,8 +61,8 @@ func (n *Node) KeepNeighbors(portName string, sources *control.Sources) (missing
 		return false, err
 	}
 	missing, err = n.keepFilter(port, portFilter{
-		name: neighborsNameOf(sources), priority: neighborsPriority,
-		load: func() (*ebpf.Program, func() error, error) { return neighborsProgram(hardware, sources.Addresses) },
+		Filter: netdev.Filter{Side: netdev.Ingress, Priority: neighborsPriority, Name: neighborsNameOf(sources)},
+		load:   func() (*ebpf.Program, func() error, error) { return neighborsProgram(hardware, sources.Addresses) },
 	})
 	if errors.Is(err, errNoDevice) {
 		return false, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/fault"
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 )
 
 // ensure makes missing devices of a network and returns its devices. The lock is held. The tunnel is set up last, so
@@ -250,21 +251,14 @@ func (n *Node) unused(network *Network) (devices, error) {
 	if have.bridge == nil {
 		return devices{tunnel: unused.tunnel}, nil
 	}
-	for range maxDumps {
-		var remaining users
-		remaining, err = usersOf(have.bridge, unused.egress())
-		if errors.Is(err, netlink.ErrDumpInterrupted) {
-			continue
-		}
-		if err != nil || remaining.pods {
-			return devices{}, err
-		}
-		if remaining.others {
-			unused.bridge = nil
-		}
-		return devices{bridge: unused.bridge, tunnel: unused.tunnel}, nil
+	remaining, err := netdev.Dump(func() (users, error) { return usersOf(have.bridge, unused.egress()) })
+	if err != nil || remaining.pods {
+		return devices{}, err
 	}
-	return devices{}, err
+	if remaining.others {
+		unused.bridge = nil
+	}
+	return devices{bridge: unused.bridge, tunnel: unused.tunnel}, nil
 }
 
 // link returns a nil interface for no tunnel.

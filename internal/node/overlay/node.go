@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay/filter"
 	"github.com/kubernetsn/kubernetsn/internal/node/receive"
 )
@@ -120,15 +121,15 @@ func (n *Node) find(network *Network) (existing devices, err error) {
 }
 
 // link returns nil for a device that is not there.
-func (n *Node) link(name string) (netlink.Link, error) {
-	link, err := n.kernel.LinkByName(name)
-	if errors.As(err, &netlink.LinkNotFoundError{}) {
-		return nil, nil
+func (n *Node) link(name string) (netlink.Link, error) { return netdev.FindBy(n.kernel, name) }
+
+// existing returns a device that was there before.
+func (n *Node) existing(name string) (netlink.Link, error) {
+	link, err := n.link(name)
+	if err == nil && link == nil {
+		err = fmt.Errorf("%s has disappeared", name)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("look for %s: %w", name, err)
-	}
-	return link, nil
+	return link, err
 }
 
 func ours(link netlink.Link) bool { return link.Attrs().Group == LinkGroup || isLeaving(link) }

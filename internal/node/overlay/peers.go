@@ -11,8 +11,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/vishvananda/netlink"
-
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
@@ -60,14 +58,13 @@ func (n *Node) Peers() ([]control.Peer, error) { return n.readPeers() }
 
 // FloodTargets returns, for each network with a tunnel, the nodes to which it floods.
 func (n *Node) FloodTargets() (map[uint32]map[netip.Addr]bool, error) {
-	links, err := listLinks(choice{kind: "vxlan"})
+	tunnels, err := listTunnels()
 	if err != nil {
 		return nil, err
 	}
 	all := map[uint32]map[netip.Addr]bool{}
-	for _, link := range links {
-		tunnel, ok := link.(*netlink.Vxlan)
-		if !ok || tunnel.VxlanId == 0 {
+	for _, tunnel := range tunnels {
+		if tunnel.VxlanId == 0 {
 			continue
 		}
 		if all[uint32(tunnel.VxlanId)], err = n.floods(tunnel); err != nil {

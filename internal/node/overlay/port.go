@@ -154,10 +154,7 @@ func (n *Node) Mend(ctx context.Context, network *Network, port *Port, timed Tim
 	if err != nil {
 		return err
 	}
-	link, err := n.link(port.PortName())
-	if err == nil && link == nil {
-		err = fmt.Errorf("%s has disappeared", port.PortName())
-	}
+	link, err := n.existing(port.PortName())
 	if err != nil {
 		return err
 	}
@@ -196,10 +193,7 @@ func (n *Node) explainPair(port *Port, plugged *Plugged, err error) error {
 
 // finishPort does the work that needs no lock: the port already counts as used.
 func (n *Node) finishPort(port *Port, plugged *Plugged) error {
-	link, err := n.link(plugged.Port)
-	if err == nil && link == nil {
-		err = fmt.Errorf("%s has disappeared", plugged.Port)
-	}
+	link, err := n.existing(plugged.Port)
 	if err != nil {
 		return err
 	}
@@ -230,10 +224,7 @@ func (n *Node) Forwarding(ctx context.Context, portName string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	for wait := 100 * time.Microsecond; ; wait = min(2*wait, 50*time.Millisecond) {
-		link, err := n.link(portName)
-		if err == nil && link == nil {
-			err = fmt.Errorf("%s has disappeared", portName)
-		}
+		link, err := n.existing(portName)
 		if err != nil || link.Attrs().OperState == netlink.OperUp {
 			return err
 		}

@@ -9,8 +9,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/vishvananda/netlink"
-
 	"github.com/kubernetsn/kubernetsn/internal/node/receive"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
@@ -44,15 +42,11 @@ func (n *Node) setReceivePeers(peers []control.Peer, encrypting ...uint32) error
 		return err
 	}
 	defer maps.Close()
-	tunnels, err := listLinks(choice{kind: "vxlan"})
+	tunnels, err := ownTunnels()
 	if err != nil {
 		return err
 	}
-	for _, link := range tunnels {
-		tunnel, ok := link.(*netlink.Vxlan)
-		if !ok || !ours(link) {
-			continue
-		}
+	for _, tunnel := range tunnels {
 		node, ok := netip.AddrFromSlice(tunnel.SrcAddr.To4())
 		if !ok {
 			continue // no datagram of it is taken

@@ -5,13 +5,13 @@ package overlay
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 )
 
 // A bridge forwards no frame to the addresses that 802.1Q reserves for bridges themselves, 01:80:c2:00:00:00 to 0f. The kernel takes such a
@@ -21,7 +21,6 @@ import (
 
 const (
 	reservedName     = "ktsn_reserved"
-	portFilterHandle = 1
 	reservedPriority = 2
 	// goesOn is TC_ACT_UNSPEC of linux/pkt_cls.h.
 	goesOn = -1
@@ -76,7 +75,7 @@ func (n *Node) KeepReserved(portName string) (missing bool, err error) {
 
 func (n *Node) keepReserved(port netlink.Link) (missing bool, err error) {
 	return n.keepFilter(port, portFilter{
-		name: reservedName, priority: reservedPriority,
+		Filter: netdev.Filter{Side: netdev.Ingress, Priority: reservedPriority, Name: reservedName},
 		load: func() (*ebpf.Program, func() error, error) {
 			program, err := reservedProgram()
 			return program, func() error { return nil }, err
@@ -84,10 +83,9 @@ func (n *Node) keepReserved(port netlink.Link) (missing bool, err error) {
 	})
 }
 
-// portFilter is a program at the node's end of a pod's interface. The kernel runs programs in the order of their priority, the lowest first.
+// portFilter is a program at the node's end of a pod's interface.
 type portFilter struct {
-	name     string
-	priority uint16
+	netdev.Filter
 	// load loads the program, and returns a function that closes it after the filter was attached.
 	load func() (*ebpf.Program, func() error, error)
 }
@@ -98,31 +96,15 @@ func (n *Node) keepFilter(port netlink.Link, wanted portFilter) (missing bool, e
 	if err != nil || !ownBridge {
 		return false, err
 	}
-	kept, err := n.hasFilter(port, wanted.name)
-	if err != nil || kept {
+	kept, err := wanted.Find(n.kernel, port)
+	if err != nil || kept != nil {
 		return false, err
 	}
 	program, done, err := wanted.load()
 	if err != nil {
 		return true, err
 	}
-	clsact := &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
-		LinkIndex: port.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
-	}}
-	if err := n.kernel.QdiscAdd(clsact); err != nil && !errors.Is(err, unix.EEXIST) {
-		return true, errors.Join(fmt.Errorf("guard %s (sch_ingress): %w", port.Attrs().Name, err), done())
-	}
-	filter := &netlink.BpfFilter{
-		FilterAttrs: netlink.FilterAttrs{
-			LinkIndex: port.Attrs().Index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: portFilterHandle, Priority: wanted.priority,
-			Protocol: unix.ETH_P_ALL,
-		},
-		Fd: program.FD(), Name: wanted.name, DirectAction: true,
-	}
-	if err := n.kernel.FilterReplace(filter); err != nil {
-		return true, errors.Join(fmt.Errorf("guard %s (cls_bpf): %w", port.Attrs().Name, err), done())
-	}
-	return true, done()
+	return true, errors.Join(wanted.Attach(n.kernel, port, program), done())
 }
 
 func (n *Node) isOnOwnBridge(port netlink.Link) (bool, error) {
@@ -137,19 +119,4 @@ func (n *Node) isOnOwnBridge(port netlink.Link) (bool, error) {
 		return false, fmt.Errorf("look for the bridge of %s: %w", port.Attrs().Name, err)
 	}
 	return ours(bridge), nil
-}
-
-// hasFilter reports whether the port has a filter of that name.
-func (n *Node) hasFilter(port netlink.Link, name string) (bool, error) {
-	filters, err := n.kernel.FilterList(port, netlink.HANDLE_MIN_INGRESS)
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
-		return false, nil // no clsact
-	}
-	if err != nil {
-		return false, fmt.Errorf("list the filters of %s: %w", port.Attrs().Name, err)
-	}
-	return slices.ContainsFunc(filters, func(filter netlink.Filter) bool {
-		program, ok := filter.(*netlink.BpfFilter)
-		return ok && program.Name == name
-	}), nil
 }

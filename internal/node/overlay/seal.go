@@ -3,15 +3,14 @@
 package overlay
 
 import (
-	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 )
 
 // Two programs close the bridge of a link to the node: they drop every frame from the bridge to the node and from the node to the
@@ -20,15 +19,15 @@ import (
 // sealAlias is the alias of a bridge that is closed so.
 const sealAlias = "tsn-cni:1 link"
 
-const (
-	sealName   = "ktsn_seal"
-	sealHandle = 1
-	// dropped is TC_ACT_SHOT of linux/pkt_cls.h.
-	dropped = 2
-)
+// dropped is TC_ACT_SHOT of linux/pkt_cls.h.
+const dropped = 2
 
-// sealSides are ingress and egress.
-var sealSides = []uint32{netlink.HANDLE_MIN_INGRESS, netlink.HANDLE_MIN_EGRESS}
+const sealName = "ktsn_seal"
+
+// sealFilters are those of ingress and egress.
+var sealFilters = []netdev.Filter{
+	{Side: netdev.Ingress, Priority: 1, Name: sealName}, {Side: netdev.Egress, Priority: 1, Name: sealName},
+}
 
 // sealProgram is loaded once by a process. The filters keep it.
 var sealProgram = sync.OnceValues(func() (*ebpf.Program, error) {
@@ -54,18 +53,8 @@ func (n *Node) seal(bridge *netlink.Bridge) error {
 	if err != nil {
 		return err
 	}
-	clsact := &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
-		LinkIndex: bridge.Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
-	}}
-	if err := n.kernel.QdiscAdd(clsact); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("close %s to the node: %w", bridge.Name, err)
-	}
-	for _, side := range sealSides {
-		filter := &netlink.BpfFilter{
-			FilterAttrs: netlink.FilterAttrs{LinkIndex: bridge.Index, Parent: side, Handle: sealHandle, Priority: 1, Protocol: unix.ETH_P_ALL},
-			Fd:          program.FD(), Name: sealName, DirectAction: true,
-		}
-		if err := n.kernel.FilterReplace(filter); err != nil {
+	for _, filter := range sealFilters {
+		if err := filter.Attach(n.kernel, bridge, program); err != nil {
 			return fmt.Errorf("close %s to the node: %w", bridge.Name, err)
 		}
 	}
@@ -84,19 +73,9 @@ func (n *Node) isSealed(bridge *netlink.Bridge) (bool, error) {
 	if bridge.Alias != sealAlias {
 		return false, nil
 	}
-	for _, side := range sealSides {
-		filters, err := n.kernel.FilterList(bridge, side)
-		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
-			return false, nil // no clsact
-		}
-		if err != nil {
-			return false, fmt.Errorf("list the filters of %s: %w", bridge.Name, err)
-		}
-		if !slices.ContainsFunc(filters, func(filter netlink.Filter) bool {
-			program, ok := filter.(*netlink.BpfFilter)
-			return ok && program.Name == sealName
-		}) {
-			return false, nil
+	for _, filter := range sealFilters {
+		if kept, err := filter.Find(n.kernel, bridge); err != nil || kept == nil {
+			return false, err
 		}
 	}
 	return true, nil

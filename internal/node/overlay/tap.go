@@ -94,10 +94,7 @@ func explainTap(name string, err error) error {
 }
 
 func (n *Node) finishTap(tap *Tap, mtuBytes int) error {
-	link, err := n.link(tap.Name)
-	if err == nil && link == nil {
-		err = fmt.Errorf("%s has disappeared", tap.Name)
-	}
+	link, err := n.existing(tap.Name)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 )
 
 // arpIgnore returns the path of the setting with which an interface answers ARP for all addresses of the node (0) or its own (1).
@@ -36,7 +38,7 @@ func (s *Switch) keepQuiet(ctx context.Context, plan *Plan) error {
 	if err := s.write(ctx, []string{"--", "set", "Open_vSwitch", ".", "external_ids:" + arpIgnored + "=" + quoted(plan.Interface)}); err != nil {
 		return err
 	}
-	link, err := findLink(plan.Interface)
+	link, err := netdev.Find(plan.Interface)
 	if err == nil && link != nil {
 		err = setARPIgnore(link, 1)
 	}
@@ -68,7 +70,7 @@ func answerAgain(have *database) error {
 	if name == "" {
 		return nil
 	}
-	link, err := findLink(name)
+	link, err := netdev.Find(name)
 	if err == nil && link != nil { // it may be gone
 		err = setARPIgnore(link, 0)
 	}

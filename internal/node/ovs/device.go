@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 )
 
 // machine gives access to the machine's hardware; tests replace it.
@@ -76,7 +78,7 @@ func (m *machine) checkXDP(device string) error {
 	if name == "" {
 		return errors.New("name the interface, such as net_af_xdp0,iface=eno1")
 	}
-	if link, err := findLink(name); err != nil || link == nil {
+	if link, err := netdev.Find(name); err != nil || link == nil {
 		return errors.Join(err, fmt.Errorf("there is no interface %s; see `ip link`", name))
 	}
 	if err := m.xdpSocket(); err != nil {

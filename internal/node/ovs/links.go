@@ -4,7 +4,6 @@ package ovs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -13,7 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/node/ethtool"
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
@@ -21,22 +20,11 @@ import (
 // usualMTU is the assumed MTU in bytes of a network card without a kernel interface.
 const usualMTU = 1500
 
-func findLink(name string) (netlink.Link, error) {
-	link, err := netlink.LinkByName(name)
-	if errors.As(err, &netlink.LinkNotFoundError{}) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("look for %s: %w", name, err)
-	}
-	return link, nil
-}
-
 func linkMTU(name string) (int, error) {
 	if name == "" {
 		return usualMTU, nil
 	}
-	link, err := findLink(name)
+	link, err := netdev.Find(name)
 	switch {
 	case err != nil:
 		return 0, err
@@ -51,7 +39,7 @@ func linkMTU(name string) (int, error) {
 // makeVeth ensures the veth pair between a network's bridge and br-int.
 func makeVeth(vni uint32, mtu int) error {
 	name := vethName(vni)
-	link, err := findLink(name)
+	link, err := netdev.Find(name)
 	if err != nil {
 		return err
 	}
@@ -86,7 +74,7 @@ func addVeth(name, peer string, mtu int) error {
 
 // LeaveNoChecksum disables the offload of transmit checksums, and thereby of segmentation.
 func LeaveNoChecksum(name string) error {
-	if err := ethtool.Do(name, []uint32{unix.ETHTOOL_STXCSUM, 0}); err != nil {
+	if err := netdev.Ethtool(name, []uint32{unix.ETHTOOL_STXCSUM, 0}); err != nil {
 		return fmt.Errorf("disable offloads of %s: %w", name, err)
 	}
 	return nil
@@ -94,7 +82,7 @@ func LeaveNoChecksum(name string) error {
 
 // hasAddress reports whether br-phy exists, is up and has the tunnel's address.
 func hasAddress(plan *Plan) bool {
-	link, err := findLink(BridgePhysical)
+	link, err := netdev.Find(BridgePhysical)
 	return err == nil && link != nil && link.Attrs().RawFlags&unix.IFF_UP != 0 && carries(link, plan.Address.Addr())
 }
 
@@ -159,7 +147,7 @@ func entryOf(prefix netip.Prefix) *netlink.Addr {
 
 func (s *Switch) awaitLink(ctx context.Context, name string) (netlink.Link, error) {
 	for deadline := time.Now().Add(5 * time.Second); ; {
-		link, err := findLink(name)
+		link, err := netdev.Find(name)
 		if err != nil || link != nil {
 			return link, err
 		}
@@ -217,7 +205,7 @@ func checkRoutes(link netlink.Link) error {
 
 // forgetNeighbors makes the kernel resolve the peers' hardware addresses again.
 func forgetNeighbors(plan *Plan) {
-	link, err := findLink(BridgePhysical)
+	link, err := netdev.Find(BridgePhysical)
 	if err != nil || link == nil {
 		return
 	}

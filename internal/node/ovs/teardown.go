@@ -14,6 +14,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 )
 
@@ -92,7 +93,7 @@ func (d *database) removeBridgeLinks() error {
 		if !there || !bridge.ours() || d.foreignPorts(name) {
 			continue
 		}
-		link, err := findLink(name)
+		link, err := netdev.Find(name)
 		if err == nil && link != nil {
 			err = netlink.LinkDel(link)
 		}
@@ -140,11 +141,11 @@ func giveBack(have *database) error {
 	if err != nil {
 		return fmt.Errorf("give %s its address back: %w", name, err)
 	}
-	link, err := findLink(name)
+	link, err := netdev.Find(name)
 	if err != nil || link == nil || carries(link, prefix.Addr()) {
 		return err
 	}
-	if bridge, err := findLink(BridgePhysical); err == nil && bridge != nil && carries(bridge, prefix.Addr()) {
+	if bridge, err := netdev.Find(BridgePhysical); err == nil && bridge != nil && carries(bridge, prefix.Addr()) {
 		_ = netlink.AddrDel(bridge, entryOf(prefix))
 	}
 	if err := netlink.AddrAdd(link, entryOf(prefix)); err != nil {

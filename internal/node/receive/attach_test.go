@@ -17,6 +17,8 @@ import (
 	bpflink "github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 )
 
 func TestDetachLeavesNothing(t *testing.T) {
@@ -108,13 +110,13 @@ func TestForeignFilterStaysFirst(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(netlink.QdiscAdd(classAct(link)), netlink.FilterAdd(foreign(t, link))); err != nil {
+		if err := errors.Join(netlink.QdiscAdd(netdev.Clsact(link)), netlink.FilterAdd(foreign(t, link))); err != nil {
 			return err
 		}
 		if _, err := Attach(dir, uplinkName); err != nil {
 			return err
 		}
-		all, err := filtersOf(link, netlink.HANDLE_MIN_INGRESS)
+		all, err := netdev.Filters(netdev.Here, link, netdev.Ingress)
 		if err != nil {
 			return err
 		}
@@ -128,7 +130,7 @@ func TestForeignFilterStaysFirst(t *testing.T) {
 		if len(uplinks) != 1 || uplinks[0].Others != 1 {
 			t.Errorf("it was taken from %+v", uplinks)
 		}
-		all, err = filtersOf(link, netlink.HANDLE_MIN_INGRESS)
+		all, err = netdev.Filters(netdev.Here, link, netdev.Ingress)
 		if names := filterNames(all); !slices.Equal(names, []string{theirs}) {
 			t.Errorf("afterwards the filters are %v", names)
 		}
@@ -144,7 +146,7 @@ func TestForeignClsactStays(t *testing.T) {
 			return err
 		}
 		// Another program is between its two steps of adding a filter.
-		if err := netlink.QdiscAdd(classAct(link)); err != nil {
+		if err := netlink.QdiscAdd(netdev.Clsact(link)); err != nil {
 			return err
 		}
 		if _, err := Attach(dir, uplinkName); err != nil {
@@ -203,8 +205,8 @@ func foreign(t *testing.T, link netlink.Link) netlink.Filter {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { program.Close() })
-	filter := filterOf(link, theirs, program)
-	filter.Priority = 49152
+	filter := netdev.Filter{Side: netdev.Ingress, Priority: 49152, Name: theirs}.Place(link)
+	filter.Fd = program.FD()
 	return filter
 }
 
@@ -233,7 +235,7 @@ func TestAttachReplaces(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if all, err := filtersOf(link, netlink.HANDLE_MIN_INGRESS); err != nil || len(all) != 1 {
+		if all, err := netdev.Filters(netdev.Here, link, netdev.Ingress); err != nil || len(all) != 1 {
 			t.Errorf("there are %d filters, %v", len(all), err)
 		}
 		w.program.Close()

@@ -15,14 +15,13 @@ import (
 	bpflink "github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 )
 
 // The position of our filter at the uplink: after all others, so that frames that they drop stay dropped. The kernel assigns
 // 49152 and less to filters without a priority.
-const (
-	filterPriority = 64000
-	filterHandle   = 1
-)
+const filterPriority = 64000
 
 // Attached is the result of Attach.
 type Attached struct {
@@ -131,8 +130,9 @@ func attachLocked(text []byte, dir string, link netlink.Link, former *netlink.Bp
 	if err := addQdisc(dir, link); err != nil {
 		return err
 	}
-	if err := netlink.FilterReplace(filterOf(link, filterName(text), loaded.Programs[receiveProgram])); err != nil {
-		return errors.Join(fmt.Errorf("add the filter: %w", explain(err, "cls_bpf")), removeQdisc(dir, link))
+	filter := netdev.Filter{Side: netdev.Ingress, Priority: filterPriority, Name: filterName(text)}
+	if err := filter.Attach(netdev.Here, link, loaded.Programs[receiveProgram]); err != nil {
+		return errors.Join(err, removeQdisc(dir, link))
 	}
 	return nil
 }
@@ -149,12 +149,12 @@ func complete(dir string) bool {
 
 // uplinkOf returns the interface, which must carry Ethernet frames.
 func uplinkOf(name string) (netlink.Link, error) {
-	link, err := netlink.LinkByName(name)
-	if errors.As(err, &netlink.LinkNotFoundError{}) {
-		return nil, fmt.Errorf("uplink %s: there is no such interface; name the one towards the other nodes", name)
-	}
+	link, err := netdev.Find(name)
 	if err != nil {
-		return nil, fmt.Errorf("look for %s: %w", name, err)
+		return nil, err
+	}
+	if link == nil {
+		return nil, fmt.Errorf("uplink %s: there is no such interface; name the one towards the other nodes", name)
 	}
 	if link.Attrs().EncapType != "ether" {
 		return nil, fmt.Errorf("uplink %s: it carries no Ethernet frames (%s); receive rings need an uplink that does", name, link.Attrs().EncapType)
@@ -162,54 +162,11 @@ func uplinkOf(name string) (netlink.Link, error) {
 	return link, nil
 }
 
-func filterOf(link netlink.Link, name string, program *ebpf.Program) *netlink.BpfFilter {
-	return &netlink.BpfFilter{
-		FilterAttrs: netlink.FilterAttrs{
-			LinkIndex: link.Attrs().Index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: filterHandle, Priority: filterPriority,
-			Protocol: unix.ETH_P_ALL,
-		},
-		Fd: program.FD(), Name: name, DirectAction: true,
-	}
-}
-
-func classAct(link netlink.Link) *netlink.Clsact {
-	return &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
-		LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
-	}}
-}
-
-// explain names the part of the kernel that is missing.
-func explain(err error, part string) error {
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENODEV) {
-		return fmt.Errorf("%w: the kernel has no %s", err, part)
-	}
-	return err
-}
-
-// find returns our filter, nil if there is none.
+// find returns our filter of any release, nil if there is none.
 func find(link netlink.Link) (*netlink.BpfFilter, error) {
-	all, err := filtersOf(link, netlink.HANDLE_MIN_INGRESS)
-	if err != nil {
-		return nil, err
-	}
-	for _, filter := range all {
-		program, ok := filter.(*netlink.BpfFilter)
-		if ok && (program.Name == receiveProgram || strings.HasPrefix(program.Name, receiveProgram+":")) {
-			return program, nil
-		}
-	}
-	return nil, nil
-}
-
-func filtersOf(link netlink.Link, parent uint32) ([]netlink.Filter, error) {
-	all, err := netlink.FilterList(link, parent)
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) {
-		return nil, nil // no clsact, or no interface any more
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list the filters of %s: %w", link.Attrs().Name, err)
-	}
-	return all, nil
+	return netdev.FindFilter(netdev.Here, link, netdev.Ingress, func(name string) bool {
+		return name == receiveProgram || strings.HasPrefix(name, receiveProgram+":")
+	})
 }
 
 // IsAttached reports whether an interface has the program of any release.
@@ -248,7 +205,7 @@ func Uplinks() ([]Uplink, error) {
 		if ours == nil {
 			continue
 		}
-		filters, err := filtersOf(link, netlink.HANDLE_MIN_INGRESS)
+		filters, err := netdev.Filters(netdev.Here, link, netdev.Ingress)
 		if err != nil {
 			return nil, err
 		}
@@ -308,12 +265,9 @@ func Detach(dir string) ([]Uplink, error) {
 }
 
 func detach(dir, uplink string) error {
-	link, err := netlink.LinkByName(uplink)
-	if errors.As(err, &netlink.LinkNotFoundError{}) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("look for %s: %w", uplink, err)
+	link, err := netdev.Find(uplink)
+	if err != nil || link == nil {
+		return err
 	}
 	ours, err := find(link)
 	if err != nil || ours == nil {
@@ -327,16 +281,16 @@ func detach(dir, uplink string) error {
 
 // addQdisc adds clsact if it is missing, and then notes in the node's folder that it is ours.
 func addQdisc(dir string, link netlink.Link) error {
-	err := netlink.QdiscAdd(classAct(link))
+	err := netlink.QdiscAdd(netdev.Clsact(link))
 	if errors.Is(err, unix.EEXIST) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("add the queueing discipline clsact: %w", explain(err, "sch_ingress"))
+		return fmt.Errorf("add the queueing discipline clsact: %w", netdev.Explain(err, "sch_ingress"))
 	}
 	// A BPF filesystem takes folders, but no files.
 	if err := os.Mkdir(qdiscNote(dir, link), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return errors.Join(fmt.Errorf("note that clsact is ours: %w", err), netlink.QdiscDel(classAct(link)))
+		return errors.Join(fmt.Errorf("note that clsact is ours: %w", err), netlink.QdiscDel(netdev.Clsact(link)))
 	}
 	return nil
 }
@@ -352,15 +306,8 @@ func removeQdisc(dir string, link netlink.Link) error {
 	if !exists(note) {
 		return nil
 	}
-	for _, parent := range []uint32{netlink.HANDLE_MIN_INGRESS, netlink.HANDLE_MIN_EGRESS} {
-		left, err := filtersOf(link, parent)
-		if err != nil || len(left) > 0 {
-			return err
-		}
-	}
-	err := netlink.QdiscDel(classAct(link))
-	if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) {
-		return fmt.Errorf("remove the queueing discipline clsact of %s: %w", link.Attrs().Name, err)
+	if removed, err := netdev.RemoveEmptyClsact(link); err != nil || !removed {
+		return err
 	}
 	return os.Remove(note)
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 )
 
 // DefaultDir holds the maps of this machine's nodes, a folder for each (NodeDir).
@@ -50,7 +52,7 @@ func Mount() (bool, error) {
 		return false, nil
 	}
 	if err := unix.Mount(mountSource, bpffs, "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700"); err != nil {
-		return false, fmt.Errorf("mount the BPF filesystem at %s: %w", bpffs, explain(err, "BPF filesystem"))
+		return false, fmt.Errorf("mount the BPF filesystem at %s: %w", bpffs, netdev.Explain(err, "BPF filesystem"))
 	}
 	return true, nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/node/ethtool"
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
@@ -54,7 +54,7 @@ func (c Command) setsQueues() bool { return c[0] == "ethtool" }
 // hasQueues reports whether the device has enough transmit queues. It returns true for a driver whose queues cannot be set; taprio
 // fails then if there are too few.
 func (o *Options) hasQueues() bool {
-	queues, err := ethtool.TransmitQueues(o.Device)
+	queues, err := netdev.TransmitQueues(o.Device)
 	return errors.Is(err, unix.EOPNOTSUPP) || queues >= o.classes()
 }
 

@@ -9,9 +9,9 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 )
 
@@ -21,7 +21,6 @@ const (
 	// stolen is TC_ACT_STOLEN of linux/pkt_cls.h.
 	stolen = 4
 	// The redirection at the node's end is the only filter of its egress.
-	filterHandle   = 1
 	filterPriority = 1
 	// redirection is the name of its program and filter.
 	redirection = "ktsn_vm"
@@ -71,11 +70,8 @@ func (t *Tap) Make() error {
 
 // RemoveTap removes a tap. A missing or foreign tap is not an error.
 func RemoveTap(name string) error {
-	link, err := netlink.LinkByName(name)
-	if errors.As(err, &netlink.LinkNotFoundError{}) {
-		return nil
-	}
-	if err == nil && link.Attrs().Group == overlay.LinkGroup {
+	link, err := netdev.Find(name)
+	if link != nil && link.Attrs().Group == overlay.LinkGroup {
 		err = netlink.LinkDel(link)
 	}
 	if err != nil {
@@ -94,15 +90,15 @@ func join(tapName, portName string) error {
 	if err != nil {
 		return fmt.Errorf("the node's end of the interface, %s: %w", portName, err)
 	}
-	if err := attach(tap, netlink.HANDLE_MIN_INGRESS, redirection, copyInto(port)); err != nil {
+	if err := attach(tap, netdev.Ingress, redirection, copyInto(port)); err != nil {
 		return err
 	}
-	return attach(port, netlink.HANDLE_MIN_EGRESS, redirection, sendTo(tap))
+	return attach(port, netdev.Egress, redirection, sendTo(tap))
 }
 
 // IsJoined reports whether the node's end of an interface is joined with a tap of the node, as by Attach.
 func IsJoined(portName string) (bool, error) {
-	return capture.HasFilter(portName, netlink.HANDLE_MIN_EGRESS, redirection)
+	return capture.HasFilter(portName, netdev.Egress, redirection)
 }
 
 // copyInto redirects a clone of the frame to the ingress of a link. The frame itself belongs to QEMU's socket, and the filter of the
@@ -121,30 +117,12 @@ func sendTo(link netlink.Link) asm.Instructions {
 	}
 }
 
-func clsactOf(link netlink.Link) *netlink.Clsact {
-	return &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
-		LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
-	}}
-}
-
 // attach attaches a program to one side of an interface. It replaces an existing one.
-func attach(at netlink.Link, parent uint32, name string, instructions asm.Instructions) error {
+func attach(at netlink.Link, side uint32, name string, instructions asm.Instructions) error {
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: name, Type: ebpf.SchedCLS, License: "Apache-2.0", Instructions: instructions})
 	if err != nil {
 		return fmt.Errorf("load the program %s for %s: %w", name, at.Attrs().Name, err)
 	}
 	defer program.Close() // the filter keeps it
-	if err := netlink.QdiscAdd(clsactOf(at)); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("add the queueing discipline clsact to %s: %w", at.Attrs().Name, err)
-	}
-	err = netlink.FilterReplace(&netlink.BpfFilter{
-		FilterAttrs: netlink.FilterAttrs{
-			LinkIndex: at.Attrs().Index, Parent: parent, Handle: filterHandle, Priority: filterPriority, Protocol: unix.ETH_P_ALL,
-		},
-		Fd: program.FD(), Name: name, DirectAction: true,
-	})
-	if err != nil {
-		return fmt.Errorf("add the filter %s to %s: %w", name, at.Attrs().Name, err)
-	}
-	return nil
+	return netdev.Filter{Side: side, Priority: filterPriority, Name: name}.Attach(netdev.Here, at, program)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
-	"github.com/kubernetsn/kubernetsn/internal/node/ethtool"
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
@@ -65,10 +65,10 @@ func (t *Tap) join(interfaceName string, onward func(netlink.Link) asm.Instructi
 	if err != nil {
 		return fmt.Errorf("look for %s in the pod: %w", interfaceName, err)
 	}
-	if err := attach(tap, netlink.HANDLE_MIN_INGRESS, redirection, onward(link)); err != nil {
+	if err := attach(tap, netdev.Ingress, redirection, onward(link)); err != nil {
 		return err
 	}
-	return attach(link, netlink.HANDLE_MIN_INGRESS, redirection, sendTo(tap))
+	return attach(link, netdev.Ingress, redirection, sendTo(tap))
 }
 
 // CheckPod returns the differences from what Make and JoinPod created. It restores missing filters.
@@ -94,16 +94,13 @@ func (t *Tap) CheckPod(interfaceName string) error {
 	if has := tap.Flags&netlink.TUNTAP_MULTI_QUEUE != 0; has != (t.Queues > 1) {
 		differs("can have several queues: %t, not %t", has, t.Queues > 1)
 	}
-	return errors.Join(all, restored(t.Name, netlink.HANDLE_MIN_INGRESS, redirection, func() error { return t.JoinPod(interfaceName) }),
-		restored(interfaceName, netlink.HANDLE_MIN_INGRESS, redirection, func() error { return t.JoinPod(interfaceName) }))
+	return errors.Join(all, restored(t.Name, netdev.Ingress, redirection, func() error { return t.JoinPod(interfaceName) }),
+		restored(interfaceName, netdev.Ingress, redirection, func() error { return t.JoinPod(interfaceName) }))
 }
 
 // FindTap returns the tap of that name, nil if there is none. Queues is device.MaxQueues for a multi-queue tap.
 func FindTap(name string) (*Tap, error) {
-	link, err := netlink.LinkByName(name)
-	if errors.As(err, &netlink.LinkNotFoundError{}) {
-		return nil, nil
-	}
+	link, err := netdev.Find(name)
 	tap, isTap := link.(*netlink.Tuntap)
 	if err != nil || !isTap {
 		return nil, err
@@ -122,11 +119,11 @@ func LeaveToRelay(interfaceName string) error {
 	if err != nil {
 		return fmt.Errorf("look for %s in the pod: %w", interfaceName, err)
 	}
-	err = attach(link, netlink.HANDLE_MIN_INGRESS, deaf, asm.Instructions{asm.Mov.Imm(asm.R0, actDrop), asm.Return()})
+	err = attach(link, netdev.Ingress, deaf, asm.Instructions{asm.Mov.Imm(asm.R0, actDrop), asm.Return()})
 	if err != nil {
 		return err
 	}
-	return attach(link, netlink.HANDLE_MIN_EGRESS, silent, asm.Instructions{asm.Mov.Imm(asm.R0, actDrop), asm.Return()})
+	return attach(link, netdev.Egress, silent, asm.Instructions{asm.Mov.Imm(asm.R0, actDrop), asm.Return()})
 }
 
 // LeavePortToRelay drops all incoming frames at the node's end of an interface of vhost-user, except those of SendPast. Both run in the
@@ -136,7 +133,7 @@ func LeavePortToRelay(portName string) error {
 	if err != nil {
 		return fmt.Errorf("look for the node's end %s of the interface: %w", portName, err)
 	}
-	return attach(port, netlink.HANDLE_MIN_INGRESS, relayed, asm.Instructions{
+	return attach(port, netdev.Ingress, relayed, asm.Instructions{
 		asm.LoadMem(asm.R2, asm.R1, atMark, asm.Word),
 		asm.Mov.Imm(asm.R0, actDrop),
 		asm.JNE.Imm32(asm.R2, relayMark, "end"),
@@ -158,23 +155,23 @@ func SendPast(tapName, portName string) error {
 		return fmt.Errorf("look for the node's end %s of the interface: %w", portName, err)
 	}
 	mark := asm.Instructions{asm.Mov.Imm(asm.R2, relayMark), asm.StoreMem(asm.R1, atMark, asm.R2, asm.Word)}
-	return attach(tap, netlink.HANDLE_MIN_INGRESS, redirection, append(mark, copyInto(port)...))
+	return attach(tap, netdev.Ingress, redirection, append(mark, copyInto(port)...))
 }
 
 // CheckPort restores the filter of LeavePortToRelay, and returns an error if it was missing.
 func CheckPort(portName string) error {
-	return restored(portName, netlink.HANDLE_MIN_INGRESS, relayed, func() error { return LeavePortToRelay(portName) })
+	return restored(portName, netdev.Ingress, relayed, func() error { return LeavePortToRelay(portName) })
 }
 
 // CheckLeft restores the filters of LeaveToRelay, and returns an error if one was missing.
 func CheckLeft(interfaceName string) error {
 	again := func() error { return LeaveToRelay(interfaceName) }
-	return errors.Join(restored(interfaceName, netlink.HANDLE_MIN_INGRESS, deaf, again), restored(interfaceName, netlink.HANDLE_MIN_EGRESS, silent, again))
+	return errors.Join(restored(interfaceName, netdev.Ingress, deaf, again), restored(interfaceName, netdev.Egress, silent, again))
 }
 
 // DeviceAt returns the kind of the device of a virtual machine that has an interface of the pod; "" if none has it.
 func DeviceAt(interfaceName string) (kind string, err error) {
-	left, err := capture.HasFilter(interfaceName, netlink.HANDLE_MIN_INGRESS, deaf)
+	left, err := capture.HasFilter(interfaceName, netdev.Ingress, deaf)
 	if err != nil {
 		return "", err
 	}
@@ -216,7 +213,7 @@ var segmentations = []string{
 // the node's network namespace.
 func SegmentAtPort(portName string) error {
 	for _, feature := range segmentations {
-		if err := ethtool.SetFeature(portName, feature, false); err != nil {
+		if err := netdev.SetFeature(portName, feature, false); err != nil {
 			return err
 		}
 	}

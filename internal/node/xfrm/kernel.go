@@ -11,6 +11,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 )
 
 const (
@@ -115,7 +117,7 @@ func prefixOf(network *net.IPNet) netip.Prefix {
 
 // policies returns the policies that this package made.
 func (k *Kernel) policies() ([]netlink.XfrmPolicy, error) {
-	all, err := listed(func() ([]netlink.XfrmPolicy, error) { return k.handle.XfrmPolicyList(netlink.FAMILY_V4) })
+	all, err := netdev.Dump(func() ([]netlink.XfrmPolicy, error) { return k.handle.XfrmPolicyList(netlink.FAMILY_V4) })
 	if err != nil {
 		return nil, fmt.Errorf("list the policies of encryption: %w", explain(err))
 	}
@@ -180,17 +182,6 @@ func (k *Kernel) Clear() error {
 		}
 	}
 	return all
-}
-
-// listed repeats a dump that was interrupted by a change.
-func listed[T any](list func() ([]T, error)) (all []T, err error) {
-	const tries = 10
-	for range tries {
-		if all, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
-			break
-		}
-	}
-	return all, err
 }
 
 // explain adds the likely cause to errors about unknown requests.

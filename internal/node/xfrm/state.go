@@ -11,6 +11,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 )
 
 const (
@@ -46,7 +48,7 @@ type Found struct {
 
 // States returns the states that this package made.
 func (k *Kernel) States() ([]Found, error) {
-	kernelStates, err := listed(func() ([]netlink.XfrmState, error) { return k.handle.XfrmStateList(netlink.FAMILY_V4) })
+	kernelStates, err := netdev.Dump(func() ([]netlink.XfrmState, error) { return k.handle.XfrmStateList(netlink.FAMILY_V4) })
 	if err != nil {
 		return nil, fmt.Errorf("list the keys of encryption: %w", explain(err))
 	}

@@ -1,15 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ethtool
+package netdev
 
 import (
 	"bytes"
 	"fmt"
+	"runtime"
 	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
+
+// ifreq is struct ifreq of linux/if.h with the address of a command's structure.
+type ifreq struct {
+	name [unix.IFNAMSIZ]byte
+	data unsafe.Pointer
+	_    [16]byte
+}
+
+// Ethtool runs a command of linux/ethtool.h; those that only read need no privileges. The structure consists of words of 32 bits, the
+// first of which is the command; the kernel writes the others.
+func Ethtool(name string, structure []uint32) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var pinner runtime.Pinner
+	defer pinner.Unpin()
+	pinner.Pin(&structure[0])
+	request := ifreq{data: unsafe.Pointer(&structure[0])}
+	copy(request.name[:unix.IFNAMSIZ-1], name)
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
+		return errno
+	}
+	return nil
+}
 
 // Constants of linux/ethtool.h for features. Features are bits whose positions, unlike their names, differ among kernels.
 const (
@@ -40,7 +67,7 @@ func SetFeature(name, feature string, on bool) error {
 	if on {
 		block[1] = block[0]
 	}
-	if err := Do(name, request); err != nil {
+	if err := Ethtool(name, request); err != nil {
 		return fmt.Errorf("set the feature %s of %s: %w", feature, name, err)
 	}
 	return nil
@@ -51,7 +78,7 @@ func features(name string) ([]string, error) {
 	// The command, the set of strings, and their number, which the kernel writes; then the strings.
 	request := make([]uint32, 3+maxFeatures*stringBytes/4)
 	request[0], request[1] = unix.ETHTOOL_GSTRINGS, featureStrings
-	if err := Do(name, request); err != nil {
+	if err := Ethtool(name, request); err != nil {
 		return nil, err
 	}
 	text := unsafe.Slice((*byte)(unsafe.Pointer(&request[3])), maxFeatures*stringBytes)
@@ -61,4 +88,23 @@ func features(name string) ([]string, error) {
 		names = append(names, string(feature))
 	}
 	return names, nil
+}
+
+// getChannels is ETHTOOL_GCHANNELS of linux/ethtool.h. The others are offsets in its structure, in words of 32 bits.
+const (
+	getChannels      = 0x3c
+	channelsTx       = 6
+	channelsCombined = 8
+	channelsNumbers  = 9
+)
+
+// TransmitQueues returns the number of an interface's transmit queues in use. It fails with unix.EOPNOTSUPP if the driver has no
+// channels, so that its queues cannot be set.
+func TransmitQueues(name string) (int, error) {
+	channels := make([]uint32, channelsNumbers)
+	channels[0] = getChannels
+	if err := Ethtool(name, channels); err != nil {
+		return 0, err
+	}
+	return int(channels[channelsTx] + channels[channelsCombined]), nil
 }
