@@ -110,7 +110,7 @@ func ParseConfig(text []byte) (*Config, error) {
 		CreateSocket: true,
 		StateDir:     overlay.DefaultStateDir,
 		LockTimeout:  defaultLockTimeout,
-	}}
+	}, networkDevice: map[string]string{}}
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(text, &all); err != nil {
 		return nil, types.NewError(types.ErrDecodingFailure, fmt.Sprintf("the configuration is no JSON object: %v", err), "")
@@ -130,13 +130,7 @@ func ParseConfig(text []byte) (*Config, error) {
 			return nil, invalid("%s: %v", name, err)
 		}
 	}
-	if err := config.readGuardOfPod(text); err != nil {
-		return nil, err
-	}
-	if err := config.readReceiveOfPod(text); err != nil {
-		return nil, err
-	}
-	if err := config.readDeviceOfPod(text); err != nil {
+	if err := config.readArgsOfPod(all["args"]); err != nil {
 		return nil, err
 	}
 	if err := config.complete(); err != nil {

@@ -15,11 +15,8 @@ import (
 
 // deviceField reads a field of the configuration that says how a virtual machine in the pod is connected.
 func deviceField(name string) func(*Config, json.RawMessage) error {
-	return func(c *Config, raw json.RawMessage) error {
-		value, err := deviceValue(name, raw)
-		if err == nil {
-			c.askForDevice(map[string]string{name: value})
-		}
+	return func(c *Config, raw json.RawMessage) (err error) {
+		c.networkDevice[name], err = deviceValue(name, raw)
 		return err
 	}
 }
@@ -36,27 +33,30 @@ func deviceValue(name string, raw json.RawMessage) (string, error) {
 	return strconv.FormatInt(number, 10), err
 }
 
-// askForDevice adds what is asked for, in the place of what was asked for before.
-func (c *Config) askForDevice(asked map[string]string) {
-	if c.networkDevice == nil {
-		c.networkDevice = map[string]string{}
+// readArgsOfPod reads args.cni, the pod's own settings. They override those of the network, but a pod cannot bypass the
+// gates of a network that captures everything.
+func (c *Config) readArgsOfPod(raw json.RawMessage) error {
+	var args struct {
+		CNI map[string]json.RawMessage `json:"cni"`
 	}
-	maps.Copy(c.networkDevice, asked)
-}
-
-// readDeviceOfPod reads args.cni.
-func (c *Config) readDeviceOfPod(text []byte) error {
-	var asked struct {
-		Args struct {
-			CNI map[string]json.RawMessage `json:"cni"`
-		} `json:"args"`
+	if raw == nil || json.Unmarshal(raw, &args) != nil {
+		return nil // readStandard has reported what is wrong with args
 	}
-	if json.Unmarshal(text, &asked) != nil {
-		return nil // what is wrong with args has been said
+	everything := c.requestedCapture != nil && *c.requestedCapture == capture.All
+	if err := c.readGuardOfPod(args.CNI["unseen"], args.CNI["capture"]); err != nil {
+		return err
+	}
+	c.requestsLess = everything && (c.requestedCapture == nil || *c.requestedCapture != capture.All)
+	if raw, given := args.CNI["receive"]; given {
+		var wanted string
+		if json.Unmarshal(raw, &wanted) != nil || wanted != ringsOfPod {
+			return invalid(`args.cni.receive: %s is not "%s"; leave it out for the kernel's path`, raw, ringsOfPod)
+		}
+		c.RingsRequested, c.Receive.Rings = true, c.RingsOffered
 	}
 	c.podDevice = map[string]string{}
 	for _, name := range device.Names {
-		raw, given := asked.Args.CNI[name]
+		raw, given := args.CNI[name]
 		if !given {
 			continue
 		}
@@ -75,10 +75,10 @@ func (r *request) chooseDevice(known *arguments) (err error) {
 		device.ClassName: string(known.DEVICE_CLASS), device.OwnerName: string(known.DEVICE_OWNER), device.DANName: string(known.DEVICE_DAN),
 	} {
 		if value != "" {
-			r.askForDevice(map[string]string{name: value})
+			r.networkDevice[name] = value
 		}
 	}
-	r.askForDevice(r.podDevice)
+	maps.Copy(r.networkDevice, r.podDevice)
 	if r.Device, err = device.Parse(r.networkDevice); err != nil {
 		return invalid("%v", err)
 	}
@@ -125,43 +125,21 @@ func (r *request) checkVhostUser() error {
 	return nil
 }
 
-// readGuardOfPod parses the pod's own settings, which override those of the network. A pod cannot bypass the gates of a network that
-// captures everything.
-func (c *Config) readGuardOfPod(text []byte) error {
-	everything := c.requestedCapture != nil && *c.requestedCapture == capture.All
-	if err := c.readAskedOfPod(text); err != nil {
-		return err
-	}
-	c.requestsLess = everything && (c.requestedCapture == nil || *c.requestedCapture != capture.All)
-	return nil
-}
-
-func (c *Config) readAskedOfPod(text []byte) error {
-	var config struct {
-		Args struct {
-			CNI struct {
-				Unseen  json.RawMessage `json:"unseen"`
-				Capture json.RawMessage `json:"capture"`
-			} `json:"cni"`
-		} `json:"args"`
-	}
-	if json.Unmarshal(text, &config) != nil {
-		return nil // what is wrong with args has been said
-	}
-	requested := config.Args.CNI
-	if requested.Unseen != nil {
-		if err := c.readUnseen(requested.Unseen); err != nil {
+// readGuardOfPod reads what the pod wants to be dropped and captured; nil: nothing else than the network.
+func (c *Config) readGuardOfPod(unseen, captured json.RawMessage) error {
+	if unseen != nil {
+		if err := c.readUnseen(unseen); err != nil {
 			return invalid("args.cni.unseen: %v", err)
 		}
 		if c.Unseen == attachment.UnseenPass {
 			c.requestedCapture = nil // the network's, which contradicts
 		}
 	}
-	if requested.Capture != nil {
-		if err := c.readCapture(requested.Capture); err != nil {
+	if captured != nil {
+		if err := c.readCapture(captured); err != nil {
 			return invalid("args.cni.capture: %v", err)
 		}
-		if requested.Unseen == nil && *c.requestedCapture != capture.None {
+		if unseen == nil && *c.requestedCapture != capture.None {
 			c.Unseen = attachment.UnseenDrop // likewise
 		}
 	}
@@ -189,27 +167,6 @@ func (c *Config) chooseCapture() error {
 
 // ringsOfPod is the value of args.cni.receive.
 const ringsOfPod = "ring"
-
-// readReceiveOfPod reads what the pod asks for: it gets it if the network offers it.
-func (c *Config) readReceiveOfPod(text []byte) error {
-	var asked struct {
-		Args struct {
-			CNI struct {
-				Receive json.RawMessage `json:"receive"`
-			} `json:"cni"`
-		} `json:"args"`
-	}
-	if json.Unmarshal(text, &asked) != nil || asked.Args.CNI.Receive == nil {
-		return nil // what is wrong with args has been said
-	}
-	var wanted string
-	if json.Unmarshal(asked.Args.CNI.Receive, &wanted) != nil || wanted != ringsOfPod {
-		return invalid(`args.cni.receive: %s is not "%s"; leave it out for the kernel's path`, asked.Args.CNI.Receive, ringsOfPod)
-	}
-	c.RingsRequested = true
-	c.Receive.Rings = c.RingsOffered
-	return nil
-}
 
 // checkVFIO finds what only matters when a card is to be taken.
 func (r *request) checkVFIO() error {
