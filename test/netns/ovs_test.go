@@ -469,7 +469,7 @@ func TestKilledKtsndReconnectsToOpenVSwitch(t *testing.T) {
 }
 
 // followIn runs the agent's part for a node in the node's network namespace.
-func (l *ovsLab) followIn(t *testing.T, follower *openvswitch.Reconciler, wanted *openvswitch.State) error {
+func (l *ovsLab) followIn(t *testing.T, follower *openvswitch.Reconciler, wanted openvswitch.Tunnels) error {
 	t.Helper()
 	return l.NodeA.Do(func() error { return follower.Reconcile(t.Context(), wanted) })
 }
@@ -481,7 +481,7 @@ func TestAgentMaintainsOpenVSwitch(t *testing.T) {
 	fresh := lab.state(t)
 	plan := ovs.Plan{Interface: topology.PhysicalInterface, VhostSocket: lab.node.VhostSocket(), DPDKExtra: lab.node.DPDKExtra()}
 	follower := &openvswitch.Reconciler{Switch: &lab.node.Switch, Plan: plan, PrefixBits: 24, PrefixOf: ovs.PrefixOf, Now: time.Now}
-	wanted := &openvswitch.State{Local: topology.NodeAddressA, Networks: []uint32{topology.VNI}, Peers: []netip.Addr{topology.NodeAddressB}, Port: topology.VXLANPort}
+	wanted := openvswitch.Tunnels{Local: topology.NodeAddressA, Networks: []uint32{topology.VNI}, Peers: []netip.Addr{topology.NodeAddressB}, Port: topology.VXLANPort}
 	must(t, lab.followIn(t, follower, wanted))
 	lab.attachPods(t)
 	_, client := lab.startOVSDaemon(t)

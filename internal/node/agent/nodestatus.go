@@ -19,6 +19,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/limits"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/nodestatus"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/openvswitch"
 	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
@@ -28,11 +29,11 @@ const minRetryDelay, maxRetryDelay = time.Second, 30 * time.Second
 
 // addNodeStatus adds the controllers that set the schedule in ktsnd and write the status of the TSNNode. ovs may be nil.
 func addNodeStatus(c *core, state func() network.Cluster, judge *encryption.Judge, clock *clocks.Follower, relays *relay.Supervisor,
-	paths pathMTUs, ovs *ovsPart) error {
+	paths pathMTUs, ovs *openvswitch.Reconciler) error {
 	r := &nodestatus.Reconciler{
 		Client: c.manager.GetClient(), Node: c.Node, State: state, Version: c.Version,
 		Well:   func() error { return readyForPods(c.board) },
-		Switch: ovs.failure, Relays: relays.Status, MTU: paths.networkMTU, Encryption: judge, Clock: clock,
+		Switch: ovs.LastErr, Relays: relays.Status, MTU: paths.networkMTU, Encryption: judge, Clock: clock,
 		Do:  ask(c, func(k *control.Client) nodestatus.Ktsnd { return k }),
 		Now: time.Now, Log: c.log.With("part", "schedule"),
 	}

@@ -12,13 +12,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/openvswitch"
-	"github.com/kubernetsn/kubernetsn/internal/node/agent/peers"
 	"github.com/kubernetsn/kubernetsn/internal/node/ovs"
 )
 
@@ -70,46 +68,17 @@ func newSwitch(runDir string) *ovs.Switch {
 	return &ovs.Switch{Database: "unix:" + filepath.Join(runDir, "db.sock"), RunDir: runDir}
 }
 
-// ovsPart keeps the node's Open vSwitch set up.
-type ovsPart struct {
-	reconciler *openvswitch.Reconciler
-	// lastErr is the result of the last reconciliation. Any goroutine.
-	lastErr atomic.Pointer[error]
-}
-
 // newOVS adds the watch of the node's Open vSwitch. It returns nil if ktsnd sends without one.
-func newOVS(c *core) (*ovsPart, error) {
+func newOVS(c *core) (*openvswitch.Reconciler, error) {
 	if c.OVS == nil {
 		return nil, nil
 	}
 	ovsSwitch := newSwitch(c.OVS.runDir)
 	plan := c.OVS.plan
 	plan.VhostSocket = filepath.Join(c.runDir(), filepath.Base(ovs.DefaultVhostSocket))
-	part := &ovsPart{reconciler: &openvswitch.Reconciler{
-		Switch: ovsSwitch, Plan: plan, PrefixBits: c.OVS.prefixBits, PrefixOf: ovs.PrefixOf, Now: time.Now,
-	}}
+	r := &openvswitch.Reconciler{Switch: ovsSwitch, Plan: plan, PrefixBits: c.OVS.prefixBits, PrefixOf: ovs.PrefixOf, Now: time.Now}
 	onRestart := func() { c.queue.wake(concernPeers) }
-	return part, c.manager.Add(manager.RunnableFunc(func(ctx context.Context) error { return openvswitch.Watch(ctx, ovsSwitch, onRestart) }))
-}
-
-// reconcile sets up the tunnels in Open vSwitch.
-func (p *ovsPart) reconcile(ctx context.Context, tunnels peers.Tunnels) error {
-	state := openvswitch.State(tunnels)
-	err := p.reconciler.Reconcile(ctx, &state)
-	p.lastErr.Store(&err)
-	return err
-}
-
-// failure returns the error of the last reconciliation, nil without Open vSwitch. ktsnd does not start before the
-// setup.
-func (p *ovsPart) failure() error {
-	if p == nil {
-		return nil
-	}
-	if lastErr := p.lastErr.Load(); lastErr != nil {
-		return *lastErr
-	}
-	return nil
+	return r, c.manager.Add(manager.RunnableFunc(func(ctx context.Context) error { return openvswitch.Watch(ctx, ovsSwitch, onRestart) }))
 }
 
 // teardownOVS removes everything that the agent set up in Open vSwitch. A node without Open vSwitch is not an error.

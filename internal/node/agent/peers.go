@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/install"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/openvswitch"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/peers"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/removal"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
@@ -31,7 +32,7 @@ const (
 )
 
 // addPeers adds the controller that keeps the other nodes in the kernel, ktsnd and Open vSwitch. ovs may be nil.
-func addPeers(c *core, planner peers.Planner, host *install.Node, ovs *ovsPart) error {
+func addPeers(c *core, planner peers.Planner, host *install.Node, ovs *openvswitch.Reconciler) error {
 	events := c.manager.GetEventRecorderFor("ktsn-agent")
 	files := &configurations{Options: c.Options, host: host, log: c.log}
 	r := &peers.Reconciler{
@@ -47,7 +48,7 @@ func addPeers(c *core, planner peers.Planner, host *install.Node, ovs *ovsPart) 
 		},
 	}
 	if ovs != nil {
-		r.Switch = ovs.reconcile
+		r.Switch = ovs.Reconcile
 	}
 	if c.FromCluster {
 		r.Linger, r.StartupGrace = peerLinger, peerStartupGrace

@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/ovs"
 )
@@ -22,8 +25,8 @@ type Switch interface {
 	Incarnation() string
 }
 
-// State is the desired state of Open vSwitch.
-type State struct {
+// Tunnels is the desired state of Open vSwitch.
+type Tunnels struct {
 	// Local is the node's tunnel address.
 	Local netip.Addr
 	// Networks are VXLAN network identifiers, Peers the tunnel addresses of the other nodes.
@@ -33,7 +36,7 @@ type State struct {
 	Port uint16
 }
 
-// Reconciler applies the desired state.
+// Reconciler applies the desired tunnels.
 type Reconciler struct {
 	Switch Switch
 	// Plan has the administrator's part, such as the network card and processors. The cluster defines the rest.
@@ -47,6 +50,7 @@ type Reconciler struct {
 	// applied describes the last plan that was set up, incarnation its ovs-vswitchd; "" for none.
 	applied, incarnation string
 	checkedAt            time.Time
+	lastErr              atomic.Pointer[error]
 }
 
 const (
@@ -57,11 +61,28 @@ const (
 )
 
 // Reconcile sets Open vSwitch up, unless nothing has changed.
-func (f *Reconciler) Reconcile(ctx context.Context, state *State) error {
-	if len(state.Networks) == 0 {
+func (f *Reconciler) Reconcile(ctx context.Context, tunnels Tunnels) error {
+	err := f.reconcile(ctx, tunnels)
+	f.lastErr.Store(&err)
+	return err
+}
+
+// LastErr returns the result of the last reconciliation, nil without a Reconciler. Any goroutine may call it.
+func (f *Reconciler) LastErr() error {
+	if f == nil {
+		return nil
+	}
+	if lastErr := f.lastErr.Load(); lastErr != nil {
+		return *lastErr
+	}
+	return nil
+}
+
+func (f *Reconciler) reconcile(ctx context.Context, tunnels Tunnels) error {
+	if len(tunnels.Networks) == 0 {
 		return f.teardown(ctx)
 	}
-	plan := f.planFor(state)
+	plan := f.planFor(tunnels)
 	description, incarnation := fmt.Sprintf("%+v", plan), f.Switch.Incarnation()
 	restarted := f.applied != "" && incarnation != f.incarnation
 	if description == f.applied && !restarted && f.Now().Sub(f.checkedAt) < checkInterval {
@@ -79,14 +100,14 @@ func (f *Reconciler) Reconcile(ctx context.Context, state *State) error {
 	return nil
 }
 
-func (f *Reconciler) planFor(state *State) ovs.Plan {
+func (f *Reconciler) planFor(tunnels Tunnels) ovs.Plan {
 	plan := f.Plan
-	prefix, ok := f.PrefixOf(state.Local)
+	prefix, ok := f.PrefixOf(tunnels.Local)
 	if !ok {
-		prefix = netip.PrefixFrom(state.Local, f.PrefixBits)
+		prefix = netip.PrefixFrom(tunnels.Local, f.PrefixBits)
 	}
-	plan.Address, plan.Port = prefix, state.Port
-	plan.Networks, plan.Peers = slices.Sorted(slices.Values(state.Networks)), slices.SortedFunc(slices.Values(state.Peers), netip.Addr.Compare)
+	plan.Address, plan.Port = prefix, tunnels.Port
+	plan.Networks, plan.Peers = slices.Sorted(slices.Values(tunnels.Networks)), slices.SortedFunc(slices.Values(tunnels.Peers), netip.Addr.Compare)
 	return plan
 }
 
@@ -105,16 +126,11 @@ func (f *Reconciler) teardown(ctx context.Context) error {
 // Watch calls changed after each restart of ovs-vswitchd, until ctx ends.
 func Watch(ctx context.Context, ovsSwitch Switch, changed func()) error {
 	incarnation := ovsSwitch.Incarnation()
-	for tick := time.NewTicker(watchInterval); ; {
-		select {
-		case <-ctx.Done():
-			tick.Stop()
-			return nil
-		case <-tick.C:
-		}
+	wait.UntilWithContext(ctx, func(context.Context) {
 		if current := ovsSwitch.Incarnation(); current != incarnation {
 			incarnation = current
 			changed()
 		}
-	}
+	}, watchInterval)
+	return nil
 }

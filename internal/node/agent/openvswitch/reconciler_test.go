@@ -49,7 +49,7 @@ func TestReconcileFollowsCluster(t *testing.T) {
 	fake := &fakeSwitch{incarnation: "first"}
 	reconciler := &Reconciler{Switch: fake, Plan: ovs.Plan{Device: "0000:01:00.0"}, PrefixBits: 20, Now: func() time.Time { return now },
 		PrefixOf: func(netip.Addr) (netip.Prefix, bool) { return netip.Prefix{}, false }}
-	state := State{Local: local, Networks: []uint32{7, 42}, Peers: []netip.Addr{peer3, peer2}, Port: 4789}
+	state := Tunnels{Local: local, Networks: []uint32{7, 42}, Peers: []netip.Addr{peer3, peer2}, Port: 4789}
 	for _, step := range []struct {
 		name   string
 		change func()
@@ -73,7 +73,7 @@ func TestReconcileFollowsCluster(t *testing.T) {
 	} {
 		step.change()
 		fake.calls = nil
-		err := reconciler.Reconcile(t.Context(), &state)
+		err := reconciler.Reconcile(t.Context(), state)
 		if did := strings.Join(fake.calls, " "); did != step.did || (err != nil) != step.fails {
 			t.Errorf("%s: calls %q, %v", step.name, did, err)
 		}
@@ -91,7 +91,7 @@ func TestReconcileUsesInterfacePrefix(t *testing.T) {
 	fake := &fakeSwitch{}
 	reconciler := &Reconciler{Switch: fake, PrefixBits: 24, Now: time.Now,
 		PrefixOf: func(address netip.Addr) (netip.Prefix, bool) { return netip.PrefixFrom(address, 16), true }}
-	if err := reconciler.Reconcile(t.Context(), &State{Local: local, Networks: []uint32{1}}); err != nil || fake.plan.Address.Bits() != 16 {
+	if err := reconciler.Reconcile(t.Context(), Tunnels{Local: local, Networks: []uint32{1}}); err != nil || fake.plan.Address.Bits() != 16 {
 		t.Errorf("%v, %+v", err, fake.plan)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/openvswitch"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
@@ -72,8 +73,8 @@ func (p *plan) problems() error {
 func (p *plan) addFault(node string, err error) { p.faults[node] = errors.Join(p.faults[node], err) }
 
 // tunnels returns the tunnels of the networks that Open vSwitch can carry.
-func (p *plan) tunnels(ownAddress netip.Addr) Tunnels {
-	tunnels := Tunnels{Local: ownAddress}
+func (p *plan) tunnels(ownAddress netip.Addr) openvswitch.Tunnels {
+	tunnels := openvswitch.Tunnels{Local: ownAddress}
 	carried, known := map[uint32]bool{}, map[netip.Addr]bool{}
 	for _, n := range p.networks {
 		if p.parts[n.Name] == nil || n.VNI > overlay.MaxSwitchedVNI {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/openvswitch"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/repeat"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
@@ -55,7 +56,7 @@ type Reconciler struct {
 	// Configure writes the node's network configurations for its subnets. If all, it removes those of other networks.
 	Configure func(networks []network.Network, parts map[string][]netip.Prefix, all bool) error
 	// Switch sets up the tunnels in Open vSwitch; nil without one.
-	Switch func(ctx context.Context, tunnels Tunnels) error
+	Switch func(ctx context.Context, tunnels openvswitch.Tunnels) error
 	// Links returns the VNIs of links, whose peers are managed elsewhere; may be nil.
 	Links func() (map[uint32]bool, error)
 	// Report gets the result as far as this node is concerned.
@@ -74,17 +75,6 @@ type Reconciler struct {
 	unplanned map[key]time.Time
 	// reportedSwitchError is the last reported error of Open vSwitch, "" after success.
 	reportedSwitchError string
-}
-
-// Tunnels are the tunnels between this node and the others.
-type Tunnels struct {
-	// Local is the node's tunnel address.
-	Local netip.Addr
-	// Networks are VXLAN network identifiers, Peers the tunnel addresses of the other nodes.
-	Networks []uint32
-	Peers    []netip.Addr
-	// Port is the UDP port.
-	Port uint16
 }
 
 // Reconcile implements reconcile.Reconciler.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/openvswitch"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/repeat"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
@@ -321,16 +322,19 @@ func TestSwitchGetsSupportedTunnels(t *testing.T) {
 	networks := fixed{oneNetwork[0], {Name: "large", VNI: 4095, Port: 4789, Ranges: []network.Range{{Prefix: netip.MustParsePrefix("10.43.0.0/16"), NodeBits: 24}}}}
 	r, _, reported := newReconciler(newFakeNode(), networks, kubeNode("node1", "10.0.1.0/24", "192.0.2.1", nil),
 		kubeNode("node2", "10.0.2.0/24", "192.0.2.2", nil), kubeNode("node3", "10.0.3.0/24", "192.0.2.9", map[string]string{v1alpha1.TunnelAddressAnnotation: "198.51.100.3"}))
-	var received Tunnels
+	var received openvswitch.Tunnels
 	var refuse error
 	var events []string
-	r.Switch = func(_ context.Context, tunnels Tunnels) error { received = tunnels; return refuse }
+	r.Switch = func(_ context.Context, tunnels openvswitch.Tunnels) error { received = tunnels; return refuse }
 	r.Warn = func(ownNode *corev1.Node, reason, sentence string) {
 		events = append(events, ownNode.Name+" "+reason+" "+sentence)
 	}
 	reconcileOnce(t, r)
 	slices.SortFunc(received.Peers, netip.Addr.Compare)
-	if want := (Tunnels{netip.MustParseAddr("192.0.2.1"), []uint32{42}, []netip.Addr{netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("198.51.100.3")}, 4789}); fmt.Sprint(received) != fmt.Sprint(want) || *reported != nil {
+	if want := (openvswitch.Tunnels{
+		Local: netip.MustParseAddr("192.0.2.1"), Networks: []uint32{42}, Port: 4789,
+		Peers: []netip.Addr{netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("198.51.100.3")},
+	}); fmt.Sprint(received) != fmt.Sprint(want) || *reported != nil {
 		t.Errorf("it is told of %v, want %v; %v", received, want, *reported)
 	}
 	refuse = errors.New("set up Open vSwitch: no hugepages")
