@@ -169,7 +169,7 @@ func TestRelayedAttachmentsAreListed(t *testing.T) {
 		t.Helper()
 		all, err := attachment.Relayed(filepath.Join(lab.a.dir, "state"))
 		must(t, err)
-		if len(all) != 1 || all[0].Identity != captured.identity() || all[0].Mode != capture.All || all[0].Netns != captured.Path() || all[0].Port != portOf(captured) {
+		if len(all) != 1 || all[0].Identity != captured.identity() || all[0].Mode != capture.All || all[0].Netns != captured.Path() || all[0].PortName() != portOf(captured) {
 			t.Errorf("%s: listed are %+v", when, all)
 		}
 	}

@@ -312,7 +312,7 @@ func (a *linkAgent) Plug(ctx context.Context, plan *attachment.LinkPlan) error {
 }
 
 func (a *linkAgent) Unplug(ctx context.Context, plugged *attachment.Plugged) error {
-	return attachment.UnplugLink(ctx, a.options(), plugged)
+	return attachment.UnplugLinks(ctx, a.options(), []*attachment.Plugged{plugged})[0]
 }
 
 func (a *linkAgent) Close(plugged *attachment.Plugged) error { return attachment.CloseLink(plugged) }

@@ -298,7 +298,9 @@ func TestKernelEncryptsLinks(t *testing.T) {
 	})
 	t.Run("ktsnd forgets the number of an unplugged link", func(t *testing.T) {
 		for _, n := range l.ends {
-			must(t, n.Do(func() error { return attachment.UnplugLink(t.Context(), n.options, n.plugged) }))
+			must(t, n.Do(func() error {
+				return errors.Join(attachment.UnplugLinks(t.Context(), n.options, []*attachment.Plugged{n.plugged})...)
+			}))
 			left, err := n.client.NetworkEncryptions(t.Context())
 			must(t, err)
 			if len(left) != 0 {

@@ -71,23 +71,13 @@ func WithCode(err error) error {
 }
 
 func codeOf(kind overlay.Kind) uint {
-	switch kind {
-	case overlay.Busy:
-		return types.ErrTryAgainLater
-	case overlay.NoUplink:
-		return CodeUplink
-	case overlay.Foreign:
-		return CodeForeign
-	case overlay.Exists:
-		return CodeExists
-	case overlay.AddressTaken:
-		return CodeAddressTaken
-	case overlay.NoFilter:
-		return CodeFilter
-	case overlay.NoEncryption:
-		return CodeEncryption
-	case overlay.TooLarge:
-		return types.ErrInvalidNetworkConfig
+	codes := map[overlay.Kind]uint{
+		overlay.Busy: types.ErrTryAgainLater, overlay.NoUplink: CodeUplink, overlay.Foreign: CodeForeign, overlay.Exists: CodeExists,
+		overlay.AddressTaken: CodeAddressTaken, overlay.NoFilter: CodeFilter, overlay.NoEncryption: CodeEncryption,
+		overlay.TooLarge: types.ErrInvalidNetworkConfig,
+	}
+	if code, known := codes[kind]; known {
+		return code
 	}
 	return types.ErrInternal
 }

@@ -86,18 +86,14 @@ func (r *Record) removeDevice() error {
 	if r.Device.Is(device.VhostUser) && r.AppSocket != "" {
 		return removeVhostSocket(r.VhostSocket())
 	}
-	if !r.Device.Is(device.Tap) || r.Netns == "" || isGone(r.Netns) {
+	if !r.Device.Is(device.Tap) {
 		return nil
 	}
 	name, err := device.TapName(r.Interface)
 	if err != nil {
 		return nil //nolint:nilerr // ADD rejects such a name
 	}
-	err = ns.WithNetNSPath(r.Netns, func(ns.NetNS) error { return vm.RemoveTap(name) })
-	if errors.As(err, &ns.NSPathNotExistErr{}) {
-		return nil
-	}
-	return err
+	return r.inPod(func() error { return vm.RemoveTap(name) })
 }
 
 // VhostSocket returns the path of the socket at which the pod's virtual machine is served.

@@ -170,10 +170,7 @@ func (r *Record) detachFromKata(store recordStore) error {
 
 // leaveOthers removes the taps from interfaces of other plugins. Taps disappear with the pod.
 func (r *Record) leaveOthers(attached map[string]bool) error {
-	if r.Netns == "" || isGone(r.Netns) {
-		return nil
-	}
-	err := ns.WithNetNSPath(r.Netns, func(ns.NetNS) error {
+	return r.inPod(func() error {
 		links, err := netlink.LinkList()
 		if err != nil {
 			return fmt.Errorf("list the pod's interfaces: %w", err)
@@ -190,10 +187,6 @@ func (r *Record) leaveOthers(attached map[string]bool) error {
 		}
 		return all
 	})
-	if errors.As(err, &ns.NSPathNotExistErr{}) {
-		return nil
-	}
-	return err
 }
 
 // checkKata reports a missing file of Kata's.

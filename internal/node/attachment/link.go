@@ -283,11 +283,9 @@ func (l *Link) setRoutes(link netlink.Link) error {
 	for _, to := range l.Routes {
 		wanted[to] = true
 	}
-	mask := netlink.RT_FILTER_OIF | netlink.RT_FILTER_PROTOCOL
-	filter := &netlink.Route{LinkIndex: link.Attrs().Index, Protocol: linkRouteProtocol}
-	have, err := netdev.Dump(func() ([]netlink.Route, error) { return netlink.RouteListFiltered(netlink.FAMILY_ALL, filter, mask) })
+	have, err := linkRoutes(link)
 	if err != nil {
-		return fmt.Errorf("list the routes of the link: %w", err)
+		return err
 	}
 	for i := range have {
 		to, ok := prefixOf(have[i].Dst)
@@ -307,6 +305,18 @@ func (l *Link) setRoutes(link netlink.Link) error {
 		}
 	}
 	return nil
+}
+
+// linkRoutes lists the routes of a link's interface that have linkRouteProtocol.
+func linkRoutes(link netlink.Link) ([]netlink.Route, error) {
+	filter := &netlink.Route{LinkIndex: link.Attrs().Index, Protocol: linkRouteProtocol}
+	routes, err := netdev.Dump(func() ([]netlink.Route, error) {
+		return netlink.RouteListFiltered(netlink.FAMILY_ALL, filter, netlink.RT_FILTER_OIF|netlink.RT_FILTER_PROTOCOL)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the routes of the link: %w", err)
+	}
+	return routes, nil
 }
 
 func explainLinkRoute(err error) error {

@@ -110,22 +110,15 @@ func PlugLink(ctx context.Context, options *LinkOptions, plan *LinkPlan) error {
 	return err
 }
 
-// UnplugLink unplugs a link.
-func UnplugLink(ctx context.Context, options *LinkOptions, plugged *Plugged) error {
-	return UnplugLinks(ctx, options, []*Plugged{plugged})[0]
-}
-
 // UnplugLinks unplugs many links, which takes far less time than one after the other. It returns an error for each.
 func UnplugLinks(ctx context.Context, options *LinkOptions, all []*Plugged) []error {
 	failed := make([]error, len(all))
 	err := options.with(func(node *overlay.Node, store recordStore) error {
 		var links []*Record
 		for _, plugged := range all {
-			port := overlay.Found{VNI: plugged.VNI, Bridge: overlay.BridgeName(plugged.VNI), Tunnel: overlay.TunnelName(plugged.VNI)}
-			port.Attachment = overlay.Attachment{
+			links = append(links, store.link(&overlay.Attachment{
 				Network: LinkNetwork, ContainerID: plugged.ContainerID, Interface: plugged.Interface, Identity: plugged.Identity,
-			}
-			links = append(links, foundLink(store, &port, options.ControlSocket))
+			}, plugged.VNI, options.ControlSocket))
 		}
 		failed = unplugLinks(ctx, node, store, links)
 		return nil
@@ -142,10 +135,7 @@ func DetachLinks(ctx context.Context, options *LinkOptions, attached *Attached) 
 		if attached.Network == SandboxNetwork {
 			return forgetSandbox(ctx, node, store, &attached.Attachment)
 		}
-		port := overlay.Found{
-			Attachment: attached.Attachment, VNI: attached.VNI, Bridge: overlay.BridgeName(attached.VNI), Tunnel: overlay.TunnelName(attached.VNI),
-		}
-		return foundLink(store, &port, options.ControlSocket).unplugLink(ctx, node, store)
+		return store.link(&attached.Attachment, attached.VNI, options.ControlSocket).unplugLink(ctx, node, store)
 	})
 }
 
@@ -169,34 +159,20 @@ func (r *Record) checkLink(ctx context.Context, node *overlay.Node) error {
 	}
 	network := linkNetwork(r.VNI)
 	network.MTU, network.Port, network.Encrypted = r.MTU, r.TunnelPort, r.Encrypted
-	want := &Expected{MAC: mac, MTU: r.MTU}
+	want := &Expected{MAC: mac, MTU: r.MTU, IPs: r.Link.ips()}
 	all := ns.WithNetNSPath(r.Netns, func(ns.NetNS) error { return errors.Join(r.checkPod(want), r.Link.checkPod(r.Interface)) })
 	return errors.Join(all, node.CheckNetwork(ctx, &network),
 		node.CheckPort(&network, &r.Attachment, overlay.PortMTU(r.MTU, frontBytes(r.Capture)), want.MAC),
 		r.checkGuard(node), r.checkEndpoint(ctx, want))
 }
 
-// checkPod compares addresses, neighbours and routes in the pod with the link. It runs inside the pod's network
-// namespace.
+// checkPod compares neighbours and routes in the pod with the link. It runs inside the pod's network namespace.
 func (l *Link) checkPod(interfaceName string) error {
 	link, err := netlink.LinkByName(interfaceName)
 	if err != nil {
 		return nil //nolint:nilerr // Record.checkPod reports it
 	}
 	var all error
-	addresses, err := netdev.Dump(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
-	if err != nil {
-		return fmt.Errorf("list the addresses of %s in the pod: %w", interfaceName, err)
-	}
-	have := map[string]bool{}
-	for i := range addresses {
-		have[addresses[i].IPNet.String()] = true
-	}
-	for _, address := range l.Addresses {
-		if !have[address.String()] {
-			all = errors.Join(all, fmt.Errorf("%s in the pod lacks the address %s", interfaceName, address))
-		}
-	}
 	for _, peer := range l.Peer.Addresses {
 		neighbours, err := netdev.Dump(func() ([]netlink.Neigh, error) { return netlink.NeighList(link.Attrs().Index, familyOf(peer)) })
 		if err != nil {
@@ -214,12 +190,9 @@ func (l *Link) checkPod(interfaceName string) error {
 }
 
 func (l *Link) checkRoutes(link netlink.Link) error {
-	filter := &netlink.Route{LinkIndex: link.Attrs().Index, Protocol: linkRouteProtocol}
-	routes, err := netdev.Dump(func() ([]netlink.Route, error) {
-		return netlink.RouteListFiltered(netlink.FAMILY_ALL, filter, netlink.RT_FILTER_OIF|netlink.RT_FILTER_PROTOCOL)
-	})
+	routes, err := linkRoutes(link)
 	if err != nil {
-		return fmt.Errorf("list the routes of the link: %w", err)
+		return err
 	}
 	have := map[string]bool{}
 	for i := range routes {
@@ -329,22 +302,22 @@ func (s *Spec) collectSandboxes(ctx context.Context, node *overlay.Node, store r
 	var left []*Record
 	for key, port := range links {
 		if !containers[key.ContainerID] {
-			left = append(left, foundLink(store, &port, s.ControlSocket))
+			link := store.link(&port.Attachment, port.VNI, s.ControlSocket)
+			if port.Bridge != "" {
+				link.Bridge = port.Bridge // also where the tunnel, which has the VNI, is gone
+			}
+			left = append(left, link)
 		}
 	}
 	return errors.Join(all, errors.Join(unplugLinks(ctx, node, store, left)...))
 }
 
-// foundLink returns the record of a port, or a makeshift one if it has none.
-func foundLink(store recordStore, port *overlay.Found, controlSocket string) *Record {
-	r := store.read(&port.Attachment)
-	if r == nil {
-		r = &Record{
-			Version: recordVersion, Attachment: port.Attachment, VNI: port.VNI, Bridge: port.Bridge, Tunnel: port.Tunnel,
-			ControlSocket: controlSocket,
-		}
-	}
-	return r
+// link returns the record of a link, or a makeshift one if it has none.
+func (s recordStore) link(attachment *overlay.Attachment, vni uint32, controlSocket string) *Record {
+	return s.readOr(&Record{
+		Version: recordVersion, Attachment: *attachment, VNI: vni, Bridge: overlay.BridgeName(vni), Tunnel: overlay.TunnelName(vni),
+		ControlSocket: controlSocket,
+	})
 }
 
 // statusOfLinks reports whether links can be plugged.

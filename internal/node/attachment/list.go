@@ -3,8 +3,6 @@
 package attachment
 
 import (
-	"errors"
-	"io/fs"
 	"maps"
 	"os"
 	"time"
@@ -35,8 +33,7 @@ func List(stateDir string, node *overlay.Node) ([]Attached, error) {
 	var all []Attached
 	known := map[string]bool{}
 	for _, r := range records {
-		_, err := os.Stat(r.Netns)
-		all = append(all, Attached{r.Attachment, r.VNI, errors.Is(err, fs.ErrNotExist)})
+		all = append(all, Attached{r.Attachment, r.VNI, isGone(r.Netns)})
 		known[r.PortName()] = true
 	}
 	for _, port := range ports {
@@ -94,8 +91,6 @@ type RelayedAttachment struct {
 	Mode capture.Mode
 	// Netns is the path of the pod's network namespace.
 	Netns string
-	// Port is the name of the node's end of the pod's interface.
-	Port string
 	// Socket is the path of the pod's application socket, "" if unknown.
 	Socket        string
 	ControlSocket string
@@ -122,7 +117,7 @@ func Relayed(stateDir string) ([]RelayedAttachment, error) {
 			continue
 		}
 		all = append(all, RelayedAttachment{
-			Attachment: r.Attachment, Mode: r.Capture, Netns: r.Netns, Port: r.PortName(), Socket: r.AppSocket, ControlSocket: r.ControlSocket,
+			Attachment: r.Attachment, Mode: r.Capture, Netns: r.Netns, Socket: r.AppSocket, ControlSocket: r.ControlSocket,
 			Namespace: PodNamespace(r.Args), Device: r.Device,
 		})
 	}

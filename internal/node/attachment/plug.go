@@ -64,11 +64,8 @@ type plugging struct{ adding }
 func (p *plugging) run(ctx context.Context) (_ *current.Result, err error) {
 	success := false
 	defer func() {
-		if success {
-			return
-		}
-		for _, undo := range slices.Backward(p.undo) {
-			err = errors.Join(err, undo())
+		if !success {
+			err = errors.Join(err, p.undoAll())
 		}
 	}()
 	if err := p.writeLinkRecord(); err != nil {
@@ -201,15 +198,19 @@ func (p *plugging) change(ctx context.Context, before *Record) (*current.Result,
 
 // linkResult describes the devices and addresses of the link.
 func (p *plugging) linkResult(mtu int) *current.Result {
-	result := &current.Result{CNIVersion: current.ImplementedSpecVersion}
+	result := &current.Result{CNIVersion: current.ImplementedSpecVersion, IPs: p.Link.ips()}
 	result.Interfaces = []*current.Interface{
 		{Name: p.Overlay.Bridge}, {Name: p.PortName(), Mtu: overlay.PortMTU(mtu, frontBytes(p.Capture))},
-		{Name: p.Interface, Mac: p.Link.MAC, Mtu: mtu, Sandbox: p.Netns},
 	}
-	for _, address := range p.Link.Addresses {
-		result.IPs = append(result.IPs, &current.IPConfig{Address: *ipNet(address), Interface: current.Int(len(result.Interfaces) - 1)})
+	return withPod(result, &current.Interface{Name: p.Interface, Mac: p.Link.MAC, Mtu: mtu, Sandbox: p.Netns})
+}
+
+// ips returns the link's addresses as results of CNI have them.
+func (l *Link) ips() (all []*current.IPConfig) {
+	for _, address := range l.Addresses {
+		all = append(all, &current.IPConfig{Address: *ipNet(address)})
 	}
-	return result
+	return all
 }
 
 func ipNet(p netip.Prefix) *net.IPNet {
@@ -336,7 +337,7 @@ func setForward(family, value string) error {
 
 // undoForwarding restores the pod's settings, unless another of its links forwards.
 func (r *Record) undoForwarding(store recordStore) error {
-	if len(r.ForwardBefore) == 0 || isGone(r.Netns) {
+	if len(r.ForwardBefore) == 0 {
 		return nil
 	}
 	others, err := store.linksOf(r.ContainerID)
@@ -354,14 +355,14 @@ func (r *Record) undoForwarding(store recordStore) error {
 	if len(back) == 0 {
 		return nil
 	}
-	err = ns.WithNetNSPath(r.Netns, func(ns.NetNS) error {
+	err = r.inPod(func() error {
 		var all error
 		for family, value := range back {
 			all = errors.Join(all, setForward(family, value))
 		}
 		return all
 	})
-	if errors.As(err, &ns.NSPathNotExistErr{}) || errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err

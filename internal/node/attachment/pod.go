@@ -14,11 +14,24 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
-// The functions in this file run inside the pod's network namespace.
+// The functions in this file but inPod run inside the pod's network namespace.
+
+// inPod calls do inside the pod's network namespace, unless that is gone.
+func (r *Record) inPod(do func() error) error {
+	if r.Netns == "" || isGone(r.Netns) {
+		return nil
+	}
+	err := ns.WithNetNSPath(r.Netns, func(ns.NetNS) error { return do() })
+	if errors.As(err, &ns.NSPathNotExistErr{}) {
+		return nil
+	}
+	return err
+}
 
 // configurePod sets the pod's sysctls, addresses and routes, and sets its interface up.
 func (s *Spec) configurePod(result *current.Result) error {

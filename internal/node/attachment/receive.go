@@ -215,25 +215,26 @@ func (r *Record) checkRings(ctx context.Context, node *overlay.Node) error {
 // RestoreReceive adds all attachments with receive rings to the programs at their uplinks, and returns how many
 // succeeded. An error of one does not keep the others from being added.
 func RestoreReceive(ctx context.Context, stateDir string, node *overlay.Node) (count int, all error) {
-	records, err := recordStore{stateDir}.withPorts()
-	if err != nil {
-		return 0, err
-	}
+	count, all = recordStore{stateDir}.forReceiving(func(r *Record) error { return r.receiveIntoRings(ctx, node) })
+	return count, errors.Join(all, sweepRings())
+}
+
+// forReceiving calls do for the attachments with receive rings or redirection whose pods exist, and returns how often it
+// succeeded.
+func (store recordStore) forReceiving(do func(*Record) error) (count int, all error) {
+	records, all := store.withPorts()
 	for _, r := range records {
 		if !r.Receive.any() || isGone(r.Netns) {
 			continue
 		}
-		err := r.receiveIntoRings(ctx, node)
-		if errors.Is(err, errDecrypted) {
-			continue
-		}
-		if err != nil {
+		switch err := do(r); {
+		case err == nil:
+			count++
+		case !errors.Is(err, errDecrypted):
 			all = errors.Join(all, fmt.Errorf("interface %s of container %s: %w", r.Interface, r.ContainerID, err))
-			continue
 		}
-		count++
 	}
-	return count, errors.Join(all, sweepRings())
+	return count, all
 }
 
 // OpenNode is overlay.Open for callers that change peers or networks. If they have to replace another release's program
@@ -249,19 +250,13 @@ func OpenNode(stateDir string, patience time.Duration) (*overlay.Node, error) {
 
 // tellRings adds the interfaces only; the caller attaches the program and adds peers.
 func (store recordStore) tellRings(maps *receive.Maps) error {
-	records, all := store.withPorts()
-	for _, record := range records {
-		if !record.Receive.any() || isGone(record.Netns) {
-			continue
+	_, all := store.forReceiving(func(r *Record) error {
+		endpoint, _, err := r.endpointOfRings()
+		if err != nil {
+			return err
 		}
-		endpoint, _, err := record.endpointOfRings()
-		if err == nil {
-			err = maps.PutEndpoint(endpoint)
-		}
-		if err != nil && !errors.Is(err, errDecrypted) {
-			all = errors.Join(all, fmt.Errorf("interface %s of container %s: %w", record.Interface, record.ContainerID, err))
-		}
-	}
+		return maps.PutEndpoint(endpoint)
+	})
 	return all
 }
 

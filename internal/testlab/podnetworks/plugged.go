@@ -136,11 +136,11 @@ func (s *managedSide) linkOptions() *attachments.LinkOptions {
 // unplug removes all links from a side's pod.
 func (s *managedSide) unplug(ctx context.Context, node *topology.Namespace) error {
 	return node.Do(func() error {
-		var err error
+		var links []*attachments.Plugged
 		for i := range s.plugged {
-			err = errors.Join(err, attachments.UnplugLink(ctx, s.linkOptions(), &s.plugged[i]))
+			links = append(links, &s.plugged[i])
 		}
 		s.plugged = nil
-		return err
+		return errors.Join(attachments.UnplugLinks(ctx, s.linkOptions(), links)...)
 	})
 }
