@@ -15,6 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -184,16 +185,8 @@ func enqueueNewSandboxes(q *queue, informer *objects.Links, sandboxes *attachmen
 // every returns a runnable that calls do at once and then once per interval.
 func every(interval time.Duration, do func()) manager.RunnableFunc {
 	return func(ctx context.Context) error {
-		ticks := time.NewTicker(interval)
-		defer ticks.Stop()
-		for {
-			do()
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-ticks.C:
-			}
-		}
+		wait.NonSlidingUntilWithContext(ctx, func(context.Context) { do() }, interval)
+		return nil
 	}
 }
 

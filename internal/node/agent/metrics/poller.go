@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
@@ -58,16 +59,8 @@ type previous struct {
 
 // Run polls until ctx ends.
 func (p *Poller) Run(ctx context.Context) error {
-	ticks := time.NewTicker(p.Every)
-	defer ticks.Stop()
-	for {
-		p.Poll(ctx)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticks.C:
-		}
-	}
+	wait.NonSlidingUntilWithContext(ctx, p.Poll, p.Every)
+	return nil
 }
 
 // Poll polls once.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/csi"
@@ -62,18 +63,12 @@ type Sweeper struct {
 
 // Run sweeps until ctx ends.
 func (s *Sweeper) Run(ctx context.Context) error {
-	ticks := time.NewTicker(s.Every)
-	defer ticks.Stop()
-	for {
+	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
 			s.Log.Error("sweep", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticks.C:
-		}
-	}
+	}, s.Every)
+	return nil
 }
 
 // inventory is the state of all pods on the node.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -73,18 +74,12 @@ type problem struct{ uid, reason, detail string }
 
 // Run checks the pods until ctx ends.
 func (w *Watcher) Run(ctx context.Context) error {
-	ticks := time.NewTicker(w.Every)
-	defer ticks.Stop()
-	for {
+	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 		if err := w.Check(ctx); ctx.Err() == nil {
 			w.logFailure("pods", err)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticks.C:
-		}
-	}
+	}, w.Every)
+	return nil
 }
 
 // logFailure logs a failed check, once per error.
