@@ -131,15 +131,16 @@ func (w *watchedClock) awaitState(t *testing.T, state clock.State) (clock.Estima
 
 func (w *watchedClock) awaitThat(t *testing.T, what string, condition func(clock.Estimate, clock.Verdict) bool) (clock.Estimate, clock.Verdict) {
 	t.Helper()
+	var estimate clock.Estimate
 	timeout := time.After(2 * patience)
 	for {
 		select {
-		case estimate := <-w.Changes():
+		case estimate = <-w.Changes():
 			if verdict := w.judge.Look(w.need, estimate); condition(estimate, verdict) {
 				return estimate, verdict
 			}
 		case <-timeout:
-			t.Fatalf("not seen: %s; last %+v of %+v", what, w.judge.Verdict(), w.Latest())
+			t.Fatalf("not seen: %s; last %+v of %+v", what, w.judge.Verdict(), estimate)
 		}
 	}
 }

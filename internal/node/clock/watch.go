@@ -22,7 +22,6 @@ type Watcher struct {
 	running sync.WaitGroup
 	stop    context.CancelFunc
 
-	mutex  sync.Mutex
 	latest Estimate
 }
 
@@ -50,13 +49,6 @@ func Watch(ctx context.Context, options Options) (*Watcher, error) {
 func (w *Watcher) Close() {
 	w.stop()
 	w.running.Wait()
-}
-
-// Latest returns the last estimate.
-func (w *Watcher) Latest() Estimate {
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
-	return w.latest
 }
 
 // Changes returns the channel of new estimates: one a second, and one at once after a change. A slow reader gets the newest only.
@@ -101,10 +93,8 @@ func (w *Watcher) look(ctx context.Context) {
 		return
 	}
 	estimate := w.estimator.observe(observation)
-	w.mutex.Lock()
-	w.tell(w.latest, estimate)
+	w.logChanges(w.latest, estimate)
 	w.latest = estimate
-	w.mutex.Unlock()
 	select {
 	case <-w.changes:
 	default:
@@ -115,8 +105,8 @@ func (w *Watcher) look(ctx context.Context) {
 	}
 }
 
-// tell logs what changed for whoever looks for the reason later.
-func (w *Watcher) tell(before, now Estimate) {
+// logChanges logs what has changed since the last estimate.
+func (w *Watcher) logChanges(before, now Estimate) {
 	if before.Steps != now.Steps {
 		w.options.Log.Info("the clock was stepped", "by", now.LastStep, "steps", now.Steps)
 	}

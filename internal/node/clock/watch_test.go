@@ -62,15 +62,16 @@ func ticking(t *testing.T, options Options) *ptp4ltest.Server {
 // await waits for an estimate.
 func await(t *testing.T, w *Watcher, what string, holds func(Estimate) bool) Estimate {
 	t.Helper()
+	var e Estimate
 	timeout := time.After(patience)
 	for {
 		select {
-		case e := <-w.Changes():
+		case e = <-w.Changes():
 			if holds(e) {
 				return e
 			}
 		case <-timeout:
-			t.Fatalf("not seen: %s; the last estimate is %+v", what, w.Latest())
+			t.Fatalf("not seen: %s; the last estimate is %+v", what, e)
 		}
 	}
 }
@@ -127,7 +128,7 @@ func TestASocketThatIsNotBelievedIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := watch(t, options)
-	if e := w.Latest(); e.Source != None || e.Why.Reason != ReasonSocketRefused || !strings.Contains(e.Why.Sentence, "mode 0666") {
+	if e := <-w.Changes(); e.Source != None || e.Why.Reason != ReasonSocketRefused || !strings.Contains(e.Why.Sentence, "mode 0666") {
 		t.Errorf("got %+v", e)
 	}
 }
@@ -245,7 +246,7 @@ func TestTwoMastersAreNamed(t *testing.T) {
 			}
 		}
 	}
-	e := watch(t, options).Latest()
+	e := <-watch(t, options).Changes()
 	if len(e.Faults) != 1 || e.Faults[0].Reason != ReasonTwoClockMasters ||
 		!strings.Contains(e.Faults[0].Sentence, "chronyd (process 12), phc2sys (process 34) all set CLOCK_REALTIME") {
 		t.Errorf("got %+v", e.Faults)

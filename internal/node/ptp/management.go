@@ -15,6 +15,8 @@ import (
 	"time"
 
 	ptp "github.com/facebook/time/ptp/protocol"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/clock/ptp4l"
 )
 
 // idGrandmasterSettings is GRANDMASTER_SETTINGS_NP, a management ID of linuxptp.
@@ -87,7 +89,12 @@ func (m *Management) ask(ctx context.Context, action ptp.Action, id ptp.Manageme
 	if err := m.connection.SetDeadline(deadline); err != nil {
 		return nil, err
 	}
-	if _, err := m.connection.Write(m.request(action, id, data)); err != nil {
+	from := ptp.PortIdentity{PortNumber: uint16(os.Getpid())} //nolint:gosec // tells clients apart
+	request, err := ptp4l.Request(from, ptp4l.Address{Domain: m.domain}, m.sequence, action, id, data)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := m.connection.Write(request); err != nil {
 		return nil, fmt.Errorf("ask ptp4l: %w", err)
 	}
 	answer := make([]byte, maxMessageBytes)
@@ -101,33 +108,6 @@ func (m *Management) ask(ctx context.Context, action ptp.Action, id ptp.Manageme
 			return data, err
 		}
 	}
-}
-
-// request encodes a management message to any clock and port.
-func (m *Management) request(action ptp.Action, id ptp.ManagementID, data []byte) []byte {
-	request := &message{
-		ManagementMsgHead: ptp.ManagementMsgHead{
-			Header: ptp.Header{
-				SdoIDAndMsgType:    ptp.NewSdoIDAndMsgType(ptp.MessageManagement, 0),
-				Version:            ptp.MajorVersion,
-				MessageLength:      uint16(binary.Size(message{}) + len(data)), //nolint:gosec // small
-				DomainNumber:       m.domain,
-				SourcePortIdentity: ptp.PortIdentity{PortNumber: uint16(os.Getpid())}, //nolint:gosec // tells clients apart
-				SequenceID:         m.sequence,
-				ControlField:       4, // management
-				LogMessageInterval: ptp.MgmtLogMessageInterval,
-			},
-			TargetPortIdentity: ptp.DefaultTargetPortIdentity,
-			ActionField:        action,
-		},
-		ManagementTLVHead: ptp.ManagementTLVHead{
-			TLVHead:      ptp.TLVHead{TLVType: ptp.TLVManagement, LengthField: uint16(binary.Size(id) + len(data))}, //nolint:gosec // small
-			ManagementID: id,
-		},
-	}
-	var encoded bytes.Buffer
-	_ = binary.Write(&encoded, binary.BigEndian, request) // structures of fixed size do not fail
-	return append(encoded.Bytes(), data...)
 }
 
 // read decodes the answer to the last request; fits is false if it is another message.

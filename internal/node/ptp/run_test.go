@@ -24,6 +24,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/privilege"
 	"github.com/kubernetsn/kubernetsn/internal/node/clock/phc"
+	"github.com/kubernetsn/kubernetsn/internal/node/clock/ptp4l"
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
@@ -380,7 +381,11 @@ func TestABadCommandLineIsExplained(t *testing.T) {
 func FuzzManagement(f *testing.F) {
 	f.Add([]byte{})
 	m := &Management{sequence: 1}
-	f.Add(m.request(ptp.RESPONSE, ptp.IDTimePropertiesDataSet, []byte{0, 37, 4, 0xA0}))
+	response, err := ptp4l.Request(ptp.PortIdentity{}, ptp4l.Address{}, m.sequence, ptp.RESPONSE, ptp.IDTimePropertiesDataSet, []byte{0, 37, 4, 0xA0})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(response)
 	f.Fuzz(func(t *testing.T, message []byte) {
 		data, fits, err := m.read(message, ptp.IDTimePropertiesDataSet)
 		if !fits && (data != nil || err != nil) || len(data) > len(message) {

@@ -76,20 +76,21 @@ func decodeAs[T any, P interface {
 	return tlv, nil
 }
 
-// Address is how a ptp4l is spoken to: it does not answer to another domain or, as most are configured, another majorSdoId.
+// Address is how requests to a ptp4l are addressed: it does not answer in another domain or, in most configurations, to
+// another majorSdoId.
 type Address struct {
-	domain, majorSdoID uint8
+	Domain, MajorSdoID uint8
 }
 
-// request encodes a management message with an empty body, as pmc sends it, or with tlv.
-func request(from ptp.PortIdentity, to Address, sequence uint16, action ptp.Action, id ptp.ManagementID, body []byte) ([]byte, error) {
+// Request encodes a management message to any clock and port, with the data that follow the ID in its TLV.
+func Request(from ptp.PortIdentity, to Address, sequence uint16, action ptp.Action, id ptp.ManagementID, body []byte) ([]byte, error) {
 	message := &ptp.Management{
 		ManagementMsgHead: ptp.ManagementMsgHead{
 			Header: ptp.Header{
-				SdoIDAndMsgType:    ptp.NewSdoIDAndMsgType(ptp.MessageManagement, to.majorSdoID),
+				SdoIDAndMsgType:    ptp.NewSdoIDAndMsgType(ptp.MessageManagement, to.MajorSdoID),
 				Version:            ptp.Version,
 				MessageLength:      uint16(lengthOfHead + lengthOfTLV + 2 + len(body)), //nolint:gosec // bodies are ours
-				DomainNumber:       to.domain,
+				DomainNumber:       to.Domain,
 				SourcePortIdentity: from,
 				SequenceID:         sequence,
 				LogMessageInterval: ptp.MgmtLogMessageInterval,

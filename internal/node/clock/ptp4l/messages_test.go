@@ -76,7 +76,7 @@ func equal(a, b Status) bool {
 }
 
 func TestASubscriptionIsWhatPtp4lGivesBack(t *testing.T) {
-	message, err := request(asker, Address{}, 1, ptp.SET, idSubscribeEvents, subscribe(5))
+	message, err := Request(asker, Address{}, 1, ptp.SET, idSubscribeEvents, subscribe(5))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func cutName(t *testing.T) []byte {
 func TestMessagesForOthersAreLeftAlone(t *testing.T) {
 	other := asker
 	other.PortNumber++
-	request, err := request(asker, Address{}, 1, ptp.GET, ptp.IDTimeStatusNP, bytesOf(t, "TIME_STATUS_NP")[54:])
+	request, err := Request(asker, Address{}, 1, ptp.GET, ptp.IDTimeStatusNP, bytesOf(t, "TIME_STATUS_NP")[54:])
 	if err != nil {
 		t.Fatal(err)
 	}

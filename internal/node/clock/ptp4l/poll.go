@@ -96,7 +96,7 @@ func (c *Client) renew() error {
 
 func (c *Client) send(to Address, action ptp.Action, id ptp.ManagementID, body []byte) error {
 	c.sequence++
-	message, err := request(c.from, to, c.sequence, action, id, body)
+	message, err := Request(c.from, to, c.sequence, action, id, body)
 	if err != nil {
 		return err
 	}
