@@ -5,14 +5,10 @@ package engine
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"time"
-
-	"go.yaml.in/yaml/v3"
 
 	"github.com/kubernetsn/kubernetsn/bench/results"
 )
@@ -23,7 +19,7 @@ import (
 // folder: settings are exported fields.
 type Experiment interface {
 	// Fields read the settings under `with`, by name.
-	Fields() map[string]Field
+	Fields() Fields
 	// Check returns an error, which begins with the field's name, for settings that cannot be measured.
 	Check(*Profile) error
 	// Cases returns the cases of one repetition in order. All repetitions have the same cases; if consecutive cases
@@ -73,128 +69,34 @@ var experiments = map[string]func() Experiment{}
 // Register registers an experiment. It is called before any profile is read.
 func Register(name string, create func() Experiment) { experiments[name] = create }
 
-// Field reads a value. An error is the end of a message that begins with the field.
-type Field func(*yaml.Node) error
-
-// Number is a field with a whole number.
-func Number(to *int, least, most int) Field {
-	return func(n *yaml.Node) error {
-		value, err := number(n)
-		if err == nil && (value < least || value > most) {
-			err = fmt.Errorf("is %d; give %d to %d", value, least, most)
-		}
-		if err == nil {
-			*to = value
-		}
-		return err
-	}
-}
-
-// Numbers is a field with a list of different whole numbers.
-func Numbers(to *[]int, least, most int) Field {
-	return func(n *yaml.Node) error {
-		values, err := list(n, func(n *yaml.Node) (number int, err error) {
-			err = Number(&number, least, most)(n)
-			return number, err
-		})
-		if err == nil {
-			err = eachOnce(values)
-		}
-		if err == nil {
-			*to = values
-		}
-		return err
-	}
-}
-
-// Mappings is a field with a list of structured values. Each begins as a copy of a default; what is its name in
-// messages.
-func Mappings[T any](to *[]T, what string, begin func() T, fields func(*T) map[string]Field) Field {
-	return func(n *yaml.Node) error {
-		values, err := list(n, func(n *yaml.Node) (T, error) {
-			value := begin()
-			err := members(n, what, fields(&value))
-			return value, err
-		})
-		if err == nil && len(values) == 0 {
-			err = errors.New("is empty; give at least one")
-		}
-		if err == nil {
-			*to = values
-		}
-		return err
-	}
-}
-
-// Words is a field with a list of different known names.
-func Words(to *[]string, known ...string) Field {
-	return func(n *yaml.Node) error {
-		values, err := list(n, func(n *yaml.Node) (string, error) {
-			word, err := text(n)
-			if err == nil && !slices.Contains(known, word) {
-				err = fmt.Errorf("is %q; give some of %v", word, known)
-			}
-			return word, err
-		})
-		if err == nil {
-			err = eachOnce(values)
-		}
-		if err == nil {
-			*to = values
-		}
-		return err
-	}
-}
-
-func eachOnce[T comparable](values []T) error {
-	if len(values) == 0 {
-		return errors.New("is empty; give at least one")
-	}
-	for i, value := range values {
-		if slices.Contains(values[:i], value) {
-			return fmt.Errorf("has %v twice; give each once", value)
-		}
-	}
-	return nil
-}
-
-// Span is a field with a duration.
-func Span(to *time.Duration, least, most time.Duration) Field {
-	return func(n *yaml.Node) error {
-		value, err := duration(n)
-		if err == nil && (value < least || value > most) {
-			err = fmt.Errorf("is %v; give %v to %v", value, least, most)
-		}
-		if err == nil {
-			*to = value
-		}
-		return err
-	}
-}
-
 // notWithExperiment are fields that have no meaning for an experiment, which has its own under `with`.
 var notWithExperiment = []string{"workloads", "payloads", "cycles", "messages", "warm-up", "talkers", "window", "vlan", "samplers", "idle",
 	"budget", "mean-over", "max-clock-error"}
 
 // readExperiment completes a profile with an experiment after all its fields were read.
 func (p *profileParser) readExperiment() error {
-	profile, with := &p.profile, p.fields["with"]
+	profile := &p.profile
+	with, given := p.values["with"]
 	if profile.Experiment == "" {
-		if with != nil {
+		if given {
 			return fault("with", -1, "given, and no experiment that it could be for; add one of %v, or leave it out", experimentNames())
 		}
 		return nil
 	}
+	create := experiments[profile.Experiment]
+	if create == nil {
+		return fault("experiment", -1, "is %q; must be one of %s", profile.Experiment, strings.Join(experimentNames(), ", "))
+	}
 	for _, name := range notWithExperiment {
-		if p.fields[name] != nil {
+		if _, given := p.values[name]; given {
 			return fault(name, -1, "given, and an experiment (%s), which has its own settings below `with`; leave it out", profile.Experiment)
 		}
 	}
 	profile.Workloads, profile.Samplers = nil, SamplersOff
-	experiment := experiments[profile.Experiment]()
-	if with != nil {
-		if err := members(with, "experiment "+profile.Experiment, experiment.Fields()); err != nil {
-			return err
+	experiment := create()
+	if given {
+		if err := experiment.Fields().read(&with, "experiment "+profile.Experiment); err != nil {
+			return fmt.Errorf("with: %w", err)
 		}
 	}
 	settings, err := json.Marshal(experiment)
@@ -203,15 +105,6 @@ func (p *profileParser) readExperiment() error {
 }
 
 func experimentNames() []string { return slices.Sorted(maps.Keys(experiments)) }
-
-func readExperimentName(p *Profile, n *yaml.Node) error {
-	name, err := text(n)
-	if err == nil && experiments[name] == nil {
-		err = fmt.Errorf("is %q; must be one of %s", name, strings.Join(experimentNames(), ", "))
-	}
-	p.Experiment = name
-	return err
-}
 
 // experiment returns the profile's experiment with its settings, nil if there is none.
 func (p *Profile) experiment() (Experiment, error) {

@@ -27,9 +27,9 @@ type counting struct {
 	performed []string
 }
 
-func (c *counting) Fields() map[string]Field {
-	return map[string]Field{"upto": Numbers(&c.Upto, 1, 9), "lasts": Span(&c.Lasts, 0, time.Second), "words": Words(&c.Words, "tcp", "udp"),
-		"most": Number(&c.Most, 0, 5)}
+func (c *counting) Fields() Fields {
+	return Fields{"upto": Numbers(&c.Upto, 1, 9), "lasts": Within(&c.Lasts, 0, time.Second), "words": Words(&c.Words, "tcp", "udp"),
+		"most": Within(&c.Most, 0, 5)}
 }
 
 func (c *counting) Check(*Profile) error {
@@ -252,17 +252,17 @@ func TestFolderOfOtherProgramsIsRejected(t *testing.T) {
 func TestInvalidExperimentsAreRejected(t *testing.T) {
 	for name, test := range map[string]struct{ old, new, want string }{
 		"unknown":             {"experiment: counting", "experiment: singing", `:3: experiment: is "singing"; must be one of counting`},
-		"with for nothing":    {"experiment: counting\n", "", ":4: with: given, and no experiment that it could be for"},
+		"with for nothing":    {"experiment: counting\n", "", ":5: with: given, and no experiment that it could be for"},
 		"messages too":        {"repetitions: 2", "messages: 5", ":4: messages: given, and an experiment (counting), which has its own settings"},
 		"workloads too":       {"repetitions: 2", "workloads: [plain]", ":4: workloads: given, and an experiment"},
-		"an unknown setting":  {"most: 2", "least: 2", ":9: with: has least, which is no field of experiment counting; those are lasts, most, upto, words"},
-		"an unknown word":     {"[udp]", "[ftp]", `:7: with: has words, of which an item is "ftp"; give some of [tcp udp]`},
-		"a number too large":  {"[1, 3]", "[1, 30]", ":6: with: has upto, of which an item is 30; give 1 to 9"},
-		"a number twice":      {"[1, 3]", "[1, 1]", ":6: with: has upto, which has 1 twice; give each once"},
-		"no number":           {"[1, 3]", "[]", ":6: with: has upto, which is empty; give at least one"},
-		"a time too long":     {"500ms", "5s", ":8: with: has lasts, which is 5s; give 0s to 1s"},
-		"one number too many": {"most: 2", "most: 6", ":9: with: has most, which is 6; give 0 to 5"},
-		"missing":             {"  upto: [1, 3]\n", "", ":5: with: upto is missing; give some numbers"},
+		"an unknown setting":  {"most: 2", "least: 2", ":9: with: least: is no field of experiment counting; those are lasts, most, upto, words"},
+		"an unknown word":     {"[udp]", "[ftp]", `:7: with: words: an item is "ftp"; give some of [tcp udp]`},
+		"a number too large":  {"[1, 3]", "[1, 30]", ":6: with: upto: an item is 30; give 1 to 9"},
+		"a number twice":      {"[1, 3]", "[1, 1]", ":6: with: upto: has 1 twice; give each once"},
+		"no number":           {"[1, 3]", "[]", ":6: with: upto: is empty; give at least one"},
+		"a time too long":     {"500ms", "5s", ":8: with: lasts: is 5s; give 0s to 1s"},
+		"one number too many": {"most: 2", "most: 6", ":9: with: most: is 6; give 0 to 5"},
+		"missing":             {"  upto: [1, 3]\n", "", ":6: with: upto is missing; give some numbers"},
 		"no path":             {"paths: [direct, host]", "paths: []", "no path"},
 	} {
 		t.Run(name, func(t *testing.T) {

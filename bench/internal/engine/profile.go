@@ -145,14 +145,14 @@ func fault(field string, item int, format string, arguments ...any) *Fault {
 // Check returns the first fault of the profile, or nil.
 func (p *Profile) Check() *Fault {
 	if p.Experiment != "" {
-		for _, check := range []func() *Fault{p.checkTarget, p.checkPaths, p.checkNumbers, p.checkExperiment} {
+		for _, check := range []func() *Fault{p.checkTarget, p.checkPaths, p.checkExperiment} {
 			if fault := check(); fault != nil {
 				return fault
 			}
 		}
 		return nil
 	}
-	for _, check := range []func() *Fault{p.checkTarget, p.checkPaths, p.checkWorkloads, p.checkPayloads, p.checkCycles, p.checkNumbers,
+	for _, check := range []func() *Fault{p.checkTarget, p.checkPaths, p.checkWorkloads, p.checkPayloads, p.checkCycles, p.checkBudgets,
 		p.checkWindow, p.checkTogether, p.checkGuests} {
 		if fault := check(); fault != nil {
 			return fault
@@ -297,35 +297,13 @@ func (p *Profile) checkCycles() *Fault {
 	return nil
 }
 
-func (p *Profile) checkNumbers() *Fault {
-	for _, number := range []struct {
-		field         string
-		value         int
-		least, most   int
-		what, whatMay string
-	}{
-		{"messages", p.Messages, 2, maxMessages, "messages", ""},
-		{"repetitions", p.Repetitions, 1, maxRepetitions, "repetitions", ""},
-		{"warm-up", p.WarmUp, 0, 10_000, "messages to warm up", ""},
-		{"talkers", p.Talkers, 2, maxTalkers, "talkers", " in workload talkers; the others have one"},
-	} {
-		if number.value < number.least || number.value > number.most {
-			return fault(number.field, -1, "%d %s; give %d to %d%s", number.value, number.what, number.least, number.most, number.whatMay)
-		}
+func (p *Profile) checkBudgets() *Fault {
+	if err := checkWithin(p.Budget, 0, time.Second); err != nil {
+		return fault("budget", -1, "%v", err)
 	}
 	for i, budget := range p.MoreBudgets {
 		if budget <= p.Budget || budget > time.Second || slices.Contains(p.MoreBudgets[:i], budget) {
 			return fault("budget", i+1, "%v behind %v; give each once, the least first, and 1s at most", budget, p.Budget)
-		}
-	}
-	for _, span := range []struct {
-		field string
-		value time.Duration
-		most  time.Duration
-	}{{"spin", p.Spin, maxSpin}, {"idle", p.Idle, time.Minute}, {"budget", p.Budget, time.Second}, {"mean-over", p.MeanOver, time.Hour},
-		{"max-clock-error", p.MaxClockError, time.Second}} {
-		if span.value < 0 || span.value > span.most {
-			return fault(span.field, -1, "%v; give 0s to %v", span.value, span.most)
 		}
 	}
 	return nil
@@ -337,6 +315,8 @@ func (p *Profile) checkTogether() *Fault {
 	direct := slices.Contains(p.Paths, p.means().Direct)
 	gates := slices.IndexFunc(names, HasGates)
 	switch {
+	case p.Samplers != SamplersApart && p.Samplers != SamplersOn && p.Samplers != SamplersOff:
+		return fault("samplers", -1, "is %q; must be apart, on or off", p.Samplers)
 	case p.Pinning.Mode == PinGiven && p.Pinning.Sender == p.Pinning.Listener:
 		return fault("pinning", -1, "sender and listener both on processor %d, where each would disturb the other; give two", p.Pinning.Sender)
 	case p.Spin == 0 && slices.ContainsFunc(p.Paths, results.Spins):

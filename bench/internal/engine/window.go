@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/kubernetsn/kubernetsn/bench/results"
 )
 
@@ -95,16 +93,6 @@ func (w Window) summary() *results.Window {
 	}
 	return &results.Window{OpenNs: w.Open.Nanoseconds(), CloseNs: w.Close.Nanoseconds(), OffsetNs: w.Offset.Nanoseconds(), Stretch: w.Stretch,
 		GuestEarlyNs: w.GuestEarly.Nanoseconds()}
-}
-
-func readWindow(p *Profile, n *yaml.Node) error {
-	return members(n, "a window", map[string]func(*yaml.Node) error{
-		"open":        func(n *yaml.Node) (err error) { p.Window.Open, err = duration(n); return err },
-		"close":       func(n *yaml.Node) (err error) { p.Window.Close, err = duration(n); return err },
-		"offset":      func(n *yaml.Node) (err error) { p.Window.Offset, err = duration(n); return err },
-		"guest-early": func(n *yaml.Node) (err error) { p.Window.GuestEarly, err = duration(n); return err },
-		"stretch":     func(n *yaml.Node) (err error) { return Number(&p.Window.Stretch, 1, maxStretch)(n) },
-	})
 }
 
 func (p *Profile) checkWindow() *Fault {

@@ -73,10 +73,10 @@ func TestInvalidExperimentsAreRejected(t *testing.T) {
 	for name, test := range map[string]struct{ profile, want string }{
 		"a path of messages":      {"name: x\npaths: [direct]\nexperiment: throughput\n", `:2: paths: no path is called "direct"; give some of [host flannel flannel-host-gw tsn link]`},
 		"a path of clusters":      {"name: x\npaths: [primary]\nexperiment: throughput\n", ":2: paths: path primary cannot be measured: it is that of a cluster"},
-		"an unknown field":        {"name: x\npaths: [host]\nexperiment: throughput\nwith:\n  buffers: 5\n", ":5: with: has buffers, which is no field of experiment throughput; those are buffer, duration,"},
-		"a buffer too large":      {"name: x\npaths: [host]\nexperiment: throughput\nwith:\n  buffer: 70000\n", ":5: with: has buffer, which is 70000; give 16 to 65507"},
-		"an MTU too large":        {"name: x\npaths: [host]\nexperiment: throughput\nwith:\n  mtus: [1500, 65000]\n", ":5: with: has mtus, of which an item is 65000; give 1500 to 9000"},
-		"a test that nobody has":  {"name: x\npaths: [host]\nexperiment: throughput\nwith:\n  tests: [quic]\n", `:5: with: has tests, of which an item is "quic"; give some of [tcp udp sctp ping]`},
+		"an unknown field":        {"name: x\npaths: [host]\nexperiment: throughput\nwith:\n  buffers: 5\n", ":5: with: buffers: is no field of experiment throughput; those are buffer, duration,"},
+		"a buffer too large":      {"name: x\npaths: [host]\nexperiment: throughput\nwith:\n  buffer: 70000\n", ":5: with: buffer: is 70000; give 16 to 65507"},
+		"an MTU too large":        {"name: x\npaths: [host]\nexperiment: throughput\nwith:\n  mtus: [1500, 65000]\n", ":5: with: mtus: an item is 65000; give 1500 to 9000"},
+		"a test that nobody has":  {"name: x\npaths: [host]\nexperiment: throughput\nwith:\n  tests: [quic]\n", `:5: with: tests: an item is "quic"; give some of [tcp udp sctp ping]`},
 		"half a second of iperf3": {"name: x\npaths: [host]\nexperiment: throughput\nwith:\n  duration: 1500ms\n", "duration: 1.5s; iperf3 knows whole seconds"},
 	} {
 		t.Run(name, func(t *testing.T) {

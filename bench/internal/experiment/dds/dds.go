@@ -50,15 +50,15 @@ func New() engine.Experiment {
 }
 
 // Fields are the settings below `with`.
-func (e *Experiment) Fields() map[string]engine.Field {
-	return map[string]engine.Field{
+func (e *Experiment) Fields() engine.Fields {
+	return engine.Fields{
 		"parts":          engine.Words(&e.Parts, overhead, bestEffort, subscribers, security),
 		"sizes":          engine.Numbers(&e.Sizes, ddsperf.MinBytes, ddsperf.MaxBytes),
 		"subscribers":    engine.Numbers(&e.Subscribers, 1, ddsperf.MaxSubscribers),
-		"size":           engine.Number(&e.Size, ddsperf.MinBytes, ddsperf.MaxBytes),
+		"size":           engine.Within(&e.Size, ddsperf.MinBytes, ddsperf.MaxBytes),
 		"levels":         engine.Words(&e.Levels, ddsperf.Levels()...),
 		"security-paths": engine.Words(&e.SecurityPaths, testbed.Host, testbed.Flannel, testbed.FlannelHostGW, testbed.Primary, testbed.TSN),
-		"duration":       engine.Span(&e.Duration, shortest, 10*time.Minute),
+		"duration":       engine.Within(&e.Duration, shortest, 10*time.Minute),
 	}
 }
 

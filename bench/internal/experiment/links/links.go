@@ -55,16 +55,16 @@ func New() engine.Experiment {
 const mostMessages = 50_000
 
 // Fields implements engine.Experiment.
-func (e *Experiment) Fields() map[string]engine.Field {
+func (e *Experiment) Fields() engine.Fields {
 	fields := maps.Clone(e.Experiment.Fields())
-	maps.Copy(fields, map[string]engine.Field{
+	maps.Copy(fields, engine.Fields{
 		"parts":    engine.Words(&e.Parts, timed, transfers, many),
-		"messages": engine.Number(&e.Messages, 10, mostMessages),
-		"payload":  engine.Number(&e.PayloadBytes, 40, 1024),
-		"cycle":    engine.Span(&e.Cycle, 200*time.Microsecond, time.Second),
-		"lead":     engine.Span(&e.Lead, 500*time.Microsecond, 100*time.Millisecond),
+		"messages": engine.Within(&e.Messages, 10, mostMessages),
+		"payload":  engine.Within(&e.PayloadBytes, 40, 1024),
+		"cycle":    engine.Within(&e.Cycle, 200*time.Microsecond, time.Second),
+		"lead":     engine.Within(&e.Lead, 500*time.Microsecond, 100*time.Millisecond),
 		"links":    engine.Numbers(&e.Numbers, 1, podnetworks.MaxLinks-1),
-		"rest":     engine.Span(&e.Rest, time.Second, time.Minute),
+		"rest":     engine.Within(&e.Rest, time.Second, time.Minute),
 	})
 	return fields
 }

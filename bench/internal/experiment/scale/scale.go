@@ -90,17 +90,17 @@ const (
 )
 
 // Fields implements engine.Experiment.
-func (s *scale) Fields() map[string]engine.Field {
-	return map[string]engine.Field{
+func (s *scale) Fields() engine.Fields {
+	return engine.Fields{
 		"cycles": engine.Mappings(&s.Cycles, "a cycle", func() load { return load{Lead: defaultLead} }, (*load).fields),
-		"lasts":  engine.Span(&s.Lasts, 500*time.Millisecond, time.Minute),
+		"lasts":  engine.Within(&s.Lasts, 500*time.Millisecond, time.Minute),
 	}
 }
 
-func (l *load) fields() map[string]engine.Field {
-	return map[string]engine.Field{
-		"cycle": engine.Span(&l.Cycle, 100*time.Microsecond, time.Second),
-		"lead":  engine.Span(&l.Lead, 500*time.Microsecond, 100*time.Millisecond),
+func (l *load) fields() engine.Fields {
+	return engine.Fields{
+		"cycle": engine.Within(&l.Cycle, 100*time.Microsecond, time.Second),
+		"lead":  engine.Within(&l.Lead, 500*time.Microsecond, 100*time.Millisecond),
 		"flows": engine.Numbers(&l.Flows, 1, mostFlows),
 		"pods":  engine.Numbers(&l.Pods, 1, mostPods),
 	}

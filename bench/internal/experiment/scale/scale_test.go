@@ -71,7 +71,7 @@ func TestCheck(t *testing.T) {
 		"too fast":        {scaled + "{cycles: [{cycle: 1ms, lead: 500us, flows: [101]}]}", engine.Namespaces, "101 flows of a pod each 1ms are 101000 messages a second, of at most 100000; give fewer flows"},
 		"too far ahead":   {scaled + "{cycles: [{cycle: 1ms, flows: [100]}]}", engine.Namespaces, "100 flows of a pod each 1ms, handed over 10ms ahead, are 1000 messages waiting, and ktsnd has room for 400 of a process and 1000 of a pod; give a shorter lead"},
 		"too short":       {scaled + "{lasts: 500ms, cycles: [{cycle: 1s, flows: [1]}]}", engine.Namespaces, "lasts 500ms, less than two cycles of 1s"},
-		"a pod too many":  {scaled + "{cycles: [{cycle: 100ms, pods: [101]}]}", engine.Namespaces, "with: has cycles, of which an item has pods, of which an item is 101; give 1 to 100"},
+		"a pod too many":  {scaled + "{cycles: [{cycle: 100ms, pods: [101]}]}", engine.Namespaces, "with: cycles: pods: an item is 101; give 1 to 100"},
 		"a flow too many": {scaled + "{cycles: [{cycle: 100ms, flows: [1001]}]}", engine.Namespaces, "give 1 to 1000"},
 		"no cycle":        {scaled + "{cycles: [{flows: [1]}]}", engine.Namespaces, "cycles has one without `cycle`; give the time between two messages"},
 		"nothing to send": {scaled + "{cycles: [{cycle: 1ms}]}", engine.Namespaces, "cycles has 1ms without flows and pods"},

@@ -59,17 +59,17 @@ func New() engine.Experiment {
 }
 
 // Fields are the settings below `with`.
-func (e *Experiment) Fields() map[string]engine.Field {
-	return map[string]engine.Field{
+func (e *Experiment) Fields() engine.Fields {
+	return engine.Fields{
 		"tests":         engine.Words(&e.Tests, tcp, udp, sctp, echo),
 		"underlays":     engine.Words(&e.Underlays, flat, routed),
 		"mtus":          engine.Numbers(&e.MTUs, 1500, 9000),
-		"duration":      engine.Span(&e.Duration, time.Second, 10*time.Minute),
-		"buffer":        engine.Number(&e.BufferBytes, 16, iperf3.MaxUDPBytes),
-		"message":       engine.Number(&e.MessageBytes, 16, mostMessageBytes),
-		"pings":         engine.Number(&e.Pings, 2, 100_000),
-		"ping-bytes":    engine.Number(&e.PingBytes, 16, 8900),
-		"ping-interval": engine.Span(&e.PingInterval, 2*time.Millisecond, 10*time.Second),
+		"duration":      engine.Within(&e.Duration, time.Second, 10*time.Minute),
+		"buffer":        engine.Within(&e.BufferBytes, 16, iperf3.MaxUDPBytes),
+		"message":       engine.Within(&e.MessageBytes, 16, mostMessageBytes),
+		"pings":         engine.Within(&e.Pings, 2, 100_000),
+		"ping-bytes":    engine.Within(&e.PingBytes, 16, 8900),
+		"ping-interval": engine.Within(&e.PingInterval, 2*time.Millisecond, 10*time.Second),
 	}
 }
 
