@@ -3,14 +3,14 @@
 package results
 
 import (
-	"bufio"
+	"cmp"
 	"fmt"
 	"os"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -37,9 +37,11 @@ func DescribeHost(date time.Time) (Host, error) {
 	if err := unix.Uname(&name); err != nil {
 		return Host{}, fmt.Errorf("describe host: %w", err)
 	}
-	model, err := cpuModel()
-	if err != nil {
-		return Host{}, fmt.Errorf("describe host: %w", err)
+	model := runtime.GOARCH // for architectures whose /proc/cpuinfo names none
+	if fs, err := procfs.NewDefaultFS(); err == nil {
+		if processors, err := fs.CPUInfo(); err == nil && len(processors) > 0 {
+			model = cmp.Or(processors[0].ModelName, model)
+		}
 	}
 	clockSource, err := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 	if err != nil {
@@ -55,84 +57,21 @@ func DescribeHost(date time.Time) (Host, error) {
 	}, nil
 }
 
-// userHz is the unit of /proc/stat, the same on all architectures.
-const userHz = 100
+// CPUTimes are times of all cores since boot: at work, in software interrupts such as packet processing, and given to
+// others by the hypervisor.
+type CPUTimes struct{ Busy, SoftIRQ, Stolen time.Duration }
 
-// StolenTime is the time of all cores that the hypervisor has given to others since boot.
-func StolenTime() (time.Duration, error) {
-	times, err := cpuTimes()
+// ReadCPUTimes reads them from /proc/stat.
+func ReadCPUTimes() (CPUTimes, error) {
+	fs, err := procfs.NewDefaultFS()
 	if err != nil {
-		return 0, fmt.Errorf("read stolen time: %w", err)
+		return CPUTimes{}, fmt.Errorf("read the machine's processor time: %w", err)
 	}
-	return times[stolen], nil
-}
-
-// SoftIRQTime is the time of all cores for packet processing and other software interrupts since boot.
-func SoftIRQTime() (time.Duration, error) {
-	times, err := cpuTimes()
+	stat, err := fs.Stat()
 	if err != nil {
-		return 0, fmt.Errorf("read the time of software interrupts: %w", err)
+		return CPUTimes{}, fmt.Errorf("read the machine's processor time: %w", err)
 	}
-	return times[softIRQ], nil
-}
-
-// BusyTime is the time that all cores have worked since boot.
-func BusyTime() (time.Duration, error) {
-	times, err := cpuTimes()
-	if err != nil {
-		return 0, fmt.Errorf("read the machine's processor time: %w", err)
-	}
-	var sum time.Duration
-	for i, field := range times {
-		if i != idle && i != ioWait && i != stolen {
-			sum += field
-		}
-	}
-	return sum, nil
-}
-
-// The times of /proc/stat: user nice system idle iowait irq softirq steal. The time of guests is part of user.
-const (
-	idle      = 3
-	ioWait    = 4
-	softIRQ   = 6
-	stolen    = 7
-	cpuFields = 8
-)
-
-func cpuTimes() (times [cpuFields]time.Duration, err error) {
-	text, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return times, err
-	}
-	first, _, _ := strings.Cut(string(text), "\n")
-	fields := strings.Fields(first)
-	if len(fields) <= cpuFields || fields[0] != "cpu" {
-		return times, fmt.Errorf("/proc/stat begins with %q", first)
-	}
-	for i := range times {
-		ticks, err := strconv.ParseInt(fields[i+1], 10, 64)
-		if err != nil {
-			return times, err
-		}
-		times[i] = time.Duration(ticks) * time.Second / userHz
-	}
-	return times, nil
-}
-
-// cpuModel reads the first processor's model; architectures that name none in /proc/cpuinfo get their own name.
-func cpuModel() (string, error) {
-	file, err := os.Open("/proc/cpuinfo")
-	if err != nil {
-		return "", err
-	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		key, value, _ := strings.Cut(lines.Text(), ":")
-		if strings.TrimSpace(key) == "model name" {
-			return strings.TrimSpace(value), nil
-		}
-	}
-	return runtime.GOARCH, lines.Err()
+	duration := func(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+	all := stat.CPUTotal // the time of guests is part of User
+	return CPUTimes{duration(all.User + all.Nice + all.System + all.IRQ + all.SoftIRQ), duration(all.SoftIRQ), duration(all.Steal)}, nil
 }

@@ -127,13 +127,6 @@ func TestMessagesRoundTrip(t *testing.T) {
 	}
 }
 
-func TestStolenTime(t *testing.T) {
-	stolen, err := StolenTime()
-	if err != nil || stolen < 0 {
-		t.Errorf("got %v, %v", stolen, err)
-	}
-}
-
 func TestDescribeHost(t *testing.T) {
 	host, err := DescribeHost(time.Unix(1_700_000_000, 5))
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -111,17 +112,15 @@ func identify(pid int) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("identify this process: %w", err)
 	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	program, err := procfs.NewProc(pid)
 	if err != nil {
 		return "", fmt.Errorf("identify this process: %w", err)
 	}
-	const began = 19 // counted after the name in parentheses
-	_, behind, _ := strings.Cut(string(stat), ") ")
-	fields := strings.Fields(behind)
-	if len(fields) <= began {
-		return "", fmt.Errorf("identify this process: /proc/%d/stat is %q", pid, stat)
+	stat, err := program.Stat()
+	if err != nil {
+		return "", fmt.Errorf("identify this process: %w", err)
 	}
-	return fmt.Sprintf("%s %d %s", strings.TrimSpace(string(boot)), pid, fields[began]), nil
+	return fmt.Sprintf("%s %d %d", strings.TrimSpace(string(boot)), pid, stat.Starttime), nil
 }
 
 // lives reports whether an identified process may still run: those of other machines may.

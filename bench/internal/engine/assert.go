@@ -217,7 +217,7 @@ func (f *Facts) Assert(expression string) (results.Assertion, error) {
 	var missing error
 	evaluated := 0
 	for _, key := range f.order {
-		chains, err := f.chains(underscored(expression), key)
+		values, err := f.values(underscored(expression), key)
 		if errors.Is(err, errDoubtful) {
 			assertion.Holds = false
 			evaluated++
@@ -237,21 +237,16 @@ func (f *Facts) Assert(expression string) (results.Assertion, error) {
 		if !holds {
 			assertion.Holds, verdict = false, "does not hold"
 		}
-		details = append(details, fmt.Sprintf("%s: %s (%s)", key, verdict, strings.Join(chains, ", ")))
+		details = append(details, fmt.Sprintf("%s: %s (%s)", key, verdict, strings.Join(values, ", ")))
+	}
+	if evaluated == 0 && missing == nil {
+		return assertion, fmt.Errorf("%q: nothing was measured", expression)
 	}
 	if evaluated == 0 {
-		return assertion, f.explain(expression, missing)
+		return assertion, fmt.Errorf("%q: %s", expression, firstLine(missing))
 	}
 	assertion.Detail = strings.Join(details, "; ")
 	return assertion, nil
-}
-
-// explain returns why an expression could not be evaluated for any group, for the group that has the most of its names.
-func (f *Facts) explain(expression string, missing error) error {
-	if missing == nil {
-		return fmt.Errorf("%q: nothing was measured", expression)
-	}
-	return fmt.Errorf("%q: %s", expression, firstLine(missing))
 }
 
 func (f *Facts) evaluate(expression string, key groupKey) (bool, error) {
@@ -260,64 +255,60 @@ func (f *Facts) evaluate(expression string, key groupKey) (bool, error) {
 		return false, err
 	}
 	answer, err := expr.Run(program, f.groups[key])
-	if err != nil {
-		return false, err
-	}
-	holds, ok := answer.(bool)
-	if !ok {
-		return false, fmt.Errorf("it is %v, and must be true or false", answer)
-	}
-	return holds, nil
+	holds, _ := answer.(bool) // as compiled
+	return holds, err
 }
 
-// chains returns the chains of an expression, such as direct.latency_ns.p99, with their values.
-func (f *Facts) chains(expression string, key groupKey) ([]string, error) {
-	tree, err := parser.Parse(expression)
+// values returns the chains of an expression, such as direct.latency_ns.p99, with their values.
+func (f *Facts) values(expression string, key groupKey) ([]string, error) {
+	chains, err := chainsOf(expression)
 	if err != nil {
 		return nil, err
 	}
-	visitor := &chainVisitor{}
-	ast.Walk(&tree.Node, visitor)
 	var shown []string
-	for _, chain := range visitor.longest() {
+	for _, chain := range chains {
 		value, err := f.look(chain, key)
 		if err != nil {
 			return nil, err
 		}
+		text := fmt.Sprint(value)
+		switch value := value.(type) {
+		case float64:
+			text = strconv.FormatFloat(value, 'f', -1, 64)
+		case map[string]any:
+			return nil, fmt.Errorf("%s is no number; it has %s", nameOf(chain), namesIn(value))
+		}
 		if len(chain) > 1 {
-			shown = append(shown, nameOf(chain)+" "+value)
+			shown = append(shown, nameOf(chain)+" "+text)
 		}
 	}
 	return shown, nil
 }
 
-// look returns the value of a chain.
-func (f *Facts) look(chain []string, key groupKey) (string, error) {
+// look returns the value of a chain. Of figures that nobody knows before they are measured, it accepts every name.
+func (f *Facts) look(chain []string, key groupKey) (any, error) {
 	var current any = f.groups[key]
 	for i, name := range chain {
+		if _, unknown := current.(unknownYet); unknown {
+			return current, nil
+		}
 		fields, ok := current.(map[string]any)
 		if !ok {
-			return "", fmt.Errorf("%s is a number and has no %s", nameOf(chain[:i]), name)
+			return nil, fmt.Errorf("%s is a number and has no %s", nameOf(chain[:i]), name)
 		}
 		next, known := fields[name]
 		if !known {
-			return "", unknownName(chain[:i], name, fields)
+			return nil, unknownName(chain[:i], name, fields)
 		}
 		if next == nil {
-			return "", fmt.Errorf("%s was not measured", nameOf(chain[:i+1]))
+			return nil, fmt.Errorf("%s was not measured", nameOf(chain[:i+1]))
 		}
 		if doubted, yes := next.(doubtful); yes {
-			return "", fmt.Errorf("%w: %s: %s", errDoubtful, nameOf(chain[:i+1]), doubted.why)
+			return nil, fmt.Errorf("%w: %s: %s", errDoubtful, nameOf(chain[:i+1]), doubted.why)
 		}
 		current = next
 	}
-	switch value := current.(type) {
-	case float64:
-		return strconv.FormatFloat(value, 'f', -1, 64), nil
-	case map[string]any:
-		return "", fmt.Errorf("%s is no number; it has %s", nameOf(chain), namesIn(value))
-	}
-	return fmt.Sprint(current), nil
+	return current, nil
 }
 
 func unknownName(before []string, name string, fields map[string]any) error {
@@ -343,13 +334,32 @@ func nameOf(chain []string) string {
 	return strings.Join(names, ".")
 }
 
-// chainVisitor collects identifiers and member chains.
-type chainVisitor struct{ chains [][]string }
+// chainsOf returns the identifiers and member chains of an expression, without those that begin another one.
+func chainsOf(expression string) ([][]string, error) {
+	tree, err := parser.Parse(expression)
+	if err != nil {
+		return nil, err
+	}
+	all := &chains{}
+	ast.Walk(&tree.Node, all)
+	var kept chains
+	for i, chain := range *all {
+		begins := func(other []string) bool { return len(other) > len(chain) && slices.Equal(other[:len(chain)], chain) }
+		again := slices.ContainsFunc((*all)[:i], func(other []string) bool { return slices.Equal(other, chain) })
+		if !again && !slices.ContainsFunc(*all, begins) {
+			kept = append(kept, chain)
+		}
+	}
+	return kept, nil
+}
+
+// chains are the chains that a walk has met.
+type chains [][]string
 
 // Visit implements ast.Visitor.
-func (v *chainVisitor) Visit(node *ast.Node) {
+func (c *chains) Visit(node *ast.Node) {
 	if chain, ok := chainOf(*node); ok {
-		v.chains = append(v.chains, chain)
+		*c = append(*c, chain)
 	}
 }
 
@@ -366,17 +376,4 @@ func chainOf(node ast.Node) ([]string, bool) {
 		return append(slices.Clone(before), property.Value), true
 	}
 	return nil, false
-}
-
-// longest drops chains that are the beginning of another one.
-func (v *chainVisitor) longest() [][]string {
-	var kept [][]string
-	for i, chain := range v.chains {
-		begins := func(other []string) bool { return len(other) > len(chain) && slices.Equal(other[:len(chain)], chain) }
-		again := slices.ContainsFunc(v.chains[:i], func(other []string) bool { return slices.Equal(other, chain) })
-		if !again && !slices.ContainsFunc(v.chains, begins) {
-			kept = append(kept, chain)
-		}
-	}
-	return kept
 }

@@ -142,7 +142,7 @@ func TestPreflight(t *testing.T) {
 		"direct.median_of_alternations.latency_ns.p50 < 5":           "",
 		"dirct.lost == 0":                    `"dirct.lost == 0": dirct is not measured; there are cycle_ns, direct, kernel-vxlan, payload_bytes`,
 		"direct.latency_ns.p5 < 3":           "direct.latency_ns has no p5; it has max, min, p50",
-		"kernel-vxlan.gates.lost == 0":       "kernel-vxlan.gates is not measured",
+		"kernel-vxlan.gates.lost == 0":       "kernel-vxlan.gates was not measured",
 		"direct.gates.sending_cores < 1":     "direct.gates has no sending_cores",
 		"direct.lost.p50 == 0":               "direct.lost is a number and has no p50",
 		"direct.lost == 0 && host.lost == 0": "host is not measured",

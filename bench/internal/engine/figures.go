@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/kubernetsn/kubernetsn/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 )
 
 // target is a target of the project for a figure.
@@ -26,10 +27,10 @@ type target struct {
 // against the table.
 var targets = map[string][]target{
 	results.PathDirect: {
-		{"latency p50, direct / kernel-vxlan-spin", results.UnitRatio, 0.80, results.PathKernelVXLANSpin, LatencyP50, true},
-		{"latency p99, direct / kernel-vxlan-spin", results.UnitRatio, 0.80, results.PathKernelVXLANSpin, LatencyP99, true},
-		{"latency p50, direct / kernel-vxlan", results.UnitRatio, 0.40, results.PathKernelVXLAN, LatencyP50, true},
-		{"latency p99, direct / kernel-vxlan", results.UnitRatio, 0.60, results.PathKernelVXLAN, LatencyP99, true},
+		{"latency p50, direct / kernel-vxlan-spin", results.UnitRatio, 0.80, results.PathKernelVXLANSpin, latencyP50, true},
+		{"latency p99, direct / kernel-vxlan-spin", results.UnitRatio, 0.80, results.PathKernelVXLANSpin, latencyP99, true},
+		{"latency p50, direct / kernel-vxlan", results.UnitRatio, 0.40, results.PathKernelVXLAN, latencyP50, true},
+		{"latency p99, direct / kernel-vxlan", results.UnitRatio, 0.60, results.PathKernelVXLAN, latencyP99, true},
 		{"lost", results.UnitMessages, 0, "", lost, false},
 		{"early on the wire", results.UnitMessages, 0, "", earlyOnWire, false},
 		{"departure error p50", results.UnitNs, 200, "", departureP50, false},
@@ -37,22 +38,22 @@ var targets = map[string][]target{
 		{"launch error p99 on the wire", results.UnitNs, 15_000, "", launchP99, false},
 		{"jitter abs_p50", results.UnitNs, 5000, "", jitterAbsP50, false},
 		{"send call p50, direct / kernel-vxlan-spin", results.UnitRatio, 0.5, results.PathKernelVXLANSpin, sendCallP50, false},
-		{"processor time of ktsnd, one flow", results.UnitCores, 0.15, "", KtsndCores, false},
+		{"processor time of ktsnd, one flow", results.UnitCores, 0.15, "", ktsndCores, false},
 	},
 	results.PathOVS: {
-		{"latency p50, ovs / kernel-vxlan-spin", results.UnitRatio, 1, results.PathKernelVXLANSpin, LatencyP50, true},
-		{"latency p99, ovs / kernel-vxlan-spin", results.UnitRatio, 1, results.PathKernelVXLANSpin, LatencyP99, true},
-		{"latency p50, ovs / kernel-vxlan", results.UnitRatio, 0.60, results.PathKernelVXLAN, LatencyP50, true},
-		{"latency p99, ovs / kernel-vxlan", results.UnitRatio, 0.60, results.PathKernelVXLAN, LatencyP99, true},
+		{"latency p50, ovs / kernel-vxlan-spin", results.UnitRatio, 1, results.PathKernelVXLANSpin, latencyP50, true},
+		{"latency p99, ovs / kernel-vxlan-spin", results.UnitRatio, 1, results.PathKernelVXLANSpin, latencyP99, true},
+		{"latency p50, ovs / kernel-vxlan", results.UnitRatio, 0.60, results.PathKernelVXLAN, latencyP50, true},
+		{"latency p99, ovs / kernel-vxlan", results.UnitRatio, 0.60, results.PathKernelVXLAN, latencyP99, true},
 		{"lost, ovs", results.UnitMessages, 0, "", lost, false},
 		{"early on the wire, ovs", results.UnitMessages, 0, "", earlyOnWire, false},
 		{"departure error p50, ovs", results.UnitNs, 200, "", departureP50, false},
 	},
 	results.PathTSN: {
-		{"latency p50, tsn / primary-spin", results.UnitRatio, 0.80, results.PathPrimarySpin, LatencyP50, true},
-		{"latency p99, tsn / primary-spin", results.UnitRatio, 0.80, results.PathPrimarySpin, LatencyP99, true},
-		{"latency p50, tsn / primary", results.UnitRatio, 0.50, results.PathPrimary, LatencyP50, true},
-		{"latency p99, tsn / primary", results.UnitRatio, 0.70, results.PathPrimary, LatencyP99, true},
+		{"latency p50, tsn / primary-spin", results.UnitRatio, 0.80, results.PathPrimarySpin, latencyP50, true},
+		{"latency p99, tsn / primary-spin", results.UnitRatio, 0.80, results.PathPrimarySpin, latencyP99, true},
+		{"latency p50, tsn / primary", results.UnitRatio, 0.50, results.PathPrimary, latencyP50, true},
+		{"latency p99, tsn / primary", results.UnitRatio, 0.70, results.PathPrimary, latencyP99, true},
 		{"lost", results.UnitMessages, 0, "", lost, false},
 		{"early at the listener", results.UnitMessages, 0, "", early, false},
 	},
@@ -72,8 +73,8 @@ var gateTargets = []struct {
 	limit  float64
 	figure func(*results.Run) (float64, bool)
 }{
-	{"latency p50, gates-saturated / gates", 1.2, LatencyP50},
-	{"latency p99, gates-saturated / gates", 1.5, LatencyP99},
+	{"latency p50, gates-saturated / gates", 1.2, latencyP50},
+	{"latency p99, gates-saturated / gates", 1.5, latencyP99},
 }
 
 // idleWindowLimit is the largest idle share of the saturated window: above it, nothing was saturated, and the
@@ -163,24 +164,23 @@ func AppendFigure(all []results.Figure, name, unit string, limit float64, values
 }
 
 func (t *target) value(runs []*results.Run, run *results.Run) (float64, bool) {
-	value, ok := t.figure(run)
-	if !ok || t.against == "" {
-		return value, ok
+	if t.against == "" {
+		return t.figure(run)
 	}
-	kernel := find(runs, run, t.against, run.Workload)
-	if kernel == nil {
-		return 0, false
-	}
-	base, ok := t.figure(kernel)
-	if !ok || base <= 0 {
-		return 0, false
-	}
-	return value / base, true
+	return quotient(t.figure, run, find(runs, run, t.against, run.Workload))
 }
 
-// Against divides a figure of a run by that of another path; false if one was not measured.
-func Against(path string, runs []*results.Run, run *results.Run, figure func(*results.Run) (float64, bool)) (float64, bool) {
-	return (&target{against: path, figure: figure}).value(runs, run)
+// quotient divides a figure of two runs; false if one was not measured.
+func quotient(figure func(*results.Run) (float64, bool), run, base *results.Run) (float64, bool) {
+	if base == nil {
+		return 0, false
+	}
+	value, ok := figure(run)
+	divisor, known := figure(base)
+	if !ok || !known || divisor <= 0 {
+		return 0, false
+	}
+	return value / divisor, true
 }
 
 // find returns the run of a path and workload with payload and cycle of another run; nil if there is none.
@@ -193,41 +193,31 @@ func find(runs []*results.Run, like *results.Run, path, workload string) *result
 	return nil
 }
 
-// LatencyP50 is the median latency; false if it was not measured. The figure is the median over alternations.
-func LatencyP50(r *results.Run) (float64, bool) {
-	if summary := r.MedianOfAlternations.Latency; summary != nil {
-		return float64(summary.P50), true
-	}
-	return 0, false
-}
+// The figures are medians over alternations.
+var (
+	latencyP50   = figureOf(latencyOf, p50)
+	latencyP99   = figureOf(latencyOf, p99)
+	departureP50 = figureOf(func(d *results.Distributions) *stats.Summary { return d.DepartureError }, p50)
+	launchP50    = figureOf(launchOf, p50)
+	launchP99    = figureOf(launchOf, p99)
+	sendCallP50  = figureOf(func(d *results.Distributions) *stats.Summary { return d.SendCall }, p50)
+)
 
-// LatencyP99 is the 99th percentile of latency, likewise.
-func LatencyP99(r *results.Run) (float64, bool) {
-	if summary := r.MedianOfAlternations.Latency; summary != nil {
-		return float64(summary.P99), true
-	}
-	return 0, false
-}
+func latencyOf(d *results.Distributions) *stats.Summary { return d.Latency }
+func launchOf(d *results.Distributions) *stats.Summary  { return d.LaunchError }
 
-func departureP50(r *results.Run) (float64, bool) {
-	if summary := r.MedianOfAlternations.DepartureError; summary != nil {
-		return float64(summary.P50), true
-	}
-	return 0, false
-}
+func p50(s *stats.Summary) int64 { return s.P50 }
+func p99(s *stats.Summary) int64 { return s.P99 }
 
-func launchP50(r *results.Run) (float64, bool) {
-	if summary := r.MedianOfAlternations.LaunchError; summary != nil {
-		return float64(summary.P50), true
+// figureOf returns a figure of a distribution; it is false if there is none.
+func figureOf(distribution func(*results.Distributions) *stats.Summary, value func(*stats.Summary) int64) func(*results.Run) (float64, bool) {
+	return func(r *results.Run) (float64, bool) {
+		summary := distribution(&r.MedianOfAlternations)
+		if summary == nil {
+			return 0, false
+		}
+		return float64(value(summary)), true
 	}
-	return 0, false
-}
-
-func launchP99(r *results.Run) (float64, bool) {
-	if summary := r.MedianOfAlternations.LaunchError; summary != nil {
-		return float64(summary.P99), true
-	}
-	return 0, false
 }
 
 func jitterAbsP50(r *results.Run) (float64, bool) {
@@ -237,11 +227,9 @@ func jitterAbsP50(r *results.Run) (float64, bool) {
 	return 0, false
 }
 
-func sendCallP50(r *results.Run) (float64, bool) {
-	if summary := r.MedianOfAlternations.SendCall; summary != nil {
-		return float64(summary.P50), true
-	}
-	return 0, false
+func ktsndCores(r *results.Run) (float64, bool) {
+	share, ok := r.MedianOfAlternations.CPUCores["ktsnd"]
+	return share, ok
 }
 
 // switchShare is Open vSwitch's part of the median latency; nil if it takes no part, or the wire was not watched.
@@ -254,20 +242,6 @@ func switchShare(r *results.Run) *float64 {
 	return &share
 }
 
-// SendingCores is the processor time of application, ktsnd and Open vSwitch together, likewise.
-func SendingCores(r *results.Run) (float64, bool) {
-	if cores := r.MedianOfAlternations.SendingCores; cores != nil {
-		return *cores, true
-	}
-	return 0, false
-}
-
-// KtsndCores is the processor time of ktsnd, likewise.
-func KtsndCores(r *results.Run) (float64, bool) {
-	share, ok := r.MedianOfAlternations.CPUCores["ktsnd"]
-	return share, ok
-}
-
 // gateFigures compares the runs with gates with the targets, as far as they were measured.
 func gateFigures(runs []*results.Run, setup *results.GateSetup) []results.Figure {
 	var all []results.Figure
@@ -277,7 +251,7 @@ func gateFigures(runs []*results.Run, setup *results.GateSetup) []results.Figure
 			if run.Workload != results.WorkloadGatesSaturated || run.CycleNs != runs[0].CycleNs {
 				continue
 			}
-			if ratio, ok := AgainstGates(runs, run, target.figure); ok {
+			if ratio, ok := quotient(target.figure, run, find(runs, run, run.Path, results.WorkloadGates)); ok {
 				values[strconv.Itoa(run.PayloadBytes)] = ratio
 			}
 		}
@@ -297,20 +271,6 @@ func gateFigures(runs []*results.Run, setup *results.GateSetup) []results.Figure
 		}
 	}
 	return all
-}
-
-// AgainstGates divides a figure of a run with gates by the same without saturation.
-func AgainstGates(runs []*results.Run, run *results.Run, figure func(*results.Run) (float64, bool)) (float64, bool) {
-	alone := find(runs, run, run.Path, results.WorkloadGates)
-	if alone == nil {
-		return 0, false
-	}
-	base, known := figure(alone)
-	value, ok := figure(run)
-	if !ok || !known || base <= 0 {
-		return 0, false
-	}
-	return value / base, true
 }
 
 // idleWindow is the share of its windows that the saturating class left empty, without the guard band.

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/expr-lang/expr/ast"
-	"github.com/expr-lang/expr/parser"
-
 	"github.com/kubernetsn/kubernetsn/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 )
@@ -80,31 +77,16 @@ type unknownYet struct{}
 
 // names checks all names of an expression, but no values.
 func (f *Facts) names(expression string, key groupKey) error {
-	tree, err := parser.Parse(expression)
+	chains, err := chainsOf(expression)
 	if err != nil {
 		return err
 	}
-	visitor := &chainVisitor{}
-	ast.Walk(&tree.Node, visitor)
-	for _, chain := range visitor.longest() {
+	for _, chain := range chains {
 		if at := slices.IndexFunc(chain, func(name string) bool { return slices.Contains(open, name) }); at >= 0 {
 			chain = chain[:at]
 		}
-		var current any = f.groups[key]
-		for i, name := range chain {
-			if _, yes := current.(unknownYet); yes {
-				break
-			}
-			fields, ok := current.(map[string]any)
-			switch {
-			case current == nil:
-				return fmt.Errorf("%s is not measured", nameOf(chain[:i]))
-			case !ok:
-				return fmt.Errorf("%s is a number and has no %s", nameOf(chain[:i]), name)
-			}
-			if current, ok = fields[name]; !ok {
-				return unknownName(chain[:i], name, fields)
-			}
+		if _, err := f.look(chain, key); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -8,8 +8,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
+
 	"github.com/kubernetsn/kubernetsn/bench/results"
 )
+
+// longestShownNs is the longest latency that the progress distinguishes.
+const longestShownNs = 60_000_000_000
 
 // Progress shows the progress: on a terminal a line that is overwritten before each run, elsewhere a line per
 // repetition. It writes between runs only.
@@ -21,8 +26,8 @@ type Progress struct {
 	// planned and done are estimated durations of the runs, which the clock then corrects.
 	planned, done time.Duration
 	overhead      time.Duration
-	// latency is by path, over all runs so far.
-	latency map[string]*Running
+	// latency is by path, over all runs so far, to three digits.
+	latency map[string]*hdrhistogram.Histogram
 	paths   []string
 	// repetition is the current repetition, 0 before the first.
 	repetition int
@@ -30,7 +35,7 @@ type Progress struct {
 
 // NewProgress writes to out. columns is the width of the terminal, 0 if out is none.
 func NewProgress(out io.Writer, columns int, now func() time.Time) *Progress {
-	return &Progress{out: out, columns: columns, now: now, latency: map[string]*Running{}}
+	return &Progress{out: out, columns: columns, now: now, latency: map[string]*hdrhistogram.Histogram{}}
 }
 
 // plan is called before the first run. overhead is added to the duration of each.
@@ -80,10 +85,15 @@ func (p *Progress) ended(r Run, latency []int64) error {
 		return nil
 	}
 	if p.latency[r.Path] == nil {
-		p.latency[r.Path] = NewRunning()
+		p.latency[r.Path] = hdrhistogram.New(1, longestShownNs, 3)
 		p.paths = append(p.paths, r.Path)
 	}
-	return p.latency[r.Path].Add(latency)
+	for _, sample := range latency {
+		if err := p.latency[r.Path].RecordValue(min(max(sample, 0), longestShownNs)); err != nil {
+			return fmt.Errorf("record sample: %w", err)
+		}
+	}
+	return nil
 }
 
 // overwrite replaces the line on a terminal, cut to the width, because a wrapped line cannot be overwritten.
@@ -106,7 +116,7 @@ func (p *Progress) clear() {
 func (p *Progress) standing() string {
 	var parts []string
 	for _, path := range p.paths {
-		parts = append(parts, path+" "+results.Micros(p.latency[path].Percentile(50)))
+		parts = append(parts, path+" "+results.Micros(p.latency[path].ValueAtPercentile(50)))
 	}
 	if len(parts) == 0 {
 		return ""

@@ -22,8 +22,8 @@ var compared = []struct {
 	hundredths int
 	figure     func(*stats.Summary) int64
 }{
-	{"latency_ns.p50", 5000, func(s *stats.Summary) int64 { return s.P50 }},
-	{"latency_ns.p99", 9900, func(s *stats.Summary) int64 { return s.P99 }},
+	{"latency_ns.p50", 5000, p50},
+	{"latency_ns.p99", 9900, p99},
 }
 
 // ratios compares each path with the others under the same workload, and each workload with its base workload on the

@@ -5,12 +5,11 @@ package netnstarget
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/kubernetsn/kubernetsn/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
@@ -32,12 +31,12 @@ type sampler struct {
 
 // startSampler begins to watch programs by name.
 func startSampler(ctx context.Context, watched map[string]*process.Process) (*sampler, error) {
-	busy, err := results.BusyTime()
+	now, err := results.ReadCPUTimes()
 	if err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(ctx)
-	s := &sampler{stop: stop, done: make(chan struct{}), begin: time.Now(), busy: busy, memory: map[string]int64{}}
+	s := &sampler{stop: stop, done: make(chan struct{}), begin: time.Now(), busy: now.Busy, memory: map[string]int64{}}
 	go s.watch(ctx, watched)
 	return s, nil
 }
@@ -51,7 +50,7 @@ func (s *sampler) watch(ctx context.Context, watched map[string]*process.Process
 			bytes, err := residentBytes(program.PID())
 			if err == nil {
 				s.memory[name] = max(s.memory[name], bytes)
-			} else if !os.IsNotExist(err) && s.err == nil { // a program that has ended has no memory
+			} else if s.err == nil {
 				s.err = err
 			}
 		}
@@ -70,28 +69,28 @@ func (s *sampler) finish(observed *results.Distributions) error {
 	}
 	s.stop()
 	<-s.done
-	busy, err := results.BusyTime()
+	now, err := results.ReadCPUTimes()
 	if err != nil {
 		return err
 	}
-	cores := float64(busy-s.busy) / float64(time.Since(s.begin))
+	cores := float64(now.Busy-s.busy) / float64(time.Since(s.begin))
 	observed.MachineCores, observed.MemoryBytes = &cores, s.memory
 	return s.err
 }
 
-// residentBytes is the current memory of a process.
+// residentBytes is the current memory of a process; 0 if it has ended or is just ending.
 func residentBytes(pid int) (int64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-		return 0, nil // it has just ended
-	}
+	program, err := procfs.NewProc(pid)
 	if err != nil {
-		return 0, err
+		return 0, ignoreEnded(err)
 	}
-	fields := strings.Fields(string(text))
-	if len(fields) < 2 {
-		return 0, nil // it is just ending
+	stat, err := program.Stat()
+	return int64(stat.ResidentMemory()), ignoreEnded(err)
+}
+
+func ignoreEnded(err error) error {
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+		return nil
 	}
-	pages, err := strconv.ParseInt(fields[1], 10, 64)
-	return pages * int64(os.Getpagesize()), err
+	return err
 }

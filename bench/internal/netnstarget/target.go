@@ -240,7 +240,7 @@ func (l *Target) Perform(ctx context.Context, run engine.Run) (*engine.Outcome, 
 	if run.IdleNs > 0 {
 		return l.idle(ctx, time.Duration(run.IdleNs))
 	}
-	stolenBefore, err := results.StolenTime()
+	before, err := results.ReadCPUTimes()
 	if err != nil {
 		return nil, err
 	}
@@ -248,8 +248,8 @@ func (l *Target) Perform(ctx context.Context, run engine.Run) (*engine.Outcome, 
 	if err != nil {
 		return nil, l.explain(err)
 	}
-	stolen, err := results.StolenTime()
-	outcome.StolenNs = int64(stolen - stolenBefore)
+	after, err := results.ReadCPUTimes()
+	outcome.StolenNs = int64(after.Stolen - before.Stolen)
 	return outcome, err
 }
 

@@ -14,10 +14,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/kubernetsn/kubernetsn/bench/internal/engine"
 	"github.com/kubernetsn/kubernetsn/bench/internal/testbed"
@@ -113,15 +113,7 @@ func (l *Testbed) Ends(ctx context.Context, network string, linkMTU, far int) (t
 // Watch counts the processor time of both ktsnd, of the machine, and of its kernel's packet processing.
 func (l *Testbed) Watch(context.Context) (func() (map[string]float64, error), error) {
 	begin := time.Now()
-	busy, err := results.BusyTime()
-	if err != nil {
-		return nil, err
-	}
-	stolen, err := results.StolenTime()
-	if err != nil {
-		return nil, err
-	}
-	packets, err := results.SoftIRQTime()
+	machine, err := results.ReadCPUTimes()
 	if err != nil {
 		return nil, err
 	}
@@ -134,22 +126,12 @@ func (l *Testbed) Watch(context.Context) (func() (map[string]float64, error), er
 	}
 	return func() (map[string]float64, error) {
 		elapsed := time.Since(begin)
-		used := map[string]float64{}
-		after, err := results.BusyTime()
+		now, err := results.ReadCPUTimes()
 		if err != nil {
 			return nil, err
 		}
-		used[testbed.MachineCores] = float64(after-busy) / float64(elapsed)
-		stolenAfter, err := results.StolenTime()
-		if err != nil {
-			return nil, err
-		}
-		used[testbed.Stolen] = float64(stolenAfter - stolen)
-		packetsAfter, err := results.SoftIRQTime()
-		if err != nil {
-			return nil, err
-		}
-		used[testbed.PacketCores] = float64(packetsAfter-packets) / float64(elapsed)
+		used := map[string]float64{testbed.MachineCores: float64(now.Busy-machine.Busy) / float64(elapsed),
+			testbed.PacketCores: float64(now.SoftIRQ-machine.SoftIRQ) / float64(elapsed), testbed.Stolen: float64(now.Stolen - machine.Stolen)}
 		for name, daemon := range daemons {
 			select {
 			case <-daemon.Done():
@@ -245,16 +227,12 @@ func (r *running) watchMemory() {
 
 // readMemory reads the program's peak memory since its start; wait4's value would include this program's own.
 func (r *running) readMemory() {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.process.PID()))
+	program, err := procfs.NewProc(r.process.PID())
 	if err != nil {
 		return // it has just ended
 	}
-	for line := range strings.Lines(string(text)) {
-		if rest, isPeak := strings.CutPrefix(line, "VmHWM:"); isPeak {
-			if kilobytes, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64); err == nil {
-				r.memory.Store(kilobytes << 10)
-			}
-		}
+	if status, err := program.NewStatus(); err == nil && status.VmHWM > 0 {
+		r.memory.Store(int64(status.VmHWM))
 	}
 }
 

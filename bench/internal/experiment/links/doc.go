@@ -6,6 +6,6 @@
 //	timed      messages with a transmit time over a link and over an ordinary network of ktsnd
 //	many       the cost of plugging many links: time, memory, and processor time while nothing is sent
 //
-// The files: links (cases and settings), timed and many (a part each), memory (the kernel's), report and figures.
+// The files: links (cases and settings), timed and many (a part each), report and figures.
 // Threads: one goroutine.
 package links

@@ -4,9 +4,12 @@ package links
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/kubernetsn/kubernetsn/bench/internal/engine"
 	"github.com/kubernetsn/kubernetsn/bench/internal/netnstestbed"
@@ -90,15 +93,28 @@ func plugAll(ctx context.Context, networks *podnetworks.Networks, number int) (t
 type memory struct{ kernel, daemons float64 }
 
 func memoryOf(networks *podnetworks.Networks) (now memory, err error) {
-	if now.kernel, err = kernelMemory(); err != nil {
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
 		return now, err
 	}
+	kernel, err := fs.Meminfo() // which other programs affect as well
+	if err != nil {
+		return now, err
+	}
+	if kernel.SlabBytes == nil || kernel.PercpuBytes == nil {
+		return now, errors.New("/proc/meminfo lacks Slab or Percpu")
+	}
+	now.kernel = float64(*kernel.SlabBytes + *kernel.PercpuBytes)
 	for _, daemon := range networks.Daemons() {
-		bytes, err := residentMemory(daemon.PID())
+		program, err := fs.Proc(daemon.PID())
 		if err != nil {
 			return now, err
 		}
-		now.daemons += bytes
+		stat, err := program.Stat()
+		if err != nil {
+			return now, err
+		}
+		now.daemons += float64(stat.ResidentMemory())
 	}
 	return now, nil
 }
