@@ -3,9 +3,13 @@
 package ddsperf
 
 import (
+	"bytes"
 	"encoding/xml"
 	"fmt"
 	"net/netip"
+	"strconv"
+	"strings"
+	"text/template"
 )
 
 const (
@@ -34,62 +38,43 @@ type Config struct {
 	Security *Security
 }
 
-// The configuration in Cyclone DDS's format.
-type (
-	document struct {
-		XMLName xml.Name `xml:"CycloneDDS"`
-		Domain  domain   `xml:"Domain"`
-	}
-	domain struct {
-		ID        string         `xml:"Id,attr"`
-		General   general        `xml:"General"`
-		Discovery discoveryField `xml:"Discovery"`
-		Security  *securityField `xml:"Security,omitempty"`
-	}
-	general struct {
-		Interfaces     []networkInterface `xml:"Interfaces>NetworkInterface"`
-		AllowMulticast bool               `xml:"AllowMulticast"`
-		MaxMessageSize string             `xml:"MaxMessageSize,omitempty"`
-	}
-	networkInterface struct {
-		Address string `xml:"address,attr"`
-	}
-	discoveryField struct {
-		ParticipantIndex        string `xml:"ParticipantIndex"`
-		MaxAutoParticipantIndex int    `xml:"MaxAutoParticipantIndex"`
-		Peers                   []peer `xml:"Peers>Peer,omitempty"`
-	}
-	peer struct {
-		Address string `xml:"address,attr"`
-	}
-)
+// configuration is in Cyclone DDS's format.
+var configuration = template.Must(template.New("").Funcs(template.FuncMap{"inline": inline, "plugin": plugin}).Parse(`<CycloneDDS><Domain Id="any">
+<General><Interfaces><NetworkInterface address="{{.Address}}"/></Interfaces><AllowMulticast>{{.Multicast}}</AllowMulticast>
+{{- if .OneSampleBytes}}<MaxMessageSize>{{.MessageBytes}}B</MaxMessageSize>{{end}}</General>
+<Discovery><ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>` + strconv.Itoa(MaxSubscribers) + `</MaxAutoParticipantIndex>
+{{- if not .Multicast}}<Peers>{{range .Peers}}<Peer address="{{.}}"/>{{end}}</Peers>{{end}}</Discovery>
+{{- with .Security}}<Security>
+<Authentication>{{plugin "auth" "authentication"}}<IdentityCA>{{inline .Authority.Certificate}}</IdentityCA>
+<IdentityCertificate>{{inline .Authority.Identity}}</IdentityCertificate><PrivateKey>{{inline .Authority.Key}}</PrivateKey></Authentication>
+<AccessControl>{{plugin "ac" "access_control"}}<PermissionsCA>{{inline .Authority.Certificate}}</PermissionsCA>
+<Governance>{{inline .Governance}}</Governance><Permissions>{{inline .Permissions}}</Permissions></AccessControl>
+<Cryptographic>{{plugin "crypto" "crypto"}}</Cryptographic></Security>{{end}}
+</Domain></CycloneDDS>`))
+
+// plugin is the element of a library of DDS Security.
+func plugin(file, name string) string {
+	return fmt.Sprintf(`<Library path="%s/libdds_security_%s.so" initFunction="init_%s" finalizeFunction="finalize_%[3]s"/>`, PluginFolder, file, name)
+}
+
+// inline is a document in the configuration itself.
+func inline(text []byte) (string, error) {
+	var escaped strings.Builder
+	err := xml.EscapeText(&escaped, text)
+	return "data:," + escaped.String(), err
+}
 
 // XML returns the configuration's text.
 func (c *Config) XML() ([]byte, error) {
-	d := domain{ID: "any",
-		General:   general{Interfaces: []networkInterface{{c.Address.String()}}, AllowMulticast: c.Multicast},
-		Discovery: discoveryField{ParticipantIndex: "auto", MaxAutoParticipantIndex: MaxSubscribers},
-	}
-	if !c.Multicast {
-		for _, address := range c.Peers {
-			d.Discovery.Peers = append(d.Discovery.Peers, peer{address.String()})
-		}
-	}
-	if c.OneSampleBytes > 0 {
-		d.General.MaxMessageSize = fmt.Sprintf("%dB", c.messageBytes())
-	}
-	if c.Security != nil {
-		d.Security = c.Security.field()
-	}
-	text, err := xml.Marshal(document{Domain: d})
-	if err != nil {
+	var text bytes.Buffer
+	if err := configuration.Execute(&text, c); err != nil {
 		return nil, fmt.Errorf("write the configuration of Cyclone DDS: %w", err)
 	}
-	return text, nil
+	return text.Bytes(), nil
 }
 
-// messageBytes returns a size that is too small for two samples, and large enough for one if Cyclone DDS allows that.
-func (c *Config) messageBytes() int {
+// MessageBytes returns a size that is too small for two samples, and large enough for one if Cyclone DDS allows that.
+func (c *Config) MessageBytes() int {
 	fragments := (c.OneSampleBytes + fragmentBytes - 1) / fragmentBytes
 	bytes := c.OneSampleBytes + messageOverhead + fragments*fragmentOverhead
 	if c.Security != nil {

@@ -75,15 +75,15 @@ const (
 // Authority is an identity for participants, and the authority for it and its permissions. It exists only during a
 // measurement.
 type Authority struct {
-	certificate, identity, key []byte // PEM
+	Certificate, Identity, Key []byte // PEM
 	signingKey                 []byte // PEM
 	begin                      time.Time
 }
 
 // Security is a participant's security configuration.
 type Security struct {
-	authority               *Authority
-	governance, permissions []byte
+	Authority               *Authority
+	Governance, Permissions []byte
 }
 
 // NewAuthority creates keys and certificates.
@@ -110,11 +110,11 @@ func NewAuthority(now time.Time) (*Authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a certificate: %w", err)
 	}
-	a.certificate, a.identity = encode("CERTIFICATE", caBytes), encode("CERTIFICATE", identityBytes)
+	a.Certificate, a.Identity = encode("CERTIFICATE", caBytes), encode("CERTIFICATE", identityBytes)
 	if a.signingKey, err = encodeKey(caKey); err != nil {
 		return nil, err
 	}
-	a.key, err = encodeKey(key)
+	a.Key, err = encodeKey(key)
 	return a, err
 }
 
@@ -139,12 +139,12 @@ func (a *Authority) At(ctx context.Context, name string) (*Security, error) {
 		if level.Name != name {
 			continue
 		}
-		s := &Security{authority: a}
+		s := &Security{Authority: a}
 		var err error
-		if s.governance, err = a.sign(ctx, level.governance()); err != nil {
+		if s.Governance, err = a.sign(ctx, level.governance()); err != nil {
 			return nil, err
 		}
-		s.permissions, err = a.sign(ctx, a.permissions())
+		s.Permissions, err = a.sign(ctx, a.permissions())
 		return s, err
 	}
 	return nil, fmt.Errorf("no level of security is called %q; those are %v", name, Levels())
@@ -163,7 +163,7 @@ func (a *Authority) sign(ctx context.Context, document string) (_ []byte, err er
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	certificate, key := filepath.Join(dir, "certificate.pem"), filepath.Join(dir, "key.pem")
-	if err := errors.Join(os.WriteFile(certificate, a.certificate, 0o600), os.WriteFile(key, a.signingKey, 0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(certificate, a.Certificate, 0o600), os.WriteFile(key, a.signingKey, 0o600)); err != nil {
 		return nil, fmt.Errorf("sign a document: %w", err)
 	}
 	command := exec.CommandContext(ctx, program, "smime", "-sign", "-text", "-signer", certificate, "-inkey", key)
@@ -220,46 +220,4 @@ func (a *Authority) permissions() string {
 </grant></permissions>
 </dds>
 `, subject, a.begin.Format(format), a.begin.Add(validFor).Format(format))
-}
-
-// The security part of the configuration.
-type (
-	securityField struct {
-		Authentication authenticationField `xml:"Authentication"`
-		AccessControl  accessField         `xml:"AccessControl"`
-		Cryptographic  cryptographicField  `xml:"Cryptographic"`
-	}
-	libraryField struct {
-		Path     string `xml:"path,attr"`
-		Init     string `xml:"initFunction,attr"`
-		Finalize string `xml:"finalizeFunction,attr"`
-	}
-	authenticationField struct {
-		Library             libraryField `xml:"Library"`
-		IdentityCA          string       `xml:"IdentityCA"`
-		IdentityCertificate string       `xml:"IdentityCertificate"`
-		PrivateKey          string       `xml:"PrivateKey"`
-	}
-	accessField struct {
-		Library       libraryField `xml:"Library"`
-		PermissionsCA string       `xml:"PermissionsCA"`
-		Governance    string       `xml:"Governance"`
-		Permissions   string       `xml:"Permissions"`
-	}
-	cryptographicField struct {
-		Library libraryField `xml:"Library"`
-	}
-)
-
-func (s *Security) field() *securityField {
-	library := func(file, what string) libraryField {
-		return libraryField{filepath.Join(PluginFolder, "libdds_security_"+file+".so"), "init_" + what, "finalize_" + what}
-	}
-	inline := func(text []byte) string { return "data:," + string(text) }
-	ca := inline(s.authority.certificate)
-	return &securityField{
-		Authentication: authenticationField{library("auth", "authentication"), ca, inline(s.authority.identity), inline(s.authority.key)},
-		AccessControl:  accessField{library("ac", "access_control"), ca, inline(s.governance), inline(s.permissions)},
-		Cryptographic:  cryptographicField{library("crypto", "crypto")},
-	}
 }

@@ -30,7 +30,7 @@ func TestGovernance(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(string(security.governance), want) || !strings.Contains(string(security.governance), "multipart/signed") {
+		if !strings.Contains(string(security.Governance), want) || !strings.Contains(string(security.Governance), "multipart/signed") {
 			t.Errorf("%s: no %s, or not signed", name, want)
 		}
 	}
