@@ -188,25 +188,14 @@ func (g *Gates) countFrames(flow Flow, messages []wireMessage) (class results.Ga
 }
 
 // unreported counts the frames outside their window for which ktsnd reported no overrun, by their transmit times.
-// Messages of other sockets may have the same times: the flow that shares most of them is the frames' own.
 func unreported(outside, all []wireMessage, departures []control.Departure) int {
 	sent := make(map[int64]bool, len(all))
 	for _, message := range all {
 		sent[message.txtime] = true
 	}
-	shared := map[uint64]int{}
-	var flow uint64
-	for _, departure := range departures {
-		if sent[departure.RequestedTAI] {
-			shared[departure.Flow]++
-		}
-		if shared[departure.Flow] > shared[flow] {
-			flow = departure.Flow
-		}
-	}
 	overruns := map[int64]int{}
-	for _, departure := range departures {
-		if departure.Overrun && departure.Flow == flow {
+	for _, departure := range ofLargestFlow(departures, func(d *control.Departure) bool { return sent[d.RequestedTAI] }) {
+		if departure.Overrun {
 			overruns[departure.RequestedTAI]++
 		}
 	}

@@ -129,30 +129,35 @@ func (o *Observation) joinTalker(number int, onWire []wireMessage, result *engin
 	}
 }
 
-// departureTimes returns when each message left, by its transmit time. Messages of other sockets may have the same
-// times: the flow that shares most of them is the talker's.
+// departureTimes returns when each message left, by its transmit time.
 func departureTimes(departures []control.Departure, sent []tsnperf.Sent) map[int64]int64 {
 	planned := make(map[int64]bool, len(sent))
 	for _, message := range sent {
 		planned[message.Txtime] = true
 	}
-	byFlow := map[uint64]map[int64]int64{}
-	var most map[int64]int64
-	for _, departure := range departures {
-		if !planned[departure.RequestedTAI] {
+	times := map[int64]int64{}
+	for _, departure := range ofLargestFlow(departures, func(d *control.Departure) bool { return planned[d.RequestedTAI] }) {
+		times[departure.RequestedTAI] = departure.DepartedTAI
+	}
+	return times
+}
+
+// ofLargestFlow returns the matching departures of the flow that has most of them: messages of other sockets may have the
+// same times.
+func ofLargestFlow(departures []control.Departure, matches func(*control.Departure) bool) []control.Departure {
+	byFlow := map[uint64][]control.Departure{}
+	var largest uint64
+	for i := range departures {
+		if !matches(&departures[i]) {
 			continue
 		}
-		times := byFlow[departure.Flow]
-		if times == nil {
-			times = map[int64]int64{}
-			byFlow[departure.Flow] = times
-		}
-		times[departure.RequestedTAI] = departure.DepartedTAI
-		if len(times) > len(most) {
-			most = times
+		flow := departures[i].Flow
+		byFlow[flow] = append(byFlow[flow], departures[i])
+		if len(byFlow[flow]) > len(byFlow[largest]) {
+			largest = flow
 		}
 	}
-	return most
+	return byFlow[largest]
 }
 
 // wireMessage is a message of tsnperf as the tap saw it.

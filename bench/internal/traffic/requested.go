@@ -14,25 +14,16 @@ import (
 // message the nearest departure, within half a cycle, of the flow that has most of them. The machine's error about the
 // host's time is much smaller. A message without a departure keeps its time.
 func TakeRequested(sent []tsnperf.Sent, departures []control.Departure, cycle time.Duration) {
-	byFlow := map[uint64]map[int]int64{}
-	var most map[int]int64
-	for _, departure := range departures {
-		at := nearest(sent, departure.RequestedTAI)
-		if at < 0 || 2*max(departure.RequestedTAI-sent[at].Txtime, sent[at].Txtime-departure.RequestedTAI) >= cycle.Nanoseconds() {
-			continue
-		}
-		flow := byFlow[departure.Flow]
-		if flow == nil {
-			flow = map[int]int64{}
-			byFlow[departure.Flow] = flow
-		}
-		flow[at] = departure.RequestedTAI
-		if len(flow) > len(most) {
-			most = flow
-		}
+	near := func(d *control.Departure) bool {
+		at := nearest(sent, d.RequestedTAI)
+		return at >= 0 && 2*max(d.RequestedTAI-sent[at].Txtime, sent[at].Txtime-d.RequestedTAI) < cycle.Nanoseconds()
 	}
-	for at, requested := range most {
-		sent[at].Txtime = requested
+	requested := map[int]int64{}
+	for _, departure := range ofLargestFlow(departures, near) {
+		requested[nearest(sent, departure.RequestedTAI)] = departure.RequestedTAI
+	}
+	for at, txtime := range requested {
+		sent[at].Txtime = txtime
 	}
 }
 
