@@ -18,7 +18,10 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/bench/internal/clustertarget"
 	"github.com/kubernetsn/kubernetsn/bench/internal/engine"
-	"github.com/kubernetsn/kubernetsn/bench/internal/experiment"
+	"github.com/kubernetsn/kubernetsn/bench/internal/experiment/dds"
+	"github.com/kubernetsn/kubernetsn/bench/internal/experiment/links"
+	"github.com/kubernetsn/kubernetsn/bench/internal/experiment/scale"
+	"github.com/kubernetsn/kubernetsn/bench/internal/experiment/throughput"
 	"github.com/kubernetsn/kubernetsn/bench/internal/guestrig"
 	"github.com/kubernetsn/kubernetsn/bench/internal/netnstarget"
 	"github.com/kubernetsn/kubernetsn/bench/internal/netnstestbed"
@@ -31,8 +34,16 @@ import (
 const assertHelp = "what must hold of the figures, such as 'direct.latency_ns.p99 <= 0.8 * kernel-vxlan-spin.latency_ns.p99'; can be repeated"
 
 func newBench(env *commandline.Environment) *cobra.Command {
-	experiment.Register()
+	registerExperiments()
 	return commandline.Group("bench", "Measure by a profile, report, compare, and judge", newBenchRun(env), newBenchReport(env), newBenchCompare(env))
+}
+
+// registerExperiments makes all experiments known to profiles.
+func registerExperiments() {
+	engine.Register(dds.Name, dds.New)
+	engine.Register(links.Name, links.New)
+	engine.Register(scale.Name, scale.New)
+	engine.Register(throughput.Name, throughput.New)
 }
 
 func benchRunLong() string {

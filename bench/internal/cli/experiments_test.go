@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package experiment
+package cli
 
 import (
 	"os"
@@ -13,7 +13,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	Register()
+	registerExperiments()
 	os.Exit(m.Run())
 }
 
