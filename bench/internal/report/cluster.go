@@ -2,12 +2,7 @@
 
 package report
 
-import (
-	"fmt"
-	"strconv"
-
-	"github.com/kubernetsn/kubernetsn/bench/results"
-)
+import "github.com/kubernetsn/kubernetsn/bench/results"
 
 // clusterTarget is the name of a cluster in profiles.
 const clusterTarget = "cluster"
@@ -28,22 +23,3 @@ func nodesOf(summary *results.Summary) string {
 const saturatedInACluster = "A sender on the talkers’ node that sends messages of 1,400 B as fast as it can, by the network that each " +
 	"pod has, whichever path is measured, to the listeners’ node. What it saturates is what the paths share: the link, or before it " +
 	"a processor."
-
-// usageRow is the usage of a node, or of a container of a pod.
-type usageRow struct {
-	Node, Name            string
-	Cores, Memory, Counts string
-}
-
-func newUsage(usage []results.Usage) []usageRow {
-	rows := make([]usageRow, len(usage))
-	for i, process := range usage {
-		name := "the whole node"
-		if process.Pod != "" {
-			name = process.Pod + ", " + process.Container
-		}
-		rows[i] = usageRow{process.Node, name, fmt.Sprintf("%.3f", process.Cores), fmt.Sprintf("%.1f", float64(process.MemoryBytes)/(1<<20)),
-			strconv.Itoa(process.Counted)}
-	}
-	return rows
-}

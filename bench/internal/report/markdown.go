@@ -25,7 +25,7 @@ func WriteTables(out io.Writer, summary *results.Summary) error {
 	var text strings.Builder
 	text.WriteString(tablesHead(summary))
 	for _, table := range tablesOf(summary) {
-		text.WriteString(table.markdown())
+		text.WriteString(tableMarkdown(&table))
 	}
 	for _, section := range summary.Sections {
 		text.WriteString(sectionMarkdown(&section))
@@ -72,20 +72,13 @@ func tablesHead(summary *results.Summary) string {
 	return "# " + title + "\n\n- " + strings.Join(lines, "\n- ") + "\n"
 }
 
-// grid is a table with its title.
-type grid struct {
-	title string
-	head  []string
-	rows  [][]string
-}
-
-// markdown returns "" for a table without rows. Columns are aligned, because the tables are also printed on terminals.
-func (g *grid) markdown() string {
-	if len(g.rows) == 0 {
+// tableMarkdown returns "" for a table without rows. Columns are aligned, because the tables are also printed on terminals.
+func tableMarkdown(t *results.SectionTable) string {
+	if len(t.Rows) == 0 {
 		return ""
 	}
-	rows := append([][]string{g.head}, g.rows...)
-	widths := make([]int, len(g.head))
+	rows := append([][]string{t.Head}, t.Rows...)
+	widths := make([]int, len(t.Head))
 	for i, row := range rows {
 		rows[i] = slices.Clone(row)
 		for column, cell := range row {
@@ -94,7 +87,7 @@ func (g *grid) markdown() string {
 		}
 	}
 	var text strings.Builder
-	text.WriteString("\n## " + g.title + "\n\n")
+	text.WriteString("\n## " + t.Title + "\n\n")
 	for i, row := range rows {
 		for column, cell := range row {
 			text.WriteString("| " + cell + strings.Repeat(" ", widths[column]-utf8.RuneCountInString(cell)+1))
@@ -129,15 +122,14 @@ func sectionMarkdown(section *results.Section) string {
 	var text strings.Builder
 	text.WriteString("\n## " + section.Title + "\n")
 	for _, table := range section.Tables {
-		part := grid{title: table.Title, head: table.Head, rows: table.Rows}
-		text.WriteString(strings.Replace(part.markdown(), "\n## ", "\n### ", 1))
+		text.WriteString(strings.Replace(tableMarkdown(&table), "\n## ", "\n### ", 1))
 	}
 	return text.String()
 }
 
-func tablesOf(summary *results.Summary) []grid {
-	return []grid{messageGrid(summary.Runs), causeGrid(summary.Runs), requestGrid(summary.Runs), classGrid(summary.Runs), limitGrid(summary.Figures),
-		ratioGrid(summary.Ratios), usageGrid(summary.Usage)}
+func tablesOf(summary *results.Summary) []results.SectionTable {
+	return []results.SectionTable{messageTable(summary.Runs), causeTable(summary.Runs), requestTable(summary.Runs), classTable(summary.Runs), limitTable(summary.Figures),
+		ratioTable(summary.Ratios), usageTable(summary.Usage)}
 }
 
 // keyCells identify a run.
@@ -147,9 +139,9 @@ func keyCells(run *results.Run) []string {
 
 var keyHead = []string{"workload", "path", "B", "cycle, µs"}
 
-func messageGrid(runs []*results.Run) grid {
-	g := grid{title: "Latency and jitter, µs",
-		head: slices.Concat(keyHead, []string{"p50", "p90", "p99", "p99.9", "max", "± clocks", "jitter p50", "jitter p99", "lost", "early", "late",
+func messageTable(runs []*results.Run) results.SectionTable {
+	t := results.SectionTable{Title: "Latency and jitter, µs",
+		Head: slices.Concat(keyHead, []string{"p50", "p90", "p99", "p99.9", "max", "± clocks", "jitter p50", "jitter p99", "lost", "early", "late",
 			"sending side, cores"})}
 	for _, run := range runs {
 		row := append(slices.Concat(keyCells(run), distributionCells(run.Latency)), clockText(run))
@@ -169,9 +161,9 @@ func messageGrid(runs []*results.Run) grid {
 		} else {
 			row = append(row, "")
 		}
-		g.rows = append(g.rows, row)
+		t.Rows = append(t.Rows, row)
 	}
-	return g
+	return t
 }
 
 // clockText is the error of a latency's clocks; empty if nothing arrived.
@@ -193,10 +185,10 @@ func distributionCells(summary *stats.Summary) []string {
 	return cells
 }
 
-// causeGrid lists the parts of the latency, and the processor time.
-func causeGrid(runs []*results.Run) grid {
-	g := grid{title: "Departure, launch and send call, µs; processor time, cores",
-		head: slices.Concat(keyHead, []string{"departure p50", "p99", "launch p50", "p99", "port p50", "send call p50", "programs"})}
+// causeTable lists the parts of the latency, and the processor time.
+func causeTable(runs []*results.Run) results.SectionTable {
+	t := results.SectionTable{Title: "Departure, launch and send call, µs; processor time, cores",
+		Head: slices.Concat(keyHead, []string{"departure p50", "p99", "launch p50", "p99", "port p50", "send call p50", "programs"})}
 	for _, run := range runs {
 		row := slices.Concat(keyCells(run), medianAndP99(run.DepartureError), medianAndP99(run.LaunchError), medianAndP99(run.Port)[:1],
 			medianAndP99(run.SendCall)[:1])
@@ -204,26 +196,26 @@ func causeGrid(runs []*results.Run) grid {
 		for _, name := range slices.Sorted(maps.Keys(run.CPUCores)) {
 			programs = append(programs, fmt.Sprintf("%s %.3f", name, run.CPUCores[name]))
 		}
-		g.rows = append(g.rows, append(row, strings.Join(programs, ", ")))
+		t.Rows = append(t.Rows, append(row, strings.Join(programs, ", ")))
 	}
-	return g
+	return t
 }
 
-// requestGrid lists how far frames were on the wire from the time that applications in virtual machines requested.
-func requestGrid(runs []*results.Run) grid {
-	g := grid{title: "Between virtual machines: on the wire, counted from what the application asked for by the true clock, µs",
-		head: slices.Concat(keyHead, []string{"p50", "p99", "least", "p99 of the absolute value", "bound of what the talker’s machine knows"})}
+// requestTable lists how far frames were on the wire from the time that applications in virtual machines requested.
+func requestTable(runs []*results.Run) results.SectionTable {
+	t := results.SectionTable{Title: "Between virtual machines: on the wire, counted from what the application asked for by the true clock, µs",
+		Head: slices.Concat(keyHead, []string{"p50", "p99", "least", "p99 of the absolute value", "bound of what the talker’s machine knows"})}
 	for _, run := range runs {
 		if summary := run.RequestError; summary != nil {
 			bound := ""
 			if run.ClockError != nil && run.ClockError.Talker != nil {
 				bound = results.Micros(*run.ClockError.Talker)
 			}
-			g.rows = append(g.rows, slices.Concat(keyCells(run), []string{results.Micros(summary.P50), results.Micros(summary.P99), results.Micros(summary.Min),
+			t.Rows = append(t.Rows, slices.Concat(keyCells(run), []string{results.Micros(summary.P50), results.Micros(summary.P99), results.Micros(summary.Min),
 				results.Micros(summary.AbsP99), bound}))
 		}
 	}
-	return g
+	return t
 }
 
 func medianAndP99(summary *stats.Summary) []string {
@@ -233,22 +225,22 @@ func medianAndP99(summary *stats.Summary) []string {
 	return []string{results.Micros(summary.P50), results.Micros(summary.P99)}
 }
 
-func classGrid(runs []*results.Run) grid {
-	g := grid{title: "Frames on the wire, by class",
-		head: slices.Concat(keyHead, []string{"class", "window, µs", "sent", "frames", "cycles", "outside", "overruns"})}
+func classTable(runs []*results.Run) results.SectionTable {
+	t := results.SectionTable{Title: "Frames on the wire, by class",
+		Head: slices.Concat(keyHead, []string{"class", "window, µs", "sent", "frames", "cycles", "outside", "overruns"})}
 	for _, run := range runs {
 		for i := range run.Gates {
 			class := &run.Gates[i]
-			g.rows = append(g.rows, slices.Concat(keyCells(run), []string{strconv.Itoa(int(class.TrafficClass)),
+			t.Rows = append(t.Rows, slices.Concat(keyCells(run), []string{strconv.Itoa(int(class.TrafficClass)),
 				results.Micros(class.OpenNs) + " to " + results.Micros(class.CloseNs), strconv.Itoa(class.Sent), strconv.Itoa(class.Frames),
 				strconv.Itoa(class.Cycles), strconv.Itoa(class.OutsideWindow), strconv.FormatUint(class.TransmissionOverrun, 10)}))
 		}
 	}
-	return g
+	return t
 }
 
-func limitGrid(figures []results.Figure) grid {
-	g := grid{title: "Figures with a limit", head: []string{"figure", "limit", "values by payload", "reached"}}
+func limitTable(figures []results.Figure) results.SectionTable {
+	t := results.SectionTable{Title: "Figures with a limit", Head: []string{"figure", "limit", "values by payload", "reached"}}
 	for i := range figures {
 		figure := &figures[i]
 		var values []string
@@ -266,9 +258,9 @@ func limitGrid(figures []results.Figure) grid {
 		case figure.NotJudged != "":
 			reached = "not judged: " + figure.NotJudged
 		}
-		g.rows = append(g.rows, []string{figure.Name, figure.Amount(figure.Limit), strings.Join(values, ", "), reached})
+		t.Rows = append(t.Rows, []string{figure.Name, figure.Amount(figure.Limit), strings.Join(values, ", "), reached})
 	}
-	return g
+	return t
 }
 
 // byNumber orders payloads as numbers; other keys come first.
@@ -276,28 +268,33 @@ func byNumber(a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }
 
-func ratioGrid(ratios []results.Ratio) grid {
-	g := grid{title: "Ratios", head: []string{"figure", "run", "against", "B", "cycle, µs", "ratio", "from", "to", "confidence"}}
+// ratioTable compares runs with each other.
+func ratioTable(ratios []results.Ratio) results.SectionTable {
+	t := results.SectionTable{ID: "ratios", Title: "Ratios", Head: []string{"figure", "run", "against", "B", "cycle, µs", "ratio", "from", "to", ""}}
 	for i := range ratios {
 		ratio := &ratios[i]
-		confidence := fmt.Sprintf("%.0f %%", ratio.Confidence*100)
-		if ratio.Doubt != "" {
-			confidence = "not judged: " + ratio.Doubt
+		verdict := ""
+		switch {
+		case ratio.Doubt != "":
+			verdict = "not judged: " + ratio.Doubt
+		case ratio.Low <= 1 && ratio.High >= 1:
+			verdict = "no difference shown"
 		}
-		g.rows = append(g.rows, []string{ratio.Figure, ratio.Workload + " " + ratio.Path, ratio.AgainstLoad + " " + ratio.AgainstPath,
+		t.Rows = append(t.Rows, []string{ratio.Figure, ratio.Workload + " " + ratio.Path, ratio.AgainstLoad + " " + ratio.AgainstPath,
 			strconv.Itoa(ratio.PayloadBytes), results.Micros(ratio.CycleNs), fmt.Sprintf("%.2f", ratio.Value), fmt.Sprintf("%.2f", ratio.Low),
-			fmt.Sprintf("%.2f", ratio.High), confidence})
+			fmt.Sprintf("%.2f", ratio.High), verdict})
+		t.Title = fmt.Sprintf("Ratios, and between which values each lies with a confidence of %.0f %%", ratio.Confidence*100)
 	}
-	return g
+	return t
 }
 
-func usageGrid(usage []results.Usage) grid {
-	g := grid{title: "Nodes and pods", head: []string{"node", "pod", "container", "cores", "MiB"}}
+func usageTable(usage []results.Usage) results.SectionTable {
+	t := results.SectionTable{ID: "usage", Title: "Nodes and pods", Head: []string{"node", "pod", "container", "cores", "MiB", "times counted"}}
 	for _, process := range usage {
-		g.rows = append(g.rows, []string{process.Node, process.Pod, process.Container, fmt.Sprintf("%.3f", process.Cores),
-			fmt.Sprintf("%.1f", float64(process.MemoryBytes)/(1<<20))})
+		t.Rows = append(t.Rows, []string{process.Node, process.Pod, process.Container, fmt.Sprintf("%.3f", process.Cores),
+			fmt.Sprintf("%.1f", float64(process.MemoryBytes)/(1<<20)), strconv.Itoa(process.Counted)})
 	}
-	return g
+	return t
 }
 
 func listsOf(summary *results.Summary) []list {

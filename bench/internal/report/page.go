@@ -55,9 +55,9 @@ type part struct {
 	Apart        []workload
 	Idle         string
 	Targets      targetTable
-	Ratios       *ratioTable
+	Ratios       results.SectionTable
 	Assertions   []results.Assertion
-	Usage        []usageRow
+	Usage        results.SectionTable
 	NotMeasured  []results.Gap
 	// Nodes describes the nodes, Warner the source of warnings.
 	Nodes, Warner string
@@ -166,9 +166,9 @@ func newPart(measurement *Measurement, prefix string) (*part, error) {
 		Prefix:      prefix,
 		Date:        summary.Host.Date.Format("2 January 2006, 15:04 MST"),
 		Targets:     newTargetTable(summary.Figures),
-		Ratios:      newRatioTable(summary.Ratios),
+		Ratios:      ratioTable(summary.Ratios),
 		Assertions:  summary.Assertions,
-		Usage:       newUsage(summary.Usage),
+		Usage:       usageTable(summary.Usage),
 		NotMeasured: summary.NotMeasured,
 		Nodes:       nodesOf(summary),
 		Warner:      "ktsnd says",
@@ -178,6 +178,7 @@ func newPart(measurement *Measurement, prefix string) (*part, error) {
 		Problems:    summary.Problems,
 		Idle:        idle(summary.Idle),
 	}
+	p.Ratios.ID, p.Usage.ID = prefix+p.Ratios.ID, prefix+p.Usage.ID
 	if summary.Profile != nil {
 		p.About = summary.Profile.About
 		if summary.Profile.Experiment != "" {

@@ -66,7 +66,7 @@ func TestPageContents(t *testing.T) {
 			[]string{`data-path="of-tomorrow"`}, []string{"NaN"}},
 		"nothing": {&Measurement{Summary: &results.Summary{}}, []string{"The machine"},
 			[]string{"<figure", "Targets", "NaN", "Ratios", "Assertions", "could not be measured"}},
-		"a bench": {benched(), []string{`id="ratios"`, "direct ÷ kernel-vxlan, plain", "no difference shown", "✗ does not hold", "path ovs", "seed 7",
+		"a bench": {benched(), []string{`id="ratios"`, "<td>plain direct</td><td>plain kernel-vxlan</td>", "no difference shown", "✗ does not hold", "path ovs", "seed 7",
 			"3 of 9 runs", "The horizontal line is the budget of 400 µs", "means over the budget", "every 250 ms", "one clock",
 			"What the profile is about"}, []string{"NaN", "messages.csv"}},
 	} {
