@@ -45,10 +45,3 @@ func TestChoosePinningErrors(t *testing.T) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
-
-func TestMeasureClock(t *testing.T) {
-	clock, err := measureClock()
-	if err != nil || clock.ReadNs <= 0 || clock.ReadP99Ns < clock.ReadNs || clock.ErrorNs != 0 || clock.About == "" {
-		t.Errorf("got %+v, %v", clock, err)
-	}
-}

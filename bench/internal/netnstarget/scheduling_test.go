@@ -56,10 +56,3 @@ func TestOtherSchedulingIsRejected(t *testing.T) {
 		t.Errorf("both without real-time scheduling: %v", err)
 	}
 }
-
-func TestChooseScheduling(t *testing.T) {
-	chosen, err := chooseScheduling(time.Microsecond)
-	if err != nil || chosen.spin != time.Microsecond || chosen.fifo != 0 && chosen.fifo != fifoPriority {
-		t.Errorf("got %+v, %v", chosen, err)
-	}
-}
