@@ -61,29 +61,6 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-func TestReadKtsndClock(t *testing.T) {
-	for name, test := range map[string]struct {
-		status string
-		want   reading
-		says   bool
-	}{
-		"a good clock":                    {`{"state": "synchronized", "error-bound-ns": 850, "steps": 2}`, reading{bound: 850, state: "synchronized", steps: 2, byKtsnd: true}, true},
-		"an unknown one":                  {`{"state": "unknown", "error-bound-ns": -1}`, reading{bound: -1, state: "unknown", byKtsnd: true}, true},
-		"an older ktsnd":                  {`{"tai-offset-s": 37, "synchronized": true}`, reading{}, false},
-		"one with a newer ktsn beside it": {`{"state": "", "error-bound-ns": 0}`, reading{}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			status, err := readStatus(`{"status": {"clock": ` + test.status + `}}`)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got, says := status.Clock.reading(); got != test.want || says != test.says {
-				t.Errorf("%+v, %v", got, says)
-			}
-		})
-	}
-}
-
 func TestSteppedSince(t *testing.T) {
 	earlier := reading{steps: 1, byKtsnd: true}
 	for name, test := range map[string]struct {

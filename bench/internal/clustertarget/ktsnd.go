@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -70,30 +69,11 @@ func (l *Target) countSoFar(ctx context.Context, r engine.Run) (*counted, error)
 	if err != nil {
 		return nil, err
 	}
-	return status.count(), nil
-}
-
-// ktsndStatus has the used fields of ktsnd's status.
-type ktsndStatus struct {
-	control.Status
-	// Counters by name: those of reasons for late messages have a common prefix.
-	Counters map[string]uint64 `json:"counters"`
-	// Clock is ktsnd's information about the clock; older versions have none.
-	Clock ktsndClock `json:"clock"`
-}
-
-func (s *ktsndStatus) count() *counted {
-	sum := counted{sent: s.Counters["sent"], busy: time.Duration(s.ProcessorTimeNs)}
-	for name, count := range s.Counters {
-		if strings.HasPrefix(name, "late-") {
-			sum.late += count
-		}
-	}
-	return &sum
+	return &counted{late: status.Counters.Late(), sent: status.Counters.Sent, busy: time.Duration(status.ProcessorTimeNs)}, nil
 }
 
 // askKtsnd reads the status of the ktsnd in a pod.
-func (l *Target) askKtsnd(ctx context.Context, pod *corev1.Pod) (*ktsndStatus, error) {
+func (l *Target) askKtsnd(ctx context.Context, pod *corev1.Pod) (*control.Status, error) {
 	text, err := l.run(ctx, "ktsn status", pod, ktsndContainer, ktsn, "status", "-o", "json")
 	if err != nil {
 		return nil, fmt.Errorf("ask ktsnd for its status: %w", err)
@@ -101,9 +81,9 @@ func (l *Target) askKtsnd(ctx context.Context, pod *corev1.Pod) (*ktsndStatus, e
 	return readStatus(text)
 }
 
-func readStatus(text string) (*ktsndStatus, error) {
+func readStatus(text string) (*control.Status, error) {
 	var state struct {
-		Status *ktsndStatus `json:"status"`
+		Status *control.Status `json:"status"`
 	}
 	if err := json.Unmarshal([]byte(text), &state); err != nil {
 		return nil, fmt.Errorf("understand `ktsn status -o json`: %w", err)

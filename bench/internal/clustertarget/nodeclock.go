@@ -49,22 +49,6 @@ func notKnown(why string) reading { return reading{bound: -1, why: why} }
 
 func (r reading) known() bool { return r.bound >= 0 }
 
-// ktsndClock is ktsnd's information from its agent. An older ktsnd has none of it.
-type ktsndClock struct {
-	State *string `json:"state"`
-	// ErrorBoundNs has grown since by the clock's possible drift; negative: unknown.
-	ErrorBoundNs *int64 `json:"error-bound-ns"`
-	Steps        int64  `json:"steps"`
-}
-
-// reading is false if ktsnd is too old. With such a ktsnd a newer ktsn writes an empty state.
-func (c *ktsndClock) reading() (reading, bool) {
-	if c.State == nil || *c.State == "" || c.ErrorBoundNs == nil {
-		return reading{}, false
-	}
-	return reading{bound: time.Duration(max(*c.ErrorBoundNs, -1)), state: *c.State, steps: c.Steps, byKtsnd: true}, true
-}
-
 // clockOf returns the agent's report about its node's clock.
 func clockOf(node *v1alpha1.TSNNode) reading {
 	clock := node.Status.Clock
@@ -166,7 +150,9 @@ func (l *Target) readExact(ctx context.Context, source *end) (reading, error) {
 		if err != nil {
 			return reading{}, err
 		}
-		if reported, ok := status.Clock.reading(); ok && reported.known() {
+		clock := status.Clock // its bound has grown since the agent's report by the clock's possible drift
+		reported := reading{bound: time.Duration(clock.ErrorBoundNs), state: string(clock.State), steps: int64(clock.Steps), byKtsnd: true}
+		if reported.known() {
 			if rough, err := l.readRough(ctx, source); err == nil {
 				reported.follows, reported.tai = rough.follows, rough.tai
 			}

@@ -325,7 +325,7 @@ func TestImageOf(t *testing.T) {
 func TestRunReadsOutput(t *testing.T) {
 	status, err := readStatus(`{"status": {"scheduler": "SCHED_FIFO", "scheduler-priority": 50, "spin-ns": 120000, "processor-time-ns": 7,
 		"counters": {"late-gate": 2, "late-taken": 3, "taken": 9, "sent": 8}}}`)
-	if err != nil || *status.count() != (counted{late: 5, sent: 8, busy: 7}) || status.SpinNs != 120_000 || status.SchedulerPriority != 50 {
+	if err != nil || status.Counters.Late() != 5 || status.ProcessorTimeNs != 7 || status.SpinNs != 120_000 || status.SchedulerPriority != 50 {
 		t.Errorf("status %+v, %v", status, err)
 	}
 	if _, err := readStatus("{}"); err == nil {
