@@ -36,12 +36,11 @@ type Experiment interface {
 
 // Case is one measurement, made once in each repetition.
 type Case struct {
-	// Name consists of letters, digits, '-' and '.', and identifies the case together with the path.
+	// Name consists of letters, digits, '-' and '.', and identifies the case together with the path. Experiments find the
+	// settings of a case by it.
 	Name string `json:"name"`
 	// Path is one of the profile's, or empty if paths mean nothing.
 	Path string `json:"path,omitempty"`
-	// Parameters are the experiment's parameters of the case.
-	Parameters map[string]string `json:"of,omitempty"`
 	// LastsNs is the approximate duration.
 	LastsNs int64 `json:"lasts_ns"`
 	// Setting is the required setting of the target.

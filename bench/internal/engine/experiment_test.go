@@ -43,7 +43,7 @@ func (c *counting) Cases(profile *Profile) []Case {
 	var all []Case
 	for _, number := range c.Upto {
 		for _, path := range profile.Paths {
-			all = append(all, Case{Name: fmt.Sprintf("count-%d", number), Path: path, Parameters: map[string]string{"number": strconv.Itoa(number)},
+			all = append(all, Case{Name: fmt.Sprintf("count-%d", number), Path: path,
 				LastsNs: c.Lasts.Nanoseconds(), Setting: Setting{Daemon: path == results.PathDirect}})
 		}
 	}
@@ -57,7 +57,7 @@ func (c *counting) Perform(_ context.Context, _ Target, _ *Profile, current *Cas
 		}
 	}
 	c.performed = append(c.performed, current.Path+" "+current.Name)
-	return &Outcome{Values: map[string]float64{"letters": float64(len(current.Path))}, Said: map[string]string{"program": "counted " + current.Parameters["number"]}}, nil
+	return &Outcome{Values: map[string]float64{"letters": float64(len(current.Path))}, Said: map[string]string{"program": "counted " + strings.TrimPrefix(current.Name, "count-")}}, nil
 }
 
 func (c *counting) Compared() []string { return []string{"letters"} }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"time"
 
 	"github.com/kubernetsn/kubernetsn/bench/internal/engine"
 	"github.com/kubernetsn/kubernetsn/bench/results"
@@ -84,16 +83,6 @@ func From(target engine.Target) (Testbed, error) {
 // Missing returns an error about a missing program.
 func Missing(command *Command) error {
 	return fmt.Errorf("%s is not installed here; as root: apt-get install %s", command.Program, command.Package)
-}
-
-// Pause waits, or until ctx ends.
-func Pause(ctx context.Context, duration time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(duration):
-		return nil
-	}
 }
 
 // Because returns a program's invalid output as an error, with its exit status if that says more.

@@ -215,7 +215,7 @@ func (e *Experiment) Cases(profile *engine.Profile) []engine.Case {
 	var all []engine.Case
 	for _, current := range e.kinds(profile) {
 		for _, path := range current.paths {
-			all = append(all, engine.Case{Name: current.name(), Path: path, Parameters: current.describe(), LastsNs: e.lasts(current.kind).Nanoseconds()})
+			all = append(all, engine.Case{Name: current.name(), Path: path, LastsNs: e.lasts(current.kind).Nanoseconds()})
 		}
 	}
 	return all

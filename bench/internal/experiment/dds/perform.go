@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -34,28 +33,14 @@ const (
 	valueSubscribersMemory = "subscribers_memory_bytes"
 )
 
-// describe encodes a kind for a case; described decodes it.
-func (k kind) describe() map[string]string {
-	return map[string]string{"measure": k.measure, "bytes": strconv.Itoa(k.bytes), "subscribers": strconv.Itoa(k.subscribers),
-		"best-effort": strconv.FormatBool(k.bestEffort), "multicast": strconv.FormatBool(k.multicast), "level": k.level}
-}
-
-func described(parameters map[string]string) (kind, error) {
-	bytes, errBytes := strconv.Atoi(parameters["bytes"])
-	count, errCount := strconv.Atoi(parameters["subscribers"])
-	if err := errors.Join(errBytes, errCount); err != nil {
-		return kind{}, fmt.Errorf("read a case of the bench: %w", err)
-	}
-	return kind{measure: parameters["measure"], bytes: bytes, subscribers: count, bestEffort: parameters["best-effort"] == "true",
-		multicast: parameters["multicast"] == "true", level: parameters["level"]}, nil
-}
-
 // Perform performs one case.
-func (e *Experiment) Perform(ctx context.Context, target engine.Target, _ *engine.Profile, c *engine.Case) (*engine.Outcome, error) {
-	k, err := described(c.Parameters)
-	if err != nil {
-		return nil, err
+func (e *Experiment) Perform(ctx context.Context, target engine.Target, profile *engine.Profile, c *engine.Case) (*engine.Outcome, error) {
+	kinds := e.kinds(profile)
+	at := slices.IndexFunc(kinds, func(other on) bool { return other.name() == c.Name })
+	if at < 0 {
+		return nil, fmt.Errorf("the profile has no case %s", c.Name)
 	}
+	k := kinds[at].kind
 	here, err := testbed.From(target)
 	if err != nil {
 		return nil, err

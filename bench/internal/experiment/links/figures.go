@@ -69,7 +69,7 @@ func valueOf(name string) string {
 func transferNames(measured []engine.Measured) []string {
 	var names []string
 	for _, measurement := range measured {
-		if measurement.Case.Parameters[part] == "" && !slices.Contains(names, measurement.Case.Name) {
+		if isTransfer(measurement.Case.Name) && !slices.Contains(names, measurement.Case.Name) {
 			names = append(names, measurement.Case.Name)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/bench/internal/engine"
@@ -103,8 +104,7 @@ func (e *Experiment) Cases(profile *engine.Profile) []engine.Case {
 	var all []engine.Case
 	if slices.Contains(e.Parts, timed) {
 		for _, path := range timedPaths(profile) {
-			all = append(all, engine.Case{Name: timed, Path: path, LastsNs: (time.Duration(e.Messages)*e.Cycle + timedOverhead).Nanoseconds(),
-				Parameters: map[string]string{part: timed}})
+			all = append(all, engine.Case{Name: timed, Path: path, LastsNs: (time.Duration(e.Messages)*e.Cycle + timedOverhead).Nanoseconds()})
 		}
 	}
 	if slices.Contains(e.Parts, transfers) {
@@ -113,22 +113,15 @@ func (e *Experiment) Cases(profile *engine.Profile) []engine.Case {
 	if slices.Contains(e.Parts, many) {
 		for _, number := range e.Numbers {
 			lasts := e.Rest + manyOverhead + time.Duration(number)*perLink
-			all = append(all, engine.Case{Name: manyName(number), Path: testbed.Link, LastsNs: lasts.Nanoseconds(),
-				Parameters: map[string]string{part: many, numberOf: strconv.Itoa(number)}})
+			all = append(all, engine.Case{Name: manyName(number), Path: testbed.Link, LastsNs: lasts.Nanoseconds()})
 		}
 	}
 	return all
 }
 
-// Parameters of a case. Cases of experiment throughput have no part.
-const (
-	part     = "part"
-	numberOf = "links"
-)
-
 // Perform implements engine.Experiment.
 func (e *Experiment) Perform(ctx context.Context, target engine.Target, profile *engine.Profile, c *engine.Case) (*engine.Outcome, error) {
-	if c.Parameters[part] == "" {
+	if isTransfer(c.Name) {
 		return e.Experiment.Perform(ctx, target, profile, c)
 	}
 	here, ok := target.(*netnstestbed.Testbed)
@@ -140,12 +133,15 @@ func (e *Experiment) Perform(ctx context.Context, target engine.Target, profile 
 	if err != nil {
 		return nil, err
 	}
-	if c.Parameters[part] == timed {
+	if c.Name == timed {
 		return e.performTimed(ctx, here, near, far[0])
 	}
-	number, err := strconv.Atoi(c.Parameters[numberOf])
+	number, err := strconv.Atoi(strings.TrimPrefix(c.Name, manyPrefix))
 	if err != nil {
 		return nil, err
 	}
 	return e.performMany(ctx, here, near, number)
 }
+
+// isTransfer reports whether a case is of experiment throughput.
+func isTransfer(name string) bool { return name != timed && !strings.HasPrefix(name, manyPrefix) }

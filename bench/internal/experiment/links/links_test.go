@@ -45,10 +45,10 @@ func TestCheck(t *testing.T) {
 }
 
 // repetitions are those of one case.
-func repetitions(name, path, value string, parameters map[string]string, values ...float64) []engine.Measured {
+func repetitions(name, path, value string, values ...float64) []engine.Measured {
 	var all []engine.Measured
 	for i, number := range values {
-		all = append(all, engine.Measured{Case: engine.Case{Name: name, Path: path, Parameters: parameters}, Repetition: i + 1,
+		all = append(all, engine.Measured{Case: engine.Case{Name: name, Path: path}, Repetition: i + 1,
 			Outcome: &engine.Outcome{Values: map[string]float64{value: number}}})
 	}
 	return all
@@ -56,8 +56,8 @@ func repetitions(name, path, value string, parameters map[string]string, values 
 
 func TestRatios(t *testing.T) {
 	measured := slices.Concat(
-		repetitions("tcp-1500", testbed.Flannel, throughput.ValueBps, nil, 10e9, 1e9, 4e9),
-		repetitions("tcp-1500", testbed.Link, throughput.ValueBps, nil, 9e9, 0.9e9, 8e9))
+		repetitions("tcp-1500", testbed.Flannel, throughput.ValueBps, 10e9, 1e9, 4e9),
+		repetitions("tcp-1500", testbed.Link, throughput.ValueBps, 9e9, 0.9e9, 8e9))
 	got := ratios(measured, testbed.Link, testbed.Flannel, "tcp-1500", throughput.ValueBps)
 	if got != (spread{median: 0.9, least: 0.9, most: 2, count: 3}) {
 		t.Errorf("%+v", got)
@@ -66,11 +66,11 @@ func TestRatios(t *testing.T) {
 
 func TestFigures(t *testing.T) {
 	measured := slices.Concat(
-		repetitions("tcp-1500", testbed.Flannel, throughput.ValueBps, nil, 10e9),
-		repetitions("tcp-1500", testbed.Link, throughput.ValueBps, nil, 9e9),
-		repetitions("ping-1500", testbed.Flannel, throughput.ValueP50, nil, 100e3),
-		repetitions("ping-1500", testbed.Link, throughput.ValueP50, nil, 90e3),
-		repetitions(timed, testbed.Link, valueLost, map[string]string{part: timed}, 1))
+		repetitions("tcp-1500", testbed.Flannel, throughput.ValueBps, 10e9),
+		repetitions("tcp-1500", testbed.Link, throughput.ValueBps, 9e9),
+		repetitions("ping-1500", testbed.Flannel, throughput.ValueP50, 100e3),
+		repetitions("ping-1500", testbed.Link, throughput.ValueP50, 90e3),
+		repetitions(timed, testbed.Link, valueLost, 1))
 	want := map[string]bool{"tcp-1500: throughput, flannel ÷ link": false, "ping-1500: median round trip, link ÷ flannel": true,
 		"timed messages over a link: lost": false}
 	figures := New().(*Experiment).figures(measured)
@@ -105,8 +105,8 @@ func TestReport(t *testing.T) {
 	e := New().(*Experiment)
 	e.Parts, e.Tests, e.MTUs, e.Numbers = []string{timed, transfers, many}, []string{"tcp"}, []int{1500}, []int{5}
 	findings := e.Report(&engine.Profile{Paths: paths}, slices.Concat(
-		repetitions("tcp-1500", testbed.Link, throughput.ValueBps, nil, 9e9, 7e9, 8e9),
-		repetitions("links-5", testbed.Link, valuePlugAll, map[string]string{part: many}, 1.5e9)))
+		repetitions("tcp-1500", testbed.Link, throughput.ValueBps, 9e9, 7e9, 8e9),
+		repetitions("links-5", testbed.Link, valuePlugAll, 1.5e9)))
 	rows := map[string][]string{}
 	for _, section := range findings.Sections {
 		for _, table := range section.Tables {

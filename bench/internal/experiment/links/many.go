@@ -14,6 +14,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/internal/engine"
 	"github.com/kubernetsn/kubernetsn/bench/internal/netnstestbed"
 	"github.com/kubernetsn/kubernetsn/bench/internal/testbed"
+	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/ping"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/podnetworks"
 )
@@ -57,7 +58,7 @@ func (e *Experiment) performMany(ctx context.Context, here *netnstestbed.Testbed
 	}
 	outcome.Values[valueMemory] = (end.kernel - begin.kernel) / float64(number)
 	outcome.Values[valueDaemon] = (end.daemons - begin.daemons) / float64(number) / float64(len(networks.Daemons()))
-	if err := testbed.Observe(ctx, here, outcome, func() error { return testbed.Pause(ctx, e.Rest) }); err != nil {
+	if err := testbed.Observe(ctx, here, outcome, func() error { return retry.Pause(ctx, e.Rest) }); err != nil {
 		return nil, err
 	}
 	if outcome.Values[valueAnswers], err = answers(ctx, near, number); err != nil {

@@ -111,7 +111,10 @@ func (e *Experiment) timed(profile *engine.Profile, measured []engine.Measured) 
 		Tables: []results.SectionTable{table}}
 }
 
-func manyName(number int) string { return fmt.Sprintf("links-%d", number) }
+// manyPrefix begins the names of cases of part many.
+const manyPrefix = "links-"
+
+func manyName(number int) string { return manyPrefix + strconv.Itoa(number) }
 
 func (e *Experiment) many(measured []engine.Measured) results.Section {
 	table := results.SectionTable{ID: "plugged", Title: "Medians over the repetitions, least and most",

@@ -3,8 +3,8 @@
 package scale
 
 import (
+	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/bench/internal/engine"
@@ -50,8 +50,9 @@ func linesOf(cycles []load, measured []engine.Measured) []line {
 func lineOf(kind string, cycle time.Duration, measured []engine.Measured) line {
 	result := line{kind: kind, cycle: cycle}
 	for _, m := range measured {
-		number, err := strconv.Atoi(m.Case.Parameters["number"])
-		if err != nil || m.Case.Parameters["kind"] != kind || m.Case.Parameters["cycle"] != durationText(cycle) {
+		var number int
+		_, _ = fmt.Sscanf(m.Case.Name, kind+"-%d-", &number) // 0 for the other kind
+		if m.Case.Name != caseName(kind, number, cycle) {
 			continue
 		}
 		at := slices.IndexFunc(result.points, func(p *point) bool { return p.number == number })

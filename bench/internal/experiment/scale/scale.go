@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -177,6 +176,12 @@ type background struct {
 	netnstarget.Background
 }
 
+func (b *background) name() string { return caseName(b.kind, b.number, b.Cycle) }
+
+func caseName(kind string, number int, cycle time.Duration) string {
+	return fmt.Sprintf("%s-%d-%s", kind, number, durationText(cycle))
+}
+
 // backgrounds are those of all cases with a cycle.
 func (l *load) backgrounds(lasts time.Duration) []background {
 	each := netnstarget.Background{Pods: 1, FlowsPerPod: 1, Cycle: l.Cycle, Lead: l.Lead, Rounds: int(lasts / l.Cycle)}
@@ -201,7 +206,7 @@ func (s *scale) Cases(*engine.Profile) []engine.Case {
 	var all []engine.Case
 	for i := range s.Cycles {
 		for _, background := range s.Cycles[i].backgrounds(s.Lasts) {
-			cycle, messages := durationText(background.Cycle), background.Messages()
+			messages := background.Messages()
 			lasts := s.Lasts + backgroundOverhead + podOverhead*time.Duration(background.Pods) + time.Duration(messages)*time.Second/readPerSecond
 			setting := engine.Setting{Daemon: true, Serial: len(all) + 1}
 			if messages > keptDepartures {
@@ -210,24 +215,22 @@ func (s *scale) Cases(*engine.Profile) []engine.Case {
 			if rate := rateOfPod(&background.Background); rate > tightRate {
 				setting.PodRate = 2 * int(rate)
 			}
-			all = append(all, engine.Case{Name: fmt.Sprintf("%s-%d-%s", background.kind, background.number, cycle), Path: results.PathDirect,
-				Parameters: map[string]string{"kind": background.kind, "number": strconv.Itoa(background.number), "cycle": cycle},
-				LastsNs:    lasts.Nanoseconds(), Setting: setting})
+			all = append(all, engine.Case{Name: background.name(), Path: results.PathDirect, LastsNs: lasts.Nanoseconds(), Setting: setting})
 		}
 	}
 	return all
 }
 
 // backgroundOf returns the background of a case.
-func (s *scale) backgroundOf(parameters map[string]string) (*netnstarget.Background, error) {
+func (s *scale) backgroundOf(name string) (*netnstarget.Background, error) {
 	for i := range s.Cycles {
 		for _, background := range s.Cycles[i].backgrounds(s.Lasts) {
-			if background.kind == parameters["kind"] && strconv.Itoa(background.number) == parameters["number"] && durationText(background.Cycle) == parameters["cycle"] {
+			if background.name() == name {
 				return &background.Background, nil
 			}
 		}
 	}
-	return nil, fmt.Errorf("the case %v is none of this profile", parameters)
+	return nil, fmt.Errorf("the profile has no case %s", name)
 }
 
 // Perform implements engine.Experiment.
@@ -236,7 +239,7 @@ func (s *scale) Perform(ctx context.Context, on engine.Target, _ *engine.Profile
 	if !ok {
 		return nil, errors.New("experiment scale is measured between network namespaces only")
 	}
-	background, err := s.backgroundOf(current.Parameters)
+	background, err := s.backgroundOf(current.Name)
 	if err != nil {
 		return nil, err
 	}

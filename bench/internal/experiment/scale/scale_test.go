@@ -102,7 +102,7 @@ func measuredOf(kind, number, cycle string, values map[string]float64, errors ..
 	maps.Copy(all, values)
 	samples := slices.Repeat(errors, 100)
 	all[valueSent] = float64(len(samples))
-	return engine.Measured{Case: engine.Case{Name: kind + "-" + number, Parameters: map[string]string{"kind": kind, "number": number, "cycle": cycle}},
+	return engine.Measured{Case: engine.Case{Name: kind + "-" + number + "-" + cycle},
 		Outcome: &engine.Outcome{Values: all, Samples: map[string][]int64{sampleDeparted: samples}}}
 }
 

@@ -6,12 +6,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/bench/internal/engine"
 	"github.com/kubernetsn/kubernetsn/bench/internal/testbed"
+	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/iperf3"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/ping"
 )
@@ -122,8 +122,7 @@ func (e *Experiment) Cases(profile *engine.Profile) []engine.Case {
 			lasts = time.Duration(e.Pings)*e.PingInterval + 300*time.Millisecond
 		}
 		for _, path := range profile.Paths {
-			all = append(all, engine.Case{Name: c.name(), Path: path, LastsNs: lasts.Nanoseconds(),
-				Parameters: map[string]string{"test": c.test, "mtu": strconv.Itoa(c.mtu), "underlay": c.underlay}})
+			all = append(all, engine.Case{Name: c.name(), Path: path, LastsNs: lasts.Nanoseconds()})
 		}
 	}
 	return all
@@ -182,19 +181,21 @@ const (
 )
 
 // Perform performs one test.
-func (e *Experiment) Perform(ctx context.Context, target engine.Target, _ *engine.Profile, c *engine.Case) (*engine.Outcome, error) {
+func (e *Experiment) Perform(ctx context.Context, target engine.Target, profile *engine.Profile, c *engine.Case) (*engine.Outcome, error) {
 	here, err := testbed.From(target)
 	if err != nil {
 		return nil, err
 	}
-	mtu, err := strconv.Atoi(c.Parameters["mtu"])
-	if err != nil {
-		return nil, err
+	cells := e.cells(profile, e.Tests)
+	at := slices.IndexFunc(cells, func(other cell) bool { return other.name() == c.Name })
+	if at < 0 {
+		return nil, fmt.Errorf("the profile has no case %s", c.Name)
 	}
+	test := cells[at]
 	if router, ok := here.(testbed.Router); ok {
-		router.Route(c.Parameters["underlay"] == routed)
+		router.Route(test.underlay == routed)
 	}
-	near, far, err := here.Ends(ctx, c.Path, mtu, 1)
+	near, far, err := here.Ends(ctx, c.Path, test.mtu, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -203,13 +204,13 @@ func (e *Experiment) Perform(ctx context.Context, target engine.Target, _ *engin
 		outcome.Values[valueMTU] = float64(mtu)
 	}
 	err = testbed.Observe(ctx, here, outcome, func() error {
-		switch test := c.Parameters["test"]; test {
+		switch test.test {
 		case echo:
 			return e.ping(ctx, near, far[0], outcome)
 		case sctp:
 			return e.associate(ctx, near, far[0], outcome)
 		default:
-			return e.transfer(ctx, near, far[0], test == udp, outcome)
+			return e.transfer(ctx, near, far[0], test.test == udp, outcome)
 		}
 	})
 	if err != nil {
@@ -282,7 +283,7 @@ func connect(ctx context.Context, near testbed.End, test *iperf3.Test) (*iperf3.
 		if attempt == attempts || !iperf3.NotListening(err) {
 			return nil, output, testbed.Because(err, errEnd)
 		}
-		if err := testbed.Pause(ctx, pause); err != nil {
+		if err := retry.Pause(ctx, pause); err != nil {
 			return nil, output, err
 		}
 	}
