@@ -2,14 +2,19 @@
 #include "control_json.h"
 
 #include <arpa/inet.h>
+#include <ctype.h>
+#include <errno.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* A quoted string has up to 40 bytes, each of which may take four characters, and two quotes. */
 enum {
 	WANTED_CHARACTERS = 160,
+	WORDS_CHARACTERS = 256,
 	QUOTED_BYTES_MAX = 40,
 	VALUE_CHARACTERS = 4 * QUOTED_BYTES_MAX + 3,
 	PATH_DEPTH_MAX = 8
@@ -21,7 +26,8 @@ static void path_write(const struct control_place *place, char path[REFUSAL_FIEL
 	size_t depth = 0, length = 0;
 
 	for (; place && depth < PATH_DEPTH_MAX; place = place->parent)
-		chain[depth++] = place;
+		if (place->parent || place->name)
+			chain[depth++] = place;
 	path[0] = '\0';
 	while (depth-- > 0 && length <= REFUSAL_FIELD_CHARACTERS) {
 		const struct control_place *at = chain[depth];
@@ -133,34 +139,42 @@ int control_refuse_value(struct refusal *refusal, const struct control_place *pl
 	return control_refuse(refusal, place, "is %s; must be %s", value, sentence);
 }
 
-/* Returns whether `name` is one of the words of a list such as "spi, key, generation". */
-static bool among(const char *name, const char *fields)
+static const struct control_field *field_find(const struct control_field *fields, size_t count,
+					      const char *name)
 {
-	size_t length = strlen(name);
-
-	for (const char *at = fields; at && length > 0 && !strchr(name, ','); at = strstr(at, ", ")) {
-		at += *at == ',' ? 2 : 0;
-		if (strncmp(at, name, length) == 0 && (at[length] == ',' || !at[length]))
-			return true;
-	}
-	return false;
+	for (size_t i = 0; i < count; i++)
+		if (strcmp(fields[i].name, name) == 0)
+			return &fields[i];
+	return NULL;
 }
 
-int control_object_check(const struct control_place *place, const char *fields, struct refusal *refusal)
+/* Appends a word to a list of words. */
+static const char *words_join(char text[WORDS_CHARACTERS], const char *separator, const char *word)
 {
-	char quoted[VALUE_CHARACTERS];
+	size_t length = strlen(text);
+
+	snprintf(text + length, WORDS_CHARACTERS - length, "%s%s", length ? separator : "", word);
+	return text;
+}
+
+static int object_check(const struct control_place *place, const struct control_field *fields, size_t count,
+			struct refusal *refusal)
+{
+	char names[WORDS_CHARACTERS] = "", quoted[VALUE_CHARACTERS];
 	const char *name;
 	json_t *value;
 
+	for (size_t i = 0; i < count; i++)
+		words_join(names, ", ", fields[i].name);
 	if (!json_is_object(place->value))
-		return control_refuse_value(refusal, place, "an object with %s", fields);
+		return control_refuse_value(refusal, place, "an object with %s", names);
 	json_object_foreach((json_t *)(uintptr_t)place->value, name, value)
 	{
-		if (among(name, fields))
+		if (field_find(fields, count, name))
 			continue;
 		quoted_write(name, quoted);
 		return control_refuse(refusal, place, "has an unknown field %s; there are only %s", quoted,
-				      fields);
+				      names);
 	}
 	return 0;
 }
@@ -181,59 +195,132 @@ int control_list_check(const struct control_place *place, size_t least, size_t m
 	return 0;
 }
 
-int control_member(const struct control_place *object, const char *name, struct control_place *member,
-		   struct refusal *refusal)
-{
-	*member = (struct control_place){
-		.parent = object, .name = name, .value = json_object_get(object->value, name)};
-	return member->value ? 0 : control_refuse(refusal, member, "is missing; it is required");
-}
-
-int control_integer(const struct control_place *place, int64_t least, int64_t most, int64_t *to,
-		    struct refusal *refusal)
-{
-	*to = json_integer_value(place->value);
-	if (!json_is_integer(place->value) || *to < least || *to > most)
-		return control_refuse_value(refusal, place, "a whole number from %" PRId64 " to %" PRId64,
-					    least, most);
-	return 0;
-}
-
-int control_boolean(const struct control_place *place, bool *to, struct refusal *refusal)
-{
-	*to = json_is_true(place->value);
-	return json_is_boolean(place->value) ? 0 : control_refuse_value(refusal, place, "true or false");
-}
-
-int control_member_integer(const struct control_place *object, const char *name, int64_t least, int64_t most,
-			   int64_t *to, struct refusal *refusal)
-{
-	struct control_place member;
-	int err = control_member(object, name, &member, refusal);
-
-	*to = 0;
-	return err ? err : control_integer(&member, least, most, to, refusal);
-}
-
 struct control_place control_entry(const struct control_place *list, size_t index)
 {
 	return (struct control_place){
 		.parent = list, .index = index, .value = json_array_get(list->value, index)};
 }
 
-int control_bytes(const struct control_place *place, size_t count, uint8_t most, uint8_t *to,
-		  struct refusal *refusal)
+static int integer_read(const struct control_place *place, int64_t least, int64_t most, void *to,
+			size_t bytes, struct refusal *refusal)
 {
+	int64_t number = json_integer_value(place->value);
+
+	if (!json_is_integer(place->value) || number < least || number > most)
+		return control_refuse_value(refusal, place, "a whole number from %" PRId64 " to %" PRId64,
+					    least, most);
+	/* Little-endian: the first bytes of a number are its lowest. */
+	memcpy(to, &number, bytes);
+	return 0;
+}
+
+static int integers_read(const struct control_place *place, const struct control_field *field, void *to,
+			 struct refusal *refusal)
+{
+	size_t count = field->bytes / field->entry_bytes;
 	int err = control_list_check(place, count, count, refusal);
 
 	for (size_t i = 0; !err && i < count; i++) {
 		struct control_place entry = control_entry(place, i);
-		int64_t number;
 
-		err = control_integer(&entry, 0, most, &number, refusal);
-		to[i] = (uint8_t)number;
+		err = integer_read(&entry, field->least, field->most, (char *)to + i * field->entry_bytes,
+				   field->entry_bytes, refusal);
 	}
 	return err;
+}
+
+/* Letters, digits and `others` cannot be mistaken in output and logs. */
+static int string_read(const struct control_place *place, const struct control_field *field, char *to,
+		       struct refusal *refusal)
+{
+	size_t bytes = json_string_length(place->value);
+
+	if (field->may_be_empty && json_is_string(place->value) && bytes == 0)
+		return 0;
+	if (bytes == 0)
+		return control_refuse(refusal, place, "must be a string that is not empty");
+	if (bytes >= field->bytes)
+		return control_refuse(refusal, place, "is too long: %zu characters, at most %zu are allowed",
+				      bytes, field->bytes - 1);
+	if (strlen(json_string_value(place->value)) != bytes)
+		return control_refuse(refusal, place, "must not contain a NUL character");
+	memcpy(to, json_string_value(place->value), bytes + 1);
+	for (const char *c = to; field->others && *c; c++)
+		if (!isalnum((unsigned char)*c) && !strchr(field->others, *c))
+			return control_refuse(refusal, place, "may contain A-Z a-z 0-9 and %s only",
+					      field->others);
+	return 0;
+}
+
+static int name_read(const struct control_place *place, const struct control_field *field, void *to,
+		     struct refusal *refusal)
+{
+	char names[WORDS_CHARACTERS] = "";
+
+	for (uint32_t i = 0; i < field->name_count; i++) {
+		if (json_is_string(place->value) &&
+		    strcmp(field->names[i], json_string_value(place->value)) == 0) {
+			memcpy(to, &i, field->bytes);
+			return 0;
+		}
+		words_join(names, i + 1 == field->name_count ? " or " : ", ", field->names[i]);
+	}
+	return control_refuse_value(refusal, place, "%s", names);
+}
+
+static int field_read(const struct control_place *place, const struct control_field *field, void *to,
+		      struct refusal *refusal)
+{
+	switch (field->kind) {
+	case CONTROL_INTEGER:
+		return integer_read(place, field->least, field->most, to, field->bytes, refusal);
+	case CONTROL_INTEGERS:
+		return integers_read(place, field, to, refusal);
+	case CONTROL_BOOLEAN:
+		*(bool *)to = json_is_true(place->value);
+		return json_is_boolean(place->value) ? 0
+						     : control_refuse_value(refusal, place, "true or false");
+	case CONTROL_STRING:
+		return string_read(place, field, to, refusal);
+	case CONTROL_NAME:
+		return name_read(place, field, to, refusal);
+	case CONTROL_CUSTOM:
+		return field->read(place, to, refusal);
+	}
+	return -EINVAL;
+}
+
+int control_fields_read(const struct control_place *object, const struct control_field *fields, size_t count,
+			void *to, struct refusal *refusal)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < count && !err; i++) {
+		const struct control_field *field = &fields[i];
+		const struct control_place member = {.parent = object,
+						     .name = field->name,
+						     .value = json_object_get(object->value, field->name)};
+
+		if (member.value)
+			err = field_read(&member, field, (char *)to + field->offset, refusal);
+		else if (!field->optional)
+			err = object->parent || object->name
+				      ? control_refuse(refusal, &member, "is missing; it is required")
+				      : control_refuse(
+						refusal, &member, "is missing; %s needs it",
+						json_string_value(json_object_get(object->value, "request")));
+		if (field->given_offset)
+			*((bool *)to + field->given_offset) = member.value != NULL;
+	}
+	return err;
+}
+
+int control_object_read(const struct control_place *object, const struct control_field *fields, size_t count,
+			void *to, struct refusal *refusal)
+{
+	int err = object_check(object, fields, count, refusal);
+
+	return err ? err : control_fields_read(object, fields, count, to, refusal);
 }
 
 void reply_string(json_t *object, const char *name, const char *value)
@@ -279,4 +366,16 @@ char *reply_text(json_t *root)
 
 	json_decref(root);
 	return text;
+}
+
+static void wiping_free(void *memory)
+{
+	if (memory)
+		explicit_bzero(memory, malloc_usable_size(memory));
+	free(memory);
+}
+
+void control_json_wipe(void)
+{
+	json_set_alloc_funcs(malloc, wiping_free);
 }

@@ -10,6 +10,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { CONTROL_VERSION = 1 }; /* of the protocol, in each message */
@@ -17,11 +18,37 @@ enum { CONTROL_VERSION = 1 }; /* of the protocol, in each message */
 /* A value and its place in the request. Places are chained on the stack, so that a path costs nothing until a
  * value is refused. */
 struct control_place {
-	const struct control_place *parent; /* NULL: a field of the request itself */
-	const char *name;                   /* NULL: an entry of the list `parent` */
+	const struct control_place *parent;
+	const char
+		*name; /* NULL: an entry of the list `parent`, or the request itself, which has no parent */
 	size_t index;
 	const json_t *value;
 };
+
+enum control_kind {
+	CONTROL_INTEGER,  /* from `least` to `most` */
+	CONTROL_INTEGERS, /* a list of as many integers as the member has room for */
+	CONTROL_BOOLEAN,
+	CONTROL_STRING, /* not empty; if `others` is set, of letters, digits and these characters only */
+	CONTROL_NAME,   /* one of `names`: its index, an enum */
+	CONTROL_CUSTOM, /* by `read` */
+};
+
+/* A field of an object, and the member of a structure that takes its value. */
+struct control_field {
+	const char *name;
+	enum control_kind kind;
+	size_t offset, bytes, entry_bytes; /* CONTROL_MEMBER() */
+	int64_t least, most;
+	const char *others;
+	const char *const *names;
+	uint32_t name_count;
+	int (*read)(const struct control_place *place, void *member, struct refusal *refusal);
+	bool optional, may_be_empty;
+	size_t given_offset; /* of a bool, set if an optional field is there; 0: none */
+};
+
+#define CONTROL_MEMBER(type, member) .offset = offsetof(type, member), .bytes = sizeof(((type *)0)->member)
 
 /* Refuses a value; the field is the path of its place. */
 __attribute__((format(printf, 3, 4))) int
@@ -32,22 +59,14 @@ control_refuse_value(struct refusal *refusal, const struct control_place *place,
 
 /* The functions below return 0, or -EINVAL with *refusal filled in. */
 
-/* Checks that a value is an object without other fields than these, separated by ", ". */
-int control_object_check(const struct control_place *place, const char *fields, struct refusal *refusal);
 int control_list_check(const struct control_place *place, size_t least, size_t most, struct refusal *refusal);
-/* Finds a required field of an object. */
-int control_member(const struct control_place *object, const char *name, struct control_place *member,
-		   struct refusal *refusal);
-int control_integer(const struct control_place *place, int64_t least, int64_t most, int64_t *to,
-		    struct refusal *refusal);
-int control_boolean(const struct control_place *place, bool *to, struct refusal *refusal);
-/* Finds a required field and reads it as an integer. */
-int control_member_integer(const struct control_place *object, const char *name, int64_t least, int64_t most,
-			   int64_t *to, struct refusal *refusal);
 struct control_place control_entry(const struct control_place *list, size_t index);
-/* Reads a list of exactly `count` whole numbers from 0 to `most`, which is at most 255. */
-int control_bytes(const struct control_place *place, size_t count, uint8_t most, uint8_t *to,
-		  struct refusal *refusal);
+/* Reads the fields of an object into the structure `to`; other fields are not looked at. */
+int control_fields_read(const struct control_place *object, const struct control_field *fields, size_t count,
+			void *to, struct refusal *refusal);
+/* The same for an object that must have no other fields. */
+int control_object_read(const struct control_place *object, const struct control_field *fields, size_t count,
+			void *to, struct refusal *refusal);
 
 /*
  * Fields of replies. A field whose value JSON cannot represent, or for which there is no memory, is left out.
@@ -61,6 +80,8 @@ void reply_object(json_t *object, const char *name, json_t *value);
 json_t *reply_ipv4(uint32_t address_be);
 /* Returns a reply of that name, without further fields. */
 json_t *reply_begin(const char *name);
+/* Makes jansson wipe memory that it frees, because keys have been in it. */
+void control_json_wipe(void);
 /* Returns a reply as text, and releases it. The caller frees the text; NULL: there is no memory. */
 char *reply_text(json_t *root);
 

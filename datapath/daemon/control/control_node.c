@@ -4,8 +4,6 @@
 #include "associations.h"
 #include "clock.h"
 #include "clocks.h"
-#include "control_reply_schedule.h"
-#include "control_schedule.h"
 #include "pods.h"
 #include "routing.h"
 #include "shaping.h"
@@ -91,33 +89,6 @@ static char *clock_set(struct node *node, const struct node_clock *clock)
 	return control_reply_ok();
 }
 
-/* Returns a page of a list. */
-static char *list_reply(struct node *node, const struct control_request *r)
-{
-	switch (r->type) {
-	case CONTROL_ENDPOINTS:
-		return control_reply_endpoints(node, r->offset, r->limit);
-	case CONTROL_PODS:
-		return control_reply_pods(node, r->offset, r->limit);
-	case CONTROL_NETWORK_LIMITS:
-		return control_reply_network_limits(node, r->offset, r->limit);
-	case CONTROL_NETWORK_CLOCKS:
-		return control_reply_network_clocks(node, r->offset, r->limit);
-	case CONTROL_FLOWS:
-		return control_reply_flows(node, r->offset, r->limit);
-	case CONTROL_PEERS:
-		return control_reply_peers(node, r->offset, r->limit);
-	case CONTROL_GROUPS:
-		return control_reply_groups(node, r->offset, r->limit);
-	case CONTROL_NETWORK_ENCRYPTIONS:
-		return control_reply_network_encryptions(node, r->offset, r->limit);
-	case CONTROL_SECURITY_ASSOCIATIONS:
-		return control_reply_security_associations(node, r->offset, r->limit);
-	default:
-		return NULL;
-	}
-}
-
 char *control_node_serve(struct node *node, const struct control_request *r)
 {
 	struct refusal refusal = {.field = ""};
@@ -168,6 +139,6 @@ char *control_node_serve(struct node *node, const struct control_request *r)
 	case CONTROL_TRAFFIC_CLASSES_SET:
 		return traffic_classes_set(node, r);
 	default:
-		return list_reply(node, r);
+		return control_reply_list(node, r->type, r->offset, r->limit);
 	}
 }

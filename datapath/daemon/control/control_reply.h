@@ -55,24 +55,33 @@ struct control_status {
 	int64_t clock_bound_ns; /* the present error bound of the clock; -1: unknown */
 };
 
+/* The last schedule that was requested, and the one in force. They may be the same. */
+struct control_schedule {
+	const struct ktsn_schedule *admin;
+	const struct ktsn_schedule *oper; /* its list is omitted without gate_enabled: it is not executed */
+	uint8_t oper_gate_states;         /* at current_time_tai_ns */
+	bool config_pending;              /* `admin` comes into force at config_change_time_tai_ns */
+	int64_t config_change_time_tai_ns;
+	uint64_t config_change_error;
+	int64_t current_time_tai_ns;
+	uint64_t transmission_overrun[KTSN_CLASSES];
+	int64_t link_speed_bps;
+	int64_t guard_band_ns;
+};
+
 char *control_reply_ok(void);
 char *control_reply_error(const struct refusal *refusal);
 /* `standing_by` are the names of the instances that stand by, in no order. */
 char *control_reply_instance(const struct instance *instance, const char *const *standing_by, size_t count);
 char *control_reply_status(const struct control_status *status);
-/* Return a list from `offset` on, with at most `limit` entries, or fewer when the reply would be too long. */
-char *control_reply_endpoints(const struct node *node, uint32_t offset, uint32_t limit);
-char *control_reply_pods(const struct node *node, uint32_t offset, uint32_t limit);
-char *control_reply_network_limits(const struct node *node, uint32_t offset, uint32_t limit);
-char *control_reply_network_clocks(const struct node *node, uint32_t offset, uint32_t limit);
-/* Returns the flows of connected processes; messages of processes that ended are counted in their pods. */
-char *control_reply_flows(const struct node *node, uint32_t offset, uint32_t limit);
-char *control_reply_peers(const struct node *node, uint32_t offset, uint32_t limit);
-/* Returns the known memberships in groups of the pods of this node and of each peer. */
-char *control_reply_groups(const struct node *node, uint32_t offset, uint32_t limit);
-char *control_reply_network_encryptions(const struct node *node, uint32_t offset, uint32_t limit);
-/* The reply has no keys. */
-char *control_reply_security_associations(const struct node *node, uint32_t offset, uint32_t limit);
+char *control_reply_schedule(const struct control_schedule *schedule);
+/*
+ * Returns a list from `offset` on, with at most `limit` entries, or fewer when the reply would be too long;
+ * NULL also when `type` is no list. Flows are those of connected processes, groups the known memberships of
+ * the pods of this node and of each peer; security associations come without keys.
+ */
+char *control_reply_list(const struct node *node, enum control_request_type type, uint32_t offset,
+			 uint32_t limit);
 char *control_reply_departures(const struct departure *records, uint32_t count, uint64_t overwritten);
 /* The numbers of the records begin at 1: `before` is the number of the last record before the trace. */
 char *control_reply_trace(const struct trace_record *records, uint32_t count, uint64_t before,

@@ -1,18 +1,60 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "control_reply.h"
 
+#include "associations.h"
 #include "clocks.h"
-#include "control_admission.h"
-#include "control_clock.h"
-#include "control_encryption.h"
 #include "control_json.h"
 #include "control_text.h"
+#include "encryption.h"
 #include "flow.h"
 #include "peers.h"
 #include "receiving.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
+
+static json_t *macs_json(const struct endpoint_admission *admission)
+{
+	json_t *list = json_array();
+	char text[CONTROL_MAC_CHARACTERS + 1];
+
+	for (uint32_t i = 0; i < admission->mac_count; i++)
+		json_array_append_new(list, json_string(control_mac_text(admission->macs[i], text)));
+	return list;
+}
+
+static json_t *addresses_json(const struct endpoint_admission *admission)
+{
+	char text[CONTROL_SUBNET_CHARACTERS + 1];
+	json_t *list = json_array();
+
+	if (admission->any_address) {
+		json_array_append_new(list, json_string("0.0.0.0/0"));
+		json_array_append_new(list, json_string("::/0"));
+		return list;
+	}
+	for (uint32_t i = 0; i < admission->address_count; i++)
+		json_array_append_new(list, json_string(control_subnet_text(&admission->addresses[i], text)));
+	return list;
+}
+
+static json_t *sources_json(const struct endpoint_admission *admission)
+{
+	json_t *object = json_object();
+
+	reply_object(object, "hardware-addresses", macs_json(admission));
+	reply_object(object, "addresses", addresses_json(admission));
+	return object;
+}
+
+static json_t *grants_json(const struct endpoint_admission *admission)
+{
+	json_t *object = json_object();
+
+	reply_int(object, "priority-max", admission->priority_max);
+	reply_bool(object, "priority-code-point", admission->pcp_is_priority);
+	return object;
+}
 
 static json_t *endpoint_json(const struct pod *pod, const struct endpoint *endpoint)
 {
@@ -26,8 +68,8 @@ static json_t *endpoint_json(const struct pod *pod, const struct endpoint *endpo
 	reply_string(object, "bridge", endpoint->bridge);
 	reply_string(object, "mac", control_mac_text(endpoint->mac, mac));
 	reply_int(object, "mtu", endpoint->mtu_bytes);
-	reply_object(object, "sources", control_sources_json(&endpoint->admission));
-	reply_object(object, "grants", control_grants_json(&endpoint->admission));
+	reply_object(object, "sources", sources_json(&endpoint->admission));
+	reply_object(object, "grants", grants_json(&endpoint->admission));
 	reply_bool(object, "receive", endpoint->receive);
 	return object;
 }
@@ -38,13 +80,8 @@ struct page {
 	uint32_t offset, limit;
 	uint32_t position; /* of the next entry in the list */
 	size_t bytes;      /* length of the entries as text */
-	json_t *entries;
+	json_t *root, *entries;
 };
-
-static struct page page_begin(uint32_t offset, uint32_t limit)
-{
-	return (struct page){.offset = offset, .limit = limit, .entries = json_array()};
-}
 
 /* Returns whether the next entry of the list belongs to the page. Called once for each entry. */
 static bool page_wants(struct page *page)
@@ -68,30 +105,12 @@ static void page_add(struct page *page, json_t *entry)
 	page->limit = (uint32_t)json_array_size(page->entries);
 }
 
-/* Takes the entries when page_wants() was called for the whole list. */
-static json_t *page_json(const struct page *page, const char *name)
+static void endpoints_add(struct page *page, const struct node *node)
 {
-	json_t *root = reply_begin(name);
-
-	reply_int(root, "total", page->position);
-	reply_object(root, name, page->entries);
-	return root;
-}
-
-static char *page_reply(const struct page *page, const char *name)
-{
-	return reply_text(page_json(page, name));
-}
-
-char *control_reply_endpoints(const struct node *node, uint32_t offset, uint32_t limit)
-{
-	struct page page = page_begin(offset, limit);
-
 	for (const struct pod *pod = node->pods; pod; pod = pod->next)
 		for (const struct endpoint *e = pod->endpoints.first; e; e = e->next)
-			if (page_wants(&page))
-				page_add(&page, endpoint_json(pod, e));
-	return page_reply(&page, "endpoints");
+			if (page_wants(page))
+				page_add(page, endpoint_json(pod, e));
 }
 
 static json_t *limits_json(const struct quota_limits *limits)
@@ -180,14 +199,11 @@ static json_t *pod_json(const struct pod *pod)
 	return object;
 }
 
-char *control_reply_pods(const struct node *node, uint32_t offset, uint32_t limit)
+static void pods_add(struct page *page, const struct node *node)
 {
-	struct page page = page_begin(offset, limit);
-
 	for (const struct pod *pod = node->pods; pod; pod = pod->next)
-		if (page_wants(&page))
-			page_add(&page, pod_json(pod));
-	return page_reply(&page, "pods");
+		if (page_wants(page))
+			page_add(page, pod_json(pod));
 }
 
 /* The reply has only the limits that were set. */
@@ -204,24 +220,32 @@ static json_t *network_limits_json(const struct network_limits *network)
 	return object;
 }
 
-char *control_reply_network_limits(const struct node *node, uint32_t offset, uint32_t limit)
+static void network_limits_add(struct page *page, const struct node *node)
 {
-	struct page page = page_begin(offset, limit);
-
 	for (const struct network_limits *n = node->network_limits; n; n = n->next)
-		if (page_wants(&page))
-			page_add(&page, network_limits_json(n));
-	return page_reply(&page, "network-limits");
+		if (page_wants(page))
+			page_add(page, network_limits_json(n));
 }
 
-char *control_reply_network_clocks(const struct node *node, uint32_t offset, uint32_t limit)
+static json_t *network_clock_json(const struct network_clock *network)
 {
-	struct page page = page_begin(offset, limit);
+	json_t *object = json_object();
+	const struct clock_need *need = &network->need;
 
+	reply_int(object, "vni", network->vni);
+	reply_int(object, "max-error-ns", need->max_error_ns);
+	reply_string(object, "on-loss", on_clock_loss_names[need->on_loss]);
+	reply_bool(object, "good", need->good);
+	reply_bool(object, "lost", network->lost);
+	reply_string(object, "reason", need->reason);
+	return object;
+}
+
+static void network_clocks_add(struct page *page, const struct node *node)
+{
 	for (const struct network_clock *n = node->clocks.networks; n; n = n->next)
-		if (page_wants(&page))
-			page_add(&page, control_network_clock_json(n));
-	return page_reply(&page, "network-clocks");
+		if (page_wants(page))
+			page_add(page, network_clock_json(n));
 }
 
 /* Returns an address and port such as "10.42.1.2:7788" or "[fd00::2]:7788"; "" for a missing end. */
@@ -266,7 +290,7 @@ static json_t *flow_json(const struct node *node, const struct pod *pod, const s
 	return object;
 }
 
-static void flows_add(struct page *page, const struct node *node, const struct process *process)
+static void process_flows_add(struct page *page, const struct node *node, const struct process *process)
 {
 	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING; i++) {
 		const struct flow *flow = process->flows[i];
@@ -278,14 +302,11 @@ static void flows_add(struct page *page, const struct node *node, const struct p
 	}
 }
 
-char *control_reply_flows(const struct node *node, uint32_t offset, uint32_t limit)
+static void flows_add(struct page *page, const struct node *node)
 {
-	struct page page = page_begin(offset, limit);
-
 	for (const struct pod *pod = node->pods; pod; pod = pod->next)
 		for (const struct process *process = pod->processes; process; process = process->next)
-			flows_add(&page, node, process);
-	return page_reply(&page, "flows");
+			process_flows_add(page, node, process);
 }
 
 static json_t *peer_json(const struct peer *peer)
@@ -305,14 +326,11 @@ static json_t *peer_json(const struct peer *peer)
 	return object;
 }
 
-char *control_reply_peers(const struct node *node, uint32_t offset, uint32_t limit)
+static void peers_add(struct page *page, const struct node *node)
 {
-	struct page page = page_begin(offset, limit);
-
 	for (const struct peer *peer = node->routing.peers; peer; peer = peer->next)
-		if (page_wants(&page))
-			page_add(&page, peer_json(peer));
-	return page_reply(&page, "peers");
+		if (page_wants(page))
+			page_add(page, peer_json(peer));
 }
 
 static void group_append(json_t *list, const struct ktsn_address *group)
@@ -365,44 +383,89 @@ static json_t *peer_groups_json(const struct peer *peer)
 			   groups->announced_count + groups->reported_count, list);
 }
 
-char *control_reply_groups(const struct node *node, uint32_t offset, uint32_t limit)
+static void groups_add(struct page *page, const struct node *node)
 {
 	const struct peer_index *index = node->routing.peer_index;
-	struct page page = page_begin(offset, limit);
-
 	for (const struct peer_network *network = index ? index->first_network : NULL; network;
 	     network = network->next)
-		if (page_wants(&page))
-			page_add(&page, own_groups_json(node, network));
+		if (page_wants(page))
+			page_add(page, own_groups_json(node, network));
 	for (const struct peer *peer = node->routing.peers; peer; peer = peer->next)
-		if (page_wants(&page))
-			page_add(&page, peer_groups_json(peer));
-	return page_reply(&page, "groups");
+		if (page_wants(page))
+			page_add(page, peer_groups_json(peer));
 }
 
-char *control_reply_network_encryptions(const struct node *node, uint32_t offset, uint32_t limit)
+static json_t *network_encryption_json(const struct network_encryption *network)
 {
-	struct page page = page_begin(offset, limit);
+	json_t *object = json_object();
 
+	reply_int(object, "vni", network->vni);
+	reply_string(object, "encryption", loop_encryption_names[network->encryption]);
+	return object;
+}
+
+static json_t *association_json(const struct association_state *state)
+{
+	json_t *object = json_object();
+
+	reply_object(object, "peer", reply_ipv4(state->peer_be));
+	reply_int(object, "spi", state->spi);
+	reply_int(object, "generation", state->generation);
+	reply_int(object, "sequence", state->sequence);
+	reply_int(object, "associations-left", state->left);
+	return object;
+}
+
+static void network_encryptions_add(struct page *page, const struct node *node)
+{
 	for (const struct network_encryption *n = encryption_networks(&node->routing); n; n = n->next)
-		if (page_wants(&page))
-			page_add(&page, control_network_encryption_json(n));
-	return page_reply(&page, "network-encryptions");
+		if (page_wants(page))
+			page_add(page, network_encryption_json(n));
 }
 
-char *control_reply_security_associations(const struct node *node, uint32_t offset, uint32_t limit)
+static void security_associations_add(struct page *page, const struct node *node)
 {
-	struct page page = page_begin(offset, limit);
-	json_t *reply;
-
 	for (const struct associated_peer *peer = associations_peers(&node->routing); peer;
 	     peer = peer->next) {
 		const struct association_state state = association_state_of(peer);
 
-		if (page_wants(&page))
-			page_add(&page, control_association_json(&state));
+		if (page_wants(page))
+			page_add(page, association_json(&state));
 	}
-	reply = page_json(&page, "security-associations");
-	reply_int(reply, "used-generation", associations_used_generation(&node->routing));
-	return reply_text(reply);
+	reply_int(page->root, "used-generation", associations_used_generation(&node->routing));
+}
+
+/* Each function walks over a whole list. */
+static const struct {
+	enum control_request_type type;
+	const char *name;
+	void (*add)(struct page *page, const struct node *node);
+} lists[] = {
+	{CONTROL_ENDPOINTS, "endpoints", endpoints_add},
+	{CONTROL_PODS, "pods", pods_add},
+	{CONTROL_NETWORK_LIMITS, "network-limits", network_limits_add},
+	{CONTROL_NETWORK_CLOCKS, "network-clocks", network_clocks_add},
+	{CONTROL_FLOWS, "flows", flows_add},
+	{CONTROL_PEERS, "peers", peers_add},
+	{CONTROL_GROUPS, "groups", groups_add},
+	{CONTROL_NETWORK_ENCRYPTIONS, "network-encryptions", network_encryptions_add},
+	{CONTROL_SECURITY_ASSOCIATIONS, "security-associations", security_associations_add},
+};
+
+char *control_reply_list(const struct node *node, enum control_request_type type, uint32_t offset,
+			 uint32_t limit)
+{
+	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+		struct page page = {.offset = offset, .limit = limit};
+
+		if (lists[i].type != type)
+			continue;
+		page.root = reply_begin(lists[i].name);
+		page.entries = json_array();
+		lists[i].add(&page, node);
+		reply_int(page.root, "total", page.position);
+		reply_object(page.root, lists[i].name, page.entries);
+		return reply_text(page.root);
+	}
+	return NULL;
 }

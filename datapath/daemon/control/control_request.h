@@ -93,4 +93,7 @@ struct control_request {
 int control_request_parse(const char *text, size_t bytes, struct control_request *request,
 			  struct refusal *refusal);
 
+/* Fills in the refusal for a fault that ktsn_schedule_check() found. Returns -EINVAL. */
+int control_schedule_refuse(const struct ktsn_schedule_fault *fault, struct refusal *refusal);
+
 #endif

@@ -3,7 +3,7 @@
 
 #include "clock.h"
 #include "clocks.h"
-#include "control_encryption.h"
+#include "control_json.h"
 #include "control_node.h"
 #include "control_request.h"
 #include "handover.h"

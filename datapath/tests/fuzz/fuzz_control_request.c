@@ -4,8 +4,6 @@
  * executed in virtual time: its gates have the states of its list, and the reply about it has its values.
  */
 #include "control_reply.h"
-#include "control_reply_schedule.h"
-#include "control_schedule.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -360,7 +360,7 @@ TEST(endpoints_match_the_example)
 	struct pod pod = {.identity = IDENTITY, .endpoints.first = &endpoint};
 	struct node node = {.pods = &pod};
 
-	reply_compare("endpoints.reply.json", control_reply_endpoints(&node, 0, 100));
+	reply_compare("endpoints.reply.json", control_reply_list(&node, CONTROL_ENDPOINTS, 0, 100));
 }
 
 TEST(pods_match_the_example)
@@ -388,7 +388,7 @@ TEST(pods_match_the_example)
 			  .socket_path = "/run/ktsn/pods/5b1f9c1e/ktsn.sock"};
 	struct node node = {.pods = &pod};
 
-	reply_compare("pods.reply.json", control_reply_pods(&node, 0, 100));
+	reply_compare("pods.reply.json", control_reply_list(&node, CONTROL_PODS, 0, 100));
 }
 
 TEST(network_limits_match_the_example)
@@ -396,7 +396,7 @@ TEST(network_limits_match_the_example)
 	struct network_limits network = {.vni = 42, .limits = {{4, -1, -1, -1, 2000, -1, 1000000000}}};
 	struct node node = {.network_limits = &network};
 
-	reply_compare("network-limits.reply.json", control_reply_network_limits(&node, 0, 100));
+	reply_compare("network-limits.reply.json", control_reply_list(&node, CONTROL_NETWORK_LIMITS, 0, 100));
 }
 
 TEST(encryption_matches_the_example)
@@ -413,8 +413,10 @@ TEST(encryption_matches_the_example)
 		.networks = networks, .peers = &peer, .generations = {.used = &used_generation}};
 	struct node node = {.routing.encryption = &encryption};
 
-	reply_compare("network-encryptions.reply.json", control_reply_network_encryptions(&node, 0, 100));
-	reply_compare("security-associations.reply.json", control_reply_security_associations(&node, 0, 100));
+	reply_compare("network-encryptions.reply.json",
+		      control_reply_list(&node, CONTROL_NETWORK_ENCRYPTIONS, 0, 100));
+	reply_compare("security-associations.reply.json",
+		      control_reply_list(&node, CONTROL_SECURITY_ASSOCIATIONS, 0, 100));
 }
 
 TEST(network_clocks_match_the_example)
@@ -428,15 +430,15 @@ TEST(network_clocks_match_the_example)
 	};
 	struct node node = {.clocks.networks = networks};
 
-	reply_compare("network-clocks.reply.json", control_reply_network_clocks(&node, 0, 100));
+	reply_compare("network-clocks.reply.json", control_reply_list(&node, CONTROL_NETWORK_CLOCKS, 0, 100));
 }
 
 TEST(flows_match_the_example)
 {
 	struct loop_flow loops[2] = {{.number = 7}, {.number = 8}};
 	struct flow flows[2] = {
-		{.loop = &loops[0], .mode = {KTSN_CLOCK_TAI, false, false}, .attributes.priority = 3},
-		{.loop = &loops[1], .mode = {KTSN_CLOCK_MONOTONIC, true, false}}};
+		{.loop = &loops[0], .mode = {.clock = KTSN_CLOCK_TAI}, .attributes.priority = 3},
+		{.loop = &loops[1], .mode = {.clock = KTSN_CLOCK_MONOTONIC, .deadline = true}}};
 	struct flow closed = {.loop = &loops[1], .closed = true};
 	struct pod pod = {.identity = IDENTITY};
 	struct process process = {.pod = &pod, .pid = 4712};
@@ -457,7 +459,7 @@ TEST(flows_match_the_example)
 	process.flows[0] = &flows[0];
 	process.flows[1] = &closed;
 	process.flows[LOOP_FLOWS_PER_RING - 1] = &flows[1];
-	reply_compare("flows.reply.json", control_reply_flows(&node, 0, 100));
+	reply_compare("flows.reply.json", control_reply_list(&node, CONTROL_FLOWS, 0, 100));
 }
 
 TEST(peers_match_the_example)
@@ -468,7 +470,7 @@ TEST(peers_match_the_example)
 	struct node node = {.routing.peers = &peer};
 
 	peer.address_be = htonl(0xc0000202);
-	reply_compare("peers.reply.json", control_reply_peers(&node, 0, 100));
+	reply_compare("peers.reply.json", control_reply_list(&node, CONTROL_PEERS, 0, 100));
 }
 
 TEST(groups_match_the_example)
@@ -489,7 +491,7 @@ TEST(groups_match_the_example)
 
 	peer.address_be = htonl(0xc0000202);
 	node.routing.uplink.local_address_be = htonl(0xc0000201);
-	reply_compare("groups.reply.json", control_reply_groups(&node, 0, 100));
+	reply_compare("groups.reply.json", control_reply_list(&node, CONTROL_GROUPS, 0, 100));
 }
 
 TEST(departures_match_the_example)
@@ -542,28 +544,27 @@ TEST(lists_have_pages)
 			      {.endpoints.first = &endpoints[1]}};
 	struct node node = {.routing.peers = peers, .pods = pods};
 
-	page_check(control_reply_peers(&node, 0, 1000), "peers", 3, 3);
-	page_check(control_reply_peers(&node, 1, 1), "peers", 1, 3);
-	page_check(control_reply_peers(&node, 2, 5), "peers", 1, 3);
-	page_check(control_reply_peers(&node, 3, 5), "peers", 0, 3);
-	page_check(control_reply_peers(&node, UINT32_MAX, 1000), "peers", 0, 3);
+	page_check(control_reply_list(&node, CONTROL_PEERS, 0, 1000), "peers", 3, 3);
+	page_check(control_reply_list(&node, CONTROL_PEERS, 1, 1), "peers", 1, 3);
+	page_check(control_reply_list(&node, CONTROL_PEERS, 2, 5), "peers", 1, 3);
+	page_check(control_reply_list(&node, CONTROL_PEERS, 3, 5), "peers", 0, 3);
+	page_check(control_reply_list(&node, CONTROL_PEERS, UINT32_MAX, 1000), "peers", 0, 3);
 	/* Endpoints are counted over all pods. */
-	page_check(control_reply_endpoints(&node, 0, 2), "endpoints", 2, 3);
-	page_check(control_reply_endpoints(&node, 2, 2), "endpoints", 1, 3);
-	page_check(control_reply_endpoints(&(struct node){0}, 0, 1), "endpoints", 0, 0);
+	page_check(control_reply_list(&node, CONTROL_ENDPOINTS, 0, 2), "endpoints", 2, 3);
+	page_check(control_reply_list(&node, CONTROL_ENDPOINTS, 2, 2), "endpoints", 1, 3);
+	page_check(control_reply_list(&(struct node){0}, CONTROL_ENDPOINTS, 0, 1), "endpoints", 0, 0);
 }
 
 enum { MANY = 1000 };
 
 /* Reads a list of MANY entries with the largest page size. Returns the number of pages. */
-static int pages_read(char *(*reply)(const struct node *node, uint32_t offset, uint32_t limit),
-		      const struct node *node, const char *name)
+static int pages_read(enum control_request_type type, const struct node *node, const char *name)
 {
 	uint32_t have = 0;
 	int pages = 0;
 
 	for (; have < MANY; pages++) {
-		char *text = reply(node, have, 1000);
+		char *text = control_reply_list(node, type, have, 1000);
 		json_t *root = json_loads(text, 0, NULL);
 		size_t entries = json_array_size(json_object_get(root, name));
 
@@ -610,8 +611,8 @@ TEST(longest_peer_and_group_pages_fit)
 			.groups = {.announced = groups, .announced_count = GROUPS},
 			.next = i + 1 < MANY ? &peers[i + 1] : NULL,
 		};
-	assert_in_range(pages_read(control_reply_peers, &node, "peers"), 2, 10);
-	assert_in_range(pages_read(control_reply_groups, &node, "groups"), 2, 10);
+	assert_in_range(pages_read(CONTROL_PEERS, &node, "peers"), 2, 10);
+	assert_in_range(pages_read(CONTROL_GROUPS, &node, "groups"), 2, 10);
 }
 
 TEST(longest_endpoint_pages_fit)
@@ -624,7 +625,7 @@ TEST(longest_endpoint_pages_fit)
 		memset(endpoints[i].netns, 'n', sizeof(endpoints[i].netns) - 1);
 		endpoints[i].next = i + 1 < MANY ? &endpoints[i + 1] : NULL;
 	}
-	assert_in_range(pages_read(control_reply_endpoints, &node, "endpoints"), 2, 10);
+	assert_in_range(pages_read(CONTROL_ENDPOINTS, &node, "endpoints"), 2, 10);
 }
 
 /* An error message that is cut within a character is still a valid reply. */
@@ -797,7 +798,7 @@ static const struct bad_request {
 	{CLOCK_SET("{}"), "clock.state", "is missing"},
 	{CLOCK_SET("7"), "clock", "is 7; must be"},
 	{CLOCK_SET("{\"state\":\"good\",\"error-bound-ns\":1,\"drift-ppb\":1}"), "clock.state",
-	 "is \"good\"; must be synchronized, holdover, unsynchronized or unknown"},
+	 "is \"good\"; must be unknown, synchronized, holdover or unsynchronized"},
 	{CLOCK_SET("{\"state\":\"unknown\",\"error-bound-ns\":-2,\"drift-ppb\":1}"), "clock.error-bound-ns",
 	 "is -2; must be a whole number from -1 to 3600000000000"},
 	{CLOCK_SET("{\"state\":\"unknown\",\"error-bound-ns\":-1,\"drift-ppb\":1000000001}"),
@@ -958,7 +959,7 @@ TEST(refused_changes_have_no_effect)
 	assert_int_equal(routing_peer_add(&node.routing, 42, htonl(0xc0000201), &other, 1, &refusal),
 			 -EINVAL);
 	assert_string_equal(refusal.field, "address");
-	reply_compare("peers.reply.json", control_reply_peers(&node, 0, 100));
+	reply_compare("peers.reply.json", control_reply_list(&node, CONTROL_PEERS, 0, 100));
 
 	assert_int_equal(endpoint_add(&node, "/no/such/netns", &refusal), -EINVAL);
 	assert_string_equal(refusal.field, "netns");

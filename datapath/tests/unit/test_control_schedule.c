@@ -5,8 +5,7 @@
 
 #include "unit_test.h"
 
-#include "control_reply_schedule.h"
-#include "control_schedule.h"
+#include "control_reply.h"
 #include "protocol.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
