@@ -16,59 +16,32 @@ union descriptors {
 	struct cmsghdr align;
 };
 
-#define LENGTH_WITH(member)                                                                                  \
-	(offsetof(struct handover_record, member) + sizeof(((struct handover_record *)0)->member))
-
-static size_t length_of(enum handover_type type)
-{
-	switch (type) {
-	case HANDOVER_SHAPING:
-		return LENGTH_WITH(shaping);
-	case HANDOVER_SOCKET:
-		return LENGTH_WITH(socket);
-	case HANDOVER_ENDPOINT:
-		return LENGTH_WITH(endpoint);
-	case HANDOVER_PEER:
-		return LENGTH_WITH(peer);
-	case HANDOVER_NETWORK_LIMITS:
-		return LENGTH_WITH(network_limits);
-	case HANDOVER_CLOCK:
-		return LENGTH_WITH(clock);
-	case HANDOVER_NETWORK_CLOCK:
-		return LENGTH_WITH(network_clock);
-	case HANDOVER_ENCRYPTION:
-		return LENGTH_WITH(encryption);
-	case HANDOVER_ASSOCIATIONS:
-		return LENGTH_WITH(associations);
-	case HANDOVER_POD_NAME:
-		return LENGTH_WITH(pod_name);
-	case HANDOVER_TIMED_SOCKET:
-		return LENGTH_WITH(timed_socket);
-	case HANDOVER_PROCESS:
-		return LENGTH_WITH(process);
-	case HANDOVER_KEPT_RING:
-		return LENGTH_WITH(kept_ring);
-	case HANDOVER_FLOW:
-		return LENGTH_WITH(flow);
-	case HANDOVER_DESTINATION:
-		return LENGTH_WITH(destination);
-	case HANDOVER_RECEIVE:
-		return LENGTH_WITH(receive);
-	case HANDOVER_STANDS:
-		return LENGTH_WITH(paused_tai_ns);
-	case HANDOVER_CONTROL:
-	case HANDOVER_END:
-	case HANDOVER_READY:
-	case HANDOVER_TAKEN:
-		break;
-	}
-	return HEADER_BYTES;
-}
+/* Bytes after the header; 0 for types that are not named. */
+#define BYTES(member) sizeof(((struct handover_record *)0)->member)
+static const size_t body_bytes[] = {
+	[HANDOVER_SHAPING] = BYTES(shaping),
+	[HANDOVER_SOCKET] = BYTES(socket),
+	[HANDOVER_ENDPOINT] = BYTES(endpoint),
+	[HANDOVER_PEER] = BYTES(peer),
+	[HANDOVER_NETWORK_LIMITS] = BYTES(network_limits),
+	[HANDOVER_CLOCK] = BYTES(clock),
+	[HANDOVER_NETWORK_CLOCK] = BYTES(network_clock),
+	[HANDOVER_ENCRYPTION] = BYTES(encryption),
+	[HANDOVER_ASSOCIATIONS] = BYTES(associations),
+	[HANDOVER_POD_NAME] = BYTES(pod_name),
+	[HANDOVER_TIMED_SOCKET] = BYTES(timed_socket),
+	[HANDOVER_PROCESS] = BYTES(process),
+	[HANDOVER_KEPT_RING] = BYTES(kept_ring),
+	[HANDOVER_FLOW] = BYTES(flow),
+	[HANDOVER_DESTINATION] = BYTES(destination),
+	[HANDOVER_RECEIVE] = BYTES(receive),
+	[HANDOVER_STANDS] = BYTES(paused_tai_ns),
+};
 
 int handover_send(int fd, struct handover_record *record, enum handover_type type, uint32_t version,
 		  const int *fds, size_t count)
 {
-	const size_t length = length_of(type);
+	const size_t length = HEADER_BYTES + body_bytes[type];
 
 	record->magic = HANDOVER_MAGIC;
 	record->version = version;

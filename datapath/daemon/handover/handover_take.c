@@ -331,67 +331,39 @@ static void receive_take(struct taking *taking)
 		(void)receiving_take_over(taking->process, from->cookie, &ring);
 }
 
+static void control_take(struct taking *taking)
+{
+	taking->control_fd = taking->fds[0];
+	taking->fds[0] = -1;
+}
+
+/* Types without a function, and those of newer releases, are skipped. */
+static void (*const record_takers[])(struct taking *taking) = {
+	[HANDOVER_CONTROL] = control_take,
+	[HANDOVER_SHAPING] = shaping_take,
+	[HANDOVER_SOCKET] = socket_take,
+	[HANDOVER_ENDPOINT] = endpoint_take,
+	[HANDOVER_PEER] = peer_take,
+	[HANDOVER_NETWORK_LIMITS] = network_limits_take,
+	[HANDOVER_CLOCK] = clock_take,
+	[HANDOVER_NETWORK_CLOCK] = network_clock_take,
+	[HANDOVER_ENCRYPTION] = network_encryption_take,
+	[HANDOVER_ASSOCIATIONS] = associations_take,
+	[HANDOVER_POD_NAME] = pod_name_take,
+	[HANDOVER_TIMED_SOCKET] = timed_socket_take,
+	[HANDOVER_PROCESS] = process_take,
+	[HANDOVER_KEPT_RING] = kept_ring_take,
+	[HANDOVER_FLOW] = flow_take,
+	[HANDOVER_DESTINATION] = destination_take,
+	[HANDOVER_RECEIVE] = receive_take,
+};
+
 static void record_take(struct taking *taking)
 {
-	switch ((enum handover_type)taking->record.type) {
-	case HANDOVER_CONTROL:
-		taking->control_fd = taking->fds[0];
-		taking->fds[0] = -1;
-		break;
-	case HANDOVER_SHAPING:
-		shaping_take(taking);
-		break;
-	case HANDOVER_SOCKET:
-		socket_take(taking);
-		break;
-	case HANDOVER_ENDPOINT:
-		endpoint_take(taking);
-		break;
-	case HANDOVER_PEER:
-		peer_take(taking);
-		break;
-	case HANDOVER_NETWORK_LIMITS:
-		network_limits_take(taking);
-		break;
-	case HANDOVER_CLOCK:
-		clock_take(taking);
-		break;
-	case HANDOVER_NETWORK_CLOCK:
-		network_clock_take(taking);
-		break;
-	case HANDOVER_ENCRYPTION:
-		network_encryption_take(taking);
-		break;
-	case HANDOVER_ASSOCIATIONS:
-		associations_take(taking);
-		break;
-	case HANDOVER_POD_NAME:
-		pod_name_take(taking);
-		break;
-	case HANDOVER_TIMED_SOCKET:
-		timed_socket_take(taking);
-		break;
-	case HANDOVER_PROCESS:
-		process_take(taking);
-		break;
-	case HANDOVER_KEPT_RING:
-		kept_ring_take(taking);
-		break;
-	case HANDOVER_FLOW:
-		flow_take(taking);
-		break;
-	case HANDOVER_DESTINATION:
-		destination_take(taking);
-		break;
-	case HANDOVER_RECEIVE:
-		receive_take(taking);
-		break;
-	case HANDOVER_END:
-	case HANDOVER_READY:
-	case HANDOVER_STANDS:
-	case HANDOVER_TAKEN:
-		break;
-	}
+	uint32_t type = taking->record.type;
+
+	if (type < sizeof(record_takers) / sizeof(record_takers[0]) && record_takers[type])
+		record_takers[type](taking);
 }
 
 /* Takes all records up to HANDOVER_END and closes descriptors that are not used. */
