@@ -16,162 +16,54 @@ extern char *dlerror(void) __attribute__((weak));
 /* The same for fork, which must run the handlers of the C library: glibc's internal name. */
 extern pid_t __fork(void) __attribute__((weak));
 
-enum next_call {
-	SOCKET,
-	SETSOCKOPT,
-	GETSOCKOPT,
-	BIND,
-	CONNECT,
-	CLOSE,
-	DUP,
-	DUP2,
-	DUP3,
-	FCNTL,
-	FCNTL64,
-	CLOSE_RANGE,
-	FORK,
-	SENDMSG,
-	SENDMMSG,
-	SEND,
-	SENDTO,
-	WRITE,
-	WRITEV,
-	RECVMSG,
-	RECVMMSG,
-	RECV,
-	RECVFROM,
-	RECV_CHK,
-	RECVFROM_CHK,
-	SHUTDOWN,
-	POLL,
-	PPOLL,
-	POLL_CHK,
-	PPOLL_CHK,
-	SELECT,
-	PSELECT,
-	EPOLL_CTL,
-	EPOLL_WAIT,
-	EPOLL_PWAIT,
-	EPOLL_PWAIT2,
-	READ,
-	READ_CHK,
-	READV,
-	IOCTL,
-	CALLS,
-};
-
-static const char *const names[CALLS] = {
-	[SOCKET] = "socket",
-	[SETSOCKOPT] = "setsockopt",
-	[GETSOCKOPT] = "getsockopt",
-	[BIND] = "bind",
-	[CONNECT] = "connect",
-	[CLOSE] = "close",
-	[DUP] = "dup",
-	[DUP2] = "dup2",
-	[DUP3] = "dup3",
-	[FCNTL] = "fcntl",
-	[FCNTL64] = "fcntl64",
-	[CLOSE_RANGE] = "close_range",
-	[FORK] = "fork",
-	[SENDMSG] = "sendmsg",
-	[SENDMMSG] = "sendmmsg",
-	[SEND] = "send",
-	[SENDTO] = "sendto",
-	[WRITE] = "write",
-	[WRITEV] = "writev",
-	[RECVMSG] = "recvmsg",
-	[RECVMMSG] = "recvmmsg",
-	[RECV] = "recv",
-	[RECVFROM] = "recvfrom",
-	[RECV_CHK] = "__recv_chk",
-	[RECVFROM_CHK] = "__recvfrom_chk",
-	[SHUTDOWN] = "shutdown",
-	[POLL] = "poll",
-	[PPOLL] = "ppoll",
-	[POLL_CHK] = "__poll_chk",
-	[PPOLL_CHK] = "__ppoll_chk",
-	[SELECT] = "select",
-	[PSELECT] = "pselect",
-	[EPOLL_CTL] = "epoll_ctl",
-	[EPOLL_WAIT] = "epoll_wait",
-	[EPOLL_PWAIT] = "epoll_pwait",
-	[EPOLL_PWAIT2] = "epoll_pwait2",
-	[READ] = "read",
-	[READ_CHK] = "__read_chk",
-	[READV] = "readv",
-	[IOCTL] = "ioctl",
-};
-
-static void *functions[CALLS];
-
 #ifndef SYS_epoll_pwait2
 #define SYS_epoll_pwait2 441
 #endif
 
-/* Runs before main and before any thread; earlier calls, from constructors of other libraries, use the
- * system call. */
-__attribute__((constructor)) static void look_up_all(void)
+static void *look_up(const char *symbol)
 {
-	if (!dlsym)
-		return;
-	for (int i = 0; i < CALLS; i++)
-		functions[i] = dlsym(HANDLE_NEXT, names[i]);
+	void *function = dlsym ? dlsym(HANDLE_NEXT, symbol) : NULL;
+
 	/* musl lacks some of them. Keep the failed look-up out of the program's dlerror(). */
 	if (dlerror)
 		(void)dlerror();
+	return function;
 }
 
-int next_socket(int domain, int type, int protocol)
-{
-	int (*next)(int, int, int) = functions[SOCKET];
+/* Runs before main and before any thread; earlier calls, from constructors of other libraries, use the
+ * system call. */
+#define LOOK_UP(name, symbol)                                                                                \
+	static void *name##_function;                                                                        \
+	__attribute__((constructor)) static void name##_look_up(void)                                        \
+	{                                                                                                    \
+		name##_function = look_up(symbol);                                                           \
+	}
 
-	return next ? next(domain, type, protocol) : (int)syscall(SYS_socket, domain, type, protocol);
-}
+/* Defines next_NAME: it calls the function with these arguments, or returns `otherwise`. */
+#define NEXT_AS(type, name, symbol, parameters, arguments, otherwise)                                        \
+	LOOK_UP(name, symbol)                                                                                \
+	type next_##name parameters                                                                          \
+	{                                                                                                    \
+		type(*next) parameters = name##_function;                                                    \
+                                                                                                             \
+		return next ? next arguments : (type)(otherwise);                                            \
+	}
+#define NEXT_OR(type, name, parameters, arguments, otherwise)                                                \
+	NEXT_AS(type, name, #name, parameters, arguments, otherwise)
 
-int next_setsockopt(int fd, int level, int option, const void *value, socklen_t bytes)
-{
-	int (*next)(int, int, int, const void *, socklen_t) = functions[SETSOCKOPT];
+/* The same where the system call has the arguments of the function. */
+#define NEXT(type, name, parameters, number, ...)                                                            \
+	NEXT_OR(type, name, parameters, (__VA_ARGS__), syscall(number, __VA_ARGS__))
 
-	return next ? next(fd, level, option, value, bytes)
-		    : (int)syscall(SYS_setsockopt, fd, level, option, value, bytes);
-}
-
-int next_getsockopt(int fd, int level, int option, void *value, socklen_t *bytes)
-{
-	int (*next)(int, int, int, void *, socklen_t *) = functions[GETSOCKOPT];
-
-	return next ? next(fd, level, option, value, bytes)
-		    : (int)syscall(SYS_getsockopt, fd, level, option, value, bytes);
-}
-
-int next_bind(int fd, const struct sockaddr *address, socklen_t bytes)
-{
-	int (*next)(int, const struct sockaddr *, socklen_t) = functions[BIND];
-
-	return next ? next(fd, address, bytes) : (int)syscall(SYS_bind, fd, address, bytes);
-}
-
-int next_connect(int fd, const struct sockaddr *address, socklen_t bytes)
-{
-	int (*next)(int, const struct sockaddr *, socklen_t) = functions[CONNECT];
-
-	return next ? next(fd, address, bytes) : (int)syscall(SYS_connect, fd, address, bytes);
-}
-
-int next_close(int fd)
-{
-	int (*next)(int) = functions[CLOSE];
-
-	return next ? next(fd) : (int)syscall(SYS_close, fd);
-}
-
-int next_dup(int fd)
-{
-	int (*next)(int) = functions[DUP];
-
-	return next ? next(fd) : (int)syscall(SYS_dup, fd);
-}
+NEXT(int, socket, (int domain, int type, int protocol), SYS_socket, domain, type, protocol)
+NEXT(int, setsockopt, (int fd, int level, int option, const void *value, socklen_t bytes), SYS_setsockopt, fd,
+     level, option, value, bytes)
+NEXT(int, getsockopt, (int fd, int level, int option, void *value, socklen_t *bytes), SYS_getsockopt, fd,
+     level, option, value, bytes)
+NEXT(int, bind, (int fd, const struct sockaddr *address, socklen_t bytes), SYS_bind, fd, address, bytes)
+NEXT(int, connect, (int fd, const struct sockaddr *address, socklen_t bytes), SYS_connect, fd, address, bytes)
+NEXT(int, close, (int fd), SYS_close, fd)
+NEXT(int, dup, (int fd), SYS_dup, fd)
 
 /* The kernel's dup3 refuses equal numbers, for which dup2 does nothing if the descriptor is open. */
 static int dup2_call(int from, int to)
@@ -181,168 +73,83 @@ static int dup2_call(int from, int to)
 	return (int)syscall(SYS_dup3, from, to, 0);
 }
 
-int next_dup2(int from, int to)
-{
-	int (*next)(int, int) = functions[DUP2];
+NEXT_OR(int, dup2, (int from, int to), (from, to), dup2_call(from, to))
+NEXT(int, dup3, (int from, int to, int flags), SYS_dup3, from, to, flags)
 
-	return next ? next(from, to) : dup2_call(from, to);
-}
-
-int next_dup3(int from, int to, int flags)
-{
-	int (*next)(int, int, int) = functions[DUP3];
-
-	return next ? next(from, to, flags) : (int)syscall(SYS_dup3, from, to, flags);
-}
-
+LOOK_UP(fcntl, "fcntl")
 int next_fcntl(int fd, int command, void *argument)
 {
-	int (*next)(int, int, ...) = functions[FCNTL];
+	int (*next)(int, int, ...) = fcntl_function;
 
 	return next ? next(fd, command, argument) : (int)syscall(SYS_fcntl, fd, command, argument);
 }
 
+LOOK_UP(fcntl64, "fcntl64")
 int next_fcntl64(int fd, int command, void *argument)
 {
-	int (*next)(int, int, ...) = functions[FCNTL64];
+	int (*next)(int, int, ...) = fcntl64_function;
 
 	return next ? next(fd, command, argument) : (int)syscall(SYS_fcntl, fd, command, argument);
 }
 
-int next_close_range(unsigned int first, unsigned int last, int flags)
-{
-	int (*next)(unsigned int, unsigned int, int) = functions[CLOSE_RANGE];
+NEXT(int, close_range, (unsigned int first, unsigned int last, int flags), SYS_close_range, first, last,
+     flags)
 
-	return next ? next(first, last, flags) : (int)syscall(SYS_close_range, first, last, flags);
-}
-
+LOOK_UP(fork, "fork")
 pid_t next_fork(void)
 {
-	pid_t (*next)(void) = functions[FORK];
+	pid_t (*next)(void) = fork_function;
 
 	if (next)
 		return next();
 	return __fork ? __fork() : (pid_t)syscall(SYS_clone, SIGCHLD, 0L, 0L, 0L, 0L);
 }
 
-ssize_t next_sendmsg(int fd, const struct msghdr *message, int flags)
-{
-	ssize_t (*next)(int, const struct msghdr *, int) = functions[SENDMSG];
-
-	return next ? next(fd, message, flags) : (ssize_t)syscall(SYS_sendmsg, fd, message, flags);
-}
-
-int next_sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags)
-{
-	int (*next)(int, struct mmsghdr *, unsigned int, int) = functions[SENDMMSG];
-
-	return next ? next(fd, messages, count, flags)
-		    : (int)syscall(SYS_sendmmsg, fd, messages, count, flags);
-}
-
-ssize_t next_send(int fd, const void *data, size_t bytes, int flags)
-{
-	ssize_t (*next)(int, const void *, size_t, int) = functions[SEND];
-
-	return next ? next(fd, data, bytes, flags)
-		    : (ssize_t)syscall(SYS_sendto, fd, data, bytes, flags, NULL, 0);
-}
-
-ssize_t next_sendto(int fd, const void *data, size_t bytes, int flags, const struct sockaddr *to,
-		    socklen_t to_bytes)
-{
-	ssize_t (*next)(int, const void *, size_t, int, const struct sockaddr *, socklen_t) =
-		functions[SENDTO];
-
-	return next ? next(fd, data, bytes, flags, to, to_bytes)
-		    : (ssize_t)syscall(SYS_sendto, fd, data, bytes, flags, to, to_bytes);
-}
-
-ssize_t next_write(int fd, const void *data, size_t bytes)
-{
-	ssize_t (*next)(int, const void *, size_t) = functions[WRITE];
-
-	return next ? next(fd, data, bytes) : (ssize_t)syscall(SYS_write, fd, data, bytes);
-}
-
-ssize_t next_writev(int fd, const struct iovec *pieces, int count)
-{
-	ssize_t (*next)(int, const struct iovec *, int) = functions[WRITEV];
-
-	return next ? next(fd, pieces, count) : (ssize_t)syscall(SYS_writev, fd, pieces, count);
-}
-
-ssize_t next_recvmsg(int fd, struct msghdr *message, int flags)
-{
-	ssize_t (*next)(int, struct msghdr *, int) = functions[RECVMSG];
-
-	return next ? next(fd, message, flags) : (ssize_t)syscall(SYS_recvmsg, fd, message, flags);
-}
-
-int next_recvmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags, struct timespec *timeout)
-{
-	int (*next)(int, struct mmsghdr *, unsigned int, int, struct timespec *) = functions[RECVMMSG];
-
-	return next ? next(fd, messages, count, flags, timeout)
-		    : (int)syscall(SYS_recvmmsg, fd, messages, count, flags, timeout);
-}
-
-ssize_t next_recv(int fd, void *data, size_t bytes, int flags)
-{
-	ssize_t (*next)(int, void *, size_t, int) = functions[RECV];
-
-	return next ? next(fd, data, bytes, flags)
-		    : (ssize_t)syscall(SYS_recvfrom, fd, data, bytes, flags, NULL, NULL);
-}
-
-ssize_t next_recvfrom(int fd, void *data, size_t bytes, int flags, struct sockaddr *from,
-		      socklen_t *from_bytes)
-{
-	ssize_t (*next)(int, void *, size_t, int, struct sockaddr *, socklen_t *) = functions[RECVFROM];
-
-	return next ? next(fd, data, bytes, flags, from, from_bytes)
-		    : (ssize_t)syscall(SYS_recvfrom, fd, data, bytes, flags, from, from_bytes);
-}
-
-ssize_t next_recv_chk(int fd, void *data, size_t bytes, size_t room_bytes, int flags)
-{
-	ssize_t (*next)(int, void *, size_t, size_t, int) = functions[RECV_CHK];
-
-	return next ? next(fd, data, bytes, room_bytes, flags) : next_recv(fd, data, bytes, flags);
-}
-
-ssize_t next_recvfrom_chk(int fd, void *data, size_t bytes, size_t room_bytes, int flags,
-			  struct sockaddr *from, socklen_t *from_bytes)
-{
-	ssize_t (*next)(int, void *, size_t, size_t, int, struct sockaddr *, socklen_t *) =
-		functions[RECVFROM_CHK];
-
-	return next ? next(fd, data, bytes, room_bytes, flags, from, from_bytes)
-		    : next_recvfrom(fd, data, bytes, flags, from, from_bytes);
-}
-
-int next_shutdown(int fd, int how)
-{
-	int (*next)(int, int) = functions[SHUTDOWN];
-
-	return next ? next(fd, how) : (int)syscall(SYS_shutdown, fd, how);
-}
+NEXT(ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags), SYS_sendmsg, fd, message, flags)
+NEXT(int, sendmmsg, (int fd, struct mmsghdr *messages, unsigned int count, int flags), SYS_sendmmsg, fd,
+     messages, count, flags)
+NEXT_OR(ssize_t, send, (int fd, const void *data, size_t bytes, int flags), (fd, data, bytes, flags),
+	syscall(SYS_sendto, fd, data, bytes, flags, NULL, 0))
+NEXT(ssize_t, sendto,
+     (int fd, const void *data, size_t bytes, int flags, const struct sockaddr *to, socklen_t to_bytes),
+     SYS_sendto, fd, data, bytes, flags, to, to_bytes)
+NEXT(ssize_t, write, (int fd, const void *data, size_t bytes), SYS_write, fd, data, bytes)
+NEXT(ssize_t, writev, (int fd, const struct iovec *pieces, int count), SYS_writev, fd, pieces, count)
+NEXT(ssize_t, recvmsg, (int fd, struct msghdr *message, int flags), SYS_recvmsg, fd, message, flags)
+NEXT(int, recvmmsg,
+     (int fd, struct mmsghdr *messages, unsigned int count, int flags, struct timespec *timeout),
+     SYS_recvmmsg, fd, messages, count, flags, timeout)
+NEXT_OR(ssize_t, recv, (int fd, void *data, size_t bytes, int flags), (fd, data, bytes, flags),
+	syscall(SYS_recvfrom, fd, data, bytes, flags, NULL, NULL))
+NEXT(ssize_t, recvfrom,
+     (int fd, void *data, size_t bytes, int flags, struct sockaddr *from, socklen_t *from_bytes),
+     SYS_recvfrom, fd, data, bytes, flags, from, from_bytes)
+NEXT_AS(ssize_t, recv_chk, "__recv_chk", (int fd, void *data, size_t bytes, size_t room_bytes, int flags),
+	(fd, data, bytes, room_bytes, flags), next_recv(fd, data, bytes, flags))
+NEXT_AS(ssize_t, recvfrom_chk, "__recvfrom_chk",
+	(int fd, void *data, size_t bytes, size_t room_bytes, int flags, struct sockaddr *from,
+	 socklen_t *from_bytes),
+	(fd, data, bytes, room_bytes, flags, from, from_bytes),
+	next_recvfrom(fd, data, bytes, flags, from, from_bytes))
+NEXT(int, shutdown, (int fd, int how), SYS_shutdown, fd, how)
 
 /* The kernel's size of a set of signals, which is smaller than the C library's. */
 enum { SIGNALS_BYTES = 8 };
 
+LOOK_UP(poll, "poll")
 int next_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
 {
-	int (*next)(struct pollfd *, nfds_t, int) = functions[POLL];
+	int (*next)(struct pollfd *, nfds_t, int) = poll_function;
 	struct timespec timeout = {.tv_sec = timeout_ms / 1000, .tv_nsec = timeout_ms % 1000 * 1000000L};
 
 	return next ? next(fds, count, timeout_ms)
 		    : (int)syscall(SYS_ppoll, fds, count, timeout_ms < 0 ? NULL : &timeout, NULL, 0);
 }
 
+LOOK_UP(ppoll, "ppoll")
 int next_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *signals)
 {
-	int (*next)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *) = functions[PPOLL];
+	int (*next)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *) = ppoll_function;
 	struct timespec left;
 
 	if (next)
@@ -353,36 +160,21 @@ int next_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
 	return (int)syscall(SYS_ppoll, fds, count, timeout ? &left : NULL, signals, SIGNALS_BYTES);
 }
 
-int next_poll_chk(struct pollfd *fds, nfds_t count, int timeout_ms, size_t fds_bytes)
-{
-	int (*next)(struct pollfd *, nfds_t, int, size_t) = functions[POLL_CHK];
+NEXT_AS(int, poll_chk, "__poll_chk", (struct pollfd * fds, nfds_t count, int timeout_ms, size_t fds_bytes),
+	(fds, count, timeout_ms, fds_bytes), next_poll(fds, count, timeout_ms))
+NEXT_AS(int, ppoll_chk, "__ppoll_chk",
+	(struct pollfd * fds, nfds_t count, const struct timespec *timeout, const sigset_t *signals,
+	 size_t fds_bytes),
+	(fds, count, timeout, signals, fds_bytes), next_ppoll(fds, count, timeout, signals))
+NEXT(int, select, (int count, fd_set *in, fd_set *out, fd_set *except, struct timeval *timeout), SYS_select,
+     count, in, out, except, timeout)
 
-	return next ? next(fds, count, timeout_ms, fds_bytes) : next_poll(fds, count, timeout_ms);
-}
-
-int next_ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *signals,
-		   size_t fds_bytes)
-{
-	int (*next)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *, size_t) =
-		functions[PPOLL_CHK];
-
-	return next ? next(fds, count, timeout, signals, fds_bytes)
-		    : next_ppoll(fds, count, timeout, signals);
-}
-
-int next_select(int count, fd_set *in, fd_set *out, fd_set *except, struct timeval *timeout)
-{
-	int (*next)(int, fd_set *, fd_set *, fd_set *, struct timeval *) = functions[SELECT];
-
-	return next ? next(count, in, out, except, timeout)
-		    : (int)syscall(SYS_select, count, in, out, except, timeout);
-}
-
+LOOK_UP(pselect, "pselect")
 int next_pselect(int count, fd_set *in, fd_set *out, fd_set *except, const struct timespec *timeout,
 		 const sigset_t *signals)
 {
 	int (*next)(int, fd_set *, fd_set *, fd_set *, const struct timespec *, const sigset_t *) =
-		functions[PSELECT];
+		pselect_function;
 	struct {
 		const sigset_t *signals;
 		size_t bytes;
@@ -396,67 +188,30 @@ int next_pselect(int count, fd_set *in, fd_set *out, fd_set *except, const struc
 	return (int)syscall(SYS_pselect6, count, in, out, except, timeout ? &left : NULL, &mask);
 }
 
-int next_epoll_ctl(int epoll_fd, int operation, int fd, struct epoll_event *event)
-{
-	int (*next)(int, int, int, struct epoll_event *) = functions[EPOLL_CTL];
-
-	return next ? next(epoll_fd, operation, fd, event)
-		    : (int)syscall(SYS_epoll_ctl, epoll_fd, operation, fd, event);
-}
-
-int next_epoll_wait(int epoll_fd, struct epoll_event *events, int max, int timeout_ms)
-{
-	int (*next)(int, struct epoll_event *, int, int) = functions[EPOLL_WAIT];
-
-	return next ? next(epoll_fd, events, max, timeout_ms)
-		    : (int)syscall(SYS_epoll_pwait, epoll_fd, events, max, timeout_ms, NULL, 0);
-}
-
-int next_epoll_pwait(int epoll_fd, struct epoll_event *events, int max, int timeout_ms,
-		     const sigset_t *signals)
-{
-	int (*next)(int, struct epoll_event *, int, int, const sigset_t *) = functions[EPOLL_PWAIT];
-
-	return next ? next(epoll_fd, events, max, timeout_ms, signals)
-		    : (int)syscall(SYS_epoll_pwait, epoll_fd, events, max, timeout_ms, signals,
-				   SIGNALS_BYTES);
-}
-
-int next_epoll_pwait2(int epoll_fd, struct epoll_event *events, int max, const struct timespec *timeout,
-		      const sigset_t *signals)
-{
-	int (*next)(int, struct epoll_event *, int, const struct timespec *, const sigset_t *) =
-		functions[EPOLL_PWAIT2];
-
-	return next ? next(epoll_fd, events, max, timeout, signals)
-		    : (int)syscall(SYS_epoll_pwait2, epoll_fd, events, max, timeout, signals, SIGNALS_BYTES);
-}
-
-ssize_t next_read(int fd, void *data, size_t bytes)
-{
-	ssize_t (*next)(int, void *, size_t) = functions[READ];
-
-	return next ? next(fd, data, bytes) : (ssize_t)syscall(SYS_read, fd, data, bytes);
-}
-
-ssize_t next_read_chk(int fd, void *data, size_t bytes, size_t room_bytes)
-{
-	ssize_t (*next)(int, void *, size_t, size_t) = functions[READ_CHK];
-
-	return next ? next(fd, data, bytes, room_bytes) : next_read(fd, data, bytes);
-}
-
-ssize_t next_readv(int fd, const struct iovec *pieces, int count)
-{
-	ssize_t (*next)(int, const struct iovec *, int) = functions[READV];
-
-	return next ? next(fd, pieces, count) : (ssize_t)syscall(SYS_readv, fd, pieces, count);
-}
+NEXT(int, epoll_ctl, (int epoll_fd, int operation, int fd, struct epoll_event *event), SYS_epoll_ctl,
+     epoll_fd, operation, fd, event)
+NEXT_OR(int, epoll_wait, (int epoll_fd, struct epoll_event *events, int max, int timeout_ms),
+	(epoll_fd, events, max, timeout_ms),
+	syscall(SYS_epoll_pwait, epoll_fd, events, max, timeout_ms, NULL, 0))
+NEXT_OR(int, epoll_pwait,
+	(int epoll_fd, struct epoll_event *events, int max, int timeout_ms, const sigset_t *signals),
+	(epoll_fd, events, max, timeout_ms, signals),
+	syscall(SYS_epoll_pwait, epoll_fd, events, max, timeout_ms, signals, SIGNALS_BYTES))
+NEXT_OR(int, epoll_pwait2,
+	(int epoll_fd, struct epoll_event *events, int max, const struct timespec *timeout,
+	 const sigset_t *signals),
+	(epoll_fd, events, max, timeout, signals),
+	syscall(SYS_epoll_pwait2, epoll_fd, events, max, timeout, signals, SIGNALS_BYTES))
+NEXT(ssize_t, read, (int fd, void *data, size_t bytes), SYS_read, fd, data, bytes)
+NEXT_AS(ssize_t, read_chk, "__read_chk", (int fd, void *data, size_t bytes, size_t room_bytes),
+	(fd, data, bytes, room_bytes), next_read(fd, data, bytes))
+NEXT(ssize_t, readv, (int fd, const struct iovec *pieces, int count), SYS_readv, fd, pieces, count)
 
 /* musl's request is an int: the same register. */
+LOOK_UP(ioctl, "ioctl")
 int next_ioctl(int fd, unsigned long request, void *argument)
 {
-	int (*next)(int, unsigned long, ...) = functions[IOCTL];
+	int (*next)(int, unsigned long, ...) = ioctl_function;
 
 	return next ? next(fd, request, argument) : (int)syscall(SYS_ioctl, fd, request, argument);
 }
