@@ -6,17 +6,16 @@
 #ifndef KTSN_RELAY_SANDBOX_H
 #define KTSN_RELAY_SANDBOX_H
 
-#include <stddef.h>
-
 /* sandbox_enter limits the relay of captured frames. 0 or -errno. */
 int sandbox_enter(void);
 
-/* sandbox_capabilities_drop drops the capabilities of the calling thread. 0 or -errno. */
-int sandbox_capabilities_drop(void);
-
-/* sandbox_filter_load allows all threads of the process these system calls, sockets of this machine, and
- * memory that is not executed; no new privileges and no core dumps. Names that the architecture does not have
- * are ignored. 0 or -errno. */
-int sandbox_filter_load(const char *const *allowed, size_t count);
+/*
+ * The relay of a guest enters in two steps, because librte_vhost opens its socket and starts threads itself,
+ * and capabilities belong to a thread: sandbox_vhost_prepare() comes before that, sandbox_vhost_enter(),
+ * which is for all threads, after it. More calls are allowed: librte_vhost talks to front ends and maps their
+ * memory. 0 or -errno.
+ */
+int sandbox_vhost_prepare(void);
+int sandbox_vhost_enter(void);
 
 #endif

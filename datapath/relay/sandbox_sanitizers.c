@@ -6,3 +6,13 @@ int sandbox_enter(void)
 {
 	return 0;
 }
+
+int sandbox_vhost_prepare(void)
+{
+	return 0;
+}
+
+int sandbox_vhost_enter(void)
+{
+	return 0;
+}

@@ -9,7 +9,7 @@
 #include "log.h"
 #include "options_vhost.h"
 #include "relay.h"
-#include "sandbox_vhost.h"
+#include "sandbox.h"
 #include "source_vhost.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
  * The filter of system calls of a guest's relay as it is shipped, including threads that ran before it was
  * loaded. Not tested in builds with sanitizers, which have none.
  */
-#include "sandbox_vhost.h"
+#include "sandbox.h"
 
 #include <pthread.h>
 
