@@ -4,7 +4,6 @@
 #include "packet_ring.h"
 #include "vhost_first.h"
 #include "vhost_left.h"
-#include "vhost_renew.h"
 #include "vhost_stall.h"
 #include "warm_up.h"
 

@@ -14,6 +14,7 @@
 #define KTSN_PORT_VHOST_FIRST_H
 
 #include <stdbool.h>
+#include <stdio.h>
 
 enum { VHOST_ANSWER_MS = 2000 };
 
@@ -29,5 +30,23 @@ struct vhost_answer;
 int vhost_answer_begin(struct vhost_answer **answer, const char *path);
 /* Called after these requests. Returns whether an answer was missing, so that the connection was ended. */
 bool vhost_answer_end(struct vhost_answer *answer);
+
+/*
+ * Ends a connection of Open vSwitch that DPDK has not set up completely, so that Open vSwitch connects again.
+ *
+ * If a client connects to the vhost-user socket and disconnects before DPDK handles the connection,
+ * virtio-user cannot stop its queues and regards them as enabled from then on. So it does not enable them for
+ * the next connection: the link is up, and Open vSwitch never fetches anything. The connection after that
+ * works again. DPDK reports this only in its log.
+ *
+ * DPDK's interrupt thread, except vhost_renew_log().
+ */
+
+/* DPDK's log stream while Open vSwitch may connect and disconnect: only critical messages go to stderr. NULL:
+ * no memory. */
+FILE *vhost_renew_log(void);
+/* Called when the link comes up. Whether it belongs to such a connection to the socket at `path`, which this
+ * ends a little later. */
+bool vhost_renew_due(const char *path);
 
 #endif

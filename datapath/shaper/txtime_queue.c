@@ -1,8 +1,155 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "txtime_queue.h"
 
+#include "leftist_heap.h"
+
 #include <assert.h>
+#include <stdalign.h>
 #include <string.h>
+
+/* ---- slots ---- */
+
+/*
+ * The packets in a slot of the queue of transmit times: a few in any order, or many in order.
+ *
+ * Most slots hold one packet or a few. Adding another in front of them touches none of them, because they are
+ * not in the cache; a pop searches for the earliest. With more than SLOT_FEW packets that would take too
+ * long: they are a list of those that came in order, whose head has the end of the list and a leftist heap of
+ * the others.
+ */
+enum {
+	SLOT_FEW = 4,
+	SLOT_ORDERED = 7, /* instead of a number of packets */
+	SLOT_TAG_MASK = 7,
+};
+
+static_assert(alignof(struct ktsn_shaper_packet) > SLOT_TAG_MASK, "no bits are left for the tag");
+static_assert(SLOT_FEW < SLOT_ORDERED, "a number and the mark are the same");
+
+/* Returns the first packet in the list, which need not be the earliest; NULL when the slot is empty. */
+static struct ktsn_shaper_packet *slot_list(const struct ktsn_queue_slot *slot)
+{
+	return (struct ktsn_shaper_packet *)(slot->tagged & ~(uintptr_t)SLOT_TAG_MASK);
+}
+
+/* The head of an ordered slot has the end of the list, and the heap. */
+static struct ktsn_shaper_packet *ordered_push(struct ktsn_shaper_packet *head,
+					       struct ktsn_shaper_packet *packet)
+{
+	if (!head || ktsn_packet_before(packet, head)) {
+		packet->next = head;
+		packet->tail = head ? head->tail : packet;
+		packet->heap = head ? head->heap : NULL;
+		return packet;
+	}
+	if (ktsn_packet_before(packet, head->tail)) {
+		head->heap = ktsn_leftist_heap_push(head->heap, packet);
+		return head;
+	}
+	packet->next = NULL;
+	head->tail->next = packet;
+	head->tail = packet;
+	return head;
+}
+
+/* Removes the head. Returns the new one, the first of the list or of the heap. */
+static struct ktsn_shaper_packet *ordered_pop(const struct ktsn_shaper_packet *head)
+{
+	struct ktsn_shaper_packet *list = head->next, *heap = head->heap, *first;
+
+	if (!heap || (list && ktsn_packet_before(list, heap))) {
+		if (list) {
+			list->tail = head->tail;
+			list->heap = heap;
+		}
+		return list;
+	}
+	first = heap;
+	heap = ktsn_leftist_heap_pop(heap);
+	first->next = list;
+	first->tail = list ? head->tail : first;
+	first->heap = heap;
+	return first;
+}
+
+static void ordered_set(struct ktsn_queue_slot *slot, struct ktsn_shaper_packet *head)
+{
+	slot->tagged = head ? (uintptr_t)head | SLOT_ORDERED : 0;
+}
+
+/* Orders the packets of an unordered slot, from the last in the list, which came first and usually is the
+ * earliest. */
+static struct ktsn_shaper_packet *few_order(struct ktsn_shaper_packet *few)
+{
+	struct ktsn_shaper_packet *arrived[SLOT_FEW], *head = NULL;
+	int count = 0;
+
+	for (; few && count < SLOT_FEW; few = few->next)
+		arrived[count++] = few;
+	while (count-- > 0)
+		head = ordered_push(head, arrived[count]);
+	return head;
+}
+
+static struct ktsn_shaper_packet *few_pop(struct ktsn_queue_slot *slot)
+{
+	struct ktsn_shaper_packet *first = slot_list(slot), *before_first = NULL;
+	uintptr_t left = (slot->tagged & SLOT_TAG_MASK) - 1;
+
+	if (!left) {
+		slot->tagged = 0;
+		return first;
+	}
+	for (struct ktsn_shaper_packet *before = first; before->next; before = before->next) {
+		if (ktsn_packet_before(before->next, first)) {
+			first = before->next;
+			before_first = before;
+		}
+	}
+	if (before_first) {
+		before_first->next = first->next;
+		slot->tagged--;
+	} else {
+		slot->tagged = (uintptr_t)first->next | left;
+	}
+	return first;
+}
+
+/* Adds a packet to an ordered slot, or orders a slot that has SLOT_FEW packets. */
+static void slot_push_ordered(struct ktsn_queue_slot *slot, struct ktsn_shaper_packet *packet)
+{
+	struct ktsn_shaper_packet *head = slot_list(slot);
+
+	if ((slot->tagged & SLOT_TAG_MASK) != SLOT_ORDERED)
+		head = few_order(head);
+	ordered_set(slot, ordered_push(head, packet));
+}
+
+/* Removes and returns the earliest packet; there must be one. */
+static struct ktsn_shaper_packet *slot_pop(struct ktsn_queue_slot *slot)
+{
+	struct ktsn_shaper_packet *head;
+
+	if ((slot->tagged & SLOT_TAG_MASK) != SLOT_ORDERED)
+		return few_pop(slot);
+	head = slot_list(slot);
+	ordered_set(slot, ordered_pop(head));
+	return head;
+}
+
+static void slot_push(struct ktsn_queue_slot *slot, struct ktsn_shaper_packet *packet)
+{
+	uintptr_t count = slot->tagged & SLOT_TAG_MASK;
+
+	if (count >= SLOT_FEW) {
+		slot_push_ordered(slot, packet);
+		return;
+	}
+	packet->next = slot_list(slot);
+	slot->tagged = (uintptr_t)packet | (count + 1);
+}
+
+/* ---- queue ---- */
 
 /* With many packets pending, the cost of a push and a pop is the number of fetched cache lines. */
 static_assert(sizeof(struct ktsn_shaper_packet) <= 64, "more than a cache line");
@@ -106,11 +253,11 @@ static void slots_push(struct ktsn_txtime_queue *queue, unsigned int page, struc
 	unsigned int slot;
 
 	if (page == KTSN_QUEUE_FAR) {
-		ktsn_slot_push(&queue->far, packet);
+		slot_push(&queue->far, packet);
 		return;
 	}
 	slot = slot_of(page, place_time(queue, packet));
-	ktsn_slot_push(&queue->pages[page].slots[slot], packet);
+	slot_push(&queue->pages[page].slots[slot], packet);
 	slot_mark(&queue->pages[page], slot);
 }
 
@@ -229,20 +376,20 @@ static struct ktsn_shaper_packet *page_next(struct ktsn_queue_page *page, unsign
 	if (!page->words_used)
 		return NULL;
 	slot = page_first(page, from);
-	packet = ktsn_slot_pop(&page->slots[slot]);
-	if (!ktsn_slot_list(&page->slots[slot])) {
+	packet = slot_pop(&page->slots[slot]);
+	if (!slot_list(&page->slots[slot])) {
 		slot_unmark(page, slot);
 		if (!page->words_used)
 			return packet;
 		slot = page_first(page, slot);
 	}
-	__builtin_prefetch(ktsn_slot_list(&page->slots[slot]));
+	__builtin_prefetch(slot_list(&page->slots[slot]));
 	return packet;
 }
 
 static struct ktsn_shaper_packet *far_next(struct ktsn_queue_slot *far)
 {
-	return ktsn_slot_list(far) ? ktsn_slot_pop(far) : NULL;
+	return slot_list(far) ? slot_pop(far) : NULL;
 }
 
 static struct ktsn_shaper_packet *place_pop(struct ktsn_txtime_queue *queue, unsigned int place)

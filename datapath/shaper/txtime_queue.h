@@ -14,7 +14,7 @@
  *
  * In a timing wheel all packets of a slot move to finer slots at once when their time comes near, which
  * delays packets that are due. Here no packet moves: the next packet is the earliest head of all pages, and
- * the head of a page is in no slot. For packets that share a slot see txtime_slot.h. Packets that come in
+ * the head of a page is in no slot. For packets that share a slot see txtime_queue.c. Packets that come in
  * order, the usual case, are on no page: they are a list, the run. docs/decisions/0005 has the measurements.
  *
  * Embedded in the caller's memory, fixed in size. One thread at a time.
@@ -22,7 +22,9 @@
 #ifndef KTSN_SHAPER_TXTIME_QUEUE_H
 #define KTSN_SHAPER_TXTIME_QUEUE_H
 
-#include "txtime_slot.h"
+#include "packet.h"
+
+#include <stddef.h>
 
 enum {
 	KTSN_QUEUE_SLOT_BITS = 11,
@@ -30,6 +32,12 @@ enum {
 	KTSN_QUEUE_FINEST_BITS = 6, /* a slot of page 0 has 64 ns, */
 	KTSN_QUEUE_PAGE_BITS = 4,   /* one of each following page 16 times as many, */
 	KTSN_QUEUE_PAGES = 6,       /* and the last page reaches 137 s ahead */
+};
+
+/* All zero: empty. */
+struct ktsn_queue_slot {
+	uintptr_t tagged; /* the first packet; the lowest bits are the number of packets, or
+			     SLOT_ORDERED (txtime_queue.c) */
 };
 
 struct ktsn_queue_page {

@@ -7,7 +7,9 @@
 #define KTSN_DAEMON_CONTROL_JSON_H
 
 #include "log.h"
+#include "subnet.h"
 
+#include <arpa/inet.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -84,5 +86,21 @@ json_t *reply_begin(const char *name);
 void control_json_wipe(void);
 /* Returns a reply as text, and releases it. The caller frees the text; NULL: there is no memory. */
 char *reply_text(json_t *root);
+
+/* ---- addresses as text ---- */
+
+enum {
+	CONTROL_MAC_CHARACTERS = 17,
+	CONTROL_SUBNET_CHARACTERS = INET6_ADDRSTRLEN + 4,
+};
+
+/* Parses a subnet such as "10.42.2.0/24" or "fd42:2::/64"; bits after the prefix must be 0. Returns 0 or
+ * -EINVAL. */
+int control_subnet_parse(const char *text, struct subnet *subnet);
+
+/* These return `text`; IPv4 addresses are in dotted notation. */
+const char *control_address_text(const struct ktsn_address *address, char text[INET6_ADDRSTRLEN]);
+const char *control_subnet_text(const struct subnet *subnet, char text[CONTROL_SUBNET_CHARACTERS + 1]);
+const char *control_mac_text(const uint8_t mac[6], char text[CONTROL_MAC_CHARACTERS + 1]);
 
 #endif

@@ -4,7 +4,6 @@
 #include "associations.h"
 #include "clocks.h"
 #include "control_json.h"
-#include "control_text.h"
 #include "encryption.h"
 #include "flow.h"
 #include "peers.h"

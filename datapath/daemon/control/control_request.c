@@ -4,7 +4,6 @@
 #include "clock.h"
 #include "clocks.h"
 #include "control_json.h"
-#include "control_text.h"
 #include "encryption.h"
 
 #include <arpa/inet.h>

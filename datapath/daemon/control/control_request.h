@@ -5,7 +5,7 @@
 #ifndef KTSN_DAEMON_CONTROL_REQUEST_H
 #define KTSN_DAEMON_CONTROL_REQUEST_H
 
-#include "association.h"
+#include "encryption.h"
 #include "endpoint_admission.h"
 #include "instance.h"
 #include "peers.h"

@@ -11,8 +11,8 @@
 #ifndef KTSN_DAEMON_HANDOVER_RECORDS_H
 #define KTSN_DAEMON_HANDOVER_RECORDS_H
 
-#include "association.h"
 #include "clock_state.h"
+#include "encryption.h"
 #include "endpoint_admission.h"
 #include "node_state.h"
 #include "notifiers.h"

@@ -19,7 +19,6 @@
 #include "receiving.h"
 #include "routing.h"
 #include "shaping.h"
-#include "timed_sockets.h"
 #include "unix_socket.h"
 
 #include <errno.h>

@@ -44,4 +44,14 @@ int flow_destination_take_over(struct process *process, const struct destination
 void flows_taken_close(struct process *process);
 void flow_free(struct flow *flow);
 
+/*
+ * Sockets with SO_TXTIME that may outlive the process that set it, or be used by another: over exec, after
+ * fork, passed by SCM_RIGHTS. They are identified by the kernel's cookie.
+ */
+
+/* Remembers the socket of a flow that ends, because another process may still have it. */
+void timed_socket_remember(struct pod *pod, const struct flow *flow);
+/* Takes over a socket that another ktsnd remembered. */
+void timed_socket_take_over(struct pod *pod, const struct timed_socket *socket);
+
 #endif

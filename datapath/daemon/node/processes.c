@@ -12,7 +12,6 @@
 #include "receiving.h"
 #include "ring_map.h"
 #include "socket_identity.h"
-#include "timed_sockets.h"
 #include "tracing.h"
 
 #include <errno.h>

@@ -30,8 +30,8 @@ struct association_state association_state_of(const struct associated_peer *peer
  */
 uint32_t associations_used_generation(const struct routing *routing);
 
-/* Sets the file of used associations (generations.h), before the first association is set; NULL: no file. The
- * path belongs to the caller and must stay valid. */
+/* Sets the file of used associations (struct generations), before the first association is set; NULL: no
+ * file. The path belongs to the caller and must stay valid. */
 void associations_generations_path_set(struct routing *routing, const char *path);
 /* The loop's thread must have ended, and its retired objects must have been freed. */
 void associations_fini(struct routing *routing);

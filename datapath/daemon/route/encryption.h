@@ -7,13 +7,45 @@
 #ifndef KTSN_DAEMON_ENCRYPTION_H
 #define KTSN_DAEMON_ENCRYPTION_H
 
-#include "association.h"
-#include "generations.h"
 #include "log.h"
 #include "loop_objects.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+enum {
+	/* The key of AES-128 and the salt after it (RFC 4106 section 8.1). */
+	ASSOCIATION_KEY_BYTES = 20,
+	/* Associations of a node: enough for a few starts of ktsnd until the agent sends more. */
+	ASSOCIATIONS_PER_PEER_MAX = 8,
+	/* Smaller numbers are reserved (RFC 4303 section 2.1). */
+	ASSOCIATION_SPI_MIN = 256,
+};
+
+struct association {
+	uint32_t spi;
+	uint32_t generation; /* grows with each association that the node's agent creates */
+	uint8_t key[ASSOCIATION_KEY_BYTES];
+};
+
+/* The associations of one node, the oldest generation first. */
+struct association_list {
+	uint32_t count;
+	struct association entries[ASSOCIATIONS_PER_PEER_MAX];
+};
+
+/*
+ * The associations that a ktsnd of this node has used, by their generation: no other ktsnd may use them
+ * again, because sequence numbers would repeat. The highest is in a file, which stays when ktsnd ends or is
+ * killed. It is lost when the machine restarts, but then the agent has created higher ones.
+ */
+struct generations {
+	const char *path;       /* of the file; belongs to the caller; NULL: no file */
+	_Atomic uint64_t *used; /* the highest generation; NULL: not needed yet */
+	uint32_t seen;          /* last value in the file: a higher one was written by another ktsnd */
+	uint32_t former;        /* the highest generation of other ktsnd */
+};
 
 /* More networks than any node has. */
 enum { NETWORKS_ENCRYPTED_MAX = 4096, PEERS_ASSOCIATED_MAX = 4096 };

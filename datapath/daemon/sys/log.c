@@ -9,6 +9,27 @@
 #include <stdio.h>
 #include <unistd.h>
 
+/* Whether a message may be written now; counts it as suppressed if not. */
+static bool log_limit_take(struct log_limit *limit, int64_t now_ns)
+{
+	const int64_t full_ns = (int64_t)LOG_LIMIT_BURST * LOG_LIMIT_INTERVAL_NS;
+
+	if (limit->empty_until_ns < now_ns - full_ns)
+		limit->empty_until_ns = now_ns - full_ns;
+	if (limit->empty_until_ns > now_ns - LOG_LIMIT_INTERVAL_NS) {
+		limit->suppressed++;
+		return false;
+	}
+	limit->empty_until_ns += LOG_LIMIT_INTERVAL_NS;
+	return true;
+}
+
+/* Whether the bucket is full again: nothing was written for as long as that takes. */
+static bool log_limit_full(const struct log_limit *limit, int64_t now_ns)
+{
+	return limit->empty_until_ns <= now_ns - (int64_t)LOG_LIMIT_BURST * LOG_LIMIT_INTERVAL_NS;
+}
+
 enum { TICK_MS = 500 };
 
 static void standard_error_write(enum log_level level, const char *line)

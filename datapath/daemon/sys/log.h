@@ -3,7 +3,7 @@
  * Messages to the operator, on standard error, each with its level as systemd reads it (sd-daemon(3)) when
  * standard error is not a terminal. The path of a packet in the loop thread never logs: it counts.
  *
- * Each place in the code may log ten messages a second, and twenty at once (log_limit.h), so that
+ * Each place in the code may log ten messages a second, and twenty at once (struct log_limit), so that
  * applications and clients cannot fill the log. Suppressed messages are counted and reported later.
  *
  * Control thread, or before there are others. Part of sys: below all other modules.
@@ -11,7 +11,19 @@
 #ifndef KTSN_SYS_LOG_H
 #define KTSN_SYS_LOG_H
 
-#include "log_limit.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { LOG_LIMIT_BURST = 20, LOG_LIMIT_INTERVAL_NS = 100000000 };
+
+/*
+ * A token bucket: each message takes one token, ten are added a second, and it holds twenty. All zero at
+ * first: the bucket is full.
+ */
+struct log_limit {
+	int64_t empty_until_ns; /* the bucket fills from here on */
+	uint64_t suppressed;    /* messages since the last one that was allowed */
+};
 
 enum log_level { LOG_LEVEL_ERROR = 3, LOG_LEVEL_WARNING = 4, LOG_LEVEL_INFO = 6, LOG_LEVEL_DEBUG = 7 };
 
