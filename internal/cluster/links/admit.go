@@ -174,11 +174,10 @@ type expectation struct {
 }
 
 func (g *group) expectation(hop int) *expectation {
-	expected := &expectation{service: g.service, ranges: Ranges(g.service), clusterParts: clusterParts(g.service), members: map[string][]*member{}}
+	expected := &expectation{service: g.service, ranges: Ranges(g.service), members: map[string][]*member{},
+		clusterParts: parsePrefixes(rangeOf(g.service.Spec.IPv4).Part, rangeOf(g.service.Spec.IPv6).Part)}
 	for _, route := range g.service.Spec.Routes {
-		if to, err := netip.ParsePrefix(route.To); err == nil {
-			expected.routes = append(expected.routes, to)
-		}
+		expected.routes = append(expected.routes, parsePrefixes(route.To)...)
 	}
 	if hop < 0 || hop >= len(g.stages) {
 		return expected // there is no such hop
@@ -191,20 +190,6 @@ func (g *group) expectation(hop int) *expectation {
 		expected.endpointForwards = g.forwards[hop]
 	}
 	return expected
-}
-
-// clusterParts returns the parts of a service's ranges from which the cluster's operator allocates.
-func clusterParts(service *v1alpha1.TSNService) []netip.Prefix {
-	var all []netip.Prefix
-	for _, given := range []*v1alpha1.LinkRange{service.Spec.IPv4, service.Spec.IPv6} {
-		if given == nil {
-			continue
-		}
-		if part, err := netip.ParsePrefix(given.Part); err == nil {
-			all = append(all, part)
-		}
-	}
-	return all
 }
 
 // checkAddresses validates the addresses of an end.

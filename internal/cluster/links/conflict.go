@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
@@ -69,8 +71,13 @@ func (in *Input) reserved(service *v1alpha1.TSNService, ranges ...netip.Prefix) 
 
 // Accepted returns the ranges in status.accepted of a service. A recreated service of the same name has none, whatever links are left.
 func Accepted(service *v1alpha1.TSNService) []netip.Prefix {
+	return parsePrefixes(service.Status.Accepted...)
+}
+
+// parsePrefixes parses ranges; it skips invalid ones, which the API server rejects.
+func parsePrefixes(texts ...string) []netip.Prefix {
 	var all []netip.Prefix
-	for _, text := range service.Status.Accepted {
+	for _, text := range texts {
 		if prefix, err := netip.ParsePrefix(text); err == nil {
 			all = append(all, prefix)
 		}
@@ -149,14 +156,10 @@ func (a *rangeIndex) conflict(service *v1alpha1.TSNService) (what, which string)
 
 // Ranges returns the ranges of a service's links.
 func Ranges(service *v1alpha1.TSNService) []netip.Prefix {
-	var all []netip.Prefix
-	for _, given := range []*v1alpha1.LinkRange{service.Spec.IPv4, service.Spec.IPv6} {
-		if given == nil {
-			continue
-		}
-		if prefix, err := netip.ParsePrefix(given.LinkCIDR); err == nil { // the API server validates it
-			all = append(all, prefix)
-		}
-	}
-	return all
+	return parsePrefixes(rangeOf(service.Spec.IPv4).LinkCIDR, rangeOf(service.Spec.IPv6).LinkCIDR)
+}
+
+// rangeOf returns an optional range, or an empty one.
+func rangeOf(optional *v1alpha1.LinkRange) v1alpha1.LinkRange {
+	return ptr.Deref(optional, v1alpha1.LinkRange{})
 }

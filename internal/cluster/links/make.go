@@ -107,10 +107,8 @@ func (r *pairing) allocateAddresses(link *v1alpha1.TSNLink) *Finding {
 // addressesOf returns the addresses of an end of a link, without prefix lengths.
 func addressesOf(end *v1alpha1.LinkEnd) []netip.Addr {
 	var all []netip.Addr
-	for _, text := range end.Addresses {
-		if prefix, err := netip.ParsePrefix(text); err == nil {
-			all = append(all, prefix.Addr())
-		}
+	for _, prefix := range parsePrefixes(end.Addresses...) {
+		all = append(all, prefix.Addr())
 	}
 	return all
 }

@@ -44,10 +44,8 @@ func newPool(in *Input) *pool {
 // reserveNumbers marks VNI and addresses of a link as used.
 func (p *pool) reserveNumbers(link *v1alpha1.TSNLink) {
 	p.vnis[link.Spec.VNI] = true
-	for _, text := range link.Spec.Client.Addresses {
-		if prefix, err := netip.ParsePrefix(text); err == nil {
-			p.pairs[prefix.Masked()] = true
-		}
+	for _, prefix := range parsePrefixes(link.Spec.Client.Addresses...) {
+		p.pairs[prefix.Masked()] = true
 	}
 }
 

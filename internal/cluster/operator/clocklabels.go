@@ -12,7 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,10 +38,9 @@ type ClockLabels struct {
 const labelWorkers = 8
 
 func addClockLabels(m manager.Manager, shared *shared) error {
-	enqueueSameName := enqueueAfter(0, func(_ context.Context, object client.Object) []string { return []string{object.GetName()} })
 	return ctrl.NewControllerManagedBy(m).Named("clock-labels").
 		For(&corev1.Node{}, builder.WithPredicates(clockNodeChanged)).
-		Watches(&v1alpha1.TSNNode{}, enqueueSameName, builder.WithPredicates(predicate.Or[client.Object](clockChanged, predicate.GenerationChangedPredicate{}))).
+		Watches(&v1alpha1.TSNNode{}, enqueueAfter(0, sameName), builder.WithPredicates(predicate.Or[client.Object](clockChanged, predicate.GenerationChangedPredicate{}))).
 		Watches(&v1alpha1.TSNNetwork{}, enqueueAfter(0, allNodes(m.GetClient())), builder.WithPredicates(requirementChanged)).
 		WatchesRawSource(source.Func(shared.clocks.start)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: labelWorkers}).
@@ -56,26 +55,16 @@ var clockNodeChanged = changed(func(before, after *corev1.Node) bool {
 // clockChanged ignores updates of a TSNNode that do not change the quality or the source of its clock.
 var clockChanged = fieldChanged(clockReport)
 
-// clockReport returns a node's report of its clock by network, and of the clock itself under "".
-func clockReport(node *v1alpha1.TSNNode) map[string]string {
-	status := &node.Status
-	reported := map[string]string{}
-	if clock := status.Clock; clock != nil {
-		reported[""] = clock.State
-		if clock.ErrorBoundNanoseconds != nil {
-			reported[""] += fmt.Sprint(" ", *clock.ErrorBoundNanoseconds)
-		}
-		reported[""] += " " + clock.Source + " " + clock.Grandmaster
-		if clock.TAIOffset != nil {
-			reported[""] += fmt.Sprint(" ", *clock.TAIOffset)
-		}
-		if clock.LostSince != nil {
-			reported[""] += fmt.Sprint(" since ", clock.LostSince.Unix())
-		}
+// clockReport returns the parts of a node's status about its clock, without those that change all the time.
+func clockReport(node *v1alpha1.TSNNode) (reported v1alpha1.TSNNodeStatus) {
+	if clock := node.Status.Clock; clock != nil {
+		reported.Clock = &v1alpha1.NodeClock{State: clock.State, ErrorBoundNanoseconds: clock.ErrorBoundNanoseconds, Source: clock.Source,
+			Grandmaster: clock.Grandmaster, TAIOffset: clock.TAIOffset, LostSince: clock.LostSince}
 	}
-	for i := range status.Networks {
-		if condition := meta.FindStatusCondition(status.Networks[i].Conditions, v1alpha1.ConditionClockSynchronized); condition != nil {
-			reported[status.Networks[i].Name] = string(condition.Status) + " " + condition.Reason
+	for i := range node.Status.Networks {
+		if condition := clockOf(node.Status.Networks[i].Conditions); condition.Type != "" {
+			reported.Networks = append(reported.Networks, v1alpha1.NodeNetworkStatus{Name: node.Status.Networks[i].Name,
+				Conditions: []metav1.Condition{{Status: condition.Status, Reason: condition.Reason}}})
 		}
 	}
 	return reported

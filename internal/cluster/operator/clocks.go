@@ -178,23 +178,21 @@ func clockCondition(network *v1alpha1.TSNNetwork, reports []report, difference s
 			holdover = append(holdover, describeClock(node, condition))
 		}
 	}
-	newCondition := func(status metav1.ConditionStatus, reason, text string) *metav1.Condition {
-		return &metav1.Condition{Type: v1alpha1.ConditionClockSynchronized, Status: status, Reason: reason, Message: text}
-	}
+	kind := v1alpha1.ConditionClockSynchronized
 	switch {
 	case len(lost) > 0:
-		return newCondition(metav1.ConditionFalse, reason, strings.Join(abbreviate(lost), "; "))
+		return newCondition(kind, metav1.ConditionFalse, reason, strings.Join(abbreviate(lost), "; "))
 	case difference != "":
-		return newCondition(metav1.ConditionFalse, v1alpha1.ReasonClocksDiffer, difference)
+		return newCondition(kind, metav1.ConditionFalse, v1alpha1.ReasonClocksDiffer, difference)
 	case len(silent) > 0:
-		return newCondition(metav1.ConditionUnknown, v1alpha1.ReasonNodeSilent, "these nodes have no ready agent: "+strings.Join(abbreviate(silent), ", "))
+		return newCondition(kind, metav1.ConditionUnknown, v1alpha1.ReasonNodeSilent, "these nodes have no ready agent: "+strings.Join(abbreviate(silent), ", "))
 	case len(unreported) > 0:
-		return newCondition(metav1.ConditionUnknown, v1alpha1.ReasonNodeWaited,
+		return newCondition(kind, metav1.ConditionUnknown, v1alpha1.ReasonNodeWaited,
 			"these nodes have not reported their clocks yet: "+strings.Join(abbreviate(unreported), ", "))
 	case len(holdover) > 0:
-		return newCondition(metav1.ConditionTrue, v1alpha1.ReasonClockHoldover, strings.Join(abbreviate(holdover), "; "))
+		return newCondition(kind, metav1.ConditionTrue, v1alpha1.ReasonClockHoldover, strings.Join(abbreviate(holdover), "; "))
 	}
-	return newCondition(metav1.ConditionTrue, v1alpha1.ReasonAsAsked, "the clocks of all nodes with pods are good enough")
+	return newCondition(kind, metav1.ConditionTrue, v1alpha1.ReasonAsAsked, "the clocks of all nodes with pods are good enough")
 }
 
 func describeClock(node string, condition *metav1.Condition) string {

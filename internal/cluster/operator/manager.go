@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,9 +42,6 @@ func Run(ctx context.Context, options *Options, config *rest.Config, nowTAI func
 	ctrl.SetLogger(logger)
 	scheme := runtime.NewScheme()
 	if err := AddToScheme(scheme); err != nil {
-		return err
-	}
-	if err := admissionv1.AddToScheme(scheme); err != nil {
 		return err
 	}
 	config = rest.CopyConfig(config)

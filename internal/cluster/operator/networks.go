@@ -197,11 +197,11 @@ func (r *Networks) finalize(ctx context.Context, o *outcome, namespaces namespac
 	}
 	before := network.DeepCopy()
 	controllerutil.RemoveFinalizer(network, v1alpha1.Finalizer)
-	err := r.Client.Patch(ctx, network, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("remove the finalizer of network %s: %w", network.Name, err)
+	err := client.IgnoreNotFound(r.Client.Patch(ctx, network, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+	if err != nil {
+		err = fmt.Errorf("remove the finalizer of network %s: %w", network.Name, err)
 	}
-	return reconcile.Result{}, nil
+	return reconcile.Result{}, err
 }
 
 // keepUntilUnused keeps a deleted network unchanged while there are pods on it: agents follow the spec of their TSNNode, and would take

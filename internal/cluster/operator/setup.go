@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -41,19 +42,11 @@ import (
 // nodeField is the index of pods by node.
 const nodeField = "spec.nodeName"
 
-// AddToScheme registers the typed objects that the operator reads.
-func AddToScheme(scheme *runtime.Scheme) error {
-	if err := corev1.AddToScheme(scheme); err != nil {
-		return err
-	}
-	if err := nodev1.AddToScheme(scheme); err != nil {
-		return err
-	}
-	if err := networkingv1.AddToScheme(scheme); err != nil {
-		return err
-	}
-	return v1alpha1.AddToScheme(scheme)
-}
+// schemeBuilder registers the typed objects that the operator reads.
+var schemeBuilder = runtime.NewSchemeBuilder(corev1.AddToScheme, nodev1.AddToScheme, networkingv1.AddToScheme, admissionv1.AddToScheme, v1alpha1.AddToScheme)
+
+// AddToScheme registers them in a scheme.
+func AddToScheme(scheme *runtime.Scheme) error { return schemeBuilder.AddToScheme(scheme) }
 
 // Cache returns the options of the operator's cache: pods on networks only, the hub's heartbeat as the only ConfigMap, and of pods and
 // nodes only the fields that the operator reads. nodeLabels are further node labels to keep.
@@ -176,17 +169,9 @@ func nodeLabel(name string) bool {
 func slimMeta(meta *metav1.ObjectMeta, annotations map[string]string, keep func(label string) bool) metav1.ObjectMeta {
 	slim := metav1.ObjectMeta{
 		Name: meta.Name, Namespace: meta.Namespace, UID: meta.UID, ResourceVersion: meta.ResourceVersion, Annotations: annotations,
-		CreationTimestamp: meta.CreationTimestamp, DeletionTimestamp: meta.DeletionTimestamp,
+		CreationTimestamp: meta.CreationTimestamp, DeletionTimestamp: meta.DeletionTimestamp, Labels: maps.Clone(meta.Labels),
 	}
-	for name, value := range meta.Labels {
-		if keep == nil || !keep(name) {
-			continue
-		}
-		if slim.Labels == nil {
-			slim.Labels = map[string]string{}
-		}
-		slim.Labels[name] = value
-	}
+	maps.DeleteFunc(slim.Labels, func(name, _ string) bool { return keep == nil || !keep(name) })
 	return slim
 }
 
@@ -245,31 +230,25 @@ func addNetworks(m manager.Manager, shared *shared, agents cache.Cache, options 
 		Watches(&v1alpha1.TSNNode{}, handler.Funcs{UpdateFunc: shared.observeReport}, builder.WithPredicates(stateChanged)).
 		Watches(&v1alpha1.TSNNode{}, enqueueAfter(reportBatchDelay, networksOfNodeState), builder.WithPredicates(stateChanged)).
 		Watches(&v1alpha1.TSNNode{}, enqueueAfter(batchDelay, networksOfNodeClock), builder.WithPredicates(clockChanged)).
-		Watches(&v1alpha1.TSNPeers{}, enqueueAfter(batchDelay, func(_ context.Context, object client.Object) []string {
-			return []string{object.GetLabels()[v1alpha1.NetworkLabel]}
-		}), builder.WithPredicates(fromOtherClusters)).
+		Watches(&v1alpha1.TSNPeers{}, enqueueAfter(batchDelay, networkOfPeers), builder.WithPredicates(fromOtherClusters)).
 		Watches(&corev1.ConfigMap{}, enqueueAfter(batchDelay, networksMatching(m.GetClient(), spansClusters))).
 		Watches(&corev1.Namespace{}, enqueueAll, builder.WithPredicates(predicate.Or[client.Object](predicate.LabelChangedPredicate{}, createdOrDeleted))).
 		Complete(networks)
 }
 
 func addNodeStates(m manager.Manager, shared *shared) error {
-	enqueueSameName := enqueueAfter(0, func(_ context.Context, object client.Object) []string { return []string{object.GetName()} })
 	return ctrl.NewControllerManagedBy(m).Named("node-states").
 		For(&v1alpha1.TSNNode{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Node{}, enqueueSameName, builder.WithPredicates(predicate.Or[client.Object](activeChanged, nodeAddressChanged))).
+		Watches(&corev1.Node{}, enqueueAfter(0, sameName), builder.WithPredicates(predicate.Or[client.Object](activeChanged, nodeAddressChanged))).
 		WatchesRawSource(source.Func(shared.nodes.start)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: nodeWorkers}).
 		Complete(newNodeStates(shared, m.GetClient()))
 }
 
 func addPeers(m manager.Manager, shared *shared) error {
-	network := enqueueAfter(batchDelay, func(_ context.Context, object client.Object) []string {
-		return []string{object.GetLabels()[v1alpha1.NetworkLabel]}
-	})
 	return ctrl.NewControllerManagedBy(m).Named("peers").
 		For(&v1alpha1.TSNNetwork{}, builder.WithPredicates(encryptionChanged)).
-		Watches(&v1alpha1.TSNPeers{}, network, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
+		Watches(&v1alpha1.TSNPeers{}, enqueueAfter(batchDelay, networkOfPeers), builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
 		Watches(&v1alpha1.TSNNode{}, enqueueAfter(batchDelay, networksOfNodeState), builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, keysChanged))).
 		Watches(&corev1.Node{}, enqueueAfter(countBatchDelay, everyNetwork(m.GetClient())), builder.WithPredicates(nodeAddressChanged)).
 		Watches(&corev1.Node{}, enqueueAfter(batchDelay, networksOfNode(shared)), builder.WithPredicates(activeChanged)).
@@ -366,6 +345,14 @@ func networksMatching(reader client.Reader, matches func(*v1alpha1.TSNNetwork) b
 		return names
 	}
 }
+
+// networkOfPeers returns the network of TSNPeers.
+func networkOfPeers(_ context.Context, peers client.Object) []string {
+	return []string{peers.GetLabels()[v1alpha1.NetworkLabel]}
+}
+
+// sameName returns the name of an object, for controllers whose objects have the names of others.
+func sameName(_ context.Context, object client.Object) []string { return []string{object.GetName()} }
 
 // networksOfNode returns a function that lists the networks of which a node has a subnet.
 func networksOfNode(shared *shared) func(context.Context, client.Object) []string {

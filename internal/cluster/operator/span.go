@@ -133,9 +133,7 @@ const hubTimeout = time.Minute
 
 // hubCondition returns condition HubSeen from the heartbeat that the hub renews in the cluster, and how long it stays true.
 func (r *Networks) hubCondition(ctx context.Context) (condition *metav1.Condition, validFor time.Duration, err error) {
-	newCondition := func(status metav1.ConditionStatus, reason, text string) *metav1.Condition {
-		return &metav1.Condition{Type: v1alpha1.ConditionHubSeen, Status: status, Reason: reason, Message: text}
-	}
+	kind := v1alpha1.ConditionHubSeen
 	var heartbeat corev1.ConfigMap
 	err = r.Client.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: v1alpha1.HubHeartbeat}, &heartbeat)
 	if client.IgnoreNotFound(err) != nil {
@@ -143,11 +141,11 @@ func (r *Networks) hubCondition(ctx context.Context) (condition *metav1.Conditio
 	}
 	renewed, errTime := time.Parse(time.RFC3339, heartbeat.Data[v1alpha1.HubObservedAt])
 	if err != nil || errTime != nil {
-		return newCondition(metav1.ConditionUnknown, v1alpha1.ReasonHubNeverSeen, "the hub has not given the cluster its heartbeat yet"), 0, nil
+		return newCondition(kind, metav1.ConditionUnknown, v1alpha1.ReasonHubNeverSeen, "the hub has not given the cluster its heartbeat yet"), 0, nil
 	}
 	if validFor = time.Until(renewed.Add(hubTimeout)); validFor > 0 {
-		return newCondition(metav1.ConditionTrue, v1alpha1.ReasonHubRenewed, "the hub renews its heartbeat"), validFor, nil
+		return newCondition(kind, metav1.ConditionTrue, v1alpha1.ReasonHubRenewed, "the hub renews its heartbeat"), validFor, nil
 	}
-	return newCondition(metav1.ConditionFalse, v1alpha1.ReasonHubSilent, fmt.Sprintf("the hub has not renewed its heartbeat since %s; the cluster keeps its state, "+
+	return newCondition(kind, metav1.ConditionFalse, v1alpha1.ReasonHubSilent, fmt.Sprintf("the hub has not renewed its heartbeat since %s; the cluster keeps its state, "+
 		"and does not learn nodes that join other clusters", renewed.UTC().Format(time.RFC3339))), 0, nil
 }

@@ -174,6 +174,10 @@ func conditions(network *v1alpha1.TSNNetwork, request *v1alpha1.ScheduleRequest,
 	return all.list
 }
 
+func newCondition(kind string, status metav1.ConditionStatus, reason, text string) *metav1.Condition {
+	return &metav1.Condition{Type: kind, Status: status, Reason: reason, Message: text}
+}
+
 // conditionSet builds the conditions for a generation of a network.
 type conditionSet struct {
 	generation int64
