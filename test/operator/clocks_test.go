@@ -193,7 +193,7 @@ func TestOperatorWritesOnlyNodeLabels(t *testing.T) {
 	operator, node := theOperator(t), newNode("clock-policy")
 	node.Labels = map[string]string{"own": "own"}
 	create(ctx, t, node)
-	const sentence = "ktsn-operator may change no more of a node than its labels kubernetsn.io/active and clock.kubernetsn.io/NETWORK"
+	const sentence = "ktsn-operator may change only the labels kubernetsn.io/active and clock.kubernetsn.io/NETWORK of a node"
 	for text, want := range map[string]string{
 		`{"metadata":{"labels":{"clock.kubernetsn.io/tsn":"lost"}}}`:    "",
 		`{"metadata":{"labels":{"kubernetsn.io/active":"true"}}}`:       "",

@@ -174,7 +174,7 @@ func TestEncryptedLinks(t *testing.T) {
 		state := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: lab.nodes[1].Name}}
 		current(ctx, t, state)
 		state.Spec.ClusterKeys[1].PublicKey = anyKey(t)
-		if err := admin.Update(ctx, state); err == nil || !strings.Contains(err.Error(), "spec.clusterKeys of a TSNNode is ktsn-operator's to say") {
+		if err := admin.Update(ctx, state); err == nil || !strings.Contains(err.Error(), "only ktsn-operator may write spec.clusterKeys of a TSNNode") {
 			t.Errorf("somebody else says by which keys nodes believe: %v", err)
 		}
 	})

@@ -64,7 +64,7 @@ func TestHubLinkAdmission(t *testing.T) {
 
 func TestOnlyOperatorCreatesItsLinks(t *testing.T) {
 	ctx := needPolicy(t)
-	const itsAlone = "is ktsn-operator's, which alone makes and changes such"
+	const itsAlone = "only ktsn-operator may create and change TSNLinks"
 	link := linkOfHub("default", "nothing", "nobody", "nowhere")
 	create(ctx, t, link)
 	pretended := link.DeepCopy()
@@ -110,8 +110,8 @@ func TestOnlyOperatorAcceptsAddresses(t *testing.T) {
 		return slices.Equal(status.Accepted, want)
 	})
 	for text, sentence := range map[string]string{
-		`{"accepted":["10.187.1.0/24"]}`: "status.accepted of a TSNService is for ktsn-operator to write",
-		`{"accepted":null}`:              "status.accepted of a TSNService is for ktsn-operator to write",
+		`{"accepted":["10.187.1.0/24"]}`: "only ktsn-operator may write status.accepted of a TSNService",
+		`{"accepted":null}`:              "only ktsn-operator may write status.accepted of a TSNService",
 		`{"linked":1}`:                   "",
 	} {
 		patch := mergePatch(`{"status":` + text + `}`)
@@ -134,7 +134,7 @@ func TestOnlyOperatorAdmitsLinks(t *testing.T) {
 		}
 		return mergePatch(`{"status":{"conditions":[` + text + `]}}`)
 	}
-	const operators = "the condition Admitted of a TSNLink is for ktsn-operator to say"
+	const operators = "only ktsn-operator may write the condition Admitted of a TSNLink"
 	checkRefusal(t, "somebody who brings it", admin.Status().Patch(ctx, link.DeepCopy(), conditions("True"), client.DryRunAll), operators)
 	// Two policies refuse it, and either may be named.
 	checkRefusal(t, "an agent", agent.Status().Patch(ctx, link.DeepCopy(), conditions("True"), client.DryRunAll), "denied request")

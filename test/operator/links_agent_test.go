@@ -46,7 +46,7 @@ func TestAgentReportsOnlyItsEnd(t *testing.T) {
 			t.Fatalf("the agent of node %s may not say what is its to say: %v", node, err)
 		}
 	}
-	const notIts = "what is for the agent of its other end to say"
+	const notIts = "what the agent of its other end reports"
 	for name, test := range map[string]struct{ node, status, sentence string }{
 		"the client's, of its own":            {"of-client", conditionsOf("True", "ClientPlugged", "Up") + `,"measuredMTU":1400`, ""},
 		"the client's, of the endpoint":       {"of-client", conditionsOf("True", "EndpointPlugged"), notIts},

@@ -175,7 +175,7 @@ func TestOverlappingHubRanges(t *testing.T) {
 	text = lab.service(t, service, func(_ *v1alpha1.TSNServiceStatus, ready *metav1.Condition) bool {
 		return ready.Reason == v1alpha1.ReasonOverlaps
 	})
-	if !strings.Contains(text, "TSNNetwork hub-one has addresses of the same range, 10.181.0.0/16, and goes before this service; create another TSNService with another range") {
+	if !strings.Contains(text, "TSNNetwork hub-one has addresses of the same range, 10.181.0.0/16, and takes precedence over this service; create another TSNService with another range") {
 		t.Errorf("the service says %q", text)
 	}
 	condition(ctx, t, first, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)

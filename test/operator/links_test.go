@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	linkLabelsStay = "count when a pod is made, and can only be removed afterwards"
-	onlyItsLinks   = "those TSNLinks only that have the label kubernetsn.io/link-maker=operator"
+	linkLabelsStay = "are read when a pod is created, and can only be removed afterwards"
+	onlyItsLinks   = "only TSNLinks with the label kubernetsn.io/link-maker=operator"
 )
 
 // linkLab is a namespace with two nodes and services.
@@ -279,7 +279,7 @@ func TestOverlappingRanges(t *testing.T) {
 	text := lab.service(t, younger, func(_ *v1alpha1.TSNServiceStatus, ready *metav1.Condition) bool {
 		return ready.Reason == v1alpha1.ReasonOverlaps
 	})
-	if !strings.Contains(text, "TSNService links-range/older has addresses of the same range, 10.204.0.0/16, and goes before this service") {
+	if !strings.Contains(text, "TSNService links-range/older has addresses of the same range, 10.204.0.0/16, and takes precedence over this service") {
 		t.Error(text)
 	}
 	// A service, which a tenant makes, does not keep a network from its addresses.
@@ -287,7 +287,7 @@ func TestOverlappingRanges(t *testing.T) {
 	text = lab.service(t, older, func(_ *v1alpha1.TSNServiceStatus, ready *metav1.Condition) bool {
 		return ready.Reason == v1alpha1.ReasonOverlaps
 	})
-	if !strings.Contains(text, "TSNNetwork links-range has addresses of the same range, 10.204.0.0/16, and goes before this service") {
+	if !strings.Contains(text, "TSNNetwork links-range has addresses of the same range, 10.204.0.0/16, and takes precedence over this service") {
 		t.Error(text)
 	}
 	condition(ctx, t, late, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonOverlaps, "spec.vni is 8388608, and numbers from 8388608 on are reserved for links")

@@ -206,9 +206,9 @@ func TestAgentWritesOnlyItsTSNNode(t *testing.T) {
 		eventually(ctx, t, func() error { return get(ctx, stateOf(node)) })
 	}
 	const (
-		others  = "ktsn-agent on node own-state may not say what holds on node others-state"
-		noSpec  = "of a TSNNode ktsn-agent may change no more than the status"
-		nobody  = "does not say on which node it is"
+		others  = "ktsn-agent on node own-state may not report for node others-state"
+		noSpec  = "ktsn-agent may change only the status of a TSNNode"
+		nobody  = "does not name its node"
 		status  = `{"status":{"agentVersion":"1"}}`
 		newSpec = `{"spec":{"gates":"x"}}`
 	)
@@ -276,7 +276,7 @@ func TestAgentRights(t *testing.T) {
 func TestOperatorWritesOnlyOwnPeers(t *testing.T) {
 	ctx := needPolicy(t)
 	operator := theOperator(t)
-	const sentence = "those TSNPeers only that have no spec.cluster"
+	const sentence = "only TSNPeers without spec.cluster"
 	foreign := newPeers("foreign-0", "foreign")
 	foreign.Spec.Cluster = "plant-2"
 	create(ctx, t, foreign)
@@ -316,7 +316,7 @@ func TestOnlyAgentReportsKeys(t *testing.T) {
 	create(ctx, t, onNetwork("announced-one", "default", "announced", "announced-node"))
 	eventually(ctx, t, func() error { return get(ctx, stateOf("announced-node")) })
 	agent := agentOf(t, "announced-node")
-	const agents = "keys, sender and encryptionUnavailable of a TSNNode's status are for the ktsn-agent of the node to say"
+	const agents = "only the ktsn-agent of the node may write keys, sender and encryptionUnavailable of a TSNNode's status"
 	for what, test := range map[string]struct{ status, sentence string }{
 		"keys":                       {`"keys":[{"id":"a","algorithm":"X25519","publicKey":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","notBefore":"2026-11-28T08:00:00Z"}]`, agents},
 		"generations":                {`"sender":{"kernel":1,"ktsnd":4}`, agents},

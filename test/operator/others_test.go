@@ -19,9 +19,9 @@ import (
 // Users other than the operator have all rights here: what is refused, a policy refuses.
 
 const (
-	operatorPeers = "TSNPeers without spec.cluster are the nodes of this cluster, which ktsn-operator alone writes"
-	operatorSpecs = "spec of a TSNNode is what its node shall do, which ktsn-operator alone writes"
-	nodeAddresses = "say which addresses are the node's, so a node may not change them itself"
+	operatorPeers = "TSNPeers without spec.cluster are the nodes of this cluster, and only ktsn-operator may write them"
+	operatorSpecs = "only ktsn-operator may write spec of a TSNNode"
+	nodeAddresses = "give the addresses of the node, so a node may not change them itself"
 )
 
 // TestOnlyOperatorWritesPeersAndSpecs is what a hub's agent, with all rights for kubernetsn.io, cannot do.

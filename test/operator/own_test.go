@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	onlyItsWebhook     = "it may make, change or remove no other"
-	onlyTheBundle      = "no more than clientConfig.caBundle"
-	webhooksMetadata   = "of its webhook's metadata ktsn-operator may change nothing"
-	onlyItsAttachments = "those NetworkAttachmentDefinitions only that have the label kubernetsn.io/tsnnetwork"
+	onlyItsWebhook     = "it may not create, change or delete others"
+	onlyTheBundle      = "only clientConfig.caBundle of its webhook"
+	webhooksMetadata   = "ktsn-operator may not change the metadata of its webhook"
+	onlyItsAttachments = "only NetworkAttachmentDefinitions whose label kubernetsn.io/tsnnetwork"
 	noConfiguration    = "has no spec.config"
-	oneOwner           = "belongs to the TSNNetwork of its name, and to nothing else"
+	oneOwner           = "is the TSNNetwork of its name"
 	noAnnotations      = "neither annotations nor finalizers"
-	onlyTheFinalizer   = "no more than its finalizer kubernetsn.io/in-use"
+	onlyTheFinalizer   = "only the finalizer kubernetsn.io/in-use"
 )
 
 // accountOf is a configuration with the rights of a service account.

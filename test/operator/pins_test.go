@@ -172,7 +172,7 @@ func TestHubCannotMovePart(t *testing.T) {
 				return err
 			}
 			network.Status.ClusterKeys[1].IPv4 = "10.138.16.0/20"
-			if err := admin.Status().Update(ctx, network); err == nil || !strings.Contains(err.Error(), "status.clusterKeys of a TSNNetwork is ktsn-operator's to say") {
+			if err := admin.Status().Update(ctx, network); err == nil || !strings.Contains(err.Error(), "only ktsn-operator may write status.clusterKeys of a TSNNetwork") {
 				return fmt.Errorf("the API server says %w", err)
 			}
 			return nil

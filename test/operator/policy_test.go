@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	annotationCounts = "the annotation kubernetsn.io/network counts when a pod is made"
-	labelStays       = "the label kubernetsn.io/on-network says that a pod was made with the annotation kubernetsn.io/network or with labels of links"
+	annotationCounts = "the annotation kubernetsn.io/network is read when a pod is created"
+	labelStays       = "the label kubernetsn.io/on-network means that a pod was created with the annotation kubernetsn.io/network or with labels of links"
 	noStaticPods     = "kubelet starts it from a file of its node, and nothing can be added to it"
 	labelAlone       = "the pod has the label kubernetsn.io/on-network and neither the annotation kubernetsn.io/network nor a label of links; remove the label"
 )

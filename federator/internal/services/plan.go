@@ -40,7 +40,7 @@ func blocked(reason, format string, arguments ...any) *plan {
 // newPlan divides a service among clusters.
 func newPlan(service *tsn.TSNService, v *view) *plan {
 	if what, which := links.Conflict(service, v.services, v.networks); what != "" {
-		return blocked(tsn.ReasonOverlaps, "%s has addresses of the same range, %s, and goes before this service; take another linkCIDR, in another TSNService", what, which)
+		return blocked(tsn.ReasonOverlaps, "%s has addresses of the same range, %s, and takes precedence over this service; take another linkCIDR, in another TSNService", what, which)
 	}
 	divided, err := newAllocation(service)
 	if err != nil {

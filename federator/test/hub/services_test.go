@@ -185,8 +185,8 @@ func TestConflictingServiceIsBlocked(t *testing.T) {
 	older := s.service
 	newNetwork(t, "line", func(network *tsn.TSNNetwork) { network.Spec.IPv4.CIDR = "10.95.0.0/16" })
 	for cidr, words := range map[string]string{
-		"10.96.3.0/24": "TSNService " + s.namespace + "/" + older + " has addresses of the same range, 10.96.0.0/16, and goes before this service",
-		"10.95.3.0/24": "has addresses of the same range, 10.95.0.0/16, and goes before this service",
+		"10.96.3.0/24": "TSNService " + s.namespace + "/" + older + " has addresses of the same range, 10.96.0.0/16, and takes precedence over this service",
+		"10.95.3.0/24": "has addresses of the same range, 10.95.0.0/16, and takes precedence over this service",
 	} {
 		// Created in the same second; by name it is younger.
 		s.service = unique("younger")

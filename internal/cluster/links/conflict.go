@@ -21,7 +21,7 @@ func (r *pairing) conflict() *Finding {
 	}
 	blocked := ""
 	if what, which := r.ranges.conflict(r.service); what != "" {
-		blocked = fmt.Sprintf("%s has addresses of the same range, %s, and goes before this service", what, which)
+		blocked = fmt.Sprintf("%s has addresses of the same range, %s, and takes precedence over this service", what, which)
 		// A temporary network must not release the accepted ranges to nodes.
 		r.accepted = slices.DeleteFunc(toStrings(Ranges(r.service)), func(text string) bool { return !slices.Contains(r.service.Status.Accepted, text) })
 	} else if taken := r.in.reserved(r.service, Ranges(r.service)...); taken != nil {
