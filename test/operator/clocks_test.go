@@ -31,10 +31,7 @@ func TestClockDefaults(t *testing.T) {
 func reportsClock(ctx context.Context, t *testing.T, node string, network *v1alpha1.TSNNetwork, status metav1.ConditionStatus, reason string) {
 	t.Helper()
 	state := stateOf(node)
-	eventually(ctx, t, func() error {
-		if err := get(ctx, network); err != nil {
-			return err
-		}
+	await(ctx, t, network, func() error {
 		if err := get(ctx, state); err != nil {
 			return err
 		}
@@ -55,10 +52,7 @@ func reportsClock(ctx context.Context, t *testing.T, node string, network *v1alp
 // isLost waits until a node has the label of a network's clock, or has not.
 func isLost(ctx context.Context, t *testing.T, node *corev1.Node, network string, want bool) {
 	t.Helper()
-	eventually(ctx, t, func() error {
-		if err := get(ctx, node); err != nil {
-			return err
-		}
+	await(ctx, t, node, func() error {
 		if labelled := node.Labels[v1alpha1.ClockLabelPrefix+network] == v1alpha1.ClockLost; labelled != want {
 			return fmt.Errorf("node %s is lost to %s: %v, want %v", node.Name, network, labelled, want)
 		}

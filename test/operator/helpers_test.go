@@ -168,6 +168,17 @@ func eventually(ctx context.Context, t *testing.T, look func() error) {
 	must(t, within(ctx, look))
 }
 
+// await reads an object until check accepts it.
+func await(ctx context.Context, t *testing.T, object client.Object, check func() error) {
+	t.Helper()
+	eventually(ctx, t, func() error {
+		if err := get(ctx, object); err != nil {
+			return err
+		}
+		return check()
+	})
+}
+
 func create(ctx context.Context, t *testing.T, objects ...client.Object) {
 	t.Helper()
 	for _, object := range objects {

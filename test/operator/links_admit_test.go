@@ -30,24 +30,27 @@ func linkOfHub(namespace, service, uid, node string) *v1alpha1.TSNLink {
 	}
 }
 
+// awaitAdmitted waits until condition Admitted of a link has a status and a text in its message.
+func awaitAdmitted(ctx context.Context, t *testing.T, link *v1alpha1.TSNLink, status metav1.ConditionStatus, text string) {
+	t.Helper()
+	await(ctx, t, link, func() error {
+		got := meta.FindStatusCondition(link.Status.Conditions, v1alpha1.ConditionAdmitted)
+		if got == nil || got.Status != status || got.ObservedGeneration != link.Generation || !strings.Contains(got.Message, text) {
+			return fmt.Errorf("Admitted is %+v, want %s, %q", got, status, text)
+		}
+		return nil
+	})
+}
+
 func TestHubLinkAdmission(t *testing.T) {
 	ctx := needOperator(t)
 	lab := newLinkLab(ctx, t, "links-admitted", newService("s", "10.214.0.0/24"))
 	from := lab.pod(t, "client", 0, clientOf("s"), false)
 	link := linkOfHub(lab.namespace, "s", string(from.UID), from.Spec.NodeName)
 	create(ctx, t, link)
-	admitted := func(status metav1.ConditionStatus, sentence string) {
+	admitted := func(status metav1.ConditionStatus, text string) {
 		t.Helper()
-		eventually(ctx, t, func() error {
-			if err := get(ctx, link); err != nil {
-				return err
-			}
-			got := meta.FindStatusCondition(link.Status.Conditions, v1alpha1.ConditionAdmitted)
-			if got == nil || got.Status != status || got.ObservedGeneration != link.Generation || !strings.Contains(got.Message, sentence) {
-				return fmt.Errorf("it says %+v, want %s, %q", got, status, sentence)
-			}
-			return nil
-		})
+		awaitAdmitted(ctx, t, link, status, text)
 	}
 	admitted(metav1.ConditionTrue, "")
 	routes := func(list string) {

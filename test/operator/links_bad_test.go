@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -100,15 +99,8 @@ func TestLoopAndLimitFindings(t *testing.T) {
 	for _, services := range [][2]string{{"x", "y"}, {"y", "x"}} {
 		lab.pod(t, "in-"+services[0], 0, map[string]string{v1alpha1.ClientLabelPrefix + services[0]: "up", v1alpha1.EndpointLabelPrefix + services[1]: "down"}, false)
 	}
-	isFor := func(reason string) func(*v1alpha1.TSNServiceStatus, *metav1.Condition) bool {
-		return func(_ *v1alpha1.TSNServiceStatus, ready *metav1.Condition) bool {
-			return ready.Status == metav1.ConditionFalse && ready.Reason == reason
-		}
-	}
 	const round = "services wait for each other: links-limits/x -> links-limits/y -> links-limits/x"
-	if text := lab.service(t, x, isFor(v1alpha1.ReasonChainLoop)); !strings.Contains(text, round) || !strings.Contains(text, "Remove a label client.kubernetsn.io/ from the pods of one") {
-		t.Errorf("the service says %q", text)
-	}
+	lab.service(t, x, hasReason(v1alpha1.ReasonChainLoop), round, "Remove a label client.kubernetsn.io/ from the pods of one")
 	for service, want := range map[*v1alpha1.TSNService]struct {
 		clients      int
 		reason, text string
@@ -125,9 +117,7 @@ func TestLoopAndLimitFindings(t *testing.T) {
 			last = lab.pod(t, fmt.Sprintf("of-%s-%d", service.Name, number), 0, clientOf(service.Name), false)
 		}
 		lab.said(t, last, want.reason, want.text)
-		if text := lab.service(t, service, isFor(want.reason)); !strings.Contains(text, fmt.Sprintf("1 of %d clients have no link: %s", want.clients, want.text)) {
-			t.Errorf("service %s says %q", service.Name, text)
-		}
+		lab.service(t, service, hasReason(want.reason), fmt.Sprintf("1 of %d clients have no link: %s", want.clients, want.text))
 	}
 }
 
@@ -140,16 +130,7 @@ func TestHubLinkWithClusterAddresses(t *testing.T) {
 	link.Spec.Client.Addresses, link.Spec.Endpoint.Addresses = local.Spec.Client.Addresses, local.Spec.Endpoint.Addresses
 	create(ctx, t, link)
 	want := "TSNLink links-taken/" + local.Name + " has its address " + strings.Split(local.Spec.Client.Addresses[0], "/")[0]
-	eventually(ctx, t, func() error {
-		if err := get(ctx, link); err != nil {
-			return err
-		}
-		got := meta.FindStatusCondition(link.Status.Conditions, v1alpha1.ConditionAdmitted)
-		if got == nil || got.Status != metav1.ConditionFalse || !strings.Contains(got.Message, want) {
-			return fmt.Errorf("it says %+v, want %q", got, want)
-		}
-		return nil
-	})
+	awaitAdmitted(ctx, t, link, metav1.ConditionFalse, want)
 }
 
 // TestOverlappingHubRanges has each of two hubs give the cluster a part of its own of one range: that the parts differ does not
@@ -168,15 +149,9 @@ func TestOverlappingHubRanges(t *testing.T) {
 	service.Spec.IPv4.Part = "10.181.64.0/24"
 	lab := newLinkLab(ctx, t, "links-hubs", service)
 	create(ctx, t, second)
-	text := condition(ctx, t, second, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonOverlaps)
-	if !strings.Contains(text, "network hub-one is older and has addresses of the same range, 10.181.0.0/16") {
-		t.Errorf("the network says %q", text)
-	}
-	text = lab.service(t, service, func(_ *v1alpha1.TSNServiceStatus, ready *metav1.Condition) bool {
-		return ready.Reason == v1alpha1.ReasonOverlaps
-	})
-	if !strings.Contains(text, "TSNNetwork hub-one has addresses of the same range, 10.181.0.0/16, and takes precedence over this service; create another TSNService with another range") {
-		t.Errorf("the service says %q", text)
-	}
+	condition(ctx, t, second, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonOverlaps,
+		"network hub-one is older and has addresses of the same range, 10.181.0.0/16")
+	lab.service(t, service, hasReason(v1alpha1.ReasonOverlaps),
+		"TSNNetwork hub-one has addresses of the same range, 10.181.0.0/16, and takes precedence over this service; create another TSNService with another range")
 	condition(ctx, t, first, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
 }

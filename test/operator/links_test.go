@@ -136,22 +136,24 @@ func (l *linkLab) linked(t *testing.T, from, to *corev1.Pod) *v1alpha1.TSNLink {
 	return &linked
 }
 
-// service waits until a service is as it should be.
-func (l *linkLab) service(t *testing.T, service *v1alpha1.TSNService, look func(*v1alpha1.TSNServiceStatus, *metav1.Condition) bool) string {
+// service waits until look accepts the status and the condition Ready of a service, whose message has the texts.
+func (l *linkLab) service(t *testing.T, service *v1alpha1.TSNService, look func(*v1alpha1.TSNServiceStatus, *metav1.Condition) bool, texts ...string) {
 	t.Helper()
-	text := ""
-	eventually(l.ctx, t, func() error {
-		if err := get(l.ctx, service); err != nil {
-			return err
-		}
+	await(l.ctx, t, service, func() error {
 		ready := meta.FindStatusCondition(service.Status.Conditions, v1alpha1.ConditionReady)
-		if ready == nil || !look(&service.Status, ready) {
-			return fmt.Errorf("%s is %+v, %+v", service.Name, service.Status, ready)
+		isMissing := func(text string) bool { return !strings.Contains(ready.Message, text) }
+		if ready == nil || !look(&service.Status, ready) || slices.ContainsFunc(texts, isMissing) {
+			return fmt.Errorf("%s is %+v, %+v, want %q", service.Name, service.Status, ready, texts)
 		}
-		text = ready.Message
 		return nil
 	})
-	return text
+}
+
+// hasReason accepts a service whose condition Ready is False for a reason.
+func hasReason(reason string) func(*v1alpha1.TSNServiceStatus, *metav1.Condition) bool {
+	return func(_ *v1alpha1.TSNServiceStatus, ready *metav1.Condition) bool {
+		return ready.Status == metav1.ConditionFalse && ready.Reason == reason
+	}
 }
 
 // said waits for an Event of a pod.
@@ -254,10 +256,7 @@ func TestChain(t *testing.T) {
 	if !slices.Equal(first.Spec.Client.Routes, []string{address(second.Spec.Endpoint.Addresses[0])}) {
 		t.Errorf("the client has the routes %v", first.Spec.Client.Routes)
 	}
-	eventually(ctx, t, func() error {
-		if err := get(ctx, second); err != nil {
-			return err
-		}
+	await(ctx, t, second, func() error {
 		if !slices.Equal(second.Spec.Endpoint.Routes, []string{address(first.Spec.Client.Addresses[0])}) {
 			return fmt.Errorf("the endpoint has the routes %v", second.Spec.Endpoint.Routes)
 		}
@@ -276,20 +275,11 @@ func TestOverlappingRanges(t *testing.T) {
 	younger.Namespace = lab.namespace
 	network, late := newNetwork("links-range", 204, "10.204.0.0/16"), newNetwork("links-vni", v1alpha1.FirstLinkVNI, "10.205.0.0/16")
 	create(ctx, t, younger, network, late)
-	text := lab.service(t, younger, func(_ *v1alpha1.TSNServiceStatus, ready *metav1.Condition) bool {
-		return ready.Reason == v1alpha1.ReasonOverlaps
-	})
-	if !strings.Contains(text, "TSNService links-range/older has addresses of the same range, 10.204.0.0/16, and takes precedence over this service") {
-		t.Error(text)
-	}
+	const taken = " has addresses of the same range, 10.204.0.0/16, and takes precedence over this service"
+	lab.service(t, younger, hasReason(v1alpha1.ReasonOverlaps), "TSNService links-range/older"+taken)
 	// A service, which a tenant makes, does not keep a network from its addresses.
 	condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
-	text = lab.service(t, older, func(_ *v1alpha1.TSNServiceStatus, ready *metav1.Condition) bool {
-		return ready.Reason == v1alpha1.ReasonOverlaps
-	})
-	if !strings.Contains(text, "TSNNetwork links-range has addresses of the same range, 10.204.0.0/16, and takes precedence over this service") {
-		t.Error(text)
-	}
+	lab.service(t, older, hasReason(v1alpha1.ReasonOverlaps), "TSNNetwork links-range"+taken)
 	condition(ctx, t, late, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonOverlaps, "spec.vni is 8388608, and numbers from 8388608 on are reserved for links")
 }
 

@@ -40,10 +40,7 @@ func attachment(namespace string) *unstructured.Unstructured {
 func condition(ctx context.Context, t *testing.T, network *v1alpha1.TSNNetwork, kind string, status metav1.ConditionStatus, reason string, texts ...string) string {
 	t.Helper()
 	message := ""
-	eventually(ctx, t, func() error {
-		if err := get(ctx, network); err != nil {
-			return err
-		}
+	await(ctx, t, network, func() error {
 		got := meta.FindStatusCondition(network.Status.Conditions, kind)
 		isMissing := func(text string) bool { return !strings.Contains(got.Message, text) }
 		if got == nil || got.Status != status || got.Reason != reason || slices.ContainsFunc(texts, isMissing) {
@@ -57,10 +54,7 @@ func condition(ctx context.Context, t *testing.T, network *v1alpha1.TSNNetwork, 
 
 func labelled(ctx context.Context, t *testing.T, node *corev1.Node, want bool) {
 	t.Helper()
-	eventually(ctx, t, func() error {
-		if err := get(ctx, node); err != nil {
-			return err
-		}
+	await(ctx, t, node, func() error {
 		if isActive := node.Labels[v1alpha1.NodeLabel] == v1alpha1.LabelValue; isActive != want {
 			return fmt.Errorf("node %s is labelled: %v, want %v", node.Name, isActive, want)
 		}
@@ -152,10 +146,7 @@ func TestAttachmentsFollowNamespaces(t *testing.T) {
 	}
 	count := func(want int32) {
 		t.Helper()
-		eventually(ctx, t, func() error {
-			if err := get(ctx, network); err != nil {
-				return err
-			}
+		await(ctx, t, network, func() error {
 			if network.Status.Pods != want {
 				return fmt.Errorf("the network counts %d pods, want %d", network.Status.Pods, want)
 			}
@@ -212,10 +203,7 @@ func TestOneNetworkHasTheSchedule(t *testing.T) {
 		t.Errorf("it says %q, and nodes are asked for %+v", text, first.Status.Schedule)
 	}
 	change(ctx, t, first, func() { first.Spec.LinkSpeed = ""; first.Spec.Schedule = gates(15) })
-	eventually(ctx, t, func() error {
-		if err := get(ctx, first); err != nil {
-			return err
-		}
+	await(ctx, t, first, func() error {
 		if first.Status.Schedule.Hash == asked.Hash {
 			return fmt.Errorf("%w: nodes are asked for %+v", errNotYet, first.Status.Schedule)
 		}
@@ -231,10 +219,7 @@ func TestOneNetworkHasTheSchedule(t *testing.T) {
 // change changes an object, whatever else was changed meanwhile.
 func change(ctx context.Context, t *testing.T, object client.Object, edit func()) {
 	t.Helper()
-	eventually(ctx, t, func() error {
-		if err := get(ctx, object); err != nil {
-			return err
-		}
+	await(ctx, t, object, func() error {
 		edit()
 		return admin.Update(ctx, object)
 	})

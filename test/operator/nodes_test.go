@@ -33,10 +33,7 @@ func told(state *v1alpha1.TSNNode) string {
 
 func isTold(ctx context.Context, t *testing.T, state *v1alpha1.TSNNode, want string) {
 	t.Helper()
-	eventually(ctx, t, func() error {
-		if err := get(ctx, state); err != nil {
-			return err
-		}
+	await(ctx, t, state, func() error {
 		if got := told(state); got != want {
 			return fmt.Errorf("node %s is asked for %s, want %s", state.Name, got, want)
 		}
@@ -163,10 +160,7 @@ func TestAgentReport(t *testing.T) {
 	condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNodeWaited)
 	say := func(status metav1.ConditionStatus, reason, text, hash string) {
 		t.Helper()
-		eventually(ctx, t, func() error {
-			if err := get(ctx, state); err != nil {
-				return err
-			}
+		await(ctx, t, state, func() error {
 			state.Status = v1alpha1.TSNNodeStatus{AgentVersion: "1", Networks: []v1alpha1.NodeNetworkStatus{{
 				Name: "counts", ObservedGeneration: network.Generation, Uplink: "eno1", ScheduleHash: hash,
 				Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: status, Reason: reason, Message: text,

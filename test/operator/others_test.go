@@ -4,7 +4,6 @@ package operator
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -159,12 +158,7 @@ func TestReservedRanges(t *testing.T) {
 		pods:   "pods of node reserved-node has addresses of the same range, 10.196.3.0/24; create another TSNService with another range",
 		routed: "route 10.196.3.7/32 is not set in pods: pods of node reserved-node has addresses of it, 10.196.3.0/24",
 	} {
-		text := lab.service(t, service, func(_ *v1alpha1.TSNServiceStatus, ready *metav1.Condition) bool {
-			return ready.Reason == v1alpha1.ReasonOverlaps
-		})
-		if !strings.Contains(text, sentence) {
-			t.Errorf("%s says %q, want %q", service.Name, text, sentence)
-		}
+		lab.service(t, service, hasReason(v1alpha1.ReasonOverlaps), sentence)
 	}
 }
 

@@ -62,8 +62,7 @@ func TestHubCannotLowerEncryption(t *testing.T) {
 	eventually(ctx, t, func() error { _, err := signedPeers(ctx, "floor"); return err })
 	state := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: "floor-node"}}
 	current(ctx, t, state)
-	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"encryption":"None"}}`))
-	must(t, admin.Patch(ctx, network, patch))
+	mustPatch(ctx, t, network, `{"spec":{"encryption":"None"}}`)
 	condition(ctx, t, network, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonEncryptionBelowMinimum, "spec.encryption of TSNNetwork floor is None, and the minimum of this cluster for it is Required")
 	if err := get(ctx, network); err != nil || len(network.Status.ClusterKeys) != 1 || network.Spec.Encryption != v1alpha1.EncryptionNone {
 		t.Errorf("nodes are told of %v: %v", network.Status.ClusterKeys, err)
@@ -99,17 +98,7 @@ func TestHubCannotLowerEncryption(t *testing.T) {
 	hub.Spec.Client.Cluster, hub.Spec.Client.UID, hub.Spec.Client.NodeAddress = "floor-west", "elsewhere", "192.0.2.78"
 	hub.Spec.Endpoint.Cluster, hub.Spec.Endpoint.Interface = "floor-north", "view5000"
 	create(ctx, t, hub)
-	eventually(ctx, t, func() error {
-		if err := get(ctx, hub); err != nil {
-			return err
-		}
-		for _, condition := range hub.Status.Conditions {
-			if condition.Type == v1alpha1.ConditionAdmitted && condition.Status == metav1.ConditionFalse && strings.Contains(condition.Message, "its encryption is None, and links of TSNService floor-links/floor have Required here") {
-				return nil
-			}
-		}
-		return fmt.Errorf("of the hub's link it says %+v", hub.Status.Conditions)
-	})
+	awaitAdmitted(ctx, t, hub, metav1.ConditionFalse, "its encryption is None, and links of TSNService floor-links/floor have Required here")
 }
 
 // remoteCluster is another cluster of network "parts" as a hub brings it.
@@ -138,10 +127,7 @@ func TestHubCannotMovePart(t *testing.T) {
 	south, evil := someKey(t), someKey(t)
 	trusts := func(wanted ...v1alpha1.ClusterKey) {
 		t.Helper()
-		eventually(ctx, t, func() error {
-			if err := get(ctx, network); err != nil {
-				return err
-			}
+		await(ctx, t, network, func() error {
 			others := slices.DeleteFunc(slices.Clone(network.Status.ClusterKeys), func(key v1alpha1.ClusterKey) bool { return key.Cluster == "" })
 			if !slices.Equal(others, wanted) {
 				return fmt.Errorf("nodes are told of %+v, want %+v", others, wanted)
@@ -167,10 +153,7 @@ func TestHubCannotMovePart(t *testing.T) {
 		trusts(key("parts-evil", evil, ""), key("parts-south", next, "10.138.16.0/20"))
 	})
 	t.Run("nobody else says which keys are trusted", func(t *testing.T) {
-		eventually(ctx, t, func() error {
-			if err := get(ctx, network); err != nil {
-				return err
-			}
+		await(ctx, t, network, func() error {
 			network.Status.ClusterKeys[1].IPv4 = "10.138.16.0/20"
 			if err := admin.Status().Update(ctx, network); err == nil || !strings.Contains(err.Error(), "only ktsn-operator may write status.clusterKeys of a TSNNetwork") {
 				return fmt.Errorf("the API server says %w", err)
@@ -202,8 +185,7 @@ func TestClusterKeyRoll(t *testing.T) {
 	first, err := clusterkey.Parse(before.Spec.ClusterKey)
 	must(t, err)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: v1alpha1.ClusterKeySecret}}
-	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"kubernetsn.io/roll":"now"}}}`))
-	must(t, admin.Patch(ctx, secret, patch))
+	mustPatch(ctx, t, secret, `{"metadata":{"annotations":{"kubernetsn.io/roll":"now"}}}`)
 	other := &v1alpha1.TSNPeers{ObjectMeta: metav1.ObjectMeta{Name: "rolled.other-0", Labels: map[string]string{v1alpha1.NetworkLabel: "rolled"}},
 		Spec: v1alpha1.TSNPeersSpec{Network: "rolled", Cluster: "rolled-other"}}
 	create(ctx, t, other)
