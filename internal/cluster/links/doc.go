@@ -6,12 +6,12 @@
 //
 //	labels.go    parses a pod's link labels, also for the webhook
 //	model.go     input and result
+//	plan.go      the steps of a plan, and services that wait for each other
 //	roles.go     clients, endpoints and chain elements of each service
 //	conflict.go  address conflicts of services and networks
 //	pool.go      allocates VNIs, addresses and interface names
 //	pair.go      pairs pods: preference, limits, chains, healing
 //	make.go      creates links
 //	route.go     routes and names at both ends of the links of a chain
-//	loop.go      services that wait for each other
 //	status.go    status and findings of a service
 package links

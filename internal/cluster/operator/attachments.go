@@ -140,7 +140,7 @@ func (r *Networks) listAttachments(ctx context.Context, name string) (existing m
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(attachmentKind)
 	// Read past the cache: clusters without Multus have no such kind to watch.
-	if err := r.Live.List(ctx, list); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+	if err := r.shared.live.List(ctx, list); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 		return nil, nil, errMultus
 	} else if err != nil {
 		return nil, nil, fmt.Errorf("list the NetworkAttachmentDefinitions: %w", err)

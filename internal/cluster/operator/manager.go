@@ -6,10 +6,13 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,6 +28,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/cluster/certificate"
 	podhook "github.com/kubernetsn/kubernetsn/internal/cluster/webhook"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
@@ -151,4 +155,32 @@ func newLease(options *Options, config *rest.Config) (resourcelock.Interface, er
 		return nil, fmt.Errorf("create the leader's lease: %w", err)
 	}
 	return lock, nil
+}
+
+// Main runs the command line and returns the exit status.
+func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int {
+	return commandline.Exit("ktsn-operator", run(ctx, arguments, stdout, stderr), stderr)
+}
+
+func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) error {
+	if len(arguments) > 0 && arguments[0] == "remove" {
+		return remove(ctx, arguments[1:], stdout)
+	}
+	options, err := Parse(arguments, stdout)
+	if err != nil {
+		return err
+	}
+	options.Reserved = ownServices(os.Getenv("KUBERNETES_SERVICE_HOST"), "/etc/resolv.conf")
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return fmt.Errorf("find the API server: %w; the operator runs in a pod with a service account", err)
+	}
+	return Run(ctx, options, config, clockTAI, slog.New(slog.NewTextHandler(stderr, nil)))
+}
+
+// clockTAI returns this node's CLOCK_TAI in nanoseconds. All nodes are synchronised to it.
+func clockTAI() int64 {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_TAI, &now) // cannot fail on Linux
+	return now.Nano()
 }

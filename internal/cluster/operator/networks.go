@@ -25,8 +25,6 @@ import (
 // Networks reconciles TSNNetworks.
 type Networks struct {
 	Client client.Client
-	// Live reads past the cache.
-	Live   client.Reader
 	Events record.EventRecorder
 	// Namespace is the operator's namespace.
 	Namespace string
@@ -50,7 +48,7 @@ type Networks struct {
 func newNetworks(shared *shared, cluster client.Client, events record.EventRecorder, namespace string, nowTAI func() int64) *Networks {
 	shared.keys = &keys{client: cluster, live: shared.live, namespace: namespace, now: time.Now}
 	return &Networks{
-		Client: cluster, Live: shared.live, Events: events, Namespace: namespace, NowTAI: nowTAI, shared: shared, pace: newPace(time.Now),
+		Client: cluster, Events: events, Namespace: namespace, NowTAI: nowTAI, shared: shared, pace: newPace(time.Now),
 		attached: map[string]attachmentCheck{}, reported: map[string]map[string]bool{}, reportedNode: map[string]string{}, clocksDifferSince: map[string]time.Time{},
 	}
 }

@@ -74,8 +74,8 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	flags.IntVar(&o.Port, "port", 9443, "`PORT` of the webhook")
 	flags.StringVar(&o.Health, "health-address", ":8081", "`ADDRESS` of /healthz and /readyz")
 	flags.StringVar(&o.Metrics, "metrics-address", ":8080", "`ADDRESS` of /metrics, 0 to disable it")
-	flags.Var(&o.Kata, "kata", "`HANDLER=veth` or HANDLER=FOLDER, comma-separated: RuntimeClass handlers of Kata Containers, whose pods have their network devices "+
-		"in the network namespace, or from files in the folder (dan_conf)")
+	flags.Func("kata", "`HANDLER=veth` or HANDLER=FOLDER, comma-separated: RuntimeClass handlers of Kata Containers, whose pods have their network devices "+
+		"in the network namespace, or from files in the folder (dan_conf)", o.Kata.Set)
 	flags.StringVar(&o.WaitImage, "wait-image", "", "`IMAGE` with ktsn-wait, the init container that waits for links (required)")
 	flags.StringVar(&o.WaitPullPolicy, "wait-pull-policy", "", "pull `POLICY` of --wait-image: Always, IfNotPresent or Never")
 	flags.StringVar(&o.SwitchedNodes, "switched-nodes", "", "label `SELECTOR` of the nodes whose uplink is an Open vSwitch bridge, where no link can end")

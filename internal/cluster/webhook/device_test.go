@@ -3,11 +3,188 @@
 package webhook
 
 import (
+	"context"
+	"encoding/json"
+	"maps"
 	"strings"
 	"testing"
 
 	nettypes "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	admissionv1 "k8s.io/api/admission/v1"
+	nodev1 "k8s.io/api/node/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
+
+const (
+	dans   = "/run/kata-containers/dans"
+	inKata = "runtimeClassName: kata, " + appContainer
+	// twoProcessors is an annotation.
+	twoProcessors = "io.katacontainers.config.hypervisor.default_vcpus: '2'"
+	danArgs       = `"device-dan":"/run/kata-containers/dans",`
+)
+
+func TestApplyKata(t *testing.T) {
+	for name, test := range map[string]struct{ pod, kata, attachments string }{
+		"in the network namespace": {annotated("", inKata), "veth",
+			`[{"cni-args":{"device":"veth","device-class":"record","device-owner":0,"device-queues":1},"interface":"tsn0","name":"tsn"}]`},
+		"by the class of tags": {annotated(", kubernetsn.io/device-class: pcp", inKata), "veth",
+			`[{"cni-args":{"device":"veth","device-class":"pcp","device-owner":0,"device-queues":1},"interface":"tsn0","name":"tsn"}]`},
+		"directly attached": {annotated("", inKata), dans,
+			`[{"cni-args":{"device":"tap","device-class":"record",` + danArgs + `"device-owner":0,"device-queues":1},"interface":"tsn0","name":"tsn"}]`},
+		"given a card": {annotated(", kubernetsn.io/device: vfio", inKata), dans,
+			`[{"cni-args":{"device":"vfio","device-class":"record",` + danArgs + `"device-owner":0,"device-queues":1},"interface":"tsn0","name":"tsn"}]`},
+		"directly attached by vhost-user": {annotated(", kubernetsn.io/device: vhost-user, kubernetsn.io/device-queues: '2', "+twoProcessors, inKata), dans,
+			`[{"cni-args":{"device":"vhost-user","device-class":"record",` + danArgs + `"device-owner":0,"device-queues":2},"interface":"tsn0","name":"tsn"}]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := parsePod(t, test.pod)
+			for range 2 { // it may come twice
+				must(t, mutate(pod, "ns", []string{"tsn"}, test.kata))
+				if got := pod.Annotations[nettypes.NetworkAttachmentAnnot]; got != test.attachments {
+					t.Fatalf("got  %s\nwant %s", got, test.attachments)
+				}
+			}
+			if container := &pod.Spec.Containers[0]; len(container.Env) > 0 || len(container.VolumeMounts) > 0 || len(pod.Spec.Volumes) > 0 {
+				t.Errorf("the container is %s, with volumes %v", asText(t, container), pod.Spec.Volumes)
+			}
+			if pod.Labels[v1alpha1.PodLabel] != v1alpha1.LabelValue {
+				t.Errorf("the pod has the labels %v", pod.Labels)
+			}
+		})
+	}
+}
+
+func TestApplyKataInvalid(t *testing.T) {
+	for name, test := range map[string]struct{ pod, kata, sentence string }{
+		"a tap where Kata makes its own": {annotated(", kubernetsn.io/device: tap", inKata), "veth",
+			`annotation kubernetsn.io/device is "tap", and the runtime of the pod, Kata, takes the interface itself (veth); remove the annotation`},
+		"a veth that Kata does not see": {annotated(", kubernetsn.io/device: veth", inKata), dans,
+			`annotation kubernetsn.io/device is "veth", and the runtime of the pod, Kata, does not look into the network namespace; give tap or vhost-user`},
+		"a card where Kata reads no file": {annotated(", kubernetsn.io/device: vfio", inKata), "veth",
+			`annotation kubernetsn.io/device is "vfio", and a card reaches the machine by a file of network devices, which the runtime of the pod does not read`},
+		"a card without Kata":   {annotated(", kubernetsn.io/device: vfio", appContainer), "", "device is vfio, and no runtime finds the card"},
+		"several queues of one": {annotated(", kubernetsn.io/device: vfio, kubernetsn.io/device-queues: '2', "+twoProcessors, inKata), dans, "queues, classes and owner are the card's own"},
+		"classes by a queue that nobody sees": {annotated(", kubernetsn.io/device-class: queue, kubernetsn.io/device-queues: '2'", inKata), "veth",
+			"annotation kubernetsn.io/device-class is queue, and with veth the queue by which a frame left the machine is unknown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := mutate(parsePod(t, test.pod), "ns", []string{"tsn"}, test.kata)
+			if err == nil || !strings.Contains(err.Error(), test.sentence) {
+				t.Errorf("got %v, want %q", err, test.sentence)
+			}
+		})
+	}
+}
+
+// classes is an API server that has RuntimeClasses, by name.
+type classes map[string]string
+
+func (c classes) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	handler, there := c[key.Name]
+	if !there {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "runtimeclasses"}, key.Name)
+	}
+	into.(*nodev1.RuntimeClass).Handler = handler
+	return nil
+}
+
+func (c classes) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+
+func TestKataDevices(t *testing.T) {
+	server := classes{"kata": "kata-qemu", "gvisor": "runsc", "fc": "kata-fc"}
+	h := &Handler{Cached: classes{}, Live: server, Kata: Kata{"kata-qemu": "veth"}}
+	without := &Handler{Cached: classes{}, Live: classes{}}
+	get := func(class string) string { return "runtimeClassName: " + class + ", " + appContainer }
+	for name, test := range map[string]struct {
+		handler                 *Handler
+		spec                    string
+		want, warning, sentence string
+	}{
+		"none":              {handler: h, spec: appContainer},
+		"Kata's":            {handler: h, spec: inKata, want: "veth"},
+		"another runtime's": {handler: h, spec: get("gvisor")},
+		"one of Kata's that the operator was not told of": {handler: h, spec: get("fc"),
+			warning: "handler kata-fc of the pod seems to be Kata's, and kata.handlers of the chart does not name it"},
+		"of a class that is not there":         {handler: h, spec: get("missing"), sentence: "runtimeClassName is missing, and there is no such RuntimeClass"},
+		"where the operator was told of none":  {handler: without, spec: get("missing")},
+		"and the class has the name of Kata's": {handler: without, spec: get("kata-clh"), warning: "RuntimeClass kata-clh of the pod seems to be Kata's"},
+	} {
+		got, warning, err := test.handler.kataDevices(t.Context(), parsePod(t, annotated("", test.spec)))
+		if got != test.want || !strings.HasPrefix(warning, test.warning) || (warning == "") != (test.warning == "") ||
+			(err == nil) != (test.sentence == "") || (err != nil && !strings.Contains(err.Error(), test.sentence)) {
+			t.Errorf("%s: %q, %q, %v", name, got, warning, err)
+		}
+	}
+}
+
+func TestKataWarning(t *testing.T) {
+	pod, err := json.Marshal(parsePod(t, annotated("", "runtimeClassName: kata-clh, "+appContainer)))
+	must(t, err)
+	cache := oneNetwork{network: &v1alpha1.TSNNetwork{ObjectMeta: metav1.ObjectMeta{Name: "tsn"}}}
+	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "ns", Object: runtime.RawExtension{Raw: pod}}}
+	response := (&Handler{Cached: cache, Live: cache}).Handle(t.Context(), request)
+	if !response.Allowed || len(response.Patches) == 0 || len(response.Warnings) != 1 || !strings.Contains(response.Warnings[0], "kata.handlers of the chart") {
+		t.Errorf("the response is %+v", response)
+	}
+}
+
+func TestCheckCard(t *testing.T) {
+	pod, err := json.Marshal(parsePod(t, annotated(", kubernetsn.io/device: vfio", inKata)))
+	must(t, err)
+	for name, test := range map[string]struct {
+		cards, namespaces []string
+		want              string
+	}{
+		"no cards":               {nil, []string{"ns"}, "TSNNetwork tsn has no cards for pods (spec.cards)"},
+		"cards for nobody":       {[]string{"0000:02:00.0"}, nil, "pods of namespace ns may not have cards of TSNNetwork tsn (spec.cardNamespaces)"},
+		"cards for others":       {[]string{"0000:02:00.0"}, []string{"other"}, "pods of namespace ns may not have cards of TSNNetwork tsn"},
+		"cards of the namespace": {[]string{"0000:02:00.0"}, []string{"other", "ns"}, ""},
+	} {
+		network := &v1alpha1.TSNNetwork{ObjectMeta: metav1.ObjectMeta{Name: "tsn"}}
+		network.Spec.Cards, network.Spec.CardNamespaces = test.cards, test.namespaces
+		both := cardNetwork{classes{"kata": "kata-rs"}, oneNetwork{network: network}}
+		request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "ns", Object: runtime.RawExtension{Raw: pod}}}
+		response := (&Handler{Cached: both, Live: both, Kata: Kata{"kata-rs": dans}}).Handle(t.Context(), request)
+		if response.Allowed != (test.want == "") || (test.want != "" && !strings.Contains(response.Result.Message, test.want)) {
+			t.Errorf("%s: %+v", name, response)
+		}
+	}
+}
+
+// cardNetwork is an API server that has RuntimeClasses and a network.
+type cardNetwork struct {
+	classes
+	network oneNetwork
+}
+
+func (c cardNetwork) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if _, ok := into.(*nodev1.RuntimeClass); ok {
+		return c.classes.Get(ctx, key, into, options...)
+	}
+	return c.network.Get(ctx, key, into, options...)
+}
+
+func TestKataFlag(t *testing.T) {
+	var read Kata
+	for _, part := range []string{"kata-qemu=veth", "kata-clh=" + dans + ",kata=veth"} {
+		must(t, read.Set(part))
+	}
+	if want := (Kata{"kata": "veth", "kata-clh": dans, "kata-qemu": "veth"}); !maps.Equal(read, want) {
+		t.Errorf("got %v, want %v", read, want)
+	}
+	for _, wrong := range []string{"", "kata", "=veth", "kata=tap", "kata=dans"} {
+		if err := read.Set(wrong); err == nil || !strings.Contains(err.Error(), "give HANDLER=veth") {
+			t.Errorf("%q: %v", wrong, err)
+		}
+	}
+}
 
 // launched is a pod as KubeVirt makes it.
 func launched(annotations string) string {
