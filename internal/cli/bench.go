@@ -22,11 +22,11 @@ import (
 const benchProgram = "ktsn-bench"
 
 func newDemo(env *commandline.Environment) *cobra.Command {
-	return benchCommand(env, "demo", "Measure KuberneTSN beside the kernel's own paths")
+	return benchCommand(env, "demo", "Compare KuberneTSN with the kernel's own paths")
 }
 
 func newBench(env *commandline.Environment) *cobra.Command {
-	return benchCommand(env, "bench", "Measure by a profile, report, compare, and judge")
+	return benchCommand(env, "bench", "Run profiles, and report, compare and assess the results")
 }
 
 // benchCommand is a command of ktsn-bench: ktsn becomes that program, which knows the command's own words and options.
@@ -59,15 +59,14 @@ func becomeBench(env *commandline.Environment, name string, arguments []string) 
 	return fmt.Errorf("start %s: %w", path, err)
 }
 
-// findBench looks beside this program, then in PATH.
+// findBench searches the folder of this program, then PATH.
 func findBench(env *commandline.Environment) (string, error) {
 	for _, candidate := range []string{env.Sibling(benchProgram), benchProgram} {
 		if path, err := exec.LookPath(candidate); err == nil {
 			return path, nil
 		}
 	}
-	return "", errors.New("it is neither beside ktsn nor in PATH; `make build` makes it as bin/" + benchProgram +
-		", to be copied into the folder of ktsn")
+	return "", errors.New("it is neither in the folder of ktsn nor in PATH; `make build` builds bin/" + benchProgram + ", copy it there")
 }
 
 // completeBench asks ktsn-bench for the words that may come next.

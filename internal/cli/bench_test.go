@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// measuring is a script that plays ktsn-bench: it prints its arguments, then waits if it is told so, and exits with status 7.
+// measuring is a script that plays ktsn-bench: it prints its arguments, waits if an argument requests that, and exits with status 7.
 const measuring = `#!/bin/sh
 case "$1" in
 __complete) printf '%s\n' "$*" --messages :4 ;;
@@ -52,13 +52,13 @@ func copyProgram(from, to string) error {
 	return os.WriteFile(to, text, 0o755)
 }
 
-func TestBenchAndDemoAreAnotherProgram(t *testing.T) {
+func TestBenchExecutesKtsnBench(t *testing.T) {
 	for name, test := range map[string]struct {
 		script    string
 		arguments []string
 		printed   string
 		status    int
-		said      string
+		message   string
 	}{
 		"beside ktsn":              {"beside", []string{"bench", "run", "quick", "--out", "x"}, "bench run quick --out x\n", 7, ""},
 		"in PATH":                  {"PATH", []string{"demo", "--short", "--", "-x"}, "demo --short -- -x\n", 7, ""},
@@ -67,7 +67,7 @@ func TestBenchAndDemoAreAnotherProgram(t *testing.T) {
 		"help for a command of it": {"beside", []string{"help", "bench", "run"}, "bench run --help\n", 7, ""},
 		"its words":                {"beside", []string{"__complete", "demo", "--m"}, "__complete demo --m\n--messages\n:4\n", 0, ""},
 		"nowhere": {"", []string{"demo", "--short"}, "", 1,
-			"ktsn: `ktsn demo` needs the program ktsn-bench: it is neither beside ktsn nor in PATH; `make build` makes it"},
+			"ktsn: `ktsn demo` needs the program ktsn-bench: it is neither in the folder of ktsn nor in PATH; `make build` builds"},
 		"no help of what is nowhere": {"", []string{"bench", "--help"}, "", 1, "needs the program ktsn-bench"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -78,14 +78,14 @@ func TestBenchAndDemoAreAnotherProgram(t *testing.T) {
 			if status := command.ProcessState.ExitCode(); status != test.status || stdout.String() != test.printed {
 				t.Errorf("status %d, printed %q, said %q", status, stdout.String(), stderr.String())
 			}
-			if test.said != "" && (!strings.Contains(stderr.String(), test.said) || strings.Count(stderr.String(), "\n") != 1) {
+			if test.message != "" && (!strings.Contains(stderr.String(), test.message) || strings.Count(stderr.String(), "\n") != 1) {
 				t.Errorf("said %q", stderr.String())
 			}
 		})
 	}
 }
 
-func TestSignalsReachTheOtherProgram(t *testing.T) {
+func TestBenchPassesSignals(t *testing.T) {
 	command := ktsnWithBench(t, "beside", "demo", "wait")
 	output, err := command.StdoutPipe()
 	if err != nil {

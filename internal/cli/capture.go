@@ -29,14 +29,14 @@ func newCapture(env *commandline.Environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "capture",
 		Short: "Show which frames of pods are captured, and which were dropped",
-		Long: "Shows for each interface of this node's pods what is captured: nothing, frames with a transmit time that did\n" +
+		Long: "Shows for each interface of this node's pods which frames are captured: none, frames with a transmit time that did\n" +
 			"not come through libktsn.so, or all frames. It shows how many were captured, how many were dropped and why,\n" +
-			"whether there is a relay for them, and which programs sent those with a time, as far as that is known.",
+			"whether a relay serves them, and which programs sent frames with a transmit time, if known.",
 		Args: commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return options.do(command.Context(), func(ctx context.Context, _ *overlay.Node, client *control.Client) error {
 				if client == nil {
-					return commandline.Usage(errors.New("without a control socket nobody says which interfaces there are"))
+					return commandline.Usage(errors.New("the interfaces are not known without ktsnd; set --control to its control socket"))
 				}
 				return showCapture(ctx, env.Stdout, client, format)
 			})
@@ -62,7 +62,7 @@ func showCapture(ctx context.Context, out io.Writer, client *control.Client, for
 	return printCapture(out, all, podNames{byIdentity: namesOf(pods), wide: format == "wide"})
 }
 
-// readCapture reads the counts of all interfaces. What fails of one is said in its place.
+// readCapture reads the counters of all interfaces. The entry of an interface that fails has the error.
 func readCapture(endpoints []control.AttachedEndpoint) []capture.At {
 	all := []capture.At{}
 	machines := machine.List(endpoints)
@@ -82,7 +82,7 @@ func readCapture(endpoints []control.AttachedEndpoint) []capture.At {
 	return all
 }
 
-// deviceAt is the kind of device at an endpoint; "": no machine has it.
+// deviceAt returns the kind of a machine's device at an endpoint, or "" if there is none.
 func deviceAt(machines []machine.Machine, endpoint *control.AttachedEndpoint) string {
 	for i := range machines {
 		if machines[i].Identity == endpoint.Identity && machines[i].Interface == endpoint.Interface {
@@ -101,7 +101,7 @@ func printCapture(out io.Writer, all []capture.At, names podNames) error {
 	return table.Flush()
 }
 
-// captureCells are those from CAPTURE on.
+// captureCells returns the cells from column CAPTURE on.
 func captureCells(position *capture.At) []string {
 	switch {
 	case position.Failure != "":
@@ -135,7 +135,7 @@ func relayText(node *capture.PortCount) string {
 	return "answers"
 }
 
-// othersText is what became of frames without a time.
+// othersText counts frames without a transmit time by their outcome.
 func othersText(node *capture.PortCount) string {
 	if node.Mode != capture.All {
 		return ""

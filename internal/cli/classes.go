@@ -18,7 +18,7 @@ import (
 )
 
 func newClasses(env *commandline.Environment) *cobra.Command {
-	return commandline.Group("classes", "Say which traffic class a priority belongs to", newClassesSet(), newClassesGet(env))
+	return commandline.Group("classes", "Map priorities to traffic classes", newClassesSet(), newClassesGet(env))
 }
 
 func newClassesSet() *cobra.Command {
@@ -27,12 +27,12 @@ func newClassesSet() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "set",
 		Short: "Change traffic classes and their priority code points",
-		Long:  "Changes the traffic class of each SO_PRIORITY, and the PCP that frames of each class carry. What is not given stays.",
+		Long:  "Changes the traffic class of each SO_PRIORITY, and the PCP that frames of each class carry. Omitted options change nothing.",
 		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			flags := command.Flags()
 			if !flags.Changed("map") && !flags.Changed("pcp") {
-				return commandline.Usage(errors.New("neither --map nor --pcp; at least one of them says what to change"))
+				return commandline.Usage(errors.New("neither --map nor --pcp is set; set at least one of them"))
 			}
 			if err := checkNumbers("map", classes, control.Priorities, flags.Changed("map")); err != nil {
 				return err
@@ -52,8 +52,8 @@ func newClassesSet() *cobra.Command {
 		},
 	}
 	addControl(command, &path)
-	command.Flags().IntSliceVar(&classes, "map", nil, "16 classes, 0 to 7, separated by commas: of SO_PRIORITY 0, 1, ... 15")
-	command.Flags().IntSliceVar(&points, "pcp", nil, "8 priority code points, 0 to 7, separated by commas: of class 0, 1, ... 7")
+	command.Flags().IntSliceVar(&classes, "map", nil, "16 classes, 0 to 7, separated by commas, for SO_PRIORITY 0, 1, ... 15")
+	command.Flags().IntSliceVar(&points, "pcp", nil, "8 priority code points, 0 to 7, separated by commas, for class 0, 1, ... 7")
 	return command
 }
 
@@ -69,7 +69,7 @@ func checkNumbers(option string, numbers []int, wanted int, given bool) error {
 	return nil
 }
 
-// fill replaces what there is by as many numbers, or none, that were given and checked.
+// fill replaces the first values by numbers that were checked.
 func fill(to []uint8, numbers []int) {
 	for i, number := range numbers {
 		to[i] = uint8(number)
@@ -103,11 +103,11 @@ func printMaps(out io.Writer, status *control.Status) error {
 	return table.Flush()
 }
 
-// priorities lists those of a class, "-" when it has none.
+// priorities lists the priorities of a class, or "-" if it has none.
 func priorities(classes control.TrafficClassMap, class int) string {
 	var all []string
-	for priority, its := range classes {
-		if int(its) == class {
+	for priority, mapped := range classes {
+		if int(mapped) == class {
 			all = append(all, strconv.Itoa(priority))
 		}
 	}

@@ -25,7 +25,7 @@ func ktsn(t *testing.T, arguments ...string) (status int, stdout, stderr string)
 	return status, out.String(), errors.String()
 }
 
-func TestBadCommandLinesAreRefusedInOneSentence(t *testing.T) {
+func TestInvalidCommandLines(t *testing.T) {
 	nowhere := filepath.Join(t.TempDir(), "nowhere.sock")
 	for name, test := range map[string]struct {
 		arguments []string
@@ -57,7 +57,7 @@ func TestBadCommandLinesAreRefusedInOneSentence(t *testing.T) {
 		"an order that is none":           {[]string{"top", "--sort", "beauty"}, commandline.ExitUsage, `--sort: "beauty" is no order; accepted are rate,`},
 		"an interval without end":         {[]string{"top", "--interval", "2h"}, commandline.ExitUsage, "--interval 2h0m0s; give"},
 		"a top without a daemon":          {[]string{"top", "--control", nowhere}, commandline.ExitFailure, "is ktsnd running"},
-		"a peer without its subnet":       {[]string{"node", "peers", "add", "--vni", "42", "192.0.2.2"}, commandline.ExitUsage, `no SUBNET behind ADDRESS "192.0.2.2"`},
+		"a peer without its subnet":       {[]string{"node", "peers", "add", "--vni", "42", "192.0.2.2"}, commandline.ExitUsage, `no SUBNET after ADDRESS "192.0.2.2"`},
 		"a peer without anything":         {[]string{"node", "peers", "add", "--vni", "42"}, commandline.ExitUsage, "no ADDRESS; `ktsn node peers add --help`"},
 		"two peers to forget":             {[]string{"node", "peers", "del", "--vni", "42", "192.0.2.2", "192.0.2.3"}, commandline.ExitUsage, `"192.0.2.3" is too much`},
 		"no strategy":                     {[]string{"strategy", "set"}, commandline.ExitUsage, "no NAME"},
@@ -101,7 +101,7 @@ func TestHelpIsSuccess(t *testing.T) {
 	}
 }
 
-func TestPreloadIsPutBehindWhatIsThere(t *testing.T) {
+func TestWithPreload(t *testing.T) {
 	for name, test := range map[string]struct {
 		environ   []string
 		sanitizer string
@@ -148,7 +148,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestRunBecomesTheApplication(t *testing.T) {
+func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "app.sock")
 	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"})
@@ -189,7 +189,7 @@ func answerHello(listener *net.UnixListener) {
 }
 
 // Its timed messages would wait for a ktsnd otherwise, if there were but the socket of one.
-func TestRunWithoutKtsndPreloadsNothing(t *testing.T) {
+func TestRunWithoutKtsnd(t *testing.T) {
 	command := exec.Command(os.Args[0], "--socket", "/nowhere/app.sock", "--lib", "/dev/null", "--allow-without", "--", "env")
 	command.Env = append(os.Environ(), runVariable+"=1")
 	output, err := command.Output()
@@ -199,12 +199,12 @@ func TestRunWithoutKtsndPreloadsNothing(t *testing.T) {
 	}
 }
 
-func TestRunWithoutKtsndSaysSoAndGoesOn(t *testing.T) {
+func TestRunWithoutKtsndWarns(t *testing.T) {
 	for name, test := range map[string]struct {
 		application string
 		want        string
 	}{
-		"when nobody listens": {"/bin/true", "(connect: no such file or directory); start one; /bin/true goes without"},
+		"when nobody listens": {"/bin/true", "(connect: no such file or directory); start one; starting /bin/true anyway"},
 		// This test itself, which then plays `ktsn run --help`.
 		"when it cannot be reached": {os.Args[0], "is a Go program"},
 	} {

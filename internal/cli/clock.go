@@ -19,16 +19,16 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-const clockLong = `Shows how far this node's clock may be from true time, by what ptp4l, chronyd, the kernel and the network card's
-clock say: the state for an error of at most --max-error, the bound of the error and its parts, who keeps the
-clock, and what is wrong with how it is kept. It asks them itself, as ktsn-agent does, and sets nothing. Without
---follow it watches until the state is certain, which takes some seconds. With --follow it prints each estimate,
-once a second and at once when something changes: as text one line, as JSON one object a line.`
+const clockLong = `Shows the maximum error of this node's clock, from ptp4l, chronyd, the kernel and the network card's clock: the state
+for an error of at most --max-error, the bound of the error and its parts, the source of the time, and faults of the
+configuration. It reads them itself, as ktsn-agent does, and sets nothing. Without --follow it watches until the state
+is certain, which takes some seconds. With --follow it prints each estimate, once a second and on each change: as text
+one line, as JSON one object a line.`
 
-// clockPatience is how long a state may need to be certain.
+// clockPatience limits the wait for a certain state.
 const clockPatience = 10 * time.Second
 
-// clockOptions are what `ktsn node clock` is asked.
+// clockOptions are the options of `ktsn node clock`.
 type clockOptions struct {
 	need      clock.Need
 	ptpSocket string
@@ -43,25 +43,25 @@ func newNodeClock(env *commandline.Environment) *cobra.Command {
 	var options clockOptions
 	command := &cobra.Command{
 		Use:   "clock",
-		Short: "Show how far this node's clock may be from true time",
+		Short: "Show the maximum error of this node's clock",
 		Long:  clockLong,
 		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if options.need.MaxError <= 0 || options.need.Holdover < 0 || options.length < 0 {
-				return commandline.Usage(errors.New("--max-error, --holdover and --for are durations such as 10us, 1m and 30s; an error of 0 no clock has"))
+				return commandline.Usage(errors.New("give a --max-error above 0, such as 10us, and no negative --holdover or --for"))
 			}
 			return options.run(command.Context(), env.Stdout)
 		},
 	}
 	flags := command.Flags()
-	flags.DurationVar(&options.need.MaxError, "max-error", tsnnetwork.DefaultMaxError, "the largest error that is good enough")
-	flags.DurationVar(&options.need.Holdover, "holdover", tsnnetwork.DefaultHoldover, "for how long a clock that nobody keeps is believed")
+	flags.DurationVar(&options.need.MaxError, "max-error", tsnnetwork.DefaultMaxError, "largest error that is good enough")
+	flags.DurationVar(&options.need.Holdover, "holdover", tsnnetwork.DefaultHoldover, "how long a clock without a source is trusted")
 	flags.StringVar(&options.ptpSocket, "ptp-socket", "", "ptp4l's management `SOCKET`; \"\": the first that exists of "+
 		strings.Join(clock.DefaultPTPSockets, ", "))
 	flags.StringVar(&options.chrony, "chrony-socket", "", "chronyd's `SOCKET`, or host:port; \"\": "+strings.Join(clock.DefaultChronyAddresses, ", and while a chronyd runs that may set the clock "))
 	flags.StringVar(&options.local, "local-dir", clock.DefaultLocalDir, "`FOLDER` for the socket to which ptp4l answers")
-	flags.BoolVar(&options.follow, "follow", false, "go on, and print each estimate")
-	flags.DurationVar(&options.length, "for", 0, "end after so long; 0: when the state is certain, with --follow never")
+	flags.BoolVar(&options.follow, "follow", false, "print each estimate, until interrupted")
+	flags.DurationVar(&options.length, "for", 0, "end after this time; 0: when the state is certain, with --follow never")
 	commandline.OutputFlag(command, &options.format, "text or json", "text", "json")
 	return command
 }
@@ -91,7 +91,7 @@ func (o *clockOptions) run(ctx context.Context, out io.Writer) error {
 	return o.show(ctx, watcher.Changes(), out)
 }
 
-// show prints what comes until ctx ends; without follow only the last, or the first that is certain.
+// show prints estimates until ctx ends; without follow only the last one, or the first certain one.
 func (o *clockOptions) show(ctx context.Context, estimates <-chan clock.Estimate, out io.Writer) error {
 	var judge clock.Judge
 	var report clock.Report
@@ -126,7 +126,7 @@ func (o *clockOptions) print(out io.Writer, report clock.Report) error {
 	return printClock(out, o.need, report)
 }
 
-// printClockLine is for what is followed.
+// printClockLine prints an estimate on one line.
 func printClockLine(out io.Writer, report clock.Report) error {
 	_, err := fmt.Fprintf(out, "%s  %-14s  bound %-12s  offset %-12s  drift %d ppb  %s %s  %s\n", report.Time.Format("15:04:05.000"), report.State,
 		boundText(report.BoundNs), time.Duration(report.OffsetNs), report.DriftPPB, report.Source, report.Grandmaster, report.Sentence)

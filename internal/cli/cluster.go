@@ -30,8 +30,8 @@ type where struct{ kubeconfig, context, system string }
 
 func addWhere(command *cobra.Command, w *where) {
 	flags := command.Flags()
-	flags.StringVar(&w.kubeconfig, "kubeconfig", "", "`FILE` that says how to reach the cluster, as for kubectl")
-	flags.StringVar(&w.context, "context", "", "`NAME` of one of several clusters in that file")
+	flags.StringVar(&w.kubeconfig, "kubeconfig", "", "kubeconfig `FILE`, as for kubectl")
+	flags.StringVar(&w.context, "context", "", "`NAME` of a context in that file")
 	flags.StringVar(&w.system, "system-namespace", clusterreader.DefaultSystem, "`NAME` of the namespace of ktsnd and operator")
 }
 
@@ -232,4 +232,4 @@ func (w *where) network(ctx context.Context, name string) (*v1alpha1.TSNNetwork,
 	return network, statesOf(name, nodes), err
 }
 
-var errTwoPlaces = commandline.Usage(errors.New("--node and --network ask for different things; give one of them"))
+var errTwoPlaces = commandline.Usage(errors.New("--node and --network exclude each other"))

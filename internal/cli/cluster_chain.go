@@ -22,7 +22,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// chainOptions say of which pod's links the way is followed.
+// chainOptions select the pod whose links are followed.
 type chainOptions struct {
 	where
 	control, pod, interfaceName, to, format string
@@ -41,19 +41,19 @@ type chainStep struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// chain is the way of a pod's packets over links.
+// chain is the path of a pod's packets over links.
 type chain struct {
 	Service string      `json:"service"`
 	Steps   []chainStep `json:"steps"`
-	// Hops are who answered packets of the client; Fault says why nobody was asked.
+	// Hops are the hops that answered packets of the client; Fault is why none was sent.
 	Hops  []hops.Hop `json:"hops"`
 	Fault string     `json:"fault,omitempty"`
 }
 
-// traceChain shows the ways of a pod over its links, or with an address asks for the way there from a pod of this node.
+// traceChain prints the chains of a pod, or with an address the hops to it from a pod of this node.
 func traceChain(ctx context.Context, o *chainOptions, out io.Writer) error {
 	if o.pod == "" {
-		return errors.New("--pod is missing: the way of which pod's packets is it")
+		return errors.New("--pod is missing; give the pod whose packets to follow")
 	}
 	if o.to != "" {
 		return o.ask(ctx, out)
@@ -72,7 +72,7 @@ func traceChain(ctx context.Context, o *chainOptions, out io.Writer) error {
 	return show(out, o.format, chains, printChains)
 }
 
-// ask asks from a pod of this node.
+// ask prints the hops from a pod of this node.
 func (o *chainOptions) ask(ctx context.Context, out io.Writer) error {
 	to, err := netip.ParseAddr(o.to)
 	if err != nil {
@@ -98,7 +98,7 @@ func (o *chainOptions) ask(ctx context.Context, out io.Writer) error {
 		return endpoint.Identity == identity && endpoint.Interface == o.interfaceName
 	})
 	if at < 0 {
-		return fmt.Errorf("--interface %q: ktsnd knows none of that name of pod %s; `ktsn status` lists them", o.interfaceName, o.pod)
+		return fmt.Errorf("--interface %q: pod %s has no interface of that name at ktsnd; `ktsn status` lists them", o.interfaceName, o.pod)
 	}
 	path, err := hops.Find(ctx, endpoints[at].Netns, o.interfaceName, to)
 	switch {
@@ -136,7 +136,7 @@ func readChains(ctx context.Context, c *clusterreader.Cluster, pod, interfaceNam
 	return chains, nil
 }
 
-// follow are the steps from the first on. A pod in the middle has one link onwards.
+// follow returns the steps from the first link on. A pod in the middle has one link onwards.
 func follow(links []v1alpha1.TSNLink, first *v1alpha1.TSNLink) []chainStep {
 	var steps []chainStep
 	for at := first; at != nil && len(steps) < hops.Most; {
@@ -155,7 +155,7 @@ func follow(links []v1alpha1.TSNLink, first *v1alpha1.TSNLink) []chainStep {
 func stepOf(link *v1alpha1.TSNLink) chainStep {
 	step := chainStep{
 		Link: link.Namespace + "/" + link.Name, Client: link.Spec.Client, Endpoint: link.Spec.Endpoint, VNI: link.Spec.VNI, Timed: link.Spec.Hop == 0,
-		Reason: "nobody has said whether it is up",
+		Reason: "no agent has reported whether it is up",
 	}
 	if condition := meta.FindStatusCondition(link.Status.Conditions, v1alpha1.ConditionUp); condition != nil {
 		step.Up, step.Reason = condition.Status == "True", condition.Message
@@ -214,12 +214,12 @@ func endName(end *v1alpha1.LinkEnd) string {
 	return fmt.Sprintf("%s/%s %s on %s", end.Namespace, end.Pod, end.Interface, where)
 }
 
-// printHops says who answered, and which pod it is if a step has the address.
+// printHops prints the hops that answered, with their pods if a step has the address.
 func printHops(table io.Writer, path []hops.Hop, steps []chainStep) {
 	for _, hop := range path {
 		switch {
 		case !hop.Address.IsValid():
-			fmt.Fprintf(table, "  hop %d\tnobody answered\n", hop.TTL)
+			fmt.Fprintf(table, "  hop %d\tno answer\n", hop.TTL)
 		default:
 			fmt.Fprintf(table, "  hop %d\t%s\t%v\t%s\n", hop.TTL, hop.Address, hop.After, podAt(steps, hop.Address))
 		}
@@ -229,7 +229,7 @@ func printHops(table io.Writer, path []hops.Hop, steps []chainStep) {
 	}
 }
 
-// podAt is the pod in the chain that has an address.
+// podAt returns the pod of the chain with an address.
 func podAt(steps []chainStep, address netip.Addr) string {
 	for i := range steps {
 		for _, end := range []*v1alpha1.LinkEnd{&steps[i].Endpoint, &steps[i].Client} {

@@ -51,11 +51,10 @@ func newClock(env *commandline.Environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "clock [NODE]",
 		Short: "Show how good the clocks of a cluster's nodes are",
-		Long: "Shows of each node who keeps its clock, the bound of the clock's error, and the networks for which it is not\n" +
-			"good enough, the worst nodes first. With NODE it also shows by how many seconds the kernel has TAI ahead of UTC,\n" +
-			"since when nobody keeps a clock that was lost, what each network of the node asks of it, and the last changes.\n" +
-			"All of it is what the nodes' agents have said in their TSNNodes; on the node itself `ktsn node clock` shows the\n" +
-			"clock as it is now.",
+		Long: "Shows for each node the source of its clock, the bound of the clock's error, and the networks for which it is not good\n" +
+			"enough, the worst nodes first. With NODE it also shows the kernel's TAI offset, since when a lost clock has had no source,\n" +
+			"the requirement of each network of the node, and the last changes. The data are the reports of the nodes' agents in their\n" +
+			"TSNNodes; `ktsn node clock` on the node shows the current state.",
 		Args: func(command *cobra.Command, arguments []string) error {
 			return commandline.NoArguments(command, arguments[min(1, len(arguments)):])
 		},
@@ -219,9 +218,9 @@ func printClocks(out io.Writer, all []nodeClock, now time.Time) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	var reported []string // each sentence once: many nodes may lose one grandmaster
+	var reported []string // each message once: many nodes may lose one grandmaster
 	for i := range all {
-		if clock := all[i].Clock; clock != nil && clock.Message != "" && !slices.Contains(reported, clock.Message) && len(reported) < mostSentences {
+		if clock := all[i].Clock; clock != nil && clock.Message != "" && !slices.Contains(reported, clock.Message) && len(reported) < maxMessages {
 			reported = append(reported, clock.Message)
 			fmt.Fprintf(out, "-> %s: %s\n", all[i].Node, clock.Message)
 		}
@@ -229,12 +228,12 @@ func printClocks(out io.Writer, all []nodeClock, now time.Time) error {
 	return nil
 }
 
-// mostSentences limits the messages after the table of clocks.
-const mostSentences = 5
+// maxMessages limits the messages after the table of clocks.
+const maxMessages = 5
 
 func printNodeClock(out io.Writer, clock *nodeClock, now time.Time) error {
 	if clock.Clock == nil {
-		fmt.Fprintf(out, "node %s has said nothing of its clock; `ktsn doctor --node %s` looks at its agent\n", clock.Node, clock.Node)
+		fmt.Fprintf(out, "node %s has not reported its clock; `ktsn doctor --node %s` checks its agent\n", clock.Node, clock.Node)
 	} else {
 		printOneClock(out, clock.Node, clock.Clock, now)
 	}
@@ -243,7 +242,7 @@ func printNodeClock(out io.Writer, clock *nodeClock, now time.Time) error {
 		fmt.Fprintln(table, "\nnetwork\tasks for\tholdover\ton loss\tgood enough")
 	}
 	for _, network := range clock.Networks {
-		good := "it has not said yet"
+		good := "not reported yet"
 		switch network.Good {
 		case metav1.ConditionTrue:
 			good = strings.TrimSuffix("yes; "+network.Message, "; ")
@@ -277,7 +276,7 @@ func printOneClock(out io.Writer, node string, clock *v1alpha1.NodeClock, now ti
 		fmt.Fprintf(out, "  TAI - UTC: %d s\n", *clock.TAIOffset)
 	}
 	if clock.LostSince != nil {
-		fmt.Fprintf(out, "  nobody keeps it since %s, for %s\n", clock.LostSince.UTC().Format(time.RFC3339), duration.HumanDuration(now.Sub(clock.LostSince.Time)))
+		fmt.Fprintf(out, "  without a source since %s, for %s\n", clock.LostSince.UTC().Format(time.RFC3339), duration.HumanDuration(now.Sub(clock.LostSince.Time)))
 	}
 	if clock.Message != "" {
 		fmt.Fprintf(out, "  -> %s\n", clock.Message)

@@ -44,7 +44,7 @@ func inColumns(text string) []string {
 	return lines
 }
 
-func TestTheWorstClocksComeFirst(t *testing.T) {
+func TestClocksOfSortsWorstFirst(t *testing.T) {
 	fine := metav1.Condition{Type: v1alpha1.ConditionClockSynchronized, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAsAsked}
 	silent, unknown, strict := said("silent"), kept("unknown", "Unknown", -1), kept("strict", "Unsynchronized", 20000, fine)
 	unknown.Status.Clock.Source, unknown.Status.Clock.Grandmaster = "", ""
@@ -72,7 +72,7 @@ func TestTheWorstClocksComeFirst(t *testing.T) {
 	}
 }
 
-func TestOneClockIsShownWithItsNetworksAndItsPast(t *testing.T) {
+func TestPrintNodeClock(t *testing.T) {
 	clock := clocksOf([]v1alpha1.TSNNode{kept("a", "Unsynchronized", 50000, drifts)}, asking())[0]
 	clock.Clock.Message, clock.Clock.TAIOffset, clock.Clock.LostSince = "run ptp4l", new(int32(37)), new(metav1.NewTime(now.Add(-5*time.Minute)))
 	var out strings.Builder
@@ -83,7 +83,7 @@ func TestOneClockIsShownWithItsNetworksAndItsPast(t *testing.T) {
 		"node a: Unsynchronized for 90s",
 		"kept by PTP, grandmaster or reference 001122.fffe.334455; its error is at most: 50µs; steps: 0",
 		"TAI - UTC: 37 s",
-		"nobody keeps it since 2026-11-23T11:55:00Z, for 5m",
+		"without a source since 2026-11-23T11:55:00Z, for 5m",
 		"-> run ptp4l",
 		"",
 		"network asks for holdover on loss good enough",
@@ -109,8 +109,8 @@ func TestOneClockIsShownWithItsNetworksAndItsPast(t *testing.T) {
 	}
 }
 
-// TestAnAgentThatSaysNoTAIOffsetIsGivenNone is of an agent of before it, whose clock somebody keeps.
-func TestAnAgentThatSaysNoTAIOffsetIsGivenNone(t *testing.T) {
+// TestPrintNodeClockWithoutTAIOffset is of an agent of before it, whose clock somebody keeps.
+func TestPrintNodeClockWithoutTAIOffset(t *testing.T) {
 	clock := clocksOf([]v1alpha1.TSNNode{kept("a", "Synchronized", 500)}, asking())[0]
 	var out strings.Builder
 	if err := printNodeClock(&out, &clock, now); err != nil {
@@ -121,20 +121,20 @@ func TestAnAgentThatSaysNoTAIOffsetIsGivenNone(t *testing.T) {
 	}
 }
 
-func TestANodeThatHasSaidNothingSaysWhereToLook(t *testing.T) {
+func TestPrintNodeClockWithoutReport(t *testing.T) {
 	clock := clocksOf([]v1alpha1.TSNNode{said("a")}, asking())[0]
 	var out strings.Builder
 	if err := printNodeClock(&out, &clock, now); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"node a has said nothing of its clock; `ktsn doctor --node a`", "it has not said yet"} {
+	for _, want := range []string{"node a has not reported its clock; `ktsn doctor --node a`", "not reported yet"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("got %s\nwant %q in it", out.String(), want)
 		}
 	}
 }
 
-func TestOfAThousandClocksFiftyAreShown(t *testing.T) {
+func TestPrintClocksLimitsRows(t *testing.T) {
 	var nodes []v1alpha1.TSNNode
 	for i := range 1000 {
 		nodes = append(nodes, kept(fmt.Sprintf("node-%04d", i), "Synchronized", 500))
@@ -146,12 +146,12 @@ func TestOfAThousandClocksFiftyAreShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(lines) != 1+maxRows+1+mostSentences || !strings.HasPrefix(lines[1], "node-0987") || !strings.Contains(out.String(), "and 950 more; -o json has all") {
+	if len(lines) != 1+maxRows+1+maxMessages || !strings.HasPrefix(lines[1], "node-0987") || !strings.Contains(out.String(), "and 950 more; -o json has all") {
 		t.Errorf("it shows %d lines, the first %s", len(lines), lines[1])
 	}
 }
 
-func TestTheClusterShowsClocksWhereANetworkAsks(t *testing.T) {
+func TestOverviewShowsClockOfNetwork(t *testing.T) {
 	held := metav1.Condition{Type: v1alpha1.ConditionClockSynchronized, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonClockHoldover}
 	all := &overview{Networks: asking(), Nodes: []v1alpha1.TSNNode{kept("a", "Unsynchronized", 50000, drifts), kept("b", "Holdover", 5000, held)}}
 	var out strings.Builder

@@ -31,7 +31,7 @@ var (
 	pending = metav1.Condition{Type: v1alpha1.ConditionScheduleOperational, Status: metav1.ConditionUnknown}
 )
 
-func TestTheWorstNodesComeFirst(t *testing.T) {
+func TestStatesOfSortsWorstFirst(t *testing.T) {
 	idle := said("idle")
 	idle.Spec.Networks[1].Pods = 0
 	elsewhere := said("elsewhere")
@@ -48,7 +48,7 @@ func TestTheWorstNodesComeFirst(t *testing.T) {
 	}
 }
 
-func TestOfAThousandNodesFiftyAreShown(t *testing.T) {
+func TestOverviewLimitsRows(t *testing.T) {
 	var nodes []v1alpha1.TSNNode
 	for i := range 1000 {
 		nodes = append(nodes, said(fmt.Sprintf("node-%04d", i), good))
@@ -86,7 +86,7 @@ func TestOfAThousandNodesFiftyAreShown(t *testing.T) {
 	}
 }
 
-func TestTheSlowestLinkIsThatOfANode(t *testing.T) {
+func TestSlowest(t *testing.T) {
 	states := []nodeState{{Name: "a", LinkSpeed: "10Gbit"}, {Name: "b"}, {Name: "c", LinkSpeed: "1Gbit"}}
 	for name, test := range map[string]struct {
 		spec  string
@@ -94,9 +94,9 @@ func TestTheSlowestLinkIsThatOfANode(t *testing.T) {
 		bps   int64
 		whose string
 	}{
-		"what the spec says":     {"100Mbit", states, 1e8, "spec.linkSpeed"},
-		"what the nodes say":     {"", states, 1e9, "node c"},
-		"a guess where none did": {"", states[1:2], defaultLinkSpeedBps, "no node has said its own, so this is a guess"},
+		"spec":  {"100Mbit", states, 1e8, "spec.linkSpeed"},
+		"nodes": {"", states, 1e9, "node c"},
+		"guess": {"", states[1:2], defaultLinkSpeedBps, "a guess, because no node has reported its own"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bps, whose, err := slowest(&v1alpha1.TSNNetwork{Spec: v1alpha1.TSNNetworkSpec{LinkSpeed: test.spec}}, test.nodes)
@@ -105,12 +105,12 @@ func TestTheSlowestLinkIsThatOfANode(t *testing.T) {
 			}
 		})
 	}
-	if _, _, err := slowest(&v1alpha1.TSNNetwork{}, []nodeState{{Name: "x", LinkSpeed: "fast"}}); err == nil || !strings.HasPrefix(err.Error(), "what node x says: ") {
+	if _, _, err := slowest(&v1alpha1.TSNNetwork{}, []nodeState{{Name: "x", LinkSpeed: "fast"}}); err == nil || !strings.HasPrefix(err.Error(), "link speed of node x: ") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestANetworkSaysHowItsPodsReceive(t *testing.T) {
+func TestOverviewShowsReceivePath(t *testing.T) {
 	for name, test := range map[string]struct {
 		receive *v1alpha1.Receive
 		want    string

@@ -15,17 +15,17 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// defaultLinkSpeedBps is that of schedule check.
+// defaultLinkSpeedBps is the default of `ktsn schedule check`.
 const defaultLinkSpeedBps = 1_000_000_000
 
-// networkSchedule is what `ktsn schedule get --network` shows in JSON.
+// networkSchedule is the JSON output of `ktsn schedule get --network`.
 type networkSchedule struct {
 	Schedule *v1alpha1.GateParameterTable `json:"schedule"`
 	Request  *v1alpha1.ScheduleRequest    `json:"request"`
 	Nodes    []nodeState                  `json:"nodes"`
 }
 
-// slowest is the speed of the slowest link of a network that is known: of its nodes, or what its spec says.
+// slowest returns the speed of a network's slowest link, from its spec or from the reports of its nodes.
 func slowest(network *v1alpha1.TSNNetwork, nodes []nodeState) (bps int64, whose string, err error) {
 	if network.Spec.LinkSpeed != "" {
 		bps, err = schedule.ParseLinkSpeed(network.Spec.LinkSpeed)
@@ -37,14 +37,14 @@ func slowest(network *v1alpha1.TSNNetwork, nodes []nodeState) (bps int64, whose 
 		}
 		speed, err := schedule.ParseLinkSpeed(node.LinkSpeed)
 		if err != nil {
-			return 0, "", fmt.Errorf("what node %s says: %w", node.Name, err)
+			return 0, "", fmt.Errorf("link speed of node %s: %w", node.Name, err)
 		}
 		if bps == 0 || speed < bps {
 			bps, whose = speed, "node "+node.Name
 		}
 	}
 	if bps == 0 {
-		return defaultLinkSpeedBps, "no node has said its own, so this is a guess", nil
+		return defaultLinkSpeedBps, "a guess, because no node has reported its own", nil
 	}
 	return bps, whose, nil
 }

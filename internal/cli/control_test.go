@@ -57,7 +57,7 @@ func fakeDaemon(t *testing.T, instead map[string]string) (socket string, changes
 	}
 }
 
-func TestStatusIsShown(t *testing.T) {
+func TestStatus(t *testing.T) {
 	socket, _ := fakeDaemon(t, nil)
 	for name, test := range map[string]struct {
 		format string
@@ -119,7 +119,7 @@ queue-max-sdu of TC4: 1500 bytes
 ../../docs/examples/schedule.yaml: a link of 1 Gbit/s can execute it
 `
 
-func TestScheduleIsCheckedWithoutDaemon(t *testing.T) {
+func TestScheduleCheck(t *testing.T) {
 	t.Setenv("LC_ALL", "C.UTF-8")
 	status, stdout, stderr := ktsn(t, "schedule", "check", example)
 	if status != commandline.ExitOK || stdout != checked || stderr != "" {
@@ -127,7 +127,7 @@ func TestScheduleIsCheckedWithoutDaemon(t *testing.T) {
 	}
 }
 
-func TestScheduleIsDrawnInASCIIWhereTheLocaleIsNotUTF8(t *testing.T) {
+func TestScheduleCheckDrawsASCII(t *testing.T) {
 	for name, test := range map[string]struct {
 		locale    string
 		arguments []string
@@ -152,7 +152,7 @@ func TestScheduleIsDrawnInASCIIWhereTheLocaleIsNotUTF8(t *testing.T) {
 	}
 }
 
-func TestSchedulesPageShowsWhatKtsnPrints(t *testing.T) {
+func TestScheduleExamplesInDocs(t *testing.T) {
 	page, err := os.ReadFile("../../docs/schedules.md")
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +175,7 @@ admin-control-list:
     - {index: 0, operation-name: set-gate-states, time-interval-value: 1000, gate-states-value: 1}
 `
 
-func TestScheduleThatIsNotExecutedIsSaidToBe(t *testing.T) {
+func TestScheduleCheckOfDisabledGates(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "schedule.yaml")
 	if err := os.WriteFile(path, []byte(notExecuted), 0o600); err != nil {
 		t.Fatal(err)
@@ -231,7 +231,7 @@ class  queue-max-sdu  transmission-overrun
 0      none           0
 `
 
-func TestScheduleIsShown(t *testing.T) {
+func TestScheduleGet(t *testing.T) {
 	t.Setenv("LC_ALL", "C.UTF-8")
 	socket, _ := fakeDaemon(t, nil)
 	for name, test := range map[string]struct {
@@ -257,7 +257,7 @@ func TestScheduleIsShown(t *testing.T) {
 	}
 }
 
-func TestScheduleIsSetAndShown(t *testing.T) {
+func TestScheduleSet(t *testing.T) {
 	t.Setenv("LC_ALL", "C.UTF-8")
 	socket, changes := fakeDaemon(t, nil)
 	status, stdout, stderr := ktsn(t, "schedule", "set", "--control", socket, example)
@@ -286,7 +286,7 @@ func sameJSON(t *testing.T, a, b string) bool {
 	return string(texts[0]) == string(texts[1])
 }
 
-func TestScheduleThatTheLinkCannotExecuteIsNotSent(t *testing.T) {
+func TestScheduleSetChecksLinkSpeed(t *testing.T) {
 	slow, err := os.ReadFile(protocol + "schedule.reply.json")
 	if err != nil {
 		t.Fatal(err)
@@ -303,7 +303,7 @@ func TestScheduleThatTheLinkCannotExecuteIsNotSent(t *testing.T) {
 	}
 }
 
-func TestRefusalsOfKtsndAreShown(t *testing.T) {
+func TestRefusalsOfKtsnd(t *testing.T) {
 	const refusal = `{"version":1,"error":{"field":"strategy","message":"is \"x\"; must be another"}}`
 	for name, arguments := range map[string][]string{
 		"of schedules":  {"schedule", "set", example},
@@ -321,7 +321,7 @@ func TestRefusalsOfKtsndAreShown(t *testing.T) {
 	}
 }
 
-func TestStrategyAndClassesAreSet(t *testing.T) {
+func TestStrategyAndClassesSet(t *testing.T) {
 	for name, test := range map[string]struct {
 		arguments []string
 		want      string
@@ -347,7 +347,7 @@ func TestStrategyAndClassesAreSet(t *testing.T) {
 	}
 }
 
-func TestClassesAreShown(t *testing.T) {
+func TestClassesGet(t *testing.T) {
 	status, err := os.ReadFile(protocol + "status.reply.json")
 	if err != nil {
 		t.Fatal(err)

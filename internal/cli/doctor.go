@@ -21,13 +21,13 @@ func newDoctor(env *commandline.Environment) *cobra.Command {
 	var namespace, node, format string
 	command := &cobra.Command{
 		Use:   "doctor [POD]",
-		Short: "Say what a pod, a node or a cluster lacks, and how to mend it",
-		Long: "Looks at all that timed messages of POD need, in the order in which a pod comes to be on its networks; with\n" +
-			"--node at a node, and without both at the cluster. It changes nothing. What is bad comes with what to do about it,\n" +
-			"and ends the command with status 1. POD is a name, or as ktsn shows pods NAMESPACE/NAME, or a UID.",
+		Short: "Check a pod, a node or a cluster, and say how to fix its faults",
+		Long: "Checks everything that timed messages of POD need, in the order in which a pod is attached to its networks; with\n" +
+			"--node it checks a node, and without both the cluster. It changes nothing. Each fault comes with a remedy, and\n" +
+			"faults end the command with status 1. POD is a name, NAMESPACE/NAME as ktsn shows pods, or a UID.",
 		Args: func(command *cobra.Command, arguments []string) error {
 			if len(arguments) > 0 && node != "" {
-				return commandline.Usage(errors.New("POD and --node ask for different things; give one of them"))
+				return commandline.Usage(errors.New("POD and --node exclude each other"))
 			}
 			return commandline.NoArguments(command, arguments[min(1, len(arguments)):])
 		},
@@ -44,14 +44,14 @@ func newDoctor(env *commandline.Environment) *cobra.Command {
 				return err
 			}
 			d := doctor.New(c)
-			look := d.Whole
+			check := d.Whole
 			switch {
 			case len(arguments) > 0:
-				look = func(ctx context.Context) ([]doctor.Finding, error) { return d.Pod(ctx, namespace, name) }
+				check = func(ctx context.Context) ([]doctor.Finding, error) { return d.Pod(ctx, namespace, name) }
 			case node != "":
-				look = func(ctx context.Context) ([]doctor.Finding, error) { return d.Node(ctx, node) }
+				check = func(ctx context.Context) ([]doctor.Finding, error) { return d.Node(ctx, node) }
 			}
-			findings, err := look(command.Context())
+			findings, err := check(command.Context())
 			if err != nil {
 				return err
 			}
@@ -60,7 +60,7 @@ func newDoctor(env *commandline.Environment) *cobra.Command {
 	}
 	addWhere(command, &w)
 	command.Flags().StringVarP(&namespace, "namespace", "n", "default", "`NAME` of the pod's namespace")
-	command.Flags().StringVar(&node, "node", "", "look at the node `NAME`")
+	command.Flags().StringVar(&node, "node", "", "check the node `NAME`")
 	commandline.OutputFlag(command, &format, "text or json", "text", "json")
 	return command
 }
@@ -72,7 +72,7 @@ func podOf(argument, namespace string, given bool) (where, name string, err erro
 	case !both:
 		return namespace, argument, nil
 	case first == "" || second == "" || strings.Contains(second, "/"):
-		return "", "", commandline.Usage(fmt.Errorf("%q is no pod; give NAMESPACE/NAME, NAME with --namespace, or a UID", argument))
+		return "", "", commandline.Usage(fmt.Errorf("%q is not a pod; give NAMESPACE/NAME, NAME with --namespace, or a UID", argument))
 	case given && namespace != first:
 		return "", "", commandline.Usage(fmt.Errorf("%s is of namespace %s and --namespace says %s; give one of the two", argument, first, namespace))
 	}
@@ -85,9 +85,9 @@ func printFindings(out io.Writer, findings []doctor.Finding, format string) erro
 	}
 	if faults := doctor.Faults(findings); faults > 0 {
 		if faults == 1 {
-			return errors.New("one thing is bad")
+			return errors.New("there is one fault")
 		}
-		return fmt.Errorf("%d things are bad; mend the first one first", faults)
+		return fmt.Errorf("there are %d faults; fix the first one first", faults)
 	}
 	return nil
 }

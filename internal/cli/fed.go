@@ -16,38 +16,38 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
-const fedLong = `Asks ktsn-federator, which has clusters act together. All is done with the rights that the token has at the hub.
+const fedLong = `Sends requests to ktsn-federator, which federates clusters. Requests have the rights of the token at the hub.
 
-The federator is found by --server, --ca and --token-file, or by a file in YAML with the keys server, ca (a file), and token or
-tokenFile, which --config or KTSN_FED_CONFIG names.`
+The federator is given by --server, --ca and --token-file, or by a YAML file, named by --config or KTSN_FED_CONFIG, with the keys
+server, ca (a file), and token or tokenFile.`
 
 func newFed(env *commandline.Environment) *cobra.Command {
 	at := &fedServer{}
 	env = &commandline.Environment{Executable: env.Executable, Stdout: printable{env.Stdout}, Stderr: env.Stderr}
-	group := commandline.Group("fed", "Have clusters act together: join, deploy, move, look where things run",
+	group := commandline.Group("fed", "Federate clusters: join, deploy, move, and show where workloads run",
 		newFedJoin(env, at), newFedEnroll(env, at), newFedUnjoin(env, at), newFedRights(env), newFedList(at, "clusters", "List the members", "/api/v1/clusters", printClusters),
 		newFedDeploy(env, at), newFedMove(env, at), newFedDelete(env, at),
-		newFedWhere(at), newFedList(at, "networks", "Show networks, and the parts that clusters have of them", "/api/v1/networks", printNetworks),
+		newFedWhere(at), newFedList(at, "networks", "Show networks, and the subnets that clusters have of them", "/api/v1/networks", printNetworks),
 		newFedLinks(at), newFedEvents(at), newFedWatch(env, at))
 	group.Long = fedLong
 	at.add(group)
 	return group
 }
 
-// fedServer is where the federator is, and who asks.
+// fedServer has the options that select the federator and the credentials.
 type fedServer struct{ config, server, ca, token, tokenFile string }
 
-// add has all commands of a group take the options.
+// add adds the options to all commands of a group.
 func (s *fedServer) add(group *cobra.Command) {
 	flags := group.PersistentFlags()
-	flags.StringVar(&s.config, "config", os.Getenv("KTSN_FED_CONFIG"), "`FILE` that says how to reach the federator (KTSN_FED_CONFIG)")
+	flags.StringVar(&s.config, "config", os.Getenv("KTSN_FED_CONFIG"), "configuration `FILE` of this command (KTSN_FED_CONFIG)")
 	flags.StringVar(&s.server, "server", "", "`URL` of the federator, such as https://federator.example.org:8443")
-	flags.StringVar(&s.ca, "ca", "", "`FILE` with the certificate of the federator's authority in PEM; without it, those of this machine count")
+	flags.StringVar(&s.ca, "ca", "", "`FILE` with the certificate of the federator's authority in PEM (default: the authorities of this machine)")
 	flags.StringVar(&s.token, "token", "", "bearer `TOKEN` of the hub for the audience ktsn-federator; others on this machine can read it")
 	flags.StringVar(&s.tokenFile, "token-file", "", "`FILE` with the token")
 }
 
-// fedConfig is the file.
+// fedConfig is the configuration file.
 type fedConfig struct {
 	Server    string `yaml:"server"`
 	CA        string `yaml:"ca"`
@@ -55,13 +55,13 @@ type fedConfig struct {
 	TokenFile string `yaml:"tokenFile"`
 }
 
-// open reads the files. Options count more than the configuration's.
+// open reads the files and returns a client. Options override the configuration.
 func (s *fedServer) open() (*fedClient, error) {
 	if err := s.read(); err != nil {
 		return nil, err
 	}
 	if s.server == "" {
-		return nil, commandline.Usage(fmt.Errorf("no federator is named; give --server, or --config"))
+		return nil, commandline.Usage(fmt.Errorf("no federator is given; set --server, or --config"))
 	}
 	if s.token == "" && s.tokenFile != "" {
 		text, err := os.ReadFile(s.tokenFile)
@@ -71,7 +71,7 @@ func (s *fedServer) open() (*fedClient, error) {
 		s.token = strings.TrimSpace(string(text))
 	}
 	if s.token == "" {
-		return nil, commandline.Usage(fmt.Errorf("there is no token; give --token-file, or one in the file of --config"))
+		return nil, commandline.Usage(fmt.Errorf("no token is given; set --token-file, or one in the file of --config"))
 	}
 	return newFedClient(s.server, s.ca, s.token)
 }
@@ -82,13 +82,13 @@ func (s *fedServer) read() error {
 	}
 	text, err := os.ReadFile(s.config)
 	if err != nil {
-		return fmt.Errorf("read how to reach the federator: %w", err)
+		return fmt.Errorf("read the configuration: %w", err)
 	}
 	var file fedConfig
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)
 	if err := decoder.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("read how to reach the federator: %s, whose keys are server, ca, token and tokenFile: %w", s.config, err)
+		return fmt.Errorf("read the configuration: %s, whose keys are server, ca, token and tokenFile: %w", s.config, err)
 	}
 	for _, row := range []struct {
 		option *string
@@ -108,7 +108,7 @@ func (s *fedServer) read() error {
 func splitWorkload(text string) (namespace, name string, err error) {
 	namespace, name, exists := strings.Cut(text, "/")
 	if !exists || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return "", "", commandline.Usage(fmt.Errorf("%q is no workload; write NAMESPACE/NAME, such as default/web", text))
+		return "", "", commandline.Usage(fmt.Errorf("%q is not a workload; write NAMESPACE/NAME, such as default/web", text))
 	}
 	return namespace, name, nil
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// defaultAgentImage is Karmada's own.
+// defaultAgentImage is Karmada's image.
 const defaultAgentImage = "docker.io/karmada/karmada-agent:v1.18.2"
 
 //go:embed fed_agent.yaml fed_rights.yaml
@@ -29,7 +29,7 @@ var agentManifestTexts embed.FS
 
 var agentManifest = template.Must(template.ParseFS(agentManifestTexts, "*.yaml"))
 
-// agentFiles are what is written for a cluster's agent.
+// agentFiles are the files for a cluster's agent.
 type agentFiles struct {
 	kubeconfig, manifest, image string
 	rights                      memberRights
@@ -37,10 +37,10 @@ type agentFiles struct {
 	keepRights bool
 }
 
-// add has a command take where they are written.
+// add adds the options to a command.
 func (f *agentFiles) add(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringVar(&f.kubeconfig, "agent-kubeconfig", "", "`FILE` to write, by which karmada-agent reaches the hub, with a new key")
+	flags.StringVar(&f.kubeconfig, "agent-kubeconfig", "", "`FILE` to write: a kubeconfig of karmada-agent for the hub, with a new key")
 	flags.StringVar(&f.manifest, "agent-manifest", "", "`FILE` to write, for kubectl apply in the cluster: karmada-agent, with a new key")
 	flags.StringVar(&f.image, "agent-image", defaultAgentImage, "`IMAGE` of karmada-agent in that manifest")
 	f.rights.add(flags)
@@ -52,7 +52,7 @@ func (f *agentFiles) none() bool { return f.kubeconfig == "" && f.manifest == ""
 func (f *agentFiles) write(cluster string, kubeconfig []byte) error {
 	if f.kubeconfig != "" {
 		if err := writePrivate(f.kubeconfig, kubeconfig); err != nil {
-			return fmt.Errorf("write how the agent reaches the hub: %w", err)
+			return fmt.Errorf("write the agent's kubeconfig: %w", err)
 		}
 	}
 	if f.manifest == "" {
@@ -82,13 +82,13 @@ func (f *agentFiles) write(cluster string, kubeconfig []byte) error {
 	return nil
 }
 
-// print says what is left to do with the files.
+// print prints the next steps with the files.
 func (f *agentFiles) print(out io.Writer, cluster string) {
 	if f.kubeconfig != "" {
 		fmt.Fprintf(out, agentSteps, f.kubeconfig, cluster, f.kubeconfig, cluster)
 	}
 	if f.manifest != "" {
-		rights := "It leaves the agent's rights in the cluster as they are; an agent without any needs what `ktsn fed rights` prints."
+		rights := "It does not change the agent's rights in the cluster; `ktsn fed rights` prints rights for an agent without any."
 		if !f.keepRights {
 			rights = f.rights.String()
 		}
@@ -101,31 +101,31 @@ const agentStep = `%s has karmada-agent of cluster %s and its key. %s In the clu
     kubectl apply -f %s
 `
 
-// agentSteps are what is left to do with the file. With report-secrets as it is by default, the agent would give the hub credentials of the cluster. The
-// controller that renews the certificate is off by default, and knows no other Secret than this.
-const agentSteps = `%s says how karmada-agent of cluster %s reaches the hub. In the cluster, give it to the agent by this Secret:
+// agentSteps are the next steps with the kubeconfig. Without --report-secrets=None, the agent would give the hub credentials of the cluster.
+// The controller that renews the certificate is off by default, and uses only this Secret.
+const agentSteps = `%s is the kubeconfig of karmada-agent of cluster %s for the hub. In the cluster, give it to the agent by this Secret:
 
     kubectl create namespace karmada-system
     kubectl -n karmada-system create secret generic karmada-kubeconfig --from-file=karmada-kubeconfig=%s
 
-What the agent may do in the cluster, that Secret included, ` + "`ktsn fed rights`" + ` prints. The agent mounts the Secret at /etc/karmada, renews its certificate
+` + "`ktsn fed rights`" + ` prints the rights of the agent in the cluster, including that Secret. The agent mounts the Secret at /etc/karmada, renews its certificate
 there, and runs as follows.
 
     karmada-agent --karmada-kubeconfig=/etc/karmada/karmada-kubeconfig --cluster-name=%s --report-secrets=None --leader-elect-resource-namespace=karmada-cluster '--controllers=*,certRotation'
 `
 
-// writePrivate makes or replaces a file that only its owner reads. At no time others can, and there is never half of it.
+// writePrivate creates or replaces a file atomically. Only its owner can read it.
 func writePrivate(file string, text []byte) error {
-	createdFile, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*") // of mode 0600
+	temporary, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*") // of mode 0600
 	if err != nil {
 		return err
 	}
-	_, err = createdFile.Write(text)
-	if err = errors.Join(err, createdFile.Close()); err == nil {
-		err = os.Rename(createdFile.Name(), file)
+	_, err = temporary.Write(text)
+	if err = errors.Join(err, temporary.Close()); err == nil {
+		err = os.Rename(temporary.Name(), file)
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(createdFile.Name()))
+		return errors.Join(err, os.Remove(temporary.Name()))
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func agentKubeconfig(cluster string, signed *federation.Certificate, key []byte)
 		"contexts": []any{map[string]any{"name": "hub", "context": map[string]any{"cluster": "hub", "user": name}}},
 	}, "", "  ")
 	if err != nil {
-		return nil, fmt.Errorf("write how the agent reaches the hub: %w", err)
+		return nil, fmt.Errorf("write the agent's kubeconfig: %w", err)
 	}
 	return append(text, '\n'), nil
 }

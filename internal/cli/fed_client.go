@@ -46,7 +46,7 @@ type fedClient struct {
 func newFedClient(server, caFile, token string) (*fedClient, error) {
 	address, err := url.Parse(server)
 	if err != nil || address.Host == "" || address.Scheme != "https" && address.Scheme != "http" {
-		return nil, fmt.Errorf("%q is no address of a federator; write one such as https://federator.example.org:8443", server)
+		return nil, fmt.Errorf("%q is not an address of a federator; write one such as https://federator.example.org:8443", server)
 	}
 	if address.Scheme == "http" && !isLoopback(address.Hostname()) {
 		return nil, fmt.Errorf("%s would get the token unencrypted; write https://", server)
@@ -68,7 +68,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && address.IsLoopback()
 }
 
-// readAuthorities is nil for those of the machine.
+// readAuthorities returns the certificates of a file, or nil for the authorities of this machine.
 func readAuthorities(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil
@@ -144,7 +144,7 @@ func (c *fedClient) sendOnce(ctx context.Context, method, path string, body []by
 	if err != nil {
 		var failure *url.Error
 		if errors.As(err, &failure) {
-			err = failure.Err // without the address once more
+			err = failure.Err // without the address, which follows
 		}
 		return nil, fmt.Errorf("ask the federator at %s: %w", c.server, err)
 	}
@@ -165,8 +165,8 @@ func readProblem(answer *http.Response) error {
 	return errors.New(withoutControls(strings.Join(reported, "; ")))
 }
 
-// watch calls tell for each change until the stream ends or ctx is done.
-func (c *fedClient) watch(ctx context.Context, path string, tell func(*federation.Change) error) error {
+// watch calls show for each change until the stream ends or ctx is done.
+func (c *fedClient) watch(ctx context.Context, path string, show func(*federation.Change) error) error {
 	answer, err := c.send(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return err
@@ -185,14 +185,14 @@ func (c *fedClient) watch(ctx context.Context, path string, tell func(*federatio
 		}
 		if event == "problem" {
 			var problem federation.Problem
-			_ = json.Unmarshal([]byte(data), &problem) // what cannot be read says nothing
+			_ = json.Unmarshal([]byte(data), &problem) // an unreadable problem has no detail
 			return fmt.Errorf("the federator ends the watch: %s", withoutControls(problem.Detail))
 		}
 		var change federation.Change
 		if err := json.Unmarshal([]byte(data), &change); err != nil {
-			return fmt.Errorf("read what the federator says: %w", err)
+			return fmt.Errorf("read the federator's change: %w", err)
 		}
-		if err := tell(&change); err != nil {
+		if err := show(&change); err != nil {
 			return err
 		}
 	}

@@ -41,9 +41,9 @@ func joinLabels(labels map[string]string) string {
 	return strings.Join(all, ",")
 }
 
-const fedJoinLong = `Makes a cluster a member. With mode Pull, an agent in the cluster asks the hub, which needs no way to the cluster and gets none of
-its credentials if the agent runs as is printed; what its agent needs for its first certificate is printed, or used at once with
---agent-manifest or --agent-kubeconfig. With mode Push, the hub reaches the cluster by the address and token of --member-kubeconfig, and keeps them.
+const fedJoinLong = `Makes a cluster a member. With mode Pull, an agent in the cluster connects to the hub, which needs no access to the cluster and gets
+none of its credentials if the agent runs as printed. The token for its first certificate is printed, or used at once with
+--agent-manifest or --agent-kubeconfig. With mode Push, the hub stores the address and token of --member-kubeconfig and uses them.
 Whoever controls the hub has the rights of that agent or token in the cluster: by default those that ` + "`ktsn fed rights`" + ` prints.
 
 The fingerprint of the cluster's authority is kept, and cannot be changed while the cluster is a member. It is read from
@@ -88,15 +88,15 @@ func newFedJoin(env *commandline.Environment, at *fedServer) *cobra.Command {
 	flags.StringVar(&mode, "mode", "pull", "pull or push")
 	flags.StringVar(&request.Fingerprint, "fingerprint", "", "of the cluster's authority: sha256: and 64 hexadecimal `DIGITS`")
 	flags.StringVar(&request.ID, "id", "", "`UID` of the cluster's namespace kube-system, for mode pull without --member-kubeconfig")
-	flags.StringVar(&kubeconfig, "member-kubeconfig", "", "`FILE` by which the cluster is reached")
-	flags.StringToStringVar(&request.Labels, "label", nil, "`KEY=VALUE` of the cluster, by which networks choose clusters")
+	flags.StringVar(&kubeconfig, "member-kubeconfig", "", "kubeconfig `FILE` of the cluster")
+	flags.StringToStringVar(&request.Labels, "label", nil, "label `KEY=VALUE` of the cluster, by which networks select clusters")
 	flags.BoolVar(&request.Proxy, "proxy", false, "with mode push, let users of the hub ask the cluster by Karmada's proxy; the token needs the right to impersonate users there")
 	flags.StringVar(&request.Region, "region", "", "`NAME` of the cluster's region")
 	files.add(command)
 	return command
 }
 
-// completeJoin reads what a kubeconfig of the cluster says.
+// completeJoin completes a request from a kubeconfig of the cluster.
 func completeJoin(ctx context.Context, request *federation.JoinRequest, mode, kubeconfig string) error {
 	switch strings.ToLower(mode) {
 	case "pull":
@@ -104,14 +104,14 @@ func completeJoin(ctx context.Context, request *federation.JoinRequest, mode, ku
 	case "push":
 		request.Mode = federation.Push
 	default:
-		return commandline.Usage(fmt.Errorf("--mode %q is none; write pull or push", mode))
+		return commandline.Usage(fmt.Errorf("--mode %q is not a mode; write pull or push", mode))
 	}
 	if kubeconfig == "" {
 		if request.Mode == federation.Push {
 			return commandline.Usage(fmt.Errorf("mode push needs --member-kubeconfig"))
 		}
 		if request.ID == "" {
-			return commandline.Usage(fmt.Errorf("mode pull needs --member-kubeconfig or --id: the agent of a cluster must know that the cluster is meant"))
+			return commandline.Usage(fmt.Errorf("mode pull needs --member-kubeconfig or --id: the agent checks that the ID is that of its cluster"))
 		}
 		return nil
 	}
@@ -162,7 +162,7 @@ func newFedEnroll(env *commandline.Environment, at *fedServer) *cobra.Command {
 		Args: commandline.OneArgument("name of a cluster"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			if files.none() {
-				return commandline.Usage(fmt.Errorf("no file is named; give --agent-manifest or --agent-kubeconfig"))
+				return commandline.Usage(fmt.Errorf("no file is given; set --agent-manifest or --agent-kubeconfig"))
 			}
 			// A token is good for one certificate.
 			if _, err := files.rights.complete(); err != nil {

@@ -25,16 +25,16 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// enroll makes a key, has the hub sign a certificate for a cluster's agent, and writes both into files.
+// enroll creates a key, lets the hub sign a certificate for a cluster's agent, and writes both into files.
 func enroll(ctx context.Context, client *fedClient, cluster string, files *agentFiles, out io.Writer) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return fmt.Errorf("make a key: %w", err)
+		return fmt.Errorf("create a key: %w", err)
 	}
 	subject := pkix.Name{CommonName: federation.AgentUser + cluster, Organization: []string{federation.AgentGroup}}
 	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: subject}, key)
 	if err != nil {
-		return fmt.Errorf("ask for a certificate: %w", err)
+		return fmt.Errorf("create the request for a certificate: %w", err)
 	}
 	keyBytes, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {

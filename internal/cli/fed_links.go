@@ -18,7 +18,7 @@ import (
 func newFedLinks(at *fedServer) *cobra.Command {
 	var format, namespace string
 	command := &cobra.Command{
-		Use: "links [SERVICE]", Short: "Show services over clusters, and the links between clusters",
+		Use: "links [SERVICE]", Short: "Show services of several clusters, and the links between clusters",
 		Long: "Shows the TSNServices of the hub, and the links that no cluster makes alone. Links within a cluster are its own; `ktsn fed where` shows\n" +
 			"those of a workload's pods.",
 		Args: func(command *cobra.Command, arguments []string) error {
@@ -65,8 +65,8 @@ func numberOrNone(number int32) string {
 	return strconv.Itoa(int(number))
 }
 
-// upInShort says whether a link is up, and how the frames of each end leave where its agent reports that: a link that prefers encryption may be in
-// clear in one direction. Of a link that is not up it says what is missing.
+// upInShort reports whether a link is up, and how the frames of each end leave if its agent reports that: a link that prefers encryption may
+// be in clear in one direction. For a link that is not up it has the reason.
 func upInShort(link *federation.Link) string {
 	if link.Up {
 		client, endpoint := messageOf(link, "ClientPlugged"), messageOf(link, "EndpointPlugged")
@@ -101,7 +101,7 @@ func messageOf(link *federation.Link, condition string) string {
 	return ""
 }
 
-// linksInShort are those of a pod.
+// linksInShort lists the links of a pod.
 func linksInShort(links []federation.PodLink) string {
 	var all []string
 	for _, link := range links {

@@ -32,29 +32,29 @@ var workloadKinds = []string{
 	"networkpolicies.networking.k8s.io", "poddisruptionbudgets.policy",
 }
 
-// memberRights are what a hub may do in a member.
+// memberRights are the rights of the hub in a member.
 type memberRights struct {
 	rights, podSecurity, system string
 	workloads, kinds            []string
-	// account is that of karmada-agent, or with mode Push that whose token the hub has.
+	// account is the account of karmada-agent, or with mode Push the account whose token the hub has.
 	account string
 	// flags are those of the options above.
 	flags *pflag.FlagSet
 }
 
-// add has a command take them.
+// add adds the options to a command.
 func (r *memberRights) add(to *pflag.FlagSet) {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	r.account, r.flags = agentAccount, flags
-	flags.StringVar(&r.rights, "agent-rights", limitedRights, "`RIGHTS` of the hub in the cluster: limited, or admin, by which who controls the hub is root on the cluster's nodes")
+	flags.StringVar(&r.rights, "agent-rights", limitedRights, "`RIGHTS` of the hub in the cluster: limited, or admin, with which whoever controls the hub is root on the cluster's nodes")
 	flags.StringSliceVar(&r.workloads, "workload-namespace", nil, "`NAMES` of namespaces of the cluster, with commas between, in which the hub may run workloads")
-	flags.StringSliceVar(&r.kinds, "workload-kind", nil, "more `KINDS` of which workloads may consist, such as ingresses.networking.k8s.io; the hub can read them in all namespaces")
-	flags.StringVar(&r.podSecurity, "pod-security", "baseline", "`LEVEL` of Pod Security that these namespaces get: restricted, baseline or privileged")
+	flags.StringSliceVar(&r.kinds, "workload-kind", nil, "more `KINDS` of objects of workloads, such as ingresses.networking.k8s.io; the hub can read them in all namespaces")
+	flags.StringVar(&r.podSecurity, "pod-security", "baseline", "Pod Security `LEVEL` of these namespaces: restricted, baseline or privileged")
 	flags.StringVar(&r.system, "system-namespace", "kubernetsn-system", "`NAME` of the namespace of KuberneTSN in the cluster")
 	to.AddFlagSet(flags)
 }
 
-// given returns the options that the command line has, as another command line takes them. complete has checked their values.
+// given returns the options that are set, for another command line. complete has checked their values.
 func (r *memberRights) given() (options []string) {
 	r.flags.VisitAll(func(flag *pflag.Flag) {
 		value := flag.Value.String()
@@ -68,10 +68,10 @@ func (r *memberRights) given() (options []string) {
 	return options
 }
 
-// kindsOfGroup are the resources of a group, for a template.
+// kindsOfGroup has the resources of a group.
 type kindsOfGroup struct{ Group, Resources string }
 
-// rightsData is what the template of the rights has. Role is the name of the objects, and the value of their label.
+// rightsData is the data of the template of the rights. Role is the name of the objects, and the value of their label.
 type rightsData struct {
 	Role, Namespace, Account, Secret, System, PodSecurity string
 	Workloads                                             []string
@@ -84,7 +84,7 @@ var (
 	kindForm  = regexp.MustCompile(`^[a-z0-9]+(\.[a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$`)
 )
 
-// complete checks the options. What goes into the manifest must be safe there.
+// complete checks the options, whose values must be safe in the manifest.
 func (r *memberRights) complete() (*rightsData, error) {
 	if err := commandline.CheckChoice("--agent-rights", r.rights, limitedRights, adminRights); err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (r *memberRights) complete() (*rightsData, error) {
 	}
 	namespace, account, _ := strings.Cut(r.account, "/")
 	if !labelForm.MatchString(namespace) || !labelForm.MatchString(account) {
-		return nil, commandline.Usage(fmt.Errorf("--account %q is no account; write NAMESPACE/NAME, both of small letters, digits and hyphens", r.account))
+		return nil, commandline.Usage(fmt.Errorf("--account %q is not an account; write NAMESPACE/NAME, both of small letters, digits and hyphens", r.account))
 	}
 	if err := checkNamespaces("--system-namespace", r.system); err != nil {
 		return nil, err
@@ -120,25 +120,25 @@ func (r *memberRights) complete() (*rightsData, error) {
 		return nil, err
 	}
 	if len(r.workloads)+len(r.kinds) == 0 {
-		data.Kinds = nil // those that the hub has stay
+		data.Kinds = nil // the hub keeps the kinds that it has
 	}
 	return data, nil
 }
 
-// maxLabel is the number of characters that the value of a label has at most.
+// maxLabel is the maximum number of characters of a label's value.
 const maxLabel = 63
 
 // checkNamespaces checks names that an option gives.
 func checkNamespaces(option string, names ...string) error {
 	for _, name := range names {
 		if !labelForm.MatchString(name) {
-			return commandline.Usage(fmt.Errorf("%s %q is no name of a namespace; write small letters, digits and hyphens", option, name))
+			return commandline.Usage(fmt.Errorf("%s %q is not a name of a namespace; write small letters, digits and hyphens", option, name))
 		}
 	}
 	return nil
 }
 
-// isSystem tells whether a namespace is one of those in which no workload of the hub belongs.
+// isSystem reports whether a namespace must have no workloads of the hub.
 func (r *memberRights) isSystem(namespace string) bool {
 	return namespace == r.system || strings.HasPrefix(namespace, "kube-") || strings.HasPrefix(namespace, "karmada-")
 }
@@ -147,7 +147,7 @@ func (r *memberRights) isSystem(namespace string) bool {
 func (d *rightsData) addKinds(kinds []string) error {
 	for _, kind := range slices.Compact(kinds) {
 		if !kindForm.MatchString(kind) {
-			return commandline.Usage(fmt.Errorf("--workload-kind %q is no kind; write RESOURCE or RESOURCE.GROUP, such as ingresses.networking.k8s.io", kind))
+			return commandline.Usage(fmt.Errorf("--workload-kind %q is not a kind; write RESOURCE or RESOURCE.GROUP, such as ingresses.networking.k8s.io", kind))
 		}
 		resource, group, _ := strings.Cut(kind, ".")
 		at := slices.IndexFunc(d.Kinds, func(have kindsOfGroup) bool { return have.Group == group })
@@ -160,20 +160,20 @@ func (d *rightsData) addKinds(kinds []string) error {
 	return nil
 }
 
-// String says what the hub may do, for whoever applies a manifest.
+// String describes the rights of the hub, for those who apply a manifest.
 func (r *memberRights) String() string {
 	switch {
 	case r.rights == adminRights:
-		return "By it the hub administers the cluster: who controls the hub can read all Secrets and is root on the nodes."
+		return "With it the hub administers the cluster: whoever controls the hub can read all Secrets and is root on the nodes."
 	case len(r.workloads) == 0:
-		return "It names no namespace in which the hub may run workloads; --workload-namespace does."
+		return "It has no namespace in which the hub may run workloads; set --workload-namespace."
 	}
-	return "By it the hub runs workloads in the namespaces " + strings.Join(r.workloads, ", ") + ", of the Pod Security level " + r.podSecurity +
-		". Namespaces that were named before stay."
+	return "With it the hub can run workloads in the namespaces " + strings.Join(r.workloads, ", ") + ", of the Pod Security level " + r.podSecurity +
+		". Namespaces of earlier manifests stay."
 }
 
-const fedRightsLong = `Prints, for kubectl apply in a member, an account and its rights: what the hub may do there. The default account is that of
-karmada-agent, which has the same rights by the manifest of ` + "`ktsn fed join`" + `; apply them again for other namespaces of workloads. For mode Push
+const fedRightsLong = `Prints an account with the rights of the hub, for kubectl apply in a member. The default account is that of karmada-agent,
+which has the same rights in the manifest of ` + "`ktsn fed join`" + `; apply them again for other namespaces of workloads. For mode Push
 name another account, and give the hub a token of it.
 
 All objects but the namespaces of workloads have the label federation.kubernetsn.io/rights, with the name of the rights: karmada-agent, or that of
@@ -186,7 +186,7 @@ namespaces that are named. It reads nodes, pods, ConfigMaps and the kinds of wor
 func newFedRights(env *commandline.Environment) *cobra.Command {
 	rights := &memberRights{}
 	command := &cobra.Command{
-		Use: "rights", Short: "Print what the hub may do in a member", Long: fedRightsLong, Args: commandline.NoArguments,
+		Use: "rights", Short: "Print the rights of the hub in a member", Long: fedRightsLong, Args: commandline.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
 			data, err := rights.complete()
 			if err != nil {

@@ -88,7 +88,7 @@ var (
 	some = federation.Workload{Namespace: "default", Name: "web", Clusters: []string{"a", "b"}, Objects: []federation.Object{{Kind: "Deployment", Name: "web"}}}
 )
 
-func TestACommandOfTheFederationAsksOnceAndTellsTheAnswer(t *testing.T) {
+func TestFedCommands(t *testing.T) {
 	answers := map[string]any{
 		"GET /api/v1/clusters": federation.Clusters{Items: []federation.Cluster{
 			{Name: "a", Mode: "Pull", Ready: "False", Message: "away", Nodes: 2, NodesReady: 1, Pin: "Matches", Labels: map[string]string{"y": "2", "x": "1"}}}},
@@ -167,7 +167,7 @@ func TestACommandOfTheFederationAsksOnceAndTellsTheAnswer(t *testing.T) {
 	}
 }
 
-func TestABusyFederatorIsAskedAgain(t *testing.T) {
+func TestFedRetriesBusyFederator(t *testing.T) {
 	var bodies []string
 	busy := httptest.NewServer(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
 		body, _ := io.ReadAll(request.Body)
@@ -187,7 +187,7 @@ func TestABusyFederatorIsAskedAgain(t *testing.T) {
 	}
 }
 
-func TestAManifestIsSentAsItIs(t *testing.T) {
+func TestFedDeploySendsManifest(t *testing.T) {
 	f := newFederator(t, map[string]any{"POST /api/v1/workloads": some})
 	file := filepath.Join(f.files.folder, "web.yaml")
 	if err := os.WriteFile(file, []byte("kind: Deployment\n"), 0o600); err != nil {
@@ -206,10 +206,10 @@ func TestAManifestIsSentAsItIs(t *testing.T) {
 	}
 }
 
-func TestARefusalNamesTheFileAndWhatIsWrongInIt(t *testing.T) {
-	const said = "document 2 of the manifest is no YAML: line 1: did not find expected ',' or ']'"
+func TestFedDeployReportsProblems(t *testing.T) {
+	const problem = "document 2 of the manifest is no YAML: line 1: did not find expected ',' or ']'"
 	f := newFederator(t, map[string]any{
-		"POST /api/v1/workloads": federation.Problem{Status: 422, Detail: said},
+		"POST /api/v1/workloads": federation.Problem{Status: 422, Detail: problem},
 		"GET /api/v1/events":     federation.Events{Items: []federation.Event{{Object: "Work/x", Message: "up\x1b[2J\u009bdown"}}},
 		"GET /api/v1/clusters":   federation.Problem{Status: 403, Detail: "not\x1b[31m you"},
 	})
@@ -225,12 +225,12 @@ func TestARefusalNamesTheFileAndWhatIsWrongInIt(t *testing.T) {
 		arguments []string
 		says      string
 	}{
-		"of a manifest":             {[]string{"deploy", "default/web", "-f", wrong, "--clusters", "a"}, wrong + " for workload default/web: " + said},
+		"of a manifest":             {[]string{"deploy", "default/web", "-f", wrong, "--clusters", "a"}, wrong + " for workload default/web: " + problem},
 		"of one that is too large":  {[]string{"deploy", "default/web", "-f", large, "--clusters", "a"}, large + ": the manifest is larger than 1048576 bytes; divide it"},
 		"of one that is not":        {[]string{"deploy", "default/web", "-f", wrong + "s", "--clusters", "a"}, wrong + "s: no such file"},
 		"of a configuration":        {[]string{"--config", write("fed2.yaml", "sever: https://a\n"), "clusters"}, "fed2.yaml, whose keys are server, ca, token and tokenFile: "},
-		"of an empty configuration": {[]string{"--config", write("fed3.yaml", ""), "clusters"}, "no federator is named; give --server, or --config"},
-		"of no workload":            {[]string{"move", "default/a/b", "--to", "a"}, `"default/a/b" is no workload; write NAMESPACE/NAME`},
+		"of an empty configuration": {[]string{"--config", write("fed3.yaml", ""), "clusters"}, "no federator is given; set --server, or --config"},
+		"of no workload":            {[]string{"move", "default/a/b", "--to", "a"}, `"default/a/b" is not a workload; write NAMESPACE/NAME`},
 		"with what terminals obey":  {[]string{"clusters"}, "not [31m you"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -245,16 +245,16 @@ func TestARefusalNamesTheFileAndWhatIsWrongInIt(t *testing.T) {
 	}
 }
 
-func TestATokenGoesNowhereUnencryptedOrToAStranger(t *testing.T) {
+func TestFedProtectsToken(t *testing.T) {
 	f := newFederator(t, nil)
 	for name, test := range map[string]struct {
 		arguments []string
 		says      string
 	}{
-		"no server":           {[]string{"--token-file", f.files.token}, "no federator is named"},
-		"no token":            {[]string{"--server", f.URL}, "there is no token"},
+		"no server":           {[]string{"--token-file", f.files.token}, "no federator is given"},
+		"no token":            {[]string{"--server", f.URL}, "no token is given"},
 		"plain HTTP":          {[]string{"--server", "http://192.0.2.1", "--token", "secret"}, "unencrypted"},
-		"no address":          {[]string{"--server", "federator", "--token", "secret"}, "is no address"},
+		"no address":          {[]string{"--server", "federator", "--token", "secret"}, "is not an address"},
 		"another authority":   {[]string{"--server", f.URL, "--token", "secret"}, "certificate"},
 		"no authority at all": {[]string{"--server", f.URL, "--token", "secret", "--ca", f.files.token}, "no certificate in PEM"},
 		"a wrong token":       {[]string{"--server", f.URL, "--token", "wrong", "--ca", f.files.ca}, "does not know the bearer token"},
@@ -268,7 +268,7 @@ func TestATokenGoesNowhereUnencryptedOrToAStranger(t *testing.T) {
 	}
 }
 
-func TestAClusterJoinsAndItsAgentGetsAKeyThatStaysHere(t *testing.T) {
+func TestFedJoin(t *testing.T) {
 	f := newFederator(t, map[string]any{
 		"GET /api/v1/namespaces/kube-system?timeout=15s": map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"uid": "0-1-2"}},
 		"POST /api/v1/clusters":                          federation.Joined{Bootstrap: &federation.Bootstrap{Token: "boot.strap"}},
@@ -284,7 +284,7 @@ func TestAClusterJoinsAndItsAgentGetsAKeyThatStaysHere(t *testing.T) {
 	if err := os.WriteFile(member, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// What was there before is replaced, and is not readable by others for a moment.
+	// An existing file is replaced, and is never readable by others.
 	if err := os.WriteFile(agent, []byte("old"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -352,13 +352,13 @@ func checkAgentManifest(t *testing.T, f *federator, file string) {
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file is %v: %v", info.Mode(), err)
 	}
-	if status, _, stderr := f.run(t, "enroll", "a"); status != 2 || !strings.Contains(stderr, "give --agent-manifest or --agent-kubeconfig") {
+	if status, _, stderr := f.run(t, "enroll", "a"); status != 2 || !strings.Contains(stderr, "set --agent-manifest or --agent-kubeconfig") {
 		t.Errorf("without a file: status %d, said %q", status, stderr)
 	}
 }
 
-// TestEnrollKeepsRights is about a member whose agent has rights: a manifest without any leaves them as they are.
-func TestEnrollKeepsRights(t *testing.T) {
+// TestFedEnrollKeepsRights is about a member whose agent has rights: a manifest without any leaves them as they are.
+func TestFedEnrollKeepsRights(t *testing.T) {
 	f := newFederator(t, map[string]any{
 		"POST /api/v1/clusters":               federation.Joined{Bootstrap: &federation.Bootstrap{Token: "boot.strap"}},
 		"POST /api/v1/clusters/a/certificate": federation.Certificate{Server: "https://hub", CA: "authority", Certificate: "signed"},
@@ -369,8 +369,8 @@ func TestEnrollKeepsRights(t *testing.T) {
 		kinds   string
 		says    string
 	}{
-		"none":       {nil, "Namespace Secret Deployment", "leaves the agent's rights in the cluster as they are"},
-		"a kind":     {[]string{"--workload-kind", "ingresses.networking.k8s.io"}, "ClusterRole", "names no namespace in which the hub may run workloads"},
+		"none":       {nil, "Namespace Secret Deployment", "does not change the agent's rights in the cluster"},
+		"a kind":     {[]string{"--workload-kind", "ingresses.networking.k8s.io"}, "ClusterRole", "has no namespace in which the hub may run workloads"},
 		"namespaces": {[]string{"--workload-namespace", "plant,lab"}, "ClusterRole", "in the namespaces plant, lab, of"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -411,8 +411,8 @@ func TestEnrollKeepsRights(t *testing.T) {
 	}
 }
 
-// TestRightsAppliedAgainTakeNoWorkloads applies rights on top of others, as kubectl does: an object replaces that of the same name.
-func TestRightsAppliedAgainTakeNoWorkloads(t *testing.T) {
+// TestFedRightsKeepWorkloads applies rights on top of others, as kubectl does: an object replaces that of the same name.
+func TestFedRightsKeepWorkloads(t *testing.T) {
 	const first = "--workload-namespace=plant --workload-kind=ingresses.networking.k8s.io"
 	for again, keeps := range map[string]string{
 		"": "ingresses", "--pod-security=restricted": "ingresses", "--workload-kind=leases.coordination.k8s.io": "leases", "--workload-namespace=lab": "deployments",
@@ -443,7 +443,7 @@ func TestRightsAppliedAgainTakeNoWorkloads(t *testing.T) {
 	}
 }
 
-func TestRightsHaveNamesOfTheirOwn(t *testing.T) {
+func TestFedRightsNames(t *testing.T) {
 	for account, want := range map[string]string{
 		"": "karmada-agent", "karmada-system/hub": "karmada-system.hub", "default/hub": "default.hub", "default/view": "default.view", "default/karmada-agent": "default.karmada-agent",
 	} {
@@ -467,8 +467,8 @@ func TestRightsHaveNamesOfTheirOwn(t *testing.T) {
 	}
 	for option, says := range map[string]string{
 		"--account=hub": "write NAMESPACE/NAME", "--account=a/b/c": "write NAMESPACE/NAME", "--account=a/" + strings.Repeat("x", 63): "take a shorter name",
-		"--workload-namespace=plant, lab": `--workload-namespace " lab" is no name`, "--system-namespace=A": `--system-namespace "A" is no name`,
-		"--workload-kind=A/B": `--workload-kind "A/B" is no kind`,
+		"--workload-namespace=plant, lab": `--workload-namespace " lab" is not a name`, "--system-namespace=A": `--system-namespace "A" is not a name`,
+		"--workload-kind=A/B": `--workload-kind "A/B" is not a kind`,
 	} {
 		if status, _, stderr := ktsn(t, "fed", "rights", option); status != 2 || !strings.Contains(stderr, says) {
 			t.Errorf("%s: status %d, said %q, want %q in it", option, status, stderr, says)

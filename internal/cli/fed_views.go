@@ -66,8 +66,8 @@ func newFedWhere(at *fedServer) *cobra.Command {
 	var format string
 	command := &cobra.Command{
 		Use: "where [NAMESPACE[/NAME]]", Short: "Show where containers run: cluster, node, addresses, networks, links",
-		Long: "Shows the containers of workloads: of all, of those in a namespace, or of one. Of clusters that the hub does not reach, as those in mode\n" +
-			"Pull behind a firewall, it shows how many pods they report.",
+		Long: "Shows the containers of workloads: of all, of those in a namespace, or of one. Clusters that the hub\n" +
+			"cannot reach, such as those in mode Pull behind a firewall, are shown with the number of pods that they report.",
 		Args: func(command *cobra.Command, arguments []string) error {
 			return commandline.NoArguments(command, arguments[min(1, len(arguments)):])
 		},
@@ -130,7 +130,7 @@ func printNetworks(out io.Writer, networks *federation.Networks) error {
 func newFedEvents(at *fedServer) *cobra.Command {
 	var format, namespace string
 	command := &cobra.Command{
-		Use: "events", Short: "Show what happened at the hub, the youngest first", Args: commandline.NoArguments,
+		Use: "events", Short: "Show the hub's events, the newest first", Args: commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return get(at, command, format, withQuery("/api/v1/events", "namespace", namespace), printEvents)
 		},
@@ -141,7 +141,7 @@ func newFedEvents(at *fedServer) *cobra.Command {
 }
 
 func addNamespace(command *cobra.Command, namespace *string) {
-	command.Flags().StringVarP(namespace, "namespace", "n", "", "only in the namespace with this `NAME`")
+	command.Flags().StringVarP(namespace, "namespace", "n", "", "only in the namespace `NAME`")
 }
 
 func printEvents(out io.Writer, events *federation.Events) error {
@@ -154,7 +154,7 @@ func printEvents(out io.Writer, events *federation.Events) error {
 	return table.Flush()
 }
 
-// whenSeen is when an event was seen last, and how often since when, as kubectl shows it.
+// whenSeen returns when an event was seen last, and how often since when, as kubectl shows it.
 func whenSeen(event *federation.Event) string {
 	at := event.At.Format("2006-01-02 15:04:05")
 	if event.Count > 1 {
@@ -166,7 +166,7 @@ func whenSeen(event *federation.Event) string {
 func newFedWatch(env *commandline.Environment, at *fedServer) *cobra.Command {
 	var format, namespace string
 	command := &cobra.Command{
-		Use: "watch", Short: "Show what there is, and what changes, until interrupted", Args: commandline.NoArguments,
+		Use: "watch", Short: "Show the present objects and their changes, until interrupted", Args: commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			client, err := at.open()
 			if err != nil {
@@ -188,7 +188,7 @@ func newFedWatch(env *commandline.Environment, at *fedServer) *cobra.Command {
 	return command
 }
 
-// changeLine is a change on one line.
+// changeLine formats a change on one line.
 func changeLine(change *federation.Change) string {
 	line := strings.ToLower(change.Change) + " " + strings.ToLower(change.Kind) + " " + strings.TrimPrefix(change.Namespace+"/"+change.Name, "/")
 	switch {

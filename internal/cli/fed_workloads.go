@@ -18,19 +18,19 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// fedPoll is how often a workload is looked at that is waited for.
+// fedPoll is the interval at which a workload is read while a command waits for it.
 const fedPoll = 500 * time.Millisecond
 
 func workloadPath(namespace, name string) string {
 	return "/api/v1/workloads/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)
 }
 
-const fedDeployLong = `Puts the objects of a manifest on clusters, each of them all. Manifests are those of kubectl; - is standard input. What is wrong is
-found before anything is changed. The same again completes or changes what is there.
+const fedDeployLong = `Puts all objects of a manifest on each of the clusters. Manifests are those of kubectl; - is standard input. The manifest is checked
+before anything is changed. Repeating the command completes or changes the workload.
 
---network has the objects' pods be on TSNNetworks, as does the annotation kubernetsn.io/network of an object or of its pods. --client has
-them want a link to an endpoint of a TSNService, by an interface of this name, and --endpoint be endpoints, with interfaces whose names
-begin so; the labels client.kubernetsn.io/SERVICE and endpoint.kubernetsn.io/SERVICE of pods in the manifest do the same.`
+--network attaches the objects' pods to TSNNetworks, as does the annotation kubernetsn.io/network of an object or of its pods. --client
+makes them clients of a TSNService, with an interface of this name, and --endpoint makes them endpoints, with interfaces whose names have
+this prefix; the labels client.kubernetsn.io/SERVICE and endpoint.kubernetsn.io/SERVICE of pods in the manifest do the same.`
 
 func newFedDeploy(env *commandline.Environment, at *fedServer) *cobra.Command {
 	request := &federation.DeployRequest{}
@@ -44,7 +44,7 @@ func newFedDeploy(env *commandline.Environment, at *fedServer) *cobra.Command {
 				return err
 			}
 			if file == "" || len(request.Clusters) == 0 {
-				return commandline.Usage(fmt.Errorf("a manifest and clusters are needed; give -f and --clusters"))
+				return commandline.Usage(fmt.Errorf("a manifest and clusters are required; give -f and --clusters"))
 			}
 			if request.Manifest, err = readManifest(file, command.InOrStdin()); err != nil {
 				return err
@@ -67,10 +67,10 @@ func newFedDeploy(env *commandline.Environment, at *fedServer) *cobra.Command {
 	}
 	flags := command.Flags()
 	flags.StringVarP(&file, "file", "f", "", "`FILE` with the manifest")
-	flags.StringSliceVar(&request.Clusters, "clusters", nil, "`NAMES` of clusters, with commas between")
-	flags.StringSliceVar(&request.Networks, "network", nil, "`NAMES` of TSNNetworks, with commas between")
-	flags.StringToStringVar(&request.Clients, "client", nil, "`SERVICE=IFNAME`: have the pods want a link, with an interface of this name")
-	flags.StringToStringVar(&request.Endpoints, "endpoint", nil, "`SERVICE=PREFIX`: have the pods be endpoints, with interfaces whose names begin so")
+	flags.StringSliceVar(&request.Clusters, "clusters", nil, "`NAMES` of clusters, separated by commas")
+	flags.StringSliceVar(&request.Networks, "network", nil, "`NAMES` of TSNNetworks, separated by commas")
+	flags.StringToStringVar(&request.Clients, "client", nil, "`SERVICE=IFNAME`: make the pods clients, with an interface of this name")
+	flags.StringToStringVar(&request.Endpoints, "endpoint", nil, "`SERVICE=PREFIX`: make the pods endpoints, with interfaces whose names have this prefix")
 	flags.BoolVar(&request.DryRun, "dry-run", false, "only check")
 	return command
 }
@@ -99,7 +99,7 @@ func newFedMove(env *commandline.Environment, at *fedServer) *cobra.Command {
 	var timeout time.Duration
 	var wait bool
 	command := &cobra.Command{
-		Use: "move NAMESPACE/NAME --to NAMES", Short: "Have a workload be on other clusters",
+		Use: "move NAMESPACE/NAME --to NAMES", Short: "Move a workload to other clusters",
 		Long: "Places a workload on the new clusters as well, waits until it is ready there and its clients have their links, and takes it from the\n" +
 			"others then. If this is not so in time, it stays where it was. The move goes on without this command.",
 		Args: commandline.OneArgument("workload"),
@@ -109,7 +109,7 @@ func newFedMove(env *commandline.Environment, at *fedServer) *cobra.Command {
 				return err
 			}
 			if len(request.To) == 0 {
-				return commandline.Usage(fmt.Errorf("no cluster is named; give --to"))
+				return commandline.Usage(fmt.Errorf("no cluster is given; give --to"))
 			}
 			request.TimeoutSeconds = int32(min(timeout, 24*time.Hour) / time.Second)
 			client, err := at.open()
@@ -124,19 +124,19 @@ func newFedMove(env *commandline.Environment, at *fedServer) *cobra.Command {
 		},
 	}
 	flags := command.Flags()
-	flags.StringSliceVar(&request.To, "to", nil, "`NAMES` of the clusters, with commas between")
-	flags.DurationVar(&timeout, "timeout", 5*time.Minute, "for how long the workload may take to be ready there")
+	flags.StringSliceVar(&request.To, "to", nil, "`NAMES` of the clusters, separated by commas")
+	flags.DurationVar(&timeout, "timeout", 5*time.Minute, "how long the workload may take to be ready there")
 	flags.BoolVar(&wait, "wait", true, "wait until it has moved")
 	return command
 }
 
-// awaitMove says what is awaited until a move has ended.
+// awaitMove prints the progress of a move until it ends.
 func awaitMove(ctx context.Context, client *fedClient, workload *federation.Workload, out io.Writer) error {
 	text := ""
 	for {
 		move := workload.Move
 		if move == nil {
-			return fmt.Errorf("the federator tells nothing of the move of %s/%s", workload.Namespace, workload.Name)
+			return fmt.Errorf("the federator reports no move of %s/%s", workload.Namespace, workload.Name)
 		}
 		if line := strings.TrimSuffix(strings.ToLower(move.Phase)+": "+move.Message, ": "); line != text {
 			text = line

@@ -20,17 +20,17 @@ func newFilter(env *commandline.Environment) *cobra.Command {
 	var format string
 	command := &cobra.Command{
 		Use:   "filter",
-		Short: "Show what the filter of the tunnels and bridges has dropped, and put it right",
-		Long: "Puts the filter right that keeps foreign packets out of the tunnels and pods off the node (nftables, tables\n" +
-			"kubernetsn), and says on standard error what was wrong with it. Then it shows how many packets it has dropped\n" +
-			"since it was made, by reason. It needs no ktsnd.",
+		Short: "Repair the filter of the tunnels and bridges, and show what it has dropped",
+		Long: "Repairs the filter that keeps foreign packets out of the tunnels and pods away from the node (nftables, tables\n" +
+			"kubernetsn), and prints each difference on standard error. Then it shows how many packets the filter has dropped\n" +
+			"since it was created, by reason. It needs no ktsnd.",
 		Args: commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			options.control = ""
 			return options.do(command.Context(), func(ctx context.Context, node *overlay.Node, _ *control.Client) error {
 				changed, err := node.Guard(ctx)
 				for _, difference := range changed {
-					fmt.Fprintf(env.Stderr, "put right: %s\n", difference)
+					fmt.Fprintf(env.Stderr, "repaired: %s\n", difference)
 				}
 				if err != nil {
 					return err

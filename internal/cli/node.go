@@ -25,7 +25,7 @@ const nodeTimeout = 30 * time.Second
 // nodePatience is how long to wait for network plugins at work.
 const nodePatience = 10 * time.Second
 
-// nodeOptions are those of all commands of `ktsn node`.
+// nodeOptions are the options of all commands of `ktsn node`.
 type nodeOptions struct {
 	control, stateDir string
 }
@@ -51,7 +51,7 @@ func (o *nodeOptions) open(ctx context.Context) (*overlay.Node, *control.Client,
 	return node, client, nil
 }
 
-// do runs what needs both.
+// do calls work with both.
 func (o *nodeOptions) do(ctx context.Context, work func(context.Context, *overlay.Node, *control.Client) error) error {
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
@@ -66,7 +66,7 @@ func (o *nodeOptions) do(ctx context.Context, work func(context.Context, *overla
 	return work(ctx, node, client)
 }
 
-// timed is the client as package overlay wants it: a nil interface for none.
+// timed returns the client as package overlay needs it: a nil interface if there is none.
 func timed(client *control.Client) overlay.Timed {
 	if client == nil {
 		return nil
@@ -75,8 +75,8 @@ func timed(client *control.Client) overlay.Timed {
 }
 
 func newNode(env *commandline.Environment) *cobra.Command {
-	peers := commandline.Group("peers", "The other nodes of a network", newPeersAdd(), newPeersDel(), newPeersList(env))
-	return commandline.Group("node", "Tell this node of others, and ktsnd of this node's pods", peers, newFilter(env), newRestore(env),
+	peers := commandline.Group("peers", "Manage the other nodes of a network", newPeersAdd(), newPeersDel(), newPeersList(env))
+	return commandline.Group("node", "Manage this node: peers, filter, capture, receive rings, relays, settings, clock", peers, newFilter(env), newRestore(env),
 		newCapture(env), newNodeReceive(env), newNodeRelay(env), newSettings(env), newNodeClock(env))
 }
 
@@ -85,10 +85,10 @@ func newPeersAdd() *cobra.Command {
 	var vni uint32
 	command := &cobra.Command{
 		Use:   "add --vni N ADDRESS SUBNET...",
-		Short: "Make another node part of a network",
-		Long: "Makes the node ADDRESS, which serves the pods in SUBNET..., part of network N: the kernel's tunnel floods\n" +
-			"to it, ktsnd sends timed messages for the subnets to it, and both are remembered for a tunnel that is\n" +
-			"made later. Either all of it is done or nothing. Repeating it replaces the subnets.",
+		Short: "Add another node to a network",
+		Long: "Adds the node ADDRESS, which serves the pods in SUBNET..., to network N: the kernel's tunnel floods to it, ktsnd\n" +
+			"sends timed messages for the subnets to it, and both are recorded for a tunnel that is created later. Either all\n" +
+			"of it is done or nothing. Repeating it replaces the subnets.",
 		Args: addressAndSubnets,
 		RunE: func(command *cobra.Command, arguments []string) error {
 			peer, err := parsePeer(vni, arguments)
@@ -109,7 +109,7 @@ func newPeersDel() *cobra.Command {
 	var vni uint32
 	command := &cobra.Command{
 		Use:   "del --vni N ADDRESS",
-		Short: "Undo add; a node that is not there is no error",
+		Short: "Remove a node from a network; it is no error if it is not there",
 		Args:  commandline.OneArgument("ADDRESS"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			address, err := netip.ParseAddr(arguments[0])
@@ -125,10 +125,10 @@ func newPeersDel() *cobra.Command {
 	return options.add(command)
 }
 
-// addressAndSubnets wants a node's address, and at least one subnet behind it.
+// addressAndSubnets requires a node's address, followed by at least one subnet.
 func addressAndSubnets(command *cobra.Command, arguments []string) error {
 	if len(arguments) == 1 {
-		return commandline.Usage(fmt.Errorf("no SUBNET behind ADDRESS %q; give those of the node's pods, such as 10.42.2.0/24", arguments[0]))
+		return commandline.Usage(fmt.Errorf("no SUBNET after ADDRESS %q; give those of the node's pods, such as 10.42.2.0/24", arguments[0]))
 	}
 	return commandline.SeveralArguments("ADDRESS")(command, arguments)
 }
@@ -154,7 +154,7 @@ func newPeersList(env *commandline.Environment) *cobra.Command {
 	var format string
 	command := &cobra.Command{
 		Use:   "list",
-		Short: "Show the other nodes, and who knows of them",
+		Short: "Show the other nodes, and whether kernel and ktsnd know them",
 		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return options.do(command.Context(), func(ctx context.Context, node *overlay.Node, client *control.Client) error {
@@ -174,25 +174,25 @@ func newRestore(env *commandline.Environment) *cobra.Command {
 	options := &nodeOptions{}
 	command := &cobra.Command{
 		Use:   "restore",
-		Short: "Tell a ktsnd that was started anew of this node's pods and peers",
-		Long: "Tells a ktsnd that was started anew of the peers, of the interfaces that tsn-cni has attached, and of the\n" +
-			"pods' sockets that tsn-cni had it make. Records of attachments that were lost are rebuilt from what the\n" +
-			"kernel knows. What was attached to network namespaces that are gone is left out. Interfaces that lost the\n" +
-			"filter against datagrams that libktsn.so does not see get it back. Repeating it changes nothing.",
+		Short: "Register this node's pods and peers with a restarted ktsnd",
+		Long: "Registers with a restarted ktsnd the peers, the interfaces that tsn-cni has attached, and the pods' sockets that\n" +
+			"tsn-cni requested. Lost records of attachments are rebuilt from the state of the kernel. Attachments whose network\n" +
+			"namespaces are gone are skipped. Interfaces that lost the filter against datagrams that bypass libktsn.so get it\n" +
+			"back. Repeating it changes nothing.",
 		Args: commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return options.do(command.Context(), func(ctx context.Context, node *overlay.Node, client *control.Client) error {
 				if client == nil {
-					return commandline.Usage(errors.New("without a control socket there is no ktsnd to tell"))
+					return commandline.Usage(errors.New("restore needs a ktsnd; set --control to its control socket"))
 				}
 				done, err := attachment.Restore(ctx, options.stateDir, node, client, options.control)
-				fmt.Fprintf(env.Stdout, "told ktsnd of %d peers, %d interfaces and %d sockets; rebuilt %d records\n", done.Peers,
+				fmt.Fprintf(env.Stdout, "registered %d peers, %d interfaces and %d sockets with ktsnd; rebuilt %d records\n", done.Peers,
 					done.Endpoints, done.Sockets, done.Rebuilt)
 				guarded, errGuard := attachment.Guard(options.stateDir)
-				printBack(env.Stdout, guarded)
+				printRestored(env.Stdout, guarded)
 				err = errors.Join(err, errGuard)
 				if done.Gone > 0 {
-					fmt.Fprintf(env.Stdout, "left out %d interfaces, whose network namespaces are gone; the container runtime will delete them\n", done.Gone)
+					fmt.Fprintf(env.Stdout, "skipped %d interfaces, whose network namespaces are gone; the container runtime will delete them\n", done.Gone)
 				}
 				return err
 			})
@@ -201,8 +201,8 @@ func newRestore(env *commandline.Environment) *cobra.Command {
 	return options.add(command)
 }
 
-// printBack says of which interfaces the filter was missing.
-func printBack(out io.Writer, guarded []attachment.Guarded) {
+// printRestored lists the interfaces whose filter was missing.
+func printRestored(out io.Writer, guarded []attachment.Guarded) {
 	for _, entry := range guarded {
 		if entry.Back {
 			fmt.Fprintf(out, "put back the filter of interface %s of container %s\n", entry.Interface, entry.ContainerID)

@@ -18,7 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
-func TestTraceShowsOneLineAMessage(t *testing.T) {
+func TestTrace(t *testing.T) {
 	socket, changes := fakeDaemon(t, nil)
 	status, stdout, stderr := ktsn(t, "trace", "--control", socket, "--pod", "pod-a", "--flow", "7", "--count", "2")
 	if status != commandline.ExitOK || stderr != "" {
@@ -36,7 +36,7 @@ func TestTraceShowsOneLineAMessage(t *testing.T) {
 	}
 }
 
-func TestTraceInJSONIsOneObjectALine(t *testing.T) {
+func TestTraceJSON(t *testing.T) {
 	socket, _ := fakeDaemon(t, nil)
 	_, stdout, _ := ktsn(t, "trace", "--control", socket, "--count", "1", "-o", "json")
 	var message traced
@@ -49,7 +49,7 @@ func TestTraceInJSONIsOneObjectALine(t *testing.T) {
 // exampleIdentity is that of the pod in the protocol's examples, which is called factory/axis-1.
 const exampleIdentity = "5b1f9c1e-4a0e-4d0c-9f53-0a3f1c7b6d10"
 
-func TestTraceTakesAPodByNameOrIdentity(t *testing.T) {
+func TestTracePod(t *testing.T) {
 	two := `{"version":1,"reply":"pods","total":2,"pods":[{"identity":"one","name":"plant/x-0"},{"identity":"two","name":"plant/x-0"}]}`
 	for name, test := range map[string]struct {
 		pod, pods string
@@ -58,8 +58,8 @@ func TestTraceTakesAPodByNameOrIdentity(t *testing.T) {
 	}{
 		"its name":                    {"factory/axis-1", "", commandline.ExitOK, `"identity":"` + exampleIdentity + `"`},
 		"its identity":                {exampleIdentity, "", commandline.ExitOK, `"identity":"` + exampleIdentity + `"`},
-		"a name that nobody has":      {"factory/axis-2", "", commandline.ExitFailure, "--pod factory/axis-2: no pod of that name is here; `ktsn status` lists them"},
-		"a name that two have":        {"plant/x-0", two, commandline.ExitFailure, "--pod plant/x-0: several pods are or were called so; give one of the identities one, two"},
+		"a name that nobody has":      {"factory/axis-2", "", commandline.ExitFailure, "--pod factory/axis-2: this node has no pod with that name; `ktsn status` lists them"},
+		"a name that two have":        {"plant/x-0", two, commandline.ExitFailure, "--pod plant/x-0: several pods have or had this name; give one of the identities one, two"},
 		"the identity of one of them": {"two", two, commandline.ExitOK, `"identity":"two"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestTraceTakesAPodByNameOrIdentity(t *testing.T) {
 	}
 }
 
-func TestTraceWithIdentitiesHasBoth(t *testing.T) {
+func TestTraceWide(t *testing.T) {
 	socket, _ := fakeDaemon(t, nil)
 	_, stdout, _ := ktsn(t, "trace", "--control", socket, "--count", "1", "-o", "wide")
 	if want := "on-time           " + exampleIdentity + "  factory/axis-1\n"; !strings.HasSuffix(stdout, want) {
@@ -84,7 +84,7 @@ func TestTraceWithIdentitiesHasBoth(t *testing.T) {
 	}
 }
 
-func TestWhatNobodyGaveANameIsShownByItsIdentity(t *testing.T) {
+func TestTraceWithoutPodName(t *testing.T) {
 	pods := `{"version":1,"reply":"pods","total":1,"pods":[{"identity":"` + exampleIdentity + `","name":""}]}`
 	for _, command := range [][]string{{"status"}, {"top", "--interval", "100ms"}, {"trace", "--count", "1"}} {
 		socket, _ := fakeDaemon(t, map[string]string{"pods": pods})
@@ -95,7 +95,7 @@ func TestWhatNobodyGaveANameIsShownByItsIdentity(t *testing.T) {
 	}
 }
 
-func TestTheDoctorReadsPodsAsTheyAreShown(t *testing.T) {
+func TestPodOf(t *testing.T) {
 	for argument, test := range map[string]struct {
 		given           bool
 		namespace, name string
@@ -117,7 +117,7 @@ func TestTheDoctorReadsPodsAsTheyAreShown(t *testing.T) {
 	}
 }
 
-func TestTraceSaysWhatIsRefusedOrMissing(t *testing.T) {
+func TestTraceErrors(t *testing.T) {
 	refusal := `{"version":1,"error":{"field":"%s","message":"%s"}}`
 	for name, test := range map[string]struct {
 		instead map[string]string
@@ -143,7 +143,7 @@ func TestTraceSaysWhatIsRefusedOrMissing(t *testing.T) {
 	}
 }
 
-func TestTimesThatAnApplicationInventedAreShown(t *testing.T) {
+func TestTraceOfInvalidTimes(t *testing.T) {
 	for name, test := range map[string]struct {
 		at, due int64
 		want    string
@@ -161,7 +161,7 @@ func TestTimesThatAnApplicationInventedAreShown(t *testing.T) {
 	}
 }
 
-func TestTopPrintsOneIntervalWhereThereIsNoTerminal(t *testing.T) {
+func TestTopWithoutTerminal(t *testing.T) {
 	socket, _ := fakeDaemon(t, nil)
 	status, stdout, stderr := ktsn(t, "top", "--control", socket, "--interval", "100ms")
 	if status != commandline.ExitOK || stderr != "" {
@@ -176,7 +176,7 @@ func TestTopPrintsOneIntervalWhereThereIsNoTerminal(t *testing.T) {
 	}
 }
 
-func TestTopInJSONIsOneObject(t *testing.T) {
+func TestTopJSON(t *testing.T) {
 	socket, _ := fakeDaemon(t, nil)
 	_, stdout, _ := ktsn(t, "top", "--control", socket, "--interval", "100ms", "--once", "-o", "json")
 	var view struct {
@@ -227,7 +227,7 @@ func readUntil(t *testing.T, from io.Reader, text string) {
 	}
 }
 
-func TestTopLeavesTheTerminalAsItWas(t *testing.T) {
+func TestTopRestoresTerminal(t *testing.T) {
 	for name, end := range map[string]func(viewer *os.File, top *os.Process) error{
 		"after q": func(viewer *os.File, _ *os.Process) error {
 			_, err := viewer.WriteString("q")

@@ -31,8 +31,8 @@ const ovsSetupLong = `Sets up Open vSwitch with DPDK for ktsnd --uplink ovs, in 
 br-phy, the network card as a port of br-phy, which gets the tunnel's address, and on br-int a port for ktsnd, a veth pair
 for each network's other traffic, and a VXLAN port for each network and peer. Nodes with uplink ovs and others mix.
 
-What is there already is used; repeating the command with other options changes what it made, and nothing else.
-Open vSwitch forgets the address and flows when it is restarted: --keep stays and brings them back.`
+Existing objects are used; repeating the command with other options changes only what it created. Open vSwitch loses the
+address and flows when it restarts: with --keep the command stays and restores them.`
 
 // ovsSwitch are the options of all commands of `ktsn ovs`.
 func ovsSwitch(command *cobra.Command, to *ovs.Switch) *cobra.Command {
@@ -41,7 +41,7 @@ func ovsSwitch(command *cobra.Command, to *ovs.Switch) *cobra.Command {
 	return command
 }
 
-// ovsPlan is a plan as the command line has it.
+// ovsPlan is a plan and the options from which it is parsed.
 type ovsPlan struct {
 	ovs.Plan
 	address, pmdCPUs string
@@ -54,7 +54,7 @@ func newOVSSetup(env *commandline.Environment) *cobra.Command {
 	plan := &ovsPlan{}
 	command := &cobra.Command{
 		Use:   "setup --network N --address IPV4/BITS (--device DEVICE | --interface NAME)",
-		Short: "Make bridges, ports and flows; can be repeated",
+		Short: "Create bridges, ports and flows; can be repeated",
 		Long:  ovsSetupLong,
 		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -87,10 +87,10 @@ func (p *ovsPlan) add(command *cobra.Command) {
 	flags.DurationVar(&p.PMDMaxSleep, "pmd-max-sleep", 0, "how long polling may pause when there is nothing, such as 50us: less load, more latency")
 	flags.IntVar(&p.MemoryMB, "memory", 0, "MB of hugepages (default: what the ports need)")
 	flags.StringVar(&p.DPDKExtra, "dpdk-extra", "", "further arguments of DPDK in Open vSwitch")
-	flags.BoolVar(&p.keep, "keep", false, "stay, and set up again what a restart of Open vSwitch loses")
+	flags.BoolVar(&p.keep, "keep", false, "stay, and restore what a restart of Open vSwitch loses")
 }
 
-// parse reads what has a form of its own.
+// parse parses the options that are not plain strings or numbers.
 func (p *ovsPlan) parse() (err error) {
 	if p.address != "" {
 		if p.Address, err = netip.ParsePrefix(p.address); err != nil {
@@ -147,7 +147,7 @@ func newOVSTeardown() *cobra.Command {
 	var to ovs.Switch
 	command := &cobra.Command{
 		Use:   "teardown",
-		Short: "Remove what setup made, and nothing else",
+		Short: "Remove what setup created, and nothing else",
 		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return to.Teardown(command.Context())
@@ -161,7 +161,7 @@ func newOVSStatus(env *commandline.Environment) *cobra.Command {
 	var format string
 	command := &cobra.Command{
 		Use:   "status",
-		Short: "Show how Open vSwitch is, and what is wrong; the exit status is 1 then",
+		Short: "Show the state of Open vSwitch and its faults; the exit status is 1 if there are faults",
 		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(command.Context(), time.Minute)

@@ -14,8 +14,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// knownPeer is another node, and who knows of it. Where the three differ, somebody changed one of them behind
-// the others' back.
+// knownPeer is another node as it is recorded, and as kernel and ktsnd know it. The three differ if one of them was changed by hand.
 type knownPeer struct {
 	control.Peer
 	Remembered bool `json:"remembered"`
@@ -23,7 +22,7 @@ type knownPeer struct {
 	Kernel string `json:"kernel"`
 	// Ktsnd is "yes", "no", "other subnets", or "none" on a node without.
 	Ktsnd string `json:"ktsnd"`
-	// Groups are the multicast groups whose messages ktsnd sends there; nil when there is no ktsnd that says so.
+	// Groups are the multicast groups whose messages ktsnd sends there; nil if ktsnd reports none.
 	Groups *control.NodeGroups `json:"groups,omitempty"`
 }
 
@@ -32,7 +31,7 @@ type peerKey struct {
 	address netip.Addr
 }
 
-// knownPeers joins what is remembered with what kernel and ktsnd know.
+// knownPeers joins the recorded peers with those of kernel and ktsnd.
 func knownPeers(ctx context.Context, node *overlay.Node, client *control.Client) ([]knownPeer, error) {
 	remembered, err := node.Peers()
 	if err != nil {
@@ -67,7 +66,7 @@ func addGroups(peers []knownPeer, groups []control.NodeGroups) {
 	}
 }
 
-// groupsSummary says in a few words messages to which groups go to a peer.
+// groupsSummary summarises the groups whose messages go to a peer.
 func groupsSummary(groups *control.NodeGroups) string {
 	const shown = 3
 	switch {

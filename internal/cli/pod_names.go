@@ -38,7 +38,7 @@ func (n podNames) head(name, identity string) string {
 	return name
 }
 
-// identityOf returns the identity of a pod that is given by name or identity. Unknown text without a slash is returned unchanged.
+// identityOf returns the identity of a pod from its name or identity. Unknown text without a slash is returned unchanged.
 func identityOf(pods []control.Pod, wanted string) (string, error) {
 	var existing []string
 	for _, pod := range pods {
@@ -53,9 +53,9 @@ func identityOf(pods []control.Pod, wanted string) (string, error) {
 	case len(existing) == 1:
 		return existing[0], nil
 	case len(existing) > 1:
-		return "", fmt.Errorf("%s: several pods are or were called so; give one of the identities %s", wanted, strings.Join(existing, ", "))
+		return "", fmt.Errorf("%s: several pods have or had this name; give one of the identities %s", wanted, strings.Join(existing, ", "))
 	case strings.Contains(wanted, "/"):
-		return "", fmt.Errorf("%s: no pod of that name is here; `ktsn status` lists them", wanted)
+		return "", fmt.Errorf("%s: this node has no pod with that name; `ktsn status` lists them", wanted)
 	}
 	return wanted, nil
 }

@@ -8,10 +8,10 @@ import (
 	"unicode"
 )
 
-// printable is a place for texts that clusters have written, of which a terminal obeys nothing.
+// printable writes text of clusters without control characters of terminals.
 type printable struct{ io.Writer }
 
-// Write writes lines and columns, and spaces in the place of all else that controls a terminal.
+// Write replaces control characters other than line feeds and tabs by spaces.
 func (p printable) Write(data []byte) (int, error) {
 	if _, err := io.WriteString(p.Writer, withoutControls(string(data))); err != nil {
 		return 0, err

@@ -13,7 +13,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// probed is what a ktsnd can be asked to be, and the states in which it is.
+// probed has the states in which each probe succeeds.
 var probed = map[string][]string{
 	"serving": {control.StateServing},
 	"alive":   {control.StateServing, control.StateStandingBy},
@@ -23,10 +23,10 @@ func newProbe(_ *commandline.Environment) *cobra.Command {
 	var folder string
 	command := &cobra.Command{
 		Use:   "probe [options] serving | alive",
-		Short: "Ask the ktsnd of this pod whether it serves the node, or is alive",
-		Long: "Asks the ktsnd whose --instance-dir the folder is, whichever ktsnd serves the node: for the probes of a pod.\n" +
-			"serving: it serves the node. alive: it serves or stands by. The exit status is 0 if so; else it is 1, and a line\n" +
-			"says what that ktsnd does.",
+		Short: "Check whether the ktsnd of this pod serves the node, or is alive",
+		Long: "Checks the state of the ktsnd whose --instance-dir the folder is, for the probes of its pod. Another ktsnd may serve the node.\n" +
+			"serving: it serves the node. alive: it serves the node or stands by. Otherwise the exit status is 1, and the error message\n" +
+			"has the state.",
 		DisableFlagsInUseLine: true,
 		ValidArgs:             []string{"serving", "alive"},
 		Args:                  needState,
@@ -37,7 +37,7 @@ func newProbe(_ *commandline.Environment) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("%w; is %s the --instance-dir of a running ktsnd?", err, folder)
 			}
-			return judge(answer, arguments[0])
+			return checkState(answer, arguments[0])
 		},
 	}
 	command.Flags().StringVar(&folder, "instance-dir", control.DefaultInstanceDir, "the ktsnd's `DIR`")
@@ -46,14 +46,14 @@ func newProbe(_ *commandline.Environment) *cobra.Command {
 
 func needState(_ *cobra.Command, arguments []string) error {
 	if len(arguments) != 1 || probed[arguments[0]] == nil {
-		return commandline.Usage(errors.New("say what the ktsnd is to be: serving or alive"))
+		return commandline.Usage(errors.New("name the state to check: serving or alive"))
 	}
 	return nil
 }
 
-// judge is nil if the ktsnd is what was asked.
-func judge(answer *control.ProbeAnswer, asked string) error {
-	for _, state := range probed[asked] {
+// checkState returns an error if the probe fails in the state of the ktsnd.
+func checkState(answer *control.ProbeAnswer, probe string) error {
+	for _, state := range probed[probe] {
 		if answer.State == state {
 			return nil
 		}

@@ -33,12 +33,12 @@ func instanceThatSays(t *testing.T, answer string) string {
 	return folder
 }
 
-func TestProbeAsksTheInstanceOfTheFolder(t *testing.T) {
+func TestProbe(t *testing.T) {
 	const serving, starting = `{"version":1,"state":"serving","pid":7,"instance":"a","why":""}`, `{"version":1,"state":"starting","pid":7,"instance":"a","why":""}`
 	const standingBy = `{"version":1,"state":"standing-by","pid":7,"instance":"a","why":"a younger ktsnd serves"}`
 	for name, test := range map[string]struct {
-		answer, asked, said string
-		status              int
+		answer, asked, message string
+		status                 int
 	}{
 		"one that serves is serving":            {serving, "serving", "", commandline.ExitOK},
 		"one that serves is alive":              {serving, "alive", "", commandline.ExitOK},
@@ -54,7 +54,7 @@ func TestProbeAsksTheInstanceOfTheFolder(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, stdout, stderr := ktsn(t, "probe", "--instance-dir", instanceThatSays(t, test.answer), test.asked)
-			if status != test.status || stdout != "" || !strings.Contains(stderr, test.said) || (test.said == "") != (stderr == "") {
+			if status != test.status || stdout != "" || !strings.Contains(stderr, test.message) || (test.message == "") != (stderr == "") {
 				t.Errorf("status %d, printed %q, said %q", status, stdout, stderr)
 			}
 		})

@@ -23,7 +23,7 @@ import (
 )
 
 func newNodeReceive(env *commandline.Environment) *cobra.Command {
-	return commandline.Group("receive", "The program that takes datagrams at the uplink into receive rings",
+	return commandline.Group("receive", "Manage the program that puts datagrams at the uplink into receive rings",
 		newReceiveAttach(env), newReceiveDetach(env), newReceiveList(env))
 }
 
@@ -31,12 +31,11 @@ func newReceiveAttach(env *commandline.Environment) *cobra.Command {
 	var stateDir string
 	command := &cobra.Command{
 		Use:   "attach UPLINK",
-		Short: "Take datagrams that come in by an interface into receive rings",
-		Long: "Loads the program that takes datagrams of tunnels at UPLINK into receive rings of pods that ask for them\n" +
-			"(field receive of tsn-cni's configuration), behind all filters that are there, and tells it of peers and\n" +
-			"pods. Everything else takes the kernel's path as before. tsn-cni does the same when it attaches the first\n" +
-			"such pod. A program that is there is replaced in one step, and rings stay, unless they are of a release\n" +
-			"with another layout.",
+		Short: "Put datagrams that arrive at an interface into receive rings",
+		Long: "Loads the program that puts datagrams of tunnels at UPLINK into receive rings of pods that request them (field\n" +
+			"receive of tsn-cni's configuration), after all filters of others, and registers peers and pods with it. Everything\n" +
+			"else takes the kernel's path as before. tsn-cni does the same when it attaches the first such pod. An existing\n" +
+			"program is replaced in one step, and rings stay, unless they are of a release with another layout.",
 		Args: commandline.OneArgument("UPLINK"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			return attachReceive(command.Context(), env.Stdout, stateDir, arguments[0])
@@ -66,7 +65,7 @@ func attachReceive(ctx context.Context, out io.Writer, stateDir, uplink string) 
 		return err
 	}
 	if done.Emptied {
-		fmt.Fprintln(out, "replaced maps of another release: sockets that are open have no receive rings any more")
+		fmt.Fprintln(out, "replaced maps of another release; open sockets have lost their receive rings")
 	}
 	if err := node.TellReceive(ctx); err != nil {
 		return err
@@ -80,9 +79,9 @@ func attachReceive(ctx context.Context, out io.Writer, stateDir, uplink string) 
 func newReceiveDetach(env *commandline.Environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "detach",
-		Short: "Leave all datagrams to the kernel again; without the program it is no error",
-		Long: "Takes the program from all interfaces and removes all that the node has pinned in " + receive.DefaultDir + ". Datagrams\n" +
-			"take the kernel's path from then on; those that are in rings are still read from there. A BPF filesystem\n" +
+		Short: "Detach the program; it is no error if it is not attached",
+		Long: "Detaches the program from all interfaces and removes all that is pinned in " + receive.DefaultDir + ". Datagrams\n" +
+			"then take the kernel's path; datagrams in rings can still be read. A BPF filesystem\n" +
 			"that attach mounted is unmounted when nothing else is in it.",
 		Args: commandline.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
@@ -95,7 +94,7 @@ func newReceiveDetach(env *commandline.Environment) *cobra.Command {
 	}
 }
 
-// receiveState is what list shows.
+// receiveState is the output of `ktsn node receive list`.
 type receiveState struct {
 	Uplinks   []receive.Uplink  `json:"uplinks"`
 	Endpoints []receiveEndpoint `json:"endpoints"`
@@ -117,7 +116,7 @@ func newReceiveList(env *commandline.Environment) *cobra.Command {
 	var format string
 	command := &cobra.Command{
 		Use:   "list",
-		Short: "Show the uplinks with the program, the pods that it knows, and what became of frames",
+		Short: "Show the uplinks with the program, the pods that it knows, and its counters",
 		Args:  commandline.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
 			state, err := readReceive()
@@ -194,7 +193,7 @@ func printReceive(out io.Writer, state *receiveState) error {
 	return nil
 }
 
-// pathText says how datagrams reach the pod.
+// pathText lists the ways in which datagrams reach the pod.
 func pathText(endpoint *receiveEndpoint) string {
 	var paths []string
 	if endpoint.Rings {

@@ -20,11 +20,11 @@ func newNodeRelay(env *commandline.Environment) *cobra.Command {
 	}
 	command := &cobra.Command{
 		Use:   "relay",
-		Short: "Take captured frames to ktsnd, on a node without Kubernetes",
+		Short: "Relay captured frames to ktsnd, on a node without Kubernetes",
 		Long: "Runs a ktsn-relay for each interface of this node's pods whose frames are captured (field capture of tsn-cni's\n" +
-			"configuration), and a ktsn-relay-vhost for each that a virtual machine has by vhost-user (field device). It starts\n" +
-			"them again when they end, and goes on until it is told to end. In a Kubernetes cluster ktsn-agent does that.\n" +
-			"Without either, frames with a transmit time that did not come through libktsn.so are dropped.",
+			"configuration), and a ktsn-relay-vhost for each that a virtual machine has by vhost-user (field device). It restarts\n" +
+			"relays that end, and runs until it is stopped. In a Kubernetes cluster ktsn-agent does this. Without either, frames\n" +
+			"with a transmit time that did not come through libktsn.so are dropped.",
 		Args: commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) (err error) {
 			if programs.Captured.User, err = relay.ParseUser(user); err != nil {

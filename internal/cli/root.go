@@ -19,9 +19,9 @@ func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int
 
 func newRoot(env *commandline.Environment) *cobra.Command {
 	root := commandline.Root("ktsn", "Deterministic networking for unmodified applications",
-		"ktsn shows and uses KuberneTSN on one machine: it measures the data path beside the kernel's own,\n"+
-			"starts applications with libktsn, tells the node of others, asks ktsnd how it is and what it does, and\n"+
-			"gives it schedules. In a Kubernetes cluster it shows networks and nodes, and says what is missing.",
+		"ktsn shows and operates KuberneTSN on one machine: it measures the data path and compares it with the kernel's,\n"+
+			"starts applications with libktsn, registers other nodes, shows the state of ktsnd, and sets its schedule.\n"+
+			"In a Kubernetes cluster it shows networks and nodes, and reports what is missing.",
 		version.Line("ktsn"))
 	root.AddCommand(newDemo(env), newBench(env), newNode(env), newRun(env), newOVS(env), newStatus(env), newProbe(env), newTop(env), newTrace(env),
 		newSchedule(env), newStrategy(env), newClasses(env), newClock(env), newVM(env), newDoctor(env), newFed(env))

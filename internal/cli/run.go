@@ -31,17 +31,17 @@ const (
 const runLong = `Starts APP with libktsn loaded, so that datagrams which it stamps with a transmit time leave through ktsnd.
 ktsn becomes APP: same process, same standard streams, APP's exit status.
 
-libktsn sees the calls that APP makes of the C library, not those of programs that are linked statically, Go's own
-system calls, programs with set-user-ID or file capabilities, nor what io_uring sends. Such programs need no "run" in
-a pod whose network captures: there their datagrams go through the pod's relay, which takes a system call each and
-more lead. What can be told from APP's file, or its interpreter's, is refused in a sentence.`
+libktsn intercepts calls of the C library. It does not see statically linked programs, Go's own system calls,
+programs with set-user-ID or file capabilities, or io_uring. In a pod whose network captures, such programs need no
+"run": the pod's relay takes their datagrams, with one system call for each and a longer lead time. ktsn rejects APP
+if its file, or that of its interpreter, shows that libktsn cannot serve it.`
 
 func newRun(env *commandline.Environment) *cobra.Command {
 	var socket, library string
 	var allowWithout, receive bool
 	command := &cobra.Command{
 		Use: "run [options] -- APP [arguments]",
-		// Options behind APP are APP's.
+		// Options after APP belong to APP.
 		DisableFlagsInUseLine: true,
 		Short:                 "Start an application with libktsn",
 		Long:                  runLong,
@@ -70,17 +70,17 @@ func newRun(env *commandline.Environment) *cobra.Command {
 		},
 	}
 	flags := command.Flags()
-	flags.SetInterspersed(false) // options behind APP are APP's
+	flags.SetInterspersed(false) // options after APP belong to APP
 	flags.StringVar(&socket, "socket", defaultAppSocket, "ktsnd's socket for applications")
 	flags.StringVar(&library, "lib", env.Sibling("libktsn.so"), "libktsn.so")
-	flags.BoolVar(&receive, "receive", false, "have APP's UDP sockets get receive rings, where ktsnd offers them to the pod; the kernel serves the others")
-	flags.BoolVar(&allowWithout, "allow-without", false, "start APP also when libktsn will be of no use to it; without libktsn when no ktsnd answers")
+	flags.BoolVar(&receive, "receive", false, "request receive rings for APP's UDP sockets if ktsnd offers them to the pod; the kernel serves other sockets")
+	flags.BoolVar(&allowWithout, "allow-without", false, "start APP even if libktsn cannot serve it; without libktsn if no ktsnd answers")
 	return command
 }
 
 func needApplication(_ *cobra.Command, arguments []string) error {
 	if len(arguments) == 0 {
-		return commandline.Usage(errors.New("no application; give it behind --, as in `ktsn run -- tsnperf talker ...`"))
+		return commandline.Usage(errors.New("no application; name it after --, as in `ktsn run -- tsnperf talker ...`"))
 	}
 	return nil
 }
@@ -109,18 +109,18 @@ func findLibrary(path string) (string, error) {
 	return absolute, nil
 }
 
-// checkUse looks for what would make libktsn useless to the program: a refusal, or a warning when the user
-// allows to go without it. Where no ktsnd answers, going without takes a program without libktsn: with it, timed messages
-// would wait for the ktsnd of a socket that is there. What libktsn cannot reach may start programs that it can.
+// checkUse checks whether libktsn can serve the program. If it cannot, checkUse returns an error, or prints a warning if the user
+// allows that. If no ktsnd answers, the program must start without libktsn, because its timed messages would wait for ktsnd.
+// Otherwise it starts with libktsn, because it may start other programs.
 func checkUse(program, socket string, allowWithout bool, stderr io.Writer) (answers bool, err error) {
 	answers = true
 	err = preload.Check(program)
-	advice := "in a pod on a network that captures, start it by itself: a relay serves it, for a system call a message and more lead; " +
-		"elsewhere its timed messages do not go through ktsnd, and --allow-without starts it nevertheless"
+	advice := "in a pod whose network captures, start it without `ktsn run`: a relay serves it, with one system call for each message and a longer " +
+		"lead time; elsewhere its timed messages do not go through ktsnd; --allow-without starts it anyway"
 	if err == nil {
 		err = preload.Greet(socket)
 		answers = err == nil
-		advice = "name another socket with --socket, or start the application without ktsnd by --allow-without"
+		advice = "name another socket with --socket, or start the application without ktsnd with --allow-without"
 	}
 	switch {
 	case err == nil:
@@ -128,12 +128,11 @@ func checkUse(program, socket string, allowWithout bool, stderr io.Writer) (answ
 	case !allowWithout:
 		return false, fmt.Errorf("%w; %s", err, advice)
 	}
-	fmt.Fprintf(stderr, "ktsn: %v; %s goes without\n", err, program)
+	fmt.Fprintf(stderr, "ktsn: %v; starting %s anyway\n", err, program)
 	return answers, nil
 }
 
-// withPreload puts our library behind whatever is preloaded already, and that behind the program's sanitizer, which must be
-// the first; and names the socket.
+// withPreload appends libktsn to the preloaded libraries, puts the program's sanitizer before them, as it requires, and sets the socket.
 func withPreload(environ []string, sanitizer, library, socket string) []string {
 	var kept, preloaded []string
 	for _, variable := range environ {
@@ -146,7 +145,7 @@ func withPreload(environ []string, sanitizer, library, socket string) []string {
 			kept = append(kept, variable)
 		}
 	}
-	// A library that is preloaded already is where it should be.
+	// A sanitizer that is preloaded already stays in its place.
 	if sanitizer != "" && !slices.ContainsFunc(preloaded, func(file string) bool { return filepath.Base(file) == sanitizer }) {
 		preloaded = append([]string{sanitizer}, preloaded...)
 	}

@@ -18,7 +18,7 @@ import (
 const fileLong = `FILE holds the gate-parameter-table of the YANG module ieee802-dot1q-sched, in YAML or JSON; docs/schedules.md
 describes it.`
 
-// defaultGuardBand is ktsnd's.
+// defaultGuardBand is ktsnd's default.
 const defaultGuardBand = 20 * time.Microsecond
 
 func newSchedule(env *commandline.Environment) *cobra.Command {
@@ -27,7 +27,7 @@ func newSchedule(env *commandline.Environment) *cobra.Command {
 }
 
 func addASCII(command *cobra.Command, ascii *bool) {
-	command.Flags().BoolVar(ascii, "ascii", false, "draw with ASCII characters, as where the locale is not UTF-8")
+	command.Flags().BoolVar(ascii, "ascii", false, "draw with ASCII characters, the default if the locale is not UTF-8")
 }
 
 func newScheduleCheck(env *commandline.Environment) *cobra.Command {
@@ -39,8 +39,8 @@ func newScheduleCheck(env *commandline.Environment) *cobra.Command {
 		Use:                   "check [options] {FILE | --network NAME [FILE]}",
 		DisableFlagsInUseLine: true,
 		Short:                 "Check a schedule without a ktsnd, and draw it",
-		Long: "Checks a schedule by the rules that ktsnd has, and draws it. No ktsnd is needed. With --network it is held against\n" +
-			"the slowest link of a TSNNetwork's nodes; without FILE it is the network's own.\n\n" + fileLong,
+		Long: "Checks a schedule by the rules of ktsnd, and draws it. No ktsnd is needed. With --network it is checked for the\n" +
+			"slowest link of a TSNNetwork's nodes; without FILE it is the network's own schedule.\n\n" + fileLong,
 		Args: func(command *cobra.Command, arguments []string) error {
 			if network != "" {
 				return commandline.NoArguments(command, arguments[min(1, len(arguments)):])
@@ -84,9 +84,9 @@ func newScheduleSet(env *commandline.Environment) *cobra.Command {
 	var ascii bool
 	command := &cobra.Command{
 		Use:   "set FILE",
-		Short: "Give ktsnd a schedule",
-		Long: "Checks a schedule for the link that ktsnd has, gives it to ktsnd, and shows what ktsnd then says of its gates.\n" +
-			"Refused schedules change nothing.\n\n" + fileLong,
+		Short: "Set the schedule of ktsnd",
+		Long: "Checks a schedule for the link of ktsnd, sets it, and shows the state of the gates. A rejected schedule changes\n" +
+			"nothing.\n\n" + fileLong,
 		Args: commandline.OneArgument("FILE"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			document, err := schedule.Read(arguments[0])
@@ -107,7 +107,7 @@ func newScheduleSet(env *commandline.Environment) *cobra.Command {
 	return command
 }
 
-// setSchedule checks before it asks: refusals of our own know the line of the file.
+// setSchedule checks the schedule first, because these errors have the line of the file.
 func setSchedule(ctx context.Context, client *control.Client, document *schedule.Document) (*control.Schedule, error) {
 	current, err := client.Schedule(ctx)
 	if err != nil {
@@ -128,7 +128,7 @@ func newScheduleGet(env *commandline.Environment) *cobra.Command {
 	var w where
 	command := &cobra.Command{
 		Use:   "get",
-		Short: "Show the schedule in force and the one that waits",
+		Short: "Show the schedule in force and the pending one",
 		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			switch {
@@ -153,8 +153,8 @@ func newScheduleGet(env *commandline.Environment) *cobra.Command {
 	}
 	addControl(command, &path)
 	commandline.OutputFlag(command, &format, "text, json or yaml", "text", "json", "yaml")
-	command.Flags().StringVar(&network, "network", "", "show that of the TSNNetwork `NAME` of a cluster, and which nodes execute it")
-	command.Flags().StringVar(&node, "node", "", "show that of the ktsnd on the cluster's node `NAME`")
+	command.Flags().StringVar(&network, "network", "", "show the schedule of the TSNNetwork `NAME` of a cluster, and which nodes execute it")
+	command.Flags().StringVar(&node, "node", "", "show the schedule of the ktsnd on the cluster's node `NAME`")
 	addWhere(command, &w)
 	addASCII(command, &ascii)
 	return command

@@ -18,7 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// export is what `ktsn schedule export` was asked for.
+// export has the options of `ktsn schedule export`.
 type export struct {
 	taprio.Options
 	// classes and points replace those of the network, or ktsnd's own.
@@ -36,8 +36,8 @@ func newScheduleExport(env *commandline.Environment) *cobra.Command {
 		DisableFlagsInUseLine: true,
 		Short:                 "Print the commands by which a kernel executes a schedule",
 		Long: "Prints the commands of tc, ethtool and ip by which a kernel without ktsnd executes a schedule, for a host or a virtual\n" +
-			"machine: taprio, etf below its classes, and a VLAN device. With --apply they are run. What the kernel does otherwise\n" +
-			"than ktsnd would is said on stderr.\n\n" + fileLong,
+			"machine: taprio, etf below its classes, and a VLAN device. With --apply they are run. Differences from ktsnd are\n" +
+			"printed on stderr.\n\n" + fileLong,
 		Args: func(command *cobra.Command, arguments []string) error {
 			if e.network != "" {
 				return commandline.NoArguments(command, arguments)
@@ -52,18 +52,18 @@ func newScheduleExport(env *commandline.Environment) *cobra.Command {
 
 func (e *export) addFlags(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringVar(&e.Device, "taprio", "", "`DEVICE` that is to execute the gates; it needs a queue for each class")
+	flags.StringVar(&e.Device, "taprio", "", "`DEVICE` that executes the gates; it needs a queue for each class")
 	flags.BoolVar(&e.ETF, "etf", false, "put etf below the classes, for frames with a transmit time")
 	flags.IntSliceVar(&e.ETFClasses, "etf-classes", nil, "classes that get etf, separated by commas (default: all)")
 	flags.DurationVar(&e.Delta, "delta", 500*time.Microsecond, "how long before its transmit time etf gives a frame to the device")
 	flags.IntVar(&e.VLAN, "vlan", 0, "`ID` of a VLAN device on it, whose tags have the classes' priority code points")
-	flags.StringSliceVar(&e.Offload, "offload", nil, "what the network card does itself: etf (launch time), taprio (gates), or both")
+	flags.StringSliceVar(&e.Offload, "offload", nil, "functions of the network card: etf (launch time), taprio (gates), or both")
 	flags.Lookup("offload").NoOptDefVal = taprio.OffloadETF
 	flags.IntSliceVar(&e.classes, "map", nil, "16 classes, 0 to 7, separated by commas: of SO_PRIORITY 0, 1, ... 15 (default: the network's, or ktsnd's)")
 	flags.IntSliceVar(&e.points, "pcp", nil, "priority code points, 0 to 7, separated by commas: of class 0, 1, ... (default: the network's, or ktsnd's)")
 	flags.StringVar(&e.speed, "link-speed", "1Gbit", "speed of the link of a schedule in FILE, such as 100Mbit or 2500Mbit")
 	flags.StringVar(&e.network, "network", "", "take schedule, classes and base time of the TSNNetwork `NAME` of a cluster")
-	flags.BoolVar(&e.apply, "apply", false, "run the commands; when one fails, take off again what was put on")
+	flags.BoolVar(&e.apply, "apply", false, "run the commands; if one fails, undo those before it")
 	flags.StringVar(&e.netns, "netns", "", "`PATH` of the network namespace in which to run them")
 	addWhere(command, &e.where)
 	_ = command.MarkFlagRequired("taprio") // there is such a flag
@@ -71,7 +71,7 @@ func (e *export) addFlags(command *cobra.Command) {
 
 func (e *export) run(command *cobra.Command, env *commandline.Environment, arguments []string) error {
 	if e.netns != "" && !e.apply {
-		return commandline.Usage(errors.New("--netns says where to run the commands; give --apply too"))
+		return commandline.Usage(errors.New("--netns requires --apply"))
 	}
 	table, err := e.table(command.Context(), arguments)
 	if err != nil {
@@ -128,7 +128,7 @@ func (e *export) table(ctx context.Context, arguments []string) (*control.GatePa
 	return &gates.Table, nil
 }
 
-// setClasses takes what the command line says of classes.
+// setClasses applies the options for classes.
 func (e *export) setClasses(command *cobra.Command) error {
 	if err := checkNumbers("map", e.classes, control.Priorities, command.Flags().Changed("map")); err != nil {
 		return err

@@ -14,9 +14,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/schedule"
 )
 
-// gates are a schedule as it is shown: one that is to be or one that is.
+// gates is a schedule to print, requested or in force.
 type gates struct {
-	// executed says that the cycle is; if not, the gates stay as states says.
+	// executed reports whether the cycle runs; if not, the gates have the states.
 	executed    bool
 	states      uint8
 	cycle       schedule.Cycle
@@ -25,7 +25,7 @@ type gates struct {
 	link        schedule.Link
 }
 
-// print draws the cycle with a line of numbers above and what is remarkable below.
+// print draws the cycle, with its figures above and notes below.
 func (g gates) print(out io.Writer, style schedule.Style) {
 	link := fmt.Sprintf("guard band %s, link %s", schedule.FormatNs(g.link.GuardBandNs, style.ASCII),
 		schedule.FormatLinkSpeed(g.link.SpeedBps))
@@ -41,7 +41,7 @@ func (g gates) print(out io.Writer, style schedule.Style) {
 	}
 }
 
-// printTable shows a schedule of which no ktsnd knows.
+// printTable prints a schedule that is not from a ktsnd.
 func printTable(out io.Writer, table *control.GateParameterTable, link schedule.Link, style schedule.Style) {
 	gates{
 		executed:    table.GateEnabled,
@@ -61,7 +61,7 @@ func printTable(out io.Writer, table *control.GateParameterTable, link schedule.
 	}
 }
 
-// printSchedule shows what ktsnd says of its gates.
+// printSchedule prints the state of ktsnd's gates.
 func printSchedule(out io.Writer, current *control.Schedule, style schedule.Style) error {
 	table := &current.Table
 	link := schedule.Link{SpeedBps: current.LinkSpeedBps, GuardBandNs: current.GuardBandNs}
@@ -107,7 +107,7 @@ func adminGates(table *control.GateParameterState, link schedule.Link) gates {
 	}
 }
 
-// left is the time from now until at; 0 when it has passed.
+// left returns the time from now until at, or 0 if it has passed.
 func left(at, now control.PTPTime) time.Duration {
 	seconds := time.Duration(int64(at.Seconds)-int64(now.Seconds)) * time.Second
 	return max(0, seconds+time.Duration(int64(at.Nanoseconds)-int64(now.Nanoseconds)))

@@ -15,7 +15,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/cli/top"
 )
 
-// The few sequences that a full-screen view needs; every terminal of today knows them.
+// Control sequences for a full-screen view.
 const (
 	screenEnter = "\x1b[?1049h\x1b[?25l" // another page, no cursor
 	screenLeave = "\x1b[?25h\x1b[?1049l"
@@ -24,14 +24,14 @@ const (
 	belowClear  = "\x1b[J"
 )
 
-// keyPollMs is how often a wait for a key looks whether it is still wanted.
+// keyPollMs is the interval at which a wait for a key checks its context.
 const keyPollMs = 100
 
 // screen is a full-screen view on a terminal.
 type screen struct {
 	out      *os.File
 	keyboard *os.File
-	before   *unix.Termios // nil: the keyboard is no terminal, and left alone
+	before   *unix.Termios // nil if the keyboard is not a terminal
 }
 
 // openScreen returns false when out is no terminal.
@@ -44,8 +44,8 @@ func openScreen(out io.Writer) (*screen, bool) {
 	return &screen{out: file}, err == nil
 }
 
-// enter takes the terminal: keys come one by one and are not shown. Those that make signals still do, but for the one
-// that suspends, which would leave the shell with a terminal like that.
+// enter shows another screen and reads keys one by one, without echo. Keys that send signals still do, except for the key that suspends,
+// which would leave the shell with this mode of the terminal.
 func (s *screen) enter(keyboard *os.File) error {
 	if before, err := unix.IoctlGetTermios(int(keyboard.Fd()), unix.TCGETS); err == nil {
 		raw := *before
@@ -107,7 +107,7 @@ func (s *screen) readKey() (key byte, typed bool, err error) {
 	return buffer[0], err == nil, err
 }
 
-// show replaces what is on the screen.
+// show replaces the text on the screen.
 func (s *screen) show(text string) {
 	columns, lines := defaultWidth, 24
 	if size, err := unix.IoctlGetWinsize(int(s.out.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 && size.Row > 0 {

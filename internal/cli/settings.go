@@ -24,15 +24,15 @@ func newSettings(env *commandline.Environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "settings",
 		Short: "Show how this machine is set up for punctual sending",
-		Long: "Shows the settings of this machine on which the punctuality of ktsnd depends: power states, interrupts, isolated\n" +
-			"processors and others, for each what is there, what it costs, and how to change it. It changes nothing. Without a\n" +
-			"ktsnd (--control \"\") the settings are judged for the processor --cpu and the interface --interface.",
+		Long: "Shows the settings of this machine that affect the punctuality of ktsnd: power states, interrupts, isolated\n" +
+			"processors and others, each with its value, its cost, and how to change it. It changes nothing. Without a\n" +
+			"ktsnd (--control \"\") the settings are assessed for the processor --cpu and the interface --interface.",
 		Args: commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			ktsnd := given
 			switch flags := command.Flags(); {
 			case path != "" && (flags.Changed("cpu") || flags.Changed("interface")):
-				return commandline.Usage(errors.New("ktsnd says which processor and interface it has; give --cpu and --interface with --control \"\" only"))
+				return commandline.Usage(errors.New("ktsnd reports its processor and interface; --cpu and --interface require --control \"\""))
 			case path != "":
 				status, err := ask(command.Context(), path, readStatus)
 				if err != nil {
@@ -45,7 +45,7 @@ func newSettings(env *commandline.Environment) *cobra.Command {
 		},
 	}
 	addControl(command, &path)
-	command.Flags().IntVar(&given.CPU, "cpu", -1, "without a ktsnd: the processor that it shall have, -1 for any")
+	command.Flags().IntVar(&given.CPU, "cpu", -1, "without a ktsnd: its processor, -1 for any")
 	command.Flags().StringVar(&given.Interface, "interface", "", "without a ktsnd: the `NAME` of the uplink")
 	commandline.OutputFlag(command, &format, "text or json", "text", "json")
 	return command

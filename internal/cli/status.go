@@ -42,7 +42,7 @@ func newStatus(env *commandline.Environment) *cobra.Command {
 	var w where
 	command := &cobra.Command{
 		Use:   "status",
-		Short: "Show what a running ktsnd does, or what a cluster's networks do",
+		Short: "Show the state of a running ktsnd, or of a cluster's networks",
 		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			switch {
@@ -298,8 +298,7 @@ func printClasses(out io.Writer, status *control.Status) {
 	}
 }
 
-// printCounters gives each reason its own line; those of messages that did not leave on time say what they
-// mean.
+// printCounters prints each counter with its meaning.
 func printCounters(out io.Writer, counters control.Counters) {
 	for _, line := range []struct {
 		name, meaning string
@@ -318,7 +317,7 @@ func printCounters(out io.Writer, counters control.Counters) {
 		{"late-gate", "left late: the gate of their class was shut", counters.LateGate},
 		{"late-link", "left late: frames before them occupied the link", counters.LateLink},
 		{"late-clock", "left late: they waited while their network's clock was lost", counters.LateClock},
-		{"drop-invalid", "not sent: made no sense", counters.DropInvalid},
+		{"drop-invalid", "not sent: invalid", counters.DropInvalid},
 		{"drop-horizon", "not sent: further ahead than a pod's messages may be", counters.DropHorizon},
 		{"drop-unresolved", "not sent: the destination did not answer", counters.DropUnresolved},
 		{"drop-port", "not sent: the device reported an error, or the link was down", counters.DropPort},
@@ -336,24 +335,24 @@ func printCounters(out io.Writer, counters control.Counters) {
 		{"sealed-again", "of them a second time: another one overtook them", counters.SealedAgain},
 		{"clear-preferred", "frames in clear to nodes without a key, where encryption is preferred", counters.ClearPreferred},
 		{"uncertain", "left or not: leaving when another ktsnd ended", counters.Uncertain},
-		{"reports", "not sent, and the application is told", counters.Reports},
-		{"reports-lost", "not sent, and not told: the application reads no reports", counters.ReportsLost},
-		{"kernel-path", "went to the kernel, as the application says", counters.KernelPath},
-		{"unanswered", "refused, as the application says: ktsnd did not answer it", counters.Unanswered},
+		{"reports", "not sent, and reported to the application", counters.Reports},
+		{"reports-lost", "not sent, and not reported: the application reads no reports", counters.ReportsLost},
+		{"kernel-path", "sent through the kernel, as reported by the application", counters.KernelPath},
+		{"unanswered", "refused, as reported by the application: ktsnd did not answer", counters.Unanswered},
 		{"copies-sent", "frames of messages that went to several", counters.CopiesSent},
 		{"copies-dropped", "their copies that did not leave", counters.CopiesDropped},
-		{"copies-pruned", "copies not made: nobody there is a member of the group", counters.CopiesPruned},
-		{"copies-left-out", "copies not made: a message has no more", counters.CopiesLeftOut},
-		{"port-retries", "times the port was asked again", counters.PortRetries},
+		{"copies-pruned", "copies not made: no member of the group is there", counters.CopiesPruned},
+		{"copies-left-out", "copies not made: a message may have no more", counters.CopiesLeftOut},
+		{"port-retries", "retries of the port", counters.PortRetries},
 		{"frame-pool-empty", "times no frame was free", counters.FramePoolEmpty},
-		{"share-pending", "times a pod had all that it may have under way", counters.SharePending},
-		{"share-rate", "times a pod sent as often as it may", counters.ShareRate},
-		{"share-doorbells", "times an application rang too often", counters.ShareDoorbells},
-		{"share-receiver", "times receiving took more than a pod of this node may take", counters.ShareReceiver},
-		{"delivery-failed", "frames left for a pod of this node and did not reach it", counters.DeliveryFailed},
-		{"limit-refusals", "times a pod asked for more than it may have", counters.LimitRefusals},
+		{"share-pending", "times a pod had as many pending messages as it may have", counters.SharePending},
+		{"share-rate", "times a pod reached its message rate", counters.ShareRate},
+		{"share-doorbells", "times an application reached its doorbell rate", counters.ShareDoorbells},
+		{"share-receiver", "times the reception of a pod reached its share", counters.ShareReceiver},
+		{"delivery-failed", "frames for a pod of this node that were not delivered", counters.DeliveryFailed},
+		{"limit-refusals", "requests of pods above their limits", counters.LimitRefusals},
 		{"wakeups", "times ktsnd woke up", counters.Wakeups},
-		{"doorbells", "times an application rang", counters.Doorbells},
+		{"doorbells", "doorbells of applications", counters.Doorbells},
 	} {
 		fmt.Fprintf(out, "%s\t%d\t%s\n", line.name, line.count, line.meaning)
 	}

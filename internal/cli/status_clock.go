@@ -10,7 +10,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// printClockStatus says how good the clock is, what the kernel says of it, and for which networks it is not good enough.
+// printClockStatus prints the quality of the clock, its state in the kernel, and whether it meets the requirements of networks.
 func printClockStatus(out io.Writer, clock *control.Clock, networks []control.NetworkClock) {
 	fmt.Fprintf(out, "clock\t%s\n", qualityLine(clock))
 	fmt.Fprintf(out, "kernel's clock\t%s\n", clockLine(clock))
@@ -19,14 +19,14 @@ func printClockStatus(out io.Writer, clock *control.Clock, networks []control.Ne
 	}
 }
 
-// qualityLine is what the agent has told of the clock, and what ktsnd has seen of it.
+// qualityLine returns the agent's report about the clock, and the steps that ktsnd has seen.
 func qualityLine(clock *control.Clock) string {
 	line := string(clock.State)
 	switch {
 	case clock.ErrorBoundNs >= 0:
 		line += fmt.Sprintf(", error at most %v and growing by %d ppb", time.Duration(clock.ErrorBoundNs), clock.DriftPPB)
 	default:
-		line += ", nobody knows its error"
+		line += ", error unknown"
 	}
 	if clock.Steps > 0 {
 		line += fmt.Sprintf("; set %d times, last %s", clock.Steps, stepText(clock.LastStepNs))
@@ -41,9 +41,9 @@ func stepText(ns int64) string {
 	return fmt.Sprintf("forward by %v", time.Duration(ns))
 }
 
-// clockLine is what the kernel says of the clock.
+// clockLine returns the kernel's state of the clock.
 func clockLine(clock *control.Clock) string {
-	synchronized := "not synchronized by anybody"
+	synchronized := "not synchronized"
 	if clock.Synchronized {
 		synchronized = "synchronized"
 	}
@@ -52,7 +52,7 @@ func clockLine(clock *control.Clock) string {
 		time.Duration(clock.TickNs))
 }
 
-// networkClockLine says what a network asks for, and whether it gets it.
+// networkClockLine returns the requirement of a network, and whether the clock meets it.
 func networkClockLine(network *control.NetworkClock) string {
 	line := fmt.Sprintf("at most %v, else %s: ", time.Duration(network.MaxErrorNs), network.OnLoss)
 	switch {
@@ -61,7 +61,7 @@ func networkClockLine(network *control.NetworkClock) string {
 	case network.Reason != "":
 		return line + "lost, " + network.Reason
 	case network.Good:
-		return line + "lost, nobody has said for too long how good the clock is; see that ktsn-agent runs"
+		return line + "lost: ktsn-agent has not reported for too long; check that it runs"
 	}
 	return line + "lost"
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-const strategyLong = `Changes what decides when a message leaves. What waits stays.
+const strategyLong = `Changes the strategy, which determines when a message leaves. Pending messages stay.
 
   tas              at its time, as soon as the gate of its class is open for long enough (IEEE 802.1Qbv)
-  strict-priority  at its time, the most important class first, as if no gate were ever shut
-  etf              at its time, whatever its class; what cannot leave then is dropped
+  strict-priority  at its time, the most important class first, as if all gates were open
+  etf              at its time, whatever its class; a message that cannot leave then is dropped
   etf-deadline     the same for transmit times that are deadlines; they leave as soon as they can`
 
 func newStrategy(env *commandline.Environment) *cobra.Command {
-	return commandline.Group("strategy", "Choose what decides when a message leaves", newStrategySet(env))
+	return commandline.Group("strategy", "Set the strategy, which determines when a message leaves", newStrategySet(env))
 }
 
 func newStrategySet(_ *commandline.Environment) *cobra.Command {

@@ -12,10 +12,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/schedule"
 )
 
-// defaultWidth is that of a drawing that does not go to a terminal.
+// defaultWidth is the number of columns of output that does not go to a terminal.
 const defaultWidth = 80
 
-// drawingStyle is what suits the place where the output goes.
+// drawingStyle returns the style that fits the output.
 func drawingStyle(out io.Writer, ascii bool) schedule.Style {
 	return schedule.Style{Width: terminalWidth(out), ASCII: ascii || !localeIsUTF8()}
 }
@@ -32,7 +32,7 @@ func terminalWidth(out io.Writer) int {
 	return int(size.Col)
 }
 
-// localeIsUTF8 looks at the variables that decide about characters, the first that is set.
+// localeIsUTF8 evaluates the first variable that is set of those that select the character set.
 func localeIsUTF8() bool {
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
 		if value := os.Getenv(name); value != "" {

@@ -19,15 +19,15 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
-const topLong = `Shows what pods and flows send, and how exactly: messages, late ones and drops a second, messages pending, and the
-departure error of the interval. On a terminal the view is renewed after each interval; keys:
+const topLong = `Shows the traffic of pods and flows: messages, late messages and drops a second, pending messages, and the departure
+error of the interval. On a terminal the view is updated after each interval; keys:
 
   r l d e p  sort by rate, late, drops, error (p99) or pending
   q          quit
 
-Elsewhere, and with --once, it is printed once.`
+Without a terminal, and with --once, it is printed once.`
 
-// topOptions are what the user asked for.
+// topOptions are the options of `ktsn top`.
 type topOptions struct {
 	interval time.Duration
 	sort     string
@@ -40,7 +40,7 @@ func newTop(env *commandline.Environment) *cobra.Command {
 	var options topOptions
 	command := &cobra.Command{
 		Use:   "top",
-		Short: "Show live what pods and flows send",
+		Short: "Show the live traffic of pods and flows",
 		Long:  topLong,
 		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -56,8 +56,8 @@ func newTop(env *commandline.Environment) *cobra.Command {
 	}
 	addControl(command, &path)
 	flags := command.Flags()
-	flags.DurationVar(&options.interval, "interval", time.Second, "the time between two looks, 100ms to 1h")
-	flags.StringVar(&options.sort, "sort", "rate", "what is on top: "+top.Orders())
+	flags.DurationVar(&options.interval, "interval", time.Second, "time between two updates, 100ms to 1h")
+	flags.StringVar(&options.sort, "sort", "rate", "sort order: "+top.Orders())
 	flags.BoolVar(&options.once, "once", false, "print one interval and end")
 	commandline.OutputFlag(command, &options.format, "text, wide (with the pods' identities), or json: one object a line and interval", "text", "wide", "json")
 	return command
@@ -92,7 +92,7 @@ func runTop(ctx context.Context, client *control.Client, options topOptions, ord
 	return live(ctx, client, options, order, screen)
 }
 
-// watch gives show what happened in each interval, until ctx ends.
+// watch calls show with the view of each interval until ctx ends.
 func watch(ctx context.Context, client *control.Client, options topOptions, show func(*top.View) error) error {
 	before, err := top.Take(ctx, client, time.Now, nil)
 	for err == nil {
@@ -114,7 +114,7 @@ func watch(ctx context.Context, client *control.Client, options topOptions, show
 	return err
 }
 
-// live shows the view on a terminal, which it leaves as it found it however it ends.
+// live shows the view on a terminal and restores the terminal when it ends.
 func live(ctx context.Context, client *control.Client, options topOptions, order top.Order, on *screen) error {
 	if err := on.enter(os.Stdin); err != nil {
 		return err
@@ -157,7 +157,7 @@ func live(ctx context.Context, client *control.Client, options topOptions, order
 	}
 }
 
-// draw shows the view, or that there is none yet.
+// draw shows the view, or a message if there is none yet.
 func (s *screen) draw(view *top.View, order top.Order, wide bool) {
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "ktsn top, sorted by %s (keys r l d e p; q quits)\n", order)

@@ -25,13 +25,13 @@ import (
 // tracePause is the pause after a read without messages.
 const tracePause = 100 * time.Millisecond
 
-const traceLong = `Follows single messages: when the application called, when ktsnd took the message, when it was due, when it left
-or was dropped, and what became of it. One line a message, as it ends, until N messages or an interrupt.
-Times are in ns relative to the transmit time, which stands in the line; "-" where the library did not say when
-the call began. POD is the name that it has in a cluster, else its identity; "-" where the flow had ended.
+const traceLong = `Traces single messages: when the application called, when ktsnd took the message, when it was due, when it left or was
+dropped, and its outcome. Prints a line for each message when it ends, until N messages or an interrupt. CALLED, TAKEN
+and SENT are in ns relative to DUE, the transmit time; "-" if the library did not report when the call began. POD is the
+pod's name in a cluster, or its identity; "-" if the flow had ended.
 
-With --chain it shows instead over which links the packets of a pod of a Kubernetes cluster go, pod by pod, whether each
-link is up and keeps transmit times, and who answers packets that are really sent.`
+With --chain it shows the links that the packets of a pod of a Kubernetes cluster take, pod by pod, whether each link is
+up and keeps transmit times, and who answers test packets.`
 
 // traceOptions select the messages of a trace.
 type traceOptions struct {
@@ -48,7 +48,7 @@ func newTrace(env *commandline.Environment) *cobra.Command {
 	var whole bool
 	command := &cobra.Command{
 		Use:   "trace",
-		Short: "Follow single messages from the call to the wire",
+		Short: "Trace single messages from the call to the wire",
 		Long:  traceLong,
 		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -57,7 +57,7 @@ func newTrace(env *commandline.Environment) *cobra.Command {
 				return traceChain(command.Context(), &ofChain, env.Stdout)
 			}
 			if ofChain.to != "" || ofChain.interfaceName != "" {
-				return errors.New("--to and --interface are of --chain; add it")
+				return errors.New("--to and --interface require --chain")
 			}
 			err := withLastingClient(command.Context(), path, func(ctx context.Context, client *control.Client) error {
 				return trace(ctx, client, options, env.Stdout, env.Stderr)
@@ -68,12 +68,12 @@ func newTrace(env *commandline.Environment) *cobra.Command {
 	addControl(command, &path)
 	addWhere(command, &ofChain.where)
 	flags := command.Flags()
-	flags.BoolVar(&whole, "chain", false, "show the way of the packets of --pod over its links, in a Kubernetes cluster")
-	flags.StringVar(&ofChain.interfaceName, "interface", "", "with --chain: only the link by the pod's interface of this `NAME`")
-	flags.StringVar(&ofChain.to, "to", "", "with --chain: ask who forwards packets from a pod of this node to this `ADDRESS`")
-	flags.StringVar(&options.pod, "pod", "", "only messages of the pod of this name, such as default/app, or identity")
-	flags.Uint64Var(&options.flow, "flow", 0, "only messages of the flow of this number; 0: all")
-	flags.Uint64Var(&options.count, "count", 0, "end after so many messages; 0: go on")
+	flags.BoolVar(&whole, "chain", false, "show the links that packets of --pod take, in a Kubernetes cluster")
+	flags.StringVar(&ofChain.interfaceName, "interface", "", "with --chain: only the link at the pod's interface `NAME`")
+	flags.StringVar(&ofChain.to, "to", "", "with --chain: find the hops from a pod of this node to `ADDRESS`")
+	flags.StringVar(&options.pod, "pod", "", "only messages of the pod with this name, such as default/app, or identity")
+	flags.Uint64Var(&options.flow, "flow", 0, "only messages of the flow with this number; 0: all")
+	flags.Uint64Var(&options.count, "count", 0, "number of messages after which to end; 0: no limit")
 	commandline.OutputFlag(command, &options.format, "text, wide (with the pods' identities), or json: one object a line", "text", "wide", "json")
 	return command
 }
@@ -133,7 +133,7 @@ func tracedPod(ctx context.Context, client *control.Client, wanted string) (stri
 	return identity, nil
 }
 
-// traceAdvice names the options that ktsnd's fields stand for.
+// traceAdvice replaces the names of ktsnd's fields in an error by those of options.
 func traceAdvice(err error) error {
 	var refusal *control.Error
 	if errors.As(err, &refusal) && refusal.Field == "identity" {
@@ -145,7 +145,7 @@ func traceAdvice(err error) error {
 	return err
 }
 
-// traced is a message, and whose it is.
+// traced is a message and its pod.
 type traced struct {
 	control.TracedMessage
 	Identity string `json:"identity"`
@@ -154,7 +154,7 @@ type traced struct {
 
 const tracedRow = "%6s %3s %6s %12s %12s %38s %12s  %-16s  %s\n"
 
-// tracedWriter writes the head of a table, and returns what writes a message.
+// tracedWriter writes the head of a table and returns a function that writes a message.
 func tracedWriter(out io.Writer, format string) func(traced) error {
 	if format == "json" {
 		return func(message traced) error { return json.NewEncoder(out).Encode(message) }
@@ -187,7 +187,7 @@ func printTraced(out io.Writer, message traced, wide bool) error {
 	return err
 }
 
-// formatDue shows a time that makes no sense, which an application may have given, as the number it is.
+// formatDue formats a transmit time. An application may set a negative one, which is shown as a number.
 func formatDue(tai int64) string {
 	if tai < 0 {
 		return strconv.FormatInt(tai, 10)
@@ -195,7 +195,7 @@ func formatDue(tai int64) string {
 	return schedule.FormatTime(control.PTPTime{Seconds: uint64(tai / 1e9), Nanoseconds: uint32(tai % 1e9)})
 }
 
-// relative is the signed distance, as far as it can be told: the application's times are what it wants.
+// relative returns the signed difference. It saturates, because an application may set any transmit time.
 func relative(tai, dueTAI int64) string {
 	distance := tai - dueTAI
 	switch {

@@ -49,7 +49,7 @@ func newVMAttach(env *commandline.Environment) *cobra.Command {
 	flags.StringSliceVar(&m.PluginDirs, "plugin-dir", []string{vm.DefaultPluginDir}, "folder of CNI's plugins; can be repeated")
 	flags.StringVar(&m.Address, "mac", "", "the machine's hardware address (default: one of tsn-cni's)")
 	flags.StringVar(&m.Device, "device", device.Tap, "`tap` or vhost-user")
-	flags.StringVar(&m.Class, "class", device.ClassRecord, "what says a frame's class: `record`, pcp or queue; pcp and queue of a tap need a network that captures All")
+	flags.StringVar(&m.Class, "class", device.ClassRecord, "source of a frame's class: `record`, pcp or queue; pcp and queue of a tap need a network that captures All")
 	flags.IntVar(&m.Queues, "queues", 1, "pairs of queues of its interface, 1 to 8; more than 1 needs 2 virtual processors")
 	flags.IntVar(&m.VCPUs, "vcpus", 1, "virtual processors of the machine")
 	flags.IntVar(&m.Owner, "owner", -1, "`UID` that may open the tap or the socket without a privilege (default: root alone)")
@@ -58,7 +58,7 @@ func newVMAttach(env *commandline.Environment) *cobra.Command {
 }
 
 func addVMState(command *cobra.Command, node *vm.Node) {
-	command.Flags().StringVar(&node.StateDir, "state-dir", vm.DefaultStateDir, "where it is noted what is connected")
+	command.Flags().StringVar(&node.StateDir, "state-dir", vm.DefaultStateDir, "folder of the records of connected machines")
 }
 
 func writeMachine(out io.Writer, m *vm.Machine, format string) error {
@@ -90,14 +90,14 @@ func newVMDetach() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "detach NAME",
 		Short: "Disconnect a virtual machine",
-		Long:  "Removes what `ktsn vm attach` has made. It can be repeated when a step failed.",
+		Long:  "Removes what `ktsn vm attach` created. It can be repeated after a failure.",
 		Args:  commandline.OneArgument("the virtual machine's name"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			return node.Detach(command.Context(), arguments[0], force)
 		},
 	}
 	addVMState(command, node)
-	command.Flags().BoolVar(&force, "force", false, "go on when the network's plugins cannot remove what they have made")
+	command.Flags().BoolVar(&force, "force", false, "continue if the network's plugins fail to remove what they created")
 	return command
 }
 
@@ -106,7 +106,7 @@ func newVMList(env *commandline.Environment) *cobra.Command {
 	var format string
 	command := &cobra.Command{
 		Use:   "list",
-		Short: "Show the virtual machines that are connected",
+		Short: "List the connected virtual machines",
 		Long:  "Shows the virtual machines that `ktsn vm attach` has connected: their networks, taps and addresses.",
 		Args:  commandline.NoArguments,
 		RunE: func(*cobra.Command, []string) error {

@@ -14,8 +14,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
-const vmClockLong = `Answers ktsn-guest in a virtual machine, which asks for this node's time, until it is told to end. The machine has a virtio
-port called ` + hosttime.PortName + `, on a unix socket of which QEMU is the server; it may come and go.
+const vmClockLong = `Answers requests of ktsn-guest in a virtual machine for this node's time, until it is stopped. The machine has a virtio port
+called ` + hosttime.PortName + `, on a unix socket of which QEMU is the server; it may come and go.
 docs/virtual-machines.md has the arguments of QEMU and libvirt.`
 
 func newVMClock(env *commandline.Environment) *cobra.Command {
@@ -23,12 +23,12 @@ func newVMClock(env *commandline.Environment) *cobra.Command {
 	var limit time.Duration
 	command := &cobra.Command{
 		Use:   "clock --socket PATH",
-		Short: "Tell a virtual machine what time this node has",
+		Short: "Provide this node's time to a virtual machine",
 		Long:  vmClockLong,
 		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if socket == "" {
-				return commandline.Usage(errors.New("no --socket says where QEMU listens"))
+				return commandline.Usage(errors.New("--socket is missing; give the socket at which QEMU listens"))
 			}
 			if limit < 0 {
 				return commandline.Usage(fmt.Errorf("--limit %v is below zero", limit))
@@ -38,6 +38,6 @@ func newVMClock(env *commandline.Environment) *cobra.Command {
 	}
 	flags := command.Flags()
 	flags.StringVar(&socket, "socket", "", "`PATH` of the unix socket of the virtio port")
-	flags.DurationVar(&limit, "limit", 0, "how far the guest's knowledge may be from this node's time; above it, it sends nothing timed (default: no limit)")
+	flags.DurationVar(&limit, "limit", 0, "largest error of this node's time in the guest; above it, the guest sends no timed frames (default: no limit)")
 	return command
 }

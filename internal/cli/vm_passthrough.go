@@ -16,7 +16,7 @@ import (
 )
 
 func newVMPassthrough(env *commandline.Environment) *cobra.Command {
-	return commandline.Group("passthrough", "Take a network card from the kernel by VFIO, and give it back",
+	return commandline.Group("passthrough", "Assign network cards to vfio-pci, and return them to the kernel",
 		newPassthroughCheck(env), newPassthroughBind(env), newPassthroughUnbind(env))
 }
 
@@ -30,10 +30,10 @@ func newPassthroughCheck(env *commandline.Environment) *cobra.Command {
 	var format string
 	command := &cobra.Command{
 		Use:   "check PCI",
-		Short: "Tell whether a card can be given away, and what stands against it",
-		Long: "Tells the driver, interfaces and IOMMU group of a network card, who else is in the group, and what stands against\n" +
-			"giving it away: no IOMMU, other devices of the node in its group, or that the node would be cut off. Changes\n" +
-			"nothing. Exit status 1: something stands against it.",
+		Short: "Check whether a card can be assigned, and show the reasons against it",
+		Long: "Shows the driver, interfaces and IOMMU group of a network card, the other devices of the group, and the reasons against\n" +
+			"assigning it: no IOMMU, other devices of the node in its group, or that the node would be cut off. Changes nothing.\n" +
+			"The exit status is 1 if there are reasons against it.",
 		Args: commandline.OneArgument("the card's PCI address, such as 0000:02:00.0"),
 		RunE: func(_ *cobra.Command, arguments []string) error {
 			address, err := passthrough.ParseAddress(arguments[0])
@@ -95,9 +95,9 @@ const passthroughUse = `%s belongs to vfio-pci now, IOMMU group %d. Use it with 
 func newPassthroughBind(env *commandline.Environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "bind PCI",
-		Short: "Give a card to vfio-pci",
-		Long: "Takes a network card from the kernel's driver and gives it to vfio-pci, for ktsnd --device or a virtual machine. Refuses\n" +
-			"what `ktsn vm passthrough check` has something against. Until the next boot, or `ktsn vm passthrough unbind`.",
+		Short: "Assign a card to vfio-pci",
+		Long: "Takes a network card from the kernel's driver and assigns it to vfio-pci, for ktsnd --device or a virtual machine, until\n" +
+			"the next boot or `ktsn vm passthrough unbind`. A card that `ktsn vm passthrough check` has reasons against is refused.",
 		Args: commandline.OneArgument("the card's PCI address, such as 0000:02:00.0"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			address, err := passthrough.ParseAddress(arguments[0])
@@ -123,9 +123,9 @@ func newPassthroughUnbind(env *commandline.Environment) *cobra.Command {
 	var force bool
 	command := &cobra.Command{
 		Use:   "unbind PCI",
-		Short: "Give a card back to the kernel",
-		Long: "Gives a network card back to the driver from which `ktsn vm passthrough bind` took it. Refuses a card that a ktsnd or a\n" +
-			"virtual machine has open, and one that was given to a pod, unless --force is given.",
+		Short: "Return a card to the kernel",
+		Long: "Returns a network card to the driver from which `ktsn vm passthrough bind` took it. A card that a ktsnd or a virtual\n" +
+			"machine has open, or that was given to a pod, is refused unless --force is set.",
 		Args: commandline.OneArgument("the card's PCI address, such as 0000:02:00.0"),
 		RunE: func(_ *cobra.Command, arguments []string) error {
 			address, err := passthrough.ParseAddress(arguments[0])
@@ -144,6 +144,6 @@ func newPassthroughUnbind(env *commandline.Environment) *cobra.Command {
 			return err
 		},
 	}
-	command.Flags().BoolVar(&force, "force", false, "also if the card belongs to a pod, which loses it")
+	command.Flags().BoolVar(&force, "force", false, "even if the card belongs to a pod, which loses it")
 	return command
 }

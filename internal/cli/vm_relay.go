@@ -22,9 +22,9 @@ func newVMRelay(env *commandline.Environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "relay --netns PATH --socket PATH --vhost-socket PATH",
 		Short: "Serve a virtual machine by vhost-user",
-		Long: "Prints the arguments of QEMU and the elements of libvirt that fit, and runs a ktsn-relay-vhost for the virtual\n" +
-			"machine: what the machine sends goes to ktsnd, in the name of the pod whose endpoint is given. It starts the\n" +
-			"relay again when it ends, and goes on until it is told to end.",
+		Long: "Prints the matching arguments of QEMU and elements of libvirt, and runs a ktsn-relay-vhost for the virtual machine:\n" +
+			"frames of the machine go to ktsnd, on behalf of the pod with the given endpoint. It restarts the relay when it\n" +
+			"ends, and runs until it is stopped.",
 		Args: commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) (err error) {
 			if program.User, err = relay.ParseUser(user); err != nil {
@@ -50,7 +50,7 @@ func newVMRelay(env *commandline.Environment) *cobra.Command {
 	flags.BoolVar(&guest.RelayListens, "relay-listens", false, "the relay listens there, and not the machine")
 	flags.IntVar(&guest.Queues, "queues", guest.Queues, "pairs of queues of the machine's device")
 	flags.IntVar(&guest.Processors, "vcpus", guest.Processors, "virtual processors of the machine")
-	flags.StringVar(&guest.Class, "class", guest.Class, "what says a frame's class: `record`, pcp or queue")
+	flags.StringVar(&guest.Class, "class", guest.Class, "source of a frame's class: `record`, pcp or queue")
 	flags.BoolVar(&guest.Records, "records", false, "frames may have a record with a transmit time")
 	flags.StringVar(&program.Path, "relay-binary", program.Path, "ktsn-relay-vhost")
 	flags.StringVar(&user, "relay-user", user, "`UID[:GID]` as which it runs: one who may use the socket of vhost-user")

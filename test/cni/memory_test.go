@@ -100,8 +100,8 @@ func TestRestartedKtsndLearnsEndpoints(t *testing.T) {
 		lose bool
 		want string
 	}{
-		"from the records":              {false, "told ktsnd of 1 peers, 2 interfaces and 2 sockets; rebuilt 0 records\n"},
-		"and when the records are lost": {true, "told ktsnd of 1 peers, 2 interfaces and 0 sockets; rebuilt 2 records\n"},
+		"from the records":              {false, "registered 1 peers, 2 interfaces and 2 sockets with ktsnd; rebuilt 0 records\n"},
+		"and when the records are lost": {true, "registered 1 peers, 2 interfaces and 0 sockets with ktsnd; rebuilt 2 records\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lab := newServedLab(t)
@@ -158,8 +158,8 @@ func TestRestoreSkipsRemovedPods(t *testing.T) {
 	lab.a.stopDaemon(t)
 	must(t, second.Destroy())
 	lab.a.startDaemon(t)
-	want := "told ktsnd of 0 peers, 1 interfaces and 1 sockets; rebuilt 0 records\n" +
-		"left out 1 interfaces, whose network namespaces are gone; the container runtime will delete them\n"
+	want := "registered 0 peers, 1 interfaces and 1 sockets with ktsnd; rebuilt 0 records\n" +
+		"skipped 1 interfaces, whose network namespaces are gone; the container runtime will delete them\n"
 	if out := lab.a.ktsn(t, "node", "restore"); out != want {
 		t.Errorf("ktsn node restore reports %q, want %q", out, want)
 	}

@@ -35,7 +35,7 @@ const assertHelp = "what must hold of the figures, such as 'direct.latency_ns.p9
 
 func newBench(env *commandline.Environment) *cobra.Command {
 	registerExperiments()
-	return commandline.Group("bench", "Measure by a profile, report, compare, and judge", newBenchRun(env), newBenchReport(env), newBenchCompare(env))
+	return commandline.Group("bench", "Run profiles, and report, compare and assess the results", newBenchRun(env), newBenchReport(env), newBenchCompare(env))
 }
 
 // registerExperiments makes all experiments known to profiles.

@@ -59,7 +59,7 @@ func newDemo(env *commandline.Environment) *cobra.Command {
 	var short bool
 	command := &cobra.Command{
 		Use:   "demo",
-		Short: "Measure KuberneTSN beside the kernel's own paths",
+		Short: "Compare KuberneTSN with the kernel's own paths",
 		Long:  demoLong,
 		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {

@@ -22,7 +22,7 @@ func endlessly(ctx context.Context, out io.Writer) error {
 	return ctx.Err()
 }
 
-func TestACommandInATenantsContainerIsBounded(t *testing.T) {
+func TestBounds(t *testing.T) {
 	refused := errors.New("refused")
 	for name, test := range map[string]struct {
 		within bounds

@@ -16,7 +16,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
-// pastLibrary says whether programs of the pod send past libktsn.so, and what becomes of that.
+// pastLibrary reports whether programs of the pod bypass libktsn.so, and the outcome of their messages.
 func (d *Doctor) pastLibrary(ctx context.Context, pod *corev1.Pod) {
 	all, err := d.AskCapture(ctx, pod.Spec.NodeName)
 	if err != nil {
@@ -40,7 +40,7 @@ func (d *Doctor) pastLibrary(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
-// machineAt says how a virtual machine in the pod has the interface.
+// machineAt reports how a virtual machine in the pod is connected to the interface.
 func (d *Doctor) machineAt(pod *corev1.Pod, at *capture.At) {
 	about := "virtual machine at " + at.Interface
 	wanted := pod.Annotations[v1alpha1.DeviceAnnotation]
@@ -48,19 +48,19 @@ func (d *Doctor) machineAt(pod *corev1.Pod, at *capture.At) {
 	case wanted == at.Device && wanted != "":
 		d.ok(about, "is connected by %s", wanted)
 	case wanted != "":
-		d.say(Bad, about, makeAnew, "is to be connected by %s, and is not: the annotation %s was added after the pod was made, or what connects it was removed",
+		d.say(Bad, about, makeAnew, "should be connected by %s, and is not: the annotation %s was added after the pod was created, or the connection was removed",
 			wanted, v1alpha1.DeviceAnnotation)
 	}
 }
 
-// capturedOf says what becomes of frames of a machine that has the interface itself: they are captured at the node's end alone.
+// capturedOf reports the outcome of frames of a machine that has the interface itself: they are captured only at the node's end.
 func (d *Doctor) capturedOf(at *capture.At) {
 	about := "frames of " + at.Interface
 	switch {
 	case at.Failure != "":
-		d.say(Note, about, "", "could not be looked at: %s", at.Failure)
+		d.say(Note, about, "", "cannot be read: %s", at.Failure)
 	case !at.Node.Attached:
-		d.say(Bad, about, "have them captured (spec.capture: Timed of the TSNNetwork) and make the pod anew", "nothing captures frames of the machine, so those with a "+
+		d.say(Bad, about, "have them captured (spec.capture: Timed of the TSNNetwork) and recreate the pod", "nothing captures frames of the machine, so those with a "+
 			"transmit time do not reach ktsnd")
 	case !at.Node.HasRelay():
 		d.say(Bad, about, "see the log of ktsn-agent on the node", "their relay is away, so those with a transmit time are dropped: %d so far", at.Node.NoRelay)
@@ -75,7 +75,7 @@ func (d *Doctor) pastLibraryAt(pod *corev1.Pod, at *capture.At) {
 	about := "libktsn.so at " + at.Interface
 	switch {
 	case at.Failure != "":
-		d.say(Note, about, "", "could not be looked at: %s", at.Failure)
+		d.say(Note, about, "", "cannot be read: %s", at.Failure)
 	case !at.Attached && pod.Annotations[v1alpha1.UnseenAnnotation] == v1alpha1.UnseenPass:
 		d.say(Note, about, "", "messages that pass it by leave at once, early, because the annotation %s says so", v1alpha1.UnseenAnnotation)
 	case !at.Attached:
@@ -90,7 +90,7 @@ func (d *Doctor) pastLibraryAt(pod *corev1.Pod, at *capture.At) {
 	}
 }
 
-// relayOf says whether captured frames go through ktsnd.
+// relayOf reports whether captured frames go through ktsnd.
 func (d *Doctor) relayOf(at *capture.At) {
 	about := "relay of " + at.Interface
 	switch {
@@ -118,13 +118,13 @@ func droppedText(dropped map[string]uint64) string {
 	return strings.Join(texts, "; ")
 }
 
-// remedy says what to do about what was dropped, by the reason that comes first.
+// remedy returns the remedy for the first of the reasons for drops.
 func remedy(at *capture.At) string {
 	dropped := at.Dropped()
 	switch {
 	case dropped[capture.ReasonNotCaptured] > 0:
 		return "have them captured (spec.capture: Timed of the TSNNetwork); or link the program dynamically and have it call sendmsg of the C library as usual; " +
-			"or let such messages leave early by the annotation " + v1alpha1.UnseenAnnotation + ": " + v1alpha1.UnseenPass + " and make the pod anew"
+			"or let such messages leave early by the annotation " + v1alpha1.UnseenAnnotation + ": " + v1alpha1.UnseenPass + " and recreate the pod"
 	case dropped[capture.ReasonNoRelay] > 0:
 		return "see the log of ktsn-agent on the node; messages that were dropped before the relay ran stay counted"
 	case dropped[capture.ReasonSegments] > 0:
@@ -135,7 +135,7 @@ func remedy(at *capture.At) string {
 
 func senders(programs []capture.Program) string {
 	if len(programs) == 0 {
-		return "a program that could not be told"
+		return "an unknown program"
 	}
 	var names []string
 	for _, program := range programs {

@@ -11,9 +11,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-const clockMend = "docs/clocks.md says how clocks are kept; `ktsn node clock` on the node shows what is known of this one"
+const clockMend = "docs/clocks.md says how clocks are kept; `ktsn node clock` on the node shows the state of this one"
 
-// clock says what a node's agent says of its clock. What is wrong is a note: a network that needs a better one says so itself.
+// clock reports the state of a node's clock. Faults are notes: the condition of a network that needs a better clock has its own finding.
 func (d *Doctor) clock(node *v1alpha1.TSNNode) {
 	const about = "clock"
 	clock := node.Status.Clock
@@ -37,24 +37,24 @@ func (d *Doctor) clock(node *v1alpha1.TSNNode) {
 		d.ok(about, "%s", text)
 		return
 	}
-	d.say(Note, about, clockMend, "%s: %s", text, cmp.Or(clock.Message, "nobody says why"))
+	d.say(Note, about, clockMend, "%s: %s", text, cmp.Or(clock.Message, "no reason was reported"))
 }
 
-// ktsndsClock says what ktsnd makes of the clock. What the agent says holds for a while only.
+// ktsndsClock reports the state of the clock in ktsnd. The agent's reports expire after a while.
 func (d *Doctor) ktsndsClock(about string, state *State) {
 	clock := &state.Status.Clock
 	if !clock.Synchronized && (clock.State == "" || clock.State == control.ClockUnknown) {
 		d.say(Note, about, "run ptp4l and phc2sys, or chrony, on all nodes (clock.mode of the chart)",
-			"nobody disciplines the node's clock: schedules of nodes drift apart")
+			"no program disciplines the node's clock: schedules of nodes drift apart")
 	}
 	if clock.Steps > 0 {
-		d.say(Note, about, "let nobody set the clock while ktsnd runs; the Events of the node say when it was", "the clock was set %d times since ktsnd "+
+		d.say(Note, about, "do not set the clock while ktsnd runs; the Events of the node have the times", "the clock was set %d times since ktsnd "+
 			"began, the last time by %v", clock.Steps, time.Duration(clock.LastStepNs))
 	}
 	for i := range state.Clocks {
 		if clock := &state.Clocks[i]; clock.Lost && clock.Good {
-			d.say(Bad, about, "see that ktsn-agent runs on the node, and its log",
-				"nobody has told ktsnd for so long how good the clock is that it takes it for lost to network %d (%s)", clock.VNI, clock.OnLoss)
+			d.say(Bad, about, "check that ktsn-agent runs on the node, and its log",
+				"ktsnd has had no report about the clock for so long that the clock is lost to network %d (%s)", clock.VNI, clock.OnLoss)
 		}
 	}
 	if lost := state.Status.Counters.ClockLost; lost > 0 {

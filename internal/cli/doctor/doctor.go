@@ -28,7 +28,7 @@ type Level string
 // Levels.
 const (
 	OK   Level = "ok"
-	Note Level = "note" // may be as it should be
+	Note Level = "note" // may be intended
 	Bad  Level = "bad"  // timed traffic does not work
 )
 
@@ -37,7 +37,7 @@ type Finding struct {
 	Level Level  `json:"level"`
 	About string `json:"about"`
 	Text  string `json:"text"`
-	// Mend is what to do; empty if nothing.
+	// Mend is the remedy; empty if there is none.
 	Mend string `json:"mend,omitempty"`
 }
 
@@ -98,7 +98,7 @@ func ask(ctx context.Context, c *clusterreader.Cluster, node string, into any, c
 		return err
 	}
 	if err := json.Unmarshal(output.Bytes(), into); err != nil {
-		return fmt.Errorf("read what ktsnd on node %s says of itself: %w", node, err)
+		return fmt.Errorf("read the state of ktsnd on node %s: %w", node, err)
 	}
 	return nil
 }
@@ -126,12 +126,12 @@ func (d *Doctor) ok(about, text string, arguments ...any) { d.say(OK, about, "",
 func (d *Doctor) unseen(about string, err error) {
 	mend := ""
 	if apierrors.IsForbidden(err) {
-		mend = "ask with more rights"
+		mend = "retry with more rights"
 	}
-	d.say(Note, about, mend, "could not be looked at: %s", oneLine(err))
+	d.say(Note, about, mend, "cannot be read: %s", oneLine(err))
 }
 
-// take ends a look.
+// take returns the findings and removes them.
 func (d *Doctor) take() []Finding {
 	findings := d.findings
 	d.findings = nil

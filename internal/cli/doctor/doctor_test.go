@@ -206,7 +206,7 @@ func (w *world) look(t *testing.T, where string) []Finding {
 	return findings
 }
 
-func TestWhereAllIsWellNothingIsComplainedOf(t *testing.T) {
+func TestNoFindingsWithoutFaults(t *testing.T) {
 	for _, where := range []string{"pod", "node", "cluster"} {
 		findings := well().look(t, where)
 		for _, finding := range findings {
@@ -235,7 +235,7 @@ func (w *world) enlarge(count int) {
 	}
 }
 
-func TestOfManyNodesThoseAreNamedThatAreNotWell(t *testing.T) {
+func TestManyNodes(t *testing.T) {
 	for name, test := range map[string]struct {
 		spoil    func(*world)
 		nodes    int // how many are looked at one by one
@@ -274,7 +274,7 @@ func TestOfManyNodesThoseAreNamedThatAreNotWell(t *testing.T) {
 	}
 }
 
-func TestAPodIsFoundByItsUID(t *testing.T) {
+func TestFindByUID(t *testing.T) {
 	const uid = "5b1f9c1e-4a0e-4d0c-9f53-0a3f1c7b6d10"
 	w := well()
 	w.pod.UID, w.ktsnd.Pods[0].Identity, w.ktsnd.Flows[0].Identity = uid, uid, uid
@@ -290,7 +290,7 @@ func TestAPodIsFoundByItsUID(t *testing.T) {
 	}
 }
 
-func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
+func TestFindings(t *testing.T) {
 	waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}
 	for name, test := range map[string]struct {
 		where    string
@@ -306,7 +306,7 @@ func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 		}, Bad, "pods of namespace default may not be on it"},
 		"made before":            {"pod", func(w *world) { w.pod.Spec.Volumes = nil; w.pod.Labels = nil }, Bad, "lacks the label kubernetsn.io/on-network, the volume of csi.kubernetsn.io"},
 		"no attachment":          {"pod", func(w *world) { w.attached = false }, Bad, "there is no NetworkAttachmentDefinition tsn in namespace default"},
-		"no node":                {"pod", func(w *world) { w.pod.Spec.NodeName = "" }, Note, "has not looked at the pod yet"},
+		"no node":                {"pod", func(w *world) { w.pod.Spec.NodeName = "" }, Note, "has not considered the pod yet"},
 		"no interface":           {"pod", func(w *world) { delete(w.pod.Annotations, attachedStatus) }, Bad, "the pod has no networks yet"},
 		"another's interface":    {"pod", func(w *world) { w.pod.Annotations[attachedStatus] = `[{"name":"cbr0"}]` }, Bad, "attached without network tsn"},
 		"a container that waits": {"pod", func(w *world) { w.pod.Status.ContainerStatuses[0].State = waiting }, Bad, "ImagePullBackOff"},
@@ -319,11 +319,11 @@ func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 		"a program past the library": {"pod", func(w *world) {
 			w.captured[0].Refused, w.captured[0].Programs = map[string]uint64{"not-captured": 7}, []capture.Program{{Name: "a\x1bb", Refused: 5, PID: 12}}
 		}, Bad, `7 messages with a transmit time were dropped because nothing is captured on this network; messages past the library were sent by program "a\x1bb" (5, process 12 of the node)`},
-		"one that nobody can name": {"pod", func(w *world) { w.captured[0].Refused = map[string]uint64{"clock": 1} }, Bad, "sent by a program that could not be told"},
+		"one that nobody can name": {"pod", func(w *world) { w.captured[0].Refused = map[string]uint64{"clock": 1} }, Bad, "sent by an unknown program"},
 		"a virtual machine": {"pod", func(w *world) {
 			w.pod.Annotations["kubernetsn.io/device"], w.captured[0].Device = "tap", "tap"
 		}, OK, "is connected by tap"},
-		"a virtual machine that was added": {"pod", func(w *world) { w.pod.Annotations["kubernetsn.io/device"] = "tap" }, Bad, "is to be connected by tap, and is not"},
+		"a virtual machine that was added": {"pod", func(w *world) { w.pod.Annotations["kubernetsn.io/device"] = "tap" }, Bad, "should be connected by tap, and is not"},
 		"a virtual machine's volume": {"pod", func(w *world) { w.pod.Annotations["kubernetsn.io/device"] = "vhost-user" }, OK,
 			"has added attachment and volume, for a virtual machine by vhost-user"},
 		"a captured program": {"pod", func(w *world) { w.captured[0].Captured = 3 }, OK, "3 messages with a transmit time passed it by and were captured"},
@@ -341,21 +341,21 @@ func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 		"no filter, as asked for": {"pod", func(w *world) {
 			w.captured[0].Attached, w.pod.Annotations[v1alpha1.UnseenAnnotation] = false, "pass"
 		}, Note, "because the annotation kubernetsn.io/unseen says so"},
-		"a filter that cannot be read":    {"pod", func(w *world) { w.captured[0].Failure = "no permission" }, Note, "could not be looked at: no permission"},
+		"a filter that cannot be read":    {"pod", func(w *world) { w.captured[0].Failure = "no permission" }, Note, "cannot be read: no permission"},
 		"receive rings":                   {"pod", func(w *world) { w.rings(control.PodReceive{Sockets: 2, Received: 9}) }, OK, "sockets with one: 2; 9 datagrams came into them"},
 		"receive rings of closed sockets": {"pod", func(w *world) { w.rings(control.PodReceive{Received: 9}) }, OK, "sockets with one: 0; 9 datagrams came into them"},
 		"receive rings that nobody offers": {"pod", func(w *world) {
 			w.rings(control.PodReceive{})
 			w.network.Spec.Receive = &v1alpha1.Receive{Path: v1alpha1.ReceiveRedirect}
 		}, Note, "network tsn does not offer any, so the kernel serves what comes on it"},
-		"receive rings that nobody asks for": {"pod", func(w *world) { w.rings(control.PodReceive{}) }, Note, "no socket of the pod has asked for one"},
+		"receive rings that nobody asks for": {"pod", func(w *world) { w.rings(control.PodReceive{}) }, Note, "no socket of the pod has requested one"},
 		"a socket without a receive ring": {"pod", func(w *world) {
 			w.rings(control.PodReceive{Sockets: 1, Refused: 3, Reason: "it wants datagrams joined (UDP_GRO)"})
 		}, Note, "3 stayed with the kernel, the last of them because it wants datagrams joined"},
 		"a full receive ring":                   {"pod", func(w *world) { w.rings(control.PodReceive{Sockets: 1, Received: 9, Dropped: 4}) }, Note, "and 4 were dropped because a ring was full"},
-		"a silent ktsnd":                        {"pod", func(w *world) { w.errKtsnd = errors.New("no answer") }, Note, "could not be looked at: no answer"},
+		"a silent ktsnd":                        {"pod", func(w *world) { w.errKtsnd = errors.New("no answer") }, Note, "cannot be read: no answer"},
 		"an unlabelled node":                    {"pod", func(w *world) { w.node.Labels, w.ktsndPod.Name = nil, "" }, Bad, "lacks the label kubernetsn.io/active"},
-		"an idle node":                          {"node", func(w *world) { w.node.Labels, w.ktsndPod.Name = nil, "" }, Note, "no pod on a network is there"},
+		"an idle node":                          {"node", func(w *world) { w.node.Labels, w.ktsndPod.Name = nil, "" }, Note, "it has no pod on a network"},
 		"a ktsnd without an operator":           {"node", func(w *world) { w.node.Labels = nil }, OK, "run"},
 		"no ktsnd":                              {"node", func(w *world) { w.ktsndPod.Name = "" }, Bad, "no pod of the DaemonSet ktsnd is on node a"},
 		"ktsnd's image":                         {"node", func(w *world) { w.ktsndPod.Status.ContainerStatuses[0].State = waiting }, Bad, "container app of pod ktsnd waits: ImagePullBackOff"},
@@ -365,8 +365,8 @@ func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 		"and the other stands by":               {"node", func(w *world) { w.replaced() }, Note, "pod kubernetsn-system/ktsnd stands by, and pod newer serves"},
 		"a ktsnd that does not say which it is": {"node", func(w *world) { w.ktsnd.Instance = nil }, OK, "runs in pod kubernetsn-system/ktsnd"},
 		"no task":                               {"node", func(w *world) { w.state.Name = "" }, Bad, "there is no TSNNode a"},
-		"no part":                               {"pod", func(w *world) { w.state.Spec.Networks = nil }, Bad, "the node has no part of the addresses"},
-		"a silent agent":                        {"node", func(w *world) { w.state.Status = v1alpha1.TSNNodeStatus{} }, Bad, "the node's agent has said nothing yet"},
+		"no part":                               {"pod", func(w *world) { w.state.Spec.Networks = nil }, Bad, "the node has no subnet of it"},
+		"a silent agent":                        {"node", func(w *world) { w.state.Status = v1alpha1.TSNNodeStatus{} }, Bad, "the node's agent has not reported yet"},
 		"no driver":                             {"node", func(w *world) { w.driver = "other" }, Bad, "does not know the driver csi.kubernetsn.io"},
 		"an old kernel":                         {"node", func(w *world) { w.node.Status.NodeInfo.KernelVersion = "5.10.0-8-amd64" }, Bad, "has kernel 5.10.0-8-amd64"},
 		"a setting that costs": {"node", func(w *world) {
@@ -388,11 +388,11 @@ func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 		"a node that cannot encrypt": {"node", func(w *world) {
 			w.state.Status.Networks[0].Conditions = append(w.state.Status.Networks[0].Conditions, metav1.Condition{
 				Type: v1alpha1.ConditionEncryptionOperational, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonEncryptionUnavailable, Message: "no ESP"})
-		}, Bad, "frames are not encrypted as they shall be: EncryptionUnavailable: no ESP"},
+		}, Bad, "frames are not encrypted as required: EncryptionUnavailable: no ESP"},
 		"a node that waits for keys": {"node", func(w *world) {
 			w.state.Status.Networks[0].Conditions = append(w.state.Status.Networks[0].Conditions, metav1.Condition{
 				Type: v1alpha1.ConditionEncryptionOperational, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonKeysWaited, Message: "node b"})
-		}, Note, "frames are not encrypted as they shall be yet: node b"},
+		}, Note, "frames are not encrypted as required yet: node b"},
 		"a held up ktsnd": {"node", func(w *world) { w.ktsnd.Status.Counters.LateWakeup = 2 }, Note, "2 were late because ktsnd was"},
 		"a stopped ktsnd": {"node", func(w *world) {
 			w.ktsnd.Status.RealtimeBudget = control.RealtimeBudget{RuntimeNs: 2e8, PeriodNs: 1e9, Stops: 3, StoppedNs: 12e7, Source: "cgroup"}
@@ -406,7 +406,7 @@ func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 			w.ktsnd.Status.RealtimeBudget = control.RealtimeBudget{RuntimeNs: 95e7, PeriodNs: 1e9, UsedNs: 19e7, Rests: 5}
 		}, OK, "uses 20% of its real-time budget and was never stopped"},
 		"no priority":  {"node", func(w *world) { w.ktsnd.Status.Scheduler = "SCHED_OTHER" }, Note, "no real-time priority"},
-		"a free clock": {"node", func(w *world) { w.ktsnd.Status.Clock.Synchronized = false }, Note, "nobody disciplines the node's clock"},
+		"a free clock": {"node", func(w *world) { w.ktsnd.Status.Clock.Synchronized = false }, Note, "no program disciplines the node's clock"},
 		"a clock that is good": {"node", func(w *world) {
 			w.state.Status.Clock = &v1alpha1.NodeClock{State: "Synchronized", Since: metav1.Unix(1700000000, 0), ErrorBoundNanoseconds: new(int64(1000)), Source: "PTP", Grandmaster: "gm"}
 		}, OK, "Synchronized since 2023-11-14T22:13:20Z, error at most 1µs, by PTP of gm"},
@@ -420,12 +420,12 @@ func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 			"the clock was set 2 times since ktsnd began, the last time by -37s"},
 		"a ktsnd that nobody tells of the clock": {"node", func(w *world) {
 			w.ktsnd.Clocks = []control.NetworkClock{{VNI: 42, Lost: true, ClockNeed: control.ClockNeed{Good: true, OnLoss: control.OnLossHold}}}
-		}, Bad, "nobody has told ktsnd for so long how good the clock is that it takes it for lost to network 42 (hold)"},
+		}, Bad, "ktsnd has had no report about the clock for so long that the clock is lost to network 42 (hold)"},
 		"messages by a lost clock": {"node", func(w *world) { w.ktsnd.Status.Counters.ClockLost = 7 }, Note, "7 messages left by a clock that was not good enough"},
 		"messages without a clock": {"node", func(w *world) { w.ktsnd.Status.Counters.DropClock = 8 }, Note, "8 messages were not sent because the clock"},
 		"no operator":              {"cluster", func(w *world) { w.operator.Name = "" }, Bad, "no ktsn-operator is in namespace kubernetsn-system"},
 		"an idle operator":         {"cluster", func(w *world) { w.operator.Status.Conditions = nil }, Bad, "none of 1 is ready"},
-		"an untrusted hook":        {"cluster", func(w *world) { w.trust = "" }, Bad, "does not know by what to trust it"},
+		"an untrusted hook":        {"cluster", func(w *world) { w.trust = "" }, Bad, "has no certificate to verify it"},
 		"no networks":              {"cluster", func(w *world) { w.network.Name = "" }, Note, "there is no TSNNetwork yet"},
 		"a silent node": {"cluster", func(w *world) {
 			w.network.Status.Conditions[0] = metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
@@ -450,7 +450,7 @@ func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 		}, Note, "is still good enough for network tsn: ClockHoldover: for 20s"},
 		"a good clock": {"node", func(w *world) { w.clock(metav1.ConditionTrue, v1alpha1.ReasonAsAsked, "") }, OK, "is good enough for network tsn"},
 		"a clock of which nobody knows": {"node", func(w *world) { w.clock(metav1.ConditionUnknown, v1alpha1.ReasonClockUnknown, "") }, Note,
-			"nobody knows yet whether it is good enough for network tsn"},
+			"it is not known yet whether it is good enough for network tsn"},
 		"bad clocks of a network": {"cluster", func(w *world) {
 			w.network.Status.Conditions = append(w.network.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue,
 				Reason: v1alpha1.ReasonClockUnsynchronized, Message: "node a: 12us"})
@@ -474,7 +474,7 @@ func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 	}
 }
 
-func TestOnlyTheShareOfACgroupIsTheChartsToRaise(t *testing.T) {
+func TestRelieve(t *testing.T) {
 	for source, charts := range map[string]bool{"/sys/fs/cgroup/cpu/cpu.rt_runtime_us": true, "kernel.sched_rt_runtime_us": false, "fair server": false} {
 		w := well()
 		w.ktsnd.Status.RealtimeBudget = control.RealtimeBudget{RuntimeNs: 2e8, PeriodNs: 1e9, RestsForced: 5, Source: source}
@@ -489,7 +489,7 @@ func TestOnlyTheShareOfACgroupIsTheChartsToRaise(t *testing.T) {
 	}
 }
 
-func TestAPodsOwnerWritesNothingToTheTerminal(t *testing.T) {
+func TestFindingsWithoutControlCharacters(t *testing.T) {
 	w := well()
 	w.pod.Annotations[attachedStatus] = `[{"name":"default/tsn","interface":"\u001b]0;x\u0007\u001b[2J\nok  network  \u202ehas","ips":[]}]`
 	w.pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Message: "a\tb\r\nc"}}
@@ -504,7 +504,7 @@ func TestAPodsOwnerWritesNothingToTheTerminal(t *testing.T) {
 	}
 }
 
-func TestEventsThatAPodGotOverAreNotShown(t *testing.T) {
+func TestEventsBeforeReady(t *testing.T) {
 	at := func(minute int) metav1.Time { return metav1.Date(2026, 11, 21, 12, minute, 0, 0, time.UTC) }
 	w := well()
 	for name, minute := range map[string]int{"Before": 1, "After": 3} {

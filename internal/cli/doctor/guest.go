@@ -23,7 +23,7 @@ const (
 	guestDocs    = "docs/kata.md says what the machine needs"
 )
 
-// guestStatus is what of `ktsn-guest status --output json` counts.
+// guestStatus is the used part of the output of `ktsn-guest status --output json`.
 type guestStatus struct {
 	Interface string            `json:"interface"`
 	Known     bool              `json:"known"`
@@ -32,8 +32,8 @@ type guestStatus struct {
 	Refused   map[string]uint64 `json:"refused"`
 }
 
-// guest says whether frames leave the pod's machine with their transmit time. Machines of Kata run the pod's containers; into others
-// nobody looks from here.
+// guest reports whether frames leave the pod's machine with their transmit time. Only Kata's machines can be checked, because they run the
+// pod's containers.
 func (d *Doctor) guest(ctx context.Context, pod *corev1.Pod, networks []string) {
 	if !isOfKata(pod) {
 		return
@@ -67,20 +67,20 @@ func (d *Doctor) guest(ctx context.Context, pod *corev1.Pod, networks []string) 
 	for _, name := range asked {
 		at := slices.IndexFunc(all, func(status guestStatus) bool { return status.Interface == name })
 		if at < 0 {
-			d.say(Note, about+" at "+name, "the container must run the "+guestProgram+" of this release", "%s was asked, and says nothing of this interface", guestProgram)
+			d.say(Note, about+" at "+name, "the container must run the "+guestProgram+" of this release", "%s does not report this interface", guestProgram)
 			continue
 		}
 		d.guestAt(&all[at])
 	}
 }
 
-// guestContainer is the name of the container that runs ktsn-guest; "": none does.
+// guestContainer returns the name of the container that runs ktsn-guest, or "".
 func guestContainer(pod *corev1.Pod) string {
 	name, _ := guestCommand(pod)
 	return name
 }
 
-// guestCommand is the container that runs ktsn-guest, with the words behind that; "": none does.
+// guestCommand returns the container that runs ktsn-guest, or "", and the words that follow ktsn-guest.
 func guestCommand(pod *corev1.Pod) (container string, arguments []string) {
 	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		words := slices.Concat(container.Command, container.Args)
@@ -106,8 +106,8 @@ func (d *Doctor) guestAt(at *guestStatus) {
 	}
 }
 
-// taiOffset compares what ktsn-guest is told of the node's CLOCK_TAI with what that is. By ptp_kvm a wrong one is off by whole seconds,
-// which nobody in the machine can see.
+// taiOffset compares the TAI offset that ktsn-guest was given with that of the node. With ptp_kvm a wrong offset shifts frames by whole
+// seconds, which cannot be detected in the machine.
 func (d *Doctor) taiOffset(ctx context.Context, pod *corev1.Pod) {
 	const option, about = "--tai-offset", "guest's CLOCK_TAI"
 	_, words := guestCommand(pod)
@@ -117,15 +117,15 @@ func (d *Doctor) taiOffset(ctx context.Context, pod *corev1.Pod) {
 	}
 	state, err := d.AskKtsnd(ctx, pod.Spec.NodeName)
 	if err != nil || state.Status == nil {
-		return // said where ktsnd is looked at
+		return // reported by the check of ktsnd
 	}
 	if offset := strconv.Itoa(state.Status.Clock.TAIOffsetS); text != offset {
-		d.say(Bad, about, "give "+guestProgram+" "+option+" "+offset+", or have the node's kernel told (docs/clocks.md), and make the pod anew",
+		d.say(Bad, about, "give "+guestProgram+" "+option+" "+offset+", or set it in the node's kernel (docs/clocks.md), and recreate the pod",
 			"%s has %s %s, and on node %s CLOCK_TAI is %s s ahead: by ptp_kvm frames leave off by the difference", guestProgram, option, text, pod.Spec.NodeName, offset)
 	}
 }
 
-// optionOf is the value of an option among the words of a command; "": it is not there.
+// optionOf returns the value of an option among the words of a command, or "" if it is missing.
 func optionOf(words []string, option string) string {
 	for i, word := range words {
 		if value, ok := strings.CutPrefix(word, option+"="); ok {
@@ -138,7 +138,7 @@ func optionOf(words []string, option string) string {
 	return ""
 }
 
-// guestKernel names what the machine's kernel lacks of some parts. It is a note of parts that only some machines need all of.
+// guestKernel lists the missing options of the machine's kernel. level is Note for parts that not all machines need.
 func (d *Doctor) guestKernel(ctx context.Context, pod *corev1.Pod, container string, level Level, parts ...kernelconfig.Part) {
 	var names []string
 	for _, part := range parts {

@@ -19,12 +19,12 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// isOfKata tells whether the webhook took the pod for one of Kata.
+// isOfKata reports whether the webhook treated the pod as one of Kata.
 func isOfKata(pod *corev1.Pod) bool {
 	return pod.Annotations[v1alpha1.DeviceAnnotation] == device.Veth || strings.Contains(pod.Annotations[attachedTo], strconv.Quote(device.DANName))
 }
 
-// kata says whether the pod's runtime is Kata, and whether its machine fits what the pod asks for.
+// kata reports whether the pod's runtime is Kata, and whether its machine meets the pod's requirements.
 func (d *Doctor) kata(ctx context.Context, pod *corev1.Pod) {
 	const about = "runtime"
 	name := pod.Spec.RuntimeClassName
@@ -42,7 +42,7 @@ func (d *Doctor) kata(ctx context.Context, pod *corev1.Pod) {
 	case known:
 		d.ok(about, "RuntimeClass %s, handler %s: Kata, whose machine has the pod's interfaces", *name, class.Handler)
 	case strings.HasPrefix(class.Handler, tsnnetwork.KataHandlers):
-		d.say(Bad, about, "name the handler there, with where it looks for network devices (docs/kata.md), and make the pod anew",
+		d.say(Bad, about, "name the handler there, with where it looks for network devices (docs/kata.md), and recreate the pod",
 			"RuntimeClass %s has handler %s, which seems to be Kata's and is not in kata.handlers of the chart: the pod was attached as one whose programs run "+
 				"on the node", *name, class.Handler)
 	}
@@ -54,14 +54,14 @@ func (d *Doctor) kata(ctx context.Context, pod *corev1.Pod) {
 const noRuntimeMend = "configure the handler of the pod's RuntimeClass in the container runtime of the node (docs/kata.md), or keep pods of the class on nodes " +
 	"that have it by scheduling.nodeSelector of the RuntimeClass"
 
-// isOfNoRuntime tells whether an Event says that a node's container runtime does not know the handler of the pod's RuntimeClass: the
-// first is containerd's sentence, the second CRI-O's. Waiting does not mend it.
+// isOfNoRuntime reports whether an Event says that a node's container runtime does not know the handler of the pod's RuntimeClass. The
+// first message is containerd's, the second CRI-O's. Waiting does not help.
 func isOfNoRuntime(event *corev1.Event) bool {
 	return event.Reason == "FailedCreatePodSandBox" &&
 		(strings.Contains(event.Message, "no runtime for") || strings.Contains(event.Message, "failed to find runtime handler"))
 }
 
-// processors says whether queues have processors that serve them.
+// processors checks that queues have processors to serve them.
 func (d *Doctor) processors(pod *corev1.Pod) {
 	const about = "processors"
 	count, because, err := tsnnetwork.ProcessorsOf(pod)
@@ -77,7 +77,7 @@ func (d *Doctor) processors(pod *corev1.Pod) {
 	}
 }
 
-// cards says whether the pod's machine has a network card for each network, and drivers for it.
+// cards checks that the pod's machine has a network card for each network, and drivers for it.
 func (d *Doctor) cards(ctx context.Context, pod *corev1.Pod, networks []string) {
 	const about = "card"
 	state, err := d.AskKtsnd(ctx, pod.Spec.NodeName)
@@ -97,7 +97,7 @@ func (d *Doctor) cards(ctx context.Context, pod *corev1.Pod, networks []string) 
 	}
 }
 
-// machines says how machines have the pod's interfaces, and what keeps them from it. It returns the names of these interfaces.
+// machines reports how machines are connected to the pod's interfaces, and returns the names of these interfaces.
 func (d *Doctor) machines(pod *corev1.Pod, state *State) (interfaces []string) {
 	for i := range state.Devices {
 		machine := &state.Devices[i]

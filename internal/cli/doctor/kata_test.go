@@ -39,7 +39,7 @@ func inKata() *world {
 	return w
 }
 
-func TestOfAPodOfKataThatIsWellNothingIsComplainedOf(t *testing.T) {
+func TestNoFindingsOfKataWithoutFaults(t *testing.T) {
 	findings := inKata().look(t, "pod")
 	for _, finding := range findings {
 		if finding.Level != OK {
@@ -66,7 +66,7 @@ func (w *world) card() {
 	w.ktsnd.Devices = []machine.Machine{{Identity: "u1", Interface: "tsn0", Device: device.VFIO, Connection: "network card 0000:02:00.0"}}
 }
 
-func TestOfAPodWithACardNobodyMissesWhatItDoesNotHave(t *testing.T) {
+func TestPodWithCard(t *testing.T) {
 	w := inKata()
 	w.card()
 	reported := false
@@ -81,7 +81,7 @@ func TestOfAPodWithACardNobodyMissesWhatItDoesNotHave(t *testing.T) {
 	}
 }
 
-func TestAPodWritesNothingToTheTerminalButText(t *testing.T) {
+func TestGuestOutputWithoutControlCharacters(t *testing.T) {
 	const hostile = "tsn0\x1b]0;mine\x07\n"
 	w := inKata()
 	w.guest["status"] = `[{"interface":"tsn0\u001b]0;mine\u0007\n","known":true}]`
@@ -96,7 +96,7 @@ func TestAPodWritesNothingToTheTerminalButText(t *testing.T) {
 	}
 }
 
-func TestEachFaultOfAPodOfKataIsNamedWithWhatToDo(t *testing.T) {
+func TestFindingsOfKataPods(t *testing.T) {
 	for name, test := range map[string]struct {
 		spoil    func(w *world)
 		level    Level
@@ -135,7 +135,7 @@ func TestEachFaultOfAPodOfKataIsNamedWithWhatToDo(t *testing.T) {
 		}, Note, "4 frames with a transmit time were dropped, and 7 left"},
 		"a host that is asked about another interface": {func(w *world) {
 			w.guest["status"] = `[{"interface":"tsn7","known":true}]`
-		}, Note, "ktsn-guest was asked, and says nothing of this interface"},
+		}, Note, "ktsn-guest does not report this interface"},
 		"another CLOCK_TAI than the node's": {func(w *world) {
 			w.ktsnd.Status.Clock.TAIOffsetS = 37
 			w.pod.Spec.InitContainers[0].Args = []string{"--tai-offset", "36"}
@@ -155,7 +155,7 @@ func TestEachFaultOfAPodOfKataIsNamedWithWhatToDo(t *testing.T) {
 			w.card()
 			w.guest["kernel check --for card,clock"] = "CONFIG_IGB is not set, which is for: I210\n"
 		}, Note, "CONFIG_IGB is not set"},
-		"a machine into which nobody sees": {func(w *world) { w.errGuest = errors.New("refused") }, Note, "could not be looked at: refused"},
+		"a machine into which nobody sees": {func(w *world) { w.errGuest = errors.New("refused") }, Note, "cannot be read: refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := inKata()

@@ -15,11 +15,11 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/cli/clusterreader"
 )
 
-// mostLinks is how many links that are not up are named.
-const mostLinks = 10
+// maxLinks limits the links that are named.
+const maxLinks = 10
 
-// links looks at those that have an end chosen by fields, such as on a node.
-func (d *Doctor) links(ctx context.Context, where string, get func(*v1alpha1.TSNLink) bool) {
+// links checks the links that get selects, such as those of a node.
+func (d *Doctor) links(ctx context.Context, where string, selects func(*v1alpha1.TSNLink) bool) {
 	all, err := clusterreader.List[v1alpha1.TSNLink](ctx, d.Cluster, clusterreader.TSNLinks, "", "", "")
 	if apierrors.IsNotFound(err) {
 		return // a release without them
@@ -31,28 +31,28 @@ func (d *Doctor) links(ctx context.Context, where string, get func(*v1alpha1.TSN
 	up, down := 0, 0
 	for i := range all {
 		link := &all[i]
-		if !get(link) {
+		if !selects(link) {
 			continue
 		}
 		if meta.IsStatusConditionTrue(link.Status.Conditions, v1alpha1.ConditionUp) {
 			up++
 			continue
 		}
-		if down++; down <= mostLinks {
+		if down++; down <= maxLinks {
 			d.say(Bad, fmt.Sprintf("link %s/%s", link.Namespace, link.Name), "`ktsn trace --chain --pod "+link.Spec.Client.Namespace+"/"+link.Spec.Client.Pod+
-				"` shows where packets stay", "%s", sentenceOf(link))
+				"` shows where packets stop", "%s", messageOf(link))
 		}
 	}
 	switch {
-	case down > mostLinks:
-		d.say(Bad, where, "`kubectl get tsnlinks -A` lists them", "%d more of %d links are not up", down-mostLinks, up+down)
+	case down > maxLinks:
+		d.say(Bad, where, "`kubectl get tsnlinks -A` lists them", "%d more of %d links are not up", down-maxLinks, up+down)
 	case down == 0 && up > 0:
 		d.say(OK, where, "", "all %d links are up", up)
 	}
 }
 
-// sentenceOf says why a link is not up.
-func sentenceOf(link *v1alpha1.TSNLink) string {
+// messageOf says why a link is not up.
+func messageOf(link *v1alpha1.TSNLink) string {
 	ends := fmt.Sprintf("%s/%s to %s/%s", link.Spec.Client.Namespace, link.Spec.Client.Pod, link.Spec.Endpoint.Namespace, link.Spec.Endpoint.Pod)
 	var reasons []string
 	for _, name := range []string{v1alpha1.ConditionClientPlugged, v1alpha1.ConditionEndpointPlugged, v1alpha1.ConditionUp} {
@@ -61,15 +61,15 @@ func sentenceOf(link *v1alpha1.TSNLink) string {
 		}
 	}
 	if len(reasons) == 0 {
-		reasons = append(reasons, "no agent has said anything of it; see that ktsn-agent runs on node "+link.Spec.Client.Node)
+		reasons = append(reasons, "no agent has reported it; check that ktsn-agent runs on node "+link.Spec.Client.Node)
 	}
 	return "from " + ends + " is not up; " + strings.Join(reasons, "; ")
 }
 
-// everyLink is all of them.
+// everyLink selects all links.
 func everyLink(*v1alpha1.TSNLink) bool { return true }
 
-// onNode are those with an end on a node.
+// onNode selects the links with an end on a node.
 func onNode(name string) func(*v1alpha1.TSNLink) bool {
 	return func(link *v1alpha1.TSNLink) bool {
 		return link.Spec.Client.Node == name || link.Spec.Endpoint.Node == name

@@ -20,13 +20,13 @@ func link(name, from, to string, conditions ...metav1.Condition) v1alpha1.TSNLin
 	return link
 }
 
-func TestLinksThatAreNotUpAreNamed(t *testing.T) {
+func TestLinkFindings(t *testing.T) {
 	up := metav1.Condition{Type: v1alpha1.ConditionUp, Status: metav1.ConditionTrue}
 	down := metav1.Condition{Type: v1alpha1.ConditionUp, Status: metav1.ConditionFalse, Message: "the other end does not answer"}
 	w := well()
 	w.links = []v1alpha1.TSNLink{link("good", "a", "b", up), link("bad", "b", "a", down), link("elsewhere", "b", "c", down), link("new", "a", "b")}
 	for where, want := range map[string]map[string]string{
-		"node":    {"link default/bad": "Up: the other end does not answer", "link default/new": "no agent has said anything of it"},
+		"node":    {"link default/bad": "Up: the other end does not answer", "link default/new": "no agent has reported it"},
 		"cluster": {"link default/bad": "Up: ", "link default/new": "no agent", "link default/elsewhere": "Up: "},
 	} {
 		named := map[string]string{}

@@ -22,7 +22,7 @@ import (
 
 type controlPod = control.Pod
 
-// csiNode is what of a storage.k8s.io CSINode counts.
+// csiNode is the used part of a storage.k8s.io CSINode.
 type csiNode struct {
 	Spec struct {
 		Drivers []struct {
@@ -31,15 +31,15 @@ type csiNode struct {
 	} `json:"spec"`
 }
 
-// Node looks at a node and its parts of networks.
+// Node checks a node and its subnets of networks.
 func (d *Doctor) Node(ctx context.Context, name string) ([]Finding, error) {
 	var node corev1.Node
 	if err := d.Cluster.Get(ctx, clusterreader.Nodes, "", name, &node); err != nil {
 		return nil, fmt.Errorf("look at node %s: %s", name, oneLine(err))
 	}
 	if !d.served(ctx, &node) {
-		d.say(Note, "node "+name, "place a pod with the annotation "+v1alpha1.NetworkAnnotation+" there, and ktsnd comes",
-			"no pod on a network is there, and so neither ktsnd nor its agent")
+		d.say(Note, "node "+name, "schedule a pod with the annotation "+v1alpha1.NetworkAnnotation+" there, and ktsnd starts",
+			"it has no pod on a network, and so neither ktsnd nor its agent")
 		return d.take(), nil
 	}
 	d.node(ctx, name)
@@ -56,7 +56,7 @@ func (d *Doctor) Node(ctx context.Context, name string) ([]Finding, error) {
 	return d.take(), nil
 }
 
-// served tells whether ktsnd is to be on a node: the operator says so by a label, and without the operator there is none, but ktsnd.
+// served reports whether ktsnd should run on a node: the operator has set its label, or, without the operator, ktsnd runs there.
 func (d *Doctor) served(ctx context.Context, node *corev1.Node) bool {
 	if node.Labels[v1alpha1.NodeLabel] != "" {
 		return true
@@ -65,7 +65,7 @@ func (d *Doctor) served(ctx context.Context, node *corev1.Node) bool {
 	return err == nil && len(pods) > 0
 }
 
-// node looks at what a pod needs of its node.
+// node checks what a pod needs on its node.
 func (d *Doctor) node(ctx context.Context, name string) {
 	about := "node " + name
 	var node corev1.Node
@@ -75,14 +75,14 @@ func (d *Doctor) node(ctx context.Context, name string) {
 	}
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
-			d.say(Bad, about, "kubelet on the node says why", "is not ready: %s", condition.Message)
+			d.say(Bad, about, "the log of kubelet on the node has the reason", "is not ready: %s", condition.Message)
 		}
 	}
 	if old(node.Status.NodeInfo.KernelVersion) {
-		d.say(Bad, about, "use a kernel from 5.14 on", "has kernel %s, by which ktsnd cannot tell pods apart", node.Status.NodeInfo.KernelVersion)
+		d.say(Bad, about, "use kernel 5.14 or later", "has kernel %s, by which ktsnd cannot tell pods apart", node.Status.NodeInfo.KernelVersion)
 	}
 	if !d.served(ctx, &node) {
-		d.say(Bad, about, "`ktsn doctor` without a name looks at the operator, which gives it", "lacks the label %s, by which ktsnd comes",
+		d.say(Bad, about, "`ktsn doctor` without a name checks the operator, which sets it", "lacks the label %s, which selects it for ktsnd",
 			v1alpha1.NodeLabel)
 		return
 	}
@@ -91,7 +91,7 @@ func (d *Doctor) node(ctx context.Context, name string) {
 	d.driver(ctx, name)
 }
 
-// old tells whether a kernel lacks SO_NETNS_COOKIE.
+// old reports whether a kernel lacks SO_NETNS_COOKIE.
 func old(version string) bool {
 	parts := strings.SplitN(version, ".", 3)
 	if len(parts) < 2 {
@@ -102,7 +102,7 @@ func old(version string) bool {
 	return err == nil && err2 == nil && (major < 5 || major == 5 && minor < 14)
 }
 
-// driver looks whether kubelet knows the driver of the pods' volumes.
+// driver checks that kubelet knows the driver of the pods' volumes.
 func (d *Doctor) driver(ctx context.Context, node string) {
 	const about = "volumes"
 	var known csiNode
@@ -117,17 +117,17 @@ func (d *Doctor) driver(ctx context.Context, node string) {
 			return
 		}
 	}
-	d.say(Bad, about, "the agent registers it: see that it is ready, and that kubeletDir of the chart is kubelet's folder",
+	d.say(Bad, about, "the agent registers it: check that it is ready, and that kubeletDir of the chart is kubelet's folder",
 		"kubelet on node %s does not know the driver %s", node, v1alpha1.CSIDriver)
 }
 
-// state is what the operator asks of a node and its agent says of it, nil where it cannot be read.
+// state reads the TSNNode of a node; nil if that fails.
 func (d *Doctor) state(ctx context.Context, node string) *v1alpha1.TSNNode {
 	state := &v1alpha1.TSNNode{}
 	err := d.Cluster.Get(ctx, clusterreader.TSNNodes, "", node, state)
 	switch {
 	case apierrors.IsNotFound(err):
-		d.say(Bad, "node "+node, "`ktsn doctor` without a name looks at the operator, which makes it", "there is no TSNNode %s", node)
+		d.say(Bad, "node "+node, "`ktsn doctor` without a name checks the operator, which creates it", "there is no TSNNode %s", node)
 		return nil
 	case err != nil:
 		d.unseen("TSNNode "+node, err)
@@ -136,12 +136,12 @@ func (d *Doctor) state(ctx context.Context, node string) *v1alpha1.TSNNode {
 	return state
 }
 
-// networkOnNode says what the node's agent says of a network.
+// networkOnNode reports the agent's conditions of a network.
 func (d *Doctor) networkOnNode(network string, node *v1alpha1.TSNNode) {
 	about := fmt.Sprintf("network %s on node %s", network, node.Name)
 	part, status := tsnnetwork.OnNode(node, network)
 	if part == nil {
-		d.say(Bad, about, "the network's conditions say why: `kubectl describe tsnnetwork "+network+"`", "the node has no part of the addresses")
+		d.say(Bad, about, "the network's conditions say why: `kubectl describe tsnnetwork "+network+"`", "the node has no subnet of it")
 		return
 	}
 	if status == nil {
@@ -150,7 +150,7 @@ func (d *Doctor) networkOnNode(network string, node *v1alpha1.TSNNode) {
 	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
 	switch {
 	case ready == nil:
-		d.say(Bad, about, "see that ktsnd and agent run there", "the node's agent has said nothing yet")
+		d.say(Bad, about, "check that ktsnd and agent run there", "the node's agent has not reported yet")
 	case ready.Status != metav1.ConditionTrue:
 		d.say(Bad, about, "", "%s: %s", ready.Reason, ready.Message)
 	default:
@@ -173,7 +173,7 @@ func (d *Doctor) networkOnNode(network string, node *v1alpha1.TSNNode) {
 	d.encryptionOnNode(about, status)
 }
 
-// encryptionOnNode says whether the network's frames are encrypted as they shall be.
+// encryptionOnNode reports whether the network's frames are encrypted as required.
 func (d *Doctor) encryptionOnNode(about string, status *v1alpha1.NodeNetworkStatus) {
 	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEncryptionOperational)
 	switch {
@@ -181,13 +181,13 @@ func (d *Doctor) encryptionOnNode(about string, status *v1alpha1.NodeNetworkStat
 	case condition.Status == metav1.ConditionTrue:
 		d.ok(about, "frames to all other nodes are encrypted")
 	case condition.Status == metav1.ConditionFalse:
-		d.say(Bad, about, "docs/encryption.md says what each reason means", "frames are not encrypted as they shall be: %s: %s", condition.Reason, condition.Message)
+		d.say(Bad, about, "docs/encryption.md says what each reason means", "frames are not encrypted as required: %s: %s", condition.Reason, condition.Message)
 	default:
-		d.say(Note, about, "wait a moment; else see the logs of ktsn-agent there and of ktsn-operator", "frames are not encrypted as they shall be yet: %s", condition.Message)
+		d.say(Note, about, "wait a moment; else see the logs of ktsn-agent there and of ktsn-operator", "frames are not encrypted as required yet: %s", condition.Message)
 	}
 }
 
-// clocksOnNode looks at the node's clock for each network.
+// clocksOnNode checks the node's clock for each network.
 func (d *Doctor) clocksOnNode(ctx context.Context, node *v1alpha1.TSNNode) {
 	networks, err := clusterreader.List[v1alpha1.TSNNetwork](ctx, d.Cluster, clusterreader.Networks, "", "", "")
 	if err != nil {
@@ -199,7 +199,7 @@ func (d *Doctor) clocksOnNode(ctx context.Context, node *v1alpha1.TSNNode) {
 	}
 }
 
-// clockOnNode says how good the node's clock is for a network.
+// clockOnNode reports whether the node's clock is good enough for a network.
 func (d *Doctor) clockOnNode(network *v1alpha1.TSNNetwork, node *v1alpha1.TSNNode) {
 	part, status := tsnnetwork.OnNode(node, network.Name)
 	if network.Spec.Clock == nil || part == nil || status == nil {
@@ -210,7 +210,7 @@ func (d *Doctor) clockOnNode(network *v1alpha1.TSNNetwork, node *v1alpha1.TSNNod
 	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionClockSynchronized)
 	switch {
 	case condition == nil || condition.Status == metav1.ConditionUnknown:
-		d.say(Note, about, "wait a moment; else see the log of ktsn-agent there", "nobody knows yet whether it is good enough for network %s", network.Name)
+		d.say(Note, about, "wait a moment; else see the log of ktsn-agent there", "it is not known yet whether it is good enough for network %s", network.Name)
 	case condition.Status == metav1.ConditionFalse:
 		d.say(Bad, about, shows, "is not good enough for network %s, which gets no new pods there: %s: %s", network.Name, condition.Reason, condition.Message)
 	case condition.Reason == v1alpha1.ReasonClockHoldover:
@@ -220,7 +220,7 @@ func (d *Doctor) clockOnNode(network *v1alpha1.TSNNetwork, node *v1alpha1.TSNNod
 	}
 }
 
-// ktsndOnNode says what of the machine keeps ktsnd from being punctual.
+// ktsndOnNode reports what keeps ktsnd from being punctual.
 func (d *Doctor) ktsndOnNode(ctx context.Context, node string) {
 	const about = "punctuality"
 	state, err := d.AskKtsnd(ctx, node)
@@ -243,7 +243,7 @@ func (d *Doctor) ktsndOnNode(ctx context.Context, node string) {
 		counters.LateWakeup, counters.LateTaken)
 }
 
-// relieve says what helps a ktsnd that has to rest while messages wait. Only the share of its cgroup is the chart's.
+// relieve returns the remedy for a ktsnd that has to rest while messages wait. The chart sets only the share of its cgroup.
 func relieve(budget *control.RealtimeBudget) string {
 	if strings.HasSuffix(budget.Source, "/cpu.rt_runtime_us") {
 		return "raise ktsnd.realtimeShare of the chart, with ktsnd.cgroupV1=true, or give ktsnd less to send"
@@ -251,7 +251,7 @@ func relieve(budget *control.RealtimeBudget) string {
 	return "give ktsnd less to send: what the kernel lets real-time threads have is used up"
 }
 
-// budget says whether the kernel stops ktsnd because it has been awake for too long.
+// budget reports whether the kernel stops ktsnd because it has used up its real-time budget.
 func (d *Doctor) budget(about string, budget *control.RealtimeBudget) {
 	switch {
 	case budget.PeriodNs == 0:

@@ -29,12 +29,12 @@ const (
 	attachedStatus = podstatus.MultusAnnotation
 )
 
-const makeAnew = "delete the pod, so that whatever made it makes it anew"
+const makeAnew = "delete the pod, so that its controller recreates it"
 
 // uidForm is that of the UIDs that the API server gives.
 var uidForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// find reads the pod of a name or, where there is none, of a UID, by which ktsnd and kubelet may have called it.
+// find reads a pod by its name or, if there is none, by its UID, which ktsnd and kubelet print.
 func (d *Doctor) find(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 	var pod corev1.Pod
 	err := d.Cluster.Get(ctx, clusterreader.Pods, namespace, name, &pod)
@@ -56,8 +56,8 @@ func (d *Doctor) find(ctx context.Context, namespace, name string) (*corev1.Pod,
 	return nil, fmt.Errorf("no pod has the UID %s; it may be gone", name)
 }
 
-// Pod looks at a pod, in the order in which it comes to be on its networks. Instead of its name its UID may be given, then of
-// any namespace.
+// Pod checks a pod, in the order in which it is attached to its networks. A UID can be given instead of its name, for a pod of any
+// namespace.
 func (d *Doctor) Pod(ctx context.Context, namespace, name string) ([]Finding, error) {
 	pod, err := d.find(ctx, namespace, name)
 	if err != nil {
@@ -112,7 +112,7 @@ func (d *Doctor) annotation(pod *corev1.Pod) []string {
 	return names
 }
 
-// networksOf looks at the networks themselves, and returns those that there are.
+// networksOf checks the networks, and returns those that exist.
 func (d *Doctor) networksOf(ctx context.Context, pod *corev1.Pod, names []string) []v1alpha1.TSNNetwork {
 	var there []v1alpha1.TSNNetwork
 	for _, name := range names {
@@ -135,13 +135,13 @@ func (d *Doctor) networksOf(ctx context.Context, pod *corev1.Pod, names []string
 	return there
 }
 
-// conditions says what the operator says of a network.
+// conditions reports the operator's conditions of a network.
 func (d *Doctor) conditions(about string, network *v1alpha1.TSNNetwork) {
 	ready := meta.FindStatusCondition(network.Status.Conditions, v1alpha1.ConditionReady)
 	degraded := meta.FindStatusCondition(network.Status.Conditions, v1alpha1.ConditionDegraded)
 	switch {
 	case ready == nil:
-		d.say(Bad, about, "`ktsn doctor` without a name looks at the operator", "nobody has looked at it yet")
+		d.say(Bad, about, "`ktsn doctor` without a name looks at the operator", "the operator has not checked it yet")
 	case ready.Status != metav1.ConditionTrue && ready.Reason == v1alpha1.ReasonNodeWaited:
 		d.say(Note, about, "wait a moment", "%s", ready.Message)
 	case ready.Status != metav1.ConditionTrue:
@@ -154,7 +154,7 @@ func (d *Doctor) conditions(about string, network *v1alpha1.TSNNetwork) {
 	d.clocks(about, network)
 }
 
-// clocks says what of the nodes' clocks is no fault of the network's yet.
+// clocks reports states of the nodes' clocks that are not faults of the network yet.
 func (d *Doctor) clocks(about string, network *v1alpha1.TSNNetwork) {
 	condition := meta.FindStatusCondition(network.Status.Conditions, v1alpha1.ConditionClockSynchronized)
 	if network.Spec.Clock == nil || condition == nil || !meta.IsStatusConditionTrue(network.Status.Conditions, v1alpha1.ConditionReady) {
@@ -168,11 +168,11 @@ func (d *Doctor) clocks(about string, network *v1alpha1.TSNNetwork) {
 	}
 }
 
-// mendOf is what to do where a condition's sentence does not say it itself.
+// mendOf returns the remedy for conditions whose message has none.
 func mendOf(reason string) string {
 	switch reason {
 	case v1alpha1.ReasonNodeNotReady, v1alpha1.ReasonNodeSilent:
-		return "`ktsn doctor --node NAME` looks at the node"
+		return "`ktsn doctor --node NAME` checks the node"
 	case v1alpha1.ReasonMultusMissing:
 		return "install Multus"
 	case v1alpha1.ReasonClockUnsynchronized, v1alpha1.ReasonClockUnknown, v1alpha1.ReasonClockHoldover, v1alpha1.ReasonTwoClockMasters,
@@ -205,7 +205,7 @@ func (d *Doctor) allowed(ctx context.Context, about string, network *v1alpha1.TS
 	}
 }
 
-// mutated says whether the webhook has seen the pod.
+// mutated checks whether the webhook has changed the pod.
 func (d *Doctor) mutated(pod *corev1.Pod, names []string) {
 	const about = "webhook"
 	var lacks []string
@@ -223,7 +223,7 @@ func (d *Doctor) mutated(pod *corev1.Pod, names []string) {
 	}
 	if len(lacks) > 0 {
 		d.say(Bad, about, makeAnew+"; if that does not help, `ktsn doctor` without a name looks at the operator",
-			"the pod lacks %s: the annotation was added after the pod was made, or the webhook was not there", strings.Join(lacks, ", "))
+			"the pod lacks %s: the annotation was added after the pod was made, or the webhook was not running", strings.Join(lacks, ", "))
 		return
 	}
 	switch wanted := pod.Annotations[v1alpha1.DeviceAnnotation]; {
@@ -264,10 +264,10 @@ func (d *Doctor) scheduled(pod *corev1.Pod) {
 			return
 		}
 	}
-	d.say(Note, about, "wait a moment", "the scheduler has not looked at the pod yet")
+	d.say(Note, about, "wait a moment", "the scheduler has not considered the pod yet")
 }
 
-// attached says what Multus has made.
+// attached reports the interfaces that Multus has created.
 func (d *Doctor) attached(pod *corev1.Pod, names []string) {
 	const about = "interfaces"
 	var created []struct {
@@ -305,7 +305,7 @@ func (d *Doctor) running(pod *corev1.Pod) {
 		case status.State.Waiting != nil:
 			d.say(Bad, about, "the pod's Events say more", "waits: %s %s", status.State.Waiting.Reason, status.State.Waiting.Message)
 		case status.State.Terminated != nil:
-			d.say(Bad, about, "`kubectl logs` shows what it said", "has ended with status %d: %s", status.State.Terminated.ExitCode,
+			d.say(Bad, about, "`kubectl logs` shows its output", "has ended with status %d: %s", status.State.Terminated.ExitCode,
 				status.State.Terminated.Reason)
 		default:
 			d.ok(about, "runs")
@@ -313,7 +313,7 @@ func (d *Doctor) running(pod *corev1.Pod) {
 	}
 }
 
-// inKtsnd says what the node's ktsnd knows of the pod.
+// inKtsnd reports the state of the pod in the node's ktsnd.
 func (d *Doctor) inKtsnd(ctx context.Context, pod *corev1.Pod, networks []v1alpha1.TSNNetwork) {
 	const about = "ktsnd"
 	state, err := d.AskKtsnd(ctx, pod.Spec.NodeName)
@@ -331,7 +331,7 @@ func (d *Doctor) inKtsnd(ctx context.Context, pod *corev1.Pod, networks []v1alph
 	d.machines(pod, state)
 	switch {
 	case entry.Path == "":
-		d.say(Bad, about, "look at the agent on the node: `ktsn doctor --node "+pod.Spec.NodeName+"`", "the pod has no socket of ktsnd: its volume is missing")
+		d.say(Bad, about, "check the agent on the node: `ktsn doctor --node "+pod.Spec.NodeName+"`", "the pod has no socket of ktsnd: its volume is missing")
 	case entry.Endpoints == 0:
 		d.say(Bad, about, makeAnew, "ktsnd knows no interface of the pod")
 	case entry.RelayConnections == 0 && isOfKata(pod):
@@ -345,7 +345,7 @@ func (d *Doctor) inKtsnd(ctx context.Context, pod *corev1.Pod, networks []v1alph
 	d.rings(pod, networks, entry)
 }
 
-// flows says how the pod's messages fare.
+// flows reports the outcome of the pod's messages.
 func (d *Doctor) flows(state *State, uid string, pod *controlPod, machine bool) {
 	const about = "messages"
 	var sent, late, dropped uint64
@@ -374,11 +374,11 @@ func (d *Doctor) flows(state *State, uid string, pod *controlPod, machine bool) 
 	}
 }
 
-// mostEvents is how many are shown.
-const mostEvents = 5
+// maxEvents limits the Events that are shown.
+const maxEvents = 5
 
-// events shows the last warnings about the pod. What was said before it became ready has mended itself: a node's first pod on a
-// network waits for ktsnd and agent, which come after it, and is told so.
+// events shows the last warnings about the pod. Warnings from before it became ready are omitted: a node's first pod on a network waits
+// for ktsnd and the agent, which start after it.
 func (d *Doctor) events(ctx context.Context, pod *corev1.Pod) {
 	all, err := clusterreader.List[corev1.Event](ctx, d.Cluster, clusterreader.Events, pod.Namespace, "", "involvedObject.uid="+string(pod.UID))
 	if err != nil {
@@ -391,7 +391,7 @@ func (d *Doctor) events(ctx context.Context, pod *corev1.Pod) {
 		return event.Type != corev1.EventTypeWarning || over
 	})
 	slices.SortFunc(all, func(a, b corev1.Event) int { return a.LastTimestamp.Compare(b.LastTimestamp.Time) })
-	for _, event := range all[max(0, len(all)-mostEvents):] {
+	for _, event := range all[max(0, len(all)-maxEvents):] {
 		level, mend := Note, ""
 		if isOfNoRuntime(&event) {
 			level, mend = Bad, noRuntimeMend
@@ -400,7 +400,7 @@ func (d *Doctor) events(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
-// readySince is when the pod became ready; zero: it is not.
+// readySince returns when the pod became ready, or zero if it is not.
 func readySince(pod *corev1.Pod) time.Time {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {

@@ -13,7 +13,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// ktsndPods looks at the node's ktsnd: at the one that serves, and at those that stand by.
+// ktsndPods checks the node's ktsnd that serves, and those that stand by.
 func (d *Doctor) ktsndPods(ctx context.Context, node string) {
 	const about = "ktsnd"
 	pods := d.podsOn(ctx, about, node, clusterreader.KtsndPods, "ktsnd")
@@ -37,7 +37,7 @@ func (d *Doctor) ktsndPods(ctx context.Context, node string) {
 	}
 }
 
-// instance is what the ktsnd that serves says of itself and others; nothing where it cannot be asked, which is said elsewhere.
+// instance returns the instance that serves; empty if ktsnd does not answer, which another check reports.
 func (d *Doctor) instance(ctx context.Context, node string) *control.Instance {
 	state, err := d.AskKtsnd(ctx, node)
 	if err != nil || state.Instance == nil {
@@ -46,7 +46,7 @@ func (d *Doctor) instance(ctx context.Context, node string) *control.Instance {
 	return state.Instance
 }
 
-// agentPods looks at the node's agent.
+// agentPods checks the node's agent.
 func (d *Doctor) agentPods(ctx context.Context, node string) {
 	const about = "agent"
 	pods := d.podsOn(ctx, about, node, clusterreader.AgentPods, "ktsn-agent")
@@ -57,7 +57,7 @@ func (d *Doctor) agentPods(ctx context.Context, node string) {
 	}
 }
 
-// podsOn lists those of a DaemonSet and says so where there is none.
+// podsOn lists the pods of a DaemonSet on a node, and reports if there is none.
 func (d *Doctor) podsOn(ctx context.Context, about, node, selector, daemonSet string) []corev1.Pod {
 	pods, err := d.Cluster.PodsOn(ctx, node, selector)
 	switch {
@@ -70,7 +70,7 @@ func (d *Doctor) podsOn(ctx context.Context, about, node, selector, daemonSet st
 	return pods
 }
 
-// whole says which of a pod's containers are not as they should be.
+// whole reports the containers of a pod that are not ready.
 func (d *Doctor) whole(about string, pod *corev1.Pod) bool {
 	whole := true
 	for _, status := range pod.Status.ContainerStatuses {

@@ -8,7 +8,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// rings says whether datagrams come into receive rings of a pod that asks for them.
+// rings reports whether datagrams arrive in receive rings of a pod that requests them.
 func (d *Doctor) rings(pod *corev1.Pod, networks []v1alpha1.TSNNetwork, known *controlPod) {
 	if pod.Annotations[v1alpha1.ReceiveAnnotation] != v1alpha1.ReceiveRing {
 		return
@@ -21,7 +21,7 @@ func (d *Doctor) rings(pod *corev1.Pod, networks []v1alpha1.TSNNetwork, known *c
 			offered = true
 			continue
 		}
-		d.say(Note, about, "set spec.receive.rings of the TSNNetwork to "+v1alpha1.RingsAllowed+" and make the pod anew, or remove the annotation "+
+		d.say(Note, about, "set spec.receive.rings of the TSNNetwork to "+v1alpha1.RingsAllowed+" and recreate the pod, or remove the annotation "+
 			v1alpha1.ReceiveAnnotation, "network %s does not offer any, so the kernel serves what comes on it", networks[i].Name)
 	}
 	switch {
@@ -35,7 +35,7 @@ func (d *Doctor) rings(pod *corev1.Pod, networks []v1alpha1.TSNNetwork, known *c
 			"sockets with one: %d; %d stayed with the kernel, the last of them because %s", known.Receive.Sockets, known.Receive.Refused, known.Receive.Reason)
 	case known.Receive.Sockets == 0 && known.Receive.Received == 0:
 		d.say(Note, about, "a socket gets its ring when it is first read or waited for; static programs, Go programs and those that are set-uid stay with the kernel",
-			"no socket of the pod has asked for one")
+			"no socket of the pod has requested one")
 	default:
 		d.ok(about, "sockets with one: %d; %d datagrams came into them", known.Receive.Sockets, known.Receive.Received)
 	}

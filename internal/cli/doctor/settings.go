@@ -4,7 +4,7 @@ package doctor
 
 import "context"
 
-// settings says how the node's machine is set up. What is to be won is a note: nothing is wrong with a machine that was not tuned.
+// settings reports the settings of the node's machine. Possible improvements are notes: an untuned machine is not a fault.
 func (d *Doctor) settings(ctx context.Context, node string) {
 	all, err := d.AskSettings(ctx, node)
 	if err != nil {

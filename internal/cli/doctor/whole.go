@@ -14,7 +14,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/podstatus"
 )
 
-// webhook is what of a MutatingWebhookConfiguration counts.
+// webhook is the used part of a MutatingWebhookConfiguration.
 type webhook struct {
 	Webhooks []struct {
 		ClientConfig struct {
@@ -23,7 +23,7 @@ type webhook struct {
 	} `json:"webhooks"`
 }
 
-// Whole looks at what a cluster needs before there are pods on networks.
+// Whole checks what a cluster needs before there are pods on networks.
 func (d *Doctor) Whole(ctx context.Context) ([]Finding, error) {
 	d.operator(ctx)
 	d.webhook(ctx)
@@ -35,7 +35,7 @@ func (d *Doctor) Whole(ctx context.Context) ([]Finding, error) {
 	case err != nil:
 		d.unseen("networks", err)
 	case len(networks) == 0:
-		d.say(Note, "networks", "make one; docs/networks.md has an example", "there is no TSNNetwork yet")
+		d.say(Note, "networks", "create one; docs/networks.md has an example", "there is no TSNNetwork yet")
 	}
 	for i := range networks {
 		d.conditions("network "+networks[i].Name, &networks[i])
@@ -75,11 +75,11 @@ func (d *Doctor) webhook(ctx context.Context) {
 	err := d.Cluster.Get(ctx, clusterreader.Webhooks, "", "kubernetsn", &known)
 	switch {
 	case apierrors.IsNotFound(err):
-		d.say(Bad, about, "install the chart with operator.enabled", "the API server asks nobody about annotated pods, so that they are on no network")
+		d.say(Bad, about, "install the chart with operator.enabled", "the API server calls no webhook for annotated pods, so that they are on no network")
 	case err != nil:
 		d.unseen(about, err)
 	case len(known.Webhooks) == 0 || known.Webhooks[0].ClientConfig.CABundle == "":
-		d.say(Bad, about, "the operator's log says why it could not write it", "the API server does not know by what to trust it")
+		d.say(Bad, about, "the operator's log has the reason why it could not write it", "the API server has no certificate to verify it")
 	default:
 		d.ok(about, "the API server knows it and its certificate")
 	}
@@ -98,10 +98,10 @@ func (d *Doctor) multus(ctx context.Context) {
 	}
 }
 
-// maxNodes is how many nodes are looked at one by one, each with several questions.
+// maxNodes limits the nodes that are checked one by one, each with several requests.
 const maxNodes = 50
 
-// activeNodes looks at the nodes with ktsnd; of many only at those that are not well.
+// activeNodes checks the nodes with ktsnd; of many only those that are not ready.
 func (d *Doctor) activeNodes(ctx context.Context) {
 	nodes, err := clusterreader.List[corev1.Node](ctx, d.Cluster, clusterreader.Nodes, "", v1alpha1.NodeLabel, "")
 	if err != nil {
@@ -109,15 +109,15 @@ func (d *Doctor) activeNodes(ctx context.Context) {
 		return
 	}
 	if len(nodes) > maxNodes {
-		nodes = d.unwell(ctx, nodes)
+		nodes = d.unready(ctx, nodes)
 	}
 	for i := range nodes[:min(len(nodes), maxNodes)] {
 		d.node(ctx, nodes[i].Name)
 	}
 }
 
-// unwell are those of many nodes that are not ready, or have no ktsnd or agent that is.
-func (d *Doctor) unwell(ctx context.Context, nodes []corev1.Node) []corev1.Node {
+// unready returns the nodes that are not ready, or have no ready ktsnd or agent.
+func (d *Doctor) unready(ctx context.Context, nodes []corev1.Node) []corev1.Node {
 	const about = "nodes"
 	ready := map[string]map[string]bool{}
 	for _, selector := range []string{clusterreader.KtsndPods, clusterreader.AgentPods} {
@@ -142,7 +142,7 @@ func (d *Doctor) unwell(ctx context.Context, nodes []corev1.Node) []corev1.Node 
 	if well := len(nodes) - len(bad); len(bad) <= maxNodes {
 		d.say(OK, about, "", "%d of %d have a ktsnd and an agent that are ready", well, len(nodes))
 	} else {
-		d.say(Bad, about, "look for what these nodes have in common", "%d of %d have a ktsnd and an agent that are ready; %d of the others follow",
+		d.say(Bad, about, "find what these nodes have in common", "%d of %d have a ktsnd and an agent that are ready; %d of the others follow",
 			well, len(nodes), maxNodes)
 	}
 	return bad

@@ -90,7 +90,7 @@ func foreignProgram(t *testing.T) string {
 	return path
 }
 
-func TestWhichProgramsCanBePreloaded(t *testing.T) {
+func TestCheck(t *testing.T) {
 	static := compile(t, "-static")
 	for name, test := range map[string]struct {
 		path string
@@ -179,7 +179,7 @@ func needPrivileges(t *testing.T) {
 	}
 }
 
-func TestProgramsWithPrivilegesOfTheirOwnCannotBePreloaded(t *testing.T) {
+func TestCheckOfPrivilegedPrograms(t *testing.T) {
 	needPrivileges(t)
 	for name, test := range map[string]struct {
 		path   string

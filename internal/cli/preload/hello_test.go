@@ -68,7 +68,7 @@ func fakeKtsnd(t *testing.T, reply []byte) (path string, requests <-chan []byte)
 	return path, seen
 }
 
-func TestGreetingSaysWhatIsWrong(t *testing.T) {
+func TestGreetErrors(t *testing.T) {
 	for name, test := range map[string]struct {
 		reply []byte
 		// want is a part of the sentence, empty when all is well.
@@ -102,14 +102,14 @@ func TestGreetingSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestGreetingWithoutASocketSaysSo(t *testing.T) {
+func TestGreetWithoutSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "nobody.sock")
 	if err := Greet(path); err == nil || !strings.Contains(err.Error(), "no ktsnd listens on "+path) {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestGreetingLeavesNoDescriptors(t *testing.T) {
+func TestGreetClosesDescriptors(t *testing.T) {
 	open := func() int {
 		entries, err := os.ReadDir("/proc/self/fd")
 		if err != nil {
@@ -130,7 +130,7 @@ func TestGreetingLeavesNoDescriptors(t *testing.T) {
 	})
 }
 
-func TestGreetingIsThatOfTheLibrary(t *testing.T) {
+func TestHelloMatchesLibrary(t *testing.T) {
 	path, requests := fakeKtsnd(t, answer(appVersion, 0))
 	if err := Greet(path); err != nil {
 		t.Fatal(err)
@@ -142,7 +142,7 @@ func TestGreetingIsThatOfTheLibrary(t *testing.T) {
 	}
 }
 
-func TestNumbersAreThoseOfTheHeader(t *testing.T) {
+func TestConstantsMatchHeader(t *testing.T) {
 	header, err := os.ReadFile("../../../datapath/ring/app_protocol.h")
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 // A library of everybody's stands for libktsn.so.
 const preloaded = "libm.so.6"
 
-func TestSanitizerIsWhatMustBeLoadedFirst(t *testing.T) {
+func TestSanitizer(t *testing.T) {
 	program := compile(t, "-fsanitize=address")
 	sanitizer := Sanitizer(program)
 	if sanitizer == "" {
@@ -29,7 +29,7 @@ func TestSanitizerIsWhatMustBeLoadedFirst(t *testing.T) {
 	}
 }
 
-func TestOtherProgramsHaveNoSanitizer(t *testing.T) {
+func TestSanitizerOfOtherPrograms(t *testing.T) {
 	for _, path := range []string{ordinary, put(t, "script", "#!/bin/sh\n"), "/nowhere"} {
 		if got := Sanitizer(path); got != "" {
 			t.Errorf("%s: %q", path, got)

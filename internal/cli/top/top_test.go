@@ -35,7 +35,7 @@ func twoSamples() (before, after *Sample) {
 	return before, after
 }
 
-func TestRatesAreOfTheTimeBetween(t *testing.T) {
+func TestCompare(t *testing.T) {
 	view := Compare(twoSamples())
 	if view.IntervalNs != 2e9 || view.DeparturesUnseen != 7 {
 		t.Errorf("view %+v", view)
@@ -65,7 +65,7 @@ func TestRatesAreOfTheTimeBetween(t *testing.T) {
 	}
 }
 
-func TestCountersThatBeganAnewAreNoRate(t *testing.T) {
+func TestCompareAfterReset(t *testing.T) {
 	before, after := twoSamples()
 	view := Compare(after, before)
 	if view.Total.Sent != 0 || view.Flows[0].Sent != 0 {
@@ -73,7 +73,7 @@ func TestCountersThatBeganAnewAreNoRate(t *testing.T) {
 	}
 }
 
-func TestViewIsSortedAsAsked(t *testing.T) {
+func TestSort(t *testing.T) {
 	for order, want := range map[Order][]uint64{
 		"rate": {1, 3, 2}, "late": {1, 2, 3}, "drops": {2, 1, 3}, "error": {3, 1, 2}, "pending": {1, 3, 2},
 	} {
@@ -89,7 +89,7 @@ func TestViewIsSortedAsAsked(t *testing.T) {
 	}
 }
 
-func TestEveryOrderHasANameAndAKey(t *testing.T) {
+func TestOrders(t *testing.T) {
 	keys := map[byte]bool{'q': true}
 	for _, row := range orders {
 		order, known := OrderOfKey(row.key)
@@ -104,7 +104,7 @@ func TestEveryOrderHasANameAndAKey(t *testing.T) {
 	}
 }
 
-func TestTextHasARowForEachPodAndFlow(t *testing.T) {
+func TestPrint(t *testing.T) {
 	view := Compare(twoSamples())
 	var text strings.Builder
 	if err := view.Print(&text, false); err != nil {
@@ -123,7 +123,7 @@ func TestTextHasARowForEachPodAndFlow(t *testing.T) {
 	}
 }
 
-func TestTheClockIsSaidAboveThePods(t *testing.T) {
+func TestPrintClock(t *testing.T) {
 	for sentence, test := range map[string]struct {
 		before, after control.Clock
 		lost          uint64
@@ -150,7 +150,7 @@ func TestTheClockIsSaidAboveThePods(t *testing.T) {
 	}
 }
 
-func TestPodsAreCalledByTheirNames(t *testing.T) {
+func TestPrintPodNames(t *testing.T) {
 	before, after := twoSamples()
 	after.Pods[0].Name, after.Pods[1].Name = "factory/axis-1", "factory/axis-0"
 	view := Compare(before, after)
@@ -174,7 +174,7 @@ func TestPodsAreCalledByTheirNames(t *testing.T) {
 	}
 }
 
-func TestTextIsClippedToTheTerminal(t *testing.T) {
+func TestClip(t *testing.T) {
 	if got := Clip("one µs\ntwo\nthree\n", 2, 5); got != "one µ\ntwo" {
 		t.Errorf("got %q", got)
 	}
@@ -198,7 +198,7 @@ func (f *fakeSource) Departures(_ context.Context, after uint64) (all []control.
 	return all, 0, nil
 }
 
-func TestEachDepartureIsInOneSample(t *testing.T) {
+func TestTakeReadsEachDepartureOnce(t *testing.T) {
 	source := &fakeSource{sent: 70000}
 	var before *Sample
 	for i, want := range []int{0, 0, 5, 0, 3} {
@@ -216,7 +216,7 @@ func TestEachDepartureIsInOneSample(t *testing.T) {
 	}
 }
 
-func TestProcessesThatKtsndCannotSeeAreADash(t *testing.T) {
+func TestPIDText(t *testing.T) {
 	if got := PIDText(0) + PIDText(4712); got != "-4712" {
 		t.Errorf("shown as %q", got)
 	}

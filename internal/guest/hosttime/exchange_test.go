@@ -20,11 +20,11 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 )
 
-// program is one that notes what it was told.
-type program struct{ told []capture.GuestClock }
+// program records the clocks that it was given.
+type program struct{ clocks []capture.GuestClock }
 
 func (p *program) Set(clock capture.GuestClock) error {
-	p.told = append(p.told, clock)
+	p.clocks = append(p.clocks, clock)
 	return nil
 }
 
@@ -61,7 +61,7 @@ func TestTheHostsTimeIsKnownWithinTheBound(t *testing.T) {
 		}
 	}
 	// Host and guest have one clock here.
-	last := child.told[len(child.told)-1]
+	last := child.clocks[len(child.clocks)-1]
 	apart := aheadOf(unix.CLOCK_TAI, unix.CLOCK_REALTIME)
 	for name, wrong := range map[string]int64{"CLOCK_TAI": last.AheadNs[0], "CLOCK_REALTIME": last.AheadNs[2] - apart} {
 		if wrong > int64(last.BoundNs) || wrong < -int64(last.BoundNs) {
@@ -78,8 +78,8 @@ func TestAboveTheHostsLimitNothingIsKnown(t *testing.T) {
 	port := served(t, time.Nanosecond)
 	f := newFollower(func() (Port, error) { return port, nil }, child)
 	f.ask()
-	if err := f.tell(); err != nil || child.told[0].UntilNs != 0 || child.told[0].BoundNs == 0 {
-		t.Errorf("%+v, %v", child.told, err)
+	if err := f.tell(); err != nil || child.clocks[0].UntilNs != 0 || child.clocks[0].BoundNs == 0 {
+		t.Errorf("%+v, %v", child.clocks, err)
 	}
 	f.Limit = time.Hour
 	if got := f.limit(); got != 1 {
@@ -95,11 +95,11 @@ func TestNothingIsKnownFromTheMomentTheGuestsClockIsSet(t *testing.T) {
 	// It is set between the look at the clocks and the writing.
 	sets, clock := f.setsSoFar(), f.clock()
 	f.forget()
-	if err := f.set(clock, sets); err != nil || len(child.told) != 1 || child.told[0] != (capture.GuestClock{}) {
-		t.Errorf("%+v, %v", child.told, err)
+	if err := f.set(clock, sets); err != nil || len(child.clocks) != 1 || child.clocks[0] != (capture.GuestClock{}) {
+		t.Errorf("%+v, %v", child.clocks, err)
 	}
-	if err := f.tell(); err != nil || len(child.told) != 2 || child.told[1].UntilNs == 0 {
-		t.Errorf("the next look tells %+v, %v", child.told, err)
+	if err := f.tell(); err != nil || len(child.clocks) != 2 || child.clocks[1].UntilNs == 0 {
+		t.Errorf("the next look tells %+v, %v", child.clocks, err)
 	}
 }
 
@@ -124,12 +124,12 @@ func TestWithoutAHostNothingIsKnown(t *testing.T) {
 	child := &program{}
 	f := newFollower(func() (Port, error) { return nil, errors.New("no port") }, child)
 	f.ask()
-	if err := f.tell(); err != nil || child.told[0] != (capture.GuestClock{}) {
-		t.Errorf("%+v, %v", child.told, err)
+	if err := f.tell(); err != nil || child.clocks[0] != (capture.GuestClock{}) {
+		t.Errorf("%+v, %v", child.clocks, err)
 	}
 }
 
-// What is left over in a port from before, and replies that came too late, are passed over.
+// Old bytes in a port, and replies that came too late, are skipped.
 func TestAReplyIsFoundAmongOtherBytes(t *testing.T) {
 	var bytesOf = func(message any) []byte {
 		all, err := binary.Append(nil, binary.LittleEndian, message)

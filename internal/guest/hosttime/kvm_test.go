@@ -39,8 +39,8 @@ func TestTheHostsTimeIsReadFromTheClockOfKVM(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	last := child.told[len(child.told)-1]
-	// The host's CLOCK_REALTIME is this machine's here, and its CLOCK_TAI is told to be 37 s ahead.
+	last := child.clocks[len(child.clocks)-1]
+	// The host's CLOCK_REALTIME is this machine's here, and its CLOCK_TAI is set to 37 s ahead.
 	if wrong := last.AheadNs[2] - (37 * time.Second).Nanoseconds(); last.UntilNs == 0 || wrong > int64(last.BoundNs) || wrong < -int64(last.BoundNs) {
 		t.Errorf("it is wrong by %d: %+v", wrong, last)
 	}
@@ -63,7 +63,7 @@ func TestNothingIsSentByAClockOfKVMThatIsNotKnownWithinTheLimit(t *testing.T) {
 		if err := f.tell(); err != nil {
 			t.Fatal(err)
 		}
-		if last := child.told[len(child.told)-1]; (last.UntilNs != 0) != sends {
+		if last := child.clocks[len(child.clocks)-1]; (last.UntilNs != 0) != sends {
 			t.Errorf("with a limit of %v it says %+v", limit, last)
 		}
 	}

@@ -35,8 +35,8 @@ type Endpoint struct {
 type Sources struct {
 	// HardwareAddresses are at most 8, such as 02:00:0a:2a:00:02; the interface's own is always one of them.
 	HardwareAddresses []string `json:"hardware-addresses"`
-	// Addresses are at most 16. Those that are needed to get an address are always allowed: link-local ones of the hardware addresses,
-	// and none.
+	// Addresses are at most 16. Link-local addresses of the hardware addresses, and the unspecified address, are always allowed, because a
+	// pod needs them to get an address.
 	Addresses []netip.Prefix `json:"addresses"`
 }
 
