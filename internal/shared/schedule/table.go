@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
@@ -31,7 +33,7 @@ type place struct {
 	// name is empty for an entry of a list.
 	name  string
 	index int
-	value *node
+	value *yaml.Node
 }
 
 func (p place) String() string {
@@ -49,14 +51,14 @@ func (p place) String() string {
 func (p place) line() int {
 	for at := &p; at != nil; at = at.parent {
 		if at.parent != nil && at.name != "" && at.parent.value != nil {
-			for _, field := range at.parent.value.fields {
-				if field.name == at.name {
-					return field.line
+			for name := range fields(at.parent.value) {
+				if name.Value == at.name {
+					return name.Line
 				}
 			}
 		}
 		if at.value != nil {
-			return at.value.line
+			return at.value.Line
 		}
 	}
 	return 0
@@ -65,16 +67,21 @@ func (p place) line() int {
 // member returns a field of an object, which may be missing.
 func (p *place) member(name string) place {
 	inner := place{parent: p, name: name}
-	if p.value != nil {
-		inner.value = p.value.get(name)
+	if p.value == nil {
+		return inner
+	}
+	for key, value := range fields(p.value) {
+		if key.Value == name {
+			inner.value = value
+		}
 	}
 	return inner
 }
 
 func (p *place) entry(index int) place {
 	inner := place{parent: p, index: index}
-	if p.value != nil && index < len(p.value.items) {
-		inner.value = p.value.items[index]
+	if p.value != nil && index < len(p.value.Content) {
+		inner.value = p.value.Content[index]
 	}
 	return inner
 }
@@ -85,31 +92,21 @@ func (p place) fault(format string, arguments ...any) *Error {
 
 // unwrap finds the table: the file's value itself, or its only field when that is called so, with or without the
 // name of a module.
-func unwrap(tree *node) (place, *Error) {
+func unwrap(tree *yaml.Node) (place, *Error) {
 	root := place{name: tableName, value: tree}
-	for _, field := range tree.fields {
-		if name := field.name; name != tableName && name != moduleName+":"+tableName &&
-			name != moduleName+"-bridge:"+tableName {
+	for key, value := range fields(tree) {
+		table := key.Value
+		if table != tableName && table != moduleName+":"+tableName && table != moduleName+"-bridge:"+tableName {
 			continue
 		}
-		if len(tree.fields) == 1 {
-			root.value = field.value
-			return root, nil
+		for other := range fields(tree) {
+			if other.Value != table {
+				return root, &Error{Line: other.Line, Message: fmt.Sprintf("has an unknown field %s; there is only %s", quote(other.Value), table)}
+			}
 		}
-		return root, rejectOtherFields(tree.fields, field.name)
+		root.value = value
 	}
 	return root, nil
-}
-
-// rejectOtherFields returns an error for the first field that is not the table.
-func rejectOtherFields(fields []field, table string) *Error {
-	for _, field := range fields {
-		if field.name != table {
-			return &Error{Line: field.line,
-				Message: fmt.Sprintf("has an unknown field %s; there is only %s", quote(field.name), table)}
-		}
-	}
-	return nil
 }
 
 // decoder reads values until one is at fault; after that it returns zeros.
@@ -124,21 +121,21 @@ func (d *decoder) refuse(p place, format string, arguments ...any) {
 }
 
 func (d *decoder) refuseValue(p place, wanted string, arguments ...any) {
-	d.refuse(p, "is %s; must be %s", p.value.describe(), fmt.Sprintf(wanted, arguments...))
+	d.refuse(p, "is %s; must be %s", describe(p.value), fmt.Sprintf(wanted, arguments...))
 }
 
 // object checks that a value is an object without other fields than these.
-func (d *decoder) object(p place, fields ...string) {
-	list := strings.Join(fields, ", ")
-	if p.value.kind != kindObject {
+func (d *decoder) object(p place, known ...string) {
+	list := strings.Join(known, ", ")
+	if p.value.Kind != yaml.MappingNode {
 		d.refuseValue(p, "an object with %s", list)
 		return
 	}
-	for _, field := range p.value.fields {
-		if !slices.Contains(fields, field.name) {
+	for name := range fields(p.value) {
+		if !slices.Contains(known, name.Value) {
 			if d.fault == nil {
-				d.fault = &Error{Line: field.line, Field: p.String(),
-					Message: fmt.Sprintf("has an unknown field %s; there are only %s", quote(field.name), list)}
+				d.fault = &Error{Line: name.Line, Field: p.String(),
+					Message: fmt.Sprintf("has an unknown field %s; there are only %s", quote(name.Value), list)}
 			}
 			return
 		}
@@ -147,10 +144,10 @@ func (d *decoder) object(p place, fields ...string) {
 
 func (d *decoder) list(p place, limit int) {
 	switch {
-	case p.value.kind != kindList:
+	case p.value.Kind != yaml.SequenceNode:
 		d.refuseValue(p, "a list of 0 to %d entries", limit)
-	case len(p.value.items) > limit:
-		d.refuse(p, "has %d entries; must have 0 to %d", len(p.value.items), limit)
+	case len(p.value.Content) > limit:
+		d.refuse(p, "has %d entries; must have 0 to %d", len(p.value.Content), limit)
 	}
 }
 
@@ -167,10 +164,14 @@ var ambiguous = regexp.MustCompile(`^[-+]?0[0-9_]+$`)
 
 // whole reads a whole number that is not negative.
 func (d *decoder) whole(p place) (uint64, bool) {
-	if p.value.kind == kindInteger && ambiguous.MatchString(p.value.text) {
-		d.refuse(p, "is %s; must be written without a 0 in front", p.value.text)
+	if p.value.ShortTag() != "!!int" {
+		return 0, false
 	}
-	switch number := p.value.integer.(type) {
+	integer := integerOf(p.value.Value)
+	if integer != nil && ambiguous.MatchString(p.value.Value) {
+		d.refuse(p, "is %s; must be written without a 0 in front", p.value.Value)
+	}
+	switch number := integer.(type) {
 	case uint64:
 		return number, true
 	case int64:
@@ -212,10 +213,10 @@ func (d *decoder) table(root place) *control.GateParameterTable {
 	}
 	table := &control.GateParameterTable{}
 	if enabled := root.member("gate-enabled"); enabled.value != nil {
-		if enabled.value.kind != kindBoolean {
+		if enabled.value.ShortTag() != "!!bool" {
 			d.refuseValue(enabled, "true or false")
 		}
-		table.GateEnabled = enabled.value.boolean
+		table.GateEnabled = strings.EqualFold(enabled.value.Value, "true")
 	}
 	table.AdminGateStates = uint8(d.optionalInteger(&root, "admin-gate-states", math.MaxUint8, math.MaxUint8))
 	table.AdminCycleTimeExtension = uint32(d.optionalInteger(&root, "admin-cycle-time-extension", math.MaxUint32, 0))
@@ -261,8 +262,8 @@ func (d *decoder) seconds(p place) uint64 {
 	if p.value == nil || d.fault != nil {
 		return 0
 	}
-	if p.value.kind == kindString {
-		if number, err := strconv.ParseUint(p.value.text, 10, 64); err == nil && number <= maxBaseSeconds {
+	if p.value.ShortTag() == "!!str" {
+		if number, err := strconv.ParseUint(p.value.Value, 10, 64); err == nil && number <= maxBaseSeconds {
 			return number
 		}
 	}
@@ -283,7 +284,7 @@ func (d *decoder) controlList(table *place) []control.GateControlEntry {
 	}
 	d.list(list, control.MaxControlListLength)
 	var entries []control.GateControlEntry
-	for i := range list.value.items {
+	for i := range list.value.Content {
 		if d.fault != nil {
 			return nil
 		}
@@ -311,8 +312,8 @@ func (d *decoder) controlEntry(p place) control.GateControlEntry {
 
 // operation may be prefixed with the name of its module, like an identity in RFC 7951.
 func (d *decoder) operation(p place) {
-	if d.fault == nil && (p.value.kind != kindString ||
-		strings.TrimPrefix(p.value.text, moduleName+":") != control.SetGateStates) {
+	if d.fault == nil && (p.value.ShortTag() != "!!str" ||
+		strings.TrimPrefix(p.value.Value, moduleName+":") != control.SetGateStates) {
 		d.refuseValue(p, `"%s", because frames are not preempted here`, control.SetGateStates)
 	}
 }
@@ -324,7 +325,7 @@ func (d *decoder) queueMaxSDUs(table *place) []control.QueueMaxSDU {
 	}
 	d.list(list, control.TrafficClasses)
 	var sdus []control.QueueMaxSDU
-	for i := range list.value.items {
+	for i := range list.value.Content {
 		if d.fault != nil {
 			return nil
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,63 +20,36 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/errortext"
 )
 
-// kind is the type of a value.
-type kind int
-
-const (
-	kindObject kind = iota
-	kindList
-	kindInteger
-	kindBoolean
-	kindString
-	kindOther
-)
-
-// node is a value of a file.
-type node struct {
-	kind   kind
-	line   int
-	fields []field
-	items  []*node
-	// text is the text of a scalar, without quotes.
-	text string
-	// integer is set for integers: int64 or uint64.
-	integer any
-	boolean bool
-}
-
-// field is a name and its value in an object.
-type field struct {
-	name  string
-	line  int
-	value *node
-}
-
-// get returns the value of a field, or nil.
-func (n *node) get(name string) *node {
-	for _, field := range n.fields {
-		if field.name == name {
-			return field.value
+// fields iterates over the names and values of an object; other values have none.
+func fields(object *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
+	return func(yield func(name, value *yaml.Node) bool) {
+		if object.Kind != yaml.MappingNode {
+			return
+		}
+		for pair := range slices.Chunk(object.Content, 2) {
+			if !yield(pair[0], pair[1]) {
+				return
+			}
 		}
 	}
-	return nil
 }
 
 // longestQuote is the maximum length of a string in a message.
 const longestQuote = 40
 
-// describe returns the value as messages show it.
-func (n *node) describe() string {
-	switch n.kind {
-	case kindObject:
+// describe returns a value as messages show it.
+func describe(value *yaml.Node) string {
+	switch value.ShortTag() {
+	case "!!map":
 		return "an object"
-	case kindList:
+	case "!!seq":
 		return "a list"
-	case kindString:
-		return quote(n.text)
-	default:
-		return n.text
+	case "!!str":
+		return quote(value.Value)
+	case "!!null":
+		return "null"
 	}
+	return value.Value
 }
 
 // quote writes a string on one line, as ktsnd does (datapath/daemon/control/control_json.c).
@@ -100,7 +74,7 @@ func quote(text string) string {
 }
 
 // parseTree reads a file that holds one value. The fault, if any, lacks the file's name.
-func parseTree(data []byte) (*node, *Error) {
+func parseTree(data []byte) (*yaml.Node, *Error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var first, second yaml.Node
 	if err := decoder.Decode(&first); errors.Is(err, io.EOF) {
@@ -113,54 +87,39 @@ func parseTree(data []byte) (*node, *Error) {
 	} else if !errors.Is(err, io.EOF) {
 		return nil, errortext.Syntax("is neither YAML nor JSON", err)
 	}
-	return convert(first.Content[0])
+	return first.Content[0], check(first.Content[0])
 }
 
-// convert returns a tree of the types that a schedule can have.
-func convert(value *yaml.Node) (*node, *Error) {
+// check finds what a schedule cannot have: anchors, aliases, tags, merge keys, names that are not strings, and names that occur twice.
+func check(value *yaml.Node) *Error {
 	if value.Kind == yaml.AliasNode || value.Anchor != "" || value.Style&yaml.TaggedStyle != 0 {
-		return nil, unsupported(value)
+		return unsupported(value)
 	}
-	switch value.Kind {
-	case yaml.MappingNode:
-		return convertObject(value)
-	case yaml.SequenceNode:
-		list := &node{kind: kindList, line: value.Line}
-		for _, item := range value.Content {
-			converted, fault := convert(item)
-			if fault != nil {
-				return nil, fault
-			}
-			list.items = append(list.items, converted)
+	names := map[string]bool{}
+	for i, inner := range value.Content {
+		isName := value.Kind == yaml.MappingNode && i%2 == 0
+		if isName && inner.ShortTag() == "!!merge" {
+			return unsupported(inner)
 		}
-		return list, nil
-	default:
-		return convertScalar(value), nil
+		if fault := check(inner); fault != nil {
+			return fault
+		}
+		switch {
+		case !isName:
+			continue
+		case inner.ShortTag() != "!!str":
+			return &Error{Line: inner.Line, Message: fmt.Sprintf("has a key that is %s; names of fields are strings", describe(inner))}
+		case names[inner.Value]:
+			return &Error{Line: inner.Line, Message: fmt.Sprintf("has the field %s twice", quote(inner.Value))}
+		}
+		names[inner.Value] = true
 	}
+	return nil
 }
 
 func unsupported(value *yaml.Node) *Error {
 	return &Error{Line: value.Line, Message: "has an anchor, alias, tag or merge key, which schedules cannot have; " +
 		"write the value itself"}
-}
-
-func convertScalar(value *yaml.Node) *node {
-	scalar := &node{kind: kindOther, line: value.Line, text: value.Value}
-	switch value.ShortTag() {
-	case "!!int":
-		scalar.integer = integerOf(value.Value)
-		if scalar.integer != nil {
-			scalar.kind = kindInteger
-		}
-	case "!!bool":
-		scalar.kind = kindBoolean
-		scalar.boolean = strings.EqualFold(value.Value, "true")
-	case "!!str":
-		scalar.kind = kindString
-	case "!!null":
-		scalar.text = "null"
-	}
-	return scalar
 }
 
 // integerOf parses an integer of YAML: decimal, or with the prefix 0x, 0o or 0b.
@@ -173,35 +132,6 @@ func integerOf(text string) any {
 		return number
 	}
 	return nil
-}
-
-func convertObject(value *yaml.Node) (*node, *Error) {
-	object := &node{kind: kindObject, line: value.Line}
-	seen := map[string]bool{}
-	for pair := range slices.Chunk(value.Content, 2) {
-		key := pair[0]
-		if key.ShortTag() == "!!merge" {
-			return nil, unsupported(key)
-		}
-		name, fault := convert(key)
-		if fault != nil {
-			return nil, fault
-		}
-		if name.kind != kindString {
-			return nil, &Error{Line: key.Line, Message: fmt.Sprintf("has a key that is %s; names of fields are strings",
-				name.describe())}
-		}
-		if seen[name.text] {
-			return nil, &Error{Line: key.Line, Message: fmt.Sprintf("has the field %s twice", quote(name.text))}
-		}
-		converted, fault := convert(pair[1])
-		if fault != nil {
-			return nil, fault
-		}
-		seen[name.text] = true
-		object.fields = append(object.fields, field{name.text, key.Line, converted})
-	}
-	return object, nil
 }
 
 // WriteYAML writes a value under the names and in the order that its JSON has.
