@@ -26,7 +26,7 @@ type Admission struct {
 // admit validates links of other makers with an end in the cluster: a pod of this cluster gets only what its labels and its TSNService
 // request.
 func (p *planner) admit(groups map[Key]*group) {
-	first := p.firstByVNI()
+	first := firstBy(p, func(link *v1alpha1.TSNLink) []int32 { return []int32{link.Spec.VNI} })
 	var owners map[netip.Addr]*v1alpha1.TSNLink
 	for i := range p.in.Links {
 		link := &p.in.Links[i]
@@ -44,7 +44,7 @@ func (p *planner) admit(groups map[Key]*group) {
 			refusal = fmt.Errorf("TSNLink %s/%s has its VXLAN network identifier, %d", other.Namespace, other.Name, link.Spec.VNI)
 		}
 		if owners == nil {
-			owners = p.firstByAddress()
+			owners = firstBy(p, linkAddresses)
 		}
 		if other, address := duplicateAddress(link, owners); other != nil && refusal == nil {
 			refusal = fmt.Errorf("TSNLink %s/%s has its address %s", other.Namespace, other.Name, address)
@@ -53,32 +53,23 @@ func (p *planner) admit(groups map[Key]*group) {
 	}
 }
 
-// firstByVNI returns the link that may use each VNI.
-func (p *planner) firstByVNI() map[int32]*v1alpha1.TSNLink {
-	first := map[int32]*v1alpha1.TSNLink{}
+// firstBy returns the link that may use each VNI or address; used returns those of a link.
+func firstBy[Resource comparable](p *planner, used func(link *v1alpha1.TSNLink) []Resource) map[Resource]*v1alpha1.TSNLink {
+	first := map[Resource]*v1alpha1.TSNLink{}
 	for i := range p.in.Links {
 		link := &p.in.Links[i]
-		if current := first[link.Spec.VNI]; current == nil || p.takesPrecedence(link, current) {
-			first[link.Spec.VNI] = link
+		for _, resource := range used(link) {
+			if current := first[resource]; current == nil || p.takesPrecedence(link, current) {
+				first[resource] = link
+			}
 		}
 	}
 	return first
 }
 
-// firstByAddress returns the link that may use each address.
-func (p *planner) firstByAddress() map[netip.Addr]*v1alpha1.TSNLink {
-	first := map[netip.Addr]*v1alpha1.TSNLink{}
-	for i := range p.in.Links {
-		link := &p.in.Links[i]
-		for _, end := range []*v1alpha1.LinkEnd{&link.Spec.Client, &link.Spec.Endpoint} {
-			for _, address := range addressesOf(end) {
-				if current := first[address]; current == nil || p.takesPrecedence(link, current) {
-					first[address] = link
-				}
-			}
-		}
-	}
-	return first
+// linkAddresses returns the addresses of both ends of a link.
+func linkAddresses(link *v1alpha1.TSNLink) []netip.Addr {
+	return append(addressesOf(&link.Spec.Client), addressesOf(&link.Spec.Endpoint)...)
 }
 
 // karmadaLabel is on the objects that Karmada manages in a cluster (util.ManagedByKarmadaLabel). It removes the label from objects that it
@@ -104,11 +95,9 @@ func (p *planner) takesPrecedence(link, other *v1alpha1.TSNLink) bool {
 
 // duplicateAddress returns another link with an address of the link, nil for none.
 func duplicateAddress(link *v1alpha1.TSNLink, owners map[netip.Addr]*v1alpha1.TSNLink) (other *v1alpha1.TSNLink, address netip.Addr) {
-	for _, end := range []*v1alpha1.LinkEnd{&link.Spec.Client, &link.Spec.Endpoint} {
-		for _, address := range addressesOf(end) {
-			if owners[address] != link {
-				return owners[address], address
-			}
+	for _, address := range linkAddresses(link) {
+		if owners[address] != link {
+			return owners[address], address
 		}
 	}
 	return nil, netip.Addr{}

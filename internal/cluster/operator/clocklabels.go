@@ -75,14 +75,9 @@ var requirementChanged = fieldChanged(func(network *v1alpha1.TSNNetwork) *v1alph
 
 // allNodes returns a function that lists the names of all nodes.
 func allNodes(reader client.Reader) func(context.Context, client.Object) []string {
-	return func(ctx context.Context, _ client.Object) []string {
-		var all corev1.NodeList
-		if err := reader.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-			return nil // the cache is synced: this does not fail
-		}
-		var names []string
-		for i := range all.Items {
-			names = append(names, all.Items[i].Name)
+	return func(ctx context.Context, _ client.Object) (names []string) {
+		for _, node := range listCached(ctx, reader, &corev1.NodeList{}).Items {
+			names = append(names, node.Name)
 		}
 		return names
 	}

@@ -244,11 +244,11 @@ func (s *podSource) Start(ctx context.Context, queue workqueue.TypedRateLimiting
 	}
 	enqueue := func(changes differences) {
 		for name, structural := range changes {
+			delay := countBatchDelay
 			if structural {
-				queue.AddAfter(requestFor(name), batchDelay)
-			} else {
-				queue.AddAfter(requestFor(name), countBatchDelay)
+				delay = batchDelay
 			}
+			queue.AddAfter(requestFor(name), delay)
 		}
 	}
 	s.registration, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{

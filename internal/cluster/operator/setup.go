@@ -232,7 +232,7 @@ func addNetworks(m manager.Manager, shared *shared, agents cache.Cache, options 
 		Watches(&v1alpha1.TSNNode{}, enqueueAfter(batchDelay, networksOfNodeClock), builder.WithPredicates(clockChanged)).
 		Watches(&v1alpha1.TSNPeers{}, enqueueAfter(batchDelay, networkOfPeers), builder.WithPredicates(fromOtherClusters)).
 		Watches(&corev1.ConfigMap{}, enqueueAfter(batchDelay, networksMatching(m.GetClient(), spansClusters))).
-		Watches(&corev1.Namespace{}, enqueueAll, builder.WithPredicates(predicate.Or[client.Object](predicate.LabelChangedPredicate{}, createdOrDeleted))).
+		Watches(&corev1.Namespace{}, enqueueAll, builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Complete(networks)
 }
 
@@ -254,9 +254,6 @@ func addPeers(m manager.Manager, shared *shared) error {
 		Watches(&corev1.Node{}, enqueueAfter(batchDelay, networksOfNode(shared)), builder.WithPredicates(activeChanged)).
 		Complete(&Peers{Client: m.GetClient(), shared: shared, pace: newPace(time.Now)})
 }
-
-// createdOrDeleted ignores updates.
-var createdOrDeleted = predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 
 // changed ignores updates of an object for which differ is false.
 func changed[T client.Object](differ func(before, after T) bool) predicate.Funcs {
@@ -331,19 +328,21 @@ func everyNetwork(reader client.Reader) func(context.Context, client.Object) []s
 
 // networksMatching returns a function that lists the names of the networks for which matches is true.
 func networksMatching(reader client.Reader, matches func(*v1alpha1.TSNNetwork) bool) func(context.Context, client.Object) []string {
-	return func(ctx context.Context, _ client.Object) []string {
-		var all v1alpha1.TSNNetworkList
-		if err := reader.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-			return nil // the cache is synced: this does not fail
-		}
-		var names []string
-		for i := range all.Items {
-			if matches(&all.Items[i]) {
-				names = append(names, all.Items[i].Name)
+	return func(ctx context.Context, _ client.Object) (names []string) {
+		all := listCached(ctx, reader, &v1alpha1.TSNNetworkList{}).Items
+		for i := range all {
+			if matches(&all[i]) {
+				names = append(names, all[i].Name)
 			}
 		}
 		return names
 	}
+}
+
+// listCached lists objects of a synced cache, which does not fail. They are shared with the cache: read only.
+func listCached[List client.ObjectList](ctx context.Context, reader client.Reader, list List) List {
+	_ = reader.List(ctx, list, client.UnsafeDisableDeepCopy)
+	return list
 }
 
 // networkOfPeers returns the network of TSNPeers.
@@ -384,14 +383,11 @@ func networksOfNodeClock(ctx context.Context, object client.Object) []string {
 // nodesOfPods returns a function that lists the nodes of the pods that match an object's name.
 func nodesOfPods(reader client.Reader, matches func(pod *corev1.Pod, name string) bool) func(context.Context, client.Object) []string {
 	return func(ctx context.Context, object client.Object) []string {
-		var pods corev1.PodList
-		if err := reader.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
-			return nil // the cache is synced: this does not fail
-		}
 		nodes := map[string]bool{}
-		for i := range pods.Items {
-			if matches(&pods.Items[i], object.GetName()) {
-				nodes[pods.Items[i].Spec.NodeName] = true
+		pods := listCached(ctx, reader, &corev1.PodList{}).Items
+		for i := range pods {
+			if matches(&pods[i], object.GetName()) {
+				nodes[pods[i].Spec.NodeName] = true
 			}
 		}
 		return slices.Collect(maps.Keys(nodes))

@@ -150,11 +150,8 @@ func conditions(network *v1alpha1.TSNNetwork, request *v1alpha1.ScheduleRequest,
 	for _, condition := range optional {
 		types = append(types, condition.Type)
 	}
-	for _, condition := range network.Status.Conditions {
-		if slices.Contains(types, condition.Type) {
-			all.list = append(all.list, condition)
-		}
-	}
+	isOld := func(condition metav1.Condition) bool { return !slices.Contains(types, condition.Type) }
+	all.list = slices.DeleteFunc(slices.Clone(network.Status.Conditions), isOld)
 	blocking := slices.DeleteFunc(slices.Clone(findings), func(f finding) bool { return !f.blocks })
 	if len(blocking) > 0 {
 		all.set(v1alpha1.ConditionReady, metav1.ConditionFalse, blocking[0].reason, join(blocking))
