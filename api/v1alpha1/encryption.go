@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Encrypted tells whether a network asks for encryption, of whichever kind.
+// Encrypted reports whether the network requests encryption.
 func (s *TSNNetworkSpec) Encrypted() bool {
 	return s.Encryption == EncryptionPreferred || s.Encryption == EncryptionRequired
 }
@@ -36,8 +36,8 @@ const (
 
 // Types of conditions about encryption.
 const (
-	// ConditionEncryptionOperational of a node says that frames of the network to all of its other nodes are encrypted. Without
-	// spec.encryption there is none.
+	// ConditionEncryptionOperational of a node is True if frames of the network to all of its other nodes are encrypted. Networks without
+	// spec.encryption do not have it.
 	ConditionEncryptionOperational = "EncryptionOperational"
 )
 

@@ -2,13 +2,13 @@
 
 package v1alpha1
 
-// GateParameterTable is the writable part of the container gate-parameter-table of the YANG module
-// ieee802-dot1q-sched, under its names: what `ktsn schedule check` reads from a file fits here.
+// GateParameterTable is the writable part of the container gate-parameter-table of the YANG module ieee802-dot1q-sched, with its names.
+// Files for `ktsn schedule check` have the same fields.
 //
 // +kubebuilder:validation:XValidation:rule="!self.gate__dash__enabled || has(self.admin__dash__cycle__dash__time)",message="schedule.admin-cycle-time is required when gate-enabled is true"
 // +kubebuilder:validation:XValidation:rule="!self.gate__dash__enabled || (has(self.admin__dash__control__dash__list) && has(self.admin__dash__control__dash__list.gate__dash__control__dash__entry) && size(self.admin__dash__control__dash__list.gate__dash__control__dash__entry) > 0)",message="schedule.admin-control-list.gate-control-entry must have 1 to 256 entries when gate-enabled is true"
 type GateParameterTable struct {
-	// gate-enabled false: the list is not executed, the gates stay as admin-gate-states says.
+	// gate-enabled false: the list is not executed, and the gates stay in the states of admin-gate-states.
 	// +kubebuilder:default=false
 	// +optional
 	GateEnabled bool `json:"gate-enabled"`
@@ -25,17 +25,17 @@ type GateParameterTable struct {
 	// admin-cycle-time is a fraction of a second: 1/1000 is a millisecond.
 	// +optional
 	AdminCycleTime *CycleTime `json:"admin-cycle-time,omitempty"`
-	// admin-cycle-time-extension in ns: a stump shorter than this, which a change of schedules would leave, prolongs the
-	// cycle before it.
+	// admin-cycle-time-extension in ns: if a change of schedules would leave a cycle shorter than this, the previous cycle is extended
+	// instead.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=4294967295
 	// +optional
 	AdminCycleTimeExtension int64 `json:"admin-cycle-time-extension,omitempty"`
-	// admin-base-time is when a cycle begins, in TAI. If it is past, or less than a second ahead, all nodes begin with
-	// the schedule at the next whole number of cycles after it that leaves time to tell them.
+	// admin-base-time is when a cycle begins, in TAI. If it is past, or less than a second ahead, all nodes start the schedule a whole
+	// number of cycles later, as soon as all of them can have it.
 	// +optional
 	AdminBaseTime *PTPTime `json:"admin-base-time,omitempty"`
-	// queue-max-sdu-table bounds the frames of classes.
+	// queue-max-sdu-table limits the size of the frames of classes.
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=map
 	// +listMapKey=traffic-class
@@ -92,26 +92,26 @@ type CycleTime struct {
 
 // PTPTime is a time since 1970-01-01T00:00:00 TAI.
 type PTPTime struct {
-	// seconds since then.
+	// seconds since 1970-01-01T00:00:00 TAI.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=9000000000
 	// +optional
 	Seconds int64 `json:"seconds"`
-	// nanoseconds beside them.
+	// nanoseconds is the fraction of a second.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=999999999
 	// +optional
 	Nanoseconds int32 `json:"nanoseconds"`
 }
 
-// QueueMaxSDU bounds the frames of one class.
+// QueueMaxSDU limits the size of the frames of a class.
 type QueueMaxSDU struct {
-	// traffic-class that it is about.
+	// traffic-class is the number of the class.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=7
 	// +required
 	TrafficClass int32 `json:"traffic-class"`
-	// queue-max-sdu in bytes of what Ethernet carries; 0: no limit.
+	// queue-max-sdu is the largest Ethernet payload in bytes; 0: no limit.
 	// +kubebuilder:validation:XValidation:rule="self == 0 || (self >= 46 && self <= 65535)",message="queue-max-sdu must be 46 to 65535 bytes, or 0 for no limit"
 	// +optional
 	QueueMaxSDU int32 `json:"queue-max-sdu"`

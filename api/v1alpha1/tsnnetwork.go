@@ -64,7 +64,7 @@ type TSNNetworkSpec struct {
 
 	// ipv4 is the range from which pods get their addresses. Each node with pods on the network gets a subnet of it.
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self.cidr) && cidr(self.cidr).ip().family() == 4",message="ipv4.cidr must be a range of IPv4 such as 10.42.0.0/16"
-	// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || cidr(self.cidr) == cidr(self.cidr).masked()",message="ipv4.cidr has bits set behind its prefix; write the range's first address, such as 10.42.0.0/16"
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || cidr(self.cidr) == cidr(self.cidr).masked()",message="ipv4.cidr has bits set after its prefix; write the range's first address, such as 10.42.0.0/16"
 	// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || (cidr(self.cidr).prefixLength() <= self.nodePrefixLength && self.nodePrefixLength - cidr(self.cidr).prefixLength() <= 16)",message="ipv4.nodePrefixLength must be that of cidr or up to 16 more: it divides the range among nodes"
 	// +kubebuilder:validation:XValidation:rule="self.nodePrefixLength <= 30",message="ipv4.nodePrefixLength must be at most 30, or no address would be left for pods"
 	// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || !isCIDR(oldSelf.cidr) || cidr(self.cidr).containsCIDR(cidr(oldSelf.cidr))",message="ipv4.cidr can only grow: the range before must lie in it, because pods have addresses of it"
@@ -75,7 +75,7 @@ type TSNNetworkSpec struct {
 
 	// ipv6 is a range for a second address of each pod. Timed messages and all others can use it.
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self.cidr) && cidr(self.cidr).ip().family() == 6",message="ipv6.cidr must be a range of IPv6 such as fd42::/48"
-	// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || cidr(self.cidr) == cidr(self.cidr).masked()",message="ipv6.cidr has bits set behind its prefix; write the range's first address, such as fd42::/48"
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || cidr(self.cidr) == cidr(self.cidr).masked()",message="ipv6.cidr has bits set after its prefix; write the range's first address, such as fd42::/48"
 	// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || (cidr(self.cidr).prefixLength() <= self.nodePrefixLength && self.nodePrefixLength - cidr(self.cidr).prefixLength() <= 16)",message="ipv6.nodePrefixLength must be that of cidr or up to 16 more: it divides the range among nodes"
 	// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || !isCIDR(oldSelf.cidr) || cidr(self.cidr).containsCIDR(cidr(oldSelf.cidr))",message="ipv6.cidr can only grow: the range before must lie in it, because pods have addresses of it"
 	// +kubebuilder:validation:XValidation:rule="!has(self.part) || isCIDR(self.part) && isCIDR(self.cidr) && cidr(self.part).ip().family() == 6 && cidr(self.cidr).containsCIDR(cidr(self.part)) && cidr(self.part) == cidr(self.part).masked() && cidr(self.part).prefixLength() <= self.nodePrefixLength",message="ipv6.part must be a range of IPv6 in ipv6.cidr that is not smaller than a node's part, such as fd42:0:0:1000::/52"

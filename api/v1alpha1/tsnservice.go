@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// MaxServicePods is how many endpoints, and how many clients, the status of a TSNService names; MaxServiceNodes of how many nodes it tells keys.
+// MaxServicePods is how many endpoints, and how many clients, the status of a TSNService names; MaxServiceNodes of how many nodes it has keys.
 const (
 	MaxServicePods  = 200
 	MaxServiceNodes = 100
@@ -57,7 +57,7 @@ type TSNServiceList struct {
 // TSNServiceSpec selects the pods that get links, and the properties of the links.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.ipv4) || has(self.ipv6)",message="ipv4 or ipv6 must be given: the ends of a link need addresses"
-// +kubebuilder:validation:XValidation:rule="has(self.ipv4) == has(oldSelf.ipv4) && has(self.ipv6) == has(oldSelf.ipv6)",message="ipv4 and ipv6 cannot be added to or taken from a service, because an older range counts before others; make another TSNService"
+// +kubebuilder:validation:XValidation:rule="has(self.ipv4) == has(oldSelf.ipv4) && has(self.ipv6) == has(oldSelf.ipv6)",message="ipv4 and ipv6 cannot be added to or taken from a service, because an older range takes precedence over others; make another TSNService"
 type TSNServiceSpec struct {
 	// endpoint selects endpoints among the pods of the service's namespace with the label endpoint.kubernetsn.io/SERVICE. By default it
 	// selects all of them.

@@ -90,7 +90,7 @@ func TestInvalidNetworks(t *testing.T) {
 		"a vni too large":      {"spec: {vni: 16777216, ipv4: {cidr: 10.0.0.0/16}}", "spec.vni"},
 		"no range":             {"spec: {vni: 1, ipv4: {cidr: ten}}", "ipv4.cidr must be a range of IPv4 such as 10.42.0.0/16"},
 		"a range of IPv6":      {"spec: {vni: 1, ipv4: {cidr: 'fd42::/48'}}", "ipv4.cidr must be a range of IPv4"},
-		"bits behind":          {"spec: {vni: 1, ipv4: {cidr: 10.42.1.0/16}}", "ipv4.cidr has bits set behind its prefix"},
+		"bits behind":          {"spec: {vni: 1, ipv4: {cidr: 10.42.1.0/16}}", "ipv4.cidr has bits set after its prefix"},
 		"a part that is more":  {"spec: {vni: 1, ipv4: {cidr: 10.42.0.0/26}}", "ipv4.nodePrefixLength must be that of cidr or up to 16 more"},
 		"too many parts":       {"spec: {vni: 1, ipv4: {cidr: 10.0.0.0/8, nodePrefixLength: 25}}", "up to 16 more"},
 		"a part of nothing":    {"spec: {vni: 1, ipv4: {cidr: 10.0.0.0/24, nodePrefixLength: 31}}", "at most 30"},
