@@ -5,6 +5,7 @@ package netns_test
 import (
 	"encoding/binary"
 	"errors"
+	"maps"
 	"net"
 	"net/netip"
 	"testing"
@@ -33,6 +34,8 @@ type framing struct {
 	untimed bool
 	// record precedes the frame like the record of the kernel's program. If nil, the socket has the time.
 	record *ownRecord
+	// claims replaces the datagram by an answer of ARP or ND that claims the address.
+	claims bool
 }
 
 // ownRecord is a record that a pod can write itself: datapath/capture/record.h.
@@ -63,17 +66,37 @@ func (f *framing) frame(t *testing.T, at int64) []byte {
 	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: f.from.AsSlice(), DstIP: f.to.AsSlice()}
 	udp := &layers.UDP{SrcPort: 6000, DstPort: layers.UDPPort(f.port)}
 	must(t, udp.SetNetworkLayerForChecksum(ip))
+	above := []gopacket.SerializableLayer{ip, udp}
+	if f.claims {
+		ether.EthernetType, above = f.claim(t)
+	}
 	payload := f.inside
 	if payload == nil {
 		payload = markedPayload(0, at, f.payloadBytes)
 	}
 	buffer := gopacket.NewSerializeBuffer()
 	must(t, gopacket.SerializeLayers(buffer, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true},
-		append(all, ip, udp, gopacket.Payload(payload))...))
+		append(append(all, above...), gopacket.Payload(payload))...))
 	if f.record == nil {
 		return buffer.Bytes()
 	}
 	return append(f.record.bytes(f, at), buffer.Bytes()...)[:f.recordedBytes(len(buffer.Bytes()))]
+}
+
+// claim returns an answer of ARP or ND.
+func (f *framing) claim(t *testing.T) (layers.EthernetType, []gopacket.SerializableLayer) {
+	t.Helper()
+	if f.from.Is4() {
+		return layers.EthernetTypeARP, []gopacket.SerializableLayer{&layers.ARP{
+			AddrType: layers.LinkTypeEthernet, Protocol: layers.EthernetTypeIPv4, HwAddressSize: 6, ProtAddressSize: 4, Operation: layers.ARPReply,
+			SourceHwAddress: f.source, SourceProtAddress: f.from.AsSlice(), DstHwAddress: f.destination, DstProtAddress: f.to.AsSlice(),
+		}}
+	}
+	ip := &layers.IPv6{Version: 6, HopLimit: 255, NextHeader: layers.IPProtocolICMPv6, SrcIP: f.from.AsSlice(), DstIP: podAddress6B.AsSlice()}
+	icmp := &layers.ICMPv6{TypeCode: layers.CreateICMPv6TypeCode(layers.ICMPv6TypeNeighborAdvertisement, 0)}
+	must(t, icmp.SetNetworkLayerForChecksum(ip))
+	return layers.EthernetTypeIPv6, []gopacket.SerializableLayer{ip, icmp, &layers.ICMPv6NeighborAdvertisement{Flags: 0x60,
+		TargetAddress: f.from.AsSlice(), Options: layers.ICMPv6Options{{Type: layers.ICMPv6OptTargetAddress, Data: f.source}}}}
 }
 
 // recordBytes is KTSN_RECORD_BYTES.
@@ -229,54 +252,49 @@ func (c *captured) sendToDrop(t *testing.T, send func()) (seen []markedPacket, c
 	return awaitMarks(t, tap, 0), c.droppedFrames(t) > before
 }
 
+// forgeries change a valid frame.
+var forgeries = map[string]func(*framing){
+	"another hardware address":             func(f *framing) { f.source = foreign },
+	"another address":                      func(f *framing) { f.from = stranger },
+	"the address of a pod of its node":     func(f *framing) { f.from = netip.MustParseAddr("10.42.1.4") },
+	"the address that it sends to":         func(f *framing) { f.from = topology.PodAddressB },
+	"another address in a tagged frame":    func(f *framing) { f.tag, f.from = &layers.Dot1Q{Priority: 5, VLANIdentifier: 7}, stranger },
+	"a claim of another address by ARP":    func(f *framing) { f.claims, f.from = true, stranger },
+	"a claim of another address by ND":     func(f *framing) { f.claims, f.from = true, netip.MustParseAddr("fd00:42:1::77") },
+	"a record with a foreign frame":        func(f *framing) { f.record, f.source = &ownRecord{version: 1}, foreign },
+	"a record with another source":         func(f *framing) { f.record = &ownRecord{version: 1, source: foreign} },
+	"a record with another address inside": func(f *framing) { f.record, f.from = &ownRecord{version: 1}, stranger },
+	"a priority that was not granted":      func(f *framing) { f.record = &ownRecord{version: 1, what: 7} },
+	"a record without a time":              func(f *framing) { f.record, f.from = &ownRecord{version: 1, what: 3 << 4}, stranger },
+	"a record with an unused bit":          func(f *framing) { f.record = &ownRecord{version: 1, what: 0x80} },
+	"a record without a frame":             func(f *framing) { f.record = &ownRecord{version: 1, cut: recordBytes} },
+	"half a record":                        func(f *framing) { f.record = &ownRecord{version: 1, cut: 20} },
+}
+
 func TestForgedFramesAreDropped(t *testing.T) {
 	content(t)
-	c := newCaptured(t, capture.Timed)
-	for name, change := range map[string]func(*framing){
-		"another hardware address":             func(f *framing) { f.source = foreign },
-		"another address":                      func(f *framing) { f.from = stranger },
-		"an address of the other node's":       func(f *framing) { f.from = topology.PodAddressB },
-		"another address in a tagged frame":    func(f *framing) { f.tag, f.from = &layers.Dot1Q{Priority: 5, VLANIdentifier: 7}, stranger },
-		"a record with a foreign frame":        func(f *framing) { f.record, f.source = &ownRecord{version: 1}, foreign },
-		"a record with another source":         func(f *framing) { f.record = &ownRecord{version: 1, source: foreign} },
-		"a record with another address inside": func(f *framing) { f.record, f.from = &ownRecord{version: 1}, stranger },
-		"a priority that was not granted":      func(f *framing) { f.record = &ownRecord{version: 1, what: 7} },
-		"a record of an unknown clock":         func(f *framing) { f.record = &ownRecord{version: 1, what: 3 << 4} },
-		"a record with bits that mean nothing": func(f *framing) { f.record = &ownRecord{version: 1, what: 0x80} },
-		"a record without a frame":             func(f *framing) { f.record = &ownRecord{version: 1, cut: recordBytes} },
-		"half a record":                        func(f *framing) { f.record = &ownRecord{version: 1, cut: 20} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			sent := c.validFrame(t)
-			change(sent)
-			c.checkDropped(t, func() { c.sendFrame(t, sent) })
+	for _, mode := range []capture.Mode{capture.Timed, capture.All} {
+		t.Run(mode.String(), func(t *testing.T) {
+			c := newCaptured(t, mode)
+			cases := maps.Clone(forgeries)
+			if mode == capture.Timed {
+				cases["an honest record without a time"] = func(f *framing) { f.record = &ownRecord{version: 1, what: 3 << 4} }
+			}
+			for name, change := range cases {
+				t.Run(name, func(t *testing.T) {
+					sent := c.validFrame(t)
+					sent.untimed = mode == capture.All
+					change(sent)
+					c.checkDropped(t, func() { c.sendFrame(t, sent) })
+				})
+			}
+			c.checkServed(t) // they did no harm
 		})
 	}
-	// The forged frames did no harm.
-	c.checkServed(t)
 }
 
 // stranger is an unused address in the subnet of pod a.
 var stranger = netip.MustParseAddr("10.42.1.77")
-
-func TestForgedUntimedFramesAreDropped(t *testing.T) {
-	content(t)
-	c := newCaptured(t, capture.All)
-	for name, change := range map[string]func(*framing){
-		"another hardware address":          func(f *framing) { f.source = foreign },
-		"another address":                   func(f *framing) { f.from = stranger },
-		"another address in a tagged frame": func(f *framing) { f.tag, f.from = &layers.Dot1Q{Priority: 5, VLANIdentifier: 7}, stranger },
-		"a record with a foreign frame":     func(f *framing) { f.record, f.source = &ownRecord{version: 1}, foreign },
-	} {
-		t.Run(name, func(t *testing.T) {
-			sent := c.validFrame(t)
-			sent.untimed = true
-			change(sent)
-			c.checkDropped(t, func() { c.sendFrame(t, sent) })
-		})
-	}
-	c.checkServed(t)
-}
 
 // checkServed checks that a valid frame leaves on time.
 func (c *captured) checkServed(t *testing.T) {
