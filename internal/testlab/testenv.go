@@ -10,6 +10,7 @@
 package testlab
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,6 +26,11 @@ func Required() bool {
 // freed memory for a while.
 func Sanitized() bool {
 	return os.Getenv("KTSN_SANITIZED") == "1"
+}
+
+// Long reports whether tests run every case of theirs (make nightly), and not every second of those that resemble others.
+func Long() bool {
+	return os.Getenv("KTSN_LONG") == "1"
 }
 
 // Missing skips or fails a test with the reason why it cannot run and what to do about it.
@@ -90,4 +96,27 @@ func sourceTree(t testing.TB) string {
 	}
 	t.Fatalf("no meson.build in %s or above it", dir)
 	return ""
+}
+
+// ReadFile reads a file by the given function.
+func ReadFile[T any](t testing.TB, path string, from func(io.Reader) (T, error)) T {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	all, err := from(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// CheckError checks that an error contains a text.
+func CheckError(t testing.TB, err error, text string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), text) {
+		t.Errorf("got error %v, want %q", err, text)
+	}
 }

@@ -235,7 +235,7 @@ func TestConfigurationIsApplied(t *testing.T) {
 		pod := lab.a.newPod(t)
 		config := lab.a.config(fields{"createSocket": false})
 		result := pod.add(t, config)
-		if want := lab.a.dir + "/pods/" + pod.identity() + "/app.sock"; result.Interfaces[2].SocketPath != want {
+		if want := pod.socket(); result.Interfaces[2].SocketPath != want {
 			t.Errorf("socketPath is %q, want %q", result.Interfaces[2].SocketPath, want)
 		}
 		if _, err := os.Stat(result.Interfaces[2].SocketPath); err == nil {

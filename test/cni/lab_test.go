@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -146,6 +147,24 @@ func (n *node) attach(configs *libcni.NetworkConfigList, at *libcni.RuntimeConf)
 	return err
 }
 
+// start starts a program. The end of the test stops it.
+func start(t testing.TB, where process.Starter, name string, command *exec.Cmd) *process.Process {
+	t.Helper()
+	started, err := process.Start(where, name, command)
+	must(t, err)
+	t.Cleanup(func() { _ = started.Stop(patience) })
+	return started
+}
+
+// outputOf returns the output of a program that ends by itself.
+func outputOf(t testing.TB, where process.Starter, command *exec.Cmd) (string, error) {
+	t.Helper()
+	var output strings.Builder
+	command.Stdout = &output
+	err := start(t, where, filepath.Base(command.Path), command).Wait()
+	return output.String(), err
+}
+
 // gc runs GC with the attachments of the given pods.
 func (n *node) gc(t testing.TB, runtime *libcni.CNIConfig, configs *libcni.NetworkConfigList, valid ...*pod) error {
 	t.Helper()
@@ -198,9 +217,8 @@ func (n *node) control() string { return filepath.Join(n.dir, "control.sock") }
 // startDaemon starts the node's ktsnd and waits until it answers.
 func (n *node) startDaemon(t testing.TB) {
 	t.Helper()
-	started, err := process.Start(n.Namespace, "ktsnd", exec.Command(program(t, "ktsnd"), "--interface", uplinkName,
+	started := start(t, n.Namespace, "ktsnd", exec.Command(program(t, "ktsnd"), "--interface", uplinkName,
 		"--control", n.control(), "--log-level", "warning"))
-	must(t, err)
 	n.daemon = started
 	t.Cleanup(func() {
 		if err := started.Stop(patience); err != nil {

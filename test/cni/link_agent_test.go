@@ -301,7 +301,7 @@ func TestLinkThatRequiresEncryptionBlocksClearPath(t *testing.T) {
 }
 
 // TestEncryptedLinkWithoutPortBlocksClearPath deletes the node's ends of links that require encryption. Links between
-// nodes are plugged but not up: the agents are told that the tunnel is encrypted, and the kernel need not support ESP.
+// nodes are plugged but not up: the agents have an encrypted tunnel, and the kernel need not support ESP.
 func TestEncryptedLinkWithoutPortBlocksClearPath(t *testing.T) {
 	t.Parallel()
 	lab := newSealingLab(t)
@@ -427,7 +427,7 @@ func setClientRoutes(lab *linkLab, name types.NamespacedName, routes ...string) 
 	})
 }
 
-// newSealingLab returns two nodes whose agents are told that links between them are encrypted.
+// newSealingLab returns two nodes whose agents encrypt links between them.
 func newSealingLab(t *testing.T) *linkLab {
 	t.Helper()
 	lab := newAgentsLab(t)

@@ -18,12 +18,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containernetworking/cni/libcni"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/fault"
 	"github.com/kubernetsn/kubernetsn/internal/node/hops"
-	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
@@ -170,16 +171,12 @@ func TestForwardingPodGetsSettingsBack(t *testing.T) {
 func checkRoute(t *testing.T, from *pod, to, by string) {
 	t.Helper()
 	var routes []hops.Hop
-	command := exec.Command(program(t, "ktsn"), "trace", "--chain", "--control", from.node.control(), "--pod", from.uid, "--interface", "up0",
-		"--to", to, "--output", "json")
-	var answer strings.Builder
-	command.Stdout = &answer
-	started, err := process.Start(from.node.Namespace, "ktsn", command)
+	answer, err := outputOf(t, from.node, exec.Command(program(t, "ktsn"), "trace", "--chain", "--control", from.node.control(), "--pod", from.uid, "--interface", "up0",
+		"--to", to, "--output", "json"))
 	must(t, err)
-	must(t, started.Wait())
-	must(t, json.Unmarshal([]byte(answer.String()), &routes))
+	must(t, json.Unmarshal([]byte(answer), &routes))
 	if len(routes) != 2 || routes[0].Address.String() != by || routes[0].Arrived || routes[1].Address.String() != to || !routes[1].Arrived {
-		t.Errorf("the way to %s is %s", to, answer.String())
+		t.Errorf("the way to %s is %s", to, answer)
 	}
 }
 
@@ -279,9 +276,7 @@ func TestCheckReportsLinkFaults(t *testing.T) {
 	}))
 	err := l.check(t, l.client)
 	for _, want := range []string{"lacks the address 10.200.5.0/31", "does not know that 10.200.5.1 has", "lacks the route to 10.9.0.0/16"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("it does not say %q: %v", want, err)
-		}
+		testlab.CheckError(t, err, want)
 	}
 	must(t, l.plugWith(t, lab.a.runtime, l.client))
 	if err := l.check(t, l.client); err != nil {
@@ -291,55 +286,48 @@ func TestCheckReportsLinkFaults(t *testing.T) {
 
 func TestKilledPlugIsCleanedUpOrCompleted(t *testing.T) {
 	t.Parallel()
-	lab := newLinkLab(t)
-	client, endpoint := lab.a.newPod(t), lab.b.newPod(t)
-	must(t, lab.a.attach(lab.a.sandboxes(t), client.attachment()))
-	before := lab.a.inventory(t, client)
-	l := newLinked(client, endpoint, linkVNI)
-	l.client.forward = []string{"IPv4"}
-	for _, point := range fault.Link {
-		t.Run(point+", then DEL", func(t *testing.T) {
-			mustBeKilled(t, l.plugWith(t, lab.a.killedAt(t, point), l.client))
-			l.unplug(t, l.client)
-			checkSame(t, "after DEL", before, lab.a.inventory(t, client))
-			if got := forwarding(t, client); !strings.HasPrefix(got, "0 ") {
-				t.Errorf("the pod forwards: %s", got)
-			}
-		})
-		t.Run(point+", then ADD", func(t *testing.T) {
-			mustBeKilled(t, l.plugWith(t, lab.a.killedAt(t, point), l.client))
-			must(t, l.plugWith(t, lab.a.runtime, l.client))
-			must(t, l.check(t, l.client))
-			l.unplug(t, l.client)
-			checkSame(t, "after DEL", before, lab.a.inventory(t, client))
-		})
-	}
+	checkKilledLink(t, fault.Link, func(t *testing.T, l *linkedPods, killed *libcni.CNIConfig) {
+		mustBeKilled(t, l.plugWith(t, killed, l.client))
+	})
 }
 
 func TestKilledUnplugIsCompleted(t *testing.T) {
 	t.Parallel()
+	checkKilledLink(t, fault.LinkDel, func(t *testing.T, l *linkedPods, killed *libcni.CNIConfig) {
+		must(t, l.plugWith(t, l.client.node.runtime, l.client))
+		mustBeKilled(t, killed.DelNetworkList(t.Context(), rename(t, "kubernetsn-link", l.configOf(l.client)), l.client.attachment()))
+	})
+}
+
+// checkKilledLink runs a command that is killed at fault points, and then DEL and ADD in turns, or each of them
+// (testlab.Long).
+func checkKilledLink(t *testing.T, points []string, run func(*testing.T, *linkedPods, *libcni.CNIConfig)) {
+	t.Helper()
 	lab := newLinkLab(t)
-	client, endpoint := lab.a.newPod(t), lab.b.newPod(t)
+	client := lab.a.newPod(t)
+	must(t, lab.a.attach(lab.a.sandboxes(t), client.attachment()))
 	before := lab.a.inventory(t, client)
-	l := newLinked(client, endpoint, linkVNI)
-	for _, point := range fault.LinkDel {
-		t.Run(point, func(t *testing.T) {
-			must(t, l.plugWith(t, lab.a.runtime, l.client))
-			configs := rename(t, "kubernetsn-link", l.configOf(l.client))
-			mustBeKilled(t, lab.a.killedAt(t, point).DelNetworkList(t.Context(), configs, l.client.attachment()))
-			l.unplug(t, l.client)
-			checkSame(t, "after DEL", before, lab.a.inventory(t, client))
-		})
-		t.Run(point+", then ADD", func(t *testing.T) {
-			must(t, l.plugWith(t, lab.a.runtime, l.client))
-			configs := rename(t, "kubernetsn-link", l.configOf(l.client))
-			mustBeKilled(t, lab.a.killedAt(t, point).DelNetworkList(t.Context(), configs, l.client.attachment()))
-			must(t, l.plugWith(t, lab.a.runtime, l.client))
-			lab.a.removeSomethingElse(t)
-			must(t, l.check(t, l.client))
-			l.unplug(t, l.client)
-			checkSame(t, "after DEL", before, lab.a.inventory(t, client))
-		})
+	l := newLinked(client, lab.b.newPod(t), linkVNI)
+	l.client.forward = []string{"IPv4"}
+	for i, point := range points {
+		for j, next := range []string{"DEL", "ADD"} {
+			if (i+j)%2 != 0 && !testlab.Long() {
+				continue
+			}
+			t.Run(point+", then "+next, func(t *testing.T) {
+				run(t, l, lab.a.killedAt(t, point))
+				if next == "ADD" {
+					must(t, l.plugWith(t, lab.a.runtime, l.client))
+					lab.a.removeSomethingElse(t)
+					must(t, l.check(t, l.client))
+				}
+				l.unplug(t, l.client)
+				checkSame(t, "after DEL", before, lab.a.inventory(t, client))
+				if got := forwarding(t, client); !strings.HasPrefix(got, "0 ") {
+					t.Errorf("the pod forwards: %s", got)
+				}
+			})
+		}
 	}
 }
 
@@ -413,26 +401,8 @@ func TestInvalidLinkIsRejected(t *testing.T) {
 			link := config["link"].(fields)
 			test.change(config, link, link["peer"].(fields))
 			_, err := lab.a.runtime.AddNetworkList(t.Context(), rename(t, "kubernetsn-link", config), l.client.attachment())
-			if err == nil || !strings.Contains(err.Error(), test.sentence) {
-				t.Errorf("got %v", err)
-			}
+			testlab.CheckError(t, err, test.sentence)
 			checkSame(t, "after the refusal", before, lab.a.inventory(t, l.client.pod))
-		})
-	}
-}
-
-// TestTimedMessagesOverLinkLeaveOnTime checks that no message arrives early and that ktsnd sends all of them.
-func TestTimedMessagesOverLinkLeaveOnTime(t *testing.T) {
-	lab := newLinkLab(t)
-	for name, endpoint := range map[string]*node{"to another node": lab.b, "to the same": lab.a} {
-		t.Run(name, func(t *testing.T) {
-			vni := linkVNI
-			if endpoint == lab.a {
-				vni++
-			}
-			l := newLinked(lab.a.newPod(t), endpoint.newPod(t), vni)
-			l.plug(t)
-			l.checkTimed(t)
 		})
 	}
 }
@@ -451,16 +421,9 @@ func (l *linkedPods) checkTimed(t *testing.T) {
 	file := filepath.Join(l.endpoint.node.dir, "listener.csv")
 	to := netip.AddrPortFrom(netip.MustParsePrefix(l.endpoint.addresses[0]).Addr(), 7788)
 	listener := startListenerAt(t, l.endpoint.pod, to, file, count)
-	talker := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--count", strconv.Itoa(count), "--to", to.String())
-	talker.Env = append(os.Environ(), "LD_PRELOAD="+program(t, "libktsn.so"), "KTSN_SOCKET="+socket)
-	started, err := process.Start(l.client.Namespace, "talker", talker)
-	must(t, err)
-	must(t, errors.Join(started.Wait(), listener.Wait()))
-	content, err := os.Open(file)
-	must(t, err)
-	defer content.Close()
-	received, err := tsnperf.ReadListener(content)
-	must(t, err)
+	talker := startTalker(t, l.client.pod, socket, "--count", strconv.Itoa(count), "--to", to.String())
+	must(t, errors.Join(talker.Wait(), listener.Wait()))
+	received := testlab.ReadFile(t, file, tsnperf.ReadListener)
 	for _, message := range received {
 		if message.Arrival < message.Txtime {
 			t.Errorf("message %d arrived %d ns before its time", message.Sequence, message.Txtime-message.Arrival)

@@ -25,7 +25,6 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/kubernetsn/kubernetsn/internal/testlab/podnetworks"
-	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
 // The tests of this file have the rows of Table I of Osmani, Kauppinen, Komu, Tarkoma (Multi-Cloud Connectivity for Kubernetes in 5G
@@ -104,9 +103,7 @@ func TestTableMultiCluster(t *testing.T) {
 	t.Cleanup(func() { must(t, n.Close(t.Context())) })
 	near, far := n.Near(podnetworks.Link), n.Far(podnetworks.Link, 1)[0]
 	command := exec.Command("ping", "-n", "-c", "2", "-W", "5", "-M", "do", "-s", "1422", far.Address.String())
-	started, err := process.Start(near.Namespace(), "ping", command)
-	must(t, err)
-	must(t, started.Wait())
+	must(t, start(t, near.Namespace(), "ping", command).Wait())
 }
 
 // TestTableTLSAndVPN runs a TLS session over a link. An encrypted link is itself a VPN.
@@ -202,11 +199,9 @@ func TestTableSCTP(t *testing.T) {
 	server := exec.Command(sctp, "server", l.endpoint.address().String(), "5001", "0")
 	var output bytes.Buffer
 	server.Stdout = &output
-	serving, err := process.Start(l.endpoint.Namespace, "SCTP server", server)
-	must(t, err)
-	client, err := process.Start(l.client.Namespace, "SCTP client", exec.Command(sctp, "client", l.client.address().String(),
+	serving := start(t, l.endpoint.Namespace, "SCTP server", server)
+	client := start(t, l.client.Namespace, "SCTP client", exec.Command(sctp, "client", l.client.address().String(),
 		l.endpoint.address().String(), "5001", "1", "1400"))
-	must(t, err)
 	must(t, errors.Join(client.Wait(), serving.Wait()))
 	var got struct {
 		Bytes int64
@@ -256,14 +251,12 @@ func TestTableHardwareAcceleration(t *testing.T) {
 // featuresOf returns the features of a link's interface that are not fixed or are on.
 func featuresOf(t *testing.T, local *end) []string {
 	t.Helper()
-	var output bytes.Buffer
 	command := exec.Command("ethtool", "-k", local.name)
-	command.Stdout, command.Env = &output, append(os.Environ(), "LC_ALL=C")
-	started, err := process.Start(local.Namespace, "ethtool", command)
+	command.Env = append(os.Environ(), "LC_ALL=C")
+	output, err := outputOf(t, local, command)
 	must(t, err)
-	must(t, started.Wait())
 	var all []string
-	for line := range strings.Lines(output.String()) {
+	for line := range strings.Lines(output) {
 		all = append(all, strings.TrimSuffix(strings.TrimSpace(line), " [fixed]"))
 	}
 	return all

@@ -14,7 +14,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
-	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // ktsn runs `ktsn` on the node and returns its output.
@@ -34,12 +34,7 @@ func (n *node) tryKtsn(t *testing.T, arguments ...string) (string, error) {
 		control = n.control()
 	}
 	command := exec.Command(program(t, "ktsn"), append(arguments, "--control", control, "--state-dir", filepath.Join(n.dir, "state"))...)
-	var out strings.Builder
-	command.Stdout = &out
-	started, err := process.Start(n.Namespace, "ktsn", command)
-	must(t, err)
-	err = started.Wait()
-	return out.String(), err
+	return outputOf(t, n, command)
 }
 
 func (n *node) loseState(t *testing.T) {
@@ -120,9 +115,7 @@ func TestRestartedKtsndLearnsEndpoints(t *testing.T) {
 			}
 			configs := list(t, config)
 			err := lab.a.runtime.CheckNetworkList(t.Context(), configs, first.attachment())
-			if err == nil || !strings.Contains(err.Error(), "ktsnd does not know interface tsn0 of uid-"+first.id) {
-				t.Errorf("CHECK before: %v", err)
-			}
+			testlab.CheckError(t, err, "ktsnd does not know interface tsn0 of uid-"+first.id)
 			again := strings.Replace(test.want, "rebuilt 2", "rebuilt 0", 1)
 			for _, want := range []string{test.want, again} { // repeating it changes nothing
 				if out := lab.a.ktsn(t, "node", "restore"); out != want {

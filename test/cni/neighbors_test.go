@@ -14,6 +14,8 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 	"github.com/vishvananda/netlink"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 const neighborsFilter = "ktsn_neighbors"
@@ -231,9 +233,7 @@ func TestPodAnswersForNetworkAddresses(t *testing.T) {
 	router.node.removeFilter(t, portOf(router), neighborsFilter)
 	check("without the filter", true)
 	err := lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), router.attachment())
-	if err == nil || !strings.Contains(err.Error(), "lacked the filter that drops ARP and neighbour discovery") {
-		t.Errorf("CHECK reports %v", err)
-	}
+	testlab.CheckError(t, err, "lacked the filter that drops ARP and neighbour discovery")
 	check("after CHECK", false)
 	must(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), router.attachment()))
 }

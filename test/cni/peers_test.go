@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/fault"
-	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // floodEntries lists the nodes to which the tunnel floods.
@@ -88,19 +88,13 @@ func TestPeersReachKernelAndKtsnd(t *testing.T) {
 
 	t.Run("an error of ktsnd changes nothing", func(t *testing.T) {
 		_, err := lab.a.tryKtsn(t, "node", "peers", "add", "--vni", "42", "192.0.2.1", "10.42.9.0/24")
-		if err == nil || !strings.Contains(err.Error(), "this is the local node's own address") {
-			t.Errorf("got %v", err)
-		}
+		testlab.CheckError(t, err, "this is the local node's own address")
 		checkPeers(t, lab.a, "after it", "192.0.2.2", "192.0.2.2")
 	})
 	t.Run("without ktsnd nothing changes", func(t *testing.T) {
 		lab.a.stopDaemon(t)
 		command := exec.Command(program(t, "ktsn"), append(del, "--control", lab.a.control(), "--state-dir", filepath.Join(lab.a.dir, "state"))...)
-		started, err := process.Start(lab.a.Namespace, "ktsn", command)
-		must(t, err)
-		if err := started.Wait(); err == nil || !strings.Contains(err.Error(), "is ktsnd running") {
-			t.Errorf("got %v", err)
-		}
+		testlab.CheckError(t, start(t, lab.a, "ktsn", command).Wait(), "is ktsnd running")
 		if got := strings.Join(lab.a.floodEntries(t), " "); got != "192.0.2.2" {
 			t.Errorf("the kernel floods to %q", got)
 		}
@@ -124,9 +118,7 @@ func TestKilledPeerChangeIsRepaired(t *testing.T) {
 			t.Run(point+", "+name, func(t *testing.T) {
 				command := exec.Command(filepath.Join(dir, "ktsn"), append([]string{"node", "peers", "add", "--vni", "42", "192.0.2.2", "10.42.2.0/24"}, common...)...)
 				command.Env = append(os.Environ(), fault.Variable+"="+point)
-				started, err := process.Start(lab.a.Namespace, "ktsn", command)
-				must(t, err)
-				mustBeKilled(t, started.Wait())
+				mustBeKilled(t, start(t, lab.a, "ktsn", command).Wait())
 				arguments := []string{"node", "peers", after.command, "--vni", "42", "192.0.2.2"}
 				if after.command == "add" {
 					arguments = append(arguments, "10.42.2.0/24")

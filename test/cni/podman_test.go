@@ -82,12 +82,10 @@ func (p *podman) run(t *testing.T, name string) (*process.Process, io.WriteClose
 	must(t, err)
 	stdout, err := command.StdoutPipe()
 	must(t, err)
-	started, err := process.Start(p.node.Namespace, "podman", command)
-	must(t, err)
+	started := start(t, p.node.Namespace, "podman", command)
 	t.Cleanup(func() {
 		stdin.Close()
 		_ = p.command("rm", "--force", "--time", "0", name).Run()
-		_ = started.Stop(patience)
 	})
 	return started, stdin, bufio.NewReader(stdout)
 }
@@ -119,11 +117,8 @@ func TestPodmanAttachesContainers(t *testing.T) {
 		t.Errorf("the talker ended with %q", status)
 	}
 	must(t, listener.Wait())
-	content, err := os.Open(file)
-	must(t, err)
-	defer content.Close()
-	if received, err := tsnperf.ReadListener(content); err != nil || len(received) != 20 {
-		t.Errorf("%d of 20 timed messages arrived, %v", len(received), err)
+	if received := testlab.ReadFile(t, file, tsnperf.ReadListener); len(received) != 20 {
+		t.Errorf("%d of 20 timed messages arrived", len(received))
 	}
 	if sent := r.a.counters(t).Sent; sent != 20 {
 		t.Errorf("ktsnd sent %d of 20 messages", sent)

@@ -44,11 +44,8 @@ func (n *node) runRelays(t *testing.T) *process.Process {
 	t.Helper()
 	command := exec.Command("setpriv", "--bounding-set", boundingSet(t), "--inh-caps", "-all", "--no-new-privs", program(t, "ktsn"), "node", "relay",
 		"--state-dir", filepath.Join(n.dir, "state"), "--relay-binary", program(t, "ktsn-relay"), "--vhost-relay-binary", program(t, "ktsn-relay-vhost"))
-	started, err := process.Start(n.Namespace, "ktsn node relay", command)
-	must(t, err)
-	t.Cleanup(func() { _ = started.Stop(time.Second) })
-	n.relays = started
-	return started
+	n.relays = start(t, n, "ktsn node relay", command)
+	return n.relays
 }
 
 // checkRelays fails the test early if relays cannot be started.

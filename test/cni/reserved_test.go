@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // bridgesOwn are addresses that the kernel handles in different ways at a bridge port.
@@ -126,9 +127,7 @@ func (o *offender) offend(t *testing.T, service *service) {
 	must(t, o.check(t))
 	o.node.removeFilter(t, o.port, "ktsn_reserved")
 	reach("without the filter", true) // otherwise the rest proves nothing
-	if err := o.check(t); err == nil || !strings.Contains(err.Error(), "lacked the filter that keeps what the pod sends to addresses of bridges") {
-		t.Errorf("CHECK reports %v", err)
-	}
+	testlab.CheckError(t, o.check(t), "lacked the filter that keeps what the pod sends to addresses of bridges")
 	reach("after CHECK", false)
 	o.node.removeFilter(t, o.port, "ktsn_reserved")
 	o.node.guard(t)

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -16,20 +15,15 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // ktsnAlone runs a command of ktsn that needs no ktsnd and returns its output.
 func (n *node) ktsnAlone(t *testing.T, arguments ...string) string {
 	t.Helper()
-	command := exec.Command(program(t, "ktsn"), append(arguments, "--state-dir", filepath.Join(n.dir, "state"))...)
-	var out strings.Builder
-	command.Stdout = &out
-	started, err := process.Start(n.Namespace, "ktsn", command)
+	out, err := outputOf(t, n, exec.Command(program(t, "ktsn"), append(arguments, "--state-dir", filepath.Join(n.dir, "state"))...))
 	must(t, err)
-	must(t, started.Wait())
-	return out.String()
+	return out
 }
 
 // service is a program on the node that receives datagrams.

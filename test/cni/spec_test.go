@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -96,7 +95,7 @@ func checkResult(t *testing.T, pod *pod, version string, result types.Result) {
 	ip := all.IPs[0].Address.IP.To4()
 	want := current.Interface{Name: podIf, Sandbox: pod.Path(), Mac: fmt.Sprintf("0a:58:%02x:%02x:%02x:%02x", ip[0], ip[1], ip[2], ip[3])}
 	if later {
-		want.Mtu, want.SocketPath = 1450, filepath.Join(pod.node.dir, "pods", pod.identity(), "app.sock")
+		want.Mtu, want.SocketPath = 1450, pod.socket()
 	}
 	if *inPod != want {
 		t.Errorf("the pod's interface is %+v, want %+v", *inPod, want)
@@ -122,7 +121,7 @@ func checkAttached(t *testing.T, pod *pod) {
 	if endpoints[0].Endpoint != want || endpoints[0].MTU != 1450 {
 		t.Errorf("ktsnd has %+v", endpoints[0])
 	}
-	if info, err := os.Stat(filepath.Join(pod.node.dir, "pods", pod.identity(), "app.sock")); err != nil || info.Mode()&os.ModeSocket == 0 {
+	if info, err := os.Stat(pod.socket()); err != nil || info.Mode()&os.ModeSocket == 0 {
 		t.Errorf("the pod's socket: %v, %v", info, err)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/wiretap"
@@ -272,18 +273,9 @@ func (r *reachable) checkTimed(t *testing.T, to *pod) {
 	tap := r.tap(t)
 	file := filepath.Join(to.node.dir, "listener.csv")
 	listener := r.startListener(t, to, file, count)
-	socket := filepath.Join(r.a.dir, "pods", r.a1.identity(), "app.sock")
-	talker := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--count", strconv.Itoa(count),
-		"--to", netip.AddrPortFrom(r.address(to, true), 7788).String())
-	talker.Env = append(os.Environ(), "LD_PRELOAD="+program(t, "libktsn.so"), "KTSN_SOCKET="+socket)
-	started, err := process.Start(r.a1.Namespace, "talker", talker)
-	must(t, err)
-	must(t, errors.Join(started.Wait(), listener.Wait()))
-	content, err := os.Open(file)
-	must(t, err)
-	defer content.Close()
-	received, err := tsnperf.ReadListener(content)
-	must(t, err)
+	talker := startTalker(t, r.a1, r.a1.socket(), "--count", strconv.Itoa(count), "--to", netip.AddrPortFrom(r.address(to, true), 7788).String())
+	must(t, errors.Join(talker.Wait(), listener.Wait()))
+	received := testlab.ReadFile(t, file, tsnperf.ReadListener)
 	for _, message := range received {
 		if message.Source.Addr() != r.address(r.a1, true) {
 			t.Errorf("message %d arrived from %s", message.Sequence, message.Source)
@@ -332,6 +324,19 @@ func (n *node) counters(t *testing.T) control.Counters {
 	return status.Counters
 }
 
+// socket returns the path of the pod's socket of ktsnd.
+func (p *pod) socket() string {
+	return filepath.Join(p.node.dir, "pods", p.identity(), "app.sock")
+}
+
+// startTalker starts a talker with libktsn in a pod.
+func startTalker(t *testing.T, in *pod, socket string, arguments ...string) *process.Process {
+	t.Helper()
+	talker := exec.Command(program(t, "tsnperf"), append([]string{"talker", "--quiet"}, arguments...)...)
+	talker.Env = append(os.Environ(), "LD_PRELOAD="+program(t, "libktsn.so"), "KTSN_SOCKET="+socket)
+	return start(t, in, "talker", talker)
+}
+
 // startListener starts a listener and returns when it listens.
 func (r *reachable) startListener(t *testing.T, in *pod, file string, count int) *process.Process {
 	t.Helper()
@@ -347,8 +352,7 @@ func startListenerAt(t *testing.T, in *pod, at netip.AddrPort, file string, coun
 		"--bind", at.String(), "--count", strconv.Itoa(count),
 		"--first-timeout", "5s", "--idle-timeout", "2s")
 	command.ExtraFiles = []*os.File{writable}
-	listener, err := process.Start(in.Namespace, "listener", command)
-	must(t, err)
+	listener := start(t, in.Namespace, "listener", command)
 	writable.Close()
 	must(t, readable.SetReadDeadline(time.Now().Add(patience)))
 	if _, err := readable.Read(make([]byte, 1)); err != nil {
@@ -363,20 +367,11 @@ func TestOversizedTimedMessagesAreRejected(t *testing.T) {
 	t.Parallel()
 	r := newReachable(t)
 	listener := listenUDP(t, r.b1, r.address(r.b1, true))
-	socket := filepath.Join(r.a.dir, "pods", r.a1.identity(), "app.sock")
 	for size, want := range map[int]bool{largest(true): true, largest(true) + 1: false} {
 		file := filepath.Join(r.a.dir, "talker.csv")
-		talker := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--count", "3", "--csv", file, "--size", strconv.Itoa(size),
-			"--to", listener.LocalAddr().String())
-		talker.Env = append(os.Environ(), "LD_PRELOAD="+program(t, "libktsn.so"), "KTSN_SOCKET="+socket)
-		started, err := process.Start(r.a1.Namespace, "talker", talker)
-		must(t, err)
-		_ = started.Wait() // the file contains the calls' results
-		content, err := os.Open(file)
-		must(t, err)
-		sent, err := tsnperf.ReadTalker(content)
-		content.Close()
-		must(t, err)
+		talker := startTalker(t, r.a1, r.a1.socket(), "--count", "3", "--csv", file, "--size", strconv.Itoa(size), "--to", listener.LocalAddr().String())
+		_ = talker.Wait() // the file contains the calls' results
+		sent := testlab.ReadFile(t, file, tsnperf.ReadTalker)
 		if len(sent) != 3 {
 			t.Errorf("%d of 3 calls of %d bytes were made", len(sent), size)
 		}

@@ -63,10 +63,7 @@ func (p *pod) startFrontEnd(t *testing.T) *frontEnd {
 	must(t, err)
 	stdout, err := command.StdoutPipe()
 	must(t, err)
-	f := &frontEnd{stdin: stdin, lines: make(chan string, 100)}
-	f.process, err = process.Start(p.node.Namespace, "ktsn-test-guest", command)
-	must(t, err)
-	t.Cleanup(func() { _ = f.process.Stop(time.Second) })
+	f := &frontEnd{stdin: stdin, lines: make(chan string, 100), process: start(t, p.node.Namespace, "ktsn-test-guest", command)}
 	go func() {
 		defer close(f.lines)
 		for lines := bufio.NewScanner(stdout); lines.Scan(); {
@@ -232,8 +229,6 @@ func TestMachineNodeEndIsClosedAgain(t *testing.T) {
 		}})
 	})
 	want := portOf(m.guest) + " had lost the filter ktsn_relayed of the pod's virtual machine; it is back"
-	if err := m.a.runtime.CheckNetworkList(t.Context(), list(t, m.config), m.guest.attachment()); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v, want %q", err, want)
-	}
+	testlab.CheckError(t, m.a.runtime.CheckNetworkList(t.Context(), list(t, m.config), m.guest.attachment()), want)
 	must(t, m.a.runtime.CheckNetworkList(t.Context(), list(t, m.config), m.guest.attachment()))
 }

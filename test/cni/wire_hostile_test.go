@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -16,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
@@ -63,22 +62,14 @@ func (r *reachable) sendBeside(t *testing.T, mode string, ipv4 bool) time.Durati
 	to := netip.AddrPortFrom(r.address(r.b1, ipv4), 7788)
 	file := filepath.Join(t.TempDir(), "listener.csv")
 	listener := startListenerAt(t, r.b1, to, file, count)
-	talker := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--count", strconv.Itoa(count), "--cycle", "1ms", "--lead", "5ms",
+	sending := startTalker(t, r.a1, r.a1.socket(), "--count", strconv.Itoa(count), "--cycle", "1ms", "--lead", "5ms",
 		"--start", "+300ms", "--to", to.String())
-	talker.Env = append(os.Environ(), "LD_PRELOAD="+program(t, "libktsn.so"),
-		"KTSN_SOCKET="+filepath.Join(r.a.dir, "pods", r.a1.identity(), "app.sock"))
-	sending, err := process.Start(r.a1.Namespace, "talker", talker)
-	must(t, err)
 	if mode != "" {
 		time.Sleep(300 * time.Millisecond)
 		r.attack(t, mode, length)
 	}
 	must(t, errors.Join(sending.Wait(), listener.Wait()))
-	content, err := os.Open(file)
-	must(t, err)
-	defer content.Close()
-	received, err := tsnperf.ReadListener(content)
-	must(t, err)
+	received := testlab.ReadFile(t, file, tsnperf.ReadListener)
 	seen := map[uint32]bool{}
 	for _, message := range received {
 		seen[message.Sequence] = true
@@ -106,15 +97,10 @@ func (r *reachable) sendBeside(t *testing.T, mode string, ipv4 bool) time.Durati
 // attack runs the hostile program in pod a2 to its end.
 func (r *reachable) attack(t *testing.T, mode string, length time.Duration) {
 	t.Helper()
-	var output strings.Builder
-	command := exec.Command(program(t, "ktsn-test-hostile"), mode, "/none", r.address(r.b1, true).String(), "7788", fmt.Sprint(length.Seconds()))
-	command.Stdout = &output
-	running, err := process.Start(r.a2.Namespace, "ktsn-test-hostile "+mode, command)
+	text, err := outputOf(t, r.a2, exec.Command(program(t, "ktsn-test-hostile"), mode, "/none", r.address(r.b1, true).String(), "7788",
+		fmt.Sprint(length.Seconds())))
 	must(t, err)
-	if err := running.Wait(); err != nil {
-		t.Fatalf("%v: %s", err, running.Stderr())
-	}
-	if text := output.String(); !strings.HasPrefix(text, "frames ") || strings.HasPrefix(text, "frames 0\n") {
+	if !strings.HasPrefix(text, "frames ") || strings.HasPrefix(text, "frames 0\n") {
 		t.Errorf("the pod sent nothing: %q", text)
 	}
 }

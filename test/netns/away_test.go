@@ -366,7 +366,7 @@ func TestNothingTimedLeavesWithoutAnswer(t *testing.T) {
 				asNobody(command)
 			}
 			_ = finish(t, start(t, lab.PodA, "talker", command))
-			for _, sent := range read(t, file, tsnperf.ReadTalker) {
+			for _, sent := range testlab.ReadFile(t, file, tsnperf.ReadTalker) {
 				if errno := syscall.Errno(sent.Errno); errno != syscall.ENETDOWN {
 					t.Errorf("message %d gave %v", sent.Sequence, errno)
 				}

@@ -33,7 +33,7 @@ func clockFor(t *testing.T, client *control.Client, vni uint32, onLoss control.O
 	must(t, client.NetworkClockSet(t.Context(), vni, need))
 }
 
-// newClockLab returns a lab whose ktsnd is told that the node's clock is good.
+// newClockLab returns a lab whose ktsnd knows that the node's clock is synchronised.
 func newClockLab(t *testing.T, options ...string) (*lab, *process.Process, *control.Client) {
 	t.Helper()
 	lab := newLab(t)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
@@ -85,7 +86,7 @@ func (f *flow) finish(t *testing.T) {
 
 func (f *flow) read(t *testing.T) {
 	t.Helper()
-	f.sent, f.received = read(t, f.talkerFile, tsnperf.ReadTalker), read(t, f.listenerFile, tsnperf.ReadListener)
+	f.sent, f.received = testlab.ReadFile(t, f.talkerFile, tsnperf.ReadTalker), testlab.ReadFile(t, f.listenerFile, tsnperf.ReadListener)
 }
 
 // sum adds up the counters of all incarnations of ktsnd.

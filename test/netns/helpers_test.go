@@ -505,16 +505,6 @@ func descriptorsOf(t *testing.T, pid int) []string {
 	return all
 }
 
-func read[T any](t *testing.T, path string, from func(io.Reader) ([]T, error)) []T {
-	t.Helper()
-	file, err := os.Open(path)
-	must(t, err)
-	defer file.Close()
-	all, err := from(file)
-	must(t, err)
-	return all
-}
-
 // interfaceMAC returns the hardware address of the pod's interface.
 func interfaceMAC(t *testing.T, pod *topology.Namespace) net.HardwareAddr {
 	t.Helper()

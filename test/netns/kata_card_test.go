@@ -21,6 +21,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/fault"
 	"github.com/kubernetsn/kubernetsn/internal/node/kata"
 	"github.com/kubernetsn/kubernetsn/internal/node/passthrough"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/cniruntime"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
@@ -70,9 +71,7 @@ func (p *cardPod) add(t *testing.T, configs *libcni.NetworkConfigList) (*current
 
 func speaksOf(t *testing.T, err error, part string) {
 	t.Helper()
-	if err == nil || !strings.Contains(err.Error(), part) {
-		t.Errorf("got %v, want %q", err, part)
-	}
+	testlab.CheckError(t, err, part)
 }
 
 // killableVariable is the variable with the folder of a tsn-cni with fault points.

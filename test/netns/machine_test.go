@@ -165,9 +165,7 @@ func TestGuestsDetachLeavesNothing(t *testing.T) {
 		"no net configuration": {"attach", "vm2", "--network", "other", "--conf-dir", m.ConfDir},
 		"no virtual machine":   {"detach", "vm2"},
 	} {
-		if err := c.tryVM(t, append(arguments, "--state-dir", m.stateDir)...); err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("ktsn vm %q: %v, want %q", arguments, err, part)
-		}
+		testlab.CheckError(t, c.tryVM(t, append(arguments, "--state-dir", m.stateDir)...), part)
 	}
 	c.vm(t, "detach", machineName, "--state-dir", m.stateDir)
 	if after := c.linksOfNode(t); !slices.Equal(before, after) {
@@ -221,9 +219,7 @@ func TestGuestsFailedAttachLeavesNothing(t *testing.T) {
 		"needs the plugin tsn-cni":                          append(slices.Clone(again), "--plugin-dir", t.TempDir()),
 		"make the network namespace ktsn-vm-" + machineName: append(slices.Clone(again), plugins...),
 	} {
-		if err := c.tryVM(t, arguments...); err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("%v, want %q", err, part)
-		}
+		testlab.CheckError(t, c.tryVM(t, arguments...), part)
 		if left := leftIn(t, stateDir); len(left) > 0 {
 			t.Errorf("%q are left", left)
 		}
@@ -333,12 +329,8 @@ func TestGuestsForcedDetachWithoutPlugin(t *testing.T) {
 	c := newCaptured(t, capture.Timed)
 	m := c.attachMachine(t)
 	must(t, os.Remove(filepath.Join(m.ConfDir, "10-tsn.conflist")))
-	if err := c.tryVM(t, "detach", machineName, "--state-dir", m.stateDir); err == nil || !strings.Contains(err.Error(), "--force leaves it") {
-		t.Errorf("%v", err)
-	}
-	if err := c.tryVM(t, "detach", machineName, "--state-dir", m.stateDir, "--force"); err == nil || !strings.Contains(err.Error(), "read the network's configuration") {
-		t.Errorf("%v", err)
-	}
+	testlab.CheckError(t, c.tryVM(t, "detach", machineName, "--state-dir", m.stateDir), "--force leaves it")
+	testlab.CheckError(t, c.tryVM(t, "detach", machineName, "--state-dir", m.stateDir, "--force"), "read the network's configuration")
 	if left := leftIn(t, m.stateDir); len(left) > 0 {
 		t.Errorf("%q are left", left)
 	}

@@ -85,9 +85,9 @@ func (c *ringCompany) awaitRings(t *testing.T, identity string, want uint64) {
 // onlyOnce checks that a listener received each message of a talker once, and returns their number.
 func onlyOnce(t *testing.T, sent, came string) int {
 	t.Helper()
-	count := len(read(t, sent, tsnperf.ReadTalker))
+	count := len(testlab.ReadFile(t, sent, tsnperf.ReadTalker))
 	seen := map[uint32]bool{}
-	for _, message := range read(t, came, tsnperf.ReadListener) {
+	for _, message := range testlab.ReadFile(t, came, tsnperf.ReadListener) {
 		if seen[message.Sequence] || !message.Valid {
 			t.Errorf("message %d arrived twice, or not as it was sent", message.Sequence)
 		}

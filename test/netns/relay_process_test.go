@@ -280,7 +280,7 @@ func TestRelayOfAllFramesRenewsHeartbeat(t *testing.T) {
 	}
 }
 
-// What of datapath/ring/app_protocol.h a client says that asks for a ring.
+// Values of datapath/ring/app_protocol.h in a request for a ring.
 const (
 	appMagic        = 0x6e73746b
 	appVersion      = 6

@@ -207,7 +207,7 @@ func signal(t *testing.T, running *process.Process, number syscall.Signal) {
 	must(t, syscall.Kill(running.PID(), number))
 }
 
-// checkTimesKept checks the messages of "keeps-sending". Those due between the kill and the restart had to wait. It
+// checkTimesKept checks the messages of "keeps-sending". Messages due between the kill and the restart had to wait. It
 // returns the other late messages, which the machine may have delayed, or the application that could not send in time.
 func checkTimesKept(t *testing.T, arrived []shapedDatagram, dead, again int64) (late []string) {
 	t.Helper()
