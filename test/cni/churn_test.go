@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"os"
 	"sync"
 	"testing"
 
@@ -14,6 +13,8 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/containernetworking/plugins/pkg/testutils"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // runtimeConf returns the attachment of container i.
@@ -94,7 +95,7 @@ func TestConcurrentFirstAddAndLastDel(t *testing.T) {
 func TestManyAddsAndDelsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	count := 100
-	if os.Getenv("KTSN_LONG") == "1" {
+	if testlab.Long() {
 		count = 500
 	}
 	lab := newServedLab(t)

@@ -336,32 +336,12 @@ func TestKataDevicesGoWithPod(t *testing.T) {
 	primary(t, pod)
 	foreignFilter(t, pod)
 	folder := danFolder(t)
-	before := kataInventory(t, folder, pod)
 	for _, device := range []string{"tap", "vhost-user"} {
 		configs := list(t, lab.a.config(fields{"device": device, "device-dan": folder}))
-		add := func(t *testing.T, runtime *libcni.CNIConfig) error {
-			_, err := runtime.AddNetworkList(t.Context(), configs, pod.attachment())
-			return err
-		}
-		for name, clean := range cleaners {
-			run := func(when string, prepare func(*testing.T)) {
-				t.Run(device+", "+when+name, func(t *testing.T) {
-					prepare(t)
-					clean(t, pod, configs)
-					checkSame(t, "after "+name, before, kataInventory(t, folder, pod))
-				})
-			}
-			run("", func(t *testing.T) { must(t, add(t, lab.a.runtime)) })
-			for _, point := range fault.Kata {
-				run("ADD killed at "+point+", then ", func(t *testing.T) { mustBeKilled(t, add(t, lab.a.killedAt(t, point))) })
-			}
-			for _, point := range fault.KataDel {
-				run("DEL killed at "+point+", then ", func(t *testing.T) {
-					must(t, add(t, lab.a.runtime))
-					mustBeKilled(t, lab.a.killedAt(t, point).DelNetworkList(t.Context(), configs, pod.attachment()))
-				})
-			}
-		}
+		t.Run(device, func(t *testing.T) {
+			pod.checkCleanedUp(t, configs, func() []string { return kataInventory(t, folder, pod) },
+				append(pod.killedAdds(configs, fault.Kata), pod.killedDels(configs, fault.KataDel)...))
+		})
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/fault"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // killedAt returns a runtime whose tsn-cni kills itself at a fault point.
@@ -42,39 +43,61 @@ var cleaners = map[string]func(*testing.T, *pod, *libcni.NetworkConfigList){
 	},
 }
 
-func TestKilledAddIsCleanedUp(t *testing.T) {
-	t.Parallel()
-	lab := newServedLab(t)
-	pod := lab.a.newPod(t)
-	before := lab.a.inventory(t, pod)
-	configs := list(t, lab.a.config(nil))
-	for _, point := range fault.Add {
-		for name, clean := range cleaners {
-			t.Run(point+", then "+name, func(t *testing.T) {
-				lab.a.killAdd(t, point, configs, pod.attachment())
-				clean(t, pod, configs)
-				checkSame(t, "after "+name, before, lab.a.inventory(t, pod))
+// way is a way to attach a pod, completely or not.
+type way struct {
+	name string
+	run  func(*testing.T)
+}
+
+// killedAdds are ADDs that are killed at fault points.
+func (p *pod) killedAdds(configs *libcni.NetworkConfigList, points []string) (ways []way) {
+	for _, point := range points {
+		ways = append(ways, way{"ADD killed at " + point, func(t *testing.T) { p.node.killAdd(t, point, configs, p.attachment()) }})
+	}
+	return ways
+}
+
+// killedDels are DELs that are killed at fault points.
+func (p *pod) killedDels(configs *libcni.NetworkConfigList, points []string) (ways []way) {
+	for _, point := range points {
+		ways = append(ways, way{"DEL killed at " + point, func(t *testing.T) {
+			must(t, p.node.attach(configs, p.attachment()))
+			mustBeKilled(t, p.node.killedAt(t, point).DelNetworkList(t.Context(), configs, p.attachment()))
+		}})
+	}
+	return ways
+}
+
+// checkCleanedUp cleans up after each way by DEL and GC in turns, or by each of them (testlab.Long).
+func (p *pod) checkCleanedUp(t *testing.T, configs *libcni.NetworkConfigList, inventory func() []string, ways []way) {
+	t.Helper()
+	before := inventory()
+	for i, way := range ways {
+		for j, name := range []string{"DEL", "GC"} {
+			if (i+j)%2 != 0 && !testlab.Long() {
+				continue
+			}
+			t.Run(way.name+", then "+name, func(t *testing.T) {
+				way.run(t)
+				cleaners[name](t, p, configs)
+				checkSame(t, "after "+name, before, inventory())
 			})
 		}
 	}
 }
 
+func TestKilledAddIsCleanedUp(t *testing.T) {
+	t.Parallel()
+	pod := newServedLab(t).a.newPod(t)
+	configs := list(t, pod.node.config(nil))
+	pod.checkCleanedUp(t, configs, func() []string { return pod.node.inventory(t, pod) }, pod.killedAdds(configs, fault.Add))
+}
+
 func TestKilledDelIsCompleted(t *testing.T) {
 	t.Parallel()
-	lab := newServedLab(t)
-	pod := lab.a.newPod(t)
-	before := lab.a.inventory(t, pod)
-	configs := list(t, lab.a.config(nil))
-	for _, point := range fault.Del {
-		for name, clean := range cleaners {
-			t.Run(point+", then "+name, func(t *testing.T) {
-				must(t, lab.a.attach(configs, pod.attachment()))
-				mustBeKilled(t, lab.a.killedAt(t, point).DelNetworkList(t.Context(), configs, pod.attachment()))
-				clean(t, pod, configs)
-				checkSame(t, "after "+name, before, lab.a.inventory(t, pod))
-			})
-		}
-	}
+	pod := newServedLab(t).a.newPod(t)
+	configs := list(t, pod.node.config(nil))
+	pod.checkCleanedUp(t, configs, func() []string { return pod.node.inventory(t, pod) }, pod.killedDels(configs, fault.Del))
 }
 
 // TestKilledAddHarmsNoOther checks a pod that existed before and attaches the killed one at the end.

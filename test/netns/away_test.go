@@ -412,23 +412,19 @@ func TestProgramShapesWithStarvedDaemon(t *testing.T) {
 	lab := newLab(t)
 	lab.addAddress(t)
 	environment := lab.preloadedForNobody(t)
-	program := publicCopy(t, "ktsn-test-shapes")
+	programs := map[string]string{"glibc": publicCopy(t, "ktsn-test-shapes")}
 	daemon, client := lab.startDaemon(t)
 	receiver := lab.listenShaped(t)
-	for _, user := range users {
-		for _, shape := range shapes {
-			t.Run(user+", "+shape.sentence, func(t *testing.T) {
-				before := awaitSettled(t, client)
-				running := start(t, lab.PodA, shape.name, shapeCommand(program, shape, user, environment))
-				stopNowAndThen(t, daemon, running)
-				if err := running.Wait(); err != nil {
-					t.Errorf("%v; %s", err, running.Stderr())
-				}
-				checkServed(t, shape, receiver.take(t, shape.timed+shape.untimed, patience))
-				checkCounted(t, shape, before, awaitSettled(t, client))
-			})
+	eachShape(t, programs, func(t *testing.T, shape shape, program, user string) {
+		before := awaitSettled(t, client)
+		running := start(t, lab.PodA, shape.name, shapeCommand(program, shape, user, environment))
+		stopNowAndThen(t, daemon, running)
+		if err := running.Wait(); err != nil {
+			t.Errorf("%v; %s", err, running.Stderr())
 		}
-	}
+		checkServed(t, shape, receiver.take(t, shape.timed+shape.untimed, patience))
+		checkCounted(t, shape, before, awaitSettled(t, client))
+	})
 	checkNobodyIsServed(t, client)
 }
 
