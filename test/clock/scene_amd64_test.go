@@ -124,7 +124,7 @@ func (s *scene) boot(plans map[**lab.Guest]lab.Plan) {
 		s.favour(guest)
 		s.whole.Cleanup(func() {
 			if console := guest.End(); s.whole.Failed() {
-				s.whole.Logf("the console of %s says: %s", guest.Name, console)
+				s.whole.Logf("the console of %s: %s", guest.Name, console)
 				s.whole.Log(tail(guest.Said("ptp"), 30))
 			}
 			if table := os.Getenv("KTSN_CLOCKS_TABLE"); table != "" {
@@ -207,7 +207,7 @@ func (s *scene) awaitLine(guest *lab.Guest, words string) {
 			}
 		}
 	}
-	s.t.Fatalf("ptp4l of %s does not say %q; it says:\n%s", guest.Name, words, tail(guest.Said("ptp"), 10))
+	s.t.Fatalf("ptp4l of %s did not log %q; its log:\n%s", guest.Name, words, tail(guest.Said("ptp"), 10))
 }
 
 // watch monitors the subject's clock.

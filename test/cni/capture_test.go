@@ -112,11 +112,11 @@ func TestCaptureFollowsNetworkConfiguration(t *testing.T) {
 		want    capture.Mode
 		mtu     int
 	}{
-		"what has a time, by default": {nil, capture.Timed, 1474},
-		"everything":                  {fields{"capture": "All"}, capture.All, 1474},
-		"nothing":                     {fields{"capture": "None"}, capture.None, 1450},
-		"everything of this pod":      {fields{"args": fields{"cni": fields{"capture": "All"}}}, capture.All, 1474},
-		"as large as it can be":       {fields{"mtu": 1280}, capture.Timed, 1304},
+		"timed traffic, by default": {nil, capture.Timed, 1474},
+		"everything":                {fields{"capture": "All"}, capture.All, 1474},
+		"nothing":                   {fields{"capture": "None"}, capture.None, 1450},
+		"everything of this pod":    {fields{"args": fields{"cni": fields{"capture": "All"}}}, capture.All, 1474},
+		"as large as it can be":     {fields{"mtu": 1280}, capture.Timed, 1304},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := lab.a.newPod(t)

@@ -333,7 +333,7 @@ func TestBridgeDoesNotReachNode(t *testing.T) {
 			t.Errorf("%s: the pod knows the node's hardware address: %v", when, knows)
 		}
 	}
-	reach("a network that says nothing", false)
+	reach("a network without a setting", false)
 	opener.add(t, lab.a.config(fields{"nodeAccess": true}))
 	pod.forgetNeighbors(t)
 	reach("a network that lets its pods", true)

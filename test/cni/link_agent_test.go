@@ -161,7 +161,7 @@ func TestLinkMTUAbovePathIsReported(t *testing.T) {
 	})
 	// The client's containers do not start, and ktsn-wait logs the reason.
 	files := filepath.Join(client.node.podDir(client.uid), linkwait.Folder, "up0")
-	eventually(t, "the waiting pod is told both numbers", func() bool {
+	eventually(t, "the waiting pod gets both numbers", func() bool {
 		text, err := os.ReadFile(files + linkwait.Waiting)
 		return err == nil && saysMTU(string(text))
 	})
@@ -258,7 +258,7 @@ func TestLinkNameConflictIsReported(t *testing.T) {
 		return strings.Contains(lab.awaitCondition(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionFalse).Message, want)
 	})
 	file := filepath.Join(client.node.podDir(client.uid), linkwait.Folder, "up0"+linkwait.Waiting)
-	eventually(t, "the waiting pod is told", func() bool {
+	eventually(t, "the waiting pod is notified", func() bool {
 		text, err := os.ReadFile(file)
 		return err == nil && strings.Contains(string(text), "link to service shop: not plugged: ") && strings.Contains(string(text), want)
 	})
@@ -548,7 +548,7 @@ func TestHubLinkIsPluggedWhileAdmitted(t *testing.T) {
 	object.Labels = map[string]string{v1alpha1.LinkMakerLabel: v1alpha1.MakerFederator}
 	lab.links.set(object)
 	link := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
-	eventually(t, "it waits to be told", func() bool {
+	eventually(t, "it waits for a notification", func() bool {
 		condition := lab.awaitCondition(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionFalse)
 		return strings.Contains(condition.Message, "has not decided yet whether pods of this cluster have requested the link")
 	})

@@ -223,7 +223,7 @@ func TestLinkDropsForeignSources(t *testing.T) {
 		}))
 		got := receivesFrom(t, l.client.pod, l.endpoint.pod, netip.MustParseAddr(source), netip.MustParseAddr("10.200.5.1"))
 		if got != comes {
-			t.Errorf("what arrives from %s is heard: %v", source, got)
+			t.Errorf("a datagram from %s arrives: %v", source, got)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func TestSupportedVersions(t *testing.T) {
 	info, err := lab.a.runtime.GetVersionInfo(t.Context(), "tsn-cni")
 	must(t, err)
 	if got := info.SupportedVersions(); !slices.Equal(got, spoken) {
-		t.Errorf("it speaks %q, want %q", got, spoken)
+		t.Errorf("it supports %q, want %q", got, spoken)
 	}
 }
 

@@ -101,7 +101,7 @@ func TestKernelResult(t *testing.T) {
 		{"a guest that sends late proves nothing", func(report *scenario.Report) { report.Sent[2].At = 11_000_000 },
 			"the guest sent message 3 11000000 ns late"},
 		{"a guest that fails proves nothing", func(report *scenario.Report) { report.Failure = "no tc" },
-			"the guest says: no tc"},
+			"the guest reports: no tc"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			result, err := conformance.KernelResult(what, report(test.change))

@@ -61,14 +61,14 @@ func run[Report any](ctx context.Context, m *Machine, files []file, want int) ([
 	path := filepath.Join(m.Dir, "reports")
 	console, err := m.boot(ctx, path)
 	if err != nil {
-		return nil, fmt.Errorf("run qemu: %w; the console says:\n%s", err, console)
+		return nil, fmt.Errorf("run qemu: %w; its console:\n%s", err, console)
 	}
 	reports, err := readReports[Report](path)
 	if err == nil && len(reports) != want {
 		err = fmt.Errorf("%d reports, want %d", len(reports), want)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w; the console says:\n%s", err, console)
+		return nil, fmt.Errorf("%w; its console:\n%s", err, console)
 	}
 	return reports, nil
 }

@@ -67,7 +67,7 @@ func (r *Result) hold(what *scenario.Scenario) error {
 // KernelResult converts the guest's report.
 func KernelResult(what *scenario.Scenario, report *scenario.Report) (*Result, error) {
 	if report.Failure != "" {
-		return nil, fmt.Errorf("the guest says: %s", report.Failure)
+		return nil, fmt.Errorf("the guest reports: %s", report.Failure)
 	}
 	if err := report.Disturbed(what); err != nil {
 		return nil, err

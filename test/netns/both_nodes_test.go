@@ -100,7 +100,7 @@ func newMachines(t *testing.T) *machines {
 	m.b.awaitRelay(t, "vm-"+otherName)
 	m.machine = newSession(t, m.a.NodeA, 2, slices.Concat(argumentsOf(m.tap.Machine), m.vhostArguments(), m.pageArguments(t))...)
 	m.otherMachine = newSession(t, m.b.NodeA, 1, argumentsOf(m.otherAttachment.Machine)...)
-	m.machine.say = func() string { return "\nktsn vm relay says: " + m.relays.Stderr() }
+	m.machine.say = func() string { return "\nlog of ktsn vm relay: " + m.relays.Stderr() }
 	for _, s := range []*session{m.machine, m.otherMachine} {
 		s.boot(t)
 		t.Cleanup(func() { s.close(t) })

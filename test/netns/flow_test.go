@@ -169,3 +169,17 @@ func (f *flow) checkWentOn(t *testing.T, few uint32) {
 		t.Error("the last messages have not arrived")
 	}
 }
+
+// departedAt returns when each transmit time's message departed.
+func departedAt(t *testing.T, client *control.Client) map[int64]int64 {
+	t.Helper()
+	departures, overwritten, err := client.Departures(t.Context(), 0)
+	if err != nil || overwritten > 0 {
+		t.Fatalf("%d departures were overwritten, error %v", overwritten, err)
+	}
+	departed := map[int64]int64{}
+	for _, departure := range departures {
+		departed[departure.RequestedTAI] = departure.DepartedTAI
+	}
+	return departed
+}

@@ -406,7 +406,7 @@ func TestKtsndEndsWithStalledOpenVSwitch(t *testing.T) {
 	awaitTaken(t, client, counters(t, client).Taken+20)
 	interruptedWithin(t, daemon, endsWithin)
 	if notFetched.FindString(daemon.Stderr()) == "" {
-		t.Errorf("it does not say that frames were left but: %s", daemon.Stderr())
+		t.Errorf("the log lacks the frames that were left: %s", daemon.Stderr())
 	}
 	if _, err := os.Stat(lab.node.VhostSocket()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("its socket is still there: %v", err)
@@ -614,7 +614,7 @@ func TestReplacedKtsndReportsFramesNotFetched(t *testing.T) {
 	interrupt(t, talker)
 	match := notFetched.FindStringSubmatch(daemon.Stderr())
 	if match == nil {
-		t.Fatalf("it does not say so but: %s", daemon.Stderr())
+		t.Fatalf("the log lacks it: %s", daemon.Stderr())
 	}
 	// Within --stale-after it notices that Open vSwitch fetches nothing, and adds no more frames to the queue.
 	const queue = 512
@@ -634,7 +634,7 @@ func TestTakeOverWithSingleOpenVSwitchSocket(t *testing.T) {
 	result := lab.replaceUnderLoad(t, daemon, client, 1, "Open vSwitch is connected to "+lab.node.VhostSocket()+"\n", lab.uplink()...)
 	output, err := lab.ktsn(t, "status")
 	if err == nil || !strings.Contains(output, "there is no port ktsnd2 on br-int") {
-		t.Errorf("status does not say what is missing but %v: %s", err, output)
+		t.Errorf("status lacks what is missing: %v, %s", err, output)
 	}
 	t.Logf("%d sent, %d lost", len(result.sent), len(result.lost(t)))
 	result.checkWentOn(t, 20)

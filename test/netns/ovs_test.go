@@ -396,14 +396,7 @@ func TestStalledOpenVSwitchSendsNoStaleMessages(t *testing.T) {
 	}
 	awaitTaken(t, client, counters(t, client).Taken+200)
 	counted := running.end(t, client)
-	departures, overwritten, err := client.Departures(t.Context(), 0)
-	if err != nil || overwritten > 0 {
-		t.Fatalf("%d departures were overwritten, error %v", overwritten, err)
-	}
-	departed := map[int64]int64{}
-	for _, departure := range departures {
-		departed[departure.RequestedTAI] = departure.DepartedTAI
-	}
+	departed := departedAt(t, client)
 	// Open vSwitch may have fetched a burst when it is stopped or loses its CPU: ktsnd cannot withdraw that. Without being
 	// overwritten, 40 frames of each stall would be late.
 	const burst = 32
@@ -437,7 +430,7 @@ func awaitLogFor(t *testing.T, running *process.Process, text string, most time.
 	t.Helper()
 	testlab.Eventually(t, most, 10*time.Millisecond, func() error {
 		if !strings.Contains(running.Stderr(), text) {
-			return fmt.Errorf("%s does not say %q but: %s", running.Name(), text, running.Stderr())
+			return fmt.Errorf("%s did not log %q but: %s", running.Name(), text, running.Stderr())
 		}
 		return nil
 	})

@@ -173,7 +173,7 @@ func (o *oracle) compare(t *testing.T, program, family string, test *receiveCase
 	case got < uint64(test.inRing) && o.slow(t, program):
 		o.late++
 	default:
-		complaints = append(complaints, fmt.Sprintf("%d datagrams came into rings, want %d; ktsnd says %+v", got, test.inRing,
+		complaints = append(complaints, fmt.Sprintf("%d datagrams came into rings, want %d; ktsnd reports %+v", got, test.inRing,
 			receivedOf(t, o.client)))
 	}
 	return complaints
@@ -393,7 +393,7 @@ var receiveCases = []receiveCase{
 	{"ECONNREFUSED before datagrams", "refused-with-datagrams-there", 3, every, ""},
 	{"ECONNREFUSED of recvmmsg", "refused-before-recvmmsg", 2, ipv4, ""},
 	{"ECONNREFUSED within recvmmsg", "refused-within-recvmmsg", 1, ipv4, ""},
-	{"nobody is told without a connection", "refused-without-a-connection", 1, ipv4, ""},
+	{"no socket gets an error without a connection", "refused-without-a-connection", 1, ipv4, ""},
 }
 
 // requestedSender is pod b, which sends the datagrams that ktsn-test-receive requests.

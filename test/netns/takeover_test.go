@@ -174,7 +174,7 @@ func TestPodPermissionsSurviveTakeOver(t *testing.T) {
 	grants := *endpoint.Grants
 	endpoint.Sources, endpoint.Grants = nil, nil
 	must(t, client.EndpointAdd(t.Context(), endpoint))
-	check("told again by an older program, which says nothing of it", want, grants)
+	check("set again by an older program, which omits it", want, grants)
 	_, client = lab.takeOver(t, daemon)
 	check("that was taken over", want, grants)
 }

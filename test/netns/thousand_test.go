@@ -132,7 +132,7 @@ func TestGroupOfThousandNodesCostsOnlyMembers(t *testing.T) {
 	// The group exists already: its list follows the peers.
 	running := many.startTalker(t, os.DevNull, "--to", group+":7789", "--cycle", "50ms")
 	awaitOnTime(t, many.client)
-	t.Logf("%d peers were told in %v", manyPeers, many.addPeers(t))
+	t.Logf("%d peers were added in %v", manyPeers, many.addPeers(t))
 	interrupt(t, running)
 
 	// Their groups are unknown: the message goes to the maximum of peers, including node b.
@@ -149,7 +149,7 @@ func TestGroupOfThousandNodesCostsOnlyMembers(t *testing.T) {
 	testlab.Eventually(t, membersPatience, 10*time.Millisecond, func() error {
 		if many.known(t) < manyPeers {
 			many.announce(t, netip.MustParseAddr(group), func(i int) bool { return i%membersEach == 0 })
-			return fmt.Errorf("%d of %d announcements were heard", many.known(t), manyPeers)
+			return fmt.Errorf("%d of %d announcements arrived", many.known(t), manyPeers)
 		}
 		return nil
 	})

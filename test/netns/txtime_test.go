@@ -220,7 +220,7 @@ func TestRejectedSocketsGetError(t *testing.T) {
 			complaints := testlab.Undisturbed(t, testlab.Stopped, func() []string {
 				got, want := run(lab.preloaded(t)), run(nil)
 				if !slices.Contains(want, "second = ECONNREFUSED") {
-					return []string{fmt.Sprintf("the kernel itself says %q", want)}
+					return []string{fmt.Sprintf("the kernel itself reports %q", want)}
 				}
 				return txtime.Compare(got, want, nil)
 			})

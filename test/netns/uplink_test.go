@@ -74,14 +74,7 @@ func TestUplinkFlapSendsNoStaleMessages(t *testing.T) {
 	awaitCounters(t, client, "messages leave", func(counted control.Counters) bool { return counted.Sent > 100 })
 	lab.flapUplink(t, 8, down, 100*time.Millisecond)
 	counted := f.end(t, client)
-	departures, overwritten, err := client.Departures(t.Context(), 0)
-	if err != nil || overwritten > 0 {
-		t.Fatalf("%d departures were overwritten, error %v", overwritten, err)
-	}
-	departed := map[int64]int64{}
-	for _, departure := range departures {
-		departed[departure.RequestedTAI] = departure.DepartedTAI
-	}
+	departed := departedAt(t, client)
 	seen := map[uint32]bool{}
 	for _, message := range f.received {
 		at, known := departed[message.Txtime]
