@@ -2,6 +2,7 @@
 #include "control_json.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -201,6 +202,8 @@ struct control_place control_entry(const struct control_place *list, size_t inde
 		.parent = list, .index = index, .value = json_array_get(list->value, index)};
 }
 
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "integer_read");
+
 static int integer_read(const struct control_place *place, int64_t least, int64_t most, void *to,
 			size_t bytes, struct refusal *refusal)
 {
@@ -209,7 +212,7 @@ static int integer_read(const struct control_place *place, int64_t least, int64_
 	if (!json_is_integer(place->value) || number < least || number > most)
 		return control_refuse_value(refusal, place, "a whole number from %" PRId64 " to %" PRId64,
 					    least, most);
-	/* Little-endian: the first bytes of a number are its lowest. */
+	/* The first bytes of a number are its lowest. */
 	memcpy(to, &number, bytes);
 	return 0;
 }

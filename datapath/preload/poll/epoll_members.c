@@ -44,22 +44,11 @@ static void copy_remove(int *copy, int epoll_fd)
 	*copy = -1;
 }
 
-/* Returns whether a descriptor is in a set: then it cannot be added again. */
-static bool is_in_set(int epoll_fd, int fd)
-{
-	struct epoll_event nothing = {.events = 0};
-	long err = kernel_call(SYS_epoll_ctl, epoll_fd, EPOLL_CTL_ADD, fd, &nothing);
-
-	if (err == 0)
-		(void)kernel_call(SYS_epoll_ctl, epoll_fd, EPOLL_CTL_DEL, fd, NULL);
-	return err == -EEXIST;
-}
-
 /* Sets are closed without EPOLL_CTL_DEL, and their numbers become other sets'. */
 static bool member_stale(const struct epoll_member *member)
 {
-	return !(member->error_fd >= 0 && is_in_set(member->epoll_fd, member->error_fd)) &&
-	       !(member->space_fd >= 0 && is_in_set(member->epoll_fd, member->space_fd));
+	return !(member->error_fd >= 0 && epoll_has(member->epoll_fd, member->error_fd)) &&
+	       !(member->space_fd >= 0 && epoll_has(member->epoll_fd, member->space_fd));
 }
 
 static void member_free(struct epoll_member *member)
@@ -185,7 +174,7 @@ void epoll_members_catch_up(struct flow *flow, int fd)
 	struct epoll_event event;
 	int epoll_fd;
 
-	if (!epoll_record_get(fd, &epoll_fd, &event) || !is_in_set(epoll_fd, fd))
+	if (!epoll_record_get(fd, &epoll_fd, &event) || !epoll_has(epoll_fd, fd))
 		return;
 	/* The kernel's EPOLLOUT stays with EPOLLONESHOT, which may have fired already, and with
 	 * EPOLLEXCLUSIVE, which cannot be changed. */

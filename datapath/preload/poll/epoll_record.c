@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "epoll_record.h"
 
+#include "kernel.h"
 #include "memory.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdint.h>
 
@@ -84,4 +86,14 @@ bool epoll_record_get(int fd, int *epoll_fd, struct epoll_event *event)
 		return false;
 	*epoll_fd = set - 1;
 	return true;
+}
+
+bool epoll_has(int epoll_fd, int fd)
+{
+	struct epoll_event nothing = {.events = 0};
+	long err = kernel_call(SYS_epoll_ctl, epoll_fd, EPOLL_CTL_ADD, fd, &nothing);
+
+	if (err == 0)
+		(void)kernel_call(SYS_epoll_ctl, epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+	return err == -EEXIST;
 }

@@ -12,6 +12,9 @@
 #include <stdbool.h>
 #include <sys/epoll.h>
 
+/* epoll_has returns whether a descriptor is in a set: then it cannot be added again. */
+bool epoll_has(int epoll_fd, int fd);
+
 void epoll_record_put(int epoll_fd, int fd, const struct epoll_event *event);
 
 /* epoll_record_get returns false when the descriptor was never added to a set. */

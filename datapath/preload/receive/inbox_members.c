@@ -28,24 +28,14 @@ static void member_free(struct inbox *inbox, struct inbox_member *member)
 	atomic_fetch_sub_explicit(inbox->sleeping, 1, memory_order_relaxed);
 }
 
-/* Sets are closed without EPOLL_CTL_DEL, and their numbers become other sets'. */
-static bool member_stale(const struct inbox_member *member)
-{
-	struct epoll_event nothing = {.events = 0};
-	long err = kernel_call(SYS_epoll_ctl, member->epoll_fd, EPOLL_CTL_ADD, member->copy_fd, &nothing);
-
-	if (err == 0)
-		(void)kernel_call(SYS_epoll_ctl, member->epoll_fd, EPOLL_CTL_DEL, member->copy_fd, NULL);
-	return err != -EEXIST;
-}
-
 static struct inbox_member *member_unused(struct inbox *inbox)
 {
 	for (int i = 0; i < INBOX_MEMBERS_MAX; i++)
 		if (inbox->members[i].copy_fd < 0)
 			return &inbox->members[i];
 	for (int i = 0; i < INBOX_MEMBERS_MAX; i++)
-		if (member_stale(&inbox->members[i])) {
+		/* Sets are closed without EPOLL_CTL_DEL, and their numbers become other sets'. */
+		if (!epoll_has(inbox->members[i].epoll_fd, inbox->members[i].copy_fd)) {
 			member_free(inbox, &inbox->members[i]);
 			return &inbox->members[i];
 		}
@@ -92,16 +82,10 @@ void inbox_members_ctl(struct inbox *inbox, int epoll_fd, int operation, int fd,
 
 void inbox_members_catch_up(struct inbox *inbox, int fd)
 {
-	struct epoll_event event, nothing = {.events = 0};
+	struct epoll_event event;
 	int epoll_fd;
-	long err;
 
-	if (!epoll_record_get(fd, &epoll_fd, &event))
-		return;
-	err = kernel_call(SYS_epoll_ctl, epoll_fd, EPOLL_CTL_ADD, fd, &nothing);
-	if (err == 0)
-		(void)kernel_call(SYS_epoll_ctl, epoll_fd, EPOLL_CTL_DEL, fd, NULL);
-	if (err == -EEXIST)
+	if (epoll_record_get(fd, &epoll_fd, &event) && epoll_has(epoll_fd, fd))
 		inbox_members_ctl(inbox, epoll_fd, EPOLL_CTL_ADD, fd, &event);
 }
 
