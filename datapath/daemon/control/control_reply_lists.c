@@ -417,15 +417,14 @@ static json_t *association_json(const struct association_state *state)
 
 static void network_encryptions_add(struct page *page, const struct node *node)
 {
-	for (const struct network_encryption *n = encryption_networks(&node->routing); n; n = n->next)
+	for (const struct network_encryption *n = node->routing.encryption->networks; n; n = n->next)
 		if (page_wants(page))
 			page_add(page, network_encryption_json(n));
 }
 
 static void security_associations_add(struct page *page, const struct node *node)
 {
-	for (const struct associated_peer *peer = associations_peers(&node->routing); peer;
-	     peer = peer->next) {
+	for (const struct associated_peer *peer = node->routing.encryption->peers; peer; peer = peer->next) {
 		const struct association_state state = association_state_of(peer);
 
 		if (page_wants(page))

@@ -207,9 +207,9 @@ static int encryption_give(struct giving *giving)
 	const struct routing *routing = &giving->node->routing;
 	int err = 0;
 
-	for (const struct network_encryption *n = encryption_networks(routing); n && !err; n = n->next)
+	for (const struct network_encryption *n = routing->encryption->networks; n && !err; n = n->next)
 		err = network_encryption_give(giving, n);
-	for (const struct associated_peer *p = associations_peers(routing); p && !err; p = p->next)
+	for (const struct associated_peer *p = routing->encryption->peers; p && !err; p = p->next)
 		err = associations_give(giving, p);
 	return err;
 }

@@ -317,11 +317,6 @@ int associations_set(struct routing *routing, uint32_t peer_be, const struct ass
 	return 0;
 }
 
-const struct associated_peer *associations_peers(const struct routing *routing)
-{
-	return routing->encryption->peers;
-}
-
 struct association_state association_state_of(const struct associated_peer *peer)
 {
 	const struct association *current = &peer->list.entries[peer->current];

@@ -98,11 +98,6 @@ int encryption_network_set(struct routing *routing, uint32_t vni, enum loop_encr
 	return 0;
 }
 
-const struct network_encryption *encryption_networks(const struct routing *routing)
-{
-	return routing->encryption->networks;
-}
-
 int encryption_init(struct routing *routing)
 {
 	routing->encryption = calloc(1, sizeof(*routing->encryption));

@@ -95,9 +95,6 @@ enum loop_encryption encryption_of(const struct routing *routing, uint32_t vni);
 /* Sets the encryption in the frames of a route. */
 void encryption_route_fill(const struct routing *routing, uint32_t vni, struct loop_route *frames);
 
-/* Returns the list of networks with encryption. */
-const struct network_encryption *encryption_networks(const struct routing *routing);
-
 /* Rejects encryption where a switch makes the tunnels: ktsnd cannot encrypt its frames. 0, or -EINVAL with
  * *refusal filled in. */
 int encryption_switched_refuse(const struct routing *routing, const char *field, struct refusal *refusal);

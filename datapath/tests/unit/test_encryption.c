@@ -88,7 +88,7 @@ static int give(struct ktsnd *ktsnd, uint32_t peer, uint32_t first, uint32_t cou
 
 static const struct associated_peer *peer_of(const struct ktsnd *ktsnd, uint32_t address)
 {
-	const struct associated_peer *peer = associations_peers(&ktsnd->routing);
+	const struct associated_peer *peer = ktsnd->routing.encryption->peers;
 
 	while (peer && peer->address_be != htonl(address))
 		peer = peer->next;
