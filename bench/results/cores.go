@@ -2,7 +2,11 @@
 
 package results
 
-import "github.com/kubernetsn/kubernetsn/internal/shared/stats"
+import (
+	"gonum.org/v1/gonum/stat"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
+)
 
 // sendingSide are the programs on a message's way out.
 var sendingSide = []string{"talker", "ktsnd", "ovs-vswitchd", "relay"}
@@ -20,17 +24,18 @@ func (d *Distributions) AddSendingCores(path string) {
 	}
 }
 
-func sendingCores(a *Alternation) *float64 { return a.SendingCores }
-func machineCores(a *Alternation) *float64 { return a.MachineCores }
+// mean and median are of the alternations that have a value; nil without any.
+func mean(values []float64) *float64 {
+	return reduced(values, func(all []float64) float64 { return stat.Mean(all, nil) })
+}
+func median(values []float64) *float64 { return reduced(values, stats.Median) }
 
-// MeanSending returns the mean of the processor time of the sending side over alternations of equal length.
-func MeanSending(alternations []Alternation) *float64 { return mean(known(alternations, sendingCores)) }
-
-// MeanMachine returns the mean of the machine's processor time over alternations in which it was watched.
-func MeanMachine(alternations []Alternation) *float64 { return mean(known(alternations, machineCores)) }
-
-func medianSending(alternations []Alternation) *float64 {
-	return median(known(alternations, sendingCores))
+func reduced(values []float64, by func([]float64) float64) *float64 {
+	if len(values) == 0 {
+		return nil
+	}
+	value := by(values)
+	return &value
 }
 
 // known returns the values of the alternations that have one.
@@ -44,52 +49,19 @@ func known(alternations []Alternation, read func(*Alternation) *float64) []float
 	return all
 }
 
-// median returns null for no values, as mean does.
-func median(values []float64) *float64 {
-	if len(values) == 0 {
-		return nil
-	}
-	middle := stats.Median(values)
-	return &middle
-}
+func sendingCores(a *Alternation) *float64 { return a.SendingCores }
 
-func mean(values []float64) *float64 {
-	if len(values) == 0 {
-		return nil
-	}
-	var sum float64
-	for _, value := range values {
-		sum += value
-	}
-	sum /= float64(len(values))
-	return &sum
-}
-
-// MeanCores returns the mean of each program's share over alternations of equal length.
-func MeanCores(alternations []Alternation) map[string]float64 {
-	means := map[string]float64{}
-	for program, shares := range coresByProgram(alternations) {
-		for _, share := range shares {
-			means[program] += share / float64(len(shares))
-		}
-	}
-	return means
-}
-
-func medianCores(alternations []Alternation) map[string]float64 {
-	medians := map[string]float64{}
-	for program, shares := range coresByProgram(alternations) {
-		medians[program] = stats.Median(shares)
-	}
-	return medians
-}
-
-func coresByProgram(alternations []Alternation) map[string][]float64 {
-	byProgram := map[string][]float64{}
+// coresOf reduces each program's shares over alternations of equal length.
+func coresOf(alternations []Alternation, by func([]float64) *float64) map[string]float64 {
+	shares := map[string][]float64{}
 	for _, alternation := range alternations {
 		for program, share := range alternation.CPUCores {
-			byProgram[program] = append(byProgram[program], share)
+			shares[program] = append(shares[program], share)
 		}
 	}
-	return byProgram
+	cores := map[string]float64{}
+	for program, all := range shares {
+		cores[program] = *by(all)
+	}
+	return cores
 }

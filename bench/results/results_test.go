@@ -159,18 +159,11 @@ func TestAddSendingCores(t *testing.T) {
 	if median := MedianOf(alternations).SendingCores; median == nil || *median != 0.3125 {
 		t.Errorf("the median is %v", median)
 	}
-	if mean := MeanSending(alternations); mean == nil || *mean != (0.125+0.3125+1.5)/3 {
-		t.Errorf("the mean is %v", mean)
+	run := Run{Alternations: alternations}
+	if run.Pool(); run.SendingCores == nil || *run.SendingCores != (0.125+0.3125+1.5)/3 {
+		t.Errorf("the mean is %v", run.SendingCores)
 	}
-	if MedianOf(alternations[3:]).SendingCores != nil || MeanSending(nil) != nil {
+	if MedianOf(alternations[3:]).SendingCores != nil {
 		t.Error("there is a value of nothing")
-	}
-}
-
-func TestRoute(t *testing.T) {
-	for path, route := range map[string]string{"kernel-vxlan-spin": "kernel-vxlan", "host-spin": "host", "kernel-vxlan": "kernel-vxlan", "direct": "direct"} {
-		if Route(path) != route || Spins(path) != (path != route) {
-			t.Errorf("path %s has route %s, and spins: %v", path, Route(path), Spins(path))
-		}
 	}
 }

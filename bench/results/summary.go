@@ -301,6 +301,14 @@ func (f *Figure) Verdict() string {
 	return "not reached"
 }
 
+// Pool computes the figures of a run over its alternations, without the distributions of its messages.
+func (r *Run) Pool() {
+	r.Counts, r.ClockError = PoolCounts(r.Alternations), WorstClock(r.Alternations)
+	r.CPUCores, r.SendingCores = coresOf(r.Alternations, mean), mean(known(r.Alternations, sendingCores))
+	r.MachineCores = mean(known(r.Alternations, func(a *Alternation) *float64 { return a.MachineCores }))
+	r.MemoryBytes, r.MedianOfAlternations = mostMemory(r.Alternations), MedianOf(r.Alternations)
+}
+
 // PoolCounts adds up the counts of alternations.
 func PoolCounts(alternations []Alternation) Counts {
 	var sum Counts
@@ -371,13 +379,13 @@ func MedianOf(alternations []Alternation) Distributions {
 		DepartureError: summaries(func(a Alternation) *stats.Summary { return a.DepartureError }),
 		Port:           summaries(func(a Alternation) *stats.Summary { return a.Port }),
 		SendCall:       summaries(func(a Alternation) *stats.Summary { return a.SendCall }),
-		CPUCores:       medianCores(alternations),
-		SendingCores:   medianSending(alternations),
+		CPUCores:       coresOf(alternations, median),
+		SendingCores:   median(known(alternations, sendingCores)),
 	}
 }
 
-// MostMemory returns the largest memory of each program in any alternation.
-func MostMemory(alternations []Alternation) map[string]int64 {
+// mostMemory returns the largest memory of each program in any alternation.
+func mostMemory(alternations []Alternation) map[string]int64 {
 	most := map[string]int64{}
 	for _, alternation := range alternations {
 		for program, bytes := range alternation.MemoryBytes {

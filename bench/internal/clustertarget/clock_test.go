@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
-	"github.com/kubernetsn/kubernetsn/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
@@ -58,23 +56,6 @@ func TestJudge(t *testing.T) {
 				t.Errorf("got %+v; want %q, refused: %v", got, test.doubt, test.refused)
 			}
 		})
-	}
-}
-
-func TestSteppedSince(t *testing.T) {
-	earlier := reading{steps: 1, byKtsnd: true}
-	for name, test := range map[string]struct {
-		later reading
-		want  bool
-	}{
-		"none":                      {reading{steps: 1, byKtsnd: true}, false},
-		"one more":                  {reading{steps: 2, byKtsnd: true}, true},
-		"ktsnd began anew":          {reading{steps: 0, byKtsnd: true}, false},
-		"the agent has seen others": {reading{steps: 5}, false},
-	} {
-		if got := test.later.steppedSince(earlier); got != test.want {
-			t.Errorf("%s: %v", name, got)
-		}
 	}
 }
 
@@ -389,20 +370,5 @@ func TestHaveOneClock(t *testing.T) {
 	description := clocks{there: 30_000, back: 20_000}.describeOne(nodes{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, &corev1.Node{}})
 	if description.ErrorNs != 0 || !strings.Contains(description.About, "there is no error of synchronisation. The quickest of 100 messages each way took 30.0 µs there and 20.0 µs back.") {
 		t.Errorf("%+v", description)
-	}
-}
-
-func TestMedianLatency(t *testing.T) {
-	messages := []results.Message{{Txtime: 100, Arrival: 130}, {Txtime: 200, Arrival: 210}, {Txtime: 300}, {Txtime: 400, Arrival: 420},
-		{Txtime: 500, Arrival: 500, Errno: 11}}
-	if median, ok := medianLatency(messages); !ok || median != 20 {
-		t.Errorf("%v, %v", median, ok)
-	}
-	if _, ok := medianLatency(messages[2:3]); ok {
-		t.Error("what did not arrive has a latency")
-	}
-	slices.Reverse(messages)
-	if median, _ := medianLatency(messages); median != 20 {
-		t.Errorf("in another order %v", median)
 	}
 }

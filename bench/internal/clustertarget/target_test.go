@@ -315,13 +315,6 @@ func TestMeasureClocks(t *testing.T) {
 	}
 }
 
-func TestImageOf(t *testing.T) {
-	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "ktsnd", Image: "registry.example:5000/x/ktsnd:1.2"}}}}
-	if got := imageOf(pod); got != "registry.example:5000/x/tsnperf:1.2" {
-		t.Error(got)
-	}
-}
-
 func TestRunReadsOutput(t *testing.T) {
 	status, err := readStatus(`{"status": {"scheduler": "SCHED_FIFO", "scheduler-priority": 50, "spin-ns": 120000, "processor-time-ns": 7,
 		"counters": {"late-gate": 2, "late-taken": 3, "taken": 9, "sent": 8}}}`)

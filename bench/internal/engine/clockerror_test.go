@@ -24,7 +24,7 @@ func doubted(anyClock bool) *results.ClockError {
 
 // clusterRun has latencies of a path of a cluster, by clocks with this error.
 func clusterRun(path string, latencyNs int64, clock *results.ClockError) *results.Run {
-	run := results.SampleRun(path, 64, latencyNs)
+	run := sampleRun(path, 64, latencyNs)
 	run.ClockError, run.MedianOfAlternations.ClockError = clock, clock
 	run.Latency = run.MedianOfAlternations.Latency
 	return run

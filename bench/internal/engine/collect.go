@@ -238,14 +238,8 @@ func (e *entry) addTimes(record *Record) {
 // finish computes the figures over all alternations.
 func (e *entry) finish() {
 	run := &e.run
-	run.Counts = results.PoolCounts(run.Alternations)
 	e.samples.describe(&run.Distributions)
-	run.ClockError = results.WorstClock(run.Alternations)
-	run.CPUCores = results.MeanCores(run.Alternations)
-	run.SendingCores = results.MeanSending(run.Alternations)
-	run.MemoryBytes = results.MostMemory(run.Alternations)
-	run.MachineCores = results.MeanMachine(run.Alternations)
-	run.MedianOfAlternations = results.MedianOf(run.Alternations)
+	run.Pool()
 	run.SwitchShare = switchShare(run)
 }
 

@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"github.com/kubernetsn/kubernetsn/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 )
 
 func TestWorstPayloadDecides(t *testing.T) {
 	runs := []*results.Run{
-		results.SampleRun(results.PathDirect, 64, 4000), results.SampleRun(results.PathKernelVXLAN, 64, 16000),
-		results.SampleRun(results.PathDirect, 1024, 9000), results.SampleRun(results.PathKernelVXLAN, 1024, 18000),
-		results.SampleRun(results.PathKernelVXLANSpin, 64, 8000), results.SampleRun(results.PathKernelVXLANSpin, 1024, 11250),
+		sampleRun(results.PathDirect, 64, 4000), sampleRun(results.PathKernelVXLAN, 64, 16000),
+		sampleRun(results.PathDirect, 1024, 9000), sampleRun(results.PathKernelVXLAN, 1024, 18000),
+		sampleRun(results.PathKernelVXLANSpin, 64, 8000), sampleRun(results.PathKernelVXLANSpin, 1024, 11250),
 	}
 	idle := &results.Idle{CPUCores: map[string]float64{"ktsnd": 0.001}}
 	want := map[string]bool{
@@ -48,7 +49,7 @@ func TestWorstPayloadDecides(t *testing.T) {
 
 // madeGates is a run with gates in which of 10,000 frames so many were outside.
 func madeGates(workload string, latencyNs int64, outside int) *results.Run {
-	r := results.SampleRun(results.PathDirect, GatesPayload, latencyNs)
+	r := sampleRun(results.PathDirect, GatesPayload, latencyNs)
 	r.Workload, r.Sent = workload, 10_000
 	r.Gates = []results.GateFrames{{TrafficClass: 7, CloseNs: 300_000, Sent: 10_000, Frames: 10_000, OutsideWindow: outside,
 		TransmissionOverrun: 5}}
@@ -78,7 +79,7 @@ func TestGateFigures(t *testing.T) {
 			map[string]bool{"latency p50, gates-saturated / gates": false, "latency p99, gates-saturated / gates": true,
 				"frames outside their window, gates": true, "frames outside their window, gates-saturated": false}},
 		"nothing to compare with": {
-			[]*results.Run{madeGates(results.WorkloadGatesSaturated, 6500, 0), results.SampleRun(results.PathDirect, GatesPayload, 1)}, nil,
+			[]*results.Run{madeGates(results.WorkloadGatesSaturated, 6500, 0), sampleRun(results.PathDirect, GatesPayload, 1)}, nil,
 			map[string]bool{"frames outside their window, gates-saturated": true}},
 		"a window of which a third is empty": {
 			[]*results.Run{saturated(1000*19, 1000)}, &results.GateSetup{LinkSpeedBps: 1e9, GuardBandNs: 20_000},
@@ -103,19 +104,37 @@ func TestGateFigures(t *testing.T) {
 }
 
 func TestUnmeasuredFiguresAreLeftOut(t *testing.T) {
-	if got := figures([]*results.Run{results.SampleRun(results.PathKernelVXLAN, 64, 1), results.SampleRun(results.PathHost, 64, 1)}, nil); len(got) != 0 {
+	if got := figures([]*results.Run{sampleRun(results.PathKernelVXLAN, 64, 1), sampleRun(results.PathHost, 64, 1)}, nil); len(got) != 0 {
 		t.Errorf("without path direct there are %+v", got)
 	}
-	for _, figure := range figures([]*results.Run{results.SampleRun(results.PathDirect, 64, 1)}, nil) {
+	for _, figure := range figures([]*results.Run{sampleRun(results.PathDirect, 64, 1)}, nil) {
 		if figure.Unit == results.UnitRatio {
 			t.Errorf("without path kernel-vxlan there is %+v", figure)
 		}
 	}
-	unwatched := results.SampleRun(results.PathDirect, 64, 1)
+	unwatched := sampleRun(results.PathDirect, 64, 1)
 	unwatched.MedianOfAlternations.LaunchError = nil
 	for _, figure := range figures([]*results.Run{unwatched}, nil) {
 		if strings.Contains(figure.Name, "on the wire") {
 			t.Errorf("nobody watched the wire, and there is %+v", figure)
 		}
 	}
+}
+
+// sampleRun returns a run whose medians are all derived from one latency.
+func sampleRun(path string, payloadBytes int, latencyNs int64) *results.Run {
+	latency := &stats.Summary{P50: latencyNs, P99: 2 * latencyNs}
+	r := &results.Run{Path: path, Workload: results.WorkloadPlain, PayloadBytes: payloadBytes,
+		MedianOfAlternations: results.Distributions{
+			Latency: latency, ClockError: results.OneClock(), LaunchError: latency, SendCall: latency,
+			Jitter: &stats.Jitter{AbsP50: latencyNs}}}
+	cores := 0.25
+	r.MedianOfAlternations.SendingCores = &cores
+	if path == results.PathDirect {
+		late := uint64(1)
+		r.Late = &late
+		r.MedianOfAlternations.DepartureError = &stats.Summary{P50: latencyNs / 100}
+		r.MedianOfAlternations.CPUCores = map[string]float64{"talker": 0.17, "ktsnd": 0.08}
+	}
+	return r
 }

@@ -14,7 +14,13 @@ import (
 
 // Observed is the cost of the background, and the results of its messages.
 type Observed struct {
-	Cost
+	// CPUTime is the processor time of ktsnd, Wakeups and Doorbells its counters. They are read before the first message is
+	// due and after the last has left, when ktsnd is nearly idle: the talkers' real-time priority may keep the reader from
+	// running while messages are sent.
+	CPUTime            time.Duration
+	Wakeups, Doorbells uint64
+	// Over is the time from when the first message was due to when the last left, or was to leave.
+	Over time.Duration
 	// TalkerCores is the processor time of the sending processes, without start and end, as a number of cores.
 	TalkerCores float64
 	// MemoryBytes is ktsnd's memory with all flows, EmptyBytes that before any pod of the background.
@@ -31,19 +37,8 @@ type Observed struct {
 	Counters Counted
 }
 
-// Cost is the cost of all messages. It is read before the first is due and after the last has left, when ktsnd is
-// nearly idle: the talkers' real-time priority may keep the reader from running while messages are sent.
-type Cost struct {
-	// CPUTime is the processor time of ktsnd.
-	CPUTime time.Duration
-	// Wakeups and Doorbells are ktsnd's counters.
-	Wakeups, Doorbells uint64
-	// Over is the time from when the first message was due to when the last left, or was to leave.
-	Over time.Duration
-}
-
 // Cores is the processor time of ktsnd as a number of cores.
-func (c *Cost) Cores() float64 { return float64(c.CPUTime) / float64(c.Over) }
+func (o *Observed) Cores() float64 { return float64(o.CPUTime) / float64(o.Over) }
 
 // Counted are ktsnd's counters about the messages.
 type Counted struct {
@@ -125,8 +120,8 @@ func (l *Target) count(ctx context.Context, c Background, before reading, talker
 	seen.SendErrors, seen.WakeupNs, seen.TalkerCores = handed.failed, handed.wakeupNs(), float64(handed.cpuTime)/float64(c.lasts())
 	departures, err := l.daemon.departures(ctx)
 	seen.judge(departures, handed)
-	seen.Cost = Cost{CPUTime: end.cpu - before.cpu, Wakeups: counted.Wakeups - start.Wakeups, Doorbells: counted.Doorbells - start.Doorbells,
-		Over: max(c.lasts(), span(departures))}
+	seen.CPUTime, seen.Over = end.cpu-before.cpu, max(c.lasts(), span(departures))
+	seen.Wakeups, seen.Doorbells = counted.Wakeups-start.Wakeups, counted.Doorbells-start.Doorbells
 	return err
 }
 

@@ -145,25 +145,22 @@ func messageTable(runs []*results.Run) results.SectionTable {
 			"sending side, cores"})}
 	for _, run := range runs {
 		row := append(slices.Concat(keyCells(run), distributionCells(run.Latency)), clockText(run))
+		jitter := []string{"", ""}
 		if run.Jitter != nil {
-			row = append(row, results.Micros(run.Jitter.AbsP50), results.Micros(run.Jitter.AbsP99))
-		} else {
-			row = append(row, "", "")
+			jitter = []string{results.Micros(run.Jitter.AbsP50), results.Micros(run.Jitter.AbsP99)}
 		}
-		row = append(row, strconv.Itoa(run.Lost), strconv.Itoa(run.Early))
-		if run.Late != nil {
-			row = append(row, strconv.FormatUint(*run.Late, 10))
-		} else {
-			row = append(row, "")
-		}
-		if run.SendingCores != nil {
-			row = append(row, fmt.Sprintf("%.3f", *run.SendingCores))
-		} else {
-			row = append(row, "")
-		}
+		row = append(append(row, jitter...), strconv.Itoa(run.Lost), strconv.Itoa(run.Early), known("%d", run.Late), known("%.3f", run.SendingCores))
 		t.Rows = append(t.Rows, row)
 	}
 	return t
+}
+
+// known formats a value; "" if there is none.
+func known[T any](format string, value *T) string {
+	if value == nil {
+		return ""
+	}
+	return fmt.Sprintf(format, *value)
 }
 
 // clockText is the error of a latency's clocks; empty if nothing arrived.

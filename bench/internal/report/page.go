@@ -271,23 +271,20 @@ const jitterCaption = "After figure 3b of the paper. t(i) − (t(i−1) + cycle)
 // boxFigures are the box plots of latency and of jitter, without unmeasured ones. All payloads need the page's width.
 func boxFigures(prefix string, runs []sampled) ([]figure, error) {
 	var figures []figure
-	latency, drawn, err := drawBoxes(runs, latencyBox, wideWidth, wideHeight, latencyLabel)
-	if err != nil {
-		return nil, err
-	}
-	if drawn {
-		figures = append(figures, figure{ID: prefix + "latency-figure", Title: "Latency", Caption: latencyCaption,
-			Keys: pathKeys(pathsOf(runs)), Drawings: []drawing{{latencyAxis, latency}},
-			Tables: []table{latencyTable(prefix+"latency", runs)}})
-	}
-	jitter, drawn, err := drawBoxes(runs, jitterBox, wideWidth, wideHeight, jitterLabel)
-	if err != nil {
-		return nil, err
-	}
-	if drawn {
-		figures = append(figures, figure{ID: prefix + "jitter-figure", Title: "Jitter", Caption: jitterCaption,
-			Keys: pathKeys(pathsOf(runs)), Drawings: []drawing{{jitterAxis, jitter}},
-			Tables: []table{jitterTable(prefix+"jitter", runs)}})
+	for _, plotted := range []struct {
+		id, title, caption, axis, label string
+		boxOf                           func(*sampled) *box
+		table                           func(string, []sampled) table
+	}{{"latency", "Latency", latencyCaption, latencyAxis, latencyLabel, latencyBox, latencyTable},
+		{"jitter", "Jitter", jitterCaption, jitterAxis, jitterLabel, jitterBox, jitterTable}} {
+		drawn, measured, err := drawBoxes(runs, plotted.boxOf, wideWidth, wideHeight, plotted.label)
+		if err != nil {
+			return nil, err
+		}
+		if measured {
+			figures = append(figures, figure{ID: prefix + plotted.id + "-figure", Title: plotted.title, Caption: plotted.caption,
+				Keys: pathKeys(pathsOf(runs)), Drawings: []drawing{{plotted.axis, drawn}}, Tables: []table{plotted.table(prefix+plotted.id, runs)}})
+		}
 	}
 	return figures, nil
 }

@@ -4,7 +4,6 @@ package report
 
 import (
 	"cmp"
-	"io"
 	"slices"
 
 	"github.com/kubernetsn/kubernetsn/bench/results"
@@ -17,16 +16,6 @@ type Measurement struct {
 	Summary *results.Summary
 	// Series belong to the runs of the summary; a run without one has no box and no curve.
 	Series []results.Series
-}
-
-// Write writes the page. Paths and payloads appear in the order of the summaries' runs; places of missing ones are
-// empty.
-func Write(out io.Writer, measurements ...*Measurement) error {
-	page, err := newPage(measurements)
-	if err != nil {
-		return err
-	}
-	return pageTemplate.Execute(out, page)
 }
 
 // condition is a workload and a cycle.

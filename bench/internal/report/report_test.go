@@ -158,7 +158,7 @@ func TestPageOfSeveralMeasurements(t *testing.T) {
 	first, other := benched(), benched()
 	first.Name, other.Name = "first", "second"
 	var out bytes.Buffer
-	if err := Write(&out, first, other); err != nil {
+	if err := writePage(&out, first, other); err != nil {
 		t.Fatal(err)
 	}
 	ids := regexp.MustCompile(`id="([^"]*)"`)
@@ -309,13 +309,13 @@ type full struct{}
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
 func TestErrors(t *testing.T) {
-	if err := Write(io.Discard, &Measurement{}); err == nil {
+	if err := writePage(io.Discard, &Measurement{}); err == nil {
 		t.Error("a report of nothing")
 	}
-	if err := Write(full{}, generated(10, threePaths, []int{64}, false)); err == nil {
+	if err := writePage(full{}, generated(10, threePaths, []int{64}, false)); err == nil {
 		t.Error("nobody noticed that nothing could be written")
 	}
-	if err := Write(&bytes.Buffer{}, generated(10, threePaths, []int{64}, false)); err != nil {
+	if err := writePage(&bytes.Buffer{}, generated(10, threePaths, []int{64}, false)); err != nil {
 		t.Error(err)
 	}
 }

@@ -4,6 +4,7 @@ package report
 
 import (
 	"bytes"
+	"io"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -105,8 +106,16 @@ func runOf(series *results.Series) *results.Run {
 func rendered(t *testing.T, measurement *Measurement) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := Write(&out, measurement); err != nil {
+	if err := writePage(&out, measurement); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
+}
+
+func writePage(out io.Writer, measurements ...*Measurement) error {
+	page, err := newPage(measurements)
+	if err != nil {
+		return err
+	}
+	return pageTemplate.Execute(out, page)
 }

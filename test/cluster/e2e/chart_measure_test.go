@@ -119,10 +119,8 @@ func experiment(ctx context.Context, t *testing.T, namespace string, talker, lis
 		for _, payload := range experimentPayloads {
 			key := path.name + " " + strconv.Itoa(payload)
 			run := runs[key]
-			run.Counts = results.PoolCounts(run.Alternations)
 			run.Distributions = pooled[key].distributions()
-			run.CPUCores, run.SendingCores = results.MeanCores(run.Alternations), results.MeanSending(run.Alternations)
-			run.MedianOfAlternations = results.MedianOf(run.Alternations)
+			run.Pool()
 			summary.Runs = append(summary.Runs, run)
 			if problem := experimentProblem(path, run); problem != "" {
 				summary.Problems = append(summary.Problems, problem)
