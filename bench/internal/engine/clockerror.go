@@ -56,14 +56,14 @@ func doubts(runs []*results.Run) []string {
 			for _, more := range order[i:] {
 				left += len(which[more])
 			}
-			return append(all, fmt.Sprintf("the latencies of %d more runs are not to be believed for such reasons", left))
+			return append(all, fmt.Sprintf("the latencies of %d more runs cannot be trusted for such reasons", left))
 		}
 		limits := which[doubt]
 		whose := limits[0]
 		if len(limits) > 1 {
 			whose = fmt.Sprintf("%s and %d more", limits[0], len(limits)-1)
 		}
-		all = append(all, fmt.Sprintf("the latencies of %s are not to be believed: %s", whose, doubt))
+		all = append(all, fmt.Sprintf("the latencies of %s cannot be trusted: %s", whose, doubt))
 	}
 	return all
 }

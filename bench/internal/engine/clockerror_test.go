@@ -187,7 +187,7 @@ func TestClockErrorIsStored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "the latencies of direct, 64 B, plain and 5 more are not to be believed: the error of the clock of node b is not known"
+	want := "the latencies of direct, 64 B, plain and 5 more cannot be trusted: the error of the clock of node b is not known"
 	if len(summary.Warnings) != 1 || summary.Warnings[0] != want {
 		t.Errorf("warned of %q", summary.Warnings)
 	}

@@ -79,7 +79,7 @@ func (r *Rig) attachTap(machine *Machine, node *Node, letter, name string) (*att
 	})
 	var reply vm.Machine
 	if err := json.Unmarshal(output, &reply); err != nil {
-		return nil, fmt.Errorf("ktsn vm attach says %q: %w", output, err)
+		return nil, fmt.Errorf("ktsn vm attach printed %q: %w", output, err)
 	}
 	return &attached{name, reply.Address, reply.MTU, reply.Interface()}, nil
 }
@@ -144,7 +144,7 @@ func awaitFile(ctx context.Context, path string, by *process.Process) error {
 		case <-by.Done():
 			return by.Ended()
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w; %s says: %s", path, ctx.Err(), by.Name(), by.Stderr())
+			return fmt.Errorf("wait for %s: %w; %s printed: %s", path, ctx.Err(), by.Name(), by.Stderr())
 		case <-time.After(relayPoll):
 		}
 	}
@@ -164,7 +164,7 @@ func silence(pod *topology.Namespace) (mac net.HardwareAddr, mtu int, err error)
 		}
 		for i := range addresses {
 			if err := netlink.AddrDel(link, &addresses[i]); err != nil {
-				return fmt.Errorf("take %s from the pod's interface: %w", addresses[i].IPNet, err)
+				return fmt.Errorf("remove %s from the pod's interface: %w", addresses[i].IPNet, err)
 			}
 		}
 		return nil

@@ -74,7 +74,6 @@ type Rig struct {
 	// closers are called by Close, the last first.
 	closers []func() error
 	relays  []*process.Process
-	belief  *guestmachine.Program
 }
 
 // marked are the interfaces of machine a whose frames ktsn-guest marks.

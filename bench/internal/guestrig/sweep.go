@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namespaces are those of machines that `ktsn vm attach` has connected for a bench: named by the process.
+// namespaces matches the names of namespaces that `ktsn vm attach` created for a bench, with the number of its process.
 var namespaces = regexp.MustCompile(`^ktsn-vm-[ab][trg](\d+)$`)
 
 // machineName is unique on this machine, and of at most 10 characters.
@@ -20,7 +20,7 @@ func machineName(letter, name string) string {
 	return fmt.Sprintf("%s%.1s%d", letter, name, os.Getpid())
 }
 
-// sweep removes the network namespaces that rigs left whose process was killed. All else of them goes with the nodes'.
+// sweep removes the network namespaces of killed benches. Their other parts are removed with the nodes.
 func sweep() error {
 	leftovers, err := filepath.Glob("/run/netns/ktsn-vm-*")
 	if err != nil {

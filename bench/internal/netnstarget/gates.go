@@ -11,6 +11,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/internal/engine"
 	"github.com/kubernetsn/kubernetsn/bench/internal/traffic"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
 // gatesLinkSpeed is the configured speed of the link: a veth reports 10 Gbit/s, which ktsnd cannot fill from one core.
@@ -27,20 +28,14 @@ func (d *daemon) setSchedule(ctx context.Context, cycle time.Duration, window en
 	if err := d.client.ScheduleSet(ctx, traffic.ScheduleOf(cycle, window)); err != nil {
 		return nil, fmt.Errorf("set schedule: %w", err)
 	}
-	for {
-		schedule, err := d.client.Schedule(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("wait for the schedule: %w", err)
+	var schedule *control.Schedule
+	err := retry.Until(ctx, readyPoll, func() (err error) {
+		if schedule, err = d.client.Schedule(ctx); err == nil && schedule.Table.ConfigPending {
+			err = errors.New("the schedule is not in force yet")
 		}
-		if !schedule.Table.ConfigPending {
-			return schedule, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for the schedule: %w", ctx.Err())
-		case <-time.After(readyPoll):
-		}
-	}
+		return err
+	})
+	return schedule, err
 }
 
 // overruns returns the counters of transmission-overrun by class.

@@ -37,9 +37,9 @@ type guestRun struct {
 	before guestrig.HostReading
 	// boundNs is the largest error bound with which a frame of the run left its machine, if frames are held.
 	boundNs int64
-	belief  guestrig.Belief
-	// asked: belief is from before the run.
-	asked bool
+	// status is the state of ktsn-guest before the run, if known.
+	status guestrig.Status
+	known  bool
 }
 
 // guestTraffic runs listener and talker in virtual machines, and reads their and ktsnd's records in this machine's
@@ -52,7 +52,7 @@ func (l *Target) guestTraffic(ctx context.Context, r engine.Run, seen *traffic.O
 			return err
 		}
 	}
-	if err := g.believe(ctx); err != nil {
+	if err := g.readStatus(ctx); err != nil {
 		return err
 	}
 	var watch *watch
@@ -70,27 +70,27 @@ func (l *Target) guestTraffic(ctx context.Context, r engine.Run, seen *traffic.O
 			return err
 		}
 	}
-	if err := g.believe(ctx); err != nil {
+	if err := g.readStatus(ctx); err != nil {
 		return err
 	}
 	return g.inHostTime()
 }
 
-// believe stores ktsn-guest's state, and its refusals since the last call.
-func (g *guestRun) believe(ctx context.Context) error {
+// readStatus stores ktsn-guest's state, and reports its refusals since the last call.
+func (g *guestRun) readStatus(ctx context.Context) error {
 	if !g.held {
 		return nil
 	}
-	belief, err := g.guests.Believes(ctx, g.from)
+	status, err := g.guests.ReadStatus(ctx, g.from)
 	if err != nil {
 		return err
 	}
-	for reason, count := range belief.Refused {
-		if since := count - g.belief.Refused[reason]; g.asked && since > 0 {
+	for reason, count := range status.Refused {
+		if since := count - g.status.Refused[reason]; g.known && since > 0 {
 			g.seen.Problems = append(g.seen.Problems, fmt.Sprintf("ktsn-guest dropped %d messages: %s", since, reason))
 		}
 	}
-	g.boundNs, g.belief, g.asked = belief.WidestBoundNs, belief, true
+	g.boundNs, g.status, g.known = status.WidestBoundNs, status, true
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/internal/traffic"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/ovs"
+	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/ovsnode"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
@@ -57,24 +58,18 @@ func (l *Target) awaitOVS(ctx context.Context) error {
 	if l.ovs == nil {
 		return nil
 	}
-	for deadline := time.Now().Add(readyTimeout); ; {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	return retry.Until(ctx, readyPoll, func() error {
 		status, err := l.ovs.Status(ctx)
 		if err != nil {
 			return err
 		}
-		problems := status.Problems()
-		if len(problems) == 0 {
-			return nil
-		}
-		if time.Now().After(deadline) {
+		if problems := status.Problems(); len(problems) > 0 {
 			return errors.New(problems[0])
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+		return nil
+	})
 }
 
 // leaveOVS removes it, so that a later setting starts again.
