@@ -88,7 +88,7 @@ func (n *Networks) makeSide(by *routed, side int) (net.HardwareAddr, error) {
 	if err := makeBridge(by.bridge, mtu); err != nil {
 		return nil, err
 	}
-	if err := addAddress(by.bridge, netip.PrefixFrom(by.address(side, 1), subnetBits)); err != nil {
+	if err := topology.AddAddress(by.bridge, netip.PrefixFrom(by.address(side, 1), subnetBits)); err != nil {
 		return nil, err
 	}
 	for number, pod := range n.pods(side) {
@@ -114,10 +114,10 @@ func (r *routed) makeTunnel(local netip.Addr, side, mtu int) (net.HardwareAddr, 
 	if err := netlink.LinkAdd(tunnel); err != nil {
 		return nil, fmt.Errorf("make VXLAN device %s: %w", r.tunnel, err)
 	}
-	if err := addAddress(r.tunnel, netip.PrefixFrom(r.address(side, 0), 32)); err != nil {
+	if err := topology.AddAddress(r.tunnel, netip.PrefixFrom(r.address(side, 0), 32)); err != nil {
 		return nil, err
 	}
-	if err := setUp(r.tunnel); err != nil {
+	if err := topology.SetUp(r.tunnel); err != nil {
 		return nil, err
 	}
 	link, err := netlink.LinkByName(r.tunnel)
@@ -129,10 +129,10 @@ func (r *routed) makeTunnel(local netip.Addr, side, mtu int) (net.HardwareAddr, 
 
 // preparePod gives a pod its address and routes.
 func (r *routed) preparePod(side, number int) error {
-	if err := addAddress(r.device, netip.PrefixFrom(r.podAddress(side, number), subnetBits)); err != nil {
+	if err := topology.AddAddress(r.device, netip.PrefixFrom(r.podAddress(side, number), subnetBits)); err != nil {
 		return err
 	}
-	if err := setUp(r.device); err != nil {
+	if err := topology.SetUp(r.device); err != nil {
 		return err
 	}
 	return route(netip.PrefixFrom(r.address(0, 0), networkBits), r.address(side, 1), r.device, false)
@@ -147,7 +147,7 @@ func (r *routed) addPeer(other int, node netip.Addr, hardware net.HardwareAddr) 
 	if err := route(subnet, r.address(other, 0), r.tunnel, true); err != nil {
 		return err
 	}
-	return onLink(r.tunnel, "tell of the other node", func(link netlink.Link) error {
+	return topology.OnLink(r.tunnel, "tell of the other node", func(link netlink.Link) error {
 		index, end := link.Attrs().Index, net.IP(node.AsSlice())
 		err := netlink.NeighSet(&netlink.Neigh{LinkIndex: index, State: netlink.NUD_PERMANENT, Type: unix.RTN_UNICAST,
 			IP: net.IP(r.address(other, 0).AsSlice()), HardwareAddr: hardware})

@@ -16,40 +16,14 @@ import (
 
 // The functions without a namespace act on the namespace of the calling thread.
 
-func setUp(name string) error {
-	return onLink(name, "set up", netlink.LinkSetUp)
-}
-
 func setMTU(name string, bytes int) error {
-	return onLink(name, "set the MTU of", func(link netlink.Link) error { return netlink.LinkSetMTU(link, bytes) })
-}
-
-func onLink(name, what string, do func(netlink.Link) error) error {
-	link, err := netlink.LinkByName(name)
-	if err != nil {
-		return fmt.Errorf("find %s: %w", name, err)
-	}
-	if err := do(link); err != nil {
-		return fmt.Errorf("%s %s: %w", what, name, err)
-	}
-	return nil
-}
-
-func addAddress(name string, address netip.Prefix) error {
-	return onLink(name, "give an address to", func(link netlink.Link) error {
-		return netlink.AddrAdd(link, &netlink.Addr{IPNet: network(address)})
-	})
-}
-
-// network returns a prefix that keeps the host's address.
-func network(prefix netip.Prefix) *net.IPNet {
-	return &net.IPNet{IP: net.IP(prefix.Addr().AsSlice()), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}
+	return topology.OnLink(name, "set the MTU of", func(link netlink.Link) error { return netlink.LinkSetMTU(link, bytes) })
 }
 
 // route adds a route to a network through a gateway and a device.
 func route(to netip.Prefix, gateway netip.Addr, device string, onLinkGateway bool) error {
-	return onLink(device, "add a route through", func(link netlink.Link) error {
-		added := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: network(to.Masked()), Gw: net.IP(gateway.AsSlice())}
+	return topology.OnLink(device, "add a route through", func(link netlink.Link) error {
+		added := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: topology.Network(to.Masked()), Gw: net.IP(gateway.AsSlice())}
 		if onLinkGateway {
 			added.Flags = int(netlink.FLAG_ONLINK)
 		}
@@ -63,7 +37,7 @@ func makeBridge(name string, mtuBytes int) error {
 	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attributes}); err != nil {
 		return fmt.Errorf("make bridge %s: %w", name, err)
 	}
-	return setUp(name)
+	return topology.SetUp(name)
 }
 
 // plug creates a veth from a pod to a bridge in the calling thread's node.
@@ -83,5 +57,5 @@ func plug(pod *topology.Namespace, device, bridge, nodeDevice string, mtuBytes i
 	if err := netlink.LinkAdd(veth); err != nil {
 		return fmt.Errorf("make veth %s: %w", nodeDevice, err)
 	}
-	return setUp(nodeDevice)
+	return topology.SetUp(nodeDevice)
 }

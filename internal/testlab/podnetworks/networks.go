@@ -135,7 +135,7 @@ func (n *Networks) makePods() error {
 			return err
 		}
 		n.more = append(n.more, pod)
-		if err := pod.Do(func() error { return setUp("lo") }); err != nil {
+		if err := pod.Do(func() error { return topology.SetUp("lo") }); err != nil {
 			return err
 		}
 	}

@@ -23,18 +23,34 @@ func prepareNamespace() error {
 			return fmt.Errorf("switch IPv6 off: %w", err)
 		}
 	}
-	return setUp("lo")
+	return SetUp("lo")
 }
 
-func setUp(name string) error {
+// OnLink calls do with an interface; purpose begins the message of its error.
+func OnLink(name, purpose string, do func(netlink.Link) error) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
 		return fmt.Errorf("find %s: %w", name, err)
 	}
-	if err := netlink.LinkSetUp(link); err != nil {
-		return fmt.Errorf("set %s up: %w", name, err)
+	if err := do(link); err != nil {
+		return fmt.Errorf("%s %s: %w", purpose, name, err)
 	}
 	return nil
+}
+
+// SetUp sets an interface up.
+func SetUp(name string) error { return OnLink(name, "set up", netlink.LinkSetUp) }
+
+// AddAddress adds an address with its prefix to an interface.
+func AddAddress(name string, address netip.Prefix) error {
+	return OnLink(name, fmt.Sprintf("add address %s to", address), func(link netlink.Link) error {
+		return netlink.AddrAdd(link, &netlink.Addr{IPNet: Network(address)})
+	})
+}
+
+// Network converts a prefix and keeps the host's address.
+func Network(prefix netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: net.IP(prefix.Addr().AsSlice()), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}
 }
 
 // makeVeth creates a veth pair with one end in each namespace and sets both up.
@@ -51,37 +67,25 @@ func makeVeth(near *Namespace, nearName string, far *Namespace, farName string, 
 		if err := netlink.LinkAdd(veth); err != nil {
 			return fmt.Errorf("make veth %s to %s: %w", nearName, farName, err)
 		}
-		return setUp(nearName)
+		return SetUp(nearName)
 	})
 	if err != nil {
 		return err
 	}
-	return far.Do(func() error { return setUp(farName) })
+	return far.Do(func() error { return SetUp(farName) })
 }
 
 func addAddress(namespace *Namespace, name string, address netip.Addr, prefixBits int) error {
-	return namespace.Do(func() error {
-		link, err := netlink.LinkByName(name)
-		if err != nil {
-			return fmt.Errorf("find %s: %w", name, err)
-		}
-		network := &net.IPNet{IP: net.IP(address.AsSlice()), Mask: net.CIDRMask(prefixBits, address.BitLen())}
-		if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: network}); err != nil {
-			return fmt.Errorf("give %s the address %s: %w", name, network, err)
-		}
-		return nil
-	})
+	return namespace.Do(func() error { return AddAddress(name, netip.PrefixFrom(address, prefixBits)) })
 }
 
 // FramesReceived returns the number of frames that an interface has received.
 func (n *Namespace) FramesReceived(name string) (frames uint64, err error) {
 	err = n.Do(func() error {
-		link, err := netlink.LinkByName(name)
-		if err != nil {
-			return fmt.Errorf("count the frames of %s: %w", name, err)
-		}
-		frames = link.Attrs().Statistics.RxPackets
-		return nil
+		return OnLink(name, "count the frames of", func(link netlink.Link) error {
+			frames = link.Attrs().Statistics.RxPackets
+			return nil
+		})
 	})
 	return frames, err
 }

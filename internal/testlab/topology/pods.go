@@ -38,17 +38,9 @@ func (t *Topology) AddPod(name string, address netip.Addr) (_ *Namespace, err er
 		if err != nil {
 			return fmt.Errorf("find %s: %w", BridgeName, err)
 		}
-		link, err := netlink.LinkByName(name)
-		if err != nil {
-			return fmt.Errorf("find %s: %w", name, err)
-		}
-		if err := netlink.LinkSetMTU(link, podMTU); err != nil {
-			return fmt.Errorf("set the MTU of %s: %w", name, err)
-		}
-		if err := netlink.LinkSetMaster(link, bridge); err != nil {
-			return fmt.Errorf("put %s to %s: %w", name, BridgeName, err)
-		}
-		return nil
+		return OnLink(name, "connect to "+BridgeName, func(link netlink.Link) error {
+			return errors.Join(netlink.LinkSetMTU(link, podMTU), netlink.LinkSetMaster(link, bridge))
+		})
 	})
 	if err != nil {
 		return nil, err
