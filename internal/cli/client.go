@@ -56,8 +56,8 @@ func readSchedule(ctx context.Context, client *control.Client) (*control.Schedul
 	return client.Schedule(ctx)
 }
 
-// endless converts the error of a command that ran until it was interrupted to success.
-func endless(ctx context.Context, err error) error {
+// ignoreInterrupt converts the error of a command that ran until it was interrupted to success.
+func ignoreInterrupt(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
 	}

@@ -25,22 +25,22 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// where has the options that select a cluster.
-type where struct{ kubeconfig, context, system string }
+// clusterFlags has the options that select a cluster.
+type clusterFlags struct{ kubeconfig, context, system string }
 
-func addWhere(command *cobra.Command, w *where) {
+func addClusterFlags(command *cobra.Command, w *clusterFlags) {
 	flags := command.Flags()
 	flags.StringVar(&w.kubeconfig, "kubeconfig", "", "kubeconfig `FILE`, as for kubectl")
 	flags.StringVar(&w.context, "context", "", "`NAME` of a context in that file")
 	flags.StringVar(&w.system, "system-namespace", clusterreader.DefaultSystem, "`NAME` of the namespace of ktsnd and operator")
 }
 
-func (w *where) open() (*clusterreader.Cluster, error) {
+func (w *clusterFlags) open() (*clusterreader.Cluster, error) {
 	return clusterreader.Open(w.kubeconfig, w.context, w.system)
 }
 
 // onNode runs ktsn next to the ktsnd of a node of the cluster.
-func (w *where) onNode(ctx context.Context, node string, out io.Writer, arguments ...string) error {
+func (w *clusterFlags) onNode(ctx context.Context, node string, out io.Writer, arguments ...string) error {
 	c, err := w.open()
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func (w *where) onNode(ctx context.Context, node string, out io.Writer, argument
 	return c.Ktsn(ctx, node, out, arguments...)
 }
 
-func (w *where) status(ctx context.Context, out io.Writer, format string) error {
+func (w *clusterFlags) status(ctx context.Context, out io.Writer, format string) error {
 	c, err := w.open()
 	if err != nil {
 		return err
@@ -219,7 +219,7 @@ func clockInShort(network *v1alpha1.TSNNetwork, conditions []metav1.Condition) s
 }
 
 // network reads a network with the states of its nodes.
-func (w *where) network(ctx context.Context, name string) (*v1alpha1.TSNNetwork, []nodeState, error) {
+func (w *clusterFlags) network(ctx context.Context, name string) (*v1alpha1.TSNNetwork, []nodeState, error) {
 	c, err := w.open()
 	if err != nil {
 		return nil, nil, err
@@ -232,4 +232,4 @@ func (w *where) network(ctx context.Context, name string) (*v1alpha1.TSNNetwork,
 	return network, statesOf(name, nodes), err
 }
 
-var errTwoPlaces = commandline.Usage(errors.New("--node and --network exclude each other"))
+var errNodeAndNetwork = commandline.Usage(errors.New("--node and --network exclude each other"))

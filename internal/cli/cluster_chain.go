@@ -24,7 +24,7 @@ import (
 
 // chainOptions select the pod whose links are followed.
 type chainOptions struct {
-	where
+	clusterFlags
 	control, pod, interfaceName, to, format string
 }
 

@@ -46,7 +46,7 @@ type networkClock struct {
 }
 
 func newClock(env *commandline.Environment) *cobra.Command {
-	var w where
+	var w clusterFlags
 	var format string
 	command := &cobra.Command{
 		Use:   "clock [NODE]",
@@ -65,14 +65,14 @@ func newClock(env *commandline.Environment) *cobra.Command {
 			return w.clocks(command.Context(), env.Stdout, format)
 		},
 	}
-	addWhere(command, &w)
+	addClusterFlags(command, &w)
 	commandline.OutputFlag(command, &format, "text or json", "text", "json")
 	command.AddCommand(newClockConfig(env))
 	return command
 }
 
 // clocks prints the clocks of all nodes.
-func (w *where) clocks(ctx context.Context, out io.Writer, format string) error {
+func (w *clusterFlags) clocks(ctx context.Context, out io.Writer, format string) error {
 	c, err := w.open()
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (w *where) clocks(ctx context.Context, out io.Writer, format string) error 
 }
 
 // clockOf prints the clock of one node.
-func (w *where) clockOf(ctx context.Context, out io.Writer, name, format string) error {
+func (w *clusterFlags) clockOf(ctx context.Context, out io.Writer, name, format string) error {
 	c, err := w.open()
 	if err != nil {
 		return err

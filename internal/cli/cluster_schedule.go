@@ -49,7 +49,7 @@ func slowest(network *v1alpha1.TSNNetwork, nodes []nodeState) (bps int64, whose 
 	return bps, whose, nil
 }
 
-func (w *where) getSchedule(ctx context.Context, out io.Writer, name, format string, ascii bool) error {
+func (w *clusterFlags) getSchedule(ctx context.Context, out io.Writer, name, format string, ascii bool) error {
 	network, nodes, err := w.network(ctx, name)
 	switch {
 	case err != nil:
@@ -96,7 +96,7 @@ func printNetworkSchedule(out io.Writer, network *v1alpha1.TSNNetwork, nodes []n
 }
 
 // checkSchedule checks a file, or else the network's own schedule, for the slowest link of a network.
-func (w *where) checkSchedule(ctx context.Context, out io.Writer, name, path string, ascii bool) error {
+func (w *clusterFlags) checkSchedule(ctx context.Context, out io.Writer, name, path string, ascii bool) error {
 	network, nodes, err := w.network(ctx, name)
 	if err != nil {
 		return err

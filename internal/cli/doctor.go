@@ -17,7 +17,7 @@ import (
 )
 
 func newDoctor(env *commandline.Environment) *cobra.Command {
-	var w where
+	var w clusterFlags
 	var namespace, node, format string
 	command := &cobra.Command{
 		Use:   "doctor [POD]",
@@ -44,12 +44,12 @@ func newDoctor(env *commandline.Environment) *cobra.Command {
 				return err
 			}
 			d := doctor.New(c)
-			check := d.Whole
+			check := d.CheckCluster
 			switch {
 			case len(arguments) > 0:
-				check = func(ctx context.Context) ([]doctor.Finding, error) { return d.Pod(ctx, namespace, name) }
+				check = func(ctx context.Context) ([]doctor.Finding, error) { return d.CheckPod(ctx, namespace, name) }
 			case node != "":
-				check = func(ctx context.Context) ([]doctor.Finding, error) { return d.Node(ctx, node) }
+				check = func(ctx context.Context) ([]doctor.Finding, error) { return d.CheckNode(ctx, node) }
 			}
 			findings, err := check(command.Context())
 			if err != nil {
@@ -58,7 +58,7 @@ func newDoctor(env *commandline.Environment) *cobra.Command {
 			return printFindings(env.Stdout, findings, format)
 		},
 	}
-	addWhere(command, &w)
+	addClusterFlags(command, &w)
 	command.Flags().StringVarP(&namespace, "namespace", "n", "default", "`NAME` of the pod's namespace")
 	command.Flags().StringVar(&node, "node", "", "check the node `NAME`")
 	commandline.OutputFlag(command, &format, "text or json", "text", "json")

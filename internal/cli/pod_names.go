@@ -26,9 +26,9 @@ type podNames struct {
 	wide       bool
 }
 
-func (n podNames) called(identity string) string { return cmp.Or(n.byIdentity[identity], identity) }
+func (n podNames) name(identity string) string { return cmp.Or(n.byIdentity[identity], identity) }
 
-func (n podNames) cells(identity string) string { return n.head(n.called(identity), identity) }
+func (n podNames) cells(identity string) string { return n.head(n.name(identity), identity) }
 
 // head returns the title of one or both columns.
 func (n podNames) head(name, identity string) string {

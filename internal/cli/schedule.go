@@ -34,7 +34,7 @@ func newScheduleCheck(env *commandline.Environment) *cobra.Command {
 	var speed, network string
 	var guardBand time.Duration
 	var ascii bool
-	var w where
+	var w clusterFlags
 	command := &cobra.Command{
 		Use:                   "check [options] {FILE | --network NAME [FILE]}",
 		DisableFlagsInUseLine: true,
@@ -74,7 +74,7 @@ func newScheduleCheck(env *commandline.Environment) *cobra.Command {
 	command.Flags().StringVar(&speed, "link-speed", "1Gbit", "speed of the link, such as 100Mbit or 2500Mbit")
 	command.Flags().DurationVar(&guardBand, "guard-band", defaultGuardBand, "guard band that ktsnd would keep")
 	command.Flags().StringVar(&network, "network", "", "check for the TSNNetwork `NAME` of a cluster")
-	addWhere(command, &w)
+	addClusterFlags(command, &w)
 	addASCII(command, &ascii)
 	return command
 }
@@ -125,7 +125,7 @@ func setSchedule(ctx context.Context, client *control.Client, document *schedule
 func newScheduleGet(env *commandline.Environment) *cobra.Command {
 	var path, format, network, node string
 	var ascii bool
-	var w where
+	var w clusterFlags
 	command := &cobra.Command{
 		Use:   "get",
 		Short: "Show the schedule in force and the pending one",
@@ -133,7 +133,7 @@ func newScheduleGet(env *commandline.Environment) *cobra.Command {
 		RunE: func(command *cobra.Command, _ []string) error {
 			switch {
 			case node != "" && network != "":
-				return errTwoPlaces
+				return errNodeAndNetwork
 			case node != "":
 				return w.onNode(command.Context(), node, env.Stdout, "schedule", "get", "--output", format)
 			case network != "":
@@ -155,7 +155,7 @@ func newScheduleGet(env *commandline.Environment) *cobra.Command {
 	commandline.OutputFlag(command, &format, "text, json or yaml", "text", "json", "yaml")
 	command.Flags().StringVar(&network, "network", "", "show the schedule of the TSNNetwork `NAME` of a cluster, and which nodes execute it")
 	command.Flags().StringVar(&node, "node", "", "show the schedule of the ktsnd on the cluster's node `NAME`")
-	addWhere(command, &w)
+	addClusterFlags(command, &w)
 	addASCII(command, &ascii)
 	return command
 }

@@ -26,7 +26,7 @@ type export struct {
 	speed, network  string
 	apply           bool
 	netns           string
-	where           where
+	where           clusterFlags
 }
 
 func newScheduleExport(env *commandline.Environment) *cobra.Command {
@@ -65,7 +65,7 @@ func (e *export) addFlags(command *cobra.Command) {
 	flags.StringVar(&e.network, "network", "", "take schedule, classes and base time of the TSNNetwork `NAME` of a cluster")
 	flags.BoolVar(&e.apply, "apply", false, "run the commands; if one fails, undo those before it")
 	flags.StringVar(&e.netns, "netns", "", "`PATH` of the network namespace in which to run them")
-	addWhere(command, &e.where)
+	addClusterFlags(command, &e.where)
 	_ = command.MarkFlagRequired("taprio") // there is such a flag
 }
 

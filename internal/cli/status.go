@@ -39,7 +39,7 @@ type state struct {
 func newStatus(env *commandline.Environment) *cobra.Command {
 	var path, format, node string
 	var whole bool
-	var w where
+	var w clusterFlags
 	command := &cobra.Command{
 		Use:   "status",
 		Short: "Show the state of a running ktsnd, or of a cluster's networks",
@@ -59,7 +59,7 @@ func newStatus(env *commandline.Environment) *cobra.Command {
 		},
 	}
 	addControl(command, &path)
-	addWhere(command, &w)
+	addClusterFlags(command, &w)
 	command.Flags().BoolVar(&whole, "cluster", false, "show the networks and nodes of a Kubernetes cluster")
 	command.Flags().StringVar(&node, "node", "", "show the ktsnd of the cluster's node `NAME`")
 	commandline.OutputFlag(command, &format, "text, wide (with the pods' identities) or json", "text", "wide", "json")
@@ -99,11 +99,11 @@ func printText(out io.Writer, current *state, wide bool) error {
 	printClockStatus(table, &current.Status.Clock, current.Clocks)
 	fmt.Fprintf(table, "schedule\t%s\n", scheduleLine(current.Schedule))
 	for _, endpoint := range current.Endpoints {
-		fmt.Fprintf(table, "endpoint\t%s %s, VNI %d, %s, MTU %d, %s\n", names.called(endpoint.Identity), endpoint.Interface,
+		fmt.Fprintf(table, "endpoint\t%s %s, VNI %d, %s, MTU %d, %s\n", names.name(endpoint.Identity), endpoint.Interface,
 			endpoint.VNI, endpoint.MAC, endpoint.MTU, endpoint.Netns)
 	}
 	for _, machine := range current.Devices {
-		fmt.Fprintf(table, "machine\t%s %s, by %s\n", names.called(machine.Identity), machine.Interface, machine.Connection)
+		fmt.Fprintf(table, "machine\t%s %s, by %s\n", names.name(machine.Identity), machine.Interface, machine.Connection)
 		for _, fault := range machine.Faults {
 			fmt.Fprintf(table, "\t  %s\n", fault.Text)
 		}

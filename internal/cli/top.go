@@ -51,7 +51,7 @@ func newTop(env *commandline.Environment) *cobra.Command {
 			err = withLastingClient(command.Context(), path, func(ctx context.Context, client *control.Client) error {
 				return runTop(ctx, client, options, order, env.Stdout)
 			})
-			return endless(command.Context(), err)
+			return ignoreInterrupt(command.Context(), err)
 		},
 	}
 	addControl(command, &path)

@@ -62,11 +62,11 @@ func newTrace(env *commandline.Environment) *cobra.Command {
 			err := withLastingClient(command.Context(), path, func(ctx context.Context, client *control.Client) error {
 				return trace(ctx, client, options, env.Stdout, env.Stderr)
 			})
-			return endless(command.Context(), err)
+			return ignoreInterrupt(command.Context(), err)
 		},
 	}
 	addControl(command, &path)
-	addWhere(command, &ofChain.where)
+	addClusterFlags(command, &ofChain.clusterFlags)
 	flags := command.Flags()
 	flags.BoolVar(&whole, "chain", false, "show the links that packets of --pod take, in a Kubernetes cluster")
 	flags.StringVar(&ofChain.interfaceName, "interface", "", "with --chain: only the link at the pod's interface `NAME`")

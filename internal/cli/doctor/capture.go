@@ -20,7 +20,7 @@ import (
 func (d *Doctor) pastLibrary(ctx context.Context, pod *corev1.Pod) {
 	all, err := d.AskCapture(ctx, pod.Spec.NodeName)
 	if err != nil {
-		d.unseen("libktsn.so", err)
+		d.unreadable("libktsn.so", err)
 		return
 	}
 	for i := range all {
@@ -48,7 +48,7 @@ func (d *Doctor) machineAt(pod *corev1.Pod, at *capture.At) {
 	case wanted == at.Device && wanted != "":
 		d.ok(about, "is connected by %s", wanted)
 	case wanted != "":
-		d.say(Bad, about, makeAnew, "should be connected by %s, and is not: the annotation %s was added after the pod was created, or the connection was removed",
+		d.report(Bad, about, makeAnew, "should be connected by %s, and is not: the annotation %s was added after the pod was created, or the connection was removed",
 			wanted, v1alpha1.DeviceAnnotation)
 	}
 }
@@ -58,14 +58,14 @@ func (d *Doctor) capturedOf(at *capture.At) {
 	about := "frames of " + at.Interface
 	switch {
 	case at.Failure != "":
-		d.say(Note, about, "", "cannot be read: %s", at.Failure)
+		d.report(Note, about, "", "cannot be read: %s", at.Failure)
 	case !at.Node.Attached:
-		d.say(Bad, about, "have them captured (spec.capture: Timed of the TSNNetwork) and recreate the pod", "nothing captures frames of the machine, so those with a "+
+		d.report(Bad, about, "have them captured (spec.capture: Timed of the TSNNetwork) and recreate the pod", "nothing captures frames of the machine, so those with a "+
 			"transmit time do not reach ktsnd")
 	case !at.Node.HasRelay():
-		d.say(Bad, about, "see the log of ktsn-agent on the node", "their relay is away, so those with a transmit time are dropped: %d so far", at.Node.NoRelay)
+		d.report(Bad, about, "see the log of ktsn-agent on the node", "their relay is away, so those with a transmit time are dropped: %d so far", at.Node.NoRelay)
 	case len(at.Dropped()) > 0:
-		d.say(Note, about, remedy(at), "%s; %d reached ktsnd", droppedText(at.Dropped()), at.Node.Timed)
+		d.report(Note, about, remedy(at), "%s; %d reached ktsnd", droppedText(at.Dropped()), at.Node.Timed)
 	default:
 		d.ok(about, "%d with a transmit time and %d others went to ktsnd", at.Node.Timed, at.Node.Untimed)
 	}
@@ -75,14 +75,14 @@ func (d *Doctor) pastLibraryAt(pod *corev1.Pod, at *capture.At) {
 	about := "libktsn.so at " + at.Interface
 	switch {
 	case at.Failure != "":
-		d.say(Note, about, "", "cannot be read: %s", at.Failure)
+		d.report(Note, about, "", "cannot be read: %s", at.Failure)
 	case !at.Attached && pod.Annotations[v1alpha1.UnseenAnnotation] == v1alpha1.UnseenPass:
-		d.say(Note, about, "", "messages that pass it by leave at once, early, because the annotation %s says so", v1alpha1.UnseenAnnotation)
+		d.report(Note, about, "", "messages that pass it by leave at once, early, because the annotation %s says so", v1alpha1.UnseenAnnotation)
 	case !at.Attached:
-		d.say(Bad, about, "the agent puts it back within seconds, unless the attachment says \"unseen\": \"pass\"; else its log says why",
+		d.report(Bad, about, "the agent puts it back within seconds, unless the attachment says \"unseen\": \"pass\"; else its log says why",
 			"the interface has no filter, so messages that pass the library by leave at once, early")
 	case len(at.Dropped()) > 0:
-		d.say(Bad, about, remedy(at), "%s; messages past the library were sent by %s", droppedText(at.Dropped()), senders(at.Programs))
+		d.report(Bad, about, remedy(at), "%s; messages past the library were sent by %s", droppedText(at.Dropped()), senders(at.Programs))
 	case at.Captured > 0:
 		d.ok(about, "%d messages with a transmit time passed it by and were captured; they were sent by %s", at.Captured, senders(at.Programs))
 	default:
@@ -97,12 +97,12 @@ func (d *Doctor) relayOf(at *capture.At) {
 	case at.Failure != "" || !at.Attached || at.Mode == capture.None:
 		return
 	case at.Mode == capture.Timed && !at.Node.HasRelay():
-		d.say(Note, about, "see the log of ktsn-agent on the node, and that the pod has the volume of csi.kubernetsn.io",
+		d.report(Note, about, "see the log of ktsn-agent on the node, and that the pod has the volume of csi.kubernetsn.io",
 			"is away, so messages that pass libktsn.so by are dropped")
 	case at.Mode == capture.Timed:
 		d.ok(about, "has a device, where messages that pass libktsn.so by wait for it")
 	case !at.Node.Answers():
-		d.say(Bad, about, "see the logs of ktsn-agent and ktsnd on the node",
+		d.report(Bad, about, "see the logs of ktsn-agent and ktsnd on the node",
 			"does not answer, so frames without a transmit time leave by the kernel's bridge, or are dropped if the schedule closes their gate at times")
 	default:
 		d.ok(about, "answers; %d frames without a transmit time were given to the relay, %d left by the kernel's bridge, and %d were dropped before the relay, because there was none or too many waited",

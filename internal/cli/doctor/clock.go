@@ -37,30 +37,30 @@ func (d *Doctor) clock(node *v1alpha1.TSNNode) {
 		d.ok(about, "%s", text)
 		return
 	}
-	d.say(Note, about, clockMend, "%s: %s", text, cmp.Or(clock.Message, "no reason was reported"))
+	d.report(Note, about, clockMend, "%s: %s", text, cmp.Or(clock.Message, "no reason was reported"))
 }
 
 // ktsndsClock reports the state of the clock in ktsnd. The agent's reports expire after a while.
 func (d *Doctor) ktsndsClock(about string, state *State) {
 	clock := &state.Status.Clock
 	if !clock.Synchronized && (clock.State == "" || clock.State == control.ClockUnknown) {
-		d.say(Note, about, "run ptp4l and phc2sys, or chrony, on all nodes (clock.mode of the chart)",
+		d.report(Note, about, "run ptp4l and phc2sys, or chrony, on all nodes (clock.mode of the chart)",
 			"no program disciplines the node's clock: schedules of nodes drift apart")
 	}
 	if clock.Steps > 0 {
-		d.say(Note, about, "do not set the clock while ktsnd runs; the Events of the node have the times", "the clock was set %d times since ktsnd "+
+		d.report(Note, about, "do not set the clock while ktsnd runs; the Events of the node have the times", "the clock was set %d times since ktsnd "+
 			"began, the last time by %v", clock.Steps, time.Duration(clock.LastStepNs))
 	}
 	for i := range state.Clocks {
 		if clock := &state.Clocks[i]; clock.Lost && clock.Good {
-			d.say(Bad, about, "check that ktsn-agent runs on the node, and its log",
+			d.report(Bad, about, "check that ktsn-agent runs on the node, and its log",
 				"ktsnd has had no report about the clock for so long that the clock is lost to network %d (%s)", clock.VNI, clock.OnLoss)
 		}
 	}
 	if lost := state.Status.Counters.ClockLost; lost > 0 {
-		d.say(Note, about, "", "%d messages left by a clock that was not good enough for their network", lost)
+		d.report(Note, about, "", "%d messages left by a clock that was not good enough for their network", lost)
 	}
 	if dropped := state.Status.Counters.DropClock; dropped > 0 {
-		d.say(Note, about, "", "%d messages were not sent because the clock was not good enough for their network", dropped)
+		d.report(Note, about, "", "%d messages were not sent because the clock was not good enough for their network", dropped)
 	}
 }

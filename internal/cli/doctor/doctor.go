@@ -103,7 +103,7 @@ func ask(ctx context.Context, c *clusterreader.Cluster, node string, into any, c
 	return nil
 }
 
-func (d *Doctor) say(level Level, about, mend, text string, arguments ...any) {
+func (d *Doctor) report(level Level, about, mend, text string, arguments ...any) {
 	if len(arguments) > 0 {
 		text = fmt.Sprintf(text, arguments...)
 	}
@@ -120,15 +120,17 @@ func printable(r rune) rune {
 	return ' '
 }
 
-func (d *Doctor) ok(about, text string, arguments ...any) { d.say(OK, about, "", text, arguments...) }
+func (d *Doctor) ok(about, text string, arguments ...any) {
+	d.report(OK, about, "", text, arguments...)
+}
 
-// unseen adds a note about something that could not be read.
-func (d *Doctor) unseen(about string, err error) {
+// unreadable adds a note about something that could not be read.
+func (d *Doctor) unreadable(about string, err error) {
 	mend := ""
 	if apierrors.IsForbidden(err) {
 		mend = "retry with more rights"
 	}
-	d.say(Note, about, mend, "cannot be read: %s", oneLine(err))
+	d.report(Note, about, mend, "cannot be read: %s", oneLine(err))
 }
 
 // take returns the findings and removes them.

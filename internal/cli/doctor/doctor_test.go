@@ -194,11 +194,11 @@ func (w *world) look(t *testing.T, where string) []Finding {
 	var err error
 	switch where {
 	case "pod":
-		findings, err = d.Pod(t.Context(), "default", "app")
+		findings, err = d.CheckPod(t.Context(), "default", "app")
 	case "node":
-		findings, err = d.Node(t.Context(), "a")
+		findings, err = d.CheckNode(t.Context(), "a")
 	default:
-		findings, err = d.Whole(t.Context())
+		findings, err = d.CheckCluster(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -279,12 +279,12 @@ func TestFindByUID(t *testing.T) {
 	w := well()
 	w.pod.UID, w.ktsnd.Pods[0].Identity, w.ktsnd.Flows[0].Identity = uid, uid, uid
 	d := w.doctor(t)
-	findings, err := d.Pod(t.Context(), "elsewhere", uid)
+	findings, err := d.CheckPod(t.Context(), "elsewhere", uid)
 	if err != nil || Faults(findings) > 0 || len(findings) < 3 {
 		t.Errorf("found %+v, %v", findings, err)
 	}
 	for name, want := range map[string]string{"11111111-2222-3333-4444-555555555555": "no pod has the UID", "app": "look at pod elsewhere/app: "} {
-		if _, err := d.Pod(t.Context(), "elsewhere", name); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := d.CheckPod(t.Context(), "elsewhere", name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -493,7 +493,7 @@ func TestFindingsWithoutControlCharacters(t *testing.T) {
 	w := well()
 	w.pod.Annotations[attachedStatus] = `[{"name":"default/tsn","interface":"\u001b]0;x\u0007\u001b[2J\nok  network  \u202ehas","ips":[]}]`
 	w.pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Message: "a\tb\r\nc"}}
-	findings, err := w.doctor(t).Pod(t.Context(), "default", "app")
+	findings, err := w.doctor(t).CheckPod(t.Context(), "default", "app")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func (d *Doctor) guest(ctx context.Context, pod *corev1.Pod, networks []string) 
 	const about = "guest"
 	container := guestContainer(pod)
 	if container == "" {
-		d.say(Note, about, guestDocs+"; a machine whose own queueing disciplines release frames, or that sends by class alone, does without",
+		d.report(Note, about, guestDocs+"; a machine whose own queueing disciplines release frames, or that sends by class alone, does without",
 			"no container of the pod runs %s, so frames leave the machine without their transmit time", guestProgram)
 		return
 	}
@@ -56,18 +56,18 @@ func (d *Doctor) guest(ctx context.Context, pod *corev1.Pod, networks []string) 
 	d.taiOffset(ctx, pod)
 	text, err := d.AskGuest(ctx, pod, container, arguments...)
 	if err != nil {
-		d.unseen(about, err)
+		d.unreadable(about, err)
 		return
 	}
 	var all []guestStatus
 	if err := json.Unmarshal([]byte(text), &all); err != nil {
-		d.unseen(about, err)
+		d.unreadable(about, err)
 		return
 	}
 	for _, name := range asked {
 		at := slices.IndexFunc(all, func(status guestStatus) bool { return status.Interface == name })
 		if at < 0 {
-			d.say(Note, about+" at "+name, "the container must run the "+guestProgram+" of this release", "%s does not report this interface", guestProgram)
+			d.report(Note, about+" at "+name, "the container must run the "+guestProgram+" of this release", "%s does not report this interface", guestProgram)
 			continue
 		}
 		d.guestAt(&all[at])
@@ -96,10 +96,10 @@ func (d *Doctor) guestAt(at *guestStatus) {
 	about := "guest at " + at.Interface
 	switch unsure := at.Refused[capture.ReasonUnsure]; {
 	case !at.Known:
-		d.say(Bad, about, "the log of "+guestProgram+" says why; Kata's machines have no virtio port, and on KVM the host's clock is read by ptp_kvm (docs/kata.md)",
+		d.report(Bad, about, "the log of "+guestProgram+" says why; Kata's machines have no virtio port, and on KVM the host's clock is read by ptp_kvm (docs/kata.md)",
 			"the host's time is not known in the machine, so frames with a transmit time are dropped there: %d so far", unsure)
 	case unsure > 0:
-		d.say(Note, about, "the log of "+guestProgram+" says since when the host's time is known", "the host's time is known within %v; before it was, or while it "+
+		d.report(Note, about, "the log of "+guestProgram+" says since when the host's time is known", "the host's time is known within %v; before it was, or while it "+
 			"was not, %d frames with a transmit time were dropped, and %d left", time.Duration(at.BoundNs), unsure, at.Sent)
 	default:
 		d.ok(about, "the host's time is known within %v, and %d frames left with their transmit time", time.Duration(at.BoundNs), at.Sent)
@@ -120,7 +120,7 @@ func (d *Doctor) taiOffset(ctx context.Context, pod *corev1.Pod) {
 		return // reported by the check of ktsnd
 	}
 	if offset := strconv.Itoa(state.Status.Clock.TAIOffsetS); text != offset {
-		d.say(Bad, about, "give "+guestProgram+" "+option+" "+offset+", or set it in the node's kernel (docs/clocks.md), and recreate the pod",
+		d.report(Bad, about, "give "+guestProgram+" "+option+" "+offset+", or set it in the node's kernel (docs/clocks.md), and recreate the pod",
 			"%s has %s %s, and on node %s CLOCK_TAI is %s s ahead: by ptp_kvm frames leave off by the difference", guestProgram, option, text, pod.Spec.NodeName, offset)
 	}
 }
@@ -154,9 +154,9 @@ func (d *Doctor) guestKernel(ctx context.Context, pod *corev1.Pod, container str
 	}
 	switch {
 	case len(missing) > 0:
-		d.say(level, about, "`ktsn-guest kernel config` prints a fragment for Kata's kernel builder", "%s", strings.Join(missing, "; "))
+		d.report(level, about, "`ktsn-guest kernel config` prints a fragment for Kata's kernel builder", "%s", strings.Join(missing, "; "))
 	case err != nil:
-		d.unseen(about, err)
+		d.unreadable(about, err)
 	default:
 		d.ok(about, "%s", text)
 	}

@@ -36,13 +36,13 @@ func (d *Doctor) kata(ctx context.Context, pod *corev1.Pod) {
 	known := isOfKata(pod)
 	switch {
 	case apierrors.IsNotFound(err):
-		d.say(Bad, about, "`kubectl get runtimeclasses` lists those that there are", "there is no RuntimeClass %s", *name)
+		d.report(Bad, about, "`kubectl get runtimeclasses` lists those that there are", "there is no RuntimeClass %s", *name)
 	case err != nil:
-		d.unseen(about, err)
+		d.unreadable(about, err)
 	case known:
 		d.ok(about, "RuntimeClass %s, handler %s: Kata, whose machine has the pod's interfaces", *name, class.Handler)
 	case strings.HasPrefix(class.Handler, tsnnetwork.KataHandlers):
-		d.say(Bad, about, "name the handler there, with where it looks for network devices (docs/kata.md), and recreate the pod",
+		d.report(Bad, about, "name the handler there, with where it looks for network devices (docs/kata.md), and recreate the pod",
 			"RuntimeClass %s has handler %s, which seems to be Kata's and is not in kata.handlers of the chart: the pod was attached as one whose programs run "+
 				"on the node", *name, class.Handler)
 	}
@@ -68,9 +68,9 @@ func (d *Doctor) processors(pod *corev1.Pod) {
 	queues := pod.Annotations[v1alpha1.DeviceQueuesAnnotation]
 	switch {
 	case err != nil:
-		d.say(Bad, about, "correct it in the template of what makes the pod", "%s", err.Error())
+		d.report(Bad, about, "correct it in the template of what makes the pod", "%s", err.Error())
 	case count < 2 && queues != "" && queues != "1":
-		d.say(Bad, about, "give it two or more by annotation "+tsnnetwork.ProcessorsAnnotation+" or by limits of cpu, or one queue",
+		d.report(Bad, about, "give it two or more by annotation "+tsnnetwork.ProcessorsAnnotation+" or by limits of cpu, or one queue",
 			"the machine has one (%s) and %s queues: a queue waits while another is served", because, queues)
 	default:
 		d.ok(about, "the machine has at least %d (%s)", count, because)
@@ -82,13 +82,13 @@ func (d *Doctor) cards(ctx context.Context, pod *corev1.Pod, networks []string) 
 	const about = "card"
 	state, err := d.AskKtsnd(ctx, pod.Spec.NodeName)
 	if err != nil {
-		d.unseen(about, err)
+		d.unreadable(about, err)
 		return
 	}
 	there := d.machines(pod, state)
 	for i, network := range networks {
 		if name := tsnnetwork.InterfaceOf(i); !slices.Contains(there, name) {
-			d.say(Bad, about+" "+name, makeAnew+"; its Events say why no card could be given", "no network card of node %s is the pod's for network %s",
+			d.report(Bad, about+" "+name, makeAnew+"; its Events say why no card could be given", "no network card of node %s is the pod's for network %s",
 				pod.Spec.NodeName, network)
 		}
 	}
@@ -110,7 +110,7 @@ func (d *Doctor) machines(pod *corev1.Pod, state *State) (interfaces []string) {
 			d.ok(about, "is %s", machine.Connection)
 		}
 		for _, fault := range machine.Faults {
-			d.say(Bad, about, fault.Mend, "%s", fault.Text)
+			d.report(Bad, about, fault.Mend, "%s", fault.Text)
 		}
 	}
 	return interfaces

@@ -25,7 +25,7 @@ func (d *Doctor) links(ctx context.Context, where string, selects func(*v1alpha1
 		return // a release without them
 	}
 	if err != nil {
-		d.unseen("links", err)
+		d.unreadable("links", err)
 		return
 	}
 	up, down := 0, 0
@@ -39,15 +39,15 @@ func (d *Doctor) links(ctx context.Context, where string, selects func(*v1alpha1
 			continue
 		}
 		if down++; down <= maxLinks {
-			d.say(Bad, fmt.Sprintf("link %s/%s", link.Namespace, link.Name), "`ktsn trace --chain --pod "+link.Spec.Client.Namespace+"/"+link.Spec.Client.Pod+
+			d.report(Bad, fmt.Sprintf("link %s/%s", link.Namespace, link.Name), "`ktsn trace --chain --pod "+link.Spec.Client.Namespace+"/"+link.Spec.Client.Pod+
 				"` shows where packets stop", "%s", messageOf(link))
 		}
 	}
 	switch {
 	case down > maxLinks:
-		d.say(Bad, where, "`kubectl get tsnlinks -A` lists them", "%d more of %d links are not up", down-maxLinks, up+down)
+		d.report(Bad, where, "`kubectl get tsnlinks -A` lists them", "%d more of %d links are not up", down-maxLinks, up+down)
 	case down == 0 && up > 0:
-		d.say(OK, where, "", "all %d links are up", up)
+		d.report(OK, where, "", "all %d links are up", up)
 	}
 }
 

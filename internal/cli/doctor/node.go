@@ -31,14 +31,14 @@ type csiNode struct {
 	} `json:"spec"`
 }
 
-// Node checks a node and its subnets of networks.
-func (d *Doctor) Node(ctx context.Context, name string) ([]Finding, error) {
+// CheckNode checks a node and its subnets of networks.
+func (d *Doctor) CheckNode(ctx context.Context, name string) ([]Finding, error) {
 	var node corev1.Node
 	if err := d.Cluster.Get(ctx, clusterreader.Nodes, "", name, &node); err != nil {
 		return nil, fmt.Errorf("look at node %s: %s", name, oneLine(err))
 	}
 	if !d.served(ctx, &node) {
-		d.say(Note, "node "+name, "schedule a pod with the annotation "+v1alpha1.NetworkAnnotation+" there, and ktsnd starts",
+		d.report(Note, "node "+name, "schedule a pod with the annotation "+v1alpha1.NetworkAnnotation+" there, and ktsnd starts",
 			"it has no pod on a network, and so neither ktsnd nor its agent")
 		return d.take(), nil
 	}
@@ -70,19 +70,19 @@ func (d *Doctor) node(ctx context.Context, name string) {
 	about := "node " + name
 	var node corev1.Node
 	if err := d.Cluster.Get(ctx, clusterreader.Nodes, "", name, &node); err != nil {
-		d.unseen(about, err)
+		d.unreadable(about, err)
 		return
 	}
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
-			d.say(Bad, about, "the log of kubelet on the node has the reason", "is not ready: %s", condition.Message)
+			d.report(Bad, about, "the log of kubelet on the node has the reason", "is not ready: %s", condition.Message)
 		}
 	}
-	if old(node.Status.NodeInfo.KernelVersion) {
-		d.say(Bad, about, "use kernel 5.14 or later", "has kernel %s, by which ktsnd cannot tell pods apart", node.Status.NodeInfo.KernelVersion)
+	if kernelTooOld(node.Status.NodeInfo.KernelVersion) {
+		d.report(Bad, about, "use kernel 5.14 or later", "has kernel %s, by which ktsnd cannot tell pods apart", node.Status.NodeInfo.KernelVersion)
 	}
 	if !d.served(ctx, &node) {
-		d.say(Bad, about, "`ktsn doctor` without a name checks the operator, which sets it", "lacks the label %s, which selects it for ktsnd",
+		d.report(Bad, about, "`ktsn doctor` without a name checks the operator, which sets it", "lacks the label %s, which selects it for ktsnd",
 			v1alpha1.NodeLabel)
 		return
 	}
@@ -91,8 +91,8 @@ func (d *Doctor) node(ctx context.Context, name string) {
 	d.driver(ctx, name)
 }
 
-// old reports whether a kernel lacks SO_NETNS_COOKIE.
-func old(version string) bool {
+// kernelTooOld reports whether a kernel lacks SO_NETNS_COOKIE.
+func kernelTooOld(version string) bool {
 	parts := strings.SplitN(version, ".", 3)
 	if len(parts) < 2 {
 		return false
@@ -108,7 +108,7 @@ func (d *Doctor) driver(ctx context.Context, node string) {
 	var known csiNode
 	err := d.Cluster.Get(ctx, clusterreader.CSINodes, "", node, &known)
 	if err != nil && !apierrors.IsNotFound(err) {
-		d.unseen(about, err)
+		d.unreadable(about, err)
 		return
 	}
 	for _, driver := range known.Spec.Drivers {
@@ -117,7 +117,7 @@ func (d *Doctor) driver(ctx context.Context, node string) {
 			return
 		}
 	}
-	d.say(Bad, about, "the agent registers it: check that it is ready, and that kubeletDir of the chart is kubelet's folder",
+	d.report(Bad, about, "the agent registers it: check that it is ready, and that kubeletDir of the chart is kubelet's folder",
 		"kubelet on node %s does not know the driver %s", node, v1alpha1.CSIDriver)
 }
 
@@ -127,10 +127,10 @@ func (d *Doctor) state(ctx context.Context, node string) *v1alpha1.TSNNode {
 	err := d.Cluster.Get(ctx, clusterreader.TSNNodes, "", node, state)
 	switch {
 	case apierrors.IsNotFound(err):
-		d.say(Bad, "node "+node, "`ktsn doctor` without a name checks the operator, which creates it", "there is no TSNNode %s", node)
+		d.report(Bad, "node "+node, "`ktsn doctor` without a name checks the operator, which creates it", "there is no TSNNode %s", node)
 		return nil
 	case err != nil:
-		d.unseen("TSNNode "+node, err)
+		d.unreadable("TSNNode "+node, err)
 		return nil
 	}
 	return state
@@ -141,7 +141,7 @@ func (d *Doctor) networkOnNode(network string, node *v1alpha1.TSNNode) {
 	about := fmt.Sprintf("network %s on node %s", network, node.Name)
 	part, status := tsnnetwork.OnNode(node, network)
 	if part == nil {
-		d.say(Bad, about, "the network's conditions say why: `kubectl describe tsnnetwork "+network+"`", "the node has no subnet of it")
+		d.report(Bad, about, "the network's conditions say why: `kubectl describe tsnnetwork "+network+"`", "the node has no subnet of it")
 		return
 	}
 	if status == nil {
@@ -150,9 +150,9 @@ func (d *Doctor) networkOnNode(network string, node *v1alpha1.TSNNode) {
 	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
 	switch {
 	case ready == nil:
-		d.say(Bad, about, "check that ktsnd and agent run there", "the node's agent has not reported yet")
+		d.report(Bad, about, "check that ktsnd and agent run there", "the node's agent has not reported yet")
 	case ready.Status != metav1.ConditionTrue:
-		d.say(Bad, about, "", "%s: %s", ready.Reason, ready.Message)
+		d.report(Bad, about, "", "%s: %s", ready.Reason, ready.Message)
 	default:
 		d.ok(about, "has %s, by %s at %s", strings.TrimSuffix(part.IPv4+", "+part.IPv6, ", "), status.Uplink, status.LinkSpeed)
 	}
@@ -162,13 +162,13 @@ func (d *Doctor) networkOnNode(network string, node *v1alpha1.TSNNode) {
 	case gates.Status == metav1.ConditionTrue:
 		d.ok(about, "the schedule is in force")
 	case gates.Status == metav1.ConditionFalse:
-		d.say(Bad, about, "correct the schedule, or the link", "the schedule is not in force: %s: %s", gates.Reason, gates.Message)
+		d.report(Bad, about, "correct the schedule, or the link", "the schedule is not in force: %s: %s", gates.Reason, gates.Message)
 	default:
-		d.say(Note, about, "", "the schedule is not in force yet: %s", gates.Message)
+		d.report(Note, about, "", "the schedule is not in force yet: %s", gates.Message)
 	}
 	captured := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionCaptureOperational)
 	if captured != nil && captured.Status == metav1.ConditionFalse {
-		d.say(Bad, about, "see the logs of ktsn-agent and ktsnd on the node", "captured frames do not go through ktsnd: %s: %s", captured.Reason, captured.Message)
+		d.report(Bad, about, "see the logs of ktsn-agent and ktsnd on the node", "captured frames do not go through ktsnd: %s: %s", captured.Reason, captured.Message)
 	}
 	d.encryptionOnNode(about, status)
 }
@@ -181,9 +181,9 @@ func (d *Doctor) encryptionOnNode(about string, status *v1alpha1.NodeNetworkStat
 	case condition.Status == metav1.ConditionTrue:
 		d.ok(about, "frames to all other nodes are encrypted")
 	case condition.Status == metav1.ConditionFalse:
-		d.say(Bad, about, "docs/encryption.md says what each reason means", "frames are not encrypted as required: %s: %s", condition.Reason, condition.Message)
+		d.report(Bad, about, "docs/encryption.md says what each reason means", "frames are not encrypted as required: %s: %s", condition.Reason, condition.Message)
 	default:
-		d.say(Note, about, "wait a moment; else see the logs of ktsn-agent there and of ktsn-operator", "frames are not encrypted as required yet: %s", condition.Message)
+		d.report(Note, about, "wait a moment; else see the logs of ktsn-agent there and of ktsn-operator", "frames are not encrypted as required yet: %s", condition.Message)
 	}
 }
 
@@ -191,7 +191,7 @@ func (d *Doctor) encryptionOnNode(about string, status *v1alpha1.NodeNetworkStat
 func (d *Doctor) clocksOnNode(ctx context.Context, node *v1alpha1.TSNNode) {
 	networks, err := clusterreader.List[v1alpha1.TSNNetwork](ctx, d.Cluster, clusterreader.Networks, "", "", "")
 	if err != nil {
-		d.unseen("clock of node "+node.Name, err)
+		d.unreadable("clock of node "+node.Name, err)
 		return
 	}
 	for i := range networks {
@@ -210,11 +210,11 @@ func (d *Doctor) clockOnNode(network *v1alpha1.TSNNetwork, node *v1alpha1.TSNNod
 	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionClockSynchronized)
 	switch {
 	case condition == nil || condition.Status == metav1.ConditionUnknown:
-		d.say(Note, about, "wait a moment; else see the log of ktsn-agent there", "it is not known yet whether it is good enough for network %s", network.Name)
+		d.report(Note, about, "wait a moment; else see the log of ktsn-agent there", "it is not known yet whether it is good enough for network %s", network.Name)
 	case condition.Status == metav1.ConditionFalse:
-		d.say(Bad, about, shows, "is not good enough for network %s, which gets no new pods there: %s: %s", network.Name, condition.Reason, condition.Message)
+		d.report(Bad, about, shows, "is not good enough for network %s, which gets no new pods there: %s: %s", network.Name, condition.Reason, condition.Message)
 	case condition.Reason == v1alpha1.ReasonClockHoldover:
-		d.say(Note, about, shows, "is still good enough for network %s: %s: %s", network.Name, condition.Reason, condition.Message)
+		d.report(Note, about, shows, "is still good enough for network %s: %s: %s", network.Name, condition.Reason, condition.Message)
 	default:
 		d.ok(about, "is good enough for network %s", network.Name)
 	}
@@ -225,12 +225,12 @@ func (d *Doctor) ktsndOnNode(ctx context.Context, node string) {
 	const about = "punctuality"
 	state, err := d.AskKtsnd(ctx, node)
 	if err != nil {
-		d.unseen(about, err)
+		d.unreadable(about, err)
 		return
 	}
 	status := state.Status
 	if status.Scheduler != "SCHED_FIFO" {
-		d.say(Note, about, "where its log says `no real-time budget`, set ktsnd.cgroupV1=true of the chart; docs/install.md says more", "ktsnd has no real-time priority (%s): other programs may delay it", status.Scheduler)
+		d.report(Note, about, "where its log says `no real-time budget`, set ktsnd.cgroupV1=true of the chart; docs/install.md says more", "ktsnd has no real-time priority (%s): other programs may delay it", status.Scheduler)
 	}
 	d.budget(about, &status.RealtimeBudget)
 	d.ktsndsClock(about, state)
@@ -239,7 +239,7 @@ func (d *Doctor) ktsndOnNode(ctx context.Context, node string) {
 	if counters.LateWakeup > 0 {
 		level, mend = Note, "others take ktsnd's processor: ktsnd.exclusiveCore of the chart gives it one of its own"
 	}
-	d.say(level, about, mend, "of %d messages that left, %d were late because ktsnd was, and %d because they were handed over too late", counters.Sent,
+	d.report(level, about, mend, "of %d messages that left, %d were late because ktsnd was, and %d because they were handed over too late", counters.Sent,
 		counters.LateWakeup, counters.LateTaken)
 }
 
@@ -256,11 +256,11 @@ func (d *Doctor) budget(about string, budget *control.RealtimeBudget) {
 	switch {
 	case budget.PeriodNs == 0:
 	case budget.Stops > 0:
-		d.say(Note, about, "other real-time programs of its cgroup, or of a higher priority, take what ktsnd leaves: raise the budget, or move them to another processor",
+		d.report(Note, about, "other real-time programs of its cgroup, or of a higher priority, take what ktsnd leaves: raise the budget, or move them to another processor",
 			"the kernel kept ktsnd from its processor %d times, for %v in all; it has %v of each %v (%s)", budget.Stops,
 			time.Duration(budget.StoppedNs).Round(time.Millisecond), time.Duration(budget.RuntimeNs), time.Duration(budget.PeriodNs), budget.Source)
 	case budget.RestsForced > 0:
-		d.say(Note, about, relieve(budget),
+		d.report(Note, about, relieve(budget),
 			"ktsnd had to rest %d times where no gap between messages was long enough; it uses %.0f%% of its real-time budget, at most %.0f%% (%s)",
 			budget.RestsForced, 100*budget.Share(), 100*budget.MostShare(), budget.Source)
 	default:

@@ -56,9 +56,9 @@ func (d *Doctor) find(ctx context.Context, namespace, name string) (*corev1.Pod,
 	return nil, fmt.Errorf("no pod has the UID %s; it may be gone", name)
 }
 
-// Pod checks a pod, in the order in which it is attached to its networks. A UID can be given instead of its name, for a pod of any
+// CheckPod checks a pod, in the order in which it is attached to its networks. A UID can be given instead of its name, for a pod of any
 // namespace.
-func (d *Doctor) Pod(ctx context.Context, namespace, name string) ([]Finding, error) {
+func (d *Doctor) CheckPod(ctx context.Context, namespace, name string) ([]Finding, error) {
 	pod, err := d.find(ctx, namespace, name)
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (d *Doctor) Pod(ctx context.Context, namespace, name string) ([]Finding, er
 	}
 	networks := d.networksOf(ctx, pod, names)
 	d.kata(ctx, pod)
-	d.mutated(pod, names)
+	d.mutatedByWebhook(pod, names)
 	for _, network := range names {
 		d.attachment(ctx, pod.Namespace, network)
 	}
@@ -99,13 +99,13 @@ func (d *Doctor) Pod(ctx context.Context, namespace, name string) ([]Finding, er
 func (d *Doctor) annotation(pod *corev1.Pod) []string {
 	value, there := pod.Annotations[v1alpha1.NetworkAnnotation]
 	if !there {
-		d.say(Bad, "annotation", "add it to the template of what makes the pod, such as "+v1alpha1.NetworkAnnotation+": NAME; `kubectl get tsnnetworks` lists the names",
+		d.report(Bad, "annotation", "add it to the template of what makes the pod, such as "+v1alpha1.NetworkAnnotation+": NAME; `kubectl get tsnnetworks` lists the names",
 			"the pod has no annotation %s, and so is on no network", v1alpha1.NetworkAnnotation)
 		return nil
 	}
 	names, err := tsnnetwork.NetworksOf(value)
 	if err != nil {
-		d.say(Bad, "annotation", "correct it in the template of what makes the pod", "%s", err.Error())
+		d.report(Bad, "annotation", "correct it in the template of what makes the pod", "%s", err.Error())
 		return nil
 	}
 	d.ok("annotation", "asks for network %s", strings.Join(names, ", "))
@@ -121,11 +121,11 @@ func (d *Doctor) networksOf(ctx context.Context, pod *corev1.Pod, names []string
 		err := d.Cluster.Get(ctx, clusterreader.Networks, "", name, &network)
 		switch {
 		case apierrors.IsNotFound(err):
-			d.say(Bad, about, "make it, or correct the annotation; `kubectl get tsnnetworks` lists those that there are",
+			d.report(Bad, about, "make it, or correct the annotation; `kubectl get tsnnetworks` lists those that there are",
 				"there is no TSNNetwork %s", name)
 			continue
 		case err != nil:
-			d.unseen(about, err)
+			d.unreadable(about, err)
 			continue
 		}
 		d.conditions(about, &network)
@@ -141,13 +141,13 @@ func (d *Doctor) conditions(about string, network *v1alpha1.TSNNetwork) {
 	degraded := meta.FindStatusCondition(network.Status.Conditions, v1alpha1.ConditionDegraded)
 	switch {
 	case ready == nil:
-		d.say(Bad, about, "`ktsn doctor` without a name looks at the operator", "the operator has not checked it yet")
+		d.report(Bad, about, "`ktsn doctor` without a name looks at the operator", "the operator has not checked it yet")
 	case ready.Status != metav1.ConditionTrue && ready.Reason == v1alpha1.ReasonNodeWaited:
-		d.say(Note, about, "wait a moment", "%s", ready.Message)
+		d.report(Note, about, "wait a moment", "%s", ready.Message)
 	case ready.Status != metav1.ConditionTrue:
-		d.say(Bad, about, mendOf(ready.Reason), "%s: %s", ready.Reason, ready.Message)
+		d.report(Bad, about, mendOf(ready.Reason), "%s: %s", ready.Reason, ready.Message)
 	case degraded != nil && degraded.Status == metav1.ConditionTrue:
-		d.say(Note, about, mendOf(degraded.Reason), "%s: %s", degraded.Reason, degraded.Message)
+		d.report(Note, about, mendOf(degraded.Reason), "%s: %s", degraded.Reason, degraded.Message)
 	default:
 		d.ok(about, "is ready on %s nodes", network.Status.NodesReady)
 	}
@@ -162,9 +162,9 @@ func (d *Doctor) clocks(about string, network *v1alpha1.TSNNetwork) {
 	}
 	switch {
 	case condition.Reason == v1alpha1.ReasonClockHoldover:
-		d.say(Note, about, mendOf(condition.Reason), "%s: %s", condition.Reason, condition.Message)
+		d.report(Note, about, mendOf(condition.Reason), "%s: %s", condition.Reason, condition.Message)
 	case condition.Status == metav1.ConditionUnknown:
-		d.say(Note, about, "wait a moment", "%s", condition.Message)
+		d.report(Note, about, "wait a moment", "%s", condition.Message)
 	}
 }
 
@@ -190,23 +190,23 @@ func (d *Doctor) allowed(ctx context.Context, about string, network *v1alpha1.TS
 	}
 	selector, err := metav1.LabelSelectorAsSelector(network.Spec.NamespaceSelector)
 	if err != nil {
-		d.say(Bad, about, "correct it", "spec.namespaceSelector: %s", err.Error())
+		d.report(Bad, about, "correct it", "spec.namespaceSelector: %s", err.Error())
 		return
 	}
 	var object corev1.Namespace
 	if err := d.Cluster.Get(ctx, clusterreader.Namespaces, "", namespace, &object); err != nil {
-		d.unseen("namespace "+namespace, err)
+		d.unreadable("namespace "+namespace, err)
 		return
 	}
 	if !selector.Matches(labels.Set(object.Labels)) {
-		d.say(Bad, about, "label the namespace, or change spec.namespaceSelector of the network",
+		d.report(Bad, about, "label the namespace, or change spec.namespaceSelector of the network",
 			"pods of namespace %s may not be on it: its spec.namespaceSelector (%s) does not select the namespace",
 			namespace, metav1.FormatLabelSelector(network.Spec.NamespaceSelector))
 	}
 }
 
-// mutated checks whether the webhook has changed the pod.
-func (d *Doctor) mutated(pod *corev1.Pod, names []string) {
+// mutatedByWebhook checks whether the webhook has changed the pod.
+func (d *Doctor) mutatedByWebhook(pod *corev1.Pod, names []string) {
 	const about = "webhook"
 	var lacks []string
 	if pod.Labels[v1alpha1.PodLabel] == "" {
@@ -222,7 +222,7 @@ func (d *Doctor) mutated(pod *corev1.Pod, names []string) {
 		lacks = append(lacks, "the volume of "+v1alpha1.CSIDriver)
 	}
 	if len(lacks) > 0 {
-		d.say(Bad, about, makeAnew+"; if that does not help, `ktsn doctor` without a name looks at the operator",
+		d.report(Bad, about, makeAnew+"; if that does not help, `ktsn doctor` without a name looks at the operator",
 			"the pod lacks %s: the annotation was added after the pod was made, or the webhook was not running", strings.Join(lacks, ", "))
 		return
 	}
@@ -244,10 +244,10 @@ func (d *Doctor) attachment(ctx context.Context, namespace, network string) {
 	case err == nil:
 		d.ok(about, "Multus knows the network in namespace %s", namespace)
 	case apierrors.IsNotFound(err):
-		d.say(Bad, about, "if `kubectl get crd network-attachment-definitions.k8s.cni.cncf.io` finds nothing, install Multus; else see what the network's conditions say",
+		d.report(Bad, about, "if `kubectl get crd network-attachment-definitions.k8s.cni.cncf.io` finds nothing, install Multus; else see what the network's conditions say",
 			"there is no NetworkAttachmentDefinition %s in namespace %s", network, namespace)
 	default:
-		d.unseen(about, err)
+		d.unreadable(about, err)
 	}
 }
 
@@ -259,12 +259,12 @@ func (d *Doctor) scheduled(pod *corev1.Pod) {
 	}
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-			d.say(Bad, about, "give the scheduler a node that fits; a network asks for nothing beside it, except for a good clock where it has spec.clock: "+
+			d.report(Bad, about, "give the scheduler a node that fits; a network asks for nothing beside it, except for a good clock where it has spec.clock: "+
 				"`ktsn clock` shows where that is", "the pod has no node: %s", condition.Message)
 			return
 		}
 	}
-	d.say(Note, about, "wait a moment", "the scheduler has not considered the pod yet")
+	d.report(Note, about, "wait a moment", "the scheduler has not considered the pod yet")
 }
 
 // attached reports the interfaces that Multus has created.
@@ -276,11 +276,11 @@ func (d *Doctor) attached(pod *corev1.Pod, names []string) {
 	}
 	text := pod.Annotations[attachedStatus]
 	if text == "" {
-		d.say(Bad, about, "the pod's Events say what Multus or tsn-cni lacks", "the pod has no networks yet")
+		d.report(Bad, about, "the pod's Events say what Multus or tsn-cni lacks", "the pod has no networks yet")
 		return
 	}
 	if err := json.Unmarshal([]byte(text), &created); err != nil {
-		d.say(Note, about, "", "annotation %s cannot be read: %s", attachedStatus, err.Error())
+		d.report(Note, about, "", "annotation %s cannot be read: %s", attachedStatus, err.Error())
 		return
 	}
 	for _, name := range names {
@@ -291,7 +291,7 @@ func (d *Doctor) attached(pod *corev1.Pod, names []string) {
 			}
 		}
 		if at < 0 {
-			d.say(Bad, about, makeAnew, "the pod was attached without network %s", name)
+			d.report(Bad, about, makeAnew, "the pod was attached without network %s", name)
 			continue
 		}
 		d.ok(about, "%s of network %s has %s", created[at].Interface, name, strings.Join(created[at].IPs, ", "))
@@ -303,9 +303,9 @@ func (d *Doctor) running(pod *corev1.Pod) {
 		about := "container " + status.Name
 		switch {
 		case status.State.Waiting != nil:
-			d.say(Bad, about, "the pod's Events say more", "waits: %s %s", status.State.Waiting.Reason, status.State.Waiting.Message)
+			d.report(Bad, about, "the pod's Events say more", "waits: %s %s", status.State.Waiting.Reason, status.State.Waiting.Message)
 		case status.State.Terminated != nil:
-			d.say(Bad, about, "`kubectl logs` shows its output", "has ended with status %d: %s", status.State.Terminated.ExitCode,
+			d.report(Bad, about, "`kubectl logs` shows its output", "has ended with status %d: %s", status.State.Terminated.ExitCode,
 				status.State.Terminated.Reason)
 		default:
 			d.ok(about, "runs")
@@ -318,26 +318,26 @@ func (d *Doctor) inKtsnd(ctx context.Context, pod *corev1.Pod, networks []v1alph
 	const about = "ktsnd"
 	state, err := d.AskKtsnd(ctx, pod.Spec.NodeName)
 	if err != nil {
-		d.unseen(about, err)
+		d.unreadable(about, err)
 		return
 	}
 	uid := string(pod.UID)
 	at := slices.IndexFunc(state.Pods, func(pod controlPod) bool { return pod.Identity == uid })
 	if at < 0 {
-		d.say(Bad, about, makeAnew, "ktsnd on node %s does not know the pod", pod.Spec.NodeName)
+		d.report(Bad, about, makeAnew, "ktsnd on node %s does not know the pod", pod.Spec.NodeName)
 		return
 	}
 	entry := &state.Pods[at]
 	d.machines(pod, state)
 	switch {
 	case entry.Path == "":
-		d.say(Bad, about, "check the agent on the node: `ktsn doctor --node "+pod.Spec.NodeName+"`", "the pod has no socket of ktsnd: its volume is missing")
+		d.report(Bad, about, "check the agent on the node: `ktsn doctor --node "+pod.Spec.NodeName+"`", "the pod has no socket of ktsnd: its volume is missing")
 	case entry.Endpoints == 0:
-		d.say(Bad, about, makeAnew, "ktsnd knows no interface of the pod")
+		d.report(Bad, about, makeAnew, "ktsnd knows no interface of the pod")
 	case entry.RelayConnections == 0 && isOfKata(pod):
-		d.say(Bad, about, "see the log of ktsn-agent on the node", "no relay serves the pod's machine, so its frames with a transmit time do not leave")
+		d.report(Bad, about, "see the log of ktsn-agent on the node", "no relay serves the pod's machine, so its frames with a transmit time do not leave")
 	case entry.Processes == 0 && entry.RelayConnections == 0:
-		d.say(Note, about, "a program asks with SO_TXTIME; static programs, Go programs and those that are set-uid do so past libktsn.so, and are captured where the network does",
+		d.report(Note, about, "a program asks with SO_TXTIME; static programs, Go programs and those that are set-uid do so past libktsn.so, and are captured where the network does",
 			"no process of the pod has asked for transmit times yet")
 	default:
 		d.flows(state, uid, entry, isOfKata(pod))
@@ -364,10 +364,10 @@ func (d *Doctor) flows(state *State, uid string, pod *controlPod, machine bool) 
 	}
 	switch {
 	case dropped > 0:
-		d.say(Note, about, "`ktsn status` on the node counts the reasons, and the application is told of each by its error queue",
+		d.report(Note, about, "`ktsn status` on the node counts the reasons, and the application is told of each by its error queue",
 			"messages of its open sockets: %d left, %d of them late, and %d were not sent", sent, late, dropped)
 	case late > 0:
-		d.say(Note, about, "`ktsn status` on the node counts the reasons; most often the application hands messages over too late",
+		d.report(Note, about, "`ktsn status` on the node counts the reasons; most often the application hands messages over too late",
 			"messages of its open sockets: %d left, %d of them late", sent, late)
 	default:
 		d.ok(about, "messages of its open sockets: %d left, none late", sent)
@@ -382,7 +382,7 @@ const maxEvents = 5
 func (d *Doctor) events(ctx context.Context, pod *corev1.Pod) {
 	all, err := clusterreader.List[corev1.Event](ctx, d.Cluster, clusterreader.Events, pod.Namespace, "", "involvedObject.uid="+string(pod.UID))
 	if err != nil {
-		d.unseen("Events", err)
+		d.unreadable("Events", err)
 		return
 	}
 	ready := readySince(pod)
@@ -396,7 +396,7 @@ func (d *Doctor) events(ctx context.Context, pod *corev1.Pod) {
 		if isOfNoRuntime(&event) {
 			level, mend = Bad, noRuntimeMend
 		}
-		d.say(level, "Event", mend, "%s: %s", event.Reason, strings.TrimSpace(event.Message))
+		d.report(level, "Event", mend, "%s: %s", event.Reason, strings.TrimSpace(event.Message))
 	}
 }
 

@@ -26,9 +26,9 @@ func (d *Doctor) ktsndPods(ctx context.Context, node string) {
 		called := pod.Namespace + "/" + pod.Name
 		switch {
 		case slices.Contains(serving.StandingBy, pod.Name):
-			d.say(Note, about, "an upgrade ends it; if none is under way, `kubectl -n "+pod.Namespace+" delete pod "+pod.Name+"`: a newer one comes, and takes over",
+			d.report(Note, about, "an upgrade ends it; if none is under way, `kubectl -n "+pod.Namespace+" delete pod "+pod.Name+"`: a newer one comes, and takes over",
 				"pod %s stands by, and pod %s serves", called, serving.Name)
-		case !d.whole(about, pod):
+		case !d.containersReady(about, pod):
 		case pod.Name == serving.Name:
 			d.ok(about, "pod %s serves", called)
 		default:
@@ -51,7 +51,7 @@ func (d *Doctor) agentPods(ctx context.Context, node string) {
 	const about = "agent"
 	pods := d.podsOn(ctx, about, node, clusterreader.AgentPods, "ktsn-agent")
 	for i := range pods {
-		if d.whole(about, &pods[i]) {
+		if d.containersReady(about, &pods[i]) {
 			d.ok(about, "runs in pod %s/%s", pods[i].Namespace, pods[i].Name)
 		}
 	}
@@ -62,25 +62,25 @@ func (d *Doctor) podsOn(ctx context.Context, about, node, selector, daemonSet st
 	pods, err := d.Cluster.PodsOn(ctx, node, selector)
 	switch {
 	case err != nil:
-		d.unseen(about, err)
+		d.unreadable(about, err)
 	case len(pods) == 0:
-		d.say(Bad, about, fmt.Sprintf("`kubectl -n %s describe daemonset %s` says why", d.Cluster.System, daemonSet),
+		d.report(Bad, about, fmt.Sprintf("`kubectl -n %s describe daemonset %s` says why", d.Cluster.System, daemonSet),
 			"no pod of the DaemonSet %s is on node %s", daemonSet, node)
 	}
 	return pods
 }
 
-// whole reports the containers of a pod that are not ready.
-func (d *Doctor) whole(about string, pod *corev1.Pod) bool {
+// containersReady reports the containers of a pod that are not ready.
+func (d *Doctor) containersReady(about string, pod *corev1.Pod) bool {
 	whole := true
 	for _, status := range pod.Status.ContainerStatuses {
 		logs := fmt.Sprintf("`kubectl -n %s logs %s -c %s` says why", pod.Namespace, pod.Name, status.Name)
 		switch {
 		case status.State.Waiting != nil:
-			d.say(Bad, about, logs, "container %s of pod %s waits: %s %s", status.Name, pod.Name, status.State.Waiting.Reason, status.State.Waiting.Message)
+			d.report(Bad, about, logs, "container %s of pod %s waits: %s %s", status.Name, pod.Name, status.State.Waiting.Reason, status.State.Waiting.Message)
 			whole = false
 		case !status.Ready:
-			d.say(Bad, about, logs, "container %s of pod %s is not ready", status.Name, pod.Name)
+			d.report(Bad, about, logs, "container %s of pod %s is not ready", status.Name, pod.Name)
 			whole = false
 		}
 	}

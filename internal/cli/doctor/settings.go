@@ -8,7 +8,7 @@ import "context"
 func (d *Doctor) settings(ctx context.Context, node string) {
 	all, err := d.AskSettings(ctx, node)
 	if err != nil {
-		d.unseen("settings of the machine", err)
+		d.unreadable("settings of the machine", err)
 		return
 	}
 	for _, setting := range all {
@@ -16,6 +16,6 @@ func (d *Doctor) settings(ctx context.Context, node string) {
 			d.ok(setting.Name, "%s", setting.Found)
 			continue
 		}
-		d.say(Note, setting.Name, setting.Mend, "%s: %s", setting.Found, setting.Cost)
+		d.report(Note, setting.Name, setting.Mend, "%s: %s", setting.Found, setting.Cost)
 	}
 }

@@ -23,19 +23,19 @@ type webhook struct {
 	} `json:"webhooks"`
 }
 
-// Whole checks what a cluster needs before there are pods on networks.
-func (d *Doctor) Whole(ctx context.Context) ([]Finding, error) {
+// CheckCluster checks what a cluster needs before there are pods on networks.
+func (d *Doctor) CheckCluster(ctx context.Context) ([]Finding, error) {
 	d.operator(ctx)
 	d.webhook(ctx)
 	d.multus(ctx)
 	networks, err := clusterreader.List[v1alpha1.TSNNetwork](ctx, d.Cluster, clusterreader.Networks, "", "", "")
 	switch {
 	case apierrors.IsNotFound(err):
-		d.say(Bad, "networks", "install the chart with operator.enabled", "the cluster knows no TSNNetworks")
+		d.report(Bad, "networks", "install the chart with operator.enabled", "the cluster knows no TSNNetworks")
 	case err != nil:
-		d.unseen("networks", err)
+		d.unreadable("networks", err)
 	case len(networks) == 0:
-		d.say(Note, "networks", "create one; docs/networks.md has an example", "there is no TSNNetwork yet")
+		d.report(Note, "networks", "create one; docs/networks.md has an example", "there is no TSNNetwork yet")
 	}
 	for i := range networks {
 		d.conditions("network "+networks[i].Name, &networks[i])
@@ -49,7 +49,7 @@ func (d *Doctor) operator(ctx context.Context) {
 	const about = "operator"
 	pods, err := clusterreader.List[corev1.Pod](ctx, d.Cluster, clusterreader.Pods, d.Cluster.System, clusterreader.OperatorPods, "")
 	if err != nil {
-		d.unseen(about, err)
+		d.unreadable(about, err)
 		return
 	}
 	ready := 0
@@ -61,9 +61,9 @@ func (d *Doctor) operator(ctx context.Context) {
 	mend := "`kubectl -n " + d.Cluster.System + " describe deployment ktsn-operator` says why"
 	switch {
 	case len(pods) == 0:
-		d.say(Bad, about, mend+"; with operator.enabled the chart has it", "no ktsn-operator is in namespace %s", d.Cluster.System)
+		d.report(Bad, about, mend+"; with operator.enabled the chart has it", "no ktsn-operator is in namespace %s", d.Cluster.System)
 	case ready == 0:
-		d.say(Bad, about, mend, "none of %d is ready, and annotated pods are refused until one is", len(pods))
+		d.report(Bad, about, mend, "none of %d is ready, and annotated pods are refused until one is", len(pods))
 	default:
 		d.ok(about, "%d of %d are ready", ready, len(pods))
 	}
@@ -75,11 +75,11 @@ func (d *Doctor) webhook(ctx context.Context) {
 	err := d.Cluster.Get(ctx, clusterreader.Webhooks, "", "kubernetsn", &known)
 	switch {
 	case apierrors.IsNotFound(err):
-		d.say(Bad, about, "install the chart with operator.enabled", "the API server calls no webhook for annotated pods, so that they are on no network")
+		d.report(Bad, about, "install the chart with operator.enabled", "the API server calls no webhook for annotated pods, so that they are on no network")
 	case err != nil:
-		d.unseen(about, err)
+		d.unreadable(about, err)
 	case len(known.Webhooks) == 0 || known.Webhooks[0].ClientConfig.CABundle == "":
-		d.say(Bad, about, "the operator's log has the reason why it could not write it", "the API server has no certificate to verify it")
+		d.report(Bad, about, "the operator's log has the reason why it could not write it", "the API server has no certificate to verify it")
 	default:
 		d.ok(about, "the API server knows it and its certificate")
 	}
@@ -90,9 +90,9 @@ func (d *Doctor) multus(ctx context.Context) {
 	_, err := clusterreader.List[map[string]any](ctx, d.Cluster, clusterreader.Attachments, d.Cluster.System, "", "")
 	switch {
 	case apierrors.IsNotFound(err):
-		d.say(Bad, about, "install Multus", "the cluster knows no NetworkAttachmentDefinitions, by which pods get a second network")
+		d.report(Bad, about, "install Multus", "the cluster knows no NetworkAttachmentDefinitions, by which pods get a second network")
 	case err != nil:
-		d.unseen(about, err)
+		d.unreadable(about, err)
 	default:
 		d.ok(about, "the cluster knows NetworkAttachmentDefinitions")
 	}
@@ -105,7 +105,7 @@ const maxNodes = 50
 func (d *Doctor) activeNodes(ctx context.Context) {
 	nodes, err := clusterreader.List[corev1.Node](ctx, d.Cluster, clusterreader.Nodes, "", v1alpha1.NodeLabel, "")
 	if err != nil {
-		d.unseen("nodes", err)
+		d.unreadable("nodes", err)
 		return
 	}
 	if len(nodes) > maxNodes {
@@ -123,7 +123,7 @@ func (d *Doctor) unready(ctx context.Context, nodes []corev1.Node) []corev1.Node
 	for _, selector := range []string{clusterreader.KtsndPods, clusterreader.AgentPods} {
 		pods, err := clusterreader.List[corev1.Pod](ctx, d.Cluster, clusterreader.Pods, d.Cluster.System, selector, "")
 		if err != nil {
-			d.unseen(about, err)
+			d.unreadable(about, err)
 			return nil
 		}
 		ready[selector] = map[string]bool{}
@@ -140,9 +140,9 @@ func (d *Doctor) unready(ctx context.Context, nodes []corev1.Node) []corev1.Node
 		}
 	}
 	if well := len(nodes) - len(bad); len(bad) <= maxNodes {
-		d.say(OK, about, "", "%d of %d have a ktsnd and an agent that are ready", well, len(nodes))
+		d.report(OK, about, "", "%d of %d have a ktsnd and an agent that are ready", well, len(nodes))
 	} else {
-		d.say(Bad, about, "find what these nodes have in common", "%d of %d have a ktsnd and an agent that are ready; %d of the others follow",
+		d.report(Bad, about, "find what these nodes have in common", "%d of %d have a ktsnd and an agent that are ready; %d of the others follow",
 			well, len(nodes), maxNodes)
 	}
 	return bad
