@@ -35,10 +35,10 @@ type Guest struct {
 	// counter bounds its processor's counter.
 	counter guestclock.Counter
 
-	mu      sync.Mutex
-	asked   int
-	replies map[int]chan shared.Message
-	messages    []shared.Message
+	mu       sync.Mutex
+	asked    int
+	replies  map[int]chan shared.Message
+	messages []shared.Message
 }
 
 // bridges returns the bridges of the guest's network cards, eth0's first.
