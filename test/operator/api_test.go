@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// judge has the API server judge a network, written in YAML, without keeping it.
-func judge(t *testing.T, text string, options ...client.CreateOption) error {
+// dryCreate validates a network, written in YAML, by a dry run.
+func dryCreate(t *testing.T, text string, options ...client.CreateOption) error {
 	t.Helper()
 	object := parseNetwork(t, text)
 	return admin.Create(needServer(t), object, append(options, client.DryRunAll)...)
@@ -59,7 +59,7 @@ func TestValidNetworks(t *testing.T) {
 		"the schedule of the example": spec("schedule:") + indent(t, "../../docs/examples/schedule.yaml"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := judge(t, text, client.FieldValidation("Strict")); err != nil {
+			if err := dryCreate(t, text, client.FieldValidation("Strict")); err != nil {
 				t.Errorf("refused: %v", err)
 			}
 		})
@@ -134,7 +134,7 @@ func TestInvalidNetworks(t *testing.T) {
 		"an unknown field":     {spec("vlan: 4"), `unknown field "spec.vlan"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := judge(t, test.text, client.FieldValidation("Strict"))
+			err := dryCreate(t, test.text, client.FieldValidation("Strict"))
 			if err == nil || !strings.Contains(err.Error(), test.sentence) {
 				t.Errorf("got %v, want %q in it", err, test.sentence)
 			}

@@ -26,8 +26,8 @@ import (
 
 const certificates = "certificates"
 
-// ofSecrets is what the chart's Role allows with the Secret of the certificate.
-func ofSecrets(t *testing.T) rbacv1.PolicyRule {
+// secretRule returns the rule of the chart's Role for the Secret of the certificate.
+func secretRule(t *testing.T) rbacv1.PolicyRule {
 	t.Helper()
 	text, err := os.ReadFile("../../charts/kubernetsn/templates/operator-rbac.yaml")
 	must(t, err)
@@ -43,8 +43,8 @@ func ofSecrets(t *testing.T) rbacv1.PolicyRule {
 	return rules[0]
 }
 
-// asOperator is a client with the rights to Secrets that the chart gives the operator, in a namespace of the test's.
-func asOperator(t *testing.T) client.Client {
+// operatorClient returns a client with the rights to Secrets that the chart gives the operator, in a namespace of the test.
+func operatorClient(t *testing.T) client.Client {
 	t.Helper()
 	ctx, user := t.Context(), "system:serviceaccount:"+certificates+":ktsn-operator"
 	subject := []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: user}}
@@ -53,7 +53,7 @@ func asOperator(t *testing.T) client.Client {
 	nowhere.Webhooks[0].MatchConditions[0].Expression = "false"
 	for _, object := range []client.Object{
 		&corev1.Namespace{ObjectMeta: name},
-		&rbacv1.Role{ObjectMeta: namespaced, Rules: []rbacv1.PolicyRule{ofSecrets(t)}},
+		&rbacv1.Role{ObjectMeta: namespaced, Rules: []rbacv1.PolicyRule{secretRule(t)}},
 		&rbacv1.RoleBinding{ObjectMeta: namespaced, Subjects: subject, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: certificates}},
 		&rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{{APIGroups: []string{admissionv1.GroupName},
 			Resources: []string{"mutatingwebhookconfigurations"}, ResourceNames: []string{certificates}, Verbs: []string{"get", "patch"}}}},
@@ -72,8 +72,8 @@ func asOperator(t *testing.T) client.Client {
 
 func TestDeletedSecretIsRecreated(t *testing.T) {
 	ctx := needServer(t)
-	operator := asOperator(t)
-	place := types.NamespacedName{Namespace: certificates, Name: ofSecrets(t).ResourceNames[0]}
+	operator := operatorClient(t)
+	place := types.NamespacedName{Namespace: certificates, Name: secretRule(t).ResourceNames[0]}
 	renewer := &certificate.Renewer{
 		Config: certificate.Config{Secret: place, Webhook: certificates, Name: "localhost"},
 		Client: operator, Log: slog.New(slog.DiscardHandler),

@@ -44,8 +44,8 @@ func TestClockCommand(t *testing.T) {
 	network.Spec.Clock = &v1alpha1.ClockRequirement{MaxError: "5us", OnLoss: v1alpha1.OnLossHold}
 	create(ctx, t, node, network)
 	create(ctx, t, onNetwork("shown-one", "default", "shown", node.Name))
-	isTold(ctx, t, stateOf(node.Name), "shown=10.243.0.0/24,1 gates=")
-	reportsClock(ctx, t, node.Name, network, metav1.ConditionFalse, v1alpha1.ReasonClockUnsynchronized)
+	awaitState(ctx, t, stateOf(node.Name), "shown=10.243.0.0/24,1 gates=")
+	reportClock(ctx, t, node.Name, network, metav1.ConditionFalse, v1alpha1.ReasonClockUnsynchronized)
 	const output = `{"status":{"clock":{"state":"Unsynchronized","since":"2026-11-23T12:00:00Z","source":"PTP","grandmaster":"001122.fffe.334455",
 		"errorBoundNanoseconds":20000,"steps":2,"message":"run ptp4l","history":[{"time":"2026-11-23T12:00:00.123456Z","state":"Unsynchronized","reason":"PortLost"}]}}}`
 	mustPatchStatus(ctx, t, stateOf(node.Name), output)

@@ -27,8 +27,8 @@ func TestClockDefaults(t *testing.T) {
 	}
 }
 
-// reportsClock has a node say how good its clock is for a network, of the network's present generation.
-func reportsClock(ctx context.Context, t *testing.T, node string, network *v1alpha1.TSNNetwork, status metav1.ConditionStatus, reason string) {
+// reportClock reports the condition of a node's clock for the current generation of a network.
+func reportClock(ctx context.Context, t *testing.T, node string, network *v1alpha1.TSNNetwork, status metav1.ConditionStatus, reason string) {
 	t.Helper()
 	state := stateOf(node)
 	await(ctx, t, network, func() error {
@@ -49,8 +49,8 @@ func reportsClock(ctx context.Context, t *testing.T, node string, network *v1alp
 	})
 }
 
-// isLost waits until a node has the label of a network's clock, or has not.
-func isLost(ctx context.Context, t *testing.T, node *corev1.Node, network string, want bool) {
+// awaitClockLabel waits until a node has the label of a lost clock for a network, or does not have it.
+func awaitClockLabel(ctx context.Context, t *testing.T, node *corev1.Node, network string, want bool) {
 	t.Helper()
 	await(ctx, t, node, func() error {
 		if labelled := node.Labels[v1alpha1.ClockLabelPrefix+network] == v1alpha1.ClockLost; labelled != want {
@@ -71,19 +71,19 @@ func TestLostClockKeepsPodsAway(t *testing.T) {
 	if first.Spec.Affinity != nil {
 		t.Errorf("a pod that has its node has the affinity %+v", first.Spec.Affinity)
 	}
-	isTold(ctx, t, stateOf(node.Name), "clock-lost=10.241.0.0/24,1 gates=")
-	reportsClock(ctx, t, node.Name, network, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
+	awaitState(ctx, t, stateOf(node.Name), "clock-lost=10.241.0.0/24,1 gates=")
+	reportClock(ctx, t, node.Name, network, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
 	condition(ctx, t, network, v1alpha1.ConditionClockSynchronized, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
 	condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
-	isLost(ctx, t, node, network.Name, false)
+	awaitClockLabel(ctx, t, node, network.Name, false)
 	began := time.Now()
-	reportsClock(ctx, t, node.Name, network, metav1.ConditionFalse, v1alpha1.ReasonClockUnsynchronized)
-	isLost(ctx, t, node, network.Name, true)
+	reportClock(ctx, t, node.Name, network, metav1.ConditionFalse, v1alpha1.ReasonClockUnsynchronized)
+	awaitClockLabel(ctx, t, node, network.Name, true)
 	t.Logf("it is labelled %v after its report", time.Since(began).Round(time.Millisecond))
 	text := condition(ctx, t, network, v1alpha1.ConditionClockSynchronized, metav1.ConditionFalse, v1alpha1.ReasonClockUnsynchronized)
 	t.Logf("and the network says so after %v", time.Since(began).Round(time.Millisecond))
 	if text != "node clock-lost-1: its clock is ClockUnsynchronized" {
-		t.Errorf("it says %q", text)
+		t.Errorf("got %q", text)
 	}
 	condition(ctx, t, network, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonClockUnsynchronized)
 	condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
@@ -93,19 +93,19 @@ func TestLostClockKeepsPodsAway(t *testing.T) {
 	if got := fmt.Sprint(two.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions); got != "[{clock.kubernetsn.io/clock-lost NotIn [lost]}]" {
 		t.Errorf("the scheduler is asked for %s", got)
 	}
-	reportsClock(ctx, t, node.Name, network, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
-	isLost(ctx, t, node, network.Name, false)
+	reportClock(ctx, t, node.Name, network, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
+	awaitClockLabel(ctx, t, node, network.Name, false)
 	condition(ctx, t, network, v1alpha1.ConditionClockSynchronized, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
 	awaitEvent(ctx, t, "default", network.Name, v1alpha1.ReasonClockSynchronized)
 	// Neither a network that does not ask any more leaves a label, nor a node whose agent goes with its last pod.
-	reportsClock(ctx, t, node.Name, network, metav1.ConditionFalse, v1alpha1.ReasonClockUnknown)
-	isLost(ctx, t, node, network.Name, true)
+	reportClock(ctx, t, node.Name, network, metav1.ConditionFalse, v1alpha1.ReasonClockUnknown)
+	awaitClockLabel(ctx, t, node, network.Name, true)
 	change(ctx, t, network, func() { network.Spec.Clock = nil })
-	isLost(ctx, t, node, network.Name, false)
+	awaitClockLabel(ctx, t, node, network.Name, false)
 	change(ctx, t, network, func() { network.Spec.Clock = &v1alpha1.ClockRequirement{} })
-	isLost(ctx, t, node, network.Name, true)
+	awaitClockLabel(ctx, t, node, network.Name, true)
 	remove(ctx, t, first)
-	isLost(ctx, t, node, network.Name, false)
+	awaitClockLabel(ctx, t, node, network.Name, false)
 }
 
 // othersAreGood has nodes of other tests say that their clocks are good: they would execute the schedule as well.
@@ -134,15 +134,15 @@ func TestScheduleAwaitsClocks(t *testing.T) {
 	}
 	othersAreGood(ctx, t, good.Name, bad.Name)
 	change(ctx, t, network, func() { network.Spec.Schedule = gates(15) })
-	reportsClock(ctx, t, good.Name, network, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
+	reportClock(ctx, t, good.Name, network, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
 	condition(ctx, t, network, v1alpha1.ConditionScheduleAccepted, metav1.ConditionUnknown, v1alpha1.ReasonClockAwaited, "clock-gates-2")
-	reportsClock(ctx, t, bad.Name, network, metav1.ConditionFalse, v1alpha1.ReasonClockUnsynchronized)
+	reportClock(ctx, t, bad.Name, network, metav1.ConditionFalse, v1alpha1.ReasonClockUnsynchronized)
 	text := condition(ctx, t, network, v1alpha1.ConditionScheduleAccepted, metav1.ConditionFalse, v1alpha1.ReasonClockAwaited)
 	if !strings.Contains(text, "are not: clock-gates-2; ") || network.Status.Schedule != nil {
-		t.Errorf("it says %q, and asked for is %+v", text, network.Status.Schedule)
+		t.Errorf("got %q, and the schedule is %+v", text, network.Status.Schedule)
 	}
 	awaitEvent(ctx, t, "default", network.Name, v1alpha1.ReasonClockAwaited)
-	reportsClock(ctx, t, bad.Name, network, metav1.ConditionTrue, v1alpha1.ReasonClockHoldover)
+	reportClock(ctx, t, bad.Name, network, metav1.ConditionTrue, v1alpha1.ReasonClockHoldover)
 	condition(ctx, t, network, v1alpha1.ConditionScheduleAccepted, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
 	condition(ctx, t, network, v1alpha1.ConditionClockSynchronized, metav1.ConditionTrue, v1alpha1.ReasonClockHoldover)
 	if network.Status.Schedule == nil {
@@ -150,8 +150,8 @@ func TestScheduleAwaitsClocks(t *testing.T) {
 	}
 }
 
-// follows has a node whose clock is good say what it follows.
-func follows(ctx context.Context, t *testing.T, node, grandmaster string) {
+// reportGrandmaster reports the grandmaster of a node whose clock is good.
+func reportGrandmaster(ctx context.Context, t *testing.T, node, grandmaster string) {
 	t.Helper()
 	text := fmt.Sprintf(`{"status":{"clock":{"state":"Synchronized","errorBoundNanoseconds":1000,"source":"PTP","grandmaster":%q,"taiOffset":37}}}`, grandmaster)
 	mustPatchStatus(ctx, t, stateOf(node), text)
@@ -167,24 +167,24 @@ func TestClocksDiffer(t *testing.T) {
 		makeAgent(ctx, t, name)
 		create(ctx, t, onNetwork(name, "default", "clock-differ", name))
 		eventually(ctx, t, func() error { return get(ctx, stateOf(name)) })
-		reportsClock(ctx, t, name, network, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
-		follows(ctx, t, name, "gm-"+name)
+		reportClock(ctx, t, name, network, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
+		reportGrandmaster(ctx, t, name, "gm-"+name)
 	}
 	text := condition(ctx, t, network, v1alpha1.ConditionClockSynchronized, metav1.ConditionFalse, v1alpha1.ReasonClocksDiffer)
 	for _, name := range []string{"clock-differ-1", "clock-differ-2"} {
 		if !strings.Contains(text, "node "+name+" follows the PTP grandmaster gm-"+name) {
-			t.Errorf("it says %q, without %s", text, name)
+			t.Errorf("got %q, without %s", text, name)
 		}
 	}
 	condition(ctx, t, network, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonClocksDiffer)
 	awaitEvent(ctx, t, "default", network.Name, v1alpha1.ReasonClocksDiffer)
-	follows(ctx, t, "clock-differ-1", "gm-clock-differ-2")
+	reportGrandmaster(ctx, t, "clock-differ-1", "gm-clock-differ-2")
 	condition(ctx, t, network, v1alpha1.ConditionClockSynchronized, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
 }
 
 func TestOperatorWritesOnlyNodeLabels(t *testing.T) {
 	ctx := needPolicy(t)
-	operator, node := theOperator(t), newNode("clock-policy")
+	operator, node := operatorWithAllRights(t), newNode("clock-policy")
 	node.Labels = map[string]string{"own": "own"}
 	create(ctx, t, node)
 	const sentence = "ktsn-operator may change only the labels kubernetsn.io/active and clock.kubernetsn.io/NETWORK of a node"

@@ -59,7 +59,7 @@ func TestEncryptedNetwork(t *testing.T) {
 				return err
 			}
 			if keys := network.Status.ClusterKeys; len(keys) != 2 || keys[1] != (v1alpha1.ClusterKey{Cluster: "south", PublicKey: key}) {
-				return fmt.Errorf("nodes believe %v", keys)
+				return fmt.Errorf("nodes trust %v", keys)
 			}
 			return nil
 		}
@@ -141,7 +141,7 @@ func TestEncryptedLinks(t *testing.T) {
 	})
 	eventually(ctx, t, func() error { // what a hub gets
 		if err := get(ctx, service); err != nil || len(service.Status.Nodes) != 1 || service.Status.Nodes[0].Name != lab.nodes[1].Name {
-			return errors.Join(err, fmt.Errorf("the hub is told %+v", service.Status.Nodes))
+			return errors.Join(err, fmt.Errorf("the hub reads %+v", service.Status.Nodes))
 		}
 		return nil
 	})

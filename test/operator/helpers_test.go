@@ -265,8 +265,8 @@ func mustPatchStatus(ctx context.Context, t testing.TB, object client.Object, te
 	must(t, admin.Status().Patch(ctx, object, mergePatch(text)))
 }
 
-// isGone waits until an object is deleted.
-func isGone(ctx context.Context, t *testing.T, object client.Object) {
+// awaitGone waits until an object is deleted.
+func awaitGone(ctx context.Context, t *testing.T, object client.Object) {
 	t.Helper()
 	eventually(ctx, t, func() error {
 		if err := get(ctx, object); !apierrors.IsNotFound(err) {

@@ -58,7 +58,7 @@ func theHub(ctx context.Context, t *testing.T) client.Client {
 	must(t, err)
 	eventually(ctx, t, func() error {
 		// The namespace default is not the hub's.
-		return says(created.Update(ctx, current(ctx, t, newNamespace("default", nil)), client.DryRunAll), onlyItsOwn)
+		return refusalError(created.Update(ctx, current(ctx, t, newNamespace("default", nil)), client.DryRunAll), onlyItsOwn)
 	})
 	return created
 }

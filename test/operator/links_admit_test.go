@@ -77,7 +77,7 @@ func TestOnlyOperatorCreatesItsLinks(t *testing.T) {
 	owned := pretended.DeepCopy()
 	owned.Name = "nothing-own"
 	owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "TSNService", Name: "nothing", UID: "x"}}
-	operator := theOperator(t)
+	operator := operatorWithAllRights(t)
 	must(t, operator.Create(ctx, owned))
 	// The operator that runs removes the link soon, as one of no service.
 	t.Cleanup(func() { _ = operator.Delete(context.WithoutCancel(ctx), owned) })
@@ -86,7 +86,7 @@ func TestOnlyOperatorCreatesItsLinks(t *testing.T) {
 		patch := mergePatch(`{"metadata":{"labels":` + labels + `}}`)
 		if err := admin.Patch(ctx, owned.DeepCopy(), patch, client.DryRunAll); apierrors.IsNotFound(err) {
 			continue
-		} else if err := says(err, itsAlone); err != nil {
+		} else if err := refusalError(err, itsAlone); err != nil {
 			t.Errorf("labels %s for a link of the operator: %v", labels, err)
 		}
 		asked++
@@ -128,7 +128,7 @@ func TestOnlyOperatorAdmitsLinks(t *testing.T) {
 	link := linkOfHub("default", "nothing-to-admit", "nobody", "nowhere")
 	create(ctx, t, link)
 	agent := agentOf(t, "nowhere")
-	operator := theOperator(t)
+	operator := operatorWithAllRights(t)
 	conditions := func(admitted string) client.Patch {
 		const condition = `{"type":%q,"status":%q,"reason":"Test","message":"","lastTransitionTime":"2026-11-28T08:00:00Z"}`
 		text := fmt.Sprintf(condition, v1alpha1.ConditionEndpointPlugged, "True")

@@ -48,11 +48,11 @@ func TestMissingService(t *testing.T) {
 	if !slices.ContainsFunc(warned.output, func(text string) bool { return strings.Contains(text, want) }) {
 		t.Errorf("warned of %q", warned.output)
 	}
-	lab.said(t, pod, v1alpha1.ReasonServiceMissing, "there is no TSNService links-missing/later; the pod gets its links when it is created")
+	lab.awaitMessage(t, pod, v1alpha1.ReasonServiceMissing, "there is no TSNService links-missing/later; the pod gets its links when it is created")
 	service := newService("later", "10.182.0.0/24")
 	service.Namespace = lab.namespace
 	create(ctx, t, service)
-	lab.linked(t, pod, lab.pod(t, "endpoint", 1, endpointOf("later"), true))
+	lab.awaitLink(t, pod, lab.pod(t, "endpoint", 1, endpointOf("later"), true))
 }
 
 func TestInvalidLinkPods(t *testing.T) {
@@ -112,11 +112,11 @@ func TestLoopAndLimitFindings(t *testing.T) {
 		var last *corev1.Pod
 		for number := range want.clients {
 			if last != nil {
-				lab.linked(t, last, to)
+				lab.awaitLink(t, last, to)
 			}
 			last = lab.pod(t, fmt.Sprintf("of-%s-%d", service.Name, number), 0, clientOf(service.Name), false)
 		}
-		lab.said(t, last, want.reason, want.text)
+		lab.awaitMessage(t, last, want.reason, want.text)
 		lab.service(t, service, hasReason(want.reason), fmt.Sprintf("1 of %d clients have no link: %s", want.clients, want.text))
 	}
 }
@@ -124,7 +124,7 @@ func TestLoopAndLimitFindings(t *testing.T) {
 func TestHubLinkWithClusterAddresses(t *testing.T) {
 	ctx := needOperator(t)
 	lab := newLinkLab(ctx, t, "links-taken", newService("s", "10.185.0.0/24"))
-	local := lab.linked(t, lab.pod(t, "first", 0, clientOf("s"), false), lab.pod(t, "endpoint", 1, endpointOf("s"), true))
+	local := lab.awaitLink(t, lab.pod(t, "first", 0, clientOf("s"), false), lab.pod(t, "endpoint", 1, endpointOf("s"), true))
 	second := lab.pod(t, "client", 0, clientOf("s"), false)
 	link := linkOfHub(lab.namespace, "s", string(second.UID), second.Spec.NodeName)
 	link.Spec.Client.Addresses, link.Spec.Endpoint.Addresses = local.Spec.Client.Addresses, local.Spec.Endpoint.Addresses

@@ -118,8 +118,8 @@ func (l *linkLab) awaitNoLinks(t *testing.T) {
 	})
 }
 
-// linked waits until a pod has a link to another.
-func (l *linkLab) linked(t *testing.T, from, to *corev1.Pod) *v1alpha1.TSNLink {
+// awaitLink waits until a pod has a link to another one.
+func (l *linkLab) awaitLink(t *testing.T, from, to *corev1.Pod) *v1alpha1.TSNLink {
 	t.Helper()
 	var linked v1alpha1.TSNLink
 	eventually(l.ctx, t, func() error {
@@ -156,8 +156,8 @@ func hasReason(reason string) func(*v1alpha1.TSNServiceStatus, *metav1.Condition
 	}
 }
 
-// said waits for an Event of a pod.
-func (l *linkLab) said(t *testing.T, pod *corev1.Pod, reason, text string) {
+// awaitMessage waits for an Event of a pod with a text in its message.
+func (l *linkLab) awaitMessage(t *testing.T, pod *corev1.Pod, reason, text string) {
 	t.Helper()
 	eventually(l.ctx, t, func() error {
 		var all corev1.EventList
@@ -175,8 +175,8 @@ func (l *linkLab) said(t *testing.T, pod *corev1.Pod, reason, text string) {
 	})
 }
 
-// agentSays is what the agents say of a link.
-func agentSays(ctx context.Context, t *testing.T, link *v1alpha1.TSNLink, up bool) {
+// reportLink reports a link as the agents do.
+func reportLink(ctx context.Context, t *testing.T, link *v1alpha1.TSNLink, up bool) {
 	t.Helper()
 	status := metav1.ConditionStatus(statusOf(up))
 	text := fmt.Sprintf(`{"status":{"conditions":[
@@ -190,12 +190,12 @@ func TestServicePodsAreLinked(t *testing.T) {
 	service := newService("camera", "10.201.0.0/24")
 	lab := newLinkLab(ctx, t, "links-pair", service)
 	from := lab.pod(t, "client", 0, clientOf("camera"), false)
-	lab.said(t, from, v1alpha1.ReasonNoEndpoint, "none has the label endpoint.kubernetsn.io/camera")
+	lab.awaitMessage(t, from, v1alpha1.ReasonNoEndpoint, "none has the label endpoint.kubernetsn.io/camera")
 	lab.service(t, service, func(status *v1alpha1.TSNServiceStatus, ready *metav1.Condition) bool {
 		return status.Clients == 1 && len(status.Wants) == 1 && ready.Status == metav1.ConditionFalse && ready.Reason == v1alpha1.ReasonNoEndpoint
 	})
 	to := lab.pod(t, "endpoint", 1, endpointOf("camera"), true)
-	link := lab.linked(t, from, to)
+	link := lab.awaitLink(t, from, to)
 	if owners := link.OwnerReferences; len(owners) != 1 || owners[0].UID != service.UID || link.Labels[v1alpha1.LinkMakerLabel] != v1alpha1.MakerOperator {
 		t.Errorf("it is %+v", link.ObjectMeta)
 	}
@@ -203,8 +203,8 @@ func TestServicePodsAreLinked(t *testing.T) {
 		link.Spec.Client.Addresses[0] != "10.201.0.0/31" || link.Spec.Endpoint.NodeAddress != lab.nodes[1].Status.Addresses[0].Address {
 		t.Errorf("it is %+v", link.Spec)
 	}
-	lab.said(t, from, v1alpha1.ReasonLinked, "interface up is linked to pod links-pair/endpoint for TSNService camera")
-	agentSays(ctx, t, link, true)
+	lab.awaitMessage(t, from, v1alpha1.ReasonLinked, "interface up is linked to pod links-pair/endpoint for TSNService camera")
+	reportLink(ctx, t, link, true)
 	lab.service(t, service, func(status *v1alpha1.TSNServiceStatus, ready *metav1.Condition) bool {
 		return status.Linked == 1 && status.Endpoints == 1 && len(status.Offers) == 1 && status.Offers[0].Links == 1 && len(status.Wants) == 0 &&
 			ready.Status == metav1.ConditionTrue
@@ -216,24 +216,24 @@ func TestLinkHeals(t *testing.T) {
 	lab := newLinkLab(ctx, t, "links-heal", newService("s", "10.202.0.0/24"))
 	first := lab.pod(t, "first", 0, endpointOf("s"), true)
 	from := lab.pod(t, "client", 0, clientOf("s"), false)
-	before := lab.linked(t, from, first)
+	before := lab.awaitLink(t, from, first)
 	second := lab.pod(t, "second", 1, endpointOf("s"), true)
 	remove(ctx, t, first)
-	after := lab.linked(t, from, second)
+	after := lab.awaitLink(t, from, second)
 	if after.Name != before.Name || after.UID == before.UID || after.Spec.VNI == before.Spec.VNI {
 		t.Errorf("before %s %d, after %s %d", before.Name, before.Spec.VNI, after.Name, after.Spec.VNI)
 	}
 	// The operator can see the pod go or gone; of both the sentence names the pod.
-	lab.said(t, from, v1alpha1.ReasonHealed, "; pod links-heal/second takes its place")
+	lab.awaitMessage(t, from, v1alpha1.ReasonHealed, "; pod links-heal/second takes its place")
 	third := lab.pod(t, "third", 0, endpointOf("s"), true)
 	lab.setReady(lab.nodes[1], false)
-	last := lab.linked(t, from, third)
-	agentSays(ctx, t, last, false)
+	last := lab.awaitLink(t, from, third)
+	reportLink(ctx, t, last, false)
 	lab.setReady(lab.nodes[1], true)
-	lab.linked(t, from, second)
+	lab.awaitLink(t, from, second)
 	mustPatch(ctx, t, from, `{"metadata":{"labels":{"client.kubernetsn.io/s":null}}}`)
 	lab.awaitNoLinks(t)
-	lab.said(t, from, v1alpha1.ReasonUnlinked, "pod links-heal/client is no client of TSNService links-heal/s any more")
+	lab.awaitMessage(t, from, v1alpha1.ReasonUnlinked, "pod links-heal/client is no client of TSNService links-heal/s any more")
 }
 
 func TestChain(t *testing.T) {
@@ -245,13 +245,13 @@ func TestChain(t *testing.T) {
 	from := lab.pod(t, "client", 0, clientOf("s"), false)
 	labels := map[string]string{"app": "filter", v1alpha1.ClientLabelPrefix + "s": "next", v1alpha1.EndpointLabelPrefix + "s": "before"}
 	between := lab.pod(t, "between", 0, labels, true)
-	second := lab.linked(t, between, to)
+	second := lab.awaitLink(t, between, to)
 	time.Sleep(300 * time.Millisecond)
 	if all := lab.links(); len(all) != 1 {
 		t.Fatalf("%d links, though the one behind is not up", len(all))
 	}
-	agentSays(ctx, t, second, true)
-	first := lab.linked(t, from, between)
+	reportLink(ctx, t, second, true)
+	first := lab.awaitLink(t, from, between)
 	address := func(text string) string { return strings.Split(text, "/")[0] + "/32" }
 	if !slices.Equal(first.Spec.Client.Routes, []string{address(second.Spec.Endpoint.Addresses[0])}) {
 		t.Errorf("the client has the routes %v", first.Spec.Client.Routes)
@@ -288,7 +288,7 @@ func TestLinksAreDeletedWithService(t *testing.T) {
 	service := newService("s", "10.206.0.0/24")
 	lab := newLinkLab(ctx, t, "links-gone", service)
 	to := lab.pod(t, "endpoint", 0, endpointOf("s"), true)
-	lab.linked(t, lab.pod(t, "client", 0, clientOf("s"), false), to)
+	lab.awaitLink(t, lab.pod(t, "client", 0, clientOf("s"), false), to)
 	remove(ctx, t, service)
 	lab.awaitNoLinks(t)
 }
@@ -358,7 +358,7 @@ func TestOperatorCreatesNoHubLinks(t *testing.T) {
 	end := v1alpha1.LinkEnd{Namespace: "default", Pod: "p", UID: "u", Node: "n", NodeAddress: "192.0.2.1", Interface: "up", Addresses: []string{"10.0.0.0/31"}}
 	link := &v1alpha1.TSNLink{ObjectMeta: metav1.ObjectMeta{Name: "l", Namespace: "default", Labels: map[string]string{v1alpha1.LinkMakerLabel: v1alpha1.MakerFederator}},
 		Spec: v1alpha1.TSNLinkSpec{Service: "s", VNI: v1alpha1.FirstLinkVNI, Client: end, Endpoint: end}}
-	checkRefusal(t, "", theOperator(t).Create(ctx, link, client.DryRunAll), onlyItsLinks)
+	checkRefusal(t, "", operatorWithAllRights(t).Create(ctx, link, client.DryRunAll), onlyItsLinks)
 }
 
 func TestHundredClients(t *testing.T) {

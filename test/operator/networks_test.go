@@ -52,7 +52,7 @@ func condition(ctx context.Context, t *testing.T, network *v1alpha1.TSNNetwork, 
 	return message
 }
 
-func labelled(ctx context.Context, t *testing.T, node *corev1.Node, want bool) {
+func awaitNodeLabel(ctx context.Context, t *testing.T, node *corev1.Node, want bool) {
 	t.Helper()
 	await(ctx, t, node, func() error {
 		if isActive := node.Labels[v1alpha1.NodeLabel] == v1alpha1.LabelValue; isActive != want {
@@ -69,17 +69,17 @@ func TestNodeLabel(t *testing.T) {
 	create(ctx, t, plainPod("plain", "default"))
 	firstPod, secondPod := onNetwork("label-one", "default", "label", "label-1"), onNetwork("label-two", "default", "label", "label-1")
 	create(ctx, t, firstPod, secondPod)
-	labelled(ctx, t, first, true)
+	awaitNodeLabel(ctx, t, first, true)
 	remove(ctx, t, firstPod)
 	time.Sleep(3 * linger)
-	labelled(ctx, t, first, true)
-	labelled(ctx, t, second, false)
+	awaitNodeLabel(ctx, t, first, true)
+	awaitNodeLabel(ctx, t, second, false)
 	// A terminating pod counts until its object is deleted.
 	must(t, admin.Delete(ctx, secondPod))
 	time.Sleep(3 * linger)
-	labelled(ctx, t, first, true)
+	awaitNodeLabel(ctx, t, first, true)
 	remove(ctx, t, secondPod)
-	labelled(ctx, t, first, false)
+	awaitNodeLabel(ctx, t, first, false)
 }
 
 func TestSubnetAllocation(t *testing.T) {
@@ -88,19 +88,19 @@ func TestSubnetAllocation(t *testing.T) {
 	create(ctx, t, newNode("parts-1"), newNode("parts-2"), newNode("parts-3"), network)
 	firstPod, secondPod := onNetwork("parts-one", "default", "parts", "parts-1"), onNetwork("parts-two", "default", "parts", "parts-2")
 	create(ctx, t, firstPod)
-	isTold(ctx, t, stateOf("parts-1"), "parts=10.202.0.0/24,1 gates=")
+	awaitState(ctx, t, stateOf("parts-1"), "parts=10.202.0.0/24,1 gates=")
 	create(ctx, t, secondPod)
-	isTold(ctx, t, stateOf("parts-2"), "parts=10.202.1.0/24,1 gates=")
+	awaitState(ctx, t, stateOf("parts-2"), "parts=10.202.1.0/24,1 gates=")
 	condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNodeWaited)
 	thirdPod := onNetwork("parts-three", "default", "parts", "parts-3")
 	create(ctx, t, thirdPod)
 	condition(ctx, t, network, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonRangeUsedUp, "no addresses of network parts are left for the nodes parts-3")
 	awaitEvent(ctx, t, "default", "parts-three", v1alpha1.ReasonRangeUsedUp)
-	isTold(ctx, t, stateOf("parts-1"), "parts=10.202.0.0/24,1 gates=")
-	isTold(ctx, t, stateOf("parts-2"), "parts=10.202.1.0/24,1 gates=")
+	awaitState(ctx, t, stateOf("parts-1"), "parts=10.202.0.0/24,1 gates=")
+	awaitState(ctx, t, stateOf("parts-2"), "parts=10.202.1.0/24,1 gates=")
 	// The third node gets the subnet that the first has released.
 	remove(ctx, t, firstPod)
-	isTold(ctx, t, stateOf("parts-3"), "parts=10.202.0.0/24,1 gates=")
+	awaitState(ctx, t, stateOf("parts-3"), "parts=10.202.0.0/24,1 gates=")
 	condition(ctx, t, network, v1alpha1.ConditionDegraded, metav1.ConditionFalse, v1alpha1.ReasonAsAsked)
 }
 
@@ -176,7 +176,7 @@ func TestAttachmentsFollowNamespaces(t *testing.T) {
 	// Once the pod does not count, nothing keeps the network.
 	selects(nil)
 	for _, object := range []client.Object{network, attachment("attach-allowed"), attachment("attach-other")} {
-		isGone(ctx, t, object)
+		awaitGone(ctx, t, object)
 	}
 	if err := get(ctx, foreign); err != nil {
 		t.Errorf("somebody else's attachment was removed: %v", err)
@@ -200,12 +200,12 @@ func TestOneNetworkHasTheSchedule(t *testing.T) {
 	change(ctx, t, first, func() { first.Spec.LinkSpeed = "1Mbit" })
 	text := condition(ctx, t, first, v1alpha1.ConditionScheduleAccepted, metav1.ConditionFalse, v1alpha1.ReasonScheduleInvalid)
 	if !strings.Contains(text, "time-interval-value: is 500000") || first.Status.Schedule == nil || first.Status.Schedule.BaseTime != asked.BaseTime {
-		t.Errorf("it says %q, and nodes are asked for %+v", text, first.Status.Schedule)
+		t.Errorf("got %q, and nodes get %+v", text, first.Status.Schedule)
 	}
 	change(ctx, t, first, func() { first.Spec.LinkSpeed = ""; first.Spec.Schedule = gates(15) })
 	await(ctx, t, first, func() error {
 		if first.Status.Schedule.Hash == asked.Hash {
-			return fmt.Errorf("%w: nodes are asked for %+v", errNotYet, first.Status.Schedule)
+			return fmt.Errorf("%w: nodes get %+v", errNotYet, first.Status.Schedule)
 		}
 		return nil
 	})

@@ -22,8 +22,8 @@ func stateOf(name string) *v1alpha1.TSNNode {
 	return &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-// told is what a node is asked to do.
-func told(state *v1alpha1.TSNNode) string {
+// describeState describes the spec of a TSNNode.
+func describeState(state *v1alpha1.TSNNode) string {
 	var text []string
 	for _, network := range state.Spec.Networks {
 		text = append(text, fmt.Sprintf("%s=%s,%d", network.Name, network.IPv4, network.Pods))
@@ -31,10 +31,10 @@ func told(state *v1alpha1.TSNNode) string {
 	return strings.Join(append(text, "gates="+state.Spec.Gates), " ")
 }
 
-func isTold(ctx context.Context, t *testing.T, state *v1alpha1.TSNNode, want string) {
+func awaitState(ctx context.Context, t *testing.T, state *v1alpha1.TSNNode, want string) {
 	t.Helper()
 	await(ctx, t, state, func() error {
-		if got := told(state); got != want {
+		if got := describeState(state); got != want {
 			return fmt.Errorf("node %s is asked for %s, want %s", state.Name, got, want)
 		}
 		return nil
@@ -56,7 +56,7 @@ func peersOf(ctx context.Context, network string) (map[string][]string, error) {
 	return shards, nil
 }
 
-func arePeers(ctx context.Context, t *testing.T, network, want string) {
+func awaitPeers(ctx context.Context, t *testing.T, network, want string) {
 	t.Helper()
 	eventually(ctx, t, func() error {
 		got, err := peersOf(ctx, network)
@@ -78,27 +78,27 @@ func TestNodeState(t *testing.T) {
 	firstPod := onNetwork("told-one", "default", "told-1", "told-node")
 	create(ctx, t, firstPod)
 	state := stateOf("told-node")
-	isTold(ctx, t, state, "told-1=10.230.0.0/24,1 gates=told-2")
+	awaitState(ctx, t, state, "told-1=10.230.0.0/24,1 gates=told-2")
 	if owners := state.OwnerReferences; len(owners) != 1 || owners[0].Kind != "Node" || owners[0].UID != node.UID {
 		t.Errorf("the TSNNode is of %+v, and does not go with its node", owners)
 	}
-	arePeers(ctx, t, "told-1", "map[told-1-0:[told-node]]")
-	arePeers(ctx, t, "told-2", "map[]")
+	awaitPeers(ctx, t, "told-1", "map[told-1-0:[told-node]]")
+	awaitPeers(ctx, t, "told-2", "map[]")
 	two := onNetwork("told-two", "default", "told-1,told-2", "told-node")
 	create(ctx, t, two)
-	isTold(ctx, t, state, "told-1=10.230.0.0/24,2 told-2=10.231.0.0/24,1 gates=told-2")
+	awaitState(ctx, t, state, "told-1=10.230.0.0/24,2 told-2=10.231.0.0/24,1 gates=told-2")
 	// The operator overwrites changes by others.
-	must(t, theOperator(t).Patch(ctx, state, mergePatch(`{"spec":{"networks":[],"gates":"x"}}`)))
-	isTold(ctx, t, state, "told-1=10.230.0.0/24,2 told-2=10.231.0.0/24,1 gates=told-2")
+	must(t, operatorWithAllRights(t).Patch(ctx, state, mergePatch(`{"spec":{"networks":[],"gates":"x"}}`)))
+	awaitState(ctx, t, state, "told-1=10.230.0.0/24,2 told-2=10.231.0.0/24,1 gates=told-2")
 	remove(ctx, t, firstPod)
 	remove(ctx, t, two)
 	// It keeps its parts without pods, and is no peer any more when its agent goes.
-	isTold(ctx, t, state, "told-1=10.230.0.0/24,0 told-2=10.231.0.0/24,0 gates=told-2")
-	arePeers(ctx, t, "told-1", "map[]")
+	awaitState(ctx, t, state, "told-1=10.230.0.0/24,0 told-2=10.231.0.0/24,0 gates=told-2")
+	awaitPeers(ctx, t, "told-1", "map[]")
 	remove(ctx, t, second)
-	isTold(ctx, t, state, "told-1=10.230.0.0/24,0 gates=")
+	awaitState(ctx, t, state, "told-1=10.230.0.0/24,0 gates=")
 	remove(ctx, t, node)
-	isGone(ctx, t, state)
+	awaitGone(ctx, t, state)
 }
 
 func TestPeerAddresses(t *testing.T) {
@@ -109,7 +109,7 @@ func TestPeerAddresses(t *testing.T) {
 	without.Status.Addresses = nil
 	create(ctx, t, good, without, network)
 	create(ctx, t, onNetwork("where-one", "default", "where", "where-good"), onNetwork("where-two", "default", "where", "where-without"))
-	arePeers(ctx, t, "where", "map[where-0:[where-good]]")
+	awaitPeers(ctx, t, "where", "map[where-0:[where-good]]")
 	condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNodeLeftOut, "node where-without: it is not reached on network where: it has no IPv4 InternalIP; annotate it with kubernetsn.io/tunnel-address")
 	if problem := network.Status.NodeProblems[0]; problem.Node != "where-without" || problem.Reason != v1alpha1.ReasonNodeLeftOut {
 		t.Errorf("the first problem is %+v", problem)
@@ -121,7 +121,7 @@ func TestPeerAddresses(t *testing.T) {
 		mustPatch(ctx, t, node, patch)
 	}
 	annotate(without, "198.51.100.7")
-	arePeers(ctx, t, "where", "map[where-0:[where-good where-without]]")
+	awaitPeers(ctx, t, "where", "map[where-0:[where-good where-without]]")
 	var peers v1alpha1.TSNPeers
 	must(t, admin.Get(ctx, client.ObjectKey{Name: "where-0"}, &peers))
 	want := v1alpha1.PeerNode{Name: "where-without", Address: "198.51.100.7", IPv4: "10.232.1.0/24", IPv6: "fd32:0:0:1::/64"}
@@ -133,20 +133,20 @@ func TestPeerAddresses(t *testing.T) {
 	}
 	// A node keeps its address, whatever an older node names or reports.
 	annotate(good, "198.51.100.7")
-	arePeers(ctx, t, "where", "map[where-0:[where-without]]")
+	awaitPeers(ctx, t, "where", "map[where-0:[where-without]]")
 	awaitEvent(ctx, t, "default", "where-good", v1alpha1.ReasonTSNNodeLeftOut)
 	annotate(good, "")
-	arePeers(ctx, t, "where", "map[where-0:[where-good where-without]]")
+	awaitPeers(ctx, t, "where", "map[where-0:[where-good where-without]]")
 	for _, step := range []struct{ reported, peers string }{
 		{"198.51.100.7", "map[where-0:[where-without]]"},
 		{good.Status.Addresses[0].Address, "map[where-0:[where-good where-without]]"},
 	} {
 		patch := fmt.Sprintf(`{"status":{"addresses":[{"type":"InternalIP","address":%q}]}}`, step.reported)
 		mustPatchStatus(ctx, t, good.DeepCopy(), patch)
-		arePeers(ctx, t, "where", step.peers)
+		awaitPeers(ctx, t, "where", step.peers)
 	}
 	annotate(without, good.Status.Addresses[0].Address)
-	arePeers(ctx, t, "where", "map[where-0:[where-good]]")
+	awaitPeers(ctx, t, "where", "map[where-0:[where-good]]")
 }
 
 func TestAgentReport(t *testing.T) {
@@ -156,7 +156,7 @@ func TestAgentReport(t *testing.T) {
 	create(ctx, t, node, network)
 	create(ctx, t, onNetwork("counts-one", "default", "counts", "counts-node"))
 	state := stateOf("counts-node")
-	isTold(ctx, t, state, "counts=10.233.0.0/24,1 gates=counts")
+	awaitState(ctx, t, state, "counts=10.233.0.0/24,1 gates=counts")
 	condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNodeWaited)
 	say := func(status metav1.ConditionStatus, reason, text, hash string) {
 		t.Helper()
@@ -172,7 +172,7 @@ func TestAgentReport(t *testing.T) {
 	say(metav1.ConditionFalse, v1alpha1.ReasonUplinkMissing, "there is no interface eno9", "")
 	text := condition(ctx, t, network, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonUplinkMissing)
 	if text != "node counts-node: there is no interface eno9" {
-		t.Errorf("it says %q", text)
+		t.Errorf("got %q", text)
 	}
 	if got := fmt.Sprintf("%+v", network.Status.NodeProblems); got != "[{Node:counts-node Type:Ready Reason:UplinkMissing Message:there is no interface eno9}]" {
 		t.Errorf("the problems are %s", got)
@@ -181,7 +181,7 @@ func TestAgentReport(t *testing.T) {
 	// After a while without an agent that is ready nobody knows whether it still holds.
 	text = condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNodeSilent)
 	if !strings.Contains(text, "node counts-node: it has no ready agent") || network.Status.NodesReady != "0/1" {
-		t.Errorf("it says %q of %s nodes", text, network.Status.NodesReady)
+		t.Errorf("got %q of %s nodes", text, network.Status.NodesReady)
 	}
 	makeAgent(ctx, t, "counts-node")
 	condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
@@ -240,7 +240,7 @@ func TestAgentRights(t *testing.T) {
 	network := newNetwork("rights", 238, "10.238.0.0/16")
 	create(ctx, t, newNode("rights-node"), network)
 	create(ctx, t, onNetwork("rights-one", "default", "rights", "rights-node"))
-	arePeers(ctx, t, "rights", "map[rights-0:[rights-node]]")
+	awaitPeers(ctx, t, "rights", "map[rights-0:[rights-node]]")
 	account := accountOf("ktsn-agent")
 	account.Impersonate.Extra = map[string][]string{"authentication.kubernetes.io/node-name": {"rights-node"}}
 	agent, err := client.New(account, client.Options{Scheme: scheme})
@@ -269,7 +269,7 @@ func TestAgentRights(t *testing.T) {
 
 func TestOperatorWritesOnlyOwnPeers(t *testing.T) {
 	ctx := needPolicy(t)
-	operator := theOperator(t)
+	operator := operatorWithAllRights(t)
 	const sentence = "only TSNPeers without spec.cluster"
 	foreign := newPeers("foreign-0", "foreign")
 	foreign.Spec.Cluster = "plant-2"

@@ -65,14 +65,14 @@ func ownInForce(ctx context.Context, probe *v1alpha1.TSNNetwork) error {
 	return nil
 }
 
-func theOperator(t *testing.T) client.Client {
+func operatorWithAllRights(t *testing.T) client.Client {
 	t.Helper()
 	return clientFor(t, operatorsAccount())
 }
 
 func TestOperatorWritesOnlyCABundle(t *testing.T) {
 	ctx := needPolicy(t)
-	operator := theOperator(t)
+	operator := operatorWithAllRights(t)
 	other := webhookConfiguration("own-other", 1)
 	other.Webhooks[0].MatchConditions[0].Expression = "false"
 	create(ctx, t, other)
@@ -139,7 +139,7 @@ func TestPoliciesAllowOperator(t *testing.T) {
 	must(t, admin.Update(ctx, unknown))
 	renewer := &certificate.Renewer{
 		Config: certificate.Config{Secret: types.NamespacedName{Namespace: system, Name: "ktsn-operator-certificate"}, Webhook: "kubernetsn", Name: "localhost"},
-		Client: theOperator(t), Log: slog.New(slog.DiscardHandler),
+		Client: operatorWithAllRights(t), Log: slog.New(slog.DiscardHandler),
 	}
 	must(t, renewer.Reconcile(ctx))
 	if err := admin.Get(ctx, configuration, &after); err != nil || !bytes.Equal(after.Webhooks[0].ClientConfig.CABundle, before.Webhooks[0].ClientConfig.CABundle) {
@@ -150,7 +150,7 @@ func TestPoliciesAllowOperator(t *testing.T) {
 	attachment := newAttachment("own-works")
 	eventually(ctx, t, func() error { return get(ctx, attachment) })
 	remove(ctx, t, network)
-	isGone(ctx, t, network)
+	awaitGone(ctx, t, network)
 }
 
 // newAttachment is the operator's for a network, in the namespace default.
@@ -166,7 +166,7 @@ func newAttachment(name string) *unstructured.Unstructured {
 
 func TestOperatorWritesOnlyOwnAttachments(t *testing.T) {
 	ctx := needPolicy(t)
-	operator := theOperator(t)
+	operator := operatorWithAllRights(t)
 	foreign := newAttachment("own-foreign")
 	foreign.SetLabels(nil)
 	foreign.SetOwnerReferences(nil)
@@ -221,7 +221,7 @@ func patched(ctx context.Context, as client.Client, object *unstructured.Unstruc
 
 func TestOperatorWritesOnlyFinalizer(t *testing.T) {
 	ctx := needPolicy(t)
-	operator := theOperator(t)
+	operator := operatorWithAllRights(t)
 	network := newNetwork("own-network", 215, "10.215.0.0/16")
 	create(ctx, t, network)
 	for patch, sentence := range map[string]string{

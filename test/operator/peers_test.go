@@ -30,8 +30,8 @@ func TestPeersValidation(t *testing.T) {
 		"one without IPv6":  {func(p *v1alpha1.TSNPeers) { p.Spec.Nodes[0].IPv6 = "" }, ""},
 		"none":              {func(p *v1alpha1.TSNPeers) { p.Spec.Nodes = nil }, ""},
 		"another cluster's": {func(p *v1alpha1.TSNPeers) { p.Spec.Cluster = "plant-2" }, ""},
-		"as many as may be": {func(p *v1alpha1.TSNPeers) { p.Spec.Nodes = many(v1alpha1.MaxPeers) }, ""},
-		"one more":          {func(p *v1alpha1.TSNPeers) { p.Spec.Nodes = many(v1alpha1.MaxPeers + 1) }, "must have at most 100 items"},
+		"as many as may be": {func(p *v1alpha1.TSNPeers) { p.Spec.Nodes = manyPeers(v1alpha1.MaxPeers) }, ""},
+		"one more":          {func(p *v1alpha1.TSNPeers) { p.Spec.Nodes = manyPeers(v1alpha1.MaxPeers + 1) }, "must have at most 100 items"},
 		"one twice":         {func(p *v1alpha1.TSNPeers) { p.Spec.Nodes = append(p.Spec.Nodes, good) }, "Duplicate value"},
 		"of no network":     {func(p *v1alpha1.TSNPeers) { p.Spec.Network = "" }, "spec.network"},
 		"an address of IPv6": {func(p *v1alpha1.TSNPeers) { p.Spec.Nodes[0].Address = "fd00::1" },
@@ -54,8 +54,8 @@ func TestPeersValidation(t *testing.T) {
 	checkRefusal(t, "", admin.Update(ctx, kept, client.DryRunAll), "spec.network of TSNPeers cannot be changed")
 }
 
-// many are nodes of which none is like another.
-func many(count int) []v1alpha1.PeerNode {
+// manyPeers returns different nodes.
+func manyPeers(count int) []v1alpha1.PeerNode {
 	var nodes []v1alpha1.PeerNode
 	for i := range count {
 		nodes = append(nodes, v1alpha1.PeerNode{Name: fmt.Sprintf("node-%03d", i), Address: fmt.Sprintf("192.0.2.%d", i), IPv4: fmt.Sprintf("10.42.%d.0/24", i)})

@@ -46,7 +46,7 @@ func signedPeers(ctx context.Context, network string) (*v1alpha1.TSNPeers, error
 		return nil, err
 	}
 	if len(peers.Spec.Nodes) != 1 || len(peers.Spec.Nodes[0].Keys) != 1 {
-		return nil, fmt.Errorf("agents are told %+v", peers.Spec)
+		return nil, fmt.Errorf("agents get %+v", peers.Spec)
 	}
 	return peers, key.Verify(network, &peers.Spec.Nodes[0])
 }
@@ -65,7 +65,7 @@ func TestHubCannotLowerEncryption(t *testing.T) {
 	mustPatch(ctx, t, network, `{"spec":{"encryption":"None"}}`)
 	condition(ctx, t, network, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonEncryptionBelowMinimum, "spec.encryption of TSNNetwork floor is None, and the minimum of this cluster for it is Required")
 	if err := get(ctx, network); err != nil || len(network.Status.ClusterKeys) != 1 || network.Spec.Encryption != v1alpha1.EncryptionNone {
-		t.Errorf("nodes are told of %v: %v", network.Status.ClusterKeys, err)
+		t.Errorf("nodes get %v: %v", network.Status.ClusterKeys, err)
 	}
 	if _, err := signedPeers(ctx, "floor"); err != nil {
 		t.Error(err)
@@ -130,7 +130,7 @@ func TestHubCannotMovePart(t *testing.T) {
 		await(ctx, t, network, func() error {
 			others := slices.DeleteFunc(slices.Clone(network.Status.ClusterKeys), func(key v1alpha1.ClusterKey) bool { return key.Cluster == "" })
 			if !slices.Equal(others, wanted) {
-				return fmt.Errorf("nodes are told of %+v, want %+v", others, wanted)
+				return fmt.Errorf("nodes get %+v, want %+v", others, wanted)
 			}
 			return nil
 		})
@@ -198,7 +198,7 @@ func TestClusterKeyRoll(t *testing.T) {
 			return err
 		}
 		if err := get(ctx, network); err != nil || len(network.Status.ClusterKeys) != 1 {
-			return errors.Join(err, fmt.Errorf("nodes are told of %v", network.Status.ClusterKeys))
+			return errors.Join(err, fmt.Errorf("nodes get %v", network.Status.ClusterKeys))
 		}
 		now, err := clusterkey.Parse(network.Status.ClusterKeys[0].PublicKey)
 		if err != nil {
@@ -209,7 +209,7 @@ func TestClusterKeyRoll(t *testing.T) {
 		}
 		peers, err := signedPeers(ctx, "rolled")
 		if err != nil || peers.Spec.ClusterKey != now.String() {
-			return errors.Join(err, fmt.Errorf("agents are told of nodes signed by %s", peers.Spec.ClusterKey))
+			return errors.Join(err, fmt.Errorf("agents get nodes signed by %s", peers.Spec.ClusterKey))
 		}
 		return nil
 	})

@@ -104,13 +104,13 @@ func labelledByHand(name string) *corev1.Pod {
 // checkRefusal fails the test if a request was not refused with a text; with "" it must be allowed.
 func checkRefusal(t *testing.T, name string, err error, text string) {
 	t.Helper()
-	if err := says(err, text); err != nil {
+	if err := refusalError(err, text); err != nil {
 		t.Errorf("%s: %v", name, err)
 	}
 }
 
-// says returns an error if a request was not refused with a sentence; with "" it must be allowed.
-func says(err error, sentence string) error {
+// refusalError returns an error if a request was not refused with a sentence; with "" it must be allowed.
+func refusalError(err error, sentence string) error {
 	switch {
 	case sentence == "" && err != nil:
 		return fmt.Errorf("refused: %w", err)
@@ -176,7 +176,7 @@ func TestStaticPods(t *testing.T) {
 		})
 	}
 	// The policy alone refuses them, too: the webhook may be another's.
-	unasked := theOperator(t)
+	unasked := operatorWithAllRights(t)
 	checkRefusal(t, "", unasked.Create(ctx, mirrorPod("alone", on, nil), client.DryRunAll), noStaticPods)
 	static := mirrorPod("static", nil, nil)
 	create(ctx, t, static)

@@ -134,7 +134,7 @@ func TestHubPlansNoAdmissions(t *testing.T) {
 	w, _, _ := admittedWorld()
 	w.Maker = v1alpha1.MakerFederator
 	if all := Plan(&w.Input).Admitted; len(all) > 0 {
-		t.Errorf("it says %v", all)
+		t.Errorf("got %v", all)
 	}
 }
 

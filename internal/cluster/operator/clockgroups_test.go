@@ -41,11 +41,11 @@ func TestDescribeClockDifferences(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := describeClockDifferences(test.good)
 			if (got == "") != (test.want == nil) {
-				t.Errorf("it says %q, want %q", got, test.want)
+				t.Errorf("got %q, want %q", got, test.want)
 			}
 			for _, part := range test.want {
 				if !strings.Contains(got, part) {
-					t.Errorf("it says %q, which lacks %q", got, part)
+					t.Errorf("got %q, which lacks %q", got, part)
 				}
 			}
 		})
@@ -64,7 +64,7 @@ func TestClocksDifferEvent(t *testing.T) {
 	status := r.lookAt(t).Status
 	accepted := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionScheduleAccepted)
 	if status.Schedule != nil || accepted == nil || accepted.Reason != v1alpha1.ReasonClockAwaited || !strings.Contains(accepted.Message, "grandmaster y") {
-		t.Errorf("asked for is %+v, and it says %+v", status.Schedule, accepted)
+		t.Errorf("the schedule is %+v, and the condition %+v", status.Schedule, accepted)
 	}
 	if condition := clockOf(status.Conditions); condition.Status != metav1.ConditionTrue {
 		t.Errorf("at once it says %+v", condition)
@@ -93,7 +93,7 @@ func TestClocksDifferEvent(t *testing.T) {
 	now = now.Add(time.Minute)
 	status = r.lookAt(t).Status
 	if condition := clockOf(status.Conditions); condition.Status != metav1.ConditionTrue || status.Schedule == nil {
-		t.Errorf("with one grandmaster it says %+v, and asked for is %+v", condition, status.Schedule)
+		t.Errorf("with one grandmaster it says %+v, and the schedule is %+v", condition, status.Schedule)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestScheduleAwaitsEqualTAIOffsets(t *testing.T) {
 	status := r.lookAt(t).Status
 	accepted := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionScheduleAccepted)
 	if status.Schedule != nil || accepted == nil || accepted.Reason != v1alpha1.ReasonClockAwaited || !strings.Contains(accepted.Message, named) {
-		t.Errorf("asked for is %+v, and it says %+v", status.Schedule, accepted)
+		t.Errorf("the schedule is %+v, and the condition %+v", status.Schedule, accepted)
 	}
 	now = now.Add(clockDifferenceGrace)
 	status = r.lookAt(t).Status

@@ -125,7 +125,7 @@ func TestClockCondition(t *testing.T) {
 			status := clockWorld(t, clocked(), test.states...).lookAt(t).Status
 			condition := clockOf(status.Conditions)
 			if got := fmt.Sprintf("%s %s: %s", condition.Status, condition.Reason, condition.Message); got != test.want {
-				t.Errorf("it says %s, want %s", got, test.want)
+				t.Errorf("got %s, want %s", got, test.want)
 			}
 			if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
 				t.Errorf("pods cannot be attached: %+v", status.Conditions)
@@ -246,10 +246,10 @@ func TestScheduleAwaitsClocks(t *testing.T) {
 			status := r.lookAt(t).Status
 			condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionScheduleAccepted)
 			if condition == nil || condition.Status != test.status || !strings.HasPrefix(condition.Message, test.text) {
-				t.Errorf("it says %+v, want %s %s", condition, test.status, test.text)
+				t.Errorf("got %+v, want %s %s", condition, test.status, test.text)
 			}
 			if begins := status.Schedule != nil; begins != (test.status == metav1.ConditionTrue) {
-				t.Errorf("asked for is %+v", status.Schedule)
+				t.Errorf("the schedule is %+v", status.Schedule)
 			}
 			// A pending report is not a fault.
 			if degraded := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDegraded); degraded != (test.status == metav1.ConditionFalse) {
@@ -267,18 +267,18 @@ func TestAwaitedScheduleKeepsPrevious(t *testing.T) {
 	clockIs(t, r, metav1.ConditionFalse, v1alpha1.ReasonClockUnknown, "nobody keeps it")
 	// Without a change of the schedule, the base time stays.
 	if status := r.lookAt(t).Status; status.Schedule == nil || *status.Schedule != *before || !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionScheduleAccepted) {
-		t.Errorf("asked for was %+v, and now is %+v, %+v", before, status.Schedule, status.Conditions)
+		t.Errorf("the schedule was %+v, and is now %+v, %+v", before, status.Schedule, status.Conditions)
 	}
 	change := get(t, r)
 	change.Spec.Schedule.AdminControlList.Entries[0].GateStatesValue = 15
 	must(t, r.Client.Update(t.Context(), change))
 	r.NowTAI = func() int64 { return 77e9 }
 	if status := r.lookAt(t).Status; status.Schedule == nil || status.Schedule.Hash != before.Hash || status.Schedule.BaseTime != before.BaseTime {
-		t.Errorf("asked for was %+v, and now is %+v", before, status.Schedule)
+		t.Errorf("the schedule was %+v, and is now %+v", before, status.Schedule)
 	}
 	clockIs(t, r, metav1.ConditionTrue, v1alpha1.ReasonAsAsked, "")
 	if status := r.lookAt(t).Status; status.Schedule.Hash == before.Hash || status.Schedule.BaseTime.Seconds < 78 {
-		t.Errorf("asked for was %+v, and now is %+v", before, status.Schedule)
+		t.Errorf("the schedule was %+v, and is now %+v", before, status.Schedule)
 	}
 }
 

@@ -57,7 +57,7 @@ func TestPeersAreSigned(t *testing.T) {
 	r := inCluster(t, encryptedNetwork()...)
 	status := r.lookAt(t).Status
 	if len(status.ClusterKeys) != 1 || status.ClusterKeys[0].Cluster != "" || len(status.Peers) != 1 {
-		t.Fatalf("nodes believe %v, and the hub is told of %v", status.ClusterKeys, status.Peers)
+		t.Fatalf("nodes trust %v, and the hub reads %v", status.ClusterKeys, status.Peers)
 	}
 	public, err := clusterkey.Parse(status.ClusterKeys[0].PublicKey)
 	must(t, err)
@@ -114,7 +114,7 @@ func TestFirstKeyIsPinned(t *testing.T) {
 	must(t, r.Client.Update(t.Context(), pins))
 	r.pace = newPace(time.Now)
 	if status = r.lookAt(t).Status; status.ClusterKeys[1].PublicKey != second.String() {
-		t.Errorf("nodes believe %v", status.ClusterKeys)
+		t.Errorf("nodes trust %v", status.ClusterKeys)
 	}
 }
 
@@ -124,7 +124,7 @@ func TestPinnedKeyIsKept(t *testing.T) {
 	r := inCluster(t, encryptedNetwork(foreignPeers(says.String()), pins)...)
 	status := r.lookAt(t).Status
 	if status.ClusterKeys[1].PublicKey != given.String() || meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDegraded).Reason != v1alpha1.ReasonClusterKeyDiffers {
-		t.Errorf("nodes believe %v", status.ClusterKeys)
+		t.Errorf("nodes trust %v", status.ClusterKeys)
 	}
 }
 
@@ -157,17 +157,17 @@ func TestEncryptionMinimum(t *testing.T) {
 	r.pace = newPace(time.Now)
 	network := r.lookAt(t)
 	if got := degraded(&network.Status); !strings.Contains(got, "EncryptionBelowMinimum: spec.encryption of TSNNetwork old is None, and the minimum of this cluster for it is Required") {
-		t.Errorf("it says %q", got)
+		t.Errorf("got %q", got)
 	}
 	if !equality.Semantic.DeepEqual(network.Status.ClusterKeys, before.ClusterKeys) || network.Spec.Encryption != v1alpha1.EncryptionNone {
-		t.Errorf("nodes are told of %v, before of %v; the spec has %s", network.Status.ClusterKeys, before.ClusterKeys, network.Spec.Encryption)
+		t.Errorf("nodes get %v, before of %v; the spec has %s", network.Status.ClusterKeys, before.ClusterKeys, network.Spec.Encryption)
 	}
 	writer := &Peers{Client: r.Client, shared: r.shared, pace: newPace(time.Now)}
 	must(t, writer.reconcile(t.Context(), "old"))
 	var peers v1alpha1.TSNPeers
 	must(t, r.Client.Get(t.Context(), client.ObjectKey{Name: "old-0"}, &peers))
 	if peers.Spec.Nodes[0].Signature == "" || peers.Spec.ClusterKey == "" {
-		t.Errorf("agents are told %+v", peers.Spec)
+		t.Errorf("agents get %+v", peers.Spec)
 	}
 }
 

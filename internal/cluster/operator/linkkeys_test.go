@@ -90,7 +90,7 @@ func TestLinksEncryptionMinimum(t *testing.T) {
 	}
 	ready := serviceCondition(&in.Services[0], &links.ServicePlan{}, r.raised[links.Key{Namespace: "default", Name: "plant"}])
 	if ready.Reason != v1alpha1.ReasonEncryptionBelowMinimum || !strings.Contains(ready.Message, "spec.encryption of TSNService default/plant is None, and the minimum of this cluster for it is Required") {
-		t.Errorf("it says %+v", ready)
+		t.Errorf("got %+v", ready)
 	}
 	plan := &links.ServicePlan{Findings: []links.Finding{{Reason: v1alpha1.ReasonOverlaps, Text: "a range is taken"}}}
 	ready = serviceCondition(&in.Services[0], plan, r.raised[links.Key{Namespace: "default", Name: "plant"}])

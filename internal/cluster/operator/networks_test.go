@@ -95,7 +95,7 @@ func TestDeletedNetworkServesPods(t *testing.T) {
 		t.Errorf("the nodes have %s", got)
 	}
 	if request := network.Status.Schedule; request == nil || request.Hash != "asked" || request.BaseTime.Seconds != 77 {
-		t.Errorf("nodes are asked for the schedule %+v", request)
+		t.Errorf("nodes get the schedule %+v", request)
 	}
 }
 
@@ -169,7 +169,7 @@ func TestBaseTimeWithStaleCache(t *testing.T) {
 	r.Client = staleClient(t, r.Client)
 	first := r.lookAt(t).Status.Schedule
 	if first == nil || first.BaseTime.Seconds == 0 {
-		t.Fatalf("nodes are asked for %+v", first)
+		t.Fatalf("nodes get %+v", first)
 	}
 	r.NowTAI = func() int64 { return 77e9 }
 	result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(network)})
@@ -177,7 +177,7 @@ func TestBaseTimeWithStaleCache(t *testing.T) {
 		t.Errorf("it is looked at again after %v, %v; want %v", result.RequeueAfter, err, conflictRetryDelay)
 	}
 	if second := get(t, r).Status.Schedule; !reflect.DeepEqual(second, first) {
-		t.Errorf("asked for was %+v, and now is %+v", first, second)
+		t.Errorf("the schedule was %+v, and is now %+v", first, second)
 	}
 }
 
@@ -266,7 +266,7 @@ func TestInvalidSelectorStatus(t *testing.T) {
 	network = r.lookAt(t)
 	ready := meta.FindStatusCondition(network.Status.Conditions, v1alpha1.ConditionReady)
 	if ready == nil || ready.Reason != v1alpha1.ReasonSelectorInvalid || !strings.Contains(ready.Message, `spec.namespaceSelector: "Is" is not a valid`) {
-		t.Errorf("it says %+v", ready)
+		t.Errorf("got %+v", ready)
 	}
 	if !r.shared.subnets.forNetwork("old")["a"].ipv4.IsValid() {
 		t.Errorf("the pods that are on it lose their part: %+v", r.shared.subnets.forNetwork("old"))

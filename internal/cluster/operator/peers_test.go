@@ -54,11 +54,11 @@ func TestFailedPeersWriteIsNotPaced(t *testing.T) {
 	r := &Peers{Client: refusing, shared: n.shared, pace: newPace(time.Now)}
 	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(network)}
 	if _, err := r.Reconcile(t.Context(), request); err == nil || len(r.pace.last) > 0 {
-		t.Errorf("it says %v, and there are times of %v", err, r.pace.last)
+		t.Errorf("got %v, and there are times of %v", err, r.pace.last)
 	}
 	r.Client = n.Client
 	if _, err := r.Reconcile(t.Context(), request); err != nil || len(r.pace.last) != 1 {
-		t.Errorf("it says %v, and there are times of %v", err, r.pace.last)
+		t.Errorf("got %v, and there are times of %v", err, r.pace.last)
 	}
 }
 

@@ -100,10 +100,10 @@ func TestPinnedParts(t *testing.T) {
 			r := inCluster(t, encryptedNetwork(objects...)...)
 			status := r.lookAt(t).Status
 			if got := told(&status); got != test.announced {
-				t.Errorf("nodes are told of %q, want %q", got, test.announced)
+				t.Errorf("nodes get %q, want %q", got, test.announced)
 			}
 			if got := degraded(&status); test.says == "" != strings.HasPrefix(got, "AsAsked") || !strings.Contains(got, test.says) {
-				t.Errorf("it says %q, want %q", got, test.says)
+				t.Errorf("got %q, want %q", got, test.says)
 			}
 			if got := r.pinned(t)["south"]; test.pinned != "" && got != test.pinned {
 				t.Errorf("pinned is %q, want %q", got, test.pinned)
@@ -141,10 +141,10 @@ func TestUnpinnedClusters(t *testing.T) {
 				want = ""
 			}
 			if got := told(&status); got != want {
-				t.Errorf("nodes are told of %q, want %q", got, want)
+				t.Errorf("nodes get %q, want %q", got, want)
 			}
 			if got := degraded(&status); !strings.Contains(got, test.says) {
-				t.Errorf("it says %q, want %q", got, test.says)
+				t.Errorf("got %q, want %q", got, test.says)
 			}
 			if r.shared.subnets.forNetwork("old")["a"].ipv4.String() != "10.42.64.0/24" {
 				t.Error("the node has no part of the network")
@@ -197,10 +197,10 @@ func TestPinsUnavailable(t *testing.T) {
 			r.shared.keys = &keys{client: broken, live: broken, namespace: "kubernetsn", now: time.Now}
 			status := r.lookAt(t).Status
 			if got := told(&status); got != test.announced {
-				t.Errorf("nodes are told of %q, want %q", got, test.announced)
+				t.Errorf("nodes get %q, want %q", got, test.announced)
 			}
 			if got := degraded(&status); !strings.HasPrefix(got, v1alpha1.ReasonClusterKeysUnavailable) || !strings.Contains(got, refused.Error()) {
-				t.Errorf("it says %q", got)
+				t.Errorf("got %q", got)
 			}
 			if r.shared.subnets.forNetwork("old")["a"].ipv4.String() != "10.42.64.0/24" {
 				t.Error("the node has no part of the network")
@@ -288,7 +288,7 @@ func TestFollowRolledKey(t *testing.T) {
 				t.Errorf("pinned is %q, want %s", got, test.want.Public())
 			}
 			if got := degraded(&status); strings.HasPrefix(got, v1alpha1.ReasonClusterKeyDiffers) != test.differs {
-				t.Errorf("it says %q", got)
+				t.Errorf("got %q", got)
 			}
 		})
 	}

@@ -69,7 +69,7 @@ func TestProblemsWorstFirst(t *testing.T) {
 		"i Ready WaitingForNodes: it has not reported yet that it serves the network",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
-		t.Errorf("it says\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	if got, want := *countNodes(o), (v1alpha1.NodeCounts{Allocated: 2, WithPods: 10, Ready: 3, ScheduleOperational: 2}); got != want {
 		t.Errorf("counted are %+v, want %+v", got, want)
@@ -230,11 +230,11 @@ func TestFailedStatusWriteIsNotPaced(t *testing.T) {
 	})
 	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(network)}
 	if _, err := r.Reconcile(t.Context(), request); err == nil || r.pace.wait("old", time.Hour) > 0 {
-		t.Errorf("it says %v, and is written again after %v", err, r.pace.wait("old", time.Hour))
+		t.Errorf("got %v, and is written again after %v", err, r.pace.wait("old", time.Hour))
 	}
 	r.Client = written
 	if _, err := r.Reconcile(t.Context(), request); err != nil || r.pace.wait("old", time.Hour) == 0 {
-		t.Errorf("it says %v, and what was written does not wait", err)
+		t.Errorf("got %v, and what was written does not wait", err)
 	}
 }
 

@@ -48,7 +48,7 @@ func TestAllocateFromClusterPart(t *testing.T) {
 	status := r.lookAt(t).Status
 	want := v1alpha1.PeerNode{Name: "a", Address: "192.0.2.1", IPv4: "10.42.64.0/24", MTU: 1450}
 	if len(status.Peers) != 1 || !equality.Semantic.DeepEqual(status.Peers[0], want) || status.MTU != 1450 {
-		t.Errorf("the hub is told of %+v with an MTU of %d, want %+v", status.Peers, status.MTU, want)
+		t.Errorf("the hub reads %+v with an MTU of %d, want %+v", status.Peers, status.MTU, want)
 	}
 	if part := r.shared.subnets.forNetwork("old")["a"]; part.ipv4.String() != "10.42.64.0/24" {
 		t.Errorf("node a has %s, want the first of the cluster's %s", part.ipv4, clusterPart)
