@@ -220,7 +220,6 @@ build-demo: deps # what the demo needs: without what is Kubernetes' alone it is 
 		$(BUILD)/datapath/perf/tsnperf $(BUILD)/datapath/relay/ktsn-relay \
 		$(BUILD)/datapath/relay/vhost/ktsn-relay-vhost \
 		$(BUILD)/datapath/tests/programs/ktsn-test-send \
-		$(BUILD)/datapath/tests/programs/ktsn-test-destination \
 		$(BUILD)/datapath/tests/programs/ktsn-test-shapes $(BUILD)/datapath/tests/programs/ktsn-test-hostile \
 		$(BUILD)/datapath/tests/programs/ktsn-test-txtime $(BUILD)/datapath/tests/programs/ktsn-test-calls \
 		$(BUILD)/datapath/tests/programs/ktsn-test-threads $(BUILD)/datapath/tests/programs/ktsn-test-receive \

@@ -42,7 +42,7 @@ func staticSender(t *testing.T) *exec.Cmd {
 
 // sendArguments makes ktsn-test-send send datagrams 200 ms ahead of their times.
 func sendArguments(count int) []string {
-	arguments := []string{"--clock", "monotonic", topology.PodAddressB.String(), strconv.Itoa(listenPort)}
+	arguments := append([]string{"--clock", "monotonic"}, connectedTo(atPodB)...)
 	for range count {
 		arguments = append(arguments, "200000:past")
 	}
@@ -95,7 +95,7 @@ func withoutLibrary(t *testing.T) *exec.Cmd {
 // sendUntimed sends a datagram without a time and waits for it, so that the neighbour is resolved.
 func (l *lab) sendUntimed(t *testing.T, listener *net.UDPConn, text string) {
 	t.Helper()
-	command := exec.Command(program(t, "ktsn-test-send"), topology.PodAddressB.String(), strconv.Itoa(listenPort), "-:"+text)
+	command := exec.Command(program(t, "ktsn-test-send"), append(connectedTo(atPodB), "-:"+text)...)
 	must(t, finish(t, start(t, l.PodA, "ktsn-test-send", command)))
 	buffer := make([]byte, 100)
 	_ = listener.SetReadDeadline(time.Now().Add(patience))

@@ -233,7 +233,7 @@ func TestUnprivilegedProgramInCapturedPod(t *testing.T) {
 			c := newCaptured(t, mode)
 			before := counters(t, c.client)
 			listener := c.listenForTexts(t)
-			arguments := []string{topology.PodAddressB.String(), strconv.Itoa(listenPort)}
+			arguments := connectedTo(atPodB)
 			want := map[string]int{"timed": each, "ordinary": each}
 			for range each {
 				arguments = append(arguments, "50000:timed", "-:ordinary")

@@ -210,7 +210,7 @@ func TestNamespaceWithoutEndpointUsesKernel(t *testing.T) {
 	send := func(environment []string) string {
 		t.Helper()
 		command := exec.Command("unshare", "--net", "sh", "-c", `ip link set lo up && exec "$0" "$@"`,
-			program(t, "ktsn-test-send"), "--unconnected", "127.0.0.1", strconv.Itoa(listenPort), "5000:first", "-:none", "6000:second")
+			program(t, "ktsn-test-send"), "--to", "127.0.0.1", "--port", strconv.Itoa(listenPort), "5000:first", "-:none", "6000:second")
 		command.Env = environment
 		return saidOf(lab.outputOf(t, patience, command))
 	}

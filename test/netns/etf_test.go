@@ -132,7 +132,7 @@ func (l *lab) launch(t *testing.T, clock launchClock, to netip.Addr, sent, want 
 	listener := l.listenStamped(t, to)
 	defer listener.Close()
 	ahead := offsetTo(clock.id)
-	times := l.handOver(t, append([]string{"--clock", clock.name}, to.String(), strconv.Itoa(listenPort)), sent)
+	times := l.handOver(t, append([]string{"--clock", clock.name}, connectedTo(netip.AddrPortFrom(to, listenPort))...), sent)
 	arrived, at := stampedTexts(t, listener)
 	if !slices.Equal(arrived, want) {
 		complaints = append(complaints, fmt.Sprintf("arrived: %q, want %q", arrived, want))
@@ -214,8 +214,7 @@ func TestPeriodicDeadlinesLeaveAtOnce(t *testing.T) {
 	for i := range count {
 		messages = append(messages, fmt.Sprintf("%d:%d", (time.Duration(i+2)*every).Microseconds(), i))
 	}
-	lab.handOver(t, []string{"--deadline", "--ahead", strconv.FormatInt(ahead.Microseconds(), 10),
-		topology.PodAddressB.String(), strconv.Itoa(listenPort)}, messages)
+	lab.handOver(t, append([]string{"--deadline", "--ahead", strconv.FormatInt(ahead.Microseconds(), 10)}, connectedTo(atPodB)...), messages)
 	awaitSettled(t, client)
 	var inTime, atOnce, missed int
 	for _, message := range seen.read(t) {

@@ -77,21 +77,30 @@ func (l *lab) addPeer6(t *testing.T, client *control.Client) {
 		Subnets: []netip.Prefix{topology.PodSubnetB, podSubnet6B}}))
 }
 
-// sendResult is the result of a send call of ktsn-test-destination.
+// connectedTo returns the options with which ktsn-test-send sends from a connected socket. Messages follow, whose offsets may
+// be negative.
+func connectedTo(address netip.AddrPort) []string {
+	return []string{"--connect", "--to", address.Addr().String(), "--port", strconv.Itoa(int(address.Port())), "--"}
+}
+
+// sendResult is the result of a send call of ktsn-test-send.
 type sendResult struct{ result, errno int }
 
-// sendTo sends from pod a with ktsn-test-destination and returns its results.
+// sendTo sends from pod a with ktsn-test-send and returns its results.
 func (l *lab) sendTo(t *testing.T, arguments ...string) []sendResult {
 	t.Helper()
-	command := exec.Command(program(t, "ktsn-test-destination"), arguments...)
+	command := exec.Command(program(t, "ktsn-test-send"), arguments...)
 	command.Env = l.preloaded(t)
 	var output bytes.Buffer
 	command.Stdout = &output
-	must(t, finish(t, start(t, l.PodA, "ktsn-test-destination", command)))
+	must(t, finish(t, start(t, l.PodA, "ktsn-test-send", command)))
 	var all []sendResult
 	for lines := bufio.NewScanner(&output); lines.Scan(); {
-		var result sendResult
-		if _, err := fmt.Sscan(lines.Text(), &result.result, &result.errno); err != nil {
+		var (
+			txtime string
+			result sendResult
+		)
+		if _, err := fmt.Sscan(lines.Text(), &txtime, &result.result, &result.errno); err != nil {
 			t.Fatalf("%q: %v", lines.Text(), err)
 		}
 		all = append(all, result)

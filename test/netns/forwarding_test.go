@@ -35,12 +35,12 @@ type frameSender struct {
 
 func (c *fourPods) startFrameSender(t *testing.T, mac string) *frameSender {
 	t.Helper()
-	command := exec.Command(program(t, "ktsn-test-destination"), "--packet", "dgram", "--interface", topology.PodInterface, "--mac", mac,
+	command := exec.Command(program(t, "ktsn-test-send"), "--packet", "dgram", "--interface", topology.PodInterface, "--mac", mac,
 		"--ethertype", strconv.Itoa(etherType), "--lines")
 	command.Env = c.preloaded(t)
 	lines, err := command.StdinPipe()
 	must(t, err)
-	start(t, c.PodA, "ktsn-test-destination", command)
+	start(t, c.PodA, "ktsn-test-send", command)
 	t.Cleanup(func() { lines.Close() })
 	return &frameSender{fourPods: c, lines: lines, tap: c.openTap(t, 10000)}
 }

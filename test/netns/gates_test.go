@@ -34,8 +34,7 @@ func threeWindows() *control.GateParameterTable {
 // sendAt sends one message from pod a and returns once the program has ended.
 func (l *lab) sendAt(t *testing.T, options []string, offset time.Duration, text string) {
 	t.Helper()
-	arguments := append(slices.Clone(options), topology.PodAddressB.String(), strconv.Itoa(listenPort),
-		strconv.FormatInt(offset.Microseconds(), 10)+":"+text)
+	arguments := slices.Concat(options, connectedTo(atPodB), []string{strconv.FormatInt(offset.Microseconds(), 10) + ":" + text})
 	command := exec.Command(program(t, "ktsn-test-send"), arguments...)
 	command.Env = l.preloaded(t)
 	must(t, finish(t, start(t, l.PodA, "ktsn-test-send", command)))

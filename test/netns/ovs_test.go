@@ -258,7 +258,7 @@ func (l *ovsLab) checkAnswers(t *testing.T) {
 	at := netip.AddrPortFrom(topology.PodAddressA, 7791)
 	conn := listen(t, l.PodA, "udp4", at)
 	checkAllArrived(t, l.run(t, traffic{count: 20, payloadBytes: 64, environment: l.preloaded(t)}), 20)
-	command := exec.Command(program(t, "ktsn-test-send"), at.Addr().String(), "7791", "200000:an answer")
+	command := exec.Command(program(t, "ktsn-test-send"), append(connectedTo(at), "200000:an answer")...)
 	must(t, finish(t, start(t, l.PodB, "ktsn-test-send", command)))
 	if text, from := receive(t, conn); text != "an answer" || from.Addr() != topology.PodAddressB {
 		t.Errorf("%q arrived from %s", text, from)

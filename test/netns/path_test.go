@@ -194,22 +194,22 @@ func TestMessagesLeaveInTimeOrder(t *testing.T) {
 		messages []string
 		want     []string
 	}{
-		"the last call leaves first": {nil,
+		"the last call leaves first": {[]string{"--connect"},
 			[]string{"900000:third", "600000:second", "300000:first"}, []string{"first", "second", "third"}},
-		"calls in order stay in order": {nil,
+		"calls in order stay in order": {[]string{"--connect"},
 			[]string{"300000:first", "600000:second", "900000:third"}, []string{"first", "second", "third"}},
-		"on a socket that is not connected": {[]string{"--unconnected"},
+		"on a socket that is not connected": {nil,
 			[]string{"900000:third", "300000:first", "600000:second"}, []string{"first", "second", "third"}},
-		"on a bound socket": {[]string{"--bind", "6100"},
+		"on a bound socket": {[]string{"--connect", "--bind-port", "6100"},
 			[]string{"600000:second", "300000:first"}, []string{"first", "second"}},
-		"on a bound socket that is not connected": {[]string{"--unconnected", "--bind", "6101"},
+		"on a bound socket that is not connected": {[]string{"--bind-port", "6101"},
 			[]string{"600000:second", "300000:first"}, []string{"first", "second"}},
-		"a passed time leaves at once": {nil,
+		"a passed time leaves at once": {[]string{"--connect"},
 			[]string{"500000:later", "-1000:late"}, []string{"late", "later"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := counters(t, client)
-			arguments := append(slices.Clone(test.options), topology.PodAddressB.String(), "7788")
+			arguments := append(slices.Clone(test.options), "--to", topology.PodAddressB.String(), "--port", "7788")
 			command := exec.Command(sender, append(arguments, test.messages...)...)
 			command.Env = lab.preloaded(t)
 			var began time.Time

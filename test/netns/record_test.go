@@ -83,8 +83,8 @@ func TestRecord(t *testing.T) {
 		return true
 	})
 	// It holds the socket for longer than the rest of the test takes.
-	waiting := exec.Command(program(t, "ktsn-test-send"), "--unconnected", "--hold", "30000",
-		topology.PodAddressB.String(), strconv.Itoa(listenPort), "50000000:recorded")
+	waiting := exec.Command(program(t, "ktsn-test-send"), "--hold", "30000",
+		"--to", topology.PodAddressB.String(), "--port", strconv.Itoa(listenPort), "50000000:recorded")
 	waiting.Env = lab.preloaded(t)
 	start(t, lab.PodA, "ktsn-test-send", waiting)
 	<-ready

@@ -61,8 +61,8 @@ func TestMessagesToSameNodeStayOffTheWire(t *testing.T) {
 	listener := listen(t, neighbor, "udp4", netip.AddrPortFrom(neighborAddress, listenPort))
 	defer listener.Close()
 	tap := lab.openTap(t, 100)
-	command := exec.Command(program(t, "ktsn-test-send"), neighborAddress.String(), "7788",
-		"900000:third", "300000:first", "600000:second")
+	command := exec.Command(program(t, "ktsn-test-send"), append(connectedTo(netip.AddrPortFrom(neighborAddress, listenPort)),
+		"900000:third", "300000:first", "600000:second")...)
 	command.Env = lab.preloaded(t)
 	began := time.Now()
 	must(t, finish(t, start(t, lab.PodA, "ktsn-test-send", command)))

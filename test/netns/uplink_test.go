@@ -32,8 +32,8 @@ func TestMessagesDueWhileUplinkIsDownAreDropped(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
-	command := exec.Command(program(t, "ktsn-test-send"), topology.PodAddressB.String(), "7788",
-		"200000:first", "2000000:while it is down", "4500000:after")
+	command := exec.Command(program(t, "ktsn-test-send"), append(connectedTo(atPodB),
+		"200000:first", "2000000:while it is down", "4500000:after")...)
 	command.Env = lab.preloaded(t)
 	arrivals := lab.receive(t, 2, func() {
 		must(t, finish(t, start(t, lab.PodA, "ktsn-test-send", command)))

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ktsn-test-send: an ordinary application that sends datagrams with transmit times, for tests that run it
- * with and without libktsn.so. It knows nothing of KuberneTSN.
+ * ktsn-test-send: an ordinary application that sends messages with transmit times from every kind of socket
+ * that ktsnd serves, with options and control messages from the command line, for tests that run it with and
+ * without libktsn.so. It knows nothing of KuberneTSN.
  *
- * Prints, for each message in the order of the arguments, its transmit time ("-" when it has none), what
- * the send returned, and errno as a number (0 when it succeeded). A send that fails is a result, not an
- * error of this program.
+ * A send that fails is a result, not an error of this program.
  */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <linux/if_packet.h>
 #include <linux/net_tstamp.h>
+#include <net/if.h>
+#include <netinet/in.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,377 +22,475 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MESSAGES_MAX = 1024, NS_PER_US = 1000, NS_PER_S = 1000000000 };
+#ifndef SO_TXTIME
+#define SO_TXTIME  61
+#define SCM_TXTIME SO_TXTIME
+#endif
 
-struct message {
-	const char *text;
-	int64_t offset_us;
-	bool timed;
-	int64_t txtime_ns;
-	int result;
-	int error;
-};
+#ifndef IPV6_FREEBIND
+#define IPV6_FREEBIND 78
+#endif
 
-struct options {
-	bool unconnected;
-	bool sendmmsg;
-	uint16_t bind_port;
-	clockid_t clock;
-	int priority; /* SO_PRIORITY; -1: the kernel's default */
-	bool deadline;
-	bool ahead; /* each message is handed over ahead_ns before its transmit time */
-	int64_t ahead_ns;
-	long hold_ms;
-	struct sockaddr_storage to;
-	socklen_t to_bytes;
-	struct message messages[MESSAGES_MAX];
-	int count;
-};
+#define NS_PER_S INT64_C(1000000000)
 
-/* Memory that one msghdr points to. */
-struct envelope {
-	struct iovec payload;
-	union {
-		char bytes[CMSG_SPACE(sizeof(int64_t))];
-		struct cmsghdr align;
-	} control;
-};
+enum { CONTROL_BYTES = 256, FRAME_BYTES_MAX = 2048, ETHERNET_HEADER_BYTES = 14, NS_PER_US = 1000 };
 
 static const char usage[] =
-	"Usage: ktsn-test-send [options] ADDR PORT OFFSET_US:TEXT...\n"
+	"usage: ktsn-test-send [OPTION]... --to ADDRESS --port PORT OFFSET_US:TEXT...\n"
+	"       ktsn-test-send --packet raw|dgram --interface NAME --mac MAC [--source-mac MAC]\n"
+	"                     --ethertype N OFFSET_US:TEXT...\n"
+	"Sends each text in the order given, with the transmit time now + OFFSET_US; with \"-\" as the\n"
+	"offset, without a transmit time. The text @N stands for N bytes. Write \"--\" before a negative\n"
+	"offset.\n"
 	"\n"
-	"Sends each TEXT to ADDR (IPv4 or IPv6) PORT, in the order given, with the transmit time now + "
-	"OFFSET_US\n"
-	"(which may be negative); with \"-\" as the offset, without a transmit time.\n"
-	"\n"
-	"  --unconnected     name the address with every message instead of connecting the socket\n"
-	"  --bind PORT       bind the socket to this port first (IPv4)\n"
-	"  --clock CLOCK     tai, monotonic or realtime (default: tai)\n"
-	"  --sendmmsg        send with sendmmsg instead of sendmsg\n"
-	"  --priority N      give the socket this priority once it is connected\n"
-	"  --deadline        the transmit times are deadlines\n"
-	"  --ahead US        hand each message over so long before its transmit time, not all at once\n"
-	"  --hold MS         keep the socket open for this long afterwards\n"
+	"  --clock CLOCK          tai, monotonic or realtime (default: tai)\n"
+	"  --deadline             the transmit times are deadlines\n"
+	"  --ahead US             hand each message over so long before its transmit time, not all at once\n"
+	"  --domain N             of the socket, 4 or 6 (default: the address's)\n"
+	"  --scope NAME           interface of a link-local address\n"
+	"  --connect              connect first, and send without an address\n"
+	"  --bind ADDRESS         source address\n"
+	"  --bind-port PORT       source port\n"
+	"  --freebind 1           which need not be the host's\n"
+	"  --before               set the options that follow before SO_TXTIME, not after\n"
+	"  --priority N           of the socket; with --connect, set after connecting\n"
+	"  --tos, --ttl, --multicast-ttl, --broadcast, --v6only N\n"
+	"  --multicast-interface NAME, --multicast-address ADDRESS, --device NAME\n"
+	"  --cmsg-tos, --cmsg-ttl, --cmsg-priority N, --cmsg-source ADDRESS, --cmsg-interface NAME\n"
+	"  --fault raw-short|raw-unbound|dgram-nowhere\n"
+	"                         of a packet socket's message: less than a header, no interface, no "
+	"address\n"
+	"  --lines                send each line of the standard input, too, when it comes\n"
+	"  --hold MS              keep the socket open for this long afterwards\n"
 	"\n"
 	"Prints a line per message: transmit time in ns (\"-\": none), result of the send, errno.\n";
 
-static int fail(const char *label)
+enum choice {
+	TO = 1,
+	PORT,
+	DOMAIN,
+	SCOPE,
+	CONNECT,
+	BIND,
+	BIND_PORT,
+	FREEBIND,
+	BEFORE,
+	TOS,
+	TTL,
+	PRIORITY,
+	MULTICAST_TTL,
+	BROADCAST,
+	V6ONLY,
+	MULTICAST_INTERFACE,
+	MULTICAST_ADDRESS,
+	DEVICE,
+	CMSG_TOS,
+	CMSG_TTL,
+	CMSG_PRIORITY,
+	CMSG_SOURCE,
+	CMSG_INTERFACE,
+	HOLD,
+	PACKET,
+	INTERFACE,
+	MAC,
+	SOURCE_MAC,
+	ETHERTYPE,
+	FAULT,
+	LINES,
+	CLOCK,
+	DEADLINE,
+	AHEAD,
+	OPTIONS,
+};
+
+static const struct option long_options[] = {
+	{"to", 1, NULL, TO},
+	{"port", 1, NULL, PORT},
+	{"domain", 1, NULL, DOMAIN},
+	{"scope", 1, NULL, SCOPE},
+	{"connect", 0, NULL, CONNECT},
+	{"bind", 1, NULL, BIND},
+	{"bind-port", 1, NULL, BIND_PORT},
+	{"freebind", 1, NULL, FREEBIND},
+	{"before", 0, NULL, BEFORE},
+	{"tos", 1, NULL, TOS},
+	{"ttl", 1, NULL, TTL},
+	{"priority", 1, NULL, PRIORITY},
+	{"multicast-ttl", 1, NULL, MULTICAST_TTL},
+	{"broadcast", 1, NULL, BROADCAST},
+	{"v6only", 1, NULL, V6ONLY},
+	{"multicast-interface", 1, NULL, MULTICAST_INTERFACE},
+	{"multicast-address", 1, NULL, MULTICAST_ADDRESS},
+	{"device", 1, NULL, DEVICE},
+	{"cmsg-tos", 1, NULL, CMSG_TOS},
+	{"cmsg-ttl", 1, NULL, CMSG_TTL},
+	{"cmsg-priority", 1, NULL, CMSG_PRIORITY},
+	{"cmsg-source", 1, NULL, CMSG_SOURCE},
+	{"cmsg-interface", 1, NULL, CMSG_INTERFACE},
+	{"hold", 1, NULL, HOLD},
+	{"packet", 1, NULL, PACKET},
+	{"interface", 1, NULL, INTERFACE},
+	{"mac", 1, NULL, MAC},
+	{"source-mac", 1, NULL, SOURCE_MAC},
+	{"ethertype", 1, NULL, ETHERTYPE},
+	{"fault", 1, NULL, FAULT},
+	{"lines", 0, NULL, LINES},
+	{"clock", 1, NULL, CLOCK},
+	{"deadline", 0, NULL, DEADLINE},
+	{"ahead", 1, NULL, AHEAD},
+	{NULL, 0, NULL, 0},
+};
+
+/* The values of the command line; NULL: not given. */
+static const char *given[OPTIONS];
+
+static void must(bool holds, const char *label)
 {
+	if (holds)
+		return;
 	fprintf(stderr, "ktsn-test-send: cannot %s: %s\n", label, strerror(errno));
-	return -1;
+	exit(1);
 }
 
-static int complain(const char *value, const char *wanted)
+static int number_of(enum choice option)
 {
-	fprintf(stderr, "ktsn-test-send: %s: must be %s\n", value, wanted);
-	return -1;
+	return given[option] ? (int)strtol(given[option], NULL, 0) : 0;
 }
 
-static int number_read(const char *text, char stop, int64_t least, int64_t most, int64_t *number)
+static clockid_t clock_of(void)
 {
-	char *end;
-
-	errno = 0;
-	*number = strtoll(text, &end, 10);
-	return errno || end == text || *end != stop || *number < least || *number > most ? -1 : 0;
+	if (!given[CLOCK] || strcmp(given[CLOCK], "tai") == 0)
+		return CLOCK_TAI;
+	must(strcmp(given[CLOCK], "monotonic") == 0 || strcmp(given[CLOCK], "realtime") == 0,
+	     "read the clock");
+	return given[CLOCK][0] == 'm' ? CLOCK_MONOTONIC : CLOCK_REALTIME;
 }
 
-static int port_read(const char *text, uint16_t *port)
+static unsigned int interface_of(enum choice option)
 {
-	int64_t number;
+	unsigned int index = given[option] ? if_nametoindex(given[option]) : 0;
 
-	if (number_read(text, '\0', 1, UINT16_MAX, &number))
-		return complain(text, "a port from 1 to 65535");
-	*port = (uint16_t)number;
-	return 0;
+	must(!given[option] || index, "find the interface");
+	return index;
 }
 
-static int clock_read(const char *text, clockid_t *clock)
+static void mac_of(enum choice option, uint8_t mac[6])
 {
-	if (strcmp(text, "tai") == 0)
-		*clock = CLOCK_TAI;
-	else if (strcmp(text, "monotonic") == 0)
-		*clock = CLOCK_MONOTONIC;
-	else if (strcmp(text, "realtime") == 0)
-		*clock = CLOCK_REALTIME;
+	memset(mac, 0, 6);
+	must(!given[option] || sscanf(given[option], "%hhx:%hhx:%hhx:%hhx:%hhx:%hhx", &mac[0], &mac[1],
+				      &mac[2], &mac[3], &mac[4], &mac[5]) == 6,
+	     "read the hardware address");
+}
+
+union address {
+	struct sockaddr any;
+	struct sockaddr_in ipv4;
+	struct sockaddr_in6 ipv6;
+	struct sockaddr_ll link;
+};
+
+static socklen_t bytes_of(const union address *address)
+{
+	return address->any.sa_family == AF_INET    ? sizeof(address->ipv4)
+	       : address->any.sa_family == AF_INET6 ? sizeof(address->ipv6)
+						    : sizeof(address->link);
+}
+
+/* Returns the address for a socket of that domain: IPv4 becomes IPv4-mapped for IPv6. */
+static union address ip_address(const char *text, int domain, int port)
+{
+	union address address = {.ipv6 = {.sin6_family = (sa_family_t)domain}};
+	char mapped[INET6_ADDRSTRLEN + 8];
+	void *to = domain == AF_INET ? (void *)&address.ipv4.sin_addr : &address.ipv6.sin6_addr;
+
+	snprintf(mapped, sizeof(mapped), "%s%s", domain == AF_INET6 && !strchr(text, ':') ? "::ffff:" : "",
+		 text);
+	must(inet_pton(domain, mapped, to) == 1, "read the address");
+	address.ipv4.sin_port = htons((uint16_t)port);
+	return address;
+}
+
+static bool is_raw(void)
+{
+	return (given[PACKET] && strcmp(given[PACKET], "raw") == 0) ||
+	       (given[FAULT] && strncmp(given[FAULT], "raw", 3) == 0);
+}
+
+static bool is_fault(const char *fault)
+{
+	return given[FAULT] && strcmp(given[FAULT], fault) == 0;
+}
+
+static int domain_of(void)
+{
+	if (given[PACKET] || given[FAULT])
+		return AF_PACKET;
+	if (given[DOMAIN])
+		return number_of(DOMAIN) == 6 ? AF_INET6 : AF_INET;
+	return strchr(given[TO], ':') ? AF_INET6 : AF_INET;
+}
+
+static union address destination(int domain)
+{
+	union address address = {.link = {.sll_family = AF_PACKET, .sll_halen = 6}};
+
+	if (domain != AF_PACKET) {
+		address = ip_address(given[TO], domain, number_of(PORT));
+		if (given[SCOPE])
+			address.ipv6.sin6_scope_id = interface_of(SCOPE);
+		return address;
+	}
+	address.link.sll_ifindex = (int)interface_of(INTERFACE);
+	address.link.sll_protocol = htons((uint16_t)number_of(ETHERTYPE));
+	mac_of(MAC, address.link.sll_addr);
+	return address;
+}
+
+static void option_set(int fd, int level, int name, enum choice option)
+{
+	int value = number_of(option);
+
+	if (given[option])
+		must(setsockopt(fd, level, name, &value, sizeof(value)) == 0, "set an option");
+}
+
+static void multicast_interface_set(int fd, int domain)
+{
+	struct ip_mreqn group = {.imr_ifindex = (int)interface_of(MULTICAST_INTERFACE)};
+	int index = group.imr_ifindex;
+
+	if (given[MULTICAST_ADDRESS]) {
+		must(inet_pton(AF_INET, given[MULTICAST_ADDRESS], &group.imr_address) == 1,
+		     "read the address");
+		must(setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &group.imr_address,
+				sizeof(group.imr_address)) == 0,
+		     "set IP_MULTICAST_IF");
+	}
+	if (!index)
+		return;
+	if (domain == AF_INET6)
+		must(setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, &index, sizeof(index)) == 0,
+		     "set IPV6_MULTICAST_IF");
 	else
-		return complain(text, "tai, monotonic or realtime");
-	return 0;
+		must(setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &group, sizeof(group)) == 0,
+		     "set IP_MULTICAST_IF");
 }
 
-static int hold_read(const char *text, long *hold_ms)
+static void options_set(int fd, int domain)
 {
-	int64_t number;
+	bool ipv6 = domain == AF_INET6 && strchr(given[TO], ':');
 
-	if (number_read(text, '\0', 0, INT32_MAX, &number))
-		return complain(text, "a number of milliseconds");
-	*hold_ms = (long)number;
-	return 0;
+	if (!given[CONNECT])
+		option_set(fd, SOL_SOCKET, SO_PRIORITY, PRIORITY);
+	if (domain == AF_PACKET)
+		return;
+	option_set(fd, SOL_SOCKET, SO_BROADCAST, BROADCAST);
+	option_set(fd, IPPROTO_IPV6, IPV6_V6ONLY, V6ONLY);
+	option_set(fd, domain == AF_INET6 ? IPPROTO_IPV6 : IPPROTO_IP,
+		   domain == AF_INET6 ? IPV6_FREEBIND : IP_FREEBIND, FREEBIND);
+	option_set(fd, ipv6 ? IPPROTO_IPV6 : IPPROTO_IP, ipv6 ? IPV6_TCLASS : IP_TOS, TOS);
+	option_set(fd, ipv6 ? IPPROTO_IPV6 : IPPROTO_IP, ipv6 ? IPV6_UNICAST_HOPS : IP_TTL, TTL);
+	option_set(fd, ipv6 ? IPPROTO_IPV6 : IPPROTO_IP, ipv6 ? IPV6_MULTICAST_HOPS : IP_MULTICAST_TTL,
+		   MULTICAST_TTL);
+	multicast_interface_set(fd, domain);
+	if (given[DEVICE])
+		must(setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, given[DEVICE],
+				(socklen_t)strlen(given[DEVICE])) == 0,
+		     "set SO_BINDTODEVICE");
 }
 
-static int ahead_read(const char *text, struct options *options)
+static void txtime_request(int fd)
 {
-	int64_t ahead_us;
+	struct sock_txtime txtime = {.clockid = clock_of(),
+				     .flags = given[DEADLINE] ? SOF_TXTIME_DEADLINE_MODE : 0};
 
-	if (number_read(text, '\0', 0, INT32_MAX, &ahead_us))
-		return complain(text, "a number of microseconds");
-	options->ahead = true;
-	options->ahead_ns = ahead_us * NS_PER_US;
-	return 0;
+	must(setsockopt(fd, SOL_SOCKET, SO_TXTIME, &txtime, sizeof(txtime)) == 0, "set SO_TXTIME");
 }
 
-static int priority_read(const char *text, int *priority)
+static int socket_open(int domain, const union address *to)
 {
-	int64_t number;
+	bool raw = is_raw();
+	int fd = socket(domain, raw ? SOCK_RAW : SOCK_DGRAM, 0);
 
-	if (number_read(text, '\0', 0, 15, &number))
-		return complain(text, "a priority from 0 to 15");
-	*priority = (int)number;
-	return 0;
-}
+	must(fd >= 0, "open a socket");
+	if (!given[BEFORE])
+		txtime_request(fd);
+	options_set(fd, domain);
+	if (given[BIND] || given[BIND_PORT]) {
+		const char *any = domain == AF_INET ? "0.0.0.0" : "::";
+		union address local =
+			ip_address(given[BIND] ? given[BIND] : any, domain, number_of(BIND_PORT));
 
-static int message_read(const char *text, struct message *message)
-{
-	const char *colon = strchr(text, ':');
-
-	message->timed = strncmp(text, "-:", 2) != 0;
-	if (!colon || (message->timed && number_read(text, ':', -INT64_C(1000000000000),
-						     INT64_C(1000000000000), &message->offset_us)))
-		return complain(text, "OFFSET_US:TEXT or -:TEXT");
-	message->text = colon + 1;
-	return 0;
-}
-
-static int option_read(int id, struct options *options)
-{
-	switch (id) {
-	case 'u':
-		options->unconnected = true;
-		return 0;
-	case 'm':
-		options->sendmmsg = true;
-		return 0;
-	case 'b':
-		return port_read(optarg, &options->bind_port);
-	case 'c':
-		return clock_read(optarg, &options->clock);
-	case 'p':
-		return priority_read(optarg, &options->priority);
-	case 'd':
-		options->deadline = true;
-		return 0;
-	case 'a':
-		return ahead_read(optarg, options);
-	case 'h':
-		return hold_read(optarg, &options->hold_ms);
-	default:
-		fputs(usage, stderr);
-		return -1;
+		must(bind(fd, &local.any, bytes_of(&local)) == 0, "bind");
 	}
-}
-
-static int address_read(char **arguments, struct options *options)
-{
-	struct sockaddr_in *in = (struct sockaddr_in *)&options->to;
-	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&options->to;
-	uint16_t port;
-
-	if (port_read(arguments[1], &port))
-		return -1;
-	if (inet_pton(AF_INET, arguments[0], &in->sin_addr) == 1) {
-		in->sin_family = AF_INET;
-		in->sin_port = htons(port);
-		options->to_bytes = sizeof(*in);
-	} else if (inet_pton(AF_INET6, arguments[0], &in6->sin6_addr) == 1) {
-		in6->sin6_family = AF_INET6;
-		in6->sin6_port = htons(port);
-		options->to_bytes = sizeof(*in6);
-	} else {
-		return complain(arguments[0], "an IPv4 or IPv6 address");
+	if (given[CONNECT]) {
+		must(connect(fd, &to->any, bytes_of(to)) == 0, "connect");
+		option_set(fd, SOL_SOCKET, SO_PRIORITY, PRIORITY);
 	}
-	return 0;
+	if (given[BEFORE])
+		txtime_request(fd);
+	return fd;
 }
 
-static int operands_read(int count, char **arguments, struct options *options)
+static void control_add(struct msghdr *message, int level, int type, const void *data, size_t bytes)
 {
-	if (count < 3 || count - 2 > MESSAGES_MAX) {
-		fputs(usage, stderr);
-		return -1;
+	struct cmsghdr control = {.cmsg_level = level, .cmsg_type = type, .cmsg_len = CMSG_LEN(bytes)};
+	uint8_t *at = (uint8_t *)message->msg_control + message->msg_controllen;
+
+	memcpy(at, &control, sizeof(control));
+	memcpy(at + CMSG_LEN(0), data, bytes);
+	message->msg_controllen += CMSG_SPACE(bytes);
+}
+
+static void number_add(struct msghdr *message, int level, int type, enum choice option)
+{
+	int number = number_of(option);
+
+	if (given[option])
+		control_add(message, level, type, &number, sizeof(number));
+}
+
+static void pktinfo_add(struct msghdr *message, int domain)
+{
+	struct in_pktinfo ipv4 = {.ipi_ifindex = (int)interface_of(CMSG_INTERFACE)};
+	struct in6_pktinfo ipv6 = {.ipi6_ifindex = interface_of(CMSG_INTERFACE)};
+
+	if (!given[CMSG_SOURCE] && !given[CMSG_INTERFACE])
+		return;
+	if (domain == AF_INET) {
+		if (given[CMSG_SOURCE])
+			ipv4.ipi_spec_dst = ip_address(given[CMSG_SOURCE], domain, 0).ipv4.sin_addr;
+		control_add(message, IPPROTO_IP, IP_PKTINFO, &ipv4, sizeof(ipv4));
+		return;
 	}
-	if (address_read(arguments, options))
-		return -1;
-	options->count = count - 2;
-	for (int i = 0; i < options->count; i++)
-		if (message_read(arguments[2 + i], &options->messages[i]))
-			return -1;
-	return 0;
+	if (given[CMSG_SOURCE])
+		ipv6.ipi6_addr = ip_address(given[CMSG_SOURCE], domain, 0).ipv6.sin6_addr;
+	control_add(message, IPPROTO_IPV6, IPV6_PKTINFO, &ipv6, sizeof(ipv6));
 }
 
-static int options_read(int argc, char **argv, struct options *options)
+static void controls_add(struct msghdr *message, int domain)
 {
-	static const struct option long_options[] = {
-		{"unconnected", no_argument, NULL, 'u'},
-		{"bind", required_argument, NULL, 'b'},
-		{"clock", required_argument, NULL, 'c'},
-		{"sendmmsg", no_argument, NULL, 'm'},
-		{"hold", required_argument, NULL, 'h'},
-		{"priority", required_argument, NULL, 'p'},
-		{"deadline", no_argument, NULL, 'd'},
-		{"ahead", required_argument, NULL, 'a'},
-		{NULL, 0, NULL, 0},
-	};
-	int id;
+	bool ipv6 = domain == AF_INET6 && strchr(given[TO], ':');
 
-	options->clock = CLOCK_TAI;
-	options->priority = -1;
-	/* "+": arguments after the first operand may begin with "-". */
-	while ((id = getopt_long(argc, argv, "+", long_options, NULL)) != -1)
-		if (option_read(id, options))
-			return -1;
-	return operands_read(argc - optind, argv + optind, options);
+	number_add(message, SOL_SOCKET, SO_PRIORITY, CMSG_PRIORITY);
+	if (domain == AF_PACKET)
+		return;
+	number_add(message, ipv6 ? IPPROTO_IPV6 : IPPROTO_IP, ipv6 ? IPV6_TCLASS : IP_TOS, CMSG_TOS);
+	number_add(message, ipv6 ? IPPROTO_IPV6 : IPPROTO_IP, ipv6 ? IPV6_HOPLIMIT : IP_TTL, CMSG_TTL);
+	pktinfo_add(message, domain);
 }
 
-static int bind_to(int fd, uint16_t port)
+/* The text, after an Ethernet header if the socket requires one. */
+static size_t payload_put(const char *text, uint8_t frame[FRAME_BYTES_MAX])
 {
-	struct sockaddr_in local = {.sin_family = AF_INET, .sin_port = htons(port)};
+	bool raw = is_raw();
+	uint16_t ethertype_be = htons((uint16_t)number_of(ETHERTYPE));
+	size_t bytes = text[0] == '@' ? strtoul(text + 1, NULL, 10) : strlen(text);
+	uint8_t *at = frame;
 
-	return bind(fd, (struct sockaddr *)&local, sizeof(local)) ? fail("bind the socket") : 0;
-}
-
-static int socket_set_up(int fd, const struct options *options)
-{
-	struct sock_txtime txtime = {.clockid = options->clock,
-				     .flags = options->deadline ? SOF_TXTIME_DEADLINE_MODE : 0};
-
-	if (setsockopt(fd, SOL_SOCKET, SO_TXTIME, &txtime, sizeof(txtime)))
-		return fail("set SO_TXTIME");
-	if (options->bind_port && bind_to(fd, options->bind_port))
-		return -1;
-	if (!options->unconnected && connect(fd, (const struct sockaddr *)&options->to, options->to_bytes))
-		return fail("connect the socket");
-	if (options->priority >= 0 &&
-	    setsockopt(fd, SOL_SOCKET, SO_PRIORITY, &options->priority, sizeof(options->priority)))
-		return fail("set SO_PRIORITY");
-	return 0;
-}
-
-static void txtimes_set(struct options *options)
-{
-	struct timespec now;
-
-	clock_gettime(options->clock, &now);
-	for (int i = 0; i < options->count; i++)
-		options->messages[i].txtime_ns = (int64_t)now.tv_sec * NS_PER_S + now.tv_nsec +
-						 options->messages[i].offset_us * NS_PER_US;
-}
-
-static void txtime_attach(struct msghdr *header, struct envelope *envelope, int64_t txtime_ns)
-{
-	struct cmsghdr *control;
-
-	memset(&envelope->control, 0, sizeof(envelope->control));
-	header->msg_control = envelope->control.bytes;
-	header->msg_controllen = sizeof(envelope->control.bytes);
-	control = CMSG_FIRSTHDR(header);
-	control->cmsg_level = SOL_SOCKET;
-	control->cmsg_type = SCM_TXTIME;
-	control->cmsg_len = CMSG_LEN(sizeof(txtime_ns));
-	memcpy(CMSG_DATA(control), &txtime_ns, sizeof(txtime_ns));
-}
-
-static void envelope_fill(struct envelope *envelope, struct msghdr *header, struct options *options,
-			  const struct message *message)
-{
-	envelope->payload = (struct iovec){(void *)(uintptr_t)message->text, strlen(message->text)};
-	*header = (struct msghdr){.msg_iov = &envelope->payload, .msg_iovlen = 1};
-	if (options->unconnected) {
-		header->msg_name = &options->to;
-		header->msg_namelen = options->to_bytes;
+	if (raw) {
+		mac_of(MAC, frame);
+		mac_of(SOURCE_MAC, frame + 6);
+		memcpy(frame + 12, &ethertype_be, sizeof(ethertype_be));
+		at += ETHERNET_HEADER_BYTES;
 	}
-	if (message->timed)
-		txtime_attach(header, envelope, message->txtime_ns);
+	must(bytes <= FRAME_BYTES_MAX - ETHERNET_HEADER_BYTES, "send as much");
+	if (text[0] == '@')
+		memset(at, '@', bytes);
+	else
+		memcpy(at, text, bytes);
+	return (size_t)(at - frame) + bytes;
 }
 
-static void wait_until(clockid_t clock, int64_t at_ns)
+static void ahead_await(int64_t txtime_ns)
 {
+	int64_t at_ns = txtime_ns - (int64_t)number_of(AHEAD) * NS_PER_US;
 	struct timespec at = {.tv_sec = at_ns / NS_PER_S, .tv_nsec = at_ns % NS_PER_S};
 
-	while (clock_nanosleep(clock, TIMER_ABSTIME, &at, NULL) == EINTR)
+	while (clock_nanosleep(clock_of(), TIMER_ABSTIME, &at, NULL) == EINTR)
 		;
 }
 
-static void send_one_by_one(int fd, struct options *options)
+static void message_send(int fd, int domain, union address *to, const char *argument, int64_t start_ns)
 {
-	for (int i = 0; i < options->count; i++) {
-		struct message *message = &options->messages[i];
-		struct envelope envelope;
-		struct msghdr header;
+	static uint8_t control[CONTROL_BYTES], frame[FRAME_BYTES_MAX];
+	struct iovec iov = {.iov_base = frame};
+	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control};
+	bool timed = strncmp(argument, "-:", 2) != 0;
+	char *text = strchr(argument, ':');
+	int64_t txtime_ns = 0;
+	ssize_t sent;
 
-		envelope_fill(&envelope, &header, options, message);
-		if (options->ahead)
-			wait_until(options->clock, message->txtime_ns - options->ahead_ns);
-		message->result = (int)sendmsg(fd, &header, 0);
-		message->error = message->result < 0 ? errno : 0;
+	if (timed) {
+		txtime_ns = start_ns + strtoll(argument, &text, 10) * NS_PER_US;
+		control_add(&message, SOL_SOCKET, SCM_TXTIME, &txtime_ns, sizeof(txtime_ns));
 	}
-}
-
-/* sendmmsg stops at the first message that fails; its error is visible only when that message is the first
- * of a call. */
-static void send_together(int fd, struct options *options)
-{
-	static struct envelope envelopes[MESSAGES_MAX];
-	static struct mmsghdr headers[MESSAGES_MAX];
-	int done = 0;
-
-	for (int i = 0; i < options->count; i++)
-		envelope_fill(&envelopes[i], &headers[i].msg_hdr, options, &options->messages[i]);
-	while (done < options->count) {
-		int sent = sendmmsg(fd, &headers[done], (unsigned int)(options->count - done), 0);
-
-		if (sent <= 0) {
-			options->messages[done].result = -1;
-			options->messages[done++].error = errno;
-		}
-		for (int end = done + sent; done < end; done++)
-			options->messages[done].result = (int)headers[done].msg_len;
+	must(text && *text == ':', "read OFFSET_US:TEXT");
+	iov.iov_len = payload_put(text + 1, frame);
+	if (is_fault("raw-short"))
+		iov.iov_len = ETHERNET_HEADER_BYTES - 1;
+	if (!given[CONNECT] && !is_fault("raw-unbound") && !is_fault("dgram-nowhere")) {
+		message.msg_name = to;
+		message.msg_namelen = bytes_of(to);
 	}
-}
-
-static void results_print(const struct options *options)
-{
-	for (int i = 0; i < options->count; i++) {
-		const struct message *message = &options->messages[i];
-
-		if (message->timed)
-			printf("%" PRId64, message->txtime_ns);
-		else
-			printf("-");
-		printf(" %d %d\n", message->result, message->error);
-	}
+	controls_add(&message, domain);
+	if (!message.msg_controllen)
+		message.msg_control = NULL;
+	if (given[AHEAD])
+		ahead_await(txtime_ns);
+	errno = 0;
+	sent = sendmsg(fd, &message, 0);
+	if (timed)
+		printf("%" PRId64 " %zd %d\n", txtime_ns, sent, sent < 0 ? errno : 0);
+	else
+		printf("- %zd %d\n", sent, sent < 0 ? errno : 0);
 	fflush(stdout);
+}
+
+static int64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(clock_of(), &now);
+	return now.tv_sec * NS_PER_S + now.tv_nsec;
+}
+
+static void lines_send(int fd, int domain, union address *to)
+{
+	char line[FRAME_BYTES_MAX];
+
+	while (fgets(line, sizeof(line), stdin)) {
+		line[strcspn(line, "\n")] = '\0';
+		message_send(fd, domain, to, line, now_ns());
+	}
 }
 
 int main(int argc, char **argv)
 {
-	static struct options options;
-	int fd;
+	union address to;
+	int domain, fd, id;
+	int64_t start_ns;
 
-	if (options_read(argc, argv, &options))
-		return 2;
-	fd = socket(options.to.ss_family, SOCK_DGRAM, 0);
-	if (fd < 0) {
-		fail("make a socket");
-		return 1;
+	while ((id = getopt_long(argc, argv, "+", long_options, NULL)) != -1) {
+		if (id == '?') {
+			fputs(usage, stderr);
+			return 2;
+		}
+		given[id] = optarg ? optarg : "";
 	}
-	if (socket_set_up(fd, &options))
-		return 1;
-	txtimes_set(&options);
-	if (options.sendmmsg)
-		send_together(fd, &options);
-	else
-		send_one_by_one(fd, &options);
-	results_print(&options);
-	usleep((useconds_t)options.hold_ms * 1000);
-	close(fd);
+	if ((optind == argc && !given[LINES]) ||
+	    (!given[PACKET] && !given[FAULT] && (!given[TO] || !given[PORT]))) {
+		fputs(usage, stderr);
+		return 2;
+	}
+	domain = domain_of();
+	to = destination(domain);
+	fd = socket_open(domain, &to);
+	start_ns = now_ns();
+	for (int i = optind; i < argc; i++)
+		message_send(fd, domain, &to, argv[i], start_ns);
+	if (given[LINES])
+		lines_send(fd, domain, &to);
+	usleep((useconds_t)number_of(HOLD) * 1000);
 	return 0;
 }
