@@ -76,7 +76,7 @@ static void defer(struct rig *rig, const struct loop_object *object)
 	*last = deferred;
 }
 
-static void first_empty(struct rig *rig)
+static void first_free(struct rig *rig)
 {
 	struct rig_deferred *deferred = rig->deferred;
 
@@ -97,7 +97,7 @@ void rig_collect(struct rig *rig)
 		object = next;
 	}
 	while (rig->deferred && loop_commands_passed(rig->loop, rig->deferred->mark))
-		first_empty(rig);
+		first_free(rig);
 }
 
 uint64_t rig_drops(const struct rig *rig)
@@ -136,7 +136,7 @@ void rig_fini(struct rig *rig)
 	books_check(rig);
 	rig_collect(rig);
 	while (rig->deferred)
-		first_empty(rig);
+		first_free(rig);
 	loop_destroy(rig->loop);
 	ktsn_port_destroy(rig->port);
 }
@@ -323,7 +323,7 @@ void rig_send(struct rig_ring *ring, const struct rig_message *message)
 		(void)!write(ring->doorbell_fd, &increment, sizeof(increment));
 }
 
-static void a_moment(struct rig *rig, int64_t since_ns, const char *label)
+static void pause_or_fail(struct rig *rig, int64_t since_ns, const char *label)
 {
 	rig_collect(rig);
 	if (clock_ns(CLOCK_MONOTONIC) - since_ns > TIMEOUT_S * NS_PER_SECOND)
@@ -338,7 +338,7 @@ void rig_wait_counter(struct rig *rig, const _Atomic uint64_t *counter, uint64_t
 
 	snprintf(label, sizeof(label), "counter at %" PRIu64, value);
 	while (counter_read(counter) < value)
-		a_moment(rig, since_ns, label);
+		pause_or_fail(rig, since_ns, label);
 	assert_int_equal(counter_read(counter), value);
 }
 
@@ -348,7 +348,7 @@ void rig_wait_commands(struct rig *rig)
 	uint32_t mark = loop_commands_mark(rig->loop);
 
 	while (!loop_commands_passed(rig->loop, mark))
-		a_moment(rig, since_ns, "execution of commands");
+		pause_or_fail(rig, since_ns, "execution of commands");
 }
 
 void rig_wait_pending(struct rig *rig, uint32_t pending)
@@ -356,7 +356,7 @@ void rig_wait_pending(struct rig *rig, uint32_t pending)
 	int64_t since_ns = clock_ns(CLOCK_MONOTONIC);
 
 	while (loop_pending(rig->loop) != pending)
-		a_moment(rig, since_ns, "pending");
+		pause_or_fail(rig, since_ns, "pending");
 }
 
 void rig_wait_free_slots(struct rig *rig, const struct rig_ring *ring, uint32_t slots)
@@ -364,7 +364,7 @@ void rig_wait_free_slots(struct rig *rig, const struct rig_ring *ring, uint32_t 
 	int64_t since_ns = clock_ns(CLOCK_MONOTONIC);
 
 	while (rig_ring_free_slots(ring) < slots)
-		a_moment(rig, since_ns, "return of the slots");
+		pause_or_fail(rig, since_ns, "return of the slots");
 	assert_int_equal(rig_ring_free_slots(ring), slots);
 }
 
@@ -373,7 +373,7 @@ void rig_wait_retired(struct rig *rig, uint32_t count)
 	int64_t since_ns = clock_ns(CLOCK_MONOTONIC);
 
 	while (rig_collect(rig), rig->retired_count < count)
-		a_moment(rig, since_ns, "retirement");
+		pause_or_fail(rig, since_ns, "retirement");
 	assert_int_equal(rig->retired_count, count);
 }
 

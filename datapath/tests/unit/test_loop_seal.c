@@ -31,7 +31,7 @@ enum {
 
 /* ---- associations ---- */
 
-static struct loop_association *association_make(uint32_t spi, uint32_t address)
+static struct loop_association *association_create(uint32_t spi, uint32_t address)
 {
 	size_t bytes = sizeof(struct loop_association) + KEY_ALIGN + ktsn_gcm_key_bytes();
 	const uint8_t key[KTSN_GCM_KEY_BYTES] = {(uint8_t)spi, (uint8_t)(spi >> 8), 0x5a};
@@ -52,14 +52,14 @@ static struct loop_association *association_make(uint32_t spi, uint32_t address)
 	return association;
 }
 
-static void association_give(struct bench *bench, struct loop_association *association)
+static void association_set(struct bench *bench, struct loop_association *association)
 {
 	loop_command(bench->rig.loop,
 		     &(struct loop_command){.type = COMMAND_ASSOCIATION, .association = association});
 	rig_wait_commands(&bench->rig);
 }
 
-static void association_take_away(struct bench *bench, uint32_t address)
+static void association_remove(struct bench *bench, uint32_t address)
 {
 	loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_ASSOCIATION_NONE,
 							     .address_be = htobe32(address)});
@@ -68,7 +68,7 @@ static void association_take_away(struct bench *bench, uint32_t address)
 
 /* ---- destinations ---- */
 
-static struct loop_route route_make(enum loop_encryption encryption, uint32_t address)
+static struct loop_route route_of(enum loop_encryption encryption, uint32_t address)
 {
 	struct loop_route route = rig_route(DESTINATION_RESOLVED);
 
@@ -91,7 +91,7 @@ static void route_set(struct bench *bench, struct loop_destination *destination,
 static int set_up(void **state)
 {
 	struct bench *bench;
-	struct loop_route route = route_make(LOOP_REQUIRED, NODE_A);
+	struct loop_route route = route_of(LOOP_REQUIRED, NODE_A);
 
 	if (bench_set_up(state))
 		return -1;
@@ -104,8 +104,8 @@ static int tear_down(void **state)
 {
 	struct bench *bench = *state;
 
-	association_take_away(bench, NODE_A);
-	association_take_away(bench, NODE_B);
+	association_remove(bench, NODE_A);
+	association_remove(bench, NODE_B);
 	return bench_tear_down(state);
 }
 
@@ -117,8 +117,8 @@ struct seen {
 };
 
 /* Decrypts a frame on the wire into `payload`. */
-static void frame_look(const struct bench *bench, size_t index, struct seen *seen,
-		       char payload[RIG_PAYLOAD_BYTES])
+static void frame_check(const struct bench *bench, size_t index, struct seen *seen,
+			char payload[RIG_PAYLOAD_BYTES])
 {
 	enum { BEFORE_INNER = 16, INNER = 42, BEFORE_TRAILER = BEFORE_INNER + INNER };
 	uint8_t frame[RIG_BUFFER_BYTES];
@@ -139,7 +139,7 @@ static void frame_look(const struct bench *bench, size_t index, struct seen *see
 	assert_int_equal(frame[23], 50);
 	esp = ktsn_esp_find(frame, bytes);
 	memcpy(&spi_be, esp.header, sizeof(spi_be));
-	association = association_make(be32toh(spi_be), NODE_A);
+	association = association_create(be32toh(spi_be), NODE_A);
 	assert_in_range(association->spi, SPI_FIRST, SPI_FIRST + SPIS - 1);
 	assert_true(ktsn_esp_sequence(&esp) > seen->sequence[association->spi - SPI_FIRST]);
 	seen->sequence[association->spi - SPI_FIRST] = ktsn_esp_sequence(&esp);
@@ -156,13 +156,13 @@ static void frame_look(const struct bench *bench, size_t index, struct seen *see
 }
 
 /* Checks all frames. */
-static struct seen frames_look(const struct bench *bench)
+static struct seen frames_check(const struct bench *bench)
 {
 	struct seen seen = {{0}, 0, 0};
 	char payload[RIG_PAYLOAD_BYTES];
 
 	for (size_t i = 0; i < ktsn_port_fake_sent_count(bench->rig.port); i++)
-		frame_look(bench, i, &seen, payload);
+		frame_check(bench, i, &seen, payload);
 	return seen;
 }
 
@@ -171,7 +171,7 @@ static void assert_carries(const struct bench *bench, size_t index, unsigned int
 	struct seen seen = {{0}, 0, 0};
 	char payload[RIG_PAYLOAD_BYTES], expected[NUMBER_BYTES];
 
-	frame_look(bench, index, &seen, payload);
+	frame_check(bench, index, &seen, payload);
 	snprintf(expected, sizeof(expected), "%u", number);
 	assert_string_equal(payload, expected);
 }
@@ -183,7 +183,7 @@ TEST_F(numbers_follow_departures)
 	struct bench *bench = *state;
 	int64_t first_tai_ns = clock_tai_ns() + 300 * MS;
 
-	association_give(bench, association_make(SPI_FIRST, NODE_A));
+	association_set(bench, association_create(SPI_FIRST, NODE_A));
 	for (unsigned int i = BENCH_MANY; i-- > 0;)
 		bench_send_number(bench, i, first_tai_ns + (int64_t)i * 20000);
 	/* All are taken before the first is due, even on a slow machine. */
@@ -191,10 +191,10 @@ TEST_F(numbers_follow_departures)
 	bench_wait_taken(bench, BENCH_MANY + 1);
 	bench_skip_if_due(first_tai_ns);
 	bench_wait_sent(bench, BENCH_MANY);
-	assert_int_equal(frames_look(bench).sealed, BENCH_MANY);
+	assert_int_equal(frames_check(bench).sealed, BENCH_MANY);
 	for (unsigned int i = 0; i < BENCH_MANY; i++)
 		assert_carries(bench, i, i);
-	assert_int_equal(frames_look(bench).sequence[0], counter_read(&bench->counters->sealed));
+	assert_int_equal(frames_check(bench).sequence[0], counter_read(&bench->counters->sealed));
 }
 
 /* It is sealed when the other arrives, which leaves first. */
@@ -204,7 +204,7 @@ TEST_F(overtaken_frame_gets_a_new_number)
 	struct bench *bench = *state;
 	unsigned int i;
 
-	association_give(bench, association_make(SPI_FIRST, NODE_A));
+	association_set(bench, association_create(SPI_FIRST, NODE_A));
 	/* A loop that gets the processor too late finds both messages at once: none is overtaken. */
 	for (i = 0; i < ROUNDS || !counter_read(&bench->counters->sealed_again); i++) {
 		int64_t now_tai_ns = clock_tai_ns();
@@ -214,37 +214,37 @@ TEST_F(overtaken_frame_gets_a_new_number)
 		bench_send_number(bench, 2, now_tai_ns + 600000);
 		bench_wait_sent(bench, 2 * (i + 1));
 	}
-	assert_int_equal(frames_look(bench).sealed, 2 * i);
+	assert_int_equal(frames_check(bench).sealed, 2 * i);
 	/* Each number belongs to a frame that left or to one that was overtaken. */
 	assert_int_equal(counter_read(&bench->counters->sealed),
 			 2 * i + counter_read(&bench->counters->sealed_again));
-	assert_int_equal(frames_look(bench).sequence[0], counter_read(&bench->counters->sealed));
+	assert_int_equal(frames_check(bench).sequence[0], counter_read(&bench->counters->sealed));
 }
 
 TEST_F(refused_frame_keeps_its_number)
 {
 	struct bench *bench = *state;
 
-	association_give(bench, association_make(SPI_FIRST, NODE_A));
+	association_set(bench, association_create(SPI_FIRST, NODE_A));
 	ktsn_port_fake_limit_next(bench->rig.port, 5, 0);
 	for (unsigned int i = 0; i < 10; i++)
 		bench_send_number(bench, i, clock_tai_ns() + 20 * MS);
 	bench_wait_sent(bench, 10);
-	assert_int_equal(frames_look(bench).sealed, 10);
-	assert_int_equal(frames_look(bench).sequence[0], 10);
+	assert_int_equal(frames_check(bench).sealed, 10);
+	assert_int_equal(frames_check(bench).sequence[0], 10);
 }
 
 TEST_F(failed_numbers_are_not_reused)
 {
 	struct bench *bench = *state;
 
-	association_give(bench, association_make(SPI_FIRST, NODE_A));
+	association_set(bench, association_create(SPI_FIRST, NODE_A));
 	ktsn_port_fake_fail_next(bench->rig.port, 3);
 	for (unsigned int i = 0; i < 10; i++)
 		bench_send_number(bench, i, clock_tai_ns() + 20 * MS);
 	rig_wait_counter(&bench->rig, &bench->counters->drop_port, 3);
 	bench_wait_sent(bench, 7);
-	assert_int_equal(frames_look(bench).sequence[0], 10);
+	assert_int_equal(frames_check(bench).sequence[0], 10);
 }
 
 TEST_F(required_encryption_needs_a_key)
@@ -253,11 +253,11 @@ TEST_F(required_encryption_needs_a_key)
 
 	bench_send_number(bench, 0, clock_tai_ns() + 5 * MS);
 	rig_wait_counter(&bench->rig, &bench->counters->drop_no_association, 1);
-	association_give(bench, association_make(SPI_FIRST, NODE_A));
+	association_set(bench, association_create(SPI_FIRST, NODE_A));
 	bench_send_number(bench, 1, clock_tai_ns() + 5 * MS);
 	bench_wait_sent(bench, 1);
 	assert_carries(bench, 0, 1);
-	association_take_away(bench, NODE_A);
+	association_remove(bench, NODE_A);
 	bench_send_number(bench, 2, clock_tai_ns() + 5 * MS);
 	rig_wait_counter(&bench->rig, &bench->counters->drop_no_association, 2);
 	assert_int_equal(ktsn_port_fake_sent_count(bench->rig.port), 1);
@@ -279,19 +279,19 @@ TEST_F(missing_key_is_reported)
 
 TEST_F(preferred_encryption_works_without_a_key)
 {
-	struct loop_route route = route_make(LOOP_PREFERRED, NODE_A);
+	struct loop_route route = route_of(LOOP_PREFERRED, NODE_A);
 	struct bench *bench = *state;
 
 	route_set(bench, bench->destination, &route);
 	bench_send_number(bench, 0, clock_tai_ns() + 5 * MS);
 	bench_wait_sent(bench, 1);
-	assert_int_equal(frames_look(bench).clear, 1);
+	assert_int_equal(frames_check(bench).clear, 1);
 	assert_carries(bench, 0, 0);
 	assert_int_equal(counter_read(&bench->counters->clear_preferred), 1);
-	association_give(bench, association_make(SPI_FIRST, NODE_A));
+	association_set(bench, association_create(SPI_FIRST, NODE_A));
 	bench_send_number(bench, 1, clock_tai_ns() + 5 * MS);
 	bench_wait_sent(bench, 2);
-	assert_int_equal(frames_look(bench).sealed, 1);
+	assert_int_equal(frames_check(bench).sealed, 1);
 	assert_carries(bench, 1, 1);
 }
 
@@ -301,14 +301,14 @@ TEST_F(new_keys_apply_to_later_departures)
 	struct bench *bench = *state;
 	struct seen seen;
 
-	association_give(bench, association_make(SPI_FIRST, NODE_A));
+	association_set(bench, association_create(SPI_FIRST, NODE_A));
 	for (unsigned int i = 0; i < 20; i++) {
 		bench_send_number(bench, i, clock_tai_ns() + 900000);
 		usleep(50);
-		association_give(bench, association_make(SPI_FIRST + 1 + i, NODE_A));
+		association_set(bench, association_create(SPI_FIRST + 1 + i, NODE_A));
 		bench_wait_sent(bench, i + 1);
 	}
-	seen = frames_look(bench);
+	seen = frames_check(bench);
 	assert_int_equal(seen.sealed, 20);
 	/* All but the last were replaced, and no packet uses them any more. */
 	rig_collect(&bench->rig);
@@ -318,23 +318,23 @@ TEST_F(new_keys_apply_to_later_departures)
 /* The highest number is assigned once. */
 TEST_F(last_number_ends_the_association)
 {
-	struct loop_association *association = association_make(SPI_FIRST, NODE_A);
+	struct loop_association *association = association_create(SPI_FIRST, NODE_A);
 	struct bench *bench = *state;
 
 	association->sequence = UINT32_MAX - 2;
-	association_give(bench, association);
+	association_set(bench, association);
 	for (unsigned int i = 0; i < 5; i++) {
 		bench_send_number(bench, i, clock_tai_ns() + 2 * MS);
 		rig_wait_pending(&bench->rig, 0);
 	}
 	rig_wait_counter(&bench->rig, &bench->counters->drop_no_association, 3);
-	assert_int_equal(frames_look(bench).sealed, 2);
-	assert_int_equal(frames_look(bench).sequence[0], UINT32_MAX);
+	assert_int_equal(frames_check(bench).sealed, 2);
+	assert_int_equal(frames_check(bench).sequence[0], UINT32_MAX);
 }
 
 static void network_set(struct bench *bench, enum loop_encryption encryption)
 {
-	struct loop_route route = route_make(encryption, NODE_A);
+	struct loop_route route = route_of(encryption, NODE_A);
 
 	route_set(bench, bench->destination, &route);
 	loop_command(
@@ -352,7 +352,7 @@ TEST_F(requirement_applies_to_waiting_frames)
 	bench_send_number(bench, 0, txtime_tai_ns);
 	bench_wait_taken(bench, 1);
 	network_set(bench, LOOP_REQUIRED);
-	association_give(bench, association_make(SPI_FIRST, NODE_A));
+	association_set(bench, association_create(SPI_FIRST, NODE_A));
 	bench_skip_if_due(txtime_tai_ns);
 	rig_wait_counter(&bench->rig, &bench->counters->drop_no_association, 1);
 	assert_int_equal(ktsn_port_fake_sent_count(bench->rig.port), 0);
@@ -363,43 +363,43 @@ TEST_F(waiting_frames_stay_encrypted)
 	struct bench *bench = *state;
 	int64_t txtime_tai_ns = clock_tai_ns() + 100 * MS;
 
-	association_give(bench, association_make(SPI_FIRST, NODE_A));
+	association_set(bench, association_create(SPI_FIRST, NODE_A));
 	bench_send_number(bench, 0, txtime_tai_ns);
 	bench_wait_taken(bench, 1);
 	network_set(bench, LOOP_CLEAR);
 	bench_send_number(bench, 1, txtime_tai_ns + 1000);
 	bench_skip_if_due(txtime_tai_ns);
 	bench_wait_sent(bench, 2);
-	assert_int_equal(frames_look(bench).sealed, 1);
-	assert_int_equal(frames_look(bench).clear, 1);
+	assert_int_equal(frames_check(bench).sealed, 1);
+	assert_int_equal(frames_check(bench).clear, 1);
 }
 
 /* Its headers changed between taking and leaving. */
 TEST_F(unresolved_frames_follow_their_network)
 {
-	struct loop_route route = route_make(LOOP_CLEAR, NODE_A);
+	struct loop_route route = route_of(LOOP_CLEAR, NODE_A);
 	struct bench *bench = *state;
 
-	association_give(bench, association_make(SPI_FIRST, NODE_A));
+	association_set(bench, association_create(SPI_FIRST, NODE_A));
 	route.state = DESTINATION_RESOLVING;
 	route_set(bench, bench->destination, &route);
 	bench_send_number(bench, 7, clock_tai_ns() + 2 * MS);
 	rig_wait_pending(&bench->rig, 1);
-	route = route_make(LOOP_REQUIRED, NODE_A);
+	route = route_of(LOOP_REQUIRED, NODE_A);
 	route_set(bench, bench->destination, &route);
 	bench_wait_sent(bench, 1);
-	assert_int_equal(frames_look(bench).sealed, 1);
+	assert_int_equal(frames_check(bench).sealed, 1);
 	assert_carries(bench, 0, 7);
 }
 
-static struct loop_replication *copies_make(void)
+static struct loop_replication *copies_create(void)
 {
 	struct loop_replication *copies = calloc(1, sizeof(*copies) + 3 * sizeof(copies->copies[0]));
 
 	assert_non_null(copies);
 	copies->object = (struct loop_object){.kind = LOOP_REPLICATION, .owner = copies};
 	copies->count = 3;
-	copies->common = route_make(LOOP_REQUIRED, 0);
+	copies->common = route_of(LOOP_REQUIRED, 0);
 	copies->copies[0].remote_be = htobe32(NODE_A);
 	copies->copies[1].remote_be = htobe32(NODE_B);
 	copies->copies[2].bridge_link_index = 7;
@@ -409,16 +409,16 @@ static struct loop_replication *copies_make(void)
 /* The copy for a bridge of this node stays unencrypted. */
 TEST_F(copies_are_sealed_per_node)
 {
-	struct loop_replication *copies = copies_make();
+	struct loop_replication *copies = copies_create();
 	struct bench *bench = *state;
 	const struct loop_command update = {.type = COMMAND_DESTINATION_UPDATE,
 					    .destination = bench->destination,
-					    .route = route_make(LOOP_REQUIRED, 0),
+					    .route = route_of(LOOP_REQUIRED, 0),
 					    .replication = copies};
 	uint32_t bytes, sealed = 0;
 
-	association_give(bench, association_make(SPI_FIRST, NODE_A));
-	association_give(bench, association_make(SPI_FIRST + 1, NODE_B));
+	association_set(bench, association_create(SPI_FIRST, NODE_A));
+	association_set(bench, association_create(SPI_FIRST + 1, NODE_B));
 	loop_command(bench->rig.loop, &update);
 	rig_wait_commands(&bench->rig);
 	bench_send_number(bench, 1, clock_tai_ns() + 5 * MS);
@@ -431,7 +431,7 @@ TEST_F(copies_are_sealed_per_node)
 
 		if (bytes == KTSN_INNER_HEADER_BYTES + 1)
 			continue;
-		frame_look(bench, i, &seen, payload);
+		frame_check(bench, i, &seen, payload);
 		assert_string_equal(payload, "1");
 		assert_int_equal(seen.sequence[frame[33] == (NODE_A & 0xff) ? 0 : 1], 1);
 		sealed++;
@@ -453,7 +453,7 @@ static void counters_print(const struct counters *counters)
 TEST_F(no_number_is_used_twice)
 {
 	struct test_random random = test_random_seeded("loop_seal");
-	struct loop_route route = route_make(LOOP_REQUIRED, NODE_B);
+	struct loop_route route = route_of(LOOP_REQUIRED, NODE_B);
 	uint32_t rounds = (uint32_t)test_random_rounds(2000), sent, spi = SPI_FIRST;
 	struct bench *bench = *state;
 	struct loop_destination *other =
@@ -461,8 +461,8 @@ TEST_F(no_number_is_used_twice)
 	struct seen seen;
 
 	route_set(bench, other, &route);
-	association_give(bench, association_make(spi++, NODE_A));
-	association_give(bench, association_make(spi++, NODE_B));
+	association_set(bench, association_create(spi++, NODE_A));
+	association_set(bench, association_create(spi++, NODE_B));
 	/* A loop that gets the processor too late finds many messages at once, and none is overtaken: go on
 	 * until one is. */
 	for (sent = 0; sent < rounds || !counter_read(&bench->counters->sealed_again); sent++) {
@@ -473,9 +473,9 @@ TEST_F(no_number_is_used_twice)
 							    (int64_t)test_random_below(&random, 1500000),
 					       .text = "text"});
 		if (test_random_below(&random, 50) == 0 && spi < SPI_FIRST + SPIS)
-			association_give(
+			association_set(
 				bench,
-				association_make(spi++, test_random_below(&random, 2) ? NODE_A : NODE_B));
+				association_create(spi++, test_random_below(&random, 2) ? NODE_A : NODE_B));
 		if (test_random_below(&random, 20) == 0)
 			ktsn_port_fake_limit_next(bench->rig.port,
 						  1 + (uint32_t)test_random_below(&random, 3),
@@ -491,7 +491,7 @@ TEST_F(no_number_is_used_twice)
 	bench_wait_taken(bench, sent);
 	rig_wait_pending(&bench->rig, 0);
 	rig_destination_close(&bench->rig, &bench->ring, 1);
-	seen = frames_look(bench);
+	seen = frames_check(bench);
 	if (seen.sealed + rig_drops(&bench->rig) != sent)
 		counters_print(bench->counters);
 	/* Besides failed frames: on a busy machine, a frame that the port refused can become stale before the
