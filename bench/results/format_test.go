@@ -12,12 +12,3 @@ func TestMicros(t *testing.T) {
 		}
 	}
 }
-
-func TestAmount(t *testing.T) {
-	for unit, want := range map[string]string{UnitNs: "0.20 µs", UnitMessages: "200", UnitCores: "200.0000", UnitRatio: "200.00"} {
-		figure := Figure{Unit: unit}
-		if got := figure.Amount(200); got != want {
-			t.Errorf("200 %s is %q, want %q", unit, got, want)
-		}
-	}
-}

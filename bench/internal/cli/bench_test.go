@@ -89,21 +89,6 @@ func TestReportOfMillionMessages(t *testing.T) {
 	}
 }
 
-func BenchmarkReportOfAMillionMessages(b *testing.B) {
-	dir := generate(b, 1_000_000)
-	for b.Loop() {
-		var stdout, stderr bytes.Buffer
-		if status := Main(b.Context(), []string{"ktsn", "bench", "report", dir}, &stdout, &stderr); status != commandline.ExitOK {
-			b.Fatal(stderr.String())
-		}
-	}
-	info, err := os.Stat(filepath.Join(dir, "report.html"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.ReportMetric(float64(info.Size())/1e6, "MB")
-}
-
 func TestReportOfSeveralBenches(t *testing.T) {
 	first, other, out := generate(t, 4500), generate(t, 9000), t.TempDir()
 	var stdout, stderr bytes.Buffer

@@ -350,25 +350,3 @@ func TestDifferentSourcesHaveNoError(t *testing.T) {
 		})
 	}
 }
-
-func TestHaveOneClock(t *testing.T) {
-	booted := func(id string) *corev1.Node {
-		return &corev1.Node{Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: id}}}
-	}
-	for name, test := range map[string]struct {
-		on   nodes
-		want bool
-	}{
-		"the same boot": {nodes{booted("1"), booted("1")}, true},
-		"another":       {nodes{booted("1"), booted("2")}, false},
-		"nobody says":   {nodes{booted(""), booted("")}, false},
-	} {
-		if got := haveOneClock(test.on); got != test.want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-	description := clocks{there: 30_000, back: 20_000}.describeOne(nodes{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, &corev1.Node{}})
-	if description.ErrorNs != 0 || !strings.Contains(description.About, "there is no error of synchronisation. The quickest of 100 messages each way took 30.0 µs there and 20.0 µs back.") {
-		t.Errorf("%+v", description)
-	}
-}

@@ -32,6 +32,16 @@ func OVSMissing(ctx context.Context) error {
 	return errors.Join(err, nodes.Destroy())
 }
 
+// VLANMissing returns why frames with a VLAN tag cannot be received on this machine, nil if they can. It undoes its
+// attempt.
+func VLANMissing(ctx context.Context) error {
+	nodes, err := topology.Create(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(nodes.TakeTags(), nodes.Destroy())
+}
+
 // enterOVS starts an Open vSwitch on node a and connects the pod's network to it.
 func (l *Target) enterOVS(ctx context.Context, setting engine.Setting) (err error) {
 	if l.ovs, err = ovsnode.Start(ctx, l.nodes); err != nil {
