@@ -42,6 +42,14 @@ func Missing(t testing.TB, reason string) {
 	t.Skip(reason)
 }
 
+// Must ends a test that cannot go on after an error.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Root skips or fails a test that needs root to create network namespaces.
 func Root(t testing.TB) {
 	t.Helper()

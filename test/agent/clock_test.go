@@ -156,9 +156,7 @@ const clockedNode = "c"
 func readStatus(ctx context.Context, t *testing.T) (clock *v1alpha1.NodeClock, condition string, version string) {
 	t.Helper()
 	var object v1alpha1.TSNNode
-	if err := admin.Get(ctx, client.ObjectKey{Name: clockedNode}, &object); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, admin.Get(ctx, client.ObjectKey{Name: clockedNode}, &object))
 	for _, network := range object.Status.Networks {
 		if synchronized := meta.FindStatusCondition(network.Conditions, v1alpha1.ConditionClockSynchronized); synchronized != nil {
 			condition = fmt.Sprintf("%s %s", synchronized.Status, synchronized.Reason)

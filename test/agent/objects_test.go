@@ -37,9 +37,7 @@ type informer struct {
 func startInformer(ctx context.Context, t *testing.T, base *rest.Config, node string) *informer {
 	t.Helper()
 	watching, counter, err := newCountingClient(base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	created := &informer{requests: counter}
 	created.Informer = &objects.Informer{
 		Client: watching, Node: node, Changed: func() {}, Log: slog.New(slog.DiscardHandler),
@@ -140,9 +138,7 @@ func TestAgentWatchesOwnNetworks(t *testing.T) {
 	shard.Spec.Nodes = shard.Spec.Nodes[:4]
 	update(ctx, t, shard)
 	on.awaitState(ctx, t, "one 1 2/7, gates of two", 4)
-	if err := admin.Delete(ctx, shard); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, admin.Delete(ctx, shard))
 	on.awaitState(ctx, t, "one 1 1/3, gates of two", 4)
 	for _, step := range []struct {
 		gates    string
@@ -224,9 +220,7 @@ func TestStateIsKept(t *testing.T) {
 	way.open()
 	on.awaitState(ctx, t, "kept 31 2/5", 3)
 
-	if err := admin.Delete(ctx, node); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, admin.Delete(ctx, node))
 	on.awaitState(ctx, t, "there is no TSNNode keeping yet, which ktsn-operator creates; nothing is changed until then", 3)
 	create(ctx, t, newTSNNode("keeping", "", "kept"))
 	on.awaitState(ctx, t, "kept 31 2/5", 3)
@@ -274,9 +268,7 @@ type proxy struct {
 func newProxy(ctx context.Context, t *testing.T) *proxy {
 	t.Helper()
 	at, err := url.Parse(config.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	if at.Host == "" { // without a scheme
 		at = &url.URL{Scheme: "https", Host: config.Host}
 	}
@@ -293,9 +285,7 @@ func newProxy(ctx context.Context, t *testing.T) *proxy {
 func (p *proxy) open() {
 	p.t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(p.ctx, "tcp", p.address)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testlab.Must(p.t, err)
 	p.address, p.listener = listener.Addr().String(), listener
 	go func() {
 		for {

@@ -9,6 +9,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // onWrite is a writer that calls a function for each log line.
@@ -21,9 +23,7 @@ func (w onWrite) Write(text []byte) (int, error) {
 
 func TestAwaitAloneReturnsWhenOtherAgentEnds(t *testing.T) {
 	other, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	logged := 0
 	log := slog.New(slog.NewTextHandler(onWrite(func() {
 		logged++
@@ -36,9 +36,7 @@ func TestAwaitAloneReturnsWhenOtherAgentEnds(t *testing.T) {
 
 func TestAwaitAloneEndsWithContext(t *testing.T) {
 	other, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	defer other.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	err = awaitAlone(ctx, other.Addr().String(), slog.New(slog.NewTextHandler(onWrite(cancel), nil)))

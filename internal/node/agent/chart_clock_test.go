@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/clock"
 	"github.com/kubernetsn/kubernetsn/internal/node/ptp"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // clockOf returns ktsn-ptp's arguments in a DaemonSet of the chart, and its container.
@@ -34,9 +35,7 @@ func clockOf(t *testing.T, objects [][]byte, name string) (*ptp.Runner, *corev1.
 
 func TestChartHasNoClockByDefault(t *testing.T) {
 	objects, err := render(t)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	if bytes.Contains(bytes.Join(objects, nil), []byte("kind: DaemonSet\nmetadata:\n  name: ktsn-clock")) {
 		t.Error("there is a DaemonSet of clocks with clock.mode external")
 	}
@@ -44,9 +43,7 @@ func TestChartHasNoClockByDefault(t *testing.T) {
 
 func TestChartClockOptions(t *testing.T) {
 	objects, err := render(t, "--set", "clock.mode=ptp,uplink.interface=eth7")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	runner, container, set := clockOf(t, objects, "ktsn-clock")
 	if o := runner.Options; !slices.Equal(o.Devices, []string{"eth7"}) || o.Role != ptp.RoleSender || o.Profile != ptp.ProfileDefault ||
 		o.Priority1 != nil || o.UTCOffset != ptp.CurrentUTCOffset || o.FreeRunning || o.Stamping != ptp.StampAuto {
@@ -70,9 +67,7 @@ func TestChartClockOptions(t *testing.T) {
 		`"utcOffset":0,"extraConfig":{"tx_timestamp_timeout":"100","step_threshold":"0.5"},"interfaces":[`+
 		`{"name":"gm","nodeSelector":{"clock":"gm"},"interface":"eth1","role":"grandmaster","priority1":0},`+
 		`{"name":"rest","nodeSelector":{"clock":"rest","kubernetes.io/os":"linux"},"interfaces":["eth2","eth3"],"role":"receiver","priority2":11}]}}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	gm, _, gmSet := clockOf(t, objects, "ktsn-clock-gm")
 	if o := gm.Options; !slices.Equal(o.Devices, []string{"eth1"}) || o.Role != ptp.RoleGrandmaster || o.Profile != ptp.ProfileGPTP || o.Domain != 20 ||
 		o.Priority1 == nil || *o.Priority1 != 0 || o.Priority2 == nil || *o.Priority2 != 9 || o.Servo != "linreg" || o.Stamping != ptp.StampHardware ||
@@ -103,9 +98,7 @@ func TestChartClockPrivileges(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects, err := render(t, "--set", test.values)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, err)
 			runner, container, _ := clockOf(t, objects, "ktsn-clock")
 			security := container.SecurityContext
 			privileged := security.Privileged != nil && *security.Privileged
@@ -130,9 +123,7 @@ func TestChartRemovalEndsClocks(t *testing.T) {
 		"clock.mode=ptp,clock.ptp.interfaces[0].name=a,clock.ptp.interfaces[0].nodeSelector.c=a,clock.ptp.interfaces[1].name=b,clock.ptp.interfaces[1].nodeSelector.c=b": {"ktsn-clock-a", "ktsn-clock-b"},
 	} {
 		objects, err := render(t, "--set", values)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, err)
 		var role rbacv1.Role
 		object(t, objects, "Role", "ktsn-removal", &role)
 		var job batchv1.Job

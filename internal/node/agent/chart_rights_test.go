@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 const controlPlane = "node-role.kubernetes.io/control-plane"
@@ -23,9 +25,7 @@ func TestChartOperatorAffinity(t *testing.T) {
 	placed := func(arguments ...string) *corev1.PodSpec {
 		t.Helper()
 		objects, err := render(t, arguments...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, err)
 		var deployment appsv1.Deployment
 		object(t, objects, "Deployment", "ktsn-operator", &deployment)
 		return &deployment.Spec.Template.Spec
@@ -64,17 +64,13 @@ func rightsOf(t *testing.T, objects [][]byte) rights {
 			Metadata struct{ Name string }
 			Rules    []rbacv1.PolicyRule
 		}
-		if err := yaml.Unmarshal(text, &object); err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, yaml.Unmarshal(text, &object))
 		switch object.Kind {
 		case "Role", "ClusterRole":
 			rules[object.Kind+" "+object.Metadata.Name] = object.Rules
 		case "RoleBinding", "ClusterRoleBinding":
 			var binding rbacv1.ClusterRoleBinding
-			if err := yaml.Unmarshal(text, &binding); err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, yaml.Unmarshal(text, &binding))
 			bindings = append(bindings, binding)
 		}
 	}
@@ -113,9 +109,7 @@ func rightsOf(t *testing.T, objects [][]byte) rights {
 func tableOfRights(t *testing.T) rights {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/security.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	_, table, ok := strings.Cut(string(text), "| account | in | resource | objects | verbs |\n|---|---|---|---|---|\n")
 	if !ok {
 		t.Fatal("docs/security.md has no table of rights")
@@ -137,9 +131,7 @@ func tableOfRights(t *testing.T) rights {
 // TestChartRightsMatchTable compares the chart's rights with docs/security.md.
 func TestChartRightsMatchTable(t *testing.T) {
 	objects, err := render(t, "--set", "kata.handlers.kata-qemu=veth")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	given, table := rightsOf(t, objects), tableOfRights(t)
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		if table[key] != given[key] {

@@ -39,9 +39,7 @@ import (
 func render(t *testing.T, arguments ...string) ([][]byte, error) {
 	t.Helper()
 	helm, err := filepath.Abs("../../../bin/helm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	if _, err := os.Stat(helm); err != nil {
 		testlab.Missing(t, "bin/helm is missing; `make helm` builds it")
 	}
@@ -84,9 +82,7 @@ func TestChartAgentOptions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects, err := render(t, append(arguments, "--set", "operator.enabled=false")...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, err)
 			spec := &daemonSet(t, objects, "ktsn-agent").Spec.Template.Spec
 			if _, err := Parse(containerOf(t, spec, "agent").Args, io.Discard); err != nil {
 				t.Error(err)
@@ -100,9 +96,7 @@ func TestChartAgentOptions(t *testing.T) {
 			var config corev1.ConfigMap
 			object(t, objects, "ConfigMap", "networks", &config)
 			path := filepath.Join(t.TempDir(), "networks.yaml")
-			if err := os.WriteFile(path, []byte(config.Data["networks.yaml"]), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, os.WriteFile(path, []byte(config.Data["networks.yaml"]), 0o600))
 			if networks, err := (network.File{Path: path}).Networks(t.Context()); err != nil || len(networks) == 0 {
 				t.Errorf("the agent reads %v, %v", networks, err)
 			}
@@ -135,9 +129,7 @@ func daemonSet(t *testing.T, objects [][]byte, name string) *appsv1.DaemonSet {
 func TestChartOpenVSwitchNodes(t *testing.T) {
 	objects, err := render(t, "--set", `uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=0000:01:00.0,uplink.ovs.pmdCPUs=2\,3,uplink.ovs.pmdMaxSleep=50us,`+
 		"uplink.ovs.prefixLength=20,uplink.ovs.runDir=/run/o,uplink.ovs.dpdkExtra=--no-pci")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	for _, name := range []string{"ktsnd", "ktsn-agent"} {
 		checkApart(t, daemonSet(t, objects, name), daemonSet(t, objects, name+"-ovs"))
 	}
@@ -154,9 +146,7 @@ func TestChartOpenVSwitchNodes(t *testing.T) {
 		t.Errorf("the other ktsnd is started by %q, and kubelet waits for it: %v", direct.Command, direct.StartupProbe)
 	}
 	options, err := Parse(agent.Args, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	if o := options.OVS; o == nil || o.plan.Device != "0000:01:00.0" || !slices.Equal(o.plan.PMDCPUs, []int{2, 3}) || o.plan.PMDMaxSleep != 50*time.Microsecond ||
 		o.prefixBits != 20 || o.runDir != "/run/o" || o.plan.DPDKExtra != "--no-pci" {
 		t.Errorf("it reads %+v", o)
@@ -195,9 +185,7 @@ func checkApart(t *testing.T, others, switched *appsv1.DaemonSet) {
 		t.Errorf("%s is for %v", others.Name, term)
 	}
 	selector, err := metav1.LabelSelectorAsSelector(switched.Spec.Selector)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	if selector.Matches(labels.Set(others.Spec.Template.Labels)) || !selector.Matches(labels.Set(switched.Spec.Template.Labels)) {
 		t.Errorf("%s selects %v", switched.Name, selector)
 	}
@@ -218,9 +206,7 @@ func TestChartCleaningPodOpenVSwitch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects, err := render(t, "--set", test.values)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, err)
 			pod := cleaningPod(t, objects)
 			checkMounts(t, &pod.Spec)
 			var mounted []string
@@ -260,13 +246,9 @@ func cleaningPod(t *testing.T, objects [][]byte) *corev1.Pod {
 	cleaner := corev1.ConfigMap{}
 	object(t, objects, "ConfigMap", "removal", &cleaner)
 	path := filepath.Join(t.TempDir(), "pod.yaml")
-	if err := os.WriteFile(path, []byte(cleaner.Data["pod.yaml"]), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.WriteFile(path, []byte(cleaner.Data["pod.yaml"]), 0o600))
 	pod, err := readPod(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	return pod
 }
 
@@ -282,9 +264,7 @@ func containerOf(t *testing.T, spec *corev1.PodSpec, name string) *corev1.Contai
 // Otherwise kubelet would kill the agent while it waits.
 func TestChartAgentGracePeriod(t *testing.T) {
 	objects, err := render(t)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	grace := time.Duration(*daemonSet(t, objects, "ktsn-agent").Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second
 	if leaveTimeout >= shutdownTimeout || shutdownTimeout >= grace {
 		t.Errorf("kubelet gives %v, parts get %v, and kubelet is served for %v", grace, shutdownTimeout, leaveTimeout)
@@ -294,9 +274,7 @@ func TestChartAgentGracePeriod(t *testing.T) {
 // Otherwise the Job would end before it reports the error, or its pod could not be scheduled.
 func TestChartRemovalTimeout(t *testing.T) {
 	objects, err := render(t, "--set-json", `operator.tolerations=[{"key":"ours","operator":"Exists"}]`, "--set", "removal.timeoutSeconds=200")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	var operator appsv1.Deployment
 	object(t, objects, "Deployment", "ktsn-operator", &operator)
 	for name, has := range map[string]time.Duration{"ktsn-removal": 200 * time.Second, "ktsn-operator-removal": time.Minute} {
@@ -317,9 +295,7 @@ func TestChartRemovalTimeout(t *testing.T) {
 
 func TestChartExclusiveCore(t *testing.T) {
 	objects, err := render(t, "--set", "ktsnd.exclusiveCore=true")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	containers := daemonSet(t, objects, "ktsnd").Spec.Template.Spec.Containers
 	for _, resource := range []corev1.ResourceName{"cpu", "memory"} {
 		request, limit := containers[0].Resources.Requests[resource], containers[0].Resources.Limits[resource]
@@ -347,9 +323,7 @@ func TestChartKtsndMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects, err := render(t, test.arguments...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, err)
 			ktsnd := containerOf(t, &daemonSet(t, objects, "ktsnd").Spec.Template.Spec, "ktsnd")
 			at := slices.Index(ktsnd.Args, "--ring-memory")
 			if at < 0 || ktsnd.Args[at+1] != test.rings {
@@ -364,18 +338,14 @@ func TestChartKtsndMemory(t *testing.T) {
 
 func TestChartRemovalHooks(t *testing.T) {
 	objects, err := render(t)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	names := map[string]bool{}
 	for _, text := range objects {
 		var about struct {
 			Kind     string
 			Metadata metav1.ObjectMeta
 		}
-		if err := yaml.Unmarshal(text, &about); err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, yaml.Unmarshal(text, &about))
 		if !strings.Contains(about.Metadata.Name, "removal") {
 			continue
 		}
@@ -396,9 +366,7 @@ func TestChartRemovalHooks(t *testing.T) {
 // test/operator tests the content of the policy with an API server.
 func TestChartAdmissionPolicy(t *testing.T) {
 	objects, err := render(t)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	var policy admissionv1.ValidatingAdmissionPolicy
 	var binding admissionv1.ValidatingAdmissionPolicyBinding
 	object(t, objects, "ValidatingAdmissionPolicy", "kubernetsn-pods", &policy)
@@ -418,9 +386,7 @@ func TestChartAdmissionPolicy(t *testing.T) {
 		t.Errorf("it concerns %+v", conditions)
 	}
 	without, err := render(t, "--set", "operator.enabled=false")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	if bytes.Contains(bytes.Join(without, nil), []byte("ValidatingAdmissionPolicy")) {
 		t.Error("there is a policy without the operator, whose label and annotation they keep, or which they hold")
 	}
@@ -438,9 +404,7 @@ func TestChartAdmissionPolicy(t *testing.T) {
 func TestChartCgroupMounts(t *testing.T) {
 	for value, want := range map[string]bool{"false": false, "true": true} {
 		objects, err := render(t, "--set", "ktsnd.cgroupV1="+value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, err)
 		got := slices.ContainsFunc(daemonSet(t, objects, "ktsnd").Spec.Template.Spec.Volumes, func(v corev1.Volume) bool {
 			return v.HostPath != nil && strings.HasPrefix(v.HostPath.Path, "/sys/fs/cgroup")
 		})
@@ -459,9 +423,7 @@ func TestChartKataMounts(t *testing.T) {
 		"kata.handlers.a=" + dans + ",kata.handlers.b=veth,kata.handlers.c=" + dans + ",kata.handlers.d=" + others: {dans, others},
 	} {
 		objects, err := render(t, "--set", value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, err)
 		pod := &daemonSet(t, objects, "ktsnd").Spec.Template.Spec
 		var mounted, ofHost []string
 		for _, mount := range pod.Containers[0].VolumeMounts {
@@ -486,9 +448,7 @@ func TestChartKataMounts(t *testing.T) {
 
 func TestChartAgentCapabilities(t *testing.T) {
 	objects, err := render(t)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	var role rbacv1.ClusterRole
 	object(t, objects, "ClusterRole", "kubernetsn:ktsn-agent", &role)
 	var text []string
@@ -564,9 +524,7 @@ func TestChartImageDigests(t *testing.T) {
 	}
 	const ovs = "clock.mode=ptp,uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=card"
 	objects, err := render(t, "--set", ovs+","+strings.Join(digests, ","))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	images := regexp.MustCompile(`(?m)^ *image: (.*)$`).FindAllSubmatch(bytes.Join(objects, nil), -1)
 	if len(images) < 9 {
 		t.Fatalf("%d images are named", len(images))
@@ -622,9 +580,7 @@ func TestParseErrors(t *testing.T) {
 // TestChartDashboardMetrics compares the dashboard's queries with the agent's metrics.
 func TestChartDashboardMetrics(t *testing.T) {
 	objects, err := render(t, "--set", "dashboard.enabled=true")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	var config corev1.ConfigMap
 	object(t, objects, "ConfigMap", "grafana-dashboard", &config)
 	text := config.Data["kubernetsn.json"]

@@ -13,6 +13,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // rolled returns how many pods a DaemonSet may have too many and too few during an upgrade.
@@ -41,9 +43,7 @@ func TestChartUpdateStrategy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects, err := render(t, "--set", "uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=card", "--set", test.values)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, err)
 			for daemons, want := range map[string]string{"ktsnd": test.ktsnd, "ktsnd-ovs": test.ktsnd, "ktsn-agent": test.agents, "ktsn-agent-ovs": test.agents} {
 				if strategy := rolled(daemonSet(t, objects, daemons)); strategy != want {
 					t.Errorf("%s may have %s, want %s", daemons, strategy, want)
@@ -56,9 +56,7 @@ func TestChartUpdateStrategy(t *testing.T) {
 // Two ktsnd are on a node during an upgrade: each probe must check its own pod, even after a restart of the container.
 func TestChartProbes(t *testing.T) {
 	objects, err := render(t, "--set", "uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=card")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	for _, name := range []string{"ktsnd", "ktsnd-ovs"} {
 		spec := &daemonSet(t, objects, name).Spec.Template.Spec
 		ktsnd := containerOf(t, spec, "ktsnd")
@@ -90,9 +88,7 @@ func mountedAt(t *testing.T, spec *corev1.PodSpec, container *corev1.Container, 
 // The removal may delete the chart's DaemonSets, and knows the labels of their pods.
 func TestChartRemovalKnowsDaemonSets(t *testing.T) {
 	objects, err := render(t, "--set", "clock.mode=ptp,uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=card")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	may := strings.Join(removableDaemonSets(t, objects), ",")
 	if may != defaultDaemonSets {
 		t.Errorf("it removes %s, and may remove %s", defaultDaemonSets, may)
@@ -124,8 +120,6 @@ func removableDaemonSets(t *testing.T, objects [][]byte) []string {
 func selects(t *testing.T, selector string, set map[string]string) bool {
 	t.Helper()
 	parsed, err := labels.Parse(selector)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	return parsed.Matches(labels.Set(set))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/install"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // TestRemovedConfigurationStaysWhileAddressesAreUsed imitates host-local, which creates a folder with the network's
@@ -25,9 +26,7 @@ func TestRemovedConfigurationStaysWhileAddressesAreUsed(t *testing.T) {
 	tsn := network.Network{Name: "tsn", VNI: 42, Port: 4789, Ranges: []network.Range{{Prefix: whole, NodeBits: 24}}}
 	configure := func(complete bool, networks ...network.Network) {
 		t.Helper()
-		if err := files.write(networks, map[string][]netip.Prefix{"tsn": {netip.MustParsePrefix("10.42.1.0/24")}}, complete); err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, files.write(networks, map[string][]netip.Prefix{"tsn": {netip.MustParsePrefix("10.42.1.0/24")}}, complete))
 	}
 	there := func(path string, want bool) {
 		t.Helper()
@@ -39,19 +38,13 @@ func TestRemovedConfigurationStaysWhileAddressesAreUsed(t *testing.T) {
 	there("/conf/tsn.conf", true)
 	for _, path := range []string{"tsn/lock", "tsn/last_reserved_ip.0", "tsn/10.42.1.2", "cbr0/lock"} {
 		path = filepath.Join(host, "/networks", path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		testlab.Must(t, os.WriteFile(path, nil, 0o600))
 	}
 	configure(true)
 	there("/conf/tsn.conf", true)
 	there("/networks/tsn/10.42.1.2", true)
-	if err := os.Remove(filepath.Join(host, "/networks/tsn/10.42.1.2")); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.Remove(filepath.Join(host, "/networks/tsn/10.42.1.2")))
 	configure(false) // while not all networks are known
 	there("/conf/tsn.conf", true)
 	configure(true)

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // TestQueueNeverBlocks adds requests before the controller starts, while it does not read, and after it has ended.
@@ -24,9 +26,7 @@ func TestQueueNeverBlocks(t *testing.T) {
 	add()
 	add()
 	links := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
-	if err := q.source(concernLinks).Start(t.Context(), links); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, q.source(concernLinks).Start(t.Context(), links))
 	if links.Len() != count {
 		t.Errorf("%d requests wait at the start, want %d", links.Len(), count)
 	}

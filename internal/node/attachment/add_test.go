@@ -11,6 +11,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control/controltest"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // fakeKtsnd answers every request with success and records the requests.
@@ -28,9 +29,7 @@ func fakeKtsnd(t *testing.T) (client *control.Client, asked func() []string) {
 		return `{"version": 1, "reply": "ok"}`
 	})
 	client, err := control.Dial(t.Context(), socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	t.Cleanup(func() { client.Close() })
 	return client, func() []string {
 		client.Close()
@@ -51,9 +50,7 @@ func TestRegisterUndo(t *testing.T) {
 	}
 	s.CompleteRecord()
 	a := &adding{Spec: s, store: recordStore{filepath.Join(dir, "state")}, daemon: &daemon{client}}
-	if err := a.register(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, a.register(t.Context()))
 	if err := a.undoAll(); err != nil {
 		t.Error(err)
 	}

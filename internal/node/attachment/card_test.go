@@ -49,9 +49,7 @@ func busOfCards(t *testing.T, groups [2]string, modprobe string) *passthrough.Bu
 	}
 	programs := filepath.Join(dir, "bin")
 	script := "#!/bin/sh\ncd " + filepath.Join(bus.Sys, "bus/pci/devices") + " || exit\n" + modprobe + "\n"
-	if err := errors.Join(os.MkdirAll(programs, 0o755), os.WriteFile(filepath.Join(programs, "modprobe"), []byte(script), 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, errors.Join(os.MkdirAll(programs, 0o755), os.WriteFile(filepath.Join(programs, "modprobe"), []byte(script), 0o755)))
 	t.Setenv("PATH", programs+":"+os.Getenv("PATH"))
 	before := nodeBus
 	nodeBus = func() *passthrough.Bus { return bus }
@@ -63,9 +61,7 @@ func busOfCards(t *testing.T, groups [2]string, modprobe string) *passthrough.Bu
 func giveTo(t *testing.T, bus *passthrough.Bus, address, driver string) {
 	t.Helper()
 	link := filepath.Join(bus.Sys, "bus/pci/devices", address, "driver")
-	if err := errors.Join(os.Remove(link), os.Symlink("/drivers/"+driver, link)); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, errors.Join(os.Remove(link), os.Symlink("/drivers/"+driver, link)))
 }
 
 // addingCards is an ADD to a network with both cards that has remembered the attachment.
@@ -138,9 +134,7 @@ func TestClaimCardRace(t *testing.T) {
 	giveTo(t, bus, secondCard, "pci-stub")
 	a := addingCards(t)
 	card, err := canTake(bus, firstCard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	if _, err := bus.Claim(secondCard, "tsn:other:tsn0:uid"); err != nil {
 		t.Fatal(err)
 	}
@@ -165,16 +159,16 @@ func TestClaimCardError(t *testing.T) {
 func bindAsWritten(t *testing.T, bus *passthrough.Bus) {
 	t.Helper()
 	drivers, probe, unbind := filepath.Join(bus.Sys, "bus/pci/drivers"), filepath.Join(bus.Sys, "bus/pci/drivers_probe"), filepath.Join(bus.Sys, "unbind")
-	must(t, errors.Join(unix.Mkfifo(probe, 0o600), unix.Mkfifo(unbind, 0o600)))
+	testlab.Must(t, errors.Join(unix.Mkfifo(probe, 0o600), unix.Mkfifo(unbind, 0o600)))
 	for _, driver := range []string{"igb", passthrough.VFIO} {
 		folder := filepath.Join(drivers, driver)
-		must(t, errors.Join(os.MkdirAll(folder, 0o755), os.Symlink(unbind, filepath.Join(folder, "unbind"))))
+		testlab.Must(t, errors.Join(os.MkdirAll(folder, 0o755), os.Symlink(unbind, filepath.Join(folder, "unbind"))))
 	}
 	move := func(address, driver string) error {
 		link := filepath.Join(bus.Sys, "bus/pci/devices", address, "driver")
 		return errors.Join(os.Remove(link), os.Symlink(filepath.Join(drivers, driver), link))
 	}
-	must(t, move(firstCard, "igb"))
+	testlab.Must(t, move(firstCard, "igb"))
 	ended := make(chan error, 1)
 	go func() {
 		for {
@@ -199,11 +193,11 @@ func bindAsWritten(t *testing.T, bus *passthrough.Bus) {
 		for {
 			for _, path := range []string{probe, unbind} {
 				file, err := os.OpenFile(path, os.O_RDWR, 0) // for writing alone it would wait for a reader
-				must(t, errors.Join(err, file.Close()))
+				testlab.Must(t, errors.Join(err, file.Close()))
 			}
 			select {
 			case err := <-ended:
-				must(t, err)
+				testlab.Must(t, err)
 				return
 			case <-time.After(10 * time.Millisecond):
 			}
@@ -214,12 +208,12 @@ func bindAsWritten(t *testing.T, bus *passthrough.Bus) {
 func TestAttachCardUndo(t *testing.T) {
 	testlab.Root(t)
 	id, err := topology.NewID()
-	must(t, err)
+	testlab.Must(t, err)
 	pod, err := topology.NewNamespace(id.String() + "-card")
-	must(t, err)
-	t.Cleanup(func() { must(t, pod.Destroy()) })
+	testlab.Must(t, err)
+	t.Cleanup(func() { testlab.Must(t, pod.Destroy()) })
 	netns, err := ns.GetNS(pod.Path())
-	must(t, err)
+	testlab.Must(t, err)
 	defer netns.Close()
 	for name, test := range map[string]struct {
 		late, noFolder bool
@@ -234,7 +228,7 @@ func TestAttachCardUndo(t *testing.T) {
 			a, freed := addingCards(t), false
 			a.netns, a.Device.DAN = netns, filepath.Join(t.TempDir(), "dans")
 			if test.noFolder {
-				must(t, os.WriteFile(a.Device.DAN, nil, 0o644))
+				testlab.Must(t, os.WriteFile(a.Device.DAN, nil, 0o644))
 			}
 			a.undo = []func() error{a.unlessCard(func() error { return a.store.remove(&a.Attachment) }), a.unlessCard(func() error { freed = true; return nil })}
 			ctx, cancel := context.WithCancel(t.Context())
@@ -249,15 +243,15 @@ func TestAttachCardUndo(t *testing.T) {
 				t.Fatalf("it failed early: the driver is %q", driver)
 			}
 			for _, undo := range slices.Backward(a.undo) {
-				must(t, undo())
+				testlab.Must(t, undo())
 			}
 			override, err := os.ReadFile(filepath.Join(bus.Sys, "bus/pci/devices", firstCard, "driver_override"))
-			must(t, err)
+			testlab.Must(t, err)
 			if driver := driverOf(t, bus, firstCard); driver != "igb" || !strings.HasPrefix(string(override), "\n") {
 				t.Errorf("the card has the driver %q, and its override is %q", driver, override)
 			}
 			left, err := os.ReadDir(bus.StateDir)
-			must(t, err)
+			testlab.Must(t, err)
 			files, _ := filepath.Glob(filepath.Join(a.Device.DAN, "*"))
 			if record := a.store.read(&a.Attachment); record != nil || len(left)+len(files) > 0 || !freed {
 				t.Errorf("left are the record %+v, notes %v and %v; the address was freed: %v", record, left, files, freed)
@@ -269,6 +263,6 @@ func TestAttachCardUndo(t *testing.T) {
 func driverOf(t *testing.T, bus *passthrough.Bus, address string) string {
 	t.Helper()
 	card, err := bus.Read(address)
-	must(t, err)
+	testlab.Must(t, err)
 	return card.Driver
 }

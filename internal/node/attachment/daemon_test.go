@@ -6,14 +6,14 @@ import (
 	"net"
 	"path/filepath"
 	"testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 func TestDaemonCutOff(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "control.sock")
 	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	for name, read := range map[string]bool{"before it reads": false, "before it answers": true} {
 		t.Run(name, func(t *testing.T) {
 			go func() {
@@ -27,9 +27,7 @@ func TestDaemonCutOff(t *testing.T) {
 				connection.Close()
 			}()
 			daemon, err := dialDaemon(t.Context(), path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, err)
 			defer daemon.close()
 			if err := daemon.EndpointDel(t.Context(), "pod", "tsn0"); !cutOff(err) || ended(err) {
 				t.Errorf("got %v", err)

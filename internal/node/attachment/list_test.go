@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // setModified sets the modification time of the folder of a network's records, if it is there.
@@ -42,9 +43,7 @@ func TestChanges(t *testing.T) {
 		{"nothing is left", nil, false},
 	} {
 		if step.do != nil {
-			if err := step.do(); err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, step.do())
 			setModified(t, store, "tsn", settled.Add(time.Duration(i)*time.Second))
 		}
 		if got := changes.Any(); got != step.want {
@@ -61,9 +60,7 @@ func TestChangesSameTick(t *testing.T) {
 	for _, containerID := range []string{"a", "b"} {
 		r := recordOf(SandboxNetwork, containerID)
 		r.Identity = containerID
-		if err := store.write(r); err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, store.write(r))
 		setModified(t, store, SandboxNetwork, tick)
 		if !changes.Any() {
 			t.Errorf("record %s is not noticed", containerID)

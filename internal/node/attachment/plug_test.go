@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 func TestForgetLinkEncryption(t *testing.T) {
@@ -15,7 +16,7 @@ func TestForgetLinkEncryption(t *testing.T) {
 	for encrypted, want := range map[bool][]string{true: {"network-encryption-set 8388608 none"}, false: nil} {
 		ktsnd := &listening{}
 		r := &Record{Attachment: overlay.Attachment{Network: LinkNetwork}, VNI: vni, Bridge: overlay.BridgeName(vni), Tunnel: overlay.TunnelName(vni), Encrypted: encrypted}
-		must(t, node.ForgetLink(t.Context(), r.network(), (&daemon{ktsnd.serve(t)}).timed()))
+		testlab.Must(t, node.ForgetLink(t.Context(), r.network(), (&daemon{ktsnd.serve(t)}).timed()))
 		if !slices.Equal(ktsnd.requests, want) {
 			t.Errorf("encrypted %v: ktsnd was told %q", encrypted, ktsnd.requests)
 		}

@@ -65,7 +65,7 @@ func (l *listening) serve(t *testing.T) *control.Client {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "control.sock")
 	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
-	must(t, err)
+	testlab.Must(t, err)
 	t.Cleanup(func() { listener.Close() })
 	go func() {
 		for {
@@ -87,16 +87,9 @@ func (l *listening) serve(t *testing.T) *control.Client {
 		}
 	}()
 	client, err := control.Dial(t.Context(), path)
-	must(t, err)
+	testlab.Must(t, err)
 	t.Cleanup(func() { client.Close() })
 	return client
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 const secretVNI, clearVNI = 4242, 4343
@@ -106,32 +99,32 @@ func attachedNode(t *testing.T) (node *overlay.Node, dir string) {
 	t.Helper()
 	testlab.Root(t)
 	id, err := topology.NewID()
-	must(t, err)
+	testlab.Must(t, err)
 	namespace, err := topology.NewNamespace(id.String() + "-restore")
-	must(t, err)
-	t.Cleanup(func() { must(t, namespace.Destroy()) })
+	testlab.Must(t, err)
+	t.Cleanup(func() { testlab.Must(t, namespace.Destroy()) })
 	file, err := os.Open(namespace.Path())
-	must(t, err)
+	testlab.Must(t, err)
 	defer file.Close()
 	runtime.LockOSThread() // and the thread ends with the test
-	must(t, unix.Setns(int(file.Fd()), unix.CLONE_NEWNET))
+	testlab.Must(t, unix.Setns(int(file.Fd()), unix.CLONE_NEWNET))
 	dir = t.TempDir()
 	node, err = OpenNode(dir, time.Second)
-	must(t, err)
+	testlab.Must(t, err)
 	t.Cleanup(node.Close)
 	for vni, alias := range map[uint32]string{secretVNI: "tsn-cni:1 encrypted", clearVNI: ""} {
 		attributes := netlink.NewLinkAttrs()
 		attributes.Name, attributes.Group = overlay.TunnelName(vni), overlay.LinkGroup
 		tunnel := &netlink.Vxlan{LinkAttrs: attributes, VxlanId: int(vni), Port: 4789}
-		must(t, netlink.LinkAdd(tunnel))
+		testlab.Must(t, netlink.LinkAdd(tunnel))
 		if alias != "" {
-			must(t, netlink.LinkSetAlias(tunnel, alias))
+			testlab.Must(t, netlink.LinkSetAlias(tunnel, alias))
 		}
-		must(t, netlink.LinkSetUp(tunnel))
-		must(t, node.PeerAdd(t.Context(), control.Peer{VNI: vni, Address: netip.MustParseAddr("192.0.2.2"), Subnets: []netip.Prefix{netip.MustParsePrefix("10.42.2.0/24")}}, nil))
+		testlab.Must(t, netlink.LinkSetUp(tunnel))
+		testlab.Must(t, node.PeerAdd(t.Context(), control.Peer{VNI: vni, Address: netip.MustParseAddr("192.0.2.2"), Subnets: []netip.Prefix{netip.MustParsePrefix("10.42.2.0/24")}}, nil))
 		r := &Record{Version: 1, Attachment: overlay.Attachment{Network: fmt.Sprint("n", vni), ContainerID: "c", Interface: "tsn0", Identity: "pod"},
 			Netns: namespace.Path(), VNI: vni, Bridge: overlay.BridgeName(vni), Tunnel: overlay.TunnelName(vni), Sources: &control.Sources{}}
-		must(t, recordStore{dir}.write(r))
+		testlab.Must(t, recordStore{dir}.write(r))
 	}
 	return node, dir
 }
@@ -160,15 +153,15 @@ func TestRestoreWithoutEncryption(t *testing.T) {
 		"missing tunnel": {before: func(t *testing.T) {
 			t.Helper()
 			tunnel, err := netlink.LinkByName(overlay.TunnelName(secretVNI))
-			must(t, err)
-			must(t, netlink.LinkDel(tunnel))
+			testlab.Must(t, err)
+			testlab.Must(t, netlink.LinkDel(tunnel))
 		}, message: "tsnvx4242 is missing or unfinished"},
 		"unmarked tunnel": {before: func(t *testing.T) {
 			t.Helper()
 			tunnel, err := netlink.LinkByName(overlay.TunnelName(secretVNI))
-			must(t, err)
-			must(t, netlink.LinkSetAlias(tunnel, ""))
-			must(t, netlink.LinkSetDown(tunnel))
+			testlab.Must(t, err)
+			testlab.Must(t, netlink.LinkSetAlias(tunnel, ""))
+			testlab.Must(t, netlink.LinkSetDown(tunnel))
 		}, message: "tsnvx4242 is missing or unfinished"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -191,7 +184,7 @@ func TestRestoreWithoutEncryption(t *testing.T) {
 func TestNoReceiveRingsWhenEncrypted(t *testing.T) {
 	_, dir := attachedNode(t)
 	records, err := recordStore{dir}.withPorts()
-	must(t, err)
+	testlab.Must(t, err)
 	for _, r := range records {
 		if _, _, err := r.endpointOfRings(); (err == errDecrypted) != (r.VNI == secretVNI) {
 			t.Errorf("of network %d: %v", r.VNI, err)
@@ -213,16 +206,16 @@ func newRebuildLab(t *testing.T) *rebuildLab {
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name = "up0"
 	uplink := &netlink.Veth{LinkAttrs: attributes, PeerName: "up1"}
-	must(t, netlink.LinkAdd(uplink))
-	must(t, netlink.AddrAdd(uplink, &netlink.Addr{IPNet: &net.IPNet{IP: net.IPv4(192, 0, 2, 1), Mask: net.CIDRMask(24, 32)}}))
-	must(t, netlink.LinkSetUp(uplink))
+	testlab.Must(t, netlink.LinkAdd(uplink))
+	testlab.Must(t, netlink.AddrAdd(uplink, &netlink.Addr{IPNet: &net.IPNet{IP: net.IPv4(192, 0, 2, 1), Mask: net.CIDRMask(24, 32)}}))
+	testlab.Must(t, netlink.LinkSetUp(uplink))
 	id, err := topology.NewID()
-	must(t, err)
+	testlab.Must(t, err)
 	pod, err := topology.NewNamespace(id.String() + "-rebuilt")
-	must(t, err)
-	t.Cleanup(func() { must(t, pod.Destroy()) })
+	testlab.Must(t, err)
+	t.Cleanup(func() { testlab.Must(t, pod.Destroy()) })
 	netns, err := os.Open(pod.Path())
-	must(t, err)
+	testlab.Must(t, err)
 	t.Cleanup(func() { netns.Close() })
 	return &rebuildLab{node, dir, id, netns}
 }
@@ -234,7 +227,7 @@ func (l *rebuildLab) plug(t *testing.T, network *overlay.Network, interfaceName,
 	attachment := overlay.Attachment{Network: LinkNetwork, ContainerID: l.id.String(), Interface: interfaceName, Identity: "pod"}
 	_, err := l.node.Plug(t.Context(), network, &overlay.Port{
 		Attachment: attachment, HardwareAddress: net.HardwareAddr{2, 0, 0, 0, 0, interfaceName[1]}, Netns: int(l.netns.Fd()), Note: note}, nil)
-	must(t, err)
+	testlab.Must(t, err)
 	return &attachment
 }
 
@@ -245,10 +238,10 @@ func TestRebuildEncryptedLink(t *testing.T) {
 		network.Port = 4700 + uint16(i)
 		attachment := lab.plug(t, &network, []string{"a0", "a1"}[i], "")
 		if alias != "" {
-			must(t, netlink.LinkSetAlias(&netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: network.Tunnel}}, alias))
+			testlab.Must(t, netlink.LinkSetAlias(&netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: network.Tunnel}}, alias))
 		}
 		count, err := rebuild(t.Context(), lab.node, recordStore{lab.dir}, (&listening{}).serve(t), "")
-		must(t, err)
+		testlab.Must(t, err)
 		if rebuilt := (recordStore{lab.dir}).read(attachment); count != 1 || rebuilt == nil || rebuilt.Encrypted != (alias != "") || rebuilt.VNI != network.VNI {
 			t.Errorf("of a tunnel with the alias %q %d records are rebuilt: %+v", alias, count, rebuilt)
 		}
@@ -265,8 +258,8 @@ func TestRebuildDevice(t *testing.T) {
 		attachment := lab.plug(t, &network, interfaceName, note)
 		if kind == device.Tap {
 			name, err := device.TapName(interfaceName)
-			must(t, err)
-			must(t, ns.WithNetNSPath(lab.netns.Name(), func(ns.NetNS) error { return (&vm.Tap{Name: name, MTU: 1400, Queues: 1}).Make() }))
+			testlab.Must(t, err)
+			testlab.Must(t, ns.WithNetNSPath(lab.netns.Name(), func(ns.NetNS) error { return (&vm.Tap{Name: name, MTU: 1400, Queues: 1}).Make() }))
 		}
 		count, err := rebuild(t.Context(), lab.node, recordStore{lab.dir}, (&listening{}).serve(t), "")
 		rebuilt := (recordStore{lab.dir}).read(attachment)

@@ -13,6 +13,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control/controltest"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // ktsndSaying is a ktsnd that answers each request alike.
@@ -20,9 +21,7 @@ func ktsndSaying(t *testing.T, answer string) *daemon {
 	t.Helper()
 	socket, _ := controltest.Serve(t, func([]byte) string { return answer })
 	client, err := control.Dial(t.Context(), socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	t.Cleanup(func() { client.Close() })
 	return &daemon{client}
 }

@@ -45,13 +45,9 @@ func emptyNamespace(t *testing.T) *topology.Namespace {
 		testlab.Missing(t, "the program is not built; run `make build`")
 	}
 	id, err := topology.NewID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	netns, err := topology.NewNamespace(id.String() + "-capture")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	t.Cleanup(func() {
 		if err := netns.Destroy(); err != nil {
 			t.Error(err)
@@ -62,9 +58,7 @@ func emptyNamespace(t *testing.T) *topology.Namespace {
 
 func do(t *testing.T, where *topology.Namespace, work func() error) {
 	t.Helper()
-	if err := where.Do(work); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, where.Do(work))
 }
 
 // filters counts the filters of one side of an interface.
@@ -72,9 +66,7 @@ func filters(t *testing.T, interfaceName string, parent uint32) int {
 	t.Helper()
 	link, errLink := netlink.LinkByName(interfaceName)
 	all, errList := netlink.FilterList(link, parent)
-	if err := errors.Join(errLink, errList); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, errors.Join(errLink, errList))
 	return len(all)
 }
 
@@ -292,22 +284,16 @@ func TestReadPortOtherRelease(t *testing.T) {
 func TestShorterMapEntries(t *testing.T) {
 	testlab.Root(t)
 	former, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	defer former.Close()
 	last, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	defer last.Close()
 	opened := &State{former, last}
 	errMode := putValue(former, &state{Mode: uint16(All)})
 	errRelay := opened.SetRelay(42)
 	now, errRead := opened.read()
-	if err := errors.Join(errMode, errRelay, errRead, opened.SetGated(1)); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, errors.Join(errMode, errRelay, errRead, opened.SetGated(1)))
 	if now.RelayIfindex != 42 || Mode(now.Mode) != All || now.Version == version {
 		t.Errorf("it read %+v", now)
 	}

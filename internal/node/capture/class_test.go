@@ -152,9 +152,7 @@ func TestClassByText(t *testing.T) {
 // A machine chooses the tag. A frame must not bypass the gates by a tag with a higher priority than those that are gated.
 func TestGatesOfLowerPriorities(t *testing.T) {
 	m := newMachine(t, ClassByPCP)
-	if err := m.state.SetRelay(0); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, m.state.SetRelay(0))
 	twice := append(binary.BigEndian.AppendUint16(nil, 0xe005), append([]byte{0x81, 0x00}, tagged(0x0006)...)...)
 	for _, test := range []struct {
 		name   string
@@ -167,9 +165,7 @@ func TestGatesOfLowerPriorities(t *testing.T) {
 		{"PCP 7 while 8 is gated", 1 << 8, ethernet(tagged(0xe005), unix.ETH_P_8021Q), true},
 		{"two tags while 3 is gated", 1 << 3, ethernet(twice, unix.ETH_P_8021Q), true},
 	} {
-		if err := m.state.SetGated(test.gated); err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, m.state.SetGated(test.gated))
 		_, before := m.counts(t)
 		if _, err := unix.Write(m.queues[1], test.frame); err != nil {
 			t.Fatal(err)

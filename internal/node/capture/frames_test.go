@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
@@ -136,9 +137,7 @@ func (w *wire) read(t *testing.T) []byte {
 			t.Fatalf("no frame came to the relay: %v", err)
 		}
 		length, err := unix.Read(w.tap, buffer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, err)
 		return buffer[:length]
 	}
 }
@@ -485,17 +484,13 @@ func TestForgedRecord(t *testing.T) {
 func TestTimedFramesWithoutRelay(t *testing.T) {
 	w := newWire(t, Timed)
 	timed := &message{payload: []byte("timed"), timeNs: 1, clock: unix.CLOCK_TAI}
-	if err := w.state.SetRelay(0); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, w.state.SetRelay(0))
 	w.send(t, timed)
 	if _, port := w.counts(t); port.NoRelay != 1 || port.Timed != 0 {
 		t.Errorf("without a relay the counters are %+v", port)
 	}
 	// The interface index of a device that is gone.
-	if err := w.state.SetRelay(4711); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, w.state.SetRelay(4711))
 	w.send(t, timed)
 	if _, port := w.counts(t); port.NoRelay != 2 || port.Timed != 0 {
 		t.Errorf("with a missing device the counters are %+v", port)
@@ -547,12 +542,8 @@ func TestCaptureJumboFrames(t *testing.T) {
 func (w *wire) beat(t *testing.T, ago time.Duration) {
 	t.Helper()
 	var clock unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &clock); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.state.heartbeat.Put(uint32(0), &heartbeat{uint64(clock.Nano() - int64(ago)), w.gated}); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, unix.ClockGettime(unix.CLOCK_MONOTONIC, &clock))
+	testlab.Must(t, w.state.heartbeat.Put(uint32(0), &heartbeat{uint64(clock.Nano() - int64(ago)), w.gated}))
 }
 
 func TestCaptureAllWithRelay(t *testing.T) {
@@ -592,9 +583,7 @@ func TestGatedFramesDoNotBypass(t *testing.T) {
 	if frames := w.sent(t); !slices.ContainsFunc(frames, func(frame []byte) bool { return bytes.HasSuffix(frame, []byte("gated")) }) {
 		t.Errorf("a relay that does not answer got %x", frames)
 	}
-	if err := w.state.SetRelay(0); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, w.state.SetRelay(0))
 	w.send(t, &message{payload: []byte("gated")})
 	if _, port := w.counts(t); port.Gated == 0 || port.Passed != 0 {
 		t.Errorf("without a relay the counters are %+v", port)
@@ -611,16 +600,12 @@ func TestGatedFramesDoNotBypass(t *testing.T) {
 // While the schedule is unknown all frames are gated.
 func TestGatesUnknown(t *testing.T) {
 	w := newWire(t, All)
-	if err := w.state.SetRelay(0); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, w.state.SetRelay(0))
 	w.send(t, &message{payload: []byte("unknown")})
 	if _, port := w.counts(t); port.Gated == 0 || port.Passed != 0 || port.GatedPriorities != AllGated {
 		t.Errorf("it counted %+v", port)
 	}
-	if err := w.state.SetGated(1 << 1); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, w.state.SetGated(1<<1))
 	_, before := w.counts(t)
 	w.send(t, &message{payload: []byte("free")})
 	if _, port := w.counts(t); port.Gated != before.Gated || port.Passed == 0 || port.GatedPriorities != 1<<1 || port.HeartbeatAge >= 0 {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // newGuest is a wire whose pod is a virtual machine. It does not know the host's time.
@@ -45,9 +47,7 @@ func monotonicIn(after time.Duration) uint64 {
 func TestGuestRecord(t *testing.T) {
 	const at = 1_700_000_000_123_456_789
 	w, guest := newGuest(t)
-	if err := guest.Set(GuestClock{UntilNs: monotonicIn(time.Minute), AheadNs: [3]int64{1000, -2000, 37_000_000_000}}); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, guest.Set(GuestClock{UntilNs: monotonicIn(time.Minute), AheadNs: [3]int64{1000, -2000, 37_000_000_000}}))
 	for name, test := range map[string]struct {
 		message message
 		what    byte
@@ -74,18 +74,14 @@ func TestGuestWithoutHostClock(t *testing.T) {
 	timed := &message{payload: bytes.Repeat([]byte("x"), 64), clock: unix.CLOCK_TAI, timeNs: 1}
 	for name, until := range map[string]uint64{"not yet": 0, "not any more": monotonicIn(-time.Millisecond)} {
 		t.Run(name, func(t *testing.T) {
-			if err := guest.Set(GuestClock{UntilNs: until}); err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, guest.Set(GuestClock{UntilNs: until}))
 			before := w.guestCount(t).Refused[ReasonUnsure]
 			w.send(t, timed)
 			if got := w.guestCount(t).Refused[ReasonUnsure] - before; got != 1 {
 				t.Errorf("%d frames are counted", got)
 			}
 			// The next one has a time.
-			if err := guest.Set(GuestClock{UntilNs: monotonicIn(time.Minute)}); err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, guest.Set(GuestClock{UntilNs: monotonicIn(time.Minute)}))
 			if frames := w.sent(t); len(frames) != 0 {
 				t.Errorf("%d frames left", len(frames))
 			}
@@ -108,9 +104,7 @@ func TestWidestBound(t *testing.T) {
 	const boundNs, driftPPB = 5_000, 1_000_000
 	w, guest := newGuest(t)
 	at := monotonicIn(-time.Second)
-	if err := guest.Set(GuestClock{UntilNs: monotonicIn(time.Minute), BoundNs: boundNs, AtNs: at, DriftPPB: driftPPB}); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, guest.Set(GuestClock{UntilNs: monotonicIn(time.Minute), BoundNs: boundNs, AtNs: at, DriftPPB: driftPPB}))
 	w.send(t, &message{payload: bytes.Repeat([]byte("x"), 64), clock: unix.CLOCK_TAI, timeNs: 1})
 	if frames := w.sent(t); len(frames) != 1 {
 		t.Fatalf("%d frames left", len(frames))

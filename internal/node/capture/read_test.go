@@ -6,13 +6,13 @@ import (
 	"math"
 	"net"
 	"testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 func TestIsGone(t *testing.T) {
 	loopback, err := net.InterfaceByName("lo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	for name, test := range map[string]struct {
 		index   int
 		has     bool

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/clock/phc"
 	"github.com/kubernetsn/kubernetsn/internal/node/clock/ptp4l/ptp4ltest"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // patience is how long something may take on a machine that is busy.
@@ -24,9 +25,7 @@ const patience = 20 * time.Second
 func bench(t *testing.T) Options {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "clock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	return Options{PTPSockets: []string{filepath.Join(folder, "ptp4l")}, LocalDir: filepath.Join(folder, "local"),
 		ChronyAddresses: []string{filepath.Join(folder, "chronyd.sock")}, Proc: "-", Interval: 50 * time.Millisecond,
@@ -36,9 +35,7 @@ func bench(t *testing.T) Options {
 func watch(t *testing.T, options Options) *Watcher {
 	t.Helper()
 	w, err := Watch(t.Context(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	t.Cleanup(w.Close)
 	return w
 }
@@ -96,9 +93,7 @@ func TestAPtp4lIsFollowedThroughItsEndAndReturn(t *testing.T) {
 	if e := await(t, w, "its end", lostBy(ReasonPTPGone)); e.Source != PTP || e.Lost.IsZero() || e.Bound < 4*us {
 		t.Errorf("got %+v", e)
 	}
-	if err := os.Remove(options.PTPSockets[0]); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.Remove(options.PTPSockets[0]))
 	ticking(t, options)
 	await(t, w, "its return", synchronized)
 }
@@ -124,9 +119,7 @@ func TestASocketThatIsNotBelievedIsNamed(t *testing.T) {
 	t.Parallel()
 	options := bench(t)
 	ticking(t, options)
-	if err := os.Chmod(options.PTPSockets[0], 0o666); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.Chmod(options.PTPSockets[0], 0o666))
 	w := watch(t, options)
 	if e := <-w.Changes(); e.Source != None || e.Why.Reason != ReasonSocketRefused || !strings.Contains(e.Why.Sentence, "mode 0666") {
 		t.Errorf("got %+v", e)
@@ -220,9 +213,7 @@ func TestWhatIsPublishedOfACardCountsWhereItCannotBeOpened(t *testing.T) {
 	options := bench(t)
 	server := ticking(t, options)
 	server.Change(func(c *ptp4ltest.Clock) { c.Ports[0].Hardware = true })
-	if err := phc.Publish(filepath.Dir(options.PTPSockets[0]), "eth0", phc.Reading{Ahead: 600, Exact: 100}); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, phc.Publish(filepath.Dir(options.PTPSockets[0]), "eth0", phc.Reading{Ahead: 600, Exact: 100}))
 	w := watch(t, options)
 	if e := await(t, w, "the card's part", synchronized); e.Parts.Card < 700 || e.Parts.Card > 4*us {
 		t.Errorf("the card's part is %v", e.Parts.Card)
@@ -241,9 +232,7 @@ func TestTwoMastersAreNamed(t *testing.T) {
 		folder := filepath.Join(options.Proc, pid)
 		for file, text := range map[string]string{"comm": name + "\n", "cmdline": name + "\x00", "uid_map": "0 0 4294967295\n",
 			"status": "CapEff:\t000001ffffffffff\n", "stat": pid + " (x) S 1"} {
-			if err := errors.Join(os.MkdirAll(folder, 0o755), os.WriteFile(filepath.Join(folder, file), []byte(text), 0o600)); err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, errors.Join(os.MkdirAll(folder, 0o755), os.WriteFile(filepath.Join(folder, file), []byte(text), 0o600)))
 		}
 	}
 	e := <-watch(t, options).Changes()

@@ -23,6 +23,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // change is a configuration's field with a value; removed takes a field out.
@@ -44,9 +45,7 @@ func written(t *testing.T, changes change) []byte {
 		}
 	}
 	text, err := json.Marshal(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	return text
 }
 
@@ -198,9 +197,7 @@ func TestParseConfigStandardFields(t *testing.T) {
 
 func TestParseConfigDefaults(t *testing.T) {
 	config, err := ParseConfig(written(t, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	want := overlay.Network{VNI: 42, Bridge: "tsnbr42", Tunnel: "tsnvx42", Port: 4789}
 	if config.Overlay != want {
 		t.Errorf("the network is %+v, want %+v", config.Overlay, want)
@@ -218,9 +215,7 @@ func TestParseConfig(t *testing.T) {
 		"sourceAddresses": []string{"10.43.0.0/16", "fd43::/64"}, "grants": change{"priorityCodePoint": true}, "runtimeConfig": change{"mac": "02:00:00:00:00:01"},
 		"args": change{"cni": change{"mac": "02:00:00:00:00:02"}}})
 	config, err := ParseConfig(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	want := overlay.Network{VNI: 42, Bridge: "br0", Tunnel: "vx0", Port: 8472, MTU: 1400, Uplink: "eno1",
 		LocalAddress: netip.MustParseAddr("192.0.2.1")}
 	if config.Overlay != want {
@@ -307,9 +302,7 @@ func TestDevicePrecedence(t *testing.T) {
 
 func TestTapName(t *testing.T) {
 	r, err := newRequest(&skel.CmdArgs{ContainerID: "c1", IfName: "thirteen-char", StdinData: written(t, change{"device": "tap"})})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	err = r.checkAttachment()
 	var refused *types.Error
 	if !errors.As(err, &refused) || refused.Code != types.ErrInvalidEnvironmentVariables ||
@@ -340,9 +333,7 @@ func TestCheckAttachment(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := newRequest(&skel.CmdArgs{ContainerID: test.containerID, IfName: "tsn0", StdinData: written(t, test.changes)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, err)
 			err = r.checkAttachment()
 			var refused *types.Error
 			if test.code == 0 {
@@ -363,41 +354,31 @@ func compileSchema(t *testing.T) *jsonschema.Schema {
 	compiler := jsonschema.NewCompiler()
 	compiler.AssertFormat()
 	schema, err := compiler.Compile(schemaFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	return schema
 }
 
 func validate(t *testing.T, schema *jsonschema.Schema, text []byte) error {
 	t.Helper()
 	value, err := jsonschema.UnmarshalJSON(strings.NewReader(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	return schema.Validate(value)
 }
 
 // TestSchemaAndPageFields keeps the three together.
 func TestSchemaAndPageFields(t *testing.T) {
 	text, err := os.ReadFile(schemaFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	var schema struct {
 		Properties map[string]any `json:"properties"`
 	}
-	if err := json.Unmarshal(text, &schema); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, json.Unmarshal(text, &schema))
 	inCode := slices.Concat(slices.Collect(maps.Keys(fields)), standardFields)
 	if got, want := slices.Sorted(maps.Keys(schema.Properties)), slices.Sorted(slices.Values(inCode)); !slices.Equal(got, want) {
 		t.Errorf("the schema has %q, the code %q", got, want)
 	}
 	page, err := os.ReadFile("../../../docs/tsn-cni.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	for _, name := range inCode {
 		if !strings.Contains(string(page), "| `"+name+"` |") {
 			t.Errorf("docs/tsn-cni.md has no row for %s", name)
@@ -420,9 +401,7 @@ func TestPodCannotReduceCapture(t *testing.T) {
 			test.network["args"] = change{"cni": test.asked}
 			// Reading it is no error, because it is read to detach the pod as well.
 			config, err := ParseConfig(written(t, test.network))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, err)
 			asked := &request{Config: config}
 			asked.Attachment = overlay.Attachment{Network: "tsn", ContainerID: "c1", Interface: "tsn0"}
 			err = asked.checkAttachment()

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 func TestResultOfOlderVersion(t *testing.T) {
@@ -17,13 +19,9 @@ func TestResultOfOlderVersion(t *testing.T) {
 		}}
 		leaveOutLater(result, version)
 		converted, err := result.GetAsVersion(version)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, err)
 		text, err := json.Marshal(converted)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, err)
 		for _, field := range []string{"pciID", "mtu"} {
 			if got := bytes.Contains(text, []byte(`"`+field+`"`)); got != want {
 				t.Errorf("in %s there is %s: %v, want %v: %s", version, field, got, want, text)

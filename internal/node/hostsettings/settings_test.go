@@ -13,15 +13,15 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // recorded reads the files of a machine that scripts/hostsettings recorded.
 func recorded(t *testing.T, name string) fstest.MapFS {
 	t.Helper()
 	content, err := os.ReadFile("testdata/" + name + ".txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	files := fstest.MapFS{}
 	for line := range strings.Lines(string(content)) {
 		if strings.HasPrefix(line, "#") {

@@ -59,9 +59,7 @@ func keys(prefix string, document any, into map[string]bool) {
 func keysOf(t *testing.T, text []byte) map[string]bool {
 	t.Helper()
 	var all any
-	if err := json.Unmarshal(text, &all); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, json.Unmarshal(text, &all))
 	present := map[string]bool{}
 	keys("", all, present)
 	return present
@@ -69,17 +67,11 @@ func keysOf(t *testing.T, text []byte) map[string]bool {
 
 func TestWriteDevices(t *testing.T) {
 	var read Devices
-	if err := json.Unmarshal([]byte(asKata), &read); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, json.Unmarshal([]byte(asKata), &read))
 	folder := filepath.Join(t.TempDir(), "dans")
-	if err := read.Write(folder, "sandbox"); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, read.Write(folder, "sandbox"))
 	written, err := os.ReadFile(Path(folder, "sandbox"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	known := keysOf(t, []byte(asKata))
 	for key := range keysOf(t, written) {
 		if !known[key] {
@@ -102,22 +94,16 @@ func TestWriteDevices(t *testing.T) {
 func TestReadInterface(t *testing.T) {
 	testlab.Root(t)
 	id, err := topology.NewID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	pod, err := topology.NewNamespace(id.String() + "-kata")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	t.Cleanup(func() {
 		if err := pod.Destroy(); err != nil {
 			t.Error(err)
 		}
 	})
 	var info NetworkInfo
-	if err := pod.Do(func() (err error) { info, err = readAfterSetup(); return err }); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, pod.Do(func() (err error) { info, err = readAfterSetup(); return err }))
 	if !slices.Equal(info.Interface.Addresses, []string{"10.42.1.2/24", "fd42::2/64"}) || info.Interface.MTU != 1450 {
 		t.Errorf("the interface is %+v", info.Interface)
 	}

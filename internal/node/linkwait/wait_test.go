@@ -36,15 +36,9 @@ func (w *text) String() string {
 
 func write(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path+"~", []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(path+"~", path); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	testlab.Must(t, os.WriteFile(path+"~", []byte(content), 0o644))
+	testlab.Must(t, os.Rename(path+"~", path))
 }
 
 // await waits until something was said.
@@ -110,9 +104,7 @@ func begin(t *testing.T, dir string, watched bool, ticks <-chan time.Time, inter
 	w := &waiting{dir: dir, out: out, reported: map[string]string{}, reportedAt: map[string]time.Time{}}
 	if watched {
 		watched, err := newWatch(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, err)
 		t.Cleanup(watched.close)
 		w.watch = watched
 	}
@@ -143,17 +135,13 @@ func TestWatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "links")
-			if err := before(dir); err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, before(dir))
 			out, ended := begin(t, dir, true, nil, "up0", "up1")
 			if name != "that are there from the beginning" {
 				await(t, out, "up1: waiting: there is no link yet")
 			}
 			if name == "in a folder that is made anew" {
-				if err := os.Remove(dir); err != nil {
-					t.Fatal(err)
-				}
+				testlab.Must(t, os.Remove(dir))
 			}
 			write(t, filepath.Join(dir, "up0"), "{}")
 			await(t, out, "up0: up")

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/passthrough"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // busWith returns a bus with cards that have these drivers, by address.
@@ -22,9 +23,7 @@ func busWith(t *testing.T, drivers map[string]string) *passthrough.Bus {
 		for file, text := range map[string]string{"vendor": "0x8086", "device": "0x10c9", "class": "0x020000"} {
 			err = errors.Join(err, os.WriteFile(filepath.Join(folder, file), []byte(text+"\n"), 0o644))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, err)
 	}
 	return bus
 }

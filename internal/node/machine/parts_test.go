@@ -7,14 +7,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 func TestInspectErrors(t *testing.T) {
 	gone := filepath.Join(t.TempDir(), "netns")
 	noFolder := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(noFolder, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.WriteFile(noFolder, nil, 0o600))
 	for message, inspect := range map[string]func(*Machine){
 		"the pod's network namespace cannot be read": func(m *Machine) { m.inspectTap(gone) },
 		"the socket of vhost-user cannot be read":    func(m *Machine) { m.inspectSocket(filepath.Join(noFolder, "socket")) },

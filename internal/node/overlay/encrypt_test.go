@@ -33,38 +33,31 @@ func enterNamespace(t *testing.T) {
 	t.Helper()
 	testlab.Root(t)
 	id, err := topology.NewID()
-	must(t, err)
+	testlab.Must(t, err)
 	created, err := topology.NewNamespace(id.String() + "-tunnel")
-	must(t, err)
+	testlab.Must(t, err)
 	t.Cleanup(func() {
 		if err := created.Destroy(); err != nil {
 			t.Error(err)
 		}
 	})
 	file, err := os.Open(created.Path())
-	must(t, err)
+	testlab.Must(t, err)
 	defer file.Close()
 	runtime.LockOSThread()
-	must(t, unix.Setns(int(file.Fd()), unix.CLONE_NEWNET))
+	testlab.Must(t, unix.Setns(int(file.Fd()), unix.CLONE_NEWNET))
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name, attributes.MTU = "up0", 1500
-	must(t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: "up1"}))
+	testlab.Must(t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: "up1"}))
 	for _, name := range []string{"up0", "up1"} {
 		link, err := netlink.LinkByName(name)
-		must(t, err)
-		must(t, netlink.LinkSetUp(link))
+		testlab.Must(t, err)
+		testlab.Must(t, netlink.LinkSetUp(link))
 		if name == "up0" {
 			address, err := netlink.ParseAddr("192.0.2.1/24")
-			must(t, err)
-			must(t, netlink.AddrAdd(link, address))
+			testlab.Must(t, err)
+			testlab.Must(t, netlink.AddrAdd(link, address))
 		}
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -73,12 +66,12 @@ func tunnelNow(t *testing.T, node *Node) string {
 	t.Helper()
 	network := &Network{Bridge: BridgeName(tuned), Tunnel: TunnelName(tuned)}
 	have, err := node.find(network)
-	must(t, err)
+	testlab.Must(t, err)
 	if have.tunnel == nil {
 		return "none"
 	}
 	floods, err := node.floods(have.tunnel)
-	must(t, err)
+	testlab.Must(t, err)
 	return fmt.Sprint(have.tunnel.Port, " ", have.tunnel.MTU, " ", encrypted(have.tunnel), " ", isUp(have.tunnel), " ", have.tunnel.MasterIndex == have.bridge.Index, " ",
 		have.bridge.MTU, " ", len(floods))
 }
@@ -93,10 +86,10 @@ func TestRetune(t *testing.T) {
 		}
 		return nil
 	}
-	must(t, node.PeerAdd(t.Context(), control.Peer{VNI: tuned, Address: netip.MustParseAddr("192.0.2.2"), Subnets: []netip.Prefix{netip.MustParsePrefix("10.42.2.0/24")}}, nil))
+	testlab.Must(t, node.PeerAdd(t.Context(), control.Peer{VNI: tuned, Address: netip.MustParseAddr("192.0.2.2"), Subnets: []netip.Prefix{netip.MustParsePrefix("10.42.2.0/24")}}, nil))
 	plain := &Network{VNI: tuned, Bridge: BridgeName(tuned), Tunnel: TunnelName(tuned), Port: 4789, Uplink: "up0"}
 	_, err := node.ensure(t.Context(), plain, nil)
-	must(t, err)
+	testlab.Must(t, err)
 	step := func(what string, want Tuning, tunnel string, changes int) {
 		t.Helper()
 		want.VNI = tuned
@@ -117,24 +110,24 @@ func TestRetune(t *testing.T) {
 	}
 	step("a smaller path", Tuning{Port: EncryptedPort, Encrypted: true, MTU: 1363}, "4793 1363 true true true 1363 1", 1)
 	tunnel, err := netlink.LinkByName(TunnelName(tuned))
-	must(t, err)
-	must(t, netlink.LinkDel(tunnel)) // a program was killed before it made another one
+	testlab.Must(t, err)
+	testlab.Must(t, netlink.LinkDel(tunnel)) // a program was killed before it made another one
 	node.protect = func(uint16) error { return nil }
 	_, err = node.Retune(t.Context(), []Tuning{{VNI: tuned, Port: EncryptedPort, Encrypted: true}}, atUplink{&fakeKtsnd{}})
-	must(t, err)
+	testlab.Must(t, err)
 	if got := tunnelNow(t, node); got != "4793 1363 true true true 1363 1" {
 		t.Errorf("made again, the tunnel is %s", got)
 	}
 	step("in clear", Tuning{Port: 4789}, "4789 1363 false true true 1363 1", 1)
 	tunnel, err = netlink.LinkByName(TunnelName(tuned))
-	must(t, err)
+	testlab.Must(t, err)
 	for up, want := range map[bool]string{false: "[]", true: "[{tsnvx4242 false 0}]"} { // a program was killed before it had marked the tunnel, or not
-		must(t, map[bool]func(netlink.Link) error{false: netlink.LinkSetDown, true: netlink.LinkSetUp}[up](tunnel))
+		testlab.Must(t, map[bool]func(netlink.Link) error{false: netlink.LinkSetDown, true: netlink.LinkSetUp}[up](tunnel))
 		if all, err := node.Egresses(); err != nil || fmt.Sprint(all) != want {
 			t.Errorf("there are %v, %v; want %s", all, err, want)
 		}
 	}
-	must(t, netlink.LinkSetUp(tunnel))
+	testlab.Must(t, netlink.LinkSetUp(tunnel))
 	node.protect = func(uint16) error { return xfrm.ErrUnavailable }
 	if _, err := node.Retune(t.Context(), []Tuning{{VNI: tuned, Port: EncryptedPort, Encrypted: true}}, nil); !errors.Is(err, xfrm.ErrUnavailable) {
 		t.Errorf("without a kernel that can: %v", err)
@@ -158,7 +151,7 @@ func TestRetuneDropsClear(t *testing.T) {
 	if err := unix.Mount("test", root, "bpf", 0, ""); err != nil {
 		testlab.Missing(t, fmt.Sprintf("no BPF filesystem: %v", err))
 	}
-	t.Cleanup(func() { must(t, unix.Unmount(root, unix.MNT_DETACH)) })
+	t.Cleanup(func() { testlab.Must(t, unix.Unmount(root, unix.MNT_DETACH)) })
 	node := openNode(t, t.TempDir(), time.Second)
 	node.receiveDir, node.protect = filepath.Join(root, "receive"), func(uint16) error { return nil }
 	if _, err := receive.Attach(node.receiveDir, "up0"); err != nil {
@@ -166,18 +159,18 @@ func TestRetuneDropsClear(t *testing.T) {
 	}
 	defer func() {
 		_, err := receive.Detach(node.receiveDir)
-		must(t, err)
+		testlab.Must(t, err)
 	}()
 	nodeDir, err := receive.NodeDir(node.receiveDir)
-	must(t, err)
+	testlab.Must(t, err)
 	peers, err := ebpf.LoadPinnedMap(filepath.Join(nodeDir, "peers"), nil)
-	must(t, err)
+	testlab.Must(t, err)
 	defer peers.Close()
 	plain := &Network{VNI: tuned, Bridge: BridgeName(tuned), Tunnel: TunnelName(tuned), Port: 4789, Uplink: "up0"}
 	_, err = node.ensure(t.Context(), plain, nil)
-	must(t, err)
+	testlab.Must(t, err)
 	peer := control.Peer{VNI: tuned, Address: netip.MustParseAddr("192.0.2.2"), Subnets: []netip.Prefix{netip.MustParsePrefix("10.42.2.0/24")}}
-	must(t, node.PeerAdd(t.Context(), peer, nil))
+	testlab.Must(t, node.PeerAdd(t.Context(), peer, nil))
 	count := func(want int) {
 		t.Helper()
 		got, key, value, entries := 0, [36]byte{}, byte(0), peers.Iterate()
@@ -191,7 +184,7 @@ func TestRetuneDropsClear(t *testing.T) {
 	count(2) // the subnet, and all of IPv6
 	other := netlink.NewLinkAttrs()
 	other.Name = "other"
-	must(t, netlink.LinkAdd(&netlink.Vxlan{LinkAttrs: other, VxlanId: tuned, Port: EncryptedPort}))
+	testlab.Must(t, netlink.LinkAdd(&netlink.Vxlan{LinkAttrs: other, VxlanId: tuned, Port: EncryptedPort}))
 	if _, err := node.Retune(t.Context(), []Tuning{{VNI: tuned, Port: EncryptedPort, Encrypted: true}}, nil); kindOf(err) != Foreign {
 		t.Errorf("another device has the network's number and port: %v", err)
 	}
@@ -212,7 +205,7 @@ func TestEncryptedMTU(t *testing.T) {
 		t.Error(err)
 	}
 	_, err := node.ensure(t.Context(), network, nil)
-	must(t, err)
+	testlab.Must(t, err)
 	if got := tunnelNow(t, node); got != "4793 1413 true true true 1413 0" {
 		t.Errorf("the tunnel is %s", got)
 	}

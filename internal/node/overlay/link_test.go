@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // linksKtsnd records requests about links, and rejects peers if refuses is set.
@@ -61,12 +62,12 @@ func encryptedLink(t *testing.T) (*Node, *Network, *control.Peer) {
 func TestLinkEncryption(t *testing.T) {
 	node, network, peer := encryptedLink(t)
 	ktsnd := &linksKtsnd{}
-	must(t, node.SetLinkPeer(t.Context(), network, peer, ktsnd))
+	testlab.Must(t, node.SetLinkPeer(t.Context(), network, peer, ktsnd))
 	if got := ktsnd.told(); got != "required, peer" {
 		t.Errorf("with a peer ktsnd is told %q", got)
 	}
 	for _, want := range []string{"no peer, none", "none"} { // again after a program was killed
-		must(t, node.ForgetLink(t.Context(), network, ktsnd))
+		testlab.Must(t, node.ForgetLink(t.Context(), network, ktsnd))
 		if got := ktsnd.told(); got != want {
 			t.Errorf("without ports ktsnd is told %q, not %q", got, want)
 		}
@@ -79,8 +80,8 @@ func TestLinkEncryption(t *testing.T) {
 		t.Errorf("when it takes no peer ktsnd is told %q", got)
 	}
 	network.Encrypted, ktsnd.refuses = false, nil
-	must(t, node.SetLinkPeer(t.Context(), network, peer, ktsnd))
-	must(t, node.ForgetLink(t.Context(), network, ktsnd))
+	testlab.Must(t, node.SetLinkPeer(t.Context(), network, peer, ktsnd))
+	testlab.Must(t, node.ForgetLink(t.Context(), network, ktsnd))
 	if got := ktsnd.told(); got != "peer, no peer" {
 		t.Errorf("of one in clear ktsnd is told %q", got)
 	}
@@ -90,23 +91,23 @@ func TestLinkEncryption(t *testing.T) {
 func TestLinkEncryptionSecondPort(t *testing.T) {
 	node, network, peer := encryptedLink(t)
 	ktsnd := &linksKtsnd{}
-	must(t, node.SetLinkPeer(t.Context(), network, peer, ktsnd))
+	testlab.Must(t, node.SetLinkPeer(t.Context(), network, peer, ktsnd))
 	_, err := node.ensure(t.Context(), network, ktsnd)
-	must(t, err)
+	testlab.Must(t, err)
 	ktsnd.told()
 	forget := func(what, want string) {
 		t.Helper()
-		must(t, node.ForgetLink(t.Context(), network, ktsnd))
+		testlab.Must(t, node.ForgetLink(t.Context(), network, ktsnd))
 		if got := ktsnd.told(); got != want {
 			t.Errorf("%s: ktsnd is told %q, not %q", what, got, want)
 		}
 	}
 	forget("its tunnel is encrypted", "")
 	tunnel, err := netlink.LinkByName(network.Tunnel)
-	must(t, err)
-	must(t, netlink.LinkSetAlias(tunnel, ""))
+	testlab.Must(t, err)
+	testlab.Must(t, netlink.LinkSetAlias(tunnel, ""))
 	forget("its tunnel is in clear", "none")
-	must(t, netlink.LinkSetDown(tunnel))
+	testlab.Must(t, netlink.LinkSetDown(tunnel))
 	forget("its tunnel is not finished", "")
 	if peers, err := node.LinkPeers(); err != nil || fmt.Sprint(peers) != fmt.Sprint([]control.Peer{*peer}) {
 		t.Errorf("it has the peers %v, %v", peers, err)

@@ -10,14 +10,13 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay/filter"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 func openNode(t *testing.T, dir string, patience time.Duration) *Node {
 	t.Helper()
 	node, err := Open(dir, patience)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	t.Cleanup(node.Close)
 	// The machine's own tables stay as they are.
 	node.apply = func(*filter.Wanted) ([]string, error) { return nil, nil }
@@ -28,9 +27,7 @@ func TestLock(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	first, second := openNode(t, dir, time.Minute), openNode(t, dir, 50*time.Millisecond)
 	unlock, err := first.lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	if _, err := second.lock(t.Context()); kindOf(err) != Busy {
 		t.Errorf("while it is held: %v", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // fakeKtsnd records peers, and rejects them if refuse is set.
@@ -83,9 +84,7 @@ func TestPeerAddRefused(t *testing.T) {
 	dir := t.TempDir()
 	node, ktsnd := openNode(t, dir, time.Second), &fakeKtsnd{peers: map[netip.Addr]control.Peer{}}
 	kept := peer("192.0.2.2", "10.42.2.0/24")
-	if err := node.PeerAdd(t.Context(), kept, ktsnd); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, node.PeerAdd(t.Context(), kept, ktsnd))
 	ktsnd.refuse = errors.New("no")
 	if err := node.PeerAdd(t.Context(), peer("192.0.2.3", "10.42.3.0/24"), ktsnd); !errors.Is(err, ktsnd.refuse) {
 		t.Errorf("got %v", err)
@@ -118,18 +117,14 @@ func TestChangePeersSomeRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			node, ktsnd := openNode(t, t.TempDir(), time.Second), &fakeKtsnd{peers: map[netip.Addr]control.Peer{}, only: moved.Address}
-			if err := node.ChangePeers(t.Context(), []Change{{Peer: first}, {Peer: second}}, ktsnd); err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, node.ChangePeers(t.Context(), []Change{{Peer: first}, {Peer: second}}, ktsnd))
 			ktsnd.refuse = test.refuse
 			err := node.ChangePeers(t.Context(), test.changes, ktsnd)
 			if message := fmt.Sprint(err); (err != nil || test.message != "") && !strings.HasPrefix(message, test.message) {
 				t.Errorf("said %s, want %s", message, test.message)
 			}
 			got, err := node.Peers()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, err)
 			known := []control.Peer{}
 			for _, peer := range got {
 				known = append(known, ktsnd.peers[peer.Address])
@@ -162,16 +157,10 @@ func TestPeerAddUndo(t *testing.T) {
 	dir := t.TempDir()
 	node, ktsnd := openNode(t, dir, time.Second), &fakeKtsnd{peers: map[netip.Addr]control.Peer{}}
 	kept := peer("192.0.2.2", "10.42.2.0/24")
-	if err := node.PeerAdd(t.Context(), kept, ktsnd); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, node.PeerAdd(t.Context(), kept, ktsnd))
 	// A folder stands where the new file is to be written.
-	if err := os.Mkdir(filepath.Join(dir, "peers.json"+Unfinished), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "peers.json"+Unfinished, "x"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.Mkdir(filepath.Join(dir, "peers.json"+Unfinished), 0o700))
+	testlab.Must(t, os.WriteFile(filepath.Join(dir, "peers.json"+Unfinished, "x"), nil, 0o600))
 	if err := node.PeerAdd(t.Context(), peer("192.0.2.2", "10.42.9.0/24"), ktsnd); err == nil {
 		t.Fatal("it succeeded")
 	}
@@ -211,9 +200,7 @@ func TestCheckPeer(t *testing.T) {
 
 func TestPeersFileDamaged(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "peers.json"), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.WriteFile(filepath.Join(dir, "peers.json"), []byte("{"), 0o600))
 	if _, err := openNode(t, dir, time.Second).Peers(); err == nil || !strings.Contains(err.Error(), "remove the file and add them anew") {
 		t.Errorf("got %v", err)
 	}

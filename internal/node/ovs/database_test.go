@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 const listedPorts = `{"headings":["_uuid","name","tag","trunks","external_ids","options","ofport"],"data":[
@@ -15,9 +17,7 @@ const listedPorts = `{"headings":["_uuid","name","tag","trunks","external_ids","
 
 func TestParseTable(t *testing.T) {
 	rows, err := parseTable([]byte(listedPorts))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	ports := byName(rows)
 	ktsnd, veth := ports["ktsnd"], ports["tsnov42"]
 	if !ktsnd.ours() || veth.ours() {

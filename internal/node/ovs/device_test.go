@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // card is a PCI device of a made-up machine.
@@ -38,19 +40,13 @@ func machineWith(t *testing.T, cards map[string]card) *machine {
 func (m *machine) write(t *testing.T, path, text string) {
 	t.Helper()
 	path = filepath.Join(m.sysfs, path)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	testlab.Must(t, os.WriteFile(path, []byte(text+"\n"), 0o600))
 }
 
 func link(t *testing.T, target, path string) {
 	t.Helper()
-	if err := os.Symlink(target, path); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.Symlink(target, path))
 }
 
 func TestCheckDevice(t *testing.T) {
@@ -81,9 +77,7 @@ func TestCheckDevice(t *testing.T) {
 		"net_af_xdp0,iface=no9":  "there is no interface no9",
 	} {
 		t.Run(device, func(t *testing.T) {
-			if err := checkDeviceForm(device); err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, checkDeviceForm(device))
 			err := m.checkDevice(device)
 			if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "--device "+device+": ")) {
 				t.Errorf("it says %v, want %q", err, want)

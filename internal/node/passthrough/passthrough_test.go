@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 const card = "0000:02:00.0"
@@ -27,22 +29,14 @@ func newMachine(t *testing.T) *machine {
 
 func (m *machine) file(path, content string) {
 	m.t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		m.t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-		m.t.Fatal(err)
-	}
+	testlab.Must(m.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	testlab.Must(m.t, os.WriteFile(path, []byte(content), 0o644))
 }
 
 func (m *machine) link(path, to string) {
 	m.t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		m.t.Fatal(err)
-	}
-	if err := os.Symlink(to, path); err != nil {
-		m.t.Fatal(err)
-	}
+	testlab.Must(m.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	testlab.Must(m.t, os.Symlink(to, path))
 }
 
 // add adds a device; an empty driver or group: none.
@@ -123,9 +117,7 @@ func TestCheck(t *testing.T) {
 			m.Uses = func(string) ([]string, error) { return test.uses, nil }
 			test.make(m)
 			_, reasons, err := m.Check(card)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, err)
 			if len(reasons) != len(test.want) {
 				t.Fatalf("the reasons are %q, and should be of %q", reasons, test.want)
 			}
@@ -237,9 +229,7 @@ func TestGivenAway(t *testing.T) {
 				}
 			}
 			device, err := m.Read(card)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, err)
 			if got := strings.Join(m.GivenAway(device), " "); got != test.want {
 				t.Errorf("it says %q, want %q", got, test.want)
 			}

@@ -14,6 +14,8 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // counting counts the bytes that are read from a file.
@@ -36,9 +38,7 @@ func compile(t testing.TB, options ...string) string {
 	dir := t.TempDir()
 	source, executable := filepath.Join(dir, "p.c"), filepath.Join(dir, "p")
 	const text = "#include <sys/socket.h>\nint main(void) { return (int)sendmsg(-1, 0, 0); }\n"
-	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.WriteFile(source, []byte(text), 0o600))
 	if output, err := exec.Command("gcc", append(options, "-o", executable, source)...).CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, output)
 	}
@@ -48,18 +48,14 @@ func compile(t testing.TB, options ...string) string {
 func open(t testing.TB, path string) *os.File {
 	t.Helper()
 	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	t.Cleanup(func() { file.Close() })
 	return file
 }
 
 func TestProgramHeaders(t *testing.T) {
 	self, err := os.Executable() // built by Go
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	selfIsStatic := !slices.ContainsFunc(debugELF(t, self).Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 	for name, test := range map[string]struct {
 		path           string
@@ -75,9 +71,7 @@ func TestProgramHeaders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			file := &counting{ReaderAt: open(t, test.path)}
 			p, err := Read(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, err)
 			if p.Static != test.static || p.Go != test.golang {
 				t.Errorf("static %v, Go %v", p.Static, p.Go)
 			}
@@ -101,9 +95,7 @@ func TestProgramHeaders(t *testing.T) {
 func debugELF(t *testing.T, path string) *elf.File {
 	t.Helper()
 	file, err := elf.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	t.Cleanup(func() { file.Close() })
 	return file
 }
@@ -111,9 +103,7 @@ func debugELF(t *testing.T, path string) *elf.File {
 func TestImports(t *testing.T) {
 	file := open(t, compile(t))
 	p, err := Read(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	imports := p.ReadImports(file)
 	if !imports.Mentions("sendmsg") || imports.Mentions("sendmms") || imports.Mentions("sendmmsg") {
 		t.Errorf("the names are %q", imports.names)
@@ -185,9 +175,7 @@ func withSectionTable(t testing.TB) string {
 	t.Helper()
 	path := compile(t, "-static")
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	defer file.Close()
 	const tableAt, countAt, sizeAt = 1 << 20, 60, 32
 	var header [64]byte
@@ -198,9 +186,7 @@ func withSectionTable(t testing.TB) string {
 		write(file, tableAt+sizeAt, binary.LittleEndian.AppendUint64(nil, 4<<30/64)),
 		file.Truncate(tableAt + 4<<30),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, err)
 	}
 	return path
 }
@@ -233,9 +219,7 @@ func TestHugeSectionTable(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	for _, path := range []string{"/bin/true", compile(f, "-static")} {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
+		testlab.Must(f, err)
 		f.Add(text[:min(len(text), 4096)])
 	}
 	f.Add(newELF(2, func([]byte) {}))

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // parse reads options as a command line has them.
@@ -19,9 +21,7 @@ func parse(t *testing.T, line string) *Options {
 	flags := flag.NewFlagSet("test", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	options.Register(flags)
-	if err := flags.Parse(strings.Fields(line)); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, flags.Parse(strings.Fields(line)))
 	return options
 }
 
@@ -29,13 +29,9 @@ func parse(t *testing.T, line string) *Options {
 func render(t *testing.T, line string, stamping Stamping) string {
 	t.Helper()
 	options := parse(t, line)
-	if err := options.Check(); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, options.Check())
 	var text bytes.Buffer
-	if err := options.Config(stamping).Write(&text); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, options.Config(stamping).Write(&text))
 	return text.String()
 }
 
@@ -56,9 +52,7 @@ const guestLine = "--device eth1 --profile gptp --role guest --priority1 128 --p
 
 func TestTheConfigurationOfAGuestIsTheOneOfTheExample(t *testing.T) {
 	want, err := os.ReadFile("../../../docs/examples/ptp4l-guest.conf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	if got := render(t, guestLine, Stamping{Hardware: true, Devices: []Device{{Name: "eth1"}}}); got != string(want) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -152,9 +146,7 @@ func FuzzConfig(f *testing.F) {
 			return
 		}
 		var text bytes.Buffer
-		if err := options.Config(Stamping{}).Write(&text); err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, options.Config(Stamping{}).Write(&text))
 		sections := 0
 		for line := range strings.Lines(text.String()) {
 			if strings.HasPrefix(line, "[") {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // processes makes a /proc with one process for each name and command line.
@@ -17,20 +19,14 @@ func processes(t *testing.T, all ...[2]string) string {
 	proc := t.TempDir()
 	for i, process := range all {
 		dir := filepath.Join(proc, strconv.Itoa(100+i))
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, os.Mkdir(dir, 0o755))
 		for name, text := range map[string]string{"comm": process[0] + "\n", "cmdline": strings.ReplaceAll(process[1], " ", "\x00"),
 			// It may set the clock, and not that of a user namespace.
 			"uid_map": "0 0 4294967295\n", "status": "CapEff:\t0000000002000000\n"} {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 		}
 	}
-	if err := os.Mkdir(filepath.Join(proc, "sys"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.Mkdir(filepath.Join(proc, "sys"), 0o755))
 	return proc
 }
 
@@ -70,9 +66,7 @@ func TestASecondMasterOfTheClockIsNamed(t *testing.T) {
 func TestAFolderHasOneInstance(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "ptp")
 	first, err := lockFolder(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	if _, err := lockFolder(folder); err == nil || !strings.Contains(err.Error(), "another ktsn-ptp runs on this node") {
 		t.Errorf("a second one: %v", err)
 	}
@@ -90,9 +84,7 @@ func TestAStaleSocketIsRemovedAndAServedOneIsNot(t *testing.T) {
 		t.Errorf("without a socket: %v", err)
 	}
 	served, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	if err := clearSocket(path); err == nil || !strings.Contains(err.Error(), "somebody else serves") {
 		t.Errorf("of somebody else's: %v", err)
 	}
@@ -106,9 +98,7 @@ func TestAStaleSocketIsRemovedAndAServedOneIsNot(t *testing.T) {
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Errorf("it is still there: %v", err)
 	}
-	if err := os.MkdirAll(filepath.Join(path, "full"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.MkdirAll(filepath.Join(path, "full"), 0o755))
 	if err := clearSocket(path); err == nil || !strings.Contains(err.Error(), "remove what is left of a ptp4l") {
 		t.Errorf("of a folder: %v", err)
 	}

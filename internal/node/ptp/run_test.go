@@ -125,9 +125,7 @@ func simulated(t *testing.T, line string) (*Runner, *log, string) {
 	folder := t.TempDir()
 	t.Setenv(playing, folder)
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	output := &log{}
 	runner := NewRunner(output)
 	runner.Options = *parse(t, line)
@@ -154,9 +152,7 @@ func await(t *testing.T, path string) string {
 func checkGone(t *testing.T, runner *Runner) {
 	t.Helper()
 	entries, err := os.ReadDir(runner.RunDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	for _, entry := range entries {
 		if entry.Name() != "ptp4l.set" { // the simulation's
 			t.Errorf("%s is left", entry.Name())
@@ -333,9 +329,7 @@ func TestOtherKeepersAreLookedForWhileTheirConfigurationsCanBeRead(t *testing.T)
 	runner, _, _ := simulated(t, "--device eth0")
 	runner.Proc = processes(t, [2]string{"ptp4l", "ptp4l -f /ptp4l.conf"})
 	root := filepath.Join(runner.Proc, "100", "root")
-	if err := errors.Join(os.Mkdir(root, 0o700), os.WriteFile(filepath.Join(root, "ptp4l.conf"), []byte("time_stamping software\n"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, errors.Join(os.Mkdir(root, 0o700), os.WriteFile(filepath.Join(root, "ptp4l.conf"), []byte("time_stamping software\n"), 0o600)))
 	// Without privileges there is no other process's root.
 	reduced := false
 	runner.Reduce = func(...privilege.Capability) error { reduced = true; return os.RemoveAll(root) }
@@ -382,9 +376,7 @@ func FuzzManagement(f *testing.F) {
 	f.Add([]byte{})
 	m := &Management{sequence: 1}
 	response, err := ptp4l.Request(ptp.PortIdentity{}, ptp4l.Address{}, m.sequence, ptp.RESPONSE, ptp.IDTimePropertiesDataSet, []byte{0, 37, 4, 0xA0})
-	if err != nil {
-		f.Fatal(err)
-	}
+	testlab.Must(f, err)
 	f.Add(response)
 	f.Fuzz(func(t *testing.T, message []byte) {
 		data, fits, err := m.read(message, ptp.IDTimePropertiesDataSet)
@@ -398,19 +390,13 @@ func FuzzManagement(f *testing.F) {
 func TestManagementSockets(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ptp4l")
 	server, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	defer server.Close()
 	first, err := DialManagement(path, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	defer first.Close()
 	second, err := DialManagement(path, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	if err := second.Close(); err != nil {
 		t.Error(err)
 	}

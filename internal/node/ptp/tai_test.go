@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 func TestTheKernelGetsTheGrandmastersOffsetOfTAI(t *testing.T) {
@@ -40,9 +42,7 @@ func TestTheKernelGetsTheGrandmastersOffsetOfTAI(t *testing.T) {
 				return 0, nil
 			}}
 			for _, known := range test.known {
-				if err := setter.update(known); err != nil {
-					t.Fatal(err)
-				}
+				testlab.Must(t, setter.update(known))
 			}
 			if kernel != test.want || sets != test.sets || (messages != "") != (sets > 0) {
 				t.Errorf("the kernel has %d after %d times, and it says %q", kernel, sets, messages)

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // machine is a fake /proc/self and a hierarchy of cgroups.
@@ -36,12 +38,8 @@ func newMachine(t *testing.T, cgroup, mounted string) machine {
 
 func (m machine) write(t *testing.T, dir, name, text string) {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.MkdirAll(dir, 0o755))
+	testlab.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 }
 
 // cgroup creates a cgroup with a budget in microseconds.
@@ -56,9 +54,7 @@ func (m machine) cgroup(t *testing.T, name string, budget int) string {
 func (m machine) budget(t *testing.T, dir string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, runtimeFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	return strings.TrimSpace(string(text))
 }
 
@@ -68,15 +64,11 @@ func TestRaise(t *testing.T) {
 	pod := m.cgroup(t, "kubepods/pod1", 0)
 	app := m.cgroup(t, "kubepods/pod1/app", -1)
 	levels, err := Levels(m.proc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	if want := []string{top, pod, app}; fmt.Sprint(levels) != fmt.Sprint(want) {
 		t.Fatalf("got %v, want %v", levels, want)
 	}
-	if err := Raise(t.Context(), levels, 0.1); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, Raise(t.Context(), levels, 0.1))
 	for dir, want := range map[string]string{top: "300000", pod: "100000", app: "-1"} {
 		if got := m.budget(t, dir); got != want {
 			t.Errorf("%s has %s, want %s", dir, got, want)
@@ -90,9 +82,7 @@ func TestRaiseSumsChildren(t *testing.T) {
 	top := m.cgroup(t, "kubepods", 100000)
 	burstable := m.cgroup(t, "kubepods/burstable", 100000)
 	pod := m.cgroup(t, "kubepods/pod1", 0)
-	if err := Raise(t.Context(), []string{top, pod}, 0.1); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, Raise(t.Context(), []string{top, pod}, 0.1))
 	for dir, want := range map[string]string{top: "200000", burstable: "100000", pod: "100000"} {
 		if got := m.budget(t, dir); got != want {
 			t.Errorf("%s has %s, want %s", dir, got, want)
@@ -143,9 +133,7 @@ func below(t *testing.T, parent string, names ...string) (created []string) {
 	t.Helper()
 	for _, name := range names {
 		created = append(created, filepath.Join(parent, name))
-		if err := os.Mkdir(created[len(created)-1], 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, os.Mkdir(created[len(created)-1], 0o755))
 	}
 	return created
 }
@@ -195,9 +183,7 @@ func TestRaiseTakesBackUnusedShare(t *testing.T) {
 	if err := Raise(short, []string{groups[1]}, share); !errors.Is(err, syscall.EINVAL) {
 		t.Fatalf("while its pod has the share: got %v", err)
 	}
-	if err := os.Remove(pods[0]); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.Remove(pods[0]))
 	if err := Raise(t.Context(), []string{groups[1]}, share); err != nil {
 		t.Error(err)
 	}
@@ -262,15 +248,11 @@ func TestCheckInKernel(t *testing.T) {
 		return
 	}
 	cgroup, err := ownCgroup("/proc/thread-self/cgroup")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	move := func(to string) {
-		if err := os.WriteFile(filepath.Join(to, "tasks"), []byte(strconv.Itoa(unix.Gettid())), 0); err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, os.WriteFile(filepath.Join(to, "tasks"), []byte(strconv.Itoa(unix.Gettid())), 0))
 	}
 	move(parent)
 	defer move(filepath.Join(filepath.Dir(parent), cgroup))
@@ -286,9 +268,7 @@ func TestTryFIFORestoresScheduling(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	before, err := unix.SchedGetAttr(0, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	if err := TryFIFO(); err != nil && !errors.Is(err, syscall.EPERM) {
 		t.Fatal(err)
 	}
@@ -309,12 +289,8 @@ func TestRaiseErrorNamesLevel(t *testing.T) {
 	m := newMachine(t, "/app", "/")
 	dir := m.cgroup(t, "app", 0)
 	levels, err := Levels(m.proc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(filepath.Join(dir, periodFile)); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
+	testlab.Must(t, os.Remove(filepath.Join(dir, periodFile)))
 	if err := Raise(t.Context(), levels, 0.1); err == nil || !strings.Contains(err.Error(), dir) {
 		t.Errorf("got %v", err)
 	}

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 func TestDetachLeavesNothing(t *testing.T) {
@@ -63,9 +64,7 @@ func TestMount(t *testing.T) {
 		runtime.LockOSThread() // never unlocked: the thread ends
 		failed <- mountedAndUnmounted(t)
 	}()
-	if err := <-failed; err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, <-failed)
 }
 
 func mountedAndUnmounted(t *testing.T) error {
@@ -201,9 +200,7 @@ func foreign(t *testing.T, link netlink.Link) netlink.Filter {
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, left), asm.Return()},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	t.Cleanup(func() { program.Close() })
 	filter := netdev.Filter{Side: netdev.Ingress, Priority: 49152, Name: theirs}.Place(link)
 	filter.Fd = program.FD()
@@ -254,14 +251,10 @@ func TestEnsure(t *testing.T) {
 	do(t, node, func() error {
 		id := func() ebpf.ProgramID {
 			program, err := programAt(uplinkName)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, err)
 			defer program.Close()
 			info, err := program.Info()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, err)
 			programID, _ := info.ID()
 			return programID
 		}
@@ -292,13 +285,9 @@ func TestEnsure(t *testing.T) {
 func TestEnsureReplacesMaps(t *testing.T) {
 	dir, node := folder(t), nodeWithUplink(t)
 	nodeDir := ofNode(t, node, dir)
-	if err := os.MkdirAll(nodeDir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.MkdirAll(nodeDir, 0o700))
 	other := newMap(t, &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 1, MaxEntries: 1})
-	if err := other.Pin(filepath.Join(nodeDir, peersMap)); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, other.Pin(filepath.Join(nodeDir, peersMap)))
 	do(t, node, func() error {
 		if _, err := Open(dir); !errors.Is(err, ErrOtherRelease) {
 			t.Errorf("before, opening said %v", err)
@@ -384,13 +373,9 @@ func TestAttachErrors(t *testing.T) {
 func qdiscs(t *testing.T) []string {
 	t.Helper()
 	link, err := netlink.LinkByName(uplinkName)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	all, err := netlink.QdiscList(link)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	var names []string
 	for _, qdisc := range all {
 		names = append(names, qdisc.Type())
@@ -402,9 +387,7 @@ func TestSweep(t *testing.T) {
 	w := newWorld(t)
 	stays := w.endpoint
 	stays.Port, stays.MAC = 0, net.HardwareAddr{2, 0, 0, 0, 0, 1}
-	if err := w.maps.PutEndpoint(&stays); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, w.maps.PutEndpoint(&stays))
 	sweep := func() (count int) {
 		do(t, w.node, func() (err error) { count, err = w.maps.Sweep(); return err })
 		return count

@@ -9,6 +9,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // A run of the program without a wire takes frames of these lengths: it wants whole headers of IP.
@@ -50,9 +52,7 @@ func positionsOf(t testing.TB, ring *ebpf.Map) *positions {
 	page := os.Getpagesize()
 	consumer, errConsumer := unix.Mmap(ring.FD(), 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	producer, errProducer := unix.Mmap(ring.FD(), int64(page), page, unix.PROT_READ, unix.MAP_SHARED)
-	if err := errors.Join(errConsumer, errProducer); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, errors.Join(errConsumer, errProducer))
 	t.Cleanup(func() {
 		if err := errors.Join(unix.Munmap(consumer), unix.Munmap(producer)); err != nil {
 			t.Error(err)

@@ -6,12 +6,12 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 func TestThisKernelKeepsRecordsOfARingApart(t *testing.T) {
-	if err := checkOverruns(); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, checkOverruns())
 }
 
 // The probe returns the same value for a kernel that trusts the reader and for a ring in which two records fit.
@@ -22,9 +22,7 @@ func TestOverrunProbe(t *testing.T) {
 	}
 	defer ring.Close()
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SocketFilter, Instructions: reserveTwice(ring), License: "Dual BSD/GPL"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	defer program.Close()
 	result, _, err := program.Test(make([]byte, 64))
 	if err != nil || result != probeOverlaps {

@@ -124,14 +124,10 @@ func TestCgroupPrograms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: c.kind, AttachType: c.at, License: "GPL",
 				Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 1), asm.Return()}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, err)
 			defer program.Close()
 			attached, err := link.AttachCgroup(link.CgroupOptions{Path: cgroup, Attach: c.at, Program: program})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, err)
 			w.expect(t, "with a program", c.want, c.want)
 			attached.Close()
 			w.expect(t, "when it has gone", "received", "received")
@@ -166,9 +162,7 @@ func TestReuseport(t *testing.T) {
 	var got [2]uint64
 	for i, page := range pages {
 		var control [16]uint64
-		if err := page.Lookup(uint32(0), &control); err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, page.Lookup(uint32(0), &control))
 		got[i] = control[9]
 	}
 	if sum := w.counts(t).Received - before; sum != many || got[0] == 0 || got[1] == 0 || got[0]+got[1] != many {
@@ -177,15 +171,11 @@ func TestReuseport(t *testing.T) {
 	// Always the first socket.
 	chooses := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
 	err := unix.SetsockoptSockFprog(sockets[1], unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF, &unix.SockFprog{Len: 1, Filter: &chooses[0]})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	if got4, got6 := w.verdicts(t); got4 != "reuseport-program" || got6 != "reuseport-program" {
 		t.Errorf("with a program: %q and over IPv6 %q", got4, got6)
 	}
-	if err := unix.SetsockoptInt(sockets[0], unix.SOL_SOCKET, unix.SO_DETACH_REUSEPORT_BPF, 0); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, unix.SetsockoptInt(sockets[0], unix.SOL_SOCKET, unix.SO_DETACH_REUSEPORT_BPF, 0))
 	if got4, got6 := w.verdicts(t); got4 != "received" || got6 != "received" {
 		t.Errorf("when it has gone: %q and over IPv6 %q", got4, got6)
 	}
@@ -200,9 +190,7 @@ func newCgroup(t *testing.T) string {
 			continue
 		}
 		folder, err := os.MkdirTemp(root, "ktsn-test-")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, err)
 		t.Cleanup(func() {
 			if err := os.Remove(folder); err != nil {
 				t.Error(err)
@@ -220,14 +208,10 @@ const handsSocket = "KTSN_TEST_HANDS_SOCKET"
 func (w *world) socketOf(t *testing.T, cgroup string) int {
 	t.Helper()
 	folder, err := os.Open(cgroup)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	defer folder.Close()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	defer unix.Close(pair[0])
 	theirs := os.NewFile(uintptr(pair[1]), "pair")
 	defer theirs.Close()
@@ -244,17 +228,13 @@ func (w *world) socketOf(t *testing.T, cgroup string) int {
 	})
 	control := make([]byte, unix.CmsgSpace(4))
 	_, n, _, _, err := unix.Recvmsg(pair[0], make([]byte, 1), control, unix.MSG_CMSG_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	messages, err := unix.ParseSocketControlMessage(control[:n])
 	if err != nil || len(messages) != 1 {
 		t.Fatalf("%d control messages: %v", len(messages), err)
 	}
 	fds, err := unix.ParseUnixRights(&messages[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	t.Cleanup(func() { unix.Close(fds[0]) })
 	return fds[0]
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // Verdicts of the program.
@@ -236,9 +237,7 @@ func TestRecord(t *testing.T) {
 	// With a sleeping reader each record causes a wake-up.
 	w.tellControl(t, 1, 1)
 	reader, err := ringbuf.NewReader(w.ring)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	defer reader.Close()
 	for _, c := range []struct {
 		name   string
@@ -259,17 +258,11 @@ func TestRecord(t *testing.T) {
 			}
 			reader.SetDeadline(time.Now().Add(5 * time.Second))
 			raw, err := reader.Read()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, err)
 			var got record
-			if err := binary.Read(bytes.NewReader(raw.RawSample), binary.NativeEndian, &got); err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, binary.Read(bytes.NewReader(raw.RawSample), binary.NativeEndian, &got))
 			var clock unix.Timespec
-			if err := unix.ClockGettime(unix.CLOCK_TAI, &clock); err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, unix.ClockGettime(unix.CLOCK_TAI, &clock))
 			if age := clock.Nano() - int64(got.TimeTAINs); age < 0 || age > int64(5*time.Second) {
 				t.Errorf("the time is %d ns ago", age)
 			}
@@ -304,9 +297,7 @@ func TestFullRing(t *testing.T) {
 	}
 	counts := w.counts(t)
 	var control [16]uint64
-	if err := w.control.Lookup(uint32(0), &control); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, w.control.Lookup(uint32(0), &control))
 	if counts.Received != 15 || counts.Full != 5 || control[8] != 5 || control[9] != 15 {
 		t.Errorf("it counted %+v, and in the control page %v", counts, control)
 	}
@@ -331,9 +322,7 @@ func TestSocketOfOtherNamespace(t *testing.T) {
 	w.openRing(t, 1<<16)
 	// As if the number of a namespace had been reused.
 	w.endpoint.Netns.Cookie++
-	if err := w.maps.PutEndpoint(&w.endpoint); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, w.maps.PutEndpoint(&w.endpoint))
 	datagram := w.valid()
 	if verdict := w.run(t, datagram.bytes()); verdict != left || w.counts(t).Left["foreign"] != 1 {
 		t.Errorf("the verdict was %d, %+v", verdict, w.counts(t))

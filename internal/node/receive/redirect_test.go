@@ -20,9 +20,7 @@ func redirecting(t *testing.T) (w *world, socket int) {
 	t.Helper()
 	w = newWorld(t)
 	w.endpoint.Redirect = true
-	if err := w.maps.PutEndpoint(&w.endpoint); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, w.maps.PutEndpoint(&w.endpoint))
 	do(t, w.node, func() error { return w.raise(1600) })
 	do(t, w.pod, func() (err error) {
 		if socket, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {

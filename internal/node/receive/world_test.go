@@ -74,13 +74,9 @@ func namespace(t testing.TB, name string) *topology.Namespace {
 		testlab.Missing(t, "the program is not built; run `make build`")
 	}
 	id, err := topology.NewID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	netns, err := topology.NewNamespace(id.String() + "-" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	t.Cleanup(func() {
 		if err := netns.Destroy(); err != nil {
 			t.Error(err)
@@ -98,9 +94,7 @@ func ofNode(t testing.TB, node *topology.Namespace, dir string) (nodeDir string)
 
 func do(t testing.TB, where *topology.Namespace, work func() error) {
 	t.Helper()
-	if err := where.Do(work); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, where.Do(work))
 }
 
 // nodeWithUplink creates a network namespace with an Ethernet interface.
@@ -240,9 +234,7 @@ func (w *world) enterRing(t testing.TB, socket, ringBytes int) {
 	w.ring = newMap(t, &ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: uint32(ringBytes)})
 	w.control = newMap(t, &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 128, MaxEntries: 1, Flags: unix.BPF_F_MMAPABLE})
 	id, err := unix.GetsockoptUint64(socket, unix.SOL_SOCKET, unix.SO_COOKIE)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	w.put(t, ringsMap, id, uint32(w.ring.FD()))
 	w.put(t, controlsMap, id, uint32(w.control.FD()))
 	w.put(t, socketsMap, int32(socket), id)
@@ -254,17 +246,13 @@ func (w *world) tellControl(t testing.TB, sleeping, readers byte) {
 	t.Helper()
 	page := make([]byte, 128)
 	page[0], page[12] = sleeping, readers
-	if err := w.control.Put(uint32(0), page); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, w.control.Put(uint32(0), page))
 }
 
 func newMap(t testing.TB, spec *ebpf.MapSpec) *ebpf.Map {
 	t.Helper()
 	m, err := ebpf.NewMap(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	t.Cleanup(func() { m.Close() })
 	return m
 }
@@ -272,9 +260,7 @@ func newMap(t testing.TB, spec *ebpf.MapSpec) *ebpf.Map {
 func (w *world) put(t testing.TB, name string, key, value any) {
 	t.Helper()
 	into, err := ebpf.LoadPinnedMap(filepath.Join(ofNode(t, w.node, w.dir), name), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	defer into.Close()
 	if err := into.Put(key, value); err != nil {
 		t.Fatalf("put into %s: %v", name, err)
@@ -317,9 +303,7 @@ func (w *world) valid6() frame {
 func (w *world) counts(t testing.TB) *Counts {
 	t.Helper()
 	counts, err := w.maps.Counts()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	return counts
 }
 

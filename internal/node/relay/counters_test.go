@@ -9,13 +9,13 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 func TestReasonsAreThoseOfTheRelay(t *testing.T) {
 	header, err := os.ReadFile("../../../datapath/relay/counters.h")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	var names []string
 	for _, match := range regexp.MustCompile(`(?m)^\tRELAY_DROP_([A-Z_]+)\b.*/\*`).FindAllStringSubmatch(string(header), -1) {
 		names = append(names, strings.ToLower(strings.ReplaceAll(match[1], "_", "-")))
@@ -27,9 +27,7 @@ func TestReasonsAreThoseOfTheRelay(t *testing.T) {
 
 func TestCountersSeals(t *testing.T) {
 	memory, err := newCounters(1 << 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	defer memory.close()
 	if err := memory.file.Truncate(0); err == nil {
 		t.Error("the memory can be shortened; reading it would crash")

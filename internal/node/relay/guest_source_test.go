@@ -43,9 +43,7 @@ func listened(t *testing.T, pod *attachments.RelayedAttachment) bool {
 	if errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	owner := info.Sys().(*syscall.Stat_t)
 	if owner.Uid != machineUser || info.Mode() != fs.ModeSocket|0o660 {
 		t.Fatalf("the socket is of user %d, with mode %v", owner.Uid, info.Mode())
@@ -79,9 +77,7 @@ func TestGuestSocket(t *testing.T) {
 		t.Error("frames past ktsnd are not counted")
 	}
 
-	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, syscall.Kill(first, syscall.SIGKILL))
 	eventually(t, "another relay that listens", func() bool {
 		status := statusOf(s, &pod)
 		return status.Running && status.PID != first && listened(t, &pod)
@@ -98,12 +94,8 @@ func TestGuestSocketRemoved(t *testing.T) {
 	lab := &captures{}
 	pod := lab.machine(t, "machine")
 	// Left by a killed relay.
-	if err := os.MkdirAll(device.SocketFolder(pod.VhostSocket()), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(device.SocketFolder(pod.VhostSocket()), socketName), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.MkdirAll(device.SocketFolder(pod.VhostSocket()), 0o700))
+	testlab.Must(t, os.WriteFile(filepath.Join(device.SocketFolder(pod.VhostSocket()), socketName), nil, 0o600))
 	lab.set(pod)
 	s, _ := supervised(t, lab)
 	processOf(t, s, &pod)
@@ -128,9 +120,7 @@ func TestGuestRelayOptions(t *testing.T) {
 		class   string
 	}{{&with, true, "record"}, {&without, false, "queue"}} {
 		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", processOf(t, s, test.pod)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, err)
 		arguments := strings.ReplaceAll(string(line), "\x00", " ")
 		if strings.Contains(arguments, "--records") != test.records || !strings.Contains(arguments, "--class "+test.class) || strings.Contains(arguments, "--connect") {
 			t.Errorf("%s: the relay's arguments are %s", test.pod.Identity, arguments)
@@ -200,24 +190,16 @@ func TestUnkillableRelay(t *testing.T) {
 	// goroutine that answers.
 	memory := filepath.Join(silent.Dir, "memory")
 	fd, err := unix.Open(memory, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	open := os.NewFile(uintptr(fd), memory)
 	sleep, err := exec.LookPath("sleep")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	s := &Supervisor{Log: slog.New(slog.NewTextHandler(t.Output(), nil)), starter: newStarter(), attached: map[string]*attachment{}}
 	defer s.starter.end()
 	program := Program{Path: sleep, User: User{65533, 65533}}
 	running, err := program.run(s.starter, []string{"60"}, []*os.File{open}, s.Log, func() {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := open.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
+	testlab.Must(t, open.Close())
 	silent.Unanswered.Store(testlab.FuseFlush)
 	stuck := &attachment{
 		source: &capturedSource{}, process: running, log: s.Log,

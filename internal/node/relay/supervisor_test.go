@@ -58,9 +58,7 @@ func (c *captures) changed() bool { return false }
 func relayOf(t *testing.T, state State) int {
 	t.Helper()
 	index, err := state.Relay()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	return index
 }
 
@@ -69,13 +67,9 @@ func (c *captures) pod(t *testing.T, name string) attachments.RelayedAttachment 
 	t.Helper()
 	testlab.Program(t, "ktsn-relay") // and with it the programs of the kernel
 	id, err := topology.NewID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	namespace, err := topology.NewNamespace(id.String() + "-" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	t.Cleanup(func() {
 		if err := namespace.Destroy(); err != nil {
 			t.Error(err)
@@ -95,46 +89,34 @@ func (c *captures) pod(t *testing.T, name string) attachments.RelayedAttachment 
 func plug(t *testing.T, pod *topology.Namespace, attachment *overlay.Attachment) {
 	t.Helper()
 	netns, err := os.Open(pod.Path())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	defer netns.Close()
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name, attributes.Group, attributes.MTU = attachment.PortName(), tapGroup, 1400
-	if err := netlink.LinkAdd(&netlink.Veth{
+	testlab.Must(t, netlink.LinkAdd(&netlink.Veth{
 		LinkAttrs: attributes, PeerName: attachment.Interface, PeerNamespace: netlink.NsFd(int(netns.Fd())),
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	t.Cleanup(func() { unplug(attachment) })
 	port, err := netlink.LinkByName(attachment.PortName())
 	if err == nil {
 		err = netlink.LinkSetUp(port)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := pod.Do(func() error {
+	testlab.Must(t, err)
+	testlab.Must(t, pod.Do(func() error {
 		link, err := netlink.LinkByName(attachment.Interface)
 		if err != nil {
 			return err
 		}
 		return netlink.LinkSetUp(link)
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // capturing attaches the program and opens its new state.
 func capturing(t *testing.T, attachment *overlay.Attachment) State {
 	t.Helper()
-	if err := capture.AttachPort(attachment.PortName(), capture.Timed, capture.ClassByRecord, 0); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, capture.AttachPort(attachment.PortName(), capture.Timed, capture.ClassByRecord, 0))
 	state, err := openState(attachment.PortName())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	t.Cleanup(func() { state.Close() })
 	return state
 }
@@ -163,9 +145,7 @@ func supervised(t *testing.T, lab *captures) (s *Supervisor, end func()) {
 func supervisedWith(t *testing.T, lab *captures, programs Programs) (s *Supervisor, end func()) {
 	t.Helper()
 	node, err := overlay.Open(t.TempDir(), time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	s = &Supervisor{
 		Programs: programs,
 		Node:     node, List: lab.List, Changed: lab.changed, Open: openState, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
@@ -232,18 +212,14 @@ func mapsOf(t *testing.T, pid int) (infos []string) {
 	t.Helper()
 	folder := fmt.Sprintf("/proc/%d/fd", pid)
 	open, err := os.ReadDir(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	for _, dirEntry := range open {
 		// A descriptor that was closed meanwhile is not a map's.
 		if to, _ := os.Readlink(filepath.Join(folder, dirEntry.Name())); to != "anon_inode:bpf-map" {
 			continue
 		}
 		info, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, dirEntry.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, err)
 		infos = append(infos, string(info))
 	}
 	return infos
@@ -273,9 +249,7 @@ func TestRelayPrivileges(t *testing.T) {
 	s, _ := supervised(t, lab)
 	pid := processOf(t, s, &pod)
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	for _, want := range []string{"Uid:\t65533\t65533\t65533\t65533\n", "Gid:\t65533\t65533\t65533\t65533\n", "Groups:\t \n",
 		"CapPrm:\t0000000000000000\n", "CapEff:\t0000000000000000\n", "CapInh:\t0000000000000000\n"} {
 		if !strings.Contains(string(status), want) {
@@ -291,9 +265,7 @@ func TestRelayPrivileges(t *testing.T) {
 		t.Errorf("it is in process group %d, %v, and not in its own", group, err)
 	}
 	link, err := netlink.LinkByName(pod.TapName())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	if attrs := link.Attrs(); attrs.MTU != 1400+24 || attrs.Group != tapGroup || attrs.TxQLen != 1000 || attrs.Flags&1 == 0 || attrs.MasterIndex != 0 {
 		t.Errorf("the tap is %+v", attrs)
 	}
@@ -309,18 +281,14 @@ func TestRelayExecutableInClosedFolder(t *testing.T) {
 	captured, machine := lab.pod(t, "captured"), lab.machine(t, "machine")
 	lab.set(captured, machine)
 	programs, closed := relays(t), t.TempDir()
-	if err := os.Chmod(closed, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.Chmod(closed, 0o700))
 	for _, program := range []*Program{&programs.Captured, &programs.Guests} {
 		copied := filepath.Join(closed, filepath.Base(program.Path))
 		text, err := os.ReadFile(program.Path)
 		if err == nil {
 			err = errors.Join(os.WriteFile(copied, text, 0o755), os.Chmod(copied, 0o755)) // despite the umask
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, err)
 		program.Path = copied
 	}
 	s, _ := supervisedWith(t, lab, programs)
@@ -342,9 +310,7 @@ func TestKilledRelayRestarts(t *testing.T) {
 	s, _ := supervised(t, lab)
 	killed, other := processOf(t, s, &first), processOf(t, s, &second)
 	waits := relayOf(t, lab.states[first.PortName()])
-	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, syscall.Kill(killed, syscall.SIGKILL))
 	eventually(t, "another relay", func() bool {
 		status := statusOf(s, &first)
 		return status.Running && status.PID != killed && status.Starts == 2
@@ -373,9 +339,7 @@ func TestMissingSocketFolder(t *testing.T) {
 	if isThere(broken.TapName()) || relayOf(t, lab.states[broken.PortName()]) != 0 {
 		t.Error("frames go to a device without a reader")
 	}
-	if err := os.Mkdir(folder, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.Mkdir(folder, 0o755))
 	processOf(t, s, &broken)
 	if err := statusOf(s, &broken).Failure; err != nil {
 		t.Errorf("it still says %v", err)
@@ -436,9 +400,7 @@ func TestReattachedProgramGetsRelay(t *testing.T) {
 
 func TestMissingPortBackoff(t *testing.T) {
 	node, err := overlay.Open(t.TempDir(), time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	defer node.Close()
 	lab := &captures{}
 	gone := attachments.RelayedAttachment{Attachment: overlay.Attachment{Network: "tsn", ContainerID: "gone", Interface: "tsn0"}}
@@ -478,9 +440,7 @@ func TestCompare(t *testing.T) {
 	pod := lab.pod(t, "pod")
 	lab.set(pod)
 	node, err := overlay.Open(t.TempDir(), time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	defer node.Close()
 	s := &Supervisor{
 		Programs: relays(t),
@@ -513,9 +473,7 @@ func TestMissingRelayProgram(t *testing.T) {
 	pod := lab.pod(t, "pod")
 	lab.set(pod)
 	node, err := overlay.Open(t.TempDir(), time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	defer node.Close()
 	s := &Supervisor{Programs: Programs{Captured: Program{Path: "/nowhere/ktsn-relay"}}, Node: node, List: lab.List, Changed: lab.changed, Open: openState, Log: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -536,7 +494,7 @@ func sendRecord(t *testing.T, pod *attachments.RelayedAttachment) {
 	t.Helper()
 	frame := append([]byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2}, 0x88, 0xb5, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1)
 	frame = append(frame, append([]byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb6}, make([]byte, 46)...)...)
-	if err := ns.WithNetNSPath(pod.Netns, func(ns.NetNS) error {
+	testlab.Must(t, ns.WithNetNSPath(pod.Netns, func(ns.NetNS) error {
 		descriptor, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			return err
@@ -547,9 +505,7 @@ func sendRecord(t *testing.T, pod *attachments.RelayedAttachment) {
 			return err
 		}
 		return unix.Sendto(descriptor, frame, 0, &unix.SockaddrLinklayer{Ifindex: link.Attrs().Index})
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 func TestQueuedFramesSurviveRestart(t *testing.T) {
@@ -560,15 +516,11 @@ func TestQueuedFramesSurviveRestart(t *testing.T) {
 	first := processOf(t, s, &pod)
 	sendRecord(t, &pod)
 	eventually(t, "the first frame", func() bool { return statusOf(s, &pod).Frames["read-timed"] == 1 })
-	if err := syscall.Kill(first, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, syscall.Kill(first, syscall.SIGSTOP))
 	for range 3 {
 		sendRecord(t, &pod)
 	}
-	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, syscall.Kill(first, syscall.SIGKILL))
 	// Without ktsnd a relay reads one frame and leaves the others in the tap.
 	eventually(t, "a queued frame", func() bool {
 		frames := statusOf(s, &pod).Frames
@@ -584,9 +536,7 @@ func TestRelayOfLargestMTU(t *testing.T) {
 	if err == nil {
 		err = netlink.LinkSetMTU(port, 65535)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	lab.set(pod)
 	s, _ := supervised(t, lab)
 	processOf(t, s, &pod)

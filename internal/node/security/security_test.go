@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // lab is a node with a clock that the test moves.
@@ -37,9 +39,7 @@ func (l *lab) start() {
 	l.t.Helper()
 	var err error
 	l.ring, l.why, err = Open(l.dir, l.witness, DefaultTimes, func() time.Time { return l.now })
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testlab.Must(l.t, err)
 	l.senders = map[Sender]*Outgoing{}
 	for sender, width := range map[Sender]uint32{Kernel: 1, Ktsnd: 3} {
 		if l.senders[sender], err = NewOutgoing(l.ring, sender, width); err != nil {
@@ -56,20 +56,13 @@ func (l *lab) file() string { return filepath.Join(l.dir, fileName) }
 func (l *lab) reserve(sender Sender) {
 	l.t.Helper()
 	_, err := l.ring.reserve(sender, 0, 7)
-	must(l.t, err)
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(l.t, err)
 }
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	must(t, err)
+	testlab.Must(t, err)
 	return text
 }
 
@@ -90,38 +83,38 @@ func TestKeysAreUnique(t *testing.T) {
 				case 0:
 					a.start()
 				case 1:
-					must(t, os.Remove(a.file()))
+					testlab.Must(t, os.Remove(a.file()))
 					a.start()
 				case 2:
 					backup = read(t, a.file())
 				case 3:
-					must(t, os.WriteFile(a.file(), backup, 0o600))
+					testlab.Must(t, os.WriteFile(a.file(), backup, 0o600))
 					a.start()
 				case 4: // a boot
-					must(t, os.Remove(filepath.Join(a.witness, witnessName)))
+					testlab.Must(t, os.Remove(filepath.Join(a.witness, witnessName)))
 					a.start()
 				case 5: // after a disk was restored
-					must(t, os.WriteFile(a.file(), backup, 0o600))
-					must(t, os.Remove(filepath.Join(a.witness, witnessName)))
+					testlab.Must(t, os.WriteFile(a.file(), backup, 0o600))
+					testlab.Must(t, os.Remove(filepath.Join(a.witness, witnessName)))
 					a.start()
 				case 6:
-					must(t, os.WriteFile(a.file(), backup[:len(backup)/2], 0o600))
+					testlab.Must(t, os.WriteFile(a.file(), backup[:len(backup)/2], 0o600))
 					a.start()
 				case 7, 8:
 					a.now = a.now.Add(time.Duration(random.IntN(40)) * time.Minute)
 					_, err := a.ring.Roll(yes, yes, no)
-					must(t, err)
+					testlab.Must(t, err)
 				case 9:
 					b.now = b.now.Add(time.Hour)
 					_, err := b.ring.Roll(yes, yes, no)
-					must(t, err)
+					testlab.Must(t, err)
 				case 10: // ktsnd was replaced
-					must(t, a.senders[Ktsnd].Renew())
+					testlab.Must(t, a.senders[Ktsnd].Renew())
 				}
 				for sender, from := range a.senders {
 					taken := from.Taken(b.end())
 					all, err := from.Take(a.address, b.end())
-					must(t, err)
+					testlab.Must(t, err)
 					if taken != (all == nil) {
 						t.Fatalf("step %d: taken %v, and got %d", step, taken, len(all))
 					}
@@ -156,7 +149,7 @@ func TestKeysPerDirectionAndSender(t *testing.T) {
 		for _, sender := range []Sender{Kernel, Ktsnd} {
 			for generation := range uint32(3) {
 				association, err := direction.to.ring.Current().Incoming(direction.from.end(), direction.to.address, sender, generation)
-				must(t, err)
+				testlab.Must(t, err)
 				name := fmt.Sprint(direction.from.address, sender, generation)
 				if seen[association.Key] != "" {
 					t.Errorf("%s and %s have one key", name, seen[association.Key])
@@ -176,14 +169,18 @@ func TestOpenAfterRestart(t *testing.T) {
 		keep bool
 		why  string
 	}{
-		"unchanged":                    {func(*lab) {}, true, ""},
-		"missing file":                 {func(l *lab) { must(t, os.Remove(l.file())) }, false, "does not exist"},
-		"reboot":                       {func(l *lab) { must(t, os.Remove(filepath.Join(l.witness, witnessName))) }, false, "witness.json does not exist"},
-		"damaged file":                 {func(l *lab) { must(t, os.WriteFile(l.file(), []byte("{"), 0o600)) }, false, "is damaged"},
-		"file without a key":           {func(l *lab) { l.ring.current = nil; must(t, l.ring.save()) }, false, "cannot be read"},
-		"killed before witness":        {func(l *lab) { l.ring.store.witnessDir = t.TempDir(); l.reserve(Ktsnd) }, true, ""},
-		"restored file":                {func(l *lab) { old := read(t, l.file()); l.reserve(Kernel); must(t, os.WriteFile(l.file(), old, 0o600)) }, false, "is older than what was used"},
-		"file of another installation": {func(l *lab) { must(t, os.WriteFile(l.file(), read(t, newLab(t, 9).file()), 0o600)) }, false, "is older"},
+		"unchanged":             {func(*lab) {}, true, ""},
+		"missing file":          {func(l *lab) { testlab.Must(t, os.Remove(l.file())) }, false, "does not exist"},
+		"reboot":                {func(l *lab) { testlab.Must(t, os.Remove(filepath.Join(l.witness, witnessName))) }, false, "witness.json does not exist"},
+		"damaged file":          {func(l *lab) { testlab.Must(t, os.WriteFile(l.file(), []byte("{"), 0o600)) }, false, "is damaged"},
+		"file without a key":    {func(l *lab) { l.ring.current = nil; testlab.Must(t, l.ring.save()) }, false, "cannot be read"},
+		"killed before witness": {func(l *lab) { l.ring.store.witnessDir = t.TempDir(); l.reserve(Ktsnd) }, true, ""},
+		"restored file": {func(l *lab) {
+			old := read(t, l.file())
+			l.reserve(Kernel)
+			testlab.Must(t, os.WriteFile(l.file(), old, 0o600))
+		}, false, "is older than what was used"},
+		"file of another installation": {func(l *lab) { testlab.Must(t, os.WriteFile(l.file(), read(t, newLab(t, 9).file()), 0o600)) }, false, "is older"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			l := newLab(t, 1)
@@ -205,8 +202,8 @@ func TestFileModes(t *testing.T) {
 			t.Errorf("%s: %v, %v", path, info.Mode(), err)
 		}
 	}
-	must(t, Remove(l.dir, l.witness))
-	must(t, Remove(l.dir, l.witness))
+	testlab.Must(t, Remove(l.dir, l.witness))
+	testlab.Must(t, Remove(l.dir, l.witness))
 	left, err := os.ReadDir(l.dir)
 	if err != nil || len(left) != 0 {
 		t.Errorf("left: %v, %v", left, err)

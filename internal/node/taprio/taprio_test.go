@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/schedule"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 const examples = "../../../docs/examples/"
@@ -17,9 +18,7 @@ const examples = "../../../docs/examples/"
 func read(t *testing.T, name string) *control.GateParameterTable {
 	t.Helper()
 	document, err := schedule.Read(examples + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	return document.Table
 }
 
@@ -41,9 +40,7 @@ func kata() *Options {
 
 func TestCommandsOfKataPaper(t *testing.T) {
 	commands, err := Commands(read(t, "kata-schedule.yaml"), kata())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	gates := "base-time 1588076872000000000 sched-entry S 01 200000 sched-entry S 02 100000 sched-entry S 04 100000 sched-entry S 08 100000 " +
 		"sched-entry S 01 200000 sched-entry S 02 100000 sched-entry S 04 100000 sched-entry S 08 100000 cycle-time 1000000 clockid CLOCK_TAI"
 	want := []string{
@@ -64,9 +61,7 @@ func TestCommandsOfKataPaper(t *testing.T) {
 func TestCommandsOfGatesOnly(t *testing.T) {
 	commands, err := Commands(read(t, "schedule.yaml"), &Options{Device: "eth0", Classes: control.TrafficClassMap{1, 0, 2, 3, 4, 5, 6, 7, 1, 0, 2, 3, 4, 5, 6, 7},
 		Offload: []string{OffloadTaprio}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	text := strings.Join(lines(commands), "\n")
 	for _, part := range []string{"combined 8", "num_tc 8 map 1 0 2 3 4 5 6 7 1 0", "1@7", "sched-entry S 80 300000 sched-entry S 60 300000 sched-entry S 1f 400000",
 		"cycle-time 1000000 max-sdu 0 0 0 0 1500 0 0 0 flags 0x2"} {
@@ -86,9 +81,7 @@ func TestLongEntryIsSplit(t *testing.T) {
 	table := &control.GateParameterTable{GateEnabled: true, AdminGateStates: allOpen, AdminCycleTime: control.CycleTime{Numerator: 10, Denominator: 1},
 		AdminControlList: control.GateControlList{Entries: []control.GateControlEntry{entry}}}
 	commands, err := Commands(table, &Options{Device: "eth0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	want := "base-time 0 sched-entry S 01 4294967295 sched-entry S 01 4294967295 sched-entry S 01 1410065410 cycle-time 10000000000"
 	if text := strings.Join(lines(commands), "\n"); !strings.Contains(text, want) {
 		t.Errorf("the commands lack %q:\n%s", want, text)

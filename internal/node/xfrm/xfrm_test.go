@@ -18,9 +18,7 @@ func TestTry(t *testing.T) {
 	testlab.Root(t)
 	namespace := func() string {
 		text, err := os.Readlink("/proc/self/ns/net")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, err)
 		return text
 	}
 	before := namespace()

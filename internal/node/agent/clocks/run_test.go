@@ -19,15 +19,14 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/clock"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // TestFollowerRun runs everything: a watch that fails and is restarted, a ktsnd that does not answer, and
 // concurrent readers.
 func TestFollowerRun(t *testing.T) {
 	figures, err := metrics.New(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	changed := make(chan struct{}, 1)
 	notify := func() {
 		select {

@@ -113,9 +113,7 @@ func newNode(t *testing.T) *node {
 	}
 	// Short, because of the length of sockets' paths.
 	dir, err := os.MkdirTemp("", "ktsn-csi")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	t.Cleanup(func() {
 		for _, mount := range mountsBelow(t, dir) {
 			t.Errorf("left mounted: %s", mount)
@@ -126,12 +124,8 @@ func newNode(t *testing.T) *node {
 		}
 	})
 	library := filepath.Join(dir, "run", "lib", libraryName)
-	if err := os.MkdirAll(filepath.Dir(library), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(library, []byte("first"), 0o444); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.MkdirAll(filepath.Dir(library), 0o755))
+	testlab.Must(t, os.WriteFile(library, []byte("first"), 0o444))
 	n := &node{dir: dir, daemon: &fakeDaemon{sockets: map[string]net.Listener{}}}
 	t.Cleanup(n.daemon.kill)
 	n.start(t)
@@ -175,9 +169,7 @@ func dial(t *testing.T, path string) *grpc.ClientConn {
 	t.Helper()
 	connection, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	t.Cleanup(func() { connection.Close() })
 	return connection
 }
@@ -185,9 +177,7 @@ func dial(t *testing.T, path string) *grpc.ClientConn {
 func mountsBelow(t *testing.T, dir string) []string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	var mounts []string
 	for line := range strings.Lines(string(text)) {
 		if fields := strings.Fields(line); strings.HasPrefix(fields[4], dir+"/") {
@@ -407,12 +397,8 @@ func TestPodKeepsLibrary(t *testing.T) {
 	n := newNode(t)
 	n.publish(t, "old", "ktsn")
 	library := n.driver.Volumes.Library
-	if err := os.WriteFile(library+".new", []byte("second"), 0o444); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(library+".new", library); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.WriteFile(library+".new", []byte("second"), 0o444))
+	testlab.Must(t, os.Rename(library+".new", library))
 	n.publish(t, "new", "ktsn")
 	for uid, want := range map[string]string{"old": "first", "new": "second"} {
 		if text, err := os.ReadFile(filepath.Join(n.target(uid, "ktsn"), libraryName)); err != nil || string(text) != want {
@@ -530,9 +516,7 @@ func TestPodsDirIsRootOnly(t *testing.T) {
 	n := newNode(t)
 	// From an earlier version, or the network plugin.
 	pods := filepath.Join(n.dir, "run", "pods")
-	if err := os.MkdirAll(pods, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.MkdirAll(pods, 0o755))
 	n.publish(t, "uid", "ktsn")
 	if about, err := os.Stat(pods); err != nil || about.Mode().Perm() != 0o700 {
 		t.Errorf("%s has mode %v, %v; want 0700", pods, about.Mode(), err)
@@ -603,9 +587,7 @@ func TestServerRegisters(t *testing.T) {
 		t.Errorf("after it was registered: %v", err)
 	}
 	// A kubelet that was restarted removes the socket or not; either way it finds one.
-	if err := os.Remove(n.server.Registry); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.Remove(n.server.Registry))
 	if err := n.next(t); err == nil {
 		t.Error("well without a socket")
 	}
@@ -683,9 +665,7 @@ func awaitOther(t *testing.T, path string, before fs.FileInfo) fs.FileInfo {
 func TestServerRecreatesRemovedSocket(t *testing.T) {
 	n := newNode(t)
 	_ = n.next(t) // at the start
-	if err := os.Remove(n.server.Endpoint); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.Remove(n.server.Endpoint))
 	_ = n.next(t)
 	n.client = csi.NewNodeClient(dial(t, n.server.Endpoint))
 	n.publish(t, "uid", "v")

@@ -9,15 +9,15 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // watched counts what inotify tells of a file while something is done.
 func watched(t *testing.T, path string, do func()) int {
 	t.Helper()
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	defer unix.Close(fd)
 	if _, err := unix.InotifyAddWatch(fd, path, unix.IN_ALL_EVENTS); err != nil {
 		t.Fatal(err)
@@ -65,9 +65,7 @@ func TestSharedLibraryIsReplaced(t *testing.T) {
 		os.WriteFile(replaced, []byte("of before"), 0o444), os.Remove(podLibrary), os.Link(replaced, podLibrary),
 		os.WriteFile(podLibrary+".new", []byte("of b"), 0o400),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, err)
 	}
 	if _, err := n.driver.Volumes.Restore(t.Context()); err != nil {
 		t.Fatal(err)
@@ -77,9 +75,7 @@ func TestSharedLibraryIsReplaced(t *testing.T) {
 		t.Errorf("the pod has %q, %v", text, err)
 	}
 	about, err := os.Stat(podLibrary)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	if stat := about.Sys().(*syscall.Stat_t); stat.Nlink != 1 || stat.Uid != 0 || about.Mode().Perm() != 0o444 {
 		t.Errorf("it has %d links, user %d, mode %v", stat.Nlink, stat.Uid, about.Mode())
 	}

@@ -10,15 +10,15 @@ import (
 	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // TestSanity runs csi-test's, as far as they do without a controller, which a driver of inline volumes
 // does not have: those of the identity service, and of what a node may be asked wrongly.
 func TestSanity(t *testing.T) {
 	n := newNode(t)
-	if err := os.MkdirAll(n.driver.PodsDir, 0o750); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.MkdirAll(n.driver.PodsDir, 0o750))
 	config := sanity.NewTestConfig()
 	config.Address = "unix://" + n.server.Endpoint
 	config.TargetPath, config.StagingPath = filepath.Join(n.driver.PodsDir, "target"), filepath.Join(n.driver.PodsDir, "staging")

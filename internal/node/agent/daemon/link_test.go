@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // fakeKtsnd serves one connection with the replies of answer. The returned function closes it and returns the requests.
@@ -17,9 +19,7 @@ func fakeKtsnd(t *testing.T, answer func(request string) string) (Link, func() [
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "c.sock")
 	listener, err := net.Listen("unixpacket", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	received := make(chan []string, 1)
 	go func() {
 		var requests []string

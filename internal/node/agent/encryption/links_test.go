@@ -19,6 +19,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/security"
 	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
 	"github.com/kubernetsn/kubernetsn/internal/shared/clusterkey"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // linkWorld is two nodes of two clusters, north and south, with links between them and no networks.
@@ -51,7 +52,7 @@ func newLinkWorld(t *testing.T, asked string) *linkWorld {
 	}
 	for _, cluster := range []string{"north", "south"} {
 		key, err := clusterkey.New()
-		must(t, err)
+		testlab.Must(t, err)
 		w.keys[cluster], w.pinned[cluster] = key, key
 	}
 	for number := range 2 {
@@ -243,7 +244,7 @@ func TestALinkToARevokedNodeIsSilent(t *testing.T) {
 // TestWhoCarriesKeysCanWithholdThemOnly has the hub change what it carries: what was trusted stays installed, and nothing else is trusted.
 func TestWhoCarriesKeysCanWithholdThemOnly(t *testing.T) {
 	stranger, err := clusterkey.New()
-	must(t, err)
+	testlab.Must(t, err)
 	for name, change := range map[string]func(*v1alpha1.LinkNodeKeys){
 		"another key of a node":          func(k *v1alpha1.LinkNodeKeys) { k.Keys[0].PublicKey = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=" },
 		"a word that it cannot":          func(k *v1alpha1.LinkNodeKeys) { k.CannotEncrypt = true },

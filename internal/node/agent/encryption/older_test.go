@@ -15,6 +15,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/security"
 	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
 	"github.com/kubernetsn/kubernetsn/internal/shared/clusterkey"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // replay has nodes hear an older statement about one of them.
@@ -125,10 +126,10 @@ func TestRangesOfOtherClusters(t *testing.T) {
 			w.lossy = true
 			w.network.Spec.IPv4.Part = "10.42.0.0/20"
 			key, err := clusterkey.New()
-			must(t, err)
+			testlab.Must(t, err)
 			w.network.Status.ClusterKeys = append(w.network.Status.ClusterKeys, v1alpha1.ClusterKey{Cluster: "south", PublicKey: key.Public().String(), IPv4: test.pinned})
 			ring, _, err := security.Open(memoryDir(t), memoryDir(t), security.DefaultTimes, func() time.Time { return w.now })
-			must(t, err)
+			testlab.Must(t, err)
 			public := ring.Current().Public
 			far := v1alpha1.PeerNode{Name: "x", Address: "192.0.2.9", IPv4: test.ipv4, ClusterIPv4: test.pinned, Sequence: 1,
 				Keys: []v1alpha1.NodeKey{{ID: public.ID(), Algorithm: v1alpha1.KeyAlgorithm, PublicKey: public.String()}}, Sender: &v1alpha1.SenderGenerations{Kernel: 1, Ktsnd: 1}}
@@ -175,7 +176,7 @@ func TestTheClustersKeyIsRolled(t *testing.T) {
 			w := newWorld(t, v1alpha1.EncryptionRequired, 2)
 			w.settle()
 			next, err := w.key.Succeed()
-			must(t, err)
+			testlab.Must(t, err)
 			key := func() { w.network.Status.ClusterKeys = []v1alpha1.ClusterKey{{PublicKey: next.Public().String()}} }
 			statements := func() {
 				w.key = next
@@ -212,11 +213,11 @@ func TestTheClustersKeyIsRolled(t *testing.T) {
 // TestPeersStayWhileAClustersKeyIsRolled has a Judge learn of the successor of a cluster's key before and after a statement by it.
 func TestPeersStayWhileAClustersKeyIsRolled(t *testing.T) {
 	former, err := clusterkey.New()
-	must(t, err)
+	testlab.Must(t, err)
 	next, err := former.Succeed()
-	must(t, err)
+	testlab.Must(t, err)
 	other, err := clusterkey.New()
-	must(t, err)
+	testlab.Must(t, err)
 	peers := func(cluster, name, address string, key *clusterkey.Private) []network.Member {
 		entry := v1alpha1.PeerNode{Name: name, Address: address, IPv4: "10.42.17.0/24", ClusterIPv4: "10.42.16.0/20", Sequence: 1,
 			Keys: []v1alpha1.NodeKey{{PublicKey: security.Public{1}.String()}}}

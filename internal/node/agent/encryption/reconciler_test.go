@@ -20,6 +20,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
 	"github.com/kubernetsn/kubernetsn/internal/shared/clusterkey"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 func (n *node) condition() string {
@@ -74,7 +75,7 @@ func TestNothingIsLostAndNoKeyUsedTwice(t *testing.T) {
 					n.KtsndRestarted()
 					n.look()
 				case 3: // somebody flushes the kernel's states
-					must(t, n.kernel.Clear())
+					testlab.Must(t, n.kernel.Clear())
 					n.kernel.protected = true
 					n.look()
 				}
@@ -151,7 +152,7 @@ func TestARevokedNodeIsNotHeardAnyMore(t *testing.T) {
 
 func TestAHubThatChangesWhatItCarriesIsNotBelieved(t *testing.T) {
 	other, err := clusterkey.New()
-	must(t, err)
+	testlab.Must(t, err)
 	for what, test := range map[string]struct {
 		carry    func(*v1alpha1.TSNPeers)
 		sentence string
@@ -244,7 +245,7 @@ func TestANetworkThatIsNotEncryptedAnyMoreLeavesNothing(t *testing.T) {
 	w.settle()
 	for _, n := range w.nodes {
 		left, err := os.ReadDir(n.dir)
-		must(t, err)
+		testlab.Must(t, err)
 		if len(n.kernel.states) > 0 || n.kernel.protected || len(left) > 0 || n.ktsnd.modes[42] != control.EncryptionNone || n.tunnels[0].Encrypted ||
 			n.condition() != "none" || n.Judge.Announced().Keys != nil {
 			t.Errorf("%s: %d states, %v, %v, %v, %v", n.name, len(n.kernel.states), left, n.ktsnd.modes, n.tunnels, n.condition())
@@ -280,8 +281,8 @@ func TestALostKeyIsReplaced(t *testing.T) {
 	w := newWorld(t, v1alpha1.EncryptionRequired, 2)
 	w.settle()
 	n := w.nodes[0]
-	must(t, os.Remove(filepath.Join(n.witness, "node-keys.witness.json"))) // the machine was started again
-	must(t, n.kernel.Clear())
+	testlab.Must(t, os.Remove(filepath.Join(n.witness, "node-keys.witness.json"))) // the machine was started again
+	testlab.Must(t, n.kernel.Clear())
 	n.ktsnd = newKtsnd(n)
 	n.start()
 	before := w.nodes[1].keys.ring.Current().Public
@@ -309,8 +310,8 @@ func TestGenerationsThatWereLostAreFoundAgainInOneStep(t *testing.T) {
 				n.KtsndRestarted()
 				w.settle()
 			}
-			must(t, n.RemoveKeys())
-			must(t, n.kernel.Clear())
+			testlab.Must(t, n.RemoveKeys())
+			testlab.Must(t, n.kernel.Clear())
 			if anew {
 				n.ktsnd = n.ktsnd.replaced(false)
 			}

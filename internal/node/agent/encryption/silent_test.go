@@ -15,6 +15,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/security"
 	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
 	"github.com/kubernetsn/kubernetsn/internal/shared/clusterkey"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // forgottenLink adds a link to a node that answers nobody: nobody writes it any more, and it says what it said of both nodes when it was added.
@@ -22,7 +23,7 @@ func (w *linkWorld) forgottenLink() (far netip.Addr) {
 	w.t.Helper()
 	dir, witness := memoryDir(w.t), memoryDir(w.t)
 	ring, _, err := security.Open(dir, witness, security.DefaultTimes, func() time.Time { return w.now })
-	must(w.t, err)
+	testlab.Must(w.t, err)
 	ownKey := ring.Current().Public
 	end := v1alpha1.LinkEnd{Cluster: "south", Node: "forgotten", NodeAddress: "192.0.2.99", NodeKeys: &v1alpha1.LinkNodeKeys{
 		Keys: []v1alpha1.NodeKey{{ID: ownKey.ID(), Algorithm: v1alpha1.KeyAlgorithm, PublicKey: ownKey.String()}}, Sender: &v1alpha1.SenderGenerations{Kernel: 1, Ktsnd: 1},
@@ -173,7 +174,7 @@ type third struct {
 func (w *linkWorld) third() *third {
 	w.t.Helper()
 	key, err := clusterkey.New()
-	must(w.t, err)
+	testlab.Must(w.t, err)
 	w.keys["east"], w.pinned["east"], clusterOfNode["node3"] = key, key, "east"
 	n := &node{w: w.world, name: "node3", address: netip.MustParseAddr("192.0.2.3"), dir: memoryDir(w.t), witness: memoryDir(w.t)}
 	n.kernel, n.ktsnd = &fakeKernel{node: n, states: map[xfrm.Name]*xfrm.State{}, peers: sets.New[netip.Addr]()}, newKtsnd(n)

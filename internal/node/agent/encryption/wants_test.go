@@ -11,6 +11,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/security"
 	"github.com/kubernetsn/kubernetsn/internal/shared/clusterkey"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // claim adds an encrypted link of a node to node x of a cluster, which signs that x is where another node is, with keys of its own, and that
@@ -18,9 +19,9 @@ import (
 func (w *world) claim(n *node, cluster string, at *node) (stolen security.Public) {
 	w.t.Helper()
 	ring, _, err := security.Open(memoryDir(w.t), memoryDir(w.t), security.DefaultTimes, func() time.Time { return w.now })
-	must(w.t, err)
+	testlab.Must(w.t, err)
 	key, err := clusterkey.New()
-	must(w.t, err)
+	testlab.Must(w.t, err)
 	stolen = ring.Current().Public
 	keys := &v1alpha1.LinkNodeKeys{Keys: []v1alpha1.NodeKey{{ID: stolen.ID(), Algorithm: v1alpha1.KeyAlgorithm, PublicKey: stolen.String()}},
 		Sender: &v1alpha1.SenderGenerations{Kernel: 1 << 20, Ktsnd: 1 << 20}}

@@ -22,6 +22,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
 	"github.com/kubernetsn/kubernetsn/internal/shared/clusterkey"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // world is some nodes of one network, and what their operator does.
@@ -67,17 +68,10 @@ type node struct {
 	late time.Duration
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func newWorld(t *testing.T, encryption string, count int) *world {
 	t.Helper()
 	key, err := clusterkey.New()
-	must(t, err)
+	testlab.Must(t, err)
 	w := &world{t: t, key: key, now: time.Unix(1e9, 0), carry: func(*v1alpha1.TSNPeers) {}, sent: map[[security.KeyBytes]byte]string{}}
 	w.network = &v1alpha1.TSNNetwork{ObjectMeta: metav1.ObjectMeta{Name: "line"}, Spec: v1alpha1.TSNNetworkSpec{
 		VNI: 42, Encryption: encryption, IPv4: v1alpha1.Range4{CIDR: "10.42.0.0/16", NodePrefixLength: 24},
@@ -105,7 +99,7 @@ func memoryDir(t *testing.T) string {
 	if err != nil {
 		return t.TempDir()
 	}
-	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+	t.Cleanup(func() { testlab.Must(t, os.RemoveAll(dir)) })
 	return dir
 }
 
@@ -186,7 +180,7 @@ func (n *node) look() {
 	n.w.t.Helper()
 	n.err = nil
 	result, err := n.Reconcile(n.w.t.Context(), reconcile.Request{})
-	must(n.w.t, err)
+	testlab.Must(n.w.t, err)
 	if n.err = n.Judge.trouble; n.err == nil && result.RequeueAfter <= 0 {
 		n.w.t.Errorf("%s looks again after %v", n.name, result.RequeueAfter)
 	}

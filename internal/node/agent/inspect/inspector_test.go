@@ -97,9 +97,7 @@ func TestExcessiveInspectionIsGivenUp(t *testing.T) {
 func TestProgramWithHugeSectionTable(t *testing.T) {
 	path := build(t, "-static")
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	defer file.Close()
 	// e_shoff, e_shnum, and the size in the first section, which counts where e_shnum is 0.
 	for at, content := range map[int64][]byte{40: {0, 0, 16, 0, 0, 0, 0, 0}, 60: {0, 0}, 1<<20 + 32: {0, 0, 0, 4, 0, 0, 0, 0}} {
@@ -107,9 +105,7 @@ func TestProgramWithHugeSectionTable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := file.Truncate(1<<20 + 4<<30); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, file.Truncate(1<<20+4<<30))
 	dir := t.TempDir()
 	process(t, dir, 17, podCgroup, podPreload, "", path)
 	messages, err := newInspector(t, dir).Without(t.Context(), podUID)
@@ -217,9 +213,7 @@ func TestSilentMappedMemory(t *testing.T) {
 	if err == nil {
 		err = mapping.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	t.Cleanup(func() {
 		silent.End()
 		_ = mapping.Process.Kill() // it may have ended
@@ -231,9 +225,7 @@ func TestSilentMappedMemory(t *testing.T) {
 	dir := t.TempDir()
 	process(t, dir, 17, podCgroup, podPreload, "", mapping.Path)
 	environment := filepath.Join(dir, "17", "environ")
-	if err := errors.Join(os.Remove(environment), os.Symlink(fmt.Sprintf("/proc/%d/environ", mapping.Process.Pid), environment)); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, errors.Join(os.Remove(environment), os.Symlink(fmt.Sprintf("/proc/%d/environ", mapping.Process.Pid), environment)))
 	i := newInspector(t, dir)
 	// The kernel reads an environment from anonymous memory only (FOLL_ANON), so the pod hides it and holds up nothing.
 	if messages, err := i.Without(t.Context(), podUID); err != nil || len(messages) > 0 || i.running.Load() > 0 {

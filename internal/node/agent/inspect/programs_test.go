@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 const podUID = "0e8a53a2-6d1b-4b9e-a3d7-000000000001"
@@ -17,17 +19,11 @@ const podUID = "0e8a53a2-6d1b-4b9e-a3d7-000000000001"
 func process(t *testing.T, dir string, pid int, cgroup, environment, maps, program string) {
 	t.Helper()
 	folder := filepath.Join(dir, strconv.Itoa(pid))
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.Mkdir(folder, 0o700))
 	for name, text := range map[string]string{"cgroup": cgroup, "environ": environment, "maps": maps} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
 	}
-	if err := os.Symlink(program, filepath.Join(folder, "exe")); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.Symlink(program, filepath.Join(folder, "exe")))
 }
 
 // build makes a small static program that is not Go's.
@@ -40,9 +36,7 @@ func buildSource(t *testing.T, text string, flags ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	source, program := filepath.Join(dir, "p.c"), filepath.Join(dir, "p")
-	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.WriteFile(source, []byte(text), 0o600))
 	messages, err := exec.CommandContext(t.Context(), "cc", append(flags, "-o", program, source)...).CombinedOutput()
 	if err != nil {
 		t.Skipf("no C compiler: %v: %s", err, messages)
@@ -53,9 +47,7 @@ func buildSource(t *testing.T, text string, flags ...string) string {
 func TestProgramsWithoutLibrary(t *testing.T) {
 	// This test's own program is Go's, and static where cgo is off.
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	cstatic, cdynamic := build(t, "-static"), build(t)
 	cgroup := "4:cpu:/kubepods/besteffort/pod" + podUID + "/0123\n"
 	systemd := "0::/kubepods.slice/kubepods-pod" + strings.ReplaceAll(podUID, "-", "_") + ".slice/x\n"
@@ -77,16 +69,10 @@ func TestProgramsWithoutLibrary(t *testing.T) {
 			dir := t.TempDir()
 			process(t, dir, 17, test.cgroup, test.environment, test.maps, test.program)
 			// A process that ends during the inspection.
-			if err := os.Mkdir(filepath.Join(dir, "18"), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(dir, "18", "cgroup"), []byte(test.cgroup), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, os.Mkdir(filepath.Join(dir, "18"), 0o700))
+			testlab.Must(t, os.WriteFile(filepath.Join(dir, "18", "cgroup"), []byte(test.cgroup), 0o600))
 			got, err := newInspector(t, dir).Without(t.Context(), podUID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, err)
 			if test.want == "" && len(got) > 0 || test.want != "" && (len(got) != 1 || !strings.Contains(got[0], test.want)) {
 				t.Errorf("said %q, want %q", got, test.want)
 			}
@@ -102,9 +88,7 @@ func TestFailuresAreReported(t *testing.T) {
 	const preload = "LD_PRELOAD=/run/ktsn/libktsn.so\x00"
 	cgroup := "0::/kubepods/pod" + podUID + "/x\n"
 	noProgram := filepath.Join(dir, "text")
-	if err := os.WriteFile(noProgram, []byte("no program"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.WriteFile(noProgram, []byte("no program"), 0o600))
 	process(t, dir, 17, cgroup, preload, "", noProgram)
 	process(t, dir, 18, cgroup, preload, "", build(t, "-static"))
 	got, err := newInspector(t, dir).Without(t.Context(), podUID)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 func newHost(t *testing.T) *Node {
@@ -41,13 +42,9 @@ func TestFileIsInstalledOnceAndRepaired(t *testing.T) {
 	put(t, n, path, "one", true)
 	put(t, n, path, "one", false)
 	put(t, n, path, "two", true)
-	if err := os.WriteFile(filepath.Join(n.Root, path), []byte("spoilt"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.WriteFile(filepath.Join(n.Root, path), []byte("spoilt"), 0o755))
 	put(t, n, path, "two", true)
-	if err := os.Chmod(filepath.Join(n.Root, path), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.Chmod(filepath.Join(n.Root, path), 0o644))
 	put(t, n, path, "two", true)
 	has(t, n, path, "two")
 	entries, err := os.ReadDir(filepath.Join(n.Root, "/opt/cni/bin"))
@@ -61,9 +58,7 @@ func TestRunningProgramIsReplaced(t *testing.T) {
 	n := newHost(t)
 	put(t, n, "/bin/program", "one", true)
 	old, err := os.Open(filepath.Join(n.Root, "/bin/program"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	defer old.Close()
 	put(t, n, "/bin/program", "two", true)
 	text := make([]byte, 3)
@@ -77,9 +72,7 @@ func TestRemoveOnlyInstalledFiles(t *testing.T) {
 	put(t, n, "/a/ours", "one", true)
 	put(t, n, "/a/changed", "one", true)
 	for _, path := range []string{"/a/changed", "/a/theirs"} {
-		if err := os.WriteFile(filepath.Join(n.Root, path), []byte("theirs"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, os.WriteFile(filepath.Join(n.Root, path), []byte("theirs"), 0o600))
 	}
 	// Another program of the agent does it.
 	after := &Node{Root: n.Root, List: n.List}
@@ -107,13 +100,9 @@ func TestConfig(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			parts := []netip.Prefix{netip.MustParsePrefix("10.42.3.0/24"), netip.MustParsePrefix("fd42:0:0:3::/64")}[:len(n.Ranges)]
 			text, err := Config(&n, parts)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, err)
 			read, err := cni.ParseConfig(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, err)
 			if read.Overlay.VNI != n.VNI || read.Overlay.Port != n.Port || read.Overlay.MTU != n.MTU || read.Overlay.Uplink != n.Uplink ||
 				read.NeedsClock != n.Clock || !slices.Equal(read.Cards, n.Cards) || !slices.Equal(read.CardNamespaces, n.CardNamespaces) || read.CreateSocket || read.SocketDir != PodSockets {
 				t.Errorf("the plugin reads %+v", read)

@@ -17,6 +17,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/repeat"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // fakeKtsnd records the limits that are set.
@@ -82,9 +83,7 @@ func newLab(t *testing.T, networks ...*v1alpha1.TSNNetwork) *lab {
 func (l *lab) reconcile() time.Duration {
 	l.t.Helper()
 	result, err := l.Reconcile(l.t.Context(), reconcile.Request{})
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testlab.Must(l.t, err)
 	return result.RequeueAfter
 }
 

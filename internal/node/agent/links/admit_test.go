@@ -25,6 +25,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/linkprobe"
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // fakeCluster has links, a pod of the UID "e", and what is said of links.
@@ -86,9 +87,7 @@ func newTestReconciler(t *testing.T, plugin *fakePlugin, links ...*v1alpha1.TSNL
 		cluster.links[client.ObjectKeyFromObject(link)] = link
 	}
 	folder := t.TempDir()
-	if err := os.Mkdir(filepath.Join(folder, "e"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.Mkdir(filepath.Join(folder, "e"), 0o700))
 	return &Reconciler{
 		Node: "n", Objects: cluster, Sandboxes: cluster, Status: cluster, Plugin: plugin, Prober: &linkprobe.Prober{}, Now: time.Now,
 		Files: &Files{PodDir: func(uid string) string { return filepath.Join(folder, uid) }}, Hosts: &Hosts{Dir: t.TempDir()}, Log: slog.New(slog.DiscardHandler),
@@ -207,9 +206,7 @@ func TestSweepKeepsNamesOfUndecidedLink(t *testing.T) {
 		left := kubelets + hostsBegin + "\n10.200.5.1\tshop\n" + hostsEnd + "\n"
 		r.Hosts, path = newPod(t, left)
 		for range 2 {
-			if err := r.sweep(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, r.sweep(t.Context()))
 		}
 		if got := read(t, path); (got == left) != want {
 			t.Errorf("admission %v: the file is %q", decision, got)
@@ -247,9 +244,7 @@ func TestConsent(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, err)
 			var routes []string
 			for _, route := range plan.Link.Routes {
 				routes = append(routes, route.String())

@@ -22,6 +22,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 const encryptedPort = 4793
@@ -72,9 +73,7 @@ func TestEncrypt(t *testing.T) {
 			}
 			s := newSide(test.asked, test.local, test.plugged)
 			plan, err := r.plan(t.Context(), s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, err)
 			secret, err := r.encrypt(s, plan)
 			if (err != nil) != (test.refused != "") || err != nil && !strings.Contains(err.Error(), test.refused) {
 				t.Fatalf("got %v", err)
@@ -99,9 +98,7 @@ func TestUpdatePodReportsMissingKeys(t *testing.T) {
 	s := newSide(v1alpha1.EncryptionRequired, false, true)
 	const why = "frames to the other node are to be encrypted, and are not sent: node west/a: its cluster signs by another key"
 	done := &outcome{mtu: 1413, finding: linkprobe.Finding{Message: "10.200.0.0, the other end, does not answer"}, encryptionNotes: encryptionNotes{silent: why}}
-	if err := r.updatePod(s, done); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, r.updatePod(s, done))
 	text, err := os.ReadFile(filepath.Join(dir, "links", "view0.waiting"))
 	if err != nil || string(text) != "link to service camera: plugged here; "+why+"\n" {
 		t.Errorf("it is told %q: %v", text, err)
@@ -147,9 +144,7 @@ func TestUnplugClear(t *testing.T) {
 				Hosts: &Hosts{Dir: t.TempDir()}, Log: slog.New(slog.DiscardHandler),
 			}
 			unplugged, err := r.unplugClear(t.Context(), newSide(asked, false, true))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, err)
 			if got := strings.Join(plugin.unplugged, ","); (got == "e view0") != (want && !encrypted) || len(plugin.unplugged) > 1 || unplugged != (got != "") {
 				t.Errorf("%s, encrypted %v: unplugged %q, and says %v", asked, encrypted, got, unplugged)
 			}
@@ -168,9 +163,7 @@ func TestUnplugClosesEncryptedLink(t *testing.T) {
 			Hosts: &Hosts{Dir: t.TempDir()}, Log: slog.New(slog.DiscardHandler),
 		}
 		r.ends.plug("e view0", types.NamespacedName{Name: "a"}, &attachment.LinkPlan{Sandbox: attachment.Sandbox{Identity: "e"}, Interface: "view0", Encrypted: encrypted}, time.Now())
-		if err := r.removeLink(t.Context(), types.NamespacedName{Name: "a"}); err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, r.removeLink(t.Context(), types.NamespacedName{Name: "a"}))
 		if len(plugin.unplugged) != 1 || len(plugin.closed) != want {
 			t.Errorf("encrypted %v: unplugged %q, and closed %q", encrypted, plugin.unplugged, plugin.closed)
 		}

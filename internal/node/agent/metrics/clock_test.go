@@ -10,14 +10,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/clock"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 func TestClockMetrics(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	m, err := New(registry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	if got := testutil.ToFloat64(m.bound); !math.IsInf(got, 1) {
 		t.Errorf("before anybody looked the bound is %v", got)
 	}

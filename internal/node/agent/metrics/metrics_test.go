@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // described keeps what it is asked to register.
@@ -31,9 +33,7 @@ func (d *described) Register(collector prometheus.Collector) error {
 
 func TestMetricsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../../../docs/install.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	all := &described{}
 	if _, err := New(all); err != nil {
 		t.Fatal(err)

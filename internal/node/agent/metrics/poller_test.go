@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 type fakeKtsnd struct {
@@ -38,9 +39,7 @@ func newPoller(t *testing.T, ktsnd *fakeKtsnd) (*Poller, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	metrics, err := New(registry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	return &Poller{
 		Metrics: metrics,
 		Do: func(ctx context.Context, ask func(context.Context, Ktsnd) error) error {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 const sample = `networks:
@@ -20,21 +22,15 @@ const sample = `networks:
 
 func TestFileIsReadEachTime(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "networks.yaml")
-	if err := os.WriteFile(path, []byte(sample), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.WriteFile(path, []byte(sample), 0o600))
 	source := File{path}
 	networks, err := source.Networks(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	want := "[{tsn 42 0  4789  false true [] [] 0 false  false [{10.42.0.0/16 24} {fd42::/48 64}]} {second 43 1400 eno2 8472 All false false [] [] 0 false  false [{10.43.0.0/20 28}]}]"
 	if got := fmt.Sprint(networks); got != want {
 		t.Errorf("read %s, want %s", got, want)
 	}
-	if err := os.WriteFile(path, []byte("networks: []\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.WriteFile(path, []byte("networks: []\n"), 0o600))
 	if networks, err = source.Networks(context.Background()); err != nil || len(networks) != 0 {
 		t.Errorf("read %v, %v after the file was emptied", networks, err)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // fakeKtsnd remembers what it is asked for, and says that it begins with it at once.
@@ -97,9 +98,7 @@ func (e *fakeEncryption) Condition(*network.Joined) (*metav1.Condition, string) 
 func newLab(t *testing.T, about *v1alpha1.TSNNetwork) *lab {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)))
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"rack": "1"}}}
 	ownTsnNode := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	l := &lab{t: t, ktsnd: &fakeKtsnd{status: control.Status{KtsndVersion: "1.2", Uplink: "direct", Interface: "eth0", LinkSpeedBps: 1e9}}, now: time.Now()}
@@ -134,22 +133,16 @@ func newLab(t *testing.T, about *v1alpha1.TSNNetwork) *lab {
 func (l *lab) hear() {
 	l.t.Helper()
 	l.state.Node = &v1alpha1.TSNNode{}
-	if err := l.Client.Get(l.t.Context(), client.ObjectKey{Name: "a"}, l.state.Node); err != nil {
-		l.t.Fatal(err)
-	}
+	testlab.Must(l.t, l.Client.Get(l.t.Context(), client.ObjectKey{Name: "a"}, l.state.Node))
 }
 
 // reconcile looks once, at the clock first.
 func (l *lab) reconcile() reconcile.Result {
 	l.t.Helper()
 	clock, err := l.ReconcileClock(l.t.Context(), reconcile.Request{})
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testlab.Must(l.t, err)
 	result, err := l.Reconcile(l.t.Context(), reconcile.Request{})
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	testlab.Must(l.t, err)
 	return reconcile.Result{RequeueAfter: min(clock.RequeueAfter, result.RequeueAfter)}
 }
 
@@ -186,9 +179,7 @@ func scheduled(t *testing.T) *v1alpha1.TSNNetwork {
 		}},
 	}
 	gates, err := tsnnetwork.GatesOf(about)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	about.Status.Schedule = &v1alpha1.ScheduleRequest{Hash: gates.Hash(), BaseTime: v1alpha1.PTPTime{Seconds: 77, Nanoseconds: 5000000}}
 	return about
 }

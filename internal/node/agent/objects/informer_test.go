@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // lab is an informer whose watches the test imitates. test/agent tests the watches with an API server.
@@ -179,9 +180,7 @@ func TestDeletedNetworkStaysUntilNodeLeaves(t *testing.T) {
 func TestEncryptionMinimum(t *testing.T) {
 	minimum, flags := &tsnnetwork.EncryptionMinimum{}, flag.NewFlagSet("test", flag.ContinueOnError)
 	minimum.AddFlags(flags)
-	if err := flags.Parse([]string{"--encryption-minimum=Required"}); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, flags.Parse([]string{"--encryption-minimum=Required"}))
 	l := newLab(t)
 	l.Minimum = minimum
 	nw := &networkWatch{}

@@ -28,13 +28,9 @@ func newNamespace(t *testing.T, role string) *topology.Namespace {
 	t.Helper()
 	testlab.Root(t)
 	id, err := topology.NewID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	ns, err := topology.NewNamespace(id.String() + "-" + role)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	t.Cleanup(func() {
 		if err := ns.Destroy(); err != nil {
 			t.Error(err)
@@ -76,9 +72,7 @@ func ipNet(p netip.Prefix) *net.IPNet {
 
 func runIn(t *testing.T, where *topology.Namespace, work func() error) {
 	t.Helper()
-	if err := where.Do(work); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, where.Do(work))
 }
 
 // pathOf is a node behind a router, by which the far node is reached; the router's ends have these MTUs.

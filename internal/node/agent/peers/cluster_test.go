@@ -18,6 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/repeat"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 func member(number int) network.Member {
@@ -292,9 +293,7 @@ func TestPlanRejectsForeignClaims(t *testing.T) {
 			state.Networks[0].Object.Spec.IPv4.Part = test.part
 			l := newLab(state)
 			built, err := l.Plan.plan(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, err)
 			if reported := built.faults["south/node1"]; test.want == "" && reported != nil || test.want != "" && (reported == nil || !strings.Contains(reported.Error(), test.want)) {
 				t.Errorf("said %v, want %q", reported, test.want)
 			}

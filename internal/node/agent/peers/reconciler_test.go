@@ -25,6 +25,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/repeat"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // fakeNode is kernel, state directory and ktsnd of a node.
@@ -144,9 +145,7 @@ func newReconcilerFor(on *fakeNode, planner Planner) (r *Reconciler, parts *map[
 func reconcileOnce(t *testing.T, r *Reconciler) reconcile.Result {
 	t.Helper()
 	result, err := r.Reconcile(t.Context(), reconcile.Request{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	return result
 }
 

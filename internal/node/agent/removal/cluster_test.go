@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 func readyNode(name string, labels map[string]string, taints ...corev1.Taint) *corev1.Node {
@@ -89,9 +91,7 @@ func TestRemoveCleansEligibleNodes(t *testing.T) {
 		readyNode("windows", map[string]string{"timed": "yes", corev1.LabelOSStable: "windows"}),
 		systemPod("ktsnd-1", "served", "ktsnd", corev1.PodRunning),
 	)
-	if err := c.Remove(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, c.Remove(t.Context()))
 	if want := []string{"cordoned", "ours", "plain", "served"}; !slices.Equal(*cleaned, want) {
 		t.Errorf("cleaned are %q, want %q", *cleaned, want)
 	}
@@ -106,9 +106,7 @@ func TestRemoveReplacesOldPod(t *testing.T) {
 		t.Run(string(phase), func(t *testing.T) {
 			c, server, cleaned, _ := newCluster(corev1.PodSucceeded, readyNode("plain", timed), systemPod("ktsnd-1", "plain", "ktsnd", corev1.PodRunning),
 				systemPod("ktsn-clean-plain", "plain", "removal", phase))
-			if err := c.Remove(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, c.Remove(t.Context()))
 			if !slices.Equal(*cleaned, []string{"plain"}) {
 				t.Errorf("cleaned are %q", *cleaned)
 			}
@@ -157,9 +155,7 @@ func TestRemoveRetriesRequests(t *testing.T) {
 					failures--
 					return failures >= 0, nil, err
 				})
-				if err := c.Remove(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				testlab.Must(t, c.Remove(t.Context()))
 				if failures >= 0 || !slices.Equal(*cleaned, []string{"plain"}) {
 					t.Errorf("cleaned are %q, %d failures were not met", *cleaned, failures)
 				}

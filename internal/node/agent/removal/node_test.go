@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/install"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // newNode is a node on which two networks and the plugin are installed, with the files of others beside them.
@@ -57,19 +58,13 @@ func leaveMachine(t *testing.T) {
 	runtime.LockOSThread() // and the thread ends with the test
 	err := errors.Join(unix.Unshare(unix.CLONE_NEWNET|unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""),
 		unix.Mount("bpf", "/sys/fs/bpf", "bpf", 0, ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 }
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	testlab.Must(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // files are those below a folder.
@@ -82,9 +77,7 @@ func files(t *testing.T, root string) []string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	return slices.Sorted(maps.Keys(all))
 }
 
@@ -93,9 +86,7 @@ var theirs = []string{"conf/other.conf", "ipam/other/10.1.0.1", "plugins/other"}
 func TestCleanRemovesOnlyInstalled(t *testing.T) {
 	n, root := newNode(t)
 	for range 2 { // what is clean may be cleaned
-		if err := n.Clean(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, n.Clean(t.Context()))
 		if left := files(t, root); !slices.Equal(left, theirs) {
 			t.Errorf("left are %q, want %q", left, theirs)
 		}
@@ -129,9 +120,7 @@ func TestCleanCanBeRepeated(t *testing.T) {
 				t.Fatalf("cleaned in spite of that: %v", err)
 			}
 			unmount()
-			if err := n.Clean(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, n.Clean(t.Context()))
 			if left := files(t, root); !slices.Equal(left, theirs) {
 				t.Errorf("left are %q, want %q", left, theirs)
 			}
@@ -171,9 +160,7 @@ func TestCleanWaitsForRuntime(t *testing.T) {
 		_, err := os.Stat(filepath.Join(root, "plugins/tsn-cni"))
 		done <- errors.Join(err, os.Remove(address))
 	})
-	if err := n.Clean(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, n.Clean(t.Context()))
 	if err := <-done; err != nil {
 		t.Error(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // fakeNode remembers what was removed.
@@ -113,9 +114,7 @@ func TestSweepRemovesRemainsOnly(t *testing.T) {
 			if err := s.Sweep(t.Context()); err != nil || len(on.removed) > 0 {
 				t.Fatalf("the first look removed %q, %v", on.removed, err)
 			}
-			if err := s.Sweep(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, s.Sweep(t.Context()))
 			slices.Sort(on.removed)
 			if got := strings.Join(on.removed, ", "); got != test.want {
 				t.Errorf("removed %q, want %q", got, test.want)
@@ -127,12 +126,8 @@ func TestSweepRemovesRemainsOnly(t *testing.T) {
 func TestSweepSparesReturnedPod(t *testing.T) {
 	on := &fakeNode{inventory: inventory{volumes: []csi.Volume{{UID: "late"}}}}
 	s := newSweeper(on)
-	if err := s.Sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Pods.(client.Client).Create(t.Context(), pod("late")); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, s.Sweep(t.Context()))
+	testlab.Must(t, s.Pods.(client.Client).Create(t.Context(), pod("late")))
 	if err := s.Sweep(t.Context()); err != nil || len(on.removed) > 0 {
 		t.Errorf("removed %q, %v", on.removed, err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/relay"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 func TestEventForRelay(t *testing.T) {
@@ -34,9 +35,7 @@ func TestEventForRelay(t *testing.T) {
 		{"frames leave by the kernel", []relay.Status{past}, "Warning TSNKernelPath Frames of interface tsn0 without a transmit time leave by the kernel"},
 	} {
 		watcher.Relays = func() []relay.Status { return step.relays }
-		if err := watcher.Check(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, watcher.Check(t.Context()))
 		if got := next(events); (got == "") != (step.want == "") || !strings.Contains(got, step.want) {
 			t.Errorf("%s: the Event is %q, want %q", step.sentence, got, step.want)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // refused is a count of so many datagrams that were dropped.
@@ -47,9 +48,7 @@ func TestEventForBypassingProgram(t *testing.T) {
 		{"the filter is another", refused(2, python...), nil, "", 8},
 	} {
 		now, refuse = step.now, step.refuse
-		if err := watcher.Check(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, watcher.Check(t.Context()))
 		if got := next(events); (got == "") != (step.want == "") || !strings.Contains(got, step.want) {
 			t.Errorf("%s: the Event is %q, want %q", step.sentence, got, step.want)
 		}
@@ -65,9 +64,7 @@ func TestRestoredFilterIsReported(t *testing.T) {
 	watcher.Restored = func() { restored++ }
 	for _, back := range []bool{false, true, false} {
 		watcher.Guards = func() ([]attachment.Guarded, error) { return []attachment.Guarded{{Back: back}}, nil }
-		if err := watcher.Check(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, watcher.Check(t.Context()))
 	}
 	if restored != 1 {
 		t.Errorf("it was told %d times", restored)
@@ -98,9 +95,7 @@ func TestEventForDroppedFrames(t *testing.T) {
 		{"the program is another", capture.PortCount{Passed: 1}, "", "map[drop-no-relay:3 drop-segments:1 passed:6]"},
 	} {
 		now = step.now
-		if err := watcher.Check(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, watcher.Check(t.Context()))
 		if got := next(events); (got == "") != (step.want == "") || !strings.Contains(got, step.want) {
 			t.Errorf("%s: the Event is %q, want %q", step.sentence, got, step.want)
 		}

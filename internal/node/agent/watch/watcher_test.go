@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 type fakeKtsnd []control.Pod
@@ -91,9 +92,7 @@ func TestEvents(t *testing.T) {
 			programs := &fakePrograms{sentences: test.programs}
 			w, events := newWatcher(test.pod, &test.ktsnd, programs)
 			for range 3 {
-				if err := w.Check(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				testlab.Must(t, w.Check(t.Context()))
 			}
 			if got := next(events); !strings.HasPrefix(got, test.want) || test.want == "" && got != "" {
 				t.Errorf("said %q, want %q", got, test.want)
@@ -113,9 +112,7 @@ func TestEventIsRepeatedWhenProblemReturns(t *testing.T) {
 	w, events := newWatcher(runningPod(true, ""), &ktsnd, nil)
 	for _, has := range []uint64{8, 8, 3, 8} {
 		ktsnd[0].Sockets = has
-		if err := w.Check(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, w.Check(t.Context()))
 	}
 	if first, second, third := next(events), next(events), next(events); first == "" || second == "" || third != "" {
 		t.Errorf("said %q, %q, %q", first, second, third)
@@ -125,9 +122,7 @@ func TestEventIsRepeatedWhenProblemReturns(t *testing.T) {
 func TestNewPodIsNotChecked(t *testing.T) {
 	w, events := newWatcher(runningPod(true, ""), &fakeKtsnd{}, nil)
 	w.Now = func() time.Time { return began.Add(9 * time.Second) }
-	if err := w.Check(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, w.Check(t.Context()))
 	if got := next(events); got != "" {
 		t.Errorf("said %q", got)
 	}
@@ -139,18 +134,14 @@ func TestFailedInspectionIsRetriedAndLoggedOnce(t *testing.T) {
 	w, events := newWatcher(runningPod(true, ""), &fakeKtsnd{{Identity: "uid", Endpoints: 1}}, programs)
 	w.Log = slog.New(slog.NewTextHandler(&log, nil))
 	for range 3 {
-		if err := w.Check(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, w.Check(t.Context()))
 	}
 	if programs.looks != 3 || strings.Count(log.String(), "cannot check programs of pod default/p") != 1 {
 		t.Errorf("looked %d times, and logged %q", programs.looks, log.String())
 	}
 	programs.refuse = nil
 	for range 2 {
-		if err := w.Check(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, w.Check(t.Context()))
 	}
 	if programs.looks != 4 || len(w.failed) > 0 {
 		t.Errorf("looked %d times, and still complains of %v", programs.looks, w.failed)

@@ -15,21 +15,19 @@ import (
 	"time"
 
 	"github.com/facebook/time/ntp/chrony"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // answerer answers at a socket what answer makes of a request; nil: nothing.
 func answerer(t *testing.T, answer func(request []byte) []byte) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "chrony")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	path := filepath.Join(folder, "chronyd.sock")
 	connection, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	t.Cleanup(func() { connection.Close() })
 	go func() {
 		data := make([]byte, 2048)
@@ -76,9 +74,7 @@ func TestTrackingIsUnderstood(t *testing.T) {
 	t.Parallel()
 	path := answerer(t, func([]byte) []byte { return tracking(0, 0xc0000201, 0.00001, -0.00003, 0.002, 0.0005, 0.25) })
 	got, err := Ask(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	near := func(got, want time.Duration) bool { return (got - want).Abs() < 10 }
 	if !got.Synchronized || got.Reference != "192.0.2.1" || !near(got.Offset, -30*time.Microsecond) || !near(got.RootDelay, 2*time.Millisecond) ||
 		!near(got.RootDispersion, 500*time.Microsecond) || got.SkewPPB != 250 || got.Updated.Unix() != 1_800_000_000 {
@@ -190,9 +186,7 @@ func TestAskAtOnce(t *testing.T) {
 	})
 	left := filepath.Join(filepath.Dir(path), socketPrefix+"left.sock")
 	dead, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: left, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	dead.Close()
 	results := make(chan error, askers)
 	for range askers {

@@ -17,17 +17,11 @@ import (
 
 func TestTheKernelSaysHowItsClockIs(t *testing.T) {
 	state, err := Read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	var realtime, tai unix.Timespec
 	const clockTAI = 11
-	if err := unix.ClockGettime(unix.CLOCK_REALTIME, &realtime); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.ClockGettime(clockTAI, &tai); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, unix.ClockGettime(unix.CLOCK_REALTIME, &realtime))
+	testlab.Must(t, unix.ClockGettime(clockTAI, &tai))
 	if ahead := time.Duration(tai.Nano() - realtime.Nano()).Round(time.Second); ahead != time.Duration(state.TAIOffset)*time.Second {
 		t.Errorf("CLOCK_TAI is %v ahead, adjtimex says %d s", ahead, state.TAIOffset)
 	}
@@ -100,17 +94,11 @@ func TestAnInexactReadingMakesNoStep(t *testing.T) {
 
 func TestStepsAreThoseOfTheClockOfTransmitTimes(t *testing.T) {
 	state, err := Read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	got, exact, err := difference()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	var realtime, boot unix.Timespec
-	if err := errors.Join(unix.ClockGettime(unix.CLOCK_REALTIME, &realtime), unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot)); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, errors.Join(unix.ClockGettime(unix.CLOCK_REALTIME, &realtime), unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot)))
 	want := time.Duration(realtime.Nano()-boot.Nano()) + time.Duration(state.TAIOffset)*time.Second
 	if off := (got - want).Abs(); off > 500*time.Millisecond || exact < 0 {
 		t.Errorf("CLOCK_TAI - CLOCK_BOOTTIME is read as %v, want %v", got, want)
@@ -160,9 +148,7 @@ func TestWaitingForStepsEnds(t *testing.T) {
 func timerOpen(t *testing.T) bool {
 	t.Helper()
 	open, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	return slices.ContainsFunc(open, func(dirEntry os.DirEntry) bool {
 		target, err := os.Readlink("/proc/self/fd/" + dirEntry.Name())
 		return err == nil && target == "anon_inode:[timerfd]"

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // process is one of a machine of the test.
@@ -27,12 +29,8 @@ func machine(t *testing.T, processes ...process) string {
 	t.Helper()
 	proc := t.TempDir()
 	write := func(path, text string) {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testlab.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		testlab.Must(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	write(filepath.Join(proc, "uptime"), "1 1")
 	for _, master := range processes {
@@ -139,9 +137,7 @@ func unknown(path string) []Master { return []Master{{Program: "ptp4l", PID: 5, 
 
 func TestAPipeInPlaceOfAConfigurationIsNotReadFromForever(t *testing.T) {
 	proc := machine(t, process{pid: 5, comm: "ptp4l", arguments: []string{"ptp4l", "-f", "/dev/zero"}, files: map[string]string{"dev/null": ""}})
-	if err := os.Symlink("/dev/zero", filepath.Join(proc, "5", "root", "dev", "zero")); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.Symlink("/dev/zero", filepath.Join(proc, "5", "root", "dev", "zero")))
 	if masters, err := Find(proc); err != nil || !slices.Equal(masters, unknown("/dev/zero")) {
 		t.Errorf("found %v, %v", masters, err)
 	}

@@ -8,14 +8,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 func TestWhatIsPublishedIsRead(t *testing.T) {
 	folder := t.TempDir()
 	want := Reading{Ahead: 37*time.Second - 5, Exact: 80}
-	if err := Publish(folder, "eth0", want); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, Publish(folder, "eth0", want))
 	got, err := Published(folder, "eth0").Compare()
 	if err != nil || got.Ahead != want.Ahead || got.Exact < want.Exact || got.Exact > want.Exact+3*time.Microsecond {
 		t.Errorf("got %+v, %v", got, err)
@@ -55,9 +55,7 @@ func TestOnlyFreshReadingsCount(t *testing.T) {
 
 func TestAFileThatIsNoneIsAnError(t *testing.T) {
 	folder := t.TempDir()
-	if err := os.Mkdir(filepath.Join(folder, "card-eth0"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.Mkdir(filepath.Join(folder, "card-eth0"), 0o755))
 	if got, err := Published(folder, "eth0").Compare(); err == nil {
 		t.Errorf("got %+v", got)
 	}

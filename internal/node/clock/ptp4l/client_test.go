@@ -20,6 +20,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/clock/ptp4l"
 	"github.com/kubernetsn/kubernetsn/internal/node/clock/ptp4l/ptp4ltest"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // nobody is a user that may keep no clock.
@@ -36,9 +37,7 @@ func example() ptp4ltest.Clock {
 func shortFolder(t *testing.T) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "ptp")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	return folder
 }
@@ -47,9 +46,7 @@ func shortFolder(t *testing.T) string {
 func dial(t *testing.T, folder string) *ptp4l.Client {
 	t.Helper()
 	client, err := ptp4l.Dial(t.Context(), filepath.Join(folder, "ptp4l"), filepath.Join(folder, "local"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	t.Cleanup(client.Close)
 	return client
 }
@@ -68,9 +65,7 @@ func TestAPollTellsAllOfTheClock(t *testing.T) {
 			clock.Domain, clock.MajorSdoID = address.domain, address.sdo
 			ptp4ltest.Start(t, filepath.Join(folder, "ptp4l"), clock)
 			status, err := dial(t, folder).Poll(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, err)
 			if status.Grandmaster != "020000.0000.000002" || status.Offset != -120 || status.PathDelay != 4500 || status.Class != 6 ||
 				status.UTCOffset != 37 || !status.UTCOffsetValid || !status.PTPTimescale || len(status.Ports) != 2 {
 				t.Errorf("got %+v", status)
@@ -166,13 +161,9 @@ func TestOurSocketIsRemovedAlsoAfterAProcessThatWasKilled(t *testing.T) {
 	folder := shortFolder(t)
 	local := filepath.Join(folder, "local")
 	ptp4ltest.Start(t, filepath.Join(folder, "ptp4l"), example())
-	if err := os.Mkdir(local, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, os.Mkdir(local, 0o700))
 	dead, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(local, "ptp4l-client-0"), Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	dead.Close()
 	first := dial(t, folder)
 	second := dial(t, folder) // which leaves the first one's socket
@@ -234,9 +225,7 @@ func TestASocketThatOthersControlIsRefused(t *testing.T) {
 			folder := shortFolder(t)
 			socket := filepath.Join(folder, "ptp4l")
 			server := ptp4ltest.Start(t, socket, example())
-			if err := errors.Join(os.Chmod(socket, 0o660), test.spoil(folder, socket)); err != nil {
-				t.Fatal(err)
-			}
+			testlab.Must(t, errors.Join(os.Chmod(socket, 0o660), test.spoil(folder, socket)))
 			_, err := ptp4l.Dial(t.Context(), socket, filepath.Join(shortFolder(t), "local"))
 			var refused *ptp4l.RefusedError
 			if !errors.As(err, &refused) || !strings.Contains(err.Error(), test.want) {
@@ -263,27 +252,19 @@ func TestAnswersOfAnotherUserAreRefused(t *testing.T) {
 	}
 	folder := shortFolder(t)
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(folder, "ptp4l"), Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	file, err := socket.File()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	// The child has to reach our socket, to answer at all.
 	local := filepath.Join(folder, "local")
-	if err := errors.Join(os.Chmod(folder, 0o755), os.Mkdir(local, 0o755), os.Chmod(os.Args[0], 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, errors.Join(os.Chmod(folder, 0o755), os.Mkdir(local, 0o755), os.Chmod(os.Args[0], 0o755)))
 	child := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestAnswersOfAnotherUserAreRefused$")
 	child.Env, child.ExtraFiles = append(os.Environ(), answerAs+"=1"), []*os.File{file}
 	child.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, Pdeathsig: syscall.SIGKILL,
 		AmbientCaps: []uintptr{unix.CAP_DAC_OVERRIDE}}
 	runtime.LockOSThread() // Pdeathsig is sent when the thread ends
 	defer runtime.UnlockOSThread()
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, child.Start())
 	defer func() { _ = child.Process.Kill(); _ = child.Wait() }()
 	_, err = ptp4l.Dial(t.Context(), filepath.Join(folder, "ptp4l"), local)
 	var refused *ptp4l.RefusedError
@@ -294,9 +275,7 @@ func TestAnswersOfAnotherUserAreRefused(t *testing.T) {
 
 func answerForever(t *testing.T) {
 	connection, err := net.FilePacketConn(os.NewFile(3, "socket"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	unixConnection, isUnix := connection.(*net.UnixConn)
 	if !isUnix {
 		t.Fatalf("it is a %T", connection)
@@ -309,14 +288,10 @@ func TestDescriptorsThatComeWithAMessageAreClosed(t *testing.T) {
 	t.Parallel()
 	folder := shortFolder(t)
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(folder, "ptp4l"), Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	defer socket.Close()
 	reading, writing, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	defer reading.Close()
 	go func() {
 		defer writing.Close()
@@ -331,9 +306,7 @@ func TestDescriptorsThatComeWithAMessageAreClosed(t *testing.T) {
 		_, err := ptp4l.Dial(t.Context(), filepath.Join(folder, "ptp4l"), filepath.Join(folder, "local"))
 		dialing <- err
 	}()
-	if err := reading.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, reading.SetReadDeadline(time.Now().Add(10*time.Second)))
 	if _, err := reading.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("the descriptor stayed open: %v", err)
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	ptp "github.com/facebook/time/ptp/protocol"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // asker is to whom the recorded messages are.
@@ -31,9 +33,7 @@ var recorded = map[string]string{
 func bytesOf(t testing.TB, name string) []byte {
 	t.Helper()
 	data, err := hex.DecodeString(recorded[name])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	if length := int(data[2])<<8 | int(data[3]); len(data) < length {
 		data = append(data, make([]byte, length-len(data))...)
 	}
@@ -77,9 +77,7 @@ func equal(a, b Status) bool {
 
 func TestASubscriptionIsWhatPtp4lGivesBack(t *testing.T) {
 	message, err := Request(asker, Address{}, 1, ptp.SET, idSubscribeEvents, subscribe(5))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	answer := bytesOf(t, "SUBSCRIBE_EVENTS_NP")
 	if len(message) != len(answer) || !bytes.Equal(message[lengthOfHead:], answer[lengthOfHead:]) {
 		t.Errorf("subscribed by\n%x\nptp4l gave back\n%x", message, answer)
@@ -125,9 +123,7 @@ func TestMessagesForOthersAreLeftAlone(t *testing.T) {
 	other := asker
 	other.PortNumber++
 	request, err := Request(asker, Address{}, 1, ptp.GET, ptp.IDTimeStatusNP, bytesOf(t, "TIME_STATUS_NP")[54:])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	for name, test := range map[string]struct {
 		data []byte
 		to   ptp.PortIdentity

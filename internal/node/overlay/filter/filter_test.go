@@ -69,22 +69,22 @@ func enterNamespace(t *testing.T) {
 	t.Helper()
 	testlab.Root(t)
 	id, err := topology.NewID()
-	must(t, err)
+	testlab.Must(t, err)
 	netns, err := topology.NewNamespace(id.String() + "-filter")
-	must(t, err)
+	testlab.Must(t, err)
 	t.Cleanup(func() {
 		if err := netns.Destroy(); err != nil {
 			t.Error(err)
 		}
 	})
 	file, err := os.Open(netns.Path())
-	must(t, err)
+	testlab.Must(t, err)
 	defer file.Close()
 	runtime.LockOSThread()
-	must(t, unix.Setns(int(file.Fd()), unix.CLONE_NEWNET))
+	testlab.Must(t, unix.Setns(int(file.Fd()), unix.CLONE_NEWNET))
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name = "tsnbr42"
-	must(t, netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attributes}))
+	testlab.Must(t, netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attributes}))
 }
 
 func wantedOne() *Wanted {
@@ -98,9 +98,7 @@ func wantedOne() *Wanted {
 func mustApply(t *testing.T, wanted *Wanted, differs string) {
 	t.Helper()
 	changed, err := Apply(wanted)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlab.Must(t, err)
 	if message := strings.Join(changed, "; "); (differs == "") != (message == "") || !strings.Contains(message, differs) {
 		t.Errorf("it says %q, want %q", message, differs)
 	}
@@ -132,10 +130,10 @@ func TestApply(t *testing.T) {
 func TestApplyRepairs(t *testing.T) {
 	enterNamespace(t)
 	conn, err := nftables.New()
-	must(t, err)
+	testlab.Must(t, err)
 	foreign := conn.AddTable(&nftables.Table{Name: "theirs", Family: nftables.TableFamilyINet})
 	conn.AddChain(&nftables.Chain{Name: "input", Table: foreign})
-	must(t, conn.Flush())
+	testlab.Must(t, conn.Flush())
 	mustApply(t, wantedOne(), "it is missing")
 	for name, test := range map[string]struct {
 		do   func()
@@ -149,17 +147,17 @@ func TestApplyRepairs(t *testing.T) {
 		"a set's elements":  {func() { conn.FlushSet(&nftables.Set{Name: setPeers, Table: tableInet}) }, "its set peers lacks 2"},
 		"another chain":     {func() { conn.AddChain(&nftables.Chain{Name: "more", Table: tableInet}) }, "somebody changed them"},
 		"one element more": {func() {
-			must(t, conn.SetAddElements(forms[3].set(tableInet), []nftables.SetElement{{Key: append(vniKey(42), 10, 9, 9, 9)}}))
+			testlab.Must(t, conn.SetAddElements(forms[3].set(tableInet), []nftables.SetElement{{Key: append(vniKey(42), 10, 9, 9, 9)}}))
 		}, "its set peers lacks 0 elements and has 1 too many"},
 	} {
 		test.do()
-		must(t, conn.Flush())
+		testlab.Must(t, conn.Flush())
 		if err := Check(wantedOne()); err == nil || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: CHECK says %v", name, err)
 		}
 		if name == "all removed" {
 			conn.AddTable(foreign)
-			must(t, conn.Flush())
+			testlab.Must(t, conn.Flush())
 		}
 		mustApply(t, wantedOne(), test.says)
 	}
@@ -183,19 +181,12 @@ func TestExplain(t *testing.T) {
 func tables(t *testing.T) []string {
 	t.Helper()
 	conn, err := nftables.New()
-	must(t, err)
+	testlab.Must(t, err)
 	listed, err := conn.ListTables()
-	must(t, err)
+	testlab.Must(t, err)
 	var names []string
 	for _, table := range listed {
 		names = append(names, table.Name)
 	}
 	return names
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
