@@ -206,12 +206,7 @@ func bindAsWritten(t *testing.T, bus *passthrough.Bus) {
 }
 
 func TestAttachCardUndo(t *testing.T) {
-	testlab.Root(t)
-	id, err := topology.NewID()
-	testlab.Must(t, err)
-	pod, err := topology.NewNamespace(id.String() + "-card")
-	testlab.Must(t, err)
-	t.Cleanup(func() { testlab.Must(t, pod.Destroy()) })
+	pod := topology.NewTestNamespace(t, "card")
 	netns, err := ns.GetNS(pod.Path())
 	testlab.Must(t, err)
 	defer netns.Close()

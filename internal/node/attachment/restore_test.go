@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/vm"
@@ -97,19 +95,9 @@ const secretVNI, clearVNI = 4242, 4343
 // attachedNode is a node with a pod and a peer on an encrypted network and on another one in clear.
 func attachedNode(t *testing.T) (node *overlay.Node, dir string) {
 	t.Helper()
-	testlab.Root(t)
-	id, err := topology.NewID()
-	testlab.Must(t, err)
-	namespace, err := topology.NewNamespace(id.String() + "-restore")
-	testlab.Must(t, err)
-	t.Cleanup(func() { testlab.Must(t, namespace.Destroy()) })
-	file, err := os.Open(namespace.Path())
-	testlab.Must(t, err)
-	defer file.Close()
-	runtime.LockOSThread() // and the thread ends with the test
-	testlab.Must(t, unix.Setns(int(file.Fd()), unix.CLONE_NEWNET))
+	namespace := topology.EnterTestNamespace(t, "restore")
 	dir = t.TempDir()
-	node, err = OpenNode(dir, time.Second)
+	node, err := OpenNode(dir, time.Second)
 	testlab.Must(t, err)
 	t.Cleanup(node.Close)
 	for vni, alias := range map[uint32]string{secretVNI: "tsn-cni:1 encrypted", clearVNI: ""} {
@@ -194,10 +182,9 @@ func TestNoReceiveRingsWhenEncrypted(t *testing.T) {
 
 // rebuildLab is a node with an uplink and a pod.
 type rebuildLab struct {
-	node  *overlay.Node
-	dir   string
-	id    topology.ID
-	netns *os.File
+	node           *overlay.Node
+	dir, container string
+	netns          *os.File
 }
 
 func newRebuildLab(t *testing.T) *rebuildLab {
@@ -209,22 +196,18 @@ func newRebuildLab(t *testing.T) *rebuildLab {
 	testlab.Must(t, netlink.LinkAdd(uplink))
 	testlab.Must(t, netlink.AddrAdd(uplink, &netlink.Addr{IPNet: &net.IPNet{IP: net.IPv4(192, 0, 2, 1), Mask: net.CIDRMask(24, 32)}}))
 	testlab.Must(t, netlink.LinkSetUp(uplink))
-	id, err := topology.NewID()
-	testlab.Must(t, err)
-	pod, err := topology.NewNamespace(id.String() + "-rebuilt")
-	testlab.Must(t, err)
-	t.Cleanup(func() { testlab.Must(t, pod.Destroy()) })
+	pod := topology.NewTestNamespace(t, "rebuilt")
 	netns, err := os.Open(pod.Path())
 	testlab.Must(t, err)
 	t.Cleanup(func() { netns.Close() })
-	return &rebuildLab{node, dir, id, netns}
+	return &rebuildLab{node, dir, pod.Name(), netns}
 }
 
 // plug attaches an interface of the pod to a network.
 func (l *rebuildLab) plug(t *testing.T, network *overlay.Network, interfaceName, note string) *overlay.Attachment {
 	t.Helper()
 	network.Uplink, network.MTU = "up0", 1400
-	attachment := overlay.Attachment{Network: LinkNetwork, ContainerID: l.id.String(), Interface: interfaceName, Identity: "pod"}
+	attachment := overlay.Attachment{Network: LinkNetwork, ContainerID: l.container, Interface: interfaceName, Identity: "pod"}
 	_, err := l.node.Plug(t.Context(), network, &overlay.Port{
 		Attachment: attachment, HardwareAddress: net.HardwareAddr{2, 0, 0, 0, 0, interfaceName[1]}, Netns: int(l.netns.Fd()), Note: note}, nil)
 	testlab.Must(t, err)

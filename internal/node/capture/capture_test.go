@@ -44,16 +44,7 @@ func emptyNamespace(t *testing.T) *topology.Namespace {
 	if _, err := object.Open(objectFile); err != nil {
 		testlab.Missing(t, "the program is not built; run `make build`")
 	}
-	id, err := topology.NewID()
-	testlab.Must(t, err)
-	netns, err := topology.NewNamespace(id.String() + "-capture")
-	testlab.Must(t, err)
-	t.Cleanup(func() {
-		if err := netns.Destroy(); err != nil {
-			t.Error(err)
-		}
-	})
-	return netns
+	return topology.NewTestNamespace(t, "capture")
 }
 
 func do(t *testing.T, where *topology.Namespace, work func() error) {

@@ -92,16 +92,7 @@ func TestWriteDevices(t *testing.T) {
 }
 
 func TestReadInterface(t *testing.T) {
-	testlab.Root(t)
-	id, err := topology.NewID()
-	testlab.Must(t, err)
-	pod, err := topology.NewNamespace(id.String() + "-kata")
-	testlab.Must(t, err)
-	t.Cleanup(func() {
-		if err := pod.Destroy(); err != nil {
-			t.Error(err)
-		}
-	})
+	pod := topology.NewTestNamespace(t, "kata")
 	var info NetworkInfo
 	testlab.Must(t, pod.Do(func() (err error) { info, err = readAfterSetup(); return err }))
 	if !slices.Equal(info.Interface.Addresses, []string{"10.42.1.2/24", "fd42::2/64"}) || info.Interface.MTU != 1450 {

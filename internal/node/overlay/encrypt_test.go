@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -31,21 +29,7 @@ const tuned = 4242
 // enterNamespace has the rest of the test run in a network namespace of its own with an uplink: its thread, which ends with the test.
 func enterNamespace(t *testing.T) {
 	t.Helper()
-	testlab.Root(t)
-	id, err := topology.NewID()
-	testlab.Must(t, err)
-	created, err := topology.NewNamespace(id.String() + "-tunnel")
-	testlab.Must(t, err)
-	t.Cleanup(func() {
-		if err := created.Destroy(); err != nil {
-			t.Error(err)
-		}
-	})
-	file, err := os.Open(created.Path())
-	testlab.Must(t, err)
-	defer file.Close()
-	runtime.LockOSThread()
-	testlab.Must(t, unix.Setns(int(file.Fd()), unix.CLONE_NEWNET))
+	topology.EnterTestNamespace(t, "tunnel")
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name, attributes.MTU = "up0", 1500
 	testlab.Must(t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: "up1"}))

@@ -73,16 +73,7 @@ func namespace(t testing.TB, name string) *topology.Namespace {
 	if _, err := object.Open(objectFile); err != nil {
 		testlab.Missing(t, "the program is not built; run `make build`")
 	}
-	id, err := topology.NewID()
-	testlab.Must(t, err)
-	netns, err := topology.NewNamespace(id.String() + "-" + name)
-	testlab.Must(t, err)
-	t.Cleanup(func() {
-		if err := netns.Destroy(); err != nil {
-			t.Error(err)
-		}
-	})
-	return netns
+	return topology.NewTestNamespace(t, name)
 }
 
 // ofNode returns the node's folder in dir.

@@ -66,16 +66,8 @@ func relayOf(t *testing.T, state State) int {
 func (c *captures) pod(t *testing.T, name string) attachments.RelayedAttachment {
 	t.Helper()
 	testlab.Program(t, "ktsn-relay") // and with it the programs of the kernel
-	id, err := topology.NewID()
-	testlab.Must(t, err)
-	namespace, err := topology.NewNamespace(id.String() + "-" + name)
-	testlab.Must(t, err)
-	t.Cleanup(func() {
-		if err := namespace.Destroy(); err != nil {
-			t.Error(err)
-		}
-	})
-	attachment := overlay.Attachment{Network: "tsn", ContainerID: id.String() + name, Interface: "tsn0", Identity: "uid-" + name}
+	namespace := topology.NewTestNamespace(t, name)
+	attachment := overlay.Attachment{Network: "tsn", ContainerID: namespace.Name(), Interface: "tsn0", Identity: "uid-" + name}
 	plug(t, namespace, &attachment)
 	if c.states == nil {
 		c.states = map[string]State{}

@@ -24,21 +24,6 @@ var (
 	nowhere          = netip.MustParsePrefix("192.0.2.192/26")
 )
 
-func newNamespace(t *testing.T, role string) *topology.Namespace {
-	t.Helper()
-	testlab.Root(t)
-	id, err := topology.NewID()
-	testlab.Must(t, err)
-	ns, err := topology.NewNamespace(id.String() + "-" + role)
-	testlab.Must(t, err)
-	t.Cleanup(func() {
-		if err := ns.Destroy(); err != nil {
-			t.Error(err)
-		}
-	})
-	return ns
-}
-
 // link makes a link between two namespaces, whose ends have these addresses and an MTU each.
 func connect(t *testing.T, a *topology.Namespace, aAddress netip.Prefix, aMTU int, b *topology.Namespace, name string, bAddress netip.Prefix, bMTU int) {
 	t.Helper()
@@ -78,7 +63,7 @@ func runIn(t *testing.T, where *topology.Namespace, work func() error) {
 // pathOf is a node behind a router, by which the far node is reached; the router's ends have these MTUs.
 func newPath(t *testing.T, nearMTU, farMTU int) *topology.Namespace {
 	t.Helper()
-	from, router, to := newNamespace(t, "near"), newNamespace(t, "router"), newNamespace(t, "far")
+	from, router, to := topology.NewTestNamespace(t, "near"), topology.NewTestNamespace(t, "router"), topology.NewTestNamespace(t, "far")
 	connect(t, from, near, 1500, router, "near", routerNear, nearMTU)
 	connect(t, to, far, 1500, router, "far", routerFar, farMTU)
 	runIn(t, router, func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0) })

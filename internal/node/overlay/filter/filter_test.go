@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/netip"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -63,25 +62,10 @@ func TestApplyWithoutNftables(t *testing.T) {
 	}
 }
 
-// enterNamespace has the rest of the test run in a network namespace of its own, with a bridge. The test's thread enters it, so
-// that the test can end where it stands (t.Fatal); the thread is never unlocked, and ends with the test.
+// enterNamespace moves the test to a network namespace of its own, with a bridge.
 func enterNamespace(t *testing.T) {
 	t.Helper()
-	testlab.Root(t)
-	id, err := topology.NewID()
-	testlab.Must(t, err)
-	netns, err := topology.NewNamespace(id.String() + "-filter")
-	testlab.Must(t, err)
-	t.Cleanup(func() {
-		if err := netns.Destroy(); err != nil {
-			t.Error(err)
-		}
-	})
-	file, err := os.Open(netns.Path())
-	testlab.Must(t, err)
-	defer file.Close()
-	runtime.LockOSThread()
-	testlab.Must(t, unix.Setns(int(file.Fd()), unix.CLONE_NEWNET))
+	topology.EnterTestNamespace(t, "filter")
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name = "tsnbr42"
 	testlab.Must(t, netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attributes}))
