@@ -4,35 +4,28 @@ package linkwait
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
+	"github.com/fsnotify/fsnotify"
 )
 
-// watch reports changes in a folder through inotify. The folder may be created later or again, so its parent is watched as well.
+// watch reports changes in a folder. The folder may be created later or again, so its parent is watched as well.
 type watch struct {
-	dir  string
-	file *os.File
+	dir     string
+	watcher *fsnotify.Watcher
 	// changed has an element if something has changed since it was read.
 	changed chan struct{}
 }
 
-// Events that can make a file readable, or a folder watchable.
-const (
-	inFolder = unix.IN_CREATE | unix.IN_CLOSE_WRITE | unix.IN_MOVED_TO | unix.IN_ATTRIB
-	inParent = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_ONLYDIR
-)
-
 // newWatch starts watching. It fails if the kernel has no inotify or the user's limit is reached.
 func newWatch(dir string) (*watch, error) {
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, fmt.Errorf("watch %s: %w", dir, err)
 	}
-	w := &watch{dir: dir, file: os.NewFile(uintptr(fd), "inotify"), changed: make(chan struct{}, 1)}
+	w := &watch{dir, watcher, make(chan struct{}, 1)}
 	if err := w.follow(); err != nil {
-		w.file.Close()
+		w.close()
 		return nil, err
 	}
 	go w.read()
@@ -42,39 +35,26 @@ func newWatch(dir string) (*watch, error) {
 // follow watches the folder, or its parent if the folder does not exist. Repeating it changes nothing. It must be called before the
 // files are read, so that a file that is created in between is reported.
 func (w *watch) follow() error {
-	errDir := w.add(w.dir, inFolder|unix.IN_ONLYDIR)
-	if errDir == nil {
+	if w.watcher.Add(w.dir) == nil {
 		return nil
 	}
-	if err := w.add(filepath.Dir(w.dir), inParent); err != nil {
-		return err
+	if err := w.watcher.Add(filepath.Dir(w.dir)); err != nil {
+		return fmt.Errorf("watch %s: %w", filepath.Dir(w.dir), err)
 	}
 	// The folder may have been created just before its parent was watched.
-	_ = w.add(w.dir, inFolder|unix.IN_ONLYDIR)
-	return nil
-}
-
-func (w *watch) add(path string, mask uint32) error {
-	raw, err := w.file.SyscallConn()
-	if err != nil {
-		return fmt.Errorf("watch %s: %w", path, err)
-	}
-	var errAdd error
-	if err := raw.Control(func(fd uintptr) { _, errAdd = unix.InotifyAddWatch(int(fd), path, mask) }); err != nil {
-		errAdd = err
-	}
-	if errAdd != nil {
-		return fmt.Errorf("watch %s: %w", path, errAdd)
-	}
+	_ = w.watcher.Add(w.dir)
 	return nil
 }
 
 // read runs until the watch is closed. The content of events does not matter, because the caller reads all files again.
 func (w *watch) read() {
-	events := make([]byte, 4096)
 	for {
-		if _, err := w.file.Read(events); err != nil {
-			return
+		select {
+		case _, open := <-w.watcher.Events:
+			if !open {
+				return
+			}
+		case <-w.watcher.Errors: // such as events that were lost
 		}
 		select {
 		case w.changed <- struct{}{}:
@@ -83,4 +63,4 @@ func (w *watch) read() {
 	}
 }
 
-func (w *watch) close() { _ = w.file.Close() }
+func (w *watch) close() { _ = w.watcher.Close() }
