@@ -3,13 +3,14 @@
 package ovs
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/moby/sys/mountinfo"
 )
 
 // Memory that Open vSwitch 3 needs with per-port-memory.
@@ -83,7 +84,7 @@ func checkHugepages(needMB int) error {
 	if err := checkFree(all, needMB); err != nil {
 		return err
 	}
-	if !hugetlbfsMounted("/proc/mounts") {
+	if mounts, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("hugetlbfs")); err != nil || len(mounts) == 0 {
 		return errors.New("hugetlbfs is not mounted; as root: mkdir -p /dev/hugepages && mount -t hugetlbfs none /dev/hugepages")
 	}
 	return nil
@@ -103,18 +104,4 @@ func checkFree(all []Hugepages, needMB int) error {
 	need := needMB * 1024 / pageKB
 	return fmt.Errorf("ovs-vswitchd needs %d MB of hugepages (%d MB for DPDK, the rest for %d buffers of each of %d ports), %d pages of 2 MB, "+
 		"and %d are free; as root: sysctl -w vm.nr_hugepages=%d", needMB, ownMB, portBuffers, portsWithBuffers, need, free, total-free+need)
-}
-
-func hugetlbfsMounted(path string) bool {
-	file, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer file.Close()
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		if fields := strings.Fields(lines.Text()); len(fields) > 2 && fields[2] == "hugetlbfs" {
-			return true
-		}
-	}
-	return false
 }

@@ -3,7 +3,6 @@
 package realtime
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
@@ -128,26 +128,22 @@ func ownCgroup(file string) (string, error) {
 
 // hierarchy returns the mount point of the cpu controller's whole hierarchy, which contains the cgroup. Container runtimes mount
 // only the container's own cgroup.
-func hierarchy(mountinfo, cgroup string) (string, error) {
-	file, err := os.Open(mountinfo)
+func hierarchy(path, cgroup string) (string, error) {
+	file, err := os.Open(path)
 	if err != nil {
 		return "", fmt.Errorf("find cgroups: %w", err)
 	}
 	defer file.Close()
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		before, after, _ := strings.Cut(lines.Text(), " - ")
-		mount, super := strings.Fields(before), strings.Fields(after)
-		if len(mount) < 5 || len(super) < 3 || super[0] != "cgroup" || mount[3] != "/" ||
-			!slices.Contains(strings.Split(super[2], ","), "cpu") {
-			continue
-		}
-		if _, err := os.Stat(filepath.Join(mount[4], cgroup)); err == nil {
-			return mount[4], nil
-		}
-	}
-	if err := lines.Err(); err != nil {
+	mounts, err := mountinfo.GetMountsFromReader(file, func(mount *mountinfo.Info) (skip, stop bool) {
+		return mount.FSType != "cgroup" || mount.Root != "/" || !slices.Contains(strings.Split(mount.VFSOptions, ","), "cpu"), false
+	})
+	if err != nil {
 		return "", fmt.Errorf("find cgroups: %w", err)
+	}
+	for _, mount := range mounts {
+		if _, err := os.Stat(filepath.Join(mount.Mountpoint, cgroup)); err == nil {
+			return mount.Mountpoint, nil
+		}
 	}
 	return "", ErrHidden
 }

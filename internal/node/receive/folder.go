@@ -3,7 +3,6 @@
 package receive
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
@@ -221,16 +221,9 @@ func isMountPoint(path string) bool { return sourceOf(path) != "" }
 
 // sourceOf returns the source of the filesystem that is mounted at a path, "" for none.
 func sourceOf(path string) string {
-	file, err := os.Open("/proc/thread-self/mounts")
-	if err != nil {
+	mounts, _ := mountinfo.GetMounts(func(mount *mountinfo.Info) (skip, stop bool) { return mount.Mountpoint != path, false })
+	if len(mounts) == 0 {
 		return ""
 	}
-	defer file.Close()
-	source := ""
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		if fields := strings.Fields(lines.Text()); len(fields) > 1 && fields[1] == path {
-			source = fields[0] // the last mount covers earlier ones
-		}
-	}
-	return source
+	return mounts[len(mounts)-1].Source // the last mount covers earlier ones
 }
