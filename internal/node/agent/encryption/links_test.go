@@ -208,10 +208,10 @@ func TestANodeThatCannotEncryptHasLinksInClearOrNone(t *testing.T) {
 		w := newLinkWorld(t, asked)
 		w.nodes[1].cannot = errors.New("it has no ESP")
 		w.settle()
-		for of, want := range []string{"node south/node2 cannot encrypt; the condition of that end says what it lacks", "node node2 cannot encrypt: it has no ESP"} {
-			linkState := w.state(of)
-			if (linkState.Refused == want) != (asked == v1alpha1.EncryptionRequired) || (linkState.Clear == want) != (asked == v1alpha1.EncryptionPreferred) || w.sends(of) {
-				t.Errorf("%s, %s says %+v", asked, w.nodes[of].name, linkState)
+		for side, want := range []string{"node south/node2 cannot encrypt; the condition of that end says what it lacks", "node node2 cannot encrypt: it has no ESP"} {
+			linkState := w.state(side)
+			if (linkState.Refused == want) != (asked == v1alpha1.EncryptionRequired) || (linkState.Clear == want) != (asked == v1alpha1.EncryptionPreferred) || w.sends(side) {
+				t.Errorf("%s, %s says %+v", asked, w.nodes[side].name, linkState)
 			}
 		}
 	}

@@ -332,7 +332,7 @@ func (w *seenWorld) addPair(cluster, node string, sequence int64) []string {
 func (w *seenWorld) mustHave(kept []string, count int) {
 	w.Helper()
 	for _, at := range kept {
-		if _, is := w.seen[at]; !is {
+		if _, exists := w.seen[at]; !exists {
 			w.Errorf("the statement about %s is gone", at)
 		}
 	}

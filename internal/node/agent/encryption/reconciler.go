@@ -27,7 +27,7 @@ type Kernel interface {
 	AddState(state *xfrm.State) error
 	RemoveState(name xfrm.Name) error
 	Peers() ([]netip.Addr, error)
-	AddPeer(own, peer netip.Addr) error
+	AddPeer(local, peer netip.Addr) error
 	RemovePeer(peer netip.Addr) error
 	Clear() error
 	Close()

@@ -179,9 +179,9 @@ func (w *linkWorld) third() *third {
 	n := &node{w: w.world, name: "node3", address: netip.MustParseAddr("192.0.2.3"), dir: memoryDir(w.t), witness: memoryDir(w.t)}
 	n.kernel, n.ktsnd = &fakeKernel{node: n, states: map[xfrm.Name]*xfrm.State{}, peers: sets.New[netip.Addr]()}, newKtsnd(n)
 	w.start(n)
-	made := &third{w: w, node: n}
-	w.more = func() []*v1alpha1.TSNLink { return []*v1alpha1.TSNLink{made.written()} }
-	return made
+	extra := &third{w: w, node: n}
+	w.more = func() []*v1alpha1.TSNLink { return []*v1alpha1.TSNLink{extra.written()} }
+	return extra
 }
 
 // written is the link as it was written last.

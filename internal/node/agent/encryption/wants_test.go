@@ -50,8 +50,8 @@ func (w *world) claim(n *node, cluster string, at *node) (stolen security.Public
 
 // uses tells whether kernel or ktsnd of a node were given a key of another node.
 func (n *node) uses(at *node, key security.Public) bool {
-	sent, told := n.install.sent[at.address], n.install.inKtsnd[at.address]
-	return sent != nil && sent.to.Key == key || told != nil && told.to.Key == key
+	sent, received := n.install.sent[at.address], n.install.inKtsnd[at.address]
+	return sent != nil && sent.to.Key == key || received != nil && received.to.Key == key
 }
 
 func (n *node) linkState(cluster string, at *node) LinkState {

@@ -202,9 +202,9 @@ func (w *world) settle() {
 // pass advances the time. Nodes read announcements within Settle, as with the API server.
 func (w *world) pass(duration time.Duration) {
 	w.t.Helper()
-	if heard := w.nodes[0].Settle - 1; duration > heard {
-		w.now = w.now.Add(heard)
-		duration -= heard
+	if settled := w.nodes[0].Settle - 1; duration > settled {
+		w.now = w.now.Add(settled)
+		duration -= settled
 		for _, n := range w.nodes {
 			n.look()
 		}
@@ -242,11 +242,11 @@ func (n *node) takes(name xfrm.Name, key [security.KeyBytes]byte) bool {
 
 // speaks tells whether kernel and ktsnd of a node send to another one, encrypted.
 func (n *node) speaks(to *node) bool {
-	found := false
+	speaking := false
 	for name, state := range n.kernel.states {
-		found = found || !state.Incoming && name.To == to.address
+		speaking = speaking || !state.Incoming && name.To == to.address
 	}
-	return found && n.kernel.peers.Has(to.address) && n.ktsnd.using(to.address) != nil && n.ktsnd.modes[42] == control.EncryptionRequired
+	return speaking && n.kernel.peers.Has(to.address) && n.ktsnd.using(to.address) != nil && n.ktsnd.modes[42] == control.EncryptionRequired
 }
 
 func (w *world) mustSpeak() {
@@ -355,12 +355,12 @@ func (k *fakeKtsnd) replaced(handedOver bool) *fakeKtsnd {
 
 func (k *fakeKtsnd) use(peer netip.Addr) {
 	for i := range k.lists[peer] {
-		if one := &k.lists[peer][i]; one.Generation > k.former {
-			if now := k.now[peer]; now == nil || now.Key != one.Key {
-				k.node.sends(one.Key, "ktsnd")
+		if reported := &k.lists[peer][i]; reported.Generation > k.former {
+			if now := k.now[peer]; now == nil || now.Key != reported.Key {
+				k.node.sends(reported.Key, "ktsnd")
 			}
-			*k.highest = max(*k.highest, one.Generation)
-			k.now[peer] = one
+			*k.highest = max(*k.highest, reported.Generation)
+			k.now[peer] = reported
 			return
 		}
 	}
