@@ -82,7 +82,7 @@ func noBenchNamespace(ctx context.Context, t *testing.T) {
 	}
 }
 
-func TestABenchInPodsIsInterruptedAndGoesOn(t *testing.T) {
+func TestInterruptedBenchResumes(t *testing.T) {
 	ctx := needChart(t)
 	t.Cleanup(func() { deleteNamespace(t, benchNamespace) })
 	out := filepath.Join(t.TempDir(), "bench")
@@ -200,9 +200,9 @@ func withoutFIFO(summary *results.Summary) string {
 	return ""
 }
 
-// TestABenchSaysWhenATalkerHasNoRealTimeScheduling: without path tsn the bench does not learn what ktsnd needs on these
+// TestBenchReportsMissingRealTime: without path tsn the bench does not learn what ktsnd needs on these
 // nodes. If the kernel does not divide the budget, its talker needs no share, and nothing is reported.
-func TestABenchSaysWhenATalkerHasNoRealTimeScheduling(t *testing.T) {
+func TestBenchReportsMissingRealTime(t *testing.T) {
 	ctx := needCluster(t)
 	t.Cleanup(func() { deleteNamespace(t, benchNamespace) })
 	out, profile := filepath.Join(t.TempDir(), "bench"), filepath.Join(t.TempDir(), "spin.yaml")
@@ -223,7 +223,7 @@ func TestABenchSaysWhenATalkerHasNoRealTimeScheduling(t *testing.T) {
 	}
 }
 
-func TestABenchSaysWhatTheClusterLacks(t *testing.T) {
+func TestBenchReportsGaps(t *testing.T) {
 	needChart(t)
 	for name, test := range map[string]struct {
 		arguments []string

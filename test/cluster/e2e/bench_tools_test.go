@@ -31,7 +31,7 @@ with: {parts: [overhead, subscribers, security], sizes: [64], subscribers: [2], 
 `,
 }
 
-func TestProgramsOfOthersAreMeasuredInPods(t *testing.T) {
+func TestOtherProgramsAreMeasured(t *testing.T) {
 	ctx := needChart(t)
 	t.Cleanup(func() { deleteNamespace(t, benchNamespace) })
 	for name, want := range map[string]map[string][]string{

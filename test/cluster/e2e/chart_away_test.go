@@ -17,7 +17,7 @@ import (
 )
 
 // While its node's ktsnd is replaced, a real pod sees no socket, but still the library.
-func TestProgramThatStartsWhileKtsndIsReplacedSendsNothingEarly(t *testing.T) {
+func TestProgramStartsWithoutKtsnd(t *testing.T) {
 	ctx := needChart(t)
 	namespace := newNamespace(ctx, t, restricted)
 	listener := deploy(ctx, t, namespace, onChart(waiting("listener", under.Nodes[1].Name)))

@@ -79,7 +79,7 @@ func processorsOf(ctx context.Context, host, name string) ([]string, error) {
 	return slices.Compact(lists), nil
 }
 
-func TestAnExclusiveCoreIsKtsndsOwn(t *testing.T) {
+func TestExclusiveCore(t *testing.T) {
 	ctx := needChart(t)
 	if runtime.NumCPU() != 2 {
 		testlab.Missing(t, fmt.Sprintf("this machine has %d processors; the test knows what a kubelet does with two", runtime.NumCPU()))

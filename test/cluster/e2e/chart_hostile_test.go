@@ -48,7 +48,7 @@ func onNode(ctx context.Context, t *testing.T, host string, command ...string) s
 	return text
 }
 
-func TestAPodHasItsOwnSocketAndNoOther(t *testing.T) {
+func TestPodHasOnlyItsSocket(t *testing.T) {
 	ctx := needChart(t)
 	c := newCompany(ctx, t)
 	t.Run("its folder has that and the library, and is read only", func(t *testing.T) {
@@ -121,7 +121,7 @@ func stolenSocket(ctx context.Context, t *testing.T, c company) {
 	}
 }
 
-func TestAPodCannotSendFromAnothersAddress(t *testing.T) {
+func TestForeignSourceAddress(t *testing.T) {
 	ctx := needChart(t)
 	c := newCompany(ctx, t)
 	for name, address := range map[string]string{
@@ -152,7 +152,7 @@ func TestAPodCannotSendFromAnothersAddress(t *testing.T) {
 	c.arrives(ctx, t)
 }
 
-func TestAPodCannotTakeAnothersHardwareAddress(t *testing.T) {
+func TestForeignHardwareAddress(t *testing.T) {
 	ctx := needChart(t)
 	c := newCompany(ctx, t)
 	mac := attachmentOf(t, c.good, tsnInterface).MAC
@@ -200,7 +200,7 @@ func isRefused(ctx context.Context, t *testing.T, namespace string, pod *corev1.
 	}
 }
 
-func TestTheTwoHalvesOfAnEndpointComeInEitherOrder(t *testing.T) {
+func TestSocketAndInterfaceInEitherOrder(t *testing.T) {
 	ctx := needChart(t)
 	c := newCompany(ctx, t)
 	t.Run("the socket first, as kubelet does it", func(t *testing.T) { c.arrives(ctx, t) })
@@ -247,7 +247,7 @@ func interfaceOf(ctx context.Context, t *testing.T, c company) string {
 	return onNode(ctx, t, c.host, "sh", "-c", "grep -l "+string(c.good.UID)+" /var/lib/cni/tsn-cni/attachments/tsn/* || true")
 }
 
-func TestAnEventSaysWhatDoesNotHold(t *testing.T) {
+func TestEvents(t *testing.T) {
 	ctx := needChart(t)
 	namespace, host := newNamespace(ctx, t, restricted), under.Nodes[0].Name
 	preloads := onChart(waiting("no-volume", host))

@@ -58,9 +58,9 @@ type experimentPath struct {
 	fifo   []string
 }
 
-// TestTheExperimentOfThePaperInPods measures, but only checks what does not depend on the machine: that nothing on the
+// TestPaperExperiment measures, but only checks what does not depend on the machine: that nothing on the
 // tsn network is lost or early. The figures are in out/e2e/summary.json.
-func TestTheExperimentOfThePaperInPods(t *testing.T) {
+func TestPaperExperiment(t *testing.T) {
 	ctx := needChart(t)
 	namespace := newNamespace(ctx, t, restricted)
 	host := under.Nodes[0].Name

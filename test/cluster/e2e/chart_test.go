@@ -121,7 +121,7 @@ func killOn(ctx context.Context, t *testing.T, host, name string) {
 	}
 }
 
-func TestEveryMessageIsAccountedForWhateverHappensToTheChartsPods(t *testing.T) {
+func TestMessagesAreAccountedFor(t *testing.T) {
 	ctx := needChart(t)
 	namespace := newNamespace(ctx, t, restricted)
 	listener := deploy(ctx, t, namespace, onChart(waiting("listener", under.Nodes[1].Name)))
@@ -272,7 +272,7 @@ func onChart(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-func TestFiftyPodsComeAndGoWithTheirVolumesAndLeaveNothing(t *testing.T) {
+func TestFiftyPodsLeaveNothing(t *testing.T) {
 	ctx := needChart(t)
 	namespace := newNamespace(ctx, t, restricted)
 	before := inventories(ctx, t)
@@ -432,7 +432,7 @@ func TestPodsReachEachOther(t *testing.T) {
 	}
 }
 
-func TestWhatNoPodHasAnyMoreIsSwept(t *testing.T) {
+func TestLeftoversAreSwept(t *testing.T) {
 	ctx := needChart(t)
 	host := under.Nodes[0].Name
 	const uid = "00000000-dead-4000-8000-000000000000"
@@ -461,7 +461,7 @@ func TestWhatNoPodHasAnyMoreIsSwept(t *testing.T) {
 	})
 }
 
-func TestTheAgentWithoutTheRightToLookAtProgramsServesPods(t *testing.T) {
+func TestAgentWithoutInspection(t *testing.T) {
 	ctx := needChart(t)
 	upgradeChart(ctx, t, "--set", "agent.inspectPrograms=false")
 	t.Cleanup(func() {

@@ -191,7 +191,7 @@ func median(durations []time.Duration) time.Duration {
 	return slices.Sorted(slices.Values(durations))[(len(durations)-1)/2]
 }
 
-func TestUpgradesUnderLoadLoseNoMessage(t *testing.T) {
+func TestUpgradeUnderLoad(t *testing.T) {
 	count := upgrades(t)
 	needChart(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(2+2*count)*time.Minute)
@@ -260,7 +260,7 @@ func (f *upgradeFigures) judge(t *testing.T) {
 }
 
 // A rollback finds one node with a ktsnd of the new chart and one of the old.
-func TestARollbackInTheMiddleOfAnUpgradeLosesNoMessage(t *testing.T) {
+func TestRollbackDuringUpgrade(t *testing.T) {
 	ctx := needChart(t)
 	p := newPair(ctx, t)
 	patiently(t, func(attempt, times int) string {

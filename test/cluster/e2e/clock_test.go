@@ -73,9 +73,9 @@ func kernelClock(t *testing.T) (kept bool, frequency int64) {
 	return now.Status&unix.STA_UNSYNC == 0, now.Freq
 }
 
-// TestClocksAreBelievedOnlyWhileTheyAreGood is one test, because the chart is installed once, and the order matters:
+// TestClocks is one test, because the chart is installed once, and the order matters:
 // nothing synchronises the clocks, ptp4l does, one node loses its master and finds it again, uninstallation.
-func TestClocksAreBelievedOnlyWhileTheyAreGood(t *testing.T) {
+func TestClocks(t *testing.T) {
 	needTwoNodes(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	t.Cleanup(cancel)

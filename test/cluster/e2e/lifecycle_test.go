@@ -61,7 +61,7 @@ func (s *second) run(ctx context.Context, t *testing.T, name string, arguments .
 	return string(output)
 }
 
-func TestASecondClusterStandsBesideTheFirst(t *testing.T) {
+func TestSecondCluster(t *testing.T) {
 	ctx := needCluster(t)
 	s := newSecond(t)
 	s.IsGone(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-// TestANodeThatWasCutOffComesBack mostly waits, in parallel with the tests of another cluster.
-func TestANodeThatWasCutOffComesBack(t *testing.T) {
+// TestNodeCutOff mostly waits, in parallel with the tests of another cluster.
+func TestNodeCutOff(t *testing.T) {
 	t.Parallel()
 	ctx := needChart(t)
 	namespace := newNamespace(ctx, t, restricted)
@@ -41,7 +41,7 @@ func TestANodeThatWasCutOffComesBack(t *testing.T) {
 	reaches(ctx, t, a, c, addressOn(t, c).String())
 }
 
-func TestANodeThatLostItsPowerComesBack(t *testing.T) {
+func TestNodePowerLoss(t *testing.T) {
 	ctx := needChart(t)
 	before := inventories(ctx, t)
 	namespace := newNamespace(ctx, t, restricted)

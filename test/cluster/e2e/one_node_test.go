@@ -10,7 +10,7 @@ import (
 )
 
 // This is all that a cluster of one node can show: kubelet, the runtime and Multus do their parts for the chart.
-func TestPodsOfOneNodeSendEachOtherTimedMessages(t *testing.T) {
+func TestOneNode(t *testing.T) {
 	ctx := withChart(needCluster(t), t)
 	host := under.ControlPlane().Name
 	before := chartStatus(ctx, t, host)

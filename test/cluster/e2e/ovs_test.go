@@ -53,7 +53,7 @@ type mixed struct {
 }
 
 // This is one test, because the chart is installed once: it is installed, used, and removed.
-func TestANodeSendsThroughOpenVSwitchAndAnotherByItself(t *testing.T) {
+func TestOpenVSwitchOnOneNode(t *testing.T) {
 	ctx := needTwoNodes(t)
 	testlab.Program(t, "helm")
 	removeChart(ctx, t)

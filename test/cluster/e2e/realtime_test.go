@@ -13,7 +13,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
 )
 
-func TestKtsndMayUseRealTimeSchedulingInItsPod(t *testing.T) {
+func TestKtsndHasRealTimeScheduling(t *testing.T) {
 	ctx := needChart(t)
 	for _, host := range under.Nodes {
 		if status := chartStatus(ctx, t, host.Name); status.Scheduler != "SCHED_FIFO" {
@@ -27,9 +27,9 @@ func TestKtsndMayUseRealTimeSchedulingInItsPod(t *testing.T) {
 	}
 }
 
-// TestKtsndSaysWhenItMayNotUseRealTimeScheduling runs ktsnd in a pod without the cgroups of its node, by which it could
+// TestMissingRealTimeBudgetIsLogged runs ktsnd in a pod without the cgroups of its node, by which it could
 // get a share of the budget. If the kernel does not divide the budget, nothing is logged.
-func TestKtsndSaysWhenItMayNotUseRealTimeScheduling(t *testing.T) {
+func TestMissingRealTimeBudgetIsLogged(t *testing.T) {
 	ctx := needChart(t)
 	namespace := newNamespace(ctx, t, privileged)
 	pod := start(ctx, t, namespace, &corev1.Pod{
@@ -81,7 +81,7 @@ func realtimeProblem(scheduler, log string, divided bool) string {
 	return ""
 }
 
-func TestAPodIsToldWhyItHasNoRealTimeScheduling(t *testing.T) {
+func TestRealtimeProblem(t *testing.T) {
 	const refused = "ktsn-realtime: no real-time budget: %s\nktsnd: no SCHED_FIFO, departures will be less exact"
 	hidden, root := fmt.Sprintf(refused, realtime.ErrHidden), fmt.Sprintf(refused, realtime.ErrRoot)
 	for name, test := range map[string]struct {

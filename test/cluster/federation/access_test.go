@@ -126,7 +126,7 @@ func written(ctx context.Context, t *testing.T) string {
 	return all.String()
 }
 
-func TestWhoMayNotReadsTheHubsSentenceAndChangesNothing(t *testing.T) {
+func TestUsersWithoutRights(t *testing.T) {
 	ctx, f := needFederator(t)
 	namespace := newNamespace(ctx, t)
 	f.deploy(ctx, namespace, members[0])
@@ -161,7 +161,7 @@ func TestWhoMayNotReadsTheHubsSentenceAndChangesNothing(t *testing.T) {
 	}
 }
 
-func TestTwoUsersHaveEachTheirNamespace(t *testing.T) {
+func TestUsersWithOneNamespace(t *testing.T) {
 	ctx, f := needFederator(t)
 	var all []*user
 	for _, name := range []string{"anna", "bert"} {
@@ -198,7 +198,7 @@ func TestTwoUsersHaveEachTheirNamespace(t *testing.T) {
 // refusedWithin bounds a refusal, which asks little of the hub.
 const refusedWithin = 5 * time.Second
 
-func TestManifestsThatAreWrongGetASentenceAndChangeNothing(t *testing.T) {
+func TestInvalidManifests(t *testing.T) {
 	ctx, f := needFederator(t)
 	namespace := newNamespace(ctx, t)
 	before := written(ctx, t)

@@ -180,7 +180,7 @@ func (j *joiner) certificate(ctx context.Context) (string, error) {
 
 var agentImage = "kubernetsn.io/karmada-agent:" + components.Tag
 
-func TestAnAgentJoinsByTheManifestThatJoinWrites(t *testing.T) {
+func TestAgentJoinsByManifest(t *testing.T) {
 	ctx, f := needFederator(t)
 	j := newJoiner(ctx, t, f)
 	manifest := filepath.Join(f.folder, "agent.yaml")
@@ -225,7 +225,7 @@ var (
 	printedRights = regexp.MustCompile(`(?m)^ +ktsn fed enroll .* \\\n +(--.+)$`)
 )
 
-func TestAnAgentJoinsByATokenThatIsGoodForOnce(t *testing.T) {
+func TestAgentJoinsByToken(t *testing.T) {
 	ctx, f := needFederator(t)
 	j := newJoiner(ctx, t, f)
 	system, err := j.client.CoreV1().Namespaces().Get(ctx, "kube-system", metav1.GetOptions{})
@@ -294,7 +294,7 @@ func (j *joiner) withdraw(ctx context.Context, t *testing.T, name string) {
 	}
 }
 
-func TestTheTokenOfAMemberInPushModeIsReplaced(t *testing.T) {
+func TestPushTokenIsReplaced(t *testing.T) {
 	ctx, f := needFederator(t)
 	j := newJoiner(ctx, t, f)
 	f.run(ctx, "join", j.as, "--mode", "push", "--member-kubeconfig", j.pushKubeconfig(ctx, t, "push-first"))

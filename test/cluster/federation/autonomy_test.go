@@ -46,7 +46,7 @@ func same(ctx context.Context, t *testing.T, namespace, name string, before []ty
 // frozenFor exceeds the hub's tolerance of expired member leases.
 const frozenFor = 50 * time.Second
 
-func TestMembersGoOnWhileTheHubIsFrozen(t *testing.T) {
+func TestFrozenHub(t *testing.T) {
 	ctx := needFederation(t)
 	namespace := newNamespace(ctx, t)
 	hub.apply(ctx, t, deployment(namespace, "before", 1)+everywhere(namespace, "before"))
@@ -104,7 +104,7 @@ func stillPlacedOn(ctx context.Context, t *testing.T, namespace, name string, me
 	}
 }
 
-func TestAMemberThatWasCutOffGoesOnAndConverges(t *testing.T) {
+func TestMemberCutOff(t *testing.T) {
 	ctx := needFederation(t)
 	namespace := newNamespace(ctx, t)
 	near, far := members[0], members[len(members)-1]

@@ -34,8 +34,8 @@ func (f *federator) place(ctx context.Context, namespace, name string, replicas 
 	f.run(ctx, "deploy", namespace+"/"+name, "-f", filepath.Join(f.folder, name+".yaml"), "--clusters", clusters)
 }
 
-// TestAnAgentThatWasAwayForLongRemovesNothingThatIsRight tests for Karmada's issue 5406.
-func TestAnAgentThatWasAwayForLongRemovesNothingThatIsRight(t *testing.T) {
+// TestAgentReturnsAfterLongAbsence tests for Karmada's issue 5406.
+func TestAgentReturnsAfterLongAbsence(t *testing.T) {
 	ctx, f := needFederator(t)
 	namespace, near, far := newNamespace(ctx, t), members[0], members[1]
 	all := map[string]string{"stays": far.as, "changes": far.as, "moves": far.as, "goes": far.as, "returns": far.as, "forgotten": far.as}
@@ -122,7 +122,7 @@ func (f *federator) forget(ctx context.Context, namespace, name string) {
 	}
 }
 
-func TestFiveHundredObjectsAreOnBothMembersAndGo(t *testing.T) {
+func TestFiveHundredObjects(t *testing.T) {
 	ctx, f := needFederator(t)
 	namespace := newNamespace(ctx, t)
 	const workloads, each = 5, 100

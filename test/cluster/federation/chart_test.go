@@ -96,7 +96,7 @@ metadata: {name: federation}
 spec: {vni: 77, ipv4: {cidr: 10.77.0.0/16}}
 `
 
-func TestPodsOfAllMembersAreOnANetworkOfTheirCluster(t *testing.T) {
+func TestPodsAreOnClusterNetworks(t *testing.T) {
 	ctx := needCharts(t)
 	for _, member := range members {
 		member.apply(ctx, t, aNetwork)

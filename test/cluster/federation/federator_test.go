@@ -250,7 +250,7 @@ func neverNone(ctx context.Context, namespace string) (stop func() (looks, none 
 	return func() (int, int) { cancel(); ended.Wait(); return looks, none }
 }
 
-func TestAWorkloadIsDeployedMovedAndDeletedByCommand(t *testing.T) {
+func TestDeployMoveDelete(t *testing.T) {
 	ctx, f := needFederator(t)
 	namespace, from, to := newNamespace(ctx, t), members[0], members[1]
 	f.deploy(ctx, namespace, from)
@@ -268,7 +268,7 @@ func TestAWorkloadIsDeployedMovedAndDeletedByCommand(t *testing.T) {
 	await(ctx, t, to.gone(namespace))
 }
 
-func TestAMoveGoesOnAfterTheFederatorWasKilled(t *testing.T) {
+func TestMoveSurvivesKilledFederator(t *testing.T) {
 	ctx, f := needFederator(t)
 	namespace, from, to := newNamespace(ctx, t), members[0], members[1]
 	f.deploy(ctx, namespace, from)
@@ -299,7 +299,7 @@ func TestAMoveGoesOnAfterTheFederatorWasKilled(t *testing.T) {
 	})
 }
 
-func TestAMoveThatCannotBeLeavesTheWorkloadWhereItIs(t *testing.T) {
+func TestFailedMoveIsReverted(t *testing.T) {
 	ctx, f := needFederator(t)
 	namespace, from, to := newNamespace(ctx, t), members[0], members[1]
 	f.deploy(ctx, namespace, from)

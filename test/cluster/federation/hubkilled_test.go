@@ -93,7 +93,7 @@ func momentsOfDeath() []time.Duration {
 	return []time.Duration{20 * time.Millisecond, 60 * time.Millisecond, 150 * time.Millisecond, 400 * time.Millisecond}
 }
 
-func TestAHubThatIsKilledInTheMidstLosesNothing(t *testing.T) {
+func TestKilledHubLosesNothing(t *testing.T) {
 	ctx, f := needFederator(t)
 	namespace, from, to := newNamespace(ctx, t), members[0], members[1]
 	f.deployMany(ctx, namespace, "stays")

@@ -42,7 +42,7 @@ func runTimed(ctx context.Context, t *testing.T, s *clustertest.Other, arguments
 	}
 }
 
-func TestAHubThatIsTakenDownLeavesNothing(t *testing.T) {
+func TestHubDownLeavesNothing(t *testing.T) {
 	ctx := needFederation(t)
 	s := newSecondHub(t)
 	t.Run("when its start was killed", func(t *testing.T) {

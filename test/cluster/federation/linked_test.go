@@ -108,7 +108,7 @@ func (p *place) hasPart(namespace, service string) func(context.Context) error {
 	}
 }
 
-func TestPodsOfTwoClustersAreLinked(t *testing.T) {
+func TestLinksBetweenClusters(t *testing.T) {
 	needCharts(t)
 	ctx, f := needFederator(t)
 	east, west := members[0], members[1]

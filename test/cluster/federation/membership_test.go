@@ -72,7 +72,7 @@ func (p *place) forgetHeartbeat(ctx context.Context, t *testing.T) {
 	})
 }
 
-func TestAMemberLeavesAndJoinsAgainInEitherMode(t *testing.T) {
+func TestLeaveAndJoin(t *testing.T) {
 	ctx := needFederation(t)
 	leaving := members[len(members)-1]
 	leaving.forgetHeartbeat(ctx, t)

@@ -153,9 +153,9 @@ func forwarded(address string) func(context.Context) error {
 	}
 }
 
-// TestTheFederatorRunsInPods runs it in a member. Usually it runs in the cluster of Karmada's programs, which does not
+// TestFederatorInPods runs it in a member. Usually it runs in the cluster of Karmada's programs, which does not
 // exist here.
-func TestTheFederatorRunsInPods(t *testing.T) {
+func TestFederatorInPods(t *testing.T) {
 	needCharts(t)
 	ctx, f := needFederator(t)
 	f.stop() // the hub has what the chart makes there

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestADeploymentRunsInAllMembersAndItsStatusComesBack(t *testing.T) {
+func TestDeploymentRunsInAllMembers(t *testing.T) {
 	ctx := needFederation(t)
 	namespace := newNamespace(ctx, t)
 	direct := took(t, "applied in each member, all pods are ready after", func() {
@@ -29,7 +29,7 @@ func TestADeploymentRunsInAllMembersAndItsStatusComesBack(t *testing.T) {
 	})
 }
 
-func TestPodsOfAllMembersHaveTheSameRangeOfAddresses(t *testing.T) {
+func TestMembersShareAddressRange(t *testing.T) {
 	ctx := needFederation(t)
 	namespace := newNamespace(ctx, t)
 	hub.apply(ctx, t, deployment(namespace, "addressed", 1)+everywhere(namespace, "addressed"))

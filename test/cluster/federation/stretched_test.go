@@ -157,7 +157,7 @@ func (p *place) knowsNodesOf(other *place) func(context.Context) error {
 	}
 }
 
-func TestTimedMessagesGoFromClusterToCluster(t *testing.T) {
+func TestMessagesBetweenClusters(t *testing.T) {
 	needCharts(t)
 	ctx, f := needFederator(t)
 	east, west := members[0], members[1]

@@ -56,7 +56,7 @@ func (p *place) fastest(ctx context.Context, t *testing.T, other *place) time.Du
 	return least
 }
 
-func TestAllPlacesReachEachOtherOverRouters(t *testing.T) {
+func TestPlacesReachEachOther(t *testing.T) {
 	ctx := needFederation(t)
 	all := append([]*place{hub}, members...)
 	for _, from := range all {
@@ -74,7 +74,7 @@ func TestAllPlacesReachEachOtherOverRouters(t *testing.T) {
 	}
 }
 
-func TestAWANIsAsSlowAndAsNarrowAsItIsSet(t *testing.T) {
+func TestWANDelayAndMTU(t *testing.T) {
 	ctx := needFederation(t)
 	near, far := members[0], members[len(members)-1]
 	const (

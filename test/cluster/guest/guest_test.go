@@ -25,7 +25,7 @@ const (
 )
 
 // All tests share one boot: the emulation takes most of the time.
-func TestANodeWithCgroupsOfVersion2(t *testing.T) {
+func TestCgroupsVersion2(t *testing.T) {
 	root := absolute(t, repository)
 	built := build(t, root)
 	machine := newMachine(t, root, 3072, built.Programs["kubernetes"], built.Programs["cniplugins"], pauseOf(t, built))

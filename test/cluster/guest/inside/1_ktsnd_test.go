@@ -18,7 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestTheNodeHasCgroupsOfVersion2Only(t *testing.T) {
+func TestNodeHasOnlyCgroupsVersion2(t *testing.T) {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +34,7 @@ func TestTheNodeHasCgroupsOfVersion2Only(t *testing.T) {
 	}
 }
 
-func TestKtsndStartsAsTheChartDescribesIt(t *testing.T) {
+func TestKtsndStarts(t *testing.T) {
 	pod := chartsPod(t, "chart.yaml", "ktsnd")
 	start(t, pod)
 	container := &pod.Spec.Containers[0]
@@ -87,20 +87,20 @@ func TestKtsndStartsAsTheChartDescribesIt(t *testing.T) {
 }
 
 // Debian's kernel does not divide real-time scheduling among cgroups.
-func TestKtsnRealtimeSaysNothingWhereThereIsNothingToDo(t *testing.T) {
+func TestKtsnRealtimeIsSilent(t *testing.T) {
 	if log := containerLog(t, "ktsnd"); strings.Contains(log, "ktsn-realtime") || strings.Contains(log, "no real-time budget") {
 		t.Errorf("the log is\n%s", log)
 	}
 }
 
 // Cgroups of version 2 have no real-time budget.
-func TestTheBudgetIsThatOfTheWholeKernel(t *testing.T) {
+func TestBudgetOfWholeKernel(t *testing.T) {
 	if log := containerLog(t, "ktsnd"); !strings.Contains(log, "(kernel.sched_rt_runtime_us)") {
 		t.Errorf("the log does not name kernel.sched_rt_runtime_us:\n%s", log)
 	}
 }
 
-func TestKtsndHasRealTimeSchedulingAndItsProcessor(t *testing.T) {
+func TestKtsndHasRealTimeSchedulingOnItsProcessor(t *testing.T) {
 	pinned := 0
 	for _, thread := range realTimeThreads(t, "ktsnd") {
 		var allowed unix.CPUSet
@@ -155,7 +155,7 @@ func ktsndProcesses(t *testing.T, pod string) []int {
 	return pids
 }
 
-func TestKtsndsMemoryIsLocked(t *testing.T) {
+func TestKtsndMemoryIsLocked(t *testing.T) {
 	var locked []string
 	for _, process := range ktsndProcesses(t, "ktsnd") {
 		locked = append(locked, statusFile(t, process)["VmLck"])

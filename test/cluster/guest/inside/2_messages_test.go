@@ -51,7 +51,7 @@ func applicationPods() []*corev1.Pod {
 }
 
 // Kubernetes allows only privileged containers to propagate mounts to the host.
-func TestTheAgentMountsVolumesThatTheNodeSees(t *testing.T) {
+func TestAgentMountsVolumes(t *testing.T) {
 	start(t, chartsAgent(t))
 	for _, pod := range applicationPods() {
 		publish(t, pod)
@@ -62,7 +62,7 @@ func TestTheAgentMountsVolumesThatTheNodeSees(t *testing.T) {
 }
 
 // For both pods the runtime calls tsn-cni, which the agent has installed, and mounts their volumes.
-func TestATimedMessageIsSentFromPodToPod(t *testing.T) {
+func TestTimedMessage(t *testing.T) {
 	pods := applicationPods()
 	start(t, pods...)
 	for _, pod := range pods {
@@ -175,7 +175,7 @@ func waitForPort(t *testing.T, pod string, port int, says fmt.Stringer) {
 }
 
 // The runtime calls tsn-cni to delete what it has added, and kubelet the agent. kubelet forgets the pods before.
-func TestPodsThatGoLeaveNothing(t *testing.T) {
+func TestPodsLeaveNothing(t *testing.T) {
 	end(t, "listener", "talker")
 	agent := strconv.Itoa(processOf(t, "agent"))
 	for _, pod := range applicationPods() {

@@ -10,7 +10,7 @@ import (
 )
 
 // The static CPU manager assigns the processor through the cpuset controller of version 2.
-func TestKtsndHasAProcessorOfItsOwn(t *testing.T) {
+func TestExclusiveProcessor(t *testing.T) {
 	end(t, "agent", "ktsnd") // kubelet has one processor for all pods, without the one that it reserves
 	pod := chartsPod(t, "exclusive.yaml", "ktsnd")
 	pod.Name = "exclusive" // kubelet waits for long before it starts a static pod of a name that another one had

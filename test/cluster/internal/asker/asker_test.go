@@ -41,7 +41,7 @@ func answers(t *testing.T, address string) *net.UDPConn {
 	return socket
 }
 
-func TestAGapIsAsLongAsNobodyAnswered(t *testing.T) {
+func TestGap(t *testing.T) {
 	first := answers(t, "127.0.0.1:0")
 	port := first.LocalAddr().(*net.UDPAddr).Port
 	hosts := filepath.Join(t.TempDir(), "hosts")
@@ -87,7 +87,7 @@ func TestAGapIsAsLongAsNobodyAnswered(t *testing.T) {
 	}
 }
 
-func TestRowsThatAreNoneAreRefused(t *testing.T) {
+func TestInvalidRows(t *testing.T) {
 	for _, text := range []string{"1 2\n", "1 2 3 nobody\n", "x 2 3 -\n"} {
 		if rows, err := Read(text); err == nil {
 			t.Errorf("%q is %+v", text, rows)

@@ -9,7 +9,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
-func TestAGapOfTimedMessagesIsBetweenArrivals(t *testing.T) {
+func TestGapOfTimedMessages(t *testing.T) {
 	sent := make([]tsnperf.Sent, 5)
 	at := func(number uint32, after time.Duration) tsnperf.Received {
 		return tsnperf.Received{Sequence: number, Arrival: int64(after)}

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestHierarchiesAreFoundAmongTheMounts(t *testing.T) {
+func TestHierarchies(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mountinfo")
 	text := "22 27 0:21 / /proc rw - proc proc rw\n" +
 		"30 24 0:26 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu,cpuacct\n" +
@@ -46,7 +46,7 @@ func unified(t *testing.T, controllers string) string {
 	return folder
 }
 
-func TestTheVersionIsThatOfTheHierarchyWithTheControllers(t *testing.T) {
+func TestVersion(t *testing.T) {
 	const v1 = "30 24 0:26 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n" +
 		"31 24 0:27 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n" +
 		"32 24 0:28 / /sys/fs/cgroup/devices rw - cgroup cgroup rw,devices\n" +
@@ -86,7 +86,7 @@ func TestTheVersionIsThatOfTheHierarchyWithTheControllers(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotThereIsRemovedAtOnce(t *testing.T) {
+func TestRemoveMissing(t *testing.T) {
 	if err := Remove(t.Context(), "ktsnc-nobody-has-this-name"); err != nil {
 		t.Error(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestCommandLinesThatAreNotUnderstood(t *testing.T) {
+func TestInvalidCommandLines(t *testing.T) {
 	for name, test := range map[string]struct {
 		line   string
 		status int

@@ -28,7 +28,7 @@ func saved(t *testing.T, name, root string) *plan.Plan {
 	return p
 }
 
-func TestAClusterOfWhichNothingRunsIsRemovedUnlessSomebodyIsAtIt(t *testing.T) {
+func TestDeadClusterIsRemovedUnlessLocked(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: who removes a cluster looks for its network namespaces and mounts")
 	}

@@ -26,7 +26,7 @@ func held(t *testing.T, dir string) *os.File {
 	return folder
 }
 
-func TestALockThatAKilledProgramLeftIsWaitedFor(t *testing.T) {
+func TestLockOfKilledProgram(t *testing.T) {
 	dir := t.TempDir()
 	other := held(t, dir)
 	time.AfterFunc(5*lockPoll, func() { other.Close() })
@@ -37,7 +37,7 @@ func TestALockThatAKilledProgramLeftIsWaitedFor(t *testing.T) {
 	unlock()
 }
 
-func TestALockOfAProgramAtWorkIsNot(t *testing.T) {
+func TestHeldLockIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	held(t, dir)
 	if _, err := lock("c", dir); !errors.Is(err, errBusy) {
@@ -45,7 +45,7 @@ func TestALockOfAProgramAtWorkIsNot(t *testing.T) {
 	}
 }
 
-func TestAFolderThatIsNotThereIsMadeAndLocked(t *testing.T) {
+func TestMissingFolderIsLocked(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "c")
 	unlock, err := lock("c", dir)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestNodesWithoutABudgetOfTheirOwnHaveTheLast(t *testing.T) {
+func TestMissingBudgetsTakeLast(t *testing.T) {
 	for name, test := range map[string]struct {
 		budgets []int
 		nodes   int

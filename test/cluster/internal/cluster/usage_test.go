@@ -37,7 +37,7 @@ func TestWhatAProcessUsesIsRead(t *testing.T) {
 	}
 }
 
-func TestAProcessThatIsGoneUsesNothing(t *testing.T) {
+func TestGoneProcessUsesNothing(t *testing.T) {
 	const none = 1 << 30 // more than there can be
 	if _, _, err := readStat(none); !isGone(err) {
 		t.Errorf("%v", err)

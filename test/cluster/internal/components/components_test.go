@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestAKeyStandsForAllThatABuildDependsOn(t *testing.T) {
+func TestBuildKey(t *testing.T) {
 	module := t.TempDir()
 	write := func(name, text string) {
 		if err := os.WriteFile(filepath.Join(module, name), []byte(text), 0o644); err != nil {
@@ -38,7 +38,7 @@ func TestAKeyStandsForAllThatABuildDependsOn(t *testing.T) {
 	}
 }
 
-func TestTheVersionsAreThoseOfTheModules(t *testing.T) {
+func TestModuleVersions(t *testing.T) {
 	for component, want := range map[string]string{
 		Kubernetes: "k8s.io/kubernetes " + KubernetesVersion + " ",
 		Karmada:    karmadaModule + " " + KarmadaVersion + " ",
@@ -53,7 +53,7 @@ func TestTheVersionsAreThoseOfTheModules(t *testing.T) {
 	}
 }
 
-func TestTheCacheHoldsWhatIsComplete(t *testing.T) {
+func TestCacheHasOnlyCompleteBuilds(t *testing.T) {
 	b := &Builder{Cache: filepath.Join(t.TempDir(), "cache")}
 	fails := errors.New("no compiler")
 	if _, err := b.cached("a", "1", func(to string) error {

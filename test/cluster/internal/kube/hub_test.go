@@ -12,7 +12,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-func TestAHubHasKarmadaAndNoKubelet(t *testing.T) {
+func TestHubRunsKarmada(t *testing.T) {
 	p, err := plan.NewHub("fed", "/nowhere", netip.Prefix{})
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestAHubHasKarmadaAndNoKubelet(t *testing.T) {
 	}
 }
 
-func TestConversionsAreThoseOfThePatchesWithTheWebhookFilledIn(t *testing.T) {
+func TestConversions(t *testing.T) {
 	manifests := t.TempDir()
 	folder := filepath.Join(manifests, "crds", "patches")
 	if err := os.MkdirAll(folder, 0o755); err != nil {

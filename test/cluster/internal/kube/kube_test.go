@@ -44,7 +44,7 @@ func setupsOn(t *testing.T, cgroupVersion int) (first, second node.Setup) {
 	return both[0], both[1]
 }
 
-func TestOnlyTheControlPlanesNodeHasItsKeys(t *testing.T) {
+func TestControlPlaneKeys(t *testing.T) {
 	first, second := setups(t)
 	for _, name := range []string{"ca.key", "sa.key", "apiserver.key", "etcd.key", "front-proxy-client.key"} {
 		if _, there := first.Files[pkiDir+name]; !there {
@@ -62,7 +62,7 @@ func TestOnlyTheControlPlanesNodeHasItsKeys(t *testing.T) {
 	}
 }
 
-func TestKubeletTakesCgroupsOfVersion1OnlyWhereThereAreNoOthers(t *testing.T) {
+func TestKubeletCgroupVersion(t *testing.T) {
 	for version, want := range map[int]any{1: false, 2: nil} {
 		first, _ := setupsOn(t, version)
 		var content map[string]any

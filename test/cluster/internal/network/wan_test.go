@@ -9,7 +9,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-func TestSitesHaveAddressesOfTheirOwnOnTheWANAndNoMoreThanThereAre(t *testing.T) {
+func TestSiteAddresses(t *testing.T) {
 	p, err := plan.New("east", "/nowhere", 1, netip.Prefix{})
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +32,7 @@ func TestSitesHaveAddressesOfTheirOwnOnTheWANAndNoMoreThanThereAre(t *testing.T)
 	}
 }
 
-func TestNamesOfInterfacesAreShortEnoughForTheKernel(t *testing.T) {
+func TestInterfaceNameLength(t *testing.T) {
 	const most = 15
 	site := Site{ID: "ffffff"}
 	port, cable := DelayEnds(site)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestServicesAreCalledAsTheyAreWritten(t *testing.T) {
+func TestServiceNames(t *testing.T) {
 	service := Service{Name: "echo", Command: []string{"printf", "%s|", "two words", "it's", "$HOME", `"`}}
 	script := strings.Replace(string(service.script()), "exec >>/var/log/echo.log 2>&1\n", "", 1)
 	output, err := exec.Command("sh", "-c", script).CombinedOutput()
@@ -54,7 +54,7 @@ func TestEachNodeIsAnotherMachine(t *testing.T) {
 	}
 }
 
-func TestAMachinesSettingsAreMaskedBeforeServicesStart(t *testing.T) {
+func TestHostSettingsAreMasked(t *testing.T) {
 	script := start()
 	for name := range masked {
 		mask := strings.Index(script, "/proc/sys/"+name+"\n")

@@ -32,7 +32,7 @@ func authority(t *testing.T, name string) *Authority {
 	return created
 }
 
-func TestCertificatesAreTheirAuthoritysAndNoOthers(t *testing.T) {
+func TestCertificatesBelongToAuthority(t *testing.T) {
 	issuer, other := authority(t, "own"), authority(t, "other")
 	pair, err := issuer.Issue(Subject{User: "system:node:node1", Groups: []string{"system:nodes"}, Addresses: []net.IP{net.IPv4(192, 0, 2, 1)}})
 	if err != nil {
@@ -61,7 +61,7 @@ func TestCertificatesAreTheirAuthoritysAndNoOthers(t *testing.T) {
 	}
 }
 
-func TestAClientsCertificateServesNobody(t *testing.T) {
+func TestClientCertificateIsNoServerCertificate(t *testing.T) {
 	issuer := authority(t, "own")
 	pair, err := issuer.Issue(Subject{User: "client"})
 	if err != nil {

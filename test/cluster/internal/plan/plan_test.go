@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestClustersOfDifferentNamesDoNotMeet(t *testing.T) {
+func TestClustersDoNotConflict(t *testing.T) {
 	names := map[string]string{}
 	for _, name := range []string{"e2e", "bench", "chaos", "mine", "yours"} {
 		plan, err := New(name, "/nowhere", 2, netip.Prefix{})
@@ -86,7 +86,7 @@ func TestWhatIsNoPlanIsRefused(t *testing.T) {
 	}
 }
 
-func TestPlanIsReadBackAsItWasSaved(t *testing.T) {
+func TestPlanRoundTrip(t *testing.T) {
 	root := t.TempDir()
 	plan, err := New("e2e", root, 3, netip.Prefix{})
 	if err != nil {
@@ -110,7 +110,7 @@ func TestPlanIsReadBackAsItWasSaved(t *testing.T) {
 	}
 }
 
-func TestAHubIsOneMachineWithARouterBesideIt(t *testing.T) {
+func TestHubPlan(t *testing.T) {
 	hub, err := NewHub("fed", "/nowhere", netip.MustParsePrefix("198.18.7.0/24"))
 	if err != nil {
 		t.Fatal(err)

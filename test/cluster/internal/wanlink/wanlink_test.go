@@ -102,7 +102,7 @@ func next(t *testing.T, socket int) byte {
 	}
 }
 
-func TestFramesComeInOrderAndNotBeforeTheDelay(t *testing.T) {
+func TestDelayKeepsOrder(t *testing.T) {
 	const delay = 50 * time.Millisecond
 	namespace := line(t, delay)
 	near, far := end(t, namespace, "near"), end(t, namespace, "far")
@@ -124,7 +124,7 @@ func TestFramesComeInOrderAndNotBeforeTheDelay(t *testing.T) {
 	}
 }
 
-func TestACutLineCarriesFramesWhenItIsMended(t *testing.T) {
+func TestMendedLineCarriesFrames(t *testing.T) {
 	namespace := line(t, time.Millisecond)
 	near, far := end(t, namespace, "near"), end(t, namespace, "far")
 	name := filepath.Base(namespace)

@@ -51,7 +51,7 @@ func disciplines(t *testing.T, namespace string) int {
 	return strings.Count(ip(t, "netns", "exec", namespace, "tc", "qdisc", "show"), "ingress ffff:")
 }
 
-func TestEachInterfaceOfAPodGetsATap(t *testing.T) {
+func TestInterfacesGetTaps(t *testing.T) {
 	name := podNamespace(t)
 	cards, err := Redirect("/run/netns/" + name)
 	if err != nil {
@@ -83,7 +83,7 @@ func TestEachInterfaceOfAPodGetsATap(t *testing.T) {
 	}
 }
 
-func TestAnInterfaceWithAFilterIsNotTaken(t *testing.T) {
+func TestFilteredInterfaceIsRefused(t *testing.T) {
 	name := podNamespace(t)
 	ip(t, "netns", "exec", name, "tc", "qdisc", "add", "dev", "eth0", "clsact")
 	_, err := Redirect("/run/netns/" + name)
@@ -101,13 +101,13 @@ func TestAnInterfaceWithAFilterIsNotTaken(t *testing.T) {
 	}
 }
 
-func TestWhatHasGoneNeedsNoUndoing(t *testing.T) {
+func TestUndoOfGoneNetwork(t *testing.T) {
 	if err := Undo("/run/netns/ktsn-kata-never"); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestAFileSaysAllOfAMachinesCards(t *testing.T) {
+func TestMachineFileListsCards(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sandbox.json")
 	if _, _, err := ReadDevices(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without a file: %v", err)
