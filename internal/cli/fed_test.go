@@ -207,7 +207,7 @@ func TestFedDeploySendsManifest(t *testing.T) {
 }
 
 func TestFedDeployReportsProblems(t *testing.T) {
-	const problem = "document 2 of the manifest is no YAML: line 1: did not find expected ',' or ']'"
+	const problem = "document 2 of the manifest is not valid YAML: line 1: did not find expected ',' or ']'"
 	f := newFederator(t, map[string]any{
 		"POST /api/v1/workloads": federation.Problem{Status: 422, Detail: problem},
 		"GET /api/v1/events":     federation.Events{Items: []federation.Event{{Object: "Work/x", Message: "up\x1b[2J\u009bdown"}}},

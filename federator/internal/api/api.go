@@ -71,8 +71,8 @@ func config() huma.Config {
 	huma.DefaultArrayNullable = false
 	huma.NewError = newError
 	config := huma.DefaultConfig("ktsn-federator", Version)
-	config.Info.Description = "Clusters that act together: who is a member, what runs where, and how it moves. All is done at the hub as whoever sends the request, and " +
-		"the hub's RBAC decides."
+	config.Info.Description = "Members of a federation, and workloads on them. Requests are carried out at the hub as their callers, so that the hub's RBAC " +
+		"decides."
 	// The documentation pages would load files from other servers, and responses must not name this server's address.
 	config.DocsPath, config.SchemasPath, config.CreateHooks = "", "", nil
 	config.RejectUnknownQueryParameters = true

@@ -32,7 +32,7 @@ type certificateInput struct {
 
 func (a *API) registerClusters(registry huma.API) {
 	tags := []string{"clusters"}
-	serve(a, registry, huma.Operation{OperationID: "list-clusters", Method: http.MethodGet, Path: "/api/v1/clusters", Tags: tags, Summary: "The members"},
+	serve(a, registry, huma.Operation{OperationID: "list-clusters", Method: http.MethodGet, Path: "/api/v1/clusters", Tags: tags, Summary: "List the members"},
 		func(ctx context.Context, s *session, _ *struct{}) (*federation.Clusters, error) {
 			return s.clusters.List(ctx)
 		})
@@ -44,7 +44,7 @@ func (a *API) registerClusters(registry huma.API) {
 	})
 	serve(a, registry, huma.Operation{
 		OperationID: "certify-agent", Method: http.MethodPost, Path: "/api/v1/clusters/{name}/certificate", Tags: tags,
-		Summary: "Have the certificate of a member's agent signed", Errors: []int{http.StatusGatewayTimeout},
+		Summary: "Get the certificate of a member's agent signed", Errors: []int{http.StatusGatewayTimeout},
 	}, func(ctx context.Context, s *session, input *certificateInput) (*federation.Certificate, error) {
 		return s.clusters.Certificate(ctx, input.Name, &input.Body)
 	})

@@ -21,7 +21,7 @@ type linksInput struct {
 func (a *API) registerLinks(registry huma.API) {
 	serve(a, registry, huma.Operation{
 		OperationID: "list-links", Method: http.MethodGet, Path: "/api/v1/links", Tags: []string{"views"},
-		Summary: "Services over clusters, and the links that no cluster makes alone",
+		Summary: "List services across clusters, and their links",
 	}, func(ctx context.Context, s *session, input *linksInput) (*federation.Links, error) {
 		return services.List(ctx, s.lister, input.Namespace, input.Service)
 	})

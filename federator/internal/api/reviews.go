@@ -80,7 +80,7 @@ func newReviews(reviewer Reviewer, now func() time.Time) *reviews {
 // review returns the user of a token. source is an address with a port.
 func (r *reviews) review(ctx context.Context, token, source string) (*authenticationv1.UserInfo, error) {
 	if len(token) > maxToken || !tokenForm.MatchString(token) {
-		return nil, hub.Faultf(http.StatusUnauthorized, "what the request has is not the form of a bearer token")
+		return nil, hub.Faultf(http.StatusUnauthorized, "the bearer token of the request is malformed")
 	}
 	sum, now := tokenSum(sha256.Sum256([]byte(token))), r.now()
 	if last, ok := r.remembered(r.bad, sum); ok && now.Before(last.until) {

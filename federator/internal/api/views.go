@@ -22,19 +22,19 @@ type podsInput struct {
 
 func (a *API) registerViews(registry huma.API) {
 	tags := []string{"views"}
-	serve(a, registry, huma.Operation{OperationID: "list-pods", Method: http.MethodGet, Path: "/api/v1/pods", Tags: tags, Summary: "Where containers run"},
+	serve(a, registry, huma.Operation{OperationID: "list-pods", Method: http.MethodGet, Path: "/api/v1/pods", Tags: tags, Summary: "List pods, and the clusters where they run"},
 		func(ctx context.Context, s *session, input *podsInput) (*federation.Pods, error) {
 			return s.pods.Where(ctx, input.Namespace, input.Workload)
 		})
-	serve(a, registry, huma.Operation{OperationID: "list-networks", Method: http.MethodGet, Path: "/api/v1/networks", Tags: tags, Summary: "Networks, and the parts that clusters have of them"},
+	serve(a, registry, huma.Operation{OperationID: "list-networks", Method: http.MethodGet, Path: "/api/v1/networks", Tags: tags, Summary: "List networks, and the subnets of clusters"},
 		func(ctx context.Context, s *session, _ *struct{}) (*federation.Networks, error) {
 			return networks.List(ctx, s.lister)
 		})
-	serve(a, registry, huma.Operation{OperationID: "list-events", Method: http.MethodGet, Path: "/api/v1/events", Tags: tags, Summary: "What happened at the hub, the youngest first"},
+	serve(a, registry, huma.Operation{OperationID: "list-events", Method: http.MethodGet, Path: "/api/v1/events", Tags: tags, Summary: "List events of the hub, newest first"},
 		func(ctx context.Context, s *session, input *NamespaceInput) (*federation.Events, error) {
 			return journal.Events(ctx, s.client, input.Namespace)
 		})
-	sse.Register(registry, withLimits(huma.Operation{OperationID: "watch", Method: http.MethodGet, Path: "/api/v1/watch", Tags: tags, Summary: "What there is, and what changes, as server-sent events"}),
+	sse.Register(registry, withLimits(huma.Operation{OperationID: "watch", Method: http.MethodGet, Path: "/api/v1/watch", Tags: tags, Summary: "Watch objects, as server-sent events"}),
 		map[string]any{"change": federation.Change{}, "problem": federation.Problem{}}, a.watch)
 }
 

@@ -32,18 +32,18 @@ type moveInput struct {
 
 func (a *API) registerWorkloads(registry huma.API) {
 	tags := []string{"workloads"}
-	serve(a, registry, huma.Operation{OperationID: "list-workloads", Method: http.MethodGet, Path: "/api/v1/workloads", Tags: tags, Summary: "What shall run where, and what became of it"},
+	serve(a, registry, huma.Operation{OperationID: "list-workloads", Method: http.MethodGet, Path: "/api/v1/workloads", Tags: tags, Summary: "List workloads and their state"},
 		func(ctx context.Context, s *session, input *NamespaceInput) (*federation.Workloads, error) {
 			return s.workloads.List(ctx, input.Namespace)
 		})
 	serve(a, registry, huma.Operation{
-		OperationID: "deploy-workload", Method: http.MethodPost, Path: "/api/v1/workloads", Tags: tags, Summary: "Put the objects of a manifest on clusters",
+		OperationID: "deploy-workload", Method: http.MethodPost, Path: "/api/v1/workloads", Tags: tags, Summary: "Deploy the objects of a manifest to clusters",
 		Errors: []int{http.StatusConflict, http.StatusRequestEntityTooLarge},
 	}, func(ctx context.Context, s *session, input *deployInput) (*federation.Workload, error) {
 		return s.workloads.Deploy(ctx, &input.Body)
 	})
 	serve(a, registry, huma.Operation{
-		OperationID: "get-workload", Method: http.MethodGet, Path: "/api/v1/workloads/{namespace}/{name}", Tags: tags, Summary: "One workload",
+		OperationID: "get-workload", Method: http.MethodGet, Path: "/api/v1/workloads/{namespace}/{name}", Tags: tags, Summary: "Get a workload",
 		Errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, func(ctx context.Context, s *session, input *WorkloadInput) (*federation.Workload, error) {
 		return s.workloads.Get(ctx, input.Namespace, input.Name)
@@ -54,7 +54,7 @@ func (a *API) registerWorkloads(registry huma.API) {
 	}), a.deleteWorkload)
 	serve(a, registry, huma.Operation{
 		OperationID: "move-workload", Method: http.MethodPost, Path: "/api/v1/workloads/{namespace}/{name}/move", Tags: tags, DefaultStatus: http.StatusAccepted,
-		Summary: "Have a workload be on other clusters, and on the old ones until it is ready there", Errors: []int{http.StatusNotFound, http.StatusConflict},
+		Summary: "Move a workload to other clusters; it stays on the old ones until it is ready", Errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, func(ctx context.Context, s *session, input *moveInput) (*federation.Workload, error) {
 		return s.workloads.Move(ctx, input.Namespace, input.Name, &input.Body)
 	})

@@ -113,14 +113,14 @@ func approve(ctx context.Context, as client.Client, object *certificatesv1.Certi
 func checkRequest(cluster, text string) error {
 	block, _ := pem.Decode([]byte(text))
 	if block == nil {
-		return hub.Faultf(http.StatusUnprocessableEntity, "request is no certificate signing request in PEM")
+		return hub.Faultf(http.StatusUnprocessableEntity, "request is not a certificate signing request in PEM")
 	}
 	request, err := x509.ParseCertificateRequest(block.Bytes)
 	if err == nil {
 		err = request.CheckSignature()
 	}
 	if err != nil {
-		return hub.Faultf(http.StatusUnprocessableEntity, "request is no certificate signing request in PEM: %v", err)
+		return hub.Faultf(http.StatusUnprocessableEntity, "request is not a certificate signing request in PEM: %v", err)
 	}
 	subject := request.Subject
 	if subject.CommonName != federation.AgentUser+cluster || len(subject.Organization) != 1 || subject.Organization[0] != federation.AgentGroup {

@@ -87,7 +87,7 @@ func Describe(cluster *v1alpha1.Cluster, pin string) federation.Cluster {
 func Require(ctx context.Context, c client.Client, names []string) error {
 	for _, name := range names {
 		if len(validation.IsDNS1123Label(name)) > 0 {
-			return hub.Faultf(http.StatusUnprocessableEntity, "%q is no name of a cluster; `ktsn fed clusters` lists them", spread.Quoted(name))
+			return hub.Faultf(http.StatusUnprocessableEntity, "%q is not a valid name of a cluster; `ktsn fed clusters` lists them", spread.Quoted(name))
 		}
 		var cluster v1alpha1.Cluster
 		err := c.Get(ctx, types.NamespacedName{Name: name}, &cluster)

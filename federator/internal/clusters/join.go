@@ -53,7 +53,7 @@ func (s *Service) Join(ctx context.Context, request *federation.JoinRequest) (*f
 // create creates the Cluster. Karmada wants the credentials first; their owner is set after the Cluster exists.
 func (s *Service) create(ctx context.Context, request *federation.JoinRequest, cluster *v1alpha1.Cluster) error {
 	if err := s.Client.Create(ctx, cluster); err != nil {
-		return fmt.Errorf("make cluster %s: %w", request.Name, err)
+		return fmt.Errorf("create cluster %s: %w", request.Name, err)
 	}
 	if request.Mode == federation.Push {
 		return s.storeCredentials(ctx, request, cluster)
@@ -91,7 +91,7 @@ func validate(request *federation.JoinRequest) error {
 		return nil
 	}
 	if address, err := url.Parse(request.Endpoint); err != nil || address.Scheme != "https" || address.Host == "" {
-		return hub.Faultf(http.StatusUnprocessableEntity, "endpoint %q is no address of an API server; write one such as https://192.0.2.1:6443", request.Endpoint)
+		return hub.Faultf(http.StatusUnprocessableEntity, "endpoint %q is not the address of an API server; it is a URL such as https://192.0.2.1:6443", request.Endpoint)
 	}
 	if request.Token == "" {
 		return hub.Faultf(http.StatusUnprocessableEntity, "token is missing; mode Push needs one of the cluster")
@@ -99,7 +99,7 @@ func validate(request *federation.JoinRequest) error {
 	existing, err := fingerprints([]byte(request.CA))
 	switch {
 	case err != nil:
-		return hub.Faultf(http.StatusUnprocessableEntity, "ca is no certificate in PEM: %v", err)
+		return hub.Faultf(http.StatusUnprocessableEntity, "ca is not a certificate in PEM: %v", err)
 	case len(existing) > 1:
 		return hub.Faultf(http.StatusUnprocessableEntity, "ca has %d certificates; give the one of the cluster's authority", len(existing))
 	case request.Fingerprint != "" && request.Fingerprint != existing[0]:
@@ -173,7 +173,7 @@ func (s *Service) ensureNamespaces(ctx context.Context, cluster string) error {
 	for _, name := range []string{hub.ClusterNamespace, hub.ExecutionNamespace(cluster)} {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{hub.SystemLabel: hub.SystemValue}}}
 		if err := s.Client.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("make namespace %s: %w", name, err)
+			return fmt.Errorf("create namespace %s: %w", name, err)
 		}
 	}
 	return nil
@@ -196,7 +196,7 @@ func (s *Service) storeCredentials(ctx context.Context, request *federation.Join
 			err = s.Client.Update(ctx, secret)
 		}
 		if err != nil {
-			return fmt.Errorf("keep the credentials of cluster %s: %w", request.Name, err)
+			return fmt.Errorf("store the credentials of cluster %s: %w", request.Name, err)
 		}
 	}
 	return nil

@@ -51,12 +51,12 @@ func (s *Service) markLeaving(ctx context.Context, cluster *v1alpha1.Cluster) er
 		return fmt.Errorf("remove cluster %s: %w", cluster.Name, err)
 	}
 	if err := s.checkPreserve(ctx, cluster.Name); err != nil {
-		return fmt.Errorf("have cluster %s keep what is on it: %w", cluster.Name, err)
+		return fmt.Errorf("make cluster %s keep its objects: %w", cluster.Name, err)
 	}
 	marked := cluster.DeepCopy()
 	metav1.SetMetaDataAnnotation(&marked.ObjectMeta, federation.LeavingAnnotation, "true")
 	if err := s.Client.Patch(ctx, marked, client.MergeFrom(cluster)); err != nil {
-		err = fmt.Errorf("have the links of cluster %s end: %w", cluster.Name, err)
+		err = fmt.Errorf("mark cluster %s as leaving: %w", cluster.Name, err)
 		if ctx.Err() != nil {
 			return s.unmarkLeaving(ctx, cluster, err) // it is unknown whether the mark was written
 		}

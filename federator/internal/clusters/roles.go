@@ -78,7 +78,7 @@ func (s *Service) ensureRoles(ctx context.Context, cluster *v1alpha1.Cluster) er
 			err = s.Client.Update(ctx, object)
 		}
 		if err != nil {
-			return fmt.Errorf("give rights to the agent of cluster %s: %w", cluster.Name, err)
+			return fmt.Errorf("create the roles of the agent of cluster %s: %w", cluster.Name, err)
 		}
 	}
 	return s.ensureLeases(ctx, cluster)

@@ -61,7 +61,7 @@ func (s *Service) bootstrap(ctx context.Context, member *v1alpha1.Cluster) (*fed
 		},
 	}
 	if err := s.Client.Create(ctx, object); err != nil {
-		return nil, fmt.Errorf("make a token for the agent of cluster %s: %w", cluster, err)
+		return nil, fmt.Errorf("create a token for the agent of cluster %s: %w", cluster, err)
 	}
 	token := id + "." + secret
 	s.waitForToken(ctx, token)

@@ -69,7 +69,7 @@ func (s *Service) Remove(ctx context.Context, cluster *v1alpha1.Cluster) (*Remov
 		return nil, err
 	}
 	if err := s.waitForRemoval(ctx, cluster, removal); err != nil {
-		return nil, fmt.Errorf("see cluster %s leave: %w", cluster.Name, err)
+		return nil, fmt.Errorf("wait until cluster %s has left: %w", cluster.Name, err)
 	}
 	return removal, nil
 }
@@ -108,14 +108,14 @@ func (s *Service) worksOf(ctx context.Context, cluster string) ([]workv1alpha1.W
 func (s *Service) preserveAll(ctx context.Context, cluster string) error {
 	works, err := s.worksOf(ctx, cluster)
 	if err != nil {
-		return fmt.Errorf("have cluster %s keep what is on it: %w", cluster, err)
+		return fmt.Errorf("make cluster %s keep its objects: %w", cluster, err)
 	}
 	for i := range works {
 		if work := &works[i]; work.DeletionTimestamp == nil && !ptr.Deref(work.Spec.PreserveResourcesOnDeletion, false) {
 			kept := work.DeepCopy()
 			kept.Spec.PreserveResourcesOnDeletion = ptr.To(true)
 			if err := client.IgnoreNotFound(s.Client.Patch(ctx, kept, client.MergeFrom(work))); err != nil {
-				return fmt.Errorf("have cluster %s keep what is on it: %w", cluster, err)
+				return fmt.Errorf("make cluster %s keep its objects: %w", cluster, err)
 			}
 		}
 	}

@@ -35,7 +35,7 @@ func Scheme() (*runtime.Scheme, error) {
 		tsn.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("know the types of the hub: %w", err)
+			return nil, fmt.Errorf("register the types of the hub: %w", err)
 		}
 	}
 	return scheme, nil

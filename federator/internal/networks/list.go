@@ -33,7 +33,7 @@ func List(ctx context.Context, kept hub.Lister) (*federation.Networks, error) {
 	for _, row := range []struct {
 		what string
 		into client.ObjectList
-	}{{"list the networks", &list}, {"list what clusters have of networks", &overrides}, {"list what clusters say of networks", &bindings}} {
+	}{{"list the networks", &list}, {"list the parts of networks", &overrides}, {"list the reports of clusters about networks", &bindings}} {
 		if err := kept.List(ctx, row.into); err != nil {
 			return nil, fmt.Errorf("%s: %w", row.what, err)
 		}
@@ -101,7 +101,7 @@ func readReports(ctx context.Context, c client.Reader, network string) (map[stri
 	var binding workv1alpha2.ClusterResourceBinding
 	err := c.Get(ctx, types.NamespacedName{Name: spread.BindingName("TSNNetwork", network)}, &binding)
 	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("look at what clusters say of network %s: %w", network, err)
+		return nil, fmt.Errorf("read the reports of clusters about network %s: %w", network, err)
 	}
 	return spread.Reports[reportedStatus](&binding.Status), nil
 }

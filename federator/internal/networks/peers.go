@@ -72,7 +72,7 @@ func (s *Reconciler) writePeers(ctx context.Context, network *tsn.TSNNetwork, p 
 		err := s.writePeersOf(ctx, network, p, v, cluster, wanted[cluster])
 		if apierrors.IsInvalid(err) {
 			p.findings = append(p.findings, spread.Finding{Reason: spread.ReasonUntrusted,
-				Text: fmt.Sprintf("of cluster %s other clusters are not told anything new: what it says of its nodes cannot be: %s", cluster, spread.Quoted(err.Error()))})
+				Text: fmt.Sprintf("changes of the nodes of cluster %s are not passed on: the API server rejects what it reports: %s", cluster, spread.Quoted(err.Error()))})
 			continue
 		}
 		all = errors.Join(all, err)

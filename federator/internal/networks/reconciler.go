@@ -61,7 +61,7 @@ func (s *Reconciler) readView(ctx context.Context, name string) (*view, error) {
 	}
 	override := &policyv1alpha1.ClusterOverridePolicy{}
 	if err := client.IgnoreNotFound(s.Live.Get(ctx, types.NamespacedName{Name: Name(name)}, override)); err != nil {
-		return nil, fmt.Errorf("look at who has which part: %w", err)
+		return nil, fmt.Errorf("read the allocated parts: %w", err)
 	}
 	reports, err := readReports(ctx, s.Client, name)
 	if err != nil {

@@ -31,7 +31,7 @@ func trustedNodes(network *tsn.TSNNetwork, p *plan, v *view) (map[string]map[str
 			}
 		}
 		if len(refused[cluster]) > 0 {
-			findings = append(findings, spread.Finding{Reason: spread.ReasonUntrusted, Text: fmt.Sprintf("of cluster %s other clusters are not told: %s", cluster, spread.Some(refused[cluster]))})
+			findings = append(findings, spread.Finding{Reason: spread.ReasonUntrusted, Text: fmt.Sprintf("nodes of cluster %s are not passed on: %s", cluster, spread.Some(refused[cluster]))})
 		}
 	}
 	return peers, findings
@@ -86,14 +86,14 @@ func owners(order []string, peers map[string]map[string]tsn.PeerNode, published 
 // rejectReason returns why a node is rejected, "" if it is accepted.
 func rejectReason(network *tsn.TSNNetwork, source share, node *tsn.PeerNode, others map[string]tsn.PeerNode) string {
 	if node.Name == "" || len(node.Name) > 253 {
-		return "has no name that a node can have"
+		return "has an invalid name"
 	}
 	if _, twice := others[node.Name]; twice {
-		return "is there twice"
+		return "is reported twice"
 	}
 	address, err := netip.ParseAddr(node.Address)
 	if err != nil || !address.Is4() || !address.IsGlobalUnicast() {
-		return fmt.Sprintf("has %q as its address, which is none for tunnels", node.Address)
+		return fmt.Sprintf("has the address %q, which tunnels cannot use", node.Address)
 	}
 	if whole, err := netip.ParsePrefix(network.Spec.IPv4.CIDR); err == nil && whole.Contains(address) {
 		return fmt.Sprintf("has the address %s, which is in the network itself", address)
@@ -129,7 +129,7 @@ func outside(text, whole string) string {
 	in, errIn := netip.ParsePrefix(whole)
 	switch {
 	case err != nil || part != part.Masked():
-		return fmt.Sprintf("has %q, which is no range", text)
+		return fmt.Sprintf("has the invalid range %q", text)
 	case errIn != nil || !in.Contains(part.Addr()) || part.Bits() < in.Bits():
 		return fmt.Sprintf("has %s, which is not in its cluster's part %s", part, whole)
 	}

@@ -158,7 +158,7 @@ func (f *Finder) queryAll(ctx context.Context, asked []place, reached map[string
 		reason, known := reached[at.cluster]
 		switch {
 		case !known:
-			given[i].reason = "there is no such cluster any more"
+			given[i].reason = "the cluster is no longer a member"
 		case reason != "":
 			given[i].reason = reason
 		default:
@@ -188,7 +188,7 @@ func (f *Finder) query(ctx context.Context, at place) answer {
 	var list corev1.PodList
 	err = asker.Get().Namespace(at.namespace).Resource("pods").Param("labelSelector", tsn.WorkloadLabel).Do(ctx).Into(&list)
 	if err != nil {
-		return answer{reason: "the cluster does not tell of its pods: " + err.Error()}
+		return answer{reason: "the cluster does not list its pods: " + err.Error()}
 	}
 	return answer{pods: list.Items}
 }

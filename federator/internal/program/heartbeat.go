@@ -30,7 +30,7 @@ func heartbeat(c client.Client, namespace string, log *slog.Logger) manager.Runn
 	return func(ctx context.Context) error {
 		wait.UntilWithContext(ctx, func(ctx context.Context) {
 			if err := beat(ctx, c, namespace); err != nil && ctx.Err() == nil {
-				log.Error("clusters are not told that the hub is there", "error", err)
+				log.Error("the heartbeat for clusters is late", "error", err)
 			}
 		}, heartbeatInterval)
 		return nil

@@ -89,7 +89,7 @@ func runControllers(ctx context.Context, options *Options, reached *hub.Hub, mem
 		return err
 	}
 	if err := memory.SetCache(ctx, m.GetCache()); err != nil {
-		return fmt.Errorf("prepare what is kept of the hub: %w", err)
+		return fmt.Errorf("fill the cache of the hub: %w", err)
 	}
 	return m.Start(ctx)
 }

@@ -71,7 +71,7 @@ func acceptClaims(service *tsn.TSNService, p *plan, v *view, links []tsn.TSNLink
 		}
 		if len(refused) > 0 {
 			findings = append(findings, spread.Finding{Reason: spread.ReasonUntrusted,
-				Text: fmt.Sprintf("of cluster %s are not linked: %s", cluster, spread.Some(refused))})
+				Text: fmt.Sprintf("pods of cluster %s are not linked: %s", cluster, spread.Some(refused))})
 		}
 	}
 	return c, findings
@@ -96,13 +96,13 @@ func (c *claims) add(entry *claim) string {
 	case other != "" && other != entry.cluster:
 		return "has the UID of a pod of cluster " + other
 	case c.entered[entry.UID]:
-		return "is there twice, or is offered and a client of the same service"
+		return "is reported twice, or as an endpoint and as a client of the same service"
 	}
 	if other := c.addresses[entry.NodeAddress]; other != "" && other != entry.cluster {
 		return fmt.Sprintf("is on node %q with the address %s of a node of cluster %s", entry.Node, entry.NodeAddress, other)
 	}
 	if other := c.nodes[node]; other != "" && other != entry.NodeAddress {
-		return fmt.Sprintf("is on node %q at %s, and another pod says that this node is at %s", entry.Node, entry.NodeAddress, other)
+		return fmt.Sprintf("is on node %q at %s, and another pod is reported with this node at %s", entry.Node, entry.NodeAddress, other)
 	}
 	c.take(entry.cluster, entry.UID, entry.NodeAddress)
 	c.entered[entry.UID], c.nodes[node] = true, entry.NodeAddress
@@ -179,37 +179,37 @@ func compare(a, b *tsn.ServicePod) int {
 // rejectReason returns why a pod in a report is invalid, "" if it is valid.
 func rejectReason(entry *claim, service *tsn.TSNService) string {
 	if problems := validation.IsDNS1123Label(entry.Namespace); len(problems) > 0 {
-		return fmt.Sprintf("has %q as its namespace, which is none", entry.Namespace)
+		return fmt.Sprintf("has the invalid namespace %q", entry.Namespace)
 	}
 	for what, name := range map[string]string{"name": entry.Pod, "node": entry.Node} {
 		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-			return fmt.Sprintf("has %q as its %s, which is none", name, what)
+			return fmt.Sprintf("has the invalid %s %q", what, name)
 		}
 	}
 	if entry.UID == "" || len(entry.UID) > 64 {
-		return fmt.Sprintf("has %q as its UID, which is none", entry.UID)
+		return fmt.Sprintf("has the invalid UID %q", entry.UID)
 	}
 	for _, name := range []string{entry.Interface, entry.Onward} {
 		if problems := validation.IsValidLabelValue(name); len(problems) > 0 {
-			return fmt.Sprintf("has %q as an interface, which is none", name)
+			return fmt.Sprintf("has the invalid interface %q", name)
 		}
 	}
 	if entry.Element != "" && !slices.ContainsFunc(service.Spec.Chain, func(element tsn.ChainElement) bool { return element.Name == entry.Element }) {
 		return fmt.Sprintf("is element %q, which spec.chain does not have", entry.Element)
 	}
 	if entry.offer && entry.Namespace != service.Namespace {
-		return "is offered, and is not in the service's namespace " + service.Namespace
+		return "is reported as an endpoint outside the service's namespace " + service.Namespace
 	}
 	if entry.MTU != 0 && !isMTU(entry.MTU) {
 		return fmt.Sprintf("is on a node with an MTU of %d", entry.MTU)
 	}
 	address, err := netip.ParseAddr(entry.NodeAddress)
 	if err != nil || !address.Is4() || !address.IsGlobalUnicast() {
-		return fmt.Sprintf("is on a node with %q as its address, which is none for tunnels", entry.NodeAddress)
+		return fmt.Sprintf("is on a node with the address %q, which tunnels cannot use", entry.NodeAddress)
 	}
 	for _, prefix := range links.Ranges(service) {
 		if prefix.Contains(address) {
-			return fmt.Sprintf("is on a node with the address %s, which is one of links", address)
+			return fmt.Sprintf("is on a node with the address %s, which is in the range of the links", address)
 		}
 	}
 	return ""

@@ -43,15 +43,15 @@ func (v *view) keysOf(entry *claim, links []tsn.TSNLink) (keys *tsn.LinkNodeKeys
 func keyRejectReason(keys *tsn.LinkNodeKeys) string {
 	switch {
 	case len(keys.ClusterKey) > clusterKeyAtMost:
-		return fmt.Sprintf("clusterKey has %d characters, and %d at most can be", len(keys.ClusterKey), clusterKeyAtMost)
+		return fmt.Sprintf("clusterKey has %d characters; at most %d are allowed", len(keys.ClusterKey), clusterKeyAtMost)
 	case len(keys.ClusterKeySuccession) > successionAtMost:
-		return fmt.Sprintf("clusterKeySuccession has %d characters, and %d at most can be", len(keys.ClusterKeySuccession), successionAtMost)
+		return fmt.Sprintf("clusterKeySuccession has %d characters; at most %d are allowed", len(keys.ClusterKeySuccession), successionAtMost)
 	case keys.Sequence < 0:
 		return "sequence is negative"
 	case len(keys.Signature) > signatureAtMost:
-		return fmt.Sprintf("signature has %d characters, and %d at most can be", len(keys.Signature), signatureAtMost)
+		return fmt.Sprintf("signature has %d characters; at most %d are allowed", len(keys.Signature), signatureAtMost)
 	case len(keys.Keys) > keysAtMost:
-		return fmt.Sprintf("there are %d, and %d at most can be", len(keys.Keys), keysAtMost)
+		return fmt.Sprintf("there are %d keys; at most %d are allowed", len(keys.Keys), keysAtMost)
 	case keys.Sender != nil && (keys.Sender.Kernel < 0 || keys.Sender.Ktsnd < 0):
 		return "sender is negative"
 	}
@@ -60,11 +60,11 @@ func keyRejectReason(keys *tsn.LinkNodeKeys) string {
 		key := &keys.Keys[i]
 		switch {
 		case key.ID == "" || len(key.ID) > keyIDAtMost || seen[key.ID]:
-			return fmt.Sprintf("%q is no id, or is there twice", key.ID)
+			return fmt.Sprintf("key id %q is invalid or repeated", key.ID)
 		case key.Algorithm != tsn.KeyAlgorithm:
-			return fmt.Sprintf("%q is no algorithm, %s is", key.Algorithm, tsn.KeyAlgorithm)
+			return fmt.Sprintf("algorithm %q is not supported, %s is", key.Algorithm, tsn.KeyAlgorithm)
 		case len(key.PublicKey) > publicKeyAtMost:
-			return fmt.Sprintf("publicKey has %d characters, and %d at most can be", len(key.PublicKey), publicKeyAtMost)
+			return fmt.Sprintf("publicKey has %d characters; at most %d are allowed", len(key.PublicKey), publicKeyAtMost)
 		}
 		seen[key.ID] = true
 	}

@@ -73,15 +73,15 @@ func TestInvalidKeysAreRejected(t *testing.T) {
 		return keys
 	}
 	for words, keys := range map[string]*tsn.LinkNodeKeys{
-		"":                            has(func(*tsn.LinkNodeKeys) {}),
-		"clusterKey has 45":           has(func(keys *tsn.LinkNodeKeys) { keys.ClusterKey += "c" }),
-		"signature has 89":            has(func(keys *tsn.LinkNodeKeys) { keys.Signature += "s" }),
-		"there are 3":                 has(func(keys *tsn.LinkNodeKeys) { keys.Keys = append(keys.Keys, tsn.NodeKey{}) }),
-		"sender is negative":          has(func(keys *tsn.LinkNodeKeys) { keys.Sender.Ktsnd = -1 }),
-		`"one" is no id, or is there`: has(func(keys *tsn.LinkNodeKeys) { keys.Keys = []tsn.NodeKey{key, key} }),
-		`"" is no id`:                 has(func(keys *tsn.LinkNodeKeys) { keys.Keys[0].ID = "" }),
-		`"RSA" is no algorithm`:       has(func(keys *tsn.LinkNodeKeys) { keys.Keys[1].Algorithm = "RSA" }),
-		"publicKey has 45":            has(func(keys *tsn.LinkNodeKeys) { keys.Keys[1].PublicKey += "k" }),
+		"":                                    has(func(*tsn.LinkNodeKeys) {}),
+		"clusterKey has 45":                   has(func(keys *tsn.LinkNodeKeys) { keys.ClusterKey += "c" }),
+		"signature has 89":                    has(func(keys *tsn.LinkNodeKeys) { keys.Signature += "s" }),
+		"there are 3":                         has(func(keys *tsn.LinkNodeKeys) { keys.Keys = append(keys.Keys, tsn.NodeKey{}) }),
+		"sender is negative":                  has(func(keys *tsn.LinkNodeKeys) { keys.Sender.Ktsnd = -1 }),
+		`key id "one" is invalid or repeated`: has(func(keys *tsn.LinkNodeKeys) { keys.Keys = []tsn.NodeKey{key, key} }),
+		`key id "" is invalid`:                has(func(keys *tsn.LinkNodeKeys) { keys.Keys[0].ID = "" }),
+		`algorithm "RSA" is not supported`:    has(func(keys *tsn.LinkNodeKeys) { keys.Keys[1].Algorithm = "RSA" }),
+		"publicKey has 45":                    has(func(keys *tsn.LinkNodeKeys) { keys.Keys[1].PublicKey += "k" }),
 	} {
 		f := newFleet(t, rand.New(rand.NewPCG(1, 28)))
 		f.clusters = f.clusters[:2]

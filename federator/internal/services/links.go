@@ -74,8 +74,8 @@ func (s *Reconciler) applyLinks(ctx context.Context, service *tsn.TSNService, v 
 		link := &decided.change[i]
 		err := s.Client.Update(ctx, link, spread.FieldOwner)
 		if apierrors.IsInvalid(err) {
-			decided.findings = append(decided.findings, spread.Finding{Reason: spread.ReasonUntrusted, Text: fmt.Sprintf("link %s of %s to %s stays as it is: what is said of them "+
-				"cannot be: %s", link.Name, endOf(&link.Spec.Client), endOf(&link.Spec.Endpoint), spread.Quoted(err.Error()))})
+			decided.findings = append(decided.findings, spread.Finding{Reason: spread.ReasonUntrusted, Text: fmt.Sprintf("link %s of %s to %s is not changed: the API server "+
+				"rejects what clusters report: %s", link.Name, endOf(&link.Spec.Client), endOf(&link.Spec.Endpoint), spread.Quoted(err.Error()))})
 			continue
 		}
 		if err != nil {
@@ -138,13 +138,13 @@ func (s *Reconciler) createLink(ctx context.Context, service *tsn.TSNService, li
 	link.Labels[tsn.ServiceLabel], link.Labels[federation.ManagedBy] = service.Name, federation.Manager
 	err = s.Client.Create(ctx, link, spread.FieldOwner)
 	if apierrors.IsInvalid(err) {
-		decided.findings = append(decided.findings, spread.Finding{Reason: spread.ReasonUntrusted, Text: fmt.Sprintf("%s is not linked to %s: what is said of them cannot be: %s",
+		decided.findings = append(decided.findings, spread.Finding{Reason: spread.ReasonUntrusted, Text: fmt.Sprintf("%s is not linked to %s: the API server rejects what clusters report: %s",
 			endOf(&link.Spec.Client), endOf(&link.Spec.Endpoint), spread.Quoted(err.Error()))})
 		decided.fail(link, s.Now())
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("make link %s: %w", link.Name, err)
+		return fmt.Errorf("create link %s: %w", link.Name, err)
 	}
 	s.ledger.RecordWrite(link)
 	s.recordEvent(service, tsn.ReasonLinked, "%s is linked to %s", endOf(&link.Spec.Client), endOf(&link.Spec.Endpoint))
@@ -171,7 +171,7 @@ func (s *Reconciler) isTaken(ctx context.Context, link *tsn.TSNLink, decided *pa
 	if err != nil {
 		return false, fmt.Errorf("look whether there is a link %s: %w", link.Name, err)
 	}
-	why := "was made by somebody else, and stays as it is"
+	why := "was created by somebody else and is not changed"
 	switch {
 	case have.DeletionTimestamp != nil:
 		why = "is being deleted, and somebody's finalizer keeps it"
@@ -239,7 +239,7 @@ func (s *Reconciler) withdraw(ctx context.Context, link *tsn.TSNLink) (known boo
 	case err == nil && ptr.Deref(policy.Spec.PreserveResourcesOnDeletion, false):
 		policy.Spec.PreserveResourcesOnDeletion = ptr.To(false)
 		if err := s.Client.Update(ctx, policy, spread.FieldOwner); err != nil {
-			return false, fmt.Errorf("have clusters not keep link %s: %w", link.Name, err)
+			return false, fmt.Errorf("make clusters delete link %s: %w", link.Name, err)
 		}
 	}
 	binding := &workv1alpha2.ResourceBinding{}
@@ -248,7 +248,7 @@ func (s *Reconciler) withdraw(ctx context.Context, link *tsn.TSNLink) (known boo
 		return true, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look at what became of link %s: %w", link.Name, err)
+		return false, fmt.Errorf("read the binding of link %s: %w", link.Name, err)
 	}
 	return spread.Released(ctx, s.Client, binding, clustersOf(link))
 }

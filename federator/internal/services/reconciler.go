@@ -114,12 +114,12 @@ func (s *Reconciler) readView(ctx context.Context, service *tsn.TSNService) (*vi
 	override := &policyv1alpha1.OverridePolicy{}
 	at := types.NamespacedName{Namespace: service.Namespace, Name: policyName(service.Name)}
 	if err := client.IgnoreNotFound(s.Live.Get(ctx, at, override)); err != nil {
-		return nil, fmt.Errorf("look at who has which part: %w", err)
+		return nil, fmt.Errorf("read the allocated parts: %w", err)
 	}
 	binding := &workv1alpha2.ResourceBinding{}
 	at.Name = spread.BindingName("TSNService", service.Name)
 	if err := client.IgnoreNotFound(s.Client.Get(ctx, at, binding)); err != nil {
-		return nil, fmt.Errorf("look at what clusters say: %w", err)
+		return nil, fmt.Errorf("read the reports of clusters: %w", err)
 	}
 	var peers tsn.TSNPeersList
 	if err := s.Client.List(ctx, &peers, client.MatchingLabels{federation.ManagedBy: federation.Manager}); err != nil {

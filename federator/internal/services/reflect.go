@@ -94,6 +94,6 @@ func noteRefusal(link *tsn.TSNLink, kind, cluster string, report *spread.Report[
 		return
 	}
 	meta.SetStatusCondition(&link.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: spread.ReasonWaiting,
-		Message: "cluster " + cluster + " has not taken the link: " + spread.Quoted(report.Message)})
+		Message: "cluster " + cluster + " has not applied the link: " + spread.Quoted(report.Message)})
 	slices.SortFunc(link.Status.Conditions, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
 }

@@ -62,7 +62,7 @@ func Ready(kind string, findings []Finding, placements []Placement) metav1.Condi
 		case !placement.Applied:
 			missing = append(missing, because(placement.Cluster, placement.Message))
 		case condition == nil:
-			unready = append(unready, because(placement.Cluster, cmp.Or(placement.Message, "it has not said anything yet")))
+			unready = append(unready, because(placement.Cluster, cmp.Or(placement.Message, "it has not reported yet")))
 		case condition.Status != metav1.ConditionTrue:
 			unready = append(unready, because(placement.Cluster, condition.Message))
 		}
@@ -73,7 +73,7 @@ func Ready(kind string, findings []Finding, placements []Placement) metav1.Condi
 		texts = append(texts, "clusters in which the "+kind+" is not ready: "+Some(unready))
 	}
 	if len(missing) > 0 {
-		texts, reason = append(texts, "clusters that have not taken the "+kind+" yet: "+Some(missing)), ReasonWaiting
+		texts, reason = append(texts, "clusters that have not applied the "+kind+" yet: "+Some(missing)), ReasonWaiting
 	}
 	if len(texts) > 0 {
 		return metav1.Condition{Type: tsn.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: Message(texts)}

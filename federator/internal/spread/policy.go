@@ -31,7 +31,7 @@ type ForeignError struct {
 }
 
 func (e ForeignError) Error() string {
-	return e.Object + " was made by somebody else, and stays as it is; remove it, or take another name for the " + e.For
+	return e.Object + " was created by somebody else and is not changed; remove it, or choose another name for the " + e.For
 }
 
 // IsOurs reports whether the federator created an object for the value of a label. A new object counts as the

@@ -55,8 +55,8 @@ func TestInvalidMoveIsRejected(t *testing.T) {
 		"to where it is":         {[]string{"c0"}, http.StatusConflict, "workload ns/web is on c0 already, and nowhere else; name the clusters that shall have it instead"},
 		"to where it is, twice":  {[]string{"c0", "c0"}, http.StatusConflict, "is on c0 already"},
 		"to nowhere":             {[]string{"c9"}, http.StatusUnprocessableEntity, "there is no cluster c9; `ktsn fed clusters` lists them"},
-		"to no name":             {[]string{"c1", ""}, http.StatusUnprocessableEntity, `"" is no name of a cluster`},
-		"to a name with a slash": {[]string{"a/b"}, http.StatusUnprocessableEntity, `"a/b" is no name of a cluster`},
+		"to no name":             {[]string{"c1", ""}, http.StatusUnprocessableEntity, `"" is not a valid name of a cluster`},
+		"to a name with a slash": {[]string{"a/b"}, http.StatusUnprocessableEntity, `"a/b" is not a valid name of a cluster`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := s.Move(t.Context(), "ns", "web", &federation.MoveRequest{To: test.to})

@@ -46,7 +46,7 @@ func labelAll(request *federation.DeployRequest, objects []*unstructured.Unstruc
 		}
 	}
 	if len(asked) > 0 && !withPods {
-		return invalid("links are asked for, and nothing in the manifest has pods")
+		return invalid("links are requested, and no object in the manifest has pods")
 	}
 	return nil
 }
@@ -179,7 +179,7 @@ func (p *progress) clients() []string {
 func (p *progress) awaitedLinks(names []string, cluster string) string {
 	status, has := p.reported(cluster)
 	if !has {
-		return fmt.Sprintf("cluster %s has not said whether the pods of %s are linked, which KuberneTSN there reports", cluster, strings.Join(names, ", "))
+		return fmt.Sprintf("cluster %s has not reported whether the pods of %s are linked", cluster, strings.Join(names, ", "))
 	}
 	linked := 0
 	for i := range status.Pods {

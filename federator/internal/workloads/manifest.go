@@ -49,7 +49,7 @@ func parse(manifest, namespace string) ([]*unstructured.Unstructured, error) {
 		kind := object.GroupVersionKind().GroupKind()
 		name := kind.String() + " " + object.GetName()
 		if seen[name] {
-			return nil, invalid("%s is twice in the manifest", describeObject(object))
+			return nil, invalid("%s appears twice in the manifest", describeObject(object))
 		}
 		seen[name] = true
 		objects = append(objects, object)
@@ -72,14 +72,14 @@ func describeObject(object *unstructured.Unstructured) string {
 func parseDocument(document []byte, number int) (*unstructured.Unstructured, error) {
 	var content any
 	if err := yaml.UnmarshalStrict(document, &content); err != nil {
-		return nil, invalid("document %d of the manifest is no YAML: %s", number, strings.TrimPrefix(err.Error(), "error converting YAML to JSON: yaml: "))
+		return nil, invalid("document %d of the manifest is not valid YAML: %s", number, strings.TrimPrefix(err.Error(), "error converting YAML to JSON: yaml: "))
 	}
 	if content == nil {
 		return nil, nil
 	}
 	fields, ok := content.(map[string]any)
 	if !ok {
-		return nil, invalid("document %d of the manifest is no object of Kubernetes: it has no fields such as apiVersion and kind", number)
+		return nil, invalid("document %d of the manifest is not an object of Kubernetes: it has no fields such as apiVersion and kind", number)
 	}
 	object := &unstructured.Unstructured{Object: fields}
 	switch {

@@ -14,7 +14,7 @@ func TestSameNameInTwoGroups(t *testing.T) {
 		t.Errorf("%d objects: %v", len(objects), err)
 	}
 	again := strings.Replace(object, "v1", "v2", 1)
-	if _, err := parse(object+"---\n"+again, "default"); err == nil || !strings.Contains(err.Error(), "Gizmo g is twice") {
+	if _, err := parse(object+"---\n"+again, "default"); err == nil || !strings.Contains(err.Error(), "Gizmo g appears twice") {
 		t.Errorf("an object in two versions: %v", err)
 	}
 }

@@ -23,7 +23,7 @@ import (
 // that does not span clusters may be anywhere.
 func (s *Service) checkNetwork(ctx context.Context, name string, clusters []string) (known bool, err error) {
 	if len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return false, invalid("%q is no name of a TSNNetwork; `ktsn fed networks` lists them", spread.Quoted(name))
+		return false, invalid("%q is not a valid name of a TSNNetwork; `ktsn fed networks` lists them", spread.Quoted(name))
 	}
 	var network tsn.TSNNetwork
 	err = s.Client.Get(ctx, types.NamespacedName{Name: name}, &network)

@@ -96,7 +96,7 @@ func readMove(policy *policyv1alpha1.PropagationPolicy) (*federation.Move, error
 func writeMove(policy *policyv1alpha1.PropagationPolicy, move *federation.Move) error {
 	text, err := json.Marshal(move)
 	if err != nil {
-		return fmt.Errorf("write down the move of %s/%s: %w", policy.Namespace, policy.Name, err)
+		return fmt.Errorf("record the move of %s/%s: %w", policy.Namespace, policy.Name, err)
 	}
 	if policy.Annotations == nil {
 		policy.Annotations = map[string]string{}
@@ -125,7 +125,7 @@ func find(ctx context.Context, c client.Client, namespace, name string) (*policy
 	case err != nil:
 		return nil, fmt.Errorf("look at workload %s/%s: %w", namespace, name, err)
 	case policy.Labels[tsn.WorkloadLabel] != name:
-		return nil, hub.Faultf(http.StatusConflict, "PropagationPolicy %s/%s is not of a workload: it was made by somebody else, and stays as it is; take another name",
+		return nil, hub.Faultf(http.StatusConflict, "PropagationPolicy %s/%s is not of a workload: it was created by somebody else and is not changed; choose another name",
 			namespace, name)
 	}
 	return policy, nil

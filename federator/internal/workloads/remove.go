@@ -48,7 +48,7 @@ func (s *Service) Delete(ctx context.Context, namespace, name string) error {
 	case apierrors.IsNotFound(err): // it was deleted a moment ago
 		return notFound(namespace, name)
 	case err != nil:
-		return fmt.Errorf("announce that workload %s/%s goes: %w", namespace, name, err)
+		return fmt.Errorf("mark workload %s/%s as being deleted: %w", namespace, name, err)
 	}
 	if err := s.awaitRelease(ctx, policy); err != nil {
 		return errors.Join(err, s.withdraw(ctx, policy))
@@ -79,7 +79,7 @@ func (s *Service) withdraw(ctx context.Context, policy *policyv1alpha1.Propagati
 		policy.Spec.PreserveResourcesOnDeletion = ptr.To(!isMoving(policy))
 	})
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("take back that workload %s/%s goes: %w", policy.Namespace, policy.Name, err)
+		return fmt.Errorf("undo the deletion of workload %s/%s: %w", policy.Namespace, policy.Name, err)
 	}
 	return nil
 }
@@ -123,8 +123,8 @@ func (s *Service) awaitRelease(ctx context.Context, policy *policyv1alpha1.Propa
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-end:
-			return hub.Faultf(http.StatusGatewayTimeout, "Karmada has not heard within %v that workload %s/%s goes, and clusters would keep it; nothing was removed: "+
-				"look at karmada-controller-manager, and delete it again", patience, policy.Namespace, policy.Name)
+			return hub.Faultf(http.StatusGatewayTimeout, "Karmada has not processed within %v that workload %s/%s is being deleted, and clusters would keep it; nothing was removed: "+
+				"check karmada-controller-manager, and delete it again", patience, policy.Namespace, policy.Name)
 		case <-time.After(releasePoll):
 		}
 	}

@@ -85,7 +85,7 @@ type objectKey struct{ namespace, apiVersion, kind, name string }
 func listBindings(ctx context.Context, c hub.Lister, namespace string) (map[objectKey]*workv1alpha2.ResourceBinding, error) {
 	var list workv1alpha2.ResourceBindingList
 	if err := c.List(ctx, &list, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("list what became of the objects: %w", err)
+		return nil, fmt.Errorf("list the bindings of the objects: %w", err)
 	}
 	bindings := make(map[objectKey]*workv1alpha2.ResourceBinding, len(list.Items))
 	for i := range list.Items {
@@ -111,7 +111,7 @@ func bindingsOf(ctx context.Context, c client.Reader, policy *policyv1alpha1.Pro
 		case apierrors.IsNotFound(err):
 			continue
 		case err != nil:
-			return nil, fmt.Errorf("look at what became of %s %s: %w", selector.Kind, selector.Name, err)
+			return nil, fmt.Errorf("read the binding of %s %s: %w", selector.Kind, selector.Name, err)
 		}
 		bindings[objectKey{policy.Namespace, selector.APIVersion, selector.Kind, selector.Name}] = binding
 	}

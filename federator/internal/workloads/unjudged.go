@@ -50,7 +50,7 @@ func (p *progress) awaitedPods(names []string, cluster string) string {
 	status, has := p.reported(cluster)
 	switch {
 	case !has:
-		return fmt.Sprintf("cluster %s has not said whether the pods of %s are ready, which KuberneTSN there reports", cluster, strings.Join(names, ", "))
+		return fmt.Sprintf("cluster %s has not reported whether the pods of %s are ready", cluster, strings.Join(names, ", "))
 	case status.Total <= 0:
 		return fmt.Sprintf("%s has no pods in cluster %s yet", strings.Join(names, ", "), cluster)
 	}

@@ -109,10 +109,10 @@ func isGiven(binding *workv1alpha2.ResourceBinding, cluster string) bool {
 func awaitedOf(selector *policyv1alpha1.ResourceSelector, binding *workv1alpha2.ResourceBinding, cluster string) string {
 	name := selector.Kind + " " + selector.Name
 	if binding == nil {
-		return name + " has not been looked at by Karmada yet"
+		return "Karmada has not processed " + name + " yet"
 	}
 	if !isGiven(binding, cluster) {
-		return fmt.Sprintf("%s has not been given to cluster %s by Karmada yet", name, cluster)
+		return fmt.Sprintf("Karmada has not sent %s to cluster %s yet", name, cluster)
 	}
 	at := slices.IndexFunc(binding.Status.AggregatedStatus, func(item workv1alpha2.AggregatedStatusItem) bool { return item.ClusterName == cluster })
 	if at < 0 {
@@ -121,9 +121,9 @@ func awaitedOf(selector *policyv1alpha1.ResourceSelector, binding *workv1alpha2.
 	on := onCluster(&binding.Status.AggregatedStatus[at])
 	switch {
 	case !on.Applied && on.Message != "":
-		return fmt.Sprintf("cluster %s does not take %s: %s", cluster, name, on.Message)
+		return fmt.Sprintf("cluster %s rejects %s: %s", cluster, name, on.Message)
 	case !on.Applied:
-		return fmt.Sprintf("cluster %s has not taken %s yet", cluster, name)
+		return fmt.Sprintf("cluster %s has not applied %s yet", cluster, name)
 	case on.Health == federation.Healthy, on.Health == federation.HealthUnknown && !hasPods(selector.Kind):
 		return ""
 	case on.Replicas != nil:

@@ -30,10 +30,10 @@ func TestInvalidNamesAreRejected(t *testing.T) {
 		change func(*federation.DeployRequest)
 		words  string
 	}{
-		"no name of a cluster":        {func(r *federation.DeployRequest) { r.Clusters = []string{cluster, ""} }, `"" is no name of a cluster`},
-		"a cluster with a slash":      {func(r *federation.DeployRequest) { r.Clusters = []string{"a/b"} }, `"a/b" is no name of a cluster; ` + "`ktsn fed clusters` lists them"},
+		"no name of a cluster":        {func(r *federation.DeployRequest) { r.Clusters = []string{cluster, ""} }, `"" is not a valid name of a cluster`},
+		"a cluster with a slash":      {func(r *federation.DeployRequest) { r.Clusters = []string{"a/b"} }, `"a/b" is not a valid name of a cluster; ` + "`ktsn fed clusters` lists them"},
 		"a long name of a cluster":    {func(r *federation.DeployRequest) { r.Clusters = []string{strings.Repeat("a", 5000)} }, "and 4500 more characters"},
-		"a network with a slash":      {func(r *federation.DeployRequest) { r.Networks = []string{"a/b"} }, `"a/b" is no name of a TSNNetwork`},
+		"a network with a slash":      {func(r *federation.DeployRequest) { r.Networks = []string{"a/b"} }, `"a/b" is not a valid name of a TSNNetwork`},
 		"an object with a slash":      {func(r *federation.DeployRequest) { r.Manifest = configMap("a/b") }, `ConfigMap in document 1 of the manifest has the metadata.name "a/b"`},
 		"an object with a wrong name": {func(r *federation.DeployRequest) { r.Manifest = configMap("UPPER") }, "ConfigMap UPPER: "},
 		"five hundred objects":        {func(r *federation.DeployRequest) { r.Manifest = configMaps(500) }, "the manifest has 500 objects; a workload has at most 100"},

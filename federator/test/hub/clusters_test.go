@@ -132,9 +132,9 @@ func TestInvalidJoinIsRejected(t *testing.T) {
 	}{
 		"a name":                  {func(r *federation.JoinRequest) { r.Name = "Wrong" }, "small letters, digits and hyphens"},
 		"a mode":                  {func(r *federation.JoinRequest) { r.Mode = "Both" }, "mode"},
-		"an address":              {func(r *federation.JoinRequest) { r.Endpoint = "192.0.2.1" }, "is no address of an API server"},
+		"an address":              {func(r *federation.JoinRequest) { r.Endpoint = "192.0.2.1" }, "is not the address of an API server"},
 		"no token":                {func(r *federation.JoinRequest) { r.Token = "" }, "token is missing"},
-		"no authority":            {func(r *federation.JoinRequest) { r.CA = "none" }, "ca is no certificate in PEM"},
+		"no authority":            {func(r *federation.JoinRequest) { r.CA = "none" }, "ca is not a certificate in PEM"},
 		"two authorities":         {func(r *federation.JoinRequest) { r.CA += other }, "ca has 2 certificates"},
 		"another authority":       {func(r *federation.JoinRequest) { r.Fingerprint = fingerprint }, "not the authority that was meant"},
 		"no fingerprint":          {func(r *federation.JoinRequest) { r.Fingerprint = "sha1:00" }, "sha256: and 64 hexadecimal digits"},

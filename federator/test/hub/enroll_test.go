@@ -57,7 +57,7 @@ func sign(t *testing.T, cluster string, approve bool) <-chan []byte {
 func TestHubSignsAgentCertificate(t *testing.T) {
 	f, token, name := startFederator(t), newAdmin(t), unique("agent")
 	path := "/api/v1/clusters/" + name + "/certificate"
-	f.refused(token, "POST", path, federation.CertificateRequest{Request: "none"}, http.StatusUnprocessableEntity, "no certificate signing request in PEM")
+	f.refused(token, "POST", path, federation.CertificateRequest{Request: "none"}, http.StatusUnprocessableEntity, "not a certificate signing request in PEM")
 	f.refused(token, "POST", path, federation.CertificateRequest{Request: request(t, "system:admin", "system:masters")}, http.StatusUnprocessableEntity,
 		`request is for CN "system:admin"`)
 	f.refused(token, "POST", path, federation.CertificateRequest{Request: request(t, "system:karmada:agent:other", federation.AgentGroup)}, http.StatusUnprocessableEntity)

@@ -56,7 +56,7 @@ func TestForeignLinkIsReported(t *testing.T) {
 	eventually(t, "the condition names it", func() bool {
 		degraded := s.condition(tsn.ConditionDegraded)
 		return degraded.Reason == "ForeignObject" && strings.Contains(degraded.Message, "pod "+s.namespace+"/arm of cluster "+s.clusters[0]+" is not linked: TSNLink "+
-			s.namespace+"/"+link.Name+" was made by somebody else")
+			s.namespace+"/"+link.Name+" was created by somebody else")
 	})
 	if err := admin.Delete(t.Context(), foreign); err != nil {
 		t.Fatal(err)

@@ -51,7 +51,7 @@ func TestInvalidLinksAreRejected(t *testing.T) {
 		"another cluster":      {federation.DeployRequest{Clients: client, Clusters: []string{stranger}}, "is not on cluster " + stranger},
 		"the manifest's label": {federation.DeployRequest{Manifest: labelled(tsn.ClientLabelPrefix+s.service, "bus0"), Clusters: []string{stranger}}, "is not on cluster " + stranger},
 		"two names":            {federation.DeployRequest{Manifest: labelled(tsn.ClientLabelPrefix+s.service, "other"), Clients: client}, `with "other" in the manifest`},
-		"no pods":              {federation.DeployRequest{Manifest: configMap("c"), Clients: client}, "nothing in the manifest has pods"},
+		"no pods":              {federation.DeployRequest{Manifest: configMap("c"), Clients: client}, "no object in the manifest has pods"},
 		"a service in it": {federation.DeployRequest{Manifest: "apiVersion: kubernetsn.io/v1alpha1\nkind: TSNService\nmetadata: {name: x}\nspec: {ipv4: {linkCIDR: 10.0.0.0/24}}\n"},
 			"make a TSNService at the hub"},
 	} {

@@ -255,7 +255,7 @@ func TestFalseReportsTakeNothing(t *testing.T) {
 			s.report(all)
 			eventually(t, "the condition names the pod", func() bool {
 				degraded := s.condition(tsn.ConditionDegraded)
-				return degraded.Status == metav1.ConditionTrue && strings.Contains(degraded.Message, "of cluster "+liar+" are not linked: pod ")
+				return degraded.Status == metav1.ConditionTrue && strings.Contains(degraded.Message, "pods of cluster "+liar+" are not linked: pod ")
 			})
 			s.linked("own", "plc")
 			if now := s.links()["arm"]; now.UID != link.UID {

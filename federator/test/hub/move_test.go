@@ -137,7 +137,7 @@ func TestMoveWaitsForPodsOfAnyKind(t *testing.T) {
 			return workload.Move.Phase == federation.MovePlacing && strings.Contains(workload.Move.Message, words)
 		})
 	}
-	awaited("cluster " + m.two + " has not said whether the pods of Job web are ready")
+	awaited("cluster " + m.two + " has not reported whether the pods of Job web are ready")
 	m.k.say(m.two, `{"total":0,"ready":0}`)
 	awaited("Job web has no pods in cluster " + m.two)
 	m.k.say(m.two, `{"total":2,"ready":0,"pods":[{"name":"a","phase":"Succeeded","ready":false},{"name":"b","phase":"Pending","ready":false}]}`)

@@ -209,7 +209,7 @@ func TestNetworkSpansClusters(t *testing.T) {
 	}
 	eventually(t, "the network is on both", func() bool { return slices.Equal(s.placed("kubernetsn-network-"+s.network), []string{name, two}) })
 	eventually(t, "they are waited for", func() bool {
-		return strings.Contains(s.condition(tsn.ConditionReady).Message, "have not taken the network yet: "+name+"; "+two)
+		return strings.Contains(s.condition(tsn.ConditionReady).Message, "have not applied the network yet: "+name+"; "+two)
 	})
 
 	s.report(map[string]tsn.TSNNetworkStatus{
@@ -371,7 +371,9 @@ func TestForeignPoliciesAreKept(t *testing.T) {
 	create(t, network)
 	t.Cleanup(func() { _ = admin.Delete(context.Background(), network) })
 	s := &stretched{t: t, f: f, token: token, network: name}
-	eventually(t, "the condition says so", func() bool { return strings.Contains(s.condition(tsn.ConditionReady).Message, "made by somebody else") })
+	eventually(t, "the condition says so", func() bool {
+		return strings.Contains(s.condition(tsn.ConditionReady).Message, "created by somebody else")
+	})
 	if placed := s.placed("kubernetsn-network-" + name); placed != nil {
 		t.Errorf("the network is on %v", placed)
 	}

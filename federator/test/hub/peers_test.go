@@ -75,7 +75,7 @@ func TestNodeAddressStaysWithFirstCluster(t *testing.T) {
 	s.report(map[string]tsn.TSNNetworkStatus{older: {Peers: []tsn.PeerNode{node("thief", "192.0.2.2", parts[older])}}, younger: {Peers: []tsn.PeerNode{honest}}})
 	eventually(t, "the condition names both clusters", func() bool {
 		message := s.condition(tsn.ConditionDegraded).Message
-		return strings.Contains(message, "of cluster "+older+" other clusters are not told") && strings.Contains(message, "a node of cluster "+younger)
+		return strings.Contains(message, "nodes of cluster "+older+" are not passed on") && strings.Contains(message, "a node of cluster "+younger)
 	})
 	if len(s.peersOf(older)) != 0 || !equality.Semantic.DeepEqual(s.peersOf(younger)["a"], honest) {
 		t.Errorf("told of %v and %v", s.peersOf(older), s.peersOf(younger))
@@ -98,7 +98,7 @@ func TestNetworkIsReadyIfClustersAre(t *testing.T) {
 	})
 	s.report(map[string]tsn.TSNNetworkStatus{name: {Conditions: []metav1.Condition{}}})
 	eventually(t, "a cluster that says nothing is awaited", func() bool {
-		return strings.Contains(s.condition(tsn.ConditionReady).Message, name+" (it has not said anything yet)")
+		return strings.Contains(s.condition(tsn.ConditionReady).Message, name+" (it has not reported yet)")
 	})
 	s.report(map[string]tsn.TSNNetworkStatus{name: {}})
 	eventually(t, "the network is ready", func() bool { return s.condition(tsn.ConditionReady).Status == metav1.ConditionTrue })

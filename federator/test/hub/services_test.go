@@ -235,7 +235,9 @@ func TestForeignPoliciesBlockService(t *testing.T) {
 	create(t, foreign)
 	s.clusters, s.service = []string{newCluster(t, v1alpha1.Pull)}, "foreign"
 	s.make(s.service, nil)
-	eventually(t, "the condition says so", func() bool { return strings.Contains(s.condition(tsn.ConditionReady).Message, "made by somebody else") })
+	eventually(t, "the condition says so", func() bool {
+		return strings.Contains(s.condition(tsn.ConditionReady).Message, "created by somebody else")
+	})
 	if placed := s.placedBy("kubernetsn-service-" + s.service); placed != nil {
 		t.Errorf("it is on %v", placed)
 	}

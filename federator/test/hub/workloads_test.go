@@ -132,7 +132,7 @@ func TestReplacementMustNotRemoveObjects(t *testing.T) {
 	foreign := &policyv1alpha1.PropagationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "x"}}
 	foreign.Spec.ResourceSelectors = []policyv1alpha1.ResourceSelector{{APIVersion: "v1", Kind: "ConfigMap"}}
 	create(t, foreign)
-	f.refused(token, "DELETE", "/api/v1/workloads/"+namespace+"/x", nil, http.StatusConflict, "made by somebody else")
+	f.refused(token, "DELETE", "/api/v1/workloads/"+namespace+"/x", nil, http.StatusConflict, "created by somebody else")
 }
 
 func TestListWithFiveHundredObjects(t *testing.T) {

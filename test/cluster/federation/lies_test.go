@@ -115,7 +115,7 @@ func liesAreNotTold(ctx context.Context, t *testing.T) {
 	}
 	address, ipv6 := liar.ControlPlane().Address.String(), inside(network.Spec.IPv6.Part, 64)
 	liar.whileItLies(ctx, t,
-		[]string{"of cluster " + liar.as + " other clusters are not told", `node "thief"`, "which is not in its cluster's part", `node "mirror"`, "has the address of a node of cluster " + honest.as},
+		[]string{"nodes of cluster " + liar.as + " are not passed on", `node "thief"`, "which is not in its cluster's part", `node "mirror"`, "has the address of a node of cluster " + honest.as},
 		v1alpha1.PeerNode{Name: "thief", Address: address, IPv4: inside(theirs.Spec.IPv4.Part, 24), IPv6: ipv6},
 		v1alpha1.PeerNode{Name: "mirror", Address: honest.ControlPlane().Address.String(), IPv4: inside(network.Spec.IPv4.Part, 24), IPv6: ipv6},
 	)
