@@ -221,7 +221,7 @@ func TestSocketAndInterfaceInEitherOrder(t *testing.T) {
 		})
 		c.arrives(ctx, t)
 	})
-	t.Run("the interface anew, under a socket that stays", func(t *testing.T) {
+	t.Run("a recreated interface, while the socket stays", func(t *testing.T) {
 		folder := "/run/ktsn/pods/" + string(c.good.UID)
 		before := onNode(ctx, t, c.host, "stat", "-c", "%i %Z", folder+"/app.sock")
 		had := interfaceOf(ctx, t, c)

@@ -51,10 +51,10 @@ func deaths() []death {
 	all := []death{
 		{name: "endpoint's pod is deleted", spare: first, die: (*watched).deleteEndpoint},
 		{name: "endpoint's pod is deleted, the other endpoint is on its node", spare: second, die: (*watched).deleteEndpoint},
-		{name: "endpoint's pod is deleted, and made anew", spare: nowhere, die: (*watched).remakeEndpoint},
+		{name: "endpoint's pod is deleted, and recreated", spare: nowhere, die: (*watched).remakeEndpoint},
 		{name: "endpoint's program is killed", spare: first, die: (*watched).killEndpoint},
 		{name: "endpoint's program is killed, there is no other endpoint", spare: nowhere, die: (*watched).killEndpoint, stays: true},
-		{name: "client's pod is deleted, and made anew", spare: first, die: (*watched).remakeClient, stays: true, anew: true},
+		{name: "client's pod is deleted, and recreated", spare: first, die: (*watched).remakeClient, stays: true, replaced: true},
 		{name: "agents of both nodes are killed", spare: first, die: kills("ktsn-agent"), stays: true, unnoticed: true, timed: 15 * time.Second},
 		{name: "ktsnd of both nodes is killed", spare: first, die: kills("ktsnd"), stays: true, timed: 15 * time.Second},
 		{name: "agents and ktsnd of both nodes are killed", spare: first, die: kills("ktsn-agent", "ktsnd"), stays: true, timed: 15 * time.Second},

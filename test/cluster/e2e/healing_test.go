@@ -26,8 +26,8 @@ type death struct {
 	die func(w *watched, ctx context.Context, t *testing.T)
 	// stays means that the client keeps its endpoint, unnoticed that nothing may be lost.
 	stays, unnoticed bool
-	// anew means that the client itself dies, and another one is answered.
-	anew bool
+	// replaced means that the client itself dies, and another one is answered.
+	replaced bool
 	// nodeAway means that the endpoint's node is off until the end.
 	nodeAway bool
 	// timed is for how long timed messages are sent as well, only if the endpoint stays.
@@ -112,7 +112,7 @@ func (w *watched) dies(ctx context.Context, t *testing.T, victim *death, id int)
 	if !outcome.Kept {
 		t.Error("the client was replaced or started again")
 	}
-	outcome.Kept = outcome.Kept && !victim.anew
+	outcome.Kept = outcome.Kept && !victim.replaced
 	if victim.unnoticed && (outcome.Lost > 0 || timedFound != nil && timedFound.Lost > 0) {
 		t.Errorf("messages were lost: %s", &outcome)
 	}
