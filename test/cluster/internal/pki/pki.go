@@ -12,7 +12,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"time"
 )
@@ -47,66 +46,48 @@ type Subject struct {
 
 // NewAuthority creates a self-signed authority.
 func NewAuthority(name string) (*Authority, error) {
-	template, err := newTemplate(pkix.Name{CommonName: name})
+	authority := &Authority{certificate: &x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		SubjectKeyId: []byte(rand.Text()),
+	}}
+	var err error
+	if authority.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err == nil {
+		authority.PEM, err = authority.sign(authority.certificate, authority.key)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("make authority %s: %w", name, err)
 	}
-	template.IsCA, template.BasicConstraintsValid = true, true
-	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("make authority %s: %w", name, err)
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return nil, fmt.Errorf("make authority %s: %w", name, err)
-	}
-	certificate, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, fmt.Errorf("make authority %s: %w", name, err)
-	}
-	pair, err := encode(der, key)
-	if err != nil {
-		return nil, fmt.Errorf("make authority %s: %w", name, err)
-	}
-	return &Authority{certificate: certificate, key: key, PEM: pair}, nil
+	return authority, nil
 }
 
 // Issue issues a certificate for a client, and for a server if the subject has addresses or names.
 func (a *Authority) Issue(subject Subject) (Pair, error) {
-	template, err := newTemplate(pkix.Name{CommonName: subject.User, Organization: subject.Groups})
-	if err != nil {
-		return Pair{}, fmt.Errorf("issue certificate for %s: %w", subject.User, err)
+	template := &x509.Certificate{
+		Subject: pkix.Name{CommonName: subject.User, Organization: subject.Groups}, IPAddresses: subject.Addresses, DNSNames: subject.Names,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
-	template.KeyUsage = x509.KeyUsageDigitalSignature
-	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	if len(subject.Addresses)+len(subject.Names) > 0 {
 		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
 	}
-	template.IPAddresses, template.DNSNames = subject.Addresses, subject.Names
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return Pair{}, fmt.Errorf("issue certificate for %s: %w", subject.User, err)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
+	pair, err := a.sign(template, key)
 	if err != nil {
 		return Pair{}, fmt.Errorf("issue certificate for %s: %w", subject.User, err)
 	}
-	return encode(der, key)
+	return pair, nil
 }
 
-func newTemplate(name pkix.Name) (*x509.Certificate, error) {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+// sign signs a certificate for a key. The authority's own certificate is its parent.
+func (a *Authority) sign(template *x509.Certificate, key *ecdsa.PrivateKey) (Pair, error) {
+	template.NotBefore, template.NotAfter = time.Now().Add(-backdate), time.Now().Add(validity)
+	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key) // with a random serial number
 	if err != nil {
-		return nil, err
+		return Pair{}, err
 	}
-	now := time.Now()
-	return &x509.Certificate{
-		SerialNumber: serial,
-		Subject:      name,
-		NotBefore:    now.Add(-backdate),
-		NotAfter:     now.Add(validity),
-	}, nil
+	return encode(der, key)
 }
 
 func encode(certificate []byte, key *ecdsa.PrivateKey) (Pair, error) {
