@@ -42,7 +42,7 @@ func (s *fedServer) add(group *cobra.Command) {
 	flags := group.PersistentFlags()
 	flags.StringVar(&s.config, "config", os.Getenv("KTSN_FED_CONFIG"), "configuration `FILE` of this command (KTSN_FED_CONFIG)")
 	flags.StringVar(&s.server, "server", "", "`URL` of the federator, such as https://federator.example.org:8443")
-	flags.StringVar(&s.ca, "ca", "", "`FILE` with the certificate of the federator's authority in PEM (default: the authorities of this machine)")
+	flags.StringVar(&s.ca, "ca", "", "`FILE` with the certificate of the federator's authority in PEM; without it, the authorities of this machine are used")
 	flags.StringVar(&s.token, "token", "", "bearer `TOKEN` of the hub for the audience ktsn-federator; others on this machine can read it")
 	flags.StringVar(&s.tokenFile, "token-file", "", "`FILE` with the token")
 }
