@@ -250,6 +250,14 @@ func TestMachineReceivesByTap(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newMachines(t, changes)
 			tap := openTap(t, m.guest)
+			// The kernel drops frames to the tap until it has noticed that it has a queue.
+			eventually(t, "the tap is up", func() (up bool) {
+				on(t, m.guest.Namespace, podTap, func(link netlink.Link) error {
+					up = link.Attrs().OperState == netlink.OperUp
+					return nil
+				})
+				return up
+			})
 			sendDatagram(t, m.otherMachine, addressOf(m.result, true), macOf(t, m.guest.Namespace, podIf), "for the machine")
 			awaitFrame(t, tap, "for the machine")
 		})
