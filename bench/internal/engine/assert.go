@@ -285,7 +285,7 @@ func (f *Facts) values(expression string, key groupKey) ([]string, error) {
 	return shown, nil
 }
 
-// look returns the value of a chain. Of figures that nobody knows before they are measured, it accepts every name.
+// look returns the value of a chain. It accepts every name of figures that are known only once they are measured.
 func (f *Facts) look(chain []string, key groupKey) (any, error) {
 	var current any = f.groups[key]
 	for i, name := range chain {

@@ -29,7 +29,7 @@ var Confidence = fmt.Sprintf("%.0f %%", 100*inference.EstimateConfidence)
 
 // Comparison is a value of one case or path divided by the same of another.
 type Comparison struct {
-	// What describes it in the table.
+	// The description and the value in the table.
 	What, Value       string
 	Path, AgainstPath string
 	Case, AgainstCase string
