@@ -345,7 +345,7 @@ static int strategy_read(const struct control_place *place, void *strategy, stru
 #define MEMBER(member) CONTROL_MEMBER(struct control_request, member)
 #define WORD(name, member, more)                                                                             \
 	{                                                                                                    \
-		name, CONTROL_STRING, MEMBER(member), .others = more                                         \
+		name, CONTROL_STRING, MEMBER(member), .others = (more)                                       \
 	}
 #define STRING(name, member)                                                                                 \
 	{                                                                                                    \
@@ -353,11 +353,11 @@ static int strategy_read(const struct control_place *place, void *strategy, stru
 	}
 #define INTEGER(name, member, minimum, maximum)                                                              \
 	{                                                                                                    \
-		name, CONTROL_INTEGER, MEMBER(member), .least = minimum, .most = maximum                     \
+		name, CONTROL_INTEGER, MEMBER(member), .least = (minimum), .most = (maximum)                 \
 	}
 #define CUSTOM(name, member, function)                                                                       \
 	{                                                                                                    \
-		name, CONTROL_CUSTOM, MEMBER(member), .read = function                                       \
+		name, CONTROL_CUSTOM, MEMBER(member), .read = (function)                                     \
 	}
 #define OPTIONAL(flag) .optional = true, .given_offset = offsetof(struct control_request, flag)
 

@@ -39,6 +39,7 @@ static void *look_up(const char *symbol)
 		name##_function = look_up(symbol);                                                           \
 	}
 
+/* NOLINTBEGIN(bugprone-macro-parentheses): types and lists of parameters */
 /* Defines next_NAME: it calls the function with these arguments, or returns `otherwise`. */
 #define NEXT_AS(type, name, symbol, parameters, arguments, otherwise)                                        \
 	LOOK_UP(name, symbol)                                                                                \
@@ -54,6 +55,7 @@ static void *look_up(const char *symbol)
 /* The same where the system call has the arguments of the function. */
 #define NEXT(type, name, parameters, number, ...)                                                            \
 	NEXT_OR(type, name, parameters, (__VA_ARGS__), syscall(number, __VA_ARGS__))
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 NEXT(int, socket, (int domain, int type, int protocol), SYS_socket, domain, type, protocol)
 NEXT(int, setsockopt, (int fd, int level, int option, const void *value, socklen_t bytes), SYS_setsockopt, fd,

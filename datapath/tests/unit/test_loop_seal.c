@@ -442,11 +442,16 @@ TEST_F(copies_are_sealed_per_node)
 
 static void counters_print(const struct counters *counters)
 {
-#define X(name, text)                                                                                        \
-	if (counter_read(&counters->name))                                                                   \
-		print_message("# %s %" PRIu64 "\n", text, counter_read(&counters->name));
-	KTSN_COUNTERS(X)
+#define X(name, text) {text, &counters->name},
+	const struct {
+		const char *text;
+		const _Atomic uint64_t *count;
+	} all[] = {KTSN_COUNTERS(X)};
 #undef X
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (counter_read(all[i].count))
+			print_message("# %s %" PRIu64 "\n", all[i].text, counter_read(all[i].count));
 }
 
 /* Frames to two nodes, with keys that change, a port that refuses and fails, and times in any order. */
