@@ -64,12 +64,12 @@ func ignoreInterrupt(ctx context.Context, err error) error {
 	return err
 }
 
-// show writes a value as JSON, or with print in the other formats.
-func show[T any](out io.Writer, format string, value T, print func(io.Writer, T) error) error {
+// show writes a value as JSON, or with printText in the other formats.
+func show[T any](out io.Writer, format string, value T, printText func(io.Writer, T) error) error {
 	if format == "json" {
 		return printJSON(out, value)
 	}
-	return print(out, value)
+	return printText(out, value)
 }
 
 func printJSON(out io.Writer, value any) error {

@@ -22,7 +22,7 @@ import (
 )
 
 // get reads a value from the federator and prints it as JSON or, without control characters of terminals, as text.
-func get[T any](s *fedServer, command *cobra.Command, format, path string, print func(io.Writer, *T) error) error {
+func get[T any](s *fedServer, command *cobra.Command, format, path string, printText func(io.Writer, *T) error) error {
 	client, err := s.open()
 	if err != nil {
 		return err
@@ -34,15 +34,15 @@ func get[T any](s *fedServer, command *cobra.Command, format, path string, print
 	if format == "json" {
 		return printJSON(command.OutOrStdout(), value)
 	}
-	return print(printable{command.OutOrStdout()}, value)
+	return printText(printable{command.OutOrStdout()}, value)
 }
 
 // newFedList returns a command that prints a list of the federator.
-func newFedList[T any](at *fedServer, use, short, path string, print func(io.Writer, *T) error) *cobra.Command {
+func newFedList[T any](at *fedServer, use, short, path string, printText func(io.Writer, *T) error) *cobra.Command {
 	var format string
 	command := &cobra.Command{
 		Use: use, Short: short, Args: commandline.NoArguments,
-		RunE: func(command *cobra.Command, _ []string) error { return get(at, command, format, path, print) },
+		RunE: func(command *cobra.Command, _ []string) error { return get(at, command, format, path, printText) },
 	}
 	commandline.OutputFlag(command, &format, "text or json", "text", "json")
 	return command

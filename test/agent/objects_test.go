@@ -112,7 +112,7 @@ func text(state network.Cluster) string {
 }
 
 // awaitState waits until the agent has the state and the number of watches.
-func (i *informer) awaitState(ctx context.Context, t *testing.T, want string, watches int) {
+func (i *informer) awaitState(t *testing.T, want string, watches int) {
 	t.Helper()
 	testlab.Eventually(t, patience, 20*time.Millisecond, func() error {
 		if got, open := text(i.State()), i.requests.watches(); got != want || open != watches {
@@ -128,18 +128,18 @@ func TestAgentWatchesOwnNetworks(t *testing.T) {
 		newTSNNode("foreign", "other", "other"))
 	before := runtime.NumGoroutine()
 	on := startInformer(ctx, t, config, "watching")
-	on.awaitState(ctx, t, "there is no TSNNode watching yet, which ktsn-operator creates; nothing is changed until then", 1)
+	on.awaitState(t, "there is no TSNNode watching yet, which ktsn-operator creates; nothing is changed until then", 1)
 	node := newTSNNode("watching", "two", "one")
 	create(ctx, t, node)
-	on.awaitState(ctx, t, "one 1 1/3, gates of two", 4)
+	on.awaitState(t, "one 1 1/3, gates of two", 4)
 	shard := newShard("one", 100, 10)
 	create(ctx, t, shard)
-	on.awaitState(ctx, t, "one 1 2/13, gates of two", 4)
+	on.awaitState(t, "one 1 2/13, gates of two", 4)
 	shard.Spec.Nodes = shard.Spec.Nodes[:4]
 	update(ctx, t, shard)
-	on.awaitState(ctx, t, "one 1 2/7, gates of two", 4)
+	on.awaitState(t, "one 1 2/7, gates of two", 4)
 	testlab.Must(t, admin.Delete(ctx, shard))
-	on.awaitState(ctx, t, "one 1 1/3, gates of two", 4)
+	on.awaitState(t, "one 1 1/3, gates of two", 4)
 	for _, step := range []struct {
 		gates    string
 		networks []string
@@ -155,7 +155,7 @@ func TestAgentWatchesOwnNetworks(t *testing.T) {
 		changed := newTSNNode("watching", step.gates, step.networks...)
 		node.Spec = changed.Spec
 		update(ctx, t, node)
-		on.awaitState(ctx, t, step.want, step.watches)
+		on.awaitState(t, step.want, step.watches)
 	}
 	if all := on.requests.unselected(); len(all) > 0 {
 		t.Errorf("requests without a selector: %q", all)
@@ -188,7 +188,7 @@ func TestIdleAgentRequestRate(t *testing.T) {
 	node.Spec = newTSNNode("resting", "rest-0", names...).Spec
 	update(ctx, t, node)
 	on := startInformer(ctx, t, config, "resting")
-	on.awaitState(ctx, t, strings.Join(append(want, "gates of rest-0"), ", "), 21)
+	on.awaitState(t, strings.Join(append(want, "gates of rest-0"), ", "), 21)
 	if rate := on.requests.perMinute(); rate > 1 {
 		t.Errorf("21 watches are restarted %.2f times a minute", rate)
 	}
@@ -203,7 +203,7 @@ func TestStateIsKept(t *testing.T) {
 	create(ctx, t, newNetwork("kept", 31), newShard("kept", 0, 3), node)
 	way := newProxy(ctx, t)
 	on := startInformer(ctx, t, way.config, "keeping")
-	on.awaitState(ctx, t, "kept 31 1/3", 3)
+	on.awaitState(t, "kept 31 1/3", 3)
 
 	way.close()
 	testlab.Eventually(t, patience, 20*time.Millisecond, func() error {
@@ -218,12 +218,12 @@ func TestStateIsKept(t *testing.T) {
 	more := newShard("kept", 100, 2)
 	create(ctx, t, more)
 	way.open()
-	on.awaitState(ctx, t, "kept 31 2/5", 3)
+	on.awaitState(t, "kept 31 2/5", 3)
 
 	testlab.Must(t, admin.Delete(ctx, node))
-	on.awaitState(ctx, t, "there is no TSNNode keeping yet, which ktsn-operator creates; nothing is changed until then", 3)
+	on.awaitState(t, "there is no TSNNode keeping yet, which ktsn-operator creates; nothing is changed until then", 3)
 	create(ctx, t, newTSNNode("keeping", "", "kept"))
-	on.awaitState(ctx, t, "kept 31 2/5", 3)
+	on.awaitState(t, "kept 31 2/5", 3)
 }
 
 func TestPeerMemory(t *testing.T) {
@@ -231,12 +231,12 @@ func TestPeerMemory(t *testing.T) {
 	const peers = 1000
 	create(ctx, t, newNetwork("large", 41), newTSNNode("small", "", "large"))
 	on := startInformer(ctx, t, config, "small")
-	on.awaitState(ctx, t, "large 41 0/0", 3)
+	on.awaitState(t, "large 41 0/0", 3)
 	before := heap()
 	for first := 0; first < peers; first += v1alpha1.MaxPeers {
 		create(ctx, t, newShard("large", first, v1alpha1.MaxPeers))
 	}
-	on.awaitState(ctx, t, fmt.Sprintf("large 41 %d/%d", peers/v1alpha1.MaxPeers, peers), 3)
+	on.awaitState(t, fmt.Sprintf("large 41 %d/%d", peers/v1alpha1.MaxPeers, peers), 3)
 	if each := (heap() - before) / peers; each > 2000 {
 		t.Errorf("a peer costs %d bytes", each)
 	} else {

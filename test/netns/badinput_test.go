@@ -152,7 +152,7 @@ func TestErrorsNameTheField(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := test.call()
-			refusal, ok := err.(*control.Error) //nolint:errorlint // the client promises it unwrapped
+			refusal, ok := err.(*control.Error)
 			if !ok || refusal.Field != test.field {
 				t.Errorf("got %v, want a refusal of %s", err, test.field)
 			}

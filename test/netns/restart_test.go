@@ -315,7 +315,7 @@ func TestRestartedDaemonLearnsOfPeersLater(t *testing.T) {
 	running := lab.startTicking(t, "sendto")
 	awaitTaken(t, client, 5)
 	kill(t, daemon)
-	daemon, client = lab.startUnattached(t)
+	_, client = lab.startUnattached(t)
 	err := errors.Join(
 		client.SocketAdd(t.Context(), identity, lab.socket),
 		client.EndpointAdd(t.Context(), control.Endpoint{Identity: identity, Interface: topology.PodInterface,

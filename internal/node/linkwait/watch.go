@@ -54,7 +54,10 @@ func (w *watch) read() {
 			if !open {
 				return
 			}
-		case <-w.watcher.Errors: // such as events that were lost
+		case _, open := <-w.watcher.Errors: // such as events that were lost
+			if !open {
+				return
+			}
 		}
 		select {
 		case w.changed <- struct{}{}:

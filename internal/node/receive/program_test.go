@@ -44,7 +44,7 @@ func TestVerdicts(t *testing.T) {
 		{"odd length", w.valid, func(f *frame) { f.payload = []byte("odd") }, received},
 		{"no checksum", w.valid, func(f *frame) { f.noCheck = true }, received},
 		{"checksum of the tunnel", w.valid, func(f *frame) { f.outerCheck = 1 }, received},
-		{"tunnel packet with ECT(0)", w.valid, func(f *frame) { f.outerMark = 2 }, received},
+		{"tunnel packet that may be marked by ECN", w.valid, func(f *frame) { f.outerMark = 2 }, received},
 		{"don't fragment", w.valid, func(f *frame) { f.dontFragment = true }, received},
 		{"padded frame", w.valid, func(f *frame) { f.trailer = make([]byte, 18) }, received},
 		{"longest of a record of 256 bytes", w.valid, func(f *frame) { f.payload = filled(196) }, received},

@@ -256,21 +256,6 @@ func logs(ctx context.Context, pod *corev1.Pod, container string) (string, error
 
 var createOptions = metav1.CreateOptions{}
 
-// waitEnded waits until a pod has succeeded or failed.
-func waitEnded(ctx context.Context, t *testing.T, namespace, name string) *corev1.Pod {
-	t.Helper()
-	var pod *corev1.Pod
-	await(ctx, t, func(ctx context.Context) error {
-		var err error
-		pod, err = client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
-		if err == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-			err = fmt.Errorf("pod %s has not ended: %s: %s", name, pod.Status.Phase, lastEvents(ctx, namespace, name))
-		}
-		return err
-	})
-	return pod
-}
-
 // hasEvent waits until there is an Event about a pod with that reason.
 func hasEvent(ctx context.Context, t *testing.T, namespace, name, reason string) {
 	t.Helper()
