@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The first connection to ktsnd's vhost-user socket. The creation of DPDK's virtio-user device blocks until a
- * client has connected once, but ktsnd must also serve its pods before Open vSwitch is started. So ktsnd
- * connects to itself while the device is created, if Open vSwitch is not quicker, and disconnects again.
+ * The first connection to ktsnd's vhost-user socket, its answers, and the end of half-open ones. The creation
+ * of DPDK's virtio-user device blocks until a client has connected once, but ktsnd must also serve its pods
+ * before Open vSwitch is started. So ktsnd connects to itself while the device is created, if Open vSwitch is
+ * not quicker, and disconnects again.
  *
  * DPDK also waits for every answer of the client, without a timeout. The thread for vhost-user in
  * ovs-vswitchd answers nothing while another of its threads is blocked. So a connection that has not led to a
  * device after VHOST_ANSWER_MS is ended.
  *
- * Main thread.
+ * Main thread, except where another one is named.
  */
 #ifndef KTSN_PORT_VHOST_FIRST_H
 #define KTSN_PORT_VHOST_FIRST_H

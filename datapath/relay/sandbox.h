@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sandbox of the relays: no capabilities, and only the system calls that frames and ktsnd need. Others
- * fail with EPERM.
+ * The sandbox of the relays: no capabilities, no new privileges, no core dumps, sockets of this machine only,
+ * no memory that is executed, and only the system calls that frames and ktsnd need. Others fail with EPERM.
  */
 #ifndef KTSN_RELAY_SANDBOX_H
 #define KTSN_RELAY_SANDBOX_H

@@ -16,6 +16,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
@@ -73,7 +74,7 @@ func readMember(file string) (*member, error) {
 		return nil, fmt.Errorf("the current context of %s has no certificate of an authority", file)
 	}
 	sum := sha256.Sum256(block.Bytes)
-	return &member{config.Host, string(config.CAData), "sha256:" + hex.EncodeToString(sum[:]), config.BearerToken}, nil
+	return &member{config.Host, string(config.CAData), "sha256:" + hex.EncodeToString(sum[:]), strings.TrimSpace(config.BearerToken)}, nil
 }
 
 // readMemberID reads the UID of a cluster's namespace kube-system, by which its agent identifies the cluster.

@@ -150,12 +150,11 @@ static const struct control_field *field_find(const struct control_field *fields
 }
 
 /* Appends a word to a list of words. */
-static const char *words_join(char text[WORDS_CHARACTERS], const char *separator, const char *word)
+static void words_join(char text[WORDS_CHARACTERS], const char *separator, const char *word)
 {
 	size_t length = strlen(text);
 
 	snprintf(text + length, WORDS_CHARACTERS - length, "%s%s", length ? separator : "", word);
-	return text;
 }
 
 static int object_check(const struct control_place *place, const struct control_field *fields, size_t count,
@@ -202,7 +201,7 @@ struct control_place control_entry(const struct control_place *list, size_t inde
 		.parent = list, .index = index, .value = json_array_get(list->value, index)};
 }
 
-static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "integer_read");
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "integers are copied by their lowest bytes");
 
 static int integer_read(const struct control_place *place, int64_t least, int64_t most, void *to,
 			size_t bytes, struct refusal *refusal)
@@ -212,6 +211,7 @@ static int integer_read(const struct control_place *place, int64_t least, int64_
 	if (!json_is_integer(place->value) || number < least || number > most)
 		return control_refuse_value(refusal, place, "a whole number from %" PRId64 " to %" PRId64,
 					    least, most);
+	assert(bytes <= sizeof(number));
 	/* The first bytes of a number are its lowest. */
 	memcpy(to, &number, bytes);
 	return 0;
@@ -263,6 +263,7 @@ static int name_read(const struct control_place *place, const struct control_fie
 	for (uint32_t i = 0; i < field->name_count; i++) {
 		if (json_is_string(place->value) &&
 		    strcmp(field->names[i], json_string_value(place->value)) == 0) {
+			assert(field->bytes <= sizeof(i));
 			memcpy(to, &i, field->bytes);
 			return 0;
 		}

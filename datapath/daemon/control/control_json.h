@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Values inside a request: reads them with their type and bounds, and refuses them with the full path of
- * the field, such as schedule.entries[2].interval-ns. Pure.
+ * the field, such as schedule.entries[2].interval-ns; values of replies; and the memory of jansson, which is
+ * wiped when it is freed. Main thread.
  */
 #ifndef KTSN_DAEMON_CONTROL_JSON_H
 #define KTSN_DAEMON_CONTROL_JSON_H
@@ -21,8 +22,8 @@ enum { CONTROL_VERSION = 1 }; /* of the protocol, in each message */
  * value is refused. */
 struct control_place {
 	const struct control_place *parent;
-	const char
-		*name; /* NULL: an entry of the list `parent`, or the request itself, which has no parent */
+	/* NULL: an entry of the list `parent`, or the request itself, which has no parent. */
+	const char *name;
 	size_t index;
 	const json_t *value;
 };

@@ -385,6 +385,7 @@ static json_t *peer_groups_json(const struct peer *peer)
 static void groups_add(struct page *page, const struct node *node)
 {
 	const struct peer_index *index = node->routing.peer_index;
+
 	for (const struct peer_network *network = index ? index->first_network : NULL; network;
 	     network = network->next)
 		if (page_wants(page))

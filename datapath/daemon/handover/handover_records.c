@@ -16,9 +16,9 @@ union descriptors {
 	struct cmsghdr align;
 };
 
-/* Bytes after the header; 0 for types that are not named. */
+/* Bytes after the header; 0 for types without a body. */
 #define BYTES(member) sizeof(((struct handover_record *)0)->member)
-static const size_t body_bytes[] = {
+static const size_t body_bytes[HANDOVER_TYPES] = {
 	[HANDOVER_SHAPING] = BYTES(shaping),
 	[HANDOVER_SOCKET] = BYTES(socket),
 	[HANDOVER_ENDPOINT] = BYTES(endpoint),

@@ -55,6 +55,7 @@ enum handover_type {
 	HANDOVER_ENCRYPTION,     /* before the endpoints */
 	HANDOVER_ASSOCIATIONS,   /* after HANDOVER_ENCRYPTION */
 	HANDOVER_RECEIVE,        /* of the process before it */
+	HANDOVER_TYPES,          /* how many there are, with 0; the last */
 };
 
 struct handover_shaping {

@@ -337,7 +337,7 @@ static void control_take(struct taking *taking)
 }
 
 /* Types without a function, and those of newer releases, are skipped. */
-static void (*const record_takers[])(struct taking *taking) = {
+static void (*const record_takers[HANDOVER_TYPES])(struct taking *taking) = {
 	[HANDOVER_CONTROL] = control_take,
 	[HANDOVER_SHAPING] = shaping_take,
 	[HANDOVER_SOCKET] = socket_take,

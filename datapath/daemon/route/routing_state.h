@@ -53,7 +53,7 @@ struct forwarding {
 	uint32_t losses;            /* times that the kernel dropped notifications */
 };
 
-/* MTUs of links (mtus.h). */
+/* MTUs of links (routing.c). */
 struct mtus {
 	bool changed;        /* since the destinations were updated */
 	int64_t followed_ms; /* time of that update, on CLOCK_MONOTONIC */

@@ -28,7 +28,7 @@ const heartbeatInterval = 20 * time.Second
 // Karmada propagates to all clusters. A Lease would fit better, but Karmada does not propagate Leases.
 func heartbeat(c client.Client, namespace string, log *slog.Logger) manager.RunnableFunc {
 	return func(ctx context.Context) error {
-		wait.UntilWithContext(ctx, func(ctx context.Context) {
+		wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 			if err := beat(ctx, c, namespace); err != nil && ctx.Err() == nil {
 				log.Error("the heartbeat for clusters is late", "error", err)
 			}

@@ -83,8 +83,8 @@ func (o *Owner) Adopt(object client.Object, name string) (before client.Object, 
 	return before, nil
 }
 
-// Place writes the policy that places objects on clusters, of which the members have to report the kind. Without members
-// all take it. A policy without clusters or objects is deleted: Karmada would take all clusters. Clusters keep the
+// Place writes the policy that places objects on clusters. Clusters among members get the objects once they report the kind; if members
+// is empty, all get them at once. A policy without clusters or objects is deleted: Karmada would take all clusters. Clusters keep the
 // objects when the hub deletes them.
 func (o *Owner) Place(ctx context.Context, policy client.Object, spec *policyv1alpha1.PropagationSpec, name string, selectors []policyv1alpha1.ResourceSelector,
 	members []v1alpha1.Cluster, clusters []string, conflict policyv1alpha1.ConflictResolution) error {

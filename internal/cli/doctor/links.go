@@ -18,7 +18,7 @@ import (
 // maxLinks limits the links that are named.
 const maxLinks = 10
 
-// links checks the links that get selects, such as those of a node.
+// links checks the links that selects chooses, such as those of a node.
 func (d *Doctor) links(ctx context.Context, where string, selects func(*v1alpha1.TSNLink) bool) {
 	all, err := clusterreader.List[v1alpha1.TSNLink](ctx, d.Cluster, clusterreader.TSNLinks, "", "", "")
 	if apierrors.IsNotFound(err) {

@@ -45,7 +45,7 @@ const nodeField = "spec.nodeName"
 // schemeBuilder registers the typed objects that the operator reads.
 var schemeBuilder = runtime.NewSchemeBuilder(corev1.AddToScheme, nodev1.AddToScheme, networkingv1.AddToScheme, admissionv1.AddToScheme, v1alpha1.AddToScheme)
 
-// AddToScheme registers them in a scheme.
+// AddToScheme registers the typed objects that the operator reads.
 func AddToScheme(scheme *runtime.Scheme) error { return schemeBuilder.AddToScheme(scheme) }
 
 // Cache returns the options of the operator's cache: pods on networks only, the hub's heartbeat as the only ConfigMap, and of pods and

@@ -337,7 +337,7 @@ func setForward(family, value string) error {
 
 // undoForwarding restores the pod's settings, unless another of its links forwards.
 func (r *Record) undoForwarding(store recordStore) error {
-	if len(r.ForwardBefore) == 0 {
+	if len(r.ForwardBefore) == 0 || isGone(r.Netns) {
 		return nil
 	}
 	others, err := store.linksOf(r.ContainerID)

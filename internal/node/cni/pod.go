@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
@@ -41,6 +42,9 @@ func (c *Config) readArgsOfPod(raw json.RawMessage) error {
 	}
 	if raw == nil || json.Unmarshal(raw, &args) != nil {
 		return nil // readStandard has reported what is wrong with args
+	}
+	for name, value := range maps.Clone(args.CNI) { // as encoding/json does with fields
+		args.CNI[strings.ToLower(name)] = value
 	}
 	everything := c.requestedCapture != nil && *c.requestedCapture == capture.All
 	if err := c.readGuardOfPod(args.CNI["unseen"], args.CNI["capture"]); err != nil {

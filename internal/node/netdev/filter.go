@@ -102,7 +102,7 @@ func RemoveEmptyClsact(link netlink.Link) (removed bool, err error) {
 
 // Explain names the part of the kernel that is missing.
 func Explain(err error, part string) error {
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENODEV) {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {
 		return fmt.Errorf("%w: the kernel has no %s", err, part)
 	}
 	return err

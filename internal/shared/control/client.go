@@ -70,15 +70,19 @@ func (c *Client) WaitClosed(ctx context.Context) error {
 // Status returns the status of ktsnd.
 func (c *Client) Status(ctx context.Context) (*Status, error) {
 	var reply struct{ Status Status }
-	err := c.exchange(ctx, "status", fields{}, "status", &reply)
-	return &reply.Status, err
+	if err := c.exchange(ctx, "status", fields{}, "status", &reply); err != nil {
+		return nil, err
+	}
+	return &reply.Status, nil
 }
 
 // Instance returns which of the node's ktsnd serves, and which ones stand by.
 func (c *Client) Instance(ctx context.Context) (*Instance, error) {
 	var reply struct{ Instance Instance }
-	err := c.exchange(ctx, "instance", fields{}, "instance", &reply)
-	return &reply.Instance, err
+	if err := c.exchange(ctx, "instance", fields{}, "instance", &reply); err != nil {
+		return nil, err
+	}
+	return &reply.Instance, nil
 }
 
 // SocketAdd opens the unix socket on which the applications of the pod called identity reach ktsnd.

@@ -204,6 +204,17 @@ func TestRefusalIsTyped(t *testing.T) {
 	}
 }
 
+// TestFailedRequestHasNoResult: the agent takes a status for an answer of ktsnd.
+func TestFailedRequestHasNoResult(t *testing.T) {
+	client := fakeDaemon(t, func(map[string]any) string { return `{"version":1,"error":{"field":"","message":"ktsnd ends"}}` })
+	if status, err := client.Status(t.Context()); status != nil || err == nil {
+		t.Errorf("got %+v, %v", status, err)
+	}
+	if instance, err := client.Instance(t.Context()); instance != nil || err == nil {
+		t.Errorf("got %+v, %v", instance, err)
+	}
+}
+
 func TestRequestEndsWithContext(t *testing.T) {
 	for name, test := range map[string]struct {
 		context func(context.Context) (context.Context, context.CancelFunc)
