@@ -275,7 +275,8 @@ func TestRelayOfAllFramesRenewsHeartbeat(t *testing.T) {
 	rig.awaitHeartbeat(t, last)
 	rig.capture(t, rig.frame(rig.podA, "again"))
 	expectText(t, there, "again")
-	if counted := rig.count(t); counted.Connected != connected|connectedU || counted.drops() != 0 {
+	counted := rig.awaitCount(t, "both connections are there again", func(c relayed) bool { return c.Connected == connected|connectedU })
+	if counted.drops() != 0 {
 		t.Errorf("the relay counted %+v", counted)
 	}
 }
