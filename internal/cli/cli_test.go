@@ -53,6 +53,8 @@ func TestInvalidCommandLines(t *testing.T) {
 		"a schedule without a daemon":     {[]string{"schedule", "get", "--control", nowhere}, commandline.ExitFailure, "is ktsnd running"},
 		"a trace without a daemon":        {[]string{"trace", "--control", nowhere}, commandline.ExitFailure, "is ktsnd running"},
 		"a flow that is no number":        {[]string{"trace", "--flow", "mine"}, commandline.ExitUsage, "--flow"},
+		"an empty namespace of workloads": {[]string{"fed", "where", ""}, 1, "the namespace is empty; leave it out to see all"},
+		"an empty service of links":       {[]string{"fed", "links", ""}, 1, "the service is empty; leave it out to see all"},
 		"a format of traces":              {[]string{"trace", "-o", "yaml"}, commandline.ExitUsage, "accepted are text, wide, json"},
 		"an order that is none":           {[]string{"top", "--sort", "beauty"}, commandline.ExitUsage, `--sort: "beauty" is no order; accepted are rate,`},
 		"an interval without end":         {[]string{"top", "--interval", "2h"}, commandline.ExitUsage, "--interval 2h0m0s; give"},

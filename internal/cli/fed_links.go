@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -25,6 +26,9 @@ func newFedLinks(at *fedServer) *cobra.Command {
 			return commandline.NoArguments(command, arguments[min(1, len(arguments)):])
 		},
 		RunE: func(command *cobra.Command, arguments []string) error {
+			if len(arguments) > 0 && arguments[0] == "" {
+				return errors.New("the service is empty; leave it out to see all")
+			}
 			path := withQuery("/api/v1/links", "namespace", namespace, "service", strings.Join(arguments, ""))
 			return get(at, command, format, path, printFederatedLinks)
 		},

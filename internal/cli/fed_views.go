@@ -4,6 +4,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -72,6 +73,9 @@ func newFedWhere(at *fedServer) *cobra.Command {
 			return commandline.NoArguments(command, arguments[min(1, len(arguments)):])
 		},
 		RunE: func(command *cobra.Command, arguments []string) error {
+			if len(arguments) > 0 && arguments[0] == "" {
+				return errors.New("the namespace is empty; leave it out to see all")
+			}
 			namespace, name, _ := strings.Cut(strings.Join(arguments, ""), "/")
 			return get(at, command, format, withQuery("/api/v1/pods", "namespace", namespace, "workload", name), printWhere)
 		},
