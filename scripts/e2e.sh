@@ -6,7 +6,7 @@
 #   KTSN_KEEP=1   leave the cluster up at the end
 #   KTSN_REALTIME=530000,370000  the option --realtime: ktsnd and two talkers that spin on the first node (bench_test.go), and what two
 #                 ktsnd need during an upgrade on the second
-#   E2E_RUN=REGEX run only these tests in the cluster
+#   E2E_RUN=REGEX run only these tests, all in one cluster
 #   E2E_LONG=1    measurements of time, too, and the experiment of the paper with enough messages for figures
 #   E2E_UPGRADES=20  number of upgrades of the chart under load, instead of one
 set -um # -m: each job is a process group, so that an interruption ends all of its processes
@@ -15,7 +15,7 @@ cd "$(dirname "$0")/.." || exit 1
 . scripts/aloud.sh
 . scripts/federation/bed.sh
 
-out=out/e2e log=$logs/log
+out=out/e2e
 # The folders of API servers and etcd, which a killed test leaves behind. The path is short because socket paths must be.
 servers=$(mktemp -d -t ktXXXX)
 # The name differs between working copies, so that their runs do not conflict.
@@ -49,35 +49,42 @@ fail() { # what, log if there is one
 	failed=$((failed + 1))
 }
 
-# Copies the logs of services and pods of all nodes.
-keep_logs() {
+# Copies the logs of services and pods of a cluster's nodes.
+keep_logs() { # cluster, folder
 	local kubeconfig node
-	kubeconfig=$(bin/ktsn-cluster --name "$KTSN_CLUSTER" kubeconfig 2>/dev/null) || return # there is no cluster
-	mkdir -p "$out"
+	kubeconfig=$(bin/ktsn-cluster --name "$1" kubeconfig 2>/dev/null) || return # there is no cluster
+	mkdir -p "$2"
 	for node in "$(dirname "$kubeconfig")"/nodes/*; do
-		cp -r "$node/rootfs/var/log" "$out/$(basename "$node")"
+		cp -r "$node/rootfs/var/log" "$2/$(basename "$node")"
 	done
-	bin/ktsn-cluster --name "$KTSN_CLUSTER" status >"$out/status.txt" 2>&1
-	echo "Logs of nodes and pods are in $out/"
+	bin/ktsn-cluster --name "$1" status >"$2/status.txt" 2>&1
+	echo "Logs of nodes and pods are in $2/"
 }
+
+# Starts a cluster and loads the images. Returns 3 if this machine cannot run one; why_not has the reason.
+cluster_up() { # name, log, flags...
+	local image status
+	bin/ktsn-cluster --name "$1" down
+	bin/ktsn-cluster --name "$1" up "${@:3}" 2>"$2" | tee "$2.up"
+	status=${PIPESTATUS[0]}
+	cat "$2" >&2
+	[ "$status" -eq 0 ] || return "$status"
+	for image in out/images/*.tar; do
+		bin/ktsn-cluster --name "$1" load "$image" || { echo "$image cannot be loaded" | tee -a "$2"; return 1; }
+	done
+}
+
+why_not() { sed -n 's/^ktsn-cluster: //p' "$1"; } # log
 
 # A cluster must be up within two minutes, without build time.
 up_seconds=120
 
-up_in_time() {
+up_in_time() { # log
 	local took
-	took=$(sed -n 's/^ *\([0-9]*\)\.[0-9]* s  cluster .* is up$/\1/p' "$log.up")
+	took=$(sed -n 's/^ *\([0-9]*\)\.[0-9]* s  cluster .* is up$/\1/p' "$1.up")
 	[ "${took:-$up_seconds}" -lt $up_seconds ] && return
 	echo "The cluster took ${took:-an unknown number of} seconds to come up, and may take $up_seconds."
 	return 1
-}
-
-bring_up() {
-	local status
-	bin/ktsn-cluster --name "$KTSN_CLUSTER" up --realtime "${KTSN_REALTIME:-530000,370000}" 2>"$log" | tee "$log.up"
-	status=${PIPESTATUS[0]}
-	cat "$log" >&2
-	return "$status"
 }
 
 rm -rf "$out"
@@ -86,6 +93,13 @@ export KTSN_KUBERNETES_DIR
 
 federation_up >/dev/null &
 beside[federation-up]=$!
+# For tests that install a release of their own and need no real-time budget, of which the federation's clusters have a part.
+second=$KTSN_CLUSTER-second
+second_log=$logs/second
+if [ -z "${E2E_RUN:-}" ]; then
+	cluster_up "$second" "$second_log" >"$second_log.said" 2>&1 &
+	beside[second-up]=$!
+fi
 # These need no cluster, and run at the same time as the tests of the federation and the cluster, which mostly wait. They must not
 # measure time. The suite guest runs the suite inside in an emulated machine.
 nice_beside=10
@@ -105,6 +119,46 @@ TMPDIR=$servers start_go operator -timeout 30m
 
 in_federation() { KTSN_FEDERATION_SHORT=1 run_go federation-short "in the federation" -timeout 20m; }
 
+names_of() { sed -n 's/^func \(Test[A-Za-z0-9]*\)(.*/\1/p' "$@" | paste -sd '|'; } # files with tests
+
+# What runs in which cluster.
+in_bench='^Test/^ktsn_bench_' # a part of other tests
+if [ -n "${E2E_RUN:-}" ]; then
+	selected=(-run "$E2E_RUN")
+else
+	left_out=$(scripts/suite.sh cluster-second | sed 's/.* -run=\([^ ]*\) .*/\1/')
+	changed "the tests of the test cluster itself" test/cluster ||
+		left_out+="|^($(names_of test/cluster/e2e/{lifecycle,flannel}_test.go))\$"
+	if changed "the tests of ktsn-bench in the cluster" bench internal/testlab; then
+		in_bench='^$'
+	else
+		left_out+="|^($(names_of test/cluster/e2e/{bench,bench_tools,chart_measure}_test.go))\$|$in_bench"
+	fi
+	selected=(-skip "$left_out")
+fi
+
+# Starts the tests of the second cluster, once it is up.
+start_second() {
+	local status
+	wait "${beside[second-up]}"
+	status=$?
+	unset "beside[second-up]"
+	case $status in
+	0) KTSN_CLUSTER=$second start_go cluster-second -timeout 20m -skip "$in_bench" ;;
+	3) KTSN_NO_CLUSTER=$(why_not "$second_log") start_go cluster-second ;; # the tests give the reason
+	*) fail "the second cluster did not come up" "$second_log.said" ;;
+	esac
+}
+
+finish_second() {
+	local before=$failed
+	[ -z "${beside[cluster-second]:-}" ] || finish_go cluster-second "in a second cluster, begun before these"
+	[ "$failed" -eq "$before" ] || keep_logs "$second" "$out/second"
+	run bin/ktsn-cluster --name "$second" down || fail "the second cluster could not be removed"
+}
+
+nice_beside=''
+[ -n "${E2E_RUN:-}" ] || start_second
 echo "== a federation, short form, begun before these"
 began=$SECONDS
 wait "${beside[federation-up]}"
@@ -120,39 +174,29 @@ esac
 federation_down
 finish_go hub "the federator, with a hub's API server, begun before these"
 finish_go operator "the operator, with an API server, begun before these"
+[ -n "${E2E_RUN:-}" ] || finish_second
 # The timeout is longer than any wait of its tests, so that they report what they waited for.
+nice_beside=10
 TMPDIR=$servers start_go scale -timeout 30m
 
 echo "== the cluster"
+log=$logs/log
 remove_others
-bin/ktsn-cluster --name "$KTSN_CLUSTER" down
 before=$failed
-run bring_up
+run cluster_up "$KTSN_CLUSTER" "$log" --realtime "${KTSN_REALTIME:-530000,370000}"
 case $? in
-0)
-	up_in_time || fail "the cluster came up late"
-	for image in out/images/*.tar; do
-		run bin/ktsn-cluster --name "$KTSN_CLUSTER" load "$image" || fail "$image cannot be loaded into the cluster"
-	done
-	;;
+0) up_in_time "$log" || fail "the cluster came up late" ;;
 3) # this machine cannot run it; the tests give the reason
-	KTSN_NO_CLUSTER=$(sed -n 's/^ktsn-cluster: //p' "$log")
+	KTSN_NO_CLUSTER=$(why_not "$log")
 	export KTSN_NO_CLUSTER
 	;;
 *) fail "the cluster did not come up" "$log" ;;
 esac
-unchanged=()
-if [ -z "${E2E_RUN:-}" ]; then
-	changed "the tests of the test cluster itself" test/cluster || unchanged+=(test/cluster/e2e/{lifecycle,flannel}_test.go)
-	changed "the tests of ktsn-bench in the cluster" bench internal/testlab || unchanged+=(test/cluster/e2e/{bench,bench_tools,chart_measure}_test.go)
-fi
-left_out=()
-[ ${#unchanged[@]} -eq 0 ] || left_out=(-skip "^($(sed -n 's/^func \(Test[A-Za-z0-9]*\)(.*/\1/p' "${unchanged[@]}" | paste -sd '|'))\$")
 # The parallel tests wait for nodes or for their turn.
-run_go cluster "in the cluster" -timeout 45m -parallel 8 ${E2E_RUN:+-run "$E2E_RUN"} "${left_out[@]}"
+run_go cluster "in the cluster" -timeout 45m -parallel 8 "${selected[@]}"
 finish_go scale "many nodes, with an API server, short form, begun before these"
 [ -z "${beside[guest]:-}" ] || finish_go guest "a node with cgroups of version 2, in a virtual machine, begun before these"
-[ $failed -eq 0 ] || keep_logs
+[ $failed -eq "$before" ] || keep_logs "$KTSN_CLUSTER" "$out"
 [ $failed -eq "$before" ] || echo "The cluster can be kept for a look with KTSN_KEEP=1."
 report_timings # before the logs go
 end

@@ -72,7 +72,7 @@ report_c() { # build folder, log, status
 	skipped=$((skipped + $(count "$2" '^Skipped:')))
 	while read -r name; do
 		failure "$1 $name" "$2"
-	done < <(sed -nE 's#^ *[0-9]+/[0-9]+ ([^ ]+ / )?([^ ]+) +(FAIL|TIMEOUT|ERROR|UNEXPECTEDPASS)( .*)?$#\2#p' "$2")
+	done < <(sed -nE '/^Summary of Failures/,$d; s#^ *[0-9]+/[0-9]+ ([^ ]+ / )?([^ ]+) +(FAIL|TIMEOUT|ERROR|UNEXPECTEDPASS)( .*)?$#\2#p' "$2")
 	[ "$3" -eq 0 ] || [ $failed -gt "$before" ] || failure "$1 (meson)" "$2"
 }
 
@@ -101,7 +101,7 @@ start_c() { # build folder, tests...
 
 # C and Go run at the same time, as in `make unit`, but with more processes: under load, a round ends earlier.
 round_unit() {
-	local package folders=(build build-tsan) i job_of_c
+	local package folders=(build build-tsan) i job_of_c status log
 	start_c build
 	# shellcheck disable=SC2046 # a list of words
 	start_c build-tsan $(listed build-tsan)
@@ -110,7 +110,10 @@ round_unit() {
 	i=0
 	for job_of_c in $c; do
 		wait "$job_of_c"
-		report_c "${folders[i]}" "$logs/round/${folders[i]}.log" $?
+		status=$?
+		log=$logs/round/${folders[i]}.log
+		awk -v log_file="${folders[i]}/meson-logs/testlog.txt" -f scripts/tap.awk "$log" >"$log.said" && mv "$log.said" "$log"
+		report_c "${folders[i]}" "$log" $status
 		i=$((i + 1))
 	done
 	c=''

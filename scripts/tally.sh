@@ -64,15 +64,17 @@ failures_of_go_text() { # suite, output of `go test -v`
 # Unit tests of C, as shipped or with a sanitizer: all of them, or those in $only, of which only the programs are built.
 only=()
 run_meson() { # name, build folder, meson setup arguments...
-	local name=$1 folder=$2 began=$SECONDS
+	local name=$1 folder=$2 began=$SECONDS status
 	shift 2
 	echo "== $name"
 	[ -f "$folder/build.ninja" ] || run meson setup "$folder" "$@" >"$logs/setup" 2>&1 ||
 		{ cat "$logs/setup"; failure "$name: meson setup" "$logs/setup"; failed=$((failed + 1)); return; }
 	run ninja -C "$folder" --quiet "${only[@]/#/datapath/tests/unit/test_}" >"$logs/build" 2>&1 ||
 		{ cat "$logs/build"; failure "$name: ninja" "$logs/build"; failed=$((failed + 1)); return; }
-	run meson test -C "$folder" --no-rebuild --print-errorlogs "${only[@]}" >"$logs/meson" 2>&1
-	report_meson "$name" $? $((SECONDS - began))
+	run meson test -C "$folder" --no-rebuild --print-errorlogs "${only[@]}" >"$logs/meson.said" 2>&1
+	status=$?
+	awk -v log_file="$folder/meson-logs/testlog.txt" -f scripts/tap.awk "$logs/meson.said" >"$logs/meson"
+	report_meson "$name" $status $((SECONDS - began))
 }
 
 report_meson() { # name, status, seconds

@@ -9,15 +9,15 @@ cd "$(dirname "$0")/.." || exit 1
 fuzzing=''
 trap 'finish $fuzzing' EXIT
 
-# Each target for 20 seconds, from the seeds in datapath/tests/fuzz and what earlier runs kept in build-fuzz/corpus. Runs in the
+# Each target for 10 seconds, from the seeds in datapath/tests/fuzz and what earlier runs kept in build-fuzz/corpus. Runs in the
 # background; finish_fuzz reports it.
 start_fuzz() {
 	command -v clang-14 >/dev/null || return
 	{
 		began=$SECONDS
-		scripts/fuzz.sh --each 20 C
+		scripts/fuzz.sh --each 10 C
 		c=$?
-		scripts/fuzz.sh --each 20 Go FuzzFrames && status=$c || status=1
+		scripts/fuzz.sh --each 10 Go FuzzFrames && status=$c || status=1
 		echo $((SECONDS - began)) >"$logs/fuzz.seconds"
 		exit "$status"
 	} >"$logs/fuzz" 2>&1 &
@@ -26,7 +26,7 @@ start_fuzz() {
 
 finish_fuzz() {
 	local status bad began=$SECONDS
-	echo "== C, and the program at the uplink, fuzzed for 20 seconds each, begun before these"
+	echo "== C, and the program at the uplink, fuzzed for 10 seconds each, begun before these"
 	if [ -z "$fuzzing" ]; then
 		echo "skipped: clang-14 is missing; scripts/install-deps.sh fuzz installs it"
 		skipped=$((skipped + 1))

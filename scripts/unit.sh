@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.." || exit 1
 fresh=() # Go repeats results where nothing changed
 export KTSN_BIN_DIR=$PWD/bin
 
-meson test -C build --no-rebuild --print-errorlogs >"$logs/meson" 2>&1 &
+meson test -C build --no-rebuild --print-errorlogs >"$logs/meson.said" 2>&1 &
 c=$!
 trap 'finish $c' EXIT
 run_go unit "Go" -short
@@ -23,7 +23,7 @@ echo "== C"
 wait "$c"
 status=$?
 c=''
-sed -i '/ OK  /d' "$logs/meson" # these are counted only
+awk -v log_file=build/meson-logs/testlog.txt -f scripts/tap.awk "$logs/meson.said" | sed "/ OK  /d" >"$logs/meson" # these are counted only
 report_meson C $status $SECONDS
 if [ $skipped -gt 0 ]; then
 	echo
