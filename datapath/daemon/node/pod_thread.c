@@ -314,9 +314,10 @@ static void *worker_run(void *argument)
 		bool reports = work->done != NULL;
 
 		work->run(work);
+		/* Before the report, whose receiver may read the backlog. */
+		atomic_fetch_sub_explicit(&thread->backlog, 1, memory_order_relaxed);
 		if (reports)
 			work_report(thread->all, work);
-		atomic_fetch_sub_explicit(&thread->backlog, 1, memory_order_relaxed);
 		atomic_fetch_sub(&thread->all->works, 1);
 	}
 	worker_end(worker);
