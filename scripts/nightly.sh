@@ -3,8 +3,10 @@
 # Runs all tests in their long form: one step after the other, even after a failure. Prints a table of the steps with their verdicts, and
 # exits with 1 if one failed. Logs and the table are in out/nightly/. Called by `make nightly` (root, a night).
 #
-#   NIGHTLY_FROM=STEP    continue with this step; the results of those before are kept
+#   NIGHTLY_FROM=STEP    continue with this step
 #   NIGHTLY_STEPS="A B"  only these steps
+#
+# The results of steps that do not run are kept; the table names the commit of each.
 set -um # -m: each job is a process group, so that an interruption ends all of its processes
 cd "$(dirname "$0")/.." || exit 1
 out=$PWD/out/nightly
@@ -24,11 +26,11 @@ selected=${NIGHTLY_STEPS:-$steps}
 for step in $selected ${NIGHTLY_FROM:-}; do
 	[[ " $steps " = *" $step "* ]] || { echo "nightly.sh: there is no step $step; they are: $steps" >&2; exit 2; }
 done
-if [ -z "${NIGHTLY_FROM:-}" ]; then
-	rm -f "$out"/*
-else
-	selected="$NIGHTLY_FROM ${selected#*"$NIGHTLY_FROM"}"
-fi
+[ -z "${NIGHTLY_FROM:-}" ] || selected="$NIGHTLY_FROM ${selected#*"$NIGHTLY_FROM"}"
+commit=$(git describe --always --dirty)
+for step in $selected; do
+	rm -f "$out/$step".*
+done
 
 job=''
 trap '[ -z "$job" ] || kill -- "-$job" 2>/dev/null; table; exit 130' INT TERM
@@ -42,7 +44,7 @@ run_step() { # name
 	wait "$job"
 	status=$?
 	job=''
-	printf '%s\t%s\t%s\n' "$status" $((SECONDS - began)) "$(result_of "$1")" >"$out/$1.result"
+	printf '%s\t%s\t%s\t%s\n' "$status" $((SECONDS - began)) "$commit" "$(result_of "$1")" >"$out/$1.result"
 	[ $status -eq 0 ] || tail -n 20 "$out/$1.log" | sed 's/^/   /'
 }
 
@@ -51,17 +53,17 @@ result_of() { # name
 	grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped' "$out/$1.log" | tail -n 1 | grep . || tail -n 1 "$out/$1.log"
 }
 
-# A line for each step: verdict, minutes, counts.
+# A line for each step: verdict, minutes, commit, counts.
 table() {
-	local step status seconds result
+	local step status seconds commit result
 	for step in $steps; do
 		if [ ! -f "$out/$step.result" ]; then
 			printf '%-12s %-8s\n' "$step" "not run"
 			continue
 		fi
-		IFS=$'\t' read -r status seconds result <"$out/$step.result"
+		IFS=$'\t' read -r status seconds commit result <"$out/$step.result"
 		[ "$status" -eq 0 ] && status=passed || status=failed
-		printf '%-12s %-8s %4d min  %s\n' "$step" "$status" $((seconds / 60)) "$result"
+		printf '%-12s %-8s %4d min  %-12s %s\n' "$step" "$status" $((seconds / 60)) "$commit" "$result"
 	done | tee "$out/table.txt"
 }
 
