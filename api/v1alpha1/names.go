@@ -3,52 +3,52 @@
 package v1alpha1
 
 const (
-	// NetworkAnnotation of a pod has the names of its networks, separated by commas. It is read when the pod is created.
+	// NetworkAnnotation names the networks of a pod, separated by commas. It is read when the pod is created.
 	NetworkAnnotation = "kubernetsn.io/network"
-	// ContainersAnnotation of a pod has the names of the containers whose timed messages KuberneTSN takes, separated by commas. By
-	// default all containers except init containers that end before the others start.
+	// ContainersAnnotation names the containers of a pod whose timed messages KuberneTSN takes, separated by commas. The default is all
+	// containers except init containers that end before the others start.
 	ContainersAnnotation = "kubernetsn.io/containers"
-	// UnseenAnnotation of a pod selects what happens to datagrams with a transmit time that libktsn.so does not see: "drop" (the
-	// default), or "pass", which sends them at once, too early. It is read when the pod is created.
+	// UnseenAnnotation selects what happens to a pod's datagrams with a transmit time that libktsn.so does not see: "drop" (the default),
+	// or "pass", which sends them at once, too early. It is read when the pod is created.
 	UnseenAnnotation = "kubernetsn.io/unseen"
-	// ReceiveAnnotation of a pod: "ring" delivers datagrams of other nodes through memory that libktsn.so reads, on networks whose
+	// ReceiveAnnotation "ring" delivers datagrams of other nodes to a pod through memory that libktsn.so reads, on networks whose
 	// spec.receive.rings is Allowed. It is read when the pod is created.
 	ReceiveAnnotation = "kubernetsn.io/receive"
-	// DeviceAnnotation of a pod connects the pod's interfaces to a virtual machine in it: "tap", "vhost-user" or "vfio". The default is
-	// "tap" for pods of KubeVirt; for pods of Kata it depends on the runtime, and is "veth" if the runtime takes the interface itself. It is
-	// read when the pod is created.
+	// DeviceAnnotation selects how a pod's interfaces are connected to a virtual machine in it: "tap", "vhost-user" or "vfio". The default
+	// is "tap" for pods of KubeVirt; for pods of Kata it depends on the runtime, and is "veth" if the runtime takes the interface itself.
+	// It is read when the pod is created.
 	DeviceAnnotation = "kubernetsn.io/device"
-	// DeviceQueuesAnnotation of a pod is the number of queue pairs of the machine's interface, 1 to 8. The default is 1.
+	// DeviceQueuesAnnotation gives the number of queue pairs of the interface of a pod's machine, 1 to 8. The default is 1.
 	DeviceQueuesAnnotation = "kubernetsn.io/device-queues"
-	// DeviceClassAnnotation of a pod selects the source of the traffic class of a machine's frames: "record" (the default), "pcp" or "queue".
+	// DeviceClassAnnotation selects what gives the frames of a pod's machine their traffic class: "record" (the default), "pcp" or "queue".
 	DeviceClassAnnotation = "kubernetsn.io/device-class"
-	// DeviceOwnerAnnotation of a pod is the user ID of the machine's process. The default is 107 for pods of KubeVirt and 0 otherwise.
+	// DeviceOwnerAnnotation gives the user ID of the process of a pod's machine. The default is 107 for pods of KubeVirt and 0 otherwise.
 	DeviceOwnerAnnotation = "kubernetsn.io/device-owner"
 	// PodLabel is set on pods with the annotation kubernetsn.io/network, or with labels of links, when they are created. Its value is
 	// true.
 	PodLabel = "kubernetsn.io/on-network"
 	// NodeLabel is set on nodes with such pods. ktsnd and its agent run there. Its value is true.
 	NodeLabel = "kubernetsn.io/active"
-	// LinkRoutesAnnotation of a pod has the ranges, separated by commas, in which it accepts routes (spec.routes) of TSNServices of other namespaces. By
-	// default it accepts none.
+	// LinkRoutesAnnotation lists the ranges, separated by commas, in which a pod accepts routes (spec.routes) of TSNServices of other
+	// namespaces. By default it accepts none.
 	LinkRoutesAnnotation = "kubernetsn.io/link-routes"
-	// TunnelAddressAnnotation of a node is the IPv4 address of its tunnels. The default is the node's InternalIP.
+	// TunnelAddressAnnotation gives the IPv4 address of a node's tunnels. The default is the node's InternalIP.
 	TunnelAddressAnnotation = "kubernetsn.io/tunnel-address"
-	// WorkloadLabel of an object and its pods has the name of their workload, in a cluster of a hub.
+	// WorkloadLabel names the workload of an object and of its pods, in a cluster of a hub.
 	WorkloadLabel = "federation.kubernetsn.io/workload"
-	// ClientLabelPrefix and the name of a TSNService, or SERVICE.NAMESPACE, form the label of a pod that requests a link. Its value is the name of the
-	// interface.
+	// ClientLabelPrefix and the name of a TSNService, or SERVICE.NAMESPACE, form the label of a pod that requests a link. Its value is
+	// the name of the interface.
 	ClientLabelPrefix = "client.kubernetsn.io/"
 	// EndpointLabelPrefix and the name of a TSNService form the label of an endpoint. Its value is the prefix of the interface names; a
 	// number follows.
 	EndpointLabelPrefix = "endpoint.kubernetsn.io/"
-	// NetworkLabel of a NetworkAttachmentDefinition or of TSNPeers has the name of its TSNNetwork.
+	// NetworkLabel names the TSNNetwork of a NetworkAttachmentDefinition or of TSNPeers.
 	NetworkLabel = "kubernetsn.io/tsnnetwork"
 )
 
 // Other names.
 const (
-	// Finalizer of a TSNNetwork. It is removed when there are no pods on the network.
+	// Finalizer keeps a TSNNetwork until there are no pods on the network.
 	Finalizer = "kubernetsn.io/in-use"
 	// HubHeartbeat is the ConfigMap in the operator's namespace that a hub renews in each of its clusters. Karmada does not propagate Leases.
 	HubHeartbeat = "kubernetsn-hub"
@@ -127,23 +127,23 @@ const LabelValue = "true"
 
 // Types of conditions of a TSNNetwork, and of its nodes.
 const (
-	// ConditionReady of a network is True if pods can be attached on every node that needs it; of a node, if its agent
-	// has set up the network.
+	// ConditionReady is True for a network if pods can be attached on every node that needs it, and for a node if its agent has set up
+	// the network.
 	ConditionReady = "Ready"
 	// ConditionDegraded is True if a part of the spec is not fulfilled. Pods may still be attached.
 	ConditionDegraded = "Degraded"
 	// ConditionScheduleAccepted is True if the nodes shall execute the network's schedule.
 	ConditionScheduleAccepted = "ScheduleAccepted"
-	// ConditionScheduleOperational of a node is True if its ktsnd executes the schedule.
+	// ConditionScheduleOperational is True for a node if its ktsnd executes the schedule.
 	ConditionScheduleOperational = "ScheduleOperational"
-	// ConditionCaptureOperational of a node is True if the frames that spec.capture selects go through its ktsnd. A node without captured
-	// pods does not have it.
+	// ConditionCaptureOperational is True for a node if the frames that spec.capture selects go through its ktsnd. A node without
+	// captured pods does not have it.
 	ConditionCaptureOperational = "CaptureOperational"
-	// ConditionClockSynchronized of a node is True if its clock is good enough for the network's spec.clock; of a network, if the clocks of
-	// all its nodes are. Networks without spec.clock do not have it.
+	// ConditionClockSynchronized is True for a node if its clock is good enough for the network's spec.clock, and for a network if the
+	// clocks of all its nodes are. Networks without spec.clock do not have it.
 	ConditionClockSynchronized = "ClockSynchronized"
-	// ConditionHubSeen of a network with spec.ipv4.part is True if the hub has renewed its heartbeat recently. The network keeps working in
-	// the cluster while it is False; only new nodes of other clusters are unknown.
+	// ConditionHubSeen is True for a network with spec.ipv4.part if the hub has renewed its heartbeat recently. The network keeps working
+	// in the cluster while it is False; only new nodes of other clusters are unknown.
 	ConditionHubSeen = "HubSeen"
 )
 
@@ -161,13 +161,13 @@ const (
 
 // Names of links.
 const (
-	// LinkMakerLabel of a TSNLink is its creator, which also removes it: MakerOperator or MakerFederator.
+	// LinkMakerLabel names the creator of a TSNLink, which also removes it: MakerOperator or MakerFederator.
 	LinkMakerLabel = "kubernetsn.io/link-maker"
 	// MakerOperator : ktsn-operator, for two pods of its cluster.
 	MakerOperator = "operator"
 	// MakerFederator : ktsn-federator, for pods of two clusters.
 	MakerFederator = "federator"
-	// ServiceLabel of an object has the name of its TSNService.
+	// ServiceLabel names the TSNService of an object.
 	ServiceLabel = "kubernetsn.io/tsnservice"
 	// LinksAttachment is the NetworkAttachmentDefinition, in the operator's namespace, of pods with links.
 	LinksAttachment = "kubernetsn-links"
