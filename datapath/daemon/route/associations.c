@@ -375,7 +375,9 @@ void associations_fini(struct routing *routing)
 		return;
 	while (encryption->peers)
 		peer_free(encryption, &encryption->peers);
-	while (encryption->used)
-		association_free(encryption->used);
+	for (struct used_association *used = encryption->used, *next; used; used = next) {
+		next = used->next;
+		association_free(used);
+	}
 	generations_close(&encryption->generations);
 }

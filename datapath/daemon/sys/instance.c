@@ -97,7 +97,7 @@ static const char *advice(int err)
 
 int instance_born(struct instance *instance, const char *folder)
 {
-	char path[PATH_MAX], line[LINE_BYTES];
+	char path[PATH_MAX], line[LINE_BYTES] = "";
 	int err;
 
 	snprintf(path, sizeof(path), "%s/born", folder);

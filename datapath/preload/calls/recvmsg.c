@@ -54,7 +54,7 @@ static ssize_t inbox_receive_plain(struct inbox *inbox, int fd, const struct iov
 		message.msg_namelen = *from_bytes;
 	}
 	received = inbox_receive_and_put(inbox, fd, &message, flags);
-	if (received >= 0 && message.msg_name)
+	if (received >= 0 && from && from_bytes)
 		*from_bytes = message.msg_namelen;
 	return received;
 }
