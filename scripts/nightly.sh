@@ -48,9 +48,11 @@ run_step() { # name
 	[ $status -eq 0 ] || tail -n 20 "$out/$1.log" | sed 's/^/   /'
 }
 
-# The line with the counts in a step's log, else its last line.
+# The counts in a step's log, also those of meson, else its last line.
 result_of() { # name
-	grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped' "$out/$1.log" | tail -n 1 | grep . || tail -n 1 "$out/$1.log"
+	grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped' "$out/$1.log" | tail -n 1 | grep . ||
+		awk '/^Ok:/ { ok = $2 } /^Fail:/ { bad = $2 } END { if (ok == "") exit 1; print ok " passed, " bad " failed" }' "$out/$1.log" ||
+		tail -n 1 "$out/$1.log"
 }
 
 # A line for each step: verdict, minutes, commit, counts.
