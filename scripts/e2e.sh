@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Starts a Kubernetes cluster on this machine and runs the tests in it. Prints the counts in its last line. Called by `make e2e` after
+# Starts Kubernetes clusters on this machine and runs the tests in them. Prints the counts in its last line. Called by `make e2e` after
 # programs and images are built.
 #
-#   KTSN_KEEP=1   leave the cluster up at the end
+#   KTSN_KEEP=1   leave the cluster up at the end (not the second, which some tests use)
 #   KTSN_REALTIME=530000,370000  the option --realtime: ktsnd and two talkers that spin on the first node (bench_test.go), and what two
 #                 ktsnd need during an upgrade on the second
 #   E2E_RUN=REGEX run only these tests, all in one cluster
@@ -22,7 +22,7 @@ servers=$(mktemp -d -t ktXXXX)
 KTSN_CLUSTER=e2e-$(pwd | sha256sum | head -c 6)
 export KTSN_CLUSTER KTSN_BIN_DIR=$PWD/bin
 
-# Removes clusters that the tests of a killed run left. Their names begin with the name of this cluster.
+# Removes the second cluster, and those that the tests of a killed run left. Their names begin with the name of this cluster.
 remove_others() {
 	local other
 	for other in /var/lib/ktsn-cluster/"$KTSN_CLUSTER"-*; do
@@ -61,17 +61,19 @@ keep_logs() { # cluster, folder
 	echo "Logs of nodes and pods are in $2/"
 }
 
-# Starts a cluster and loads the images. Returns 3 if this machine cannot run one; why_not has the reason.
+# Starts a cluster and loads the images. Returns 3 if this machine cannot run one; why_not has the reason. Returns 4 if an image could
+# not be loaded.
 cluster_up() { # name, log, flags...
 	local image status
-	bin/ktsn-cluster --name "$1" down
+	[ ! -d "/var/lib/ktsn-cluster/$1" ] || bin/ktsn-cluster --name "$1" down
 	bin/ktsn-cluster --name "$1" up "${@:3}" 2>"$2" | tee "$2.up"
 	status=${PIPESTATUS[0]}
 	cat "$2" >&2
 	[ "$status" -eq 0 ] || return "$status"
 	for image in out/images/*.tar; do
-		bin/ktsn-cluster --name "$1" load "$image" || { echo "$image cannot be loaded" | tee -a "$2"; return 1; }
+		bin/ktsn-cluster --name "$1" load "$image" 2> >(tee -a "$2" >&2) || { echo "$image cannot be loaded" | tee -a "$2"; status=4; }
 	done
+	return "$status"
 }
 
 why_not() { sed -n 's/^ktsn-cluster: //p' "$1"; } # log
@@ -93,7 +95,8 @@ export KTSN_KUBERNETES_DIR
 
 federation_up >/dev/null &
 beside[federation-up]=$!
-# For tests that install a release of their own and need no real-time budget, of which the federation's clusters have a part.
+# For tests that install a release of their own and do with the default real-time budget: the federation's clusters have theirs at the
+# same time.
 second=$KTSN_CLUSTER-second
 second_log=$logs/second
 if [ -z "${E2E_RUN:-}" ]; then
@@ -122,7 +125,7 @@ in_federation() { KTSN_FEDERATION_SHORT=1 run_go federation-short "in the federa
 names_of() { sed -n 's/^func \(Test[A-Za-z0-9]*\)(.*/\1/p' "$@" | paste -sd '|'; } # files with tests
 
 # What runs in which cluster.
-in_bench='^Test/^ktsn_bench_' # a part of other tests
+in_bench='^Test/^ktsn_bench_' # a part of other tests; go test -skip needs alternatives with a slash at the end
 if [ -n "${E2E_RUN:-}" ]; then
 	selected=(-run "$E2E_RUN")
 else
@@ -144,9 +147,15 @@ start_second() {
 	status=$?
 	unset "beside[second-up]"
 	case $status in
-	0) KTSN_CLUSTER=$second start_go cluster-second -timeout 20m -skip "$in_bench" ;;
+	# The timeout is longer than any wait of its tests, so that they report what they waited for.
+	0) KTSN_CLUSTER=$second start_go cluster-second -timeout 30m -skip "$in_bench" ;;
 	3) KTSN_NO_CLUSTER=$(why_not "$second_log") start_go cluster-second ;; # the tests give the reason
-	*) fail "the second cluster did not come up" "$second_log.said" ;;
+	*)
+		cat "$second_log.said"
+		if [ "$status" -eq 4 ]; then fail "images could not be loaded into the second cluster" "$second_log"
+		else fail "the second cluster did not come up" "$second_log"; fi
+		keep_logs "$second" "$out/second"
+		;;
 	esac
 }
 
@@ -190,6 +199,7 @@ case $? in
 	KTSN_NO_CLUSTER=$(why_not "$log")
 	export KTSN_NO_CLUSTER
 	;;
+4) fail "images could not be loaded into the cluster" "$log" ;;
 *) fail "the cluster did not come up" "$log" ;;
 esac
 # The parallel tests wait for nodes or for their turn.

@@ -23,7 +23,8 @@ echo "== C"
 wait "$c"
 status=$?
 c=''
-awk -v log_file=build/meson-logs/testlog.txt -f scripts/tap.awk "$logs/meson.said" | sed "/ OK  /d" >"$logs/meson" # these are counted only
+awk -v log_file=build/meson-logs/testlog.txt -f scripts/tap.awk "$logs/meson.said" >"$logs/meson" || cp "$logs/meson.said" "$logs/meson"
+sed -i '/ OK  /d' "$logs/meson" # these are counted only
 report_meson C $status $SECONDS
 if [ $skipped -gt 0 ]; then
 	echo

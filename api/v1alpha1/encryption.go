@@ -25,7 +25,7 @@ const (
 	ClusterKeySuccessionField = "succession"
 	// ClusterKeyRolledField : its field with the value of RollAnnotation for which the key was replaced last.
 	ClusterKeyRolledField = "rolled"
-	// RollAnnotation makes the operator replace the cluster's key when it gets a new value. It is an annotation of the Secret.
+	// RollAnnotation is an annotation of the Secret. A new value makes the operator replace the cluster's key.
 	RollAnnotation = "kubernetsn.io/roll"
 	// ClusterKeyPins : the ConfigMap in the operator's namespace with the public keys of other clusters and their parts of networks, by the
 	// names of these clusters.

@@ -11,18 +11,20 @@ const (
 	// UnseenAnnotation selects what happens to a pod's datagrams with a transmit time that libktsn.so does not see: "drop" (the default),
 	// or "pass", which sends them at once, too early. It is read when the pod is created.
 	UnseenAnnotation = "kubernetsn.io/unseen"
-	// ReceiveAnnotation "ring" delivers datagrams of other nodes to a pod through memory that libktsn.so reads, on networks whose
-	// spec.receive.rings is Allowed. It is read when the pod is created.
+	// ReceiveAnnotation with the value "ring" delivers datagrams of other nodes to a pod through memory that libktsn.so reads, on networks
+	// whose spec.receive.rings is Allowed. It is read when the pod is created.
 	ReceiveAnnotation = "kubernetsn.io/receive"
 	// DeviceAnnotation selects how a pod's interfaces are connected to a virtual machine in it: "tap", "vhost-user" or "vfio". The default
 	// is "tap" for pods of KubeVirt; for pods of Kata it depends on the runtime, and is "veth" if the runtime takes the interface itself.
 	// It is read when the pod is created.
 	DeviceAnnotation = "kubernetsn.io/device"
-	// DeviceQueuesAnnotation gives the number of queue pairs of the interface of a pod's machine, 1 to 8. The default is 1.
+	// DeviceQueuesAnnotation sets the number of queue pairs of a virtual machine's interface, 1 to 8. The default is 1.
 	DeviceQueuesAnnotation = "kubernetsn.io/device-queues"
-	// DeviceClassAnnotation selects what gives the frames of a pod's machine their traffic class: "record" (the default), "pcp" or "queue".
+	// DeviceClassAnnotation selects the source of the traffic class of frames from a pod's virtual machine: "record" (the default), "pcp" or
+	// "queue".
 	DeviceClassAnnotation = "kubernetsn.io/device-class"
-	// DeviceOwnerAnnotation gives the user ID of the process of a pod's machine. The default is 107 for pods of KubeVirt and 0 otherwise.
+	// DeviceOwnerAnnotation sets the user ID of the process of a pod's virtual machine. The default is 107 for pods of KubeVirt and 0
+	// otherwise.
 	DeviceOwnerAnnotation = "kubernetsn.io/device-owner"
 	// PodLabel is set on pods with the annotation kubernetsn.io/network, or with labels of links, when they are created. Its value is
 	// true.
@@ -32,7 +34,7 @@ const (
 	// LinkRoutesAnnotation lists the ranges, separated by commas, in which a pod accepts routes (spec.routes) of TSNServices of other
 	// namespaces. By default it accepts none.
 	LinkRoutesAnnotation = "kubernetsn.io/link-routes"
-	// TunnelAddressAnnotation gives the IPv4 address of a node's tunnels. The default is the node's InternalIP.
+	// TunnelAddressAnnotation sets the IPv4 address of a node's tunnels. The default is the node's InternalIP.
 	TunnelAddressAnnotation = "kubernetsn.io/tunnel-address"
 	// WorkloadLabel names the workload of an object and of its pods, in a cluster of a hub.
 	WorkloadLabel = "federation.kubernetsn.io/workload"

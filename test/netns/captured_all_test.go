@@ -194,7 +194,7 @@ func (c *captured) setSchedule(t *testing.T, table *control.GateParameterTable) 
 func TestUntimedTrafficLeavesInClassWindows(t *testing.T) {
 	timing(t)
 	c := newCaptured(t, capture.All, "--link-speed", "1Gbit")
-	// Otherwise messages wait in the pod for its question about the address, and later ones pass them there.
+	// Otherwise the first messages wait in the pod until ARP has an answer, and a later one may pass them there.
 	awaitEchoes(t, c.PodA, topology.PodAddressB)
 	c.setSchedule(t, threeWindows())
 	before, passed := counters(t, c.client), c.countFrames(t).passed

@@ -502,10 +502,9 @@ static _Atomic uint64_t *rejection_counter(struct loop *loop, const struct loop_
 					   const struct ktsn_ring_taken *taken,
 					   const struct loop_destination *destination, int64_t *txtime_tai_ns)
 {
-	if (destination && ring->untimed)
+	if (ring->untimed)
 		return untimed_rejection_counter(loop, ring, taken, txtime_tai_ns);
-	if (!destination ||
-	    !txtime_convert(taken->txtime_ns, loop->clocks.offsets.to_tai_ns[destination->flow->clock],
+	if (!txtime_convert(taken->txtime_ns, loop->clocks.offsets.to_tai_ns[destination->flow->clock],
 			    txtime_tai_ns))
 		return &loop->counters.drop_invalid;
 	if (*txtime_tai_ns - loop->round.now_tai_ns >
@@ -543,11 +542,15 @@ int message_accept(struct loop *loop, struct loop_ring *ring, const struct ktsn_
 {
 	struct loop_destination *destination = destination_find(loop, ring, taken);
 	struct packet *packet;
+	_Atomic uint64_t *rejection;
 	int64_t txtime_tai_ns = 0;
-	_Atomic uint64_t *rejection = rejection_counter(loop, ring, taken, destination, &txtime_tai_ns);
 
-	/* The second is clang-analyzer's: a counter's address is never NULL. */
-	if (rejection || !destination) {
+	if (!destination) {
+		message_reject(loop, ring, taken, NULL, &loop->counters.drop_invalid);
+		return 0;
+	}
+	rejection = rejection_counter(loop, ring, taken, destination, &txtime_tai_ns);
+	if (rejection) {
 		message_reject(loop, ring, taken, destination, rejection);
 		return 0;
 	}
