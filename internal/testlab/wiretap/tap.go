@@ -22,9 +22,6 @@ const (
 	frameBytes = 256
 	// blockBytes is the kernel's unit of allocation.
 	blockBytes = 1 << 18
-	// stampingDelay is how long the kernel may take to begin to stamp arriving frames: a work queue enables it for the
-	// first socket that wants it.
-	stampingDelay = 50 * time.Millisecond
 	// MaxFrames limits a ring to 256 MiB.
 	MaxFrames = 1 << 20
 )
@@ -105,7 +102,9 @@ func open(interfaceName string, frames int, filter []unix.SockFilter) (_ *Tap, e
 	if err := unix.Bind(fd, address); err != nil {
 		return nil, fmt.Errorf("tap %s: bind: %w", interfaceName, err)
 	}
-	time.Sleep(stampingDelay)
+	if err := awaitStamping(); err != nil {
+		return nil, fmt.Errorf("tap %s: %w", interfaceName, err)
+	}
 	success = true
 	return tap, nil
 }
