@@ -26,7 +26,7 @@ run federation_up
 case $? in
 0) ;;
 3) # this machine cannot run it; the test gives the reason
-	KTSN_NO_CLUSTER=$(federation_why_not)
+	KTSN_NO_CLUSTER=$(why_not "$federation_log")
 	export KTSN_NO_CLUSTER
 	;;
 *)

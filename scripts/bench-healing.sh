@@ -20,42 +20,31 @@ export KTSN_CLUSTER
 export KTSN_REALTIME=${KTSN_REALTIME:-0}
 export KTSN_FEDERATION_REALTIME=${KTSN_FEDERATION_REALTIME:-$KTSN_REALTIME}
 
-cluster_down() { [ ! -d "/var/lib/ktsn-cluster/$KTSN_CLUSTER" ] || bin/ktsn-cluster --name "$KTSN_CLUSTER" down; }
-
 end() {
 	# shellcheck disable=SC2119 # without jobs of its own
 	finish
-	cluster_down
+	cluster_down "$KTSN_CLUSTER"
 	federation_down
 }
 trap end EXIT
 
-cluster_up() {
-	local image
-	cluster_down
-	bin/ktsn-cluster --name "$KTSN_CLUSTER" up --realtime "$KTSN_REALTIME" || return
-	for image in out/images/*.tar; do
-		bin/ktsn-cluster --name "$KTSN_CLUSTER" load "$image" || return
-	done
-}
-
-did_not_come_up() { # which
-	failure "$1 did not come up" /dev/null
+did_not_come_up() { # which, log
+	failure "$1 did not come up" "$2"
 	failed=$((failed + 1))
 }
 
 rm -rf "$KTSN_HEALING_OUT" && mkdir -p "$KTSN_HEALING_OUT"
 # One after the other: together they are too many nodes for this kernel's limits.
-if run cluster_up; then
+if run cluster_up "$KTSN_CLUSTER" "$logs/cluster-up" --realtime "$KTSN_REALTIME"; then
 	run_go healing "in a cluster of two nodes" -timeout 60m ${HEALING_RUN:+-run "$HEALING_RUN"}
 else
-	did_not_come_up "the cluster"
+	did_not_come_up "the cluster" "$logs/cluster-up"
 fi
-cluster_down
+cluster_down "$KTSN_CLUSTER"
 if run federation_up; then
 	run_go federation-healing "in a federation" -timeout 60m ${HEALING_RUN:+-run "$HEALING_RUN"}
 else
-	did_not_come_up "the federation"
+	did_not_come_up "the federation" "$federation_log"
 fi
 report_timings # before the logs go
 end

@@ -26,7 +26,7 @@ export KTSN_CLUSTER KTSN_BIN_DIR=$PWD/bin
 remove_others() {
 	local other
 	for other in /var/lib/ktsn-cluster/"$KTSN_CLUSTER"-*; do
-		[ ! -d "$other" ] || bin/ktsn-cluster --name "$(basename "$other")" down
+		cluster_down "$(basename "$other")"
 	done
 }
 
@@ -60,23 +60,6 @@ keep_logs() { # cluster, folder
 	bin/ktsn-cluster --name "$1" status >"$2/status.txt" 2>&1
 	echo "Logs of nodes and pods are in $2/"
 }
-
-# Starts a cluster and loads the images. Returns 3 if this machine cannot run one; why_not has the reason. Returns 4 if an image could
-# not be loaded.
-cluster_up() { # name, log, flags...
-	local image status
-	[ ! -d "/var/lib/ktsn-cluster/$1" ] || bin/ktsn-cluster --name "$1" down
-	bin/ktsn-cluster --name "$1" up "${@:3}" 2>"$2" | tee "$2.up"
-	status=${PIPESTATUS[0]}
-	cat "$2" >&2
-	[ "$status" -eq 0 ] || return "$status"
-	for image in out/images/*.tar; do
-		bin/ktsn-cluster --name "$1" load "$image" 2> >(tee -a "$2" >&2) || { echo "$image cannot be loaded" | tee -a "$2"; status=4; }
-	done
-	return "$status"
-}
-
-why_not() { sed -n 's/^ktsn-cluster: //p' "$1"; } # log
 
 # A cluster must be up within two minutes, without build time.
 up_seconds=120
@@ -143,6 +126,7 @@ fi
 # Starts the tests of the second cluster, once it is up.
 start_second() {
 	local status
+	[ -n "${beside[second-up]:-}" ] || return
 	wait "${beside[second-up]}"
 	status=$?
 	unset "beside[second-up]"
@@ -163,11 +147,11 @@ finish_second() {
 	local before=$failed
 	[ -z "${beside[cluster-second]:-}" ] || finish_go cluster-second "in a second cluster, begun before these"
 	[ "$failed" -eq "$before" ] || keep_logs "$second" "$out/second"
-	run bin/ktsn-cluster --name "$second" down || fail "the second cluster could not be removed"
+	run cluster_down "$second" || fail "the second cluster could not be removed"
 }
 
 nice_beside=''
-[ -n "${E2E_RUN:-}" ] || start_second
+start_second
 echo "== a federation, short form, begun before these"
 began=$SECONDS
 wait "${beside[federation-up]}"
@@ -177,13 +161,13 @@ cat "$federation_log"
 echo "waited for it another $((SECONDS - began)) s"
 case $status in
 0) in_federation ;;
-3) KTSN_NO_CLUSTER=$(federation_why_not) in_federation ;; # this machine cannot run it; the tests give the reason
+3) KTSN_NO_CLUSTER=$(why_not "$federation_log") in_federation ;; # this machine cannot run it; the tests give the reason
 *) fail "the federation did not come up" "$federation_log" ;;
 esac
 federation_down
 finish_go hub "the federator, with a hub's API server, begun before these"
 finish_go operator "the operator, with an API server, begun before these"
-[ -n "${E2E_RUN:-}" ] || finish_second
+finish_second
 # The timeout is longer than any wait of its tests, so that they report what they waited for.
 nice_beside=10
 TMPDIR=$servers start_go scale -timeout 30m

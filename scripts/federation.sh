@@ -35,7 +35,7 @@ case $? in
 	federation_usage 30s | tee "$out/usage.txt"
 	;;
 3) # this machine cannot run it; the tests give the reason
-	KTSN_NO_CLUSTER=$(federation_why_not)
+	KTSN_NO_CLUSTER=$(why_not "$federation_log")
 	export KTSN_NO_CLUSTER
 	;;
 *)

@@ -4,6 +4,7 @@
 #
 #   KTSN_FEDERATION_REALTIME=200000  each cluster's option --realtime
 #   KTSN_FEDERATION_EAST_NODES=1     how many nodes the first cluster has
+. scripts/clusters.sh
 
 # The name differs between working copies, so that their runs do not conflict.
 KTSN_FEDERATION=federation-$(pwd | sha256sum | head -c 6)
@@ -14,9 +15,6 @@ federation_up() {
 	bring_federation_up 2>&1 | tee "$federation_log"
 	return "${PIPESTATUS[0]}"
 }
-
-# Prints why this machine cannot run a federation, after federation_up returned 3.
-federation_why_not() { sed -n 's/^ktsn-cluster: //p' "$federation_log"; }
 
 # The members are called east and west.
 bring_federation_up() {
@@ -38,7 +36,7 @@ federation_places() { echo "$KTSN_FEDERATION" "$KTSN_FEDERATION-east" "$KTSN_FED
 federation_down() {
 	local name
 	for name in $(federation_places); do
-		[ ! -d "/var/lib/ktsn-cluster/$name" ] || bin/ktsn-cluster --name "$name" down
+		cluster_down "$name"
 	done
 }
 
