@@ -55,9 +55,7 @@ func newClock(env *commandline.Environment) *cobra.Command {
 			"enough, the worst nodes first. With NODE it also shows the kernel's TAI offset, since when a lost clock has had no source,\n" +
 			"the requirement of each network of the node, and the last changes. The data are the reports of the nodes' agents in their\n" +
 			"TSNNodes; `ktsn node clock` on the node shows the current state.",
-		Args: func(command *cobra.Command, arguments []string) error {
-			return commandline.NoArguments(command, arguments[min(1, len(arguments)):])
-		},
+		Args: commandline.OptionalArgument("NODE"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			if len(arguments) > 0 {
 				return w.clockOf(command.Context(), env.Stdout, arguments[0], format)

@@ -29,7 +29,7 @@ func newDoctor(env *commandline.Environment) *cobra.Command {
 			if len(arguments) > 0 && node != "" {
 				return commandline.Usage(errors.New("POD and --node exclude each other"))
 			}
-			return commandline.NoArguments(command, arguments[min(1, len(arguments)):])
+			return commandline.OptionalArgument("POD")(command, arguments)
 		},
 		RunE: func(command *cobra.Command, arguments []string) error {
 			name := ""

@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -22,13 +21,8 @@ func newFedLinks(at *fedServer) *cobra.Command {
 		Use: "links [SERVICE]", Short: "Show services of several clusters, and the links between clusters",
 		Long: "Shows the TSNServices of the hub, and the links that no cluster makes alone. Links within a cluster are its own; `ktsn fed where` shows\n" +
 			"those of a workload's pods.",
-		Args: func(command *cobra.Command, arguments []string) error {
-			return commandline.NoArguments(command, arguments[min(1, len(arguments)):])
-		},
+		Args: commandline.OptionalArgument("SERVICE"),
 		RunE: func(command *cobra.Command, arguments []string) error {
-			if len(arguments) > 0 && arguments[0] == "" {
-				return errors.New("the service is empty; leave it out to see all")
-			}
 			path := withQuery("/api/v1/links", "namespace", namespace, "service", strings.Join(arguments, ""))
 			return get(at, command, format, path, printFederatedLinks)
 		},

@@ -4,7 +4,6 @@ package cli
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -69,13 +68,8 @@ func newFedWhere(at *fedServer) *cobra.Command {
 		Use: "where [NAMESPACE[/NAME]]", Short: "Show where containers run: cluster, node, addresses, networks, links",
 		Long: "Shows the containers of workloads: of all, of those in a namespace, or of one. Clusters that the hub\n" +
 			"cannot reach, such as those in mode Pull behind a firewall, are shown with the number of pods that they report.",
-		Args: func(command *cobra.Command, arguments []string) error {
-			return commandline.NoArguments(command, arguments[min(1, len(arguments)):])
-		},
+		Args: commandline.OptionalArgument("NAMESPACE"),
 		RunE: func(command *cobra.Command, arguments []string) error {
-			if len(arguments) > 0 && arguments[0] == "" {
-				return errors.New("the namespace is empty; leave it out to see all")
-			}
 			namespace, name, _ := strings.Cut(strings.Join(arguments, ""), "/")
 			return get(at, command, format, withQuery("/api/v1/pods", "namespace", namespace, "workload", name), printWhere)
 		},

@@ -43,7 +43,7 @@ func newScheduleCheck(env *commandline.Environment) *cobra.Command {
 			"slowest link of a TSNNetwork's nodes; without FILE it is the network's own schedule.\n\n" + fileLong,
 		Args: func(command *cobra.Command, arguments []string) error {
 			if network != "" {
-				return commandline.NoArguments(command, arguments[min(1, len(arguments)):])
+				return commandline.OptionalArgument("FILE")(command, arguments)
 			}
 			return commandline.OneArgument("FILE")(command, arguments)
 		},

@@ -28,6 +28,16 @@ func OneArgument(what string) cobra.PositionalArgs {
 	}
 }
 
+// OptionalArgument accepts one argument, which must not be empty: an unset variable of a shell would otherwise select all.
+func OptionalArgument(what string) cobra.PositionalArgs {
+	return func(command *cobra.Command, arguments []string) error {
+		if len(arguments) > 0 && arguments[0] == "" {
+			return Usage(fmt.Errorf("%s is empty; give one, or leave it out", what))
+		}
+		return NoArguments(command, arguments[min(1, len(arguments)):])
+	}
+}
+
 // SeveralArguments requires at least one argument.
 func SeveralArguments(what string) cobra.PositionalArgs {
 	return func(command *cobra.Command, arguments []string) error {
