@@ -394,6 +394,8 @@ func TestPodCannotReduceCapture(t *testing.T) {
 		"what has a time":          {change{"capture": "All"}, change{"capture": "Timed"}, true},
 		"nothing":                  {change{"capture": "All"}, change{"capture": "None"}, true},
 		"nothing, in capitals":     {change{"capture": "All"}, change{"Capture": "None"}, true},
+		"nothing, in both":         {change{"capture": "All"}, change{"Capture": "All", "capture": "None"}, true},
+		"everything, in both":      {change{"capture": "All"}, change{"Capture": "None", "capture": "All"}, false},
 		"to leave early":           {change{"capture": "All"}, change{"unseen": "pass"}, true},
 		"everything":               {change{"capture": "All"}, change{"unseen": "drop", "capture": "All"}, false},
 		"to leave early elsewhere": {change{"capture": "Timed"}, change{"unseen": "pass"}, false},

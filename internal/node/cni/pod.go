@@ -34,6 +34,16 @@ func deviceValue(name string, raw json.RawMessage) (string, error) {
 	return strconv.FormatInt(number, 10), err
 }
 
+// lowerNames returns the settings by their names in lower case: encoding/json does not distinguish capitals in fields either.
+// The name in lower case counts where there are several spellings.
+func lowerNames(settings map[string]json.RawMessage) map[string]json.RawMessage {
+	lower := make(map[string]json.RawMessage, len(settings))
+	for _, name := range slices.Sorted(maps.Keys(settings)) { // capitals come first
+		lower[strings.ToLower(name)] = settings[name]
+	}
+	return lower
+}
+
 // readArgsOfPod reads args.cni, the pod's own settings. They override those of the network, but a pod cannot bypass the
 // gates of a network that captures everything.
 func (c *Config) readArgsOfPod(raw json.RawMessage) error {
@@ -43,9 +53,7 @@ func (c *Config) readArgsOfPod(raw json.RawMessage) error {
 	if raw == nil || json.Unmarshal(raw, &args) != nil {
 		return nil // readStandard has reported what is wrong with args
 	}
-	for name, value := range maps.Clone(args.CNI) { // as encoding/json does with fields
-		args.CNI[strings.ToLower(name)] = value
-	}
+	args.CNI = lowerNames(args.CNI)
 	everything := c.requestedCapture != nil && *c.requestedCapture == capture.All
 	if err := c.readGuardOfPod(args.CNI["unseen"], args.CNI["capture"]); err != nil {
 		return err
