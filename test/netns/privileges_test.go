@@ -58,6 +58,20 @@ func TestKtsndDropsPrivileges(t *testing.T) {
 	})
 }
 
+// TestKhugepagedIsKeptAway checks that the kernel does not scan ktsnd's memory for huge pages: khugepaged holds the lock of the memory
+// while it waits for a processor, and has the lowest priority.
+func TestKhugepagedIsKeptAway(t *testing.T) {
+	content(t)
+	lab := newLab(t)
+	daemon, _ := lab.startDaemon(t)
+	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
+		if _, fields := threadStatus(t, fmt.Sprintf("/proc/%d", daemon.PID())); fields["THP_enabled"] != "0" {
+			return fmt.Errorf("THP_enabled is %q", fields["THP_enabled"])
+		}
+		return nil
+	})
+}
+
 // threadExcesses returns the privileges of ktsnd's threads that they do not need.
 func threadExcesses(t *testing.T, pid int) []string {
 	t.Helper()

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 int realtime_pin(pthread_t thread, int cpu)
@@ -71,22 +72,35 @@ int realtime_fifo(pthread_t thread, int priority)
 
 enum { SMALL_ALIGNMENT = 64, HUGE_PAGE_BYTES = 2 << 20 };
 
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* Linux 6.1 */
+#endif
+
 void *realtime_alloc(size_t bytes)
 {
 	size_t alignment = bytes < HUGE_PAGE_BYTES / 2 ? SMALL_ALIGNMENT : HUGE_PAGE_BYTES;
 	size_t rounded_bytes = (bytes + alignment - 1) / alignment * alignment;
 	void *memory = rounded_bytes < bytes ? NULL : aligned_alloc(alignment, rounded_bytes);
+	bool huge = alignment == HUGE_PAGE_BYTES, collapses;
 
 	if (!memory)
 		return NULL;
-	if (alignment == HUGE_PAGE_BYTES)
+	/* Without a length it only shows whether the kernel knows it. */
+	collapses = huge && madvise(memory, 0, MADV_COLLAPSE) == 0;
+	/* MADV_HUGEPAGE makes khugepaged scan the process, see realtime_lock_memory(). */
+	if (huge && !collapses)
 		(void)madvise(memory, rounded_bytes, MADV_HUGEPAGE);
 	memset(memory, 0, rounded_bytes);
+	if (collapses)
+		(void)madvise(memory, rounded_bytes, MADV_COLLAPSE);
 	return memory;
 }
 
 void realtime_lock_memory(void)
 {
+	/* khugepaged has nice 19, and holds the lock of the memory that it scans also while it waits for a
+	 * processor: on a busy machine a munmap() of this thread took more than 10 s. */
+	(void)prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
 	if (mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT))
 		log_warning("memory is not locked, a page that was swapped out delays a departure: %s; give "
 			    "ktsnd "

@@ -32,7 +32,8 @@ int realtime_fifo(pthread_t thread, int priority);
  */
 void *realtime_alloc(size_t bytes);
 
-/* Locks pages that have been touched in memory. Logs a warning when not allowed. */
+/* Locks pages that have been touched in memory, with a warning when not allowed, and keeps khugepaged away
+ * from them: huge pages that are there stay, and there will be no others. */
 void realtime_lock_memory(void);
 
 /* ---- the budget ---- */

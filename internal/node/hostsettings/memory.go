@@ -22,10 +22,11 @@ func (r *reader) hugePages() {
 	case !known:
 		r.good(name, "the kernel has none")
 	case enabled == "always":
-		r.costs(name, "always", "khugepaged collects pages of running programs, which wait for it; ktsnd's memory is locked, the "+
-			"talkers' is not", "boot with transparent_hugepage=madvise; ktsnd asks for hugepages where it wants them")
+		r.costs(name, "always", "khugepaged collects pages of running programs, which wait for it; ktsnd keeps it away from its "+
+			"memory, talkers do not", "boot with transparent_hugepage=madvise; ktsnd asks for hugepages where it wants them")
 	case enabled == "never":
-		r.costs(name, "never", "ktsnd's packets lie in small pages, and with thousands of messages pending each costs more look-ups of addresses",
+		r.costs(name, "never", "before Linux 6.1 ktsnd's packets lie in small pages, and with thousands of messages pending each costs more look-ups of "+
+			"addresses",
 			"boot with transparent_hugepage=madvise")
 	default:
 		r.good(name, enabled+": only where a program asks, as ktsnd does")
